@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The structures that the data plane, the agent and bpftool share.
+ *
+ * This header is the one place where they are defined: bpf2go turns it into Go
+ * (bpf/softroce_bpfel.go), `bpftool map dump` prints its field names, and
+ * hwoffload carries the same registers to a card. Everything is in host byte
+ * order unless a comment says otherwise; times are nanoseconds of the clock
+ * chosen at attach (CLOCK_MONOTONIC, or CLOCK_TAI for PTP-synchronised hosts).
+ *
+ * Change a layout => raise SR_ABI_VERSION: an upgrade in place refuses pins of
+ * another version and tells the user to detach first.
+ */
+#ifndef SOFTROCE_ABI_H
+#define SOFTROCE_ABI_H
+
+#include "policy.h"
+
+#define SR_ABI_VERSION 1
+#define SR_PSN_SLOTS 4
+
+/* An address, IPv4 as ::ffff:a.b.c.d; network byte order. */
+struct dest_key {
+	__u8 addr[16];
+};
+
+/*
+ * dest_regs.caps, one bit each. SR_CAP_STAMP is what makes egress append the
+ * stamp option; the others are learnt from HELLO.
+ */
+enum sr_cap {
+	SR_CAP_STAMP = 1 << 0,   /* understands the stamp option (S1.2-S1.4) */
+	SR_CAP_SACK = 1 << 1,    /* engine with selective acknowledgement */
+	SR_CAP_CREDIT = 1 << 2,  /* pre-credit (S5) */
+	SR_CAP_OOO = 1 << 3,     /* out-of-order mode (S3) */
+	SR_CAP_STATIC = 1 << 15, /* set by configuration: HELLO does not clear it */
+};
+
+/*
+ * One destination's registers: seven cache lines. In the hash map 64 bytes of
+ * element header and key stand in front, so an element is 512 bytes and the
+ * lines that ingress needs for every packet (the key, line 0) are neighbours.
+ *
+ * Who writes: each line belongs to one writer, named beside it. The agent never
+ * rewrites a live entry through the map syscall (that would replace the element
+ * and lose counts); it goes through the `exchange` program, which writes the
+ * agent's fields in place.
+ */
+struct dest_regs {
+	/* line 0 - written by ingress, read by egress for the echo */
+	__u64 peer_t1_ns;  /* latest T1 received from the peer, the peer's clock */
+	__s64 in_tx_ns;    /* S1.3: T2-T1 of the peer's data to me */
+	__u64 echo_check;  /* ~(peer_t1_ns ^ in_tx_ns); a torn pair does not match */
+	__u64 rx_packets;
+	__u64 rx_bytes;    /* IP lengths without the stamp option */
+	__s64 tx_ns;       /* S1.4: transmit time T2-T1 of my data to the peer */
+	__s64 rx_ns;       /* S1.4: receive time T3-T2 of its feedback */
+	__u16 caps;        /* enum sr_cap; ingress on HELLO, agent */
+	__u8 queued;       /* in the active queue: set by data plane, cleared by exchange */
+	__u8 ce_pending;   /* CE seen since the last echo: set by ingress, cleared by egress */
+	__u32 node;        /* S1.2: node number 1..n, 0 = not numbered yet; agent */
+
+	/* line 1 - written by ingress: the samples of one evaluation window */
+	__s64 win_tx_ns;     /* minimum of tx_ns in the window */
+	__s64 win_rx_ns;     /* minimum of rx_ns in the window */
+	__s64 turn_ns;       /* receiver turnaround: its ACK's T1 - the echoed T2 */
+	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing */
+	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window */
+	__u64 last_rx_ns;    /* when the last packet of the peer arrived */
+	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent */
+	__u32 win_samples;   /* echoes in the window */
+	__u32 win_ce;        /* CE echoes and CNPs in the window */
+
+	/* line 2 - written by egress */
+	__u64 tx_packets;
+	__u64 tx_bytes;      /* IP lengths without the stamp option */
+	__u64 rate_bps;      /* bits per second of L2 frames, 0 = unpaced; agent */
+	__u64 next_tx_ns;    /* when the pacer lets the next packet leave */
+	__u64 last_tx_ns;    /* when the last packet was handed to us */
+	__u64 paced_ns;      /* sum of the delays that pacing asked for */
+	__u64 probe_ns;      /* when the probed packet left; 0 = no probe under way */
+	__u32 probe_psn;     /* its PSN */
+	__u32 class_id;      /* skb->priority under the htb pacer, 0 = none; agent */
+
+	/* line 3 - seldom counted, by either side, atomically */
+	__u64 retransmits;   /* data packets whose PSN went backwards (SR_PSN_SLOTS flows) */
+	__u64 naks;          /* AETH 011 received */
+	__u64 rnrs;          /* AETH 001 received */
+	__u64 cnps;          /* CNPs received */
+	__u64 ces;           /* packets received with CE set */
+	__u64 tx_unstamped;  /* packets sent without the option */
+	__u64 rx_unstamped;  /* packets received without the option */
+	__u64 dropped;       /* by the police pacer */
+
+	/* line 4 - written by egress (PSN slots) and ingress (credit) */
+	__u32 psn_qpn[SR_PSN_SLOTS];  /* retransmit detection: destination QPN ... */
+	__u32 psn_last[SR_PSN_SLOTS]; /* ... and the highest PSN sent to it */
+	__u64 nonce;         /* what a genuine HELLO_ACK must return */
+	__u64 created_ns;
+	__u32 credit;        /* latest credit of the stamp option (S5.5) */
+	__u16 credit_seq;
+	__u16 reserved;
+	__u64 win_loss;      /* NAKs and retransmits in the window */
+
+	/* lines 5 and 6 - written by the agent only */
+	struct policy_regs policy;
+};
+
+/* What ingress hands to the engine in front of a steered frame (data_meta). */
+struct rx_meta {
+	__u32 magic;         /* SR_META_MAGIC */
+	__u16 credit_seq;
+	__u8 flags;          /* those of the stamp option; 0 = the packet had none */
+	__u8 ce;             /* 1 = the IP header said CE */
+	__u64 t1_ns;
+	__u64 t2_ns;
+	__u32 credit;
+	__u32 zero;
+};
+#define SR_META_MAGIC 0x53524d31u /* "SRM1" */
+
+/* steer_table value: the AF_XDP sockets of one owned QPN. */
+struct steer {
+	__u32 xsk_base;      /* xsks index of the socket on queue 0 */
+	__u32 queues;        /* sockets from there on, one a queue */
+};
+
+enum sr_pacer {
+	SR_PACER_NONE = 0,
+	SR_PACER_EDT = 1,
+	SR_PACER_HTB = 2,
+	SR_PACER_POLICE = 3,
+};
+
+/* config, one element. The agent writes it, the data plane only reads. */
+struct sr_config {
+	__u32 abi_version;
+	__u32 pacer;                 /* enum sr_pacer */
+	__u32 node;                  /* this node's number, 0 = not numbered */
+	__u32 caps;                  /* what HELLO_ACK says of us */
+	__u32 mtu;                   /* of the interface, bytes of IP */
+	__u32 hello_rate;            /* HELLOs answered per second and CPU */
+	__u64 heartbeat_ns;          /* the agent's last sign of life */
+	__u64 heartbeat_timeout_ns;  /* after this the data plane stops pacing */
+	__u64 link_rate_bps;
+	__u64 initial_rate_bps;      /* rate_bps of a new entry (S1.2), 0 = unpaced */
+	__u64 horizon_ns;            /* police: longest delay before a drop */
+	struct policy_params policy;
+};
+
+enum sr_event_type {
+	SR_EVENT_NEW_DEST = 1,       /* egress created an entry */
+	SR_EVENT_PEER_AWARE = 2,     /* a known peer said HELLO or answered ours */
+	SR_EVENT_HELLO_UNKNOWN = 3,  /* HELLO from an address without an entry */
+	SR_EVENT_ACK_UNKNOWN = 4,    /* HELLO_ACK from an address without an entry */
+	SR_EVENT_TABLE_FULL = 5,     /* no room for a new destination */
+	SR_EVENT_ANOMALY = 6,        /* something worth a log line: arg is a reason */
+};
+
+struct sr_event {
+	__u32 type;          /* enum sr_event_type */
+	__u32 arg;           /* caps of the peer, or a reason */
+	__u64 ns;
+	__u64 nonce;         /* returned by HELLO_ACK */
+	__u32 node;          /* the peer's node number */
+	__u32 vlan;          /* outer TCI | inner TCI << 16; 0 = untagged */
+	struct dest_key peer;
+};
+
+/* One slot of the mailbox between the agent and the exchange program. */
+struct exchange_slot {
+	struct dest_key key;
+	__u32 op;            /* enum sr_exchange_set bits, for apply */
+	__u32 found;         /* set by the program: the entry exists */
+	struct dest_regs regs;
+};
+#define SR_EXCHANGE_SLOTS 128
+
+enum sr_exchange_op {
+	SR_EXCHANGE_COLLECT = 1, /* pop active destinations, snapshot, reset windows */
+	SR_EXCHANGE_APPLY = 2,   /* write the fields that slot.op names */
+	SR_EXCHANGE_READ = 3,    /* snapshot the keys given, change nothing */
+};
+
+enum sr_exchange_set {
+	SR_SET_POLICY = 1 << 0,  /* policy, rate_bps (next_tx_ns rescaled), settle_ns */
+	SR_SET_CLASS = 1 << 1,   /* class_id */
+	SR_SET_NODE = 1 << 2,    /* node */
+	SR_SET_CAPS = 1 << 3,    /* caps */
+};
+
+/* Context of the exchange program. */
+struct exchange_ctx {
+	__u32 op;            /* enum sr_exchange_op */
+	__u32 count;         /* in: slots to use; out: slots filled */
+};
+
+#endif

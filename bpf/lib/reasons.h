@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Every counter of the data plane: SR_REASON(number, NAME, "what happened").
+ * The `stats` map is indexed by the number. Go reads this very file (embedded)
+ * to name the counters, so there is no second list to keep in step.
+ *
+ * Numbers are never reused: dashboards know them.
+ */
+#ifndef SOFTROCE_REASONS_H
+#define SOFTROCE_REASONS_H
+
+#define SR_REASONS(SR_REASON) \
+	SR_REASON(0, rx_stamped, "ingress: RoCEv2 packets whose stamp option was read and stripped") \
+	SR_REASON(1, rx_unstamped, "ingress: RoCEv2 packets without a stamp option, passed on") \
+	SR_REASON(2, rx_cnp, "ingress: congestion notification packets (opcode 0x81)") \
+	SR_REASON(3, rx_steered, "ingress: packets redirected to the engine's AF_XDP socket") \
+	SR_REASON(4, rx_unknown_peer, "ingress: stamped packets from an address without a table entry") \
+	SR_REASON(5, rx_fragment, "ingress: IP fragments, passed unread") \
+	SR_REASON(6, rx_ip_options, "ingress: IPv4 options or IPv6 extension headers in front of RoCEv2, passed unread") \
+	SR_REASON(7, rx_truncated, "ingress: RoCEv2 packets shorter than their headers say, passed on") \
+	SR_REASON(8, rx_bad_length, "ingress: UDP length does not fit the IP length or the BTH, passed on") \
+	SR_REASON(9, rx_option_foreign, "ingress: surplus area that holds no stamp option of ours, passed on") \
+	SR_REASON(10, rx_option_checksum, "ingress: stamp option with a wrong OCS, passed on unread") \
+	SR_REASON(11, rx_option_version, "ingress: stamp option of another version, stripped unread") \
+	SR_REASON(12, rx_strip_failed, "ingress: the kernel refused to shorten the packet; dropped") \
+	SR_REASON(13, rx_echo_stale, "ingress: echoes that were older than the rate in force, not sampled") \
+	SR_REASON(14, hello_answered, "control: HELLOs answered with HELLO_ACK") \
+	SR_REASON(15, hello_limited, "control: HELLOs over the answer rate, dropped") \
+	SR_REASON(16, hello_ack, "control: HELLO_ACKs received") \
+	SR_REASON(17, control_bad_icrc, "control: packets with a wrong ICRC, dropped") \
+	SR_REASON(18, control_malformed, "control: packets of a wrong length or version, dropped") \
+	SR_REASON(19, control_unknown, "control: opcodes of the manufacturer range that we do not know, dropped") \
+	SR_REASON(20, hello_ack_forged, "control: HELLO_ACKs without our nonce, dropped") \
+	SR_REASON(21, events_lost, "events that found the ring buffer full") \
+	SR_REASON(22, tx_stamped, "egress: RoCEv2 packets that left with a stamp option") \
+	SR_REASON(23, tx_unaware, "egress: packets to peers not known to understand the option, left unstamped") \
+	SR_REASON(24, tx_too_big, "egress: packets that the option would lift over the MTU, left unstamped") \
+	SR_REASON(25, tx_udp_checksum, "egress: packets with a UDP checksum, left unstamped (RoCEv2 sends zero)") \
+	SR_REASON(26, tx_stamp_failed, "egress: the kernel refused to lengthen the packet, left unstamped") \
+	SR_REASON(27, tx_gso, "egress: segmentation-offload packets to port 4791, left unstamped") \
+	SR_REASON(28, tx_malformed, "egress: packets to port 4791 that are no RoCEv2, passed untouched") \
+	SR_REASON(29, tx_table_full, "egress: new destinations that found the table full, passed unpaced") \
+	SR_REASON(30, tx_paced, "egress: packets that the pacer delayed") \
+	SR_REASON(31, tx_policed, "egress: packets that the police pacer dropped") \
+	SR_REASON(32, tx_fail_open, "egress: packets let through unpaced because the agent's heartbeat stopped") \
+	SR_REASON(33, tx_fragment, "egress: IP fragments, passed untouched") \
+	SR_REASON(34, tx_ip_options, "egress: IPv4 options or IPv6 extension headers in front of RoCEv2, passed unstamped") \
+	SR_REASON(35, active_lost, "active destinations that found the queue to the agent full")
+
+#define SR_REASON_ENUM(number, name, text) SR_STAT_##name = number,
+enum sr_reason {
+	SR_REASONS(SR_REASON_ENUM)
+	SR_STAT_MAX = 64,
+};
+
+#endif
