@@ -102,3 +102,30 @@ func EventOf(raw []byte) (Event, bool) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e)), raw)
 	return e, true
 }
+
+// PolicyAs views the policy's registers as T, the same structure under the names
+// of the package that computes with it. It panics if the sizes differ.
+func PolicyAs[T any](r *PolicyRegs) *T {
+	var t T
+	if unsafe.Sizeof(t) != unsafe.Sizeof(*r) {
+		panic("bpf: policy_regs and the policy's own registers differ in size")
+	}
+	return (*T)(unsafe.Pointer(r))
+}
+
+// ParamsAs views the policy's parameters as T; ParamsFrom is the way back.
+func ParamsAs[T any](p *PolicyParams) *T {
+	var t T
+	if unsafe.Sizeof(t) != unsafe.Sizeof(*p) {
+		panic("bpf: policy_params and the policy's own parameters differ in size")
+	}
+	return (*T)(unsafe.Pointer(p))
+}
+
+// ParamsFrom views T as the policy's parameters in the config map.
+func ParamsFrom[T any](t *T) *PolicyParams {
+	if unsafe.Sizeof(*t) != unsafe.Sizeof(PolicyParams{}) {
+		panic("bpf: policy_params and the policy's own parameters differ in size")
+	}
+	return (*PolicyParams)(unsafe.Pointer(t))
+}

@@ -67,7 +67,7 @@ struct dest_regs {
 	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing */
 	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window */
 	__u64 last_rx_ns;    /* when the last packet of the peer arrived */
-	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent */
+	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent too */
 	__u32 win_samples;   /* echoes in the window */
 	__u32 win_ce;        /* CE echoes and CNPs in the window */
 

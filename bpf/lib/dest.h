@@ -92,11 +92,15 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 	d->rx_ns = rx;
 	if (s->flags & STAMP_T1)
 		d->turn_ns = s->t1_ns - s->echo_t2_ns;
-	/* A packet that left under an earlier rate says nothing of this one. */
+	/*
+	 * A packet that left under an earlier rate says nothing of this one, and
+	 * an echo given twice (the peer sends, we do not) nothing new.
+	 */
 	if (s->echo_t1_ns < d->settle_ns) {
 		count(SR_STAT_rx_echo_stale);
 		return;
 	}
+	d->settle_ns = s->echo_t1_ns + 1;
 	if (tx < d->win_tx_ns)
 		d->win_tx_ns = tx;
 	if (rx < d->win_rx_ns)

@@ -23,7 +23,7 @@
 	SR_REASON(10, rx_option_checksum, "ingress: stamp option with a wrong OCS, passed on unread") \
 	SR_REASON(11, rx_option_version, "ingress: stamp option of another version, stripped unread") \
 	SR_REASON(12, rx_strip_failed, "ingress: the kernel refused to shorten the packet; the option stays behind the IP datagram as padding") \
-	SR_REASON(13, rx_echo_stale, "ingress: echoes that were older than the rate in force, not sampled") \
+	SR_REASON(13, rx_echo_stale, "ingress: echoes seen before, or of packets that left under an earlier rate; not sampled") \
 	SR_REASON(14, hello_answered, "control: HELLOs answered with HELLO_ACK") \
 	SR_REASON(15, hello_limited, "control: HELLOs over the answer rate, dropped") \
 	SR_REASON(16, hello_ack, "control: HELLO_ACKs received") \
