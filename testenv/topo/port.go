@@ -79,7 +79,7 @@ type Port struct {
 	conf *Bottleneck // nil: none installed
 }
 
-// addPort creates the link of host h, both ends, and plugs it into the bridge.
+// addPort creates the link of host h, both ends; plug joins it to the bridge.
 func (t *Topology) addPort(name string, h *Host, hs HostSpec) (*Port, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
@@ -92,13 +92,6 @@ func (t *Topology) addPort(name string, h *Host, hs HostSpec) (*Port, error) {
 		return nil, fmt.Errorf("find %s: %w", name, err)
 	}
 	p := &Port{name: name, index: link.Attrs().Index, sw: t.sw, mtu: hs.MTU}
-	bridge, err := t.sw.nl.LinkByName(bridgeName)
-	if err != nil {
-		return nil, fmt.Errorf("find bridge: %w", err)
-	}
-	if err := t.sw.nl.LinkSetMaster(link, bridge); err != nil {
-		return nil, fmt.Errorf("plug %s into the bridge: %w", name, err)
-	}
 	if !hs.Tap {
 		// XDP_TX and XDP_REDIRECT into a veth need NAPI on the other end, and GRO
 		// is what turns it on there.
@@ -113,6 +106,49 @@ func (t *Topology) addPort(name string, h *Host, hs HostSpec) (*Port, error) {
 		return p, p.SetBottleneck(hs.Bottleneck)
 	}
 	return p, nil
+}
+
+// plug makes the port part of the bridge. Both ends must be up and running
+// before: the bridge then forwards from the first packet on, while a port that
+// gets its carrier later starts forwarding some time after it.
+func (p *Port) plug(h *Host) error {
+	if h.thread != nil { // a tap has no carrier before the virtual machine starts
+		if err := waitUp(h, IfName); err != nil {
+			return err
+		}
+		if err := waitUp(p.sw, p.name); err != nil {
+			return err
+		}
+	}
+	bridge, err := p.sw.nl.LinkByName(bridgeName)
+	if err != nil {
+		return fmt.Errorf("find bridge: %w", err)
+	}
+	link, err := p.sw.nl.LinkByIndex(p.index)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", p.name, err)
+	}
+	if err := p.sw.nl.LinkSetMaster(link, bridge); err != nil {
+		return fmt.Errorf("plug %s into the bridge: %w", p.name, err)
+	}
+	return nil
+}
+
+// waitUp waits until the kernel has noticed an interface's carrier.
+func waitUp(h *Host, ifName string) error {
+	const timeout = 5 * time.Second
+	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+		link, err := h.nl.LinkByName(ifName)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", ifName, err)
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is still %s after %v", ifName, link.Attrs().OperState, timeout)
+		}
+	}
 }
 
 func (t *Topology) addLink(attrs netlink.LinkAttrs, h *Host, tap bool) error {

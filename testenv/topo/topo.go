@@ -237,8 +237,10 @@ func (t *Topology) newHost(prefix string, index int, hs HostSpec) (_ *Host, err 
 	if h.port, err = t.addPort(fmt.Sprintf("port%d", index), h, hs); err != nil {
 		return nil, err
 	}
-	if hs.Tap {
-		return h, nil
+	if !hs.Tap {
+		if err := h.configure(hs); err != nil {
+			return nil, err
+		}
 	}
-	return h, h.configure(hs)
+	return h, h.port.plug(h)
 }
