@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rocev2
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// ICRCLen is the size of the invariant CRC in bytes.
+const ICRCLen = 4
+
+// icrcSeed is the CRC register after the eight bytes 0xFF that stand for the
+// masked LRH and GRH of InfiniBand, starting from all ones.
+const icrcSeed = 0xDEBB20E3
+
+// icrc computes the invariant CRC of the datagram whose IP header of ipLen bytes
+// starts at ip[0] and whose UDP length is udpLen (A17.3.3). ip must reach at least
+// to the ICRC and udpLen must leave room for a BTH.
+//
+// What routers and switches change is replaced by ones: IPv4 TOS, TTL and header
+// checksum; IPv6 traffic class, flow label and hop limit; the UDP checksum; byte 4
+// of the BTH. The length in the IP header is covered. A surplus area is not, and
+// the length counts as if there were none: the receiver strips the stamp option
+// before anything checks the ICRC.
+func icrc(ip []byte, ipLen, udpLen int) uint32 {
+	const bthHead = 8
+	var head [60 + udpHeaderLen + bthHead]byte
+	n := copy(head[:ipLen+udpHeaderLen+bthHead], ip)
+	if ip[0]>>4 == 6 {
+		head[0] |= 0x0F
+		head[1], head[2], head[3] = 0xFF, 0xFF, 0xFF
+		binary.BigEndian.PutUint16(head[4:6], uint16(udpLen))
+		head[7] = 0xFF
+	} else {
+		head[1] = 0xFF
+		binary.BigEndian.PutUint16(head[2:4], uint16(ipLen+udpLen))
+		head[8] = 0xFF
+		head[10], head[11] = 0xFF, 0xFF
+	}
+	udp := head[ipLen:]
+	udp[6], udp[7] = 0xFF, 0xFF
+	udp[udpHeaderLen+4] = 0xFF
+
+	// The head goes through the plain table: crc32.Update would force it to the
+	// heap. The rest is the packet's own bytes.
+	reg := uint32(icrcSeed)
+	for _, c := range head[:n] {
+		reg = crc32.IEEETable[byte(reg)^c] ^ reg>>8
+	}
+	return crc32.Update(^reg, crc32.IEEETable, ip[n:ipLen+udpLen-ICRCLen])
+}
+
+// ComputeICRC returns what the packet's ICRC should be. The ICRC field itself and
+// everything behind it may be missing from the buffer; ErrNoICRC if more is.
+func (p *Packet) ComputeICRC() (uint32, error) {
+	if int(p.icrc) > len(p.b) {
+		return 0, ErrNoICRC
+	}
+	return icrc(p.b[p.ip:], int(p.udp-p.ip), int(p.surplus-p.udp)), nil
+}
+
+// VerifyICRC returns nil, ErrICRC, or ErrNoICRC if the capture ends before it.
+func (p *Packet) VerifyICRC() error {
+	if int(p.surplus) > len(p.b) {
+		return ErrNoICRC
+	}
+	want, err := p.ComputeICRC()
+	if err == nil && want != p.ICRC() {
+		err = ErrICRC
+	}
+	return err
+}
+
+// PutICRC computes and writes the ICRC, or returns ErrNoICRC.
+func (p *Packet) PutICRC() error {
+	if int(p.surplus) > len(p.b) {
+		return ErrNoICRC
+	}
+	v, err := p.ComputeICRC()
+	if err == nil {
+		binary.LittleEndian.PutUint32(p.b[p.icrc:], v)
+	}
+	return err
+}
+
+// ICRC reads the field, which is little-endian unlike all others. It is 0 if the
+// capture ends before it.
+func (p *Packet) ICRC() uint32 {
+	if int(p.surplus) > len(p.b) {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(p.b[p.icrc:])
+}

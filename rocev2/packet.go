@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rocev2
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+const (
+	ethernetLen  = 14
+	vlanLen      = 4
+	ipv4MinLen   = 20
+	ipv6Len      = 40
+	udpHeaderLen = 8
+	protoUDP     = 17
+
+	etherIPv4 = 0x0800
+	etherIPv6 = 0x86DD
+	etherVLAN = 0x8100
+	etherQinQ = 0x88A8
+)
+
+// MinUDPLen is the smallest UDP length of a RoCEv2 packet: UDP header, BTH, ICRC.
+const MinUDPLen = udpHeaderLen + BTHLen + ICRCLen
+
+// Packet is the view of one RoCEv2 packet:
+//
+//	Ethernet, 0-2 VLAN tags | IPv4 or IPv6 | UDP | BTH | extended headers |
+//	payload | pad | ICRC | surplus area | Ethernet padding
+//
+// The first part is missing after ParseIP. All lengths come from the IP and UDP
+// headers, never from the frame, so Ethernet padding is harmless. A Packet refers
+// to the buffer; it stays valid while the buffer is unchanged. The zero Packet has
+// no headers and its methods must not be called.
+type Packet struct {
+	b []byte
+
+	// Offsets into b. Those from payload on may lie beyond its end in a truncated
+	// capture.
+	ip, udp, bth  uint32
+	payload, pad  uint32
+	icrc, surplus uint32
+	end           uint32 // of the IP datagram
+	v6            bool
+}
+
+// ParseFrame finds the headers of an Ethernet frame.
+//
+// The error is an Error. After ErrTruncated (a capture with a short snap length)
+// the Packet is usable: all headers are there, Payload returns what was captured
+// and VerifyICRC may return ErrNoICRC. After any other error it is not.
+func ParseFrame(b []byte) (Packet, error) {
+	if len(b) < ethernetLen {
+		return Packet{}, ErrShort
+	}
+	off := ethernetLen
+	typ := binary.BigEndian.Uint16(b[12:14])
+	for range 2 {
+		if typ != etherVLAN && typ != etherQinQ {
+			break
+		}
+		if len(b) < off+vlanLen {
+			return Packet{}, ErrShort
+		}
+		typ = binary.BigEndian.Uint16(b[off+2:])
+		off += vlanLen
+	}
+	switch typ {
+	case etherIPv4, etherIPv6:
+	default:
+		return Packet{}, ErrNotIP
+	}
+	if len(b) > off && (b[off]>>4 == 6) != (typ == etherIPv6) {
+		return Packet{}, ErrNotIP
+	}
+	return parseIP(b, off)
+}
+
+// ParseIP finds the headers of an IP datagram; b may be longer than it. Errors
+// are those of ParseFrame.
+func ParseIP(b []byte) (Packet, error) { return parseIP(b, 0) }
+
+func parseIP(b []byte, off int) (Packet, error) {
+	if len(b) <= off {
+		return Packet{}, ErrShort
+	}
+	switch b[off] >> 4 {
+	case 4:
+		return parseIPv4(b, off)
+	case 6:
+		return parseIPv6(b, off)
+	}
+	return Packet{}, ErrNotIP
+}
+
+func parseIPv4(b []byte, off int) (Packet, error) {
+	h := b[off:]
+	if len(h) < ipv4MinLen {
+		return Packet{}, ErrShort
+	}
+	hdrLen := int(h[0]&0x0F) * 4
+	total := int(binary.BigEndian.Uint16(h[2:4]))
+	if hdrLen < ipv4MinLen || total < hdrLen {
+		return Packet{}, ErrIPHeader
+	}
+	if h[9] != protoUDP {
+		return Packet{}, ErrNotUDP
+	}
+	const moreFragments, offsetMask = 0x2000, 0x1FFF
+	if binary.BigEndian.Uint16(h[6:8])&(moreFragments|offsetMask) != 0 {
+		return Packet{}, ErrFragment
+	}
+	return parseUDP(b, off, off+hdrLen, off+total)
+}
+
+func parseIPv6(b []byte, off int) (Packet, error) {
+	h := b[off:]
+	if len(h) < ipv6Len {
+		return Packet{}, ErrShort
+	}
+	const nextFragment = 44
+	switch h[6] {
+	case protoUDP:
+	case nextFragment:
+		return Packet{}, ErrFragment
+	default:
+		return Packet{}, ErrNotUDP
+	}
+	payload := int(binary.BigEndian.Uint16(h[4:6]))
+	p, err := parseUDP(b, off, off+ipv6Len, off+ipv6Len+payload)
+	p.v6 = true
+	return p, err
+}
+
+func parseUDP(b []byte, ip, udp, end int) (Packet, error) {
+	if len(b) < udp+udpHeaderLen {
+		return Packet{}, ErrShort
+	}
+	if end < udp+udpHeaderLen {
+		return Packet{}, ErrUDPLength
+	}
+	if binary.BigEndian.Uint16(b[udp+2:]) != UDPPort {
+		return Packet{}, ErrNotRoCE
+	}
+	udpLen := int(binary.BigEndian.Uint16(b[udp+4:]))
+	if udpLen < MinUDPLen || udp+udpLen > end {
+		return Packet{}, ErrUDPLength
+	}
+	bth := udp + udpHeaderLen
+	if len(b) < bth+BTHLen {
+		return Packet{}, ErrShort
+	}
+	h := BTH(b[bth : bth+BTHLen])
+	payload := bth + BTHLen + int(h.Opcode().Info().ExtLen)
+	icrc := udp + udpLen - ICRCLen
+	pad := icrc - h.PadCount()
+	if payload > pad {
+		return Packet{}, ErrBodyLength
+	}
+	if len(b) < payload {
+		return Packet{}, ErrShort
+	}
+	p := Packet{
+		b: b, ip: uint32(ip), udp: uint32(udp), bth: uint32(bth),
+		payload: uint32(payload), pad: uint32(pad), icrc: uint32(icrc),
+		surplus: uint32(udp + udpLen), end: uint32(end),
+	}
+	if len(b) < end {
+		return p, ErrTruncated
+	}
+	return p, nil
+}
+
+// Frame is the buffer that was parsed.
+func (p *Packet) Frame() []byte { return p.b }
+
+// LinkHeader is what stands before the IP header: Ethernet and VLAN tags, or
+// nothing after ParseIP.
+func (p *Packet) LinkHeader() []byte { return p.b[:p.ip:p.ip] }
+
+// VLANs returns the tag control information of the VLAN tags, outer first, and
+// their number 0..2.
+func (p *Packet) VLANs() (outer, inner uint16, n int) {
+	if p.ip >= ethernetLen+vlanLen {
+		outer = binary.BigEndian.Uint16(p.b[ethernetLen:])
+		n++
+	}
+	if p.ip >= ethernetLen+2*vlanLen {
+		inner = binary.BigEndian.Uint16(p.b[ethernetLen+vlanLen:])
+		n++
+	}
+	return outer, inner, n
+}
+
+// Datagram is the IP datagram with its surplus area, without Ethernet padding.
+func (p *Packet) Datagram() []byte { return p.slice(p.ip, p.end) }
+
+// IsIPv6 tells the IP version.
+func (p *Packet) IsIPv6() bool { return p.v6 }
+
+// IPHeader is the IP header with the options of IPv4.
+func (p *Packet) IPHeader() []byte { return p.b[p.ip:p.udp:p.udp] }
+
+// IPLen is the length of the datagram as its IP header says, in bytes with the
+// header and the surplus area.
+func (p *Packet) IPLen() int { return int(p.end - p.ip) }
+
+// Src is the source address.
+func (p *Packet) Src() netip.Addr {
+	if p.v6 {
+		return netip.AddrFrom16([16]byte(p.b[p.ip+8 : p.ip+24]))
+	}
+	return netip.AddrFrom4([4]byte(p.b[p.ip+12 : p.ip+16]))
+}
+
+// Dst is the destination address.
+func (p *Packet) Dst() netip.Addr {
+	if p.v6 {
+		return netip.AddrFrom16([16]byte(p.b[p.ip+24 : p.ip+40]))
+	}
+	return netip.AddrFrom4([4]byte(p.b[p.ip+16 : p.ip+20]))
+}
+
+// TOS is the IPv4 type of service or IPv6 traffic class: DSCP and ECN.
+func (p *Packet) TOS() uint8 {
+	if p.v6 {
+		return uint8(binary.BigEndian.Uint16(p.b[p.ip:]) >> 4)
+	}
+	return p.b[p.ip+1]
+}
+
+// CE reports congestion experienced: both ECN bits set.
+func (p *Packet) CE() bool { return p.TOS()&3 == 3 }
+
+// SrcPort is the UDP source port. Never judge it.
+func (p *Packet) SrcPort() uint16 { return binary.BigEndian.Uint16(p.b[p.udp:]) }
+
+// UDPLen is the UDP length: header, BTH to ICRC.
+func (p *Packet) UDPLen() int { return int(p.surplus - p.udp) }
+
+// UDPChecksum is the field as it stands; RoCEv2 senders leave it zero.
+func (p *Packet) UDPChecksum() uint16 { return binary.BigEndian.Uint16(p.b[p.udp+6:]) }
+
+// BTH is the base transport header.
+func (p *Packet) BTH() BTH { return BTH(p.b[p.bth : p.bth+BTHLen : p.bth+BTHLen]) }
+
+// Opcode is that of the BTH.
+func (p *Packet) Opcode() Opcode { return Opcode(p.b[p.bth]) }
+
+// ext returns the extended header number i of the set, or nil if the opcode has
+// none.
+func (p *Packet) ext(e Ext, i int) []byte {
+	info := p.Opcode().Info()
+	if info.Ext&e == 0 {
+		return nil
+	}
+	off := p.bth + BTHLen + uint32(info.extOff[i])
+	end := off + uint32(extLen[i])
+	return p.b[off:end:end]
+}
+
+// The extended headers are nil unless the opcode has them.
+
+// FETH is the flush header or nil.
+func (p *Packet) FETH() FETH { return p.ext(ExtFETH, 0) }
+
+// DETH is the datagram header or nil.
+func (p *Packet) DETH() DETH { return p.ext(ExtDETH, 1) }
+
+// RETH is the RDMA header or nil.
+func (p *Packet) RETH() RETH { return p.ext(ExtRETH, 2) }
+
+// AtomicETH is the atomic header or nil.
+func (p *Packet) AtomicETH() AtomicETH { return p.ext(ExtAtomicETH, 3) }
+
+// AETH is the acknowledge header or nil.
+func (p *Packet) AETH() AETH { return p.ext(ExtAETH, 4) }
+
+// AtomicAckETH is the atomic acknowledge header or nil.
+func (p *Packet) AtomicAckETH() AtomicAckETH { return p.ext(ExtAtomicAckETH, 5) }
+
+// ImmDt is the immediate data or nil.
+func (p *Packet) ImmDt() ImmDt { return p.ext(ExtImmDt, 6) }
+
+// IETH is the invalidate header or nil.
+func (p *Packet) IETH() IETH { return p.ext(ExtIETH, 7) }
+
+// SACK is the bitmap of our SACK packet or nil.
+func (p *Packet) SACK() SACK { return p.ext(ExtSACK, 8) }
+
+// Hello is the body of HELLO and HELLO_ACK, checked; ErrNotHello for others.
+func (p *Packet) Hello() (Hello, error) {
+	b := p.ext(ExtHello, 9)
+	if b == nil {
+		return Hello{}, ErrNotHello
+	}
+	if p.PayloadLen() != 0 || p.BTH().PadCount() != 0 {
+		return Hello{}, ErrHelloLength
+	}
+	return ParseHello(b)
+}
+
+// Payload is what stands between the headers and the pad; in a truncated capture
+// as much of it as there is.
+func (p *Packet) Payload() []byte { return p.slice(p.payload, p.pad) }
+
+// PayloadLen is the length of the payload in bytes, even if it was not captured.
+func (p *Packet) PayloadLen() int { return int(p.pad - p.payload) }
+
+// Surplus is the surplus area of RFC 9868: what the IP datagram holds beyond the
+// UDP length.
+func (p *Packet) Surplus() []byte { return p.slice(p.surplus, p.end) }
+
+// Stamp decodes the stamp option; see DecodeStamp for the errors.
+func (p *Packet) Stamp() (Stamp, error) {
+	return DecodeStamp(p.Surplus(), p.UDPChecksum())
+}
+
+func (p *Packet) slice(from, to uint32) []byte {
+	n := uint32(len(p.b))
+	from, to = min(from, n), min(to, n)
+	return p.b[from:to:to]
+}
