@@ -14,7 +14,6 @@ type Received struct {
 	Duplicates uint64
 	Invalid    uint64 // in order, but no sensible next packet of the message
 	Mismatches uint64 // packets whose payload is not what belongs there
-	CE         uint64 // packets marked congestion experienced
 	ACKs       uint64 // sent
 	NAKs       uint64 // sent
 }

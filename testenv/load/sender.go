@@ -29,7 +29,8 @@ type sender struct {
 	end         uint64 // one past the last to send; MaxUint64 = no end yet
 	sentAt      []time.Time
 	resent      []bool
-	progress    time.Time // when una last moved, or sending began after a pause
+	progress    time.Time // when the retransmission timer was last restarted
+	moved       time.Time // when una last moved, or the first packet was sent
 	backoff     uint      // timeouts since una last moved
 	srtt        time.Duration
 	rttvar      time.Duration
@@ -108,16 +109,21 @@ func (s *sender) take(now time.Time) (i uint64, ok bool) {
 	if i == s.una {
 		s.progress = now
 	}
+	if s.moved.IsZero() {
+		s.moved = now
+	}
 	s.sentAt[slot] = now
 	return i, true
 }
 
-// unsend takes back the packets from i on: the kernel did not accept them.
-func (s *sender) unsend(i uint64) {
-	if i >= s.next {
-		return // an ACK or NAK has moved next meanwhile
+// unsend takes back packets [i, i+n) of the latest calls of take, because the
+// kernel did not accept them. high is what s.high was before those calls.
+func (s *sender) unsend(i uint64, n int, high uint64) {
+	if high > i {
+		s.retransmits -= min(high-i, uint64(n))
 	}
-	s.next = max(i, s.una)
+	s.high = max(high, i)
+	s.next = min(s.next, max(i, s.una)) // a NAK may have moved it further back meanwhile
 }
 
 // index returns the number of the packet with this PSN among those in flight.
@@ -163,7 +169,7 @@ func (s *sender) arrived(i uint64, now time.Time) {
 	s.ackedBytes += s.bytesBelow(i) - s.bytesBelow(s.una)
 	s.una = i
 	s.next = max(s.next, i)
-	s.progress = now
+	s.progress, s.moved = now, now
 	s.backoff = 0
 }
 
