@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -224,4 +225,24 @@ func (vm *VM) consoleTail() string {
 		return ""
 	}
 	return string(tail(b, 4000))
+}
+
+// BootAll boots machines side by side. If one fails, the others are closed.
+func BootAll(ctx context.Context, configs ...Config) ([]*VM, error) {
+	vms, errs := make([]*VM, len(configs)), make([]error, len(configs))
+	var wg sync.WaitGroup
+	for i, cfg := range configs {
+		wg.Go(func() { vms[i], errs[i] = Boot(ctx, cfg) })
+	}
+	wg.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		return vms, nil
+	}
+	for _, vm := range vms {
+		if vm != nil {
+			err = errors.Join(err, vm.Close())
+		}
+	}
+	return nil, err
 }
