@@ -165,7 +165,7 @@ type SoftroceSrConfig struct {
 	InitialRateBps     uint64
 	BurstNs            uint64
 	Steered            uint32
-	Reserved           uint32
+	HelloByAgent       uint32
 	Mac                [6]uint8
 	Reserved2          uint16
 	Policy             SoftrocePolicyParams

@@ -147,7 +147,7 @@ struct sr_config {
 	__u64 initial_rate_bps;      /* rate_bps of a new entry (S1.2), 0 = unpaced */
 	__u64 burst_ns;              /* what an idle destination may send at once, as time at its rate */
 	__u32 steered;               /* QPNs in steer_table; 0 spares ingress the look-up */
-	__u32 reserved;
+	__u32 hello_by_agent;        /* 1: XDP_TX is not to be trusted here, the agent answers HELLO */
 	__u8 mac[6];                 /* of the interface; frames to others pass unread. 0 = any */
 	__u16 reserved2;
 	struct policy_params policy;
@@ -165,7 +165,7 @@ struct sr_event {
 	__u32 type;          /* enum sr_event_type */
 	__u32 caps;          /* of the peer */
 	__u64 ns;
-	__u64 nonce;         /* returned by HELLO_ACK */
+	__u64 nonce;         /* of a HELLO_ACK, or of a HELLO that the agent is to answer */
 	__u32 node;          /* the peer's node number */
 	__u32 reserved;
 	struct dest_key peer;

@@ -47,7 +47,8 @@
 	SR_REASON(34, tx_ip_options, "egress: IPv4 options or IPv6 extension headers in front of RoCEv2, passed unstamped") \
 	SR_REASON(35, active_lost, "active destinations that found the queue to the agent full") \
 	SR_REASON(36, tx_option_foreign, "egress: packets that carry UDP options already, left as they are") \
-	SR_REASON(37, rx_other_host, "ingress: RoCEv2 packets to another MAC address, passed unread")
+	SR_REASON(37, rx_other_host, "ingress: RoCEv2 packets to another MAC address, passed unread") \
+	SR_REASON(38, hello_to_agent, "control: HELLOs left to the agent to answer (veth)")
 
 #define SR_REASON_ENUM(number, name, text) SR_STAT_##name = number,
 enum sr_reason {
