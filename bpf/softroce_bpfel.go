@@ -29,13 +29,13 @@ type SoftroceDestRegs struct {
 	RxNs        int64
 	Caps        uint16
 	Queued      uint8
-	Pending     uint8
+	CePending   uint8
 	Node        uint32
 	WinTxNs     int64
 	WinRxNs     int64
 	TurnNs      int64
 	RttNs       int64
-	WinRttNs    int64
+	EchoSeenNs  uint64
 	LastRxNs    uint64
 	SettleNs    uint64
 	WinSamples  uint32
@@ -59,7 +59,7 @@ type SoftroceDestRegs struct {
 	Dropped     uint64
 	Flows       [4]SoftroceSrFlow
 	Nonce       uint64
-	CreatedNs   uint64
+	WinRttNs    int64
 	Credit      uint32
 	CreditSeq   uint16
 	WinRnr      uint16
@@ -214,13 +214,6 @@ const (
 	SoftroceSrPacerSR_PACER_EDT    SoftroceSrPacer = 1
 	SoftroceSrPacerSR_PACER_HTB    SoftroceSrPacer = 2
 	SoftroceSrPacerSR_PACER_POLICE SoftroceSrPacer = 3
-)
-
-type SoftroceSrPending uint32
-
-const (
-	SoftroceSrPendingSR_PENDING_CE   SoftroceSrPending = 1
-	SoftroceSrPendingSR_PENDING_ECHO SoftroceSrPending = 2
 )
 
 type SoftroceSteer struct {

@@ -40,12 +40,6 @@ const (
 	CapStatic = uint16(SoftroceSrCapSR_CAP_STATIC)
 )
 
-// What the next stamped packet to a peer has to tell it: DestRegs.Pending.
-const (
-	PendingCE   = uint8(SoftroceSrPendingSR_PENDING_CE)
-	PendingEcho = uint8(SoftroceSrPendingSR_PENDING_ECHO)
-)
-
 // Pacers, as Config.Pacer carries them.
 const (
 	PacerNone   = uint32(SoftroceSrPacerSR_PACER_NONE)

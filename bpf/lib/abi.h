@@ -38,12 +38,6 @@ enum sr_cap {
 	SR_CAP_STATIC = 1 << 15, /* set by configuration: HELLO does not clear it */
 };
 
-/* dest_regs.pending: what the next stamped packet to the peer has to tell it. */
-enum sr_pending {
-	SR_PENDING_CE = 1 << 0,   /* packets of the peer came with CE */
-	SR_PENDING_ECHO = 1 << 1, /* a stamp that was not echoed yet */
-};
-
 /* Rewind detection: one flow to the peer and the PSN sent last. */
 struct sr_flow {
 	__u32 psn;
@@ -71,7 +65,7 @@ struct dest_regs {
 	__s64 rx_ns;       /* S1.4: receive time T3-T2 of its feedback */
 	__u16 caps;        /* enum sr_cap; ingress on HELLO, agent */
 	__u8 queued;       /* in the active queue: set by data plane, cleared by exchange */
-	__u8 pending;      /* enum sr_pending: set by ingress, cleared by egress */
+	__u8 ce_pending;   /* CE seen since the last echo: set by ingress, cleared by egress */
 	__u32 node;        /* S1.2: node number 1..n, 0 = not numbered yet; agent */
 
 	/* line 1 - written by ingress: the samples of one evaluation window */
@@ -79,7 +73,7 @@ struct dest_regs {
 	__s64 win_rx_ns;     /* minimum of rx_ns in the window */
 	__s64 turn_ns;       /* receiver turnaround: its ACK's T1 - the echoed T2 */
 	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing */
-	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window */
+	__u64 echo_seen_ns;  /* T1 of the latest echo: each counts once */
 	__u64 last_rx_ns;    /* when the last packet of the peer arrived */
 	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent too */
 	__u32 win_samples;   /* echoes in the window */
@@ -109,7 +103,7 @@ struct dest_regs {
 	/* line 4 - written by egress (PSN slots) and ingress (credit) */
 	struct sr_flow flows[SR_PSN_SLOTS]; /* by QPN % SR_PSN_SLOTS */
 	__u64 nonce;         /* what a genuine HELLO_ACK must return */
-	__u64 created_ns;
+	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window; ingress */
 	__u32 credit;        /* latest credit of the stamp option (S5.5) */
 	__u16 credit_seq;
 	__u16 win_rnr;       /* RNR NAKs in the window: their rewinds are no loss */
