@@ -16,17 +16,13 @@ import (
 // the ICRC covers, is only in the IP layer; that is looked up in the packet under
 // construction, which both of gopacket's builders expose as a gopacket.Packet.
 func decodeBTH(data []byte, b gopacket.PacketBuilder) error {
-	var datagram []byte
-	if p, ok := b.(gopacket.Packet); ok {
-		if udp, ok := p.TransportLayer().(*gplayers.UDP); ok {
-			if udp.DstPort != rocev2.UDPPort {
-				// gopacket also goes by the source port. A RoCEv2 source port can be
-				// anything and a packet from 4791 is none.
-				return b.NextDecoder(gopacket.LayerTypePayload)
-			}
-			datagram = ipDatagram(p.NetworkLayer(), udp)
-		}
+	udp, ip := carriers(b)
+	if udp != nil && udp.DstPort != rocev2.UDPPort {
+		// gopacket also goes by the source port. A RoCEv2 source port can be anything
+		// and a packet from 4791 is none.
+		return b.NextDecoder(gopacket.LayerTypePayload)
 	}
+	datagram := ipDatagram(ip, udp)
 	if datagram == nil {
 		return decodeBare(data, b)
 	}
@@ -58,18 +54,38 @@ func decodeBTH(data []byte, b gopacket.PacketBuilder) error {
 	return nil
 }
 
-// ipDatagram puts IP header and payload together again. They are neighbours in the
-// buffer unless IPv6 extension headers stand between, where RoCEv2 cannot be.
+// carriers returns the last two layers so far, if they are UDP behind IP. Not
+// TransportLayer and NetworkLayer: in a tunnel those are the outer ones.
+func carriers(b gopacket.PacketBuilder) (*gplayers.UDP, gopacket.NetworkLayer) {
+	p, ok := b.(gopacket.Packet)
+	if !ok {
+		return nil, nil
+	}
+	l := p.Layers()
+	if len(l) == 0 {
+		return nil, nil
+	}
+	udp, ok := l[len(l)-1].(*gplayers.UDP)
+	if !ok || len(l) == 1 {
+		return udp, nil
+	}
+	switch ip := l[len(l)-2].(type) {
+	case *gplayers.IPv4:
+		return udp, ip
+	case *gplayers.IPv6:
+		return udp, ip
+	}
+	return udp, nil
+}
+
+// ipDatagram puts IP header and payload, neighbours in the buffer, together again.
 func ipDatagram(ip gopacket.NetworkLayer, udp *gplayers.UDP) []byte {
-	switch ip.(type) {
-	case *gplayers.IPv4, *gplayers.IPv6:
-	default:
+	if ip == nil || udp == nil {
 		return nil
 	}
 	header, payload := ip.LayerContents(), ip.LayerPayload()
 	n := len(header) + len(payload)
-	if len(payload) < len(udp.Contents) || len(header) == 0 || cap(header) < n ||
-		&header[:n][len(header)] != &payload[0] || &payload[0] != &udp.Contents[0] {
+	if len(header) == 0 || len(payload) == 0 || cap(header) < n || &header[:n][len(header)] != &payload[0] {
 		return nil
 	}
 	return header[:n:n]
