@@ -86,17 +86,17 @@ func TestParseFrame(t *testing.T) {
 	}
 }
 
-// A 58-byte ACK is padded to 60 by the sender's Ethernet: the ICRC must be found by
-// the UDP length, and the padding is no surplus area.
+// An empty SEND makes a frame of 58 bytes, which the sender's Ethernet pads to 60:
+// the ICRC must be found by the UDP length, and the padding is no surplus area.
 func TestEthernetPaddingIsNotPartOfThePacket(t *testing.T) {
-	d := Datagram{Src: src4, Dst: dst4, Opcode: RCAck, DestQP: 5, Syndrome: 0x1F, MSN: 1}
+	d := Datagram{Src: src4, Dst: dst4, Opcode: RCSendOnly, DestQP: 5}
 	b, err := d.AppendTo(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	equal(t, "frame without padding", 14+len(b), 58)
 	f := frame(b)
-	equal(t, "frame", len(f), 62)
-	f = append(f, 0xEE, 0xEE, 0xEE, 0xEE)
+	equal(t, "frame", len(f), 60)
 	p, err := ParseFrame(f)
 	if err != nil || p.VerifyICRC() != nil || len(p.Surplus()) != 0 {
 		t.Errorf("%v, ICRC %v, %d bytes of surplus", err, p.VerifyICRC(), len(p.Surplus()))
@@ -178,14 +178,15 @@ func TestEveryTruncation(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := frame(datagram, 1, 2)
-	const headers = 14 + 8 + 20 + 8 + 12 + 16
+	const ports = 14 + 8 + 20 + 8
+	const headers = ports + 12 + 16
 	icrcEnd := len(full) - StampLen
 	for n := range full {
 		p, err := ParseFrame(full[:n:n])
 		switch {
 		case n < headers:
-			if err != ErrShort {
-				t.Fatalf("%d bytes: %v, want ErrShort", n, err)
+			if want := map[bool]Error{true: ErrShort, false: ErrShortBTH}[n < ports]; err != want {
+				t.Fatalf("%d bytes: %v, want %v", n, err, want)
 			}
 			continue
 		case err != ErrTruncated:
@@ -237,8 +238,8 @@ func TestErrorText(t *testing.T) {
 		}
 		seen[e.Error()] = true
 	}
-	equal(t, "foreign", ErrNotRoCE.Foreign() && ErrFragment.Foreign() && ErrNotIP.Foreign(), true)
-	equal(t, "damaged", ErrShort.Foreign() || errNone.Foreign(), false)
+	equal(t, "foreign", ErrNotRoCE.Foreign() && ErrFragment.Foreign() && ErrShort.Foreign(), true)
+	equal(t, "damaged", ErrShortBTH.Foreign() || errNone.Foreign(), false)
 }
 
 func BenchmarkParseFrame(b *testing.B) {
