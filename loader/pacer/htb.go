@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
@@ -84,7 +85,30 @@ func (h *htb) SetRate(class uint32, bps uint64) (uint32, error) {
 		}
 		return 0, fmt.Errorf("htb class %x: %w", class, err)
 	}
+	if fresh {
+		if err := h.addLeaf(class); err != nil {
+			return 0, err
+		}
+	}
 	return class, nil
+}
+
+// leafLimit is how many packets may wait in a class. The kernel's default is the
+// interface's queue length, too few for a slow destination and many QPs: what is
+// dropped there would look like loss in the network. The data plane drops what
+// would wait for over a second before this limit is reached.
+const leafLimit = 1 << 20
+
+// addLeaf gives a class a pfifo of that limit. The netlink package has none.
+func (h *htb) addLeaf(class uint32) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(h.link.Attrs().Index), Parent: class})
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("pfifo")))
+	req.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, nl.Uint32Attr(leafLimit))) // struct tc_fifo_qopt
+	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
+		return fmt.Errorf("queue of htb class %x: %w", class, err)
+	}
+	return nil
 }
 
 func (h *htb) Release(class uint32) error {
