@@ -146,3 +146,20 @@ func TestTapPortTakesABottleneck(t *testing.T) {
 		t.Errorf("port of the tap: %+v, %v", link, err)
 	}
 }
+
+// A switch that has not learnt an address yet floods; these know theirs from the start.
+func TestNothingIsFlooded(t *testing.T) {
+	wide := &Bottleneck{RateBPS: 1e9}
+	top := ForTest(t, Spec{StaticNeighbours: true, Hosts: []HostSpec{{}, {Bottleneck: wide}, {Bottleneck: wide}}})
+	a, b := top.Host(1), top.Host(2)
+	for range 10 {
+		exchange(t, a, b, a.IPv4(), b.IPv4(), 1000)
+	}
+	q, err := top.Queues()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q[1].Sent < 10_000 || q[2].Sent > 1000 { // multicast listener reports are small
+		t.Errorf("h2's port sent %d bytes, h3's %d; want all 10 datagrams at h2 and none at h3", q[1].Sent, q[2].Sent)
+	}
+}
