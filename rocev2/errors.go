@@ -15,7 +15,7 @@ const (
 	ErrNotIP    // neither IPv4 nor IPv6
 	ErrNotUDP   // IP, but not UDP (or UDP behind IPv6 extension headers)
 	ErrNotRoCE  // UDP to another port than 4791
-	ErrFragment // an IP fragment; RoCEv2 is never fragmented (A17.9.2: DF)
+	ErrFragment // an IP fragment; RoCEv2 is never fragmented
 
 	// The packet claims to be RoCEv2 but its bytes do not fit together.
 	ErrShort      // fewer bytes than the headers need

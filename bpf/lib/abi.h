@@ -67,14 +67,14 @@ struct dest_regs {
 	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing */
 	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window */
 	__u64 last_rx_ns;    /* when the last packet of the peer arrived */
-	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent */
+	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent too */
 	__u32 win_samples;   /* echoes in the window */
 	__u32 win_ce;        /* CE echoes and CNPs in the window */
 
 	/* line 2 - written by egress */
 	__u64 tx_packets;
 	__u64 tx_bytes;      /* IP lengths without the stamp option */
-	__u64 rate_bps;      /* bits per second of L2 frames, 0 = unpaced; agent */
+	__u64 rate_bps;      /* bits per second of L2 frames without the option, 0 = unpaced; agent */
 	__u64 next_tx_ns;    /* when the pacer lets the next packet leave */
 	__u64 last_tx_ns;    /* when the last packet was handed to us */
 	__u64 paced_ns;      /* sum of the delays that pacing asked for */
@@ -83,7 +83,7 @@ struct dest_regs {
 	__u32 class_id;      /* skb->priority under the htb pacer, 0 = none; agent */
 
 	/* line 3 - seldom counted, by either side, atomically */
-	__u64 retransmits;   /* data packets whose PSN went backwards (SR_PSN_SLOTS flows) */
+	__u64 rewinds;       /* times the PSN of a flow went back: retransmission */
 	__u64 naks;          /* AETH 011 received */
 	__u64 rnrs;          /* AETH 001 received */
 	__u64 cnps;          /* CNPs received */
@@ -93,14 +93,15 @@ struct dest_regs {
 	__u64 dropped;       /* by the police pacer */
 
 	/* line 4 - written by egress (PSN slots) and ingress (credit) */
-	__u32 psn_qpn[SR_PSN_SLOTS];  /* retransmit detection: destination QPN ... */
-	__u32 psn_last[SR_PSN_SLOTS]; /* ... and the highest PSN sent to it */
+	__u32 psn_qpn[SR_PSN_SLOTS];  /* rewind detection, by QPN % SR_PSN_SLOTS: the flow ... */
+	__u32 psn_last[SR_PSN_SLOTS]; /* ... and the PSN sent to it last */
 	__u64 nonce;         /* what a genuine HELLO_ACK must return */
 	__u64 created_ns;
 	__u32 credit;        /* latest credit of the stamp option (S5.5) */
 	__u16 credit_seq;
-	__u16 reserved;
-	__u64 win_loss;      /* NAKs and retransmits in the window */
+	__u16 win_rnr;       /* RNR NAKs in the window: their rewinds are no loss */
+	__u32 win_loss;      /* NAKs (PSN) and rewinds in the window */
+	__u32 win_paced;     /* packets that the pacer held back in the window */
 
 	/* lines 5 and 6 - written by the agent only */
 	struct policy_regs policy;
@@ -144,26 +145,29 @@ struct sr_config {
 	__u64 heartbeat_timeout_ns;  /* after this the data plane stops pacing */
 	__u64 link_rate_bps;
 	__u64 initial_rate_bps;      /* rate_bps of a new entry (S1.2), 0 = unpaced */
-	__u64 horizon_ns;            /* police: longest delay before a drop */
+	__u64 burst_ns;              /* what an idle destination may send at once, as time at its rate */
+	__u32 steered;               /* QPNs in steer_table; 0 spares ingress the look-up */
+	__u32 reserved;
+	__u8 mac[6];                 /* of the interface; frames to others pass unread. 0 = any */
+	__u16 reserved2;
 	struct policy_params policy;
 };
 
 enum sr_event_type {
 	SR_EVENT_NEW_DEST = 1,       /* egress created an entry */
-	SR_EVENT_PEER_AWARE = 2,     /* a known peer said HELLO or answered ours */
-	SR_EVENT_HELLO_UNKNOWN = 3,  /* HELLO from an address without an entry */
+	SR_EVENT_PEER_AWARE = 2,     /* a known peer answered our HELLO */
+	SR_EVENT_HELLO = 3,          /* HELLO from a peer that we do not stamp to (yet) */
 	SR_EVENT_ACK_UNKNOWN = 4,    /* HELLO_ACK from an address without an entry */
 	SR_EVENT_TABLE_FULL = 5,     /* no room for a new destination */
-	SR_EVENT_ANOMALY = 6,        /* something worth a log line: arg is a reason */
 };
 
 struct sr_event {
 	__u32 type;          /* enum sr_event_type */
-	__u32 arg;           /* caps of the peer, or a reason */
+	__u32 caps;          /* of the peer */
 	__u64 ns;
 	__u64 nonce;         /* returned by HELLO_ACK */
 	__u32 node;          /* the peer's node number */
-	__u32 vlan;          /* outer TCI | inner TCI << 16; 0 = untagged */
+	__u32 reserved;
 	struct dest_key peer;
 };
 

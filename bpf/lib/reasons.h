@@ -22,8 +22,8 @@
 	SR_REASON(9, rx_option_foreign, "ingress: surplus area that holds no stamp option of ours, passed on") \
 	SR_REASON(10, rx_option_checksum, "ingress: stamp option with a wrong OCS, passed on unread") \
 	SR_REASON(11, rx_option_version, "ingress: stamp option of another version, stripped unread") \
-	SR_REASON(12, rx_strip_failed, "ingress: the kernel refused to shorten the packet; dropped") \
-	SR_REASON(13, rx_echo_stale, "ingress: echoes that were older than the rate in force, not sampled") \
+	SR_REASON(12, rx_strip_failed, "ingress: the kernel refused to shorten the packet; the option stays behind the IP datagram as padding") \
+	SR_REASON(13, rx_echo_stale, "ingress: echoes seen before, or of packets that left under an earlier rate; not sampled") \
 	SR_REASON(14, hello_answered, "control: HELLOs answered with HELLO_ACK") \
 	SR_REASON(15, hello_limited, "control: HELLOs over the answer rate, dropped") \
 	SR_REASON(16, hello_ack, "control: HELLO_ACKs received") \
@@ -45,7 +45,9 @@
 	SR_REASON(32, tx_fail_open, "egress: packets let through unpaced because the agent's heartbeat stopped") \
 	SR_REASON(33, tx_fragment, "egress: IP fragments, passed untouched") \
 	SR_REASON(34, tx_ip_options, "egress: IPv4 options or IPv6 extension headers in front of RoCEv2, passed unstamped") \
-	SR_REASON(35, active_lost, "active destinations that found the queue to the agent full")
+	SR_REASON(35, active_lost, "active destinations that found the queue to the agent full") \
+	SR_REASON(36, tx_option_foreign, "egress: packets that carry UDP options already, left as they are") \
+	SR_REASON(37, rx_other_host, "ingress: RoCEv2 packets to another MAC address, passed unread")
 
 #define SR_REASON_ENUM(number, name, text) SR_STAT_##name = number,
 enum sr_reason {

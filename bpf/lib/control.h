@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Control packets: manufacturer opcodes to QP 0xFFFFFE. They end here; nobody
+ * above ever sees one. rocev2/hello.go is the twin of the format:
+ *
+ *   BTH(12)  0 version(16)  2 flags(16)  4 node(32)  8 caps(32)  12 link_mbps(32)
+ *   16 nonce(64)  24 zero(64)  ICRC(32), then the stamp option in the surplus area
+ *
+ * A HELLO is answered on the spot and leaves no trace in the table, so a flood
+ * of them costs a bounded number of answers and nothing else. A peer counts as
+ * understanding the option only when its HELLO_ACK returns the nonce of our own
+ * HELLO: it lives at the address it claims.
+ */
+#ifndef SOFTROCE_CONTROL_H
+#define SOFTROCE_CONTROL_H
+
+#define CONTROL_QPN 0xfffffe
+#define OP_HELLO 0xc0
+#define OP_HELLO_ACK 0xc1
+#define HELLO_LEN 32
+#define HELLO_VERSION 1
+#define HELLO_UDP_LEN (UDP_HLEN + BTH_LEN + HELLO_LEN + ICRC_LEN)
+#define HELLO_BURST 64
+
+static __always_inline int is_control(const struct roce *r)
+{
+	return r->qpn == CONTROL_QPN && r->opcode >= OP_HELLO;
+}
+
+/* One token for one answer. The bucket is the time at which it is full again. */
+static __always_inline int hello_allowed(const struct sr_config *cfg, __u64 now)
+{
+	__u32 zero = 0;
+	struct hello_bucket *b = bpf_map_lookup_elem(&hello_limit, &zero);
+	__u64 cost, full;
+
+	if (!b || !cfg->hello_rate)
+		return 0;
+	cost = NSEC_PER_SEC / cfg->hello_rate;
+	full = b->full_ns > now ? b->full_ns : now;
+	if (full - now > HELLO_BURST * cost)
+		return 0;
+	b->full_ns = full + cost;
+	return 1;
+}
+
+/* The ICRC that the control packet at ip should carry, as it lies in memory. */
+static __always_inline __u32 control_icrc(const void *ip, int v6)
+{
+	const __u32 hlen = v6 ? IPV6_HLEN : IPV4_HLEN;
+	const __u32 len = hlen + HELLO_UDP_LEN - ICRC_LEN;
+	__u8 buf[CONTROL_BUF] __attribute__((aligned(8)));
+
+	ST64(buf, ~0ull);
+	for (__u32 i = 0; i < len; i += 4)
+		ST32(buf + 8 + i, LD32(ip + i));
+	if (v6) {
+		ST32(buf + 8, LD32(buf + 8) | bpf_htonl(0x0fffffff)); /* class, flow label */
+		buf[8 + 7] = 0xff;                                     /* hop limit */
+		/* The length that the ICRC knows is that without the option. */
+		ST16(buf + 8 + 4, bpf_htons(HELLO_UDP_LEN));
+	} else {
+		buf[8 + 1] = 0xff;          /* TOS */
+		buf[8 + 8] = 0xff;          /* TTL */
+		ST16(buf + 8 + 10, 0xffff); /* header checksum */
+		ST16(buf + 8 + 2, bpf_htons(IPV4_HLEN + HELLO_UDP_LEN));
+	}
+	ST16(buf + 8 + hlen + 6, 0xffff);      /* UDP checksum */
+	buf[8 + hlen + UDP_HLEN + 4] = 0xff;   /* BTH: FECN, BECN, reserved */
+	return crc_of(buf, 8 + len);
+}
+
+static __always_inline void swap_bytes(void *a, void *b, int words)
+{
+	for (int i = 0; i < words; i++) {
+		__u32 t = LD32(a + 4 * i);
+
+		ST32(a + 4 * i, LD32(b + 4 * i));
+		ST32(b + 4 * i, t);
+	}
+}
+
+/* IPv4 header checksum over 20 bytes. */
+static __always_inline void ipv4_checksum(void *ip)
+{
+	__u32 sum = 0;
+
+	ST16(ip + 10, 0);
+	for (int i = 0; i < IPV4_HLEN; i += 2)
+		sum += LD16(ip + i);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	ST16(ip + 10, ~sum);
+}
+
+/*
+ * Turns the HELLO into the HELLO_ACK: addresses swapped, our numbers in the
+ * body, the nonce as it came, stamp and echo in the option. The UDP ports stay,
+ * so both directions of a pair hash alike.
+ */
+static __always_inline void hello_answer(void *eth, void *ip, int v6, const struct sr_config *cfg,
+					 struct stamp *s, __u64 t2)
+{
+	void *bth = ip + (v6 ? IPV6_HLEN : IPV4_HLEN) + UDP_HLEN;
+	void *body = bth + BTH_LEN;
+	__u8 mac[6];
+
+	__builtin_memcpy(mac, eth, 6);
+	__builtin_memmove(eth, eth + 6, 6);
+	__builtin_memcpy(eth + 6, mac, 6);
+	if (v6) {
+		swap_bytes(ip + 8, ip + 24, 4);
+		*(__u8 *)(ip + 7) = 64;
+	} else {
+		swap_bytes(ip + 12, ip + 16, 1);
+		*(__u8 *)(ip + 8) = 64;
+		ipv4_checksum(ip);
+	}
+	*(__u8 *)bth = OP_HELLO_ACK;
+	ST32(body + 4, bpf_htonl(cfg->node));
+	ST32(body + 8, bpf_htonl(cfg->caps));
+	ST32(body + 12, bpf_htonl(cfg->link_rate_bps / 1000000));
+	ST32(body + HELLO_LEN, control_icrc(ip, v6));
+
+	s->echo_t1_ns = s->t1_ns;
+	s->echo_t2_ns = t2;
+	s->flags = s->flags & STAMP_T1 ? STAMP_T1 | STAMP_ECHO : STAMP_T1;
+	s->t1_ns = clock_now();
+	s->credit = 0;
+	s->credit_seq = 0;
+	stamp_write(body + HELLO_LEN + ICRC_LEN, s);
+}
+
+static __always_inline int control_drop(enum sr_reason reason)
+{
+	count(reason);
+	return XDP_DROP;
+}
+
+/* v6 is a constant in each of the two calls below, so every offset is one too. */
+static __always_inline int control_packet(void *eth, struct roce *r, void *end, int v6,
+					  const struct sr_config *cfg, __u64 now)
+{
+	const __u32 hlen = v6 ? IPV6_HLEN : IPV4_HLEN;
+	void *ip = r->ip, *body = ip + hlen + UDP_HLEN + BTH_LEN;
+	struct dest_regs *d;
+	struct dest_key key;
+	struct stamp s;
+	__u64 nonce;
+
+	if (r->udp_len != HELLO_UDP_LEN || r->surplus != STAMP_LEN ||
+	    ip + hlen + HELLO_UDP_LEN + STAMP_LEN > end ||
+	    stamp_read(body + HELLO_LEN + ICRC_LEN, r->udp, &s) ||
+	    LD16(body) != bpf_htons(HELLO_VERSION) || *(__u8 *)eth & 1)
+		return control_drop(SR_STAT_control_malformed);
+
+	peer_key(r, 1, &key);
+	d = bpf_map_lookup_elem(&dest_table, &key);
+	nonce = bpf_be64_to_cpu(LD64(body + 16));
+
+	/* The nonce first: it is what a flood of answers cannot have. */
+	if (r->opcode == OP_HELLO_ACK && d && nonce != d->nonce)
+		return control_drop(SR_STAT_hello_ack_forged);
+	if ((r->opcode == OP_HELLO || !d) && !hello_allowed(cfg, now))
+		return control_drop(SR_STAT_hello_limited);
+	if (LD32(body + HELLO_LEN) != control_icrc(ip, v6))
+		return control_drop(SR_STAT_control_bad_icrc);
+
+	if (d)
+		note_stamp(d, &s, now);
+	if (r->opcode == OP_HELLO_ACK) {
+		__u32 caps = bpf_ntohl(LD32(body + 8)) & 0x7fff, node = bpf_ntohl(LD32(body + 4));
+
+		if (d && !(d->caps & SR_CAP_STATIC))
+			d->caps = caps;
+		emit(d ? SR_EVENT_PEER_AWARE : SR_EVENT_ACK_UNKNOWN, &key, now, caps, nonce, node);
+		return control_drop(SR_STAT_hello_ack);
+	}
+
+	if (!d || !(d->caps & SR_CAP_STAMP))
+		emit(SR_EVENT_HELLO, &key, now, bpf_ntohl(LD32(body + 8)), 0,
+		     bpf_ntohl(LD32(body + 4)));
+	hello_answer(eth, ip, v6, cfg, &s, now);
+	count(SR_STAT_hello_answered);
+	return XDP_TX;
+}
+
+static __always_inline int control(void *eth, struct roce *r, void *end,
+				   const struct sr_config *cfg, __u64 now)
+{
+	if (r->opcode != OP_HELLO && r->opcode != OP_HELLO_ACK)
+		return control_drop(SR_STAT_control_unknown);
+	return r->v6 ? control_packet(eth, r, end, 1, cfg, now)
+		     : control_packet(eth, r, end, 0, cfg, now);
+}
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The destination table: finding, creating, and what each packet writes into
+ * its entry.
+ */
+#ifndef SOFTROCE_DEST_H
+#define SOFTROCE_DEST_H
+
+#define NO_SAMPLE ((__s64)0x7fffffffffffffff)
+
+/* RoCEv2 opcodes of the reliable connection that we look at (IBTA 9.2.1). */
+#define OP_RC_READ_REQUEST 0x0c
+#define OP_RC_READ_RESPONSE_FIRST 0x0d
+#define OP_RC_READ_RESPONSE_ONLY 0x10
+#define OP_RC_ACK 0x11
+#define OP_RC_ATOMIC_ACK 0x12
+#define OP_RC_CMP_SWAP 0x13
+#define OP_RC_FETCH_ADD 0x14
+#define OP_RC_LAST 0x17
+#define OP_CNP 0x81
+
+#define PROBE_TIMEOUT_NS 1000000000ull
+
+static __always_inline void add(__u64 *counter, __u64 n)
+{
+	__sync_fetch_and_add(counter, n);
+}
+
+/* The clock of the stamps: one of two, chosen when the program is loaded. */
+const volatile __u8 clock_tai = 0;
+
+static __always_inline __u64 clock_now(void)
+{
+	return clock_tai ? bpf_ktime_get_tai_ns() : bpf_ktime_get_ns();
+}
+
+/* Puts the destination on the agent's list, once per evaluation. */
+static __always_inline void mark_active(struct dest_regs *d, const struct dest_key *key)
+{
+	if (d->queued)
+		return;
+	d->queued = 1;
+	if (bpf_map_push_elem(&active, key, 0)) {
+		d->queued = 0;
+		count(SR_STAT_active_lost);
+	}
+}
+
+/*
+ * A new entry for a destination that this host sends to. Returns NULL if the
+ * table is full. The agent hears of it and sends a HELLO.
+ */
+static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u64 now)
+{
+	const struct sr_config *cfg = get_config();
+	struct dest_regs *d;
+	__u32 zero = 0;
+	int err;
+
+	if (!key || !cfg)
+		return NULL;
+	d = bpf_map_lookup_elem(&scratch, &zero);
+	if (!d)
+		return NULL;
+	__builtin_memset(d, 0, sizeof(*d));
+	d->created_ns = now;
+	d->rate_bps = cfg->initial_rate_bps;
+	d->policy.rate_bps = cfg->initial_rate_bps;
+	d->win_tx_ns = NO_SAMPLE;
+	d->win_rx_ns = NO_SAMPLE;
+	d->win_rtt_ns = NO_SAMPLE;
+	d->nonce = (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
+
+	err = bpf_map_update_elem(&dest_table, key, d, BPF_NOEXIST);
+	if (!err) {
+		emit(SR_EVENT_NEW_DEST, key, now, 0, d->nonce, 0);
+	} else if (err == -7 /* E2BIG */ || err == -12 /* ENOMEM */) {
+		count(SR_STAT_tx_table_full);
+		return NULL;
+	}
+	/* EEXIST: another CPU was first. */
+	return bpf_map_lookup_elem(&dest_table, key);
+}
+
+/* S1.4: the peer gave back our stamp. T1, T2 from the echo, T3 is now. */
+static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s, __u64 t3)
+{
+	__s64 tx = s->echo_t2_ns - s->echo_t1_ns;
+	__s64 rx = t3 - s->echo_t2_ns;
+
+	d->tx_ns = tx;
+	d->rx_ns = rx;
+	if (s->flags & STAMP_T1)
+		d->turn_ns = s->t1_ns - s->echo_t2_ns;
+	/*
+	 * A packet that left under an earlier rate says nothing of this one, and
+	 * an echo given twice (the peer sends, we do not) nothing new.
+	 */
+	if (s->echo_t1_ns < d->settle_ns) {
+		count(SR_STAT_rx_echo_stale);
+		return;
+	}
+	d->settle_ns = s->echo_t1_ns + 1;
+	if (tx < d->win_tx_ns)
+		d->win_tx_ns = tx;
+	if (rx < d->win_rx_ns)
+		d->win_rx_ns = rx;
+	d->win_samples++;
+}
+
+/* S1.3: the peer's stamp, kept until egress echoes it. */
+static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *s, __u64 t2)
+{
+	if (s->flags & STAMP_T1) {
+		__s64 in_tx = t2 - s->t1_ns;
+
+		d->peer_t1_ns = s->t1_ns;
+		d->in_tx_ns = in_tx;
+		d->echo_check = ~(s->t1_ns ^ (__u64)in_tx);
+	}
+	if (s->flags & STAMP_ECHO)
+		note_echo(d, s, t2);
+	if (s->flags & STAMP_CREDIT) {
+		d->credit = s->credit;
+		d->credit_seq = s->credit_seq;
+	}
+	if (s->flags & STAMP_CE)
+		d->win_ce++;
+}
+
+/* The echo for a packet to this destination, with the reader's end of echo_check. */
+static __always_inline void take_echo(struct dest_regs *d, struct stamp *s)
+{
+	__u64 t1 = d->peer_t1_ns, in_tx = d->in_tx_ns;
+
+	if (d->echo_check == ~(t1 ^ in_tx)) {
+		s->flags |= STAMP_ECHO;
+		s->echo_t1_ns = t1;
+		s->echo_t2_ns = t1 + in_tx;
+	}
+	if (d->ce_pending) {
+		d->ce_pending = 0;
+		s->flags |= STAMP_CE;
+	}
+}
+
+/* An acknowledgement came in: NAKs, and the round trip of the probed packet. */
+static __always_inline void note_response(struct dest_regs *d, const struct roce *r, void *end,
+					  __u64 now)
+{
+	__u8 op = r->opcode;
+
+	if (op == OP_RC_ACK && r->bth + BTH_LEN + 1 <= end) {
+		__u8 syndrome = *(__u8 *)(r->bth + BTH_LEN);
+
+		if (syndrome >> 5 == 1) {
+			add(&d->rnrs, 1);
+			d->win_rnr = 1;
+		} else if (syndrome >> 5 == 3) {
+			add(&d->naks, 1);
+			if (syndrome == 0x60)
+				d->win_loss++;
+		}
+	}
+	if (d->probe_ns && bth_psn(r->bth) == d->probe_psn &&
+	    (op == OP_RC_ACK || op == OP_RC_ATOMIC_ACK || op == OP_RC_READ_RESPONSE_FIRST ||
+	     op == OP_RC_READ_RESPONSE_ONLY)) {
+		__s64 rtt = now - d->probe_ns;
+
+		if (d->probe_ns >= d->settle_ns && rtt < d->win_rtt_ns)
+			d->win_rtt_ns = rtt;
+		d->rtt_ns = rtt;
+		d->probe_ns = 0;
+	}
+}
+
+/*
+ * A request goes out: rewinds of its PSN, and a probe for peers that echo
+ * nothing. One probe at a time, on a packet that will be acknowledged.
+ */
+static __always_inline void note_request(struct dest_regs *d, const struct roce *r, __u64 leaves)
+{
+	__u8 op = r->opcode;
+	__u32 psn, slot;
+
+	if (op > OP_RC_LAST || (op >= OP_RC_READ_RESPONSE_FIRST && op <= OP_RC_ATOMIC_ACK))
+		return;
+	psn = bth_psn(r->bth);
+	slot = r->qpn & (SR_PSN_SLOTS - 1);
+	if (d->psn_qpn[slot] == r->qpn && ((psn - d->psn_last[slot] - 1) & 0xffffff) >= 0x800000) {
+		add(&d->rewinds, 1);
+		d->win_loss++;
+		d->probe_ns = 0; /* Karn: its answer could be the answer to either */
+	}
+	d->psn_qpn[slot] = r->qpn;
+	d->psn_last[slot] = psn;
+
+	if (d->caps & SR_CAP_STAMP)
+		return;
+	if (d->probe_ns && leaves - d->probe_ns < PROBE_TIMEOUT_NS)
+		return;
+	if (bth_ack_req(r->bth) || op == OP_RC_READ_REQUEST || op == OP_RC_CMP_SWAP ||
+	    op == OP_RC_FETCH_ADD) {
+		d->probe_psn = psn;
+		d->probe_ns = leaves;
+	}
+}
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A packet's way out of the host's stack (DESIGN: parse, entry, pacer, stamp). */
+#ifndef SOFTROCE_EGRESS_H
+#define SOFTROCE_EGRESS_H
+
+/* Both TCX and clsact read -1 as "the next program, please". */
+#define TC_NEXT (-1)
+#define TC_DROP 2
+
+/* What the parser wants to see in the linear part of an skb. */
+#define PULL_LEN (ETH_HLEN + 2 * VLAN_HLEN + IPV6_HLEN + UDP_HLEN + BTH_LEN)
+
+static const struct parse_reasons tx_reasons = {
+	.fragment = SR_STAT_tx_fragment,
+	.ip_options = SR_STAT_tx_ip_options,
+	.bad_length = SR_STAT_tx_malformed,
+};
+
+/* Where `off` bytes into the frame lie, if n bytes are there; else NULL. */
+static __always_inline void *at(struct __sk_buff *skb, __u32 off, __u32 n)
+{
+	void *p = (void *)(long)skb->data;
+
+	if (off > MAX_OFFSET)
+		return NULL;
+	p += bounded(off);
+	return p + n <= (void *)(long)skb->data_end ? p : NULL;
+}
+
+/*
+ * A control packet of our agent: the option is there already, outside of the
+ * ICRC, and only waits for its time.
+ */
+static __always_inline int stamp_control(struct __sk_buff *skb, const struct roce *r, __u64 now)
+{
+	struct stamp s = { .flags = STAMP_T1, .t1_ns = now };
+	void *opt;
+
+	if (r->surplus != STAMP_LEN || bpf_skb_pull_data(skb, r->opt_off + STAMP_LEN))
+		return TC_NEXT;
+	opt = at(skb, r->opt_off, STAMP_LEN);
+	if (opt && stamp_is_ours(opt))
+		stamp_write(opt, &s);
+	return TC_NEXT;
+}
+
+/* Why this packet leaves without the option, or 0: it gets one. */
+static __always_inline int unstamped_reason(struct __sk_buff *skb, const struct dest_regs *d,
+					    const struct sr_config *cfg, const struct roce *r)
+{
+	if (!(d->caps & SR_CAP_STAMP))
+		return SR_STAT_tx_unaware;
+	if (r->surplus)
+		return SR_STAT_tx_option_foreign;
+	if (skb->gso_size)
+		return SR_STAT_tx_gso;
+	if (LD16(r->udp + 6))
+		return SR_STAT_tx_udp_checksum;
+	if (r->ip_len + STAMP_LEN > cfg->mtu)
+		return SR_STAT_tx_too_big;
+	return 0;
+}
+
+/* Lengthens the packet and writes the option behind its ICRC. */
+static __always_inline int append(struct __sk_buff *skb, struct roce *r, const struct stamp *s)
+{
+	void *opt;
+
+	if (bpf_skb_change_tail(skb, r->opt_off + STAMP_LEN, 0))
+		return -1;
+	r->ip = at(skb, r->ip_off, IPV6_HLEN); /* UDP and BTH follow an IPv4 header */
+	opt = at(skb, r->opt_off, STAMP_LEN);
+	if (!r->ip || !opt)
+		return -1;
+	ip_add_length(r, STAMP_LEN);
+	stamp_write(opt, s);
+	return 0;
+}
+
+static __always_inline int egress(struct __sk_buff *skb)
+{
+	__u64 mono, leaves;
+	const struct sr_config *cfg;
+	struct dest_regs *d;
+	struct dest_key key;
+	struct stamp s = {};
+	enum verdict v;
+	struct roce r = {};
+	int why;
+
+	v = parse((void *)(long)skb->data, (void *)(long)skb->data_end, &r, &tx_reasons);
+	if (v == SHORT || v == SHORT_ROCE) {
+		__u32 n = skb->len < PULL_LEN ? skb->len : PULL_LEN;
+
+		if (bpf_skb_pull_data(skb, n))
+			return TC_NEXT;
+		v = parse((void *)(long)skb->data, (void *)(long)skb->data_end, &r, &tx_reasons);
+	}
+	switch (v) {
+	case ROCE:
+		break;
+	case ODD:
+		count(r.reason);
+		return TC_NEXT;
+	case SHORT_ROCE:
+		count(SR_STAT_tx_malformed);
+		return TC_NEXT;
+	default:
+		return TC_NEXT;
+	}
+	cfg = get_config();
+	if (!cfg)
+		return TC_NEXT;
+	if (r.ip_off + r.ip_len != skb->len) {
+		count(SR_STAT_tx_malformed);
+		return TC_NEXT;
+	}
+	mono = bpf_ktime_get_ns();
+	if (is_control(&r))
+		return stamp_control(skb, &r, clock_tai ? clock_now() : mono);
+
+	peer_key(&r, 0, &key);
+	d = bpf_map_lookup_elem(&dest_table, &key);
+	if (!d)
+		d = dest_create(&key, mono);
+	if (!d)
+		return TC_NEXT;
+
+	add(&d->tx_packets, 1);
+	add(&d->tx_bytes, r.ip_len);
+	d->last_tx_ns = mono;
+	mark_active(d, &key);
+
+	leaves = pace(skb, d, cfg, mono, skb->len);
+	if (!leaves)
+		return TC_DROP;
+	if (clock_tai) /* from the pacer's clock to that of the stamps */
+		leaves += clock_now() - mono;
+	note_request(d, &r, leaves);
+
+	why = unstamped_reason(skb, d, cfg, &r);
+	if (!why) {
+		s.flags = STAMP_T1;
+		s.t1_ns = leaves;
+		take_echo(d, &s);
+		if (append(skb, &r, &s))
+			why = SR_STAT_tx_stamp_failed;
+	}
+	if (why) {
+		count(why);
+		add(&d->tx_unstamped, 1);
+	} else {
+		count(SR_STAT_tx_stamped);
+	}
+	return TC_NEXT;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * ICRC of control packets. Data packets are never checked or changed here: the
+ * option lies outside of their ICRC.
+ *
+ * Reflected CRC-32, four bits a step: a control packet has about a hundred
+ * bytes and their number is limited, so a table of 16 words serves.
+ */
+#ifndef SOFTROCE_ICRC_H
+#define SOFTROCE_ICRC_H
+
+static const __u32 crc_nibble[16] = {
+	0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+	0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+	0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
+};
+
+static __always_inline __u32 crc_byte(__u32 crc, __u8 b)
+{
+	crc ^= b;
+	crc = crc >> 4 ^ crc_nibble[crc & 0xf];
+	return crc >> 4 ^ crc_nibble[crc & 0xf];
+}
+
+/*
+ * The ICRC of the datagram in p: eight bytes 0xff, then the packet from its IP
+ * header on with the fields that routers change set to ones (IBTA A17.3.3),
+ * which is what control_load() prepares. len is at most CONTROL_BUF.
+ */
+#define CONTROL_BUF 104
+
+static __noinline __u32 crc_of(const __u8 *p, __u32 len)
+{
+	__u32 crc = 0xffffffff;
+
+	for (__u32 i = 0; i < CONTROL_BUF; i++) {
+		if (i >= len)
+			break;
+		crc = crc_byte(crc, p[i]);
+	}
+	return ~crc;
+}
+
+#endif

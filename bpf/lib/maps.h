@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The maps, pinned under /sys/fs/bpf/softroce-xdp/<interface>/. Each says who
+ * writes it. Sizes are the defaults; the loader sets max_entries at attach.
+ */
+#ifndef SOFTROCE_MAPS_H
+#define SOFTROCE_MAPS_H
+
+/*
+ * The destination table (S1.2). Entries are created by egress, that is by this
+ * host's own traffic, and by the agent from the node file: a packet that comes
+ * in never makes one, so a flood of spoofed sources finds nothing to fill.
+ * Deleted by the agent only (idle entries, detach).
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct dest_key);
+	__type(value, struct dest_regs);
+} dest_table SEC(".maps");
+
+/* QPNs that the engine owns. Written by the engine. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, struct steer);
+} steer_table SEC(".maps");
+
+/* AF_XDP sockets, by steer.xsk_base + receive queue. Written by the engine. */
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} xsks SEC(".maps");
+
+/* Policy and pacer parameters. Written by the agent, which maps it into memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sr_config);
+} config SEC(".maps");
+
+/* Counters by reason (reasons.h). Written by the data plane. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SR_STAT_MAX);
+	__type(key, __u32); /* enum sr_reason */
+	__type(value, __u64);
+} stats SEC(".maps");
+
+/* struct sr_event for the agent. Written by the data plane. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+} events SEC(".maps");
+
+/*
+ * Destinations with traffic since their last evaluation. Pushed by the data
+ * plane (once: dest_regs.queued), popped by the exchange program, so that an
+ * evaluation costs what is active and not what is in the table.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 65536);
+	__type(value, struct dest_key);
+} active SEC(".maps");
+
+/* The mailbox of the exchange program, mapped into the agent's memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SR_EXCHANGE_SLOTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct exchange_slot);
+} mailbox SEC(".maps");
+
+/* Token bucket of HELLO answers, one a CPU. Written by ingress. */
+struct hello_bucket {
+	__u64 full_ns; /* when the bucket will be full again */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct hello_bucket);
+} hello_limit SEC(".maps");
+
+/* Where a new entry is put together: it does not fit the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dest_regs);
+} scratch SEC(".maps");
+
+static __always_inline void count(enum sr_reason reason)
+{
+	__u32 key = reason;
+	__u64 *n = bpf_map_lookup_elem(&stats, &key);
+
+	if (n)
+		*n += 1;
+}
+
+static __always_inline const struct sr_config *get_config(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&config, &zero);
+}
+
+static __always_inline void emit(enum sr_event_type type, const struct dest_key *peer, __u64 now,
+				 __u32 caps, __u64 nonce, __u32 node)
+{
+	struct sr_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e) {
+		count(SR_STAT_events_lost);
+		return;
+	}
+	e->type = type;
+	e->caps = caps;
+	e->ns = now;
+	e->nonce = nonce;
+	e->node = node;
+	e->reserved = 0;
+	e->peer = *peer;
+	bpf_ringbuf_submit(e, 0);
+}
+
+#endif

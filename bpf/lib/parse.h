@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * From the Ethernet header to the BTH, for XDP and TC alike.
+ *
+ * The order of the checks is the order of cost: what is not RoCEv2 leaves after
+ * as few of them as possible.
+ */
+#ifndef SOFTROCE_PARSE_H
+#define SOFTROCE_PARSE_H
+
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86DD
+#define ETH_P_8021Q 0x8100
+#define ETH_P_8021AD 0x88A8
+#define ETH_HLEN 14
+#define VLAN_HLEN 4
+#define IPV4_HLEN 20
+#define IPV6_HLEN 40
+#define UDP_HLEN 8
+#define BTH_LEN 12
+#define ICRC_LEN 4
+#define ROCE_PORT 4791
+#define ROCE_MIN_UDP (UDP_HLEN + BTH_LEN + ICRC_LEN)
+
+/* Largest offset of anything in a packet that we look for: jumbo frames. */
+#define MAX_OFFSET 0x3fff
+
+/* Shows the verifier that off <= MAX_OFFSET; clang would optimise the `&` away. */
+static __always_inline __u64 bounded(__u64 off)
+{
+	asm volatile("%0 &= %1" : "+r"(off) : "i"(MAX_OFFSET));
+	return off;
+}
+
+/*
+ * Loads of any alignment as one instruction. Packed structs would do, but for
+ * BPF clang takes them apart into single bytes.
+ */
+typedef __u16 __attribute__((may_alias)) u16_a;
+typedef __u32 __attribute__((may_alias)) u32_a;
+typedef __u64 __attribute__((may_alias)) u64_a;
+#define LD16(p) (*(const u16_a *)(p))
+#define LD32(p) (*(const u32_a *)(p))
+#define LD64(p) (*(const u64_a *)(p))
+#define ST16(p, v) (*(u16_a *)(p) = (v))
+#define ST32(p, v) (*(u32_a *)(p) = (v))
+#define ST64(p, v) (*(u64_a *)(p) = (v))
+
+enum verdict {
+	NOT_ROCE,    /* not ours: pass, count nothing */
+	ROCE,        /* all fields of struct roce are valid */
+	SHORT,       /* the linear part ended before we could know: TC may pull */
+	SHORT_ROCE,  /* the same, but the UDP port says RoCEv2 */
+	ODD,         /* RoCEv2 that we do not read: pass, reason in struct roce */
+};
+
+/* Where a RoCEv2 packet's parts are. Offsets count from the Ethernet header. */
+struct roce {
+	void *ip;
+	void *udp;
+	void *bth;
+	__u32 ip_off;
+	__u32 ip_hlen;
+	__u32 ip_len;   /* of the whole datagram, header and surplus included */
+	__u32 udp_len;
+	__u32 opt_off;  /* where the surplus area starts */
+	__u32 surplus;  /* its length */
+	__u32 qpn;      /* destination QPN */
+	__u8 opcode;
+	__u8 v6;
+	__u8 ce;
+	__u16 reason;   /* enum sr_reason, with ODD */
+};
+
+/* Reasons differ by direction; the caller says which to report. */
+struct parse_reasons {
+	__u16 fragment, ip_options, bad_length;
+};
+
+static __always_inline enum verdict odd(struct roce *r, __u16 reason)
+{
+	r->reason = reason;
+	return ODD;
+}
+
+/*
+ * UDP and BTH, once the IP header is understood. r->ip, ip_off, ip_hlen, ip_len
+ * are set.
+ */
+static __always_inline enum verdict parse_udp(void *udp, void *end, struct roce *r,
+					      const struct parse_reasons *why)
+{
+	if (udp + UDP_HLEN > end)
+		return SHORT;
+	if (LD16(udp + 2) != bpf_htons(ROCE_PORT))
+		return NOT_ROCE;
+	r->udp = udp;
+	r->udp_len = bpf_ntohs(LD16(udp + 4));
+	if (r->udp_len < ROCE_MIN_UDP || r->ip_hlen + r->udp_len > r->ip_len)
+		return odd(r, why->bad_length);
+	r->surplus = r->ip_len - r->ip_hlen - r->udp_len;
+	r->opt_off = r->ip_off + r->ip_hlen + r->udp_len;
+
+	r->bth = udp + UDP_HLEN;
+	if (r->bth + BTH_LEN > end)
+		return SHORT_ROCE;
+	r->opcode = *(__u8 *)r->bth;
+	r->qpn = bpf_ntohl(LD32(r->bth + 4)) & 0xffffff;
+	return ROCE;
+}
+
+static __always_inline enum verdict parse_ipv4(void *ip, void *end, struct roce *r,
+					       const struct parse_reasons *why)
+{
+	if (ip + IPV4_HLEN + UDP_HLEN > end)
+		return SHORT;
+	if (*(__u8 *)(ip + 9) != 17)
+		return NOT_ROCE;
+	if (*(__u8 *)ip != 0x45) {
+		__u32 hlen = (*(__u8 *)ip & 0xf) * 4;
+
+		/* Look just far enough to know whether it is RoCEv2. */
+		if (*(__u8 *)ip >> 4 != 4 || hlen < IPV4_HLEN || ip + hlen + UDP_HLEN > end ||
+		    LD16(ip + hlen + 2) != bpf_htons(ROCE_PORT))
+			return NOT_ROCE;
+		return odd(r, why->ip_options);
+	}
+	if (LD16(ip + IPV4_HLEN + 2) != bpf_htons(ROCE_PORT))
+		return NOT_ROCE;
+	if (LD16(ip + 6) & bpf_htons(0x3fff))
+		return odd(r, why->fragment);
+	r->ip = ip;
+	r->v6 = 0;
+	r->ip_hlen = IPV4_HLEN;
+	r->ip_len = bpf_ntohs(LD16(ip + 2));
+	r->ce = (*(__u8 *)(ip + 1) & 3) == 3;
+	return parse_udp(ip + IPV4_HLEN, end, r, why);
+}
+
+static __always_inline enum verdict parse_ipv6(void *ip, void *end, struct roce *r,
+					       const struct parse_reasons *why)
+{
+	if (ip + IPV6_HLEN + UDP_HLEN > end)
+		return SHORT;
+	if (*(__u8 *)(ip + 6) != 17)
+		return NOT_ROCE; /* extension headers: no RoCEv2 sender makes them */
+	r->ip = ip;
+	r->v6 = 1;
+	r->ip_hlen = IPV6_HLEN;
+	r->ip_len = IPV6_HLEN + bpf_ntohs(LD16(ip + 4));
+	r->ce = (bpf_ntohs(LD16(ip)) >> 4 & 3) == 3;
+	return parse_udp(ip + IPV6_HLEN, end, r, why);
+}
+
+static __always_inline enum verdict parse(void *data, void *end, struct roce *r,
+					  const struct parse_reasons *why)
+{
+	void *l3 = data + ETH_HLEN;
+	__u16 proto;
+
+	if (l3 > end)
+		return SHORT;
+	proto = LD16(data + 12);
+
+#pragma unroll
+	for (int tags = 0; tags < 2; tags++) {
+		if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
+			break;
+		if (l3 + VLAN_HLEN > end)
+			return SHORT;
+		proto = LD16(l3 + 2);
+		l3 += VLAN_HLEN;
+	}
+
+	r->ip_off = l3 - data;
+	if (proto == bpf_htons(ETH_P_IP))
+		return parse_ipv4(l3, end, r, why);
+	if (proto == bpf_htons(ETH_P_IPV6))
+		return parse_ipv6(l3, end, r, why);
+	return NOT_ROCE;
+}
+
+/* The table's key for one address of the packet: the source or the destination. */
+static __always_inline void peer_key(const struct roce *r, int source, struct dest_key *key)
+{
+	if (r->v6) {
+		const void *a = r->ip + (source ? 8 : 24);
+
+		ST64(key->addr, LD64(a));
+		ST64(key->addr + 8, LD64(a + 8));
+	} else {
+		ST64(key->addr, 0);
+		ST32(key->addr + 8, bpf_htonl(0xffff));
+		ST32(key->addr + 12, LD32(r->ip + (source ? 12 : 16)));
+	}
+}
+
+static __always_inline __u32 bth_psn(const void *bth)
+{
+	return bpf_ntohl(LD32(bth + 8)) & 0xffffff;
+}
+
+static __always_inline int bth_ack_req(const void *bth)
+{
+	return *(const __u8 *)(bth + 8) >> 7;
+}
+
+/* Adds delta to the length field of the IP header, checksum included (RFC 1624). */
+static __always_inline void ip_add_length(struct roce *r, __s32 delta)
+{
+	if (r->v6) {
+		ST16(r->ip + 4, bpf_htons(r->ip_len - IPV6_HLEN + delta));
+	} else {
+		__u16 old = LD16(r->ip + 2), new = bpf_htons(r->ip_len + delta);
+		__u32 sum = (__u16)~LD16(r->ip + 10) + (__u16)~old + new;
+
+		sum = (sum & 0xffff) + (sum >> 16);
+		sum = (sum & 0xffff) + (sum >> 16);
+		ST16(r->ip + 2, new);
+		ST16(r->ip + 10, ~sum);
+	}
+	r->ip_len += delta;
+}
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The stamp option (S1.2-S1.4, S5.5): an experimental UDP option in the surplus
+ * area of RFC 9868, 40 bytes, big-endian. rocev2/stamp.go is its twin.
+ *
+ *   0 OCS(16)  2 Kind=127  3 Len=38  4 ExID=0x5352  6 flags  7 version=1
+ *   8 t1(64)   16 echo_t1(64)  24 echo_t2(64)  32 credit(32)  36 credit_seq(16)  38 zero(16)
+ */
+#ifndef SOFTROCE_STAMP_H
+#define SOFTROCE_STAMP_H
+
+#define STAMP_LEN 40
+#define STAMP_VERSION 1
+#define STAMP_T1 1
+#define STAMP_ECHO 2
+#define STAMP_CREDIT 4
+#define STAMP_CE 8
+
+/* Kind and Len, and the ExID, as they lie in memory. */
+#define STAMP_KIND_LEN bpf_htons(0x7f26)
+#define STAMP_EXID bpf_htons(0x5352)
+
+/* The option, fields in host order except ocs. */
+struct stamp {
+	__u64 t1_ns;
+	__u64 echo_t1_ns;
+	__u64 echo_t2_ns;
+	__u32 credit;
+	__u16 credit_seq;
+	__u8 flags;
+};
+
+/*
+ * The one's complement sum of an option and of its length, which RFC 9868 adds
+ * in as if it were a header field. Byte order does not matter to such a sum as
+ * long as the length has that of the rest. 0xffff = the OCS is right.
+ */
+static __always_inline __u16 stamp_sum(const void *opt)
+{
+	__u64 sum = bpf_htons(STAMP_LEN);
+
+#pragma unroll
+	for (int i = 0; i < STAMP_LEN; i += 4)
+		sum += LD32(opt + i);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/*
+ * Options are read and written in units no wider than their alignment: the
+ * verifier insists on it where they lie on the stack.
+ */
+static __always_inline int stamp_is_ours(const void *opt)
+{
+	return LD16(opt + 2) == STAMP_KIND_LEN && LD16(opt + 4) == STAMP_EXID;
+}
+
+/*
+ * Reads an option. Returns 0, or the reason why it is none of ours. RFC 9868
+ * lets a sender leave the OCS zero where the UDP checksum is zero as well.
+ */
+static __always_inline int stamp_read(const void *opt, const void *udp, struct stamp *s)
+{
+	if (!stamp_is_ours(opt))
+		return SR_STAT_rx_option_foreign;
+	if (stamp_sum(opt) != 0xffff && (LD16(opt) || LD16(udp + 6)))
+		return SR_STAT_rx_option_checksum;
+	if (*(__u8 *)(opt + 7) != STAMP_VERSION)
+		return SR_STAT_rx_option_version;
+	s->flags = *(__u8 *)(opt + 6);
+	s->t1_ns = bpf_be64_to_cpu(LD64(opt + 8));
+	s->echo_t1_ns = bpf_be64_to_cpu(LD64(opt + 16));
+	s->echo_t2_ns = bpf_be64_to_cpu(LD64(opt + 24));
+	s->credit = bpf_ntohl(LD32(opt + 32));
+	s->credit_seq = bpf_ntohs(LD16(opt + 36));
+	return 0;
+}
+
+static __always_inline void stamp_write(void *opt, const struct stamp *s)
+{
+	__u16 sum;
+
+	ST16(opt, 0);
+	ST16(opt + 2, STAMP_KIND_LEN);
+	ST16(opt + 4, STAMP_EXID);
+	ST16(opt + 6, bpf_htons(s->flags << 8 | STAMP_VERSION));
+	ST64(opt + 8, bpf_cpu_to_be64(s->t1_ns));
+	ST64(opt + 16, bpf_cpu_to_be64(s->echo_t1_ns));
+	ST64(opt + 24, bpf_cpu_to_be64(s->echo_t2_ns));
+	ST32(opt + 32, bpf_htonl(s->credit));
+	ST32(opt + 36, bpf_htonl((__u32)s->credit_seq << 16));
+	sum = ~stamp_sum(opt);
+	ST16(opt, sum ? sum : 0xffff); /* zero would say "not computed" */
+}
+
+#endif

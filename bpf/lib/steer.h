@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Packets to QPNs that the engine owns go to its AF_XDP socket. */
+#ifndef SOFTROCE_STEER_H
+#define SOFTROCE_STEER_H
+
+static __always_inline const struct steer *steer_find(const struct sr_config *cfg, __u32 qpn)
+{
+	if (!cfg->steered)
+		return NULL;
+	return bpf_map_lookup_elem(&steer_table, &qpn);
+}
+
+/*
+ * Puts what we learnt in front of the frame and redirects it. Where there is no
+ * socket on this queue the packet goes up the stack, where nobody knows its QPN.
+ */
+static __always_inline int steer_packet(struct xdp_md *ctx, const struct steer *st,
+					const struct stamp *s, __u8 ce, __u64 t2)
+{
+	__u32 queue = ctx->rx_queue_index;
+
+	if (queue >= st->queues)
+		return XDP_PASS;
+	if (!bpf_xdp_adjust_meta(ctx, -(int)sizeof(struct rx_meta))) {
+		void *data = (void *)(long)ctx->data;
+		struct rx_meta *meta = (void *)(long)ctx->data_meta;
+
+		if ((void *)(meta + 1) <= data) {
+			meta->magic = SR_META_MAGIC;
+			meta->credit_seq = s->credit_seq;
+			meta->flags = s->flags;
+			meta->ce = ce;
+			meta->t1_ns = s->t1_ns;
+			meta->t2_ns = t2;
+			meta->credit = s->credit;
+			meta->zero = 0;
+		}
+	}
+	count(SR_STAT_rx_steered);
+	return bpf_redirect_map(&xsks, st->xsk_base + queue, XDP_PASS);
+}
+
+#endif

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf
+
+import (
+	"net/netip"
+	"unsafe"
+)
+
+// The structures of lib/abi.h and lib/policy.h, whose comments describe every
+// field. Host byte order, times in nanoseconds.
+type (
+	DestKey      = SoftroceDestKey
+	DestRegs     = SoftroceDestRegs
+	PolicyRegs   = SoftrocePolicyRegs
+	PolicyParams = SoftrocePolicyParams
+	Config       = SoftroceSrConfig
+	Event        = SoftroceSrEvent
+	RxMeta       = SoftroceRxMeta
+	Steer        = SoftroceSteer
+	ExchangeCtx  = SoftroceExchangeCtx
+	ExchangeSlot = SoftroceExchangeSlot
+	Objects      = SoftroceObjects
+)
+
+// Sizes and limits that are macros in lib/abi.h; abi_test.go compares them.
+const (
+	ABIVersion    = 1
+	ExchangeSlots = 128
+	MetaMagic     = 0x53524d31
+	NoSample      = 1<<63 - 1 // a window without a sample
+)
+
+// What a peer understands: DestRegs.Caps and the caps field of HELLO.
+const (
+	CapStamp  = uint16(SoftroceSrCapSR_CAP_STAMP)
+	CapSACK   = uint16(SoftroceSrCapSR_CAP_SACK)
+	CapCredit = uint16(SoftroceSrCapSR_CAP_CREDIT)
+	CapOOO    = uint16(SoftroceSrCapSR_CAP_OOO)
+	CapStatic = uint16(SoftroceSrCapSR_CAP_STATIC)
+)
+
+// Pacers, as Config.Pacer carries them.
+const (
+	PacerNone   = uint32(SoftroceSrPacerSR_PACER_NONE)
+	PacerEDT    = uint32(SoftroceSrPacerSR_PACER_EDT)
+	PacerHTB    = uint32(SoftroceSrPacerSR_PACER_HTB)
+	PacerPolice = uint32(SoftroceSrPacerSR_PACER_POLICE)
+)
+
+// Event types.
+const (
+	EventNewDest    = uint32(SoftroceSrEventTypeSR_EVENT_NEW_DEST)
+	EventPeerAware  = uint32(SoftroceSrEventTypeSR_EVENT_PEER_AWARE)
+	EventHello      = uint32(SoftroceSrEventTypeSR_EVENT_HELLO)
+	EventAckUnknown = uint32(SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN)
+)
+
+// Operations of the exchange program and the fields that an apply may name.
+const (
+	ExchangeCollect = uint32(SoftroceSrExchangeOpSR_EXCHANGE_COLLECT)
+	ExchangeApply   = uint32(SoftroceSrExchangeOpSR_EXCHANGE_APPLY)
+	ExchangeRead    = uint32(SoftroceSrExchangeOpSR_EXCHANGE_READ)
+
+	SetPolicy = uint32(SoftroceSrExchangeSetSR_SET_POLICY)
+	SetClass  = uint32(SoftroceSrExchangeSetSR_SET_CLASS)
+	SetNode   = uint32(SoftroceSrExchangeSetSR_SET_NODE)
+	SetCaps   = uint32(SoftroceSrExchangeSetSR_SET_CAPS)
+)
+
+// KeyOf makes the table's key of an address. IPv4 becomes ::ffff:a.b.c.d; a zone
+// is dropped.
+func KeyOf(a netip.Addr) DestKey { return DestKey{Addr: a.As16()} }
+
+// AddrOf is the inverse of KeyOf.
+func AddrOf(k DestKey) netip.Addr { return netip.AddrFrom16(k.Addr).Unmap() }
+
+// SlotsOf views the memory of the mailbox map as its slots. mem must be the
+// mapping of the whole map.
+func SlotsOf(mem []byte) []ExchangeSlot {
+	if len(mem) < ExchangeSlots*int(unsafe.Sizeof(ExchangeSlot{})) {
+		panic("bpf: mailbox mapping is too short")
+	}
+	return unsafe.Slice((*ExchangeSlot)(unsafe.Pointer(unsafe.SliceData(mem))), ExchangeSlots)
+}
+
+// ConfigOf views the memory of the config map as its only element.
+func ConfigOf(mem []byte) *Config {
+	if len(mem) < int(unsafe.Sizeof(Config{})) {
+		panic("bpf: config mapping is too short")
+	}
+	return (*Config)(unsafe.Pointer(unsafe.SliceData(mem)))
+}
+
+// EventOf reads one record of the events ring. It returns false if the record
+// has another size than struct sr_event.
+func EventOf(raw []byte) (Event, bool) {
+	if len(raw) != int(unsafe.Sizeof(Event{})) {
+		return Event{}, false
+	}
+	var e Event
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e)), raw)
+	return e, true
+}
+
+// PolicyAs views the policy's registers as T, the same structure under the names
+// of the package that computes with it. It panics if the sizes differ.
+func PolicyAs[T any](r *PolicyRegs) *T {
+	var t T
+	if unsafe.Sizeof(t) != unsafe.Sizeof(*r) {
+		panic("bpf: policy_regs and the policy's own registers differ in size")
+	}
+	return (*T)(unsafe.Pointer(r))
+}
+
+// ParamsAs views the policy's parameters as T; ParamsFrom is the way back.
+func ParamsAs[T any](p *PolicyParams) *T {
+	var t T
+	if unsafe.Sizeof(t) != unsafe.Sizeof(*p) {
+		panic("bpf: policy_params and the policy's own parameters differ in size")
+	}
+	return (*T)(unsafe.Pointer(p))
+}
+
+// ParamsFrom views T as the policy's parameters in the config map.
+func ParamsFrom[T any](t *T) *PolicyParams {
+	if unsafe.Sizeof(*t) != unsafe.Sizeof(PolicyParams{}) {
+		panic("bpf: policy_params and the policy's own parameters differ in size")
+	}
+	return (*PolicyParams)(unsafe.Pointer(t))
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// DefaultRateBps is assumed where neither the driver nor the user says how fast
+// a link is.
+const DefaultRateBps = 10_000_000_000
+
+// Iface is what attach needs to know of an interface.
+type Iface struct {
+	Link     netlink.Link
+	Name     string
+	Index    int
+	MTU      int
+	MAC      [6]byte
+	TxQueues int
+	RateBps  uint64 // of the link, 0 = the driver does not say
+	XDPProg  uint32 // id of the program attached now, 0 = none
+}
+
+// FindIface looks an interface up in the current network namespace.
+func FindIface(name string) (Iface, error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		var nf netlink.LinkNotFoundError
+		if errors.As(err, &nf) {
+			return Iface{}, fmt.Errorf("%s: no such interface in this network namespace (see `ip link`)", name)
+		}
+		return Iface{}, fmt.Errorf("%s: %w", name, err)
+	}
+	a := l.Attrs()
+	i := Iface{Link: l, Name: a.Name, Index: a.Index, MTU: a.MTU, TxQueues: a.NumTxQueues}
+	copy(i.MAC[:], a.HardwareAddr)
+	if a.Xdp != nil && a.Xdp.Attached {
+		i.XDPProg = a.Xdp.ProgId
+	}
+	i.RateBps = linkRate(name)
+	return i, nil
+}
+
+// checkEthernet refuses what has no Ethernet header: the data plane would read
+// its packets wrongly.
+func (i Iface) checkEthernet() error {
+	switch enc := i.Link.Attrs().EncapType; enc {
+	case "ether", "loopback":
+		return nil
+	default:
+		return fmt.Errorf("%s is no Ethernet interface (link type %q): RoCEv2 needs one", i.Name, enc)
+	}
+}
+
+// linkRate asks the driver, in bits per second; 0 where it does not know.
+func linkRate(name string) uint64 {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return 0
+	}
+	defer e.Close()
+	settings, err := e.CmdGetMapped(name)
+	if err != nil {
+		return 0
+	}
+	mbit := settings["speed"]
+	if mbit == 0 || mbit >= 0xffff_ffff || mbit == uint64(^uint16(0)) {
+		return 0
+	}
+	return mbit * 1_000_000
+}
+
+// programName names an XDP program for an error message: as its author called
+// it, and by the number that bpftool knows it by.
+func programName(id uint32) string {
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return fmt.Sprintf("program %d", id)
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return fmt.Sprintf("program %d", id)
+	}
+	return fmt.Sprintf("program %q (id %d)", info.Name, id)
+}
+
+// NetnsInode identifies the network namespace of the calling thread.
+func NetnsInode() uint64 {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// checkPrivileges tells a user without the rights what is missing before the
+// kernel says EPERM in the middle of something.
+func checkPrivileges() error {
+	var hdr unix.CapUserHeader
+	var data [2]unix.CapUserData
+	hdr.Version = unix.LINUX_CAPABILITY_VERSION_3
+	if err := unix.Capget(&hdr, &data[0]); err != nil {
+		return nil // let the kernel judge
+	}
+	has := func(c uint) bool { return data[c/32].Effective&(1<<(c%32)) != 0 }
+	var missing []string
+	for _, c := range []struct {
+		bit  uint
+		name string
+	}{{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"}, {unix.CAP_NET_RAW, "CAP_NET_RAW"}, {unix.CAP_BPF, "CAP_BPF"}, {unix.CAP_PERFMON, "CAP_PERFMON"}} {
+		// CAP_SYS_ADMIN stands for the BPF ones, as before Linux 5.8.
+		if !has(c.bit) && !(has(unix.CAP_SYS_ADMIN) && c.bit >= unix.CAP_PERFMON) {
+			missing = append(missing, c.name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing capabilities %v: run as root (uid now %d) or grant them", missing, os.Geteuid())
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultPinRoot is where every attached interface has a directory of pins.
+const DefaultPinRoot = "/sys/fs/bpf/softroce-xdp"
+
+// Names of the pins in an interface's directory, besides the maps, which carry
+// the names that the data plane gives them.
+const (
+	pinIngressLink = "link_ingress"
+	pinEgressLink  = "link_egress"
+	pinExchange    = "prog_exchange"
+	pinEgressProg  = "prog_egress" // only with clsact, which has no link
+)
+
+// escapeName makes a file name of an interface's: bpffs refuses dots ("eth0.100")
+// and so we write them as %2E, and % itself as %25.
+func escapeName(ifname string) string {
+	return strings.NewReplacer("%", "%25", ".", "%2E").Replace(ifname)
+}
+
+func unescapeName(file string) string {
+	return strings.NewReplacer("%2E", ".", "%25", "%").Replace(file)
+}
+
+// PinDir is the directory of an interface's pins.
+func PinDir(root, ifname string) string { return filepath.Join(root, escapeName(ifname)) }
+
+// Pinned lists the interfaces that have a pin directory under root.
+func Pinned(root string) ([]string, error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list pins: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, unescapeName(e.Name()))
+		}
+	}
+	return names, nil
+}
+
+// ensureBPFFS sees to it that root lies on a bpf file system, and mounts one on
+// /sys/fs/bpf if that is where root is to be and nothing is mounted there yet.
+func ensureBPFFS(root string) error {
+	dir := root
+	for {
+		if _, err := os.Stat(dir); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("stat %s: %w", dir, err)
+	}
+	if fs.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	const mountPoint = "/sys/fs/bpf"
+	if root == mountPoint || strings.HasPrefix(root, mountPoint+"/") {
+		err := unix.Mount("bpf", mountPoint, "bpf", 0, "mode=0700")
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("no bpf file system at %s and mounting one failed (%w): run `mount -t bpf bpf %s` as root", mountPoint, err, mountPoint)
+	}
+	return fmt.Errorf("pin root %s is not on a bpf file system: mount one there (`mount -t bpf bpf DIR`) or use a directory below %s", root, mountPoint)
+}
+
+// removePins takes every pin of a directory away, and the directory. What the
+// pins held is freed by the kernel once nobody else holds it.
+func removePins(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove pins: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+	}
+	errs = append(errs, os.Remove(dir))
+	return errors.Join(errs...)
+}

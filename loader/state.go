@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultRunDir holds what an attachment must remember and the kernel does not:
+// it vanishes at reboot, as the pins do.
+const DefaultRunDir = "/run/softroce-xdp"
+
+// State is what attach writes down for status, detach and the agent. It lives
+// in RunDir/<interface>.json.
+type State struct {
+	Interface string    `json:"interface"`
+	Ifindex   int       `json:"ifindex"`
+	Netns     uint64    `json:"netns"` // inode of the network namespace
+	Version   string    `json:"version"`
+	Attached  time.Time `json:"attached"`
+	XDPMode   string    `json:"xdp_mode"` // native or generic
+	Egress    string    `json:"egress"`   // tcx or clsact
+	OwnClsact bool      `json:"own_clsact,omitempty"`
+	Pacer     string    `json:"pacer"`
+	OwnQdisc  bool      `json:"own_qdisc"` // detach removes the root qdisc
+	Clock     string    `json:"clock"`
+	RateFrom  string    `json:"rate_from"` // ethtool, flag or default
+	NodeFile  string    `json:"node_file,omitempty"`
+	AgentPID  int       `json:"agent_pid,omitempty"`
+}
+
+func statePath(runDir, ifname string) string {
+	return filepath.Join(runDir, escapeName(ifname)+".json")
+}
+
+// LogPath is where a background agent writes its log.
+func LogPath(runDir, ifname string) string {
+	return filepath.Join(runDir, escapeName(ifname)+".log")
+}
+
+// ReadState reads the state of an interface; os.ErrNotExist if there is none.
+func ReadState(runDir, ifname string) (State, error) {
+	var s State
+	b, err := os.ReadFile(statePath(runDir, ifname))
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("%s is damaged (%w): run `softroce-xdp clean` and attach again", statePath(runDir, ifname), err)
+	}
+	return s, nil
+}
+
+// writeState replaces the file whole, so that a reader never sees half of it.
+func writeState(runDir string, s State) error {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := statePath(runDir, s.Interface)
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	return nil
+}
+
+func removeState(runDir, ifname string) error {
+	err := os.Remove(statePath(runDir, ifname))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	os.Remove(filepath.Join(runDir, escapeName(ifname)+".lock"))
+	return err
+}
+
+// ErrAgentRunning says that another agent holds the interface.
+var ErrAgentRunning = errors.New("an agent is running already")
+
+// Lock is held by the agent of an interface for as long as it lives: the kernel
+// releases it however the agent ends.
+type Lock struct{ f *os.File }
+
+// TakeLock makes the caller the agent of the interface, or returns ErrAgentRunning.
+func TakeLock(runDir, ifname string) (*Lock, error) {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(runDir, escapeName(ifname)+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("agent lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: %w", ifname, ErrAgentRunning)
+		}
+		return nil, fmt.Errorf("agent lock: %w", err)
+	}
+	return &Lock{f}, nil
+}
+
+// Release lets another agent take over.
+func (l *Lock) Release() { l.f.Close() }
+
+// AgentAlive reports whether an agent holds the interface.
+func AgentAlive(runDir, ifname string) bool {
+	l, err := TakeLock(runDir, ifname)
+	if err != nil {
+		return errors.Is(err, ErrAgentRunning)
+	}
+	l.Release()
+	return false
+}
+
+// StopAgent ends the agent of an interface and waits until it has let go. The
+// data plane stays as it is. It does nothing where no agent runs.
+func StopAgent(runDir, ifname string, timeout time.Duration) error {
+	if !AgentAlive(runDir, ifname) {
+		return nil
+	}
+	s, err := ReadState(runDir, ifname)
+	if err != nil || s.AgentPID == 0 {
+		return fmt.Errorf("%s: an agent holds the lock but its pid is not known: stop it by hand", ifname)
+	}
+	fd, err := unix.PidfdOpen(s.AgentPID, 0)
+	if err != nil {
+		return fmt.Errorf("%s: agent %d: %w", ifname, s.AgentPID, err)
+	}
+	defer unix.Close(fd)
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("%s: stop agent %d: %w", ifname, s.AgentPID, err)
+		}
+		for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			if !AgentAlive(runDir, ifname) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%s: agent %d does not end", ifname, s.AgentPID)
+}
