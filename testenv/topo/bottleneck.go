@@ -27,15 +27,19 @@ type Bottleneck struct {
 	// LimitTime is the same as time at the rate; 0 means 20 ms.
 	LimitTime time.Duration
 
-	// Burst is the bucket in bytes: what may leave back to back after a pause. 0
-	// means 0.5 ms at the rate, at least two frames. Much below that a busy
-	// machine's timers cannot keep the rate.
+	// Burst is the bucket in bytes: what may leave back to back after a pause. 0 takes
+	// BurstTime.
 	Burst int
+
+	// BurstTime is the same as time at the rate, at least two frames; 0 means 1 ms. A
+	// pause of the machine longer than that costs throughput for good, because the
+	// bucket overflows.
+	BurstTime time.Duration
 }
 
 const (
 	defaultLimitTime = 20 * time.Millisecond
-	defaultBurstTime = 500 * time.Microsecond
+	defaultBurstTime = time.Millisecond
 )
 
 // check validates the bottleneck and turns times into bytes.
@@ -44,7 +48,7 @@ func (b *Bottleneck) check(mtu int) error {
 	if b.RateBPS < 8000 || b.RateBPS > 8*math.MaxUint32 {
 		return fmt.Errorf("bottleneck of %d bit/s; use 8 kbit/s to 34 Gbit/s", b.RateBPS)
 	}
-	if b.Limit < 0 || b.LimitTime < 0 || b.Burst < 0 {
+	if b.Limit < 0 || b.LimitTime < 0 || b.Burst < 0 || b.BurstTime < 0 {
 		return errors.New("bottleneck with a negative size")
 	}
 	if b.Limit == 0 {
@@ -54,7 +58,10 @@ func (b *Bottleneck) check(mtu int) error {
 		b.Limit = max(b.bytesIn(b.LimitTime), 2*frame)
 	}
 	if b.Burst == 0 {
-		b.Burst = max(b.bytesIn(defaultBurstTime), 2*frame)
+		if b.BurstTime == 0 {
+			b.BurstTime = defaultBurstTime
+		}
+		b.Burst = max(b.bytesIn(b.BurstTime), 2*frame)
 	}
 	if b.Limit < frame || b.Burst < frame || b.Limit > math.MaxUint32 {
 		return fmt.Errorf("bottleneck with limit %d and burst %d bytes; each must hold a frame of %d bytes", b.Limit, b.Burst, frame)
@@ -110,7 +117,11 @@ func (p *Port) SetRate(bps uint64) error {
 	if b == nil {
 		return fmt.Errorf("topo: %s has no bottleneck; SetBottleneck installs one", p.name)
 	}
-	return p.SetBottleneck(&Bottleneck{RateBPS: bps, Limit: b.Limit})
+	b.RateBPS = bps
+	if b.BurstTime != 0 {
+		b.Burst = 0 // the bucket is a time: work it out anew
+	}
+	return p.SetBottleneck(b)
 }
 
 func (p *Port) tbf(b Bottleneck) *netlink.Tbf {
