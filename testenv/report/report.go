@@ -141,7 +141,7 @@ func (f *Figure) plot(panel Panel, from, to float64) (*plot.Plot, error) {
 		p.Legend.Add(s.Name, line)
 	}
 	// Room for the legend and the marks' texts.
-	p.Y.Max = max(p.Y.Max, top*1.25)
+	p.Y.Max = max(p.Y.Max, top*(1.2+.12*float64(len(panel.Lines))))
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = p.Y.Min + 1
 	}
