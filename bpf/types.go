@@ -18,7 +18,6 @@ type (
 	Event        = SoftroceSrEvent
 	RxMeta       = SoftroceRxMeta
 	Steer        = SoftroceSteer
-	ExchangeCtx  = SoftroceExchangeCtx
 	ExchangeSlot = SoftroceExchangeSlot
 	Objects      = SoftroceObjects
 )
@@ -29,6 +28,7 @@ const (
 	ExchangeSlots = 128
 	MetaMagic     = 0x53524d31
 	NoSample      = 1<<63 - 1 // a window without a sample
+	exchangeError = 0xffffffff
 )
 
 // What a peer understands: DestRegs.Caps and the caps field of HELLO.
@@ -38,6 +38,12 @@ const (
 	CapCredit = uint16(SoftroceSrCapSR_CAP_CREDIT)
 	CapOOO    = uint16(SoftroceSrCapSR_CAP_OOO)
 	CapStatic = uint16(SoftroceSrCapSR_CAP_STATIC)
+)
+
+// What the next stamped packet to a peer has to tell it: DestRegs.Pending.
+const (
+	PendingCE   = uint8(SoftroceSrPendingSR_PENDING_CE)
+	PendingEcho = uint8(SoftroceSrPendingSR_PENDING_ECHO)
 )
 
 // Pacers, as Config.Pacer carries them.
