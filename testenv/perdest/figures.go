@@ -14,6 +14,7 @@ type Phase struct {
 	Name     string
 	From, To time.Duration
 	Dest     [2]Figures // receivers A and B
+	Late     float64    // share of the readings that the machine was too busy to take in time
 }
 
 // Figures of one bottleneck in one phase.
@@ -59,6 +60,7 @@ const (
 	minFill        = 0.90
 	maxQueueShare  = 0.50
 	maxOtherChange = 0.05
+	maxLate        = 0.10
 )
 
 // OtherChange is by what share B's rate changed when A was slowed.
@@ -67,9 +69,14 @@ func (r *Result) OtherChange() float64 {
 	return (after - before) / before
 }
 
-// Valid reports whether the generator filled the bottlenecks without the product.
-// Otherwise the run says nothing.
+// Valid reports whether the machine kept up: the generator filled the bottlenecks
+// without the product, and readings came in time. Otherwise the run says nothing.
 func (r *Result) Valid() bool {
+	for _, p := range r.Phases {
+		if p.Late > maxLate {
+			return false
+		}
+	}
 	return r.Phases[0].Dest[0].Fill >= minFill && r.Phases[0].Dest[1].Fill >= minFill
 }
 
@@ -77,7 +84,9 @@ func (r *Result) Valid() bool {
 func (r *Result) Failures() (out []string) {
 	miss := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if !r.Valid() {
-		miss("even without the product the bottlenecks were not %.0f %% full: the machine was too busy, repeat the run", 100*minFill)
+		miss("the machine was too busy, so the figures say nothing: repeat the run (bottlenecks %.1f and %.1f %% full without the product; readings late: %.0f, %.0f, %.0f %%)",
+			100*r.Phases[0].Dest[0].Fill, 100*r.Phases[0].Dest[1].Fill,
+			100*r.Phases[0].Late, 100*r.Phases[1].Late, 100*r.Phases[2].Late)
 	}
 	without, with := r.Phases[0], r.Phases[1]
 	for i, name := range names {

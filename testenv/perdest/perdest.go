@@ -250,6 +250,7 @@ func (x *experiment) phase(ctx context.Context, name string) error {
 		return err
 	}
 	p := Phase{Name: name, From: x.res.Samples[from].At, To: x.res.Samples[from].At + took}
+	p.Late = max(0, 1-float64(len(x.res.Samples)-from)*queueEvery.Seconds()/took.Seconds())
 	for i := range p.Dest {
 		p.Dest[i] = figures(x.res.Samples[from:], i, x.top.Host(2+i).Port().Bottleneck().RateBPS)
 	}
