@@ -74,12 +74,7 @@ func (n *Net) addTap(name string, mtu, queues int) ([]*os.File, error) {
 			return fmt.Errorf("rxepeer: add tap %s: %w", name, err)
 		}
 		fds = tap.Fds
-		// Its index is not known yet: the library leaves it to us.
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("rxepeer: tap %s: %w", name, err)
-		}
-		if err := netlink.LinkSetMTU(link, mtu); err != nil {
+		if err := netlink.LinkSetMTU(tap, mtu); err != nil {
 			return fmt.Errorf("rxepeer: tap %s: MTU %d: %w", name, mtu, err)
 		}
 		if n.Bridge != "" {
@@ -87,11 +82,11 @@ func (n *Net) addTap(name string, mtu, queues int) ([]*os.File, error) {
 			if err != nil {
 				return fmt.Errorf("rxepeer: bridge %s: %w", n.Bridge, err)
 			}
-			if err := netlink.LinkSetMaster(link, bridge); err != nil {
+			if err := netlink.LinkSetMaster(tap, bridge); err != nil {
 				return fmt.Errorf("rxepeer: tap %s: add to bridge %s: %w", name, n.Bridge, err)
 			}
 		}
-		return netlink.LinkSetUp(link)
+		return netlink.LinkSetUp(tap)
 	})
 	if err != nil {
 		closeAll(fds)
