@@ -41,6 +41,9 @@ type Image struct {
 // none. The cache folder is $SOFTROCE_VM_CACHE, else softroce-xdp in the user's cache
 // folder; concurrent callers, also in other processes, build once.
 func EnsureImage(ctx context.Context) (*Image, error) {
+	if err := needTools(buildTools); err != nil {
+		return nil, fmt.Errorf("rxepeer: to build images this host lacks %w", err)
+	}
 	mirror, err := debianMirror(ctx)
 	if err != nil {
 		return nil, err
@@ -62,10 +65,17 @@ func EnsureImage(ctx context.Context) (*Image, error) {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	if err := needTools(buildTools); err != nil {
-		return nil, fmt.Errorf("rxepeer: to build the image this host lacks %w", err)
+	// What a build that was killed left behind is ours to remove: we hold the lock.
+	stale, err := filepath.Glob(dir + ".build-*")
+	if err != nil {
+		return nil, err
 	}
-	tmp, err := os.MkdirTemp(cache, "rxepeer-build-")
+	for _, name := range stale {
+		if err := os.RemoveAll(name); err != nil {
+			return nil, err
+		}
+	}
+	tmp, err := os.MkdirTemp(cache, filepath.Base(dir)+".build-")
 	if err != nil {
 		return nil, err
 	}

@@ -64,6 +64,10 @@ func (n *Net) Close() error {
 func (n *Net) addTap(name string, mtu, queues int) ([]*os.File, error) {
 	var fds []*os.File
 	err := n.do(func() error {
+		// Asking for a tap that exists would join its queues, and share its traffic.
+		if _, err := netlink.LinkByName(name); err == nil {
+			return fmt.Errorf("rxepeer: interface %s exists already: each machine needs a name of its own", name)
+		}
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = name
 		tap := &netlink.Tuntap{
