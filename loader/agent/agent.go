@@ -37,10 +37,11 @@ type Agent struct {
 	pacer pacer.Pacer
 	log   *slog.Logger
 
-	hello *greeter
-	nodes *nodes
-	sweep sweeper
-	dests int // entries in the table, as far as we have heard
+	hello   *greeter
+	nodes   *nodes
+	sweep   sweeper
+	resyncs resyncs
+	dests   int // entries in the table, as far as we have heard
 
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
 }
@@ -73,6 +74,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 
 func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err error) {
 	a := &Agent{log: log}
+	a.resyncs.last = map[bpf.DestKey]uint64{}
 	defer func() {
 		if err != nil {
 			a.close()

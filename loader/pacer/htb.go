@@ -111,6 +111,38 @@ func (h *htb) addLeaf(class uint32) error {
 	return nil
 }
 
+// Backlog asks for one class: a dump of all would cost what the table holds.
+func (h *htb) Backlog(class uint32) (uint64, bool, error) {
+	// Without ECHO the kernel sends nothing back, without ACK we would wait for it.
+	req := nl.NewNetlinkRequest(unix.RTM_GETTCLASS, unix.NLM_F_ECHO|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(h.link.Attrs().Index), Handle: class, Parent: netlink.MakeHandle(ourMajor, 0)})
+	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTCLASS)
+	if err != nil {
+		return 0, false, fmt.Errorf("htb class %x: %w", class, err)
+	}
+	for _, m := range msgs {
+		attrs, err := nl.ParseRouteAttr(m[nl.SizeofTcMsg:])
+		if err != nil {
+			return 0, false, fmt.Errorf("htb class %x: %w", class, err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type != nl.TCA_STATS2 {
+				continue
+			}
+			inner, err := nl.ParseRouteAttr(a.Value)
+			if err != nil {
+				return 0, false, fmt.Errorf("htb class %x: %w", class, err)
+			}
+			for _, q := range inner {
+				if q.Attr.Type == nl.TCA_STATS_QUEUE && len(q.Value) >= 8 {
+					return uint64(nl.NativeEndian().Uint32(q.Value[4:])), true, nil // gnet_stats_queue.backlog
+				}
+			}
+		}
+	}
+	return 0, false, fmt.Errorf("htb class %x: the kernel gave no statistics", class)
+}
+
 func (h *htb) Release(class uint32) error {
 	if class == 0 {
 		return nil
