@@ -135,7 +135,7 @@ func TestNoAllocations(t *testing.T) {
 			}
 		},
 		"refuse": func() {
-			if _, err := ParseIP(buf[:30]); err != ErrShort {
+			if _, err := ParseIP(buf[:30]); err != ErrShortBTH {
 				t.Error(err)
 			}
 		},

@@ -137,9 +137,6 @@ func parseUDP(b []byte, ip, udp, end int) (Packet, error) {
 	if len(b) < udp+udpHeaderLen {
 		return Packet{}, ErrShort
 	}
-	if end < udp+udpHeaderLen {
-		return Packet{}, ErrUDPLength
-	}
 	if binary.BigEndian.Uint16(b[udp+2:]) != UDPPort {
 		return Packet{}, ErrNotRoCE
 	}
@@ -149,7 +146,7 @@ func parseUDP(b []byte, ip, udp, end int) (Packet, error) {
 	}
 	bth := udp + udpHeaderLen
 	if len(b) < bth+BTHLen {
-		return Packet{}, ErrShort
+		return Packet{}, ErrShortBTH
 	}
 	h := BTH(b[bth : bth+BTHLen])
 	payload := bth + BTHLen + int(h.Opcode().Info().ExtLen)
@@ -159,7 +156,7 @@ func parseUDP(b []byte, ip, udp, end int) (Packet, error) {
 		return Packet{}, ErrBodyLength
 	}
 	if len(b) < payload {
-		return Packet{}, ErrShort
+		return Packet{}, ErrShortBTH
 	}
 	p := Packet{
 		b: b, ip: uint32(ip), udp: uint32(udp), bth: uint32(bth),

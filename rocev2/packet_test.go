@@ -178,14 +178,15 @@ func TestEveryTruncation(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := frame(datagram, 1, 2)
-	const headers = 14 + 8 + 20 + 8 + 12 + 16
+	const ports = 14 + 8 + 20 + 8
+	const headers = ports + 12 + 16
 	icrcEnd := len(full) - StampLen
 	for n := range full {
 		p, err := ParseFrame(full[:n:n])
 		switch {
 		case n < headers:
-			if err != ErrShort {
-				t.Fatalf("%d bytes: %v, want ErrShort", n, err)
+			if want := map[bool]Error{true: ErrShort, false: ErrShortBTH}[n < ports]; err != want {
+				t.Fatalf("%d bytes: %v, want %v", n, err, want)
 			}
 			continue
 		case err != ErrTruncated:
@@ -237,8 +238,8 @@ func TestErrorText(t *testing.T) {
 		}
 		seen[e.Error()] = true
 	}
-	equal(t, "foreign", ErrNotRoCE.Foreign() && ErrFragment.Foreign() && ErrNotIP.Foreign(), true)
-	equal(t, "damaged", ErrShort.Foreign() || errNone.Foreign(), false)
+	equal(t, "foreign", ErrNotRoCE.Foreign() && ErrFragment.Foreign() && ErrShort.Foreign(), true)
+	equal(t, "damaged", ErrShortBTH.Foreign() || errNone.Foreign(), false)
 }
 
 func BenchmarkParseFrame(b *testing.B) {
