@@ -20,7 +20,7 @@ var Modes = []string{"robust", "literal", "fixed"}
 // A Param is one parameter of the four-case policy (S1.6).
 type Param struct {
 	Name string // as a flag and as a key of the configuration file
-	Unit string // what its value is: rate, time, share or a choice
+	Type string // what its value is: rate, time, share or word
 	Text string
 
 	get func(*bpf.PolicyParams) string
@@ -29,6 +29,9 @@ type Param struct {
 
 // Get writes the value with its unit.
 func (p Param) Get(v *bpf.PolicyParams) string { return p.get(v) }
+
+// Check checks the form of a value.
+func (p Param) Check(s string) error { return p.set(&bpf.PolicyParams{}, s) }
 
 // Set reads the value. It checks the form; fourcase.Params.Validate checks that
 // the values fit one another.
@@ -41,7 +44,7 @@ func (p Param) Set(v *bpf.PolicyParams, s string) error {
 
 // All parameters.
 var All = []Param{
-	{Name: "mode", Unit: "robust, literal or fixed",
+	{Name: "mode", Type: "word",
 		Text: "robust judges by the excess over each direction's baseline, literal by the words of S1.6 (for equal clocks only), fixed leaves every rate as it is",
 		get:  func(v *bpf.PolicyParams) string { return ModeName(v.Mode) },
 		set: func(v *bpf.PolicyParams, s string) error {
@@ -91,19 +94,19 @@ func ModeName(m uint32) string {
 func Validate(v *bpf.PolicyParams) error { return bpf.ParamsAs[fourcase.Params](v).Validate() }
 
 func rate(name, text string, field func(*bpf.PolicyParams) *uint64) Param {
-	return Param{Name: name, Unit: "rate", Text: text,
+	return Param{Name: name, Type: "rate", Text: text,
 		get: func(v *bpf.PolicyParams) string { return units.Rate(*field(v)) },
 		set: func(v *bpf.PolicyParams, s string) error { return assign(field(v), s, units.ParseRate) }}
 }
 
 func span(name, text string, field func(*bpf.PolicyParams) *uint64) Param {
-	return Param{Name: name, Unit: "time", Text: text,
+	return Param{Name: name, Type: "time", Text: text,
 		get: func(v *bpf.PolicyParams) string { return units.Nanos(int64(*field(v))) },
 		set: func(v *bpf.PolicyParams, s string) error { return assign(field(v), s, units.ParseNanos) }}
 }
 
 func share(name, text string, field func(*bpf.PolicyParams) *uint32) Param {
-	return Param{Name: name, Unit: "share", Text: text,
+	return Param{Name: name, Type: "share", Text: text,
 		get: func(v *bpf.PolicyParams) string { return units.Share(*field(v)) },
 		set: func(v *bpf.PolicyParams, s string) error { return assign(field(v), s, units.ParseShare) }}
 }
