@@ -18,7 +18,6 @@ type (
 	Event        = SoftroceSrEvent
 	RxMeta       = SoftroceRxMeta
 	Steer        = SoftroceSteer
-	ExchangeCtx  = SoftroceExchangeCtx
 	ExchangeSlot = SoftroceExchangeSlot
 	Objects      = SoftroceObjects
 )
@@ -29,6 +28,7 @@ const (
 	ExchangeSlots = 128
 	MetaMagic     = 0x53524d31
 	NoSample      = 1<<63 - 1 // a window without a sample
+	exchangeError = 0xffffffff
 )
 
 // What a peer understands: DestRegs.Caps and the caps field of HELLO.

@@ -206,6 +206,9 @@ func (a *Agent) handle(e bpf.Event) {
 			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
 		}
 	case bpf.EventHello:
+		if e.Nonce != 0 {
+			a.hello.answer(peer, e.Nonce)
+		}
 		// It speaks our protocol: see whether it lives where it says.
 		a.hello.prompt(peer, time.Now())
 	case bpf.EventAckUnknown:

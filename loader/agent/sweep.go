@@ -55,7 +55,7 @@ func (s *sweeper) some(a *Agent, now uint64) {
 // idle judges by the monotonic clock; last_rx_ns is on the clock of the stamps,
 // which is ahead of it by offset.
 func idle(d *bpf.DestRegs, now, offset uint64) bool {
-	last := max(d.LastTxNs, d.LastRxNs-min(offset, d.LastRxNs), d.CreatedNs)
+	last := max(d.LastTxNs, d.LastRxNs-min(offset, d.LastRxNs))
 	return now > last && now-last > uint64(idleLimit)
 }
 

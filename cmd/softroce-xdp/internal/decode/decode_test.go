@@ -179,6 +179,10 @@ func TestTruncated(t *testing.T) {
 	if s.Unchecked != 1 || s.RoCE != 1 || !strings.Contains(lines[0], "truncated inside its headers: ICRC not checked") {
 		t.Errorf("%q, %s", lines, s)
 	}
+	// The same bytes as a whole packet are no truncated capture but a damaged packet.
+	if _, s := decode(t, pcap(t, linkEthernet, 0, b[:60]), Options{}); s.Malformed != 1 || s.RoCE != 0 {
+		t.Errorf("a frame of 60 bytes: %s", s)
+	}
 	// Every length: never bad, never a panic.
 	for n := 1; n < len(b); n += 7 {
 		if _, s := decode(t, pcap(t, linkEthernet, n, b), Options{}); s.BadICRC != 0 || s.Malformed != 0 || s.Packets != 1 {
