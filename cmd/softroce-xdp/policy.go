@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/loader"
@@ -49,16 +51,17 @@ func newPolicyShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			policy := bpf.ParamsAs[fourcase.Params](&cfg.Policy)
 			if asJSON {
 				all := map[string]param{}
 				for _, p := range params.All {
-					all[p.Name] = param{p.Get(&cfg.Policy), p.Type, p.Text}
+					all[p.Name] = param{p.Get(policy), p.Type, p.Text}
 				}
 				return writeJSON(cmd.OutOrStdout(), map[string]any{"interface": name, "policy": all})
 			}
 			lines := [][]string{{"PARAMETER", "VALUE", "MEANING"}}
 			for _, p := range params.All {
-				lines = append(lines, []string{p.Name, p.Get(&cfg.Policy), p.Text})
+				lines = append(lines, []string{p.Name, p.Get(policy), p.Text})
 			}
 			for _, l := range view.Align(lines) {
 				fmt.Fprintln(cmd.OutOrStdout(), l)
@@ -115,7 +118,7 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 		return err
 	}
 	defer live.Close()
-	next := live.Policy
+	next := *bpf.ParamsAs[fourcase.Params](&live.Policy)
 	var report []string
 	for _, p := range params.All {
 		value, ok := changed[p.Name]
@@ -131,7 +134,7 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 	if err := params.Validate(&next); err != nil {
 		return usagef("the parameters do not fit together, nothing was changed: %w", err)
 	}
-	live.Policy = next
+	live.Policy = *bpf.ParamsFrom(&next)
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, strings.Join(report, ", "))
 	return nil
 }

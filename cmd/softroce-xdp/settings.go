@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/config"
 	"github.com/softroce/softroce-xdp/loader"
@@ -112,7 +111,7 @@ func (s *settings) applyPolicy() {
 	}
 	s.Options.Policy = func(p *fourcase.Params) {
 		for _, x := range list {
-			if err := setPolicy(bpf.ParamsFrom(p), x); err != nil {
+			if err := setPolicy(p, x); err != nil {
 				panic(fmt.Sprintf("policy parameter %s was accepted before: %v", x, err))
 			}
 		}

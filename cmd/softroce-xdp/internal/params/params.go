@@ -5,110 +5,128 @@
 package params
 
 import (
+	"errors"
 	"fmt"
-	"slices"
+	"regexp"
+	"strconv"
 	"strings"
 
-	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 )
 
-// Modes of the policy in the order of their numbers (bpf/lib/policy.h).
-var Modes = []string{"robust", "literal", "fixed"}
-
 // A Param is one parameter of the four-case policy (S1.6).
 type Param struct {
-	Name string // as a flag and as a key of the configuration file
-	Type string // what its value is: rate, time, share or word
-	Text string
+	Name     string // as a flag and as a key of the configuration file
+	Register string // in struct policy_params, as bpftool prints it
+	Type     string // what its value is: rate, time, share, number or word
+	Text     string
 
-	get func(*bpf.PolicyParams) string
-	set func(*bpf.PolicyParams, string) error
+	get func(*fourcase.Params) string
+	set func(*fourcase.Params, string) error
 }
 
 // Get writes the value with its unit.
-func (p Param) Get(v *bpf.PolicyParams) string { return p.get(v) }
+func (p Param) Get(v *fourcase.Params) string { return p.get(v) }
 
 // Check checks the form of a value.
-func (p Param) Check(s string) error { return p.set(&bpf.PolicyParams{}, s) }
+func (p Param) Check(s string) error { return p.set(&fourcase.Params{}, s) }
 
-// Set reads the value. It checks the form; fourcase.Params.Validate checks that
-// the values fit one another.
-func (p Param) Set(v *bpf.PolicyParams, s string) error {
+// Set reads the value. It checks the form; Validate checks that the values fit
+// one another.
+func (p Param) Set(v *fourcase.Params, s string) error {
 	if err := p.set(v, s); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
 	}
 	return nil
 }
 
-// All parameters.
+type params = fourcase.Params
+
+// All parameters, in the order of struct policy_params but the mode first.
 var All = []Param{
-	{Name: "mode", Type: "word",
-		Text: "robust judges by the excess over each direction's baseline, literal by the words of S1.6 (for equal clocks only), fixed leaves every rate as it is",
-		get:  func(v *bpf.PolicyParams) string { return ModeName(v.Mode) },
-		set: func(v *bpf.PolicyParams, s string) error {
-			i := slices.Index(Modes, s)
-			if i < 0 {
-				return fmt.Errorf("no mode %q: choose %s", s, strings.Join(Modes, ", "))
-			}
-			v.Mode = uint32(i)
-			return nil
-		}},
-	rate("min-rate", "no destination's rate falls below this", func(v *bpf.PolicyParams) *uint64 { return &v.MinRateBps }),
-	rate("max-rate", "no destination's rate rises above this; the link's rate", func(v *bpf.PolicyParams) *uint64 { return &v.MaxRateBps }),
-	span("target", "queueing delay that the policy aims at (D)", func(v *bpf.PolicyParams) *uint64 { return &v.TargetNs }),
-	span("deadband", "changes of a time below this are no change (e)", func(v *bpf.PolicyParams) *uint64 { return &v.DeadbandNs }),
-	span("base-window", "how long the least time seen stays the baseline", func(v *bpf.PolicyParams) *uint64 { return &v.BaseWindowNs }),
-	span("interval", "least time between two decisions for a destination", func(v *bpf.PolicyParams) *uint64 { return &v.IntervalNs }),
-	share("beta", "robust: weight of the proportional cut", func(v *bpf.PolicyParams) *uint32 { return &v.BetaQ10 }),
-	share("max-cut", "robust: most that one decision takes off a rate", func(v *bpf.PolicyParams) *uint32 { return &v.MaxCutQ10 }),
-	share("raise", "one raise, of the rate", func(v *bpf.PolicyParams) *uint32 { return &v.RaiseQ10 }),
-	share("big-cut", "literal: the cut of case 1", func(v *bpf.PolicyParams) *uint32 { return &v.BigCutQ10 }),
-	share("small-cut", "literal: the cut of case 2", func(v *bpf.PolicyParams) *uint32 { return &v.SmallCutQ10 }),
+	{Name: "mode", Register: "mode", Type: "word",
+		Text: "robust judges the excess over each direction's baseline; literal follows the words of S1.6, for equal clocks only; fixed leaves every rate as it is",
+		get:  func(v *params) string { return v.Mode.String() },
+		set:  func(v *params, s string) error { return assign(&v.Mode, s, fourcase.ParseMode) }},
+	rate("min-rate", "min_rate_bps", "no destination's rate falls below this", func(v *params) *uint64 { return &v.MinRateBps }),
+	rate("max-rate", "max_rate_bps", "no destination's rate rises above this; the link's rate unless set", func(v *params) *uint64 { return &v.MaxRateBps }),
+	rate("initial-rate", "initial_rate_bps", "where the policy starts a destination; 0 for max-rate", func(v *params) *uint64 { return &v.InitialRateBps }),
+	span("target", "target_ns", "queueing delay aimed at (D), for a destination at target-rate", func(v *params) *uint64 { return &v.TargetNs }),
+	rate("target-rate", "target_rate_bps", "D grows below this rate and shrinks above it, as 1/sqrt(rate)", func(v *params) *uint64 { return &v.TargetRateBps }),
+	span("target-max", "target_max_ns", "but D does not grow beyond this", func(v *params) *uint64 { return &v.TargetMaxNs }),
+	span("deadband", "deadband_ns", "changes of a time below this are no change (e)", func(v *params) *uint64 { return &v.DeadbandNs }),
+	span("base-window", "base_window_ns", "how long the least time seen stays the baseline", func(v *params) *uint64 { return &v.BaseWindowNs }),
+	span("interval", "interval_ns", "least time between two decisions for a destination", func(v *params) *uint64 { return &v.IntervalNs }),
+	span("literal-deadband", "literal_deadband_ns", "literal: changes below this are no change; 0 for the words of S1.6", func(v *params) *uint64 { return &v.LiteralDeadbandNs }),
+	share("beta", "beta_q10", "gain of the proportional cut", func(v *params) *uint32 { return &v.BetaQ10 }),
+	share("max-cut", "max_cut_q10", "most that one decision takes off a rate", func(v *params) *uint32 { return &v.MaxCutQ10 }),
+	share("raise", "raise_q10", "one raise at target-rate, of the rate", func(v *params) *uint32 { return &v.RaiseQ10 }),
+	share("max-raise", "max_raise_q10", "most that one decision adds, of the rate", func(v *params) *uint32 { return &v.MaxRaiseQ10 }),
+	{Name: "raise-after", Register: "raise_after", Type: "number", Text: "raises in a row before they accelerate",
+		get: func(v *params) string { return strconv.FormatUint(uint64(v.RaiseAfter), 10) },
+		set: func(v *params, s string) error { return assign(&v.RaiseAfter, s, parseNumber) }},
+	share("loss-cut", "loss_cut_q10", "cut on loss", func(v *params) *uint32 { return &v.LossCutQ10 }),
+	share("ce-cut", "ce_cut_q10", "cut if every echo reports CE", func(v *params) *uint32 { return &v.CECutQ10 }),
+	share("big-cut", "big_cut_q10", "literal: the cut of case 1", func(v *params) *uint32 { return &v.BigCutQ10 }),
+	share("small-cut", "small_cut_q10", "literal: the cut of case 2", func(v *params) *uint32 { return &v.SmallCutQ10 }),
 }
 
 // Named finds a parameter.
 func Named(name string) (Param, error) {
+	var names []string
 	for _, p := range All {
 		if p.Name == name {
 			return p, nil
 		}
-	}
-	var names []string
-	for _, p := range All {
 		names = append(names, p.Name)
 	}
 	return Param{}, fmt.Errorf("no policy parameter %q: choose %s", name, strings.Join(names, ", "))
 }
 
-// ModeName names a mode by its number.
-func ModeName(m uint32) string {
-	if int(m) < len(Modes) {
-		return Modes[m]
+// Validate checks the values against one another. What fourcase calls by its
+// register, the error calls by the parameter's name.
+func Validate(v *fourcase.Params) error {
+	err := v.Validate()
+	if err == nil {
+		return nil
 	}
-	return fmt.Sprintf("mode %d", m)
+	return errors.New(word.ReplaceAllStringFunc(err.Error(), func(w string) string {
+		for _, p := range All {
+			if p.Register == w {
+				return p.Name
+			}
+		}
+		return w
+	}))
 }
 
-// Validate checks the values against one another.
-func Validate(v *bpf.PolicyParams) error { return bpf.ParamsAs[fourcase.Params](v).Validate() }
+var word = regexp.MustCompile(`\w+`)
 
-func rate(name, text string, field func(*bpf.PolicyParams) *uint64) Param {
-	return Param{Name: name, Type: "rate", Text: text,
-		get: func(v *bpf.PolicyParams) string { return units.Rate(*field(v)) },
-		set: func(v *bpf.PolicyParams, s string) error { return assign(field(v), s, units.ParseRate) }}
+func rate(name, register, text string, field func(*params) *uint64) Param {
+	return Param{Name: name, Register: register, Type: "rate", Text: text,
+		get: func(v *params) string { return units.Rate(*field(v)) },
+		set: func(v *params, s string) error { return assign(field(v), s, units.ParseRateOrZero) }}
 }
 
-func span(name, text string, field func(*bpf.PolicyParams) *uint64) Param {
-	return Param{Name: name, Type: "time", Text: text,
-		get: func(v *bpf.PolicyParams) string { return units.Nanos(int64(*field(v))) },
-		set: func(v *bpf.PolicyParams, s string) error { return assign(field(v), s, units.ParseNanos) }}
+func span(name, register, text string, field func(*params) *uint64) Param {
+	return Param{Name: name, Register: register, Type: "time", Text: text,
+		get: func(v *params) string { return units.Nanos(int64(*field(v))) },
+		set: func(v *params, s string) error { return assign(field(v), s, units.ParseNanos) }}
 }
 
-func share(name, text string, field func(*bpf.PolicyParams) *uint32) Param {
-	return Param{Name: name, Type: "share", Text: text,
-		get: func(v *bpf.PolicyParams) string { return units.Share(*field(v)) },
-		set: func(v *bpf.PolicyParams, s string) error { return assign(field(v), s, units.ParseShare) }}
+func share(name, register, text string, field func(*params) *uint32) Param {
+	return Param{Name: name, Register: register, Type: "share", Text: text,
+		get: func(v *params) string { return units.Share(*field(v)) },
+		set: func(v *params, s string) error { return assign(field(v), s, units.ParseShare) }}
+}
+
+func parseNumber(s string) (uint32, error) {
+	v, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no whole number", s)
+	}
+	return uint32(v), nil
 }
 
 func assign[T any](dst *T, s string, parse func(string) (T, error)) error {

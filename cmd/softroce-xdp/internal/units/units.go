@@ -34,6 +34,14 @@ func ParseRate(s string) (uint64, error) {
 	return uint64(math.Round(v * unit)), nil
 }
 
+// ParseRateOrZero is ParseRate that takes 0, too, where 0 stands for something.
+func ParseRateOrZero(s string) (uint64, error) {
+	if strings.TrimSpace(s) == "0" {
+		return 0, nil
+	}
+	return ParseRate(s)
+}
+
 // Rate writes bits per second with up to four digits: 97.3M, 10G.
 func Rate(bps uint64) string { return scaled(float64(bps)) }
 

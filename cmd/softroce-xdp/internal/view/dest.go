@@ -51,9 +51,8 @@ type Destination struct {
 	Credit    uint32 `json:"credit"`
 	CreditSeq uint16 `json:"credit_seq"`
 
-	CreatedNs uint64 `json:"created_ns"`
-	LastTxNs  uint64 `json:"last_tx_ns"`
-	LastRxNs  uint64 `json:"last_rx_ns"`
+	LastTxNs uint64 `json:"last_tx_ns"`
+	LastRxNs uint64 `json:"last_rx_ns"`
 
 	// Of the time since the snapshot before; only where there is one (--watch).
 	SendingBps   *uint64 `json:"sending_bps,omitempty"`
@@ -63,12 +62,14 @@ type Destination struct {
 // Policy is what the four-case policy keeps of a destination (S1.6).
 type Policy struct {
 	Case      uint8  `json:"case"` // 1-4, 0 = none of the four
-	Row       uint8  `json:"row"`  // of the completed table, robust mode
+	Row       *uint8 `json:"row"`  // of the completed table, robust mode; null = none
 	Action    string `json:"action"`
 	RateBps   uint64 `json:"rate_bps"`
 	BaseTxNs  int64  `json:"base_tx_ns"`
 	BaseRxNs  int64  `json:"base_rx_ns"`
+	BaseRttNs int64  `json:"base_rtt_ns"`
 	BaseValid bool   `json:"base_valid"`
+	BaseIsRtt bool   `json:"base_is_rtt"` // the peer echoes nothing: excess is that of the round trip
 
 	ExcessTxNs int64  `json:"excess_tx_ns"`
 	ExcessRxNs int64  `json:"excess_rx_ns"`
@@ -76,6 +77,8 @@ type Policy struct {
 	TrendRxNs  int64  `json:"trend_rx_ns"`
 	Decisions  uint32 `json:"decisions"`
 	DecidedNs  uint64 `json:"decided_ns"`
+	Cuts       uint32 `json:"cuts"`
+	CutNs      uint64 `json:"cut_ns"`
 	Raises     uint32 `json:"raises"`
 }
 
@@ -93,15 +96,16 @@ type Window struct {
 
 // DestinationOf reads a row of the table.
 func DestinationOf(r loader.Row) Destination {
-	d, p := &r.Regs, &r.Regs.Policy
+	d, p := &r.Regs, bpf.PolicyAs[fourcase.Regs](&r.Regs.Policy)
 	return Destination{
 		Node: d.Node, Address: r.Addr.String(), Stamps: d.Caps&bpf.CapStamp != 0, Capabilities: capabilities(d.Caps),
 		TxNs: d.TxNs, RxNs: d.RxNs, InTxNs: d.InTxNs, TurnNs: d.TurnNs, RttNs: d.RttNs,
 		Policy: Policy{
-			Case: p.CaseNo, Row: p.Row, Action: action(p), RateBps: p.RateBps,
-			BaseTxNs: p.BaseTxNs, BaseRxNs: p.BaseRxNs, BaseValid: p.State&1 != 0,
-			ExcessTxNs: p.Q_txNs, ExcessRxNs: p.Q_rxNs, TrendTxNs: p.D_txNs, TrendRxNs: p.D_rxNs,
-			Decisions: p.Decisions, DecidedNs: p.DecidedNs, Raises: p.Raises,
+			Case: p.CaseNo, Row: row(p), Action: action(p), RateBps: p.RateBps,
+			BaseTxNs: p.BaseTxNs, BaseRxNs: p.BaseRxNs, BaseRttNs: p.BaseRttNs,
+			BaseValid: p.State&fourcase.StateBase != 0, BaseIsRtt: p.State&fourcase.StateRTT != 0,
+			ExcessTxNs: p.QTxNs, ExcessRxNs: p.QRxNs, TrendTxNs: p.DTxNs, TrendRxNs: p.DRxNs,
+			Decisions: p.Decisions, DecidedNs: p.DecidedNs, Cuts: p.Cuts, CutNs: p.CutNs, Raises: p.Raises,
 		},
 		Window: Window{
 			TxNs: sample(d.WinTxNs), RxNs: sample(d.WinRxNs), RttNs: sample(d.WinRttNs),
@@ -112,7 +116,7 @@ func DestinationOf(r loader.Row) Destination {
 		RxPackets: d.RxPackets, RxBytes: d.RxBytes, RxUnstamped: d.RxUnstamped,
 		Rewinds: d.Rewinds, NAKs: d.Naks, RNRs: d.Rnrs, CNPs: d.Cnps, CEs: d.Ces, Dropped: d.Dropped,
 		Credit: d.Credit, CreditSeq: d.CreditSeq,
-		CreatedNs: d.CreatedNs, LastTxNs: d.LastTxNs, LastRxNs: d.LastRxNs,
+		LastTxNs: d.LastTxNs, LastRxNs: d.LastRxNs,
 	}
 }
 
@@ -124,11 +128,18 @@ func sample(ns int64) *int64 {
 }
 
 // action names the last decision; a destination without one has none.
-func action(p *bpf.PolicyRegs) string {
-	if p.Decisions == 0 {
+func action(p *fourcase.Regs) string {
+	if p.Action == fourcase.ActionNone {
 		return ""
 	}
-	return fourcase.Action(p.Action).String()
+	return p.Action.String()
+}
+
+func row(p *fourcase.Regs) *uint8 {
+	if p.Action == fourcase.ActionNone || p.Row == fourcase.NoRow {
+		return nil
+	}
+	return &p.Row
 }
 
 func capabilities(c uint16) []string {
@@ -166,7 +177,7 @@ func TableOf(ifname string, rows []loader.Row, now time.Time, before *Table) *Ta
 	for _, r := range rows {
 		d := DestinationOf(r)
 		if b := old[d.Address]; elapsed > 0 {
-			if b == nil || b.CreatedNs != d.CreatedNs {
+			if b == nil || b.TxPackets > d.TxPackets {
 				b = &Destination{} // new since then
 			}
 			d.SendingBps = perSecond(d.TxBytes, b.TxBytes, elapsed)

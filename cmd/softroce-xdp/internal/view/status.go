@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/loader"
 )
@@ -67,7 +67,7 @@ func StatusOf(in StatusInput) *Status {
 		UptimeSeconds: int64(max(0, in.Now.Sub(in.State.Attached)) / time.Second),
 		Version:       in.State.Version, BinaryVersion: in.Version,
 		XDPMode: in.State.XDPMode, Egress: in.State.Egress, Pacer: in.State.Pacer, OwnQdisc: in.State.OwnQdisc,
-		Clock: in.State.Clock, PolicyMode: params.ModeName(in.Config.Policy.Mode),
+		Clock: in.State.Clock, PolicyMode: fourcase.Mode(in.Config.Policy.Mode).String(),
 		RateBps: in.Config.LinkRateBps, RateFrom: in.State.RateFrom, InitialBps: in.Config.InitialRateBps,
 		MTU: in.Config.Mtu, Node: in.Config.Node, NodeFile: in.State.NodeFile,
 		Agent: Agent{
