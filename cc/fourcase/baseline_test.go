@@ -51,6 +51,9 @@ func TestClockMovesResplit(t *testing.T) {
 			r := started(&p, 5e5, 5e5)
 			run(r, &p, measured(5e5+queue, 5e5))
 			d := run(r, &p, measured(5e5+queue+x, 5e5-x))
+			if queue == 0 && (r.DTxNs != 0 || r.DRxNs != 0) {
+				t.Errorf("clock moved by %d: looks like a trend of %d/%d", x, r.DTxNs, r.DRxNs)
+			}
 			if d.Action.Cuts() || r.QTxNs < 0 || r.QTxNs > queue {
 				t.Errorf("clock moved by %d with a queue of %d: %v, excess %d", x, queue, d.Action, r.QTxNs)
 			}
@@ -60,6 +63,17 @@ func TestClockMovesResplit(t *testing.T) {
 					x, queue, d.Action, r.QTxNs, r.QRxNs, r.BaseTxNs, r.BaseRxNs)
 			}
 		}
+	}
+}
+
+// TestBothFall: lower minima of both directions, from different packets, so that
+// the round trip did not fall with them. Neither baseline may rise over that.
+func TestBothFall(t *testing.T) {
+	p := DefaultParams(gbit)
+	r := started(&p, 500, 500)
+	run(r, &p, Sample{Tx: 400, Rx: 400, RTT: 1000, Samples: 10})
+	if r.BaseTxNs != 400 || r.BaseRxNs != 500 || r.BaseRttNs != 1000 {
+		t.Errorf("baselines %d, %d, %d; want 400, 500, 1000", r.BaseTxNs, r.BaseRxNs, r.BaseRttNs)
 	}
 }
 
