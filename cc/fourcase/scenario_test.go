@@ -115,6 +115,7 @@ func TestFluidRobust(t *testing.T) {
 		}), p99: 4 * ms},
 		{name: "8:1, peers echo nothing", f: incast(func(f *fluid) { f.rttOnly = true }), p99: 3 * ms},
 		{name: "8:1, evaluated every 50 ms", f: incast(func(f *fluid) { f.tick, f.run, f.warm = 50*ms, 60*sec, 20*sec }), p99: 4 * ms},
+		{name: "8:1, evaluated every 100 ms", f: incast(func(f *fluid) { f.tick, f.run, f.warm = 100*ms, 60*sec, 20*sec }), util: 0.8},
 		{name: "16:1 all at once, from the first packet", f: incast(func(f *fluid) { f.senders, f.warm = 16, 0 }), p99: 4 * ms, lossBelow: 0.04},
 		{name: "16:1 all at once, no sample before data", f: incast(func(f *fluid) { f.senders, f.warm, f.noIdle = 16, 0, true }), p99: 8 * ms, lossBelow: 0.04},
 		{name: "1:1, only the way back congested", f: incast(func(f *fluid) { f.senders, f.reverse, f.jitter = 1, congestedReturn, 20*us }), util: 0.999},
