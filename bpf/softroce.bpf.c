@@ -48,10 +48,10 @@ int softroce_egress(struct __sk_buff *skb)
 }
 
 /* The agent's way to read and write live entries without replacing them. */
-SEC("syscall")
-int softroce_exchange(struct exchange_ctx *ctx)
+SEC("tc")
+int softroce_exchange(struct __sk_buff *skb)
 {
-	return exchange(ctx);
+	return exchange(skb);
 }
 
 /* Types that Go wants and no map mentions; BTF keeps them because of this name. */
@@ -60,6 +60,7 @@ struct {
 	struct sr_event event;
 	enum sr_pacer pacer;
 	enum sr_cap cap;
+	struct exchange_ctx exchange_ctx;
 	enum sr_event_type event_type;
 	enum sr_exchange_op exchange_op;
 	enum sr_exchange_set exchange_set;

@@ -35,7 +35,7 @@ type SoftroceDestRegs struct {
 	WinRxNs     int64
 	TurnNs      int64
 	RttNs       int64
-	WinRttNs    int64
+	EchoSeenNs  uint64
 	LastRxNs    uint64
 	SettleNs    uint64
 	WinSamples  uint32
@@ -57,22 +57,15 @@ type SoftroceDestRegs struct {
 	TxUnstamped uint64
 	RxUnstamped uint64
 	Dropped     uint64
-	PsnQpn      [4]uint32
-	PsnLast     [4]uint32
+	Flows       [4]SoftroceSrFlow
 	Nonce       uint64
-	CreatedNs   uint64
+	WinRttNs    int64
 	Credit      uint32
 	CreditSeq   uint16
 	WinRnr      uint16
 	WinLoss     uint32
 	WinPaced    uint32
 	Policy      SoftrocePolicyRegs
-}
-
-type SoftroceExchangeCtx struct {
-	_     structs.HostLayout
-	Op    uint32
-	Count uint32
 }
 
 type SoftroceExchangeSlot struct {
@@ -89,44 +82,52 @@ type SoftroceHelloBucket struct {
 }
 
 type SoftrocePolicyParams struct {
-	_            structs.HostLayout
-	MinRateBps   uint64
-	MaxRateBps   uint64
-	TargetNs     uint64
-	DeadbandNs   uint64
-	BaseWindowNs uint64
-	IntervalNs   uint64
-	Mode         uint32
-	BetaQ10      uint32
-	MaxCutQ10    uint32
-	RaiseQ10     uint32
-	BigCutQ10    uint32
-	SmallCutQ10  uint32
+	_                 structs.HostLayout
+	MinRateBps        uint64
+	MaxRateBps        uint64
+	InitialRateBps    uint64
+	TargetNs          uint64
+	TargetRateBps     uint64
+	TargetMaxNs       uint64
+	DeadbandNs        uint64
+	BaseWindowNs      uint64
+	IntervalNs        uint64
+	LiteralDeadbandNs uint64
+	Mode              uint32
+	BetaQ10           uint32
+	MaxCutQ10         uint32
+	RaiseQ10          uint32
+	MaxRaiseQ10       uint32
+	RaiseAfter        uint32
+	LossCutQ10        uint32
+	CeCutQ10          uint32
+	BigCutQ10         uint32
+	SmallCutQ10       uint32
 }
 
 type SoftrocePolicyRegs struct {
-	_            structs.HostLayout
-	RateBps      uint64
-	DecidedNs    uint64
-	BaseTxNs     int64
-	BaseRxNs     int64
-	NextBaseTxNs int64
-	NextBaseRxNs int64
-	BaseSinceNs  uint64
-	LastTxNs     int64
-	LastRxNs     int64
-	Q_txNs       int64
-	Q_rxNs       int64
-	D_txNs       int64
-	D_rxNs       int64
-	Decisions    uint32
-	BaseSamples  uint32
-	CaseNo       uint8
-	Row          uint8
-	Action       uint8
-	State        uint8
-	Raises       uint32
-	Reserved     uint64
+	_             structs.HostLayout
+	RateBps       uint64
+	DecidedNs     uint64
+	CutNs         uint64
+	BaseSinceNs   uint64
+	BaseTxNs      int64
+	BaseRxNs      int64
+	BaseRttNs     int64
+	NextBaseTxNs  int64
+	NextBaseRxNs  int64
+	NextBaseRttNs int64
+	Q_txNs        int64
+	Q_rxNs        int64
+	D_txNs        int64
+	D_rxNs        int64
+	Decisions     uint32
+	Cuts          uint32
+	Raises        uint32
+	CaseNo        uint8
+	Row           uint8
+	Action        uint8
+	State         uint8
 }
 
 type SoftroceRxMeta struct {
@@ -165,7 +166,7 @@ type SoftroceSrConfig struct {
 	InitialRateBps     uint64
 	BurstNs            uint64
 	Steered            uint32
-	Reserved           uint32
+	HelloByAgent       uint32
 	Mac                [6]uint8
 	Reserved2          uint16
 	Policy             SoftrocePolicyParams
@@ -189,7 +190,6 @@ const (
 	SoftroceSrEventTypeSR_EVENT_PEER_AWARE  SoftroceSrEventType = 2
 	SoftroceSrEventTypeSR_EVENT_HELLO       SoftroceSrEventType = 3
 	SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN SoftroceSrEventType = 4
-	SoftroceSrEventTypeSR_EVENT_TABLE_FULL  SoftroceSrEventType = 5
 )
 
 type SoftroceSrExchangeOp uint32
@@ -207,7 +207,14 @@ const (
 	SoftroceSrExchangeSetSR_SET_CLASS  SoftroceSrExchangeSet = 2
 	SoftroceSrExchangeSetSR_SET_NODE   SoftroceSrExchangeSet = 4
 	SoftroceSrExchangeSetSR_SET_CAPS   SoftroceSrExchangeSet = 8
+	SoftroceSrExchangeSetSR_SET_EMPTY  SoftroceSrExchangeSet = 16
 )
+
+type SoftroceSrFlow struct {
+	_   structs.HostLayout
+	Psn uint32
+	Qpn uint32
+}
 
 type SoftroceSrPacer uint32
 
@@ -242,6 +249,8 @@ const (
 	SoftroceProgSoftroceExchange = "softroce_exchange"
 	SoftroceProgSoftroceIngress  = "softroce_ingress"
 	SoftroceVarAbiTypes          = "abi_types"
+	SoftroceVarClockFixed        = "clock_fixed"
+	SoftroceVarClockFixedNs      = "clock_fixed_ns"
 	SoftroceVarClockTai          = "clock_tai"
 )
 
@@ -312,8 +321,10 @@ type SoftroceMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftroceVariableSpecs struct {
-	AbiTypes *ebpf.VariableSpec `ebpf:"abi_types"`
-	ClockTai *ebpf.VariableSpec `ebpf:"clock_tai"`
+	AbiTypes     *ebpf.VariableSpec `ebpf:"abi_types"`
+	ClockFixed   *ebpf.VariableSpec `ebpf:"clock_fixed"`
+	ClockFixedNs *ebpf.VariableSpec `ebpf:"clock_fixed_ns"`
+	ClockTai     *ebpf.VariableSpec `ebpf:"clock_tai"`
 }
 
 // SoftroceObjects contains all objects after they have been loaded into the kernel.
@@ -367,8 +378,10 @@ func (m *SoftroceMaps) Close() error {
 //
 // It can be passed to LoadSoftroceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftroceVariables struct {
-	AbiTypes *ebpf.Variable `ebpf:"abi_types"`
-	ClockTai *ebpf.Variable `ebpf:"clock_tai"`
+	AbiTypes     *ebpf.Variable `ebpf:"abi_types"`
+	ClockFixed   *ebpf.Variable `ebpf:"clock_fixed"`
+	ClockFixedNs *ebpf.Variable `ebpf:"clock_fixed_ns"`
+	ClockTai     *ebpf.Variable `ebpf:"clock_tai"`
 }
 
 // SoftrocePrograms contains all programs after they have been loaded into the kernel.

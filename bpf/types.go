@@ -18,7 +18,6 @@ type (
 	Event        = SoftroceSrEvent
 	RxMeta       = SoftroceRxMeta
 	Steer        = SoftroceSteer
-	ExchangeCtx  = SoftroceExchangeCtx
 	ExchangeSlot = SoftroceExchangeSlot
 	Objects      = SoftroceObjects
 )
@@ -29,6 +28,7 @@ const (
 	ExchangeSlots = 128
 	MetaMagic     = 0x53524d31
 	NoSample      = 1<<63 - 1 // a window without a sample
+	exchangeError = 0xffffffff
 )
 
 // What a peer understands: DestRegs.Caps and the caps field of HELLO.
@@ -66,6 +66,7 @@ const (
 	SetClass  = uint32(SoftroceSrExchangeSetSR_SET_CLASS)
 	SetNode   = uint32(SoftroceSrExchangeSetSR_SET_NODE)
 	SetCaps   = uint32(SoftroceSrExchangeSetSR_SET_CAPS)
+	SetEmpty  = uint32(SoftroceSrExchangeSetSR_SET_EMPTY)
 )
 
 // KeyOf makes the table's key of an address. IPv4 becomes ::ffff:a.b.c.d; a zone

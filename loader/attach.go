@@ -286,6 +286,9 @@ func (a *Attachment) writeConfig(i Iface, kind uint32) error {
 		LinkRateBps: rate, InitialRateBps: rate, BurstNs: uint64(pacer.Burst),
 		Policy: *bpf.ParamsFrom(&params),
 	}
+	if i.Link.Type() == "veth" {
+		cfg.HelloByAgent = 1 // bpf/lib/control.h says why
+	}
 	if err := a.Maps.Config.Put(uint32(0), cfg); err != nil {
 		return fmt.Errorf("write config: %w", err)
 	}

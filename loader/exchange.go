@@ -49,11 +49,7 @@ func (x *Exchange) Read(n int) error {
 }
 
 func (x *Exchange) run(op uint32, n int) (int, error) {
-	ctx := bpf.ExchangeCtx{Op: op, Count: uint32(n)}
-	if _, err := x.prog.Run(&ebpf.RunOptions{Context: &ctx, ContextOut: &ctx}); err != nil {
-		return 0, fmt.Errorf("exchange program: %w", err)
-	}
-	return int(ctx.Count), nil
+	return bpf.RunExchange(x.prog, op, n)
 }
 
 // mapMemory maps a whole BPF_F_MMAPABLE array into memory.

@@ -7,6 +7,8 @@
  * hwoffload carries the same registers to a card. Everything is in host byte
  * order unless a comment says otherwise; times are nanoseconds of the clock
  * chosen at attach (CLOCK_MONOTONIC, or CLOCK_TAI for PTP-synchronised hosts).
+ * Pacing and the heartbeat are always on CLOCK_MONOTONIC, as fq is: next_tx_ns,
+ * heartbeat_ns.
  *
  * Change a layout => raise SR_ABI_VERSION: an upgrade in place refuses pins of
  * another version and tells the user to detach first.
@@ -34,6 +36,12 @@ enum sr_cap {
 	SR_CAP_CREDIT = 1 << 2,  /* pre-credit (S5) */
 	SR_CAP_OOO = 1 << 3,     /* out-of-order mode (S3) */
 	SR_CAP_STATIC = 1 << 15, /* set by configuration: HELLO does not clear it */
+};
+
+/* Rewind detection: one flow to the peer and the PSN sent last. */
+struct sr_flow {
+	__u32 psn;
+	__u32 qpn;
 };
 
 /*
@@ -65,7 +73,7 @@ struct dest_regs {
 	__s64 win_rx_ns;     /* minimum of rx_ns in the window */
 	__s64 turn_ns;       /* receiver turnaround: its ACK's T1 - the echoed T2 */
 	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing */
-	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window */
+	__u64 echo_seen_ns;  /* T1 of the latest echo: each counts once */
 	__u64 last_rx_ns;    /* when the last packet of the peer arrived */
 	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent too */
 	__u32 win_samples;   /* echoes in the window */
@@ -76,7 +84,7 @@ struct dest_regs {
 	__u64 tx_bytes;      /* IP lengths without the stamp option */
 	__u64 rate_bps;      /* bits per second of L2 frames without the option, 0 = unpaced; agent */
 	__u64 next_tx_ns;    /* when the pacer lets the next packet leave */
-	__u64 last_tx_ns;    /* when the last packet was handed to us */
+	__u64 last_tx_ns;    /* when the host's stack handed us the last packet */
 	__u64 paced_ns;      /* sum of the delays that pacing asked for */
 	__u64 probe_ns;      /* when the probed packet left; 0 = no probe under way */
 	__u32 probe_psn;     /* its PSN */
@@ -93,10 +101,9 @@ struct dest_regs {
 	__u64 dropped;       /* by the police pacer */
 
 	/* line 4 - written by egress (PSN slots) and ingress (credit) */
-	__u32 psn_qpn[SR_PSN_SLOTS];  /* rewind detection, by QPN % SR_PSN_SLOTS: the flow ... */
-	__u32 psn_last[SR_PSN_SLOTS]; /* ... and the PSN sent to it last */
+	struct sr_flow flows[SR_PSN_SLOTS]; /* by QPN % SR_PSN_SLOTS */
 	__u64 nonce;         /* what a genuine HELLO_ACK must return */
-	__u64 created_ns;
+	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window; ingress */
 	__u32 credit;        /* latest credit of the stamp option (S5.5) */
 	__u16 credit_seq;
 	__u16 win_rnr;       /* RNR NAKs in the window: their rewinds are no loss */
@@ -147,7 +154,7 @@ struct sr_config {
 	__u64 initial_rate_bps;      /* rate_bps of a new entry (S1.2), 0 = unpaced */
 	__u64 burst_ns;              /* what an idle destination may send at once, as time at its rate */
 	__u32 steered;               /* QPNs in steer_table; 0 spares ingress the look-up */
-	__u32 reserved;
+	__u32 hello_by_agent;        /* 1: XDP_TX is not to be trusted here, the agent answers HELLO */
 	__u8 mac[6];                 /* of the interface; frames to others pass unread. 0 = any */
 	__u16 reserved2;
 	struct policy_params policy;
@@ -158,14 +165,13 @@ enum sr_event_type {
 	SR_EVENT_PEER_AWARE = 2,     /* a known peer answered our HELLO */
 	SR_EVENT_HELLO = 3,          /* HELLO from a peer that we do not stamp to (yet) */
 	SR_EVENT_ACK_UNKNOWN = 4,    /* HELLO_ACK from an address without an entry */
-	SR_EVENT_TABLE_FULL = 5,     /* no room for a new destination */
 };
 
 struct sr_event {
 	__u32 type;          /* enum sr_event_type */
 	__u32 caps;          /* of the peer */
 	__u64 ns;
-	__u64 nonce;         /* returned by HELLO_ACK */
+	__u64 nonce;         /* of a HELLO_ACK, or of a HELLO that the agent is to answer */
 	__u32 node;          /* the peer's node number */
 	__u32 reserved;
 	struct dest_key peer;
@@ -191,12 +197,19 @@ enum sr_exchange_set {
 	SR_SET_CLASS = 1 << 1,   /* class_id */
 	SR_SET_NODE = 1 << 2,    /* node */
 	SR_SET_CAPS = 1 << 3,    /* caps */
+	SR_SET_EMPTY = 1 << 4,   /* next_tx_ns, as the pacer's own queue has it */
 };
 
-/* Context of the exchange program. */
+/*
+ * What the exchange program is called with: the data of a BPF_PROG_TEST_RUN. The
+ * kernel wants a whole Ethernet header there, hence the rest. The program
+ * returns how many slots it filled, or SR_EXCHANGE_INVALID.
+ */
 struct exchange_ctx {
 	__u32 op;            /* enum sr_exchange_op */
-	__u32 count;         /* in: slots to use; out: slots filled */
+	__u32 count;         /* slots to use */
+	__u64 zero;
 };
+#define SR_EXCHANGE_INVALID 0xffffffffu
 
 #endif

@@ -10,6 +10,9 @@
  * of them costs a bounded number of answers and nothing else. A peer counts as
  * understanding the option only when its HELLO_ACK returns the nonce of our own
  * HELLO: it lives at the address it claims.
+ *
+ * On a veth pair the answer is left to the agent: veth queues an XDP_TX frame at
+ * its peer but wakes the peer only if that has an XDP program of its own.
  */
 #ifndef SOFTROCE_CONTROL_H
 #define SOFTROCE_CONTROL_H
@@ -28,11 +31,11 @@ static __always_inline int is_control(const struct roce *r)
 }
 
 /* One token for one answer. The bucket is the time at which it is full again. */
-static __always_inline int hello_allowed(const struct sr_config *cfg, __u64 now)
+static __always_inline int hello_allowed(const struct sr_config *cfg)
 {
 	__u32 zero = 0;
 	struct hello_bucket *b = bpf_map_lookup_elem(&hello_limit, &zero);
-	__u64 cost, full;
+	__u64 cost, full, now = mono_now(); /* a clock that nobody sets back */
 
 	if (!b || !cfg->hello_rate)
 		return 0;
@@ -68,6 +71,14 @@ static __always_inline __u32 control_icrc(const void *ip, int v6)
 	ST16(buf + 8 + hlen + 6, 0xffff);      /* UDP checksum */
 	buf[8 + hlen + UDP_HLEN + 4] = 0xff;   /* BTH: FECN, BECN, reserved */
 	return crc_of(buf, 8 + len);
+}
+
+/* No answers to groups, no entries for them: not one address may be multicast. */
+static __always_inline int multicast(const void *eth, const void *ip, int v6)
+{
+	const __u8 *mac = eth, *a = ip + (v6 ? 8 : 12), *b = ip + (v6 ? 24 : 16);
+
+	return (mac[0] | mac[6]) & 1 || (v6 ? *a == 0xff || *b == 0xff : *a >= 224 || *b >= 224);
 }
 
 static __always_inline void swap_bytes(void *a, void *b, int words)
@@ -116,10 +127,14 @@ static __always_inline void hello_answer(void *eth, void *ip, int v6, const stru
 		*(__u8 *)(ip + 8) = 64;
 		ipv4_checksum(ip);
 	}
+	ST16(bth - 2, 0); /* a UDP checksum would be wrong by now */
 	*(__u8 *)bth = OP_HELLO_ACK;
+	ST16(body + 2, 0);
 	ST32(body + 4, bpf_htonl(cfg->node));
 	ST32(body + 8, bpf_htonl(cfg->caps));
 	ST32(body + 12, bpf_htonl(cfg->link_rate_bps / 1000000));
+	ST32(body + 24, 0);
+	ST32(body + 28, 0);
 	ST32(body + HELLO_LEN, control_icrc(ip, v6));
 
 	s->echo_t1_ns = s->t1_ns;
@@ -151,7 +166,7 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	if (r->udp_len != HELLO_UDP_LEN || r->surplus != STAMP_LEN ||
 	    ip + hlen + HELLO_UDP_LEN + STAMP_LEN > end ||
 	    stamp_read(body + HELLO_LEN + ICRC_LEN, r->udp, &s) ||
-	    LD16(body) != bpf_htons(HELLO_VERSION) || *(__u8 *)eth & 1)
+	    LD16(body) != bpf_htons(HELLO_VERSION) || multicast(eth, ip, v6))
 		return control_drop(SR_STAT_control_malformed);
 
 	peer_key(r, 1, &key);
@@ -159,15 +174,17 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	nonce = bpf_be64_to_cpu(LD64(body + 16));
 
 	/* The nonce first: it is what a flood of answers cannot have. */
-	if (r->opcode == OP_HELLO_ACK && d && nonce != d->nonce)
+	if (r->opcode == OP_HELLO_ACK && d && (nonce != d->nonce || !nonce))
 		return control_drop(SR_STAT_hello_ack_forged);
-	if ((r->opcode == OP_HELLO || !d) && !hello_allowed(cfg, now))
+	if ((r->opcode == OP_HELLO || !d) && !hello_allowed(cfg))
 		return control_drop(SR_STAT_hello_limited);
 	if (LD32(body + HELLO_LEN) != control_icrc(ip, v6))
 		return control_drop(SR_STAT_control_bad_icrc);
 
 	if (d)
 		note_stamp(d, &s, now);
+	if (d && s.flags & STAMP_ECHO)
+		mark_active(d, &key);
 	if (r->opcode == OP_HELLO_ACK) {
 		__u32 caps = bpf_ntohl(LD32(body + 8)) & 0x7fff, node = bpf_ntohl(LD32(body + 4));
 
@@ -177,6 +194,11 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 		return control_drop(SR_STAT_hello_ack);
 	}
 
+	if (cfg->hello_by_agent) {
+		emit(SR_EVENT_HELLO, &key, now, bpf_ntohl(LD32(body + 8)), nonce,
+		     bpf_ntohl(LD32(body + 4)));
+		return control_drop(SR_STAT_hello_to_agent);
+	}
 	if (!d || !(d->caps & SR_CAP_STAMP))
 		emit(SR_EVENT_HELLO, &key, now, bpf_ntohl(LD32(body + 8)), 0,
 		     bpf_ntohl(LD32(body + 4)));

@@ -16,12 +16,27 @@
 #define OP_RC_ATOMIC_ACK 0x12
 #define OP_RC_CMP_SWAP 0x13
 #define OP_RC_FETCH_ADD 0x14
-#define OP_RC_LAST 0x17
+#define OP_RC_LAST 0x1f
 #define OP_CNP 0x81
 
 #define PROBE_TIMEOUT_NS 1000000000ull
 
+/*
+ * A stamp that nothing answered for this long is not echoed any more: S1.4's
+ * receive time would be the time that this host was idle.
+ */
+#define ECHO_MAX_AGE_NS 1000000000ll
+
+/* An echo that says the round trip took longer than this, or less than nothing, lies. */
+#define ECHO_MAX_RTT_NS 10000000000ll
+
 static __always_inline void add(__u64 *counter, __u64 n)
+{
+	__sync_fetch_and_add(counter, n);
+}
+
+/* The same for the counts of a window, which the exchange program takes away. */
+static __always_inline void add32(__u32 *counter, __u32 n)
 {
 	__sync_fetch_and_add(counter, n);
 }
@@ -29,9 +44,21 @@ static __always_inline void add(__u64 *counter, __u64 n)
 /* The clock of the stamps: one of two, chosen when the program is loaded. */
 const volatile __u8 clock_tai = 0;
 
+/*
+ * For tests, a clock that stands still. The verifier knows the value of these
+ * constants and takes the branches out, so they cost nothing.
+ */
+const volatile __u8 clock_fixed = 0;
+const volatile __u64 clock_fixed_ns = 0;
+
+static __always_inline __u64 mono_now(void)
+{
+	return clock_fixed ? clock_fixed_ns : bpf_ktime_get_ns();
+}
+
 static __always_inline __u64 clock_now(void)
 {
-	return clock_tai ? bpf_ktime_get_tai_ns() : bpf_ktime_get_ns();
+	return clock_tai ? bpf_ktime_get_tai_ns() : mono_now();
 }
 
 /* Puts the destination on the agent's list, once per evaluation. */
@@ -63,7 +90,7 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 	if (!d)
 		return NULL;
 	__builtin_memset(d, 0, sizeof(*d));
-	d->created_ns = now;
+	d->last_tx_ns = now;
 	d->rate_bps = cfg->initial_rate_bps;
 	d->policy.rate_bps = cfg->initial_rate_bps;
 	d->win_tx_ns = NO_SAMPLE;
@@ -82,25 +109,35 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 	return bpf_map_lookup_elem(&dest_table, key);
 }
 
-/* S1.4: the peer gave back our stamp. T1, T2 from the echo, T3 is now. */
+/*
+ * S1.4: the peer gave back our stamp. T1, T2 from the echo, T3 is now.
+ *
+ * Every packet of the peer echoes the latest stamp that it has, so that each ACK
+ * carries one; the first echo of a stamp is news, later ones would only tell how
+ * long we had nothing to send.
+ */
 static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s, __u64 t3)
 {
 	__s64 tx = s->echo_t2_ns - s->echo_t1_ns;
 	__s64 rx = t3 - s->echo_t2_ns;
+	__s64 newer = s->echo_t1_ns - d->echo_seen_ns;
 
+	if (newer <= 0 && newer > -ECHO_MAX_AGE_NS)
+		return;
+	if (tx + rx < 0 || tx + rx > ECHO_MAX_RTT_NS) {
+		count(SR_STAT_rx_echo_absurd);
+		return;
+	}
+	d->echo_seen_ns = s->echo_t1_ns;
 	d->tx_ns = tx;
 	d->rx_ns = rx;
 	if (s->flags & STAMP_T1)
 		d->turn_ns = s->t1_ns - s->echo_t2_ns;
-	/*
-	 * A packet that left under an earlier rate says nothing of this one, and
-	 * an echo given twice (the peer sends, we do not) nothing new.
-	 */
-	if (s->echo_t1_ns < d->settle_ns) {
+	/* A packet that left under an earlier rate says nothing of this one. */
+	if ((__s64)(s->echo_t1_ns - d->settle_ns) < 0) {
 		count(SR_STAT_rx_echo_stale);
 		return;
 	}
-	d->settle_ns = s->echo_t1_ns + 1;
 	if (tx < d->win_tx_ns)
 		d->win_tx_ns = tx;
 	if (rx < d->win_rx_ns)
@@ -108,15 +145,15 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 	d->win_samples++;
 }
 
-/* S1.3: the peer's stamp, kept until egress echoes it. */
+/* S1.3: the peer's stamp. What else the option says. */
 static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *s, __u64 t2)
 {
 	if (s->flags & STAMP_T1) {
 		__s64 in_tx = t2 - s->t1_ns;
 
-		d->peer_t1_ns = s->t1_ns;
-		d->in_tx_ns = in_tx;
-		d->echo_check = ~(s->t1_ns ^ (__u64)in_tx);
+		WRITE_ONCE(d->peer_t1_ns, s->t1_ns);
+		WRITE_ONCE(d->in_tx_ns, in_tx);
+		WRITE_ONCE(d->echo_check, ~(s->t1_ns ^ (__u64)in_tx));
 	}
 	if (s->flags & STAMP_ECHO)
 		note_echo(d, s, t2);
@@ -125,30 +162,47 @@ static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *
 		d->credit_seq = s->credit_seq;
 	}
 	if (s->flags & STAMP_CE)
-		d->win_ce++;
+		add32(&d->win_ce, 1);
 }
 
 /* The echo for a packet to this destination, with the reader's end of echo_check. */
-static __always_inline void take_echo(struct dest_regs *d, struct stamp *s)
+static __always_inline void take_echo(struct dest_regs *d, struct stamp *s, __u64 now)
 {
-	__u64 t1 = d->peer_t1_ns, in_tx = d->in_tx_ns;
+	__u64 t1 = READ_ONCE(d->peer_t1_ns), in_tx = READ_ONCE(d->in_tx_ns);
 
-	if (d->echo_check == ~(t1 ^ in_tx)) {
+	if (READ_ONCE(d->echo_check) == ~(t1 ^ in_tx) &&
+	    (__s64)(now - (t1 + in_tx)) < ECHO_MAX_AGE_NS) {
 		s->flags |= STAMP_ECHO;
 		s->echo_t1_ns = t1;
 		s->echo_t2_ns = t1 + in_tx;
 	}
-	if (d->ce_pending) {
-		d->ce_pending = 0;
+	if (READ_ONCE(d->ce_pending)) {
+		WRITE_ONCE(d->ce_pending, 0);
 		s->flags |= STAMP_CE;
 	}
 }
 
-/* An acknowledgement came in: NAKs, and the round trip of the probed packet. */
-static __always_inline void note_response(struct dest_regs *d, const struct roce *r, void *end,
-					  __u64 now)
+/*
+ * A sign of loss. Like a delay, it counts once packets that left under the rate
+ * in force are known to have arrived: a go-back-N sender goes on losing and
+ * repeating for a while after the cut that answers it.
+ */
+static __always_inline void note_loss(struct dest_regs *d)
+{
+	if (!(d->caps & SR_CAP_STAMP) || (__s64)(d->echo_seen_ns - d->settle_ns) >= 0)
+		add32(&d->win_loss, 1);
+}
+
+/*
+ * An acknowledgement came in: NAKs, and the round trip of the probed packet.
+ * Returns whether it said something that the policy wants to know.
+ */
+static __always_inline int note_response(struct dest_regs *d, const struct roce *r, void *end,
+					 __u64 now)
 {
 	__u8 op = r->opcode;
+	__s64 rtt;
+	int news = 0;
 
 	if (op == OP_RC_ACK && r->bth + BTH_LEN + 1 <= end) {
 		__u8 syndrome = *(__u8 *)(r->bth + BTH_LEN);
@@ -156,22 +210,26 @@ static __always_inline void note_response(struct dest_regs *d, const struct roce
 		if (syndrome >> 5 == 1) {
 			add(&d->rnrs, 1);
 			d->win_rnr = 1;
+			news = 1;
 		} else if (syndrome >> 5 == 3) {
 			add(&d->naks, 1);
 			if (syndrome == 0x60)
-				d->win_loss++;
+				note_loss(d);
+			news = 1;
 		}
 	}
-	if (d->probe_ns && bth_psn(r->bth) == d->probe_psn &&
-	    (op == OP_RC_ACK || op == OP_RC_ATOMIC_ACK || op == OP_RC_READ_RESPONSE_FIRST ||
-	     op == OP_RC_READ_RESPONSE_ONLY)) {
-		__s64 rtt = now - d->probe_ns;
-
+	if (!d->probe_ns || bth_psn(r->bth) != d->probe_psn ||
+	    (op != OP_RC_ACK && op != OP_RC_ATOMIC_ACK && op != OP_RC_READ_RESPONSE_FIRST &&
+	     op != OP_RC_READ_RESPONSE_ONLY))
+		return news;
+	rtt = now - d->probe_ns;
+	if (rtt > 0) { /* else it left earlier than our pacer thought */
 		if (d->probe_ns >= d->settle_ns && rtt < d->win_rtt_ns)
 			d->win_rtt_ns = rtt;
 		d->rtt_ns = rtt;
-		d->probe_ns = 0;
 	}
+	d->probe_ns = 0;
+	return 1;
 }
 
 /*
@@ -181,19 +239,19 @@ static __always_inline void note_response(struct dest_regs *d, const struct roce
 static __always_inline void note_request(struct dest_regs *d, const struct roce *r, __u64 leaves)
 {
 	__u8 op = r->opcode;
-	__u32 psn, slot;
+	__u32 psn = bth_psn(r->bth);
+	__u64 *flow = (__u64 *)&d->flows[r->qpn & (SR_PSN_SLOTS - 1)], last;
 
 	if (op > OP_RC_LAST || (op >= OP_RC_READ_RESPONSE_FIRST && op <= OP_RC_ATOMIC_ACK))
 		return;
-	psn = bth_psn(r->bth);
-	slot = r->qpn & (SR_PSN_SLOTS - 1);
-	if (d->psn_qpn[slot] == r->qpn && ((psn - d->psn_last[slot] - 1) & 0xffffff) >= 0x800000) {
+	/* A flow is one word: flows of two CPUs that share a slot never mix their PSNs. */
+	last = READ_ONCE(*flow);
+	WRITE_ONCE(*flow, (__u64)r->qpn << 32 | psn);
+	if (last >> 32 == r->qpn && ((psn - (__u32)last - 1) & 0xffffff) >= 0x800000) {
 		add(&d->rewinds, 1);
-		d->win_loss++;
+		note_loss(d);
 		d->probe_ns = 0; /* Karn: its answer could be the answer to either */
 	}
-	d->psn_qpn[slot] = r->qpn;
-	d->psn_last[slot] = psn;
 
 	if (d->caps & SR_CAP_STAMP)
 		return;

@@ -29,12 +29,19 @@ static __always_inline void *at(struct __sk_buff *skb, __u32 off, __u32 n)
 
 /*
  * A control packet of our agent: the option is there already, outside of the
- * ICRC, and only waits for its time.
+ * ICRC, and only waits for its time and the echo.
  */
 static __always_inline int stamp_control(struct __sk_buff *skb, const struct roce *r, __u64 now)
 {
 	struct stamp s = { .flags = STAMP_T1, .t1_ns = now };
+	struct dest_regs *d;
+	struct dest_key key;
 	void *opt;
+
+	peer_key(r, 0, &key);
+	d = bpf_map_lookup_elem(&dest_table, &key);
+	if (d)
+		take_echo(d, &s, now);
 
 	if (r->surplus != STAMP_LEN || bpf_skb_pull_data(skb, r->opt_off + STAMP_LEN))
 		return TC_NEXT;
@@ -56,7 +63,7 @@ static __always_inline int unstamped_reason(struct __sk_buff *skb, const struct 
 		return SR_STAT_tx_gso;
 	if (LD16(r->udp + 6))
 		return SR_STAT_tx_udp_checksum;
-	if (r->ip_len + STAMP_LEN > cfg->mtu)
+	if (r->ip_len + STAMP_LEN > cfg->mtu || r->opt_off + STAMP_LEN > MAX_OFFSET)
 		return SR_STAT_tx_too_big;
 	return 0;
 }
@@ -79,7 +86,7 @@ static __always_inline int append(struct __sk_buff *skb, struct roce *r, const s
 
 static __always_inline int egress(struct __sk_buff *skb)
 {
-	__u64 mono, leaves;
+	__u64 now, mono, leaves;
 	const struct sr_config *cfg;
 	struct dest_regs *d;
 	struct dest_key key;
@@ -111,38 +118,37 @@ static __always_inline int egress(struct __sk_buff *skb)
 	cfg = get_config();
 	if (!cfg)
 		return TC_NEXT;
-	if (r.ip_off + r.ip_len != skb->len) {
+	if (r.ip_off + r.ip_len > skb->len) {
 		count(SR_STAT_tx_malformed);
 		return TC_NEXT;
 	}
-	mono = bpf_ktime_get_ns();
+	now = clock_now();
+	mono = clock_tai ? mono_now() : now;
 	if (is_control(&r))
-		return stamp_control(skb, &r, clock_tai ? clock_now() : mono);
+		return stamp_control(skb, &r, now);
 
 	peer_key(&r, 0, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	if (!d)
-		d = dest_create(&key, mono);
+		d = dest_create(&key, now);
 	if (!d)
 		return TC_NEXT;
 
 	add(&d->tx_packets, 1);
 	add(&d->tx_bytes, r.ip_len);
-	d->last_tx_ns = mono;
+	d->last_tx_ns = now;
 	mark_active(d, &key);
 
-	leaves = pace(skb, d, cfg, mono, skb->len);
-	if (!leaves)
+	if (!pace(skb, d, cfg, mono, skb->len, &leaves))
 		return TC_DROP;
-	if (clock_tai) /* from the pacer's clock to that of the stamps */
-		leaves += clock_now() - mono;
+	leaves += now - mono; /* from the pacer's clock to that of the stamps */
 	note_request(d, &r, leaves);
 
 	why = unstamped_reason(skb, d, cfg, &r);
 	if (!why) {
 		s.flags = STAMP_T1;
 		s.t1_ns = leaves;
-		take_echo(d, &s);
+		take_echo(d, &s, leaves);
 		if (append(skb, &r, &s))
 			why = SR_STAT_tx_stamp_failed;
 	}

@@ -3,6 +3,10 @@
  * The agent's access to live entries, a batch a call. Updating an element of a
  * hash map from user space replaces it, and what the data plane counted in the
  * meantime is lost; this program writes single fields in place instead.
+ *
+ * It is a TC program that is attached nowhere and only called. A "syscall"
+ * program would look more natural, but it is sleepable, and kernel 6.1 refuses
+ * queues in such programs.
  */
 #ifndef SOFTROCE_EXCHANGE_H
 #define SOFTROCE_EXCHANGE_H
@@ -13,45 +17,57 @@ static __always_inline void snapshot(struct exchange_slot *slot, const struct de
 	slot->found = 1;
 }
 
-static __always_inline void window_reset(struct dest_regs *d)
+/* Signals of loss and congestion that come between the two are not forgotten. */
+static __always_inline void window_take(struct exchange_slot *slot, struct dest_regs *d)
 {
+	slot->regs.win_ce = __sync_lock_test_and_set(&d->win_ce, 0);
+	slot->regs.win_loss = __sync_lock_test_and_set(&d->win_loss, 0);
 	d->win_tx_ns = NO_SAMPLE;
 	d->win_rx_ns = NO_SAMPLE;
 	d->win_rtt_ns = NO_SAMPLE;
 	d->win_samples = 0;
-	d->win_ce = 0;
-	d->win_loss = 0;
 	d->win_rnr = 0;
 	d->win_paced = 0;
 }
 
+/* From here on the pacer is empty at `empty`; echoes count once that is past. */
+static __always_inline void set_empty(struct dest_regs *d, __u64 empty, __u64 mono)
+{
+	d->next_tx_ns = empty;
+	d->settle_ns = (__s64)(empty - mono) > 0 ? empty : mono;
+	if (clock_tai)
+		d->settle_ns += clock_now() - mono_now();
+}
+
 /*
- * A new rate. What waits in our own pacer leaves at the new rate too, so its
- * backlog in time grows or shrinks with it. Until that backlog is gone, echoes
- * tell of the old rate: settle_ns keeps them out of the window.
+ * A new rate. What waits in an HTB class leaves at the new rate too, so its
+ * backlog in time grows or shrinks with it; what fq holds has its time already.
+ * Until the backlog is gone, echoes tell of the old rate: settle_ns keeps them
+ * out of the window. What was saved up while idle stays: HTB keeps its tokens,
+ * as time, as well.
  */
 static __always_inline void set_rate(struct dest_regs *d, __u64 rate, __u64 mono)
 {
-	__u64 old = d->rate_bps, backlog = 0;
+	const struct sr_config *cfg = get_config();
+	__u64 old = d->rate_bps, empty = d->next_tx_ns, backlog;
 
-	if (d->next_tx_ns > mono)
-		backlog = d->next_tx_ns - mono;
-	if (backlog > NSEC_PER_SEC)
-		backlog = NSEC_PER_SEC; /* also keeps the product below 64 bits */
-	if (old && rate)
-		backlog = backlog * (old >> 16) / ((rate >> 16) ?: 1);
-	else
-		backlog = 0;
-	d->next_tx_ns = mono + backlog;
+	if ((__s64)(empty - mono) > 0 && cfg && cfg->pacer == SR_PACER_HTB) {
+		backlog = empty - mono;
+		/* Twice the most that pace() lets wait; 64 bits hold the product. */
+		if (backlog > 2 * PACE_MAX_WAIT_NS)
+			backlog = 2 * PACE_MAX_WAIT_NS;
+		backlog = old && rate ? backlog * (old >> 10) / ((rate >> 10) ?: 1) : 0;
+		if (backlog > 2 * PACE_MAX_WAIT_NS)
+			backlog = 2 * PACE_MAX_WAIT_NS;
+		empty = mono + backlog;
+	}
 	d->rate_bps = rate;
-	d->settle_ns = mono + backlog;
-	if (clock_tai)
-		d->settle_ns += clock_now() - mono;
+	set_empty(d, empty, mono);
 }
 
 static __always_inline void apply(struct dest_regs *d, const struct exchange_slot *slot)
 {
-	__u64 mono = bpf_ktime_get_ns();
+	__u64 mono = mono_now();
 
 	if (slot->op & SR_SET_POLICY) {
 		d->policy = slot->regs.policy;
@@ -64,11 +80,21 @@ static __always_inline void apply(struct dest_regs *d, const struct exchange_slo
 		d->node = slot->regs.node;
 	if (slot->op & SR_SET_CAPS)
 		d->caps = slot->regs.caps;
+	if (slot->op & SR_SET_EMPTY)
+		set_empty(d, slot->regs.next_tx_ns, mono);
 }
 
-static __always_inline int exchange(struct exchange_ctx *ctx)
+static __always_inline int exchange(struct __sk_buff *skb)
 {
-	__u32 op = ctx->op, count = ctx->count, done = 0;
+	const struct exchange_ctx *ctx = (void *)(long)skb->data;
+	__u32 op, count, done = 0;
+
+	if ((void *)(ctx + 1) > (void *)(long)skb->data_end)
+		return SR_EXCHANGE_INVALID;
+	op = ctx->op;
+	count = ctx->count;
+	if (op < SR_EXCHANGE_COLLECT || op > SR_EXCHANGE_READ)
+		return SR_EXCHANGE_INVALID;
 
 	for (__u32 i = 0; i < SR_EXCHANGE_SLOTS; i++) {
 		__u32 index = i;
@@ -96,10 +122,9 @@ static __always_inline int exchange(struct exchange_ctx *ctx)
 			d->queued = 0;
 		snapshot(slot, d);
 		if (op == SR_EXCHANGE_COLLECT)
-			window_reset(d);
+			window_take(slot, d);
 	}
-	ctx->count = done;
-	return 0;
+	return done;
 }
 
 #endif

@@ -50,23 +50,29 @@ static __always_inline int read_option(struct xdp_md *ctx, const struct roce *r,
 	return stamp_read(copy, r->udp, s);
 }
 
-static __always_inline void note_packet(struct dest_regs *d, const struct roce *r, void *end,
-					__u64 now)
+/* Returns whether the packet said something that the policy wants to know. */
+static __always_inline int note_packet(struct dest_regs *d, const struct roce *r, void *end,
+				       __u64 now)
 {
+	int news = 0;
+
 	add(&d->rx_packets, 1);
 	add(&d->rx_bytes, r->ip_hlen + r->udp_len);
 	d->last_rx_ns = now;
 	if (r->opcode >= OP_RC_READ_RESPONSE_FIRST && r->opcode <= OP_RC_ATOMIC_ACK)
-		note_response(d, r, end, now);
+		news = note_response(d, r, end, now);
 	if (r->opcode == OP_CNP) {
 		add(&d->cnps, 1);
-		d->win_ce++;
+		add32(&d->win_ce, 1);
 		count(SR_STAT_rx_cnp);
+		news = 1;
 	}
 	if (r->ce) {
 		add(&d->ces, 1);
-		d->ce_pending = 1;
+		if (!READ_ONCE(d->ce_pending))
+			WRITE_ONCE(d->ce_pending, 1);
 	}
+	return news;
 }
 
 static __always_inline int ingress(struct xdp_md *ctx)
@@ -80,7 +86,7 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	struct roce r;
 	__s32 padding;
 	__u64 now;
-	int why;
+	int why, news = 0;
 
 	switch (parse(data, end, &r, &rx_reasons)) {
 	case ROCE:
@@ -114,7 +120,7 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	peer_key(&r, 1, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	if (d)
-		note_packet(d, &r, end, now);
+		news = note_packet(d, &r, end, now);
 
 	if (!r.surplus) {
 		count(SR_STAT_rx_unstamped);
@@ -134,8 +140,7 @@ static __always_inline int ingress(struct xdp_md *ctx)
 		count(SR_STAT_rx_stamped);
 		if (d) {
 			note_stamp(d, &s, now);
-			if (s.flags & STAMP_ECHO)
-				mark_active(d, &key);
+			news |= s.flags & (STAMP_ECHO | STAMP_CE);
 		} else {
 			count(SR_STAT_rx_unknown_peer);
 		}
@@ -145,6 +150,8 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	 * Take the option out: nobody above shall see it. If the kernel refuses to
 	 * shorten the frame, the IP length alone does it: what follows is padding.
 	 */
+	if (news)
+		mark_active(d, &key);
 	ip_add_length(&r, -STAMP_LEN);
 	st = steer_find(cfg, r.qpn);
 	if (bpf_xdp_adjust_tail(ctx, -STAMP_LEN - padding))
@@ -152,6 +159,8 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	return st ? steer_packet(ctx, st, &s, r.ce, now) : XDP_PASS;
 
 steer:
+	if (news)
+		mark_active(d, &key);
 	st = steer_find(cfg, r.qpn);
 	return st ? steer_packet(ctx, st, &s, r.ce, now) : XDP_PASS;
 }

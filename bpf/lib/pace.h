@@ -14,50 +14,68 @@
 
 #define NSEC_PER_SEC 1000000000ull
 
-static __always_inline int heartbeat_stopped(const struct sr_config *cfg, __u64 mono_now)
+/* Whoever would have to wait longer is dropped, as by any queue that is full. */
+#define PACE_MAX_WAIT_NS 1000000000ll
+
+static __always_inline int heartbeat_stopped(const struct sr_config *cfg, __u64 mono)
 {
+	/* Signed: the agent may have written after we read the clock. */
 	return cfg->heartbeat_timeout_ns &&
-	       mono_now - cfg->heartbeat_ns > cfg->heartbeat_timeout_ns;
+	       (__s64)(mono - READ_ONCE(cfg->heartbeat_ns)) > (__s64)cfg->heartbeat_timeout_ns;
 }
 
 /*
- * Returns when the packet leaves, on the clock of `now`, or 0: drop it.
- * len is the L2 frame without the option, as qdiscs count it.
+ * Says in *leaves when the packet leaves, on the monotonic clock. Returns 0: drop
+ * it. len is the L2 frame without the option, as qdiscs count it.
  */
-static __always_inline __u64 pace(struct __sk_buff *skb, struct dest_regs *d,
-				  const struct sr_config *cfg, __u64 now, __u32 len)
+static __always_inline int pace(struct __sk_buff *skb, struct dest_regs *d,
+				const struct sr_config *cfg, __u64 mono, __u32 len, __u64 *leaves)
 {
-	__u64 rate = d->rate_bps, empty = d->next_tx_ns, floor = now - cfg->burst_ns, leaves;
+	__u64 rate = READ_ONCE(d->rate_bps), cost, empty;
+	__s64 wait;
 
+	*leaves = mono;
 	if (!rate || cfg->pacer == SR_PACER_NONE)
-		return now;
+		return 1;
 	if (cfg->pacer == SR_PACER_HTB && !d->class_id)
-		return now; /* the agent has not made the class yet */
-	if (heartbeat_stopped(cfg, now)) {
+		return 1; /* the agent has not made the class yet */
+	if (heartbeat_stopped(cfg, mono)) {
 		count(SR_STAT_tx_fail_open);
-		return now;
+		return 1;
 	}
-	leaves = empty > now ? empty : now;
-	if (cfg->pacer == SR_PACER_POLICE && leaves != now) {
+	empty = READ_ONCE(d->next_tx_ns);
+	wait = empty - mono;
+	if (wait > 0 && cfg->pacer == SR_PACER_POLICE) {
 		add(&d->dropped, 1);
 		d->win_paced++;
 		count(SR_STAT_tx_policed);
 		return 0;
 	}
-	if (empty < floor)
-		empty = floor;
-	d->next_tx_ns = empty + (__u64)len * 8 * NSEC_PER_SEC / rate;
+	cost = (__u64)len * 8 * NSEC_PER_SEC / rate;
+	if (wait > PACE_MAX_WAIT_NS) {
+		/*
+		 * The sender pays no heed. Its packets still wait, but no longer: to drop
+		 * one here would end an rxe QP (it takes a local drop for a dead link).
+		 */
+		cost = 0;
+		count(SR_STAT_tx_overflow);
+	}
+	if (wait < -(__s64)cfg->burst_ns) /* idle: no more than one burst is saved up */
+		WRITE_ONCE(d->next_tx_ns, mono - cfg->burst_ns + cost);
+	else /* several CPUs may send to one destination: none of their packets is free */
+		wait = __sync_fetch_and_add(&d->next_tx_ns, cost) - mono;
 
-	if (leaves != now) {
-		d->paced_ns += leaves - now;
+	if (wait > 0) {
+		*leaves = mono + wait;
+		add(&d->paced_ns, wait);
 		d->win_paced++;
 		count(SR_STAT_tx_paced);
 	}
 	if (cfg->pacer == SR_PACER_HTB)
 		skb->priority = d->class_id;
 	else if (cfg->pacer == SR_PACER_EDT)
-		bpf_skb_set_tstamp(skb, leaves, BPF_SKB_TSTAMP_DELIVERY_MONO);
-	return leaves;
+		bpf_skb_set_tstamp(skb, *leaves, BPF_SKB_TSTAMP_DELIVERY_MONO);
+	return 1;
 }
 
 #endif

@@ -46,6 +46,10 @@ typedef __u64 __attribute__((may_alias)) u64_a;
 #define ST32(p, v) (*(u32_a *)(p) = (v))
 #define ST64(p, v) (*(u64_a *)(p) = (v))
 
+/* Fields that another CPU may change meanwhile: one access, in this order. */
+#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
+
 enum verdict {
 	NOT_ROCE,    /* not ours: pass, count nothing */
 	ROCE,        /* all fields of struct roce are valid */
@@ -96,7 +100,8 @@ static __always_inline enum verdict parse_udp(void *udp, void *end, struct roce 
 		return NOT_ROCE;
 	r->udp = udp;
 	r->udp_len = bpf_ntohs(LD16(udp + 4));
-	if (r->udp_len < ROCE_MIN_UDP || r->ip_hlen + r->udp_len > r->ip_len)
+	/* RoCEv2 pads its payload to 4 bytes; an option behind an odd length would lie askew. */
+	if (r->udp_len < ROCE_MIN_UDP || r->udp_len & 3 || r->ip_hlen + r->udp_len > r->ip_len)
 		return odd(r, why->bad_length);
 	r->surplus = r->ip_len - r->ip_hlen - r->udp_len;
 	r->opt_off = r->ip_off + r->ip_hlen + r->udp_len;
@@ -142,7 +147,7 @@ static __always_inline enum verdict parse_ipv6(void *ip, void *end, struct roce 
 {
 	if (ip + IPV6_HLEN + UDP_HLEN > end)
 		return SHORT;
-	if (*(__u8 *)(ip + 6) != 17)
+	if (*(__u8 *)(ip + 6) != 17 || *(__u8 *)ip >> 4 != 6)
 		return NOT_ROCE; /* extension headers: no RoCEv2 sender makes them */
 	r->ip = ip;
 	r->v6 = 1;

@@ -10,6 +10,12 @@ static __always_inline const struct steer *steer_find(const struct sr_config *cf
 	return bpf_map_lookup_elem(&steer_table, &qpn);
 }
 
+static __always_inline int steer_missed(void)
+{
+	count(SR_STAT_rx_steer_missed);
+	return XDP_PASS;
+}
+
 /*
  * Puts what we learnt in front of the frame and redirects it. Where there is no
  * socket on this queue the packet goes up the stack, where nobody knows its QPN.
@@ -20,7 +26,7 @@ static __always_inline int steer_packet(struct xdp_md *ctx, const struct steer *
 	__u32 queue = ctx->rx_queue_index;
 
 	if (queue >= st->queues)
-		return XDP_PASS;
+		return steer_missed();
 	if (!bpf_xdp_adjust_meta(ctx, -(int)sizeof(struct rx_meta))) {
 		void *data = (void *)(long)ctx->data;
 		struct rx_meta *meta = (void *)(long)ctx->data_meta;
@@ -36,8 +42,10 @@ static __always_inline int steer_packet(struct xdp_md *ctx, const struct steer *
 			meta->zero = 0;
 		}
 	}
+	if (bpf_redirect_map(&xsks, st->xsk_base + queue, XDP_PASS) != XDP_REDIRECT)
+		return steer_missed();
 	count(SR_STAT_rx_steered);
-	return bpf_redirect_map(&xsks, st->xsk_base + queue, XDP_PASS);
+	return XDP_REDIRECT;
 }
 
 #endif

@@ -3,210 +3,152 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"os"
-	"os/exec"
-	"os/signal"
-	"strings"
-	"sync"
-	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/loader/agent"
 )
 
-// readyFD is the descriptor on which a background agent says that it works, or
-// why not.
-const readyFD = 3
-
-func newAttach() *cobra.Command {
-	o := loader.Options{}
-	var foreground, upgrade, agentOnly bool
-	var rate string
+func newAttach(a *app) *cobra.Command {
+	var foreground, upgrade bool
 	cmd := &cobra.Command{
 		Use:   "attach IF...",
 		Short: "Measure, table and pace RoCEv2 on interfaces",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, ifs []string) error {
-			o.PinRoot, o.RunDir, o.Version = global.pinRoot, global.runDir, version
-			if rate != "" {
-				bps, err := parseRate(rate)
-				if err != nil {
-					return fmt.Errorf("--rate: %w", err)
+		Long: `Attach puts the data plane on the interfaces, starts an agent for each, and returns
+when packets are handled. Either all interfaces are attached or none. Without
+names, those listed in the configuration file are attached.
+
+An interface whose agent has died is adopted: a new agent goes on with the table
+as it is. An interface with an XDP program of somebody else is refused.`,
+		Example: `  softroce-xdp attach eth0
+  softroce-xdp attach --rate 25G --pacer htb --policy target=300us eth0
+  softroce-xdp attach --upgrade eth0`,
+		ValidArgsFunction: completeInterfaces,
+		RunE: func(cmd *cobra.Command, ifs []string) (err error) {
+			if len(ifs) == 0 {
+				if ifs, err = configured(a.file); err != nil {
+					return err
 				}
-				o.RateBps = bps
 			}
-			if agentOnly {
-				return runBackgroundAgent(ifs[0], o)
+			if err := checkNames(ifs); err != nil {
+				return err
 			}
-			return system(func(cmd *cobra.Command, ifs []string) error {
-				return attachAll(cmd, ifs, o, foreground, upgrade)
-			})(cmd, ifs)
+			jobs := make([]*attachJob, len(ifs))
+			for i, name := range ifs {
+				s, err := a.settingsFor(name, cmd.Flags())
+				if err != nil {
+					return err
+				}
+				jobs[i] = &attachJob{app: a, name: name, set: s, cmd: cmd}
+			}
+			if err := attachAll(jobs, upgrade, foreground); err != nil {
+				return err
+			}
+			if foreground {
+				return runForeground(a, jobs)
+			}
+			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&rate, "rate", "", "rate of the link, for example 25G; default: what the driver says")
-	f.StringVar(&o.Pacer, "pacer", "auto", "auto, edt, htb, police or none")
-	f.StringVar(&o.XDPMode, "xdp-mode", "auto", "auto, native or generic")
-	f.StringVar(&o.Egress, "egress", "auto", "auto, tcx or clsact")
-	f.StringVar(&o.Clock, "clock", "monotonic", "clock of the stamps: monotonic, or tai for hosts synchronised by PTP")
-	f.StringVar(&o.NodeFile, "nodes", "", "node file: number, addresses and location of the other machines")
-	f.Uint32Var(&o.Node, "node", 0, "number of this node")
-	f.Uint32Var(&o.MaxDests, "max-destinations", loader.DefaultMaxDests, "size of the destination table")
-	f.Uint32Var(&o.HelloRate, "hello-rate", loader.DefaultHelloRate, "HELLOs answered per second and CPU")
-	f.DurationVar(&o.Heartbeat, "heartbeat-timeout", loader.DefaultHeartbeat, "without an agent for so long, traffic goes unpaced")
+	f.AddFlagSet((&settings{}).flags())
 	f.BoolVar(&foreground, "foreground", false, "stay and run the agents here, for systemd; detach at the end")
 	f.BoolVar(&upgrade, "upgrade", false, "replace the programs and the agent of a live attachment, without losing a packet")
-	f.BoolVar(&agentOnly, "agent", false, "run the agent of an attached interface")
-	_ = f.MarkHidden("agent")
 	return cmd
 }
 
-// attachAll attaches every interface or none.
-func attachAll(cmd *cobra.Command, ifs []string, o loader.Options, foreground, upgrade bool) error {
-	var done []string
-	for _, name := range ifs {
-		if err := attachOne(cmd, name, o, upgrade); err != nil {
-			for _, d := range done {
-				_ = loader.Detach(d, o)
-			}
-			return err
-		}
-		done = append(done, name)
-	}
-	if foreground {
-		return runForeground(ifs, o)
-	}
-	for _, name := range ifs {
-		if err := startAgent(name, o); err != nil {
-			return err
-		}
-	}
-	return nil
+// attachJob is the attaching of one interface.
+type attachJob struct {
+	*app
+	name  string
+	set   *settings
+	cmd   *cobra.Command
+	fresh bool // we attached it, so a failure elsewhere takes it off again
 }
 
-// attachOne attaches, upgrades, or adopts what an agent that died has left.
-func attachOne(cmd *cobra.Command, name string, o loader.Options, upgrade bool) error {
-	if upgrade {
-		if err := loader.StopAgent(o.RunDir, name, 5*time.Second); err != nil {
-			return err
+// attachAll attaches every interface or none; with agents of their own unless
+// they are to run here.
+func attachAll(jobs []*attachJob, upgrade, foreground bool) (err error) {
+	defer func() {
+		if err == nil {
+			return
 		}
-		a, err := loader.Upgrade(name, o)
+		for _, j := range jobs {
+			if j.fresh {
+				err = errors.Join(err, loader.Detach(j.name, j.set.Options))
+			}
+		}
+	}()
+	for _, j := range jobs {
+		do := j.attach
+		if upgrade {
+			do = j.upgrade
+		}
+		report, err := do()
 		if err != nil {
 			return err
 		}
-		a.Close()
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: upgraded to %s\n", name, o.Version)
-		return nil
-	}
-	a, err := loader.Attach(name, o)
-	if errors.Is(err, loader.ErrAttached) {
-		if loader.AgentAlive(o.RunDir, name) {
-			return fmt.Errorf("%w: see `softroce-xdp status`; use --upgrade to replace the programs, or detach first", err)
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: attached already, but its agent was gone: starting a new one\n", name)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	s := a.State
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: attached (XDP %s, egress %s, pacer %s)\n", name, s.XDPMode, s.Egress, s.Pacer)
-	return nil
-}
-
-// startAgent starts the agent as a process of its own and waits until it works.
-func startAgent(name string, o loader.Options) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	log, err := os.OpenFile(loader.LogPath(o.RunDir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		w.Close()
-		return fmt.Errorf("agent log: %w", err)
-	}
-	defer log.Close()
-	c := exec.Command(self, "attach", "--agent", "--pin-root", o.PinRoot, "--run-dir", o.RunDir, name)
-	c.Stdout, c.Stderr, c.ExtraFiles = log, log, []*os.File{w}
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	c.Dir = "/"
-	if err := c.Start(); err != nil {
-		w.Close()
-		return fmt.Errorf("start the agent: %w", err)
-	}
-	w.Close()
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if line = strings.TrimSpace(line); line == "ready" {
-		return c.Process.Release()
-	}
-	_ = c.Wait()
-	if err != nil && !errors.Is(err, io.EOF) {
-		line = err.Error()
-	}
-	return fmt.Errorf("%s: the agent did not start: %s (see %s)", name, line, loader.LogPath(o.RunDir, name))
-}
-
-func runBackgroundAgent(name string, o loader.Options) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
-	defer stop()
-	ready := os.NewFile(readyFD, "ready")
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("if", name)
-	err := agent.Run(ctx, name, o, log, func() {
-		fmt.Fprintln(ready, "ready")
-		ready.Close()
-	})
-	if err != nil {
-		fmt.Fprintln(ready, err)
-		log.Error("agent ends", "err", err)
-		return systemError{err}
-	}
-	return nil
-}
-
-// runForeground runs the agents here until a signal, then detaches.
-func runForeground(ifs []string, o loader.Options) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
-	defer stop()
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	var wg sync.WaitGroup
-	var up sync.WaitGroup
-	errs := make([]error, len(ifs))
-	up.Add(len(ifs))
-	for i, name := range ifs {
-		wg.Go(func() {
-			var once sync.Once
-			defer once.Do(up.Done)
-			errs[i] = agent.Run(ctx, name, o, log.With("if", name), func() { once.Do(up.Done) })
-			if errs[i] != nil {
-				stop()
+		if !foreground {
+			if err := startAgent(j.app, j.name); err != nil {
+				return err
 			}
-		})
-	}
-	up.Wait()
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-	wg.Wait()
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
-	for _, name := range ifs {
-		if err := loader.Detach(name, o); err != nil && !errors.Is(err, loader.ErrNotAttached) {
-			errs = append(errs, err)
 		}
+		fmt.Fprintf(j.cmd.OutOrStdout(), "%s: %s\n", j.name, report)
 	}
-	return errors.Join(errs...)
+	return nil
+}
+
+// attach puts the data plane on the interface, or adopts one whose agent is gone.
+func (j *attachJob) attach() (string, error) {
+	att, err := loader.Attach(j.name, j.set.Options)
+	if errors.Is(err, loader.ErrAttached) {
+		if loader.AgentAlive(j.runDir, j.name) {
+			return "", fmt.Errorf("%w: `softroce-xdp status %s` shows it; use --upgrade to replace the programs, or detach first", err, j.name)
+		}
+		return "was attached and had lost its agent: adopted, table and settings as they were", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer att.Close()
+	j.fresh = true
+	cfg, err := att.Config()
+	if err != nil {
+		return "", err
+	}
+	s := att.State
+	return fmt.Sprintf("attached (XDP %s, egress %s, pacer %s, rate %sbit/s from %s)",
+		s.XDPMode, s.Egress, s.Pacer, units.Rate(cfg.LinkRateBps), s.RateFrom), nil
+}
+
+// upgrade replaces the programs. The agent before runs until it is sure that this
+// can be done.
+func (j *attachJob) upgrade() (string, error) {
+	att, err := loader.Open(j.name, j.set.Options)
+	if err != nil {
+		return "", err
+	}
+	from := att.State.Version
+	cfg, err := att.Config()
+	att.Close()
+	if err != nil {
+		return "", err
+	}
+	if cfg.AbiVersion != bpf.ABIVersion {
+		return "", fmt.Errorf("%s: its tables have layout %d, those of this binary layout %d: detach and attach again", j.name, cfg.AbiVersion, bpf.ABIVersion)
+	}
+	if err := loader.StopAgent(j.runDir, j.name, 5*time.Second); err != nil {
+		return "", err
+	}
+	if att, err = loader.Upgrade(j.name, j.set.Options); err != nil {
+		// The programs are still the old ones: they keep an agent.
+		return "", errors.Join(err, startAgent(j.app, j.name))
+	}
+	att.Close()
+	return fmt.Sprintf("upgraded from %s to %s", from, version), nil
 }

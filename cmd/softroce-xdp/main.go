@@ -7,6 +7,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -20,60 +22,69 @@ var version = "dev"
 // Exit codes.
 const (
 	exitOK     = 0
-	exitUsage  = 1
-	exitSystem = 2
+	exitUsage  = 1 // the command line or the configuration file is wrong
+	exitSystem = 2 // what was asked for could not be done
 )
 
-// systemError marks what went wrong after the command line was understood.
-type systemError struct{ error }
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-func (e systemError) Unwrap() error { return e.error }
-
-// global holds the flags that every command has.
-var global struct {
-	pinRoot, runDir string
-}
-
-func main() {
-	root := newRoot()
-	err := root.Execute()
+// run executes one command line and returns the exit code.
+func run(args []string, out, errOut io.Writer) int {
+	a := &app{}
+	root := newRoot(a)
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	cmd, err := root.ExecuteC()
 	if err == nil {
-		os.Exit(exitOK)
+		return exitOK
 	}
-	fmt.Fprintf(os.Stderr, "softroce-xdp: %v\n", err)
-	var sys systemError
-	if errors.As(err, &sys) {
-		os.Exit(exitSystem)
-	}
-	os.Exit(exitUsage)
-}
-
-func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "softroce-xdp",
-		Short:         "A RoCEv2 NIC in software, with congestion control per destination",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Version:       version,
-	}
-	f := root.PersistentFlags()
-	f.StringVar(&global.pinRoot, "pin-root", loader.DefaultPinRoot, "directory of the pinned maps, on a bpf file system")
-	f.StringVar(&global.runDir, "run-dir", loader.DefaultRunDir, "directory of state files and logs")
-	root.AddCommand(newAttach(), newDetach(), newTable(), newStats())
-	return root
-}
-
-// openOptions are those that find an attachment again.
-func openOptions() loader.Options {
-	return loader.Options{PinRoot: global.pinRoot, RunDir: global.runDir, Version: version}
-}
-
-// system makes a RunE of a function whose errors are the system's, not the user's.
-func system(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := f(cmd, args); err != nil {
-			return systemError{err}
+	fmt.Fprintf(errOut, "softroce-xdp: %v\n", err)
+	var usage usageError
+	if a.parsed && !errors.As(err, &usage) {
+		if h := hint(err); h != "" {
+			fmt.Fprintf(errOut, "%s\n", h)
 		}
-		return nil
+		return exitSystem
 	}
+	if !usage.plain {
+		fmt.Fprintf(errOut, "Run '%s --help' for usage.\n", cmd.CommandPath())
+	}
+	return exitUsage
+}
+
+// usageError is what the user can put right on the command line or, plain, in a
+// file: no use in telling them of --help then.
+type usageError struct {
+	error
+	plain bool
+}
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error {
+	return usageError{error: fmt.Errorf(format, args...)}
+}
+
+// hint says what to do about errors that come from deep below.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
+		return "This needs root: run it with sudo."
+	case errors.Is(err, loader.ErrNotAttached):
+		return "`softroce-xdp status` shows what is attached."
+	}
+	return ""
+}
+
+// group makes a command that only holds others; it refuses names it does not have.
+func group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command {
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
+	c.AddCommand(subs...)
+	return c
 }

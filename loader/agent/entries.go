@@ -71,7 +71,7 @@ func (a *Agent) welcome(e bpf.Event) {
 // address.
 func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) {
 	d := bpf.DestRegs{
-		Node: a.nodes.number(peer), Nonce: nonce, Caps: caps, CreatedNs: monotonic(),
+		Node: a.nodes.number(peer), Nonce: nonce, Caps: caps, LastTxNs: monotonic(),
 		RateBps: a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 	}
 	d.Policy.RateBps = d.RateBps

@@ -34,6 +34,7 @@ const (
 	helloPerTick    = 32  // sent in one tick, so that a large table spreads out
 	strangersLimit  = 256 // peers without an entry that we are checking
 	strangerTimeout = 5 * time.Second
+	promptPeriod    = 5 * time.Second // a peer's HELLO makes us ask again so often
 )
 
 // A greeter sends HELLO and remembers who answered.
@@ -58,6 +59,7 @@ type greeting struct {
 	missed   uint8
 	aware    bool
 	stranger bool // has no table entry; forgotten if it does not answer
+	prompted time.Time
 }
 
 func newGreeter(i loader.Iface, log *slog.Logger) (*greeter, error) {
@@ -144,7 +146,10 @@ func (g *greeter) answered(peer netip.Addr) bool {
 // peer without an entry gets one only after it answered at its address.
 func (g *greeter) prompt(peer netip.Addr, now time.Time) {
 	if x, ok := g.peers[peer]; ok {
-		if !x.aware && x.due.Sub(now) > helloDelays[1] {
+		// Not more often than that: two hosts that prompt each other must not
+		// end in a volley.
+		if !x.aware && now.Sub(x.prompted) > promptPeriod {
+			x.prompted = now
 			g.reschedule(x, now)
 		}
 		return
@@ -179,7 +184,7 @@ func (g *greeter) send(now time.Time) (lost []netip.Addr) {
 				lost = append(lost, x.peer)
 			}
 		}
-		if err := g.transmit(x); err != nil {
+		if err := g.transmit(x.peer, x.nonce, rocev2.BuildHello); err != nil {
 			g.log.Debug("HELLO not sent", "peer", x.peer, "err", err)
 		}
 		g.reschedule(x, now.Add(x.next()))
@@ -202,8 +207,17 @@ func (x *greeting) next() time.Duration {
 	return helloRefresh
 }
 
-func (g *greeter) transmit(x *greeting) error {
-	routes, err := netlink.RouteGetWithOptions(net.IP(x.peer.AsSlice()), &netlink.RouteGetOptions{OifIndex: g.iface.Index})
+// answer sends the HELLO_ACK where the data plane leaves it to us.
+func (g *greeter) answer(peer netip.Addr, nonce uint64) {
+	if err := g.transmit(peer, nonce, rocev2.BuildHelloAck); err != nil {
+		g.log.Debug("HELLO_ACK not sent", "peer", peer, "err", err)
+	}
+}
+
+type builder func(b []byte, src, dst netip.Addr, h rocev2.Hello) (int, error)
+
+func (g *greeter) transmit(peer netip.Addr, nonce uint64, build builder) error {
+	routes, err := netlink.RouteGetWithOptions(net.IP(peer.AsSlice()), &netlink.RouteGetOptions{OifIndex: g.iface.Index})
 	if err != nil {
 		return fmt.Errorf("route: %w", err)
 	}
@@ -215,16 +229,16 @@ func (g *greeter) transmit(x *greeting) error {
 		return errors.New("no source address")
 	}
 	h := g.origin
-	h.Nonce = x.nonce
+	h.Nonce = nonce
 	var buf [rocev2.MaxHelloLen]byte
-	n, err := rocev2.BuildHello(buf[:], src.Unmap(), x.peer, h)
+	n, err := build(buf[:], src.Unmap(), peer, h)
 	if err != nil {
 		return err
 	}
-	if x.peer.Is4() {
-		return unix.Sendto(g.fd4, buf[:n], 0, &unix.SockaddrInet4{Addr: x.peer.As4()})
+	if peer.Is4() {
+		return unix.Sendto(g.fd4, buf[:n], 0, &unix.SockaddrInet4{Addr: peer.As4()})
 	}
-	return unix.Sendto(g.fd6, buf[:n], 0, &unix.SockaddrInet6{Addr: x.peer.As16()})
+	return unix.Sendto(g.fd6, buf[:n], 0, &unix.SockaddrInet6{Addr: peer.As16()})
 }
 
 func (g *greeter) reschedule(x *greeting, due time.Time) {

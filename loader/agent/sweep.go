@@ -55,7 +55,7 @@ func (s *sweeper) some(a *Agent, now uint64) {
 // idle judges by the monotonic clock; last_rx_ns is on the clock of the stamps,
 // which is ahead of it by offset.
 func idle(d *bpf.DestRegs, now, offset uint64) bool {
-	last := max(d.LastTxNs, d.LastRxNs-min(offset, d.LastRxNs), d.CreatedNs)
+	last := max(d.LastTxNs, d.LastRxNs-min(offset, d.LastRxNs))
 	return now > last && now-last > uint64(idleLimit)
 }
 
@@ -72,6 +72,7 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 		a.log.Warn("pacer", "peer", peer, "err", err)
 	}
 	a.hello.remove(peer)
+	delete(a.resyncs.last, key)
 	a.nodes.forget(peer)
 	a.dests--
 	a.evenShare()
