@@ -139,3 +139,19 @@ func TestPeerBeginsToEcho(t *testing.T) {
 		t.Errorf("the first echo must set new baselines: %s", d.Reason())
 	}
 }
+
+// TestRoundTripAlone: with or without a count, a round trip without one-way times
+// is the transmit time.
+func TestRoundTripAlone(t *testing.T) {
+	for _, samples := range []uint32{0, 1, 9} {
+		p := DefaultParams(gbit)
+		r := Regs{RateBps: gbit}
+		var d Decision
+		for _, rtt := range []int64{1e6, 1e6, 9e6, 9e6} {
+			d = run(&r, &p, Sample{RTT: rtt, Samples: samples})
+		}
+		if r.QTxNs != 8e6 || r.QRxNs != 0 || d.Action != ActionCut {
+			t.Errorf("%d samples: q %d/%d, %v; want 8 ms/0 and a cut", samples, r.QTxNs, r.QRxNs, d.Action)
+		}
+	}
+}

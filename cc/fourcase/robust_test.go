@@ -211,8 +211,9 @@ func TestRaisesAccelerateAndStartOver(t *testing.T) {
 func TestFewSamplesAreConfirmed(t *testing.T) {
 	p := DefaultParams(gbit)
 	r := Regs{RateBps: gbit}
-	late := Sample{Tx: 3 * testD, Samples: 1, RTT: 3*testD + 1}
-	run(&r, &p, Sample{Samples: 1, RTT: 1, Idle: true}, Sample{Samples: 1, RTT: 1})
+	onTime := Sample{Rx: 1, Samples: 1, RTT: 1}
+	late := Sample{Tx: 3 * testD, Rx: 1, Samples: 1, RTT: 3*testD + 1}
+	run(&r, &p, onTime, onTime)
 	if d := run(&r, &p, late); d.Action != ActionHold {
 		t.Errorf("one late echo: %v, want hold", d.Action)
 	}
