@@ -82,44 +82,52 @@ type SoftroceHelloBucket struct {
 }
 
 type SoftrocePolicyParams struct {
-	_            structs.HostLayout
-	MinRateBps   uint64
-	MaxRateBps   uint64
-	TargetNs     uint64
-	DeadbandNs   uint64
-	BaseWindowNs uint64
-	IntervalNs   uint64
-	Mode         uint32
-	BetaQ10      uint32
-	MaxCutQ10    uint32
-	RaiseQ10     uint32
-	BigCutQ10    uint32
-	SmallCutQ10  uint32
+	_                 structs.HostLayout
+	MinRateBps        uint64
+	MaxRateBps        uint64
+	InitialRateBps    uint64
+	TargetNs          uint64
+	TargetRateBps     uint64
+	TargetMaxNs       uint64
+	DeadbandNs        uint64
+	BaseWindowNs      uint64
+	IntervalNs        uint64
+	LiteralDeadbandNs uint64
+	Mode              uint32
+	BetaQ10           uint32
+	MaxCutQ10         uint32
+	RaiseQ10          uint32
+	MaxRaiseQ10       uint32
+	RaiseAfter        uint32
+	LossCutQ10        uint32
+	CeCutQ10          uint32
+	BigCutQ10         uint32
+	SmallCutQ10       uint32
 }
 
 type SoftrocePolicyRegs struct {
-	_            structs.HostLayout
-	RateBps      uint64
-	DecidedNs    uint64
-	BaseTxNs     int64
-	BaseRxNs     int64
-	NextBaseTxNs int64
-	NextBaseRxNs int64
-	BaseSinceNs  uint64
-	LastTxNs     int64
-	LastRxNs     int64
-	Q_txNs       int64
-	Q_rxNs       int64
-	D_txNs       int64
-	D_rxNs       int64
-	Decisions    uint32
-	BaseSamples  uint32
-	CaseNo       uint8
-	Row          uint8
-	Action       uint8
-	State        uint8
-	Raises       uint32
-	Reserved     uint64
+	_             structs.HostLayout
+	RateBps       uint64
+	DecidedNs     uint64
+	CutNs         uint64
+	BaseSinceNs   uint64
+	BaseTxNs      int64
+	BaseRxNs      int64
+	BaseRttNs     int64
+	NextBaseTxNs  int64
+	NextBaseRxNs  int64
+	NextBaseRttNs int64
+	Q_txNs        int64
+	Q_rxNs        int64
+	D_txNs        int64
+	D_rxNs        int64
+	Decisions     uint32
+	Cuts          uint32
+	Raises        uint32
+	CaseNo        uint8
+	Row           uint8
+	Action        uint8
+	State         uint8
 }
 
 type SoftroceRxMeta struct {
@@ -199,6 +207,7 @@ const (
 	SoftroceSrExchangeSetSR_SET_CLASS  SoftroceSrExchangeSet = 2
 	SoftroceSrExchangeSetSR_SET_NODE   SoftroceSrExchangeSet = 4
 	SoftroceSrExchangeSetSR_SET_CAPS   SoftroceSrExchangeSet = 8
+	SoftroceSrExchangeSetSR_SET_EMPTY  SoftroceSrExchangeSet = 16
 )
 
 type SoftroceSrFlow struct {

@@ -183,6 +183,17 @@ static __always_inline void take_echo(struct dest_regs *d, struct stamp *s, __u6
 }
 
 /*
+ * A sign of loss. Like a delay, it counts once packets that left under the rate
+ * in force are known to have arrived: a go-back-N sender goes on losing and
+ * repeating for a while after the cut that answers it.
+ */
+static __always_inline void note_loss(struct dest_regs *d)
+{
+	if (!(d->caps & SR_CAP_STAMP) || (__s64)(d->echo_seen_ns - d->settle_ns) >= 0)
+		add32(&d->win_loss, 1);
+}
+
+/*
  * An acknowledgement came in: NAKs, and the round trip of the probed packet.
  * Returns whether it said something that the policy wants to know.
  */
@@ -203,7 +214,7 @@ static __always_inline int note_response(struct dest_regs *d, const struct roce 
 		} else if (syndrome >> 5 == 3) {
 			add(&d->naks, 1);
 			if (syndrome == 0x60)
-				add32(&d->win_loss, 1);
+				note_loss(d);
 			news = 1;
 		}
 	}
@@ -238,7 +249,7 @@ static __always_inline void note_request(struct dest_regs *d, const struct roce 
 	WRITE_ONCE(*flow, (__u64)r->qpn << 32 | psn);
 	if (last >> 32 == r->qpn && ((psn - (__u32)last - 1) & 0xffffff) >= 0x800000) {
 		add(&d->rewinds, 1);
-		add32(&d->win_loss, 1);
+		note_loss(d);
 		d->probe_ns = 0; /* Karn: its answer could be the answer to either */
 	}
 

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -36,10 +37,11 @@ type Agent struct {
 	pacer pacer.Pacer
 	log   *slog.Logger
 
-	hello *greeter
-	nodes *nodes
-	sweep sweeper
-	dests int // entries in the table, as far as we have heard
+	hello   *greeter
+	nodes   *nodes
+	sweep   sweeper
+	resyncs resyncs
+	dests   int // entries in the table, as far as we have heard
 
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
 }
@@ -72,6 +74,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 
 func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err error) {
 	a := &Agent{log: log}
+	a.resyncs.last = map[bpf.DestKey]uint64{}
 	defer func() {
 		if err != nil {
 			a.close()
@@ -123,14 +126,22 @@ func (a *Agent) close() {
 	}
 }
 
-// Heartbeat period and the least time between two evaluations. The wait grows
-// with the number of active destinations (evaluate), so that the agent's share
-// of a CPU stays small however many there are.
-const minTick = 10 * time.Millisecond
+// Heartbeat period and the time between two evaluations. It grows with what an
+// evaluation costs, so that the agent's share of a CPU stays small however many
+// destinations are active.
+const (
+	minTick   = 10 * time.Millisecond
+	maxTick   = 250 * time.Millisecond
+	costShare = 80 // evaluation takes at most one part in so many of a CPU
+)
 
 // loop is the agent's only thread of work. Events, evaluation and housekeeping
 // take turns in it; nothing needs a lock.
 func (a *Agent) loop(ctx context.Context) error {
+	// evaluate measures its cost by the thread's CPU time.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
 	events := make(chan bpf.Event, 256)
 	ring, err := ringbuf.NewReader(a.att.Maps.Events)
 	if err != nil {
@@ -174,13 +185,10 @@ func (a *Agent) loop(ctx context.Context) error {
 				a.unaware(peer)
 			}
 			a.sweep.some(a, now)
-			tick.Reset(max(minTick, busy*costShare))
+			tick.Reset(min(max(minTick, busy*costShare), maxTick))
 		}
 	}
 }
-
-// costShare bounds evaluation to one part in so many of a CPU.
-const costShare = 80
 
 func readEvents(ring *ringbuf.Reader, out chan<- bpf.Event) {
 	defer close(out)

@@ -72,6 +72,7 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 		a.log.Warn("pacer", "peer", peer, "err", err)
 	}
 	a.hello.remove(peer)
+	delete(a.resyncs.last, key)
 	a.nodes.forget(peer)
 	a.dests--
 	a.evenShare()

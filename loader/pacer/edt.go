@@ -18,6 +18,7 @@ func (edt) Name() string                           { return "edt" }
 func (edt) Kind() uint32                           { return bpf.PacerEDT }
 func (e edt) OwnQdisc() bool                       { return e.own }
 func (edt) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
+func (edt) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
 func (edt) Release(uint32) error                   { return nil }
 
 // A QP of rxe is one flow to fq and may have 64 packets in it; the default of

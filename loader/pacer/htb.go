@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
@@ -84,7 +85,62 @@ func (h *htb) SetRate(class uint32, bps uint64) (uint32, error) {
 		}
 		return 0, fmt.Errorf("htb class %x: %w", class, err)
 	}
+	if fresh {
+		if err := h.addLeaf(class); err != nil {
+			return 0, err
+		}
+	}
 	return class, nil
+}
+
+// leafLimit is how many packets may wait in a class. The kernel's default is the
+// interface's queue length, too few for a slow destination and many QPs: what is
+// dropped there would look like loss in the network. The data plane drops what
+// would wait for over a second before this limit is reached.
+const leafLimit = 1 << 20
+
+// addLeaf gives a class a pfifo of that limit. The netlink package has none.
+func (h *htb) addLeaf(class uint32) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(h.link.Attrs().Index), Parent: class})
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("pfifo")))
+	req.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, nl.Uint32Attr(leafLimit))) // struct tc_fifo_qopt
+	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
+		return fmt.Errorf("queue of htb class %x: %w", class, err)
+	}
+	return nil
+}
+
+// Backlog asks for one class: a dump of all would cost what the table holds.
+func (h *htb) Backlog(class uint32) (uint64, bool, error) {
+	// Without ECHO the kernel sends nothing back, without ACK we would wait for it.
+	req := nl.NewNetlinkRequest(unix.RTM_GETTCLASS, unix.NLM_F_ECHO|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(h.link.Attrs().Index), Handle: class, Parent: netlink.MakeHandle(ourMajor, 0)})
+	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTCLASS)
+	if err != nil {
+		return 0, false, fmt.Errorf("htb class %x: %w", class, err)
+	}
+	for _, m := range msgs {
+		attrs, err := nl.ParseRouteAttr(m[nl.SizeofTcMsg:])
+		if err != nil {
+			return 0, false, fmt.Errorf("htb class %x: %w", class, err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type != nl.TCA_STATS2 {
+				continue
+			}
+			inner, err := nl.ParseRouteAttr(a.Value)
+			if err != nil {
+				return 0, false, fmt.Errorf("htb class %x: %w", class, err)
+			}
+			for _, q := range inner {
+				if q.Attr.Type == nl.TCA_STATS_QUEUE && len(q.Value) >= 8 {
+					return uint64(nl.NativeEndian().Uint32(q.Value[4:])), true, nil // gnet_stats_queue.backlog
+				}
+			}
+		}
+	}
+	return 0, false, fmt.Errorf("htb class %x: the kernel gave no statistics", class)
 }
 
 func (h *htb) Release(class uint32) error {

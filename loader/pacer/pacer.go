@@ -18,7 +18,7 @@ import (
 
 // Burst is what an idle destination may send at once, as time at its rate. It
 // must cover a late timer of the machine, or the rate is lost.
-const Burst = time.Millisecond
+const Burst = 4 * time.Millisecond
 
 // A Pacer enforces rates on one interface.
 type Pacer interface {
@@ -32,6 +32,9 @@ type Pacer interface {
 	// an earlier call returned, 0 at first; the result goes into
 	// dest_regs.class_id. Pacers without classes return 0.
 	SetRate(class uint32, bps uint64) (uint32, error)
+	// Backlog returns how many bytes wait in the class. Pacers whose packets
+	// carry their own time return ok = false: nothing can go apart there.
+	Backlog(class uint32) (bytes uint64, ok bool, err error)
 	// Release gives the class of a destination that is gone back.
 	Release(class uint32) error
 }
@@ -103,6 +106,7 @@ func (s simple) Name() string                           { return s.name }
 func (s simple) Kind() uint32                           { return s.kind }
 func (s simple) OwnQdisc() bool                         { return false }
 func (s simple) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
+func (s simple) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
 func (s simple) Release(uint32) error                   { return nil }
 
 // ourMajor is the handle of qdiscs that are ours, and so how we know them.

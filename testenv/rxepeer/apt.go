@@ -68,7 +68,7 @@ func newApt(ctx context.Context, dir string, r recipe) (*apt, error) {
 		return nil, err
 	}
 	a := &apt{dir: dir}
-	for _, d := range []string{"state/lists/partial", "cache/archives/partial"} {
+	for _, d := range []string{"state/lists/partial", "cache"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, err
 		}
@@ -136,20 +136,44 @@ func (a *apt) depends(ctx context.Context, metapackage string) (string, error) {
 	return "", fmt.Errorf("rxepeer: package %s depends on nothing, expected a kernel:\n%s", metapackage, out)
 }
 
-// fetch downloads packages with their dependencies, and alone without theirs, and
-// returns the paths of all .deb files.
-func (a *apt) fetch(ctx context.Context, packages []string, alone string) ([]string, error) {
-	args := append([]string{"-q", "-y", "--download-only", "install"}, packages...)
+// fetch downloads packages with their dependencies and returns the paths of the .deb files,
+// in a folder of that name.
+func (a *apt) fetch(ctx context.Context, name string, packages ...string) ([]string, error) {
+	archives, err := a.archives(name)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"-q", "-y", "-o", "Dir::Cache::archives=" + archives, "--download-only", "install"}, packages...)
 	if _, err := output(ctx, a.env(), "apt-get", args...); err != nil {
 		return nil, err
 	}
-	archives := filepath.Join(a.dir, "cache/archives")
-	cmd := exec.CommandContext(ctx, "apt-get", "-q", "download", alone)
+	return filepath.Glob(filepath.Join(archives, "*.deb"))
+}
+
+// fetchAlone downloads one package without its dependencies.
+func (a *apt) fetchAlone(ctx context.Context, pkg string) (string, error) {
+	archives, err := a.archives(pkg)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "apt-get", "-q", "download", pkg)
 	cmd.Dir, cmd.Env = archives, a.env()
 	if _, err := outputOf(cmd); err != nil {
-		return nil, err
+		return "", err
 	}
-	return filepath.Glob(filepath.Join(archives, "*.deb"))
+	debs, err := filepath.Glob(filepath.Join(archives, "*.deb"))
+	if err == nil && len(debs) != 1 {
+		err = fmt.Errorf("rxepeer: apt-get download %s gave %d files", pkg, len(debs))
+	}
+	if err != nil {
+		return "", err
+	}
+	return debs[0], nil
+}
+
+func (a *apt) archives(name string) (string, error) {
+	dir := filepath.Join(a.dir, "archives", name)
+	return dir, os.MkdirAll(filepath.Join(dir, "partial"), 0o755)
 }
 
 // output runs a program and returns its stdout; its error holds what it printed.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/google/gopacket"
@@ -23,7 +24,8 @@ type Capture struct {
 	out  *os.File
 	done chan struct{}
 
-	stats CaptureStats // complete once done is closed
+	stop  sync.Once
+	stats CaptureStats // both are the loop's until done is closed
 	err   error
 }
 
@@ -75,24 +77,26 @@ func (n *Net) Capture(file string, cfg CaptureConfig) (*Capture, error) {
 	return c, nil
 }
 
-// Stop waits a moment for frames that are under way, ends the capture and closes the file.
+// Stop waits a moment for frames that are under way, ends the capture and closes the file. It may be
+// called more than once.
 func (c *Capture) Stop() (CaptureStats, error) {
-	if err := c.sock.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil && !errors.Is(err, os.ErrClosed) {
-		return CaptureStats{}, err
-	}
-	<-c.done
+	c.stop.Do(func() {
+		err := c.sock.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		if err != nil {
+			c.err = errors.Join(err, c.sock.Close(), c.out.Close())
+			return
+		}
+		<-c.done
+		dropped, err := drops(c.sock)
+		c.stats.Dropped = dropped
+		c.err = errors.Join(c.err, err, c.sock.Close(), c.out.Close())
+	})
 	return c.stats, c.err
 }
 
 const maxFrame = 65536 + 18
 
-func (c *Capture) loop(w *pcapgo.Writer, cfg CaptureConfig) (err error) {
-	defer func() {
-		// Statistics first: they are gone with the socket.
-		dropped, statErr := drops(c.sock)
-		c.stats.Dropped = dropped
-		err = errors.Join(err, statErr, c.sock.Close(), c.out.Close())
-	}()
+func (c *Capture) loop(w *pcapgo.Writer, cfg CaptureConfig) error {
 	raw, err := c.sock.SyscallConn()
 	if err != nil {
 		return err

@@ -40,8 +40,8 @@ type NIC struct {
 	// Queues is the number of queue pairs that the card offers. The driver uses one per
 	// CPU and wants as many again for XDP_TX and XDP_REDIRECT, so the default is 2×CPUs.
 	Queues int
-	// GuestOffloads leaves TSO, UFO and checksum offload towards the machine on. The
-	// driver then refuses native XDP.
+	// GuestOffloads leaves TSO, UFO and checksum offload towards the machine on, until
+	// its driver turns them off for native XDP.
 	GuestOffloads bool
 }
 

@@ -10,9 +10,18 @@
 // so a machine stays reachable while a test breaks its interface.
 //
 //	net, err := rxepeer.NewNet(1500)
-//	a, err := rxepeer.Boot(ctx, rxepeer.Config{Name: "a", NICs: []rxepeer.NIC{{Net: net, Addrs: ...}}})
-//	res, err := a.Run(ctx, "ibv_devices")
+//	vms, err := rxepeer.BootAll(ctx,
+//		rxepeer.Config{Name: "a", NICs: []rxepeer.NIC{{Net: net, Addrs: ...}}},
+//		rxepeer.Config{Name: "b", NICs: []rxepeer.NIC{{Net: net, Addrs: ...}}})
+//	route, err := rxepeer.RouteTo(ctx, vms[1], vms[0], false)
+//	for _, x := range rxepeer.Exchanges(route) {
+//		out, err := vms[1].Exchange(ctx, vms[0], x)
+//	}
 //
-// The first Boot on a machine builds the image (see EnsureImage), which needs the
-// network, root for the taps, and the tools that CheckHost names.
+// Machines end with Close, or with the process that booted them, however it ends: qemu gets
+// the kernel's parent-death signal, and taps live only as long as qemu.
+//
+// The first Boot on a host builds the image (see EnsureImage), which needs the
+// network, root for the taps, and the tools that CheckHost names. $SOFTROCE_VM_MIRROR and
+// $SOFTROCE_VM_CACHE override the Debian mirror and the folder of images.
 package rxepeer

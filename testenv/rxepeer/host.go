@@ -14,7 +14,7 @@ import (
 type tool struct{ name, pkg string }
 
 var (
-	bootTools  = []tool{{"qemu-system-x86_64", "qemu-system-x86"}, {"go", "golang"}}
+	bootTools  = []tool{{"go", "golang"}}
 	buildTools = []tool{
 		{"apt-get", "apt"}, {"apt-cache", "apt"}, {"apt-config", "apt"}, {"dpkg-deb", "dpkg"},
 		{"depmod", "kmod"}, {"xz", "xz-utils"},

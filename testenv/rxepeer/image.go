@@ -22,10 +22,11 @@ import (
 // CacheEnv names the environment variable that overrides the folder for images.
 const CacheEnv = "SOFTROCE_VM_CACHE"
 
-// Image is a kernel and the initrd that all machines share.
+// Image is the kernel and the initrd that all machines share, and the qemu that runs them.
 type Image struct {
-	Kernel string `json:"-"` // path of the compressed kernel
-	Initrd string `json:"-"` // path of the zstd-compressed cpio
+	Kernel   string `json:"-"` // path of the compressed kernel
+	Initrd   string `json:"-"` // path of the zstd-compressed cpio
+	Emulator string `json:"-"` // folder with qemu and its libraries
 
 	KernelVersion string        `json:"kernel_version"`
 	Packages      []string      `json:"packages"` // file names of the unpacked .deb files
@@ -40,6 +41,9 @@ type Image struct {
 // none. The cache folder is $SOFTROCE_VM_CACHE, else softroce-xdp in the user's cache
 // folder; concurrent callers, also in other processes, build once.
 func EnsureImage(ctx context.Context) (*Image, error) {
+	if err := needTools(buildTools); err != nil {
+		return nil, fmt.Errorf("rxepeer: to build images this host lacks %w", err)
+	}
 	mirror, err := debianMirror(ctx)
 	if err != nil {
 		return nil, err
@@ -61,10 +65,17 @@ func EnsureImage(ctx context.Context) (*Image, error) {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	if err := needTools(buildTools); err != nil {
-		return nil, fmt.Errorf("rxepeer: to build the image this host lacks %w", err)
+	// What a build that was killed left behind is ours to remove: we hold the lock.
+	stale, err := filepath.Glob(dir + ".build-*")
+	if err != nil {
+		return nil, err
 	}
-	tmp, err := os.MkdirTemp(cache, "rxepeer-build-")
+	for _, name := range stale {
+		if err := os.RemoveAll(name); err != nil {
+			return nil, err
+		}
+	}
+	tmp, err := os.MkdirTemp(cache, filepath.Base(dir)+".build-")
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +137,7 @@ func lock(ctx context.Context, name string) (func(), error) {
 const (
 	kernelFile   = "vmlinuz"
 	initrdFile   = "initrd.zst"
+	emulatorDir  = "emulator"
 	manifestFile = "image.json"
 )
 
@@ -136,7 +148,9 @@ func openImage(dir string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img := &Image{Kernel: filepath.Join(dir, kernelFile), Initrd: filepath.Join(dir, initrdFile)}
+	img := &Image{
+		Kernel: filepath.Join(dir, kernelFile), Initrd: filepath.Join(dir, initrdFile), Emulator: filepath.Join(dir, emulatorDir),
+	}
 	if err := json.Unmarshal(b, img); err != nil {
 		return nil, fmt.Errorf("rxepeer: %s is damaged, remove the folder: %w", dir, err)
 	}
@@ -146,12 +160,6 @@ func openImage(dir string) (*Image, error) {
 // buildImage downloads into tmp and writes the finished image folder dir.
 func buildImage(ctx context.Context, r recipe, tmp, dir string) error {
 	start := time.Now()
-	kernelDir, root := filepath.Join(tmp, "kernel"), filepath.Join(tmp, "root")
-	for _, d := range []string{kernelDir, root, dir} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return err
-		}
-	}
 	a, err := newApt(ctx, filepath.Join(tmp, "apt"), r)
 	if err != nil {
 		return err
@@ -160,31 +168,37 @@ func buildImage(ctx context.Context, r recipe, tmp, dir string) error {
 	if err != nil {
 		return err
 	}
-	debs, err := a.fetch(ctx, r.Packages, kernel)
+	img := Image{KernelVersion: strings.TrimPrefix(kernel, "linux-image-")}
+	kernelDeb, err := a.fetchAlone(ctx, kernel)
 	if err != nil {
 		return err
 	}
-	img := Image{KernelVersion: strings.TrimPrefix(kernel, "linux-image-")}
-	if err := mergeUsr(root); err != nil {
+	kernelDir, root := filepath.Join(tmp, "kernel"), filepath.Join(tmp, "root")
+	if err := img.unpackAll(ctx, kernelDir, kernelDeb); err != nil {
 		return err
 	}
-	for _, deb := range debs {
+	guest, err := a.fetch(ctx, "guest", r.Packages...)
+	if err != nil {
+		return err
+	}
+	guest = slices.DeleteFunc(guest, func(deb string) bool {
 		name, _, _ := strings.Cut(filepath.Base(deb), "_")
-		switch {
-		case name == kernel:
-			err = unpack(ctx, deb, kernelDir)
-		case slices.Contains(r.LeaveOut, name):
-			continue
-		default:
-			err = unpack(ctx, deb, root)
-		}
-		if err != nil {
+		return slices.Contains(r.LeaveOut, name)
+	})
+	if err := img.unpackAll(ctx, root, guest...); err != nil {
+		return err
+	}
+	emulator, err := a.fetch(ctx, "emulator", r.Emulator...)
+	if err != nil {
+		return err
+	}
+	if err := img.unpackAll(ctx, filepath.Join(dir, emulatorDir), emulator...); err != nil {
+		return err
+	}
+	for _, d := range []string{root, filepath.Join(dir, emulatorDir)} {
+		if err := prune(d); err != nil {
 			return err
 		}
-		img.Packages = append(img.Packages, filepath.Base(deb))
-	}
-	if err := prune(root); err != nil {
-		return err
 	}
 	if err := installModules(ctx, kernelDir, img.KernelVersion, r.Modules, root); err != nil {
 		return err
@@ -201,6 +215,22 @@ func buildImage(ctx context.Context, r recipe, tmp, dir string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, manifestFile), b, 0o644)
+}
+
+// unpackAll makes a tree of the files of packages and notes them in the manifest.
+func (img *Image) unpackAll(ctx context.Context, dir string, debs ...string) error {
+	if err := mergeUsr(dir); err != nil {
+		return err
+	}
+	for _, deb := range debs {
+		if err := unpack(ctx, deb, dir); err != nil {
+			return err
+		}
+		if name := filepath.Base(deb); !slices.Contains(img.Packages, name) {
+			img.Packages = append(img.Packages, name)
+		}
+	}
+	return nil
 }
 
 // mergeUsr lays out the links that base-files would.

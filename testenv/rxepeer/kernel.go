@@ -19,9 +19,6 @@ import (
 // smaller and, above all, faster to unpack in an emulated machine.
 func installModules(ctx context.Context, kernelDir, version string, wanted []string, root string) error {
 	from := filepath.Join(kernelDir, "usr/lib/modules", version)
-	if err := os.Symlink("usr/lib", filepath.Join(kernelDir, "lib")); err != nil && !os.IsExist(err) {
-		return err
-	}
 	if _, err := output(ctx, nil, "depmod", "-b", kernelDir, version); err != nil {
 		return err
 	}

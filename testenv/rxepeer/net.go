@@ -64,6 +64,10 @@ func (n *Net) Close() error {
 func (n *Net) addTap(name string, mtu, queues int) ([]*os.File, error) {
 	var fds []*os.File
 	err := n.do(func() error {
+		// Asking for a tap that exists would join its queues, and share its traffic.
+		if _, err := netlink.LinkByName(name); err == nil {
+			return fmt.Errorf("rxepeer: interface %s exists already: each machine needs a name of its own", name)
+		}
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = name
 		tap := &netlink.Tuntap{
@@ -74,12 +78,7 @@ func (n *Net) addTap(name string, mtu, queues int) ([]*os.File, error) {
 			return fmt.Errorf("rxepeer: add tap %s: %w", name, err)
 		}
 		fds = tap.Fds
-		// Its index is not known yet: the library leaves it to us.
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("rxepeer: tap %s: %w", name, err)
-		}
-		if err := netlink.LinkSetMTU(link, mtu); err != nil {
+		if err := netlink.LinkSetMTU(tap, mtu); err != nil {
 			return fmt.Errorf("rxepeer: tap %s: MTU %d: %w", name, mtu, err)
 		}
 		if n.Bridge != "" {
@@ -87,11 +86,11 @@ func (n *Net) addTap(name string, mtu, queues int) ([]*os.File, error) {
 			if err != nil {
 				return fmt.Errorf("rxepeer: bridge %s: %w", n.Bridge, err)
 			}
-			if err := netlink.LinkSetMaster(link, bridge); err != nil {
+			if err := netlink.LinkSetMaster(tap, bridge); err != nil {
 				return fmt.Errorf("rxepeer: tap %s: add to bridge %s: %w", name, n.Bridge, err)
 			}
 		}
-		return netlink.LinkSetUp(link)
+		return netlink.LinkSetUp(tap)
 	})
 	if err != nil {
 		closeAll(fds)

@@ -6,6 +6,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -14,6 +17,19 @@ import (
 
 // firstFD is the number that the first of exec.Cmd.ExtraFiles gets in the child.
 const firstFD = 3
+
+// qemuCommand runs the image's qemu by the image's loader: its libraries are those of another
+// release than the host's.
+func qemuCommand(img *Image, args []string) *exec.Cmd {
+	in := func(name string) string { return filepath.Join(img.Emulator, name) }
+	libs := in("usr/lib/x86_64-linux-gnu")
+	head := []string{
+		"--library-path", libs, in("usr/bin/qemu-system-x86_64"), "-L", in("usr/share/qemu"), "-L", in("usr/share/seabios"),
+	}
+	cmd := exec.Command(in("usr/lib64/ld-linux-x86-64.so.2"), append(head, args...)...)
+	cmd.Env = append(os.Environ(), "QEMU_MODULE_DIR="+filepath.Join(libs, "qemu"))
+	return cmd
+}
 
 // qemuArgs is qemu's command line. Its inherited descriptors are the agent's socket
 // and then the taps' queues, card by card.
@@ -45,7 +61,7 @@ func qemuArgs(c Config, initrd, console string) []string {
 }
 
 func nicDevice(i int, n NIC) string {
-	dev := fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s,host_mtu=%d", i, n.MAC, n.MTU)
+	dev := fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s,host_mtu=%d,romfile=", i, n.MAC, n.MTU)
 	if n.Queues > 1 {
 		// Two vectors a pair, one for control, one for configuration changes.
 		dev += fmt.Sprintf(",mq=on,vectors=%d", 2*n.Queues+2)

@@ -6,12 +6,9 @@ import (
 	"context"
 	"encoding/binary"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/google/gopacket/pcapgo"
 )
 
 // testContext skips on a host that cannot run machines, and bounds the test.
@@ -111,7 +108,7 @@ func TestExchanges(t *testing.T) {
 				}
 				// What the drivers say they sent is what a capture sees.
 				sent := afterA["sent_pkts"] - beforeA["sent_pkts"] + afterB["sent_pkts"] - beforeB["sent_pkts"]
-				if stats.Dropped > 0 || stats.Full || uint64(stats.Written) != sent || countPackets(t, file) != stats.Written {
+				if stats.Dropped > 0 || stats.Full || uint64(stats.Written) != sent || len(frames(t, file)) != stats.Written {
 					t.Errorf("capture: %+v, but rxe sent %d packets", stats, sent)
 				}
 				if sent == 0 {
@@ -139,20 +136,33 @@ func isRoCE(f []byte) bool {
 	return false
 }
 
-func countPackets(t *testing.T, file string) int {
-	t.Helper()
-	f, err := os.Open(file)
+// TestJumbo shows that an MTU of 4200 gives PMTU 4096, whose frames are the longest that the
+// product has to handle.
+func TestJumbo(t *testing.T) {
+	ctx := testContext(t)
+	n, a, b := bootPair(ctx, t, NIC{MTU: 4200})
+	route, err := RouteTo(ctx, b, a, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
+	file := filepath.Join(t.TempDir(), "wire.pcap")
+	capture, err := n.Capture(file, CaptureConfig{Iface: TapName("b", 0), Max: 100000, Keep: isRoCE})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := 0; ; n++ {
-		if _, _, err := r.ReadPacketData(); err != nil {
-			return n
-		}
+	x := Exchanges(route)[0]
+	if _, err := b.Exchange(ctx, a, x); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := capture.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	longest := 0
+	for _, f := range frames(t, file) {
+		longest = max(longest, len(f))
+	}
+	// Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, payload 4096, ICRC 4.
+	if want := 4170; longest != want {
+		t.Errorf("longest frame of %q: %d bytes, want %d", x.Name, longest, want)
 	}
 }

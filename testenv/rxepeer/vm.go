@@ -61,9 +61,6 @@ func Boot(ctx context.Context, cfg Config) (*VM, error) {
 	vm := &VM{Config: cfg, exited: make(chan struct{})}
 	if err := vm.boot(ctx); err != nil {
 		err = fmt.Errorf("rxepeer: boot %s: %w", cfg.Name, err)
-		if log := vm.consoleTail(); log != "" {
-			err = fmt.Errorf("%w\nend of the console:\n%s", err, log)
-		}
 		return nil, errors.Join(err, vm.Close())
 	}
 	return vm, nil
@@ -155,7 +152,7 @@ func (vm *VM) startQemu(args []string) (io.ReadWriteCloser, error) {
 		}
 		files = append(files, fds...)
 	}
-	cmd := exec.Command("qemu-system-x86_64", args...)
+	cmd := qemuCommand(vm.Config.Image, args)
 	cmd.ExtraFiles = files
 	cmd.Stdout, cmd.Stderr = &vm.stderr, &vm.stderr
 	// The kernel kills qemu when the thread that started it ends: not before we do.
@@ -187,12 +184,27 @@ func (vm *VM) call(ctx context.Context, method string, args, reply any) error {
 		if call.Error == nil || errors.As(call.Error, new(rpc.ServerError)) {
 			return call.Error
 		}
-		return fmt.Errorf("machine %s: %w", vm.Config.Name, call.Error)
+		// The channel broke. If that is because the machine died, say so.
+		select {
+		case <-vm.exited:
+			return vm.died()
+		case <-time.After(time.Second):
+		}
+		return fmt.Errorf("machine %s: %w\nend of the console:\n%s", vm.Config.Name, call.Error, vm.consoleTail())
 	case <-vm.exited:
-		return fmt.Errorf("machine %s: qemu ended: %s", vm.Config.Name, tail(vm.stderr.Bytes(), 2000))
+		return vm.died()
 	case <-ctx.Done():
+		if method == "Hello" {
+			return fmt.Errorf("no answer from its agent: %w\nend of the console:\n%s", ctx.Err(), vm.consoleTail())
+		}
 		return fmt.Errorf("machine %s: %s: %w", vm.Config.Name, method, ctx.Err())
 	}
+}
+
+// died describes a machine whose qemu is gone: by Close, or by a panic of its kernel.
+func (vm *VM) died() error {
+	return fmt.Errorf("machine %s is gone\nqemu: %s\nend of the console:\n%s",
+		vm.Config.Name, tail(vm.stderr.Bytes(), 2000), vm.consoleTail())
 }
 
 // Close ends the machine at once and removes its taps and temporary files. It may be called

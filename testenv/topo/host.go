@@ -155,6 +155,9 @@ func (h *Host) configure(hs HostSpec) error {
 			return fmt.Errorf("address %s: %w", addr, err)
 		}
 	}
+	if err := h.features(IfName, inOrder); err != nil {
+		return err
+	}
 	if err := h.nl.LinkSetUp(link); err != nil {
 		return fmt.Errorf("%s up: %w", IfName, err)
 	}
@@ -162,14 +165,25 @@ func (h *Host) configure(hs HostSpec) error {
 		return nil
 	}
 	return h.features(IfName, map[string]bool{
-		"tx-checksum-ip-generic":       false,
-		"tx-tcp-segmentation":          false,
-		"tx-tcp6-segmentation":         false,
-		"tx-udp-segmentation":          false,
-		"tx-generic-segmentation":      false,
-		"tx-scatter-gather-fraglist":   false,
-		"tx-tcp-mangleid-segmentation": false,
+		"tx-checksum-ip-generic":     false,
+		"tx-checksum-sctp":           false,
+		"tx-udp-segmentation":        false,
+		"tx-generic-segmentation":    false,
+		"tx-scatter-gather-fraglist": false,
 	})
+}
+
+// inOrder makes a veth keep the order of packets, and take XDP_TX and XDP_REDIRECT
+// from its peer. Both need NAPI on the receiving end, which GRO turns on, and
+// which the kernel bypasses for datagrams when the sending end has TSO. Without
+// NAPI packets pass through a backlog per CPU, and overtake each other when the
+// sender moves to another CPU: a go-back-N transport takes that for loss.
+var inOrder = map[string]bool{
+	"rx-gro":                       true,
+	"tx-tcp-segmentation":          false,
+	"tx-tcp-ecn-segmentation":      false,
+	"tx-tcp-mangleid-segmentation": false,
+	"tx-tcp6-segmentation":         false,
 }
 
 // features switches ethtool features; names that this kernel does not know are

@@ -30,6 +30,34 @@ type thread struct {
 	once sync.Once
 }
 
+// prepareDir makes the directory of namespace names what `ip netns add` makes it: a
+// shared mount of its own. If ip did it later, it would hide the namespaces that we
+// had mounted there before, and they could be neither seen nor removed.
+func prepareDir() error {
+	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
+		return fmt.Errorf("topo: %w", err)
+	}
+	dir, err := os.Open(netnsDir)
+	if err != nil {
+		return fmt.Errorf("topo: %w", err)
+	}
+	defer dir.Close()
+	// The lock that ip takes, too.
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("topo: lock %s: %w", netnsDir, err)
+	}
+	err = unix.Mount("", netnsDir, "none", unix.MS_SHARED|unix.MS_REC, "")
+	if errors.Is(err, unix.EINVAL) { // not a mount yet
+		if err = unix.Mount(netnsDir, netnsDir, "none", unix.MS_BIND|unix.MS_REC, ""); err == nil {
+			err = unix.Mount("", netnsDir, "none", unix.MS_SHARED|unix.MS_REC, "")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("topo: make %s a shared mount: %w", netnsDir, err)
+	}
+	return nil
+}
+
 // newNamespace creates a named network namespace and a thread inside it.
 func newNamespace(name string) (*thread, netns.NsHandle, error) {
 	th := &thread{jobs: make(chan func()), done: make(chan struct{})}

@@ -3,70 +3,14 @@
 package topo
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
-
-// ethernetHeader is what a qdisc counts on top of the MTU.
-const ethernetHeader = 14
-
-// Bottleneck is a token bucket with a finite queue.
-type Bottleneck struct {
-	// RateBPS in bits per second of Ethernet frames without preamble and FCS:
-	// that is what the kernel counts.
-	RateBPS uint64
-
-	// Limit is how many bytes may wait; what comes on top is dropped. 0 takes
-	// LimitTime.
-	Limit int
-
-	// LimitTime is the same as time at the rate; 0 means 20 ms.
-	LimitTime time.Duration
-
-	// Burst is the bucket in bytes: what may leave back to back after a pause. 0
-	// means 0.5 ms at the rate, at least two frames. Much below that a busy
-	// machine's timers cannot keep the rate.
-	Burst int
-}
-
-const (
-	defaultLimitTime = 20 * time.Millisecond
-	defaultBurstTime = 500 * time.Microsecond
-)
-
-// check validates the bottleneck and turns times into bytes.
-func (b *Bottleneck) check(mtu int) error {
-	frame := mtu + ethernetHeader
-	if b.RateBPS < 8000 || b.RateBPS > 8*math.MaxUint32 {
-		return fmt.Errorf("bottleneck of %d bit/s; use 8 kbit/s to 34 Gbit/s", b.RateBPS)
-	}
-	if b.Limit < 0 || b.LimitTime < 0 || b.Burst < 0 {
-		return errors.New("bottleneck with a negative size")
-	}
-	if b.Limit == 0 {
-		if b.LimitTime == 0 {
-			b.LimitTime = defaultLimitTime
-		}
-		b.Limit = max(b.bytesIn(b.LimitTime), 2*frame)
-	}
-	if b.Burst == 0 {
-		b.Burst = max(b.bytesIn(defaultBurstTime), 2*frame)
-	}
-	if b.Limit < frame || b.Burst < frame || b.Limit > math.MaxUint32 {
-		return fmt.Errorf("bottleneck with limit %d and burst %d bytes; each must hold a frame of %d bytes", b.Limit, b.Burst, frame)
-	}
-	return nil
-}
-
-func (b *Bottleneck) bytesIn(d time.Duration) int {
-	return int(float64(b.RateBPS) / 8 * d.Seconds())
-}
 
 // Port is the switch's end of a host's link.
 type Port struct {
@@ -93,9 +37,7 @@ func (t *Topology) addPort(name string, h *Host, hs HostSpec) (*Port, error) {
 	}
 	p := &Port{name: name, index: link.Attrs().Index, sw: t.sw, mtu: hs.MTU}
 	if !hs.Tap {
-		// XDP_TX and XDP_REDIRECT into a veth need NAPI on the other end, and GRO
-		// is what turns it on there.
-		if err := t.sw.features(name, map[string]bool{"rx-gro": true}); err != nil {
+		if err := t.sw.features(name, inOrder); err != nil {
 			return nil, err
 		}
 	}
@@ -119,6 +61,9 @@ func (p *Port) plug(h *Host) error {
 		if err := waitUp(p.sw, p.name); err != nil {
 			return err
 		}
+		if err := waitLocal(h); err != nil {
+			return err
+		}
 	}
 	bridge, err := p.sw.nl.LinkByName(bridgeName)
 	if err != nil {
@@ -131,13 +76,27 @@ func (p *Port) plug(h *Host) error {
 	if err := p.sw.nl.LinkSetMaster(link, bridge); err != nil {
 		return fmt.Errorf("plug %s into the bridge: %w", p.name, err)
 	}
+	// A bridge floods what goes to an address that has not spoken yet, and so would
+	// put the first window towards one host into the queues of all others.
+	err = p.sw.nl.NeighSet(&netlink.Neigh{
+		LinkIndex:    p.index,
+		Family:       unix.AF_BRIDGE,
+		Flags:        netlink.NTF_MASTER,
+		State:        netlink.NUD_NOARP,
+		HardwareAddr: h.mac,
+	})
+	if err != nil {
+		return fmt.Errorf("forwarding entry of %s: %w", p.name, err)
+	}
 	return nil
 }
 
+// settle is how long the kernel's deferred work may take on a busy machine.
+const settle = 5 * time.Second
+
 // waitUp waits until the kernel has noticed an interface's carrier.
 func waitUp(h *Host, ifName string) error {
-	const timeout = 5 * time.Second
-	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(settle); ; time.Sleep(time.Millisecond) {
 		link, err := h.nl.LinkByName(ifName)
 		if err != nil {
 			return fmt.Errorf("find %s: %w", ifName, err)
@@ -146,7 +105,22 @@ func waitUp(h *Host, ifName string) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is still %s after %v", ifName, link.Attrs().OperState, timeout)
+			return fmt.Errorf("%s is still %s after %v", ifName, link.Attrs().OperState, settle)
+		}
+	}
+}
+
+// waitLocal waits until the host accepts packets to its IPv6 address: the kernel
+// adds the local route some time after address and carrier, even without duplicate
+// address detection.
+func waitLocal(h *Host) error {
+	for deadline := time.Now().Add(settle); ; time.Sleep(time.Millisecond) {
+		routes, err := h.nl.RouteGet(h.v6.AsSlice())
+		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is still not local after %v (%v, %v)", h.v6, settle, routes, err)
 		}
 	}
 }
@@ -188,125 +162,3 @@ func (t *Topology) addLink(attrs netlink.LinkAttrs, h *Host, tap bool) error {
 
 // Name returns the interface's name in the switch's namespace.
 func (p *Port) Name() string { return p.name }
-
-// Bottleneck returns what is installed, with all sizes in bytes, or nil.
-func (p *Port) Bottleneck() *Bottleneck {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conf == nil {
-		return nil
-	}
-	b := *p.conf
-	return &b
-}
-
-// SetBottleneck installs or changes the bottleneck; nil removes it. A change
-// keeps the queued packets.
-func (p *Port) SetBottleneck(b *Bottleneck) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if b == nil {
-		if p.conf == nil {
-			return nil
-		}
-		if err := p.sw.nl.QdiscDel(p.tbf(*p.conf)); err != nil {
-			return fmt.Errorf("topo: %s: remove bottleneck: %w", p.name, err)
-		}
-		p.conf = nil
-		return nil
-	}
-	conf := *b
-	if err := conf.check(p.mtu); err != nil {
-		return fmt.Errorf("topo: %s: %w", p.name, err)
-	}
-	if err := p.sw.nl.QdiscReplace(p.tbf(conf)); err != nil {
-		return fmt.Errorf("topo: %s: set bottleneck: %w", p.name, err)
-	}
-	p.conf = &conf
-	return nil
-}
-
-// SetRate changes the rate alone. As in a real switch the buffer stays the same
-// number of bytes, so a slower port holds packets for longer.
-func (p *Port) SetRate(bps uint64) error {
-	b := p.Bottleneck()
-	if b == nil {
-		return fmt.Errorf("topo: %s has no bottleneck; SetBottleneck installs one", p.name)
-	}
-	return p.SetBottleneck(&Bottleneck{RateBPS: bps, Limit: b.Limit})
-}
-
-func (p *Port) tbf(b Bottleneck) *netlink.Tbf {
-	rate := b.RateBPS / 8 // TBF counts bytes per second
-	return &netlink.Tbf{
-		QdiscAttrs: netlink.QdiscAttrs{
-			LinkIndex: p.index,
-			Handle:    netlink.MakeHandle(1, 0),
-			Parent:    netlink.HANDLE_ROOT,
-		},
-		Rate:   rate,
-		Limit:  uint32(b.Limit),
-		Buffer: netlink.Xmittime(rate, uint32(b.Burst)),
-	}
-}
-
-// QueueStats are a port's counters since it got its bottleneck.
-type QueueStats struct {
-	At          time.Time // when they were read
-	Sent        uint64    // bytes of frames that left (Ethernet header included, FCS not)
-	SentPackets uint64
-	Backlog     uint32 // bytes waiting
-	Queued      uint32 // packets waiting
-	Drops       uint32 // packets that found the queue full
-}
-
-// Queue reads the port's queue.
-func (p *Port) Queue() (QueueStats, error) {
-	all, err := p.sw.queues()
-	if err != nil {
-		return QueueStats{}, err
-	}
-	s, ok := all[p.index]
-	if !ok {
-		return QueueStats{}, fmt.Errorf("topo: %s has no bottleneck, so no queue to look at", p.name)
-	}
-	return s, nil
-}
-
-// Queues reads the queues of all ports with one request, in the order of the
-// hosts; hosts without a bottleneck are zero.
-func (t *Topology) Queues() ([]QueueStats, error) {
-	all, err := t.sw.queues()
-	if err != nil {
-		return nil, err
-	}
-	out := make([]QueueStats, len(t.hosts))
-	for i, h := range t.hosts {
-		out[i] = all[h.port.index]
-	}
-	return out, nil
-}
-
-func (h *Host) queues() (map[int]QueueStats, error) {
-	qdiscs, err := h.nl.QdiscList(nil)
-	now := time.Now()
-	if err != nil {
-		return nil, fmt.Errorf("topo: read queues: %w", err)
-	}
-	out := map[int]QueueStats{}
-	for _, q := range qdiscs {
-		a := q.Attrs()
-		if a.Parent != netlink.HANDLE_ROOT || q.Type() != "tbf" || a.Statistics == nil {
-			continue
-		}
-		s := QueueStats{At: now}
-		if b := a.Statistics.Basic; b != nil {
-			s.Sent, s.SentPackets = b.Bytes, uint64(b.Packets)
-		}
-		if b := a.Statistics.Queue; b != nil {
-			s.Backlog, s.Queued, s.Drops = b.Backlog, b.Qlen, b.Drops
-		}
-		out[a.LinkIndex] = s
-	}
-	return out, nil
-}

@@ -16,9 +16,11 @@ package topo
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -49,9 +51,9 @@ type HostSpec struct {
 	// Bottleneck of the direction switch -> host; nil means none.
 	Bottleneck *Bottleneck
 
-	// NoOffload turns off checksum and segmentation offload on eth0, so that what
-	// crosses the veth looks like what crosses a cable. Without it the kernel
-	// leaves TCP and UDP checksums partial and sends 64 KB "packets".
+	// NoOffload leaves no checksum and no segmentation to the device, so that what
+	// crosses the veth looks like what crosses a cable. Without it the kernel leaves
+	// TCP and UDP checksums partial. TCP segmentation is off in any case.
 	NoOffload bool
 
 	// Tap makes the link a tap device in the switch's namespace instead of a veth
@@ -83,9 +85,11 @@ func New(spec Spec) (_ *Topology, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("topo: building network namespaces needs root; run with sudo")
 	}
-	if err := Sweep(); err != nil {
+	if err := prepareDir(); err != nil {
 		return nil, err
 	}
+	// What resists being swept does not stand in our way: names are unique.
+	_ = Sweep()
 	prefix := fmt.Sprintf("%s%d-%d-", namePrefix, os.Getpid(), serial.Add(1))
 
 	t := &Topology{}
@@ -197,12 +201,18 @@ func newSwitch(nsName string) (_ *Host, err error) {
 		}
 	}()
 	// The switch forwards frames and speaks no IP: no router solicitations, no
-	// multicast reports.
-	if err := sw.Sysctl("net/ipv6/conf/all/disable_ipv6", "1"); err != nil {
-		return nil, err
-	}
-	if err := sw.Sysctl("net/ipv6/conf/default/disable_ipv6", "1"); err != nil {
-		return nil, err
+	// multicast reports, no iptables hooks for bridged packets (a module, if at all).
+	for key, value := range map[string]string{
+		"net/ipv6/conf/all/disable_ipv6":      "1",
+		"net/ipv6/conf/default/disable_ipv6":  "1",
+		"net/bridge/bridge-nf-call-iptables":  "0",
+		"net/bridge/bridge-nf-call-ip6tables": "0",
+		"net/bridge/bridge-nf-call-arptables": "0",
+	} {
+		err := sw.Sysctl(key, value)
+		if err != nil && !(errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(key, "net/bridge/")) {
+			return nil, err
+		}
 	}
 	snooping := false
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName}, MulticastSnooping: &snooping}

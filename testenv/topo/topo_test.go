@@ -97,6 +97,9 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 
 func TestFailedBuildLeavesNothingBehind(t *testing.T) {
 	RequireRoot(t)
+	if err := prepareDir(); err != nil {
+		t.Fatal(err)
+	}
 	before := traces(t)
 	top := &Topology{}
 	var err error
@@ -120,10 +123,32 @@ func TestFailedBuildLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+func TestIPNetnsSeesHostsAndHidesNone(t *testing.T) {
+	top := ForTest(t, Spec{Hosts: Hosts(1)})
+	other := fmt.Sprintf("topotest-%d", os.Getpid())
+	if out, err := exec.Command("ip", "netns", "add", other).CombinedOutput(); err != nil {
+		t.Fatalf("ip netns add: %s, %v", out, err)
+	}
+	defer exec.Command("ip", "netns", "delete", other).Run()
+	out, err := exec.Command("ip", "netns", "list").CombinedOutput()
+	for _, name := range []string{other, top.Host(1).Namespace(), top.Switch().Namespace()} {
+		if err != nil || !strings.Contains(string(out), name) {
+			t.Errorf("ip netns list lacks %s: %s, %v", name, out, err)
+		}
+	}
+	out, err = exec.Command("nsenter", "--net="+top.Host(1).NamespacePath(), "ip", "-o", "link", "show", IfName).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), IfName) {
+		t.Errorf("nsenter after ip netns add: %s, %v", out, err)
+	}
+}
+
 func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	RequireRoot(t)
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := prepareDir(); err != nil {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("%s%d-1-h1", namePrefix, dead.Process.Pid)
@@ -136,6 +161,9 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	unmounted := fmt.Sprintf("%s/%s%d-1-h2", netnsDir, namePrefix, dead.Process.Pid)
 	if err := os.WriteFile(unmounted, nil, 0o444); err != nil {
 		t.Fatal(err)
+	}
+	if err := Sweep(); err != nil {
+		t.Error(err)
 	}
 	mine := ForTest(t, Spec{Hosts: Hosts(1)})
 	for _, gone := range []string{filepath.Join(netnsDir, name), unmounted} {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fourcase
+
+// literal is one step by the words of S1.6: the changes of the two times since
+// the last evaluation, their plain comparison, and the values they had at first.
+// Loss, CE, clock offset and drift are not in those words.
+func (r *Regs) literal(p *Params, s *Sample, now uint64) Decision {
+	m, feedback := s.times()
+	if !feedback {
+		return r.none(WhyNoFeedback)
+	}
+	if r.State&StateBase == 0 || r.State&StateRTT != 0 != m.rttOnly {
+		r.State = 0
+		r.track(p, m, now)
+		r.State |= StateTrend // the original values are the first to compare with
+		return r.none(WhyFirstSample)
+	}
+	r.State &^= StateNext // the original values stay
+	switch {
+	case s.Idle:
+		return r.none(WhyIdleSample)
+	case now-r.DecidedNs < p.IntervalNs:
+		return r.none(WhyInterval)
+	}
+
+	r.see(m)
+	out, q10 := literalCase(p, m.tx-m.rx, r.QTxNs, r.QRxNs, r.DTxNs, r.DRxNs)
+	if out.Action == ActionRaise && s.AppLimited {
+		out.Action, out.Why = ActionHold, WhyAppLimited
+	}
+	return r.decide(p, out, part(r.RateBps, uint64(q10)), now)
+}
+
+// literalCase finds the case. lead is transmit - receive; q is the excess over
+// the original value and d the change since the last evaluation.
+func literalCase(p *Params, lead, qTx, qRx, dTx, dRx int64) (d Decision, q10 uint32) {
+	band := int64(p.LiteralDeadbandNs)
+	txGrew, rxGrew := dTx > band, dRx > band
+	txShrank, rxShrank := dTx < -band, dRx < -band
+	d = Decision{Action: ActionHold, Row: NoRow, Why: WhyLiteralNone}
+	switch {
+	case txGrew && rxGrew && lead < 0:
+		d.Action, d.Case, d.Why = ActionBigCut, 1, WhyLiteral1
+		return d, p.BigCutQ10
+	case txGrew && rxGrew && lead > 0:
+		d.Action, d.Case, d.Why = ActionCut, 2, WhyLiteral2
+		return d, p.SmallCutQ10
+	case txGrew && rxShrank && qTx > 0 && qRx > 0:
+		d.Case, d.Why = 3, WhyLiteral3
+	case txShrank && rxShrank && qTx > 0 && qRx > 0:
+		d.Case, d.Why = 4, WhyLiteral4
+	case txShrank && rxShrank && qTx <= band && qRx <= band:
+		d.Action, d.Case, d.Why = ActionRaise, 4, WhyLiteralBack
+		return d, p.RaiseQ10
+	}
+	return d, 0
+}
