@@ -69,4 +69,11 @@ func TestTrouble(t *testing.T) {
 	if len(got) != 1 || got["duplicate_request"] != 1 {
 		t.Errorf("got %v, want one duplicate request", got)
 	}
+	if got := after.TroubleIn(Exchange{}, before); len(got) != 1 {
+		t.Errorf("patient: %v", got)
+	}
+	after["rcvd_rnr_err"]++
+	if got := after.TroubleIn(Exchange{Impatient: true}, before); len(got) != 1 || got["rcvd_rnr_err"] != 1 {
+		t.Errorf("impatient: %v, want one RNR", got)
+	}
 }

@@ -57,3 +57,13 @@ func (c Counters) Trouble(before Counters) Counters {
 	}
 	return grown
 }
+
+// TroubleIn is Trouble without what an impatient exchange may count on a busy host.
+func (c Counters) TroubleIn(x Exchange, before Counters) Counters {
+	grown := c.Trouble(before)
+	if x.Impatient {
+		delete(grown, "completer_retry_err")
+		delete(grown, "duplicate_request")
+	}
+	return grown
+}

@@ -21,6 +21,10 @@ type Exchange struct {
 	Ready   Readiness
 	Checked bool          // the programs compare the data they receive
 	Timeout time.Duration // for both ends; 0: ExchangeTimeout
+	// Impatient programs have a fixed RC timeout of 67 ms. A busy host that pauses a machine
+	// for longer makes them repeat themselves, which counts completer_retry_err and
+	// duplicate_request with nothing lost.
+	Impatient bool
 }
 
 // ExchangeTimeout is generous: an exchange takes a second or two, but emulated machines on a busy

@@ -101,7 +101,7 @@ func TestExchanges(t *testing.T) {
 					t.Fatal(capErr)
 				}
 				afterA, afterB := counters(ctx, t, a), counters(ctx, t, b)
-				for _, c := range []Counters{afterA.Trouble(beforeA), afterB.Trouble(beforeB)} {
+				for _, c := range []Counters{afterA.TroubleIn(x, beforeA), afterB.TroubleIn(x, beforeB)} {
 					if len(c) > 0 {
 						t.Errorf("rxe counted trouble: %v", c)
 					}
