@@ -142,12 +142,15 @@ func (j *attachJob) upgrade() (string, error) {
 	if cfg.AbiVersion != bpf.ABIVersion {
 		return "", fmt.Errorf("%s: its tables have layout %d, those of this binary layout %d: detach and attach again", j.name, cfg.AbiVersion, bpf.ABIVersion)
 	}
+	had := loader.AgentAlive(j.runDir, j.name)
 	if err := loader.StopAgent(j.runDir, j.name, 5*time.Second); err != nil {
 		return "", err
 	}
 	if att, err = loader.Upgrade(j.name, j.set.Options); err != nil {
-		// The programs are still the old ones: they keep an agent.
-		return "", errors.Join(err, startAgent(j.app, j.name))
+		if had { // the programs are still the old ones: they keep an agent
+			err = errors.Join(err, startAgent(j.app, j.name))
+		}
+		return "", err
 	}
 	att.Close()
 	return fmt.Sprintf("upgraded from %s to %s", from, version), nil

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -85,13 +86,13 @@ func becomeInstalled() error {
 	if err != nil {
 		return err
 	}
-	args := os.Args
-	for _, x := range args {
-		if x == "--upgrade" {
-			return unix.Exec(self, args, os.Environ())
+	args := slices.Clone(os.Args)
+	if !slices.Contains(args, "--upgrade") {
+		end := len(args)
+		if i := slices.Index(args, "--"); i >= 0 {
+			end = i // what follows are interfaces
 		}
+		args = slices.Insert(args, end, "--upgrade")
 	}
-	// Before the interfaces: what follows "--" would be one.
-	args = append([]string{args[0], args[1], "--upgrade"}, args[2:]...)
 	return unix.Exec(self, args, os.Environ())
 }

@@ -158,12 +158,12 @@ func (m Model) title() string {
 			stamped++
 		}
 	}
-	s := fmt.Sprintf("%s  %d destinations, %d stamped  sending %sbit/s  receiving %sbit/s  by %s",
-		m.table.Interface, len(m.table.Destinations), stamped, units.Rate(sending), units.Rate(receiving), view.Columns[m.sort].Sort)
+	state := ""
 	if m.paused {
-		s += "  PAUSED"
+		state = "  PAUSED"
 	}
-	return s
+	return fmt.Sprintf("%s%s  %d destinations, %d stamped  sending %sbit/s  receiving %sbit/s  by %s",
+		m.table.Interface, state, len(m.table.Destinations), stamped, units.Rate(sending), units.Rate(receiving), view.Columns[m.sort].Sort)
 }
 
 func (m Model) clip(s string) string {
