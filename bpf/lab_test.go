@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -307,6 +308,40 @@ func (l *lab) wantNoEvent() {
 	if e, ok := l.event(); ok {
 		l.t.Errorf("event %+v, want none", e)
 	}
+}
+
+// oneCPU keeps the calling test on one processor, for what is kept per CPU.
+func oneCPU(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread()
+	var old, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &old); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := range len(old) * 64 {
+		if old.IsSet(cpu) {
+			one.Set(cpu)
+			break
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.SchedSetaffinity(0, &old); err != nil {
+			t.Error(err)
+		}
+		runtime.UnlockOSThread()
+	})
+}
+
+func clockTAI(t testing.TB) uint64 {
+	t.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_TAI, &ts); err != nil {
+		t.Fatal(err)
+	}
+	return uint64(ts.Nano())
 }
 
 // The reasons that any test made the data plane count.
