@@ -130,3 +130,7 @@ func addToIPLength(f []byte, n int) {
 		fixIPv4(f)
 	}
 }
+
+func addr4(n uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n)))
+}
