@@ -25,18 +25,18 @@ type SoftroceDestRegs struct {
 	EchoCheck   uint64
 	RxPackets   uint64
 	RxBytes     uint64
-	TxNs        int64
-	RxNs        int64
+	LastRxNs    uint64
+	RttNs       int64
 	Caps        uint16
 	Queued      uint8
 	Pending     uint8
 	Node        uint32
+	TxNs        int64
+	RxNs        int64
+	TurnNs      int64
 	WinTxNs     int64
 	WinRxNs     int64
-	TurnNs      int64
-	RttNs       int64
 	WinRttNs    int64
-	LastRxNs    uint64
 	SettleNs    uint64
 	WinSamples  uint32
 	WinCe       uint32
