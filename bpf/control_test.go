@@ -97,9 +97,22 @@ func TestHelloFromKnownPeer(t *testing.T) {
 	l.in(fromPeer(t, hello(false)))
 	l.wantCounters("hello_answered")
 	l.wantNoEvent()
-	// Its stamp has gone back with the answer, so no echo is due.
-	if r := l.regs(peer4); r.InTxNs != 700 || r.Pending != 0 || r.RxPackets != 0 {
+	if r := l.regs(peer4); r.InTxNs != 700 || r.RxPackets != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// On a veth pair the data plane leaves the answer to the agent and says what to
+// return.
+func TestHelloByAgent(t *testing.T) {
+	l := newLab(t)
+	l.config(func(c *bpf.Config) { c.HelloByAgent = 1 })
+	if verdict, _ := l.in(fromPeer(t, hello(false))); verdict != xdpDrop {
+		t.Errorf("verdict %d", verdict)
+	}
+	l.wantCounters("hello_to_agent")
+	if e := l.wantEvent(bpf.EventHello, peer4); e.Nonce == 0 {
+		t.Errorf("event %+v has no nonce to return", e)
 	}
 }
 

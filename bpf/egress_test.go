@@ -57,45 +57,47 @@ func TestEgressPadding(t *testing.T) {
 	}
 }
 
-// Each stamp of the peer goes back to it once, with the next packet.
+// Every packet gives back the latest stamp of the peer; CE goes back once.
 func TestEgressEcho(t *testing.T) {
 	const t1, inTx = 77_000, -12
-	pending := func(bits uint8) func(*bpf.DestRegs) {
-		return func(d *bpf.DestRegs) {
-			aware(d)
-			d.PeerT1Ns, d.InTxNs, d.Pending = t1, inTx, bits
-			d.EchoCheck = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
-		}
+	stampedPeer := func(d *bpf.DestRegs) {
+		aware(d)
+		d.PeerT1Ns, d.InTxNs = t1, inTx
+		d.EchoCheck = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
 	}
+	ce := func(d *bpf.DestRegs) { d.CePending = 1 }
 	plain := rocev2.Stamp{Flags: rocev2.StampT1, T1: t1 + 50}
 	echo := rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: t1 + 50, EchoT1: t1, EchoT2: t1 + inTx}
 	with := func(s rocev2.Stamp, flags uint8) rocev2.Stamp { s.Flags |= flags; return s }
 	l := newLab(t)
 	for _, c := range []struct {
 		name  string
-		peer  func(*bpf.DestRegs)
+		peer  []func(*bpf.DestRegs)
 		after uint64 // time since T1
 		want  rocev2.Stamp
 	}{
-		{"nothing to tell", pending(0), 50, plain},
-		{"a stamp", pending(bpf.PendingEcho), 50, echo},
-		{"CE", pending(bpf.PendingCE), 50, with(plain, rocev2.StampCE)},
-		{"both", pending(bpf.PendingEcho | bpf.PendingCE), 50, with(echo, rocev2.StampCE)},
-		{"registers that ingress is just writing", func(d *bpf.DestRegs) { pending(bpf.PendingEcho)(d); d.PeerT1Ns++ }, 50, plain},
-		{"a stamp that nothing answered for long", pending(bpf.PendingEcho), 100_000_001,
-			rocev2.Stamp{Flags: rocev2.StampT1, T1: t1 + 100_000_001}},
+		{"nothing to tell", []func(*bpf.DestRegs){aware}, 50, plain},
+		{"a stamp", []func(*bpf.DestRegs){stampedPeer}, 50, echo},
+		{"CE", []func(*bpf.DestRegs){aware, ce}, 50, with(plain, rocev2.StampCE)},
+		{"both", []func(*bpf.DestRegs){stampedPeer, ce}, 50, with(echo, rocev2.StampCE)},
+		{"registers that ingress is just writing", []func(*bpf.DestRegs){stampedPeer, func(d *bpf.DestRegs) { d.PeerT1Ns++ }}, 50, plain},
+		{"a stamp that nothing answered for long", []func(*bpf.DestRegs){stampedPeer}, 1_000_000_001,
+			rocev2.Stamp{Flags: rocev2.StampT1, T1: t1 + 1_000_000_001}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := l.with(t)
-			l.know(peer4, c.peer)
+			l.know(peer4, c.peer...)
 			l.at(t1 + c.after)
 			if _, out := l.out(toPeer(t, ack(5))); !bytes.Equal(out, toPeer(t, stamped(ack(5), c.want))) {
 				t.Errorf("got %+v, want %+v", stampOf(t, out), c.want)
 			}
 			l.at(t1 + c.after + 1)
 			_, out := l.out(toPeer(t, ack(6)))
-			if s := stampOf(t, out); s.Flags != rocev2.StampT1 || s.T1 != t1+c.after+1 {
-				t.Errorf("second packet: %+v, want T1 alone", s)
+			again := c.want
+			again.T1++
+			again.Flags &^= rocev2.StampCE
+			if s := stampOf(t, out); s != again {
+				t.Errorf("second packet: %+v, want %+v", s, again)
 			}
 		})
 	}
@@ -118,7 +120,7 @@ func TestEgressMakesEntries(t *testing.T) {
 		}
 		l.wantCounters("tx_unaware", "tx_unaware")
 		r := l.regs(peerOf(v6))
-		if r.CreatedNs != labStart || r.RateBps != 123e6 || r.Policy.RateBps != 123e6 || r.Nonce == 0 || r.Caps != 0 ||
+		if r.LastTxNs != labStart || r.RateBps != 123e6 || r.Policy.RateBps != 123e6 || r.Nonce == 0 || r.Caps != 0 ||
 			r.TxPackets != 2 || r.TxUnstamped != 2 || r.WinTxNs != bpf.NoSample || r.WinRxNs != bpf.NoSample || r.WinRttNs != bpf.NoSample {
 			t.Errorf("%+v", r)
 		}

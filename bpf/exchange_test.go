@@ -129,7 +129,7 @@ func TestExchangeRead(t *testing.T) {
 
 // Apply writes what the slot names, and nothing else.
 func TestExchangeApply(t *testing.T) {
-	all := bpf.DestRegs{RateBps: 7, ClassId: 8, Node: 9, Caps: 10, TxPackets: 99, Policy: bpf.PolicyRegs{RateBps: 7, Decisions: 3}}
+	all := bpf.DestRegs{RateBps: 7, NextTxNs: labStart + 3, ClassId: 8, Node: 9, Caps: 10, TxPackets: 99, Policy: bpf.PolicyRegs{RateBps: 7, Decisions: 3}}
 	old := func(d *bpf.DestRegs) { d.RateBps, d.ClassId, d.Node, d.Caps = 70, 80, 90, 100 }
 	l := newLab(t)
 	slots := l.mailbox()
@@ -142,8 +142,9 @@ func TestExchangeApply(t *testing.T) {
 		{"class", bpf.SetClass, func(d *bpf.DestRegs) { d.ClassId = 8 }},
 		{"node", bpf.SetNode, func(d *bpf.DestRegs) { d.Node = 9 }},
 		{"caps", bpf.SetCaps, func(d *bpf.DestRegs) { d.Caps = 10 }},
+		{"the pacer's queue", bpf.MoveEmpty, func(d *bpf.DestRegs) { d.NextTxNs, d.SettleNs = labStart+3, labStart+3 }},
 		{"policy", bpf.SetPolicy, func(d *bpf.DestRegs) {
-			d.RateBps, d.Policy, d.NextTxNs, d.SettleNs = 7, all.Policy, labStart, labStart
+			d.RateBps, d.Policy, d.SettleNs = 7, all.Policy, labStart
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestExchangeRate(t *testing.T) {
 		{"htb, from 400 to 100 Gbit/s at the longest wait", bpf.PacerHTB, 400_000 * M, 100_000 * M, 490 * M, 1960 * M},
 		{"htb, a rate that would block for hours", bpf.PacerHTB, 400_000 * M, M, 1000 * M, 2000 * M},
 		{"edt, half the rate", bpf.PacerEDT, 1000 * M, 500 * M, 3000, 3000},
-		{"nothing waits", bpf.PacerHTB, 1000 * M, 500 * M, -5, 0},
+		{"nothing waits: what was saved up stays", bpf.PacerHTB, 1000 * M, 500 * M, -5, -5},
 		{"unpaced before", bpf.PacerHTB, 0, 500 * M, 3000, 0},
 		{"unpaced from now on", bpf.PacerHTB, 1000 * M, 0, 3000, 0},
 	} {
@@ -193,7 +194,7 @@ func TestExchangeRate(t *testing.T) {
 			slots[0].Key, slots[0].Op, slots[0].Regs = bpf.KeyOf(peer4), bpf.SetPolicy, bpf.DestRegs{RateBps: c.new}
 			l.exchange(bpf.ExchangeApply, 1)
 			r := l.regs(peer4)
-			if r.RateBps != c.new || int64(r.NextTxNs)-labStart != c.want || int64(r.SettleNs)-labStart != c.want {
+			if r.RateBps != c.new || int64(r.NextTxNs)-labStart != c.want || int64(r.SettleNs)-labStart != max(c.want, 0) {
 				t.Errorf("rate %d, waits %d ns, settles in %d, want %d", r.RateBps, int64(r.NextTxNs)-labStart, int64(r.SettleNs)-labStart, c.want)
 			}
 			// The same rate again is no change: echoes go on counting.

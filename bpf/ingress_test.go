@@ -232,16 +232,16 @@ func TestIngressRegisters(t *testing.T) {
 		active bool // is the destination on the agent's list afterwards?
 		want   func(bpf.DestRegs) bool
 	}{
-		{"data: S1.3, and an echo is due", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, false,
+		{"data: S1.3", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, false,
 			func(d bpf.DestRegs) bool {
-				return d.InTxNs == 5 && d.PeerT1Ns == now-5 && d.Pending == bpf.PendingEcho && d.LastRxNs == now &&
+				return d.InTxNs == 5 && d.PeerT1Ns == now-5 && d.EchoCheck == ^(d.PeerT1Ns^uint64(d.InTxNs)) && d.LastRxNs == now &&
 					d.RxPackets == 1 && d.RxBytes == uint64(len(packet(t, write(64)))) && d.RxUnstamped == 0
 			}},
 		{"a peer whose clock is ahead: negative time", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now + 5}), []string{"rx_stamped"}, false,
 			func(d bpf.DestRegs) bool { return d.InTxNs == -5 }},
 		{"unstamped data", nil, write(64), []string{"rx_unstamped"}, false,
 			func(d bpf.DestRegs) bool {
-				return d.InTxNs == 0 && d.Pending == 0 && d.RxUnstamped == 1 && d.RxPackets == 1
+				return d.InTxNs == 0 && d.EchoCheck == 0 && d.RxUnstamped == 1 && d.RxPackets == 1
 			}},
 		{"ACK with echo: S1.4", nil, stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: 504, EchoT1: now - 30, EchoT2: 500}),
 			[]string{"rx_stamped"}, true,
@@ -258,14 +258,29 @@ func TestIngressRegisters(t *testing.T) {
 			func(d bpf.DestRegs) bool {
 				return d.TxNs == 10 && d.RxNs == 20 && d.WinTxNs == bpf.NoSample && d.WinSamples == 0
 			}},
+		{"echo that came before: told once", func(d *bpf.DestRegs) { d.EchoSeenNs, d.RxNs = now-30, 77 },
+			stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: now - 30, EchoT2: now - 20}), []string{"rx_stamped"}, true,
+			func(d bpf.DestRegs) bool { return d.RxNs == 77 && d.WinSamples == 0 && d.EchoSeenNs == now-30 }},
+		{"echo that was overtaken", func(d *bpf.DestRegs) { d.EchoSeenNs, d.RxNs = now-29, 77 },
+			stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: now - 30, EchoT2: now - 20}), []string{"rx_stamped"}, true,
+			func(d bpf.DestRegs) bool { return d.RxNs == 77 && d.WinSamples == 0 && d.EchoSeenNs == now-29 }},
+		{"echo of a packet that has not left", nil,
+			stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: now + 1, EchoT2: 500}), []string{"rx_stamped", "rx_echo_absurd"}, true,
+			func(d bpf.DestRegs) bool { return d.TxNs == 0 && d.RxNs == 0 && d.WinSamples == 0 && d.EchoSeenNs == 0 }},
+		{"loss under the last rate", func(d *bpf.DestRegs) { aware(d); d.SettleNs = now - 10; d.EchoSeenNs = now - 11 },
+			func() rocev2.Datagram { d := ack(100); d.Syndrome = 0x60; return d }(), []string{"rx_unstamped"}, true,
+			func(d bpf.DestRegs) bool { return d.Naks == 1 && d.WinLoss == 0 }},
+		{"loss under the rate in force", func(d *bpf.DestRegs) { aware(d); d.SettleNs = now - 10; d.EchoSeenNs = now - 10 },
+			func() rocev2.Datagram { d := ack(100); d.Syndrome = 0x60; return d }(), []string{"rx_unstamped"}, true,
+			func(d bpf.DestRegs) bool { return d.Naks == 1 && d.WinLoss == 1 }},
 		{"credit", nil, stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampCredit, Credit: 4096, CreditSeq: 9}), []string{"rx_stamped"}, false,
-			func(d bpf.DestRegs) bool { return d.Credit == 4096 && d.CreditSeq == 9 && d.Pending == 0 }},
+			func(d bpf.DestRegs) bool { return d.Credit == 4096 && d.CreditSeq == 9 }},
 		{"no credit flag, no credit", nil, stamped(ack(100), rocev2.Stamp{Credit: 4096, CreditSeq: 9}), []string{"rx_stamped"}, false,
 			func(d bpf.DestRegs) bool { return d.Credit == 0 && d.CreditSeq == 0 }},
 		{"CE on its way to us", nil, func() rocev2.Datagram { d := write(64); d.TOS = 3; return d }(), []string{"rx_unstamped"}, false,
-			func(d bpf.DestRegs) bool { return d.Ces == 1 && d.Pending == bpf.PendingCE && d.WinCe == 0 }},
+			func(d bpf.DestRegs) bool { return d.Ces == 1 && d.CePending == 1 && d.WinCe == 0 }},
 		{"ECT(0) is no CE", nil, func() rocev2.Datagram { d := write(64); d.TOS = 2; return d }(), []string{"rx_unstamped"}, false,
-			func(d bpf.DestRegs) bool { return d.Ces == 0 && d.Pending == 0 }},
+			func(d bpf.DestRegs) bool { return d.Ces == 0 && d.CePending == 0 }},
 		{"CE that the peer saw", nil, stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampCE}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool { return d.WinCe == 1 && d.Ces == 0 }},
 		{"CNP", nil, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.CNP, DestQP: 17}, []string{"rx_cnp", "rx_unstamped"}, true,
@@ -296,7 +311,7 @@ func TestIngressRegisters(t *testing.T) {
 			rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.RCAtomicAck, PSN: 100}, []string{"rx_unstamped"}, true,
 			func(d bpf.DestRegs) bool { return d.RttNs == 250 }},
 		{"bad option: counted as unstamped", nil, func() rocev2.Datagram { return stamped(write(64), someStamp) }(), []string{"rx_option_checksum"}, false,
-			func(d bpf.DestRegs) bool { return d.RxUnstamped == 1 && d.PeerT1Ns == 0 && d.Pending == 0 }},
+			func(d bpf.DestRegs) bool { return d.RxUnstamped == 1 && d.PeerT1Ns == 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := l.with(t)

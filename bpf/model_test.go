@@ -145,9 +145,12 @@ func wantEgress(f, got []byte) []byte {
 	}
 	plain := p.surplusAt() == p.end()
 	if p.control() {
-		if s, err := p.stamp(); len(f[p.surplusAt():p.end()]) == rocev2.StampLen && (err == nil || err == rocev2.ErrStampVersion || err == rocev2.ErrStampChecksum) {
+		if _, err := p.stamp(); len(f[p.surplusAt():p.end()]) == rocev2.StampLen && (err == nil || err == rocev2.ErrStampVersion || err == rocev2.ErrStampChecksum) {
 			f = slices.Clone(f)
-			s = rocev2.Stamp{Flags: rocev2.StampT1, T1: labStart}
+			s, ok := sentStamp(got[:min(p.end(), len(got))])
+			if !ok {
+				s = rocev2.Stamp{Flags: rocev2.StampT1, T1: labStart}
+			}
 			s.Put(f[p.surplusAt():])
 		}
 		return f
@@ -157,14 +160,22 @@ func wantEgress(f, got []byte) []byte {
 		return f
 	}
 	want := p.resize(p.ipLen + rocev2.StampLen)
-	if len(got) < rocev2.StampLen {
-		return want
-	}
-	s, err := rocev2.DecodeStamp(got[len(got)-rocev2.StampLen:], 1)
-	if err != nil || s.T1 != labStart || s.Flags&^(rocev2.StampEcho|rocev2.StampCE) != rocev2.StampT1 || s.Credit != 0 || s.CreditSeq != 0 {
+	s, ok := sentStamp(got)
+	if !ok {
 		return want
 	}
 	want = append(want, make([]byte, rocev2.StampLen)...)
 	s.Put(want[len(want)-rocev2.StampLen:])
 	return want
+}
+
+// sentStamp is the stamp at the end of a packet that egress let go, if it is one
+// that egress may make: now, and perhaps an echo and CE.
+func sentStamp(got []byte) (rocev2.Stamp, bool) {
+	if len(got) < rocev2.StampLen {
+		return rocev2.Stamp{}, false
+	}
+	s, err := rocev2.DecodeStamp(got[len(got)-rocev2.StampLen:], 1)
+	ok := err == nil && s.T1 == labStart && s.Flags&^(rocev2.StampEcho|rocev2.StampCE) == rocev2.StampT1 && s.Credit == 0 && s.CreditSeq == 0
+	return s, ok
 }

@@ -60,7 +60,6 @@ struct {
 	struct sr_event event;
 	enum sr_pacer pacer;
 	enum sr_cap cap;
-	enum sr_pending pending;
 	struct exchange_ctx exchange_ctx;
 	enum sr_event_type event_type;
 	enum sr_exchange_op exchange_op;

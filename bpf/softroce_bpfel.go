@@ -26,17 +26,17 @@ type SoftroceDestRegs struct {
 	RxPackets   uint64
 	RxBytes     uint64
 	LastRxNs    uint64
-	RttNs       int64
+	TurnNs      int64
 	Caps        uint16
 	Queued      uint8
-	Pending     uint8
+	CePending   uint8
 	Node        uint32
 	TxNs        int64
 	RxNs        int64
-	TurnNs      int64
 	WinTxNs     int64
 	WinRxNs     int64
 	WinRttNs    int64
+	EchoSeenNs  uint64
 	SettleNs    uint64
 	WinSamples  uint32
 	WinCe       uint32
@@ -59,7 +59,7 @@ type SoftroceDestRegs struct {
 	Dropped     uint64
 	Flows       [4]SoftroceSrFlow
 	Nonce       uint64
-	CreatedNs   uint64
+	RttNs       int64
 	Credit      uint32
 	CreditSeq   uint16
 	WinRnr      uint16
@@ -82,44 +82,52 @@ type SoftroceHelloBucket struct {
 }
 
 type SoftrocePolicyParams struct {
-	_            structs.HostLayout
-	MinRateBps   uint64
-	MaxRateBps   uint64
-	TargetNs     uint64
-	DeadbandNs   uint64
-	BaseWindowNs uint64
-	IntervalNs   uint64
-	Mode         uint32
-	BetaQ10      uint32
-	MaxCutQ10    uint32
-	RaiseQ10     uint32
-	BigCutQ10    uint32
-	SmallCutQ10  uint32
+	_                 structs.HostLayout
+	MinRateBps        uint64
+	MaxRateBps        uint64
+	InitialRateBps    uint64
+	TargetNs          uint64
+	TargetRateBps     uint64
+	TargetMaxNs       uint64
+	DeadbandNs        uint64
+	BaseWindowNs      uint64
+	IntervalNs        uint64
+	LiteralDeadbandNs uint64
+	Mode              uint32
+	BetaQ10           uint32
+	MaxCutQ10         uint32
+	RaiseQ10          uint32
+	MaxRaiseQ10       uint32
+	RaiseAfter        uint32
+	LossCutQ10        uint32
+	CeCutQ10          uint32
+	BigCutQ10         uint32
+	SmallCutQ10       uint32
 }
 
 type SoftrocePolicyRegs struct {
-	_            structs.HostLayout
-	RateBps      uint64
-	DecidedNs    uint64
-	BaseTxNs     int64
-	BaseRxNs     int64
-	NextBaseTxNs int64
-	NextBaseRxNs int64
-	BaseSinceNs  uint64
-	LastTxNs     int64
-	LastRxNs     int64
-	Q_txNs       int64
-	Q_rxNs       int64
-	D_txNs       int64
-	D_rxNs       int64
-	Decisions    uint32
-	BaseSamples  uint32
-	CaseNo       uint8
-	Row          uint8
-	Action       uint8
-	State        uint8
-	Raises       uint32
-	Reserved     uint64
+	_             structs.HostLayout
+	RateBps       uint64
+	DecidedNs     uint64
+	CutNs         uint64
+	BaseSinceNs   uint64
+	BaseTxNs      int64
+	BaseRxNs      int64
+	BaseRttNs     int64
+	NextBaseTxNs  int64
+	NextBaseRxNs  int64
+	NextBaseRttNs int64
+	Q_txNs        int64
+	Q_rxNs        int64
+	D_txNs        int64
+	D_rxNs        int64
+	Decisions     uint32
+	Cuts          uint32
+	Raises        uint32
+	CaseNo        uint8
+	Row           uint8
+	Action        uint8
+	State         uint8
 }
 
 type SoftroceRxMeta struct {
@@ -158,7 +166,7 @@ type SoftroceSrConfig struct {
 	InitialRateBps     uint64
 	BurstNs            uint64
 	Steered            uint32
-	Reserved           uint32
+	HelloByAgent       uint32
 	Mac                [6]uint8
 	Reserved2          uint16
 	Policy             SoftrocePolicyParams
@@ -199,6 +207,7 @@ const (
 	SoftroceSrExchangeSetSR_SET_CLASS  SoftroceSrExchangeSet = 2
 	SoftroceSrExchangeSetSR_SET_NODE   SoftroceSrExchangeSet = 4
 	SoftroceSrExchangeSetSR_SET_CAPS   SoftroceSrExchangeSet = 8
+	SoftroceSrExchangeSetSR_MOVE_EMPTY SoftroceSrExchangeSet = 16
 )
 
 type SoftroceSrFlow struct {
@@ -214,13 +223,6 @@ const (
 	SoftroceSrPacerSR_PACER_EDT    SoftroceSrPacer = 1
 	SoftroceSrPacerSR_PACER_HTB    SoftroceSrPacer = 2
 	SoftroceSrPacerSR_PACER_POLICE SoftroceSrPacer = 3
-)
-
-type SoftroceSrPending uint32
-
-const (
-	SoftroceSrPendingSR_PENDING_CE   SoftroceSrPending = 1
-	SoftroceSrPendingSR_PENDING_ECHO SoftroceSrPending = 2
 )
 
 type SoftroceSteer struct {

@@ -40,12 +40,6 @@ const (
 	CapStatic = uint16(SoftroceSrCapSR_CAP_STATIC)
 )
 
-// What the next stamped packet to a peer has to tell it: DestRegs.Pending.
-const (
-	PendingCE   = uint8(SoftroceSrPendingSR_PENDING_CE)
-	PendingEcho = uint8(SoftroceSrPendingSR_PENDING_ECHO)
-)
-
 // Pacers, as Config.Pacer carries them.
 const (
 	PacerNone   = uint32(SoftroceSrPacerSR_PACER_NONE)
@@ -72,6 +66,7 @@ const (
 	SetClass  = uint32(SoftroceSrExchangeSetSR_SET_CLASS)
 	SetNode   = uint32(SoftroceSrExchangeSetSR_SET_NODE)
 	SetCaps   = uint32(SoftroceSrExchangeSetSR_SET_CAPS)
+	MoveEmpty = uint32(SoftroceSrExchangeSetSR_MOVE_EMPTY)
 )
 
 // KeyOf makes the table's key of an address. IPv4 becomes ::ffff:a.b.c.d; a zone
@@ -107,4 +102,31 @@ func EventOf(raw []byte) (Event, bool) {
 	var e Event
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e)), raw)
 	return e, true
+}
+
+// PolicyAs views the policy's registers as T, the same structure under the names
+// of the package that computes with it. It panics if the sizes differ.
+func PolicyAs[T any](r *PolicyRegs) *T {
+	var t T
+	if unsafe.Sizeof(t) != unsafe.Sizeof(*r) {
+		panic("bpf: policy_regs and the policy's own registers differ in size")
+	}
+	return (*T)(unsafe.Pointer(r))
+}
+
+// ParamsAs views the policy's parameters as T; ParamsFrom is the way back.
+func ParamsAs[T any](p *PolicyParams) *T {
+	var t T
+	if unsafe.Sizeof(t) != unsafe.Sizeof(*p) {
+		panic("bpf: policy_params and the policy's own parameters differ in size")
+	}
+	return (*T)(unsafe.Pointer(p))
+}
+
+// ParamsFrom views T as the policy's parameters in the config map.
+func ParamsFrom[T any](t *T) *PolicyParams {
+	if unsafe.Sizeof(*t) != unsafe.Sizeof(PolicyParams{}) {
+		panic("bpf: policy_params and the policy's own parameters differ in size")
+	}
+	return (*PolicyParams)(unsafe.Pointer(t))
 }

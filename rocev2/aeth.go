@@ -4,7 +4,7 @@ package rocev2
 
 import "time"
 
-// AETHLen is the size of the acknowledge extended transport header (IBTA 9.3.5).
+// AETHLen is the size of the acknowledge extended transport header (IBTA 9.3).
 const AETHLen = 4
 
 // AETH acknowledges or refuses.
@@ -40,7 +40,7 @@ type Syndrome uint8
 // AckType is bits 7:5 of a syndrome.
 type AckType uint8
 
-// The types of acknowledgement (IBTA table 43).
+// The types of acknowledgement.
 const (
 	AckPositive AckType = 0
 	AckRNR      AckType = 1
@@ -48,7 +48,7 @@ const (
 	AckNAK      AckType = 3
 )
 
-// NAKCode is bits 4:0 of a NAK syndrome (IBTA table 46).
+// NAKCode is bits 4:0 of a NAK syndrome.
 type NAKCode uint8
 
 // The NAK codes.
@@ -84,7 +84,7 @@ func (s Syndrome) NAK() (c NAKCode, ok bool) {
 	return NAKCode(s & 31), s.Type() == AckNAK
 }
 
-// Credits decodes the receive credits of an ACK (IBTA table 45); ok is false if
+// Credits decodes the receive credits of an ACK; ok is false if
 // the responder grants none that count.
 func (s Syndrome) Credits() (n int, ok bool) {
 	if s.Type() != AckPositive || s.Value() == CreditInvalid {
@@ -109,8 +109,8 @@ func CreditCode(n int) uint8 {
 	return code
 }
 
-// RNRTime is the time that an RNR timer code asks the requester to wait (IBTA
-// table 44). Code 0 is the longest, not the shortest.
+// RNRTime is the time that an RNR timer code asks the requester to wait.
+// Code 0 is the longest, not the shortest.
 func RNRTime(code uint8) time.Duration {
 	return time.Duration(rnrTable[code&31]) * 10 * time.Microsecond
 }

@@ -4,7 +4,7 @@ package rocev2
 
 import "encoding/binary"
 
-// AtomicAckETHLen is the size of the atomic acknowledge header (IBTA 9.3.5).
+// AtomicAckETHLen is the size of the atomic acknowledge header (IBTA 9.3).
 const AtomicAckETHLen = 8
 
 // AtomicAckETH returns what the memory held before an atomic operation.

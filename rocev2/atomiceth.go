@@ -4,7 +4,7 @@ package rocev2
 
 import "encoding/binary"
 
-// AtomicETHLen is the size of the atomic extended transport header (IBTA 9.3.4).
+// AtomicETHLen is the size of the atomic extended transport header (IBTA 9.3).
 const AtomicETHLen = 28
 
 // AtomicETH carries the operands of COMPARE_SWAP and FETCH_ADD.

@@ -19,7 +19,7 @@ const ControlQPN = 0xFFFFFE
 //	4 FECN(1) BECN(1) reserved(6)  5 DestQP(24)
 //	8 AckReq(1) reserved(7)  9 PSN(24)
 //
-// The whole byte 4 is outside the ICRC (A17.3.3).
+// The whole byte 4 is outside the ICRC (annex A17).
 type BTH []byte
 
 // ParseBTH returns the view on the first 12 bytes of b, or ErrShort.

@@ -162,51 +162,42 @@ func (d *Datagram) putBTH(h BTH, pad int) {
 }
 
 func (d *Datagram) putExt(info *OpcodeInfo, body []byte) {
-	at := func(i int) []byte {
-		off := int(info.extOff[i])
-		return body[off : off+int(extLen[i])]
+	if h := FETH(info.view(ExtFETH, body)); h != nil {
+		h.Set(d.FlushPlacement, d.FlushSelectivity)
 	}
-	e := info.Ext
-	if e&ExtFETH != 0 {
-		FETH(at(0)).Set(d.FlushPlacement, d.FlushSelectivity)
-	}
-	if e&ExtDETH != 0 {
-		h := DETH(at(1))
+	if h := DETH(info.view(ExtDETH, body)); h != nil {
 		h.SetQKey(d.QKey)
 		h.SetSrcQP(d.SrcQP)
 	}
-	if e&ExtRETH != 0 {
-		h := RETH(at(2))
+	if h := RETH(info.view(ExtRETH, body)); h != nil {
 		h.SetVA(d.VA)
 		h.SetRKey(d.RKey)
 		h.SetDMALen(d.DMALen)
 	}
-	if e&ExtAtomicETH != 0 {
-		h := AtomicETH(at(3))
+	if h := AtomicETH(info.view(ExtAtomicETH, body)); h != nil {
 		h.SetVA(d.VA)
 		h.SetRKey(d.RKey)
 		h.SetSwapOrAdd(d.SwapAdd)
 		h.SetCompare(d.Compare)
 	}
-	if e&ExtAETH != 0 {
-		h := AETH(at(4))
+	if h := AETH(info.view(ExtAETH, body)); h != nil {
 		h.SetSyndrome(d.Syndrome)
 		h.SetMSN(d.MSN)
 	}
-	if e&ExtAtomicAckETH != 0 {
-		AtomicAckETH(at(5)).SetOriginal(d.Original)
+	if h := AtomicAckETH(info.view(ExtAtomicAckETH, body)); h != nil {
+		h.SetOriginal(d.Original)
 	}
-	if e&ExtImmDt != 0 {
-		ImmDt(at(6)).SetValue(d.Imm)
+	if h := ImmDt(info.view(ExtImmDt, body)); h != nil {
+		h.SetValue(d.Imm)
 	}
-	if e&ExtIETH != 0 {
-		IETH(at(7)).SetRKey(d.RKey)
+	if h := IETH(info.view(ExtIETH, body)); h != nil {
+		h.SetRKey(d.RKey)
 	}
-	if e&ExtSACK != 0 {
-		SACK(at(8)).SetBits(d.SACKHi, d.SACKLo)
+	if h := SACK(info.view(ExtSACK, body)); h != nil {
+		h.SetBits(d.SACKHi, d.SACKLo)
 	}
-	if e&ExtHello != 0 {
-		d.Hello.Put(at(9))
+	if b := info.view(ExtHello, body); b != nil {
+		d.Hello.Put(b)
 	}
 }
 

@@ -4,7 +4,7 @@ package rocev2
 
 import "encoding/binary"
 
-// DETHLen is the size of the datagram extended transport header (IBTA 9.3.1).
+// DETHLen is the size of the datagram extended transport header (IBTA 9.3).
 const DETHLen = 8
 
 // DETH follows the BTH of every UD packet.

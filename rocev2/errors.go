@@ -11,16 +11,17 @@ type Error uint8
 const (
 	errNone Error = iota
 
-	// The packet is something else than RoCEv2: leave it alone.
+	// The packet is not RoCEv2, or not recognisably so: leave it alone.
+	ErrShort    // the buffer ends before the UDP ports, or inside a header
 	ErrNotIP    // neither IPv4 nor IPv6
+	ErrIPHeader // IPv4 header length below 20 or above the total length
 	ErrNotUDP   // IP, but not UDP (or UDP behind IPv6 extension headers)
 	ErrNotRoCE  // UDP to another port than 4791
-	ErrFragment // an IP fragment; RoCEv2 is never fragmented (A17.9.2: DF)
+	ErrFragment // an IP fragment; RoCEv2 is never fragmented
 
-	// The packet claims to be RoCEv2 but its bytes do not fit together.
-	ErrShort      // fewer bytes than the headers need
-	ErrTruncated  // the headers are whole, the capture lacks part of what follows
-	ErrIPHeader   // IPv4 header length below 20 or above the total length
+	// The packet goes to port 4791 but its bytes do not fit together.
+	ErrShortBTH   // the buffer ends inside the BTH or its extended headers
+	ErrTruncated  // the headers are whole, the buffer lacks part of what follows
 	ErrUDPLength  // UDP length too small for BTH and ICRC, or above the IP length
 	ErrBodyLength // the opcode's headers and the pad need more than the UDP length
 	ErrNoICRC     // the ICRC is not in the buffer
@@ -52,7 +53,8 @@ var errorText = [...]string{
 	ErrNotUDP:        "not UDP directly behind the IP header",
 	ErrNotRoCE:       "not UDP port 4791",
 	ErrFragment:      "IP fragment",
-	ErrShort:         "too short: the buffer ends inside the headers",
+	ErrShort:         "too short: the buffer ends inside a header",
+	ErrShortBTH:      "too short: the buffer ends inside the BTH or the headers behind it",
 	ErrTruncated:     "truncated: the buffer ends before the packet does",
 	ErrIPHeader:      "IP header length or total length is impossible",
 	ErrUDPLength:     "UDP length does not fit the IP length or is too small for BTH and ICRC",
@@ -82,6 +84,6 @@ func (e Error) Error() string {
 	return "rocev2: unknown error"
 }
 
-// Foreign reports whether the packet is simply not RoCEv2, as opposed to
-// RoCEv2 that is damaged.
-func (e Error) Foreign() bool { return e >= ErrNotIP && e <= ErrFragment }
+// Foreign reports whether the packet is not, or not recognisably, RoCEv2, as
+// opposed to RoCEv2 that is damaged.
+func (e Error) Foreign() bool { return e >= ErrShort && e <= ErrFragment }

@@ -4,7 +4,7 @@ package rocev2
 
 import "encoding/binary"
 
-// FETHLen is the size of the flush extended transport header (IBTA 1.6, A19).
+// FETHLen is the size of the flush extended transport header (IBTA 1.5 and later).
 const FETHLen = 4
 
 // FETH says what a FLUSH must make durable or visible; it precedes the RETH.

@@ -15,7 +15,7 @@ const ICRCLen = 4
 const icrcSeed = 0xDEBB20E3
 
 // icrc computes the invariant CRC of the datagram whose IP header of ipLen bytes
-// starts at ip[0] and whose UDP length is udpLen (A17.3.3). ip must reach at least
+// starts at ip[0] and whose UDP length is udpLen (annex A17). ip must reach at least
 // to the ICRC and udpLen must leave room for a BTH.
 //
 // What routers and switches change is replaced by ones: IPv4 TOS, TTL and header

@@ -4,7 +4,7 @@ package rocev2
 
 import "encoding/binary"
 
-// IETHLen is the size of the invalidate extended transport header (IBTA 9.3.7).
+// IETHLen is the size of the invalidate extended transport header (IBTA 9.3).
 const IETHLen = 4
 
 // IETH names the key that SEND with invalidate revokes at the receiver.

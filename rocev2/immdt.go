@@ -4,7 +4,7 @@ package rocev2
 
 import "encoding/binary"
 
-// ImmDtLen is the size of the immediate data (IBTA 9.3.6).
+// ImmDtLen is the size of the immediate data (IBTA 9.3).
 const ImmDtLen = 4
 
 // ImmDt is four bytes for the receiver's completion.

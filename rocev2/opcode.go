@@ -2,12 +2,15 @@
 
 package rocev2
 
-import "strconv"
+import (
+	"math/bits"
+	"strconv"
+)
 
 // Opcode is byte 0 of the BTH: service in bits 7:5, operation in bits 4:0.
 type Opcode uint8
 
-// Opcodes of RC (IBTA table 38).
+// Opcodes of RC (IBTA 9.2).
 const (
 	RCSendFirst          Opcode = 0x00
 	RCSendMiddle         Opcode = 0x01
@@ -36,7 +39,7 @@ const (
 	RCAtomicWrite        Opcode = 0x1D
 )
 
-// Opcodes of UC, UD and the congestion notification packet (A17.9.3).
+// Opcodes of UC, UD and the congestion notification packet (annex A17).
 const (
 	UCSendFirst    Opcode = 0x20
 	UCSendMiddle   Opcode = 0x21
@@ -236,6 +239,18 @@ func buildOpcodeTable() (t [256]OpcodeInfo) {
 // Info returns the table's line; Name is empty and Class is ClassUnknown for an
 // opcode that is not in it.
 func (op Opcode) Info() *OpcodeInfo { return &opcodeTable[op] }
+
+// view cuts one extended header out of what follows the BTH, or returns nil if the
+// opcode has none such. body must hold all extended headers.
+func (i *OpcodeInfo) view(e Ext, body []byte) []byte {
+	if i.Ext&e == 0 {
+		return nil
+	}
+	n := bits.TrailingZeros16(uint16(e))
+	off := i.extOff[n]
+	end := off + extLen[n]
+	return body[off:end:end]
+}
 
 // Known reports whether the opcode is in the table.
 func (op Opcode) Known() bool { return opcodeTable[op].Class != ClassUnknown }

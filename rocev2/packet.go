@@ -137,9 +137,6 @@ func parseUDP(b []byte, ip, udp, end int) (Packet, error) {
 	if len(b) < udp+udpHeaderLen {
 		return Packet{}, ErrShort
 	}
-	if end < udp+udpHeaderLen {
-		return Packet{}, ErrUDPLength
-	}
 	if binary.BigEndian.Uint16(b[udp+2:]) != UDPPort {
 		return Packet{}, ErrNotRoCE
 	}
@@ -149,7 +146,7 @@ func parseUDP(b []byte, ip, udp, end int) (Packet, error) {
 	}
 	bth := udp + udpHeaderLen
 	if len(b) < bth+BTHLen {
-		return Packet{}, ErrShort
+		return Packet{}, ErrShortBTH
 	}
 	h := BTH(b[bth : bth+BTHLen])
 	payload := bth + BTHLen + int(h.Opcode().Info().ExtLen)
@@ -159,7 +156,7 @@ func parseUDP(b []byte, ip, udp, end int) (Packet, error) {
 		return Packet{}, ErrBodyLength
 	}
 	if len(b) < payload {
-		return Packet{}, ErrShort
+		return Packet{}, ErrShortBTH
 	}
 	p := Packet{
 		b: b, ip: uint32(ip), udp: uint32(udp), bth: uint32(bth),
@@ -248,50 +245,39 @@ func (p *Packet) BTH() BTH { return BTH(p.b[p.bth : p.bth+BTHLen : p.bth+BTHLen]
 // Opcode is that of the BTH.
 func (p *Packet) Opcode() Opcode { return Opcode(p.b[p.bth]) }
 
-// ext returns the extended header number i of the set, or nil if the opcode has
-// none.
-func (p *Packet) ext(e Ext, i int) []byte {
-	info := p.Opcode().Info()
-	if info.Ext&e == 0 {
-		return nil
-	}
-	off := p.bth + BTHLen + uint32(info.extOff[i])
-	end := off + uint32(extLen[i])
-	return p.b[off:end:end]
-}
-
-// The extended headers are nil unless the opcode has them.
+// ext returns one extended header, or nil if the opcode has none such.
+func (p *Packet) ext(e Ext) []byte { return p.Opcode().Info().view(e, p.b[p.bth+BTHLen:]) }
 
 // FETH is the flush header or nil.
-func (p *Packet) FETH() FETH { return p.ext(ExtFETH, 0) }
+func (p *Packet) FETH() FETH { return p.ext(ExtFETH) }
 
 // DETH is the datagram header or nil.
-func (p *Packet) DETH() DETH { return p.ext(ExtDETH, 1) }
+func (p *Packet) DETH() DETH { return p.ext(ExtDETH) }
 
 // RETH is the RDMA header or nil.
-func (p *Packet) RETH() RETH { return p.ext(ExtRETH, 2) }
+func (p *Packet) RETH() RETH { return p.ext(ExtRETH) }
 
 // AtomicETH is the atomic header or nil.
-func (p *Packet) AtomicETH() AtomicETH { return p.ext(ExtAtomicETH, 3) }
+func (p *Packet) AtomicETH() AtomicETH { return p.ext(ExtAtomicETH) }
 
 // AETH is the acknowledge header or nil.
-func (p *Packet) AETH() AETH { return p.ext(ExtAETH, 4) }
+func (p *Packet) AETH() AETH { return p.ext(ExtAETH) }
 
 // AtomicAckETH is the atomic acknowledge header or nil.
-func (p *Packet) AtomicAckETH() AtomicAckETH { return p.ext(ExtAtomicAckETH, 5) }
+func (p *Packet) AtomicAckETH() AtomicAckETH { return p.ext(ExtAtomicAckETH) }
 
 // ImmDt is the immediate data or nil.
-func (p *Packet) ImmDt() ImmDt { return p.ext(ExtImmDt, 6) }
+func (p *Packet) ImmDt() ImmDt { return p.ext(ExtImmDt) }
 
 // IETH is the invalidate header or nil.
-func (p *Packet) IETH() IETH { return p.ext(ExtIETH, 7) }
+func (p *Packet) IETH() IETH { return p.ext(ExtIETH) }
 
 // SACK is the bitmap of our SACK packet or nil.
-func (p *Packet) SACK() SACK { return p.ext(ExtSACK, 8) }
+func (p *Packet) SACK() SACK { return p.ext(ExtSACK) }
 
 // Hello is the body of HELLO and HELLO_ACK, checked; ErrNotHello for others.
 func (p *Packet) Hello() (Hello, error) {
-	b := p.ext(ExtHello, 9)
+	b := p.ext(ExtHello)
 	if b == nil {
 		return Hello{}, ErrNotHello
 	}

@@ -2,7 +2,7 @@
 
 package rocev2
 
-// UDPPort is the destination port of every RoCEv2 packet (A17.3.1).
+// UDPPort is the destination port of every RoCEv2 packet (annex A17).
 const UDPPort = 4791
 
 // FlowLabel derives the 20-bit flow label of a connection from its two queue

@@ -5,7 +5,7 @@ package rocev2
 // PSNMask keeps the 24 bits of a packet sequence number.
 const PSNMask = 1<<24 - 1
 
-// PSN is a packet sequence number, 0..0xFFFFFF, in circular order (IBTA 9.7.1).
+// PSN is a packet sequence number, 0..0xFFFFFF, in circular order (IBTA 9.7).
 type PSN uint32
 
 // Add returns the PSN n packets further, modulo 2^24; n may be negative.

@@ -4,7 +4,7 @@ package rocev2
 
 import "encoding/binary"
 
-// RETHLen is the size of the RDMA extended transport header (IBTA 9.3.3).
+// RETHLen is the size of the RDMA extended transport header (IBTA 9.3).
 const RETHLen = 16
 
 // RETH says where in the responder's memory an RDMA operation takes place.

@@ -141,7 +141,7 @@ static __always_inline void make_pending(__u32 which)
 	struct dest_regs *d = t ? bpf_map_lookup_elem(&dest_table, &t->peer) : NULL;
 
 	if (d)
-		WRITE_ONCE(d->pending, SR_PENDING_ECHO);
+		WRITE_ONCE(d->ce_pending, 1);
 }
 
 SEC("tc")

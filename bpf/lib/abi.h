@@ -38,12 +38,6 @@ enum sr_cap {
 	SR_CAP_STATIC = 1 << 15, /* set by configuration: HELLO does not clear it */
 };
 
-/* dest_regs.pending: what the next stamped packet to the peer has to tell it. */
-enum sr_pending {
-	SR_PENDING_CE = 1 << 0,   /* packets of the peer came with CE */
-	SR_PENDING_ECHO = 1 << 1, /* a stamp that was not echoed yet */
-};
-
 /* Rewind detection: one flow to the peer and the PSN sent last. */
 struct sr_flow {
 	__u32 psn;
@@ -61,27 +55,27 @@ struct sr_flow {
  * agent's fields in place.
  */
 struct dest_regs {
-	/* line 0 - written by ingress, read by egress for the echo */
+	/* line 0 - written by ingress for every packet, read by egress for the echo */
 	__u64 peer_t1_ns;  /* latest T1 received from the peer, the peer's clock */
 	__s64 in_tx_ns;    /* S1.3: T2-T1 of the peer's data to me */
 	__u64 echo_check;  /* ~(peer_t1_ns ^ in_tx_ns); a torn pair does not match */
 	__u64 rx_packets;
 	__u64 rx_bytes;    /* IP lengths without the stamp option */
 	__u64 last_rx_ns;  /* when the last packet of the peer arrived */
-	__s64 rtt_ns;      /* data -> ACK by PSN, for peers that echo nothing */
+	__s64 turn_ns;     /* receiver turnaround: its ACK's T1 - the echoed T2 */
 	__u16 caps;        /* enum sr_cap; ingress on HELLO, agent */
 	__u8 queued;       /* in the active queue: set by data plane, cleared by exchange */
-	__u8 pending;      /* enum sr_pending: set by ingress, cleared by egress */
+	__u8 ce_pending;   /* CE seen since the last echo: set by ingress, cleared by egress */
 	__u32 node;        /* S1.2: node number 1..n, 0 = not numbered yet; agent */
 
 	/* line 1 - written by ingress when an echo comes: S1.4 and one window's samples */
 	__s64 tx_ns;         /* S1.4: transmit time T2-T1 of my data to the peer */
 	__s64 rx_ns;         /* S1.4: receive time T3-T2 of its feedback */
-	__s64 turn_ns;       /* receiver turnaround: its ACK's T1 - the echoed T2 */
 	__s64 win_tx_ns;     /* minimum of tx_ns in the window */
 	__s64 win_rx_ns;     /* minimum of rx_ns in the window */
-	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window */
-	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent */
+	__s64 win_rtt_ns;    /* minimum of the round trip in the window */
+	__u64 echo_seen_ns;  /* T1 of the latest echo: each counts once */
+	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent too */
 	__u32 win_samples;   /* echoes in the window */
 	__u32 win_ce;        /* CE echoes and CNPs in the window */
 
@@ -109,7 +103,7 @@ struct dest_regs {
 	/* line 4 - written by egress (PSN slots) and ingress (credit) */
 	struct sr_flow flows[SR_PSN_SLOTS]; /* by QPN % SR_PSN_SLOTS */
 	__u64 nonce;         /* what a genuine HELLO_ACK must return */
-	__u64 created_ns;
+	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing; ingress */
 	__u32 credit;        /* latest credit of the stamp option (S5.5) */
 	__u16 credit_seq;
 	__u16 win_rnr;       /* RNR NAKs in the window: their rewinds are no loss */
@@ -160,7 +154,7 @@ struct sr_config {
 	__u64 initial_rate_bps;      /* rate_bps of a new entry (S1.2), 0 = unpaced */
 	__u64 burst_ns;              /* what an idle destination may send at once, as time at its rate */
 	__u32 steered;               /* QPNs in steer_table; 0 spares ingress the look-up */
-	__u32 reserved;
+	__u32 hello_by_agent;        /* 1: XDP_TX is not to be trusted here, the agent answers HELLO */
 	__u8 mac[6];                 /* of the interface; frames to others pass unread. 0 = any */
 	__u16 reserved2;
 	struct policy_params policy;
@@ -177,7 +171,7 @@ struct sr_event {
 	__u32 type;          /* enum sr_event_type */
 	__u32 caps;          /* of the peer */
 	__u64 ns;
-	__u64 nonce;         /* returned by HELLO_ACK */
+	__u64 nonce;         /* of a HELLO_ACK, or of a HELLO that the agent is to answer */
 	__u32 node;          /* the peer's node number */
 	__u32 reserved;
 	struct dest_key peer;
@@ -203,6 +197,7 @@ enum sr_exchange_set {
 	SR_SET_CLASS = 1 << 1,   /* class_id */
 	SR_SET_NODE = 1 << 2,    /* node */
 	SR_SET_CAPS = 1 << 3,    /* caps */
+	SR_MOVE_EMPTY = 1 << 4,  /* add next_tx_ns, signed: the pacer's queue is not where the model is */
 };
 
 /*

@@ -10,6 +10,9 @@
  * of them costs a bounded number of answers and nothing else. A peer counts as
  * understanding the option only when its HELLO_ACK returns the nonce of our own
  * HELLO: it lives at the address it claims.
+ *
+ * On a veth pair the answer is left to the agent: veth queues an XDP_TX frame at
+ * its peer but wakes the peer only if that has an XDP program of its own.
  */
 #ifndef SOFTROCE_CONTROL_H
 #define SOFTROCE_CONTROL_H
@@ -191,6 +194,11 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 		return control_drop(SR_STAT_hello_ack);
 	}
 
+	if (cfg->hello_by_agent) {
+		emit(SR_EVENT_HELLO, &key, now, bpf_ntohl(LD32(body + 8)), nonce,
+		     bpf_ntohl(LD32(body + 4)));
+		return control_drop(SR_STAT_hello_to_agent);
+	}
 	if (!d || !(d->caps & SR_CAP_STAMP))
 		emit(SR_EVENT_HELLO, &key, now, bpf_ntohl(LD32(body + 8)), 0,
 		     bpf_ntohl(LD32(body + 4)));

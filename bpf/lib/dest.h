@@ -25,7 +25,10 @@
  * A stamp that nothing answered for this long is not echoed any more: S1.4's
  * receive time would be the time that this host was idle.
  */
-#define ECHO_MAX_AGE_NS 100000000ll
+#define ECHO_MAX_AGE_NS 1000000000ll
+
+/* An echo that says the round trip took longer than this, or less than nothing, lies. */
+#define ECHO_MAX_RTT_NS 10000000000ll
 
 static __always_inline void add(__u64 *counter, __u64 n)
 {
@@ -87,7 +90,7 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 	if (!d)
 		return NULL;
 	__builtin_memset(d, 0, sizeof(*d));
-	d->created_ns = now;
+	d->last_tx_ns = now;
 	d->rate_bps = cfg->initial_rate_bps;
 	d->policy.rate_bps = cfg->initial_rate_bps;
 	d->win_tx_ns = NO_SAMPLE;
@@ -106,18 +109,32 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 	return bpf_map_lookup_elem(&dest_table, key);
 }
 
-/* S1.4: the peer gave back our stamp. T1, T2 from the echo, T3 is now. */
+/*
+ * S1.4: the peer gave back our stamp. T1, T2 from the echo, T3 is now.
+ *
+ * Every packet of the peer echoes the latest stamp that it has, so that each ACK
+ * carries one; the first echo of a stamp is news, later ones would only tell how
+ * long we had nothing to send.
+ */
 static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s, __u64 t3)
 {
 	__s64 tx = s->echo_t2_ns - s->echo_t1_ns;
 	__s64 rx = t3 - s->echo_t2_ns;
+	__s64 newer = s->echo_t1_ns - d->echo_seen_ns;
 
+	if (d->echo_seen_ns && newer <= 0 && newer > -ECHO_MAX_AGE_NS)
+		return;
+	if (tx + rx < 0 || tx + rx > ECHO_MAX_RTT_NS) {
+		count(SR_STAT_rx_echo_absurd);
+		return;
+	}
+	d->echo_seen_ns = s->echo_t1_ns;
 	d->tx_ns = tx;
 	d->rx_ns = rx;
 	if (s->flags & STAMP_T1)
 		d->turn_ns = s->t1_ns - s->echo_t2_ns;
 	/* A packet that left under an earlier rate says nothing of this one. */
-	if (s->echo_t1_ns < d->settle_ns) {
+	if ((__s64)(s->echo_t1_ns - d->settle_ns) < 0) {
 		count(SR_STAT_rx_echo_stale);
 		return;
 	}
@@ -125,15 +142,9 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 		d->win_tx_ns = tx;
 	if (rx < d->win_rx_ns)
 		d->win_rx_ns = rx;
+	if (tx + rx < d->win_rtt_ns)
+		d->win_rtt_ns = tx + rx;
 	d->win_samples++;
-}
-
-static __always_inline void set_pending(struct dest_regs *d, __u8 bits)
-{
-	__u8 was = READ_ONCE(d->pending);
-
-	if ((was | bits) != was)
-		WRITE_ONCE(d->pending, was | bits);
 }
 
 /* S1.3: the peer's stamp. What else the option says. */
@@ -156,29 +167,32 @@ static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *
 		add32(&d->win_ce, 1);
 }
 
-/*
- * The echo for a packet to this destination, with the reader's end of
- * echo_check. Each stamp is echoed once, by the next packet that leaves: to
- * repeat it later would tell of the time that this host had nothing to send.
- */
+/* The echo for a packet to this destination, with the reader's end of echo_check. */
 static __always_inline void take_echo(struct dest_regs *d, struct stamp *s, __u64 now)
 {
-	__u8 pending = READ_ONCE(d->pending);
-	__u64 t1, in_tx;
+	__u64 t1 = READ_ONCE(d->peer_t1_ns), in_tx = READ_ONCE(d->in_tx_ns);
 
-	if (!pending)
-		return;
-	WRITE_ONCE(d->pending, 0);
-	t1 = READ_ONCE(d->peer_t1_ns);
-	in_tx = READ_ONCE(d->in_tx_ns);
-	if (pending & SR_PENDING_ECHO && READ_ONCE(d->echo_check) == ~(t1 ^ in_tx) &&
+	if (READ_ONCE(d->echo_check) == ~(t1 ^ in_tx) &&
 	    (__s64)(now - (t1 + in_tx)) < ECHO_MAX_AGE_NS) {
 		s->flags |= STAMP_ECHO;
 		s->echo_t1_ns = t1;
 		s->echo_t2_ns = t1 + in_tx;
 	}
-	if (pending & SR_PENDING_CE)
+	if (READ_ONCE(d->ce_pending)) {
+		WRITE_ONCE(d->ce_pending, 0);
 		s->flags |= STAMP_CE;
+	}
+}
+
+/*
+ * A sign of loss. Like a delay, it counts once packets that left under the rate
+ * in force are known to have arrived: a go-back-N sender goes on losing and
+ * repeating for a while after the cut that answers it.
+ */
+static __always_inline void note_loss(struct dest_regs *d)
+{
+	if (!(d->caps & SR_CAP_STAMP) || (__s64)(d->echo_seen_ns - d->settle_ns) >= 0)
+		add32(&d->win_loss, 1);
 }
 
 /*
@@ -202,7 +216,7 @@ static __always_inline int note_response(struct dest_regs *d, const struct roce 
 		} else if (syndrome >> 5 == 3) {
 			add(&d->naks, 1);
 			if (syndrome == 0x60)
-				add32(&d->win_loss, 1);
+				note_loss(d);
 			news = 1;
 		}
 	}
@@ -237,7 +251,7 @@ static __always_inline void note_request(struct dest_regs *d, const struct roce 
 	WRITE_ONCE(*flow, (__u64)r->qpn << 32 | psn);
 	if (last >> 32 == r->qpn && ((psn - (__u32)last - 1) & 0xffffff) >= 0x800000) {
 		add(&d->rewinds, 1);
-		add32(&d->win_loss, 1);
+		note_loss(d);
 		d->probe_ns = 0; /* Karn: its answer could be the answer to either */
 	}
 

@@ -23,12 +23,19 @@ static __always_inline void *at(struct __sk_buff *skb, __u32 off, __u32 n)
 
 /*
  * A control packet of our agent: the option is there already, outside of the
- * ICRC, and only waits for its time.
+ * ICRC, and only waits for its time and the echo.
  */
 static __always_inline int stamp_control(struct __sk_buff *skb, const struct roce *r, __u64 now)
 {
 	struct stamp s = { .flags = STAMP_T1, .t1_ns = now };
+	struct dest_regs *d;
+	struct dest_key key;
 	void *opt;
+
+	peer_key(r, 0, &key);
+	d = bpf_map_lookup_elem(&dest_table, &key);
+	if (d)
+		take_echo(d, &s, now);
 
 	if (r->surplus != STAMP_LEN || bpf_skb_pull_data(skb, r->opt_off + STAMP_LEN))
 		return TC_NEXT;

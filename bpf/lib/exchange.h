@@ -29,33 +29,40 @@ static __always_inline void window_take(struct exchange_slot *slot, struct dest_
 	d->win_paced = 0;
 }
 
+/* Echoes count again once what waits in the pacer now has left. */
+static __always_inline void settle(struct dest_regs *d, __u64 mono)
+{
+	__u64 empty = READ_ONCE(d->next_tx_ns);
+
+	d->settle_ns = (__s64)(empty - mono) > 0 ? empty : mono;
+	if (clock_tai)
+		d->settle_ns += clock_now() - mono_now();
+}
+
 /*
  * A new rate. What waits in an HTB class leaves at the new rate too, so its
  * backlog in time grows or shrinks with it; what fq holds has its time already.
  * Until the backlog is gone, echoes tell of the old rate: settle_ns keeps them
- * out of the window.
+ * out of the window. What was saved up while idle stays: HTB keeps its tokens,
+ * as time, as well.
  */
 static __always_inline void set_rate(struct dest_regs *d, __u64 rate, __u64 mono)
 {
 	const struct sr_config *cfg = get_config();
-	__u64 old = d->rate_bps, backlog = 0;
+	__u64 old = d->rate_bps, empty = d->next_tx_ns, backlog;
 
-	if ((__s64)(d->next_tx_ns - mono) > 0)
-		backlog = d->next_tx_ns - mono;
-	/* Twice the most that pace() lets wait, before and after; 64 bits hold the product. */
-	if (backlog > 2 * PACE_MAX_WAIT_NS)
-		backlog = 2 * PACE_MAX_WAIT_NS;
-	if (!old || !rate)
-		backlog = 0;
-	else if (cfg && cfg->pacer == SR_PACER_HTB)
-		backlog = backlog * (old >> 10) / ((rate >> 10) ?: 1);
-	if (backlog > 2 * PACE_MAX_WAIT_NS)
-		backlog = 2 * PACE_MAX_WAIT_NS;
-	d->next_tx_ns = mono + backlog;
+	if ((__s64)(empty - mono) > 0 && cfg && cfg->pacer == SR_PACER_HTB) {
+		backlog = empty - mono;
+		/* Twice the most that pace() lets wait; 64 bits hold the product. */
+		if (backlog > 2 * PACE_MAX_WAIT_NS)
+			backlog = 2 * PACE_MAX_WAIT_NS;
+		backlog = old && rate ? backlog * (old >> 10) / ((rate >> 10) ?: 1) : 0;
+		if (backlog > 2 * PACE_MAX_WAIT_NS)
+			backlog = 2 * PACE_MAX_WAIT_NS;
+		WRITE_ONCE(d->next_tx_ns, mono + backlog);
+	}
 	d->rate_bps = rate;
-	d->settle_ns = mono + backlog;
-	if (clock_tai)
-		d->settle_ns += clock_now() - mono_now();
+	settle(d, mono);
 }
 
 static __always_inline void apply(struct dest_regs *d, const struct exchange_slot *slot)
@@ -73,6 +80,10 @@ static __always_inline void apply(struct dest_regs *d, const struct exchange_slo
 		d->node = slot->regs.node;
 	if (slot->op & SR_SET_CAPS)
 		d->caps = slot->regs.caps;
+	if (slot->op & SR_MOVE_EMPTY) {
+		__sync_fetch_and_add(&d->next_tx_ns, slot->regs.next_tx_ns);
+		settle(d, mono);
+	}
 }
 
 /*

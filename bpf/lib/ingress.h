@@ -63,7 +63,8 @@ static __always_inline int note_packet(struct dest_regs *d, const struct roce *r
 	}
 	if (r->ce) {
 		add(&d->ces, 1);
-		set_pending(d, SR_PENDING_CE);
+		if (!READ_ONCE(d->ce_pending))
+			WRITE_ONCE(d->ce_pending, 1);
 	}
 	return news;
 }
@@ -133,8 +134,6 @@ static __always_inline int ingress(struct xdp_md *ctx)
 		count(SR_STAT_rx_stamped);
 		if (d) {
 			note_stamp(d, &s, now);
-			if (s.flags & STAMP_T1)
-				set_pending(d, SR_PENDING_ECHO);
 			news |= s.flags & (STAMP_ECHO | STAMP_CE);
 		} else {
 			count(SR_STAT_rx_unknown_peer);

@@ -45,13 +45,21 @@ static __always_inline int pace(struct __sk_buff *skb, struct dest_regs *d,
 	}
 	empty = READ_ONCE(d->next_tx_ns);
 	wait = empty - mono;
-	if (wait > 0 && (cfg->pacer == SR_PACER_POLICE || wait > PACE_MAX_WAIT_NS)) {
+	if (wait > 0 && cfg->pacer == SR_PACER_POLICE) {
 		add(&d->dropped, 1);
 		d->win_paced++;
-		count(cfg->pacer == SR_PACER_POLICE ? SR_STAT_tx_policed : SR_STAT_tx_overflow);
+		count(SR_STAT_tx_policed);
 		return 0;
 	}
 	cost = (__u64)len * 8 * NSEC_PER_SEC / rate;
+	if (wait > PACE_MAX_WAIT_NS) {
+		/*
+		 * The sender pays no heed. Its packets still wait, but no longer: to drop
+		 * one here would end an rxe QP (it takes a local drop for a dead link).
+		 */
+		cost = 0;
+		count(SR_STAT_tx_overflow);
+	}
 	if (wait < -(__s64)cfg->burst_ns) /* idle: no more than one burst is saved up */
 		WRITE_ONCE(d->next_tx_ns, mono - cfg->burst_ns + cost);
 	else /* several CPUs may send to one destination: none of their packets is free */

@@ -4,6 +4,7 @@
  * structs fourcase.Regs and fourcase.Params have the same fields in the same
  * places (a test compares them). BPF carries them, bpftool prints them, and
  * hwoffload maps them to a card; only cc/fourcase computes with them.
+ * docs/policies.md explains every field.
  */
 #ifndef SOFTROCE_POLICY_H
 #define SOFTROCE_POLICY_H
@@ -11,38 +12,46 @@
 struct policy_regs {
 	__u64 rate_bps;          /* what the policy asks for */
 	__u64 decided_ns;        /* when it last decided */
+	__u64 cut_ns;            /* when it last cut */
+	__u64 base_since_ns;     /* start of the window being collected */
 	__s64 base_tx_ns;        /* the original transmit time (windowed minimum) */
 	__s64 base_rx_ns;        /* the original receive time */
-	__s64 next_base_tx_ns;   /* minimum of the window being collected */
+	__s64 base_rtt_ns;       /* the original round trip; no clock offset in it */
+	__s64 next_base_tx_ns;   /* the same, of the window being collected */
 	__s64 next_base_rx_ns;
-	__u64 base_since_ns;     /* start of that window */
-	__s64 last_tx_ns;        /* the times the last decision saw */
-	__s64 last_rx_ns;
+	__s64 next_base_rtt_ns;
 	__s64 q_tx_ns;           /* excess over the baseline at the last decision */
 	__s64 q_rx_ns;
 	__s64 d_tx_ns;           /* trend: change since the decision before */
 	__s64 d_rx_ns;
 	__u32 decisions;         /* since the entry was created */
-	__u32 base_samples;      /* in the window being collected */
-	__u8 case_no;            /* S1.6 case of the last decision: 1-4, 0 = none */
-	__u8 row;                /* row of the completed table, robust mode */
-	__u8 action;             /* enum fourcase.Action */
-	__u8 state;              /* bit 0: baselines valid */
+	__u32 cuts;              /* those that cut the rate */
 	__u32 raises;            /* raises in a row */
-	__u64 reserved;
+	__u8 case_no;            /* S1.6 case of the last decision: 1-4, 0 = none */
+	__u8 row;                /* row of the completed table 0-7, 255 = none */
+	__u8 action;             /* enum fourcase.Action, 0 = no decision yet */
+	__u8 state;              /* fourcase.State* bits */
 };
 
 struct policy_params {
 	__u64 min_rate_bps;
 	__u64 max_rate_bps;      /* the link's rate */
-	__u64 target_ns;         /* D: queueing delay aimed at */
+	__u64 initial_rate_bps;  /* where a destination starts; 0 = max_rate_bps */
+	__u64 target_ns;         /* D: queueing delay aimed at, at target_rate_bps */
+	__u64 target_rate_bps;   /* D grows below and shrinks above, as 1/sqrt(rate) */
+	__u64 target_max_ns;     /* but not beyond this */
 	__u64 deadband_ns;       /* e: smaller changes are no change */
 	__u64 base_window_ns;    /* how long a minimum stays the baseline */
 	__u64 interval_ns;       /* least time between decisions */
+	__u64 literal_deadband_ns; /* literal: 0 = the words of S1.6 */
 	__u32 mode;              /* 0 robust, 1 literal, 2 fixed */
-	__u32 beta_q10;          /* proportional cut, /1024 */
+	__u32 beta_q10;          /* gain of the proportional cut, /1024 */
 	__u32 max_cut_q10;       /* most that one decision cuts, /1024 */
-	__u32 raise_q10;         /* one raise, /1024 of the rate */
+	__u32 raise_q10;         /* one raise at target_rate_bps, /1024 of the rate */
+	__u32 max_raise_q10;     /* most that one decision raises, /1024 of the rate */
+	__u32 raise_after;       /* raises in a row before they accelerate */
+	__u32 loss_cut_q10;      /* cut on loss, /1024 */
+	__u32 ce_cut_q10;        /* cut if every echo reports CE, /1024 */
 	__u32 big_cut_q10;       /* literal: case 1, /1024 */
 	__u32 small_cut_q10;     /* literal: case 2, /1024 */
 };

@@ -23,7 +23,7 @@
 	SR_REASON(10, rx_option_checksum, "ingress: stamp option with a wrong OCS, passed on unread") \
 	SR_REASON(11, rx_option_version, "ingress: stamp option of another version, stripped unread") \
 	SR_REASON(12, rx_strip_failed, "ingress: the kernel refused to shorten the packet; the option stays behind the IP datagram as padding") \
-	SR_REASON(13, rx_echo_stale, "ingress: echoes that were older than the rate in force, not sampled") \
+	SR_REASON(13, rx_echo_stale, "ingress: echoes of packets that left under an earlier rate, not sampled") \
 	SR_REASON(14, hello_answered, "control: HELLOs answered with HELLO_ACK") \
 	SR_REASON(15, hello_limited, "control: HELLOs over the answer rate, dropped") \
 	SR_REASON(16, hello_ack, "control: HELLO_ACKs received") \
@@ -49,7 +49,9 @@
 	SR_REASON(36, tx_option_foreign, "egress: packets that carry UDP options already, left as they are") \
 	SR_REASON(37, rx_other_host, "ingress: RoCEv2 packets to another MAC address, passed unread") \
 	SR_REASON(38, rx_steer_missed, "ingress: packets of the engine that found no socket on their receive queue, passed on") \
-	SR_REASON(39, tx_overflow, "egress: packets that would have waited in the pacer for over a second, dropped")
+	SR_REASON(39, tx_overflow, "egress: packets that found over a second of others in the pacer; they wait, but make the wait no longer") \
+	SR_REASON(40, hello_to_agent, "control: HELLOs left to the agent to answer (veth)") \
+	SR_REASON(41, rx_echo_absurd, "ingress: echoes whose round trip is below zero or above ten seconds, ignored")
 
 #define SR_REASON_ENUM(number, name, text) SR_STAT_##name = number,
 enum sr_reason {

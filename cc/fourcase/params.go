@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fourcase
+
+import (
+	"fmt"
+	"time"
+)
+
+// Mode selects the rules.
+type Mode uint32
+
+// The modes.
+const (
+	ModeRobust  Mode = iota // the completed table on excess over baseline
+	ModeLiteral             // the words of S1.6
+	ModeFixed               // the rate of S1.2, never changed
+)
+
+var modeNames = [...]string{"robust", "literal", "fixed"}
+
+func (m Mode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("mode %d", uint32(m))
+}
+
+// ParseMode is the inverse of Mode.String.
+func ParseMode(s string) (Mode, error) {
+	for i, name := range modeNames {
+		if s == name {
+			return Mode(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown policy mode %q: use robust, literal or fixed", s)
+}
+
+// Params are the policy's parameters: struct policy_params of bpf/lib/policy.h,
+// field by field. Rates are bits per second, times nanoseconds, and names that
+// end in Q10 are fractions in units of 1/1024.
+type Params struct {
+	MinRateBps        uint64
+	MaxRateBps        uint64 // the link's rate
+	InitialRateBps    uint64 // where a destination starts (S1.2); 0 = MaxRateBps
+	TargetNs          uint64 // D: queueing delay aimed at, at TargetRateBps
+	TargetRateBps     uint64 // D grows below and shrinks above, as 1/sqrt(rate)
+	TargetMaxNs       uint64 // but not beyond this
+	DeadbandNs        uint64 // e: smaller changes are no change
+	BaseWindowNs      uint64 // how long a minimum stays the baseline
+	IntervalNs        uint64 // least time between decisions
+	LiteralDeadbandNs uint64 // literal: 0 = the words of S1.6
+	Mode              Mode
+	BetaQ10           uint32 // gain of the proportional cut
+	MaxCutQ10         uint32 // most that one decision cuts
+	RaiseQ10          uint32 // one raise at TargetRateBps, of the rate
+	MaxRaiseQ10       uint32 // most that one decision raises, of the rate
+	RaiseAfter        uint32 // raises in a row before they accelerate
+	LossCutQ10        uint32 // cut on loss
+	CECutQ10          uint32 // cut if every echo reports CE
+	BigCutQ10         uint32 // literal: case 1
+	SmallCutQ10       uint32 // literal: case 2
+}
+
+// Limits that keep every product of the step inside 64 bits.
+const (
+	maxRateLimit = 1 << 42 // 4.4 Tbit/s
+	maxTimeLimit = uint64(time.Hour)
+	one          = 1024 // 1.0 in Q10
+)
+
+// DefaultParams are parameters for a link of linkBps bits per second whose
+// destinations are about a millisecond or less away.
+func DefaultParams(linkBps uint64) Params {
+	return Params{
+		MinRateBps:     min(1_000_000, max(linkBps/100, 1)),
+		MaxRateBps:     linkBps,
+		InitialRateBps: 0,
+		TargetNs:       uint64(500 * time.Microsecond),
+		TargetRateBps:  1_000_000_000,
+		TargetMaxNs:    uint64(5 * time.Millisecond),
+		DeadbandNs:     uint64(100 * time.Microsecond),
+		BaseWindowNs:   uint64(10 * time.Second),
+		IntervalNs:     uint64(5 * time.Millisecond),
+		Mode:           ModeRobust,
+		BetaQ10:        154, // 0.15
+		MaxCutQ10:      512,
+		RaiseQ10:       3, // 0.3 %
+		MaxRaiseQ10:    256,
+		RaiseAfter:     20,
+		LossCutQ10:     256,
+		CECutQ10:       256,
+		BigCutQ10:      512,
+		SmallCutQ10:    128,
+	}
+}
+
+// Validate says what is wrong with parameters and how to put it right. It names
+// them as `policy set` and struct policy_params do.
+func (p *Params) Validate() error {
+	rates := []struct {
+		name string
+		bps  uint64
+	}{{"min_rate_bps", p.MinRateBps}, {"max_rate_bps", p.MaxRateBps}, {"target_rate_bps", p.TargetRateBps}}
+	for _, r := range rates {
+		if r.bps == 0 || r.bps > maxRateLimit {
+			return fmt.Errorf("%s is %d: set it between 1 and %d bit/s", r.name, r.bps, uint64(maxRateLimit))
+		}
+	}
+	if p.MinRateBps > p.MaxRateBps {
+		return fmt.Errorf("min_rate_bps (%d) is above max_rate_bps (%d): lower it, or raise the link's rate",
+			p.MinRateBps, p.MaxRateBps)
+	}
+	if p.InitialRateBps != 0 && (p.InitialRateBps < p.MinRateBps || p.InitialRateBps > p.MaxRateBps) {
+		return fmt.Errorf("initial_rate_bps (%d) is not between min_rate_bps (%d) and max_rate_bps (%d): move it there, or set 0 for max_rate_bps",
+			p.InitialRateBps, p.MinRateBps, p.MaxRateBps)
+	}
+	if p.Mode > ModeFixed {
+		return fmt.Errorf("mode is %d: use 0 (robust), 1 (literal) or 2 (fixed)", uint32(p.Mode))
+	}
+	if err := p.validateTimes(); err != nil {
+		return err
+	}
+	return p.validateFractions()
+}
+
+func (p *Params) validateTimes() error {
+	times := []struct {
+		name      string
+		ns, least uint64
+	}{
+		{"target_ns", p.TargetNs, 1},
+		{"target_max_ns", p.TargetMaxNs, 1},
+		{"deadband_ns", p.DeadbandNs, 0},
+		{"base_window_ns", p.BaseWindowNs, 1},
+		{"interval_ns", p.IntervalNs, 0},
+		{"literal_deadband_ns", p.LiteralDeadbandNs, 0},
+	}
+	for _, t := range times {
+		if t.ns < t.least || t.ns > maxTimeLimit {
+			return fmt.Errorf("%s is %d: set it between %d and %d ns (one hour)", t.name, t.ns, t.least, maxTimeLimit)
+		}
+	}
+	if p.TargetMaxNs < p.TargetNs {
+		return fmt.Errorf("target_max_ns (%d) is below target_ns (%d): raise it to at least that", p.TargetMaxNs, p.TargetNs)
+	}
+	if p.DeadbandNs > p.TargetNs/2 {
+		return fmt.Errorf("deadband_ns (%d) is above half of target_ns (%d): lower it, or raise the target; else noise that is no queue would count as one",
+			p.DeadbandNs, p.TargetNs)
+	}
+	if p.BaseWindowNs < 10*p.IntervalNs {
+		return fmt.Errorf("base_window_ns (%d) is below ten times interval_ns (%d): a baseline needs several decisions to see an empty queue; 10 s is usual",
+			p.BaseWindowNs, p.IntervalNs)
+	}
+	return nil
+}
+
+func (p *Params) validateFractions() error {
+	fractions := []struct {
+		name string
+		q10  uint32
+	}{
+		{"beta_q10", p.BetaQ10}, {"max_cut_q10", p.MaxCutQ10}, {"raise_q10", p.RaiseQ10},
+		{"max_raise_q10", p.MaxRaiseQ10}, {"loss_cut_q10", p.LossCutQ10}, {"ce_cut_q10", p.CECutQ10},
+		{"big_cut_q10", p.BigCutQ10}, {"small_cut_q10", p.SmallCutQ10},
+	}
+	for _, f := range fractions {
+		if f.q10 == 0 || f.q10 > one {
+			return fmt.Errorf("%s is %d: set it between 1 and 1024 (1024 is the whole rate)", f.name, f.q10)
+		}
+	}
+	if p.MaxRaiseQ10 < p.RaiseQ10 {
+		return fmt.Errorf("max_raise_q10 (%d) is below raise_q10 (%d): raise it to at least that", p.MaxRaiseQ10, p.RaiseQ10)
+	}
+	if p.BigCutQ10 < p.SmallCutQ10 {
+		return fmt.Errorf("big_cut_q10 (%d) is below small_cut_q10 (%d): case 1 must cut more than case 2", p.BigCutQ10, p.SmallCutQ10)
+	}
+	return nil
+}

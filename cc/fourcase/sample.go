@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fourcase
+
+// Sample is what one evaluation window gathered about one destination.
+type Sample struct {
+	// Tx and Rx are the window minima of the transmit and receive time of
+	// S1.4, nanoseconds. They count if Samples > 0.
+	Tx, Rx  int64
+	Samples uint32 // echoes in the window
+	// RTT is the window minimum of the round trip T3-T1, nanoseconds of one
+	// clock; 0 = unknown. Towards a peer that echoes nothing it is all there is:
+	// Tx and Rx are 0 then, whatever Samples says. Beside Tx and Rx it is better
+	// than their sum, whose parts may come from different packets, before and
+	// after a clock was set.
+	RTT int64
+	// Turn is how long the receiver took between receiving and answering, in
+	// nanoseconds of its own clock; 0 = unknown. It is part of Rx, and it is not
+	// network.
+	Turn int64
+	CE   uint32 // echoes that report CE, and CNPs
+	Loss uint32 // NAKs and retransmissions
+	// AppLimited says that the sender did not use its rate, so that a low delay
+	// proves nothing: never raise.
+	AppLimited bool
+	// Idle says that none of our data was under way (HELLO exchange): the
+	// sample sets baselines and decides nothing.
+	Idle bool
+}
+
+// OneWay gives the transmit time T2-T1 and the receive time T3-T2 of S1.4 from
+// the three clock readings. The differences wrap, as clocks may be set anywhere.
+func OneWay(t1, t2, t3 uint64) (tx, rx int64) {
+	return int64(t2 - t1), int64(t3 - t2)
+}
+
+// times are what one sample says of the way.
+type times struct {
+	tx, rx, rtt int64
+	rttOnly     bool // tx is the round trip: it cannot be split
+}
+
+// times returns what to judge by, and whether there is anything.
+func (s *Sample) times() (m times, ok bool) {
+	switch {
+	case s.Samples == 0, s.RTT > 0 && s.Tx == 0 && s.Rx == 0:
+		// Real one-way times add up to the round trip: both 0 means none.
+		return times{tx: s.RTT, rtt: s.RTT, rttOnly: true}, s.RTT > 0
+	case s.RTT > 0:
+		return times{tx: s.Tx, rx: s.Rx, rtt: s.RTT}, true
+	default:
+		return times{tx: s.Tx, rx: s.Rx, rtt: s.Tx + s.Rx}, true
+	}
+}
+
+// Decision is the outcome of one Step.
+type Decision struct {
+	RateBps uint64 // the rate from now on, bits per second
+	Verdict
+}
+
+// Verdict is what was decided, and why. It is apart from Decision because the
+// compiler keeps structures of four fields in registers, and not those of five.
+type Verdict struct {
+	Action Action // ActionNone: there was nothing to decide
+	Case   uint8  // S1.6 case 1-4, 0 = none
+	Row    uint8  // row of the completed table 0-7, NoRow = none
+	Why    Why
+}
+
+// Reason says in words why the decision is what it is.
+func (v Verdict) Reason() string { return v.Why.String() }
+
+// Why is the reason of a decision.
+type Why uint8
+
+// The reasons.
+const (
+	WhyFixed Why = iota
+	WhyNoFeedback
+	WhyFirstSample
+	WhyIdleSample
+	WhyClockStep
+	WhyInterval
+	WhyLoss
+	WhyCE
+	WhyLossRecent
+	WhyFarAbove
+	WhyReceiver
+	WhyImproving
+	WhyDraining
+	WhyAboveTarget
+	WhyBaseline
+	WhyAppLimited
+	WhyAtMax
+	WhyAtMin
+	WhyBelowTarget
+	WhyLiteral1
+	WhyLiteral2
+	WhyLiteral3
+	WhyLiteral4
+	WhyLiteralBack
+	WhyLiteralNone
+)
+
+var whyText = [...]string{
+	WhyFixed:       "fixed rate",
+	WhyNoFeedback:  "no feedback in this window",
+	WhyFirstSample: "first sample: it sets the baselines",
+	WhyIdleSample:  "idle sample: it sets the baselines",
+	WhyClockStep:   "a clock was set within this window",
+	WhyInterval:    "decided less than an interval ago",
+	WhyLoss:        "packets were lost",
+	WhyCE:          "congestion was marked (CE or CNP)",
+	WhyLossRecent:  "loss or CE, already answered by a recent cut: no raise",
+	WhyFarAbove:    "queueing delay above four times the target",
+	WhyReceiver:    "both directions grow and the receiver is the slower one",
+	WhyImproving:   "above target, transmit grows but receive shrinks",
+	WhyDraining:    "above target, but the queue drains",
+	WhyAboveTarget: "queueing delay above the target",
+	WhyBaseline:    "transmit time is back at its baseline",
+	WhyAppLimited:  "at baseline, but the sender did not use its rate",
+	WhyAtMax:       "at baseline, already at the highest rate",
+	WhyAtMin:       "congested, already at the lowest rate",
+	WhyBelowTarget: "some queueing, below the target",
+	WhyLiteral1:    "both grew, receive > transmit",
+	WhyLiteral2:    "both grew, receive < transmit",
+	WhyLiteral3:    "transmit grew, receive shrank, both above their original values",
+	WhyLiteral4:    "both shrank, both above their original values",
+	WhyLiteralBack: "both shrank back to their original values",
+	WhyLiteralNone: "none of the four cases",
+}
+
+func (w Why) String() string {
+	if int(w) < len(whyText) {
+		return whyText[w]
+	}
+	return "unknown"
+}

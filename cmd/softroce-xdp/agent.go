@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/agent"
+)
+
+// readyFD is the descriptor on which a background agent says that it works, or
+// why not.
+const readyFD = 3
+
+// newAgent is the background process of an attached interface.
+func newAgent(a *app) *cobra.Command {
+	var tell bool
+	cmd := &cobra.Command{
+		Use:    "agent IF",
+		Short:  "Run the agent of an attached interface",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkName(args[0]); err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+			defer stop()
+			say := func(string) {}
+			if tell {
+				ready := os.NewFile(readyFD, "ready")
+				say = func(s string) {
+					fmt.Fprintln(ready, s)
+					ready.Close()
+				}
+			}
+			log := a.logger(cmd.ErrOrStderr()).With("if", args[0])
+			err := agent.Run(ctx, args[0], a.options(), log, func() { say("ready") })
+			if err != nil {
+				say(err.Error())
+				log.Error("agent ends", "err", err)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&tell, "tell", false, fmt.Sprintf("write on descriptor %d that it works, or why not", readyFD))
+	return cmd
+}
+
+// logger is the one that --log-level and --log-format ask for.
+func (a *app) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel.value)); err != nil {
+		panic("log level " + a.logLevel.value + " was accepted before")
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if a.logFormat.value == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// startAgent starts the agent as a process of its own and waits until it works.
+func startAgent(a *app, name string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	log, err := os.OpenFile(loader.LogPath(a.runDir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		w.Close()
+		return fmt.Errorf("agent log: %w", err)
+	}
+	defer log.Close()
+	c := exec.Command(self, "agent", "--tell", "--pin-root", a.pinRoot, "--run-dir", a.runDir,
+		"--log-level", a.logLevel.value, "--log-format", a.logFormat.value, name)
+	if a.configPath != "" {
+		c.Args = append(c.Args, "--config", a.configPath)
+	}
+	c.Stdout, c.Stderr, c.ExtraFiles = log, log, []*os.File{w}
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = c.Start()
+	w.Close()
+	if err != nil {
+		return fmt.Errorf("start the agent: %w", err)
+	}
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if line = strings.TrimSpace(line); line == "ready" {
+		return c.Process.Release()
+	}
+	if line == "" {
+		line = fmt.Sprint(c.Wait())
+	} else {
+		_ = c.Wait()
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		line = err.Error()
+	}
+	return fmt.Errorf("%s: the agent did not start: %s (its log: %s)", name, line, loader.LogPath(a.runDir, name))
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/loader"
+)
+
+func newDetach(a *app) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "detach IF... | --all",
+		Short: "Take everything off that attach has put on",
+		Long: `Detach stops the agent and removes programs, pins and state, and puts back what
+attach has changed on the interface (the root qdisc). RoCEv2 goes on unstamped and
+unpaced. It also removes what an interface that is gone has left.`,
+		ValidArgsFunction: a.completeAttached,
+		RunE: func(cmd *cobra.Command, ifs []string) (err error) {
+			switch {
+			case all && len(ifs) > 0:
+				return usagef("name the interfaces, or use --all, not both")
+			case !all && len(ifs) == 0:
+				return usagef("name the interfaces to detach, or use --all")
+			case all:
+				if ifs, err = loader.Pinned(a.pinRoot); err != nil {
+					return err
+				}
+				if len(ifs) == 0 {
+					fmt.Fprintln(cmd.OutOrStdout(), "no interface is attached")
+				}
+			default:
+				if err := checkNames(ifs); err != nil {
+					return err
+				}
+			}
+			var errs []error
+			for _, name := range ifs {
+				if err := loader.Detach(name, a.options()); err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: detached\n", name)
+			}
+			return errors.Join(errs...)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "every attached interface")
+	return cmd
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads the configuration file. It knows no setting itself: its
+// keys are the names of flags, and what a flag accepts, its key does.
+//
+//	log-level: info
+//	defaults:            # flags of attach, for every interface
+//	  rate: 25G
+//	  policy: {target: 500us}
+//	interfaces:
+//	  eth0:
+//	    rate: 100G
+//	  eth1:
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// DefaultPath is where the file is looked for. It need not exist.
+const DefaultPath = "/etc/softroce-xdp/config.yaml"
+
+// A File is a configuration that was read.
+type File struct {
+	Path string
+
+	global     []setting
+	defaults   []setting
+	interfaces map[string][]setting
+	order      []string
+}
+
+// setting is one key with where it stands; policy parameters are key "policy"
+// and value "name=value".
+type setting struct {
+	key, value string
+	line       int
+}
+
+// Read reads a file. It returns an error that satisfies fs.ErrNotExist if there
+// is none.
+func Read(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return parse(path, f)
+}
+
+// ReadDefault is Read of DefaultPath; without a file it returns an empty one.
+func ReadDefault() (*File, error) {
+	f, err := Read(DefaultPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &File{Path: DefaultPath}, nil
+	}
+	return f, err
+}
+
+func parse(path string, r io.Reader) (*File, error) {
+	f := &File{Path: path, interfaces: map[string][]setting{}}
+	var doc yaml.Node
+	if err := yaml.NewDecoder(r).Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return f, nil // empty
+		}
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	err := eachKey(doc.Content[0], func(k, v *yaml.Node) error {
+		switch k.Value {
+		case "defaults":
+			var err error
+			f.defaults, err = settings(v)
+			return err
+		case "interfaces":
+			return eachKey(v, func(name, v *yaml.Node) error {
+				s, err := settings(v)
+				f.interfaces[name.Value] = s
+				f.order = append(f.order, name.Value)
+				return err
+			})
+		default:
+			s, err := scalar(k, v)
+			f.global = append(f.global, s)
+			return err
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+// eachKey walks a mapping; nothing at all (a key without a value) is an empty one.
+func eachKey(n *yaml.Node, visit func(k, v *yaml.Node) error) error {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: expected keys with values", n.Line)
+	}
+	seen := map[string]int{}
+	for i := 0; i < len(n.Content); i += 2 {
+		k := n.Content[i]
+		if line, twice := seen[k.Value]; twice {
+			return fmt.Errorf("line %d: %s stands in line %d already", k.Line, k.Value, line)
+		}
+		seen[k.Value] = k.Line
+		if err := visit(k, n.Content[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func settings(n *yaml.Node) (out []setting, err error) {
+	err = eachKey(n, func(k, v *yaml.Node) error {
+		if k.Value != "policy" {
+			s, err := scalar(k, v)
+			out = append(out, s)
+			return err
+		}
+		return eachKey(v, func(k, v *yaml.Node) error {
+			s, err := scalar(k, v)
+			out = append(out, setting{"policy", s.key + "=" + s.value, s.line})
+			return err
+		})
+	})
+	return out, err
+}
+
+func scalar(k, v *yaml.Node) (setting, error) {
+	if v.Kind != yaml.ScalarNode || v.Tag == "!!null" {
+		return setting{}, fmt.Errorf("line %d: %s needs one value", k.Line, k.Value)
+	}
+	return setting{k.Value, v.Value, k.Line}, nil
+}
+
+// Interfaces lists those that the file names, in its order.
+func (f *File) Interfaces() []string { return slices.Clone(f.order) }
+
+// Global sets the flags of every command, except those that the command line has
+// set already.
+func (f *File) Global(flags *pflag.FlagSet) error {
+	for _, s := range f.global {
+		if fl := flags.Lookup(s.key); fl != nil && fl.Changed {
+			continue
+		}
+		if err := f.set(flags, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Interface sets the flags of one interface: the file's defaults, then its own.
+func (f *File) Interface(name string, flags *pflag.FlagSet) error {
+	for _, s := range slices.Concat(f.defaults, f.interfaces[name]) {
+		if err := f.set(flags, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *File) set(flags *pflag.FlagSet, s setting) error {
+	fl := flags.Lookup(s.key)
+	if fl == nil {
+		var names []string
+		flags.VisitAll(func(x *pflag.Flag) { names = append(names, x.Name) })
+		return fmt.Errorf("%s: line %d: no setting %q here: choose %s", f.Path, s.line, s.key, strings.Join(names, ", "))
+	}
+	if err := fl.Value.Set(s.value); err != nil {
+		return fmt.Errorf("%s: line %d: %s: %w", f.Path, s.line, s.key, err)
+	}
+	return nil
+}

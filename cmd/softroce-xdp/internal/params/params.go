@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package params names the policy's parameters for people: `policy show` and
+// `policy set`, the configuration file and the manual all read this one list.
+package params
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+)
+
+// A Param is one parameter of the four-case policy (S1.6).
+type Param struct {
+	Name     string // as a flag and as a key of the configuration file
+	Register string // in struct policy_params, as bpftool prints it
+	Type     string // what its value is: rate, time, share, number or word
+	Text     string
+
+	get func(*fourcase.Params) string
+	set func(*fourcase.Params, string) error
+}
+
+// Get writes the value with its unit.
+func (p Param) Get(v *fourcase.Params) string { return p.get(v) }
+
+// Check checks the form of a value.
+func (p Param) Check(s string) error { return p.set(&fourcase.Params{}, s) }
+
+// Set reads the value. It checks the form; Validate checks that the values fit
+// one another.
+func (p Param) Set(v *fourcase.Params, s string) error {
+	if err := p.set(v, s); err != nil {
+		return fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return nil
+}
+
+type params = fourcase.Params
+
+// All parameters, in the order of struct policy_params but the mode first.
+var All = []Param{
+	{Name: "mode", Register: "mode", Type: "word",
+		Text: "robust judges the excess over each direction's baseline; literal follows the words of S1.6, for equal clocks only; fixed leaves every rate as it is",
+		get:  func(v *params) string { return v.Mode.String() },
+		set:  func(v *params, s string) error { return assign(&v.Mode, s, fourcase.ParseMode) }},
+	rate("min-rate", "min_rate_bps", "no destination's rate falls below this", func(v *params) *uint64 { return &v.MinRateBps }),
+	rate("max-rate", "max_rate_bps", "no destination's rate rises above this; the link's rate unless set", func(v *params) *uint64 { return &v.MaxRateBps }),
+	rate("initial-rate", "initial_rate_bps", "where the policy starts a destination; 0 for max-rate", func(v *params) *uint64 { return &v.InitialRateBps }),
+	span("target", "target_ns", "queueing delay aimed at (D), for a destination at target-rate", func(v *params) *uint64 { return &v.TargetNs }),
+	rate("target-rate", "target_rate_bps", "D grows below this rate and shrinks above it, as 1/sqrt(rate)", func(v *params) *uint64 { return &v.TargetRateBps }),
+	span("target-max", "target_max_ns", "but D does not grow beyond this", func(v *params) *uint64 { return &v.TargetMaxNs }),
+	span("deadband", "deadband_ns", "changes of a time below this are no change (e)", func(v *params) *uint64 { return &v.DeadbandNs }),
+	span("base-window", "base_window_ns", "how long the least time seen stays the baseline", func(v *params) *uint64 { return &v.BaseWindowNs }),
+	span("interval", "interval_ns", "least time between two decisions for a destination", func(v *params) *uint64 { return &v.IntervalNs }),
+	span("literal-deadband", "literal_deadband_ns", "literal: changes below this are no change; 0 for the words of S1.6", func(v *params) *uint64 { return &v.LiteralDeadbandNs }),
+	share("beta", "beta_q10", "gain of the proportional cut", func(v *params) *uint32 { return &v.BetaQ10 }),
+	share("max-cut", "max_cut_q10", "most that one decision takes off a rate", func(v *params) *uint32 { return &v.MaxCutQ10 }),
+	share("raise", "raise_q10", "one raise at target-rate, of the rate", func(v *params) *uint32 { return &v.RaiseQ10 }),
+	share("max-raise", "max_raise_q10", "most that one decision adds, of the rate", func(v *params) *uint32 { return &v.MaxRaiseQ10 }),
+	{Name: "raise-after", Register: "raise_after", Type: "number", Text: "raises in a row before they accelerate",
+		get: func(v *params) string { return strconv.FormatUint(uint64(v.RaiseAfter), 10) },
+		set: func(v *params, s string) error { return assign(&v.RaiseAfter, s, parseNumber) }},
+	share("loss-cut", "loss_cut_q10", "cut on loss", func(v *params) *uint32 { return &v.LossCutQ10 }),
+	share("ce-cut", "ce_cut_q10", "cut if every echo reports CE", func(v *params) *uint32 { return &v.CECutQ10 }),
+	share("big-cut", "big_cut_q10", "literal: the cut of case 1", func(v *params) *uint32 { return &v.BigCutQ10 }),
+	share("small-cut", "small_cut_q10", "literal: the cut of case 2", func(v *params) *uint32 { return &v.SmallCutQ10 }),
+}
+
+// Named finds a parameter.
+func Named(name string) (Param, error) {
+	var names []string
+	for _, p := range All {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Param{}, fmt.Errorf("no policy parameter %q: choose %s", name, strings.Join(names, ", "))
+}
+
+// Validate checks the values against one another. What fourcase calls by its
+// register, the error calls by the parameter's name.
+func Validate(v *fourcase.Params) error {
+	err := v.Validate()
+	if err == nil {
+		return nil
+	}
+	return errors.New(word.ReplaceAllStringFunc(err.Error(), func(w string) string {
+		for _, p := range All {
+			if p.Register == w {
+				return p.Name
+			}
+		}
+		return w
+	}))
+}
+
+var word = regexp.MustCompile(`\w+`)
+
+func rate(name, register, text string, field func(*params) *uint64) Param {
+	return Param{Name: name, Register: register, Type: "rate", Text: text,
+		get: func(v *params) string { return units.Rate(*field(v)) },
+		set: func(v *params, s string) error { return assign(field(v), s, units.ParseRateOrZero) }}
+}
+
+func span(name, register, text string, field func(*params) *uint64) Param {
+	return Param{Name: name, Register: register, Type: "time", Text: text,
+		get: func(v *params) string { return units.Nanos(int64(*field(v))) },
+		set: func(v *params, s string) error { return assign(field(v), s, units.ParseNanos) }}
+}
+
+func share(name, register, text string, field func(*params) *uint32) Param {
+	return Param{Name: name, Register: register, Type: "share", Text: text,
+		get: func(v *params) string { return units.Share(*field(v)) },
+		set: func(v *params, s string) error { return assign(field(v), s, units.ParseShare) }}
+}
+
+func parseNumber(s string) (uint32, error) {
+	v, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no whole number", s)
+	}
+	return uint32(v), nil
+}
+
+func assign[T any](dst *T, s string, parse func(string) (T, error)) error {
+	v, err := parse(s)
+	if err == nil {
+		*dst = v
+	}
+	return err
+}

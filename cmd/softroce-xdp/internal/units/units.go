@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package units reads and writes quantities the way people do: rates, times,
+// counts and shares. What a format function writes, its parser reads.
+package units
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseRate reads bits per second: 100M, 2.5G, 25Gbit, 400000000.
+func ParseRate(s string) (uint64, error) {
+	t := strings.ToLower(strings.TrimSpace(s))
+	for _, suffix := range []string{"bit/s", "bits", "bit", "bps"} {
+		if cut, ok := strings.CutSuffix(t, suffix); ok {
+			t = strings.TrimSpace(cut)
+			break
+		}
+	}
+	unit := 1.0
+	if n := len(t); n > 0 {
+		if i := strings.IndexByte("kmgt", t[n-1]); i >= 0 {
+			unit, t = math.Pow(1000, float64(i+1)), t[:n-1]
+		}
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(t), 64)
+	if err != nil || math.IsNaN(v) || v*unit < 1 || v*unit > 1e14 {
+		return 0, fmt.Errorf("%q is no rate: write bits per second, for example 100M, 2.5G or 400000000", s)
+	}
+	return uint64(math.Round(v * unit)), nil
+}
+
+// ParseRateOrZero is ParseRate that takes 0, too, where 0 stands for something.
+func ParseRateOrZero(s string) (uint64, error) {
+	if strings.TrimSpace(s) == "0" {
+		return 0, nil
+	}
+	return ParseRate(s)
+}
+
+// Rate writes bits per second with up to four digits: 97.3M, 10G.
+func Rate(bps uint64) string { return scaled(float64(bps)) }
+
+// Count writes a number of packets or bytes likewise: 950, 12.6k, 1.2M.
+func Count(n uint64) string { return scaled(float64(n)) }
+
+func scaled(v float64) string {
+	units := []string{"", "k", "M", "G", "T", "P", "E"}
+	i := 0
+	for v >= 999.95 && i < len(units)-1 {
+		v, i = v/1000, i+1
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + units[i]
+}
+
+// Nanos writes a signed time with a unit and about three digits: 850ns, 12.3us,
+// -1.25ms, 2.5s.
+func Nanos(ns int64) string {
+	v, units := math.Abs(float64(ns)), []string{"ns", "us", "ms", "s"}
+	i := 0
+	for v >= 999.5 && i < len(units)-1 {
+		v, i = v/1000, i+1
+	}
+	digits := 2
+	switch {
+	case v >= 100 || i == 0:
+		digits = 0
+	case v >= 10:
+		digits = 1
+	}
+	s := strconv.FormatFloat(v, 'f', digits, 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	if ns < 0 {
+		s = "-" + s
+	}
+	return s + units[i]
+}
+
+// ParseNanos reads a time that is not negative: 500us, 1.5ms, 10s.
+func ParseNanos(s string) (uint64, error) {
+	d, err := time.ParseDuration(strings.TrimSpace(s))
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is no time: write a number and a unit, for example 500us, 1.5ms or 10s", s)
+	}
+	return uint64(d), nil
+}
+
+// Span writes how long something has lasted: 42s, 3m10s, 5h12m, 9d4h.
+func Span(d time.Duration) string {
+	d = d.Truncate(time.Second)
+	day := 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	}
+}
+
+// one is 1 in the registers' Q10 fixed point.
+const one = 1 << 10
+
+// ParseShare reads a share of 1 as Q10 fixed point: 40%, 0.4.
+func ParseShare(s string) (uint32, error) {
+	t, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(t), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || math.IsNaN(v) || v < 0 || v > 1 {
+		return 0, fmt.Errorf("%q is no share: write a number from 0 to 1 or a percentage, for example 0.4 or 40%%", s)
+	}
+	return uint32(math.Round(v * one)), nil
+}
+
+// Share writes a Q10 share as a percentage: 39.94% reads back as the same value.
+func Share(q10 uint32) string {
+	s := strconv.FormatFloat(float64(q10)*100/one, 'f', 2, 64)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "%"
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/loader"
+)
+
+// Status of one attached interface.
+type Status struct {
+	Interface     string            `json:"interface"`
+	Attached      time.Time         `json:"attached"`
+	UptimeSeconds int64             `json:"uptime_s"`
+	Version       string            `json:"version"`        // of the programs in the kernel
+	BinaryVersion string            `json:"binary_version"` // of this command
+	XDPMode       string            `json:"xdp_mode"`
+	Egress        string            `json:"egress"`
+	Pacer         string            `json:"pacer"`
+	OwnQdisc      bool              `json:"own_qdisc"`
+	Clock         string            `json:"clock"`
+	PolicyMode    string            `json:"policy_mode"`
+	RateBps       uint64            `json:"rate_bps"`
+	RateFrom      string            `json:"rate_from"`
+	InitialBps    uint64            `json:"initial_rate_bps"`
+	MTU           uint32            `json:"mtu"`
+	Node          uint32            `json:"node"`
+	NodeFile      string            `json:"node_file,omitempty"`
+	Agent         Agent             `json:"agent"`
+	Destinations  int               `json:"destinations"`
+	Stamped       int               `json:"stamped_destinations"`
+	Counters      map[string]uint64 `json:"counters"` // all that are not zero
+	Problems      []string          `json:"problems"`
+}
+
+// Agent is the process behind the interface.
+type Agent struct {
+	PID            int   `json:"pid"`
+	Alive          bool  `json:"alive"`
+	HeartbeatAgeNs int64 `json:"heartbeat_age_ns"`
+}
+
+// StatusInput is what Status is made of.
+type StatusInput struct {
+	State      loader.State
+	Config     bpf.Config
+	Rows       []loader.Row
+	Stats      []loader.Stat
+	AgentAlive bool
+	IfaceAlive bool
+	Version    string    // of this binary
+	Now        time.Time // wall clock
+	MonoNs     uint64    // the heartbeat's clock
+}
+
+// StatusOf judges one interface.
+func StatusOf(in StatusInput) *Status {
+	s := &Status{
+		Interface: in.State.Interface, Attached: in.State.Attached,
+		UptimeSeconds: int64(max(0, in.Now.Sub(in.State.Attached)) / time.Second),
+		Version:       in.State.Version, BinaryVersion: in.Version,
+		XDPMode: in.State.XDPMode, Egress: in.State.Egress, Pacer: in.State.Pacer, OwnQdisc: in.State.OwnQdisc,
+		Clock: in.State.Clock, PolicyMode: fourcase.Mode(in.Config.Policy.Mode).String(),
+		RateBps: in.Config.LinkRateBps, RateFrom: in.State.RateFrom, InitialBps: in.Config.InitialRateBps,
+		MTU: in.Config.Mtu, Node: in.Config.Node, NodeFile: in.State.NodeFile,
+		Agent: Agent{
+			PID: in.State.AgentPID, Alive: in.AgentAlive,
+			HeartbeatAgeNs: int64(in.MonoNs - min(in.Config.HeartbeatNs, in.MonoNs)),
+		},
+		Destinations: len(in.Rows), Counters: map[string]uint64{}, Problems: []string{},
+	}
+	for _, r := range in.Rows {
+		if r.Regs.Caps&bpf.CapStamp != 0 {
+			s.Stamped++
+		}
+	}
+	for _, c := range in.Stats {
+		if c.Count > 0 {
+			s.Counters[c.Name] = c.Count
+		}
+	}
+	s.judge(in)
+	return s
+}
+
+// worrying counters, and what to do about them.
+var worrying = []struct{ name, advice string }{
+	{"tx_table_full", "destinations found no room in the table: attach with a larger --max-destinations"},
+	{"tx_too_big", "packets left unstamped because the option does not fit the MTU: see `softroce-xdp features %s`"},
+	{"rx_strip_failed", "the kernel refused to shorten packets; harmless, but report it with the driver's name"},
+	{"tx_stamp_failed", "the kernel refused to lengthen packets, which left unstamped; report it with the driver's name"},
+	{"events_lost", "the agent was too slow for the events of the data plane; destinations may have been numbered late"},
+	{"active_lost", "the queue of active destinations was full; their rates were not adjusted in time"},
+	{"tx_gso", "something sends segmentation-offload packets to port 4791, which are not stamped"},
+}
+
+func (s *Status) judge(in StatusInput) {
+	say := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
+	name := s.Interface
+	if !in.IfaceAlive {
+		say("the interface that was attached is gone: run `softroce-xdp clean`")
+		return
+	}
+	timeout := int64(in.Config.HeartbeatTimeoutNs)
+	switch {
+	case !in.AgentAlive && s.Agent.HeartbeatAgeNs > timeout && timeout > 0:
+		say("no agent runs: traffic goes unpaced and no new peer is stamped; run `softroce-xdp attach %s` to start one (see %s.log)", name, name)
+	case !in.AgentAlive:
+		say("no agent runs: the last rates stay until the heartbeat times out; run `softroce-xdp attach %s` to start one", name)
+	case s.Agent.HeartbeatAgeNs > timeout && timeout > 0:
+		say("the agent (pid %d) lives but its heartbeat is %s old: traffic goes unpaced; see its log, and run `softroce-xdp attach --upgrade %s` to replace it",
+			s.Agent.PID, units.Nanos(s.Agent.HeartbeatAgeNs), name)
+	}
+	if s.Version != s.BinaryVersion {
+		say("the programs are of version %s, this binary is %s: run `softroce-xdp attach --upgrade %s`, which loses no packet", s.Version, s.BinaryVersion, name)
+	}
+	if s.RateFrom == "default" {
+		say("the driver does not say how fast the link is, %s is assumed: attach with --rate", units.Rate(s.RateBps))
+	}
+	for _, w := range worrying {
+		if n := s.Counters[w.name]; n > 0 {
+			advice := w.advice
+			if w.name == "tx_too_big" {
+				advice = fmt.Sprintf(advice, name)
+			}
+			say("%s %d: %s", w.name, n, advice)
+		}
+	}
+}
+
+// headline are the counters that the human form shows; `stats` shows all.
+var headline = []string{"rx_stamped", "rx_unstamped", "tx_stamped", "tx_unaware", "tx_paced", "tx_policed", "tx_fail_open", "hello_ack"}
+
+// Write prints the status for people.
+func (s *Status) Write(w io.Writer) {
+	fmt.Fprintf(w, "%s: attached for %s, XDP %s, egress %s\n", s.Interface, units.Span(time.Duration(s.UptimeSeconds)*time.Second), s.XDPMode, s.Egress)
+	agent := "none"
+	if s.Agent.Alive {
+		agent = fmt.Sprintf("pid %d, heartbeat %s ago", s.Agent.PID, units.Nanos(s.Agent.HeartbeatAgeNs))
+	}
+	pacer := s.Pacer
+	if s.OwnQdisc {
+		pacer += " (root qdisc replaced; detach puts it back)"
+	}
+	node := "not numbered"
+	if s.Node != 0 {
+		node = fmt.Sprintf("number %d", s.Node)
+	}
+	if s.NodeFile != "" {
+		node += ", the others from " + s.NodeFile
+	}
+	pairs := [][2]string{
+		{"agent", agent},
+		{"version", s.Version},
+		{"pacer", pacer},
+		{"policy", s.PolicyMode},
+		{"rate", fmt.Sprintf("%sbit/s (from %s); a new destination starts with %sbit/s", units.Rate(s.RateBps), s.RateFrom, units.Rate(s.InitialBps))},
+		{"clock", s.Clock},
+		{"node", node},
+		{"destinations", fmt.Sprintf("%d, %d of them stamped", s.Destinations, s.Stamped)},
+	}
+	for _, name := range headline {
+		if n, ok := s.Counters[name]; ok {
+			pairs = append(pairs, [2]string{name, units.Count(n)})
+		}
+	}
+	Pairs(w, "  ", pairs)
+	for _, p := range slices.Compact(slices.Clone(s.Problems)) {
+		fmt.Fprintf(w, "  ! %s\n", p)
+	}
+}

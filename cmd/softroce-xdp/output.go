@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// output are the flags of commands that show something, and how they are obeyed.
+type output struct {
+	json     bool
+	watch    bool
+	interval time.Duration
+	count    uint32
+}
+
+func (o *output) flags(cmd *cobra.Command) {
+	o.interval = time.Second
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "print JSON; with --watch one line each time")
+	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again, until interrupted")
+	f.Var(spanVar{&o.interval, 10 * time.Millisecond, time.Hour}, "interval", "time between two refreshes of --watch")
+	f.Var(countVar{&o.count, 0, 1 << 30}, "count", "end --watch after so many refreshes, 0 for never")
+}
+
+// writeJSON prints a value over several lines.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// show calls snapshot once, or again and again with --watch. What it returns is
+// printed as JSON or by its human form.
+func (o *output) show(cmd *cobra.Command, snapshot func() (data any, human func(io.Writer), err error)) error {
+	w := cmd.OutOrStdout()
+	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	for n := uint32(1); ; n++ {
+		data, human, err := snapshot()
+		if err != nil {
+			return err
+		}
+		switch {
+		case o.json && o.watch:
+			err = json.NewEncoder(w).Encode(data)
+		case o.json:
+			err = writeJSON(w, data)
+		default:
+			var b bytes.Buffer
+			human(&b)
+			err = o.draw(w, b.Bytes(), n)
+		}
+		if err != nil || !o.watch || n == o.count {
+			return err
+		}
+		if !sleep(ctx, o.interval) {
+			return nil
+		}
+	}
+}
+
+// draw prints one picture; on a terminal over the one before, else below it.
+func (o *output) draw(w io.Writer, picture []byte, n uint32) (err error) {
+	switch {
+	case o.watch && isTerminal(w):
+		const home, restOfLine, restOfScreen = "\x1b[H", "\x1b[K\n", "\x1b[J"
+		_, err = fmt.Fprintf(w, "%s%s%s", home, bytes.ReplaceAll(picture, []byte("\n"), []byte(restOfLine)), restOfScreen)
+	case n > 1:
+		_, err = fmt.Fprintf(w, "\n%s", picture)
+	default:
+		_, err = w.Write(picture)
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/config"
+	"github.com/softroce/softroce-xdp/loader"
+)
+
+// app is what every command has at hand.
+type app struct {
+	pinRoot, runDir, configPath string
+	logLevel, logFormat         choice
+
+	file   *config.File
+	parsed bool // the command line was understood: errors are the system's now
+}
+
+func newRoot(a *app) *cobra.Command {
+	a.logLevel = choice{value: "info", of: []string{"debug", "info", "warn", "error"}}
+	a.logFormat = choice{value: "text", of: []string{"text", "json"}}
+	root := &cobra.Command{
+		Use:   "softroce-xdp",
+		Short: "A RoCEv2 NIC in software, with congestion control per destination",
+		Long: `softroce-xdp attaches XDP and TC programs to a Linux interface. From then on the
+RoCEv2 traffic through it (Linux rxe, for example) is stamped with its time of
+departure; the transmit and receive times of every destination stand in a table,
+and a policy steers each destination's rate by them. All other traffic passes
+untouched.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version,
+		Args:          cobra.ArbitraryArgs,
+	}
+	root.SetVersionTemplate("softroce-xdp {{.Version}}\n")
+	f := root.PersistentFlags()
+	f.StringVar(&a.configPath, "config", "", "configuration file (default "+config.DefaultPath+", if it exists)")
+	f.StringVar(&a.pinRoot, "pin-root", loader.DefaultPinRoot, "directory of the pinned maps, on a bpf file system")
+	f.StringVar(&a.runDir, "run-dir", loader.DefaultRunDir, "directory of state files and logs")
+	f.Var(&a.logLevel, "log-level", "debug, info, warn or error")
+	f.Var(&a.logFormat, "log-format", "text or json")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := a.readConfig(cmd); err != nil {
+			return err
+		}
+		a.parsed = true
+		return nil
+	}
+	group(root,
+		newAttach(a), newDetach(a), newStatus(a), newTable(a), newTop(a), newStats(a),
+		newPolicy(a), newFeatures(a), newDecode(), newClean(a), newVersion(), newMan(), newAgent(a))
+	return root
+}
+
+// readConfig applies the configuration file below the command line.
+func (a *app) readConfig(cmd *cobra.Command) (err error) {
+	if a.configPath == "" {
+		a.file, err = config.ReadDefault()
+	} else {
+		a.file, err = config.Read(a.configPath)
+	}
+	if err == nil {
+		err = a.file.Global(cmd.Root().PersistentFlags())
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return usageError{fmt.Errorf("--config: there is no file %s", a.configPath), false}
+	default:
+		return usageError{err, true}
+	}
+}
+
+// options are those that find an attachment again.
+func (a *app) options() loader.Options {
+	return loader.Options{PinRoot: a.pinRoot, RunDir: a.runDir, Version: version}
+}
+
+// one is the interface of a command that shows one: the argument, or the only one
+// that is attached.
+func (a *app) one(args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], checkName(args[0])
+	}
+	all, err := loader.Pinned(a.pinRoot)
+	switch {
+	case err != nil:
+		return "", err
+	case len(all) == 0:
+		return "", errors.New("no interface is attached: run `softroce-xdp attach IF`")
+	case len(all) > 1:
+		return "", usagef("several interfaces are attached, name one: %s", strings.Join(all, ", "))
+	}
+	return all[0], nil
+}
+
+// checkName refuses what can be no interface's name, and would be a path.
+func checkName(name string) error {
+	if name == "" || len(name) > 15 || name == "." || name == ".." || strings.ContainsAny(name, "/ \t\n:%") {
+		return usagef("%q is no name of an interface (see `ip link`)", name)
+	}
+	return nil
+}
+
+func checkNames(names []string) error {
+	seen := map[string]bool{}
+	for _, n := range names {
+		if err := checkName(n); err != nil {
+			return err
+		}
+		if seen[n] {
+			return usagef("%s is named twice", n)
+		}
+		seen[n] = true
+	}
+	return nil
+}
+
+// completeAttached completes names of attached interfaces in the shell.
+func (a *app) completeAttached(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	names, _ := loader.Pinned(a.pinRoot)
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeInterfaces completes names of all interfaces.
+func completeInterfaces(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	paths, _ := filepath.Glob("/sys/class/net/*")
+	for i := range paths {
+		paths[i] = filepath.Base(paths[i])
+	}
+	return paths, cobra.ShellCompDirectiveNoFileComp
+}

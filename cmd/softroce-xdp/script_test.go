@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/testenv/load"
+	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"softroce-xdp": main})
+}
+
+// The scripts of testdata/script need nothing; those of testdata/net are run as
+// root on two hosts in network namespaces.
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", Cmds: commands, UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true,
+	})
+}
+
+func TestNetScripts(t *testing.T) {
+	need.Root(t)
+	need.Command(t, "nsenter", "unshare", "setpriv", "ip", "bpftool", "mount")
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/net", Cmds: commands, Setup: buildHosts, UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true,
+	})
+}
+
+// commands that the scripts have besides testscript's own:
+//
+//	exits N COMMAND ARGS...   runs a command that must exit with status N
+//	a N ARGS...               softroce-xdp on host a, with pins and state of its own
+//	b N ARGS...               likewise on host b
+//	traffic KBYTES            sends RDMA WRITEs from a to b and checks every byte
+//	eventually N COMMAND...   tries `exits` until it holds, for five seconds
+//	agent VAR                 sets VAR to the pid of a's agent
+var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"exits":      exits,
+	"eventually": eventually,
+	"a":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "A", args) },
+	"b":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "B", args) },
+	"traffic":    traffic,
+	"agent":      agentPID,
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if err := tryExits(ts, args); err != nil {
+		ts.Fatalf("%v", err)
+	}
+}
+
+func tryExits(ts *testscript.TestScript, args []string) error {
+	if len(args) < 2 {
+		return errors.New("usage: exits N COMMAND ARGS")
+	}
+	want, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("%s exits %d, want %d", args[1], got, want)
+	}
+	return nil
+}
+
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	var err error
+	for range 50 {
+		if err = tryExits(ts, args); err == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	ts.Fatalf("after five seconds: %v", err)
+}
+
+// onHost runs the product in a host's network namespace. nsenter, and not ip
+// netns exec, which would hide the bpf file system.
+func onHost(ts *testscript.TestScript, host string, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: a N COMMAND ARGS")
+	}
+	exits(ts, false, append([]string{args[0], "nsenter", "--net=" + ts.Getenv(host), "softroce-xdp",
+		"--pin-root", ts.Getenv(host + "_PINS"), "--run-dir", ts.Getenv(host + "_RUN")}, args[1:]...))
+}
+
+type hostsKey struct{}
+
+// buildHosts makes two hosts, h1 and h2, for a script.
+func buildHosts(env *testscript.Env) error {
+	top, err := topo.New(topo.Spec{Hosts: []topo.HostSpec{{NoOffload: true}, {NoOffload: true}}, StaticNeighbours: true})
+	if err != nil {
+		return err
+	}
+	pins := fmt.Sprintf("/sys/fs/bpf/srx-test-%d-%s", os.Getpid(), filepath.Base(env.WorkDir))
+	env.Defer(func() {
+		for i, h := range []string{"a", "b"} {
+			o := loader.Options{PinRoot: pins + h, RunDir: filepath.Join(env.WorkDir, "run-"+h)}
+			_ = top.Host(i + 1).Do(func() error { return loader.Detach("eth0", o) })
+			_, _ = loader.Clean(o)
+			os.Remove(o.PinRoot)
+		}
+		if err := top.Close(); err != nil {
+			env.T().Log("take the topology down: ", err)
+		}
+	})
+	for i, h := range []string{"A", "B"} {
+		host := top.Host(i + 1)
+		env.Setenv(h, host.NamespacePath())
+		env.Setenv(h+"_PINS", pins+strings.ToLower(h))
+		env.Setenv(h+"_RUN", filepath.Join(env.WorkDir, "run-"+strings.ToLower(h)))
+		env.Setenv(h+"_IP", host.IPv4().String())
+	}
+	env.Values[hostsKey{}] = top
+	return nil
+}
+
+// traffic writes from host a to host b.
+func traffic(ts *testscript.TestScript, neg bool, args []string) {
+	top := ts.Value(hostsKey{}).(*topo.Topology)
+	kbytes, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var ends [2]*load.Endpoint
+	for i := range ends {
+		host := top.Host(i + 1)
+		ends[i], err = load.Open(load.Config{Local: host.IPv4(), Do: host.Do})
+		ts.Check(err)
+		defer ends[i].Close()
+	}
+	to := netip.MustParseAddr(ts.Getenv("B_IP"))
+	report, err := ends[0].Send(ctx, load.Flow{To: to, Bytes: uint64(kbytes) * 1000})
+	ts.Check(err)
+	got := ends[1].Received()[top.Host(1).IPv4()]
+	if got.Bytes < uint64(kbytes)*1000 || got.Mismatches > 0 || ends[1].Counters().BadICRC > 0 || ends[0].Counters().BadICRC > 0 {
+		ts.Fatalf("traffic: sent %d bytes, received %+v, %+v", report.Bytes, got, ends[1].Counters())
+	}
+}
+
+func agentPID(ts *testscript.TestScript, neg bool, args []string) {
+	b, err := os.ReadFile(filepath.Join(ts.Getenv("A_RUN"), "eth0.json"))
+	ts.Check(err)
+	var s loader.State
+	ts.Check(json.Unmarshal(b, &s))
+	ts.Setenv(args[0], strconv.Itoa(s.AgentPID))
+}

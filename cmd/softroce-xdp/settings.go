@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/config"
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/agent"
+	"github.com/softroce/softroce-xdp/loader/pacer"
+)
+
+// settings say how to attach one interface.
+type settings struct {
+	loader.Options
+	policy []string // name=value, the last one counts
+}
+
+// flags are those of attach, and the keys of an interface in the configuration
+// file.
+func (s *settings) flags() *pflag.FlagSet {
+	s.Pacer, s.XDPMode, s.Egress, s.Clock = "auto", "auto", "auto", "monotonic"
+	s.MaxDests, s.HelloRate, s.Heartbeat = loader.DefaultMaxDests, loader.DefaultHelloRate, loader.DefaultHeartbeat
+
+	f := pflag.NewFlagSet("attach", pflag.ContinueOnError)
+	f.Var(rateVar{&s.RateBps}, "rate", "rate of the link in bits per second, for example 25G (default: what the driver says)")
+	f.Var(choiceVar{&s.Pacer, append([]string{"auto"}, pacer.Names...)}, "pacer", "auto, edt (fq), htb, police (drops) or none")
+	f.Var(choiceVar{&s.XDPMode, []string{"auto", "native", "generic"}}, "xdp-mode", "auto, native or generic")
+	f.Var(choiceVar{&s.Egress, []string{"auto", "tcx", "clsact"}}, "egress", "auto, tcx or clsact")
+	f.Var(choiceVar{&s.Clock, []string{"monotonic", "tai"}}, "clock", "clock of the stamps: monotonic, or tai for hosts synchronised by PTP")
+	f.StringVar(&s.NodeFile, "nodes", "", "node file: number, addresses and location of the other machines (default: nodes.yaml beside the configuration file, if it exists)")
+	f.Var(countVar{&s.Node, 0, 1 << 20}, "node", "number of this node, 0 for none")
+	f.Var(countVar{&s.MaxDests, 1, 1 << 24}, "max-destinations", "size of the destination table")
+	f.Var(countVar{&s.HelloRate, 1, 1 << 24}, "hello-rate", "HELLOs answered per second and CPU")
+	f.Var(spanVar{&s.Heartbeat, 200 * time.Millisecond, time.Hour}, "heartbeat-timeout", "without a living agent for so long, traffic goes unpaced")
+	f.Var(policyVar{&s.policy}, "policy", "a policy parameter, name=value; may be repeated (see policy set)")
+	return f
+}
+
+// settingsFor puts together what counts for one interface: the flags' defaults,
+// the file's defaults, its section for the interface, the command line.
+func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
+	s := &settings{}
+	flags := s.flags()
+	if err := a.file.Interface(name, flags); err != nil {
+		return nil, usageError{err, true}
+	}
+	var err error
+	line.Visit(func(f *pflag.Flag) {
+		mine := flags.Lookup(f.Name)
+		if mine == nil {
+			return
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			err = errors.Join(err, mine.Value.Set(v))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.PinRoot, s.RunDir, s.Version = a.pinRoot, a.runDir, version
+	if err := s.findNodes(filepath.Dir(a.file.Path)); err != nil {
+		return nil, err
+	}
+	s.applyPolicy()
+	return s, nil
+}
+
+// findNodes checks the node file before anything is attached.
+func (s *settings) findNodes(dir string) error {
+	named := s.NodeFile != ""
+	if !named {
+		s.NodeFile = filepath.Join(dir, "nodes.yaml")
+	}
+	path, err := filepath.Abs(s.NodeFile)
+	if err != nil {
+		return err
+	}
+	if _, err := agent.ReadNodeFile(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) && !named {
+			s.NodeFile = ""
+			return nil
+		}
+		if errors.Is(err, os.ErrPermission) {
+			return err
+		}
+		return usageError{err, true}
+	}
+	s.NodeFile = path
+	return nil
+}
+
+// applyPolicy makes Options.Policy of the parameters given.
+func (s *settings) applyPolicy() {
+	list := s.policy
+	if len(list) == 0 {
+		return
+	}
+	s.Options.Policy = func(p *fourcase.Params) {
+		for _, x := range list {
+			if err := setPolicy(p, x); err != nil {
+				panic(fmt.Sprintf("policy parameter %s was accepted before: %v", x, err))
+			}
+		}
+	}
+}
+
+// configured lists the interfaces of the configuration file.
+func configured(f *config.File) ([]string, error) {
+	names := f.Interfaces()
+	if len(names) == 0 {
+		return nil, usagef("name the interfaces to attach, or list them under interfaces: in %s", f.Path)
+	}
+	return names, nil
+}

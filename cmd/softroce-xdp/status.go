@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
+	"github.com/softroce/softroce-xdp/loader"
+)
+
+func newStatus(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status [IF...]",
+		Short: "Show what is attached and how it does",
+		Long: `Status shows each attached interface: mode, hooks, pacer, rate, agent, and the
+counters that matter. Lines that begin with ! are problems, with what to do.`,
+		ValidArgsFunction: a.completeAttached,
+		RunE: func(cmd *cobra.Command, ifs []string) error {
+			if err := checkNames(ifs); err != nil {
+				return err
+			}
+			if len(ifs) == 0 {
+				var err error
+				if ifs, err = loader.Pinned(a.pinRoot); err != nil {
+					return err
+				}
+				if len(ifs) == 0 && !asJSON {
+					fmt.Fprintln(cmd.OutOrStdout(), "no interface is attached")
+				}
+			}
+			all, errs := []*view.Status{}, []error(nil)
+			for _, name := range ifs {
+				s, err := a.readStatus(name)
+				if err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				all = append(all, s)
+			}
+			if asJSON {
+				errs = append(errs, writeJSON(cmd.OutOrStdout(), all))
+			} else {
+				for _, s := range all {
+					s.Write(cmd.OutOrStdout())
+				}
+			}
+			return errors.Join(errs...)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with one element an interface")
+	return cmd
+}
+
+func (a *app) readStatus(name string) (*view.Status, error) {
+	att, err := loader.Open(name, a.options())
+	if err != nil {
+		return nil, err
+	}
+	defer att.Close()
+	in := view.StatusInput{
+		State: att.State, Version: version, Now: time.Now(), MonoNs: monotonic(),
+		IfaceAlive: att.Alive(), AgentAlive: loader.AgentAlive(a.runDir, name),
+	}
+	if in.Config, err = att.Config(); err != nil {
+		return nil, err
+	}
+	if in.Rows, err = att.Rows(); err != nil {
+		return nil, err
+	}
+	if in.Stats, err = att.Stats(); err != nil {
+		return nil, err
+	}
+	return view.StatusOf(in), nil
+}
+
+// monotonic is the clock of the agent's heartbeat, in nanoseconds.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return uint64(ts.Nano())
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/top"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
+)
+
+func newTop(a *app) *cobra.Command {
+	interval := time.Second
+	key := choice{value: "sending", of: view.SortKeys()}
+	cmd := &cobra.Command{
+		Use:               "top [IF]",
+		Short:             "Watch the destination table on the terminal",
+		Long:              "Top shows the table live, with keys to sort and scroll; q ends it.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeAttached,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !isTerminal(cmd.OutOrStdout()) {
+				return usagef("top needs a terminal: use `softroce-xdp table --watch` here")
+			}
+			name, err := a.one(args)
+			if err != nil {
+				return err
+			}
+			return top.Run(top.New(func(before *view.Table) (*view.Table, error) {
+				return a.readTable(name, before, key.value)
+			}, interval, key.value))
+		},
+	}
+	cmd.Flags().Var(spanVar{&interval, 10 * time.Millisecond, time.Hour}, "interval", "time between two refreshes")
+	cmd.Flags().Var(&key, "sort", "column to sort by first: "+strings.Join(key.of, ", "))
+	return cmd
+}

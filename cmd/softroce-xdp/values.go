@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+)
+
+// The types of flags (pflag.Value). Each refuses a bad value at once, so that the
+// error names the flag, or the line of the configuration file.
+
+// choice is one of several words.
+type choice struct {
+	value string
+	of    []string
+}
+
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return "word" }
+func (c *choice) Set(s string) error {
+	if !slices.Contains(c.of, s) {
+		return fmt.Errorf("choose one of %s", strings.Join(c.of, ", "))
+	}
+	c.value = s
+	return nil
+}
+
+// choiceVar is a choice that is kept in a string.
+type choiceVar struct {
+	dst *string
+	of  []string
+}
+
+func (c choiceVar) String() string { return *c.dst }
+func (c choiceVar) Type() string   { return "word" }
+func (c choiceVar) Set(s string) error {
+	w := choice{of: c.of}
+	if err := w.Set(s); err != nil {
+		return err
+	}
+	*c.dst = s
+	return nil
+}
+
+// rateVar is a rate in bits per second; 0 stands for "not given".
+type rateVar struct{ dst *uint64 }
+
+func (r rateVar) Type() string { return "rate" }
+func (r rateVar) String() string {
+	if r.dst == nil || *r.dst == 0 {
+		return ""
+	}
+	return strconv.FormatUint(*r.dst, 10)
+}
+func (r rateVar) Set(s string) (err error) {
+	v, err := units.ParseRate(s)
+	if err == nil {
+		*r.dst = v
+	}
+	return err
+}
+
+// countVar is a number within bounds.
+type countVar struct {
+	dst      *uint32
+	min, max uint32
+}
+
+func (c countVar) Type() string   { return "number" }
+func (c countVar) String() string { return strconv.FormatUint(uint64(*c.dst), 10) }
+func (c countVar) Set(s string) error {
+	v, err := strconv.ParseUint(s, 10, 32)
+	if err != nil || uint32(v) < c.min || uint32(v) > c.max {
+		return fmt.Errorf("%q is not a number from %d to %d", s, c.min, c.max)
+	}
+	*c.dst = uint32(v)
+	return nil
+}
+
+// spanVar is a time within bounds.
+type spanVar struct {
+	dst      *time.Duration
+	min, max time.Duration
+}
+
+func (d spanVar) Type() string   { return "time" }
+func (d spanVar) String() string { return d.dst.String() }
+func (d spanVar) Set(s string) error {
+	v, err := time.ParseDuration(s)
+	if err != nil || v < d.min || v > d.max {
+		return fmt.Errorf("%q is not a time from %v to %v, written as 500ms or 3s", s, d.min, d.max)
+	}
+	*d.dst = v
+	return nil
+}
+
+// policyVar gathers policy parameters, written name=value.
+type policyVar struct{ dst *[]string }
+
+func (p policyVar) Type() string       { return "name=value" }
+func (p policyVar) String() string     { return strings.Join(*p.dst, ",") }
+func (p policyVar) GetSlice() []string { return *p.dst }
+func (p policyVar) Set(s string) error {
+	if err := setPolicy(&fourcase.Params{}, s); err != nil {
+		return err
+	}
+	*p.dst = append(*p.dst, s)
+	return nil
+}
+
+// Append and Replace make it a pflag.SliceValue.
+func (p policyVar) Append(s string) error { return p.Set(s) }
+func (p policyVar) Replace(all []string) error {
+	*p.dst = nil
+	for _, s := range all {
+		if err := p.Set(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setPolicy(dst *fourcase.Params, s string) error {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok {
+		return fmt.Errorf("%q: write name=value, for example target=500us", s)
+	}
+	param, err := params.Named(strings.TrimSpace(name))
+	if err != nil {
+		return err
+	}
+	return param.Set(dst, strings.TrimSpace(value))
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is the process behind an attached interface. It makes itself
+// known to new destinations (HELLO), evaluates the policy for the active ones,
+// turns rates over to the pacer, and keeps the heartbeat without which the data
+// plane stops pacing.
+//
+// All that it knows of a destination is in the destination table: an agent that
+// is killed and started again goes on where the last one stopped.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/pacer"
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+// Agent runs one interface.
+type Agent struct {
+	att   *loader.Attachment
+	iface loader.Iface
+	cfg   *loader.LiveConfig
+	x     *loader.Exchange
+	pacer pacer.Pacer
+	log   *slog.Logger
+
+	hello   *greeter
+	nodes   *nodes
+	sweep   sweeper
+	resyncs resyncs
+	dests   int // entries in the table, as far as we have heard
+
+	clockOffset uint64 // clock of the stamps - monotonic clock, ns
+}
+
+// Run adopts the attachment of ifname and works until ctx ends or the interface
+// is deleted; then it returns nil and the data plane stays. ready is called once
+// it works.
+func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger, ready func()) error {
+	lock, err := loader.TakeLock(o.RunDir, ifname)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	a, err := open(ifname, o, log)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	if err := a.att.SetAgent(os.Getpid()); err != nil {
+		return err
+	}
+	if err := a.prepare(); err != nil {
+		return err
+	}
+	log.Info("agent works", "pacer", a.pacer.Name(), "xdp", a.att.State.XDPMode, "egress", a.att.State.Egress,
+		"rate_bps", a.cfg.LinkRateBps, "destinations", a.dests)
+	ready()
+	return a.loop(ctx)
+}
+
+func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err error) {
+	a := &Agent{log: log}
+	a.resyncs.last = map[bpf.DestKey]uint64{}
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	if a.att, err = loader.Open(ifname, o); err != nil {
+		return nil, err
+	}
+	if !a.att.Alive() {
+		return nil, fmt.Errorf("%s: the interface that was attached is gone: run `softroce-xdp clean`", ifname)
+	}
+	if a.iface, err = loader.FindIface(ifname); err != nil {
+		return nil, err
+	}
+	if a.cfg, err = a.att.LiveConfig(); err != nil {
+		return nil, err
+	}
+	if a.x, err = a.att.NewExchange(); err != nil {
+		return nil, err
+	}
+	if a.pacer, err = pacer.Adopt(a.iface.Link, a.att.State.Pacer, a.att.State.OwnQdisc); err != nil {
+		return nil, err
+	}
+	if a.hello, err = newGreeter(a.iface, log); err != nil {
+		return nil, err
+	}
+	a.hello.origin = rocev2.Hello{Node: a.cfg.Node, Caps: a.cfg.Caps, LinkMbps: uint32(a.cfg.LinkRateBps / 1e6)}
+	if a.att.State.Clock == "tai" {
+		a.clockOffset = clock(unix.CLOCK_TAI) - monotonic()
+	}
+	if a.nodes, err = readNodes(a.att.State.NodeFile); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Agent) close() {
+	if a.hello != nil {
+		a.hello.close()
+	}
+	if a.x != nil {
+		_ = a.x.Close()
+	}
+	if a.cfg != nil {
+		_ = a.cfg.Close()
+	}
+	if a.att != nil {
+		a.att.Close()
+	}
+}
+
+// Heartbeat period and the time between two evaluations. It grows with what an
+// evaluation costs, so that the agent's share of a CPU stays small however many
+// destinations are active.
+const (
+	minTick   = 10 * time.Millisecond
+	maxTick   = 250 * time.Millisecond
+	costShare = 80 // evaluation takes at most one part in so many of a CPU
+)
+
+// loop is the agent's only thread of work. Events, evaluation and housekeeping
+// take turns in it; nothing needs a lock.
+func (a *Agent) loop(ctx context.Context) error {
+	// evaluate measures its cost by the thread's CPU time.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	events := make(chan bpf.Event, 256)
+	ring, err := ringbuf.NewReader(a.att.Maps.Events)
+	if err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	go readEvents(ring, events)
+	defer ring.Close()
+
+	links, stop, err := watchLink(a.iface.Index)
+	if err != nil {
+		return err
+	}
+	defer stop()
+
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			a.log.Info("agent stops; the data plane stays")
+			return nil
+		case e, ok := <-events:
+			if !ok {
+				return errors.New("the events ring was closed")
+			}
+			a.handle(e)
+		case l := <-links:
+			if l == nil {
+				a.log.Warn("the interface was deleted")
+				return loader.Forget(a.att)
+			}
+			a.linkChanged(l)
+		case <-tick.C:
+			now := monotonic()
+			atomic.StoreUint64(&a.cfg.HeartbeatNs, now)
+			busy, err := a.evaluate(now)
+			if err != nil {
+				return err
+			}
+			for _, peer := range a.hello.send(time.Now()) {
+				a.unaware(peer)
+			}
+			a.sweep.some(a, now)
+			tick.Reset(min(max(minTick, busy*costShare), maxTick))
+		}
+	}
+}
+
+func readEvents(ring *ringbuf.Reader, out chan<- bpf.Event) {
+	defer close(out)
+	var rec ringbuf.Record
+	for {
+		if err := ring.ReadInto(&rec); err != nil {
+			return
+		}
+		if e, ok := bpf.EventOf(rec.RawSample); ok {
+			out <- e
+		}
+	}
+}
+
+// handle answers what the data plane reports.
+func (a *Agent) handle(e bpf.Event) {
+	peer := bpf.AddrOf(e.Peer)
+	switch e.Type {
+	case bpf.EventNewDest:
+		a.welcome(e)
+	case bpf.EventPeerAware:
+		if a.hello.answered(peer) {
+			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
+		}
+	case bpf.EventHello:
+		if e.Nonce != 0 {
+			a.hello.answer(peer, e.Nonce)
+		}
+		// It speaks our protocol: see whether it lives where it says.
+		a.hello.prompt(peer, time.Now())
+	case bpf.EventAckUnknown:
+		if a.hello.genuine(peer, e.Nonce) {
+			a.addEntry(peer, e.Nonce, uint16(e.Caps))
+		}
+	}
+}
+
+func monotonic() uint64 { return clock(unix.CLOCK_MONOTONIC) }
+
+func clock(id int32) uint64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(id, &ts)
+	return uint64(ts.Nano())
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader"
+)
+
+// prepare takes over the table as it is: the nodes of the node file get entries,
+// and everybody in the table hears from us.
+func (a *Agent) prepare() error {
+	for _, n := range a.nodes.list {
+		for _, addr := range n.Addresses {
+			if n.Number == a.cfg.Node || a.isLocal(addr) {
+				continue
+			}
+			a.addEntry(addr, newNonce(), 0)
+		}
+	}
+	count := 0
+	err := a.att.EachRow(func(r loader.Row) {
+		count++
+		a.nodes.seen(r.Addr, r.Regs.Node)
+		a.hello.add(r.Addr, r.Regs.Nonce, r.Regs.Caps, time.Now())
+	})
+	a.dests = count
+	a.evenShare()
+	return err
+}
+
+// evenShare splits the link's rate over the destinations that are known (S1.2):
+// it is what the next new one starts with.
+func (a *Agent) evenShare() {
+	a.cfg.InitialRateBps = max(a.cfg.LinkRateBps/uint64(max(a.dests, 1)), a.cfg.Policy.MinRateBps)
+}
+
+// welcome numbers a destination that egress has just created, gives it its class
+// and introduces us.
+func (a *Agent) welcome(e bpf.Event) {
+	peer := bpf.AddrOf(e.Peer)
+	a.dests++
+	a.evenShare()
+	node := a.nodes.number(peer)
+	a.log.Info("new destination", "peer", peer, "node", node)
+	a.hello.add(peer, e.Nonce, 0, time.Now())
+
+	slot := &a.x.Slots[0]
+	slot.Key = e.Peer
+	if err := a.x.Read(1); err != nil || slot.Found == 0 {
+		return
+	}
+	slot.Op = bpf.SetNode
+	slot.Regs.Node = node
+	if slot.Regs.ClassId == 0 && slot.Regs.RateBps != 0 {
+		a.setClass(slot, slot.Regs.RateBps)
+	}
+	if err := a.x.Apply(1); err != nil {
+		a.log.Warn("new destination", "peer", peer, "err", err)
+	}
+}
+
+// addEntry makes an entry ahead of traffic: for the nodes of the node file, and
+// for peers that only ever send to us (UC, UD) once they have proved their
+// address.
+func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) {
+	d := bpf.DestRegs{
+		Node: a.nodes.number(peer), Nonce: nonce, Caps: caps, LastTxNs: monotonic(),
+		RateBps: a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
+	}
+	d.Policy.RateBps = d.RateBps
+	err := a.att.Maps.DestTable.Update(bpf.KeyOf(peer), d, ebpf.UpdateNoExist)
+	switch {
+	case err == nil:
+		a.dests++
+		a.evenShare()
+		a.hello.add(peer, nonce, caps, time.Now())
+	case !errors.Is(err, ebpf.ErrKeyExist):
+		a.log.Warn("add destination", "peer", peer, "err", err)
+	}
+}
+
+// unaware stops stamping to a peer that no longer answers HELLO.
+func (a *Agent) unaware(peer netip.Addr) {
+	slot := &a.x.Slots[0]
+	slot.Key, slot.Op, slot.Regs.Caps = bpf.KeyOf(peer), bpf.SetCaps, 0
+	if err := a.x.Apply(1); err != nil {
+		a.log.Warn("clear capabilities", "peer", peer, "err", err)
+		return
+	}
+	a.log.Info("peer stopped answering HELLO: no more stamps to it", "peer", peer)
+}

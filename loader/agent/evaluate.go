@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+)
+
+// evaluate runs the policy for every destination that had traffic since the last
+// time, and returns how much CPU time that took: on a busy machine, how long it
+// took says more about the others.
+func (a *Agent) evaluate(now uint64) (time.Duration, error) {
+	start := clock(unix.CLOCK_THREAD_CPUTIME_ID)
+	a.resyncs.left = resyncPerTick
+	params := *bpf.ParamsAs[fourcase.Params](&a.cfg.Policy)
+	for {
+		n, err := a.x.Collect()
+		if err != nil {
+			return 0, err
+		}
+		changed := false
+		for i := range a.x.Slots[:n] {
+			slot := &a.x.Slots[i]
+			slot.Op = 0
+			if slot.Found == 0 {
+				continue
+			}
+			a.resync(slot)
+			a.decide(slot, &params, now)
+			changed = changed || slot.Op != 0
+		}
+		if changed {
+			if err := a.x.Apply(n); err != nil {
+				return 0, err
+			}
+		}
+		if n < len(a.x.Slots) {
+			return time.Duration(clock(unix.CLOCK_THREAD_CPUTIME_ID) - start), nil
+		}
+	}
+}
+
+// decide makes one policy step on a snapshot and says in slot.Op what of it is
+// to be written back.
+func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint64) {
+	d := &slot.Regs
+	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
+	before := *regs
+	fourcase.Step(regs, params, sampleOf(d), now)
+	if *regs != before {
+		slot.Op |= bpf.SetPolicy
+	}
+	if regs.RateBps != d.RateBps {
+		slot.Op |= bpf.SetPolicy
+		a.setClass(slot, regs.RateBps)
+		d.RateBps = regs.RateBps
+	}
+}
+
+// setClass tells the pacer before the data plane: a class that is faster than
+// its model for a moment does no harm, one that is slower would look like
+// congestion.
+func (a *Agent) setClass(slot *bpf.ExchangeSlot, bps uint64) {
+	class, err := a.pacer.SetRate(slot.Regs.ClassId, bps)
+	if err != nil {
+		a.log.Warn("pacer", "peer", bpf.AddrOf(slot.Key), "err", err)
+		return
+	}
+	if class != slot.Regs.ClassId {
+		slot.Regs.ClassId = class
+		slot.Op |= bpf.SetClass
+	}
+}
+
+// sampleOf turns a window of the data plane into the policy's sample.
+func sampleOf(d *bpf.DestRegs) fourcase.Sample {
+	s := fourcase.Sample{
+		CE: d.WinCe, AppLimited: d.WinPaced == 0,
+		// Before any data flowed there is nothing of ours in the queues.
+		Idle: d.TxPackets == 0,
+	}
+	if d.WinRnr == 0 {
+		s.Loss = d.WinLoss // a receiver that is not ready is no congestion
+	}
+	if d.WinRttNs != bpf.NoSample {
+		s.RTT, s.Samples = d.WinRttNs, 1
+	}
+	if d.WinSamples > 0 && d.WinTxNs != bpf.NoSample {
+		s.Samples, s.Tx, s.Rx, s.Turn = d.WinSamples, d.WinTxNs, d.WinRxNs, d.TurnNs
+	}
+	return s
+}

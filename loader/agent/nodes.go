@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Node is one line of the node file (S1.2): the other machines, numbered by
+// where they stand.
+type Node struct {
+	Number    uint32       `yaml:"number"`
+	Addresses []netip.Addr `yaml:"addresses"`
+	Location  string       `yaml:"location"`
+}
+
+// nodes numbers destinations: as the node file says, the others behind those in
+// order of first contact.
+type nodes struct {
+	list   []Node
+	byAddr map[netip.Addr]uint32
+	next   uint32
+}
+
+func readNodes(path string) (*nodes, error) {
+	n := &nodes{byAddr: map[netip.Addr]uint32{}, next: 1}
+	if path == "" {
+		return n, nil
+	}
+	list, err := ReadNodeFile(path)
+	if err != nil {
+		return nil, err
+	}
+	n.list = list
+	for _, x := range list {
+		for _, a := range x.Addresses {
+			n.byAddr[a.Unmap()] = x.Number
+		}
+		n.next = max(n.next, x.Number+1)
+	}
+	return n, nil
+}
+
+// ReadNodeFile reads and checks a node file: a YAML list under `nodes:` of
+// number, addresses and location.
+func ReadNodeFile(path string) ([]Node, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("node file: %w", err)
+	}
+	defer f.Close()
+	var file struct {
+		Nodes []Node `yaml:"nodes"`
+	}
+	dec := yaml.NewDecoder(f)
+	dec.KnownFields(true)
+	if err := dec.Decode(&file); err != nil {
+		return nil, fmt.Errorf("node file %s: %w", path, err)
+	}
+	numbers, addrs := map[uint32]bool{}, map[netip.Addr]uint32{}
+	var errs []error
+	for _, n := range file.Nodes {
+		if n.Number == 0 {
+			errs = append(errs, fmt.Errorf("node file %s: a node without a number (they start at 1)", path))
+		}
+		if numbers[n.Number] {
+			errs = append(errs, fmt.Errorf("node file %s: node %d stands twice", path, n.Number))
+		}
+		numbers[n.Number] = true
+		if len(n.Addresses) == 0 {
+			errs = append(errs, fmt.Errorf("node file %s: node %d has no addresses", path, n.Number))
+		}
+		for _, a := range n.Addresses {
+			if other, ok := addrs[a.Unmap()]; ok {
+				errs = append(errs, fmt.Errorf("node file %s: %s belongs to node %d and to node %d", path, a, other, n.Number))
+			}
+			addrs[a.Unmap()] = n.Number
+		}
+	}
+	return file.Nodes, errors.Join(errs...)
+}
+
+// number returns the node number of an address, a new one at first contact.
+func (n *nodes) number(a netip.Addr) uint32 {
+	a = a.Unmap()
+	if x, ok := n.byAddr[a]; ok {
+		return x
+	}
+	x := n.next
+	n.next++
+	n.byAddr[a] = x
+	return x
+}
+
+// seen takes over a number that an earlier agent gave.
+func (n *nodes) seen(a netip.Addr, number uint32) {
+	if number == 0 {
+		return
+	}
+	if _, ok := n.byAddr[a.Unmap()]; !ok {
+		n.byAddr[a.Unmap()] = number
+	}
+	n.next = max(n.next, number+1)
+}
+
+// permanent reports whether the node file names the address.
+func (n *nodes) permanent(a netip.Addr) bool {
+	for _, x := range n.list {
+		for _, b := range x.Addresses {
+			if b.Unmap() == a.Unmap() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// forget frees what is kept of an address whose entry was removed. Its number is
+// not used again.
+func (n *nodes) forget(a netip.Addr) { delete(n.byAddr, a.Unmap()) }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"time"
+
+	"github.com/softroce/softroce-xdp/bpf"
+)
+
+// The model of the pacer (dest_regs.next_tx_ns) and an HTB class are fed alike
+// and go apart all the same: a timer that is later than the burst loses tokens
+// for good. So we compare them now and then, where packets wait.
+const (
+	resyncPeriod  = 50 * time.Millisecond
+	resyncPerTick = 16 // each costs a netlink request
+	resyncHaste   = 200 * time.Microsecond
+
+	// Smaller differences are left alone: they come from the reading itself. So
+	// does what two packets take, one on its way out and one that came since.
+	resyncSlack   = 500 * time.Microsecond
+	resyncPackets = 2 * 1514 * 8 // bits
+)
+
+// resyncs spreads the comparisons over the destinations.
+type resyncs struct {
+	left int
+	last map[bpf.DestKey]uint64
+}
+
+// resync puts the model where the pacer's queue is, in the slot that is applied
+// after this.
+func (a *Agent) resync(slot *bpf.ExchangeSlot) {
+	d := &slot.Regs
+	if a.pacer.Kind() != bpf.PacerHTB || d.WinPaced == 0 || d.ClassId == 0 || d.RateBps == 0 || a.resyncs.left == 0 {
+		return
+	}
+	now := monotonic()
+	if now-a.resyncs.last[slot.Key] < uint64(resyncPeriod) {
+		return
+	}
+	a.resyncs.left--
+	a.resyncs.last[slot.Key] = now
+	// The model, then the queue: if this thread was interrupted in between, they
+	// are of different times and say nothing.
+	row, found, err := a.att.Lookup(bpf.AddrOf(slot.Key))
+	if err != nil || !found {
+		return
+	}
+	bytes, ok, err := a.pacer.Backlog(d.ClassId)
+	then := now
+	now = monotonic()
+	if err != nil || !ok || now-then > uint64(resyncHaste) {
+		return
+	}
+	empty := now + bytes*8*uint64(time.Second)/d.RateBps
+	off := time.Duration(empty - max(row.Regs.NextTxNs, now))
+	if off.Abs() > resyncSlack+resyncPackets*time.Second/time.Duration(d.RateBps) {
+		a.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(slot.Key), "by", off)
+		d.NextTxNs = uint64(off)
+		slot.Op |= bpf.MoveEmpty
+	}
+}

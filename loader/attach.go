@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package loader is the control plane: it puts the data plane (package bpf) on
+// interfaces, upgrades it in place, pins what must outlive the process, and gives
+// typed views of the maps. Package loader/agent runs the policies on top.
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/loader/pacer"
+)
+
+// Options say how to attach. The zero value of a field means its default.
+type Options struct {
+	PinRoot  string // DefaultPinRoot
+	RunDir   string // DefaultRunDir
+	Version  string // of the product, for status
+	XDPMode  string // auto, native or generic
+	Egress   string // auto, tcx or clsact
+	Pacer    string // auto, edt, htb, police or none
+	Clock    string // monotonic or tai
+	RateBps  uint64 // link rate; 0 asks the driver
+	MaxDests uint32 // size of the destination table
+	Node     uint32 // this node's number, 0 = none
+	NodeFile string
+
+	HelloRate uint32 // HELLOs answered per second and CPU
+	Heartbeat time.Duration
+
+	// Policy overrides what the link's rate gives.
+	Policy func(*fourcase.Params)
+}
+
+// Defaults of Options.
+const (
+	DefaultMaxDests  = 65536
+	DefaultHelloRate = 1000
+	DefaultHeartbeat = 3 * time.Second
+)
+
+func (o Options) withDefaults() Options {
+	def := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	def(&o.PinRoot, DefaultPinRoot)
+	def(&o.RunDir, DefaultRunDir)
+	def(&o.XDPMode, "auto")
+	def(&o.Egress, "auto")
+	def(&o.Pacer, "auto")
+	def(&o.Clock, "monotonic")
+	if o.MaxDests == 0 {
+		o.MaxDests = DefaultMaxDests
+	}
+	if o.HelloRate == 0 {
+		o.HelloRate = DefaultHelloRate
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = DefaultHeartbeat
+	}
+	return o
+}
+
+// An Attachment is the data plane on one interface.
+type Attachment struct {
+	State State
+	Dir   string // of the pins
+	Maps  bpf.SoftroceMaps
+
+	exchange *ebpf.Program
+	opts     Options
+	ingress  link.Link
+	egress   link.Link // nil with clsact
+}
+
+// ErrAttached says that the interface carries our data plane already.
+var ErrAttached = errors.New("already attached")
+
+// ErrNotAttached says that it does not.
+var ErrNotAttached = errors.New("not attached")
+
+// Attach puts the data plane on an interface and pins it. When it returns,
+// packets are handled; the agent is not started. Whatever it did is undone if a
+// step fails.
+func Attach(ifname string, o Options) (_ *Attachment, err error) {
+	o = o.withDefaults()
+	if err := checkPrivileges(); err != nil {
+		return nil, err
+	}
+	iface, err := FindIface(ifname)
+	if err != nil {
+		return nil, err
+	}
+	if err := iface.checkEthernet(); err != nil {
+		return nil, err
+	}
+	if err := ensureBPFFS(o.PinRoot); err != nil {
+		return nil, err
+	}
+	dir := PinDir(o.PinRoot, ifname)
+	if err := makeRoom(dir, ifname, iface, o); err != nil {
+		return nil, err
+	}
+	if err := checkKernel(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("pin directory: %w", err)
+	}
+	a := &Attachment{Dir: dir, opts: o}
+	defer func() {
+		if err != nil {
+			a.undo(iface)
+		}
+	}()
+
+	objs, err := load(o, nil)
+	if err != nil {
+		return nil, err
+	}
+	a.Maps, a.exchange = objs.SoftroceMaps, objs.SoftroceExchange
+	defer objs.SoftroceIngress.Close()
+	defer objs.SoftroceEgress.Close()
+	if err := a.pinMaps(); err != nil {
+		return nil, err
+	}
+	a.State = State{
+		Interface: ifname, Ifindex: iface.Index, Netns: NetnsInode(), Version: o.Version,
+		Attached: time.Now().UTC().Truncate(time.Second), Clock: o.Clock, NodeFile: o.NodeFile,
+	}
+	p, err := pacer.Setup(iface.Link, o.Pacer)
+	if err != nil {
+		return nil, err
+	}
+	a.State.Pacer, a.State.OwnQdisc = p.Name(), p.OwnQdisc()
+	if err := a.writeConfig(iface, p.Kind()); err != nil {
+		return nil, err
+	}
+	// Egress first: a stamp that comes in must find a program that knows it, one
+	// that goes out only leaves after a HELLO, which needs ingress.
+	if err := a.attachEgress(iface, objs.SoftroceEgress); err != nil {
+		return nil, err
+	}
+	if err := a.attachIngress(iface, objs.SoftroceIngress); err != nil {
+		return nil, err
+	}
+	if err := writeState(o.RunDir, a.State); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// makeRoom deals with what is on the interface or in its pin directory: our own
+// live attachment and foreign programs are errors, pins of the dead are removed.
+func makeRoom(dir, ifname string, iface Iface, o Options) error {
+	if l, err := link.LoadPinnedLink(filepath.Join(dir, pinIngressLink), nil); err == nil {
+		index := ifindexOf(l)
+		l.Close()
+		switch {
+		case index == iface.Index:
+			return fmt.Errorf("%s: %w", ifname, ErrAttached)
+		case index != 0:
+			return fmt.Errorf("%s: the pins at %s belong to another interface of that name (index %d, perhaps in another network namespace): use another --pin-root", ifname, dir, index)
+		}
+	}
+	if iface.XDPProg != 0 {
+		return fmt.Errorf("%s carries an XDP program of somebody else: %s. Detach that first (`bpftool net` shows it; `ip link set dev %s xdp off` removes one that has no link)",
+			ifname, programName(iface.XDPProg), ifname)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		// What a dead interface or an attach that was killed has left.
+		if err := removePins(dir); err != nil {
+			return fmt.Errorf("%s: stale pins: %w", ifname, err)
+		}
+	}
+	return removeState(o.RunDir, ifname)
+}
+
+func ifindexOf(l link.Link) int {
+	info, err := l.Info()
+	if err != nil {
+		return 0
+	}
+	if x := info.XDP(); x != nil {
+		return int(x.Ifindex)
+	}
+	if x := info.TCX(); x != nil {
+		return int(x.Ifindex)
+	}
+	return 0
+}
+
+// load makes the programs and maps; reuse are maps to keep (upgrade in place).
+func load(o Options, reuse map[string]*ebpf.Map) (*bpf.Objects, error) {
+	spec, err := bpf.LoadSoftroce()
+	if err != nil {
+		return nil, err
+	}
+	if reuse == nil {
+		spec.Maps[bpf.SoftroceMapDestTable].MaxEntries = o.MaxDests
+		spec.Maps[bpf.SoftroceMapActive].MaxEntries = o.MaxDests
+	} else {
+		for name, m := range reuse {
+			spec.Maps[name].MaxEntries = m.MaxEntries()
+		}
+	}
+	switch o.Clock {
+	case "monotonic":
+	case "tai":
+		if err := spec.Variables[bpf.SoftroceVarClockTai].Set(uint8(1)); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("no clock %q: choose monotonic or tai", o.Clock)
+	}
+	var objs bpf.Objects
+	err = spec.LoadAndAssign(&objs, &ebpf.CollectionOptions{MapReplacements: reuse})
+	var ve *ebpf.VerifierError
+	switch {
+	case errors.As(err, &ve):
+		return nil, fmt.Errorf("the kernel's verifier refuses the data plane (please report this with `uname -r`): %w", err)
+	case errors.Is(err, unix.EPERM):
+		return nil, fmt.Errorf("load the data plane: %w: run as root; in a container, CAP_BPF and CAP_NET_ADMIN are needed", err)
+	case err != nil:
+		return nil, fmt.Errorf("load the data plane: %w", err)
+	}
+	return &objs, nil
+}
+
+// pinnedMaps names the maps that are pinned, with where they are kept.
+func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
+	m := &a.Maps
+	return map[string]**ebpf.Map{
+		bpf.SoftroceMapDestTable: &m.DestTable, bpf.SoftroceMapSteerTable: &m.SteerTable,
+		bpf.SoftroceMapXsks: &m.Xsks, bpf.SoftroceMapConfig: &m.Config, bpf.SoftroceMapStats: &m.Stats,
+		bpf.SoftroceMapEvents: &m.Events, bpf.SoftroceMapActive: &m.Active,
+		bpf.SoftroceMapMailbox: &m.Mailbox, bpf.SoftroceMapHelloLimit: &m.HelloLimit,
+		bpf.SoftroceMapScratch: &m.Scratch,
+	}
+}
+
+func (a *Attachment) pinMaps() error {
+	for name, m := range a.pinnedMaps() {
+		if err := (*m).Pin(filepath.Join(a.Dir, name)); err != nil {
+			return fmt.Errorf("pin %s: %w", name, err)
+		}
+	}
+	if err := a.exchange.Pin(filepath.Join(a.Dir, pinExchange)); err != nil {
+		return fmt.Errorf("pin the exchange program: %w", err)
+	}
+	return nil
+}
+
+func (a *Attachment) writeConfig(i Iface, kind uint32) error {
+	rate := a.opts.RateBps
+	a.State.RateFrom = "flag"
+	if rate == 0 {
+		rate, a.State.RateFrom = i.RateBps, "ethtool"
+	}
+	if rate == 0 {
+		rate, a.State.RateFrom = DefaultRateBps, "default"
+	}
+	params := fourcase.DefaultParams(rate)
+	if a.opts.Policy != nil {
+		a.opts.Policy(&params)
+	}
+	if err := params.Validate(); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	cfg := bpf.Config{
+		AbiVersion: bpf.ABIVersion, Pacer: kind, Node: a.opts.Node, Caps: uint32(bpf.CapStamp),
+		Mtu: uint32(i.MTU), HelloRate: a.opts.HelloRate, Mac: i.MAC,
+		HeartbeatTimeoutNs: uint64(a.opts.Heartbeat), HeartbeatNs: monotonic(),
+		LinkRateBps: rate, InitialRateBps: rate, BurstNs: uint64(pacer.Burst),
+		Policy: *bpf.ParamsFrom(&params),
+	}
+	if i.Link.Type() == "veth" {
+		cfg.HelloByAgent = 1 // bpf/lib/control.h says why
+	}
+	if err := a.Maps.Config.Put(uint32(0), cfg); err != nil {
+		return fmt.Errorf("write config: %w", err)
+	}
+	return nil
+}
+
+// monotonic is the clock of the data plane's heartbeat, in nanoseconds.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return uint64(ts.Nano())
+}
+
+func (a *Attachment) attachIngress(i Iface, prog *ebpf.Program) error {
+	modes := []struct {
+		name  string
+		flags link.XDPAttachFlags
+	}{{"native", link.XDPDriverMode}, {"generic", link.XDPGenericMode}}
+	var errs error
+	for _, m := range modes {
+		if a.opts.XDPMode != "auto" && a.opts.XDPMode != m.name {
+			continue
+		}
+		l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: i.Index, Flags: m.flags})
+		if err == nil {
+			a.State.XDPMode = m.name
+			a.ingress = l
+			if err := l.Pin(filepath.Join(a.Dir, pinIngressLink)); err != nil {
+				return fmt.Errorf("pin the ingress link: %w", err)
+			}
+			return nil
+		}
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("%s: another XDP program was attached while we did: %w", i.Name, err)
+		}
+		errs = errors.Join(errs, fmt.Errorf("%s mode: %w", m.name, err))
+	}
+	if errs == nil {
+		return fmt.Errorf("no XDP mode %q: choose auto, native or generic", a.opts.XDPMode)
+	}
+	return fmt.Errorf("%s: attach XDP: %w (a driver may need more queues, `ethtool -L`, or a smaller MTU)", i.Name, errs)
+}
+
+// undo takes back what a failed Attach has done so far.
+func (a *Attachment) undo(i Iface) {
+	if a.ingress != nil {
+		a.ingress.Close()
+	}
+	a.detachEgress(i)
+	if a.State.OwnQdisc {
+		_ = pacer.Restore(i.Link)
+	}
+	_ = removePins(a.Dir)
+	a.Close()
+}
+
+// Close lets go of the attachment's descriptors. The data plane stays.
+func (a *Attachment) Close() {
+	for _, m := range a.pinnedMaps() {
+		if *m != nil {
+			(*m).Close()
+		}
+	}
+	if a.exchange != nil {
+		a.exchange.Close()
+	}
+	if a.ingress != nil {
+		a.ingress.Close()
+	}
+	if a.egress != nil {
+		a.egress.Close()
+	}
+}

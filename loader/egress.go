@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// clsactPriority is that of our filter where TCX is missing; with the name it
+// tells ours from others.
+const (
+	clsactPriority = 0x5352
+	clsactName     = "softroce_egress"
+)
+
+// attachEgress uses TCX (Linux 6.6), else a clsact filter.
+func (a *Attachment) attachEgress(i Iface, prog *ebpf.Program) error {
+	switch a.opts.Egress {
+	case "auto", "tcx":
+		l, err := link.AttachTCX(link.TCXOptions{Interface: i.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
+		if err == nil {
+			a.State.Egress, a.egress = "tcx", l
+			if err := l.Pin(filepath.Join(a.Dir, pinEgressLink)); err != nil {
+				return fmt.Errorf("pin the egress link: %w", err)
+			}
+			return nil
+		}
+		if a.opts.Egress == "tcx" || !(errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL)) {
+			return fmt.Errorf("%s: attach egress by TCX: %w", i.Name, err)
+		}
+		return a.attachClsact(i, prog)
+	case "clsact":
+		return a.attachClsact(i, prog)
+	}
+	return fmt.Errorf("no egress hook %q: choose auto, tcx or clsact", a.opts.Egress)
+}
+
+func (a *Attachment) attachClsact(i Iface, prog *ebpf.Program) error {
+	err := netlink.QdiscAdd(clsact(i))
+	switch {
+	case err == nil:
+		a.State.OwnClsact = true
+	case !errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("%s: clsact qdisc (kernel module sch_ingress): %w", i.Name, err)
+	}
+	a.State.Egress = "clsact"
+	if err := netlink.FilterReplace(clsactFilter(i, prog)); err != nil {
+		return fmt.Errorf("%s: attach egress by clsact (kernel module cls_bpf): %w", i.Name, err)
+	}
+	if err := prog.Pin(filepath.Join(a.Dir, pinEgressProg)); err != nil {
+		return fmt.Errorf("pin the egress program: %w", err)
+	}
+	return nil
+}
+
+func clsact(i Iface) *netlink.Clsact {
+	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: i.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}}
+}
+
+func clsactFilter(i Iface, prog *ebpf.Program) *netlink.BpfFilter {
+	f := &netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: i.Index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: 1,
+			Protocol: unix.ETH_P_ALL, Priority: clsactPriority,
+		},
+		Name: clsactName, DirectAction: true,
+	}
+	if prog != nil {
+		f.Fd = prog.FD()
+	}
+	return f
+}
+
+// detachEgress removes our egress program, and the clsact qdisc if it was ours
+// and nobody else uses it.
+func (a *Attachment) detachEgress(i Iface) {
+	if a.egress != nil {
+		a.egress.Close()
+	}
+	if a.State.Egress != "clsact" {
+		return
+	}
+	_ = netlink.FilterDel(clsactFilter(i, nil))
+	if !a.State.OwnClsact {
+		return
+	}
+	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
+		if filters, err := netlink.FilterList(i.Link, parent); err != nil || len(filters) > 0 {
+			return
+		}
+	}
+	_ = netlink.QdiscDel(clsact(i))
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pacer
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/softroce/softroce-xdp/bpf"
+)
+
+// edt is earliest departure time: the data plane writes when a packet leaves
+// into skb->tstamp and fq keeps it until then. Nothing to do per destination.
+type edt struct{ own bool }
+
+func (edt) Name() string                           { return "edt" }
+func (edt) Kind() uint32                           { return bpf.PacerEDT }
+func (e edt) OwnQdisc() bool                       { return e.own }
+func (edt) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
+func (edt) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
+func (edt) Release(uint32) error                   { return nil }
+
+// A QP of rxe is one flow to fq and may have 64 packets in it; the default of
+// 100 packets a flow is too few for a sender that does not wait as rxe does.
+const (
+	fqLimit     = 100_000
+	fqFlowLimit = 10_000
+)
+
+// setupEDT makes fq the root qdisc, or with several transmit queues mq with an
+// fq on each. An fq that is there already is taken as it is.
+func setupEDT(l netlink.Link) (Pacer, error) {
+	root, err := rootQdisc(l)
+	if err != nil {
+		return nil, err
+	}
+	if root != nil && root.Type() == "fq" && !isOurs(root) {
+		return edt{own: false}, nil
+	}
+	if err := checkReplaceable(l); err != nil {
+		return nil, err
+	}
+	queues := l.Attrs().NumTxQueues
+	if queues <= 1 {
+		if err := addFq(l, netlink.HANDLE_ROOT, netlink.MakeHandle(ourMajor, 0)); err != nil {
+			return nil, err
+		}
+		return edt{own: true}, nil
+	}
+	mq := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(ourMajor, 0),
+	}, QdiscType: "mq"}
+	if err := netlink.QdiscReplace(mq); err != nil {
+		return nil, fmt.Errorf("%s: root qdisc mq: %w", l.Attrs().Name, err)
+	}
+	for i := 1; i <= queues; i++ {
+		if err := addFq(l, netlink.MakeHandle(ourMajor, uint16(i)), 0); err != nil {
+			_ = Restore(l)
+			return nil, err
+		}
+	}
+	return edt{own: true}, nil
+}
+
+func addFq(l netlink.Link, parent, handle uint32) error {
+	fq := netlink.NewFq(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Parent: parent, Handle: handle})
+	fq.PacketLimit, fq.FlowPacketLimit = fqLimit, fqFlowLimit
+	if err := netlink.QdiscReplace(fq); err != nil {
+		return fmt.Errorf("%s: fq qdisc (kernel module sch_fq): %w", l.Attrs().Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pacer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/bpf"
+)
+
+// htb gives every destination a class of its own. The data plane puts the class
+// into skb->priority, by which HTB finds it; packets of other traffic have none
+// and pass HTB's direct queue unshaped.
+//
+// A class has the rate, and a bucket of the same depth, as the model in
+// bpf/lib/pace.h: the departure times that go into the stamps are those at which
+// HTB lets the packets go.
+type htb struct {
+	link netlink.Link
+	next uint16
+	free []uint16
+}
+
+func (*htb) Name() string   { return "htb" }
+func (*htb) Kind() uint32   { return bpf.PacerHTB }
+func (*htb) OwnQdisc() bool { return true }
+
+func setupHTB(l netlink.Link) (Pacer, error) {
+	if err := checkReplaceable(l); err != nil {
+		return nil, err
+	}
+	q := netlink.NewHtb(netlink.QdiscAttrs{
+		LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(ourMajor, 0),
+	})
+	q.Defcls = 0 // what has no class goes directly
+	if err := netlink.QdiscReplace(q); err != nil {
+		return nil, fmt.Errorf("%s: htb root qdisc (kernel module sch_htb): %w", l.Attrs().Name, err)
+	}
+	return &htb{link: l}, nil
+}
+
+// adoptHTB continues after the agent before: classes that exist keep their
+// numbers, new ones come behind them.
+func adoptHTB(l netlink.Link) (Pacer, error) {
+	h := &htb{link: l}
+	classes, err := netlink.ClassList(l, netlink.HANDLE_NONE)
+	if err != nil {
+		return nil, fmt.Errorf("%s: list htb classes: %w", l.Attrs().Name, err)
+	}
+	for _, c := range classes {
+		if _, minor := netlink.MajorMinor(c.Attrs().Handle); c.Attrs().Handle>>16 == ourMajor && minor > h.next {
+			h.next = minor
+		}
+	}
+	return h, nil
+}
+
+// ErrNoClass says that all 65535 class numbers are taken.
+var ErrNoClass = errors.New("htb: no class number left: more destinations are paced than htb has classes")
+
+func (h *htb) SetRate(class uint32, bps uint64) (uint32, error) {
+	fresh := class == 0
+	if fresh {
+		minor, err := h.take()
+		if err != nil {
+			return 0, err
+		}
+		class = netlink.MakeHandle(ourMajor, minor)
+	}
+	bytes := uint32(min(bps/8*uint64(Burst)/1e9, 1<<30))
+	c := netlink.NewHtbClass(netlink.ClassAttrs{
+		LinkIndex: h.link.Attrs().Index, Parent: netlink.MakeHandle(ourMajor, 0), Handle: class,
+	}, netlink.HtbClassAttrs{
+		Rate: bps, Ceil: bps, Buffer: max(bytes, 1), Cbuffer: max(bytes, 1),
+		Quantum: 60_000, // only classes that borrow use it, and none does
+	})
+	if err := netlink.ClassReplace(c); err != nil {
+		if fresh {
+			h.give(class)
+		}
+		return 0, fmt.Errorf("htb class %x: %w", class, err)
+	}
+	if fresh {
+		if err := h.addLeaf(class); err != nil {
+			return 0, err
+		}
+	}
+	return class, nil
+}
+
+// leafLimit is how many packets may wait in a class. The kernel's default is the
+// interface's queue length, too few for a slow destination and many QPs: what is
+// dropped there would look like loss in the network. The data plane drops what
+// would wait for over a second before this limit is reached.
+const leafLimit = 1 << 20
+
+// addLeaf gives a class a pfifo of that limit. The netlink package has none.
+func (h *htb) addLeaf(class uint32) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(h.link.Attrs().Index), Parent: class})
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("pfifo")))
+	req.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, nl.Uint32Attr(leafLimit))) // struct tc_fifo_qopt
+	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
+		return fmt.Errorf("queue of htb class %x: %w", class, err)
+	}
+	return nil
+}
+
+// Backlog asks for one class: a dump of all would cost what the table holds.
+func (h *htb) Backlog(class uint32) (uint64, bool, error) {
+	// Without ECHO the kernel sends nothing back, without ACK we would wait for it.
+	req := nl.NewNetlinkRequest(unix.RTM_GETTCLASS, unix.NLM_F_ECHO|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(h.link.Attrs().Index), Handle: class, Parent: netlink.MakeHandle(ourMajor, 0)})
+	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTCLASS)
+	if err != nil {
+		return 0, false, fmt.Errorf("htb class %x: %w", class, err)
+	}
+	for _, m := range msgs {
+		attrs, err := nl.ParseRouteAttr(m[nl.SizeofTcMsg:])
+		if err != nil {
+			return 0, false, fmt.Errorf("htb class %x: %w", class, err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type != nl.TCA_STATS2 {
+				continue
+			}
+			inner, err := nl.ParseRouteAttr(a.Value)
+			if err != nil {
+				return 0, false, fmt.Errorf("htb class %x: %w", class, err)
+			}
+			for _, q := range inner {
+				if q.Attr.Type == nl.TCA_STATS_QUEUE && len(q.Value) >= 8 {
+					return uint64(nl.NativeEndian().Uint32(q.Value[4:])), true, nil // gnet_stats_queue.backlog
+				}
+			}
+		}
+	}
+	return 0, false, fmt.Errorf("htb class %x: the kernel gave no statistics", class)
+}
+
+func (h *htb) Release(class uint32) error {
+	if class == 0 {
+		return nil
+	}
+	c := netlink.NewHtbClass(netlink.ClassAttrs{
+		LinkIndex: h.link.Attrs().Index, Parent: netlink.MakeHandle(ourMajor, 0), Handle: class,
+	}, netlink.HtbClassAttrs{})
+	if err := netlink.ClassDel(c); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove htb class %x: %w", class, err)
+	}
+	h.give(class)
+	return nil
+}
+
+func (h *htb) take() (uint16, error) {
+	if n := len(h.free); n > 0 {
+		minor := h.free[n-1]
+		h.free = h.free[:n-1]
+		return minor, nil
+	}
+	if h.next == 0xffff {
+		return 0, ErrNoClass
+	}
+	h.next++
+	return h.next, nil
+}
+
+func (h *htb) give(class uint32) { h.free = append(h.free, uint16(class)) }

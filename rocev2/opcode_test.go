@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rocev2
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// The whole table as text, so that a change of it shows in a review.
+func TestOpcodeTable(t *testing.T) {
+	names := []string{"FETH", "DETH", "RETH", "AtomicETH", "AETH", "AtomicAckETH", "ImmDt", "IETH", "SACK", "Hello"}
+	positions := []string{"-", "first", "middle", "last", "only"}
+	var b strings.Builder
+	fmt.Fprintln(&b, "# opcode name class position headers bytes payload request; written by go test -run OpcodeTable -update")
+	for i := range 256 {
+		info := Opcode(i).Info()
+		if !Opcode(i).Known() {
+			continue
+		}
+		var ext []string
+		for j, n := range names {
+			if info.Ext&(1<<j) != 0 {
+				ext = append(ext, n)
+			}
+		}
+		fmt.Fprintf(&b, "%02x %-23s %-8s %-7s %-18s %2d %-5v %v\n",
+			i, Opcode(i), info.Class, positions[info.Position], "["+strings.Join(ext, " ")+"]", info.ExtLen, info.Payload, info.Request)
+	}
+	const file = "testdata/opcodes.golden"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("the table differs from %s:\n%s", file, b.String())
+	}
+}
+
+// The class is bits 7:5 of the opcode for everything that IBTA defines.
+func TestOpcodeClassBits(t *testing.T) {
+	classes := map[Opcode]Class{0: ClassRC, 1: ClassUC, 3: ClassUD, 4: ClassCNP, 6: ClassControl}
+	for i := range 256 {
+		op := Opcode(i)
+		if want := classes[op>>5]; op.Known() && op.Class() != want {
+			t.Errorf("%s is %s, want %s", op, op.Class(), want)
+		}
+	}
+	equal(t, "unknown opcode", Opcode(0x15).String(), "OPCODE_0x15")
+	equal(t, "unknown opcode", Opcode(0x05|0xE0).String(), "OPCODE_0xe5")
+}

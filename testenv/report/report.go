@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report turns what an experiment measured into a picture (PNG) and a text
+// table.
+package report
+
+import (
+	"errors"
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"text/tabwriter"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+)
+
+// Point is one value of a series.
+type Point struct {
+	At    time.Duration // since the start of the experiment
+	Value float64
+}
+
+// Series is a line in a panel.
+type Series struct {
+	Name   string
+	Points []Point
+	Color  int  // lines of one thing have one colour in all panels
+	Dashed bool // a reference, such as a bottleneck's rate
+}
+
+// Panel is one diagram; all panels share the time axis.
+type Panel struct {
+	Title string
+	Unit  string // of the values, for the axis
+	Lines []Series
+}
+
+// Mark is a vertical line at a moment in all panels: "receiver A slowed".
+type Mark struct {
+	At   time.Duration
+	Text string
+}
+
+// Figure is a picture of panels, one above the other.
+type Figure struct {
+	Title  string
+	Panels []Panel
+	Marks  []Mark
+}
+
+const (
+	width       = 24 * vg.Centimeter
+	panelHeight = 7 * vg.Centimeter
+)
+
+// WritePNG draws the figure.
+func (f *Figure) WritePNG(w io.Writer) error {
+	if len(f.Panels) == 0 {
+		return errors.New("report: a figure without panels")
+	}
+	// Align draws columns of plots with their axes in line.
+	plots := make([][]*plot.Plot, len(f.Panels))
+	from, to := f.span()
+	for i, panel := range f.Panels {
+		p, err := f.plot(panel, from, to)
+		if err != nil {
+			return fmt.Errorf("report: panel %q: %w", panel.Title, err)
+		}
+		if i == 0 && f.Title != "" {
+			p.Title.Text = f.Title + "\n" + p.Title.Text
+		}
+		if i == len(f.Panels)-1 {
+			p.X.Label.Text = "time (s)"
+		}
+		plots[i] = []*plot.Plot{p}
+	}
+	img := vgimg.New(width, panelHeight*vg.Length(len(plots)))
+	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadX: vg.Millimeter, PadY: 2 * vg.Millimeter,
+		PadTop: 2 * vg.Millimeter, PadBottom: 2 * vg.Millimeter, PadLeft: 2 * vg.Millimeter, PadRight: 4 * vg.Millimeter}
+	canvases := plot.Align(plots, tiles, draw.New(img))
+	for i := range plots {
+		plots[i][0].Draw(canvases[i][0])
+	}
+	if _, err := (vgimg.PngCanvas{Canvas: img}).WriteTo(w); err != nil {
+		return fmt.Errorf("report: write picture: %w", err)
+	}
+	return nil
+}
+
+// span is the time that the panels cover, in seconds.
+func (f *Figure) span() (from, to float64) {
+	from, to = math.Inf(1), math.Inf(-1)
+	for _, p := range f.Panels {
+		for _, s := range p.Lines {
+			for _, pt := range s.Points {
+				from, to = min(from, pt.At.Seconds()), max(to, pt.At.Seconds())
+			}
+		}
+	}
+	if from > to {
+		return 0, 1
+	}
+	return from, to
+}
+
+func (f *Figure) plot(panel Panel, from, to float64) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text = panel.Title
+	p.Y.Label.Text = panel.Unit
+	p.X.Min, p.X.Max = from, to
+	p.Y.Min = 0
+	p.Legend.Top = true
+	p.Add(plotter.NewGrid())
+	top := 0.0
+	for _, s := range panel.Lines {
+		if len(s.Points) == 0 {
+			continue
+		}
+		xys := make(plotter.XYs, len(s.Points))
+		for i, pt := range s.Points {
+			xys[i] = plotter.XY{X: pt.At.Seconds(), Y: pt.Value}
+			top = max(top, pt.Value)
+		}
+		line, err := plotter.NewLine(xys)
+		if err != nil {
+			return nil, fmt.Errorf("line %q: %w", s.Name, err)
+		}
+		line.Color = plotutil.Color(s.Color)
+		line.Width = vg.Points(1)
+		if s.Dashed {
+			line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+		}
+		p.Add(line)
+		p.Legend.Add(s.Name, line)
+	}
+	// Room for the legend and the marks' texts.
+	p.Y.Max = max(p.Y.Max, top*(1.2+.12*float64(len(panel.Lines))))
+	if p.Y.Max <= p.Y.Min {
+		p.Y.Max = p.Y.Min + 1
+	}
+	return p, f.mark(p)
+}
+
+// mark draws the marks over the whole height of a plot.
+func (f *Figure) mark(p *plot.Plot) error {
+	for _, m := range f.Marks {
+		x := m.At.Seconds()
+		line, err := plotter.NewLine(plotter.XYs{{X: x, Y: p.Y.Min}, {X: x, Y: p.Y.Max}})
+		if err != nil {
+			return fmt.Errorf("mark %q: %w", m.Text, err)
+		}
+		line.Color = color.Gray{Y: 110}
+		text, err := plotter.NewLabels(plotter.XYLabels{
+			XYs: plotter.XYs{{X: x, Y: p.Y.Max - (p.Y.Max-p.Y.Min)*.07}}, Labels: []string{" " + m.Text}})
+		if err != nil {
+			return fmt.Errorf("mark %q: %w", m.Text, err)
+		}
+		p.Add(line, text)
+	}
+	return nil
+}
+
+// Table is a table of text; numbers are formatted by the caller.
+type Table struct {
+	Title  string
+	Header []string
+	Rows   [][]string
+}
+
+// WriteText writes the table in aligned columns.
+func (t *Table) WriteText(w io.Writer) error {
+	if t.Title != "" {
+		if _, err := fmt.Fprintln(w, t.Title); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range append([][]string{t.Header}, t.Rows...) {
+		for _, cell := range row {
+			fmt.Fprintf(tw, "%s\t", cell)
+		}
+		fmt.Fprintln(tw)
+	}
+	if err := tw.Flush(); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}

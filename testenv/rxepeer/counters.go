@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rxepeer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Counters are the values of an rxe device's hw_counters by the names of the kernel's
+// rdma_rxe driver (rxe_hw_counters.c), such as sent_pkts, duplicate_request,
+// out_of_seq_request, rcvd_rnr_err, completer_retry_err.
+type Counters map[string]uint64
+
+// RxeCounters reads the counters of rxe0.
+func (vm *VM) RxeCounters(ctx context.Context) (Counters, error) {
+	return vm.RxeCountersOf(ctx, "rxe0")
+}
+
+// RxeCountersOf reads the counters of an rxe device.
+func (vm *VM) RxeCountersOf(ctx context.Context, dev string) (Counters, error) {
+	res, err := vm.Run(ctx, "sh", "-c", "cd /sys/class/infiniband/"+dev+"/ports/1/hw_counters && grep -H . *")
+	if err != nil {
+		return nil, err
+	}
+	c := Counters{}
+	for line := range strings.Lines(res.Stdout) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "lifespan" {
+			continue // how long sysfs caches the others, in ms
+		}
+		n, err := strconv.ParseUint(value, 10, 64)
+		if !ok || err != nil {
+			return nil, fmt.Errorf("rxepeer: machine %s: %s: unexpected counter line %q", vm.Config.Name, dev, line)
+		}
+		c[name] = n
+	}
+	return c, nil
+}
+
+// trafficCounters grow with healthy traffic (ack_deferred: a responder that answers
+// a READ before it acknowledges what came before); any other tells of trouble.
+var trafficCounters = map[string]bool{
+	"sent_pkts": true, "rcvd_pkts": true, "rdma_sends": true, "rdma_recvs": true, "ack_deferred": true,
+}
+
+// Trouble returns the counters that have grown since before, other than those that count plain
+// traffic: duplicates, sequence errors, RNR, retries and the like.
+func (c Counters) Trouble(before Counters) Counters {
+	grown := Counters{}
+	for name, n := range c {
+		if d := n - before[name]; d != 0 && !trafficCounters[name] {
+			grown[name] = d
+		}
+	}
+	return grown
+}
+
+// TroubleIn is Trouble without what an impatient exchange may count on a busy host.
+func (c Counters) TroubleIn(x Exchange, before Counters) Counters {
+	grown := c.Trouble(before)
+	if x.Impatient {
+		delete(grown, "completer_retry_err")
+		delete(grown, "duplicate_request")
+	}
+	return grown
+}
