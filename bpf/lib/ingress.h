@@ -3,12 +3,6 @@
 #ifndef SOFTROCE_INGRESS_H
 #define SOFTROCE_INGRESS_H
 
-static const struct parse_reasons rx_reasons = {
-	.fragment = SR_STAT_rx_fragment,
-	.ip_options = SR_STAT_rx_ip_options,
-	.bad_length = SR_STAT_rx_bad_length,
-};
-
 /* Frames to other machines may pass through here (bridges, promiscuous mode). */
 static __always_inline int other_host(const void *eth, const struct sr_config *cfg)
 {
@@ -113,13 +107,11 @@ static __always_inline int ingress(struct xdp_md *ctx)
 		count(SR_STAT_rx_truncated);
 		return XDP_PASS;
 	}
-
 	one_buffer = r.ip_off + r.ip_len + padding == (__u32)(end - data);
+	if (is_control(&r))
+		return control(ctx);
 
 	now = clock_now();
-	if (is_control(&r))
-		return control(data, &r, end, cfg, now);
-
 	peer_key(&r, 1, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	if (d)
