@@ -207,7 +207,7 @@ const (
 	SoftroceSrExchangeSetSR_SET_CLASS  SoftroceSrExchangeSet = 2
 	SoftroceSrExchangeSetSR_SET_NODE   SoftroceSrExchangeSet = 4
 	SoftroceSrExchangeSetSR_SET_CAPS   SoftroceSrExchangeSet = 8
-	SoftroceSrExchangeSetSR_SET_EMPTY  SoftroceSrExchangeSet = 16
+	SoftroceSrExchangeSetSR_MOVE_EMPTY SoftroceSrExchangeSet = 16
 )
 
 type SoftroceSrFlow struct {

@@ -66,7 +66,7 @@ const (
 	SetClass  = uint32(SoftroceSrExchangeSetSR_SET_CLASS)
 	SetNode   = uint32(SoftroceSrExchangeSetSR_SET_NODE)
 	SetCaps   = uint32(SoftroceSrExchangeSetSR_SET_CAPS)
-	SetEmpty  = uint32(SoftroceSrExchangeSetSR_SET_EMPTY)
+	MoveEmpty = uint32(SoftroceSrExchangeSetSR_MOVE_EMPTY)
 )
 
 // KeyOf makes the table's key of an address. IPv4 becomes ::ffff:a.b.c.d; a zone

@@ -197,7 +197,7 @@ enum sr_exchange_set {
 	SR_SET_CLASS = 1 << 1,   /* class_id */
 	SR_SET_NODE = 1 << 2,    /* node */
 	SR_SET_CAPS = 1 << 3,    /* caps */
-	SR_SET_EMPTY = 1 << 4,   /* next_tx_ns, as the pacer's own queue has it */
+	SR_MOVE_EMPTY = 1 << 4,  /* add next_tx_ns, signed: the pacer's queue is not where the model is */
 };
 
 /*

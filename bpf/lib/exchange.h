@@ -30,10 +30,11 @@ static __always_inline void window_take(struct exchange_slot *slot, struct dest_
 	d->win_paced = 0;
 }
 
-/* From here on the pacer is empty at `empty`; echoes count once that is past. */
-static __always_inline void set_empty(struct dest_regs *d, __u64 empty, __u64 mono)
+/* Echoes count again once what waits in the pacer now has left. */
+static __always_inline void settle(struct dest_regs *d, __u64 mono)
 {
-	d->next_tx_ns = empty;
+	__u64 empty = READ_ONCE(d->next_tx_ns);
+
 	d->settle_ns = (__s64)(empty - mono) > 0 ? empty : mono;
 	if (clock_tai)
 		d->settle_ns += clock_now() - mono_now();
@@ -59,10 +60,10 @@ static __always_inline void set_rate(struct dest_regs *d, __u64 rate, __u64 mono
 		backlog = old && rate ? backlog * (old >> 10) / ((rate >> 10) ?: 1) : 0;
 		if (backlog > 2 * PACE_MAX_WAIT_NS)
 			backlog = 2 * PACE_MAX_WAIT_NS;
-		empty = mono + backlog;
+		WRITE_ONCE(d->next_tx_ns, mono + backlog);
 	}
 	d->rate_bps = rate;
-	set_empty(d, empty, mono);
+	settle(d, mono);
 }
 
 static __always_inline void apply(struct dest_regs *d, const struct exchange_slot *slot)
@@ -80,8 +81,10 @@ static __always_inline void apply(struct dest_regs *d, const struct exchange_slo
 		d->node = slot->regs.node;
 	if (slot->op & SR_SET_CAPS)
 		d->caps = slot->regs.caps;
-	if (slot->op & SR_SET_EMPTY)
-		set_empty(d, slot->regs.next_tx_ns, mono);
+	if (slot->op & SR_MOVE_EMPTY) {
+		__sync_fetch_and_add(&d->next_tx_ns, slot->regs.next_tx_ns);
+		settle(d, mono);
+	}
 }
 
 static __always_inline int exchange(struct __sk_buff *skb)

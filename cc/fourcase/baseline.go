@@ -2,8 +2,8 @@
 
 package fourcase
 
-// base is one set of minima. Invariant: tx + rx >= rtt, and the three were seen
-// within one window.
+// base is one set of minima, of one window. tx + rx >= rtt, unless both parts of
+// a window fell at once in different packets.
 type base struct{ tx, rx, rtt *int64 }
 
 func (r *Regs) base() base { return base{&r.BaseTxNs, &r.BaseRxNs, &r.BaseRttNs} }
@@ -18,8 +18,8 @@ func (b base) set(m times) { *b.tx, *b.rx, *b.rtt = m.tx, m.rx, m.rtt }
 // drifted or was set lowers one direction only, raises the other as much, and
 // leaves the round trip alone. So what a new one-way minimum has that the round
 // trip has not is the clocks' doing, and the other direction's minimum goes up
-// by it. The sum of the two never leaves the round trip's minimum for good,
-// however the jitter falls, so the correction cannot run away.
+// by it, but never by more than the fall. Their sum stays at the round trip's
+// minimum, however the jitter falls, so the correction cannot run away.
 func (b base) fold(m times) (qTx, qRx int64) {
 	fellTx, fellRx := max(*b.tx-m.tx, 0), max(*b.rx-m.rx, 0)
 	*b.tx -= fellTx

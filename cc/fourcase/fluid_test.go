@@ -31,6 +31,9 @@ type fluid struct {
 	stepAt    time.Duration // at which every receiver's clock is set ...
 	step      time.Duration // ... forward by this
 
+	starts func(i int) uint64        // rates of the senders where they differ
+	joins  func(i int) time.Duration // when sender i comes in; its idle sample is of then
+
 	noIdle  bool // no sample before data
 	rttOnly bool // the peers echo nothing
 	noRTT   bool // the round trip is not measured beside the one-way times
@@ -70,6 +73,7 @@ type sender struct {
 	drift     float64 // ns per ns
 	inFlight  []echo
 	losses    []time.Duration // when the sender learns of them
+	join      time.Duration
 	settle    time.Duration
 	nextTick  time.Duration
 	credit    float64 // bits towards the next sampled packet
@@ -105,9 +109,10 @@ func (f fluid) simulate(seed uint64) result {
 		}
 		var offered float64
 		for _, s := range flows {
-			offered += f.offer(s) * dt
+			offered += f.offer(s, t) * dt
 		}
 		limit := float64(f.capacity) * f.buffer.Seconds()
+		before := time.Duration(queue / capacity * 1e9)
 		out := min(queue+offered, capacity*dt)
 		queue = queue + offered - out
 		lost := max(queue-limit, 0)
@@ -125,7 +130,10 @@ func (f fluid) simulate(seed uint64) result {
 			delays = append(delays, wait)
 		}
 		for _, s := range flows {
-			rate := f.offer(s)
+			if t == s.join {
+				f.hello(s, t, before)
+			}
+			rate := f.offer(s, t)
 			if t >= f.warm {
 				// what leaves is shared as what arrives: first come, first served
 				s.delivered += out * rate * dt / max(offered, 1)
@@ -169,14 +177,27 @@ func (f fluid) newSender(i int, seed uint64) *sender {
 		panic(err)
 	}
 	s.regs.RateBps = f.start
-	if !f.noIdle {
-		e := f.measure(s, 0, 0)
-		Step(&s.regs, &s.params, f.sample(e, 1, true), 1)
+	if f.starts != nil {
+		s.regs.RateBps = f.starts(i)
+	}
+	if f.joins != nil {
+		s.join = f.joins(i)
+		s.nextTick += s.join
 	}
 	return s
 }
 
-func (f fluid) offer(s *sender) float64 {
+// hello is the sample from before data.
+func (f fluid) hello(s *sender, t, wait time.Duration) {
+	if !f.noIdle {
+		Step(&s.regs, &s.params, f.sample(f.measure(s, t, wait), 1, true), uint64(t)+1)
+	}
+}
+
+func (f fluid) offer(s *sender, t time.Duration) float64 {
+	if t < s.join {
+		return 0
+	}
 	rate := min(s.regs.RateBps, f.link)
 	if f.appLimit > 0 {
 		rate = min(rate, f.appLimit)

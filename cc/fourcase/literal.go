@@ -16,7 +16,6 @@ func (r *Regs) literal(p *Params, s *Sample, now uint64) Decision {
 		r.State |= StateTrend // the original values are the first to compare with
 		return r.none(WhyFirstSample)
 	}
-	r.State &^= StateNext // the original values stay
 	switch {
 	case s.Idle:
 		return r.none(WhyIdleSample)

@@ -9,9 +9,10 @@ type Sample struct {
 	Tx, Rx  int64
 	Samples uint32 // echoes in the window
 	// RTT is the window minimum of the round trip T3-T1, nanoseconds of one
-	// clock; 0 = unknown. Towards a peer that echoes nothing it is all there is
-	// (Samples == 0). Beside Tx and Rx it is better than their sum, whose parts
-	// may come from different packets, before and after a clock was set.
+	// clock; 0 = unknown. Towards a peer that echoes nothing it is all there is:
+	// Tx and Rx are 0 then, whatever Samples says. Beside Tx and Rx it is better
+	// than their sum, whose parts may come from different packets, before and
+	// after a clock was set.
 	RTT int64
 	// Turn is how long the receiver took between receiving and answering, in
 	// nanoseconds of its own clock; 0 = unknown. It is part of Rx, and it is not
@@ -42,7 +43,8 @@ type times struct {
 // times returns what to judge by, and whether there is anything.
 func (s *Sample) times() (m times, ok bool) {
 	switch {
-	case s.Samples == 0:
+	case s.Samples == 0, s.RTT > 0 && s.Tx == 0 && s.Rx == 0:
+		// Real one-way times add up to the round trip: both 0 means none.
 		return times{tx: s.RTT, rtt: s.RTT, rttOnly: true}, s.RTT > 0
 	case s.RTT > 0:
 		return times{tx: s.Tx, rx: s.Rx, rtt: s.RTT}, true

@@ -101,9 +101,23 @@ func TestFluidRobust(t *testing.T) {
 		{name: "8:1, clocks set 300 ms back, sums for RTT", f: incast(func(f *fluid) {
 			f.stepAt, f.step, f.noRTT = 5*sec, -300*ms, true
 		}), p99: 3 * ms},
+		{name: "8:1, from 900 Mbit/s and seven times 1 Mbit/s", f: incast(func(f *fluid) {
+			f.starts = func(i int) uint64 {
+				if i == 0 {
+					return 900 * mbit
+				}
+				return mbit
+			}
+		}), p99: 4 * ms},
+		{name: "8:1, one joins every 2 s into the standing queue, measured from 20 s", f: incast(func(f *fluid) {
+			f.joins = func(i int) time.Duration { return time.Duration(i) * 2 * sec }
+			f.jitter, f.warm, f.run = 20*us, 20*sec, 60*sec
+		}), p99: 4 * ms},
 		{name: "8:1, peers echo nothing", f: incast(func(f *fluid) { f.rttOnly = true }), p99: 3 * ms},
 		{name: "8:1, evaluated every 50 ms", f: incast(func(f *fluid) { f.tick, f.run, f.warm = 50*ms, 60*sec, 20*sec }), p99: 4 * ms},
+		{name: "8:1, evaluated every 100 ms", f: incast(func(f *fluid) { f.tick, f.run, f.warm = 100*ms, 60*sec, 20*sec }), util: 0.8},
 		{name: "16:1 all at once, from the first packet", f: incast(func(f *fluid) { f.senders, f.warm = 16, 0 }), p99: 4 * ms, lossBelow: 0.04},
+		{name: "16:1 all at once, no sample before data", f: incast(func(f *fluid) { f.senders, f.warm, f.noIdle = 16, 0, true }), p99: 8 * ms, lossBelow: 0.04},
 		{name: "1:1, only the way back congested", f: incast(func(f *fluid) { f.senders, f.reverse, f.jitter = 1, congestedReturn, 20*us }), util: 0.999},
 		{name: "1:1, idle, from an even share of 1/8", f: incast(func(f *fluid) { f.senders, f.start = 1, gbit/8 })},
 		{name: "100 Mbit/s behind a 10 Gbit/s link, 30 ms buffer", f: incast(deep(100 * mbit)), p99: 6 * ms},

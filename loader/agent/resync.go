@@ -13,8 +13,13 @@ import (
 // for good. So we compare them now and then, where packets wait.
 const (
 	resyncPeriod  = 50 * time.Millisecond
-	resyncPerTick = 16                     // each costs a netlink request
-	resyncSlack   = 200 * time.Microsecond // smaller differences are left alone
+	resyncPerTick = 16 // each costs a netlink request
+	resyncHaste   = 200 * time.Microsecond
+
+	// Smaller differences are left alone: they come from the reading itself. So
+	// does what two packets take, one on its way out and one that came since.
+	resyncSlack   = 500 * time.Microsecond
+	resyncPackets = 2 * 1514 * 8 // bits
 )
 
 // resyncs spreads the comparisons over the destinations.
@@ -36,20 +41,23 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 	}
 	a.resyncs.left--
 	a.resyncs.last[slot.Key] = now
-	bytes, ok, err := a.pacer.Backlog(d.ClassId)
-	if err != nil || !ok {
-		return
-	}
-	// The snapshot is as old as this tick; read the model as it is now.
+	// The model, then the queue: if this thread was interrupted in between, they
+	// are of different times and say nothing.
 	row, found, err := a.att.Lookup(bpf.AddrOf(slot.Key))
 	if err != nil || !found {
 		return
 	}
+	bytes, ok, err := a.pacer.Backlog(d.ClassId)
+	then := now
 	now = monotonic()
+	if err != nil || !ok || now-then > uint64(resyncHaste) {
+		return
+	}
 	empty := now + bytes*8*uint64(time.Second)/d.RateBps
-	if off := time.Duration(empty - max(row.Regs.NextTxNs, now)); off.Abs() > resyncSlack {
+	off := time.Duration(empty - max(row.Regs.NextTxNs, now))
+	if off.Abs() > resyncSlack+resyncPackets*time.Second/time.Duration(d.RateBps) {
 		a.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(slot.Key), "by", off)
-		d.NextTxNs = empty
-		slot.Op |= bpf.SetEmpty
+		d.NextTxNs = uint64(off)
+		slot.Op |= bpf.MoveEmpty
 	}
 }

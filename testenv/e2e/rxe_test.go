@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,18 +21,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/rxepeer"
 )
-
-// product builds the static binary that goes into the machines.
-func product(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "softroce-xdp")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/softroce/softroce-xdp/cmd/softroce-xdp")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the product: %v\n%s", err, out)
-	}
-	return bin
-}
 
 // pair are two machines with rxe on one bridge, the product on board.
 type pair struct {

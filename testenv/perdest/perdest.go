@@ -45,6 +45,12 @@ type Row struct {
 	Case    int // S1.6 case of the last decision, 0 = none
 }
 
+// sendBuffer lets a flow have about 64 packets between itself and the wire, as
+// rdma_rxe does for a QP (RXE_INFLIGHT_SKBS_PER_QP_HIGH). A sender that hands its
+// whole window to the pacer would have the policy wait for that window at every
+// decision.
+const sendBuffer = 64 * 2300
+
 // Config of the experiment. The zero value is the one of the requirement.
 type Config struct {
 	RateA, RateB uint64        // bottlenecks in bit/s; default 100 and 400 Mbit/s
@@ -224,7 +230,9 @@ func (x *experiment) flows(ctx context.Context, f func(context.Context) error) e
 	done := make(chan error, len(x.addr))
 	for _, to := range x.addr {
 		go func() {
-			_, err := x.src.Send(ctx, load.Flow{To: to, Window: x.cfg.Window, PMTU: x.cfg.PMTU, GiveUp: 20 * time.Second})
+			_, err := x.src.Send(ctx, load.Flow{
+				To: to, Window: x.cfg.Window, PMTU: x.cfg.PMTU, SendBuffer: sendBuffer, GiveUp: 20 * time.Second,
+			})
 			if err != nil {
 				stop(err) // f need not go on
 			}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fourcase
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDefaultParamsAreValid(t *testing.T) {
+	for _, link := range []uint64{1, 1000, 10 * mbit, 100 * mbit, gbit, 10 * gbit, 100 * gbit, 800 * gbit, maxRateLimit} {
+		p := DefaultParams(link)
+		if err := p.Validate(); err != nil {
+			t.Errorf("%d bit/s: %v", link, err)
+		}
+	}
+}
+
+// TestValidateNamesTheField: the message names the parameter as struct
+// policy_params does and says what to do.
+func TestValidateNamesTheField(t *testing.T) {
+	for _, c := range []struct {
+		edit func(*Params)
+		want string
+	}{
+		{func(p *Params) { p.MinRateBps = 0 }, "min_rate_bps is 0: set it between 1 and"},
+		{func(p *Params) { p.MaxRateBps = 1 << 43 }, "max_rate_bps is 8796093022208: set it between"},
+		{func(p *Params) { p.MinRateBps = 2 * gbit }, "min_rate_bps (2000000000) is above max_rate_bps (1000000000): lower it"},
+		{func(p *Params) { p.InitialRateBps = 2 * gbit }, "initial_rate_bps (2000000000) is not between"},
+		{func(p *Params) { p.TargetNs = 0 }, "target_ns is 0: set it between 1"},
+		{func(p *Params) { p.TargetRateBps = 0 }, "target_rate_bps is 0"},
+		{func(p *Params) { p.TargetMaxNs = 1000 }, "target_max_ns (1000) is below target_ns (500000): raise it"},
+		{func(p *Params) { p.DeadbandNs = 400_000 }, "deadband_ns (400000) is above half of target_ns (500000): lower it"},
+		{func(p *Params) { p.BaseWindowNs = 1000 }, "base_window_ns (1000) is below ten times interval_ns"},
+		{func(p *Params) { p.IntervalNs = maxTimeLimit + 1 }, "interval_ns is 3600000000001: set it between"},
+		{func(p *Params) { p.LiteralDeadbandNs = 1 << 63 }, "literal_deadband_ns is"},
+		{func(p *Params) { p.Mode = 3 }, "mode is 3: use 0 (robust), 1 (literal) or 2 (fixed)"},
+		{func(p *Params) { p.BetaQ10 = 0 }, "beta_q10 is 0: set it between 1 and 1024"},
+		{func(p *Params) { p.MaxCutQ10 = 1025 }, "max_cut_q10 is 1025"},
+		{func(p *Params) { p.MaxRaiseQ10 = 2 }, "max_raise_q10 (2) is below raise_q10 (3): raise it"},
+		{func(p *Params) { p.BigCutQ10 = 100 }, "big_cut_q10 (100) is below small_cut_q10 (128)"},
+	} {
+		p := DefaultParams(gbit)
+		c.edit(&p)
+		err := p.Validate()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want an error with %q", err, c.want)
+		}
+	}
+}
+
+func TestModeNames(t *testing.T) {
+	for m := ModeRobust; m <= ModeFixed; m++ {
+		if got, err := ParseMode(m.String()); err != nil || got != m {
+			t.Errorf("ParseMode(%q) = %v, %v", m.String(), got, err)
+		}
+	}
+	if _, err := ParseMode("bold"); err == nil || !strings.Contains(err.Error(), "use robust, literal or fixed") {
+		t.Errorf("ParseMode(bold): %v", err)
+	}
+	if Mode(9).String() != "mode 9" {
+		t.Errorf("Mode(9) is %q", Mode(9))
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/testenv/perdest"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// attached is the product as the S1.9 experiment drives it.
+type attached struct {
+	t     *testing.T
+	args  []string
+	nodes []*node
+	table *loader.Attachment
+}
+
+func (p *attached) Attach(hosts []*topo.Host) error {
+	p.nodes = nil
+	for _, h := range hosts {
+		n := newNode(p.t, h)
+		if out, err := n.try(append([]string{"attach", topo.IfName}, p.args...)...); err != nil {
+			return fmt.Errorf("%s: %w\n%s", h.Name(), err, out)
+		}
+		p.nodes = append(p.nodes, n)
+	}
+	var err error
+	p.table, err = loader.Open(topo.IfName, p.nodes[0].options())
+	return err
+}
+
+func (p *attached) Detach() error {
+	p.table.Close()
+	for _, n := range p.nodes {
+		if p.t.Failed() || testing.Verbose() {
+			stats, _ := n.try("stats", topo.IfName)
+			p.t.Logf("%s:\n%s", n.host.Name(), stats)
+		}
+		if out, err := n.try("detach", topo.IfName); err != nil {
+			return fmt.Errorf("%s: %w\n%s", n.host.Name(), err, out)
+		}
+	}
+	return nil
+}
+
+func (p *attached) Rows() ([]perdest.Row, error) {
+	rows, err := p.table.Rows()
+	var out []perdest.Row
+	for _, r := range rows {
+		out = append(out, perdest.Row{
+			Dest: r.Addr, TxNS: r.Regs.TxNs, RxNS: r.Regs.RxNs, QTxNS: r.Regs.Policy.Q_txNs,
+			RateBPS: r.Regs.RateBps, Case: int(r.Regs.Policy.CaseNo),
+		})
+	}
+	return out, err
+}
+
+// TestPerDestination is S1.9: each bottleneck stays full with a short queue, and
+// slowing one receiver leaves the other alone. SOFTROCE_REPORT names a folder for
+// the report and the plot.
+func TestPerDestination(t *testing.T) {
+	topo.RequireRoot(t)
+	const tries = 3 // of runs that the machine, not the product, has spoilt
+	for i := 1; ; i++ {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		result, err := perdest.Run(ctx, perdest.Config{}, &attached{t: t})
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		if err := result.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("run %d\n%s", i, &text)
+		writeReport(t, result, text.String())
+		if !result.Valid() && i < tries {
+			continue
+		}
+		if !result.Valid() {
+			t.Error("the machine did not keep up in any run")
+		}
+		for _, f := range result.Failures() {
+			t.Error(f)
+		}
+		return
+	}
+}
+
+func writeReport(t *testing.T, r *perdest.Result, text string) {
+	dir := os.Getenv("SOFTROCE_REPORT")
+	if dir == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(dir, "perdest.txt"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "perdest.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := r.WritePNG(f); err != nil {
+		t.Fatal(err)
+	}
+}
