@@ -122,7 +122,7 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 	__s64 rx = t3 - s->echo_t2_ns;
 	__s64 newer = s->echo_t1_ns - d->echo_seen_ns;
 
-	if (newer <= 0 && newer > -ECHO_MAX_AGE_NS)
+	if (d->echo_seen_ns && newer <= 0 && newer > -ECHO_MAX_AGE_NS)
 		return;
 	if (tx + rx < 0 || tx + rx > ECHO_MAX_RTT_NS) {
 		count(SR_STAT_rx_echo_absurd);

@@ -14,7 +14,6 @@
 static __always_inline void snapshot(struct exchange_slot *slot, const struct dest_regs *d)
 {
 	__builtin_memcpy(&slot->regs, d, sizeof(slot->regs));
-	slot->found = 1;
 }
 
 /* Signals of loss and congestion that come between the two are not forgotten. */
@@ -87,10 +86,41 @@ static __always_inline void apply(struct dest_regs *d, const struct exchange_slo
 	}
 }
 
+/*
+ * One slot. Returns 0: the queue is empty. A global function, so that the
+ * verifier looks at it once and not at every turn of the loop.
+ */
+__noinline int exchange_one(__u32 op, __u32 index)
+{
+	struct exchange_slot *slot = bpf_map_lookup_elem(&mailbox, &index);
+	struct dest_regs *d;
+
+	if (!slot || (op == SR_EXCHANGE_COLLECT && bpf_map_pop_elem(&active, &slot->key)))
+		return 0;
+	slot->found = 0;
+	d = bpf_map_lookup_elem(&dest_table, &slot->key);
+	if (!d)
+		return 1;
+	slot->found = 1;
+	switch (op) {
+	case SR_EXCHANGE_COLLECT:
+		d->queued = 0;
+		snapshot(slot, d);
+		window_take(slot, d);
+		break;
+	case SR_EXCHANGE_APPLY:
+		apply(d, slot);
+		break;
+	default:
+		snapshot(slot, d);
+	}
+	return 1;
+}
+
 static __always_inline int exchange(struct __sk_buff *skb)
 {
 	const struct exchange_ctx *ctx = (void *)(long)skb->data;
-	__u32 op, count, done = 0;
+	__u32 op, count, i;
 
 	if ((void *)(ctx + 1) > (void *)(long)skb->data_end)
 		return SR_EXCHANGE_INVALID;
@@ -98,36 +128,10 @@ static __always_inline int exchange(struct __sk_buff *skb)
 	count = ctx->count;
 	if (op < SR_EXCHANGE_COLLECT || op > SR_EXCHANGE_READ)
 		return SR_EXCHANGE_INVALID;
-
-	for (__u32 i = 0; i < SR_EXCHANGE_SLOTS; i++) {
-		__u32 index = i;
-		struct exchange_slot *slot;
-		struct dest_regs *d;
-
-		if (i >= count)
+	for (i = 0; i < SR_EXCHANGE_SLOTS; i++)
+		if (i >= count || !exchange_one(op, i))
 			break;
-		slot = bpf_map_lookup_elem(&mailbox, &index);
-		if (!slot)
-			break;
-		if (op == SR_EXCHANGE_COLLECT && bpf_map_pop_elem(&active, &slot->key))
-			break;
-		slot->found = 0;
-		done++;
-		d = bpf_map_lookup_elem(&dest_table, &slot->key);
-		if (!d)
-			continue;
-		if (op == SR_EXCHANGE_APPLY) {
-			apply(d, slot);
-			slot->found = 1;
-			continue;
-		}
-		if (op == SR_EXCHANGE_COLLECT)
-			d->queued = 0;
-		snapshot(slot, d);
-		if (op == SR_EXCHANGE_COLLECT)
-			window_take(slot, d);
-	}
-	return done;
+	return i;
 }
 
 #endif

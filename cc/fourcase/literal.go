@@ -33,25 +33,25 @@ func (r *Regs) literal(p *Params, s *Sample, now uint64) Decision {
 
 // literalCase finds the case. lead is transmit - receive; q is the excess over
 // the original value and d the change since the last evaluation.
-func literalCase(p *Params, lead, qTx, qRx, dTx, dRx int64) (d Decision, q10 uint32) {
+func literalCase(p *Params, lead, qTx, qRx, dTx, dRx int64) (v Verdict, q10 uint32) {
 	band := int64(p.LiteralDeadbandNs)
 	txGrew, rxGrew := dTx > band, dRx > band
 	txShrank, rxShrank := dTx < -band, dRx < -band
-	d = Decision{Action: ActionHold, Row: NoRow, Why: WhyLiteralNone}
+	v = Verdict{Action: ActionHold, Row: NoRow, Why: WhyLiteralNone}
 	switch {
 	case txGrew && rxGrew && lead < 0:
-		d.Action, d.Case, d.Why = ActionBigCut, 1, WhyLiteral1
-		return d, p.BigCutQ10
+		v.Action, v.Case, v.Why = ActionBigCut, 1, WhyLiteral1
+		return v, p.BigCutQ10
 	case txGrew && rxGrew && lead > 0:
-		d.Action, d.Case, d.Why = ActionCut, 2, WhyLiteral2
-		return d, p.SmallCutQ10
+		v.Action, v.Case, v.Why = ActionCut, 2, WhyLiteral2
+		return v, p.SmallCutQ10
 	case txGrew && rxShrank && qTx > 0 && qRx > 0:
-		d.Case, d.Why = 3, WhyLiteral3
+		v.Case, v.Why = 3, WhyLiteral3
 	case txShrank && rxShrank && qTx > 0 && qRx > 0:
-		d.Case, d.Why = 4, WhyLiteral4
+		v.Case, v.Why = 4, WhyLiteral4
 	case txShrank && rxShrank && qTx <= band && qRx <= band:
-		d.Action, d.Case, d.Why = ActionRaise, 4, WhyLiteralBack
-		return d, p.RaiseQ10
+		v.Action, v.Case, v.Why = ActionRaise, 4, WhyLiteralBack
+		return v, p.RaiseQ10
 	}
-	return d, 0
+	return v, 0
 }

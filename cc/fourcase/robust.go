@@ -14,22 +14,15 @@ const (
 	rowBelowTarget        // e < q_tx <= D
 )
 
-// rule is what a row does.
-type rule struct {
-	action Action
-	caseNo uint8
-	why    Why
-}
-
-var rules = [...]rule{
-	rowLoss:        {ActionLossCut, 0, WhyLoss},
-	rowFarAbove:    {ActionCut, 0, WhyFarAbove},
-	rowReceiver:    {ActionBigCut, 1, WhyReceiver},
-	rowImproving:   {ActionHold, 3, WhyImproving},
-	rowDraining:    {ActionHold, 4, WhyDraining},
-	rowAboveTarget: {ActionCut, 2, WhyAboveTarget},
-	rowBaseline:    {ActionRaise, 4, WhyBaseline},
-	rowBelowTarget: {ActionHold, 0, WhyBelowTarget},
+// verdicts are what the rows say. Row 0 is in two kinds: see lossCut.
+var verdicts = [...]Verdict{
+	rowFarAbove:    {ActionCut, 0, rowFarAbove, WhyFarAbove},
+	rowReceiver:    {ActionBigCut, 1, rowReceiver, WhyReceiver},
+	rowImproving:   {ActionHold, 3, rowImproving, WhyImproving},
+	rowDraining:    {ActionHold, 4, rowDraining, WhyDraining},
+	rowAboveTarget: {ActionCut, 2, rowAboveTarget, WhyAboveTarget},
+	rowBaseline:    {ActionRaise, 4, rowBaseline, WhyBaseline},
+	rowBelowTarget: {ActionHold, 0, rowBelowTarget, WhyBelowTarget},
 }
 
 // delayRow finds the row for an excess q, a trend d and the levels D and e, all
@@ -162,7 +155,7 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 	if p.Mode == ModeFixed {
 		if judge && now-r.DecidedNs >= p.IntervalNs {
 			r.see(m)
-			return r.decide(p, Decision{Action: ActionHold, Row: NoRow, Why: WhyFixed}, 0, now)
+			return r.decide(p, Verdict{Action: ActionHold, Row: NoRow, Why: WhyFixed}, 0, now)
 		}
 		return r.none(WhyFixed)
 	}
@@ -178,7 +171,7 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 				cut = max(cut, p.delayCut(rowAboveTarget, q, d))
 			}
 		}
-		return r.decide(p, Decision{Action: action, Row: rowLoss, Why: why}, part(r.RateBps, cut), now)
+		return r.decide(p, Verdict{Action: action, Row: rowLoss, Why: why}, part(r.RateBps, cut), now)
 	}
 
 	switch {
@@ -197,8 +190,7 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 	d, e, scale := p.levels(r.RateBps)
 	q := r.judged(m, s.Samples, d)
 	row := delayRow(q, r.QRxNs, r.DTxNs, r.DRxNs, s.Turn, d, e)
-	rule := rules[row]
-	out := Decision{Action: rule.action, Case: rule.caseNo, Row: row, Why: rule.why}
+	out := verdicts[row]
 	var amount uint64
 	switch {
 	case out.Action.Cuts():

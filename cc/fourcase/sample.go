@@ -56,14 +56,20 @@ func (s *Sample) times() (m times, ok bool) {
 // Decision is the outcome of one Step.
 type Decision struct {
 	RateBps uint64 // the rate from now on, bits per second
-	Action  Action // ActionNone: there was nothing to decide
-	Case    uint8  // S1.6 case 1-4, 0 = none
-	Row     uint8  // row of the completed table 0-7, NoRow = none
-	Why     Why
+	Verdict
+}
+
+// Verdict is what was decided, and why. It is apart from Decision because the
+// compiler keeps structures of four fields in registers, and not those of five.
+type Verdict struct {
+	Action Action // ActionNone: there was nothing to decide
+	Case   uint8  // S1.6 case 1-4, 0 = none
+	Row    uint8  // row of the completed table 0-7, NoRow = none
+	Why    Why
 }
 
 // Reason says in words why the decision is what it is.
-func (d Decision) Reason() string { return d.Why.String() }
+func (v Verdict) Reason() string { return v.Why.String() }
 
 // Why is the reason of a decision.
 type Why uint8

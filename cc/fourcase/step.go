@@ -35,7 +35,7 @@ func (p *Params) clamp(bps uint64) uint64 {
 
 // none is the outcome of a window that decides nothing.
 func (r *Regs) none(why Why) Decision {
-	return Decision{RateBps: r.RateBps, Row: NoRow, Why: why}
+	return Decision{r.RateBps, Verdict{Row: NoRow, Why: why}}
 }
 
 // see notes the times that a decision judges by, as excess over the baseline,
@@ -52,29 +52,28 @@ func (r *Regs) see(m times) {
 
 // decide carries a decision out: the rate, and the trace in the registers.
 // amount is how much of the rate is cut, or added, in bits per second.
-func (r *Regs) decide(p *Params, d Decision, amount, now uint64) Decision {
+func (r *Regs) decide(p *Params, v Verdict, amount, now uint64) Decision {
 	switch {
-	case d.Action.Cuts() && r.RateBps == p.MinRateBps:
-		d.Action, d.Why = ActionHold, WhyAtMin
-	case d.Action.Cuts():
+	case v.Action.Cuts() && r.RateBps == p.MinRateBps:
+		v.Action, v.Why = ActionHold, WhyAtMin
+	case v.Action.Cuts():
 		r.RateBps = max(r.RateBps-min(amount, r.RateBps), p.MinRateBps)
 		r.CutNs = now
 		r.Cuts++
-	case d.Action == ActionRaise && r.RateBps == p.MaxRateBps:
-		d.Action, d.Why = ActionHold, WhyAtMax
-	case d.Action == ActionRaise:
+	case v.Action == ActionRaise && r.RateBps == p.MaxRateBps:
+		v.Action, v.Why = ActionHold, WhyAtMax
+	case v.Action == ActionRaise:
 		r.RateBps = min(r.RateBps+amount, p.MaxRateBps)
 	}
-	if d.Action == ActionRaise {
+	if v.Action == ActionRaise {
 		r.Raises++
 	} else {
 		r.Raises = 0
 	}
-	d.RateBps = r.RateBps
 	r.DecidedNs = now
 	r.Decisions++
-	r.CaseNo, r.Row, r.Action = d.Case, d.Row, d.Action
-	return d
+	r.CaseNo, r.Row, r.Action = v.Case, v.Row, v.Action
+	return Decision{r.RateBps, v}
 }
 
 // part is q10/1024 of a rate, at least 1 bit/s: a cut always cuts and a raise

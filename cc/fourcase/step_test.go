@@ -163,7 +163,7 @@ func TestReasonsAreNamed(t *testing.T) {
 	if Why(200).String() != "unknown" || Action(200).String() != "unknown" {
 		t.Error("values out of range must not panic")
 	}
-	if got := (Decision{Why: WhyDraining}).Reason(); got != "above target, but the queue drains" {
+	if got := (Verdict{Why: WhyDraining}).Reason(); got != "above target, but the queue drains" {
 		t.Errorf("Reason() = %q", got)
 	}
 }

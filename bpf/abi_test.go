@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf_test
+
+import (
+	"net/netip"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"unsafe"
+
+	"github.com/softroce/softroce-xdp/bpf"
+)
+
+// Layouts that pins of another version would break on.
+func TestLayouts(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		got, want uintptr
+	}{
+		{"dest_key", unsafe.Sizeof(bpf.DestKey{}), 16},
+		{"dest_regs", unsafe.Sizeof(bpf.DestRegs{}), 7 * 64},
+		{"policy_regs", unsafe.Sizeof(bpf.PolicyRegs{}), 2 * 64},
+		{"rx_meta", unsafe.Sizeof(bpf.RxMeta{}), 32},
+		{"steer", unsafe.Sizeof(bpf.Steer{}), 8},
+		{"sr_event", unsafe.Sizeof(bpf.Event{}), 48},
+		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 24 + 7*64},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s has %d bytes, want %d", c.name, c.got, c.want)
+		}
+	}
+}
+
+// Each cache line of an entry has one writer; the first field of each line tells
+// that nothing slipped over.
+func TestDestRegsLines(t *testing.T) {
+	var r bpf.DestRegs
+	for line, offset := range []uintptr{
+		unsafe.Offsetof(r.PeerT1Ns), // ingress
+		unsafe.Offsetof(r.WinTxNs),  // ingress, samples
+		unsafe.Offsetof(r.TxPackets),
+		unsafe.Offsetof(r.Rewinds),
+		unsafe.Offsetof(r.Flows),
+		unsafe.Offsetof(r.Policy),
+	} {
+		if offset != uintptr(line)*64 {
+			t.Errorf("line %d starts at offset %d, want %d", line, offset, line*64)
+		}
+	}
+	// rx_meta is in front of frames, where only 4-byte multiples up to 32 fit everywhere.
+	if n := unsafe.Sizeof(bpf.RxMeta{}); n > 32 || n%4 != 0 {
+		t.Errorf("rx_meta has %d bytes", n)
+	}
+}
+
+// Macros of abi.h, which Go has to repeat.
+func TestMacros(t *testing.T) {
+	header, err := os.ReadFile("lib/abi.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]uint64{
+		"SR_ABI_VERSION": bpf.ABIVersion, "SR_META_MAGIC": bpf.MetaMagic, "SR_EXCHANGE_SLOTS": bpf.ExchangeSlots,
+		"SR_PSN_SLOTS": uint64(len(bpf.DestRegs{}.Flows)), "SR_EXCHANGE_INVALID": 0xffffffff,
+	}
+	for _, m := range regexp.MustCompile(`(?m)^#define (SR_\w+) (\w+?)u?\b`).FindAllStringSubmatch(string(header), -1) {
+		got, err := strconv.ParseUint(m[2], 0, 64)
+		if w, ok := want[m[1]]; !ok || err != nil || got != w {
+			t.Errorf("%s is %s in abi.h (%v), %#x in Go", m[1], m[2], err, w)
+		}
+		delete(want, m[1])
+	}
+	for name := range want {
+		t.Errorf("%s is not in abi.h", name)
+	}
+}
+
+func TestReasonsAreUnique(t *testing.T) {
+	names, next := map[string]bool{}, uint32(0)
+	for _, r := range bpf.Reasons() {
+		if r.Number != next || names[r.Name] || r.Text == "" {
+			t.Errorf("reason %d %s %q: want number %d, a new name and a text", r.Number, r.Name, r.Text, next)
+		}
+		next, names[r.Name] = r.Number+1, true
+		if n, ok := bpf.ReasonNumber(r.Name); !ok || n != r.Number {
+			t.Errorf("%s has number %d, %v", r.Name, n, ok)
+		}
+	}
+	header, err := os.ReadFile("lib/reasons.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := regexp.MustCompile(`\bSR_REASON\(\d`).FindAll(header, -1); len(lines) != len(bpf.Reasons()) {
+		t.Errorf("Go reads %d reasons of %d", len(bpf.Reasons()), len(lines))
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for in, want := range map[string]string{"10.0.0.4": "10.0.0.4", "::ffff:10.0.0.4": "10.0.0.4", "fd00::4": "fd00::4", "fe80::1%eth0": "fe80::1"} {
+		if got := bpf.AddrOf(bpf.KeyOf(netip.MustParseAddr(in))).String(); got != want {
+			t.Errorf("%s came back as %s", in, got)
+		}
+	}
+}

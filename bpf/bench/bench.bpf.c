@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+/*
+ * The data plane's programs in a harness that lets one packet go through them
+ * again and again. BPF_PROG_TEST_RUN repeats a program on the same buffer, and
+ * ours change it: ingress strips the option, egress appends it. So each harness
+ * calls the program and then restores the packet, and a second program does
+ * nothing but restore. Their difference is the price over an empty program.
+ *
+ * The programs that only restore cannot be repeated for ever, as the frame grows
+ * (XDP) or shrinks (TC) each time; bench.go gives them frames with room for it.
+ */
+#include "../softroce.bpf.c"
+
+/* What restore() puts back. Written by bench.go. */
+struct template {
+	__u32 opt_off;       /* of the option in the frame */
+	__u32 grow;          /* bytes that restoring appends */
+	__u16 ip_len, ip_check; /* of the stamped packet, as they lie in memory */
+	__u32 mask;          /* of the list of addresses: 0 = always the first */
+	__u64 option[STAMP_LEN / 8];
+	struct dest_key peer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2); /* 0: what the harness restores; 1: the same, restored alone */
+	__type(key, __u32);
+	__type(value, struct template);
+} templates SEC(".maps");
+
+/* IPv4 addresses that the packets come from or go to, in turn. */
+#define ADDRESSES 65536
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ADDRESSES);
+	__type(key, __u32);
+	__type(value, __u32);
+} addresses SEC(".maps");
+
+static __u32 turn;
+
+static __always_inline const struct template *template_of(__u32 which)
+{
+	return bpf_map_lookup_elem(&templates, &which);
+}
+
+SEC("xdp.frags")
+int bench_xdp_empty(struct xdp_md *ctx)
+{
+	return XDP_PASS;
+}
+
+SEC("tc")
+int bench_tc_empty(struct __sk_buff *skb)
+{
+	return TC_NEXT;
+}
+
+static __always_inline int restore_xdp(struct xdp_md *ctx, __u32 which)
+{
+	const struct template *t = template_of(which);
+	void *data, *end, *opt;
+
+	if (!t || bpf_xdp_adjust_tail(ctx, t->grow))
+		return XDP_ABORTED;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (data + ETH_HLEN + IPV4_HLEN > end)
+		return XDP_ABORTED;
+	ST16(data + ETH_HLEN + 2, t->ip_len);
+	ST16(data + ETH_HLEN + 10, t->ip_check);
+	opt = data + bounded(t->opt_off);
+	if (opt + STAMP_LEN > end)
+		return XDP_ABORTED;
+	for (int i = 0; i < STAMP_LEN / 8; i++)
+		ST64(opt + 8 * i, t->option[i]);
+	return XDP_PASS;
+}
+
+/* The next address of the list into the frame, where the IPv4 header has it. */
+static __always_inline void next_address(void *data, void *end, __u32 off)
+{
+	const struct template *t = template_of(0);
+	__u32 index = t ? turn++ & t->mask : 0, *addr = bpf_map_lookup_elem(&addresses, &index);
+
+	if (addr && data + off + 4 <= end)
+		ST32(data + off, *addr);
+}
+
+SEC("xdp.frags")
+int bench_xdp(struct xdp_md *ctx)
+{
+	return ingress(ctx) == XDP_PASS ? restore_xdp(ctx, 0) : XDP_ABORTED;
+}
+
+SEC("xdp.frags")
+int bench_xdp_restore(struct xdp_md *ctx)
+{
+	return restore_xdp(ctx, 1);
+}
+
+SEC("xdp.frags")
+int bench_xdp_many(struct xdp_md *ctx)
+{
+	next_address((void *)(long)ctx->data, (void *)(long)ctx->data_end, ETH_HLEN + 12);
+	return ingress(ctx) == XDP_PASS ? restore_xdp(ctx, 0) : XDP_ABORTED;
+}
+
+static __always_inline int restore_tc(struct __sk_buff *skb, __u32 which)
+{
+	const struct template *t = template_of(which);
+	void *data, *end;
+
+	if (!t || bpf_skb_change_tail(skb, skb->len - t->grow, 0))
+		return TC_DROP;
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (data + ETH_HLEN + IPV4_HLEN > end)
+		return TC_DROP;
+	ST16(data + ETH_HLEN + 2, t->ip_len);
+	ST16(data + ETH_HLEN + 10, t->ip_check);
+	return TC_NEXT;
+}
+
+/* Every packet finds a stamp to echo, as an ACK does. */
+static __always_inline void make_pending(__u32 which)
+{
+	const struct template *t = template_of(which);
+	struct dest_regs *d = t ? bpf_map_lookup_elem(&dest_table, &t->peer) : NULL;
+
+	if (d)
+		WRITE_ONCE(d->ce_pending, 1);
+}
+
+SEC("tc")
+int bench_tc(struct __sk_buff *skb)
+{
+	return egress(skb) == TC_NEXT ? restore_tc(skb, 0) : TC_DROP;
+}
+
+SEC("tc")
+int bench_tc_restore(struct __sk_buff *skb)
+{
+	return restore_tc(skb, 1);
+}
+
+SEC("tc")
+int bench_tc_echo(struct __sk_buff *skb)
+{
+	make_pending(0);
+	return egress(skb) == TC_NEXT ? restore_tc(skb, 0) : TC_DROP;
+}
+
+SEC("tc")
+int bench_tc_echo_restore(struct __sk_buff *skb)
+{
+	make_pending(1);
+	return restore_tc(skb, 1);
+}
+
+SEC("tc")
+int bench_tc_many(struct __sk_buff *skb)
+{
+	next_address((void *)(long)skb->data, (void *)(long)skb->data_end, ETH_HLEN + 16);
+	return egress(skb) == TC_NEXT ? restore_tc(skb, 0) : TC_DROP;
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures what the data plane's programs cost, against an empty
+// program in the same run. bench.bpf.c says how one packet is repeated.
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -fdebug-prefix-map=../../=" -target bpfel -type template Bench bench.bpf.c
+
+// Destinations is how many of them the random rows use.
+const Destinations = 60_000
+
+// A Row is one kind of packet through one program.
+type Row struct {
+	Program string  // XDP or TC
+	Packet  string  // what went through
+	Ns      float64 // nanoseconds a packet over the empty program
+	Target  float64 // at most this many, 0 = none set
+}
+
+// Ok reports whether the row meets its target.
+func (r Row) Ok() bool { return r.Target == 0 || r.Ns <= r.Target }
+
+// one is a program to repeat on a frame.
+type one struct {
+	prog   *ebpf.Program
+	frame  []byte
+	repeat int
+	want   uint32
+	ns     []float64
+}
+
+const (
+	repeat    = 10_000
+	addresses = 1 << 16 // as many as bench.bpf.c lists
+	xdpPass   = 2
+	tcNext    = 0xffffffff
+)
+
+// Run measures all rows. The machine is never quiet, so every program runs rounds
+// times, in turn with the others, and the medians are compared. Both numbers of a
+// difference have seen the same weather.
+func Run(rounds int) ([]Row, error) {
+	undo, err := pin()
+	if err != nil {
+		return nil, err
+	}
+	defer undo()
+	var o BenchObjects
+	if err := LoadBenchObjects(&o, nil); err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	defer o.Close()
+	s, err := newScene(&o)
+	if err != nil {
+		return nil, err
+	}
+	var rows []Row
+	for _, group := range []func() ([]pair, error){s.plain, s.stamped, s.many} {
+		pairs, err := group()
+		if err != nil {
+			return nil, err
+		}
+		for range rounds {
+			for i := range pairs {
+				for _, p := range []*one{pairs[i].base, pairs[i].prog} {
+					if pairs[i].before != nil {
+						if err := pairs[i].before(p == pairs[i].base); err != nil {
+							return nil, err
+						}
+					}
+					if err := p.run(); err != nil {
+						return nil, fmt.Errorf("%s %s: %w", pairs[i].row.Program, pairs[i].row.Packet, err)
+					}
+				}
+			}
+		}
+		for _, p := range pairs {
+			p.row.Ns = median(p.prog.ns) - median(p.base.ns)
+			rows = append(rows, p.row)
+		}
+	}
+	return rows, nil
+}
+
+// pair is a row with the two programs whose difference it is.
+type pair struct {
+	row        Row
+	base, prog *one
+	before     func(base bool) error
+}
+
+func (p *one) run() error {
+	verdict, avg, err := p.prog.Benchmark(p.frame, p.repeat, nil)
+	if err != nil {
+		return err
+	}
+	if verdict != p.want {
+		return fmt.Errorf("verdict %d, want %d", verdict, p.want)
+	}
+	p.ns = append(p.ns, float64(avg.Nanoseconds()))
+	return nil
+}
+
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	return s[len(s)/2]
+}
+
+// pin keeps the measurement on one processor.
+func pin() (undo func(), err error) {
+	runtime.LockOSThread()
+	var old, cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &old); err != nil {
+		return nil, err
+	}
+	for cpu := range len(old) * 64 {
+		if old.IsSet(cpu) {
+			cpus.Set(cpu)
+		}
+	}
+	for cpu := range len(old) * 64 { // all but the last: that is the one to stay on
+		if cpus.IsSet(cpu) && cpus.Count() > 1 {
+			cpus.Clear(cpu)
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &cpus); err != nil {
+		return nil, err
+	}
+	return func() {
+		unix.SchedSetaffinity(0, &old)
+		runtime.UnlockOSThread()
+	}, nil
+}
+
+var (
+	host = netip.MustParseAddr("10.0.0.1")
+	peer = netip.MustParseAddr("10.0.0.4")
+)
+
+// scene is a host with one peer that understands the option and one that does not.
+type scene struct{ o *BenchObjects }
+
+func newScene(o *BenchObjects) (*scene, error) {
+	cfg := bpf.Config{AbiVersion: bpf.ABIVersion, Mtu: 1500, Mac: [6]byte{2, 0, 0, 0, 0, 1}, HeartbeatTimeoutNs: 0}
+	if err := o.Config.Put(uint32(0), &cfg); err != nil {
+		return nil, err
+	}
+	return &scene{o}, nil
+}
+
+// know makes the peer an entry, as it is in the middle of a transfer.
+func (s *scene) know(a netip.Addr, caps uint16) error {
+	d := bpf.DestRegs{Caps: caps, Queued: 1, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample}
+	d.PeerT1Ns, d.InTxNs = 1, 1<<62 // an echo that is never too old
+	d.EchoCheck = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
+	return s.o.DestTable.Put(bpf.KeyOf(a), &d)
+}
+
+func frame(d rocev2.Datagram, room int) []byte {
+	f := []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 4, 8, 0}
+	f, err := d.AppendTo(f)
+	if err != nil {
+		panic(err)
+	}
+	return append(f, make([]byte, room)...)
+}
+
+func data(src, dst netip.Addr) rocev2.Datagram {
+	return rocev2.Datagram{Src: src, Dst: dst, Opcode: rocev2.RCWriteMiddle, DestQP: 17, PSN: 100, Payload: make([]byte, 1024)}
+}
+
+func ack(src, dst netip.Addr) rocev2.Datagram {
+	return rocev2.Datagram{Src: src, Dst: dst, Opcode: rocev2.RCAck, DestQP: 17, PSN: 100, Syndrome: 0x1f}
+}
+
+// foreign is TCP.
+func foreign() []byte {
+	f := frame(data(peer, host), 0)
+	f[14+9] = 6
+	return f
+}
+
+// plain are the packets that go through unchanged: the programs themselves, next
+// to the empty ones.
+func (s *scene) plain() ([]pair, error) {
+	if err := s.know(peer, 0); err != nil {
+		return nil, err
+	}
+	xdp := func(f []byte) *one { return &one{prog: s.o.SoftroceIngress, frame: f, repeat: repeat, want: xdpPass} }
+	tc := func(f []byte) *one { return &one{prog: s.o.SoftroceEgress, frame: f, repeat: repeat, want: tcNext} }
+	xdp0 := func(f []byte) *one { return &one{prog: s.o.BenchXdpEmpty, frame: f, repeat: repeat, want: xdpPass} }
+	tc0 := func(f []byte) *one { return &one{prog: s.o.BenchTcEmpty, frame: f, repeat: repeat, want: tcNext} }
+	in, out := frame(data(peer, host), 0), frame(data(host, peer), 0)
+	return []pair{
+		{row: Row{Program: "XDP", Packet: "not RoCEv2", Target: 12}, base: xdp0(foreign()), prog: xdp(foreign())},
+		{row: Row{Program: "TC", Packet: "not RoCEv2", Target: 12}, base: tc0(foreign()), prog: tc(foreign())},
+		{row: Row{Program: "XDP", Packet: "RoCEv2 without the option"}, base: xdp0(in), prog: xdp(in)},
+		{row: Row{Program: "TC", Packet: "RoCEv2 without the option"}, base: tc0(out), prog: tc(out)},
+	}, nil
+}
+
+// room is what frames of the programs that only restore can grow or shrink by, and
+// step how much they do in each turn.
+const (
+	room = 2000
+	step = 4
+)
+
+// harness makes the pair of a harness that restores the packet and of the program
+// that only restores. The packet is given without its option.
+func (s *scene) harness(tc bool, row Row, d rocev2.Datagram, base, prog *ebpf.Program) (BenchTemplate, pair) {
+	plain := frame(d, 0)
+	d.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1, T1: 1}
+	if d.Opcode == rocev2.RCAck {
+		d.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: 1, EchoT1: 2, EchoT2: 3}
+	}
+	full := frame(d, 0)
+	t := BenchTemplate{OptOff: uint32(len(plain)), Grow: rocev2.StampLen, Peer: BenchDestKey{Addr: peer.As16()}}
+	for i := range t.Option {
+		t.Option[i] = binary.NativeEndian.Uint64(full[len(plain)+8*i:])
+	}
+	p := pair{
+		row:  row,
+		prog: &one{prog: prog, frame: full, repeat: repeat, want: xdpPass},
+		base: &one{prog: base, frame: full, repeat: room/step - 1, want: xdpPass},
+	}
+	head := full // restored to: XDP takes the option off, TC puts it on
+	if tc {
+		head = plain
+		p.prog.frame, p.prog.want = plain, tcNext
+		p.base.frame, p.base.want = slices.Concat(plain, make([]byte, room)), tcNext
+	}
+	t.IpLen, t.IpCheck = binary.NativeEndian.Uint16(head[16:]), binary.NativeEndian.Uint16(head[24:])
+	alone := t
+	alone.Grow = step
+	p.before = func(base bool) error {
+		if base {
+			return s.o.Templates.Put(uint32(1), &alone)
+		}
+		return s.o.Templates.Put(uint32(0), &t)
+	}
+	return t, p
+}
+
+func (s *scene) stamped() ([]pair, error) {
+	if err := s.know(peer, bpf.CapStamp); err != nil {
+		return nil, err
+	}
+	_, dataIn := s.harness(false, Row{Program: "XDP", Packet: "data, option stripped", Target: 75}, data(peer, host), s.o.BenchXdpRestore, s.o.BenchXdp)
+	_, ackIn := s.harness(false, Row{Program: "XDP", Packet: "ACK with echo, stripped"}, ack(peer, host), s.o.BenchXdpRestore, s.o.BenchXdp)
+	_, dataOut := s.harness(true, Row{Program: "TC", Packet: "data, option appended"}, data(host, peer), s.o.BenchTcRestore, s.o.BenchTc)
+	_, ackOut := s.harness(true, Row{Program: "TC", Packet: "ACK, echo appended"}, ack(host, peer), s.o.BenchTcEchoRestore, s.o.BenchTcEcho)
+	return []pair{dataIn, ackIn, dataOut, ackOut}, nil
+}
+
+// many compares packets of one destination with those of 60 000, hit at random.
+func (s *scene) many() ([]pair, error) {
+	for i := range uint32(Destinations) {
+		if err := s.know(destination(i), bpf.CapStamp); err != nil {
+			return nil, err
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range uint32(addresses) {
+		if err := s.o.Addresses.Put(i, destination(rng.Uint32N(Destinations)).As4()); err != nil {
+			return nil, err
+		}
+	}
+	var pairs []pair
+	for _, tc := range []bool{false, true} {
+		row := Row{Program: "XDP", Packet: "60 000 destinations at random, over one", Target: 100}
+		d, prog := data(peer, host), s.o.BenchXdpMany
+		if tc {
+			row.Program, d, prog = "TC", data(host, peer), s.o.BenchTcMany
+		}
+		t, p := s.harness(tc, row, d, nil, prog)
+		one := *p.prog
+		p.base = &one
+		p.before = func(base bool) error {
+			t.Mask = addresses - 1
+			if base {
+				t.Mask = 0
+			}
+			return s.o.Templates.Put(uint32(0), &t)
+		}
+		pairs = append(pairs, p)
+	}
+	return pairs, nil
+}
+
+func destination(n uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24|1<<16+n)))
+}

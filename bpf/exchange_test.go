@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/bpf"
+)
+
+// mailbox maps the slots into memory, as the agent does.
+func (l *lab) mailbox() []bpf.ExchangeSlot {
+	l.t.Helper()
+	mem, err := unix.Mmap(l.objs.Mailbox.FD(), 0, int(l.objs.Mailbox.ValueSize()*l.objs.Mailbox.MaxEntries()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() {
+		if err := unix.Munmap(mem); err != nil {
+			l.t.Error(err)
+		}
+	})
+	return bpf.SlotsOf(mem)
+}
+
+func (l *lab) exchange(op uint32, n int) int {
+	l.t.Helper()
+	done, err := bpf.RunExchange(l.objs.SoftroceExchange, op, n)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return done
+}
+
+// Collect hands out each active destination once, with its window, and starts the
+// next window.
+func TestExchangeCollect(t *testing.T) {
+	l := newLab(t)
+	slots := l.mailbox()
+	l.know(peer4, func(d *bpf.DestRegs) {
+		d.WinTxNs, d.WinRxNs, d.WinRttNs, d.WinSamples, d.WinCe, d.WinLoss, d.WinRnr, d.WinPaced = 1, 2, 3, 4, 5, 6, 7, 8
+		d.RateBps, d.Policy.RateBps, d.Policy.BaseTxNs = 9, 10, 11
+	})
+	l.know(peer6)
+	for range 2 { // two packets each: on the list once
+		l.out(toPeer(t, write(64)))
+		l.out(toPeer(t, over6(write(64))))
+	}
+	if n := l.exchange(bpf.ExchangeCollect, bpf.ExchangeSlots); n != 2 {
+		t.Fatalf("%d destinations, want 2", n)
+	}
+	s := slots[0]
+	if bpf.AddrOf(s.Key) != peer4 || s.Found != 1 || bpf.AddrOf(slots[1].Key) != peer6 || slots[1].Found != 1 {
+		t.Errorf("%+v\n%+v", s, slots[1])
+	}
+	if r := s.Regs; r.WinTxNs != 1 || r.WinRxNs != 2 || r.WinRttNs != 3 || r.WinSamples != 4 || r.WinCe != 5 || r.WinLoss != 7 || r.WinRnr != 7 ||
+		r.WinPaced != 8 || r.TxPackets != 2 || r.RateBps != 9 || r.Policy.BaseTxNs != 11 {
+		t.Errorf("%+v", r)
+	}
+	r := l.regs(peer4)
+	if r.WinTxNs != bpf.NoSample || r.WinRxNs != bpf.NoSample || r.WinRttNs != bpf.NoSample || r.WinSamples+r.WinCe+r.WinLoss+r.WinPaced != 0 ||
+		r.WinRnr != 0 || r.Queued != 0 || r.TxPackets != 2 {
+		t.Errorf("after: %+v", r)
+	}
+	if n := l.exchange(bpf.ExchangeCollect, bpf.ExchangeSlots); n != 0 {
+		t.Errorf("%d destinations in an idle window", n)
+	}
+	l.out(toPeer(t, write(64)))
+	if n := l.exchange(bpf.ExchangeCollect, bpf.ExchangeSlots); n != 1 {
+		t.Errorf("%d destinations after one packet", n)
+	}
+}
+
+// The mailbox is filled as far as it goes; the rest stays on the list.
+func TestExchangeBatches(t *testing.T) {
+	l := newLab(t)
+	l.mailbox()
+	const n = 300
+	for i := range n {
+		d := write(64)
+		d.Src = netip.AddrFrom4([4]byte{10, 2, byte(i >> 8), byte(i)})
+		l.out(toPeer(t, d))
+	}
+	for i, want := range []int{5, 128, 128, 39, 0} {
+		ask := bpf.ExchangeSlots
+		if i == 0 {
+			ask = 5
+		}
+		if i == 1 {
+			ask = 1000 // more than there are slots
+		}
+		if got := l.exchange(bpf.ExchangeCollect, ask); got != want {
+			t.Errorf("batch %d: %d destinations, want %d", i, got, want)
+		}
+	}
+}
+
+// A destination that was deleted after its traffic comes out as not found.
+func TestExchangeDeleted(t *testing.T) {
+	l := newLab(t)
+	slots := l.mailbox()
+	l.out(toPeer(t, write(64)))
+	if err := l.objs.DestTable.Delete(bpf.KeyOf(peer4)); err != nil {
+		t.Fatal(err)
+	}
+	slots[0].Found = 1
+	if n := l.exchange(bpf.ExchangeCollect, 1); n != 1 || slots[0].Found != 0 || bpf.AddrOf(slots[0].Key) != peer4 {
+		t.Errorf("%d, %+v", n, slots[0])
+	}
+}
+
+// Read changes nothing.
+func TestExchangeRead(t *testing.T) {
+	l := newLab(t)
+	slots := l.mailbox()
+	l.out(toPeer(t, write(64)))
+	before := l.regs(peer4)
+	slots[0].Key, slots[1].Key = bpf.KeyOf(peer4), bpf.KeyOf(peer6)
+	if n := l.exchange(bpf.ExchangeRead, 2); n != 2 || slots[0].Found != 1 || slots[0].Regs != before || slots[1].Found != 0 {
+		t.Errorf("%d, %+v", n, slots[:2])
+	}
+	if l.regs(peer4) != before || l.exchange(bpf.ExchangeCollect, 9) != 1 {
+		t.Error("the entry changed")
+	}
+}
+
+// Apply writes what the slot names, and nothing else.
+func TestExchangeApply(t *testing.T) {
+	all := bpf.DestRegs{RateBps: 7, NextTxNs: labStart + 3, ClassId: 8, Node: 9, Caps: 10, TxPackets: 99, Policy: bpf.PolicyRegs{RateBps: 7, Decisions: 3}}
+	old := func(d *bpf.DestRegs) { d.RateBps, d.ClassId, d.Node, d.Caps = 70, 80, 90, 100 }
+	l := newLab(t)
+	slots := l.mailbox()
+	for _, c := range []struct {
+		name string
+		set  uint32
+		want func(*bpf.DestRegs)
+	}{
+		{"nothing", 0, func(*bpf.DestRegs) {}},
+		{"class", bpf.SetClass, func(d *bpf.DestRegs) { d.ClassId = 8 }},
+		{"node", bpf.SetNode, func(d *bpf.DestRegs) { d.Node = 9 }},
+		{"caps", bpf.SetCaps, func(d *bpf.DestRegs) { d.Caps = 10 }},
+		{"the pacer's queue", bpf.MoveEmpty, func(d *bpf.DestRegs) { d.NextTxNs, d.SettleNs = labStart+3, labStart+3 }},
+		{"policy", bpf.SetPolicy, func(d *bpf.DestRegs) {
+			d.RateBps, d.Policy, d.SettleNs = 7, all.Policy, labStart
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := l.with(t)
+			l.know(peer4, old)
+			want := l.regs(peer4)
+			c.want(&want)
+			slots[0].Key, slots[0].Op, slots[0].Regs, slots[0].Found = bpf.KeyOf(peer4), c.set, all, 0
+			slots[1].Key, slots[1].Op, slots[1].Found = bpf.KeyOf(peer6), c.set, 1
+			l.exchange(bpf.ExchangeApply, 2)
+			if got := l.regs(peer4); got != want || slots[0].Found != 1 || slots[1].Found != 0 || l.entries() != 1 {
+				t.Errorf("found %d, %d\n got %+v\nwant %+v", slots[0].Found, slots[1].Found, got, want)
+			}
+		})
+	}
+}
+
+// A new rate, and what it does to packets that wait already: an HTB class sends
+// its backlog at the new rate, fq holds packets to the times they got.
+func TestExchangeRate(t *testing.T) {
+	const M = 1_000_000
+	l := newLab(t)
+	slots := l.mailbox()
+	for _, c := range []struct {
+		name     string
+		pacer    uint32
+		old, new uint64
+		backlog  int64 // ns that next_tx_ns is ahead, before
+		want     int64 // and after; settle_ns says the same
+	}{
+		{"htb, half the rate, twice the wait", bpf.PacerHTB, 1000 * M, 500 * M, 3000, 6000},
+		{"htb, twice the rate", bpf.PacerHTB, 500 * M, 1000 * M, 3000, 1500},
+		{"htb, low rates keep their ratio", bpf.PacerHTB, 200_000, 100_000, 3000, 6030},
+		{"htb, from 400 to 100 Gbit/s at the longest wait", bpf.PacerHTB, 400_000 * M, 100_000 * M, 490 * M, 1960 * M},
+		{"htb, a rate that would block for hours", bpf.PacerHTB, 400_000 * M, M, 1000 * M, 2000 * M},
+		{"edt, half the rate", bpf.PacerEDT, 1000 * M, 500 * M, 3000, 3000},
+		{"nothing waits: what was saved up stays", bpf.PacerHTB, 1000 * M, 500 * M, -5, -5},
+		{"unpaced before", bpf.PacerHTB, 0, 500 * M, 3000, 0},
+		{"unpaced from now on", bpf.PacerHTB, 1000 * M, 0, 3000, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := l.with(t)
+			l.config(func(cfg *bpf.Config) { cfg.Pacer = c.pacer })
+			l.know(peer4, func(d *bpf.DestRegs) {
+				d.RateBps, d.NextTxNs, d.SettleNs = c.old, uint64(labStart+c.backlog), 5
+			})
+			slots[0].Key, slots[0].Op, slots[0].Regs = bpf.KeyOf(peer4), bpf.SetPolicy, bpf.DestRegs{RateBps: c.new}
+			l.exchange(bpf.ExchangeApply, 1)
+			r := l.regs(peer4)
+			if r.RateBps != c.new || int64(r.NextTxNs)-labStart != c.want || int64(r.SettleNs)-labStart != max(c.want, 0) {
+				t.Errorf("rate %d, waits %d ns, settles in %d, want %d", r.RateBps, int64(r.NextTxNs)-labStart, int64(r.SettleNs)-labStart, c.want)
+			}
+			// The same rate again is no change: echoes go on counting.
+			l.at(labStart + 1)
+			l.exchange(bpf.ExchangeApply, 1)
+			if again := l.regs(peer4); again != r {
+				t.Errorf("the same rate again: %+v", again)
+			}
+			l.at(labStart)
+		})
+	}
+}
+
+func TestExchangeUnknownOperation(t *testing.T) {
+	l := newLab(t)
+	for _, op := range []uint32{0, 4, 1 << 31} {
+		if n, err := bpf.RunExchange(l.objs.SoftroceExchange, op, 1); err == nil {
+			t.Errorf("operation %d did %d slots", op, n)
+		}
+	}
+}
