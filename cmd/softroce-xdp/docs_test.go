@@ -33,7 +33,7 @@ func TestDocsOperations(t *testing.T) {
 func TestDocsTables(t *testing.T) {
 	abi, policy, maps := readFile(t, "bpf/lib/abi.h"), readFile(t, "bpf/lib/policy.h"), readFile(t, "bpf/lib/maps.h")
 	checkDoc(t, "docs/tables.md", map[string]string{
-		"maps: made from bpf/lib/maps.h": mapTable(maps),
+		"maps: made from bpf/lib/maps.h": mapTable(t, maps),
 		"struct dest_regs":               structTable(t, abi, "struct dest_regs"),
 		"struct sr_config":               structTable(t, abi, "struct sr_config"),
 		"struct policy_regs":             structTable(t, policy, "struct policy_regs"),
@@ -102,7 +102,7 @@ var (
 	fieldLine   = regexp.MustCompile(`^\s*(?:struct )?(\w+) (\w+)(\[\w+\])?;(?:\s*/\* (.*) \*/)?$`)
 	groupLine   = regexp.MustCompile(`^\s*/\* (.*) \*/$`)
 	enumerator  = regexp.MustCompile(`^\s*(\w+) = ([^,]+),(?:\s*/\* (.*) \*/)?$`)
-	mapDeclared = regexp.MustCompile(`/\*((?:[^*]|\*[^/])*)\*/\nstruct \{([^}]*)\} (\w+) SEC\("\.maps"\);`)
+	mapDeclared = regexp.MustCompile(`/\*((?:[^*]|\*[^/])*)\*/\n(?:struct \w+ \{[^}]*\};\n)?struct \{([^}]*)\} (\w+) SEC\("\.maps"\);`)
 	mapType     = regexp.MustCompile(`BPF_MAP_TYPE_(\w+)`)
 )
 
@@ -153,10 +153,15 @@ func enumTable(t *testing.T, header, name string) string {
 }
 
 // mapTable makes a row of each map with the comment above it.
-func mapTable(header string) string {
+func mapTable(t *testing.T, header string) string {
+	t.Helper()
 	var b strings.Builder
 	b.WriteString("| map | type | |\n|---|---|---|\n")
-	for _, m := range mapDeclared.FindAllStringSubmatch(header, -1) {
+	found := mapDeclared.FindAllStringSubmatch(header, -1)
+	if n := strings.Count(header, `SEC(".maps")`); n != len(found) {
+		t.Errorf("maps.h has %d maps, of which %d have a comment that says who writes them", n, len(found))
+	}
+	for _, m := range found {
 		words := strings.Fields(strings.ReplaceAll(m[1], "\n *", "\n"))
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m[3], strings.ToLower(mapType.FindStringSubmatch(m[2])[1]), strings.Join(words, " "))
 	}
