@@ -34,7 +34,7 @@ type SoftroceDestRegs struct {
 	WinTxNs     int64
 	WinRxNs     int64
 	TurnNs      int64
-	RttNs       int64
+	WinRttNs    int64
 	EchoSeenNs  uint64
 	LastRxNs    uint64
 	SettleNs    uint64
@@ -59,7 +59,7 @@ type SoftroceDestRegs struct {
 	Dropped     uint64
 	Flows       [4]SoftroceSrFlow
 	Nonce       uint64
-	WinRttNs    int64
+	RttNs       int64
 	Credit      uint32
 	CreditSeq   uint16
 	WinRnr      uint16

@@ -72,7 +72,7 @@ struct dest_regs {
 	__s64 win_tx_ns;     /* minimum of tx_ns in the window */
 	__s64 win_rx_ns;     /* minimum of rx_ns in the window */
 	__s64 turn_ns;       /* receiver turnaround: its ACK's T1 - the echoed T2 */
-	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing */
+	__s64 win_rtt_ns;    /* minimum of the round trip in the window */
 	__u64 echo_seen_ns;  /* T1 of the latest echo: each counts once */
 	__u64 last_rx_ns;    /* when the last packet of the peer arrived */
 	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent too */
@@ -103,7 +103,7 @@ struct dest_regs {
 	/* line 4 - written by egress (PSN slots) and ingress (credit) */
 	struct sr_flow flows[SR_PSN_SLOTS]; /* by QPN % SR_PSN_SLOTS */
 	__u64 nonce;         /* what a genuine HELLO_ACK must return */
-	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window; ingress */
+	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing; ingress */
 	__u32 credit;        /* latest credit of the stamp option (S5.5) */
 	__u16 credit_seq;
 	__u16 win_rnr;       /* RNR NAKs in the window: their rewinds are no loss */
