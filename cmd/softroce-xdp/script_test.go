@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/gopacket"
+	gplayers "github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/load"
 	"github.com/softroce/softroce-xdp/testenv/need"
 	"github.com/softroce/softroce-xdp/testenv/topo"
@@ -53,6 +58,7 @@ func TestNetScripts(t *testing.T) {
 //	                          sends RDMA WRITEs from a to b and checks every byte; the
 //	                          command runs meanwhile, and not one packet may be lost
 //	eventually N COMMAND...   tries `exits` until it holds, for five seconds
+//	capture FILE [bad]        writes a pcap of two packets, or with one ICRC wrong
 //	agent VAR                 sets VAR to the pid of a's agent
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"exits":      exits,
@@ -61,6 +67,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"b":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "B", args) },
 	"traffic":    traffic,
 	"agent":      agentPID,
+	"capture":    capture,
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
@@ -205,4 +212,24 @@ func agentPID(ts *testscript.TestScript, neg bool, args []string) {
 	var s loader.State
 	ts.Check(json.Unmarshal(b, &s))
 	ts.Setenv(args[0], strconv.Itoa(s.AgentPID))
+}
+
+// capture writes two HELLOs as Ethernet frames.
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	f, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer f.Close()
+	w := pcapgo.NewWriter(f)
+	ts.Check(w.WriteFileHeader(65536, gplayers.LinkTypeEthernet))
+	ethernet := []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00}
+	for i := range 2 {
+		var buf [rocev2.MaxHelloLen]byte
+		n, err := rocev2.BuildHello(buf[:], netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), rocev2.Hello{Node: 7, Nonce: uint64(i)})
+		ts.Check(err)
+		if len(args) > 1 && i == 1 {
+			buf[20+8+12] ^= 1 // the version field of the body
+		}
+		frame := append(ethernet, buf[:n]...)
+		ts.Check(w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(int64(i), 0), CaptureLength: len(frame), Length: len(frame)}, frame))
+	}
 }
