@@ -69,6 +69,7 @@ func debianRecipe(mirror, release string) (recipe, error) {
 	case "", r.Suite:
 	case Debian12:
 		r.KernelSuite = release
+		r.Modules = append(r.Modules, "virtio_pci", "virtio_console") // built in later on
 	default:
 		return r, fmt.Errorf("rxepeer: no kernel of Debian %q: choose %s or %s", release, Debian12, Debian13)
 	}
