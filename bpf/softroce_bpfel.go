@@ -25,18 +25,18 @@ type SoftroceDestRegs struct {
 	EchoCheck   uint64
 	RxPackets   uint64
 	RxBytes     uint64
-	TxNs        int64
-	RxNs        int64
+	LastRxNs    uint64
+	TurnNs      int64
 	Caps        uint16
 	Queued      uint8
 	CePending   uint8
 	Node        uint32
+	TxNs        int64
+	RxNs        int64
 	WinTxNs     int64
 	WinRxNs     int64
-	TurnNs      int64
 	WinRttNs    int64
 	EchoSeenNs  uint64
-	LastRxNs    uint64
 	SettleNs    uint64
 	WinSamples  uint32
 	WinCe       uint32

@@ -28,7 +28,7 @@ func testContext(t *testing.T) context.Context {
 // bootPair boots machines a and b on one bridge, with addresses .1 and .2, ::1 and ::2.
 func bootPair(ctx context.Context, t *testing.T, nic NIC) (*Net, *VM, *VM) {
 	t.Helper()
-	img, err := EnsureImage(ctx)
+	img, err := EnsureImage(ctx, Debian13)
 	if err != nil {
 		t.Fatal(err)
 	}
