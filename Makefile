@@ -25,8 +25,9 @@ build: ## bin/softroce-xdp
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/softroce-xdp ./cmd/softroce-xdp
 
 .PHONY: generate
-generate: ## the data plane's object, and its Go types (clang-19, libbpf-dev)
+generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), and the lists in docs/
 	$(GO) generate ./bpf/...
+	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp -run Docs
 
 .PHONY: check-generate
 check-generate: ## fails if the committed object is not what the sources give
