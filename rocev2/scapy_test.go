@@ -103,32 +103,39 @@ func TestScapyVectorsAreCurrent(t *testing.T) {
 // Random IPv4 datagrams of every opcode: scapy and we agree on the ICRC.
 func TestScapyAgreesOnICRC(t *testing.T) {
 	needScapy(t)
-	var in bytes.Buffer
-	var ours []string
+	var datagrams [][]byte
 	gen := rapid.Custom(drawDatagram)
 	for i := range 400 {
-		b := gen.Example(i)
-		if b[0]>>4 == 4 {
-			fmt.Fprintf(&in, "%x\n", b)
-			ours = append(ours, hex.EncodeToString(b[len(b)-ICRCLen:]))
+		if b := gen.Example(i); b[0]>>4 == 4 {
+			datagrams = append(datagrams, b)
 		}
 	}
+	if len(datagrams) < 100 {
+		t.Errorf("only %d datagrams", len(datagrams))
+	}
+	compareScapy(t, datagrams)
+}
+
+// compareScapy has scapy compute the ICRC of IPv4 datagrams that end with theirs.
+func compareScapy(t *testing.T, datagrams [][]byte) {
+	t.Helper()
+	var in, stderr bytes.Buffer
+	for _, b := range datagrams {
+		fmt.Fprintf(&in, "%x\n", b)
+	}
 	cmd := exec.Command(python, scapyScript, "icrc")
-	cmd.Stdin = bytes.NewReader(in.Bytes())
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Stdin, cmd.Stderr = &in, &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", scapyScript, err, stderr.Bytes())
 	}
 	theirs := strings.Fields(string(out))
-	if len(theirs) != len(ours) || len(ours) < 100 {
-		t.Fatalf("%d datagrams, %d answers", len(ours), len(theirs))
+	if len(theirs) != len(datagrams) {
+		t.Fatalf("%d datagrams, %d answers", len(datagrams), len(theirs))
 	}
-	datagrams := strings.Fields(in.String())
-	for i := range ours {
-		if ours[i] != theirs[i] {
-			t.Errorf("ICRC %s, scapy %s of %s", ours[i], theirs[i], datagrams[i])
+	for i, b := range datagrams {
+		if ours := hex.EncodeToString(b[len(b)-ICRCLen:]); ours != theirs[i] {
+			t.Errorf("ICRC %s, scapy %s of %x", ours, theirs[i], b)
 		}
 	}
 }
