@@ -143,9 +143,7 @@ func destTable(ctx context.Context, t *testing.T, vm *rxepeer.VM) map[netip.Addr
 		if err := json.Unmarshal(e.Formatted.Value, &d.Value); err != nil {
 			t.Fatalf("bpftool map dump: %v\n%s", err, out)
 		}
-		for i, x := range e.Formatted.Key.Addr {
-			d.Key.Addr[i] = x
-		}
+		copy(d.Key.Addr[:], e.Formatted.Key.Addr[:])
 		table[netip.AddrFrom16(d.Key.Addr).Unmap()] = d
 	}
 	return table

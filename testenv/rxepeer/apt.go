@@ -59,7 +59,7 @@ func pickMirror(lines string) string {
 // what says how to reach the network is taken over from the host.
 type apt struct{ dir string }
 
-func newApt(ctx context.Context, dir string, r recipe) (*apt, error) {
+func newApt(ctx context.Context, dir, mirror, suite string) (*apt, error) {
 	if _, err := os.Stat(debianKeyring); err != nil {
 		return nil, fmt.Errorf("rxepeer: %s is missing, so packages cannot be verified: apt-get install debian-archive-keyring", debianKeyring)
 	}
@@ -75,7 +75,7 @@ func newApt(ctx context.Context, dir string, r recipe) (*apt, error) {
 	}
 	files := map[string]string{
 		"status":       "",
-		"sources.list": fmt.Sprintf("deb [signed-by=%s] %s %s main\n", debianKeyring, r.Mirror, r.Suite),
+		"sources.list": fmt.Sprintf("deb [signed-by=%s] %s %s main\n", debianKeyring, mirror, suite),
 		"apt.conf": networkSettings(acquire) + fmt.Sprintf(`
 Dir::Etc::main "/dev/null";
 Dir::Etc::parts "/dev/null";

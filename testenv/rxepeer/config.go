@@ -16,7 +16,8 @@ import (
 // Config describes one machine. Only Name is needed; without NICs it has no network.
 type Config struct {
 	Name     string        // host name in the machine, and of its logs and taps; short
-	Image    *Image        // nil: EnsureImage
+	Release  string        // Debian release of the kernel: Debian12 or, the default, Debian13
+	Image    *Image        // nil: EnsureImage of Release
 	NICs     []NIC         // eth0, eth1, ... in this order
 	NoRxe    bool          // leave out the rxe devices rxe0, rxe1, ... on eth0, eth1, ...
 	CPUs     int           // default 1

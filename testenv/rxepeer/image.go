@@ -37,10 +37,10 @@ type Image struct {
 	Cached bool `json:"-"` // found, not built, by this call
 }
 
-// EnsureImage returns the image of the current recipe, building it if the cache has
-// none. The cache folder is $SOFTROCE_VM_CACHE, else softroce-xdp in the user's cache
+// EnsureImage returns the image with the kernel of a Debian release (Debian13 if empty),
+// building it by the current recipe if the cache has none. The cache folder is $SOFTROCE_VM_CACHE, else softroce-xdp in the user's cache
 // folder; concurrent callers, also in other processes, build once.
-func EnsureImage(ctx context.Context) (*Image, error) {
+func EnsureImage(ctx context.Context, release string) (*Image, error) {
 	if err := needTools(buildTools); err != nil {
 		return nil, fmt.Errorf("rxepeer: to build images this host lacks %w", err)
 	}
@@ -48,7 +48,10 @@ func EnsureImage(ctx context.Context) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := debianRecipe(mirror)
+	r, err := debianRecipe(mirror, release)
+	if err != nil {
+		return nil, err
+	}
 	cache, err := cacheDir()
 	if err != nil {
 		return nil, err
@@ -160,16 +163,22 @@ func openImage(dir string) (*Image, error) {
 // buildImage downloads into tmp and writes the finished image folder dir.
 func buildImage(ctx context.Context, r recipe, tmp, dir string) error {
 	start := time.Now()
-	a, err := newApt(ctx, filepath.Join(tmp, "apt"), r)
+	a, err := newApt(ctx, filepath.Join(tmp, "apt"), r.Mirror, r.Suite)
 	if err != nil {
 		return err
 	}
-	kernel, err := a.depends(ctx, r.Kernel)
+	kernels := a
+	if r.KernelSuite != "" {
+		if kernels, err = newApt(ctx, filepath.Join(tmp, "kernel-apt"), r.Mirror, r.KernelSuite); err != nil {
+			return err
+		}
+	}
+	kernel, err := kernels.depends(ctx, r.Kernel)
 	if err != nil {
 		return err
 	}
 	img := Image{KernelVersion: strings.TrimPrefix(kernel, "linux-image-")}
-	kernelDeb, err := a.fetchAlone(ctx, kernel)
+	kernelDeb, err := kernels.fetchAlone(ctx, kernel)
 	if err != nil {
 		return err
 	}

@@ -6,19 +6,22 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 )
 
 // recipe is all that decides what an image holds, apart from the versions that
 // the mirror offers on the day. Its hash names the cache folder, so a change here
 // builds a new image.
 type recipe struct {
-	Format   int      // raised when the builder itself changes what it writes
-	Mirror   string   // Debian mirror, from the host's apt configuration
-	Suite    string   // Debian release; its kernel line is part of the promise
-	Kernel   string   // metapackage whose only dependency is the kernel
-	Packages []string // user land, with dependencies
-	LeaveOut []string // dependencies of maintainer scripts; nothing runs them here
-	Modules  []string // kernel modules, with dependencies
+	Format int    // raised when the builder itself changes what it writes
+	Mirror string // Debian mirror, from the host's apt configuration
+	Suite  string // Debian release; its kernel line is part of the promise
+	Kernel string // metapackage whose only dependency is the kernel
+	// KernelSuite is the release of the kernel where it is not Suite.
+	KernelSuite string   `json:",omitempty"`
+	Packages    []string // user land, with dependencies
+	LeaveOut    []string // dependencies of maintainer scripts; nothing runs them here
+	Modules     []string // kernel modules, with dependencies
 
 	// Emulator is qemu of the same release, run with its own libraries, so that every host
 	// emulates alike. Under Debian 12's 7.2 a machine once died in traffic: an address had got
@@ -26,11 +29,19 @@ type recipe struct {
 	Emulator []string
 }
 
-func debianRecipe(mirror string) recipe {
-	return recipe{
+// Debian releases whose kernels the machines can run; their user land is always that of the
+// newest.
+const (
+	Debian12 = "bookworm" // Linux 6.1: no TCX
+	Debian13 = "trixie"   // Linux 6.12
+)
+
+// debianRecipe is the image with the kernel of a release.
+func debianRecipe(mirror, release string) (recipe, error) {
+	r := recipe{
 		Format: 2,
 		Mirror: mirror,
-		Suite:  "trixie",
+		Suite:  Debian13,
 		Kernel: "linux-image-amd64",
 		Packages: []string{
 			"busybox", "kmod", "iproute2", "ethtool", "tcpdump", "iperf3", "bpftool",
@@ -54,6 +65,15 @@ func debianRecipe(mirror string) recipe {
 		},
 		Emulator: []string{"qemu-system-x86"},
 	}
+	switch release {
+	case "", r.Suite:
+	case Debian12:
+		r.KernelSuite = release
+		r.Modules = append(r.Modules, "virtio_pci", "virtio_console") // built in later on
+	default:
+		return r, fmt.Errorf("rxepeer: no kernel of Debian %q: choose %s or %s", release, Debian12, Debian13)
+	}
+	return r, nil
 }
 
 // hash names the recipe in 16 hex digits.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/need"
 )
 
 // testContext skips on a host that cannot run machines, and bounds the test.
@@ -18,7 +20,7 @@ func testContext(t *testing.T) context.Context {
 		t.Skip("boots machines")
 	}
 	if err := CheckHost(); err != nil {
-		t.Skip(err)
+		need.Skip(t, err.Error())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
@@ -28,7 +30,7 @@ func testContext(t *testing.T) context.Context {
 // bootPair boots machines a and b on one bridge, with addresses .1 and .2, ::1 and ::2.
 func bootPair(ctx context.Context, t *testing.T, nic NIC) (*Net, *VM, *VM) {
 	t.Helper()
-	img, err := EnsureImage(ctx)
+	img, err := EnsureImage(ctx, Debian13)
 	if err != nil {
 		t.Fatal(err)
 	}

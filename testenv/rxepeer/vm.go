@@ -52,7 +52,7 @@ func Boot(ctx context.Context, cfg Config) (*VM, error) {
 		return nil, fmt.Errorf("rxepeer: to boot a machine this host lacks %w", err)
 	}
 	if cfg.Image == nil {
-		if cfg.Image, err = EnsureImage(ctx); err != nil {
+		if cfg.Image, err = EnsureImage(ctx, cfg.Release); err != nil {
 			return nil, err
 		}
 	}

@@ -61,7 +61,7 @@ func setUp(cmdline string) []string {
 	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	check(unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited))
 
-	check(run("modprobe", "-a", "virtio_net", "configfs"))
+	check(run("modprobe", "-a", "virtio_pci", "virtio_console", "virtio_net", "configfs"))
 	check(os.MkdirAll("/sys/kernel/config", 0o755))
 	check(unix.Mount("configfs", "/sys/kernel/config", "configfs", 0, ""))
 	// Addresses are usable at once; nobody else is on the wire to collide with.
