@@ -9,10 +9,10 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
-# Tests that make namespaces or boot machines share the machine's two or more
-# cores with nobody: one package at a time, and without the race detector's cost.
+# Tests whose packets must arrive in time, and those that boot machines, run one
+# package at a time; only the command is under the race detector there as well.
 GOTEST   := $(GO) run ./testenv/cmd/gotest
-SLOW     := ./testenv/rxepeer/... ./testenv/e2e/... ./testenv/perdest/...
+NETWORK  := ./testenv/... ./cmd/softroce-xdp
 AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
 
 # What CI skips, it fails.
@@ -25,8 +25,9 @@ build: ## bin/softroce-xdp
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/softroce-xdp ./cmd/softroce-xdp
 
 .PHONY: generate
-generate: ## the data plane's object, and its Go types (clang-19, libbpf-dev)
+generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), and the lists in docs/
 	$(GO) generate ./bpf/...
+	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp -run Docs
 
 .PHONY: check-generate
 check-generate: ## fails if the committed object is not what the sources give
@@ -45,8 +46,9 @@ test: lint check-generate build man test-go ## everything; the parts below with 
 .PHONY: test-go
 test-go:
 	rm -rf out/gotest
-	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v $(foreach p,$(SLOW),-e '$(patsubst ./%/...,/%,$(p))'))
-	$(GOTEST) run machines -p 1 -timeout 40m $(AS_ROOT) $(SLOW)
+	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$')
+	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
+	$(GOTEST) run network -p 1 -timeout 40m $(AS_ROOT) $(NETWORK)
 	$(GOTEST) summary
 
 .PHONY: test-unit
@@ -63,8 +65,10 @@ demo: ## two hosts and a bottleneck on this machine, with the table live
 	$(SUDO) ./bin/demo -bin bin/softroce-xdp
 
 .PHONY: bench
-bench: ## ns per packet of the programs against an empty one, and of the codec
-	$(GO) test -run '^$$' -bench . -benchmem $(AS_ROOT) ./rocev2/... ./bpf/...
+bench: ## ns per packet of the programs over an empty one (root), and of the codec
+	CGO_ENABLED=0 $(GO) build -o bin/benchreport ./bpf/benchreport
+	$(SUDO) ./bin/benchreport
+	$(GO) test -run '^$$' -bench . -benchmem ./rocev2/...
 
 .PHONY: man
 man: build ## out/man, from the text of the commands

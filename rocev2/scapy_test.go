@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/softroce/softroce-xdp/testenv/need"
 )
 
 const (
@@ -74,14 +76,11 @@ func TestScapyVectors(t *testing.T) {
 	}
 }
 
-// needScapy skips where scapy is missing, but not in CI, which installs it.
+// needScapy skips where scapy is missing.
 func needScapy(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(python, "-c", "import scapy.contrib.roce").CombinedOutput(); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("scapy is missing in CI: %v\n%s", err, out)
-		}
-		t.Skip("scapy is missing: apt install python3-scapy")
+		need.Skip(t, fmt.Sprintf("scapy is missing (%v, %s): apt install python3-scapy", err, out))
 	}
 }
 
@@ -104,32 +103,39 @@ func TestScapyVectorsAreCurrent(t *testing.T) {
 // Random IPv4 datagrams of every opcode: scapy and we agree on the ICRC.
 func TestScapyAgreesOnICRC(t *testing.T) {
 	needScapy(t)
-	var in bytes.Buffer
-	var ours []string
+	var datagrams [][]byte
 	gen := rapid.Custom(drawDatagram)
 	for i := range 400 {
-		b := gen.Example(i)
-		if b[0]>>4 == 4 {
-			fmt.Fprintf(&in, "%x\n", b)
-			ours = append(ours, hex.EncodeToString(b[len(b)-ICRCLen:]))
+		if b := gen.Example(i); b[0]>>4 == 4 {
+			datagrams = append(datagrams, b)
 		}
 	}
+	if len(datagrams) < 100 {
+		t.Errorf("only %d datagrams", len(datagrams))
+	}
+	compareScapy(t, datagrams)
+}
+
+// compareScapy has scapy compute the ICRC of IPv4 datagrams that end with theirs.
+func compareScapy(t *testing.T, datagrams [][]byte) {
+	t.Helper()
+	var in, stderr bytes.Buffer
+	for _, b := range datagrams {
+		fmt.Fprintf(&in, "%x\n", b)
+	}
 	cmd := exec.Command(python, scapyScript, "icrc")
-	cmd.Stdin = bytes.NewReader(in.Bytes())
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Stdin, cmd.Stderr = &in, &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", scapyScript, err, stderr.Bytes())
 	}
 	theirs := strings.Fields(string(out))
-	if len(theirs) != len(ours) || len(ours) < 100 {
-		t.Fatalf("%d datagrams, %d answers", len(ours), len(theirs))
+	if len(theirs) != len(datagrams) {
+		t.Fatalf("%d datagrams, %d answers", len(datagrams), len(theirs))
 	}
-	datagrams := strings.Fields(in.String())
-	for i := range ours {
-		if ours[i] != theirs[i] {
-			t.Errorf("ICRC %s, scapy %s of %s", ours[i], theirs[i], datagrams[i])
+	for i, b := range datagrams {
+		if ours := hex.EncodeToString(b[len(b)-ICRCLen:]); ours != theirs[i] {
+			t.Errorf("ICRC %s, scapy %s of %x", ours, theirs[i], b)
 		}
 	}
 }

@@ -118,6 +118,27 @@ int bench_xdp_many(struct xdp_md *ctx)
 	return ingress(ctx) == XDP_PASS ? restore_xdp(ctx) : XDP_ABORTED;
 }
 
+/* What the kernel's own part of a packet costs: the clock, one look-up. */
+SEC("xdp.frags")
+int bench_xdp_clock(struct xdp_md *ctx)
+{
+	return clock_now() ? XDP_PASS : XDP_ABORTED;
+}
+
+SEC("xdp.frags")
+int bench_xdp_lookup(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct roce r = { .ip = data + ETH_HLEN };
+	struct dest_key key;
+
+	next_address(data, end, ETH_HLEN + 12);
+	if (r.ip + IPV4_HLEN > end)
+		return XDP_ABORTED;
+	peer_key(&r, 1, &key);
+	return bpf_map_lookup_elem(&dest_table, &key) ? XDP_PASS : XDP_ABORTED;
+}
+
 static __always_inline int restore_tc(struct __sk_buff *skb, __u32 which)
 {
 	const struct template *t = template_of(which);

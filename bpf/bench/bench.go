@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -97,7 +98,29 @@ func Run(rounds int) ([]Row, error) {
 			rows = append(rows, p.row)
 		}
 	}
-	return rows, nil
+	return append(rows, Row{Program: "-", Packet: "one cache miss of this machine, in as much memory", Ns: cacheMiss(rounds)}), nil
+}
+
+// cacheMiss is what one dependent load costs in memory of the size of the table,
+// hit at random: what the rows of many destinations have to be compared with.
+func cacheMiss(rounds int) float64 {
+	const words = 512 / 8 // of a table element
+	mem := make([]uint64, Destinations*words)
+	order := rand.New(rand.NewPCG(2, 2)).Perm(Destinations)
+	for i, at := range order {
+		mem[at*words] = uint64(order[(i+1)%len(order)] * words)
+	}
+	var ns []float64
+	at := uint64(0)
+	for range rounds {
+		start := time.Now()
+		for range repeat {
+			at = mem[at]
+		}
+		ns = append(ns, float64(time.Since(start).Nanoseconds())/repeat)
+	}
+	runtime.KeepAlive(at)
+	return median(ns)
 }
 
 // pair is a row with the two programs whose difference it is: prog - base, and
@@ -221,6 +244,7 @@ func (s *scene) plain() ([]pair, error) {
 	return []pair{
 		{row: Row{Program: "XDP", Packet: "not RoCEv2", Target: 12}, base: xdp0(foreign()), prog: xdp(foreign())},
 		{row: Row{Program: "TC", Packet: "not RoCEv2", Target: 12}, base: tc0(foreign()), prog: tc(foreign())},
+		{row: Row{Program: "XDP", Packet: "the kernel's clock alone"}, base: xdp0(in), prog: &one{prog: s.o.BenchXdpClock, frame: in, repeat: repeat, want: xdpPass}},
 		{row: Row{Program: "XDP", Packet: "RoCEv2 without the option"}, base: xdp0(in), prog: xdp(in)},
 		{row: Row{Program: "TC", Packet: "RoCEv2 without the option"}, base: tc0(out), prog: tc(out)},
 	}, nil
@@ -305,8 +329,7 @@ func (s *scene) many() ([]pair, error) {
 			row.Program, d, prog = "TC", data(host, peer), s.o.BenchTcMany
 		}
 		t, p := s.harness(tc, row, d, nil, prog)
-		one := *p.prog
-		p.base, p.plus, p.minus = &one, nil, nil
+		p.base, p.plus, p.minus = p.prog.as(prog), nil, nil
 		p.before = func(base bool) error {
 			t.Mask = addresses - 1
 			if base {
@@ -316,7 +339,18 @@ func (s *scene) many() ([]pair, error) {
 		}
 		pairs = append(pairs, p)
 	}
-	return pairs, nil
+	// The kernel's part of it: the look-up alone.
+	lookup := pairs[0]
+	lookup.row = Row{Program: "XDP", Packet: "the same for the kernel's look-up alone"}
+	lookup.base, lookup.prog = lookup.base.as(s.o.BenchXdpLookup), lookup.prog.as(s.o.BenchXdpLookup)
+	return append(pairs, lookup), nil
+}
+
+// as is the same measurement with another program.
+func (p *one) as(prog *ebpf.Program) *one {
+	c := *p
+	c.prog = prog
+	return &c
 }
 
 func destination(n uint32) netip.Addr {

@@ -190,7 +190,9 @@ const (
 	BenchProgBenchTcMany        = "bench_tc_many"
 	BenchProgBenchTcRestore     = "bench_tc_restore"
 	BenchProgBenchXdp           = "bench_xdp"
+	BenchProgBenchXdpClock      = "bench_xdp_clock"
 	BenchProgBenchXdpEmpty      = "bench_xdp_empty"
+	BenchProgBenchXdpLookup     = "bench_xdp_lookup"
 	BenchProgBenchXdpMany       = "bench_xdp_many"
 	BenchProgBenchXdpRestore    = "bench_xdp_restore"
 	BenchProgBenchXdpShorten    = "bench_xdp_shorten"
@@ -252,7 +254,9 @@ type BenchProgramSpecs struct {
 	BenchTcMany        *ebpf.ProgramSpec `ebpf:"bench_tc_many"`
 	BenchTcRestore     *ebpf.ProgramSpec `ebpf:"bench_tc_restore"`
 	BenchXdp           *ebpf.ProgramSpec `ebpf:"bench_xdp"`
+	BenchXdpClock      *ebpf.ProgramSpec `ebpf:"bench_xdp_clock"`
 	BenchXdpEmpty      *ebpf.ProgramSpec `ebpf:"bench_xdp_empty"`
+	BenchXdpLookup     *ebpf.ProgramSpec `ebpf:"bench_xdp_lookup"`
 	BenchXdpMany       *ebpf.ProgramSpec `ebpf:"bench_xdp_many"`
 	BenchXdpRestore    *ebpf.ProgramSpec `ebpf:"bench_xdp_restore"`
 	BenchXdpShorten    *ebpf.ProgramSpec `ebpf:"bench_xdp_shorten"`
@@ -361,7 +365,9 @@ type BenchPrograms struct {
 	BenchTcMany        *ebpf.Program `ebpf:"bench_tc_many"`
 	BenchTcRestore     *ebpf.Program `ebpf:"bench_tc_restore"`
 	BenchXdp           *ebpf.Program `ebpf:"bench_xdp"`
+	BenchXdpClock      *ebpf.Program `ebpf:"bench_xdp_clock"`
 	BenchXdpEmpty      *ebpf.Program `ebpf:"bench_xdp_empty"`
+	BenchXdpLookup     *ebpf.Program `ebpf:"bench_xdp_lookup"`
 	BenchXdpMany       *ebpf.Program `ebpf:"bench_xdp_many"`
 	BenchXdpRestore    *ebpf.Program `ebpf:"bench_xdp_restore"`
 	BenchXdpShorten    *ebpf.Program `ebpf:"bench_xdp_shorten"`
@@ -379,7 +385,9 @@ func (p *BenchPrograms) Close() error {
 		p.BenchTcMany,
 		p.BenchTcRestore,
 		p.BenchXdp,
+		p.BenchXdpClock,
 		p.BenchXdpEmpty,
+		p.BenchXdpLookup,
 		p.BenchXdpMany,
 		p.BenchXdpRestore,
 		p.BenchXdpShorten,

@@ -48,9 +48,10 @@ type greeter struct {
 	guests int          // strangers among the peers
 	origin rocev2.Hello // node, caps and link rate; the nonce differs
 
-	// say sends one; used reports whether a destination had traffic since then.
-	say  func(peer netip.Addr, nonce uint64, build builder) error
-	used func(peer bpf.DestKey, since uint64) bool
+	// transmit sends what build makes; a field, so that tests need no socket. used
+	// reports whether a destination had traffic since then.
+	transmit func(peer netip.Addr, nonce uint64, build builder) error
+	used     func(peer bpf.DestKey, since uint64) bool
 }
 
 // greeting is the state of one peer. There is one for every entry of the table,
@@ -69,7 +70,7 @@ type greeting struct {
 
 func newGreeter(i loader.Iface, log *slog.Logger) (*greeter, error) {
 	g := &greeter{iface: i, log: log, peers: map[bpf.DestKey]*greeting{}, fd4: -1, fd6: -1}
-	g.say = g.transmit
+	g.transmit = g.sendRaw
 	var err error
 	if g.fd4, err = rawSocket(unix.AF_INET, i.Name); err != nil {
 		return nil, err
@@ -209,7 +210,7 @@ func (g *greeter) send(now uint64) (lost []bpf.DestKey) {
 				lost = append(lost, x.peer)
 			}
 		}
-		if err := g.say(bpf.AddrOf(x.peer), x.nonce, rocev2.BuildHello); err != nil {
+		if err := g.transmit(bpf.AddrOf(x.peer), x.nonce, rocev2.BuildHello); err != nil {
 			g.log.Debug("HELLO not sent", "peer", bpf.AddrOf(x.peer), "err", err)
 		}
 		g.reschedule(x, now+uint64(x.next()))
@@ -239,14 +240,14 @@ func (x *greeting) next() time.Duration {
 
 // answer sends the HELLO_ACK where the data plane leaves it to us.
 func (g *greeter) answer(peer netip.Addr, nonce uint64) {
-	if err := g.say(peer, nonce, rocev2.BuildHelloAck); err != nil {
+	if err := g.transmit(peer, nonce, rocev2.BuildHelloAck); err != nil {
 		g.log.Debug("HELLO_ACK not sent", "peer", peer, "err", err)
 	}
 }
 
 type builder func(b []byte, src, dst netip.Addr, h rocev2.Hello) (int, error)
 
-func (g *greeter) transmit(peer netip.Addr, nonce uint64, build builder) error {
+func (g *greeter) sendRaw(peer netip.Addr, nonce uint64, build builder) error {
 	src, err := g.source(peer)
 	if err != nil {
 		return err

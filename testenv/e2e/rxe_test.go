@@ -4,312 +4,291 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/gopacket/pcapgo"
-
-	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/rxepeer"
 )
 
-// pair are two machines with rxe on one bridge, the product on board.
-type pair struct {
-	net  *rxepeer.Net
-	a, b *rxepeer.VM
-}
-
-func bootPair(ctx context.Context, t *testing.T, mtu int) *pair {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("boots machines")
-	}
-	if err := rxepeer.CheckHost(); err != nil {
-		t.Skip(err)
-	}
-	n, err := rxepeer.NewNet(mtu)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.Close() })
-	bin := product(t)
-	config := func(name string, host int) rxepeer.Config {
-		return rxepeer.Config{Name: name, Product: bin, NICs: []rxepeer.NIC{{Net: n, MTU: mtu, Addrs: []netip.Prefix{
-			netip.MustParsePrefix(fmt.Sprintf("10.77.0.%d/24", host)),
-			netip.MustParsePrefix(fmt.Sprintf("fd77::%d/64", host)),
-		}}}}
-	}
-	vms, err := rxepeer.BootAll(ctx, config("a", 1), config("b", 2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, vm := range vms {
-		t.Cleanup(func() { vm.Close() })
-		t.Logf("%s: Linux %s, booted in %v", vm.Config.Name, vm.Kernel, vm.BootTime.Round(time.Millisecond))
-	}
-	return &pair{n, vms[0], vms[1]}
-}
-
-func run(ctx context.Context, t *testing.T, vm *rxepeer.VM, argv ...string) string {
-	t.Helper()
-	res, err := vm.Run(ctx, argv...)
-	if err != nil {
-		log, _ := vm.Get(ctx, "/run/softroce-xdp/eth0.log")
-		t.Fatalf("%s: %v\nagent log:\n%s", vm.Config.Name, err, log)
-	}
-	return res.Stdout
-}
-
-func rxeCounters(ctx context.Context, t *testing.T, vm *rxepeer.VM) rxepeer.Counters {
-	t.Helper()
-	c, err := vm.RxeCounters(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// exchanges runs every kind of traffic that rxe carries, over IPv4 and IPv6, and
-// checks that no error counter of rxe moved.
-func (p *pair) exchanges(ctx context.Context, t *testing.T) {
-	t.Helper()
-	beforeA, beforeB := rxeCounters(ctx, t, p.a), rxeCounters(ctx, t, p.b)
-	for _, v6 := range []bool{false, true} {
-		route, err := rxepeer.RouteTo(ctx, p.b, p.a, v6)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, x := range rxepeer.Exchanges(route) {
-			start := time.Now()
-			if _, err := p.b.Exchange(ctx, p.a, x); err != nil {
-				t.Errorf("%s (IPv6 %v): %v", x.Name, v6, err)
-				continue
-			}
-			t.Logf("%-28s IPv6 %-5v data checked %-5v %v", x.Name, v6, x.Checked, time.Since(start).Round(10*time.Millisecond))
-		}
-	}
-	for _, vm := range []struct {
-		vm     *rxepeer.VM
-		before rxepeer.Counters
-	}{{p.a, beforeA}, {p.b, beforeB}} {
-		if trouble := rxeCounters(ctx, t, vm.vm).Trouble(vm.before); len(trouble) > 0 {
-			t.Errorf("%s: rxe error counters moved: %v", vm.vm.Config.Name, trouble)
-		}
-	}
-}
-
-// dest is one entry of the destination table as bpftool prints it.
-type dest struct {
-	Key   struct{ Addr [16]byte }
-	Value struct {
-		TxNs        int64  `json:"tx_ns"`
-		RxNs        int64  `json:"rx_ns"`
-		InTxNs      int64  `json:"in_tx_ns"`
-		RttNs       int64  `json:"rtt_ns"`
-		Caps        uint16 `json:"caps"`
-		Node        uint32 `json:"node"`
-		TxPackets   uint64 `json:"tx_packets"`
-		RxPackets   uint64 `json:"rx_packets"`
-		TxUnstamped uint64 `json:"tx_unstamped"`
-		RxUnstamped uint64 `json:"rx_unstamped"`
-	}
-}
-
-// destTable reads the pinned table with bpftool, as a person would.
-func destTable(ctx context.Context, t *testing.T, vm *rxepeer.VM) map[netip.Addr]dest {
-	t.Helper()
-	out := run(ctx, t, vm, "bpftool", "-j", "map", "dump", "pinned", "/sys/fs/bpf/softroce-xdp/eth0/dest_table")
-	var entries []struct {
-		Formatted struct {
-			Key   struct{ Addr []uint8 }
-			Value json.RawMessage
-		}
-	}
-	if err := json.Unmarshal([]byte(out), &entries); err != nil {
-		t.Fatalf("bpftool map dump: %v\n%s", err, out)
-	}
-	table := map[netip.Addr]dest{}
-	for _, e := range entries {
-		var d dest
-		if err := json.Unmarshal(e.Formatted.Value, &d.Value); err != nil {
-			t.Fatalf("bpftool map dump: %v\n%s", err, out)
-		}
-		copy(d.Key.Addr[:], e.Formatted.Key.Addr[:])
-		table[netip.AddrFrom16(d.Key.Addr).Unmap()] = d
-	}
-	return table
-}
-
-// onWire counts what a capture holds.
-type onWire struct {
-	packets, badICRC             int
-	stamped, t1, echo            int
-	data, dataStamped            int // requests with payload
-	acks, acksStamped, acksEchos int
-	control                      int
-}
-
-func readCapture(t *testing.T, file string) onWire {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var w onWire
-	for {
-		frame, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return w
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := rocev2.ParseFrame(frame)
-		if err != nil {
-			continue // ARP, TCP of perftest
-		}
-		w.packets++
-		if p.VerifyICRC() != nil {
-			w.badICRC++
-		}
-		if p.BTH().DestQP() == rocev2.ControlQPN {
-			w.control++
-			continue
-		}
-		s, err := p.Stamp()
-		stamped := err == nil
-		if stamped {
-			w.stamped++
-		}
-		if stamped && s.Flags&rocev2.StampT1 != 0 {
-			w.t1++
-		}
-		if stamped && s.Flags&rocev2.StampEcho != 0 {
-			w.echo++
-		}
-		switch {
-		case p.Opcode() == rocev2.RCAck:
-			w.acks++
-			if stamped {
-				w.acksStamped++
-			}
-			if stamped && s.Flags&rocev2.StampEcho != 0 {
-				w.acksEchos++
-			}
-		case p.PayloadLen() > 0:
-			w.data++
-			if stamped {
-				w.dataStamped++
-			}
-		}
-	}
-}
-
-// TestRxePair is the product on two machines that run Linux's own RoCEv2: all
+// TestRxePair is the product on two machines that run Linux's own RoCEv2. All
 // their traffic completes, is stamped and echoed on the wire and measured in both
-// tables, and rxe notices nothing. Then one side detaches and everything passes
-// unstamped.
+// tables, and rxe notices nothing; with the product on one side only everything
+// passes unstamped; after detach everything is as before.
 func TestRxePair(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	p := bootPair(ctx, t, 1500, rxepeer.Debian13)
+	control := p.exchanges(ctx, t, "without", everything)
+	clean := p.traces(ctx, t)
+
+	said := p.attach(ctx, t)
+	if !strings.Contains(said, "XDP native") || !strings.Contains(said, "egress tcx") || !strings.Contains(said, "pacer edt") {
+		t.Errorf("attach says %q; this kernel has native XDP on virtio, TCX and fq", said)
+	}
+	p.checkBoth(ctx, t, control, everything)
+	p.detach(ctx, t)
+
+	p.attachOne(ctx, t, p.a)
+	file := p.capture(t, "one.pcap", func() {
+		p.exchanges(ctx, t, "one side", everything).check(t, "one side", control)
+	})
+	w := readCapture(t, file)
+	t.Logf("one side: %+v", w)
+	if w.stamped > 0 || w.badICRC > 0 || w.data == 0 {
+		t.Errorf("one side: %d stamped packets, %d bad ICRCs in %d data packets", w.stamped, w.badICRC, w.data)
+	}
+	table := destTable(ctx, t, p.a)
+	for _, v6 := range []bool{false, true} {
+		d := table[p.addr(p.b, v6)]
+		rtt := time.Duration(d.RttNs)
+		t.Logf("round trip to an unaware peer over %s, from PSNs: %v", family(v6), rtt)
+		if rtt < time.Microsecond || rtt > time.Second {
+			t.Errorf("round trip to an unaware peer over %s: %v is not plausible", family(v6), rtt)
+		}
+		if d.TxNs != 0 || d.RxNs != 0 || d.InTxNs != 0 {
+			t.Errorf("one-way times of a peer that stamps nothing: %+v", d)
+		}
+	}
+	run(ctx, t, p.a, "softroce-xdp", "detach", "eth0")
+
+	if now := p.traces(ctx, t); now != clean {
+		t.Errorf("detach left\n%s\nbefore attach it was\n%s", now, clean)
+	}
+	p.exchanges(ctx, t, "after", everything).check(t, "after", control)
+}
+
+// TestRxeDebian12 is the pair on the kernel of Debian 12: Linux 6.1, which has no
+// TCX and another verifier.
+func TestRxeDebian12(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	p := bootPair(ctx, t, 1500)
-	for _, vm := range []*rxepeer.VM{p.a, p.b} {
-		t.Log(strings.TrimSpace(run(ctx, t, vm, "softroce-xdp", "attach", "eth0")))
+	p := bootPair(ctx, t, 1500, rxepeer.Debian12)
+	if !strings.HasPrefix(p.a.Kernel, "6.1.") {
+		t.Fatalf("booted Linux %s", p.a.Kernel)
 	}
-	// First contact: two pings of RoCEv2 make the entries and exchange HELLO.
-	route, err := rxepeer.RouteTo(ctx, p.b, p.a, false)
-	if err != nil {
-		t.Fatal(err)
+	control := p.exchanges(ctx, t, "without", everything)
+	clean := p.traces(ctx, t)
+	if said := p.attach(ctx, t); !strings.Contains(said, "XDP native") || !strings.Contains(said, "egress clsact") {
+		t.Errorf("attach says %q; this kernel has native XDP on virtio and no TCX", said)
 	}
-	if _, err := p.b.Exchange(ctx, p.a, rxepeer.Exchanges(route)[0]); err != nil {
-		t.Fatal(err)
-	}
-	waitAware(ctx, t, p.a, "10.77.0.2")
-	waitAware(ctx, t, p.b, "10.77.0.1")
-
-	file := filepath.Join(t.TempDir(), "pair.pcap")
-	capture, err := p.net.Capture(file, rxepeer.CaptureConfig{Iface: rxepeer.TapName("b", 0), Max: 200_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.exchanges(ctx, t)
-	if _, err := capture.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	w := readCapture(t, file)
-	t.Logf("on the wire: %+v", w)
-	if w.badICRC > 0 {
-		t.Errorf("%d packets with a bad ICRC", w.badICRC)
-	}
-	if w.data == 0 || w.dataStamped < w.data*9/10 {
-		t.Errorf("%d of %d data packets carry the stamp option", w.dataStamped, w.data)
-	}
-	if w.acks == 0 || w.acksEchos < w.acks*9/10 {
-		t.Errorf("%d of %d ACKs carry an echo", w.acksEchos, w.acks)
-	}
-	for _, side := range []struct {
-		vm   *rxepeer.VM
-		peer string
-	}{{p.a, "10.77.0.2"}, {p.b, "10.77.0.1"}, {p.a, "fd77::2"}, {p.b, "fd77::1"}} {
-		d, ok := destTable(ctx, t, side.vm)[netip.MustParseAddr(side.peer)]
-		if !ok {
-			t.Errorf("%s: no entry for %s", side.vm.Config.Name, side.peer)
-			continue
-		}
-		// The machines' clocks differ by when they booted; the sum does not know.
-		rtt := time.Duration(d.Value.TxNs + d.Value.RxNs)
-		t.Logf("%s -> %s: transmit %v receive %v sum %v, peer's transmit %v", side.vm.Config.Name, side.peer,
-			time.Duration(d.Value.TxNs), time.Duration(d.Value.RxNs), rtt, time.Duration(d.Value.InTxNs))
-		if rtt < time.Microsecond || rtt > time.Second {
-			t.Errorf("%s -> %s: round trip %v is not plausible", side.vm.Config.Name, side.peer, rtt)
-		}
-	}
-
-	// One side alone: HELLO finds nobody, nothing is stamped, everything passes.
-	run(ctx, t, p.b, "softroce-xdp", "detach", "eth0")
-	run(ctx, t, p.a, "softroce-xdp", "detach", "eth0")
-	run(ctx, t, p.a, "softroce-xdp", "attach", "eth0")
-	file = filepath.Join(t.TempDir(), "one.pcap")
-	if capture, err = p.net.Capture(file, rxepeer.CaptureConfig{Iface: rxepeer.TapName("b", 0), Max: 200_000}); err != nil {
-		t.Fatal(err)
-	}
-	p.exchanges(ctx, t)
-	if _, err := capture.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	w = readCapture(t, file)
-	t.Logf("one side alone: %+v", w)
-	if w.stamped > 0 || w.badICRC > 0 || w.data == 0 {
-		t.Errorf("one side alone: %d stamped packets, %d bad ICRCs", w.stamped, w.badICRC)
-	}
-	d := destTable(ctx, t, p.a)[netip.MustParseAddr("10.77.0.2")]
-	if d.Value.RttNs <= 0 || d.Value.RttNs > int64(time.Second) {
-		t.Errorf("round trip to an unaware peer by PSN: %v", time.Duration(d.Value.RttNs))
+	p.checkBoth(ctx, t, control, everything)
+	p.detach(ctx, t)
+	if now := p.traces(ctx, t); now != clean {
+		t.Errorf("detach left\n%s\nbefore attach it was\n%s", now, clean)
 	}
 }
 
-func waitAware(ctx context.Context, t *testing.T, vm *rxepeer.VM, peer string) {
-	t.Helper()
-	for range 100 {
-		if destTable(ctx, t, vm)[netip.MustParseAddr(peer)].Value.Caps&bpf.CapStamp != 0 {
+// TestRxeJumbo is PMTU 4096: frames of several buffers, which native XDP takes by
+// xdp.frags. Over IPv6 the full ones have no room for the option.
+func TestRxeJumbo(t *testing.T) {
+	const mtu = 4200
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	p := bootPair(ctx, t, mtu, rxepeer.Debian13)
+	control := p.exchanges(ctx, t, "without", long)
+	if said := p.attach(ctx, t); !strings.Contains(said, "XDP native") {
+		t.Errorf("attach says %q: not native", said)
+	}
+	var got phase
+	file := p.capture(t, "jumbo.pcap", func() { got = p.exchanges(ctx, t, "jumbo", long) })
+	got.check(t, "jumbo", control)
+
+	var full4, full4Stamped, over, under, underStamped int
+	eachPacket(t, file, func(_ time.Time, q rocev2.Packet) {
+		if q.BTH().DestQP() == rocev2.ControlQPN {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		_, err := q.Stamp()
+		fits := q.IPLen()-len(q.Surplus())+rocev2.StampLen <= mtu
+		switch {
+		case !fits && err == nil:
+			over++
+		case fits && q.PayloadLen() > 0:
+			under++
+			if err == nil {
+				underStamped++
+			}
+		}
+		if !q.IsIPv6() && q.PayloadLen() == 4096 {
+			full4++
+			if err == nil {
+				full4Stamped++
+			}
+		}
+	})
+	w := readCapture(t, file)
+	t.Logf("on the wire: %+v; of 4096 bytes over IPv4 %d of %d stamped", w, full4Stamped, full4)
+	if full4 == 0 || full4Stamped != full4 {
+		t.Errorf("%d of %d full packets over IPv4 are stamped", full4Stamped, full4)
 	}
-	log, _ := vm.Get(ctx, "/run/softroce-xdp/eth0.log")
-	t.Fatalf("%s: %s did not answer HELLO\n%s", vm.Config.Name, peer, log)
+	if under == 0 || underStamped != under || over > 0 {
+		t.Errorf("of the packets with room for the option %d of %d are stamped; %d stamped ones exceed the MTU", underStamped, under, over)
+	}
+	if w.badICRC > 0 || w.strayEchos > 0 {
+		t.Errorf("%d bad ICRCs, %d echoes of a T1 never sent", w.badICRC, w.strayEchos)
+	}
+	if want := 14 + 20 + 8 + 12 + 16 + 4096 + 4 + rocev2.StampLen; w.longest != want {
+		t.Errorf("longest frame %d bytes, want %d (WRITE FIRST over IPv4 with the option)", w.longest, want)
+	}
+}
+
+// long are exchanges whose packets are as long as the MTU lets them be.
+func long(r rxepeer.Route) []rxepeer.Exchange {
+	var xs []rxepeer.Exchange
+	for _, x := range rxepeer.Exchanges(r)[:3] { // write, read, send
+		x.Server, x.Client = withSize(x.Server, "65535"), withSize(x.Client, "65535")
+		xs = append(xs, x)
+	}
+	return xs
+}
+
+func withSize(argv []string, size string) []string {
+	return replaceFlag(argv, "-s", size)
+}
+
+func replaceFlag(argv []string, flag, value string) []string {
+	out := append([]string(nil), argv...)
+	for i, a := range out {
+		if a == flag {
+			out[i+1] = value
+		}
+	}
+	return out
+}
+
+// checkBoth runs traffic between two attached machines and looks at the wire and
+// at both tables.
+func (p *pair) checkBoth(ctx context.Context, t *testing.T, control phase, what func(rxepeer.Route) []rxepeer.Exchange) {
+	t.Helper()
+	before := map[*rxepeer.VM]map[netip.Addr]dest{}
+	sent := map[*rxepeer.VM]uint64{}
+	for _, vm := range p.both() {
+		before[vm] = destTable(ctx, t, vm)
+		sent[vm] = rxeCounters(ctx, t, vm)["sent_pkts"]
+	}
+	var got phase
+	file := p.capture(t, "both.pcap", func() { got = p.exchanges(ctx, t, "both", what) })
+	got.check(t, "both", control)
+	readCapture(t, file).checkStamped(t)
+
+	after := map[*rxepeer.VM]map[netip.Addr]dest{}
+	for _, vm := range p.both() {
+		after[vm] = destTable(ctx, t, vm)
+		sent[vm] = rxeCounters(ctx, t, vm)["sent_pkts"] - sent[vm]
+	}
+	for _, x := range []struct{ us, peer *rxepeer.VM }{{p.a, p.b}, {p.b, p.a}} {
+		var tx, rx uint64
+		nodes := map[uint32]bool{}
+		for _, v6 := range []bool{false, true} {
+			addr := p.addr(x.peer, v6)
+			d, old := after[x.us][addr], before[x.us][addr]
+			tx, rx = tx+d.TxPackets-old.TxPackets, rx+d.RxPackets-old.RxPackets
+			if d.TxUnstamped != old.TxUnstamped || d.RxUnstamped != old.RxUnstamped {
+				t.Errorf("%s counts unstamped packets with %s: %+v, before %+v", x.us.Config.Name, addr, d, old)
+			}
+			if d.Node == 0 || nodes[d.Node] {
+				t.Errorf("%s calls %s node %d", x.us.Config.Name, addr, d.Node)
+			}
+			nodes[d.Node] = true
+			d.checkTimes(t, x.us.Config.Name, addr, after[x.peer][p.addr(x.us, v6)])
+		}
+		// HELLO goes by itself and is no traffic of a destination.
+		if tx != sent[x.us] || rx != sent[x.peer] {
+			t.Errorf("%s counts %d packets out and %d in; rxe sent %d, its peer's %d", x.us.Config.Name, tx, rx, sent[x.us], sent[x.peer])
+		}
+	}
+}
+
+// checkTimes looks at the registers of a peer; back is our entry in its table. The
+// machines' clocks differ by when they booted. A sum of one time there and one
+// time back does not know of that.
+func (d dest) checkTimes(t *testing.T, us string, peer netip.Addr, back dest) {
+	t.Helper()
+	t.Logf("%s -> %s: node %d, transmit %v, receive %v, peer's transmit %v, rate %d Mbit/s", us, peer, d.Node,
+		time.Duration(d.TxNs), time.Duration(d.RxNs), time.Duration(d.InTxNs), d.RateBps/1e6)
+	for name, sum := range map[string]int64{
+		"transmit + receive":                  d.TxNs + d.RxNs,
+		"transmit + the peer's, its table":    d.TxNs + back.TxNs,
+		"transmit + the peer's, in our table": d.TxNs + d.InTxNs,
+	} {
+		if sum < int64(time.Microsecond) || sum > int64(time.Second) {
+			t.Errorf("%s -> %s: %s is %v, not plausible", us, peer, name, time.Duration(sum))
+		}
+	}
+}
+
+// traces is all that attaching changes on a machine: qdiscs, filters, programs, pins.
+func (p *pair) traces(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, vm := range p.both() {
+		all.WriteString(run(ctx, t, vm, "sh", "-c", `tc qdisc show dev eth0; tc filter show dev eth0 egress
+ip -o link show dev eth0 | grep -o 'mtu.*'; bpftool net show dev eth0; bpftool prog list | grep softroce
+find /sys/fs/bpf /run/softroce-xdp -mindepth 1 ! -name '*.log' 2>/dev/null | grep eth0; ps -o comm | grep softroce; true`))
+	}
+	return all.String()
+}
+
+// TestRxePaced sends a write of some megabytes through the edt pacer at a fixed rate
+// and measures it on the wire.
+func TestRxePaced(t *testing.T) {
+	const rate = 50e6
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	p := bootPair(ctx, t, 1500, rxepeer.Debian13)
+	write := func(r rxepeer.Route) []rxepeer.Exchange {
+		x := rxepeer.Exchanges(r)[0]
+		x.Server, x.Client = replaceFlag(withSize(x.Server, "65536"), "-n", "200"), replaceFlag(withSize(x.Client, "65536"), "-n", "200")
+		return []rxepeer.Exchange{x}
+	}
+	x := write(p.route(ctx, t, false))[0]
+	control := p.exchange(ctx, t, "without", x)
+	unpaced := p.rateOf(t, func() { p.exchange(ctx, t, "without, captured", x) })
+
+	for _, vm := range p.both() {
+		said := p.attachOne(ctx, t, vm, "--rate", "50M", "--policy", "mode=fixed")
+		if !strings.Contains(said, "pacer edt") {
+			t.Errorf("attach says %q: not edt", said)
+		}
+	}
+	paced := p.rateOf(t, func() { p.exchange(ctx, t, "at 50 Mbit/s", x).check(t, "at 50 Mbit/s", control) })
+	d := destTable(ctx, t, p.a)[p.addr(p.b, false)]
+	t.Logf("unpaced %.1f Mbit/s, paced %.2f Mbit/s of %.0f", unpaced/1e6, paced/1e6, rate/1e6)
+	if d.RateBps != rate {
+		t.Errorf("the table says %d bit/s", d.RateBps)
+	}
+	if unpaced < 1.5*rate {
+		t.Errorf("without the product these machines do %.1f Mbit/s: too slow to show pacing", unpaced/1e6)
+	}
+	if paced < 0.95*rate || paced > 1.03*rate {
+		t.Errorf("paced at %.2f Mbit/s, want %.0f", paced/1e6, rate/1e6)
+	}
+}
+
+// rateOf returns the rate of the data packets on the wire in bits per second, as a
+// qdisc counts them: whole frames, without the option.
+func (p *pair) rateOf(t *testing.T, f func()) float64 {
+	t.Helper()
+	file := p.capture(t, "rate.pcap", f)
+	var first, last time.Time
+	bits := 0
+	eachPacket(t, file, func(at time.Time, q rocev2.Packet) {
+		if q.PayloadLen() == 0 {
+			return
+		}
+		if first.IsZero() {
+			first = at // its own bits are not within the time
+		} else {
+			bits += (len(q.Frame()) - len(q.Surplus())) * 8
+		}
+		last = at
+	})
+	if info, err := os.Stat(file); err != nil || info.Size() < 1<<20 {
+		t.Fatalf("the capture is too small to tell a rate: %v", err)
+	}
+	return float64(bits) / last.Sub(first).Seconds()
 }

@@ -81,6 +81,9 @@ func (n *Net) addTap(name string, mtu, queues int) ([]*os.File, error) {
 		if err := netlink.LinkSetMTU(tap, mtu); err != nil {
 			return fmt.Errorf("rxepeer: tap %s: MTU %d: %w", name, mtu, err)
 		}
+		if err := netlink.LinkSetTxQLen(tap, tapQueue); err != nil {
+			return fmt.Errorf("rxepeer: tap %s: queue of %d packets: %w", name, tapQueue, err)
+		}
 		if n.Bridge != "" {
 			bridge, err := netlink.LinkByName(n.Bridge)
 			if err != nil {
@@ -97,6 +100,25 @@ func (n *Net) addTap(name string, mtu, queues int) ([]*os.File, error) {
 		return nil, err
 	}
 	return fds, nil
+}
+
+// tapQueue is how many packets wait for a machine that the host has paused; the kernel's
+// default of 1000 is less than an exchange sends in a burst.
+const tapQueue = 10_000
+
+// Drops tells how many packets the host has dropped in front of a machine because it did not
+// fetch them in time. Iface is its tap (TapName).
+func (n *Net) Drops(iface string) (drops uint64, err error) {
+	err = n.do(func() error {
+		link, err := netlink.LinkByName(iface)
+		if err != nil {
+			return fmt.Errorf("rxepeer: interface %s: %w", iface, err)
+		}
+		// The kernel sends the statistics of every interface.
+		drops = link.Attrs().Statistics.TxDropped
+		return nil
+	})
+	return drops, err
 }
 
 // do runs f on a thread that is inside the namespace.
