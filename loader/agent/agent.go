@@ -101,6 +101,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	if a.hello, err = newGreeter(a.iface, log); err != nil {
 		return nil, err
 	}
+	a.hello.used = a.used
 	a.hello.origin = rocev2.Hello{Node: a.cfg.Node, Caps: a.cfg.Caps, LinkMbps: uint32(a.cfg.LinkRateBps / 1e6)}
 	if a.att.State.Clock == "tai" {
 		a.clockOffset = clock(unix.CLOCK_TAI) - monotonic()
@@ -126,22 +127,18 @@ func (a *Agent) close() {
 	}
 }
 
-// Heartbeat period and the time between two evaluations. It grows with what an
-// evaluation costs, so that the agent's share of a CPU stays small however many
-// destinations are active.
+// Heartbeat period and the time between two evaluations. It grows with what one
+// costs, so that the agent's share of a CPU stays small however many destinations
+// are active.
 const (
 	minTick   = 10 * time.Millisecond
 	maxTick   = 250 * time.Millisecond
-	costShare = 80 // evaluation takes at most one part in so many of a CPU
+	costShare = 80 // the turns take at most one part in so many of a CPU
 )
 
 // loop is the agent's only thread of work. Events, evaluation and housekeeping
 // take turns in it; nothing needs a lock.
 func (a *Agent) loop(ctx context.Context) error {
-	// evaluate measures its cost by the thread's CPU time.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-
 	events := make(chan bpf.Event, 256)
 	ring, err := ringbuf.NewReader(a.att.Maps.Events)
 	if err != nil {
@@ -175,19 +172,32 @@ func (a *Agent) loop(ctx context.Context) error {
 			}
 			a.linkChanged(l)
 		case <-tick.C:
-			now := monotonic()
-			atomic.StoreUint64(&a.cfg.HeartbeatNs, now)
-			busy, err := a.evaluate(now)
+			busy, err := a.turn(monotonic())
 			if err != nil {
 				return err
 			}
-			for _, peer := range a.hello.send(time.Now()) {
-				a.unaware(peer)
-			}
-			a.sweep.some(a, now)
 			tick.Reset(min(max(minTick, busy*costShare), maxTick))
 		}
 	}
+}
+
+// turn is what is done every tick. It returns how much CPU time that took: on a
+// busy machine, how long it took says more about the others.
+func (a *Agent) turn(now uint64) (time.Duration, error) {
+	// Held for no longer than this: a goroutine that keeps its thread while it
+	// waits has it woken by another one, which costs more than the turn.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := clock(unix.CLOCK_THREAD_CPUTIME_ID)
+	atomic.StoreUint64(&a.cfg.HeartbeatNs, now)
+	if err := a.evaluate(now); err != nil {
+		return 0, err
+	}
+	for _, peer := range a.hello.send(now) {
+		a.unaware(peer)
+	}
+	a.sweep.some(a, now)
+	return time.Duration(clock(unix.CLOCK_THREAD_CPUTIME_ID) - start), nil
 }
 
 func readEvents(ring *ringbuf.Reader, out chan<- bpf.Event) {
@@ -205,12 +215,12 @@ func readEvents(ring *ringbuf.Reader, out chan<- bpf.Event) {
 
 // handle answers what the data plane reports.
 func (a *Agent) handle(e bpf.Event) {
-	peer := bpf.AddrOf(e.Peer)
+	peer, now := bpf.AddrOf(e.Peer), monotonic()
 	switch e.Type {
 	case bpf.EventNewDest:
 		a.welcome(e)
 	case bpf.EventPeerAware:
-		if a.hello.answered(peer) {
+		if a.hello.answered(e.Peer, now) {
 			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
 		}
 	case bpf.EventHello:
@@ -218,9 +228,9 @@ func (a *Agent) handle(e bpf.Event) {
 			a.hello.answer(peer, e.Nonce)
 		}
 		// It speaks our protocol: see whether it lives where it says.
-		a.hello.prompt(peer, time.Now())
+		a.hello.prompt(e.Peer, now)
 	case bpf.EventAckUnknown:
-		if a.hello.genuine(peer, e.Nonce) {
+		if a.hello.genuine(e.Peer, e.Nonce) {
 			a.addEntry(peer, e.Nonce, uint16(e.Caps))
 		}
 	}

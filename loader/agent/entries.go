@@ -5,7 +5,7 @@ package agent
 import (
 	"errors"
 	"net/netip"
-	"time"
+	"runtime/debug"
 
 	"github.com/cilium/ebpf"
 
@@ -14,7 +14,7 @@ import (
 )
 
 // prepare takes over the table as it is: the nodes of the node file get entries,
-// and everybody in the table hears from us.
+// and everybody in the table hears from us sooner or later.
 func (a *Agent) prepare() error {
 	for _, n := range a.nodes.list {
 		for _, addr := range n.Addresses {
@@ -27,11 +27,12 @@ func (a *Agent) prepare() error {
 	count := 0
 	err := a.att.EachRow(func(r loader.Row) {
 		count++
-		a.nodes.seen(r.Addr, r.Regs.Node)
-		a.hello.add(r.Addr, r.Regs.Nonce, r.Regs.Caps, time.Now())
+		a.nodes.seen(r.Regs.Node)
+		a.hello.adopt(bpf.KeyOf(r.Addr), r.Regs.Nonce, r.Regs.Caps, monotonic())
 	})
 	a.dests = count
 	a.evenShare()
+	debug.FreeOSMemory() // a walk over a large table leaves much behind
 	return err
 }
 
@@ -47,17 +48,18 @@ func (a *Agent) welcome(e bpf.Event) {
 	peer := bpf.AddrOf(e.Peer)
 	a.dests++
 	a.evenShare()
-	node := a.nodes.number(peer)
-	a.log.Info("new destination", "peer", peer, "node", node)
-	a.hello.add(peer, e.Nonce, 0, time.Now())
+	a.hello.add(e.Peer, e.Nonce, 0, monotonic())
 
 	slot := &a.x.Slots[0]
 	slot.Key = e.Peer
 	if err := a.x.Read(1); err != nil || slot.Found == 0 {
 		return
 	}
-	slot.Op = bpf.SetNode
-	slot.Regs.Node = node
+	slot.Op = 0
+	if slot.Regs.Node == 0 {
+		slot.Op, slot.Regs.Node = bpf.SetNode, a.nodes.number(peer)
+	}
+	a.log.Info("new destination", "peer", peer, "node", slot.Regs.Node)
 	if slot.Regs.ClassId == 0 && slot.Regs.RateBps != 0 {
 		a.setClass(slot, slot.Regs.RateBps)
 	}
@@ -80,19 +82,25 @@ func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) {
 	case err == nil:
 		a.dests++
 		a.evenShare()
-		a.hello.add(peer, nonce, caps, time.Now())
+		a.hello.add(bpf.KeyOf(peer), nonce, caps, monotonic())
 	case !errors.Is(err, ebpf.ErrKeyExist):
 		a.log.Warn("add destination", "peer", peer, "err", err)
 	}
 }
 
 // unaware stops stamping to a peer that no longer answers HELLO.
-func (a *Agent) unaware(peer netip.Addr) {
-	slot := &a.x.Slots[0]
-	slot.Key, slot.Op, slot.Regs.Caps = bpf.KeyOf(peer), bpf.SetCaps, 0
+func (a *Agent) unaware(key bpf.DestKey) {
+	slot, peer := &a.x.Slots[0], bpf.AddrOf(key)
+	slot.Key, slot.Op, slot.Regs.Caps = key, bpf.SetCaps, 0
 	if err := a.x.Apply(1); err != nil {
 		a.log.Warn("clear capabilities", "peer", peer, "err", err)
 		return
 	}
 	a.log.Info("peer stopped answering HELLO: no more stamps to it", "peer", peer)
+}
+
+// used reports whether the destination had traffic since then.
+func (a *Agent) used(key bpf.DestKey, since uint64) bool {
+	r, found, err := a.att.Lookup(bpf.AddrOf(key))
+	return err != nil || found && lastUsed(&r.Regs, a.clockOffset) >= since
 }

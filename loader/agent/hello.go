@@ -9,11 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	mathrand "math/rand/v2"
 	"net/netip"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
@@ -37,36 +36,40 @@ const (
 	promptPeriod    = 5 * time.Second // a peer's HELLO makes us ask again so often
 )
 
-// A greeter sends HELLO and remembers who answered.
+// A greeter sends HELLO and remembers who answered. now is the monotonic clock
+// everywhere.
 type greeter struct {
 	iface  loader.Iface
 	log    *slog.Logger
 	fd4    int
 	fd6    int
-	peers  map[netip.Addr]*greeting
+	peers  map[bpf.DestKey]*greeting
 	queue  greetings
 	guests int          // strangers among the peers
 	origin rocev2.Hello // node, caps and link rate; the nonce differs
 
-	// transmit sends what build makes; a field, so that tests need no socket.
+	// transmit sends what build makes; a field, so that tests need no socket. used
+	// reports whether a destination had traffic since then.
 	transmit func(peer netip.Addr, nonce uint64, build builder) error
+	used     func(peer bpf.DestKey, since uint64) bool
 }
 
-// greeting is the state of one peer.
+// greeting is the state of one peer. There is one for every entry of the table,
+// so it is small and without pointers.
 type greeting struct {
-	peer     netip.Addr
+	peer     bpf.DestKey
 	nonce    uint64
-	due      time.Time
-	index    int   // in the heap
+	due      uint64
+	prompted uint64
+	index    int32 // in the heap
 	tries    uint8 // HELLOs since it was last aware, up to len(helloDelays)
 	missed   uint8
 	aware    bool
 	stranger bool // has no table entry; forgotten if it does not answer
-	prompted time.Time
 }
 
 func newGreeter(i loader.Iface, log *slog.Logger) (*greeter, error) {
-	g := &greeter{iface: i, log: log, peers: map[netip.Addr]*greeting{}, fd4: -1, fd6: -1}
+	g := &greeter{iface: i, log: log, peers: map[bpf.DestKey]*greeting{}, fd4: -1, fd6: -1}
 	g.transmit = g.sendRaw
 	var err error
 	if g.fd4, err = rawSocket(unix.AF_INET, i.Name); err != nil {
@@ -101,8 +104,9 @@ func (g *greeter) close() {
 	}
 }
 
-// add takes a destination in. caps are what the table knows of it already.
-func (g *greeter) add(peer netip.Addr, nonce uint64, caps uint16, now time.Time) {
+// add takes a destination in and greets it at once. caps are what the table knows
+// of it already.
+func (g *greeter) add(peer bpf.DestKey, nonce uint64, caps uint16, now uint64) {
 	if caps&bpf.CapStatic != 0 {
 		return // configuration has spoken
 	}
@@ -111,8 +115,23 @@ func (g *greeter) add(peer netip.Addr, nonce uint64, caps uint16, now time.Time)
 		g.settle(x)
 		return
 	}
-	x := &greeting{peer: peer, nonce: nonce, due: now, aware: caps&bpf.CapStamp != 0}
-	g.peers[peer] = x
+	g.push(&greeting{peer: peer, nonce: nonce, due: now, aware: caps&bpf.CapStamp != 0})
+}
+
+// adopt takes a destination in that an earlier agent has greeted. Its turn comes
+// some time within a refresh, so that a large table does not speak all at once.
+func (g *greeter) adopt(peer bpf.DestKey, nonce uint64, caps uint16, now uint64) {
+	if caps&bpf.CapStatic != 0 || g.peers[peer] != nil {
+		return
+	}
+	g.push(&greeting{
+		peer: peer, nonce: nonce, due: now + mathrand.Uint64N(uint64(helloRefresh)),
+		aware: caps&bpf.CapStamp != 0, tries: uint8(len(helloDelays) - 1),
+	})
+}
+
+func (g *greeter) push(x *greeting) {
+	g.peers[x.peer] = x
 	heap.Push(&g.queue, x)
 }
 
@@ -125,34 +144,34 @@ func (g *greeter) settle(x *greeting) {
 }
 
 // remove forgets a peer.
-func (g *greeter) remove(peer netip.Addr) {
+func (g *greeter) remove(peer bpf.DestKey) {
 	if x, ok := g.peers[peer]; ok {
 		g.settle(x)
-		heap.Remove(&g.queue, x.index)
+		heap.Remove(&g.queue, int(x.index))
 		delete(g.peers, peer)
 	}
 }
 
 // answered notes a HELLO_ACK that the data plane found genuine. It returns true
 // if that is news.
-func (g *greeter) answered(peer netip.Addr) bool {
+func (g *greeter) answered(peer bpf.DestKey, now uint64) bool {
 	x, ok := g.peers[peer]
 	if !ok {
 		return false
 	}
 	news := !x.aware
 	x.aware, x.missed, x.tries = true, 0, 0
-	g.reschedule(x, time.Now().Add(helloRefresh))
+	g.reschedule(x, now+uint64(helloRefresh))
 	return news
 }
 
 // prompt reacts to a peer's own HELLO: it speaks the protocol, so ask at once. A
 // peer without an entry gets one only after it answered at its address.
-func (g *greeter) prompt(peer netip.Addr, now time.Time) {
+func (g *greeter) prompt(peer bpf.DestKey, now uint64) {
 	if x, ok := g.peers[peer]; ok {
 		// Not more often than that: two hosts that prompt each other must not
 		// end in a volley.
-		if !x.aware && now.Sub(x.prompted) > promptPeriod {
+		if !x.aware && (x.prompted == 0 || now-x.prompted > uint64(promptPeriod)) {
 			x.prompted = now
 			g.reschedule(x, now)
 		}
@@ -162,24 +181,27 @@ func (g *greeter) prompt(peer netip.Addr, now time.Time) {
 		return
 	}
 	g.guests++
-	x := &greeting{peer: peer, nonce: newNonce(), due: now, stranger: true}
-	g.peers[peer] = x
-	heap.Push(&g.queue, x)
+	g.push(&greeting{peer: peer, nonce: newNonce(), due: now, stranger: true})
 }
 
 // genuine reports whether a HELLO_ACK of a peer without an entry returns the
 // nonce that we sent to it.
-func (g *greeter) genuine(peer netip.Addr, nonce uint64) bool {
+func (g *greeter) genuine(peer bpf.DestKey, nonce uint64) bool {
 	x, ok := g.peers[peer]
 	return ok && x.stranger && x.nonce == nonce
 }
 
 // send sends what is due, and returns the peers that have stopped answering.
-func (g *greeter) send(now time.Time) (lost []netip.Addr) {
-	for n := 0; n < helloPerTick && len(g.queue) > 0 && !g.queue[0].due.After(now); n++ {
+func (g *greeter) send(now uint64) (lost []bpf.DestKey) {
+	for n := 0; n < helloPerTick && len(g.queue) > 0 && g.queue[0].due <= now; n++ {
 		x := g.queue[0]
 		if x.stranger && x.tries > 1 {
 			g.remove(x.peer)
+			continue
+		}
+		if x.refreshing() && !g.used(x.peer, now-uint64(helloRefresh)) {
+			// Nothing goes there: what it understands can wait until something does.
+			g.reschedule(x, now+uint64(helloRefresh))
 			continue
 		}
 		if x.aware {
@@ -188,12 +210,17 @@ func (g *greeter) send(now time.Time) (lost []netip.Addr) {
 				lost = append(lost, x.peer)
 			}
 		}
-		if err := g.transmit(x.peer, x.nonce, rocev2.BuildHello); err != nil {
-			g.log.Debug("HELLO not sent", "peer", x.peer, "err", err)
+		if err := g.transmit(bpf.AddrOf(x.peer), x.nonce, rocev2.BuildHello); err != nil {
+			g.log.Debug("HELLO not sent", "peer", bpf.AddrOf(x.peer), "err", err)
 		}
-		g.reschedule(x, now.Add(x.next()))
+		g.reschedule(x, now+uint64(x.next()))
 	}
 	return lost
+}
+
+// refreshing reports whether the quick first HELLOs are over.
+func (x *greeting) refreshing() bool {
+	return !x.stranger && (x.aware || int(x.tries) >= len(helloDelays)-1)
 }
 
 // next is the time until the next HELLO to this peer, if it does not answer.
@@ -221,21 +248,14 @@ func (g *greeter) answer(peer netip.Addr, nonce uint64) {
 type builder func(b []byte, src, dst netip.Addr, h rocev2.Hello) (int, error)
 
 func (g *greeter) sendRaw(peer netip.Addr, nonce uint64, build builder) error {
-	routes, err := netlink.RouteGetWithOptions(net.IP(peer.AsSlice()), &netlink.RouteGetOptions{OifIndex: g.iface.Index})
+	src, err := g.source(peer)
 	if err != nil {
-		return fmt.Errorf("route: %w", err)
-	}
-	if len(routes) == 0 || routes[0].LinkIndex != g.iface.Index {
-		return fmt.Errorf("not reached through %s", g.iface.Name)
-	}
-	src, ok := netip.AddrFromSlice(routes[0].Src)
-	if !ok {
-		return errors.New("no source address")
+		return err
 	}
 	h := g.origin
 	h.Nonce = nonce
 	var buf [rocev2.MaxHelloLen]byte
-	n, err := build(buf[:], src.Unmap(), peer, h)
+	n, err := build(buf[:], src, peer, h)
 	if err != nil {
 		return err
 	}
@@ -245,9 +265,40 @@ func (g *greeter) sendRaw(peer netip.Addr, nonce uint64, build builder) error {
 	return unix.Sendto(g.fd6, buf[:n], 0, &unix.SockaddrInet6{Addr: peer.As16()})
 }
 
-func (g *greeter) reschedule(x *greeting, due time.Time) {
+// source is the address from which this host talks to the peer through the
+// interface. A connected socket knows it, at a fraction of a netlink request.
+func (g *greeter) source(peer netip.Addr) (netip.Addr, error) {
+	family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: peer.As16(), Port: rocev2.UDPPort})
+	if peer.Is4() {
+		family, to = unix.AF_INET, &unix.SockaddrInet4{Addr: peer.As4(), Port: rocev2.UDPPort}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("source address: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.BindToDevice(fd, g.iface.Name); err != nil {
+		return netip.Addr{}, fmt.Errorf("source address: %w", err)
+	}
+	if err := unix.Connect(fd, to); err != nil {
+		return netip.Addr{}, fmt.Errorf("not reached through %s: %w", g.iface.Name, err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("source address: %w", err)
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(sa.Addr), nil
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(sa.Addr), nil
+	}
+	return netip.Addr{}, errors.New("no source address")
+}
+
+func (g *greeter) reschedule(x *greeting, due uint64) {
 	x.due = due
-	heap.Fix(&g.queue, x.index)
+	heap.Fix(&g.queue, int(x.index))
 }
 
 // newNonce is what a peer must see at its address to answer.
@@ -261,14 +312,14 @@ func newNonce() uint64 {
 type greetings []*greeting
 
 func (q greetings) Len() int           { return len(q) }
-func (q greetings) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+func (q greetings) Less(i, j int) bool { return q[i].due < q[j].due }
 func (q greetings) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
+	q[i].index, q[j].index = int32(i), int32(j)
 }
 func (q *greetings) Push(x any) {
 	g := x.(*greeting)
-	g.index = len(*q)
+	g.index = int32(len(*q))
 	*q = append(*q, g)
 }
 func (q *greetings) Pop() any {

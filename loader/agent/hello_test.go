@@ -12,29 +12,35 @@ import (
 )
 
 // newTestGreeter sends into a log instead of a socket.
-func newTestGreeter(sent *[]netip.Addr) *greeter {
-	g := &greeter{log: slog.New(slog.DiscardHandler), peers: map[netip.Addr]*greeting{}, fd4: -1, fd6: -1}
+func newTestGreeter(sent *[]bpf.DestKey) *greeter {
+	g := &greeter{log: slog.New(slog.DiscardHandler), peers: map[bpf.DestKey]*greeting{}, fd4: -1, fd6: -1}
 	g.transmit = func(peer netip.Addr, nonce uint64, _ builder) error {
-		*sent = append(*sent, peer)
+		*sent = append(*sent, bpf.KeyOf(peer))
 		return nil
 	}
+	g.used = func(bpf.DestKey, uint64) bool { return true }
 	return g
 }
 
 func peerN(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
 
+func keyN(n byte) bpf.DestKey { return bpf.KeyOf(peerN(n)) }
+
+// second is one of the monotonic clock.
+const second = uint64(time.Second)
+
 // A peer that does not answer hears from us ever less.
 func TestGreeterBacksOff(t *testing.T) {
-	var sent []netip.Addr
+	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
-	start := time.Unix(1000, 0)
-	g.add(peerN(1), 7, 0, start)
+	start := 1000 * second
+	g.add(keyN(1), 7, 0, start)
 	var at []time.Duration
-	for now := start; now.Before(start.Add(3 * time.Minute)); now = now.Add(10 * time.Millisecond) {
+	for now := start; now < start+180*second; now += second / 100 {
 		before := len(sent)
 		g.send(now)
 		if len(sent) > before {
-			at = append(at, now.Sub(start))
+			at = append(at, time.Duration(now-start))
 		}
 	}
 	want := []time.Duration{0, 50 * time.Millisecond, 250 * time.Millisecond, 1250 * time.Millisecond, 6250 * time.Millisecond, 36250 * time.Millisecond, 96250 * time.Millisecond, 156250 * time.Millisecond}
@@ -50,35 +56,35 @@ func TestGreeterBacksOff(t *testing.T) {
 
 // One that answered is asked again, and given up after some silence.
 func TestGreeterLosesPeer(t *testing.T) {
-	var sent []netip.Addr
+	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
-	now := time.Now()
-	g.add(peerN(1), 7, 0, now)
+	now := 1000 * second
+	g.add(keyN(1), 7, 0, now)
 	g.send(now)
-	if !g.answered(peerN(1)) {
+	if !g.answered(keyN(1), now) {
 		t.Error("the first answer is no news")
 	}
-	if g.answered(peerN(1)) {
+	if g.answered(keyN(1), now) {
 		t.Error("the second answer is news")
 	}
-	if g.answered(peerN(2)) {
+	if g.answered(keyN(2), now) {
 		t.Error("an answer of nobody is news")
 	}
-	var lost []netip.Addr
+	var lost []bpf.DestKey
 	for i := range 10 {
-		lost = append(lost, g.send(now.Add(time.Duration(i+1)*2*helloRefresh))...)
+		lost = append(lost, g.send(now+uint64(i+1)*2*uint64(helloRefresh))...)
 	}
-	if len(lost) != 1 || lost[0] != peerN(1) {
+	if len(lost) != 1 || lost[0] != keyN(1) {
 		t.Errorf("lost %v, want it once", lost)
 	}
 }
 
 func TestGreeterLimits(t *testing.T) {
-	var sent []netip.Addr
+	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
-	now := time.Unix(1000, 0)
+	now := 1000 * second
 	for i := range 200 {
-		g.add(peerN(byte(i)), 7, 0, now)
+		g.add(keyN(byte(i)), 7, 0, now)
 	}
 	g.send(now)
 	if len(sent) != helloPerTick {
@@ -88,13 +94,13 @@ func TestGreeterLimits(t *testing.T) {
 	// Strangers: so many at once, forgotten when they do not answer.
 	g = newTestGreeter(&sent)
 	for i := range 2 * strangersLimit {
-		g.prompt(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), now)
+		g.prompt(bpf.KeyOf(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})), now)
 	}
 	if len(g.peers) != strangersLimit {
 		t.Errorf("%d strangers, want %d", len(g.peers), strangersLimit)
 	}
 	for i := range 1000 {
-		g.send(now.Add(time.Duration(i) * 100 * time.Millisecond))
+		g.send(now + uint64(i)*second/10)
 	}
 	if len(g.peers) != 0 || len(g.queue) != 0 || g.guests != 0 {
 		t.Errorf("%d strangers left, %d queued, %d counted", len(g.peers), len(g.queue), g.guests)
@@ -103,13 +109,13 @@ func TestGreeterLimits(t *testing.T) {
 
 // Two hosts whose answers get lost must not prompt each other without end.
 func TestGreeterPromptIsNoVolley(t *testing.T) {
-	var sent []netip.Addr
+	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
-	now := time.Unix(1000, 0)
-	g.add(peerN(1), 7, 0, now)
+	now := 1000 * second
+	g.add(keyN(1), 7, 0, now)
 	for i := range 1000 { // ten seconds in which the peer's HELLO comes every 10 ms
-		at := now.Add(time.Duration(i) * 10 * time.Millisecond)
-		g.prompt(peerN(1), at)
+		at := now + uint64(i)*second/100
+		g.prompt(keyN(1), at)
 		g.send(at)
 	}
 	if len(sent) > 12 {
@@ -118,29 +124,50 @@ func TestGreeterPromptIsNoVolley(t *testing.T) {
 }
 
 func TestGreeterStranger(t *testing.T) {
-	var sent []netip.Addr
+	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
-	now := time.Unix(1000, 0)
-	g.prompt(peerN(1), now)
-	nonce := g.peers[peerN(1)].nonce
-	if g.genuine(peerN(1), nonce+1) || g.genuine(peerN(2), nonce) || !g.genuine(peerN(1), nonce) {
+	now := 1000 * second
+	g.prompt(keyN(1), now)
+	nonce := g.peers[keyN(1)].nonce
+	if g.genuine(keyN(1), nonce+1) || g.genuine(keyN(2), nonce) || !g.genuine(keyN(1), nonce) {
 		t.Error("only our nonce from its address is genuine")
 	}
-	g.add(peerN(1), nonce, bpf.CapStamp, now) // the entry was made
-	if g.guests != 0 || g.genuine(peerN(1), nonce) {
+	g.add(keyN(1), nonce, bpf.CapStamp, now) // the entry was made
+	if g.guests != 0 || g.genuine(keyN(1), nonce) {
 		t.Error("still a stranger")
 	}
-	g.remove(peerN(1))
+	g.remove(keyN(1))
 	if len(g.queue) != 0 {
 		t.Error("still queued")
 	}
 }
 
 func TestGreeterStaticPeer(t *testing.T) {
-	var sent []netip.Addr
+	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
-	g.add(peerN(1), 7, bpf.CapStatic|bpf.CapStamp, time.Unix(1000, 0))
-	if g.send(time.Unix(2000, 0)); len(sent) != 0 {
+	g.add(keyN(1), 7, bpf.CapStatic|bpf.CapStamp, 1000*second)
+	if g.send(2000*second); len(sent) != 0 {
 		t.Error("asked a peer whose capabilities are configured")
+	}
+}
+
+// Destinations that an earlier agent has greeted get their turn within a refresh,
+// not all at once, and those that nothing goes to are left alone.
+func TestGreeterAdopts(t *testing.T) {
+	var sent []bpf.DestKey
+	g := newTestGreeter(&sent)
+	g.used = func(peer bpf.DestKey, since uint64) bool { return peer != keyN(200) }
+	now := 1000 * second
+	for i := range 201 {
+		g.adopt(keyN(byte(i)), 7, bpf.CapStamp, now)
+	}
+	most := 0
+	for at := now; at <= now+uint64(helloRefresh); at += second {
+		before := len(sent)
+		g.send(at)
+		most = max(most, len(sent)-before)
+	}
+	if len(sent) != 200 || most > 30 {
+		t.Errorf("%d HELLOs in the first refresh, up to %d in a second; want 200, evenly", len(sent), most)
 	}
 }

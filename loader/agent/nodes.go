@@ -23,7 +23,7 @@ type Node struct {
 // order of first contact.
 type nodes struct {
 	list   []Node
-	byAddr map[netip.Addr]uint32
+	byAddr map[netip.Addr]uint32 // of the list; the others' are in the table only
 	next   uint32
 }
 
@@ -85,41 +85,17 @@ func ReadNodeFile(path string) ([]Node, error) {
 	return file.Nodes, errors.Join(errs...)
 }
 
-// number returns the node number of an address, a new one at first contact.
+// number returns the node number of an address that is new in the table.
 func (n *nodes) number(a netip.Addr) uint32 {
-	a = a.Unmap()
-	if x, ok := n.byAddr[a]; ok {
+	if x, ok := n.byAddr[a.Unmap()]; ok {
 		return x
 	}
-	x := n.next
 	n.next++
-	n.byAddr[a] = x
-	return x
+	return n.next - 1
 }
 
-// seen takes over a number that an earlier agent gave.
-func (n *nodes) seen(a netip.Addr, number uint32) {
-	if number == 0 {
-		return
-	}
-	if _, ok := n.byAddr[a.Unmap()]; !ok {
-		n.byAddr[a.Unmap()] = number
-	}
-	n.next = max(n.next, number+1)
-}
+// seen takes note of a number that an earlier agent gave. None is given twice.
+func (n *nodes) seen(number uint32) { n.next = max(n.next, number+1) }
 
 // permanent reports whether the node file names the address.
-func (n *nodes) permanent(a netip.Addr) bool {
-	for _, x := range n.list {
-		for _, b := range x.Addresses {
-			if b.Unmap() == a.Unmap() {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// forget frees what is kept of an address whose entry was removed. Its number is
-// not used again.
-func (n *nodes) forget(a netip.Addr) { delete(n.byAddr, a.Unmap()) }
+func (n *nodes) permanent(a netip.Addr) bool { return n.byAddr[a.Unmap()] != 0 }

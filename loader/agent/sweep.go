@@ -52,10 +52,16 @@ func (s *sweeper) some(a *Agent, now uint64) {
 	}
 }
 
-// idle judges by the monotonic clock; last_rx_ns is on the clock of the stamps,
-// which is ahead of it by offset.
+// lastUsed is when the destination had its last packet, on the monotonic clock;
+// the times in the table are on the clock of the stamps, which is ahead of it by
+// offset.
+func lastUsed(d *bpf.DestRegs, offset uint64) uint64 {
+	last := max(d.LastTxNs, d.LastRxNs)
+	return last - min(offset, last)
+}
+
 func idle(d *bpf.DestRegs, now, offset uint64) bool {
-	last := max(d.LastTxNs, d.LastRxNs-min(offset, d.LastRxNs))
+	last := lastUsed(d, offset)
 	return now > last && now-last > uint64(idleLimit)
 }
 
@@ -71,9 +77,8 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 	if err := a.pacer.Release(class); err != nil {
 		a.log.Warn("pacer", "peer", peer, "err", err)
 	}
-	a.hello.remove(peer)
+	a.hello.remove(key)
 	delete(a.resyncs.last, key)
-	a.nodes.forget(peer)
 	a.dests--
 	a.evenShare()
 }
