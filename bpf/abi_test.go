@@ -39,7 +39,7 @@ func TestDestRegsLines(t *testing.T) {
 	var r bpf.DestRegs
 	for line, offset := range []uintptr{
 		unsafe.Offsetof(r.PeerT1Ns), // ingress
-		unsafe.Offsetof(r.WinTxNs),  // ingress, samples
+		unsafe.Offsetof(r.TxNs),     // ingress, when an echo comes
 		unsafe.Offsetof(r.TxPackets),
 		unsafe.Offsetof(r.Rewinds),
 		unsafe.Offsetof(r.Flows),

@@ -248,6 +248,8 @@ func TestEgressRewinds(t *testing.T) {
 		{"back and forward", []sent{{w, 17, 5}, {w, 17, 6}, {w, 17, 5}, {w, 17, 6}}, 1},
 		{"wrap from 0xffffff to 0", []sent{{w, 17, 0xffffff}, {w, 17, 0}}, 0},
 		{"rewind across the wrap", []sent{{w, 17, 1}, {w, 17, 0xfffffe}}, 1},
+		{"half the number space ahead is forward", []sent{{w, 17, 5}, {w, 17, 5 + 0x800000}}, 0},
+		{"one more is back", []sent{{w, 17, 5}, {w, 17, 5 + 0x800001}}, 1},
 		{"two flows in two slots", []sent{{w, 17, 500}, {w, 18, 5}, {w, 17, 501}, {w, 18, 6}}, 0},
 		{"two flows in one slot: the later one has it", []sent{{w, 17, 500}, {w, 21, 5}, {w, 17, 400}}, 0},
 		{"responses have the requester's PSNs", []sent{{rocev2.RCAck, 17, 9}, {rocev2.RCAck, 17, 8}, {rocev2.RCReadResponseOnly, 17, 3}}, 0},

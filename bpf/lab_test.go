@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+
+	"github.com/softroce/softroce-xdp/testenv/need"
 )
 
 // What XDP and TC programs return (uapi/linux/bpf.h, uapi/linux/pkt_cls.h).
@@ -117,7 +119,7 @@ func requireRoot(t testing.TB) {
 	if os.Getenv("CI") != "" {
 		t.Fatal("needs root: loads BPF programs")
 	}
-	t.Skip("needs root: loads BPF programs")
+	need.Skip(t, "needs root: loads BPF programs")
 }
 
 // with hands the lab to a subtest, with an empty table and queue.

@@ -25,18 +25,18 @@ type SoftroceDestRegs struct {
 	EchoCheck   uint64
 	RxPackets   uint64
 	RxBytes     uint64
-	TxNs        int64
-	RxNs        int64
+	LastRxNs    uint64
+	TurnNs      int64
 	Caps        uint16
 	Queued      uint8
 	CePending   uint8
 	Node        uint32
+	TxNs        int64
+	RxNs        int64
 	WinTxNs     int64
 	WinRxNs     int64
-	TurnNs      int64
-	RttNs       int64
+	WinRttNs    int64
 	EchoSeenNs  uint64
-	LastRxNs    uint64
 	SettleNs    uint64
 	WinSamples  uint32
 	WinCe       uint32
@@ -59,7 +59,7 @@ type SoftroceDestRegs struct {
 	Dropped     uint64
 	Flows       [4]SoftroceSrFlow
 	Nonce       uint64
-	WinRttNs    int64
+	RttNs       int64
 	Credit      uint32
 	CreditSeq   uint16
 	WinRnr      uint16

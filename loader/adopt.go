@@ -168,16 +168,31 @@ func Detach(ifname string, o Options) error {
 	}
 	if same {
 		a.detachEgress(iface)
-		if state.OwnQdisc {
-			if err := pacer.Restore(iface.Link); err != nil {
-				return err
-			}
+		if err := a.restoreQdisc(iface); err != nil {
+			return err
 		}
 	}
 	if err := removePins(dir); err != nil {
 		return err
 	}
 	return removeState(o.RunDir, ifname)
+}
+
+// restoreQdisc removes our root qdisc, and puts back the queue length, which the
+// kernel raises from 0 when an interface gets its first qdisc.
+func (a *Attachment) restoreQdisc(i Iface) error {
+	if !a.State.OwnQdisc {
+		return nil
+	}
+	if err := pacer.Restore(i.Link); err != nil {
+		return err
+	}
+	if n := a.State.QueueLen; n != nil && *n == 0 {
+		if err := netlink.LinkSetTxQLen(i.Link, 0); err != nil {
+			return fmt.Errorf("%s: restore the queue length: %w", i.Name, err)
+		}
+	}
+	return nil
 }
 
 func linkAlive(dir string) bool {

@@ -145,6 +145,7 @@ func Attach(ifname string, o Options) (_ *Attachment, err error) {
 		return nil, err
 	}
 	a.State.Pacer, a.State.OwnQdisc = p.Name(), p.OwnQdisc()
+	a.State.QueueLen = &iface.TxQueueLen
 	if err := a.writeConfig(iface, p.Kind()); err != nil {
 		return nil, err
 	}
@@ -338,9 +339,7 @@ func (a *Attachment) undo(i Iface) {
 		a.ingress.Close()
 	}
 	a.detachEgress(i)
-	if a.State.OwnQdisc {
-		_ = pacer.Restore(i.Link)
-	}
+	_ = a.restoreQdisc(i)
 	_ = removePins(a.Dir)
 	a.Close()
 }

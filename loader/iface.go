@@ -25,8 +25,10 @@ type Iface struct {
 	MTU      int
 	MAC      [6]byte
 	TxQueues int
-	RateBps  uint64 // of the link, 0 = the driver does not say
-	XDPProg  uint32 // id of the program attached now, 0 = none
+	// TxQueueLen is the length of a queue in packets.
+	TxQueueLen int
+	RateBps    uint64 // of the link, 0 = the driver does not say
+	XDPProg    uint32 // id of the program attached now, 0 = none
 }
 
 // FindIface looks an interface up in the current network namespace.
@@ -40,7 +42,7 @@ func FindIface(name string) (Iface, error) {
 		return Iface{}, fmt.Errorf("%s: %w", name, err)
 	}
 	a := l.Attrs()
-	i := Iface{Link: l, Name: a.Name, Index: a.Index, MTU: a.MTU, TxQueues: a.NumTxQueues}
+	i := Iface{Link: l, Name: a.Name, Index: a.Index, MTU: a.MTU, TxQueues: a.NumTxQueues, TxQueueLen: a.TxQLen}
 	copy(i.MAC[:], a.HardwareAddr)
 	if a.Xdp != nil && a.Xdp.Attached {
 		i.XDPProg = a.Xdp.ProgId

@@ -98,5 +98,6 @@ func removePins(dir string) error {
 		errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
 	}
 	errs = append(errs, os.Remove(dir))
+	_ = os.Remove(filepath.Dir(dir)) // the root too, if this was the last
 	return errors.Join(errs...)
 }

@@ -29,7 +29,8 @@ type State struct {
 	Egress    string    `json:"egress"`   // tcx or clsact
 	OwnClsact bool      `json:"own_clsact,omitempty"`
 	Pacer     string    `json:"pacer"`
-	OwnQdisc  bool      `json:"own_qdisc"` // detach removes the root qdisc
+	OwnQdisc  bool      `json:"own_qdisc"`              // detach removes the root qdisc
+	QueueLen  *int      `json:"tx_queue_len,omitempty"` // before attach
 	Clock     string    `json:"clock"`
 	RateFrom  string    `json:"rate_from"` // ethtool, flag or default
 	NodeFile  string    `json:"node_file,omitempty"`
@@ -99,7 +100,11 @@ func TakeLock(runDir, ifname string) (*Lock, error) {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(runDir, escapeName(ifname)+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	return lockFile(runDir, ifname, os.O_CREATE)
+}
+
+func lockFile(runDir, ifname string, create int) (*Lock, error) {
+	f, err := os.OpenFile(filepath.Join(runDir, escapeName(ifname)+".lock"), create|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("agent lock: %w", err)
 	}
@@ -118,7 +123,7 @@ func (l *Lock) Release() { l.f.Close() }
 
 // AgentAlive reports whether an agent holds the interface.
 func AgentAlive(runDir, ifname string) bool {
-	l, err := TakeLock(runDir, ifname)
+	l, err := lockFile(runDir, ifname, 0) // asking leaves no file behind
 	if err != nil {
 		return errors.Is(err, ErrAgentRunning)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/softroce/softroce-xdp/testenv/need"
 )
 
 const (
@@ -74,14 +76,11 @@ func TestScapyVectors(t *testing.T) {
 	}
 }
 
-// needScapy skips where scapy is missing, but not in CI, which installs it.
+// needScapy skips where scapy is missing.
 func needScapy(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(python, "-c", "import scapy.contrib.roce").CombinedOutput(); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("scapy is missing in CI: %v\n%s", err, out)
-		}
-		t.Skip("scapy is missing: apt install python3-scapy")
+		need.Skip(t, fmt.Sprintf("scapy is missing (%v, %s): apt install python3-scapy", err, out))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -77,7 +78,7 @@ func Run(rounds int) ([]Row, error) {
 		}
 		for range rounds {
 			for i := range pairs {
-				for _, p := range []*one{pairs[i].base, pairs[i].prog} {
+				for _, p := range pairs[i].all() {
 					if pairs[i].before != nil {
 						if err := pairs[i].before(p == pairs[i].base); err != nil {
 							return nil, err
@@ -91,17 +92,51 @@ func Run(rounds int) ([]Row, error) {
 		}
 		for _, p := range pairs {
 			p.row.Ns = median(p.prog.ns) - median(p.base.ns)
+			if p.plus != nil {
+				p.row.Ns += median(p.plus.ns) - median(p.minus.ns)
+			}
 			rows = append(rows, p.row)
 		}
 	}
-	return rows, nil
+	return append(rows, Row{Program: "-", Packet: "one cache miss of this machine, in as much memory", Ns: cacheMiss(rounds)}), nil
 }
 
-// pair is a row with the two programs whose difference it is.
+// cacheMiss is what one dependent load costs in memory of the size of the table,
+// hit at random: what the rows of many destinations have to be compared with.
+func cacheMiss(rounds int) float64 {
+	const words = 512 / 8 // of a table element
+	mem := make([]uint64, Destinations*words)
+	order := rand.New(rand.NewPCG(2, 2)).Perm(Destinations)
+	for i, at := range order {
+		mem[at*words] = uint64(order[(i+1)%len(order)] * words)
+	}
+	var ns []float64
+	at := uint64(0)
+	for range rounds {
+		start := time.Now()
+		for range repeat {
+			at = mem[at]
+		}
+		ns = append(ns, float64(time.Since(start).Nanoseconds())/repeat)
+	}
+	runtime.KeepAlive(at)
+	return median(ns)
+}
+
+// pair is a row with the two programs whose difference it is: prog - base, and
+// for XDP harnesses + plus - minus.
 type pair struct {
-	row        Row
-	base, prog *one
-	before     func(base bool) error
+	row         Row
+	base, prog  *one
+	plus, minus *one
+	before      func(base bool) error
+}
+
+func (p *pair) all() []*one {
+	if p.plus == nil {
+		return []*one{p.base, p.prog}
+	}
+	return []*one{p.base, p.prog, p.plus, p.minus}
 }
 
 func (p *one) run() error {
@@ -209,13 +244,14 @@ func (s *scene) plain() ([]pair, error) {
 	return []pair{
 		{row: Row{Program: "XDP", Packet: "not RoCEv2", Target: 12}, base: xdp0(foreign()), prog: xdp(foreign())},
 		{row: Row{Program: "TC", Packet: "not RoCEv2", Target: 12}, base: tc0(foreign()), prog: tc(foreign())},
+		{row: Row{Program: "XDP", Packet: "the kernel's clock alone"}, base: xdp0(in), prog: &one{prog: s.o.BenchXdpClock, frame: in, repeat: repeat, want: xdpPass}},
 		{row: Row{Program: "XDP", Packet: "RoCEv2 without the option"}, base: xdp0(in), prog: xdp(in)},
 		{row: Row{Program: "TC", Packet: "RoCEv2 without the option"}, base: tc0(out), prog: tc(out)},
 	}, nil
 }
 
-// room is what frames of the programs that only restore can grow or shrink by, and
-// step how much they do in each turn.
+// room is what the frames of programs that only shorten can shrink by, and step
+// how much they do in each turn.
 const (
 	room = 2000
 	step = 4
@@ -230,26 +266,30 @@ func (s *scene) harness(tc bool, row Row, d rocev2.Datagram, base, prog *ebpf.Pr
 		d.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: 1, EchoT1: 2, EchoT2: 3}
 	}
 	full := frame(d, 0)
-	t := BenchTemplate{OptOff: uint32(len(plain)), Grow: rocev2.StampLen, Peer: BenchDestKey{Addr: peer.As16()}}
+	t := BenchTemplate{OptOff: uint32(len(plain)), Shorten: rocev2.StampLen, Peer: BenchDestKey{Addr: peer.As16()}}
 	for i := range t.Option {
 		t.Option[i] = binary.NativeEndian.Uint64(full[len(plain)+8*i:])
 	}
 	p := pair{
 		row:  row,
 		prog: &one{prog: prog, frame: full, repeat: repeat, want: xdpPass},
-		base: &one{prog: base, frame: full, repeat: room/step - 1, want: xdpPass},
+		base: &one{prog: base, frame: full, repeat: repeat, want: xdpPass},
 	}
 	head := full // restored to: XDP takes the option off, TC puts it on
 	if tc {
 		head = plain
 		p.prog.frame, p.prog.want = plain, tcNext
-		p.base.frame, p.base.want = slices.Concat(plain, make([]byte, room)), tcNext
+		p.base.frame, p.base.want, p.base.repeat = slices.Concat(plain, make([]byte, room)), tcNext, room/step-1
+	} else {
+		long := slices.Concat(full, make([]byte, room))
+		p.plus = &one{prog: s.o.BenchXdpShorten, frame: long, repeat: room/step - 1, want: xdpPass}
+		p.minus = &one{prog: s.o.BenchXdpEmpty, frame: long, repeat: room/step - 1, want: xdpPass}
 	}
 	t.IpLen, t.IpCheck = binary.NativeEndian.Uint16(head[16:]), binary.NativeEndian.Uint16(head[24:])
 	alone := t
-	alone.Grow = step
+	alone.Shorten = step
 	p.before = func(base bool) error {
-		if base {
+		if base && tc {
 			return s.o.Templates.Put(uint32(1), &alone)
 		}
 		return s.o.Templates.Put(uint32(0), &t)
@@ -289,8 +329,7 @@ func (s *scene) many() ([]pair, error) {
 			row.Program, d, prog = "TC", data(host, peer), s.o.BenchTcMany
 		}
 		t, p := s.harness(tc, row, d, nil, prog)
-		one := *p.prog
-		p.base = &one
+		p.base, p.plus, p.minus = p.prog.as(prog), nil, nil
 		p.before = func(base bool) error {
 			t.Mask = addresses - 1
 			if base {
@@ -300,7 +339,18 @@ func (s *scene) many() ([]pair, error) {
 		}
 		pairs = append(pairs, p)
 	}
-	return pairs, nil
+	// The kernel's part of it: the look-up alone.
+	lookup := pairs[0]
+	lookup.row = Row{Program: "XDP", Packet: "the same for the kernel's look-up alone"}
+	lookup.base, lookup.prog = lookup.base.as(s.o.BenchXdpLookup), lookup.prog.as(s.o.BenchXdpLookup)
+	return append(pairs, lookup), nil
+}
+
+// as is the same measurement with another program.
+func (p *one) as(prog *ebpf.Program) *one {
+	c := *p
+	c.prog = prog
+	return &c
 }
 
 func destination(n uint32) netip.Addr {

@@ -25,18 +25,18 @@ type BenchDestRegs struct {
 	EchoCheck   uint64
 	RxPackets   uint64
 	RxBytes     uint64
-	TxNs        int64
-	RxNs        int64
+	LastRxNs    uint64
+	TurnNs      int64
 	Caps        uint16
 	Queued      uint8
 	CePending   uint8
 	Node        uint32
+	TxNs        int64
+	RxNs        int64
 	WinTxNs     int64
 	WinRxNs     int64
-	TurnNs      int64
-	RttNs       int64
+	WinRttNs    int64
 	EchoSeenNs  uint64
-	LastRxNs    uint64
 	SettleNs    uint64
 	WinSamples  uint32
 	WinCe       uint32
@@ -63,7 +63,7 @@ type BenchDestRegs struct {
 		Qpn uint32
 	}
 	Nonce     uint64
-	WinRttNs  int64
+	RttNs     int64
 	Credit    uint32
 	CreditSeq uint16
 	WinRnr    uint16
@@ -159,7 +159,7 @@ type BenchSteer struct {
 type BenchTemplate struct {
 	_       structs.HostLayout
 	OptOff  uint32
-	Grow    uint32
+	Shorten uint32
 	IpLen   uint16
 	IpCheck uint16
 	Mask    uint32
@@ -190,9 +190,12 @@ const (
 	BenchProgBenchTcMany        = "bench_tc_many"
 	BenchProgBenchTcRestore     = "bench_tc_restore"
 	BenchProgBenchXdp           = "bench_xdp"
+	BenchProgBenchXdpClock      = "bench_xdp_clock"
 	BenchProgBenchXdpEmpty      = "bench_xdp_empty"
+	BenchProgBenchXdpLookup     = "bench_xdp_lookup"
 	BenchProgBenchXdpMany       = "bench_xdp_many"
 	BenchProgBenchXdpRestore    = "bench_xdp_restore"
+	BenchProgBenchXdpShorten    = "bench_xdp_shorten"
 	BenchProgSoftroceEgress     = "softroce_egress"
 	BenchProgSoftroceExchange   = "softroce_exchange"
 	BenchProgSoftroceIngress    = "softroce_ingress"
@@ -251,9 +254,12 @@ type BenchProgramSpecs struct {
 	BenchTcMany        *ebpf.ProgramSpec `ebpf:"bench_tc_many"`
 	BenchTcRestore     *ebpf.ProgramSpec `ebpf:"bench_tc_restore"`
 	BenchXdp           *ebpf.ProgramSpec `ebpf:"bench_xdp"`
+	BenchXdpClock      *ebpf.ProgramSpec `ebpf:"bench_xdp_clock"`
 	BenchXdpEmpty      *ebpf.ProgramSpec `ebpf:"bench_xdp_empty"`
+	BenchXdpLookup     *ebpf.ProgramSpec `ebpf:"bench_xdp_lookup"`
 	BenchXdpMany       *ebpf.ProgramSpec `ebpf:"bench_xdp_many"`
 	BenchXdpRestore    *ebpf.ProgramSpec `ebpf:"bench_xdp_restore"`
+	BenchXdpShorten    *ebpf.ProgramSpec `ebpf:"bench_xdp_shorten"`
 	SoftroceEgress     *ebpf.ProgramSpec `ebpf:"softroce_egress"`
 	SoftroceExchange   *ebpf.ProgramSpec `ebpf:"softroce_exchange"`
 	SoftroceIngress    *ebpf.ProgramSpec `ebpf:"softroce_ingress"`
@@ -359,9 +365,12 @@ type BenchPrograms struct {
 	BenchTcMany        *ebpf.Program `ebpf:"bench_tc_many"`
 	BenchTcRestore     *ebpf.Program `ebpf:"bench_tc_restore"`
 	BenchXdp           *ebpf.Program `ebpf:"bench_xdp"`
+	BenchXdpClock      *ebpf.Program `ebpf:"bench_xdp_clock"`
 	BenchXdpEmpty      *ebpf.Program `ebpf:"bench_xdp_empty"`
+	BenchXdpLookup     *ebpf.Program `ebpf:"bench_xdp_lookup"`
 	BenchXdpMany       *ebpf.Program `ebpf:"bench_xdp_many"`
 	BenchXdpRestore    *ebpf.Program `ebpf:"bench_xdp_restore"`
+	BenchXdpShorten    *ebpf.Program `ebpf:"bench_xdp_shorten"`
 	SoftroceEgress     *ebpf.Program `ebpf:"softroce_egress"`
 	SoftroceExchange   *ebpf.Program `ebpf:"softroce_exchange"`
 	SoftroceIngress    *ebpf.Program `ebpf:"softroce_ingress"`
@@ -376,9 +385,12 @@ func (p *BenchPrograms) Close() error {
 		p.BenchTcMany,
 		p.BenchTcRestore,
 		p.BenchXdp,
+		p.BenchXdpClock,
 		p.BenchXdpEmpty,
+		p.BenchXdpLookup,
 		p.BenchXdpMany,
 		p.BenchXdpRestore,
+		p.BenchXdpShorten,
 		p.SoftroceEgress,
 		p.SoftroceExchange,
 		p.SoftroceIngress,

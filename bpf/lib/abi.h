@@ -55,26 +55,26 @@ struct sr_flow {
  * agent's fields in place.
  */
 struct dest_regs {
-	/* line 0 - written by ingress, read by egress for the echo */
+	/* line 0 - written by ingress for every packet, read by egress for the echo */
 	__u64 peer_t1_ns;  /* latest T1 received from the peer, the peer's clock */
 	__s64 in_tx_ns;    /* S1.3: T2-T1 of the peer's data to me */
 	__u64 echo_check;  /* ~(peer_t1_ns ^ in_tx_ns); a torn pair does not match */
 	__u64 rx_packets;
 	__u64 rx_bytes;    /* IP lengths without the stamp option */
-	__s64 tx_ns;       /* S1.4: transmit time T2-T1 of my data to the peer */
-	__s64 rx_ns;       /* S1.4: receive time T3-T2 of its feedback */
+	__u64 last_rx_ns;  /* when the last packet of the peer arrived */
+	__s64 turn_ns;     /* receiver turnaround: its ACK's T1 - the echoed T2 */
 	__u16 caps;        /* enum sr_cap; ingress on HELLO, agent */
 	__u8 queued;       /* in the active queue: set by data plane, cleared by exchange */
 	__u8 ce_pending;   /* CE seen since the last echo: set by ingress, cleared by egress */
 	__u32 node;        /* S1.2: node number 1..n, 0 = not numbered yet; agent */
 
-	/* line 1 - written by ingress: the samples of one evaluation window */
+	/* line 1 - written by ingress when an echo comes: S1.4 and one window's samples */
+	__s64 tx_ns;         /* S1.4: transmit time T2-T1 of my data to the peer */
+	__s64 rx_ns;         /* S1.4: receive time T3-T2 of its feedback */
 	__s64 win_tx_ns;     /* minimum of tx_ns in the window */
 	__s64 win_rx_ns;     /* minimum of rx_ns in the window */
-	__s64 turn_ns;       /* receiver turnaround: its ACK's T1 - the echoed T2 */
-	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing */
+	__s64 win_rtt_ns;    /* minimum of the round trip in the window */
 	__u64 echo_seen_ns;  /* T1 of the latest echo: each counts once */
-	__u64 last_rx_ns;    /* when the last packet of the peer arrived */
 	__u64 settle_ns;     /* echoes of packets that left before this do not count; agent too */
 	__u32 win_samples;   /* echoes in the window */
 	__u32 win_ce;        /* CE echoes and CNPs in the window */
@@ -103,7 +103,7 @@ struct dest_regs {
 	/* line 4 - written by egress (PSN slots) and ingress (credit) */
 	struct sr_flow flows[SR_PSN_SLOTS]; /* by QPN % SR_PSN_SLOTS */
 	__u64 nonce;         /* what a genuine HELLO_ACK must return */
-	__s64 win_rtt_ns;    /* minimum of rtt_ns in the window; ingress */
+	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing; ingress */
 	__u32 credit;        /* latest credit of the stamp option (S5.5) */
 	__u16 credit_seq;
 	__u16 win_rnr;       /* RNR NAKs in the window: their rewinds are no loss */

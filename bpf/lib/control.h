@@ -207,13 +207,22 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	return XDP_TX;
 }
 
-static __always_inline int control(void *eth, struct roce *r, void *end,
-				   const struct sr_config *cfg, __u64 now)
+/*
+ * Control packets are rare: they go through a function of their own, and parse
+ * once more, so that the code that every packet runs through stays small.
+ */
+static __noinline int control(struct xdp_md *ctx)
 {
-	if (r->opcode != OP_HELLO && r->opcode != OP_HELLO_ACK)
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	const struct sr_config *cfg = get_config();
+	struct roce r;
+
+	if (!cfg || parse(data, end, &r, &rx_reasons) != ROCE)
+		return XDP_PASS;
+	if (r.opcode != OP_HELLO && r.opcode != OP_HELLO_ACK)
 		return control_drop(SR_STAT_control_unknown);
-	return r->v6 ? control_packet(eth, r, end, 1, cfg, now)
-		     : control_packet(eth, r, end, 0, cfg, now);
+	return r.v6 ? control_packet(data, &r, end, 1, cfg, clock_now())
+		    : control_packet(data, &r, end, 0, cfg, clock_now());
 }
 
 #endif

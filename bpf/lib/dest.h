@@ -142,6 +142,8 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 		d->win_tx_ns = tx;
 	if (rx < d->win_rx_ns)
 		d->win_rx_ns = rx;
+	if (tx + rx < d->win_rtt_ns)
+		d->win_rtt_ns = tx + rx;
 	d->win_samples++;
 }
 

@@ -10,12 +10,6 @@
 /* What the parser wants to see in the linear part of an skb. */
 #define PULL_LEN (ETH_HLEN + 2 * VLAN_HLEN + IPV6_HLEN + UDP_HLEN + BTH_LEN)
 
-static const struct parse_reasons tx_reasons = {
-	.fragment = SR_STAT_tx_fragment,
-	.ip_options = SR_STAT_tx_ip_options,
-	.bad_length = SR_STAT_tx_malformed,
-};
-
 /* Where `off` bytes into the frame lie, if n bytes are there; else NULL. */
 static __always_inline void *at(struct __sk_buff *skb, __u32 off, __u32 n)
 {

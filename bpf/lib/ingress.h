@@ -3,12 +3,6 @@
 #ifndef SOFTROCE_INGRESS_H
 #define SOFTROCE_INGRESS_H
 
-static const struct parse_reasons rx_reasons = {
-	.fragment = SR_STAT_rx_fragment,
-	.ip_options = SR_STAT_rx_ip_options,
-	.bad_length = SR_STAT_rx_bad_length,
-};
-
 /* Frames to other machines may pass through here (bridges, promiscuous mode). */
 static __always_inline int other_host(const void *eth, const struct sr_config *cfg)
 {
@@ -84,6 +78,7 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	struct dest_key key;
 	struct stamp s = {};
 	struct roce r;
+	int one_buffer;
 	__s32 padding;
 	__u64 now;
 	int why, news = 0;
@@ -112,11 +107,11 @@ static __always_inline int ingress(struct xdp_md *ctx)
 		count(SR_STAT_rx_truncated);
 		return XDP_PASS;
 	}
+	one_buffer = r.ip_off + r.ip_len + padding == (__u32)(end - data);
+	if (is_control(&r))
+		return control(ctx);
 
 	now = clock_now();
-	if (is_control(&r))
-		return control(data, &r, end, cfg, now);
-
 	peer_key(&r, 1, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	if (d)
@@ -147,14 +142,16 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	}
 
 	/*
-	 * Take the option out: nobody above shall see it. If the kernel refuses to
-	 * shorten the frame, the IP length alone does it: what follows is padding.
+	 * Take the option out: nobody above shall see it. The IP length alone does
+	 * that, since what follows is padding; where the kernel can, the frame is
+	 * shortened as well. Not with several buffers: veth and generic XDP leave
+	 * skb->len too long then (seen on 6.18), and the packet is lost.
 	 */
 	if (news)
 		mark_active(d, &key);
 	ip_add_length(&r, -STAMP_LEN);
 	st = steer_find(cfg, r.qpn);
-	if (bpf_xdp_adjust_tail(ctx, -STAMP_LEN - padding))
+	if (one_buffer && bpf_xdp_adjust_tail(ctx, -STAMP_LEN - padding))
 		count(SR_STAT_rx_strip_failed);
 	return st ? steer_packet(ctx, st, &s, r.ce, now) : XDP_PASS;
 

@@ -11,10 +11,13 @@
  * host's own traffic, and by the agent from the node file: a packet that comes
  * in never makes one, so a flood of spoofed sources finds nothing to fill.
  * Deleted by the agent only (idle entries, detach).
+ *
+ * The kernel makes as many buckets as the next power of two: one entry over one
+ * gives a full table half as long chains, each link of which is a cache miss.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 65536 + 1);
 	__type(key, struct dest_key);
 	__type(value, struct dest_regs);
 } dest_table SEC(".maps");

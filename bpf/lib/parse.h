@@ -81,6 +81,18 @@ struct parse_reasons {
 	__u16 fragment, ip_options, bad_length;
 };
 
+static const struct parse_reasons rx_reasons = {
+	.fragment = SR_STAT_rx_fragment,
+	.ip_options = SR_STAT_rx_ip_options,
+	.bad_length = SR_STAT_rx_bad_length,
+};
+
+static const struct parse_reasons tx_reasons = {
+	.fragment = SR_STAT_tx_fragment,
+	.ip_options = SR_STAT_tx_ip_options,
+	.bad_length = SR_STAT_tx_malformed,
+};
+
 static __always_inline enum verdict odd(struct roce *r, __u16 reason)
 {
 	r->reason = reason;
@@ -194,9 +206,9 @@ static __always_inline void peer_key(const struct roce *r, int source, struct de
 		ST64(key->addr, LD64(a));
 		ST64(key->addr + 8, LD64(a + 8));
 	} else {
+		/* Whole words: the look-up reads words, and waits for two halves to meet. */
 		ST64(key->addr, 0);
-		ST32(key->addr + 8, bpf_htonl(0xffff));
-		ST32(key->addr + 12, LD32(r->ip + (source ? 12 : 16)));
+		ST64(key->addr + 8, (__u64)LD32(r->ip + (source ? 12 : 16)) << 32 | bpf_htonl(0xffff));
 	}
 }
 

@@ -16,9 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/gopacket"
+	gplayers "github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/load"
 	"github.com/softroce/softroce-xdp/testenv/need"
 	"github.com/softroce/softroce-xdp/testenv/topo"
@@ -50,8 +54,11 @@ func TestNetScripts(t *testing.T) {
 //	exits N COMMAND ARGS...   runs a command that must exit with status N
 //	a N ARGS...               softroce-xdp on host a, with pins and state of its own
 //	b N ARGS...               likewise on host b
-//	traffic KBYTES            sends RDMA WRITEs from a to b and checks every byte
+//	traffic KBYTES [while COMMAND ARGS...]
+//	                          sends RDMA WRITEs from a to b and checks every byte; the
+//	                          command runs meanwhile, and not one packet may be lost
 //	eventually N COMMAND...   tries `exits` until it holds, for five seconds
+//	capture FILE [bad]        writes a pcap of two packets, or with one ICRC wrong
 //	agent VAR                 sets VAR to the pid of a's agent
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"exits":      exits,
@@ -60,6 +67,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"b":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "B", args) },
 	"traffic":    traffic,
 	"agent":      agentPID,
+	"capture":    capture,
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
@@ -144,25 +152,58 @@ func buildHosts(env *testscript.Env) error {
 
 // traffic writes from host a to host b.
 func traffic(ts *testscript.TestScript, neg bool, args []string) {
-	top := ts.Value(hostsKey{}).(*topo.Topology)
 	kbytes, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	var report load.Report
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		report, err = transfer(ts.Value(hostsKey{}).(*topo.Topology), uint64(kbytes)*1000)
+		done <- err
+	}()
+	if len(args) > 3 && args[1] == "while" {
+		time.Sleep(100 * time.Millisecond) // into the flow
+		if args[2] == "a" {
+			onHost(ts, "A", args[3:])
+		} else {
+			ts.Check(ts.Exec(args[2], args[3:]...))
+		}
+		select {
+		case err := <-done:
+			ts.Fatalf("the traffic had ended before %s did: %v", args[2], err)
+		default:
+		}
+	}
+	ts.Check(<-done)
+	if len(args) > 1 && report.Retransmits+report.NAKs+report.Timeouts > 0 {
+		ts.Fatalf("traffic: %d retransmits, %d NAKs, %d timeouts; want none", report.Retransmits, report.NAKs, report.Timeouts)
+	}
+}
+
+// transfer sends so many bytes from the first host to the second.
+func transfer(top *topo.Topology, bytes uint64) (load.Report, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	var ends [2]*load.Endpoint
 	for i := range ends {
 		host := top.Host(i + 1)
-		ends[i], err = load.Open(load.Config{Local: host.IPv4(), Do: host.Do})
-		ts.Check(err)
-		defer ends[i].Close()
+		ep, err := load.Open(load.Config{Local: host.IPv4(), Do: host.Do})
+		if err != nil {
+			return load.Report{}, err
+		}
+		defer ep.Close()
+		ends[i] = ep
 	}
-	to := netip.MustParseAddr(ts.Getenv("B_IP"))
-	report, err := ends[0].Send(ctx, load.Flow{To: to, Bytes: uint64(kbytes) * 1000})
-	ts.Check(err)
-	got := ends[1].Received()[top.Host(1).IPv4()]
-	if got.Bytes < uint64(kbytes)*1000 || got.Mismatches > 0 || ends[1].Counters().BadICRC > 0 || ends[0].Counters().BadICRC > 0 {
-		ts.Fatalf("traffic: sent %d bytes, received %+v, %+v", report.Bytes, got, ends[1].Counters())
+	// A patient sender: what it sends again was lost, not late on a busy machine.
+	report, err := ends[0].Send(ctx, load.Flow{To: top.Host(2).IPv4(), Bytes: bytes, MinRTO: time.Second})
+	if err != nil {
+		return report, err
 	}
+	got, counters := ends[1].Received()[top.Host(1).IPv4()], ends[1].Counters()
+	if got.Bytes < bytes || got.Mismatches > 0 || counters.BadICRC > 0 || ends[0].Counters().BadICRC > 0 {
+		return report, fmt.Errorf("sent %d bytes, received %+v, %+v", report.Bytes, got, counters)
+	}
+	return report, nil
 }
 
 func agentPID(ts *testscript.TestScript, neg bool, args []string) {
@@ -171,4 +212,24 @@ func agentPID(ts *testscript.TestScript, neg bool, args []string) {
 	var s loader.State
 	ts.Check(json.Unmarshal(b, &s))
 	ts.Setenv(args[0], strconv.Itoa(s.AgentPID))
+}
+
+// capture writes two HELLOs as Ethernet frames.
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	f, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer f.Close()
+	w := pcapgo.NewWriter(f)
+	ts.Check(w.WriteFileHeader(65536, gplayers.LinkTypeEthernet))
+	ethernet := []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00}
+	for i := range 2 {
+		var buf [rocev2.MaxHelloLen]byte
+		n, err := rocev2.BuildHello(buf[:], netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), rocev2.Hello{Node: 7, Nonce: uint64(i)})
+		ts.Check(err)
+		if len(args) > 1 && i == 1 {
+			buf[20+8+12] ^= 1 // the version field of the body
+		}
+		frame := append(ethernet, buf[:n]...)
+		ts.Check(w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(int64(i), 0), CaptureLength: len(frame), Length: len(frame)}, frame))
+	}
 }

@@ -87,11 +87,11 @@ func sampleOf(d *bpf.DestRegs) fourcase.Sample {
 	if d.WinRnr == 0 {
 		s.Loss = d.WinLoss // a receiver that is not ready is no congestion
 	}
-	switch {
-	case d.WinSamples > 0 && d.WinTxNs != bpf.NoSample:
+	if d.WinRttNs != bpf.NoSample {
+		s.RTT, s.Samples = d.WinRttNs, 1
+	}
+	if d.WinSamples > 0 && d.WinTxNs != bpf.NoSample {
 		s.Samples, s.Tx, s.Rx, s.Turn = d.WinSamples, d.WinTxNs, d.WinRxNs, d.TurnNs
-	case d.WinRttNs != bpf.NoSample:
-		s.Samples, s.RTT = 1, d.WinRttNs
 	}
 	return s
 }

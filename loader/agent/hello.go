@@ -47,6 +47,9 @@ type greeter struct {
 	queue  greetings
 	guests int          // strangers among the peers
 	origin rocev2.Hello // node, caps and link rate; the nonce differs
+
+	// transmit sends what build makes; a field, so that tests need no socket.
+	transmit func(peer netip.Addr, nonce uint64, build builder) error
 }
 
 // greeting is the state of one peer.
@@ -64,6 +67,7 @@ type greeting struct {
 
 func newGreeter(i loader.Iface, log *slog.Logger) (*greeter, error) {
 	g := &greeter{iface: i, log: log, peers: map[netip.Addr]*greeting{}, fd4: -1, fd6: -1}
+	g.transmit = g.sendRaw
 	var err error
 	if g.fd4, err = rawSocket(unix.AF_INET, i.Name); err != nil {
 		return nil, err
@@ -216,7 +220,7 @@ func (g *greeter) answer(peer netip.Addr, nonce uint64) {
 
 type builder func(b []byte, src, dst netip.Addr, h rocev2.Hello) (int, error)
 
-func (g *greeter) transmit(peer netip.Addr, nonce uint64, build builder) error {
+func (g *greeter) sendRaw(peer netip.Addr, nonce uint64, build builder) error {
 	routes, err := netlink.RouteGetWithOptions(net.IP(peer.AsSlice()), &netlink.RouteGetOptions{OifIndex: g.iface.Index})
 	if err != nil {
 		return fmt.Errorf("route: %w", err)

@@ -45,10 +45,10 @@ type Row struct {
 	Case    int // S1.6 case of the last decision, 0 = none
 }
 
-// sendBuffer lets a flow have about 64 packets between itself and the wire, as
-// rdma_rxe does for a QP (RXE_INFLIGHT_SKBS_PER_QP_HIGH). A sender that hands its
-// whole window to the pacer would have the policy wait for that window at every
-// decision.
+// sendBuffer lets a flow have about as many bytes between itself and the wire as
+// rdma_rxe lets a QP have at its usual PMTU of 1024: 64 packets
+// (RXE_INFLIGHT_SKBS_PER_QP_HIGH). A sender that hands its whole window to the
+// pacer would have the policy wait for that window at every decision.
 const sendBuffer = 64 * 2300
 
 // Config of the experiment. The zero value is the one of the requirement.
@@ -57,8 +57,8 @@ type Config struct {
 	SlowBy       uint64        // by how much A is slowed; default 10
 	Limit        int           // bytes that each bottleneck's queue holds; default 1 MB
 	Burst        time.Duration // bucket of each bottleneck, as time at its rate; default 2 ms
-	Window       int           // packets in flight per flow; default 512
-	PMTU         int           // default 1024
+	Window       int           // packets in flight per flow; default 128
+	PMTU         int           // default 4096: a quarter of the packets for the same bytes
 	Warmup       time.Duration // of each phase, not measured; default 2 s
 	Measure      time.Duration // of each phase; default 5 s
 	IPv6         bool
@@ -85,10 +85,10 @@ func (c *Config) check() error {
 		c.Burst = 2 * time.Millisecond
 	}
 	if c.Window == 0 {
-		c.Window = 512
+		c.Window = 128
 	}
 	if c.PMTU == 0 {
-		c.PMTU = 1024
+		c.PMTU = 4096
 	}
 	if c.Warmup == 0 {
 		c.Warmup = 2 * time.Second

@@ -148,7 +148,6 @@ func TestOracleMeetsTheLimits(t *testing.T) {
 }
 
 type failing struct {
-	nothing
 	attach, rows error
 	detached     *bool
 }

@@ -13,12 +13,14 @@ import (
 
 	"github.com/google/gopacket/pcapgo"
 	"github.com/vishvananda/netlink"
+
+	"github.com/softroce/softroce-xdp/testenv/need"
 )
 
 func testNet(t *testing.T) *Net {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root for a network namespace")
+		need.Skip(t, "needs root for a network namespace")
 	}
 	n, err := NewNet(1500)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/need"
 )
 
 // testContext skips on a host that cannot run machines, and bounds the test.
@@ -18,7 +20,7 @@ func testContext(t *testing.T) context.Context {
 		t.Skip("boots machines")
 	}
 	if err := CheckHost(); err != nil {
-		t.Skip(err)
+		need.Skip(t, err.Error())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)

@@ -3,16 +3,15 @@
 package topo
 
 import (
-	"os"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/testenv/need"
 )
 
 // RequireRoot skips a test that cannot run without privileges.
 func RequireRoot(t testing.TB) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: builds network namespaces")
-	}
+	need.Root(t)
 }
 
 // ForTest builds a topology that is closed when the test ends, however it ends.

@@ -19,6 +19,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/testenv/need"
 )
 
 // traces lists what a topology of this process could leave behind.
@@ -310,7 +312,7 @@ func TestCommandRunsInsideAndSeesBPFFS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(outside), " - bpf ") {
-		t.Skip("no bpffs mounted here")
+		need.Skip(t, "no bpffs mounted here")
 	}
 	out, err = top.Host(2).Command("cat", "/proc/self/mountinfo").Output()
 	if err != nil || !strings.Contains(string(out), " - bpf ") {

@@ -61,9 +61,11 @@ func run(ctx context.Context, bin string, length time.Duration) (err error) {
 	defer func() { err = errors.Join(err, top.Close()) }()
 
 	step("RDMA WRITEs from h1 to h2 without the product: the sender fills the queue.")
-	if err := send(ctx, top, 3*time.Second); err != nil {
+	result, err := send(ctx, top, 3*time.Second)
+	if err != nil {
 		return err
 	}
+	fmt.Println(result)
 
 	step("The same with the product attached on both.")
 	p := &product{bin: bin, hosts: top.Hosts()[:2]}
@@ -77,11 +79,12 @@ func run(ctx context.Context, bin string, length time.Duration) (err error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	watched := make(chan error, 1)
 	go func() { watched <- p.watch(watching) }()
-	err = send(ctx, top, length)
+	result, err = send(ctx, top, length)
 	stopWatching()
 	if err := errors.Join(err, <-watched); err != nil {
 		return err
 	}
+	fmt.Println("\n" + result)
 
 	step("What bpftool shows of h1's table (its first lines).")
 	if err := p.dump(); err != nil {
@@ -96,13 +99,13 @@ func step(format string, args ...any) {
 }
 
 // send runs one flow from h1 to h2 and reports on it.
-func send(ctx context.Context, top *topo.Topology, length time.Duration) error {
+func send(ctx context.Context, top *topo.Topology, length time.Duration) (string, error) {
 	var ends [2]*load.Endpoint
 	for i := range ends {
 		h := top.Host(i + 1)
 		ep, err := load.Open(load.Config{Local: h.IPv4(), Do: h.Do})
 		if err != nil {
-			return err
+			return "", err
 		}
 		defer ep.Close()
 		ends[i] = ep
@@ -110,22 +113,21 @@ func send(ctx context.Context, top *topo.Topology, length time.Duration) error {
 	port := top.Host(2).Port()
 	before, err := port.Queue()
 	if err != nil {
-		return err
+		return "", err
 	}
 	q := sampleQueue(port)
 	report, err := ends[0].Send(ctx, load.Flow{To: top.Host(2).IPv4(), Duration: length, Window: 512})
 	mean := q.stop()
 	if err != nil {
-		return err
+		return "", err
 	}
 	after, err := port.Queue()
 	if err != nil {
-		return err
+		return "", err
 	}
 	fill := float64(after.Sent-before.Sent) * 8 / report.Elapsed.Seconds() / bottleneck
-	fmt.Printf("%.1f Mbit/s of payload; bottleneck %.0f %% full, %.1f ms of queue there on average, %d packets dropped there, %d retransmissions\n",
-		report.GoodputBPS/1e6, 100*fill, mean*8*1000/bottleneck, after.Drops-before.Drops, report.Retransmits)
-	return nil
+	return fmt.Sprintf("%.1f Mbit/s of payload; bottleneck %.0f %% full, %.1f ms of queue there on average, %d packets dropped there, %d retransmissions",
+		report.GoodputBPS/1e6, 100*fill, mean*8*1000/bottleneck, after.Drops-before.Drops, report.Retransmits), nil
 }
 
 // queueSampler averages a port's backlog.

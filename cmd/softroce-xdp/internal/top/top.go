@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 )
@@ -18,7 +16,7 @@ import (
 // Fetch takes a snapshot; before is the one that throughput is counted from.
 type Fetch func(before *view.Table) (*view.Table, error)
 
-// Model is the state of the view. It changes by messages only and asks no clock.
+// Model is the state of the view. It knows neither terminal nor clock.
 type Model struct {
 	fetch    Fetch
 	interval time.Duration
@@ -28,86 +26,59 @@ type Model struct {
 	top           int // first line shown
 	paused        bool
 	width, height int
-	err           error
 }
 
 // New makes the view, sorted by the column of that name.
-func New(fetch Fetch, interval time.Duration, sort string) Model {
+func New(fetch Fetch, interval time.Duration, sort string) *Model {
 	i := slices.Index(view.SortKeys(), sort)
-	return Model{fetch: fetch, interval: interval, sort: max(i, 0), width: 80, height: 24}
+	return &Model{fetch: fetch, interval: interval, sort: max(i, 0), width: 80, height: 24}
 }
 
-// Err is what ended the view, nil if it was the user.
-func (m Model) Err() error { return m.err }
+// Resize takes the size of the terminal.
+func (m *Model) Resize(width, height int) {
+	m.width, m.height = width, height
+	m.order()
+}
 
-type (
-	tick     struct{}
-	snapshot struct {
-		table *view.Table
-		err   error
+// Refresh takes a snapshot, unless the view is paused.
+func (m *Model) Refresh() error {
+	if m.paused {
+		return nil
 	}
-)
-
-// Init asks for the first snapshot.
-func (m Model) Init() tea.Cmd { return m.take }
-
-func (m Model) take() tea.Msg {
 	t, err := m.fetch(m.table)
-	return snapshot{t, err}
-}
-
-// Update takes one message.
-func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = msg.Width, msg.Height
-	case tick:
-		if m.paused {
-			return m, m.wait()
-		}
-		return m, m.take
-	case snapshot:
-		if msg.err != nil {
-			m.err = msg.err
-			return m, tea.Quit
-		}
-		m.table = msg.table
-		m.order()
-		return m, m.wait()
-	case tea.KeyMsg:
-		return m.key(msg.String())
+	if err != nil {
+		return err
 	}
-	return m, nil
+	m.table = t
+	m.order()
+	return nil
 }
 
-func (m Model) wait() tea.Cmd {
-	return tea.Tick(m.interval, func(time.Time) tea.Msg { return tick{} })
-}
-
-func (m Model) key(k string) (tea.Model, tea.Cmd) {
+// Key obeys a key and reports whether it was the one that ends the view.
+func (m *Model) Key(k Key) (quit bool) {
 	columns := len(view.Columns)
 	switch k {
-	case "q", "esc", "ctrl+c":
-		return m, tea.Quit
-	case "right", ">":
+	case "q", Escape, Interrupt:
+		return true
+	case Right, ">":
 		m.sort = (m.sort + 1) % columns
-	case "left", "<":
+	case Left, "<":
 		m.sort = (m.sort + columns - 1) % columns
 	case " ":
 		m.paused = !m.paused
-	case "down", "j":
+	case Down, "j":
 		m.top++
-	case "up", "k":
+	case Up, "k":
 		m.top--
-	case "pgdown":
+	case PageDown:
 		m.top += m.page()
-	case "pgup":
+	case PageUp:
 		m.top -= m.page()
-	case "home", "g":
+	case Home, "g":
 		m.top = 0
 	}
 	m.order()
-	return m, nil
+	return false
 }
 
 // order sorts the table and keeps the first line within it.
@@ -115,21 +86,17 @@ func (m *Model) order() {
 	if m.table == nil {
 		return
 	}
-	// A copy: a snapshot under way reads the one before.
-	t := *m.table
-	t.Destinations = slices.Clone(t.Destinations)
-	_ = t.Sort(view.Columns[m.sort].Sort) // it is one of the keys
-	m.table = &t
+	_ = m.table.Sort(view.Columns[m.sort].Sort) // it is one of the keys
 	m.top = max(0, min(m.top, len(m.table.Destinations)-m.page()))
 }
 
 // chrome is what stands around the lines: title, keys, head of the table.
 const chrome = 3
 
-func (m Model) page() int { return max(1, m.height-chrome) }
+func (m *Model) page() int { return max(1, m.height-chrome) }
 
 // View draws the screen.
-func (m Model) View() string {
+func (m *Model) View() string {
 	if m.table == nil {
 		return ""
 	}
@@ -147,7 +114,7 @@ func (m Model) View() string {
 	return b.String()
 }
 
-func (m Model) title() string {
+func (m *Model) title() string {
 	var sending, receiving uint64
 	stamped := 0
 	for _, d := range m.table.Destinations {
@@ -166,18 +133,9 @@ func (m Model) title() string {
 		m.table.Interface, state, len(m.table.Destinations), stamped, units.Rate(sending), units.Rate(receiving), view.Columns[m.sort].Sort)
 }
 
-func (m Model) clip(s string) string {
+func (m *Model) clip(s string) string {
 	if r := []rune(s); len(r) > m.width {
 		return string(r[:m.width])
 	}
 	return s
-}
-
-// Run shows the view until the user quits or a snapshot fails.
-func Run(m Model) error {
-	end, err := tea.NewProgram(m, tea.WithAltScreen()).Run()
-	if err != nil {
-		return fmt.Errorf("terminal: %w", err)
-	}
-	return end.(Model).Err()
 }

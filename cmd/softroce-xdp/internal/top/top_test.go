@@ -9,29 +9,12 @@ import (
 	"testing"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 )
 
-// drive hands messages to the view and returns it, and whether it ended.
-func drive(m Model, msgs ...tea.Msg) (Model, bool) {
-	ended := false
-	for _, msg := range msgs {
-		next, cmd := m.Update(msg)
-		m = next.(Model)
-		if cmd != nil && msg != (tick{}) {
-			if _, isSnapshot := msg.(snapshot); !isSnapshot {
-				_, ended = cmd().(tea.QuitMsg)
-			}
-		}
-	}
-	return m, ended
-}
-
-func key(s string) tea.Msg { return tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s)} }
-
-func table(n int) snapshot {
+func table(n int) *view.Table {
 	t := &view.Table{Interface: "eth0", Time: time.Unix(0, 0)}
 	for i := range n {
 		bps := uint64(i) * 1e6
@@ -39,11 +22,23 @@ func table(n int) snapshot {
 			Node: uint32(i + 1), Address: fmt.Sprintf("10.0.0.%d", i+1), SendingBps: &bps, ReceivingBps: &bps,
 		})
 	}
-	return snapshot{table: t}
+	return t
+}
+
+// show makes a view of a table of n destinations.
+func show(t *testing.T, n *int, sort string) *Model {
+	t.Helper()
+	m := New(func(*view.Table) (*view.Table, error) { return table(*n), nil }, time.Second, sort)
+	if err := m.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 func TestScreen(t *testing.T) {
-	m, _ := drive(New(nil, time.Second, "sending"), tea.WindowSizeMsg{Width: 60, Height: 8}, table(20))
+	n := 20
+	m := show(t, &n, "sending")
+	m.Resize(60, 8)
 	lines := strings.Split(m.View(), "\n")
 	if len(lines) != 8 {
 		t.Errorf("%d lines on a screen of 8", len(lines))
@@ -54,43 +49,58 @@ func TestScreen(t *testing.T) {
 	if !strings.Contains(lines[3], "10.0.0.20") {
 		t.Errorf("the fastest is not first: %q", lines[3])
 	}
-	m, _ = drive(m, key("j"), key("j"))
+	m.Key(Down)
+	m.Key("j")
 	if !strings.Contains(strings.Split(m.View(), "\n")[3], "10.0.0.18") {
 		t.Error("two lines down is not the third fastest")
 	}
-	m, _ = drive(m, tea.KeyMsg{Type: tea.KeyPgDown}, tea.KeyMsg{Type: tea.KeyPgDown}, tea.KeyMsg{Type: tea.KeyPgDown}, tea.KeyMsg{Type: tea.KeyPgDown}, tea.KeyMsg{Type: tea.KeyPgDown})
+	for range 5 {
+		m.Key(PageDown)
+	}
 	if !strings.Contains(m.View(), "10.0.0.1 ") {
 		t.Error("the end of the table cannot be reached")
 	}
-	// The table shrinks under the view.
-	m, _ = drive(m, table(1))
-	if !strings.Contains(m.View(), "10.0.0.1") {
-		t.Error("the only line is out of sight")
+	n = 1 // the table shrinks under the view
+	if err := m.Refresh(); err != nil || !strings.Contains(m.View(), "10.0.0.1") {
+		t.Errorf("the only line is out of sight (%v)", err)
 	}
+	m.Resize(1, 1)
+	m.View()
 }
 
 func TestKeys(t *testing.T) {
-	m, _ := drive(New(nil, time.Second, "node"), table(2))
-	m, _ = drive(m, key("<"))
-	if !strings.Contains(m.View(), "by rnr") {
+	n := 2
+	m := show(t, &n, "node")
+	if m.Key(Left); !strings.Contains(m.View(), "by rnr") {
 		t.Error("left of the first column is not the last")
 	}
-	m, _ = drive(m, key(" "))
-	if !strings.Contains(m.View(), "PAUSED") {
-		t.Error("space does not pause")
+	m.Key(" ")
+	n = 3
+	if err := m.Refresh(); err != nil || !strings.Contains(m.View(), "PAUSED  2 destinations") {
+		t.Errorf("space does not pause (%v)", err)
 	}
-	if _, ended := drive(m, key("q")); !ended {
-		t.Error("q does not end it")
-	}
-	if _, ended := drive(m, tea.KeyMsg{Type: tea.KeyCtrlC}); !ended {
-		t.Error("ctrl-c does not end it")
+	for _, k := range []Key{"q", Escape, Interrupt} {
+		if !m.Key(k) {
+			t.Errorf("%s does not end it", k)
+		}
 	}
 }
 
 func TestFailureEndsIt(t *testing.T) {
 	gone := errors.New("eth0: not attached")
-	m, _ := drive(New(nil, time.Second, "node"), table(2), snapshot{err: gone})
-	if m.Err() != gone {
-		t.Errorf("Err() = %v", m.Err())
+	m := New(func(*view.Table) (*view.Table, error) { return nil, gone }, time.Second, "node")
+	if err := m.Refresh(); err != gone {
+		t.Errorf("Refresh() = %v", err)
+	}
+}
+
+func TestParseKeys(t *testing.T) {
+	for in, want := range map[string][]Key{
+		"q": {"q"}, "\x1b": {Escape}, "\x03": {Interrupt}, "\x1b[A\x1bOBj": {Up, Down, "j"},
+		"\x1b[5~\x1b[6~": {PageUp, PageDown}, "\x1b[200~": nil, "": nil,
+	} {
+		if diff := cmp.Diff(want, parseKeys(in)); diff != "" {
+			t.Errorf("%q: %s", in, diff)
+		}
 	}
 }

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# `make` builds, `make demo` shows it, `make test` runs everything (CI does the same).
+
+GO       ?= go
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
+
+# Tests whose packets must arrive in time, and those that boot machines, run one
+# package at a time; only the command is under the race detector there as well.
+GOTEST   := $(GO) run ./testenv/cmd/gotest
+NETWORK  := ./testenv/... ./cmd/softroce-xdp
+AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
+
+# What CI skips, it fails.
+ifeq ($(CI),true)
+export SOFTROCE_REQUIRE_ALL := 1
+endif
+
+.PHONY: build
+build: ## bin/softroce-xdp
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/softroce-xdp ./cmd/softroce-xdp
+
+.PHONY: generate
+generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), and the lists in docs/
+	$(GO) generate ./bpf/...
+	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp -run Docs
+
+.PHONY: check-generate
+check-generate: ## fails if the committed object is not what the sources give
+	./.ci/check-generate
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck, shellcheck
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt -w these:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	shellcheck .ci/run .ci/check-generate .ci/install
+
+.PHONY: test
+test: lint check-generate build man test-go ## everything; the parts below with a summary at the end
+
+.PHONY: test-go
+test-go:
+	rm -rf out/gotest
+	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$')
+	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
+	$(GOTEST) run network -p 1 -timeout 40m $(AS_ROOT) $(NETWORK)
+	$(GOTEST) summary
+
+.PHONY: test-unit
+test-unit: ## what needs neither root nor other programs; skips the rest with reasons
+	rm -rf out/gotest
+	$(GOTEST) run unit -short ./...
+	$(GOTEST) summary
+
+.PHONY: demo
+demo: ## two hosts and a bottleneck on this machine, with the table live
+	$(SUDO) ./.ci/install demo
+	$(MAKE) --no-print-directory build
+	CGO_ENABLED=0 $(GO) build -o bin/demo ./testenv/cmd/demo
+	$(SUDO) ./bin/demo -bin bin/softroce-xdp
+
+.PHONY: bench
+bench: ## ns per packet of the programs over an empty one (root), and of the codec
+	CGO_ENABLED=0 $(GO) build -o bin/benchreport ./bpf/benchreport
+	$(SUDO) ./bin/benchreport
+	$(GO) test -run '^$$' -bench . -benchmem ./rocev2/...
+
+.PHONY: man
+man: build ## out/man, from the text of the commands
+	rm -rf out/man
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) bin/softroce-xdp man out/man
+
+.PHONY: install
+install: build man ## binary, man pages, systemd unit, shell completion
+	install -D -m 755 bin/softroce-xdp $(DESTDIR)$(PREFIX)/sbin/softroce-xdp
+	install -d $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)/etc/softroce-xdp
+	install -m 644 out/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	sed 's|@PREFIX@|$(PREFIX)|' packaging/softroce-xdp@.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/softroce-xdp@.service
+	bin/softroce-xdp completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/softroce-xdp
+
+.PHONY: clean
+clean: ## bin and out; the caches of the test machines stay
+	rm -rf bin out
+
+.PHONY: help
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18

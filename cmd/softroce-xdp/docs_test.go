@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/softroce/softroce-xdp/bpf"
+)
+
+// root is the repository.
+const root = "../.."
+
+// The parts of docs/ between markers are made from the headers of the data plane.
+// UPDATE=1 writes them.
+
+func TestDocsOperations(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| number | counter | meaning |\n|---|---|---|\n")
+	for _, r := range bpf.Reasons() {
+		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", r.Number, r.Name, r.Text)
+	}
+	checkDoc(t, "docs/operations.md", map[string]string{"reasons": b.String()})
+}
+
+func TestDocsTables(t *testing.T) {
+	abi, policy, maps := readFile(t, "bpf/lib/abi.h"), readFile(t, "bpf/lib/policy.h"), readFile(t, "bpf/lib/maps.h")
+	checkDoc(t, "docs/tables.md", map[string]string{
+		"maps: made from bpf/lib/maps.h": mapTable(t, maps),
+		"struct dest_regs":               structTable(t, abi, "struct dest_regs"),
+		"struct sr_config":               structTable(t, abi, "struct sr_config"),
+		"struct policy_regs":             structTable(t, policy, "struct policy_regs"),
+		"struct policy_params":           structTable(t, policy, "struct policy_params"),
+		"enum sr_cap":                    enumTable(t, abi, "enum sr_cap"),
+	})
+}
+
+// Links between the documents lead somewhere.
+func TestDocsLinks(t *testing.T) {
+	docs, err := filepath.Glob(root + "/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range append(docs, root+"/README.md") {
+		b, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`).FindAllStringSubmatch(string(b), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
+				t.Errorf("%s: link to %s: %v", doc, m[1], err)
+			}
+		}
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// checkDoc compares, or writes, what stands between <!-- name --> and <!-- end -->.
+func checkDoc(t *testing.T, path string, parts map[string]string) {
+	t.Helper()
+	text := readFile(t, path)
+	for name, want := range parts {
+		start := "<!-- " + name + " -->\n"
+		before, rest, ok := strings.Cut(text, start)
+		if !ok {
+			t.Fatalf("%s has no marker %q", path, start)
+		}
+		got, after, ok := strings.Cut(rest, "<!-- end -->")
+		if !ok {
+			t.Fatalf("%s: %q has no end", path, name)
+		}
+		if os.Getenv("UPDATE") == "" {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s is not as in the headers: UPDATE=1 go test ./cmd/softroce-xdp -run Docs (-headers +doc)\n%s", path, name, diff)
+			}
+		}
+		text = before + start + want + "<!-- end -->" + after
+	}
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var (
+	fieldLine   = regexp.MustCompile(`^\s*(?:struct )?(\w+) (\w+)(\[\w+\])?;(?:\s*/\* (.*) \*/)?$`)
+	groupLine   = regexp.MustCompile(`^\s*/\* (.*) \*/$`)
+	enumerator  = regexp.MustCompile(`^\s*(\w+) = ([^,]+),(?:\s*/\* (.*) \*/)?$`)
+	mapDeclared = regexp.MustCompile(`/\*((?:[^*]|\*[^/])*)\*/\n(?:struct \w+ \{[^}]*\};\n)?struct \{([^}]*)\} (\w+) SEC\("\.maps"\);`)
+	mapType     = regexp.MustCompile(`BPF_MAP_TYPE_(\w+)`)
+)
+
+func body(t *testing.T, header, name string) []string {
+	t.Helper()
+	_, rest, ok := strings.Cut(header, "\n"+name+" {\n")
+	if !ok {
+		t.Fatalf("the header has no %s", name)
+	}
+	in, _, _ := strings.Cut(rest, "\n};")
+	return strings.Split(in, "\n")
+}
+
+// structTable makes a row of each field. A comment on a line of its own heads a
+// group; a line that is neither is a mistake in this parser or in the header.
+func structTable(t *testing.T, header, name string) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("| field | type | meaning |\n|---|---|---|\n")
+	for _, l := range body(t, header, name) {
+		if strings.TrimSpace(l) == "" {
+			continue
+		}
+		if m := groupLine.FindStringSubmatch(l); m != nil {
+			fmt.Fprintf(&b, "| | | **%s** |\n", m[1])
+		} else if m := fieldLine.FindStringSubmatch(l); m != nil {
+			fmt.Fprintf(&b, "| `%s` | %s%s | %s |\n", m[2], strings.TrimPrefix(m[1], "__"), m[3], m[4])
+		} else {
+			t.Errorf("%s: line not understood: %q", name, l)
+		}
+	}
+	return b.String()
+}
+
+func enumTable(t *testing.T, header, name string) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("| bit | name | meaning |\n|---|---|---|\n")
+	for _, l := range body(t, header, name) {
+		m := enumerator.FindStringSubmatch(l)
+		if m == nil {
+			t.Errorf("%s: line not understood: %q", name, l)
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", m[2], m[1], m[3])
+	}
+	return b.String()
+}
+
+// mapTable makes a row of each map with the comment above it.
+func mapTable(t *testing.T, header string) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("| map | type | |\n|---|---|---|\n")
+	found := mapDeclared.FindAllStringSubmatch(header, -1)
+	if n := strings.Count(header, `SEC(".maps")`); n != len(found) {
+		t.Errorf("maps.h has %d maps, of which %d have a comment that says who writes them", n, len(found))
+	}
+	for _, m := range found {
+		words := strings.Fields(strings.ReplaceAll(m[1], "\n *", "\n"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m[3], strings.ToLower(mapType.FindStringSubmatch(m[2])[1]), strings.Join(words, " "))
+	}
+	return b.String()
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+)
+
+func TestSampleOf(t *testing.T) {
+	window := func(change func(*bpf.DestRegs)) *bpf.DestRegs {
+		d := &bpf.DestRegs{TxPackets: 9, WinPaced: 1, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample}
+		change(d)
+		return d
+	}
+	for _, c := range []struct {
+		name string
+		d    *bpf.DestRegs
+		want fourcase.Sample
+	}{
+		{"nothing came", window(func(*bpf.DestRegs) {}), fourcase.Sample{}},
+		{"echoes", window(func(d *bpf.DestRegs) { d.WinSamples, d.WinTxNs, d.WinRxNs, d.WinRttNs, d.TurnNs = 3, -5, 20, 15, 2 }),
+			fourcase.Sample{Samples: 3, Tx: -5, Rx: 20, RTT: 15, Turn: 2}},
+		{"a peer that echoes nothing", window(func(d *bpf.DestRegs) { d.WinRttNs = 40 }), fourcase.Sample{Samples: 1, RTT: 40}},
+		{"nothing waited in the pacer", window(func(d *bpf.DestRegs) { d.WinPaced = 0 }), fourcase.Sample{AppLimited: true}},
+		{"before any data", window(func(d *bpf.DestRegs) { d.TxPackets = 0 }), fourcase.Sample{Idle: true}},
+		{"loss and marks", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinCe = 2, 4 }), fourcase.Sample{Loss: 2, CE: 4}},
+		{"a receiver that is not ready loses nothing", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinRnr = 2, 1 }), fourcase.Sample{}},
+	} {
+		if got := sampleOf(c.d); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestIdle(t *testing.T) {
+	limit := uint64(idleLimit)
+	for _, c := range []struct {
+		name        string
+		d           bpf.DestRegs
+		now, offset uint64
+		want        bool
+	}{
+		{"never used", bpf.DestRegs{LastTxNs: 5}, limit + 6, 0, true},
+		{"at the limit", bpf.DestRegs{LastTxNs: 5}, limit + 5, 0, false},
+		{"it still sends", bpf.DestRegs{LastTxNs: 5, LastRxNs: limit}, limit + 6, 0, false},
+		{"stamps on CLOCK_TAI", bpf.DestRegs{LastTxNs: 5, LastRxNs: 5 + 37e9}, limit + 6, 37e9, true},
+		{"stamps on CLOCK_TAI, it still sends", bpf.DestRegs{LastTxNs: 5, LastRxNs: limit + 37e9}, limit + 6, 37e9, false},
+		{"touched after the clock was read", bpf.DestRegs{LastTxNs: limit + 9}, limit + 6, 0, false},
+	} {
+		if got := idle(&c.d, c.now, c.offset); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+	if idleLimit < time.Minute {
+		t.Error("an entry must outlive the pauses of its traffic")
+	}
+}

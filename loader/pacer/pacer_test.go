@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pacer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/softroce/softroce-xdp/loader/pacer"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// onHost runs a test inside a namespace with an interface of its own.
+func onHost(t *testing.T, f func(t *testing.T, l netlink.Link)) {
+	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(1)})
+	h := top.Host(1)
+	if err := h.Do(func() error {
+		l, err := netlink.LinkByName(topo.IfName)
+		if err != nil {
+			return err
+		}
+		f(t, l)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func qdiscs(t *testing.T, l netlink.Link) string {
+	t.Helper()
+	list, err := netlink.QdiscList(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, q := range list {
+		b.WriteString(q.Type() + " " + q.Attrs().String() + "\n")
+	}
+	return b.String()
+}
+
+func TestHTB(t *testing.T) {
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		before := qdiscs(t, l)
+		p, err := pacer.Setup(l, "htb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Name() != "htb" || !p.OwnQdisc() {
+			t.Errorf("%s, own qdisc %v", p.Name(), p.OwnQdisc())
+		}
+		a, err := p.SetRate(0, 100e6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := p.SetRate(0, 40e9) // more than 32 bits of bytes per second
+		if err != nil || a == b || a == 0 || b == 0 {
+			t.Fatalf("classes %x and %x, %v", a, b, err)
+		}
+		if again, err := p.SetRate(a, 50e6); err != nil || again != a {
+			t.Errorf("a change of rate made class %x of %x: %v", again, a, err)
+		}
+		if rates := classRates(t, l); rates[a] != 50e6/8 || rates[b] != 40e9/8 || len(rates) != 2 {
+			t.Errorf("rates in bytes per second: %v", rates)
+		}
+		if n, ok, err := p.Backlog(a); n != 0 || !ok || err != nil {
+			t.Errorf("backlog %d %v %v", n, ok, err)
+		}
+		if _, _, err := p.Backlog(a + 100); err == nil {
+			t.Error("backlog of a class that is not there")
+		}
+
+		// The next agent goes on behind the classes that exist.
+		p, err = pacer.Adopt(l, "htb", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := p.SetRate(0, 1e6)
+		if err != nil || c == a || c == b {
+			t.Errorf("class %x: %v", c, err)
+		}
+		if err := p.Release(c); err != nil {
+			t.Error(err)
+		}
+		if err := p.Release(c); err != nil {
+			t.Errorf("released twice: %v", err)
+		}
+		if err := pacer.Restore(l); err != nil {
+			t.Error(err)
+		}
+		if after := qdiscs(t, l); after != before {
+			t.Errorf("before:\n%safter:\n%s", before, after)
+		}
+	})
+}
+
+func classRates(t *testing.T, l netlink.Link) map[uint32]uint64 {
+	t.Helper()
+	list, err := netlink.ClassList(l, netlink.HANDLE_NONE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rates := map[uint32]uint64{}
+	for _, c := range list {
+		if h, ok := c.(*netlink.HtbClass); ok {
+			rates[h.Handle] = h.Rate
+		}
+	}
+	return rates
+}
+
+// A root qdisc that somebody configured is not ours to throw away.
+func TestConfiguredQdisc(t *testing.T) {
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		theirs := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(7, 0)})
+		if err := netlink.QdiscAdd(theirs); err != nil {
+			t.Fatal(err)
+		}
+		before := qdiscs(t, l)
+		_, err := pacer.Setup(l, "auto")
+		if err == nil || !strings.Contains(err.Error(), "configured root qdisc (htb 7:)") || !strings.Contains(err.Error(), "--pacer police or none") {
+			t.Errorf("%v", err)
+		}
+		if err := pacer.Restore(l); err != nil {
+			t.Error(err)
+		}
+		if after := qdiscs(t, l); after != before {
+			t.Errorf("before:\n%safter:\n%s", before, after)
+		}
+	})
+}
+
+func TestPacersWithoutHelp(t *testing.T) {
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		before := qdiscs(t, l)
+		for _, name := range []string{"police", "none"} {
+			p, err := pacer.Setup(l, name)
+			if err != nil || p.Name() != name || p.OwnQdisc() {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if class, err := p.SetRate(0, 1e9); class != 0 || err != nil {
+				t.Errorf("%s: class %d, %v", name, class, err)
+			}
+		}
+		if _, err := pacer.Setup(l, "fast"); err == nil || !strings.Contains(err.Error(), "choose auto, edt, htb, police or none") {
+			t.Errorf("%v", err)
+		}
+		if after := qdiscs(t, l); after != before {
+			t.Errorf("before:\n%safter:\n%s", before, after)
+		}
+	})
+}

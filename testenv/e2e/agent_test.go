@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/load"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// TestAgentKilled: the data plane outlives its agent. It goes on with the last
+// rates, lets traffic go unpaced once the heartbeat is overdue, and a new agent
+// finds everything as it was.
+func TestAgentKilled(t *testing.T) {
+	const timeout = 800 * time.Millisecond
+	l := newLab(t, labSpec{attach: []string{"--heartbeat-timeout", timeout.String(), "--rate", "1G"}})
+	a := l.node[0].open(t)
+	traffic := l.start(load.Flow{})
+	l.measured(t, a)
+
+	l.node[0].killAgent(t)
+	killed := time.Now()
+	dead := l.row(t, a)
+	opened := stat(t, a, "tx_fail_open")
+	time.Sleep(timeout / 4)
+	later := l.row(t, a)
+	if time.Since(killed) < timeout-50*time.Millisecond && opened != 0 {
+		t.Errorf("%d packets went unpaced before the heartbeat was overdue", opened)
+	}
+	if later.TxPackets <= dead.TxPackets || later.EchoSeenNs <= dead.EchoSeenNs {
+		t.Error("without an agent nothing is sent or measured any more")
+	}
+	if later.RateBps != dead.RateBps || later.RateBps == 0 {
+		t.Errorf("rate went from %d to %d bit/s without an agent", dead.RateBps, later.RateBps)
+	}
+	eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > 0 })
+	if d := time.Since(killed); d < timeout/2 {
+		t.Errorf("traffic went unpaced %v after the agent died, not after %v", d, timeout)
+	}
+	if out, _ := l.node[0].try("status", topo.IfName); !strings.Contains(out, "!") {
+		t.Errorf("status does not complain about the dead agent:\n%s", out)
+	}
+
+	out := l.node[0].must(t, "attach", topo.IfName)
+	if !strings.Contains(out, "adopted") {
+		t.Errorf("attach says %q", out)
+	}
+	adopted := l.row(t, a)
+	if adopted.Node != dead.Node || dead.Node == 0 || adopted.TxPackets < later.TxPackets || adopted.ClassId != dead.ClassId || adopted.Nonce != dead.Nonce {
+		t.Errorf("the entry did not outlive the agent: node %d -> %d, packets %d -> %d, class %x -> %x",
+			dead.Node, adopted.Node, later.TxPackets, adopted.TxPackets, dead.ClassId, adopted.ClassId)
+	}
+	eventually(t, "decisions of the new agent", func() bool {
+		return l.row(t, a).Policy.Decisions > dead.Policy.Decisions
+	})
+	opened = stat(t, a, "tx_fail_open")
+	time.Sleep(200 * time.Millisecond)
+	if now := stat(t, a, "tx_fail_open"); now != opened {
+		t.Errorf("%d packets went unpaced with the new agent", now-opened)
+	}
+	lossless(t, l.end(t, traffic))
+}
+
+// TestAgentKilledWhilePacing: what a dead agent's last rate holds back stays held
+// back until the heartbeat is overdue, and then no longer.
+func TestAgentKilledWhilePacing(t *testing.T) {
+	const timeout, rate = time.Second, 50e6
+	l := newLab(t, labSpec{attach: []string{"--heartbeat-timeout", timeout.String(), "--rate", "50M"}})
+	a := l.node[0].open(t)
+	traffic := l.start(load.Flow{})
+	l.measured(t, a)
+	eventually(t, "pacing", func() bool { return l.row(t, a).PacedNs > 0 })
+
+	sent := func(d time.Duration) float64 {
+		before, start := l.row(t, a).TxBytes, time.Now()
+		time.Sleep(d)
+		return float64(l.row(t, a).TxBytes-before) * 8 / time.Since(start).Seconds()
+	}
+	l.node[0].killAgent(t)
+	if bps := sent(timeout / 2); bps > 1.3*rate {
+		t.Errorf("%.0f Mbit/s right after the agent died, the last rate was at most %.0f", bps/1e6, rate/1e6)
+	}
+	eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > 0 })
+	if bps := sent(timeout / 2); bps < 2*rate {
+		t.Errorf("%.0f Mbit/s after the heartbeat timeout: still paced", bps/1e6)
+	}
+	l.node[0].must(t, "attach", topo.IfName)
+	time.Sleep(200 * time.Millisecond) // what waits in the sender's socket and beyond
+	if bps := sent(timeout / 2); bps > 1.3*rate {
+		t.Errorf("%.0f Mbit/s with a new agent, whose link has %.0f", bps/1e6, rate/1e6)
+	}
+	// What waits in the class at the moment of opening is overtaken once: the
+	// receiver asks for it again, nothing is lost for good.
+	if r := l.end(t, traffic); r.NAKs > 1 || r.Timeouts > 0 {
+		t.Errorf("%d NAKs and %d timeouts; one NAK is what opening costs", r.NAKs, r.Timeouts)
+	}
+}
+
+// TestUpgradeUnderTraffic replaces programs and agent several times; no packet is
+// lost and the table stays.
+func TestUpgradeUnderTraffic(t *testing.T) {
+	for _, egress := range []string{"tcx", "clsact"} {
+		t.Run(egress, func(t *testing.T) {
+			l := newLab(t, labSpec{attach: []string{"--egress", egress, "--rate", "1G"}})
+			a := l.node[0].open(t)
+			traffic := l.start(load.Flow{})
+			before := l.measured(t, a)
+			seen := map[[2]uint32]bool{programs(t, l.top.Host(1)): true}
+			for range 4 {
+				for _, n := range l.node {
+					n.must(t, "attach", topo.IfName, "--upgrade")
+				}
+				ids := programs(t, l.top.Host(1))
+				if seen[ids] {
+					t.Errorf("programs %v were there before", ids)
+				}
+				seen[ids] = true
+			}
+			after := l.row(t, a)
+			if after.Node != before.Node || after.Nonce != before.Nonce || after.TxPackets < before.TxPackets {
+				t.Errorf("the entry changed: node %d -> %d, packets %d -> %d", before.Node, after.Node, before.TxPackets, after.TxPackets)
+			}
+			eventually(t, "decisions of the last agent", func() bool {
+				return l.row(t, a).Policy.Decisions > after.Policy.Decisions
+			})
+			if n := stat(t, a, "tx_fail_open"); n > 0 {
+				t.Errorf("%d packets went unpaced", n)
+			}
+			lossless(t, l.end(t, traffic))
+		})
+	}
+}
