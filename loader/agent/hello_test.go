@@ -146,7 +146,7 @@ func TestGreeterStaticPeer(t *testing.T) {
 	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
 	g.add(keyN(1), 7, bpf.CapStatic|bpf.CapStamp, 1000*second)
-	if g.send(2000*second); len(sent) != 0 {
+	if g.send(2000 * second); len(sent) != 0 {
 		t.Error("asked a peer whose capabilities are configured")
 	}
 }
