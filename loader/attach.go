@@ -210,7 +210,9 @@ func load(o Options, reuse map[string]*ebpf.Map) (*bpf.Objects, error) {
 		return nil, err
 	}
 	if reuse == nil {
-		spec.Maps[bpf.SoftroceMapDestTable].MaxEntries = o.MaxDests
+		// The kernel rounds buckets up to a power of two: the one more gives the
+		// usual sizes twice as many, and shorter chains.
+		spec.Maps[bpf.SoftroceMapDestTable].MaxEntries = o.MaxDests + 1
 		spec.Maps[bpf.SoftroceMapActive].MaxEntries = o.MaxDests
 	} else {
 		for name, m := range reuse {

@@ -83,7 +83,7 @@ func TestRxeDebian12(t *testing.T) {
 }
 
 // TestRxeJumbo is PMTU 4096: frames of several buffers, which native XDP takes by
-// xdp.frags. Over IPv6 the full ones have no room for the option.
+// xdp.frags. Full FIRST packets over IPv6 have no room for the option.
 func TestRxeJumbo(t *testing.T) {
 	const mtu = 4200
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -131,8 +131,8 @@ func TestRxeJumbo(t *testing.T) {
 	if w.badICRC > 0 || w.strayEchos > 0 {
 		t.Errorf("%d bad ICRCs, %d echoes of a T1 never sent", w.badICRC, w.strayEchos)
 	}
-	if want := 14 + 20 + 8 + 12 + 16 + 4096 + 4 + rocev2.StampLen; w.longest != want {
-		t.Errorf("longest frame %d bytes, want %d (WRITE FIRST over IPv4 with the option)", w.longest, want)
+	if want := 14 + mtu; w.longest != want {
+		t.Errorf("longest frame %d bytes, want %d (MIDDLE packets over IPv6 with the option)", w.longest, want)
 	}
 }
 
@@ -173,6 +173,11 @@ func (p *pair) checkBoth(ctx context.Context, t *testing.T, control phase, what 
 	var got phase
 	file := p.capture(t, "both.pcap", func() { got = p.exchanges(ctx, t, "both", what) })
 	got.check(t, "both", control)
+	if t.Failed() {
+		for _, vm := range p.both() {
+			t.Logf("%s:\n%s", vm.Config.Name, run(ctx, t, vm, "softroce-xdp", "stats", "eth0"))
+		}
+	}
 	readCapture(t, file).checkStamped(t)
 
 	after := map[*rxepeer.VM]map[netip.Addr]dest{}
@@ -234,20 +239,16 @@ find /sys/fs/bpf /run/softroce-xdp -mindepth 1 ! -name '*.log' 2>/dev/null | gre
 }
 
 // TestRxePaced sends a write of some megabytes through the edt pacer at a fixed rate
-// and measures it on the wire.
+// and measures it on the wire. Jumbo frames let emulated machines be fast enough.
 func TestRxePaced(t *testing.T) {
-	const rate = 50e6
+	const rate, tries = 50e6, 3
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	p := bootPair(ctx, t, 1500, rxepeer.Debian13)
-	write := func(r rxepeer.Route) []rxepeer.Exchange {
-		x := rxepeer.Exchanges(r)[0]
-		x.Server, x.Client = replaceFlag(withSize(x.Server, "65536"), "-n", "200"), replaceFlag(withSize(x.Client, "65536"), "-n", "200")
-		return []rxepeer.Exchange{x}
-	}
-	x := write(p.route(ctx, t, false))[0]
-	control := p.exchange(ctx, t, "without", x)
-	unpaced := p.rateOf(t, func() { p.exchange(ctx, t, "without, captured", x) })
+	p := bootPair(ctx, t, 4200, rxepeer.Debian13)
+	x := rxepeer.Exchanges(p.route(ctx, t, false))[0]
+	x.Server, x.Client = withSize(x.Server, "65536"), withSize(x.Client, "65536")
+	var control phase
+	unpaced := p.rateOf(t, func() { control = p.exchange(ctx, t, "without", x) })
 
 	for _, vm := range p.both() {
 		said := p.attachOne(ctx, t, vm, "--rate", "50M", "--policy", "mode=fixed")
@@ -255,7 +256,13 @@ func TestRxePaced(t *testing.T) {
 			t.Errorf("attach says %q: not edt", said)
 		}
 	}
-	paced := p.rateOf(t, func() { p.exchange(ctx, t, "at 50 Mbit/s", x).check(t, "at 50 Mbit/s", control) })
+	var paced float64
+	for range tries { // a busy host can only make it slower
+		paced = p.rateOf(t, func() { p.exchange(ctx, t, "at 50 Mbit/s", x).check(t, "at 50 Mbit/s", control) })
+		if paced >= 0.95*rate {
+			break
+		}
+	}
 	d := destTable(ctx, t, p.a)[p.addr(p.b, false)]
 	t.Logf("unpaced %.1f Mbit/s, paced %.2f Mbit/s of %.0f", unpaced/1e6, paced/1e6, rate/1e6)
 	if d.RateBps != rate {

@@ -78,6 +78,9 @@ func (n *Net) addTap(name string, mtu, queues int) ([]*os.File, error) {
 			return fmt.Errorf("rxepeer: add tap %s: %w", name, err)
 		}
 		fds = tap.Fds
+		if err := steerToFirst(fds[0]); err != nil {
+			return err
+		}
 		if err := netlink.LinkSetMTU(tap, mtu); err != nil {
 			return fmt.Errorf("rxepeer: tap %s: MTU %d: %w", name, mtu, err)
 		}
