@@ -127,17 +127,14 @@ func (a *Agent) close() {
 	}
 }
 
-// Heartbeat period and the time between two evaluations. It grows with what one
-// costs, so that the agent's share of a CPU stays small however many destinations
-// are active.
+// Heartbeat period and the time between two evaluations. It is short for a few
+// destinations and grows with what a turn costs and with how many it evaluates,
+// so that the agent's share of a CPU stays small however many are active.
 const (
 	minTick   = 10 * time.Millisecond
 	maxTick   = 250 * time.Millisecond
-	costShare = 120 // the turns take at most one part in so many of a CPU
-
-	// wakeCost is what a turn costs besides: to wake up, and to go back to sleep. No
-	// clock of the thread shows it.
-	wakeCost = 60 * time.Microsecond
+	costShare = 80                     // the turns take at most one part in so many of a CPU
+	perDest   = 200 * time.Microsecond // one evaluation in so long
 )
 
 // loop is the agent's only thread of work. Events, evaluation and housekeeping
@@ -176,30 +173,32 @@ func (a *Agent) loop(ctx context.Context) error {
 			}
 			a.linkChanged(l)
 		case <-tick.C:
-			busy, err := a.turn(monotonic())
+			next, err := a.turn(monotonic())
 			if err != nil {
 				return err
 			}
-			tick.Reset(min(max(minTick, (busy+wakeCost)*costShare), maxTick))
+			tick.Reset(next)
 		}
 	}
 }
 
-// turn is what is done every tick. It returns how much CPU time that took: on a
-// busy machine, how long it took says more about the others.
+// turn is what is done every tick. It returns the time to the next.
 func (a *Agent) turn(now uint64) (time.Duration, error) {
-	// Held for no longer than this: a goroutine that keeps its thread while it
-	// waits has it woken by another one, which costs more than the turn.
+	// The cost is CPU time: on a busy machine, how long it took says more about the
+	// others. The thread is held no longer than that: a goroutine that keeps its
+	// thread while it waits has it woken by another one.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	start := clock(unix.CLOCK_THREAD_CPUTIME_ID)
 	atomic.StoreUint64(&a.cfg.HeartbeatNs, now)
-	if err := a.evaluate(now); err != nil {
+	n, err := a.evaluate(now)
+	if err != nil {
 		return 0, err
 	}
 	a.greet(now)
 	a.sweep.some(a, now)
-	return time.Duration(clock(unix.CLOCK_THREAD_CPUTIME_ID) - start), nil
+	busy := time.Duration(clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
+	return min(max(minTick, busy*costShare, time.Duration(n)*perDest), maxTick), nil
 }
 
 // greet sends the HELLOs that are due.

@@ -8,15 +8,16 @@ import (
 )
 
 // evaluate runs the policy for every destination that had traffic since the last
-// time.
-func (a *Agent) evaluate(now uint64) error {
+// time, and returns how many these were.
+func (a *Agent) evaluate(now uint64) (total int, err error) {
 	a.resyncs.left = resyncPerTick
 	params := *bpf.ParamsAs[fourcase.Params](&a.cfg.Policy)
 	for {
 		n, err := a.x.Collect()
 		if err != nil {
-			return err
+			return 0, err
 		}
+		total += n
 		changed := false
 		for i := range a.x.Slots[:n] {
 			slot := &a.x.Slots[i]
@@ -30,11 +31,11 @@ func (a *Agent) evaluate(now uint64) error {
 		}
 		if changed {
 			if err := a.x.Apply(n); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		if n < len(a.x.Slots) {
-			return nil
+			return total, nil
 		}
 	}
 }
