@@ -67,29 +67,37 @@ func (p *attached) Rows() ([]perdest.Row, error) {
 // TestPerDestination is S1.9: each bottleneck stays full with a short queue, and
 // slowing one receiver leaves the other alone. SOFTROCE_REPORT names a folder for
 // the report and the plot.
+//
+// A run during which the machine was not ours is repeated, at most twice.
 func TestPerDestination(t *testing.T) {
 	topo.RequireRoot(t)
-	const tries = 3 // of runs that the machine, not the product, has spoilt
-	for i := 1; ; i++ {
+	const (
+		runs      = 3
+		tolerable = 0.1 // of the CPUs, for others
+	)
+	for i := 1; i <= runs; i++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		watch := watchOthers(t)
 		result, err := perdest.Run(ctx, perdest.Config{}, &attached{t: t})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
 		}
+		busy := watch.share(t)
 		var text strings.Builder
 		if err := result.WriteText(&text); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("run %d\n%s", i, &text)
+		t.Logf("run %d, others used %.0f %% of the machine\n%s", i, 100*busy, &text)
 		writeReport(t, result, text.String())
-		if !result.Valid() && i < tries {
+		missed := result.Failures()
+		if len(missed) == 0 {
+			return
+		}
+		if i < runs && (busy > tolerable || !result.Valid()) {
 			continue
 		}
-		if !result.Valid() {
-			t.Error("the machine did not keep up in any run")
-		}
-		for _, f := range result.Failures() {
+		for _, f := range missed {
 			t.Error(f)
 		}
 		return
