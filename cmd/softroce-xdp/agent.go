@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -38,6 +39,9 @@ func newAgent(a *app) *cobra.Command {
 			if err := checkName(args[0]); err != nil {
 				return err
 			}
+			// All work is done in one goroutine: with more processors, idle threads
+			// wake each other, and that costs more than the work.
+			runtime.GOMAXPROCS(1)
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 			defer stop()
 			say := func(string) {}

@@ -133,7 +133,11 @@ func (a *Agent) close() {
 const (
 	minTick   = 10 * time.Millisecond
 	maxTick   = 250 * time.Millisecond
-	costShare = 80 // the turns take at most one part in so many of a CPU
+	costShare = 120 // the turns take at most one part in so many of a CPU
+
+	// wakeCost is what a turn costs besides: to wake up, and to go back to sleep. No
+	// clock of the thread shows it.
+	wakeCost = 60 * time.Microsecond
 )
 
 // loop is the agent's only thread of work. Events, evaluation and housekeeping
@@ -176,7 +180,7 @@ func (a *Agent) loop(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			tick.Reset(min(max(minTick, busy*costShare), maxTick))
+			tick.Reset(min(max(minTick, (busy+wakeCost)*costShare), maxTick))
 		}
 	}
 }

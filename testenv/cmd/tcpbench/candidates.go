@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// empty puts a program on both hosts that passes everything, with frags like ours.
+func empty(top *topo.Topology) (func() error, error) {
+	const xdpPass = 2
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "empty", Type: ebpf.XDP, License: "GPL", Flags: unix.BPF_F_XDP_HAS_FRAGS,
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpPass), asm.Return()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var links []link.Link
+	remove := func() error {
+		errs := []error{prog.Close()}
+		for _, l := range links {
+			errs = append(errs, l.Close())
+		}
+		return errors.Join(errs...)
+	}
+	for _, h := range top.Hosts() {
+		dev, err := h.Netlink().LinkByName(topo.IfName)
+		if err == nil {
+			err = h.Do(func() error {
+				l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: dev.Attrs().Index, Flags: link.XDPDriverMode})
+				if err == nil {
+					links = append(links, l)
+				}
+				return err
+			})
+		}
+		if err != nil {
+			return nil, errors.Join(err, remove())
+		}
+	}
+	return remove, nil
+}
+
+// product attaches the product to both hosts.
+func product(bin, dir, pacer string) func(*topo.Topology) (func() error, error) {
+	return func(top *topo.Topology) (func() error, error) {
+		var attached []*topo.Host
+		do := func(h *topo.Host, args ...string) error {
+			args = append(args, topo.IfName, "--pin-root", pins(h), "--run-dir", filepath.Join(dir, h.Name()))
+			if out, err := h.Command(bin, args...).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: softroce-xdp %s: %w\n%s", h.Name(), args[0], err, out)
+			}
+			return nil
+		}
+		remove := func() error {
+			var errs []error
+			for _, h := range attached {
+				errs = append(errs, do(h, "detach"), os.RemoveAll(pins(h)))
+			}
+			return errors.Join(errs...)
+		}
+		for _, h := range top.Hosts() {
+			if err := do(h, "attach", "--pacer", pacer); err != nil {
+				return nil, errors.Join(err, remove())
+			}
+			attached = append(attached, h)
+		}
+		return remove, nil
+	}
+}
+
+// pins are apart for every host: all call their interface eth0.
+func pins(h *topo.Host) string { return "/sys/fs/bpf/" + h.Namespace() }

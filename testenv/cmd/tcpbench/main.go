@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Tcpbench compares TCP through an attached interface with TCP through the same
+// interface with an empty XDP program: iperf3 between two hosts in namespaces,
+// the candidates taking turns. It exits with 1 if a target is missed.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// target is the share of the empty program's throughput that must be left.
+const target = 0.97
+
+func main() {
+	bin := flag.String("bin", "bin/softroce-xdp", "the product's binary")
+	rounds := flag.Int("rounds", 9, "times that each candidate is measured; the median counts")
+	each := flag.Int("seconds", 2, "length of a measurement")
+	flag.Parse()
+	ok, err := run(*bin, *rounds, *each)
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "tcpbench:", err)
+		os.Exit(2)
+	case !ok:
+		os.Exit(1)
+	}
+}
+
+func run(bin string, rounds, each int) (ok bool, err error) {
+	if rounds < 1 || each < 1 {
+		return false, errors.New("-rounds and -seconds must be at least 1")
+	}
+	if bin, err = filepath.Abs(bin); err != nil {
+		return false, err
+	}
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		return false, fmt.Errorf("%w: install iperf3", err)
+	}
+	top, err := topo.New(topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, top.Close()) }()
+	dir, err := os.MkdirTemp("", "tcpbench-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+
+	all := []*candidate{
+		{name: "empty XDP program", put: empty},
+		{name: "attached, pacer none", put: product(bin, dir, "none")},
+		{name: "attached, pacer htb", put: product(bin, dir, "htb")},
+	}
+	// Taking turns, and each first once in a while: what else the machine does
+	// hits all of them alike.
+	for i := range rounds {
+		for j := range all {
+			c := all[(i+j)%len(all)]
+			bps, err := c.measure(top, each)
+			if err != nil {
+				return false, fmt.Errorf("%s: %w", c.name, err)
+			}
+			c.bps = append(c.bps, bps)
+		}
+	}
+	return report(all), nil
+}
+
+// candidate is something to put on both hosts' eth0.
+type candidate struct {
+	name string
+	put  func(*topo.Topology) (remove func() error, err error)
+	bps  []float64
+}
+
+func (c *candidate) measure(top *topo.Topology, seconds int) (bps float64, err error) {
+	remove, err := c.put(top)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	return iperf(top, seconds)
+}
+
+// iperf measures one TCP stream from host 1 to host 2, by what arrived.
+func iperf(top *topo.Topology, seconds int) (float64, error) {
+	server := top.Host(2).Command("iperf3", "--server", "--one-off")
+	if err := server.Start(); err != nil {
+		return 0, err
+	}
+	defer func() {
+		// A one-off server sometimes stays after its client has gone.
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	}()
+	var out []byte
+	var err error
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second+10*time.Second)
+	defer cancel()
+	for range 50 { // until the server listens
+		out, err = top.Host(1).CommandContext(ctx, "iperf3", "--client", top.Host(2).IPv4().String(), "--time", strconv.Itoa(seconds), "--json").Output()
+		if err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("iperf3: %w\n%s", err, out)
+	}
+	var result struct {
+		End struct {
+			Received struct {
+				BPS float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal(out, &result); err != nil {
+		return 0, fmt.Errorf("iperf3's report: %w", err)
+	}
+	if result.End.Received.BPS <= 0 {
+		return 0, fmt.Errorf("iperf3 received nothing:\n%s", out)
+	}
+	return result.End.Received.BPS, nil
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+// report prints the table; the first candidate is what the others are compared
+// with.
+func report(all []*candidate) bool {
+	ok := true
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TCP THROUGH\tMEDIAN GBIT/S\tMIN\tMAX\tRATIO\tTARGET\t")
+	for i, c := range all {
+		ratio, verdict := median(c.bps)/median(all[0].bps), "-\t"
+		if i > 0 {
+			verdict = fmt.Sprintf(">= %.2f\tok", target)
+			if ratio < target {
+				verdict, ok = fmt.Sprintf(">= %.2f\tMISSED", target), false
+			}
+		}
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.3f\t%s\n", c.name, median(c.bps)/1e9, slices.Min(c.bps)/1e9, slices.Max(c.bps)/1e9, ratio, verdict)
+	}
+	w.Flush()
+	return ok
+}
