@@ -138,7 +138,17 @@ const (
 	// wakeCost is what a turn costs besides: to wake up, and to go back to sleep. No
 	// clock of the thread shows it.
 	wakeCost = 60 * time.Microsecond
+
+	// freeCost is what a turn may cost before its share counts: a few destinations
+	// are judged every tick, though each change of an htb class is a request to
+	// the kernel.
+	freeCost = 300 * time.Microsecond
 )
+
+// pause is the time from a turn that took busy of CPU time to the next.
+func pause(busy time.Duration) time.Duration {
+	return min(max(minTick, (busy+wakeCost-freeCost)*costShare), maxTick)
+}
 
 // loop is the agent's only thread of work. Events, evaluation and housekeeping
 // take turns in it; nothing needs a lock.
@@ -180,7 +190,7 @@ func (a *Agent) loop(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			tick.Reset(min(max(minTick, (busy+wakeCost)*costShare), maxTick))
+			tick.Reset(pause(busy))
 		}
 	}
 }

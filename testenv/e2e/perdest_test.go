@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/perdest"
 	"github.com/softroce/softroce-xdp/testenv/topo"
@@ -19,23 +22,52 @@ import (
 // attached is the product as the S1.9 experiment drives it.
 type attached struct {
 	t     *testing.T
-	args  []string
 	nodes []*node
 	table *loader.Attachment
 }
 
+// Attach attaches every host with a node file of all (S1.2), so that HELLO has
+// measured the idle network before data fills it.
 func (p *attached) Attach(hosts []*topo.Host) error {
 	p.nodes = nil
+	file := filepath.Join(p.t.TempDir(), "nodes.yaml")
+	var text strings.Builder
+	text.WriteString("nodes:\n")
+	for i, h := range hosts {
+		fmt.Fprintf(&text, "  - {number: %d, addresses: [%s]}\n", i+1, h.IPv4())
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+		return err
+	}
 	for _, h := range hosts {
 		n := newNode(p.t, h)
-		if out, err := n.try(append([]string{"attach", topo.IfName}, p.args...)...); err != nil {
+		if out, err := n.try("attach", topo.IfName, "--nodes", file); err != nil {
 			return fmt.Errorf("%s: %w\n%s", h.Name(), err, out)
 		}
 		p.nodes = append(p.nodes, n)
 	}
 	var err error
-	p.table, err = loader.Open(topo.IfName, p.nodes[0].options())
-	return err
+	if p.table, err = loader.Open(topo.IfName, p.nodes[0].options()); err != nil {
+		return err
+	}
+	// A host asks again 50 ms after it found a peer not yet attached, and so on.
+	for range 100 {
+		rows, err := p.table.Rows()
+		if err != nil {
+			return err
+		}
+		measured := 0
+		for _, r := range rows {
+			if r.Regs.Caps&bpf.CapStamp != 0 && r.Regs.Policy.State&fourcase.StateBase != 0 {
+				measured++
+			}
+		}
+		if measured == len(hosts)-1 {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return errors.New("HELLO did not measure every node within ten seconds")
 }
 
 func (p *attached) Detach() error {
