@@ -207,11 +207,16 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	if err := a.evaluate(now); err != nil {
 		return 0, err
 	}
+	a.greet(now)
+	a.sweep.some(a, now)
+	return time.Duration(clock(unix.CLOCK_THREAD_CPUTIME_ID) - start), nil
+}
+
+// greet sends the HELLOs that are due.
+func (a *Agent) greet(now uint64) {
 	for _, peer := range a.hello.send(now) {
 		a.unaware(peer)
 	}
-	a.sweep.some(a, now)
-	return time.Duration(clock(unix.CLOCK_THREAD_CPUTIME_ID) - start), nil
 }
 
 func readEvents(ring *ringbuf.Reader, out chan<- bpf.Event) {

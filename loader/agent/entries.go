@@ -48,7 +48,11 @@ func (a *Agent) welcome(e bpf.Event) {
 	peer := bpf.AddrOf(e.Peer)
 	a.dests++
 	a.evenShare()
-	a.hello.add(e.Peer, e.Nonce, 0, monotonic())
+	now := monotonic()
+	a.hello.add(e.Peer, e.Nonce, 0, now)
+	// At once, before anything else: the answer is the baseline, and a sender at
+	// full speed fills a bottleneck's queue within milliseconds.
+	a.greet(now)
 
 	slot := &a.x.Slots[0]
 	slot.Key = e.Peer

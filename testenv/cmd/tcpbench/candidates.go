@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/testenv/topo"
@@ -50,6 +51,39 @@ func empty(top *topo.Topology) (func() error, error) {
 		}
 	}
 	return remove, nil
+}
+
+// queued is empty with a root qdisc, which a veth has not and a NIC has: what is
+// left of the difference to a pacer that is one.
+func queued(top *topo.Topology) (func() error, error) {
+	remove, err := empty(top)
+	if err != nil {
+		return nil, err
+	}
+	undo := func() error {
+		errs := []error{remove()}
+		for _, h := range top.Hosts() {
+			errs = append(errs, qdisc(h, (*netlink.Handle).QdiscDel))
+		}
+		return errors.Join(errs...)
+	}
+	for _, h := range top.Hosts() {
+		if err := qdisc(h, (*netlink.Handle).QdiscReplace); err != nil {
+			return nil, errors.Join(err, undo())
+		}
+	}
+	return undo, nil
+}
+
+func qdisc(h *topo.Host, do func(*netlink.Handle, netlink.Qdisc) error) error {
+	dev, err := h.Netlink().LinkByName(topo.IfName)
+	if err != nil {
+		return err
+	}
+	return do(h.Netlink(), &netlink.GenericQdisc{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: dev.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+		QdiscType:  "pfifo_fast",
+	})
 }
 
 // product attaches the product to both hosts.
