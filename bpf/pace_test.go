@@ -163,6 +163,24 @@ func TestHeartbeat(t *testing.T) {
 	l.wantCounters("tx_stamped", "tx_fail_open")
 }
 
+// Failing open, a packet still leaves behind those that fq holds already: it joins
+// their last moment and makes nobody wait longer.
+func TestFailOpenKeepsOrder(t *testing.T) {
+	l := newLab(t)
+	l.config(func(c *bpf.Config) { c.Pacer, c.HeartbeatNs, c.HeartbeatTimeoutNs = bpf.PacerEDT, 1, 1 })
+	l.know(peer4, func(d *bpf.DestRegs) { paced(d); d.NextTxNs = labStart + 700 })
+	for range 2 {
+		if _, t1, skb := l.send(); t1 != labStart+700 || skb.get64(skbTstamp) != labStart+700 {
+			t.Errorf("T1 %d, tstamp %d, want %d", t1, skb.get64(skbTstamp), uint64(labStart+700))
+		}
+	}
+	l.at(labStart + 701)
+	if _, t1, skb := l.send(); t1 != labStart+701 || skb.get64(skbTstamp) != 0 {
+		t.Errorf("fq is empty: T1 %d, tstamp %d", t1, skb.get64(skbTstamp))
+	}
+	l.wantCounters("tx_fail_open", "tx_fail_open", "tx_fail_open", "tx_stamped", "tx_stamped", "tx_stamped")
+}
+
 // Under CLOCK_TAI the pacer still runs on CLOCK_MONOTONIC, and T1 says in TAI when
 // the packet leaves.
 func TestPaceTAI(t *testing.T) {

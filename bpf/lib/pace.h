@@ -39,12 +39,17 @@ static __always_inline int pace(struct __sk_buff *skb, struct dest_regs *d,
 		return 1;
 	if (cfg->pacer == SR_PACER_HTB && !d->class_id)
 		return 1; /* the agent has not made the class yet */
-	if (heartbeat_stopped(cfg, mono)) {
-		count(SR_STAT_tx_fail_open);
-		return 1;
-	}
 	empty = READ_ONCE(d->next_tx_ns);
 	wait = empty - mono;
+	if (heartbeat_stopped(cfg, mono)) {
+		count(SR_STAT_tx_fail_open);
+		/* What fq holds must leave first: no packet overtakes another of its QP. */
+		if (wait > 0 && cfg->pacer == SR_PACER_EDT) {
+			*leaves = empty;
+			bpf_skb_set_tstamp(skb, *leaves, BPF_SKB_TSTAMP_DELIVERY_MONO);
+		}
+		return 1;
+	}
 	if (wait > 0 && cfg->pacer == SR_PACER_POLICE) {
 		add(&d->dropped, 1);
 		d->win_paced++;

@@ -133,9 +133,20 @@ func (a *Agent) close() {
 const (
 	minTick   = 10 * time.Millisecond
 	maxTick   = 250 * time.Millisecond
-	costShare = 80                     // the turns take at most one part in so many of a CPU
 	perDest   = 200 * time.Microsecond // one evaluation in so long
+	costShare = 120                    // the turns take at most one part in so many of a CPU
+
+	// freeCost is what a turn may cost before its share counts: a few destinations
+	// are judged every tick, though each change of an htb class is a request to
+	// the kernel.
+	freeCost = 240 * time.Microsecond
 )
+
+// pause is the time from a turn that evaluated n destinations, and took busy of
+// CPU time, to the next.
+func pause(busy time.Duration, n int) time.Duration {
+	return min(max(minTick, (busy-freeCost)*costShare, time.Duration(n)*perDest), maxTick)
+}
 
 // loop is the agent's only thread of work. Events, evaluation and housekeeping
 // take turns in it; nothing needs a lock.
@@ -198,7 +209,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	a.greet(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
-	return min(max(minTick, busy*costShare, time.Duration(n)*perDest), maxTick), nil
+	return pause(busy, n), nil
 }
 
 // greet sends the HELLOs that are due.

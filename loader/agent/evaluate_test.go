@@ -59,3 +59,23 @@ func TestIdle(t *testing.T) {
 		t.Error("an entry must outlive the pauses of its traffic")
 	}
 }
+
+// The agent's share of a CPU is bounded, however many destinations are active.
+func TestPause(t *testing.T) {
+	for _, c := range []struct {
+		busy time.Duration
+		n    int
+		want time.Duration
+	}{
+		{0, 0, minTick},
+		{300 * time.Microsecond, 2, minTick}, // two changes of an htb class
+		{100 * time.Microsecond, 100, 20 * time.Millisecond},
+		{time.Millisecond, 1000, 200 * time.Millisecond},
+		{time.Millisecond, 2, 91200 * time.Microsecond},
+		{time.Hour, 60_000, maxTick},
+	} {
+		if got := pause(c.busy, c.n); got != c.want {
+			t.Errorf("after %v and %d destinations: %v, want %v", c.busy, c.n, got, c.want)
+		}
+	}
+}

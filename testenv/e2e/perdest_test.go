@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/perdest"
 	"github.com/softroce/softroce-xdp/testenv/topo"
@@ -19,23 +22,52 @@ import (
 // attached is the product as the S1.9 experiment drives it.
 type attached struct {
 	t     *testing.T
-	args  []string
 	nodes []*node
 	table *loader.Attachment
 }
 
+// Attach attaches every host with a node file of all (S1.2), so that HELLO has
+// measured the idle network before data fills it.
 func (p *attached) Attach(hosts []*topo.Host) error {
 	p.nodes = nil
+	file := filepath.Join(p.t.TempDir(), "nodes.yaml")
+	var text strings.Builder
+	text.WriteString("nodes:\n")
+	for i, h := range hosts {
+		fmt.Fprintf(&text, "  - {number: %d, addresses: [%s]}\n", i+1, h.IPv4())
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+		return err
+	}
 	for _, h := range hosts {
 		n := newNode(p.t, h)
-		if out, err := n.try(append([]string{"attach", topo.IfName}, p.args...)...); err != nil {
+		if out, err := n.try("attach", topo.IfName, "--nodes", file); err != nil {
 			return fmt.Errorf("%s: %w\n%s", h.Name(), err, out)
 		}
 		p.nodes = append(p.nodes, n)
 	}
 	var err error
-	p.table, err = loader.Open(topo.IfName, p.nodes[0].options())
-	return err
+	if p.table, err = loader.Open(topo.IfName, p.nodes[0].options()); err != nil {
+		return err
+	}
+	// A host asks again 50 ms after it found a peer not yet attached, and so on.
+	for range 100 {
+		rows, err := p.table.Rows()
+		if err != nil {
+			return err
+		}
+		measured := 0
+		for _, r := range rows {
+			if r.Regs.Caps&bpf.CapStamp != 0 && r.Regs.Policy.State&fourcase.StateBase != 0 {
+				measured++
+			}
+		}
+		if measured == len(hosts)-1 {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return errors.New("HELLO did not measure every node within ten seconds")
 }
 
 func (p *attached) Detach() error {
@@ -67,29 +99,37 @@ func (p *attached) Rows() ([]perdest.Row, error) {
 // TestPerDestination is S1.9: each bottleneck stays full with a short queue, and
 // slowing one receiver leaves the other alone. SOFTROCE_REPORT names a folder for
 // the report and the plot.
+//
+// A run during which the machine was not ours is repeated, at most twice.
 func TestPerDestination(t *testing.T) {
 	topo.RequireRoot(t)
-	const tries = 3 // of runs that the machine, not the product, has spoilt
-	for i := 1; ; i++ {
+	const (
+		runs      = 3
+		tolerable = 0.1 // of the CPUs, for others
+	)
+	for i := 1; i <= runs; i++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		watch := watchOthers(t)
 		result, err := perdest.Run(ctx, perdest.Config{}, &attached{t: t})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
 		}
+		busy := watch.share(t)
 		var text strings.Builder
 		if err := result.WriteText(&text); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("run %d\n%s", i, &text)
+		t.Logf("run %d, others used %.0f %% of the machine\n%s", i, 100*busy, &text)
 		writeReport(t, result, text.String())
-		if !result.Valid() && i < tries {
+		missed := result.Failures()
+		if len(missed) == 0 {
+			return
+		}
+		if i < runs && (busy > tolerable || !result.Valid()) {
 			continue
 		}
-		if !result.Valid() {
-			t.Error("the machine did not keep up in any run")
-		}
-		for _, f := range result.Failures() {
+		for _, f := range missed {
 			t.Error(f)
 		}
 		return

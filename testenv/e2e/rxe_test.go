@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,12 @@ func TestRxeJumbo(t *testing.T) {
 	if said := p.attach(ctx, t); !strings.Contains(said, "XDP native") {
 		t.Errorf("attach says %q: not native", said)
 	}
+	// virtio_net drops long frames that meet a receive buffer from before native mode, which
+	// has no headroom: once after attach a ring full, 1024 buffers or 500 frames.
+	drops := p.driverDrops(ctx, t)
+	p.exchanges(ctx, t, "first", long)
+	t.Logf("virtio_net dropped %d frames on buffers from before attach", p.driverDrops(ctx, t)-drops)
+
 	var got phase
 	file := p.capture(t, "jumbo.pcap", func() { got = p.exchanges(ctx, t, "jumbo", long) })
 	got.check(t, "jumbo", control)
@@ -134,6 +141,25 @@ func TestRxeJumbo(t *testing.T) {
 	if want := 14 + mtu; w.longest != want {
 		t.Errorf("longest frame %d bytes, want %d (MIDDLE packets over IPv6 with the option)", w.longest, want)
 	}
+}
+
+// driverDrops sums up the packets that both machines' drivers received and dropped,
+// the few among them that our program consumed (HELLO_ACK).
+func (p *pair) driverDrops(ctx context.Context, t *testing.T) int {
+	t.Helper()
+	sum := 0
+	for _, vm := range p.both() {
+		out := run(ctx, t, vm, "sh", "-c", `ethtool -S eth0 | grep ' rx_drops:'`)
+		for line := range strings.Lines(out) {
+			_, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				t.Fatalf("ethtool -S: %q", line)
+			}
+			sum += n
+		}
+	}
+	return sum
 }
 
 // long are exchanges whose packets are as long as the MTU lets them be.
@@ -256,6 +282,9 @@ func TestRxePaced(t *testing.T) {
 			t.Errorf("attach says %q: not edt", said)
 		}
 	}
+	drops := p.driverDrops(ctx, t)
+	p.exchange(ctx, t, "first", x) // see TestRxeJumbo
+	t.Logf("virtio_net dropped %d frames on buffers from before attach", p.driverDrops(ctx, t)-drops)
 	var paced float64
 	for range tries { // a busy host can only make it slower
 		paced = p.rateOf(t, func() { p.exchange(ctx, t, "at 50 Mbit/s", x).check(t, "at 50 Mbit/s", control) })
@@ -268,7 +297,7 @@ func TestRxePaced(t *testing.T) {
 	if d.RateBps != rate {
 		t.Errorf("the table says %d bit/s", d.RateBps)
 	}
-	if unpaced < 1.5*rate {
+	if unpaced < 1.2*rate {
 		t.Errorf("without the product these machines do %.1f Mbit/s: too slow to show pacing", unpaced/1e6)
 	}
 	if paced < 0.95*rate || paced > 1.03*rate {

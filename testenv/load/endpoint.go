@@ -200,11 +200,17 @@ func (ep *Endpoint) packet(b []byte, from netip.Addr, now time.Time, out *outbox
 		ep.count.Malformed++
 		return
 	}
+	h := p.BTH()
+	if h.DestQP() == rocev2.ControlQPN {
+		// HELLO of a host whose peer is not attached. Its IP header is not the one
+		// that b was given, so its ICRC cannot be judged here.
+		ep.count.Unclaimed++
+		return
+	}
 	if p.VerifyICRC() != nil {
 		ep.count.BadICRC++
 		return
 	}
-	h := p.BTH()
 	id := peer{from, h.DestQP()}
 	switch info := h.Opcode().Info(); {
 	case info.Class == rocev2.ClassRC && info.Operation == rocev2.OperationWrite:
