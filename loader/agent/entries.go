@@ -28,7 +28,11 @@ func (a *Agent) prepare() error {
 	err := a.att.EachRow(func(r loader.Row) {
 		count++
 		a.nodes.seen(r.Regs.Node)
-		a.hello.adopt(bpf.KeyOf(r.Addr), r.Regs.Nonce, r.Regs.Caps, monotonic())
+		greet := a.hello.adopt
+		if r.Regs.Node == 0 { // no agent has seen it yet
+			greet = a.hello.add
+		}
+		greet(bpf.KeyOf(r.Addr), r.Regs.Nonce, r.Regs.Caps, monotonic())
 	})
 	a.dests = count
 	a.evenShare()

@@ -92,10 +92,10 @@ func TestAgentKilledWhilePacing(t *testing.T) {
 	if bps := sent(timeout / 2); bps > 1.3*rate {
 		t.Errorf("%.0f Mbit/s with a new agent, whose link has %.0f", bps/1e6, rate/1e6)
 	}
-	// What waits in the class at the moment of opening is overtaken once: the
-	// receiver asks for it again, nothing is lost for good.
-	if r := l.end(t, traffic); r.NAKs > 1 || r.Timeouts > 0 {
-		t.Errorf("%d NAKs and %d timeouts; one NAK is what opening costs", r.NAKs, r.Timeouts)
+	// With htb, what waits in the class at the moment of opening is overtaken until
+	// it has drained: the receiver asks for it again a few times, then all is well.
+	if r := l.end(t, traffic); r.NAKs > 5 || r.Timeouts > 0 {
+		t.Errorf("%d NAKs and %d timeouts; opening costs a few NAKs", r.NAKs, r.Timeouts)
 	}
 }
 
