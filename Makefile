@@ -48,7 +48,7 @@ test-go:
 	rm -rf out/gotest
 	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$')
 	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
-	$(GOTEST) run network -p 1 -timeout 40m $(AS_ROOT) $(NETWORK)
+	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) $(NETWORK)
 	$(GOTEST) summary
 
 .PHONY: test-unit
@@ -65,10 +65,19 @@ demo: ## two hosts and a bottleneck on this machine, with the table live
 	$(SUDO) ./bin/demo -bin bin/softroce-xdp
 
 .PHONY: bench
-bench: ## ns per packet of the programs over an empty one (root), and of the codec
+bench: build ## what it costs: ns per packet over an empty program, TCP beside it, the codec (root)
 	CGO_ENABLED=0 $(GO) build -o bin/benchreport ./bpf/benchreport
-	$(SUDO) ./bin/benchreport
-	$(GO) test -run '^$$' -bench . -benchmem ./rocev2/...
+	CGO_ENABLED=0 $(GO) build -o bin/tcpbench ./testenv/cmd/tcpbench
+	@missed=0; \
+	$(SUDO) ./bin/benchreport || missed=1; \
+	$(SUDO) ./bin/tcpbench -bin bin/softroce-xdp || missed=1; \
+	$(GO) test -run '^$$' -bench . -benchmem ./rocev2/... ./cc/... || missed=1; \
+	exit $$missed
+
+.PHONY: report
+report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)
+	mkdir -p docs/img
+	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -run TestPerDestination $(AS_ROOT) ./testenv/e2e
 
 .PHONY: man
 man: build ## out/man, from the text of the commands
