@@ -40,24 +40,30 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 		return
 	}
 	a.resyncs.left--
-	a.resyncs.last[slot.Key] = now
-	// The model, then the queue: if this thread was interrupted in between, they
-	// are of different times and say nothing.
-	row, found, err := a.att.Lookup(bpf.AddrOf(slot.Key))
-	if err != nil || !found {
+	// The model, the queue, the model again: if packets came in between, or this
+	// thread was interrupted, the two are of different times and say nothing.
+	model, ok := a.modelOf(slot.Key)
+	if !ok {
 		return
 	}
 	bytes, ok, err := a.pacer.Backlog(d.ClassId)
 	then := now
 	now = monotonic()
-	if err != nil || !ok || now-then > uint64(resyncHaste) {
+	if again, same := a.modelOf(slot.Key); err != nil || !ok || !same || again != model || now-then > uint64(resyncHaste) {
 		return
 	}
+	a.resyncs.last[slot.Key] = now
 	empty := now + bytes*8*uint64(time.Second)/d.RateBps
-	off := time.Duration(empty - max(row.Regs.NextTxNs, now))
+	off := time.Duration(empty - max(model, now))
 	if off.Abs() > resyncSlack+resyncPackets*time.Second/time.Duration(d.RateBps) {
 		a.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(slot.Key), "by", off)
 		d.NextTxNs = uint64(off)
 		slot.Op |= bpf.MoveEmpty
 	}
+}
+
+// modelOf is when the model says that a destination's class is empty.
+func (a *Agent) modelOf(key bpf.DestKey) (uint64, bool) {
+	row, found, err := a.att.Lookup(bpf.AddrOf(key))
+	return row.Regs.NextTxNs, found && err == nil
 }
