@@ -17,6 +17,8 @@ import (
 func TestAgentKilled(t *testing.T) {
 	const timeout = 800 * time.Millisecond
 	l := newLab(t, labSpec{attach: []string{"--heartbeat-timeout", timeout.String(), "--rate", "1G"}})
+	// The last rate shall be one at which something is seen within the timeout.
+	l.node[0].must(t, "policy", "set", topo.IfName, "--mode", "fixed")
 	a := l.node[0].open(t)
 	traffic := l.start(load.Flow{})
 	l.measured(t, a)
@@ -31,7 +33,8 @@ func TestAgentKilled(t *testing.T) {
 		t.Errorf("%d packets went unpaced before the heartbeat was overdue", opened)
 	}
 	if later.TxPackets <= dead.TxPackets || later.EchoSeenNs <= dead.EchoSeenNs {
-		t.Error("without an agent nothing is sent or measured any more")
+		t.Errorf("without an agent nothing is sent or measured any more: %d packets, echo %d, then %d, %d; rate %d bit/s",
+			dead.TxPackets, dead.EchoSeenNs, later.TxPackets, later.EchoSeenNs, later.RateBps)
 	}
 	if later.RateBps != dead.RateBps || later.RateBps == 0 {
 		t.Errorf("rate went from %d to %d bit/s without an agent", dead.RateBps, later.RateBps)

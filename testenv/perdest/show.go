@@ -77,13 +77,16 @@ func (r *Result) WritePNG(w io.Writer) error {
 	queues := report.Panel{Title: "Queue at the bottleneck", Unit: "kB"}
 	times := report.Panel{Title: "Destination table: excess transmit time", Unit: "ms"}
 	txrx := report.Panel{Title: "Destination table: transmit and receive time", Unit: "ms"}
+	// What the policy asks for at the start is the link's rate: cut off, or the
+	// rest of the figure would lie flat at the bottom.
+	top := 1.25 * float64(max(r.Config.RateA, r.Config.RateB))
 	for i, name := range names {
 		line := func(suffix string, dashed bool, pts []report.Point) report.Series {
 			return report.Series{Name: name + suffix, Points: pts, Color: i, Dashed: dashed}
 		}
 		rates.Lines = append(rates.Lines,
 			line("", false, r.rate(i)),
-			line(" asked by the policy", true, r.rows(i, func(row *Row) float64 { return float64(row.RateBPS) / 1e6 })))
+			line(" asked by the policy", true, r.rows(i, func(row *Row) float64 { return min(float64(row.RateBPS), top) / 1e6 })))
 		queues.Lines = append(queues.Lines, line("", false, r.queue(i)))
 		times.Lines = append(times.Lines, line("", false, r.rows(i, func(row *Row) float64 { return float64(row.QTxNS) / 1e6 })))
 		txrx.Lines = append(txrx.Lines,
