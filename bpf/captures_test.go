@@ -4,44 +4,15 @@ package bpf_test
 
 import (
 	"bytes"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/gopacket/pcapgo"
-
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/testenv/pcapfile"
 )
-
-// captured returns the frames of a golden capture (rocev2/testdata/captures).
-func captured(t *testing.T, file string) [][]byte {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var frames [][]byte
-	for {
-		frame, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return frames
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		frames = append(frames, frame)
-	}
-}
 
 // Real traffic of rxe through both programs, in both directions as it was captured:
 // ingress turns each stamped packet into the plain one byte for byte and leaves
@@ -59,7 +30,7 @@ func TestCapturedTraffic(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			l := shared.with(t)
-			for i, frame := range captured(t, file) {
+			for i, frame := range pcapfile.Frames(t, file) {
 				p, err := rocev2.ParseFrame(frame)
 				if err != nil {
 					t.Fatal(err)
@@ -114,7 +85,7 @@ func (l *lab) asHost(mac []byte) {
 func TestCapturedHello(t *testing.T) {
 	l := newLab(t)
 	hellos := 0
-	for i, frame := range captured(t, "../rocev2/testdata/captures/hello.pcap") {
+	for i, frame := range pcapfile.Frames(t, "../rocev2/testdata/captures/hello.pcap") {
 		p, err := rocev2.ParseFrame(frame)
 		if err != nil {
 			t.Fatal(err)

@@ -285,7 +285,7 @@ func (a *Attachment) writeConfig(i Iface, kind uint32) error {
 	cfg := bpf.Config{
 		AbiVersion: bpf.ABIVersion, Pacer: kind, Node: a.opts.Node, Caps: uint32(bpf.CapStamp),
 		Mtu: uint32(i.MTU), HelloRate: a.opts.HelloRate, Mac: i.MAC,
-		HeartbeatTimeoutNs: uint64(a.opts.Heartbeat), HeartbeatNs: monotonic(),
+		HeartbeatTimeoutNs: uint64(a.opts.Heartbeat), HeartbeatNs: Monotonic(),
 		LinkRateBps: rate, InitialRateBps: rate, BurstNs: uint64(pacer.Burst),
 		Policy: *bpf.ParamsFrom(&params),
 	}
@@ -296,13 +296,6 @@ func (a *Attachment) writeConfig(i Iface, kind uint32) error {
 		return fmt.Errorf("write config: %w", err)
 	}
 	return nil
-}
-
-// monotonic is the clock of the data plane's heartbeat, in nanoseconds.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return uint64(ts.Nano())
 }
 
 func (a *Attachment) attachIngress(i Iface, prog *ebpf.Program) error {

@@ -4,16 +4,13 @@ package rocev2
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/gopacket/pcapgo"
+	"github.com/softroce/softroce-xdp/testenv/pcapfile"
 )
 
 // captureOpcodes are what each golden capture must show, over IPv4 and over IPv6.
@@ -37,30 +34,15 @@ type captured struct {
 // readGolden returns the packets of a golden capture; all of them are RoCEv2.
 func readGolden(t *testing.T, name string) []captured {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata/captures", name+".pcap"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []captured
-	for {
-		frame, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for i, frame := range pcapfile.Frames(t, filepath.Join("testdata/captures", name+".pcap")) {
 		p, err := ParseFrame(frame)
 		if err != nil {
-			t.Fatalf("%s: packet %d: %v", name, len(all)+1, err)
+			t.Fatalf("%s: packet %d: %v", name, i+1, err)
 		}
-		all = append(all, captured{len(all) + 1, p})
+		all = append(all, captured{i + 1, p})
 	}
+	return all
 }
 
 // goldenNames lists the captures that must be there, and fails if others are.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/loader"
@@ -65,7 +64,7 @@ func (a *app) readStatus(name string) (*view.Status, error) {
 	}
 	defer att.Close()
 	in := view.StatusInput{
-		State: att.State, Version: version, Now: time.Now(), MonoNs: monotonic(),
+		State: att.State, Version: version, Now: time.Now(), MonoNs: loader.Monotonic(),
 		IfaceAlive: att.Alive(), AgentAlive: loader.AgentAlive(a.runDir, name),
 	}
 	if in.Config, err = att.Config(); err != nil {
@@ -78,11 +77,4 @@ func (a *app) readStatus(name string) (*view.Status, error) {
 		return nil, err
 	}
 	return view.StatusOf(in), nil
-}
-
-// monotonic is the clock of the agent's heartbeat, in nanoseconds.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return uint64(ts.Nano())
 }

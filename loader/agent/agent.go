@@ -104,7 +104,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	a.hello.used = a.used
 	a.hello.origin = rocev2.Hello{Node: a.cfg.Node, Caps: a.cfg.Caps, LinkMbps: uint32(a.cfg.LinkRateBps / 1e6)}
 	if a.att.State.Clock == "tai" {
-		a.clockOffset = clock(unix.CLOCK_TAI) - monotonic()
+		a.clockOffset = loader.Clock(unix.CLOCK_TAI) - loader.Monotonic()
 	}
 	if a.nodes, err = readNodes(a.att.State.NodeFile); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (a *Agent) loop(ctx context.Context) error {
 			}
 			a.linkChanged(l)
 		case <-tick.C:
-			next, err := a.turn(monotonic())
+			next, err := a.turn(loader.Monotonic())
 			if err != nil {
 				return err
 			}
@@ -200,7 +200,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	// thread while it waits has it woken by another one.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	start := clock(unix.CLOCK_THREAD_CPUTIME_ID)
+	start := loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
 	atomic.StoreUint64(&a.cfg.HeartbeatNs, now)
 	n, err := a.evaluate(now)
 	if err != nil {
@@ -208,7 +208,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	}
 	a.greet(now)
 	a.sweep.some(a, now)
-	busy := time.Duration(clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
+	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
 	return pause(busy, n), nil
 }
 
@@ -234,7 +234,7 @@ func readEvents(ring *ringbuf.Reader, out chan<- bpf.Event) {
 
 // handle answers what the data plane reports.
 func (a *Agent) handle(e bpf.Event) {
-	peer, now := bpf.AddrOf(e.Peer), monotonic()
+	peer, now := bpf.AddrOf(e.Peer), loader.Monotonic()
 	switch e.Type {
 	case bpf.EventNewDest:
 		a.welcome(e)
@@ -253,12 +253,4 @@ func (a *Agent) handle(e bpf.Event) {
 			a.addEntry(peer, e.Nonce, uint16(e.Caps))
 		}
 	}
-}
-
-func monotonic() uint64 { return clock(unix.CLOCK_MONOTONIC) }
-
-func clock(id int32) uint64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(id, &ts)
-	return uint64(ts.Nano())
 }

@@ -32,7 +32,7 @@ func (a *Agent) prepare() error {
 		if r.Regs.Node == 0 { // no agent has seen it yet
 			greet = a.hello.add
 		}
-		greet(bpf.KeyOf(r.Addr), r.Regs.Nonce, r.Regs.Caps, monotonic())
+		greet(bpf.KeyOf(r.Addr), r.Regs.Nonce, r.Regs.Caps, loader.Monotonic())
 	})
 	a.dests = count
 	a.evenShare()
@@ -52,7 +52,7 @@ func (a *Agent) welcome(e bpf.Event) {
 	peer := bpf.AddrOf(e.Peer)
 	a.dests++
 	a.evenShare()
-	now := monotonic()
+	now := loader.Monotonic()
 	a.hello.add(e.Peer, e.Nonce, 0, now)
 	// At once, before anything else: the answer is the baseline, and a sender at
 	// full speed fills a bottleneck's queue within milliseconds.
@@ -81,7 +81,7 @@ func (a *Agent) welcome(e bpf.Event) {
 // address.
 func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) {
 	d := bpf.DestRegs{
-		Node: a.nodes.number(peer), Nonce: nonce, Caps: caps, LastTxNs: monotonic(),
+		Node: a.nodes.number(peer), Nonce: nonce, Caps: caps, LastTxNs: loader.Monotonic(),
 		RateBps: a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 	}
 	d.Policy.RateBps = d.RateBps
@@ -90,7 +90,7 @@ func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) {
 	case err == nil:
 		a.dests++
 		a.evenShare()
-		a.hello.add(bpf.KeyOf(peer), nonce, caps, monotonic())
+		a.hello.add(bpf.KeyOf(peer), nonce, caps, loader.Monotonic())
 	case !errors.Is(err, ebpf.ErrKeyExist):
 		a.log.Warn("add destination", "peer", peer, "err", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader"
 )
 
 // The model of the pacer (dest_regs.next_tx_ns) and an HTB class are fed alike
@@ -35,7 +36,7 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 	if a.pacer.Kind() != bpf.PacerHTB || d.WinPaced == 0 || d.ClassId == 0 || d.RateBps == 0 || a.resyncs.left == 0 {
 		return
 	}
-	now := monotonic()
+	now := loader.Monotonic()
 	if now-a.resyncs.last[slot.Key] < uint64(resyncPeriod) {
 		return
 	}
@@ -48,7 +49,7 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 	}
 	bytes, ok, err := a.pacer.Backlog(d.ClassId)
 	then := now
-	now = monotonic()
+	now = loader.Monotonic()
 	if again, same := a.modelOf(slot.Key); err != nil || !ok || !same || again != model || now-then > uint64(resyncHaste) {
 		return
 	}

@@ -52,11 +52,3 @@ func Command(t testing.TB, names ...string) {
 		Skip(t, "needs "+strings.Join(missing, ", ")+" (.ci/run installs what the tests need)")
 	}
 }
-
-// File is for tests that need a path to exist; what says what it is.
-func File(t testing.TB, path, what string) {
-	t.Helper()
-	if _, err := os.Stat(path); err != nil {
-		Skip(t, "needs "+what+" ("+path+")")
-	}
-}

@@ -5,16 +5,15 @@ package rxepeer
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/gopacket/pcapgo"
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/pcapfile"
 )
 
 func testNet(t *testing.T) *Net {
@@ -120,7 +119,7 @@ func TestCapture(t *testing.T) {
 	if stats, err := limited.Stop(); err != nil || stats.Written != 2 || !stats.Full {
 		t.Errorf("limited: stats %+v, error %v", stats, err)
 	}
-	got := frames(t, file)
+	got := pcapfile.Frames(t, file)
 	for i, want := range [][]byte{plain, tagged, plain} {
 		if i >= len(got) || !bytes.Equal(got[i], want) {
 			t.Errorf("frame %d of %q, want %q", i, got, want)
@@ -135,30 +134,6 @@ func TestCaptureErrors(t *testing.T) {
 	}
 	if _, err := n.Capture(filepath.Join(t.TempDir(), "x"), CaptureConfig{Iface: ownBridge}); err == nil || !strings.Contains(err.Error(), "Max") {
 		t.Errorf("unbounded: %v", err)
-	}
-}
-
-func frames(t *testing.T, file string) [][]byte {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all [][]byte
-	for {
-		data, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, data)
 	}
 }
 
