@@ -38,7 +38,6 @@ type modelWindow struct {
 	va     uint64
 	cells  []*byte
 	region *modelRegion
-	place  []int
 }
 
 type model struct {

@@ -136,6 +136,32 @@ func TestNoAccessAfterItsEnd(t *testing.T) {
 	}
 }
 
+// TestLateComer: an engine that found its entry and was granted access, but comes to
+// enter only after the end. The other tests seldom meet this moment.
+func TestLateComer(t *testing.T) {
+	table := newTable(t)
+	pd := table.AllocPD()
+	for _, c := range []struct {
+		what string
+		end  func(r *Region) error
+		want mem.Fault
+	}{
+		{"deregister", (*Region).Deregister, mem.FaultKey},
+		{"invalidate", func(r *Region) error { table.InvalidateLocal(pd, 1, r.LKey()); return nil }, mem.FaultState},
+	} {
+		r := register(t, table, Spec{PD: pd, Host: make([]byte, 8), Access: everything, Invalidatable: true})
+		e, f := table.remote(pd, 1, r.RKey(), r.VA(), 8, mem.RemoteRead)
+		wantFault(t, "granted", f, mem.FaultNone)
+		if err := c.end(r); err != nil {
+			t.Fatal(err)
+		}
+		if f := e.enter(); f != c.want {
+			t.Fatalf("late after %s: %v, want %v", c.what, f, c.want)
+		}
+		e.drain() // hangs if the late comer was counted
+	}
+}
+
 // slow is a backend whose reads take until release is closed.
 type slow struct {
 	*banks
@@ -213,7 +239,7 @@ func TestAtomicsAreAtomic(t *testing.T) {
 	for i := range keys {
 		keys[i] = register(t, table, Spec{PD: pd, Host: buf, VA: 0x1000, Access: everything}).RKey()
 	}
-	const n = 20_000
+	const n = 300_000 // long enough for engines to meet
 	var wg sync.WaitGroup
 	for engine := range 4 {
 		wg.Go(func() {
