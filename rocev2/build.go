@@ -71,6 +71,15 @@ func (d *Datagram) AppendTo(b []byte) ([]byte, error) {
 	return b, nil
 }
 
+// Len is the length of the datagram with n bytes of payload, without the stamp.
+func (d *Datagram) Len(n int) int {
+	ip := ipv4MinLen
+	if !d.is4() {
+		ip = ipv6Len
+	}
+	return ip + MinUDPLen + int(d.Opcode.Info().ExtLen) + n + -n&3
+}
+
 // Begin writes to b the headers of the datagram with n bytes of payload, and
 // returns the payload's place. The caller fills it and calls Seal; what is in
 // d.Payload does not matter. So data is copied once, from where it lies into the
