@@ -44,6 +44,7 @@ type QP struct {
 func New(cfg Config) *QP {
 	q := &QP{cfg: cfg, state: Reset}
 	q.req.q, q.rsp.q = q, q
+	q.rsp.reset()
 	return q
 }
 
@@ -57,7 +58,14 @@ func (q *QP) Type() Type { return q.cfg.Type }
 func (q *QP) State() State { return q.state }
 
 // Attr returns its attributes as Modify set them, with the PSNs of now.
-func (q *QP) Attr() Attr { return q.attr }
+func (q *QP) Attr() Attr {
+	a := q.attr
+	a.State = q.state
+	if q.state != Reset && q.state != Init {
+		a.RQPSN = q.rsp.expected
+	}
+	return a
+}
 
 // Receive takes one packet that was sent to this queue pair: parsed, with a good
 // ICRC, and of a P_Key that matches.

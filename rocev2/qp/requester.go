@@ -17,3 +17,9 @@ func (r *requester) deadline() Time                           { return 0 }
 func (r *requester) expire(now Time)                          {}
 func (r *requester) flush(now Time)                           {}
 func (r *requester) fillPayload(o *Outbound, dst []byte) bool { return false }
+
+// Modify (state.go) calls these: everything is forgotten; RTR to RTS, attr.SQPSN
+// is the first PSN; RTS to SQD, EventDrained once nothing is on its way.
+func (r *requester) reset() {}
+func (r *requester) start() {}
+func (r *requester) drain() {}
