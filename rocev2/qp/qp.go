@@ -22,6 +22,7 @@ type Config struct {
 	SRQ    *SRQ        // or nil
 	Notify func(Event) // or nil; called in the engine's thread
 	Count  *Counters   // shared by the queue pairs of an engine
+	Held   *HoldPool   // for packets beyond a hole; nil: a pool of its own, when needed
 
 	// Limits of the queues. Rings grow with use up to these.
 	MaxSend, MaxRecv       int

@@ -82,6 +82,7 @@ var states = []transition{
 		rc: attrs{need: MaskSQPSN | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic, may: mayRC},
 		uc: attrs{need: MaskSQPSN, may: MaskAccess},
 		ud: attrs{need: MaskSQPSN, may: MaskQKey}},
+	{from: RTR, to: RTR, only: []Type{RC}, rc: attrs{may: MaskSelective}}, // ours
 	{from: RTS, to: RTS,
 		rc: attrs{may: mayRC}, uc: attrs{may: MaskAccess}, ud: attrs{may: MaskQKey}},
 	{from: RTS, to: SQD},
@@ -176,14 +177,14 @@ func checkTransition(s Type, from, to State, mask AttrMask) error {
 			continue
 		}
 		if missing := col.need &^ mask; missing != 0 {
-			return fmt.Errorf("qp: %s to %s of a %s queue pair needs %s: set it and its mask bit", from, to, s, missing)
+			return fmt.Errorf("qp: %s from %s to %s needs %s: set it and its mask bit", s, from, to, missing)
 		}
 		if extra := mask &^ (col.need | col.may); extra != 0 {
-			return fmt.Errorf("qp: %s to %s of a %s queue pair does not take %s", from, to, s, extra)
+			return fmt.Errorf("qp: %s from %s to %s does not take %s", s, from, to, extra)
 		}
 		return nil
 	}
-	return fmt.Errorf("qp: a %s queue pair cannot go from %s to %s, only to %s", s, from, to, strings.Join(next, ", "))
+	return fmt.Errorf("qp: %s cannot go from %s to %s, only to %s", s, from, to, strings.Join(next, ", "))
 }
 
 // check judges the values that mask names.
