@@ -166,7 +166,7 @@ func (r *requester) post(wr *SendWR) error {
 func (r *requester) check(wr *SendWR) (length uint32, err error) {
 	cfg, attr := &r.q.cfg, &r.q.attr
 	if !cfg.Type.has(wr.Op) {
-		return 0, fmt.Errorf("%w: %v, operation %d", ErrSendOp, cfg.Type, wr.Op)
+		return 0, fmt.Errorf("%w: %s, operation %d", ErrSendOp, cfg.Type, wr.Op)
 	}
 	n := uint64(0)
 	if wr.Flags&Inline != 0 {
