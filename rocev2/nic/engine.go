@@ -39,6 +39,7 @@ type engine struct {
 	qpTimers   wheel.Wheel[*QP]
 	destTimers wheel.Wheel[*dest]
 	blocked    bool // the kernel has all transmit frames
+	unsent     bool // it left some of them, and there is no second thread
 	overruns   []*CQ
 
 	posts   posts
@@ -61,7 +62,6 @@ type engine struct {
 	poll   []unix.PollFd
 	stop   atomic.Bool
 	failed error
-	ended  chan struct{}
 }
 
 // sock is one AF_XDP socket with what the engine keeps of it.
@@ -108,8 +108,8 @@ func (e *engine) run() {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	// Timers of this thread are not to be joined with others': 50 us otherwise.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	defer close(e.ended)
-	for !e.stop.Load() {
+	for !e.stop.Load() && e.failed == nil {
+		e.blocked = false
 		e.now = e.clock.now()
 		n := e.receive()
 		n += e.takeCalls()
@@ -122,17 +122,72 @@ func (e *engine) run() {
 		e.submit()
 		e.closeOverruns()
 		e.report()
-		switch {
-		case e.failed != nil:
-			e.fail()
-			return
-		case n > 0:
+		if n > 0 {
 			e.restart = e.now
-		default:
+		} else {
 			e.rest()
+		}
+		if e.dev.gone.Load() {
+			e.failed = ErrGone
 		}
 	}
 	e.finish()
+}
+
+// finish ends everything: work requests complete as flushed, nobody waits for the
+// engine any more.
+func (e *engine) finish() {
+	why := e.failed
+	if why == nil {
+		why = ErrClosed
+	}
+	e.dev.err.CompareAndSwap(nil, &why)
+	e.posts.mu.Lock()
+	e.posts.closed = true
+	e.posts.mu.Unlock()
+	for e.posts.any.Load() {
+		e.takePosts()
+	}
+	e.qps.all(func(x *QP) {
+		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET and INIT: nothing to flush
+		x.publish()
+		if x.path != nil {
+			x.path.Release()
+		}
+	})
+	e.calls.mu.Lock()
+	e.calls.closed = true
+	list := e.calls.waiting
+	e.calls.mu.Unlock()
+	for _, f := range list {
+		f()
+	}
+	close(e.kick.wake)
+	close(e.sync.wake)
+	<-e.kick.ended
+	<-e.sync.ended
+	e.dev.ended(why)
+}
+
+// overrun notes that a completion was lost; closeOverruns draws the conclusion once
+// no queue pair is at work (IBTA 10.8.4).
+func (e *engine) overrun(c *CQ) { e.overruns = append(e.overruns, c) }
+
+func (e *engine) closeOverruns() {
+	for len(e.overruns) > 0 {
+		c := e.overruns[0]
+		e.overruns = e.overruns[1:]
+		e.dev.event(Event{Type: EventCQError, CQ: c})
+		e.qps.all(func(x *QP) {
+			if x.send != c && x.recv != c {
+				return
+			}
+			if x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) == nil {
+				e.dev.event(Event{Type: EventQPFatal, QP: x})
+				e.touch(x)
+			}
+		})
+	}
 }
 
 // expire is called for a queue pair whose timer is due, or was when it was set.
@@ -186,7 +241,7 @@ func (e *engine) rest() {
 	switch {
 	case idle < qp.Time(e.dev.opts.Spin):
 		return
-	case e.blocked:
+	case e.blocked || e.unsent:
 		// The kernel works on what we gave it, without telling when it is done.
 		e.sleep(20 * time.Microsecond)
 		return
@@ -217,7 +272,7 @@ func (e *engine) sleep(d time.Duration) {
 	}
 	e.asleep.Store(true)
 	// Whoever saw us awake has left its work before: look once more.
-	if !e.posts.any.Load() && !e.calls.any.Load() && !e.sync.done.Load() && !e.stop.Load() {
+	if !e.posts.any.Load() && !e.calls.any.Load() && !e.sync.done.Load() && !e.stop.Load() && !e.dev.gone.Load() {
 		ts := unix.NsecToTimespec(int64(d))
 		n, err := unix.Ppoll(e.poll, &ts, nil)
 		if err == nil && n > 0 && e.poll[0].Revents != 0 {

@@ -39,26 +39,34 @@ func (e *engine) submit() {
 			s.xsk.Submit()
 			s.pushed = 0
 			pending += s.xsk.Pending()
-		} else if e.blocked {
+		} else if e.unsent {
 			pending += s.xsk.Pending()
 		}
 	}
-	e.blocked = false
+	e.unsent = false
 	switch {
-	case pending == 0:
-	case e.kick.busy.Load():
-		e.blocked = pending > inlineKick // and look again instead of sleeping
-	case pending > inlineKick && !e.kick.alone:
-		e.kick.busy.Store(true)
-		e.kick.wake <- struct{}{}
-	default:
+	case pending == 0 || e.kick.busy.Load():
+	case pending <= inlineKick || e.kick.alone:
+		left := 0
 		for _, s := range e.socks {
-			e.kick.do(s.xsk)
+			left += e.kick.do(s.xsk)
 		}
+		if left > 0 && !e.kick.alone {
+			e.kick.start()
+		}
+		e.unsent = left > 0 && e.kick.alone
+	default:
+		e.kick.start()
 	}
 	if e.kick.gone.Load() {
-		e.failed = xsk.ErrGone
+		e.failed = ErrGone
 	}
+}
+
+// start sets the second thread to work, which does nothing now.
+func (k *kicker) start() {
+	k.busy.Store(true)
+	k.wake <- struct{}{} // it has taken the last one
 }
 
 // do kicks one socket and returns how many packets the kernel left.
