@@ -86,7 +86,7 @@ type QP struct {
 	lined               bool
 	touched             bool
 	dead                bool
-	selective           bool
+	selective           bool // what dest.sack was when it was last negotiated
 }
 
 // CreateQP makes a queue pair in RESET.
