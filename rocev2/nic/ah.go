@@ -34,7 +34,7 @@ func (d *Device) CreateAH(pd *PD, src, dst netip.Addr, flow Flow) (*AH, error) {
 		return nil, err
 	}
 	a := &AH{dev: d, pd: pd, path: path, flow: flow}
-	if err := d.do(func() error { a.dest = d.eng.destination(destinationOf(path)); return nil }); err != nil {
+	if err := d.do(func() error { a.dest = d.eng.destination(path); return nil }); err != nil {
 		path.Release()
 		d.mem.ReleasePD(pd.num)
 		return nil, err

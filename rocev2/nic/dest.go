@@ -46,9 +46,11 @@ type dest struct {
 // anything, until HELLO has told what it understands.
 const freshReports = 25
 
-// destination returns the entry of an address, which the caller must drop.
-func (e *engine) destination(addr netip.Addr) *dest {
-	addr = addr.Unmap()
+// destination returns the entry of the address that a path leads to. The caller must
+// drop it.
+func (e *engine) destination(p *route.Path) *dest {
+	to := p.Current()
+	addr := to.Dst
 	d := e.dests[addr]
 	if d == nil {
 		d = &dest{addr: addr, rate: e.live.InitialRate, fresh: freshReports}
@@ -56,7 +58,9 @@ func (e *engine) destination(addr netip.Addr) *dest {
 		d.timer.Owner = d
 		d.report.Addr = addr
 		e.dests[addr] = d
-		e.list(d)
+		if !to.Loopback {
+			e.list(d)
+		}
 	}
 	d.refs++
 	return d
@@ -192,6 +196,3 @@ func (p *probe) answered(x *QP, op rocev2.Operation, psn rocev2.PSN, now qp.Time
 	}
 	return rtt, sent
 }
-
-// destinationOf returns the address of a path.
-func destinationOf(p *route.Path) netip.Addr { return p.Current().Dst }

@@ -38,6 +38,9 @@ func (q *ownQueue) push(n int) {
 func (e *engine) receiveOwn() int {
 	q := &e.own
 	n := q.count
+	if n > 0 {
+		e.takePosts()
+	}
 	for range n {
 		i := q.head
 		e.frame(q.slots[i][:q.lens[i]], rxMeta{}, true)

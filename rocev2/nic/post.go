@@ -48,12 +48,9 @@ func (p *posts) init() { p.batch, p.spare = new(postBatch), new(postBatch) }
 // keepPosts bounds the memory that a batch keeps after a burst.
 const keepPosts = 1 << 16
 
-// take exchanges the batches. If an application holds the lock the engine does not
-// wait: its thread would sleep, and the next turn comes soon.
+// take exchanges the batches.
 func (p *posts) take() *postBatch {
-	if !p.mu.TryLock() {
-		return nil
-	}
+	p.mu.Lock()
 	p.any.Store(false)
 	b := p.batch
 	p.batch, p.spare = p.spare, nil
@@ -162,9 +159,6 @@ func (e *engine) takePosts() int {
 		return 0
 	}
 	b := e.posts.take()
-	if b == nil {
-		return 1 // something is there: come again
-	}
 	for i := range b.list {
 		p := &b.list[i]
 		switch {

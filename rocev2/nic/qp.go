@@ -86,7 +86,7 @@ type QP struct {
 	lined               bool
 	touched             bool
 	dead                bool
-	selective           bool
+	selective           bool // what dest.sack was when it was last negotiated
 }
 
 // CreateQP makes a queue pair in RESET.
@@ -238,7 +238,7 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) erro
 	}
 	if path != nil {
 		e.unroute(x)
-		x.path, x.dest, x.flow = path, e.destination(destinationOf(path)), a.Flow
+		x.path, x.dest, x.flow = path, e.destination(path), a.Flow
 		x.home, x.src = x.dest, path.Current().Src
 		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
 	}

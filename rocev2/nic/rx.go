@@ -23,6 +23,10 @@ const rxBatch = 64
 func (e *engine) receive() (n int) {
 	for _, s := range e.socks {
 		got := s.xsk.Receive(s.batch)
+		if got > 0 {
+			// A receive that was posted before these were sent must be found by them.
+			e.takePosts()
+		}
 		for i := range got {
 			p := s.batch.Packet(i)
 			m, _ := parseMeta(p.Meta())

@@ -37,6 +37,9 @@ func (e *engine) settle() {
 		if x.dead {
 			continue
 		}
+		if d := x.dest; d != nil && d.sack != x.selective && x.typ == qp.RC {
+			e.negotiate(x)
+		}
 		x.publish()
 		e.rearm(x)
 		e.lineUp(x)
