@@ -47,7 +47,7 @@ func TestAllQueues(t *testing.T) {
 // Several thousand packets, built on one thread while another kicks: all arrive, in
 // order, each as it was built. Frames are used many times over.
 func TestKickOnAnotherThread(t *testing.T) {
-	const packets = 20000
+	const packets = 5000
 	l := newLab(t, topo.CableSpec{MTU: 9000}, xsk.Config{SG: true, TxPacket: 4210, TxFrames: 64, RxFrames: 512})
 	a, b := l.sets[0][0], l.sets[1][0]
 	var built atomic.Bool

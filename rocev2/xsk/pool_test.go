@@ -413,3 +413,36 @@ func TestMisuse(t *testing.T) {
 		mustPanic("frame that was written to after its completion", func() { s.Frame(); s.Push(1); s.Frame() })
 	}
 }
+
+// The kernel does not tell whether there is metadata in front of a packet: what was
+// there before must be gone.
+func TestStaleMetadata(t *testing.T) {
+	l := layout{frameSize: 2048, rxFrames: 4, slots: 1, slotFrames: 1}
+	s := fakeSocket(l, 0)
+	k := newFakeKernel(s, l, t.Fatalf)
+	b := s.NewBatch(1)
+	for round := range 3 {
+		k.takeFill(4)
+		addr := k.rx[0] + headroom
+		with := round == 0
+		if with {
+			copy(s.umem[addr-MetaLen:addr], "metadata")
+		}
+		k.deliver(1, true)
+		if s.Receive(b) != 1 {
+			t.Fatal("no packet")
+		}
+		m := b.Packet(0).Meta()
+		if len(m) != MetaLen || with != (string(m[:8]) == "metadata") {
+			t.Errorf("round %d: metadata %q", round, m)
+		}
+		b.Release()
+		// All four frames are used in turn: make the next round use this one again.
+		for range l.rxFrames - 1 {
+			k.takeFill(4)
+			k.deliver(1, true)
+			s.Receive(b)
+			b.Release()
+		}
+	}
+}
