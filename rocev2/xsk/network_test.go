@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
@@ -405,5 +407,31 @@ func TestOpenWithoutRights(t *testing.T) {
 				t.Errorf("%v: does not say %q:\n%s", err, c.want, out)
 			}
 		})
+	}
+}
+
+// Where one call of the kernel moves 32 descriptors (Linux before 6.17, and any that
+// is told so), one Kick still sends all.
+func TestKickBeyondTheKernelsBudget(t *testing.T) {
+	l := newLab(t, topo.CableSpec{}, xsk.Config{})
+	a, b := l.sets[0][0], l.sets[1][0]
+	err := unix.SetsockoptInt(a.FD(), unix.SOL_XDP, unix.XDP_MAX_TX_SKB_BUDGET, 32)
+	if err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		a.Push(copy(a.Frame(), pattern(100, byte(i))))
+	}
+	a.Submit()
+	if err := a.Kick(); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.Pending(); n != 0 {
+		t.Errorf("%d packets are left", n)
+	}
+	for i, got := range receive(t, b, 100) {
+		if !bytes.Equal(got, pattern(100, byte(i))) {
+			t.Errorf("packet %d", i)
+		}
 	}
 }
