@@ -63,8 +63,8 @@ func (s *Socket) alive() error {
 	return nil
 }
 
-// ring is what an eventfd is written.
-var ring = binary.NativeEndian.AppendUint64(nil, 1)
+// stroke is what rings the doorbell: an eventfd adds 1.
+var stroke = binary.NativeEndian.AppendUint64(nil, 1)
 
 // Wake makes a Wait return, the current one or the next. Any goroutine may call it.
 func (s *Socket) Wake() {
@@ -73,7 +73,7 @@ func (s *Socket) Wake() {
 	if s.closed {
 		return
 	}
-	_, _ = unix.Write(s.bell, ring) // fails only if it rang 2^64-2 times unheard
+	_, _ = unix.Write(s.bell, stroke) // fails only if it rang 2^64-2 times unheard
 }
 
 // hush takes back what Wake wrote.
