@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -77,6 +78,9 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if err != nil {
 		return nil, err
 	}
+	if p.Service == "ud" && int(p.Size) > pmtu.Bytes() {
+		return nil, fmt.Errorf("a datagram holds at most the path MTU of %d bytes, not %d", pmtu.Bytes(), p.Size)
+	}
 	if err := e.connect(&peer, pmtu, false); err != nil {
 		return nil, err
 	}
@@ -109,7 +113,7 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if end.Bad != "" {
 		return nil, errors.New("the peer compared the data: " + end.Bad)
 	}
-	r.Received, r.PeerCount, r.Counters, r.Checked = end.Messages, end.Counters, e.counters(), p.Check
+	r.Sent, r.Received, r.PeerCount, r.Counters, r.Checked = run.done, end.Messages, end.Counters, e.counters(), p.Check
 	return r, ctx.Err()
 }
 
@@ -182,19 +186,10 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 			next = next.Add(r.client.Interval)
 		}
 		if !ending {
-			for i := range r.qps {
-				for r.open[i] < p.Depth && (p.Count == 0 || r.posted[i] < p.Count) {
-					if err := r.qps[i].PostSend(r.request(i)); errors.Is(err, nic.ErrQueueFull) {
-						break // its completion was seen before its room was made
-					} else if err != nil {
-						return err
-					}
-					r.open[i]++
-					r.posted[i]++
-					under++
-				}
+			if err := r.refill(&under); err != nil {
+				return err
 			}
-			if under == 0 {
+			if under == 0 && r.finished() {
 				out.Messages, out.Seconds = r.done-from, now.Sub(begin).Seconds()
 				break
 			}
@@ -202,7 +197,10 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 		if ending && under == 0 {
 			break
 		}
-		n := r.poll(batch[:], p.Latency)
+		n := 0
+		if under > 0 {
+			n = r.poll(batch[:], p.Latency)
+		}
 		for i := range batch[:n] {
 			w := &batch[i]
 			if w.Status != qp.Success {
@@ -227,6 +225,41 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 		out.Latency = latencyOf(hist)
 	}
 	return nil
+}
+
+// refill posts until every queue pair has its depth under way.
+func (r *run) refill(under *int) error {
+	for i := range r.qps {
+		for r.open[i] < r.plan.Depth && (r.plan.Count == 0 || r.posted[i] < r.plan.Count) {
+			err := r.qps[i].PostSend(r.request(i))
+			if errors.Is(err, nic.ErrQueueFull) {
+				break // its completion was seen before its room was made
+			}
+			if err != nil {
+				return err
+			}
+			r.open[i]++
+			r.posted[i]++
+			*under++
+		}
+	}
+	if *under == 0 {
+		runtime.Gosched()
+	}
+	return nil
+}
+
+// finished reports whether all messages of a counted run were posted.
+func (r *run) finished() bool {
+	if r.plan.Count == 0 {
+		return false
+	}
+	for _, n := range r.posted {
+		if n < r.plan.Count {
+			return false
+		}
+	}
+	return true
 }
 
 // poll waits for completions. For latency it never sleeps.

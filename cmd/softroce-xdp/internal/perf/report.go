@@ -25,7 +25,8 @@ type Result struct {
 	Bytes     uint64            `json:"bytes"`
 	Bps       uint64            `json:"bits_per_second"`
 	PerSecond float64           `json:"messages_per_second"`
-	Received  uint64            `json:"received,omitempty"` // UC and UD: messages that arrived
+	Sent      uint64            `json:"sent"`     // with those of the warm-up and after the end
+	Received  uint64            `json:"received"` // of these; fewer only with UC and UD
 	Checked   bool              `json:"data_checked,omitempty"`
 	Latency   *Latency          `json:"latency,omitempty"`
 	Counters  map[string]uint64 `json:"counters"`      // of this host, that moved
@@ -99,7 +100,7 @@ func (r *Result) Write(w io.Writer, histogram bool) {
 		fmt.Fprintf(w, "%s messages in %.2fs: %sbit/s, %s messages/s\n",
 			units.Count(r.Messages), r.Seconds, units.Rate(r.Bps), units.Count(uint64(r.PerSecond)))
 		if p.Service != "rc" {
-			fmt.Fprintf(w, "%d of %d messages arrived (%.2f%%)\n", r.Received, r.Messages, 100*float64(r.Received)/float64(max(r.Messages, 1)))
+			fmt.Fprintf(w, "%d of %d messages arrived (%.2f%%)\n", r.Received, r.Sent, 100*float64(r.Received)/float64(max(r.Sent, 1)))
 		}
 	}
 	if r.Checked {
