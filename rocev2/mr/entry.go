@@ -90,42 +90,67 @@ func (e *entry) drain() {
 	}
 }
 
-// read, write, compareSwap and fetchAdd touch memory that admits has granted.
+// read, write, compareSwap and fetchAdd touch memory that admits has granted,
+// unless the entry was closed in between.
 
 func (e *entry) read(addr uint64, dst []byte) mem.Fault {
-	off := addr - e.va
+	if f := e.enter(); f != mem.FaultNone {
+		return f
+	}
+	off, f := addr-e.va, mem.FaultNone
 	if e.pages == nil {
 		copy(dst, e.host[off:off+uint64(len(dst))])
-		return mem.FaultNone
+	} else {
+		f = backendFault(e.pages.read(e.first+off, dst))
 	}
-	return backendFault(e.pages.read(e.first+off, dst))
+	e.leave()
+	return f
 }
 
 func (e *entry) write(addr uint64, src []byte) mem.Fault {
-	off := addr - e.va
+	if f := e.enter(); f != mem.FaultNone {
+		return f
+	}
+	off, f := addr-e.va, mem.FaultNone
 	if e.pages == nil {
 		copy(e.host[off:off+uint64(len(src))], src)
-		return mem.FaultNone
+	} else {
+		f = backendFault(e.pages.write(e.first+off, src))
 	}
-	return backendFault(e.pages.write(e.first+off, src))
+	e.leave()
+	return f
 }
 
-func (e *entry) compareSwap(addr, compare, swap uint64) (uint64, mem.Fault) {
+func (e *entry) compareSwap(addr, compare, swap uint64) (old uint64, f mem.Fault) {
+	if f = e.enter(); f != mem.FaultNone {
+		return 0, f
+	}
 	off := addr - e.va
 	if e.pages == nil {
-		return compareSwap(e.host[off:off+8], compare, swap), mem.FaultNone
+		old = compareSwap(e.host[off:off+8], compare, swap)
+	} else {
+		var err error
+		old, err = e.pages.backend.CompareSwap(e.pages.at(e.first+off), compare, swap)
+		f = backendFault(err)
 	}
-	old, err := e.pages.backend.CompareSwap(e.pages.at(e.first+off), compare, swap)
-	return old, backendFault(err)
+	e.leave()
+	return old, f
 }
 
-func (e *entry) fetchAdd(addr, add uint64) (uint64, mem.Fault) {
+func (e *entry) fetchAdd(addr, add uint64) (old uint64, f mem.Fault) {
+	if f = e.enter(); f != mem.FaultNone {
+		return 0, f
+	}
 	off := addr - e.va
 	if e.pages == nil {
-		return fetchAdd(e.host[off:off+8], add), mem.FaultNone
+		old = fetchAdd(e.host[off:off+8], add)
+	} else {
+		var err error
+		old, err = e.pages.backend.FetchAdd(e.pages.at(e.first+off), add)
+		f = backendFault(err)
 	}
-	old, err := e.pages.backend.FetchAdd(e.pages.at(e.first+off), add)
-	return old, backendFault(err)
+	e.leave()
+	return old, f
 }
 
 func backendFault(err error) mem.Fault {

@@ -376,15 +376,17 @@ func TestGIDsFollowAddresses(t *testing.T) {
 			t.Errorf("GID %d is %v", i, got)
 		}
 	}
-	// An address that still looks for duplicates cannot be used yet.
+	// An address that the kernel still checks for duplicates, which takes a second,
+	// cannot be used yet.
 	if err := a.Sysctl("net/ipv6/conf/eth0/accept_dad", "1"); err != nil {
 		t.Fatal(err)
 	}
 	sh(t, a, "ip addr add fd53:52::66/64 dev eth0")
-	if slices.Contains(table.GIDs(), netip.MustParseAddr("fd53:52::66")) {
-		t.Error("a tentative address is a GID")
+	checked := netip.MustParseAddr("fd53:52::66")
+	eventually(t, "the address that was checked", l.has(func(e Event) bool { return e.Kind == GIDAdded && e.Addr == checked }))
+	if out, err := a.Command("ip", "addr", "show", "dev", "eth0", "tentative").CombinedOutput(); err != nil || strings.Contains(string(out), "fd53:52::66") {
+		t.Errorf("it became a GID while it was tentative: %v\n%s", err, out)
 	}
-	eventually(t, "the address after the search", l.has(func(e Event) bool { return e.Kind == GIDAdded && e.Addr == netip.MustParseAddr("fd53:52::66") }))
 }
 
 func TestLinkFollows(t *testing.T) {
