@@ -31,8 +31,11 @@ type Socket struct {
 	done   consumer[uint64]
 	txPool txPool
 
-	bad  atomic.Uint64
-	wait [2]unix.PollFd // of Wait, so that it does not allocate
+	bad atomic.Uint64
+
+	// Of Wait, so that it does not allocate.
+	wait  [2]unix.PollFd
+	heard [8]byte
 
 	// gate keeps what other goroutines need until they are out: they hold it for
 	// reading, Close for writing.

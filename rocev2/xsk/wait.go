@@ -63,6 +63,9 @@ func (s *Socket) alive() error {
 	return nil
 }
 
+// stroke is what rings the doorbell: an eventfd adds 1.
+var stroke = binary.NativeEndian.AppendUint64(nil, 1)
+
 // Wake makes a Wait return, the current one or the next. Any goroutine may call it.
 func (s *Socket) Wake() {
 	s.gate.RLock()
@@ -70,14 +73,11 @@ func (s *Socket) Wake() {
 	if s.closed {
 		return
 	}
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = unix.Write(s.bell, one[:]) // fails only if it rang 2^64-2 times unheard
+	_, _ = unix.Write(s.bell, stroke) // fails only if it rang 2^64-2 times unheard
 }
 
 // hush takes back what Wake wrote.
 func (s *Socket) hush() bool {
-	var n [8]byte
-	_, err := unix.Read(s.bell, n[:])
+	_, err := unix.Read(s.bell, s.heard[:])
 	return err == nil
 }
