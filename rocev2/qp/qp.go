@@ -65,6 +65,9 @@ func (q *QP) Attr() Attr {
 	if q.state != Reset && q.state != Init {
 		a.RQPSN = q.rsp.expected
 	}
+	if q.state >= RTS {
+		a.SQPSN = q.req.psn(q.req.max)
+	}
 	return a
 }
 
