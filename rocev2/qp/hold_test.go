@@ -25,7 +25,6 @@ func (x *target) sackBits() (cumulative rocev2.PSN, reported []int) {
 	return cumulative, reported
 }
 
-
 // put delivers WRITE n, of 4 bytes to their place, asking for an ACK or not.
 func (x *target) put(n int, ask bool) {
 	x.t.Helper()

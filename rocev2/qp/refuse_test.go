@@ -53,7 +53,7 @@ func TestRefusals(t *testing.T) {
 		status Status // of the first receive; WRFlushed if it was not touched
 		event  Event
 	}{
-		// The order of opcodes (IBTA 9.7.4.1, table 58).
+		// The order of opcodes (IBTA 9.7.4.1).
 		{"MIDDLE first", nil, []dg{send(sm, 256)}, inv, WRFlushed, EventRequest},
 		{"LAST first", nil, []dg{write(wl, 0, 0, 8)}, inv, WRFlushed, EventRequest},
 		{"ONLY within", nil, []dg{send(sf, 256), send(so, 8)}, inv, RemoteInvalidRequest, 0},
