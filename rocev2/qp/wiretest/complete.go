@@ -118,6 +118,10 @@ func (e *Endpoint) recvDone(c *qp.Completion) {
 		return
 	}
 	e.Messages++
+	e.Recv.later(slot)
+	if e.anything {
+		return
+	}
 	if e.QP.Type() == qp.UD {
 		e.datagram(c, slot)
 		return
@@ -226,7 +230,8 @@ func (e *Endpoint) check() {
 	if !bytes.Equal(e.landing.Data, e.landed) && e.Failed == qp.Success {
 		e.fail("landing place: %s", difference(e.landing.Data, e.landed))
 	}
-	if !bytes.Equal(e.Recv.region.Data, e.Recv.shadow) && e.Failed == qp.Success {
+	// UC: a message that did not become whole leaves its traces in a buffer.
+	if !bytes.Equal(e.Recv.region.Data, e.Recv.shadow) && e.Failed == qp.Success && e.QP.Type() != qp.UC {
 		e.fail("receive buffers: %s", difference(e.Recv.region.Data, e.Recv.shadow))
 	}
 }

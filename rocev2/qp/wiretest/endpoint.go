@@ -57,6 +57,7 @@ type Endpoint struct {
 	history  []*posted      // UC: all
 	expect   []message      // what the peer sends us
 	sentHere []datagramSent // UD
+	anything bool           // the peer is no Endpoint: there is no telling what it sends
 	Skipped  int            // UC: messages that did not come
 }
 

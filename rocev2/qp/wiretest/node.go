@@ -77,6 +77,14 @@ func (n *Node) PathTo(to *Node) *Path {
 	return p
 }
 
+// peerAddr is the address of the only other node that this one knows.
+func (n *Node) peerAddr() netip.Addr {
+	for a := range n.paths {
+		return a
+	}
+	return netip.Addr{}
+}
+
 // Attach has the node serve q; peer is the node of the queue pair that q is
 // connected with, or nil.
 func (n *Node) Attach(q *qp.QP, peer *Node) {

@@ -24,7 +24,6 @@ type Receives struct {
 	order   []uint64 // WRIDs in the order in which they were posted
 	nextID  uint64
 	due     []due
-	taken   int
 	started bool
 	buf     []byte
 }
@@ -99,11 +98,11 @@ func (r *Receives) work() {
 		s := &r.slots[i]
 		r.nextID++
 		s.id, s.posted = r.nextID<<16|uint64(i), true
+		r.order = append(r.order, s.id)
 		if err := r.post(&qp.RecvWR{ID: s.id, SGL: s.sgl}); err != nil {
 			r.node.w.Failf("%s: PostRecv: %v", r.node.Name, err)
 			return
 		}
-		r.order = append(r.order, s.id)
 	}
 }
 
@@ -139,8 +138,6 @@ func (r *Receives) take(id uint64) int {
 		}
 	}
 	r.slots[i].posted = false
-	r.taken++
-	r.later(i)
 	return i
 }
 

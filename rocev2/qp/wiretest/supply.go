@@ -11,7 +11,7 @@ type Supply struct {
 }
 
 func newSupply(n *Node, s *Settings) *Supply {
-	srq := qp.NewSRQ(qp.SRQConfig{PD: srqPD, MaxRecv: s.Receives, MaxRecvSGE: maxSGE})
+	srq := qp.NewSRQ(qp.SRQConfig{PD: srqPD, Max: s.Receives, MaxSGE: maxSGE})
 	r := newReceives(n, srqPD, s.Receives, maxMessage+qp.GRHLen)
 	r.Shared, r.Delay, r.post = true, s.RecvDelay, srq.PostRecv
 	return &Supply{srq, r}
