@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"math/bits"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+// What is done about loss. A standard responder keeps nothing behind a hole: all
+// from the hole on is sent again (rewind). Another engine of ours keeps 128 packets
+// and says which (SACK): only those that are missing are sent again (board).
+
+// rewind has everything sent again from packet n on.
+func (r *requester) rewind(n uint64) {
+	r.nxt, r.cur = n, r.locate(n)
+	r.sinceAck = 64 // the first one asks for an ACK
+	r.clock.timing = false
+	r.guessing = false
+}
+
+// nextRepair writes a packet that goes before the stream: one that a SACK showed
+// as lost, a READ whose data is missing, or a probe.
+func (r *requester) nextRepair(now Time, out *Outbound) bool {
+	for r.board != nil && r.board.lost != (bitmap{}) {
+		n := r.taken + uint64(r.board.lost.first())
+		r.board.lost.clear(int(n - r.taken))
+		i := r.locate(n)
+		if i == r.tail || n >= r.max || n >= r.stopAt {
+			continue
+		}
+		if w := r.at(i); !w.isRead() || n == w.first {
+			r.clock.timing = false
+			r.emit(now, out, i, w, n, true)
+			return true
+		}
+	}
+	if r.reads.asks != 0 {
+		i := r.reads.first
+		for range r.reads.n {
+			w := r.at(i)
+			if w.ask && w.status == Success {
+				r.again(now, out, w, w.packets)
+				return true
+			}
+			i = w.nextRead
+		}
+	}
+	return r.probe && r.nextProbe(now, out)
+}
+
+// probeReads is how much of a READ is asked for before it is certain that it will
+// not come by itself.
+const probeReads = 16
+
+// nextProbe sends the oldest packet that misses its answer once more. Of a responder
+// that has it, it brings the state: any duplicate is acknowledged at once (IBTA
+// 9.7.5.1.5). Of one that lacks it, it fills the hole, which the last packet would
+// not: the hole has been reported, and rxe then drops what is behind it in silence.
+func (r *requester) nextProbe(now Time, out *Outbound) bool {
+	r.probe = false
+	if r.reads.n != 0 {
+		if w := r.at(r.reads.first); w.end() <= r.taken && w.status == Success {
+			w.seen, w.asked = w.packets, 0
+			r.again(now, out, w, probeReads<<min(r.clock.probes, 16))
+			return true
+		}
+	}
+	i := r.locate(r.taken)
+	if r.taken >= r.max || r.taken >= r.stopAt || i == r.tail {
+		return false
+	}
+	w := r.at(i)
+	if w.packets == 0 || w.isRead() && r.taken != w.first {
+		return false
+	}
+	r.probing, r.probed = true, r.taken
+	if w.isRead() {
+		r.probed = w.end() - 1
+	}
+	r.emit(now, out, i, w, r.taken, true)
+	return true
+}
+
+// heardOfProbe judges the first progress after a probe. If the peer has that packet
+// now and nothing behind it, what was behind it is probably lost; it is sent again,
+// one packet first. An answer to what was not sent again shows that it was only late.
+func (r *requester) heardOfProbe() {
+	r.probing = false
+	if r.taken != r.probed+1 || r.nxt != r.max || r.taken >= r.max {
+		return
+	}
+	r.window.silent(r.max - r.taken)
+	r.rewind(r.taken)
+	r.guessing = true
+}
+
+// timeout is what happens when nothing was heard for the time that Modify set.
+func (r *requester) timeout(now Time) {
+	q, c := r.q, &r.clock
+	q.cfg.Count.Timeouts++
+	if c.tries >= q.attr.RetryCnt {
+		q.cfg.Count.RetryExceeded++
+		r.at(r.head).status = RetryExceeded
+		q.fail(now, 0)
+		return
+	}
+	c.tries++
+	c.due = now
+	r.probe, r.probing = false, false
+	r.window.silent(r.max - r.taken)
+	if r.board != nil {
+		*r.board = board{base: r.taken} // the peer may have dropped what it kept
+	}
+	if r.reads.n != 0 {
+		if w := r.at(r.reads.first); w.end() <= r.taken {
+			r.askRest(w)
+		}
+	}
+	if r.taken < r.max {
+		r.rewind(r.taken)
+		r.guessing = true
+	}
+}
+
+// bitmap is 128 bits.
+type bitmap struct{ lo, hi uint64 }
+
+func (b bitmap) has(i int) bool {
+	if i >= 64 {
+		return i < 128 && b.hi>>(i-64)&1 != 0
+	}
+	return b.lo>>i&1 != 0
+}
+
+func (b *bitmap) set(i int) {
+	if i >= 64 {
+		b.hi |= 1 << (i - 64)
+	} else {
+		b.lo |= 1 << i
+	}
+}
+
+func (b *bitmap) clear(i int) {
+	if i >= 64 {
+		b.hi &^= 1 << (i - 64)
+	} else {
+		b.lo &^= 1 << i
+	}
+}
+
+// first is the lowest bit that is set, 128 if none is.
+func (b bitmap) first() int {
+	if b.lo != 0 {
+		return bits.TrailingZeros64(b.lo)
+	}
+	return 64 + bits.TrailingZeros64(b.hi)
+}
+
+// len is one more than the highest bit that is set.
+func (b bitmap) len() int {
+	if b.hi != 0 {
+		return 64 + bits.Len64(b.hi)
+	}
+	return bits.Len64(b.lo)
+}
+
+// shift drops the lowest n bits.
+func (b bitmap) shift(n uint64) bitmap {
+	switch {
+	case n >= 128:
+		return bitmap{}
+	case n >= 64:
+		return bitmap{lo: b.hi >> (n - 64)}
+	case n == 0:
+		return b
+	}
+	return bitmap{lo: b.lo>>n | b.hi<<(64-n), hi: b.hi >> n}
+}
+
+// below keeps the lowest n bits.
+func (b bitmap) below(n int) bitmap {
+	switch {
+	case n <= 0:
+		return bitmap{}
+	case n >= 128:
+		return b
+	case n >= 64:
+		return bitmap{b.lo, b.hi & (1<<(n-64) - 1)}
+	}
+	return bitmap{lo: b.lo & (1<<n - 1)}
+}
+
+func (b bitmap) and(c bitmap) bitmap { return bitmap{b.lo & c.lo, b.hi & c.hi} }
+func (b bitmap) not() bitmap         { return bitmap{^b.lo, ^b.hi} }
+func (b bitmap) or(c bitmap) bitmap  { return bitmap{b.lo | c.lo, b.hi | c.hi} }
+
+// board says what became of the packets beyond taken, bit 0 being taken itself.
+type board struct {
+	base  uint64 // taken
+	there bitmap // the peer keeps it
+	lost  bitmap // to be sent again
+	again bitmap // was sent again
+
+	// For those that were: the how manieth packet sent again it was, and how far the
+	// stream was then. Whatever left later and has arrived shows how long it is gone.
+	order  uint32
+	latest uint32 // of those that arrived
+	sent   [holdable]struct {
+		order uint32
+		max   uint64
+	}
+}
+
+// open reports that there is, or may be, a hole.
+func (b *board) open() bool { return b.there.or(b.lost).or(b.again) != bitmap{} }
+
+func (b *board) has(n uint64) bool { return n-b.base < holdable && b.there.has(int(n-b.base)) }
+
+// sentAgain notes that packet n leaves once more, when max were sent once.
+func (b *board) sentAgain(n, max uint64) {
+	if n-b.base >= holdable {
+		return
+	}
+	i := int(n - b.base)
+	b.again.set(i)
+	b.lost.clear(i)
+	b.order++
+	b.sent[n%holdable].order, b.sent[n%holdable].max = b.order, max
+}
+
+// arrived notes packets that the peer has.
+func (b *board) arrived(which bitmap) {
+	for f := which.and(b.again); f != (bitmap{}); {
+		i := f.first()
+		f.clear(i)
+		b.latest = max(b.latest, b.sent[(b.base+uint64(i))%holdable].order)
+	}
+}
+
+// advance moves the board to a new taken.
+func (b *board) advance(taken uint64) {
+	n := taken - b.base
+	b.arrived(bitmap{^uint64(0), ^uint64(0)}.below(int(min(n, holdable))))
+	b.base = taken
+	b.there, b.lost, b.again = b.there.shift(n), b.lost.shift(n), b.again.shift(n)
+}
+
+// judge marks what is lost: packets that at least slack later ones have overtaken,
+// counted in the order in which they were sent.
+func (b *board) judge(slack int) {
+	top := b.there.len()
+	gone := b.there.not().and(b.lost.not()).below(top - slack)
+	for f := gone.and(b.again); f != (bitmap{}); {
+		i := f.first()
+		f.clear(i)
+		s := &b.sent[(b.base+uint64(i))%holdable]
+		later := int(int32(b.latest - s.order))
+		if beyond := int64(b.base) + int64(top) - int64(s.max); beyond > 0 {
+			later = max(later, 0) + int(beyond)
+		}
+		if later < slack {
+			gone.clear(i)
+		}
+	}
+	b.lost = b.lost.or(gone)
+}
+
+// receiveSACK takes a SACK (rocev2/sack.go).
+func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
+	c := r.q.cfg.Count
+	h, s := p.AETH(), p.SACK()
+	n := r.number(p.BTH().PSN())
+	if !r.q.attr.Selective || n < -1 || n < int64(r.oldest())-1-holdable || n >= int64(r.max) ||
+		h.Syndrome().Type() != rocev2.AckPositive {
+		c.StaleAnswer++
+		return
+	}
+	c.SACKReceived++
+	cum := uint64(n + 1)
+	if cum >= r.taken {
+		r.credit.heard(h)
+		r.acknowledged(now, cum)
+		if r.q.state == Err {
+			return
+		}
+	}
+	var b bitmap
+	b.hi, b.lo = s.Bits()
+	b = b.shift(r.taken - min(cum, r.taken)).below(int(min(r.max-r.taken, holdable)))
+	if b == (bitmap{}) {
+		return
+	}
+	k := r.scoreboard()
+	fresh := b.and(k.there.not())
+	if fresh != (bitmap{}) {
+		k.arrived(fresh)
+		k.there = k.there.or(b)
+		k.lost = k.lost.and(b.not())
+		r.progress(now)
+	}
+	slack := reorder
+	if r.taken+uint64(k.there.len()) == r.max { // nothing more will come to tell
+		slack = 1
+	}
+	k.judge(slack)
+	if k.lost != (bitmap{}) {
+		r.sawLoss()
+	}
+}
+
+func (r *requester) scoreboard() *board {
+	if r.board == nil {
+		r.board = &board{base: r.taken}
+	}
+	return r.board
+}
+
+// hole is a NAK PSN of a responder that keeps packets: taken is missing.
+func (r *requester) hole(now Time) {
+	k := r.scoreboard()
+	if k.again.has(0) && int32(k.order-k.sent[r.taken%holdable].order) < reorder {
+		return
+	}
+	k.lost.set(0)
+	r.sawLoss()
+}
+
+// sawLoss has what is beyond the peer's reach sent again later, and closes the
+// window once for all losses of one flight.
+func (r *requester) sawLoss() {
+	r.clock.timing = false
+	if r.taken >= r.recover {
+		r.window.lost(r.nxt-r.taken, holdable)
+		r.recover = r.max
+	}
+	far := r.taken + holdable
+	if r.nxt <= far {
+		return
+	}
+	if i := r.locate(far); i != r.tail {
+		// The inside of a READ has no packets of its own.
+		if w := r.at(i); w.isRead() && far > w.first {
+			far = w.end()
+		}
+	}
+	if far < r.nxt {
+		r.rewind(far)
+	}
+}
