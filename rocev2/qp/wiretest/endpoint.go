@@ -49,15 +49,18 @@ type Endpoint struct {
 	tail    int
 	window  uint32 // key of a memory window
 	bound   bool
+	local   *posted // the last request that was about the window
 	read    *posted // the last READ
 
 	next     int // of Ops, to be posted
+	silent   int // unsignaled in a row
 	ready    qp.Time
 	out      []*posted      // posted, end not known, oldest first
 	history  []*posted      // UC: all
 	expect   []message      // what the peer sends us
 	sentHere []datagramSent // UD
 	anything bool           // the peer is no Endpoint: there is no telling what it sends
+	disorder bool           // UC: the path reorders or duplicates
 	Skipped  int            // UC: messages that did not come
 }
 
@@ -125,8 +128,11 @@ func (e *Endpoint) postOne(op Op) bool {
 	}
 	p := &posted{id: uint64(e.next)<<8 | uint64(e.QP.QPN()&0xFF), op: op, end: e.head}
 	wr := qp.SendWR{ID: p.id, Op: op.Kind, Flags: op.Flags, Imm: op.Imm}
-	if (e.next+1 == len(e.Ops) || len(e.out)%8 == 7) && wr.Flags&qp.Signaled == 0 {
+	if e.silent++; e.silent > 7 || e.next+1 == len(e.Ops) || len(e.out)+1 == e.maxSend {
 		wr.Flags |= qp.Signaled // else nobody knows when the end has come
+	}
+	if wr.Flags&qp.Signaled != 0 {
+		e.silent = 0
 	}
 	p.op.Flags = wr.Flags
 	if !e.place(p, &wr) {
@@ -303,15 +309,15 @@ func (e *Endpoint) execute(p *posted, wr *qp.SendWR) {
 			binary.NativeEndian.PutUint64(cell, op.B)
 		}
 	case op.Kind == qp.OpBindWindow:
-		p.key = e.window&^0xFF | uint32(byte(e.window)+1)
+		key := e.window&^0xFF | uint32(byte(e.window)+1)
 		wr.Bind = mem.Bind{
 			Window: e.window, Region: e.target.Key, Addr: e.target.Addr + 64, Length: 512,
-			Access: mem.RemoteRead, NewKey: uint8(p.key),
+			Access: mem.RemoteRead, NewKey: uint8(key),
 		}
-		e.window, e.bound = p.key, true
+		e.window, e.bound, e.local = key, true, p
 	case op.Kind == qp.OpLocalInv:
-		p.key, wr.InvKey = e.window, e.window
-		e.bound = false
+		wr.InvKey = e.window
+		e.bound, e.local = false, p
 	}
 	if receives(op.Kind) {
 		peer.expect = append(peer.expect, m)

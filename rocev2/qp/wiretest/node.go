@@ -27,8 +27,7 @@ type Node struct {
 	SentAcks  int // packets from NextAck
 	SentBytes int // payload from NextData
 
-	// Tick, if set, is called after the queue pairs were served and the
-	// application may post again.
+	// Tick, if set, is called when the application may post again.
 	Tick func()
 
 	w         *Wire
@@ -42,6 +41,8 @@ type Node struct {
 	free      qp.Time // when the port is
 	waiting   bool    // for the port
 	serving   bool
+
+	completions int
 }
 
 type attached struct {
@@ -135,12 +136,13 @@ func (n *Node) Serve() {
 		return
 	}
 	n.serving = true
-	if n.Tick != nil {
-		n.Tick()
-	}
-	for n.free <= n.w.now && n.w.err == nil && n.sendOne() {
-		if n.Tick != nil {
+	for seen := -1; n.w.err == nil; {
+		if n.completions != seen && n.Tick != nil {
+			seen = n.completions
 			n.Tick()
+		}
+		if n.free > n.w.now || !n.sendOne() && n.completions == seen {
+			break
 		}
 	}
 	if n.free > n.w.now && !n.waiting {

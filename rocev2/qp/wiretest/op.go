@@ -91,7 +91,6 @@ type posted struct {
 	land []span // where in the landing region
 	end  int    // the landing ring is free up to here when it is done
 	pin  bool   // no: the next request reads the landing place
-	key  uint32 // local: the window
 }
 
 type span struct{ off, n int }

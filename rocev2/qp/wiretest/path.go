@@ -40,6 +40,9 @@ type Path struct {
 func (p *Path) send(frame []byte) {
 	p.Sent++
 	p.Bytes += len(frame)
+	if p.w.Trace != nil {
+		p.trace(frame)
+	}
 	if p.Tap != nil || p.Drop != nil {
 		pkt, err := rocev2.ParseIP(frame)
 		if err != nil {

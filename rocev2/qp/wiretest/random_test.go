@@ -5,6 +5,7 @@ package wiretest
 import (
 	"flag"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +22,22 @@ func (d drawn) Choose(label string, n int) int { return rapid.IntRange(0, n-1).D
 func check(t *testing.T, l Limits) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Draw(drawn{t}, l)
-		if err := Build(s).Finish(); err != nil {
-			t.Fatalf("%v\n%v", err, s)
+		w := Build(s)
+		var trace strings.Builder
+		w.Trace = &trace
+		if err := w.Finish(); err != nil {
+			t.Fatalf("%v\n%v%s", err, s, last(trace.String(), 6000))
 		}
 	})
+}
+
+// last returns the last lines of s, about n bytes of them.
+func last(s string, n int) string {
+	if len(s) > n {
+		s = s[len(s)-n:]
+		_, s, _ = strings.Cut(s, "\n")
+	}
+	return s
 }
 
 // On a perfect wire, whatever two applications ask for happens as the model says.

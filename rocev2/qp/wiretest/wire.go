@@ -4,6 +4,7 @@ package wiretest
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -18,7 +19,8 @@ const (
 
 // Wire is virtual time and what happens on it.
 type Wire struct {
-	Rand *rand.Rand
+	Rand  *rand.Rand
+	Trace io.Writer // or nil; gets a line for each packet
 
 	now    qp.Time
 	events []event // a heap, earliest first

@@ -37,6 +37,8 @@ func Build(s *Scenario) *World {
 				pd = srqPD
 			}
 			pair[side] = NewEndpoint(n, qpn+uint32(side)*1000, pd, &s.Settings, supply[side])
+			from := s.Path[1-side]
+			pair[side].disorder = s.Type == qp.UC && (from.Reorder > 0 || from.Duplicate > 0)
 			pair[side].Ops = slices.Clone(s.Ops[i][side])
 		}
 		w.Pairs = append(w.Pairs, pair)
