@@ -206,6 +206,9 @@ func (r *requester) retire(now Time) {
 			r.drained()
 			return
 		}
+		if r.cur == r.head { // a local operation that a rewind came back to
+			r.cur++
+		}
 		r.head++
 		r.complete(w)
 	}
