@@ -206,6 +206,9 @@ func (r *requester) retire(now Time) {
 			r.drained()
 			return
 		}
+		if r.cur == r.head { // a local operation that a rewind came back to
+			r.cur++
+		}
 		r.head++
 		if int32(r.cur-r.head) < 0 { // local operations are skipped, not sent
 			r.cur = r.head

@@ -25,8 +25,6 @@ func (x *target) sackBits() (cumulative rocev2.PSN, reported []int) {
 	return cumulative, reported
 }
 
-func selective(c *Config, a *Attr) { a.Selective = true }
-
 // put delivers WRITE n, of 4 bytes to their place, asking for an ACK or not.
 func (x *target) put(n int, ask bool) {
 	x.t.Helper()
@@ -52,7 +50,7 @@ func (x *target) wantSACK(upTo int, msn uint32, reported ...int) {
 
 // A hole: a SACK when it opens, after four more packets, and when one is asked for;
 // the rest is executed in order when the missing packet comes.
-func TestSelective(t *testing.T) {
+func TestKeepBeyondHole(t *testing.T) {
 	x := newTarget(t, RC, selective)
 	x.put(0, false)
 	x.put(2, false)
@@ -104,7 +102,7 @@ func TestSACKBytes(t *testing.T) {
 }
 
 // Beyond the window nothing is kept, and nothing breaks.
-func TestSelectiveWindow(t *testing.T) {
+func TestKeepWindow(t *testing.T) {
 	x := newTarget(t, RC, selective)
 	x.put(128, false) // too far: an ordinary NAK
 	x.wantOut(nakOf(0, 0, rocev2.NAKPSNSequence))
@@ -140,7 +138,7 @@ func TestHoldPoolIsTheBound(t *testing.T) {
 
 // A kept SEND that finds no receive: the RNR NAK is for it, what lies beyond stays
 // kept without a word, and nothing is executed out of order.
-func TestSelectiveRNR(t *testing.T) {
+func TestKeepRNR(t *testing.T) {
 	x := newTarget(t, RC, selective)
 	s := send(so, 4)
 	s.PSN = psn(1)
@@ -160,7 +158,7 @@ func TestSelectiveRNR(t *testing.T) {
 
 // READs among what is kept: their answers take PSNs of their own, and a SACK waits for
 // them like an ACK.
-func TestSelectiveRead(t *testing.T) {
+func TestKeepRead(t *testing.T) {
 	x := newTarget(t, RC, selective)
 	r := read(dataBase, 300)
 	r.PSN = psn(1)

@@ -17,7 +17,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 	case info.Class != rocev2.ClassUD:
 		c.Ignored++
 		return
-	case p.DETH().QKey() != q.attr.QKey: // IBTA 9.6.1.4.1
+	case p.DETH().QKey() != q.attr.QKey: // IBTA 9.6.1
 		c.BadQKey++
 		return
 	case p.BTH().PadCount() != -n&3 || r.pmtu != 0 && n > r.pmtu:
@@ -52,7 +52,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 var zeros [GRHLen - 20]byte
 
 // scatterGRH writes what stands in front of the data: the IPv6 header, or 20 bytes of
-// zero and the IPv4 header without options (annex A17.4.4.3).
+// zero and the IPv4 header without options (annex A17).
 func (r *responder) scatterGRH(p *rocev2.Packet) mem.Fault {
 	m, pd, h := r.q.cfg.Memory, r.recvPD(), p.IPHeader()
 	if !p.IsIPv6() {
