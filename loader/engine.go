@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -40,8 +41,13 @@ func (a *Attachment) TakeEngineSeat() (_ *EngineSeat, err error) {
 		return nil, fmt.Errorf("%s was attached by a release without an engine: run `softroce-xdp upgrade %s`", ifname, ifname)
 	}
 	s := &EngineSeat{att: a, sync: bpf.NewEngineSync(a.engineSync), qpns: map[uint32]struct{}{}, queues: map[uint32]struct{}{}}
-	if s.lock, err = takeEngineLock(a.opts.RunDir, ifname); err != nil {
-		return nil, err
+	// The agent holds the lock for a moment when it cleans up after a killed engine.
+	for end := time.Now().Add(seatPatience); ; time.Sleep(time.Millisecond) {
+		if s.lock, err = takeEngineLock(a.opts.RunDir, ifname); err == nil {
+			break
+		} else if time.Now().After(end) {
+			return nil, err
+		}
 	}
 	if s.cfg, err = a.LiveConfig(); err != nil {
 		s.lock.release()
@@ -53,6 +59,8 @@ func (a *Attachment) TakeEngineSeat() (_ *EngineSeat, err error) {
 	setCaps(s.cfg, uint32(bpf.CapSACK), true)
 	return s, nil
 }
+
+const seatPatience = 100 * time.Millisecond
 
 // Config is the interface's configuration in memory. The engine only reads it.
 func (s *EngineSeat) Config() *bpf.Config { return s.cfg.Config }
@@ -170,6 +178,14 @@ func setCaps(cfg *LiveConfig, bits uint32, on bool) {
 // CleanEngine removes what an engine that was killed has left on an interface. It
 // does nothing while one runs, and reports whether there was something.
 func CleanEngine(a *Attachment) (bool, error) {
+	cfg, err := a.LiveConfig()
+	if err != nil {
+		return false, err
+	}
+	defer cfg.Close()
+	if atomic.LoadUint32(&cfg.Caps)&uint32(bpf.CapSACK) == 0 && atomic.LoadUint32(&cfg.Steered) == 0 {
+		return false, nil
+	}
 	lock, err := takeEngineLock(a.opts.RunDir, a.State.Interface)
 	if errors.Is(err, ErrEngineRunning) {
 		return false, nil
@@ -178,14 +194,6 @@ func CleanEngine(a *Attachment) (bool, error) {
 		return false, err
 	}
 	defer lock.release()
-	cfg, err := a.LiveConfig()
-	if err != nil {
-		return false, err
-	}
-	defer cfg.Close()
-	if cfg.Caps&uint32(bpf.CapSACK) == 0 && cfg.Steered == 0 {
-		return false, nil
-	}
 	return true, clearSteering(a, cfg)
 }
 

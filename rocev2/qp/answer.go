@@ -7,7 +7,7 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // Answers leave in the order of their PSNs (IBTA 9.7.5.1): first those of READs and
 // ATOMICs (reads.go), each its own, then one ACK or NAK for everything before it.
 
-// What makes the responder answer although nobody asked for it (IBTA 9.7.5.1.2
+// What makes the responder answer although nobody asked for it (IBTA 9.7.5.1
 // leaves it free; a requester that asks too seldom gets on this way).
 const (
 	ackEvery = 64         // packets; what rxe and we ask for at the latest
@@ -29,7 +29,7 @@ type ackState struct {
 	at    Time       // when an answer is due at the latest, or 0
 
 	// A NAK was decided and no packet came in turn since: none more for the same
-	// hole (IBTA 9.7.5.2.8). due: it has not left yet.
+	// hole (IBTA 9.7.5.2). due: it has not left yet.
 	refused, due bool
 	syndrome     rocev2.Syndrome
 	psn          rocev2.PSN
@@ -73,7 +73,7 @@ func (a *ackState) done(psn rocev2.PSN) {
 	a.want, a.again = false, false
 }
 
-// beyond is a packet behind a hole. The hole is reported once (IBTA 9.7.5.2.8; rxe
+// beyond is a packet behind a hole. The hole is reported once (IBTA 9.7.5.2; rxe
 // does the same), or packets beyond it are kept (hold.go).
 func (r *responder) beyond(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
 	r.q.cfg.Count.OutOfSequence++
@@ -84,7 +84,7 @@ func (r *responder) beyond(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
 }
 
 // duplicate is a packet that came before: our answer was lost or is late (IBTA
-// 9.7.5.1.5). SEND and WRITE have had their effect; READ and ATOMIC are answered
+// 9.7.5.1). SEND and WRITE have had their effect; READ and ATOMIC are answered
 // again from what was kept of them.
 func (r *responder) duplicate(p *rocev2.Packet, psn rocev2.PSN) {
 	r.q.cfg.Count.DuplicateRequest++

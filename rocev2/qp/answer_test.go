@@ -363,7 +363,7 @@ func TestSendInvalidate(t *testing.T) {
 	x.wantOut(nakOf(1, 1, rocev2.NAKRemoteAccess))
 }
 
-// Zero bytes touch nothing and need no key (IBTA 9.7.4.1.5).
+// Zero bytes touch nothing and need no key (IBTA 9.7.4.1).
 func TestZeroLength(t *testing.T) {
 	x := newTarget(t, RC)
 	x.postRecv(1, 2, 0)

@@ -136,6 +136,9 @@ func (r *requester) notReady(now Time, at int64, code uint8) {
 	}
 	c.rnrUntil = max(now+Time(rocev2.RNRTime(code)), 1)
 	c.due, r.probe, r.probing = 0, false, false
+	if r.board != nil { // it was refused, even if it had been kept
+		r.board.there.clear(0)
+	}
 	r.rewind(n)
 }
 
@@ -145,8 +148,8 @@ func (r *requester) endRNR(now Time) {
 	c := &r.clock
 	c.rnrUntil = 0
 	r.nakAt, r.nakFor = now, c.rnrFor
-	if r.reads.n != 0 {
-		c.due = now // their data was due before the wait
+	if r.reads.n != 0 || r.taken < r.max {
+		c.due = now // as it was before the wait
 	}
 }
 
@@ -203,7 +206,13 @@ func (r *requester) retire(now Time) {
 			r.drained()
 			return
 		}
+		if r.cur == r.head { // a local operation that a rewind came back to
+			r.cur++
+		}
 		r.head++
+		if int32(r.cur-r.head) < 0 { // local operations are skipped, not sent
+			r.cur = r.head
+		}
 		r.complete(w)
 	}
 	r.idle(now)

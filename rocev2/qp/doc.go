@@ -12,7 +12,7 @@
 //	Receive   responder.go   the peer's queue pair checks PSN, key and rights, and
 //	                         touches memory
 //	NextAck   answer.go      the answer: ACK, NAK, atomic result, SACK
-//	NextData  answer.go      or READ responses, which are data
+//	NextData  reads.go       or READ responses, which are data
 //	Receive   completer.go   the answer completes WQEs, or has some sent again
 //	Deadline, Expire         what happens when no answer comes
 //

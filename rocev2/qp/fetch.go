@@ -119,6 +119,7 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 		return
 	}
 	if f := r.scatter(w, off, data); f != mem.FaultNone {
+		r.acknowledged(now, w.first)
 		r.fault(now, w, faultStatus(f))
 		return
 	}
@@ -145,6 +146,7 @@ func (r *requester) receiveAtomic(now Time, p *rocev2.Packet) {
 	}
 	binary.NativeEndian.PutUint64(r.word[:], p.AtomicAckETH().Original())
 	if f := r.scatter(w, 0, r.word[:]); f != mem.FaultNone {
+		r.acknowledged(now, w.first)
 		r.fault(now, w, faultStatus(f))
 		return
 	}

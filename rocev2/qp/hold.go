@@ -125,12 +125,14 @@ func (h *hold) pick(psn rocev2.PSN) []byte {
 
 // release executes what is kept, up to the next hole.
 func (r *responder) release(now Time) {
+	found := false
 	for r.hold != nil {
 		was := r.expected
 		b := r.hold.pick(was)
 		if b == nil {
 			break
 		}
+		found = true
 		if p, err := rocev2.ParseIP(b); err == nil {
 			r.inTurn(now, &p)
 		}
@@ -146,7 +148,7 @@ func (r *responder) release(now Time) {
 	h.forgetBefore(r.expected, r.q.cfg.Held)
 	if h.n == 0 {
 		r.dropHeld()
-	} else if !r.ack.refused {
+	} else if found && !r.ack.refused {
 		r.ack.want = true // the next hole
 	}
 }

@@ -4,7 +4,9 @@ package qp
 
 import (
 	"bytes"
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -22,6 +24,7 @@ type pair struct {
 	each   Time // between two packets of one side
 	flight []flying
 	drop   func(from int, p *rocev2.Packet) bool // or nil
+	unruly *rand.Rand                            // or nil: doubles and delays packets
 	out    Outbound
 }
 
@@ -112,10 +115,24 @@ func (p *pair) send(i int) bool {
 		}
 		s.free = p.now + p.each
 		if p.drop == nil || !p.drop(i, &v) {
-			p.flight = append(p.flight, flying{p.now + p.delay, 1 - i, b})
+			p.fly(flying{p.now + p.delay, 1 - i, b})
 		}
 		return true
 	}
+}
+
+// fly puts a packet on its way. An unruly wire delivers some twice or late.
+func (p *pair) fly(f flying) {
+	if p.unruly != nil {
+		switch p.unruly.IntN(30) {
+		case 0:
+			p.flight = append(p.flight, f)
+		case 1:
+			f.at += Time(p.unruly.IntN(20)) * p.each
+		}
+	}
+	p.flight = append(p.flight, f)
+	slices.SortStableFunc(p.flight, func(a, b flying) int { return cmp.Compare(a.at, b.at) })
 }
 
 // step goes on to the next thing that happens; false if nothing will.

@@ -10,7 +10,7 @@ import (
 )
 
 // resource is what is kept of a READ or ATOMIC, to answer it and to answer it again
-// (IBTA 9.7.5.1.5).
+// (IBTA 9.7.5.1).
 type resource struct {
 	va     uint64 // READ; of an ATOMIC the value that it found
 	psn    rocev2.PSN
@@ -35,7 +35,7 @@ type replay struct {
 const maxReplays = 64
 
 // resources are the last MaxDestRdAtomic READs and ATOMICs. Answers leave by PSN:
-// the requester takes one beyond what it waits for as a sign of loss (IBTA 9.7.5.1.1).
+// the requester takes one beyond what it waits for as a sign of loss (IBTA 9.7.5.1).
 type resources struct {
 	ring    []resource
 	head    uint32 // where the next one goes
@@ -177,7 +177,7 @@ func empty(p *rocev2.Packet) bool { return p.PayloadLen() == 0 && p.BTH().PadCou
 
 // repeatRead answers a duplicate READ, if it asks for all or a part of what the
 // original did, under the same key, and at the PSN where that part was; else it is
-// dropped (IBTA 9.7.5.1.5, class D; rxe judges range and key).
+// dropped (IBTA 9.7.5.1, class D; rxe judges range and key).
 func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
 	s, reth := &r.res, p.RETH()
 	i, ok := s.find(psn, false)
@@ -301,23 +301,16 @@ func readOpcode(starts, ends bool) rocev2.Opcode {
 }
 
 // fillPayload reads the data of a READ response. If the memory is gone meanwhile, a
-// NAK takes the place of this response and the connection ends (IBTA 9.7.4.1.5, 9.9.3).
+// NAK takes the place of this response and the connection ends (IBTA 9.7.4.1, 9.9.3).
 func (r *responder) fillPayload(o *Outbound, dst []byte) bool {
 	q, res := r.q, &r.res.ring[o.wqe]
 	f := q.cfg.Memory.ReadRemote(q.cfg.PD, q.cfg.QPN, res.rkey, res.va+uint64(o.off), dst)
 	if f == mem.FaultNone {
 		return true
 	}
-	msn := (res.msn - 1) & rocev2.PSNMask
 	r.res.forget()
-	code, e := rocev2.NAKRemoteAccess, EventAccess
-	if f == mem.FaultBackend {
-		code, e = rocev2.NAKRemoteOp, EventFatal
-		q.cfg.Count.RemoteOperation++
-	} else {
-		q.cfg.Count.RemoteAccess++
-	}
-	r.ack.refuse(rocev2.SyndromeNAK(code), o.PSN, msn)
-	q.fail(0, e)
+	end := &refusals[refusal(f)]
+	r.nak(end.code, o.PSN, (res.msn-1)&rocev2.PSNMask)
+	q.fail(0, end.event)
 	return false
 }

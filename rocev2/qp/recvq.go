@@ -190,7 +190,7 @@ func (r *responder) take() bool {
 	return r.ring.pop(&r.buf)
 }
 
-// recvPD is the protection domain of the buffers: an SRQ has its own (IBTA 10.2.9.1).
+// recvPD is the protection domain of the buffers: an SRQ has its own (IBTA 10.2.9).
 func (r *responder) recvPD() uint32 {
 	if s := r.q.cfg.SRQ; s != nil {
 		return s.cfg.PD
@@ -212,7 +212,7 @@ func (r *responder) flushed(id uint64) {
 }
 
 // flush completes every receive work request as flushed, in order. What is in an
-// SRQ stays there for others (IBTA 10.2.9.3), and the owner is told that no more of
+// SRQ stays there for others (IBTA 10.2.9), and the owner is told that no more of
 // it will be taken.
 func (r *responder) flush(now Time) {
 	r.msg = message{}

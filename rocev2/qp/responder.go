@@ -86,11 +86,11 @@ func (r *responder) receive(now Time, p *rocev2.Packet) {
 	}
 }
 
-// receiveRC sorts by PSN (IBTA 9.7.3.1): the one expected, one that was there
+// receiveRC sorts by PSN (IBTA 9.7.3): the one expected, one that was there
 // before, or one beyond a hole.
 func (r *responder) receiveRC(now Time, p *rocev2.Packet) {
 	op := p.Opcode()
-	if op>>5 != rocev2.RCSendFirst>>5 { // of another service: dropped (IBTA 9.6.1.2)
+	if op>>5 != rocev2.RCSendFirst>>5 { // of another service: dropped (IBTA 9.6.1)
 		r.q.cfg.Count.Ignored++
 		return
 	}
@@ -128,7 +128,7 @@ func (r *responder) inTurn(now Time, p *rocev2.Packet) {
 	}
 }
 
-// arrived tells once that the connection is established (IBTA 11.6.3.2).
+// arrived tells once that the connection is established (IBTA 11.6.3).
 func (r *responder) arrived() {
 	r.established = true
 	if r.q.state == RTR {
@@ -141,7 +141,7 @@ func (r *responder) arrived() {
 func (r *responder) execute(p *rocev2.Packet, info *rocev2.OpcodeInfo) (verdict, int) {
 	starts := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
 	if starts == (r.msg.op != rocev2.OperationNone) || !starts && info.Operation != r.msg.op {
-		// Unknown opcodes end here too, between messages as within (table 58).
+		// Unknown opcodes end here too, between messages as within.
 		return badRequest, 0
 	}
 	switch info.Operation {
@@ -157,7 +157,7 @@ func (r *responder) execute(p *rocev2.Packet, info *rocev2.OpcodeInfo) (verdict,
 	return badRequest, 0
 }
 
-// lengthFits judges payload and pad by the place in the message (IBTA 9.7.4.1.6):
+// lengthFits judges payload and pad by the place in the message (IBTA 9.7.4.1):
 // FIRST and MIDDLE are full, LAST is not empty, and the pad fills up to 4 bytes.
 func (r *responder) lengthFits(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
 	n := p.PayloadLen()
@@ -230,7 +230,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	}
 	last := info.Position == rocev2.PosLast || info.Position == rocev2.PosOnly
 	if last != (n == m.left) || n > m.left {
-		return badRequest // DMALen is not what comes (IBTA 9.7.4.1.6)
+		return badRequest // DMALen is not what comes (IBTA 9.7.4.1)
 	}
 	if info.Position == rocev2.PosFirst {
 		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, m.rkey, m.va, m.length, mem.RemoteWrite); f != mem.FaultNone {
@@ -260,7 +260,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	return accepted
 }
 
-// maxMessage is the longest message in bytes (IBTA 9.7.4.1.6).
+// maxMessage is the longest message in bytes (IBTA 9.7.4.1).
 const maxMessage = 1 << 31
 
 // refusal is the verdict on a remote access that the memory refused.
@@ -293,43 +293,54 @@ func (r *responder) endMessage() {
 	r.msn = (r.msn + 1) & rocev2.PSNMask
 }
 
-// refuse answers a packet that was not accepted. All but an RNR NAK end the
-// connection: the NAK leaves, then nothing more (IBTA 9.9.3, classes A and C).
+// refusals says what a verdict ends in (IBTA 9.9.3, classes A and C).
+var refusals = [...]struct {
+	code   rocev2.NAKCode
+	status Status // of the receive that was being filled
+	event  Event  // if there was none
+}{
+	badRequest: {rocev2.NAKInvalidRequest, RemoteInvalidRequest, EventRequest},
+	tooLong:    {rocev2.NAKInvalidRequest, LocalLength, EventRequest},
+	noAccess:   {rocev2.NAKRemoteAccess, RemoteAccess, EventAccess},
+	memoryFail: {rocev2.NAKRemoteOp, RemoteOperation, EventFatal},
+	badBuffer:  {rocev2.NAKRemoteOp, LocalProtection, EventFatal},
+}
+
+// refuse answers the packet in turn, which was not accepted. All but an RNR NAK end
+// the connection: the NAK leaves, then nothing more.
 func (r *responder) refuse(now Time, v verdict) {
-	q, c := r.q, r.q.cfg.Count
-	var code rocev2.NAKCode
-	var st Status
-	var e Event
+	c := r.q.cfg.Count
 	switch v {
 	case notReady:
 		c.RNRSent++
-		r.ack.refuse(rocev2.SyndromeRNR(q.attr.MinRNRTimer), r.expected, r.msn)
+		r.ack.refuse(rocev2.SyndromeRNR(r.q.attr.MinRNRTimer), r.expected, r.msn)
 		return
 	case badRequest:
-		c.InvalidRequest++
 		c.Malformed++
-		code, st, e = rocev2.NAKInvalidRequest, RemoteInvalidRequest, EventRequest
-	case tooLong:
-		c.InvalidRequest++
+	case tooLong, badBuffer:
 		c.LocalError++
-		code, st, e = rocev2.NAKInvalidRequest, LocalLength, EventRequest
-	case noAccess:
-		c.RemoteAccess++
-		code, st, e = rocev2.NAKRemoteAccess, RemoteAccess, EventAccess
-	case memoryFail:
-		c.RemoteOperation++
-		code, st, e = rocev2.NAKRemoteOp, RemoteOperation, EventFatal
-	case badBuffer:
-		c.RemoteOperation++
-		c.LocalError++
-		code, st, e = rocev2.NAKRemoteOp, LocalProtection, EventFatal
 	}
-	r.ack.refuse(rocev2.SyndromeNAK(code), r.expected, r.msn)
-	r.abort(now, st, e)
+	end := &refusals[v]
+	r.nak(end.code, r.expected, r.msn)
+	r.abort(now, end.status, end.event)
+}
+
+// nak decides on a NAK that ends the connection.
+func (r *responder) nak(code rocev2.NAKCode, psn rocev2.PSN, msn uint32) {
+	c := r.q.cfg.Count
+	switch code {
+	case rocev2.NAKInvalidRequest:
+		c.InvalidRequest++
+	case rocev2.NAKRemoteAccess:
+		c.RemoteAccess++
+	case rocev2.NAKRemoteOp:
+		c.RemoteOperation++
+	}
+	r.ack.refuse(rocev2.SyndromeNAK(code), psn, msn)
 }
 
 // abort ends the connection. If a receive was being filled, its completion says
-// why, else the event (IBTA 11.6.3.3).
+// why, else the event (IBTA 11.6.3).
 func (r *responder) abort(now Time, st Status, e Event) {
 	if r.buf.taken {
 		r.completeError(st)

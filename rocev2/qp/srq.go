@@ -30,7 +30,7 @@ func (s *SRQ) PostRecv(wr *RecvWR) error { return s.ring.push(wr) }
 func (s *SRQ) Len() int { return int(s.ring.n) }
 
 // SetLimit arms EventSRQLimit: it comes once, when fewer than n work requests are
-// left after one was taken; 0 disarms it (IBTA 10.2.9.4).
+// left after one was taken; 0 disarms it (IBTA 10.2.9).
 func (s *SRQ) SetLimit(n int) { s.limit = uint32(max(n, 0)) }
 
 func (s *SRQ) pop(b *recvBuffer) bool {

@@ -58,7 +58,7 @@ type attrs struct{ need, may AttrMask }
 // ours: the peer may introduce itself (HELLO) after the connection was made.
 const mayRC = MaskAccess | MaskMinRNRTimer | MaskSelective
 
-// states is IBTA 11.2.5.2, table 91, less what RoCEv2 has no use for (port,
+// states is IBTA 11.2.5.2, less what RoCEv2 has no use for (port,
 // address vector, alternate paths: the engine's or absent) and with defaults where
 // Attr has some (PKey). Linux keeps the same table (ib_modify_qp_is_ok), and
 // neither it nor we go from RESET to ERR. For UD, PMTU is optional and limits the
@@ -160,6 +160,9 @@ func (q *QP) Modify(a Attr, mask AttrMask) error {
 		return err
 	}
 	q.attr.set(&a, mask)
+	if !q.attr.Selective {
+		q.rsp.dropHeld()
+	}
 	q.enter(to)
 	return nil
 }

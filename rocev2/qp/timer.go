@@ -41,6 +41,7 @@ type clock struct {
 
 // sample takes a measured round trip.
 func (c *clock) sample(rtt Time) {
+	rtt = max(rtt, 1)
 	if c.srtt == 0 {
 		c.srtt, c.rttvar = rtt, rtt/2
 		return

@@ -17,7 +17,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 	case info.Class != rocev2.ClassUD:
 		c.Ignored++
 		return
-	case p.DETH().QKey() != q.attr.QKey: // IBTA 9.6.1.4.1
+	case p.DETH().QKey() != q.attr.QKey: // IBTA 9.6.1
 		c.BadQKey++
 		return
 	case p.BTH().PadCount() != -n&3 || r.pmtu != 0 && n > r.pmtu:
@@ -31,8 +31,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 		c.LocalError++
 		return
 	}
-	grh := grhArea(p)
-	f := r.buf.scatter(q.cfg.Memory, r.recvPD(), grh[:])
+	f := r.scatterGRH(p)
 	if f == mem.FaultNone {
 		f = r.buf.scatter(q.cfg.Memory, r.recvPD(), p.Payload())
 	}
@@ -49,14 +48,18 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 	}
 }
 
-// grhArea is what stands in front of the data: the IPv6 header, or 20 bytes of zero
-// and the IPv4 header without options (annex A17.4.4.3).
-func grhArea(p *rocev2.Packet) (area [GRHLen]byte) {
-	h := p.IPHeader()
-	if p.IsIPv6() {
-		copy(area[:], h)
-		return area
+// zeros stand in front of an IPv4 header.
+var zeros [GRHLen - 20]byte
+
+// scatterGRH writes what stands in front of the data: the IPv6 header, or 20 bytes of
+// zero and the IPv4 header without options (annex A17).
+func (r *responder) scatterGRH(p *rocev2.Packet) mem.Fault {
+	m, pd, h := r.q.cfg.Memory, r.recvPD(), p.IPHeader()
+	if !p.IsIPv6() {
+		h = h[:20]
+		if f := r.buf.scatter(m, pd, zeros[:]); f != mem.FaultNone {
+			return f
+		}
 	}
-	copy(area[GRHLen-20:], h[:20])
-	return area
+	return r.buf.scatter(m, pd, h)
 }

@@ -214,6 +214,9 @@ func needed(typ Type, from, to State) AttrMask {
 }
 
 func optional(typ Type, to State, a *Attr) AttrMask {
+	if typ == UD && to == RTR {
+		return MaskPMTU
+	}
 	if typ == RC && to == RTR && a.Selective {
 		return MaskSelective
 	}
@@ -241,6 +244,21 @@ func build(t testing.TB, d rocev2.Datagram) rocev2.Packet {
 		t.Fatal(err)
 	}
 	p, err := rocev2.ParseIP(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// shorten takes the last byte off a packet of IPv4, so that it is no multiple of 4
+// long: the pad is wrong whatever it says.
+func shorten(t testing.TB, p rocev2.Packet) rocev2.Packet {
+	t.Helper()
+	b := p.Frame()
+	for _, at := range []int{2, 24} { // total length, UDP length
+		binary.BigEndian.PutUint16(b[at:], binary.BigEndian.Uint16(b[at:])-1)
+	}
+	p, err := rocev2.ParseIP(b[:len(b)-1])
 	if err != nil {
 		t.Fatal(err)
 	}
