@@ -31,6 +31,7 @@ func (r recvQueue) Complete(c *qp.Completion) {
 // sendDone takes a completion of the send queue.
 func (e *Endpoint) sendDone(c *qp.Completion) {
 	e.Completed++
+	e.Last = e.Node.w.now
 	i := 0
 	for i < len(e.out) && e.out[i].id != c.WRID {
 		i++

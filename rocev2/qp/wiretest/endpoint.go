@@ -35,9 +35,10 @@ type Endpoint struct {
 	FailedOp int
 	Events   []qp.Event
 
-	Done      int // Ops whose end is known
-	Completed int // completions of the send queue
-	Messages  int // received
+	Done      int     // Ops whose end is known
+	Completed int     // completions of the send queue
+	Messages  int     // received
+	Last      qp.Time // when the last completion of the send queue came
 
 	maxSend int
 	pool    *Region // what SEND and WRITE send

@@ -77,8 +77,12 @@ func TestLongRun(t *testing.T) {
 	one := func(seed uint64) {
 		s := Draw(Seeded(seed), longLimits(seed))
 		w := Build(s)
+		var trace strings.Builder
+		if *longSeed != 0 {
+			w.Trace = &trace
+		}
 		if err := w.Finish(); err != nil {
-			t.Fatalf("-wire.seed %d: %v\n%v", seed, err, s)
+			t.Fatalf("-wire.seed %d: %v\n%v%s%+v\n%+v", seed, err, s, last(trace.String(), 20000), w.Nodes[0].Count, w.Nodes[1].Count)
 		}
 		total += s.Count()
 		for side, n := range w.Nodes {
