@@ -308,16 +308,9 @@ func (r *responder) fillPayload(o *Outbound, dst []byte) bool {
 	if f == mem.FaultNone {
 		return true
 	}
-	msn := (res.msn - 1) & rocev2.PSNMask
 	r.res.forget()
-	code, e := rocev2.NAKRemoteAccess, EventAccess
-	if f == mem.FaultBackend {
-		code, e = rocev2.NAKRemoteOp, EventFatal
-		q.cfg.Count.RemoteOperation++
-	} else {
-		q.cfg.Count.RemoteAccess++
-	}
-	r.ack.refuse(rocev2.SyndromeNAK(code), o.PSN, msn)
-	q.fail(0, e)
+	end := &refusals[refusal(f)]
+	r.nak(end.code, o.PSN, (res.msn-1)&rocev2.PSNMask)
+	q.fail(0, end.event)
 	return false
 }

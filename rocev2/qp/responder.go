@@ -293,39 +293,50 @@ func (r *responder) endMessage() {
 	r.msn = (r.msn + 1) & rocev2.PSNMask
 }
 
-// refuse answers a packet that was not accepted. All but an RNR NAK end the
-// connection: the NAK leaves, then nothing more (IBTA 9.9.3, classes A and C).
+// refusals says what a verdict ends in (IBTA 9.9.3, classes A and C).
+var refusals = [...]struct {
+	code   rocev2.NAKCode
+	status Status // of the receive that was being filled
+	event  Event  // if there was none
+}{
+	badRequest: {rocev2.NAKInvalidRequest, RemoteInvalidRequest, EventRequest},
+	tooLong:    {rocev2.NAKInvalidRequest, LocalLength, EventRequest},
+	noAccess:   {rocev2.NAKRemoteAccess, RemoteAccess, EventAccess},
+	memoryFail: {rocev2.NAKRemoteOp, RemoteOperation, EventFatal},
+	badBuffer:  {rocev2.NAKRemoteOp, LocalProtection, EventFatal},
+}
+
+// refuse answers the packet in turn, which was not accepted. All but an RNR NAK end
+// the connection: the NAK leaves, then nothing more.
 func (r *responder) refuse(now Time, v verdict) {
-	q, c := r.q, r.q.cfg.Count
-	var code rocev2.NAKCode
-	var st Status
-	var e Event
+	c := r.q.cfg.Count
 	switch v {
 	case notReady:
 		c.RNRSent++
-		r.ack.refuse(rocev2.SyndromeRNR(q.attr.MinRNRTimer), r.expected, r.msn)
+		r.ack.refuse(rocev2.SyndromeRNR(r.q.attr.MinRNRTimer), r.expected, r.msn)
 		return
 	case badRequest:
-		c.InvalidRequest++
 		c.Malformed++
-		code, st, e = rocev2.NAKInvalidRequest, RemoteInvalidRequest, EventRequest
-	case tooLong:
-		c.InvalidRequest++
+	case tooLong, badBuffer:
 		c.LocalError++
-		code, st, e = rocev2.NAKInvalidRequest, LocalLength, EventRequest
-	case noAccess:
-		c.RemoteAccess++
-		code, st, e = rocev2.NAKRemoteAccess, RemoteAccess, EventAccess
-	case memoryFail:
-		c.RemoteOperation++
-		code, st, e = rocev2.NAKRemoteOp, RemoteOperation, EventFatal
-	case badBuffer:
-		c.RemoteOperation++
-		c.LocalError++
-		code, st, e = rocev2.NAKRemoteOp, LocalProtection, EventFatal
 	}
-	r.ack.refuse(rocev2.SyndromeNAK(code), r.expected, r.msn)
-	r.abort(now, st, e)
+	end := &refusals[v]
+	r.nak(end.code, r.expected, r.msn)
+	r.abort(now, end.status, end.event)
+}
+
+// nak decides on a NAK that ends the connection.
+func (r *responder) nak(code rocev2.NAKCode, psn rocev2.PSN, msn uint32) {
+	c := r.q.cfg.Count
+	switch code {
+	case rocev2.NAKInvalidRequest:
+		c.InvalidRequest++
+	case rocev2.NAKRemoteAccess:
+		c.RemoteAccess++
+	case rocev2.NAKRemoteOp:
+		c.RemoteOperation++
+	}
+	r.ack.refuse(rocev2.SyndromeNAK(code), psn, msn)
 }
 
 // abort ends the connection. If a receive was being filled, its completion says

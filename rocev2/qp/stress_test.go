@@ -74,7 +74,7 @@ func stress(t *testing.T, seed uint64, sel bool) {
 	r := rand.New(rand.NewPCG(seed, 99))
 	p := newPair(t, RC, func(_ *Config, a *Attr) { a.Selective = sel; a.RetryCnt = 7 })
 	p.unruly = r
-	p.lossy(seed, 0.05)
+	p.lossy(seed, [...]float64{0.02, 0.05, 0.1, 0.25}[seed%4])
 	fillRandom(r, p.data(0))
 	fillRandom(r, p.data(1))
 	// The model: what either memory must hold in the end. Each work request has its own
