@@ -148,7 +148,7 @@ func (r *responder) release(now Time) {
 	h.forgetBefore(r.expected, r.q.cfg.Held)
 	if h.n == 0 {
 		r.dropHeld()
-	} else if found && !r.ack.refused {
+	} else if found {
 		r.ack.want = true // the next hole
 	}
 }
