@@ -105,7 +105,7 @@ func TestPeerRestarts(t *testing.T) {
 				b.Node.Detach(b.QP)
 				s := Settings{
 					Type: qp.RC, PMTU: st.PMTU, Selective: selective, RdAtomic: 4, Timeout: 10, RetryCnt: 3,
-					MaxSend: 4, Receives: 1,
+					MaxSend: 4, Receives: 1, Hold: 200,
 				}
 				again := NewEndpoint(b.Node, b.QP.QPN(), srqPD+50, &s, nil)
 				again.MayFail = true // the middle of a message may be the first that it sees

@@ -34,7 +34,7 @@ func (st Stream) build(change func(*Scenario)) *World {
 		Settings: Settings{
 			Type: qp.RC, PMTU: st.PMTU, Selective: st.Selective, RdAtomic: 16,
 			Timeout: st.Timeout, RetryCnt: st.RetryCnt, RNRRetry: 7, MinRNRTimer: 1,
-			MaxSend: st.Queue, Receives: 64,
+			MaxSend: st.Queue, Receives: 64, Hold: 1024,
 		},
 	}
 	s.PSN = [2]rocev2.PSN{1<<24 - 1000, 5000}
