@@ -268,6 +268,9 @@ func TestKilled(t *testing.T) {
 		if n := steered(t, h); n != 1 {
 			t.Errorf("%d queue pairs are steered", n)
 		}
+		if out, err := h.Product("detach", topo.IfName); err == nil || !strings.Contains(out, fmt.Sprint(cmd.Process.Pid)) {
+			t.Errorf("detach under an engine: %v, %s", err, out)
+		}
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
