@@ -141,7 +141,7 @@ func (r *responder) ackBeforeData(out *Outbound) bool {
 		return true
 	}
 	upTo := res.psn.Add(int(at) - 1)
-	if !a.want || at != 0 || !upTo.After(a.acked) {
+	if !a.want || !upTo.After(a.acked) {
 		return false
 	}
 	a.said(upTo)

@@ -305,6 +305,19 @@ func TestDuplicateReadUnderway(t *testing.T) {
 	}
 }
 
+// A new READ in the place of one that is to be answered again: the requester has got
+// that answer after all.
+func TestNewReadEndsReplay(t *testing.T) {
+	x := newTarget(t, RC, func(_ *Config, a *Attr) { a.MaxDestRdAtomic = 1 })
+	x.next(read(dataBase, 4))
+	x.out()
+	again := read(dataBase, 4)
+	again.PSN = psn(0)
+	x.in(again)
+	x.next(read(dataBase, 8))
+	x.wantOut(said{Op: rocev2.RCReadResponseOnly, PSN: psn(1), Syndrome: noCredits, MSN: 2, Data: string(make([]byte, 8))})
+}
+
 // An ATOMIC is executed once; its duplicate gets the same answer, as long as it is
 // one of the last MaxDestRdAtomic.
 func TestDuplicateAtomic(t *testing.T) {

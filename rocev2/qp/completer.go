@@ -6,7 +6,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// receiveAck takes an ACK, NAK or RNR NAK (IBTA 9.7.5.2, 9.7.6.1).
+// receiveAck takes an ACK, NAK or RNR NAK (IBTA 9.7.5.2, 9.7.6).
 func (r *requester) receiveAck(now Time, p *rocev2.Packet) {
 	c, h := r.q.cfg.Count, p.AETH()
 	n := r.number(p.BTH().PSN())
@@ -27,7 +27,7 @@ func (r *requester) receiveAck(now Time, p *rocev2.Packet) {
 	case rocev2.AckNAK:
 		code, _ := h.Syndrome().NAK()
 		r.refused(now, n, code)
-	default: // reserved (IBTA table 43)
+	default: // reserved (IBTA 9.7.5)
 		c.Malformed++
 	}
 }
@@ -42,7 +42,7 @@ func (r *requester) acknowledged(now Time, to uint64) {
 }
 
 // refused takes a NAK for packet n; those before it have been executed (IBTA
-// 9.7.5.2.4).
+// 9.7.5.2).
 func (r *requester) refused(now Time, n int64, code rocev2.NAKCode) {
 	c := r.q.cfg.Count
 	if n < 0 || n < int64(r.taken) && code == rocev2.NAKPSNSequence {
@@ -106,7 +106,7 @@ func (r *requester) outOfSequence(now Time, n uint64) {
 }
 
 // notReady is an RNR NAK: packet n, and all behind it, are to come again after a
-// while (IBTA 9.7.5.2.8, table 45).
+// while (IBTA 9.7.5.2, table 45).
 func (r *requester) notReady(now Time, at int64, code uint8) {
 	q, c := r.q, &r.clock
 	if at < int64(r.taken) {
@@ -136,7 +136,8 @@ func (r *requester) notReady(now Time, at int64, code uint8) {
 	}
 	c.rnrUntil = max(now+Time(rocev2.RNRTime(code)), 1)
 	c.due, r.probe, r.probing = 0, false, false
-	if r.board != nil { // it was refused, even if it had been kept
+	c.tries, c.probes = 0, 0 // the peer is there
+	if r.board != nil {      // it was refused, even if it had been kept
 		r.board.there.clear(0)
 	}
 	r.rewind(n)
@@ -188,7 +189,7 @@ func (r *requester) progress(now Time) {
 	r.clock.progress(now, r.clock.asked > r.taken || r.reads.n != 0)
 }
 
-// retire completes the work requests that are done, in order (IBTA 10.8.5.1). The
+// retire completes the work requests that are done, in order (IBTA 10.8.5). The
 // first that has failed ends the connection.
 func (r *requester) retire(now Time) {
 	for r.head != r.tail {
@@ -225,7 +226,7 @@ func (r *requester) idle(now Time) {
 }
 
 // drained tells the application once that nothing is on its way in SQD (IBTA
-// 10.3.1.5).
+// 10.3.1).
 func (r *requester) drained() {
 	if !r.draining || r.q.state != SQD || r.taken != r.max || r.reads.n != 0 {
 		return
@@ -263,7 +264,7 @@ func (r *requester) fault(now Time, w *wqe, status Status) {
 		r.retire(now)
 		return
 	}
-	// UC and UD do not leave RTS for ERR but for SQE (IBTA 10.3.1.6).
+	// UC and UD do not leave RTS for ERR but for SQE (IBTA 10.3.1).
 	if r.q.state == RTS {
 		r.q.state = SQE
 	}

@@ -167,7 +167,7 @@ func TestReadHolesSelective(t *testing.T) {
 	x.wantDone(0, Success)
 }
 
-// An answer beyond an unanswered READ or ATOMIC is a NAK of it (IBTA 9.7.6.1.2), and
+// An answer beyond an unanswered READ or ATOMIC is a NAK of it (IBTA 9.7.6), and
 // a READ response acknowledges what was before its request.
 func TestImpliedNak(t *testing.T) {
 	x := newSource(t, RC)
@@ -246,7 +246,7 @@ func TestReadIntoBadMemory(t *testing.T) {
 }
 
 // RNR NAK: wait as long as it says, send again from there; 0x60 for the same packet
-// means the same (rxe); a limit, or 7 for ever (IBTA 9.7.5.2.8, table 45).
+// means the same (rxe); a limit, or 7 for ever (IBTA 9.7.5.2, table 45).
 func TestNotReady(t *testing.T) {
 	x := newSource(t, RC)
 	for range 3 {

@@ -106,7 +106,7 @@ const (
 )
 
 // UC delivers whole messages and drops the others without an answer; each line ends
-// with a good message of 8 bytes, which must arrive.
+// with a good message of 264 bytes, which must arrive.
 func TestUnreliableConnection(t *testing.T) {
 	gap := dg{Opcode: rocev2.CNP} // stands for a lost packet
 	wrongKey := write(ucWO, dataBase, 8, 8)
@@ -118,7 +118,7 @@ func TestUnreliableConnection(t *testing.T) {
 		show func(*Counters) uint64
 		want uint64
 	}{
-		{"all there", []dg{send(ucSF, 256), send(ucSM, 256), send(ucSL, 4)}, []uint32{516}, func(c *Counters) uint64 { return c.Delivered }, 4},
+		{"all there", []dg{send(ucSF, 256), send(ucSM, 256), send(ucSL, 4)}, []uint32{516}, func(c *Counters) uint64 { return c.Delivered }, 5},
 		{"lost FIRST", []dg{gap, send(ucSM, 256), send(ucSL, 4)}, nil, func(c *Counters) uint64 { return c.OutOfSequence }, 1},
 		{"lost MIDDLE", []dg{send(ucSF, 256), gap, send(ucSL, 4)}, nil, func(c *Counters) uint64 { return c.OutOfSequence }, 1},
 		{"lost LAST", []dg{send(ucSF, 256), send(ucSM, 256), gap}, nil, func(c *Counters) uint64 { return c.OutOfSequence }, 1},
@@ -141,9 +141,11 @@ func TestUnreliableConnection(t *testing.T) {
 				}
 				x.next(d)
 			}
-			x.next(send(ucSO, 8))
+			good := pattern(77, 264)
+			x.next(dg{Opcode: ucSF, Payload: good[:256]})
+			x.next(dg{Opcode: ucSL, Payload: good[256:]})
 			var want []Completion
-			for i, n := range append(c.done, 8) {
+			for i, n := range append(c.done, 264) {
 				want = append(want, Completion{WRID: uint64(i), Op: OpRecv, Bytes: n})
 			}
 			x.wantOut()
@@ -151,8 +153,8 @@ func TestUnreliableConnection(t *testing.T) {
 			if got := c.show(&x.count); got != c.want {
 				t.Errorf("counted %+v", x.count)
 			}
-			if got := x.m.regions[bufKey].data[600*len(c.done)]; got != 5 {
-				t.Errorf("the receive starts with %#x: not filled anew", got)
+			if got := x.m.regions[bufKey].data[600*len(c.done):][:264]; !bytes.Equal(got, good) {
+				t.Errorf("the receive holds %x: not filled anew", got)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 // READs and ATOMICs, whose answers are data. The answers of a READ are put where
 // they belong by their PSN, in whatever order they come. What is missing is asked
 // for again with a READ of just that range, at the PSN where it was: a duplicate
-// request that is a subset of the first (IBTA 9.7.5.1.5).
+// request that is a subset of the first (IBTA 9.7.5.1).
 
 // readList holds the READs and ATOMICs that were sent, oldest first, until they
 // and all before them have their data. That is also how the peer counts them: it
@@ -94,14 +94,14 @@ func (r *requester) answered(now Time, p *rocev2.Packet) (w *wqe, n uint64) {
 }
 
 // badResponse ends w: the answer is of another kind or length than what was asked
-// for (IBTA 9.7.6.1.1, 9.9.2.4.2).
+// for (IBTA 9.7.6, 9.9.2).
 func (r *requester) badResponse(now Time, w *wqe) {
 	r.q.cfg.Count.Malformed++
 	r.fault(now, w, BadResponse)
 }
 
-// receiveRead takes a READ response. FIRST, MIDDLE and LAST are not judged: they
-// differ when a part is sent again (rxe begins a part with MIDDLE).
+// receiveRead takes a READ response. FIRST, MIDDLE and LAST are not refused in the
+// wrong place: they differ when a part is sent again (rxe begins a part with MIDDLE).
 func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	w, n := r.answered(now, p)
 	if w == nil {
@@ -125,7 +125,12 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	}
 	c.RecvPackets++
 	c.RecvBytes += uint64(len(data))
+	ends := p.Opcode() == rocev2.RCReadResponseLast || p.Opcode() == rocev2.RCReadResponseOnly
+	r.clock.data(now, w.seen != 0 && !ends)
 	w.have(at)
+	if w.probed && ends && at+1 == w.asked { // the answer to the probe, and no other came before
+		w.seen = w.packets
+	}
 	w.done = w.got == w.packets
 	r.gotData(now, w)
 	if !w.done && r.q.state != Err && r.missing(now, w) {
@@ -171,7 +176,7 @@ func (r *requester) gotData(now Time, w *wqe) {
 }
 
 // impliedNAK has READs and ATOMICs before packet to asked for again that have no
-// answer: answers come in order, so theirs were lost (IBTA 9.7.6.1.2).
+// answer: answers come in order, so theirs were lost (IBTA 9.7.6).
 func (r *requester) impliedNAK(now Time, to uint64) {
 	i := r.reads.first
 	for range r.reads.n {
@@ -285,7 +290,7 @@ func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
 		out.DMALen = min(w.length-from<<shift, (to-from)<<shift)
 	}
 	out.PayloadLen, out.Again, out.AckReq, out.Solicited = 0, true, true, false
-	w.asked, w.askedAt = to, now
+	w.asked, w.askedAt, w.probed = to, now, false
 	r.reads.asked(w)
 	if r.missing(now, w) {
 		r.reads.ask(w)

@@ -182,6 +182,11 @@ func TestKeepRead(t *testing.T) {
 	if x.count.Delivered != 3 {
 		t.Errorf("%d delivered, want 3", x.count.Delivered)
 	}
+	x.put(4, true)
+	x.wantOut(ackOf(5, 5))
+	if x.q.rsp.hold != nil || len(x.q.cfg.Held.buffers) != 4 {
+		t.Errorf("%d buffers back, want 4", len(x.q.cfg.Held.buffers))
+	}
 }
 
 // What is kept when the connection ends goes back to the pool.
@@ -198,6 +203,15 @@ func TestHoldEnds(t *testing.T) {
 			t.Errorf("%s: %d buffers back, want 2", end, len(pool.buffers))
 		}
 	}
+	// And when the peer turns out not to understand SACK.
+	y := newTarget(t, RC, selective)
+	y.put(1, false)
+	if err := y.q.Modify(Attr{}, MaskSelective); err != nil {
+		t.Fatal(err)
+	}
+	y.put(0, true)
+	y.wantOut(ackOf(0, 1))
+
 	// And when a kept packet ends it.
 	pool := NewHoldPool(8)
 	x := newTarget(t, RC, selective, func(c *Config, _ *Attr) { c.Held = pool })

@@ -6,7 +6,7 @@ import "github.com/softroce/softroce-xdp/rocev2/mem"
 
 // fillPayload reads the data of a packet. If the sender's own memory does not allow
 // it, the work request ends with a local protection error once those before it are
-// done, and nothing from it on is sent (IBTA 9.9.2.4.1; rxe does the same).
+// done, and nothing from it on is sent (IBTA 9.9.2; rxe does the same).
 func (r *requester) fillPayload(o *Outbound, dst []byte) bool {
 	w := r.at(o.wqe)
 	if f := r.gather(w, o.off, dst); f != mem.FaultNone {

@@ -19,6 +19,9 @@ func (r *requester) rewind(n uint64) {
 // nextRepair writes a packet that goes before the stream: one that a SACK showed
 // as lost, a READ whose data is missing, or a probe.
 func (r *requester) nextRepair(now Time, out *Outbound) bool {
+	if r.board != nil && !r.q.attr.Selective { // not any more: nothing is kept
+		r.board = nil
+	}
 	for r.board != nil && r.board.lost != (bitmap{}) {
 		n := r.taken + uint64(r.board.lost.first())
 		r.board.lost.clear(int(n - r.taken))
@@ -46,20 +49,18 @@ func (r *requester) nextRepair(now Time, out *Outbound) bool {
 	return r.probe && r.nextProbe(now, out)
 }
 
-// probeReads is how much of a READ is asked for before it is certain that it will
-// not come by itself.
-const probeReads = 16
-
 // nextProbe sends the oldest packet that misses its answer once more. Of a responder
 // that has it, it brings the state: any duplicate is acknowledged at once (IBTA
-// 9.7.5.1.5). Of one that lacks it, it fills the hole, which the last packet would
+// 9.7.5.1). Of one that lacks it, it fills the hole, which the last packet would
 // not: the hole has been reported, and rxe then drops what is behind it in silence.
+// Of a READ it asks for one packet, as the peer may only be slow.
 func (r *requester) nextProbe(now Time, out *Outbound) bool {
 	r.probe = false
 	if r.reads.n != 0 {
 		if w := r.at(r.reads.first); w.end() <= r.taken && w.status == Success {
-			w.seen, w.asked = w.packets, 0
-			r.again(now, out, w, probeReads<<min(r.clock.probes, 16))
+			w.seen, w.asked = max(w.seen, w.got+1), 0
+			r.again(now, out, w, 1)
+			w.probed = true
 			return true
 		}
 	}
@@ -152,7 +153,11 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 		k.arrived(fresh)
 		k.there = k.there.or(b)
 		k.lost = k.lost.and(b.not())
+		// Not yet what takes back a retry: a peer that has restarted would keep our
+		// packets for ever and never get on.
+		tries := r.clock.tries
 		r.progress(now)
+		r.clock.tries = tries
 	}
 	slack := reorder
 	if r.taken+uint64(k.there.len()) == r.max { // nothing more will come to tell

@@ -109,7 +109,7 @@ func TestRetryExceeded(t *testing.T) {
 			}
 		}
 	}
-	// Timeout 0 never gives up (IBTA 9.7.6.1.3).
+	// Timeout 0 never gives up (IBTA 9.7.6).
 	x := newSource(t, RC, func(_ *Config, a *Attr) { a.Timeout = 0 })
 	x.post(OpWrite, 1, 0)
 	for range 100 {
@@ -122,6 +122,10 @@ func TestRetryExceeded(t *testing.T) {
 	}
 	if RetryBound(0, 7) != 0 {
 		t.Error("a bound for ever")
+	}
+	// 4.096 us * 2^14, once, twice, and four times for each further retry.
+	if got := RetryBound(14, 3); got != 67_108_864*(1+2+4+4) {
+		t.Errorf("RetryBound(14, 3) = %d", got)
 	}
 }
 
@@ -146,14 +150,56 @@ func TestPeerRestarts(t *testing.T) {
 // A READ of which the rest does not come is asked for from where it broke off.
 func TestReadBreaksOff(t *testing.T) {
 	x := newSource(t, RC)
-	x.post(OpRead, 5*256, 0)
+	x.post(OpRead, 6*256, 0)
 	x.wantSent("0A")
 	x.now += 100_000
-	x.response(0, 0, 3, 5*256)
+	x.response(0, 0, 3, 6*256)
 	x.expire()
-	x.wantAsked(asked{Op: rocev2.RCReadRequest, PSN: psn(3), Ack: true, Again: true, VA: 0x8000 + 3*256, Len: 2 * 256})
-	x.response(0, 3, 5, 5*256)
+	x.wantAsked(asked{Op: rocev2.RCReadRequest, PSN: psn(3), Ack: true, Again: true, VA: 0x8000 + 3*256, Len: 256})
+	x.in(rocev2.Datagram{Opcode: rocev2.RCReadResponseLast, PSN: psn(3), Syndrome: noCredits, Payload: pattern(9, 6*256)[3*256 : 4*256]})
+	x.wantAsked(asked{Op: rocev2.RCReadRequest, PSN: psn(4), Ack: true, Again: true, VA: 0x8000 + 4*256, Len: 2 * 256})
+	x.response(0, 4, 6, 6*256)
 	x.wantDone(0, Success)
+}
+
+// A peer that answers a READ slowly but steadily is asked again once, not for
+// every packet.
+func TestSlowRead(t *testing.T) {
+	x := newSource(t, RC)
+	x.post(OpRead, 20*256, 0)
+	x.wantSent("0A")
+	x.now += 50_000
+	again := 0
+	for i := range 20 {
+		x.response(0, i, i+1, 20*256)
+		for next := x.now + 2_000_000; x.now < next; {
+			if d := x.q.Deadline(); d == 0 || d > next {
+				x.now = next
+				break
+			}
+			x.expire()
+			again += len(x.sends(10))
+		}
+	}
+	x.wantDone(0, Success)
+	if again > 3 {
+		t.Errorf("asked %d times again", again)
+	}
+}
+
+// PSNs mean the packet nearest to what was acknowledged, far from 0 too.
+func TestPacketNumbers(t *testing.T) {
+	x := newSource(t, RC)
+	r := &x.q.req
+	for _, taken := range []uint64{0, 1, 1 << 23, 1<<24 - 1, 1 << 24, 1<<24 + 1, 5<<24 + 12345} {
+		r.taken = taken
+		for _, d := range []int64{0, 1, -1, 100, -100, 1<<23 - 1, -1 << 23} {
+			n := int64(taken) + d
+			if got := r.number(r.psn(uint64(n))); got != n {
+				t.Errorf("around %d: packet %d is taken for %d", taken, n, got)
+			}
+		}
+	}
 }
 
 // Only what a SACK shows as missing is sent again, once, and then again when

@@ -62,7 +62,7 @@ func (r *requester) begin(ssn uint32) {
 	r.window.start()
 }
 
-// reset forgets everything, without a completion (IBTA 10.3.1.1).
+// reset forgets everything, without a completion (IBTA 10.3.1).
 func (r *requester) reset() { *r = requester{q: r.q} }
 
 // drain is RTS to SQD: messages that have begun go on, no other begins.
@@ -122,7 +122,7 @@ func (r *requester) next(now Time, out *Outbound) bool {
 }
 
 // flush completes what is in the queue, in order, as flushed, and what has its own
-// bad status with that (IBTA 10.3.1.6, 10.3.1.7). PSNs go on where they were.
+// bad status with that (IBTA 10.3.1). PSNs go on where they were.
 func (r *requester) flush(now Time) {
 	for r.head != r.tail {
 		w := r.at(r.head)

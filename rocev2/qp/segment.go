@@ -99,8 +99,8 @@ func (r *requester) oldest() uint64 {
 }
 
 // mayBegin reports whether the next work request may begin, after those before it:
-// not in SQD (IBTA 10.3.1.5), not beyond MaxRdAtomic, and with Fence not before all
-// READs and ATOMICs have their data (IBTA 10.8.3.3).
+// not in SQD (IBTA 10.3.1), not beyond MaxRdAtomic, and with Fence not before all
+// READs and ATOMICs have their data (IBTA 10.8.3).
 func (r *requester) mayBegin(w *wqe) bool {
 	if r.q.state == SQD {
 		return false
@@ -228,7 +228,7 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 			}
 			ah := &w.x.ah
 			out.AH, out.DestQP, out.QKey = ah, ah.QPN, ah.QKey
-			if ah.QKey>>31 != 0 { // IBTA 10.2.5: the queue pair's own
+			if ah.QKey>>31 != 0 { // IBTA 10.2: the queue pair's own
 				out.QKey = q.attr.QKey
 			}
 			out.PayloadLen = int(w.length)
@@ -273,7 +273,7 @@ func (r *requester) left(now Time) {
 
 // local runs a local operation in its turn; false if that has not come, or it
 // failed. LOCAL_INV waits for all work requests before it, whose data it may
-// take away (IBTA 10.8.3.3; rxe does the same), a bind only with Fence.
+// take away (IBTA 10.8.3; rxe does the same), a bind only with Fence.
 func (r *requester) local(now Time, w *wqe) bool {
 	cfg := &r.q.cfg
 	if r.q.state == SQD {

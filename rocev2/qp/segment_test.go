@@ -123,7 +123,7 @@ func TestHeaders(t *testing.T) {
 	x = newSource(t, UD)
 	x.post(OpSend, 4, 0)
 	x.post(OpSend, 4, 0, func(wr *SendWR) { wr.AH.QKey, wr.AH.Path = 1<<31, "path" })
-	for _, key := range []uint32{0x55, 0x1234} { // the second: the queue pair's own (IBTA 10.2.5)
+	for _, key := range []uint32{0x55, 0x1234} { // the second: the queue pair's own (IBTA 10.2)
 		if !x.q.NextData(x.now, &x.out) || !x.out.Fill(make([]byte, 4)) {
 			t.Fatal("nothing is sent")
 		}
@@ -254,7 +254,7 @@ func TestLocalProtection(t *testing.T) {
 	x.wantDone(0, Success, LocalProtection, WRFlushed)
 	x.wantState(Err)
 
-	for _, typ := range []Type{UC, UD} { // IBTA 10.3.1.6
+	for _, typ := range []Type{UC, UD} { // IBTA 10.3.1
 		x := newSource(t, typ)
 		x.post(OpSend, 100, 0)
 		x.post(OpSend, 100, 0, func(wr *SendWR) { wr.SGL[0].Addr = 0 })
@@ -358,7 +358,7 @@ func TestSignaled(t *testing.T) {
 }
 
 // SQD: a message that has begun goes on, the next waits, and the application hears
-// once when nothing is on its way (IBTA 10.3.1.5).
+// once when nothing is on its way (IBTA 10.3.1).
 func TestDrain(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpWrite, 600, 0)

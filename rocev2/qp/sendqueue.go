@@ -46,6 +46,7 @@ type wqe struct {
 	listed  bool   // its list is in x
 	ask     bool   // READ, ATOMIC: ask for it again
 	sparse  bool   // READ: x.have is in use
+	probed  bool   // READ: it was last asked for one packet, because of silence
 
 	// READ, in packets of the response.
 	got   uint32 // all before it are there
@@ -104,7 +105,7 @@ func (r *requester) post(wr *SendWR) error {
 	if err != nil {
 		return err
 	}
-	if q.state == Err || q.state == SQE { // IBTA 10.3.1.6, 10.3.1.7
+	if q.state == Err || q.state == SQE { // IBTA 10.3.1
 		r.complete(&wqe{id: wr.ID, op: wr.Op, status: WRFlushed})
 		return nil
 	}
@@ -190,7 +191,7 @@ func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, er
 	for i := range wr.SGL {
 		n += uint64(wr.SGL[i].Len)
 	}
-	limit := uint64(maxSendMessage)
+	limit := uint64(maxMessage)
 	switch {
 	case cfg.Type == UD:
 		limit = 4096 // the largest PMTU there is
@@ -225,10 +226,7 @@ func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, er
 	return uint32(n), nil
 }
 
-// maxSendMessage is the longest message in bytes (IBTA 9.7.4.1.6).
-const maxSendMessage = 1 << 31
-
-// has tells the operations of a service (IBTA table 37).
+// has tells the operations of a service (IBTA 9.1).
 func (t Type) has(op Operation) bool {
 	switch op {
 	case OpSend, OpSendImm:

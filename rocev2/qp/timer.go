@@ -7,6 +7,8 @@ const (
 	// Nothing is taken for lost sooner than this, however short the round trip: the
 	// peer may be a process that was not scheduled.
 	minProbe = 300 * 1000
+	// Longer gaps in READ responses are taken for loss.
+	maxGap = 5 * 1000 * 1000
 	// As long as no round trip was measured.
 	firstProbe = 20 * 1000 * 1000
 	maxShift   = 16
@@ -18,7 +20,7 @@ const (
 // An answer is due once a packet left that asks for one. If nothing is heard for
 // two round trips, the oldest packet is sent once more; that is no retry. After
 // the time that Modify set, everything is sent again, and after RetryCnt of those
-// the connection is given up (IBTA 9.7.6.1.3). Both times double as long as nothing
+// the connection is given up (IBTA 9.7.6). Both times double as long as nothing
 // is heard, the second up to four times, which the clause allows (T_tr to 4 T_tr).
 type clock struct {
 	srtt, rttvar Time // as in RFC 6298; 0 before the first sample
@@ -26,6 +28,11 @@ type clock struct {
 	timing  bool   // the answer to packet timed gives the next sample
 	timed   uint64 // never one that was sent twice (Karn)
 	timedAt Time
+
+	// READ responses come at the pace of the peer, which may be slower than the
+	// round trip: the longest wait between two, forgotten slowly.
+	dataGap Time
+	dataAt  Time
 
 	due    Time // since when an answer is due, or 0
 	asked  uint64
@@ -62,7 +69,7 @@ func (c *clock) roundTrip() Time {
 	return c.srtt + 4*c.rttvar
 }
 
-// ackTimeout is 4.096 µs · 2^t (IBTA 9.7.6.1.3), 0 for t = 0: never.
+// ackTimeout is 4.096 µs · 2^t (IBTA 9.7.6), 0 for t = 0: never.
 func ackTimeout(t uint8) Time {
 	if t == 0 {
 		return 0
@@ -87,6 +94,9 @@ func (r *requester) probeAt() Time {
 	wait := Time(firstProbe)
 	if c.srtt != 0 {
 		wait = max(2*c.srtt+4*c.rttvar, minProbe)
+	}
+	if r.reads.n != 0 {
+		wait = max(wait, 2*c.dataGap)
 	}
 	if t := ackTimeout(r.q.attr.Timeout); t != 0 && c.srtt == 0 {
 		wait = min(wait, max(t/4, 1))
@@ -155,6 +165,15 @@ func (c *clock) awaits(now Time, n uint64, again bool) {
 	if !again && !c.timing {
 		c.timing, c.timed, c.timedAt = true, n, now
 	}
+}
+
+// data notes a READ response; follows says that it came behind another of its READ,
+// and not because it was asked for.
+func (c *clock) data(now Time, follows bool) {
+	if follows {
+		c.dataGap = max(min(now-c.dataAt, maxGap), c.dataGap-c.dataGap/4)
+	}
+	c.dataAt = now
 }
 
 // progress notes that the peer did something new. more says whether an answer is
