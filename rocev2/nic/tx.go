@@ -117,7 +117,10 @@ func (e *engine) room(x *QP) bool {
 		}
 		return e.own.count < ownLimit
 	}
-	if x.path.Current().Loopback {
+	switch to := x.path.Current(); {
+	case to.Err != nil: // send drops it: a queue pair without a way must not hold up others
+		return true
+	case to.Loopback:
 		return e.own.count < ownLimit
 	}
 	return x.dest.sock.xsk.Reserve(1) > 0
