@@ -210,10 +210,6 @@ func (d *Device) routeEvent(e route.Event) {
 // Close ends the device: what was posted and has not completed is flushed, its queue
 // pair numbers go back to the host's stack. Waiting goroutines return.
 func (d *Device) Close() error {
-	err := d.alive()
-	if errors.Is(err, ErrClosed) {
-		return nil
-	}
 	d.eng.stop.Store(true)
 	d.eng.wake()
 	<-d.done
@@ -240,7 +236,7 @@ func (d *Device) release() error {
 		}
 		errs = append(errs, d.wire.Close())
 		if d.eng != nil {
-			unix.Close(d.eng.bell)
+			d.eng.dropBell()
 		}
 		if d.socks != nil {
 			errs = append(errs, d.socks.Close())

@@ -58,7 +58,8 @@ type engine struct {
 	held    *qp.HoldPool
 
 	asleep atomic.Bool
-	bell   int // eventfd
+	bell   int        // eventfd
+	bellMu sync.Mutex // wake may come when the device is closed, and the number is another file's
 	poll   []unix.PollFd
 	stop   atomic.Bool
 	failed error
@@ -99,8 +100,21 @@ func (e *engine) do(f func()) bool {
 // wake ends the engine's sleep. Whoever calls it has left something to do before.
 func (e *engine) wake() {
 	if e.asleep.Load() && e.asleep.CompareAndSwap(true, false) {
-		ring(e.bell)
+		e.bellMu.Lock()
+		defer e.bellMu.Unlock()
+		if e.bell >= 0 {
+			ring(e.bell)
+		}
 	}
+}
+
+func (e *engine) dropBell() {
+	e.bellMu.Lock()
+	defer e.bellMu.Unlock()
+	if e.bell >= 0 {
+		unix.Close(e.bell)
+	}
+	e.bell = -1
 }
 
 // run is the engine's loop, in a thread of its own, until stop or a failure.
