@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 
@@ -278,4 +279,44 @@ func cpu() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkLatency is the round trip of 8 bytes, with the engines spinning for as long
+// as it takes and with the default.
+func BenchmarkLatency(b *testing.B) {
+	for _, spin := range []time.Duration{0, time.Millisecond} {
+		hosts := engines.New(b, topo.Spec{Hosts: topo.Hosts(2)}, "--pacer", "none")
+		for _, h := range hosts {
+			h.MustOpen(b, nic.Options{Spin: spin})
+		}
+		for _, op := range []qp.Operation{qp.OpWrite, qp.OpRead} {
+			b.Run(fmt.Sprintf("op%d/spin=%v", op, spin), func(b *testing.B) {
+				x, y := newSide(b, hosts[0], qp.RC, 4096), newSide(b, hosts[1], qp.RC, 4096)
+				if err := engines.Connect(x.qp, y.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
+					b.Fatal(err)
+				}
+				wr := qp.SendWR{Op: op, Flags: qp.Signaled, SGL: x.sge(0, 8), RemoteAddr: y.va, RKey: y.key}
+				var all []time.Duration
+				var out [1]qp.Completion
+				for b.Loop() {
+					start := time.Now()
+					x.post(b, &wr)
+					for x.cq.Poll(out[:]) == 0 {
+						runtime.Gosched()
+					}
+					all = append(all, time.Since(start))
+				}
+				slices.Sort(all)
+				b.ReportMetric(float64(all[len(all)/2].Nanoseconds()), "p50-ns")
+				b.ReportMetric(float64(all[len(all)*99/100].Nanoseconds()), "p99-ns")
+				x.close(b)
+				y.close(b)
+			})
+		}
+		for _, h := range hosts {
+			if err := h.Dev.Close(); err != nil {
+				b.Error(err)
+			}
+		}
+	}
 }
