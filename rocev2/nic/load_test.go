@@ -179,7 +179,10 @@ func TestManyQueuePairs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while")
 	}
-	const many, limit, messages = 10000, 4096, 20000
+	many, limit, messages := 10000, int64(4096), 20000
+	if underRace { // whose own memory and time would be measured
+		many, limit, messages = 500, 1<<20, 500
+	}
 	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(2)}, "--pacer", "none")
 	for _, h := range hosts {
 		h.MustOpen(t, nic.Options{Spin: -1}) // to look for work costs as much as work
@@ -205,7 +208,7 @@ func TestManyQueuePairs(t *testing.T) {
 	const tolerance = 1.6
 	flat := func(what string, cost, reference time.Duration) {
 		t.Logf("%s: %v of CPU a message, both ends", what, cost)
-		if r := float64(cost) / float64(reference); r > tolerance {
+		if r := float64(cost) / float64(reference); r > tolerance && !underRace {
 			t.Errorf("%s: %.2f times the cost", what, r)
 		}
 	}
@@ -218,7 +221,7 @@ func TestManyQueuePairs(t *testing.T) {
 	flat("100 connected, 1 at work", cheapest(1), one)
 	start := time.Now()
 	more(many)
-	each := (heap() - before) / (2 * many)
+	each := (heap() - before) / int64(2*many)
 	t.Logf("%d queue pairs on each side, made in %v, %d bytes each", many, time.Since(start).Round(time.Millisecond), each)
 	if each > limit {
 		t.Errorf("an idle queue pair takes %d bytes, more than %d", each, limit)
