@@ -10,9 +10,9 @@ DESTDIR  ?=
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Tests whose packets must arrive in time, and those that boot machines, run one
-# package at a time; only the command is under the race detector there as well.
+# package at a time; only the command and the NIC are under the race detector as well.
 GOTEST   := $(GO) run ./testenv/cmd/gotest
-NETWORK  := ./testenv/... ./cmd/softroce-xdp
+NETWORK  := ./testenv/... ./cmd/softroce-xdp ./rocev2/nic
 AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
 
 # What CI skips, it fails.
@@ -46,8 +46,9 @@ test: lint check-generate build man test-go ## everything; the parts below with 
 .PHONY: test-go
 test-go:
 	rm -rf out/gotest
-	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$')
+	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$')
 	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
+	$(GOTEST) run race-nic -race -timeout 15m $(AS_ROOT) ./rocev2/nic
 	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) $(NETWORK)
 	$(GOTEST) summary
 
