@@ -2,7 +2,6 @@
 
 #include "judge.h"
 
-#include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,6 +169,17 @@ bool gid_of(struct call *c, const char *key, union ibv_gid *gid)
 	return true;
 }
 
+static int sep_count(const char *s)
+{
+	int n = 0;
+
+	while ((s = strchr(s, ':'))) {
+		n++;
+		s++;
+	}
+	return n;
+}
+
 // sges reads any number of sge=addr:len:lkey.
 int sges(struct call *c, struct ibv_sge *list)
 {
@@ -177,20 +187,21 @@ int sges(struct call *c, struct ibv_sge *list)
 	int n = 0;
 
 	while ((value = text(c, "sge"))) {
-		unsigned long long addr, len, lkey;
-		char rest;
+		char *end;
 
 		if (n == MAX_SGE) {
 			fail(c, E2BIG, "more than %d sge", MAX_SGE);
 			return n;
 		}
-		if (sscanf(value, "%lli:%lli:%lli%c", (long long *)&addr, (long long *)&len, (long long *)&lkey, &rest) != 3) {
+		list[n].addr = strtoull(value, &end, 0);
+		if (*end == ':')
+			list[n].length = strtoull(end + 1, &end, 0);
+		if (*end == ':')
+			list[n].lkey = strtoull(end + 1, &end, 0);
+		if (*end || sep_count(value) != 2) {
 			fail(c, EINVAL, "sge=%.60s is not addr:len:lkey", value);
 			return n;
 		}
-		list[n].addr = addr;
-		list[n].length = len;
-		list[n].lkey = lkey;
 		n++;
 	}
 	return n;

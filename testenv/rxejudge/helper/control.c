@@ -179,14 +179,11 @@ void do_arm_srq(struct call *c)
 void do_mw(struct call *c)
 {
 	struct ibv_pd *pd = object(c, "pd", PD);
-	uint64_t type = need(c, "type");
 	struct ibv_mw *mw;
 
-	if (type != 1 && type != 2)
-		fail(c, EINVAL, "type=%llu, want 1 or 2", (unsigned long long)type);
 	if (!parsed(c))
 		return;
-	mw = ibv_alloc_mw(pd, type == 1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
+	mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
 	if (!mw)
 		fail(c, errno, "ibv_alloc_mw");
 	else

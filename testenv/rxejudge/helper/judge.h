@@ -107,7 +107,6 @@ void do_modify(struct call *c);
 void do_query(struct call *c);
 void do_post_send(struct call *c);
 void do_post_recv(struct call *c);
-void do_bind_mw(struct call *c);
 void do_poll(struct call *c);
 void do_async(struct call *c);
 void do_run(struct call *c);

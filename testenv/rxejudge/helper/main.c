@@ -18,8 +18,7 @@ static const struct {
 	{"open", do_open}, {"gid", do_gid}, {"pd", do_pd}, {"reg_mr", do_reg_mr}, {"cq", do_cq}, {"srq", do_srq},
 	{"arm_srq", do_arm_srq}, {"mw", do_mw}, {"ah", do_ah}, {"destroy", do_destroy}, {"fill", do_fill},
 	{"check", do_check}, {"peek", do_peek}, {"poke", do_poke}, {"qp", do_qp}, {"modify", do_modify},
-	{"query", do_query}, {"post_send", do_post_send}, {"post_recv", do_post_recv}, {"bind_mw", do_bind_mw},
-	{"poll", do_poll}, {"async", do_async}, {"run", do_run}, {"run_recv", do_run_recv},
+	{"query", do_query}, {"post_send", do_post_send}, {"post_recv", do_post_recv}, {"poll", do_poll}, {"async", do_async}, {"run", do_run}, {"run_recv", do_run_recv},
 };
 
 static void dispatch(struct call *c, char *line)

@@ -95,13 +95,8 @@ void do_post_send(struct call *c)
 	if (!parsed(c))
 		return;
 	err = ibv_post_send(qp, &wr, &bad);
-	if (err) {
+	if (err)
 		fail(c, err, "ibv_post_send");
-		return;
-	}
-	// rxe keeps a type 2 window's new key to itself; the handle is how it is asked for later.
-	if (wr.opcode == IBV_WR_BIND_MW)
-		say(c, " rkey=%#x", wr.bind_mw.rkey);
 }
 
 void do_post_recv(struct call *c)
@@ -120,28 +115,4 @@ void do_post_recv(struct call *c)
 	err = qp ? ibv_post_recv(qp, &wr, &bad) : ibv_post_srq_recv(srq, &wr, &bad);
 	if (err)
 		fail(c, err, qp ? "ibv_post_recv" : "ibv_post_srq_recv");
-}
-
-// do_bind_mw binds a window of type 1, which has a call of its own and a key that the driver
-// chooses.
-void do_bind_mw(struct call *c)
-{
-	struct ibv_qp *qp = object(c, "qp", QP);
-	struct ibv_mw *mw = object(c, "mw", MW);
-	struct mr *mr = object(c, "mr", MR);
-	struct ibv_mw_bind bind = {
-		.wr_id = number(c, "id", 0),
-		.send_flags = send_flags(c),
-		.bind_info = {.addr = need(c, "addr"), .length = need(c, "len"), .mw_access_flags = need(c, "access")},
-	};
-	int err;
-
-	if (!parsed(c))
-		return;
-	bind.bind_info.mr = mr->mr;
-	err = ibv_bind_mw(qp, mw, &bind);
-	if (err)
-		fail(c, err, "ibv_bind_mw");
-	else
-		say(c, " rkey=%#x", mw->rkey);
 }
