@@ -5,7 +5,6 @@ package rxejudge
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -45,7 +44,13 @@ func (x *exchange) run(ctx context.Context) error {
 	if err := x.received(ctx); err != nil {
 		return err
 	}
-	return x.check(ctx)
+	if err := x.check(ctx); err != nil {
+		return err
+	}
+	if x.Op == BindMW {
+		return x.unbindWindow(ctx)
+	}
+	return nil
 }
 
 // stride is the distance of slots: a message with its guards, at a multiple of 8 for atomics.
@@ -346,12 +351,21 @@ func (e *end) local(ctx context.Context, wr SendWR, kind WCOp) error {
 	return err
 }
 
+// unbindWindow takes the window away from its bytes: one in use cannot be bound again.
+func (x *exchange) unbindWindow(ctx context.Context) error {
+	return x.to.local(ctx, SendWR{Op: LocalInv, Inv: x.to.windowKey}, WCLocalInv)
+}
+
 // localInvalidate binds a window at the responder, and takes it away there; it must then be
-// bindable again, which the driver refuses for one in use.
+// bindable again.
 func (x *exchange) localInvalidate(ctx context.Context) error {
-	var errs []error
 	for range x.Count {
-		errs = append(errs, x.bindWindow(ctx), x.to.local(ctx, SendWR{Op: LocalInv, Inv: x.to.windowKey}, WCLocalInv))
+		if err := x.bindWindow(ctx); err != nil {
+			return err
+		}
+		if err := x.unbindWindow(ctx); err != nil {
+			return err
+		}
 	}
-	return errors.Join(errs...)
+	return nil
 }

@@ -76,16 +76,20 @@ void do_poll(struct call *c)
 	}
 	say(c, " n=%llu", (unsigned long long)got);
 	for (uint64_t i = 0; i < got; i++) {
-		// What fields beyond these hold is undefined for a request that failed.
+		// What the other fields hold is undefined for a request that failed.
 		bool ok = wc[i].status == IBV_WC_SUCCESS;
-		uint32_t imm = 0;
+		uint32_t flags = ok ? wc[i].wc_flags : 0, imm = 0;
 
-		if (ok && wc[i].wc_flags & IBV_WC_WITH_IMM)
+		// rxe hands out the kernel's bit for WITH_INV, which verbs know as IP_CSUM_OK (seen on
+		// 6.12); checksums it never reports.
+		if (flags & IBV_WC_IP_CSUM_OK)
+			flags = (flags & ~IBV_WC_IP_CSUM_OK) | IBV_WC_WITH_INV;
+		if (flags & IBV_WC_WITH_IMM)
 			imm = ntohl(wc[i].imm_data);
-		else if (ok && wc[i].wc_flags & IBV_WC_WITH_INV)
+		else if (flags & IBV_WC_WITH_INV)
 			imm = wc[i].invalidated_rkey;
 		say(c, " wc=%llu:%d:%d:%u:%u:%u:%u:%u:%u", (unsigned long long)wc[i].wr_id, wc[i].status,
-		    ok ? (int)wc[i].opcode : 0, ok ? wc[i].byte_len : 0, ok ? wc[i].wc_flags : 0, imm, wc[i].qp_num,
+		    ok ? (int)wc[i].opcode : 0, ok ? wc[i].byte_len : 0, flags, imm, wc[i].qp_num,
 		    ok ? wc[i].src_qp : 0, wc[i].vendor_err);
 	}
 }

@@ -95,8 +95,14 @@ void do_post_send(struct call *c)
 	if (!parsed(c))
 		return;
 	err = ibv_post_send(qp, &wr, &bad);
-	if (err)
+	if (err) {
 		fail(c, err, "ibv_post_send");
+		return;
+	}
+	// The key of a window of type 2 is for the application to keep; rxe refuses to bind it again
+	// under another than the last.
+	if (wr.opcode == IBV_WR_BIND_MW)
+		wr.bind_mw.mw->rkey = wr.bind_mw.rkey;
 }
 
 void do_post_recv(struct call *c)
