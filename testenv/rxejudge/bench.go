@@ -81,7 +81,7 @@ func (b *Bench) use(ctx context.Context, l Link) error {
 		}
 		b.netem = l.Netem
 	}
-	ends, err := connectPair(ctx, b.A, b.B, l)
+	ends, err := connectPair(ctx, b.A, b.B, l, AllRights&^MWBind)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

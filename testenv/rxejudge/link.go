@@ -60,8 +60,9 @@ func (e *end) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// newEnd makes all that a side needs for a link, with the queue pair in INIT.
-func newEnd(ctx context.Context, s Side, l Link, psn uint32) (e *end, err error) {
+// newEnd makes all that a side needs for a link, with the queue pair in INIT. rights are what peers
+// may do through it.
+func newEnd(ctx context.Context, s Side, l Link, psn uint32, rights Access) (e *end, err error) {
 	e = &end{side: s, firstPSN: psn & 0xFFFFFF}
 	defer func() {
 		if err != nil {
@@ -107,7 +108,7 @@ func newEnd(ctx context.Context, s Side, l Link, psn uint32) (e *end, err error)
 	if e.qp, err = keep(e, qp, err); err != nil {
 		return e, err
 	}
-	init := InitAttr{Rights: AllRights &^ MWBind}
+	init := InitAttr{Rights: rights}
 	if l.Service == UD {
 		init = InitAttr{QKey: udQKey}
 	}
@@ -143,9 +144,9 @@ func (e *end) connect(ctx context.Context, l Link, peer *end) error {
 }
 
 // connectPair makes a link between two sides. PSNs wrap on the way: both start close to 2^24.
-func connectPair(ctx context.Context, a, b Side, l Link) (ends [2]*end, err error) {
+func connectPair(ctx context.Context, a, b Side, l Link, rights Access) (ends [2]*end, err error) {
 	for i, s := range []Side{a, b} {
-		if ends[i], err = newEnd(ctx, s, l, 0xFFFFF0+uint32(i)); err != nil {
+		if ends[i], err = newEnd(ctx, s, l, 0xFFFFF0+uint32(i), rights); err != nil {
 			if i > 0 {
 				err = errors.Join(err, ends[0].close(ctx))
 			}

@@ -21,7 +21,7 @@ func TestPatternGolden(t *testing.T) {
 	}
 	b := make([]byte, 11)
 	FillPattern(b, 1234567, 0)
-	if got := hex.EncodeToString(b); got != "c5dbcdb13f879e596587c6" {
+	if got := hex.EncodeToString(b); got != "85fc08fb17d09e59a50f54" {
 		t.Errorf("bytes %s", got)
 	}
 }
