@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/softroce/softroce-xdp/testenv/rxepeer"
@@ -59,9 +60,27 @@ func (b *Bench) Run(ctx context.Context, c Case) error {
 		err = e.run(ctx)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", c.Name(), err), b.drop())
+		return errors.Join(fmt.Errorf("%s: %w%s", c.Name(), err, b.states()), b.drop())
 	}
 	return nil
+}
+
+// states tells how the queue pairs are after a failure, as far as they can say.
+func (b *Bench) states() string {
+	if !b.open {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var s strings.Builder
+	for _, e := range b.ends {
+		state, err := e.qp.State(ctx)
+		fmt.Fprintf(&s, "; %s's QP %d: %v", e.side.Name(), e.qp.QPN(), state)
+		if err != nil {
+			fmt.Fprintf(&s, " (%v)", err)
+		}
+	}
+	return s.String()
 }
 
 // use makes the link unless it is there.
