@@ -42,6 +42,9 @@ func Open(ifname string, o Options) (_ *Attachment, err error) {
 	if a.exchange, err = ebpf.LoadPinnedProgram(filepath.Join(dir, pinExchange), nil); err != nil {
 		return nil, fmt.Errorf("%s: pinned exchange program: %w: run `softroce-xdp clean`", ifname, err)
 	}
+	if a.engineSync, err = ebpf.LoadPinnedProgram(filepath.Join(dir, pinEngineSync), nil); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: pinned engine sync program: %w: run `softroce-xdp clean`", ifname, err)
+	}
 	a.egress, err = link.LoadPinnedLink(filepath.Join(dir, pinEgressLink), nil)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", ifname, err)
@@ -125,6 +128,9 @@ func (a *Attachment) replacePrograms() error {
 		if err := repin(objs.SoftroceEgress, filepath.Join(a.Dir, pinEgressProg)); err != nil {
 			return err
 		}
+	}
+	if err := repin(objs.SoftroceEngineSync, filepath.Join(a.Dir, pinEngineSync)); err != nil {
+		return err
 	}
 	return repin(objs.SoftroceExchange, filepath.Join(a.Dir, pinExchange))
 }

@@ -41,6 +41,7 @@ type Agent struct {
 	nodes   *nodes
 	sweep   sweeper
 	resyncs resyncs
+	engine  uint64 // when we last looked for an engine
 	dests   int // entries in the table, as far as we have heard
 
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
@@ -206,6 +207,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	a.watchEngine(now)
 	a.greet(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
@@ -239,7 +241,7 @@ func (a *Agent) handle(e bpf.Event) {
 	case bpf.EventNewDest:
 		a.welcome(e)
 	case bpf.EventPeerAware:
-		if a.hello.answered(e.Peer, now) {
+		if a.hello.answered(e.Peer, uint16(e.Caps), now) {
 			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
 		}
 	case bpf.EventHello:
@@ -247,7 +249,7 @@ func (a *Agent) handle(e bpf.Event) {
 			a.hello.answer(peer, e.Nonce)
 		}
 		// It speaks our protocol: see whether it lives where it says.
-		a.hello.prompt(e.Peer, now)
+		a.hello.prompt(e.Peer, uint16(e.Caps), now)
 	case bpf.EventAckUnknown:
 		if a.hello.genuine(e.Peer, e.Nonce) {
 			a.addEntry(peer, e.Nonce, uint16(e.Caps))

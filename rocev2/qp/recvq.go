@@ -147,18 +147,29 @@ func (b *recvBuffer) scatter(m mem.Memory, pd uint32, data []byte) mem.Fault {
 	}
 }
 
+// CheckRecv judges a work request as PostRecv of a queue pair in that state would,
+// but for the room in the queue. It needs no queue pair, so any goroutine may ask.
+func (cfg *Config) CheckRecv(s State, wr *RecvWR) error {
+	switch {
+	case s == Reset:
+		return ErrRecvState
+	case cfg.SRQ != nil:
+		return ErrRecvSRQ
+	case len(wr.SGL) > cfg.MaxRecvSGE:
+		return fmt.Errorf("%w: %d of %d", ErrRecvSGL, len(wr.SGL), cfg.MaxRecvSGE)
+	}
+	return nil
+}
+
+// RecvQueued is the number of work requests on the queue pair's own receive queue.
+func (q *QP) RecvQueued() int { return int(q.rsp.ring.n) }
+
 // post is PostRecv.
 func (r *responder) post(wr *RecvWR) error {
-	q := r.q
-	switch {
-	case q.state == Reset:
-		return ErrRecvState
-	case q.cfg.SRQ != nil:
-		return ErrRecvSRQ
-	case q.state == Err:
-		if err := r.ring.check(wr); err != nil {
-			return err
-		}
+	if err := r.q.cfg.CheckRecv(r.q.state, wr); err != nil {
+		return err
+	}
+	if r.q.state == Err {
 		r.flushed(wr.ID)
 		return nil
 	}

@@ -101,12 +101,7 @@ func (r *requester) grow() {
 // post is PostSend.
 func (r *requester) post(wr *SendWR) error {
 	q := r.q
-	switch q.state {
-	case RTS, SQD, SQE, Err:
-	default:
-		return fmt.Errorf("%w; it is in %s", ErrSendState, q.state)
-	}
-	length, err := r.check(wr)
+	length, err := q.cfg.checkSend(q.state, &q.attr, wr)
 	if err != nil {
 		return err
 	}
@@ -163,9 +158,21 @@ func (r *requester) post(wr *SendWR) error {
 	return nil
 }
 
-// check judges a work request (IBTA 11.4.1.1) and returns its length in bytes.
-func (r *requester) check(wr *SendWR) (length uint32, err error) {
-	cfg, attr := &r.q.cfg, &r.q.attr
+// CheckSend judges a work request as PostSend of a queue pair in that state and with
+// those attributes would, but for the room in the queue. It needs no queue pair, so
+// any goroutine may ask.
+func (cfg *Config) CheckSend(s State, a *Attr, wr *SendWR) error {
+	_, err := cfg.checkSend(s, a, wr)
+	return err
+}
+
+// checkSend is CheckSend (IBTA 11.4.1.1) and returns the length in bytes.
+func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, err error) {
+	switch s {
+	case RTS, SQD, SQE, Err:
+	default:
+		return 0, fmt.Errorf("%w; it is in %s", ErrSendState, s)
+	}
 	if !cfg.Type.has(wr.Op) {
 		return 0, fmt.Errorf("%w: %s, operation %d", ErrSendOp, cfg.Type, wr.Op)
 	}
@@ -231,6 +238,10 @@ func (t Type) has(op Operation) bool {
 	}
 	return false
 }
+
+// SendQueued is the number of work requests on the send queue that have not
+// completed.
+func (q *QP) SendQueued() int { return int(q.req.tail - q.req.head) }
 
 // locate returns the index of the work request that packet n belongs to, or of
 // a local operation before it that has not run, or tail.

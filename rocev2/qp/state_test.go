@@ -106,14 +106,14 @@ func TestModifyByTheTable(t *testing.T) {
 						line, col = &states[i], c
 					}
 				}
-				modify := func(mask AttrMask) (error, State) {
+				modify := func(mask AttrMask) (State, error) {
 					q := lead(t, s, from)
 					a := good
 					a.State = to
 					err := q.Modify(a, mask|MaskState)
-					return err, q.State()
+					return q.State(), err
 				}
-				err, got := modify(col.need)
+				got, err := modify(col.need)
 				switch {
 				case line == nil && (err == nil || !strings.Contains(err.Error(), "cannot go")):
 					t.Errorf("%s %s to %s: %v, want a refusal", s, from, to, err)
@@ -125,7 +125,7 @@ func TestModifyByTheTable(t *testing.T) {
 				}
 				for i, name := range attrNames[1:] {
 					bit := AttrMask(2) << i
-					switch err, got := modify(col.need ^ bit); {
+					switch got, err := modify(col.need ^ bit); {
 					case col.need&bit != 0 && (err == nil || !strings.Contains(err.Error(), "needs "+name) || got != from):
 						t.Errorf("%s %s to %s without %s: %v, now in %s", s, from, to, name, err, got)
 					case col.may&bit != 0 && err != nil:
