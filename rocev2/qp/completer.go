@@ -230,9 +230,6 @@ func (r *requester) retire(now Time) {
 			r.cur++
 		}
 		r.head++
-		if int32(r.cur-r.head) < 0 { // local operations are skipped, not sent
-			r.cur = r.head
-		}
 		r.complete(w)
 	}
 	r.idle(now)
