@@ -141,6 +141,20 @@ func (r *requester) notReady(now Time, at int64, code uint8) {
 		r.board.there.clear(0)
 	}
 	r.rewind(n)
+	r.slowly(n)
+}
+
+// slowly lets the stream begin again after an RNR NAK for packet n: with the message
+// that found no receive, then with twice as much each round trip. Else a receiver
+// that is short of receives would refuse a whole window each time, of which it takes
+// one message.
+func (r *requester) slowly(n uint64) {
+	r.ramp, r.rampTo = 0, r.max-n
+	if i := r.locate(n); i != r.tail {
+		if left := r.at(i).end() - n; left < r.rampTo {
+			r.ramp = max(left, 1)
+		}
+	}
 }
 
 // endRNR has the packet sent again that the peer was not ready for. NAKs for it
@@ -167,6 +181,11 @@ func (r *requester) advance(now Time, to uint64) {
 		c.sample(now - c.timedAt)
 	}
 	r.window.acked(uint32(min(n, unlimited)))
+	if r.ramp != 0 {
+		if r.ramp += n; r.ramp >= r.rampTo {
+			r.ramp = 0
+		}
+	}
 	if to > r.nxt {
 		if r.guessing { // it was not lost, only late
 			r.window.falseAlarm()
@@ -211,9 +230,6 @@ func (r *requester) retire(now Time) {
 			r.cur++
 		}
 		r.head++
-		if int32(r.cur-r.head) < 0 { // local operations are skipped, not sent
-			r.cur = r.head
-		}
 		r.complete(w)
 	}
 	r.idle(now)

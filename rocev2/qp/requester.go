@@ -47,6 +47,9 @@ type requester struct {
 	probed   uint64 // which
 	guessing bool   // silence, and no answer, made us send again from taken on
 
+	ramp   uint64 // after an RNR NAK: packets beyond taken; 0: no limit
+	rampTo uint64
+
 	draining bool       // SQD, and EventDrained is still to come
 	comp     Completion // lent to the completion queue, so that none is allocated
 	now      Time       // of the last call, for fillPayload

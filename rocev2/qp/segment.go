@@ -76,6 +76,9 @@ func (r *requester) nextRC(now Time, out *Outbound) bool {
 // limit is the packet that must wait.
 func (r *requester) limit(w *wqe) uint64 {
 	end := r.taken + uint64(r.window.size)
+	if r.ramp != 0 {
+		end = min(end, r.taken+r.ramp)
+	}
 	if r.board != nil && r.board.open() {
 		end = min(end, r.taken+holdable) // the responder drops what is beyond
 	}
