@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package qp holds the queue pairs of RC, UC and UD as pure state machines: what
+// happens comes in as a method call that carries the time, and what is to be done
+// comes out of Next calls, memory accesses and completions. There is no socket,
+// no goroutine and no clock here; package nic has those.
+//
+// The way of a message:
+//
+//	PostSend  requester.go   a work request becomes a WQE with its range of PSNs
+//	NextData  segment.go     the WQE becomes packets, as far as the window allows
+//	Receive   responder.go   the peer's queue pair checks PSN, key and rights, and
+//	                         touches memory
+//	NextAck   answer.go      the answer: ACK, NAK, atomic result, SACK
+//	NextData  answer.go      or READ responses, which are data
+//	Receive   completer.go   the answer completes WQEs, or has some sent again
+//	Deadline, Expire         what happens when no answer comes
+//
+// A queue pair belongs to one thread of its engine; no method may run beside
+// another one of the same queue pair, or of a queue pair that shares its SRQ.
+//
+// Clause numbers are those of the InfiniBand Architecture Specification, volume 1.
+// Where Linux rxe was seen to do something else, the comment says so.
+package qp

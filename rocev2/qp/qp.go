@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+)
+
+// Time is a moment in nanoseconds on the engine's monotonic clock. Zero is no
+// moment at all.
+type Time int64
+
+// Config is what stays the same as long as a queue pair lives.
+type Config struct {
+	QPN    uint32
+	Type   Type
+	PD     uint32
+	Memory mem.Memory
+	SendCQ CompletionQueue
+	RecvCQ CompletionQueue
+	SRQ    *SRQ        // or nil
+	Notify func(Event) // or nil; called in the engine's thread
+	Count  *Counters   // shared by the queue pairs of an engine
+
+	// Limits of the queues. Rings grow with use up to these.
+	MaxSend, MaxRecv       int
+	MaxSendSGE, MaxRecvSGE int
+	MaxInline              int
+	SignalAll              bool
+}
+
+// QP is one queue pair.
+type QP struct {
+	cfg   Config
+	attr  Attr
+	state State
+
+	req requester
+	rsp responder
+}
+
+// New makes a queue pair in RESET.
+func New(cfg Config) *QP {
+	q := &QP{cfg: cfg, state: Reset}
+	q.req.q, q.rsp.q = q, q
+	return q
+}
+
+// QPN is the number of the queue pair.
+func (q *QP) QPN() uint32 { return q.cfg.QPN }
+
+// Type is its service.
+func (q *QP) Type() Type { return q.cfg.Type }
+
+// State is where it stands in the state table.
+func (q *QP) State() State { return q.state }
+
+// Attr returns its attributes as Modify set them, with the PSNs of now.
+func (q *QP) Attr() Attr { return q.attr }
+
+// Receive takes one packet that was sent to this queue pair: parsed, with a good
+// ICRC, and of a P_Key that matches.
+// Whatever it holds, the queue pair answers by the rules or ignores it.
+func (q *QP) Receive(now Time, p *rocev2.Packet) {
+	info := p.Opcode().Info()
+	switch {
+	case q.isAnswer(p.Opcode(), info):
+		q.req.receive(now, p)
+	default:
+		q.rsp.receive(now, p)
+	}
+}
+
+// isAnswer tells packets for the requester from those for the responder.
+func (q *QP) isAnswer(op rocev2.Opcode, info *rocev2.OpcodeInfo) bool {
+	switch info.Operation {
+	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
+		return true
+	}
+	return op == rocev2.OpSACK
+}
+
+// NextAck writes the next answer that is not data (ACK, NAK, atomic result, SACK)
+// to out and returns whether there was one. Answers are not paced.
+func (q *QP) NextAck(now Time, out *Outbound) bool { return q.rsp.nextAck(now, out) }
+
+// NextData writes the next packet of data to out: a request or a READ response, in
+// turns. It returns false if there is nothing that may be sent now; after a
+// Receive, Expire or Post it may be otherwise.
+func (q *QP) NextData(now Time, out *Outbound) bool {
+	if q.rsp.turn {
+		q.rsp.turn = false
+		return q.rsp.nextRead(now, out) || q.req.next(now, out)
+	}
+	q.rsp.turn = true
+	return q.req.next(now, out) || q.rsp.nextRead(now, out)
+}
+
+// Deadline is when Expire must be called, or 0.
+func (q *QP) Deadline() Time {
+	a, b := q.req.deadline(), q.rsp.deadline()
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// Expire does what is due at now; calling it early does nothing.
+func (q *QP) Expire(now Time) {
+	q.req.expire(now)
+	q.rsp.expire(now)
+}
+
+// PostSend puts a work request on the send queue. The error says which rule it
+// breaks, and nothing was queued then. In ERR it completes as flushed.
+func (q *QP) PostSend(wr *SendWR) error { return q.req.post(wr) }
+
+// PostRecv puts a work request on the receive queue.
+func (q *QP) PostRecv(wr *RecvWR) error { return q.rsp.post(wr) }
+
+// fail moves the queue pair to ERR: every work request completes, the one that
+// failed first. Answers that are due (the NAK that told the peer) still leave.
+func (q *QP) fail(now Time, e Event) {
+	if q.state == Err || q.state == Reset {
+		return
+	}
+	q.state = Err
+	q.req.flush(now)
+	q.rsp.flush(now)
+	q.notify(e)
+}
+
+func (q *QP) notify(e Event) {
+	if e != 0 && q.cfg.Notify != nil {
+		q.cfg.Notify(e)
+	}
+}
