@@ -43,6 +43,7 @@ type Agent struct {
 	resyncs resyncs
 	dests   int // entries in the table, as far as we have heard
 
+	classAfter  uint64 // no new pacer class before this, monotonic ns
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
 }
 
@@ -250,7 +251,10 @@ func (a *Agent) handle(e bpf.Event) {
 		a.hello.prompt(e.Peer, now)
 	case bpf.EventAckUnknown:
 		if a.hello.genuine(e.Peer, e.Nonce) {
-			a.addEntry(peer, e.Nonce, uint16(e.Caps))
+			if a.addEntry(peer, e.Nonce, uint16(e.Caps)) {
+				a.dests++
+				a.evenShare()
+			}
 		}
 	}
 }

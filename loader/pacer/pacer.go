@@ -26,7 +26,8 @@ type Pacer interface {
 	Name() string
 	// Kind is what the data plane calls it.
 	Kind() uint32
-	// OwnQdisc tells whether Setup replaced the root qdisc.
+	// OwnQdisc tells whether the root qdisc is replaced, by Setup or (htb) by the
+	// first SetRate.
 	OwnQdisc() bool
 	// SetRate makes a destination's class follow its rate. class is what
 	// an earlier call returned, 0 at first; the result goes into
@@ -35,7 +36,8 @@ type Pacer interface {
 	// Backlog returns how many bytes wait in the class. Pacers whose packets
 	// carry their own time return ok = false: nothing can go apart there.
 	Backlog(class uint32) (bytes uint64, ok bool, err error)
-	// Release gives the class of a destination that is gone back.
+	// Release gives the class of a destination that is gone back. htb gives the
+	// root qdisc back with the last one.
 	Release(class uint32) error
 }
 

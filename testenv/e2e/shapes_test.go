@@ -55,7 +55,7 @@ func TestShapes(t *testing.T) {
 // leaves no trace in the table.
 func TestOtherTraffic(t *testing.T) {
 	need.Command(t, "iperf3")
-	l := newLab(t, labSpec{})
+	l := newLab(t, labSpec{strangers: true})
 	server := l.top.Host(2).Command("iperf3", "-s", "-1")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
