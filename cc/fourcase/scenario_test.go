@@ -123,8 +123,10 @@ func TestFluidRobust(t *testing.T) {
 		{name: "100 Mbit/s behind a 10 Gbit/s link, 30 ms buffer", f: incast(deep(100 * mbit)), p99: 6 * ms},
 		{name: "400 Mbit/s behind a 10 Gbit/s link, 30 ms buffer", f: incast(deep(400 * mbit)), p99: 4 * ms},
 		{name: "4 senders, 100 Mbit/s", f: incast(deep(100*mbit), func(f *fluid) { f.senders = 4 }), p99: 8 * ms},
-		{name: "8 senders, 10 Mbit/s, 100 ms buffer", f: incast(deep(10*mbit), func(f *fluid) {
+		{name: "8 senders, 10 Mbit/s, 100 ms buffer, min_rate 1 Mbit/s", f: incast(deep(10*mbit), func(f *fluid) {
 			f.senders, f.buffer, f.run, f.warm = 8, 100*ms, 60*sec, 20*sec
+			// By default no sender behind 10 Gbit/s goes below 10 Mbit/s.
+			f.params = func(p *Params) { p.MinRateBps = mbit }
 		}), p99: 30 * ms},
 		{name: "2 senders, 10 Gbit/s", f: incast(func(f *fluid) { f.senders, f.link, f.capacity = 2, 10*gbit, 10*gbit }), p99: 2 * ms},
 	} {
