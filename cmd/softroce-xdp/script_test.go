@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/probe"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/load"
 	"github.com/softroce/softroce-xdp/testenv/need"
@@ -29,7 +30,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"softroce-xdp": main})
+	testscript.Main(m, map[string]func(){"softroce-xdp": func() {
+		// LACKS lists features that this kernel shall seem to be without.
+		if names := os.Getenv("LACKS"); names != "" {
+			if err := probe.Deny(strings.Split(names, ",")...); err != nil {
+				panic(err)
+			}
+		}
+		main()
+	}})
 }
 
 // The scripts of testdata/script need nothing; those of testdata/net are run as

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // edt is earliest departure time: the data plane writes when a packet leaves
@@ -66,7 +67,11 @@ func setupEDT(l netlink.Link) (Pacer, error) {
 func addFq(l netlink.Link, parent, handle uint32) error {
 	fq := netlink.NewFq(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Parent: parent, Handle: handle})
 	fq.PacketLimit, fq.FlowPacketLimit = fqLimit, fqFlowLimit
-	if err := netlink.QdiscReplace(fq); err != nil {
+	err := probe.Denied(probe.Fq)
+	if err == nil {
+		err = netlink.QdiscReplace(fq)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: fq qdisc (kernel module sch_fq): %w", l.Attrs().Name, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // htb gives every destination a class of its own. The data plane puts the class
@@ -56,7 +57,11 @@ func (h *htb) install() error {
 		LinkIndex: h.link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(ourMajor, 0),
 	})
 	q.Defcls = 0 // what has no class goes directly
-	if err := netlink.QdiscReplace(q); err != nil {
+	err := probe.Denied(probe.Htb)
+	if err == nil {
+		err = netlink.QdiscReplace(q)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: htb root qdisc (kernel module sch_htb): %w", h.link.Attrs().Name, err)
 	}
 	h.ready = true
