@@ -43,6 +43,8 @@ type Agent struct {
 	resyncs resyncs
 	dests   int // entries in the table, as far as we have heard
 
+	rdma        string // the RDMA device on the interface, as far as we have seen
+	rdmaSeen    uint64 // when we looked, monotonic ns
 	classAfter  uint64 // no new pacer class before this, monotonic ns
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
 }
@@ -64,6 +66,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 	if err := a.att.SetAgent(os.Getpid()); err != nil {
 		return err
 	}
+	a.expectRDMA(loader.Monotonic())
 	if err := a.prepare(); err != nil {
 		return err
 	}
@@ -208,6 +211,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 		return 0, err
 	}
 	a.greet(now)
+	a.expectRDMA(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
 	return pause(busy, n), nil

@@ -18,6 +18,7 @@ type edt struct{ own bool }
 func (edt) Name() string                           { return "edt" }
 func (edt) Kind() uint32                           { return bpf.PacerEDT }
 func (e edt) OwnQdisc() bool                       { return e.own }
+func (edt) Prepare() error                         { return nil }
 func (edt) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
 func (edt) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
 func (edt) Release(uint32) error                   { return nil }

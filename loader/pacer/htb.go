@@ -22,7 +22,8 @@ import (
 // interface pays for it. The kernel has no way of changing a root qdisc that
 // loses nothing (for some 100 us the device has none, and what waited in the old
 // one is gone), so that happens when the first destination is new, and when the
-// last one has been idle long enough to be forgotten.
+// last one has been idle long enough to be forgotten. rdma_rxe does not forgive
+// even that: where there is an RDMA device, the agent calls Prepare.
 //
 // A class has the rate, and a bucket of the same depth, as the model in
 // bpf/lib/pace.h: the departure times that go into the stamps are those at which
@@ -30,6 +31,7 @@ import (
 type htb struct {
 	link  netlink.Link
 	ready bool // HTB is the root qdisc
+	keep  bool // it stays without classes
 	used  int  // classes
 	next  uint16
 	free  []uint16
@@ -50,6 +52,22 @@ func setupHTB(l netlink.Link) (Pacer, error) {
 		return nil, err
 	}
 	return &htb{link: l}, nil
+}
+
+// Prepare keeps HTB until detach.
+func (h *htb) Prepare() error {
+	h.keep = true
+	return h.makeReady()
+}
+
+func (h *htb) makeReady() error {
+	if h.ready {
+		return nil
+	}
+	if err := checkReplaceable(h.link); err != nil {
+		return err
+	}
+	return h.install()
 }
 
 func (h *htb) install() error {
@@ -99,13 +117,8 @@ func adoptHTB(l netlink.Link) (Pacer, error) {
 var ErrNoClass = errors.New("htb: no class number left: more destinations are paced than htb has classes")
 
 func (h *htb) SetRate(class uint32, bps uint64) (uint32, error) {
-	if !h.ready {
-		if err := checkReplaceable(h.link); err != nil {
-			return 0, err
-		}
-		if err := h.install(); err != nil {
-			return 0, err
-		}
+	if err := h.makeReady(); err != nil {
+		return 0, err
 	}
 	fresh := class == 0
 	if fresh {
@@ -201,7 +214,7 @@ func (h *htb) Release(class uint32) error {
 		return fmt.Errorf("remove htb class %x: %w", class, err)
 	}
 	h.give(class)
-	if h.used--; h.used > 0 {
+	if h.used--; h.used > 0 || h.keep {
 		return nil
 	}
 	h.ready, h.next, h.free = false, 0, nil

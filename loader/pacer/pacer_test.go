@@ -118,6 +118,23 @@ func TestHTB(t *testing.T) {
 		if after := qdiscs(t, l); after != before {
 			t.Errorf("before:\n%safter:\n%s", before, after)
 		}
+
+		// Prepared it comes at once, and stays without classes.
+		if p, err = pacer.Setup(l, "htb"); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Prepare(); err != nil || !strings.Contains(qdiscs(t, l), "htb") {
+			t.Errorf("prepared: %v\n%s", err, qdiscs(t, l))
+		}
+		if a, err = p.SetRate(0, 1e6); err != nil {
+			t.Error(err)
+		}
+		if err := p.Release(a); err != nil || !strings.Contains(qdiscs(t, l), "htb") {
+			t.Errorf("without classes: %v\n%s", err, qdiscs(t, l))
+		}
+		if err := pacer.Restore(l); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

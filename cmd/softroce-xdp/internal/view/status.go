@@ -152,7 +152,7 @@ func (s *Status) Write(w io.Writer) {
 	pacer := s.Pacer
 	switch {
 	case s.Pacer == "htb" && s.Paced == 0:
-		pacer += " (no destination paced yet; the root qdisc is as it was)"
+		pacer += " (no destination paced yet)"
 	case s.OwnQdisc:
 		pacer += " (root qdisc replaced; detach puts it back)"
 	}
