@@ -195,6 +195,27 @@ func TestFluidSlowdown(t *testing.T) {
 	}
 }
 
+// TestFluidDrain: a sender whose window has filled a queue of 20 ms before it is
+// measured at all. The excess that it sees then is none, and it keeps the queue; a
+// pause before the first decision tells it what the queue is.
+func TestFluidDrain(t *testing.T) {
+	var with, without result
+	for _, drain := range []bool{false, true} {
+		f := incast(deep(100 * mbit))
+		f.noIdle, f.drain, f.backlog, f.start, f.warm, f.run = true, drain, 20*ms, 100*mbit, 500*ms, 5*sec
+		r := f.simulate(1)
+		t.Logf("drain %v: %v", drain, r)
+		if drain {
+			with = r
+		} else {
+			without = r
+		}
+	}
+	if 2*with.q99 >= without.q99 || with.util < 0.95 {
+		t.Error("the pause does not halve the queue, or costs too much")
+	}
+}
+
 // TestFluidStart: from the link's rate to a bottleneck a hundred times slower.
 func TestFluidStart(t *testing.T) {
 	f := incast(deep(100 * mbit))

@@ -41,6 +41,7 @@ type Agent struct {
 	nodes   *nodes
 	sweep   sweeper
 	resyncs resyncs
+	drains  drains
 	dests   int // entries in the table, as far as we have heard
 
 	rdma        string // the RDMA device on the interface, as far as we have seen
@@ -79,6 +80,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err error) {
 	a := &Agent{log: log}
 	a.resyncs.last = map[bpf.DestKey]uint64{}
+	a.drains.all = map[bpf.DestKey]*drain{}
 	defer func() {
 		if err != nil {
 			a.close()
@@ -214,7 +216,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	a.expectRDMA(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
-	return pause(busy, n), nil
+	return a.drainStep(loader.Monotonic(), pause(busy, n)), nil
 }
 
 // greet sends the HELLOs that are due.

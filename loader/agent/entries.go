@@ -32,6 +32,12 @@ func (a *Agent) prepare() error {
 	count := 0
 	err := a.att.EachRow(func(r loader.Row) {
 		count++
+		if r.Regs.ClassId != 0 && r.Regs.Policy.Decisions == 0 && r.Regs.Policy.State != 0 {
+			// The agent before may have ended in the pause that slows a class.
+			if _, err := a.pacer.SetRate(r.Regs.ClassId, r.Regs.RateBps); err != nil {
+				a.log.Warn("pacer", "peer", r.Addr, "err", err)
+			}
+		}
 		a.nodes.seen(r.Regs.Node)
 		greet := a.hello.adopt
 		if r.Regs.Node == 0 { // no agent has seen it yet

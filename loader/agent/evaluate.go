@@ -49,7 +49,12 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 	d := &slot.Regs
 	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
 	before := *regs
-	fourcase.Step(regs, params, sampleOf(d), now)
+	sample := sampleOf(d)
+	sample.Idle = sample.Idle || a.drains.answers(slot.Key, &sample, now)
+	fourcase.Step(regs, params, sample, now)
+	if firstLoaded(&before, regs, &sample) {
+		a.startDrain(slot, &sample, now)
+	}
 	if *regs != before {
 		slot.Op |= bpf.SetPolicy
 	}
