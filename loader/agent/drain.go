@@ -58,6 +58,9 @@ func (a *Agent) startDrain(slot *bpf.ExchangeSlot, s *fourcase.Sample, now uint6
 		return // others cannot make packets wait
 	}
 	underWay := uint64(min(max(s.RTT, s.Tx+s.Rx, 0), int64(drainMax)))
+	if underWay <= a.cfg.Policy.TargetNs {
+		return // there is no room in it for a queue that matters
+	}
 	waits := max(d.NextTxNs, now) - now // what the pacer holds
 	if waits > uint64(drainMax) {
 		return

@@ -60,9 +60,12 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 	}
 	if regs.RateBps != d.RateBps {
 		slot.Op |= bpf.SetPolicy
-		a.setClass(slot, regs.RateBps)
+		if d.ClassId != 0 {
+			a.setClass(slot, regs.RateBps)
+		}
 		d.RateBps = regs.RateBps
-	} else if a.unclassed(d) {
+	}
+	if a.unclassed(d) {
 		a.setClass(slot, d.RateBps)
 	}
 }

@@ -117,8 +117,8 @@ func TestAgentKilledWhilePacing(t *testing.T) {
 func TestUpgradeUnderTraffic(t *testing.T) {
 	for _, egress := range []string{"tcx", "clsact"} {
 		t.Run(egress, func(t *testing.T) {
-			l := newLab(t, labSpec{attach: []string{"--egress", egress, "--rate", "1G"}})
-			l.node[0].must(t, "policy", "set", topo.IfName, "--mode", "fixed") // as above
+			l := newLab(t, labSpec{attach: []string{"--egress", egress, "--rate", "1G", "--heartbeat-timeout", "30s"}}) // however slow the machine
+			l.node[0].must(t, "policy", "set", topo.IfName, "--mode", "fixed")                                          // as above
 			a := l.node[0].open(t)
 			traffic := l.start(load.Flow{})
 			before := l.measured(t, a)
