@@ -26,6 +26,7 @@ func TestLayouts(t *testing.T) {
 		{"steer", unsafe.Sizeof(bpf.Steer{}), 8},
 		{"sr_event", unsafe.Sizeof(bpf.Event{}), 48},
 		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 24 + 7*64},
+		{"engine_slot", unsafe.Sizeof(bpf.EngineSlot{}), 88},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s has %d bytes, want %d", c.name, c.got, c.want)
@@ -63,7 +64,7 @@ func TestMacros(t *testing.T) {
 	}
 	want := map[string]uint64{
 		"SR_ABI_VERSION": bpf.ABIVersion, "SR_META_MAGIC": bpf.MetaMagic, "SR_EXCHANGE_SLOTS": bpf.ExchangeSlots,
-		"SR_PSN_SLOTS": uint64(len(bpf.DestRegs{}.Flows)), "SR_EXCHANGE_INVALID": 0xffffffff,
+		"SR_PSN_SLOTS": uint64(len(bpf.DestRegs{}.Flows)), "SR_EXCHANGE_INVALID": 0xffffffff, "SR_ENGINE_SLOTS": bpf.EngineSlots, "SR_ENGINE_SYNC": 0x100,
 	}
 	for _, m := range regexp.MustCompile(`(?m)^#define (SR_\w+) (\w+?)u?\b`).FindAllStringSubmatch(string(header), -1) {
 		got, err := strconv.ParseUint(m[2], 0, 64)

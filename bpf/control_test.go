@@ -93,13 +93,31 @@ func TestHelloAnswerIsOurs(t *testing.T) {
 // A HELLO from a peer in the table updates its registers, and is no news.
 func TestHelloFromKnownPeer(t *testing.T) {
 	l := newLab(t)
-	l.know(peer4, aware)
+	l.know(peer4, func(d *bpf.DestRegs) { d.Caps = uint16(hello(false).Hello.Caps) })
 	l.in(fromPeer(t, hello(false)))
 	l.wantCounters("hello_answered")
 	l.wantNoEvent()
 	if r := l.regs(peer4); r.InTxNs != 700 || r.RxPackets != 0 {
 		t.Errorf("%+v", r)
 	}
+}
+
+// A peer that an engine was opened on says so in its HELLO. The table does not
+// believe it, the agent asks; configured capabilities are not asked about.
+func TestHelloWithOtherCaps(t *testing.T) {
+	l := newLab(t)
+	l.know(peer4, aware)
+	l.in(fromPeer(t, hello(false)))
+	if e := l.wantEvent(bpf.EventHello, peer4); e.Caps != hello(false).Hello.Caps || e.Nonce != 0 {
+		t.Errorf("%+v", e)
+	}
+	if r := l.regs(peer4); r.Caps != bpf.CapStamp {
+		t.Errorf("caps %#x", r.Caps)
+	}
+	l.know(peer4, func(d *bpf.DestRegs) { d.Caps = bpf.CapStamp | bpf.CapStatic })
+	l.in(fromPeer(t, hello(false)))
+	l.wantNoEvent()
+	l.counters()
 }
 
 // On a veth pair the data plane leaves the answer to the agent and says what to

@@ -26,6 +26,7 @@
 #include "lib/ingress.h"
 #include "lib/egress.h"
 #include "lib/exchange.h"
+#include "lib/engine.h"
 
 /*
  * From the wire: read and strip the stamp option, keep the table, answer HELLO,
@@ -54,6 +55,13 @@ int softroce_exchange(struct __sk_buff *skb)
 	return exchange(skb);
 }
 
+/* The engine's way to report what it sent, and to learn its rates. */
+SEC("tc")
+int softroce_engine_sync(struct __sk_buff *skb)
+{
+	return engine_sync(skb);
+}
+
 /* Types that Go wants and no map mentions; BTF keeps them because of this name. */
 struct {
 	struct rx_meta meta;
@@ -64,6 +72,9 @@ struct {
 	enum sr_event_type event_type;
 	enum sr_exchange_op exchange_op;
 	enum sr_exchange_set exchange_set;
+	struct engine_ctx engine_ctx;
+	struct engine_slot engine_slot;
+	enum sr_engine_flag engine_flag;
 } *const volatile abi_types = NULL;
 
 char _license[] SEC("license") = "Dual BSD/GPL";

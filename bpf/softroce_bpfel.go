@@ -68,6 +68,25 @@ type SoftroceDestRegs struct {
 	Policy      SoftrocePolicyRegs
 }
 
+type SoftroceEngineSlot struct {
+	_           structs.HostLayout
+	Key         SoftroceDestKey
+	TxBytes     uint64
+	PacedNs     uint64
+	RateBps     uint64
+	RttNs       uint64
+	RttSentNs   uint64
+	TxPackets   uint32
+	TxUnstamped uint32
+	Rewinds     uint32
+	Paced       uint32
+	Flags       uint32
+	Node        uint32
+	Caps        uint16
+	Found       uint16
+	Zero        uint32
+}
+
 type SoftroceExchangeSlot struct {
 	_     structs.HostLayout
 	Key   SoftroceDestKey
@@ -172,6 +191,12 @@ type SoftroceSrConfig struct {
 	Policy             SoftrocePolicyParams
 }
 
+type SoftroceSrEngineFlag uint32
+
+const (
+	SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED SoftroceSrEngineFlag = 1
+)
+
 type SoftroceSrEvent struct {
 	_        structs.HostLayout
 	Type     uint32
@@ -235,23 +260,24 @@ type SoftroceSteer struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	SoftroceMapActive            = "active"
-	SoftroceMapConfig            = "config"
-	SoftroceMapDestTable         = "dest_table"
-	SoftroceMapEvents            = "events"
-	SoftroceMapHelloLimit        = "hello_limit"
-	SoftroceMapMailbox           = "mailbox"
-	SoftroceMapScratch           = "scratch"
-	SoftroceMapStats             = "stats"
-	SoftroceMapSteerTable        = "steer_table"
-	SoftroceMapXsks              = "xsks"
-	SoftroceProgSoftroceEgress   = "softroce_egress"
-	SoftroceProgSoftroceExchange = "softroce_exchange"
-	SoftroceProgSoftroceIngress  = "softroce_ingress"
-	SoftroceVarAbiTypes          = "abi_types"
-	SoftroceVarClockFixed        = "clock_fixed"
-	SoftroceVarClockFixedNs      = "clock_fixed_ns"
-	SoftroceVarClockTai          = "clock_tai"
+	SoftroceMapActive              = "active"
+	SoftroceMapConfig              = "config"
+	SoftroceMapDestTable           = "dest_table"
+	SoftroceMapEvents              = "events"
+	SoftroceMapHelloLimit          = "hello_limit"
+	SoftroceMapMailbox             = "mailbox"
+	SoftroceMapScratch             = "scratch"
+	SoftroceMapStats               = "stats"
+	SoftroceMapSteerTable          = "steer_table"
+	SoftroceMapXsks                = "xsks"
+	SoftroceProgSoftroceEgress     = "softroce_egress"
+	SoftroceProgSoftroceEngineSync = "softroce_engine_sync"
+	SoftroceProgSoftroceExchange   = "softroce_exchange"
+	SoftroceProgSoftroceIngress    = "softroce_ingress"
+	SoftroceVarAbiTypes            = "abi_types"
+	SoftroceVarClockFixed          = "clock_fixed"
+	SoftroceVarClockFixedNs        = "clock_fixed_ns"
+	SoftroceVarClockTai            = "clock_tai"
 )
 
 // LoadSoftroce returns the embedded CollectionSpec for Softroce.
@@ -296,9 +322,10 @@ type SoftroceSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftroceProgramSpecs struct {
-	SoftroceEgress   *ebpf.ProgramSpec `ebpf:"softroce_egress"`
-	SoftroceExchange *ebpf.ProgramSpec `ebpf:"softroce_exchange"`
-	SoftroceIngress  *ebpf.ProgramSpec `ebpf:"softroce_ingress"`
+	SoftroceEgress     *ebpf.ProgramSpec `ebpf:"softroce_egress"`
+	SoftroceEngineSync *ebpf.ProgramSpec `ebpf:"softroce_engine_sync"`
+	SoftroceExchange   *ebpf.ProgramSpec `ebpf:"softroce_exchange"`
+	SoftroceIngress    *ebpf.ProgramSpec `ebpf:"softroce_ingress"`
 }
 
 // SoftroceMapSpecs contains maps before they are loaded into the kernel.
@@ -388,14 +415,16 @@ type SoftroceVariables struct {
 //
 // It can be passed to LoadSoftroceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftrocePrograms struct {
-	SoftroceEgress   *ebpf.Program `ebpf:"softroce_egress"`
-	SoftroceExchange *ebpf.Program `ebpf:"softroce_exchange"`
-	SoftroceIngress  *ebpf.Program `ebpf:"softroce_ingress"`
+	SoftroceEgress     *ebpf.Program `ebpf:"softroce_egress"`
+	SoftroceEngineSync *ebpf.Program `ebpf:"softroce_engine_sync"`
+	SoftroceExchange   *ebpf.Program `ebpf:"softroce_exchange"`
+	SoftroceIngress    *ebpf.Program `ebpf:"softroce_ingress"`
 }
 
 func (p *SoftrocePrograms) Close() error {
 	return _SoftroceClose(
 		p.SoftroceEgress,
+		p.SoftroceEngineSync,
 		p.SoftroceExchange,
 		p.SoftroceIngress,
 	)

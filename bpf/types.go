@@ -19,6 +19,7 @@ type (
 	RxMeta       = SoftroceRxMeta
 	Steer        = SoftroceSteer
 	ExchangeSlot = SoftroceExchangeSlot
+	EngineSlot   = SoftroceEngineSlot
 	Objects      = SoftroceObjects
 )
 
@@ -26,6 +27,8 @@ type (
 const (
 	ABIVersion    = 1
 	ExchangeSlots = 128
+	EngineSlots   = 40
+	engineSync    = 0x100
 	MetaMagic     = 0x53524d31
 	NoSample      = 1<<63 - 1 // a window without a sample
 	exchangeError = 0xffffffff
@@ -69,6 +72,10 @@ const (
 	MoveEmpty = uint32(SoftroceSrExchangeSetSR_MOVE_EMPTY)
 )
 
+// CEEchoed in EngineSlot.Flags: a stamp of the engine has told the peer of its CE
+// marks.
+const CEEchoed = uint32(SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED)
+
 // KeyOf makes the table's key of an address. IPv4 becomes ::ffff:a.b.c.d; a zone
 // is dropped.
 func KeyOf(a netip.Addr) DestKey { return DestKey{Addr: a.As16()} }
@@ -91,6 +98,11 @@ func ConfigOf(mem []byte) *Config {
 		panic("bpf: config mapping is too short")
 	}
 	return (*Config)(unsafe.Pointer(unsafe.SliceData(mem)))
+}
+
+// bytes views the message with its first n slots as the data of a program run.
+func (m *engineMessage) bytes(n int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(m)), unsafe.Offsetof(m.slots)+uintptr(n)*unsafe.Sizeof(m.slots[0]))
 }
 
 // EventOf reads one record of the events ring. It returns false if the record

@@ -80,10 +80,11 @@ type Attachment struct {
 	Dir   string // of the pins
 	Maps  bpf.SoftroceMaps
 
-	exchange *ebpf.Program
-	opts     Options
-	ingress  link.Link
-	egress   link.Link // nil with clsact
+	exchange   *ebpf.Program
+	engineSync *ebpf.Program // nil: attached by a release that had no engine
+	opts       Options
+	ingress    link.Link
+	egress     link.Link // nil with clsact
 }
 
 // ErrAttached says that the interface carries our data plane already.
@@ -135,7 +136,7 @@ func Attach(ifname string, o Options) (_ *Attachment, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Maps, a.exchange = objs.SoftroceMaps, objs.SoftroceExchange
+	a.Maps, a.exchange, a.engineSync = objs.SoftroceMaps, objs.SoftroceExchange, objs.SoftroceEngineSync
 	defer objs.SoftroceIngress.Close()
 	defer objs.SoftroceEgress.Close()
 	if err := a.pinMaps(); err != nil {
@@ -268,6 +269,9 @@ func (a *Attachment) pinMaps() error {
 	if err := a.exchange.Pin(filepath.Join(a.Dir, pinExchange)); err != nil {
 		return fmt.Errorf("pin the exchange program: %w", err)
 	}
+	if err := a.engineSync.Pin(filepath.Join(a.Dir, pinEngineSync)); err != nil {
+		return fmt.Errorf("pin the engine sync program: %w", err)
+	}
 	return nil
 }
 
@@ -360,6 +364,9 @@ func (a *Attachment) Close() {
 	}
 	if a.exchange != nil {
 		a.exchange.Close()
+	}
+	if a.engineSync != nil {
+		a.engineSync.Close()
 	}
 	if a.ingress != nil {
 		a.ingress.Close()

@@ -21,6 +21,7 @@ const (
 	pinIngressLink = "link_ingress"
 	pinEgressLink  = "link_egress"
 	pinExchange    = "prog_exchange"
+	pinEngineSync  = "prog_engine_sync"
 	pinEgressProg  = "prog_egress" // only with clsact, which has no link
 )
 

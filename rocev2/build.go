@@ -60,55 +60,122 @@ type Datagram struct {
 // Errors: ErrOpcode, ErrFamily, ErrPayload, ErrTooBig, ErrFieldMax; b is returned
 // unchanged then.
 func (d *Datagram) AppendTo(b []byte) ([]byte, error) {
-	info := d.Opcode.Info()
-	ipLen := ipv4MinLen
-	if !d.is4() {
-		ipLen = ipv6Len
-	}
-	switch {
-	case info.Class == ClassUnknown:
-		return b, ErrOpcode
-	case !d.Src.IsValid() || !d.Dst.IsValid() || d.is4() != d.Dst.Unmap().Is4():
-		return b, ErrFamily
-	case len(d.Payload) != 0 && !info.Payload:
-		return b, ErrPayload
-	case d.DestQP|d.SrcQP|uint32(d.PSN)|d.MSN > PSNMask:
-		return b, ErrFieldMax
-	}
-	payload := len(d.Payload)
-	if d.Opcode == CNP && payload == 0 {
-		payload = CNPBodyLen
-	}
-	pad := -payload & 3
-	if payload > 0xFFFF {
-		return b, ErrTooBig
-	}
-	udpLen := MinUDPLen + int(info.ExtLen) + payload + pad
-	total := ipLen + udpLen
-	if d.Stamp != nil {
-		total += StampLen
-	}
-	if total > 0xFFFF {
-		return b, ErrTooBig
+	l, err := d.layout(len(d.Payload))
+	if err != nil {
+		return b, err
 	}
 	start := len(b)
-	b = grow(b, total)
-	p := b[start:]
+	b = grow(b, l.total)
+	copy(d.begin(b[start:], l), d.Payload)
+	d.Seal(b[start:])
+	return b, nil
+}
 
-	d.putIP(p, total)
-	udp := p[ipLen:]
+// Len is the length of the datagram with n bytes of payload, without the stamp.
+func (d *Datagram) Len(n int) int {
+	ip := ipv4MinLen
+	if !d.is4() {
+		ip = ipv6Len
+	}
+	return ip + MinUDPLen + int(d.Opcode.Info().ExtLen) + n + -n&3
+}
+
+// Begin writes to b the headers of the datagram with n bytes of payload, and
+// returns the payload's place. The caller fills it and calls Seal; what is in
+// d.Payload does not matter. So data is copied once, from where it lies into the
+// frame.
+//
+// Errors: those of AppendTo, and ErrTooBig if b cannot hold the datagram. Nothing
+// was written then.
+func (d *Datagram) Begin(b []byte, n int) (payload []byte, err error) {
+	l, err := d.layout(n)
+	if err == nil && l.total > len(b) {
+		err = ErrTooBig
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.begin(b, l), nil
+}
+
+// Seal completes the datagram that Begin started in b with pad, ICRC and stamp,
+// and returns its length. The stamp may have changed meanwhile, but not whether
+// there is one.
+func (d *Datagram) Seal(b []byte) int {
+	ipLen := ipv4MinLen
+	if b[0]>>4 == 6 {
+		ipLen = ipv6Len
+	}
+	udpLen := int(binary.BigEndian.Uint16(b[ipLen+4:]))
+	end := ipLen + udpLen
+	bth := BTH(b[ipLen+udpHeaderLen:])
+	clear(b[end-ICRCLen-bth.PadCount() : end-ICRCLen])
+	binary.LittleEndian.PutUint32(b[end-ICRCLen:], icrc(b, ipLen, udpLen))
+	if d.Stamp != nil {
+		d.Stamp.Put(b[end:])
+		end += StampLen
+	}
+	return end
+}
+
+// layout is where the parts of a datagram lie.
+type layout struct {
+	info         *OpcodeInfo
+	ip, udp      int // lengths: of the IP header, and of UDP header to ICRC
+	payload, pad int
+	total        int
+}
+
+// layout checks what can be wrong with a datagram of n bytes of payload.
+func (d *Datagram) layout(n int) (l layout, err error) {
+	l = layout{info: d.Opcode.Info(), ip: ipv4MinLen, payload: n}
+	v4 := d.is4()
+	if !v4 {
+		l.ip = ipv6Len
+	}
+	switch {
+	case l.info.Class == ClassUnknown:
+		return l, ErrOpcode
+	case !d.Src.IsValid() || !d.Dst.IsValid() || v4 != d.Dst.Unmap().Is4():
+		return l, ErrFamily
+	case n != 0 && !l.info.Payload:
+		return l, ErrPayload
+	case d.DestQP|d.SrcQP|uint32(d.PSN)|d.MSN > PSNMask:
+		return l, ErrFieldMax
+	case n > 0xFFFF:
+		return l, ErrTooBig
+	}
+	if d.Opcode == CNP && n == 0 {
+		l.payload = CNPBodyLen
+	}
+	l.pad = -l.payload & 3
+	l.udp = MinUDPLen + int(l.info.ExtLen) + l.payload + l.pad
+	l.total = l.ip + l.udp
+	if d.Stamp != nil {
+		l.total += StampLen
+	}
+	if l.total > 0xFFFF {
+		return l, ErrTooBig
+	}
+	return l, nil
+}
+
+// begin writes the headers and returns the payload's place.
+func (d *Datagram) begin(p []byte, l layout) []byte {
+	headers := l.ip + udpHeaderLen + BTHLen + int(l.info.ExtLen)
+	clear(p[:headers])
+	d.putIP(p, l.total)
+	udp := p[l.ip:]
 	binary.BigEndian.PutUint16(udp[0:2], d.srcPort())
 	binary.BigEndian.PutUint16(udp[2:4], UDPPort)
-	binary.BigEndian.PutUint16(udp[4:6], uint16(udpLen))
-	d.putBTH(BTH(udp[udpHeaderLen:udpHeaderLen+BTHLen]), pad)
-	body := udp[udpHeaderLen+BTHLen:]
-	d.putExt(info, body)
-	copy(body[info.ExtLen:], d.Payload)
-	binary.LittleEndian.PutUint32(udp[udpLen-ICRCLen:], icrc(p, ipLen, udpLen))
-	if d.Stamp != nil {
-		d.Stamp.Put(udp[udpLen:])
+	binary.BigEndian.PutUint16(udp[4:6], uint16(l.udp))
+	d.putBTH(BTH(udp[udpHeaderLen:udpHeaderLen+BTHLen]), l.pad)
+	d.putExt(l.info, udp[udpHeaderLen+BTHLen:])
+	end := headers + l.payload
+	if d.Opcode == CNP {
+		clear(p[headers:end])
 	}
-	return b, nil
+	return p[headers:end:end]
 }
 
 func (d *Datagram) is4() bool { return d.Src.Unmap().Is4() }

@@ -4,6 +4,7 @@ package rocev2
 
 import (
 	"bytes"
+	"strconv"
 	"testing"
 )
 
@@ -165,5 +166,68 @@ func BenchmarkBuild(b *testing.B) {
 		if _, err := d.AppendTo(buf); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Begin and Seal make the same bytes as AppendTo, also in a buffer that held
+// something else, and only the payload's place is left to the caller.
+func TestBeginSeal(t *testing.T) {
+	for i := range 256 {
+		op := Opcode(i)
+		for _, n := range []int{0, 1, 2, 3, 4, 1023} {
+			for _, stamp := range []*Stamp{nil, &goldenStamp} {
+				d := Datagram{
+					Src: src6, Dst: dst6, Opcode: op, DestQP: 0x123456, PSN: 0xFEDCBA, Solicited: true, AckReq: true,
+					VA: 3, RKey: 4, DMALen: 5, Imm: 11, Hello: goldenHello, Stamp: stamp,
+				}
+				if i%2 == 0 {
+					d.Src, d.Dst = src4, dst4
+				}
+				d.Payload = bytes.Repeat([]byte{7}, n)
+				want, wantErr := d.AppendTo(nil)
+				d.Payload = []byte("not this")
+
+				b := bytes.Repeat([]byte{0xEE}, 2000)
+				place, err := d.Begin(b, n)
+				if err != wantErr {
+					t.Fatalf("%s, %d bytes: %v, AppendTo says %v", op, n, err, wantErr)
+				}
+				if err != nil {
+					continue
+				}
+				if len(place) != cap(place) || op != CNP && len(place) != n {
+					t.Fatalf("%s, %d bytes: a place of %d, %d", op, n, len(place), cap(place))
+				}
+				for i := range n {
+					place[i] = 7
+				}
+				end := d.Seal(b)
+				if !bytes.Equal(b[:end], want) {
+					t.Fatalf("%s, %d bytes\n got %x\nwant %x", op, n, b[:end], want)
+				}
+				if tail := b[end:]; !bytes.Equal(tail, bytes.Repeat([]byte{0xEE}, len(tail))) {
+					t.Errorf("%s, %d bytes: written behind the end", op, n)
+				}
+				if _, err := d.Begin(b[:end-1], n); err != ErrTooBig {
+					t.Errorf("%s, %d bytes into %d: %v", op, n, end-1, err)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkBeginSeal(b *testing.B) {
+	for _, n := range []int{0, 1024, 4096} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			d := Datagram{Src: src4, Dst: dst4, Opcode: RCWriteMiddle, DestQP: 5, SrcPort: 0xC000, Stamp: &Stamp{}}
+			buf := make([]byte, 5000)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := d.Begin(buf, n); err != nil {
+					b.Fatal(err)
+				}
+				d.Seal(buf)
+			}
+		})
 	}
 }

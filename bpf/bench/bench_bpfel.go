@@ -197,6 +197,7 @@ const (
 	BenchProgBenchXdpRestore    = "bench_xdp_restore"
 	BenchProgBenchXdpShorten    = "bench_xdp_shorten"
 	BenchProgSoftroceEgress     = "softroce_egress"
+	BenchProgSoftroceEngineSync = "softroce_engine_sync"
 	BenchProgSoftroceExchange   = "softroce_exchange"
 	BenchProgSoftroceIngress    = "softroce_ingress"
 	BenchVarAbiTypes            = "abi_types"
@@ -261,6 +262,7 @@ type BenchProgramSpecs struct {
 	BenchXdpRestore    *ebpf.ProgramSpec `ebpf:"bench_xdp_restore"`
 	BenchXdpShorten    *ebpf.ProgramSpec `ebpf:"bench_xdp_shorten"`
 	SoftroceEgress     *ebpf.ProgramSpec `ebpf:"softroce_egress"`
+	SoftroceEngineSync *ebpf.ProgramSpec `ebpf:"softroce_engine_sync"`
 	SoftroceExchange   *ebpf.ProgramSpec `ebpf:"softroce_exchange"`
 	SoftroceIngress    *ebpf.ProgramSpec `ebpf:"softroce_ingress"`
 }
@@ -372,6 +374,7 @@ type BenchPrograms struct {
 	BenchXdpRestore    *ebpf.Program `ebpf:"bench_xdp_restore"`
 	BenchXdpShorten    *ebpf.Program `ebpf:"bench_xdp_shorten"`
 	SoftroceEgress     *ebpf.Program `ebpf:"softroce_egress"`
+	SoftroceEngineSync *ebpf.Program `ebpf:"softroce_engine_sync"`
 	SoftroceExchange   *ebpf.Program `ebpf:"softroce_exchange"`
 	SoftroceIngress    *ebpf.Program `ebpf:"softroce_ingress"`
 }
@@ -392,6 +395,7 @@ func (p *BenchPrograms) Close() error {
 		p.BenchXdpRestore,
 		p.BenchXdpShorten,
 		p.SoftroceEgress,
+		p.SoftroceEngineSync,
 		p.SoftroceExchange,
 		p.SoftroceIngress,
 	)

@@ -163,7 +163,7 @@ struct sr_config {
 enum sr_event_type {
 	SR_EVENT_NEW_DEST = 1,       /* egress created an entry */
 	SR_EVENT_PEER_AWARE = 2,     /* a known peer answered our HELLO */
-	SR_EVENT_HELLO = 3,          /* HELLO from a peer that we do not stamp to (yet) */
+	SR_EVENT_HELLO = 3,          /* HELLO from a peer that we do not stamp to (yet), or whose caps changed */
 	SR_EVENT_ACK_UNKNOWN = 4,    /* HELLO_ACK from an address without an entry */
 };
 
@@ -211,5 +211,41 @@ struct exchange_ctx {
 	__u64 zero;
 };
 #define SR_EXCHANGE_INVALID 0xffffffffu
+
+/*
+ * What the engine_sync program is called with, and what it gives back in the same
+ * place: the data of a BPF_PROG_TEST_RUN, engine_ctx and behind it the slots. The
+ * kernel takes less than a page.
+ */
+struct engine_ctx {
+	__u32 op;            /* SR_ENGINE_SYNC */
+	__u32 count;         /* slots that follow */
+	__u64 zero;
+};
+#define SR_ENGINE_SYNC 0x100
+#define SR_ENGINE_SLOTS 40
+
+/* One destination of the engine. Counts are since the last call. */
+struct engine_slot {
+	struct dest_key key;
+	__u64 tx_bytes;      /* IP lengths without the stamp option */
+	__u64 paced_ns;      /* sum of the delays that pacing asked for */
+	__u64 rate_bps;      /* in: the rate in use; out: the rate to use, 0 = unpaced */
+	__u64 rtt_ns;        /* data -> ACK, the shortest; 0 = none measured */
+	__u64 rtt_sent_ns;   /* when its data left, the clock of the stamps */
+	__u32 tx_packets;
+	__u32 tx_unstamped;
+	__u32 rewinds;       /* packets sent again because others were lost */
+	__u32 paced;         /* packets that waited for the pacer */
+	__u32 flags;         /* enum sr_engine_flag */
+	__u32 node;          /* out: the peer's number */
+	__u16 caps;          /* out: enum sr_cap */
+	__u16 found;         /* out: 0 = the table is full */
+	__u32 zero;
+};
+
+enum sr_engine_flag {
+	SR_ENGINE_CE_ECHOED = 1 << 0, /* a stamp of the engine has told the peer of its CE marks */
+};
 
 #endif

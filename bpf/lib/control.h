@@ -152,6 +152,15 @@ static __always_inline int control_drop(enum sr_reason reason)
 	return XDP_DROP;
 }
 
+/*
+ * A known peer says of itself what its last HELLO_ACK did not: an engine was
+ * opened or closed there. A HELLO proves nothing, so the agent asks.
+ */
+static __always_inline int caps_changed(const struct dest_regs *d, __u32 caps)
+{
+	return !(d->caps & SR_CAP_STATIC) && ((d->caps ^ caps) & 0x7fff);
+}
+
 /* v6 is a constant in each of the two calls below, so every offset is one too. */
 static __always_inline int control_packet(void *eth, struct roce *r, void *end, int v6,
 					  const struct sr_config *cfg, __u64 now)
@@ -199,7 +208,7 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 		     bpf_ntohl(LD32(body + 4)));
 		return control_drop(SR_STAT_hello_to_agent);
 	}
-	if (!d || !(d->caps & SR_CAP_STAMP))
+	if (!d || !(d->caps & SR_CAP_STAMP) || caps_changed(d, bpf_ntohl(LD32(body + 8))))
 		emit(SR_EVENT_HELLO, &key, now, bpf_ntohl(LD32(body + 8)), 0,
 		     bpf_ntohl(LD32(body + 4)));
 	hello_answer(eth, ip, v6, cfg, &s, now);

@@ -42,6 +42,7 @@ type Agent struct {
 	sweep   sweeper
 	resyncs resyncs
 	drains  drains
+	engine  uint64 // when we last looked for an engine
 	dests   int // entries in the table, as far as we have heard
 
 	rdma        string // the RDMA device on the interface, as far as we have seen
@@ -212,6 +213,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	a.watchEngine(now)
 	a.greet(now)
 	a.expectRDMA(now)
 	a.sweep.some(a, now)
@@ -246,7 +248,7 @@ func (a *Agent) handle(e bpf.Event) {
 	case bpf.EventNewDest:
 		a.welcome(e)
 	case bpf.EventPeerAware:
-		if a.hello.answered(e.Peer, now) {
+		if a.hello.answered(e.Peer, uint16(e.Caps), now) {
 			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
 		}
 	case bpf.EventHello:
@@ -254,7 +256,7 @@ func (a *Agent) handle(e bpf.Event) {
 			a.hello.answer(peer, e.Nonce)
 		}
 		// It speaks our protocol: see whether it lives where it says.
-		a.hello.prompt(e.Peer, now)
+		a.hello.prompt(e.Peer, uint16(e.Caps), now)
 	case bpf.EventAckUnknown:
 		if a.hello.genuine(e.Peer, e.Nonce) {
 			if a.addEntry(peer, e.Nonce, uint16(e.Caps)) {

@@ -62,7 +62,8 @@ type greeting struct {
 	due      uint64
 	prompted uint64
 	index    int32 // in the heap
-	tries    uint8 // HELLOs since it was last aware, up to len(helloDelays)
+	caps     uint16 // of its last HELLO_ACK
+	tries    uint8  // HELLOs since it was last aware, up to len(helloDelays)
 	missed   uint8
 	aware    bool
 	stranger bool // has no table entry; forgotten if it does not answer
@@ -115,7 +116,7 @@ func (g *greeter) add(peer bpf.DestKey, nonce uint64, caps uint16, now uint64) {
 		g.settle(x)
 		return
 	}
-	g.push(&greeting{peer: peer, nonce: nonce, due: now, aware: caps&bpf.CapStamp != 0})
+	g.push(&greeting{peer: peer, nonce: nonce, due: now, caps: caps, aware: caps&bpf.CapStamp != 0})
 }
 
 // adopt takes a destination in that an earlier agent has greeted. Its turn comes
@@ -125,7 +126,7 @@ func (g *greeter) adopt(peer bpf.DestKey, nonce uint64, caps uint16, now uint64)
 		return
 	}
 	g.push(&greeting{
-		peer: peer, nonce: nonce, due: now + mathrand.Uint64N(uint64(helloRefresh)),
+		peer: peer, nonce: nonce, due: now + mathrand.Uint64N(uint64(helloRefresh)), caps: caps,
 		aware: caps&bpf.CapStamp != 0, tries: uint8(len(helloDelays) - 1),
 	})
 }
@@ -154,27 +155,36 @@ func (g *greeter) remove(peer bpf.DestKey) {
 
 // answered notes a HELLO_ACK that the data plane found genuine. It returns true
 // if that is news.
-func (g *greeter) answered(peer bpf.DestKey, now uint64) bool {
+func (g *greeter) answered(peer bpf.DestKey, caps uint16, now uint64) bool {
 	x, ok := g.peers[peer]
 	if !ok {
 		return false
 	}
-	news := !x.aware
-	x.aware, x.missed, x.tries = true, 0, 0
+	news := !x.aware || x.caps != caps
+	x.aware, x.missed, x.tries, x.caps = true, 0, 0, caps
 	g.reschedule(x, now+uint64(helloRefresh))
 	return news
 }
 
-// prompt reacts to a peer's own HELLO: it speaks the protocol, so ask at once. A
-// peer without an entry gets one only after it answered at its address.
-func (g *greeter) prompt(peer bpf.DestKey, now uint64) {
+// prompt reacts to a peer's own HELLO: it speaks the protocol, or says other things
+// of itself than its last answer did, so ask. A peer without an entry gets one only
+// after it answered at its address.
+func (g *greeter) prompt(peer bpf.DestKey, caps uint16, now uint64) {
 	if x, ok := g.peers[peer]; ok {
+		if x.aware && x.caps == caps {
+			return
+		}
 		// Not more often than that: two hosts that prompt each other must not
 		// end in a volley.
-		if !x.aware && (x.prompted == 0 || now-x.prompted > uint64(promptPeriod)) {
-			x.prompted = now
-			g.reschedule(x, now)
+		due := now
+		if x.prompted != 0 {
+			due = max(now, x.prompted+uint64(promptPeriod))
 		}
+		if !x.aware && due > now || due >= x.due {
+			return
+		}
+		x.prompted = due
+		g.reschedule(x, due)
 		return
 	}
 	if g.guests >= strangersLimit {
@@ -182,6 +192,17 @@ func (g *greeter) prompt(peer bpf.DestKey, now uint64) {
 	}
 	g.guests++
 	g.push(&greeting{peer: peer, nonce: newNonce(), due: now, stranger: true})
+}
+
+// announce tells everybody who is aware what this host is capable of from now on. A
+// HELLO proves nothing to them, but makes them ask.
+func (g *greeter) announce(caps uint32, now uint64) {
+	g.origin.Caps = caps
+	for _, x := range g.peers {
+		if x.aware && x.due > now {
+			g.reschedule(x, now)
+		}
+	}
 }
 
 // genuine reports whether a HELLO_ACK of a peer without an entry returns the

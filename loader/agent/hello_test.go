@@ -61,13 +61,13 @@ func TestGreeterLosesPeer(t *testing.T) {
 	now := 1000 * second
 	g.add(keyN(1), 7, 0, now)
 	g.send(now)
-	if !g.answered(keyN(1), now) {
+	if !g.answered(keyN(1), bpf.CapStamp, now) {
 		t.Error("the first answer is no news")
 	}
-	if g.answered(keyN(1), now) {
+	if g.answered(keyN(1), bpf.CapStamp, now) {
 		t.Error("the second answer is news")
 	}
-	if g.answered(keyN(2), now) {
+	if g.answered(keyN(2), bpf.CapStamp, now) {
 		t.Error("an answer of nobody is news")
 	}
 	var lost []bpf.DestKey
@@ -94,7 +94,7 @@ func TestGreeterLimits(t *testing.T) {
 	// Strangers: so many at once, forgotten when they do not answer.
 	g = newTestGreeter(&sent)
 	for i := range 2 * strangersLimit {
-		g.prompt(bpf.KeyOf(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})), now)
+		g.prompt(bpf.KeyOf(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})), bpf.CapStamp, now)
 	}
 	if len(g.peers) != strangersLimit {
 		t.Errorf("%d strangers, want %d", len(g.peers), strangersLimit)
@@ -115,7 +115,7 @@ func TestGreeterPromptIsNoVolley(t *testing.T) {
 	g.add(keyN(1), 7, 0, now)
 	for i := range 1000 { // ten seconds in which the peer's HELLO comes every 10 ms
 		at := now + uint64(i)*second/100
-		g.prompt(keyN(1), at)
+		g.prompt(keyN(1), bpf.CapStamp, at)
 		g.send(at)
 	}
 	if len(sent) > 12 {
@@ -123,11 +123,64 @@ func TestGreeterPromptIsNoVolley(t *testing.T) {
 	}
 }
 
+// An engine that comes and goes at the peer: each time we ask once, and not more often
+// than every few seconds.
+func TestGreeterCapsOfPeerChange(t *testing.T) {
+	var sent []bpf.DestKey
+	g := newTestGreeter(&sent)
+	now := 1000 * second
+	g.add(keyN(1), 7, bpf.CapStamp, now)
+	g.send(now)
+	g.answered(keyN(1), bpf.CapStamp, now)
+	hello := func(caps uint16) int {
+		before := len(sent)
+		g.prompt(keyN(1), caps, now)
+		g.send(now)
+		return len(sent) - before
+	}
+	if n := hello(bpf.CapStamp); n != 0 {
+		t.Errorf("the same as before: asked %d times", n)
+	}
+	if n := hello(bpf.CapStamp | bpf.CapSACK); n != 1 {
+		t.Errorf("an engine came: asked %d times", n)
+	}
+	if !g.answered(keyN(1), bpf.CapStamp|bpf.CapSACK, now) {
+		t.Error("other capabilities are no news")
+	}
+	now += second
+	if n := hello(bpf.CapStamp) + hello(bpf.CapStamp); n != 0 {
+		t.Errorf("it went a second later: asked %d times at once", n)
+	}
+	now += uint64(promptPeriod)
+	if g.send(now); len(sent) != 3 {
+		t.Errorf("asked %d times in all, want 3", len(sent))
+	}
+}
+
+// Our own capabilities changed: those who know us hear of it at the next tick.
+func TestGreeterAnnounces(t *testing.T) {
+	var sent []bpf.DestKey
+	g := newTestGreeter(&sent)
+	now := 1000 * second
+	for i := range 3 {
+		g.add(keyN(byte(i)), 7, 0, now)
+	}
+	g.send(now)
+	g.answered(keyN(0), bpf.CapStamp, now)
+	g.answered(keyN(1), bpf.CapStamp, now)
+	sent = sent[:0]
+	now += second / 100
+	g.announce(uint32(bpf.CapStamp|bpf.CapSACK), now)
+	if g.send(now); len(sent) != 2 || g.origin.Caps != uint32(bpf.CapStamp|bpf.CapSACK) {
+		t.Errorf("%d HELLOs, caps %#x", len(sent), g.origin.Caps)
+	}
+}
+
 func TestGreeterStranger(t *testing.T) {
 	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
 	now := 1000 * second
-	g.prompt(keyN(1), now)
+	g.prompt(keyN(1), bpf.CapStamp, now)
 	nonce := g.peers[keyN(1)].nonce
 	if g.genuine(keyN(1), nonce+1) || g.genuine(keyN(2), nonce) || !g.genuine(keyN(1), nonce) {
 		t.Error("only our nonce from its address is genuine")

@@ -12,9 +12,11 @@
 //	Receive   responder.go   the peer's queue pair checks PSN, key and rights, and
 //	                         touches memory
 //	NextAck   answer.go      the answer: ACK, NAK, atomic result, SACK
-//	NextData  answer.go      or READ responses, which are data
-//	Receive   completer.go   the answer completes WQEs, or has some sent again
-//	Deadline, Expire         what happens when no answer comes
+//	NextData  reads.go       or READ responses, which are data
+//	Receive   completer.go   the answer completes WQEs, or has some sent again;
+//	          fetch.go       data of READs and ATOMICs goes where it belongs
+//	Deadline, Expire         timer.go: what happens when no answer comes
+//	NextData  recovery.go    what is sent again, and how much of it (window.go)
 //
 // A queue pair belongs to one thread of its engine; no method may run beside
 // another one of the same queue pair, or of a queue pair that shares its SRQ.

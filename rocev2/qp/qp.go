@@ -22,6 +22,7 @@ type Config struct {
 	SRQ    *SRQ        // or nil
 	Notify func(Event) // or nil; called in the engine's thread
 	Count  *Counters   // shared by the queue pairs of an engine
+	Held   *HoldPool   // for packets beyond a hole; nil: a pool of its own, when needed
 
 	// Limits of the queues. Rings grow with use up to these.
 	MaxSend, MaxRecv       int
@@ -44,6 +45,7 @@ type QP struct {
 func New(cfg Config) *QP {
 	q := &QP{cfg: cfg, state: Reset}
 	q.req.q, q.rsp.q = q, q
+	q.rsp.reset()
 	return q
 }
 
@@ -57,7 +59,17 @@ func (q *QP) Type() Type { return q.cfg.Type }
 func (q *QP) State() State { return q.state }
 
 // Attr returns its attributes as Modify set them, with the PSNs of now.
-func (q *QP) Attr() Attr { return q.attr }
+func (q *QP) Attr() Attr {
+	a := q.attr
+	a.State = q.state
+	if q.state != Reset && q.state != Init {
+		a.RQPSN = q.rsp.expected
+	}
+	if q.state >= RTS {
+		a.SQPSN = q.req.psn(q.req.max)
+	}
+	return a
+}
 
 // Receive takes one packet that was sent to this queue pair: parsed, with a good
 // ICRC, and of a P_Key that matches.

@@ -2,18 +2,137 @@
 
 package qp
 
-import "github.com/softroce/softroce-xdp/rocev2"
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+)
 
 // requester is the send queue: what was posted, what is on its way, what was
 // answered. It speaks to responder of the peer.
+//
+// Packets are counted from 0 at the first PSN of the connection, in 64 bits, so
+// that nothing here ever wraps; psn and number translate. Three counts divide them:
+//
+//	taken   the peer has executed everything before it
+//	nxt     goes next; less than max while packets are sent again
+//	max     was never sent
+//
+// A SEND or WRITE is done when taken has passed it, a READ or ATOMIC when its data
+// is there, which may be later.
 type requester struct {
 	q *QP
+
+	// The queue, by index; slots are ring[index & mask].
+	ring []wqe
+	head uint32 // oldest that is not completed
+	cur  uint32 // that nxt belongs to
+	tail uint32 // next to be posted
+
+	taken, nxt, max uint64
+
+	stopAt   uint64 // nothing from here on is sent: the memory of a work request is bad
+	ssn      uint32 // of the next message, see credit.go
+	sinceAck uint32 // packets since one that asked for an ACK
+
+	reads   readList
+	window  window
+	clock   clock
+	credit  credit
+	board   *board // Selective: what arrived beyond taken, or nil
+	nakAt   Time   // last NAK PSN that was heeded, and for what
+	nakFor  uint64
+	recover uint64 // packets before it were sent before the last loss was seen
+
+	probe    bool   // send the oldest packet once more
+	probing  bool   // it was, and nothing was heard since
+	probed   uint64 // which
+	guessing bool   // silence, and no answer, made us send again from taken on
+
+	draining bool       // SQD, and EventDrained is still to come
+	comp     Completion // lent to the completion queue, so that none is allocated
+	now      Time       // of the last call, for fillPayload
+	word     [8]byte
 }
 
-func (r *requester) post(wr *SendWR) error                    { return nil }
-func (r *requester) receive(now Time, p *rocev2.Packet)       {}
-func (r *requester) next(now Time, out *Outbound) bool        { return false }
-func (r *requester) deadline() Time                           { return 0 }
-func (r *requester) expire(now Time)                          {}
-func (r *requester) flush(now Time)                           {}
-func (r *requester) fillPayload(o *Outbound, dst []byte) bool { return false }
+// start takes the attributes of RTR to RTS.
+func (r *requester) start() { r.begin(1) }
+
+func (r *requester) begin(ssn uint32) {
+	r.stopAt = never
+	r.ssn = ssn
+	r.window.start()
+}
+
+// reset forgets everything, without a completion (IBTA 10.3.1).
+func (r *requester) reset() { *r = requester{q: r.q} }
+
+// drain is RTS to SQD: messages that have begun go on, no other begins.
+func (r *requester) drain() {
+	r.draining = true
+	r.drained()
+}
+
+const never = 1<<64 - 1
+
+// psn is the PSN of packet n.
+func (r *requester) psn(n uint64) rocev2.PSN {
+	return (r.q.attr.SQPSN + rocev2.PSN(n&rocev2.PSNMask)) & rocev2.PSNMask
+}
+
+// number is the packet nearest to taken that has this PSN; it may lie before
+// packet 0. No more than 2^23 packets are ever between (IBTA 9.7.1).
+func (r *requester) number(psn rocev2.PSN) int64 {
+	return int64(r.taken) + int64(psn.Diff(r.psn(r.taken)))
+}
+
+// receive takes an answer.
+func (r *requester) receive(now Time, p *rocev2.Packet) {
+	q := r.q
+	if q.cfg.Type != RC || q.state != RTS && q.state != SQD {
+		q.cfg.Count.Ignored++
+		return
+	}
+	r.now = now
+	switch p.Opcode().Info().Operation {
+	case rocev2.OperationAck:
+		r.receiveAck(now, p)
+	case rocev2.OperationReadResponse:
+		r.receiveRead(now, p)
+	case rocev2.OperationAtomicAck:
+		r.receiveAtomic(now, p)
+	default:
+		r.receiveSACK(now, p)
+	}
+}
+
+// next writes the next packet, if one may be sent.
+func (r *requester) next(now Time, out *Outbound) bool {
+	switch r.q.state {
+	case RTS, SQD:
+	default:
+		return false
+	}
+	if r.head == r.tail {
+		return false
+	}
+	r.now = now
+	if r.q.cfg.Type == RC {
+		return r.nextRC(now, out)
+	}
+	return r.nextUnreliable(now, out)
+}
+
+// flush completes what is in the queue, in order, as flushed, and what has its own
+// bad status with that (IBTA 10.3.1). PSNs go on where they were.
+func (r *requester) flush(now Time) {
+	for r.head != r.tail {
+		w := r.at(r.head)
+		r.head++
+		if w.status == Success {
+			w.status = WRFlushed
+		}
+		r.complete(w)
+	}
+	ssn := r.ssn
+	*r = requester{q: r.q, taken: r.max, nxt: r.max, max: r.max}
+	r.begin(ssn)
+}

@@ -42,6 +42,24 @@ func ParseRateOrZero(s string) (uint64, error) {
 	return ParseRate(s)
 }
 
+// ParseBytes reads a number of bytes: 64, 4K, 1M, 2MiB; the letters stand for
+// powers of 1024.
+func ParseBytes(s string) (uint64, error) {
+	t := strings.ToLower(strings.TrimSpace(s))
+	t = strings.TrimSuffix(strings.TrimSuffix(t, "b"), "i")
+	shift := 0
+	if n := len(t); n > 0 {
+		if i := strings.IndexByte("kmg", t[n-1]); i >= 0 {
+			shift, t = 10*(i+1), t[:n-1]
+		}
+	}
+	v, err := strconv.ParseUint(t, 10, 32)
+	if err != nil || v == 0 {
+		return 0, fmt.Errorf("%q is no number of bytes: write for example 64, 4K or 1M", s)
+	}
+	return v << shift, nil
+}
+
 // Rate writes bits per second with up to four digits: 97.3M, 10G.
 func Rate(bps uint64) string { return scaled(float64(bps)) }
 

@@ -83,3 +83,16 @@ func TestSpan(t *testing.T) {
 		}
 	}
 }
+
+func TestParseBytes(t *testing.T) {
+	for in, want := range map[string]uint64{"1": 1, "64": 64, "4K": 4096, "4KiB": 4096, "64kb": 65536, "1M": 1 << 20, "2g": 2 << 30} {
+		if got, err := ParseBytes(in); err != nil || got != want {
+			t.Errorf("ParseBytes(%q) = %d, %v; want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "0", "K", "-1", "1.5M", "4T", "99999999999"} {
+		if got, err := ParseBytes(in); err == nil {
+			t.Errorf("ParseBytes(%q) = %d, want an error", in, got)
+		}
+	}
+}

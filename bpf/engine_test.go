@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf_test
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/softroce/softroce-xdp/bpf"
+)
+
+func (l *lab) engineSync(slots ...bpf.EngineSlot) []bpf.EngineSlot {
+	l.t.Helper()
+	if err := bpf.NewEngineSync(l.objs.SoftroceEngineSync).Run(slots); err != nil {
+		l.t.Fatal(err)
+	}
+	return slots
+}
+
+// What the engine sent counts like what the host's stack sent, and puts the
+// destination on the agent's list.
+func TestEngineSyncCounts(t *testing.T) {
+	l := newLab(t)
+	l.know(peer4, func(d *bpf.DestRegs) {
+		d.RateBps, d.Caps, d.Node, d.CePending = 5e9, bpf.CapStamp|bpf.CapSACK, 7, 1
+		d.TxPackets, d.WinLoss = 10, 1
+	})
+	got := l.engineSync(bpf.EngineSlot{
+		Key: bpf.KeyOf(peer4), TxPackets: 3, TxBytes: 4000, TxUnstamped: 1, Rewinds: 2, Paced: 4, PacedNs: 500,
+		RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 100, Flags: bpf.CEEchoed,
+	})[0]
+	if got.Found != 1 || got.RateBps != 5e9 || got.Caps != bpf.CapStamp|bpf.CapSACK || got.Node != 7 {
+		t.Errorf("answer %+v", got)
+	}
+	want := bpf.DestRegs{
+		WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, Nonce: regsNonce, RateBps: 5e9, Caps: bpf.CapStamp | bpf.CapSACK, Node: 7,
+		TxPackets: 13, TxBytes: 4000, TxUnstamped: 1, LastTxNs: labStart, Rewinds: 2, WinLoss: 2, WinPaced: 4, PacedNs: 500,
+		RttNs: 60, WinRttNs: 60, Queued: 1,
+	}
+	if r := l.regs(peer4); r != want {
+		t.Errorf("\n got %+v\nwant %+v", r, want)
+	}
+	if n := l.exchange(bpf.ExchangeCollect, 9); n != 1 {
+		t.Errorf("%d active destinations", n)
+	}
+	// Nothing sent: nothing to evaluate, and the time of the last packet stays.
+	l.at(labStart + 5)
+	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), RateBps: 5e9})
+	if r := l.regs(peer4); r.LastTxNs != labStart || r.Queued != 0 || r.TxPackets != 13 {
+		t.Errorf("an empty report: %+v", r)
+	}
+}
+
+// A rate that the engine hears of now governs what leaves from now on: what left
+// before must not be judged by it.
+func TestEngineSyncRate(t *testing.T) {
+	l := newLab(t)
+	l.know(peer4, func(d *bpf.DestRegs) { d.RateBps, d.SettleNs = 2e9, labStart-50 })
+	slot := bpf.EngineSlot{Key: bpf.KeyOf(peer4), RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 60}
+	if got := l.engineSync(slot)[0]; got.RateBps != 2e9 {
+		t.Errorf("%+v", got)
+	}
+	r := l.regs(peer4)
+	if r.SettleNs != labStart || r.RttNs != 60 || r.WinRttNs != bpf.NoSample {
+		t.Errorf("%+v", r)
+	}
+	slot.RateBps = 2e9
+	l.at(labStart + 9)
+	l.engineSync(slot)
+	if again := l.regs(peer4); again.SettleNs != labStart {
+		t.Errorf("the same rate again: settles at %d", again.SettleNs)
+	}
+}
+
+// A destination of the engine gets an entry as one of the host's stack does, and
+// the agent introduces us.
+func TestEngineSyncCreates(t *testing.T) {
+	l := newLab(t, func(s *ebpf.CollectionSpec) { s.Maps[bpf.SoftroceMapDestTable].MaxEntries = 2 })
+	l.config(func(c *bpf.Config) { c.InitialRateBps = 3e9 })
+	got := l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4)}, bpf.EngineSlot{Key: bpf.KeyOf(peer6)})
+	for i, s := range got {
+		if s.Found != 1 || s.RateBps != 3e9 || s.Caps != 0 {
+			t.Errorf("slot %d: %+v", i, s)
+		}
+	}
+	if e := l.wantEvent(bpf.EventNewDest, peer4); e.Nonce != l.regs(peer4).Nonce || e.Nonce == 0 {
+		t.Errorf("%+v", e)
+	}
+	l.wantEvent(bpf.EventNewDest, peer6)
+
+	full := l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(us4), TxPackets: 1}, bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 1})
+	if full[0].Found != 0 || full[1].Found != 1 || l.regs(peer4).TxPackets != 1 {
+		t.Errorf("a full table: %+v", full)
+	}
+	l.wantCounters("tx_table_full")
+}
+
+// A whole message, and one that is too long.
+func TestEngineSyncBatch(t *testing.T) {
+	l := newLab(t)
+	slots := make([]bpf.EngineSlot, bpf.EngineSlots+1)
+	for i := range slots {
+		slots[i] = bpf.EngineSlot{Key: bpf.KeyOf(addr4(uint32(0x0a020000 + i))), TxPackets: uint32(i)}
+	}
+	l.engineSync(slots[:bpf.EngineSlots]...)
+	for i, s := range slots[:bpf.EngineSlots] {
+		if s.Found != 1 || l.regs(bpf.AddrOf(s.Key)).TxPackets != uint64(i) {
+			t.Errorf("slot %d: %+v", i, s)
+		}
+	}
+	if l.entries() != bpf.EngineSlots {
+		t.Errorf("%d entries", l.entries())
+	}
+	if err := bpf.NewEngineSync(l.objs.SoftroceEngineSync).Run(slots); err == nil {
+		t.Error("too many slots went through")
+	}
+	// The exchange program's requests are none of the engine's.
+	if _, err := bpf.RunExchange(l.objs.SoftroceEngineSync, bpf.ExchangeCollect, 1); err == nil {
+		t.Error("took a request of the exchange program")
+	}
+}

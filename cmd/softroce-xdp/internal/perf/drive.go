@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// A Moment is the state of a run that is under way.
+type Moment struct {
+	Elapsed  time.Duration
+	Messages uint64
+	Bytes    uint64
+}
+
+// Client runs a plan against the server at host:port. progress, if not nil, is
+// called about every interval.
+type Client struct {
+	Device    *nic.Device
+	Interface string
+	Interval  time.Duration
+	Progress  func(Moment)
+}
+
+// Run returns what was measured. It ends early with ctx, and returns what was
+// measured so far together with the context's error.
+func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	dctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := d.DialContext(dctx, "tcp", server)
+	if err != nil {
+		return nil, fmt.Errorf("%w: does `softroce-xdp perf server` run there?", err)
+	}
+	defer conn.Close()
+	t := newTalk(conn)
+
+	e, err := newEnd(c.Device, &p)
+	if err != nil {
+		return nil, err
+	}
+	defer e.close()
+	for i := range e.qps {
+		if p.Op != "read" {
+			fill(e.data(i), uint64(i))
+		}
+	}
+	remote, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return nil, err
+	}
+	local, err := address(c.Device, remote.Addr())
+	if err != nil {
+		return nil, err
+	}
+	mtu := c.Device.Link().MTU
+	if err := t.say(message{Plan: &p, Addr: local, MTU: mtu, Pairs: e.pairs()}); err != nil {
+		return nil, err
+	}
+	peer, err := t.hear(answerTime)
+	if err != nil {
+		return nil, err
+	}
+	pmtu, err := p.pmtu(min(mtu, peer.MTU))
+	if err != nil {
+		return nil, err
+	}
+	if p.Service == "ud" && int(p.Size) > pmtu.Bytes() {
+		return nil, fmt.Errorf("a datagram holds at most the path MTU of %d bytes, not %d", pmtu.Bytes(), p.Size)
+	}
+	if err := e.connect(&peer, pmtu, false); err != nil {
+		return nil, err
+	}
+	if err := t.say(message{}); err != nil {
+		return nil, err
+	}
+	if _, err := t.hear(answerTime); err != nil {
+		return nil, err
+	}
+
+	r := &Result{Plan: p, Interface: c.Interface, Local: local.String(), Peer: peer.Addr.String(), PMTU: pmtu.Bytes()}
+	run := &run{end: e, peer: &peer, client: c}
+	if runErr := run.drive(ctx, r); runErr != nil && (ctx.Err() == nil || r.Messages == 0) {
+		return nil, runErr
+	}
+	if p.Check && p.Op == "read" {
+		for i := range e.qps {
+			if at := differs(e.data(i), uint64(i)); at >= 0 {
+				return nil, fmt.Errorf("queue pair %d: byte %d of what was read differs from what the peer has", i, at)
+			}
+		}
+	}
+	if err := t.say(message{Messages: run.done}); err != nil {
+		return nil, err
+	}
+	end, err := t.hear(answerTime)
+	if err != nil {
+		return nil, err
+	}
+	if end.Bad != "" {
+		return nil, errors.New("the peer compared the data: " + end.Bad)
+	}
+	r.Sent, r.Received, r.PeerCount, r.Counters, r.Checked = run.done, end.Messages, end.Counters, e.counters(), p.Check
+	return r, ctx.Err()
+}
+
+// run is the client's side while messages flow.
+type run struct {
+	*end
+	peer   *message
+	client *Client
+	done   uint64 // messages completed
+	posted []uint64
+	open   []int // messages under way on each queue pair
+	wr     qp.SendWR
+	sgl    [1]qp.SGE
+}
+
+// request prepares the work request of queue pair i.
+func (r *run) request(i int) *qp.SendWR {
+	s := r.sge(i)
+	s.Len = r.plan.Size
+	r.sgl[0] = s
+	r.wr = qp.SendWR{
+		ID: uint64(i), Op: Operations[r.plan.Op], Flags: qp.Signaled, SGL: r.sgl[:],
+		RemoteAddr: r.peer.Buffer + uint64(i)*r.stride, RKey: r.peer.RKey, Add: 1,
+	}
+	if r.ah != nil {
+		r.wr.AH = r.ah.To(r.peer.Pairs[i].QPN, r.peer.Pairs[i].QKey)
+	}
+	return &r.wr
+}
+
+// drive posts and polls until the plan is fulfilled. Its figures are of the time
+// after the warm-up.
+func (r *run) drive(ctx context.Context, out *Result) error {
+	p := r.plan
+	r.posted, r.open = make([]uint64, p.QPs), make([]int, p.QPs)
+	var stop <-chan time.Time
+	if p.Duration != 0 {
+		t := time.NewTimer(p.Warmup + p.Duration)
+		defer t.Stop()
+		stop = t.C
+	}
+	hist := newHistogram()
+	begin := time.Now()
+	measuring, from := p.Warmup == 0, uint64(0)
+	next := begin.Add(r.client.Interval)
+	ending := false
+	var batch [256]qp.Completion
+	under := 0
+	for {
+		now := time.Now()
+		if !ending {
+			select {
+			case <-ctx.Done():
+				ending = true
+			case <-stop:
+				ending = true
+			default:
+			}
+			if !measuring && now.Sub(begin) >= p.Warmup {
+				measuring, begin, from, next = true, now, r.done, now.Add(r.client.Interval)
+				hist.Reset()
+			}
+			if ending {
+				out.Messages, out.Seconds = r.done-from, now.Sub(begin).Seconds()
+			}
+		}
+		if r.client.Progress != nil && measuring && !ending && now.After(next) {
+			n := r.done - from
+			r.client.Progress(Moment{now.Sub(begin), n, n * uint64(p.Size)})
+			next = next.Add(r.client.Interval)
+		}
+		if !ending {
+			if err := r.refill(&under); err != nil {
+				return err
+			}
+			if under == 0 && r.finished() {
+				out.Messages, out.Seconds = r.done-from, now.Sub(begin).Seconds()
+				break
+			}
+		}
+		if ending && under == 0 {
+			break
+		}
+		n := 0
+		if under > 0 {
+			n = r.poll(batch[:], p.Latency)
+		}
+		for i := range batch[:n] {
+			w := &batch[i]
+			if w.Status != qp.Success {
+				return fmt.Errorf("queue pair %d (%#x): %s", w.WRID, w.QPN, w.Status)
+			}
+			r.open[w.WRID]--
+			under--
+			r.done++
+		}
+		if p.Latency && n > 0 {
+			if err := hist.RecordValue(int64(time.Since(now))); err != nil {
+				return fmt.Errorf("a message took more than a minute: %w", err)
+			}
+		}
+	}
+	out.Bytes = out.Messages * uint64(p.Size)
+	if out.Seconds > 0 {
+		out.PerSecond = float64(out.Messages) / out.Seconds
+		out.Bps = uint64(float64(out.Bytes) * 8 / out.Seconds)
+	}
+	if p.Latency {
+		out.Latency = latencyOf(hist)
+	}
+	return nil
+}
+
+// refill posts until every queue pair has its depth under way.
+func (r *run) refill(under *int) error {
+	for i := range r.qps {
+		for r.open[i] < r.plan.Depth && (r.plan.Count == 0 || r.posted[i] < r.plan.Count) {
+			err := r.qps[i].PostSend(r.request(i))
+			if errors.Is(err, nic.ErrQueueFull) {
+				break // its completion was seen before its room was made
+			}
+			if err != nil {
+				return err
+			}
+			r.open[i]++
+			r.posted[i]++
+			*under++
+		}
+	}
+	if *under == 0 {
+		runtime.Gosched()
+	}
+	return nil
+}
+
+// finished reports whether all messages of a counted run were posted.
+func (r *run) finished() bool {
+	if r.plan.Count == 0 {
+		return false
+	}
+	for _, n := range r.posted {
+		if n < r.plan.Count {
+			return false
+		}
+	}
+	return true
+}
+
+// poll waits for completions. For latency it never sleeps.
+func (r *run) poll(batch []qp.Completion, spin bool) int {
+	for {
+		n := r.cq.Poll(batch)
+		if n > 0 || spin {
+			if n > 0 {
+				return n
+			}
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_ = r.cq.Wait(ctx, false)
+		cancel()
+		return r.cq.Poll(batch)
+	}
+}
+
+// JoinPort adds the default port to a host without one.
+func JoinPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(DefaultPort))
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// end is one side of a run: its queue pairs and their memory.
+type end struct {
+	dev    *nic.Device
+	plan   *Plan
+	pd     *nic.PD
+	cq     *nic.CQ
+	qps    []*nic.QP
+	psns   []rocev2.PSN
+	ah     *nic.AH
+	buf    []byte // a slice of `stride` bytes for each queue pair
+	stride uint64
+	region *mr.Region
+	before map[string]uint64
+}
+
+const qkey = 0x11111111
+
+var services = map[string]qp.Type{"rc": qp.RC, "uc": qp.UC, "ud": qp.UD}
+
+// newEnd makes memory and queue pairs. The server's receive queues are filled by
+// connect.
+func newEnd(dev *nic.Device, p *Plan) (_ *end, err error) {
+	e := &end{dev: dev, plan: p, before: counts(dev)}
+	defer func() {
+		if err != nil {
+			_ = e.close()
+		}
+	}()
+	if e.pd, err = dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	e.stride = uint64(p.Size)
+	if p.Service == "ud" {
+		e.stride += qp.GRHLen
+	}
+	e.stride = (e.stride + 63) &^ 63
+	// Of the kernel and not of Go: pages that are touched once are not cleared twice,
+	// and large memory is not scanned.
+	if e.buf, err = unix.Mmap(-1, 0, int(e.stride)*p.QPs, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE); err != nil {
+		return nil, fmt.Errorf("%d bytes of memory: %w", int(e.stride)*p.QPs, err)
+	}
+	if e.region, err = e.pd.RegMR(e.buf, mem.LocalWrite|mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic); err != nil {
+		return nil, err
+	}
+	// Every message may have a completion at both of its ends.
+	if e.cq, err = dev.CreateCQ(min(2*p.Depth*p.QPs+16, nic.MaxCQ)); err != nil {
+		return nil, err
+	}
+	for range p.QPs {
+		x, err := dev.CreateQP(e.pd, nic.QPInit{
+			Type: services[p.Service], SendCQ: e.cq, RecvCQ: e.cq,
+			MaxSend: p.Depth, MaxRecv: recvDepth(p),
+		})
+		if err != nil {
+			return nil, err
+		}
+		e.qps = append(e.qps, x)
+		var r [4]byte
+		_, _ = rand.Read(r[:])
+		e.psns = append(e.psns, rocev2.PSN(binary.NativeEndian.Uint32(r[:])&rocev2.PSNMask))
+	}
+	return e, nil
+}
+
+// recvDepth has receives enough for all that may be under way, twice.
+func recvDepth(p *Plan) int { return min(2*p.Depth, nic.MaxWR) }
+
+// pairs describes the queue pairs to the peer.
+func (e *end) pairs() []pair {
+	out := make([]pair, len(e.qps))
+	for i, x := range e.qps {
+		out[i] = pair{QPN: x.QPN(), PSN: uint32(e.psns[i]), QKey: qkey}
+	}
+	return out
+}
+
+// connect brings the queue pairs to RTS.
+func (e *end) connect(peer *message, pmtu rocev2.PMTU, receiving bool) error {
+	if len(peer.Pairs) != len(e.qps) {
+		return fmt.Errorf("the peer made %d queue pairs for our %d", len(peer.Pairs), len(e.qps))
+	}
+	for i, x := range e.qps {
+		if err := e.raise(x, i, peer.Addr, peer.Pairs[i], pmtu, receiving); err != nil {
+			return fmt.Errorf("queue pair %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (e *end) raise(x *nic.QP, i int, addr netip.Addr, peer pair, pmtu rocev2.PMTU, receiving bool) (err error) {
+	rc, ud := x.Type() == qp.RC, x.Type() == qp.UD
+	a := nic.Attr{Dst: addr}
+	a.State, a.Access, a.QKey = qp.Init, mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic, qkey
+	mask := qp.MaskState
+	if ud {
+		mask |= qp.MaskQKey
+	} else {
+		mask |= qp.MaskAccess
+	}
+	if err := x.Modify(a, mask); err != nil {
+		return err
+	}
+	if receiving && e.plan.Op == "send" {
+		for range recvDepth(e.plan) {
+			if err := e.postRecv(i); err != nil {
+				return err
+			}
+		}
+	}
+	a.State, a.PMTU, a.DestQPN, a.RQPSN = qp.RTR, pmtu, peer.QPN, rocev2.PSN(peer.PSN)&rocev2.PSNMask
+	a.MaxDestRdAtomic, a.MinRNRTimer = maxReads, 1
+	mask = qp.MaskState
+	if !ud {
+		mask |= nic.MaskPath | qp.MaskPMTU | qp.MaskDestQPN | qp.MaskRQPSN
+	}
+	if rc {
+		mask |= qp.MaskMaxDestRdAtomic | qp.MaskMinRNRTimer
+	}
+	if err := x.Modify(a, mask); err != nil {
+		return err
+	}
+	a.State, a.SQPSN = qp.RTS, e.psns[i]
+	a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRdAtomic = e.plan.Timeout, e.plan.Retries, 7, maxReads
+	mask = qp.MaskState | qp.MaskSQPSN
+	if rc {
+		mask |= qp.MaskTimeout | qp.MaskRetryCnt | qp.MaskRNRRetry | qp.MaskMaxRdAtomic
+	}
+	if err := x.Modify(a, mask); err != nil {
+		return err
+	}
+	if ud && e.ah == nil {
+		e.ah, err = e.dev.CreateAH(e.pd, netip.Addr{}, addr, nic.Flow{})
+	}
+	return err
+}
+
+// maxReads is how many READs or ATOMICs are outstanding on a queue pair; what rxe
+// and cards take as well.
+const maxReads = 16
+
+// sge is the memory of queue pair i.
+func (e *end) sge(i int) qp.SGE {
+	n := e.plan.Size
+	if e.plan.Service == "ud" {
+		n += qp.GRHLen
+	}
+	return qp.SGE{Addr: e.region.VA() + uint64(i)*e.stride, Len: n, LKey: e.region.LKey()}
+}
+
+// data is the part of the memory that a message of queue pair i fills.
+func (e *end) data(i int) []byte {
+	return e.buf[uint64(i)*e.stride:][:e.plan.Size]
+}
+
+func (e *end) postRecv(i int) error {
+	return e.qps[i].PostRecv(&qp.RecvWR{ID: uint64(i), SGL: []qp.SGE{e.sge(i)}})
+}
+
+// close gives everything back.
+func (e *end) close() error {
+	var errs []error
+	for _, x := range e.qps {
+		errs = append(errs, x.Destroy())
+	}
+	if e.ah != nil {
+		errs = append(errs, e.ah.Destroy())
+	}
+	if e.cq != nil {
+		errs = append(errs, e.cq.Destroy())
+	}
+	if e.region != nil {
+		errs = append(errs, e.region.Deregister())
+	}
+	if e.pd != nil {
+		errs = append(errs, e.pd.Free())
+	}
+	if e.buf != nil {
+		errs = append(errs, unix.Munmap(e.buf))
+	}
+	return errors.Join(errs...)
+}
+
+// counters returns those that moved during the run.
+func (e *end) counters() map[string]uint64 {
+	now := counts(e.dev)
+	for name, n := range e.before {
+		if now[name] == n {
+			delete(now, name)
+		} else {
+			now[name] -= n
+		}
+	}
+	return now
+}
+
+func counts(d *nic.Device) map[string]uint64 {
+	m := map[string]uint64{}
+	for _, c := range d.Counters() {
+		m[c.Name] = c.Value
+	}
+	delete(m, "queue_pairs")
+	return m
+}
+
+// troubles are the counters that a person should see if they moved.
+var troubles = []string{
+	"tx_retransmits", "local_ack_timeout_err", "rcvd_seq_err", "rcvd_rnr_err", "sack_rcvd",
+	"out_of_seq_request", "rx_icrc_encapsulated", "rx_no_buffer", "rx_xsk_dropped",
+	"rx_xsk_ring_full", "rx_xsk_fill_empty", "tx_no_path",
+}
+
+// address is the one of the device's that speaks to the peer: of its family, and
+// link-local only if the peer is.
+func address(d *nic.Device, peer netip.Addr) (netip.Addr, error) {
+	peer = peer.Unmap()
+	all := slices.DeleteFunc(d.GIDs(), func(a netip.Addr) bool {
+		a = a.Unmap()
+		return !a.IsValid() || a.Is4() != peer.Is4() || a.IsLinkLocalUnicast() != peer.IsLinkLocalUnicast()
+	})
+	if len(all) == 0 {
+		return netip.Addr{}, fmt.Errorf("the interface has no address of the kind of %s: give it one with `ip address add`", peer)
+	}
+	return all[0].Unmap(), nil
+}
+
+// fill writes the pattern that the check expects.
+func fill(b []byte, seed uint64) {
+	x := seed*0x9E3779B97F4A7C15 + 1
+	for i := range b {
+		if i&7 == 0 {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+		}
+		b[i] = byte(x >> (8 * (i & 7)))
+	}
+}
+
+// differs returns where b is not the pattern, or -1.
+func differs(b []byte, seed uint64) int {
+	want := make([]byte, len(b))
+	fill(want, seed)
+	for i := range b {
+		if b[i] != want[i] {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package perf measures the transport: a client and a server on two hosts, like
+// perftest. They agree over TCP on what is measured (proto.go), make their queue
+// pairs (end.go), and the client drives (drive.go) and reports (report.go).
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Operations that can be measured, by the names the user gives them.
+var Operations = map[string]qp.Operation{
+	"write": qp.OpWrite, "read": qp.OpRead, "send": qp.OpSend,
+	"fetch-add": qp.OpFetchAdd, "compare-swap": qp.OpCompareSwap,
+}
+
+// Plan is what a run does. The client makes it and sends it to the server.
+type Plan struct {
+	Op       string        `json:"operation"`
+	Service  string        `json:"service"`               // rc, uc or ud
+	Size     uint32        `json:"size"`                  // bytes a message
+	QPs      int           `json:"qps"`                   // queue pairs, each with its own message stream
+	Depth    int           `json:"depth"`                 // messages under way on each
+	Latency  bool          `json:"latency"`               // one message at a time, each timed
+	Duration time.Duration `json:"duration_ns,omitempty"` // of the measurement; or
+	Count    uint64        `json:"count,omitempty"`       // messages on each queue pair
+	Warmup   time.Duration `json:"warmup_ns"`             // before the measurement
+	MTU      int           `json:"mtu"`                   // path MTU in bytes, 0 = the largest that fits
+	Check    bool          `json:"check"`                 // the receiver compares all data at the end
+	Timeout  uint8         `json:"timeout"`               // code of the ACK timeout
+	Retries  uint8         `json:"retries"`
+}
+
+// Limits of a plan.
+const (
+	MaxSize  = 1 << 30
+	MaxQPs   = 16384
+	MaxDepth = 8192
+	// MaxMemory is what a run may register: messages under way times their size.
+	MaxMemory = 4 << 30
+)
+
+// Validate returns an error that says what does not fit together.
+func (p *Plan) Validate() error {
+	op, ok := Operations[p.Op]
+	atomic := op == qp.OpFetchAdd || op == qp.OpCompareSwap
+	switch {
+	case !ok:
+		return fmt.Errorf("no operation %q: choose write, read, send, fetch-add or compare-swap", p.Op)
+	case p.Service != "rc" && p.Service != "uc" && p.Service != "ud":
+		return fmt.Errorf("no service %q: choose rc, uc or ud", p.Service)
+	case p.Service == "uc" && (op == qp.OpRead || atomic):
+		return fmt.Errorf("%s needs --service rc: an unreliable connection has no answers", p.Op)
+	case p.Service == "ud" && op != qp.OpSend:
+		return fmt.Errorf("%s needs --service rc or uc: datagrams can only be sent", p.Op)
+	case atomic && p.Size != 8:
+		return fmt.Errorf("%s acts on 8 bytes: leave --size out", p.Op)
+	case p.Size == 0 || p.Size > MaxSize:
+		return fmt.Errorf("--size %d: choose 1 to %d bytes", p.Size, MaxSize)
+	case p.QPs < 1 || p.QPs > MaxQPs:
+		return fmt.Errorf("--qps %d: choose 1 to %d", p.QPs, MaxQPs)
+	case p.Depth < 1 || p.Depth > MaxDepth:
+		return fmt.Errorf("--depth %d: choose 1 to %d", p.Depth, MaxDepth)
+	case p.Latency && (p.QPs != 1 || p.Depth != 1):
+		return errors.New("--latency sends one message at a time: leave --qps and --depth out")
+	case p.Latency && p.Service != "rc":
+		return errors.New("--latency needs --service rc: only it has acknowledgements to wait for")
+	case (p.Duration == 0) == (p.Count == 0):
+		return errors.New("choose --duration or --count")
+	case p.Check && p.Service != "rc":
+		return errors.New("--check needs --service rc: the others may lose messages")
+	case uint64(p.Size)*uint64(p.QPs) > MaxMemory:
+		return fmt.Errorf("--size times --qps is %d bytes of memory: at most %d", uint64(p.Size)*uint64(p.QPs), uint64(MaxMemory))
+	}
+	if p.MTU != 0 {
+		if _, err := p.pmtu(0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pmtu is the path MTU of the run on an interface of that MTU.
+func (p *Plan) pmtu(ifMTU int) (rocev2.PMTU, error) {
+	if p.MTU == 0 {
+		m, ok := rocev2.PMTUForMTU(ifMTU)
+		if !ok {
+			return 0, fmt.Errorf("the interface's MTU of %d is too small for RoCE: set at least %d", ifMTU, 256+rocev2.PMTUOverhead)
+		}
+		return m, nil
+	}
+	for m := rocev2.PMTU256; m.Valid(); m++ {
+		if m.Bytes() == p.MTU {
+			if ifMTU != 0 && p.MTU > ifMTU-rocev2.PMTUOverhead {
+				return 0, fmt.Errorf("--mtu %d does not fit the interface's MTU of %d: that needs %d", p.MTU, ifMTU, p.MTU+rocev2.PMTUOverhead)
+			}
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("--mtu %d: choose 256, 512, 1024, 2048 or 4096", p.MTU)
+}

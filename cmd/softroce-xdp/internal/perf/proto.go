@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// DefaultPort is the TCP port of the server.
+const DefaultPort = 18516
+
+// protoVersion changes with every change of the messages.
+const protoVersion = 1
+
+// The conversation is one JSON object a line. The client speaks first:
+//
+//	client  hello     the plan and the client's queue pairs
+//	server  hello     its queue pairs and memory, or an error; they are ready to receive
+//	client  ready     so are the client's: sends may begin in both directions
+//	server  ready
+//	client  finished  after the last completion
+//	server  finished  with what arrived
+//
+// If either side hangs up, the other one ends the run.
+type message struct {
+	Version  int               `json:"version,omitempty"`
+	Error    string            `json:"error,omitempty"`
+	Plan     *Plan             `json:"plan,omitempty"`
+	Addr     netip.Addr        `json:"address,omitzero"` // the RoCE address
+	MTU      int               `json:"mtu,omitempty"`    // of the interface
+	Pairs    []pair            `json:"queue_pairs,omitempty"`
+	Buffer   uint64            `json:"buffer,omitempty"` // where the memory begins; each pair has Size bytes
+	RKey     uint32            `json:"rkey,omitempty"`
+	Messages uint64            `json:"messages,omitempty"` // client: sent; server: arrived
+	Bad      string            `json:"bad_data,omitempty"` // where the check failed
+	Counters map[string]uint64 `json:"counters,omitempty"`
+}
+
+// pair is a queue pair as its peer needs to know it.
+type pair struct {
+	QPN  uint32 `json:"qpn"`
+	PSN  uint32 `json:"psn"`
+	QKey uint32 `json:"qkey,omitempty"`
+}
+
+// talk is one end of the conversation.
+type talk struct {
+	conn net.Conn
+	enc  *json.Encoder
+	dec  *json.Decoder
+}
+
+// answerTime is how long the peer may take for an answer. Making thousands of
+// queue pairs takes a while.
+const answerTime = 30 * time.Second
+
+func newTalk(c net.Conn) *talk {
+	// What a stranger sends is read up to a size that 16384 queue pairs need.
+	return &talk{c, json.NewEncoder(c), json.NewDecoder(io.LimitReader(c, 16<<20))}
+}
+
+func (t *talk) say(m message) error {
+	m.Version = protoVersion
+	_ = t.conn.SetWriteDeadline(time.Now().Add(answerTime))
+	if err := t.enc.Encode(m); err != nil {
+		return fmt.Errorf("tell the peer: %w", err)
+	}
+	return nil
+}
+
+// hear waits for the peer's next message, at most for d.
+func (t *talk) hear(d time.Duration) (message, error) {
+	var m message
+	_ = t.conn.SetReadDeadline(time.Now().Add(d))
+	err := t.dec.Decode(&m)
+	switch {
+	case errors.Is(err, io.EOF):
+		return m, errors.New("the peer hung up")
+	case err != nil:
+		return m, fmt.Errorf("hear from the peer: %w", err)
+	case m.Error != "":
+		return m, fmt.Errorf("the peer says: %s", m.Error)
+	case m.Version != protoVersion:
+		return m, fmt.Errorf("the peer speaks version %d of the protocol, this program %d: run the same version on both", m.Version, protoVersion)
+	}
+	return m, nil
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Serve answers clients one after the other until ctx ends. What goes wrong with a
+// client is told to it and logged.
+func Serve(ctx context.Context, l net.Listener, dev *nic.Device, log *slog.Logger) error {
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		t := newTalk(conn)
+		if err := serve(ctx, t, dev, log); err != nil && ctx.Err() == nil {
+			log.Warn("the run failed", "client", conn.RemoteAddr(), "err", err)
+			_ = t.say(message{Error: err.Error()})
+		}
+		stop()
+		_ = conn.Close()
+	}
+}
+
+func serve(ctx context.Context, t *talk, dev *nic.Device, log *slog.Logger) error {
+	hello, err := t.hear(answerTime)
+	if err != nil {
+		return err
+	}
+	p := hello.Plan
+	switch {
+	case p == nil || !hello.Addr.IsValid():
+		return errors.New("that is no plan: use `softroce-xdp perf` as the client")
+	case len(hello.Pairs) != p.QPs:
+		return fmt.Errorf("the plan has %d queue pairs, the message %d", p.QPs, len(hello.Pairs))
+	}
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	log.Info("run", "client", t.conn.RemoteAddr(), "operation", p.Op, "service", p.Service, "size", p.Size, "qps", p.QPs)
+	mtu := dev.Link().MTU
+	pmtu, err := p.pmtu(min(mtu, hello.MTU))
+	if err != nil {
+		return err
+	}
+	e, err := newEnd(dev, p)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	for i := range e.qps {
+		if p.Op == "read" {
+			fill(e.data(i), uint64(i))
+		}
+	}
+	local, err := address(dev, hello.Addr)
+	if err != nil {
+		return err
+	}
+	if err := e.connect(&hello, pmtu, true); err != nil {
+		return err
+	}
+	if err := t.say(message{Addr: local, MTU: mtu, Pairs: e.pairs(), Buffer: e.region.VA(), RKey: e.region.RKey()}); err != nil {
+		return err
+	}
+	if _, err := t.hear(answerTime); err != nil {
+		return err
+	}
+	if err := t.say(message{}); err != nil {
+		return err
+	}
+
+	// The engine answers by itself; only SEND takes what the application posts.
+	receiving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	got := make(chan result, 1)
+	go func() { got <- e.receive(receiving) }()
+	finished, err := t.hear(p.Warmup + p.Duration + 10*time.Minute)
+	if err != nil {
+		return err
+	}
+	cancel()
+	r := <-got
+	if r.err != nil {
+		return r.err
+	}
+	answer := message{Messages: r.messages, Counters: e.counters()}
+	if p.Op != "send" {
+		answer.Messages = finished.Messages
+	}
+	if p.Check {
+		answer.Bad = e.compare(finished.Messages)
+	}
+	return t.say(answer)
+}
+
+// result is what the receive queues saw.
+type result struct {
+	messages uint64
+	err      error
+}
+
+// receive takes messages and posts receives again, until ctx ends and what has
+// arrived is taken.
+func (e *end) receive(ctx context.Context) (r result) {
+	var batch [256]qp.Completion
+	for {
+		n := e.cq.Poll(batch[:])
+		for i := range batch[:n] {
+			w := &batch[i]
+			if w.Status != qp.Success {
+				r.err = fmt.Errorf("receive on queue pair %#x: %s", w.QPN, w.Status)
+				return r
+			}
+			r.messages++
+			if err := e.postRecv(int(w.WRID)); err != nil && !errors.Is(err, nic.ErrQueueFull) {
+				r.err = err
+				return r
+			}
+		}
+		if n > 0 {
+			continue
+		}
+		if err := e.cq.Wait(ctx, false); err != nil {
+			if ctx.Err() == nil {
+				r.err = err
+			}
+			return r
+		}
+	}
+}
+
+// compare returns where the memory is not what the client sent, or "".
+func (e *end) compare(messages uint64) string {
+	if messages < uint64(e.plan.QPs) {
+		return ""
+	}
+	for i := range e.qps {
+		switch e.plan.Op {
+		case "write", "send":
+			if at := differs(e.data(i), uint64(i)); at >= 0 {
+				return fmt.Sprintf("queue pair %d: byte %d differs", i, at)
+			}
+		}
+	}
+	return ""
+}
+
+// Listen opens the server's port.
+func Listen(addr netip.AddrPort) (net.Listener, error) {
+	return net.Listen("tcp", addr.String())
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/perf"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/loader/engine"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+)
+
+func newPerf(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "perf",
+		Short: "Measure the transport between two hosts",
+		Long: `Perf measures the transport engine between two hosts that are both attached:
+
+  host2# softroce-xdp perf server
+  host1# softroce-xdp perf write host2
+
+The client makes queue pairs over AF_XDP in its own process, agrees with the server
+over TCP, and then writes, reads, sends or does atomics. Each command has the same
+flags. The engine needs the interface's attachment and, until it ends, nobody
+else can have an engine on that interface.`,
+		Args: cobra.ArbitraryArgs,
+	}
+	group(cmd, newPerfServer(a))
+	for _, c := range []struct{ op, short string }{
+		{"write", "RDMA WRITE to the server's memory"},
+		{"read", "RDMA READ from the server's memory"},
+		{"send", "SEND into the server's receive queues"},
+		{"fetch-add", "atomic FETCH_ADD on the server's memory"},
+		{"compare-swap", "atomic COMPARE_SWAP on the server's memory"},
+	} {
+		cmd.AddCommand(newPerfClient(a, c.op, c.short))
+	}
+	return cmd
+}
+
+// engineFlags say on which interface an engine works, and how.
+type engineFlags struct {
+	iface string
+	spin  time.Duration
+}
+
+func (e *engineFlags) flags(a *app, cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&e.iface, "dev", "", "the attached interface; may be left out if there is one")
+	e.spin = 20 * time.Microsecond
+	f.Var(spanVar{&e.spin, 0, time.Second}, "spin", "how long the engine looks for work before it sleeps: latency against CPU time")
+	_ = cmd.RegisterFlagCompletionFunc("dev", a.completeAttached)
+}
+
+// open makes a device on the interface.
+func (e *engineFlags) open(a *app) (*nic.Device, string, error) {
+	var args []string
+	if e.iface != "" {
+		args = []string{e.iface}
+	}
+	name, err := a.one(args)
+	if err != nil {
+		return nil, "", err
+	}
+	spin := e.spin
+	if spin == 0 {
+		spin = -1
+	}
+	dev, err := engine.Open(name, a.options(), nic.Options{Spin: spin})
+	return dev, name, err
+}
+
+func newPerfServer(a *app) *cobra.Command {
+	var eng engineFlags
+	listen := ""
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Answer clients, one after the other",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+			defer stop()
+			dev, name, err := eng.open(a)
+			if err != nil {
+				return err
+			}
+			defer dev.Close()
+			l, err := net.Listen("tcp", listen)
+			if err != nil {
+				return fmt.Errorf("--listen %s: %w", listen, err)
+			}
+			defer l.Close()
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: engine works (AF_XDP %s), clients come to %s\n", name, dev.Mode(), l.Addr())
+			return perf.Serve(ctx, l, dev, a.logger(cmd.ErrOrStderr()))
+		},
+	}
+	eng.flags(a, cmd)
+	cmd.Flags().StringVar(&listen, "listen", net.JoinHostPort("", strconv.Itoa(perf.DefaultPort)), "TCP address for clients")
+	return cmd
+}
+
+// perfFlags are those of the client's commands.
+type perfFlags struct {
+	engineFlags
+	service                  choice
+	sizes                    []string
+	qps, depth, mtu          uint32
+	timeout, retries         uint32
+	latency, histogram       bool
+	duration, warm, interval time.Duration
+	count                    uint64
+	check, json, quiet       bool
+}
+
+func newPerfClient(a *app, op, short string) *cobra.Command {
+	p := perfFlags{
+		service: choice{value: "rc", of: []string{"rc", "uc", "ud"}}, sizes: []string{"64K"}, qps: 1, depth: 64,
+		timeout: 14, retries: 7, duration: 5 * time.Second, warm: 500 * time.Millisecond, interval: time.Second,
+	}
+	atomic := strings.Contains(op, "-")
+	if atomic {
+		p.sizes = []string{"8"}
+	}
+	cmd := &cobra.Command{
+		Use:   op + " HOST[:PORT]",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			plans, err := p.plans(cmd, op)
+			if err != nil {
+				return usageError{err, false}
+			}
+			return p.run(a, cmd, perf.JoinPort(args[0]), plans)
+		},
+	}
+	p.flags(a, cmd)
+	f := cmd.Flags()
+	if !atomic {
+		f.StringSliceVar(&p.sizes, "size", p.sizes, "bytes of a message, or several sizes to measure one after the other: 64,4K,1M")
+		f.Var(&p.service, "service", "rc, uc or ud")
+	}
+	f.Var(countVar{&p.qps, 1, perf.MaxQPs}, "qps", "queue pairs")
+	f.Var(countVar{&p.depth, 1, perf.MaxDepth}, "depth", "messages under way on each queue pair")
+	f.BoolVar(&p.latency, "latency", false, "one message at a time, and how long each takes from post to completion")
+	f.BoolVar(&p.histogram, "histogram", false, "with --latency: draw the distribution")
+	f.Var(spanVar{&p.duration, time.Millisecond, 24 * time.Hour}, "duration", "how long to measure")
+	f.Uint64Var(&p.count, "messages", 0, "measure so many messages on each queue pair, instead of --duration")
+	f.Var(spanVar{&p.warm, 0, time.Minute}, "warmup", "how long to run before")
+	f.Var(countVar{&p.mtu, 0, 4096}, "mtu", "path MTU: 256, 512, 1024, 2048 or 4096; 0 for the largest that fits")
+	f.Var(countVar{&p.timeout, 1, 31}, "timeout", "code of the ACK timeout: 4.096us * 2^N")
+	f.Var(countVar{&p.retries, 0, 7}, "retries", "timeouts in a row before the peer is given up")
+	f.BoolVar(&p.check, "check", false, "compare the data at the end")
+	f.Var(spanVar{&p.interval, 50 * time.Millisecond, time.Hour}, "interval", "time between two lines of progress")
+	f.BoolVarP(&p.quiet, "quiet", "q", false, "no progress")
+	f.BoolVar(&p.json, "json", false, "print the results as JSON, one line a size")
+	cmd.MarkFlagsMutuallyExclusive("duration", "messages")
+	return cmd
+}
+
+// plans are what is to be measured, one a size.
+func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
+	var out []perf.Plan
+	plan := perf.Plan{
+		Op: op, Service: p.service.value, QPs: int(p.qps), Depth: int(p.depth), Latency: p.latency,
+		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Check: p.check, Timeout: uint8(p.timeout), Retries: uint8(p.retries),
+	}
+	if p.count != 0 {
+		plan.Count, plan.Duration, plan.Warmup = p.count, 0, 0
+	}
+	if p.latency {
+		for _, f := range []string{"qps", "depth"} {
+			if cmd.Flags().Changed(f) {
+				return nil, fmt.Errorf("--latency sends one message at a time: leave --%s out", f)
+			}
+		}
+		plan.QPs, plan.Depth = 1, 1
+	} else if p.histogram {
+		return nil, fmt.Errorf("--histogram shows latencies: add --latency")
+	}
+	for _, s := range p.sizes {
+		n, err := units.ParseBytes(s)
+		if err != nil {
+			return nil, fmt.Errorf("--size: %w", err)
+		}
+		if n > perf.MaxSize {
+			return nil, fmt.Errorf("--size %s: at most %d bytes", s, perf.MaxSize)
+		}
+		plan.Size = uint32(n)
+		if err := plan.Validate(); err != nil {
+			return nil, err
+		}
+		out = append(out, plan)
+	}
+	return out, nil
+}
+
+func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.Plan) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	dev, name, err := p.open(a)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	w := cmd.OutOrStdout()
+	for i, plan := range plans {
+		c := perf.Client{Device: dev, Interface: name, Interval: p.interval}
+		if !p.quiet && !p.json {
+			c.Progress = progress(cmd.ErrOrStderr())
+		}
+		res, err := c.Run(ctx, server, plan)
+		if res == nil {
+			return err
+		}
+		switch {
+		case p.json:
+			if err := json.NewEncoder(w).Encode(res); err != nil {
+				return err
+			}
+		default:
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			res.Write(w, p.histogram)
+		}
+		if err != nil && ctx.Err() == context.Canceled {
+			return nil // interrupted: what was measured is said
+		}
+	}
+	return nil
+}
+
+// progress prints a line each interval: what the last one brought.
+func progress(w io.Writer) func(perf.Moment) {
+	var last perf.Moment
+	return func(m perf.Moment) {
+		dt := (m.Elapsed - last.Elapsed).Seconds()
+		if m.Elapsed < last.Elapsed || dt <= 0 {
+			last, dt = perf.Moment{}, m.Elapsed.Seconds()
+		}
+		fmt.Fprintf(w, "%6.1fs  %sbit/s  %s messages/s\n", m.Elapsed.Seconds(),
+			units.Rate(uint64(float64(m.Bytes-last.Bytes)*8/dt)), units.Count(uint64(float64(m.Messages-last.Messages)/dt)))
+		last = m
+	}
+}

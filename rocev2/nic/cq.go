@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// MaxCQ is the largest completion queue.
+const MaxCQ = 1 << 22
+
+// CQ is a completion queue (IBTA 10.8). The engine fills it, any goroutine may empty
+// it.
+type CQ struct {
+	dev     *Device
+	ring    []qp.Completion
+	mask    uint32
+	depth   uint32
+	tail    atomic.Uint32 // engine: next to be written
+	overrun bool          // engine: a completion was lost
+
+	polling sync.Mutex
+	head    atomic.Uint32 // next to be read
+
+	armed  atomic.Uint32
+	bell   chan struct{}
+	fd     atomic.Int64 // eventfd to write to, or -1
+	users  atomic.Int32 // queue pairs
+	closed atomic.Bool
+}
+
+// What arms a completion queue.
+const (
+	notArmed uint32 = iota
+	armedSolicited
+	armedAny
+)
+
+// CreateCQ makes a completion queue for at least depth completions. One more than
+// that which nobody polled is an overrun: an EventCQError, and its queue pairs go to
+// ERR (IBTA 10.8.4).
+func (d *Device) CreateCQ(depth int) (*CQ, error) {
+	if depth < 1 || depth > MaxCQ {
+		return nil, fmt.Errorf("nic: a completion queue of %d; choose 1 to %d", depth, MaxCQ)
+	}
+	if err := d.alive(); err != nil {
+		return nil, err
+	}
+	size := uint32(1) << bits.Len32(uint32(depth-1))
+	cq := &CQ{dev: d, ring: make([]qp.Completion, size), mask: size - 1, depth: uint32(depth), bell: make(chan struct{}, 1)}
+	cq.fd.Store(-1)
+	return cq, nil
+}
+
+// Depth is how many completions it holds.
+func (c *CQ) Depth() int { return int(c.depth) }
+
+// Destroy ends the queue. It must have no queue pairs.
+func (c *CQ) Destroy() error {
+	if n := c.users.Load(); n > 0 {
+		return fmt.Errorf("nic: completion queue: %w: %d queue pairs complete to it", ErrBusy, n)
+	}
+	c.closed.Store(true)
+	return nil
+}
+
+// Poll moves up to len(out) completions to out and returns how many. It never
+// blocks and never allocates.
+func (c *CQ) Poll(out []qp.Completion) int {
+	c.polling.Lock()
+	head := c.head.Load()
+	n := min(c.tail.Load()-head, uint32(len(out)))
+	for i := range n {
+		out[i] = c.ring[(head+i)&c.mask]
+	}
+	c.head.Store(head + n)
+	c.polling.Unlock()
+	return int(n)
+}
+
+// Len is the number of completions to be polled.
+func (c *CQ) Len() int { return int(c.tail.Load() - c.head.Load()) }
+
+// RequestNotify arms the queue: the next completion, or the next that is solicited
+// or an error, signals Notify and the eventfd, once (IBTA 11.4.2.2). Completions that
+// are there already do not: poll after arming.
+func (c *CQ) RequestNotify(solicitedOnly bool) {
+	want := armedAny
+	if solicitedOnly {
+		want = armedSolicited
+	}
+	for {
+		now := c.armed.Load()
+		if now >= want || c.armed.CompareAndSwap(now, want) {
+			return
+		}
+	}
+}
+
+// Notify is signalled once after RequestNotify.
+func (c *CQ) Notify() <-chan struct{} { return c.bell }
+
+// SetEventFD has an eventfd written to whenever Notify is signalled; -1 for none. The
+// caller keeps it open until it set another.
+func (c *CQ) SetEventFD(fd int) { c.fd.Store(int64(fd)) }
+
+// Wait returns when there is something to poll: at once if there is, else when the
+// next completion comes, or with solicitedOnly the next that is solicited or an
+// error. It returns the context's error, or ErrClosed after the device's end.
+func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
+	for {
+		if c.Len() > 0 {
+			return nil
+		}
+		c.RequestNotify(solicitedOnly)
+		if c.Len() > 0 {
+			return nil
+		}
+		select {
+		case <-c.bell:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.dev.done:
+			if c.Len() > 0 {
+				return nil
+			}
+			return c.dev.alive()
+		}
+	}
+}
+
+// Complete takes a completion from a queue pair. It runs in the engine's thread.
+func (c *CQ) Complete(w *qp.Completion) {
+	tail := c.tail.Load()
+	if tail-c.head.Load() >= c.depth {
+		if !c.overrun {
+			c.overrun = true
+			c.dev.eng.overrun(c)
+		}
+		return
+	}
+	c.ring[tail&c.mask] = *w
+	c.tail.Store(tail + 1)
+	if armed := c.armed.Load(); armed == notArmed || armed == armedSolicited && !w.Solicited && w.Status == qp.Success {
+		return
+	}
+	c.signal()
+}
+
+func (c *CQ) signal() {
+	c.armed.Store(notArmed)
+	select {
+	case c.bell <- struct{}{}:
+	default:
+	}
+	if fd := c.fd.Load(); fd >= 0 {
+		ring(int(fd))
+	}
+}
+
+// ring adds 1 to an eventfd.
+func ring(fd int) {
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	_, _ = unix.Write(fd, one[:]) // fails only if it was rung 2^64-2 times unheard
+}

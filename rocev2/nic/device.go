@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/xsk"
+)
+
+// Errors that callers may want to tell apart.
+var (
+	ErrClosed    = errors.New("nic: the device was closed")
+	ErrGone      = errors.New("nic: the interface is gone")
+	ErrBusy      = errors.New("still in use")
+	ErrDestroyed = errors.New("was destroyed")
+)
+
+// Options of a device. Zero values mean the defaults.
+type Options struct {
+	Interface string // in the network namespace of the calling thread
+
+	// Spin is how long the engine looks for work before it sleeps: latency against
+	// CPU time. Default 20 us; negative means never.
+	Spin time.Duration
+
+	// ResolveTimeout is how long Modify and CreateAH wait for a neighbour; default 3 s.
+	ResolveTimeout time.Duration
+
+	Mode     xsk.Mode      // copy or zero-copy; default: what the driver can
+	RxFrames int           // per receive queue; default 4096
+	TxFrames int           // per queue; default 512
+	BusyPoll time.Duration // see xsk.Config
+	Keys     int           // memory regions and windows at once, see mr.Config
+}
+
+// Device is a RoCEv2 NIC in this process, on one interface. Its methods and those of
+// what it makes may be called by any goroutine.
+type Device struct {
+	opts   Options
+	wire   Wire
+	routes *route.Table
+	socks  xsk.Set
+	mem    *mr.Table
+	eng    *engine
+
+	gone    atomic.Bool            // the interface is
+	started atomic.Pointer[engine] // eng, for the goroutine that follows the interface
+
+	err  atomic.Pointer[error] // why it is of no use
+	done chan struct{}         // closed when it ended
+	once sync.Once
+
+	eventMu      sync.Mutex
+	events       chan Event
+	eventsClosed bool
+	eventsLost   atomic.Uint64
+}
+
+// Open makes a device on an interface that the wire plane is attached to. The device
+// owns w from here on and closes it, also if Open fails.
+func Open(w Wire, o Options) (_ *Device, err error) {
+	d := &Device{opts: o.withDefaults(), wire: w, done: make(chan struct{}), events: make(chan Event, eventBacklog)}
+	defer func() {
+		if err != nil {
+			d.release()
+		}
+	}()
+	if d.mem, err = mr.New(mr.Config{Keys: o.Keys}); err != nil {
+		return nil, err
+	}
+	if d.routes, err = route.Open(o.Interface, route.Options{OnEvent: d.routeEvent}); err != nil {
+		return nil, err
+	}
+	if err := d.openSockets(); err != nil {
+		return nil, err
+	}
+	if d.eng, err = newEngine(d); err != nil {
+		return nil, err
+	}
+	for i, s := range d.socks {
+		if err := w.Register(i, s.FD()); err != nil {
+			return nil, err
+		}
+	}
+	d.eng.start()
+	return d, nil
+}
+
+func (o Options) withDefaults() Options {
+	switch {
+	case o.Spin == 0:
+		o.Spin = 20 * time.Microsecond
+	case o.Spin < 0:
+		o.Spin = 0
+	}
+	if o.ResolveTimeout == 0 {
+		o.ResolveTimeout = 3 * time.Second
+	}
+	if o.RxFrames == 0 {
+		o.RxFrames = 4096
+	}
+	if o.TxFrames == 0 {
+		o.TxFrames = 512
+	}
+	return o
+}
+
+// link returns the index of the interface and its MTU.
+func (d *Device) link() (index, mtu int, err error) {
+	i, err := net.InterfaceByName(d.opts.Interface)
+	if err != nil {
+		return 0, 0, fmt.Errorf("nic: interface %s: %w", d.opts.Interface, err)
+	}
+	return i.Index, i.MTU, nil
+}
+
+// maxFrame is the longest frame of an MTU.
+func maxFrame(mtu int) int { return etherLen + mtu }
+
+func (d *Device) openSockets() (err error) {
+	index, mtu, err := d.link()
+	if err != nil {
+		return err
+	}
+	const frameSize = 4096
+	c := xsk.Config{
+		Ifindex: index, FrameSize: frameSize, RxFrames: d.opts.RxFrames, TxFrames: d.opts.TxFrames,
+		TxPacket: maxFrame(mtu), Mode: d.opts.Mode, BusyPoll: d.opts.BusyPoll,
+	}
+	c.SG = maxFrame(mtu)+8 > frameSize-256
+	d.socks, err = xsk.OpenAll(c)
+	return err
+}
+
+// alive returns nil, or why the device is of no use any more.
+func (d *Device) alive() error {
+	if err := d.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// do runs f in the engine's thread.
+func (d *Device) do(f func() error) error {
+	var err error
+	if !d.eng.do(func() { err = f() }) {
+		return d.alive()
+	}
+	return err
+}
+
+// resolve finds the way to a peer and waits for its neighbour.
+func (d *Device) resolve(src, dst netip.Addr) (p *route.Path, err error) {
+	if src.IsValid() {
+		p, err = d.routes.ResolveFrom(src, dst)
+	} else {
+		p, err = d.routes.Resolve(dst)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("nic: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
+	defer cancel()
+	if _, err := p.Wait(ctx); err != nil {
+		p.Release()
+		return nil, fmt.Errorf("nic: %w", err)
+	}
+	return p, nil
+}
+
+// GIDs returns the addresses of the interface by GID index; one that is not valid is
+// a free index.
+func (d *Device) GIDs() []netip.Addr { return d.routes.GIDs() }
+
+// Link returns the state of the interface.
+func (d *Device) Link() route.Link { return d.routes.Link() }
+
+// Mode returns how packets get from the driver to the engine.
+func (d *Device) Mode() xsk.Mode { return d.socks[0].Mode() }
+
+func (d *Device) routeEvent(e route.Event) {
+	switch {
+	case e.Kind == route.GIDAdded || e.Kind == route.GIDRemoved:
+		d.event(Event{Type: EventGIDChange, Addr: e.Addr})
+	case e.Link.Gone:
+		d.gone.Store(true)
+		if e := d.started.Load(); e != nil {
+			e.wake()
+		}
+	case e.Link.Up && e.Link.Carrier:
+		d.event(Event{Type: EventPortActive})
+	default:
+		d.event(Event{Type: EventPortDown})
+	}
+}
+
+// Close ends the device: what was posted and has not completed is flushed, its queue
+// pair numbers go back to the host's stack. Waiting goroutines return.
+func (d *Device) Close() error {
+	err := d.alive()
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	d.eng.stop.Store(true)
+	d.eng.wake()
+	<-d.done
+	return d.release()
+}
+
+// ended is called by the engine's goroutine when its thread is done.
+func (d *Device) ended(why error) {
+	d.err.CompareAndSwap(nil, &why)
+	if !errors.Is(why, ErrClosed) {
+		d.event(Event{Type: EventDeviceFatal, Err: why})
+	}
+	close(d.done)
+}
+
+// release gives everything back.
+func (d *Device) release() error {
+	var errs []error
+	d.once.Do(func() {
+		closed := ErrClosed
+		d.err.Store(&closed)
+		if d.routes != nil {
+			errs = append(errs, d.routes.Close())
+		}
+		errs = append(errs, d.wire.Close())
+		if d.eng != nil {
+			unix.Close(d.eng.bell)
+		}
+		if d.socks != nil {
+			errs = append(errs, d.socks.Close())
+		}
+		d.eventMu.Lock()
+		d.eventsClosed = true
+		close(d.events)
+		d.eventMu.Unlock()
+	})
+	return errors.Join(errs...)
+}
+
+// newEngine puts the engine together; start has it run.
+func newEngine(d *Device) (*engine, error) {
+	e := &engine{
+		dev: d, wire: d.wire, clock: newClock(), kick: newKicker(),
+		dests: map[netip.Addr]*dest{}, held: qp.NewHoldPool(heldPackets),
+	}
+	_, mtu, err := d.link()
+	if err != nil {
+		return nil, err
+	}
+	e.posts.init()
+	e.live = d.wire.Live()
+	e.own.maxFrame = max(maxFrame(mtu), 4096+256)
+	e.scratch = make([]byte, max(maxFrame(mtu)+64, 16<<10))
+	e.datagrams.report.Addr = netip.Addr{}
+	e.sync.init()
+	if e.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("nic: eventfd: %w", err)
+	}
+	e.poll = append(e.poll, unix.PollFd{Fd: int32(e.bell), Events: unix.POLLIN})
+	for _, s := range d.socks {
+		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
+		e.poll = append(e.poll, unix.PollFd{Fd: int32(s.FD()), Events: unix.POLLIN})
+	}
+	e.datagrams.sock = e.socks[0]
+	return e, nil
+}
+
+// heldPackets is how many packets beyond holes all queue pairs keep together, of
+// 4.25 KB each and only when needed.
+const heldPackets = 4096
+
+func (e *engine) start() {
+	e.dev.started.Store(e)
+	go e.kick.run(e.socks)
+	go e.sync.run(e)
+	go e.run()
+}

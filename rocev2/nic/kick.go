@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/xsk"
+)
+
+// In copy mode the kernel transmits in the thread that asks for it, some 2 us a
+// packet, driver and all. A few packets the engine sends by itself, which is
+// quickest; when there are more, a second thread does it while the engine builds the
+// next ones.
+
+// inlineKick is how many packets the engine's thread sends by itself.
+const inlineKick = 4
+
+type kicker struct {
+	wake  chan struct{}
+	busy  atomic.Bool // it looks at the sockets again before it sleeps
+	gone  atomic.Bool // the interface is
+	ended chan struct{}
+	alone bool // one processor: a second thread would only cost
+}
+
+func newKicker() kicker {
+	return kicker{wake: make(chan struct{}, 1), ended: make(chan struct{}), alone: runtime.GOMAXPROCS(0) == 1}
+}
+
+// submit shows the kernel what was pushed in this turn.
+func (e *engine) submit() {
+	pending := 0
+	for _, s := range e.socks {
+		if s.pushed > 0 {
+			s.xsk.Submit()
+			s.pushed = 0
+			pending += s.xsk.Pending()
+		} else if e.unsent {
+			pending += s.xsk.Pending()
+		}
+	}
+	e.unsent = false
+	switch {
+	case pending == 0 || e.kick.busy.Load():
+	case pending <= inlineKick || e.kick.alone:
+		left := 0
+		for _, s := range e.socks {
+			left += e.kick.do(s.xsk)
+		}
+		if left > 0 && !e.kick.alone {
+			e.kick.start()
+		}
+		e.unsent = left > 0 && e.kick.alone
+	default:
+		e.kick.start()
+	}
+	if e.kick.gone.Load() {
+		e.failed = ErrGone
+	}
+}
+
+// start sets the second thread to work, which does nothing now.
+func (k *kicker) start() {
+	k.busy.Store(true)
+	k.wake <- struct{}{} // it has taken the last one
+}
+
+// do kicks one socket and returns how many packets the kernel left.
+func (k *kicker) do(s *xsk.Socket) int {
+	err := s.Kick()
+	if errors.Is(err, xsk.ErrGone) {
+		k.gone.Store(true)
+	}
+	if err != nil {
+		return 0 // down: it leaves when the link is up and something is sent
+	}
+	return s.Pending()
+}
+
+// run is the second thread, until wake is closed.
+func (k *kicker) run(socks []*sock) {
+	defer close(k.ended)
+	for range k.wake {
+		for {
+			left := 0
+			for _, s := range socks {
+				left += k.do(s.xsk)
+			}
+			if left > 0 { // the driver's queue is full
+				time.Sleep(20 * time.Microsecond)
+				continue
+			}
+			k.busy.Store(false)
+			// What was submitted between the last kick and here saw us busy.
+			if k.idle(socks) || !k.busy.CompareAndSwap(false, true) {
+				break
+			}
+		}
+	}
+}
+
+func (k *kicker) idle(socks []*sock) bool {
+	for _, s := range socks {
+		if s.xsk.Pending() > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import "encoding/binary"
+
+// rxMeta is what ingress puts in front of a steered frame: struct rx_meta of
+// bpf/lib/abi.h, host byte order.
+type rxMeta struct {
+	flags  uint8 // of the stamp, 0 = the packet had none
+	ce     bool
+	t1, t2 uint64
+}
+
+const metaMagic = 0x53524d31 // "SRM1"
+
+// parseMeta reads the metadata; ok is false if there is none of ours.
+func parseMeta(b []byte) (m rxMeta, ok bool) {
+	if len(b) < 32 || binary.NativeEndian.Uint32(b) != metaMagic {
+		return m, false
+	}
+	return rxMeta{
+		flags: b[6], ce: b[7] != 0,
+		t1: binary.NativeEndian.Uint64(b[8:]), t2: binary.NativeEndian.Uint64(b[16:]),
+	}, true
+}

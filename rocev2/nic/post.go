@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Work requests on their way to the engine. Applications append copies to a batch
+// under a lock that is never held for long; the engine exchanges the batch for an
+// empty one. All queue pairs share it: an idle one costs nothing, and the engine
+// needs not look at each for news.
+type posts struct {
+	any atomic.Bool // there is something
+
+	mu     sync.Mutex
+	batch  *postBatch
+	closed bool
+
+	spare *postBatch // the engine's
+}
+
+// postBatch holds work requests with copies of what they point to.
+type postBatch struct {
+	list []post
+	sges []qp.SGE
+	data []byte
+}
+
+type post struct {
+	qp    *QP
+	srq   *SRQ
+	recv  bool
+	wr    qp.SendWR // of a receive only ID
+	ah    qp.AH
+	hasAH bool
+
+	sge, sges  int // place and number in the batch's sges
+	byte, size int // and of inline data
+}
+
+func (p *posts) init() { p.batch, p.spare = new(postBatch), new(postBatch) }
+
+// keepPosts bounds the memory that a batch keeps after a burst.
+const keepPosts = 1 << 16
+
+// take exchanges the batches.
+func (p *posts) take() *postBatch {
+	p.mu.Lock()
+	p.any.Store(false)
+	b := p.batch
+	p.batch, p.spare = p.spare, nil
+	p.mu.Unlock()
+	return b
+}
+
+func (p *posts) give(b *postBatch) {
+	if len(b.list) > keepPosts {
+		b = new(postBatch)
+	}
+	clear(b.list) // pointers to queue pairs that may go
+	b.list, b.sges, b.data = b.list[:0], b.sges[:0], b.data[:0]
+	p.spare = b
+}
+
+func (b *postBatch) copySGL(p *post, sgl []qp.SGE) {
+	p.sge, p.sges = len(b.sges), len(sgl)
+	b.sges = append(b.sges, sgl...)
+}
+
+func (b *postBatch) sgl(p *post) []qp.SGE { return b.sges[p.sge : p.sge+p.sges] }
+
+// ErrQueueFull says that as many work requests are outstanding as the queue was made
+// for.
+var ErrQueueFull = errors.New("nic: the queue is full: wait for completions or create it larger")
+
+// PostSend puts a copy of a work request on the send queue. Any goroutine may call
+// it. The error says which rule it breaks; nothing was queued then. Those of package
+// qp are ErrSend…, ErrQueueFull is this package's.
+func (x *QP) PostSend(wr *qp.SendWR) error {
+	p := &x.dev.eng.posts
+	p.mu.Lock()
+	if err := x.mayPostSend(wr); err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	x.sendPosted++
+	b := p.batch
+	b.list = append(b.list, post{qp: x, wr: *wr})
+	e := &b.list[len(b.list)-1]
+	b.copySGL(e, wr.SGL)
+	if wr.Flags&qp.Inline != 0 {
+		e.byte, e.size = len(b.data), len(wr.Data)
+		b.data = append(b.data, wr.Data...)
+	}
+	if wr.AH != nil {
+		e.ah, e.hasAH = *wr.AH, true
+	}
+	p.any.Store(true)
+	p.mu.Unlock()
+	x.dev.eng.wake()
+	return nil
+}
+
+func (x *QP) mayPostSend(wr *qp.SendWR) error {
+	if x.dev.eng.posts.closed {
+		return x.dev.alive()
+	}
+	if err := x.conf.CheckSend(qp.State(x.state.Load()), &x.attr, wr); err != nil {
+		return err
+	}
+	if x.sendPosted-x.sendDone.Load() >= uint32(x.conf.MaxSend) {
+		return ErrQueueFull
+	}
+	if wr.AH != nil {
+		if a, ok := wr.AH.Path.(*AH); !ok || a.dev != x.dev || a.gone.Load() {
+			return errors.New("nic: the address handle is none of this device, or was destroyed")
+		}
+	}
+	return nil
+}
+
+// PostRecv puts a copy of a work request on the receive queue.
+func (x *QP) PostRecv(wr *qp.RecvWR) error {
+	p := &x.dev.eng.posts
+	p.mu.Lock()
+	err := x.conf.CheckRecv(qp.State(x.state.Load()), wr)
+	switch {
+	case p.closed:
+		err = x.dev.alive()
+	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.conf.MaxRecv):
+		err = ErrQueueFull
+	}
+	if err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	x.recvPosted++
+	p.addRecv(post{qp: x, recv: true}, wr)
+	p.mu.Unlock()
+	x.dev.eng.wake()
+	return nil
+}
+
+func (p *posts) addRecv(e post, wr *qp.RecvWR) {
+	e.wr.ID = wr.ID
+	p.batch.copySGL(&e, wr.SGL)
+	p.batch.list = append(p.batch.list, e)
+	p.any.Store(true)
+}
+
+// takePosts hands the work requests to their queue pairs.
+func (e *engine) takePosts() int {
+	if !e.posts.any.Load() {
+		return 0
+	}
+	b := e.posts.take()
+	for i := range b.list {
+		p := &b.list[i]
+		switch {
+		case p.srq != nil:
+			e.postSRQ(p, b.sgl(p))
+		case p.qp.dead:
+		case p.recv:
+			e.postRecv(p, b.sgl(p))
+		default:
+			e.postSend(p, b)
+		}
+	}
+	n := len(b.list)
+	e.posts.give(b)
+	return n
+}
+
+func (e *engine) postSend(p *post, b *postBatch) {
+	x, wr := p.qp, &p.wr
+	wr.SGL, wr.Data, wr.AH = b.sgl(p), b.data[p.byte:p.byte+p.size], nil
+	if p.hasAH {
+		wr.AH = &p.ah
+	}
+	if x.q.PostSend(wr) != nil {
+		// The state changed after PostSend had looked: to RESET, which forgets.
+		x.sendLost++
+	} else {
+		x.sendTaken++
+	}
+	e.touch(x)
+}
+
+func (e *engine) postRecv(p *post, sgl []qp.SGE) {
+	x := p.qp
+	if x.q.PostRecv(&qp.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
+		x.recvLost++
+	} else {
+		x.recvTaken++
+	}
+	e.touch(x)
+}

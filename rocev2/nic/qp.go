@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Limits of a queue pair.
+const (
+	MaxWR     = 1 << 15 // work requests of a queue
+	MaxSGE    = 32      // elements of one
+	MaxInline = 1024    // bytes of inline data
+)
+
+// QPInit says what to create. Zero values of the limits mean the defaults.
+type QPInit struct {
+	Type           qp.Type
+	SendCQ, RecvCQ *CQ
+	SRQ            *SRQ // RC and UD; MaxRecv and MaxRecvSGE are its own then
+
+	MaxSend, MaxRecv       int // work requests; default 128
+	MaxSendSGE, MaxRecvSGE int // default 1
+	MaxInline              int // bytes; default 0
+	SignalAll              bool
+}
+
+// Flow are the fields of IP that the application chooses.
+type Flow struct {
+	TClass   uint8 // IPv4 TOS, IPv6 traffic class
+	HopLimit uint8 // 0 = 64
+}
+
+// Attr are the attributes of a queue pair: those of the transport and, with
+// MaskPath, the address vector. RC and UC need it from INIT to RTR.
+type Attr struct {
+	qp.Attr
+	Dst  netip.Addr // the peer; IPv4 also as a v4-mapped GID
+	Src  netip.Addr // one of Device.GIDs; not valid: the kernel's choice
+	Flow Flow
+}
+
+// MaskPath says that Modify sets Dst, Src and Flow.
+const MaskPath qp.AttrMask = 1 << 30
+
+// QP is a queue pair of a device.
+type QP struct {
+	dev *Device
+	pd  *PD
+	num uint32
+	typ qp.Type
+
+	send, recv *CQ
+	srq        *SRQ
+	conf       qp.Config
+
+	// For applications.
+	state              atomic.Uint32 // as the engine last showed it
+	sendDone, recvDone atomic.Uint32 // work requests that made room
+	attr               qp.Attr       // as Modify set it; under posts.mu, like these:
+	sendPosted         uint32
+	recvPosted         uint32
+	destroyed          atomic.Bool
+
+	// The engine's.
+	q                   *qp.QP
+	sendTaken, sendLost uint32
+	recvTaken, recvLost uint32
+	pkey                uint16
+	src                 netip.Addr
+	path                *route.Path
+	dest                *dest // where its peer lives; nil for UD
+	home                *dest // where it lines up to send
+	flow                Flow
+	port                uint16 // UDP source port
+	timer               wheel.Timer[*QP]
+	next                *QP // in the line of home
+	deficit             int32
+	lined               bool
+	touched             bool
+	dead                bool
+	selective           bool // what dest.sack was when it was last negotiated
+}
+
+// CreateQP makes a queue pair in RESET.
+func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
+	init, err := init.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	for _, cq := range []*CQ{init.SendCQ, init.RecvCQ} {
+		if cq.dev != d || cq.closed.Load() {
+			return nil, fmt.Errorf("nic: completion queue: %w, or of another device", ErrDestroyed)
+		}
+	}
+	if init.SRQ != nil && (init.SRQ.dev != d || init.SRQ.gone.Load()) {
+		return nil, fmt.Errorf("nic: shared receive queue: %w, or of another device", ErrDestroyed)
+	}
+	if err := d.hold(pd); err != nil {
+		return nil, err
+	}
+	x := &QP{dev: d, pd: pd, typ: init.Type, send: init.SendCQ, recv: init.RecvCQ, srq: init.SRQ}
+	x.timer.Owner = x
+	x.conf = qp.Config{
+		Type: init.Type, PD: pd.num, Memory: d.mem, SendCQ: x.send, RecvCQ: x.recv,
+		Notify: func(e qp.Event) { d.event(Event{Type: eventOf(e), QP: x}) },
+		Count:  &d.eng.qpCount, Held: d.eng.held,
+		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
+		MaxInline: init.MaxInline, SignalAll: init.SignalAll,
+	}
+	if x.srq != nil {
+		x.conf.SRQ = x.srq.q
+	}
+	if err := d.do(func() error { return d.eng.addQP(x) }); err != nil {
+		d.mem.ReleasePD(pd.num)
+		return nil, fmt.Errorf("nic: create a queue pair: %w", err)
+	}
+	x.send.users.Add(1)
+	x.recv.users.Add(1)
+	if x.srq != nil {
+		x.srq.users.Add(1)
+	}
+	if err := d.wire.Steer(x.num); err != nil {
+		return nil, fmt.Errorf("nic: create a queue pair: %w (%w)", err, x.Destroy())
+	}
+	return x, nil
+}
+
+func (i QPInit) withDefaults() (QPInit, error) {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&i.MaxSend, 128)
+	def(&i.MaxRecv, 128)
+	def(&i.MaxSendSGE, 1)
+	def(&i.MaxRecvSGE, 1)
+	within := func(what string, v, limit int) error {
+		if v < 0 || v > limit {
+			return fmt.Errorf("nic: %s is %d; choose 1 to %d", what, v, limit)
+		}
+		return nil
+	}
+	for _, err := range []error{
+		within("MaxSend", i.MaxSend, MaxWR), within("MaxRecv", i.MaxRecv, MaxWR), within("MaxSendSGE", i.MaxSendSGE, MaxSGE),
+		within("MaxRecvSGE", i.MaxRecvSGE, MaxSGE), within("MaxInline", i.MaxInline, MaxInline),
+	} {
+		if err != nil {
+			return i, err
+		}
+	}
+	switch {
+	case i.Type < qp.RC || i.Type > qp.UD:
+		return i, fmt.Errorf("nic: a queue pair of %s; choose RC, UC or UD", i.Type)
+	case i.SendCQ == nil || i.RecvCQ == nil:
+		return i, fmt.Errorf("nic: a queue pair needs a completion queue for each direction; both may be the same")
+	case i.SRQ != nil && i.Type == qp.UC:
+		return i, fmt.Errorf("nic: UC has no shared receive queue (IBTA 10.2.9)")
+	}
+	return i, nil
+}
+
+// QPN is the number of the queue pair.
+func (x *QP) QPN() uint32 { return x.num }
+
+// Type is its service.
+func (x *QP) Type() qp.Type { return x.typ }
+
+// State is where it stands.
+func (x *QP) State() qp.State { return qp.State(x.state.Load()) }
+
+// Query returns the attributes as they are now.
+func (x *QP) Query() (a Attr, err error) {
+	err = x.dev.do(func() error {
+		if x.dead {
+			return ErrDestroyed
+		}
+		a = Attr{Attr: x.q.Attr(), Src: x.src, Flow: x.flow}
+		if x.dest != nil {
+			a.Dst = x.dest.addr
+		}
+		return nil
+	})
+	return a, err
+}
+
+// Modify sets the attributes that mask names and goes to a.State if MaskState is among
+// them (package qp has the table). From INIT to RTR it waits until the peer's
+// neighbour is known, for up to Options.ResolveTimeout.
+//
+// The PMTU must fit the path. Whether SACK is used is the engine's decision: MaskSelective is
+// refused.
+func (x *QP) Modify(a Attr, mask qp.AttrMask) error {
+	if mask&qp.MaskSelective != 0 {
+		return fmt.Errorf("nic: Selective is negotiated, not set")
+	}
+	toRTR := mask&qp.MaskState != 0 && a.State == qp.RTR && x.typ != qp.UD && x.State() == qp.Init
+	if toRTR && mask&MaskPath == 0 {
+		return fmt.Errorf("nic: to RTR a %s queue pair needs an address: set Dst and MaskPath", x.typ)
+	}
+	if mask&MaskPath != 0 && !toRTR {
+		return fmt.Errorf("nic: the address of a queue pair is set from INIT to RTR; this one is in %s (UD has an address handle for each message)", x.State())
+	}
+	var path *route.Path
+	if toRTR {
+		var err error
+		if path, err = x.dev.resolve(a.Src, a.Dst); err != nil {
+			return err
+		}
+		if best := path.Current().PMTU; mask&qp.MaskPMTU != 0 && a.PMTU > best {
+			path.Release()
+			return fmt.Errorf("nic: a PMTU of %d does not fit the path to %s, which has an MTU of %d: at most %d, or raise the MTU to %d",
+				a.PMTU.Bytes(), a.Dst, path.Current().MTU, best.Bytes(), a.PMTU.Bytes()+rocev2.PMTUOverhead)
+		}
+	}
+	err := x.dev.do(func() error { return x.dev.eng.modify(x, &a, mask, path) })
+	if err != nil && path != nil {
+		path.Release()
+	}
+	return err
+}
+
+// modify is Modify in the engine's thread. It takes the path over unless it fails.
+func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) error {
+	if x.dead {
+		return ErrDestroyed
+	}
+	if err := x.q.Modify(a.Attr, mask&^MaskPath); err != nil {
+		return err
+	}
+	if path != nil {
+		e.unroute(x)
+		x.path, x.dest, x.flow = path, e.destination(path), a.Flow
+		x.home, x.src = x.dest, path.Current().Src
+		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
+	}
+	attr := x.q.Attr()
+	if x.pkey = attr.PKey; x.pkey == 0 {
+		x.pkey = rocev2.DefaultPKey
+	}
+	if attr.State == qp.Reset {
+		e.unroute(x)
+	}
+	e.posts.mu.Lock()
+	x.attr = attr
+	e.posts.mu.Unlock()
+	x.publish()
+	e.touch(x)
+	return nil
+}
+
+// unroute takes a queue pair's address away.
+func (e *engine) unroute(x *QP) {
+	if x.path != nil {
+		x.path.Release()
+		e.drop(x.dest)
+		x.path, x.dest, x.home, x.selective = nil, nil, nil, false
+	}
+	if x.typ == qp.UD {
+		x.home = &e.datagrams
+	}
+}
+
+// publish shows applications what has become of the queue pair.
+func (x *QP) publish() {
+	x.state.Store(uint32(x.q.State()))
+	x.sendDone.Store(x.sendTaken + x.sendLost - uint32(x.q.SendQueued()))
+	x.recvDone.Store(x.recvTaken + x.recvLost - uint32(x.q.RecvQueued()))
+	if x.srq != nil {
+		x.srq.publish()
+	}
+}
+
+// Destroy ends a queue pair at once, whatever it does. Its completions that were not
+// polled stay; its work requests vanish without one.
+func (x *QP) Destroy() error {
+	if !x.destroyed.CompareAndSwap(false, true) {
+		return ErrDestroyed
+	}
+	err := x.dev.wire.Unsteer(x.num)
+	if !x.dev.eng.do(func() { x.dev.eng.removeQP(x) }) {
+		return err
+	}
+	x.dev.mem.ReleaseQP(x.num)
+	x.dev.mem.ReleasePD(x.pd.num)
+	x.send.users.Add(-1)
+	x.recv.users.Add(-1)
+	if x.srq != nil {
+		x.srq.users.Add(-1)
+	}
+	return err
+}
+
+func (e *engine) addQP(x *QP) (err error) {
+	if x.num, err = e.qps.add(x); err != nil {
+		return fmt.Errorf("%w: %d exist", err, e.qps.count)
+	}
+	x.conf.QPN = x.num
+	x.q = qp.New(x.conf)
+	x.pkey = rocev2.DefaultPKey
+	e.unroute(x)
+	return nil
+}
+
+// removeQP forgets a queue pair. Lists that it is in drop it when its turn comes.
+func (e *engine) removeQP(x *QP) {
+	_ = x.q.Modify(qp.Attr{State: qp.Reset}, qp.MaskState) // gives back what it holds
+	e.unroute(x)
+	e.qpTimers.Stop(&x.timer)
+	e.qps.remove(x.num)
+	x.dead = true
+	x.state.Store(uint32(qp.Reset))
+}
+
+// srcPort is the UDP source port of a packet.
+func (x *QP) srcPort(o *qp.Outbound) uint16 {
+	if o.AH == nil {
+		return x.port
+	}
+	return rocev2.SourcePort(rocev2.FlowLabel(x.num, o.DestQP))
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// The kernel asks three times, a second apart, before it declares a neighbour
+// failed (mcast_solicit, retrans_time_ms).
+const (
+	checkAgain = time.Second      // after asking: no news may be a lost message
+	retryMax   = 30 * time.Second // between attempts at a neighbour that failed
+)
+
+// neighbour is what the kernel says of one. The zero value: it has no entry.
+type neighbour struct {
+	state int // NUD_...
+	mac   [6]byte
+}
+
+const usable = netlink.NUD_PERMANENT | netlink.NUD_NOARP | netlink.NUD_REACHABLE |
+	netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE
+
+// hop is a neighbour that paths lead through: a state machine that is told what
+// the kernel says, and says when the kernel should be told to use the entry.
+type hop struct {
+	addr    netip.Addr
+	where   string        // for errors
+	timeout time.Duration // until silence is an error
+	paths   map[*Path]struct{}
+
+	mac [6]byte
+	err error // nil if mac may be used
+
+	asking   bool      // the kernel was told, and has neither MAC nor failure yet
+	told     time.Time // when, last
+	wanted   time.Time // since when there is no MAC
+	failures int       // in a row
+	due      time.Time // when to look again; zero: when the kernel has news
+}
+
+func newHop(addr netip.Addr, ifName string, timeout time.Duration, now time.Time) *hop {
+	h := &hop{
+		addr: addr, where: fmt.Sprintf("route: neighbour %s on %s", addr, ifName), timeout: timeout,
+		paths: map[*Path]struct{}{}, wanted: now,
+	}
+	h.err = fmt.Errorf("%s: %w", h.where, ErrPending)
+	return h
+}
+
+// hear takes in what the kernel says. If it returns true the kernel should be told
+// to use the entry, and tell be called.
+func (h *hop) hear(n neighbour, now time.Time) (use bool) {
+	switch {
+	case n.state&usable != 0:
+		h.mac, h.err = n.mac, nil
+		h.asking, h.failures, h.due = false, 0, time.Time{}
+		if n.state != netlink.NUD_STALE {
+			return false
+		}
+		if next := h.told.Add(checkAgain); now.Before(next) {
+			h.due = next
+			return false
+		}
+		return true
+	case n.state == netlink.NUD_FAILED && (h.asking || h.err == nil):
+		h.fail(now)
+		return false
+	case n.state&^netlink.NUD_FAILED == 0 && h.failures > 0 && !h.asking && now.Before(h.due):
+		return false // the failure that is known already, or that entry's removal
+	case n.state == netlink.NUD_INCOMPLETE:
+		h.asking = true
+		h.wait(now)
+		return false
+	}
+	return true
+}
+
+// tell notes that the kernel was told to use the entry, with this result.
+func (h *hop) tell(now time.Time, err error) {
+	h.told = now
+	if h.err == nil { // only to be confirmed, or its entry was removed: the MAC stays in use
+		h.asking = err == nil
+		h.due = now.Add(checkAgain)
+		return
+	}
+	h.asking = err == nil
+	h.wait(now)
+	if err != nil {
+		h.err = fmt.Errorf("%s: %w: %w", h.where, ErrNeighbour, err)
+	}
+}
+
+// wait sets the next look at an entry that the kernel is working on.
+func (h *hop) wait(now time.Time) {
+	h.due = now.Add(checkAgain)
+	if h.err != nil && h.failures == 0 && now.Sub(h.wanted) >= h.timeout {
+		h.err = h.silence()
+	}
+}
+
+func (h *hop) fail(now time.Time) {
+	if h.err == nil {
+		h.wanted = now
+	}
+	h.asking, h.err = false, h.silence()
+	h.due = now.Add(min(time.Second<<min(h.failures, 10), retryMax))
+	h.failures++
+}
+
+func (h *hop) silence() error {
+	return fmt.Errorf("%s: %w; is it up, and in the same network?", h.where, ErrNeighbour)
+}

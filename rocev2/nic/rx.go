@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// A packet's way in. The functions follow in this order.
+//
+//  1. receive: a batch of frames from each socket, then what we sent to ourselves
+//  2. parse:   headers and ICRC
+//  3. lookup:  the queue pair, and whether the packet comes from its peer
+//  4. note:    what ingress has measured: stamp, CE; round trips
+//  5. deliver: qp.Receive. Completions come out of it; answers wait until all of
+//     the batch was delivered (tx.go), so that one ACK serves many packets
+
+// rxBatch is how many frames of a socket are taken at once.
+const rxBatch = 64
+
+// receive handles what has arrived and returns how many packets that were.
+func (e *engine) receive() (n int) {
+	for _, s := range e.socks {
+		got := s.xsk.Receive(s.batch)
+		if got > 0 {
+			// A receive that was posted before these were sent must be found by them.
+			e.takePosts()
+		}
+		for i := range got {
+			p := s.batch.Packet(i)
+			m, _ := parseMeta(p.Meta())
+			frame := p.Linear(e.scratch)
+			if frame == nil {
+				e.count.rxTooLong++
+				continue
+			}
+			e.frame(frame, m, false)
+		}
+		s.batch.Release()
+		n += got
+	}
+	return n + e.receiveOwn()
+}
+
+// frame is stages 2 to 5 for one Ethernet frame. own: it comes from this engine.
+func (e *engine) frame(b []byte, m rxMeta, own bool) {
+	p, ok := e.parse(b)
+	if !ok {
+		return
+	}
+	x := e.lookup(&p)
+	if x == nil {
+		return
+	}
+	if !own {
+		e.note(x, &p, m)
+	}
+	e.deliver(x, &p)
+}
+
+func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {
+	p, err := rocev2.ParseFrame(b)
+	if err != nil {
+		e.count.rxMalformed++
+		return p, false
+	}
+	if p.VerifyICRC() != nil {
+		e.count.rxBadICRC++
+		return p, false
+	}
+	return p, true
+}
+
+// lookup finds the queue pair that the packet is for. Of a connected one nobody but
+// its peer may speak to it (IBTA 9.6.1.1, A17.4.3; rxe checks the same).
+func (e *engine) lookup(p *rocev2.Packet) *QP {
+	bth := p.BTH()
+	x := e.qps.get(bth.DestQP())
+	switch {
+	case x == nil:
+		e.count.rxUnknownQPN++
+	case bth.Version() != 0:
+		e.count.rxMalformed++
+	case !matchPKey(bth.PKey(), x.pkey):
+		e.count.rxBadPKey++
+	case x.typ != qp.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src):
+		e.count.rxWrongPeer++
+	default:
+		return x
+	}
+	return nil
+}
+
+// matchPKey is IBTA 10.9.3: the same partition, and at least one full member.
+func matchPKey(a, b uint16) bool {
+	const full = 0x8000
+	return (a^b)&^full == 0 && (a|b)&full != 0 && a&^full != 0
+}
+
+func (e *engine) note(x *QP, p *rocev2.Packet, m rxMeta) {
+	d := x.dest
+	if d == nil { // UD
+		if d = e.dests[p.Src()]; d == nil {
+			return
+		}
+	}
+	d.note(m)
+	if d.probe.sent == 0 {
+		return
+	}
+	rtt, sent := d.probe.answered(x, p.Opcode().Info().Operation, p.BTH().PSN(), e.clock.now())
+	if rtt > 0 && (d.report.RTT == 0 || rtt < d.report.RTT) {
+		d.report.RTT, d.report.RTTSent = rtt, uint64(int64(sent)+e.live.ClockOffset)
+		e.list(d)
+	}
+}
+
+func (e *engine) deliver(x *QP, p *rocev2.Packet) {
+	e.count.rxPackets++
+	x.q.Receive(e.now, p)
+	e.touch(x)
+}

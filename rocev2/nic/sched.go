@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+// quantum is what a queue pair may send in a row while others of its destination
+// wait, in bytes of frames. Deficit round robin (Shreedhar and Varghese, 1995), with
+// the last packet of a turn on credit: its length is known only after it was taken.
+const quantum = 16 << 10
+
+// destRing is the queue of destinations that may have something to send.
+type destRing struct{ first, last *dest }
+
+func (r *destRing) push(d *dest) {
+	d.next = nil
+	if r.last == nil {
+		r.first = d
+	} else {
+		r.last.next = d
+	}
+	r.last = d
+}
+
+func (r *destRing) pop() *dest {
+	d := r.first
+	r.first = d.next
+	if r.first == nil {
+		r.last = nil
+	}
+	d.next = nil
+	return d
+}
+
+// enqueue gives the destination a turn.
+func (e *engine) enqueue(d *dest) {
+	if !d.queued && d.held == 0 {
+		d.queued = true
+		e.ready.push(d)
+	}
+}
+
+// lineUp puts a queue pair in the queue of its destination. NextData tells there
+// whether it has data.
+func (e *engine) lineUp(x *QP) {
+	d := x.home
+	if d == nil || x.lined {
+		return
+	}
+	x.lined, x.next, x.deficit = true, nil, quantum
+	if d.last == nil {
+		d.first = x
+	} else {
+		d.last.next = x
+	}
+	d.last = x
+	e.enqueue(d)
+}
+
+// move has a queue pair line up where its last packet went: one of UD waits for the
+// pacer of that destination before it sends its next, wherever that goes.
+func (e *engine) move(x *QP, from, to *dest) {
+	from.pop()
+	x.home = to
+	e.lineUp(x)
+}
+
+// front is the queue pair whose turn it is, or nil.
+func (d *dest) front() *QP {
+	for d.first != nil && d.first.dead {
+		d.pop()
+	}
+	return d.first
+}
+
+// pop takes the first queue pair out.
+func (d *dest) pop() {
+	x := d.first
+	d.first = x.next
+	if d.first == nil {
+		d.last = nil
+	}
+	x.lined, x.next = false, nil
+}
+
+// charge books what the first queue pair has sent, and ends its turn if that was
+// enough.
+func (d *dest) charge(x *QP, n int) {
+	x.deficit -= int32(n)
+	if x.deficit > 0 || d.first == d.last {
+		return
+	}
+	d.pop()
+	x.lined, x.deficit = true, x.deficit+quantum
+	d.last.next = x
+	d.last = x
+}

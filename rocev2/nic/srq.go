@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// SRQ is a shared receive queue (IBTA 10.2.9).
+type SRQ struct {
+	dev  *Device
+	pd   *PD
+	conf qp.SRQConfig
+	q    *qp.SRQ // engine
+
+	posted, taken, lost uint32 // the first under posts.mu, the others the engine's
+	done                atomic.Uint32
+	users               atomic.Int32
+	gone                atomic.Bool
+}
+
+// CreateSRQ makes a shared receive queue for up to depth work requests of up to
+// maxSGE elements.
+func (d *Device) CreateSRQ(pd *PD, depth, maxSGE int) (*SRQ, error) {
+	if depth < 1 || depth > MaxWR || maxSGE < 1 || maxSGE > MaxSGE {
+		return nil, fmt.Errorf("nic: a shared receive queue of %d with %d elements each; at most %d and %d", depth, maxSGE, MaxWR, MaxSGE)
+	}
+	if err := d.hold(pd); err != nil {
+		return nil, err
+	}
+	s := &SRQ{dev: d, pd: pd}
+	s.conf = qp.SRQConfig{PD: pd.num, Max: depth, MaxSGE: maxSGE, Notify: func(e qp.Event) {
+		d.event(Event{Type: eventOf(e), SRQ: s})
+	}}
+	s.q = qp.NewSRQ(s.conf)
+	return s, nil
+}
+
+// PostRecv puts a copy of a work request on the queue. Any goroutine may call it.
+func (s *SRQ) PostRecv(wr *qp.RecvWR) error {
+	p := &s.dev.eng.posts
+	p.mu.Lock()
+	var err error
+	switch {
+	case p.closed:
+		err = s.dev.alive()
+	case s.gone.Load():
+		err = ErrDestroyed
+	case len(wr.SGL) > s.conf.MaxSGE:
+		err = fmt.Errorf("%w: %d of %d", qp.ErrRecvSGL, len(wr.SGL), s.conf.MaxSGE)
+	case s.posted-s.done.Load() >= uint32(s.conf.Max):
+		err = ErrQueueFull
+	}
+	if err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	s.posted++
+	p.addRecv(post{srq: s}, wr)
+	p.mu.Unlock()
+	s.dev.eng.wake()
+	return nil
+}
+
+func (e *engine) postSRQ(p *post, sgl []qp.SGE) {
+	s := p.srq
+	if s.q.PostRecv(&qp.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
+		s.lost++
+	} else {
+		s.taken++
+	}
+	s.publish()
+}
+
+// publish shows the application how much room there is.
+func (s *SRQ) publish() { s.done.Store(s.taken + s.lost - uint32(s.q.Len())) }
+
+// SetLimit asks for an EventSRQLimit, once, when fewer than n work requests are left.
+func (s *SRQ) SetLimit(n int) error {
+	return s.dev.do(func() error { s.q.SetLimit(n); return nil })
+}
+
+// Destroy ends the queue; work requests on it vanish. It must have no queue pairs.
+func (s *SRQ) Destroy() error {
+	if n := s.users.Load(); n > 0 {
+		return fmt.Errorf("nic: shared receive queue: %w: %d queue pairs use it", ErrBusy, n)
+	}
+	if s.gone.CompareAndSwap(false, true) {
+		s.dev.mem.ReleasePD(s.pd.num)
+	}
+	return nil
+}

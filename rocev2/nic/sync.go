@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// The engine's transmissions bypass TC, and with it all that egress does for the
+// destination table. Every few milliseconds a goroutine beside the engine reports
+// what was sent to the destinations that were active, and brings back their rates
+// and what they understand. The engine only exchanges batches with it.
+
+// syncPeriod is the time between reports. The agent judges every 10 ms.
+const syncPeriod = qp.Time(3 * time.Millisecond)
+
+type syncer struct {
+	due  qp.Time // of the next report
+	wake chan struct{}
+	done atomic.Bool // the batch is back
+	out  bool        // the batch is with the goroutine
+
+	dests   []*dest
+	reports []DestSync
+	err     error
+	ended   chan struct{}
+}
+
+func (s *syncer) init() { s.wake, s.ended = make(chan struct{}, 1), make(chan struct{}) }
+
+// run is the goroutine, until wake is closed.
+func (s *syncer) run(e *engine) {
+	defer close(s.ended)
+	for range s.wake {
+		s.err = e.wire.Sync(s.reports)
+		s.done.Store(true)
+		e.wake()
+	}
+}
+
+// report takes the last batch's answers and sends the next one when it is time.
+func (e *engine) report() {
+	s := &e.sync
+	if s.out {
+		if !s.done.Load() {
+			return
+		}
+		s.done.Store(false)
+		s.out = false
+		e.learn()
+	}
+	if len(e.active) == 0 || e.now < s.due {
+		return
+	}
+	s.due = e.now + syncPeriod
+	e.live = e.wire.Live()
+	s.dests, s.reports = s.dests[:0], s.reports[:0]
+	for _, d := range e.active {
+		d.listed = false
+		if d.held != 0 { // still waiting: what it has waited so far
+			d.report.WaitedTime += e.now - d.held
+			d.held = e.now
+		}
+		d.report.Rate = d.rate
+		s.dests, s.reports = append(s.dests, d), append(s.reports, d.report)
+		d.report = DestSync{Addr: d.addr}
+	}
+	e.active = e.active[:0]
+	s.out = true
+	s.wake <- struct{}{}
+}
+
+// learn takes the answers.
+func (e *engine) learn() {
+	s := &e.sync
+	if s.err != nil {
+		e.count.syncErrors++
+		return
+	}
+	for i, d := range s.dests {
+		r := &s.reports[i]
+		if d.refs == 0 {
+			continue
+		}
+		if d.rate != r.Rate {
+			d.setRate(e, r.Rate)
+			if d.held != 0 {
+				e.destTimers.Set(&d.timer, int64(d.empty))
+			}
+		}
+		d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
+		if d.stamps {
+			d.fresh = 0
+		}
+		// HELLO is under way, or data waits for the pacer and its rate may change.
+		if d.fresh > 0 || d.held != 0 {
+			d.fresh = max(d.fresh-1, 0)
+			e.list(d)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// A packet's way out. The functions follow in this order.
+//
+//  1. settle: queue pairs that something happened to send their answers, which are
+//     not paced, and line up at their destination if they have data
+//  2. choose: destinations take turns (here), those that the pacer lets; so do the
+//     queue pairs of a destination (sched.go)
+//  3. build:  headers into the frame, the payload behind them from memory, ICRC
+//  4. stamp:  the option, if the peer understands it and the MTU has room
+//  5. push:   to the socket; submit shows all of it to the kernel (kick.go)
+
+// Budgets of one turn, in packets: so long the others wait.
+const (
+	txBatch   = 64
+	destBurst = 16
+)
+
+// settle draws the conclusions of what happened since it last ran.
+func (e *engine) settle() {
+	for i := 0; i < len(e.touched); i++ {
+		x := e.touched[i]
+		if !x.dead && !e.answers(x) {
+			// The kernel has all frames: the rest waits for the next turn.
+			e.touched = append(e.touched[:0], e.touched[i:]...)
+			e.blocked = true
+			return
+		}
+		x.touched = false
+		if x.dead {
+			continue
+		}
+		if d := x.dest; d != nil && d.sack != x.selective && x.typ == qp.RC {
+			e.negotiate(x)
+		}
+		x.publish()
+		e.rearm(x)
+		e.lineUp(x)
+	}
+	e.touched = e.touched[:0]
+}
+
+// answers sends what a queue pair has to answer. False: there is no room.
+func (e *engine) answers(x *QP) bool {
+	for {
+		if x.path != nil && !e.room(x) {
+			return false
+		}
+		if !x.q.NextAck(e.now, &e.out) {
+			return true
+		}
+		e.send(x, &e.out)
+	}
+}
+
+// transmit sends data and returns how many packets.
+func (e *engine) transmit() (sent int) {
+	for sent < txBatch && e.ready.first != nil && !e.blocked {
+		d := e.ready.pop()
+		d.queued = false
+		n := e.serve(d, min(destBurst, txBatch-sent))
+		sent += n
+	}
+	return sent
+}
+
+// serve lets a destination send up to n packets.
+func (e *engine) serve(d *dest, n int) (sent int) {
+	for sent < n {
+		x := d.front()
+		if x == nil {
+			return sent
+		}
+		switch {
+		case !d.mayLeave(e):
+			e.hold(d)
+			return sent
+		case !e.room(x):
+			e.blocked = true
+			e.enqueue(d)
+			return sent
+		case !x.q.NextData(e.now, &e.out):
+			d.pop()
+			x.publish()
+			e.rearm(x)
+			continue
+		}
+		size, to := e.send(x, &e.out)
+		to.spend(e, size)
+		if to == d {
+			d.charge(x, size)
+		} else {
+			e.move(x, d, to)
+		}
+		sent++
+	}
+	if d.first != nil {
+		e.enqueue(d)
+	}
+	return sent
+}
+
+// room reports whether there is memory for a packet of the queue pair.
+func (e *engine) room(x *QP) bool {
+	if x.path == nil { // UD: it may go anywhere
+		for _, s := range e.socks {
+			if s.xsk.Reserve(1) == 0 {
+				return false
+			}
+		}
+		return e.own.count < ownLimit
+	}
+	if x.path.Current().Loopback {
+		return e.own.count < ownLimit
+	}
+	return x.dest.sock.xsk.Reserve(1) > 0
+}
+
+// send is stages 3 to 5. It returns the length of the frame without the option and
+// where it went, also if it could not leave: the queue pair takes it for lost.
+func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
+	d, path, flow := x.home, x.path, x.flow
+	if o.AH != nil {
+		if a, ok := o.AH.Path.(*AH); ok && a.dest != nil {
+			d, path, flow = a.dest, a.path, a.flow
+		}
+	}
+	if path == nil {
+		e.count.txNoPath++
+		return 0, d
+	}
+	to := path.Current()
+	if to.Err != nil {
+		e.count.txNoPath++
+		return 0, d
+	}
+	var frame []byte
+	if to.Loopback {
+		frame = e.own.frame()
+	} else {
+		frame = d.sock.xsk.Frame()
+	}
+	if frame == nil {
+		e.count.txNoRoom++
+		return 0, d
+	}
+
+	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
+	o.SrcPort = x.srcPort(o)
+	plain := o.Len(o.PayloadLen)
+	o.Stamp = e.stampFor(d, to.Loopback, plain, to.MTU)
+	payload, err := o.Begin(frame[etherLen:], o.PayloadLen)
+	if err != nil {
+		e.count.txNoRoom++
+		return 0, d
+	}
+	copy(frame, to.Ether[:])
+	if !o.Fill(payload) {
+		e.touch(x)
+		return 0, d
+	}
+	if o.Stamp != nil {
+		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.live.ClockOffset))
+	}
+	n := etherLen + o.Seal(frame[etherLen:])
+	e.count.txPackets++
+	if to.Loopback {
+		e.own.push(n)
+		return etherLen + plain, d
+	}
+	d.sock.xsk.Push(n)
+	d.sock.pushed++
+	e.sent(x, d, o, plain)
+	return etherLen + plain, d
+}
+
+const etherLen = 14
+
+// stampFor returns where to build the option, or nil: the packet gets none.
+func (e *engine) stampFor(d *dest, own bool, plain, mtu int) *rocev2.Stamp {
+	switch {
+	case own || !d.stamps:
+		return nil
+	case plain+rocev2.StampLen > mtu:
+		e.count.txTooBig++
+		return nil
+	}
+	return &e.stamp
+}
+
+// sent accounts a packet that has left.
+func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
+	r := &d.report
+	r.Packets++
+	r.Bytes += uint64(plain)
+	if o.Stamp == nil {
+		r.Unstamped++
+		d.probe.leaves(x, o, e.now)
+	} else {
+		e.count.txStamped++
+	}
+	if o.Again {
+		r.Again++
+	}
+	e.list(d)
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"net/netip"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Wire is the attached interface as the engine needs it: what DESIGN calls the wire
+// plane. Package loader/engine implements it over the pinned maps. Its methods may
+// be called by any goroutine.
+type Wire interface {
+	// Register puts the AF_XDP socket of a receive queue where ingress finds it.
+	Register(queue, fd int) error
+
+	// Steer has ingress hand packets for a queue pair number to the sockets, Unsteer
+	// has it pass them on again.
+	Steer(qpn uint32) error
+	Unsteer(qpn uint32) error
+
+	// Live returns what may have changed. It is called a few hundred times a second.
+	Live() Live
+
+	// Sync reports what was sent to some destinations and fills in what is known
+	// of them. Only one call runs at a time.
+	Sync(dests []DestSync) error
+
+	// Close takes back all that Register and Steer did.
+	Close() error
+}
+
+// Live is the part of the interface's configuration that the engine lives by.
+type Live struct {
+	Paced       bool    // destinations have rates, and somebody looks after them
+	InitialRate uint64  // bit/s of a destination that nothing is known of, 0 = unpaced
+	Burst       qp.Time // what an idle destination may send at once, as time at its rate
+	ClockOffset int64   // clock of the stamps less CLOCK_MONOTONIC, ns
+}
+
+// DestSync is the engine's news of one destination, and the answer.
+type DestSync struct {
+	Addr netip.Addr
+
+	// What was sent since the last report.
+	Packets, Unstamped uint32
+	Bytes              uint64  // IP lengths without the stamp option
+	Again              uint32  // of these, sent before: others were lost
+	Waited             uint32  // times that the pacer kept it waiting
+	WaitedTime         qp.Time // and for how long in all
+	RTT                qp.Time // the shortest from data to ACK, 0 = none measured
+	RTTSent            uint64  // when that data left, clock of the stamps
+	CEEchoed           bool    // the peer was told of its CE marks
+
+	Rate uint64 // in: bit/s in use. out: to be used, 0 = unpaced
+
+	// What the peer understands; Known is false if the table was full.
+	Known, Stamps, SACK bool
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import "github.com/softroce/softroce-xdp/rocev2"
+
+// Answers leave in the order of their PSNs (IBTA 9.7.5.1): first those of READs and
+// ATOMICs (reads.go), each its own, then one ACK or NAK for everything before it.
+
+// What makes the responder answer although nobody asked for it (IBTA 9.7.5.1
+// leaves it free; a requester that asks too seldom gets on this way).
+const (
+	ackEvery = 64         // packets; what rxe and we ask for at the latest
+	ackDelay = 500 * 1000 // ns after the first packet without an answer
+)
+
+// noCredits is the syndrome of our ACKs: end-to-end credits are not counted. IBTA
+// 9.7.7.2 asks for them on queue pairs without SRQ; rxe never sends any, and
+// with credits a requester at their end has to probe, where an RNR NAK gives it
+// a time to come back.
+const noCredits = rocev2.Syndrome(rocev2.CreditInvalid)
+
+// ackState is what the peer knows of our progress, and what it is to learn.
+type ackState struct {
+	acked rocev2.PSN // all up to this have been acknowledged
+	want  bool       // an ACK is due as far as it may go
+	again bool       // also if it says nothing new: an earlier one was lost
+	since uint16     // packets accepted since the last answer
+	at    Time       // when an answer is due at the latest, or 0
+
+	// A NAK was decided and no packet came in turn since: none more for the same
+	// hole (IBTA 9.7.5.2). due: it has not left yet.
+	refused, due bool
+	syndrome     rocev2.Syndrome
+	psn          rocev2.PSN
+	msn          uint32
+}
+
+// note counts a packet that was accepted.
+func (a *ackState) note(now Time, asked bool) {
+	a.since++
+	switch {
+	case asked || a.since >= ackEvery:
+		a.want = true
+	case a.at == 0:
+		a.at = now + ackDelay
+	}
+}
+
+// repeat has the state acknowledged once more.
+func (a *ackState) repeat() { a.want, a.again = true, true }
+
+// refuse decides on a NAK.
+func (a *ackState) refuse(s rocev2.Syndrome, psn rocev2.PSN, msn uint32) {
+	a.refused, a.due = true, true
+	a.syndrome, a.psn, a.msn = s, psn, msn
+}
+
+// resume takes a NAK back that the packet it asks for has overtaken.
+func (a *ackState) resume() { a.refused, a.due = false, false }
+
+// said notes that an answer with this PSN leaves, which answers all before it.
+func (a *ackState) said(psn rocev2.PSN) {
+	if psn.After(a.acked) {
+		a.acked = psn
+	}
+	a.since, a.at = 0, 0
+}
+
+// done notes an answer after which nothing is due.
+func (a *ackState) done(psn rocev2.PSN) {
+	a.said(psn)
+	a.want, a.again = false, false
+}
+
+// beyond is a packet behind a hole. The hole is reported once (IBTA 9.7.5.2; rxe
+// does the same), or packets beyond it are kept (hold.go).
+func (r *responder) beyond(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
+	r.q.cfg.Count.OutOfSequence++
+	if r.q.attr.Selective && r.keep(p, psn, ahead) || r.ack.refused {
+		return
+	}
+	r.ack.refuse(rocev2.SyndromeNAK(rocev2.NAKPSNSequence), r.expected, r.msn)
+}
+
+// duplicate is a packet that came before: our answer was lost or is late (IBTA
+// 9.7.5.1). SEND and WRITE have had their effect; READ and ATOMIC are answered
+// again from what was kept of them.
+func (r *responder) duplicate(p *rocev2.Packet, psn rocev2.PSN) {
+	r.q.cfg.Count.DuplicateRequest++
+	switch p.Opcode().Info().Operation {
+	case rocev2.OperationSend, rocev2.OperationWrite:
+		r.ack.repeat()
+	case rocev2.OperationRead:
+		r.repeatRead(p, psn)
+	case rocev2.OperationAtomic:
+		r.repeatAtomic(psn)
+	}
+}
+
+// nextAck writes the next answer that is not data.
+func (r *responder) nextAck(now Time, out *Outbound) bool {
+	a := &r.ack
+	if r.res.busy() {
+		return r.ackBeforeData(out)
+	}
+	switch {
+	case a.due:
+		a.due = false
+		r.answer(out, rocev2.RCAck, a.psn, a.syndrome, a.msn)
+		a.done(a.psn.Add(-1))
+		return true
+	case !a.want:
+		return false
+	}
+	upTo := r.expected.Add(-1)
+	told := a.again || upTo.After(a.acked)
+	a.done(upTo)
+	switch {
+	case r.hold != nil:
+		r.sack(out, upTo)
+	case told:
+		r.answer(out, rocev2.RCAck, upTo, noCredits, r.msn)
+	default:
+		return false
+	}
+	return true
+}
+
+// ackBeforeData is nextAck while READs or ATOMICs are unanswered: results of ATOMICs
+// in their turn, and ACKs for what came before.
+func (r *responder) ackBeforeData(out *Outbound) bool {
+	a := &r.ack
+	i, at := r.res.first()
+	res := &r.res.ring[i]
+	if res.atomic {
+		r.res.sentAtomic(i)
+		r.answer(out, rocev2.RCAtomicAck, res.psn, noCredits, res.msn)
+		out.Original = res.va
+		a.said(res.psn)
+		return true
+	}
+	upTo := res.psn.Add(int(at) - 1)
+	if !a.want || !upTo.After(a.acked) {
+		return false
+	}
+	a.said(upTo)
+	r.answer(out, rocev2.RCAck, upTo, noCredits, (res.msn-1)&rocev2.PSNMask)
+	return true
+}
+
+// answer writes the transport fields that all answers have.
+func (r *responder) answer(out *Outbound, op rocev2.Opcode, psn rocev2.PSN, s rocev2.Syndrome, msn uint32) {
+	q := r.q
+	out.Opcode, out.PSN = op, psn
+	out.Solicited, out.AckReq = false, false
+	out.PKey, out.DestQP, out.SrcQP = q.attr.PKey, q.attr.DestQPN, q.cfg.QPN
+	out.Syndrome, out.MSN = s, msn
+	out.PayloadLen, out.Again, out.AH, out.fill = 0, false, nil, nil
+	out.Payload = nil
+}
+
+func (r *responder) deadline() Time { return r.ack.at }
+
+func (r *responder) expire(now Time) {
+	if r.ack.at != 0 && now >= r.ack.at {
+		r.ack.at, r.ack.want = 0, true
+	}
+}
+
+// silence drops all answers that are due.
+func (r *responder) silence() {
+	r.ack = ackState{acked: r.ack.acked}
+	r.res.forget()
+}

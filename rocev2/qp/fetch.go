@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"encoding/binary"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+)
+
+// READs and ATOMICs, whose answers are data. The answers of a READ are put where
+// they belong by their PSN, in whatever order they come. What is missing is asked
+// for again with a READ of just that range, at the PSN where it was: a duplicate
+// request that is a subset of the first (IBTA 9.7.5.1).
+
+// readList holds the READs and ATOMICs that were sent, oldest first, until they
+// and all before them have their data. That is also how the peer counts them: it
+// keeps the last MaxDestRdAtomic to answer them again, and an old one that misses
+// data must be among them.
+type readList struct {
+	first, last uint32 // indices
+	n           uint32
+	asks        uint32 // how many have ask set
+}
+
+func (l *readList) add(r *requester, i uint32) {
+	if l.n == 0 {
+		l.first = i
+	} else {
+		r.at(l.last).nextRead = i
+	}
+	l.last = i
+	l.n++
+}
+
+// find returns the one that packet n belongs to.
+func (l *readList) find(r *requester, n int64) *wqe {
+	i := l.first
+	for range l.n {
+		w := r.at(i)
+		if n < int64(w.first) {
+			return nil
+		}
+		if n < int64(w.end()) {
+			return w
+		}
+		i = w.nextRead
+	}
+	return nil
+}
+
+// settle takes those off the list that are done.
+func (l *readList) settle(r *requester) {
+	for l.n != 0 && r.at(l.first).done {
+		l.first = r.at(l.first).nextRead
+		l.n--
+	}
+}
+
+func (l *readList) ask(w *wqe) {
+	if !w.ask {
+		w.ask = true
+		l.asks++
+	}
+}
+
+func (l *readList) asked(w *wqe) {
+	if w.ask {
+		w.ask = false
+		l.asks--
+	}
+}
+
+// answered finds the work request that a response is for; nil if there is none
+// that waits for it, or the response makes no sense.
+func (r *requester) answered(now Time, p *rocev2.Packet) (w *wqe, n uint64) {
+	at := r.number(p.BTH().PSN())
+	w = r.reads.find(r, at)
+	if w == nil || w.done || w.status != Success {
+		r.q.cfg.Count.StaleAnswer++
+		return nil, 0
+	}
+	h := p.AETH()
+	if h != nil && h.Syndrome().Type() != rocev2.AckPositive ||
+		w.isAtomic() != (p.Opcode() == rocev2.RCAtomicAck) {
+		r.badResponse(now, w)
+		return nil, 0
+	}
+	if h != nil && uint64(at) >= r.taken {
+		r.credit.heard(h)
+	}
+	return w, uint64(at)
+}
+
+// badResponse ends w: the answer is of another kind or length than what was asked
+// for (IBTA 9.7.6, 9.9.2).
+func (r *requester) badResponse(now Time, w *wqe) {
+	r.q.cfg.Count.Malformed++
+	r.fault(now, w, BadResponse)
+}
+
+// receiveRead takes a READ response. FIRST, MIDDLE and LAST are not refused in the
+// wrong place: they differ when a part is sent again (rxe begins a part with MIDDLE).
+func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
+	w, n := r.answered(now, p)
+	if w == nil {
+		return
+	}
+	c, shift := r.q.cfg.Count, 7+r.q.attr.PMTU
+	at := uint32(n - w.first)
+	if w.has(at) {
+		c.StaleAnswer++
+		return
+	}
+	data, off := p.Payload(), at<<shift
+	if len(data) != int(min(w.length-off, 1<<shift)) || p.BTH().PadCount() != -len(data)&3 {
+		r.badResponse(now, w)
+		return
+	}
+	if f := r.scatter(w, off, data); f != mem.FaultNone {
+		r.acknowledged(now, w.first)
+		r.fault(now, w, faultStatus(f))
+		return
+	}
+	c.RecvPackets++
+	c.RecvBytes += uint64(len(data))
+	ends := p.Opcode() == rocev2.RCReadResponseLast || p.Opcode() == rocev2.RCReadResponseOnly
+	r.clock.data(now, w.seen != 0 && !ends)
+	w.have(at)
+	if w.probed && ends && at+1 == w.asked { // the answer to the probe, and no other came before
+		w.seen = w.packets
+	}
+	w.done = w.got == w.packets
+	r.gotData(now, w)
+	if !w.done && r.q.state != Err && r.missing(now, w) {
+		r.reads.ask(w)
+	}
+}
+
+// receiveAtomic takes the result of an ATOMIC: what was in memory before, which goes
+// to the requester's memory in host order.
+func (r *requester) receiveAtomic(now Time, p *rocev2.Packet) {
+	w, _ := r.answered(now, p)
+	if w == nil {
+		return
+	}
+	if p.PayloadLen() != 0 || p.BTH().PadCount() != 0 {
+		r.badResponse(now, w)
+		return
+	}
+	binary.NativeEndian.PutUint64(r.word[:], p.AtomicAckETH().Original())
+	if f := r.scatter(w, 0, r.word[:]); f != mem.FaultNone {
+		r.acknowledged(now, w.first)
+		r.fault(now, w, faultStatus(f))
+		return
+	}
+	w.done = true
+	r.gotData(now, w)
+}
+
+// gotData draws the conclusions from a response to w: all before w was executed.
+func (r *requester) gotData(now Time, w *wqe) {
+	if w.done {
+		r.reads.asked(w)
+		r.reads.settle(r)
+	}
+	r.impliedNAK(now, w.first)
+	if w.end() > r.taken {
+		r.advance(now, w.end())
+	} else {
+		r.probing = false
+		r.progress(now)
+	}
+	r.retire(now)
+}
+
+// impliedNAK has READs and ATOMICs before packet to asked for again that have no
+// answer: answers come in order, so theirs were lost (IBTA 9.7.6).
+func (r *requester) impliedNAK(now Time, to uint64) {
+	i := r.reads.first
+	for range r.reads.n {
+		w := r.at(i)
+		if w.end() > to {
+			return
+		}
+		i = w.nextRead
+		if w.done || w.ask || w.askedAt != 0 && now-w.askedAt < 2*r.clock.roundTrip() {
+			continue
+		}
+		r.q.cfg.Count.ImpliedNak++
+		r.askRest(w)
+	}
+}
+
+// askRest has all of w asked for that is not there.
+func (r *requester) askRest(w *wqe) {
+	w.seen, w.asked = w.packets, 0
+	r.reads.ask(w)
+}
+
+// has reports whether packet at of the response is there.
+func (w *wqe) has(at uint32) bool {
+	return at < w.got || w.sparse && w.x.have[at/64]>>(at%64)&1 != 0
+}
+
+// have notes that packet at is there, which was not.
+func (w *wqe) have(at uint32) {
+	w.seen = max(w.seen, at+1)
+	if at == w.got {
+		w.got++
+		for w.sparse && w.got < w.seen && w.has(w.got) {
+			w.got++
+		}
+		w.sparse = w.sparse && w.got < w.seen
+		return
+	}
+	x := w.more()
+	if !w.sparse {
+		w.sparse = true
+		words := int(w.packets+63) / 64
+		if cap(x.have) < words {
+			x.have = make([]uint64, words)
+		}
+		x.have = x.have[:words]
+		clear(x.have)
+	}
+	x.have[at/64] |= 1 << (at % 64)
+}
+
+// hole returns the first range [from, to) of packets that are missing, at or
+// behind at and before the furthest that came; ok is false if there is none.
+func (w *wqe) hole(at uint32) (from, to uint32, ok bool) {
+	from = max(at, w.got)
+	for from < w.seen && w.has(from) {
+		from++
+	}
+	to = from
+	for to < w.seen && !w.has(to) {
+		to++
+	}
+	return from, to, from < to
+}
+
+// reorder is by how many packets a later one may overtake before a packet counts as lost.
+const reorder = 3
+
+// missing reports whether a part of w is to be asked for again: it is missing
+// although later ones came, and was not asked for lately.
+//
+// A standard responder is asked for one hole at a time, the first: rxe remembers
+// the start of the last part that it was asked for, and drops requests for anything
+// before it.
+func (r *requester) missing(now Time, w *wqe) bool {
+	lost := func(from uint32, ok bool) bool {
+		return ok && (w.seen > from+reorder || w.seen == w.packets)
+	}
+	from, _, ok := w.hole(0)
+	if !lost(from, ok) {
+		return false
+	}
+	switch {
+	case from >= w.asked:
+		return true
+	case now-w.askedAt > 2*r.clock.roundTrip():
+		w.asked = 0
+		return true
+	case !r.q.attr.Selective:
+		return false
+	}
+	from, _, ok = w.hole(w.asked)
+	return lost(from, ok)
+}
+
+// again writes the request for what is missing of w, up to most packets of it.
+func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
+	op := opcodes[w.op][3]
+	from, to := uint32(0), uint32(1)
+	if w.op == OpRead {
+		var ok bool
+		if from, to, ok = w.hole(w.asked); !ok {
+			from, to, _ = w.hole(0)
+		}
+		to = min(to, from+most)
+	}
+	r.header(out, w, op, r.psn(w.first+uint64(from)))
+	if w.op == OpRead {
+		shift := 7 + r.q.attr.PMTU
+		out.VA += uint64(from) << shift
+		out.DMALen = min(w.length-from<<shift, (to-from)<<shift)
+	}
+	out.PayloadLen, out.Again, out.AckReq, out.Solicited = 0, true, true, false
+	w.asked, w.askedAt, w.probed = to, now, false
+	r.reads.asked(w)
+	if r.missing(now, w) {
+		r.reads.ask(w)
+	}
+	r.clock.timing = false
+	r.clock.awaits(now, w.end()-1, true)
+	r.count(out)
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+)
+
+// pair is two queue pairs and a wire between them on virtual time: a packet takes
+// its time to be sent and then to travel, in both directions alike.
+type pair struct {
+	t      testing.TB
+	now    Time
+	side   [2]*pairSide
+	delay  Time // one way
+	each   Time // between two packets of one side
+	flight []flying
+	drop   func(from int, p *rocev2.Packet) bool // or nil
+	unruly *rand.Rand                            // or nil: doubles and delays packets
+	out    Outbound
+}
+
+type pairSide struct {
+	q      *QP
+	m      *testMemory
+	cq, rq testCQ
+	count  Counters
+	events []Event
+	free   Time // the wire is
+	data   int  // data packets sent
+}
+
+type flying struct {
+	at Time
+	to int
+	b  []byte
+}
+
+const pairMem = 1 << 22
+
+// newPair returns a pair in RTS, with a memory of 4 MB each at dataBase under dataKey.
+func newPair(t testing.TB, typ Type, change ...func(*Config, *Attr)) *pair {
+	t.Helper()
+	p := &pair{t: t, now: 1000, delay: 10_000, each: 1_000}
+	for i := range p.side {
+		s := &pairSide{m: newTestMemory()}
+		s.m.add(dataKey, dataBase, pairMem, allRights)
+		cfg := Config{
+			QPN: uint32(0x11 * (i + 1)), Type: typ, PD: testPD, Memory: s.m, SendCQ: &s.cq, RecvCQ: &s.rq, Count: &s.count,
+			MaxSend: 4096, MaxRecv: 4096, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 256,
+			Notify: func(e Event) { s.events = append(s.events, e) },
+		}
+		a := Attr{
+			PMTU: rocev2.PMTU256, DestQPN: uint32(0x11 * (2 - i)), QKey: 0x1234,
+			SQPSN: firstPSN, RQPSN: firstPSN,
+			Access:      mem.RemoteRead | mem.RemoteWrite | mem.RemoteAtomic,
+			MaxRdAtomic: 8, MaxDestRdAtomic: 8, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+		}
+		for _, f := range change {
+			f(&cfg, &a)
+		}
+		s.q = New(cfg)
+		for _, to := range []State{Init, RTR, RTS} {
+			a.State = to
+			mask := needed(typ, s.q.State(), to) | optional(typ, to, &a)
+			if typ == UD && to == RTR {
+				mask |= MaskPMTU
+			}
+			if err := s.q.Modify(a, mask); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.side[i] = s
+	}
+	return p
+}
+
+func selective(_ *Config, a *Attr) { a.Selective = true }
+
+// send moves one packet of side i onto the wire, if it has one.
+func (p *pair) send(i int) bool {
+	p.t.Helper()
+	s, o := p.side[i], &p.out
+	for {
+		data := false
+		if !s.q.NextAck(p.now, o) {
+			if data = s.q.NextData(p.now, o); !data {
+				return false
+			}
+		}
+		payload := make([]byte, o.PayloadLen)
+		if !o.Fill(payload) {
+			continue
+		}
+		if data {
+			s.data++
+		}
+		d := o.Datagram
+		d.Src, d.Dst, d.Payload = targetAddr, peerAddr, payload
+		b, err := d.AppendTo(nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		v, err := rocev2.ParseIP(b)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		s.free = p.now + p.each
+		if p.drop == nil || !p.drop(i, &v) {
+			p.fly(flying{p.now + p.delay, 1 - i, b})
+		}
+		return true
+	}
+}
+
+// fly puts a packet on its way. An unruly wire delivers some twice or late.
+func (p *pair) fly(f flying) {
+	if p.unruly != nil {
+		switch p.unruly.IntN(30) {
+		case 0:
+			p.flight = append(p.flight, f)
+		case 1:
+			f.at += Time(p.unruly.IntN(20)) * p.each
+		}
+	}
+	p.flight = append(p.flight, f)
+	slices.SortStableFunc(p.flight, func(a, b flying) int { return cmp.Compare(a.at, b.at) })
+}
+
+// step goes on to the next thing that happens; false if nothing will.
+func (p *pair) step() bool {
+	p.t.Helper()
+	sent := false
+	for i, s := range p.side {
+		if s.free <= p.now && p.send(i) {
+			sent = true
+		}
+	}
+	next := Time(0)
+	earliest := func(at Time) {
+		if at > p.now && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	if len(p.flight) != 0 {
+		earliest(max(p.flight[0].at, p.now+1))
+	}
+	for _, s := range p.side {
+		if sent || s.free > p.now {
+			earliest(s.free)
+		}
+		if d := s.q.Deadline(); d != 0 {
+			earliest(max(d, p.now+1))
+		}
+	}
+	if next == 0 {
+		return false
+	}
+	p.now = next
+	for len(p.flight) != 0 && p.flight[0].at <= p.now {
+		f := p.flight[0]
+		p.flight = p.flight[1:]
+		v, err := rocev2.ParseIP(f.b)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.side[f.to].q.Receive(p.now, &v)
+	}
+	for _, s := range p.side {
+		s.q.Expire(p.now)
+	}
+	return true
+}
+
+// run goes on until done, or for a virtual minute.
+func (p *pair) run(done func() bool) {
+	p.t.Helper()
+	end := p.now + 60e9
+	for !done() {
+		if !p.step() {
+			p.t.Fatalf("at %d nothing goes on, and it is not done", p.now)
+		}
+		if p.now > end {
+			p.t.Fatal("not done after a minute")
+		}
+	}
+}
+
+func (p *pair) post(wr *SendWR) {
+	p.t.Helper()
+	if err := p.side[0].q.PostSend(wr); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *pair) data(i int) []byte { return p.side[i].m.regions[dataKey].data }
+
+func fillRandom(r *rand.Rand, b []byte) {
+	for i := 0; i+8 <= len(b); i += 8 {
+		binary.NativeEndian.PutUint64(b[i:], r.Uint64())
+	}
+}
+
+// wantAll checks that work requests 0 to n-1 have completed with success, in order.
+func (p *pair) wantAll(n int) {
+	p.t.Helper()
+	for i, c := range p.side[0].cq.got {
+		if c.Status != Success || c.WRID != uint64(i) {
+			p.t.Fatalf("completion %d: %+v", i, c)
+		}
+	}
+	if got := len(p.side[0].cq.got); got != n {
+		p.t.Fatalf("%d completions, want %d", got, n)
+	}
+}
+
+// Every operation between our two halves, at every PMTU, byte for byte.
+func TestPairOperations(t *testing.T) {
+	for m := rocev2.PMTU256; m <= rocev2.PMTU4096; m++ {
+		t.Run(strconv.Itoa(m.Bytes()), func(t *testing.T) {
+			p := newPair(t, RC, func(_ *Config, a *Attr) { a.PMTU = m })
+			r := rand.New(rand.NewPCG(1, uint64(m)))
+			fillRandom(r, p.data(0)[:1<<20])
+			fillRandom(r, p.data(1)[1<<20:2<<20])
+			id, sends := 0, 0
+			post := func(op Operation, at, n uint32, f Flags) {
+				wr := &SendWR{ID: uint64(id), Op: op, Flags: Signaled | f, RemoteAddr: dataBase + uint64(at), RKey: dataKey,
+					SGL: []SGE{{Addr: dataBase + uint64(at), Len: n, LKey: dataKey}}, Imm: uint32(id)}
+				id++
+				p.post(wr)
+			}
+			pm := uint32(m.Bytes())
+			sizes := []uint32{0, 1, 3, pm - 1, pm, pm + 1, 2 * pm, 5*pm + 7}
+			at := uint32(0)
+			for _, n := range sizes {
+				post(OpWrite, at, n, 0)
+				at += n
+			}
+			wrote := at
+			read := uint32(1 << 20)
+			for _, n := range sizes {
+				post(OpRead, read, n, Fence)
+				read += n
+			}
+			recvAt := uint64(dataBase + 2<<20)
+			for _, op := range []Operation{OpSend, OpSendImm, OpWriteImm} {
+				for _, n := range sizes {
+					wr := RecvWR{ID: uint64(sends), SGL: []SGE{{Addr: recvAt, Len: n, LKey: dataKey}}}
+					if err := p.side[1].q.PostRecv(&wr); err != nil {
+						t.Fatal(err)
+					}
+					recvAt += uint64(n)
+					post(op, 0, n, 0)
+					sends++
+				}
+			}
+			p.run(func() bool { return len(p.side[0].cq.got) == id && len(p.side[1].rq.got) == sends })
+			p.wantAll(id)
+			if !bytes.Equal(p.data(0)[:wrote], p.data(1)[:wrote]) {
+				t.Error("WRITE: the data differs")
+			}
+			if !bytes.Equal(p.data(0)[1<<20:read], p.data(1)[1<<20:read]) {
+				t.Error("READ: the data differs")
+			}
+			recv := p.data(1)[2<<20:]
+			for range 2 {
+				for _, n := range sizes {
+					if !bytes.Equal(recv[:n], p.data(0)[:n]) {
+						t.Error("SEND: the data differs")
+					}
+					recv = recv[n:]
+				}
+			}
+			if c := p.side[0].count; c.SentAgain != 0 || c.Timeouts != 0 || c.StaleAnswer != 0 {
+				t.Errorf("on a wire without loss: %+v", c)
+			}
+		})
+	}
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"slices"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+)
+
+// resource is what is kept of a READ or ATOMIC, to answer it and to answer it again
+// (IBTA 9.7.5.1).
+type resource struct {
+	va     uint64 // READ; of an ATOMIC the value that it found
+	psn    rocev2.PSN
+	rkey   uint32
+	length uint32
+	n      uint32 // packets of the answer
+	next   uint32 // the first of them that was not sent
+	msn    uint32 // with this operation
+	atomic bool
+}
+
+// replay is a READ or ATOMIC, or a part of a READ, to be answered again.
+type replay struct {
+	res     uint8  // index
+	started bool   // the next packet is not the first
+	at      uint32 // the next packet, counted from the start of the READ
+	left    uint32 // bytes
+}
+
+// maxReplays bounds the parts that can wait to be sent again; more are dropped, and
+// the requester asks again.
+const maxReplays = 64
+
+// resources are the last MaxDestRdAtomic READs and ATOMICs. Answers leave by PSN:
+// the requester takes one beyond what it waits for as a sign of loss (IBTA 9.7.5.1).
+type resources struct {
+	ring    []resource
+	head    uint32 // where the next one goes
+	pending uint32 // how many before head are not answered
+	replays []replay
+}
+
+func (s *resources) busy() bool { return s.pending|uint32(len(s.replays)) != 0 }
+
+// oldest is the index of the first one not answered.
+func (s *resources) oldest() uint32 {
+	n := uint32(len(s.ring))
+	return (s.head + n - s.pending) % n
+}
+
+// first returns which resource answers next, and with which of its packets; only
+// while busy.
+func (s *resources) first() (i, at uint32) {
+	if s.replayFirst() {
+		return uint32(s.replays[0].res), s.replays[0].at
+	}
+	i = s.oldest()
+	return i, s.ring[i].next
+}
+
+// replayFirst tells whether a replay goes before what was never sent.
+func (s *resources) replayFirst() bool {
+	if len(s.replays) == 0 || s.pending == 0 {
+		return s.pending == 0
+	}
+	r, o := &s.replays[0], &s.ring[s.oldest()]
+	return s.ring[r.res].psn.Add(int(r.at)).Before(o.psn.Add(int(o.next)))
+}
+
+// settle takes those off the pending ones that are answered.
+func (s *resources) settle() {
+	for s.pending != 0 {
+		if o := &s.ring[s.oldest()]; o.next < o.n {
+			return
+		}
+		s.pending--
+	}
+}
+
+// add makes room for a new resource. Nil: the peer has more outstanding than
+// MaxDestRdAtomic.
+func (s *resources) add(limit uint8) *resource {
+	if len(s.ring) != int(limit) {
+		s.resize(int(limit))
+	}
+	if s.pending == uint32(len(s.ring)) {
+		return nil
+	}
+	i := s.head
+	// A replay of the old one is for a requester that has got its answer after all.
+	s.replays = slices.DeleteFunc(s.replays, func(r replay) bool { return uint32(r.res) == i })
+	s.head = (s.head + 1) % uint32(len(s.ring))
+	s.pending++
+	return &s.ring[i]
+}
+
+// resize makes the ring at the first use, or after MaxDestRdAtomic was changed,
+// and keeps those not answered.
+func (s *resources) resize(n int) {
+	n = max(n, int(s.pending))
+	ring := make([]resource, n)
+	for i := range s.pending {
+		ring[i] = s.ring[(s.oldest()+i)%uint32(len(s.ring))]
+	}
+	s.ring, s.replays = ring, nil
+	if s.head = s.pending; s.head == uint32(n) {
+		s.head = 0
+	}
+}
+
+// forget cancels all answers.
+func (s *resources) forget() { s.pending, s.replays = 0, nil }
+
+// find returns the resource whose answers include psn.
+func (s *resources) find(psn rocev2.PSN, atomic bool) (i int, ok bool) {
+	for i := range s.ring {
+		o := &s.ring[i]
+		if d := psn.Diff(o.psn); o.n != 0 && o.atomic == atomic && d >= 0 && d < int(o.n) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// read accepts a READ (IBTA 9.7.4.1): its right, range and key are judged now, and
+// again when the data leaves.
+func (r *responder) read(p *rocev2.Packet) (verdict, int) {
+	q, reth := r.q, p.RETH()
+	n := reth.DMALen()
+	if q.attr.Access&mem.RemoteRead == 0 || q.attr.MaxDestRdAtomic == 0 || n > maxMessage || !empty(p) {
+		return badRequest, 0
+	}
+	if n != 0 {
+		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, reth.RKey(), reth.VA(), n, mem.RemoteRead); f != mem.FaultNone {
+			return refusal(f), 0
+		}
+	}
+	res := r.res.add(q.attr.MaxDestRdAtomic)
+	if res == nil {
+		return badRequest, 0
+	}
+	r.endMessage() // MSN counts a READ when it is accepted (C9-148; rxe)
+	packets := q.attr.PMTU.Packets(n)
+	*res = resource{va: reth.VA(), psn: r.expected, rkey: reth.RKey(), length: n, n: packets, msn: r.msn}
+	return accepted, int(packets)
+}
+
+// atomic executes COMPARE_SWAP or FETCH_ADD.
+func (r *responder) atomic(p *rocev2.Packet) verdict {
+	q, h := r.q, p.AtomicETH()
+	if q.attr.Access&mem.RemoteAtomic == 0 || q.attr.MaxDestRdAtomic == 0 || h.VA()%8 != 0 || !empty(p) {
+		return badRequest
+	}
+	if r.res.pending >= uint32(q.attr.MaxDestRdAtomic) {
+		return badRequest // asked before memory is touched
+	}
+	var was uint64
+	var f mem.Fault
+	if p.Opcode() == rocev2.RCCompareSwap {
+		was, f = q.cfg.Memory.CompareSwap(q.cfg.PD, q.cfg.QPN, h.RKey(), h.VA(), h.Compare(), h.SwapOrAdd())
+	} else {
+		was, f = q.cfg.Memory.FetchAdd(q.cfg.PD, q.cfg.QPN, h.RKey(), h.VA(), h.SwapOrAdd())
+	}
+	if f != mem.FaultNone {
+		return refusal(f)
+	}
+	r.endMessage()
+	*r.res.add(q.attr.MaxDestRdAtomic) = resource{va: was, psn: r.expected, n: 1, msn: r.msn, atomic: true}
+	return accepted
+}
+
+// empty reports that neither payload nor pad follows the headers.
+func empty(p *rocev2.Packet) bool { return p.PayloadLen() == 0 && p.BTH().PadCount() == 0 }
+
+// repeatRead answers a duplicate READ, if it asks for all or a part of what the
+// original did, under the same key, and at the PSN where that part was; else it is
+// dropped (IBTA 9.7.5.1, class D; rxe judges range and key).
+func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
+	s, reth := &r.res, p.RETH()
+	i, ok := s.find(psn, false)
+	if !ok {
+		r.q.cfg.Count.Ignored++
+		return
+	}
+	o := &s.ring[i]
+	at := uint32(psn.Diff(o.psn))
+	skip := uint64(at) * uint64(r.pmtu)
+	n := reth.DMALen()
+	if reth.RKey() != o.rkey || reth.VA() != o.va+skip || skip+uint64(n) > uint64(o.length) ||
+		n == 0 && o.length != 0 || !empty(p) {
+		r.q.cfg.Count.Malformed++
+		return
+	}
+	end := at + r.q.attr.PMTU.Packets(n)
+	if at > o.next || at == 0 && o.next == 0 {
+		return // not sent yet; it will come
+	}
+	// What the replay sends need not be sent a first time.
+	if whole := n%uint32(r.pmtu) == 0 || end == o.n; whole && end > o.next {
+		o.next = end
+		s.settle()
+	}
+	s.insert(replay{res: uint8(i), at: at, left: n}, r.pmtu)
+}
+
+// repeatAtomic answers a duplicate ATOMIC with the value it found the first time.
+func (r *responder) repeatAtomic(psn rocev2.PSN) {
+	s := &r.res
+	i, ok := s.find(psn, true)
+	switch {
+	case !ok:
+		r.q.cfg.Count.Ignored++
+	case s.ring[i].next != 0:
+		s.insert(replay{res: uint8(i)}, r.pmtu)
+	}
+}
+
+// insert puts a replay in its place by PSN. It takes the place of those that it
+// covers.
+func (s *resources) insert(n replay, pmtu int) {
+	end := func(r replay) uint64 { return uint64(r.at)*uint64(pmtu) + uint64(r.left) }
+	s.replays = slices.DeleteFunc(s.replays, func(r replay) bool {
+		return r.res == n.res && r.at >= n.at && end(r) <= end(n)
+	})
+	if len(s.replays) == maxReplays {
+		return
+	}
+	psn := s.ring[n.res].psn.Add(int(n.at))
+	i := 0
+	for i < len(s.replays) && !psn.Before(s.ring[s.replays[i].res].psn.Add(int(s.replays[i].at))) {
+		i++
+	}
+	s.replays = slices.Insert(s.replays, i, n)
+}
+
+// sentAtomic notes that the result of resource i leaves, which was first.
+func (s *resources) sentAtomic(i uint32) {
+	if s.replayFirst() {
+		s.replays = slices.Delete(s.replays, 0, 1)
+		return
+	}
+	s.ring[i].next = 1
+	s.settle()
+}
+
+// nextRead writes the next READ response.
+func (r *responder) nextRead(now Time, out *Outbound) bool {
+	s := &r.res
+	if !s.busy() {
+		return false
+	}
+	i, at := s.first()
+	res := &s.ring[i]
+	if res.atomic {
+		return false // nextAck's
+	}
+	skip := at * uint32(r.pmtu)
+	n := min(res.length-skip, uint32(r.pmtu))
+	again := s.replayFirst()
+	starts, ends := at == 0, at+1 == res.n
+	if again {
+		p := &s.replays[0]
+		n = min(p.left, n)
+		p.left -= n
+		starts, ends = !p.started, p.left == 0
+		p.started = true
+		if p.at++; ends {
+			s.replays = slices.Delete(s.replays, 0, 1)
+		}
+	} else {
+		res.next++
+		s.settle()
+	}
+	psn := res.psn.Add(int(at))
+	r.answer(out, readOpcode(starts, ends), psn, noCredits, res.msn)
+	out.PayloadLen, out.Again = int(n), again
+	out.fill, out.wqe, out.off = r, i, skip
+	r.ack.said(psn)
+	c := r.q.cfg.Count
+	c.SentPackets++
+	c.SentBytes += uint64(n)
+	if again {
+		c.SentAgain++
+	}
+	return true
+}
+
+func readOpcode(starts, ends bool) rocev2.Opcode {
+	switch {
+	case starts && ends:
+		return rocev2.RCReadResponseOnly
+	case starts:
+		return rocev2.RCReadResponseFirst
+	case ends:
+		return rocev2.RCReadResponseLast
+	}
+	return rocev2.RCReadResponseMiddle
+}
+
+// fillPayload reads the data of a READ response. If the memory is gone meanwhile, a
+// NAK takes the place of this response and the connection ends (IBTA 9.7.4.1, 9.9.3).
+func (r *responder) fillPayload(o *Outbound, dst []byte) bool {
+	q, res := r.q, &r.res.ring[o.wqe]
+	f := q.cfg.Memory.ReadRemote(q.cfg.PD, q.cfg.QPN, res.rkey, res.va+uint64(o.off), dst)
+	if f == mem.FaultNone {
+		return true
+	}
+	r.res.forget()
+	end := &refusals[refusal(f)]
+	r.nak(end.code, o.PSN, (res.msn-1)&rocev2.PSNMask)
+	q.fail(0, end.event)
+	return false
+}

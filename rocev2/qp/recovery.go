@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import "github.com/softroce/softroce-xdp/rocev2"
+
+// What is done about loss. A standard responder keeps nothing behind a hole: all
+// from the hole on is sent again (rewind). Another engine of ours keeps 128 packets
+// and says which (SACK): only those that are missing are sent again (board).
+
+// rewind has everything sent again from packet n on.
+func (r *requester) rewind(n uint64) {
+	r.nxt, r.cur = n, r.locate(n)
+	r.sinceAck = 64 // the first one asks for an ACK
+	r.clock.timing = false
+	r.guessing = false
+}
+
+// nextRepair writes a packet that goes before the stream: one that a SACK showed
+// as lost, a READ whose data is missing, or a probe.
+func (r *requester) nextRepair(now Time, out *Outbound) bool {
+	if r.board != nil && !r.q.attr.Selective { // not any more: nothing is kept
+		r.board = nil
+	}
+	for r.board != nil && r.board.lost != (bitmap{}) {
+		n := r.taken + uint64(r.board.lost.first())
+		r.board.lost.clear(int(n - r.taken))
+		i := r.locate(n)
+		if i == r.tail || n >= r.max || n >= r.stopAt {
+			continue
+		}
+		if w := r.at(i); !w.isRead() || n == w.first {
+			r.clock.timing = false
+			r.emit(now, out, i, w, n, true)
+			return true
+		}
+	}
+	if r.reads.asks != 0 {
+		i := r.reads.first
+		for range r.reads.n {
+			w := r.at(i)
+			if w.ask && w.status == Success {
+				r.again(now, out, w, w.packets)
+				return true
+			}
+			i = w.nextRead
+		}
+	}
+	return r.probe && r.nextProbe(now, out)
+}
+
+// nextProbe sends the oldest packet that misses its answer once more. Of a responder
+// that has it, it brings the state: any duplicate is acknowledged at once (IBTA
+// 9.7.5.1). Of one that lacks it, it fills the hole, which the last packet would
+// not: the hole has been reported, and rxe then drops what is behind it in silence.
+// Of a READ it asks for one packet, as the peer may only be slow.
+func (r *requester) nextProbe(now Time, out *Outbound) bool {
+	r.probe = false
+	if r.reads.n != 0 {
+		if w := r.at(r.reads.first); w.end() <= r.taken && w.status == Success {
+			w.seen, w.asked = max(w.seen, w.got+1), 0
+			r.again(now, out, w, 1)
+			w.probed = true
+			return true
+		}
+	}
+	i := r.locate(r.taken)
+	if r.taken >= r.max || r.taken >= r.stopAt || i == r.tail {
+		return false
+	}
+	w := r.at(i)
+	if w.packets == 0 || w.isRead() && r.taken != w.first {
+		return false
+	}
+	r.probing, r.probed = true, r.taken
+	if w.isRead() {
+		r.probed = w.end() - 1
+	}
+	r.emit(now, out, i, w, r.taken, true)
+	return true
+}
+
+// heardOfProbe judges the first progress after a probe. If the peer has that packet
+// now and nothing behind it, what was behind it is probably lost; it is sent again,
+// one packet first. An answer to what was not sent again shows that it was only late.
+func (r *requester) heardOfProbe() {
+	r.probing = false
+	if r.taken != r.probed+1 || r.nxt != r.max || r.taken >= r.max {
+		return
+	}
+	r.window.silent(r.max - r.taken)
+	r.rewind(r.taken)
+	r.guessing = true
+}
+
+// timeout is what happens when nothing was heard for the time that Modify set.
+func (r *requester) timeout(now Time) {
+	q, c := r.q, &r.clock
+	q.cfg.Count.Timeouts++
+	if c.tries >= q.attr.RetryCnt {
+		q.cfg.Count.RetryExceeded++
+		r.at(r.head).status = RetryExceeded
+		q.fail(now, 0)
+		return
+	}
+	c.tries++
+	c.due = now
+	r.probe, r.probing = false, false
+	r.window.silent(r.max - r.taken)
+	if r.board != nil {
+		*r.board = board{base: r.taken} // the peer may have dropped what it kept
+	}
+	if r.reads.n != 0 {
+		if w := r.at(r.reads.first); w.end() <= r.taken {
+			r.askRest(w)
+		}
+	}
+	if r.taken < r.max {
+		r.rewind(r.taken)
+		r.guessing = true
+	}
+}
+
+// receiveSACK takes a SACK (rocev2/sack.go). Whoever sends one keeps packets, also if
+// we have not heard yet that there is an engine.
+func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
+	c := r.q.cfg.Count
+	h, s := p.AETH(), p.SACK()
+	n := r.number(p.BTH().PSN())
+	if n < -1 || n < int64(r.oldest())-1-holdable || n >= int64(r.max) ||
+		h.Syndrome().Type() != rocev2.AckPositive {
+		c.StaleAnswer++
+		return
+	}
+	c.SACKReceived++
+	cum := uint64(n + 1)
+	if cum >= r.taken {
+		r.credit.heard(h)
+		r.acknowledged(now, cum)
+		if r.q.state == Err {
+			return
+		}
+	}
+	var b bitmap
+	b.hi, b.lo = s.Bits()
+	b = b.shift(r.taken - min(cum, r.taken)).below(int(min(r.max-r.taken, holdable)))
+	if b == (bitmap{}) {
+		return
+	}
+	k := r.scoreboard()
+	fresh := b.and(k.there.not())
+	if fresh != (bitmap{}) {
+		k.arrived(fresh)
+		k.there = k.there.or(b)
+		k.lost = k.lost.and(b.not())
+		// Not yet what takes back a retry: a peer that has restarted would keep our
+		// packets for ever and never get on.
+		tries := r.clock.tries
+		r.progress(now)
+		r.clock.tries = tries
+	}
+	slack := reorder
+	if r.taken+uint64(k.there.len()) == r.max { // nothing more will come to tell
+		slack = 1
+	}
+	k.judge(slack)
+	if k.lost != (bitmap{}) {
+		r.sawLoss()
+	}
+}
+
+func (r *requester) scoreboard() *board {
+	if r.board == nil {
+		r.board = &board{base: r.taken}
+	}
+	return r.board
+}
+
+// hole is a NAK PSN of a responder that keeps packets: taken is missing.
+func (r *requester) hole(now Time) {
+	k := r.scoreboard()
+	if k.again.has(0) && int32(k.order-k.sent[r.taken%holdable].order) < reorder {
+		return
+	}
+	k.lost.set(0)
+	r.sawLoss()
+}
+
+// sawLoss has what is beyond the peer's reach sent again later, and closes the
+// window once for all losses of one flight.
+func (r *requester) sawLoss() {
+	r.clock.timing = false
+	if r.taken >= r.recover {
+		r.window.lost(r.nxt-r.taken, holdable)
+		r.recover = r.max
+	}
+	far := r.taken + holdable
+	if r.nxt <= far {
+		return
+	}
+	if i := r.locate(far); i != r.tail {
+		// The inside of a READ has no packets of its own.
+		if w := r.at(i); w.isRead() && far > w.first {
+			far = w.end()
+		}
+	}
+	if far < r.nxt {
+		r.rewind(far)
+	}
+}

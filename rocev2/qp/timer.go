@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+// Bounds of what the clock does by itself.
+const (
+	// Nothing is taken for lost sooner than this, however short the round trip: the
+	// peer may be a process that was not scheduled.
+	minProbe = 300 * 1000
+	// Longer gaps in READ responses are taken for loss.
+	maxGap = 5 * 1000 * 1000
+	// As long as no round trip was measured.
+	firstProbe = 20 * 1000 * 1000
+	maxShift   = 16
+)
+
+// clock keeps the times of a requester: how long answers take, since when one is
+// due, and what happens when it does not come.
+//
+// An answer is due once a packet left that asks for one. If nothing is heard for
+// two round trips, the oldest packet is sent once more; that is no retry. After
+// the time that Modify set, everything is sent again, and after RetryCnt of those
+// the connection is given up (IBTA 9.7.6). Both times double as long as nothing
+// is heard, the second up to four times, which the clause allows (T_tr to 4 T_tr).
+type clock struct {
+	srtt, rttvar Time // as in RFC 6298; 0 before the first sample
+
+	timing  bool   // the answer to packet timed gives the next sample
+	timed   uint64 // never one that was sent twice (Karn)
+	timedAt Time
+
+	// READ responses come at the pace of the peer, which may be slower than the
+	// round trip: the longest wait between two, forgotten slowly.
+	dataGap Time
+	dataAt  Time
+
+	due    Time // since when an answer is due, or 0
+	asked  uint64
+	probes uint8 // since the last progress
+	tries  uint8 // timeouts since then
+
+	rnrUntil Time // or 0
+	rnrTries uint8
+	rnrFor   uint64 // the packet that the peer was not ready for
+
+	idleSince Time
+}
+
+// sample takes a measured round trip.
+func (c *clock) sample(rtt Time) {
+	rtt = max(rtt, 1)
+	if c.srtt == 0 {
+		c.srtt, c.rttvar = rtt, rtt/2
+		return
+	}
+	d := rtt - c.srtt
+	c.srtt += d / 8
+	if d < 0 {
+		d = -d
+	}
+	c.rttvar += (d - c.rttvar) / 4
+}
+
+// roundTrip is how long to wait for the effect of something sent now.
+func (c *clock) roundTrip() Time {
+	if c.srtt == 0 {
+		return minProbe
+	}
+	return c.srtt + 4*c.rttvar
+}
+
+// ackTimeout is 4.096 µs · 2^t (IBTA 9.7.6), 0 for t = 0: never.
+func ackTimeout(t uint8) Time {
+	if t == 0 {
+		return 0
+	}
+	return 4096 << (t & 31)
+}
+
+// RetryBound is the longest time until a peer that does not answer is given
+// up with RetryExceeded, from the first packet that asked it for an answer. It is 0
+// if it never is, which is so with timeout 0.
+func RetryBound(timeout, retryCnt uint8) Time {
+	sum := Time(0)
+	for i := range retryCnt + 1 {
+		sum += ackTimeout(timeout) << min(i, 2)
+	}
+	return sum
+}
+
+// probeAt is when silence calls for a probe.
+func (r *requester) probeAt() Time {
+	c := &r.clock
+	wait := Time(firstProbe)
+	if c.srtt != 0 {
+		wait = max(2*c.srtt+4*c.rttvar, minProbe)
+	}
+	if r.reads.n != 0 {
+		wait = max(wait, 2*c.dataGap)
+	}
+	if t := ackTimeout(r.q.attr.Timeout); t != 0 && c.srtt == 0 {
+		wait = min(wait, max(t/4, 1))
+	}
+	return c.due + wait<<min(c.probes+1, maxShift) - wait
+}
+
+// timeoutAt is when it calls for more.
+func (r *requester) timeoutAt() Time {
+	t := ackTimeout(r.q.attr.Timeout)
+	if t == 0 {
+		return 0
+	}
+	return r.clock.due + t<<min(r.clock.tries, 2)
+}
+
+func (r *requester) deadline() Time {
+	c := &r.clock
+	switch {
+	case c.rnrUntil != 0:
+		return c.rnrUntil
+	case c.due != 0:
+		at := r.probeAt()
+		if r.probe { // it waits for its turn to be sent
+			at = 0
+		}
+		if t := r.timeoutAt(); at == 0 || t != 0 && t < at {
+			at = t
+		}
+		return at
+	case r.head == r.tail && len(r.ring) > ringMin:
+		return c.idleSince + idleTime
+	}
+	return 0
+}
+
+func (r *requester) expire(now Time) {
+	c := &r.clock
+	if at := r.deadline(); at == 0 || now < at {
+		return
+	}
+	r.now = now
+	switch {
+	case c.rnrUntil != 0:
+		r.endRNR(now)
+	case c.due == 0:
+		r.shrink()
+	default:
+		if t := r.timeoutAt(); t != 0 && now >= t {
+			r.timeout(now)
+			return
+		}
+		r.q.cfg.Count.TailProbes++
+		c.probes = min(c.probes+1, maxShift)
+		c.timing = false
+		r.probe = true
+	}
+}
+
+// awaits notes that packet n, which asks for an answer, leaves.
+func (c *clock) awaits(now Time, n uint64, again bool) {
+	c.asked = max(c.asked, n+1)
+	if c.due == 0 {
+		c.due = now
+	}
+	if !again && !c.timing {
+		c.timing, c.timed, c.timedAt = true, n, now
+	}
+}
+
+// data notes a READ response; follows says that it came behind another of its READ,
+// and not because it was asked for.
+func (c *clock) data(now Time, follows bool) {
+	if follows {
+		c.dataGap = max(min(now-c.dataAt, maxGap), c.dataGap-c.dataGap/4)
+	}
+	c.dataAt = now
+}
+
+// progress notes that the peer did something new. more says whether an answer is
+// still due.
+func (c *clock) progress(now Time, more bool) {
+	c.probes, c.tries = 0, 0
+	c.due = 0
+	if more {
+		c.due = now
+	}
+}

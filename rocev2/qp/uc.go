@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import "github.com/softroce/softroce-xdp/rocev2"
+
+// receiveUC has no answers to give: a message that misses a packet, makes no sense
+// or finds no receive is dropped, and the next one that begins counts (IBTA
+// 9.8.2.2, 9.9.3 class D; rxe does the same). Only a wrong list of our own receive
+// ends the connection (class A).
+func (r *responder) receiveUC(now Time, p *rocev2.Packet) {
+	info := p.Opcode().Info()
+	c := r.q.cfg.Count
+	if info.Class != rocev2.ClassUC {
+		c.Ignored++
+		return
+	}
+	psn := p.BTH().PSN()
+	if psn != r.expected {
+		c.OutOfSequence++
+		r.drop()
+	}
+	r.expected = psn.Add(1)
+	starts := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
+	if starts {
+		if r.msg.op != rocev2.OperationNone { // the last one never ended
+			c.Malformed++
+			r.msg = message{}
+		}
+		r.dropping = false
+	} else if r.dropping {
+		return
+	}
+	switch v, _ := r.execute(p, info); v {
+	case accepted:
+		c.Delivered++
+		if !r.established {
+			r.arrived()
+		}
+	case notReady:
+		c.NoBuffer++
+		r.drop()
+	case noAccess:
+		c.RemoteAccess++
+		r.drop()
+	case memoryFail:
+		c.RemoteOperation++
+		r.drop()
+	case tooLong:
+		c.LocalError++
+		r.drop()
+	case badBuffer:
+		c.LocalError++
+		r.abort(now, LocalProtection, EventFatal)
+	default:
+		c.Malformed++
+		r.drop()
+	}
+}
+
+// drop gives up the message. Its receive serves the next one.
+func (r *responder) drop() {
+	r.dropping = true
+	r.msg = message{}
+}

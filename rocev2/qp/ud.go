@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+)
+
+// receiveUD takes a datagram (IBTA 9.8.3): one packet, whose PSN says nothing. What
+// has the wrong Q_Key, finds no receive or does not fit into it is dropped.
+func (r *responder) receiveUD(p *rocev2.Packet) {
+	q, c := r.q, r.q.cfg.Count
+	info := p.Opcode().Info()
+	n := p.PayloadLen()
+	switch {
+	case info.Class != rocev2.ClassUD:
+		c.Ignored++
+		return
+	case p.DETH().QKey() != q.attr.QKey: // IBTA 9.6.1
+		c.BadQKey++
+		return
+	case p.BTH().PadCount() != -n&3 || r.pmtu != 0 && n > r.pmtu:
+		c.Malformed++
+		return
+	case !r.take():
+		c.NoBuffer++
+		return
+	case uint64(GRHLen+n) > r.buf.room:
+		// The receive stays for the next one (class D; rxe).
+		c.LocalError++
+		return
+	}
+	f := r.scatterGRH(p)
+	if f == mem.FaultNone {
+		f = r.buf.scatter(q.cfg.Memory, r.recvPD(), p.Payload())
+	}
+	if f != mem.FaultNone {
+		c.LocalError++
+		r.abort(0, LocalProtection, EventFatal)
+		return
+	}
+	c.Delivered++
+	r.comp = Completion{Op: OpRecv, Bytes: uint32(GRHLen + n), HasGRH: true, SrcQP: p.DETH().SrcQP()}
+	r.complete(p)
+	if !r.established {
+		r.arrived()
+	}
+}
+
+// zeros stand in front of an IPv4 header.
+var zeros [GRHLen - 20]byte
+
+// scatterGRH writes what stands in front of the data: the IPv6 header, or 20 bytes of
+// zero and the IPv4 header without options (annex A17).
+func (r *responder) scatterGRH(p *rocev2.Packet) mem.Fault {
+	m, pd, h := r.q.cfg.Memory, r.recvPD(), p.IPHeader()
+	if !p.IsIPv6() {
+		h = h[:20]
+		if f := r.buf.scatter(m, pd, zeros[:]); f != mem.FaultNone {
+			return f
+		}
+	}
+	return r.buf.scatter(m, pd, h)
+}

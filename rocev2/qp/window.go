@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+// Limits of what is outstanding.
+const (
+	// PSNs between the oldest outstanding packet and the newest, so that old and new
+	// answers can be told apart (IBTA 9.7.1).
+	maxOutstanding = 1<<23 - 1
+
+	// A window that never saw loss. It is above all that maxOutstanding allows.
+	unlimited = 1 << 24
+
+	// Packets that the responder of another engine of ours keeps behind a hole.
+	holdable = 128
+
+	minWindow = 4 // after a loss that the peer reported
+	oneByOne  = 1 // after one that only silence told
+
+	// A window that has carried so many packets, and so many times itself, without
+	// loss opens twice as wide each round trip.
+	calmPackets = 256
+	calmWindows = 8
+)
+
+// window limits the packets beyond the last acknowledged one. Pacing is left to
+// congestion control; what this is for is the waste of go-back-N, where each loss
+// costs all packets behind it: at loss rate p, a window of w sends 1 + p·w packets
+// for one that arrives. So it halves with each loss and opens by one a round trip,
+// which balances near sqrt(1.5/p): 6 packets and 1.4 at 5 %. It is no limit until
+// the first loss.
+type window struct {
+	size   uint32
+	below  uint32 // below this it doubles each round trip
+	rest   uint32 // packets acknowledged that did not make a whole step
+	calm   uint32 // packets since the last loss
+	before uint32 // size before the silence that shrank it, to restore
+}
+
+func (w *window) start() { *w = window{size: unlimited} }
+
+// acked opens the window for n packets that arrived.
+func (w *window) acked(n uint32) {
+	if w.size == unlimited {
+		return
+	}
+	if w.calm < unlimited {
+		w.calm += n
+	}
+	if w.size < w.below || w.calm > max(calmPackets, calmWindows*w.size) {
+		w.size = min(w.size+n, unlimited)
+		return
+	}
+	if w.rest += n; w.rest >= w.size {
+		w.rest -= w.size
+		w.size++
+	}
+}
+
+// lost closes the window after the loss of one of flight packets, not below least.
+func (w *window) lost(flight uint64, least uint32) {
+	w.size = max(uint32(min(flight/2, unlimited)), least)
+	w.below, w.rest, w.calm, w.before = 0, 0, 0, 0
+}
+
+// silent closes the window when nothing is heard of flight packets. It opens
+// quickly again if they turn out to have arrived.
+func (w *window) silent(flight uint64) {
+	w.before = max(w.before, w.size)
+	w.below = max(uint32(min(flight/2, unlimited)), minWindow)
+	w.size, w.rest, w.calm = oneByOne, 0, 0
+}
+
+// falseAlarm takes the last silent back.
+func (w *window) falseAlarm() { w.size, w.before = max(w.size, w.before), 0 }
+
+// ackEvery is after how many packets an ACK is asked for: 64 at the latest, as rxe
+// answers no other packet, and four times in a window.
+func (w *window) ackEvery() uint32 { return min(64, max(1, w.size/4)) }

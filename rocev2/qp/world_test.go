@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+)
+
+// testMemory is a memory of a few regions, all in protection domain testPD, whose
+// lkey and rkey are the same. It remembers nothing but bytes.
+type testMemory struct {
+	regions map[uint32]*testRegion
+	broken  bool // the next access fails as the backend's fault
+}
+
+type testRegion struct {
+	base   uint64
+	data   []byte
+	rights mem.Access
+	gone   bool // invalidated
+}
+
+const testPD = 7
+
+// Every right a region can give.
+const allRights = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic
+
+func newTestMemory() *testMemory { return &testMemory{regions: map[uint32]*testRegion{}} }
+
+func (m *testMemory) add(key uint32, base uint64, size int, rights mem.Access) []byte {
+	r := &testRegion{base: base, data: make([]byte, size), rights: rights}
+	m.regions[key] = r
+	return r.data
+}
+
+func (m *testMemory) at(pd, key uint32, addr uint64, n int, need mem.Access) ([]byte, mem.Fault) {
+	r := m.regions[key]
+	switch {
+	case n == 0:
+		return nil, mem.FaultNone
+	case m.broken:
+		return nil, mem.FaultBackend
+	case r == nil:
+		return nil, mem.FaultKey
+	case pd != testPD:
+		return nil, mem.FaultPD
+	case r.gone:
+		return nil, mem.FaultState
+	case r.rights&need != need:
+		return nil, mem.FaultRights
+	case addr < r.base || addr-r.base > uint64(len(r.data)) || uint64(n) > uint64(len(r.data))-(addr-r.base):
+		return nil, mem.FaultRange
+	}
+	off := addr - r.base
+	return r.data[off : off+uint64(n)], mem.FaultNone
+}
+
+func (m *testMemory) CheckLocal(pd, key uint32, addr uint64, n uint32, need mem.Access) mem.Fault {
+	_, f := m.at(pd, key, addr, int(n), need)
+	return f
+}
+
+func (m *testMemory) ReadLocal(pd, key uint32, addr uint64, dst []byte) mem.Fault {
+	b, f := m.at(pd, key, addr, len(dst), 0)
+	copy(dst, b)
+	return f
+}
+
+func (m *testMemory) WriteLocal(pd, key uint32, addr uint64, src []byte) mem.Fault {
+	b, f := m.at(pd, key, addr, len(src), mem.LocalWrite)
+	copy(b, src)
+	return f
+}
+
+func (m *testMemory) CheckRemote(pd, _, key uint32, addr uint64, n uint32, need mem.Access) mem.Fault {
+	_, f := m.at(pd, key, addr, int(n), need)
+	return f
+}
+
+func (m *testMemory) ReadRemote(pd, _, key uint32, addr uint64, dst []byte) mem.Fault {
+	b, f := m.at(pd, key, addr, len(dst), mem.RemoteRead)
+	copy(dst, b)
+	return f
+}
+
+func (m *testMemory) WriteRemote(pd, _, key uint32, addr uint64, src []byte) mem.Fault {
+	b, f := m.at(pd, key, addr, len(src), mem.RemoteWrite)
+	copy(b, src)
+	return f
+}
+
+func (m *testMemory) CompareSwap(pd, _, key uint32, addr uint64, compare, swap uint64) (uint64, mem.Fault) {
+	b, f := m.at(pd, key, addr, 8, mem.RemoteAtomic)
+	if f != mem.FaultNone {
+		return 0, f
+	}
+	was := binary.NativeEndian.Uint64(b)
+	if was == compare {
+		binary.NativeEndian.PutUint64(b, swap)
+	}
+	return was, f
+}
+
+func (m *testMemory) FetchAdd(pd, _, key uint32, addr uint64, add uint64) (uint64, mem.Fault) {
+	b, f := m.at(pd, key, addr, 8, mem.RemoteAtomic)
+	if f != mem.FaultNone {
+		return 0, f
+	}
+	was := binary.NativeEndian.Uint64(b)
+	binary.NativeEndian.PutUint64(b, was+add)
+	return was, f
+}
+
+func (m *testMemory) InvalidateRemote(pd, _, key uint32) mem.Fault {
+	r := m.regions[key]
+	switch {
+	case r == nil:
+		return mem.FaultKey
+	case r.gone:
+		return mem.FaultState
+	}
+	r.gone = true
+	return mem.FaultNone
+}
+
+func (m *testMemory) InvalidateLocal(pd, qpn, key uint32) mem.Fault {
+	return m.InvalidateRemote(pd, qpn, key)
+}
+func (m *testMemory) BindWindow(pd, qpn uint32, b mem.Bind) mem.Fault { return mem.FaultKey }
+
+// testCQ keeps completions.
+type testCQ struct{ got []Completion }
+
+func (c *testCQ) Complete(x *Completion) { c.got = append(c.got, *x) }
+
+func (c *testCQ) take() []Completion {
+	got := c.got
+	c.got = nil
+	return got
+}
+
+// target is a queue pair whose requests the test writes.
+type target struct {
+	t      testing.TB
+	q      *QP
+	m      *testMemory
+	cq     testCQ
+	count  Counters
+	events []Event
+	now    Time
+	psn    rocev2.PSN // of the next request
+	answer Outbound   // reused like the engine's
+	frame  []byte
+}
+
+const (
+	targetQPN = 0x11
+	peerQPN   = 0x22
+	firstPSN  = rocev2.PSN(0xFFFFFE) // every test wraps around
+	bufKey    = 0x100                // region of the receives
+	dataKey   = 0x200                // region that the peer may touch
+	bufBase   = 0x10000
+	dataBase  = 0x200000
+)
+
+var (
+	peerAddr   = netip.MustParseAddr("192.0.2.2")
+	targetAddr = netip.MustParseAddr("192.0.2.1")
+)
+
+// newTarget returns a queue pair in RTR, PMTU 256, with 16 receives at most, two
+// regions of 64 KB and all rights.
+func newTarget(t testing.TB, typ Type, change ...func(*Config, *Attr)) *target {
+	t.Helper()
+	x := &target{t: t, m: newTestMemory(), now: 1000, psn: firstPSN}
+	x.m.add(bufKey, bufBase, 1<<16, allRights)
+	x.m.add(dataKey, dataBase, 1<<16, allRights)
+	cfg := Config{
+		QPN: targetQPN, Type: typ, PD: testPD, Memory: x.m, SendCQ: &testCQ{}, RecvCQ: &x.cq, Count: &x.count,
+		MaxSend: 16, MaxRecv: 16, MaxSendSGE: 4, MaxRecvSGE: 4,
+		Notify: func(e Event) { x.events = append(x.events, e) },
+	}
+	a := Attr{
+		PMTU: rocev2.PMTU256, DestQPN: peerQPN, RQPSN: firstPSN, QKey: 0x1234,
+		Access: mem.RemoteRead | mem.RemoteWrite | mem.RemoteAtomic, MaxDestRdAtomic: 4, MinRNRTimer: 12,
+	}
+	for _, f := range change {
+		f(&cfg, &a)
+	}
+	x.q = New(cfg)
+	for _, s := range []State{Init, RTR} {
+		a.State = s
+		if err := x.q.Modify(a, needed(typ, x.q.state, s)|optional(typ, s, &a)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return x
+}
+
+// needed are the attributes that the state table wants.
+func needed(typ Type, from, to State) AttrMask {
+	for i := range states {
+		if col, ok := states[i].attrs(typ); ok && states[i].from == from && states[i].to == to {
+			return col.need | MaskState
+		}
+	}
+	return MaskState
+}
+
+func optional(typ Type, to State, a *Attr) AttrMask {
+	if typ == UD && to == RTR {
+		return MaskPMTU
+	}
+	if typ == RC && to == RTR && a.Selective {
+		return MaskSelective
+	}
+	return 0
+}
+
+// postRecv posts n receives of size bytes with the IDs from, from+1 ... one after
+// the other in the buffer region.
+func (x *target) postRecv(from uint64, n int, size uint32) {
+	x.t.Helper()
+	for i := range uint64(n) {
+		wr := RecvWR{ID: from + i, SGL: []SGE{{Addr: bufBase + (from+i)*uint64(size), Len: size, LKey: bufKey}}}
+		if err := x.q.PostRecv(&wr); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+}
+
+// build returns the packet that the queue pair would get for d.
+func build(t testing.TB, d rocev2.Datagram) rocev2.Packet {
+	t.Helper()
+	d.Src, d.Dst, d.DestQP = peerAddr, targetAddr, targetQPN
+	b, err := d.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := rocev2.ParseIP(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// shorten takes the last byte off a packet of IPv4, so that it is no multiple of 4
+// long: the pad is wrong whatever it says.
+func shorten(t testing.TB, p rocev2.Packet) rocev2.Packet {
+	t.Helper()
+	b := p.Frame()
+	for _, at := range []int{2, 24} { // total length, UDP length
+		binary.BigEndian.PutUint16(b[at:], binary.BigEndian.Uint16(b[at:])-1)
+	}
+	p, err := rocev2.ParseIP(b[:len(b)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// in delivers d as it is.
+func (x *target) in(d rocev2.Datagram) {
+	x.t.Helper()
+	p := build(x.t, d)
+	x.q.Receive(x.now, &p)
+}
+
+// next delivers d with the next PSN.
+func (x *target) next(d rocev2.Datagram) {
+	x.t.Helper()
+	d.PSN = x.psn
+	x.psn = x.psn.Add(1)
+	if d.Opcode == rocev2.RCReadRequest {
+		x.psn = d.PSN.Add(int(rocev2.PMTU256.Packets(d.DMALen)))
+	}
+	x.in(d)
+}
+
+// said is an answer as the tests compare it.
+type said struct {
+	Op       rocev2.Opcode
+	PSN      rocev2.PSN
+	Syndrome rocev2.Syndrome
+	MSN      uint32
+	Original uint64
+	Data     string
+	Again    bool
+}
+
+// out collects everything that the queue pair has to say, acknowledgements first
+// as the engine does. The bytes go through the codec.
+func (x *target) out() (all []said) {
+	x.t.Helper()
+	for {
+		if x.q.NextAck(x.now, &x.answer) || x.q.NextData(x.now, &x.answer) {
+			if s, ok := x.sent(); ok {
+				all = append(all, s)
+			}
+			continue
+		}
+		return all
+	}
+}
+
+// sent is what the engine does with x.answer.
+func (x *target) sent() (said, bool) {
+	x.t.Helper()
+	o := &x.answer
+	payload := make([]byte, o.PayloadLen)
+	if !o.Fill(payload) {
+		return said{}, false
+	}
+	d := o.Datagram
+	d.Src, d.Dst, d.Payload = targetAddr, peerAddr, payload
+	b, err := d.AppendTo(x.frame[:0])
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.frame = b
+	p, err := rocev2.ParseIP(b)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	s := said{Op: p.Opcode(), PSN: p.BTH().PSN(), Data: string(p.Payload()), Again: o.Again}
+	if p.BTH().DestQP() != peerQPN {
+		x.t.Errorf("%s goes to queue pair %#x, want %#x", s.Op, p.BTH().DestQP(), peerQPN)
+	}
+	if h := p.AETH(); h != nil {
+		s.Syndrome, s.MSN = h.Syndrome(), h.MSN()
+	}
+	if h := p.AtomicAckETH(); h != nil {
+		s.Original = h.Original()
+	}
+	return s, true
+}
+
+// psn is the PSN of the n-th packet.
+func psn(n int) rocev2.PSN { return firstPSN.Add(n) }
+
+func ackOf(n int, msn uint32) said {
+	return said{Op: rocev2.RCAck, PSN: psn(n), Syndrome: noCredits, MSN: msn}
+}
+
+func nakOf(n int, msn uint32, c rocev2.NAKCode) said {
+	return said{Op: rocev2.RCAck, PSN: psn(n), Syndrome: rocev2.SyndromeNAK(c), MSN: msn}
+}
+
+func (x *target) wantOut(want ...said) {
+	x.t.Helper()
+	if got := x.out(); !slices.Equal(got, want) {
+		x.t.Fatalf("answers:\n got %+v\nwant %+v", got, want)
+	}
+}
+
+func (x *target) wantDone(want ...Completion) {
+	x.t.Helper()
+	for i := range want {
+		want[i].QPN = targetQPN
+	}
+	if got := x.cq.take(); !slices.Equal(got, want) {
+		x.t.Fatalf("completions:\n got %+v\nwant %+v", got, want)
+	}
+}
+
+func (x *target) wantEvents(want ...Event) {
+	x.t.Helper()
+	if !slices.Equal(x.events, want) {
+		x.t.Fatalf("events: got %v, want %v", x.events, want)
+	}
+	x.events = nil
+}
+
+// pattern is n bytes that differ from place to place and seed to seed.
+func pattern(seed byte, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = seed + byte(i) + byte(i>>8)*3
+	}
+	return b
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package engines puts the product with an engine of this process on every host of
+// a topology, for tests.
+package engines
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/engine"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// build makes the static binary once in a process.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "softroce-engines-")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "softroce-xdp")
+	cmd := exec.Command("go", "build", "-o", bin, "github.com/softroce/softroce-xdp/cmd/softroce-xdp")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the product: %w\n%s", err, out)
+	}
+	return bin, nil
+})
+
+// RemoveBinary removes what the tests built; for TestMain.
+func RemoveBinary() {
+	if bin, err := build(); err == nil {
+		os.RemoveAll(filepath.Dir(bin))
+	}
+}
+
+// Host is one host with the product attached and perhaps an engine.
+type Host struct {
+	*topo.Host
+	Dev  *nic.Device
+	opts loader.Options
+	bin  string
+}
+
+// New attaches the product to eth0 of every host of a topology, by the real binary,
+// with these flags. Engines are opened by Open.
+func New(t testing.TB, spec topo.Spec, flags ...string) []*Host {
+	t.Helper()
+	top := topo.ForTest(t, spec)
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hosts []*Host
+	for i := range spec.Hosts {
+		th := top.Host(i + 1)
+		h := &Host{Host: th, bin: bin, opts: loader.Options{PinRoot: "/sys/fs/bpf/" + th.Namespace(), RunDir: t.TempDir()}}
+		hosts = append(hosts, h)
+		t.Cleanup(func() {
+			if h.Dev != nil {
+				_ = h.Dev.Close()
+			}
+			if _, err := os.Stat(loader.PinDir(h.opts.PinRoot, topo.IfName)); err == nil {
+				if out, err := h.Product("detach", topo.IfName); err != nil {
+					t.Errorf("%s: %v\n%s", h.Name(), err, out)
+				}
+			}
+			os.Remove(h.opts.PinRoot)
+		})
+		if out, err := h.Product(append([]string{"attach", topo.IfName}, flags...)...); err != nil {
+			t.Fatalf("%s: %v\n%s%s", h.Name(), err, out, h.Log())
+		}
+	}
+	return hosts
+}
+
+// Product runs a command line of the product on the host.
+func (h *Host) Product(args ...string) (string, error) {
+	args = append(args, "--pin-root", h.opts.PinRoot, "--run-dir", h.opts.RunDir)
+	out, err := h.Command(h.bin, args...).CombinedOutput()
+	return string(out), err
+}
+
+// Log is the agent's.
+func (h *Host) Log() string {
+	b, _ := os.ReadFile(loader.LogPath(h.opts.RunDir, topo.IfName))
+	return string(b)
+}
+
+// LoaderOptions are those by which the product is found on this host.
+func (h *Host) LoaderOptions() loader.Options { return h.opts }
+
+// Open opens the host's engine.
+func (h *Host) Open(o nic.Options) (d *nic.Device, err error) {
+	err = h.Do(func() (err error) {
+		d, err = engine.Open(topo.IfName, h.opts, o)
+		return err
+	})
+	if err == nil {
+		h.Dev = d
+	}
+	return d, err
+}
+
+// MustOpen is Open for tests that need one.
+func (h *Host) MustOpen(t testing.TB, o nic.Options) *nic.Device {
+	t.Helper()
+	d, err := h.Open(o)
+	if err != nil {
+		t.Fatalf("%s: %v", h.Name(), err)
+	}
+	return d
+}
+
+// Attachment reads the host's maps.
+func (h *Host) Attachment(t testing.TB) *loader.Attachment {
+	t.Helper()
+	a, err := loader.Open(topo.IfName, h.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a
+}
+
+// Addr is the host's address of one family.
+func (h *Host) Addr(v6 bool) netip.Addr {
+	if v6 {
+		return h.IPv6()
+	}
+	return h.IPv4()
+}
+
+// Access are all the rights there are.
+const Access = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic
+
+// Connect brings two queue pairs to RTS, each with the address of the other. For UD
+// only the states and Q_Key 7 are set.
+func Connect(a, b *nic.QP, addrA, addrB netip.Addr, pmtu rocev2.PMTU) error {
+	return ConnectAttr(a, b, addrA, addrB, func(x *nic.Attr) { x.PMTU = pmtu })
+}
+
+// ConnectAttr is Connect with attributes changed.
+func ConnectAttr(a, b *nic.QP, addrA, addrB netip.Addr, change func(*nic.Attr)) error {
+	psn := rocev2.PSN(0xFFFFF0) // so that it wraps soon
+	for _, s := range [][2]*nic.QP{{a, b}, {b, a}} {
+		src, dst := addrA, addrB
+		if s[0] == b {
+			src, dst = addrB, addrA
+		}
+		if err := bringUp(s[0], s[1].QPN(), src, dst, psn, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func bringUp(x *nic.QP, dest uint32, src, dst netip.Addr, psn rocev2.PSN, change func(*nic.Attr)) error {
+	a := nic.Attr{Src: src, Dst: dst}
+	a.PMTU, a.DestQPN, a.QKey, a.SQPSN, a.RQPSN, a.Access = rocev2.PMTU1024, dest, 7, psn, psn, Access
+	a.MaxRdAtomic, a.MaxDestRdAtomic, a.MinRNRTimer, a.Timeout, a.RetryCnt, a.RNRRetry = 16, 16, 1, 14, 7, 7
+	change(&a)
+	var masks [3]qp.AttrMask
+	switch x.Type() {
+	case qp.RC:
+		masks = [3]qp.AttrMask{qp.MaskAccess,
+			qp.MaskPMTU | qp.MaskDestQPN | qp.MaskRQPSN | qp.MaskMaxDestRdAtomic | qp.MaskMinRNRTimer | nic.MaskPath,
+			qp.MaskSQPSN | qp.MaskTimeout | qp.MaskRetryCnt | qp.MaskRNRRetry | qp.MaskMaxRdAtomic}
+	case qp.UC:
+		masks = [3]qp.AttrMask{qp.MaskAccess, qp.MaskPMTU | qp.MaskDestQPN | qp.MaskRQPSN | nic.MaskPath, qp.MaskSQPSN}
+	default:
+		masks = [3]qp.AttrMask{qp.MaskQKey, 0, qp.MaskSQPSN}
+	}
+	for i, s := range []qp.State{qp.Init, qp.RTR, qp.RTS} {
+		a.State = s
+		if err := x.Modify(a, masks[i]|qp.MaskState); err != nil {
+			return fmt.Errorf("%s to %s: %w", x.Type(), s, err)
+		}
+	}
+	return nil
+}
+
+// PollOne waits for one completion.
+func PollOne(c *nic.CQ, limit time.Duration) (w qp.Completion, err error) {
+	var out [1]qp.Completion
+	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Microsecond) {
+		if c.Poll(out[:]) == 1 {
+			return out[0], nil
+		}
+		if time.Now().After(deadline) {
+			return w, fmt.Errorf("no completion after %v", limit)
+		}
+	}
+}
