@@ -43,7 +43,7 @@ type Agent struct {
 	resyncs resyncs
 	drains  drains
 	engine  uint64 // when we last looked for an engine
-	dests   int // entries in the table, as far as we have heard
+	dests   int    // entries in the table, as far as we have heard
 
 	rdma        string // the RDMA device on the interface, as far as we have seen
 	rdmaSeen    uint64 // when we looked, monotonic ns
