@@ -40,8 +40,16 @@ lint: ## gofmt, vet, staticcheck, shellcheck
 	$(GO) tool staticcheck ./...
 	shellcheck .ci/run .ci/check-generate .ci/install
 
+.PHONY: check-unit
+check-unit: build ## what systemd says of the unit (systemd-analyze)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mkdir -p "$$dir/sbin"; \
+	cp bin/softroce-xdp "$$dir/sbin/"; chmod 755 "$$dir" ; \
+	sed "s|@PREFIX@|$$dir|" packaging/softroce-xdp@.service.in > "$$dir/softroce-xdp@.service"; \
+	out=$$(systemd-analyze verify --man=no "$$dir/softroce-xdp@eth0.service" 2>&1) || { echo "$$out"; exit 1; }; \
+	if echo "$$out" | grep softroce; then exit 1; fi; echo "the unit is fine"
+
 .PHONY: test
-test: lint check-generate build man test-go ## everything; the parts below with a summary at the end
+test: lint check-generate build check-unit man test-go ## everything; the parts below with a summary at the end
 
 .PHONY: test-go
 test-go:
