@@ -152,7 +152,11 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 		k.arrived(fresh)
 		k.there = k.there.or(b)
 		k.lost = k.lost.and(b.not())
+		// Not yet what takes back a retry: a peer that has restarted would keep our
+		// packets for ever and never get on.
+		tries := r.clock.tries
 		r.progress(now)
+		r.clock.tries = tries
 	}
 	slack := reorder
 	if r.taken+uint64(k.there.len()) == r.max { // nothing more will come to tell
