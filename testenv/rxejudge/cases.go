@@ -76,6 +76,7 @@ func (o Op) sized() bool { return !o.atomic() && o != LocalInv }
 // Cases is the whole table. It is ordered so that links change as seldom as may be.
 func Cases() []Case {
 	var all []Case
+	have := map[Case]bool{} // operations without a size come up with every size
 	add := func(l Link, ops []Op, sizes []int, count int) {
 		for _, op := range ops {
 			for _, size := range sizes {
@@ -87,7 +88,8 @@ func Cases() []Case {
 					if !op.sized() {
 						c.Size = 8
 					}
-					if !slices.Contains(all[max(0, len(all)-2):], c) {
+					if !have[c] {
+						have[c] = true
 						all = append(all, c)
 					}
 				}
@@ -109,7 +111,10 @@ func Cases() []Case {
 	for _, netem := range Netems {
 		for _, l := range []Link{{PMTU: 256}, {PMTU: 1024, V6: true}, {PMTU: 4096}} {
 			l.Netem = netem
-			add(l, rcOps, []int{1, 8191, 65536}, 8)
+			add(l, rcOps, []int{1, 8191}, 8)
+			if l.PMTU > 256 { // go-back-N takes minutes for thousands of packets
+				add(l, rcOps, []int{65536}, 8)
+			}
 		}
 		add(Link{PMTU: 4096, V6: true, Netem: netem}, []Op{Send, Write, Read}, []int{MaxSize}, 1)
 	}

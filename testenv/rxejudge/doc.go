@@ -20,7 +20,6 @@
 //	}
 //
 // Its own test runs rxe against rxe: what does not pass there is no case. Peculiarities of rxe
-// 6.12 that the cases go around: a failed BIND_MW ends as "flushed" and leaves a reference behind,
-// so that destroying the queue pair takes 50 s; a window must be invalidated before it is bound
-// again; the completion of SEND_INV carries the kernel's flag bit (helper/poll.c puts it right).
+// 6.12 that the cases go around: a failed BIND_MW ends as "flushed", and destroying its queue pair
+// then takes most of a minute; a window must be invalidated before it is bound again; the completion of SEND_INV carries the kernel's flag bit (helper/poll.c puts it right).
 package rxejudge

@@ -139,23 +139,29 @@ func bringUp(name string) error {
 // first packet on.
 func (h *Host) plug() error {
 	return h.net.do(func() error {
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-			link, err := netlink.LinkByName(h.portName())
-			if err != nil {
-				return err
-			}
-			if link.Attrs().OperState == netlink.OperUp {
-				bridge, err := netlink.LinkByName(h.net.Bridge)
-				if err != nil {
-					return fmt.Errorf("bridge %s: %w", h.net.Bridge, err)
-				}
-				return netlink.LinkSetMaster(link, bridge)
-			}
-			if time.Now().After(deadline) {
-				return fmt.Errorf("%s is still %s", h.portName(), link.Attrs().OperState)
-			}
+		link, err := awaitUp(h.portName())
+		if err != nil {
+			return err
 		}
+		bridge, err := netlink.LinkByName(h.net.Bridge)
+		if err != nil {
+			return fmt.Errorf("bridge %s: %w", h.net.Bridge, err)
+		}
+		return netlink.LinkSetMaster(link, bridge)
 	})
+}
+
+// awaitUp waits until the kernel has noticed a link's carrier; what is sent before is lost.
+func awaitUp(name string) (netlink.Link, error) {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		link, err := netlink.LinkByName(name)
+		if err != nil || link.Attrs().OperState == netlink.OperUp {
+			return link, err
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%s is still %s", name, link.Attrs().OperState)
+		}
+	}
 }
 
 // Do runs f on a thread inside the host's namespace. Sockets that f opens stay there.
