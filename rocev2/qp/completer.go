@@ -97,6 +97,7 @@ func (r *requester) outOfSequence(now Time, n uint64) {
 		return
 	}
 	r.nakAt, r.nakFor = now, n
+	r.unheard, r.notTaken = false, 0
 	if r.q.attr.Selective {
 		r.hole(now)
 		return
@@ -137,7 +138,8 @@ func (r *requester) notReady(now Time, at int64, code uint8) {
 	c.rnrUntil = max(now+Time(rocev2.RNRTime(code)), 1)
 	c.due, r.probe, r.probing = 0, false, false
 	c.tries, c.probes = 0, 0 // the peer is there
-	if r.board != nil {      // it was refused, even if it had been kept
+	r.unheard, r.notTaken = false, r.max
+	if r.board != nil { // it was refused, even if it had been kept
 		r.board.there.clear(0)
 	}
 	r.rewind(n)
@@ -204,7 +206,7 @@ func (r *requester) advance(now Time, to uint64) {
 
 // progress restarts the clock.
 func (r *requester) progress(now Time) {
-	r.probe = false
+	r.probe, r.unheard = false, false
 	r.clock.progress(now, r.clock.asked > r.taken || r.reads.n != 0)
 }
 

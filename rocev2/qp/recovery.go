@@ -60,6 +60,7 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 		if w := r.at(r.reads.first); w.end() <= r.taken && w.status == Success {
 			w.seen, w.asked = max(w.seen, w.got+1), 0
 			r.again(now, out, w, 1)
+			out.Lost = false
 			w.probed = true
 			return true
 		}
@@ -77,6 +78,7 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 		r.probed = w.end() - 1
 	}
 	r.emit(now, out, i, w, r.taken, true)
+	out.Lost = false
 	return true
 }
 
@@ -104,7 +106,7 @@ func (r *requester) timeout(now Time) {
 		return
 	}
 	c.tries++
-	c.due = now
+	c.due, r.unheard = now, true
 	r.probe, r.probing = false, false
 	r.window.silent(r.max - r.taken)
 	if r.board != nil {

@@ -146,7 +146,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		place = 2
 	}
 	r.header(out, w, opcodes[w.op][place], r.psn(n))
-	out.Again = again
+	out.Again, out.Lost = again, again && !r.unheard && n >= r.notTaken
 	out.Solicited = last && w.flags&Solicited != 0
 	next := n + 1
 	if w.isRead() {
@@ -249,7 +249,7 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 			off = at << (7 + q.attr.PMTU)
 			out.PayloadLen = int(min(w.length-off, 128<<q.attr.PMTU))
 		}
-		out.Again, out.AckReq = false, false
+		out.Again, out.Lost, out.AckReq = false, false, false
 		out.Solicited = last && w.flags&Solicited != 0
 		out.fill, out.wqe, out.off = r, r.cur, off
 		r.nxt = n + 1

@@ -23,7 +23,9 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
-// build makes the static binary once in a process.
+// Binary is the path of the static binary, made once in a process.
+func Binary() (string, error) { return build() }
+
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "softroce-engines-")
 	if err != nil {
