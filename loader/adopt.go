@@ -162,6 +162,9 @@ func Detach(ifname string, o Options) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%s: %w", ifname, ErrNotAttached)
 	}
+	if who := engineHolder(o.RunDir, ifname); who != "" && linkAlive(dir) {
+		return fmt.Errorf("%s: %w, in process %s: end that first, its queue pairs would hang", ifname, ErrEngineRunning, who)
+	}
 	if err := StopAgent(o.RunDir, ifname, 5*time.Second); err != nil {
 		return err
 	}
@@ -210,8 +213,9 @@ func linkAlive(dir string) bool {
 	return ifindexOf(l) != 0
 }
 
-// Clean removes the pins and state of interfaces that are gone, and pin
-// directories that an interrupted attach has left. It returns their names.
+// Clean removes the pins and state of interfaces that are gone, pin directories that
+// an interrupted attach has left, and the entries of engines that were killed. It
+// returns the names of the interfaces.
 func Clean(o Options) ([]string, error) {
 	o = o.withDefaults()
 	names, err := Pinned(o.PinRoot)
@@ -222,6 +226,11 @@ func Clean(o Options) ([]string, error) {
 	for _, name := range names {
 		dir := PinDir(o.PinRoot, name)
 		if linkAlive(dir) {
+			if left, err := cleanLive(name, o); err != nil {
+				return cleaned, err
+			} else if left {
+				cleaned = append(cleaned, name)
+			}
 			continue
 		}
 		if err := StopAgent(o.RunDir, name, 5*time.Second); err != nil {
@@ -236,6 +245,16 @@ func Clean(o Options) ([]string, error) {
 		cleaned = append(cleaned, name)
 	}
 	return cleaned, nil
+}
+
+// cleanLive cleans up after an engine on an interface that stays attached.
+func cleanLive(name string, o Options) (bool, error) {
+	a, err := Open(name, o)
+	if err != nil {
+		return false, err
+	}
+	defer a.Close()
+	return CleanEngine(a)
 }
 
 // Forget removes the pins and the state of an interface that was deleted.

@@ -222,9 +222,8 @@ func takeEngineLock(runDir, ifname string) (*engineLock, error) {
 		if !errors.Is(err, unix.EAGAIN) {
 			return nil, fmt.Errorf("engine lock: %w", err)
 		}
-		var who [64]byte
-		n, _ := f.ReadAt(who[:], 0)
-		return nil, fmt.Errorf("%s: %w, in process %s: an interface has one at a time; end that first", ifname, ErrEngineRunning, who[:n])
+		return nil, fmt.Errorf("%s: %w, in process %s: an interface has one at a time; end that first",
+			ifname, ErrEngineRunning, engineHolder(runDir, ifname))
 	}
 	_ = f.Truncate(0)
 	_, err = fmt.Fprintf(f, "%d (%s)", os.Getpid(), filepath.Base(os.Args[0]))
@@ -233,6 +232,22 @@ func takeEngineLock(runDir, ifname string) (*engineLock, error) {
 		return nil, fmt.Errorf("engine lock: %w", err)
 	}
 	return &engineLock{f}, nil
+}
+
+// engineHolder says which process has the engine of an interface; "" if none has.
+func engineHolder(runDir, ifname string) string {
+	f, err := os.Open(engineLockPath(runDir, ifname))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	lk := unix.Flock_t{Type: unix.F_RDLCK}
+	if unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lk) != nil || lk.Type == unix.F_UNLCK {
+		return ""
+	}
+	var who [64]byte
+	n, _ := f.ReadAt(who[:], 0)
+	return string(who[:n])
 }
 
 func (l *engineLock) release() {

@@ -85,6 +85,9 @@ func removeState(runDir, ifname string) error {
 		err = nil
 	}
 	os.Remove(filepath.Join(runDir, escapeName(ifname)+".lock"))
+	if engineHolder(runDir, ifname) == "" { // or another engine could lock another file
+		os.Remove(engineLockPath(runDir, ifname))
+	}
 	return err
 }
 

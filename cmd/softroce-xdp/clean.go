@@ -15,7 +15,8 @@ func newClean(a *app) *cobra.Command {
 		Use:   "clean",
 		Short: "Remove what interfaces that are gone have left",
 		Long: `Clean removes pins and state of interfaces that were deleted, and what an attach
-that was interrupted has left. Live attachments stay as they are.`,
+that was interrupted has left. Live attachments stay, but for what an engine that was
+killed has left in their maps.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			names, err := loader.Clean(a.options())

@@ -20,6 +20,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if args := os.Getenv(helperEnv); args != "" {
+		fmt.Fprintln(os.Stderr, helper(args))
+		os.Exit(1)
+	}
 	// Two engines, their second threads and the tests share this process.
 	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
 	code := m.Run()

@@ -26,6 +26,7 @@ type HoldPool struct {
 	buffers [][]byte
 	holds   []*hold
 	left    int // buffers that may still be made
+	made    int
 }
 
 // NewHoldPool makes a pool of this many packets, of 4.25 KB each.
@@ -41,8 +42,12 @@ func (h *HoldPool) buffer() []byte {
 		return nil
 	}
 	h.left--
+	h.made++
 	return make([]byte, 0, holdBytes)
 }
+
+// Lent is the number of packets that are kept now.
+func (h *HoldPool) Lent() int { return h.made - len(h.buffers) }
 
 func (h *HoldPool) put(b []byte) { h.buffers = append(h.buffers, b[:0]) }
 

@@ -5,6 +5,7 @@ package qp
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -204,8 +205,8 @@ func (p *pair) post(wr *SendWR) {
 func (p *pair) data(i int) []byte { return p.side[i].m.regions[dataKey].data }
 
 func fillRandom(r *rand.Rand, b []byte) {
-	for i := range b {
-		b[i] = byte(r.Uint32())
+	for i := 0; i+8 <= len(b); i += 8 {
+		binary.NativeEndian.PutUint64(b[i:], r.Uint64())
 	}
 }
 

@@ -121,12 +121,13 @@ func (r *requester) timeout(now Time) {
 	}
 }
 
-// receiveSACK takes a SACK (rocev2/sack.go).
+// receiveSACK takes a SACK (rocev2/sack.go). Whoever sends one keeps packets, also if
+// we have not heard yet that there is an engine.
 func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 	c := r.q.cfg.Count
 	h, s := p.AETH(), p.SACK()
 	n := r.number(p.BTH().PSN())
-	if !r.q.attr.Selective || n < -1 || n < int64(r.oldest())-1-holdable || n >= int64(r.max) ||
+	if n < -1 || n < int64(r.oldest())-1-holdable || n >= int64(r.max) ||
 		h.Syndrome().Type() != rocev2.AckPositive {
 		c.StaleAnswer++
 		return
@@ -152,7 +153,11 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 		k.arrived(fresh)
 		k.there = k.there.or(b)
 		k.lost = k.lost.and(b.not())
+		// Not yet what takes back a retry: a peer that has restarted would keep our
+		// packets for ever and never get on.
+		tries := r.clock.tries
 		r.progress(now)
+		r.clock.tries = tries
 	}
 	slack := reorder
 	if r.taken+uint64(k.there.len()) == r.max { // nothing more will come to tell

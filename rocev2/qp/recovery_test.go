@@ -123,6 +123,10 @@ func TestRetryExceeded(t *testing.T) {
 	if RetryBound(0, 7) != 0 {
 		t.Error("a bound for ever")
 	}
+	// 4.096 us * 2^14, once, twice, and four times for each further retry.
+	if got := RetryBound(14, 3); got != 67_108_864*(1+2+4+4) {
+		t.Errorf("RetryBound(14, 3) = %d", got)
+	}
 }
 
 // A peer that starts anew with other PSNs answers with NAKs of what was never sent: it is

@@ -53,6 +53,12 @@ func (e *Endpoint) sendDone(c *qp.Completion) {
 		e.fail("completion of QP %d at QP %d", c.QPN, e.QP.QPN())
 	}
 	if c.Status != qp.Success {
+		// The NAK may be there while the answer to an earlier READ or ATOMIC is lost for
+		// good. That one and what waits behind it are flushed, then comes the reason.
+		e.doubt = e.doubt || e.MayFail && (p.op.Kind == qp.OpRead || isAtomic(p.op.Kind))
+		if c.Status == qp.WRFlushed && e.Failed == qp.Success && e.doubt {
+			return
+		}
 		e.failed(c.Status, int(p.id>>8), p.op.String())
 		return
 	}
@@ -103,7 +109,7 @@ func (e *Endpoint) finish(p *posted) {
 func (e *Endpoint) failed(s qp.Status, op int, what string) {
 	switch {
 	case e.Failed == qp.Success:
-		e.Failed, e.FailedOp = s, op
+		e.Failed, e.FailedOp, e.FailedAt = s, op, e.Node.w.now
 		if !e.MayFail {
 			e.fail("op %d (%s): %v", op, what, s)
 		}

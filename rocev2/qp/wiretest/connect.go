@@ -27,6 +27,7 @@ type Settings struct {
 	Receives  int // buffers
 	RecvDelay qp.Time
 	SRQ       bool
+	Hold      int // packets that all queue pairs of a node keep behind holes
 }
 
 const qKey = 0x11223344
@@ -38,8 +39,8 @@ func NewEndpoint(n *Node, qpn, pd uint32, s *Settings, recv *Supply) *Endpoint {
 	cfg := qp.Config{
 		QPN: qpn, Type: s.Type, PD: pd, Memory: n.Mem,
 		SendCQ: sendQueue{e}, RecvCQ: recvQueue{e}, Count: &n.Count,
-		Notify:  func(ev qp.Event) { e.Events = append(e.Events, ev) },
-		MaxSend: s.MaxSend, MaxRecv: s.Receives, MaxSendSGE: maxSGE, MaxRecvSGE: maxSGE, MaxInline: maxInline,
+		Notify: func(ev qp.Event) { e.Events = append(e.Events, ev) },
+		Held:   n.hold(s.Hold), MaxSend: s.MaxSend, MaxRecv: s.Receives, MaxSendSGE: maxSGE, MaxRecvSGE: maxSGE, MaxInline: maxInline,
 	}
 	if recv != nil {
 		cfg.SRQ = recv.SRQ
@@ -55,6 +56,14 @@ func NewEndpoint(n *Node, qpn, pd uint32, s *Settings, recv *Supply) *Endpoint {
 	n.endpoints = append(n.endpoints, e)
 	n.Tick = n.work
 	return e
+}
+
+// hold is the node's pool, made when first asked for.
+func (n *Node) hold(packets int) *qp.HoldPool {
+	if n.held == nil {
+		n.held = qp.NewHoldPool(packets)
+	}
+	return n.held
 }
 
 func (n *Node) work() {

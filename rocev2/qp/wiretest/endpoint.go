@@ -33,6 +33,7 @@ type Endpoint struct {
 	MayFail  bool
 	Failed   qp.Status
 	FailedOp int
+	FailedAt qp.Time
 	Events   []qp.Event
 
 	Done      int     // Ops whose end is known
@@ -61,6 +62,7 @@ type Endpoint struct {
 	expect   []message      // what the peer sends us
 	sentHere []datagramSent // UD
 	anything bool           // the peer is no Endpoint: there is no telling what it sends
+	doubt    bool           // the answer to a READ or ATOMIC will never come
 	disorder bool           // UC: the path reorders or duplicates
 	Skipped  int            // UC: messages that did not come
 }
@@ -144,6 +146,7 @@ func (e *Endpoint) postOne(op Op) bool {
 	}
 	p.op.Flags = wr.Flags
 	e.execute(p, &wr)
+	e.out = append(e.out, p)
 	err := e.QP.PostSend(&wr)
 	if err != nil {
 		e.fail("PostSend(%v): %v", p.op, err)
@@ -156,7 +159,6 @@ func (e *Endpoint) postOne(op Op) bool {
 	for i := range wr.Data {
 		wr.Data[i] = 0xDD
 	}
-	e.out = append(e.out, p)
 	if e.QP.Type() == qp.UC {
 		e.history = append(e.history, p)
 	}

@@ -28,7 +28,7 @@ func NewHostile(c Choices, t qp.Type) *Hostile {
 	s := Settings{
 		Type: t, PMTU: rocev2.PMTU(1 + c.Choose("PMTU", 3)), Selective: t == qp.RC && c.Choose("selective", 2) == 1,
 		RdAtomic: 4, Timeout: 10, RetryCnt: 2, RNRRetry: 2, MinRNRTimer: 5,
-		MaxSend: 8, Receives: 1 + c.Choose("receives", 4), SRQ: c.Choose("SRQ", 3) == 1,
+		MaxSend: 8, Receives: 1 + c.Choose("receives", 4), SRQ: c.Choose("SRQ", 3) == 1, Hold: []int{100, 3}[c.Choose("hold", 2)],
 	}
 	s.PSN[1] = rocev2.PSN(1<<24 - 3)
 	h := &Hostile{Wire: New(1), pmtu: s.PMTU.Bytes(), psn: s.PSN[1]}

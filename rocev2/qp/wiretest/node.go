@@ -3,6 +3,7 @@
 package wiretest
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -43,6 +44,7 @@ type Node struct {
 	serving   bool
 
 	completions int
+	held        *qp.HoldPool
 }
 
 type attached struct {
@@ -261,6 +263,9 @@ func (n *Node) Quiet() string {
 		case a.q.NextData(n.w.now, &n.out):
 			return n.Name + " has data left: " + n.out.Opcode.String()
 		}
+	}
+	if n.held != nil && n.held.Lent() != 0 {
+		return fmt.Sprintf("%s keeps %d packets", n.Name, n.held.Lent())
 	}
 	return ""
 }

@@ -19,13 +19,19 @@ type drawn struct{ t *rapid.T }
 
 func (d drawn) Choose(label string, n int) int { return rapid.IntRange(0, n-1).Draw(d.t, label) }
 
-func check(t *testing.T, l Limits) {
+func check(t *testing.T, l Limits, more ...func(*World) error) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Draw(drawn{t}, l)
 		w := Build(s)
 		var trace strings.Builder
 		w.Trace = &trace
-		if err := w.Finish(); err != nil {
+		err := w.Finish()
+		for _, f := range more {
+			if err == nil {
+				err = f(w)
+			}
+		}
+		if err != nil {
 			t.Fatalf("%v\n%v%s", err, s, last(trace.String(), 6000))
 		}
 	})
@@ -40,9 +46,18 @@ func last(s string, n int) string {
 	return s
 }
 
-// On a perfect wire, whatever two applications ask for happens as the model says.
+// On a perfect wire, whatever two applications ask for happens as the model says, and
+// nothing is sent twice, as long as there are receives.
 func TestPerfectWire(t *testing.T) {
-	check(t, Limits{Type: qp.RC, Pairs: 2, Ops: 12, MaxLen: maxMessage})
+	check(t, Limits{Type: qp.RC, Pairs: 2, Ops: 12, MaxLen: maxMessage}, func(w *World) error {
+		for _, n := range w.Nodes {
+			c := n.Count
+			if c.RNRReceived+c.RNRSent == 0 && (c.SentAgain != 0 || c.Timeouts != 0 || c.TailProbes != 0) {
+				return fmt.Errorf("%s: %+v", n.Name, c)
+			}
+		}
+		return nil
+	})
 }
 
 // It does so too when packets are lost, doubled, overtaken, late and damaged.

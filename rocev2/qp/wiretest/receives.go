@@ -17,6 +17,7 @@ type Receives struct {
 
 	node    *Node
 	post    func(*qp.RecvWR) error
+	length  func() int // of an SRQ, or nil
 	region  *Region
 	shadow  []byte // what the region must hold
 	size    int    // of a slot
@@ -153,4 +154,11 @@ func (r *Receives) read(i, n int) []byte {
 		n -= l
 	}
 	return r.buf
+}
+
+// check compares what the queue holds with what was posted and not completed.
+func (r *Receives) check() {
+	if r.length != nil && r.length() != len(r.order) && r.node.w.err == nil {
+		r.node.w.Failf("%s: the SRQ holds %d receives, posted and not completed are %d", r.node.Name, r.length(), len(r.order))
+	}
 }

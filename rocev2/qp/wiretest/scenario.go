@@ -63,6 +63,7 @@ func Draw(c Choices, l Limits) *Scenario {
 		Receives:    pick("receives", 16, 1, 3),
 		RecvDelay:   qp.Time(pick("receive delay", 0, 0, 20, 300)) * Microsecond,
 		SRQ:         c.Choose("SRQ", 3) == 1,
+		Hold:        pick("hold", 512, 0, 1, 7),
 	}
 	for side := range s.PSN {
 		s.PSN[side] = rocev2.PSN(pick("first PSN", 0, 1<<24-1, 1<<24-5, 1<<24-40, 1<<23-3, 12345))

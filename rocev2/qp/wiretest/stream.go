@@ -24,14 +24,17 @@ type Stream struct {
 	Delay     qp.Time // one way
 }
 
-// Build makes the world of the stream.
-func (st Stream) Build(seed uint64) *World {
+// Build makes the world of the stream; seed is that of its faults.
+func (st Stream) Build(seed uint64) *World { return st.build(func(s *Scenario) { s.Seed = seed }) }
+
+// build lets change have the last word.
+func (st Stream) build(change func(*Scenario)) *World {
 	s := &Scenario{
-		Seed: seed, Rate: orDefault(st.Rate, 10e9), Delay: orDefault(st.Delay, 50*Microsecond),
+		Rate: orDefault(st.Rate, 10e9), Delay: orDefault(st.Delay, 50*Microsecond),
 		Settings: Settings{
 			Type: qp.RC, PMTU: st.PMTU, Selective: st.Selective, RdAtomic: 16,
 			Timeout: st.Timeout, RetryCnt: st.RetryCnt, RNRRetry: 7, MinRNRTimer: 1,
-			MaxSend: st.Queue, Receives: 64,
+			MaxSend: st.Queue, Receives: 64, Hold: 1024,
 		},
 	}
 	s.PSN = [2]rocev2.PSN{1<<24 - 1000, 5000}
@@ -45,6 +48,7 @@ func (st Stream) Build(seed uint64) *World {
 		}
 		s.Ops = append(s.Ops, ops)
 	}
+	change(s)
 	return Build(s)
 }
 

@@ -14,6 +14,9 @@ func newSupply(n *Node, s *Settings) *Supply {
 	srq := qp.NewSRQ(qp.SRQConfig{PD: srqPD, Max: s.Receives, MaxSGE: maxSGE})
 	r := newReceives(n, srqPD, s.Receives, maxMessage+qp.GRHLen)
 	r.Shared, r.Delay, r.post = true, s.RecvDelay, srq.PostRecv
+	if s.Type == qp.RC { // the others may have taken one for a message that was lost
+		r.length = srq.Len
+	}
 	return &Supply{srq, r}
 }
 

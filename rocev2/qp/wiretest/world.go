@@ -84,6 +84,7 @@ func (w *World) Finish() error {
 	for _, pair := range w.Pairs {
 		for side, e := range pair {
 			e.check()
+			e.Recv.check()
 			failed = failed || e.Failed != qp.Success
 			for _, op := range e.Ops {
 				if isAtomic(op.Kind) {

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/engine"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// traffic keeps WRITEs of n bytes from a to b going until a completion is no success
+// or the device says no. It returns how many succeeded and the last status.
+type traffic struct {
+	done   chan struct{}
+	ok     atomic.Int64
+	status qp.Status
+	err    error
+}
+
+func startTraffic(a, b *side, n int) *traffic {
+	tr := &traffic{done: make(chan struct{})}
+	go func() {
+		defer close(tr.done)
+		wr := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, n), RemoteAddr: b.va, RKey: b.key}
+		out := make([]qp.Completion, 16)
+		for posted := 0; ; {
+			for ; posted < 16; posted++ {
+				if tr.err = a.qp.PostSend(&wr); tr.err != nil {
+					return
+				}
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			if tr.err = a.cq.Wait(ctx, false); tr.err != nil {
+				cancel()
+				return
+			}
+			cancel()
+			for _, c := range out[:a.cq.Poll(out)] {
+				posted--
+				if c.Status != qp.Success {
+					tr.status = c.Status
+					return
+				}
+				tr.ok.Add(1)
+			}
+		}
+	}()
+	return tr
+}
+
+func (tr *traffic) flows(t testing.TB) {
+	t.Helper()
+	before := tr.ok.Load()
+	for end := time.Now().Add(5 * time.Second); tr.ok.Load() < before+20; time.Sleep(time.Millisecond) {
+		select {
+		case <-tr.done:
+			t.Fatalf("traffic ended: status %s, %v", tr.status, tr.err)
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatal("no traffic")
+		}
+	}
+}
+
+func (tr *traffic) ends(t testing.TB, within time.Duration) {
+	t.Helper()
+	select {
+	case <-tr.done:
+	case <-time.After(within):
+		t.Fatalf("traffic goes on after %v", within)
+	}
+}
+
+// short makes a peer that is silent be given up within a second.
+func short(a *nic.Attr) { a.Timeout, a.RetryCnt = 14, 2 }
+
+func twoHosts(t testing.TB, flags ...string) []*engines.Host {
+	t.Helper()
+	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(2)}, flags...)
+	for _, h := range hosts {
+		h.MustOpen(t, nic.Options{})
+	}
+	return hosts
+}
+
+func connected(t testing.TB, hosts []*engines.Host, change func(*nic.Attr)) (a, b *side) {
+	t.Helper()
+	a, b = newSide(t, hosts[0], qp.RC, 1<<16), newSide(t, hosts[1], qp.RC, 1<<16)
+	if err := engines.ConnectAttr(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), change); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// A queue pair that is destroyed in the middle of traffic, at either end: no other one
+// notices, its number is nobody's, and nothing of it is left.
+func TestDestroyUnderTraffic(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := connected(t, hosts, short)
+	other, otherB := connected(t, hosts, short)
+	bystander := startTraffic(other, otherB, 20000)
+	tr := startTraffic(a, b, 20000)
+	tr.flows(t)
+	bystander.flows(t)
+
+	if err := b.qp.Destroy(); err != nil { // the responder
+		t.Fatal(err)
+	}
+	tr.ends(t, 5*time.Second)
+	if tr.status != qp.RetryExceeded {
+		t.Errorf("the peer is gone: status %s, %v", tr.status, tr.err)
+	}
+	bystander.flows(t)
+
+	if err := other.qp.Destroy(); err != nil { // the requester
+		t.Fatal(err)
+	}
+	if err := other.qp.Destroy(); !errors.Is(err, nic.ErrDestroyed) {
+		t.Errorf("destroyed twice: %v", err)
+	}
+	if err := other.qp.PostSend(&qp.SendWR{Op: qp.OpSend}); err == nil {
+		t.Error("posted to a queue pair that is gone")
+	}
+	if err := other.cq.Destroy(); err != nil {
+		t.Error(err)
+	}
+	if n := steered(t, hosts[1]); n != 1 { // that of otherB
+		t.Errorf("%d queue pairs are steered", n)
+	}
+}
+
+func counter(d *nic.Device, name string) uint64 {
+	for _, c := range d.Counters() {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	panic("no counter " + name)
+}
+
+// steered counts the entries of a host's steer_table, and compares with the config.
+func steered(t testing.TB, h *engines.Host) int {
+	t.Helper()
+	att := h.Attachment(t)
+	n := 0
+	var qpn uint32
+	var s bpf.Steer
+	for it := att.Maps.SteerTable.Iterate(); it.Next(&qpn, &s); {
+		n++
+	}
+	cfg, err := att.Config()
+	if err != nil || int(cfg.Steered) != n {
+		t.Errorf("config says %d queue pairs, the table %d (%v)", cfg.Steered, n, err)
+	}
+	return n
+}
+
+// A device that is closed in the middle of traffic: everything completes as flushed,
+// who waits returns, and the host is as before.
+func TestCloseUnderTraffic(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := connected(t, hosts, short)
+	tr := startTraffic(a, b, 20000)
+	tr.flows(t)
+	if _, err := hosts[0].Open(nic.Options{}); !errors.Is(err, loader.ErrEngineRunning) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Errorf("a second engine on the interface: %v", err)
+	}
+	if err := hosts[0].Dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tr.ends(t, time.Second)
+	if tr.status != qp.WRFlushed && !errors.Is(tr.err, nic.ErrClosed) {
+		t.Errorf("status %s, %v", tr.status, tr.err)
+	}
+	if _, err := a.dev.AllocPD(); !errors.Is(err, nic.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if err := a.qp.PostSend(&qp.SendWR{Op: qp.OpSend}); err == nil {
+		t.Error("posted to a closed device")
+	}
+	if err := a.qp.Modify(nic.Attr{}, 0); !errors.Is(err, nic.ErrClosed) {
+		t.Errorf("Modify after Close: %v", err)
+	}
+	if err := a.dev.Close(); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+	for range a.dev.Events() { // it is closed
+	}
+	if n := steered(t, hosts[0]); n != 0 {
+		t.Errorf("%d queue pairs are steered", n)
+	}
+	if cfg, err := hosts[0].Attachment(t).Config(); err != nil || cfg.Caps&uint32(bpf.CapSACK) != 0 {
+		t.Errorf("caps %#x (%v)", cfg.Caps, err)
+	}
+
+	hosts[0].MustOpen(t, nic.Options{})
+	a, b = connected(t, hosts, short)
+	startTraffic(a, b, 20000).flows(t)
+}
+
+// helper is an engine in a process of its own, for tests that kill it.
+const helperEnv = "SOFTROCE_ENGINE_HELPER"
+
+func helper(args string) error {
+	f := strings.Split(args, ",")
+	d, err := engine.Open(topo.IfName, loader.Options{PinRoot: f[0], RunDir: f[1]}, nic.Options{})
+	if err != nil {
+		return err
+	}
+	pd, err := d.AllocPD()
+	if err != nil {
+		return err
+	}
+	cq, err := d.CreateCQ(10)
+	if err != nil {
+		return err
+	}
+	x, err := d.CreateQP(pd, nic.QPInit{Type: qp.RC, SendCQ: cq, RecvCQ: cq})
+	if err != nil {
+		return err
+	}
+	fmt.Println("qpn", x.QPN())
+	select {}
+}
+
+// An engine that was killed leaves entries behind. The agent removes them, and so does
+// the next engine.
+func TestKilled(t *testing.T) {
+	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(1)})
+	h := hosts[0]
+	for _, wait := range []bool{false, true} {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := h.Command(self)
+		cmd.Env = append(os.Environ(), helperEnv+"="+h.LoaderOptions().PinRoot+","+h.LoaderOptions().RunDir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil || !strings.HasPrefix(line, "qpn ") {
+			t.Fatalf("%q, %v", line, err)
+		}
+		if _, err := h.Open(nic.Options{}); !errors.Is(err, loader.ErrEngineRunning) || !strings.Contains(err.Error(), fmt.Sprint(cmd.Process.Pid)) {
+			t.Errorf("while another process has the engine: %v", err)
+		}
+		if n := steered(t, h); n != 1 {
+			t.Errorf("%d queue pairs are steered", n)
+		}
+		if out, err := h.Product("detach", topo.IfName); err == nil || !strings.Contains(out, fmt.Sprint(cmd.Process.Pid)) {
+			t.Errorf("detach under an engine: %v, %s", err, out)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if wait { // for the agent
+			for end := time.Now().Add(10 * time.Second); steered(t, h) != 0; time.Sleep(50 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("the agent did not clean up\n%s", h.Log())
+				}
+			}
+		}
+		d := h.MustOpen(t, nic.Options{})
+		if n := steered(t, h); n != 0 {
+			t.Errorf("%d queue pairs are steered in a fresh engine", n)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The interface is deleted under an engine at work: its queue pairs are flushed and
+// the application is told.
+func TestInterfaceDeleted(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := connected(t, hosts, short)
+	tr := startTraffic(a, b, 20000)
+	tr.flows(t)
+	link, err := hosts[0].Netlink().LinkByName(topo.IfName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hosts[0].Netlink().LinkDel(link); err != nil {
+		t.Fatal(err)
+	}
+	tr.ends(t, 3*time.Second)
+	if tr.status != qp.WRFlushed && !errors.Is(tr.err, nic.ErrGone) {
+		t.Errorf("status %s, %v", tr.status, tr.err)
+	}
+	for e := range a.dev.Events() {
+		if e.Type == nic.EventDeviceFatal {
+			if !errors.Is(e.Err, nic.ErrGone) {
+				t.Errorf("%v", e.Err)
+			}
+			break
+		}
+	}
+	if _, err := a.dev.CreateCQ(1); !errors.Is(err, nic.ErrGone) {
+		t.Errorf("a device whose interface is gone: %v", err)
+	}
+	if err := a.dev.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Between two engines HELLO turns selective acknowledgement on by itself.
+func TestSelective(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := connected(t, hosts, short)
+	startTraffic(a, b, 20000).flows(t)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		x, err := a.qp.Query()
+		y, err2 := b.qp.Query()
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		if x.Selective && y.Selective {
+			break
+		}
+		if time.Now().After(end) {
+			rows, _ := hosts[0].Attachment(t).Rows()
+			t.Fatalf("selective: %v, %v; %d entries, caps %#x\n%s%s", x.Selective, y.Selective, len(rows), rows[0].Regs.Caps, hosts[0].Log(), hosts[1].Log())
+		}
+	}
+	if n := counter(hosts[0].Dev, "tx_stamped"); n == 0 {
+		t.Error("nothing was stamped")
+	}
+	row, found, err := hosts[0].Attachment(t).Lookup(hosts[1].IPv4())
+	if err != nil || !found || row.Regs.TxPackets == 0 || row.Regs.Caps&bpf.CapSACK == 0 {
+		t.Errorf("the destination's entry: %v, %+v", err, row.Regs)
+	}
+	t.Logf("tx_ns %d, rx_ns %d, in_tx_ns %d, %d of %d unstamped", row.Regs.TxNs, row.Regs.RxNs, row.Regs.InTxNs, row.Regs.TxUnstamped, row.Regs.TxPackets)
+}
+
+// More completions than the queue holds: the application is told, and the queue pair
+// is of no use any more.
+func TestOverrun(t *testing.T) {
+	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(1)})
+	hosts[0].MustOpen(t, nic.Options{})
+	a, b := newSide(t, hosts[0], qp.RC, 4096), newSide(t, hosts[0], qp.RC, 4096)
+	small, err := a.dev.CreateCQ(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := a.dev.CreateQP(a.pd, nic.QPInit{Type: qp.RC, SendCQ: small, RecvCQ: a.cq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := hosts[0].IPv4()
+	if err := engines.Connect(x, b.qp, addr, addr, rocev2.PMTU1024); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if err := x.PostSend(&qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 8), RemoteAddr: b.va, RKey: b.key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var seen []nic.EventType
+	for len(seen) < 2 {
+		select {
+		case e := <-a.dev.Events():
+			seen = append(seen, e.Type)
+		case <-time.After(5 * time.Second):
+			t.Fatalf("events %v", seen)
+		}
+	}
+	if fmt.Sprint(seen) != fmt.Sprint([]nic.EventType{nic.EventCQError, nic.EventQPFatal}) || x.State() != qp.Err {
+		t.Errorf("events %v, state %s", seen, x.State())
+	}
+}

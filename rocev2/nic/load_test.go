@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// pump keeps window work requests outstanding for d and returns how many completed
+// and in what time.
+func pump(t testing.TB, a *side, wr *qp.SendWR, window int, d time.Duration) (n int, took time.Duration) {
+	t.Helper()
+	out := make([]qp.Completion, window)
+	ctx, cancel := context.WithTimeout(context.Background(), d+10*time.Second)
+	defer cancel()
+	start := time.Now()
+	outstanding := 0
+	for {
+		took = time.Since(start)
+		for ; outstanding < window && took < d; outstanding++ {
+			a.post(t, wr)
+		}
+		if outstanding == 0 {
+			return n, took
+		}
+		if err := a.cq.Wait(ctx, false); err != nil {
+			t.Fatalf("nothing completes: %v\n%s", err, dump(a.dev))
+		}
+		got := a.cq.Poll(out)
+		for _, c := range out[:got] {
+			if c.Status != qp.Success {
+				t.Fatalf("%+v", c)
+			}
+		}
+		n += got
+		outstanding -= got
+	}
+}
+
+// The pacer of the engine keeps the rates of the destination table.
+func TestPacing(t *testing.T) {
+	for _, mbit := range []uint64{20, 200} {
+		t.Run(fmt.Sprint(mbit), func(t *testing.T) {
+			hosts := twoHosts(t, "--policy", "mode=fixed", "--rate", fmt.Sprintf("%dmbit", mbit))
+			a, b := connected(t, hosts, short)
+			wr := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 1<<16), RemoteAddr: b.va, RKey: b.key}
+			pump(t, a, &wr, 2, 300*time.Millisecond)  // the burst that an idle destination has saved up
+			want := float64(mbit) * 1e6 * 1068 / 1082 // IP bytes; the pacer counts the Ethernet header too
+			// Too fast is wrong at once. Too slow may be a machine that stalled for longer than
+			// the burst that the pacer saves up; then another try must do.
+			for i := range 8 {
+				ratio := pacedRate(t, hosts, a, &wr) / want
+				t.Logf("%.4f times the rate", ratio)
+				if ratio > 1.03 {
+					t.Fatal("too fast")
+				}
+				if ratio >= .97 {
+					break
+				}
+				if i == 7 {
+					t.Error("too slow")
+				}
+			}
+			if row(t, hosts[0], hosts[1]).PacedNs == 0 {
+				t.Error("the table does not say that packets waited")
+			}
+		})
+	}
+}
+
+// pacedRate is what leaves in a second while there is always more to send, in bit/s
+// of IP.
+func pacedRate(t *testing.T, hosts []*engines.Host, a *side, wr *qp.SendWR) float64 {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pump(t, a, wr, 8, 1400*time.Millisecond)
+	}()
+	defer func() { <-done }()
+	read := func() (uint64, time.Time) {
+		// The table is behind by up to one report: look when one has just come.
+		last := row(t, hosts[0], hosts[1]).TxBytes
+		for {
+			if now := row(t, hosts[0], hosts[1]).TxBytes; now != last {
+				return now, time.Now()
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	from, start := read()
+	time.Sleep(time.Second)
+	to, end := read()
+	return float64(to-from) * 8 / end.Sub(start).Seconds()
+}
+
+// TestNoAllocations: neither a packet nor a message allocates once all has its size.
+func TestNoAllocations(t *testing.T) {
+	hosts := twoHosts(t, "--pacer", "none")
+	a, b := connected(t, hosts, func(*nic.Attr) {})
+	for name, wr := range map[string]*qp.SendWR{
+		"WRITE": {Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 1<<15), RemoteAddr: b.va, RKey: b.key},
+		"READ":  {Op: qp.OpRead, Flags: qp.Signaled, SGL: a.sge(0, 1<<15), RemoteAddr: b.va, RKey: b.key},
+		"short": {Op: qp.OpWrite, Flags: qp.Signaled | qp.Inline, Data: a.buf[:64], RemoteAddr: b.va, RKey: b.key},
+	} {
+		pump(t, a, wr, 32, 300*time.Millisecond)
+		debug.SetGCPercent(-1)
+		var before, after runtime.MemStats
+		packets := counter(a.dev, "sent_pkts") + counter(b.dev, "sent_pkts")
+		runtime.ReadMemStats(&before)
+		n, _ := pump(t, a, wr, 32, 500*time.Millisecond)
+		runtime.ReadMemStats(&after)
+		debug.SetGCPercent(100)
+		packets = counter(a.dev, "sent_pkts") + counter(b.dev, "sent_pkts") - packets
+		allocs := after.Mallocs - before.Mallocs
+		t.Logf("%s: %d messages, %d packets, %d allocations", name, n, packets, allocs)
+		// Reports to the table, a few hundred a second, take some each.
+		if float64(allocs) > .05*float64(packets)+5000 {
+			t.Errorf("%s: %d allocations for %d packets", name, allocs, packets)
+		}
+	}
+}
+
+func row(t testing.TB, from, to *engines.Host) (r struct{ TxBytes, TxPackets, PacedNs uint64 }) {
+	t.Helper()
+	x, found, err := from.Attachment(t).Lookup(to.IPv4())
+	if err != nil || !found {
+		t.Fatalf("no entry (%v)", err)
+	}
+	r.TxBytes, r.TxPackets, r.PacedNs = x.Regs.TxBytes, x.Regs.TxPackets, x.Regs.PacedNs
+	return r
+}
+
+// BenchmarkWrite is bandwidth by message size: one queue pair, PMTU 4096.
+func BenchmarkWrite(b *testing.B) {
+	hosts := engines.New(b, topo.Spec{Hosts: topo.Hosts(2), MTU: 4400}, "--pacer", "none")
+	for _, h := range hosts {
+		h.MustOpen(b, nic.Options{})
+	}
+	for _, op := range []qp.Operation{qp.OpWrite, qp.OpRead} {
+		for _, size := range []int{8, 4096, 65536, 1 << 20} {
+			b.Run(fmt.Sprintf("op%d/%d", op, size), func(b *testing.B) {
+				x, y := newSide(b, hosts[0], qp.RC, 1<<20), newSide(b, hosts[1], qp.RC, 1<<20)
+				if err := engines.Connect(x.qp, y.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU4096); err != nil {
+					b.Fatal(err)
+				}
+				wr := qp.SendWR{Op: op, Flags: qp.Signaled, SGL: x.sge(0, size), RemoteAddr: y.va, RKey: y.key}
+				for b.Loop() {
+					n, took := pump(b, x, &wr, 64, time.Second)
+					b.ReportMetric(float64(n)*float64(size)*8/took.Seconds()/1e9, "Gbit/s")
+					b.ReportMetric(float64(n)/took.Seconds(), "msg/s")
+				}
+				x.close(b)
+				y.close(b)
+			})
+		}
+	}
+}
+
+// Ten thousand connected queue pairs: what an idle one takes, and that a message costs
+// the same however many there are. Messages over one queue pair share their ACKs and
+// are cheaper than messages over many, so like is compared with like: one at work
+// beside 0, 99 and 9999 idle ones, and 100 at work against all of them.
+func TestManyQueuePairs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
+	const many, limit, messages = 10000, 4096, 20000
+	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(2)}, "--pacer", "none")
+	for _, h := range hosts {
+		h.MustOpen(t, nic.Options{Spin: -1}) // to look for work costs as much as work
+	}
+	a, b := newSide(t, hosts[0], qp.RC, 1<<16), newSide(t, hosts[1], qp.RC, 1<<16)
+	wr := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 64), RemoteAddr: b.va, RKey: b.key}
+	var qps []*nic.QP
+	more := func(n int) {
+		for len(qps) < n {
+			qps = append(qps, a.connect(t, b))
+		}
+	}
+	// The machine is shared: of several tries the cheapest tells most.
+	cheapest := func(n int) time.Duration {
+		best := time.Hour
+		for range 9 {
+			best = min(best, spread(t, a, qps[:n], &wr, messages))
+		}
+		return best
+	}
+	// 1.15 is the goal. Here other work comes in between; a cost that grew with the
+	// number of queue pairs would be far beyond this.
+	const tolerance = 1.6
+	flat := func(what string, cost, reference time.Duration) {
+		t.Logf("%s: %v of CPU a message, both ends", what, cost)
+		if r := float64(cost) / float64(reference); r > tolerance {
+			t.Errorf("%s: %.2f times the cost", what, r)
+		}
+	}
+
+	before := heap()
+	more(1)
+	one := cheapest(1)
+	flat("1 connected", one, one)
+	more(100)
+	flat("100 connected, 1 at work", cheapest(1), one)
+	start := time.Now()
+	more(many)
+	each := (heap() - before) / (2 * many)
+	t.Logf("%d queue pairs on each side, made in %v, %d bytes each", many, time.Since(start).Round(time.Millisecond), each)
+	if each > limit {
+		t.Errorf("an idle queue pair takes %d bytes, more than %d", each, limit)
+	}
+	flat(fmt.Sprintf("%d connected, 1 at work", many), cheapest(1), one)
+	hundred := cheapest(100)
+	flat(fmt.Sprintf("%d connected, 100 at work", many), hundred, hundred)
+	flat(fmt.Sprintf("%d connected, all at work", many), cheapest(many), hundred)
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse)
+}
+
+// connect makes one more pair of queue pairs beside those of a and b.
+func (s *side) connect(t testing.TB, peer *side) *nic.QP {
+	t.Helper()
+	var qps [2]*nic.QP
+	for i, x := range []*side{s, peer} {
+		var err error
+		qps[i], err = x.dev.CreateQP(x.pd, nic.QPInit{Type: qp.RC, SendCQ: x.cq, RecvCQ: x.cq})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := engines.Connect(qps[0], qps[1], s.host.IPv4(), peer.host.IPv4(), rocev2.PMTU1024); err != nil {
+		t.Fatal(err)
+	}
+	return qps[0]
+}
+
+// spread sends n messages over queue pairs in turn and returns the CPU time of each.
+func spread(t testing.TB, a *side, qps []*nic.QP, wr *qp.SendWR, n int) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out := make([]qp.Completion, 64)
+	start := cpu()
+	for posted, done := 0, 0; done < n; {
+		for ; posted < n && posted-done < len(out); posted++ {
+			if err := qps[posted%len(qps)].PostSend(wr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.cq.Wait(ctx, false); err != nil {
+			t.Fatalf("%v\n%s", err, dump(a.dev))
+		}
+		done += a.cq.Poll(out)
+	}
+	return (cpu() - start) / time.Duration(n)
+}
+
+func cpu() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
