@@ -43,7 +43,7 @@ func (e *engine) run() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	for {
 		if e.attended() {
-			e.standby.sleep(standbyTick, e.attended)
+			e.standby.sleep(standbyTick, true, e.attended)
 			continue
 		}
 		e.baton.Lock()
@@ -51,10 +51,10 @@ func (e *engine) run() {
 			break
 		}
 		n := e.turn()
-		nap := e.nap(n)
+		nap, deaf := e.nap(n)
 		e.baton.Unlock()
 		if nap > 0 {
-			e.thread.sleep(nap, e.quiet)
+			e.thread.sleep(nap, deaf, e.quiet)
 			if nap >= maxSleep {
 				e.baton.Lock()
 				e.checkSockets()
@@ -128,8 +128,8 @@ func (e *engine) attend(ctx context.Context, c *CQ) bool {
 			relied = false
 			break
 		}
-		if nap := e.nap(n); nap > 0 {
-			e.guest.sleep(min(nap, guestPatience), e.quiet)
+		if nap, deaf := e.nap(n); nap > 0 {
+			e.guest.sleep(min(nap, guestPatience), deaf, e.quiet)
 		}
 		n = e.turn()
 	}
@@ -137,22 +137,32 @@ func (e *engine) attend(ctx context.Context, c *CQ) bool {
 	return c.Len() > 0
 }
 
+// whileSending is how long the driver sleeps while the kernel works on what it was
+// given, without telling when it is done.
+const whileSending = 20 * time.Microsecond
+
 // nap is how long the driver may sleep after a turn that found n things to do. It
 // looks again for a while, since what is waited for often comes soon.
-func (e *engine) nap(n int) time.Duration {
+//
+// deaf: packets must not wake it. To poll a socket in copy mode is to transmit, so
+// that the driver would do the second thread's work, or wait for its lock; and
+// where much is sent, answers are better taken in batches.
+func (e *engine) nap(n int) (d time.Duration, deaf bool) {
 	if n > 0 {
 		e.restart = e.now
-		return 0
+		return 0, false
+	}
+	if e.kick.busy.Load() {
+		return whileSending, true
 	}
 	now := e.clock.now()
 	switch {
 	case time.Duration(now-e.restart) < e.dev.opts.Spin:
-		return 0
+		return 0, false
 	case e.blocked || e.unsent:
-		// The kernel works on what we gave it, without telling when it is done.
-		return 20 * time.Microsecond
+		return whileSending, true
 	}
-	return e.untilNext(now)
+	return e.untilNext(now), false
 }
 
 // quiet reports that nobody has left anything to do.

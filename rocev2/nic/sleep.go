@@ -37,13 +37,17 @@ func (s *sleeper) close() {
 	}
 }
 
-// sleep sleeps for d at most, and not at all unless still says so: whoever found us
-// awake and did not wake us has left its work before.
-func (s *sleeper) sleep(d time.Duration, still func() bool) {
+// sleep sleeps for d at most, deaf: whatever arrives. It does not sleep at all unless
+// still says so: whoever found us awake and did not wake us has left its work before.
+func (s *sleeper) sleep(d time.Duration, deaf bool, still func() bool) {
 	s.asleep.Store(true)
 	if still() {
 		ts := unix.NsecToTimespec(int64(d))
-		n, err := unix.Ppoll(s.poll, &ts, nil)
+		fds := s.poll
+		if deaf {
+			fds = fds[:1]
+		}
+		n, err := unix.Ppoll(fds, &ts, nil)
 		if err == nil && n > 0 && s.poll[0].Revents != 0 {
 			var b [8]byte
 			_, _ = unix.Read(s.bell, b[:])
