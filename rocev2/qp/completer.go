@@ -166,7 +166,7 @@ func (r *requester) advance(now Time, to uint64) {
 		c.timing = false
 		c.sample(now - c.timedAt)
 	}
-	r.window.acked(uint32(min(n, unlimited)))
+	r.window.acked(uint32(min(n, maxOutstanding)))
 	if to > r.nxt {
 		if r.guessing { // it was not lost, only late
 			r.window.falseAlarm()
