@@ -83,11 +83,13 @@ func (r *requester) limit(w *wqe) uint64 {
 		end = min(end, r.taken+holdable) // the responder drops what is beyond
 	}
 	// All PSNs of a READ are outstanding at once.
-	oldest, n := r.oldest(), uint64(1)
+	oldest, n, most := r.oldest(), uint64(1), uint64(maxOutstanding)
 	if w.isRead() {
-		n = uint64(w.packets)
+		if n = uint64(w.packets); r.reads.n != 0 && r.nxt > oldest {
+			most = widest
+		}
 	}
-	if r.nxt+n > oldest+maxOutstanding {
+	if r.nxt+n > oldest+most {
 		return 0
 	}
 	return min(end, r.stopAt)
