@@ -71,7 +71,7 @@ func TestUnpacedWhileHeld(t *testing.T) {
 // Close returns when the device is closed, also to the one who calls it second.
 func TestCloseWaits(t *testing.T) {
 	closing := ErrClosed
-	d := &Device{eng: &engine{bell: -1}, done: make(chan struct{}), events: make(chan Event), wire: closedWire{}}
+	d := &Device{eng: &engine{}, done: make(chan struct{}), events: make(chan Event), wire: closedWire{}}
 	d.err.Store(&closing)
 	returned := make(chan struct{})
 	go func() { _ = d.Close(); close(returned) }()

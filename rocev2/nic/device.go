@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -211,7 +209,7 @@ func (d *Device) routeEvent(e route.Event) {
 	case e.Link.Gone:
 		d.gone.Store(true)
 		if e := d.started.Load(); e != nil {
-			e.wake()
+			e.call()
 		}
 	case e.Link.Up && e.Link.Carrier:
 		d.event(Event{Type: EventPortActive})
@@ -224,7 +222,7 @@ func (d *Device) routeEvent(e route.Event) {
 // pair numbers go back to the host's stack. Waiting goroutines return.
 func (d *Device) Close() error {
 	d.eng.stop.Store(true)
-	d.eng.wake()
+	d.eng.call()
 	<-d.done
 	return d.release()
 }
@@ -249,7 +247,7 @@ func (d *Device) release() error {
 		}
 		errs = append(errs, d.wire.Close())
 		if d.eng != nil {
-			d.eng.dropBell()
+			d.eng.closeSleepers()
 		}
 		if d.socks != nil {
 			errs = append(errs, d.socks.Close())
@@ -274,14 +272,15 @@ func newEngine(d *Device) (*engine, error) {
 	e.scratch = make([]byte, max(maxFrame(d.mtu)+64, 16<<10))
 	e.datagrams.report.Addr = netip.Addr{}
 	e.sync.init()
-	var err error
-	if e.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return nil, fmt.Errorf("nic: eventfd: %w", err)
-	}
-	e.poll = append(e.poll, unix.PollFd{Fd: int32(e.bell), Events: unix.POLLIN})
+	e.onTimer, e.onDest = e.expire, e.resume
+	var fds []int
 	for _, s := range d.socks {
 		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
-		e.poll = append(e.poll, unix.PollFd{Fd: int32(s.FD()), Events: unix.POLLIN})
+		fds = append(fds, s.FD())
+	}
+	if err := errors.Join(e.thread.init(fds...), e.guest.init(fds...), e.standby.init()); err != nil {
+		e.closeSleepers()
+		return nil, err
 	}
 	e.datagrams.sock = e.socks[0]
 	return e, nil

@@ -24,6 +24,7 @@ type kicker struct {
 	busy  atomic.Bool // it looks at the sockets again before it sleeps
 	gone  atomic.Bool // the interface is
 	stop  atomic.Bool // what the kernel does not take now is left
+	down  atomic.Bool // so is the link: it is busy, but nothing leaves
 	ended chan struct{}
 	alone bool // one processor: a second thread would only cost
 }
@@ -100,6 +101,7 @@ func (k *kicker) run(socks []*sock) {
 					pause = downPause
 				}
 			}
+			k.down.Store(pause == downPause)
 			if left > 0 && pause == downPause && k.stop.Load() {
 				return
 			}

@@ -31,6 +31,10 @@ func (e *engine) settle() {
 			// The kernel has all frames: the rest waits for the next turn.
 			e.touched = append(e.touched[:0], e.touched[i:]...)
 			e.blocked = true
+			for _, x := range e.touched {
+				x.publish()
+			}
+			e.show()
 			return
 		}
 		x.touched = false
@@ -45,6 +49,7 @@ func (e *engine) settle() {
 		e.lineUp(x)
 	}
 	e.touched = e.touched[:0]
+	e.show()
 }
 
 // answers sends what a queue pair has to answer. False: there is no room.
@@ -212,8 +217,8 @@ func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
 	} else {
 		e.count.txStamped++
 	}
-	if o.Again {
-		r.Again++
+	if o.Lost {
+		r.Lost++
 	}
 	e.list(d)
 }

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/rxepeer/internal/agent"
 )
 
 // Config describes one machine. Only Name is needed; without NICs it has no network.
@@ -26,6 +28,10 @@ type Config struct {
 
 	Product string            // path of a static softroce-xdp binary, becomes /usr/sbin/softroce-xdp
 	Files   map[string]string // path in the machine → path here; modes are kept
+
+	// Ports are the names of further virtio-serial ports, which VM.Port opens here and a program
+	// in the machine finds by /sys/class/virtio-ports/*/name. They work without a network.
+	Ports []string
 
 	// Dir receives the console log NAME.console; empty means a temporary folder that
 	// Close removes.
@@ -50,7 +56,10 @@ type NIC struct {
 // an emulated one on a busy host can take many times that.
 const BootTimeout = 3 * time.Minute
 
-var nameRE = regexp.MustCompile(`^[a-z][a-z0-9-]{0,9}$`)
+var (
+	nameRE = regexp.MustCompile(`^[a-z][a-z0-9-]{0,9}$`)
+	portRE = regexp.MustCompile(`^[a-z][a-z0-9.-]{0,30}$`)
+)
 
 // complete checks the configuration and fills in defaults.
 func (c Config) complete() (Config, error) {
@@ -88,6 +97,16 @@ func (c Config) complete() (Config, error) {
 		} else if !info.Mode().IsRegular() {
 			bad("file %s: %s is not a regular file", to, from)
 		}
+	}
+	seen := map[string]bool{agent.PortName: true}
+	for _, p := range c.Ports {
+		if !portRE.MatchString(p) {
+			bad("port %q: its name must match %s", p, portRE)
+		}
+		if seen[p] {
+			bad("port %q: the name is taken", p)
+		}
+		seen[p] = true
 	}
 	nics := make([]NIC, len(c.NICs))
 	for i, n := range c.NICs {

@@ -27,6 +27,7 @@ type Image struct {
 	Kernel   string `json:"-"` // path of the compressed kernel
 	Initrd   string `json:"-"` // path of the zstd-compressed cpio
 	Emulator string `json:"-"` // folder with qemu and its libraries
+	Sysroot  string `json:"-"` // folder with the headers and libraries that CompileC builds with
 
 	KernelVersion string        `json:"kernel_version"`
 	Packages      []string      `json:"packages"` // file names of the unpacked .deb files
@@ -141,6 +142,7 @@ const (
 	kernelFile   = "vmlinuz"
 	initrdFile   = "initrd.zst"
 	emulatorDir  = "emulator"
+	sysrootDir   = "sysroot"
 	manifestFile = "image.json"
 )
 
@@ -152,7 +154,8 @@ func openImage(dir string) (*Image, error) {
 		return nil, err
 	}
 	img := &Image{
-		Kernel: filepath.Join(dir, kernelFile), Initrd: filepath.Join(dir, initrdFile), Emulator: filepath.Join(dir, emulatorDir),
+		Kernel: filepath.Join(dir, kernelFile), Initrd: filepath.Join(dir, initrdFile),
+		Emulator: filepath.Join(dir, emulatorDir), Sysroot: filepath.Join(dir, sysrootDir),
 	}
 	if err := json.Unmarshal(b, img); err != nil {
 		return nil, fmt.Errorf("rxepeer: %s is damaged, remove the folder: %w", dir, err)
@@ -197,15 +200,23 @@ func buildImage(ctx context.Context, r recipe, tmp, dir string) error {
 	if err := img.unpackAll(ctx, root, guest...); err != nil {
 		return err
 	}
-	emulator, err := a.fetch(ctx, "emulator", r.Emulator...)
-	if err != nil {
-		return err
+	trees := []string{root}
+	for _, part := range []struct {
+		name     string
+		packages []string
+	}{{emulatorDir, r.Emulator}, {sysrootDir, r.Sysroot}} {
+		debs, err := a.fetch(ctx, part.name, part.packages...)
+		if err != nil {
+			return err
+		}
+		tree := filepath.Join(dir, part.name)
+		if err := img.unpackAll(ctx, tree, debs...); err != nil {
+			return err
+		}
+		trees = append(trees, tree)
 	}
-	if err := img.unpackAll(ctx, filepath.Join(dir, emulatorDir), emulator...); err != nil {
-		return err
-	}
-	for _, d := range []string{root, filepath.Join(dir, emulatorDir)} {
-		if err := prune(d); err != nil {
+	for _, tree := range trees {
+		if err := prune(tree); err != nil {
 			return err
 		}
 	}

@@ -81,7 +81,12 @@ func TestCapture(t *testing.T) {
 		attrs.Name = "v0"
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "v1"}
 		peer := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "v1"}}
-		return errors.Join(netlink.LinkAdd(veth), netlink.LinkSetUp(veth), netlink.LinkSetUp(peer))
+		if err := errors.Join(netlink.LinkAdd(veth), netlink.LinkSetUp(veth), netlink.LinkSetUp(peer)); err != nil {
+			return err
+		}
+		_, err0 := awaitUp("v0")
+		_, err1 := awaitUp("v1")
+		return errors.Join(err0, err1)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -31,8 +31,8 @@ func qemuCommand(img *Image, args []string) *exec.Cmd {
 	return cmd
 }
 
-// qemuArgs is qemu's command line. Its inherited descriptors are the agent's socket
-// and then the taps' queues, card by card.
+// qemuArgs is qemu's command line. Its inherited descriptors are the agent's socket,
+// those of the further ports, and then the taps' queues, card by card.
 func qemuArgs(c Config, initrd, console string) []string {
 	args := []string{
 		"-name", "rxepeer-" + c.Name,
@@ -47,6 +47,12 @@ func qemuArgs(c Config, initrd, console string) []string {
 		"-device", "virtserialport,chardev=agent,name=" + agent.PortName,
 	}
 	fd := firstFD + 1
+	for i, name := range c.Ports {
+		args = append(args,
+			"-chardev", fmt.Sprintf("socket,id=port%d,fd=%d", i, fd),
+			"-device", fmt.Sprintf("virtserialport,chardev=port%d,name=%s", i, name))
+		fd++
+	}
 	for i, n := range c.NICs {
 		fds := make([]string, n.Queues)
 		for q := range fds {

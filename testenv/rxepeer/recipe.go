@@ -27,6 +27,10 @@ type recipe struct {
 	// emulates alike. Under Debian 12's 7.2 a machine once died in traffic: an address had got
 	// into its flags register, then an unexpected debug trap.
 	Emulator []string
+
+	// Sysroot is what the host's C compiler needs to build programs that run in the machine
+	// (Image.CompileC): headers and libraries of the same release as the user land.
+	Sysroot []string
 }
 
 // Debian releases whose kernels the machines can run; their user land is always that of the
@@ -64,6 +68,7 @@ func debianRecipe(mirror, release string) (recipe, error) {
 			"9p", "9pnet_virtio",
 		},
 		Emulator: []string{"qemu-system-x86"},
+		Sysroot:  []string{"libc6-dev", "libibverbs-dev"},
 	}
 	switch release {
 	case "", r.Suite:

@@ -35,6 +35,7 @@ type VM struct {
 	exited chan struct{} // closed when qemu is gone
 	stderr bytes.Buffer  // qemu's, complete once exited
 	agent  *rpc.Client
+	ports  map[string]*os.File // host's ends of Config.Ports
 }
 
 // TapName is the host's name of a machine's card, in the card's namespace.
@@ -133,17 +134,22 @@ func (vm *VM) makeInitrd(ctx context.Context, name string) error {
 // startQemu starts qemu with the agent's socket and the taps, and returns our end of
 // the socket.
 func (vm *VM) startQemu(args []string) (io.ReadWriteCloser, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := socketPair("agent")
 	if err != nil {
 		return nil, err
 	}
-	// Non-blocking before NewFile, so that Close wakes a pending Read.
-	if err := unix.SetNonblock(pair[0], true); err != nil {
-		return nil, err
-	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "agent"), os.NewFile(uintptr(pair[1]), "agent-qemu")
 	files := []*os.File{theirs}
 	defer func() { closeAll(files) }()
+	vm.ports = map[string]*os.File{}
+	for _, name := range vm.Config.Ports {
+		here, there, err := socketPair(name)
+		if err != nil {
+			ours.Close()
+			return nil, err
+		}
+		vm.ports[name] = here
+		files = append(files, there)
+	}
 	for i, n := range vm.Config.NICs {
 		fds, err := n.Net.addTap(TapName(vm.Config.Name, i), n.MTU, n.Queues)
 		if err != nil {
@@ -174,6 +180,29 @@ func (vm *VM) startQemu(args []string) (io.ReadWriteCloser, error) {
 	}
 	vm.pid = cmd.Process.Pid
 	return ours, nil
+}
+
+// socketPair makes our end, whose Close wakes a pending Read, and the one for qemu.
+func socketPair(name string) (ours, theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket pair for port %s: %w", name, err)
+	}
+	// Non-blocking before NewFile, for that Close.
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		return nil, nil, errors.Join(err, unix.Close(pair[0]), unix.Close(pair[1]))
+	}
+	return os.NewFile(uintptr(pair[0]), name), os.NewFile(uintptr(pair[1]), name+"-qemu"), nil
+}
+
+// Port returns the host's end of a port of Config.Ports; Close of the machine closes it. What is
+// written waits until a program in the machine opens the other end.
+func (vm *VM) Port(name string) (io.ReadWriter, error) {
+	p := vm.ports[name]
+	if p == nil {
+		return nil, fmt.Errorf("rxepeer: machine %s has no port %q: name it in Config.Ports", vm.Config.Name, name)
+	}
+	return p, nil
 }
 
 // call asks the agent, until ctx ends or qemu does.
@@ -223,6 +252,11 @@ func (vm *VM) Close() error {
 			// Not reaped yet, so the number is still its own.
 			_ = unix.Kill(vm.pid, unix.SIGKILL)
 			<-vm.exited
+		}
+	}
+	for _, p := range vm.ports {
+		if err := p.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+			errs = append(errs, err)
 		}
 	}
 	if vm.dir != "" {

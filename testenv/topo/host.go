@@ -5,6 +5,7 @@ package topo
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -185,6 +186,10 @@ var inOrder = map[string]bool{
 	"tx-tcp-mangleid-segmentation": false,
 	"tx-tcp6-segmentation":         false,
 }
+
+// InOrderFeatures are the ethtool features that both ends of a veth need so that packets keep
+// their order and XDP_TX and XDP_REDIRECT of the peer arrive.
+func InOrderFeatures() map[string]bool { return maps.Clone(inOrder) }
 
 // features switches ethtool features; names that this kernel does not know are
 // an error.

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rxejudge has Linux rdma_rxe judge a RoCEv2 implementation, as requester and as responder.
+//
+// A Judge is rxe in a machine of package rxepeer, driven verb by verb: a helper in C (helper/,
+// built for the machine's own libibverbs) takes lines from a virtio-serial port, so it is reached
+// while a test breaks the network. A Judge is a Side; an implementation that is to be judged is
+// made one by an adapter. Cases are the table of operations, sizes, PMTUs, address families,
+// directions and impairments that two Sides go through, every byte compared; Refusals are requests
+// that must fail, and how.
+//
+//	net, err := rxepeer.NewNet(4200)
+//	host, err := net.AddHost(rxepeer.HostConfig{Name: "engine", MTU: 4200, Addrs: ...})
+//	cfg, err := rxejudge.Prepare(ctx, rxepeer.Config{Name: "judge", NICs: ...})
+//	vm, err := rxepeer.Boot(ctx, cfg)
+//	judge, err := rxejudge.Open(ctx, vm)
+//	bench := &rxejudge.Bench{A: judge, B: engine, Impair: rxejudge.ImpairBetween(vm)}
+//	for _, c := range rxejudge.QuickCases() {
+//		err := bench.Run(ctx, c)
+//	}
+//
+// Its own test runs rxe against rxe: what does not pass there is no case. Peculiarities of rxe
+// 6.12 that the cases go around: a failed BIND_MW ends as "flushed", and destroying its queue pair
+// then takes most of a minute; a window must be invalidated before it is bound again; the completion of SEND_INV carries the kernel's flag bit (helper/poll.c puts it right).
+package rxejudge
