@@ -5,7 +5,6 @@ package nic
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
@@ -67,23 +66,3 @@ func TestUnpacedWhileHeld(t *testing.T) {
 		}
 	}
 }
-
-// Close returns when the device is closed, also to the one who calls it second.
-func TestCloseWaits(t *testing.T) {
-	closing := ErrClosed
-	d := &Device{eng: &engine{}, done: make(chan struct{}), events: make(chan Event), wire: closedWire{}}
-	d.err.Store(&closing)
-	returned := make(chan struct{})
-	go func() { _ = d.Close(); close(returned) }()
-	select {
-	case <-returned:
-		t.Error("Close returned while the device was still closing")
-	case <-time.After(50 * time.Millisecond):
-	}
-	close(d.done)
-	<-returned
-}
-
-type closedWire struct{ Wire }
-
-func (closedWire) Close() error { return nil }

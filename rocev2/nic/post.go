@@ -79,6 +79,8 @@ func (b *postBatch) sgl(p *post) []qp.SGE { return b.sges[p.sge : p.sge+p.sges] 
 // for.
 var ErrQueueFull = errors.New("nic: the queue is full: wait for completions or create it larger")
 
+var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
+
 // PostSend puts a copy of a work request on the send queue. Any goroutine may call
 // it. The error says which rule it breaks; nothing was queued then. Those of package
 // qp are ErrSend…, ErrQueueFull is this package's.
@@ -110,6 +112,9 @@ func (x *QP) PostSend(wr *qp.SendWR) error {
 func (x *QP) mayPostSend(wr *qp.SendWR) error {
 	if x.dev.eng.posts.closed {
 		return x.dev.alive()
+	}
+	if x.destroyed.Load() {
+		return errQPDestroyed
 	}
 	if err := x.conf.CheckSend(qp.State(x.state.Load()), &x.attr, wr); err != nil {
 		return err
@@ -148,6 +153,8 @@ func (x *QP) PostRecv(wr *qp.RecvWR) error {
 	switch {
 	case p.closed:
 		err = x.dev.alive()
+	case x.destroyed.Load():
+		err = errQPDestroyed
 	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.conf.MaxRecv):
 		err = ErrQueueFull
 	}

@@ -3,6 +3,7 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -128,7 +129,7 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		x.srq.users.Add(1)
 	}
 	if err := d.wire.Steer(x.num); err != nil {
-		return nil, fmt.Errorf("nic: create a queue pair: %w (%w)", err, x.Destroy())
+		return nil, fmt.Errorf("nic: create a queue pair: %w", errors.Join(err, x.Destroy()))
 	}
 	return x, nil
 }
@@ -330,6 +331,9 @@ func (x *QP) Destroy() error {
 }
 
 func (e *engine) addQP(x *QP) (err error) {
+	if x.send.overrun || x.recv.overrun {
+		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
+	}
 	if x.num, err = e.qps.add(x); err != nil {
 		return fmt.Errorf("%w: %d exist", err, e.qps.count)
 	}
