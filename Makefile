@@ -10,9 +10,9 @@ DESTDIR  ?=
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Tests whose packets must arrive in time, and those that boot machines, run one
-# package at a time; only the command is under the race detector there as well.
+# package at a time; only the command and the NIC are under the race detector as well.
 GOTEST   := $(GO) run ./testenv/cmd/gotest
-NETWORK  := ./testenv/... ./cmd/softroce-xdp
+NETWORK  := ./testenv/... ./cmd/softroce-xdp ./rocev2/nic
 AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
 
 # What CI skips, it fails.
@@ -40,14 +40,23 @@ lint: ## gofmt, vet, staticcheck, shellcheck
 	$(GO) tool staticcheck ./...
 	shellcheck .ci/run .ci/check-generate .ci/install
 
+.PHONY: check-unit
+check-unit: build ## what systemd says of the unit (systemd-analyze)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mkdir -p "$$dir/sbin"; \
+	cp bin/softroce-xdp "$$dir/sbin/"; chmod 755 "$$dir" ; \
+	sed "s|@PREFIX@|$$dir|" packaging/softroce-xdp@.service.in > "$$dir/softroce-xdp@.service"; \
+	out=$$(systemd-analyze verify --man=no "$$dir/softroce-xdp@eth0.service" 2>&1) || { echo "$$out"; exit 1; }; \
+	if echo "$$out" | grep softroce; then exit 1; fi; echo "the unit is fine"
+
 .PHONY: test
-test: lint check-generate build man test-go ## everything; the parts below with a summary at the end
+test: lint check-generate build check-unit man test-go ## everything; the parts below with a summary at the end
 
 .PHONY: test-go
 test-go:
 	rm -rf out/gotest
-	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$')
+	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$')
 	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
+	$(GOTEST) run race-nic -race -timeout 15m $(AS_ROOT) ./rocev2/nic
 	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) $(NETWORK)
 	$(GOTEST) summary
 

@@ -19,6 +19,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader/pacer"
+	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // Options say how to attach. The zero value of a field means its default.
@@ -114,8 +115,12 @@ func Attach(ifname string, o Options) (_ *Attachment, err error) {
 	if err := makeRoom(dir, ifname, iface, o); err != nil {
 		return nil, err
 	}
-	if err := checkKernel(); err != nil {
+	kernel := probe.Kernel()
+	if err := probe.Missing(kernel); err != nil {
 		return nil, err
+	}
+	if o.Clock == "tai" && !probe.Have(kernel, probe.TAI) {
+		return nil, fmt.Errorf("this kernel lacks %s (Linux 6.1 and later): --clock monotonic does without", probe.TAI)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("pin directory: %w", err)
@@ -312,7 +317,7 @@ func (a *Attachment) attachIngress(i Iface, prog *ebpf.Program) error {
 		if a.opts.XDPMode != "auto" && a.opts.XDPMode != m.name {
 			continue
 		}
-		l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: i.Index, Flags: m.flags})
+		l, err := attachXDP(link.XDPOptions{Program: prog, Interface: i.Index, Flags: m.flags})
 		if err == nil {
 			a.State.XDPMode = m.name
 			a.ingress = l
@@ -329,7 +334,14 @@ func (a *Attachment) attachIngress(i Iface, prog *ebpf.Program) error {
 	if errs == nil {
 		return fmt.Errorf("no XDP mode %q: choose auto, native or generic", a.opts.XDPMode)
 	}
-	return fmt.Errorf("%s: attach XDP: %w (a driver may need more queues, `ethtool -L`, or a smaller MTU)", i.Name, errs)
+	return fmt.Errorf("%s: attach XDP: %w (a driver may need more queues, `ethtool -L`, or a smaller MTU; --xdp-mode generic needs no driver)", i.Name, errs)
+}
+
+func attachXDP(o link.XDPOptions) (link.Link, error) {
+	if err := probe.Denied(probe.NativeXDP); err != nil && o.Flags == link.XDPDriverMode {
+		return nil, err
+	}
+	return link.AttachXDP(o)
 }
 
 // undo takes back what a failed Attach has done so far.

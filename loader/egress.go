@@ -11,6 +11,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // clsactPriority is that of our filter where TCX is missing; with the name it
@@ -24,7 +26,7 @@ const (
 func (a *Attachment) attachEgress(i Iface, prog *ebpf.Program) error {
 	switch a.opts.Egress {
 	case "auto", "tcx":
-		l, err := link.AttachTCX(link.TCXOptions{Interface: i.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
+		l, err := attachTCX(link.TCXOptions{Interface: i.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
 		if err == nil {
 			a.State.Egress, a.egress = "tcx", l
 			if err := l.Pin(filepath.Join(a.Dir, pinEgressLink)); err != nil {
@@ -33,7 +35,7 @@ func (a *Attachment) attachEgress(i Iface, prog *ebpf.Program) error {
 			return nil
 		}
 		if a.opts.Egress == "tcx" || !(errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL)) {
-			return fmt.Errorf("%s: attach egress by TCX: %w", i.Name, err)
+			return fmt.Errorf("%s: attach egress by TCX (Linux 6.6 and later): %w: clsact serves as well, --egress auto or clsact", i.Name, err)
 		}
 		return a.attachClsact(i, prog)
 	case "clsact":
@@ -42,8 +44,18 @@ func (a *Attachment) attachEgress(i Iface, prog *ebpf.Program) error {
 	return fmt.Errorf("no egress hook %q: choose auto, tcx or clsact", a.opts.Egress)
 }
 
+func attachTCX(o link.TCXOptions) (link.Link, error) {
+	if err := probe.Denied(probe.TCX); err != nil {
+		return nil, err
+	}
+	return link.AttachTCX(o)
+}
+
 func (a *Attachment) attachClsact(i Iface, prog *ebpf.Program) error {
-	err := netlink.QdiscAdd(clsact(i))
+	err := probe.Denied(probe.Clsact)
+	if err == nil {
+		err = netlink.QdiscAdd(clsact(i))
+	}
 	switch {
 	case err == nil:
 		a.State.OwnClsact = true

@@ -191,7 +191,7 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 		return control_drop(SR_STAT_control_bad_icrc);
 
 	if (d)
-		note_stamp(d, &s, now);
+		note_stamp(d, &s, now, 1);
 	if (d && s.flags & STAMP_ECHO)
 		mark_active(d, &key);
 	if (r->opcode == OP_HELLO_ACK) {

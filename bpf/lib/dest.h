@@ -116,7 +116,8 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
  * carries one; the first echo of a stamp is news, later ones would only tell how
  * long we had nothing to send.
  */
-static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s, __u64 t3)
+static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s, __u64 t3,
+				      int control)
 {
 	__s64 tx = s->echo_t2_ns - s->echo_t1_ns;
 	__s64 rx = t3 - s->echo_t2_ns;
@@ -133,8 +134,12 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 	d->rx_ns = rx;
 	if (s->flags & STAMP_T1)
 		d->turn_ns = s->t1_ns - s->echo_t2_ns;
-	/* A packet that left under an earlier rate says nothing of this one. */
-	if ((__s64)(s->echo_t1_ns - d->settle_ns) < 0) {
+	/*
+	 * A packet that left under an earlier rate says nothing of this one. The
+	 * agent's own HELLO does: it does not wait in the pacer, and the agent sends
+	 * one into the pause that it makes to find the baseline.
+	 */
+	if (!control && (__s64)(s->echo_t1_ns - d->settle_ns) < 0) {
 		count(SR_STAT_rx_echo_stale);
 		return;
 	}
@@ -148,7 +153,8 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 }
 
 /* S1.3: the peer's stamp. What else the option says. */
-static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *s, __u64 t2)
+static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *s, __u64 t2,
+				       int control)
 {
 	if (s->flags & STAMP_T1) {
 		__s64 in_tx = t2 - s->t1_ns;
@@ -158,7 +164,7 @@ static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *
 		WRITE_ONCE(d->echo_check, ~(s->t1_ns ^ (__u64)in_tx));
 	}
 	if (s->flags & STAMP_ECHO)
-		note_echo(d, s, t2);
+		note_echo(d, s, t2, control);
 	if (s->flags & STAMP_CREDIT) {
 		d->credit = s->credit;
 		d->credit_seq = s->credit_seq;

@@ -134,7 +134,7 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	} else {
 		count(SR_STAT_rx_stamped);
 		if (d) {
-			note_stamp(d, &s, now);
+			note_stamp(d, &s, now, 0);
 			news |= s.flags & (STAMP_ECHO | STAMP_CE);
 		} else {
 			count(SR_STAT_rx_unknown_peer);

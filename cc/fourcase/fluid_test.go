@@ -16,6 +16,7 @@ import (
 type fluid struct {
 	capacity uint64        // of the bottleneck, bit/s
 	buffer   time.Duration // of the bottleneck, at capacity
+	backlog  time.Duration // in it from the start
 	rtt      time.Duration // without queues
 	senders  int
 	link     uint64        // each sender's own link; 0 = capacity
@@ -35,6 +36,7 @@ type fluid struct {
 	joins  func(i int) time.Duration // when sender i comes in; its idle sample is of then
 
 	noIdle  bool // no sample before data
+	drain   bool // the first sample from under data makes a pause and an idle sample
 	rttOnly bool // the peers echo nothing
 	noRTT   bool // the round trip is not measured beside the one-way times
 	coarse  bool // one echo per tick: acknowledgements coalesce
@@ -76,7 +78,8 @@ type sender struct {
 	join      time.Duration
 	settle    time.Duration
 	nextTick  time.Duration
-	credit    float64 // bits towards the next sampled packet
+	drained   time.Duration // end of its pause
+	credit    float64       // bits towards the next sampled packet
 	delivered float64
 }
 
@@ -101,6 +104,7 @@ func (f fluid) simulate(seed uint64) result {
 	}
 	var queue, sent, dropped, delivered, possible, sinceTick float64 // bits
 	var delays []time.Duration
+	queue = float64(f.capacity) * f.backlog.Seconds()
 	for t := time.Duration(0); t < f.run; t += fluidStep {
 		dt := fluidStep.Seconds()
 		capacity := float64(f.capacity)
@@ -130,8 +134,11 @@ func (f fluid) simulate(seed uint64) result {
 			delays = append(delays, wait)
 		}
 		for _, s := range flows {
-			if t == s.join {
+			if t == s.join && !f.noIdle {
 				f.hello(s, t, before)
+			}
+			if s.drained > 0 && t >= s.drained && t < s.drained+fluidStep {
+				f.hello(s, t, before) // ahead of the data
 			}
 			rate := f.offer(s, t)
 			if t >= f.warm {
@@ -187,15 +194,13 @@ func (f fluid) newSender(i int, seed uint64) *sender {
 	return s
 }
 
-// hello is the sample from before data.
+// hello is a sample without data of our own.
 func (f fluid) hello(s *sender, t, wait time.Duration) {
-	if !f.noIdle {
-		Step(&s.regs, &s.params, f.sample(f.measure(s, t, wait), 1, true), uint64(t)+1)
-	}
+	Step(&s.regs, &s.params, f.sample(f.measure(s, t, wait), 1, true), uint64(t)+1)
 }
 
 func (f fluid) offer(s *sender, t time.Duration) float64 {
-	if t < s.join {
+	if t < s.join || t < s.drained {
 		return 0
 	}
 	rate := min(s.regs.RateBps, f.link)
@@ -288,9 +293,15 @@ func (f fluid) evaluate(s *sender, t time.Duration) {
 	sample.Loss = losses
 	sample.AppLimited = f.appLimit > 0 && s.regs.RateBps > f.appLimit
 	before := s.regs.RateBps
+	known := s.regs.State&StateBase != 0
 	d := Step(&s.regs, &s.params, sample, uint64(t)+1)
 	if d.RateBps != before {
 		s.settle = t
+	}
+	if f.drain && !known && s.regs.State&StateBase != 0 {
+		// As the agent does: for as long as a packet was under way.
+		s.drained = t + (least.back - least.left).Truncate(fluidStep) + fluidStep
+		s.settle = s.drained
 	}
 	if f.onStep != nil {
 		f.onStep(t, before, d.RateBps, sample, d)

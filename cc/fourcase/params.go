@@ -73,7 +73,7 @@ const (
 // destinations are about a millisecond or less away.
 func DefaultParams(linkBps uint64) Params {
 	return Params{
-		MinRateBps:     min(1_000_000, max(linkBps/100, 1)),
+		MinRateBps:     defaultMinRate(linkBps),
 		MaxRateBps:     linkBps,
 		InitialRateBps: 0,
 		TargetNs:       uint64(500 * time.Microsecond),
@@ -93,6 +93,14 @@ func DefaultParams(linkBps uint64) Params {
 		BigCutQ10:      512,
 		SmallCutQ10:    128,
 	}
+}
+
+// defaultMinRate is a thousandth of the link, and not below 1 Mbit/s unless the
+// link is so slow that this were more than a hundredth of it. A window of RoCEv2
+// packets at a lower rate outlasts the sender's timeout (67 ms by default), and it
+// would repeat what has not been lost.
+func defaultMinRate(linkBps uint64) uint64 {
+	return min(max(linkBps/1000, 1_000_000), max(linkBps/100, 1))
 }
 
 // Validate says what is wrong with parameters and how to put it right. It names

@@ -16,6 +16,16 @@ func TestDefaultParamsAreValid(t *testing.T) {
 	}
 }
 
+func TestDefaultMinRate(t *testing.T) {
+	for link, want := range map[uint64]uint64{
+		1: 1, 1000: 10, 10 * mbit: 100_000, 100 * mbit: mbit, gbit: mbit, 10 * gbit: 10 * mbit, 100 * gbit: 100 * mbit,
+	} {
+		if got := DefaultParams(link).MinRateBps; got != want {
+			t.Errorf("link of %d bit/s: at least %d, want %d", link, got, want)
+		}
+	}
+}
+
 // TestValidateNamesTheField: the message names the parameter as struct
 // policy_params does and says what to do.
 func TestValidateNamesTheField(t *testing.T) {

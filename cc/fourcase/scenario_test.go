@@ -123,8 +123,10 @@ func TestFluidRobust(t *testing.T) {
 		{name: "100 Mbit/s behind a 10 Gbit/s link, 30 ms buffer", f: incast(deep(100 * mbit)), p99: 6 * ms},
 		{name: "400 Mbit/s behind a 10 Gbit/s link, 30 ms buffer", f: incast(deep(400 * mbit)), p99: 4 * ms},
 		{name: "4 senders, 100 Mbit/s", f: incast(deep(100*mbit), func(f *fluid) { f.senders = 4 }), p99: 8 * ms},
-		{name: "8 senders, 10 Mbit/s, 100 ms buffer", f: incast(deep(10*mbit), func(f *fluid) {
+		{name: "8 senders, 10 Mbit/s, 100 ms buffer, min_rate 1 Mbit/s", f: incast(deep(10*mbit), func(f *fluid) {
 			f.senders, f.buffer, f.run, f.warm = 8, 100*ms, 60*sec, 20*sec
+			// By default no sender behind 10 Gbit/s goes below 10 Mbit/s.
+			f.params = func(p *Params) { p.MinRateBps = mbit }
 		}), p99: 30 * ms},
 		{name: "2 senders, 10 Gbit/s", f: incast(func(f *fluid) { f.senders, f.link, f.capacity = 2, 10*gbit, 10*gbit }), p99: 2 * ms},
 	} {
@@ -190,6 +192,27 @@ func TestFluidSlowdown(t *testing.T) {
 		slow, back, sum/float64(len(late)), r)
 	if slow == 0 || slow > 4*sec || back == 0 || back > 2*sec || sum/float64(len(late)) < 0.95 {
 		t.Error("did not follow the bottleneck down and up in time")
+	}
+}
+
+// TestFluidDrain: a sender whose window has filled a queue of 20 ms before it is
+// measured at all. The excess that it sees then is none, and it keeps the queue; a
+// pause before the first decision tells it what the queue is.
+func TestFluidDrain(t *testing.T) {
+	var with, without result
+	for _, drain := range []bool{false, true} {
+		f := incast(deep(100 * mbit))
+		f.noIdle, f.drain, f.backlog, f.start, f.warm, f.run = true, drain, 20*ms, 100*mbit, 500*ms, 5*sec
+		r := f.simulate(1)
+		t.Logf("drain %v: %v", drain, r)
+		if drain {
+			with = r
+		} else {
+			without = r
+		}
+	}
+	if 2*with.q99 >= without.q99 || with.util < 0.95 {
+		t.Error("the pause does not halve the queue, or costs too much")
 	}
 }
 

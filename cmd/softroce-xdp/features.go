@@ -16,7 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/facts"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
-	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 func newFeatures(*app) *cobra.Command {
@@ -41,7 +41,7 @@ that is required is missing.`,
 			if err != nil {
 				return err
 			}
-			kernel := loader.KernelFeatures()
+			kernel := probe.Kernel()
 			if asJSON {
 				err = writeJSON(cmd.OutOrStdout(), map[string]any{"kernel": kernel, "interface": iface, "advice": iface.Advice()})
 			} else {
@@ -50,17 +50,14 @@ that is required is missing.`,
 			if err != nil {
 				return err
 			}
-			if i := slices.IndexFunc(kernel, func(f loader.Feature) bool { return f.Required && !f.Have }); i >= 0 {
-				return fmt.Errorf("this kernel lacks %s: Linux %s and later have it", kernel[i].Name, kernel[i].Since)
-			}
-			return nil
+			return probe.Missing(kernel)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func writeFeatures(w io.Writer, kernel []loader.Feature, i *facts.Interface) {
+func writeFeatures(w io.Writer, kernel []probe.Feature, i *facts.Interface) {
 	lines := [][]string{{"KERNEL", "HAVE", "NEED", "SINCE", "FOR"}}
 	for _, f := range kernel {
 		lines = append(lines, []string{f.Name, yesNo(f.Have), map[bool]string{true: "must", false: "may"}[f.Required], f.Since, f.Why})

@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/probe"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/load"
 	"github.com/softroce/softroce-xdp/testenv/need"
@@ -29,7 +30,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"softroce-xdp": main})
+	testscript.Main(m, map[string]func(){"softroce-xdp": func() {
+		// LACKS lists features that this kernel shall seem to be without.
+		if names := os.Getenv("LACKS"); names != "" {
+			if err := probe.Deny(strings.Split(names, ",")...); err != nil {
+				panic(err)
+			}
+		}
+		main()
+	}})
 }
 
 // The scripts of testdata/script need nothing; those of testdata/net are run as
@@ -54,9 +63,10 @@ func TestNetScripts(t *testing.T) {
 //	exits N COMMAND ARGS...   runs a command that must exit with status N
 //	a N ARGS...               softroce-xdp on host a, with pins and state of its own
 //	b N ARGS...               likewise on host b
-//	traffic KBYTES [while COMMAND ARGS...]
-//	                          sends RDMA WRITEs from a to b and checks every byte; the
-//	                          command runs meanwhile, and not one packet may be lost
+//	traffic KBYTES            sends RDMA WRITEs from a to b and checks every byte
+//	traffic KBYTES while COMMAND ARGS...
+//	                          sends so much before the command, goes on while it runs,
+//	                          and sends so much after it; not one packet may be lost
 //	eventually N COMMAND...   tries `exits` until it holds, for five seconds
 //	capture FILE [bad]        writes a pcap of two packets, or with one ICRC wrong
 //	agent VAR                 sets VAR to the pid of a's agent
@@ -154,34 +164,31 @@ func buildHosts(env *testscript.Env) error {
 func traffic(ts *testscript.TestScript, neg bool, args []string) {
 	kbytes, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	var report load.Report
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		report, err = transfer(ts.Value(hostsKey{}).(*topo.Topology), uint64(kbytes)*1000)
-		done <- err
-	}()
-	if len(args) > 3 && args[1] == "while" {
-		time.Sleep(100 * time.Millisecond) // into the flow
+	top := ts.Value(hostsKey{}).(*topo.Topology)
+	if len(args) == 1 {
+		_, err := transfer(top, uint64(kbytes)*1000, nil)
+		ts.Check(err)
+		return
+	}
+	if len(args) < 4 || args[1] != "while" {
+		ts.Fatalf("usage: traffic KBYTES [while COMMAND ARGS]")
+	}
+	report, err := transfer(top, uint64(kbytes)*1000, func() {
 		if args[2] == "a" {
 			onHost(ts, "A", args[3:])
 		} else {
 			ts.Check(ts.Exec(args[2], args[3:]...))
 		}
-		select {
-		case err := <-done:
-			ts.Fatalf("the traffic had ended before %s did: %v", args[2], err)
-		default:
-		}
-	}
-	ts.Check(<-done)
-	if len(args) > 1 && report.Retransmits+report.NAKs+report.Timeouts > 0 {
+	})
+	ts.Check(err)
+	if report.Retransmits+report.NAKs+report.Timeouts > 0 {
 		ts.Fatalf("traffic: %d retransmits, %d NAKs, %d timeouts; want none", report.Retransmits, report.NAKs, report.Timeouts)
 	}
 }
 
-// transfer sends so many bytes from the first host to the second.
-func transfer(top *topo.Topology, bytes uint64) (load.Report, error) {
+// transfer sends so many bytes from the first host to the second; with a
+// command, before it runs and after it has run, and meanwhile.
+func transfer(top *topo.Topology, bytes uint64, while func()) (load.Report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	var ends [2]*load.Endpoint
@@ -194,13 +201,42 @@ func transfer(top *topo.Topology, bytes uint64) (load.Report, error) {
 		defer ep.Close()
 		ends[i] = ep
 	}
+	received := func() load.Received { return ends[1].Received()[top.Host(1).IPv4()] }
 	// A patient sender: what it sends again was lost, not late on a busy machine.
-	report, err := ends[0].Send(ctx, load.Flow{To: top.Host(2).IPv4(), Bytes: bytes, MinRTO: time.Second})
+	flow := load.Flow{To: top.Host(2).IPv4(), Bytes: bytes, MinRTO: time.Second}
+	if while != nil {
+		flow.Bytes = 0 // until its context ends
+	}
+	var report load.Report
+	var err error
+	sending, end := context.WithCancel(ctx)
+	defer end()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		report, err = ends[0].Send(sending, flow)
+	}()
+	if while != nil {
+		reached := func(n uint64) {
+			for received().Bytes < n {
+				select {
+				case <-sent: // failed
+					return
+				case <-time.After(time.Millisecond):
+				}
+			}
+		}
+		reached(bytes)
+		while()
+		reached(received().Bytes + bytes)
+		end()
+	}
+	<-sent
 	if err != nil {
 		return report, err
 	}
-	got, counters := ends[1].Received()[top.Host(1).IPv4()], ends[1].Counters()
-	if got.Bytes < bytes || got.Mismatches > 0 || counters.BadICRC > 0 || ends[0].Counters().BadICRC > 0 {
+	got, counters := received(), ends[1].Counters()
+	if got.Bytes < report.Bytes || report.Bytes < bytes || got.Mismatches > 0 || counters.BadICRC > 0 || ends[0].Counters().BadICRC > 0 {
 		return report, fmt.Errorf("sent %d bytes, received %+v, %+v", report.Bytes, got, counters)
 	}
 	return report, nil

@@ -41,9 +41,13 @@ type Agent struct {
 	nodes   *nodes
 	sweep   sweeper
 	resyncs resyncs
+	drains  drains
 	engine  uint64 // when we last looked for an engine
-	dests   int // entries in the table, as far as we have heard
+	dests   int    // entries in the table, as far as we have heard
 
+	rdma        string // the RDMA device on the interface, as far as we have seen
+	rdmaSeen    uint64 // when we looked, monotonic ns
+	classAfter  uint64 // no new pacer class before this, monotonic ns
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
 }
 
@@ -64,6 +68,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 	if err := a.att.SetAgent(os.Getpid()); err != nil {
 		return err
 	}
+	a.expectRDMA(loader.Monotonic())
 	if err := a.prepare(); err != nil {
 		return err
 	}
@@ -76,6 +81,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err error) {
 	a := &Agent{log: log}
 	a.resyncs.last = map[bpf.DestKey]uint64{}
+	a.drains.all = map[bpf.DestKey]*drain{}
 	defer func() {
 		if err != nil {
 			a.close()
@@ -209,9 +215,10 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	}
 	a.watchEngine(now)
 	a.greet(now)
+	a.expectRDMA(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
-	return pause(busy, n), nil
+	return a.drainStep(loader.Monotonic(), pause(busy, n)), nil
 }
 
 // greet sends the HELLOs that are due.
@@ -252,7 +259,10 @@ func (a *Agent) handle(e bpf.Event) {
 		a.hello.prompt(e.Peer, uint16(e.Caps), now)
 	case bpf.EventAckUnknown:
 		if a.hello.genuine(e.Peer, e.Nonce) {
-			a.addEntry(peer, e.Nonce, uint16(e.Caps))
+			if a.addEntry(peer, e.Nonce, uint16(e.Caps)) {
+				a.dests++
+				a.evenShare()
+			}
 		}
 	}
 }

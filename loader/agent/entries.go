@@ -16,17 +16,28 @@ import (
 // prepare takes over the table as it is: the nodes of the node file get entries,
 // and everybody in the table hears from us sooner or later.
 func (a *Agent) prepare() error {
+	var others []netip.Addr
 	for _, n := range a.nodes.list {
 		for _, addr := range n.Addresses {
-			if n.Number == a.cfg.Node || a.isLocal(addr) {
-				continue
+			if n.Number != a.cfg.Node && !a.isLocal(addr) {
+				others = append(others, addr)
 			}
-			a.addEntry(addr, newNonce(), 0)
 		}
+	}
+	a.dests = len(others)
+	a.evenShare() // each gets the same, the first as the last
+	for _, addr := range others {
+		a.addEntry(addr, newNonce(), 0)
 	}
 	count := 0
 	err := a.att.EachRow(func(r loader.Row) {
 		count++
+		if r.Regs.ClassId != 0 && r.Regs.Policy.Decisions == 0 && r.Regs.Policy.State != 0 {
+			// The agent before may have ended in the pause that slows a class.
+			if _, err := a.pacer.SetRate(r.Regs.ClassId, r.Regs.RateBps); err != nil {
+				a.log.Warn("pacer", "peer", r.Addr, "err", err)
+			}
+		}
 		a.nodes.seen(r.Regs.Node)
 		greet := a.hello.adopt
 		if r.Regs.Node == 0 { // no agent has seen it yet
@@ -78,22 +89,30 @@ func (a *Agent) welcome(e bpf.Event) {
 
 // addEntry makes an entry ahead of traffic: for the nodes of the node file, and
 // for peers that only ever send to us (UC, UD) once they have proved their
-// address.
-func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) {
-	d := bpf.DestRegs{
+// address. It has its class from the start, so that the first packet is paced, and
+// the pacer has made room for itself before there is one to lose.
+func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) bool {
+	if _, found, err := a.att.Lookup(peer); err != nil || found {
+		return false
+	}
+	slot := bpf.ExchangeSlot{Key: bpf.KeyOf(peer), Regs: bpf.DestRegs{
 		Node: a.nodes.number(peer), Nonce: nonce, Caps: caps, LastTxNs: loader.Monotonic(),
 		RateBps: a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
-	}
+	}}
+	d := &slot.Regs
 	d.Policy.RateBps = d.RateBps
-	err := a.att.Maps.DestTable.Update(bpf.KeyOf(peer), d, ebpf.UpdateNoExist)
-	switch {
-	case err == nil:
-		a.dests++
-		a.evenShare()
-		a.hello.add(bpf.KeyOf(peer), nonce, caps, loader.Monotonic())
-	case !errors.Is(err, ebpf.ErrKeyExist):
-		a.log.Warn("add destination", "peer", peer, "err", err)
+	a.setClass(&slot, d.RateBps)
+	if err := a.att.Maps.DestTable.Update(slot.Key, d, ebpf.UpdateNoExist); err != nil {
+		if err := a.pacer.Release(d.ClassId); err != nil {
+			a.log.Warn("pacer", "peer", peer, "err", err)
+		}
+		if !errors.Is(err, ebpf.ErrKeyExist) {
+			a.log.Warn("add destination", "peer", peer, "err", err)
+		}
+		return false
 	}
+	a.hello.add(slot.Key, nonce, caps, loader.Monotonic())
+	return true
 }
 
 // unaware stops stamping to a peer that no longer answers HELLO.

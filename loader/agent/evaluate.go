@@ -3,8 +3,11 @@
 package agent
 
 import (
+	"time"
+
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/loader"
 )
 
 // evaluate runs the policy for every destination that had traffic since the last
@@ -46,23 +49,48 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 	d := &slot.Regs
 	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
 	before := *regs
-	fourcase.Step(regs, params, sampleOf(d), now)
+	sample := sampleOf(d)
+	sample.Idle = sample.Idle || a.drains.answers(slot.Key, &sample, now)
+	fourcase.Step(regs, params, sample, now)
+	if firstLoaded(&before, regs, &sample) {
+		a.startDrain(slot, &sample, now)
+	}
 	if *regs != before {
 		slot.Op |= bpf.SetPolicy
 	}
 	if regs.RateBps != d.RateBps {
 		slot.Op |= bpf.SetPolicy
-		a.setClass(slot, regs.RateBps)
+		if d.ClassId != 0 {
+			a.setClass(slot, regs.RateBps)
+		}
 		d.RateBps = regs.RateBps
 	}
+	if a.unclassed(d) {
+		a.setClass(slot, d.RateBps)
+	}
 }
+
+// unclassed says that we send to the destination and its packets have no class
+// yet: its entry was made before traffic (node file, HELLO), or the class could
+// not be made then.
+func (a *Agent) unclassed(d *bpf.DestRegs) bool {
+	return a.pacer.Kind() == bpf.PacerHTB && d.ClassId == 0 && d.TxPackets > 0 && d.RateBps != 0
+}
+
+// classRetry is how long we leave it when the kernel refuses a class.
+const classRetry = 5 * time.Second
 
 // setClass tells the pacer before the data plane: a class that is faster than
 // its model for a moment does no harm, one that is slower would look like
 // congestion.
 func (a *Agent) setClass(slot *bpf.ExchangeSlot, bps uint64) {
+	now := loader.Monotonic()
+	if slot.Regs.ClassId == 0 && now < a.classAfter {
+		return
+	}
 	class, err := a.pacer.SetRate(slot.Regs.ClassId, bps)
 	if err != nil {
+		a.classAfter = now + uint64(classRetry)
 		a.log.Warn("pacer", "peer", bpf.AddrOf(slot.Key), "err", err)
 		return
 	}

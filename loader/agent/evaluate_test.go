@@ -36,6 +36,37 @@ func TestSampleOf(t *testing.T) {
 	}
 }
 
+// One pause for each destination: when the baseline is taken from a sample of both
+// directions that data may have delayed.
+func TestFirstLoaded(t *testing.T) {
+	none, rtt, both := fourcase.Regs{}, fourcase.Regs{State: fourcase.StateBase | fourcase.StateRTT}, fourcase.Regs{State: fourcase.StateBase}
+	for _, c := range []struct {
+		name          string
+		before, after *fourcase.Regs
+		idle, want    bool
+	}{
+		{"nothing came", &none, &none, false, false},
+		{"idle", &none, &both, true, false},
+		{"data came first", &none, &both, false, true},
+		{"round trips only", &none, &rtt, false, false},
+		{"round trips, then stamps", &rtt, &both, false, true},
+		{"known", &both, &both, false, false},
+	} {
+		if got := firstLoaded(c.before, c.after, &fourcase.Sample{Idle: c.idle}); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+	ds := drains{all: map[bpf.DestKey]*drain{{}: {sent: true, end: 100}}}
+	s := &fourcase.Sample{Samples: 1}
+	if !ds.answers(bpf.DestKey{}, s, 90) || ds.answers(bpf.DestKey{}, s, 95) {
+		t.Error("one window answers the HELLO")
+	}
+	ds.all[bpf.DestKey{}].answered = false
+	if ds.answers(bpf.DestKey{}, s, 101+uint64(drainAnswer)) {
+		t.Error("an echo long after the pause is data's")
+	}
+}
+
 func TestIdle(t *testing.T) {
 	limit := uint64(idleLimit)
 	for _, c := range []struct {

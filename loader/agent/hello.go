@@ -61,7 +61,7 @@ type greeting struct {
 	nonce    uint64
 	due      uint64
 	prompted uint64
-	index    int32 // in the heap
+	index    int32  // in the heap
 	caps     uint16 // of its last HELLO_ACK
 	tries    uint8  // HELLOs since it was last aware, up to len(helloDelays)
 	missed   uint8

@@ -33,7 +33,7 @@ type resyncs struct {
 // after this.
 func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 	d := &slot.Regs
-	if a.pacer.Kind() != bpf.PacerHTB || d.WinPaced == 0 || d.ClassId == 0 || d.RateBps == 0 || a.resyncs.left == 0 {
+	if a.pacer.Kind() != bpf.PacerHTB || d.WinPaced == 0 || d.ClassId == 0 || d.RateBps == 0 || a.resyncs.left == 0 || a.drains.paused(slot.Key) {
 		return
 	}
 	now := loader.Monotonic()

@@ -79,6 +79,7 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 	}
 	a.hello.remove(key)
 	delete(a.resyncs.last, key)
+	delete(a.drains.all, key)
 	a.dests--
 	a.evenShare()
 }

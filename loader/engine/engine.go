@@ -83,7 +83,7 @@ func (w *wire) Sync(dests []nic.DestSync) error {
 		d, s := &dests[i], &w.slots[i]
 		*s = bpf.EngineSlot{
 			Key: bpf.KeyOf(d.Addr), TxPackets: d.Packets, TxBytes: d.Bytes, TxUnstamped: d.Unstamped,
-			Rewinds: d.Again, Paced: d.Waited, PacedNs: uint64(d.WaitedTime), RateBps: d.Rate,
+			Rewinds: d.Lost, Paced: d.Waited, PacedNs: uint64(d.WaitedTime), RateBps: d.Rate,
 			RttNs: uint64(d.RTT), RttSentNs: d.RTTSent,
 		}
 		if d.CEEchoed {

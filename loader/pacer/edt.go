@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // edt is earliest departure time: the data plane writes when a packet leaves
@@ -17,6 +18,7 @@ type edt struct{ own bool }
 func (edt) Name() string                           { return "edt" }
 func (edt) Kind() uint32                           { return bpf.PacerEDT }
 func (e edt) OwnQdisc() bool                       { return e.own }
+func (edt) Prepare() error                         { return nil }
 func (edt) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
 func (edt) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
 func (edt) Release(uint32) error                   { return nil }
@@ -66,7 +68,11 @@ func setupEDT(l netlink.Link) (Pacer, error) {
 func addFq(l netlink.Link, parent, handle uint32) error {
 	fq := netlink.NewFq(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Parent: parent, Handle: handle})
 	fq.PacketLimit, fq.FlowPacketLimit = fqLimit, fqFlowLimit
-	if err := netlink.QdiscReplace(fq); err != nil {
+	err := probe.Denied(probe.Fq)
+	if err == nil {
+		err = netlink.QdiscReplace(fq)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: fq qdisc (kernel module sch_fq): %w", l.Attrs().Name, err)
 	}
 	return nil

@@ -11,51 +11,104 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // htb gives every destination a class of its own. The data plane puts the class
 // into skb->priority, by which HTB finds it; packets of other traffic have none
 // and pass HTB's direct queue unshaped.
 //
+// HTB is the root qdisc only while there are classes: all other traffic of the
+// interface pays for it. The kernel has no way of changing a root qdisc that
+// loses nothing (for some 100 us the device has none, and what waited in the old
+// one is gone), so that happens when the first destination is new, and when the
+// last one has been idle long enough to be forgotten. rdma_rxe does not forgive
+// even that: where there is an RDMA device, the agent calls Prepare.
+//
 // A class has the rate, and a bucket of the same depth, as the model in
 // bpf/lib/pace.h: the departure times that go into the stamps are those at which
 // HTB lets the packets go.
 type htb struct {
-	link netlink.Link
-	next uint16
-	free []uint16
+	link  netlink.Link
+	ready bool // HTB is the root qdisc
+	keep  bool // it stays without classes
+	used  int  // classes
+	next  uint16
+	free  []uint16
 }
 
 func (*htb) Name() string   { return "htb" }
 func (*htb) Kind() uint32   { return bpf.PacerHTB }
 func (*htb) OwnQdisc() bool { return true }
 
+// setupHTB leaves the interface as it is. It returns the errors that the first
+// class would meet.
 func setupHTB(l netlink.Link) (Pacer, error) {
 	if err := checkReplaceable(l); err != nil {
 		return nil, err
 	}
-	q := netlink.NewHtb(netlink.QdiscAttrs{
-		LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(ourMajor, 0),
-	})
-	q.Defcls = 0 // what has no class goes directly
-	if err := netlink.QdiscReplace(q); err != nil {
-		return nil, fmt.Errorf("%s: htb root qdisc (kernel module sch_htb): %w", l.Attrs().Name, err)
+	// A network namespace to try in takes a privilege that attaching does not.
+	if err := Try("htb"); err != nil && !errors.Is(err, unix.EPERM) {
+		return nil, err
 	}
 	return &htb{link: l}, nil
+}
+
+// Prepare keeps HTB until detach.
+func (h *htb) Prepare() error {
+	h.keep = true
+	return h.makeReady()
+}
+
+func (h *htb) makeReady() error {
+	if h.ready {
+		return nil
+	}
+	if err := checkReplaceable(h.link); err != nil {
+		return err
+	}
+	return h.install()
+}
+
+func (h *htb) install() error {
+	q := netlink.NewHtb(netlink.QdiscAttrs{
+		LinkIndex: h.link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(ourMajor, 0),
+	})
+	q.Defcls = 0 // what has no class goes directly
+	err := probe.Denied(probe.Htb)
+	if err == nil {
+		err = netlink.QdiscReplace(q)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: htb root qdisc (kernel module sch_htb): %w", h.link.Attrs().Name, err)
+	}
+	h.ready = true
+	return nil
 }
 
 // adoptHTB continues after the agent before: classes that exist keep their
 // numbers, new ones come behind them.
 func adoptHTB(l netlink.Link) (Pacer, error) {
 	h := &htb{link: l}
+	root, err := rootQdisc(l)
+	if err != nil {
+		return nil, err
+	}
+	if root == nil || !isOurs(root) {
+		return h, nil
+	}
+	h.ready = true
 	classes, err := netlink.ClassList(l, netlink.HANDLE_NONE)
 	if err != nil {
 		return nil, fmt.Errorf("%s: list htb classes: %w", l.Attrs().Name, err)
 	}
 	for _, c := range classes {
-		if _, minor := netlink.MajorMinor(c.Attrs().Handle); c.Attrs().Handle>>16 == ourMajor && minor > h.next {
-			h.next = minor
+		major, minor := netlink.MajorMinor(c.Attrs().Handle)
+		if major != ourMajor {
+			continue
 		}
+		h.used++
+		h.next = max(h.next, minor)
 	}
 	return h, nil
 }
@@ -64,6 +117,9 @@ func adoptHTB(l netlink.Link) (Pacer, error) {
 var ErrNoClass = errors.New("htb: no class number left: more destinations are paced than htb has classes")
 
 func (h *htb) SetRate(class uint32, bps uint64) (uint32, error) {
+	if err := h.makeReady(); err != nil {
+		return 0, err
+	}
 	fresh := class == 0
 	if fresh {
 		minor, err := h.take()
@@ -86,8 +142,9 @@ func (h *htb) SetRate(class uint32, bps uint64) (uint32, error) {
 		return 0, fmt.Errorf("htb class %x: %w", class, err)
 	}
 	if fresh {
+		h.used++
 		if err := h.addLeaf(class); err != nil {
-			return 0, err
+			return 0, errors.Join(err, h.Release(class))
 		}
 	}
 	return class, nil
@@ -150,11 +207,18 @@ func (h *htb) Release(class uint32) error {
 	c := netlink.NewHtbClass(netlink.ClassAttrs{
 		LinkIndex: h.link.Attrs().Index, Parent: netlink.MakeHandle(ourMajor, 0), Handle: class,
 	}, netlink.HtbClassAttrs{})
-	if err := netlink.ClassDel(c); err != nil && !errors.Is(err, unix.ENOENT) {
+	switch err := netlink.ClassDel(c); {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL) && !h.ready:
+		return nil // released before
+	case err != nil:
 		return fmt.Errorf("remove htb class %x: %w", class, err)
 	}
 	h.give(class)
-	return nil
+	if h.used--; h.used > 0 || h.keep {
+		return nil
+	}
+	h.ready, h.next, h.free = false, 0, nil
+	return Restore(h.link)
 }
 
 func (h *htb) take() (uint16, error) {

@@ -26,8 +26,12 @@ type Pacer interface {
 	Name() string
 	// Kind is what the data plane calls it.
 	Kind() uint32
-	// OwnQdisc tells whether Setup replaced the root qdisc.
+	// OwnQdisc tells whether the root qdisc is replaced, by Setup or (htb) by the
+	// first SetRate.
 	OwnQdisc() bool
+	// Prepare does now, and for good, what the first SetRate would otherwise do to
+	// the interface.
+	Prepare() error
 	// SetRate makes a destination's class follow its rate. class is what
 	// an earlier call returned, 0 at first; the result goes into
 	// dest_regs.class_id. Pacers without classes return 0.
@@ -35,7 +39,8 @@ type Pacer interface {
 	// Backlog returns how many bytes wait in the class. Pacers whose packets
 	// carry their own time return ok = false: nothing can go apart there.
 	Backlog(class uint32) (bytes uint64, ok bool, err error)
-	// Release gives the class of a destination that is gone back.
+	// Release gives the class of a destination that is gone back. htb gives the
+	// root qdisc back with the last one.
 	Release(class uint32) error
 }
 
@@ -105,6 +110,7 @@ type simple struct {
 func (s simple) Name() string                           { return s.name }
 func (s simple) Kind() uint32                           { return s.kind }
 func (s simple) OwnQdisc() bool                         { return false }
+func (s simple) Prepare() error                         { return nil }
 func (s simple) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
 func (s simple) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
 func (s simple) Release(uint32) error                   { return nil }

@@ -51,6 +51,9 @@ func TestHTB(t *testing.T) {
 		if p.Name() != "htb" || !p.OwnQdisc() {
 			t.Errorf("%s, own qdisc %v", p.Name(), p.OwnQdisc())
 		}
+		if now := qdiscs(t, l); now != before {
+			t.Errorf("nothing is paced yet, and the qdiscs have changed:\n%s", now)
+		}
 		a, err := p.SetRate(0, 100e6)
 		if err != nil {
 			t.Fatal(err)
@@ -87,8 +90,68 @@ func TestHTB(t *testing.T) {
 		if err := p.Release(c); err != nil {
 			t.Errorf("released twice: %v", err)
 		}
+
+		// With the last class the qdisc goes, and it comes back with the next.
+		for _, class := range []uint32{b, a} {
+			if now := qdiscs(t, l); !strings.Contains(now, "htb") {
+				t.Errorf("class %x is there, htb is not:\n%s", class, now)
+			}
+			if err := p.Release(class); err != nil {
+				t.Error(err)
+			}
+		}
+		if after := qdiscs(t, l); after != before {
+			t.Errorf("before:\n%safter the last class:\n%s", before, after)
+		}
+		if err := p.Release(a); err != nil {
+			t.Errorf("released twice, without htb: %v", err)
+		}
+		if p, err = pacer.Adopt(l, "htb", true); err != nil {
+			t.Fatal(err)
+		}
+		if a, err = p.SetRate(0, 1e6); err != nil || classRates(t, l)[a] != 1e6/8 {
+			t.Errorf("class %x, %v: %v", a, err, classRates(t, l))
+		}
 		if err := pacer.Restore(l); err != nil {
 			t.Error(err)
+		}
+		if after := qdiscs(t, l); after != before {
+			t.Errorf("before:\n%safter:\n%s", before, after)
+		}
+
+		// Prepared it comes at once, and stays without classes.
+		if p, err = pacer.Setup(l, "htb"); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Prepare(); err != nil || !strings.Contains(qdiscs(t, l), "htb") {
+			t.Errorf("prepared: %v\n%s", err, qdiscs(t, l))
+		}
+		if a, err = p.SetRate(0, 1e6); err != nil {
+			t.Error(err)
+		}
+		if err := p.Release(a); err != nil || !strings.Contains(qdiscs(t, l), "htb") {
+			t.Errorf("without classes: %v\n%s", err, qdiscs(t, l))
+		}
+		if err := pacer.Restore(l); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Somebody may configure a root qdisc between attach and the first destination.
+func TestHTBComesTooLate(t *testing.T) {
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		p, err := pacer.Setup(l, "htb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(7, 0)})
+		if err := netlink.QdiscAdd(theirs); err != nil {
+			t.Fatal(err)
+		}
+		before := qdiscs(t, l)
+		if class, err := p.SetRate(0, 1e9); err == nil || !strings.Contains(err.Error(), "configured root qdisc (htb 7:)") {
+			t.Errorf("class %x, %v", class, err)
 		}
 		if after := qdiscs(t, l); after != before {
 			t.Errorf("before:\n%safter:\n%s", before, after)

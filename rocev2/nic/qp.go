@@ -109,7 +109,7 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 	x := &QP{dev: d, pd: pd, typ: init.Type, send: init.SendCQ, recv: init.RecvCQ, srq: init.SRQ}
 	x.timer.Owner = x
 	x.conf = qp.Config{
-		Type: init.Type, PD: pd.num, Memory: d.mem, SendCQ: x.send, RecvCQ: x.recv,
+		Type: init.Type, PD: pd.num, Memory: d.mem, SendCQ: stateFirst{x, x.send}, RecvCQ: stateFirst{x, x.recv},
 		Notify: func(e qp.Event) { d.event(Event{Type: eventOf(e), QP: x}) },
 		Count:  &d.eng.qpCount, Held: d.eng.held,
 		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
@@ -267,6 +267,21 @@ func (e *engine) unroute(x *QP) {
 	if x.typ == qp.UD {
 		x.home = &e.datagrams
 	}
+}
+
+// stateFirst has an application that polls a failure find the queue pair in the state
+// that the failure has put it into.
+type stateFirst struct {
+	x  *QP
+	cq *CQ
+}
+
+// Complete is qp.CompletionQueue.
+func (s stateFirst) Complete(c *qp.Completion) {
+	if c.Status != qp.Success {
+		s.x.state.Store(uint32(s.x.q.State()))
+	}
+	s.cq.Complete(c)
 }
 
 // publish shows applications what has become of the queue pair.

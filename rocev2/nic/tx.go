@@ -211,8 +211,8 @@ func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
 	} else {
 		e.count.txStamped++
 	}
-	if o.Again {
-		r.Again++
+	if o.Lost {
+		r.Lost++
 	}
 	e.list(d)
 }

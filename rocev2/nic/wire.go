@@ -46,7 +46,7 @@ type DestSync struct {
 	// What was sent since the last report.
 	Packets, Unstamped uint32
 	Bytes              uint64  // IP lengths without the stamp option
-	Again              uint32  // of these, sent before: others were lost
+	Lost               uint32  // of these, sent again for a loss that the peer told of
 	Waited             uint32  // times that the pacer kept it waiting
 	WaitedTime         qp.Time // and for how long in all
 	RTT                qp.Time // the shortest from data to ACK, 0 = none measured

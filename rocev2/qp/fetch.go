@@ -290,6 +290,7 @@ func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
 		out.DMALen = min(w.length-from<<shift, (to-from)<<shift)
 	}
 	out.PayloadLen, out.Again, out.AckReq, out.Solicited = 0, true, true, false
+	out.Lost = !r.unheard
 	w.asked, w.askedAt, w.probed = to, now, false
 	r.reads.asked(w)
 	if r.missing(now, w) {

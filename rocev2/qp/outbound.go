@@ -15,6 +15,7 @@ type Outbound struct {
 	rocev2.Datagram
 	PayloadLen int  // bytes without pad
 	Again      bool // sent before: a retransmission
+	Lost       bool // and the peer has told that something is lost: not if it only is silent, or was not ready
 	AH         *AH  // UD; else nil
 
 	fill filler

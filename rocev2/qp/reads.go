@@ -276,7 +276,7 @@ func (r *responder) nextRead(now Time, out *Outbound) bool {
 	}
 	psn := res.psn.Add(int(at))
 	r.answer(out, readOpcode(starts, ends), psn, noCredits, res.msn)
-	out.PayloadLen, out.Again = int(n), again
+	out.PayloadLen, out.Again, out.Lost = int(n), again, again
 	out.fill, out.wqe, out.off = r, i, skip
 	r.ack.said(psn)
 	c := r.q.cfg.Count

@@ -19,9 +19,6 @@ func (r *requester) rewind(n uint64) {
 // nextRepair writes a packet that goes before the stream: one that a SACK showed
 // as lost, a READ whose data is missing, or a probe.
 func (r *requester) nextRepair(now Time, out *Outbound) bool {
-	if r.board != nil && !r.q.attr.Selective { // not any more: nothing is kept
-		r.board = nil
-	}
 	for r.board != nil && r.board.lost != (bitmap{}) {
 		n := r.taken + uint64(r.board.lost.first())
 		r.board.lost.clear(int(n - r.taken))
@@ -60,6 +57,7 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 		if w := r.at(r.reads.first); w.end() <= r.taken && w.status == Success {
 			w.seen, w.asked = max(w.seen, w.got+1), 0
 			r.again(now, out, w, 1)
+			out.Lost = false
 			w.probed = true
 			return true
 		}
@@ -77,6 +75,7 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 		r.probed = w.end() - 1
 	}
 	r.emit(now, out, i, w, r.taken, true)
+	out.Lost = false
 	return true
 }
 
@@ -104,7 +103,7 @@ func (r *requester) timeout(now Time) {
 		return
 	}
 	c.tries++
-	c.due = now
+	c.due, r.unheard = now, true
 	r.probe, r.probing = false, false
 	r.window.silent(r.max - r.taken)
 	if r.board != nil {

@@ -46,6 +46,11 @@ type requester struct {
 	probing  bool   // it was, and nothing was heard since
 	probed   uint64 // which
 	guessing bool   // silence, and no answer, made us send again from taken on
+	unheard  bool   // nothing was heard since a timeout had us send again
+	notTaken uint64 // packets before it were refused by an RNR NAK or came behind such
+
+	ramp   uint64 // after an RNR NAK: packets beyond taken; 0: no limit
+	rampTo uint64
 
 	draining bool       // SQD, and EventDrained is still to come
 	comp     Completion // lent to the completion queue, so that none is allocated

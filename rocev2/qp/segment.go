@@ -76,6 +76,9 @@ func (r *requester) nextRC(now Time, out *Outbound) bool {
 // limit is the packet that must wait.
 func (r *requester) limit(w *wqe) uint64 {
 	end := r.taken + uint64(r.window.size)
+	if r.ramp != 0 {
+		end = min(end, r.taken+r.ramp)
+	}
 	if r.board != nil && r.board.open() {
 		end = min(end, r.taken+holdable) // the responder drops what is beyond
 	}
@@ -145,7 +148,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		place = 2
 	}
 	r.header(out, w, opcodes[w.op][place], r.psn(n))
-	out.Again = again
+	out.Again, out.Lost = again, again && !r.unheard && n >= r.notTaken
 	out.Solicited = last && w.flags&Solicited != 0
 	next := n + 1
 	if w.isRead() {
@@ -248,7 +251,7 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 			off = at << (7 + q.attr.PMTU)
 			out.PayloadLen = int(min(w.length-off, 128<<q.attr.PMTU))
 		}
-		out.Again, out.AckReq = false, false
+		out.Again, out.Lost, out.AckReq = false, false, false
 		out.Solicited = last && w.flags&Solicited != 0
 		out.fill, out.wqe, out.off = r, r.cur, off
 		r.nxt = n + 1

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/load"
 	"github.com/softroce/softroce-xdp/testenv/need"
@@ -142,6 +143,60 @@ func TestDetachRestores(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFirstContact: under htb a sender at full speed may lose some of its first
+// packets, once, when HTB becomes the root qdisc; they are repeated and the data is
+// intact. Between nodes of a node file that has happened before the first packet.
+func TestFirstContact(t *testing.T) {
+	const runs = 5
+	for _, known := range []bool{false, true} {
+		t.Run(map[bool]string{false: "strangers", true: "node_file"}[known], func(t *testing.T) {
+			for range runs {
+				l := newLab(t, labSpec{bare: true})
+				flags := []string{"attach", topo.IfName, "--rate", "1G", "--pacer", "htb"}
+				if known {
+					flags = append(flags, "--nodes", l.nodeFile(t))
+				}
+				for _, n := range l.node {
+					n.must(t, flags...)
+				}
+				a := l.node[0].open(t)
+				if known {
+					l.known(t, a)
+				}
+				traffic := l.start(load.Flow{})
+				l.measured(t, a)
+				eventually(t, "a class", func() bool { return l.row(t, a).ClassId != 0 })
+				r := l.end(t, traffic)
+				if known {
+					lossless(t, r)
+				} else if r.NAKs > 1 || r.Timeouts > 1 {
+					t.Errorf("%d NAKs and %d timeouts; the change of qdisc is one gap", r.NAKs, r.Timeouts)
+				}
+			}
+		})
+	}
+}
+
+// nodeFile lists both hosts.
+func (l *lab) nodeFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "nodes.yaml")
+	text := fmt.Sprintf("nodes:\n  - {number: 1, addresses: [%s]}\n  - {number: 2, addresses: [%s]}\n", l.addr[0], l.addr[1])
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// known waits until the peer has answered HELLO.
+func (l *lab) known(t *testing.T, a *loader.Attachment) {
+	t.Helper()
+	eventually(t, "an answer to HELLO", func() bool {
+		r, found, err := a.Lookup(l.addr[1])
+		return err == nil && found && r.Regs.Caps&bpf.CapStamp != 0
+	})
 }
 
 // TestNotOurs: neither does `xdp off` remove our program, nor detach what was

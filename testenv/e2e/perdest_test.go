@@ -41,7 +41,7 @@ func (p *attached) Attach(hosts []*topo.Host) error {
 	}
 	for _, h := range hosts {
 		n := newNode(p.t, h)
-		if out, err := n.try("attach", topo.IfName, "--nodes", file); err != nil {
+		if out, err := n.try("attach", topo.IfName, "--rate", "1G", "--nodes", file); err != nil {
 			return fmt.Errorf("%s: %w\n%s", h.Name(), err, out)
 		}
 		// Two cores play four machines here, and run late by as much as the default

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,6 +72,7 @@ func TestRxeDebian12(t *testing.T) {
 	if !strings.HasPrefix(p.a.Kernel, "6.1.") {
 		t.Fatalf("booted Linux %s", p.a.Kernel)
 	}
+	checkFeatures(ctx, t, p.a)
 	control := p.exchanges(ctx, t, "without", everything)
 	clean := p.traces(ctx, t)
 	if said := p.attach(ctx, t); !strings.Contains(said, "XDP native") || !strings.Contains(said, "egress clsact") {
@@ -81,6 +83,45 @@ func TestRxeDebian12(t *testing.T) {
 	if now := p.traces(ctx, t); now != clean {
 		t.Errorf("detach left\n%s\nbefore attach it was\n%s", now, clean)
 	}
+}
+
+// checkFeatures compares what `features` says with what Linux 6.1 of Debian 12 has.
+func checkFeatures(ctx context.Context, t *testing.T, vm *rxepeer.VM) {
+	t.Helper()
+	out := run(ctx, t, vm, "softroce-xdp", "features", "eth0")
+	for _, want := range []string{
+		`XDP programs +yes +must`, `bpf_xdp_load_bytes +yes +must`, `bpf_skb_set_tstamp +yes +must`, `BTF +yes +must`,
+		`ring buffer +yes +must`, `queue map +yes +must`, `XSK map +yes +must`, `bpf file system +yes +must`,
+		`bpf_ktime_get_tai_ns +yes +may`, `TCX links +no +may +6\.6`,
+		`  driver +virtio_net`, `  XDP +unknown \(the kernel tells from Linux 6\.3 on\)`,
+		`  pacer edt +works`, `  pacer htb +works`, `  pacer police +works`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + want).MatchString(out) {
+			t.Errorf("features says no %q:\n%s", want, out)
+		}
+	}
+}
+
+// TestRxeHTB: rxe's first contact under htb. The root qdisc has been changed before
+// its first packet: rxe ends a QP whose packet is dropped while that happens.
+func TestRxeHTB(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	p := bootPair(ctx, t, 1500, rxepeer.Debian13)
+	route := p.route(ctx, t, false)
+	control := p.exchange(ctx, t, "without", rxepeer.Exchanges(route)[0])
+	for _, vm := range p.both() {
+		p.attachOne(ctx, t, vm, "--pacer", "htb", "--rate", "1G")
+		if out := run(ctx, t, vm, "softroce-xdp", "status"); !strings.Contains(out, "no destination paced yet") {
+			t.Errorf("status before the first packet:\n%s", out)
+		}
+		if out := run(ctx, t, vm, "tc", "qdisc", "show", "dev", "eth0"); !strings.Contains(out, "htb 5352: root") {
+			t.Errorf("before the first packet the root qdisc is\n%s", out)
+		}
+	}
+	p.exchange(ctx, t, "first contact", rxepeer.Exchanges(route)[0]).check(t, "first contact", control)
+	waitAware(ctx, t, p.a, p.addr(p.b, false))
+	p.exchange(ctx, t, "htb", rxepeer.Exchanges(route)[0]).check(t, "htb", control)
 }
 
 // TestRxeJumbo is PMTU 4096: frames of several buffers, which native XDP takes by

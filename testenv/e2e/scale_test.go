@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -109,8 +110,14 @@ func TestAgentAtScale(t *testing.T) {
 		return aware == active
 	})
 
-	run := func(what string) {
+	// A run during which the machine was not ours is repeated: the caches of a busy
+	// one make everything dearer.
+	const runs, tolerable = 4, 0.1
+	var run func(what string, left int)
+	run = func(what string, left int) {
 		t.Helper()
+		watch := watchOthers(t)
+		ours0, _ := process(t, n.state(t).AgentPID)
 		pid := n.state(t).AgentPID
 		first, _, _, _ := decisions(t, a, active, nil)
 		cpu0, _ := process(t, pid)
@@ -123,6 +130,13 @@ func TestAgentAtScale(t *testing.T) {
 		t.Logf("%s: %.2f %% of a CPU, %.1f MB resident; %d destinations decided on %.0f times a second; %.0f packets/s sent, %.0f answered",
 			what, share*100, float64(rss)/1e6, busy, float64(total)/took.Seconds(),
 			float64(c1.Sent-c0.Sent)/took.Seconds(), float64(c1.Acked-c0.Acked)/took.Seconds())
+		missed := share >= maxCPU || float64(rss) >= maxRSS
+		others := watch.share(t) - (cpu1-ours0).Seconds()/took.Seconds()/float64(runtime.NumCPU())
+		if missed && others > tolerable && left > 1 {
+			t.Logf("others used %.0f %% of the machine: again", 100*others)
+			run(what, left-1)
+			return
+		}
 		if busy < active*99/100 {
 			t.Errorf("%s: only %d destinations were active", what, busy)
 		}
@@ -133,13 +147,13 @@ func TestAgentAtScale(t *testing.T) {
 			t.Errorf("%s: the agent takes %.1f MB, more than %.0f", what, float64(rss)/1e6, maxRSS/1e6)
 		}
 	}
-	run("1000 in the table")
+	run("1000 in the table", runs)
 
 	// The others, as an agent finds them that takes over a table.
 	n.killAgent(t)
 	fill(t, a, active, entries)
 	n.must(t, "attach", topo.IfName)
-	run("60 000 in the table")
+	run("60 000 in the table", runs)
 }
 
 // fill makes entries from..to of the crowd, with nobody behind them.

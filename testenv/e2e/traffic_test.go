@@ -36,6 +36,8 @@ type labSpec struct {
 	v6     bool
 	attach []string // flags of attach; both hosts are attached unless bare
 	bare   bool
+
+	strangers bool // nothing is sent before the test does
 }
 
 func newLab(t *testing.T, s labSpec) *lab {
@@ -57,7 +59,34 @@ func newLab(t *testing.T, s labSpec) *lab {
 			l.node[i].must(t, append([]string{"attach", topo.IfName}, s.attach...)...)
 		}
 	}
+	if !s.bare && !s.strangers {
+		l.meet(t)
+	}
 	return l
+}
+
+// meet has the hosts exchange a message, and waits until each paces the other:
+// with htb the first contact replaces the root qdisc, which may cost packets.
+// TestFirstContact looks at that, the other tests look at what comes after.
+func (l *lab) meet(t *testing.T) {
+	t.Helper()
+	if _, err := l.ep[0].Send(t.Context(), load.Flow{To: l.addr[1], Bytes: 1, MessageBytes: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range l.node {
+		if n.state(t).Pacer != "htb" {
+			continue
+		}
+		a := n.open(t)
+		eventually(t, "a class for the other host", func() bool {
+			r, found, err := a.Lookup(l.addr[1-i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found && r.Regs.ClassId != 0
+		})
+		a.Close()
+	}
 }
 
 // flow is a running flow from host 0 to host 1.

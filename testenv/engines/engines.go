@@ -23,12 +23,15 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
-// build makes the static binary once in a process.
+// Binary is the path of the static binary, made once in a process.
+func Binary() (string, error) { return build() }
+
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "softroce-engines-")
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	bin := filepath.Join(dir, "softroce-xdp")
 	cmd := exec.Command("go", "build", "-o", bin, "github.com/softroce/softroce-xdp/cmd/softroce-xdp")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -38,10 +41,12 @@ var build = sync.OnceValues(func() (string, error) {
 	return bin, nil
 })
 
+var built string // the directory of the binary, once there is one
+
 // RemoveBinary removes what the tests built; for TestMain.
 func RemoveBinary() {
-	if bin, err := build(); err == nil {
-		os.RemoveAll(filepath.Dir(bin))
+	if built != "" {
+		os.RemoveAll(built)
 	}
 }
 

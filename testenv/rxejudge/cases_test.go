@@ -3,6 +3,7 @@
 package rxejudge
 
 import (
+	"context"
 	"os"
 	"testing"
 	"time"
@@ -22,11 +23,14 @@ func TestRxeAgainstRxe(t *testing.T) {
 		cases = Cases()
 	}
 	b := p.bench(t)
-	start, failed := time.Now(), 0
+	runTable(ctx, t, b, cases)
+}
+
+// runTable runs cases as subtests: -run TestRxeAgainstRxe/rc/write/.*/pmtu1024 picks.
+func runTable(ctx context.Context, t *testing.T, b *Bench, cases []Case) {
+	start, ran, failed := time.Now(), 0, 0
 	slowest, slowestTook := "", time.Duration(0)
-	ran := 0
 	for _, c := range cases {
-		// -run TestRxeAgainstRxe/rc/write/.*/pmtu1024 picks.
 		t.Run(c.Name(), func(t *testing.T) {
 			if failed == tooMany {
 				t.Fatalf("not run: %d cases have failed before", tooMany)

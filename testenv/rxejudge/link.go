@@ -115,20 +115,17 @@ func newEnd(ctx context.Context, s Side, l Link, psn uint32, rights Access) (e *
 	return e, e.qp.ToInit(ctx, init)
 }
 
-// connect takes the queue pair to RTS.
-func (e *end) connect(ctx context.Context, l Link, peer *end) error {
+// connect takes the queue pair to RTS. change, unless nil, changes the attributes first.
+func (e *end) connect(ctx context.Context, l Link, peer *end, change func(*RTRAttr, *RTSAttr)) error {
 	if l.Service == UD {
 		ah, err := e.pd.NewAH(ctx, peer.addr)
 		if e.ah, err = keep(e, ah, err); err != nil {
 			return fmt.Errorf("%s: %w", e.side.Name(), err)
 		}
 	}
-	err := e.qp.ToRTR(ctx, RTRAttr{
+	rtr := RTRAttr{
 		Service: l.Service, Peer: peer.addr, DestQPN: peer.qp.QPN(), PSN: peer.firstPSN, PMTU: l.PMTU,
 		DestRdAtomic: 16, MinRNRTimer: 12,
-	})
-	if err != nil {
-		return fmt.Errorf("%s to RTR: %w", e.side.Name(), err)
 	}
 	// 4.096 µs × 2^17 is half a second: a starved machine is not taken for a loss. Where there are
 	// losses, waiting for it would take for ever.
@@ -136,8 +133,14 @@ func (e *end) connect(ctx context.Context, l Link, peer *end) error {
 	if l.Netem != "" {
 		timeout = 14
 	}
-	err = e.qp.ToRTS(ctx, RTSAttr{Service: l.Service, PSN: e.firstPSN, Timeout: timeout, RetryCnt: 7, RNRRetry: 7, RdAtomic: 16})
-	if err != nil {
+	rts := RTSAttr{Service: l.Service, PSN: e.firstPSN, Timeout: timeout, RetryCnt: 7, RNRRetry: 7, RdAtomic: 16}
+	if change != nil {
+		change(&rtr, &rts)
+	}
+	if err := e.qp.ToRTR(ctx, rtr); err != nil {
+		return fmt.Errorf("%s to RTR: %w", e.side.Name(), err)
+	}
+	if err := e.qp.ToRTS(ctx, rts); err != nil {
 		return fmt.Errorf("%s to RTS: %w", e.side.Name(), err)
 	}
 	return nil
@@ -145,6 +148,11 @@ func (e *end) connect(ctx context.Context, l Link, peer *end) error {
 
 // connectPair makes a link between two sides. PSNs wrap on the way: both start close to 2^24.
 func connectPair(ctx context.Context, a, b Side, l Link, rights Access) (ends [2]*end, err error) {
+	return connectChanged(ctx, a, b, l, rights, nil)
+}
+
+// connectChanged is connectPair with attributes changed, on both sides alike.
+func connectChanged(ctx context.Context, a, b Side, l Link, rights Access, change func(*RTRAttr, *RTSAttr)) (ends [2]*end, err error) {
 	for i, s := range []Side{a, b} {
 		if ends[i], err = newEnd(ctx, s, l, 0xFFFFF0+uint32(i), rights); err != nil {
 			if i > 0 {
@@ -153,7 +161,7 @@ func connectPair(ctx context.Context, a, b Side, l Link, rights Access) (ends [2
 			return ends, err
 		}
 	}
-	err = errors.Join(ends[0].connect(ctx, l, ends[1]), ends[1].connect(ctx, l, ends[0]))
+	err = errors.Join(ends[0].connect(ctx, l, ends[1], change), ends[1].connect(ctx, l, ends[0], change))
 	if err != nil {
 		err = errors.Join(err, ends[0].close(ctx), ends[1].close(ctx))
 	}

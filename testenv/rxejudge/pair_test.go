@@ -22,6 +22,8 @@ type pair struct {
 	net  *rxepeer.Net
 	vms  []*rxepeer.VM
 	a, b *Judge
+
+	guests []func() error // what others have put on net, to be closed first
 }
 
 var (
@@ -94,6 +96,9 @@ func bootPair() (*pair, error) {
 
 func (p *pair) close() error {
 	var errs []error
+	for _, close := range p.guests {
+		errs = append(errs, close())
+	}
 	for _, j := range []*Judge{p.a, p.b} {
 		if j != nil {
 			errs = append(errs, j.Close())

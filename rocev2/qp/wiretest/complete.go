@@ -41,7 +41,7 @@ func (e *Endpoint) sendDone(c *qp.Completion) {
 		return
 	}
 	for _, p := range e.out[:i] {
-		if p.op.Flags&qp.Signaled != 0 || c.Status == qp.WRFlushed {
+		if p.op.Flags&qp.Signaled != 0 || e.Failed != qp.Success || e.doubt {
 			e.fail("completion of op %d (%v, %v) before that of op %d (%v)", c.WRID>>8, opName(c.Op), c.Status, p.id>>8, p.op)
 			return
 		}

@@ -33,7 +33,11 @@ func TestHostilePeer(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	for seed := range uint64(2000) {
+	seeds := uint64(2000)
+	if raceEnabled {
+		seeds = 200
+	}
+	for seed := range seeds {
 		if err := attack(Seeded(seed), 40); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

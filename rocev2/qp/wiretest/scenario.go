@@ -76,6 +76,7 @@ func Draw(c Choices, l Limits) *Scenario {
 			s.Path[side] = drawFaults(c, l.Faults)
 		}
 	}
+	kinds := drawKinds(c, operations[l.Type])
 	for range 1 + c.Choose("pairs", l.Pairs) {
 		var ops [2][]Op
 		for side := range ops {
@@ -83,8 +84,8 @@ func Draw(c Choices, l Limits) *Scenario {
 			if !l.Exact {
 				n = c.Choose("operations", l.Ops+1)
 			}
-			for i := range n {
-				ops[side] = append(ops[side], drawOp(c, l, s, ops[side], i))
+			for range n {
+				ops[side] = append(ops[side], drawOp(c, l, s, kinds, ops[side]))
 			}
 		}
 		s.Ops = append(s.Ops, ops)
@@ -110,8 +111,21 @@ var operations = map[qp.Type][]qp.Operation{
 	qp.UD: {qp.OpSend, qp.OpSendImm},
 }
 
-func drawOp(c Choices, l Limits, s *Scenario, before []Op, i int) Op {
-	kinds := operations[l.Type]
+// drawKinds leaves operations out: what goes wrong between two of them would be
+// rare among all.
+func drawKinds(c Choices, all []qp.Operation) (some []qp.Operation) {
+	for i, without := 0, c.Choose("without", 1<<len(all)); i < len(all); i++ {
+		if without>>i&1 == 0 {
+			some = append(some, all[i])
+		}
+	}
+	if some == nil {
+		return all
+	}
+	return some
+}
+
+func drawOp(c Choices, l Limits, s *Scenario, kinds []qp.Operation, before []Op) Op {
 	op := Op{Kind: kinds[c.Choose("operation", len(kinds))], Cuts: 1 + c.Choose("cuts", maxSGE)}
 	most := l.MaxLen
 	if l.Type == qp.UD {
@@ -153,7 +167,7 @@ func drawOp(c Choices, l Limits, s *Scenario, before []Op, i int) Op {
 	if c.Choose("delay", 8) == 1 {
 		op.Delay = qp.Time(c.Choose("delay", 200)) * Microsecond
 	}
-	if i > 0 && before[i-1].Kind == qp.OpRead && (isSend(op.Kind) || isWrite(op.Kind)) && c.Choose("relay", 3) == 1 {
+	if n := len(before); n > 0 && before[n-1].Kind == qp.OpRead && (isSend(op.Kind) || isWrite(op.Kind)) && c.Choose("relay", 3) == 1 {
 		op.Relay = true
 		op.Flags &^= qp.Inline
 	}

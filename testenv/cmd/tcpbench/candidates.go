@@ -86,8 +86,9 @@ func qdisc(h *topo.Host, do func(*netlink.Handle, netlink.Qdisc) error) error {
 	})
 }
 
-// product attaches the product to both hosts.
-func product(bin, dir, pacer string) func(*topo.Topology) (func() error, error) {
+// product attaches the product to both hosts. With nodes each knows the other
+// from a node file, so that its pacer has a destination to pace.
+func product(bin, dir, pacer string, nodes bool) func(*topo.Topology) (func() error, error) {
 	return func(top *topo.Topology) (func() error, error) {
 		var attached []*topo.Host
 		do := func(h *topo.Host, args ...string) error {
@@ -104,14 +105,31 @@ func product(bin, dir, pacer string) func(*topo.Topology) (func() error, error) 
 			}
 			return errors.Join(errs...)
 		}
+		flags := []string{"attach", "--pacer", pacer}
+		if nodes {
+			file, err := nodeFile(dir, top)
+			if err != nil {
+				return nil, err
+			}
+			flags = append(flags, "--nodes", file)
+		}
 		for _, h := range top.Hosts() {
-			if err := do(h, "attach", "--pacer", pacer); err != nil {
+			if err := do(h, flags...); err != nil {
 				return nil, errors.Join(err, remove())
 			}
 			attached = append(attached, h)
 		}
 		return remove, nil
 	}
+}
+
+func nodeFile(dir string, top *topo.Topology) (string, error) {
+	text := "nodes:\n"
+	for i, h := range top.Hosts() {
+		text += fmt.Sprintf("  - {number: %d, addresses: [%s]}\n", i+1, h.IPv4())
+	}
+	file := filepath.Join(dir, "nodes.yaml")
+	return file, os.WriteFile(file, []byte(text), 0o644)
 }
 
 // pins are apart for every host: all call their interface eth0.

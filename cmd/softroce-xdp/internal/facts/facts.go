@@ -60,8 +60,8 @@ func Of(name string) (*Interface, error) {
 	if f.RootQdisc, err = rootQdisc(i.Link); err != nil {
 		return nil, err
 	}
-	f.Pacers, err = tryPacers()
-	return f, err
+	f.Pacers = tryPacers()
+	return f, nil
 }
 
 // measure says what of the MTU is left for the stamp option.

@@ -4,10 +4,8 @@ package facts
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
@@ -19,50 +17,19 @@ type Pacer struct {
 	Why   string `json:"why,omitempty"` // not
 }
 
-// tryPacers sets each pacer up on the loopback of a network namespace made for
-// this and thrown away: the kernel's own answer, with no interface touched.
-func tryPacers() ([]Pacer, error) {
+func tryPacers() []Pacer {
 	var out []Pacer
 	for _, name := range pacer.Names {
 		if name == "none" {
 			continue
 		}
-		err, fatal := inNewNamespace(func() error {
-			lo, err := netlink.LinkByName("lo")
-			if err != nil {
-				return err
-			}
-			_, err = pacer.Setup(lo, name)
-			return err
-		})
-		if fatal != nil {
-			return nil, fatal
-		}
-		p := Pacer{Name: name, Works: err == nil}
-		if err != nil {
-			p.Why = err.Error()
+		p := Pacer{Name: name, Works: true}
+		if err := pacer.Try(name); err != nil {
+			p.Works, p.Why = false, err.Error()
 		}
 		out = append(out, p)
 	}
-	return out, nil
-}
-
-// inNewNamespace runs f on a thread of its own, which ends with its namespace.
-func inNewNamespace(f func() error) (result, fatal error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
-		ns, err := netns.New()
-		if err != nil {
-			fatal = fmt.Errorf("make a network namespace to try pacers in: %w", err)
-			return
-		}
-		defer ns.Close()
-		result = f()
-	}()
-	<-done
-	return result, fatal
+	return out
 }
 
 // rootQdisc names the root qdisc as tc does.

@@ -35,6 +35,7 @@ type Status struct {
 	NodeFile      string            `json:"node_file,omitempty"`
 	Agent         Agent             `json:"agent"`
 	Destinations  int               `json:"destinations"`
+	Paced         int               `json:"paced_destinations"` // with a class of their own (htb)
 	Stamped       int               `json:"stamped_destinations"`
 	Counters      map[string]uint64 `json:"counters"` // all that are not zero
 	Problems      []string          `json:"problems"`
@@ -79,6 +80,9 @@ func StatusOf(in StatusInput) *Status {
 	for _, r := range in.Rows {
 		if r.Regs.Caps&bpf.CapStamp != 0 {
 			s.Stamped++
+		}
+		if r.Regs.ClassId != 0 {
+			s.Paced++
 		}
 	}
 	for _, c := range in.Stats {
@@ -146,7 +150,10 @@ func (s *Status) Write(w io.Writer) {
 		agent = fmt.Sprintf("pid %d, heartbeat %s ago", s.Agent.PID, units.Nanos(s.Agent.HeartbeatAgeNs))
 	}
 	pacer := s.Pacer
-	if s.OwnQdisc {
+	switch {
+	case s.Pacer == "htb" && s.Paced == 0:
+		pacer += " (no destination paced yet)"
+	case s.OwnQdisc:
 		pacer += " (root qdisc replaced; detach puts it back)"
 	}
 	node := "not numbered"

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// sysRDMA is where the kernel lists RDMA devices.
+const sysRDMA = "/sys/class/infiniband"
+
+// rdmaEvery is how often we look for one that has come.
+const rdmaEvery = 100 * time.Millisecond
+
+// rdmaDevice names the RDMA device that lies on a network interface, "" if none
+// does. root is sysRDMA.
+func rdmaDevice(root, ifname string) string {
+	files, _ := filepath.Glob(filepath.Join(root, "*/ports/*/gid_attrs/ndevs/*"))
+	for _, f := range files {
+		b, err := os.ReadFile(f) // an error for entries that are not in use
+		if err == nil && strings.TrimSpace(string(b)) == ifname {
+			rest, _ := filepath.Rel(root, f)
+			name, _, _ := strings.Cut(rest, "/")
+			return name
+		}
+	}
+	return ""
+}
+
+// expectRDMA has the pacer ready before a QP sends its first packet: rdma_rxe
+// ends a QP whose packet the host itself drops, as the change of a root qdisc may.
+func (a *Agent) expectRDMA(now uint64) {
+	if a.rdma != "" || now-a.rdmaSeen < uint64(rdmaEvery) {
+		return
+	}
+	a.rdmaSeen = now
+	name := rdmaDevice(sysRDMA, a.iface.Name)
+	if name == "" {
+		return
+	}
+	a.rdma = name
+	if err := a.pacer.Prepare(); err != nil {
+		a.log.Warn("pacer", "rdma", name, "err", err)
+		return
+	}
+	a.log.Info("RDMA device on the interface: the pacer is ready", "rdma", name)
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"net/netip"
+	"testing"
+	"unsafe"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+var (
+	us    = netip.MustParseAddr("10.0.0.1")
+	peer  = netip.MustParseAddr("10.0.0.2")
+	alien = netip.MustParseAddr("10.0.0.3")
+)
+
+// bench is an engine without sockets, threads and wire.
+func bench(t *testing.T) *engine {
+	t.Helper()
+	d := &Device{events: make(chan Event, eventBacklog)}
+	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, socks: []*sock{{}}}
+	e.posts.init()
+	d.eng = e
+	return e
+}
+
+// receiver is a queue pair in RTR whose peer is the address.
+func receiver(t *testing.T, e *engine, typ qp.Type) *QP {
+	t.Helper()
+	x := &QP{dev: e.dev, typ: typ, conf: qp.Config{Type: typ, Count: &e.qpCount}}
+	x.timer.Owner = x
+	if err := e.addQP(x); err != nil {
+		t.Fatal(err)
+	}
+	a := qp.Attr{State: qp.Init}
+	if err := x.q.Modify(a, qp.MaskState|qp.MaskAccess); err != nil {
+		t.Fatal(err)
+	}
+	a.State, a.PMTU, a.DestQPN = qp.RTR, rocev2.PMTU1024, 5
+	if err := x.q.Modify(a, qp.MaskState|qp.MaskPMTU|qp.MaskDestQPN|qp.MaskRQPSN|qp.MaskMaxDestRdAtomic|qp.MaskMinRNRTimer); err != nil {
+		t.Fatal(err)
+	}
+	x.src, x.dest = us, &dest{addr: peer}
+	return x
+}
+
+// What is not for a queue pair, or not from its peer, or damaged, is counted and goes
+// no further.
+func TestRefusedPackets(t *testing.T) {
+	e := bench(t)
+	x := receiver(t, e, qp.RC)
+	good := rocev2.Datagram{Src: peer, Dst: us, Opcode: rocev2.RCSendOnly, DestQP: x.num, AckReq: true}
+	for _, c := range []struct {
+		name  string
+		edit  func(*rocev2.Datagram)
+		spoil func([]byte) []byte
+		count *uint64
+	}{
+		{"good", func(*rocev2.Datagram) {}, nil, &e.count.rxPackets},
+		{"ICRC", func(*rocev2.Datagram) {}, func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, &e.count.rxBadICRC},
+		{"cut off", func(*rocev2.Datagram) {}, func(b []byte) []byte { return b[:len(b)-8] }, &e.count.rxMalformed},
+		{"no RoCE", func(*rocev2.Datagram) {}, func(b []byte) []byte { b[12] = 9; return b }, &e.count.rxMalformed},
+		{"unknown number", func(d *rocev2.Datagram) { d.DestQP++ }, nil, &e.count.rxUnknownQPN},
+		{"an earlier generation", func(d *rocev2.Datagram) { d.DestQP ^= 1 << placeBits }, nil, &e.count.rxUnknownQPN},
+		{"other partition", func(d *rocev2.Datagram) { d.PKey = 0x8001 }, nil, &e.count.rxBadPKey},
+		{"limited member is enough", func(d *rocev2.Datagram) { d.PKey = 0x7FFF }, nil, &e.count.rxPackets},
+		{"other sender", func(d *rocev2.Datagram) { d.Src = alien }, nil, &e.count.rxWrongPeer},
+		{"other address of ours", func(d *rocev2.Datagram) { d.Dst = alien }, nil, &e.count.rxWrongPeer},
+	} {
+		d := good
+		c.edit(&d)
+		b, err := d.AppendTo([]byte{12: 8, 13: 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.spoil != nil {
+			b = c.spoil(b)
+		}
+		before := e.count
+		was := *c.count
+		e.frame(b, rxMeta{}, false)
+		if *c.count != was+1 {
+			t.Errorf("%s: counted %+v, before %+v", c.name, e.count, before)
+		}
+	}
+	if e.qpCount.RecvPackets != 2 {
+		t.Errorf("the queue pair got %d packets", e.qpCount.RecvPackets)
+	}
+}
+
+// The metadata is what bpf/lib/abi.h says.
+func TestMeta(t *testing.T) {
+	m := bpf.RxMeta{Magic: bpf.MetaMagic, Flags: 9, Ce: 1, T1Ns: 1 << 40, T2Ns: 1<<40 + 5}
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m))
+	if got, ok := parseMeta(b); !ok || got != (rxMeta{9, true, 1 << 40, 1<<40 + 5}) {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	m.Magic++
+	for _, bad := range [][]byte{b, b[:31], nil} {
+		if _, ok := parseMeta(bad); ok {
+			t.Errorf("%d bytes were taken for metadata", len(bad))
+		}
+	}
+}
+
+// Numbers have the top bit, are found, and come back as others.
+func TestNumbers(t *testing.T) {
+	var tab qpTable
+	seen := map[uint32]bool{}
+	for i := range 5000 {
+		x := &QP{}
+		n, err := tab.add(x)
+		if err != nil || !EngineQPN(n) || seen[n] {
+			t.Fatalf("%d: %#x, %v, twice: %v", i, n, err, seen[n])
+		}
+		x.num, seen[n] = n, true
+		if tab.get(n) != x || tab.get(n^1<<placeBits) != nil || tab.get(n|0x7FFF) == x && n&0x7FFF != 0x7FFF {
+			t.Fatalf("%#x is not found, or others are", n)
+		}
+		if i%2 == 0 {
+			tab.remove(n)
+			if tab.get(n) != nil {
+				t.Fatalf("%#x is still there", n)
+			}
+		}
+	}
+	for _, n := range []uint32{0, 1, 17, 0x20000, 0x7FFFFF, rocev2.ControlQPN, 0xFFFFFF, 0x1000000} {
+		if EngineQPN(n) {
+			t.Errorf("%#x is no number of an engine", n)
+		}
+	}
+	for {
+		x := &QP{}
+		n, err := tab.add(x)
+		if err != nil {
+			break
+		}
+		x.num = n
+	}
+	if tab.count != maxPlaces {
+		t.Errorf("%d queue pairs fit, want %d", tab.count, maxPlaces)
+	}
+}
+
+// Two queue pairs at one destination get the same share whatever their packets' sizes.
+func TestFairShare(t *testing.T) {
+	e := bench(t)
+	d := &dest{}
+	a, b := &QP{home: d}, &QP{home: d}
+	e.lineUp(a)
+	e.lineUp(b)
+	sent := map[*QP]int{}
+	for range 10000 {
+		x := d.front()
+		n := 4170
+		if x == b {
+			n = 90
+		}
+		sent[x] += n
+		d.charge(x, n)
+	}
+	if r := float64(sent[a]) / float64(sent[b]); r < .95 || r > 1.05 {
+		t.Errorf("%d and %d bytes", sent[a], sent[b])
+	}
+	a.dead = true
+	for range 1000 {
+		if d.front() != b {
+			t.Fatal("a queue pair that is gone has its turn")
+		}
+		d.charge(b, 90)
+	}
+}
+
+// The token bucket: the rate, no more than a burst after a pause, and a new rate.
+func TestBucket(t *testing.T) {
+	e := bench(t)
+	e.live = Live{Paced: true, Burst: 4e6}
+	e.now = 1e12
+	d := &dest{rate: 8e9} // a byte a ns
+	send := func(until qp.Time) (n int) {
+		for ; e.now < until; e.now += 10 {
+			for d.mayLeave(e) {
+				d.spend(e, 1000)
+				n += 1000
+			}
+		}
+		return n
+	}
+	if n := send(e.now + 10e6); n < 14e6 || n > 14e6+2000 {
+		t.Errorf("%d bytes in 10 ms after a pause, want 14e6", n)
+	}
+	d.setRate(e, 4e9)
+	if n := send(e.now + 10e6); n < 5e6-2000 || n > 5e6+2000 {
+		t.Errorf("%d bytes in 10 ms at half the rate", n)
+	}
+	d.setRate(e, 1) // 8 s a bit
+	d.spend(e, 1)
+	d.setRate(e, 8e9)
+	if wait := d.empty - e.now; wait > 1e6 {
+		t.Errorf("waits %d ns for one byte", wait)
+	}
+	e.live.Paced = false // no agent: unpaced
+	d.empty = e.now + 1e9
+	if !d.mayLeave(e) {
+		t.Error("paced without an agent")
+	}
+}
+
+// Round trips to peers without stamps: one packet at a time, never one that was
+// sent twice.
+func TestProbe(t *testing.T) {
+	var p probe
+	x, y := &QP{}, &QP{}
+	out := func(psn rocev2.PSN, again bool) *qp.Outbound {
+		return &qp.Outbound{Datagram: rocev2.Datagram{PSN: psn, AckReq: true}, Again: again}
+	}
+	p.leaves(x, out(5, false), 100)
+	p.leaves(x, out(6, false), 200)
+	if rtt, _ := p.answered(y, rocev2.OperationAck, 5, 300); rtt != 0 {
+		t.Error("another queue pair's answer counted")
+	}
+	if rtt, sent := p.answered(x, rocev2.OperationAck, 5, 300); rtt != 200 || sent != 100 {
+		t.Errorf("%d, sent at %d", rtt, sent)
+	}
+	p.leaves(x, out(7, false), 400)
+	p.leaves(x, out(7, true), 500)
+	if rtt, _ := p.answered(x, rocev2.OperationAck, 7, 600); rtt != 0 {
+		t.Error("the answer to a packet that was sent twice counted")
+	}
+}
