@@ -37,13 +37,16 @@ func TestRefusals(t *testing.T) {
 func TestScenarios(t *testing.T) {
 	ctx, p := machines(t)
 	for i, s := range Scenarios() {
+		if s.ByEngine {
+			continue
+		}
 		t.Run(s.Name, func(t *testing.T) {
 			a, b := p.a, p.b
 			if i%2 == 1 {
 				a, b = b, a
 			}
-			if err := s.Run(ctx, a, b); (err != nil) != s.ByEngine {
-				t.Errorf("%v, want an error: %v", err, s.ByEngine)
+			if err := s.Run(ctx, a, b); err != nil {
+				t.Error(err)
 			}
 		})
 	}
