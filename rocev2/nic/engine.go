@@ -142,11 +142,9 @@ func (e *engine) finish() {
 		e.takePosts()
 	}
 	e.qps.all(func(x *QP) {
-		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET and INIT: nothing to flush
+		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET: nothing to flush
 		x.publish()
-		if x.path != nil {
-			x.path.Release()
-		}
+		e.unroute(x) // a Destroy that waits below must find no path to release
 	})
 	e.show()
 	e.calls.mu.Lock()
@@ -156,6 +154,7 @@ func (e *engine) finish() {
 	for _, f := range list {
 		f()
 	}
+	e.kick.stop.Store(true)
 	close(e.kick.wake)
 	close(e.sync.wake)
 	<-e.kick.ended

@@ -4,6 +4,7 @@ package nic
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -117,9 +118,24 @@ func (x *QP) mayPostSend(wr *qp.SendWR) error {
 		return ErrQueueFull
 	}
 	if wr.AH != nil {
-		if a, ok := wr.AH.Path.(*AH); !ok || a.dev != x.dev || a.gone.Load() {
+		a, ok := wr.AH.Path.(*AH)
+		if !ok || a.dev != x.dev || a.gone.Load() {
 			return errors.New("nic: the address handle is none of this device, or was destroyed")
 		}
+		return a.carries(wr)
+	}
+	return nil
+}
+
+// carries refuses a message that is longer than the path's PMTU: a datagram is one
+// packet.
+func (a *AH) carries(wr *qp.SendWR) error {
+	n := uint64(len(wr.Data))
+	for i := range wr.SGL {
+		n += uint64(wr.SGL[i].Len)
+	}
+	if to := a.path.Current(); to.PMTU.Valid() && n > uint64(to.PMTU.Bytes()) {
+		return fmt.Errorf("%w: %d bytes, and the path to %s with its MTU of %d carries datagrams of %d", qp.ErrSendTooLong, n, to.Dst, to.MTU, to.PMTU.Bytes())
 	}
 	return nil
 }
