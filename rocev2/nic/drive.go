@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
 // Who drives the engine. Everything of it belongs to whoever holds the baton, and a
@@ -89,9 +91,11 @@ func (e *engine) enter() bool {
 }
 
 // leave gives the baton back. relied: the guest will be there again at once.
-func (e *engine) leave(relied bool) {
-	e.prompt.Store(relied)
-	e.left.Store(int64(e.clock.now()))
+func (e *engine) leave(relied bool, now qp.Time) {
+	if e.prompt.Load() != relied {
+		e.prompt.Store(relied)
+	}
+	e.left.Store(int64(now))
 	e.inside.Store(false)
 	over := e.ending()
 	e.baton.Unlock()
@@ -108,8 +112,12 @@ func (e *engine) visit() bool {
 	if !e.enter() {
 		return false
 	}
-	e.turn()
-	e.leave(e.back())
+	n := e.turn()
+	now := e.now // the clock takes as long as a turn without work
+	if n > 0 {
+		now = e.clock.now()
+	}
+	e.leave(e.back(), now)
 	return true
 }
 
@@ -133,7 +141,7 @@ func (e *engine) attend(ctx context.Context, c *CQ) bool {
 		}
 		n = e.turn()
 	}
-	e.leave(relied)
+	e.leave(relied, e.clock.now())
 	return c.Len() > 0
 }
 
@@ -155,14 +163,13 @@ func (e *engine) nap(n int) (d time.Duration, deaf bool) {
 	if e.kick.busy.Load() && !e.kick.down.Load() {
 		return whileSending, true
 	}
-	now := e.clock.now()
 	switch {
-	case time.Duration(now-e.restart) < e.dev.opts.Spin:
+	case time.Duration(e.now-e.restart) < e.dev.opts.Spin:
 		return 0, false
 	case e.blocked || e.unsent:
 		return whileSending, true
 	}
-	return e.untilNext(now), false
+	return e.untilNext(e.clock.now()), false
 }
 
 // quiet reports that nobody has left anything to do.

@@ -12,12 +12,14 @@ import (
 )
 
 // In copy mode the kernel transmits in the thread that asks for it, some 2 us a
-// packet, driver and all. A few packets the engine sends by itself, which is
-// quickest; when there are more, a second thread does it while the engine builds the
-// next ones.
+// packet, driver and all. That thread is the engine's driver, which is quickest, as
+// long as its batches are not large; where they are, a second thread sends while the
+// driver builds the next ones. It must have much to do at once: to be woken up for
+// less costs more than it gains.
 
-// inlineKick is how many packets the engine's thread sends by itself.
-const inlineKick = 4
+// inlineKick is how many frames the driver sends by itself; a packet of more than
+// 4 KB takes two.
+const inlineKick = 256
 
 type kicker struct {
 	wake  chan struct{}

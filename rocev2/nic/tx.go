@@ -19,7 +19,7 @@ import (
 
 // Budgets of one turn, in packets: so long the others wait.
 const (
-	txBatch   = 64
+	txBatch   = 256
 	destBurst = 16
 )
 

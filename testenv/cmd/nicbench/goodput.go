@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -47,7 +48,10 @@ func goodput(ctx context.Context, w *world, c config, r *report) error {
 		var all []*stage
 		for _, o := range operations {
 			for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
-				all = append(all, &stage{name: fmt.Sprintf("%s of %s", o.name, bytes(size)), op: o.op, size: size})
+				s := &stage{name: fmt.Sprintf("%s of %s", o.name, bytes(size)), op: o.op, size: size}
+				if strings.Contains(s.name, c.match) {
+					all = append(all, s)
+				}
 			}
 		}
 		for range c.rounds {

@@ -28,6 +28,7 @@ type config struct {
 	rounds int
 	each   time.Duration
 	only   map[string]bool
+	match  string
 }
 
 // section is one table of the report.
@@ -51,6 +52,7 @@ func main() {
 	flag.IntVar(&c.rounds, "rounds", 5, "times that each candidate is measured; the median counts")
 	flag.DurationVar(&c.each, "time", 300*time.Millisecond, "length of a measurement")
 	only := flag.String("only", "", "sections, comma separated: goodput, latency, rate, qps, allocs, loss")
+	flag.StringVar(&c.match, "match", "", "only rows of the goodput table whose name has this in it")
 	profile := flag.String("cpuprofile", "", "write a profile of the process there")
 	flag.Parse()
 	for s := range strings.SplitSeq(*only, ",") {

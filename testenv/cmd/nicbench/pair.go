@@ -32,6 +32,10 @@ type pair struct {
 	sgl   [1]qp.SGE
 }
 
+// reads is how many READs are outstanding on a queue pair. Those of 4 KB need more
+// than the 16 that are usual to fill the link.
+const reads = 64
+
 // pairSpec says what to connect.
 type pairSpec struct {
 	qps    int
@@ -83,7 +87,9 @@ func (p *pair) add(addrs [2]netip.Addr, s pairSpec) error {
 		p.qps[i] = append(p.qps[i], x)
 	}
 	n := len(p.qps[0]) - 1
-	return engines.Connect(p.qps[0][n], p.qps[1][n], addrs[0], addrs[1], s.pmtu)
+	return engines.ConnectAttr(p.qps[0][n], p.qps[1][n], addrs[0], addrs[1], func(a *nic.Attr) {
+		a.PMTU, a.MaxRdAtomic, a.MaxDestRdAtomic = s.pmtu, reads, reads
+	})
 }
 
 func (p *pair) close() error {
