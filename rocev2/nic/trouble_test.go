@@ -50,15 +50,15 @@ func TestDestroyAfterClose(t *testing.T) {
 		t.Errorf("CreateQP after Close: %v", err)
 	}
 	for range 20 {
-		hosts[0].MustOpen(t, nic.Options{})
+		dev := hosts[0].MustOpen(t, nic.Options{})
 		var wg sync.WaitGroup
 		for range 4 {
 			a, _ := connected(t, hosts, short)
 			wg.Go(func() { _ = a.qp.Destroy() })
 		}
-		wg.Go(func() { _ = hosts[0].Dev.Close() })
+		wg.Go(func() { _ = dev.Close() })
 		wg.Go(func() { // who closes as well may open again when it returns
-			_ = hosts[0].Dev.Close()
+			_ = dev.Close()
 			if d, err := hosts[0].Open(nic.Options{}); err != nil {
 				t.Errorf("after Close: %v", err)
 			} else {
