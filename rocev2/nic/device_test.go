@@ -70,3 +70,16 @@ func TestNoRoomToSteer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An engine with nothing to come sleeps for as long as it takes to look at its sockets:
+// run does that after a whole maxSleep only.
+func TestIdleSleep(t *testing.T) {
+	e := &engine{now: 1e9}
+	if d := e.untilNext(1e9 + 500); d != maxSleep {
+		t.Errorf("%v", d)
+	}
+	e.destTimers.Set(&(&dest{}).timer, 1e9+2e6)
+	if d := e.untilNext(1e9 + 500); d >= 3*time.Millisecond {
+		t.Errorf("with a timer: %v", d)
+	}
+}

@@ -229,7 +229,7 @@ func (e *engine) takeCalls() int {
 
 // untilNext is the time to the next thing that is due by itself.
 func (e *engine) untilNext(now qp.Time) time.Duration {
-	next := e.now + qp.Time(maxSleep)
+	next := now + qp.Time(maxSleep)
 	for _, at := range [...]int64{e.qpTimers.Next(), e.destTimers.Next()} {
 		if at != 0 {
 			next = min(next, qp.Time(at))
