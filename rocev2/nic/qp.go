@@ -20,6 +20,10 @@ const (
 	MaxInline = 1024    // bytes of inline data
 )
 
+// ackPackets bounds how long the completions of small messages wait for the ACK of
+// one that follows.
+const ackPackets = 16
+
 // QPInit says what to create. Zero values of the limits mean the defaults.
 type QPInit struct {
 	Type           qp.Type
@@ -113,7 +117,7 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		Notify: func(e qp.Event) { d.event(Event{Type: eventOf(e), QP: x}) },
 		Count:  &d.eng.qpCount, Held: d.eng.held,
 		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
-		MaxInline: init.MaxInline, SignalAll: init.SignalAll,
+		MaxInline: init.MaxInline, SignalAll: init.SignalAll, AckPackets: ackPackets,
 	}
 	if x.srq != nil {
 		x.conf.SRQ = x.srq.q
