@@ -288,11 +288,18 @@ func (s stateFirst) Complete(c *qp.Completion) {
 	s.cq.Complete(c)
 }
 
+// show stores what mostly has not changed: a store costs some ten times the load.
+func show(a *atomic.Uint32, v uint32) {
+	if a.Load() != v {
+		a.Store(v)
+	}
+}
+
 // publish shows applications what has become of the queue pair.
 func (x *QP) publish() {
-	x.state.Store(uint32(x.q.State()))
-	x.sendDone.Store(x.sendTaken + x.sendLost - uint32(x.q.SendQueued()))
-	x.recvDone.Store(x.recvTaken + x.recvLost - uint32(x.q.RecvQueued()))
+	show(&x.state, uint32(x.q.State()))
+	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.q.SendQueued()))
+	show(&x.recvDone, x.recvTaken+x.recvLost-uint32(x.q.RecvQueued()))
 	if x.srq != nil {
 		x.srq.publish()
 	}
