@@ -38,7 +38,8 @@ type CQ struct {
 
 	armed  atomic.Uint32
 	bell   chan struct{}
-	fd     atomic.Int64 // eventfd to write to, or -1
+	fdMu   sync.Mutex
+	fd     int          // eventfd to write to, or -1
 	users  atomic.Int32 // queue pairs
 	closed atomic.Bool
 }
@@ -62,7 +63,7 @@ func (d *Device) CreateCQ(depth int) (*CQ, error) {
 	}
 	size := uint32(1) << bits.Len32(uint32(depth-1))
 	cq := &CQ{dev: d, ring: make([]qp.Completion, size), mask: size - 1, depth: uint32(depth), bell: make(chan struct{}, 1)}
-	cq.fd.Store(-1)
+	cq.fd = -1
 	return cq, nil
 }
 
@@ -127,8 +128,13 @@ func (c *CQ) RequestNotify(solicitedOnly bool) {
 func (c *CQ) Notify() <-chan struct{} { return c.bell }
 
 // SetEventFD has an eventfd written to whenever Notify is signalled; -1 for none. The
-// caller keeps it open until it set another.
-func (c *CQ) SetEventFD(fd int) { c.fd.Store(int64(fd)) }
+// caller keeps it open until it set another; when that returns, nothing writes to the
+// first any more.
+func (c *CQ) SetEventFD(fd int) {
+	c.fdMu.Lock()
+	c.fd = fd
+	c.fdMu.Unlock()
+}
 
 // Wait returns when there is something to poll: at once if there is, else when the
 // next completion comes, or with solicitedOnly the next that is solicited or an
@@ -196,9 +202,11 @@ func (c *CQ) signal() {
 	case c.bell <- struct{}{}:
 	default:
 	}
-	if fd := c.fd.Load(); fd >= 0 {
-		ring(int(fd))
+	c.fdMu.Lock()
+	if c.fd >= 0 {
+		ring(c.fd)
 	}
+	c.fdMu.Unlock()
 }
 
 // ring adds 1 to an eventfd.

@@ -174,7 +174,7 @@ func (e *engine) nap(n int) (d time.Duration, deaf bool) {
 		e.restart = e.now
 		return 0, false
 	}
-	if e.kick.busy.Load() {
+	if e.kick.busy.Load() && !e.kick.down.Load() {
 		return whileSending, true
 	}
 	switch {

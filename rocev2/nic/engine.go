@@ -144,11 +144,9 @@ func (e *engine) finish() {
 		e.takePosts()
 	}
 	e.qps.all(func(x *QP) {
-		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET and INIT: nothing to flush
+		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET: nothing to flush
 		x.publish()
-		if x.path != nil {
-			x.path.Release()
-		}
+		e.unroute(x) // a Destroy that waits below must find no path to release
 	})
 	e.show()
 	e.calls.mu.Lock()
@@ -158,6 +156,7 @@ func (e *engine) finish() {
 	for _, f := range list {
 		f()
 	}
+	e.kick.stop.Store(true)
 	close(e.kick.wake)
 	close(e.sync.wake)
 	<-e.kick.ended
@@ -232,7 +231,7 @@ func (e *engine) takeCalls() int {
 
 // untilNext is the time to the next thing that is due by itself.
 func (e *engine) untilNext(now qp.Time) time.Duration {
-	next := e.now + qp.Time(maxSleep)
+	next := now + qp.Time(maxSleep)
 	for _, at := range [...]int64{e.qpTimers.Next(), e.destTimers.Next()} {
 		if at != 0 {
 			next = min(next, qp.Time(at))

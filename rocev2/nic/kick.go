@@ -25,6 +25,8 @@ type kicker struct {
 	wake  chan struct{}
 	busy  atomic.Bool // it looks at the sockets again before it sleeps
 	gone  atomic.Bool // the interface is
+	stop  atomic.Bool // what the kernel does not take now is left
+	down  atomic.Bool // so is the link: it is busy, but nothing leaves
 	ended chan struct{}
 	alone bool // one processor: a second thread would only cost
 }
@@ -51,7 +53,8 @@ func (e *engine) submit() {
 	case pending <= inlineKick || e.kick.alone:
 		left := 0
 		for _, s := range e.socks {
-			left += e.kick.do(s.xsk)
+			n, _ := e.kick.do(s.xsk)
+			left += n
 		}
 		if left > 0 && !e.kick.alone {
 			e.kick.start()
@@ -71,29 +74,41 @@ func (k *kicker) start() {
 	k.wake <- struct{}{} // it has taken the last one
 }
 
-// do kicks one socket and returns how many packets the kernel left.
-func (k *kicker) do(s *xsk.Socket) int {
+// do kicks one socket and returns how many packets the kernel left. ok is false if it
+// takes none at all: the link is down.
+func (k *kicker) do(s *xsk.Socket) (left int, ok bool) {
 	err := s.Kick()
 	if errors.Is(err, xsk.ErrGone) {
 		k.gone.Store(true)
 	}
-	if err != nil {
-		return 0 // down: it leaves when the link is up and something is sent
-	}
-	return s.Pending()
+	return s.Pending(), err == nil
 }
+
+// Pauses of the second thread, while the driver's queue is full and while the link
+// is down.
+const (
+	fullPause = 20 * time.Microsecond
+	downPause = time.Millisecond
+)
 
 // run is the second thread, until wake is closed.
 func (k *kicker) run(socks []*sock) {
 	defer close(k.ended)
 	for range k.wake {
 		for {
-			left := 0
+			left, pause := 0, fullPause
 			for _, s := range socks {
-				left += k.do(s.xsk)
+				n, ok := k.do(s.xsk)
+				if left += n; !ok {
+					pause = downPause
+				}
 			}
-			if left > 0 { // the driver's queue is full
-				time.Sleep(20 * time.Microsecond)
+			k.down.Store(pause == downPause)
+			if left > 0 && pause == downPause && k.stop.Load() {
+				return
+			}
+			if left > 0 {
+				time.Sleep(pause)
 				continue
 			}
 			k.busy.Store(false)

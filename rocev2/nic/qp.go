@@ -3,6 +3,7 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -132,7 +133,7 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		x.srq.users.Add(1)
 	}
 	if err := d.wire.Steer(x.num); err != nil {
-		return nil, fmt.Errorf("nic: create a queue pair: %w (%w)", err, x.Destroy())
+		return nil, fmt.Errorf("nic: create a queue pair: %w", errors.Join(err, x.Destroy()))
 	}
 	return x, nil
 }
@@ -219,10 +220,11 @@ func (x *QP) Modify(a Attr, mask qp.AttrMask) error {
 		if path, err = x.dev.resolve(a.Src, a.Dst); err != nil {
 			return err
 		}
-		if best := path.Current().PMTU; mask&qp.MaskPMTU != 0 && a.PMTU > best {
-			path.Release()
-			return fmt.Errorf("nic: a PMTU of %d does not fit the path to %s, which has an MTU of %d: at most %d, or raise the MTU to %d",
-				a.PMTU.Bytes(), a.Dst, path.Current().MTU, best.Bytes(), a.PMTU.Bytes()+rocev2.PMTUOverhead)
+		if mask&qp.MaskPMTU != 0 {
+			if err := x.dev.fits(a.PMTU, path.Current()); err != nil {
+				path.Release()
+				return err
+			}
 		}
 	}
 	err := x.dev.do(func() error { return x.dev.eng.modify(x, &a, mask, path) })
@@ -230,6 +232,20 @@ func (x *QP) Modify(a Attr, mask qp.AttrMask) error {
 		path.Release()
 	}
 	return err
+}
+
+// fits judges a PMTU by the path and by the frames that the device has.
+func (d *Device) fits(m rocev2.PMTU, to *route.State) error {
+	need := m.Bytes() + rocev2.PMTUOverhead
+	switch {
+	case m > to.PMTU:
+		return fmt.Errorf("nic: a PMTU of %d does not fit the path to %s, which has an MTU of %d: at most %d, or raise the MTU to %d",
+			m.Bytes(), to.Dst, to.MTU, to.PMTU.Bytes(), need)
+	case need > d.mtu:
+		return fmt.Errorf("nic: a PMTU of %d does not fit the device's frames: %s had an MTU of %d when it was opened; open the device again",
+			m.Bytes(), d.opts.Interface, d.mtu)
+	}
+	return nil
 }
 
 // modify is Modify in the engine's thread. It takes the path over unless it fails.
@@ -326,6 +342,9 @@ func (x *QP) Destroy() error {
 }
 
 func (e *engine) addQP(x *QP) (err error) {
+	if x.send.overrun || x.recv.overrun {
+		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
+	}
 	if x.num, err = e.qps.add(x); err != nil {
 		return fmt.Errorf("%w: %d exist", err, e.qps.count)
 	}

@@ -4,6 +4,7 @@ package nic
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 // somebody wakes it, or time is over.
 type sleeper struct {
 	asleep atomic.Bool
-	bell   int // eventfd
+	bell   int        // eventfd, -1 after close
+	bellMu sync.Mutex // the number is another file's as soon as the device is closed
 	poll   []unix.PollFd
 }
 
@@ -32,8 +34,11 @@ func (s *sleeper) init(fds ...int) (err error) {
 }
 
 func (s *sleeper) close() {
-	if len(s.poll) > 0 {
+	s.bellMu.Lock()
+	defer s.bellMu.Unlock()
+	if len(s.poll) > 0 && s.bell >= 0 {
 		unix.Close(s.bell)
+		s.bell = -1
 	}
 }
 
@@ -59,6 +64,10 @@ func (s *sleeper) sleep(d time.Duration, deaf bool, still func() bool) {
 // wake ends the sleep, if there is one.
 func (s *sleeper) wake() {
 	if s.asleep.Load() && s.asleep.CompareAndSwap(true, false) {
-		ring(s.bell)
+		s.bellMu.Lock()
+		defer s.bellMu.Unlock()
+		if s.bell >= 0 {
+			ring(s.bell)
+		}
 	}
 }

@@ -17,6 +17,8 @@ type Bench struct {
 	A, B Side
 	// Impair sets what happens to packets both ways, Link.Netem. Nil: no case may ask for it.
 	Impair func(ctx context.Context, netem string) error
+	// Lost counts messages of UC and UD that did not arrive. They are sent again, on a new link, twice.
+	Lost int
 
 	link  Link
 	ends  [2]*end
@@ -47,6 +49,16 @@ const CaseTimeout = time.Minute
 // Run runs one case; nil means that all that the case says came true, data byte for byte. After an
 // error the link is made anew.
 func (b *Bench) Run(ctx context.Context, c Case) error {
+	for again := 2; ; again-- {
+		err := b.run(ctx, c)
+		if again == 0 || !errors.Is(err, errLost) {
+			return err
+		}
+		b.Lost++
+	}
+}
+
+func (b *Bench) run(ctx context.Context, c Case) error {
 	ctx, cancel := context.WithTimeout(ctx, CaseTimeout)
 	defer cancel()
 	err := b.use(ctx, c.Link)

@@ -46,5 +46,10 @@ func runTable(ctx context.Context, t *testing.T, b *Bench, cases []Case) {
 			}
 		})
 	}
+	// A busy host drops a packet of the long bursts of UC now and then: too many are our fault.
+	if most := 1 + ran/200; b.Lost > most {
+		t.Errorf("%d messages of UC and UD were lost, want %d at most", b.Lost, most)
+	}
+	t.Logf("%d messages of UC and UD were lost and sent again", b.Lost)
 	t.Logf("%d cases in %v, the slowest %s in %v", ran, time.Since(start).Round(time.Millisecond), slowest, slowestTook.Round(time.Millisecond))
 }

@@ -13,7 +13,7 @@ import (
 type Scenario struct {
 	Name string
 	Run  func(ctx context.Context, from, to Side) error
-	// ByEngine says that rxe (6.12) as requester does not pass, and Run why.
+	// ByEngine says that rxe (6.12) as requester does not always pass.
 	ByEngine bool
 }
 

@@ -61,7 +61,7 @@ func (vm *VM) Exchange(ctx context.Context, client *VM, x Exchange) (Outcome, er
 			_ = server.Signal(unix.SIGKILL) // it may be ending by itself
 		}
 	}()
-	if err := server.awaitReady(ctx, x.Ready); err != nil {
+	if err := server.AwaitReady(ctx, x.Ready); err != nil {
 		return out, fmt.Errorf("%s: server: %w", x.Name, err)
 	}
 	if out.Client, err = client.RunCmd(ctx, Cmd{Argv: x.Client, Timeout: timeout}); err != nil {
@@ -74,7 +74,8 @@ func (vm *VM) Exchange(ctx context.Context, client *VM, x Exchange) (Outcome, er
 	return out, nil
 }
 
-func (p *Proc) awaitReady(ctx context.Context, r Readiness) error {
+// AwaitReady waits until a server can be reached, or has ended.
+func (p *Proc) AwaitReady(ctx context.Context, r Readiness) error {
 	for {
 		ready, err := p.vm.listening(ctx, r)
 		if err != nil || ready {
