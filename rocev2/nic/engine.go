@@ -62,9 +62,11 @@ type engine struct {
 	failed error
 	over   bool // the thread has ended
 	stop   atomic.Bool
-	inside atomic.Bool  // a guest drives
-	prompt atomic.Bool  // the last one is expected back at once
-	left   atomic.Int64 // when it left
+	inside atomic.Bool   // a guest drives
+	prompt atomic.Bool   // the last one is expected back at once
+	left   atomic.Int64  // when it left
+	visits atomic.Uint64 // of guests that found something to do
+	seen   uint64        // the thread's: visits that its nap knows of
 
 	thread, guest sleeper // while they drive
 	standby       sleeper // of the thread, while guests do
