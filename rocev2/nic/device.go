@@ -259,7 +259,7 @@ func newEngine(d *Device) (*engine, error) {
 		dev: d, wire: d.wire, clock: newClock(), kick: newKicker(),
 		dests: map[netip.Addr]*dest{}, held: qp.NewHoldPool(heldPackets),
 	}
-	_, mtu, err := d.link()
+	index, mtu, err := d.link()
 	if err != nil {
 		return nil, err
 	}
@@ -277,6 +277,7 @@ func newEngine(d *Device) (*engine, error) {
 		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
 		e.poll = append(e.poll, unix.PollFd{Fd: int32(s.FD()), Events: unix.POLLIN})
 	}
+	e.senders = e.socks[:len(d.socks.Senders(d.opts.Interface, index))]
 	e.datagrams.sock = e.socks[0]
 	return e, nil
 }
