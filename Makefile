@@ -83,6 +83,11 @@ bench: build ## what it costs: ns per packet over an empty program, TCP beside i
 	$(GO) test -run '^$$' -bench . -benchmem ./rocev2/... ./cc/... || missed=1; \
 	exit $$missed
 
+.PHONY: bench-rxe
+bench-rxe: build ## Linux rxe against our engine between the same two virtual machines (root)
+	$(GO) build -o bin/rxebench ./testenv/cmd/rxebench
+	$(SUDO) ./bin/rxebench -bin bin/softroce-xdp
+
 .PHONY: report
 report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)
 	mkdir -p docs/img
