@@ -90,6 +90,11 @@ bench-transport: build ## only the NIC beside raw AF_XDP: goodput, latency, rate
 	CGO_ENABLED=0 $(GO) build -o bin/nicbench ./testenv/cmd/nicbench
 	$(SUDO) ./bin/nicbench -bin bin/softroce-xdp
 
+.PHONY: bench-rxe
+bench-rxe: build ## Linux rxe against our engine between the same two virtual machines (root)
+	$(GO) build -o bin/rxebench ./testenv/cmd/rxebench
+	$(SUDO) ./bin/rxebench -bin bin/softroce-xdp
+
 .PHONY: report
 report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)
 	mkdir -p docs/img

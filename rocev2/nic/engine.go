@@ -24,9 +24,10 @@ type engine struct {
 	now   qp.Time // of this turn
 	live  Live
 
-	socks []*sock
-	kick  kicker
-	own   ownQueue
+	socks   []*sock
+	senders []*sock // those of them that can send
+	kick    kicker
+	own     ownQueue
 
 	qps        qpTable
 	dests      map[netip.Addr]*dest
