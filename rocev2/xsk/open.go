@@ -142,7 +142,7 @@ func (s *Socket) options(l layout) {
 
 // bindPatience is how long bind waits for a queue: after a close the kernel frees
 // it from a work item.
-const bindPatience = 500 * time.Millisecond
+const bindPatience = 1500 * time.Millisecond
 
 func (s *Socket) bind() error {
 	sa := &unix.SockaddrXDP{

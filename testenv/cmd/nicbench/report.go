@@ -27,6 +27,9 @@ func (r *report) row(format string, args ...any) { fmt.Fprintf(r.w, format+"\t\n
 func (r *report) end(notes ...string) {
 	r.w.Flush()
 	for _, n := range notes {
+		if n == "" {
+			continue
+		}
 		fmt.Fprintln(r.out, n)
 	}
 }
@@ -63,6 +66,19 @@ func median(v []float64) float64 {
 // span is the least and the largest.
 func span(v []float64, format string) string {
 	return fmt.Sprintf(format+" to "+format, slices.Min(v), slices.Max(v))
+}
+
+// steady is the most by which the rounds of the limit may differ for a run to be
+// believed.
+const steady = 2
+
+// restless warns where the limit itself changed a lot from round to round: something
+// else kept the machine busy, and shares of such a limit say little.
+func restless(limit []float64) string {
+	if slices.Max(limit) <= steady*slices.Min(limit) {
+		return ""
+	}
+	return "The rounds of raw AF_XDP differ by more than 2: the machine is busy with other things, do not rely on this table."
 }
 
 // ratios divides round by round: what else the machine did hit both alike.
