@@ -79,10 +79,16 @@ func (s *EngineSeat) Register(queue, fd int) error {
 	return nil
 }
 
+// errSeatClosed is for what comes after Close: the configuration is not mapped any more.
+var errSeatClosed = errors.New("the engine was closed")
+
 // Steer has ingress hand packets for the queue pair to the sockets.
 func (s *EngineSeat) Steer(qpn uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("%s: steer queue pair %#x: %w", s.att.State.Interface, qpn, errSeatClosed)
+	}
 	if err := s.att.Maps.SteerTable.Put(qpn, bpf.Steer{Queues: uint32(len(s.queues))}); err != nil {
 		return fmt.Errorf("%s: steer queue pair %#x: %w", s.att.State.Interface, qpn, err)
 	}
@@ -91,11 +97,11 @@ func (s *EngineSeat) Steer(qpn uint32) error {
 	return nil
 }
 
-// Unsteer has ingress pass them to the host's stack.
+// Unsteer has ingress pass them to the host's stack; Close did that for all.
 func (s *EngineSeat) Unsteer(qpn uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.qpns[qpn]; !ok {
+	if _, ok := s.qpns[qpn]; !ok || s.closed {
 		return nil
 	}
 	delete(s.qpns, qpn)

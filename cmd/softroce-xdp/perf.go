@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -84,12 +85,20 @@ func (e *engineFlags) open(a *app) (*nic.Device, string, error) {
 
 func newPerfServer(a *app) *cobra.Command {
 	var eng engineFlags
-	listen := ""
+	listen, memory := "", ""
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Answer clients, one after the other",
-		Args:  cobra.NoArgs,
+		Long: `Server makes the queue pairs and the memory that a client's run asks for, one run
+after the other, until it is interrupted. Whoever reaches its TCP port may ask: it
+has no passwords. Listen on an address of a network that you trust, and limit what
+one run may take by --memory.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			lent, err := units.ParseBytes(memory)
+			if err != nil {
+				return usageError{fmt.Errorf("--memory: %w", err), false}
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 			defer stop()
 			dev, name, err := eng.open(a)
@@ -103,10 +112,11 @@ func newPerfServer(a *app) *cobra.Command {
 			}
 			defer l.Close()
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: engine works (AF_XDP %s), clients come to %s\n", name, dev.Mode(), l.Addr())
-			return perf.Serve(ctx, l, dev, a.logger(cmd.ErrOrStderr()))
+			return perf.Serve(ctx, l, dev, lent, a.logger(cmd.ErrOrStderr()))
 		},
 	}
 	eng.flags(a, cmd)
+	cmd.Flags().StringVar(&memory, "memory", "1G", "memory that one run may register")
 	cmd.Flags().StringVar(&listen, "listen", net.JoinHostPort("", strconv.Itoa(perf.DefaultPort)), "TCP address for clients")
 	return cmd
 }
@@ -209,6 +219,7 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.Plan) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // who interrupts twice will not wait for the messages under way
 	dev, name, err := p.open(a)
 	if err != nil {
 		return err
@@ -221,6 +232,9 @@ func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.
 			c.Progress = progress(cmd.ErrOrStderr())
 		}
 		res, err := c.Run(ctx, server, plan)
+		if res == nil && errors.Is(err, context.Canceled) {
+			return errors.New("interrupted before anything was measured")
+		}
 		if res == nil {
 			return err
 		}

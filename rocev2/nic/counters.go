@@ -76,7 +76,7 @@ func (d *Device) Counters() []Counter {
 		{"rx_bad_pkey", c.rxBadPKey, "packets of another partition"},
 		{"rx_wrong_peer", c.rxWrongPeer, "packets to a connected queue pair from another address than its peer's"},
 		{"tx_no_path", c.txNoPath, "packets dropped: no route or neighbour"},
-		{"tx_no_room", c.txNoRoom, "packets dropped: they do not fit the frame"},
+		{"tx_no_room", c.txNoRoom, "packets dropped: longer than the MTU, or than the frame"},
 		{"tx_stamp_too_big", c.txTooBig, "packets that the stamp would lift over the MTU, left unstamped"},
 		{"sync_errors", c.syncErrors, "reports to the destination table that failed"},
 		{"events_lost", d.eventsLost.Load(), "asynchronous events that nobody took"},

@@ -21,19 +21,25 @@ const MaxCQ = 1 << 22
 // CQ is a completion queue (IBTA 10.8). The engine fills it, any goroutine may empty
 // it.
 type CQ struct {
-	dev     *Device
-	ring    []qp.Completion
-	mask    uint32
-	depth   uint32
-	tail    atomic.Uint32 // engine: next to be written
-	overrun bool          // engine: a completion was lost
+	dev   *Device
+	ring  []qp.Completion
+	mask  uint32
+	depth uint32
+	tail  atomic.Uint32 // applications see what is before
+
+	// The engine's.
+	next    uint32 // to be written
+	overrun bool   // a completion was lost
+	news    bool   // there are completions that were not shown
+	alert   bool   // one of them is solicited or an error
 
 	polling sync.Mutex
 	head    atomic.Uint32 // next to be read
 
 	armed  atomic.Uint32
 	bell   chan struct{}
-	fd     atomic.Int64 // eventfd to write to, or -1
+	fdMu   sync.Mutex
+	fd     int          // eventfd to write to, or -1
 	users  atomic.Int32 // queue pairs
 	closed atomic.Bool
 }
@@ -57,7 +63,7 @@ func (d *Device) CreateCQ(depth int) (*CQ, error) {
 	}
 	size := uint32(1) << bits.Len32(uint32(depth-1))
 	cq := &CQ{dev: d, ring: make([]qp.Completion, size), mask: size - 1, depth: uint32(depth), bell: make(chan struct{}, 1)}
-	cq.fd.Store(-1)
+	cq.fd = -1
 	return cq, nil
 }
 
@@ -74,8 +80,20 @@ func (c *CQ) Destroy() error {
 }
 
 // Poll moves up to len(out) completions to out and returns how many. It never
-// blocks and never allocates.
+// blocks and never allocates. If there is none it has the engine look for one, in
+// the caller's thread (drive.go).
 func (c *CQ) Poll(out []qp.Completion) int {
+	n := c.take(out)
+	if n == 0 && len(out) > 0 && c.dev.eng.visit() {
+		n = c.take(out)
+	}
+	return n
+}
+
+func (c *CQ) take(out []qp.Completion) int {
+	if c.Len() == 0 {
+		return 0
+	}
 	c.polling.Lock()
 	head := c.head.Load()
 	n := min(c.tail.Load()-head, uint32(len(out)))
@@ -110,15 +128,20 @@ func (c *CQ) RequestNotify(solicitedOnly bool) {
 func (c *CQ) Notify() <-chan struct{} { return c.bell }
 
 // SetEventFD has an eventfd written to whenever Notify is signalled; -1 for none. The
-// caller keeps it open until it set another.
-func (c *CQ) SetEventFD(fd int) { c.fd.Store(int64(fd)) }
+// caller keeps it open until it set another; when that returns, nothing writes to the
+// first any more.
+func (c *CQ) SetEventFD(fd int) {
+	c.fdMu.Lock()
+	c.fd = fd
+	c.fdMu.Unlock()
+}
 
 // Wait returns when there is something to poll: at once if there is, else when the
 // next completion comes, or with solicitedOnly the next that is solicited or an
 // error. It returns the context's error, or ErrClosed after the device's end.
 func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 	for {
-		if c.Len() > 0 {
+		if c.Len() > 0 || !solicitedOnly && c.dev.eng.attend(ctx, c) {
 			return nil
 		}
 		c.RequestNotify(solicitedOnly)
@@ -138,22 +161,39 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 	}
 }
 
-// Complete takes a completion from a queue pair. It runs in the engine's thread.
+// Complete takes a completion from a queue pair. The holder of the baton calls it.
+// Applications see it after settle, when the queue pair has room for another work
+// request in its place.
 func (c *CQ) Complete(w *qp.Completion) {
-	tail := c.tail.Load()
-	if tail-c.head.Load() >= c.depth {
+	e := c.dev.eng
+	if c.next-c.head.Load() >= c.depth {
 		if !c.overrun {
 			c.overrun = true
-			c.dev.eng.overrun(c)
+			e.overrun(c)
 		}
 		return
 	}
-	c.ring[tail&c.mask] = *w
-	c.tail.Store(tail + 1)
-	if armed := c.armed.Load(); armed == notArmed || armed == armedSolicited && !w.Solicited && w.Status == qp.Success {
-		return
+	c.ring[c.next&c.mask] = *w
+	c.next++
+	c.alert = c.alert || w.Solicited || w.Status != qp.Success
+	if !c.news {
+		c.news = true
+		e.news = append(e.news, c)
 	}
-	c.signal()
+}
+
+// show lets applications see what has completed.
+func (e *engine) show() {
+	for _, c := range e.news {
+		alert := c.alert
+		c.news, c.alert = false, false
+		c.tail.Store(c.next)
+		if armed := c.armed.Load(); armed == armedAny || armed == armedSolicited && alert {
+			c.signal()
+		}
+	}
+	clear(e.news)
+	e.news = e.news[:0]
 }
 
 func (c *CQ) signal() {
@@ -162,9 +202,11 @@ func (c *CQ) signal() {
 	case c.bell <- struct{}{}:
 	default:
 	}
-	if fd := c.fd.Load(); fd >= 0 {
-		ring(int(fd))
+	c.fdMu.Lock()
+	if c.fd >= 0 {
+		ring(c.fd)
 	}
+	c.fdMu.Unlock()
 }
 
 // ring adds 1 to an eventfd.

@@ -74,11 +74,15 @@ func addressHash(a netip.Addr) uint32 {
 	return h
 }
 
-// drop takes a reference back. What waits in lists goes when its turn comes.
+// drop takes a reference back. What waits in lists goes when its turn comes: queue
+// pairs of UD, which have messages for others and must not wait for a pacer that
+// nobody tells a rate any more.
 func (e *engine) drop(d *dest) {
 	if d.refs--; d.refs == 0 {
 		delete(e.dests, d.addr)
 		e.destTimers.Stop(&d.timer)
+		d.setRate(e, 0)
+		e.resume(d)
 	}
 }
 
@@ -107,10 +111,13 @@ func (d *dest) spend(e *engine, n int) {
 }
 
 // setRate takes a new rate over. Debt that was made at the old one is scaled, so that
-// a rate of nearly nothing does not block for hours.
+// a rate of nearly nothing does not block for hours; without a rate there is none.
 func (d *dest) setRate(e *engine, rate uint64) {
-	if debt := d.empty - e.now; debt > 0 && rate != 0 && d.rate != 0 {
-		d.empty = e.now + qp.Time(float64(debt)*float64(d.rate)/float64(rate))
+	if debt := d.empty - e.now; debt > 0 && d.rate != 0 {
+		d.empty = e.now
+		if rate != 0 {
+			d.empty += qp.Time(float64(debt) * float64(d.rate) / float64(rate))
+		}
 	}
 	d.rate = rate
 }

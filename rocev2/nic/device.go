@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -55,6 +53,7 @@ type Device struct {
 	socks  xsk.Set
 	mem    *mr.Table
 	eng    *engine
+	mtu    int // of the interface when the device was opened: what its frames have room for
 
 	gone    atomic.Bool            // the interface is
 	started atomic.Pointer[engine] // eng, for the goroutine that follows the interface
@@ -135,6 +134,7 @@ func (d *Device) openSockets() (err error) {
 	if err != nil {
 		return err
 	}
+	d.mtu = mtu
 	const frameSize = 4096
 	c := xsk.Config{
 		Ifindex: index, FrameSize: frameSize, RxFrames: d.opts.RxFrames, TxFrames: d.opts.TxFrames,
@@ -162,18 +162,29 @@ func (d *Device) do(f func() error) error {
 	return err
 }
 
-// resolve finds the way to a peer and waits for its neighbour.
-func (d *Device) resolve(src, dst netip.Addr) (p *route.Path, err error) {
-	if src.IsValid() {
-		p, err = d.routes.ResolveFrom(src, dst)
-	} else {
-		p, err = d.routes.Resolve(dst)
+// resolve finds the way to a peer and waits for its neighbour. A source that the
+// kernel chose is kept: the peer knows us by it, and would not know us by what the
+// kernel chooses when addresses or routes have changed.
+func (d *Device) resolve(src, dst netip.Addr) (*route.Path, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
+	defer cancel()
+	if !src.IsValid() {
+		p, err := d.routes.Resolve(dst)
+		if p, err = usable(ctx, p, err); err != nil {
+			return nil, err
+		}
+		defer p.Release()
+		src = p.Current().Src
 	}
+	p, err := d.routes.ResolveFrom(src, dst)
+	return usable(ctx, p, err)
+}
+
+// usable waits for the neighbour of a path that was resolved.
+func usable(ctx context.Context, p *route.Path, err error) (*route.Path, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nic: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
-	defer cancel()
 	if _, err := p.Wait(ctx); err != nil {
 		p.Release()
 		return nil, fmt.Errorf("nic: %w", err)
@@ -198,7 +209,7 @@ func (d *Device) routeEvent(e route.Event) {
 	case e.Link.Gone:
 		d.gone.Store(true)
 		if e := d.started.Load(); e != nil {
-			e.wake()
+			e.call()
 		}
 	case e.Link.Up && e.Link.Carrier:
 		d.event(Event{Type: EventPortActive})
@@ -210,12 +221,8 @@ func (d *Device) routeEvent(e route.Event) {
 // Close ends the device: what was posted and has not completed is flushed, its queue
 // pair numbers go back to the host's stack. Waiting goroutines return.
 func (d *Device) Close() error {
-	err := d.alive()
-	if errors.Is(err, ErrClosed) {
-		return nil
-	}
 	d.eng.stop.Store(true)
-	d.eng.wake()
+	d.eng.call()
 	<-d.done
 	return d.release()
 }
@@ -240,7 +247,7 @@ func (d *Device) release() error {
 		}
 		errs = append(errs, d.wire.Close())
 		if d.eng != nil {
-			unix.Close(d.eng.bell)
+			d.eng.closeSleepers()
 		}
 		if d.socks != nil {
 			errs = append(errs, d.socks.Close())
@@ -259,23 +266,25 @@ func newEngine(d *Device) (*engine, error) {
 		dev: d, wire: d.wire, clock: newClock(), kick: newKicker(),
 		dests: map[netip.Addr]*dest{}, held: qp.NewHoldPool(heldPackets),
 	}
-	index, mtu, err := d.link()
+	index, _, err := d.link()
 	if err != nil {
 		return nil, err
 	}
 	e.posts.init()
 	e.live = d.wire.Live()
-	e.own.maxFrame = max(maxFrame(mtu), 4096+256)
-	e.scratch = make([]byte, max(maxFrame(mtu)+64, 16<<10))
+	e.own.maxFrame = max(maxFrame(d.mtu), 4096+256)
+	e.scratch = make([]byte, max(maxFrame(d.mtu)+64, 16<<10))
 	e.datagrams.report.Addr = netip.Addr{}
 	e.sync.init()
-	if e.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return nil, fmt.Errorf("nic: eventfd: %w", err)
-	}
-	e.poll = append(e.poll, unix.PollFd{Fd: int32(e.bell), Events: unix.POLLIN})
+	e.onTimer, e.onDest = e.expire, e.resume
+	var fds []int
 	for _, s := range d.socks {
 		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
-		e.poll = append(e.poll, unix.PollFd{Fd: int32(s.FD()), Events: unix.POLLIN})
+		fds = append(fds, s.FD())
+	}
+	if err := errors.Join(e.thread.init(fds...), e.guest.init(fds...), e.standby.init()); err != nil {
+		e.closeSleepers()
+		return nil, err
 	}
 	e.senders = e.socks[:len(d.socks.Senders(d.opts.Interface, index))]
 	e.datagrams.sock = e.socks[0]

@@ -5,12 +5,9 @@ package nic
 import (
 	"errors"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
@@ -18,8 +15,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
-// engine is the thread that owns all queue pairs. What other goroutines want comes
-// by posts (post.go) and calls.
+// engine owns all queue pairs. It belongs to one thread at a time (drive.go). What
+// other goroutines want comes by posts (post.go) and calls.
 type engine struct {
 	dev   *Device
 	wire  Wire
@@ -42,6 +39,7 @@ type engine struct {
 	blocked    bool // the kernel has all transmit frames
 	unsent     bool // it left some of them, and there is no second thread
 	overruns   []*CQ
+	news       []*CQ // with completions that were not shown
 
 	posts   posts
 	calls   calls
@@ -53,16 +51,26 @@ type engine struct {
 	out     qp.Outbound
 	stamp   rocev2.Stamp
 	scratch []byte // for packets of several frames
+	onTimer func(*QP)
+	onDest  func(*dest)
 
 	count   engineCounters
 	qpCount qp.Counters
 	held    *qp.HoldPool
 
-	asleep atomic.Bool
-	bell   int // eventfd
-	poll   []unix.PollFd
-	stop   atomic.Bool
+	// See drive.go. All above and failed and over belong to the holder of the baton.
+	baton  sync.Mutex
 	failed error
+	over   bool // the thread has ended
+	stop   atomic.Bool
+	inside atomic.Bool   // a guest drives
+	prompt atomic.Bool   // the last one is expected back at once
+	left   atomic.Int64  // when it left
+	visits atomic.Uint64 // of guests that found something to do
+	seen   uint64        // the thread's: visits that its nap knows of
+
+	thread, guest sleeper // while they drive
+	standby       sleeper // of the thread, while guests do
 }
 
 // sock is one AF_XDP socket with what the engine keeps of it.
@@ -72,7 +80,7 @@ type sock struct {
 	pushed int // packets since the last submit
 }
 
-// calls are functions that other goroutines have the engine's thread run.
+// calls are functions that other goroutines have the engine's driver run.
 type calls struct {
 	mu      sync.Mutex
 	waiting []func()
@@ -92,48 +100,35 @@ func (e *engine) do(f func()) bool {
 	e.calls.waiting = append(e.calls.waiting, func() { f(); close(done) })
 	e.calls.any.Store(true)
 	e.calls.mu.Unlock()
-	e.wake()
+	e.call()
 	<-done
 	return true
 }
 
-// wake ends the engine's sleep. Whoever calls it has left something to do before.
-func (e *engine) wake() {
-	if e.asleep.Load() && e.asleep.CompareAndSwap(true, false) {
-		ring(e.bell)
+// turn does everything that there is to do now, within its budgets, and returns how
+// much that was. The caller has the baton.
+func (e *engine) turn() int {
+	e.blocked = false
+	e.now = e.clock.now()
+	n := e.receive()
+	n += e.takeCalls()
+	n += e.takePosts()
+	e.qpTimers.Advance(int64(e.now), e.onTimer)
+	e.destTimers.Advance(int64(e.now), e.onDest)
+	e.settle()
+	n += e.transmit()
+	e.settle()
+	e.submit()
+	e.closeOverruns()
+	e.report()
+	if e.dev.gone.Load() {
+		e.failed = ErrGone
 	}
+	return n
 }
 
-// run is the engine's loop, in a thread of its own, until stop or a failure.
-func (e *engine) run() {
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	// Timers of this thread are not to be joined with others': 50 us otherwise.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	for !e.stop.Load() && e.failed == nil {
-		e.blocked = false
-		e.now = e.clock.now()
-		n := e.receive()
-		n += e.takeCalls()
-		n += e.takePosts()
-		e.qpTimers.Advance(int64(e.now), e.expire)
-		e.destTimers.Advance(int64(e.now), e.resume)
-		e.settle()
-		n += e.transmit()
-		e.settle()
-		e.submit()
-		e.closeOverruns()
-		e.report()
-		if n > 0 {
-			e.restart = e.now
-		} else {
-			e.rest()
-		}
-		if e.dev.gone.Load() {
-			e.failed = ErrGone
-		}
-	}
-	e.finish()
-}
+// ending reports that the engine's thread is to finish.
+func (e *engine) ending() bool { return e.failed != nil || e.stop.Load() }
 
 // finish ends everything: work requests complete as flushed, nobody waits for the
 // engine any more.
@@ -150,12 +145,11 @@ func (e *engine) finish() {
 		e.takePosts()
 	}
 	e.qps.all(func(x *QP) {
-		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET and INIT: nothing to flush
+		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET: nothing to flush
 		x.publish()
-		if x.path != nil {
-			x.path.Release()
-		}
+		e.unroute(x) // a Destroy that waits below must find no path to release
 	})
+	e.show()
 	e.calls.mu.Lock()
 	e.calls.closed = true
 	list := e.calls.waiting
@@ -163,6 +157,7 @@ func (e *engine) finish() {
 	for _, f := range list {
 		f()
 	}
+	e.kick.stop.Store(true)
 	close(e.kick.wake)
 	close(e.sync.wake)
 	<-e.kick.ended
@@ -235,24 +230,9 @@ func (e *engine) takeCalls() int {
 	return len(list)
 }
 
-// rest is what the engine does when there is nothing to do: it looks again for a
-// while, since what is waited for often comes soon, and then sleeps.
-func (e *engine) rest() {
-	idle := e.clock.now() - e.restart
-	switch {
-	case idle < qp.Time(e.dev.opts.Spin):
-		return
-	case e.blocked || e.unsent:
-		// The kernel works on what we gave it, without telling when it is done.
-		e.sleep(20 * time.Microsecond)
-		return
-	}
-	e.sleep(e.untilNext())
-}
-
 // untilNext is the time to the next thing that is due by itself.
-func (e *engine) untilNext() time.Duration {
-	next := e.now + qp.Time(maxSleep)
+func (e *engine) untilNext(now qp.Time) time.Duration {
+	next := now + qp.Time(maxSleep)
 	for _, at := range [...]int64{e.qpTimers.Next(), e.destTimers.Next()} {
 		if at != 0 {
 			next = min(next, qp.Time(at))
@@ -261,31 +241,11 @@ func (e *engine) untilNext() time.Duration {
 	if len(e.active) > 0 {
 		next = min(next, e.sync.due)
 	}
-	return time.Duration(next - e.clock.now())
+	return time.Duration(next - now)
 }
 
 // maxSleep is how often an idle engine looks whether its interface is there.
 const maxSleep = time.Second
-
-func (e *engine) sleep(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	e.asleep.Store(true)
-	// Whoever saw us awake has left its work before: look once more.
-	if !e.posts.any.Load() && !e.calls.any.Load() && !e.sync.done.Load() && !e.stop.Load() && !e.dev.gone.Load() {
-		ts := unix.NsecToTimespec(int64(d))
-		n, err := unix.Ppoll(e.poll, &ts, nil)
-		if err == nil && n > 0 && e.poll[0].Revents != 0 {
-			var b [8]byte
-			_, _ = unix.Read(e.bell, b[:])
-		}
-		if n == 0 && d >= maxSleep {
-			e.checkSockets()
-		}
-	}
-	e.asleep.Store(false)
-}
 
 // checkSockets learns of an interface that was deleted: the kernel wakes nobody up
 // for that.

@@ -12,17 +12,21 @@ import (
 )
 
 // In copy mode the kernel transmits in the thread that asks for it, some 2 us a
-// packet, driver and all. A few packets the engine sends by itself, which is
-// quickest; when there are more, a second thread does it while the engine builds the
-// next ones.
+// packet, driver and all. That thread is the engine's driver, which is quickest, as
+// long as its batches are not large; where they are, a second thread sends while the
+// driver builds the next ones. It must have much to do at once: to be woken up for
+// less costs more than it gains.
 
-// inlineKick is how many packets the engine's thread sends by itself.
-const inlineKick = 4
+// inlineKick is how many frames the driver sends by itself; a packet of more than
+// 4 KB takes two.
+const inlineKick = 256
 
 type kicker struct {
 	wake  chan struct{}
 	busy  atomic.Bool // it looks at the sockets again before it sleeps
 	gone  atomic.Bool // the interface is
+	stop  atomic.Bool // what the kernel does not take now is left
+	down  atomic.Bool // so is the link: it is busy, but nothing leaves
 	ended chan struct{}
 	alone bool // one processor: a second thread would only cost
 }
@@ -49,7 +53,8 @@ func (e *engine) submit() {
 	case pending <= inlineKick || e.kick.alone:
 		left := 0
 		for _, s := range e.socks {
-			left += e.kick.do(s.xsk)
+			n, _ := e.kick.do(s.xsk)
+			left += n
 		}
 		if left > 0 && !e.kick.alone {
 			e.kick.start()
@@ -69,29 +74,41 @@ func (k *kicker) start() {
 	k.wake <- struct{}{} // it has taken the last one
 }
 
-// do kicks one socket and returns how many packets the kernel left.
-func (k *kicker) do(s *xsk.Socket) int {
+// do kicks one socket and returns how many packets the kernel left. ok is false if it
+// takes none at all: the link is down.
+func (k *kicker) do(s *xsk.Socket) (left int, ok bool) {
 	err := s.Kick()
 	if errors.Is(err, xsk.ErrGone) {
 		k.gone.Store(true)
 	}
-	if err != nil {
-		return 0 // down: it leaves when the link is up and something is sent
-	}
-	return s.Pending()
+	return s.Pending(), err == nil
 }
+
+// Pauses of the second thread, while the driver's queue is full and while the link
+// is down.
+const (
+	fullPause = 20 * time.Microsecond
+	downPause = time.Millisecond
+)
 
 // run is the second thread, until wake is closed.
 func (k *kicker) run(socks []*sock) {
 	defer close(k.ended)
 	for range k.wake {
 		for {
-			left := 0
+			left, pause := 0, fullPause
 			for _, s := range socks {
-				left += k.do(s.xsk)
+				n, ok := k.do(s.xsk)
+				if left += n; !ok {
+					pause = downPause
+				}
 			}
-			if left > 0 { // the driver's queue is full
-				time.Sleep(20 * time.Microsecond)
+			k.down.Store(pause == downPause)
+			if left > 0 && pause == downPause && k.stop.Load() {
+				return
+			}
+			if left > 0 {
+				time.Sleep(pause)
 				continue
 			}
 			k.busy.Store(false)

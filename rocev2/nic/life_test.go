@@ -134,8 +134,11 @@ func TestDestroyUnderTraffic(t *testing.T) {
 	if err := other.qp.Destroy(); !errors.Is(err, nic.ErrDestroyed) {
 		t.Errorf("destroyed twice: %v", err)
 	}
-	if err := other.qp.PostSend(&qp.SendWR{Op: qp.OpSend}); err == nil {
-		t.Error("posted to a queue pair that is gone")
+	if err := other.qp.PostSend(&qp.SendWR{Op: qp.OpSend}); !errors.Is(err, nic.ErrDestroyed) {
+		t.Errorf("posted to a queue pair that is gone: %v", err)
+	}
+	if err := other.qp.PostRecv(&qp.RecvWR{}); !errors.Is(err, nic.ErrDestroyed) {
+		t.Errorf("posted to a queue pair that is gone: %v", err)
 	}
 	if err := other.cq.Destroy(); err != nil {
 		t.Error(err)
@@ -389,5 +392,8 @@ func TestOverrun(t *testing.T) {
 	}
 	if fmt.Sprint(seen) != fmt.Sprint([]nic.EventType{nic.EventCQError, nic.EventQPFatal}) || x.State() != qp.Err {
 		t.Errorf("events %v, state %s", seen, x.State())
+	}
+	if _, err := a.dev.CreateQP(a.pd, nic.QPInit{Type: qp.RC, SendCQ: a.cq, RecvCQ: small}); err == nil || !strings.Contains(err.Error(), "make another") {
+		t.Errorf("another queue pair on it: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ package nic
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -78,6 +79,8 @@ func (b *postBatch) sgl(p *post) []qp.SGE { return b.sges[p.sge : p.sge+p.sges] 
 // for.
 var ErrQueueFull = errors.New("nic: the queue is full: wait for completions or create it larger")
 
+var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
+
 // PostSend puts a copy of a work request on the send queue. Any goroutine may call
 // it. The error says which rule it breaks; nothing was queued then. Those of package
 // qp are ErrSend…, ErrQueueFull is this package's.
@@ -110,6 +113,9 @@ func (x *QP) mayPostSend(wr *qp.SendWR) error {
 	if x.dev.eng.posts.closed {
 		return x.dev.alive()
 	}
+	if x.destroyed.Load() {
+		return errQPDestroyed
+	}
 	if err := x.conf.CheckSend(qp.State(x.state.Load()), &x.attr, wr); err != nil {
 		return err
 	}
@@ -117,9 +123,24 @@ func (x *QP) mayPostSend(wr *qp.SendWR) error {
 		return ErrQueueFull
 	}
 	if wr.AH != nil {
-		if a, ok := wr.AH.Path.(*AH); !ok || a.dev != x.dev || a.gone.Load() {
+		a, ok := wr.AH.Path.(*AH)
+		if !ok || a.dev != x.dev || a.gone.Load() {
 			return errors.New("nic: the address handle is none of this device, or was destroyed")
 		}
+		return a.carries(wr)
+	}
+	return nil
+}
+
+// carries refuses a message that is longer than the path's PMTU: a datagram is one
+// packet.
+func (a *AH) carries(wr *qp.SendWR) error {
+	n := uint64(len(wr.Data))
+	for i := range wr.SGL {
+		n += uint64(wr.SGL[i].Len)
+	}
+	if to := a.path.Current(); to.PMTU.Valid() && n > uint64(to.PMTU.Bytes()) {
+		return fmt.Errorf("%w: %d bytes, and the path to %s with its MTU of %d carries datagrams of %d", qp.ErrSendTooLong, n, to.Dst, to.MTU, to.PMTU.Bytes())
 	}
 	return nil
 }
@@ -132,6 +153,8 @@ func (x *QP) PostRecv(wr *qp.RecvWR) error {
 	switch {
 	case p.closed:
 		err = x.dev.alive()
+	case x.destroyed.Load():
+		err = errQPDestroyed
 	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.conf.MaxRecv):
 		err = ErrQueueFull
 	}

@@ -3,6 +3,7 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -19,6 +20,10 @@ const (
 	MaxSGE    = 32      // elements of one
 	MaxInline = 1024    // bytes of inline data
 )
+
+// ackPackets bounds how long the completions of small messages wait for the ACK of
+// one that follows.
+const ackPackets = 16
 
 // QPInit says what to create. Zero values of the limits mean the defaults.
 type QPInit struct {
@@ -113,7 +118,7 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		Notify: func(e qp.Event) { d.event(Event{Type: eventOf(e), QP: x}) },
 		Count:  &d.eng.qpCount, Held: d.eng.held,
 		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
-		MaxInline: init.MaxInline, SignalAll: init.SignalAll,
+		MaxInline: init.MaxInline, SignalAll: init.SignalAll, AckPackets: ackPackets,
 	}
 	if x.srq != nil {
 		x.conf.SRQ = x.srq.q
@@ -128,7 +133,7 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		x.srq.users.Add(1)
 	}
 	if err := d.wire.Steer(x.num); err != nil {
-		return nil, fmt.Errorf("nic: create a queue pair: %w (%w)", err, x.Destroy())
+		return nil, fmt.Errorf("nic: create a queue pair: %w", errors.Join(err, x.Destroy()))
 	}
 	return x, nil
 }
@@ -215,10 +220,11 @@ func (x *QP) Modify(a Attr, mask qp.AttrMask) error {
 		if path, err = x.dev.resolve(a.Src, a.Dst); err != nil {
 			return err
 		}
-		if best := path.Current().PMTU; mask&qp.MaskPMTU != 0 && a.PMTU > best {
-			path.Release()
-			return fmt.Errorf("nic: a PMTU of %d does not fit the path to %s, which has an MTU of %d: at most %d, or raise the MTU to %d",
-				a.PMTU.Bytes(), a.Dst, path.Current().MTU, best.Bytes(), a.PMTU.Bytes()+rocev2.PMTUOverhead)
+		if mask&qp.MaskPMTU != 0 {
+			if err := x.dev.fits(a.PMTU, path.Current()); err != nil {
+				path.Release()
+				return err
+			}
 		}
 	}
 	err := x.dev.do(func() error { return x.dev.eng.modify(x, &a, mask, path) })
@@ -226,6 +232,20 @@ func (x *QP) Modify(a Attr, mask qp.AttrMask) error {
 		path.Release()
 	}
 	return err
+}
+
+// fits judges a PMTU by the path and by the frames that the device has.
+func (d *Device) fits(m rocev2.PMTU, to *route.State) error {
+	need := m.Bytes() + rocev2.PMTUOverhead
+	switch {
+	case m > to.PMTU:
+		return fmt.Errorf("nic: a PMTU of %d does not fit the path to %s, which has an MTU of %d: at most %d, or raise the MTU to %d",
+			m.Bytes(), to.Dst, to.MTU, to.PMTU.Bytes(), need)
+	case need > d.mtu:
+		return fmt.Errorf("nic: a PMTU of %d does not fit the device's frames: %s had an MTU of %d when it was opened; open the device again",
+			m.Bytes(), d.opts.Interface, d.mtu)
+	}
+	return nil
 }
 
 // modify is Modify in the engine's thread. It takes the path over unless it fails.
@@ -284,11 +304,18 @@ func (s stateFirst) Complete(c *qp.Completion) {
 	s.cq.Complete(c)
 }
 
+// show stores what mostly has not changed: a store costs some ten times the load.
+func show(a *atomic.Uint32, v uint32) {
+	if a.Load() != v {
+		a.Store(v)
+	}
+}
+
 // publish shows applications what has become of the queue pair.
 func (x *QP) publish() {
-	x.state.Store(uint32(x.q.State()))
-	x.sendDone.Store(x.sendTaken + x.sendLost - uint32(x.q.SendQueued()))
-	x.recvDone.Store(x.recvTaken + x.recvLost - uint32(x.q.RecvQueued()))
+	show(&x.state, uint32(x.q.State()))
+	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.q.SendQueued()))
+	show(&x.recvDone, x.recvTaken+x.recvLost-uint32(x.q.RecvQueued()))
 	if x.srq != nil {
 		x.srq.publish()
 	}
@@ -315,6 +342,9 @@ func (x *QP) Destroy() error {
 }
 
 func (e *engine) addQP(x *QP) (err error) {
+	if x.send.overrun || x.recv.overrun {
+		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
+	}
 	if x.num, err = e.qps.add(x); err != nil {
 		return fmt.Errorf("%w: %d exist", err, e.qps.count)
 	}

@@ -17,7 +17,7 @@ import (
 //     the batch was delivered (tx.go), so that one ACK serves many packets
 
 // rxBatch is how many frames of a socket are taken at once.
-const rxBatch = 64
+const rxBatch = 128
 
 // receive handles what has arrived and returns how many packets that were.
 func (e *engine) receive() (n int) {

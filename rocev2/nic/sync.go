@@ -87,9 +87,13 @@ func (e *engine) learn() {
 		}
 		if d.rate != r.Rate {
 			d.setRate(e, r.Rate)
-			if d.held != 0 {
-				e.destTimers.Set(&d.timer, int64(d.empty))
+		}
+		if d.held != 0 {
+			at := d.empty
+			if d.mayLeave(e) { // also if pacing has ended
+				at = e.now
 			}
+			e.destTimers.Set(&d.timer, int64(at))
 		}
 		d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
 		if d.stamps {

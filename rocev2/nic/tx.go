@@ -19,7 +19,7 @@ import (
 
 // Budgets of one turn, in packets: so long the others wait.
 const (
-	txBatch   = 64
+	txBatch   = 256
 	destBurst = 16
 )
 
@@ -31,6 +31,10 @@ func (e *engine) settle() {
 			// The kernel has all frames: the rest waits for the next turn.
 			e.touched = append(e.touched[:0], e.touched[i:]...)
 			e.blocked = true
+			for _, x := range e.touched {
+				x.publish()
+			}
+			e.show()
 			return
 		}
 		x.touched = false
@@ -45,6 +49,7 @@ func (e *engine) settle() {
 		e.lineUp(x)
 	}
 	e.touched = e.touched[:0]
+	e.show()
 }
 
 // answers sends what a queue pair has to answer. False: there is no room.
@@ -117,7 +122,10 @@ func (e *engine) room(x *QP) bool {
 		}
 		return e.own.count < ownLimit
 	}
-	if x.path.Current().Loopback {
+	switch to := x.path.Current(); {
+	case to.Err != nil: // send drops it: a queue pair without a way must not hold up others
+		return true
+	case to.Loopback:
 		return e.own.count < ownLimit
 	}
 	return x.dest.sock.xsk.Reserve(1) > 0
@@ -132,14 +140,23 @@ func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
 			d, path, flow = a.dest, a.path, a.flow
 		}
 	}
-	if path == nil {
-		e.count.txNoPath++
+	lose := func(why *uint64) (int, *dest) {
+		*why++
+		o.Drop()
 		return 0, d
+	}
+	if path == nil {
+		return lose(&e.count.txNoPath)
 	}
 	to := path.Current()
 	if to.Err != nil {
-		e.count.txNoPath++
-		return 0, d
+		return lose(&e.count.txNoPath)
+	}
+	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
+	o.SrcPort = x.srcPort(o)
+	plain := o.Len(o.PayloadLen)
+	if plain > to.MTU { // which has become smaller
+		return lose(&e.count.txNoRoom)
 	}
 	var frame []byte
 	if to.Loopback {
@@ -148,18 +165,12 @@ func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
 		frame = d.sock.xsk.Frame()
 	}
 	if frame == nil {
-		e.count.txNoRoom++
-		return 0, d
+		return lose(&e.count.txNoRoom)
 	}
-
-	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
-	o.SrcPort = x.srcPort(o)
-	plain := o.Len(o.PayloadLen)
 	o.Stamp = e.stampFor(d, to.Loopback, plain, to.MTU)
 	payload, err := o.Begin(frame[etherLen:], o.PayloadLen)
 	if err != nil {
-		e.count.txNoRoom++
-		return 0, d
+		return lose(&e.count.txNoRoom)
 	}
 	copy(frame, to.Ether[:])
 	if !o.Fill(payload) {

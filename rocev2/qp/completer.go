@@ -182,7 +182,7 @@ func (r *requester) advance(now Time, to uint64) {
 		c.timing = false
 		c.sample(now - c.timedAt)
 	}
-	r.window.acked(uint32(min(n, unlimited)))
+	r.window.acked(uint32(min(n, maxOutstanding)))
 	if r.ramp != 0 {
 		if r.ramp += n; r.ramp >= r.rampTo {
 			r.ramp = 0

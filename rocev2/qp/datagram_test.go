@@ -184,3 +184,34 @@ func TestUnreliableWrite(t *testing.T) {
 	}
 	x.wantOut()
 }
+
+// A packet that the engine could not send is a lost one: the message is done when its
+// last packet was handed out, and the next keeps its own number.
+func TestUnreliableDropped(t *testing.T) {
+	for _, typ := range []Type{UC, UD} {
+		x := newSource(t, typ)
+		n := uint32(200)
+		if typ == UC {
+			n = 300
+		}
+		for range 3 {
+			x.post(OpSend, n, 0, func(w *SendWR) {
+				if typ == UD {
+					w.AH = &AH{QPN: peerQPN}
+				}
+			})
+		}
+		var out Outbound
+		for i := 0; x.q.NextData(x.now, &out); i++ {
+			if i%2 == 0 {
+				out.Drop()
+			} else if !out.Fill(make([]byte, out.PayloadLen)) {
+				t.Fatal("no payload")
+			}
+		}
+		x.wantDone(0, Success, Success, Success)
+		if q := x.q.SendQueued(); q != 0 {
+			t.Errorf("%s: %d work requests are still queued", typ, q)
+		}
+	}
+}

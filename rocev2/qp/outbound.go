@@ -9,7 +9,7 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // IP, keeps one Outbound and uses it again and again.
 //
 // The payload is not in Datagram.Payload: the engine makes room for PayloadLen
-// bytes behind the headers and calls Fill, so that data is copied once, from
+// bytes behind the headers and calls Fill (or Drop), so that data is copied once, from
 // memory into the frame.
 type Outbound struct {
 	rocev2.Datagram
@@ -26,6 +26,7 @@ type Outbound struct {
 // filler is the half of a queue pair that a packet's payload comes from.
 type filler interface {
 	fillPayload(o *Outbound, dst []byte) bool
+	dropPayload(o *Outbound)
 }
 
 // Fill copies the payload to dst, which must be PayloadLen long. False means that
@@ -34,4 +35,12 @@ type filler interface {
 // queue pair between Next and Fill.
 func (o *Outbound) Fill(dst []byte) bool {
 	return len(dst) == 0 || o.fill.fillPayload(o, dst)
+}
+
+// Drop is called instead of Fill for a packet that does not leave: there is no way to
+// its receiver, or no memory. The queue pair takes it for sent and lost.
+func (o *Outbound) Drop() {
+	if o.PayloadLen != 0 {
+		o.fill.dropPayload(o)
+	}
 }

@@ -13,10 +13,18 @@ func (r *requester) fillPayload(o *Outbound, dst []byte) bool {
 		r.fault(r.now, w, faultStatus(f))
 		return false
 	}
+	r.handedOut(w)
+	return true
+}
+
+func (r *requester) dropPayload(o *Outbound) { r.handedOut(r.at(o.wqe)) }
+
+// handedOut completes a message of UC or UD, which is done when its last packet is
+// off, wherever that ends (IBTA 9.8.2, 9.8.3).
+func (r *requester) handedOut(w *wqe) {
 	if r.q.cfg.Type != RC && r.nxt == w.end() {
 		r.left(r.now)
 	}
-	return true
 }
 
 // faultStatus is the status of a work request whose own list was refused.

@@ -314,3 +314,6 @@ func (r *responder) fillPayload(o *Outbound, dst []byte) bool {
 	q.fail(0, end.event)
 	return false
 }
+
+// dropPayload: the requester will miss the response and ask again.
+func (r *responder) dropPayload(*Outbound) {}

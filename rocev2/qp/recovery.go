@@ -19,9 +19,6 @@ func (r *requester) rewind(n uint64) {
 // nextRepair writes a packet that goes before the stream: one that a SACK showed
 // as lost, a READ whose data is missing, or a probe.
 func (r *requester) nextRepair(now Time, out *Outbound) bool {
-	if r.board != nil && !r.q.attr.Selective { // not any more: nothing is kept
-		r.board = nil
-	}
 	for r.board != nil && r.board.lost != (bitmap{}) {
 		n := r.taken + uint64(r.board.lost.first())
 		r.board.lost.clear(int(n - r.taken))

@@ -305,7 +305,7 @@ func TestWindow(t *testing.T) {
 	var w window
 	w.start()
 	w.acked(1000)
-	if w.size != unlimited || w.ackEvery() != 64 {
+	if w.size != widest || w.ackEvery() != 64 {
 		t.Errorf("limited to %d before any loss", w.size)
 	}
 	w.lost(100, minWindow)

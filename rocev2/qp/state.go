@@ -159,9 +159,13 @@ func (q *QP) Modify(a Attr, mask AttrMask) error {
 	if err := a.check(mask); err != nil {
 		return err
 	}
+	was := q.attr.Selective
 	q.attr.set(&a, mask)
 	if !q.attr.Selective {
 		q.rsp.dropHeld()
+		if was { // what the peer said it keeps, it keeps no more
+			q.req.board = nil
+		}
 	}
 	q.enter(to)
 	return nil

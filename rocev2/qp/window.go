@@ -8,8 +8,11 @@ const (
 	// answers can be told apart (IBTA 9.7.1).
 	maxOutstanding = 1<<23 - 1
 
-	// A window that never saw loss. It is above all that maxOutstanding allows.
-	unlimited = 1 << 24
+	// The widest window, and the READ responses that may be outstanding unless one
+	// READ alone has more. Without loss nothing else holds a sender back, and a
+	// receiver that does not come to run for a moment must have frames for all that
+	// arrives: ours has 4096, and a packet of PMTU 4096 takes two.
+	widest = 1024
 
 	// Packets that the responder of another engine of ours keeps behind a hole.
 	holdable = 128
@@ -27,8 +30,7 @@ const (
 // congestion control; what this is for is the waste of go-back-N, where each loss
 // costs all packets behind it: at loss rate p, a window of w sends 1 + p·w packets
 // for one that arrives. So it halves with each loss and opens by one a round trip,
-// which balances near sqrt(1.5/p): 6 packets and 1.4 at 5 %. It is no limit until
-// the first loss.
+// which balances near sqrt(1.5/p): 6 packets and 1.4 at 5 %. It begins at its widest.
 type window struct {
 	size   uint32
 	below  uint32 // below this it doubles each round trip
@@ -37,18 +39,18 @@ type window struct {
 	before uint32 // size before the silence that shrank it, to restore
 }
 
-func (w *window) start() { *w = window{size: unlimited} }
+func (w *window) start() { *w = window{size: widest} }
 
 // acked opens the window for n packets that arrived.
 func (w *window) acked(n uint32) {
-	if w.size == unlimited {
+	if w.size == widest {
 		return
 	}
-	if w.calm < unlimited {
+	if w.calm < 1<<30 {
 		w.calm += n
 	}
 	if w.size < w.below || w.calm > max(calmPackets, calmWindows*w.size) {
-		w.size = min(w.size+n, unlimited)
+		w.size = min(w.size+n, widest)
 		return
 	}
 	if w.rest += n; w.rest >= w.size {
@@ -59,7 +61,7 @@ func (w *window) acked(n uint32) {
 
 // lost closes the window after the loss of one of flight packets, not below least.
 func (w *window) lost(flight uint64, least uint32) {
-	w.size = max(uint32(min(flight/2, unlimited)), least)
+	w.size = max(uint32(min(flight/2, widest)), least)
 	w.below, w.rest, w.calm, w.before = 0, 0, 0, 0
 }
 
@@ -67,7 +69,7 @@ func (w *window) lost(flight uint64, least uint32) {
 // quickly again if they turn out to have arrived.
 func (w *window) silent(flight uint64) {
 	w.before = max(w.before, w.size)
-	w.below = max(uint32(min(flight/2, unlimited)), minWindow)
+	w.below = max(uint32(min(flight/2, widest)), minWindow)
 	w.size, w.rest, w.calm = oneByOne, 0, 0
 }
 

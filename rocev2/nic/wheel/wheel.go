@@ -92,6 +92,9 @@ func (w *Wheel[T]) insert(t *Timer[T]) {
 // an earlier now does nothing.
 func (w *Wheel[T]) Advance(now int64, fire func(T)) {
 	until := now >> tickShift
+	if until <= w.now {
+		return
+	}
 	for {
 		level, slot, when := w.next()
 		if level < 0 || when > until {

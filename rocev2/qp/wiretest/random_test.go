@@ -114,8 +114,8 @@ func TestLongRun(t *testing.T) {
 	for seed := uint64(1); total < want; seed++ {
 		one(seed)
 	}
-	t.Log(fmt.Sprintf("%d operations, %d packets, %d lost, %d sent again, %v",
-		total, packets, lost, again, time.Since(start).Round(time.Millisecond)))
+	t.Logf("%d operations, %d packets, %d lost, %d sent again, %v",
+		total, packets, lost, again, time.Since(start).Round(time.Millisecond))
 }
 
 func longLimits(seed uint64) Limits {

@@ -46,7 +46,8 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 		return nil, fmt.Errorf("%w: does `softroce-xdp perf server` run there?", err)
 	}
 	defer conn.Close()
-	t := newTalk(conn)
+	t := newTalk(ctx, conn)
+	release := t.guard()
 
 	e, err := newEnd(c.Device, &p)
 	if err != nil {
@@ -92,7 +93,17 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	}
 
 	r := &Result{Plan: p, Interface: c.Interface, Local: local.String(), Peer: peer.Addr.String(), PMTU: pmtu.Bytes()}
-	run := &run{end: e, peer: &peer, client: c}
+	if !release() {
+		return nil, ctx.Err()
+	}
+	// The server has nothing to say before we have finished: if it does, it has failed.
+	_ = conn.SetReadDeadline(time.Time{})
+	answers := make(chan answer, 1)
+	go func() {
+		m, err := t.next()
+		answers <- answer{m, err}
+	}()
+	run := &run{end: e, peer: &peer, client: c, answers: answers}
 	if runErr := run.drive(ctx, r); runErr != nil && (ctx.Err() == nil || r.Messages == 0) {
 		return nil, runErr
 	}
@@ -106,28 +117,40 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if err := t.say(message{Messages: run.done}); err != nil {
 		return nil, err
 	}
-	end, err := t.hear(answerTime)
-	if err != nil {
-		return nil, err
+	_ = conn.SetReadDeadline(time.Now().Add(answerTime))
+	a := <-answers
+	if a.err != nil {
+		return nil, a.err
 	}
+	end := a.message
 	if end.Bad != "" {
 		return nil, errors.New("the peer compared the data: " + end.Bad)
 	}
-	r.Sent, r.Received, r.PeerCount, r.Counters, r.Checked = run.done, end.Messages, end.Counters, e.counters(), p.Check
+	r.Sent, r.Received, r.PeerCount, r.Counters, r.Checked = run.done, end.Messages, end.Counters, e.counters(), p.Check && run.done >= uint64(p.QPs)
 	return r, ctx.Err()
 }
 
 // run is the client's side while messages flow.
 type run struct {
 	*end
-	peer   *message
-	client *Client
-	done   uint64 // messages completed
-	posted []uint64
-	open   []int // messages under way on each queue pair
-	wr     qp.SendWR
-	sgl    [1]qp.SGE
+	peer    *message
+	client  *Client
+	answers <-chan answer // the server's last word
+	done    uint64        // messages completed
+	posted  []uint64
+	open    []int // messages under way on each queue pair
+	wr      qp.SendWR
+	sgl     [1]qp.SGE
 }
+
+// answer is what the server said, or why it did not.
+type answer struct {
+	message
+	err error
+}
+
+// stuck is how long no message may complete once no more are posted.
+const stuck = 30 * time.Second
 
 // request prepares the work request of queue pair i.
 func (r *run) request(i int) *qp.SendWR {
@@ -162,8 +185,18 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 	ending := false
 	var batch [256]qp.Completion
 	under := 0
+	moved := begin  // when a message was last posted or completed
+	posted := begin // --latency: when the message under way was
 	for {
 		now := time.Now()
+		select {
+		case a := <-r.answers:
+			if a.err == nil {
+				a.err = errors.New("the peer has ended the run")
+			}
+			return a.err
+		default:
+		}
 		if !ending {
 			select {
 			case <-ctx.Done():
@@ -186,6 +219,9 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 			next = next.Add(r.client.Interval)
 		}
 		if !ending {
+			if moved = now; under == 0 {
+				posted = now
+			}
 			if err := r.refill(&under); err != nil {
 				return err
 			}
@@ -196,6 +232,9 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 		}
 		if ending && under == 0 {
 			break
+		}
+		if ending && now.Sub(moved) > stuck {
+			return fmt.Errorf("%d messages are under way and none has completed for %v: the peer takes them no more", under, stuck)
 		}
 		n := 0
 		if under > 0 {
@@ -209,9 +248,10 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 			r.open[w.WRID]--
 			under--
 			r.done++
+			moved = now
 		}
 		if p.Latency && n > 0 {
-			if err := hist.RecordValue(int64(time.Since(now))); err != nil {
+			if err := hist.RecordValue(int64(time.Since(posted))); err != nil {
 				return fmt.Errorf("a message took more than a minute: %w", err)
 			}
 		}
@@ -262,27 +302,29 @@ func (r *run) finished() bool {
 	return true
 }
 
-// poll waits for completions. For latency it never sleeps.
+// poll waits a while for completions. For latency it never sleeps.
 func (r *run) poll(batch []qp.Completion, spin bool) int {
-	for {
-		n := r.cq.Poll(batch)
-		if n > 0 || spin {
-			if n > 0 {
-				return n
-			}
-			continue
+	for range 1000 {
+		if n := r.cq.Poll(batch); n > 0 {
+			return n
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		_ = r.cq.Wait(ctx, false)
-		cancel()
-		return r.cq.Poll(batch)
+		if !spin {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			_ = r.cq.Wait(ctx, false)
+			cancel()
+			return r.cq.Poll(batch)
+		}
 	}
+	return 0
 }
 
 // JoinPort adds the default port to a host without one.
 func JoinPort(host string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return host
+	}
+	if n := len(host); n > 2 && host[0] == '[' && host[n-1] == ']' {
+		host = host[1 : n-1]
 	}
 	return net.JoinHostPort(host, strconv.Itoa(DefaultPort))
 }

@@ -50,11 +50,7 @@ func newEnd(dev *nic.Device, p *Plan) (_ *end, err error) {
 	if e.pd, err = dev.AllocPD(); err != nil {
 		return nil, err
 	}
-	e.stride = uint64(p.Size)
-	if p.Service == "ud" {
-		e.stride += qp.GRHLen
-	}
-	e.stride = (e.stride + 63) &^ 63
+	e.stride = p.stride()
 	// Of the kernel and not of Go: pages that are touched once are not cleared twice,
 	// and large memory is not scanned.
 	if e.buf, err = unix.Mmap(-1, 0, int(e.stride)*p.QPs, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -42,9 +43,25 @@ const (
 	MaxSize  = 1 << 30
 	MaxQPs   = 16384
 	MaxDepth = 8192
-	// MaxMemory is what a run may register: messages under way times their size.
+	// MaxMemory is what a run may register: one message for each queue pair.
 	MaxMemory = 4 << 30
+	// MaxUnderWay is the messages of a run that may be under way: each may have a
+	// completion, and a receive in reserve, in the same completion queue.
+	MaxUnderWay = (nic.MaxCQ - 16) / 2
+	maxDuration = 24 * time.Hour
 )
+
+// memory is what a run registers at each end, in bytes.
+func (p *Plan) memory() uint64 { return p.stride() * uint64(p.QPs) }
+
+// stride is from the memory of one queue pair to that of the next.
+func (p *Plan) stride() uint64 {
+	n := uint64(p.Size)
+	if p.Service == "ud" {
+		n += qp.GRHLen
+	}
+	return (n + 63) &^ 63
+}
 
 // Validate returns an error that says what does not fit together.
 func (p *Plan) Validate() error {
@@ -72,11 +89,19 @@ func (p *Plan) Validate() error {
 	case p.Latency && p.Service != "rc":
 		return errors.New("--latency needs --service rc: only it has acknowledgements to wait for")
 	case (p.Duration == 0) == (p.Count == 0):
-		return errors.New("choose --duration or --count")
+		return errors.New("choose --duration or --messages")
+	case p.Duration < 0 || p.Duration > maxDuration || p.Warmup < 0 || p.Warmup > maxDuration:
+		return fmt.Errorf("--duration %v after --warmup %v: choose up to %v", p.Duration, p.Warmup, maxDuration)
+	case p.Timeout > 31 || p.Retries > 7:
+		return fmt.Errorf("--timeout %d, --retries %d: choose up to 31 and 7", p.Timeout, p.Retries)
 	case p.Check && p.Service != "rc":
 		return errors.New("--check needs --service rc: the others may lose messages")
-	case uint64(p.Size)*uint64(p.QPs) > MaxMemory:
-		return fmt.Errorf("--size times --qps is %d bytes of memory: at most %d", uint64(p.Size)*uint64(p.QPs), uint64(MaxMemory))
+	case p.Check && atomic:
+		return fmt.Errorf("--check compares data that was written, read or sent: %s has none", p.Op)
+	case p.Depth*p.QPs > MaxUnderWay:
+		return fmt.Errorf("--depth times --qps is %d messages under way: at most %d", p.Depth*p.QPs, MaxUnderWay)
+	case p.memory() > MaxMemory:
+		return fmt.Errorf("--size times --qps is %d bytes of memory: at most %d", p.memory(), uint64(MaxMemory))
 	}
 	if p.MTU != 0 {
 		if _, err := p.pmtu(0); err != nil {

@@ -3,12 +3,14 @@
 package perf
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 )
 
@@ -27,7 +29,7 @@ const protoVersion = 1
 //	client  finished  after the last completion
 //	server  finished  with what arrived
 //
-// If either side hangs up, the other one ends the run.
+// If either side hangs up, the other one ends the run at once.
 type message struct {
 	Version  int               `json:"version,omitempty"`
 	Error    string            `json:"error,omitempty"`
@@ -51,6 +53,7 @@ type pair struct {
 
 // talk is one end of the conversation.
 type talk struct {
+	ctx  context.Context
 	conn net.Conn
 	enc  *json.Encoder
 	dec  *json.Decoder
@@ -60,9 +63,15 @@ type talk struct {
 // queue pairs takes a while.
 const answerTime = 30 * time.Second
 
-func newTalk(c net.Conn) *talk {
+func newTalk(ctx context.Context, c net.Conn) *talk {
 	// What a stranger sends is read up to a size that 16384 queue pairs need.
-	return &talk{c, json.NewEncoder(c), json.NewDecoder(io.LimitReader(c, 16<<20))}
+	return &talk{ctx, c, json.NewEncoder(c), json.NewDecoder(io.LimitReader(c, 16<<20))}
+}
+
+// guard hangs up when the context ends, until the function that it returns is called,
+// which reports whether it came in time.
+func (t *talk) guard() (release func() bool) {
+	return context.AfterFunc(t.ctx, func() { _ = t.conn.Close() })
 }
 
 func (t *talk) say(m message) error {
@@ -76,10 +85,19 @@ func (t *talk) say(m message) error {
 
 // hear waits for the peer's next message, at most for d.
 func (t *talk) hear(d time.Duration) (message, error) {
-	var m message
 	_ = t.conn.SetReadDeadline(time.Now().Add(d))
+	return t.next()
+}
+
+// next is hear with whatever deadline is set.
+func (t *talk) next() (message, error) {
+	var m message
 	err := t.dec.Decode(&m)
 	switch {
+	case err != nil && t.ctx.Err() != nil:
+		return m, t.ctx.Err()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return m, errors.New("the peer does not answer; the server takes one client at a time: is it busy with another?")
 	case errors.Is(err, io.EOF):
 		return m, errors.New("the peer hung up")
 	case err != nil:

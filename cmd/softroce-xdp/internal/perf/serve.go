@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// Serve answers clients one after the other until ctx ends. What goes wrong with a
-// client is told to it and logged.
-func Serve(ctx context.Context, l net.Listener, dev *nic.Device, log *slog.Logger) error {
+// Serve answers clients one after the other until ctx or the device ends. What goes
+// wrong with a client is told to it and logged. No client gets more than memory bytes.
+func Serve(ctx context.Context, l net.Listener, dev *nic.Device, memory uint64, log *slog.Logger) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	for {
 		conn, err := l.Accept()
@@ -27,18 +26,22 @@ func Serve(ctx context.Context, l net.Listener, dev *nic.Device, log *slog.Logge
 		case err != nil:
 			return err
 		}
-		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-		t := newTalk(conn)
-		if err := serve(ctx, t, dev, log); err != nil && ctx.Err() == nil {
+		t := newTalk(ctx, conn)
+		release := t.guard()
+		err = serve(ctx, t, dev, memory, log)
+		if err != nil && ctx.Err() == nil {
 			log.Warn("the run failed", "client", conn.RemoteAddr(), "err", err)
 			_ = t.say(message{Error: err.Error()})
 		}
-		stop()
+		release()
 		_ = conn.Close()
+		if errors.Is(err, nic.ErrGone) {
+			return err
+		}
 	}
 }
 
-func serve(ctx context.Context, t *talk, dev *nic.Device, log *slog.Logger) error {
+func serve(ctx context.Context, t *talk, dev *nic.Device, memory uint64, log *slog.Logger) error {
 	hello, err := t.hear(answerTime)
 	if err != nil {
 		return err
@@ -52,6 +55,9 @@ func serve(ctx context.Context, t *talk, dev *nic.Device, log *slog.Logger) erro
 	}
 	if err := p.Validate(); err != nil {
 		return err
+	}
+	if n := p.memory(); n > memory {
+		return fmt.Errorf("the run needs %d bytes of memory here, and this server lends %d: start it with a larger --memory", n, memory)
 	}
 	log.Info("run", "client", t.conn.RemoteAddr(), "operation", p.Op, "service", p.Service, "size", p.Size, "qps", p.QPs)
 	mtu := dev.Link().MTU
@@ -90,15 +96,27 @@ func serve(ctx context.Context, t *talk, dev *nic.Device, log *slog.Logger) erro
 	receiving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	got := make(chan result, 1)
-	go func() { got <- e.receive(receiving) }()
-	finished, err := t.hear(p.Warmup + p.Duration + 10*time.Minute)
-	if err != nil {
-		return err
+	// How long a counted run takes nobody knows; TCP notices a client that is gone.
+	limit := time.Time{}
+	if p.Count == 0 {
+		limit = time.Now().Add(p.Warmup + p.Duration + 10*time.Minute)
 	}
+	_ = t.conn.SetReadDeadline(limit)
+	go func() {
+		r := e.receive(receiving)
+		if r.err != nil { // the client would wait for receives for ever
+			_ = t.conn.SetReadDeadline(time.Unix(1, 0))
+		}
+		got <- r
+	}()
+	finished, err := t.next()
 	cancel()
 	r := <-got
 	if r.err != nil {
 		return r.err
+	}
+	if err != nil {
+		return err
 	}
 	answer := message{Messages: r.messages, Counters: e.counters()}
 	if p.Op != "send" {
@@ -160,9 +178,4 @@ func (e *end) compare(messages uint64) string {
 		}
 	}
 	return ""
-}
-
-// Listen opens the server's port.
-func Listen(addr netip.AddrPort) (net.Listener, error) {
-	return net.Listen("tcp", addr.String())
 }

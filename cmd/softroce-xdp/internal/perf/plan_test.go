@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+func goodPlan() Plan {
+	return Plan{Op: "write", Service: "rc", Size: 4096, QPs: 1, Depth: 64, Duration: time.Second, Timeout: 14, Retries: 7}
+}
+
+// What a plan may not ask for, whoever sends it, and the flag that the error names.
+func TestValidate(t *testing.T) {
+	if p := goodPlan(); p.Validate() != nil {
+		t.Fatal(p.Validate())
+	}
+	for want, change := range map[string]func(*Plan){
+		"no operation":                  func(p *Plan) { p.Op = "knit" },
+		"--messages":                    func(p *Plan) { p.Count = 1 },
+		"messages under way":            func(p *Plan) { p.QPs, p.Depth = MaxQPs, MaxDepth },
+		"bytes of memory":               func(p *Plan) { p.QPs, p.Size = 5, MaxSize },
+		"fetch-add has none":            func(p *Plan) { p.Op, p.Size, p.Check = "fetch-add", 8, true },
+		"--duration -1s":                func(p *Plan) { p.Duration = -time.Second },
+		"choose up to 24h":              func(p *Plan) { p.Warmup = 1 << 62 },
+		"--timeout 32":                  func(p *Plan) { p.Timeout = 32 },
+		"--check needs --service rc":    func(p *Plan) { p.Service, p.Check = "uc", true },
+		"choose 256, 512, 1024, 2048 o": func(p *Plan) { p.MTU = 1000 },
+	} {
+		p := goodPlan()
+		change(&p)
+		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+func TestJoinPort(t *testing.T) {
+	for in, want := range map[string]string{
+		"host": "host:18516", "host:1": "host:1", "10.0.0.1": "10.0.0.1:18516", "fe80::1%eth0": "[fe80::1%eth0]:18516",
+		"[fe80::1%eth0]": "[fe80::1%eth0]:18516", "[::1]:7": "[::1]:7",
+	} {
+		if got := JoinPort(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// A server refuses a run that is too large for it before it makes anything.
+func TestServerMemory(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	client := newTalk(t.Context(), here)
+	p := goodPlan()
+	p.Size = 1 << 20
+	go func() {
+		_ = client.say(message{Plan: &p, Addr: netip.MustParseAddr("10.0.0.1"), Pairs: make([]pair, 1)})
+	}()
+	err := serve(t.Context(), newTalk(t.Context(), there), nil, 1<<20-1, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err == nil || !strings.Contains(err.Error(), "start it with a larger --memory") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Who waits for a silent peer can be interrupted.
+func TestInterruptedTalk(t *testing.T) {
+	here, there := net.Pipe()
+	defer there.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	talk := newTalk(ctx, here)
+	release := talk.guard()
+	time.AfterFunc(20*time.Millisecond, cancel)
+	begin := time.Now()
+	if _, err := talk.hear(answerTime); !errors.Is(err, context.Canceled) || time.Since(begin) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(begin))
+	}
+	if release() {
+		t.Error("the guard says that it did not act")
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// pacedEngine has one destination of 1 Mbit/s that has sent 100 kB too much, and a queue
+// pair that waits there.
+func pacedEngine() (e *engine, d *dest, x *QP) {
+	e = &engine{dests: map[netip.Addr]*dest{}, now: 1e9, live: Live{Paced: true}}
+	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), rate: 1e6, refs: 1}
+	d.timer.Owner = d
+	e.dests[d.addr] = d
+	x = &QP{typ: qp.UD, home: d}
+	d.spend(e, 100_000)
+	e.lineUp(x)
+	e.hold(e.ready.pop())
+	d.queued = false
+	return e, d, x
+}
+
+func ready(e *engine, after qp.Time) bool {
+	e.now += after
+	e.destTimers.Advance(int64(e.now), e.resume)
+	return e.ready.first != nil
+}
+
+func TestHeldUntilPaid(t *testing.T) {
+	e, d, _ := pacedEngine()
+	if e.enqueue(d); e.ready.first != nil || ready(e, 700e6) {
+		t.Error("it goes on before the pacer lets it")
+	}
+	if !ready(e, 200e6) {
+		t.Error("it does not go on when the pacer lets it")
+	}
+}
+
+// A destination whose last address handle is destroyed still has queue pairs of UD in
+// line, which have messages for others.
+func TestDroppedWhileHeld(t *testing.T) {
+	e, d, _ := pacedEngine()
+	e.drop(d)
+	if !ready(e, 2e6) {
+		t.Error("the queue pair waits for ever at a destination that is gone")
+	}
+}
+
+// Without a rate, or without anybody who looks after rates, nothing waits for what
+// was sent at the last one.
+func TestUnpacedWhileHeld(t *testing.T) {
+	for name, change := range map[string]func(*engine, *DestSync){
+		"no rate":  func(_ *engine, r *DestSync) { r.Rate = 0 },
+		"no agent": func(e *engine, _ *DestSync) { e.live.Paced = false },
+	} {
+		e, d, _ := pacedEngine()
+		e.sync.dests, e.sync.reports = []*dest{d}, []DestSync{{Addr: d.addr, Rate: d.rate}}
+		change(e, &e.sync.reports[0])
+		e.learn()
+		if !ready(e, 2e6) {
+			t.Errorf("%s: it still waits", name)
+		}
+	}
+}

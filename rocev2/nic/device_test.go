@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Close returns when the device is closed, also to the one who calls it second.
+func TestCloseWaits(t *testing.T) {
+	closing := ErrClosed
+	d := &Device{eng: &engine{}, done: make(chan struct{}), events: make(chan Event), wire: closedWire{}}
+	d.err.Store(&closing)
+	returned := make(chan struct{})
+	go func() { _ = d.Close(); close(returned) }()
+	select {
+	case <-returned:
+		t.Error("Close returned while the device was still closing")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(d.done)
+	<-returned
+}
+
+type closedWire struct{ Wire }
+
+func (closedWire) Close() error { return nil }
+
+// fullWire has no room for another queue pair.
+type fullWire struct{ closedWire }
+
+var errFull = errors.New("no room")
+
+func (fullWire) Live() Live           { return Live{} }
+func (fullWire) Steer(uint32) error   { return errFull }
+func (fullWire) Unsteer(uint32) error { return nil }
+
+// A queue pair that ingress cannot be told of is not there, and the error says no
+// more than that.
+func TestNoRoomToSteer(t *testing.T) {
+	d := &Device{wire: fullWire{}, done: make(chan struct{}), events: make(chan Event, 1)}
+	var err error
+	if d.mem, err = mr.New(mr.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	e := &engine{dev: d, wire: d.wire, clock: newClock(), kick: newKicker(), dests: map[netip.Addr]*dest{}}
+	e.posts.init()
+	e.sync.init()
+	e.onTimer, e.onDest = e.expire, e.resume
+	if err := errors.Join(e.thread.init(), e.guest.init(), e.standby.init()); err != nil {
+		t.Fatal(err)
+	}
+	d.eng = e
+	e.start()
+	defer d.Close()
+	pd, _ := d.AllocPD()
+	cq, _ := d.CreateCQ(1)
+	_, err = d.CreateQP(pd, QPInit{Type: qp.RC, SendCQ: cq, RecvCQ: cq})
+	if !errors.Is(err, errFull) || strings.Contains(err.Error(), "nil") {
+		t.Errorf("%v", err)
+	}
+	if err := errors.Join(cq.Destroy(), pd.Free()); err != nil {
+		t.Error(err)
+	}
+}
+
+// An engine with nothing to come sleeps for as long as it takes to look at its sockets:
+// run does that after a whole maxSleep only.
+func TestIdleSleep(t *testing.T) {
+	e := &engine{now: 1e9}
+	if d := e.untilNext(1e9 + 500); d != maxSleep {
+		t.Errorf("%v", d)
+	}
+	e.destTimers.Set(&(&dest{}).timer, 1e9+2e6)
+	if d := e.untilNext(1e9 + 500); d >= 3*time.Millisecond {
+		t.Errorf("with a timer: %v", d)
+	}
+}

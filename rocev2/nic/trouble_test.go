@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic_test
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// within fails the test if f takes longer.
+func within(t testing.TB, limit time.Duration, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		t.Fatalf("%s: not done after %v", what, limit)
+	}
+}
+
+// What is destroyed after its device was closed, or while that happens, gives an error
+// or none, and nothing worse.
+func TestDestroyAfterClose(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := connected(t, hosts, short)
+	tr := startTraffic(a, b, 20000)
+	tr.flows(t)
+	if err := hosts[0].Dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.qp.Destroy(); err != nil {
+		t.Errorf("Destroy after Close: %v", err)
+	}
+	if _, err := a.dev.CreateQP(a.pd, nic.QPInit{Type: qp.RC, SendCQ: a.cq, RecvCQ: a.cq}); !errors.Is(err, nic.ErrClosed) {
+		t.Errorf("CreateQP after Close: %v", err)
+	}
+	for range 20 {
+		dev := hosts[0].MustOpen(t, nic.Options{})
+		var wg sync.WaitGroup
+		for range 4 {
+			a, _ := connected(t, hosts, short)
+			wg.Go(func() { _ = a.qp.Destroy() })
+		}
+		wg.Go(func() { _ = dev.Close() })
+		wg.Go(func() { // who closes as well may open again when it returns
+			_ = dev.Close()
+			if d, err := hosts[0].Open(nic.Options{}); err != nil {
+				t.Errorf("after Close: %v", err)
+			} else {
+				_ = d.Close()
+			}
+		})
+		wg.Wait()
+	}
+}
+
+// The link goes down under traffic: the peer is given up as if it were silent, the
+// engine does not burn a processor meanwhile, and the device can be closed.
+func TestLinkDown(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	var pairs [][2]*side
+	var trs []*traffic
+	for range 4 {
+		a, b := connected(t, hosts, short)
+		pairs, trs = append(pairs, [2]*side{a, b}), append(trs, startTraffic(a, b, 60000))
+	}
+	for _, tr := range trs {
+		tr.flows(t)
+	}
+	nl := hosts[0].Netlink()
+	link, err := nl.LinkByName(topo.IfName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(f func(netlink.Link) error) {
+		t.Helper()
+		if err := f(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(nl.LinkSetDown)
+	for _, tr := range trs {
+		tr.ends(t, 5*time.Second)
+		if tr.status != qp.RetryExceeded {
+			t.Errorf("status %s, %v", tr.status, tr.err)
+		}
+	}
+	for _, p := range pairs {
+		if s := p[0].qp.State(); s != qp.Err {
+			t.Errorf("state %s", s)
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	if used := processorTime(t, 500*time.Millisecond); used > 150*time.Millisecond {
+		t.Errorf("idle on a link that is down, the engines used %v of 500ms", used)
+	}
+	within(t, 3*time.Second, "Close on a link that is down", func() {
+		if err := hosts[0].Dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// processorTime is what this process uses in a while.
+func processorTime(t testing.TB, d time.Duration) time.Duration {
+	t.Helper()
+	now := func() time.Duration {
+		var r unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	}
+	before := now()
+	time.Sleep(d)
+	return now() - before
+}
+
+// After the link was down and up again, new connections work.
+func TestLinkFlap(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := connected(t, hosts, func(x *nic.Attr) { x.Timeout, x.RetryCnt = 14, 7 })
+	tr := startTraffic(a, b, 60000)
+	tr.flows(t)
+	nl := hosts[0].Netlink()
+	link, err := nl.LinkByName(topo.IfName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := nl.LinkSetDown(link); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if err := nl.LinkSetUp(link); err != nil {
+			t.Fatal(err)
+		}
+		tr.flows(t)
+	}
+}
+
+// The MTU changes under an open device: what is refused says so, and what was agreed on
+// before is not sent where it does not fit.
+func TestMTUChanged(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	mtu := func(n int) {
+		t.Helper()
+		for _, h := range hosts {
+			link, err := h.Netlink().LinkByName(topo.IfName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Netlink().LinkSetMTU(link, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for end := time.Now().Add(3 * time.Second); hosts[0].Dev.Link().MTU != n; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("MTU %d", hosts[0].Dev.Link().MTU)
+			}
+		}
+	}
+	mtu(9000)
+	a, b := newSide(t, hosts[0], qp.RC, 1<<16), newSide(t, hosts[1], qp.RC, 1<<16)
+	err := engines.ConnectAttr(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), func(x *nic.Attr) { x.PMTU = rocev2.PMTU4096 })
+	if err == nil || !strings.Contains(err.Error(), "open the device again") {
+		t.Errorf("a PMTU that the device's frames have no room for: %v", err)
+	}
+	mtu(1500)
+	a, b = connected(t, hosts, short)
+	tr := startTraffic(a, b, 20000)
+	tr.flows(t)
+	mtu(1000)
+	tr.ends(t, 5*time.Second)
+	if n := counter(hosts[0].Dev, "tx_no_room"); n == 0 || tr.status != qp.RetryExceeded {
+		t.Errorf("1024 bytes on an MTU of 1000: %d packets were counted, status %s", n, tr.status)
+	}
+}
+
+// A datagram that the way to its receiver cannot carry is refused when it is posted.
+func TestDatagramTooLong(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := newSide(t, hosts[0], qp.UD, 1<<16), newSide(t, hosts[1], qp.UD, 1<<16)
+	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
+		t.Fatal(err)
+	}
+	ah, err := hosts[0].Dev.CreateAH(a.pd, hosts[0].IPv4(), hosts[1].IPv4(), nic.Flow{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wr := qp.SendWR{Op: qp.OpSend, Flags: qp.Signaled, SGL: a.sge(0, 1025), AH: ah.To(b.qp.QPN(), 7)}
+	if err := a.qp.PostSend(&wr); !errors.Is(err, qp.ErrSendTooLong) {
+		t.Errorf("1025 bytes on an MTU of 1500: %v", err)
+	}
+	wr.SGL = a.sge(0, 1024)
+	if err := a.qp.PostSend(&wr); err != nil {
+		t.Error(err)
+	}
+}
+
+// A connection keeps the source address that the kernel chose for it, whatever the
+// kernel would choose later.
+func TestSourceStays(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := newSide(t, hosts[0], qp.RC, 1<<16), newSide(t, hosts[1], qp.RC, 1<<16)
+	err := engines.ConnectAttr(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), func(x *nic.Attr) {
+		short(x)
+		if x.Src == hosts[0].IPv4() {
+			x.Src = netip.Addr{}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := startTraffic(a, b, 20000)
+	tr.flows(t)
+	nl := hosts[0].Netlink()
+	link, err := nl.LinkByName(topo.IfName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := netip.MustParsePrefix("10.250.0.9/32")
+	if err := nl.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: other.Addr().AsSlice(), Mask: net.CIDRMask(32, 32)}}); err != nil {
+		t.Fatal(err)
+	}
+	peer := &net.IPNet{IP: hosts[1].IPv4().AsSlice(), Mask: net.CIDRMask(32, 32)}
+	if err := nl.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: peer, Src: other.Addr().AsSlice(), Scope: netlink.SCOPE_LINK}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	tr.flows(t)
+}
+
+// Datagrams that cannot leave complete all the same, each with its own number: nobody
+// says that they arrive.
+func TestDatagramsWithoutPath(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := newSide(t, hosts[0], qp.UD, 1<<16), newSide(t, hosts[1], qp.UD, 1<<16)
+	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
+		t.Fatal(err)
+	}
+	ah, err := hosts[0].Dev.CreateAH(a.pd, netip.Addr{}, hosts[1].IPv4(), nic.Flow{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nl := hosts[0].Netlink()
+	link, err := nl.LinkByName(topo.IfName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(id uint64) {
+		t.Helper()
+		wr := qp.SendWR{ID: id, Op: qp.OpSend, Flags: qp.Signaled, SGL: a.sge(0, 100), AH: ah.To(b.qp.QPN(), 7)}
+		if err := a.qp.PostSend(&wr); err != nil {
+			t.Fatal(err)
+		}
+		w, err := engines.PollOne(a.cq, 2*time.Second)
+		if err != nil || w.WRID != id || w.Status != qp.Success {
+			t.Errorf("message %d: %v, %d %s", id, err, w.WRID, w.Status)
+		}
+	}
+	send(1)
+	if err := nl.LinkSetDown(link); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	send(2)
+	if err := nl.LinkSetUp(link); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	send(3)
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/xskbench"
+)
+
+// goodputTarget is the share of raw AF_XDP's bytes a second that must be left.
+const goodputTarget = 0.90
+
+var operations = []struct {
+	name string
+	op   qp.Operation
+}{{"WRITE", qp.OpWrite}, {"READ", qp.OpRead}, {"SEND", qp.OpSend}}
+
+// overhead is what a middle packet of a message has around its payload: Ethernet,
+// IPv4, UDP, BTH, ICRC, and the stamp, which peers of ours get.
+const overhead = 14 + 20 + rocev2.MinUDPLen + rocev2.StampLen
+
+// underWay is how many bytes are on their way at once, in messages of at least two.
+const underWay = 1 << 20
+
+// stage is one row of the goodput table.
+type stage struct {
+	name         string
+	op           qp.Operation
+	size         int
+	frames, data []float64 // bytes a second, round by round
+	cpu          []float64 // ns a KB of data
+	again        uint64
+}
+
+// goodput compares what gets through: the engine's operations, and raw AF_XDP with
+// frames as long as theirs.
+func goodput(ctx context.Context, w *world, c config, r *report) error {
+	for _, pmtu := range []rocev2.PMTU{rocev2.PMTU2048, rocev2.PMTU4096} {
+		frame := overhead + pmtu.Bytes()
+		raw := &stage{name: fmt.Sprintf("raw AF_XDP, frames of %d", frame)}
+		var all []*stage
+		for _, o := range operations {
+			for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
+				s := &stage{name: fmt.Sprintf("%s of %s", o.name, bytes(size)), op: o.op, size: size}
+				if strings.Contains(s.name, c.match) {
+					all = append(all, s)
+				}
+			}
+		}
+		for range c.rounds {
+			before := processCPU()
+			l, err := xskbench.Loop(ctx, w.ends, xskbench.LoopSpec{Size: frame, Duration: 2 * c.each})
+			if err != nil {
+				return err
+			}
+			if l.Sent != l.Received {
+				return fmt.Errorf("the raw loop lost %d of %d", l.Sent-l.Received, l.Sent)
+			}
+			data := l.PPS * float64(pmtu.Bytes())
+			raw.frames, raw.data = append(raw.frames, l.Bytes), append(raw.data, data)
+			raw.cpu = append(raw.cpu, float64(processCPU()-before)/(float64(l.Received)*float64(pmtu.Bytes())/1e3))
+			err = w.withEngines(nic.Options{}, func(devs [2]*nic.Device) error {
+				for _, s := range all {
+					if err := s.measure(devs, w, pmtu, c.each); err != nil {
+						return fmt.Errorf("%s: %w", s.name, err)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		r.table(fmt.Sprintf("Goodput, PMTU %d", pmtu.Bytes()), "ON THE VETH PAIR\tGOODPUT GBIT/S\tFRAMES GBIT/S\tMIN TO MAX\tCPU NS/KB\tSENT AGAIN\tOF THE LIMIT\tTARGET\t\t")
+		for _, s := range append([]*stage{raw}, all...) {
+			share, verdict := median(ratios(s.frames, raw.frames)), none
+			if s != raw {
+				verdict = r.atLeast(share, goodputTarget, "%.2f")
+			}
+			r.row("%s\t%.2f\t%.2f\t%s\t%.0f\t%d\t%.3f\t%s", s.name, median(s.data)*8/1e9, median(s.frames)*8/1e9,
+				span(s.frames8(), "%.2f"), median(s.cpu), s.again, share, verdict)
+		}
+		r.end("Shares are the median of the rounds' and compare bytes of Ethernet frames that arrived; ACKs do not count.")
+	}
+	return nil
+}
+
+func (s *stage) frames8() []float64 {
+	out := make([]float64, len(s.frames))
+	for i, v := range s.frames {
+		out[i] = v * 8 / 1e9
+	}
+	return out
+}
+
+// measure runs the stage once on a fresh queue pair.
+func (s *stage) measure(devs [2]*nic.Device, w *world, pmtu rocev2.PMTU, length time.Duration) error {
+	under := max(2, underWay/s.size)
+	p, err := newPair(devs, w.addrs, pairSpec{qps: 1, depth: under, memory: underWay, pmtu: pmtu})
+	if err != nil {
+		return err
+	}
+	before := [2]map[string]uint64{counters(devs[0]), counters(devs[1])}
+	f, err := p.run(stream{op: s.op, size: s.size, under: under}, length/4, length, nil, nil)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, moved(devs, before))
+	}
+	var again, packets, stamped uint64
+	for i, d := range devs {
+		now := counters(d)
+		again += now["tx_retransmits"] - before[i]["tx_retransmits"]
+		packets += now["sent_pkts"] - before[i]["sent_pkts"]
+		stamped += now["tx_stamped"] - before[i]["tx_stamped"]
+	}
+	data := f.perSecond() * float64(s.size)
+	around := overhead - rocev2.StampLen
+	if stamped > packets/2 {
+		around = overhead
+	}
+	messagePackets := (s.size + pmtu.Bytes() - 1) / pmtu.Bytes()
+	s.data = append(s.data, data)
+	s.frames = append(s.frames, data+f.perSecond()*float64(messagePackets*around))
+	s.cpu = append(s.cpu, float64(f.cpu)/(float64(f.messages)*float64(s.size)/1e3))
+	s.again += again
+	return p.close()
+}
+
+// moved lists the counters that differ.
+func moved(devs [2]*nic.Device, before [2]map[string]uint64) (out string) {
+	for i, d := range devs {
+		for name, v := range counters(d) {
+			if v != before[i][name] {
+				out += fmt.Sprintf("  host %d: %s %d\n", i+1, name, v-before[i][name])
+			}
+		}
+	}
+	return out
+}
+
+// bytes is a size as people say it.
+func bytes(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}

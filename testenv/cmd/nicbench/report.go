@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// report prints tables and remembers whether a target was missed.
+type report struct {
+	out io.Writer
+	ok  bool
+	w   *tabwriter.Writer
+}
+
+func (r *report) table(title, header string) {
+	fmt.Fprintf(r.out, "\n%s\n\n", title)
+	r.w = tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(r.w, header)
+}
+
+func (r *report) row(format string, args ...any) { fmt.Fprintf(r.w, format+"\t\n", args...) }
+
+func (r *report) end(notes ...string) {
+	r.w.Flush()
+	for _, n := range notes {
+		fmt.Fprintln(r.out, n)
+	}
+}
+
+// atLeast and atMost are the two last cells of a row with a target.
+func (r *report) atLeast(v, target float64, format string) string {
+	return r.judge(v >= target, ">= "+format, target)
+}
+
+func (r *report) atMost(v, target float64, format string) string {
+	return r.judge(v <= target, "<= "+format, target)
+}
+
+func (r *report) judge(ok bool, format string, target float64) string {
+	s := fmt.Sprintf(format, target)
+	if ok {
+		return s + "\tok"
+	}
+	r.ok = false
+	return s + "\tMISSED"
+}
+
+// none is in their place where there is no target.
+const none = "-\t"
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+// span is the least and the largest.
+func span(v []float64, format string) string {
+	return fmt.Sprintf(format+" to "+format, slices.Min(v), slices.Max(v))
+}
+
+// ratios divides round by round: what else the machine did hit both alike.
+func ratios(a, b []float64) []float64 {
+	out := make([]float64, min(len(a), len(b)))
+	for i := range out {
+		out[i] = a[i] / b[i]
+	}
+	return out
+}
