@@ -23,6 +23,7 @@ func bench(t *testing.T) *engine {
 	t.Helper()
 	d := &Device{events: make(chan Event, eventBacklog)}
 	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, socks: []*sock{{}}}
+	e.senders = e.socks
 	e.posts.init()
 	d.eng = e
 	return e
@@ -31,7 +32,7 @@ func bench(t *testing.T) *engine {
 // receiver is a queue pair in RTR whose peer is the address.
 func receiver(t *testing.T, e *engine, typ qp.Type) *QP {
 	t.Helper()
-	x := &QP{dev: e.dev, typ: typ, conf: qp.Config{Type: typ, Count: &e.qpCount}}
+	x := &QP{dev: e.dev, typ: typ, send: new(CQ), recv: new(CQ), conf: qp.Config{Type: typ, Count: &e.qpCount}}
 	x.timer.Owner = x
 	if err := e.addQP(x); err != nil {
 		t.Fatal(err)
