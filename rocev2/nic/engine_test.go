@@ -23,6 +23,7 @@ func bench(t *testing.T) *engine {
 	t.Helper()
 	d := &Device{events: make(chan Event, eventBacklog)}
 	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, socks: []*sock{{}}}
+	e.senders = e.socks
 	e.posts.init()
 	d.eng = e
 	return e
