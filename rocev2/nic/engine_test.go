@@ -31,7 +31,7 @@ func bench(t *testing.T) *engine {
 // receiver is a queue pair in RTR whose peer is the address.
 func receiver(t *testing.T, e *engine, typ qp.Type) *QP {
 	t.Helper()
-	x := &QP{dev: e.dev, typ: typ, conf: qp.Config{Type: typ, Count: &e.qpCount}}
+	x := &QP{dev: e.dev, typ: typ, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}, conf: qp.Config{Type: typ, Count: &e.qpCount}}
 	x.timer.Owner = x
 	if err := e.addQP(x); err != nil {
 		t.Fatal(err)
