@@ -273,8 +273,12 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) erro
 	return nil
 }
 
-// unroute takes a queue pair's address away.
+// unroute takes a queue pair's address away, and its place in the line there: the
+// pacer of that destination is not the one of the next.
 func (e *engine) unroute(x *QP) {
+	if x.lined {
+		x.home.quit(x)
+	}
 	if x.path != nil {
 		x.path.Release()
 		e.drop(x.dest)
