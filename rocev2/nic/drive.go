@@ -129,7 +129,7 @@ func (e *engine) attend(ctx context.Context, c *CQ) bool {
 	}
 	n := e.turn()
 	relied, idle := e.back(), e.now
-	for c.Len() == 0 && !e.ending() {
+	for c.Len() == 0 && !e.ending() && !c.users.ended() {
 		if n > 0 {
 			idle = e.now
 		} else if time.Duration(e.now-idle) >= guestPatience || ctx.Err() != nil {
