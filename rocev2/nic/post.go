@@ -79,6 +79,9 @@ func (b *postBatch) sgl(p *post) []qp.SGE { return b.sges[p.sge : p.sge+p.sges] 
 // for.
 var ErrQueueFull = errors.New("nic: the queue is full: wait for completions or create it larger")
 
+// IBTA 10.2.3
+var errAHPD = errors.New("nic: the address handle is of another protection domain than the queue pair: make it with that of the queue pair")
+
 var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
 
 // PostSend puts a copy of a work request on the send queue. Any goroutine may call
@@ -126,6 +129,9 @@ func (x *QP) mayPostSend(wr *qp.SendWR) error {
 		a, ok := wr.AH.Path.(*AH)
 		if !ok || a.dev != x.dev || a.gone.Load() {
 			return errors.New("nic: the address handle is none of this device, or was destroyed")
+		}
+		if a.pd != x.pd {
+			return errAHPD
 		}
 		return a.carries(wr)
 	}
