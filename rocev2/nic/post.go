@@ -46,8 +46,12 @@ type post struct {
 
 func (p *posts) init() { p.batch, p.spare = new(postBatch), new(postBatch) }
 
-// keepPosts bounds the memory that a batch keeps after a burst.
-const keepPosts = 1 << 16
+// These bound the memory that a batch keeps after a burst.
+const (
+	keepPosts = 1 << 16
+	keepSGEs  = 1 << 17
+	keepData  = 4 << 20 // bytes
+)
 
 // take exchanges the batches.
 func (p *posts) take() *postBatch {
@@ -60,7 +64,7 @@ func (p *posts) take() *postBatch {
 }
 
 func (p *posts) give(b *postBatch) {
-	if len(b.list) > keepPosts {
+	if cap(b.list) > keepPosts || cap(b.sges) > keepSGEs || cap(b.data) > keepData {
 		b = new(postBatch)
 	}
 	clear(b.list) // pointers to queue pairs that may go
@@ -79,7 +83,7 @@ func (b *postBatch) sgl(p *post) []qp.SGE { return b.sges[p.sge : p.sge+p.sges] 
 // for.
 var ErrQueueFull = errors.New("nic: the queue is full: wait for completions or create it larger")
 
-// IBTA 10.2.3
+// errAHPD: what works together is of one protection domain (IBTA 10.2.3).
 var errAHPD = errors.New("nic: the address handle is of another protection domain than the queue pair: make it with that of the queue pair")
 
 var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)

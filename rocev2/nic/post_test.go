@@ -20,3 +20,25 @@ func TestAddressHandlePD(t *testing.T) {
 		t.Errorf("%v, queued: %v", err, e.posts.any.Load())
 	}
 }
+
+// What a burst has made a batch grow to is given back; what is usual is kept.
+func TestBatchKeeps(t *testing.T) {
+	for name, c := range map[string]struct {
+		batch postBatch
+		keeps bool
+	}{
+		"usual":      {postBatch{make([]post, 5), make([]qp.SGE, 100), make([]byte, 1000)}, true},
+		"many":       {postBatch{make([]post, keepPosts+1), nil, nil}, false},
+		"long lists": {postBatch{nil, make([]qp.SGE, keepSGEs+1), nil}, false},
+		"much data":  {postBatch{nil, nil, make([]byte, keepData+1)}, false},
+	} {
+		var p posts
+		p.give(&c.batch)
+		if got := p.spare == &c.batch; got != c.keeps {
+			t.Errorf("%s: kept %v", name, got)
+		}
+		if len(p.spare.list)+len(p.spare.sges)+len(p.spare.data) != 0 {
+			t.Errorf("%s: not empty", name)
+		}
+	}
+}
