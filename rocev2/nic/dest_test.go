@@ -30,6 +30,26 @@ func ready(e *engine, after qp.Time) bool {
 	return e.ready.first != nil
 }
 
+// What the peer understands does not matter to a queue pair in ERR: nothing is tried
+// there, with an error each time.
+func TestNegotiateNotInErr(t *testing.T) {
+	e := bench(t)
+	x := receiver(t, e, qp.RC)
+	x.dest.sack = true
+	a := x.q.Attr()
+	if e.negotiate(x); !x.selective {
+		t.Error("not negotiated in RTR")
+	}
+	x.dest.sack = false
+	a.State = qp.Err
+	if err := x.q.Modify(a, qp.MaskState); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(10, func() { e.negotiate(x) }); n != 0 || !x.selective {
+		t.Errorf("%v allocations, selective %v", n, x.selective)
+	}
+}
+
 func TestHeldUntilPaid(t *testing.T) {
 	e, d, _ := pacedEngine()
 	if e.enqueue(d); e.ready.first != nil || ready(e, 700e6) {
