@@ -4,6 +4,7 @@ package nic
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -67,6 +68,29 @@ func TestDroppedWhileHeld(t *testing.T) {
 	e.drop(d)
 	if !ready(e, 2e6) {
 		t.Error("the queue pair waits for ever at a destination that is gone")
+	}
+}
+
+// After a report that failed, those that wait for an answer are reported again: for as
+// often as HELLO may take, or until the pacer lets them go on. Others are not.
+func TestReportedAgain(t *testing.T) {
+	e := bench(t)
+	e.sync.err = errFull
+	fresh, held, old, gone := &dest{refs: 1, fresh: freshReports}, &dest{refs: 1, held: 1}, &dest{refs: 1, rate: 5}, &dest{fresh: 5}
+	e.sync.dests = []*dest{fresh, held, old, gone}
+	e.sync.reports = make([]DestSync, 4)
+	for i := range freshReports {
+		e.learn()
+		if !slices.Equal(e.active, []*dest{fresh, held}) {
+			t.Fatalf("after %d failures %d are listed", i+1, len(e.active))
+		}
+		e.active, fresh.listed, held.listed = nil, false, false
+	}
+	if e.learn(); !slices.Equal(e.active, []*dest{held}) {
+		t.Errorf("at last %d are listed", len(e.active))
+	}
+	if old.rate != 5 || e.count.syncErrors != freshReports+1 {
+		t.Errorf("rate %d, %d errors", old.rate, e.count.syncErrors)
 	}
 }
 
