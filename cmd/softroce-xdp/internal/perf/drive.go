@@ -216,7 +216,7 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 		if r.client.Progress != nil && measuring && !ending && now.After(next) {
 			n := r.done - from
 			r.client.Progress(Moment{now.Sub(begin), n, n * uint64(p.Size)})
-			next = next.Add(r.client.Interval)
+			next = following(next, now, r.client.Interval)
 		}
 		if !ending {
 			if moved = now; under == 0 {
@@ -265,6 +265,15 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 		out.Latency = latencyOf(hist)
 	}
 	return nil
+}
+
+// following is when progress is told after now, if that was due at next: after a stall
+// of many intervals once, not for each of them.
+func following(next, now time.Time, interval time.Duration) time.Time {
+	if interval <= 0 {
+		return now
+	}
+	return next.Add(interval * (1 + now.Sub(next)/interval))
 }
 
 // refill posts until every queue pair has its depth under way.
