@@ -74,14 +74,26 @@ demo: ## two hosts and a bottleneck on this machine, with the table live
 	$(SUDO) ./bin/demo -bin bin/softroce-xdp
 
 .PHONY: bench
-bench: build ## what it costs: ns per packet over an empty program, TCP beside it, the codec (root)
+bench: build ## what it costs: ns per packet over an empty program, TCP beside it, the NIC beside raw AF_XDP, the codec (root)
 	CGO_ENABLED=0 $(GO) build -o bin/benchreport ./bpf/benchreport
 	CGO_ENABLED=0 $(GO) build -o bin/tcpbench ./testenv/cmd/tcpbench
+	CGO_ENABLED=0 $(GO) build -o bin/nicbench ./testenv/cmd/nicbench
 	@missed=0; \
 	$(SUDO) ./bin/benchreport || missed=1; \
 	$(SUDO) ./bin/tcpbench -bin bin/softroce-xdp || missed=1; \
+	$(SUDO) ./bin/nicbench -bin bin/softroce-xdp || missed=1; \
 	$(GO) test -run '^$$' -bench . -benchmem ./rocev2/... ./cc/... || missed=1; \
 	exit $$missed
+
+.PHONY: bench-transport
+bench-transport: build ## only the NIC beside raw AF_XDP: goodput, latency, rate, many queue pairs, loss (root)
+	CGO_ENABLED=0 $(GO) build -o bin/nicbench ./testenv/cmd/nicbench
+	$(SUDO) ./bin/nicbench -bin bin/softroce-xdp
+
+.PHONY: bench-rxe
+bench-rxe: build ## Linux rxe against our engine between the same two virtual machines (root)
+	$(GO) build -o bin/rxebench ./testenv/cmd/rxebench
+	$(SUDO) ./bin/rxebench -bin bin/softroce-xdp
 
 .PHONY: report
 report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)

@@ -54,7 +54,7 @@ func (e *engine) destination(p *route.Path) *dest {
 	d := e.dests[addr]
 	if d == nil {
 		d = &dest{addr: addr, rate: e.live.InitialRate, fresh: freshReports}
-		d.sock = e.socks[addressHash(addr)%uint32(len(e.socks))]
+		d.sock = e.senders[addressHash(addr)%uint32(len(e.senders))]
 		d.timer.Owner = d
 		d.report.Addr = addr
 		e.dests[addr] = d

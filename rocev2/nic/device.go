@@ -277,6 +277,10 @@ func newEngine(d *Device) (*engine, error) {
 		dev: d, wire: d.wire, clock: newClock(), kick: newKicker(),
 		dests: map[netip.Addr]*dest{}, held: qp.NewHoldPool(heldPackets),
 	}
+	index, _, err := d.link()
+	if err != nil {
+		return nil, err
+	}
 	e.posts.init()
 	e.live = d.wire.Live()
 	e.own.maxFrame = max(maxFrame(d.mtu), 4096+256)
@@ -293,6 +297,7 @@ func newEngine(d *Device) (*engine, error) {
 		e.closeSleepers()
 		return nil, err
 	}
+	e.senders = e.socks[:len(d.socks.Senders(d.opts.Interface, index))]
 	e.datagrams.sock = e.socks[0]
 	return e, nil
 }

@@ -43,6 +43,7 @@ func (e *engine) run() {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	// Timers of this thread are not to be joined with others': 50 us otherwise.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	still := func() bool { return e.visits.Load() == e.seen && e.quiet() }
 	for {
 		if e.attended() {
 			e.standby.sleep(standbyTick, true, e.attended)
@@ -54,9 +55,10 @@ func (e *engine) run() {
 		}
 		n := e.turn()
 		nap, deaf := e.nap(n)
+		e.seen = e.visits.Load()
 		e.baton.Unlock()
 		if nap > 0 {
-			e.thread.sleep(nap, deaf, e.quiet)
+			e.thread.sleep(nap, deaf, still)
 			if nap >= maxSleep {
 				e.baton.Lock()
 				e.checkSockets()
@@ -90,22 +92,33 @@ func (e *engine) enter() bool {
 	return true
 }
 
-// leave gives the baton back. relied: the guest will be there again at once.
-func (e *engine) leave(relied bool, now qp.Time) {
+// leave gives the baton back. relied: the guest will be there again at once. did: it
+// found something to do, so that the thread, if it sleeps, does not know for how long
+// it may.
+func (e *engine) leave(relied, did bool, now qp.Time) {
 	if e.prompt.Load() != relied {
 		e.prompt.Store(relied)
 	}
 	e.left.Store(int64(now))
+	if did {
+		e.visits.Add(1)
+	}
 	e.inside.Store(false)
 	over := e.ending()
 	e.baton.Unlock()
 	if !relied || over {
 		e.standby.wake()
 	}
+	if did || over {
+		e.thread.wake()
+	}
 }
 
 // back reports whether the guest that has entered was away for a moment only.
 func (e *engine) back() bool { return int64(e.now)-e.left.Load() < promptGap }
+
+// shortTurn is how much a turn may do to be over at once.
+const shortTurn = 4
 
 // visit takes one turn, for a goroutine that polls. False: somebody else drives.
 func (e *engine) visit() bool {
@@ -113,11 +126,11 @@ func (e *engine) visit() bool {
 		return false
 	}
 	n := e.turn()
-	now := e.now // the clock takes as long as a turn without work
-	if n > 0 {
+	now := e.now // reading the clock takes as long as a turn without work
+	if n > shortTurn {
 		now = e.clock.now()
 	}
-	e.leave(e.back(), now)
+	e.leave(e.back(), n > 0, now)
 	return true
 }
 
@@ -128,11 +141,12 @@ func (e *engine) attend(ctx context.Context, c *CQ) bool {
 		return false
 	}
 	n := e.turn()
-	relied, idle := e.back(), e.now
+	relied, did, idle := e.back(), n > 0, e.now
 	for c.Len() == 0 && !e.ending() && !c.users.ended() {
 		if n > 0 {
-			idle = e.now
-		} else if time.Duration(e.now-idle) >= guestPatience || ctx.Err() != nil {
+			did, idle = true, e.now
+		}
+		if time.Duration(e.now-idle) >= guestPatience || ctx.Err() != nil {
 			relied = false
 			break
 		}
@@ -141,7 +155,7 @@ func (e *engine) attend(ctx context.Context, c *CQ) bool {
 		}
 		n = e.turn()
 	}
-	e.leave(relied, e.clock.now())
+	e.leave(relied, did || n > 0, e.clock.now())
 	return c.Len() > 0
 }
 

@@ -24,9 +24,10 @@ type engine struct {
 	now   qp.Time // of this turn
 	live  Live
 
-	socks []*sock
-	kick  kicker
-	own   ownQueue
+	socks   []*sock
+	senders []*sock // those of them that can send
+	kick    kicker
+	own     ownQueue
 
 	qps        qpTable
 	dests      map[netip.Addr]*dest
@@ -62,9 +63,11 @@ type engine struct {
 	failed error
 	over   bool // the thread has ended
 	stop   atomic.Bool
-	inside atomic.Bool  // a guest drives
-	prompt atomic.Bool  // the last one is expected back at once
-	left   atomic.Int64 // when it left
+	inside atomic.Bool   // a guest drives
+	prompt atomic.Bool   // the last one is expected back at once
+	left   atomic.Int64  // when it left
+	visits atomic.Uint64 // of guests that found something to do
+	seen   uint64        // the thread's: visits that its nap knows of
 
 	thread, guest sleeper // while they drive
 	standby       sleeper // of the thread, while guests do

@@ -21,6 +21,10 @@ const (
 	MaxInline = 1024    // bytes of inline data
 )
 
+// ackPackets bounds how long the completions of small messages wait for the ACK of
+// one that follows.
+const ackPackets = 16
+
 // QPInit says what to create. Zero values of the limits mean the defaults.
 type QPInit struct {
 	Type           qp.Type
@@ -106,7 +110,7 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		Notify: func(e qp.Event) { d.event(Event{Type: eventOf(e), QP: x}) },
 		Count:  &d.eng.qpCount, Held: d.eng.held,
 		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
-		MaxInline: init.MaxInline, SignalAll: init.SignalAll,
+		MaxInline: init.MaxInline, SignalAll: init.SignalAll, AckPackets: ackPackets,
 	}
 	if x.srq != nil {
 		x.conf.SRQ = x.srq.q
@@ -326,11 +330,18 @@ func (s stateFirst) Complete(c *qp.Completion) {
 	s.cq.Complete(c)
 }
 
+// show stores what mostly has not changed: a store costs some ten times the load.
+func show(a *atomic.Uint32, v uint32) {
+	if a.Load() != v {
+		a.Store(v)
+	}
+}
+
 // publish shows applications what has become of the queue pair.
 func (x *QP) publish() {
-	x.state.Store(uint32(x.q.State()))
-	x.sendDone.Store(x.sendTaken + x.sendLost - uint32(x.q.SendQueued()))
-	x.recvDone.Store(x.recvTaken + x.recvLost - uint32(x.q.RecvQueued()))
+	show(&x.state, uint32(x.q.State()))
+	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.q.SendQueued()))
+	show(&x.recvDone, x.recvTaken+x.recvLost-uint32(x.q.RecvQueued()))
 	if x.srq != nil {
 		x.srq.publish()
 	}

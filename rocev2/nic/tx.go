@@ -115,7 +115,7 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 // room reports whether there is memory for a packet of the queue pair.
 func (e *engine) room(x *QP) bool {
 	if x.path == nil { // UD: it may go anywhere
-		for _, s := range e.socks {
+		for _, s := range e.senders {
 			if s.xsk.Reserve(1) == 0 {
 				return false
 			}

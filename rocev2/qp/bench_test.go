@@ -147,7 +147,7 @@ func TestSelectiveDoesNotAllocate(t *testing.T) {
 func TestIdleQueuePairIsSmall(t *testing.T) {
 	t.Logf("QP %d bytes, of these responder %d, requester %d", unsafe.Sizeof(QP{}), unsafe.Sizeof(responder{}), unsafe.Sizeof(requester{}))
 	const many = 1000
-	for posted, limit := range []uint64{1024, 2048} {
+	for posted, limit := range []uint64{1280, 2048} {
 		all := make([]*QP, many)
 		var before, after runtime.MemStats
 		m, cq, count := newTestMemory(), &discard{}, new(Counters)

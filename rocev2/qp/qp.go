@@ -29,6 +29,10 @@ type Config struct {
 	MaxSendSGE, MaxRecvSGE int
 	MaxInline              int
 	SignalAll              bool
+
+	// AckPackets is how many packets may leave without asking for an ACK although
+	// messages end in them, while others follow at once. 0: every message asks.
+	AckPackets uint32
 }
 
 // QP is one queue pair.

@@ -162,7 +162,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		out.PayloadLen = int(min(w.length-off, 128<<q.attr.PMTU))
 		out.fill, out.wqe, out.off = r, i, off
 		r.sinceAck++
-		out.AckReq = last || ask || r.sinceAck >= r.window.ackEvery()
+		out.AckReq = ask || r.sinceAck >= r.window.ackEvery() || last && !r.follows(i)
 	}
 	if n == r.nxt {
 		r.nxt = next
@@ -171,14 +171,28 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		}
 	}
 	r.max = max(r.max, next)
-	if out.AckReq {
+	switch {
+	case out.AckReq:
 		r.sinceAck = 0
 		r.clock.awaits(now, n, again)
+	case last:
+		r.clock.expects(now, n)
 	}
 	if again && r.board != nil {
 		r.board.sentAgain(n, r.max)
 	}
 	r.count(out)
+}
+
+// follows reports that the message after the one at index i can go at once, so that
+// its ACK serves both: an ACK costs the peer, and us, as much as a small message. Should it not go after
+// all, the clock runs and a probe asks.
+func (r *requester) follows(i uint32) bool {
+	if i+1 == r.tail || r.sinceAck >= r.q.cfg.AckPackets {
+		return false
+	}
+	w := r.at(i + 1)
+	return w.packets != 0 && w.flags&Fence == 0 && r.mayBegin(w)
 }
 
 func (r *requester) count(out *Outbound) {

@@ -156,12 +156,17 @@ func (r *requester) expire(now Time) {
 	}
 }
 
-// awaits notes that packet n, which asks for an answer, leaves.
-func (c *clock) awaits(now Time, n uint64, again bool) {
+// expects notes that packet n leaves, whose answer another one is to ask for.
+func (c *clock) expects(now Time, n uint64) {
 	c.asked = max(c.asked, n+1)
 	if c.due == 0 {
 		c.due = now
 	}
+}
+
+// awaits notes that packet n, which asks for an answer, leaves.
+func (c *clock) awaits(now Time, n uint64, again bool) {
+	c.expects(now, n)
 	if !again && !c.timing {
 		c.timing, c.timed, c.timedAt = true, n, now
 	}

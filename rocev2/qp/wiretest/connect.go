@@ -28,6 +28,8 @@ type Settings struct {
 	RecvDelay qp.Time
 	SRQ       bool
 	Hold      int // packets that all queue pairs of a node keep behind holes
+
+	AckPackets uint32 // see qp.Config
 }
 
 const qKey = 0x11223344
@@ -41,6 +43,7 @@ func NewEndpoint(n *Node, qpn, pd uint32, s *Settings, recv *Supply) *Endpoint {
 		SendCQ: sendQueue{e}, RecvCQ: recvQueue{e}, Count: &n.Count,
 		Notify: func(ev qp.Event) { e.Events = append(e.Events, ev) },
 		Held:   n.hold(s.Hold), MaxSend: s.MaxSend, MaxRecv: s.Receives, MaxSendSGE: maxSGE, MaxRecvSGE: maxSGE, MaxInline: maxInline,
+		AckPackets: s.AckPackets,
 	}
 	if recv != nil {
 		cfg.SRQ = recv.SRQ

@@ -56,6 +56,7 @@ func Draw(c Choices, l Limits) *Scenario {
 		Selective:   l.Type == qp.RC && c.Choose("selective", 2) == 1,
 		RdAtomic:    uint8(pick("outstanding READs", 4, 1, 2, 16)),
 		Timeout:     uint8(pick("timeout", 10, 8, 9)), // 1 to 4 ms
+		AckPackets:  uint32(pick("packets that ask for no ACK", 0, 16, 3)),
 		RetryCnt:    7,
 		RNRRetry:    7,
 		MinRNRTimer: uint8(pick("RNR timer", 1, 5, 10)),

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -89,20 +90,26 @@ func latency(ctx context.Context, w *world, c config, r *report) error {
 	return nil
 }
 
-// roundTrips times single messages.
-func roundTrips(devs [2]*nic.Device, w *world, op qp.Operation, length time.Duration, spin bool) (all []time.Duration, err error) {
+// roundTrips times single messages on a pair of its own.
+func roundTrips(devs [2]*nic.Device, w *world, op qp.Operation, length time.Duration, spin bool) ([]time.Duration, error) {
 	p, err := newPair(devs, w.addrs, pairSpec{qps: 1, depth: 4, memory: 4096, pmtu: rocev2.PMTU1024})
 	if err != nil {
 		return nil, err
 	}
+	all, err := p.roundTrips(op, 8, length, spin)
+	return all, errors.Join(err, p.close())
+}
+
+// roundTrips times single messages, over one queue pair after the other.
+func (p *pair) roundTrips(op qp.Operation, size int, length time.Duration, spin bool) ([]time.Duration, error) {
 	runtime.LockOSThread() // like the raw ping-pong's threads
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithTimeout(context.Background(), length+patience)
 	defer cancel()
-	all = make([]time.Duration, 0, 1<<20)
-	for begin := time.Now(); time.Since(begin) < length; {
+	all := make([]time.Duration, 0, 1<<20)
+	for begin, next := time.Now(), 0; time.Since(begin) < length; next++ {
 		start := time.Now()
-		if err := p.post(0, op, 0, 8); err != nil {
+		if err := p.post(next%len(p.qps[0]), op, 0, size); err != nil {
 			return nil, err
 		}
 		if _, err := p.wait(ctx, 0, p.batch[:], spin); err != nil {
@@ -110,5 +117,5 @@ func roundTrips(devs [2]*nic.Device, w *world, op qp.Operation, length time.Dura
 		}
 		all = append(all, time.Since(start))
 	}
-	return all[len(all)/10:], p.close() // the rest warmed up
+	return all[len(all)/10:], nil // the rest warmed up
 }

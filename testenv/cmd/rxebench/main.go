@@ -26,7 +26,6 @@ import (
 
 type options struct {
 	bin     string
-	attach  string
 	rounds  int
 	seconds int
 	mtu     int
@@ -39,7 +38,6 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin/softroce-xdp", "the product's static binary")
-	flag.StringVar(&o.attach, "attach", "", "further flags of `softroce-xdp attach`, separated by spaces")
 	flag.IntVar(&o.rounds, "rounds", 3, "times that each is measured; the median counts")
 	flag.IntVar(&o.seconds, "seconds", 3, "length of a measurement")
 	flag.IntVar(&o.mtu, "mtu", 1500, "of the machines' interfaces")
@@ -66,11 +64,27 @@ var (
 	sizes      = []int{4 << 10, 64 << 10, 1 << 20}
 )
 
+// parts are what is measured.
+var parts = []struct {
+	name    string
+	measure func(*bench, context.Context, []*row) error
+}{
+	{"rxe", (*bench).rxe},
+	{"engine", func(b *bench, ctx context.Context, rows []*row) error {
+		return b.engine(ctx, rows, func(r *row, bps float64) { r.engine = append(r.engine, bps) })
+	}},
+	{"engine at a fixed rate", func(b *bench, ctx context.Context, rows []*row) error {
+		return b.engine(ctx, rows, func(r *row, bps float64) { r.fixed = append(r.fixed, bps) }, "--policy", "mode=fixed")
+	}},
+}
+
 // row is one line: the figures of all rounds, in bit/s.
 type row struct {
-	op       string
-	size     int
-	rxe, own []float64
+	op     string
+	size   int
+	rxe    []float64
+	engine []float64 // attached without further flags
+	fixed  []float64 // attached at a fixed rate, without congestion control
 }
 
 func run(ctx context.Context, o options) (ok bool, err error) {
@@ -116,14 +130,11 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 	}
 	// Taking turns, and each first once in a while: what else the host does hits both alike.
 	for round := range o.rounds {
-		for turn := range 2 {
-			part, f := "rxe", b.rxe
-			if (round+turn)%2 == 1 {
-				part, f = "engine", b.engine
-			}
-			fmt.Fprintf(os.Stderr, "round %d: %s\n", round+1, part)
-			if err := f(ctx, rows); err != nil {
-				return false, fmt.Errorf("%s: %w", part, err)
+		for turn := range parts {
+			p := parts[(round+turn)%len(parts)]
+			fmt.Fprintf(os.Stderr, "round %d: %s\n", round+1, p.name)
+			if err := p.measure(&b, ctx, rows); err != nil {
+				return false, fmt.Errorf("%s: %w", p.name, err)
 			}
 		}
 	}
@@ -137,20 +148,24 @@ const target = 1.0
 
 func report(rows []*row) (ok bool) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "OPERATION\tSIZE\tRXE MBIT/S\tMIN\tMAX\tENGINE MBIT/S\tMIN\tMAX\tRATIO\tTARGET\t")
+	fmt.Fprintln(w, "MBIT/S\tSIZE\tRXE\tMIN..MAX\tENGINE\tMIN..MAX\tRATIO\tTARGET\tAT A FIXED RATE\tMIN..MAX\tRATIO\t")
 	ok = true
 	for _, r := range rows {
-		ratio := median(r.own) / median(r.rxe)
 		verdict := "ok"
+		ratio := median(r.engine) / median(r.rxe)
 		if ratio < target {
 			ok, verdict = false, "MISSED"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.2f\t>= %.1f %s\t\n", r.op, r.size,
-			median(r.rxe)/1e6, slices.Min(r.rxe)/1e6, slices.Max(r.rxe)/1e6,
-			median(r.own)/1e6, slices.Min(r.own)/1e6, slices.Max(r.own)/1e6, ratio, target, verdict)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.2f\t>= %.1f %s\t%s\t%.2f\t\n", r.op, r.size,
+			figures(r.rxe), figures(r.engine), ratio, target, verdict, figures(r.fixed), median(r.fixed)/median(r.rxe))
 	}
 	w.Flush()
 	return ok
+}
+
+// figures are the median, and the extremes in a column of their own.
+func figures(bps []float64) string {
+	return fmt.Sprintf("%.1f\t%.1f..%.1f", median(bps)/1e6, slices.Min(bps)/1e6, slices.Max(bps)/1e6)
 }
 
 func median[T cmp.Ordered](v []T) T {

@@ -23,6 +23,7 @@ type bench struct {
 }
 
 const (
+	reads        = 16 // at a time: what perf of the product keeps outstanding
 	perftestPort = 18515
 	enginePort   = 18516
 	iface        = "eth0"
@@ -35,6 +36,9 @@ func (b *bench) rxe(ctx context.Context, rows []*row) error {
 		argv := []string{
 			"ib_" + r.op + "_bw", "-s", strconv.Itoa(r.size), "-m", strconv.Itoa(b.pmtu), "-t", strconv.Itoa(b.depth),
 			"-D", strconv.Itoa(b.seconds), "-u", "17", "--report_gbits", "-F",
+		}
+		if r.op == "read" {
+			argv = append(argv, "-o", strconv.Itoa(reads))
 		}
 		x := rxepeer.Exchange{
 			Name: r.op, Ready: rxepeer.Readiness{TCPPort: perftestPort}, Timeout: 2 * time.Minute,
@@ -65,10 +69,10 @@ func average(out string, size int) (float64, error) {
 	return 0, fmt.Errorf("no average in perftest's words:\n%s", out)
 }
 
-// engine attaches the product in both machines, measures all rows, and detaches it.
-func (b *bench) engine(ctx context.Context, rows []*row) (err error) {
+// engine attaches the product with these flags in both machines, measures all rows, and detaches it.
+func (b *bench) engine(ctx context.Context, rows []*row, result func(*row, float64), flags ...string) (err error) {
 	for _, vm := range []*rxepeer.VM{b.server, b.client} {
-		argv := append([]string{product, "attach", iface}, strings.Fields(b.attach)...)
+		argv := append([]string{product, "attach", iface}, flags...)
 		if _, err := vm.Run(ctx, argv...); err != nil {
 			return err
 		}
@@ -109,7 +113,7 @@ func (b *bench) engine(ctx context.Context, rows []*row) (err error) {
 		if got.PMTU != b.pmtu {
 			return fmt.Errorf("the path MTU was %d, not %d", got.PMTU, b.pmtu)
 		}
-		r.own = append(r.own, float64(got.Bps))
+		result(r, float64(got.Bps))
 		if b.verbose {
 			table, _ := b.client.Run(ctx, product, "table", iface, "--json")
 			fmt.Printf("%s %d\n%s\n%s\n", r.op, r.size, res.Stdout, table.Stdout)
