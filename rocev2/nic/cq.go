@@ -36,12 +36,12 @@ type CQ struct {
 	polling sync.Mutex
 	head    atomic.Uint32 // next to be read
 
-	armed  atomic.Uint32
-	bell   chan struct{}
-	fdMu   sync.Mutex
-	fd     int          // eventfd to write to, or -1
-	users  atomic.Int32 // queue pairs
-	closed atomic.Bool
+	armed atomic.Uint32
+	bell  chan struct{}
+	fdMu  sync.Mutex
+	fd    int // eventfd to write to, or -1
+	users users
+	gone  chan struct{} // closed by Destroy
 }
 
 // What arms a completion queue.
@@ -62,22 +62,28 @@ func (d *Device) CreateCQ(depth int) (*CQ, error) {
 		return nil, err
 	}
 	size := uint32(1) << bits.Len32(uint32(depth-1))
-	cq := &CQ{dev: d, ring: make([]qp.Completion, size), mask: size - 1, depth: uint32(depth), bell: make(chan struct{}, 1)}
-	cq.fd = -1
-	return cq, nil
+	return &CQ{
+		dev: d, ring: make([]qp.Completion, size), mask: size - 1, depth: uint32(depth),
+		bell: make(chan struct{}, 1), gone: make(chan struct{}), fd: -1,
+	}, nil
 }
 
 // Depth is how many completions it holds.
 func (c *CQ) Depth() int { return int(c.depth) }
 
-// Destroy ends the queue. It must have no queue pairs.
+// Destroy ends the queue. It must have no queue pairs. Who waits for it returns.
 func (c *CQ) Destroy() error {
-	if n := c.users.Load(); n > 0 {
+	n, first := c.users.end()
+	if n > 0 {
 		return fmt.Errorf("nic: completion queue: %w: %d queue pairs complete to it", ErrBusy, n)
 	}
-	c.closed.Store(true)
+	if first {
+		close(c.gone)
+	}
 	return nil
 }
+
+var errCQDestroyed = fmt.Errorf("nic: the completion queue %w", ErrDestroyed)
 
 // Poll moves up to len(out) completions to out and returns how many. It never
 // blocks and never allocates. If there is none it has the engine look for one, in
@@ -138,7 +144,8 @@ func (c *CQ) SetEventFD(fd int) {
 
 // Wait returns when there is something to poll: at once if there is, else when the
 // next completion comes, or with solicitedOnly the next that is solicited or an
-// error. It returns the context's error, or ErrClosed after the device's end.
+// error. It returns the context's error, ErrDestroyed after Destroy, or ErrClosed
+// after the device's end.
 func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 	for {
 		if c.Len() > 0 || !solicitedOnly && c.dev.eng.attend(ctx, c) {
@@ -152,6 +159,11 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 		case <-c.bell:
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-c.gone:
+			if c.Len() > 0 {
+				return nil
+			}
+			return errCQDestroyed
 		case <-c.dev.done:
 			if c.Len() > 0 {
 				return nil

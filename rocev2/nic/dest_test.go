@@ -4,6 +4,7 @@ package nic
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -30,6 +31,26 @@ func ready(e *engine, after qp.Time) bool {
 	return e.ready.first != nil
 }
 
+// What the peer understands does not matter to a queue pair in ERR: nothing is tried
+// there, with an error each time.
+func TestNegotiateNotInErr(t *testing.T) {
+	e := bench(t)
+	x := receiver(t, e, qp.RC)
+	x.dest.sack = true
+	a := x.q.Attr()
+	if e.negotiate(x); !x.selective {
+		t.Error("not negotiated in RTR")
+	}
+	x.dest.sack = false
+	a.State = qp.Err
+	if err := x.q.Modify(a, qp.MaskState); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(10, func() { e.negotiate(x) }); n != 0 || !x.selective {
+		t.Errorf("%v allocations, selective %v", n, x.selective)
+	}
+}
+
 func TestHeldUntilPaid(t *testing.T) {
 	e, d, _ := pacedEngine()
 	if e.enqueue(d); e.ready.first != nil || ready(e, 700e6) {
@@ -47,6 +68,29 @@ func TestDroppedWhileHeld(t *testing.T) {
 	e.drop(d)
 	if !ready(e, 2e6) {
 		t.Error("the queue pair waits for ever at a destination that is gone")
+	}
+}
+
+// After a report that failed, those that wait for an answer are reported again: for as
+// often as HELLO may take, or until the pacer lets them go on. Others are not.
+func TestReportedAgain(t *testing.T) {
+	e := bench(t)
+	e.sync.err = errFull
+	fresh, held, old, gone := &dest{refs: 1, fresh: freshReports}, &dest{refs: 1, held: 1}, &dest{refs: 1, rate: 5}, &dest{fresh: 5}
+	e.sync.dests = []*dest{fresh, held, old, gone}
+	e.sync.reports = make([]DestSync, 4)
+	for i := range freshReports {
+		e.learn()
+		if !slices.Equal(e.active, []*dest{fresh, held}) {
+			t.Fatalf("after %d failures %d are listed", i+1, len(e.active))
+		}
+		e.active, fresh.listed, held.listed = nil, false, false
+	}
+	if e.learn(); !slices.Equal(e.active, []*dest{held}) {
+		t.Errorf("at last %d are listed", len(e.active))
+	}
+	if old.rate != 5 || e.count.syncErrors != freshReports+1 {
+		t.Errorf("rate %d, %d errors", old.rate, e.count.syncErrors)
 	}
 }
 

@@ -34,7 +34,8 @@ type Options struct {
 	// CPU time. Default 20 us; negative means never.
 	Spin time.Duration
 
-	// ResolveTimeout is how long Modify and CreateAH wait for a neighbour; default 3 s.
+	// ResolveTimeout is how long Modify and CreateAH wait for a neighbour; default 4 s,
+	// as the kernel gives up after 3.
 	ResolveTimeout time.Duration
 
 	Mode     xsk.Mode      // copy or zero-copy; default: what the driver can
@@ -80,7 +81,7 @@ func Open(w Wire, o Options) (_ *Device, err error) {
 	if d.mem, err = mr.New(mr.Config{Keys: o.Keys}); err != nil {
 		return nil, err
 	}
-	if d.routes, err = route.Open(o.Interface, route.Options{OnEvent: d.routeEvent}); err != nil {
+	if d.routes, err = route.Open(o.Interface, route.Options{ResolveTimeout: d.opts.ResolveTimeout, OnEvent: d.routeEvent}); err != nil {
 		return nil, err
 	}
 	if err := d.openSockets(); err != nil {
@@ -106,7 +107,7 @@ func (o Options) withDefaults() Options {
 		o.Spin = 0
 	}
 	if o.ResolveTimeout == 0 {
-		o.ResolveTimeout = 3 * time.Second
+		o.ResolveTimeout = 4 * time.Second
 	}
 	if o.RxFrames == 0 {
 		o.RxFrames = 4096
@@ -170,26 +171,36 @@ func (d *Device) resolve(src, dst netip.Addr) (*route.Path, error) {
 	defer cancel()
 	if !src.IsValid() {
 		p, err := d.routes.Resolve(dst)
-		if p, err = usable(ctx, p, err); err != nil {
+		if p, err = d.usable(ctx, p, err); err != nil {
 			return nil, err
 		}
 		defer p.Release()
 		src = p.Current().Src
 	}
 	p, err := d.routes.ResolveFrom(src, dst)
-	return usable(ctx, p, err)
+	return d.usable(ctx, p, err)
 }
 
 // usable waits for the neighbour of a path that was resolved.
-func usable(ctx context.Context, p *route.Path, err error) (*route.Path, error) {
+func (d *Device) usable(ctx context.Context, p *route.Path, err error) (*route.Path, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nic: %w", err)
 	}
 	if _, err := p.Wait(ctx); err != nil {
+		hop := p.Current().NextHop
 		p.Release()
-		return nil, fmt.Errorf("nic: %w", err)
+		return nil, d.unanswered(hop, err)
 	}
 	return p, nil
+}
+
+// unanswered says what it means that the wait for a neighbour ended with err.
+func (d *Device) unanswered(hop netip.Addr, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("nic: neighbour %s on %s: %w within %v; is it up, and in the same network?",
+			hop, d.opts.Interface, route.ErrNeighbour, d.opts.ResolveTimeout)
+	}
+	return fmt.Errorf("nic: %w", err)
 }
 
 // GIDs returns the addresses of the interface by GID index; one that is not valid is

@@ -3,13 +3,16 @@
 package nic
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -68,6 +71,23 @@ func TestNoRoomToSteer(t *testing.T) {
 	}
 	if err := errors.Join(cq.Destroy(), pd.Free()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Who waits for a neighbour in vain reads what is wrong, whether the kernel or our
+// patience comes to its end first: the kernel, as a rule.
+func TestUnanswered(t *testing.T) {
+	d := &Device{opts: Options{Interface: "eth7"}.withDefaults()}
+	if d.opts.ResolveTimeout <= 3*time.Second {
+		t.Errorf("the kernel takes longer than %v", d.opts.ResolveTimeout)
+	}
+	err := d.unanswered(peer, fmt.Errorf("route: %w (%w)", context.DeadlineExceeded, route.ErrPending))
+	const want = "nic: neighbour 10.0.0.2 on eth7: the neighbour does not answer within 4s; is it up, and in the same network?"
+	if err.Error() != want || !errors.Is(err, route.ErrNeighbour) {
+		t.Errorf("%v", err)
+	}
+	if err := d.unanswered(peer, route.ErrNoRoute); err.Error() != "nic: no route" || !errors.Is(err, route.ErrNoRoute) {
+		t.Errorf("%v", err)
 	}
 }
 

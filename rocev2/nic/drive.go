@@ -142,7 +142,7 @@ func (e *engine) attend(ctx context.Context, c *CQ) bool {
 	}
 	n := e.turn()
 	relied, did, idle := e.back(), n > 0, e.now
-	for c.Len() == 0 && !e.ending() {
+	for c.Len() == 0 && !e.ending() && !c.users.ended() {
 		if n > 0 {
 			did, idle = true, e.now
 		}

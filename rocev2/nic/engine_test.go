@@ -4,6 +4,7 @@ package nic
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -23,6 +24,7 @@ func bench(t *testing.T) *engine {
 	t.Helper()
 	d := &Device{events: make(chan Event, eventBacklog)}
 	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, socks: []*sock{{}}}
+	e.senders = e.socks
 	e.posts.init()
 	d.eng = e
 	return e
@@ -155,7 +157,7 @@ func TestFairShare(t *testing.T) {
 	e.lineUp(b)
 	sent := map[*QP]int{}
 	for range 10000 {
-		x := d.front()
+		x := d.first
 		n := 4170
 		if x == b {
 			n = 90
@@ -166,12 +168,36 @@ func TestFairShare(t *testing.T) {
 	if r := float64(sent[a]) / float64(sent[b]); r < .95 || r > 1.05 {
 		t.Errorf("%d and %d bytes", sent[a], sent[b])
 	}
-	a.dead = true
-	for range 1000 {
-		if d.front() != b {
-			t.Fatal("a queue pair that is gone has its turn")
+}
+
+// A queue pair that loses its destination leaves the line, wherever it stands, and
+// waits for the pacer of its next one only.
+func TestLeavesTheLine(t *testing.T) {
+	for at := range 3 {
+		e := bench(t)
+		e.live.Paced = true
+		old, next := &dest{addr: peer, held: 1}, &dest{addr: alien}
+		all := []*QP{{home: old}, {home: old}, {home: old}}
+		for _, x := range all {
+			e.lineUp(x)
 		}
-		d.charge(b, 90)
+		x := all[at]
+		e.unroute(x)
+		x.home = next
+		e.lineUp(x)
+		if next.first != x || e.ready.first != next {
+			t.Errorf("%d: it does not line up at its next destination", at)
+		}
+		late := &QP{home: old}
+		e.lineUp(late)
+		var got []*QP
+		for old.first != nil {
+			got = append(got, old.first)
+			old.pop()
+		}
+		if want := append(slices.Delete(slices.Clone(all), at, at+1), late); !slices.Equal(got, want) {
+			t.Errorf("%d: %d queue pairs stay, want %d in order", at, len(got), len(want))
+		}
 	}
 }
 

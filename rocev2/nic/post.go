@@ -46,8 +46,12 @@ type post struct {
 
 func (p *posts) init() { p.batch, p.spare = new(postBatch), new(postBatch) }
 
-// keepPosts bounds the memory that a batch keeps after a burst.
-const keepPosts = 1 << 16
+// These bound the memory that a batch keeps after a burst.
+const (
+	keepPosts = 1 << 16
+	keepSGEs  = 1 << 17
+	keepData  = 4 << 20 // bytes
+)
 
 // take exchanges the batches.
 func (p *posts) take() *postBatch {
@@ -60,7 +64,7 @@ func (p *posts) take() *postBatch {
 }
 
 func (p *posts) give(b *postBatch) {
-	if len(b.list) > keepPosts {
+	if cap(b.list) > keepPosts || cap(b.sges) > keepSGEs || cap(b.data) > keepData {
 		b = new(postBatch)
 	}
 	clear(b.list) // pointers to queue pairs that may go
@@ -78,6 +82,9 @@ func (b *postBatch) sgl(p *post) []qp.SGE { return b.sges[p.sge : p.sge+p.sges] 
 // ErrQueueFull says that as many work requests are outstanding as the queue was made
 // for.
 var ErrQueueFull = errors.New("nic: the queue is full: wait for completions or create it larger")
+
+// errAHPD: what works together is of one protection domain (IBTA 10.2.3).
+var errAHPD = errors.New("nic: the address handle is of another protection domain than the queue pair: make it with that of the queue pair")
 
 var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
 
@@ -126,6 +133,9 @@ func (x *QP) mayPostSend(wr *qp.SendWR) error {
 		a, ok := wr.AH.Path.(*AH)
 		if !ok || a.dev != x.dev || a.gone.Load() {
 			return errors.New("nic: the address handle is none of this device, or was destroyed")
+		}
+		if a.pd != x.pd {
+			return errAHPD
 		}
 		return a.carries(wr)
 	}

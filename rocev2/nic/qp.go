@@ -100,18 +100,10 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, cq := range []*CQ{init.SendCQ, init.RecvCQ} {
-		if cq.dev != d || cq.closed.Load() {
-			return nil, fmt.Errorf("nic: completion queue: %w, or of another device", ErrDestroyed)
-		}
-	}
-	if init.SRQ != nil && (init.SRQ.dev != d || init.SRQ.gone.Load()) {
-		return nil, fmt.Errorf("nic: shared receive queue: %w, or of another device", ErrDestroyed)
-	}
-	if err := d.hold(pd); err != nil {
+	x := &QP{dev: d, pd: pd, typ: init.Type, send: init.SendCQ, recv: init.RecvCQ, srq: init.SRQ}
+	if err := x.hold(); err != nil {
 		return nil, err
 	}
-	x := &QP{dev: d, pd: pd, typ: init.Type, send: init.SendCQ, recv: init.RecvCQ, srq: init.SRQ}
 	x.timer.Owner = x
 	x.conf = qp.Config{
 		Type: init.Type, PD: pd.num, Memory: d.mem, SendCQ: stateFirst{x, x.send}, RecvCQ: stateFirst{x, x.recv},
@@ -124,18 +116,48 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		x.conf.SRQ = x.srq.q
 	}
 	if err := d.do(func() error { return d.eng.addQP(x) }); err != nil {
-		d.mem.ReleasePD(pd.num)
+		x.release()
 		return nil, fmt.Errorf("nic: create a queue pair: %w", err)
-	}
-	x.send.users.Add(1)
-	x.recv.users.Add(1)
-	if x.srq != nil {
-		x.srq.users.Add(1)
 	}
 	if err := d.wire.Steer(x.num); err != nil {
 		return nil, fmt.Errorf("nic: create a queue pair: %w", errors.Join(err, x.Destroy()))
 	}
 	return x, nil
+}
+
+// hold has everything stay that the queue pair is made of, or says what has gone.
+func (x *QP) hold() (err error) {
+	var held []func()
+	defer func() {
+		if err != nil {
+			for _, f := range held {
+				f()
+			}
+		}
+	}()
+	for _, cq := range []*CQ{x.send, x.recv} {
+		if cq.dev != x.dev || !cq.users.join() {
+			return fmt.Errorf("nic: completion queue: %w, or of another device", ErrDestroyed)
+		}
+		held = append(held, cq.users.leave)
+	}
+	if x.srq != nil {
+		if x.srq.dev != x.dev || !x.srq.users.join() {
+			return fmt.Errorf("nic: shared receive queue: %w, or of another device", ErrDestroyed)
+		}
+		held = append(held, x.srq.users.leave)
+	}
+	return x.dev.hold(x.pd)
+}
+
+// release is the opposite of hold.
+func (x *QP) release() {
+	x.dev.mem.ReleasePD(x.pd.num)
+	x.send.users.leave()
+	x.recv.users.leave()
+	if x.srq != nil {
+		x.srq.users.leave()
+	}
 }
 
 func (i QPInit) withDefaults() (QPInit, error) {
@@ -277,8 +299,12 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) erro
 	return nil
 }
 
-// unroute takes a queue pair's address away.
+// unroute takes a queue pair's address away, and its place in the line there: the
+// pacer of that destination is not the one of the next.
 func (e *engine) unroute(x *QP) {
+	if x.lined {
+		x.home.quit(x)
+	}
 	if x.path != nil {
 		x.path.Release()
 		e.drop(x.dest)
@@ -332,12 +358,7 @@ func (x *QP) Destroy() error {
 		return err
 	}
 	x.dev.mem.ReleaseQP(x.num)
-	x.dev.mem.ReleasePD(x.pd.num)
-	x.send.users.Add(-1)
-	x.recv.users.Add(-1)
-	if x.srq != nil {
-		x.srq.users.Add(-1)
-	}
+	x.release()
 	return err
 }
 

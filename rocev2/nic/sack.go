@@ -13,6 +13,9 @@ import "github.com/softroce/softroce-xdp/rocev2/qp"
 // engine (CAP_SACK), and is the peer's queue pair number one that an engine gives.
 // docs/wire-format.md goes through the cases.
 func (e *engine) negotiate(x *QP) {
+	if s := x.q.State(); s == qp.Err || s == qp.Reset {
+		return // which take no attribute, and have no use for it
+	}
 	on := x.dest.sack && EngineQPN(x.q.Attr().DestQPN)
 	if x.q.Modify(qp.Attr{Selective: on}, qp.MaskSelective) == nil {
 		x.selective = x.dest.sack

@@ -63,20 +63,29 @@ func (e *engine) move(x *QP, from, to *dest) {
 	e.lineUp(x)
 }
 
-// front is the queue pair whose turn it is, or nil.
-func (d *dest) front() *QP {
-	for d.first != nil && d.first.dead {
-		d.pop()
-	}
-	return d.first
-}
-
 // pop takes the first queue pair out.
 func (d *dest) pop() {
 	x := d.first
 	d.first = x.next
 	if d.first == nil {
 		d.last = nil
+	}
+	x.lined, x.next = false, nil
+}
+
+// quit takes a queue pair out wherever it stands. The line is walked: only who loses
+// its destination leaves it like this.
+func (d *dest) quit(x *QP) {
+	if d.first == x {
+		d.pop()
+		return
+	}
+	before := d.first
+	for before.next != x {
+		before = before.next
+	}
+	if before.next = x.next; d.last == x {
+		d.last = before
 	}
 	x.lined, x.next = false, nil
 }

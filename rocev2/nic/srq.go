@@ -18,8 +18,7 @@ type SRQ struct {
 
 	posted, taken, lost uint32 // the first under posts.mu, the others the engine's
 	done                atomic.Uint32
-	users               atomic.Int32
-	gone                atomic.Bool
+	users               users
 }
 
 // CreateSRQ makes a shared receive queue for up to depth work requests of up to
@@ -47,7 +46,7 @@ func (s *SRQ) PostRecv(wr *qp.RecvWR) error {
 	switch {
 	case p.closed:
 		err = s.dev.alive()
-	case s.gone.Load():
+	case s.users.ended():
 		err = ErrDestroyed
 	case len(wr.SGL) > s.conf.MaxSGE:
 		err = fmt.Errorf("%w: %d of %d", qp.ErrRecvSGL, len(wr.SGL), s.conf.MaxSGE)
@@ -85,10 +84,11 @@ func (s *SRQ) SetLimit(n int) error {
 
 // Destroy ends the queue; work requests on it vanish. It must have no queue pairs.
 func (s *SRQ) Destroy() error {
-	if n := s.users.Load(); n > 0 {
+	n, first := s.users.end()
+	if n > 0 {
 		return fmt.Errorf("nic: shared receive queue: %w: %d queue pairs use it", ErrBusy, n)
 	}
-	if s.gone.CompareAndSwap(false, true) {
+	if first {
 		s.dev.mem.ReleasePD(s.pd.num)
 	}
 	return nil

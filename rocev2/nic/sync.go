@@ -73,36 +73,42 @@ func (e *engine) report() {
 	s.wake <- struct{}{}
 }
 
-// learn takes the answers.
+// learn takes the answers, if there are any, and has those destinations reported again
+// that wait for the next ones.
 func (e *engine) learn() {
 	s := &e.sync
 	if s.err != nil {
 		e.count.syncErrors++
-		return
 	}
 	for i, d := range s.dests {
-		r := &s.reports[i]
 		if d.refs == 0 {
 			continue
 		}
-		if d.rate != r.Rate {
-			d.setRate(e, r.Rate)
-		}
-		if d.held != 0 {
-			at := d.empty
-			if d.mayLeave(e) { // also if pacing has ended
-				at = e.now
-			}
-			e.destTimers.Set(&d.timer, int64(at))
-		}
-		d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
-		if d.stamps {
-			d.fresh = 0
+		if s.err == nil {
+			e.adopt(d, &s.reports[i])
 		}
 		// HELLO is under way, or data waits for the pacer and its rate may change.
 		if d.fresh > 0 || d.held != 0 {
 			d.fresh = max(d.fresh-1, 0)
 			e.list(d)
 		}
+	}
+}
+
+// adopt takes over what the table says of a destination.
+func (e *engine) adopt(d *dest, r *DestSync) {
+	if d.rate != r.Rate {
+		d.setRate(e, r.Rate)
+	}
+	if d.held != 0 {
+		at := d.empty
+		if d.mayLeave(e) { // also if pacing has ended
+			at = e.now
+		}
+		e.destTimers.Set(&d.timer, int64(at))
+	}
+	d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
+	if d.stamps {
+		d.fresh = 0
 	}
 }

@@ -79,7 +79,7 @@ func (e *engine) transmit() (sent int) {
 // serve lets a destination send up to n packets.
 func (e *engine) serve(d *dest, n int) (sent int) {
 	for sent < n {
-		x := d.front()
+		x := d.first // whose turn it is
 		if x == nil {
 			return sent
 		}

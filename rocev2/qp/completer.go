@@ -77,6 +77,15 @@ func (r *requester) fail(now Time, n uint64, status Status) {
 	if i := r.locate(n); i != r.tail {
 		r.at(i).status = status
 	}
+	r.broke(now)
+}
+
+// broke is QP.fail for the requester. No NAK of ours tells the peer, and nothing else
+// leaves in ERR (IBTA 10.3.1).
+func (r *requester) broke(now Time) {
+	if r.q.state != Err && r.q.state != Reset {
+		r.q.rsp.silence()
+	}
 	r.q.fail(now, 0)
 }
 
@@ -217,7 +226,7 @@ func (r *requester) retire(now Time) {
 		w := r.at(r.head)
 		switch {
 		case w.status != Success:
-			r.q.fail(now, 0)
+			r.broke(now)
 			return
 		case w.packets == 0 || w.isRead():
 			if !w.done {

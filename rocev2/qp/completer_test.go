@@ -75,6 +75,43 @@ func TestFatalNaks(t *testing.T) {
 	x.wantDone(0, RemoteAccess, WRFlushed)
 }
 
+// A connection that ends on the requester's side owes the peer nothing any more: a
+// READ that is being answered stops, and no ACK leaves.
+func TestSilentInErr(t *testing.T) {
+	for name, end := range map[string]func(*source){
+		"NAK": func(x *source) { x.nak(0, rocev2.NAKRemoteAccess) },
+		"retries": func(x *source) {
+			x.q.attr.RetryCnt = 0
+			for range 20 {
+				if x.q.State() != Err {
+					x.expire()
+				}
+			}
+		},
+		"answer": func(x *source) { x.ack(0); x.response(1, 0, 1, 5) },
+	} {
+		x := newSource(t, RC)
+		for n, d := range []dg{read(dataBase, 600), write(wo, dataBase, 0, 0)} {
+			d.PSN, d.AckReq = rocev2.PSN(3*n), true
+			p := build(t, d)
+			x.q.attr.Access = allRights
+			x.q.Receive(x.now, &p)
+		}
+		x.post(OpWrite, 8, 0)
+		x.post(OpRead, 600, 0)
+		if got := x.sends(3); len(got) != 3 || !x.q.rsp.res.busy() {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		end(x)
+		if x.q.State() != Err {
+			t.Fatalf("%s: %s", name, x.q.State())
+		}
+		if got := x.sends(9); got != nil || x.q.NextAck(x.now, &x.out) {
+			t.Errorf("%s: still leaves in ERR: %+v %s", name, got, x.out.Opcode)
+		}
+	}
+}
+
 // NAK PSN: all before it has arrived, all from it on is sent again, once per round trip.
 func TestNakSequence(t *testing.T) {
 	x := newSource(t, RC)

@@ -135,8 +135,10 @@ func (q *QP) PostSend(wr *SendWR) error { return q.req.post(wr) }
 // PostRecv puts a work request on the receive queue.
 func (q *QP) PostRecv(wr *RecvWR) error { return q.rsp.post(wr) }
 
-// fail moves the queue pair to ERR: every work request completes, the one that
-// failed first. Answers that are due (the NAK that told the peer) still leave.
+// fail moves the queue pair to ERR: every work request completes, in order. The one
+// that failed says why, the others are flushed, those before it too: a READ whose
+// answer was lost can have it no more. For the responder: answers that are due, last
+// of them the NAK that tells the peer, still leave.
 func (q *QP) fail(now Time, e Event) {
 	if q.state == Err || q.state == Reset {
 		return

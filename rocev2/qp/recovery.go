@@ -99,7 +99,7 @@ func (r *requester) timeout(now Time) {
 	if c.tries >= q.attr.RetryCnt {
 		q.cfg.Count.RetryExceeded++
 		r.at(r.head).status = RetryExceeded
-		q.fail(now, 0)
+		r.broke(now)
 		return
 	}
 	c.tries++

@@ -226,6 +226,18 @@ func TestPostErrors(t *testing.T) {
 	if err := x.q.PostSend(x.wr(OpRead, 4, 0)); !errors.Is(err, ErrSendRdAtomic) {
 		t.Errorf("READ with MaxRdAtomic 0: %v", err)
 	}
+	// ERR reached from INIT: attributes of RTR and RTS are not there, and not needed to flush.
+	q, cq := lead(t, RC, Err), &testCQ{}
+	q.cfg.SendCQ, q.cfg.MaxSendSGE = cq, 1
+	for _, op := range []Operation{OpSend, OpWrite, OpRead, OpFetchAdd} {
+		err := q.PostSend(x.wr(op, 8, 0))
+		if got := cq.take(); err != nil || len(got) != 1 || got[0].Status != WRFlushed {
+			t.Errorf("operation %d in ERR: %v, completions %+v", op, err, got)
+		}
+	}
+	if err := q.PostSend(x.wr(OpFetchAdd, 4, 0)); !errors.Is(err, ErrSendAtomic) {
+		t.Errorf("FETCH_ADD of 4 bytes in ERR: %v", err)
+	}
 	x = newSource(t, RC, func(c *Config, _ *Attr) { c.MaxSend = 3 })
 	for range 3 {
 		x.post(OpSend, 1, 0)

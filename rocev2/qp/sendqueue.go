@@ -204,7 +204,7 @@ func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, er
 		if wr.Flags&Fence != 0 {
 			return 0, ErrSendFence
 		}
-	case wr.Op == OpRead:
+	case wr.Op == OpRead && s != Err:
 		// All its PSNs are outstanding at once, and they may be no more than half of
 		// those that there are (IBTA 9.7.1).
 		limit = min(limit, uint64(maxOutstanding)*uint64(attr.PMTU.Bytes()))
@@ -219,7 +219,7 @@ func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, er
 		}
 		fallthrough
 	case OpRead:
-		if attr.MaxRdAtomic == 0 {
+		if attr.MaxRdAtomic == 0 && s != Err { // there it is only flushed, also if it was never in RTS
 			return 0, ErrSendRdAtomic
 		}
 	}

@@ -105,13 +105,15 @@ func (p *attached) Rows() ([]perdest.Row, error) {
 // slowing one receiver leaves the other alone. SOFTROCE_REPORT names a folder for
 // the report and the plot.
 //
-// A run during which the machine was not ours is repeated, at most twice.
+// A run that missed is repeated: three times if the machine was not ours meanwhile,
+// once if it was.
 func TestPerDestination(t *testing.T) {
 	topo.RequireRoot(t)
 	const (
-		runs      = 3
+		runs      = 4
 		tolerable = 0.1 // of the CPUs, for others
 	)
+	inPeace := 0 // runs that missed although the machine was ours
 	for i := 1; i <= runs; i++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		watch := watchOthers(t)
@@ -131,7 +133,10 @@ func TestPerDestination(t *testing.T) {
 		if len(missed) == 0 {
 			return
 		}
-		if i < runs && (busy > tolerable || !result.Valid()) {
+		if busy <= tolerable && result.Valid() {
+			inPeace++
+		}
+		if i < runs && inPeace < 2 {
 			continue
 		}
 		for _, f := range missed {

@@ -42,7 +42,7 @@ func main() {
 	flag.IntVar(&o.seconds, "seconds", 3, "length of a measurement")
 	flag.IntVar(&o.mtu, "mtu", 1500, "of the machines' interfaces")
 	flag.IntVar(&o.pmtu, "pmtu", 1024, "path MTU")
-	flag.IntVar(&o.depth, "depth", 64, "messages under way")
+	flag.IntVar(&o.depth, "depth", 64, "messages under way, as far as they are not more than 4 MB")
 	flag.IntVar(&o.cpus, "cpus", 1, "of each machine")
 	flag.BoolVar(&o.verbose, "v", false, "print the results of each measurement of the engine, and the table of destinations after it")
 	flag.Parse()
@@ -77,6 +77,9 @@ var parts = []struct {
 		return b.engine(ctx, rows, func(r *row, bps float64) { r.fixed = append(r.fixed, bps) }, "--policy", "mode=fixed")
 	}},
 }
+
+// depthOf is how many messages of a size are under way.
+func (o options) depthOf(size int) int { return max(1, min(o.depth, 4<<20/size)) }
 
 // row is one line: the figures of all rounds, in bit/s.
 type row struct {
@@ -138,7 +141,7 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 			}
 		}
 	}
-	fmt.Printf("Linux %s in two machines of %d CPU, MTU %d, path MTU %d, one queue pair, %d messages under way, median of %d rounds of %d s\n\n",
+	fmt.Printf("Linux %s in two machines of %d CPU, MTU %d, path MTU %d, one queue pair, %d messages or 4 MB under way, median of %d rounds of %d s\n\n",
 		b.client.Kernel, o.cpus, o.mtu, o.pmtu, o.depth, o.rounds, o.seconds)
 	return report(rows), nil
 }

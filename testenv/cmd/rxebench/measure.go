@@ -34,7 +34,7 @@ const (
 func (b *bench) rxe(ctx context.Context, rows []*row) error {
 	for _, r := range rows {
 		argv := []string{
-			"ib_" + r.op + "_bw", "-s", strconv.Itoa(r.size), "-m", strconv.Itoa(b.pmtu), "-t", strconv.Itoa(b.depth),
+			"ib_" + r.op + "_bw", "-s", strconv.Itoa(r.size), "-m", strconv.Itoa(b.pmtu), "-t", strconv.Itoa(b.depthOf(r.size)),
 			"-D", strconv.Itoa(b.seconds), "-u", "17", "--report_gbits", "-F",
 		}
 		if r.op == "read" {
@@ -96,7 +96,7 @@ func (b *bench) engine(ctx context.Context, rows []*row, result func(*row, float
 	for _, r := range rows {
 		res, err := b.client.RunCmd(ctx, rxepeer.Cmd{Timeout: 2 * time.Minute, Argv: []string{
 			product, "perf", r.op, b.route.Control.String(), "--size", strconv.Itoa(r.size), "--mtu", strconv.Itoa(b.pmtu),
-			"--depth", strconv.Itoa(b.depth), "--duration", (time.Duration(b.seconds) * time.Second).String(),
+			"--depth", strconv.Itoa(b.depthOf(r.size)), "--duration", (time.Duration(b.seconds) * time.Second).String(),
 			"--warmup", warmup.String(), "--timeout", "17", "--json",
 		}})
 		if err != nil {

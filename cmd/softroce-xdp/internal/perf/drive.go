@@ -107,14 +107,13 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if runErr := run.drive(ctx, r); runErr != nil && (ctx.Err() == nil || r.Messages == 0) {
 		return nil, runErr
 	}
+	idle := run.idle()
 	if p.Check && p.Op == "read" {
-		for i := range e.qps {
-			if at := differs(e.data(i), uint64(i)); at >= 0 {
-				return nil, fmt.Errorf("queue pair %d: byte %d of what was read differs from what the peer has", i, at)
-			}
+		if bad := e.compare(idle); bad != "" {
+			return nil, errors.New("what was read is not what the peer has: " + bad)
 		}
 	}
-	if err := t.say(message{Messages: run.done}); err != nil {
+	if err := t.say(message{Messages: run.done, Idle: idle}); err != nil {
 		return nil, err
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(answerTime))
@@ -126,7 +125,7 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if end.Bad != "" {
 		return nil, errors.New("the peer compared the data: " + end.Bad)
 	}
-	r.Sent, r.Received, r.PeerCount, r.Counters, r.Checked = run.done, end.Messages, end.Counters, e.counters(), p.Check && run.done >= uint64(p.QPs)
+	r.Sent, r.Received, r.PeerCount, r.Counters, r.Checked = run.done, end.Messages, end.Counters, e.counters(), p.Check && len(idle) == 0
 	return r, ctx.Err()
 }
 
@@ -216,7 +215,7 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 		if r.client.Progress != nil && measuring && !ending && now.After(next) {
 			n := r.done - from
 			r.client.Progress(Moment{now.Sub(begin), n, n * uint64(p.Size)})
-			next = next.Add(r.client.Interval)
+			next = following(next, now, r.client.Interval)
 		}
 		if !ending {
 			if moved = now; under == 0 {
@@ -267,6 +266,15 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 	return nil
 }
 
+// following is when progress is told after now, if that was due at next: after a stall
+// of many intervals once, not for each of them.
+func following(next, now time.Time, interval time.Duration) time.Time {
+	if interval <= 0 {
+		return now
+	}
+	return next.Add(interval * (1 + now.Sub(next)/interval))
+}
+
 // refill posts until every queue pair has its depth under way.
 func (r *run) refill(under *int) error {
 	for i := range r.qps {
@@ -300,6 +308,17 @@ func (r *run) finished() bool {
 		}
 	}
 	return true
+}
+
+// idle are the queue pairs on which no message has completed, in a run that was
+// interrupted early: it is not known how much of their data has arrived.
+func (r *run) idle() (all []int) {
+	for i, n := range r.posted {
+		if n == uint64(r.open[i]) {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // poll waits a while for completions. For latency it never sleeps.

@@ -40,6 +40,7 @@ type message struct {
 	Buffer   uint64            `json:"buffer,omitempty"` // where the memory begins; each pair has Size bytes
 	RKey     uint32            `json:"rkey,omitempty"`
 	Messages uint64            `json:"messages,omitempty"` // client: sent; server: arrived
+	Idle     []int             `json:"idle,omitempty"`     // client: queue pairs on which nothing has completed
 	Bad      string            `json:"bad_data,omitempty"` // where the check failed
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+)
+
+// Progress is told in step with the start of the run, and once after a stall.
+func TestFollowing(t *testing.T) {
+	due := time.Unix(100, 0)
+	for late, want := range map[time.Duration]time.Duration{
+		time.Millisecond:        time.Second,
+		999 * time.Millisecond:  time.Second,
+		time.Second:             2 * time.Second,
+		7300 * time.Millisecond: 8 * time.Second,
+	} {
+		if got := following(due, due.Add(late), time.Second).Sub(due); got != want {
+			t.Errorf("%v late: the next one after %v, want %v", late, got, want)
+		}
+	}
+	if got := following(due, due.Add(time.Second), 0); got != due.Add(time.Second) {
+		t.Errorf("without an interval: %v", got)
+	}
+}
+
+// The check of a run that was interrupted leaves out what nothing has completed on.
+func TestCompareInterrupted(t *testing.T) {
+	p := goodPlan()
+	p.QPs, p.Size = 4, 100
+	e := &end{plan: &p, qps: make([]*nic.QP, 4), stride: 128, buf: make([]byte, 4*128)}
+	r := &run{end: e, posted: []uint64{2, 1, 0, 5}, open: []int{1, 1, 0, 0}}
+	if got := r.idle(); !slices.Equal(got, []int{1, 2}) {
+		t.Fatalf("idle: %v", got)
+	}
+	fill(e.data(0), 0)
+	fill(e.data(3), 3)
+	if bad := e.compare(r.idle()); bad != "" {
+		t.Error(bad)
+	}
+	if bad := e.compare([]int{2}); bad != "queue pair 1: byte 0 differs" {
+		t.Errorf("%q", bad)
+	}
+	e.data(3)[42]++
+	if bad := e.compare(r.idle()); bad != "queue pair 3: byte 42 differs" {
+		t.Errorf("%q", bad)
+	}
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// A datagram's address handle is of the queue pair's protection domain (IBTA 10.2.3).
+func TestAddressHandlePD(t *testing.T) {
+	e := bench(t)
+	ours, other := &PD{dev: e.dev, num: 1}, &PD{dev: e.dev, num: 2}
+	x := &QP{dev: e.dev, pd: ours, conf: qp.Config{Type: qp.UD, MaxSend: 1}}
+	x.state.Store(uint32(qp.RTS))
+	wr := qp.SendWR{Op: qp.OpSend, AH: (&AH{dev: e.dev, pd: other}).To(5, 6)}
+	if err := x.PostSend(&wr); !errors.Is(err, errAHPD) || e.posts.any.Load() {
+		t.Errorf("%v, queued: %v", err, e.posts.any.Load())
+	}
+}
+
+// What a burst has made a batch grow to is given back; what is usual is kept.
+func TestBatchKeeps(t *testing.T) {
+	for name, c := range map[string]struct {
+		batch postBatch
+		keeps bool
+	}{
+		"usual":      {postBatch{make([]post, 5), make([]qp.SGE, 100), make([]byte, 1000)}, true},
+		"many":       {postBatch{make([]post, keepPosts+1), nil, nil}, false},
+		"long lists": {postBatch{nil, make([]qp.SGE, keepSGEs+1), nil}, false},
+		"much data":  {postBatch{nil, nil, make([]byte, keepData+1)}, false},
+	} {
+		var p posts
+		p.give(&c.batch)
+		if got := p.spare == &c.batch; got != c.keeps {
+			t.Errorf("%s: kept %v", name, got)
+		}
+		if len(p.spare.list)+len(p.spare.sges)+len(p.spare.data) != 0 {
+			t.Errorf("%s: not empty", name)
+		}
+	}
+}
