@@ -221,9 +221,10 @@ func (c *CQ) signal() {
 	c.fdMu.Unlock()
 }
 
+// stroke is what rings a bell: an eventfd adds 1.
+var stroke = binary.NativeEndian.AppendUint64(nil, 1)
+
 // ring adds 1 to an eventfd.
 func ring(fd int) {
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = unix.Write(fd, one[:]) // fails only if it was rung 2^64-2 times unheard
+	_, _ = unix.Write(fd, stroke) // fails only if it was rung 2^64-2 times unheard
 }

@@ -18,6 +18,7 @@ type sleeper struct {
 	bell   int        // eventfd, -1 after close
 	bellMu sync.Mutex // the number is another file's as soon as the device is closed
 	poll   []unix.PollFd
+	heard  [8]byte // here, so that sleep does not allocate
 }
 
 // init makes the sleeper; fds are the sockets whose packets wake it.
@@ -54,8 +55,7 @@ func (s *sleeper) sleep(d time.Duration, deaf bool, still func() bool) {
 		}
 		n, err := unix.Ppoll(fds, &ts, nil)
 		if err == nil && n > 0 && s.poll[0].Revents != 0 {
-			var b [8]byte
-			_, _ = unix.Read(s.bell, b[:])
+			_, _ = unix.Read(s.bell, s.heard[:])
 		}
 	}
 	s.asleep.Store(false)
