@@ -79,6 +79,7 @@ func goodput(ctx context.Context, w *world, c config, r *report) error {
 			}
 		}
 		r.table(fmt.Sprintf("Goodput, PMTU %d", pmtu.Bytes()), "ON THE VETH PAIR\tGOODPUT GBIT/S\tFRAMES GBIT/S\tMIN TO MAX\tCPU NS/KB\tSENT AGAIN\tOF THE LIMIT\tTARGET\t\t")
+		r.limit(raw.frames)
 		for _, s := range append([]*stage{raw}, all...) {
 			share, verdict := median(ratios(s.frames, raw.frames)), none
 			if s != raw {
@@ -87,7 +88,7 @@ func goodput(ctx context.Context, w *world, c config, r *report) error {
 			r.row("%s\t%.2f\t%.2f\t%s\t%.0f\t%d\t%.3f\t%s", s.name, median(s.data)*8/1e9, median(s.frames)*8/1e9,
 				span(s.frames8(), "%.2f"), median(s.cpu), s.again, share, verdict)
 		}
-		r.end("Shares are the median of the rounds' and compare bytes of Ethernet frames that arrived; ACKs do not count.", restless(raw.frames))
+		r.end("Shares are the median of the rounds' and compare bytes of Ethernet frames that arrived; ACKs do not count.")
 	}
 	return nil
 }

@@ -14,10 +14,21 @@ type report struct {
 	out io.Writer
 	ok  bool
 	w   *tabwriter.Writer
+
+	restless bool // the limit of this table is not to be relied on
 }
+
+// steady is the most by which the rounds of a limit may differ.
+const steady = 2
+
+// limit has the table's rows judged only if what they are compared with was about the
+// same in all rounds. Where it was not, something else kept the machine busy, and
+// shares of such a limit say nothing; that is no success either.
+func (r *report) limit(rounds []float64) { r.restless = slices.Max(rounds) > steady*slices.Min(rounds) }
 
 func (r *report) table(title, header string) {
 	fmt.Fprintf(r.out, "\n%s\n\n", title)
+	r.restless = false
 	r.w = tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(r.w, header)
 }
@@ -27,10 +38,10 @@ func (r *report) row(format string, args ...any) { fmt.Fprintf(r.w, format+"\t\n
 func (r *report) end(notes ...string) {
 	r.w.Flush()
 	for _, n := range notes {
-		if n == "" {
-			continue
-		}
 		fmt.Fprintln(r.out, n)
+	}
+	if r.restless {
+		fmt.Fprintln(r.out, "What this is compared with changed by more than 2 from round to round: the machine is busy with other things.")
 	}
 }
 
@@ -45,6 +56,10 @@ func (r *report) atMost(v, target float64, format string) string {
 
 func (r *report) judge(ok bool, format string, target float64) string {
 	s := fmt.Sprintf(format, target)
+	if r.restless {
+		r.ok = false
+		return s + "\tTOO BUSY TO TELL"
+	}
 	if ok {
 		return s + "\tok"
 	}
@@ -66,19 +81,6 @@ func median(v []float64) float64 {
 // span is the least and the largest.
 func span(v []float64, format string) string {
 	return fmt.Sprintf(format+" to "+format, slices.Min(v), slices.Max(v))
-}
-
-// steady is the most by which the rounds of the limit may differ for a run to be
-// believed.
-const steady = 2
-
-// restless warns where the limit itself changed a lot from round to round: something
-// else kept the machine busy, and shares of such a limit say little.
-func restless(limit []float64) string {
-	if slices.Max(limit) <= steady*slices.Min(limit) {
-		return ""
-	}
-	return "The rounds of raw AF_XDP differ by more than 2: the machine is busy with other things, do not rely on this table."
 }
 
 // ratios divides round by round: what else the machine did hit both alike.
