@@ -132,8 +132,13 @@ func TestNoAllocations(t *testing.T) {
 		packets = counter(a.dev, "sent_pkts") + counter(b.dev, "sent_pkts") - packets
 		allocs := after.Mallocs - before.Mallocs
 		t.Logf("%s: %d messages, %d packets, %d allocations", name, n, packets, allocs)
-		// 1 to 30 were seen, of 50 000 to 120 000 packets: the runtime's own.
-		if float64(allocs) > .005*float64(packets)+50 {
+		// 1 to 30 were seen, of 50 000 to 120 000 packets: the runtime's own. The race
+		// detector's are more.
+		limit := .005*float64(packets) + 50
+		if underRace {
+			limit = .05*float64(packets) + 5000
+		}
+		if float64(allocs) > limit {
 			t.Errorf("%s: %d allocations for %d packets", name, allocs, packets)
 		}
 	}

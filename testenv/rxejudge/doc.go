@@ -19,7 +19,8 @@
 //		err := bench.Run(ctx, c)
 //	}
 //
-// Its own test runs rxe against rxe: what does not pass there is no case. Peculiarities of rxe
+// Its own tests run rxe against rxe, since what does not pass there is no case, and our engine (ourside)
+// against rxe. Peculiarities of rxe
 // 6.12 that the cases go around: a failed BIND_MW ends as "flushed", and destroying its queue pair
 // then takes most of a minute; a window must be invalidated before it is bound again; the completion of SEND_INV carries the kernel's flag bit (helper/poll.c puts it right).
 package rxejudge

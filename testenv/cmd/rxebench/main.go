@@ -6,7 +6,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -171,9 +170,10 @@ func figures(bps []float64) string {
 	return fmt.Sprintf("%.1f\t%.1f..%.1f", median(bps)/1e6, slices.Min(bps)/1e6, slices.Max(bps)/1e6)
 }
 
-func median[T cmp.Ordered](v []T) T {
+// median of an even number is the mean of the two in the middle.
+func median(v []float64) float64 {
 	s := slices.Sorted(slices.Values(v))
-	return s[len(s)/2]
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
 // warmup of the engine's measurements; perftest has none that it would not count.
