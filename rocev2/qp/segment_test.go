@@ -136,9 +136,23 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// Nobody knows the path at first: one window goes out, and answers open it.
+func TestFirstWindow(t *testing.T) {
+	x := newSource(t, RC)
+	x.post(OpWrite, 1000*256, 0)
+	if got := len(x.sends(1000)); got != first {
+		t.Fatalf("%d packets before the first answer, want %d", got, first)
+	}
+	x.ack(first - 1)
+	if got := len(x.sends(1000)); got != 2*first {
+		t.Errorf("%d packets after the first window arrived, want %d", got, 2*first)
+	}
+}
+
 // An ACK is asked for at least every 64 packets: rxe answers nothing else.
 func TestAckRequests(t *testing.T) {
 	x := newSource(t, RC)
+	x.q.req.window.size = widest
 	x.post(OpWrite, 200*256, 0)
 	var asks []int
 	for i, a := range x.sends(1000) {

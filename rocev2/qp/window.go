@@ -14,6 +14,11 @@ const (
 	// arrives: ours has 4096, and a packet of PMTU 4096 takes two.
 	widest = 1024
 
+	// The window before anything was heard. It doubles each round trip, so that the
+	// first loss on a bad path costs little: with 1024 packets behind it, it cost
+	// as many again.
+	first = 64
+
 	// Packets that the responder of another engine of ours keeps behind a hole.
 	holdable = 128
 
@@ -30,7 +35,8 @@ const (
 // congestion control; what this is for is the waste of go-back-N, where each loss
 // costs all packets behind it: at loss rate p, a window of w sends 1 + p·w packets
 // for one that arrives. So it halves with each loss and opens by one a round trip,
-// which balances near sqrt(1.5/p): 6 packets and 1.4 at 5 %. It begins at its widest.
+// which balances near sqrt(1.5/p): 6 packets and 1.4 at 5 %. It begins at first and doubles
+// each round trip until the first loss.
 type window struct {
 	size   uint32
 	below  uint32 // below this it doubles each round trip
@@ -39,7 +45,7 @@ type window struct {
 	before uint32 // size before the silence that shrank it, to restore
 }
 
-func (w *window) start() { *w = window{size: widest} }
+func (w *window) start() { *w = window{size: first, below: widest} }
 
 // acked opens the window for n packets that arrived.
 func (w *window) acked(n uint32) {
