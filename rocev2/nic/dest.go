@@ -179,7 +179,7 @@ type probe struct {
 // probeTimeout is when a probe without an answer makes room for another.
 const probeTimeout = qp.Time(1e9)
 
-// sent looks at a packet that leaves for the peer.
+// leaves looks at a packet that leaves for the peer.
 func (p *probe) leaves(x *QP, o *qp.Outbound, now qp.Time) {
 	switch {
 	case o.Again: // Karn: its answer could be the answer to either

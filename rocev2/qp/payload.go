@@ -45,20 +45,11 @@ func (r *requester) gather(w *wqe, off uint32, dst []byte) mem.Fault {
 	case !w.listed:
 		return cfg.Memory.ReadLocal(cfg.PD, w.sge.LKey, w.sge.Addr+uint64(off), dst)
 	}
-	for _, s := range w.x.sgl {
-		if off >= s.Len {
-			off -= s.Len
-			continue
-		}
-		n := min(len(dst), int(s.Len-off))
-		if f := cfg.Memory.ReadLocal(cfg.PD, s.LKey, s.Addr+uint64(off), dst[:n]); f != mem.FaultNone {
-			return f
-		}
-		if dst, off = dst[n:], 0; len(dst) == 0 {
-			break
-		}
-	}
-	return mem.FaultNone
+	return w.x.each(off, len(dst), func(e *SGE, at uint64, n int) (f mem.Fault) {
+		f = cfg.Memory.ReadLocal(cfg.PD, e.LKey, at, dst[:n])
+		dst = dst[n:]
+		return f
+	})
 }
 
 // scatter copies src to where off in the message goes.
@@ -70,18 +61,27 @@ func (r *requester) scatter(w *wqe, off uint32, src []byte) mem.Fault {
 	if !w.listed {
 		return cfg.Memory.WriteLocal(cfg.PD, w.sge.LKey, w.sge.Addr+uint64(off), src)
 	}
-	for _, s := range w.x.sgl {
-		if off >= s.Len {
-			off -= s.Len
+	return w.x.each(off, len(src), func(e *SGE, at uint64, n int) (f mem.Fault) {
+		f = cfg.Memory.WriteLocal(cfg.PD, e.LKey, at, src[:n])
+		src = src[n:]
+		return f
+	})
+}
+
+// each calls f for the pieces of the list that hold the n bytes from off on, until one
+// is refused.
+func (x *extra) each(off uint32, n int, f func(e *SGE, at uint64, n int) mem.Fault) mem.Fault {
+	for i := 0; n > 0 && i < len(x.sgl); i++ {
+		e := &x.sgl[i]
+		if off >= e.Len {
+			off -= e.Len
 			continue
 		}
-		n := min(len(src), int(s.Len-off))
-		if f := cfg.Memory.WriteLocal(cfg.PD, s.LKey, s.Addr+uint64(off), src[:n]); f != mem.FaultNone {
-			return f
+		step := min(n, int(e.Len-off))
+		if fault := f(e, e.Addr+uint64(off), step); fault != mem.FaultNone {
+			return fault
 		}
-		if src, off = src[n:], 0; len(src) == 0 {
-			break
-		}
+		n, off = n-step, 0
 	}
 	return mem.FaultNone
 }

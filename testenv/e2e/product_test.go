@@ -3,43 +3,23 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/testenv/engines"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
-// build makes the static binary once for all tests of the package.
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "softroce-e2e-")
-	if err != nil {
-		return "", err
-	}
-	bin := filepath.Join(dir, "softroce-xdp")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/softroce/softroce-xdp/cmd/softroce-xdp")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the product: %w\n%s", err, out)
-	}
-	return bin, nil
-})
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if bin, err := build(); err == nil {
-		os.RemoveAll(filepath.Dir(bin))
-	}
+	engines.RemoveBinary()
 	os.Exit(code)
 }
 
 func product(t testing.TB) string {
 	t.Helper()
-	bin, err := build()
+	bin, err := engines.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,10 +54,8 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 		return nil, err
 	}
 	defer e.close()
-	for i := range e.qps {
-		if p.Op != "read" {
-			fill(e.data(i), uint64(i))
-		}
+	if p.Op != "read" {
+		e.fillAll()
 	}
 	remote, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {

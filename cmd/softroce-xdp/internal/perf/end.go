@@ -253,6 +253,13 @@ func fill(b []byte, seed uint64) {
 	}
 }
 
+// fillAll gives the memory of every queue pair its pattern.
+func (e *end) fillAll() {
+	for i := range e.qps {
+		fill(e.data(i), uint64(i))
+	}
+}
+
 // differs returns where b is not the pattern, or -1.
 func differs(b []byte, seed uint64) int {
 	want := make([]byte, len(b))

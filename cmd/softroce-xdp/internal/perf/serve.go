@@ -71,10 +71,8 @@ func serve(ctx context.Context, t *talk, dev *nic.Device, memory uint64, log *sl
 		return err
 	}
 	defer e.close()
-	for i := range e.qps {
-		if p.Op == "read" {
-			fill(e.data(i), uint64(i))
-		}
+	if p.Op == "read" {
+		e.fillAll()
 	}
 	local, err := address(dev, hello.Addr)
 	if err != nil {
