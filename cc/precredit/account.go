@@ -15,6 +15,8 @@ type Account struct {
 	lifeNs int64
 	// raisedNs is when the limit last rose: pre-credit is void a life later.
 	raisedNs int64
+	// told is what the last CREDIT_RETURN said was used.
+	told uint32
 }
 
 // Grant takes a CREDIT_GRANT and gives the CREDIT_RETURN that answers it; send is
@@ -41,7 +43,9 @@ func (a *Account) Credit(now int64, c Credit) {
 	if !a.open || newer(a.first, c.Seq) {
 		return // no account, or an ACK of the epoch before
 	}
-	a.expire(now) // what came too late for the old limit must not revive it
+	if now-a.raisedNs >= a.lifeNs {
+		a.giveUp() // a higher limit must not revive what has expired
+	}
 	if newer(c.Seq, a.seq) {
 		a.seq = c.Seq
 	}
@@ -70,47 +74,52 @@ func (a *Account) Spend(now int64, n uint32) (c Credit, ok bool) {
 }
 
 // GiveUp returns all that is not used, as after a timeout: nobody knows what the
-// path is like now. send is false if there is nothing to give up.
+// path is like now. send is false if there is nothing to tell.
 func (a *Account) GiveUp() (r Return, send bool) {
-	if !a.giveUp() {
+	a.giveUp()
+	if !a.open || a.told == a.used {
 		return Return{}, false
 	}
 	r = a.report()
 	r.Expired = true
 	return r, true
+}
+
+// Report tells the receiver what was used and which limit is known: for when the
+// transport finds that packets or ACKs were lost, since nobody misses the last of
+// them. send is false if there is no account.
+func (a *Account) Report() (r Return, send bool) {
+	if !a.open {
+		return Return{}, false
+	}
+	return a.report(), true
 }
 
 // Expire gives up what has lain unused for its life.
 func (a *Account) Expire(now int64) (r Return, send bool) {
-	if !a.expire(now) {
+	if !a.open || now-a.raisedNs < a.lifeNs {
 		return Return{}, false
 	}
-	r = a.report()
-	r.Expired = true
-	return r, true
+	return a.GiveUp()
 }
 
 // Deadline is when to call Expire, 0 = there is nothing that could expire.
 func (a *Account) Deadline() int64 {
-	if !a.open || a.limit == a.used {
+	if !a.open || a.limit == a.used && a.told == a.used {
 		return 0
 	}
 	return a.raisedNs + a.lifeNs
 }
 
-func (a *Account) expire(now int64) bool {
-	return a.open && now-a.raisedNs >= a.lifeNs && a.giveUp()
-}
-
 // giveUp uses up the rest without sending anything, so that a limit that is on its
 // way stays right.
-func (a *Account) giveUp() bool {
+func (a *Account) giveUp() {
 	rest := a.limit - a.used
 	a.used += rest
 	a.void += rest
-	return rest != 0
 }
 
 func (a *Account) report() Return {
-	return Return{Epoch: a.epoch, Used: a.used, Void: a.void, Seq: a.seq}
+	a.told = a.used
+	return Return{Epoch: a.epoch, Limit: a.limit, Used: a.used, Void: a.void, Seq: a.seq}
 }

@@ -86,8 +86,7 @@ func (r *Receiver) Expire(now int64) {
 		if p.settleNs != 0 && p.settleNs <= now {
 			r.lost(now, p)
 		}
-		if r.silent(p.toldNs) <= now {
-			r.forget(now, p)
+		if r.silent(p.toldNs) <= now && r.forget(now, p) {
 			continue
 		}
 		if r.waits(p) && r.retry(p) <= now {
@@ -116,6 +115,9 @@ func (r *Receiver) retry(p *peer) int64 { return p.sentNs + r.p.RetryNs<<(max(p.
 // has been told again since: Expire asks again then.
 func (r *Receiver) due(now int64, p *peer) int64 {
 	ns := r.silent(p.toldNs)
+	if ns <= now { // only what waits in the buffer is left
+		ns = now + r.p.DelayNs
+	}
 	if p.settleNs != 0 {
 		ns = min(ns, p.settleNs)
 	}
@@ -125,11 +127,21 @@ func (r *Receiver) due(now int64, p *peer) int64 {
 	return max(ns, now+1)
 }
 
-// forget ends an account whose sender can have nothing of it any more. If it still is
-// in the list, as after its restart, it gets a new one.
-func (r *Receiver) forget(now int64, p *peer) {
-	r.stats.Reclaimed += uint64(p.out())
-	r.out -= p.out()
+// forget ends an account whose sender can have nothing of it any more; while packets
+// of it still wait in the buffer, all but them. If the sender is in the list in spite
+// of that, as after its restart, it gets a new account.
+func (r *Receiver) forget(now int64, p *peer) bool {
+	rest := p.out() - p.queued
+	p.seen = p.limit
+	r.settle(p, rest)
+	r.stats.Reclaimed += uint64(rest)
+	if p.queued > 0 {
+		if !p.gone && p.place != nowhere {
+			r.drop(p)
+		}
+		p.gone = true // nothing may be told any more
+		return false
+	}
 	heap.Remove(&r.timers, p.timer)
 	delete(r.peers, p.id)
 	switch {
@@ -140,4 +152,5 @@ func (r *Receiver) forget(now int64, p *peer) {
 	default:
 		r.drop(p)
 	}
+	return true
 }

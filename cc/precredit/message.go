@@ -19,6 +19,7 @@ type Grant struct {
 // answers every grant.
 type Return struct {
 	Epoch uint32
+	Limit uint32 // highest limit heard
 	Used  uint32 // sent and given up
 	Void  uint32 // of it given up
 	Seq   uint16 // latest grant heard

@@ -100,7 +100,7 @@ type peer struct {
 	settleNs     int64 // 0 = not looking
 
 	// Grants.
-	first, seq, heard uint16 // numbers of the first and the latest grant, and the latest that the sender named
+	first, seq, heard uint16 // numbers before the first grant, of the latest, and the latest that the sender named
 	tries             uint   // how often the latest went out
 	known             bool   // the sender has this epoch
 	gone              bool   // the sender has lost it again
@@ -276,7 +276,7 @@ func (r *Receiver) relieve(now int64) {
 // payload, and what its stamp says. Call it once for a packet, not for copies of it.
 func (r *Receiver) Arrive(now int64, id Sender, n uint32, c Credit) {
 	p := r.peers[id]
-	if p == nil || !p.known || !p.hear(c.Seq) {
+	if p == nil || !p.hear(c.Seq) {
 		return
 	}
 	r.use(p, c.Bytes)
@@ -335,6 +335,8 @@ func (r *Receiver) Return(now int64, id Sender, m Return) {
 		r.drop(p)
 	case p.out() < p.share:
 		r.offer(now, p)
+	case after(p.limit, m.Limit): // the ACK that said so may be lost
+		r.grant(p)
 	}
 	r.relieve(now)
 }
@@ -360,7 +362,7 @@ func (p *peer) missing() uint32 { return p.seen - p.got - p.queued }
 
 // hear notes which grant the sender knows. It is false if that is none of ours.
 func (p *peer) hear(seq uint16) bool {
-	if newer(seq, p.seq) || newer(p.first, seq) {
+	if newer(seq, p.seq) || newer(p.first, seq) || seq == p.first {
 		return false
 	}
 	if newer(seq, p.heard) {
@@ -394,6 +396,10 @@ func (r *Receiver) lost(now int64, p *peer) {
 		p.lost += n
 		r.settle(p, n)
 		r.stats.Lost += uint64(n)
+		// If that was all it had, there will be no packet and no ACK.
+		if p.place != nowhere && !p.gone {
+			r.offer(now, p)
+		}
 	}
 	r.look(now, p)
 }
