@@ -183,7 +183,7 @@ func TestPropertyConservation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
 		sender := rapid.IntRange(0, len(w.acc)-1)
-		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+		for range 20 * rapid.IntRange(1, 10).Draw(t, "steps in 20s") {
 			switch rapid.SampledFrom([]string{"flow", "data", "data", "data", "deliver", "deliver", "deliver", "deliver",
 				"lose", "serve", "serve", "serve", "time", "long time", "leave", "give up", "restart"}).Draw(t, "do") {
 			case "flow":
