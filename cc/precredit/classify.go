@@ -27,9 +27,11 @@ type Features struct {
 	// RegionBytes is the size of the registered region that the data lies in.
 	RegionBytes uint64
 	// BDPBytes is the bandwidth-delay product of the way, see BDP: a flow is
-	// small if a first round trip can hold it.
+	// small if a first round trip can hold it. 0 = unknown, taken as 64 KiB.
 	BDPBytes uint64
 }
+
+const unknownBDP = 64 << 10
 
 // Normalized are features as the classifier takes them. Sizes are
 // 16 × log2(size / BDP), from -256 to 256.
@@ -52,7 +54,10 @@ var FeatureNames = [features]string{"total", "posted", "verb", "region"}
 
 // Normalize brings features to the classifier's scale.
 func (f *Features) Normalize() (n Normalized) {
-	scale := log2(max(f.BDPBytes, 1))
+	scale := log2(unknownBDP)
+	if f.BDPBytes != 0 {
+		scale = log2(f.BDPBytes)
+	}
 	size := func(bytes uint64) int16 {
 		return int16(min(max(log2(max(bytes, 1))-scale, -256), 256))
 	}
@@ -67,7 +72,7 @@ func (f *Features) Normalize() (n Normalized) {
 }
 
 // log2 is 16 × the logarithm of v > 0, straight between powers of two, rounded down.
-// It is never off by more than 2.
+// It is off by less than 3.
 func log2(v uint64) int {
 	n := bits.Len64(v) - 1
 	return n<<4 | int(v<<(63-n)>>59&15)
