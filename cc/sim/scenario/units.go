@@ -46,7 +46,8 @@ var (
 
 // parse reads a number and its unit.
 func (q *quantity) parse(s string) (float64, error) {
-	t := strings.ToLower(strings.TrimSpace(s))
+	s = strings.TrimSpace(s)
+	t := strings.ToLower(s)
 	if q == &rateUnits {
 		for _, suffix := range []string{"bit/s", "bps", "bit"} {
 			t = strings.TrimSuffix(t, suffix)
@@ -61,7 +62,12 @@ func (q *quantity) parse(s string) (float64, error) {
 	if v == 0 && t == "0" {
 		unit, ok = 1, true // nothing is nothing in every unit
 	}
-	if v *= unit; err != nil || !ok || math.IsNaN(v) || v > q.max || v < q.min {
+	if unit == .01 {
+		v /= 100 // to the last digit, as v times .01 is not
+	} else {
+		v *= unit
+	}
+	if err != nil || !ok || math.IsNaN(v) || v > q.max || v < q.min {
 		return 0, fmt.Errorf("%q is no %s: write for example %s", s, q.what, q.example)
 	}
 	return v, nil
