@@ -4,7 +4,6 @@ package scenario
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +20,7 @@ type Hosts struct {
 func (h *Hosts) UnmarshalYAML(n *yaml.Node) error {
 	h.line = n.Line
 	items := []*yaml.Node{n}
+	seen := map[int]bool{}
 	if n.Kind == yaml.SequenceNode {
 		items = n.Content
 	}
@@ -34,9 +34,10 @@ func (h *Hosts) UnmarshalYAML(n *yaml.Node) error {
 			return fmt.Errorf("line %d: %q are no hosts: write for example 3, 1-8, [0, 2, 4-7] or all", item.Line, item.Value)
 		}
 		for i := first; i <= last; i++ {
-			if slices.Contains(h.List, i) {
+			if seen[i] {
 				return fmt.Errorf("line %d: host %d stands twice", item.Line, i)
 			}
+			seen[i] = true
 			h.List = append(h.List, i)
 		}
 	}

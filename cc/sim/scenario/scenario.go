@@ -159,6 +159,8 @@ type Measure struct {
 	At Link `yaml:"at"`
 	// Target is the queueing delay that criteria refer to as "target".
 	Target Time `yaml:"target"`
+	// Buckets are the upper ends of the sizes that messages are grouped by.
+	Buckets []Size `yaml:"buckets"`
 	// Sample is the interval of the time series, for plots and convergence.
 	Sample Time `yaml:"sample"`
 	// Converge is the moment from which convergence is timed.

@@ -255,25 +255,37 @@ func (s *Scenario) checkOnOff(o *OnOff) error {
 
 func (s *Scenario) checkEnds(from, to Hosts) error {
 	n := s.Topology.Size()
-	pairs := 0
 	for _, h := range []Hosts{from, to} {
-		for _, x := range h.Of(n) {
+		for _, x := range h.List {
 			if x >= n {
 				return fmt.Errorf("line %d: there is no host %d: they are 0 to %d", h.line, x, n-1)
 			}
 		}
 	}
-	for _, a := range from.Of(n) {
-		for _, b := range to.Of(n) {
-			if a != b {
-				pairs++
-			}
-		}
-	}
-	if pairs == 0 {
+	switch pairs := countPairs(from.Of(n), to.Of(n)); {
+	case pairs == 0:
 		return fmt.Errorf("from and to give no pair of different hosts")
+	case pairs > maxPairs:
+		return fmt.Errorf("line %d: from and to give %d pairs of hosts; at most %d", from.line, pairs, maxPairs)
 	}
 	return nil
+}
+
+const maxPairs = 1 << 20
+
+// countPairs counts pairs of different hosts.
+func countPairs(from, to []int) int {
+	in := map[int]bool{}
+	for _, a := range from {
+		in[a] = true
+	}
+	pairs := len(from) * len(to)
+	for _, b := range to {
+		if in[b] {
+			pairs--
+		}
+	}
+	return pairs
 }
 
 func (s *Scenario) checkEvents() error {
