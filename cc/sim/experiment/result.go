@@ -22,8 +22,10 @@ type Result struct {
 	Flows []FlowRate `json:"flows,omitempty"`
 	// Buckets are the messages by size.
 	Buckets []Bucket `json:"buckets,omitempty"`
-	Cost    Cost     `json:"cost"`
-	Series  *Series  `json:"-"`
+	// BDPBytes is the payload that fills the longest way for a base round trip.
+	BDPBytes int64   `json:"bdp_bytes"`
+	Cost     Cost    `json:"cost"`
+	Series   *Series `json:"-"`
 }
 
 // Never is the value of a time that did not come, such as that of convergence. It
