@@ -10,7 +10,8 @@ import "fmt"
 
 // Params are TIMELY's parameters.
 type Params struct {
-	LineBps  float64 // where a flow starts and what it never exceeds
+	LineBps  float64 // what a flow never exceeds
+	StartBps float64 // where it starts, 0 = LineBps
 	MinBps   float64
 	TLowNs   int64   // below: additive increase whatever the gradient
 	THighNs  int64   // above: decrease whatever the gradient
@@ -71,7 +72,7 @@ type Flow struct {
 	nextSeq uint64 // an acknowledgement beyond this ends a round
 }
 
-// NewFlow makes a flow at line rate. p is shared and must not change.
+// NewFlow makes a flow at its start rate. p is shared and must not change.
 func NewFlow(p *Params) *Flow {
 	f := &Flow{}
 	f.Reset(p)
@@ -79,7 +80,12 @@ func NewFlow(p *Params) *Flow {
 }
 
 // Reset makes f a new flow.
-func (f *Flow) Reset(p *Params) { *f = Flow{p: p, rate: p.LineBps} }
+func (f *Flow) Reset(p *Params) {
+	*f = Flow{p: p, rate: p.LineBps}
+	if p.StartBps > 0 {
+		f.rate = min(p.StartBps, p.LineBps)
+	}
+}
 
 // Rate is the rate to send at, bits per second.
 func (f *Flow) Rate() float64 { return f.rate }
