@@ -121,7 +121,7 @@ type Scheme struct {
 	Name   string
 	Label  string
 	Params []Param
-	line   int
+	Line   int // in its file, 0 = in none
 }
 
 // Param is one parameter as it was written; the scheme reads it.
@@ -131,7 +131,7 @@ type Param struct {
 }
 
 func (s *Scheme) UnmarshalYAML(n *yaml.Node) error {
-	s.line = n.Line
+	s.Line = n.Line
 	switch n.Kind {
 	case yaml.ScalarNode:
 		s.Name, s.Label = n.Value, n.Value

@@ -72,7 +72,7 @@ func (s *Scenario) validate() error {
 	}
 	groups := []string{string(Control), string(Completion), string(Scale), string(Validation)}
 	if !slices.Contains(groups, string(s.Group)) {
-		return fmt.Errorf("group: %w", unknownName(string(s.Group), "group", groups))
+		return fmt.Errorf("group: %w", UnknownName(string(s.Group), "group", groups))
 	}
 	for _, check := range []func() error{s.checkTopology, s.checkLinks, s.checkTransport, s.checkClocks, s.checkSchemes, s.checkTraffic, s.checkEvents, s.checkMeasure, s.checkCriteria} {
 		if err := check(); err != nil {
@@ -115,7 +115,7 @@ func (s *Scenario) checkTopology() error {
 	kinds := []string{"star", "dumbbell", "parking-lot", "fat-tree"}
 	own, ok := keys[t.Kind]
 	if !ok {
-		return fmt.Errorf("topology: kind: %w", unknownName(t.Kind, "topology", kinds))
+		return fmt.Errorf("topology: kind: %w", UnknownName(t.Kind, "topology", kinds))
 	}
 	for _, v := range []struct {
 		key        string
@@ -156,7 +156,7 @@ func (s *Scenario) checkTransport() error {
 		return fmt.Errorf("transport: mtu: %d bytes of payload; must be 64 to 4096", t.MTU)
 	}
 	if modes := []string{"selective", "go-back-n"}; !slices.Contains(modes, t.Recovery) {
-		return fmt.Errorf("transport: recovery: %w", unknownName(t.Recovery, "way of recovery", modes))
+		return fmt.Errorf("transport: recovery: %w", UnknownName(t.Recovery, "way of recovery", modes))
 	}
 	if t.RTO < 0 {
 		return fmt.Errorf("transport: rto: %v is negative", t.RTO)
@@ -179,7 +179,7 @@ func (s *Scenario) checkSchemes() error {
 	labels := map[string]bool{}
 	for _, x := range s.Schemes {
 		if labels[x.Label] {
-			return fmt.Errorf("line %d: scheme %q stands twice: give one a label", x.line, x.Label)
+			return fmt.Errorf("line %d: scheme %q stands twice: give one a label", x.Line, x.Label)
 		}
 		labels[x.Label] = true
 	}
