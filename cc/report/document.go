@@ -272,8 +272,9 @@ func others(group []*experiment.Summary, c scenario.Criterion) string {
 var source string
 
 var document = template.Must(template.New("document").Funcs(template.FuncMap{
-	"table": markdown,
-	"trim":  strings.TrimSpace,
+	"table":       markdown,
+	"trim":        strings.TrimSpace,
+	"fingerprint": Fingerprint,
 }).Parse(source))
 
 // WriteMarkdown writes the document; pictures stand in the directory img beside it.
