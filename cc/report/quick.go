@@ -40,7 +40,7 @@ func Quick(s *scenario.Scenario) {
 			t.Incast.From, t.Incast.To = t.Incast.From/tenth, min(t.Incast.To, to)
 		}
 		if t.Flows != nil {
-			t.Flows.Start, t.Flows.Stop = t.Flows.Start/tenth, t.Flows.Stop/tenth
+			t.Flows.Start /= tenth
 		}
 	}
 	s.Measure.From, s.Measure.To = from, to
