@@ -26,8 +26,11 @@ func Quick(s *scenario.Scenario) {
 		from, to = from/tenth, to/tenth
 		s.Measure.Drain /= tenth
 	}
-	if s.Topology.Kind == "fat-tree" {
-		s.Topology.K, s.Topology.Hosts = 4, 0
+	switch s.Topology.Kind {
+	case "fat-tree":
+		s.Topology.K = 4
+	case "leaf-spine":
+		s.Topology.Hosts = min(s.Topology.Hosts, 64)
 	}
 	for i := range s.Events {
 		s.Events[i].At = min(s.Events[i].At/tenth, to)

@@ -37,13 +37,13 @@ func TestConvergence(t *testing.T) {
 		fair       []bool
 	}{
 		"at once": {series(100, 0, 0), 0, 0, []bool{true, true}},
-		// Seven of the ten samples of a window must be fair for Jain's index to be
+		// Eight of the ten samples of a window must be fair for Jain's index to be
 		// above 0.95.
-		"fair from 3 ms":          {series(100, 30, 0), 0, 2700 * us, []bool{true, true}},
-		"counted from 2 ms":       {series(100, 30, 0), 2 * ms, 700 * us, []bool{true, true}},
+		"fair from 3 ms":          {series(100, 30, 0), 0, 2800 * us, []bool{true, true}},
+		"counted from 2 ms":       {series(100, 30, 0), 2 * ms, 800 * us, []bool{true, true}},
 		"was so before":           {series(100, 30, 0), 5 * ms, 0, []bool{true, true}},
 		"only one counts":         {series(100, 30, 0), 0, 0, []bool{true, false}},
-		"full from 2 ms":          {series(100, 0, 20), 0, 1900 * us, []bool{true, true}},
+		"full from 2 ms":          {series(100, 0, 20), 0, 1800 * us, []bool{true, true}},
 		"never fair":              {series(100, 200, 0), 0, Never, []bool{true, true}},
 		"too late to tell":        {series(100, 95, 0), 0, Never, []bool{true, true}},
 		"counted from its end on": {series(100, 0, 0), 10 * ms, Never, []bool{true, true}},
