@@ -13,6 +13,7 @@ import (
 func params() Params {
 	p := Default(80e9, 10_000)
 	p.AIBps = 80e6 // W_AI 100 bytes
+	p.MaxStage = 5
 	return p
 }
 

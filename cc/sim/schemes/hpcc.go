@@ -9,7 +9,7 @@ import (
 
 var hpccEntries = []Entry{
 	{"hpcc", "HPCC: a window from the telemetry of every link", func() settings {
-		return &hpccSettings{stages: 5}
+		return &hpccSettings{}
 	}},
 }
 
@@ -27,7 +27,7 @@ func (s *hpccSettings) fields() []field {
 	return []field{
 		timeField("base-rtt", &s.baseRTT, "T, a little above the longest round trip without queues"),
 		shareField("eta", &s.eta, "target utilisation (0.95)"),
-		countField("max-stage", &s.stages, "additive round trips before a multiplicative one"),
+		countField("max-stage", &s.stages, "additive round trips before a multiplicative one; the paper's text has 5, its simulations 0"),
 		rateField("ai", &s.ai, "additive step"),
 		rateField("min-rate", &s.minRate, "least rate"),
 	}
