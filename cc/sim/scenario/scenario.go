@@ -166,3 +166,39 @@ type Measure struct {
 	// Converge is the moment from which convergence is timed.
 	Converge Time `yaml:"converge"`
 }
+
+// Endless is a flow without end, as one entry of traffic makes them.
+type Endless struct {
+	Src, Dst int
+	Start    Time
+}
+
+// Endless lists the flows without end, in the order in which results have them.
+func (s *Scenario) Endless() (all []Endless) {
+	n := s.Topology.Size()
+	for _, t := range s.Traffic {
+		if t.Flows == nil || t.Flows.Bytes != 0 {
+			continue
+		}
+		t.Flows.EachPair(n, func(src, dst int, at Time) {
+			for range t.Flows.Count {
+				all = append(all, Endless{src, dst, at})
+			}
+		})
+	}
+	return all
+}
+
+// EachPair calls a function for each pair of different hosts of a topology of n
+// hosts, with the time at which their flows start.
+func (f *Flows) EachPair(n int, visit func(src, dst int, at Time)) {
+	at := f.Start
+	for _, src := range f.From.Of(n) {
+		for _, dst := range f.To.Of(n) {
+			if src != dst {
+				visit(src, dst, at)
+				at += f.Each
+			}
+		}
+	}
+}
