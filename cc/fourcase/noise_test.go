@@ -17,8 +17,8 @@ func emulated(f *fluid) { f.stallEvery, f.stallMax = 8*ms, 20*ms }
 // emulatedBusy is what was recorded between two emulated machines: the agent, too,
 // gets the processor only now and then, and a window has a few dozen echoes or less.
 func emulatedBusy(f *fluid) {
-	f.stallEvery, f.stallMax, f.tick, f.buffer = 40*ms, 130*ms, 200*ms, 300*ms
-	f.coarse, f.run, f.warm, f.start = true, 120*sec, 20*sec, 200*mbit
+	f.stallEvery, f.stallMax, f.tick, f.buffer = 20*ms, 130*ms, 200*ms, 300*ms
+	f.coarse, f.run, f.warm, f.start = true, 120*sec, 20*sec, f.capacity
 }
 
 // alone is one sender on a path of its own.
@@ -26,8 +26,8 @@ func alone(link uint64) func(*fluid) {
 	return func(f *fluid) { f.senders, f.link, f.capacity, f.warm = 1, link, link, 3*sec }
 }
 
-// onOff takes half of the bottleneck, for half of the time.
-func onOff(t time.Duration) uint64 { return 500 * mbit * uint64(t/(500*ms)%2) }
+// onOff takes half of the bottleneck, two seconds in four.
+func onOff(t time.Duration) uint64 { return 500 * mbit * uint64(t/(2*sec)%2) }
 
 func TestFluidNoise(t *testing.T) {
 	for _, c := range []struct {

@@ -115,12 +115,14 @@ func (p *Params) ceCut(s *Sample) uint64 {
 // go on, until the next hold or cut. Below the rate that was cut last it is at
 // least a part of the way back to it. It tapers off as the excess nears e, so
 // that it ends in a small overshoot: room is what is left of e.
-func (p *Params) raiseBy(r *Regs, scale uint64, e, room int64) uint64 {
-	q10 := uint64(p.RaiseQ10) * scale >> 10
-	if r.Raises >= p.RaiseAfter {
-		q10 *= uint64(min(r.Raises-p.RaiseAfter, 1022)) + 2
+func (p *Params) raiseBy(r *Regs, scale uint64, d, e, room int64) uint64 {
+	q10 := max(uint64(p.RaiseQ10)*scale>>10, 1)
+	if r.Raises >= p.RaiseAfter && r.FromBps == 0 {
+		// A raise makes at most its share of the time to the next decision of queue.
+		most := max(uint64(d)<<11/r.PeriodNs, one/16)
+		q10 = max(q10, min(q10<<min(r.Raises-p.RaiseAfter+1, 20), most))
 	}
-	q10 = min(max(q10, 1), uint64(p.MaxRaiseQ10))
+	q10 = min(q10, uint64(p.MaxRaiseQ10))
 	by := part(r.RateBps, q10)
 	if r.FromBps > r.RateBps {
 		by = max(by, min((r.FromBps-r.RateBps)>>wayBack, part(r.RateBps, uint64(p.MaxRaiseQ10)>>2)))
@@ -158,9 +160,27 @@ func (r *Regs) passed(p *Params, now uint64) (elapsed uint64) {
 		r.PeriodNs = max(p.IntervalNs, 1)
 		return elapsed
 	}
-	r.PeriodNs = max(r.PeriodNs+(min(elapsed, 4*r.PeriodNs)>>2)-r.PeriodNs>>2, 1)
+	r.PeriodNs = max((r.PeriodNs+min(elapsed, 16*r.PeriodNs))>>1, 1)
 	return elapsed
 }
+
+// noise learns by how much delays jump that are back at the baseline with the next
+// decision, as those of hosts that do not run now and then, and returns the
+// levels with it. One jump adds little, a series of them doubles and doubles:
+// traffic that comes and goes is no series.
+func (r *Regs) noise(before, q, d, e int64) (int64, int64) {
+	jitter := int64(r.JitterNs)
+	jitter -= jitter >> 6
+	if before > 4*d && q <= e+jitter>>2 && before > jitter {
+		jitter += min(before-jitter, jitter+d) >> 1
+	}
+	jitter = min(jitter, jitterMax)
+	r.JitterNs = uint64(jitter)
+	return d + jitter, e + jitter>>2
+}
+
+// jitterMax bounds what is taken for jitter, nanoseconds.
+const jitterMax = 100_000_000
 
 // notOurs says whether the excess went faster than it could by our last cut. Where
 // the queue did not shrink before the cut, as much came in as went out, and a cut by a share takes
@@ -216,8 +236,9 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 
 	elapsed := r.passed(p, now)
 	d, e, scale := p.levels(r.RateBps)
-	fellBefore := max(-r.DTxNs, 0)
-	q := r.judged(m, s.Samples, d)
+	fellBefore, before := max(-r.DTxNs, 0), r.QTxNs
+	q := r.judged(m, s.Samples, d+int64(r.JitterNs))
+	d, e = r.noise(before, q, d, e)
 	row := delayRow(q, r.QRxNs, r.DTxNs, r.DRxNs, s.Turn, d, e)
 	out := verdicts[row]
 	var amount uint64
@@ -233,7 +254,7 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 		amount = r.RateBps * uint64(r.CutQ10) / uint64(one-min(r.CutQ10, one-1))
 		r.Restores++
 	case out.Action == ActionRaise:
-		amount = p.raiseBy(r, scale, e, e-q)
+		amount = p.raiseBy(r, scale, d, e, e-q)
 	}
 	return r.decide(p, out, amount, now)
 }

@@ -57,17 +57,15 @@ func (r *Regs) decide(p *Params, v Verdict, amount, now uint64) Decision {
 	case v.Action.Cuts():
 		r.RateBps = max(before-min(amount, before), p.leastRate(r))
 		r.CutQ10 = uint32((before - r.RateBps) << 10 / before)
-		if true {
-			r.FromBps = before // else it is still the same congestion
-		}
+		r.FromBps = before
 		r.CutNs = now
 		r.Cuts++
 	case v.Action == ActionRaise && before == p.MaxRateBps:
 		v.Action, v.Why = ActionHold, WhyAtMax
 	case v.Action == ActionRaise:
 		r.RateBps = min(before+amount, p.MaxRateBps)
-		if r.RateBps >= r.FromBps {
-			r.FromBps = 0
+		if r.FromBps != 0 && r.RateBps >= r.FromBps {
+			r.FromBps, r.Raises = 0, 0
 		}
 	}
 	if v.Action == ActionRaise {
