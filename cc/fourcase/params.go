@@ -87,7 +87,7 @@ func DefaultParams(linkBps uint64) Params {
 		MaxCutQ10:      512,
 		RaiseQ10:       3, // 0.3 %
 		MaxRaiseQ10:    256,
-		RaiseAfter:     20,
+		RaiseAfter:     16,
 		LossCutQ10:     256,
 		CECutQ10:       256,
 		BigCutQ10:      512,

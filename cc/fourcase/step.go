@@ -12,7 +12,7 @@ func Step(r *Regs, p *Params, s Sample, now uint64) Decision {
 			r.RateBps = p.MaxRateBps
 		}
 	}
-	r.RateBps = p.clamp(r.RateBps)
+	r.RateBps = min(max(r.RateBps, p.leastRate(r)), p.MaxRateBps)
 	if p.Mode == ModeLiteral {
 		return r.literal(p, &s, now)
 	}
@@ -27,10 +27,6 @@ func EvenShare(linkBps uint64, n int) uint64 {
 		return linkBps
 	}
 	return max(linkBps/uint64(n), 1)
-}
-
-func (p *Params) clamp(bps uint64) uint64 {
-	return min(max(bps, p.MinRateBps), p.MaxRateBps)
 }
 
 // none is the outcome of a window that decides nothing.
@@ -53,27 +49,57 @@ func (r *Regs) see(m times) {
 // decide carries a decision out: the rate, and the trace in the registers.
 // amount is how much of the rate is cut, or added, in bits per second.
 func (r *Regs) decide(p *Params, v Verdict, amount, now uint64) Decision {
+	before := r.RateBps
+	r.CutQ10 = 0
 	switch {
-	case v.Action.Cuts() && r.RateBps == p.MinRateBps:
+	case v.Action.Cuts() && before == p.leastRate(r):
 		v.Action, v.Why = ActionHold, WhyAtMin
 	case v.Action.Cuts():
-		r.RateBps = max(r.RateBps-min(amount, r.RateBps), p.MinRateBps)
+		r.RateBps = max(before-min(amount, before), p.leastRate(r))
+		r.CutQ10 = uint32((before - r.RateBps) << 10 / before)
+		r.FromBps = before
 		r.CutNs = now
 		r.Cuts++
-	case v.Action == ActionRaise && r.RateBps == p.MaxRateBps:
+	case v.Action == ActionRaise && before == p.MaxRateBps:
 		v.Action, v.Why = ActionHold, WhyAtMax
 	case v.Action == ActionRaise:
-		r.RateBps = min(r.RateBps+amount, p.MaxRateBps)
+		r.RateBps = min(before+amount, p.MaxRateBps)
+		if r.FromBps != 0 && r.RateBps >= r.FromBps {
+			r.FromBps, r.Raises = 0, 0
+		}
 	}
 	if v.Action == ActionRaise {
 		r.Raises++
 	} else {
 		r.Raises = 0
 	}
+	switch {
+	case r.RateBps > p.MinRateBps:
+		r.AtMin = 0
+	case v.Action != ActionRaise && v.Why != WhyAppLimited && r.AtMin < minPatience:
+		r.AtMin++
+	}
 	r.DecidedNs = now
 	r.Decisions++
 	r.CaseNo, r.Row, r.Action = v.Case, v.Row, v.Action
 	return Decision{r.RateBps, v}
+}
+
+// minPatience is how many decisions in a row must want to cut below MinRateBps
+// before the rate goes there, and belowMin how far, as a shift.
+const (
+	minPatience = 8
+	belowMin    = 8
+)
+
+// leastRate is the lowest rate that is allowed now. MinRateBps is where more
+// senders than expected share a bottleneck as long as that helps; if the queue
+// stands all the same, rates below it are all that is left.
+func (p *Params) leastRate(r *Regs) uint64 {
+	if r.AtMin >= minPatience {
+		return max(p.MinRateBps>>belowMin, 1)
+	}
+	return p.MinRateBps
 }
 
 // part is q10/1024 of a rate, at least 1 bit/s: a cut always cuts and a raise
