@@ -55,6 +55,9 @@ func (a *Account) Credit(now int64, c Credit) {
 	}
 }
 
+// Seq is the number of the latest grant heard, as data packets name it.
+func (a *Account) Seq() uint16 { return a.seq }
+
 // Usable is the pre-credit at hand, bytes.
 func (a *Account) Usable(now int64) uint32 {
 	if !a.open || now-a.raisedNs >= a.lifeNs {

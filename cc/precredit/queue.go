@@ -119,6 +119,16 @@ func (q *Queue) Drop(f *Flow) {
 	q.size--
 }
 
+// Pass notes that n bytes of a flow went out otherwise: they wait no more.
+func (q *Queue) Pass(f *Flow, n uint32) {
+	if f.in != q {
+		return
+	}
+	if f.left -= min(n, f.left); f.left == 0 {
+		q.Drop(f)
+	}
+}
+
 // Head is the flow of the highest priority, nil if none waits.
 func (q *Queue) Head() *Flow {
 	s, l := q.heads[Small], q.heads[Large]

@@ -24,7 +24,7 @@ type Packet struct {
 // account is charged: the caller sends the packet now. ok is false when nothing waits
 // or what waits must go on waiting.
 func (s *Source) SrcSchedulePrecredit(now int64, packet uint32) (p Packet, ok bool) {
-	f, n := s.Take(min(s.Usable(now), s.round), packet)
+	f, n := s.Take(s.Ready(now), packet)
 	if n == 0 {
 		return Packet{}, false
 	}
@@ -32,6 +32,9 @@ func (s *Source) SrcSchedulePrecredit(now int64, packet uint32) (p Packet, ok bo
 	c, _ := s.Spend(now, n)
 	return Packet{f, n, c}, true
 }
+
+// Ready is how many bytes SrcSchedulePrecredit could give now.
+func (s *Source) Ready(now int64) uint32 { return min(s.Usable(now), s.round) }
 
 // NextRound begins a round, usually once in a round trip: what is left of the one
 // before ages (S5.4), and the part of the pre-credit at hand that SrcFixPrecredit
