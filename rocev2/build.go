@@ -52,7 +52,7 @@ type Datagram struct {
 
 	Credit     CreditFields // CREDIT_GRANT, CREDIT_RETURN
 	LifeNs     uint64       // CREDIT_GRANT
-	Used, Void uint32       // CREDIT_RETURN
+	Sent, Void uint32       // CREDIT_RETURN
 
 	Payload []byte // padded to a multiple of 4
 	Stamp   *Stamp // appended if not nil
@@ -274,7 +274,7 @@ func (d *Datagram) putExt(info *OpcodeInfo, body []byte) {
 		h.Set(d.Credit, d.LifeNs)
 	}
 	if h := CreditReturn(info.view(ExtReturn, body)); h != nil {
-		h.Set(d.Credit, d.Used, d.Void)
+		h.Set(d.Credit, d.Sent, d.Void)
 	}
 }
 

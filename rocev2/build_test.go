@@ -16,7 +16,7 @@ func TestBuildEveryOpcode(t *testing.T) {
 			Src: src4, Dst: dst4, Opcode: op, DestQP: 0x123456, PSN: 0xFEDCBA, AckReq: true,
 			QKey: 1, SrcQP: 2, VA: 3, RKey: 4, DMALen: 5, SwapAdd: 6, Compare: 7, Syndrome: 8, MSN: 9,
 			Original: 10, Imm: 11, SACKHi: 12, SACKLo: 13, FlushPlacement: 2, Hello: goldenHello,
-			Credit: CreditFields{CreditOpen, 14, 15, 16}, LifeNs: 17, Used: 18, Void: 19,
+			Credit: CreditFields{CreditOpen, 14, 15, 16}, LifeNs: 17, Sent: 18, Void: 19,
 		}
 		b, err := d.AppendTo(nil)
 		if !op.Known() {
@@ -73,7 +73,7 @@ func TestBuildEveryOpcode(t *testing.T) {
 		}
 		if h := p.CreditReturn(); h != nil {
 			equal(t, "return", h.Fields(), d.Credit)
-			equal(t, "used", h.Used(), 18)
+			equal(t, "sent", h.Sent(), 18)
 			equal(t, "void", h.Void(), 19)
 		}
 		equal(t, "is a grant", p.CreditGrant() != nil, op == OpCreditGrant)

@@ -30,11 +30,11 @@ const (
 //	16 life_ns(64)  24 zero(64)
 type CreditGrant []byte
 
-// CreditReturn is the body of CREDIT_RETURN, the sender's answer. Limit, used and void
+// CreditReturn is the body of CREDIT_RETURN, the sender's answer. Limit, sent and void
 // are running totals of bytes modulo 2^32.
 //
 //	0 version(16)  2 flags(16)  4 epoch(32)  8 limit(32)  12 credit_seq(16)  14 zero(16)
-//	16 used(32)  20 void(32)  24 zero(64)
+//	16 sent(32)  20 void(32)  24 zero(64)
 type CreditReturn []byte
 
 // ParseCreditGrant returns the view on the first 32 bytes of b, or ErrShort. It judges
@@ -58,7 +58,7 @@ func ParseCreditReturn(b []byte) (CreditReturn, error) {
 type CreditFields struct {
 	Flags uint16
 	Epoch uint32 // numbers the receiver's accounts
-	Limit uint32 // GRANT: may have been used; RETURN: highest such heard
+	Limit uint32 // GRANT: may be sent and given up; RETURN: highest such heard
 	Seq   uint16 // GRANT: its number; RETURN: the latest heard
 }
 
@@ -101,15 +101,15 @@ func (h CreditReturn) Fields() CreditFields { return creditFields(h) }
 // Version is that of the body, CreditVersion.
 func (h CreditReturn) Version() uint16 { return binary.BigEndian.Uint16(h[0:2]) }
 
-// Used is what the sender has sent and given up.
-func (h CreditReturn) Used() uint32 { return binary.BigEndian.Uint32(h[16:20]) }
+// Sent is what the sender has sent on pre-credit.
+func (h CreditReturn) Sent() uint32 { return binary.BigEndian.Uint32(h[16:20]) }
 
-// Void is the part of Used that was given up.
+// Void is what it has given up unsent.
 func (h CreditReturn) Void() uint32 { return binary.BigEndian.Uint32(h[20:24]) }
 
 // Set writes the whole body.
-func (h CreditReturn) Set(f CreditFields, used, void uint32) {
+func (h CreditReturn) Set(f CreditFields, sent, void uint32) {
 	putCredit(h, f)
-	binary.BigEndian.PutUint32(h[16:20], used)
+	binary.BigEndian.PutUint32(h[16:20], sent)
 	binary.BigEndian.PutUint32(h[20:24], void)
 }

@@ -172,7 +172,7 @@ var headers = []struct {
 			h := CreditReturn(b)
 			equal(t, "version", h.Version(), CreditVersion)
 			equal(t, "fields", h.Fields(), CreditFields{3, 0x01020304, 0x11223344, 0xa1a2})
-			equal(t, "used", h.Used(), 0x51525354)
+			equal(t, "sent", h.Sent(), 0x51525354)
 			equal(t, "void", h.Void(), 0x61626364)
 		},
 	},

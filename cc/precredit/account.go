@@ -10,12 +10,12 @@ type Account struct {
 	first  uint16 // number of the grant that opened the epoch
 	seq    uint16
 	limit  uint32
-	used   uint32
+	sent   uint32
 	void   uint32
 	lifeNs int64
 	// raisedNs is when the limit last rose: pre-credit is void a life later.
 	raisedNs int64
-	// told is what the last CREDIT_RETURN said was used.
+	// told is what the last CREDIT_RETURN said was sent and given up.
 	told uint32
 }
 
@@ -63,7 +63,7 @@ func (a *Account) Usable(now int64) uint32 {
 	if !a.open || now-a.raisedNs >= a.lifeNs {
 		return 0
 	}
-	return a.limit - a.used
+	return a.limit - a.used()
 }
 
 // Spend takes n bytes for a data packet and returns what its stamp must say. ok is
@@ -72,15 +72,15 @@ func (a *Account) Spend(now int64, n uint32) (c Credit, ok bool) {
 	if n > a.Usable(now) {
 		return Credit{}, false
 	}
-	a.used += n
-	return Credit{a.used, a.seq}, true
+	a.sent += n
+	return Credit{a.sent, a.seq}, true
 }
 
 // GiveUp returns all that is not used, as after a timeout: nobody knows what the
 // path is like now. send is false if there is nothing to tell.
 func (a *Account) GiveUp() (r Return, send bool) {
 	a.giveUp()
-	if !a.open || a.told == a.used {
+	if !a.open || a.told == a.used() {
 		return Return{}, false
 	}
 	r = a.report()
@@ -90,7 +90,8 @@ func (a *Account) GiveUp() (r Return, send bool) {
 
 // Report tells the receiver what was used and which limit is known: for when the
 // transport finds that packets or ACKs were lost, since nobody misses the last of
-// them. send is false if there is no account.
+// them; and for a flow that finds nothing to begin with. send is false if there is no
+// account.
 func (a *Account) Report() (r Return, send bool) {
 	if !a.open {
 		return Return{}, false
@@ -108,21 +109,20 @@ func (a *Account) Expire(now int64) (r Return, send bool) {
 
 // Deadline is when to call Expire, 0 = there is nothing that could expire.
 func (a *Account) Deadline() int64 {
-	if !a.open || a.limit == a.used && a.told == a.used {
+	if !a.open || a.limit == a.used() && a.told == a.used() {
 		return 0
 	}
 	return a.raisedNs + a.lifeNs
 }
 
+// used is what is off the limit: sent, or given up.
+func (a *Account) used() uint32 { return a.sent + a.void }
+
 // giveUp uses up the rest without sending anything, so that a limit that is on its
 // way stays right.
-func (a *Account) giveUp() {
-	rest := a.limit - a.used
-	a.used += rest
-	a.void += rest
-}
+func (a *Account) giveUp() { a.void += a.limit - a.used() }
 
 func (a *Account) report() Return {
-	a.told = a.used
-	return Return{Epoch: a.epoch, Limit: a.limit, Used: a.used, Void: a.void, Seq: a.seq}
+	a.told = a.used()
+	return Return{Epoch: a.epoch, Limit: a.limit, Sent: a.sent, Void: a.void, Seq: a.seq}
 }

@@ -14,7 +14,7 @@
 //	Receiver.NewFlow     CREDIT_GRANT →     Account.Grant
 //	                     ← CREDIT_RETURN
 //	                                        Classify, Queue.Push
-//	                     ← data, used       Source.SrcSchedulePrecredit
+//	                     ← data, sent       Source.SrcSchedulePrecredit
 //	Receiver.Arrive
 //	Receiver.DstScheduleCredit  ACK, limit →  Account.Credit, Source.SrcFixPrecredit
 //	Receiver.Recall      CREDIT_GRANT →     Account.Grant: gives up the rest
@@ -22,8 +22,8 @@
 // # Conservation
 //
 // Both directions carry running totals, not amounts: how many bytes the sender may
-// ever have sent (limit), how many it has used (used), how many of these it has given
-// up unsent (void). They count modulo 2^32 and only grow, so a message that is lost,
+// ever have used (limit), how many it has sent (sent) and how many it has given up
+// unsent (void), which together are what it has used. They count modulo 2^32 and only grow, so a message that is lost,
 // late or doubled is put right by any later one. The receiver counts a byte as given
 // from the moment the limit allows it until it has left the buffer, came back unused,
 // or has certainly been lost. The sum over all senders never exceeds the budget.

@@ -132,7 +132,7 @@ func (r *Receiver) due(now int64, p *peer) int64 {
 // of that, as after its restart, it gets a new account.
 func (r *Receiver) forget(now int64, p *peer) bool {
 	rest := p.out() - p.queued
-	p.seen = p.limit
+	p.seen = p.limit - p.void
 	r.settle(p, rest)
 	r.stats.Reclaimed += uint64(rest)
 	if p.queued > 0 {

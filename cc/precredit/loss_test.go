@@ -25,35 +25,67 @@ func TestLossIsFoundUnderTraffic(t *testing.T) {
 	}
 }
 
-// What was given up in a return that got lost is settled as lost. When a later return
-// repeats the total, it must not come off the budget again: the bytes that are missing
-// by then are others, and they are under way.
-func TestVoidIsNotSettledTwice(t *testing.T) {
+// A packet that was overtaken and still arrives is no loss; what is under way by then
+// must not be taken for it.
+func TestOvertaken(t *testing.T) {
+	w := newWire(t, testParams(40, 40, 10))
+	a := w.account(1)
+	w.r.NewFlow(0, 1)
+	w.pump(0)
+	late, _ := a.Spend(0, 10)
+	w.data(0, 1, 10) // overtakes it
+	w.r.Arrive(us, 1, 10, late)
+	w.r.DstScheduleCredit(us, 1, 10)
+	a.Spend(us, 10) // under way
+	w.data(us, 1, 10)
+	w.r.Expire(ms) // a delay after the first gap was seen
+	if st := w.r.Stats(); st.Lost != 0 {
+		t.Errorf("%d bytes taken for lost", st.Lost)
+	}
+	w.r.Expire(2 * ms)
+	if st := w.r.Stats(); st.Lost != 10 {
+		t.Errorf("%d bytes lost, want the 10 that never came", st.Lost)
+	}
+}
+
+// What was given up in a return that got lost comes with the next one.
+func TestLostReturn(t *testing.T) {
 	w := newWire(t, testParams(40, 40, 10))
 	a := w.account(1)
 	w.r.NewFlow(0, 1)
 	w.pump(0)
 	w.data(0, 1, 10)
-	w.r.Leave(1)
-	_, g, _ := w.r.Next(0)
-	a.Grant(0, g) // gives up 40; the answer is lost
+	if _, send := a.GiveUp(); !send { // lost
+		t.Fatal("nothing to tell")
+	}
+	if a.Usable(0) != 0 || w.r.Outstanding() != 40 {
+		t.Fatalf("usable %d, outstanding %d", a.Usable(0), w.r.Outstanding())
+	}
+	m, send := a.Report() // a new flow finds nothing
+	if !send {
+		t.Fatal("no report")
+	}
+	w.r.Return(us, 1, m)
+	w.pump(us)
+	if a.Usable(us) != 40 || w.r.Outstanding() != 40 || w.r.Stats().Void != 40 {
+		t.Errorf("usable %d, outstanding %d, %+v", a.Usable(us), w.r.Outstanding(), w.r.Stats())
+	}
+}
+
+// Totals that cannot be are not believed: not more sent and given up than allowed.
+func TestLies(t *testing.T) {
+	w := newWire(t, testParams(100, 40, 10))
 	w.r.NewFlow(0, 1)
-	w.r.Expire(100 * us) // asks again, but no longer to give up
-	_, g, _ = w.r.Next(100 * us)
-	late, _ := a.Grant(100*us, g)
-	w.r.Return(100*us, 1, Return{Epoch: late.Epoch, Limit: late.Limit, Used: late.Used, Seq: late.Seq})
-	w.r.Expire(2 * ms) // and settles what the sender has used and not sent
-	if w.r.Stats().Lost != 40 {
-		t.Fatalf("%+v", w.r.Stats())
-	}
-	w.pump(2 * ms)
-	if a.Usable(2*ms) != 40 {
-		t.Fatalf("usable %d", a.Usable(2*ms))
-	}
-	a.Spend(2*ms, 20) // under way
-	m, _ := a.Report()
-	w.r.Return(2*ms, 1, m)
-	if w.r.Outstanding() != 40 {
-		t.Errorf("%d outstanding, but 20 are unused and 20 under way", w.r.Outstanding())
+	w.pump(0)
+	w.data(0, 1, 10)
+	p := *w.r.peers[1]
+	w.r.Arrive(0, 1, 1000, Credit{1000, p.seq})
+	w.r.Arrive(0, 1, 1000, Credit{p.seen - 1, p.seq})
+	w.r.Return(0, 1, Return{Epoch: p.epoch, Limit: p.limit, Sent: 60, Void: 60, Seq: p.seq})
+	w.r.Return(0, 1, Return{Epoch: p.epoch, Limit: p.limit, Sent: 10, Void: 1 << 31, Seq: p.seq})
+	w.r.Return(0, 1, Return{Epoch: p.epoch + 1, Unknown: true})
+	w.r.Return(0, 2, Return{})
+	if got := *w.r.peers[1]; got != p || w.r.Outstanding() != 40 {
+		t.Errorf("%+v\nwas %+v", got, p)
 	}
 }

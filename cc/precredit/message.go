@@ -6,7 +6,7 @@ package precredit
 // are running totals of the epoch, bytes modulo 2^32.
 type Grant struct {
 	Epoch uint32 // of this sender's account; a later one replaces it
-	Limit uint32 // the sender may have used this much since the epoch began
+	Limit uint32 // the sender may have sent and given up this much since it began
 	Seq   uint16 // numbers the grants; ACKs, data and returns name the latest
 	// Open: the receiver does not know yet that the sender has this epoch.
 	Open bool
@@ -20,8 +20,8 @@ type Grant struct {
 type Return struct {
 	Epoch uint32
 	Limit uint32 // highest limit heard
-	Used  uint32 // sent and given up
-	Void  uint32 // of it given up
+	Sent  uint32 // on pre-credit
+	Void  uint32 // given up unsent
 	Seq   uint16 // latest grant heard
 	// Expired: given up because it lay unused, or after a timeout; the sender
 	// wants no more until its next flow.
@@ -33,7 +33,7 @@ type Return struct {
 // Credit is what an ACK tells a sender (S5.5), and what a data packet tells a
 // receiver: the credit and credit_seq fields of the stamp option.
 type Credit struct {
-	Bytes uint32 // ACK: limit. Data: used, this packet included
+	Bytes uint32 // ACK: limit. Data: sent, this packet included
 	Seq   uint16
 }
 

@@ -154,7 +154,7 @@ func (w *world) books() {
 	t := w.t
 	var out, share uint64
 	for id, p := range w.r.peers {
-		if p.id != id || p.got+p.queued-p.got != p.queued || p.missing() > p.seen-p.got || p.out() > w.p.BufferBytes {
+		if p.id != id || after(p.done+p.queued, p.seen) || after(p.seen+p.void, p.limit) || p.out() > w.p.BufferBytes {
 			t.Fatalf("account %+v", *p)
 		}
 		if (p.place == nowhere) != (p.share == 0) || p.place != nowhere && w.r.list[p.place] != p || w.r.timers[p.timer] != p {

@@ -86,13 +86,12 @@ type peer struct {
 	place int
 	order uint64
 
-	// The account: got <= got+queued <= seen <= limit, running totals.
-	limit  uint32 // highest limit told
-	seen   uint32 // highest total used that was heard of
+	// The account, running totals: done <= done+queued <= seen, seen+void <= limit.
+	limit  uint32 // highest told
+	seen   uint32 // highest total sent that was heard of
 	void   uint32 // highest total given up that was heard of
-	lost   uint32 // settled as lost, and not known to have been given up instead
-	got    uint32 // off the budget again: served, given up, lost
-	queued uint32 // arrived and not served yet
+	done   uint32 // of what was sent: served or lost
+	queued uint32 // of what was sent: arrived and not served yet
 
 	// Looking for losses: at settleNs everything up to mark has arrived or never
 	// will. beyond is what arrived meanwhile from beyond mark.
@@ -115,7 +114,7 @@ type peer struct {
 }
 
 // out is what the peer has been given and the budget has not got back.
-func (p *peer) out() uint32 { return p.limit - p.got }
+func (p *peer) out() uint32 { return p.limit - p.done - p.void }
 
 // answered tells whether the sender has heard the latest grant.
 func (p *peer) answered() bool { return p.known && !newer(p.seq, p.heard) }
@@ -251,9 +250,9 @@ func (r *Receiver) raise(p *peer) {
 	}
 }
 
-// settle takes n bytes off what is outstanding of p.
+// settle takes n bytes that p has sent off what is outstanding.
 func (r *Receiver) settle(p *peer, n uint32) {
-	p.got += n
+	p.done += n
 	r.out -= n
 }
 
@@ -279,7 +278,7 @@ func (r *Receiver) Arrive(now int64, id Sender, n uint32, c Credit) {
 	if p == nil || !p.hear(c.Seq) {
 		return
 	}
-	r.use(p, c.Bytes)
+	p.see(c.Bytes)
 	behind := p.settleNs != 0 && !after(p.mark+n, c.Bytes)
 	n = min(n, p.missing()) // the rest was settled as lost already
 	p.queued += n
@@ -326,12 +325,12 @@ func (r *Receiver) Return(now int64, id Sender, m Return) {
 		return
 	}
 	p.known = true
-	r.use(p, m.Used)
+	p.see(m.Sent)
 	r.voided(p, m.Void)
 	r.look(now, p)
 	switch {
 	case p.place == nowhere:
-	case m.Expired && m.Used == p.limit: // and no more is on its way
+	case m.Expired && m.Sent+m.Void == p.limit: // and no more is on its way
 		r.drop(p)
 	case p.out() < p.share:
 		r.offer(now, p)
@@ -343,22 +342,17 @@ func (r *Receiver) Return(now int64, id Sender, m Return) {
 
 // voided notes the sender's running total of what it gave up.
 func (r *Receiver) voided(p *peer, void uint32) {
-	if !after(void, p.void) || after(void, p.seen) {
+	if !after(void, p.void) || after(p.seen+void, p.limit) {
 		return
 	}
 	n := void - p.void
 	p.void = void
-	// What was settled as lost may have been this. If not, it is found missing
-	// later; off the budget twice would be worse.
-	twice := min(n, p.lost)
-	p.lost -= twice
-	n = min(n-twice, p.missing())
-	r.settle(p, n)
+	r.out -= n
 	r.stats.Void += uint64(n)
 }
 
-// missing is what the sender has used, and has neither arrived nor been settled.
-func (p *peer) missing() uint32 { return p.seen - p.got - p.queued }
+// missing is what the sender has sent, and has neither arrived nor been settled.
+func (p *peer) missing() uint32 { return p.seen - p.done - p.queued }
 
 // hear notes which grant the sender knows. It is false if that is none of ours.
 func (p *peer) hear(seq uint16) bool {
@@ -371,10 +365,10 @@ func (p *peer) hear(seq uint16) bool {
 	return true
 }
 
-// use notes the sender's running total, which cannot be beyond its limit.
-func (r *Receiver) use(p *peer, used uint32) {
-	if after(used, p.seen) && !after(used, p.limit) {
-		p.seen = used
+// see notes the sender's running total, which cannot be beyond its limit.
+func (p *peer) see(sent uint32) {
+	if after(sent, p.seen) && !after(sent+p.void, p.limit) {
+		p.seen = sent
 	}
 }
 
@@ -391,9 +385,8 @@ func (r *Receiver) look(now int64, p *peer) {
 // lost takes off the budget what has not arrived of the bytes up to mark.
 func (r *Receiver) lost(now int64, p *peer) {
 	p.settleNs = 0
-	if here := p.got + p.queued - p.beyond; after(p.mark, here) {
+	if here := p.done + p.queued - p.beyond; after(p.mark, here) {
 		n := min(p.mark-here, p.missing())
-		p.lost += n
 		r.settle(p, n)
 		r.stats.Lost += uint64(n)
 		// If that was all it had, there will be no packet and no ACK.

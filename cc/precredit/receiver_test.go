@@ -388,7 +388,7 @@ func TestAccountIgnoresThePast(t *testing.T) {
 	if m, _ := a.Grant(0, Grant{Epoch: 5, Limit: 40, Seq: 10, Recall: true}); m.Void != 0 || a.Usable(0) != 50 {
 		t.Errorf("a recall that was overtaken: %+v, usable %d", m, a.Usable(0))
 	}
-	if m, _ := a.Grant(0, Grant{Epoch: 5, Limit: 50, Seq: 12, Recall: true}); m.Void != 50 || m.Used != 50 || a.Usable(0) != 0 {
+	if m, _ := a.Grant(0, Grant{Epoch: 5, Limit: 50, Seq: 12, Recall: true}); m.Void != 50 || m.Sent != 0 || a.Usable(0) != 0 {
 		t.Errorf("recall: %+v, usable %d", m, a.Usable(0))
 	}
 	a.Grant(0, Grant{Epoch: 6, Limit: 20, Seq: 1, Open: true, LifeNs: ms})

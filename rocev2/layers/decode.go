@@ -184,7 +184,7 @@ func addExt(b gopacket.PacketBuilder, body []byte, op rocev2.Opcode) {
 	if ext&rocev2.ExtReturn != 0 {
 		base := next(rocev2.CreditLen)
 		h := rocev2.CreditReturn(base.Contents)
-		b.AddLayer(&CreditReturn{base, h.Fields(), h.Version(), h.Used(), h.Void()})
+		b.AddLayer(&CreditReturn{base, h.Fields(), h.Version(), h.Sent(), h.Void()})
 	}
 }
 

@@ -144,7 +144,7 @@ type CreditReturn struct {
 	gplayers.BaseLayer
 	rocev2.CreditFields
 	Version    uint16
-	Used, Void uint32
+	Sent, Void uint32
 }
 
 // ICRC is the invariant CRC with its verdict: Err is nil if it is right,

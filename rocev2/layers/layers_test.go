@@ -87,7 +87,7 @@ func TestFields(t *testing.T) {
 		DestQP: 0x11, PSN: 77, AckReq: true, QKey: 1, SrcQP: 2, VA: 3, RKey: 4, DMALen: 5, SwapAdd: 6,
 		Compare: 7, Syndrome: 0x62, MSN: 9, Original: 10, Imm: 11, SACKHi: 12, SACKLo: 13, FlushPlacement: 2,
 		Hello:  rocev2.Hello{Node: 4, Caps: 1, LinkMbps: 100, Nonce: 5},
-		Credit: rocev2.CreditFields{Flags: 1, Epoch: 14, Limit: 15, Seq: 16}, LifeNs: 17, Used: 18, Void: 19,
+		Credit: rocev2.CreditFields{Flags: 1, Epoch: 14, Limit: 15, Seq: 16}, LifeNs: 17, Sent: 18, Void: 19,
 	}
 	for i := range 256 {
 		d.Opcode = rocev2.Opcode(i)
@@ -123,7 +123,7 @@ func TestFields(t *testing.T) {
 			case *CreditGrant:
 				got, want = fmt.Sprint(l.CreditFields, l.Version, l.LifeNs), "{1 14 15 16} 1 17"
 			case *CreditReturn:
-				got, want = fmt.Sprint(l.CreditFields, l.Version, l.Used, l.Void), "{1 14 15 16} 1 18 19"
+				got, want = fmt.Sprint(l.CreditFields, l.Version, l.Sent, l.Void), "{1 14 15 16} 1 18 19"
 			case *ICRC:
 				got, want = fmt.Sprint(l.Err), "<nil>"
 			}

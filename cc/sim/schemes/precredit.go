@@ -199,6 +199,11 @@ func (c *preControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 		c.blind = true
 	}
 	c.active = append(c.active, f)
+	if c.src.Usable(now) == 0 {
+		if m, send := c.src.Report(); send {
+			p.Send(nil, returnMessage(m))
+		}
+	}
 	c.src.Push(&x.Flow, x.class, uint32(min(f.Size, c.cap)))
 	c.src.Refill(now, c.packet)
 	c.apply(now, p)
@@ -439,13 +444,13 @@ func returnMessage(r precredit.Return) sim.Message {
 	}
 	return sim.Message{
 		Kind: sim.MsgReturn, Seq: uint32(r.Seq) | flags<<16,
-		Bytes: int64(uint64(r.Limit)<<32 | uint64(r.Used)), Aux: int64(uint64(r.Epoch)<<32 | uint64(r.Void)),
+		Bytes: int64(uint64(r.Limit)<<32 | uint64(r.Sent)), Aux: int64(uint64(r.Epoch)<<32 | uint64(r.Void)),
 	}
 }
 
 func returnOf(m *sim.Message) precredit.Return {
 	return precredit.Return{
-		Epoch: uint32(uint64(m.Aux) >> 32), Limit: uint32(uint64(m.Bytes) >> 32), Used: uint32(m.Bytes), Void: uint32(m.Aux),
+		Epoch: uint32(uint64(m.Aux) >> 32), Limit: uint32(uint64(m.Bytes) >> 32), Sent: uint32(m.Bytes), Void: uint32(m.Aux),
 		Seq: uint16(m.Seq), Expired: m.Seq>>16&1 != 0, Unknown: m.Seq>>16&2 != 0,
 	}
 }

@@ -120,8 +120,8 @@ func quantile(v []float64, q float64) float64 {
 // the slowest are faster, and large flows do not pay for it.
 func TestPrecreditFirstRoundTrip(t *testing.T) {
 	with, without := beside(t, nil)
-	a, na := fatTree(t, without, workload.WebSearch, 0.5, 4)
-	b, nb := fatTree(t, with, workload.WebSearch, 0.5, 4)
+	a, na := fatTree(t, without, workload.WebSearch, 0.5, 2)
+	b, nb := fatTree(t, with, workload.WebSearch, 0.5, 2)
 	t.Logf("of %d small flows %d complete in the first round trip without, %d with; p99 slowdown %.2f and %.2f",
 		a.small, a.firstRTT, b.firstRTT, quantile(a.slow, .99), quantile(b.slow, .99))
 	if a.unfinished+b.unfinished > 0 || a.small != b.small {
@@ -244,7 +244,7 @@ func TestPrecreditMessages(t *testing.T) {
 			t.Fatalf("%+v, want %+v", got, g)
 		}
 		r := precredit.Return{
-			Epoch: u32.Draw(t, "epoch"), Limit: u32.Draw(t, "limit"), Used: u32.Draw(t, "used"), Void: u32.Draw(t, "void"),
+			Epoch: u32.Draw(t, "epoch"), Limit: u32.Draw(t, "limit"), Sent: u32.Draw(t, "sent"), Void: u32.Draw(t, "void"),
 			Seq: u16.Draw(t, "seq"), Expired: flag.Draw(t, "expired"), Unknown: flag.Draw(t, "unknown"),
 		}
 		m = returnMessage(r)

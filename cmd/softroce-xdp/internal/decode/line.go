@@ -105,7 +105,7 @@ func appendExt(b []byte, p *rocev2.Packet) []byte {
 		b = fmt.Appendf(appendCredit(b, h.Fields()), " life %s", time.Duration(h.LifeNs()))
 	}
 	if h := p.CreditReturn(); h != nil {
-		b = fmt.Appendf(appendCredit(b, h.Fields()), " used %d void %d", h.Used(), h.Void())
+		b = fmt.Appendf(appendCredit(b, h.Fields()), " sent %d void %d", h.Sent(), h.Void())
 	}
 	switch h, err := p.Hello(); err {
 	case nil:
