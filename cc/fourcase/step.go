@@ -12,7 +12,7 @@ func Step(r *Regs, p *Params, s Sample, now uint64) Decision {
 			r.RateBps = p.MaxRateBps
 		}
 	}
-	r.RateBps = min(max(r.RateBps, p.leastRate(r)), p.MaxRateBps)
+	r.RateBps = min(max(r.RateBps, p.leastRate()), p.MaxRateBps)
 	if p.Mode == ModeLiteral {
 		return r.literal(p, &s, now)
 	}
@@ -52,10 +52,17 @@ func (r *Regs) decide(p *Params, v Verdict, amount, now uint64) Decision {
 	before := r.RateBps
 	r.CutQ10 = 0
 	switch {
-	case v.Action.Cuts() && before == p.leastRate(r):
+	case v.Action.Cuts() && before <= p.MinRateBps && (r.AtMin < minPatience || before == p.leastRate()):
 		v.Action, v.Why = ActionHold, WhyAtMin
+		if r.DTxNs >= 0 && r.AtMin < minPatience {
+			r.AtMin++ // the queue does not even drain
+		}
 	case v.Action.Cuts():
-		r.RateBps = max(before-min(amount, before), p.leastRate(r))
+		least := p.MinRateBps
+		if before <= least {
+			least, r.AtMin = p.leastRate(), 0
+		}
+		r.RateBps = max(before-min(amount, before), least)
 		r.CutQ10 = uint32((before - r.RateBps) << 10 / before)
 		r.FromBps = before
 		r.CutNs = now
@@ -73,11 +80,8 @@ func (r *Regs) decide(p *Params, v Verdict, amount, now uint64) Decision {
 	} else {
 		r.Raises = 0
 	}
-	switch {
-	case r.RateBps > p.MinRateBps:
+	if r.RateBps > p.MinRateBps {
 		r.AtMin = 0
-	case v.Action != ActionRaise && v.Why != WhyAppLimited && r.AtMin < minPatience:
-		r.AtMin++
 	}
 	r.DecidedNs = now
 	r.Decisions++
@@ -85,22 +89,17 @@ func (r *Regs) decide(p *Params, v Verdict, amount, now uint64) Decision {
 	return Decision{r.RateBps, v}
 }
 
-// minPatience is how many decisions in a row must want to cut below MinRateBps
-// before the rate goes there, and belowMin how far, as a shift.
+// minPatience is how many decisions must want to cut at MinRateBps or below it
+// before one does, and belowMin how far this can go, as a shift.
 const (
-	minPatience = 8
-	belowMin    = 8
+	minPatience = 4
+	belowMin    = 6
 )
 
-// leastRate is the lowest rate that is allowed now. MinRateBps is where more
-// senders than expected share a bottleneck as long as that helps; if the queue
-// stands all the same, rates below it are all that is left.
-func (p *Params) leastRate(r *Regs) uint64 {
-	if r.AtMin >= minPatience {
-		return max(p.MinRateBps>>belowMin, 1)
-	}
-	return p.MinRateBps
-}
+// leastRate is the lowest rate that there is. MinRateBps is where more senders
+// than expected share a bottleneck as long as that helps; if the queue stands all
+// the same, rates below it are all that is left.
+func (p *Params) leastRate() uint64 { return max(p.MinRateBps>>belowMin, 1) }
 
 // part is q10/1024 of a rate, at least 1 bit/s: a cut always cuts and a raise
 // always raises.
