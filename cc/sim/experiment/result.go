@@ -145,7 +145,7 @@ func Text(metric string, v float64) string {
 			return "< 0.01 %"
 		}
 		return fmt.Sprintf("%.2f %%", v*100)
-	case "utilisation", "goodput", "jain":
+	case "utilisation", "jain":
 		// Rounded down, so that what misses 0.95 does not look like 0.95.
 		return fmt.Sprintf("%.3f", math.Floor(v*1000+1e-9)/1000)
 	}

@@ -22,6 +22,8 @@ type run struct {
 	bdp      int64
 	series   *Series
 	meter    *meter // of the bottleneck, nil without one
+
+	lossFrom, lossTo loss
 }
 
 // longFlow is a flow without end.
@@ -64,6 +66,13 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 	r.setClocks(job.Seed)
 	if err := r.events(); err != nil {
 		return nil, err
+	}
+	if at := r.s.Measure.At; at.Kind != "" {
+		d, err := r.place.direction(at)
+		if err != nil {
+			return nil, err
+		}
+		r.meter = newMeter(r.net, d)
 	}
 	if err := r.traffic(job.Seed); err != nil {
 		return nil, err
@@ -130,27 +139,36 @@ func (r *run) simulate(ctx context.Context, progress func(float64)) error {
 	if step == 0 {
 		step = max(end/200, 1)
 	}
+	// Between samples it stops where something has to be noted exactly.
+	edges := []scenario.Time{m.From, m.To, end}
+	for _, e := range r.s.Events {
+		edges = append(edges, e.At)
+	}
 	r.net.OnDone = r.done
-	for at := scenario.Time(0); at < end; {
-		next := at + step
-		// The measured interval begins and ends with a sample.
-		for _, edge := range []scenario.Time{m.From, m.To, end} {
-			if at < edge {
-				next = min(next, edge)
+	r.edge(0)
+	for at, sample := scenario.Time(0), step; at < end; {
+		next := sample
+		for _, e := range edges {
+			if at < e {
+				next = min(next, e)
 			}
 		}
 		at = next
 		r.net.Run(time.Duration(at))
-		if m.Sample > 0 && at <= m.To {
-			r.sample(at)
+		if r.meter != nil {
+			r.meter.advance()
 		}
-		if at == m.From || at == m.To {
-			r.edge(at == m.To)
+		if at == sample {
+			sample += step
+			if m.Sample > 0 && at <= m.To {
+				r.sample(at)
+			}
 		}
+		r.edge(at)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if at > m.To && len(r.messages) == r.started && r.net.Now() >= time.Duration(m.To) {
+		if at >= m.To && len(r.messages) == r.started {
 			break // nothing is under way any more
 		}
 		progress(min(.99, float64(at)/float64(end)))
@@ -160,17 +178,38 @@ func (r *run) simulate(ctx context.Context, progress func(float64)) error {
 }
 
 // edge notes counters at the beginning and the end of the measured interval.
-func (r *run) edge(end bool) {
-	for _, f := range r.long {
-		if end {
-			f.atTo = f.ReceivedBytes()
-		} else {
+func (r *run) edge(at scenario.Time) {
+	switch at {
+	case r.s.Measure.From:
+		for _, f := range r.long {
 			f.atFrom = f.ReceivedBytes()
 		}
+		r.lossFrom = r.lost()
+		if r.meter != nil {
+			r.meter.begin()
+		}
+	case r.s.Measure.To:
+		for _, f := range r.long {
+			f.atTo = f.ReceivedBytes()
+		}
+		r.lossTo = r.lost()
+		if r.meter != nil {
+			r.meter.end()
+		}
 	}
-	if r.meter != nil {
-		r.meter.edge(end)
+}
+
+// loss counts data packets: those sent, and those that switches and wires dropped.
+type loss struct{ sent, dropped uint64 }
+
+func (r *run) lost() (l loss) {
+	for _, f := range r.net.Flows() {
+		l.sent += uint64(f.Transmissions())
 	}
+	for _, why := range []sim.Drop{sim.DropBuffer, sim.DropUnscheduled, sim.DropWire} {
+		l.dropped += r.net.DataDrops[why]
+	}
+	return l
 }
 
 // done notes a message that completed.
@@ -202,7 +241,7 @@ func (r *run) sample(at scenario.Time) {
 		f.atLast = now
 	}
 	if r.meter != nil {
-		use, queue := r.meter.sample(span)
+		use, queue := r.meter.sample()
 		s.Utilisation = append(s.Utilisation, use)
 		s.QueueNs = append(s.QueueNs, queue)
 	}
@@ -228,9 +267,12 @@ func (r *run) result(job Job) *Result {
 		res.Values["jain"] = jain(fair)
 	}
 	if r.meter != nil {
-		r.meter.values(res.Values, span)
+		r.meter.values(res.Values)
 	}
-	r.losses(res.Values)
+	if sent := r.lossTo.sent - r.lossFrom.sent; sent > 0 {
+		res.Values["loss"] = float64(r.lossTo.dropped-r.lossFrom.dropped) / float64(sent)
+	}
+	res.Cost = Cost{Packets: r.net.SentPackets(), Hops: r.net.PacketHops}
 	if m.Sample > 0 {
 		res.Series = r.series
 		if len(r.long) > 0 && r.meter != nil {
