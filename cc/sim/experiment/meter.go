@@ -11,7 +11,8 @@ import (
 type meter struct {
 	net    *sim.Net
 	at     sim.Direction
-	tracer sim.Tracer
+	tracer *sim.Tracer
+	rates  []change // to come
 
 	nowNs    int64
 	rate     uint64  // bit/s, since nowNs
@@ -24,27 +25,41 @@ type meter struct {
 	utilisation                float64
 }
 
-func newMeter(n *sim.Net, at sim.Direction) *meter {
-	m := &meter{net: n, at: at}
-	_, _, m.rate = n.PortNow(at.From, at.To)
-	n.SetTracer(at.From, at.To, &m.tracer)
-	return m
+// change is a new rate of the link.
+type change struct {
+	ns  int64
+	bps uint64
+}
+
+func newMeter(n *sim.Net, at sim.Direction, bps uint64, changes []change) (*meter, error) {
+	t, err := n.Trace(at.From, at.To)
+	return &meter{net: n, at: at, tracer: t, rate: bps, rates: changes}, err
 }
 
 func (m *meter) advance() {
 	now := m.net.Now().Nanoseconds()
 	m.capacity += float64(m.rate) / 8e9 * float64(now-m.nowNs)
 	m.nowNs = now
-	m.sent, _, m.rate = m.net.PortNow(m.at.From, m.at.To)
+	for len(m.rates) > 0 && m.rates[0].ns <= now {
+		m.rate, m.rates = m.rates[0].bps, m.rates[1:]
+	}
+	m.sent = m.port().TxBytes
+}
+
+func (m *meter) port() sim.PortStats {
+	s, err := m.net.Port(m.at.From, m.at.To)
+	if err != nil {
+		panic(err) // Trace has found it
+	}
+	return s
 }
 
 // sample is the utilisation since the sample before, and how long the queue of the
 // moment would take.
 func (m *meter) sample() (utilisation, queueNs float64) {
-	_, queued, rate := m.net.PortNow(m.at.From, m.at.To)
 	utilisation = share(m.sent-m.lastSent, m.capacity-m.lastCapacity)
 	m.lastSent, m.lastCapacity = m.sent, m.capacity
-	return utilisation, float64(queued) * 8e9 / float64(rate)
+	return utilisation, float64(m.port().QueueBytes) * 8e9 / float64(m.rate)
 }
 
 func share(sent uint64, capacity float64) float64 {

@@ -68,11 +68,9 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 		return nil, err
 	}
 	if at := r.s.Measure.At; at.Kind != "" {
-		d, err := r.place.direction(at)
-		if err != nil {
+		if err := r.measureAt(at); err != nil {
 			return nil, err
 		}
-		r.meter = newMeter(r.net, d)
 	}
 	if err := r.traffic(job.Seed); err != nil {
 		return nil, err
@@ -129,6 +127,26 @@ func (r *run) events() error {
 		})
 	}
 	return nil
+}
+
+// measureAt puts the meter on the bottleneck.
+func (r *run) measureAt(at scenario.Link) error {
+	d, err := r.place.direction(at)
+	if err != nil {
+		return err
+	}
+	rate := r.s.Links.Host
+	if at.Kind == "trunk" {
+		rate = r.s.Links.Trunk
+	}
+	var changes []change
+	for _, e := range r.s.Events {
+		if e.Link.Same(at) {
+			changes = append(changes, change{int64(e.At), uint64(e.Rate)})
+		}
+	}
+	r.meter, err = newMeter(r.net, d, uint64(rate), changes)
+	return err
 }
 
 // simulate goes from sample to sample.
@@ -199,17 +217,38 @@ func (r *run) edge(at scenario.Time) {
 	}
 }
 
-// loss counts data packets: those sent, and those that switches and wires dropped.
-type loss struct{ sent, dropped uint64 }
+// loss counts data packets: those that arrived, and those that switches and wires
+// dropped.
+type loss struct{ arrived, dropped uint64 }
 
 func (r *run) lost() (l loss) {
+	mtu := int64(r.s.Transport.MTU)
 	for _, f := range r.net.Flows() {
-		l.sent += uint64(f.Transmissions())
+		l.arrived += uint64((f.ReceivedBytes() + mtu - 1) / mtu)
 	}
 	for _, why := range []sim.Drop{sim.DropBuffer, sim.DropUnscheduled, sim.DropWire} {
 		l.dropped += r.net.DataDrops[why]
 	}
 	return l
+}
+
+// since is the share that was dropped since another count.
+func (l loss) since(from loss) float64 {
+	dropped := l.dropped - from.dropped
+	return float64(dropped) / float64(max(1, dropped+l.arrived-from.arrived))
+}
+
+// cost is what the run took.
+func (r *run) cost() Cost {
+	c := Cost{Hops: r.net.PacketHops}
+	for _, w := range r.place.Wires {
+		if w.A < r.place.Hosts {
+			if s, err := r.net.Port(w.A, w.B); err == nil {
+				c.Packets += s.TxPackets
+			}
+		}
+	}
+	return c
 }
 
 // done notes a message that completed.
@@ -264,15 +303,13 @@ func (r *run) result(job Job) *Result {
 		res.Flows = append(res.Flows, FlowRate{Src: f.Src, Dst: f.Dst, Bps: bps, Jain: counts[i]})
 	}
 	if len(fair) > 0 {
-		res.Values["jain"] = jain(fair)
+		res.Values["jain"] = sim.Jain(fair)
 	}
 	if r.meter != nil {
 		r.meter.values(res.Values)
 	}
-	if sent := r.lossTo.sent - r.lossFrom.sent; sent > 0 {
-		res.Values["loss"] = float64(r.lossTo.dropped-r.lossFrom.dropped) / float64(sent)
-	}
-	res.Cost = Cost{Packets: r.net.SentPackets(), Hops: r.net.PacketHops}
+	res.Values["loss"] = r.lossTo.since(r.lossFrom)
+	res.Cost = r.cost()
 	if m.Sample > 0 {
 		res.Series = r.series
 		if len(r.long) > 0 && r.meter != nil {
