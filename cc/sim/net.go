@@ -131,7 +131,11 @@ func (n *Net) makePorts() {
 			p.ecn = n.needs.ECN(w.Bps)
 		}
 		if c := n.needs.CreditQueue; c != nil {
-			p.credits = &creditQueue{limit: c.LimitPackets, share: c.Share}
+			share := c.Share
+			if share == 0 {
+				share = CreditWireBytes / float64(CreditWireBytes+n.fullWire)
+			}
+			p.credits = &creditQueue{limit: c.LimitPackets, share: share}
 		}
 		for _, weight := range n.cfg.Weights {
 			p.drr = append(p.drr, drrState{weight: int64(weight)})
