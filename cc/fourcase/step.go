@@ -7,16 +7,44 @@ package fourcase
 // Validate. A decision that is not ActionNone leaves its trace in r.
 func Step(r *Regs, p *Params, s Sample, now uint64) Decision {
 	if r.RateBps == 0 {
-		r.RateBps = p.InitialRateBps
-		if r.RateBps == 0 {
-			r.RateBps = p.MaxRateBps
-		}
+		r.RateBps = p.start()
 	}
 	r.RateBps = min(max(r.RateBps, p.leastRate()), p.MaxRateBps)
 	if p.Mode == ModeLiteral {
 		return r.literal(p, &s, now)
 	}
 	return r.robust(p, &s, now)
+}
+
+// idleFor is how many periods without a decision make a destination idle.
+const idleFor = 128
+
+// Wake is for a destination that has data again. What an earlier congestion made
+// of its rate is forgotten after a while: it gets its even share back, if that is
+// more. Step does the same when feedback comes again; a caller that knows of the
+// data sooner saves that round trip.
+func Wake(r *Regs, p *Params, now uint64) {
+	if r.RateBps == 0 {
+		r.RateBps = min(max(p.start(), p.leastRate()), p.MaxRateBps)
+		return
+	}
+	if p.Mode != ModeRobust || r.Decisions == 0 || now-r.DecidedNs < idleFor*max(r.PeriodNs, p.IntervalNs) {
+		return
+	}
+	if p.InitialRateBps != 0 {
+		r.RateBps = max(r.RateBps, p.InitialRateBps)
+	}
+	r.FromBps, r.Raises, r.AtMin, r.CutQ10, r.Blind = 0, 0, 0, 0, 0
+	r.State &^= StateTrend
+	r.LossQ20 = 0
+}
+
+// start is the rate of a new destination (S1.2).
+func (p *Params) start() uint64 {
+	if p.InitialRateBps != 0 {
+		return p.InitialRateBps
+	}
+	return p.MaxRateBps
 }
 
 // EvenShare is the rate of one of n destinations when nothing is known yet: the
