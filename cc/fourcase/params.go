@@ -95,6 +95,26 @@ func DefaultParams(linkBps uint64) Params {
 	}
 }
 
+// ParamsFor are parameters for a link of linkBps bits per second and
+// destinations that are rttNs nanoseconds away, where a decision is made every
+// round trip and host jitter is small against it: hardware and the simulator.
+// The agent, which reads its tables every 10 ms, has DefaultParams.
+//
+// A sender at the link's rate aims at half a round trip of queue, one at a
+// hundredth of it at four.
+func ParamsFor(linkBps, rttNs uint64) Params {
+	p := DefaultParams(linkBps)
+	rttNs = min(max(rttNs, 64), maxTimeLimit>>4)
+	p.TargetRateBps = linkBps
+	p.TargetNs = rttNs / 2
+	p.TargetMaxNs = 4 * rttNs
+	p.DeadbandNs = rttNs / 8
+	p.IntervalNs = rttNs
+	p.BaseWindowNs = max(p.BaseWindowNs, 10*rttNs)
+	p.RaiseQ10 = 10 // 1 %
+	return p
+}
+
 // defaultMinRate is a thousandth of the link, and not below 1 Mbit/s unless the
 // link is so slow that this were more than a hundredth of it. A window of RoCEv2
 // packets at a lower rate outlasts the sender's timeout (67 ms by default), and it

@@ -61,9 +61,9 @@ func delayRow(qTx, qRx, dTx, dRx, turn, d, e int64) uint8 {
 func (p *Params) levels(bps uint64) (d, e int64, scale uint64) {
 	ratio := min(p.TargetRateBps<<20/bps, 1<<32-1)
 	scale = max(uint64(isqrt32(uint32(ratio))), 1)
-	target := min(p.TargetNs*scale>>10, p.TargetMaxNs)
-	target = max(target, 2*p.DeadbandNs)
-	return int64(target), int64(max(p.DeadbandNs, target>>2)), scale
+	full := p.TargetNs * scale >> 10
+	target := max(min(full, p.TargetMaxNs), 2*p.DeadbandNs)
+	return int64(target), int64(max(p.DeadbandNs, min(full>>2, target-target>>3))), scale
 }
 
 // isqrt32 is the integer square root, by shifts, adds and compares.
@@ -119,7 +119,7 @@ func (p *Params) raiseBy(r *Regs, scale uint64, d, e, room int64) uint64 {
 	q10 := max(uint64(p.RaiseQ10)*scale>>10, 1)
 	if r.Raises >= p.RaiseAfter && r.FromBps == 0 {
 		// A raise makes at most its share of the time to the next decision of queue.
-		most := max(uint64(d)<<11/r.PeriodNs, one/16)
+		most := max(uint64(d)<<9/r.PeriodNs, one/16)
 		q10 = max(q10, min(q10<<min(r.Raises-p.RaiseAfter+1, 20), most))
 	}
 	q10 = min(q10, uint64(p.MaxRaiseQ10))
@@ -134,7 +134,7 @@ func (p *Params) raiseBy(r *Regs, scale uint64, d, e, room int64) uint64 {
 }
 
 // wayBack: a raise goes 1/2^wayBack of the way back to the rate that was cut.
-const wayBack = 3
+const wayBack = 4
 
 // fewSamples is how many echoes a window needs for its minimum to be free of the
 // hosts' scheduling jitter.

@@ -157,7 +157,8 @@ func (d *Document) completionSections(groups [][]*experiment.Summary) (all []wor
 		if n < 0 {
 			n = len(groups)
 		}
-		w := workloadSection{Title: sizes, Plot: slowdownPlot("cc-fct-"+sizes+".png", sizes, groups[:n])}
+		title, _, _ := strings.Cut(groups[0][0].Scenario.Title, " at ")
+		w := workloadSection{Title: title, Plot: slowdownPlot("cc-fct-"+sizes+".png", title, groups[:n])}
 		for _, g := range groups[:n] {
 			count := 0
 			for _, b := range g[0].Results[0].Buckets {

@@ -56,9 +56,9 @@ const most = 8
 // timeFigure shows the first seed of each scheme; nil if nothing was sampled.
 func timeFigure(group []*experiment.Summary) *chart.Figure {
 	s := group[0].Scenario
-	f := &chart.Figure{Title: s.Title, Columns: 4, Small: true}
+	f := &chart.Figure{Columns: 4, Small: true}
 	for _, e := range s.Events {
-		f.Marks = append(f.Marks, chart.Mark{At: time.Duration(e.At), Text: e.Rate.String()})
+		f.Marks = append(f.Marks, chart.Mark{At: time.Duration(e.At)})
 	}
 	for _, sum := range group {
 		r := sum.Results[0]
@@ -97,7 +97,7 @@ func points(at []int64, values []float64, unit float64) []chart.Point {
 // slowdownPlot shows median and 99th percentile by size, a row for each group: the
 // same workload at different loads.
 func slowdownPlot(name, title string, groups [][]*experiment.Summary) Plot {
-	steps := &chart.Steps{Title: title, Columns: 2}
+	steps := &chart.Steps{Columns: 2}
 	for _, b := range groups[0][0].Scenario.Measure.Buckets {
 		steps.Names = append(steps.Names, scenario.Size(b).String())
 	}

@@ -57,7 +57,7 @@ type Figure struct {
 const (
 	width       = 24 * vg.Centimeter
 	panelHeight = 7 * vg.Centimeter
-	smallHeight = 4 * vg.Centimeter
+	smallHeight = 4.5 * vg.Centimeter
 )
 
 // WritePNG draws the figure.

@@ -5,6 +5,7 @@ package experiment
 import (
 	"slices"
 
+	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 )
 
@@ -59,5 +60,5 @@ func (s *Series) windowHolds(at int, fair []bool) bool {
 		}
 		rates = append(rates, sum)
 	}
-	return len(rates) == 0 || jain(rates) >= convergedJain
+	return len(rates) == 0 || sim.Jain(rates) >= convergedJain
 }

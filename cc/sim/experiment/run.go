@@ -22,6 +22,8 @@ type run struct {
 	bdp      int64
 	series   *Series
 	meter    *meter // of the bottleneck, nil without one
+
+	lossFrom, lossTo loss
 }
 
 // longFlow is a flow without end.
@@ -64,6 +66,11 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 	r.setClocks(job.Seed)
 	if err := r.events(); err != nil {
 		return nil, err
+	}
+	if at := r.s.Measure.At; at.Kind != "" {
+		if err := r.measureAt(at); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.traffic(job.Seed); err != nil {
 		return nil, err
@@ -122,6 +129,26 @@ func (r *run) events() error {
 	return nil
 }
 
+// measureAt puts the meter on the bottleneck.
+func (r *run) measureAt(at scenario.Link) error {
+	d, err := r.place.direction(at)
+	if err != nil {
+		return err
+	}
+	rate := r.s.Links.Host
+	if at.Kind == "trunk" {
+		rate = r.s.Links.Trunk
+	}
+	var changes []change
+	for _, e := range r.s.Events {
+		if e.Link.Same(at) {
+			changes = append(changes, change{int64(e.At), uint64(e.Rate)})
+		}
+	}
+	r.meter, err = newMeter(r.net, d, uint64(rate), changes)
+	return err
+}
+
 // simulate goes from sample to sample.
 func (r *run) simulate(ctx context.Context, progress func(float64)) error {
 	m := r.s.Measure
@@ -130,27 +157,36 @@ func (r *run) simulate(ctx context.Context, progress func(float64)) error {
 	if step == 0 {
 		step = max(end/200, 1)
 	}
+	// Between samples it stops where something has to be noted exactly.
+	edges := []scenario.Time{m.From, m.To, end}
+	for _, e := range r.s.Events {
+		edges = append(edges, e.At)
+	}
 	r.net.OnDone = r.done
-	for at := scenario.Time(0); at < end; {
-		next := at + step
-		// The measured interval begins and ends with a sample.
-		for _, edge := range []scenario.Time{m.From, m.To, end} {
-			if at < edge {
-				next = min(next, edge)
+	r.edge(0)
+	for at, sample := scenario.Time(0), step; at < end; {
+		next := sample
+		for _, e := range edges {
+			if at < e {
+				next = min(next, e)
 			}
 		}
 		at = next
 		r.net.Run(time.Duration(at))
-		if m.Sample > 0 && at <= m.To {
-			r.sample(at)
+		if r.meter != nil {
+			r.meter.advance()
 		}
-		if at == m.From || at == m.To {
-			r.edge(at == m.To)
+		if at == sample {
+			sample += step
+			if m.Sample > 0 && at <= m.To {
+				r.sample(at)
+			}
 		}
+		r.edge(at)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if at > m.To && len(r.messages) == r.started && r.net.Now() >= time.Duration(m.To) {
+		if at >= m.To && len(r.messages) == r.started {
 			break // nothing is under way any more
 		}
 		progress(min(.99, float64(at)/float64(end)))
@@ -160,17 +196,59 @@ func (r *run) simulate(ctx context.Context, progress func(float64)) error {
 }
 
 // edge notes counters at the beginning and the end of the measured interval.
-func (r *run) edge(end bool) {
-	for _, f := range r.long {
-		if end {
-			f.atTo = f.ReceivedBytes()
-		} else {
+func (r *run) edge(at scenario.Time) {
+	switch at {
+	case r.s.Measure.From:
+		for _, f := range r.long {
 			f.atFrom = f.ReceivedBytes()
 		}
+		r.lossFrom = r.lost()
+		if r.meter != nil {
+			r.meter.begin()
+		}
+	case r.s.Measure.To:
+		for _, f := range r.long {
+			f.atTo = f.ReceivedBytes()
+		}
+		r.lossTo = r.lost()
+		if r.meter != nil {
+			r.meter.end()
+		}
 	}
-	if r.meter != nil {
-		r.meter.edge(end)
+}
+
+// loss counts data packets: those that arrived, and those that switches and wires
+// dropped.
+type loss struct{ arrived, dropped uint64 }
+
+func (r *run) lost() (l loss) {
+	mtu := int64(r.s.Transport.MTU)
+	for _, f := range r.net.Flows() {
+		l.arrived += uint64((f.ReceivedBytes() + mtu - 1) / mtu)
 	}
+	for _, why := range []sim.Drop{sim.DropBuffer, sim.DropUnscheduled, sim.DropWire} {
+		l.dropped += r.net.DataDrops[why]
+	}
+	return l
+}
+
+// since is the share that was dropped since another count.
+func (l loss) since(from loss) float64 {
+	dropped := l.dropped - from.dropped
+	return float64(dropped) / float64(max(1, dropped+l.arrived-from.arrived))
+}
+
+// cost is what the run took.
+func (r *run) cost() Cost {
+	c := Cost{Hops: r.net.PacketHops}
+	for _, w := range r.place.Wires {
+		if w.A < r.place.Hosts {
+			if s, err := r.net.Port(w.A, w.B); err == nil {
+				c.Packets += s.TxPackets
+			}
+		}
+	}
+	return c
 }
 
 // done notes a message that completed.
@@ -202,7 +280,7 @@ func (r *run) sample(at scenario.Time) {
 		f.atLast = now
 	}
 	if r.meter != nil {
-		use, queue := r.meter.sample(span)
+		use, queue := r.meter.sample()
 		s.Utilisation = append(s.Utilisation, use)
 		s.QueueNs = append(s.QueueNs, queue)
 	}
@@ -225,12 +303,13 @@ func (r *run) result(job Job) *Result {
 		res.Flows = append(res.Flows, FlowRate{Src: f.Src, Dst: f.Dst, Bps: bps, Jain: counts[i]})
 	}
 	if len(fair) > 0 {
-		res.Values["jain"] = jain(fair)
+		res.Values["jain"] = sim.Jain(fair)
 	}
 	if r.meter != nil {
-		r.meter.values(res.Values, span)
+		r.meter.values(res.Values)
 	}
-	r.losses(res.Values)
+	res.Values["loss"] = r.lossTo.since(r.lossFrom)
+	res.Cost = r.cost()
 	if m.Sample > 0 {
 		res.Series = r.series
 		if len(r.long) > 0 && r.meter != nil {

@@ -5,6 +5,7 @@ package experiment
 import (
 	"slices"
 
+	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 )
 
@@ -29,11 +30,11 @@ func FromSamples(s *scenario.Scenario, scheme string, flows []FlowRate, series *
 		}
 		r.Flows = append(r.Flows, f)
 	}
-	r.Values["jain"] = jain(fair)
+	r.Values["jain"] = sim.Jain(fair)
 	if len(series.Utilisation) > 0 {
 		queue := slices.Sorted(slices.Values(series.QueueNs[from:to]))
 		r.Values["utilisation"] = mean(series.Utilisation[from:to])
-		r.Values["queue-p50"], r.Values["queue-p99"] = percentile(queue, .5), percentile(queue, .99)
+		r.Values["queue-p50"], r.Values["queue-p99"] = sim.Percentile(queue, .5), sim.Percentile(queue, .99)
 		r.Values["convergence"] = series.convergence(m.Converge, counts)
 	}
 	return r

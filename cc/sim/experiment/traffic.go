@@ -70,18 +70,24 @@ func (r *run) tagAt(at scenario.Time) int64 {
 	return tagOther
 }
 
+// headers of a data packet: Ethernet with FCS, preamble and gap, IP, UDP, BTH, RETH
+// and ICRC.
+const headers = 82
+
 // onOff sends what the rate carries in each stretch as one message.
 func (r *run) onOff(o *scenario.OnOff) error {
 	n, stop := r.s.Topology.Size(), o.Stop
 	if stop == 0 {
 		stop = r.s.Measure.To + r.s.Measure.Drain
 	}
+	// Rates count what the wire carries.
+	payload := float64(r.s.Transport.MTU) / float64(r.s.Transport.MTU+headers)
 	on := o.On
 	if o.Off == 0 {
 		on = stop - o.Start
 	}
 	for at := o.Start; at < stop && on > 0; at += on + o.Off {
-		bytes := int64(float64(o.Rate) / 8e9 * float64(min(on, stop-at)))
+		bytes := int64(float64(o.Rate) / 8e9 * float64(min(on, stop-at)) * payload)
 		for _, src := range o.From.Of(n) {
 			for _, dst := range o.To.Of(n) {
 				if src == dst || bytes == 0 {

@@ -20,7 +20,6 @@ type Metric struct {
 // Metrics are all, in the order of tables.
 var Metrics = []Metric{
 	{"utilisation", "share of the bottleneck's bits that were sent while measured", shareUnits},
-	{"goodput", "share of the bottleneck's bits that reached receivers as new payload, with headers", shareUnits},
 	{"jain", "Jain's index of the flows' payload while measured", shareUnits},
 	{"queue-p50", "median queueing delay at the bottleneck", timeUnits},
 	{"queue-p99", "99th percentile of the queueing delay at the bottleneck", timeUnits},

@@ -101,6 +101,9 @@ func (l *Link) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
+// Same says whether both are the same direction of one link.
+func (l Link) Same(m Link) bool { return l.Kind == m.Kind && l.Number == m.Number && l.Back == m.Back }
+
 func (l Link) String() string {
 	switch {
 	case l.Kind == "":

@@ -186,8 +186,13 @@ func TestExpressPassReceiverPacesCredits(t *testing.T) {
 func TestExpressPassSenderSpendsCredits(t *testing.T) {
 	p := pacer()
 	c := control(t, p, "expresspass").(*xpassControl)
+	var sent []sim.Message
+	c.send = func(_ *sim.Flow, m sim.Message) { sent = append(sent, m) }
 	f := &sim.Flow{Size: 2500}
 	c.Start(0, p, f)
+	if len(sent) != 1 || sent[0].Kind != sim.MsgRequest || sent[0].Bytes != 3 {
+		t.Fatalf("sent %+v, want a request for three packets", sent)
+	}
 	if !p.NeedsCredit || p.CreditBytes != 0 || p.TimerNs != 100_000 {
 		t.Fatalf("waits for credit %v with %d, retry at %d", p.NeedsCredit, p.CreditBytes, p.TimerNs)
 	}
@@ -196,6 +201,9 @@ func TestExpressPassSenderSpendsCredits(t *testing.T) {
 	}
 	if p.CreditBytes != 3000 || c.sender.Wasted != 1 {
 		t.Errorf("credit for %d bytes, %d wasted; want three packets and one", p.CreditBytes, c.sender.Wasted)
+	}
+	if len(sent) != 2 || sent[1].Kind != sim.MsgStop {
+		t.Errorf("sent %+v, want one stop behind the request", sent)
 	}
 	for i := range uint32(3) {
 		d := sim.Data{PSN: i, Bytes: 1000}
@@ -209,6 +217,7 @@ func TestExpressPassSenderSpendsCredits(t *testing.T) {
 func TestAeolusFillsTheFirstRoundTrip(t *testing.T) {
 	p := pacer()
 	c := control(t, p, "aeolus").(*xpassControl)
+	c.send = func(*sim.Flow, sim.Message) {}
 	f := &sim.Flow{Size: 1 << 20}
 	c.Start(0, p, f)
 	if p.CreditBytes != 120_000 {

@@ -85,7 +85,7 @@ func (x *xpassScheme) of(p *sim.Path) *expresspass.Params {
 
 func (x *xpassScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 	p.NeedsCredit = true
-	return &xpassControl{scheme: x, sender: *expresspass.NewSender(x.of(&p.Path))}
+	return &xpassControl{scheme: x, sender: *expresspass.NewSender(x.of(&p.Path)), send: p.Send}
 }
 
 func (x *xpassScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
@@ -97,6 +97,7 @@ type xpassControl struct {
 	sim.NoControl
 	scheme      *xpassScheme
 	sender      expresspass.Sender
+	send        func(*sim.Flow, sim.Message)
 	acked       int64
 	unscheduled int64    // may go without credit
 	tags        []uint32 // of the credits in Pacer.CreditBytes, in order
@@ -112,9 +113,9 @@ func (c *xpassControl) left(p *sim.Pacer, f *sim.Flow) int {
 func (c *xpassControl) ask(p *sim.Pacer, f *sim.Flow, a expresspass.Ask) {
 	switch a {
 	case expresspass.AskRequest:
-		p.Send(f, sim.Message{Kind: sim.MsgRequest, Bytes: int64(c.left(p, f))})
+		c.send(f, sim.Message{Kind: sim.MsgRequest, Bytes: int64(c.left(p, f))})
 	case expresspass.AskStop:
-		p.Send(f, sim.Message{Kind: sim.MsgStop})
+		c.send(f, sim.Message{Kind: sim.MsgStop})
 	}
 	p.TimerNs = 0
 	if t := c.sender.Timer(); t != expresspass.Never {

@@ -74,9 +74,9 @@ func TestTable(t *testing.T) {
 func TestPercentileOfTheRightFlows(t *testing.T) {
 	var all []sample
 	for i := range 100 {
-		all = append(all, sample{1000, float64(i + 1)}, sample{5000, 1e6})
+		all = append(all, sample{1000, .5, float64(i + 1)}, sample{5000, .5, 1e6}, sample{1000, .9, 1e6})
 	}
-	p := published{min: 500, max: 2000, percentile: .95}
+	p := published{min: 500, max: 2000, percentile: .95, until: .6}
 	if v, n := p.of(all); v != 96 || n != 100 {
 		t.Errorf("p95 %g of %d flows, want 96 of 100", v, n)
 	}
