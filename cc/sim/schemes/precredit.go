@@ -10,18 +10,15 @@ import (
 )
 
 var precreditEntries = []Entry{
-	{"fourcase+precredit", "pre-credit (S5) for the first round trip, the four-case policy for the rest", func() settings {
-		return &preSettings{with: "fourcase", senders: 64, lead: precredit.DefaultLead}
-	}},
-	{"precredit", "pre-credit (S5) alone: line rate after the first round trip", func() settings {
-		return &preSettings{senders: 64, lead: precredit.DefaultLead}
+	{"fourcase-precredit", "pre-credit (S5) for the first round trip, the four-case policy for the rest", func() settings {
+		return &preSettings{with: "fourcase", senders: 32, wait: 1, lead: precredit.DefaultLead}
 	}},
 }
 
 // preSettings are the parameters of pre-credit beside another scheme, which must have
 // one pacer for each destination.
 type preSettings struct {
-	with        string // name of the other scheme, "" = none
+	with        string // name of the other scheme
 	budget, cap int64
 	senders     int
 	rtt         int64
@@ -33,7 +30,7 @@ type preSettings struct {
 
 func (s *preSettings) fields() []field {
 	return []field{
-		sizeField("budget", &s.budget, "what a receiver gives away; 8 bandwidth-delay products if not given, at most the switch's buffer"),
+		sizeField("budget", &s.budget, "what a receiver gives away; 16 bandwidth-delay products if not given, at most the switch's buffer"),
 		countField("senders", &s.senders, "senders among whom the budget is divided; 0 = a bandwidth-delay product each"),
 		timeField("base-rtt", &s.rtt, "round trip of those products (12us)"),
 		sizeField("first", &s.cap, "how much of a flow may go on pre-credit; one bandwidth-delay product if not given"),
@@ -45,15 +42,15 @@ func (s *preSettings) fields() []field {
 }
 
 func (s *preSettings) scheme(name string) (sim.Scheme, error) {
-	if s.senders < 0 || s.lead < 0 {
-		return nil, fmt.Errorf("%d senders, lead %d: they cannot be negative", s.senders, s.lead)
+	if s.senders < 0 || s.lead < 0 || s.wait < 0 || s.wait > 2 {
+		return nil, fmt.Errorf("%d senders, lead %d, wait %d: the first two cannot be negative, wait is 0, 1 or 2", s.senders, s.lead, s.wait)
 	}
-	var with sim.Scheme = &sim.Fixed{Want: sim.Needs{Scope: sim.PerDestination}}
-	if s.with != "" {
-		var err error
-		if with, err = New(s.with); err != nil {
-			return nil, err
-		}
+	if !(s.unknown >= 0 && s.unknown <= 1) {
+		return nil, fmt.Errorf("unknown %v: it is a share from 0 to 1", s.unknown)
+	}
+	with, err := New(s.with)
+	if err != nil {
+		return nil, err
 	}
 	return newPre(name, *s, with)
 }
@@ -365,7 +362,7 @@ func (x *preScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
 	bdp := int64(precredit.BDP(out.LinkBps(), x.s.rtt))
 	budget := x.s.budget
 	if budget == 0 {
-		budget = 8 * bdp
+		budget = 16 * bdp
 	}
 	budget = max(min(budget, out.BufferBytes(), 1<<30), 4096)
 	p := precredit.Plan(out.LinkBps(), x.s.rtt, uint32(budget), 1000, x.s.senders)
