@@ -153,7 +153,7 @@ func TestPrecreditIncastFitsTheBuffer(t *testing.T) {
 		name string
 		wait int
 	}{{"pre-credit", 2}, {"line rate", 0}} {
-		set := preSettings{senders: senders, wait: c.wait, budget: buffer / 4, cap: 1 << 20}
+		set := preSettings{senders: senders, wait: c.wait, budget: buffer / 4, noQueues: true, cap: 1 << 20}
 		if c.wait == 0 {
 			set.budget = 4096 // nobody gets any
 		}
