@@ -3,15 +3,17 @@
 package schemes
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/topo"
 	"github.com/softroce/softroce-xdp/cc/sim/workload"
-	"pgregory.net/rapid"
 )
 
 var link100 = sim.Link{Bps: 100e9, Delay: 2 * time.Microsecond}
@@ -67,9 +69,10 @@ func incast(t *testing.T, s sim.Scheme, senders int, bytes int64) outcome {
 	return judge(n, path)
 }
 
-func fatTree(t *testing.T, s sim.Scheme, sizes *workload.CDF, load float64, ms int) (outcome, *sim.Net) {
+// fatTree runs all to all traffic for so many milliseconds on a fat-tree of k³/4 hosts.
+func fatTree(t testing.TB, k int, s sim.Scheme, sizes *workload.CDF, load float64, ms int) (outcome, *sim.Net) {
 	t.Helper()
-	top, err := topo.FatTree(4, sim.Link{Bps: 100e9, Delay: time.Microsecond}, sim.Link{Bps: 100e9, Delay: time.Microsecond})
+	top, err := topo.FatTree(k, sim.Link{Bps: 100e9, Delay: time.Microsecond}, sim.Link{Bps: 100e9, Delay: time.Microsecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +123,8 @@ func quantile(v []float64, q float64) float64 {
 // the slowest are faster, and large flows do not pay for it.
 func TestPrecreditFirstRoundTrip(t *testing.T) {
 	with, without := beside(t, nil)
-	a, na := fatTree(t, without, workload.WebSearch, 0.5, 1)
-	b, nb := fatTree(t, with, workload.WebSearch, 0.5, 1)
+	a, na := fatTree(t, 4, without, workload.WebSearch, 0.5, 1)
+	b, nb := fatTree(t, 4, with, workload.WebSearch, 0.5, 1)
 	t.Logf("of %d small flows %d complete in the first round trip without, %d with; p99 slowdown %.2f and %.2f",
 		a.small, a.firstRTT, b.firstRTT, quantile(a.slow, .99), quantile(b.slow, .99))
 	if a.unfinished+b.unfinished > 0 || a.small != b.small {
@@ -224,7 +227,7 @@ func TestPrecreditWithFourcase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, _ := fatTree(t, s, workload.WebSearch, 0.5, 1)
+		o, _ := fatTree(t, 4, s, workload.WebSearch, 0.5, 1)
 		share := float64(o.firstRTT) / float64(o.small)
 		t.Logf("%v: %.1f %% of %d, p99 slowdown %.2f", params, 100*share, o.small, quantile(o.slow, .99))
 		return share
@@ -275,7 +278,7 @@ func TestPrecreditDeterministic(t *testing.T) {
 	var hops []uint64
 	for range 2 {
 		with, _ := beside(t, nil)
-		_, n := fatTree(t, with, workload.FBHadoop, 0.2, 1)
+		_, n := fatTree(t, 4, with, workload.FBHadoop, 0.2, 1)
 		hops = append(hops, n.PacketHops)
 	}
 	if hops[0] != hops[1] {
@@ -313,4 +316,44 @@ func TestPrecreditMessages(t *testing.T) {
 			t.Fatalf("%+v, want %+v", got, r)
 		}
 	})
+}
+
+// The figures of docs/policies.md: go test -run - -bench FatTree -benchtime 1x ./cc/sim/schemes
+func BenchmarkPrecreditFatTree(b *testing.B) {
+	for _, sizes := range []*workload.CDF{workload.WebSearch, workload.FBHadoop} {
+		for _, c := range []struct {
+			scheme string
+			params []Param
+		}{
+			{"fourcase", nil},
+			{"fourcase-precredit", []Param{{"one-queue", "true"}}},
+			{"fourcase-precredit", nil},
+			{"fourcase-precredit", []Param{{"unknown", "0.5"}}},
+			{"fourcase-precredit", []Param{{"wait", "2"}}},
+			{"swift", nil},
+			{"hpcc", nil},
+			{"dcqcn", nil},
+		} {
+			b.Run(fmt.Sprint(sizes.Name, " ", c.scheme, c.params), func(b *testing.B) {
+				for b.Loop() {
+					s, err := New(c.scheme, c.params...)
+					if err != nil {
+						b.Fatal(err)
+					}
+					o, n := fatTree(b, 8, s, sizes, 0.5, 1)
+					var large []float64
+					for _, f := range n.Flows() {
+						if f.Size > 300_000 {
+							large = append(large, f.Slowdown())
+						}
+					}
+					b.ReportMetric(100*float64(o.firstRTT)/float64(o.small), "%first-RTT")
+					b.ReportMetric(quantile(o.slow, .5), "p50")
+					b.ReportMetric(quantile(o.slow, .99), "p99")
+					b.ReportMetric(quantile(large, .5), "large-p50")
+					b.ReportMetric(quantile(large, .99), "large-p99")
+				}
+			})
+		}
+	}
 }
