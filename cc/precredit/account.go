@@ -7,7 +7,7 @@ package precredit
 type Account struct {
 	open   bool
 	epoch  uint32
-	first  uint16 // number of the grant that opened the epoch
+	first  uint16 // number of the grant that opened the epoch, or of one long ago
 	seq    uint16
 	limit  uint32
 	sent   uint32
@@ -48,6 +48,7 @@ func (a *Account) Credit(now int64, c Credit) {
 	}
 	if newer(c.Seq, a.seq) {
 		a.seq = c.Seq
+		a.first = follow(a.first, a.seq)
 	}
 	if after(c.Bytes, a.limit) {
 		a.limit = c.Bytes

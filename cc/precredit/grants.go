@@ -37,6 +37,7 @@ func (q *queue) pop() *peer {
 // grant lets a grant with a new number go out.
 func (r *Receiver) grant(p *peer) {
 	p.seq++
+	p.first = follow(p.first, p.seq)
 	p.tries = 0
 	r.again(p)
 }

@@ -40,5 +40,14 @@ type Credit struct {
 // after tells whether the running total a is beyond b.
 func after(a, b uint32) bool { return int32(a-b) > 0 }
 
+// follow keeps the first number that is accepted within reach of the latest.
+func follow(first, latest uint16) uint16 {
+	const reach = 1 << 14
+	if latest-first > reach {
+		return latest - reach
+	}
+	return first
+}
+
 // newer tells whether sequence number a is beyond b.
 func newer(a, b uint16) bool { return int16(a-b) > 0 }

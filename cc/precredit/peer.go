@@ -46,7 +46,7 @@ type peer struct {
 	settleNs     int64 // 0 = not looking
 
 	// Grants.
-	first, seq, heard uint16 // numbers before the first grant, of the latest, and the latest that the sender named
+	first, seq, heard uint16 // numbers before the first grant (or long ago), of the latest, and the latest that the sender named
 	tries             uint   // how often the latest went out
 	known             bool   // the sender has this epoch
 	gone              bool   // the sender has lost it again

@@ -419,6 +419,22 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+// So do the numbers of grants within one account.
+func TestManyGrants(t *testing.T) {
+	w := newWire(t, testParams(40, 40, 10))
+	for i := range 200_000 {
+		now := int64(i)
+		w.r.NewFlow(now, Sender(i&1)) // the two rob each other
+		w.pump(now)
+		if !w.data(now, Sender(i&1), 10) {
+			t.Fatalf("no pre-credit after %d grants", i)
+		}
+	}
+	if p := w.r.peers[0]; p.epoch != 1 {
+		t.Errorf("epoch %d: meant to be one account", p.epoch)
+	}
+}
+
 func TestParams(t *testing.T) {
 	if got := BDP(100e9, 12*us); got != 150_000 {
 		t.Errorf("BDP %d, want 150 000", got)

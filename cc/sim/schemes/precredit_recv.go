@@ -17,7 +17,7 @@ type preReceiver struct {
 
 	connecting precredit.Grant
 	asking     int // whose connection it is for, -1 = nobody's
-	opened     map[int]uint16
+	opened     map[int]uint16 // number of a grant that the sender knows: Data has no room for it
 	wakeNs     int64
 }
 
@@ -93,7 +93,9 @@ func (r *preReceiver) Message(now int64, src int, f *sim.Flow, m *sim.Message) {
 		}
 		return
 	}
-	r.core.Return(now, precredit.Sender(src), returnOf(m))
+	ret := returnOf(m)
+	r.opened[src] = ret.Seq
+	r.core.Return(now, precredit.Sender(src), ret)
 	r.flush(now)
 }
 
