@@ -29,6 +29,7 @@ type settings interface {
 
 // table has each scheme's file list its own entries.
 var table = slices.Concat(
+	fourcaseEntries,
 	dcqcnEntries,
 	timelyEntries,
 	dctcpEntries,
