@@ -82,7 +82,9 @@ func New(cfg Config, t Topology, scheme Scheme) (*Net, error) {
 	n.alphaQ8, n.pfcAlphaQ8 = int64(cfg.Alpha*256), int64(cfg.PFCAlpha*256)
 	n.resumeGap = 2 * int64(n.fullWire)
 	n.makePorts()
-	n.makeSwitches()
+	if err := n.makeSwitches(); err != nil {
+		return nil, err
+	}
 	n.routing.build(n)
 	n.makeHosts()
 	return n, nil
@@ -146,13 +148,13 @@ func (p *port) setLink(l Link) {
 	p.setRate(l.Bps)
 }
 
-func (n *Net) makeSwitches() {
+func (n *Net) makeSwitches() error {
 	n.switches = make([]swtch, n.topo.Switches)
 	for i := range n.switches {
 		n.switches[i].shared = n.cfg.BufferBytes
 	}
 	if n.cfg.PFC != On {
-		return
+		return nil
 	}
 	n.ingress = make([]ingress, len(n.queues))
 	for i := range n.ports {
@@ -162,12 +164,20 @@ func (n *Net) makeSwitches() {
 		}
 		// What can come after a pause was due: it waits for a packet, travels, the
 		// peer finishes a packet, and the wire empties.
-		in := 2*int64(p.delay/nanosecond)*int64(p.bps/1e6)/8000 + 3*int64(n.fullWire) + pauseWireBytes
+		far := int64(p.link.Delay + p.link.Jitter)
+		in := 2*far*int64(p.bps/1e6)/8000 + 3*int64(n.fullWire) + int64(n.cfg.Classes)*pauseWireBytes
 		for c := range n.cfg.Classes {
 			n.ingress[i*n.numQueues+dataQueue+c].headroom = in
 			n.switches[int(p.node)-n.topo.Hosts].shared -= in
 		}
 	}
+	for i := range n.switches {
+		if s := n.switches[i].shared; s < int64(4*n.fullWire) {
+			return fmt.Errorf("switch %d needs %d bytes of headroom for PFC: a buffer of %d bytes leaves nothing to share, so give it more, or fewer classes",
+				i, n.cfg.BufferBytes-s, n.cfg.BufferBytes)
+		}
+	}
+	return nil
 }
 
 // Run simulates until a time from the start.

@@ -252,7 +252,7 @@ func (n *Net) transmit(pi int32, id int32) {
 
 // disturb adds a link's loss and jitter.
 func (n *Net) disturb(p *port, pk *packet) {
-	if p.link.Loss > 0 && n.rand.Float64() < p.link.Loss {
+	if p.link.Loss > 0 && pk.kind != kindPause && n.rand.Float64() < p.link.Loss {
 		pk.flags |= flagLost
 	}
 	if j := int64(p.link.Jitter); j > 0 {

@@ -27,8 +27,8 @@ type Wire struct {
 type Link struct {
 	Bps   uint64
 	Delay time.Duration
-	// Loss is the share of packets that get lost, Jitter the most that is added
-	// to the delay at random; packets stay in order.
+	// Loss is the share of packets that get lost (PFC frames never are), Jitter the
+	// most that is added to the delay at random; packets stay in order.
 	Loss   float64
 	Jitter time.Duration
 }
