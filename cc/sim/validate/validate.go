@@ -26,9 +26,9 @@ func experiments(scale float64) []experiment {
 	}
 	return append(all,
 		experiment{"2:1 incast", quiet(func() ([]Row, error) { return twoToOne(short(20 * time.Millisecond)) })},
-		experiment{"late joiner", quiet(func() ([]Row, error) { return lateJoiner(short(200 * time.Millisecond)) })},
-		experiment{"N flows", quiet(func() ([]Row, error) { return rootN(short(20 * time.Millisecond)) })},
-		experiment{"more flows than packets", quiet(func() ([]Row, error) { return manyFlows(50, 20, short(40*time.Millisecond)) })},
+		experiment{"late joiner", quiet(func() ([]Row, error) { return lateJoiner(short(400 * time.Millisecond)) })},
+		experiment{"N flows", quiet(func() ([]Row, error) { return rootN([]int{16, 64, 256, 1024}, short(30*time.Millisecond)) })},
+		experiment{"more flows than packets", quiet(func() ([]Row, error) { return manyFlows(50, 100, short(200*time.Millisecond)) })},
 	)
 }
 
