@@ -185,7 +185,7 @@ func (c *completion) runScheme(name string, length time.Duration) ([]sample, str
 	if err != nil {
 		return nil, "", err
 	}
-	n, err := sim.New(sim.Config{Seed: 1, BufferBytes: 32_000_000, AckPriority: ackPriority[name]}, clos(c.leaves, c.perLeaf), s)
+	n, err := sim.New(sim.Config{Seed: 1, BufferBytes: buffer, AckPriority: ackPriority[name]}, clos(c.leaves, c.perLeaf), s)
 	if err != nil {
 		return nil, "", err
 	}

@@ -21,8 +21,15 @@ func experiments(scale float64) []experiment {
 		c := &completions[i]
 		all = append(all, experiment{c.name, func(progress func(string)) ([]Row, error) { return c.run(scale, progress) }})
 	}
-	_ = short
-	return all
+	quiet := func(run func() ([]Row, error)) func(func(string)) ([]Row, error) {
+		return func(func(string)) ([]Row, error) { return run() }
+	}
+	return append(all,
+		experiment{"2:1 incast", quiet(func() ([]Row, error) { return twoToOne(short(20 * time.Millisecond)) })},
+		experiment{"late joiner", quiet(func() ([]Row, error) { return lateJoiner(short(400 * time.Millisecond)) })},
+		experiment{"N flows", quiet(func() ([]Row, error) { return rootN([]int{16, 64, 256, 1024}, short(30*time.Millisecond)) })},
+		experiment{"more flows than packets", quiet(func() ([]Row, error) { return manyFlows(50, 100, short(200*time.Millisecond)) })},
+	)
 }
 
 // Full runs everything: a few minutes of one core. progress is told of each run
