@@ -263,10 +263,13 @@ func others(group []*experiment.Summary, c scenario.Criterion) string {
 			names = append(names, s.Scheme)
 		}
 	}
-	if len(names) == 0 {
-		return "; no baseline does"
+	switch len(names) {
+	case 0:
+		return "; no baseline is"
+	case 1:
+		return "; " + names[0] + " is"
 	}
-	return "; " + strings.Join(names, ", ") + " does"
+	return "; " + strings.Join(names, ", ") + " are"
 }
 
 //go:embed document.md.tmpl

@@ -56,7 +56,7 @@ func TestDocument(t *testing.T) {
 	}
 	text := b.String()
 	for _, want := range []string{
-		"- Incast, fourcase: utilisation is 0.900, should be >= 0.95; hpcc does",
+		"- Incast, fourcase: utilisation is 0.900, should be >= 0.95; hpcc is",
 		"| Incast | MISSED utilisation 0.900 | ok |",
 		"| all criteria held in | 0 of 1 | 1 of 1 |",
 		"| fourcase | 0.900 ! | 0 % | MISSED utilisation |",

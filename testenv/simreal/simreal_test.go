@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 // of 500 us; the simulator gets the same target.
 const target = "750us"
 
+// interval is how often the agent decides.
+const interval = "10ms"
+
 // TestSimulationAndReality runs each scenario of testdata on real interfaces and in
 // the simulator. SOFTROCE_REPORT names a folder for the table.
 //
@@ -122,7 +125,7 @@ func pair(t *testing.T, s *scenario.Scenario) Pair {
 	if p.Real, p.RTT, err = Run(t.Context(), s, hosts); err != nil {
 		t.Fatal(err)
 	}
-	scheme := scenario.Scheme{Name: "fourcase", Label: "fourcase", Params: []scenario.Param{{Name: "target", Value: target}}}
+	scheme := scenario.Scheme{Name: "fourcase", Label: "fourcase", Params: []scenario.Param{{Name: "target", Value: target}, {Name: "interval", Value: interval}}}
 	if p.Simulated, err = Simulate(t.Context(), s, p.RTT, scheme); err != nil {
 		t.Fatal(err)
 	}
