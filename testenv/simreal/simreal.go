@@ -40,6 +40,9 @@ func Spec(s *scenario.Scenario) (topo.Spec, error) {
 	if at := s.Measure.At; at.Kind != "down" || spec.Hosts[at.Number].Bottleneck == nil || s.Measure.Sample == 0 {
 		return topo.Spec{}, fmt.Errorf("simreal: %s measures at %v every %v: needs a link to a host with an event at 0ns, and an interval", s.Name, at, s.Measure.Sample)
 	}
+	if s.Transport.Window == 0 {
+		return topo.Spec{}, fmt.Errorf("simreal: %s has no transport: window", s.Name)
+	}
 	return spec, nil
 }
 
@@ -135,16 +138,13 @@ func (r *real) send(ctx context.Context, stop context.CancelCauseFunc, f scenari
 		return nil
 	}
 	_, err := r.ends[f.Src].Send(ctx, load.Flow{
-		To: r.addr(f.Dst), Window: window, PMTU: int(r.s.Transport.MTU), SendBuffer: sendBuffer, GiveUp: 20 * time.Second,
+		To: r.addr(f.Dst), Window: int(r.s.Transport.Window / r.s.Transport.MTU), PMTU: int(r.s.Transport.MTU), SendBuffer: sendBuffer, GiveUp: 20 * time.Second,
 	})
 	if err != nil {
 		stop(err)
 	}
 	return err
 }
-
-// window of a flow, in packets.
-const window = 128
 
 func wait(ctx context.Context, until time.Time) bool {
 	t := time.NewTimer(time.Until(until))

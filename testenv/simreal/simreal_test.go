@@ -28,9 +28,6 @@ func TestMain(m *testing.M) {
 // of 500 us; the simulator gets the same target.
 const target = "750us"
 
-// interval is how often the agent decides.
-const interval = "10ms"
-
 // TestSimulationAndReality runs each scenario of testdata on real interfaces and in
 // the simulator. SOFTROCE_REPORT names a folder for the table.
 //
@@ -125,11 +122,32 @@ func pair(t *testing.T, s *scenario.Scenario) Pair {
 	if p.Real, p.RTT, err = Run(t.Context(), s, hosts); err != nil {
 		t.Fatal(err)
 	}
-	scheme := scenario.Scheme{Name: "fourcase", Label: "fourcase", Params: []scenario.Param{{Name: "target", Value: target}, {Name: "interval", Value: interval}}}
-	if p.Simulated, err = Simulate(t.Context(), s, p.RTT, scheme); err != nil {
+	if p.Simulated, err = Simulate(t.Context(), s, p.RTT, asAttached(uint64(s.Links.Host))); err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// asAttached is four-case with the parameters that attach gives it, and the agent's
+// rhythm: it reads its tables every 10 ms.
+func asAttached(linkBps uint64) scenario.Scheme {
+	d := fourcase.DefaultParams(linkBps)
+	x := scenario.Scheme{Name: "fourcase", Label: "fourcase"}
+	add := func(name, value string) { x.Params = append(x.Params, scenario.Param{Name: name, Value: value}) }
+	ns := func(name string, v uint64) { add(name, fmt.Sprintf("%dns", v)) }
+	q10 := func(name string, v uint32) { add(name, fmt.Sprint(float64(v)/1024)) }
+	add("target", target)
+	ns("target-max", d.TargetMaxNs)
+	ns("deadband", d.DeadbandNs)
+	ns("interval", max(d.IntervalNs, uint64(10*time.Millisecond)))
+	add("min-rate", fmt.Sprint(d.MinRateBps))
+	q10("beta", d.BetaQ10)
+	q10("max-cut", d.MaxCutQ10)
+	q10("raise", d.RaiseQ10)
+	q10("max-raise", d.MaxRaiseQ10)
+	q10("loss-cut", d.LossCutQ10)
+	add("raise-after", fmt.Sprint(d.RaiseAfter))
+	return x
 }
 
 // measured waits until HELLO has measured the ways to so many peers.
