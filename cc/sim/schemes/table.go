@@ -36,6 +36,7 @@ var table = slices.Concat(
 	hpccEntries,
 	swiftEntries,
 	expresspassEntries,
+	precreditEntries,
 )
 
 // List is the table, in the order of reports.
