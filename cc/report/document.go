@@ -12,14 +12,15 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
+	"github.com/softroce/softroce-xdp/cc/sim/validate"
 )
 
 // Input is what the report is made of. It holds nothing that depends on the
 // machine or the day, so that the same sources give the same report.
 type Input struct {
 	Summaries []*experiment.Summary // of the whole library, in its order
-	// Validation compares with what papers found: paper, ours, ratio.
-	Validation experiment.Table
+	// Validation compares with what papers found.
+	Validation []validate.Row
 	// Reality is the text of the comparison with real interfaces, "" if it was not
 	// made.
 	Reality string
@@ -36,7 +37,7 @@ type Document struct {
 	Claims     []Claim
 	Precredit  []experiment.Table
 	Scale      experiment.Table
-	Validation experiment.Table
+	Validation []validate.Row
 	Reality    string
 	Lost       []string // where fourcase misses a criterion
 	Plots      []Plot
@@ -276,8 +277,13 @@ func others(group []*experiment.Summary, c scenario.Criterion) string {
 var source string
 
 var document = template.Must(template.New("document").Funcs(template.FuncMap{
-	"table":       markdown,
-	"trim":        strings.TrimSpace,
+	"table": markdown,
+	"trim":  strings.TrimSpace,
+	"validation": func(rows []validate.Row) (string, error) {
+		var b strings.Builder
+		err := validate.Markdown(&b, rows)
+		return b.String(), err
+	},
 	"fingerprint": Fingerprint,
 }).Parse(source))
 

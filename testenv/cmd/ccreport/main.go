@@ -21,6 +21,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
+	"github.com/softroce/softroce-xdp/cc/sim/validate"
 )
 
 func main() {
@@ -62,16 +63,21 @@ func run(o options) error {
 			jobs = append(jobs, experiment.Jobs(s, chosen)...)
 		}
 	}
+	known := validated(o.quick)
 	results, err := experiment.RunAll(context.Background(), jobs, o.jobs, says(jobs))
 	if err != nil {
 		return err
+	}
+	validation := <-known
+	if validation.err != nil {
+		return validation.err
 	}
 	// These are timed: one at a time, with nothing beside them.
 	scaled, times, err := timed(scale)
 	if err != nil {
 		return err
 	}
-	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}}
+	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: validation.rows}
 	for _, e := range schemes.List() {
 		in.About[e.Name] = e.About
 	}
@@ -84,6 +90,26 @@ func run(o options) error {
 	times = fmt.Sprintf("%s\nThe whole report took %v with %d runs at a time.\n", times, time.Since(begin).Round(time.Second), o.jobs)
 	fmt.Print(times)
 	return os.WriteFile(filepath.Join(o.dir, "cc-timing.txt"), []byte(times), 0o666)
+}
+
+type validation struct {
+	rows []validate.Row
+	err  error
+}
+
+// validated runs the published experiments beside the library.
+func validated(quick bool) <-chan validation {
+	c := make(chan validation, 1)
+	if quick {
+		c <- validation{} // that package has tests of its own
+		return c
+	}
+	begin := time.Now()
+	go func() {
+		rows, err := validate.Full(func(what string) { fmt.Printf("%6.1f s  validation: %s\n", time.Since(begin).Seconds(), what) })
+		c <- validation{rows, err}
+	}()
+	return c
 }
 
 // says prints a line when a run ends.
