@@ -138,6 +138,7 @@ func (n *Net) makePorts() {
 			p.credits = &creditQueue{limit: c.LimitPackets, share: c.Share}
 		}
 		for _, weight := range n.cfg.Weights {
+			p.weighted = true
 			p.drr = append(p.drr, drrState{weight: int64(weight)})
 		}
 	}
@@ -187,7 +188,7 @@ func (n *Net) Run(until time.Duration) {
 	}
 	limit := tick(until) * nanosecond
 	for {
-		if len(n.wheel.heap) == 0 && n.wheel.advance(limit) {
+		if len(n.wheel.heap) == 0 && n.wheel.advance(limit) && len(n.ports) > smallPorts {
 			n.warm()
 		}
 		id, ok := n.wheel.pop(limit)

@@ -5,6 +5,9 @@ package sim
 // warmMost is how many events of a bucket warm looks ahead at.
 const warmMost = 48
 
+// smallPorts is how many ports' data fit the caches without warming.
+const smallPorts = 512
+
 // warm touches what the events of the bucket that has just been taken up will
 // need. In a large network none of it is in the caches, and handling one event
 // after the other would wait for memory at every step of port, packet, egress
