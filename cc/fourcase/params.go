@@ -112,6 +112,7 @@ func ParamsFor(linkBps, rttNs uint64) Params {
 	p.IntervalNs = rttNs
 	p.BaseWindowNs = max(p.BaseWindowNs, 10*rttNs)
 	p.RaiseQ10 = 10 // 1 %
+	p.MaxCutQ10 = 960
 	return p
 }
 
