@@ -26,8 +26,9 @@ type preSettings struct {
 	senders     int
 	rtt         int64
 	lead        int
-	wait        bool
-	queues      bool
+	wait        int
+	noQueues    bool
+	unknown     float64
 }
 
 func (s *preSettings) fields() []field {
@@ -37,8 +38,9 @@ func (s *preSettings) fields() []field {
 		timeField("base-rtt", &s.rtt, "round trip of those products (12us)"),
 		sizeField("first", &s.cap, "how much of a flow may go on pre-credit; one bandwidth-delay product if not given"),
 		countField("lead", &s.lead, "rounds for which small flows are ahead of large ones"),
-		boolField("wait", &s.wait, "without pre-credit, start with one packet, and not as the other scheme would"),
-		boolField("queues", &s.queues, "small flows take the switches' first data queue, large ones the second, if there are two"),
+		countField("wait", &s.wait, "who starts with no more than pre-credit, and goes on in proportion to ACKs: 0 nobody, 1 large flows, 2 all"),
+		boolField("one-queue", &s.noQueues, "large flows share the switches' data queue with small ones"),
+		shareField("unknown", &s.unknown, "share of flows whose size the sender is not told: it sees 64 KB of them"),
 	}
 }
 
@@ -61,6 +63,9 @@ func newPre(name string, s preSettings, with sim.Scheme) (sim.Scheme, error) {
 	needs := with.Needs()
 	if needs.Scope != sim.PerDestination {
 		return nil, fmt.Errorf("pre-credit needs a scheme with one pacer for each destination, and %s has one for each flow", with.Name())
+	}
+	if !s.noQueues {
+		needs.Classes = max(needs.Classes, 2)
 	}
 	override(&s.rtt, 12_000)
 	return &preScheme{name: name, s: s, with: with, needs: needs, receivers: map[int]*preReceiver{}}, nil
@@ -125,6 +130,7 @@ type preControl struct {
 	packet uint32
 	cap    int64
 
+	ramp precredit.Ramp
 	// blind: data is under way, and nothing has been heard since the pacer was idle.
 	blind   bool
 	roundNs int64
@@ -160,8 +166,12 @@ func (c *preControl) apply(now int64, p *sim.Pacer) {
 	switch {
 	case credit > 0:
 		p.RateBps, p.WindowBytes, p.NeedsCredit, p.CreditBytes = 0, 0, true, credit
-	case c.blind && c.scheme.s.wait:
+	case c.blind && c.waits():
 		p.WindowBytes = 1 // with nothing in flight a packet may always leave
+	default:
+		if w, ok := c.ramp.Window(); ok && (p.WindowBytes == 0 || int64(w) < p.WindowBytes) {
+			p.WindowBytes = max(int64(w), 1)
+		}
 	}
 	c.prioritise(p)
 }
@@ -184,19 +194,30 @@ func (c *preControl) prioritise(p *sim.Pacer) {
 	}
 }
 
+// waits tells whether the pacer may send nothing but pre-credit blindly.
+func (c *preControl) waits() bool {
+	if c.scheme.s.wait != 1 {
+		return c.scheme.s.wait == 2
+	}
+	for _, f := range c.active {
+		if c.scheme.flow(f).class == precredit.Small {
+			return false
+		}
+	}
+	return true
+}
+
 var verbs = [...]precredit.Verb{sim.OpWrite: precredit.VerbWrite, sim.OpSend: precredit.VerbSend, sim.OpRead: precredit.VerbRead}
 
 func (c *preControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 	c.restore(p)
 	c.other.Start(now, p, f)
 	x := c.scheme.flow(f)
-	x.class = precredit.Classify(precredit.Features{
-		TotalBytes: uint64(f.Size), PostedBytes: uint64(f.Size), Verb: verbs[f.Op],
-		RegionBytes: uint64(f.RegionBytes), BDPBytes: uint64(p.Path.BDPBytes()),
-	})
+	x.class = precredit.Classify(c.scheme.features(p, f))
 	x.since = c.rounds
 	if p.InflightBytes == 0 {
 		c.blind = true
+		c.ramp.End()
 	}
 	c.active = append(c.active, f)
 	if c.src.Usable(now) == 0 {
@@ -207,6 +228,21 @@ func (c *preControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 	c.src.Push(&x.Flow, x.class, uint32(min(f.Size, c.cap)))
 	c.src.Refill(now, c.packet)
 	c.apply(now, p)
+}
+
+// features are what the sender knows of a flow.
+func (x *preScheme) features(p *sim.Pacer, f *sim.Flow) precredit.Features {
+	k := precredit.Features{
+		TotalBytes: uint64(f.Size), PostedBytes: uint64(f.Size), Verb: verbs[f.Op],
+		RegionBytes: uint64(f.RegionBytes), BDPBytes: uint64(p.Path.BDPBytes()),
+	}
+	if f.RegionBytes == 0 {
+		k.RegionBytes = k.TotalBytes
+	}
+	if (jitter(f.ID, 0)+1)/2 < x.s.unknown {
+		k.TotalBytes, k.PostedBytes, k.RegionBytes = 0, min(k.PostedBytes, 64<<10), 1<<30
+	}
+	return k
 }
 
 func (c *preControl) Done(now int64, p *sim.Pacer, f *sim.Flow) {
@@ -227,7 +263,9 @@ func (c *preControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) {
 	paid := p.NeedsCredit
 	c.restore(p)
 	c.other.Sent(now, p, f, d)
-	if c.scheme.s.queues && c.scheme.flow(f).class == precredit.Large {
+	// Who is taken for small is so for a first round trip only: an error costs no
+	// more than that.
+	if !c.scheme.s.noQueues && (c.scheme.flow(f).class == precredit.Large || int64(d.PSN)*int64(c.packet) >= c.cap) {
 		d.Class++
 	}
 	if head := c.src.Head(); paid && !d.Retransmit && head == &c.scheme.flow(f).Flow {
@@ -244,7 +282,11 @@ func (c *preControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 	c.restore(p)
 	c.other.Ack(now, p, a)
 	if a.Flow != nil {
+		if c.blind && c.waits() {
+			c.ramp.Begin(uint32(p.InflightBytes + a.Bytes))
+		}
 		c.blind = false
+		c.ramp.Ack(uint32(a.Bytes), a.RTTNs, p.Path.BaseRTTNs, 2*uint32(p.Path.BDPBytes()))
 		if x := c.scheme.flow(a.Flow); !x.acked {
 			x.acked = true
 			c.src.Drop(&x.Flow)

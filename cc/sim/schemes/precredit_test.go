@@ -100,7 +100,7 @@ func fatTree(t *testing.T, s sim.Scheme, sizes *workload.CDF, load float64, ms i
 func beside(t *testing.T, change func(*preSettings)) (with *preScheme, without sim.Scheme) {
 	t.Helper()
 	window := &sim.Fixed{BDP: true, Want: sim.Needs{Scope: sim.PerDestination}}
-	set := preSettings{senders: 64, lead: precredit.DefaultLead}
+	set := preSettings{senders: 64, lead: precredit.DefaultLead, noQueues: true}
 	if change != nil {
 		change(&set)
 	}
@@ -151,10 +151,10 @@ func TestPrecreditIncastFitsTheBuffer(t *testing.T) {
 	const senders, buffer = 32, 400_000
 	for _, c := range []struct {
 		name string
-		wait bool
-	}{{"pre-credit", true}, {"line rate", false}} {
+		wait int
+	}{{"pre-credit", 2}, {"line rate", 0}} {
 		set := preSettings{senders: senders, wait: c.wait, budget: buffer / 4, cap: 1 << 20}
-		if !c.wait {
+		if c.wait == 0 {
 			set.budget = 4096 // nobody gets any
 		}
 		s, err := newPre(c.name, set, &sim.Fixed{Want: sim.Needs{Scope: sim.PerDestination}})
@@ -173,7 +173,7 @@ func TestPrecreditIncastFitsTheBuffer(t *testing.T) {
 		n.Run(8 * time.Microsecond) // the first round trip, all ACKs still under way
 		drops := n.DataDrops[sim.DropBuffer]
 		t.Logf("%s: %d of the first packets dropped", c.name, drops)
-		if (drops > 0) == c.wait {
+		if (drops > 0) == (c.wait == 2) {
 			t.Errorf("%s: %d drops", c.name, drops)
 		}
 	}
