@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,7 +26,7 @@ import (
 )
 
 func main() {
-	var o options
+	o := options{log: os.Stdout}
 	flag.StringVar(&o.dir, "out", "docs", "directory of congestion-control.md; pictures go to img in it")
 	flag.BoolVar(&o.quick, "quick", false, "a tenth of the time on small networks: to see that it works, not what comes out")
 	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "runs at the same time")
@@ -40,6 +41,7 @@ type options struct {
 	dir   string
 	quick bool
 	jobs  int
+	log   io.Writer // progress
 }
 
 func run(o options) error {
@@ -63,21 +65,20 @@ func run(o options) error {
 			jobs = append(jobs, experiment.Jobs(s, chosen)...)
 		}
 	}
-	known := validated(o.quick)
-	results, err := experiment.RunAll(context.Background(), jobs, o.jobs, says(jobs))
+	results, err := experiment.RunAll(context.Background(), jobs, o.jobs, o.says(jobs))
 	if err != nil {
 		return err
 	}
-	validation := <-known
-	if validation.err != nil {
-		return validation.err
+	known, err := validated(o)
+	if err != nil {
+		return err
 	}
 	// These are timed: one at a time, with nothing beside them.
-	scaled, times, err := timed(scale)
+	scaled, times, err := o.timed(scale)
 	if err != nil {
 		return err
 	}
-	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: validation.rows}
+	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known}
 	for _, e := range schemes.List() {
 		in.About[e.Name] = e.About
 	}
@@ -88,49 +89,38 @@ func run(o options) error {
 		return err
 	}
 	times = fmt.Sprintf("%s\nThe whole report took %v with %d runs at a time.\n", times, time.Since(begin).Round(time.Second), o.jobs)
-	fmt.Print(times)
+	fmt.Fprint(o.log, times)
 	return os.WriteFile(filepath.Join(o.dir, "cc-timing.txt"), []byte(times), 0o666)
 }
 
-type validation struct {
-	rows []validate.Row
-	err  error
-}
-
-// validated runs the published experiments beside the library.
-func validated(quick bool) <-chan validation {
-	c := make(chan validation, 1)
-	if quick {
-		c <- validation{} // that package has tests of its own
-		return c
+// validated runs the published experiments.
+func validated(o options) ([]validate.Row, error) {
+	if o.quick {
+		return nil, nil // that package has tests of its own
 	}
 	begin := time.Now()
-	go func() {
-		rows, err := validate.Full(func(what string) { fmt.Printf("%6.1f s  validation: %s\n", time.Since(begin).Seconds(), what) })
-		c <- validation{rows, err}
-	}()
-	return c
+	return validate.Full(o.jobs, func(what string) { fmt.Fprintf(o.log, "%6.1f s  validation: %s\n", time.Since(begin).Seconds(), what) })
 }
 
 // says prints a line when a run ends.
-func says(jobs []experiment.Job) experiment.Progress {
+func (o *options) says(jobs []experiment.Job) experiment.Progress {
 	begin := time.Now()
 	return func(job int, share float64) {
 		if share == 1 {
-			fmt.Printf("%6.1f s  %v\n", time.Since(begin).Seconds(), jobs[job])
+			fmt.Fprintf(o.log, "%6.1f s  %v\n", time.Since(begin).Seconds(), jobs[job])
 		}
 	}
 }
 
 // timed runs the jobs one after another, and tables what a link crossing costs.
-func timed(jobs []experiment.Job) ([]*experiment.Result, string, error) {
+func (o *options) timed(jobs []experiment.Job) ([]*experiment.Result, string, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "What the simulator costs on this machine, in seconds of CPU; another run gives other times.\n\n%-24s %-20s %9s %12s %12s %14s\n",
 		"scenario", "scheme", "CPU s", "packets/s", "links/s", "ns per link")
 	var results []*experiment.Result
 	for i := range jobs {
 		begin := cpuTime()
-		r, err := experiment.RunAll(context.Background(), jobs[i:i+1], 1, says(jobs[i:i+1]))
+		r, err := experiment.RunAll(context.Background(), jobs[i:i+1], 1, o.says(jobs[i:i+1]))
 		if err != nil {
 			return nil, "", err
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,7 @@ func TestQuick(t *testing.T) {
 		t.Skip("runs for ten seconds")
 	}
 	dir := t.TempDir()
-	if err := run(options{dir: dir, quick: true, jobs: 2}); err != nil {
+	if err := run(options{dir: dir, quick: true, jobs: 2, log: io.Discard}); err != nil {
 		t.Fatal(err)
 	}
 	got := read(t, filepath.Join(dir, "congestion-control.md"))
