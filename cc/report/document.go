@@ -24,12 +24,14 @@ type Input struct {
 	// Reality is the text of the comparison with real interfaces, "" if it was not
 	// made.
 	Reality string
+	Short   bool // made of Quick scenarios
 	// About says what each scheme is, by name.
 	About map[string]string
 }
 
 // Document is the report before it is text.
 type Document struct {
+	Short      bool
 	Schemes    []named
 	Overview   experiment.Table
 	Control    []section
@@ -67,7 +69,7 @@ type loadSection struct {
 
 // New puts a document together.
 func New(in Input) *Document {
-	d := &Document{Validation: in.Validation, Reality: in.Reality}
+	d := &Document{Short: in.Short, Validation: in.Validation, Reality: in.Reality}
 	var control, completion, scale [][]*experiment.Summary
 	for _, g := range ByScenario(in.Summaries) {
 		for _, s := range g {
@@ -249,7 +251,7 @@ func lost(groups [][]*experiment.Summary) (all []string) {
 				if v, ok := s.Worst(c); ok {
 					text = experiment.Text(c.Metric, v)
 				}
-				all = append(all, fmt.Sprintf("%s, %s: %s is %s, should be %s%s", g[0].Scenario.Title, name, c.Metric, text, c.Text, others(g, c)))
+				all = append(all, fmt.Sprintf("%s, %s: %s is %s, should be %s%s", g[0].Scenario.Title, name, c.Metric, text, c, others(g, c)))
 			}
 		}
 	}

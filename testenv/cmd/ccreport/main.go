@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,9 +79,9 @@ func run(o options) error {
 	if err != nil {
 		return err
 	}
-	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known}
-	for _, e := range schemes.List() {
-		in.About[e.Name] = e.About
+	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known, Short: o.quick}
+	for _, j := range slices.Concat(jobs, scale) {
+		in.About[j.Scheme.Label] = about(j.Scheme)
 	}
 	if text, err := os.ReadFile(filepath.Join(o.dir, "img", "simreal.txt")); err == nil {
 		in.Reality = string(text)
@@ -91,6 +92,20 @@ func run(o options) error {
 	times = fmt.Sprintf("%s\nThe whole report took %v with %d runs at a time.\n", times, time.Since(begin).Round(time.Second), o.jobs)
 	fmt.Fprint(o.log, times)
 	return os.WriteFile(filepath.Join(o.dir, "cc-timing.txt"), []byte(times), 0o666)
+}
+
+// about says what a scheme is, and which parameters a scenario gave it.
+func about(x scenario.Scheme) string {
+	var b strings.Builder
+	for _, e := range schemes.List() {
+		if e.Name == x.Name {
+			b.WriteString(e.About)
+		}
+	}
+	for _, p := range x.Params {
+		fmt.Fprintf(&b, ", %s %s", p.Name, p.Value)
+	}
+	return b.String()
 }
 
 // validated runs the published experiments.

@@ -44,6 +44,9 @@ func TestCommittedReport(t *testing.T) {
 	if !strings.Contains(text, report.Fingerprint()) {
 		t.Error("docs/congestion-control.md was made from another library or template: run `make cc-report`")
 	}
+	if strings.Contains(text, "This is the shortened report") {
+		t.Error("docs/congestion-control.md was made with -quick: run `make cc-report`")
+	}
 	library, err := scenario.Library()
 	if err != nil {
 		t.Fatal(err)
