@@ -154,7 +154,7 @@ func asAttached(linkBps uint64) scenario.Scheme {
 func measured(t *testing.T, h *engines.Host, peers int) {
 	t.Helper()
 	table := h.Attachment(t)
-	for range 100 {
+	for range 300 {
 		rows, err := table.Rows()
 		if err != nil {
 			t.Fatal(err)
@@ -170,5 +170,5 @@ func measured(t *testing.T, h *engines.Host, peers int) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.Fatalf("%s: HELLO did not measure %d peers within ten seconds", h.Name(), peers)
+	t.Fatalf("%s: HELLO did not measure %d peers within thirty seconds", h.Name(), peers)
 }
