@@ -53,7 +53,7 @@ func (n *Net) warm() {
 		switch {
 		case ports[i]&1 != int32(evArrive):
 			sum += pk.next
-			ports[i] = nobody
+			ports[i] >>= 1
 		case n.ports[ports[i]>>1].toHost:
 			if pk.flow >= 0 {
 				sum += int32(n.cargo[id].tag)
@@ -72,10 +72,18 @@ func (n *Net) warm() {
 			sum += int32(p.InflightBytes) + p.pace
 		}
 	}
-	for _, pi := range ports[:k] {
+	var tails [warmMost]int32
+	for i, pi := range ports[:k] {
+		tails[i] = nobody
 		if pi >= 0 {
 			p := &n.ports[pi]
-			sum += n.wheel.slots[p.slots].owner + int32(p.txBytes) + n.queues[int(pi)*n.numQueues+dataQueue].tail
+			tails[i] = n.queues[int(pi)*n.numQueues+dataQueue].tail
+			sum += n.wheel.slots[p.slots].owner + int32(p.txBytes) + n.onWire[p.wire.off+p.wire.tail&p.wire.mask].id
+		}
+	}
+	for _, id := range tails[:k] {
+		if id >= 0 && int(id) < len(n.pkts) {
+			sum += n.pkts[id].next
 		}
 	}
 	n.warmed += sum
