@@ -43,7 +43,7 @@ func (n *Net) Add(s FlowSpec) (*Flow, error) {
 		return nil, fmt.Errorf("flow starts at %v: it is %v already", s.Start, n.Now())
 	}
 	f := &Flow{
-		ID: len(n.flows), Src: s.Src, Dst: s.Dst, Size: s.Bytes, StartNs: int64(s.Start), Class: s.Class,
+		ID: len(n.flows), Src: s.Src, Dst: s.Dst, Size: s.Bytes, StartNs: int64(s.Start), Class: min(s.Class, uint8(n.cfg.Classes-1)),
 		Op: s.Op, RegionBytes: s.RegionBytes, Tag: s.Tag,
 	}
 	f.flowState = flowState{net: n, id: int32(f.ID), prio: min(s.Prio, prios-1), rto: n.wheel.newSlot(evStart, int32(f.ID))}

@@ -32,6 +32,7 @@ type Net struct {
 	rand   *rand.Rand
 
 	ports      []port
+	onWire     arena
 	queues     []queue
 	numQueues  int
 	switches   []swtch
@@ -47,6 +48,7 @@ type Net struct {
 	ints     [][maxLinks]Hop
 	freePkt  int32
 	livePkts int
+	warmed   int32 // keeps warm from being optimised away
 
 	flows  []*Flow
 	pacers []*Pacer
@@ -99,7 +101,7 @@ func (n *Net) bucketWidth() tick {
 	for _, w := range n.topo.Wires {
 		perMs += 2 * 2 * float64(w.Bps) / 1000 / 8 / float64(n.fullWire)
 	}
-	return tick(4e9 / perMs)
+	return tick(16e9 / perMs)
 }
 
 // bucketBits makes the bottom ring longer than the time of a few packets, so that
@@ -114,6 +116,7 @@ func (n *Net) bucketBits() uint {
 
 func (n *Net) makePorts() {
 	n.ports = make([]port, 2*len(n.topo.Wires))
+	n.onWire = newArena(len(n.ports))
 	n.queues = make([]queue, len(n.ports)*n.numQueues)
 	configs := make([]portConfig, len(n.ports))
 	for i := range n.ports {
@@ -123,7 +126,7 @@ func (n *Net) makePorts() {
 			from, to = to, from
 		}
 		p := &n.ports[i]
-		*p = port{node: int32(from), wireHead: nobody, host: from < n.topo.Hosts, toHost: to < n.topo.Hosts, portConfig: &configs[i]}
+		*p = port{node: int32(from), wire: n.onWire.piece(i), host: from < n.topo.Hosts, toHost: to < n.topo.Hosts, portConfig: &configs[i]}
 		p.slots = n.wheel.newSlot(evArrive, int32(i))
 		n.wheel.newSlot(evFree, int32(i))
 		p.setLink(w.Link)
@@ -135,9 +138,11 @@ func (n *Net) makePorts() {
 			if share == 0 {
 				share = CreditWireBytes / float64(CreditWireBytes+n.fullWire)
 			}
+			p.hasCredits = true
 			p.credits = &creditQueue{limit: c.LimitPackets, share: share}
 		}
 		for _, weight := range n.cfg.Weights {
+			p.weighted = true
 			p.drr = append(p.drr, drrState{weight: int64(weight)})
 		}
 	}
@@ -187,6 +192,9 @@ func (n *Net) Run(until time.Duration) {
 	}
 	limit := tick(until) * nanosecond
 	for {
+		if len(n.wheel.heap) == 0 && n.wheel.advance(limit) && len(n.ports) > smallPorts {
+			n.warm()
+		}
 		id, ok := n.wheel.pop(limit)
 		if !ok {
 			n.wheel.now = max(n.wheel.now, limit)

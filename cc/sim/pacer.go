@@ -75,7 +75,8 @@ type Flow struct {
 	Src, Dst int
 	Size     int64 // payload
 	StartNs  int64
-	// Class is the switch queue of its data: 0 is served first of the data.
+	// Class is the switch queue of its data: 0 is served first of the data, and
+	// Config.Classes-1 last.
 	Class uint8
 	// Op and RegionBytes are what the sender knows beforehand (S5.3).
 	Op          Op

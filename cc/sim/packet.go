@@ -45,9 +45,9 @@ const (
 // packet is what every hop touches: one cache line. What only the ends need is
 // in its cargo.
 type packet struct {
-	at      tick  // queued: since when; on the wire: when it arrives
+	at      tick  // queued since, or turnaround over
 	sent    tick  // when the data packet that it is, or answers, left
-	next    int32 // in a queue or on a wire
+	next    int32 // in a queue
 	flow    int32 // nobody = none
 	in      int32 // ingress port at the switch where it is
 	psn     uint32

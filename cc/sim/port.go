@@ -11,42 +11,44 @@ const (
 	creditClass  = 255
 )
 
-// port sends in one direction of a wire. Port i^1 is the other direction.
+// port sends in one direction of a wire. Port i^1 is the other direction. Its
+// first cache line is what every packet needs, the second what most do.
 type port struct {
-	busy       tick  // until when the last packet takes
-	wireHead   int32 // packets on the wire, the first to arrive first
-	wireTail   int32
-	psByte     tick // time of a byte, 0 = not a whole number: use bps
+	busy       tick // until when the last packet takes
 	delay      tick
-	lastAt     tick // arrival of the last packet, which jitter must not pass
-	slots      int32
-	node       int32 // whose port it is
+	queueBytes int64
+	psByte     uint32 // time of a byte, 0 = not a whole number: use bps
+	slots      int32  // evArrive, evFree
+	node       int32  // whose port it is
+	wire       ring
 	ready      uint8 // queues that hold something
 	paused     uint8 // queues that PFC has stopped
 	waiting    bool  // evFree is set
 	host       bool  // of a host: data comes from its pacers
 	toHost     bool
 	noisy      bool // loss or jitter
-	queueBytes int64
-	txBytes    uint64
-	tracer     *Tracer
+	hasCredits bool
+	weighted   bool // drr is used
+	_          [4]byte
+
+	txBytes   uint64
+	txPackets uint64
+	maxQueue  int64
+	tracer    *Tracer
 	*portConfig
-	portCounters
+	marks, pauses uint64
+	_             uint64
 }
 
 // portConfig is what is looked at rarely.
 type portConfig struct {
-	bps     uint64
-	link    Link
-	ecn     ECN
-	credits *creditQueue
-	drr     []drrState
-}
-
-type portCounters struct {
-	txPackets, marks, pauses uint64
-	maxQueue                 int64
-	pausedAt, pausedFor      tick
+	bps                 uint64
+	link                Link
+	ecn                 ECN
+	credits             *creditQueue
+	drr                 []drrState
+	lastAt              tick // arrival of the last packet, which jitter must not pass
+	pausedAt, pausedFor tick
 }
 
 type queue struct {
@@ -70,15 +72,15 @@ func (n *Net) queueOf(pi int32, q uint8) *queue { return &n.queues[int(pi)*n.num
 
 func (p *port) serialise(wire uint16) tick {
 	if p.psByte != 0 {
-		return tick(wire) * p.psByte
+		return tick(wire) * tick(p.psByte)
 	}
 	return tick(uint64(wire) * 8_000_000_000_000 / p.bps)
 }
 
 func (p *port) setRate(bps uint64) {
 	p.bps, p.psByte = bps, 0
-	if 8_000_000_000_000%bps == 0 {
-		p.psByte = tick(8_000_000_000_000 / bps)
+	if ps := 8_000_000_000_000 / bps; ps*bps == 8_000_000_000_000 && ps < 1<<32 {
+		p.psByte = uint32(ps)
 	}
 }
 
@@ -117,12 +119,16 @@ func (n *Net) kick(pi int32) {
 func (n *Net) sendNext(pi int32) {
 	p := &n.ports[pi]
 	id := nobody
-	if c := p.credits; c != nil && c.count > 0 && n.wheel.now >= c.nextAt {
-		id = n.popCredit(p, c)
+	if p.hasCredits && p.credits.count > 0 && n.wheel.now >= p.credits.nextAt {
+		id = n.popCredit(p, p.credits)
 	} else if open := p.ready &^ p.paused; open != 0 {
 		id = n.pop(pi, n.choose(p, pi, open))
 	} else if p.host {
 		id = n.hosts[p.node].pull()
+		for id >= 0 && p.paused&(1<<n.pkts[id].queue) != 0 {
+			n.append(pi, id) // Sent has moved it to a class that PFC has stopped
+			id = n.hosts[p.node].pull()
+		}
 	}
 	if id >= 0 {
 		n.transmit(pi, id)
@@ -136,7 +142,7 @@ func (n *Net) rearm(pi int32) {
 	at := p.busy
 	switch {
 	case p.ready&^p.paused != 0, p.host && n.hosts[p.node].runnable():
-	case p.credits != nil && p.credits.count > 0:
+	case p.hasCredits && p.credits.count > 0:
 		at = max(at, p.credits.nextAt)
 	default:
 		return
@@ -149,7 +155,7 @@ func (n *Net) rearm(pi int32) {
 
 // choose picks a queue of those open: control first, then by class or weight.
 func (n *Net) choose(p *port, pi int32, open uint8) uint8 {
-	if open&(1<<controlQueue) != 0 || p.drr == nil || open&(open-1) == 0 {
+	if open&(1<<controlQueue) != 0 || !p.weighted || open&(open-1) == 0 {
 		return uint8(bits.TrailingZeros8(open))
 	}
 	for {
@@ -182,7 +188,7 @@ func (n *Net) pop(pi int32, qi uint8) int32 {
 	q.head = pk.next
 	if q.head < 0 {
 		p.ready &^= 1 << qi
-		if p.drr != nil && qi >= dataQueue {
+		if p.weighted && qi >= dataQueue {
 			p.drr[qi-dataQueue].deficit = 0
 		}
 	}
@@ -236,41 +242,37 @@ func (n *Net) transmit(pi int32, id int32) {
 	p.busy = n.wheel.now + p.serialise(pk.wire)
 	p.txBytes += uint64(pk.wire)
 	p.txPackets++
-	pk.at, pk.next = p.busy+p.delay, nobody
+	at := p.busy + p.delay
 	if p.noisy {
-		n.disturb(p, pk)
+		at = n.disturb(p, pk, at)
 	}
-	p.lastAt = pk.at
-	if p.wireHead < 0 {
-		p.wireHead = id
-		n.wheel.set(p.slots, pk.at)
-	} else {
-		n.pkts[p.wireTail].next = id
+	if p.wire.empty() {
+		n.wheel.set(p.slots, at)
 	}
-	p.wireTail = id
+	n.onWire.push(&p.wire, wireEntry{at, id})
 }
 
 // disturb adds a link's loss and jitter.
-func (n *Net) disturb(p *port, pk *packet) {
+func (n *Net) disturb(p *port, pk *packet, at tick) tick {
 	if p.link.Loss > 0 && pk.kind != kindPause && n.rand.Float64() < p.link.Loss {
 		pk.flags |= flagLost
 	}
 	if j := int64(p.link.Jitter); j > 0 {
-		pk.at += tick(n.rand.Int64N(j*int64(nanosecond) + 1))
+		at += tick(n.rand.Int64N(j*int64(nanosecond) + 1))
 	}
-	pk.at = max(pk.at, p.lastAt)
+	p.lastAt = max(at, p.lastAt)
+	return p.lastAt
 }
 
 // arrive takes the first packet off the wire.
 func (n *Net) arrive(pi int32) {
 	p := &n.ports[pi]
-	id := p.wireHead
-	pk := &n.pkts[id]
-	p.wireHead = pk.next
-	if p.wireHead >= 0 {
-		n.wheel.set(p.slots, n.pkts[p.wireHead].at)
+	id := n.onWire.pop(&p.wire).id
+	if !p.wire.empty() {
+		n.wheel.set(p.slots, n.onWire.first(&p.wire).at)
 	}
 	n.PacketHops++
+	pk := &n.pkts[id]
 	switch {
 	case pk.flags&flagLost != 0:
 		n.drop(id, DropWire)

@@ -33,7 +33,7 @@ func (n *Net) forward(in int32, id int32) {
 			p.tracer.departed(0)
 		}
 		n.transmit(pi, id)
-		if p.credits != nil {
+		if p.hasCredits {
 			n.rearm(pi)
 		}
 		return
