@@ -3,11 +3,21 @@
 package schemes
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/sim"
 )
+
+// baselines are the published schemes of the table.
+func baselines() []string {
+	var names []string
+	for _, e := range slices.Concat(dcqcnEntries, timelyEntries, dctcpEntries, hpccEntries, swiftEntries, expresspassEntries) {
+		names = append(names, e.Name)
+	}
+	return names
+}
 
 // star is hosts at 100 Gb/s around one switch, 1 us away.
 func star(hosts int) sim.Topology {
@@ -43,10 +53,10 @@ func incast(t *testing.T, name string, senders int, bytes int64) (*sim.Net, []*s
 	return n, flows
 }
 
-// Sixteen flows of 400 kB need 554 us of the last link. Every scheme brings them
-// over without a timeout and without wasting half of it.
+// Sixteen flows of 400 kB need 554 us of the last link. Every published scheme brings
+// them over without a timeout and without wasting half of it.
 func TestIncastCompletes(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range baselines() {
 		t.Run(name, func(t *testing.T) {
 			_, flows := incast(t, name, 16, 400_000)
 			var last int64
@@ -65,7 +75,7 @@ func TestIncastCompletes(t *testing.T) {
 
 // A packet alone takes as long as the links make it, but for a credit's round trip.
 func TestLonePacketIsNotHeldBack(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range baselines() {
 		_, flows := incast(t, name, 1, 1000)
 		want := 1.0
 		if name == "expresspass" {
@@ -103,5 +113,24 @@ func TestSameRunSameResult(t *testing.T) {
 				t.Errorf("%s: flow %d ends at %d and %d", name, i, fa[i].EndNs, fb[i].EndNs)
 			}
 		}
+	}
+}
+
+// The credits that pass are those that the link can bring data for: hardly a queue
+// of data, however many send.
+func TestExpressPassQueuesCreditsNotData(t *testing.T) {
+	n, _ := incast(t, "expresspass", 16, 400_000)
+	last, err := n.Port(17, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.MaxQueueBytes > 16*1082 {
+		t.Errorf("%d bytes of data queued, more than a packet of each sender", last.MaxQueueBytes)
+	}
+	if n.Drops[sim.DropCredit] == 0 {
+		t.Error("no credit was dropped")
+	}
+	if n.DataDrops != [len(n.DataDrops)]uint64{} {
+		t.Errorf("data packets dropped: %v", n.DataDrops)
 	}
 }

@@ -26,6 +26,7 @@ type completion struct {
 	drain           time.Duration
 	schemes         []string
 	published       []published
+	seed            uint64
 }
 
 // published is one figure's row: a percentile of the slowdown of flows by size.
@@ -170,12 +171,12 @@ func (c *completion) flows(length time.Duration) ([]workload.Flow, error) {
 	hosts := c.leaves * c.perLeaf
 	// Loads of the paper are of payload at link rate.
 	background, err := workload.Uniform{Sizes: c.sizes, Hosts: hosts, RateBps: 100e9, Load: c.load, To: int64(length)}.
-		Flows(workload.NewRand(1, 1))
+		Flows(workload.NewRand(c.seed+1, 1))
 	if err != nil || !c.incast {
 		return background, err
 	}
 	incast, err := workload.Incast{Senders: 60, Bytes: 500_000, Hosts: hosts, RateBps: 100e9, Load: .02, To: int64(length)}.
-		Flows(workload.NewRand(1, 2))
+		Flows(workload.NewRand(c.seed+1, 2))
 	return workload.Merge(background, incast), err
 }
 
@@ -189,7 +190,7 @@ func (c *completion) runScheme(name string, length time.Duration) ([]sample, str
 	if err != nil {
 		return nil, "", err
 	}
-	n, err := sim.New(sim.Config{Seed: 1, BufferBytes: buffer, AckPriority: ackPriority[name]}, clos(c.leaves, c.perLeaf), s)
+	n, err := sim.New(sim.Config{Seed: c.seed + 1, BufferBytes: buffer, AckPriority: ackPriority[name]}, clos(c.leaves, c.perLeaf), s)
 	if err != nil {
 		return nil, "", err
 	}
