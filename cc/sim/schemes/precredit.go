@@ -10,18 +10,15 @@ import (
 )
 
 var precreditEntries = []Entry{
-	{"fourcase+precredit", "pre-credit (S5) for the first round trip, the four-case policy for the rest", func() settings {
-		return &preSettings{with: "fourcase", senders: 64, lead: precredit.DefaultLead}
-	}},
-	{"precredit", "pre-credit (S5) alone: line rate after the first round trip", func() settings {
-		return &preSettings{senders: 64, lead: precredit.DefaultLead}
+	{"fourcase-precredit", "pre-credit (S5) for the first round trip, the four-case policy for the rest", func() settings {
+		return &preSettings{with: "fourcase", senders: 32, wait: 1, lead: precredit.DefaultLead}
 	}},
 }
 
 // preSettings are the parameters of pre-credit beside another scheme, which must have
 // one pacer for each destination.
 type preSettings struct {
-	with        string // name of the other scheme, "" = none
+	with        string // name of the other scheme
 	budget, cap int64
 	senders     int
 	rtt         int64
@@ -33,7 +30,7 @@ type preSettings struct {
 
 func (s *preSettings) fields() []field {
 	return []field{
-		sizeField("budget", &s.budget, "what a receiver gives away; 8 bandwidth-delay products if not given, at most the switch's buffer"),
+		sizeField("budget", &s.budget, "what a receiver gives away; 16 bandwidth-delay products if not given, at most half of what the last hop may queue"),
 		countField("senders", &s.senders, "senders among whom the budget is divided; 0 = a bandwidth-delay product each"),
 		timeField("base-rtt", &s.rtt, "round trip of those products (12us)"),
 		sizeField("first", &s.cap, "how much of a flow may go on pre-credit; one bandwidth-delay product if not given"),
@@ -45,15 +42,15 @@ func (s *preSettings) fields() []field {
 }
 
 func (s *preSettings) scheme(name string) (sim.Scheme, error) {
-	if s.senders < 0 || s.lead < 0 {
-		return nil, fmt.Errorf("%d senders, lead %d: they cannot be negative", s.senders, s.lead)
+	if s.senders < 0 || s.lead < 0 || s.wait < 0 || s.wait > 2 {
+		return nil, fmt.Errorf("%d senders, lead %d, wait %d: the first two cannot be negative, wait is 0, 1 or 2", s.senders, s.lead, s.wait)
 	}
-	var with sim.Scheme = &sim.Fixed{Want: sim.Needs{Scope: sim.PerDestination}}
-	if s.with != "" {
-		var err error
-		if with, err = New(s.with); err != nil {
-			return nil, err
-		}
+	if !(s.unknown >= 0 && s.unknown <= 1) {
+		return nil, fmt.Errorf("unknown %v: it is a share from 0 to 1", s.unknown)
+	}
+	with, err := New(s.with)
+	if err != nil {
+		return nil, err
 	}
 	return newPre(name, *s, with)
 }
@@ -131,6 +128,8 @@ type preControl struct {
 	cap    int64
 
 	ramp precredit.Ramp
+	// Least transmit times, of the stamp clocks: of this window and of the next.
+	txMin, txNext, txSince int64
 	// blind: data is under way, and nothing has been heard since the pacer was idle.
 	blind   bool
 	roundNs int64
@@ -286,7 +285,7 @@ func (c *preControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 			c.ramp.Begin(uint32(p.InflightBytes + a.Bytes))
 		}
 		c.blind = false
-		c.ramp.Ack(uint32(a.Bytes), a.RTTNs, p.Path.BaseRTTNs, 2*uint32(p.Path.BDPBytes()))
+		c.ramp.Ack(uint32(a.Bytes), c.queueing(now, p, a), p.Path.BaseRTTNs, c.enough(p, a))
 		if x := c.scheme.flow(a.Flow); !x.acked {
 			x.acked = true
 			c.src.Drop(&x.Flow)
@@ -304,6 +303,30 @@ func (c *preControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 		}
 	}
 	c.apply(now, p)
+}
+
+// queueing is the queueing delay of the way out: over the least transmit time of the
+// last 10 to 20 ms, in which clocks drift by a microsecond, and no more than the round
+// trip has.
+func (c *preControl) queueing(now int64, p *sim.Pacer, a *sim.Ack) int64 {
+	tx := a.T2 - a.T1
+	if c.txSince == 0 || now-c.txSince >= 10e6 {
+		c.txMin, c.txNext, c.txSince = c.txNext, tx, now
+		if c.txMin == 0 {
+			c.txMin = tx
+		}
+	}
+	c.txMin, c.txNext = min(c.txMin, tx), min(c.txNext, tx)
+	return min(tx-c.txMin, a.RTTNs-p.Path.BaseRTTNs)
+}
+
+// enough is the window at which the ramp ends.
+func (c *preControl) enough(p *sim.Pacer, a *sim.Ack) uint32 {
+	n := 2 * uint64(p.Path.BDPBytes())
+	if c.rate != 0 {
+		n = min(n, c.rate/8_000*uint64(a.RTTNs)/1_000_000)
+	}
+	return uint32(n)
 }
 
 func (c *preControl) Loss(now int64, p *sim.Pacer, f *sim.Flow, bytes int64) {
@@ -365,9 +388,10 @@ func (x *preScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
 	bdp := int64(precredit.BDP(out.LinkBps(), x.s.rtt))
 	budget := x.s.budget
 	if budget == 0 {
-		budget = 8 * bdp
+		budget = 16 * bdp
 	}
-	budget = max(min(budget, out.BufferBytes(), 1<<30), 4096)
+	// The other half of the buffer is for what comes after the first round trip.
+	budget = max(min(budget, out.BufferBytes()/2, 1<<30), 4096)
 	p := precredit.Plan(out.LinkBps(), x.s.rtt, uint32(budget), 1000, x.s.senders)
 	r := &preReceiver{
 		scheme: x, out: out, other: x.with.NewReceiver(host, out), core: precredit.NewReceiver(p, 1),

@@ -120,8 +120,8 @@ func quantile(v []float64, q float64) float64 {
 // the slowest are faster, and large flows do not pay for it.
 func TestPrecreditFirstRoundTrip(t *testing.T) {
 	with, without := beside(t, nil)
-	a, na := fatTree(t, without, workload.WebSearch, 0.5, 2)
-	b, nb := fatTree(t, with, workload.WebSearch, 0.5, 2)
+	a, na := fatTree(t, without, workload.WebSearch, 0.5, 1)
+	b, nb := fatTree(t, with, workload.WebSearch, 0.5, 1)
 	t.Logf("of %d small flows %d complete in the first round trip without, %d with; p99 slowdown %.2f and %.2f",
 		a.small, a.firstRTT, b.firstRTT, quantile(a.slow, .99), quantile(b.slow, .99))
 	if a.unfinished+b.unfinished > 0 || a.small != b.small {
@@ -153,7 +153,7 @@ func TestPrecreditIncastFitsTheBuffer(t *testing.T) {
 		name string
 		wait int
 	}{{"pre-credit", 2}, {"line rate", 0}} {
-		set := preSettings{senders: senders, wait: c.wait, budget: buffer / 4, cap: 1 << 20}
+		set := preSettings{senders: senders, wait: c.wait, budget: buffer / 4, noQueues: true, cap: 1 << 20}
 		if c.wait == 0 {
 			set.budget = 4096 // nobody gets any
 		}
@@ -177,6 +177,65 @@ func TestPrecreditIncastFitsTheBuffer(t *testing.T) {
 			t.Errorf("%s: %d drops", c.name, drops)
 		}
 	}
+}
+
+// An incast in a switch with 4 MB for all: without pre-credit every sender begins at the
+// rate that its own link has, and most of that is lost. With it the first round trip
+// fits, the ramp keeps to that, and nothing is.
+func TestPrecreditIncast(t *testing.T) {
+	const senders, bytes = 64, 200_000
+	ideal := time.Duration(senders * bytes * 8 * 1100 / 1000 / 100) // at 100 Gb/s, headers included
+	last := map[string]time.Duration{}
+	for _, name := range []string{"fourcase", "fourcase-precredit", "swift"} {
+		s, err := New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := sim.New(sim.Config{Seed: 1, BufferBytes: 4 << 20}, topo.Star(senders+1, link100), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range senders {
+			if _, err := n.Add(sim.FlowSpec{Src: i + 1, Dst: 0, Bytes: bytes, Start: time.Duration(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.RunAll(50 * time.Millisecond)
+		for _, f := range n.Flows() {
+			last[name] = max(last[name], time.Duration(f.FCTNs()))
+		}
+		drops := n.DataDrops[sim.DropBuffer]
+		t.Logf("%s: the last of %d x %d bytes after %v (the link needs %v), %d drops", name, senders, bytes, last[name], ideal, drops)
+		if name == "fourcase-precredit" && (drops > 0 || last[name] > ideal*5/4) {
+			t.Errorf("%d drops, the last after %v", drops, last[name])
+		}
+	}
+	if last["fourcase-precredit"] >= last["fourcase"] {
+		t.Error("no better than without")
+	}
+}
+
+// The whole scheme on a fat-tree of 16 hosts: of the flows that fit a bandwidth-delay
+// product nearly all are complete in the first round trip. Half of the sizes unknown
+// costs little.
+func TestPrecreditWithFourcase(t *testing.T) {
+	first := func(params ...Param) float64 {
+		s, err := New("fourcase-precredit", params...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, _ := fatTree(t, s, workload.WebSearch, 0.5, 1)
+		share := float64(o.firstRTT) / float64(o.small)
+		t.Logf("%v: %.1f %% of %d, p99 slowdown %.2f", params, 100*share, o.small, quantile(o.slow, .99))
+		return share
+	}
+	if got := first(); got < .95 {
+		t.Errorf("%.3f complete in the first round trip", got)
+	}
+	if got := first(Param{"unknown", "0.5"}); got < .8 {
+		t.Errorf("%.3f complete in the first round trip when half of the sizes are unknown", got)
+	}
+	first(Param{"one-queue", "true"})
 }
 
 // A budget of four shares among twelve senders: the list moves them about, and all
@@ -216,7 +275,7 @@ func TestPrecreditDeterministic(t *testing.T) {
 	var hops []uint64
 	for range 2 {
 		with, _ := beside(t, nil)
-		_, n := fatTree(t, with, workload.FBHadoop, 0.5, 1)
+		_, n := fatTree(t, with, workload.FBHadoop, 0.2, 1)
 		hops = append(hops, n.PacketHops)
 	}
 	if hops[0] != hops[1] {
@@ -228,8 +287,10 @@ func TestPrecreditRefusals(t *testing.T) {
 	if _, err := newPre("x", preSettings{}, &sim.Fixed{}); err == nil {
 		t.Error("beside a scheme with one pacer a flow")
 	}
-	if _, err := New("precredit", Param{"senders", "-1"}); err == nil {
-		t.Error("-1 senders")
+	for _, p := range []Param{{"senders", "-1"}, {"lead", "-1"}, {"wait", "3"}, {"unknown", "2"}} {
+		if _, err := New("fourcase-precredit", p); err == nil {
+			t.Errorf("%s %s was taken", p.Name, p.Value)
+		}
 	}
 }
 
