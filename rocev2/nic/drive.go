@@ -29,9 +29,10 @@ const (
 	// promptGap is how soon a guest must come back to be relied on.
 	promptGap = int64(50 * time.Microsecond)
 
-	// standbyTick is how often the thread looks whether guests still come: the longest
-	// that nobody drives.
+	// standbyTick is how often the thread looks whether guests still come, less often
+	// the longer they do. standbyLong is the longest that nobody drives.
 	standbyTick = 200 * time.Microsecond
+	standbyLong = 800 * time.Microsecond
 
 	// guestPatience is how long a guest drives while nothing happens at all, and
 	// how late it sees the end of its context.
@@ -44,11 +45,14 @@ func (e *engine) run() {
 	// Timers of this thread are not to be joined with others': 50 us otherwise.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	still := func() bool { return e.visits.Load() == e.seen && e.quiet() }
+	tick := standbyTick
 	for {
 		if e.attended() {
-			e.standby.sleep(standbyTick, true, e.attended)
+			e.standby.sleep(tick, true, e.attended)
+			tick = min(2*tick, standbyLong)
 			continue
 		}
+		tick = standbyTick
 		e.baton.Lock()
 		if e.ending() {
 			break

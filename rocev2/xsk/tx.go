@@ -113,6 +113,16 @@ func (s *Socket) Pending() int {
 	return int(s.tx.pending())
 }
 
+// Taken counts the frames that the kernel has taken of those submitted. It wraps.
+func (s *Socket) Taken() uint32 {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if s.closed {
+		return 0
+	}
+	return s.tx.cons.Load()
+}
+
 // Kick makes the kernel transmit what was submitted before. In copy mode that
 // happens here, on the calling CPU, driver included. What the driver does not take
 // (its queue is full) stays for the next Kick, which Pending tells. A zero-copy
