@@ -40,9 +40,8 @@ func (e *engine) submit() {
 	pending := 0
 	for _, s := range e.socks {
 		if s.pushed > 0 {
-			s.xsk.Submit()
+			pending += s.xsk.Submit()
 			s.pushed = 0
-			pending += s.xsk.Pending()
 		} else if e.unsent {
 			pending += s.xsk.Pending()
 		}
@@ -78,12 +77,11 @@ func (k *kicker) start() {
 // submitted meanwhile, and whether the kernel took any. ok is false if it takes none
 // at all: the link is down.
 func (k *kicker) do(s *xsk.Socket) (left int, took, ok bool) {
-	before := s.Taken()
-	err := s.Kick()
+	left, took, err := s.KickAll()
 	if errors.Is(err, xsk.ErrGone) {
 		k.gone.Store(true)
 	}
-	return s.Pending(), s.Taken() != before, err == nil
+	return left, took, err == nil
 }
 
 // Pauses of the second thread, while the driver's queue is full and while the link

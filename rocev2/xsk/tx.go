@@ -67,11 +67,14 @@ func (s *Socket) Push(n int) {
 	s.tx.put(unix.XDPDesc{Addr: addr, Len: uint32(n)})
 }
 
-// Submit shows the kernel all packets that were pushed. They leave with a Kick.
-func (s *Socket) Submit() {
-	if !s.closed {
-		s.tx.publish()
+// Submit shows the kernel all packets that were pushed, which leave with a Kick, and
+// returns how many submitted frames it has not taken.
+func (s *Socket) Submit() int {
+	if s.closed {
+		return 0
 	}
+	s.tx.publish()
+	return int(s.tx.pending())
 }
 
 // collect takes what the kernel completed.
@@ -113,27 +116,30 @@ func (s *Socket) Pending() int {
 	return int(s.tx.pending())
 }
 
-// Taken counts the frames that the kernel has taken of those submitted. It wraps.
-func (s *Socket) Taken() uint32 {
-	s.gate.RLock()
-	defer s.gate.RUnlock()
-	if s.closed {
-		return 0
-	}
-	return s.tx.cons.Load()
-}
-
 // Kick makes the kernel transmit what was submitted before. In copy mode that
 // happens here, on the calling CPU, driver included. What the driver does not take
 // (its queue is full) stays for the next Kick, which Pending tells. A zero-copy
 // driver that is at work anyway is not called. Errors are ErrClosed, ErrDown,
 // ErrGone and what else the kernel says.
 func (s *Socket) Kick() error {
+	_, _, err := s.KickAll()
+	return err
+}
+
+// KickAll is Kick, and returns how many submitted frames the kernel has not taken, with
+// those of meanwhile, and whether it took any.
+func (s *Socket) KickAll() (left int, took bool, err error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	if s.closed {
-		return ErrClosed
+		return 0, false, ErrClosed
 	}
+	before := s.tx.cons.Load()
+	err = s.kick()
+	return int(s.tx.pending()), s.tx.cons.Load() != before, err
+}
+
+func (s *Socket) kick() error {
 	upTo := s.tx.prod.Load()
 	for {
 		from := s.tx.cons.Load()
