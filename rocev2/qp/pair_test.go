@@ -21,8 +21,9 @@ type pair struct {
 	t      testing.TB
 	now    Time
 	side   [2]*pairSide
-	delay  Time // one way
-	each   Time // between two packets of one side
+	delay  Time    // one way
+	each   Time    // between two packets of one side
+	late   [2]Time // nothing arrives at a side before
 	flight []flying
 	drop   func(from int, p *rocev2.Packet) bool // or nil
 	unruly *rand.Rand                            // or nil: doubles and delays packets
@@ -116,7 +117,7 @@ func (p *pair) send(i int) bool {
 		}
 		s.free = p.now + p.each
 		if p.drop == nil || !p.drop(i, &v) {
-			p.fly(flying{p.now + p.delay, 1 - i, b})
+			p.fly(flying{max(p.now+p.delay, p.late[1-i]), 1 - i, b})
 		}
 		return true
 	}

@@ -201,6 +201,11 @@ func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
 		// behind it were lost.
 		return
 	}
+	if r.q.attr.Selective && at == 0 && n > uint32(r.pmtu) && n == o.length {
+		// Between our engines: the requester has heard nothing, but mostly because we
+		// are slow. The first packet tells it, and it asks for what it misses then.
+		n, end = uint32(r.pmtu), 1
+	}
 	fresh := o.next
 	// What the replay sends need not be sent a first time.
 	if whole := n%uint32(r.pmtu) == 0 || end == o.n; whole && end > o.next {

@@ -446,3 +446,32 @@ func TestStalledRead(t *testing.T) {
 		}
 	}
 }
+
+// Between two engines a READ that is asked for again because its answer is slow costs
+// one packet, not all of the answer once more; what really is lost still comes.
+func TestLateRead(t *testing.T) {
+	const n = 512
+	for _, lost := range []int{0, 1, 200, n} {
+		p := newPair(t, RC, selective)
+		p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
+		p.run(func() bool { return p.side[0].q.req.clock.srtt != 0 })
+		responses := 0
+		p.drop = func(from int, _ *rocev2.Packet) bool {
+			if from == 1 {
+				responses++
+			}
+			return from == 1 && responses <= lost
+		}
+		p.late[0] = p.now + 2e6
+		p.post(&SendWR{Op: OpRead, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
+			SGL: []SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
+		p.run(func() bool { return len(p.side[0].cq.got) == 1 })
+		p.run(func() bool { return len(p.flight) == 0 })
+		if probes := p.side[0].count.TailProbes; probes == 0 {
+			t.Errorf("%d lost: no probe, the test shows nothing", lost)
+		}
+		if got := p.side[1].data; got > n+lost+100 {
+			t.Errorf("%d lost: %d responses sent for %d", lost, got, n)
+		}
+	}
+}

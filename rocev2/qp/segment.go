@@ -156,6 +156,8 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		out.PayloadLen, out.AckReq = 0, true
 		if !again {
 			r.reads.add(r, i)
+		} else if w.op == OpRead {
+			w.asked, w.askedAt, w.probed = 1, now, true // see responder.repeatRead
 		}
 	} else {
 		off := at << (7 + q.attr.PMTU)
