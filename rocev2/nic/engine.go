@@ -147,7 +147,7 @@ func (e *engine) finish() {
 	e.qps.all(func(x *QP) {
 		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET: nothing to flush
 		x.publish()
-		e.unroute(x) // a Destroy that waits below must find no path to release
+		release(e.unroute(x)) // this thread ends; nobody else will
 	})
 	e.show()
 	e.calls.mu.Lock()
