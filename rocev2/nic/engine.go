@@ -31,12 +31,13 @@ type engine struct {
 
 	qps        qpTable
 	dests      map[netip.Addr]*dest
-	datagrams  dest // where queue pairs of UD line up before their first packet
+	datagrams  dest // where queue pairs of UD line up before anything was posted
 	ready      destRing
-	touched    []*QP // that something happened to in this turn
+	stuck      destRing // those of this turn whose socket is full
+	touched    []*QP    // that something happened to in this turn
 	qpTimers   wheel.Wheel[*QP]
 	destTimers wheel.Wheel[*dest]
-	blocked    bool // the kernel has all transmit frames
+	blocked    bool // the kernel has all transmit frames of a socket
 	unsent     bool // it left some of them, and there is no second thread
 	overruns   []*CQ
 	news       []*CQ // with completions that were not shown

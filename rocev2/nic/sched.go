@@ -55,10 +55,10 @@ func (e *engine) lineUp(x *QP) {
 	e.enqueue(d)
 }
 
-// move has a queue pair line up where its last packet went: one of UD waits for the
-// pacer of that destination before it sends its next, wherever that goes.
-func (e *engine) move(x *QP, from, to *dest) {
-	from.pop()
+// move has the queue pair whose turn it is line up elsewhere: one of UD where its next
+// packet goes.
+func (e *engine) move(x *QP, to *dest) {
+	x.home.pop()
 	x.home = to
 	e.lineUp(x)
 }
