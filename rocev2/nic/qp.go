@@ -90,6 +90,7 @@ type QP struct {
 	deficit             int32
 	lined               bool
 	touched             bool
+	parked              bool // in the list of dest
 	dead                bool
 	selective           bool // what dest.sack was when it was last negotiated
 }
@@ -296,6 +297,7 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (lef
 		left = e.unroute(x)
 		x.path, x.dest, x.flow = path, e.destination(path), a.Flow
 		x.home, x.src = x.dest, path.Current().Src
+		x.q.SetFlight(&x.dest.flight)
 		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
 	}
 	attr := x.q.Attr()
@@ -321,6 +323,9 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 		x.home.quit(x)
 	}
 	if left = x.path; left != nil {
+		x.q.SetFlight(nil)
+		x.dest.leavePark(x)
+		e.unpark(x.dest)
 		e.drop(x.dest)
 		x.path, x.dest, x.home, x.selective = nil, nil, nil, false
 	}

@@ -46,6 +46,9 @@ func (e *engine) settle() {
 		x.publish()
 		e.rearm(x)
 		e.lineUp(x)
+		if x.dest != nil {
+			e.unpark(x.dest)
+		}
 	}
 	e.touched = e.touched[:stuck]
 	e.show()
@@ -100,6 +103,7 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 			return sent
 		case !x.q.NextData(e.now, &e.out):
 			d.pop()
+			d.park(x)
 			x.publish()
 			e.rearm(x)
 			continue

@@ -112,6 +112,7 @@ func (r *requester) outOfSequence(now Time, n uint64) {
 		return
 	}
 	r.window.lost(r.nxt-n, minWindow)
+	r.q.flightLost(now, r.clock.roundTrip())
 	r.rewind(n)
 }
 

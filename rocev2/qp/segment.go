@@ -92,6 +92,15 @@ func (r *requester) limit(w *wqe) uint64 {
 	if r.nxt+n > oldest+most {
 		return 0
 	}
+	if r.nxt == r.max && r.nxt < end { // a new one
+		if !w.isRead() {
+			n = end - r.nxt
+		}
+		if n = uint64(r.q.mayFly(uint32(n), w.isRead())); n == 0 {
+			return 0
+		}
+		end = min(end, r.nxt+n)
+	}
 	return min(end, r.stopAt)
 }
 
