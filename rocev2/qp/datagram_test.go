@@ -35,14 +35,8 @@ func TestDatagram(t *testing.T) {
 
 	six := ud(256)
 	six.Src, six.Dst, six.DestQP = netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("2001:db8::1"), targetQPN
-	b, err := six.AppendTo(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := rocev2.ParseIP(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := coded(t, six, nil)
+	b := p.Datagram()
 	x.q.Receive(x.now, &p)
 	x.wantDone(Completion{WRID: 1, Op: OpRecv, Bytes: 296, HasGRH: true, SrcQP: peerQPN})
 	if !bytes.Equal(buf[300:340], b[:40]) {
