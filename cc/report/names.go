@@ -5,7 +5,7 @@ package report
 // The schemes that the report is about, by their names in the simulator's table.
 const (
 	fourcase  = "fourcase"
-	precredit = "fourcase+precredit"
+	precredit = "fourcase-precredit"
 	literal   = "literal"
 )
 
