@@ -101,17 +101,18 @@ func DefaultParams(linkBps uint64) Params {
 // The agent, which reads its tables every 10 ms, has DefaultParams.
 //
 // A sender at the link's rate aims at half a round trip of queue, one at a
-// hundredth of it at four.
+// sixteenth of it, and below, at two.
 func ParamsFor(linkBps, rttNs uint64) Params {
 	p := DefaultParams(linkBps)
 	rttNs = min(max(rttNs, 64), maxTimeLimit>>4)
 	p.TargetRateBps = linkBps
 	p.TargetNs = rttNs / 2
-	p.TargetMaxNs = 4 * rttNs
+	p.TargetMaxNs = 2 * rttNs
 	p.DeadbandNs = rttNs / 8
 	p.IntervalNs = rttNs
 	p.BaseWindowNs = max(p.BaseWindowNs, 10*rttNs)
-	p.RaiseQ10 = 10 // 1 %
+	p.RaiseQ10 = 15 // 1.5 %
+	p.MaxCutQ10 = 960
 	return p
 }
 

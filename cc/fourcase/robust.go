@@ -98,6 +98,10 @@ func (p *Params) delayCut(row uint8, q, d, grown int64, period uint64) uint64 {
 		cut += cut >> 1
 	}
 	if period > 0 {
+		if grown > d>>2 && period <= 16*p.IntervalNs {
+			grew := uint64(min(grown, qLimit))
+			cut = max(cut, grew<<10/(grew+period))
+		}
 		next := uint64(max(q-d+min(max(grown, -qLimit), qLimit), 0))
 		cut = min(cut, next*(one+one/4)/period)
 	}
@@ -281,9 +285,9 @@ func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64,
 	}
 	q = r.judged(m, s.Samples, d)
 	if q > 4*d {
-		cut = max(cut, p.delayCut(rowFarAbove, q, d, 0, 0))
+		cut = max(cut, p.delayCut(rowFarAbove, q, d, r.DTxNs, r.PeriodNs))
 	} else if q > d {
-		cut = max(cut, p.delayCut(rowAboveTarget, q, d, 0, 0))
+		cut = max(cut, p.delayCut(rowAboveTarget, q, d, r.DTxNs, r.PeriodNs))
 	}
 	return cut, v
 }

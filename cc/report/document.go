@@ -12,23 +12,26 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
+	"github.com/softroce/softroce-xdp/cc/sim/validate"
 )
 
 // Input is what the report is made of. It holds nothing that depends on the
 // machine or the day, so that the same sources give the same report.
 type Input struct {
 	Summaries []*experiment.Summary // of the whole library, in its order
-	// Validation compares with what papers found: paper, ours, ratio.
-	Validation experiment.Table
+	// Validation compares with what papers found.
+	Validation []validate.Row
 	// Reality is the text of the comparison with real interfaces, "" if it was not
 	// made.
 	Reality string
+	Short   bool // made of Quick scenarios
 	// About says what each scheme is, by name.
 	About map[string]string
 }
 
 // Document is the report before it is text.
 type Document struct {
+	Short      bool
 	Schemes    []named
 	Overview   experiment.Table
 	Control    []section
@@ -36,7 +39,7 @@ type Document struct {
 	Claims     []Claim
 	Precredit  []experiment.Table
 	Scale      experiment.Table
-	Validation experiment.Table
+	Validation []validate.Row
 	Reality    string
 	Lost       []string // where fourcase misses a criterion
 	Plots      []Plot
@@ -66,7 +69,7 @@ type loadSection struct {
 
 // New puts a document together.
 func New(in Input) *Document {
-	d := &Document{Validation: in.Validation, Reality: in.Reality}
+	d := &Document{Short: in.Short, Validation: in.Validation, Reality: in.Reality}
 	var control, completion, scale [][]*experiment.Summary
 	for _, g := range ByScenario(in.Summaries) {
 		for _, s := range g {
@@ -248,7 +251,7 @@ func lost(groups [][]*experiment.Summary) (all []string) {
 				if v, ok := s.Worst(c); ok {
 					text = experiment.Text(c.Metric, v)
 				}
-				all = append(all, fmt.Sprintf("%s, %s: %s is %s, should be %s%s", g[0].Scenario.Title, name, c.Metric, text, c.Text, others(g, c)))
+				all = append(all, fmt.Sprintf("%s, %s: %s is %s, should be %s%s", g[0].Scenario.Title, name, c.Metric, text, c, others(g, c)))
 			}
 		}
 	}
@@ -263,18 +266,26 @@ func others(group []*experiment.Summary, c scenario.Criterion) string {
 			names = append(names, s.Scheme)
 		}
 	}
-	if len(names) == 0 {
-		return "; no baseline does"
+	switch len(names) {
+	case 0:
+		return "; no baseline is"
+	case 1:
+		return "; " + names[0] + " is"
 	}
-	return "; " + strings.Join(names, ", ") + " does"
+	return "; " + strings.Join(names, ", ") + " are"
 }
 
 //go:embed document.md.tmpl
 var source string
 
 var document = template.Must(template.New("document").Funcs(template.FuncMap{
-	"table":       markdown,
-	"trim":        strings.TrimSpace,
+	"table": markdown,
+	"trim":  strings.TrimSpace,
+	"validation": func(rows []validate.Row) (string, error) {
+		var b strings.Builder
+		err := validate.Markdown(&b, rows)
+		return b.String(), err
+	},
 	"fingerprint": Fingerprint,
 }).Parse(source))
 

@@ -21,7 +21,7 @@ func Quick(s *scenario.Scenario) {
 	case to >= 1e9: // seconds, for drift
 		from, to = from/tenth, to/tenth/tenth
 	case s.Group == scenario.Control:
-		to = from + (to-from)/tenth
+		from, to = from/tenth, from/tenth+(to-from)/tenth
 	default:
 		from, to = from/tenth, to/tenth
 		s.Measure.Drain /= tenth

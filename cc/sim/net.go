@@ -49,6 +49,7 @@ type Net struct {
 	freePkt  int32
 	livePkts int
 	warmed   int32 // keeps warm from being optimised away
+	warmFor  int   // events until it is called again
 
 	flows  []*Flow
 	pacers []*Pacer
@@ -142,6 +143,7 @@ func (n *Net) makePorts() {
 			p.credits = &creditQueue{limit: c.LimitPackets, share: share}
 		}
 		for _, weight := range n.cfg.Weights {
+			p.weighted = true
 			p.drr = append(p.drr, drrState{weight: int64(weight)})
 		}
 	}
@@ -191,9 +193,10 @@ func (n *Net) Run(until time.Duration) {
 	}
 	limit := tick(until) * nanosecond
 	for {
-		if len(n.wheel.heap) == 0 && n.wheel.advance(limit) {
+		if len(n.wheel.heap) == 0 && n.wheel.advance(limit) || n.warmFor == 0 {
 			n.warm()
 		}
+		n.warmFor--
 		id, ok := n.wheel.pop(limit)
 		if !ok {
 			n.wheel.now = max(n.wheel.now, limit)

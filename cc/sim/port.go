@@ -28,7 +28,8 @@ type port struct {
 	toHost     bool
 	noisy      bool // loss or jitter
 	hasCredits bool
-	_          [5]byte
+	weighted   bool // drr is used
+	_          [4]byte
 
 	txBytes   uint64
 	txPackets uint64
@@ -154,7 +155,7 @@ func (n *Net) rearm(pi int32) {
 
 // choose picks a queue of those open: control first, then by class or weight.
 func (n *Net) choose(p *port, pi int32, open uint8) uint8 {
-	if open&(1<<controlQueue) != 0 || p.drr == nil || open&(open-1) == 0 {
+	if open&(1<<controlQueue) != 0 || !p.weighted || open&(open-1) == 0 {
 		return uint8(bits.TrailingZeros8(open))
 	}
 	for {
@@ -187,7 +188,7 @@ func (n *Net) pop(pi int32, qi uint8) int32 {
 	q.head = pk.next
 	if q.head < 0 {
 		p.ready &^= 1 << qi
-		if p.drr != nil && qi >= dataQueue {
+		if p.weighted && qi >= dataQueue {
 			p.drr[qi-dataQueue].deficit = 0
 		}
 	}

@@ -22,6 +22,12 @@ type Params struct {
 	HAIBps   float64 // delta in hyperactive increase
 	HAIAfter int     // increases in a row before hyperactive increase
 
+	// Segment > 0 decides for each so many sequence numbers acknowledged, as the
+	// paper does at the completion of each segment of 16 to 64 kB. Then a faster
+	// flow decides more often, and so also raises more. 0 decides once in a round
+	// trip, as the HPCC artefact does.
+	Segment uint64
+
 	// HAIBelowTLow counts increases below TLow towards hyperactive increase, as
 	// the HPCC artefact does; the paper's text does not.
 	HAIBelowTLow bool
@@ -90,14 +96,17 @@ func (f *Flow) Reset(p *Params) {
 // Rate is the rate to send at, bits per second.
 func (f *Flow) Rate() float64 { return f.rate }
 
-// Ack takes an acknowledgement of all bytes below acked, when sent is the byte to
-// be sent next. One in a round trip decides: the first beyond what had been sent
-// at the last decision.
+// Ack takes an acknowledgement of all below acked, when sent is to be sent next.
+// One in a round trip decides, the first beyond what had been sent at the last
+// decision, or one for each Segment.
 func (f *Flow) Ack(rttNs int64, acked, sent uint64) {
 	if acked <= f.nextSeq {
 		return
 	}
 	f.Round(rttNs)
+	if f.p.Segment > 0 {
+		sent = acked + f.p.Segment - 1
+	}
 	f.nextSeq = max(f.nextSeq, sent)
 }
 

@@ -71,6 +71,18 @@ func TestOneDecisionPerRound(t *testing.T) {
 	near(t, "beyond it one cut", f.Rate(), 6.5e9)
 }
 
+func TestOneDecisionPerSegment(t *testing.T) {
+	p := Default(10e9)
+	p.Segment = 10
+	f := NewFlow(&p)
+	f.rate = 1e9
+	for acked := uint64(1); acked <= 41; acked++ {
+		f.Ack(40_000, acked, acked+1000)
+	}
+	// Packet 1 primes; 11, 21, 31 and 41 decide.
+	near(t, "four additive steps", f.Rate(), 1.04e9)
+}
+
 func TestRateStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Default(100e9)

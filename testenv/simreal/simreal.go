@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
@@ -38,6 +39,9 @@ func Spec(s *scenario.Scenario) (topo.Spec, error) {
 	}
 	if at := s.Measure.At; at.Kind != "down" || spec.Hosts[at.Number].Bottleneck == nil || s.Measure.Sample == 0 {
 		return topo.Spec{}, fmt.Errorf("simreal: %s measures at %v every %v: needs a link to a host with an event at 0ns, and an interval", s.Name, at, s.Measure.Sample)
+	}
+	if s.Transport.Window == 0 {
+		return topo.Spec{}, fmt.Errorf("simreal: %s has no transport: window", s.Name)
 	}
 	return spec, nil
 }
@@ -65,19 +69,24 @@ type real struct {
 }
 
 // Run runs the flows and events of the scenario on its hosts, which the product is
-// attached to, and samples them.
-func Run(ctx context.Context, s *scenario.Scenario, hosts []*topo.Host) (_ *experiment.Result, err error) {
+// attached to, and samples them. It also returns the least round trip of the first
+// packets, in the idle network.
+func Run(ctx context.Context, s *scenario.Scenario, hosts []*topo.Host) (_ *experiment.Result, rtt time.Duration, err error) {
 	r := &real{s: s, hosts: hosts, flows: s.Endless(), series: &experiment.Series{}}
 	r.bytes = make([]uint64, len(r.flows))
 	r.series.FlowBps = make([][]float64, len(r.flows))
 	if err := r.open(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	// Everyone meets while the network is idle, as queue pairs do that connect.
 	for _, f := range r.flows {
-		if _, err := r.ends[f.Src].Send(ctx, load.Flow{To: r.addr(f.Dst), Bytes: 4096}); err != nil {
-			return nil, err
+		report, err := r.ends[f.Src].Send(ctx, load.Flow{To: r.addr(f.Dst), Bytes: 4096})
+		if err != nil {
+			return nil, 0, err
+		}
+		if rtt == 0 || report.RTTMin < rtt {
+			rtt = report.RTTMin
 		}
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -93,13 +102,13 @@ func Run(ctx context.Context, s *scenario.Scenario, hosts []*topo.Host) (_ *expe
 		err = errors.Join(err, <-ended)
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	flows := make([]experiment.FlowRate, len(r.flows))
 	for i, f := range r.flows {
 		flows[i] = experiment.FlowRate{Src: f.Src, Dst: f.Dst}
 	}
-	return experiment.FromSamples(s, "real", flows, r.series, float64(r.drops)/float64(max(1, r.packets+r.drops))), nil
+	return experiment.FromSamples(s, "real", flows, r.series, float64(r.drops)/float64(max(1, r.packets+r.drops))), rtt, nil
 }
 
 func (r *real) addr(host int) netip.Addr { return r.hosts[host].IPv4() }
@@ -129,16 +138,13 @@ func (r *real) send(ctx context.Context, stop context.CancelCauseFunc, f scenari
 		return nil
 	}
 	_, err := r.ends[f.Src].Send(ctx, load.Flow{
-		To: r.addr(f.Dst), Window: window, PMTU: int(r.s.Transport.MTU), SendBuffer: sendBuffer, GiveUp: 20 * time.Second,
+		To: r.addr(f.Dst), Window: int(r.s.Transport.Window / r.s.Transport.MTU), PMTU: int(r.s.Transport.MTU), SendBuffer: sendBuffer, GiveUp: 20 * time.Second,
 	})
 	if err != nil {
 		stop(err)
 	}
 	return err
 }
-
-// window of a flow, in packets.
-const window = 128
 
 func wait(ctx context.Context, until time.Time) bool {
 	t := time.NewTimer(time.Until(until))
@@ -159,18 +165,17 @@ func (r *real) watch(ctx context.Context) error {
 		return err
 	}
 	r.sampleFlows(0)
-	events := r.s.Events
-	for at := m.Sample; at <= m.To; at += m.Sample {
+	events := slices.DeleteFunc(slices.Clone(r.s.Events), func(e scenario.Event) bool { return e.At == 0 })
+	for at := m.Sample; at <= m.To; at = r.next(m.Sample) {
 		for len(events) > 0 && events[0].At <= at {
-			if e := events[0]; e.At > 0 {
-				if !wait(ctx, r.begin.Add(time.Duration(e.At))) {
-					return context.Cause(ctx)
-				}
-				if err := r.hosts[e.Link.Number].Port().SetRate(uint64(e.Rate)); err != nil {
-					return err
-				}
-			}
+			e := events[0]
 			events = events[1:]
+			if !wait(ctx, r.begin.Add(time.Duration(e.At))) {
+				return context.Cause(ctx)
+			}
+			if err := r.hosts[e.Link.Number].Port().SetRate(uint64(e.Rate)); err != nil {
+				return err
+			}
 		}
 		if !wait(ctx, r.begin.Add(time.Duration(at))) {
 			return context.Cause(ctx)
@@ -180,6 +185,17 @@ func (r *real) watch(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// next is the time of the next sample. On a busy machine some are left out: two in
+// quick succession would say nothing.
+func (r *real) next(every scenario.Time) scenario.Time {
+	now := scenario.Time(time.Since(r.begin))
+	at := (now/every + 1) * every
+	if at-now < every/2 {
+		at += every
+	}
+	return at
 }
 
 func (r *real) port() *topo.Port { return r.hosts[r.s.Measure.At.Number].Port() }

@@ -19,3 +19,17 @@ func (c cross) NewControl(now int64, p *sim.Pacer) sim.Control {
 	p.RateBps = rate
 	return sim.NoControl{}
 }
+
+// windowed is a scheme whose hosts limit what is in flight where it does not.
+type windowed struct {
+	sim.Scheme
+	bytes int64
+}
+
+func (w windowed) NewControl(now int64, p *sim.Pacer) sim.Control {
+	c := w.Scheme.NewControl(now, p)
+	if p.WindowBytes == 0 {
+		p.WindowBytes = w.bytes
+	}
+	return c
+}

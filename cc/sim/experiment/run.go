@@ -54,6 +54,9 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 	if err != nil {
 		return nil, err
 	}
+	if w := r.s.Transport.Window; w > 0 {
+		scheme = windowed{scheme, int64(w)}
+	}
 	if rates := crossRates(r.s); len(rates) > 0 {
 		scheme = cross{scheme, rates}
 	}

@@ -97,6 +97,21 @@ measure: {from: 1ms, to: 3ms, at: down 0, sample: 100us}
 	}
 }
 
+// What a host may have in flight limits a flow whose scheme would send more.
+func TestWindow(t *testing.T) {
+	const text = `name: window
+topology: {kind: star, hosts: 2}
+links: {host: 10Gbit/s, delay: 100us}
+transport: {mtu: 1000, window: 50KB}
+traffic: [{flows: {from: 1, to: 0}}]
+measure: {from: 2ms, to: 12ms}
+`
+	// 50 KB in a round trip of 403 us are 993 Mbit/s.
+	if r := runAll(t, jobs(t, read(t, text), "dcqcn"), 1)[0]; math.Abs(r.Flows[0].Bps/993e6-1) > .02 {
+		t.Errorf("%.0f bit/s", r.Flows[0].Bps)
+	}
+}
+
 // Cross traffic keeps to its times and obeys nobody.
 func TestOnOff(t *testing.T) {
 	s := read(t, `name: onoff

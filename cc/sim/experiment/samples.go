@@ -22,7 +22,7 @@ func FromSamples(s *scenario.Scenario, scheme string, flows []FlowRate, series *
 	var fair []float64
 	counts := make([]bool, len(flows))
 	for i, f := range flows {
-		f.Bps = mean(series.FlowBps[i][from:to])
+		f.Bps = series.mean(series.FlowBps[i], from, to)
 		f.Jain = endless[i].Start <= m.From
 		if f.Jain {
 			counts[i] = true
@@ -33,17 +33,23 @@ func FromSamples(s *scenario.Scenario, scheme string, flows []FlowRate, series *
 	r.Values["jain"] = sim.Jain(fair)
 	if len(series.Utilisation) > 0 {
 		queue := slices.Sorted(slices.Values(series.QueueNs[from:to]))
-		r.Values["utilisation"] = mean(series.Utilisation[from:to])
+		r.Values["utilisation"] = series.mean(series.Utilisation, from, to)
 		r.Values["queue-p50"], r.Values["queue-p99"] = sim.Percentile(queue, .5), sim.Percentile(queue, .99)
 		r.Values["convergence"] = series.convergence(m.Converge, counts)
 	}
 	return r
 }
 
-func mean(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
+// mean is that of samples from up to before to, each for as long as it took.
+func (s *Series) mean(values []float64, from, to int) float64 {
+	sum, span := 0.0, 0.0
+	for i := from; i < to; i++ {
+		took := float64(s.AtNs[i])
+		if i > 0 {
+			took -= float64(s.AtNs[i-1])
+		}
+		sum += values[i] * took
+		span += took
 	}
-	return sum / float64(max(1, len(values)))
+	return sum / max(1, span)
 }

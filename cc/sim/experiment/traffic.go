@@ -70,8 +70,8 @@ func (r *run) tagAt(at scenario.Time) int64 {
 	return tagOther
 }
 
-// headers of a data packet: Ethernet with FCS, preamble and gap, IP, UDP, BTH, RETH
-// and ICRC.
+// headers of a data packet: Ethernet with FCS, preamble and gap, IPv4, UDP, BTH and
+// ICRC.
 const headers = 82
 
 // onOff sends what the rate carries in each stretch as one message.

@@ -46,3 +46,24 @@ func TestBad(t *testing.T) {
 		}
 	}
 }
+
+// What is read is a number that the simulator can use, whatever was written.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"25us", "1e400s", "-1us", "0x1pms", "95%", "inf", "1_0us", "µs", "\xffus"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if v, err := Time(s); err == nil && (v < -1e12 || v > 1e12) {
+			t.Errorf("%q is %d ns", s, v)
+		}
+		if v, err := Rate(s); err == nil && !(v >= 1 && v <= 1e14) {
+			t.Errorf("%q is %v bit/s", s, v)
+		}
+		if v, err := Size(s); err == nil && (v < 0 || v > 1e15) {
+			t.Errorf("%q is %d bytes", s, v)
+		}
+		if v, err := Share(s); err == nil && !(v >= 0 && v <= 1e3) {
+			t.Errorf("%q is %v", s, v)
+		}
+	})
+}

@@ -103,6 +103,14 @@ func (m *Metric) criterion(s string) (Criterion, error) {
 	return c, nil
 }
 
+// String is the condition, with the value that "target" stands for.
+func (c Criterion) String() string {
+	if c.targets {
+		return fmt.Sprintf("%s (%v)", c.Text, Time(c.Value))
+	}
+	return c.Text
+}
+
 // Holds says whether a value of the metric (shares as numbers, times in ns)
 // fulfils the criterion.
 func (c Criterion) Holds(v float64) bool {

@@ -158,6 +158,7 @@ func TestRefusals(t *testing.T) {
 		"scheme without":    {small + "schemes: [{eta: 1}]\n", "line 7: a scheme is a name, or"},
 		"transport":         {small + "transport: {recovery: gobackn}\n", "did you mean go-back-n?"},
 		"mtu":               {small + "transport: {mtu: 9000}\n", "mtu: 9000 bytes"},
+		"window":            {small + "transport: {window: 500B}\n", "window: 500B is less than a packet"},
 		"clock":             {small + "clocks: {drift: -50ppm}\n", "write it without a sign"},
 		"loss":              {with("10Gbit/s", "10Gbit/s, loss: 100%"), "loss: 1 of all packets"},
 	} {

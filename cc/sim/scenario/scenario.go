@@ -77,6 +77,9 @@ type Transport struct {
 	MTU      Size   `yaml:"mtu"`      // payload of a packet
 	Recovery string `yaml:"recovery"` // selective or go-back-n
 	RTO      Time   `yaml:"rto"`
+	// Window limits the payload in flight under schemes that set no window of their
+	// own: of a flow or, with a scheme that works per destination, of all flows to it.
+	Window Size `yaml:"window"`
 }
 
 // Clocks make the hosts' clocks differ. Offset and Drift are drawn evenly from

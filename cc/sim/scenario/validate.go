@@ -161,6 +161,9 @@ func (s *Scenario) checkTransport() error {
 	if modes := []string{"selective", "go-back-n"}; !slices.Contains(modes, t.Recovery) {
 		return fmt.Errorf("transport: recovery: %w", UnknownName(t.Recovery, "way of recovery", modes))
 	}
+	if t.Window != 0 && t.Window < t.MTU {
+		return fmt.Errorf("transport: window: %v is less than a packet (mtu: %v)", t.Window, t.MTU)
+	}
 	if t.RTO < 0 {
 		return fmt.Errorf("transport: rto: %v is negative", t.RTO)
 	}

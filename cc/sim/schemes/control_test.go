@@ -218,6 +218,7 @@ func TestAeolusFillsTheFirstRoundTrip(t *testing.T) {
 	p := pacer()
 	c := control(t, p, "aeolus").(*xpassControl)
 	c.send = func(*sim.Flow, sim.Message) {}
+	c.probe = func() {}
 	f := &sim.Flow{Size: 1 << 20}
 	c.Start(0, p, f)
 	if p.CreditBytes != 120_000 {

@@ -85,7 +85,7 @@ func (x *xpassScheme) of(p *sim.Path) *expresspass.Params {
 
 func (x *xpassScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 	p.NeedsCredit = true
-	return &xpassControl{scheme: x, sender: *expresspass.NewSender(x.of(&p.Path)), send: p.Send}
+	return &xpassControl{scheme: x, sender: *expresspass.NewSender(x.of(&p.Path)), send: p.Send, probe: p.Probe}
 }
 
 func (x *xpassScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
@@ -100,6 +100,9 @@ type xpassControl struct {
 	send        func(*sim.Flow, sim.Message)
 	acked       int64
 	unscheduled int64    // may go without credit
+	scheduled   bool     // a packet went for a credit
+	probe       func()   // behind the last unscheduled packet
+	resendAt    int64    // then what has no answer is lost, 0 = not known
 	tags        []uint32 // of the credits in Pacer.CreditBytes, in order
 }
 
@@ -117,8 +120,8 @@ func (c *xpassControl) ask(p *sim.Pacer, f *sim.Flow, a expresspass.Ask) {
 	case expresspass.AskStop:
 		c.send(f, sim.Message{Kind: sim.MsgStop})
 	}
-	p.TimerNs = 0
-	if t := c.sender.Timer(); t != expresspass.Never {
+	p.TimerNs = c.resendAt
+	if t := c.sender.Timer(); t != expresspass.Never && (p.TimerNs == 0 || t < p.TimerNs) {
 		p.TimerNs = t
 	}
 }
@@ -141,15 +144,29 @@ func (c *xpassControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) {
 	if c.unscheduled > 0 {
 		d.Unscheduled = true
 		c.unscheduled = max(c.unscheduled-int64(d.Bytes), 0)
+		if c.unscheduled == 0 {
+			c.probe()
+		}
 		return
 	}
+	c.scheduled = true
 	if len(c.tags) > 0 {
 		d.Tag = c.tags[0]
 		c.tags = c.tags[:copy(c.tags, c.tags[1:])]
 	}
 }
 
-func (c *xpassControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) { c.acked += a.Bytes }
+// Ack of a probe: what was sent before it has arrived or is lost, except that the
+// probe overtakes data, by what a queue of unscheduled packets may hold at each
+// hop. If packets with credit have followed, their ACKs will tell.
+func (c *xpassControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
+	c.acked += a.Bytes
+	if a.Probe && !c.scheduled {
+		queue := float64(c.scheme.s.drop) + float64(p.Path.PacketBytes)
+		c.resendAt = now + int64(2*float64(p.Path.Hops)*queue*8e9/float64(p.Path.MinBps))
+		c.ask(p, p.Data.(*sim.Flow), expresspass.AskNothing)
+	}
+}
 
 func (c *xpassControl) Message(now int64, p *sim.Pacer, f *sim.Flow, m *sim.Message) {
 	if m.Kind != sim.MsgCredit || f == nil {
@@ -176,7 +193,15 @@ func (c *xpassControl) Timeout(now int64, p *sim.Pacer, f *sim.Flow) { c.Loss(no
 
 func (c *xpassControl) Expire(now int64, p *sim.Pacer) {
 	f := p.Data.(*sim.Flow)
-	c.ask(p, f, c.sender.Expire(now, c.left(p, f)))
+	ask := c.sender.Expire(now, c.left(p, f))
+	if c.resendAt != 0 && now >= c.resendAt {
+		c.resendAt = 0
+		if !c.scheduled && p.InflightBytes > 0 {
+			p.Resend(f)
+			ask = max(ask, c.sender.Start(now))
+		}
+	}
+	c.ask(p, f, ask)
 }
 
 // jitter is a number in [-1, 1) that looks random and depends on the flow and the

@@ -171,7 +171,7 @@ func (c *fourcaseControl) note(a *sim.Ack) {
 		w.Idle = a.Probe && a.Idle
 	}
 	w.Tx, w.Rx, w.RTT = min(w.Tx, tx), min(w.Rx, rx), min(w.RTT, a.RTTNs)
-	w.Turn = a.T2Out - a.T2
+	w.Turn = max(a.T2Out-a.T2, 1) // 0 means unknown
 	w.Idle = w.Idle && a.Probe
 	w.CE += a.CE
 	w.Samples++

@@ -49,7 +49,7 @@ func judge(n *sim.Net, path sim.Path) (o outcome) {
 	return o
 }
 
-func incast(t *testing.T, s sim.Scheme, senders int, bytes int64) outcome {
+func manyAtOnce(t *testing.T, s sim.Scheme, senders int, bytes int64) outcome {
 	t.Helper()
 	n, err := sim.New(sim.Config{Seed: 1}, topo.Star(senders+1, link100), s)
 	if err != nil {

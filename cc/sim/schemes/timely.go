@@ -20,6 +20,7 @@ type timelySettings struct {
 	ewma, beta             float64
 	ai, hai, minRate, init float64
 	strict                 bool
+	segment                int64
 }
 
 func (s *timelySettings) fields() []field {
@@ -33,12 +34,15 @@ func (s *timelySettings) fields() []field {
 		rateField("hai", &s.hai, "hyperactive step"),
 		rateField("min-rate", &s.minRate, "least rate"),
 		rateField("start", &s.init, "rate of a new flow; the link's if not given"),
+		sizeField("segment", &s.segment, "decide for each so much acknowledged; once in a round trip if not given"),
 		boolField("strict", &s.strict, "no hyperactive increase below t-low, as the paper's text has it"),
 	)
 }
 
-func (s *timelySettings) params(linkBps float64) timely.Params {
+func (s *timelySettings) params(path *sim.Path) timely.Params {
+	linkBps := float64(path.LinkBps)
 	p := timely.Default(linkBps)
+	p.Segment = uint64(s.segment) / uint64(path.PayloadBytes)
 	override(&p.TLowNs, s.tlow)
 	override(&p.THighNs, s.thigh)
 	override(&p.MinRTTNs, s.minRTT)
@@ -53,7 +57,7 @@ func (s *timelySettings) params(linkBps float64) timely.Params {
 }
 
 func (s *timelySettings) scheme(name string) (sim.Scheme, error) {
-	p := s.params(100e9)
+	p := s.params(&typicalPath)
 	return &timelyScheme{name: name, s: *s}, p.Validate()
 }
 
@@ -69,7 +73,7 @@ func (t *timelyScheme) NewReceiver(int, sim.Out) sim.Receiver { return nil }
 
 func (t *timelyScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 	c := &timelyControl{scheme: t}
-	c.flow.Reset(t.params.get(&p.Path, func(p *sim.Path) timely.Params { return t.s.params(float64(p.LinkBps)) }))
+	c.flow.Reset(t.params.get(&p.Path, t.s.params))
 	t.s.window.set(p, c.flow.Rate())
 	return c
 }

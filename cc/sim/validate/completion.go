@@ -26,6 +26,7 @@ type completion struct {
 	drain           time.Duration
 	schemes         []string
 	published       []published
+	seed            uint64
 }
 
 // published is one figure's row: a percentile of the slowdown of flows by size.
@@ -79,16 +80,20 @@ var completions = []completion{
 	},
 }
 
-// run gives the rows of one completion. scale shortens it.
-func (c *completion) run(scale float64, progress func(string)) ([]Row, error) {
+// run gives the rows of one completion, with so many schemes at a time. scale
+// shortens it.
+func (c *completion) run(scale float64, workers int, progress func(string)) ([]Row, error) {
 	samples := make([][]sample, len(c.schemes))
-	for i, name := range c.schemes {
-		s, note, err := c.runScheme(name, time.Duration(float64(c.length)*scale))
+	err := parallel(workers, len(c.schemes), func(i int) (string, error) {
+		s, note, err := c.runScheme(c.schemes[i], time.Duration(float64(c.length)*scale))
 		if err != nil {
-			return nil, fmt.Errorf("%s with %s: %w", c.name, name, err)
+			return "", fmt.Errorf("%s with %s: %w", c.name, c.schemes[i], err)
 		}
 		samples[i] = s
-		progress(fmt.Sprintf("%s, %s: %s", c.name, name, note))
+		return fmt.Sprintf("%s, %s: %s", c.name, c.schemes[i], note), nil
+	}, progress)
+	if err != nil {
+		return nil, err
 	}
 	var rows []Row
 	for _, p := range c.published {
@@ -166,12 +171,12 @@ func (c *completion) flows(length time.Duration) ([]workload.Flow, error) {
 	hosts := c.leaves * c.perLeaf
 	// Loads of the paper are of payload at link rate.
 	background, err := workload.Uniform{Sizes: c.sizes, Hosts: hosts, RateBps: 100e9, Load: c.load, To: int64(length)}.
-		Flows(workload.NewRand(1, 1))
+		Flows(workload.NewRand(c.seed+1, 1))
 	if err != nil || !c.incast {
 		return background, err
 	}
 	incast, err := workload.Incast{Senders: 60, Bytes: 500_000, Hosts: hosts, RateBps: 100e9, Load: .02, To: int64(length)}.
-		Flows(workload.NewRand(1, 2))
+		Flows(workload.NewRand(c.seed+1, 2))
 	return workload.Merge(background, incast), err
 }
 
@@ -185,7 +190,7 @@ func (c *completion) runScheme(name string, length time.Duration) ([]sample, str
 	if err != nil {
 		return nil, "", err
 	}
-	n, err := sim.New(sim.Config{Seed: 1, BufferBytes: 32_000_000, AckPriority: ackPriority[name]}, clos(c.leaves, c.perLeaf), s)
+	n, err := sim.New(sim.Config{Seed: c.seed + 1, BufferBytes: buffer, AckPriority: ackPriority[name]}, clos(c.leaves, c.perLeaf), s)
 	if err != nil {
 		return nil, "", err
 	}
@@ -233,11 +238,14 @@ func dropped(n *sim.Net) (sum uint64) {
 	return sum
 }
 
+// usesBaseRTT are the schemes that HPCC's artefact gives the longest round trip.
+var usesBaseRTT = map[string]bool{"hpcc": true, "dctcp": true, "dcqcn": true, "dcqcn-window": true, "timely": true, "timely-window": true}
+
 // schemeLikeHPCC makes a scheme with the HPCC artefact's settings: one round trip
 // for all, and no additive rounds in HPCC.
 func schemeLikeHPCC(name string) (sim.Scheme, error) {
 	var params []schemes.Param
-	if name != "swift" {
+	if usesBaseRTT[name] {
 		params = append(params, schemes.Param{Name: "base-rtt", Value: globalRTT})
 	}
 	return schemes.New(name, params...)

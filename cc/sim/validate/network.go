@@ -9,6 +9,12 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim"
 )
 
+// The papers' switches share 32 MB, and packets carry 1000 bytes.
+const (
+	buffer  = 32_000_000
+	payload = 1000
+)
+
 // clos is a leaf-spine of leaves with perLeaf hosts at 100 Gb/s, and as many
 // spines at 400 Gb/s as the leaves' hosts fill. Delays are such that the longest
 // round trip is that of the HPCC paper, 12 us without serialisation.

@@ -48,6 +48,8 @@ type Row struct {
 	// OK: within the row's tolerance, or the order is the published one.
 	OK   bool
 	Note string // why not, or what differs from the paper's set-up
+	// Aside: no paper has a value; the row explains another.
+	Aside bool
 }
 
 // Ratio is ours over the paper's, 1 inside its range, 0 if it has no number.
@@ -62,7 +64,7 @@ func Table(w io.Writer, rows []Row) error {
 		if r.Paper != (Range{}) {
 			ratio = fmt.Sprintf("%.2f", r.Ratio())
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%s\t%s\t%s\t%s\n", r.ID, r.What, r.Scheme, r.Paper, ours, ratio, verdict(r.OK), r.Note)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%s\t%s\t%s\t%s\n", r.ID, r.What, r.Scheme, r.Paper, ours, ratio, r.Verdict(), r.Note)
 	}
 	return t.Flush()
 }
@@ -76,14 +78,18 @@ func Markdown(w io.Writer, rows []Row) error {
 		if r.Paper != (Range{}) {
 			ratio = fmt.Sprintf("%.2f", r.Ratio())
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %v | %.3g | %s | %s | %s |\n", r.ID, r.What, r.Scheme, r.Paper, r.Ours, ratio, verdict(r.OK), r.Note)
+		fmt.Fprintf(&b, "| %s | %s | %s | %v | %.3g | %s | %s | %s |\n", r.ID, r.What, r.Scheme, r.Paper, r.Ours, ratio, r.Verdict(), r.Note)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func verdict(ok bool) string {
-	if ok {
+// Verdict is what the row shows, in a word or two.
+func (r *Row) Verdict() string {
+	switch {
+	case r.Aside:
+		return "not published"
+	case r.OK:
 		return "as published"
 	}
 	return "DEPARTS"

@@ -9,10 +9,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,10 +23,11 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
+	"github.com/softroce/softroce-xdp/cc/sim/validate"
 )
 
 func main() {
-	var o options
+	o := options{log: os.Stdout}
 	flag.StringVar(&o.dir, "out", "docs", "directory of congestion-control.md; pictures go to img in it")
 	flag.BoolVar(&o.quick, "quick", false, "a tenth of the time on small networks: to see that it works, not what comes out")
 	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "runs at the same time")
@@ -39,6 +42,7 @@ type options struct {
 	dir   string
 	quick bool
 	jobs  int
+	log   io.Writer // progress
 }
 
 func run(o options) error {
@@ -62,18 +66,22 @@ func run(o options) error {
 			jobs = append(jobs, experiment.Jobs(s, chosen)...)
 		}
 	}
-	results, err := experiment.RunAll(context.Background(), jobs, o.jobs, says(jobs))
+	results, err := experiment.RunAll(context.Background(), jobs, o.jobs, o.says(jobs))
+	if err != nil {
+		return err
+	}
+	known, err := validated(o)
 	if err != nil {
 		return err
 	}
 	// These are timed: one at a time, with nothing beside them.
-	scaled, times, err := timed(scale)
+	scaled, times, err := o.timed(scale)
 	if err != nil {
 		return err
 	}
-	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}}
-	for _, e := range schemes.List() {
-		in.About[e.Name] = e.About
+	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known, Short: o.quick}
+	for _, j := range slices.Concat(jobs, scale) {
+		in.About[j.Scheme.Label] = about(j.Scheme)
 	}
 	if text, err := os.ReadFile(filepath.Join(o.dir, "img", "simreal.txt")); err == nil {
 		in.Reality = string(text)
@@ -82,29 +90,52 @@ func run(o options) error {
 		return err
 	}
 	times = fmt.Sprintf("%s\nThe whole report took %v with %d runs at a time.\n", times, time.Since(begin).Round(time.Second), o.jobs)
-	fmt.Print(times)
+	fmt.Fprint(o.log, times)
 	return os.WriteFile(filepath.Join(o.dir, "cc-timing.txt"), []byte(times), 0o666)
 }
 
+// about says what a scheme is, and which parameters a scenario gave it.
+func about(x scenario.Scheme) string {
+	var b strings.Builder
+	for _, e := range schemes.List() {
+		if e.Name == x.Name {
+			b.WriteString(e.About)
+		}
+	}
+	for _, p := range x.Params {
+		fmt.Fprintf(&b, ", %s %s", p.Name, p.Value)
+	}
+	return b.String()
+}
+
+// validated runs the published experiments.
+func validated(o options) ([]validate.Row, error) {
+	if o.quick {
+		return nil, nil // that package has tests of its own
+	}
+	begin := time.Now()
+	return validate.Full(o.jobs, func(what string) { fmt.Fprintf(o.log, "%6.1f s  validation: %s\n", time.Since(begin).Seconds(), what) })
+}
+
 // says prints a line when a run ends.
-func says(jobs []experiment.Job) experiment.Progress {
+func (o *options) says(jobs []experiment.Job) experiment.Progress {
 	begin := time.Now()
 	return func(job int, share float64) {
 		if share == 1 {
-			fmt.Printf("%6.1f s  %v\n", time.Since(begin).Seconds(), jobs[job])
+			fmt.Fprintf(o.log, "%6.1f s  %v\n", time.Since(begin).Seconds(), jobs[job])
 		}
 	}
 }
 
 // timed runs the jobs one after another, and tables what a link crossing costs.
-func timed(jobs []experiment.Job) ([]*experiment.Result, string, error) {
+func (o *options) timed(jobs []experiment.Job) ([]*experiment.Result, string, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "What the simulator costs on this machine, in seconds of CPU; another run gives other times.\n\n%-24s %-20s %9s %12s %12s %14s\n",
 		"scenario", "scheme", "CPU s", "packets/s", "links/s", "ns per link")
 	var results []*experiment.Result
 	for i := range jobs {
 		begin := cpuTime()
-		r, err := experiment.RunAll(context.Background(), jobs[i:i+1], 1, says(jobs[i:i+1]))
+		r, err := experiment.RunAll(context.Background(), jobs[i:i+1], 1, o.says(jobs[i:i+1]))
 		if err != nil {
 			return nil, "", err
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,7 @@ func TestQuick(t *testing.T) {
 		t.Skip("runs for ten seconds")
 	}
 	dir := t.TempDir()
-	if err := run(options{dir: dir, quick: true, jobs: 2}); err != nil {
+	if err := run(options{dir: dir, quick: true, jobs: 2, log: io.Discard}); err != nil {
 		t.Fatal(err)
 	}
 	got := read(t, filepath.Join(dir, "congestion-control.md"))
@@ -42,6 +43,9 @@ func TestCommittedReport(t *testing.T) {
 	text := read(t, "../../../docs/congestion-control.md")
 	if !strings.Contains(text, report.Fingerprint()) {
 		t.Error("docs/congestion-control.md was made from another library or template: run `make cc-report`")
+	}
+	if strings.Contains(text, "This is the shortened report") {
+		t.Error("docs/congestion-control.md was made with -quick: run `make cc-report`")
 	}
 	library, err := scenario.Library()
 	if err != nil {
