@@ -49,26 +49,6 @@ func judge(n *sim.Net, path sim.Path) (o outcome) {
 	return o
 }
 
-func manyAtOnce(t *testing.T, s sim.Scheme, senders int, bytes int64) outcome {
-	t.Helper()
-	n, err := sim.New(sim.Config{Seed: 1}, topo.Star(senders+1, link100), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var path sim.Path
-	for i := range senders {
-		f, err := n.Add(sim.FlowSpec{Src: i + 1, Dst: 0, Bytes: bytes, Start: time.Duration(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 {
-			n.At(time.Duration(1), func() { path = f.Pacer().Path })
-		}
-	}
-	n.RunAll(100 * time.Millisecond)
-	return judge(n, path)
-}
-
 // fatTree runs all to all traffic for so many milliseconds on a fat-tree of k³/4 hosts.
 func fatTree(t testing.TB, k int, s sim.Scheme, sizes *workload.CDF, load float64, ms int) (outcome, *sim.Net) {
 	t.Helper()
