@@ -18,7 +18,7 @@
 
 #include "policy.h"
 
-#define SR_ABI_VERSION 1
+#define SR_ABI_VERSION 2
 #define SR_PSN_SLOTS 4
 
 /* An address, IPv4 as ::ffff:a.b.c.d; network byte order. */
@@ -158,6 +158,8 @@ struct sr_config {
 	__u8 mac[6];                 /* of the interface; frames to others pass unread. 0 = any */
 	__u16 reserved2;
 	struct policy_params policy;
+	struct priority_params priority;
+	struct priority_state priority_now; /* agent */
 };
 
 enum sr_event_type {

@@ -41,7 +41,8 @@ static __always_inline void settle(struct dest_regs *d, __u64 mono)
 
 /*
  * A new rate. What waits in an HTB class leaves at the new rate too, so its
- * backlog in time grows or shrinks with it; what fq holds has its time already.
+ * backlog in time grows or shrinks with it, and so does what a policed packet has
+ * used up ahead; what fq holds has its time already.
  * Until the backlog is gone, echoes tell of the old rate: settle_ns keeps them
  * out of the window. What was saved up while idle stays: HTB keeps its tokens,
  * as time, as well.
@@ -51,7 +52,8 @@ static __always_inline void set_rate(struct dest_regs *d, __u64 rate, __u64 mono
 	const struct sr_config *cfg = get_config();
 	__u64 old = d->rate_bps, empty = d->next_tx_ns, backlog;
 
-	if ((__s64)(empty - mono) > 0 && cfg && cfg->pacer == SR_PACER_HTB) {
+	if ((__s64)(empty - mono) > 0 && cfg &&
+	    (cfg->pacer == SR_PACER_HTB || cfg->pacer == SR_PACER_POLICE)) {
 		backlog = empty - mono;
 		/* Twice the most that pace() lets wait; 64 bits hold the product. */
 		if (backlog > 2 * PACE_MAX_WAIT_NS)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/config"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/loader/pacer"
@@ -109,13 +110,21 @@ func (s *settings) applyPolicy() {
 	if len(list) == 0 {
 		return
 	}
-	s.Options.Policy = func(p *fourcase.Params) {
+	apply := func(p *params.Policy) {
 		for _, x := range list {
 			if err := setPolicy(p, x); err != nil {
 				panic(fmt.Sprintf("policy parameter %s was accepted before: %v", x, err))
 			}
 		}
 	}
+	s.Options.Policy = func(p *fourcase.Params) {
+		all := params.Policy{Params: *p}
+		apply(&all)
+		*p = all.Params
+	}
+	var all params.Policy
+	apply(&all)
+	s.Options.Priority = all.Priority
 }
 
 // configured lists the interfaces of the configuration file.
