@@ -135,6 +135,11 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 	if err := params.Validate(&next); err != nil {
 		return usagef("the parameters do not fit together, nothing was changed: %w", err)
 	}
+	if _, ok := changed["priority-capacity"]; ok {
+		if err := minimumsFit(att.State.NodeFile, live.Node, next.Priority.Limit(live.LinkRateBps)); err != nil {
+			return usagef("nothing was changed: %w", err)
+		}
+	}
 	live.Policy = *bpf.ParamsFrom(&next.Params)
 	prio, _ := bpf.PriorityAs[priority.Params, priority.State](live.Config)
 	*prio = next.Priority

@@ -77,6 +77,9 @@ func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 		return nil, err
 	}
 	s.applyPolicy()
+	if err := s.checkMinimums(name); err != nil {
+		return nil, usageError{err, true}
+	}
 	return s, nil
 }
 
@@ -101,6 +104,36 @@ func (s *settings) findNodes(dir string) error {
 		return usageError{err, true}
 	}
 	s.NodeFile = path
+	return nil
+}
+
+// checkMinimums refuses a node file that promises more than there is.
+func (s *settings) checkMinimums(name string) error {
+	rate := s.RateBps
+	if rate == 0 {
+		iface, err := loader.FindIface(name)
+		if err != nil {
+			return nil // attach says what is wrong with it
+		}
+		if rate = iface.RateBps; rate == 0 {
+			rate = loader.DefaultRateBps
+		}
+	}
+	return minimumsFit(s.NodeFile, s.Node, s.Priority.Limit(rate))
+}
+
+// minimumsFit refuses nodes whose minimums exceed the capacity that they share.
+func minimumsFit(nodeFile string, node uint32, capacity uint64) error {
+	if nodeFile == "" {
+		return nil
+	}
+	nodes, err := agent.ReadNodeFile(nodeFile)
+	if err != nil {
+		return err
+	}
+	if err := agent.CheckMinimums(nodes, node, capacity); err != nil {
+		return fmt.Errorf("node file %s: %w", nodeFile, err)
+	}
 	return nil
 }
 

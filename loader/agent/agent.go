@@ -42,8 +42,11 @@ type Agent struct {
 	sweep   sweeper
 	resyncs resyncs
 	drains  drains
-	engine  uint64 // when we last looked for an engine
-	dests   int    // entries in the table, as far as we have heard
+
+	priority *prioritizer // nil: the node file gives no priorities
+
+	engine uint64 // when we last looked for an engine
+	dests  int    // entries in the table, as far as we have heard
 
 	rdma        string // the RDMA device on the interface, as far as we have seen
 	rdmaSeen    uint64 // when we looked, monotonic ns
@@ -116,6 +119,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	if a.nodes, err = readNodes(a.att.State.NodeFile); err != nil {
 		return nil, err
 	}
+	a.priority = newPrioritizer(a.nodes)
 	return a, nil
 }
 
@@ -213,6 +217,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	a.shareOut(now)
 	a.watchEngine(now)
 	a.greet(now)
 	a.expectRDMA(now)

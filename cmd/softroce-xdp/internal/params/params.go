@@ -18,7 +18,7 @@ import (
 
 // Policy are the parameters of all policies of an interface.
 type Policy struct {
-	fourcase.Params // S1.6
+	fourcase.Params                 // S1.6
 	Priority        priority.Params // S4.5
 }
 
