@@ -16,6 +16,7 @@ type Uplink struct {
 	CapacityBps uint64 // what the link is taken to carry, 0 before the first Step
 	ChangedNs   uint64 // when that last changed
 	SharedNs    uint64 // when congestion was last judged to be shared, 0 = never
+	limit       uint64 // of the last Step
 	raises      uint32 // in a row
 }
 
@@ -49,9 +50,10 @@ const Recent = uint64(200 * time.Millisecond)
 // Step takes in what was seen. limit is the most that the link may carry: its own
 // rate, or what a person has set. It reports whether congestion is shared now.
 func (u *Uplink) Step(limit uint64, s Signs, now uint64) (shared bool) {
-	if u.CapacityBps == 0 || u.CapacityBps > limit {
-		*u = Uplink{CapacityBps: limit, ChangedNs: now, SharedNs: u.SharedNs}
+	if u.CapacityBps == u.limit || u.CapacityBps > limit { // at first, too: both are 0
+		*u = Uplink{CapacityBps: limit, ChangedNs: u.ChangedNs, SharedNs: u.SharedNs}
 	}
+	u.limit = limit
 	since := now - u.ChangedNs
 	if s.shared() {
 		u.SharedNs = now

@@ -41,7 +41,8 @@ func TestUplinkSteps(t *testing.T) {
 		}
 	}
 	step(0, Signs{}, 1e9, 1e9) // what there is
-	step(10, congested, 1e9, 1e9)
+	u.ChangedNs = now
+	step(10, congested, 1e9, 1e9)   // what the last change did is not seen yet
 	step(40, congested, 1e9, 310e6) // a 32nd below what was sent
 	step(10, congested, 1e9, 310e6) // not twice for one queue
 	step(40, congested, 1e9, 310e6) // more is sent than it is taken to carry: it is no less for that
@@ -54,6 +55,7 @@ func TestUplinkSteps(t *testing.T) {
 	if u.Judged(200e6) {
 		t.Error("200 Mbit/s are all there is")
 	}
+	step(10, Signs{}, 800e6, 800e6) // or more: nothing was judged
 }
 
 // Quiet for long enough, the estimate is back at the limit, and never above.

@@ -24,6 +24,7 @@ type prioritizer struct {
 	file   map[netip.Addr]*prioNode
 	dests  map[bpf.DestKey]*prioDest // that send
 	uplink priority.Uplink
+	least  uint64 // no destination gets less, if it can be helped: no node starves
 
 	nodes []*prioNode // of those in dests
 	alloc priority.Allocator
@@ -110,7 +111,7 @@ func (p *prioritizer) enforce(slot *bpf.ExchangeSlot, regs *fourcase.Regs, param
 		}
 		p.dests[slot.Key] = d
 	}
-	d.seen = now
+	d.seen, p.least = now, params.MinRateBps
 	d.usage.take(r.TxBytes+etherLen*r.TxPackets, now)
 	if r.WinPaced > 0 {
 		d.paced = now
@@ -171,7 +172,7 @@ func (p *prioritizer) shareOut(limit, now uint64) priority.State {
 	p.uplink.Step(limit, signs, now)
 	p.in, p.out = p.in[:0], p.out[:0]
 	for _, n := range p.nodes {
-		in := priority.Node{ID: n.id, Level: n.level, Min: n.min, Max: n.max}
+		in := priority.Node{ID: n.id, Level: n.level, Min: p.floor(n), Max: n.max}
 		for _, d := range n.dests {
 			d.want = p.demand(d, now)
 			in.Demand += min(d.want, priority.All-in.Demand)
@@ -192,7 +193,7 @@ func (p *prioritizer) shareOut(limit, now uint64) priority.State {
 		state.Flags |= priority.Judged
 	}
 	for i, n := range p.nodes {
-		floor := min(n.min, n.max)
+		floor := p.floor(n)
 		if outcome.Scaled {
 			floor = p.out[i]
 		}
@@ -208,6 +209,11 @@ func (p *prioritizer) shareOut(limit, now uint64) priority.State {
 		}
 	}
 	return state
+}
+
+// floor is the minimum of a node, set or not.
+func (p *prioritizer) floor(n *prioNode) uint64 {
+	return min(max(n.min, p.least*uint64(len(n.dests))), n.max)
 }
 
 // gather forgets who is idle, lines the others up by node, and says what they see.
