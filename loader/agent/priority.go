@@ -67,7 +67,7 @@ const (
 	// prioAhead is how far, as a multiple, the four-case rate may run ahead of the
 	// enforced one: if the destination's own way becomes the bottleneck, few cuts must
 	// be enough.
-	prioAhead = 2
+	prioAhead = 4
 )
 
 func newPrioritizer(n *nodes) *prioritizer {

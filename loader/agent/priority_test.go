@@ -147,7 +147,7 @@ func TestPriorityKeepsTheFourCaseRateNear(t *testing.T) {
 	l.turns(3, 100e6, greedy("10.0.0.1"), greedy("10.0.0.2"), greedy("10.0.0.3"))
 	slot := &bpf.ExchangeSlot{Key: keyOf("10.0.0.3")}
 	regs := fourcase.Regs{RateBps: line}
-	if rate := l.p.enforce(slot, &regs, &l.params, l.now); rate != 5e6 || regs.RateBps != 10e6 {
+	if rate := l.p.enforce(slot, &regs, &l.params, l.now); rate != 5e6 || regs.RateBps != 20e6 {
 		t.Errorf("enforced %d, four-case %d", rate, regs.RateBps)
 	}
 	l.params.Mode = fourcase.ModeFixed
