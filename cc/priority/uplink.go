@@ -15,7 +15,6 @@ import "time"
 type Uplink struct {
 	CapacityBps uint64 // what the link is taken to carry, 0 before the first Step
 	ChangedNs   uint64 // when that last changed
-	SharedNs    uint64 // when congestion was last judged to be shared, 0 = never
 	limit       uint64 // of the last Step
 	raises      uint32 // in a row
 }
@@ -51,12 +50,11 @@ const Recent = uint64(200 * time.Millisecond)
 // rate, or what a person has set. It reports whether congestion is shared now.
 func (u *Uplink) Step(limit uint64, s Signs, now uint64) (shared bool) {
 	if u.CapacityBps == u.limit || u.CapacityBps > limit { // at first, too: both are 0
-		*u = Uplink{CapacityBps: limit, ChangedNs: u.ChangedNs, SharedNs: u.SharedNs}
+		*u = Uplink{CapacityBps: limit, ChangedNs: u.ChangedNs}
 	}
 	u.limit = limit
 	since := now - u.ChangedNs
 	if s.shared() {
-		u.SharedNs = now
 		if since >= uint64(cutPause) && s.UsedBps > 0 {
 			now31 := s.UsedBps - s.UsedBps>>cutShift
 			u.CapacityBps = max(min(u.CapacityBps, now31), 1)

@@ -46,8 +46,8 @@ func TestUplinkSteps(t *testing.T) {
 	step(40, congested, 1e9, 310e6) // a 32nd below what was sent
 	step(10, congested, 1e9, 310e6) // not twice for one queue
 	step(40, congested, 1e9, 310e6) // more is sent than it is taken to carry: it is no less for that
-	if u.SharedNs != now || !u.Judged(1e9) {
-		t.Error("congestion was shared just now")
+	if !u.Judged(1e9) {
+		t.Error("310 Mbit/s are not what was set")
 	}
 	step(99, Signs{}, 1e9, 310e6)
 	step(1, Signs{}, 1e9, 310e6+310e6>>6)

@@ -62,8 +62,6 @@ const (
 	// prioPaced is how long ago its rate may last have been too little for a
 	// destination that is taken to want more.
 	prioPaced = uint64(100 * time.Millisecond)
-	// prioShared is for how long congestion that all saw explains a queue.
-	prioShared = uint64(time.Second)
 	// prioAhead is how far, as a multiple, the four-case rate may run ahead of the
 	// enforced one: if the destination's own way becomes the bottleneck, few cuts must
 	// be enough.
@@ -174,7 +172,7 @@ func (p *prioritizer) shareOut(limit, now uint64) priority.State {
 	for _, n := range p.nodes {
 		in := priority.Node{ID: n.id, Level: n.level, Min: p.floor(n), Max: n.max}
 		for _, d := range n.dests {
-			d.want = p.demand(d, now)
+			d.want = d.demand(now)
 			in.Demand += min(d.want, priority.All-in.Demand)
 		}
 		p.in, p.out = append(p.in, in), append(p.out, 0)
@@ -252,17 +250,16 @@ func (p *prioritizer) gather(now uint64) (s priority.Signs) {
 
 func (d *prioDest) wantsMore(now uint64) bool { return d.paced != 0 && now-d.paced < prioPaced }
 
-// demand is what the destination would use. Where its rate holds packets back, that is
-// all it can get, but where its own way is congested, what the four-case policy lets
-// through; else what it has used, and a quarter more.
-func (p *prioritizer) demand(d *prioDest, now uint64) uint64 {
-	switch {
-	case !d.wantsMore(now):
-		return d.usage.bps + d.usage.bps/4
-	case d.waiting && (p.uplink.SharedNs == 0 || now-p.uplink.SharedNs > prioShared):
-		return max(d.allowed, d.floor)
+// demand is what the destination could use until the next allocation: a quarter more
+// than the four-case policy lets it have, or than it has used if that was enough. So
+// what a destination is entitled to but cannot use yet, because its rate climbs there
+// in steps, is not idle meanwhile.
+func (d *prioDest) demand(now uint64) uint64 {
+	use := d.usage.bps
+	if d.wantsMore(now) {
+		use = d.allowed
 	}
-	return priority.All
+	return use + use/4
 }
 
 // split shares what a node has among its destinations.
