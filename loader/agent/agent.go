@@ -43,6 +43,7 @@ type Agent struct {
 	resyncs resyncs
 	drains  drains
 
+	waiting  waiters
 	priority *prioritizer // nil: the node file gives no priorities
 
 	engine uint64 // when we last looked for an engine
@@ -217,13 +218,17 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	waited, err := a.evaluateWaiting(now)
+	if err != nil {
+		return 0, err
+	}
 	a.shareOut(now)
 	a.watchEngine(now)
 	a.greet(now)
 	a.expectRDMA(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
-	return a.drainStep(loader.Monotonic(), pause(busy, n)), nil
+	return a.drainStep(loader.Monotonic(), pause(busy, n+waited)), nil
 }
 
 // greet sends the HELLOs that are due.

@@ -30,6 +30,7 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 			}
 			a.resync(slot)
 			a.decide(slot, &params, now)
+			a.waiting.note(slot, now)
 			changed = changed || slot.Op != 0
 		}
 		if changed {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pacers
+
+import (
+	"time"
+
+	"github.com/softroce/softroce-xdp/bpf"
+)
+
+// setRate makes rate the only one that the policy may choose: in mode fixed it follows
+// its bounds at its next evaluation.
+func (b *bench) setRate(rate uint64) {
+	p := &b.live.Policy
+	if rate > p.MaxRateBps {
+		p.MaxRateBps = rate
+	}
+	p.MinRateBps = rate
+	p.MaxRateBps = rate
+}
+
+// change sets the rate and returns how long the table took.
+func (b *bench) change(rate uint64) (time.Duration, error) {
+	start := time.Now()
+	b.setRate(rate)
+	err := b.await("the rate", func(d *bpf.DestRegs) bool { return d.RateBps == rate })
+	return time.Since(start), err
+}
+
+// offer is what a source sends that no pacer holds back: enough more than the rate for
+// the pacer to be the limit.
+func offer(rate uint64) uint64 { return rate + rate/2 }
+
+// unpaced is what the source can send at the interface's rate, bit/s.
+func (b *bench) unpaced() (float64, error) {
+	b.src.start(linkRate)
+	if _, err := b.change(linkRate); err != nil {
+		return 0, err
+	}
+	time.Sleep(200 * time.Millisecond)
+	rate, err := b.rate(300 * time.Millisecond)
+	if err != nil {
+		return 0, err
+	}
+	return rate, b.src.stop()
+}
+
+// measure fills in a row.
+func (b *bench) measure(r *Row) (err error) {
+	low := r.RateBps / 10
+	b.sink.reset()
+	b.src.start(offer(r.RateBps))
+	if _, err := b.change(r.RateBps); err != nil {
+		return err
+	}
+	time.Sleep(300*time.Millisecond + b.packets(5, r.RateBps)) // what an idle destination has saved up
+	if r.Measured, err = b.rate(max(b.cfg.Measure, b.packets(250, r.RateBps))); err != nil {
+		return err
+	}
+	if low >= 100_000 { // else packets are too far apart for any time to be told
+		if r.Down, err = b.step(r.RateBps, low); err != nil {
+			return err
+		}
+		if r.Up, err = b.step(low, r.RateBps); err != nil {
+			return err
+		}
+	}
+	r.Reordered = b.sink.reordered()
+	return b.src.stop()
+}
+
+// packets is the time that n packets take at a rate.
+func (b *bench) packets(n int, rate uint64) time.Duration {
+	return time.Duration(float64(n*b.frame*8) / float64(rate) * float64(time.Second))
+}
+
+// rate is what leaves, in bit/s, from one packet to another.
+func (b *bench) rate(d time.Duration) (float64, error) {
+	n0, t0, err := b.edge()
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(d)
+	n1, t1, err := b.edge()
+	if err != nil {
+		return 0, err
+	}
+	return float64(n1-n0) * float64(b.frame*8) / t1.Sub(t0).Seconds(), nil
+}
+
+// edge waits for a packet and returns the count and the time.
+func (b *bench) edge() (uint64, time.Time, error) {
+	n0, _, err := b.sent()
+	for deadline := time.Now().Add(2 * time.Second); err == nil; {
+		n, at, err := b.sent()
+		if err != nil || n != n0 || at.After(deadline) {
+			return n, at, err
+		}
+	}
+	return 0, time.Time{}, err
+}
+
+// step changes the rate under load. Of what left in the time after the table has the
+// new rate, so much left at the old one: that is how late the change was.
+func (b *bench) step(from, to uint64) (c Change, err error) {
+	if c.Table, err = b.change(to); err != nil {
+		return c, err
+	}
+	n0, t0, err := b.sent()
+	if err != nil {
+		return c, err
+	}
+	time.Sleep(max(200*time.Millisecond, b.packets(20, to)))
+	n1, t1, err := b.edge()
+	if err != nil {
+		return c, err
+	}
+	bits := float64(n1-n0) * float64(b.frame*8)
+	took := t1.Sub(t0).Seconds()
+	late := (bits - float64(to)*took) / (float64(from) - float64(to))
+	c.Wire = time.Duration(late * float64(time.Second))
+	time.Sleep(100 * time.Millisecond)
+	return c, nil
+}
