@@ -247,7 +247,7 @@ func (b *bench) await(what string, so func(*bpf.DestRegs) bool) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("waited ten seconds in vain for %s", what)
+			return fmt.Errorf("waited ten seconds in vain for %s (the table says %d bit/s, %d packets sent)", what, r.Regs.RateBps, r.Regs.TxPackets)
 		}
 	}
 }
