@@ -68,7 +68,7 @@ func (d *dest) pop() {
 	x := d.first
 	d.first = x.next
 	if d.first == nil {
-		d.last = nil
+		d.last, d.idle = nil, true
 	}
 	x.lined, x.next = false, nil
 }
