@@ -28,9 +28,9 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 			if slot.Found == 0 {
 				continue
 			}
+			a.waiting.note(slot, now)
 			a.resync(slot)
 			a.decide(slot, &params, now)
-			a.waiting.note(slot, now)
 			changed = changed || slot.Op != 0
 		}
 		if changed {

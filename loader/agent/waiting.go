@@ -22,7 +22,8 @@ type waiters struct {
 // shortWait is not worth it: the next turn finds the packets gone.
 const shortWait = uint64(2 * minTick)
 
-// note keeps in mind whether packets of an evaluated destination wait.
+// note keeps in mind whether packets of a destination wait, by a snapshot that nothing
+// has changed yet.
 func (w *waiters) note(slot *bpf.ExchangeSlot, now uint64) {
 	if empty := slot.Regs.NextTxNs; empty > now+shortWait && empty < now+uint64(time.Minute) {
 		if w.until == nil {
@@ -63,9 +64,10 @@ func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
 				delete(w.until, slot.Key)
 				continue
 			}
-			withoutSample(&slot.Regs)
-			a.decide(slot, &params, now)
 			w.note(slot, now)
+			withoutSample(&slot.Regs)
+			a.resync(slot) // the model ends at a second, a class may hold more
+			a.decide(slot, &params, now)
 			changed = changed || slot.Op != 0
 		}
 		if changed {

@@ -88,7 +88,7 @@ func TestVerdict(t *testing.T) {
 		{"good", func(*Row) {}, true},
 		{"too fast", func(r *Row) { r.Measured = 10.31e6 }, false},
 		{"too slow", func(r *Row) { r.Measured = 9.69e6 }, false},
-		{"late in the table", func(r *Row) { r.Down.Table = 26 * time.Millisecond }, false},
+		{"late in the table", func(r *Row) { r.Down.Table = 300 * time.Millisecond }, false},
 		{"late on the wire, by a packet at the old rate", func(r *Row) { r.Up.Wire = 18 * time.Millisecond }, true},
 		{"later than that", func(r *Row) { r.Up.Wire = 19 * time.Millisecond }, false},
 		{"out of order", func(r *Row) { r.Reordered = 1 }, false},

@@ -13,9 +13,9 @@ import (
 const (
 	// MaxError of a rate, either way.
 	MaxError = 0.03
-	// MaxTable is one evaluation interval of the agent (10 ms), which it may just have
-	// missed, and what reading the table takes.
-	MaxTable = 25 * time.Millisecond
+	// MaxTable is the agent's longest evaluation interval: 10 ms, and more where a turn
+	// costs more than its share of the CPU.
+	MaxTable = 260 * time.Millisecond
 	// MaxWire is one evaluation interval.
 	MaxWire = 10 * time.Millisecond
 )
