@@ -29,7 +29,8 @@ var Names = []string{"htb", "police", "engine"}
 type Config struct {
 	Bin     string        // the product
 	Rates   []uint64      // bit/s
-	Measure time.Duration // of each rate; at least 250 packets are counted in any case
+	Measure time.Duration // of each rate; at least 300 packets are counted in any case
+	Tries   int           // of a rate that is missed from below; default 1
 	Stamped bool          // the peer understands stamps: they must not count
 	Note    func(Row)     // called with each row as it is done; may be nil
 }
@@ -46,6 +47,7 @@ type Row struct {
 	// changed at once.
 	Up, Down Change
 
+	Tries     int    // this was the last of so many
 	Reordered uint64 // packets that arrived behind a later one of their queue pair
 	Limited   bool   // without any pacer this source sends no more than the rate
 }
@@ -137,7 +139,7 @@ func run(ctx context.Context, cfg Config, name string, part sized) (rows []Row, 
 		r := Row{Pacer: name, RateBps: rate, Frame: b.frame, Limited: float64(rate) > 0.9*capable}
 		if r.Limited {
 			r.Measured = capable
-		} else if err := b.measure(&r); err != nil {
+		} else if err := b.tries(&r); err != nil {
 			return rows, fmt.Errorf("at %d bit/s: %w", rate, err)
 		}
 		rows = append(rows, r)

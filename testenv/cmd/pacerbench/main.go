@@ -29,7 +29,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 
-	cfg := pacers.Config{Bin: *bin, Measure: *measure, Stamped: *stamped}
+	cfg := pacers.Config{Bin: *bin, Measure: *measure, Tries: 3, Stamped: *stamped}
 	for _, s := range strings.Split(*list, ",") {
 		bps, err := rate.Parse(s)
 		if err != nil {
