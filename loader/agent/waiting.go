@@ -15,8 +15,14 @@ import (
 // for half of 64 of them hears nothing of a new rate for seconds. So where packets wait
 // in the pacer, the destination is evaluated all the same, without a sample.
 type waiters struct {
-	until map[bpf.DestKey]uint64 // when the pacer is empty, monotonic ns
-	keys  []bpf.DestKey
+	all  map[bpf.DestKey]waiter
+	keys []bpf.DestKey
+}
+
+// waiter is one of them; times are of the monotonic clock.
+type waiter struct {
+	empty uint64 // when the pacer is
+	seen  uint64 // when it was evaluated
 }
 
 // shortWait is not worth it: the next turn finds the packets gone.
@@ -26,28 +32,36 @@ const shortWait = uint64(2 * minTick)
 // has changed yet.
 func (w *waiters) note(slot *bpf.ExchangeSlot, now uint64) {
 	if empty := slot.Regs.NextTxNs; empty > now+shortWait && empty < now+uint64(time.Minute) {
-		if w.until == nil {
-			w.until = map[bpf.DestKey]uint64{}
+		if w.all == nil {
+			w.all = map[bpf.DestKey]waiter{}
 		}
-		w.until[slot.Key] = empty
-	} else if w.until != nil {
-		delete(w.until, slot.Key)
+		w.all[slot.Key] = waiter{empty, now}
+	} else if w.all != nil {
+		delete(w.all, slot.Key)
 	}
 }
 
-// evaluateWaiting evaluates those that this turn, which began at now, has not.
+// due are those that the turn which began at now has not evaluated.
+func (w *waiters) due(now uint64) []bpf.DestKey {
+	w.keys = w.keys[:0]
+	for key, x := range w.all {
+		switch {
+		case x.seen == now:
+		case x.empty <= now:
+			delete(w.all, key)
+		default:
+			w.keys = append(w.keys, key)
+		}
+	}
+	return w.keys
+}
+
+// evaluateWaiting evaluates those that wait and had no traffic in the turn that began
+// at now.
 func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
 	w := &a.waiting
-	w.keys = w.keys[:0]
-	for key, empty := range w.until {
-		if empty <= now {
-			delete(w.until, key)
-			continue
-		}
-		w.keys = append(w.keys, key)
-	}
 	params := *bpf.ParamsAs[fourcase.Params](&a.cfg.Policy)
-	for keys := w.keys; len(keys) > 0; {
+	for keys := w.due(now); len(keys) > 0; {
 		n := min(len(keys), len(a.x.Slots))
 		for i, key := range keys[:n] {
 			a.x.Slots[i].Key = key
@@ -61,7 +75,7 @@ func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
 			slot := &a.x.Slots[i]
 			slot.Op = 0
 			if slot.Found == 0 {
-				delete(w.until, slot.Key)
+				delete(w.all, slot.Key)
 				continue
 			}
 			w.note(slot, now)

@@ -26,8 +26,24 @@ func TestWaiters(t *testing.T) {
 		slot := &bpf.ExchangeSlot{Key: keyN(1)}
 		slot.Regs.NextTxNs = c.empty
 		w.note(slot, now)
-		if _, got := w.until[keyN(1)]; got != c.want {
+		if _, got := w.all[keyN(1)]; got != c.want {
 			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
+// One is due while it waits, but not in the turn that has evaluated it.
+func TestWaitersDue(t *testing.T) {
+	var w waiters
+	slot := &bpf.ExchangeSlot{Key: keyN(1)}
+	slot.Regs.NextTxNs = 1e9
+	w.note(slot, 100)
+	for _, c := range []struct {
+		now  uint64
+		want int
+	}{{100, 0}, {200, 1}, {1e9 - 1, 1}, {1e9, 0}, {300, 0}} {
+		if got := len(w.due(c.now)); got != c.want {
+			t.Errorf("at %d: %d, want %d", c.now, got, c.want)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type dest struct {
 	held  qp.Time // since when data waits for the pacer, 0 = none does
 	timer wheel.Timer[*dest]
 	late  qp.Time // that the rate is behind through no fault of the sender
-	idle  bool    // since its last packet there was a time without data
+	busy  bool    // since its last packet there has always been data
 
 	// What the peer understands, and its latest stamp: T1 and when that arrived.
 	stamps, sack   bool
@@ -56,7 +56,7 @@ func (e *engine) destination(p *route.Path) *dest {
 	addr := to.Dst
 	d := e.dests[addr]
 	if d == nil {
-		d = &dest{addr: addr, rate: e.live.InitialRate, fresh: freshReports, idle: true}
+		d = &dest{addr: addr, rate: e.live.InitialRate, fresh: freshReports}
 		d.sock = e.senders[addressHash(addr)%uint32(len(e.senders))]
 		d.timer.Owner = d
 		d.report.Addr = addr
@@ -112,13 +112,13 @@ const (
 
 // spend takes the cost of a frame of n bytes out of the bucket.
 func (d *dest) spend(e *engine, n int) {
-	idle := d.idle
-	d.idle = false
+	busy := d.busy
+	d.busy = true
 	if d.rate == 0 {
 		return
 	}
 	if saved := e.now - e.live.Burst; d.empty < saved {
-		if !idle {
+		if busy {
 			d.late = min(d.late+saved-d.empty, maxLate)
 		}
 		d.empty = saved

@@ -117,7 +117,7 @@ func TestLate(t *testing.T) {
 	const frame, cost = 1250, qp.Time(1e6) // at 10 Mbit/s
 	for _, idle := range []bool{false, true} {
 		e := &engine{now: 1e9, live: Live{Paced: true, Burst: 4e6}}
-		d := &dest{rate: 10e6, idle: true}
+		d := &dest{rate: 10e6}
 		x := &QP{typ: qp.UD, home: d}
 		for e.lineUp(x); d.mayLeave(e); { // the burst of a destination that was idle
 			d.spend(e, frame)

@@ -68,7 +68,7 @@ func (d *dest) pop() {
 	x := d.first
 	d.first = x.next
 	if d.first == nil {
-		d.last, d.idle = nil, true
+		d.last, d.busy = nil, false
 	}
 	x.lined, x.next = false, nil
 }

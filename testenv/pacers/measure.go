@@ -142,7 +142,7 @@ func (b *bench) step(from, to uint64) (c Change, err error) {
 	if err != nil {
 		return c, err
 	}
-	time.Sleep(max(200*time.Millisecond, b.packets(20, to)))
+	time.Sleep(max(200*time.Millisecond, b.packets(8, to)))
 	n1, t1, err := b.edge()
 	if err != nil {
 		return c, err
