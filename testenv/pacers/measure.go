@@ -54,7 +54,7 @@ func (b *bench) tries(r *Row) error {
 		if err := b.measure(r); err != nil {
 			return err
 		}
-		if r.Verdict() == nil || r.Tries >= b.cfg.Tries || r.Reordered > 0 || r.Error() > MaxError {
+		if r.Verdict() == nil || r.Tries >= b.cfg.Tries || r.Reordered > 0 || r.Error() > MaxError && !b.cfg.Stalls {
 			return nil
 		}
 	}

@@ -31,6 +31,7 @@ type Config struct {
 	Rates   []uint64      // bit/s
 	Measure time.Duration // of each rate; at least 300 packets are counted in any case
 	Tries   int           // of a rate that is missed from below; default 1
+	Stalls  bool          // the machine is emulated, its time stands still now and then: too fast is no proof either
 	Stamped bool          // the peer understands stamps: they must not count
 	Note    func(Row)     // called with each row as it is done; may be nil
 }
@@ -80,7 +81,12 @@ type bench struct {
 }
 
 // Run measures the pacers at all rates, and returns what it has also with an error.
+// Meanwhile the process goes before others.
 func Run(ctx context.Context, cfg Config, names ...string) (rows []Row, err error) {
+	if err := setNice(preferred); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, setNice(0)) }()
 	for _, name := range names {
 		for _, part := range bySize(cfg.Rates) {
 			got, err := run(ctx, cfg, name, part)

@@ -25,11 +25,12 @@ func main() {
 	list := flag.String("rates", "1M,3M,10M,30M,100M,300M,1G,2G,3G,5G,8G", "at which rates")
 	measure := flag.Duration("measure", 2*time.Second, "how long each rate is measured")
 	stamped := flag.Bool("stamped", false, "the peer has the product too, so packets carry stamps")
+	stalls := flag.Bool("emulated", false, "this machine is emulated, and stands still now and then")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 
-	cfg := pacers.Config{Bin: *bin, Measure: *measure, Tries: 3, Stamped: *stamped}
+	cfg := pacers.Config{Bin: *bin, Measure: *measure, Tries: 3, Stamped: *stamped, Stalls: *stalls}
 	for _, s := range strings.Split(*list, ",") {
 		bps, err := rate.Parse(s)
 		if err != nil {
