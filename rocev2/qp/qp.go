@@ -43,6 +43,10 @@ type QP struct {
 
 	req requester
 	rsp responder
+
+	flight   *Flight // or nil; what of it is this one's:
+	underWay uint32
+	waits    bool
 }
 
 // New makes a queue pair in RESET.
@@ -83,6 +87,7 @@ func (q *QP) Receive(now Time, p *rocev2.Packet) {
 	switch {
 	case q.isAnswer(p.Opcode(), info):
 		q.req.receive(now, p)
+		q.account()
 	default:
 		q.rsp.receive(now, p)
 	}
@@ -107,10 +112,18 @@ func (q *QP) NextAck(now Time, out *Outbound) bool { return q.rsp.nextAck(now, o
 func (q *QP) NextData(now Time, out *Outbound) bool {
 	if q.rsp.turn {
 		q.rsp.turn = false
-		return q.rsp.nextRead(now, out) || q.req.next(now, out)
+		return q.rsp.nextRead(now, out) || q.nextRequest(now, out)
 	}
 	q.rsp.turn = true
-	return q.req.next(now, out) || q.rsp.nextRead(now, out)
+	return q.nextRequest(now, out) || q.rsp.nextRead(now, out)
+}
+
+func (q *QP) nextRequest(now Time, out *Outbound) bool {
+	if !q.req.next(now, out) {
+		return false
+	}
+	q.account()
+	return true
 }
 
 // Deadline is when Expire must be called, or 0.
@@ -126,6 +139,7 @@ func (q *QP) Deadline() Time {
 func (q *QP) Expire(now Time) {
 	q.req.expire(now)
 	q.rsp.expire(now)
+	q.account()
 }
 
 // PostSend puts a work request on the send queue. The error says which rule it
@@ -146,6 +160,7 @@ func (q *QP) fail(now Time, e Event) {
 	q.state = Err
 	q.req.flush(now)
 	q.rsp.flush(now)
+	q.account()
 	q.notify(e)
 }
 
