@@ -158,7 +158,7 @@ type ECN struct {
 // CreditQueue is a port's queue for credit packets: a token bucket that passes
 // Share of the link's rate, and drops credits beyond LimitPackets.
 type CreditQueue struct {
-	Share        float64 // ExpressPass: 84/(84+1538)
+	Share        float64 // 0 = so much that a full data packet for each credit fills the way back
 	LimitPackets int
 }
 

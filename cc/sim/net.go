@@ -135,8 +135,12 @@ func (n *Net) makePorts() {
 			p.ecn = n.needs.ECN(w.Bps)
 		}
 		if c := n.needs.CreditQueue; c != nil {
+			share := c.Share
+			if share == 0 {
+				share = CreditWireBytes / float64(CreditWireBytes+n.fullWire)
+			}
 			p.hasCredits = true
-			p.credits = &creditQueue{limit: c.LimitPackets, share: c.Share}
+			p.credits = &creditQueue{limit: c.LimitPackets, share: share}
 		}
 		for _, weight := range n.cfg.Weights {
 			p.weighted = true

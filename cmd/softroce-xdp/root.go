@@ -56,7 +56,7 @@ untouched.`,
 	}
 	group(root,
 		newAttach(a), newDetach(a), newStatus(a), newTable(a), newTop(a), newStats(a),
-		newPolicy(a), newFeatures(a), newPerf(a), newDecode(), newClean(a), newVersion(), newMan(), newAgent(a))
+		newPolicy(a), newFeatures(a), newPerf(a), newSim(), newDecode(), newClean(a), newVersion(), newMan(), newAgent(a))
 	return root
 }
 

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/softroce/softroce-xdp/testenv/report"
+	"github.com/softroce/softroce-xdp/internal/chart"
 )
 
 // WriteText writes the figures as a table, the decisions, and the verdict.
 func (r *Result) WriteText(w io.Writer) error {
-	t := report.Table{
+	t := chart.Table{
 		Title:  "One sender, two receivers (S1.9)",
 		Header: []string{"phase", "receiver", "bottleneck", "passed", "full", "queue mean", "queue p99", "drops", "tx time", "rx time"},
 	}
@@ -73,16 +73,16 @@ const rateBin = 50 * time.Millisecond
 
 // WritePNG draws rate, queue, times and the policy's rate over time.
 func (r *Result) WritePNG(w io.Writer) error {
-	rates := report.Panel{Title: "Rate through the bottleneck", Unit: "Mbit/s"}
-	queues := report.Panel{Title: "Queue at the bottleneck", Unit: "kB"}
-	times := report.Panel{Title: "Destination table: excess transmit time", Unit: "ms"}
-	txrx := report.Panel{Title: "Destination table: transmit and receive time", Unit: "ms"}
+	rates := chart.Panel{Title: "Rate through the bottleneck", Unit: "Mbit/s"}
+	queues := chart.Panel{Title: "Queue at the bottleneck", Unit: "kB"}
+	times := chart.Panel{Title: "Destination table: excess transmit time", Unit: "ms"}
+	txrx := chart.Panel{Title: "Destination table: transmit and receive time", Unit: "ms"}
 	// What the policy asks for at the start is the link's rate: cut off, or the
 	// rest of the figure would lie flat at the bottom.
 	top := 1.25 * float64(max(r.Config.RateA, r.Config.RateB))
 	for i, name := range names {
-		line := func(suffix string, dashed bool, pts []report.Point) report.Series {
-			return report.Series{Name: name + suffix, Points: pts, Color: i, Dashed: dashed}
+		line := func(suffix string, dashed bool, pts []chart.Point) chart.Series {
+			return chart.Series{Name: name + suffix, Points: pts, Color: i, Dashed: dashed}
 		}
 		rates.Lines = append(rates.Lines,
 			line("", false, r.rate(i)),
@@ -93,10 +93,10 @@ func (r *Result) WritePNG(w io.Writer) error {
 			line(" transmit", false, r.rows(i, func(row *Row) float64 { return float64(row.TxNS) / 1e6 })),
 			line(" receive", true, r.rows(i, func(row *Row) float64 { return float64(row.RxNS) / 1e6 })))
 	}
-	f := report.Figure{
+	f := chart.Figure{
 		Title:  "One sender, two receivers",
-		Panels: []report.Panel{rates, queues, times, txrx},
-		Marks: []report.Mark{
+		Panels: []chart.Panel{rates, queues, times, txrx},
+		Marks: []chart.Mark{
 			{At: r.Phases[1].From - r.Config.Warmup, Text: "attached"},
 			{At: r.Slowed, Text: fmt.Sprintf("A slowed by %d", r.Config.SlowBy)},
 		},
@@ -104,7 +104,7 @@ func (r *Result) WritePNG(w io.Writer) error {
 	return f.WritePNG(w)
 }
 
-func (r *Result) rate(dest int) (pts []report.Point) {
+func (r *Result) rate(dest int) (pts []chart.Point) {
 	last := 0
 	for i, s := range r.Samples {
 		span := s.At - r.Samples[last].At
@@ -112,23 +112,23 @@ func (r *Result) rate(dest int) (pts []report.Point) {
 			continue
 		}
 		bits := float64(s.Queue[dest].Sent-r.Samples[last].Queue[dest].Sent) * 8
-		pts = append(pts, report.Point{At: s.At, Value: bits / span.Seconds() / 1e6})
+		pts = append(pts, chart.Point{At: s.At, Value: bits / span.Seconds() / 1e6})
 		last = i
 	}
 	return pts
 }
 
-func (r *Result) queue(dest int) (pts []report.Point) {
+func (r *Result) queue(dest int) (pts []chart.Point) {
 	for _, s := range r.Samples {
-		pts = append(pts, report.Point{At: s.At, Value: float64(s.Queue[dest].Backlog) / 1e3})
+		pts = append(pts, chart.Point{At: s.At, Value: float64(s.Queue[dest].Backlog) / 1e3})
 	}
 	return pts
 }
 
-func (r *Result) rows(dest int, value func(*Row) float64) (pts []report.Point) {
+func (r *Result) rows(dest int, value func(*Row) float64) (pts []chart.Point) {
 	for _, s := range r.Samples {
 		if row := s.Rows[dest]; row != nil {
-			pts = append(pts, report.Point{At: s.At, Value: value(row)})
+			pts = append(pts, chart.Point{At: s.At, Value: value(row)})
 		}
 	}
 	return pts

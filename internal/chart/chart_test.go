@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package chart
 
 import (
 	"bytes"
@@ -78,5 +78,37 @@ func TestTableAlignsColumns(t *testing.T) {
 		"  with the product     9 %\n"
 	if b.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
+
+func TestStepsShowTheirLines(t *testing.T) {
+	draw := func(s *Steps) int {
+		var buf bytes.Buffer
+		if err := s.WritePNG(&buf); err != nil {
+			t.Fatal(err)
+		}
+		img, err := png.Decode(&buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, b := 0, img.Bounds()
+		for y := b.Min.Y; y < b.Max.Y; y++ {
+			for x := b.Min.X; x < b.Max.X; x++ {
+				if r, g, bl, _ := img.At(x, y).RGBA(); max(r, g, bl)-min(r, g, bl) > 0x4000 {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	names := []string{"1KB", "10KB", "100KB"}
+	missing := []float64{math.NaN(), math.NaN(), math.NaN()}
+	some := []float64{1, math.NaN(), 30}
+	for _, log := range []bool{false, true} {
+		empty := draw(&Steps{Names: names, Panels: []StepPanel{{Log: log, Lines: []StepSeries{{Name: "A", Values: missing}}}}})
+		full := draw(&Steps{Names: names, Panels: []StepPanel{{Log: log, Lines: []StepSeries{{Name: "A", Values: some}}}}})
+		if empty != 0 || full < 200 {
+			t.Errorf("log %v: %d coloured pixels without data and %d with a line", log, empty, full)
+		}
 	}
 }

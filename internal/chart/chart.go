@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report turns what an experiment measured into a picture (PNG) and a text
+// Package chart turns what an experiment measured into a picture (PNG) and a text
 // table.
-package report
+package chart
 
 import (
 	"errors"
@@ -10,15 +10,12 @@ import (
 	"image/color"
 	"io"
 	"math"
-	"text/tabwriter"
 	"time"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
 )
 
 // Point is one value of a series.
@@ -35,7 +32,7 @@ type Series struct {
 	Dashed bool // a reference, such as a bottleneck's rate
 }
 
-// Panel is one diagram; all panels share the time axis.
+// Panel is one diagram; all panels of a figure share the time axis.
 type Panel struct {
 	Title string
 	Unit  string // of the values, for the axis
@@ -48,11 +45,12 @@ type Mark struct {
 	Text string
 }
 
-// Figure is a picture of panels, one above the other.
+// Figure is a picture of panels, row by row.
 type Figure struct {
-	Title  string
-	Panels []Panel
-	Marks  []Mark
+	Title   string
+	Panels  []Panel
+	Columns int // of panels, 0 = 1
+	Marks   []Mark
 }
 
 const (
@@ -63,35 +61,41 @@ const (
 // WritePNG draws the figure.
 func (f *Figure) WritePNG(w io.Writer) error {
 	if len(f.Panels) == 0 {
-		return errors.New("report: a figure without panels")
+		return errors.New("chart: a figure without panels")
 	}
-	// Align draws columns of plots with their axes in line.
-	plots := make([][]*plot.Plot, len(f.Panels))
 	from, to := f.span()
+	axis := axisFor(to)
+	grid := newGrid(f.Columns, len(f.Panels), panelHeight)
 	for i, panel := range f.Panels {
-		p, err := f.plot(panel, from, to)
+		p, err := f.plot(panel, from/axis.unit, to/axis.unit, axis)
 		if err != nil {
-			return fmt.Errorf("report: panel %q: %w", panel.Title, err)
+			return fmt.Errorf("chart: panel %q: %w", panel.Title, err)
 		}
 		if i == 0 && f.Title != "" {
 			p.Title.Text = f.Title + "\n" + p.Title.Text
 		}
-		if i == len(f.Panels)-1 {
-			p.X.Label.Text = "time (s)"
+		if i >= len(f.Panels)-grid.columns {
+			p.X.Label.Text = "time (" + axis.name + ")"
 		}
-		plots[i] = []*plot.Plot{p}
+		grid.add(p)
 	}
-	img := vgimg.New(width, panelHeight*vg.Length(len(plots)))
-	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadX: vg.Millimeter, PadY: 2 * vg.Millimeter,
-		PadTop: 2 * vg.Millimeter, PadBottom: 2 * vg.Millimeter, PadLeft: 2 * vg.Millimeter, PadRight: 4 * vg.Millimeter}
-	canvases := plot.Align(plots, tiles, draw.New(img))
-	for i := range plots {
-		plots[i][0].Draw(canvases[i][0])
+	return grid.writePNG(w)
+}
+
+// axis is the unit of the time axis, in seconds.
+type axis struct {
+	name string
+	unit float64
+}
+
+func axisFor(to float64) axis {
+	switch {
+	case to < 2e-3:
+		return axis{"us", 1e-6}
+	case to < 2:
+		return axis{"ms", 1e-3}
 	}
-	if _, err := (vgimg.PngCanvas{Canvas: img}).WriteTo(w); err != nil {
-		return fmt.Errorf("report: write picture: %w", err)
-	}
-	return nil
+	return axis{"s", 1}
 }
 
 // span is the time that the panels cover, in seconds.
@@ -110,7 +114,7 @@ func (f *Figure) span() (from, to float64) {
 	return from, to
 }
 
-func (f *Figure) plot(panel Panel, from, to float64) (*plot.Plot, error) {
+func (f *Figure) plot(panel Panel, from, to float64, axis axis) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text = panel.Title
 	p.Y.Label.Text = panel.Unit
@@ -125,7 +129,7 @@ func (f *Figure) plot(panel Panel, from, to float64) (*plot.Plot, error) {
 		}
 		xys := make(plotter.XYs, len(s.Points))
 		for i, pt := range s.Points {
-			xys[i] = plotter.XY{X: pt.At.Seconds(), Y: pt.Value}
+			xys[i] = plotter.XY{X: pt.At.Seconds() / axis.unit, Y: pt.Value}
 			top = max(top, pt.Value)
 		}
 		line, err := plotter.NewLine(xys)
@@ -145,13 +149,13 @@ func (f *Figure) plot(panel Panel, from, to float64) (*plot.Plot, error) {
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = p.Y.Min + 1
 	}
-	return p, f.mark(p)
+	return p, f.mark(p, axis)
 }
 
 // mark draws the marks over the whole height of a plot.
-func (f *Figure) mark(p *plot.Plot) error {
+func (f *Figure) mark(p *plot.Plot, axis axis) error {
 	for _, m := range f.Marks {
-		x := m.At.Seconds()
+		x := m.At.Seconds() / axis.unit
 		line, err := plotter.NewLine(plotter.XYs{{X: x, Y: p.Y.Min}, {X: x, Y: p.Y.Max}})
 		if err != nil {
 			return fmt.Errorf("mark %q: %w", m.Text, err)
@@ -163,33 +167,6 @@ func (f *Figure) mark(p *plot.Plot) error {
 			return fmt.Errorf("mark %q: %w", m.Text, err)
 		}
 		p.Add(line, text)
-	}
-	return nil
-}
-
-// Table is a table of text; numbers are formatted by the caller.
-type Table struct {
-	Title  string
-	Header []string
-	Rows   [][]string
-}
-
-// WriteText writes the table in aligned columns.
-func (t *Table) WriteText(w io.Writer) error {
-	if t.Title != "" {
-		if _, err := fmt.Fprintln(w, t.Title); err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
-	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, row := range append([][]string{t.Header}, t.Rows...) {
-		for _, cell := range row {
-			fmt.Fprintf(tw, "%s\t", cell)
-		}
-		fmt.Fprintln(tw)
-	}
-	if err := tw.Flush(); err != nil {
-		return fmt.Errorf("report: %w", err)
 	}
 	return nil
 }
