@@ -105,6 +105,15 @@ report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)
 	mkdir -p docs/img
 	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -run TestPerDestination $(AS_ROOT) ./testenv/e2e
 
+.PHONY: cc-report
+cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
+	$(GO) run ./testenv/cmd/ccreport
+
+.PHONY: sim-real
+sim-real: build ## docs/img/simreal.txt: scenarios on this machine with the product attached, and in the simulator (root)
+	mkdir -p docs/img
+	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -run TestSimulationAndReality $(AS_ROOT) ./testenv/simreal
+
 .PHONY: judge
 judge: ## our engine and Linux rxe in virtual machines, each against rxe: the whole table of cases (root, half an hour)
 	mkdir -p out

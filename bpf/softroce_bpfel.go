@@ -140,9 +140,20 @@ type SoftrocePolicyRegs struct {
 	Q_rxNs        int64
 	D_txNs        int64
 	D_rxNs        int64
+	FromBps       uint64
+	SentPackets   uint64
+	PeriodNs      uint64
+	JitterNs      uint64
+	Reserved      uint64
 	Decisions     uint32
 	Cuts          uint32
 	Raises        uint32
+	LossQ20       uint32
+	BaseLossQ20   uint32
+	CutQ10        uint32
+	AtMin         uint32
+	Blind         uint32
+	Restores      uint32
 	CaseNo        uint8
 	Row           uint8
 	Action        uint8

@@ -50,6 +50,10 @@ type Datagram struct {
 	FlushSelectivity uint8    // FETH
 	Hello            Hello    // HELLO, HELLO_ACK
 
+	Credit     CreditFields // CREDIT_GRANT, CREDIT_RETURN
+	LifeNs     uint64       // CREDIT_GRANT
+	Sent, Void uint32       // CREDIT_RETURN
+
 	Payload []byte // padded to a multiple of 4
 	Stamp   *Stamp // appended if not nil
 }
@@ -265,6 +269,12 @@ func (d *Datagram) putExt(info *OpcodeInfo, body []byte) {
 	}
 	if b := info.view(ExtHello, body); b != nil {
 		d.Hello.Put(b)
+	}
+	if h := CreditGrant(info.view(ExtGrant, body)); h != nil {
+		h.Set(d.Credit, d.LifeNs)
+	}
+	if h := CreditReturn(info.view(ExtReturn, body)); h != nil {
+		h.Set(d.Credit, d.Sent, d.Void)
 	}
 }
 

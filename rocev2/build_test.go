@@ -16,6 +16,7 @@ func TestBuildEveryOpcode(t *testing.T) {
 			Src: src4, Dst: dst4, Opcode: op, DestQP: 0x123456, PSN: 0xFEDCBA, AckReq: true,
 			QKey: 1, SrcQP: 2, VA: 3, RKey: 4, DMALen: 5, SwapAdd: 6, Compare: 7, Syndrome: 8, MSN: 9,
 			Original: 10, Imm: 11, SACKHi: 12, SACKLo: 13, FlushPlacement: 2, Hello: goldenHello,
+			Credit: CreditFields{CreditOpen, 14, 15, 16}, LifeNs: 17, Sent: 18, Void: 19,
 		}
 		b, err := d.AppendTo(nil)
 		if !op.Known() {
@@ -66,6 +67,17 @@ func TestBuildEveryOpcode(t *testing.T) {
 		if h := p.FETH(); h != nil {
 			equal(t, "placement", h.Placement(), 2)
 		}
+		if h := p.CreditGrant(); h != nil {
+			equal(t, "grant", h.Fields(), d.Credit)
+			equal(t, "life", h.LifeNs(), 17)
+		}
+		if h := p.CreditReturn(); h != nil {
+			equal(t, "return", h.Fields(), d.Credit)
+			equal(t, "sent", h.Sent(), 18)
+			equal(t, "void", h.Void(), 19)
+		}
+		equal(t, "is a grant", p.CreditGrant() != nil, op == OpCreditGrant)
+		equal(t, "is a return", p.CreditReturn() != nil, op == OpCreditReturn)
 	}
 }
 

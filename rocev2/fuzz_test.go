@@ -48,7 +48,8 @@ func packetSeeds(f *testing.F) {
 	ack := Datagram{Src: src6, Dst: dst6, Opcode: RCAck, Syndrome: 0x60, Stamp: &goldenStamp}
 	ud := Datagram{Src: src4, Dst: dst4, Opcode: UDSendOnlyImm, Payload: []byte("x")}
 	hello := Datagram{Src: src4, Dst: dst4, Opcode: OpHello, Hello: goldenHello, Stamp: &Stamp{}}
-	for _, d := range []Datagram{ack, ud, hello} {
+	grant := Datagram{Src: src6, Dst: dst6, Opcode: OpCreditGrant, DestQP: ControlQPN, LifeNs: 5, Stamp: &Stamp{}}
+	for _, d := range []Datagram{ack, ud, hello, grant} {
 		b, err := d.AppendTo(nil)
 		if err != nil {
 			f.Fatal(err)

@@ -149,6 +149,33 @@ var headers = []struct {
 			}
 		},
 	},
+	{
+		"CreditGrant", "0001 0003 01020304 11223344 a1a2 0000 00000000 3b9aca00 0000000000000000",
+		func(b []byte) ([]byte, error) { return ParseCreditGrant(b) },
+		func(b []byte) {
+			CreditGrant(b).Set(CreditFields{CreditOpen | CreditRecall, 0x01020304, 0x11223344, 0xa1a2}, 1_000_000_000)
+		},
+		func(t *testing.T, b []byte) {
+			h := CreditGrant(b)
+			equal(t, "version", h.Version(), CreditVersion)
+			equal(t, "fields", h.Fields(), CreditFields{3, 0x01020304, 0x11223344, 0xa1a2})
+			equal(t, "life", h.LifeNs(), 1_000_000_000)
+		},
+	},
+	{
+		"CreditReturn", "0001 0003 01020304 11223344 a1a2 0000 51525354 61626364 0000000000000000",
+		func(b []byte) ([]byte, error) { return ParseCreditReturn(b) },
+		func(b []byte) {
+			CreditReturn(b).Set(CreditFields{CreditExpired | CreditUnknown, 0x01020304, 0x11223344, 0xa1a2}, 0x51525354, 0x61626364)
+		},
+		func(t *testing.T, b []byte) {
+			h := CreditReturn(b)
+			equal(t, "version", h.Version(), CreditVersion)
+			equal(t, "fields", h.Fields(), CreditFields{3, 0x01020304, 0x11223344, 0xa1a2})
+			equal(t, "sent", h.Sent(), 0x51525354)
+			equal(t, "void", h.Void(), 0x61626364)
+		},
+	},
 }
 
 func equal[T comparable](t *testing.T, what string, got, want T) {

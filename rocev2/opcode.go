@@ -61,7 +61,7 @@ const (
 )
 
 // Our control opcodes, in the manufacturer range. HELLO and the credit packets
-// go to ControlQPN, the others to a queue pair. The bodies of CREDIT_* and of the
+// go to ControlQPN, the others to a queue pair. The bodies of the
 // out-of-order opcodes (S3) are defined by the packages that speak them.
 const (
 	OpHello        Opcode = 0xC0
@@ -119,9 +119,11 @@ const (
 	ExtIETH
 	ExtSACK
 	ExtHello
+	ExtGrant
+	ExtReturn
 )
 
-var extLen = [...]uint8{FETHLen, DETHLen, RETHLen, AtomicETHLen, AETHLen, AtomicAckETHLen, ImmDtLen, IETHLen, SACKLen, HelloLen}
+var extLen = [...]uint8{FETHLen, DETHLen, RETHLen, AtomicETHLen, AETHLen, AtomicAckETHLen, ImmDtLen, IETHLen, SACKLen, HelloLen, CreditLen, CreditLen}
 
 // Operation is what a packet does, whatever its position in the message.
 type Operation uint8
@@ -223,8 +225,8 @@ func buildOpcodeTable() (t [256]OpcodeInfo) {
 	}
 	control(OpHello, "HELLO", ExtHello, false)
 	control(OpHelloAck, "HELLO_ACK", ExtHello, false)
-	control(OpCreditGrant, "CREDIT_GRANT", 0, true)
-	control(OpCreditReturn, "CREDIT_RETURN", 0, true)
+	control(OpCreditGrant, "CREDIT_GRANT", ExtGrant, false)
+	control(OpCreditReturn, "CREDIT_RETURN", ExtReturn, false)
 	control(OpSACK, "SACK", ExtAETH|ExtSACK, false)
 	control(OpOWrite, "OWRITE", 0, true)
 	control(OpOReadReq, "OREAD_REQ", 0, true)

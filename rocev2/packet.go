@@ -275,6 +275,24 @@ func (p *Packet) IETH() IETH { return p.ext(ExtIETH) }
 // SACK is the bitmap of our SACK packet or nil.
 func (p *Packet) SACK() SACK { return p.ext(ExtSACK) }
 
+// CreditGrant is the body of CREDIT_GRANT, nil if this is none or of another version.
+func (p *Packet) CreditGrant() CreditGrant {
+	h := CreditGrant(p.ext(ExtGrant))
+	if h == nil || h.Version() != CreditVersion {
+		return nil
+	}
+	return h
+}
+
+// CreditReturn is the body of CREDIT_RETURN, nil if this is none or of another version.
+func (p *Packet) CreditReturn() CreditReturn {
+	h := CreditReturn(p.ext(ExtReturn))
+	if h == nil || h.Version() != CreditVersion {
+		return nil
+	}
+	return h
+}
+
 // Hello is the body of HELLO and HELLO_ACK, checked; ErrNotHello for others.
 func (p *Packet) Hello() (Hello, error) {
 	b := p.ext(ExtHello)

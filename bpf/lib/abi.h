@@ -45,8 +45,8 @@ struct sr_flow {
 };
 
 /*
- * One destination's registers: seven cache lines. In the hash map 64 bytes of
- * element header and key stand in front, so an element is 512 bytes and the
+ * One destination's registers: eight cache lines. In the hash map 64 bytes of
+ * element header and key stand in front, so an element is 576 bytes and the
  * lines that ingress needs for every packet (the key, line 0) are neighbours.
  *
  * Who writes: each line belongs to one writer, named beside it. The agent never
@@ -110,7 +110,7 @@ struct dest_regs {
 	__u32 win_loss;      /* NAKs (PSN) and rewinds in the window */
 	__u32 win_paced;     /* packets that the pacer held back in the window */
 
-	/* lines 5 and 6 - written by the agent only */
+	/* lines 5 to 7 - written by the agent only */
 	struct policy_regs policy;
 };
 

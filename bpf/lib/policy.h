@@ -24,9 +24,20 @@ struct policy_regs {
 	__s64 q_rx_ns;
 	__s64 d_tx_ns;           /* trend: change since the decision before */
 	__s64 d_rx_ns;
+	__u64 from_bps;          /* rate before the last cut, until it is reached again; 0 = none */
+	__u64 sent_packets;      /* to the destination, as of the last step */
+	__u64 period_ns;         /* time between decisions, smoothed */
+	__u64 jitter_ns;         /* by how much delays fall faster than cuts explain, smoothed */
+	__u64 reserved;
 	__u32 decisions;         /* since the entry was created */
 	__u32 cuts;              /* those that cut the rate */
 	__u32 raises;            /* raises in a row */
+	__u32 loss_q20;          /* share of packets lost, smoothed, /2^20 */
+	__u32 base_loss_q20;     /* of it what rate cuts do not change */
+	__u32 cut_q10;           /* what the last decision cut, /1024 of the rate */
+	__u32 at_min;            /* decisions in a row that min_rate_bps kept from cutting */
+	__u32 blind;             /* windows in a row with loss and no feedback */
+	__u32 restores;          /* cuts taken back */
 	__u8 case_no;            /* S1.6 case of the last decision: 1-4, 0 = none */
 	__u8 row;                /* row of the completed table 0-7, 255 = none */
 	__u8 action;             /* enum fourcase.Action, 0 = no decision yet */

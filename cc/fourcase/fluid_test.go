@@ -3,7 +3,9 @@
 package fourcase
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -26,6 +28,11 @@ type fluid struct {
 	warm     time.Duration // not measured
 	jitter   time.Duration // mean of each direction's exponential jitter
 
+	tail       float64       // share of packets that are late, each way: by 50 us to 10 ms
+	stallEvery time.Duration // mean time between stalls of a host; packets wait until it goes on
+	stallMax   time.Duration // a stall is 50 us to this long
+	lossy      float64       // share of packets lost without congestion
+
 	offset    time.Duration // the receivers' clocks are ahead by this
 	driftPPM  int           // and run faster by this
 	alternate bool          // every other one behind and slower instead
@@ -42,6 +49,7 @@ type fluid struct {
 	coarse  bool // one echo per tick: acknowledgements coalesce
 
 	params   func(*Params)
+	traffic  func(t time.Duration) uint64        // bit/s of others through the bottleneck
 	appLimit uint64                              // a sender offers no more than this
 	slowFrom time.Duration                       // the bottleneck runs at a tenth from here ...
 	slowTo   time.Duration                       // ... to here
@@ -68,6 +76,8 @@ type echo struct {
 }
 
 type sender struct {
+	stalls    [2][]stall // of the receiver and of the sender
+	sent      uint64     // packets
 	regs      Regs
 	params    Params
 	rng       *rand.Rand
@@ -82,6 +92,9 @@ type sender struct {
 	credit    float64       // bits towards the next sampled packet
 	delivered float64
 }
+
+// stall is a time in which a host does not run.
+type stall struct{ from, to time.Duration }
 
 const (
 	fluidStep   = 250 * time.Microsecond
@@ -112,6 +125,9 @@ func (f fluid) simulate(seed uint64) result {
 			capacity /= 10
 		}
 		var offered float64
+		if f.traffic != nil {
+			offered = float64(f.traffic(t)) * dt
+		}
 		for _, s := range flows {
 			offered += f.offer(s, t) * dt
 		}
@@ -174,6 +190,14 @@ func (f fluid) newSender(i int, seed uint64) *sender {
 		offset: int64(f.offset), drift: float64(f.driftPPM) / 1e6,
 		nextTick: time.Duration(i) * f.tick / time.Duration(f.senders),
 	}
+	for end := range s.stalls {
+		for t := time.Duration(0); f.stallEvery > 0 && t < f.run; {
+			t += time.Duration(s.rng.ExpFloat64() * float64(f.stallEvery))
+			still := logUniform(s.rng, 50*time.Microsecond, f.stallMax)
+			s.stalls[end] = append(s.stalls[end], stall{t, t + still})
+			t += still
+		}
+	}
 	if i%2 == 1 && f.alternate {
 		s.offset, s.drift = -s.offset, -s.drift
 	}
@@ -217,6 +241,14 @@ func (f fluid) measure(s *sender, t, wait time.Duration) echo {
 		out += time.Duration(s.rng.ExpFloat64() * float64(f.jitter))
 		home += time.Duration(s.rng.ExpFloat64() * float64(f.jitter))
 	}
+	if f.tail > 0 && s.rng.Float64() < f.tail {
+		out += logUniform(s.rng, 50*time.Microsecond, 10*time.Millisecond)
+	}
+	if f.tail > 0 && s.rng.Float64() < f.tail {
+		home += logUniform(s.rng, 50*time.Microsecond, 10*time.Millisecond)
+	}
+	out += s.stalled(0, t+out)
+	home += s.stalled(1, t+out+home)
 	if f.reverse != nil {
 		home += f.reverse(t + out)
 	}
@@ -225,6 +257,20 @@ func (f fluid) measure(s *sender, t, wait time.Duration) echo {
 		clock += int64(f.step)
 	}
 	return echo{left: t, back: t + out + home, tx: int64(out) + clock, rx: int64(home) - clock}
+}
+
+// logUniform has as many values in each decade.
+func logUniform(rng *rand.Rand, from, to time.Duration) time.Duration {
+	return time.Duration(float64(from) * math.Pow(float64(to)/float64(from), rng.Float64()))
+}
+
+// stalled is how long what comes at a time has to wait for the host.
+func (s *sender) stalled(end int, at time.Duration) time.Duration {
+	i, _ := slices.BinarySearchFunc(s.stalls[end], at, func(x stall, at time.Duration) int { return cmp.Compare(x.to, at) })
+	if i < len(s.stalls[end]) && s.stalls[end][i].from < at {
+		return s.stalls[end][i].to - at
+	}
+	return 0
 }
 
 func (f fluid) sample(e echo, n uint32, idle bool) Sample {
@@ -247,8 +293,13 @@ func (f fluid) carry(s *sender, t, wait time.Duration, bits, lossShare float64) 
 	packets := int(s.credit / fluidPacket)
 	s.credit -= float64(packets) * fluidPacket
 	e := f.measure(s, t, wait)
-	if lossShare > 0 {
-		s.losses = append(s.losses, e.back)
+	s.sent += uint64(packets)
+	if lossShare = max(lossShare, f.lossy); lossShare > 0 {
+		for range packets {
+			if s.rng.Float64() < lossShare {
+				s.losses = append(s.losses, e.back)
+			}
+		}
 	}
 	if f.coarse && t < s.nextTick-fluidStep*3 {
 		return
@@ -290,7 +341,7 @@ func (f fluid) evaluate(s *sender, t time.Duration) {
 	if n > 0 {
 		sample = f.sample(least, n, false)
 	}
-	sample.Loss = losses
+	sample.Loss, sample.Sent = losses, s.sent
 	sample.AppLimited = f.appLimit > 0 && s.regs.RateBps > f.appLimit
 	before := s.regs.RateBps
 	known := s.regs.State&StateBase != 0

@@ -22,7 +22,7 @@ var (
 		"__u8": 1, "__s8": 1, "__u16": 2, "__s16": 2, "__u32": 4, "__s32": 4, "__u64": 8, "__s64": 8,
 	}
 	goTypes = map[reflect.Kind]string{
-		reflect.Uint8: "__u8", reflect.Uint32: "__u32", reflect.Uint64: "__u64", reflect.Int64: "__s64",
+		reflect.Uint8: "__u8", reflect.Uint16: "__u16", reflect.Uint32: "__u32", reflect.Uint64: "__u64", reflect.Int64: "__s64",
 	}
 )
 
@@ -79,7 +79,7 @@ func TestLayoutMatchesHeader(t *testing.T) {
 		typ  reflect.Type
 		size uintptr // 0 = any multiple of 8
 	}{
-		{"policy_regs", reflect.TypeFor[Regs](), 128},
+		{"policy_regs", reflect.TypeFor[Regs](), 192},
 		{"policy_params", reflect.TypeFor[Params](), 0},
 	} {
 		fields, size := parseC(t, string(header), c.name)

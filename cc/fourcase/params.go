@@ -87,12 +87,33 @@ func DefaultParams(linkBps uint64) Params {
 		MaxCutQ10:      512,
 		RaiseQ10:       3, // 0.3 %
 		MaxRaiseQ10:    256,
-		RaiseAfter:     20,
+		RaiseAfter:     16,
 		LossCutQ10:     256,
 		CECutQ10:       256,
 		BigCutQ10:      512,
 		SmallCutQ10:    128,
 	}
+}
+
+// ParamsFor are parameters for a link of linkBps bits per second and
+// destinations that are rttNs nanoseconds away, where a decision is made every
+// round trip and host jitter is small against it: hardware and the simulator.
+// The agent, which reads its tables every 10 ms, has DefaultParams.
+//
+// A sender at the link's rate aims at half a round trip of queue, one at a
+// sixteenth of it, and below, at two.
+func ParamsFor(linkBps, rttNs uint64) Params {
+	p := DefaultParams(linkBps)
+	rttNs = min(max(rttNs, 64), maxTimeLimit>>4)
+	p.TargetRateBps = linkBps
+	p.TargetNs = rttNs / 2
+	p.TargetMaxNs = 2 * rttNs
+	p.DeadbandNs = rttNs / 8
+	p.IntervalNs = rttNs
+	p.BaseWindowNs = max(p.BaseWindowNs, 10*rttNs)
+	p.RaiseQ10 = 15 // 1.5 %
+	p.MaxCutQ10 = 960
+	return p
 }
 
 // defaultMinRate is a thousandth of the link, and not below 1 Mbit/s unless the

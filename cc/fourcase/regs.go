@@ -22,7 +22,7 @@ const (
 const NoRow = 255
 
 // Regs are the policy's registers for one destination: struct policy_regs of
-// bpf/lib/policy.h, field by field, 128 bytes. Times are nanoseconds. One-way
+// bpf/lib/policy.h, field by field, 192 bytes. Times are nanoseconds. One-way
 // times contain the unknown offset between two clocks, so they may be negative
 // and of any size; they are compared by wrapping differences only.
 //
@@ -43,9 +43,20 @@ type Regs struct {
 	QRxNs         int64  //
 	DTxNs         int64  // trend: change since the decision before
 	DRxNs         int64  //
+	FromBps       uint64 // rate before the last cut, until it is reached again; 0 = none
+	SentPackets   uint64 // to the destination, as of the last step
+	PeriodNs      uint64 // time between decisions, smoothed
+	JitterNs      uint64 // by how much delays fall faster than cuts explain, smoothed
+	Reserved      uint64 // 0
 	Decisions     uint32 // since the entry was created
 	Cuts          uint32 // those that cut the rate
 	Raises        uint32 // raises in a row
+	LossQ20       uint32 // share of packets lost, smoothed
+	BaseLossQ20   uint32 // of it what rate cuts do not change
+	CutQ10        uint32 // what the last decision cut of the rate
+	AtMin         uint32 // decisions in a row that MinRateBps kept from cutting
+	Blind         uint32 // windows in a row with loss and no feedback
+	Restores      uint32 // cuts taken back
 	CaseNo        uint8  // S1.6 case of the last decision: 1-4, 0 = none
 	Row           uint8  // row of the completed table 0-7, NoRow = none
 	Action        Action // what the last decision did

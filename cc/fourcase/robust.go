@@ -2,6 +2,8 @@
 
 package fourcase
 
+import "math/bits"
+
 // Rows of the completed table. The first whose condition holds is the one.
 const (
 	rowLoss        = iota // loss or CE: a law of its own
@@ -59,15 +61,15 @@ func delayRow(qTx, qRx, dTx, dRx, turn, d, e int64) uint8 {
 func (p *Params) levels(bps uint64) (d, e int64, scale uint64) {
 	ratio := min(p.TargetRateBps<<20/bps, 1<<32-1)
 	scale = max(uint64(isqrt32(uint32(ratio))), 1)
-	target := min(p.TargetNs*scale>>10, p.TargetMaxNs)
-	target = max(target, 2*p.DeadbandNs)
-	return int64(target), int64(max(p.DeadbandNs, target>>2)), scale
+	full := p.TargetNs * scale >> 10
+	target := max(min(full, p.TargetMaxNs), 2*p.DeadbandNs)
+	return int64(target), int64(max(p.DeadbandNs, min(full>>2, target-target>>3))), scale
 }
 
 // isqrt32 is the integer square root, by shifts, adds and compares.
 func isqrt32(v uint32) uint32 {
 	var root uint32
-	for bit := uint32(1 << 30); bit != 0; bit >>= 2 {
+	for bit := uint32(1<<30) >> (bits.LeadingZeros32(v|1) &^ 1); bit != 0; bit >>= 2 {
 		if try := root + bit; v >= try {
 			v -= try
 			root = root>>1 + bit
@@ -83,8 +85,10 @@ const qLimit = 1 << 40
 
 // delayCut is the proportional cut beta*(q-D)/q in 1/1024, for q > D: half as
 // much again if the receiver is slow, and twice as much far above the target,
-// where being quick matters more than not to undershoot.
-func (p *Params) delayCut(row uint8, q, d int64) uint64 {
+// where being quick matters more than not to undershoot. It is no more than what
+// drains the excess, and stops its growth, until the next decision: where
+// decisions are far apart, a queue of milliseconds is no reason to halve a rate.
+func (p *Params) delayCut(row uint8, q, d, grown int64, period uint64) uint64 {
 	q = min(q, qLimit)
 	cut := uint64(p.BetaQ10) * uint64(max(q-d, 0)) / uint64(q)
 	switch row {
@@ -93,34 +97,48 @@ func (p *Params) delayCut(row uint8, q, d int64) uint64 {
 	case rowReceiver:
 		cut += cut >> 1
 	}
+	if period > 0 {
+		if grown > d>>2 && period <= 16*p.IntervalNs {
+			grew := uint64(min(grown, qLimit))
+			cut = max(cut, grew<<10/(grew+period))
+		}
+		next := uint64(max(q-d+min(max(grown, -qLimit), qLimit), 0))
+		cut = min(cut, next*(one+one/4)/period)
+	}
 	return min(max(cut, 1), uint64(p.MaxCutQ10))
 }
 
-// lossCut is the cut for loss and CE in 1/1024, by their own law: a fixed part
-// for loss, a part that follows the share of marked echoes for CE.
-func (p *Params) lossCut(s *Sample) (uint64, Action, Why) {
-	if s.Loss > 0 {
-		return uint64(p.LossCutQ10), ActionLossCut, WhyLoss
-	}
+// ceCut follows the share of marked echoes.
+func (p *Params) ceCut(s *Sample) uint64 {
 	echoes := max(s.Samples, s.CE)
-	return max(uint64(p.CECutQ10)*uint64(s.CE)/uint64(echoes), 1), ActionCECut, WhyCE
+	return max(uint64(p.CECutQ10)*uint64(s.CE)/uint64(echoes), 1)
 }
 
 // raiseBy is the raise in bits per second. Like D it grows, relative to the
 // rate, as 1/sqrt(rate), so that slow flows catch up. It accelerates, once raises
-// go on, until the next hold or cut, and tapers off as the excess nears e, so
+// go on, until the next hold or cut. Below the rate that was cut last it is at
+// least a part of the way back to it. It tapers off as the excess nears e, so
 // that it ends in a small overshoot: room is what is left of e.
-func (p *Params) raiseBy(bps uint64, raises uint32, scale uint64, e, room int64) uint64 {
-	q10 := uint64(p.RaiseQ10) * scale >> 10
-	if raises >= p.RaiseAfter {
-		q10 *= uint64(min(raises-p.RaiseAfter, 1022)) + 2
+func (p *Params) raiseBy(r *Regs, scale uint64, d, e, room int64) uint64 {
+	q10 := max(uint64(p.RaiseQ10)*scale>>10, 1)
+	if r.Raises >= p.RaiseAfter && r.FromBps == 0 {
+		// A raise makes at most its share of the time to the next decision of queue.
+		most := max(uint64(d)<<9/r.PeriodNs, one/16)
+		q10 = max(q10, min(q10<<min(r.Raises-p.RaiseAfter+1, 20), most))
 	}
-	q10 = min(max(q10, 1), uint64(p.MaxRaiseQ10))
+	q10 = min(q10, uint64(p.MaxRaiseQ10))
+	by := part(r.RateBps, q10)
+	if r.FromBps > r.RateBps {
+		by = max(by, min((r.FromBps-r.RateBps)>>wayBack, part(r.RateBps, uint64(p.MaxRaiseQ10)>>2)))
+	}
 	if room < e {
-		q10 = q10 * uint64(room) / uint64(e)
+		by = max(by>>10*(uint64(room)<<10/uint64(e)), 1)
 	}
-	return part(bps, q10)
+	return by
 }
+
+// wayBack: a raise goes 1/2^wayBack of the way back to the rate that was cut.
+const wayBack = 4
 
 // fewSamples is how many echoes a window needs for its minimum to be free of the
 // hosts' scheduling jitter.
@@ -138,6 +156,44 @@ func (r *Regs) judged(m times, samples uint32, d int64) int64 {
 	return r.QTxNs
 }
 
+// passed notes the time since the decision before in the smoothed period, where
+// there is one. Pauses of the sender do not count in full.
+func (r *Regs) passed(p *Params, now uint64) (elapsed uint64) {
+	elapsed = now - r.DecidedNs
+	if r.Decisions == 0 || r.PeriodNs == 0 {
+		r.PeriodNs = max(p.IntervalNs, 1)
+		return elapsed
+	}
+	r.PeriodNs = max((r.PeriodNs+min(elapsed, 16*r.PeriodNs))>>1, 1)
+	return elapsed
+}
+
+// noise learns by how much delays jump that are back at the baseline with the next
+// decision, as those of hosts that do not run now and then, and returns the
+// levels with it. One jump adds little, a series of them doubles and doubles:
+// traffic that comes and goes is no series.
+func (r *Regs) noise(before, q, d, e int64) (int64, int64) {
+	jitter := int64(r.JitterNs)
+	jitter -= jitter >> 6
+	if before > 4*d && q <= e+jitter>>2 && before > jitter {
+		jitter += min(before-jitter, jitter+d) >> 1
+	}
+	jitter = min(jitter, jitterMax)
+	r.JitterNs = uint64(jitter)
+	return d + jitter, e + jitter>>2
+}
+
+// jitterMax bounds what is taken for jitter, nanoseconds.
+const jitterMax = 100_000_000
+
+// notOurs says whether the excess went faster than it could by our last cut. Where
+// the queue did not shrink before the cut, as much came in as went out, and a cut by a share takes
+// that share of the time passed off it, at most, whoever else cuts.
+func (r *Regs) notOurs(elapsed uint64, fellBefore, d int64) bool {
+	cut := min(elapsed, qLimit) * uint64(r.CutQ10) >> 10
+	return r.CutQ10 > 0 && -r.DTxNs > int64(cut)+int64(cut)>>2+fellBefore+d
+}
+
 // robust is one step by the completed table. The stages:
 //  1. take the sample into the baselines
 //  2. loss and CE cut, whatever the interval or the delay say
@@ -151,6 +207,7 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 	feedback = feedback && !mixed
 	first := feedback && !r.track(p, m, now)
 	judge := feedback && !first && !s.Idle
+	r.noteLoss(s, feedback)
 
 	if p.Mode == ModeFixed {
 		if judge && now-r.DecidedNs >= p.IntervalNs {
@@ -162,16 +219,10 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 
 	signal := s.Loss > 0 || s.CE > 0
 	if signal && now-r.CutNs >= max(p.IntervalNs, r.roundTrip()) {
-		cut, action, why := p.lossCut(s)
-		if judge {
-			d, _, _ := p.levels(r.RateBps)
-			if q := r.judged(m, s.Samples, d); q > 4*d {
-				cut = max(cut, p.delayCut(rowFarAbove, q, d))
-			} else if q > d {
-				cut = max(cut, p.delayCut(rowAboveTarget, q, d))
-			}
+		if cut, v := r.signalCut(p, s, m, judge); cut > 0 {
+			return r.decide(p, v, part(r.RateBps, cut), now)
 		}
-		return r.decide(p, Verdict{Action: action, Row: rowLoss, Why: why}, part(r.RateBps, cut), now)
+		signal = false
 	}
 
 	switch {
@@ -187,20 +238,56 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 		return r.none(WhyInterval)
 	}
 
+	elapsed := r.passed(p, now)
 	d, e, scale := p.levels(r.RateBps)
-	q := r.judged(m, s.Samples, d)
+	fellBefore, before := max(-r.DTxNs, 0), r.QTxNs
+	q := r.judged(m, s.Samples, d+int64(r.JitterNs))
+	d, e = r.noise(before, q, d, e)
 	row := delayRow(q, r.QRxNs, r.DTxNs, r.DRxNs, s.Turn, d, e)
 	out := verdicts[row]
 	var amount uint64
 	switch {
 	case out.Action.Cuts():
-		amount = part(r.RateBps, p.delayCut(row, q, d))
-	case out.Action == ActionRaise && signal:
+		amount = part(r.RateBps, p.delayCut(row, q, d, r.DTxNs, r.PeriodNs))
+	case signal && out.Action == ActionRaise:
 		out.Action, out.Why = ActionHold, WhyLossRecent
-	case out.Action == ActionRaise && s.AppLimited:
+	case s.AppLimited && out.Action == ActionRaise:
 		out.Action, out.Why = ActionHold, WhyAppLimited
+	case q <= d && !signal && !s.AppLimited && r.notOurs(elapsed, fellBefore, d):
+		out.Action, out.Why = ActionRaise, WhyRestored
+		amount = r.RateBps * uint64(r.CutQ10) / uint64(one-min(r.CutQ10, one-1))
+		r.Restores++
 	case out.Action == ActionRaise:
-		amount = p.raiseBy(r.RateBps, r.Raises, scale, e, e-q)
+		amount = p.raiseBy(r, scale, d, e, e-q)
 	}
 	return r.decide(p, out, amount, now)
+}
+
+// signalCut is row 0: the cut for loss or CE in 1/1024, 0 = this loss is none that
+// a cut helps against.
+func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64, v Verdict) {
+	v = Verdict{Action: ActionCECut, Row: rowLoss, Why: WhyCE}
+	d, e, _ := p.levels(r.RateBps)
+	q := r.QTxNs
+	if judge {
+		q = m.tx - r.BaseTxNs
+	}
+	if s.CE > 0 {
+		cut = p.ceCut(s)
+	}
+	if s.Loss > 0 {
+		if loss := p.lossCut(r, q, d, e); loss >= cut {
+			cut, v.Action, v.Why = loss, ActionLossCut, WhyLoss
+		}
+	}
+	if cut == 0 || !judge {
+		return cut, v
+	}
+	q = r.judged(m, s.Samples, d)
+	if q > 4*d {
+		cut = max(cut, p.delayCut(rowFarAbove, q, d, r.DTxNs, r.PeriodNs))
+	} else if q > d {
+		cut = max(cut, p.delayCut(rowAboveTarget, q, d, r.DTxNs, r.PeriodNs))
+	}
+	return cut, v
 }

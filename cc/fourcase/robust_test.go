@@ -4,6 +4,7 @@ package fourcase
 
 import (
 	"testing"
+	"time"
 )
 
 // At 1 Gbit/s D is 500 us and e a quarter of it.
@@ -26,8 +27,8 @@ func TestLevels(t *testing.T) {
 		{250 * mbit, 2 * testD, 2 * testE, 2048},            // a quarter of the rate, twice the target
 		{4 * gbit, 250_000, int64(100 * us), 512},           // e stops at the deadband
 		{100 * gbit, int64(200 * us), int64(100 * us), 102}, // D stops at twice that
-		{mbit, int64(5 * ms), int64(5*ms) / 4, 32381},       // D stops at its maximum
-		{1, int64(5 * ms), int64(5*ms) / 4, 65535},
+		{mbit, int64(5 * ms), 3_952_758, 32381},             // D stops at its maximum, e goes on
+		{1, int64(5 * ms), 4_375_000, 65535},
 		{maxRateLimit, int64(200 * us), int64(100 * us), 15},
 	} {
 		d, e, scale := p.levels(c.bps)
@@ -49,9 +50,13 @@ func TestRows(t *testing.T) {
 		row, caseNo    uint8
 		action         Action
 		cutQ10, rateUp uint64 // of the rate
+		half           bool   // of rateUp
 	}{
-		{name: "0 loss", tx: 0, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 256},
+		{name: "0 loss above D", tx: d + 1, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 256},
+		{name: "0 loss half way from e to D", tx: (d + e) / 2, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 128},
 		{name: "0 loss, above 4D", tx: 100 * d, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 304},
+		{name: "0 half of what was sent is lost without delay", tx: 0, edit: func(s *Sample) { s.Loss, s.Sent = 40, 81 }, row: 0, action: ActionLossCut, cutQ10: 15},
+		{name: "6 one packet in eighty is lost without delay", tx: 0, edit: func(s *Sample) { s.Loss, s.Sent = 1, 81 }, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
 		{name: "0 every echo reports CE", tx: 0, edit: func(s *Sample) { s.CE = 10 }, row: 0, action: ActionCECut, cutQ10: 256},
 		{name: "0 one echo in ten reports CE", tx: 0, edit: func(s *Sample) { s.CE = 1 }, row: 0, action: ActionCECut, cutQ10: 25},
 		{name: "0 draining, but CE", tx0: 3 * d, tx: 2 * d, edit: func(s *Sample) { s.CE = 10 }, row: 0, action: ActionCECut, cutQ10: 256},
@@ -68,7 +73,7 @@ func TestRows(t *testing.T) {
 		{name: "5 standing queue", tx0: 2 * d, tx: 2 * d, row: 5, caseNo: 2, action: ActionCut, cutQ10: 77},
 		{name: "5 just above D", tx0: d, tx: d + 1, row: 5, caseNo: 2, action: ActionCut, cutQ10: 1},
 		{name: "6 at baseline", tx: 0, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
-		{name: "6 half way to e", tx: e / 2, row: 6, caseNo: 4, action: ActionRaise, rateUp: 1},
+		{name: "6 half way to e", tx: e / 2, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3, half: true},
 		{name: "6 way back congested", tx: 0, rx: 50 * d, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
 		{name: "6 at baseline, sender idle", tx: 0, edit: func(s *Sample) { s.AppLimited = true }, row: 6, caseNo: 4, action: ActionHold},
 		{name: "7 just above e", tx: e + 1, row: 7, action: ActionHold},
@@ -78,7 +83,7 @@ func TestRows(t *testing.T) {
 			p := DefaultParams(10 * gbit)
 			r := Regs{RateBps: gbit}
 			idle := queued(0, 0)
-			idle.Idle = true
+			idle.Idle, idle.Sent = true, 1
 			run(&r, &p, idle, queued(c.tx0, c.rx0))
 			// Only the step under test counts.
 			r.RateBps, r.CutNs, r.Raises = gbit, 0, 0
@@ -91,6 +96,9 @@ func TestRows(t *testing.T) {
 			want := gbit - gbit*c.cutQ10>>10
 			if c.rateUp > 0 {
 				want = gbit + gbit*c.rateUp>>10
+			}
+			if c.half {
+				want = gbit + (gbit*c.rateUp>>10)>>10*512
 			}
 			if got.Row != c.row || got.Case != c.caseNo || got.Action != c.action || got.RateBps != want {
 				t.Errorf("row %d, case %d, %v to %d (%s); want row %d, case %d, %v to %d",
@@ -156,10 +164,10 @@ func TestLossCutsOncePerRoundTrip(t *testing.T) {
 	p := DefaultParams(gbit)
 	r := Regs{RateBps: gbit}
 	at := uint64(sec)
-	Step(&r, &p, Sample{Tx: 0, Rx: 0, RTT: int64(30 * ms), Samples: 1, Idle: true}, at)
+	Step(&r, &p, Sample{Tx: 0, Rx: 0, RTT: int64(30 * ms), Samples: 1, Idle: true, Sent: 1}, at)
 	var cuts int
 	for i := range uint64(9) { // 90 ms of loss, a round trip of 30 ms
-		if Step(&r, &p, Sample{Loss: 3}, at+(i+1)*uint64(10*ms)).Action == ActionLossCut {
+		if Step(&r, &p, Sample{Loss: 3, Sent: 1 + 3*(i+1)}, at+(i+1)*uint64(10*ms)).Action == ActionLossCut {
 			cuts++
 		}
 	}
@@ -167,7 +175,7 @@ func TestLossCutsOncePerRoundTrip(t *testing.T) {
 		t.Errorf("%d cuts in 90 ms of loss, want one per 30 ms", cuts)
 	}
 	// Loss that a cut has answered still forbids a raise.
-	d := Step(&r, &p, Sample{Tx: 0, Rx: 0, RTT: int64(30 * ms), Samples: 5, Loss: 1}, at+uint64(95*ms))
+	d := Step(&r, &p, Sample{Tx: 0, Rx: 0, RTT: int64(30 * ms), Samples: 5, Loss: 1, Sent: 40}, at+uint64(95*ms))
 	if d.Action != ActionHold || d.Why != WhyLossRecent {
 		t.Errorf("loss at baseline just after a cut: %v (%s), want hold", d.Action, d.Reason())
 	}
@@ -202,8 +210,110 @@ func TestRaisesAccelerateAndStartOver(t *testing.T) {
 		t.Errorf("raise %d after a hold, want the plain one", d.RateBps-gbit)
 	}
 	r.RateBps, r.Raises = gbit, 1<<31
-	if d := run(&r, &p, queued(0, 0)); d.RateBps != gbit+gbit/4 {
-		t.Errorf("raise %d after very many raises, want max_raise_q10", d.RateBps-gbit)
+	if d := run(&r, &p, queued(0, 0)); d.RateBps != gbit+gbit/16 {
+		t.Errorf("raise %d after very many raises, want a sixteenth", d.RateBps-gbit)
+	}
+	r.RateBps, r.Raises, r.PeriodNs = gbit, 1<<31, uint64(200*us)
+	r.DecidedNs -= uint64(10*ms) - p.IntervalNs
+	if d := run(&r, &p, queued(0, 0)); d.RateBps <= gbit+gbit/32 || d.RateBps > gbit+gbit/4 {
+		t.Errorf("raise %d where decisions are close together, want at most max_raise_q10", d.RateBps-gbit)
+	}
+}
+
+// TestWayBack: after a cut the rate comes back faster than it explores.
+func TestWayBack(t *testing.T) {
+	p := DefaultParams(10 * gbit)
+	r := Regs{RateBps: gbit}
+	run(&r, &p, queued(0, 0), queued(0, 0))
+	r.RateBps = gbit
+	cut := run(&r, &p, queued(4*testD, 0))
+	if r.FromBps != gbit || cut.RateBps >= gbit {
+		t.Fatalf("cut to %d, from %d", cut.RateBps, r.FromBps)
+	}
+	first := run(&r, &p, queued(0, 0), queued(0, 0))
+	if want := (gbit - cut.RateBps) / 16; first.RateBps-cut.RateBps < want {
+		t.Errorf("raise %d after the cut, want a sixteenth of the way back at least, %d", first.RateBps-cut.RateBps, want)
+	}
+	for i := 0; r.FromBps != 0; i++ {
+		if run(&r, &p, queued(0, 0)); i > 60 {
+			t.Fatalf("rate %d after %d raises, not back at %d", r.RateBps, i, gbit)
+		}
+	}
+}
+
+// TestCutIsWhatDrains: where decisions are far apart a small excess costs little,
+// and one that drains as it is costs nothing.
+func TestCutIsWhatDrains(t *testing.T) {
+	p := DefaultParams(10 * gbit)
+	d := testD
+	for _, c := range []struct {
+		q, grown int64
+		period   time.Duration
+		want     uint64
+	}{
+		{8 * d, 8 * d, 0, 268},              // no period known: twice beta*(q-D)/q
+		{8 * d, 8 * d, 10 * ms, 268},        // (7D + 8D)*5/4 of 10 ms is more than that
+		{8 * d, 8 * d, 200 * ms, 48},        // 7.5 ms * 5/4 of 200 ms
+		{8 * d, 0, 200 * ms, 22},            // it stands: 3.5 ms * 5/4
+		{8 * d, -4 * d, 200 * ms, 9},        // it drains, not fast enough: 1.5 ms * 5/4
+		{8 * d, -8 * d, 200 * ms, 1},        // the next decision will find it gone
+		{8 * d, 1 << 50, 10 * ms, 268},      // absurd growth does not overflow
+		{1 << 60, 1 << 60, ms / 1000, 306},  // nor an absurd queue
+		{1 << 60, -(1 << 60), ms / 1000, 1}, // nor an absurd fall
+	} {
+		if got := p.delayCut(rowFarAbove, c.q, d, c.grown, uint64(c.period)); got != c.want {
+			t.Errorf("queue %d, grown by %d, decisions every %v: cut %d/1024, want %d", c.q, c.grown, c.period, got, c.want)
+		}
+	}
+}
+
+// TestJumpsBecomeJitter: a delay that is gone with the next decision, again and
+// again, raises the target; once it does not.
+func TestJumpsBecomeJitter(t *testing.T) {
+	p := DefaultParams(gbit)
+	r := Regs{RateBps: gbit}
+	jump := func() { run(&r, &p, queued(40*testD, 0), queued(0, 0)) }
+	run(&r, &p, queued(0, 0))
+	jump()
+	if r.JitterNs > uint64(testD) {
+		t.Errorf("one jump makes %d ns of jitter", r.JitterNs)
+	}
+	for range 30 {
+		jump()
+	}
+	if r.JitterNs < 20*uint64(testD) || r.JitterNs > 40*uint64(testD) {
+		t.Errorf("jumps of %d ns make %d ns of jitter", 40*testD, r.JitterNs)
+	}
+	for range 600 {
+		run(&r, &p, queued(0, 0))
+	}
+	if r.JitterNs > uint64(testD) {
+		t.Errorf("%d ns of jitter long after the last jump", r.JitterNs)
+	}
+}
+
+// TestRatesBelowTheFloor: a queue that stands for long at min_rate_bps.
+func TestRatesBelowTheFloor(t *testing.T) {
+	p := DefaultParams(10 * gbit)
+	r := Regs{RateBps: p.MinRateBps}
+	run(&r, &p, queued(0, 0))
+	for range minPatience - 1 {
+		if d := run(&r, &p, queued(100*testD, 0)); d.RateBps != p.MinRateBps || d.Why != WhyAtMin {
+			t.Fatalf("%d, %s: too soon", d.RateBps, d.Reason())
+		}
+	}
+	for range 200 {
+		run(&r, &p, queued(100*testD, 0))
+	}
+	if least := p.MinRateBps >> belowMin; r.RateBps != least {
+		t.Errorf("rate %d below the floor, want %d", r.RateBps, least)
+	}
+	for range 200 {
+		run(&r, &p, queued(0, 0))
+	}
+	run(&r, &p, queued(100*testD, 0))
+	if r.RateBps < p.MinRateBps || r.AtMin != 0 {
+		t.Errorf("rate %d, %d: the floor does not hold again", r.RateBps, r.AtMin)
 	}
 }
 

@@ -18,6 +18,9 @@ type Sample struct {
 	// nanoseconds of its own clock; 0 = unknown. It is part of Rx, and it is not
 	// network.
 	Turn int64
+	// Sent is how many packets have been sent to the destination so far, 0 =
+	// unknown. Loss is judged by its share of them.
+	Sent uint64
 	CE   uint32 // echoes that report CE, and CNPs
 	Loss uint32 // NAKs and retransmissions
 	// AppLimited says that the sender did not use its rate, so that a low delay
@@ -91,6 +94,8 @@ const (
 	WhyDraining
 	WhyAboveTarget
 	WhyBaseline
+	WhyRestored
+	WhyLossUsual
 	WhyAppLimited
 	WhyAtMax
 	WhyAtMin
@@ -119,6 +124,8 @@ var whyText = [...]string{
 	WhyDraining:    "above target, but the queue drains",
 	WhyAboveTarget: "queueing delay above the target",
 	WhyBaseline:    "transmit time is back at its baseline",
+	WhyRestored:    "the queue went faster than our cuts drain it: back to the rate before them",
+	WhyLossUsual:   "loss without delay, as much as usual",
 	WhyAppLimited:  "at baseline, but the sender did not use its rate",
 	WhyAtMax:       "at baseline, already at the highest rate",
 	WhyAtMin:       "congested, already at the lowest rate",

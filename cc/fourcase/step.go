@@ -7,16 +7,44 @@ package fourcase
 // Validate. A decision that is not ActionNone leaves its trace in r.
 func Step(r *Regs, p *Params, s Sample, now uint64) Decision {
 	if r.RateBps == 0 {
-		r.RateBps = p.InitialRateBps
-		if r.RateBps == 0 {
-			r.RateBps = p.MaxRateBps
-		}
+		r.RateBps = p.start()
 	}
-	r.RateBps = p.clamp(r.RateBps)
+	r.RateBps = min(max(r.RateBps, p.leastRate()), p.MaxRateBps)
 	if p.Mode == ModeLiteral {
 		return r.literal(p, &s, now)
 	}
 	return r.robust(p, &s, now)
+}
+
+// idleFor is how many periods without a decision make a destination idle.
+const idleFor = 128
+
+// Wake is for a destination that has data again. What an earlier congestion made
+// of its rate is forgotten after a while: it gets its even share back, if that is
+// more. Step does the same when feedback comes again; a caller that knows of the
+// data sooner saves that round trip.
+func Wake(r *Regs, p *Params, now uint64) {
+	if r.RateBps == 0 {
+		r.RateBps = min(max(p.start(), p.leastRate()), p.MaxRateBps)
+		return
+	}
+	if p.Mode != ModeRobust || r.Decisions == 0 || now-r.DecidedNs < idleFor*max(r.PeriodNs, p.IntervalNs) {
+		return
+	}
+	if p.InitialRateBps != 0 {
+		r.RateBps = max(r.RateBps, p.InitialRateBps)
+	}
+	r.FromBps, r.Raises, r.AtMin, r.CutQ10, r.Blind = 0, 0, 0, 0, 0
+	r.State &^= StateTrend
+	r.LossQ20 = 0
+}
+
+// start is the rate of a new destination (S1.2).
+func (p *Params) start() uint64 {
+	if p.InitialRateBps != 0 {
+		return p.InitialRateBps
+	}
+	return p.MaxRateBps
 }
 
 // EvenShare is the rate of one of n destinations when nothing is known yet: the
@@ -27,10 +55,6 @@ func EvenShare(linkBps uint64, n int) uint64 {
 		return linkBps
 	}
 	return max(linkBps/uint64(n), 1)
-}
-
-func (p *Params) clamp(bps uint64) uint64 {
-	return min(max(bps, p.MinRateBps), p.MaxRateBps)
 }
 
 // none is the outcome of a window that decides nothing.
@@ -53,28 +77,57 @@ func (r *Regs) see(m times) {
 // decide carries a decision out: the rate, and the trace in the registers.
 // amount is how much of the rate is cut, or added, in bits per second.
 func (r *Regs) decide(p *Params, v Verdict, amount, now uint64) Decision {
+	before := r.RateBps
+	r.CutQ10 = 0
 	switch {
-	case v.Action.Cuts() && r.RateBps == p.MinRateBps:
+	case v.Action.Cuts() && before <= p.MinRateBps && (r.AtMin < minPatience || before == p.leastRate()):
 		v.Action, v.Why = ActionHold, WhyAtMin
+		if r.DTxNs >= 0 && r.AtMin < minPatience {
+			r.AtMin++ // the queue does not even drain
+		}
 	case v.Action.Cuts():
-		r.RateBps = max(r.RateBps-min(amount, r.RateBps), p.MinRateBps)
+		least := p.MinRateBps
+		if before <= least {
+			least, r.AtMin = p.leastRate(), 0
+		}
+		r.RateBps = max(before-min(amount, before), least)
+		r.CutQ10 = uint32((before - r.RateBps) << 10 / before)
+		r.FromBps = before
 		r.CutNs = now
 		r.Cuts++
-	case v.Action == ActionRaise && r.RateBps == p.MaxRateBps:
+	case v.Action == ActionRaise && before == p.MaxRateBps:
 		v.Action, v.Why = ActionHold, WhyAtMax
 	case v.Action == ActionRaise:
-		r.RateBps = min(r.RateBps+amount, p.MaxRateBps)
+		r.RateBps = min(before+amount, p.MaxRateBps)
+		if r.FromBps != 0 && r.RateBps >= r.FromBps {
+			r.FromBps, r.Raises = 0, 0
+		}
 	}
 	if v.Action == ActionRaise {
 		r.Raises++
 	} else {
 		r.Raises = 0
 	}
+	if r.RateBps > p.MinRateBps {
+		r.AtMin = 0
+	}
 	r.DecidedNs = now
 	r.Decisions++
 	r.CaseNo, r.Row, r.Action = v.Case, v.Row, v.Action
 	return Decision{r.RateBps, v}
 }
+
+// minPatience is how many decisions must want to cut at MinRateBps or below it
+// before one does, and belowMin how far this can go, as a shift.
+const (
+	minPatience = 4
+	belowMin    = 6
+)
+
+// leastRate is the lowest rate that there is. MinRateBps is where more senders
+// than expected share a bottleneck as long as that helps; if the queue stands all
+// the same, rates below it are all that is left.
+func (p *Params) leastRate() uint64 { return max(p.MinRateBps>>belowMin, 1) }
 
 // part is q10/1024 of a rate, at least 1 bit/s: a cut always cuts and a raise
 // always raises.

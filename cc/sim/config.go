@@ -33,8 +33,8 @@ type Config struct {
 	// AckPriority puts ACKs into the control queue that is served first. Without
 	// it they queue with the data of their flow's class.
 	AckPriority bool
-	// Classes is the number of data queues of a port, 1 to 6. Without Weights a
-	// lower class is served first, with them they share by deficit round robin.
+	// Classes is the number of data queues of a port, 1 to 6, by default what the
+	// scheme wants. Without Weights a lower class is served first, with them they share by deficit round robin.
 	Classes    int
 	Weights    []int
 	Turnaround time.Duration // of every host, from data to ACK
@@ -58,7 +58,7 @@ func (c Config) withDefaults(needs *Needs) (Config, error) {
 	}
 	def(&c.PayloadBytes, 1000)
 	def(&c.AckEvery, 1)
-	def(&c.Classes, 1)
+	def(&c.Classes, max(needs.Classes, 1))
 	if c.BufferBytes == 0 {
 		c.BufferBytes = 32 << 20
 	}

@@ -114,6 +114,10 @@ type Needs struct {
 	INT bool
 	// PFC: the scheme counts on lossless classes. The scenario may override it.
 	PFC bool
+	// Classes: data queues that it wants of a port, by Data.Class, the lower ones
+	// served first; 0 = one. ACKs then take the first. The scenario may
+	// override it.
+	Classes int
 	// CreditQueue gives MsgCredit packets their own queue at every port, nil =
 	// they travel with ACKs.
 	CreditQueue *CreditQueue

@@ -141,8 +141,11 @@ func (h *host) sendAck(f *Flow, id int32, kind pktKind) {
 	pk.kind, pk.route, pk.hop = kind, f.back, 1
 	pk.wire, pk.payload = uint16(n.ackWire), 0
 	pk.flags &= flagRetransmit
-	if n.cfg.AckPriority {
+	switch {
+	case n.cfg.AckPriority:
 		pk.queue = controlQueue
+	case n.needs.Classes > 1:
+		pk.queue = dataQueue
 	}
 	c.cum, c.sack = f.expect, [2]uint64{}
 	if f.sel != nil && f.got.count > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
+	"github.com/softroce/softroce-xdp/cc/sim/schemes"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 )
 
@@ -44,11 +45,11 @@ func newSimList() *cobra.Command {
 			for _, s := range all {
 				lines = append(lines, []string{s.Name, string(s.Group), s.Title})
 			}
-			schemes := [][]string{{"SCHEME", "WHAT IT IS"}}
-			for _, e := range simSchemes() {
-				schemes = append(schemes, []string{e.Name, e.About})
+			table := [][]string{{"SCHEME", "WHAT IT IS"}}
+			for _, e := range schemes.List() {
+				table = append(table, []string{e.Name, e.About})
 			}
-			for _, l := range slices.Concat(view.Align(lines), []string{""}, view.Align(schemes)) {
+			for _, l := range slices.Concat(view.Align(lines), []string{""}, view.Align(table)) {
 				fmt.Fprintln(cmd.OutOrStdout(), l)
 			}
 			return nil
@@ -87,7 +88,7 @@ func simListJSON(all []*scenario.Scenario) (l simListing) {
 	for _, s := range all {
 		l.Scenarios = append(l.Scenarios, simScenario{s.Name, string(s.Group), s.Title, strings.TrimSpace(s.About)})
 	}
-	for _, e := range simSchemes() {
+	for _, e := range schemes.List() {
 		x := simScheme{Name: e.Name, About: e.About}
 		for _, p := range e.Params() {
 			x.Parameters = append(x.Parameters, simParam{p[0], p[1], p[2]})
@@ -105,7 +106,7 @@ func newSimShow() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSim,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, e := range simSchemes() {
+			for _, e := range schemes.List() {
 				if e.Name == args[0] {
 					lines := [][]string{{"PARAMETER", "DEFAULT", "MEANING"}}
 					for _, p := range e.Params() {

@@ -49,13 +49,15 @@ type Mark struct {
 type Figure struct {
 	Title   string
 	Panels  []Panel
-	Columns int // of panels, 0 = 1
+	Columns int  // of panels, 0 = 1
+	Small   bool // panels of little height, for many
 	Marks   []Mark
 }
 
 const (
 	width       = 24 * vg.Centimeter
 	panelHeight = 7 * vg.Centimeter
+	smallHeight = 4.5 * vg.Centimeter
 )
 
 // WritePNG draws the figure.
@@ -65,7 +67,11 @@ func (f *Figure) WritePNG(w io.Writer) error {
 	}
 	from, to := f.span()
 	axis := axisFor(to)
-	grid := newGrid(f.Columns, len(f.Panels), panelHeight)
+	height := panelHeight
+	if f.Small {
+		height = smallHeight
+	}
+	grid := newGrid(f.Columns, len(f.Panels), height)
 	for i, panel := range f.Panels {
 		p, err := f.plot(panel, from/axis.unit, to/axis.unit, axis)
 		if err != nil {
@@ -122,7 +128,7 @@ func (f *Figure) plot(panel Panel, from, to float64, axis axis) (*plot.Plot, err
 	p.Y.Min = 0
 	p.Legend.Top = true
 	p.Add(plotter.NewGrid())
-	top := 0.0
+	top, named := 0.0, 0
 	for _, s := range panel.Lines {
 		if len(s.Points) == 0 {
 			continue
@@ -142,10 +148,13 @@ func (f *Figure) plot(panel Panel, from, to float64, axis axis) (*plot.Plot, err
 			line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
 		}
 		p.Add(line)
-		p.Legend.Add(s.Name, line)
+		if s.Name != "" {
+			named++
+			p.Legend.Add(s.Name, line)
+		}
 	}
-	// Room for the legend and the marks' texts.
-	p.Y.Max = max(p.Y.Max, top*(1.2+.12*float64(len(panel.Lines))))
+	// Room for the legend and for the marks' texts.
+	p.Y.Max = max(p.Y.Max, top*(1.2+.12*float64(named)))
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = p.Y.Min + 1
 	}

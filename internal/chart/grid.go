@@ -34,9 +34,7 @@ func (g *grid) add(p *plot.Plot) {
 func (g *grid) writePNG(w io.Writer) error {
 	last := &g.rows[len(g.rows)-1]
 	for len(*last) < g.columns {
-		empty := plot.New()
-		empty.HideAxes()
-		*last = append(*last, empty)
+		*last = append(*last, emptyPlot())
 	}
 	img := vgimg.New(width, g.height*vg.Length(len(g.rows)))
 	tiles := draw.Tiles{Rows: len(g.rows), Cols: g.columns, PadX: 4 * vg.Millimeter, PadY: 2 * vg.Millimeter,

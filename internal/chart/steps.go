@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -15,9 +16,9 @@ import (
 )
 
 // Steps is a picture of values for a few named steps, such as sizes of messages:
-// one panel above the other, one line for each series.
+// panels row by row, one line for each series. The series are the same in all
+// panels; what line is whose stands right of the first row.
 type Steps struct {
-	Title   string
 	Names   []string // of the steps, on the horizontal axis
 	Columns int      // of panels, 0 = 1
 	Panels  []StepPanel
@@ -44,26 +45,30 @@ func (s *Steps) WritePNG(w io.Writer) error {
 	if len(s.Panels) == 0 {
 		return errors.New("chart: a picture without panels")
 	}
-	grid := newGrid(s.Columns, len(s.Panels), panelHeight)
+	columns := max(1, s.Columns)
+	grid := newGrid(columns+1, len(s.Panels)+1, panelHeight)
 	for i, panel := range s.Panels {
-		p, err := s.plot(panel)
+		p, legend, err := s.plot(panel)
 		if err != nil {
 			return fmt.Errorf("chart: panel %q: %w", panel.Title, err)
 		}
-		if i == 0 && s.Title != "" {
-			p.Title.Text = s.Title + "\n" + p.Title.Text
-		}
 		grid.add(p)
+		if (i+1)%columns == 0 || i == len(s.Panels)-1 {
+			if i >= columns {
+				legend = emptyPlot()
+			}
+			grid.add(legend)
+		}
 	}
 	return grid.writePNG(w)
 }
 
-func (s *Steps) plot(panel StepPanel) (*plot.Plot, error) {
-	p := plot.New()
+// plot draws a panel, and its legend by itself.
+func (s *Steps) plot(panel StepPanel) (p, legend *plot.Plot, err error) {
+	p, legend = plot.New(), emptyPlot()
+	legend.Legend.Top, legend.Legend.Left = true, true
 	p.Title.Text = panel.Title
 	p.Y.Label.Text = panel.Unit
-	p.Legend.Top = true
-	p.Legend.Left = true
 	p.Add(plotter.NewGrid())
 	p.NominalX(s.Names...)
 	low, high := math.Inf(1), math.Inf(-1)
@@ -80,7 +85,7 @@ func (s *Steps) plot(panel StepPanel) (*plot.Plot, error) {
 		}
 		l, points, err := plotter.NewLinePoints(xys)
 		if err != nil {
-			return nil, fmt.Errorf("line %q: %w", line.Name, err)
+			return nil, nil, fmt.Errorf("line %q: %w", line.Name, err)
 		}
 		l.Color, points.Color = plotutil.Color(line.Color), plotutil.Color(line.Color)
 		l.Width, points.Shape = vg.Points(1), plotutil.Shape(line.Color)
@@ -88,20 +93,42 @@ func (s *Steps) plot(panel StepPanel) (*plot.Plot, error) {
 			l.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
 		}
 		p.Add(l, points)
-		p.Legend.Add(line.Name, l, points)
+		legend.Legend.Add(line.Name, l, points)
 	}
-	if low > high {
-		return p, nil
-	}
-	room := 1 + .06*float64(len(panel.Lines)) // for the legend
-	if panel.Log {
+	switch {
+	case low > high: // no line at all
+	case panel.Log:
 		p.Y.Scale = plot.LogScale{}
-		p.Y.Tick.Marker = plot.LogTicks{Prec: -1}
-		p.Y.Min = low * .9
-		p.Y.Max = high * math.Pow(max(high/low, 1.5), room-1) * 1.1
-	} else {
-		p.Y.Min = 0
-		p.Y.Max = max(high*room*1.1, 1e-9)
+		p.Y.Tick.Marker = oneTwoFive{}
+		p.Y.Min, p.Y.Max = low*.9, high*1.1
+	default:
+		p.Y.Min, p.Y.Max = 0, max(high*1.1, 1e-9)
 	}
-	return p, nil
+	return p, legend, nil
+}
+
+func emptyPlot() *plot.Plot {
+	p := plot.New()
+	p.HideAxes()
+	return p
+}
+
+// oneTwoFive labels a logarithmic axis at 1, 2, 5, 10, 20 and so on.
+type oneTwoFive struct{}
+
+func (oneTwoFive) Ticks(low, high float64) (ticks []plot.Tick) {
+	for decade := math.Pow(10, math.Floor(math.Log10(low))); decade <= high; decade *= 10 {
+		for digit := 1.0; digit < 10; digit++ {
+			v := digit * decade
+			if v < low || v > high {
+				continue
+			}
+			tick := plot.Tick{Value: v}
+			if digit == 1 || digit == 2 || digit == 5 {
+				tick.Label = strconv.FormatFloat(v, 'g', -1, 64)
+			}
+			ticks = append(ticks, tick)
+		}
+	}
+	return ticks
 }

@@ -108,6 +108,9 @@ func sampleOf(d *bpf.DestRegs) fourcase.Sample {
 		CE: d.WinCe, AppLimited: d.WinPaced == 0,
 		// Before any data flowed there is nothing of ours in the queues.
 		Idle: d.TxPackets == 0,
+		// What was sent for the first time: going back to one lost packet repeats
+		// many that were not.
+		Sent: d.TxPackets - min(d.Rewinds, d.TxPackets),
 	}
 	if d.WinRnr == 0 {
 		s.Loss = d.WinLoss // a receiver that is not ready is no congestion

@@ -176,6 +176,16 @@ func addExt(b gopacket.PacketBuilder, body []byte, op rocev2.Opcode) {
 		h, err := rocev2.ParseHello(base.Contents)
 		b.AddLayer(&Hello{base, h, err})
 	}
+	if ext&rocev2.ExtGrant != 0 {
+		base := next(rocev2.CreditLen)
+		h := rocev2.CreditGrant(base.Contents)
+		b.AddLayer(&CreditGrant{base, h.Fields(), h.Version(), h.LifeNs()})
+	}
+	if ext&rocev2.ExtReturn != 0 {
+		base := next(rocev2.CreditLen)
+		h := rocev2.CreditReturn(base.Contents)
+		b.AddLayer(&CreditReturn{base, h.Fields(), h.Version(), h.Sent(), h.Void()})
+	}
 }
 
 func addPayload(b gopacket.PacketBuilder, payload []byte) {

@@ -33,6 +33,8 @@ var (
 	LayerTypeICRC         = register(11, "ICRC", nil)
 	LayerTypeStamp        = register(12, "Stamp", nil)
 	LayerTypeSurplus      = register(13, "Surplus", nil)
+	LayerTypeCreditGrant  = register(14, "CreditGrant", nil)
+	LayerTypeCreditReturn = register(15, "CreditReturn", nil)
 )
 
 const firstLayerType = 4791
@@ -129,6 +131,22 @@ type Hello struct {
 	Err error
 }
 
+// CreditGrant is the body of CREDIT_GRANT.
+type CreditGrant struct {
+	gplayers.BaseLayer
+	rocev2.CreditFields
+	Version uint16
+	LifeNs  uint64
+}
+
+// CreditReturn is the body of CREDIT_RETURN.
+type CreditReturn struct {
+	gplayers.BaseLayer
+	rocev2.CreditFields
+	Version    uint16
+	Sent, Void uint32
+}
+
 // ICRC is the invariant CRC with its verdict: Err is nil if it is right,
 // rocev2.ErrICRC if it is wrong, and another error if it could not be checked, for
 // instance because the IP header is not part of the packet.
@@ -182,6 +200,12 @@ func (*SACK) LayerType() gopacket.LayerType { return LayerTypeSACK }
 
 // LayerType implements gopacket.Layer.
 func (*Hello) LayerType() gopacket.LayerType { return LayerTypeHello }
+
+// LayerType implements gopacket.Layer.
+func (*CreditGrant) LayerType() gopacket.LayerType { return LayerTypeCreditGrant }
+
+// LayerType implements gopacket.Layer.
+func (*CreditReturn) LayerType() gopacket.LayerType { return LayerTypeCreditReturn }
 
 // LayerType implements gopacket.Layer.
 func (*ICRC) LayerType() gopacket.LayerType { return LayerTypeICRC }

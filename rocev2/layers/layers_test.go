@@ -59,6 +59,8 @@ func TestDecode(t *testing.T) {
 		{rocev2.Datagram{Opcode: rocev2.CNP}, "BTH Payload ICRC"},
 		{rocev2.Datagram{Opcode: rocev2.OpSACK}, "BTH AETH SACK ICRC"},
 		{rocev2.Datagram{Opcode: rocev2.OpHello, Stamp: &stamp}, "BTH Hello ICRC Stamp"},
+		{rocev2.Datagram{Opcode: rocev2.OpCreditGrant, Stamp: &stamp}, "BTH CreditGrant ICRC Stamp"},
+		{rocev2.Datagram{Opcode: rocev2.OpCreditReturn, Stamp: &stamp}, "BTH CreditReturn ICRC Stamp"},
 	} {
 		for _, opt := range []gopacket.DecodeOptions{gopacket.Default, gopacket.Lazy, gopacket.NoCopy} {
 			p := gopacket.NewPacket(frame(t, c.d), gplayers.LayerTypeEthernet, opt)
@@ -84,7 +86,8 @@ func TestFields(t *testing.T) {
 	d := rocev2.Datagram{
 		DestQP: 0x11, PSN: 77, AckReq: true, QKey: 1, SrcQP: 2, VA: 3, RKey: 4, DMALen: 5, SwapAdd: 6,
 		Compare: 7, Syndrome: 0x62, MSN: 9, Original: 10, Imm: 11, SACKHi: 12, SACKLo: 13, FlushPlacement: 2,
-		Hello: rocev2.Hello{Node: 4, Caps: 1, LinkMbps: 100, Nonce: 5},
+		Hello:  rocev2.Hello{Node: 4, Caps: 1, LinkMbps: 100, Nonce: 5},
+		Credit: rocev2.CreditFields{Flags: 1, Epoch: 14, Limit: 15, Seq: 16}, LifeNs: 17, Sent: 18, Void: 19,
 	}
 	for i := range 256 {
 		d.Opcode = rocev2.Opcode(i)
@@ -117,6 +120,10 @@ func TestFields(t *testing.T) {
 				got, want = fmt.Sprint(l.Hi, l.Lo), "12 13"
 			case *Hello:
 				got, want = fmt.Sprint(l.Hello, l.Err), fmt.Sprint(d.Hello, nil)
+			case *CreditGrant:
+				got, want = fmt.Sprint(l.CreditFields, l.Version, l.LifeNs), "{1 14 15 16} 1 17"
+			case *CreditReturn:
+				got, want = fmt.Sprint(l.CreditFields, l.Version, l.Sent, l.Void), "{1 14 15 16} 1 18 19"
 			case *ICRC:
 				got, want = fmt.Sprint(l.Err), "<nil>"
 			}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 )
 
@@ -50,7 +51,7 @@ func bucket(messages []message) Bucket {
 	slices.Sort(slowdowns)
 	b := Bucket{Count: len(messages)}
 	if len(messages) > 0 {
-		b.P50, b.P95, b.P99 = percentile(slowdowns, .5), percentile(slowdowns, .95), percentile(slowdowns, .99)
+		b.P50, b.P95, b.P99 = sim.Percentile(slowdowns, .5), sim.Percentile(slowdowns, .95), sim.Percentile(slowdowns, .99)
 		b.OneRTT = float64(fast) / float64(len(messages))
 	}
 	return b
@@ -102,6 +103,9 @@ func (s *Summary) Slowdown(i, p int) float64 {
 		b := r.Buckets[i]
 		all = append(all, map[int]float64{50: b.P50, 95: b.P95, 99: b.P99}[p])
 	}
+	if len(all) == 0 {
+		return math.NaN()
+	}
 	slices.Sort(all)
-	return percentile(all, .5)
+	return sim.Percentile(all, .5)
 }

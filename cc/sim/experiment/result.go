@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 )
 
@@ -22,8 +23,10 @@ type Result struct {
 	Flows []FlowRate `json:"flows,omitempty"`
 	// Buckets are the messages by size.
 	Buckets []Bucket `json:"buckets,omitempty"`
-	Cost    Cost     `json:"cost"`
-	Series  *Series  `json:"-"`
+	// BDPBytes is the payload that fills the longest way for a base round trip.
+	BDPBytes int64   `json:"bdp_bytes"`
+	Cost     Cost    `json:"cost"`
+	Series   *Series `json:"-"`
 }
 
 // Never is the value of a time that did not come, such as that of convergence. It
@@ -75,7 +78,7 @@ func (s *Summary) Median(metric string) (v float64, ok bool) {
 	if len(all) == 0 {
 		return 0, false
 	}
-	return percentile(all, .5), true
+	return sim.Percentile(all, .5), true
 }
 
 // Range is the least and the greatest value of a metric over the seeds.
@@ -117,16 +120,6 @@ func (s *Summary) Missed() (missed []scenario.Criterion) {
 	return missed
 }
 
-// percentile of sorted values: the smallest that at least share p of them do not
-// exceed.
-func percentile(sorted []float64, p float64) float64 {
-	if len(sorted) == 0 {
-		return math.NaN()
-	}
-	i := int(math.Ceil(p*float64(len(sorted)))) - 1
-	return sorted[max(0, min(i, len(sorted)-1))]
-}
-
 // Text writes a metric's value for people.
 func Text(metric string, v float64) string {
 	switch metric {
@@ -143,22 +136,9 @@ func Text(metric string, v float64) string {
 			return "< 0.01 %"
 		}
 		return fmt.Sprintf("%.2f %%", v*100)
-	case "utilisation", "goodput", "jain":
+	case "utilisation", "jain":
 		// Rounded down, so that what misses 0.95 does not look like 0.95.
 		return fmt.Sprintf("%.3f", math.Floor(v*1000+1e-9)/1000)
 	}
 	return fmt.Sprintf("%.2f", v)
-}
-
-// jain is Jain's index of fairness: 1 if all values are equal, 1/n if one has all.
-func jain(values []float64) float64 {
-	sum, squares := 0.0, 0.0
-	for _, v := range values {
-		sum += v
-		squares += v * v
-	}
-	if squares == 0 {
-		return 0
-	}
-	return sum * sum / (float64(len(values)) * squares)
 }

@@ -27,6 +27,8 @@ var (
 		map[string]float64{"": 1, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}, nil, 0, 1e15}
 	shareKind = kind{"share", "0.95 or 95%",
 		map[string]float64{"": 1, "%": percent}, nil, 0, 1e3}
+	ppmKind = kind{"clock deviation", "50ppm",
+		map[string]float64{"": 1, "ppm": 1}, nil, -1e5, 1e5}
 )
 
 // percent divides, as a hundredth has no exact factor.
@@ -50,8 +52,12 @@ func Size(s string) (int64, error) {
 // Share reads a share of one, or a plain number: 0.95, 95%.
 func Share(s string) (float64, error) { return shareKind.parse(s) }
 
+// PPM reads a clock's deviation in millionths: 50ppm, -50ppm.
+func PPM(s string) (float64, error) { return ppmKind.parse(s) }
+
 func (k *kind) parse(s string) (float64, error) {
-	t := strings.ToLower(strings.TrimSpace(s))
+	s = strings.TrimSpace(s)
+	t := strings.ToLower(s)
 	for _, suffix := range k.suffixes {
 		t = strings.TrimSuffix(t, suffix)
 	}

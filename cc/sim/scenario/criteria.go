@@ -14,21 +14,20 @@ import (
 type Metric struct {
 	Name  string
 	Text  string
-	units *quantity
+	units reader
 }
 
 // Metrics are all, in the order of tables.
 var Metrics = []Metric{
-	{"utilisation", "share of the bottleneck's bits that were sent while measured", &shareUnits},
-	{"goodput", "share of the bottleneck's bits that reached receivers as new payload, with headers", &shareUnits},
-	{"jain", "Jain's index of the flows' payload while measured", &shareUnits},
-	{"queue-p50", "median queueing delay at the bottleneck", &timeUnits},
-	{"queue-p99", "99th percentile of the queueing delay at the bottleneck", &timeUnits},
-	{"loss", "share of the data packets that were dropped", &shareUnits},
-	{"convergence", "time until utilisation and fairness stay", &timeUnits},
-	{"slowdown-p50", "median of completion time over completion time alone", &shareUnits},
-	{"slowdown-p99", "99th percentile of the same", &shareUnits},
-	{"unfinished", "share of the messages that did not complete", &shareUnits},
+	{"utilisation", "share of the bottleneck's bits that were sent while measured", shareUnits},
+	{"jain", "Jain's index of the flows' payload while measured", shareUnits},
+	{"queue-p50", "median queueing delay at the bottleneck", timeUnits},
+	{"queue-p99", "99th percentile of the queueing delay at the bottleneck", timeUnits},
+	{"loss", "share of the data packets that were dropped", shareUnits},
+	{"convergence", "time until utilisation and fairness stay", timeUnits},
+	{"slowdown-p50", "median of completion time over completion time alone", shareUnits},
+	{"slowdown-p99", "99th percentile of the same", shareUnits},
+	{"unfinished", "share of the messages that did not complete", shareUnits},
 }
 
 func metric(name string) (*Metric, error) {
@@ -39,7 +38,7 @@ func metric(name string) (*Metric, error) {
 		}
 		names[i] = Metrics[i].Name
 	}
-	return nil, unknownName(name, "metric", names)
+	return nil, UnknownName(name, "metric", names)
 }
 
 // Criteria are conditions such as
@@ -89,7 +88,7 @@ func (m *Metric) criterion(s string) (Criterion, error) {
 		}
 	}
 	var err error
-	if number, ok := strings.CutSuffix(rest, "target"); ok && m.units == &timeUnits {
+	if number, ok := strings.CutSuffix(rest, "target"); ok && m.units.what == timeUnits.what {
 		c.targets = true
 		c.Value = 1
 		if number = strings.TrimSpace(number); number != "" {
@@ -102,6 +101,14 @@ func (m *Metric) criterion(s string) (Criterion, error) {
 		return c, fmt.Errorf("in %q: %w", s, err)
 	}
 	return c, nil
+}
+
+// String is the condition, with the value that "target" stands for.
+func (c Criterion) String() string {
+	if c.targets {
+		return fmt.Sprintf("%s (%v)", c.Text, Time(c.Value))
+	}
+	return c.Text
 }
 
 // Holds says whether a value of the metric (shares as numbers, times in ns)

@@ -47,17 +47,15 @@ name: all-of-it
 title: All keys
 about: text
 group: completion
-topology: {kind: dumbbell, left: 4, right: 4}
+topology: {kind: dumbbell, hosts: 8}
 links: {host: 25G, trunk: 100Gbit/s, delay: 1.5us, jitter: 10us, loss: 0.1%}
 switch: {buffer: 16MiB, pfc: true}
 transport: {mtu: 4096, recovery: go-back-n, rto: 1ms}
 clocks: {offset: 10ms, drift: 50ppm, step: {host: 2, at: 1ms, by: -5ms}}
 schemes: [fourcase, {name: swift, target: 25us, label: swift-25}]
 traffic:
-  - flows: {from: [0, 2-3], to: 4, bytes: 1MB, count: 2, start: 1us, each: 1ms, stop: 9ms}
+  - flows: {from: [0, 2-3], to: 4, bytes: 1MB, count: 2, start: 1us, each: 1ms}
   - on-off: {from: 1, to: 5, rate: 10G, on: 1ms, off: 2ms, start: 1ms, stop: 5ms}
-  - workload: {sizes: hadoop, load: 50%, from: 1ms}
-  - incast: {senders: 3, bytes: 500KB, load: 0.02, to: 5ms}
 events:
   - {at: 2ms, link: trunk 0 back, rate: 10G}
 measure: {from: 2ms, to: 10ms, drain: 5ms, at: down 4, target: 20us, sample: 50us}
@@ -69,9 +67,6 @@ seeds: [7, 8]
 	}
 	if got.Links.Loss != .001 || got.Switch.Buffer != 16<<20 || got.Clocks.Step.By != -5e6 || got.Links.Host != 25e9 {
 		t.Errorf("quantities: %+v", got)
-	}
-	if got.Traffic[2].Workload.To != 10e6 || got.Traffic[3].Incast.To != 5e6 {
-		t.Errorf("ends of workloads: %+v %+v", got.Traffic[2].Workload, got.Traffic[3].Incast)
 	}
 	if e := got.Events[0].Link; e.String() != "trunk 0 back" {
 		t.Errorf("link: %v", e)
@@ -85,6 +80,18 @@ seeds: [7, 8]
 	}
 	if c := got.Criteria; c[0].Value != .95 || c[1].Value != 40e3 || c[1].AtLeast || c[2].Value != 1e6 || c[3].Value != 2.5 {
 		t.Errorf("criteria: %+v", c)
+	}
+}
+
+// Workloads end with the measured interval.
+func TestWorkloads(t *testing.T) {
+	got, err := read(strings.Replace(small, "flows: {from: 1-2, to: 0}", `workload: {sizes: hadoop, load: 50%, from: 100us}
+  - incast: {senders: 2, bytes: 500KB, load: 0.02, to: 500us}`, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Traffic[0].Workload.To != 1e6 || got.Traffic[1].Incast.To != 5e5 {
+		t.Errorf("ends of workloads: %+v %+v", got.Traffic[0].Workload, got.Traffic[1].Incast)
 	}
 }
 
@@ -124,7 +131,9 @@ func TestRefusals(t *testing.T) {
 		"no name":           {with("name: small", "name: A b"), `name: "A b": a name is lower case`},
 		"kind":              {with("star", "sta"), `topology: kind: there is no topology "sta": did you mean star?`},
 		"other's key":       {with("hosts: 3", "hosts: 3, hops: 2"), "a star has no hops, only hosts"},
-		"too few hosts":     {with("hosts: 3", "hosts: 1"), "hosts: 1; a star needs at least 2"},
+		"too few hosts":     {with("hosts: 3", "hosts: 1"), "hosts: 1; a star needs 2 to"},
+		"odd sides":         {with("kind: star", "kind: dumbbell"), "as many on the left as on the right"},
+		"uneven leaves":     {with("kind: star, hosts: 3", "kind: leaf-spine, hosts: 3, per-leaf: 2, spines: 1"), "no multiple of per-leaf"},
 		"odd k":             {with("kind: star, hosts: 3", "kind: fat-tree, k: 3"), "a fat tree's k is even"},
 		"no such host":      {with("to: 0}", "to: 3}"), "line 5: there is no host 3: they are 0 to 2"},
 		"to itself":         {with("from: 1-2, to: 0", "from: 0, to: 0"), "no pair of different hosts"},
@@ -134,6 +143,7 @@ func TestRefusals(t *testing.T) {
 		"workload":          {with("flows: {from: 1-2, to: 0}", "workload: {sizes: web, load: 50%}"), `"web" is no distribution`},
 		"load":              {with("flows: {from: 1-2, to: 0}", "workload: {sizes: hadoop, load: 150%}"), "load: 1.5; must be above 0 and at most 1"},
 		"incast":            {with("flows: {from: 1-2, to: 0}", "incast: {senders: 3, load: 1%, bytes: 1KB}"), "fewer senders than hosts (3)"},
+		"cross traffic":     {with("to: 0}", "to: 0}\n  - on-off: {from: 2, to: 0, rate: 1G}"), "host 2 sends other traffic, too"},
 		"no measure":        {with("to: 1ms", "from: 1ms"), "measure: to: how long"},
 		"link":              {with("to: 1ms", "to: 1ms, at: left 0"), `line 6: "left 0" is no link: write down 0`},
 		"no trunks":         {with("to: 1ms", "to: 1ms, at: trunk 0"), "a star has no numbered trunks"},
@@ -148,6 +158,7 @@ func TestRefusals(t *testing.T) {
 		"scheme without":    {small + "schemes: [{eta: 1}]\n", "line 7: a scheme is a name, or"},
 		"transport":         {small + "transport: {recovery: gobackn}\n", "did you mean go-back-n?"},
 		"mtu":               {small + "transport: {mtu: 9000}\n", "mtu: 9000 bytes"},
+		"window":            {small + "transport: {window: 500B}\n", "window: 500B is less than a packet"},
 		"clock":             {small + "clocks: {drift: -50ppm}\n", "write it without a sign"},
 		"loss":              {with("10Gbit/s", "10Gbit/s, loss: 100%"), "loss: 1 of all packets"},
 	} {

@@ -44,7 +44,7 @@ func (h *Hosts) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-const maxHosts = 1 << 16
+const maxHosts = 1 << 14 // the simulator has no more links
 
 func hostRange(s string) (first, last int, err error) {
 	a, b, isRange := strings.Cut(s, "-")
@@ -101,6 +101,9 @@ func (l *Link) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
+// Same says whether both are the same direction of one link.
+func (l Link) Same(m Link) bool { return l.Kind == m.Kind && l.Number == m.Number && l.Back == m.Back }
+
 func (l Link) String() string {
 	switch {
 	case l.Kind == "":
@@ -121,7 +124,7 @@ type Scheme struct {
 	Name   string
 	Label  string
 	Params []Param
-	line   int
+	Line   int // in its file, 0 = in none
 }
 
 // Param is one parameter as it was written; the scheme reads it.
@@ -131,7 +134,7 @@ type Param struct {
 }
 
 func (s *Scheme) UnmarshalYAML(n *yaml.Node) error {
-	s.line = n.Line
+	s.Line = n.Line
 	switch n.Kind {
 	case yaml.ScalarNode:
 		s.Name, s.Label = n.Value, n.Value

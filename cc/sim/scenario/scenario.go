@@ -40,20 +40,21 @@ const (
 	Validation Group = "validation" // known results of papers
 )
 
-// Topology is one of four shapes. Hosts are numbered from 0.
+// Topology is one of five shapes. Hosts are numbered from 0.
 //
 //	star          Hosts around one switch
-//	dumbbell      Left hosts at one switch (0 to Left-1), Right at the other, one trunk
+//	dumbbell      half of Hosts at each of two switches with one trunk between them
 //	parking-lot   Hops trunks in a row: host 0 at the first switch sends over all of
 //	              them to host 1 at the last; hosts 2+2i and 3+2i send over trunk i only
+//	leaf-spine    Hosts at switches of PerLeaf, each connected to all Spines
 //	fat-tree      K pods, K³/4 hosts
 type Topology struct {
-	Kind  string `yaml:"kind"`
-	Hosts int    `yaml:"hosts"`
-	Left  int    `yaml:"left"`
-	Right int    `yaml:"right"`
-	Hops  int    `yaml:"hops"`
-	K     int    `yaml:"k"`
+	Kind    string `yaml:"kind"`
+	Hosts   int    `yaml:"hosts"`
+	Hops    int    `yaml:"hops"`
+	PerLeaf int    `yaml:"per-leaf"`
+	Spines  int    `yaml:"spines"`
+	K       int    `yaml:"k"`
 }
 
 // Links are alike but for their rates.
@@ -67,8 +68,8 @@ type Links struct {
 
 // Switch holds the switches' settings that are not a scheme's.
 type Switch struct {
-	Buffer Size `yaml:"buffer"` // shared by the ports
-	PFC    bool `yaml:"pfc"`    // lossless: pause the sender instead of dropping
+	Buffer Size  `yaml:"buffer"` // shared by the ports
+	PFC    *bool `yaml:"pfc"`    // lossless: pause the sender instead of dropping; if not given, as the scheme wants it
 }
 
 // Transport is how hosts send.
@@ -76,6 +77,9 @@ type Transport struct {
 	MTU      Size   `yaml:"mtu"`      // payload of a packet
 	Recovery string `yaml:"recovery"` // selective or go-back-n
 	RTO      Time   `yaml:"rto"`
+	// Window limits the payload in flight under schemes that set no window of their
+	// own: of a flow or, with a scheme that works per destination, of all flows to it.
+	Window Size `yaml:"window"`
 }
 
 // Clocks make the hosts' clocks differ. Offset and Drift are drawn evenly from
@@ -109,7 +113,6 @@ type Flows struct {
 	Count int   `yaml:"count"` // queue pairs of each pair of hosts; 1 if not given
 	Start Time  `yaml:"start"`
 	Each  Time  `yaml:"each"` // the second starts so much later than the first, and so on
-	Stop  Time  `yaml:"stop"` // 0: at the end of the run
 }
 
 // OnOff is cross traffic that follows no scheme: Rate for On, nothing for Off.
@@ -165,4 +168,40 @@ type Measure struct {
 	Sample Time `yaml:"sample"`
 	// Converge is the moment from which convergence is timed.
 	Converge Time `yaml:"converge"`
+}
+
+// Endless is a flow without end, as one entry of traffic makes them.
+type Endless struct {
+	Src, Dst int
+	Start    Time
+}
+
+// Endless lists the flows without end, in the order in which results have them.
+func (s *Scenario) Endless() (all []Endless) {
+	n := s.Topology.Size()
+	for _, t := range s.Traffic {
+		if t.Flows == nil || t.Flows.Bytes != 0 {
+			continue
+		}
+		t.Flows.EachPair(n, func(src, dst int, at Time) {
+			for range t.Flows.Count {
+				all = append(all, Endless{src, dst, at})
+			}
+		})
+	}
+	return all
+}
+
+// EachPair calls a function for each pair of different hosts of a topology of n
+// hosts, with the time at which their flows start.
+func (f *Flows) EachPair(n int, visit func(src, dst int, at Time)) {
+	at := f.Start
+	for _, src := range f.From.Of(n) {
+		for _, dst := range f.To.Of(n) {
+			if src != dst {
+				visit(src, dst, at)
+				at += f.Each
+			}
+		}
+	}
 }

@@ -92,10 +92,12 @@ func tagOf(f reflect.StructField) string {
 
 // unknown is the error about a name that is none of those there are.
 func unknown(n *yaml.Node, what string, names []string) error {
-	return fmt.Errorf("line %d: %w", n.Line, unknownName(n.Value, what, names))
+	return fmt.Errorf("line %d: %w", n.Line, UnknownName(n.Value, what, names))
 }
 
-func unknownName(name, what string, names []string) error {
+// UnknownName is the error about a name that is none of those there are; it says
+// which was probably meant.
+func UnknownName(name, what string, names []string) error {
 	if near := Nearest(name, names); near != "" {
 		return fmt.Errorf("there is no %s %q: did you mean %s? There are %s", what, name, near, strings.Join(names, ", "))
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/softroce/softroce-xdp/cc/sim/quantity"
 )
 
 // Quantities of a scenario, each written with its unit.
@@ -25,55 +27,28 @@ type (
 	PPM float64
 )
 
-type quantity struct {
+// reader is how one of them is read.
+type reader struct {
 	what, example string
-	units         map[string]float64 // by lower case; "" where a plain number will do
-	min, max      float64
+	parse         func(string) (float64, error)
 }
 
 var (
-	timeUnits = quantity{"time", "500ns, 10us, 1.5ms or 2s",
-		map[string]float64{"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}, -1e12, 1e12}
-	rateUnits = quantity{"rate", "100Gbit/s, 2.5G or 400M",
-		map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}, 1, 1e14}
-	sizeUnits = quantity{"number of bytes", "1500B, 64KB, 64KiB or 1MB",
-		map[string]float64{"": 1, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}, 0, 1e15}
-	shareUnits = quantity{"share", "0.95 or 95%",
-		map[string]float64{"": 1, "%": .01}, 0, 1e3}
-	ppmUnits = quantity{"clock deviation", "50ppm",
-		map[string]float64{"": 1, "ppm": 1}, -1e5, 1e5}
+	timeUnits  = reader{"time", "500ns, 10us, 1.5ms or 2s", whole(quantity.Time)}
+	rateUnits  = reader{"rate", "100Gbit/s, 2.5G or 400M", quantity.Rate}
+	sizeUnits  = reader{"number of bytes", "1500B, 64KB, 64KiB or 1MB", whole(quantity.Size)}
+	shareUnits = reader{"share", "0.95 or 95%", quantity.Share}
+	ppmUnits   = reader{"clock deviation", "50ppm", quantity.PPM}
 )
 
-// parse reads a number and its unit.
-func (q *quantity) parse(s string) (float64, error) {
-	s = strings.TrimSpace(s)
-	t := strings.ToLower(s)
-	if q == &rateUnits {
-		for _, suffix := range []string{"bit/s", "bps", "bit"} {
-			t = strings.TrimSuffix(t, suffix)
-		}
+func whole(parse func(string) (int64, error)) func(string) (float64, error) {
+	return func(s string) (float64, error) {
+		v, err := parse(s)
+		return float64(v), err
 	}
-	i := len(t)
-	for i > 0 && !(t[i-1] >= '0' && t[i-1] <= '9' || t[i-1] == '.') {
-		i--
-	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(t[:i]), 64)
-	unit, ok := q.units[strings.TrimSpace(t[i:])]
-	if v == 0 && t == "0" {
-		unit, ok = 1, true // nothing is nothing in every unit
-	}
-	if unit == .01 {
-		v /= 100 // to the last digit, as v times .01 is not
-	} else {
-		v *= unit
-	}
-	if err != nil || !ok || math.IsNaN(v) || v > q.max || v < q.min {
-		return 0, fmt.Errorf("%q is no %s: write for example %s", s, q.what, q.example)
-	}
-	return v, nil
 }
 
-func unmarshal[T ~int64 | ~uint64 | ~float64](q *quantity, n *yaml.Node, to *T) error {
+func unmarshal[T ~int64 | ~uint64 | ~float64](q reader, n *yaml.Node, to *T) error {
 	if n.Kind != yaml.ScalarNode {
 		return fmt.Errorf("line %d: expected a %s, for example %s", n.Line, q.what, q.example)
 	}
@@ -81,18 +56,15 @@ func unmarshal[T ~int64 | ~uint64 | ~float64](q *quantity, n *yaml.Node, to *T) 
 	if err != nil {
 		return fmt.Errorf("line %d: %w", n.Line, err)
 	}
-	if T(1)/2 == 0 { // an integer
-		v = math.Round(v)
-	}
 	*to = T(v)
 	return nil
 }
 
-func (t *Time) UnmarshalYAML(n *yaml.Node) error  { return unmarshal(&timeUnits, n, t) }
-func (r *Rate) UnmarshalYAML(n *yaml.Node) error  { return unmarshal(&rateUnits, n, r) }
-func (s *Size) UnmarshalYAML(n *yaml.Node) error  { return unmarshal(&sizeUnits, n, s) }
-func (s *Share) UnmarshalYAML(n *yaml.Node) error { return unmarshal(&shareUnits, n, s) }
-func (p *PPM) UnmarshalYAML(n *yaml.Node) error   { return unmarshal(&ppmUnits, n, p) }
+func (t *Time) UnmarshalYAML(n *yaml.Node) error  { return unmarshal(timeUnits, n, t) }
+func (r *Rate) UnmarshalYAML(n *yaml.Node) error  { return unmarshal(rateUnits, n, r) }
+func (s *Size) UnmarshalYAML(n *yaml.Node) error  { return unmarshal(sizeUnits, n, s) }
+func (s *Share) UnmarshalYAML(n *yaml.Node) error { return unmarshal(shareUnits, n, s) }
+func (p *PPM) UnmarshalYAML(n *yaml.Node) error   { return unmarshal(ppmUnits, n, p) }
 
 // String writes a time with about three digits: 850ns, 12.3us, 1.25ms.
 func (t Time) String() string { return scaled(float64(t), 1, "ns", "us", "ms", "s") }

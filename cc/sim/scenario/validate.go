@@ -72,7 +72,7 @@ func (s *Scenario) validate() error {
 	}
 	groups := []string{string(Control), string(Completion), string(Scale), string(Validation)}
 	if !slices.Contains(groups, string(s.Group)) {
-		return fmt.Errorf("group: %w", unknownName(string(s.Group), "group", groups))
+		return fmt.Errorf("group: %w", UnknownName(string(s.Group), "group", groups))
 	}
 	for _, check := range []func() error{s.checkTopology, s.checkLinks, s.checkTransport, s.checkClocks, s.checkSchemes, s.checkTraffic, s.checkEvents, s.checkMeasure, s.checkCriteria} {
 		if err := check(); err != nil {
@@ -85,16 +85,12 @@ func (s *Scenario) validate() error {
 // Size is how many hosts a topology has.
 func (t Topology) Size() int {
 	switch t.Kind {
-	case "star":
-		return t.Hosts
-	case "dumbbell":
-		return t.Left + t.Right
 	case "parking-lot":
 		return 2 + 2*t.Hops
 	case "fat-tree":
 		return t.K * t.K * t.K / 4
 	}
-	return 0
+	return t.Hosts
 }
 
 // Trunks is how many links between switches have a number.
@@ -108,31 +104,38 @@ func (t Topology) Trunks() int {
 	return 0
 }
 
+// The kinds and the keys that each has; all others must be absent.
+var (
+	kinds     = []string{"star", "dumbbell", "parking-lot", "leaf-spine", "fat-tree"}
+	keysOfAll = map[string][]string{
+		"star": {"hosts"}, "dumbbell": {"hosts"}, "parking-lot": {"hops"}, "leaf-spine": {"hosts", "per-leaf", "spines"}, "fat-tree": {"k"},
+	}
+)
+
 func (s *Scenario) checkTopology() error {
 	t := s.Topology
-	// Which keys a kind has; all others must be absent.
-	keys := map[string][]string{"star": {"hosts"}, "dumbbell": {"left", "right"}, "parking-lot": {"hops"}, "fat-tree": {"k"}}
-	kinds := []string{"star", "dumbbell", "parking-lot", "fat-tree"}
-	own, ok := keys[t.Kind]
+	own, ok := keysOfAll[t.Kind]
 	if !ok {
-		return fmt.Errorf("topology: kind: %w", unknownName(t.Kind, "topology", kinds))
+		return fmt.Errorf("topology: kind: %w", UnknownName(t.Kind, "topology", kinds))
 	}
 	for _, v := range []struct {
-		key        string
-		value, min int
-	}{{"hosts", t.Hosts, 2}, {"left", t.Left, 1}, {"right", t.Right, 1}, {"hops", t.Hops, 1}, {"k", t.K, 2}} {
-		mine := slices.Contains(own, v.key)
-		switch {
+		key             string
+		value, min, max int
+	}{{"hosts", t.Hosts, 2, maxHosts}, {"hops", t.Hops, 1, 64}, {"per-leaf", t.PerLeaf, 1, maxHosts}, {"spines", t.Spines, 1, 4096}, {"k", t.K, 2, 32}} {
+		switch mine := slices.Contains(own, v.key); {
 		case !mine && v.value != 0:
 			return fmt.Errorf("topology: a %s has no %s, only %s", t.Kind, v.key, strings.Join(own, " and "))
-		case mine && v.value < v.min:
-			return fmt.Errorf("topology: %s: %d; a %s needs at least %d", v.key, v.value, t.Kind, v.min)
-		case mine && v.value > maxHosts || v.key == "k" && v.value > 64:
-			return fmt.Errorf("topology: %s: %d is too large", v.key, v.value)
+		case mine && (v.value < v.min || v.value > v.max):
+			return fmt.Errorf("topology: %s: %d; a %s needs %d to %d", v.key, v.value, t.Kind, v.min, v.max)
 		}
 	}
-	if t.K%2 != 0 {
+	switch {
+	case t.K%2 != 0:
 		return fmt.Errorf("topology: k: %d; a fat tree's k is even", t.K)
+	case t.Kind == "dumbbell" && t.Hosts%2 != 0:
+		return fmt.Errorf("topology: hosts: %d; a dumbbell has as many on the left as on the right", t.Hosts)
+	case t.Kind == "leaf-spine" && t.Hosts%t.PerLeaf != 0:
+		return fmt.Errorf("topology: hosts: %d; is no multiple of per-leaf: %d", t.Hosts, t.PerLeaf)
 	}
 	return nil
 }
@@ -156,7 +159,10 @@ func (s *Scenario) checkTransport() error {
 		return fmt.Errorf("transport: mtu: %d bytes of payload; must be 64 to 4096", t.MTU)
 	}
 	if modes := []string{"selective", "go-back-n"}; !slices.Contains(modes, t.Recovery) {
-		return fmt.Errorf("transport: recovery: %w", unknownName(t.Recovery, "way of recovery", modes))
+		return fmt.Errorf("transport: recovery: %w", UnknownName(t.Recovery, "way of recovery", modes))
+	}
+	if t.Window != 0 && t.Window < t.MTU {
+		return fmt.Errorf("transport: window: %v is less than a packet (mtu: %v)", t.Window, t.MTU)
 	}
 	if t.RTO < 0 {
 		return fmt.Errorf("transport: rto: %v is negative", t.RTO)
@@ -179,7 +185,7 @@ func (s *Scenario) checkSchemes() error {
 	labels := map[string]bool{}
 	for _, x := range s.Schemes {
 		if labels[x.Label] {
-			return fmt.Errorf("line %d: scheme %q stands twice: give one a label", x.line, x.Label)
+			return fmt.Errorf("line %d: scheme %q stands twice: give one a label", x.Line, x.Label)
 		}
 		labels[x.Label] = true
 	}
@@ -237,9 +243,6 @@ func (s *Scenario) checkFlows(f *Flows) error {
 	if f.Bytes < 0 || f.Count < 1 || f.Count > 1<<16 || f.Start < 0 || f.Each < 0 {
 		return fmt.Errorf("bytes, count, start and each must not be negative")
 	}
-	if f.Stop != 0 && f.Stop <= f.Start {
-		return fmt.Errorf("stop: %v is not after start: %v", f.Stop, f.Start)
-	}
 	return s.checkEnds(f.From, f.To)
 }
 
@@ -249,6 +252,13 @@ func (s *Scenario) checkOnOff(o *OnOff) error {
 	}
 	if o.Stop != 0 && o.Stop <= o.Start {
 		return fmt.Errorf("stop: %v is not after start: %v", o.Stop, o.Start)
+	}
+	for _, t := range s.Traffic {
+		for _, h := range o.From.Of(s.Topology.Size()) {
+			if t.Flows != nil && slices.Contains(t.Flows.From.Of(s.Topology.Size()), h) || t.Workload != nil || t.Incast != nil {
+				return fmt.Errorf("host %d sends other traffic, too: cross traffic needs a host of its own", h)
+			}
+		}
 	}
 	return s.checkEnds(o.From, o.To)
 }

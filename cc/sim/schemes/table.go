@@ -29,12 +29,14 @@ type settings interface {
 
 // table has each scheme's file list its own entries.
 var table = slices.Concat(
+	fourcaseEntries,
 	dcqcnEntries,
 	timelyEntries,
 	dctcpEntries,
 	hpccEntries,
 	swiftEntries,
 	expresspassEntries,
+	precreditEntries,
 )
 
 // List is the table, in the order of reports.

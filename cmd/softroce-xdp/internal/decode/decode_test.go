@@ -120,6 +120,14 @@ func TestLines(t *testing.T) {
 			"192.0.2.1 > 198.51.100.7 HELLO qp 0xfffffe psn 0 node 4 caps 0x5 link 100000 Mbit/s nonce 0x0000000000000abc payload 0 icrc ok stamp flags 0x00",
 		},
 		{
+			rocev2.Datagram{Opcode: rocev2.OpCreditGrant, DestQP: rocev2.ControlQPN, Credit: rocev2.CreditFields{Flags: rocev2.CreditOpen, Epoch: 5, Limit: 65536, Seq: 7}, LifeNs: 1e9},
+			"192.0.2.1 > 198.51.100.7 CREDIT_GRANT qp 0xfffffe psn 0 epoch 5 seq 7 limit 65536 flags 0x0001 life 1s payload 0 icrc ok",
+		},
+		{
+			rocev2.Datagram{Opcode: rocev2.OpCreditReturn, DestQP: rocev2.ControlQPN, Credit: rocev2.CreditFields{Epoch: 5, Limit: 65536, Seq: 7}, Sent: 4096, Void: 10},
+			"192.0.2.1 > 198.51.100.7 CREDIT_RETURN qp 0xfffffe psn 0 epoch 5 seq 7 limit 65536 flags 0x0000 sent 4096 void 10 payload 0 icrc ok",
+		},
+		{
 			rocev2.Datagram{Src: v6.Src, Dst: v6.Dst, Opcode: rocev2.RCSendOnly, Payload: []byte("abc")},
 			"2001:db8::1 > 2001:db8::7 RC_SEND_ONLY qp 0x000000 psn 0 payload 3 icrc ok",
 		},

@@ -101,6 +101,12 @@ func appendExt(b []byte, p *rocev2.Packet) []byte {
 		hi, lo := h.Bits()
 		b = fmt.Appendf(b, " sack 0x%016x%016x", hi, lo)
 	}
+	if h := p.CreditGrant(); h != nil {
+		b = fmt.Appendf(appendCredit(b, h.Fields()), " life %s", time.Duration(h.LifeNs()))
+	}
+	if h := p.CreditReturn(); h != nil {
+		b = fmt.Appendf(appendCredit(b, h.Fields()), " sent %d void %d", h.Sent(), h.Void())
+	}
 	switch h, err := p.Hello(); err {
 	case nil:
 		b = fmt.Appendf(b, " node %d caps 0x%x link %d Mbit/s nonce 0x%016x", h.Node, h.Caps, h.LinkMbps, h.Nonce)
@@ -109,6 +115,10 @@ func appendExt(b []byte, p *rocev2.Packet) []byte {
 		b = fmt.Appendf(b, " (%s)", text(err.(rocev2.Error)))
 	}
 	return b
+}
+
+func appendCredit(b []byte, f rocev2.CreditFields) []byte {
+	return fmt.Appendf(b, " epoch %d seq %d limit %d flags 0x%04x", f.Epoch, f.Seq, f.Limit, f.Flags)
 }
 
 // appendStamp prints only what the stamp's flags call valid.

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package precredit is the policy for the first round trip (S5): what a sender may
+// send before it has heard anything back.
+//
+// A receiver has a budget, the bytes that its last hop and its receive buffer can
+// take (Params). When a peer's queue pair connects it hands the peer a share of it
+// ahead of any data (Receiver). The sender spends its share on the first round trip
+// of new flows, small ones first (Source), and gets back in ACKs what it has spent.
+// The first ACK of a flow ends that: from then on rate and window are those of the
+// policy beside it, and what the flow has not used stays for the next one.
+//
+//	receiver                                sender
+//	Receiver.NewFlow     CREDIT_GRANT →     Account.Grant
+//	                     ← CREDIT_RETURN
+//	                                        Classify, Queue.Push
+//	                     ← data, sent       Source.SrcSchedulePrecredit
+//	Receiver.Arrive
+//	Receiver.DstScheduleCredit  ACK, limit →  Account.Credit, Source.SrcFixPrecredit
+//	Receiver.Recall      CREDIT_GRANT →     Account.Grant: gives up the rest
+//
+// # Conservation
+//
+// Both directions carry running totals, not amounts: how many bytes the sender may
+// ever have used (limit), how many it has sent (sent) and how many it has given up
+// unsent (void), which together are what it has used. They count modulo 2^32 and only grow, so a message that is lost,
+// late or doubled is put right by any later one. The receiver counts a byte as given
+// from the moment the limit allows it until it has left the buffer, came back unused,
+// or has certainly been lost. The sum over all senders never exceeds the budget.
+//
+// All of it is integer arithmetic. Nothing reads a clock: callers pass now, in
+// nanoseconds of a clock that is never set.
+package precredit

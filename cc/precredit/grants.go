@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package precredit
+
+import "container/heap"
+
+// queue is a first-in first-out queue of peers, a ring.
+type queue struct {
+	ring       []*peer
+	head, size int
+}
+
+func (q *queue) push(p *peer) {
+	if q.size == len(q.ring) {
+		ring := make([]*peer, max(8, 2*q.size))
+		for i := range q.size {
+			ring[i] = q.ring[(q.head+i)%len(q.ring)]
+		}
+		q.ring, q.head = ring, 0
+	}
+	q.ring[(q.head+q.size)%len(q.ring)] = p
+	q.size++
+}
+
+// pop returns nil if the queue is empty.
+func (q *queue) pop() *peer {
+	if q.size == 0 {
+		return nil
+	}
+	p := q.ring[q.head]
+	q.ring[q.head] = nil
+	q.head = (q.head + 1) % len(q.ring)
+	q.size--
+	return p
+}
+
+// grant lets a grant with a new number go out.
+func (r *Receiver) grant(p *peer) {
+	p.seq++
+	p.tries = 0
+	r.again(p)
+}
+
+func (r *Receiver) again(p *peer) {
+	if !p.inSend {
+		p.inSend = true
+		r.send.push(p)
+	}
+}
+
+// Next is the next CREDIT_GRANT to send, and to whom.
+func (r *Receiver) Next(now int64) (to Sender, g Grant, ok bool) {
+	for {
+		p := r.send.pop()
+		if p == nil {
+			return 0, Grant{}, false
+		}
+		p.inSend = false
+		if r.peers[p.id] != p || p.gone {
+			continue
+		}
+		p.sentNs, p.toldNs = now, now
+		p.tries++
+		r.timers.by(p, r.retry(p))
+		return p.id, Grant{
+			Epoch: p.epoch, Limit: p.limit, Seq: p.seq,
+			Open: !p.known, Recall: p.recall && p.place == nowhere,
+			LifeNs: r.p.LifeNs,
+		}, true
+	}
+}
+
+// Deadline is when to call Expire, 0 = there is nothing to wait for.
+func (r *Receiver) Deadline() int64 {
+	if len(r.timers) == 0 {
+		return 0
+	}
+	return r.timers[0].dueNs
+}
+
+// Expire does what is due: grants that stayed unanswered go out again, lost bytes
+// and those of senders that fell silent come back to the budget.
+func (r *Receiver) Expire(now int64) {
+	for len(r.timers) > 0 && r.timers[0].dueNs <= now {
+		p := r.timers[0]
+		if p.settleNs != 0 && p.settleNs <= now {
+			r.lost(now, p)
+		}
+		if r.silent(p.toldNs) <= now && r.forget(now, p) {
+			continue
+		}
+		if r.waits(p) && r.retry(p) <= now {
+			r.stats.Retries++
+			r.again(p)
+		}
+		p.dueNs = r.due(now, p)
+		heap.Fix(&r.timers, p.timer)
+	}
+	r.relieve(now)
+}
+
+// maxTries is how often a grant goes out: a sender that answers none of them is gone,
+// and what it was given comes back when it can have nothing of it any more.
+const maxTries = 8
+
+// waits tells whether a grant of the peer's is out unanswered.
+func (r *Receiver) waits(p *peer) bool {
+	return !p.answered() && !p.inSend && !p.gone && p.tries < maxTries
+}
+
+// retry is when the latest grant goes out again: later each time.
+func (r *Receiver) retry(p *peer) int64 { return p.sentNs + r.p.RetryNs<<(max(p.tries, 1)-1) }
+
+// due is when the peer next needs attention. It may be too early, as when the limit
+// has been told again since: Expire asks again then.
+func (r *Receiver) due(now int64, p *peer) int64 {
+	ns := r.silent(p.toldNs)
+	if ns <= now { // only what waits in the buffer is left
+		ns = now + r.p.DelayNs
+	}
+	if p.settleNs != 0 {
+		ns = min(ns, p.settleNs)
+	}
+	if r.waits(p) {
+		ns = min(ns, r.retry(p))
+	}
+	return max(ns, now+1)
+}
+
+// forget ends an account whose sender can have nothing of it any more; while packets
+// of it still wait in the buffer, all but them. If the sender is in the list in spite
+// of that, as after its restart, it gets a new account.
+func (r *Receiver) forget(now int64, p *peer) bool {
+	rest := p.out() - p.queued
+	p.seen = p.limit - p.void
+	r.settle(p, rest)
+	r.stats.Reclaimed += uint64(rest)
+	if p.queued > 0 {
+		if !p.gone && p.place != nowhere {
+			r.drop(p)
+		}
+		p.gone = true // nothing may be told any more
+		return false
+	}
+	heap.Remove(&r.timers, p.timer)
+	delete(r.peers, p.id)
+	switch {
+	case p.place == nowhere:
+	case p.gone:
+		r.enter(now, p.id, r.list.take(p))
+		r.offer(now, r.peers[p.id])
+	default:
+		r.drop(p)
+	}
+	return true
+}

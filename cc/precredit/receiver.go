@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package precredit
+
+import "container/heap"
+
+// Sender is the caller's number of a sending host: a node number, an index.
+type Sender uint32
+
+// Rule is which rule of S5.2 a new flow's pre-credit came by.
+type Rule uint8
+
+// The rules.
+const (
+	RuleNone  Rule = iota // the budget has nothing to give
+	RuleShare             // the sender is in the list: its flows have its share
+	RuleFree              // free pre-credit
+	RuleHead              // the head of the list gave up its own
+)
+
+var ruleNames = [...]string{"none", "share", "free", "head"}
+
+func (r Rule) String() string {
+	if int(r) < len(ruleNames) {
+		return ruleNames[r]
+	}
+	return "unknown"
+}
+
+// Outcome is what the list did for a new flow.
+type Outcome struct {
+	Rule  Rule
+	Bytes uint32 // the sender's share now
+	From  Sender // RuleHead: who gave it up
+}
+
+// Receiver is the receiver's half: the list of S5.2, the accounts of all senders,
+// and the grants to send. Its methods cost O(log n) of the senders that it knows.
+// Its caller sends what Next gives, after each call of another method, and calls
+// Expire by Deadline.
+type Receiver struct {
+	p     Params
+	peers map[Sender]*peer
+	list  list
+	free  uint32 // no sender's share
+
+	// out is the sum of all peers' out(): given, and not yet back.
+	out uint32
+
+	timers timers
+	send   queue // grants to send
+	short  queue // whose limit the budget could not raise to their share
+	epoch  uint32
+	order  uint64
+	stats  Stats
+}
+
+// Stats count since the receiver was made.
+type Stats struct {
+	Flows     [RuleHead + 1]uint64 // new flows by rule
+	Given     uint64               // bytes by which limits rose
+	Drained   uint64               // of them arrived and served
+	Void      uint64               // came back unused
+	Lost      uint64               // sent, and lost
+	Reclaimed uint64               // taken back from senders that fell silent
+	Retries   uint64               // grants sent again
+	Shortages uint64               // times that a share had to wait for another's return
+}
+
+// Waste is the part of the bytes given that no packet used, in 1/1024.
+func (s *Stats) Waste() uint64 {
+	if s.Given == 0 {
+		return 0
+	}
+	return (s.Void + s.Reclaimed) << 10 / s.Given
+}
+
+// peer is one sender's account, the receiver's side of it.
+type peer struct {
+	id    Sender
+	epoch uint32
+	born  uint64 // order of birth, to break ties
+
+	// The list.
+	share uint32
+	place int
+	order uint64
+
+	// The account, running totals: done <= done+queued <= seen, seen+void <= limit.
+	limit  uint32 // highest told
+	seen   uint32 // highest total sent that was heard of
+	void   uint32 // highest total given up that was heard of
+	done   uint32 // of what was sent: served or lost
+	queued uint32 // of what was sent: arrived and not served yet
+
+	// Looking for losses: at settleNs everything up to mark has arrived or never
+	// will. beyond is what arrived meanwhile from beyond mark.
+	mark, beyond uint32
+	settleNs     int64 // 0 = not looking
+
+	// Grants.
+	first, seq, heard uint16 // numbers before the first grant, of the latest, and the latest that the sender named
+	tries             uint   // how often the latest went out
+	known             bool   // the sender has this epoch
+	gone              bool   // the sender has lost it again
+	recall            bool   // it has been asked to give up
+	toldNs            int64  // when the limit was last told
+	sentNs            int64  // when the latest grant was sent
+
+	dueNs int64
+	timer int
+
+	inSend, inShort bool
+}
+
+// out is what the peer has been given and the budget has not got back.
+func (p *peer) out() uint32 { return p.limit - p.done - p.void }
+
+// answered tells whether the sender has heard the latest grant.
+func (p *peer) answered() bool { return p.known && !newer(p.seq, p.heard) }
+
+// NewReceiver makes a receiver. p must have passed Validate. epoch numbers the
+// accounts from there on; it must be beyond those of the receiver's last life, as a
+// count of seconds is.
+func NewReceiver(p Params, epoch uint32) *Receiver {
+	return &Receiver{p: p, peers: map[Sender]*peer{}, free: p.BufferBytes, epoch: epoch}
+}
+
+// Params are those in force.
+func (r *Receiver) Params() Params { return r.p }
+
+// Stats are the counters.
+func (r *Receiver) Stats() Stats { return r.stats }
+
+// Outstanding is the part of the budget that is given away: unused at senders, under
+// way, or waiting to be served. It never exceeds BufferBytes.
+func (r *Receiver) Outstanding() uint32 { return r.out }
+
+// Share is what the list gives a sender; 0 if it is not in the list.
+func (r *Receiver) Share(id Sender) uint32 {
+	if p := r.peers[id]; p != nil {
+		return p.share
+	}
+	return 0
+}
+
+// NewFlow applies S5.2 to a new flow of a sender: a queue pair that connects, or the
+// first packet of a flow that came without pre-credit.
+//
+// The share changes hands at once. The bytes do when they are back: until the head
+// has said how much it has not used, the budget may have no room for the new share.
+func (r *Receiver) NewFlow(now int64, id Sender) Outcome {
+	o := r.place(now, id)
+	r.stats.Flows[o.Rule]++
+	if o.Rule != RuleNone {
+		r.offer(now, r.peers[id])
+	}
+	return o
+}
+
+// place finds the sender its place in the list.
+func (r *Receiver) place(now int64, id Sender) Outcome {
+	p := r.peers[id]
+	if p != nil && p.place != nowhere {
+		return Outcome{Rule: RuleShare, Bytes: p.share}
+	}
+	if share := min(r.free, r.p.ShareBytes); share >= r.p.MinBytes {
+		r.free -= share
+		r.enter(now, id, share)
+		return Outcome{Rule: RuleFree, Bytes: share}
+	}
+	if len(r.list) == 0 {
+		return Outcome{}
+	}
+	head := r.list[0]
+	share := r.list.take(head)
+	head.recall = true
+	r.grant(head)
+	r.enter(now, id, share)
+	return Outcome{Rule: RuleHead, Bytes: share, From: head.id}
+}
+
+// enter puts the sender into the list.
+func (r *Receiver) enter(now int64, id Sender, share uint32) {
+	p := r.peers[id]
+	if p == nil {
+		p = r.open(now, id)
+	}
+	p.recall = false
+	r.order++
+	r.list.give(p, share, r.order)
+}
+
+// open makes the sender's account.
+func (r *Receiver) open(now int64, id Sender) *peer {
+	r.order++
+	p := &peer{id: id, epoch: r.epoch, born: r.order, place: nowhere, dueNs: r.silent(now), toldNs: now}
+	// Numbers far from those of the epochs before, so that what is still on its
+	// way from there is told apart.
+	p.first = uint16(r.epoch * 0x9E37)
+	p.seq, p.heard = p.first, p.first
+	r.epoch++
+	r.peers[id] = p
+	heap.Push(&r.timers, p)
+	return p
+}
+
+// Leave takes a sender off the list, as when its last queue pair has gone: its share
+// is free for the next flow of another.
+func (r *Receiver) Leave(id Sender) {
+	p := r.peers[id]
+	if p == nil || p.place == nowhere {
+		return
+	}
+	r.drop(p)
+	if p.out() > 0 {
+		p.recall = true
+		r.grant(p)
+	}
+}
+
+// drop takes a sender's share away.
+func (r *Receiver) drop(p *peer) { r.free += r.list.take(p) }
+
+// offer tells the sender the highest limit that its share and the budget allow. It
+// goes as a grant, since there may be no ACK to carry it.
+func (r *Receiver) offer(now int64, p *peer) {
+	before := p.limit
+	r.raise(p)
+	if p.limit != before || !p.known {
+		p.recall = false
+		r.grant(p)
+	}
+}
+
+// raise lifts the limit as far as share and budget allow.
+func (r *Receiver) raise(p *peer) {
+	if p.place == nowhere || p.out() >= p.share {
+		return
+	}
+	want := p.share - p.out()
+	n := min(want, r.p.BufferBytes-r.out)
+	p.limit += n
+	r.out += n
+	r.stats.Given += uint64(n)
+	if n < want && !p.inShort {
+		p.inShort = true
+		r.short.push(p)
+		r.stats.Shortages++
+	}
+}
+
+// settle takes n bytes that p has sent off what is outstanding.
+func (r *Receiver) settle(p *peer, n uint32) {
+	p.done += n
+	r.out -= n
+}
+
+// relieve offers room to the senders that have waited for it, the longest first; not
+// by crumbs, each of which would cost a grant.
+func (r *Receiver) relieve(now int64) {
+	for r.p.BufferBytes-r.out >= r.p.MinBytes {
+		p := r.short.pop()
+		if p == nil {
+			return
+		}
+		p.inShort = false
+		if p.place != nowhere {
+			r.offer(now, p)
+		}
+	}
+}
+
+// Arrive takes a data packet that was sent on pre-credit into the buffer: n bytes of
+// payload, and what its stamp says. Call it once for a packet, not for copies of it.
+func (r *Receiver) Arrive(now int64, id Sender, n uint32, c Credit) {
+	p := r.peers[id]
+	if p == nil || !p.hear(c.Seq) {
+		return
+	}
+	p.see(c.Bytes)
+	behind := p.settleNs != 0 && !after(p.mark+n, c.Bytes)
+	n = min(n, p.missing()) // the rest was settled as lost already
+	p.queued += n
+	if behind {
+		p.beyond += n
+	}
+	r.look(now, p)
+}
+
+// DstScheduleCredit serves n bytes of a sender's packet, that is, they leave the
+// buffer, and returns what the ACK for it must say: dst_schedule_credit of S5.5. n is
+// 0 for a packet that was not sent on pre-credit. ok is false if the ACK has nothing
+// to say, as the sender is not in the list.
+func (r *Receiver) DstScheduleCredit(now int64, id Sender, n uint32) (c Credit, ok bool) {
+	p := r.peers[id]
+	if p == nil {
+		return Credit{}, false
+	}
+	if n = min(n, p.queued); n > 0 {
+		p.queued -= n
+		r.settle(p, n)
+		r.stats.Drained += uint64(n)
+	}
+	r.raise(p)
+	r.relieve(now)
+	if p.place == nowhere || !p.known || p.gone {
+		return Credit{}, false
+	}
+	p.toldNs = now
+	return Credit{p.limit, p.seq}, true
+}
+
+// Return takes a CREDIT_RETURN.
+func (r *Receiver) Return(now int64, id Sender, m Return) {
+	p := r.peers[id]
+	if p == nil || m.Epoch != p.epoch {
+		return
+	}
+	if m.Unknown {
+		r.restarted(now, p)
+		return
+	}
+	if p.gone || !p.hear(m.Seq) {
+		return
+	}
+	p.known = true
+	p.see(m.Sent)
+	r.voided(p, m.Void)
+	r.look(now, p)
+	switch {
+	case p.place == nowhere:
+	case m.Expired && m.Sent+m.Void == p.limit: // and no more is on its way
+		r.drop(p)
+	case p.out() < p.share:
+		r.offer(now, p)
+	case after(p.limit, m.Limit): // the ACK that said so may be lost
+		r.grant(p)
+	}
+	r.relieve(now)
+}
+
+// voided notes the sender's running total of what it gave up.
+func (r *Receiver) voided(p *peer, void uint32) {
+	if !after(void, p.void) || after(p.seen+void, p.limit) {
+		return
+	}
+	n := void - p.void
+	p.void = void
+	r.out -= n
+	r.stats.Void += uint64(n)
+}
+
+// missing is what the sender has sent, and has neither arrived nor been settled.
+func (p *peer) missing() uint32 { return p.seen - p.done - p.queued }
+
+// hear notes which grant the sender knows. It is false if that is none of ours.
+func (p *peer) hear(seq uint16) bool {
+	if newer(seq, p.seq) || newer(p.first, seq) || seq == p.first {
+		return false
+	}
+	if newer(seq, p.heard) {
+		p.heard = seq
+	}
+	return true
+}
+
+// see notes the sender's running total, which cannot be beyond its limit.
+func (p *peer) see(sent uint32) {
+	if after(sent, p.seen) && !after(sent+p.void, p.limit) {
+		p.seen = sent
+	}
+}
+
+// look starts to look for losses when something is missing.
+func (r *Receiver) look(now int64, p *peer) {
+	if p.settleNs != 0 || p.missing() == 0 {
+		return
+	}
+	p.mark, p.beyond = p.seen, 0
+	p.settleNs = now + r.p.DelayNs
+	r.timers.by(p, p.settleNs)
+}
+
+// lost takes off the budget what has not arrived of the bytes up to mark.
+func (r *Receiver) lost(now int64, p *peer) {
+	p.settleNs = 0
+	if here := p.done + p.queued - p.beyond; after(p.mark, here) {
+		n := min(p.mark-here, p.missing())
+		r.settle(p, n)
+		r.stats.Lost += uint64(n)
+		// If that was all it had, there will be no packet and no ACK.
+		if p.place != nowhere && !p.gone {
+			r.offer(now, p)
+		}
+	}
+	r.look(now, p)
+}
+
+// restarted: the sender has lost its account. What it has sent is lost or here when
+// its packets have had their time.
+func (r *Receiver) restarted(now int64, p *peer) {
+	p.gone = true
+	p.toldNs = min(p.toldNs, now-r.p.LifeNs-r.p.DelayNs)
+	r.timers.by(p, r.silent(p.toldNs))
+}
+
+// silent is when nothing that was told at ns can be used or under way any more: the
+// sender heard it a delay later, kept it for a life, and its last packet took a
+// delay.
+func (r *Receiver) silent(ns int64) int64 { return ns + r.p.LifeNs + 2*r.p.DelayNs }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package precredit
+
+// Source is a sender's half towards one receiver: its account there, the flows that
+// wait for pre-credit, and how freely it is handed out.
+type Source struct {
+	Account
+	Queue
+	Gradient
+
+	round uint32 // bytes that this round may still hand out
+}
+
+// Packet is a packet that got pre-credit.
+type Packet struct {
+	Flow   *Flow
+	Bytes  uint32
+	Credit Credit // for its stamp
+}
+
+// SrcSchedulePrecredit gives pre-credit to the next packet, the highest priority
+// first: src_schedule_precredit of S5.5. packet is the payload of a full one. The
+// account is charged: the caller sends the packet now. ok is false when nothing waits
+// or what waits must go on waiting.
+func (s *Source) SrcSchedulePrecredit(now int64, packet uint32) (p Packet, ok bool) {
+	f, n := s.Take(s.Ready(now), packet)
+	if n == 0 {
+		return Packet{}, false
+	}
+	s.round -= n
+	c, _ := s.Spend(now, n)
+	return Packet{f, n, c}, true
+}
+
+// Ready is how many bytes SrcSchedulePrecredit could give now.
+func (s *Source) Ready(now int64) uint32 { return min(s.Usable(now), s.round) }
+
+// NextRound begins a round, usually once in a round trip: what is left of the one
+// before ages (S5.4), and the part of the pre-credit at hand that SrcFixPrecredit
+// allows is there to be handed out, but at least one packet's.
+func (s *Source) NextRound(now int64, packet uint32) {
+	s.Round()
+	s.Refill(now, packet)
+}
+
+// Refill lets this round hand out what is at hand now; call it when pre-credit has
+// come, or a first flow.
+func (s *Source) Refill(now int64, packet uint32) {
+	usable := uint64(s.Usable(now))
+	s.round = max(uint32(usable*uint64(s.Part())>>10), packet)
+}
+
+// Gradient is what src_fix_precredit knows of the way: the trend of the round trip.
+// The zero value lets all pre-credit be used.
+type Gradient struct {
+	// held is the part held back, in 1/1024: the zero value holds back nothing.
+	held  uint32
+	last  int64 // ns, 0 = no sample yet
+	base  int64 // least round trip
+	trend int64 // smoothed change from ACK to ACK, ns
+}
+
+// Parameters of the gradient: TIMELY's, in powers of two.
+const (
+	trendShift = 3   // weight of a sample in the trend: 1/8
+	cutQ10     = 819 // 0.8 of the gradient is cut
+	addQ10     = 1024 / 16
+	partMinQ10 = 1024 / 16
+	deadQ10    = 1024 / 64 // a smaller gradient is none
+	baseShift  = 10        // the base rises by 1/1024 of the excess with each sample
+)
+
+// Part is the part of the pre-credit at hand that may be handed out, in 1/1024, from
+// 64 to 1024.
+func (g *Gradient) Part() uint32 { return 1024 - g.held }
+
+// SrcFixPrecredit takes the round trip that an ACK measured and adjusts how the usable
+// pre-credit is handed out: src_fix_precredit of S5.5. While round trips grow, the part
+// that a round hands out shrinks in proportion to the gradient, the change over the
+// least round trip; while they do not, it grows by a sixteenth. It returns the part.
+func (g *Gradient) SrcFixPrecredit(rttNs int64) uint32 {
+	if rttNs <= 0 {
+		return g.Part()
+	}
+	rttNs = min(rttNs, maxTime)
+	if g.last == 0 {
+		g.last, g.base = rttNs, rttNs
+		return g.Part()
+	}
+	diff := rttNs - g.last
+	g.last = rttNs
+	g.base += (rttNs - g.base) >> baseShift // a longer route is no queue for ever
+	g.base = max(min(g.base, rttNs), 1)
+	g.trend += (diff - g.trend) >> trendShift
+	part := g.Part()
+	switch gradient := g.trend << 10 / g.base; {
+	case gradient > deadQ10:
+		cut := uint32(min(uint64(gradient)*cutQ10>>10, 512)) // at most by half
+		part -= part * cut >> 10
+	default:
+		part += addQ10
+	}
+	g.held = 1024 - min(max(part, partMinQ10), 1024)
+	return g.Part()
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"image/png"
+	"strings"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/cc/sim/experiment"
+	"github.com/softroce/softroce-xdp/cc/sim/validate"
+)
+
+const controlText = `name: incast
+title: Incast
+about: All at once.
+topology: {kind: star, hosts: 3}
+links: {host: 10Gbit/s}
+traffic:
+  - flows: {from: 1-2, to: 0}
+measure: {to: 1ms, at: down 0, target: 10us, sample: 100us}
+criteria: {utilisation: ">= 0.95", loss: "<= 0.5%"}
+`
+
+func control(t *testing.T, schemes map[string]float64, order ...string) (all []*experiment.Summary) {
+	s := parse(t, controlText)
+	for _, name := range order {
+		series := &experiment.Series{FlowBps: make([][]float64, 2)}
+		for i := range 10 {
+			series.AtNs = append(series.AtNs, int64(i+1)*100_000)
+			series.QueueNs = append(series.QueueNs, float64(1000*i))
+			for f := range series.FlowBps {
+				series.FlowBps[f] = append(series.FlowBps[f], 5e9)
+			}
+		}
+		all = append(all, &experiment.Summary{Scenario: s, Scheme: name, Results: []*experiment.Result{{
+			Scheme: name, Values: map[string]float64{"utilisation": schemes[name], "loss": 0}, Series: series}}})
+	}
+	return all
+}
+
+// The document says plainly who misses what; nothing in it is decided beforehand.
+func TestDocument(t *testing.T) {
+	s := parse(t, completionText)
+	in := Input{
+		Summaries: append(control(t, map[string]float64{fourcase: .9, "hpcc": .96}, fourcase, "hpcc"),
+			completion(s, fourcase, 1, 2, 3, 4), completion(s, precredit, 1, 1.5, 3, 4), completion(s, "hpcc", 1, 3, 3, 4)),
+		Validation: []validate.Row{{ID: "V1", What: "short flows", Scheme: "hpcc", Paper: validate.Range{Low: 1.9, High: 1.9}, Ours: 2, OK: true}},
+		Reality:    "real and simulated\n",
+		About:      map[string]string{"hpcc": "telemetry | windows"},
+	}
+	d := New(in)
+	var b bytes.Buffer
+	if err := d.WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, want := range []string{
+		"- Incast, fourcase: utilisation is 0.900, should be >= 0.95; hpcc is",
+		"| Incast | MISSED utilisation 0.900 | ok |",
+		"| all criteria held in | 0 of 1 | 1 of 1 |",
+		"| fourcase | 0.900 ! | 0 % | MISSED utilisation |",
+		"Criteria: utilisation >= 0.95, loss <= 0.5%.",
+		"![Incast: rates and queue over time, by scheme](img/cc-incast.png)",
+		"hadoop at 50 %, 110 messages, median:",
+		"| fourcase-precredit | 1.50 | 4.00 |",
+		"for messages of less than one BDP: holds in all 1 cases",
+		"| hadoop at 50 % | fourcase-precredit | 80.0 % of 100 | 3.00 | 4.00 |",
+		"| V1 | short flows | hpcc | 1.9 | 2 | 1.05 | as published |",
+		"real and simulated",
+		Fingerprint(),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the document lacks %q", want)
+		}
+	}
+	if strings.Contains(text, "no value") || strings.Contains(text, "\n\n\n") {
+		t.Errorf("holes in the document:\n%s", text)
+	}
+	if len(d.Plots) != 2 {
+		t.Fatalf("%d pictures", len(d.Plots))
+	}
+	for _, p := range d.Plots {
+		var b bytes.Buffer
+		if err := p.WritePNG(&b); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		} else if _, err := png.Decode(&b); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		if !strings.Contains(text, "(img/"+p.Name+")") {
+			t.Errorf("%s is not in the document", p.Name)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+// The schemes that the report is about, by their names in the simulator's table.
+const (
+	fourcase  = "fourcase"
+	precredit = "fourcase-precredit"
+	literal   = "literal"
+)
+
+// ownFamily are the schemes of this project; all others are baselines.
+var ownFamily = map[string]bool{fourcase: true, precredit: true, literal: true}

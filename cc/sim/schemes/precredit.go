@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schemes
+
+import (
+	"fmt"
+
+	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/cc/sim"
+)
+
+var precreditEntries = []Entry{
+	{"fourcase-precredit", "pre-credit (S5) for the first round trip, the four-case policy for the rest", func() settings {
+		return &preSettings{with: "fourcase", senders: 32, wait: 1, lead: precredit.DefaultLead}
+	}},
+}
+
+// preSettings are the parameters of pre-credit beside another scheme, which must have
+// one pacer for each destination.
+type preSettings struct {
+	with        string // name of the other scheme
+	budget, cap int64
+	senders     int
+	rtt         int64
+	lead        int
+	wait        int
+	noQueues    bool
+	unknown     float64
+}
+
+func (s *preSettings) fields() []field {
+	return []field{
+		sizeField("budget", &s.budget, "what a receiver gives away; 16 bandwidth-delay products if not given, at most half of what the last hop may queue"),
+		countField("senders", &s.senders, "senders among whom the budget is divided; 0 = a bandwidth-delay product each"),
+		timeField("base-rtt", &s.rtt, "round trip of those products (12us)"),
+		sizeField("first", &s.cap, "how much of a flow may go on pre-credit; one bandwidth-delay product if not given"),
+		countField("lead", &s.lead, "rounds for which small flows are ahead of large ones"),
+		countField("wait", &s.wait, "who starts with no more than pre-credit, and goes on in proportion to ACKs: 0 nobody, 1 large flows, 2 all"),
+		boolField("one-queue", &s.noQueues, "large flows share the switches' data queue with small ones"),
+		shareField("unknown", &s.unknown, "share of flows whose size the sender is not told: it sees 64 KB of them"),
+	}
+}
+
+func (s *preSettings) scheme(name string) (sim.Scheme, error) {
+	if s.senders < 0 || s.lead < 0 || s.wait < 0 || s.wait > 2 {
+		return nil, fmt.Errorf("%d senders, lead %d, wait %d: the first two cannot be negative, wait is 0, 1 or 2", s.senders, s.lead, s.wait)
+	}
+	if !(s.unknown >= 0 && s.unknown <= 1) {
+		return nil, fmt.Errorf("unknown %v: it is a share from 0 to 1", s.unknown)
+	}
+	with, err := New(s.with)
+	if err != nil {
+		return nil, err
+	}
+	return newPre(name, *s, with)
+}
+
+// newPre puts pre-credit beside a scheme.
+func newPre(name string, s preSettings, with sim.Scheme) (sim.Scheme, error) {
+	needs := with.Needs()
+	if needs.Scope != sim.PerDestination {
+		return nil, fmt.Errorf("pre-credit needs a scheme with one pacer for each destination, and %s has one for each flow", with.Name())
+	}
+	if !s.noQueues {
+		needs.Classes = max(needs.Classes, 2)
+	}
+	override(&s.rtt, 12_000)
+	return &preScheme{name: name, s: s, with: with, needs: needs, receivers: map[int]*preReceiver{}}, nil
+}
+
+type preScheme struct {
+	name      string
+	s         preSettings
+	with      sim.Scheme
+	needs     sim.Needs
+	receivers map[int]*preReceiver // looked up, never walked
+	flows     []*preFlow           // by sim.Flow.ID
+}
+
+// preFlow is a flow at its sender.
+type preFlow struct {
+	precredit.Flow
+	class precredit.Class
+	acked bool
+	since uint64 // round in which it started
+}
+
+func (x *preScheme) Name() string     { return x.name }
+func (x *preScheme) Needs() sim.Needs { return x.needs }
+
+func (x *preScheme) flow(f *sim.Flow) *preFlow {
+	for len(x.flows) <= f.ID {
+		x.flows = append(x.flows, nil)
+	}
+	if x.flows[f.ID] == nil {
+		x.flows[f.ID] = &preFlow{Flow: precredit.Flow{Data: f}}
+	}
+	return x.flows[f.ID]
+}
+
+func (x *preScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
+	c := &preControl{scheme: x, packet: uint32(p.Path.PayloadBytes)}
+	c.src.Lead, c.src.Step = uint32(x.s.lead), precredit.DefaultStep
+	c.cap = x.s.cap
+	if c.cap == 0 {
+		c.cap = max(p.Path.BDPBytes(), int64(c.packet))
+	}
+	c.cap += int64(c.packet) - 1 - (c.cap-1)%int64(c.packet) // whole packets
+	// Connecting takes no time here, and so does the answer to its grant.
+	if r := x.receivers[p.Dst]; r != nil && r.connecting.Open {
+		if m, send := c.src.Account.Grant(now, r.connecting); send {
+			r.core.Return(now, precredit.Sender(p.Src), m)
+		}
+		r.connecting = precredit.Grant{}
+	}
+	p.CreditBytes = 0
+	c.other = x.with.NewControl(now, p)
+	c.save(p)
+	return c
+}
+
+// preControl is the sender's half towards one destination, beside the other scheme's.
+type preControl struct {
+	scheme *preScheme
+	other  sim.Control
+	src    precredit.Source
+	packet uint32
+	cap    int64
+
+	ramp precredit.Ramp
+	// Least transmit times, of the stamp clocks: of this window and of the next.
+	txMin, txNext, txSince int64
+	// blind: data is under way, and nothing has been heard since the pacer was idle.
+	blind   bool
+	roundNs int64
+	rounds  uint64
+	active  []*sim.Flow
+
+	// What the other scheme has set.
+	rate   uint64
+	window int64
+	burst  int64
+}
+
+// restore shows the other scheme the pacer as it left it.
+func (c *preControl) restore(p *sim.Pacer) {
+	p.RateBps, p.WindowBytes, p.BurstNs, p.NeedsCredit = c.rate, c.window, c.burst, false
+}
+
+func (c *preControl) save(p *sim.Pacer) {
+	c.rate, c.window, c.burst = p.RateBps, p.WindowBytes, p.BurstNs
+}
+
+// apply sets the pacer: as long as there is pre-credit for what waits, packets leave
+// at line rate and pay with it. Else the other scheme's rate and window hold, or, if
+// so set and nothing has been heard yet, one packet may be under way.
+func (c *preControl) apply(now int64, p *sim.Pacer) {
+	c.save(p)
+	credit := int64(0)
+	if head := c.src.Head(); head != nil {
+		if n := min(int64(head.Left()), int64(c.packet)); c.src.Ready(now) >= uint32(n) {
+			credit = n
+		}
+	}
+	switch {
+	case credit > 0:
+		p.RateBps, p.WindowBytes, p.NeedsCredit, p.CreditBytes = 0, 0, true, credit
+	case c.blind && c.waits():
+		p.WindowBytes = 1 // with nothing in flight a packet may always leave
+	default:
+		if w, ok := c.ramp.Window(); ok && (p.WindowBytes == 0 || int64(w) < p.WindowBytes) {
+			p.WindowBytes = max(int64(w), 1)
+		}
+	}
+	c.prioritise(p)
+}
+
+// prioritise puts the flow that gets the next pre-credit first, then the small ones,
+// then the large ones, which come closer with each round that they wait.
+func (c *preControl) prioritise(p *sim.Pacer) {
+	head := c.src.Head()
+	for _, f := range c.active {
+		x := c.scheme.flow(f)
+		prio := uint64(1)
+		if x.class == precredit.Large {
+			lead := uint64(c.scheme.s.lead)
+			prio += lead - min(lead, c.rounds-x.since)
+		}
+		if head == &x.Flow {
+			prio = 0
+		}
+		p.SetPrio(f, uint8(min(prio, 7)))
+	}
+}
+
+// waits tells whether the pacer may send nothing but pre-credit blindly.
+func (c *preControl) waits() bool {
+	if c.scheme.s.wait != 1 {
+		return c.scheme.s.wait == 2
+	}
+	for _, f := range c.active {
+		if c.scheme.flow(f).class == precredit.Small {
+			return false
+		}
+	}
+	return true
+}
+
+var verbs = [...]precredit.Verb{sim.OpWrite: precredit.VerbWrite, sim.OpSend: precredit.VerbSend, sim.OpRead: precredit.VerbRead}
+
+func (c *preControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
+	c.restore(p)
+	c.other.Start(now, p, f)
+	x := c.scheme.flow(f)
+	x.class = precredit.Classify(c.scheme.features(p, f))
+	x.since = c.rounds
+	if p.InflightBytes == 0 {
+		c.blind = true
+		c.ramp.End()
+	}
+	c.active = append(c.active, f)
+	if c.src.Usable(now) == 0 {
+		if m, send := c.src.Report(); send {
+			p.Send(nil, returnMessage(m))
+		}
+	}
+	c.src.Push(&x.Flow, x.class, uint32(min(f.Size, c.cap)))
+	c.src.Refill(now, c.packet)
+	c.apply(now, p)
+}
+
+// features are what the sender knows of a flow.
+func (x *preScheme) features(p *sim.Pacer, f *sim.Flow) precredit.Features {
+	k := precredit.Features{
+		TotalBytes: uint64(f.Size), PostedBytes: uint64(f.Size), Verb: verbs[f.Op],
+		RegionBytes: uint64(f.RegionBytes), BDPBytes: uint64(p.Path.BDPBytes()),
+	}
+	if f.RegionBytes == 0 {
+		k.RegionBytes = k.TotalBytes
+	}
+	if (jitter(f.ID, 0)+1)/2 < x.s.unknown {
+		k.TotalBytes, k.PostedBytes, k.RegionBytes = 0, min(k.PostedBytes, 64<<10), 1<<30
+	}
+	return k
+}
+
+func (c *preControl) Done(now int64, p *sim.Pacer, f *sim.Flow) {
+	c.restore(p)
+	c.other.Done(now, p, f)
+	c.src.Drop(&c.scheme.flow(f).Flow)
+	c.scheme.flows[f.ID] = nil
+	for i, g := range c.active {
+		if g == f {
+			c.active = append(c.active[:i], c.active[i+1:]...)
+			break
+		}
+	}
+	c.apply(now, p)
+}
+
+func (c *preControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) {
+	paid := p.NeedsCredit
+	c.restore(p)
+	c.other.Sent(now, p, f, d)
+	// Who is taken for small is so for a first round trip only: an error costs no
+	// more than that.
+	if !c.scheme.s.noQueues && (c.scheme.flow(f).class == precredit.Large || int64(d.PSN)*int64(c.packet) >= c.cap) {
+		d.Class++
+	}
+	if head := c.src.Head(); paid && !d.Retransmit && head == &c.scheme.flow(f).Flow {
+		if k, ok := c.src.SrcSchedulePrecredit(now, uint32(d.Bytes)); ok {
+			d.Tag, d.Unscheduled = k.Credit.Bytes, true
+		}
+	} else if x := c.scheme.flow(f); !d.Retransmit {
+		c.src.Pass(&x.Flow, uint32(d.Bytes))
+	}
+	c.apply(now, p)
+}
+
+func (c *preControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
+	c.restore(p)
+	c.other.Ack(now, p, a)
+	if a.Flow != nil {
+		if c.blind && c.waits() {
+			c.ramp.Begin(uint32(p.InflightBytes + a.Bytes))
+		}
+		c.blind = false
+		c.ramp.Ack(uint32(a.Bytes), c.queueing(now, p, a), p.Path.BaseRTTNs, c.enough(p, a))
+		if x := c.scheme.flow(a.Flow); !x.acked {
+			x.acked = true
+			c.src.Drop(&x.Flow)
+		}
+		if !a.Retransmit {
+			c.src.SrcFixPrecredit(a.RTTNs)
+		}
+		if a.CreditBytes > 0 {
+			c.src.Account.Credit(now, precredit.Credit{Bytes: a.Tag, Seq: c.src.Seq()})
+		}
+		if now-c.roundNs >= p.Path.BaseRTTNs {
+			c.roundNs = now
+			c.rounds++
+			c.src.NextRound(now, c.packet)
+		}
+	}
+	c.apply(now, p)
+}
+
+// queueing is the queueing delay of the way out: over the least transmit time of the
+// last 10 to 20 ms, in which clocks drift by a microsecond, and no more than the round
+// trip has.
+func (c *preControl) queueing(now int64, p *sim.Pacer, a *sim.Ack) int64 {
+	tx := a.T2 - a.T1
+	if c.txSince == 0 || now-c.txSince >= 10e6 {
+		c.txMin, c.txNext, c.txSince = c.txNext, tx, now
+		if c.txMin == 0 {
+			c.txMin = tx
+		}
+	}
+	c.txMin, c.txNext = min(c.txMin, tx), min(c.txNext, tx)
+	return min(tx-c.txMin, a.RTTNs-p.Path.BaseRTTNs)
+}
+
+// enough is the window at which the ramp ends.
+func (c *preControl) enough(p *sim.Pacer, a *sim.Ack) uint32 {
+	n := 2 * uint64(p.Path.BDPBytes())
+	if c.rate != 0 {
+		n = min(n, c.rate/8_000*uint64(a.RTTNs)/1_000_000)
+	}
+	return uint32(n)
+}
+
+func (c *preControl) Loss(now int64, p *sim.Pacer, f *sim.Flow, bytes int64) {
+	c.restore(p)
+	c.other.Loss(now, p, f, bytes)
+	if m, send := c.src.Report(); send {
+		p.Send(nil, returnMessage(m))
+	}
+	c.apply(now, p)
+}
+
+func (c *preControl) Timeout(now int64, p *sim.Pacer, f *sim.Flow) {
+	c.restore(p)
+	c.other.Timeout(now, p, f)
+	if m, send := c.src.GiveUp(); send {
+		p.Send(nil, returnMessage(m))
+	}
+	c.apply(now, p)
+}
+
+func (c *preControl) CNP(now int64, p *sim.Pacer, f *sim.Flow) {
+	c.restore(p)
+	c.other.CNP(now, p, f)
+	c.apply(now, p)
+}
+
+func (c *preControl) Message(now int64, p *sim.Pacer, f *sim.Flow, m *sim.Message) {
+	c.restore(p)
+	if m.Kind != sim.MsgGrant {
+		c.other.Message(now, p, f, m)
+	} else if r, send := c.src.Account.Grant(now, grantOf(m, c.scheme)); send {
+		p.Send(nil, returnMessage(r))
+		c.src.Refill(now, c.packet)
+	}
+	c.apply(now, p)
+}
+
+func (c *preControl) Expire(now int64, p *sim.Pacer) {
+	c.restore(p)
+	c.other.Expire(now, p)
+	c.apply(now, p)
+}
+
+// preReceiver is a host's receiving half.
+type preReceiver struct {
+	sim.NoReceiver
+	scheme *preScheme
+	out    sim.Out
+	other  sim.Receiver // nil = none
+	core   *precredit.Receiver
+
+	connecting precredit.Grant
+	asking     int // whose connection it is for, -1 = nobody's
+	opened     map[int]uint16
+	wakeNs     int64
+}
+
+func (x *preScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
+	bdp := int64(precredit.BDP(out.LinkBps(), x.s.rtt))
+	budget := x.s.budget
+	if budget == 0 {
+		budget = 16 * bdp
+	}
+	// The other half of the buffer is for what comes after the first round trip.
+	budget = max(min(budget, out.BufferBytes()/2, 1<<30), 4096)
+	p := precredit.Plan(out.LinkBps(), x.s.rtt, uint32(budget), 1000, x.s.senders)
+	r := &preReceiver{
+		scheme: x, out: out, other: x.with.NewReceiver(host, out), core: precredit.NewReceiver(p, 1),
+		asking: -1, opened: map[int]uint16{},
+	}
+	x.receivers[host] = r
+	return r
+}
+
+func (r *preReceiver) Connect(now int64, src int) (grant int64) {
+	if r.other != nil {
+		grant = r.other.Connect(now, src)
+	}
+	r.asking = src
+	r.core.NewFlow(now, precredit.Sender(src))
+	r.flush(now)
+	r.asking = -1
+	return grant
+}
+
+// flush sends what the core has to send.
+func (r *preReceiver) flush(now int64) {
+	for to, g, ok := r.core.Next(now); ok; to, g, ok = r.core.Next(now) {
+		if g.Open {
+			r.opened[int(to)] = g.Seq
+		}
+		if g.Open && int(to) == r.asking {
+			r.connecting = g
+			continue
+		}
+		r.out.SendTo(int(to), grantMessage(g))
+	}
+	if at := r.core.Deadline(); at != r.wakeNs {
+		r.wakeNs = at
+		r.out.WakeAt(nil, max(at, now))
+	}
+}
+
+func (r *preReceiver) Data(now int64, f *sim.Flow, d *sim.Data, reply *sim.Reply) {
+	if r.other != nil {
+		r.other.Data(now, f, d, reply)
+	}
+	src := precredit.Sender(f.Src)
+	n := uint32(0)
+	if d.Unscheduled {
+		n = uint32(d.Bytes)
+		r.core.Arrive(now, src, n, precredit.Credit{Bytes: d.Tag, Seq: r.opened[f.Src]})
+	}
+	if d.PSN == 0 && !d.Retransmit {
+		r.core.NewFlow(now, src)
+	}
+	if c, ok := r.core.DstScheduleCredit(now, src, n); ok {
+		reply.Tag, reply.CreditBytes = c.Bytes, 1
+	}
+	r.flush(now)
+}
+
+func (r *preReceiver) Message(now int64, src int, f *sim.Flow, m *sim.Message) {
+	if m.Kind != sim.MsgReturn {
+		if r.other != nil {
+			r.other.Message(now, src, f, m)
+		}
+		return
+	}
+	r.core.Return(now, precredit.Sender(src), returnOf(m))
+	r.flush(now)
+}
+
+func (r *preReceiver) Done(now int64, f *sim.Flow) {
+	if r.other != nil {
+		r.other.Done(now, f)
+	}
+}
+
+func (r *preReceiver) Expire(now int64, f *sim.Flow) {
+	if f != nil {
+		if r.other != nil {
+			r.other.Expire(now, f)
+		}
+		return
+	}
+	r.wakeNs = 0
+	r.core.Expire(now)
+	r.flush(now)
+}
+
+// The messages of pre-credit in the simulator's: the same fields as on the wire.
+
+func grantMessage(g precredit.Grant) sim.Message {
+	flags := uint32(0)
+	if g.Open {
+		flags |= 1
+	}
+	if g.Recall {
+		flags |= 2
+	}
+	return sim.Message{Kind: sim.MsgGrant, Seq: uint32(g.Seq) | flags<<16, Bytes: int64(g.Limit), Aux: int64(g.Epoch)}
+}
+
+func grantOf(m *sim.Message, x *preScheme) precredit.Grant {
+	return precredit.Grant{
+		Epoch: uint32(m.Aux), Limit: uint32(m.Bytes), Seq: uint16(m.Seq), Open: m.Seq>>16&1 != 0, Recall: m.Seq>>16&2 != 0,
+		LifeNs: x.lifeNs(),
+	}
+}
+
+func (x *preScheme) lifeNs() int64 { return precredit.Plan(1, 1, 1, 1, 0).LifeNs }
+
+func returnMessage(r precredit.Return) sim.Message {
+	flags := uint32(0)
+	if r.Expired {
+		flags |= 1
+	}
+	if r.Unknown {
+		flags |= 2
+	}
+	return sim.Message{
+		Kind: sim.MsgReturn, Seq: uint32(r.Seq) | flags<<16,
+		Bytes: int64(uint64(r.Limit)<<32 | uint64(r.Sent)), Aux: int64(uint64(r.Epoch)<<32 | uint64(r.Void)),
+	}
+}
+
+func returnOf(m *sim.Message) precredit.Return {
+	return precredit.Return{
+		Epoch: uint32(uint64(m.Aux) >> 32), Limit: uint32(uint64(m.Bytes) >> 32), Sent: uint32(m.Bytes), Void: uint32(m.Aux),
+		Seq: uint16(m.Seq), Expired: m.Seq>>16&1 != 0, Unknown: m.Seq>>16&2 != 0,
+	}
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schemes
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/cc/sim"
+	"github.com/softroce/softroce-xdp/cc/sim/topo"
+	"github.com/softroce/softroce-xdp/cc/sim/workload"
+	"pgregory.net/rapid"
+)
+
+var link100 = sim.Link{Bps: 100e9, Delay: 2 * time.Microsecond}
+
+// outcome is what a run says of first round trips.
+type outcome struct {
+	flows, small, firstRTT int
+	slow                   []float64 // slowdown of the small ones
+	drops                  uint64
+	unfinished             int
+}
+
+// judge counts, of the flows that fit a bandwidth-delay product, those that were
+// complete when a packet that left one round trip after the start arrived.
+func judge(n *sim.Net, path sim.Path) (o outcome) {
+	for _, d := range n.DataDrops {
+		o.drops += d
+	}
+	for _, f := range n.Flows() {
+		o.flows++
+		if f.EndNs == 0 {
+			o.unfinished++
+		}
+		if f.Size > path.BDPBytes() {
+			continue
+		}
+		o.small++
+		if f.EndNs != 0 && f.FCTNs() <= path.BaseRTTNs+path.OneWayNs {
+			o.firstRTT++
+		}
+		o.slow = append(o.slow, f.Slowdown())
+	}
+	return o
+}
+
+func manyAtOnce(t *testing.T, s sim.Scheme, senders int, bytes int64) outcome {
+	t.Helper()
+	n, err := sim.New(sim.Config{Seed: 1}, topo.Star(senders+1, link100), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var path sim.Path
+	for i := range senders {
+		f, err := n.Add(sim.FlowSpec{Src: i + 1, Dst: 0, Bytes: bytes, Start: time.Duration(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			n.At(time.Duration(1), func() { path = f.Pacer().Path })
+		}
+	}
+	n.RunAll(100 * time.Millisecond)
+	return judge(n, path)
+}
+
+func fatTree(t *testing.T, s sim.Scheme, sizes *workload.CDF, load float64, ms int) (outcome, *sim.Net) {
+	t.Helper()
+	top, err := topo.FatTree(4, sim.Link{Bps: 100e9, Delay: time.Microsecond}, sim.Link{Bps: 100e9, Delay: time.Microsecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := sim.New(sim.Config{Seed: 1}, top, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows, err := workload.Uniform{Sizes: sizes, Hosts: top.Hosts, RateBps: 93e9, Load: load, To: int64(ms) * 1e6}.Flows(workload.NewRand(1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var path sim.Path
+	for i, w := range flows {
+		f, err := n.Add(sim.FlowSpec{Src: w.Src, Dst: w.Dst, Bytes: w.Bytes, Start: time.Duration(w.At)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			n.At(time.Duration(w.At+1), func() { path = f.Pacer().Path })
+		}
+	}
+	n.RunAll(time.Duration(4*ms) * time.Millisecond)
+	return judge(n, path), n
+}
+
+// beside makes pre-credit beside a window of a bandwidth-delay product, the simplest
+// control that keeps queues in bounds, and that window alone.
+func beside(t *testing.T, change func(*preSettings)) (with *preScheme, without sim.Scheme) {
+	t.Helper()
+	window := &sim.Fixed{BDP: true, Want: sim.Needs{Scope: sim.PerDestination}}
+	set := preSettings{senders: 64, lead: precredit.DefaultLead, noQueues: true}
+	if change != nil {
+		change(&set)
+	}
+	s, err := newPre("window+precredit", set, window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.(*preScheme), window
+}
+
+func quantile(v []float64, q float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[int(q*float64(len(v)-1))]
+}
+
+// More small flows are complete in the first round trip with pre-credit than without,
+// the slowest are faster, and large flows do not pay for it.
+func TestPrecreditFirstRoundTrip(t *testing.T) {
+	with, without := beside(t, nil)
+	a, na := fatTree(t, without, workload.WebSearch, 0.5, 1)
+	b, nb := fatTree(t, with, workload.WebSearch, 0.5, 1)
+	t.Logf("of %d small flows %d complete in the first round trip without, %d with; p99 slowdown %.2f and %.2f",
+		a.small, a.firstRTT, b.firstRTT, quantile(a.slow, .99), quantile(b.slow, .99))
+	if a.unfinished+b.unfinished > 0 || a.small != b.small {
+		t.Fatalf("%+v, %+v", a, b)
+	}
+	if b.firstRTT <= a.firstRTT || quantile(b.slow, .99) >= quantile(a.slow, .99) {
+		t.Error("no better with pre-credit")
+	}
+	large := func(n *sim.Net) (v []float64) {
+		for _, f := range n.Flows() {
+			if f.Size > 1_000_000 {
+				v = append(v, f.Slowdown())
+			}
+		}
+		return v
+	}
+	la, lb := quantile(large(na), .99), quantile(large(nb), .99)
+	t.Logf("p99 slowdown of flows above 1 MB: %.2f without, %.2f with", la, lb)
+	if lb > 1.2*la {
+		t.Error("large flows starve")
+	}
+}
+
+// What is sent on pre-credit fits the budget: in an incast that starts with nothing
+// but pre-credit, the last hop never drops, however small its buffer is.
+func TestPrecreditIncastFitsTheBuffer(t *testing.T) {
+	const senders, buffer = 32, 400_000
+	for _, c := range []struct {
+		name string
+		wait int
+	}{{"pre-credit", 2}, {"line rate", 0}} {
+		set := preSettings{senders: senders, wait: c.wait, budget: buffer / 4, noQueues: true, cap: 1 << 20}
+		if c.wait == 0 {
+			set.budget = 4096 // nobody gets any
+		}
+		s, err := newPre(c.name, set, &sim.Fixed{Want: sim.Needs{Scope: sim.PerDestination}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := sim.New(sim.Config{Seed: 1, BufferBytes: buffer}, topo.Star(senders+1, link100), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range senders {
+			if _, err := n.Add(sim.FlowSpec{Src: i + 1, Dst: 0, Bytes: 100_000}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.Run(8 * time.Microsecond) // the first round trip, all ACKs still under way
+		drops := n.DataDrops[sim.DropBuffer]
+		t.Logf("%s: %d of the first packets dropped", c.name, drops)
+		if (drops > 0) == (c.wait == 2) {
+			t.Errorf("%s: %d drops", c.name, drops)
+		}
+	}
+}
+
+// An incast in a switch with 4 MB for all: without pre-credit every sender begins at the
+// rate that its own link has, and most of that is lost. With it the first round trip
+// fits, the ramp keeps to that, and nothing is.
+func TestPrecreditIncast(t *testing.T) {
+	const senders, bytes = 64, 200_000
+	ideal := time.Duration(senders * bytes * 8 * 1100 / 1000 / 100) // at 100 Gb/s, headers included
+	last := map[string]time.Duration{}
+	for _, name := range []string{"fourcase", "fourcase-precredit", "swift"} {
+		s, err := New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := sim.New(sim.Config{Seed: 1, BufferBytes: 4 << 20}, topo.Star(senders+1, link100), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range senders {
+			if _, err := n.Add(sim.FlowSpec{Src: i + 1, Dst: 0, Bytes: bytes, Start: time.Duration(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.RunAll(50 * time.Millisecond)
+		for _, f := range n.Flows() {
+			last[name] = max(last[name], time.Duration(f.FCTNs()))
+		}
+		drops := n.DataDrops[sim.DropBuffer]
+		t.Logf("%s: the last of %d x %d bytes after %v (the link needs %v), %d drops", name, senders, bytes, last[name], ideal, drops)
+		if name == "fourcase-precredit" && (drops > 0 || last[name] > ideal*5/4) {
+			t.Errorf("%d drops, the last after %v", drops, last[name])
+		}
+	}
+	if last["fourcase-precredit"] >= last["fourcase"] {
+		t.Error("no better than without")
+	}
+}
+
+// The whole scheme on a fat-tree of 16 hosts: of the flows that fit a bandwidth-delay
+// product nearly all are complete in the first round trip. Half of the sizes unknown
+// costs little.
+func TestPrecreditWithFourcase(t *testing.T) {
+	first := func(params ...Param) float64 {
+		s, err := New("fourcase-precredit", params...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, _ := fatTree(t, s, workload.WebSearch, 0.5, 1)
+		share := float64(o.firstRTT) / float64(o.small)
+		t.Logf("%v: %.1f %% of %d, p99 slowdown %.2f", params, 100*share, o.small, quantile(o.slow, .99))
+		return share
+	}
+	if got := first(); got < .95 {
+		t.Errorf("%.3f complete in the first round trip", got)
+	}
+	if got := first(Param{"unknown", "0.5"}); got < .8 {
+		t.Errorf("%.3f complete in the first round trip when half of the sizes are unknown", got)
+	}
+	first(Param{"one-queue", "true"})
+}
+
+// A budget of four shares among twelve senders: the list moves them about, and all
+// flows end; also when one packet in fifty gets lost.
+func TestPrecreditFewShares(t *testing.T) {
+	for _, loss := range []float64{0, 0.02} {
+		with, _ := beside(t, func(s *preSettings) { s.budget, s.senders = 200_000, 4 })
+		link := link100
+		link.Loss = loss
+		n, err := sim.New(sim.Config{Seed: 3, RTO: 200 * time.Microsecond}, topo.Star(13, link), with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 240 {
+			if _, err := n.Add(sim.FlowSpec{Src: 1 + i*7%12, Dst: 0, Bytes: int64(1000 + i*1537%90_000), Start: time.Duration(i) * 9 * time.Microsecond}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !n.RunAll(200 * time.Millisecond) {
+			t.Fatalf("loss %v: %d of 240 flows done", loss, n.DoneFlows)
+		}
+		st := with.receivers[0].core.Stats()
+		t.Logf("loss %v: %+v, %d/1024 wasted", loss, st, st.Waste())
+		if st.Flows[precredit.RuleHead] == 0 || st.Flows[precredit.RuleShare] == 0 || st.Drained == 0 || st.Void == 0 || (st.Lost > 0) != (loss > 0) {
+			t.Errorf("loss %v: %+v", loss, st)
+		}
+		// A second later everything has expired or come back: nothing leaks.
+		n.Run(n.Now() + 3*time.Second)
+		if out := with.receivers[0].core.Outstanding(); out != 0 {
+			t.Errorf("loss %v: %d bytes outstanding", loss, out)
+		}
+	}
+}
+
+// The same run gives the same packets.
+func TestPrecreditDeterministic(t *testing.T) {
+	var hops []uint64
+	for range 2 {
+		with, _ := beside(t, nil)
+		_, n := fatTree(t, with, workload.FBHadoop, 0.2, 1)
+		hops = append(hops, n.PacketHops)
+	}
+	if hops[0] != hops[1] {
+		t.Errorf("%d and %d packet hops", hops[0], hops[1])
+	}
+}
+
+func TestPrecreditRefusals(t *testing.T) {
+	if _, err := newPre("x", preSettings{}, &sim.Fixed{}); err == nil {
+		t.Error("beside a scheme with one pacer a flow")
+	}
+	for _, p := range []Param{{"senders", "-1"}, {"lead", "-1"}, {"wait", "3"}, {"unknown", "2"}} {
+		if _, err := New("fourcase-precredit", p); err == nil {
+			t.Errorf("%s %s was taken", p.Name, p.Value)
+		}
+	}
+}
+
+func TestPrecreditMessages(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		u32, u16, flag := rapid.Uint32(), rapid.Uint16(), rapid.Bool()
+		g := precredit.Grant{Epoch: u32.Draw(t, "epoch"), Limit: u32.Draw(t, "limit"), Seq: u16.Draw(t, "seq"), Open: flag.Draw(t, "open"), Recall: flag.Draw(t, "recall")}
+		x := &preScheme{}
+		m := grantMessage(g)
+		g.LifeNs = x.lifeNs()
+		if got := grantOf(&m, x); got != g {
+			t.Fatalf("%+v, want %+v", got, g)
+		}
+		r := precredit.Return{
+			Epoch: u32.Draw(t, "epoch"), Limit: u32.Draw(t, "limit"), Sent: u32.Draw(t, "sent"), Void: u32.Draw(t, "void"),
+			Seq: u16.Draw(t, "seq"), Expired: flag.Draw(t, "expired"), Unknown: flag.Draw(t, "unknown"),
+		}
+		m = returnMessage(r)
+		if got := returnOf(&m); got != r {
+			t.Fatalf("%+v, want %+v", got, r)
+		}
+	})
+}

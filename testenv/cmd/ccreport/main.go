@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command ccreport runs the library of scenarios and writes
+// docs/congestion-control.md with its pictures: `make cc-report`.
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/cc/report"
+	"github.com/softroce/softroce-xdp/cc/sim/experiment"
+	"github.com/softroce/softroce-xdp/cc/sim/scenario"
+	"github.com/softroce/softroce-xdp/cc/sim/schemes"
+	"github.com/softroce/softroce-xdp/cc/sim/validate"
+)
+
+func main() {
+	o := options{log: os.Stdout}
+	flag.StringVar(&o.dir, "out", "docs", "directory of congestion-control.md; pictures go to img in it")
+	flag.BoolVar(&o.quick, "quick", false, "a tenth of the time on small networks: to see that it works, not what comes out")
+	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "runs at the same time")
+	flag.Parse()
+	if err := run(o); err != nil {
+		fmt.Fprintln(os.Stderr, "ccreport:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	dir   string
+	quick bool
+	jobs  int
+	log   io.Writer // progress
+}
+
+func run(o options) error {
+	begin := time.Now()
+	library, err := scenario.Library()
+	if err != nil {
+		return err
+	}
+	var jobs, scale []experiment.Job
+	for _, s := range library {
+		if o.quick {
+			report.Quick(s)
+		}
+		chosen, err := experiment.Schemes(s, nil)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if s.Group == scenario.Scale {
+			scale = append(scale, experiment.Jobs(s, chosen)...)
+		} else {
+			jobs = append(jobs, experiment.Jobs(s, chosen)...)
+		}
+	}
+	results, err := experiment.RunAll(context.Background(), jobs, o.jobs, o.says(jobs))
+	if err != nil {
+		return err
+	}
+	known, err := validated(o)
+	if err != nil {
+		return err
+	}
+	// These are timed: one at a time, with nothing beside them.
+	scaled, times, err := o.timed(scale)
+	if err != nil {
+		return err
+	}
+	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known, Short: o.quick}
+	for _, j := range slices.Concat(jobs, scale) {
+		in.About[j.Scheme.Label] = about(j.Scheme)
+	}
+	if text, err := os.ReadFile(filepath.Join(o.dir, "img", "simreal.txt")); err == nil {
+		in.Reality = string(text)
+	}
+	if err := write(report.New(in), o.dir); err != nil {
+		return err
+	}
+	times = fmt.Sprintf("%s\nThe whole report took %v with %d runs at a time.\n", times, time.Since(begin).Round(time.Second), o.jobs)
+	fmt.Fprint(o.log, times)
+	return os.WriteFile(filepath.Join(o.dir, "cc-timing.txt"), []byte(times), 0o666)
+}
+
+// about says what a scheme is, and which parameters a scenario gave it.
+func about(x scenario.Scheme) string {
+	var b strings.Builder
+	for _, e := range schemes.List() {
+		if e.Name == x.Name {
+			b.WriteString(e.About)
+		}
+	}
+	for _, p := range x.Params {
+		fmt.Fprintf(&b, ", %s %s", p.Name, p.Value)
+	}
+	return b.String()
+}
+
+// validated runs the published experiments.
+func validated(o options) ([]validate.Row, error) {
+	if o.quick {
+		return nil, nil // that package has tests of its own
+	}
+	begin := time.Now()
+	return validate.Full(o.jobs, func(what string) { fmt.Fprintf(o.log, "%6.1f s  validation: %s\n", time.Since(begin).Seconds(), what) })
+}
+
+// says prints a line when a run ends.
+func (o *options) says(jobs []experiment.Job) experiment.Progress {
+	begin := time.Now()
+	return func(job int, share float64) {
+		if share == 1 {
+			fmt.Fprintf(o.log, "%6.1f s  %v\n", time.Since(begin).Seconds(), jobs[job])
+		}
+	}
+}
+
+// timed runs the jobs one after another, and tables what a link crossing costs.
+func (o *options) timed(jobs []experiment.Job) ([]*experiment.Result, string, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "What the simulator costs on this machine, in seconds of CPU; another run gives other times.\n\n%-24s %-20s %9s %12s %12s %14s\n",
+		"scenario", "scheme", "CPU s", "packets/s", "links/s", "ns per link")
+	var results []*experiment.Result
+	for i := range jobs {
+		begin := cpuTime()
+		r, err := experiment.RunAll(context.Background(), jobs[i:i+1], 1, o.says(jobs[i:i+1]))
+		if err != nil {
+			return nil, "", err
+		}
+		took := (cpuTime() - begin).Seconds()
+		c := r[0].Cost
+		fmt.Fprintf(&b, "%-24s %-20s %9.2f %12.0f %12.0f %14.1f\n", jobs[i].Scenario.Name, jobs[i].Scheme.Label, took,
+			float64(c.Packets)/took, float64(c.Hops)/took, took*1e9/float64(max(1, c.Hops)))
+		results = append(results, r[0])
+	}
+	return results, b.String(), nil
+}
+
+// cpuTime is what this process has used: unlike the clock on the wall it does not
+// count what others do on this machine.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		panic(err) // cannot fail with these arguments
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// write writes the document and its pictures.
+func write(d *report.Document, dir string) error {
+	img := filepath.Join(dir, "img")
+	if err := os.MkdirAll(img, 0o777); err != nil {
+		return err
+	}
+	for _, p := range d.Plots {
+		var b bytes.Buffer
+		if err := p.WritePNG(&b); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+		if err := os.WriteFile(filepath.Join(img, p.Name), b.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
+	var b bytes.Buffer
+	if err := d.WriteMarkdown(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "congestion-control.md"), b.Bytes(), 0o666)
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simreal
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/sim/scenario"
+	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	engines.RemoveBinary()
+	os.Exit(code)
+}
+
+// Two cores play the machines here, and run late by as much as the default target
+// of 500 us; the simulator gets the same target.
+const target = "750us"
+
+// TestSimulationAndReality runs each scenario of testdata on real interfaces and in
+// the simulator. SOFTROCE_REPORT names a folder for the table.
+//
+// The limits are wide: they catch a product, or a simulator, that does something
+// else than the other, not one that is slightly off. A run that missed them is
+// repeated twice, because others may have used the machine.
+func TestSimulationAndReality(t *testing.T) {
+	topo.RequireRoot(t)
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	var pairs []Pair
+	for _, file := range files {
+		s, err := scenario.Read(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			const runs = 3
+			for i := range runs {
+				p := pair(t, s)
+				missed := p.missed()
+				if len(missed) > 0 {
+					t.Logf("run %d missed: %s", i+1, strings.Join(missed, "; "))
+				}
+				if len(missed) == 0 || i == runs-1 {
+					pairs = append(pairs, p)
+					if len(missed) > 0 {
+						t.Errorf("missed in %d runs, last: %s", runs, strings.Join(missed, "; "))
+					}
+					return
+				}
+			}
+		})
+	}
+	var b bytes.Buffer
+	if err := WriteText(&b, fmt.Sprintf("RoCEv2 between network namespaces with the product attached (target %s), and the same in the simulator", target), pairs); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", &b)
+	if dir := os.Getenv("SOFTROCE_REPORT"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, "simreal.txt"), b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// missed says what is outside of the limits.
+func (p *Pair) missed() (missed []string) {
+	for _, r := range []struct {
+		who    string
+		values map[string]float64
+	}{{"real", p.Real.Values}, {"simulated", p.Simulated.Values}} {
+		if u := r.values["utilisation"]; u > 1.02 {
+			missed = append(missed, fmt.Sprintf("%s: utilisation is %v, which cannot be", r.who, u))
+		}
+		for _, c := range p.Scenario.Criteria {
+			if v := r.values[c.Metric]; !c.Holds(v) {
+				missed = append(missed, fmt.Sprintf("%s: %s is %v, should be %s", r.who, c.Metric, v, c.Text))
+			}
+		}
+	}
+	return missed
+}
+
+// pair runs the scenario both ways.
+func pair(t *testing.T, s *scenario.Scenario) Pair {
+	t.Helper()
+	spec, err := Spec(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A node file of all hosts, so that HELLO measures the idle network (S1.2).
+	nodes := filepath.Join(t.TempDir(), "nodes.yaml")
+	text := "nodes:\n"
+	for i := range spec.Hosts {
+		text += fmt.Sprintf("  - {number: %d, addresses: [10.53.0.%d]}\n", i+1, i+1)
+	}
+	if err := os.WriteFile(nodes, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	attached := engines.New(t, spec, "--rate", fmt.Sprint(uint64(s.Links.Host)), "--nodes", nodes, "--policy", "target="+target)
+	var hosts []*topo.Host
+	for _, h := range attached {
+		hosts = append(hosts, h.Host)
+	}
+	for _, h := range attached {
+		measured(t, h, len(hosts)-1)
+	}
+	p := Pair{Scenario: s}
+	if p.Real, p.RTT, err = Run(t.Context(), s, hosts); err != nil {
+		t.Fatal(err)
+	}
+	if p.Simulated, err = Simulate(t.Context(), s, p.RTT, asAttached(uint64(s.Links.Host))); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// asAttached is four-case with the parameters that attach gives it, and the agent's
+// rhythm: it reads its tables every 10 ms.
+func asAttached(linkBps uint64) scenario.Scheme {
+	d := fourcase.DefaultParams(linkBps)
+	x := scenario.Scheme{Name: "fourcase", Label: "fourcase"}
+	add := func(name, value string) { x.Params = append(x.Params, scenario.Param{Name: name, Value: value}) }
+	ns := func(name string, v uint64) { add(name, fmt.Sprintf("%dns", v)) }
+	q10 := func(name string, v uint32) { add(name, fmt.Sprint(float64(v)/1024)) }
+	add("target", target)
+	ns("target-max", d.TargetMaxNs)
+	ns("deadband", d.DeadbandNs)
+	ns("interval", max(d.IntervalNs, uint64(10*time.Millisecond)))
+	add("min-rate", fmt.Sprint(d.MinRateBps))
+	q10("beta", d.BetaQ10)
+	q10("max-cut", d.MaxCutQ10)
+	q10("raise", d.RaiseQ10)
+	q10("max-raise", d.MaxRaiseQ10)
+	q10("loss-cut", d.LossCutQ10)
+	add("raise-after", fmt.Sprint(d.RaiseAfter))
+	return x
+}
+
+// measured waits until HELLO has measured the ways to so many peers.
+func measured(t *testing.T, h *engines.Host, peers int) {
+	t.Helper()
+	table := h.Attachment(t)
+	for range 300 {
+		rows, err := table.Rows()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, r := range rows {
+			if r.Regs.Caps&bpf.CapStamp != 0 && r.Regs.Policy.State&fourcase.StateBase != 0 {
+				n++
+			}
+		}
+		if n == peers {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("%s: HELLO did not measure %d peers within thirty seconds", h.Name(), peers)
+}
