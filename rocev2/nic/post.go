@@ -123,10 +123,10 @@ func (x *QP) mayPostSend(wr *qp.SendWR) error {
 	if x.destroyed.Load() {
 		return errQPDestroyed
 	}
-	if err := x.conf.CheckSend(qp.State(x.state.Load()), &x.attr, wr); err != nil {
+	if err := x.q.Config().CheckSend(qp.State(x.state.Load()), &x.attr, wr); err != nil {
 		return err
 	}
-	if x.sendPosted-x.sendDone.Load() >= uint32(x.conf.MaxSend) {
+	if x.sendPosted-x.sendDone.Load() >= uint32(x.q.Config().MaxSend) {
 		return ErrQueueFull
 	}
 	if wr.AH != nil {
@@ -159,13 +159,13 @@ func (a *AH) carries(wr *qp.SendWR) error {
 func (x *QP) PostRecv(wr *qp.RecvWR) error {
 	p := &x.dev.eng.posts
 	p.mu.Lock()
-	err := x.conf.CheckRecv(qp.State(x.state.Load()), wr)
+	err := x.q.Config().CheckRecv(qp.State(x.state.Load()), wr)
 	switch {
 	case p.closed:
 		err = x.dev.alive()
 	case x.destroyed.Load():
 		err = errQPDestroyed
-	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.conf.MaxRecv):
+	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.q.Config().MaxRecv):
 		err = ErrQueueFull
 	}
 	if err != nil {

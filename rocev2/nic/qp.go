@@ -55,43 +55,43 @@ type Attr struct {
 // MaskPath says that Modify sets Dst, Src and Flow.
 const MaskPath qp.AttrMask = 1 << 30
 
-// QP is a queue pair of a device.
+// QP is a queue pair of a device. Where many take turns, each finds its own not in the
+// caches any more: so what every message needs is close together in one object, and
+// what few need is at the end.
 type QP struct {
-	dev *Device
-	pd  *PD
-	num uint32
-	typ qp.Type
-
-	send, recv *CQ
-	srq        *SRQ
-	conf       qp.Config
+	q qp.QP // the engine's; all but its Config
 
 	// For applications.
-	state              atomic.Uint32 // as the engine last showed it
-	sendDone, recvDone atomic.Uint32 // work requests that made room
-	attr               qp.Attr       // as Modify set it; under posts.mu, like these:
-	sendPosted         uint32
-	recvPosted         uint32
-	destroyed          atomic.Bool
+	dev                    *Device
+	state                  atomic.Uint32 // as the engine last showed it
+	sendDone, recvDone     atomic.Uint32 // work requests that made room
+	sendPosted, recvPosted uint32        // under posts.mu
+	destroyed              atomic.Bool
 
 	// The engine's.
-	q                   *qp.QP
-	sendTaken, sendLost uint32
-	recvTaken, recvLost uint32
-	pkey                uint16
-	src                 netip.Addr
-	path                *route.Path
-	dest                *dest // where its peer lives; nil for UD
-	home                *dest // where it lines up to send
-	flow                Flow
-	port                uint16 // UDP source port
-	timer               wheel.Timer[*QP]
-	next                *QP // in the line of home
-	deficit             int32
+	typ                 qp.Type
 	lined               bool
 	touched             bool
 	dead                bool
 	selective           bool // what dest.sack was when it was last negotiated
+	num                 uint32
+	sendTaken, sendLost uint32
+	recvTaken, recvLost uint32
+	path                *route.Path
+	dest                *dest // where its peer lives; nil for UD
+	home                *dest // where it lines up to send
+	next                *QP   // in the line of home
+	deficit             int32
+	pkey                uint16
+	port                uint16 // UDP source port
+	flow                Flow
+	srq                 *SRQ
+	src                 netip.Addr
+	timer               wheel.Timer[*QP]
+
+	pd         *PD
+	send, recv *CQ
+	attr       qp.Attr // as Modify set it; under posts.mu
 }
 
 // CreateQP makes a queue pair in RESET.
@@ -105,17 +105,17 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		return nil, err
 	}
 	x.timer.Owner = x
-	x.conf = qp.Config{
-		Type: init.Type, PD: pd.num, Memory: d.mem, SendCQ: stateFirst{x, x.send}, RecvCQ: stateFirst{x, x.recv},
+	conf := qp.Config{
+		Type: init.Type, PD: pd.num, Memory: d.mem, SendCQ: x.send, RecvCQ: x.recv,
 		Notify: func(e qp.Event) { d.event(Event{Type: eventOf(e), QP: x}) },
 		Count:  &d.eng.qpCount, Held: d.eng.held,
 		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
 		MaxInline: init.MaxInline, SignalAll: init.SignalAll, AckPackets: ackPackets,
 	}
 	if x.srq != nil {
-		x.conf.SRQ = x.srq.q
+		conf.SRQ = x.srq.q
 	}
-	if err := d.do(func() error { return d.eng.addQP(x) }); err != nil {
+	if err := d.do(func() error { return d.eng.addQP(x, conf) }); err != nil {
 		x.release()
 		return nil, fmt.Errorf("nic: create a queue pair: %w", err)
 	}
@@ -315,21 +315,6 @@ func (e *engine) unroute(x *QP) {
 	}
 }
 
-// stateFirst has an application that polls a failure find the queue pair in the state
-// that the failure has put it into.
-type stateFirst struct {
-	x  *QP
-	cq *CQ
-}
-
-// Complete is qp.CompletionQueue.
-func (s stateFirst) Complete(c *qp.Completion) {
-	if c.Status != qp.Success {
-		s.x.state.Store(uint32(s.x.q.State()))
-	}
-	s.cq.Complete(c)
-}
-
 // show stores what mostly has not changed: a store costs some ten times the load.
 func show(a *atomic.Uint32, v uint32) {
 	if a.Load() != v {
@@ -362,15 +347,15 @@ func (x *QP) Destroy() error {
 	return err
 }
 
-func (e *engine) addQP(x *QP) (err error) {
+func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	if x.send.overrun || x.recv.overrun {
 		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
 	}
 	if x.num, err = e.qps.add(x); err != nil {
 		return fmt.Errorf("%w: %d exist", err, e.qps.count)
 	}
-	x.conf.QPN = x.num
-	x.q = qp.New(x.conf)
+	conf.QPN = x.num
+	x.q.Init(conf)
 	x.pkey = rocev2.DefaultPKey
 	e.unroute(x)
 	return nil

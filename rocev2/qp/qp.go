@@ -47,11 +47,21 @@ type QP struct {
 
 // New makes a queue pair in RESET.
 func New(cfg Config) *QP {
-	q := &QP{cfg: cfg, state: Reset}
-	q.req.q, q.rsp.q = q, q
-	q.rsp.reset()
+	q := new(QP)
+	q.Init(cfg)
 	return q
 }
+
+// Init is New for a queue pair that is part of something larger, so that all of it is
+// in one place. A QP must not be copied afterwards.
+func (q *QP) Init(cfg Config) {
+	*q = QP{cfg: cfg, state: Reset}
+	q.req.q, q.rsp.q = q, q
+	q.rsp.reset()
+}
+
+// Config is what it was made with. Any goroutine may read it.
+func (q *QP) Config() *Config { return &q.cfg }
 
 // QPN is the number of the queue pair.
 func (q *QP) QPN() uint32 { return q.cfg.QPN }

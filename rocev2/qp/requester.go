@@ -52,10 +52,11 @@ type requester struct {
 	ramp   uint64 // after an RNR NAK: packets beyond taken; 0: no limit
 	rampTo uint64
 
-	draining bool       // SQD, and EventDrained is still to come
-	comp     Completion // lent to the completion queue, so that none is allocated
-	now      Time       // of the last call, for fillPayload
+	draining bool // SQD, and EventDrained is still to come
+	now      Time // of the last call, for fillPayload
 	word     [8]byte
+
+	one [1]wqe // the ring until more than one is under way
 }
 
 // start takes the attributes of RTR to RTS.
