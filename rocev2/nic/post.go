@@ -92,9 +92,10 @@ var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
 // it. The error says which rule it breaks; nothing was queued then. Those of package
 // qp are ErrSend…, ErrQueueFull is this package's.
 func (x *QP) PostSend(wr *qp.SendWR) error {
-	p := &x.dev.eng.posts
+	prefetch(x)
+	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded beside, not behind, the lock
 	p.mu.Lock()
-	if err := x.mayPostSend(wr); err != nil {
+	if err := x.mayPostSend(wr, room); err != nil {
 		p.mu.Unlock()
 		return err
 	}
@@ -116,7 +117,7 @@ func (x *QP) PostSend(wr *qp.SendWR) error {
 	return nil
 }
 
-func (x *QP) mayPostSend(wr *qp.SendWR) error {
+func (x *QP) mayPostSend(wr *qp.SendWR, room uint32) error {
 	if x.dev.eng.posts.closed {
 		return x.dev.alive()
 	}
@@ -126,7 +127,7 @@ func (x *QP) mayPostSend(wr *qp.SendWR) error {
 	if err := x.q.Config().CheckSend(qp.State(x.state.Load()), &x.attr, wr); err != nil {
 		return err
 	}
-	if x.sendPosted-x.sendDone.Load() >= uint32(x.q.Config().MaxSend) {
+	if x.sendPosted-x.sendDone.Load() >= room {
 		return ErrQueueFull
 	}
 	if wr.AH != nil {

@@ -56,11 +56,10 @@ type Attr struct {
 const MaskPath qp.AttrMask = 1 << 30
 
 // QP is a queue pair of a device. Where many take turns, each finds its own not in the
-// caches any more: so what every message needs is close together in one object, and
-// what few need is at the end.
+// caches any more: so what every message needs is close together in one object, what
+// PostSend needs in its first two cache lines, and what few need at the end. The order
+// of fields is that of lines of 64 bytes, behind the 8 bytes that Go's heap puts first.
 type QP struct {
-	q qp.QP // the engine's; all but its Config
-
 	// For applications.
 	dev                    *Device
 	state                  atomic.Uint32 // as the engine last showed it
@@ -69,22 +68,27 @@ type QP struct {
 	destroyed              atomic.Bool
 
 	// The engine's.
+	num                 uint32
 	typ                 qp.Type
 	lined               bool
 	touched             bool
+	watched             bool   // it stands in the engine's watchLine
+	place               uint32 // there
+	sendTaken, sendLost uint32
+
+	q qp.QP // all but its Config
+
 	dead                bool
 	selective           bool // what dest.sack was when it was last negotiated
-	num                 uint32
-	sendTaken, sendLost uint32
+	pkey                uint16
+	port                uint16 // UDP source port
+	flow                Flow
 	recvTaken, recvLost uint32
+	deficit             int32
 	path                *route.Path
 	dest                *dest // where its peer lives; nil for UD
 	home                *dest // where it lines up to send
 	next                *QP   // in the line of home
-	deficit             int32
-	pkey                uint16
-	port                uint16 // UDP source port
-	flow                Flow
 	srq                 *SRQ
 	src                 netip.Addr
 	timer               wheel.Timer[*QP]
@@ -366,6 +370,9 @@ func (e *engine) removeQP(x *QP) {
 	_ = x.q.Modify(qp.Attr{State: qp.Reset}, qp.MaskState) // gives back what it holds
 	e.unroute(x)
 	e.qpTimers.Stop(&x.timer)
+	if x.watched {
+		e.watch.leave(x)
+	}
 	e.qps.remove(x.num)
 	x.dead = true
 	x.state.Store(uint32(qp.Reset))

@@ -13,36 +13,40 @@ type Time int64
 
 // Config is what stays the same as long as a queue pair lives.
 type Config struct {
-	QPN    uint32
-	Type   Type
-	PD     uint32
-	Memory mem.Memory
-	SendCQ CompletionQueue
-	RecvCQ CompletionQueue
-	SRQ    *SRQ        // or nil
-	Notify func(Event) // or nil; called in the engine's thread
-	Count  *Counters   // shared by the queue pairs of an engine
-	Held   *HoldPool   // for packets beyond a hole; nil: a pool of its own, when needed
-
-	// Limits of the queues. Rings grow with use up to these.
-	MaxSend, MaxRecv       int
-	MaxSendSGE, MaxRecvSGE int
-	MaxInline              int
-	SignalAll              bool
+	QPN       uint32
+	Type      Type
+	SignalAll bool
+	PD        uint32
 
 	// AckPackets is how many packets may leave without asking for an ACK although
 	// messages end in them, while others follow at once. 0: every message asks.
 	AckPackets uint32
+
+	// Limits of the queues. Rings grow with use up to these.
+	MaxSend, MaxSendSGE int
+	MaxInline           int
+
+	SendCQ CompletionQueue
+	Count  *Counters // shared by the queue pairs of an engine
+	Memory mem.Memory
+
+	MaxRecv, MaxRecvSGE int // see MaxSend
+
+	RecvCQ CompletionQueue
+	SRQ    *SRQ        // or nil
+	Held   *HoldPool   // for packets beyond a hole; nil: a pool of its own, when needed
+	Notify func(Event) // or nil; called in the engine's thread
 }
 
-// QP is one queue pair.
+// QP is one queue pair. With thousands of them in turns none is in the caches any
+// more, so what every message touches comes first in each of these structs, and what
+// few do last.
 type QP struct {
 	cfg   Config
 	attr  Attr
 	state State
-
-	req requester
-	rsp responder
+	req   requester
+	rsp   responder
 }
 
 // New makes a queue pair in RESET.

@@ -20,11 +20,11 @@ var (
 // recvRing holds receive work requests in order. It grows with use, so that an idle
 // queue pair costs little.
 type recvRing struct {
-	wqe     []recvWQE // a power of two long
-	sge     []SGE     // stride a work request
-	head, n uint32
+	n, head uint32
 	max     uint32
 	stride  uint32
+	wqe     []recvWQE // a power of two long
+	sge     []SGE     // stride a work request
 }
 
 type recvWQE struct {

@@ -18,14 +18,13 @@ type responder struct {
 	expected rocev2.PSN
 	msn      uint32 // messages completed, 24 bits
 	pmtu     int
+	hold     *hold // packets beyond a hole, or nil
+	ack      ackState
+	res      resources
+	msg      message
 
-	msg  message
-	buf  recvBuffer
 	ring recvRing
-
-	ack  ackState
-	res  resources
-	hold *hold // packets beyond a hole, or nil
+	buf  recvBuffer
 }
 
 // message is the SEND or WRITE that has begun and not ended.
