@@ -181,10 +181,20 @@ func Detach(ifname string, o Options) error {
 			return err
 		}
 	}
+	detachIngress(dir)
 	if err := removePins(dir); err != nil {
 		return err
 	}
 	return removeState(o.RunDir, ifname)
+}
+
+// detachIngress takes the XDP program off at once. Without its pin it would go as
+// well, but some time after: who attaches next would find the interface busy.
+func detachIngress(dir string) {
+	if l, err := link.LoadPinnedLink(filepath.Join(dir, pinIngressLink), nil); err == nil {
+		_ = l.Detach() // of an interface that is gone there is nothing to detach
+		l.Close()
+	}
 }
 
 // restoreQdisc removes our root qdisc, and puts back the queue length, which the

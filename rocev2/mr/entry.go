@@ -99,7 +99,7 @@ func (e *entry) read(addr uint64, dst []byte) mem.Fault {
 	}
 	off, f := addr-e.va, mem.FaultNone
 	if e.pages == nil {
-		copy(dst, e.host[off:off+uint64(len(dst))])
+		f = guardedCopy(dst, e.host[off:off+uint64(len(dst))])
 	} else {
 		f = backendFault(e.pages.read(e.first+off, dst))
 	}
@@ -113,7 +113,7 @@ func (e *entry) write(addr uint64, src []byte) mem.Fault {
 	}
 	off, f := addr-e.va, mem.FaultNone
 	if e.pages == nil {
-		copy(e.host[off:off+uint64(len(src))], src)
+		f = guardedCopy(e.host[off:off+uint64(len(src))], src)
 	} else {
 		f = backendFault(e.pages.write(e.first+off, src))
 	}
@@ -127,7 +127,7 @@ func (e *entry) compareSwap(addr, compare, swap uint64) (old uint64, f mem.Fault
 	}
 	off := addr - e.va
 	if e.pages == nil {
-		old = compareSwap(e.host[off:off+8], compare, swap)
+		old, f = guardedCompareSwap(e.host[off:off+8], compare, swap)
 	} else {
 		var err error
 		old, err = e.pages.backend.CompareSwap(e.pages.at(e.first+off), compare, swap)
@@ -143,7 +143,7 @@ func (e *entry) fetchAdd(addr, add uint64) (old uint64, f mem.Fault) {
 	}
 	off := addr - e.va
 	if e.pages == nil {
-		old = fetchAdd(e.host[off:off+8], add)
+		old, f = guardedFetchAdd(e.host[off:off+8], add)
 	} else {
 		var err error
 		old, err = e.pages.backend.FetchAdd(e.pages.at(e.first+off), add)

@@ -54,7 +54,7 @@ func (a *AH) Destroy() error {
 	a.dev.eng.do(func() {
 		a.dev.eng.drop(a.dest)
 		a.dest = nil
-		a.path.Release()
 	})
+	a.path.Release() // not in the engine's thread, see release
 	return nil
 }

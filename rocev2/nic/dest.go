@@ -24,6 +24,10 @@ type dest struct {
 	queued      bool // in the engine's ring of destinations
 	next        *dest
 
+	// What its queue pairs have on their way together, and those that wait for room.
+	flight qp.Flight
+	parked []*QP
+
 	// The pacer: a token bucket, kept as the time at which it is empty. That of
 	// bpf/lib/pace.h in the engine's hands.
 	rate  uint64 // bit/s of L2 frames without the option, 0 = unpaced
@@ -53,7 +57,7 @@ func (e *engine) destination(p *route.Path) *dest {
 	addr := to.Dst
 	d := e.dests[addr]
 	if d == nil {
-		d = &dest{addr: addr, rate: e.live.InitialRate, fresh: freshReports}
+		d = &dest{addr: addr, rate: e.live.InitialRate, fresh: freshReports, flight: qp.NewFlight()}
 		d.sock = e.senders[addressHash(addr)%uint32(len(e.senders))]
 		d.timer.Owner = d
 		d.report.Addr = addr

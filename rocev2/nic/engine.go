@@ -31,13 +31,14 @@ type engine struct {
 
 	qps        qpTable
 	dests      map[netip.Addr]*dest
-	datagrams  dest // where queue pairs of UD line up before their first packet
+	datagrams  dest // where queue pairs of UD line up before anything was posted
 	ready      destRing
-	touched    []*QP // that something happened to in this turn
+	stuck      destRing // those of this turn whose socket is full
+	touched    []*QP    // that something happened to in this turn
 	watch      watchLine
 	qpTimers   wheel.Wheel[*QP]
 	destTimers wheel.Wheel[*dest]
-	blocked    bool // the kernel has all transmit frames
+	blocked    bool // the kernel has all transmit frames of a socket
 	unsent     bool // it left some of them, and there is no second thread
 	overruns   []*CQ
 	news       []*CQ // with completions that were not shown
@@ -149,7 +150,7 @@ func (e *engine) finish() {
 	e.qps.all(func(x *QP) {
 		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET: nothing to flush
 		x.publish()
-		e.unroute(x) // a Destroy that waits below must find no path to release
+		release(e.unroute(x)) // this thread ends; nobody else will
 	})
 	e.show()
 	e.calls.mu.Lock()

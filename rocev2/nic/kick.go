@@ -40,9 +40,8 @@ func (e *engine) submit() {
 	pending := 0
 	for _, s := range e.socks {
 		if s.pushed > 0 {
-			s.xsk.Submit()
+			pending += s.xsk.Submit()
 			s.pushed = 0
-			pending += s.xsk.Pending()
 		} else if e.unsent {
 			pending += s.xsk.Pending()
 		}
@@ -53,7 +52,7 @@ func (e *engine) submit() {
 	case pending <= inlineKick || e.kick.alone:
 		left := 0
 		for _, s := range e.socks {
-			n, _ := e.kick.do(s.xsk)
+			n, _, _ := e.kick.do(s.xsk)
 			left += n
 		}
 		if left > 0 && !e.kick.alone {
@@ -74,14 +73,15 @@ func (k *kicker) start() {
 	k.wake <- struct{}{} // it has taken the last one
 }
 
-// do kicks one socket and returns how many packets the kernel left. ok is false if it
-// takes none at all: the link is down.
-func (k *kicker) do(s *xsk.Socket) (left int, ok bool) {
-	err := s.Kick()
+// do kicks one socket and returns how many packets are left, with those that were
+// submitted meanwhile, and whether the kernel took any. ok is false if it takes none
+// at all: the link is down.
+func (k *kicker) do(s *xsk.Socket) (left int, took, ok bool) {
+	left, took, err := s.KickAll()
 	if errors.Is(err, xsk.ErrGone) {
 		k.gone.Store(true)
 	}
-	return s.Pending(), err == nil
+	return left, took, err == nil
 }
 
 // Pauses of the second thread, while the driver's queue is full and while the link
@@ -98,9 +98,13 @@ func (k *kicker) run(socks []*sock) {
 		for {
 			left, pause := 0, fullPause
 			for _, s := range socks {
-				n, ok := k.do(s.xsk)
-				if left += n; !ok {
+				n, took, ok := k.do(s.xsk)
+				left += n
+				switch {
+				case !ok:
 					pause = downPause
+				case took && pause != downPause:
+					pause = 0
 				}
 			}
 			k.down.Store(pause == downPause)
@@ -108,7 +112,9 @@ func (k *kicker) run(socks []*sock) {
 				return
 			}
 			if left > 0 {
-				time.Sleep(pause)
+				if pause > 0 {
+					time.Sleep(pause)
+				}
 				continue
 			}
 			k.busy.Store(false)

@@ -22,7 +22,7 @@ func TestQueuePairLines(t *testing.T) {
 			t.Errorf("%s of the Config is not in its first line", f)
 		}
 	}
-	const loaded = 17 * line // by prefetch
+	const loaded = 18 * line // by prefetch
 	timer, _ := x.FieldByName("timer")
 	at, _ := timer.Type.FieldByName("at")
 	if end := timer.Offset + at.Offset + at.Type.Size() + header; end > loaded {

@@ -43,6 +43,10 @@ func (d *Device) hold(pd *PD) error {
 // RegMR registers memory of this process, which must not be moved or freed until
 // the region is deregistered; memory that Go allocated with make does not move. Work requests and
 // peers name its bytes by their addresses.
+//
+// A mapping of a file may be registered. If somebody truncates the file, accesses to
+// what is gone fail as failed memory does (NAK 0x63, remote operation error) and end
+// the connection, not the process; a write at the edge may be done in part.
 func (p *PD) RegMR(b []byte, access mem.Access) (*mr.Region, error) {
 	return p.Register(mr.Spec{Host: b, Access: access})
 }

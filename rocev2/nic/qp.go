@@ -73,6 +73,7 @@ type QP struct {
 	lined               bool
 	touched             bool
 	watched             bool   // it stands in the engine's watchLine
+	parked              bool   // in the list of dest
 	place               uint32 // there
 	sendTaken, sendLost uint32
 
@@ -253,11 +254,24 @@ func (x *QP) Modify(a Attr, mask qp.AttrMask) error {
 			}
 		}
 	}
-	err := x.dev.do(func() error { return x.dev.eng.modify(x, &a, mask, path) })
-	if err != nil && path != nil {
-		path.Release()
-	}
+	unused := path
+	err := x.dev.do(func() (err error) {
+		var left *route.Path
+		if left, err = x.dev.eng.modify(x, &a, mask, path); err == nil {
+			unused = left
+		}
+		return err
+	})
+	release(unused)
 	return err
+}
+
+// release gives back a path, if there is one. It may wait for the table, which asks the
+// kernel about thousands of paths when routes change: never in the engine's thread.
+func release(p *route.Path) {
+	if p != nil {
+		p.Release()
+	}
 }
 
 // fits judges a PMTU by the path and by the frames that the device has.
@@ -274,18 +288,20 @@ func (d *Device) fits(m rocev2.PMTU, to *route.State) error {
 	return nil
 }
 
-// modify is Modify in the engine's thread. It takes the path over unless it fails.
-func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) error {
+// modify is Modify in the engine's thread. It takes the path over unless it fails, and
+// returns the one that the queue pair has no more.
+func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (left *route.Path, err error) {
 	if x.dead {
-		return ErrDestroyed
+		return nil, ErrDestroyed
 	}
 	if err := x.q.Modify(a.Attr, mask&^MaskPath); err != nil {
-		return err
+		return nil, err
 	}
 	if path != nil {
-		e.unroute(x)
+		left = e.unroute(x)
 		x.path, x.dest, x.flow = path, e.destination(path), a.Flow
 		x.home, x.src = x.dest, path.Current().Src
+		x.q.SetFlight(&x.dest.flight)
 		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
 	}
 	attr := x.q.Attr()
@@ -293,30 +309,34 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) erro
 		x.pkey = rocev2.DefaultPKey
 	}
 	if attr.State == qp.Reset {
-		e.unroute(x)
+		left = e.unroute(x)
 	}
 	e.posts.mu.Lock()
 	x.attr = attr
 	e.posts.mu.Unlock()
 	x.publish()
 	e.touch(x)
-	return nil
+	return left, nil
 }
 
 // unroute takes a queue pair's address away, and its place in the line there: the
-// pacer of that destination is not the one of the next.
-func (e *engine) unroute(x *QP) {
+// pacer of that destination is not the one of the next. It returns the path, for
+// release.
+func (e *engine) unroute(x *QP) (left *route.Path) {
 	if x.lined {
 		x.home.quit(x)
 	}
-	if x.path != nil {
-		x.path.Release()
+	if left = x.path; left != nil {
+		x.q.SetFlight(nil)
+		x.dest.leavePark(x)
+		e.unpark(x.dest)
 		e.drop(x.dest)
 		x.path, x.dest, x.home, x.selective = nil, nil, nil, false
 	}
 	if x.typ == qp.UD {
 		x.home = &e.datagrams
 	}
+	return left
 }
 
 // show stores what mostly has not changed: a store costs some ten times the load.
@@ -343,9 +363,11 @@ func (x *QP) Destroy() error {
 		return ErrDestroyed
 	}
 	err := x.dev.wire.Unsteer(x.num)
-	if !x.dev.eng.do(func() { x.dev.eng.removeQP(x) }) {
+	var left *route.Path
+	if !x.dev.eng.do(func() { left = x.dev.eng.removeQP(x) }) {
 		return err
 	}
+	release(left)
 	x.dev.mem.ReleaseQP(x.num)
 	x.release()
 	return err
@@ -365,10 +387,11 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	return nil
 }
 
-// removeQP forgets a queue pair. Lists that it is in drop it when its turn comes.
-func (e *engine) removeQP(x *QP) {
+// removeQP forgets a queue pair. Lists that it is in drop it when its turn comes. It
+// returns what unroute does.
+func (e *engine) removeQP(x *QP) (left *route.Path) {
 	_ = x.q.Modify(qp.Attr{State: qp.Reset}, qp.MaskState) // gives back what it holds
-	e.unroute(x)
+	left = e.unroute(x)
 	e.qpTimers.Stop(&x.timer)
 	if x.watched {
 		e.watch.leave(x)
@@ -376,6 +399,7 @@ func (e *engine) removeQP(x *QP) {
 	e.qps.remove(x.num)
 	x.dead = true
 	x.state.Store(uint32(qp.Reset))
+	return left
 }
 
 // srcPort is the UDP source port of a packet.

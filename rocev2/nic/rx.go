@@ -110,7 +110,7 @@ func (e *engine) note(x *QP, p *rocev2.Packet, m rxMeta) {
 	if d.probe.sent == 0 {
 		return
 	}
-	rtt, sent := d.probe.answered(x, p.Opcode().Info().Operation, p.BTH().PSN(), e.clock.now())
+	rtt, sent := d.probe.answered(x, p.Opcode().Info().Operation, p.BTH().PSN(), e.now)
 	if rtt > 0 && (d.report.RTT == 0 || rtt < d.report.RTT) {
 		d.report.RTT, d.report.RTTSent = rtt, uint64(int64(sent)+e.live.ClockOffset)
 		e.list(d)

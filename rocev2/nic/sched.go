@@ -2,6 +2,8 @@
 
 package nic
 
+import "slices"
+
 // quantum is what a queue pair may send in a row while others of its destination
 // wait, in bytes of frames. Deficit round robin (Shreedhar and Varghese, 1995), with
 // the last packet of a turn on credit: its length is known only after it was taken.
@@ -55,12 +57,38 @@ func (e *engine) lineUp(x *QP) {
 	e.enqueue(d)
 }
 
-// move has a queue pair line up where its last packet went: one of UD waits for the
-// pacer of that destination before it sends its next, wherever that goes.
-func (e *engine) move(x *QP, from, to *dest) {
-	from.pop()
+// move has the queue pair whose turn it is line up elsewhere: one of UD where its next
+// packet goes.
+func (e *engine) move(x *QP, to *dest) {
+	x.home.pop()
 	x.home = to
 	e.lineUp(x)
+}
+
+// park keeps a queue pair that has to wait until the destination's other ones have less
+// on their way.
+func (d *dest) park(x *QP) {
+	if x.q.Waits() && !x.parked {
+		x.parked = true
+		d.parked = append(d.parked, x)
+	}
+}
+
+// unpark has the next one of those line up, if there is room. Each answer calls it.
+func (e *engine) unpark(d *dest) {
+	if len(d.parked) > 0 && d.flight.Room() {
+		x := d.parked[0]
+		d.leavePark(x)
+		e.lineUp(x)
+	}
+}
+
+func (d *dest) leavePark(x *QP) {
+	if x.parked {
+		x.parked = false
+		i := slices.Index(d.parked, x)
+		d.parked = slices.Delete(d.parked, i, i+1)
+	}
 }
 
 // pop takes the first queue pair out.

@@ -25,17 +25,16 @@ const (
 
 // settle draws the conclusions of what happened since it last ran.
 func (e *engine) settle() {
+	stuck := 0
 	for i := 0; i < len(e.touched); i++ {
 		x := e.touched[i]
 		if !x.dead && !e.answers(x) {
-			// The kernel has all frames: the rest waits for the next turn.
-			e.touched = append(e.touched[:0], e.touched[i:]...)
+			// The kernel has all frames of its socket: the rest waits for the next turn.
+			e.touched[stuck] = x
+			stuck++
 			e.blocked = true
-			for _, x := range e.touched {
-				x.publish()
-			}
-			e.show()
-			return
+			x.publish()
+			continue
 		}
 		x.touched = false
 		if x.dead {
@@ -47,8 +46,11 @@ func (e *engine) settle() {
 		x.publish()
 		e.rearm(x)
 		e.lineUp(x)
+		if x.dest != nil {
+			e.unpark(x.dest)
+		}
 	}
-	e.touched = e.touched[:0]
+	e.touched = e.touched[:stuck]
 	e.show()
 }
 
@@ -65,13 +67,16 @@ func (e *engine) answers(x *QP) bool {
 	}
 }
 
-// transmit sends data and returns how many packets.
+// transmit sends data and returns how many packets. A destination whose socket is
+// full does not hold up those of other sockets.
 func (e *engine) transmit() (sent int) {
-	for sent < txBatch && e.ready.first != nil && !e.blocked {
+	for sent < txBatch && e.ready.first != nil {
 		d := e.ready.pop()
 		d.queued = false
-		n := e.serve(d, min(destBurst, txBatch-sent))
-		sent += n
+		sent += e.serve(d, min(destBurst, txBatch-sent))
+	}
+	for e.stuck.first != nil {
+		e.ready.push(e.stuck.pop())
 	}
 	return sent
 }
@@ -83,27 +88,29 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 		if x == nil {
 			return sent
 		}
+		if to := x.bound(); to != d {
+			e.move(x, to)
+			continue
+		}
 		switch {
 		case !d.mayLeave(e):
 			e.hold(d)
 			return sent
 		case !e.room(x):
 			e.blocked = true
-			e.enqueue(d)
+			d.queued = true
+			e.stuck.push(d)
 			return sent
 		case !x.q.NextData(e.now, &e.out):
 			d.pop()
+			d.park(x)
 			x.publish()
 			e.rearm(x)
 			continue
 		}
 		size, to := e.send(x, &e.out)
 		to.spend(e, size)
-		if to == d {
-			d.charge(x, size)
-		} else {
-			e.move(x, d, to)
-		}
+		d.charge(x, size)
 		sent++
 	}
 	if d.first != nil {
@@ -112,23 +119,44 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 	return sent
 }
 
-// room reports whether there is memory for a packet of the queue pair.
+// room reports whether there is memory for the next packet of the queue pair.
 func (e *engine) room(x *QP) bool {
-	if x.path == nil { // UD: it may go anywhere
-		for _, s := range e.senders {
-			if s.xsk.Reserve(1) == 0 {
-				return false
-			}
+	path, d := x.path, x.dest
+	if path == nil { // UD
+		a := x.handle()
+		if a == nil {
+			return true
 		}
-		return e.own.count < ownLimit
+		path, d = a.path, a.dest
 	}
-	switch to := x.path.Current(); {
+	switch to := path.Current(); {
 	case to.Err != nil: // send drops it: a queue pair without a way must not hold up others
 		return true
 	case to.Loopback:
 		return e.own.count < ownLimit
 	}
-	return x.dest.sock.xsk.Reserve(1) > 0
+	return d.sock.xsk.Reserve(1) > 0
+}
+
+// handle is the address handle of the next packet of a queue pair of UD; nil if there
+// is no packet, or it was destroyed: what was posted with it is lost.
+func (x *QP) handle() *AH {
+	if o := x.q.NextAH(); o != nil {
+		if a, ok := o.Path.(*AH); ok && a.dest != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// bound is the destination whose pacer and socket the next packet of a queue pair needs.
+func (x *QP) bound() *dest {
+	if x.typ == qp.UD {
+		if a := x.handle(); a != nil {
+			return a.dest
+		}
+	}
+	return x.home
 }
 
 // send is stages 3 to 5. It returns the length of the frame without the option and

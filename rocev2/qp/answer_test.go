@@ -303,6 +303,9 @@ func TestDuplicateReadUnderway(t *testing.T) {
 	if want := []rocev2.PSN{psn(1), psn(2), psn(3), psn(4), psn(5)}; !slices.Equal(got, want) {
 		t.Errorf("went back: sent %v, want %v", got, want)
 	}
+	if x.count.SentAgain != 3 {
+		t.Errorf("went back: %d counted as sent again, want those 3 that had been sent", x.count.SentAgain)
+	}
 }
 
 // A new READ in the place of one that is to be answered again: the requester has got

@@ -112,6 +112,7 @@ func (r *requester) outOfSequence(now Time, n uint64) {
 		return
 	}
 	r.window.lost(r.nxt-n, minWindow)
+	r.q.flightLost(now, r.clock.roundTrip())
 	r.rewind(n)
 }
 
@@ -155,16 +156,26 @@ func (r *requester) notReady(now Time, at int64, code uint8) {
 	r.slowly(n)
 }
 
-// slowly lets the stream begin again after an RNR NAK for packet n: with the message
-// that found no receive, then with twice as much each round trip. Else a receiver
-// that is short of receives would refuse a whole window each time, of which it takes
-// one message.
+// slowly lets the stream begin again after an RNR NAK for packet n, and then with twice
+// as much each round trip. It begins with the message that found no receive: else a
+// receiver that is short of receives would refuse a whole window each time, of which it
+// takes one message. A standard responder drops what is behind, so that the window
+// closes as after a loss, but not below that message. Another engine of ours keeps the
+// message: its first packet will do.
 func (r *requester) slowly(n uint64) {
 	r.ramp, r.rampTo = 0, r.max-n
-	if i := r.locate(n); i != r.tail {
-		if left := r.at(i).end() - n; left < r.rampTo {
-			r.ramp = max(left, 1)
-		}
+	i := r.locate(n)
+	if i == r.tail {
+		return
+	}
+	message := max(r.at(i).end()-n, 1)
+	if !r.q.attr.Selective {
+		r.window.lost(r.rampTo, uint32(min(max(message, minWindow), widest)))
+	} else {
+		message = 1
+	}
+	if message < r.rampTo {
+		r.ramp = message
 	}
 }
 

@@ -35,14 +35,8 @@ func TestDatagram(t *testing.T) {
 
 	six := ud(256)
 	six.Src, six.Dst, six.DestQP = netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("2001:db8::1"), targetQPN
-	b, err := six.AppendTo(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := rocev2.ParseIP(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := coded(t, six, nil)
+	b := p.Datagram()
 	x.q.Receive(x.now, &p)
 	x.wantDone(Completion{WRID: 1, Op: OpRecv, Bytes: 296, HasGRH: true, SrcQP: peerQPN})
 	if !bytes.Equal(buf[300:340], b[:40]) {
@@ -213,5 +207,32 @@ func TestUnreliableDropped(t *testing.T) {
 		if q := x.q.SendQueued(); q != 0 {
 			t.Errorf("%s: %d work requests are still queued", typ, q)
 		}
+	}
+}
+
+// NextAH tells where the next packet goes before it is taken, and nothing without one.
+func TestNextAH(t *testing.T) {
+	x := newSource(t, UD)
+	if x.q.NextAH() != nil {
+		t.Error("a handle, and nothing was posted")
+	}
+	for i := range 3 {
+		x.post(OpSend, 4, 0, func(w *SendWR) { w.AH = &AH{QPN: uint32(100 + i), Path: i} })
+	}
+	for i := range 3 {
+		ah := x.q.NextAH()
+		if ah == nil || ah.Path != i {
+			t.Fatalf("packet %d: %+v", i, ah)
+		}
+		if !x.q.NextData(x.now, &x.out) || x.out.AH != ah || x.out.DestQP != uint32(100+i) {
+			t.Fatalf("packet %d went to %#x", i, x.out.DestQP)
+		}
+		x.out.Drop()
+	}
+	if x.q.NextAH() != nil {
+		t.Error("a handle, and all is sent")
+	}
+	if y := newSource(t, RC); y.q.NextAH() != nil {
+		t.Error("a handle of a connection")
 	}
 }

@@ -21,8 +21,9 @@ type pair struct {
 	t      testing.TB
 	now    Time
 	side   [2]*pairSide
-	delay  Time // one way
-	each   Time // between two packets of one side
+	delay  Time    // one way
+	each   Time    // between two packets of one side
+	late   [2]Time // nothing arrives at a side before
 	flight []flying
 	drop   func(from int, p *rocev2.Packet) bool // or nil
 	unruly *rand.Rand                            // or nil: doubles and delays packets
@@ -68,17 +69,7 @@ func newPair(t testing.TB, typ Type, change ...func(*Config, *Attr)) *pair {
 		for _, f := range change {
 			f(&cfg, &a)
 		}
-		s.q = New(cfg)
-		for _, to := range []State{Init, RTR, RTS} {
-			a.State = to
-			mask := needed(typ, s.q.State(), to) | optional(typ, to, &a)
-			if typ == UD && to == RTR {
-				mask |= MaskPMTU
-			}
-			if err := s.q.Modify(a, mask); err != nil {
-				t.Fatal(err)
-			}
-		}
+		s.q = bringUp(t, cfg, a, RTS)
 		p.side[i] = s
 	}
 	return p
@@ -97,26 +88,16 @@ func (p *pair) send(i int) bool {
 				return false
 			}
 		}
-		payload := make([]byte, o.PayloadLen)
-		if !o.Fill(payload) {
+		v, ok := leave(p.t, o, nil)
+		if !ok {
 			continue
 		}
 		if data {
 			s.data++
 		}
-		d := o.Datagram
-		d.Src, d.Dst, d.Payload = targetAddr, peerAddr, payload
-		b, err := d.AppendTo(nil)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		v, err := rocev2.ParseIP(b)
-		if err != nil {
-			p.t.Fatal(err)
-		}
 		s.free = p.now + p.each
 		if p.drop == nil || !p.drop(i, &v) {
-			p.fly(flying{p.now + p.delay, 1 - i, b})
+			p.fly(flying{max(p.now+p.delay, p.late[1-i]), 1 - i, v.Datagram()})
 		}
 		return true
 	}

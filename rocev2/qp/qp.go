@@ -45,8 +45,13 @@ type QP struct {
 	cfg   Config
 	attr  Attr
 	state State
-	req   requester
-	rsp   responder
+
+	waits    bool    // see flight.go
+	underWay uint32  // of flight, what is this one's
+	flight   *Flight // or nil
+
+	req requester
+	rsp responder
 }
 
 // New makes a queue pair in RESET.
@@ -97,6 +102,7 @@ func (q *QP) Receive(now Time, p *rocev2.Packet) {
 	switch {
 	case q.isAnswer(p.Opcode(), info):
 		q.req.receive(now, p)
+		q.account()
 	default:
 		q.rsp.receive(now, p)
 	}
@@ -121,10 +127,18 @@ func (q *QP) NextAck(now Time, out *Outbound) bool { return q.rsp.nextAck(now, o
 func (q *QP) NextData(now Time, out *Outbound) bool {
 	if q.rsp.turn {
 		q.rsp.turn = false
-		return q.rsp.nextRead(now, out) || q.req.next(now, out)
+		return q.rsp.nextRead(now, out) || q.nextRequest(now, out)
 	}
 	q.rsp.turn = true
-	return q.req.next(now, out) || q.rsp.nextRead(now, out)
+	return q.nextRequest(now, out) || q.rsp.nextRead(now, out)
+}
+
+func (q *QP) nextRequest(now Time, out *Outbound) bool {
+	if !q.req.next(now, out) {
+		return false
+	}
+	q.account()
+	return true
 }
 
 // Deadline is when Expire must be called, or 0.
@@ -140,6 +154,7 @@ func (q *QP) Deadline() Time {
 func (q *QP) Expire(now Time) {
 	q.req.expire(now)
 	q.rsp.expire(now)
+	q.account()
 }
 
 // PostSend puts a work request on the send queue. The error says which rule it
@@ -160,6 +175,7 @@ func (q *QP) fail(now Time, e Event) {
 	q.state = Err
 	q.req.flush(now)
 	q.rsp.flush(now)
+	q.account()
 	q.notify(e)
 }
 

@@ -28,6 +28,7 @@ type replay struct {
 	started bool   // the next packet is not the first
 	at      uint32 // the next packet, counted from the start of the READ
 	left    uint32 // bytes
+	fresh   uint32 // packets from here on were never sent
 }
 
 // maxReplays bounds the parts that can wait to be sent again; more are dropped, and
@@ -195,15 +196,23 @@ func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
 		return
 	}
 	end := at + r.q.attr.PMTU.Packets(n)
-	if at > o.next || at == 0 && o.next == 0 {
-		return // not sent yet; it will come
+	if at >= o.next {
+		// Not sent yet; it will come. To answer a probe for it would look as if all
+		// behind it were lost.
+		return
 	}
+	if r.q.attr.Selective && at == 0 && n > uint32(r.pmtu) && n == o.length {
+		// Between our engines: the requester has heard nothing, but mostly because we
+		// are slow. The first packet tells it, and it asks for what it misses then.
+		n, end = uint32(r.pmtu), 1
+	}
+	fresh := o.next
 	// What the replay sends need not be sent a first time.
 	if whole := n%uint32(r.pmtu) == 0 || end == o.n; whole && end > o.next {
 		o.next = end
 		s.settle()
 	}
-	s.insert(replay{res: uint8(i), at: at, left: n}, r.pmtu)
+	s.insert(replay{res: uint8(i), at: at, left: n, fresh: fresh}, r.pmtu)
 }
 
 // repeatAtomic answers a duplicate ATOMIC with the value it found the first time.
@@ -223,7 +232,11 @@ func (r *responder) repeatAtomic(psn rocev2.PSN) {
 func (s *resources) insert(n replay, pmtu int) {
 	end := func(r replay) uint64 { return uint64(r.at)*uint64(pmtu) + uint64(r.left) }
 	s.replays = slices.DeleteFunc(s.replays, func(r replay) bool {
-		return r.res == n.res && r.at >= n.at && end(r) <= end(n)
+		covered := r.res == n.res && r.at >= n.at && end(r) <= end(n)
+		if covered {
+			n.fresh = min(n.fresh, max(r.fresh, r.at))
+		}
+		return covered
 	})
 	if len(s.replays) == maxReplays {
 		return
@@ -259,10 +272,11 @@ func (r *responder) nextRead(now Time, out *Outbound) bool {
 	}
 	skip := at * uint32(r.pmtu)
 	n := min(res.length-skip, uint32(r.pmtu))
-	again := s.replayFirst()
+	replayed, again := s.replayFirst(), false
 	starts, ends := at == 0, at+1 == res.n
-	if again {
+	if replayed {
 		p := &s.replays[0]
+		again = at < p.fresh
 		n = min(p.left, n)
 		p.left -= n
 		starts, ends = !p.started, p.left == 0

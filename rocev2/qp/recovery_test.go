@@ -421,3 +421,57 @@ func TestLost(t *testing.T) {
 	unready.nak(2, rocev2.NAKPSNSequence)
 	lost(unready, "LL")
 }
+
+// A responder that was not scheduled in the middle of a READ goes on where it was: a
+// probe meanwhile is no reason to have anything sent twice, or to take it for lost.
+func TestStalledRead(t *testing.T) {
+	for _, sel := range []bool{false, true} {
+		for _, sent := range []int{0, 1, 100, 511} {
+			p := newPair(t, RC, func(_ *Config, a *Attr) { a.Selective = sel })
+			p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
+			p.run(func() bool { return p.side[0].q.req.clock.srtt != 0 })
+			const n = 512
+			p.post(&SendWR{Op: OpRead, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
+				SGL: []SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
+			s := p.side[1]
+			p.run(func() bool { return s.data >= sent && s.q.rsp.res.busy() })
+			s.free = p.now + 2e6
+			p.run(func() bool { return len(p.side[0].cq.got) == 1 })
+			if probes := p.side[0].count.TailProbes; probes == 0 {
+				t.Errorf("selective %v, stalled after %d: no probe, the test shows nothing", sel, sent)
+			}
+			if s.data != n || s.count.SentAgain != 0 {
+				t.Errorf("selective %v, stalled after %d: %d responses sent for %d, %d of them counted as sent again", sel, sent, s.data, n, s.count.SentAgain)
+			}
+		}
+	}
+}
+
+// Between two engines a READ that is asked for again because its answer is slow costs
+// one packet, not all of the answer once more; what really is lost still comes.
+func TestLateRead(t *testing.T) {
+	const n = 512
+	for _, lost := range []int{0, 1, 200, n} {
+		p := newPair(t, RC, selective)
+		p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
+		p.run(func() bool { return p.side[0].q.req.clock.srtt != 0 })
+		responses := 0
+		p.drop = func(from int, _ *rocev2.Packet) bool {
+			if from == 1 {
+				responses++
+			}
+			return from == 1 && responses <= lost
+		}
+		p.late[0] = p.now + 2e6
+		p.post(&SendWR{Op: OpRead, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
+			SGL: []SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
+		p.run(func() bool { return len(p.side[0].cq.got) == 1 })
+		p.run(func() bool { return len(p.flight) == 0 })
+		if probes := p.side[0].count.TailProbes; probes == 0 {
+			t.Errorf("%d lost: no probe, the test shows nothing", lost)
+		}
+		if got := p.side[1].data; got > n+lost+100 {
+			t.Errorf("%d lost: %d responses sent for %d", lost, got, n)
+		}
+	}
+}

@@ -92,6 +92,15 @@ func (r *requester) limit(w *wqe) uint64 {
 	if r.nxt+n > oldest+most {
 		return 0
 	}
+	if r.nxt == r.max && r.nxt < end { // a new one
+		if !w.isRead() {
+			n = end - r.nxt
+		}
+		if n = uint64(r.q.mayFly(uint32(n), w.isRead())); n == 0 {
+			return 0
+		}
+		end = min(end, r.nxt+n)
+	}
 	return min(end, r.stopAt)
 }
 
@@ -156,6 +165,8 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		out.PayloadLen, out.AckReq = 0, true
 		if !again {
 			r.reads.add(r, i)
+		} else if w.op == OpRead {
+			w.asked, w.askedAt, w.probed = 1, now, true // see responder.repeatRead
 		}
 	} else {
 		off := at << (7 + q.attr.PMTU)

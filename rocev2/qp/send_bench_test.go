@@ -36,6 +36,8 @@ func sendLoop(t testing.TB, n, per int) func() {
 		c.SendCQ = cq
 	})
 	x.q.cfg.Memory = nullMemory{}
+	flight := NewFlight()
+	x.q.SetFlight(&flight)
 	acks := answers(t, n, per)
 	wr := x.wr(OpWrite, uint32(per)*1024, Signaled)
 	now := Time(1000)

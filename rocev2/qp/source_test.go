@@ -45,17 +45,7 @@ func newSource(t testing.TB, typ Type, change ...func(*Config, *Attr)) *source {
 	for _, f := range change {
 		f(&cfg, &a)
 	}
-	x.q = New(cfg)
-	for _, to := range []State{Init, RTR, RTS} {
-		a.State = to
-		mask := needed(typ, x.q.State(), to) | optional(typ, to, &a)
-		if typ == UD && to == RTR {
-			mask |= MaskPMTU
-		}
-		if err := x.q.Modify(a, mask); err != nil {
-			t.Fatal(err)
-		}
-	}
+	x.q = bringUp(t, cfg, a, RTS)
 	return x
 }
 
@@ -92,26 +82,11 @@ type asked struct {
 func (x *source) sends(most int) (all []asked) {
 	x.t.Helper()
 	for len(all) < most && x.q.NextData(x.now, &x.out) {
-		o := &x.out
-		payload := make([]byte, o.PayloadLen)
-		if !o.Fill(payload) {
+		p, ok := leaveToPeer(x.t, &x.out, &x.frame)
+		if !ok {
 			continue
 		}
-		d := o.Datagram
-		d.Src, d.Dst, d.Payload = targetAddr, peerAddr, payload
-		b, err := d.AppendTo(x.frame[:0])
-		if err != nil {
-			x.t.Fatal(err)
-		}
-		x.frame = b
-		p, err := rocev2.ParseIP(b)
-		if err != nil {
-			x.t.Fatal(err)
-		}
-		s := asked{Op: p.Opcode(), PSN: p.BTH().PSN(), Ack: p.BTH().AckReq(), Again: o.Again, Data: string(p.Payload())}
-		if p.BTH().DestQP() != peerQPN {
-			x.t.Errorf("%s goes to queue pair %#x, want %#x", s.Op, p.BTH().DestQP(), peerQPN)
-		}
+		s := asked{Op: p.Opcode(), PSN: p.BTH().PSN(), Ack: p.BTH().AckReq(), Again: x.out.Again, Data: string(p.Payload())}
 		if h := p.RETH(); h != nil {
 			s.VA, s.Len = h.VA(), h.DMALen()
 		}

@@ -193,14 +193,21 @@ func newTarget(t testing.TB, typ Type, change ...func(*Config, *Attr)) *target {
 	for _, f := range change {
 		f(&cfg, &a)
 	}
-	x.q = New(cfg)
-	for _, s := range []State{Init, RTR} {
+	x.q = bringUp(t, cfg, a, RTR)
+	return x
+}
+
+// bringUp makes a queue pair and takes it from RESET to a state, RTR or RTS.
+func bringUp(t testing.TB, cfg Config, a Attr, last State) *QP {
+	t.Helper()
+	q := New(cfg)
+	for s := Init; s <= last; s++ {
 		a.State = s
-		if err := x.q.Modify(a, needed(typ, x.q.state, s)|optional(typ, s, &a)); err != nil {
+		if err := q.Modify(a, needed(cfg.Type, q.state, s)|optional(cfg.Type, s, &a)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return x
+	return q
 }
 
 // needed are the attributes that the state table wants.
@@ -239,7 +246,13 @@ func (x *target) postRecv(from uint64, n int, size uint32) {
 func build(t testing.TB, d rocev2.Datagram) rocev2.Packet {
 	t.Helper()
 	d.Src, d.Dst, d.DestQP = peerAddr, targetAddr, targetQPN
-	b, err := d.AppendTo(nil)
+	return coded(t, d, nil)
+}
+
+// coded takes d through the codec, by way of frame's memory.
+func coded(t testing.TB, d rocev2.Datagram, frame []byte) rocev2.Packet {
+	t.Helper()
+	b, err := d.AppendTo(frame[:0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,6 +261,32 @@ func build(t testing.TB, d rocev2.Datagram) rocev2.Packet {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// leave is what the engine does with a packet that leaves the queue pair of the test.
+// False: its memory was refused.
+func leave(t testing.TB, o *Outbound, frame []byte) (p rocev2.Packet, ok bool) {
+	t.Helper()
+	payload := make([]byte, o.PayloadLen)
+	if !o.Fill(payload) {
+		return p, false
+	}
+	d := o.Datagram
+	d.Src, d.Dst, d.Payload = targetAddr, peerAddr, payload
+	return coded(t, d, frame), true
+}
+
+// leaveToPeer is leave for a packet to peerQPN, whose bytes stay in frame until the next.
+func leaveToPeer(t testing.TB, o *Outbound, frame *[]byte) (p rocev2.Packet, ok bool) {
+	t.Helper()
+	if p, ok = leave(t, o, *frame); !ok {
+		return p, false
+	}
+	*frame = p.Datagram()
+	if to := p.BTH().DestQP(); to != peerQPN {
+		t.Errorf("%s goes to queue pair %#x, want %#x", p.Opcode(), to, peerQPN)
+	}
+	return p, true
 }
 
 // shorten takes the last byte off a packet of IPv4, so that it is no multiple of 4
@@ -312,26 +351,11 @@ func (x *target) out() (all []said) {
 // sent is what the engine does with x.answer.
 func (x *target) sent() (said, bool) {
 	x.t.Helper()
-	o := &x.answer
-	payload := make([]byte, o.PayloadLen)
-	if !o.Fill(payload) {
+	p, ok := leaveToPeer(x.t, &x.answer, &x.frame)
+	if !ok {
 		return said{}, false
 	}
-	d := o.Datagram
-	d.Src, d.Dst, d.Payload = targetAddr, peerAddr, payload
-	b, err := d.AppendTo(x.frame[:0])
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	x.frame = b
-	p, err := rocev2.ParseIP(b)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	s := said{Op: p.Opcode(), PSN: p.BTH().PSN(), Data: string(p.Payload()), Again: o.Again}
-	if p.BTH().DestQP() != peerQPN {
-		x.t.Errorf("%s goes to queue pair %#x, want %#x", s.Op, p.BTH().DestQP(), peerQPN)
-	}
+	s := said{Op: p.Opcode(), PSN: p.BTH().PSN(), Data: string(p.Payload()), Again: x.answer.Again}
 	if h := p.AETH(); h != nil {
 		s.Syndrome, s.MSN = h.Syndrome(), h.MSN()
 	}

@@ -65,6 +65,12 @@ func (s *Socket) Receive(b *Batch) int {
 	return len(b.ends)
 }
 
+// Arrived reports whether Receive might find something. Where it has to make a system
+// call to know, it might.
+func (s *Socket) Arrived() bool {
+	return !s.closed && (s.rx.available(1) > 0 || s.mustDrive())
+}
+
 // mustDrive says that nothing arrives unless we make a system call.
 func (s *Socket) mustDrive() bool {
 	return s.busy > 0 || s.mode == ZeroCopy && s.fill.flags.Load()&unix.XDP_RING_NEED_WAKEUP != 0

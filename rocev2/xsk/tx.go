@@ -67,11 +67,14 @@ func (s *Socket) Push(n int) {
 	s.tx.put(unix.XDPDesc{Addr: addr, Len: uint32(n)})
 }
 
-// Submit shows the kernel all packets that were pushed. They leave with a Kick.
-func (s *Socket) Submit() {
-	if !s.closed {
-		s.tx.publish()
+// Submit shows the kernel all packets that were pushed, which leave with a Kick, and
+// returns how many submitted frames it has not taken.
+func (s *Socket) Submit() int {
+	if s.closed {
+		return 0
 	}
+	s.tx.publish()
+	return int(s.tx.pending())
 }
 
 // collect takes what the kernel completed.
@@ -119,11 +122,24 @@ func (s *Socket) Pending() int {
 // driver that is at work anyway is not called. Errors are ErrClosed, ErrDown,
 // ErrGone and what else the kernel says.
 func (s *Socket) Kick() error {
+	_, _, err := s.KickAll()
+	return err
+}
+
+// KickAll is Kick, and returns how many submitted frames the kernel has not taken, with
+// those of meanwhile, and whether it took any.
+func (s *Socket) KickAll() (left int, took bool, err error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	if s.closed {
-		return ErrClosed
+		return 0, false, ErrClosed
 	}
+	before := s.tx.cons.Load()
+	err = s.kick()
+	return int(s.tx.pending()), s.tx.cons.Load() != before, err
+}
+
+func (s *Socket) kick() error {
 	upTo := s.tx.prod.Load()
 	for {
 		from := s.tx.cons.Load()

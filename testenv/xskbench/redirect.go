@@ -65,7 +65,7 @@ func Redirect(end topo.CableEnd) (_ *Redirector, err error) {
 func (r *Redirector) Close() error {
 	var errs []error
 	if r.link != nil {
-		errs = append(errs, r.link.Close())
+		errs = append(errs, r.link.Detach(), r.link.Close()) // without Detach it stays for a while
 	}
 	if r.prog != nil {
 		errs = append(errs, r.prog.Close())

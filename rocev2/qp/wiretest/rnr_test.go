@@ -27,9 +27,9 @@ func TestSlowReceiver(t *testing.T) {
 			c := w.Nodes[0].Count
 			t.Logf("%d bytes: %.2f packets sent for one needed (%d of %d), %d RNR NAKs, %d timeouts, %.2f Gbit/s",
 				length, float64(l.Data)/float64(needed), l.Data, needed, c.RNRReceived, c.Timeouts, float64(300*length*8)/float64(w.Pairs[0][0].Last))
-			limit := 2.5
+			limit := 1.5
 			if selective {
-				limit = 1.25
+				limit = 1.05
 			}
 			if float64(l.Data) > limit*float64(needed) {
 				t.Errorf("%d packets sent for %d needed", l.Data, needed)

@@ -24,7 +24,11 @@ const steady = 2
 // limit has the table's rows judged only if what they are compared with was about the
 // same in all rounds. Where it was not, something else kept the machine busy, and
 // shares of such a limit say nothing; that is no success either.
-func (r *report) limit(rounds []float64) { r.restless = slices.Max(rounds) > steady*slices.Min(rounds) }
+func (r *report) limit(rounds []float64) {
+	s := slices.Sorted(slices.Values(rounds))
+	tenth := len(s) / 10 // one in ten may be what it likes, on either side
+	r.restless = s[len(s)-1-tenth] > steady*s[tenth]
+}
 
 func (r *report) table(title, header string) {
 	fmt.Fprintf(r.out, "\n%s\n\n", title)

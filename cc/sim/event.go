@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import "math/bits"
+
+// tick is simulated time in picoseconds since the start.
+type tick int64
+
+const (
+	nanosecond  tick = 1000
+	forever     tick = 1<<62 - 1
+	nobody           = int32(-1)
+	level0Max        = 14
+	levelBits        = 10
+	upperLevels      = 4
+)
+
+func (t tick) ns() int64 { return int64(t) / 1000 }
+
+// evKind says what an event is. The owner's number means a port, host, pacer...
+type evKind uint8
+
+const (
+	evArrive   evKind = iota // port: the head of the wire has reached the other end
+	evFree                   // port: may send again
+	evPace                   // pacer: its rate lets the next packet go
+	evTimer                  // pacer: Control.Expire
+	evRTO                    // flow
+	evRcvTimer               // flow: Receiver.Expire
+	evAckDelay               // flow: a coalesced ACK is due
+	evHostTime               // host: Receiver.Expire(nil)
+	evTurn                   // host: the receiver's turnaround is over for the first in line
+	evStart                  // flow: its start
+	evCall                   // a function of the scenario
+)
+
+// slot is one possible event. Whoever wants events owns a slot for each kind, so
+// that setting one allocates nothing and setting it again moves it.
+type slot struct {
+	at         tick
+	seq        uint32 // order of setting: what breaks ties
+	next, prev int32  // in the bucket; prev is ^bucket for the first
+	owner      int32
+	kind       evKind
+	where      uint8 // whereIdle, whereNear or the level + 1
+}
+
+const (
+	whereIdle = 0
+	whereNear = 255
+)
+
+// near is an entry of the heap of events due in the current bucket.
+type near struct {
+	at   tick
+	seq  uint32
+	slot int32
+}
+
+func (a *near) before(b *near) bool {
+	return a.at < b.at || a.at == b.at && int32(a.seq-b.seq) < 0
+}
+
+// wheel is a hierarchical timing wheel. The bottom level's buckets are so narrow
+// that few events share one; these few are ordered in a heap when their turn
+// comes. Setting and taking an event costs the same however many are pending,
+// which is what keeps large networks as cheap per packet as small ones.
+type wheel struct {
+	now    tick
+	slots  []slot
+	free   []int32
+	heap   []near
+	pos    int64 // number of the first bottom bucket not yet in the heap
+	posAt  tick  // its start
+	seq    uint32
+	live   int // slots set
+	levels [1 + upperLevels]level
+}
+
+// level is one ring of buckets.
+type level struct {
+	shift uint // a bucket is 1<<shift ps wide
+	mask  int64
+	count int
+	heads []int32
+	words []uint64 // which buckets hold something
+	sums  []uint64 // which words are not 0
+}
+
+// newWheel makes a wheel whose bottom buckets are about width wide.
+func newWheel(width tick, bottomBits uint) *wheel {
+	w := &wheel{}
+	shift := uint(bits.Len64(uint64(max(width, 1)))) - 1
+	for i := range w.levels {
+		b := uint(levelBits)
+		if i == 0 {
+			b = bottomBits
+		}
+		l := &w.levels[i]
+		l.shift, l.mask = shift, 1<<b-1
+		l.heads = make([]int32, 1<<b)
+		for j := range l.heads {
+			l.heads[j] = nobody
+		}
+		l.words = make([]uint64, 1<<b/64)
+		l.sums = make([]uint64, (len(l.words)+63)/64)
+		shift += b
+	}
+	return w
+}
+
+// newSlot makes a slot, or takes up one that was given back.
+func (w *wheel) newSlot(kind evKind, owner int32) int32 {
+	if n := len(w.free); n > 0 {
+		id := w.free[n-1]
+		w.free = w.free[:n-1]
+		s := &w.slots[id]
+		s.kind, s.owner = kind, owner
+		return id
+	}
+	w.slots = append(w.slots, slot{kind: kind, owner: owner})
+	return int32(len(w.slots) - 1)
+}
+
+// drop gives a slot back.
+func (w *wheel) drop(id int32) {
+	w.cancel(id)
+	w.free = append(w.free, id)
+}
+
+// set makes the slot's event happen at a time, which replaces an earlier setting.
+func (w *wheel) set(id int32, at tick) {
+	s := &w.slots[id]
+	if s.where != whereIdle {
+		w.cancel(id)
+	}
+	w.live++
+	w.seq++
+	s.at, s.seq = max(at, w.now), w.seq
+	w.place(id, s)
+}
+
+// cancel makes the slot idle.
+func (w *wheel) cancel(id int32) {
+	s := &w.slots[id]
+	switch s.where {
+	case whereIdle:
+		return
+	case whereNear:
+		w.seq++
+		s.seq = w.seq // the heap's entry is stale from now on
+	default:
+		l := &w.levels[s.where-1]
+		l.count--
+		if s.prev >= 0 {
+			w.slots[s.prev].next = s.next
+		} else {
+			b := int64(^s.prev)
+			l.heads[b] = s.next
+			if s.next < 0 {
+				l.clear(b)
+			}
+		}
+		if s.next >= 0 {
+			w.slots[s.next].prev = s.prev
+		}
+	}
+	s.where = whereIdle
+	w.live--
+}
+
+func (w *wheel) isSet(id int32) bool { return w.slots[id].where != whereIdle }
+
+func (w *wheel) place(id int32, s *slot) {
+	if s.at < w.posAt {
+		s.where = whereNear
+		w.push(near{s.at, s.seq, id})
+		return
+	}
+	for i := range w.levels {
+		l := &w.levels[i]
+		idx := int64(s.at >> l.shift)
+		ahead := idx - w.pos>>(l.shift-w.levels[0].shift)
+		// Of an upper level the bucket of now is empty: its content moved down.
+		if i == 0 && ahead > l.mask || ahead > l.mask+1 {
+			if i < upperLevels {
+				continue
+			}
+			idx -= ahead - l.mask // as far as the wheel goes, to be placed again then
+		}
+		b := idx & l.mask
+		head := l.heads[b]
+		s.next, s.prev, s.where = head, int32(^b), uint8(i+1)
+		if head >= 0 {
+			w.slots[head].prev = id
+		} else {
+			l.words[b>>6] |= 1 << (b & 63)
+			l.sums[b>>12] |= 1 << (b >> 6 & 63)
+		}
+		l.heads[b] = id
+		l.count++
+		return
+	}
+}
+
+func (l *level) clear(b int64) {
+	l.words[b>>6] &^= 1 << (b & 63)
+	if l.words[b>>6] == 0 {
+		l.sums[b>>12] &^= 1 << (b >> 6 & 63)
+	}
+}
+
+// find returns the first bucket from b on that holds something, up to the end of
+// the ring, or -1.
+func (l *level) find(b int64) int64 {
+	if b > l.mask {
+		return -1
+	}
+	i := b >> 6
+	if v := l.words[i] >> (b & 63); v != 0 {
+		return b + int64(bits.TrailingZeros64(v))
+	}
+	i++
+	for j := i >> 6; j < int64(len(l.sums)); j++ {
+		v := l.sums[j]
+		if j == i>>6 {
+			v &^= 1<<(i&63) - 1
+		}
+		if v != 0 {
+			k := j<<6 + int64(bits.TrailingZeros64(v))
+			return k<<6 + int64(bits.TrailingZeros64(l.words[k]))
+		}
+	}
+	return -1
+}
+
+// take empties a bucket and returns its first slot.
+func (l *level) take(b int64) int32 {
+	head := l.heads[b]
+	if head >= 0 {
+		l.heads[b] = nobody
+		l.clear(b)
+	}
+	return head
+}
+
+// advance puts the next bottom bucket with events into the heap. It returns false
+// if nothing is pending by limit.
+func (w *wheel) advance(limit tick) bool {
+	l := &w.levels[0]
+	for w.live > 0 && w.posAt <= limit {
+		if b := l.find(w.pos & l.mask); b >= 0 {
+			w.pass(w.pos&^l.mask + b + 1)
+			for id := l.take(b); id >= 0; {
+				s := &w.slots[id]
+				s.where = whereNear
+				l.count--
+				w.push(near{s.at, s.seq, id})
+				id = s.next
+			}
+			if w.pos&l.mask == 0 {
+				w.cascade(1, w.pos>>bitsOf(l.mask))
+			}
+			return true
+		}
+		w.nextRound()
+	}
+	return false
+}
+
+// pass declares the bottom buckets before pos to be in the heap.
+func (w *wheel) pass(pos int64) { w.pos, w.posAt = pos, tick(pos)<<w.levels[0].shift }
+
+// nextRound moves on when the rest of the bottom ring is empty: to the next round
+// or, when nothing lies closer, straight to the next bucket of an upper level.
+func (w *wheel) nextRound() {
+	r := w.pos>>bitsOf(w.levels[0].mask) + 1
+	i := 1
+	for w.levels[0].count == 0 {
+		l := &w.levels[i]
+		if r&l.mask != 0 {
+			if b := l.find(r & l.mask); b >= 0 {
+				r = r&^l.mask + b
+				break
+			}
+			r = r&^l.mask + l.mask + 1
+		}
+		if i == upperLevels || l.count > 0 {
+			break
+		}
+		r >>= bitsOf(l.mask)
+		i++
+	}
+	for ; i > 1; i-- {
+		r <<= bitsOf(w.levels[i-1].mask)
+	}
+	w.pass(r << bitsOf(w.levels[0].mask))
+	w.cascade(1, r)
+}
+
+// cascade moves a bucket of an upper level down, as its time has come.
+func (w *wheel) cascade(i int, idx int64) {
+	l := &w.levels[i]
+	if idx&l.mask == 0 && i < upperLevels {
+		w.cascade(i+1, idx>>bitsOf(l.mask))
+	}
+	for id := l.take(idx & l.mask); id >= 0; {
+		s := &w.slots[id]
+		next := s.next
+		l.count--
+		w.place(id, s)
+		id = next
+	}
+}
+
+func bitsOf(mask int64) uint { return uint(bits.Len64(uint64(mask))) }
+
+// pop takes the next event if it is due by limit.
+func (w *wheel) pop(limit tick) (int32, bool) {
+	for {
+		for len(w.heap) == 0 {
+			if !w.advance(limit) {
+				return 0, false
+			}
+		}
+		top := w.heap[0]
+		s := &w.slots[top.slot]
+		stale := s.seq != top.seq || s.where != whereNear
+		if !stale && top.at > limit {
+			return 0, false
+		}
+		w.shrink()
+		if stale {
+			continue
+		}
+		s.where = whereIdle
+		w.live--
+		w.now = top.at
+		return top.slot, true
+	}
+}
+
+func (w *wheel) push(e near) {
+	w.heap = append(w.heap, e)
+	h := w.heap
+	i := len(h) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !e.before(&h[up]) {
+			break
+		}
+		h[i] = h[up]
+		i = up
+	}
+	h[i] = e
+}
+
+// shrink removes the heap's first entry.
+func (w *wheel) shrink() {
+	n := len(w.heap) - 1
+	e := w.heap[n]
+	w.heap = w.heap[:n]
+	h := w.heap
+	i := 0
+	for {
+		kid := 2*i + 1
+		if kid >= n {
+			break
+		}
+		if kid+1 < n && h[kid+1].before(&h[kid]) {
+			kid++
+		}
+		if !h[kid].before(&e) {
+			break
+		}
+		h[i] = h[kid]
+		i = kid
+	}
+	if n > 0 {
+		h[i] = e
+	}
+}

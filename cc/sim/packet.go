@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+// maxLinks is the most links that a way may have.
+const maxLinks = 10
+
+// Sizes on the wire. Every frame costs preamble and gap beside its bytes.
+const (
+	preambleGap = 8 + 12
+	roceHeaders = 14 + 20 + 8 + 12 + 4 + 4 // Ethernet, IPv4, UDP, BTH, ICRC, FCS
+	aethBytes   = 4
+	// ControlWireBytes is a CNP, HELLO or scheme's message: 16 bytes of content.
+	ControlWireBytes = roceHeaders + 16 + preambleGap
+	// CreditWireBytes is a smallest Ethernet frame.
+	CreditWireBytes = 64 + preambleGap
+	pauseWireBytes  = 64 + preambleGap
+)
+
+type pktKind uint8
+
+const (
+	kindData pktKind = iota
+	kindAck
+	kindNak
+	kindCNP
+	kindMessage
+	kindProbe
+	kindEcho
+	kindPause
+)
+
+// Flags of a packet.
+const (
+	flagCE = 1 << iota
+	flagRetransmit
+	flagLast
+	flagUnscheduled
+	flagLost // the wire loses it
+	flagDuplicate
+	flagIdle
+	flagResume // a pause of no time
+)
+
+// packet is what every hop touches: one cache line. What only the ends need is
+// in its cargo.
+type packet struct {
+	at      tick  // queued since, or turnaround over
+	sent    tick  // when the data packet that it is, or answers, left
+	next    int32 // in a queue
+	flow    int32 // nobody = none
+	in      int32 // ingress port at the switch where it is
+	psn     uint32
+	wire    uint16
+	payload uint16
+	route   [maxLinks]uint16 // egress ports
+	hop     uint8            // of route, the next one
+	kind    pktKind
+	queue   uint8 // at each port, creditClass = the credit queue
+	flags   uint8
+}
+
+// cargo is what the ends put into a packet.
+type cargo struct {
+	t1, t2, t2out int64 // by the ends' stamp clocks, ns; t2 and t2out: Bytes and Aux of a message
+	sack          [2]uint64
+	cum           uint32 // next PSN expected; of a message the Seq
+	xmit          uint32 // number of this transmission within the flow
+	tag           uint32
+	credit        int32
+	packets, ce   uint16 // since the last ACK
+	links         uint8  // that the data packet took
+	hops          uint8  // stamps in Net.ints
+	msg           MsgKind
+	back          bool  // from a Receiver to a Control
+	src, peer     int32 // hosts: from and to, of control packets
+}
+
+// newPacket takes a packet from the pool. Only the caller's fields are set.
+func (n *Net) newPacket(kind pktKind, flow int32, wire int) int32 {
+	id := n.freePkt
+	if id >= 0 {
+		n.freePkt = n.pkts[id].next
+	} else {
+		id = int32(len(n.pkts))
+		n.pkts = append(n.pkts, packet{})
+		n.cargo = append(n.cargo, cargo{})
+		if n.needs.INT {
+			n.ints = append(n.ints, [maxLinks]Hop{})
+		}
+	}
+	n.livePkts++
+	pk := &n.pkts[id]
+	*pk = packet{kind: kind, flow: flow, wire: uint16(wire), next: nobody, in: nobody}
+	return id
+}
+
+func (n *Net) freePacket(id int32) {
+	n.pkts[id].next = n.freePkt
+	n.freePkt = id
+	n.livePkts--
+}
+
+// Drop says why a packet was lost.
+type Drop uint8
+
+// The reasons.
+const (
+	DropBuffer      Drop = iota // the switch's buffer or the queue's share was full
+	DropUnscheduled             // Needs.DropUnscheduledBytes
+	DropCredit                  // the credit queue was full
+	DropWire                    // Link.Loss
+	DropOrder                   // go-back-N: behind a gap, so the receiver does not want it
+	numDrops
+)
+
+var dropNames = [numDrops]string{"buffer", "unscheduled", "credit", "wire", "order"}
+
+func (d Drop) String() string { return dropNames[d] }
+
+func (n *Net) drop(id int32, why Drop) {
+	n.Drops[why]++
+	if n.pkts[id].kind == kindData {
+		n.DataDrops[why]++
+	}
+	n.freePacket(id)
+}

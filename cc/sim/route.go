@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import "fmt"
+
+// routing knows the shortest ways. A flow's way is found once, at its start, and
+// carried by its packets, so that forwarding needs no table.
+type routing struct {
+	n     *Net
+	ports [][]int32 // of each node
+	dist  map[int32][]uint16
+}
+
+func (r *routing) build(n *Net) {
+	r.n, r.dist = n, map[int32][]uint16{}
+	r.ports = make([][]int32, n.topo.Hosts+n.topo.Switches)
+	for i := range n.ports {
+		v := n.ports[i].node
+		r.ports[v] = append(r.ports[v], int32(i))
+	}
+}
+
+const unreachable = 1<<16 - 1
+
+// distances are the links from every node to dst. Hosts behind one switch share
+// them, with that switch as the destination.
+func (r *routing) distances(dst int32) []uint16 {
+	if d, ok := r.dist[dst]; ok {
+		return d
+	}
+	d := make([]uint16, len(r.ports))
+	for i := range d {
+		d[i] = unreachable
+	}
+	d[dst] = 0
+	for todo := []int32{dst}; len(todo) > 0; todo = todo[1:] {
+		v := todo[0]
+		for _, pi := range r.ports[v] {
+			u := r.n.ports[pi^1].node
+			if d[u] == unreachable && (int(v) >= r.n.topo.Hosts || v == dst) {
+				d[u] = d[v] + 1
+				todo = append(todo, u)
+			}
+		}
+	}
+	r.dist[dst] = d
+	return d
+}
+
+// find gives the way from host src to host dst for a flow's hash: at every switch
+// the hash picks one of the shortest continuations.
+func (r *routing) find(src, dst int32, hash uint64) (way [maxLinks]uint16, links int, err error) {
+	way[0] = uint16(r.ports[src][0])
+	v := r.n.ports[way[0]^1].node
+	last := r.ports[dst][0] ^ 1
+	edge := r.n.ports[last].node
+	if v == dst {
+		return way, 1, nil
+	}
+	d := r.distances(edge)
+	links = 1
+	for v != edge {
+		var open [256]int32
+		k := 0
+		for _, pi := range r.ports[v] {
+			if u := r.n.ports[pi^1].node; int(u) >= r.n.topo.Hosts && d[u] != unreachable && d[u]+1 == d[v] && k < len(open) {
+				open[k] = pi
+				k++
+			}
+		}
+		if k == 0 {
+			return way, 0, fmt.Errorf("no way from host %d to host %d", src, dst)
+		}
+		if links == maxLinks-1 {
+			return way, 0, fmt.Errorf("the way from host %d to host %d has more than %d links", src, dst, maxLinks)
+		}
+		pi := open[mix(hash^uint64(v)<<32)%uint64(k)]
+		way[links] = uint16(pi)
+		links++
+		v = r.n.ports[pi^1].node
+	}
+	way[links] = uint16(last)
+	return way, links + 1, nil
+}
+
+// mix is the finaliser of SplitMix64.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// path works out what an empty network takes.
+func (n *Net) path(way, back *[maxLinks]uint16, links, backLinks int) Path {
+	p := Path{Hops: links, PayloadBytes: n.cfg.PayloadBytes, PacketBytes: n.fullWire}
+	var out, home tick
+	for i, pi := range way[:links] {
+		port := &n.ports[pi]
+		out += port.delay + port.serialise(uint16(n.fullWire))
+		if i == 0 || port.bps < p.MinBps {
+			p.MinBps = port.bps
+		}
+	}
+	for _, pi := range back[:backLinks] {
+		port := &n.ports[pi]
+		home += port.delay + port.serialise(uint16(n.ackWire))
+	}
+	p.LinkBps = n.ports[way[0]].bps
+	p.OneWayNs = out.ns()
+	p.BaseRTTNs = (out + home + n.hosts[n.ports[way[links-1]^1].node].turnaround).ns()
+	return p
+}
+
+// alone is the time from a flow's start until its last byte has arrived, if
+// nothing else uses its way and the sender goes at the link's rate.
+func (n *Net) alone(way []uint16, size int64) tick {
+	full := (size - 1) / int64(n.cfg.PayloadBytes)
+	lastWire := uint16(int(size-full*int64(n.cfg.PayloadBytes)) + n.headers())
+	var sum, slowest, prop, last tick
+	for _, pi := range way {
+		p := &n.ports[pi]
+		ser := p.serialise(uint16(n.fullWire))
+		sum += ser
+		slowest = max(slowest, ser)
+		// The link is free for the last packet when the one before has left.
+		var free tick
+		if full > 0 {
+			free = sum + tick(full-1)*slowest + prop
+		}
+		last = max(last, free) + p.serialise(lastWire) + p.delay
+		prop += p.delay
+	}
+	return last
+}

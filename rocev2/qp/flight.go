@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+// Bounds of what is on its way to one destination, in packets. A receiver of ours has
+// 4096 frames, and a packet of PMTU 4096 takes two; others are not known to have fewer.
+const (
+	flightMost  = widest
+	flightLeast = 256 // after losses: twice what a responder keeps behind a hole
+	flightStep  = 16  // by so many it opens in a round trip
+	shareLeast  = 4   // of one queue pair, however many there are
+	plenty      = 64  // room for so many needs no closer look
+)
+
+// Flight is what queue pairs have on its way to one destination together: requests
+// without an answer, and the answers that READs have asked for. Each has a window of
+// its own, but a receiver's frames are there once. Whoever has less than its share may
+// always send; beyond that, as long as all together have less than the limit. It
+// halves with losses and opens again. It belongs to the engine's thread.
+type Flight struct {
+	limit   uint32
+	used    uint32
+	users   uint32 // queue pairs that have something under way
+	waiting uint32 // and those that have a READ to send and nothing under way
+	rest    uint32 // packets answered that did not make a whole round trip
+	shrunk  Time
+}
+
+// NewFlight is that of a destination that nothing is known of.
+func NewFlight() Flight { return Flight{limit: flightMost} }
+
+// Room reports that a queue pair that waits may send.
+func (f *Flight) Room() bool { return f.used < f.limit }
+
+// Used is the number of packets.
+func (f *Flight) Used() int { return int(f.used) }
+
+// SetFlight has the queue pair share a flight, or none, which is no limit.
+func (q *QP) SetFlight(f *Flight) {
+	if old := q.flight; old != nil {
+		q.setUnderWay(0)
+		q.setWaits(false)
+	}
+	q.flight = f
+	q.account()
+}
+
+// Waits reports that the queue pair has something to send and nothing under way whose
+// answer would have it called again: when the Flight has room it wants NextData.
+func (q *QP) Waits() bool { return q.waits }
+
+// account brings the flight up to date.
+func (q *QP) account() {
+	if q.flight == nil || q.cfg.Type != RC {
+		return
+	}
+	r := &q.req
+	from := r.taken
+	if r.reads.n != 0 {
+		w := r.at(r.reads.first)
+		from = min(from, w.first+uint64(w.got))
+	}
+	q.setUnderWay(uint32(r.max - from))
+	if q.underWay != 0 || r.head == r.tail || q.state != RTS {
+		q.setWaits(false)
+	}
+}
+
+func (q *QP) setUnderWay(n uint32) {
+	f, was := q.flight, q.underWay
+	if n == was {
+		return
+	}
+	q.underWay = n
+	f.used += n - was
+	switch {
+	case was == 0:
+		f.users++
+	case n == 0:
+		f.users--
+	}
+	if n < was && f.limit < flightMost {
+		if f.rest += was - n; f.rest >= f.limit {
+			f.rest = 0
+			f.limit = min(f.limit+flightStep, flightMost)
+		}
+	}
+}
+
+func (q *QP) setWaits(on bool) {
+	switch {
+	case on == q.waits:
+		return
+	case on:
+		q.flight.waiting++
+	default:
+		q.flight.waiting--
+	}
+	q.waits = on
+}
+
+// mayFly is how many of n packets, which can only go together if whole is set, the
+// flight has room for.
+func (q *QP) mayFly(n uint32, whole bool) uint32 {
+	f, mine := q.flight, q.underWay
+	if f == nil {
+		return n
+	}
+	room := uint32(0)
+	if f.used < f.limit && (f.waiting == 0 || q.waits) {
+		if room = f.limit - f.used; room >= n || !whole && room >= plenty {
+			return min(room, n) // mostly; the share costs a division
+		}
+	}
+	users := f.users + f.waiting
+	if mine == 0 && !q.waits {
+		users++
+	}
+	if share := max(f.limit/max(users, 1), shareLeast); mine < share {
+		room = max(room, share-mine)
+	}
+	if !whole || room >= n {
+		return min(room, n)
+	}
+	if mine == 0 {
+		if f.Room() {
+			return n // however long it is: else it might wait for ever
+		}
+		q.setWaits(true)
+	}
+	return 0
+}
+
+// flightLost closes the flight after a loss, once for all queue pairs that see it.
+func (q *QP) flightLost(now, roundTrip Time) {
+	f := q.flight
+	if f == nil || f.shrunk != 0 && now-f.shrunk < 2*roundTrip {
+		return
+	}
+	f.limit, f.rest, f.shrunk = max(min(f.limit, f.used)/2, flightLeast), 0, now
+}

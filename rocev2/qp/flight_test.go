@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// crowd is pairs whose requesters send to one destination.
+type crowd struct {
+	flight Flight
+	pairs  []*pair
+}
+
+func newCrowd(t *testing.T, n int) *crowd {
+	c := &crowd{flight: NewFlight()}
+	for range n {
+		p := newPair(t, RC, selective)
+		p.side[0].q.SetFlight(&c.flight)
+		c.pairs = append(c.pairs, p)
+	}
+	return c
+}
+
+// check compares the flight with what its queue pairs say.
+func (c *crowd) check(t *testing.T) {
+	t.Helper()
+	var sum, users, waiting uint32
+	for _, p := range c.pairs {
+		q := p.side[0].q
+		sum += q.underWay
+		if q.underWay != 0 {
+			users++
+		}
+		if q.waits {
+			waiting++
+		}
+		if q.waits && q.underWay != 0 {
+			t.Fatal("a queue pair waits that will be called anyway")
+		}
+	}
+	if f := &c.flight; f.used != sum || f.users != users || f.waiting != waiting {
+		t.Fatalf("the flight says %d of %d users, %d waiting; in truth %d of %d, %d", f.used, f.users, f.waiting, sum, users, waiting)
+	}
+}
+
+// transfer moves n messages of size bytes on each pair and returns the most packets
+// that were under way at once, and how many of the crowd's the slowest pair had done
+// when the first was through.
+func (c *crowd) transfer(t *testing.T, op Operation, n int, size uint32) (most uint32, slowest int) {
+	t.Helper()
+	for _, p := range c.pairs {
+		for i := range n {
+			p.post(&SendWR{ID: uint64(i), Op: op, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
+				SGL: []SGE{{Addr: dataBase, Len: size, LKey: dataKey}}})
+		}
+	}
+	slowest = -1
+	for busy := true; busy; {
+		busy = false
+		for _, p := range c.pairs {
+			if len(p.side[0].cq.got) < n {
+				busy = true
+				p.step()
+			} else if slowest < 0 {
+				slowest = n
+				for _, o := range c.pairs {
+					slowest = min(slowest, len(o.side[0].cq.got))
+				}
+			}
+			c.check(t)
+			most = max(most, c.flight.used)
+		}
+	}
+	for _, p := range c.pairs {
+		p.wantAll(n)
+	}
+	return most, slowest
+}
+
+// All together have no more under way than a receiver has frames for, whatever each
+// one's window, and none is left behind.
+func TestFlight(t *testing.T) {
+	for _, op := range []Operation{OpWrite, OpRead} {
+		for _, n := range []int{1, 16, 40} {
+			t.Run(fmt.Sprintf("op%d/%d", op, n), func(t *testing.T) {
+				const size, packets = 64 << 10, 256
+				c := newCrowd(t, n)
+				most, slowest := c.transfer(t, op, 10, size)
+				t.Logf("%d at the most; the slowest had done %d of 10 when the first was through", most, slowest)
+				if limit := uint32(flightMost + packets); most > limit {
+					t.Errorf("%d packets under way, want at most %d", most, limit)
+				}
+				if n > 1 && slowest < 5 {
+					t.Errorf("when one had done 10 messages another had done %d", slowest)
+				}
+				if c.flight.used != 0 || c.flight.users != 0 || c.flight.waiting != 0 {
+					t.Errorf("left over: %+v", c.flight)
+				}
+			})
+		}
+	}
+}
+
+// Losses close the flight, once a round trip whoever sees them, and it opens again.
+func TestFlightLoss(t *testing.T) {
+	c := newCrowd(t, 4)
+	for i, p := range c.pairs {
+		p.lossy(uint64(i), 0.02)
+	}
+	c.transfer(t, OpWrite, 20, 64<<10)
+	if l := c.flight.limit; l == flightMost || l < flightLeast {
+		t.Errorf("after losses the limit is %d", l)
+	}
+	for _, p := range c.pairs {
+		p.drop = nil
+		p.side[0].cq.got = nil
+	}
+	for range 10 {
+		c.transfer(t, OpWrite, 20, 64<<10)
+		for _, p := range c.pairs {
+			p.side[0].cq.got = nil
+		}
+	}
+	if l := c.flight.limit; l != flightMost {
+		t.Errorf("after a while without, the limit is still %d", l)
+	}
+}
+
+// A queue pair that fails, is reset or taken away leaves nothing behind.
+func TestFlightLeaves(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 3))
+	for range 20 {
+		c := newCrowd(t, 6)
+		for _, p := range c.pairs {
+			for i := range 8 {
+				p.post(&SendWR{ID: uint64(i), Op: OpRead, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 100 << 10, LKey: dataKey}}})
+			}
+		}
+		for range r.IntN(300) {
+			c.pairs[r.IntN(6)].step()
+		}
+		for i, p := range c.pairs {
+			q := p.side[0].q
+			switch i % 3 {
+			case 0:
+				q.SetFlight(nil)
+			case 1:
+				_ = q.Modify(Attr{State: Err}, MaskState)
+			case 2:
+				_ = q.Modify(Attr{State: Reset}, MaskState)
+			}
+		}
+		if f := &c.flight; f.used != 0 || f.users != 0 || f.waiting != 0 {
+			t.Fatalf("left over: %+v", *f)
+		}
+	}
+}
