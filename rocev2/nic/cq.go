@@ -176,8 +176,15 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 // Complete takes a completion from a queue pair. The holder of the baton calls it.
 // Applications see it after settle, when the queue pair has room for another work
 // request in its place.
-func (c *CQ) Complete(w *qp.Completion) {
+func (c *CQ) Complete(w qp.Completion) {
 	e := c.dev.eng
+	if w.Status != qp.Success {
+		// An application that polls a failure finds the queue pair in the state that
+		// the failure has put it into.
+		if x := e.qps.get(w.QPN); x != nil {
+			x.state.Store(uint32(x.q.State()))
+		}
+	}
 	if c.next-c.head.Load() >= c.depth {
 		if !c.overrun {
 			c.overrun = true
@@ -185,7 +192,7 @@ func (c *CQ) Complete(w *qp.Completion) {
 		}
 		return
 	}
-	c.ring[c.next&c.mask] = *w
+	c.ring[c.next&c.mask] = w
 	c.next++
 	c.alert = c.alert || w.Solicited || w.Status != qp.Success
 	if !c.news {

@@ -35,6 +35,7 @@ type engine struct {
 	ready      destRing
 	stuck      destRing // those of this turn whose socket is full
 	touched    []*QP    // that something happened to in this turn
+	watch      watchLine
 	qpTimers   wheel.Wheel[*QP]
 	destTimers wheel.Wheel[*dest]
 	blocked    bool // the kernel has all transmit frames of a socket
@@ -114,6 +115,7 @@ func (e *engine) turn() int {
 	n := e.receive()
 	n += e.takeCalls()
 	n += e.takePosts()
+	e.endWatch()
 	e.qpTimers.Advance(int64(e.now), e.onTimer)
 	e.destTimers.Advance(int64(e.now), e.onDest)
 	e.settle()
@@ -197,15 +199,6 @@ func (e *engine) expire(x *QP) {
 	e.touch(x)
 }
 
-// rearm sets the timer of a queue pair. One that is too early stays: most deadlines
-// move on with every packet, and it is cheaper to look again than to move them.
-func (e *engine) rearm(x *QP) {
-	at := int64(x.q.Deadline())
-	if at != 0 && (x.timer.At() == 0 || at < x.timer.At()) {
-		e.qpTimers.Set(&x.timer, at)
-	}
-}
-
 // touch has settle look at a queue pair in this turn.
 func (e *engine) touch(x *QP) {
 	if !x.touched {
@@ -234,7 +227,7 @@ func (e *engine) takeCalls() int {
 // untilNext is the time to the next thing that is due by itself.
 func (e *engine) untilNext(now qp.Time) time.Duration {
 	next := now + qp.Time(maxSleep)
-	for _, at := range [...]int64{e.qpTimers.Next(), e.destTimers.Next()} {
+	for _, at := range [...]int64{int64(e.watch.next()), e.qpTimers.Next(), e.destTimers.Next()} {
 		if at != 0 {
 			next = min(next, qp.Time(at))
 		}

@@ -33,9 +33,9 @@ func bench(t *testing.T) *engine {
 // receiver is a queue pair in RTR whose peer is the address.
 func receiver(t *testing.T, e *engine, typ qp.Type) *QP {
 	t.Helper()
-	x := &QP{dev: e.dev, typ: typ, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}, conf: qp.Config{Type: typ, Count: &e.qpCount}}
+	x := &QP{dev: e.dev, typ: typ, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}}
 	x.timer.Owner = x
-	if err := e.addQP(x); err != nil {
+	if err := e.addQP(x, qp.Config{Type: typ, Count: &e.qpCount}); err != nil {
 		t.Fatal(err)
 	}
 	a := qp.Attr{State: qp.Init}

@@ -92,9 +92,10 @@ var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
 // it. The error says which rule it breaks; nothing was queued then. Those of package
 // qp are ErrSend…, ErrQueueFull is this package's.
 func (x *QP) PostSend(wr *qp.SendWR) error {
-	p := &x.dev.eng.posts
+	prefetch(x)
+	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded beside, not behind, the lock
 	p.mu.Lock()
-	if err := x.mayPostSend(wr); err != nil {
+	if err := x.mayPostSend(wr, room); err != nil {
 		p.mu.Unlock()
 		return err
 	}
@@ -116,17 +117,17 @@ func (x *QP) PostSend(wr *qp.SendWR) error {
 	return nil
 }
 
-func (x *QP) mayPostSend(wr *qp.SendWR) error {
+func (x *QP) mayPostSend(wr *qp.SendWR, room uint32) error {
 	if x.dev.eng.posts.closed {
 		return x.dev.alive()
 	}
 	if x.destroyed.Load() {
 		return errQPDestroyed
 	}
-	if err := x.conf.CheckSend(qp.State(x.state.Load()), &x.attr, wr); err != nil {
+	if err := x.q.Config().CheckSend(qp.State(x.state.Load()), &x.attr, wr); err != nil {
 		return err
 	}
-	if x.sendPosted-x.sendDone.Load() >= uint32(x.conf.MaxSend) {
+	if x.sendPosted-x.sendDone.Load() >= room {
 		return ErrQueueFull
 	}
 	if wr.AH != nil {
@@ -159,13 +160,13 @@ func (a *AH) carries(wr *qp.SendWR) error {
 func (x *QP) PostRecv(wr *qp.RecvWR) error {
 	p := &x.dev.eng.posts
 	p.mu.Lock()
-	err := x.conf.CheckRecv(qp.State(x.state.Load()), wr)
+	err := x.q.Config().CheckRecv(qp.State(x.state.Load()), wr)
 	switch {
 	case p.closed:
 		err = x.dev.alive()
 	case x.destroyed.Load():
 		err = errQPDestroyed
-	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.conf.MaxRecv):
+	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.q.Config().MaxRecv):
 		err = ErrQueueFull
 	}
 	if err != nil {

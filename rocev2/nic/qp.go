@@ -55,44 +55,48 @@ type Attr struct {
 // MaskPath says that Modify sets Dst, Src and Flow.
 const MaskPath qp.AttrMask = 1 << 30
 
-// QP is a queue pair of a device.
+// QP is a queue pair of a device. Where many take turns, each finds its own not in the
+// caches any more: so what every message needs is close together in one object, what
+// PostSend needs in its first two cache lines, and what few need at the end. The order
+// of fields is that of lines of 64 bytes, behind the 8 bytes that Go's heap puts first.
 type QP struct {
-	dev *Device
-	pd  *PD
-	num uint32
-	typ qp.Type
-
-	send, recv *CQ
-	srq        *SRQ
-	conf       qp.Config
-
 	// For applications.
-	state              atomic.Uint32 // as the engine last showed it
-	sendDone, recvDone atomic.Uint32 // work requests that made room
-	attr               qp.Attr       // as Modify set it; under posts.mu, like these:
-	sendPosted         uint32
-	recvPosted         uint32
-	destroyed          atomic.Bool
+	dev                    *Device
+	state                  atomic.Uint32 // as the engine last showed it
+	sendDone, recvDone     atomic.Uint32 // work requests that made room
+	sendPosted, recvPosted uint32        // under posts.mu
+	destroyed              atomic.Bool
 
 	// The engine's.
-	q                   *qp.QP
+	num                 uint32
+	typ                 qp.Type
+	lined               bool
+	touched             bool
+	watched             bool   // it stands in the engine's watchLine
+	parked              bool   // in the list of dest
+	place               uint32 // there
 	sendTaken, sendLost uint32
-	recvTaken, recvLost uint32
+
+	q qp.QP // all but its Config
+
+	dead                bool
+	selective           bool // what dest.sack was when it was last negotiated
 	pkey                uint16
-	src                 netip.Addr
+	port                uint16 // UDP source port
+	flow                Flow
+	recvTaken, recvLost uint32
+	deficit             int32
 	path                *route.Path
 	dest                *dest // where its peer lives; nil for UD
 	home                *dest // where it lines up to send
-	flow                Flow
-	port                uint16 // UDP source port
+	next                *QP   // in the line of home
+	srq                 *SRQ
+	src                 netip.Addr
 	timer               wheel.Timer[*QP]
-	next                *QP // in the line of home
-	deficit             int32
-	lined               bool
-	touched             bool
-	parked              bool // in the list of dest
-	dead                bool
-	selective           bool // what dest.sack was when it was last negotiated
+
+	pd         *PD
+	send, recv *CQ
+	attr       qp.Attr // as Modify set it; under posts.mu
 }
 
 // CreateQP makes a queue pair in RESET.
@@ -106,17 +110,17 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		return nil, err
 	}
 	x.timer.Owner = x
-	x.conf = qp.Config{
-		Type: init.Type, PD: pd.num, Memory: d.mem, SendCQ: stateFirst{x, x.send}, RecvCQ: stateFirst{x, x.recv},
+	conf := qp.Config{
+		Type: init.Type, PD: pd.num, Memory: d.mem, SendCQ: x.send, RecvCQ: x.recv,
 		Notify: func(e qp.Event) { d.event(Event{Type: eventOf(e), QP: x}) },
 		Count:  &d.eng.qpCount, Held: d.eng.held,
 		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
 		MaxInline: init.MaxInline, SignalAll: init.SignalAll, AckPackets: ackPackets,
 	}
 	if x.srq != nil {
-		x.conf.SRQ = x.srq.q
+		conf.SRQ = x.srq.q
 	}
-	if err := d.do(func() error { return d.eng.addQP(x) }); err != nil {
+	if err := d.do(func() error { return d.eng.addQP(x, conf) }); err != nil {
 		x.release()
 		return nil, fmt.Errorf("nic: create a queue pair: %w", err)
 	}
@@ -335,21 +339,6 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 	return left
 }
 
-// stateFirst has an application that polls a failure find the queue pair in the state
-// that the failure has put it into.
-type stateFirst struct {
-	x  *QP
-	cq *CQ
-}
-
-// Complete is qp.CompletionQueue.
-func (s stateFirst) Complete(c *qp.Completion) {
-	if c.Status != qp.Success {
-		s.x.state.Store(uint32(s.x.q.State()))
-	}
-	s.cq.Complete(c)
-}
-
 // show stores what mostly has not changed: a store costs some ten times the load.
 func show(a *atomic.Uint32, v uint32) {
 	if a.Load() != v {
@@ -384,15 +373,15 @@ func (x *QP) Destroy() error {
 	return err
 }
 
-func (e *engine) addQP(x *QP) (err error) {
+func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	if x.send.overrun || x.recv.overrun {
 		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
 	}
 	if x.num, err = e.qps.add(x); err != nil {
 		return fmt.Errorf("%w: %d exist", err, e.qps.count)
 	}
-	x.conf.QPN = x.num
-	x.q = qp.New(x.conf)
+	conf.QPN = x.num
+	x.q.Init(conf)
 	x.pkey = rocev2.DefaultPKey
 	e.unroute(x)
 	return nil
@@ -404,6 +393,9 @@ func (e *engine) removeQP(x *QP) (left *route.Path) {
 	_ = x.q.Modify(qp.Attr{State: qp.Reset}, qp.MaskState) // gives back what it holds
 	left = e.unroute(x)
 	e.qpTimers.Stop(&x.timer)
+	if x.watched {
+		e.watch.leave(x)
+	}
 	e.qps.remove(x.num)
 	x.dead = true
 	x.state.Store(uint32(qp.Reset))

@@ -65,6 +65,7 @@ func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {
 		e.count.rxMalformed++
 		return p, false
 	}
+	e.qps.prefetch(p.BTH().DestQP()) // which is there when the ICRC is judged
 	if p.VerifyICRC() != nil {
 		e.count.rxBadICRC++
 		return p, false

@@ -76,9 +76,9 @@ func twoSockets(t *testing.T) (e *engine, to [2]*AH) {
 func datagrams(t *testing.T, e *engine) *QP {
 	t.Helper()
 	x := &QP{dev: e.dev, typ: qp.UD, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}}
-	x.conf = qp.Config{Type: qp.UD, Count: &e.qpCount, MaxSend: 128, MaxInline: 16}
+	conf := qp.Config{Type: qp.UD, Count: &e.qpCount, MaxSend: 128, MaxInline: 16}
 	x.timer.Owner = x
-	if err := e.addQP(x); err != nil {
+	if err := e.addQP(x, conf); err != nil {
 		t.Fatal(err)
 	}
 	a := qp.Attr{PMTU: rocev2.PMTU1024}

@@ -85,6 +85,13 @@ func (t *qpTable) get(qpn uint32) *QP {
 	return nil
 }
 
+// prefetch has the queue pair at the place of this number loaded, if there is one.
+func (t *qpTable) prefetch(qpn uint32) {
+	if place := qpn & (maxPlaces - 1); int(place) < len(t.places) && t.places[place] != nil {
+		prefetch(t.places[place])
+	}
+}
+
 // all calls f for every queue pair.
 func (t *qpTable) all(f func(*QP)) {
 	for _, x := range t.places {

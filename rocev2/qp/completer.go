@@ -283,14 +283,14 @@ func (r *requester) complete(w *wqe) {
 	if w.status == Success && w.flags&Signaled == 0 && !cfg.SignalAll {
 		return
 	}
-	r.comp = Completion{WRID: w.id, QPN: cfg.QPN, Status: w.status, Op: w.op}
+	c := Completion{WRID: w.id, QPN: cfg.QPN, Status: w.status, Op: w.op}
 	if w.status == WRFlushed {
 		cfg.Count.Flushed++
 	}
 	if w.isRead() && w.status == Success {
-		r.comp.Bytes = w.length
+		c.Bytes = w.length
 	}
-	cfg.SendCQ.Complete(&r.comp)
+	cfg.SendCQ.Complete(c)
 }
 
 // fault ends w with a status of our own making, once those before it are done.

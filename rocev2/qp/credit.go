@@ -15,9 +15,9 @@ const ssnMask = 1<<24 - 1
 // Nothing is limited before the first AETH that counts credits, and if they are 31,
 // invalid, which is all that rxe sends.
 type credit struct {
-	counted bool
 	limit   uint32 // last SSN that may be sent
-	limited bool   // packet limitedAt is the one at a time
+	counted bool
+	limited bool // packet at is the one at a time
 	at      uint64
 }
 

@@ -13,49 +13,64 @@ type Time int64
 
 // Config is what stays the same as long as a queue pair lives.
 type Config struct {
-	QPN    uint32
-	Type   Type
-	PD     uint32
-	Memory mem.Memory
-	SendCQ CompletionQueue
-	RecvCQ CompletionQueue
-	SRQ    *SRQ        // or nil
-	Notify func(Event) // or nil; called in the engine's thread
-	Count  *Counters   // shared by the queue pairs of an engine
-	Held   *HoldPool   // for packets beyond a hole; nil: a pool of its own, when needed
-
-	// Limits of the queues. Rings grow with use up to these.
-	MaxSend, MaxRecv       int
-	MaxSendSGE, MaxRecvSGE int
-	MaxInline              int
-	SignalAll              bool
+	QPN       uint32
+	Type      Type
+	SignalAll bool
+	PD        uint32
 
 	// AckPackets is how many packets may leave without asking for an ACK although
 	// messages end in them, while others follow at once. 0: every message asks.
 	AckPackets uint32
+
+	// Limits of the queues. Rings grow with use up to these.
+	MaxSend, MaxSendSGE int
+	MaxInline           int
+
+	SendCQ CompletionQueue
+	Count  *Counters // shared by the queue pairs of an engine
+	Memory mem.Memory
+
+	MaxRecv, MaxRecvSGE int // see MaxSend
+
+	RecvCQ CompletionQueue
+	SRQ    *SRQ        // or nil
+	Held   *HoldPool   // for packets beyond a hole; nil: a pool of its own, when needed
+	Notify func(Event) // or nil; called in the engine's thread
 }
 
-// QP is one queue pair.
+// QP is one queue pair. With thousands of them in turns none is in the caches any
+// more, so what every message touches comes first in each of these structs, and what
+// few do last.
 type QP struct {
 	cfg   Config
 	attr  Attr
 	state State
 
+	waits    bool    // see flight.go
+	underWay uint32  // of flight, what is this one's
+	flight   *Flight // or nil
+
 	req requester
 	rsp responder
-
-	flight   *Flight // or nil; what of it is this one's:
-	underWay uint32
-	waits    bool
 }
 
 // New makes a queue pair in RESET.
 func New(cfg Config) *QP {
-	q := &QP{cfg: cfg, state: Reset}
-	q.req.q, q.rsp.q = q, q
-	q.rsp.reset()
+	q := new(QP)
+	q.Init(cfg)
 	return q
 }
+
+// Init is New for a queue pair that is part of something larger, so that all of it is
+// in one place. A QP must not be copied afterwards.
+func (q *QP) Init(cfg Config) {
+	*q = QP{cfg: cfg, state: Reset}
+	q.req.q, q.rsp.q = q, q
+	q.rsp.reset()
+}
+
+// Config is what it was made with. Any goroutine may read it.
+func (q *QP) Config() *Config { return &q.cfg }
 
 // QPN is the number of the queue pair.
 func (q *QP) QPN() uint32 { return q.cfg.QPN }

@@ -38,10 +38,10 @@ const maxReplays = 64
 // resources are the last MaxDestRdAtomic READs and ATOMICs. Answers leave by PSN:
 // the requester takes one beyond what it waits for as a sign of loss (IBTA 9.7.5.1).
 type resources struct {
-	ring    []resource
-	head    uint32 // where the next one goes
 	pending uint32 // how many before head are not answered
+	head    uint32 // where the next one goes
 	replays []replay
+	ring    []resource
 }
 
 func (s *resources) busy() bool { return s.pending|uint32(len(s.replays)) != 0 }

@@ -20,11 +20,11 @@ var (
 // recvRing holds receive work requests in order. It grows with use, so that an idle
 // queue pair costs little.
 type recvRing struct {
-	wqe     []recvWQE // a power of two long
-	sge     []SGE     // stride a work request
-	head, n uint32
+	n, head uint32
 	max     uint32
 	stride  uint32
+	wqe     []recvWQE // a power of two long
+	sge     []SGE     // stride a work request
 }
 
 type recvWQE struct {
@@ -201,14 +201,12 @@ func (r *responder) recvPD() uint32 {
 // completeError completes the work request in r.buf with a status.
 func (r *responder) completeError(st Status) {
 	r.buf.taken = false
-	r.comp = Completion{WRID: r.buf.id, QPN: r.q.cfg.QPN, Status: st, Op: OpRecv, Solicited: true}
-	r.q.cfg.RecvCQ.Complete(&r.comp)
+	r.q.cfg.RecvCQ.Complete(Completion{WRID: r.buf.id, QPN: r.q.cfg.QPN, Status: st, Op: OpRecv, Solicited: true})
 }
 
 func (r *responder) flushed(id uint64) {
 	r.q.cfg.Count.Flushed++
-	r.comp = Completion{WRID: id, QPN: r.q.cfg.QPN, Status: WRFlushed, Op: OpRecv, Solicited: true}
-	r.q.cfg.RecvCQ.Complete(&r.comp)
+	r.q.cfg.RecvCQ.Complete(Completion{WRID: id, QPN: r.q.cfg.QPN, Status: WRFlushed, Op: OpRecv, Solicited: true})
 }
 
 // flush completes every receive work request as flushed, in order. What is in an

@@ -26,35 +26,35 @@ type requester struct {
 	head uint32 // oldest that is not completed
 	cur  uint32 // that nxt belongs to
 	tail uint32 // next to be posted
+	ssn  uint32 // of the next message, see credit.go
 
 	taken, nxt, max uint64
 
 	stopAt   uint64 // nothing from here on is sent: the memory of a work request is bad
-	ssn      uint32 // of the next message, see credit.go
 	sinceAck uint32 // packets since one that asked for an ACK
+	window   window
+	reads    readList
+	board    *board // Selective: what arrived beyond taken, or nil
+	ramp     uint64 // after an RNR NAK: packets beyond taken; 0: no limit
 
-	reads   readList
-	window  window
-	clock   clock
-	credit  credit
-	board   *board // Selective: what arrived beyond taken, or nil
-	nakAt   Time   // last NAK PSN that was heeded, and for what
-	nakFor  uint64
-	recover uint64 // packets before it were sent before the last loss was seen
+	clock  clock
+	now    Time // of the last call, for fillPayload
+	credit credit
 
-	probe    bool   // send the oldest packet once more
-	probing  bool   // it was, and nothing was heard since
-	probed   uint64 // which
-	guessing bool   // silence, and no answer, made us send again from taken on
-	unheard  bool   // nothing was heard since a timeout had us send again
+	probe    bool // send the oldest packet once more
+	probing  bool // it was, and nothing was heard since
+	guessing bool // silence, and no answer, made us send again from taken on
+	unheard  bool // nothing was heard since a timeout had us send again
+	draining bool // SQD, and EventDrained is still to come
+
+	one [1]wqe // the ring until more than one is under way
+
+	nakAt    Time // last NAK PSN that was heeded, and for what
+	nakFor   uint64
+	recover  uint64 // packets before it were sent before the last loss was seen
+	probed   uint64 // which packet the probe was
 	notTaken uint64 // packets before it were refused by an RNR NAK or came behind such
-
-	ramp   uint64 // after an RNR NAK: packets beyond taken; 0: no limit
-	rampTo uint64
-
-	draining bool       // SQD, and EventDrained is still to come
-	comp     Completion // lent to the completion queue, so that none is allocated
-	now      Time       // of the last call, for fillPayload
+	rampTo   uint64
 	word     [8]byte
 }
 

@@ -18,16 +18,13 @@ type responder struct {
 	expected rocev2.PSN
 	msn      uint32 // messages completed, 24 bits
 	pmtu     int
+	hold     *hold // packets beyond a hole, or nil
+	ack      ackState
+	res      resources
+	msg      message
 
-	msg  message
-	buf  recvBuffer
 	ring recvRing
-
-	ack  ackState
-	res  resources
-	hold *hold // packets beyond a hole, or nil
-
-	comp Completion // lent to the completion queue, so that none is allocated
+	buf  recvBuffer
 }
 
 // message is the SEND or WRITE that has begun and not ended.
@@ -196,8 +193,7 @@ func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	if info.Position == rocev2.PosFirst || info.Position == rocev2.PosMiddle {
 		return accepted
 	}
-	c := &r.comp
-	*c = Completion{Op: OpRecv, Bytes: r.msg.length}
+	c := Completion{Op: OpRecv, Bytes: r.msg.length}
 	if inv := p.IETH(); inv != nil {
 		c.HasInv, c.InvKey = true, inv.RKey()
 		// The clause leaves open what the peer hears; rxe acknowledges and breaks
@@ -206,7 +202,7 @@ func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 			return refusal(f)
 		}
 	}
-	r.complete(p)
+	r.complete(p, c)
 	r.endMessage()
 	return accepted
 }
@@ -253,8 +249,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 		return accepted
 	}
 	if imm {
-		r.comp = Completion{Op: OpRecvWriteImm, Bytes: m.length}
-		r.complete(p)
+		r.complete(p, Completion{Op: OpRecvWriteImm, Bytes: m.length})
 	}
 	r.endMessage()
 	return accepted
@@ -276,9 +271,8 @@ func refusal(f mem.Fault) verdict {
 	return noAccess
 }
 
-// complete gives r.comp, with what the last packet adds, to the completion queue.
-func (r *responder) complete(p *rocev2.Packet) {
-	c := &r.comp
+// complete gives c, with what the last packet adds, to the completion queue.
+func (r *responder) complete(p *rocev2.Packet, c Completion) {
 	c.WRID, c.QPN = r.buf.id, r.q.cfg.QPN
 	c.Solicited = p.BTH().Solicited()
 	if imm := p.ImmDt(); imm != nil {

@@ -15,7 +15,7 @@ type nullMemory struct{ *testMemory }
 // nullCQ forgets completions.
 type nullCQ struct{ n int }
 
-func (c *nullCQ) Complete(*Completion) { c.n++ }
+func (c *nullCQ) Complete(Completion) { c.n++ }
 
 // answers are ready-made frames of ACKs, one for each of the n first packets.
 func answers(t testing.TB, n, every int) []rocev2.Packet {

@@ -81,8 +81,9 @@ func (w *wqe) more() *extra {
 	return w.x
 }
 
-// ringMin is the number of slots of a send queue that holds anything. A ring that is
-// longer is given back after idleTime without work.
+// ringMin is the number of slots of a send queue that had more than one message under
+// way: for one there is a place in the queue pair itself, next to what else a message
+// touches. A ring that is longer is given back after idleTime without work.
 const (
 	ringMin  = 8
 	idleTime = Time(1e9)
@@ -91,6 +92,10 @@ const (
 func (r *requester) at(i uint32) *wqe { return &r.ring[i&uint32(len(r.ring)-1)] }
 
 func (r *requester) grow() {
+	if r.ring == nil {
+		r.ring = r.one[:]
+		return
+	}
 	ring := make([]wqe, max(ringMin, 2*len(r.ring)))
 	for i := r.head; i != r.tail; i++ {
 		ring[i&uint32(len(ring)-1)] = *r.at(i)
@@ -112,12 +117,16 @@ func (r *requester) post(wr *SendWR) error {
 	if int(r.tail-r.head) >= q.cfg.MaxSend {
 		return ErrSendFull
 	}
-	if int(r.tail-r.head) == len(r.ring) {
-		r.grow()
-	}
 	first := r.max
 	if r.tail != r.head {
 		first = r.at(r.tail - 1).end()
+	} else {
+		// The slots that were used last are in the caches, if any are: where one
+		// message is under way at a time, all have the same.
+		r.head, r.cur, r.tail = 0, 0, 0
+	}
+	if int(r.tail-r.head) == len(r.ring) {
+		r.grow()
 	}
 	w := r.at(r.tail)
 	x := w.x

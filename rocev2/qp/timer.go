@@ -23,27 +23,25 @@ const (
 // the connection is given up (IBTA 9.7.6). Both times double as long as nothing
 // is heard, the second up to four times, which the clause allows (T_tr to 4 T_tr).
 type clock struct {
-	srtt, rttvar Time // as in RFC 6298; 0 before the first sample
+	rnrUntil Time   // or 0
+	due      Time   // since when an answer is due, or 0
+	asked    uint64 // packets before this one are to be answered
 
-	timing  bool   // the answer to packet timed gives the next sample
-	timed   uint64 // never one that was sent twice (Karn)
-	timedAt Time
+	srtt, rttvar Time   // as in RFC 6298; 0 before the first sample
+	timed        uint64 // the packet whose answer gives the next: never one that was sent twice (Karn)
+	timedAt      Time
+	idleSince    Time
+
+	timing   bool  // timed is on its way
+	probes   uint8 // since the last progress
+	tries    uint8 // timeouts since then
+	rnrTries uint8
+	rnrFor   uint64 // the packet that the peer was not ready for
 
 	// READ responses come at the pace of the peer, which may be slower than the
 	// round trip: the longest wait between two, forgotten slowly.
 	dataGap Time
 	dataAt  Time
-
-	due    Time // since when an answer is due, or 0
-	asked  uint64
-	probes uint8 // since the last progress
-	tries  uint8 // timeouts since then
-
-	rnrUntil Time // or 0
-	rnrTries uint8
-	rnrFor   uint64 // the packet that the peer was not ready for
-
-	idleSince Time
 }
 
 // sample takes a measured round trip.

@@ -51,8 +51,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 		return
 	}
 	c.Delivered++
-	r.comp = Completion{Op: OpRecv, Bytes: uint32(GRHLen + n), HasGRH: true, SrcQP: p.DETH().SrcQP()}
-	r.complete(p)
+	r.complete(p, Completion{Op: OpRecv, Bytes: uint32(GRHLen + n), HasGRH: true, SrcQP: p.DETH().SrcQP()})
 	if !r.established {
 		r.arrived()
 	}

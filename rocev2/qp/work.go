@@ -144,7 +144,7 @@ type Completion struct {
 
 // CompletionQueue takes completions. The engine's keeps them for the application.
 type CompletionQueue interface {
-	Complete(c *Completion)
+	Complete(c Completion)
 }
 
 // Event is something that happened to a queue pair by itself (IBTA 11.6.3).

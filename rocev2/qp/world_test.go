@@ -137,7 +137,7 @@ func (m *testMemory) BindWindow(pd, qpn uint32, b mem.Bind) mem.Fault { return m
 // testCQ keeps completions.
 type testCQ struct{ got []Completion }
 
-func (c *testCQ) Complete(x *Completion) { c.got = append(c.got, *x) }
+func (c *testCQ) Complete(x Completion) { c.got = append(c.got, x) }
 
 func (c *testCQ) take() []Completion {
 	got := c.got

@@ -17,15 +17,15 @@ type (
 )
 
 // Complete is that of qp.CompletionQueue.
-func (s sendQueue) Complete(c *qp.Completion) {
+func (s sendQueue) Complete(c qp.Completion) {
 	s.e.Node.completions++
-	s.e.sendDone(c)
+	s.e.sendDone(&c)
 }
 
 // Complete is that of qp.CompletionQueue.
-func (r recvQueue) Complete(c *qp.Completion) {
+func (r recvQueue) Complete(c qp.Completion) {
 	r.e.Node.completions++
-	r.e.recvDone(c)
+	r.e.recvDone(&c)
 }
 
 // sendDone takes a completion of the send queue.
