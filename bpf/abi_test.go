@@ -20,12 +20,12 @@ func TestLayouts(t *testing.T) {
 		got, want uintptr
 	}{
 		{"dest_key", unsafe.Sizeof(bpf.DestKey{}), 16},
-		{"dest_regs", unsafe.Sizeof(bpf.DestRegs{}), 7 * 64},
-		{"policy_regs", unsafe.Sizeof(bpf.PolicyRegs{}), 2 * 64},
+		{"dest_regs", unsafe.Sizeof(bpf.DestRegs{}), 8 * 64},
+		{"policy_regs", unsafe.Sizeof(bpf.PolicyRegs{}), 3 * 64},
 		{"rx_meta", unsafe.Sizeof(bpf.RxMeta{}), 32},
 		{"steer", unsafe.Sizeof(bpf.Steer{}), 8},
 		{"sr_event", unsafe.Sizeof(bpf.Event{}), 48},
-		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 24 + 7*64},
+		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 24 + 8*64},
 		{"engine_slot", unsafe.Sizeof(bpf.EngineSlot{}), 88},
 	} {
 		if c.got != c.want {

@@ -101,8 +101,10 @@ func DefaultParams(linkBps uint64) Params {
 // The agent, which reads its tables every 10 ms, has DefaultParams.
 //
 // A sender at the link's rate aims at half a round trip of queue, one at a
-// sixteenth of it, and below, at two.
-func ParamsFor(linkBps, rttNs uint64) Params {
+// sixteenth of it, and below, at two. windowed says that WindowBytes is enforced
+// as well as the rate: then a raise that is too much makes no long queue, and may
+// be larger.
+func ParamsFor(linkBps, rttNs uint64, windowed bool) Params {
 	p := DefaultParams(linkBps)
 	rttNs = min(max(rttNs, 64), maxTimeLimit>>4)
 	p.TargetRateBps = linkBps
@@ -112,6 +114,9 @@ func ParamsFor(linkBps, rttNs uint64) Params {
 	p.IntervalNs = rttNs
 	p.BaseWindowNs = max(p.BaseWindowNs, 10*rttNs)
 	p.RaiseQ10 = 15 // 1.5 %
+	if windowed {
+		p.RaiseQ10 = 20
+	}
 	p.MaxCutQ10 = 960
 	return p
 }

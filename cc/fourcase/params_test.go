@@ -13,6 +13,14 @@ func TestDefaultParamsAreValid(t *testing.T) {
 		if err := p.Validate(); err != nil {
 			t.Errorf("%d bit/s: %v", link, err)
 		}
+		for _, rtt := range []uint64{0, 1, 1000, 8000, 1e6, 1e9, 1 << 63} {
+			for _, windowed := range []bool{false, true} {
+				p := ParamsFor(link, rtt, windowed)
+				if err := p.Validate(); err != nil {
+					t.Errorf("%d bit/s, %d ns: %v", link, rtt, err)
+				}
+			}
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func TestRows(t *testing.T) {
 	}{
 		{name: "0 loss above D", tx: d + 1, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 256},
 		{name: "0 loss half way from e to D", tx: (d + e) / 2, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 128},
-		{name: "0 loss, above 4D", tx: 100 * d, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 304},
+		{name: "0 loss, above 4D", tx: 100 * d, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 512},
 		{name: "0 half of what was sent is lost without delay", tx: 0, edit: func(s *Sample) { s.Loss, s.Sent = 40, 81 }, row: 0, action: ActionLossCut, cutQ10: 15},
 		{name: "6 one packet in eighty is lost without delay", tx: 0, edit: func(s *Sample) { s.Loss, s.Sent = 1, 81 }, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
 		{name: "0 every echo reports CE", tx: 0, edit: func(s *Sample) { s.CE = 10 }, row: 0, action: ActionCECut, cutQ10: 256},
@@ -68,8 +68,8 @@ func TestRows(t *testing.T) {
 			edit: func(s *Sample) { s.Turn = 1000 }, row: 5, caseNo: 2, action: ActionCut, cutQ10: 77},
 		{name: "3 receive shrinks", tx0: d, rx0: 2 * d, tx: 2 * d, rx: d, row: 3, caseNo: 3, action: ActionHold},
 		{name: "4 draining", tx0: 3 * d, tx: 2 * d, row: 4, caseNo: 4, action: ActionHold},
-		{name: "5 both grow, receive less", tx0: d, rx0: 0, tx: 3 * d, rx: d, row: 5, caseNo: 2, action: ActionCut, cutQ10: 102},
-		{name: "5 pure forward congestion", tx0: d, tx: 3 * d, row: 5, caseNo: 2, action: ActionCut, cutQ10: 102},
+		{name: "5 both grow, receive less", tx0: d, rx0: 0, tx: 3 * d, rx: d, row: 5, caseNo: 2, action: ActionCut, cutQ10: 120},
+		{name: "5 pure forward congestion", tx0: d, tx: 3 * d, row: 5, caseNo: 2, action: ActionCut, cutQ10: 120},
 		{name: "5 standing queue", tx0: 2 * d, tx: 2 * d, row: 5, caseNo: 2, action: ActionCut, cutQ10: 77},
 		{name: "5 just above D", tx0: d, tx: d + 1, row: 5, caseNo: 2, action: ActionCut, cutQ10: 1},
 		{name: "6 at baseline", tx: 0, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
@@ -252,13 +252,13 @@ func TestCutIsWhatDrains(t *testing.T) {
 		want     uint64
 	}{
 		{8 * d, 8 * d, 0, 268},              // no period known: twice beta*(q-D)/q
-		{8 * d, 8 * d, 10 * ms, 268},        // (7D + 8D)*5/4 of 10 ms is more than that
+		{8 * d, 8 * d, 10 * ms, 292},        // it grows by 4 ms in 10: 4/(10+4) of what comes is too much
 		{8 * d, 8 * d, 200 * ms, 48},        // 7.5 ms * 5/4 of 200 ms
 		{8 * d, 0, 200 * ms, 22},            // it stands: 3.5 ms * 5/4
 		{8 * d, -4 * d, 200 * ms, 9},        // it drains, not fast enough: 1.5 ms * 5/4
 		{8 * d, -8 * d, 200 * ms, 1},        // the next decision will find it gone
-		{8 * d, 1 << 50, 10 * ms, 268},      // absurd growth does not overflow
-		{1 << 60, 1 << 60, ms / 1000, 306},  // nor an absurd queue
+		{8 * d, 1 << 50, 10 * ms, 512},      // absurd growth does not overflow
+		{1 << 60, 1 << 60, ms / 1000, 512},  // nor an absurd queue
 		{1 << 60, -(1 << 60), ms / 1000, 1}, // nor an absurd fall
 	} {
 		if got := p.delayCut(rowFarAbove, c.q, d, c.grown, uint64(c.period)); got != c.want {
@@ -329,5 +329,46 @@ func TestFewSamplesAreConfirmed(t *testing.T) {
 	}
 	if d := run(&r, &p, late); d.Action != ActionCut {
 		t.Errorf("the second late echo in a row: %v, want cut", d.Action)
+	}
+}
+
+func TestWindowBytes(t *testing.T) {
+	p := ParamsFor(100*gbit, 8000, true)
+	r := Regs{RateBps: 100 * gbit}
+	// 8 us and one and a half times a D of 4 us, at 12.5 bytes a nanosecond
+	if got := WindowBytes(&r, &p, 8000); got != 175_000 {
+		t.Errorf("window %d, want 175000", got)
+	}
+	r.QRxNs = 20_000 // the way back is congested: the data under way is not
+	if got := WindowBytes(&r, &p, 8000); got != 425_000 {
+		t.Errorf("window %d with 20 us on the way back, want 425000", got)
+	}
+	r = Regs{RateBps: maxRateLimit, QRxNs: 1 << 62}
+	p = ParamsFor(maxRateLimit, 1<<62, true)
+	if a, b := WindowBytes(&r, &p, 1<<62), WindowBytes(&Regs{}, &p, 0); a < maxRateLimit>>3 || b != 1 {
+		t.Errorf("windows at the ends of the range: %d and %d", a, b)
+	}
+}
+
+// TestWake: an idle destination forgets an old cut, and only that.
+func TestWake(t *testing.T) {
+	p := DefaultParams(gbit)
+	p.InitialRateBps = 250 * mbit
+	var r Regs
+	if Wake(&r, &p, 1); r.RateBps != 250*mbit {
+		t.Fatalf("a new destination starts at %d, want its share", r.RateBps)
+	}
+	run(&r, &p, queued(0, 0), queued(0, 0), queued(8*testD, 0))
+	r.RateBps = 10 * mbit
+	before := r
+	if Wake(&r, &p, r.DecidedNs+uint64(100*ms)); r != before {
+		t.Error("100 ms without a decision are no idle time")
+	}
+	if Wake(&r, &p, r.DecidedNs+uint64(60*sec)); r.RateBps != 250*mbit || r.BaseTxNs != before.BaseTxNs || r.FromBps != 0 {
+		t.Errorf("after a minute: %+v", r)
+	}
+	r.RateBps = 900 * mbit
+	if Wake(&r, &p, r.DecidedNs+uint64(60*sec)); r.RateBps != 900*mbit {
+		t.Errorf("rate %d: waking must not cut", r.RateBps)
 	}
 }

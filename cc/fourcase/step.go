@@ -2,6 +2,8 @@
 
 package fourcase
 
+import "math/bits"
+
 // Step takes what one window gathered into the registers and decides the rate.
 // now is the caller's monotonic clock in nanoseconds. p must have passed
 // Validate. A decision that is not ActionNone leaves its trace in r.
@@ -21,8 +23,8 @@ const idleFor = 128
 
 // Wake is for a destination that has data again. What an earlier congestion made
 // of its rate is forgotten after a while: it gets its even share back, if that is
-// more. Step does the same when feedback comes again; a caller that knows of the
-// data sooner saves that round trip.
+// more. The caller says that it is idle, as a window without feedback may also be
+// one of a peer that does not answer.
 func Wake(r *Regs, p *Params, now uint64) {
 	if r.RateBps == 0 {
 		r.RateBps = min(max(p.start(), p.leastRate()), p.MaxRateBps)
@@ -37,6 +39,19 @@ func Wake(r *Regs, p *Params, now uint64) {
 	r.FromBps, r.Raises, r.AtMin, r.CutQ10, r.Blind = 0, 0, 0, 0, 0
 	r.State &^= StateTrend
 	r.LossQ20 = 0
+}
+
+// WindowBytes is how much may be under way at the rate in force while the delay
+// is at most one and a half times what the policy aims at, so that rates and not windows share
+// the bottleneck: a sender that has more out than this feeds
+// a queue that no decision has seen yet. What waits on the way back is no reason
+// to hold data back. rttNs is the round trip without queues.
+func WindowBytes(r *Regs, p *Params, rttNs uint64) uint64 {
+	d, _, _ := p.levels(max(r.RateBps, 1))
+	whole := min(rttNs, maxTimeLimit>>10) + uint64(d+d>>1+min(max(r.QRxNs, 0), qLimit>>10))
+	hi, lo := bits.Mul64(r.RateBps, whole)
+	window, _ := bits.Div64(hi, lo, 8e9) // hi < 2^12
+	return max(window, 1)
 }
 
 // start is the rate of a new destination (S1.2).

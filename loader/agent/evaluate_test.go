@@ -21,14 +21,15 @@ func TestSampleOf(t *testing.T) {
 		d    *bpf.DestRegs
 		want fourcase.Sample
 	}{
-		{"nothing came", window(func(*bpf.DestRegs) {}), fourcase.Sample{}},
+		{"nothing came", window(func(*bpf.DestRegs) {}), fourcase.Sample{Sent: 9}},
 		{"echoes", window(func(d *bpf.DestRegs) { d.WinSamples, d.WinTxNs, d.WinRxNs, d.WinRttNs, d.TurnNs = 3, -5, 20, 15, 2 }),
-			fourcase.Sample{Samples: 3, Tx: -5, Rx: 20, RTT: 15, Turn: 2}},
-		{"a peer that echoes nothing", window(func(d *bpf.DestRegs) { d.WinRttNs = 40 }), fourcase.Sample{Samples: 1, RTT: 40}},
-		{"nothing waited in the pacer", window(func(d *bpf.DestRegs) { d.WinPaced = 0 }), fourcase.Sample{AppLimited: true}},
+			fourcase.Sample{Sent: 9, Samples: 3, Tx: -5, Rx: 20, RTT: 15, Turn: 2}},
+		{"a peer that echoes nothing", window(func(d *bpf.DestRegs) { d.WinRttNs = 40 }), fourcase.Sample{Sent: 9, Samples: 1, RTT: 40}},
+		{"nothing waited in the pacer", window(func(d *bpf.DestRegs) { d.WinPaced = 0 }), fourcase.Sample{Sent: 9, AppLimited: true}},
 		{"before any data", window(func(d *bpf.DestRegs) { d.TxPackets = 0 }), fourcase.Sample{Idle: true}},
-		{"loss and marks", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinCe = 2, 4 }), fourcase.Sample{Loss: 2, CE: 4}},
-		{"a receiver that is not ready loses nothing", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinRnr = 2, 1 }), fourcase.Sample{}},
+		{"loss and marks", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinCe = 2, 4 }), fourcase.Sample{Sent: 9, Loss: 2, CE: 4}},
+		{"sent again is not sent", window(func(d *bpf.DestRegs) { d.Rewinds, d.WinLoss = 4, 1 }), fourcase.Sample{Sent: 5, Loss: 1}},
+		{"a receiver that is not ready loses nothing", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinRnr = 2, 1 }), fourcase.Sample{Sent: 9}},
 	} {
 		if got := sampleOf(c.d); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)

@@ -13,6 +13,9 @@ var fourcaseEntries = []Entry{
 	{"fourcase", "four-case: a rate for each destination from two one-way times (S1.6), the NIC's own code", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeRobust}
 	}},
+	{"fourcase-window", "the same with no more bytes in flight than the rate and the delay aimed at explain", func() settings {
+		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true}
+	}},
 	{"literal", "four-case by the words of S1.6 alone, for comparison", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeLiteral}
 	}},
@@ -22,6 +25,7 @@ var fourcaseEntries = []Entry{
 const stampBytes = 40
 
 type fourcaseSettings struct {
+	window                                bool
 	mode                                  fourcase.Mode
 	interval, target, targetMax, deadband int64
 	minRate, initial                      float64
@@ -31,6 +35,7 @@ type fourcaseSettings struct {
 
 func (s *fourcaseSettings) fields() []field {
 	return []field{
+		boolField("window", &s.window, "limit bytes in flight to what the rate and the delay aimed at explain"),
 		timeField("interval", &s.interval, "least time between decisions"),
 		timeField("target", &s.target, "queueing delay aimed at by a sender at the link's rate"),
 		timeField("target-max", &s.targetMax, "and by the slowest ones"),
@@ -47,7 +52,7 @@ func (s *fourcaseSettings) fields() []field {
 }
 
 func (s *fourcaseSettings) params(p *sim.Path) fourcase.Params {
-	w := fourcase.ParamsFor(p.LinkBps, uint64(p.BaseRTTNs))
+	w := fourcase.ParamsFor(p.LinkBps, uint64(p.BaseRTTNs), s.window)
 	w.Mode = s.mode
 	ns := func(to *uint64, v int64) {
 		if v != 0 {
@@ -127,7 +132,16 @@ func (c *fourcaseControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 		c.params.InitialRateBps = c.share(p)
 		fourcase.Wake(&c.regs, &c.params, uint64(now))
 	}
+	c.apply(p)
+}
+
+// apply puts the policy's rate into the pacer, and the window if there is one.
+func (c *fourcaseControl) apply(p *sim.Pacer) {
 	p.RateBps = c.regs.RateBps
+	if c.scheme.s.window {
+		wire := fourcase.WindowBytes(&c.regs, &c.params, uint64(p.Path.BaseRTTNs))
+		p.WindowBytes = int64(wire) * int64(p.Path.PayloadBytes) / int64(p.Path.PacketBytes)
+	}
 }
 
 func (c *fourcaseControl) Done(now int64, p *sim.Pacer, f *sim.Flow) {
@@ -188,6 +202,6 @@ func (c *fourcaseControl) evaluate(now int64, p *sim.Pacer) {
 	c.window, c.since = fourcase.Sample{}, now
 	if c.regs.RateBps != before {
 		c.settle = now
-		p.RateBps = c.regs.RateBps
 	}
+	c.apply(p)
 }

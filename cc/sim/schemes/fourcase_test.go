@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schemes_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/cc/sim/experiment"
+	"github.com/softroce/softroce-xdp/cc/sim/scenario"
+)
+
+// TestFourCaseHolds runs scenarios of the library for which both forms of the
+// policy meet every criterion, with the one set of parameters that follows from
+// the link's rate and the round trip. What is not in the list is in
+// docs/policies.md.
+func TestFourCaseHolds(t *testing.T) {
+	both := []string{"fourcase", "fourcase-window"}
+	for name, chosen := range map[string][]string{
+		"incast-8": both, "incast-16": both, "incast-64": both, "late-joiner": both, "clock-offset": both,
+		"clock-step": both, "jitter-2us": both, "reverse": both, "on-off": both, "slow-link": both[1:],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := scenario.Named(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Seeds = s.Seeds[:1]
+			picked, err := experiment.Schemes(s, chosen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			jobs := experiment.Jobs(s, picked)
+			results, err := experiment.RunAll(t.Context(), jobs, 1, func(int, float64) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, sum := range experiment.Summaries(jobs, results) {
+				for _, c := range sum.Missed() {
+					worst, _ := sum.Worst(c)
+					t.Errorf("%s: %s is %s, want %s", picked[i].Name, c.Metric, experiment.Text(c.Metric, worst), c.Text)
+				}
+			}
+		})
+	}
+}
+
+// TestLiteralFails: the words of S1.6 alone miss utilisation or the queue in an
+// incast of eight.
+func TestLiteralFails(t *testing.T) {
+	s, err := scenario.Named("incast-8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Seeds = s.Seeds[:1]
+	picked, err := experiment.Schemes(s, []string{"literal"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := experiment.Jobs(s, picked)
+	results, err := experiment.RunAll(t.Context(), jobs, 1, func(int, float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	missed := experiment.Summaries(jobs, results)[0].Missed()
+	if !slices.ContainsFunc(missed, func(c scenario.Criterion) bool { return c.Metric == "queue-p99" || c.Metric == "utilisation" }) {
+		t.Errorf("missed %v: it does better than its words", missed)
+	}
+}
