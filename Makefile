@@ -90,6 +90,11 @@ bench-transport: build ## only the NIC beside raw AF_XDP: goodput, latency, rate
 	CGO_ENABLED=0 $(GO) build -o bin/nicbench ./testenv/cmd/nicbench
 	$(SUDO) ./bin/nicbench -bin bin/softroce-xdp
 
+.PHONY: bench-pacers
+bench-pacers: build ## every pacer from 1 Mbit/s to what the machine carries: what leaves, and how soon a new rate is in force (root)
+	CGO_ENABLED=0 $(GO) build -o bin/pacerbench ./testenv/cmd/pacerbench
+	$(SUDO) ./bin/pacerbench -bin bin/softroce-xdp
+
 .PHONY: bench-rxe
 bench-rxe: build ## Linux rxe against our engine between the same two virtual machines (root)
 	$(GO) build -o bin/rxebench ./testenv/cmd/rxebench

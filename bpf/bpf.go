@@ -8,4 +8,4 @@
 // fails if the committed object differs from what the sources give.
 package bpf
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -fdebug-prefix-map=../=" -target bpfel -type sr_config -type sr_event -type sr_event_type -type sr_pacer -type sr_cap -type sr_flow -type sr_exchange_op -type sr_exchange_set -type exchange_slot -type engine_slot -type sr_engine_flag -type steer -type rx_meta -type dest_key -type dest_regs -type policy_regs -type policy_params Softroce softroce.bpf.c
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -fdebug-prefix-map=../=" -target bpfel -type sr_config -type sr_event -type sr_event_type -type sr_pacer -type sr_cap -type sr_flow -type sr_exchange_op -type sr_exchange_set -type exchange_slot -type engine_slot -type sr_engine_flag -type steer -type rx_meta -type dest_key -type dest_regs -type policy_regs -type policy_params -type priority_params -type priority_state Softroce softroce.bpf.c

@@ -52,6 +52,20 @@ func TestEngineSyncCounts(t *testing.T) {
 	}
 }
 
+// Data that waits for the pacer has its destination evaluated, though nothing was sent:
+// else a slow one hears of a higher rate with its next packet only.
+func TestEngineSyncHeld(t *testing.T) {
+	l := newLab(t)
+	l.know(peer4, func(d *bpf.DestRegs) { d.RateBps = 1e5 })
+	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), PacedNs: 3e6, RateBps: 1e5})
+	if r := l.regs(peer4); r.Queued != 1 || r.WinPaced != 1 || r.PacedNs != 3e6 || r.TxPackets != 0 || r.LastTxNs != 0 {
+		t.Errorf("%+v", r)
+	}
+	if n := l.exchange(bpf.ExchangeCollect, 9); n != 1 {
+		t.Errorf("%d active destinations", n)
+	}
+}
+
 // A rate that the engine hears of now governs what leaves from now on: what left
 // before must not be judged by it.
 func TestEngineSyncRate(t *testing.T) {

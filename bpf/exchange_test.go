@@ -182,6 +182,7 @@ func TestExchangeRate(t *testing.T) {
 		{"htb, a rate that would block for hours", bpf.PacerHTB, 400_000 * M, M, 1000 * M, 2000 * M},
 		{"edt, half the rate", bpf.PacerEDT, 1000 * M, 500 * M, 3000, 3000},
 		{"nothing waits: what was saved up stays", bpf.PacerHTB, 1000 * M, 500 * M, -5, -5},
+		{"police, half the rate", bpf.PacerPolice, 1000 * M, 500 * M, 3000, 6000},
 		{"unpaced before", bpf.PacerHTB, 0, 500 * M, 3000, 0},
 		{"unpaced from now on", bpf.PacerHTB, 1000 * M, 0, 3000, 0},
 	} {
@@ -204,6 +205,40 @@ func TestExchangeRate(t *testing.T) {
 				t.Errorf("the same rate again: %+v", again)
 			}
 			l.at(labStart)
+		})
+	}
+}
+
+// What the packet that left last has used up stays as long, at whatever rate the
+// others leave: HTB's tokens are time.
+func TestExchangeRateKeepsTheLastPacket(t *testing.T) {
+	const M = 1_000_000
+	l := newLab(t)
+	slots := l.mailbox()
+	for _, c := range []struct {
+		name          string
+		old, new      uint64
+		backlog, want int64
+	}{
+		// Frames of 1250 bytes: 10 us each at 1 Gbit/s.
+		{"only that one", 1000 * M, 500 * M, 7000, 7000},
+		{"and two behind it, half the rate", 1000 * M, 500 * M, 27_000, 47_000},
+		{"and two behind it, twice the rate", 1000 * M, 2000 * M, 27_000, 17_000},
+		{"two whole ones", 1000 * M, 500 * M, 20_000, 40_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := l.with(t)
+			l.config(func(cfg *bpf.Config) { cfg.Pacer = bpf.PacerHTB })
+			l.know(peer4, func(d *bpf.DestRegs) {
+				d.RateBps, d.NextTxNs, d.TxPackets, d.TxBytes = c.old, uint64(labStart+c.backlog), 100, 100*(1250-14)
+			})
+			slots[0].Key, slots[0].Op, slots[0].Regs = bpf.KeyOf(peer4), bpf.SetPolicy, bpf.DestRegs{RateBps: c.new}
+			l.exchange(bpf.ExchangeApply, 1)
+			r := l.regs(peer4)
+			// The ratio of rates is of units of 1024 bit/s.
+			if off := int64(r.NextTxNs) - labStart - c.want; off < -10 || off > 10 {
+				t.Errorf("waits %d ns, want %d", int64(r.NextTxNs)-labStart, c.want)
+			}
 		})
 	}
 }

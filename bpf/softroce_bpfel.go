@@ -160,6 +160,22 @@ type SoftrocePolicyRegs struct {
 	State         uint8
 }
 
+type SoftrocePriorityParams struct {
+	_           structs.HostLayout
+	CapacityBps uint64
+	Mode        uint32
+	Reserved    uint32
+}
+
+type SoftrocePriorityState struct {
+	_           structs.HostLayout
+	CapacityBps uint64
+	Flags       uint32
+	Level       uint32
+	Active      uint32
+	Held        uint32
+}
+
 type SoftroceRxMeta struct {
 	_         structs.HostLayout
 	Magic     uint32
@@ -200,6 +216,8 @@ type SoftroceSrConfig struct {
 	Mac                [6]uint8
 	Reserved2          uint16
 	Policy             SoftrocePolicyParams
+	Priority           SoftrocePriorityParams
+	PriorityNow        SoftrocePriorityState
 }
 
 type SoftroceSrEngineFlag uint32

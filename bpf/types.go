@@ -10,17 +10,19 @@ import (
 // The structures of lib/abi.h and lib/policy.h, whose comments describe every
 // field. Host byte order, times in nanoseconds.
 type (
-	DestKey      = SoftroceDestKey
-	DestRegs     = SoftroceDestRegs
-	PolicyRegs   = SoftrocePolicyRegs
-	PolicyParams = SoftrocePolicyParams
-	Config       = SoftroceSrConfig
-	Event        = SoftroceSrEvent
-	RxMeta       = SoftroceRxMeta
-	Steer        = SoftroceSteer
-	ExchangeSlot = SoftroceExchangeSlot
-	EngineSlot   = SoftroceEngineSlot
-	Objects      = SoftroceObjects
+	DestKey        = SoftroceDestKey
+	DestRegs       = SoftroceDestRegs
+	PolicyRegs     = SoftrocePolicyRegs
+	PolicyParams   = SoftrocePolicyParams
+	PriorityParams = SoftrocePriorityParams
+	PriorityState  = SoftrocePriorityState
+	Config         = SoftroceSrConfig
+	Event          = SoftroceSrEvent
+	RxMeta         = SoftroceRxMeta
+	Steer          = SoftroceSteer
+	ExchangeSlot   = SoftroceExchangeSlot
+	EngineSlot     = SoftroceEngineSlot
+	Objects        = SoftroceObjects
 )
 
 // Sizes and limits that are macros in lib/abi.h; abi_test.go compares them.
@@ -141,4 +143,15 @@ func ParamsFrom[T any](t *T) *PolicyParams {
 		panic("bpf: policy_params and the policy's own parameters differ in size")
 	}
 	return (*PolicyParams)(unsafe.Pointer(t))
+}
+
+// PriorityAs views the parameters and the state of the priority policy as P and S, the
+// same structures under the names of the package that computes with them.
+func PriorityAs[P, S any](c *Config) (*P, *S) {
+	var p P
+	var s S
+	if unsafe.Sizeof(p) != unsafe.Sizeof(c.Priority) || unsafe.Sizeof(s) != unsafe.Sizeof(c.PriorityNow) {
+		panic("bpf: struct priority_params or priority_state and the policy's own differ in size")
+	}
+	return (*P)(unsafe.Pointer(&c.Priority)), (*S)(unsafe.Pointer(&c.PriorityNow))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 	"github.com/softroce/softroce-xdp/loader/probe"
 )
@@ -41,6 +42,8 @@ type Options struct {
 
 	// Policy overrides what the link's rate gives.
 	Policy func(*fourcase.Params)
+
+	Priority priority.Params
 }
 
 // Defaults of Options.
@@ -298,6 +301,8 @@ func (a *Attachment) writeConfig(i Iface, kind uint32) error {
 		LinkRateBps: rate, InitialRateBps: rate, BurstNs: uint64(pacer.Burst),
 		Policy: *bpf.ParamsFrom(&params),
 	}
+	prio, _ := bpf.PriorityAs[priority.Params, priority.State](&cfg)
+	*prio = a.opts.Priority
 	if i.Link.Type() == "veth" {
 		cfg.HelloByAgent = 1 // bpf/lib/control.h says why
 	}

@@ -159,6 +159,20 @@ type BenchSrConfig struct {
 		BigCutQ10         uint32
 		SmallCutQ10       uint32
 	}
+	Priority struct {
+		_           structs.HostLayout
+		CapacityBps uint64
+		Mode        uint32
+		Reserved    uint32
+	}
+	PriorityNow struct {
+		_           structs.HostLayout
+		CapacityBps uint64
+		Flags       uint32
+		Level       uint32
+		Active      uint32
+		Held        uint32
+	}
 }
 
 type BenchSteer struct {

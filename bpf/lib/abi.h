@@ -158,6 +158,8 @@ struct sr_config {
 	__u8 mac[6];                 /* of the interface; frames to others pass unread. 0 = any */
 	__u16 reserved2;
 	struct policy_params policy;
+	struct priority_params priority;
+	struct priority_state priority_now; /* agent */
 };
 
 enum sr_event_type {

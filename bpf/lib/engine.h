@@ -31,9 +31,11 @@ static __always_inline void engine_sent(struct dest_regs *d, const struct engine
 		d->last_tx_ns = now;
 		mark_active(d, key);
 	}
-	if (s->paced) {
+	/* Data that waits is evaluated as well: the next packet may be far off. */
+	if (s->paced || s->paced_ns) {
 		add(&d->paced_ns, s->paced_ns);
-		add32(&d->win_paced, s->paced);
+		add32(&d->win_paced, s->paced ?: 1);
+		mark_active(d, key);
 	}
 	if (s->rewinds) {
 		add(&d->rewinds, s->rewinds);

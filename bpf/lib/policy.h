@@ -67,4 +67,23 @@ struct policy_params {
 	__u32 small_cut_q10;     /* literal: case 2, /1024 */
 };
 
+/*
+ * Priority (S4.5), cc/priority. The nodes' levels, minimums and maximums stand in
+ * the node file, which the agent reads; here is what `policy set` can change.
+ */
+struct priority_params {
+	__u64 capacity_bps;      /* of the link that the nodes share; 0 = link_rate_bps */
+	__u32 mode;              /* 0 on, where the node file gives priorities; 1 off */
+	__u32 reserved;
+};
+
+/* What it does at present. Written by the agent. */
+struct priority_state {
+	__u64 capacity_bps;      /* what is shared: set, or judged by the congestion seen */
+	__u32 flags;             /* 1 on, 2 congested, 4 not even the minimums fit, 8 capacity is judged */
+	__u32 level;             /* in which the capacity ends: those above have all they want */
+	__u32 active;            /* destinations that it is shared among */
+	__u32 held;              /* of these, held below what the four-case policy allows */
+};
+
 #endif

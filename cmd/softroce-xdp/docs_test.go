@@ -38,6 +38,8 @@ func TestDocsTables(t *testing.T) {
 		"struct sr_config":               structTable(t, abi, "struct sr_config"),
 		"struct policy_regs":             structTable(t, policy, "struct policy_regs"),
 		"struct policy_params":           structTable(t, policy, "struct policy_params"),
+		"struct priority_params":         structTable(t, policy, "struct priority_params"),
+		"struct priority_state":          structTable(t, policy, "struct priority_state"),
 		"enum sr_cap":                    enumTable(t, abi, "enum sr_cap"),
 	})
 }

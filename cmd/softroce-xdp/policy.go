@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/loader"
@@ -19,7 +20,7 @@ import (
 func newPolicy(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "policy",
-		Short: "Show and change the parameters of the four-case policy",
+		Short: "Show and change the parameters of the four-case policy and of priority",
 	}, newPolicyShow(a), newPolicySet(a))
 }
 
@@ -51,7 +52,7 @@ func newPolicyShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			policy := bpf.ParamsAs[fourcase.Params](&cfg.Policy)
+			policy := policyOf(&cfg)
 			if asJSON {
 				all := map[string]param{}
 				for _, p := range params.All {
@@ -118,7 +119,7 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 		return err
 	}
 	defer live.Close()
-	next := *bpf.ParamsAs[fourcase.Params](&live.Policy)
+	next := *policyOf(live.Config)
 	var report []string
 	for _, p := range params.All {
 		value, ok := changed[p.Name]
@@ -134,9 +135,22 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 	if err := params.Validate(&next); err != nil {
 		return usagef("the parameters do not fit together, nothing was changed: %w", err)
 	}
-	live.Policy = *bpf.ParamsFrom(&next)
+	if _, ok := changed["priority-capacity"]; ok {
+		if err := minimumsFit(att.State.NodeFile, live.Node, next.Priority.Limit(live.LinkRateBps)); err != nil {
+			return usagef("nothing was changed: %w", err)
+		}
+	}
+	live.Policy = *bpf.ParamsFrom(&next.Params)
+	prio, _ := bpf.PriorityAs[priority.Params, priority.State](live.Config)
+	*prio = next.Priority
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, strings.Join(report, ", "))
 	return nil
+}
+
+// policyOf copies the parameters of all policies.
+func policyOf(cfg *bpf.Config) *params.Policy {
+	prio, _ := bpf.PriorityAs[priority.Params, priority.State](cfg)
+	return &params.Policy{Params: *bpf.ParamsAs[fourcase.Params](&cfg.Policy), Priority: *prio}
 }
 
 // paramVar checks the form of one parameter on the command line.

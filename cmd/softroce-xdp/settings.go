@@ -14,6 +14,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/config"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/loader/pacer"
@@ -76,6 +77,9 @@ func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 		return nil, err
 	}
 	s.applyPolicy()
+	if err := s.checkMinimums(name); err != nil {
+		return nil, usageError{err, true}
+	}
 	return s, nil
 }
 
@@ -103,19 +107,57 @@ func (s *settings) findNodes(dir string) error {
 	return nil
 }
 
+// checkMinimums refuses a node file that promises more than there is.
+func (s *settings) checkMinimums(name string) error {
+	rate := s.RateBps
+	if rate == 0 {
+		iface, err := loader.FindIface(name)
+		if err != nil {
+			return nil // attach says what is wrong with it
+		}
+		if rate = iface.RateBps; rate == 0 {
+			rate = loader.DefaultRateBps
+		}
+	}
+	return minimumsFit(s.NodeFile, s.Node, s.Priority.Limit(rate))
+}
+
+// minimumsFit refuses nodes whose minimums exceed the capacity that they share.
+func minimumsFit(nodeFile string, node uint32, capacity uint64) error {
+	if nodeFile == "" {
+		return nil
+	}
+	nodes, err := agent.ReadNodeFile(nodeFile)
+	if err != nil {
+		return err
+	}
+	if err := agent.CheckMinimums(nodes, node, capacity); err != nil {
+		return fmt.Errorf("node file %s: %w", nodeFile, err)
+	}
+	return nil
+}
+
 // applyPolicy makes Options.Policy of the parameters given.
 func (s *settings) applyPolicy() {
 	list := s.policy
 	if len(list) == 0 {
 		return
 	}
-	s.Options.Policy = func(p *fourcase.Params) {
+	apply := func(p *params.Policy) {
 		for _, x := range list {
 			if err := setPolicy(p, x); err != nil {
 				panic(fmt.Sprintf("policy parameter %s was accepted before: %v", x, err))
 			}
 		}
 	}
+	s.Options.Policy = func(p *fourcase.Params) {
+		all := params.Policy{Params: *p}
+		apply(&all)
+		*p = all.Params
+	}
+	var all params.Policy
+	apply(&all)
+	s.Options.Priority = all.Priority
 }
 
 // configured lists the interfaces of the configuration file.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/agent"
 )
 
 func newTable(a *app) *cobra.Command {
@@ -64,6 +65,11 @@ func (a *app) readTable(name string, before *view.Table, key string) (*view.Tabl
 		return nil, err
 	}
 	t := view.TableOf(name, rows, time.Now(), before)
+	if att.State.NodeFile != "" {
+		// One that has become unreadable since attach is the agent's to report.
+		nodes, _ := agent.ReadNodeFile(att.State.NodeFile)
+		t.SetPriorities(nodes)
+	}
 	return t, t.Sort(key)
 }
 
@@ -83,6 +89,9 @@ func columnHelp() string {
 		fmt.Fprintf(&b, "  %-10s %s", c.Head, c.Text)
 		if c.Live {
 			b.WriteString(" (with --watch)")
+		}
+		if c.Priority {
+			b.WriteString(" (where the node file gives priorities)")
 		}
 		b.WriteByte('\n')
 	}

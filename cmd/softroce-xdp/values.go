@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 )
@@ -109,7 +108,7 @@ func (p policyVar) Type() string       { return "name=value" }
 func (p policyVar) String() string     { return strings.Join(*p.dst, ",") }
 func (p policyVar) GetSlice() []string { return *p.dst }
 func (p policyVar) Set(s string) error {
-	if err := setPolicy(&fourcase.Params{}, s); err != nil {
+	if err := setPolicy(&params.Policy{}, s); err != nil {
 		return err
 	}
 	*p.dst = append(*p.dst, s)
@@ -128,7 +127,7 @@ func (p policyVar) Replace(all []string) error {
 	return nil
 }
 
-func setPolicy(dst *fourcase.Params, s string) error {
+func setPolicy(dst *params.Policy, s string) error {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok {
 		return fmt.Errorf("%q: write name=value, for example target=500us", s)

@@ -42,8 +42,12 @@ type Agent struct {
 	sweep   sweeper
 	resyncs resyncs
 	drains  drains
-	engine  uint64 // when we last looked for an engine
-	dests   int    // entries in the table, as far as we have heard
+
+	waiting  waiters
+	priority *prioritizer // nil: the node file gives no priorities
+
+	engine uint64 // when we last looked for an engine
+	dests  int    // entries in the table, as far as we have heard
 
 	rdma        string // the RDMA device on the interface, as far as we have seen
 	rdmaSeen    uint64 // when we looked, monotonic ns
@@ -116,6 +120,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	if a.nodes, err = readNodes(a.att.State.NodeFile); err != nil {
 		return nil, err
 	}
+	a.priority = newPrioritizer(a.nodes)
 	return a, nil
 }
 
@@ -213,12 +218,17 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	waited, err := a.evaluateWaiting(now)
+	if err != nil {
+		return 0, err
+	}
+	a.shareOut(now)
 	a.watchEngine(now)
 	a.greet(now)
 	a.expectRDMA(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
-	return a.drainStep(loader.Monotonic(), pause(busy, n)), nil
+	return a.drainStep(loader.Monotonic(), pause(busy, n+waited)), nil
 }
 
 // greet sends the HELLOs that are due.

@@ -28,6 +28,7 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 			if slot.Found == 0 {
 				continue
 			}
+			a.waiting.note(slot, now)
 			a.resync(slot)
 			a.decide(slot, &params, now)
 			changed = changed || slot.Op != 0
@@ -55,15 +56,16 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 	if firstLoaded(&before, regs, &sample) {
 		a.startDrain(slot, &sample, now)
 	}
+	rate := a.enforced(slot, regs, params, now)
 	if *regs != before {
 		slot.Op |= bpf.SetPolicy
 	}
-	if regs.RateBps != d.RateBps {
+	if rate != d.RateBps {
 		slot.Op |= bpf.SetPolicy
 		if d.ClassId != 0 {
-			a.setClass(slot, regs.RateBps)
+			a.setClass(slot, rate)
 		}
-		d.RateBps = regs.RateBps
+		d.RateBps = rate
 	}
 	if a.unclassed(d) {
 		a.setClass(slot, d.RateBps)

@@ -17,6 +17,12 @@ type Node struct {
 	Number    uint32       `yaml:"number"`
 	Addresses []netip.Addr `yaml:"addresses"`
 	Location  string       `yaml:"location"`
+
+	// Priority (S4.5). A file that gives none of them for any node leaves all rates
+	// to congestion control.
+	Level uint8 `yaml:"level"` // 1 is the highest; 0 = not given, the lowest
+	Min   Rate  `yaml:"min"`   // is reserved for it, bits per second
+	Max   Rate  `yaml:"max"`   // it never gets more; 0 = no bound
 }
 
 // nodes numbers destinations: as the node file says, the others behind those in
@@ -47,7 +53,7 @@ func readNodes(path string) (*nodes, error) {
 }
 
 // ReadNodeFile reads and checks a node file: a YAML list under `nodes:` of
-// number, addresses and location.
+// number, addresses, location, level, min and max.
 func ReadNodeFile(path string) ([]Node, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -72,6 +78,9 @@ func ReadNodeFile(path string) ([]Node, error) {
 			errs = append(errs, fmt.Errorf("node file %s: node %d stands twice", path, n.Number))
 		}
 		numbers[n.Number] = true
+		if err := n.checkPriority(); err != nil {
+			errs = append(errs, fmt.Errorf("node file %s: node %d: %w", path, n.Number, err))
+		}
 		if len(n.Addresses) == 0 {
 			errs = append(errs, fmt.Errorf("node file %s: node %d has no addresses", path, n.Number))
 		}

@@ -110,3 +110,42 @@ func TestUnpacedWhileHeld(t *testing.T) {
 		}
 	}
 }
+
+// A thread that comes 24 ms late, which is 20 more than the burst: if data waited, the
+// rate is 1/40 higher until that is made up for; if there was none, nothing is due.
+func TestLate(t *testing.T) {
+	const frame, cost = 1250, qp.Time(1e6) // at 10 Mbit/s
+	for _, idle := range []bool{false, true} {
+		e := &engine{now: 1e9, live: Live{Paced: true, Burst: 4e6}}
+		d := &dest{rate: 10e6}
+		x := &QP{typ: qp.UD, home: d}
+		for e.lineUp(x); d.mayLeave(e); { // the burst of a destination that was idle
+			d.spend(e, frame)
+		}
+		if d.late != 0 || d.empty != e.now+cost {
+			t.Fatalf("at first: empty in %v, late %v", d.empty-e.now, d.late)
+		}
+		if idle {
+			d.pop()
+			e.lineUp(x)
+		}
+		e.now = d.empty + 24e6
+		n, start := 0, e.now
+		for e.now < start+2e9 {
+			if d.mayLeave(e) {
+				d.spend(e, frame)
+				n++
+			} else {
+				e.now = d.empty
+			}
+		}
+		// Of 2 s and the burst; 2 s are enough to make up for 20 ms.
+		want := 2004
+		if !idle {
+			want += 20
+		}
+		if n < want || n > want+2 || d.late != 0 {
+			t.Errorf("idle %t: %d packets, want %d; late %v", idle, n, want, d.late)
+		}
+	}
+}

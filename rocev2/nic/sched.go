@@ -96,7 +96,7 @@ func (d *dest) pop() {
 	x := d.first
 	d.first = x.next
 	if d.first == nil {
-		d.last = nil
+		d.last, d.busy = nil, false
 	}
 	x.lined, x.next = false, nil
 }

@@ -7,10 +7,10 @@
 // Experiments with the completion times of a workload are data (completions);
 // those with a few endless flows are a function each (controls). Networks are
 // smaller than the papers': a leaf-spine of 32 or 64 hosts instead of a three-tier
-// one of 320, with the same link rates, round trip, buffers, load and parameters,
-// and a tenth of the time. So magnitudes are compared by ratio with a tolerance
-// that each row states, and the order of the schemes strictly, except between
-// published values that are within a tenth of each other.
+// one of 320, with the same link rates, round trip, buffers, load and parameters.
+// So magnitudes are compared by ratio with a tolerance for each row, and the order
+// of the schemes strictly, except between published values that are within a tenth
+// of each other.
 //
 // Three differences had to be found before the numbers met, and are worth knowing:
 //

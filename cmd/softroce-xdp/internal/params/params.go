@@ -12,36 +12,43 @@ import (
 	"strings"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 )
 
-// A Param is one parameter of the four-case policy (S1.6).
+// Policy are the parameters of all policies of an interface.
+type Policy struct {
+	fourcase.Params                 // S1.6
+	Priority        priority.Params // S4.5
+}
+
+// A Param is one parameter of a policy.
 type Param struct {
 	Name     string // as a flag and as a key of the configuration file
-	Register string // in struct policy_params, as bpftool prints it
+	Register string // in struct policy_params, or behind a dot in struct priority_params
 	Type     string // what its value is: rate, time, share, number or word
 	Text     string
 
-	get func(*fourcase.Params) string
-	set func(*fourcase.Params, string) error
+	get func(*Policy) string
+	set func(*Policy, string) error
 }
 
 // Get writes the value with its unit.
-func (p Param) Get(v *fourcase.Params) string { return p.get(v) }
+func (p Param) Get(v *Policy) string { return p.get(v) }
 
 // Check checks the form of a value.
-func (p Param) Check(s string) error { return p.set(&fourcase.Params{}, s) }
+func (p Param) Check(s string) error { return p.set(&Policy{}, s) }
 
 // Set reads the value. It checks the form; Validate checks that the values fit
 // one another.
-func (p Param) Set(v *fourcase.Params, s string) error {
+func (p Param) Set(v *Policy, s string) error {
 	if err := p.set(v, s); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
 	}
 	return nil
 }
 
-type params = fourcase.Params
+type params = Policy
 
 // All parameters, in the order of struct policy_params but the mode first.
 var All = []Param{
@@ -70,6 +77,12 @@ var All = []Param{
 	share("ce-cut", "ce_cut_q10", "cut if every echo reports CE", func(v *params) *uint32 { return &v.CECutQ10 }),
 	share("big-cut", "big_cut_q10", "literal: the cut of case 1", func(v *params) *uint32 { return &v.BigCutQ10 }),
 	share("small-cut", "small_cut_q10", "literal: the cut of case 2", func(v *params) *uint32 { return &v.SmallCutQ10 }),
+	{Name: "priority", Register: "priority.mode", Type: "word",
+		Text: "on: levels, minimums and maximums of the node file hold (S4.5); off: the four-case policy alone",
+		get:  func(v *params) string { return v.Priority.Mode.String() },
+		set:  func(v *params, s string) error { return assign(&v.Priority.Mode, s, priority.ParseMode) }},
+	rate("priority-capacity", "priority.capacity_bps", "what the nodes' priorities share; 0 for the link's rate",
+		func(v *params) *uint64 { return &v.Priority.CapacityBps }),
 }
 
 // Named finds a parameter.
@@ -86,7 +99,7 @@ func Named(name string) (Param, error) {
 
 // Validate checks the values against one another. What fourcase calls by its
 // register, the error calls by the parameter's name.
-func Validate(v *fourcase.Params) error {
+func Validate(v *Policy) error {
 	err := v.Validate()
 	if err == nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/priority"
 )
 
 // Every parameter of the data plane's header has a name for people, and no name
@@ -20,14 +21,18 @@ func TestAllMatchesTheHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, body, ok := strings.Cut(string(header), "struct policy_params {")
-	if !ok {
-		t.Fatal("no struct policy_params in policy.h")
-	}
-	body, _, _ = strings.Cut(body, "\n};")
 	want := map[string]bool{}
-	for _, m := range regexp.MustCompile(`__u\d+ (\w+);`).FindAllStringSubmatch(body, -1) {
-		want[m[1]] = true
+	for name, prefix := range map[string]string{"policy_params": "", "priority_params": "priority."} {
+		_, body, ok := strings.Cut(string(header), "struct "+name+" {")
+		if !ok {
+			t.Fatalf("no struct %s in policy.h", name)
+		}
+		body, _, _ = strings.Cut(body, "\n};")
+		for _, m := range regexp.MustCompile(`__u\d+ (\w+);`).FindAllStringSubmatch(body, -1) {
+			if m[1] != "reserved" {
+				want[prefix+m[1]] = true
+			}
+		}
 	}
 	got := map[string]bool{}
 	for _, p := range All {
@@ -40,8 +45,8 @@ func TestAllMatchesTheHeader(t *testing.T) {
 
 // A value that is shown, set again, is the same value: the defaults survive.
 func TestShownIsSettable(t *testing.T) {
-	want := fourcase.DefaultParams(25e9)
-	var got fourcase.Params
+	want := Policy{Params: fourcase.DefaultParams(25e9), Priority: priority.Params{CapacityBps: 2e9, Mode: priority.ModeOff}}
+	var got Policy
 	for _, p := range All {
 		if err := p.Set(&got, p.Get(&want)); err != nil {
 			t.Error(err)
@@ -57,13 +62,13 @@ func TestShownIsSettable(t *testing.T) {
 
 func TestBadValues(t *testing.T) {
 	for name, bad := range map[string]string{
-		"mode": "wild", "min-rate": "fast", "target": "500", "beta": "150%", "raise-after": "-1",
+		"mode": "wild", "min-rate": "fast", "target": "500", "beta": "150%", "raise-after": "-1", "priority": "maybe", "priority-capacity": "most",
 	} {
 		p, err := Named(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := fourcase.DefaultParams(1e9)
+		v := Policy{Params: fourcase.DefaultParams(1e9)}
 		before := v
 		if err := p.Set(&v, bad); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
 			t.Errorf("%s=%s: %v; want an error that names the parameter", name, bad, err)
@@ -78,7 +83,7 @@ func TestBadValues(t *testing.T) {
 }
 
 func TestValidateSpeaksOfParameters(t *testing.T) {
-	v := fourcase.DefaultParams(1e9)
+	v := Policy{Params: fourcase.DefaultParams(1e9)}
 	v.MinRateBps = 2e9
 	if err := Validate(&v); err == nil || !strings.Contains(err.Error(), "min-rate") || strings.Contains(err.Error(), "min_rate_bps") {
 		t.Errorf("Validate = %v; want min-rate by its name", err)

@@ -20,12 +20,16 @@ type Column struct {
 	Text string // for the manual
 	Live bool   // shown only where there is an earlier snapshot
 
+	Priority bool // shown only where the node file gives priorities
+
 	cell    func(*Destination) string
 	compare func(a, b *Destination) int // what --sort puts first comes first
 }
 
 // Columns of the table, from left to right.
-var Columns = []Column{
+var Columns = slices.Concat(whereTo, priorityColumns, howMuch)
+
+var whereTo = []Column{
 	{Head: "NODE", Sort: "node", Text: "node number: from the node file, or by order of first contact",
 		cell: func(d *Destination) string { return dashUnless(d.Node != 0, strconv.Itoa(int(d.Node))) },
 		// Nodes without a number come last.
@@ -48,6 +52,9 @@ var Columns = []Column{
 	{Head: "ACTION", Sort: "action", Text: "what the last decision did to the rate",
 		cell:    func(d *Destination) string { return dashUnless(d.Policy.Action != "", d.Policy.Action) },
 		compare: func(a, b *Destination) int { return cmp.Compare(a.Policy.Action, b.Policy.Action) }},
+}
+
+var howMuch = []Column{
 	{Head: "RATE", Sort: "rate", Text: "rate that the policy allows, in bits per second; - for unpaced",
 		cell:    func(d *Destination) string { return dashUnless(d.RateBps != 0, units.Rate(d.RateBps)) },
 		compare: func(a, b *Destination) int { return cmp.Compare(b.RateBps, a.RateBps) }},
@@ -143,7 +150,7 @@ func (t *Table) Sort(key string) error {
 
 // Cells returns the head and the lines of the table, unpadded.
 func (t *Table) Cells() [][]string {
-	shown := slices.DeleteFunc(slices.Clone(Columns), func(c Column) bool { return c.Live && !t.live() })
+	shown := slices.DeleteFunc(slices.Clone(Columns), func(c Column) bool { return c.Live && !t.live() || c.Priority && !t.prioritized() })
 	head := make([]string, len(shown))
 	for i, c := range shown {
 		head[i] = c.Head

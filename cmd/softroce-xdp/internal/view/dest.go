@@ -27,8 +27,9 @@ type Destination struct {
 	TurnNs int64 `json:"turn_ns"`
 	RttNs  int64 `json:"rtt_ns"`
 
-	Policy Policy `json:"policy"`
-	Window Window `json:"window"`
+	Policy   Policy    `json:"policy"`
+	Priority *Priority `json:"priority,omitempty"` // only where the node file gives priorities
+	Window   Window    `json:"window"`
 
 	RateBps  uint64 `json:"rate_bps"` // 0 = unpaced
 	NextTxNs uint64 `json:"next_tx_ns"`

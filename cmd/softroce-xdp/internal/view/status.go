@@ -37,6 +37,7 @@ type Status struct {
 	Destinations  int               `json:"destinations"`
 	Paced         int               `json:"paced_destinations"` // with a class of their own (htb)
 	Stamped       int               `json:"stamped_destinations"`
+	Priority      *PriorityState    `json:"priority,omitempty"`
 	Counters      map[string]uint64 `json:"counters"` // all that are not zero
 	Problems      []string          `json:"problems"`
 }
@@ -75,6 +76,7 @@ func StatusOf(in StatusInput) *Status {
 			PID: in.State.AgentPID, Alive: in.AgentAlive,
 			HeartbeatAgeNs: int64(in.MonoNs - min(in.Config.HeartbeatNs, in.MonoNs)),
 		},
+		Priority:     priorityStateOf(&in.Config),
 		Destinations: len(in.Rows), Counters: map[string]uint64{}, Problems: []string{},
 	}
 	for _, r := range in.Rows {
@@ -128,6 +130,9 @@ func (s *Status) judge(in StatusInput) {
 	if s.RateFrom == "default" {
 		say("the driver does not say how fast the link is, %s is assumed: attach with --rate", units.Rate(s.RateBps))
 	}
+	if s.Priority != nil && s.Priority.Scaled {
+		say("the minimums of the nodes that send exceed the %sbit/s that there are: none gets all of its own; lower them in %s", units.Rate(s.Priority.CapacityBps), s.NodeFile)
+	}
 	for _, w := range worrying {
 		if n := s.Counters[w.name]; n > 0 {
 			advice := w.advice
@@ -172,6 +177,9 @@ func (s *Status) Write(w io.Writer) {
 		{"clock", s.Clock},
 		{"node", node},
 		{"destinations", fmt.Sprintf("%d, %d of them stamped", s.Destinations, s.Stamped)},
+	}
+	if s.Priority != nil {
+		pairs = append(pairs, [2]string{"priority", s.Priority.String()})
 	}
 	for _, name := range headline {
 		if n, ok := s.Counters[name]; ok {

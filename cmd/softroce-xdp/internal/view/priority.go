@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/priority"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/loader/agent"
+)
+
+// Priority is what the node file says of a destination's node (S4.5). The bounds are
+// those of the node: its addresses share them.
+type Priority struct {
+	Level  uint8  `json:"level"` // 1 is the highest
+	MinBps uint64 `json:"min_bps"`
+	MaxBps uint64 `json:"max_bps"` // 0 = no bound
+	Held   bool   `json:"held"`    // the rate is below what the four-case policy allows
+}
+
+// SetPriorities puts in what the node file says. A file without priorities changes
+// nothing; with them, nodes that it leaves out are of the lowest level.
+func (t *Table) SetPriorities(nodes []agent.Node) {
+	if !agent.Prioritized(nodes) {
+		return
+	}
+	of := map[string]*agent.Node{}
+	for i := range nodes {
+		for _, a := range nodes[i].Addresses {
+			of[a.Unmap().String()] = &nodes[i]
+		}
+	}
+	for i := range t.Destinations {
+		d := &t.Destinations[i]
+		p := &Priority{Level: priority.Levels, Held: d.Policy.RateBps > d.RateBps && d.RateBps != 0}
+		if n := of[mapped(d.Address)]; n != nil {
+			p.MinBps, p.MaxBps = uint64(n.Min), uint64(n.Max)
+			if n.Level != 0 {
+				p.Level = n.Level
+			}
+		}
+		d.Priority = p
+	}
+}
+
+func mapped(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	return a.Unmap().String()
+}
+
+func (t *Table) prioritized() bool {
+	return len(t.Destinations) > 0 && t.Destinations[0].Priority != nil
+}
+
+// priorityColumns are shown only where the node file gives priorities.
+var priorityColumns = []Column{
+	priorityColumn("LEVEL", "level", "priority of its node, 1 is the highest",
+		func(p *Priority) string { return strconv.Itoa(int(p.Level)) },
+		func(a, b *Priority) int { return cmp.Compare(a.Level, b.Level) }),
+	priorityColumn("MIN", "min", "what is reserved for its node, in bits per second",
+		func(p *Priority) string { return dashUnless(p.MinBps != 0, units.Rate(p.MinBps)) },
+		func(a, b *Priority) int { return cmp.Compare(b.MinBps, a.MinBps) }),
+	priorityColumn("MAX", "max", "the most that its node gets",
+		func(p *Priority) string { return dashUnless(p.MaxBps != 0, units.Rate(p.MaxBps)) },
+		func(a, b *Priority) int { return cmp.Compare(b.MaxBps, a.MaxBps) }),
+	priorityColumn("HELD", "held", "whether priority holds the rate below what the four-case policy allows",
+		func(p *Priority) string { return dashUnless(p.Held, "yes") },
+		func(a, b *Priority) int { return cmp.Compare(yes(b.Held), yes(a.Held)) }),
+}
+
+func priorityColumn(head, sort, text string, cell func(*Priority) string, compare func(a, b *Priority) int) Column {
+	none := &Priority{}
+	of := func(d *Destination) *Priority {
+		if d.Priority == nil {
+			return none
+		}
+		return d.Priority
+	}
+	return Column{Head: head, Sort: sort, Text: text, Priority: true,
+		cell:    func(d *Destination) string { return cell(of(d)) },
+		compare: func(a, b *Destination) int { return compare(of(a), of(b)) }}
+}
+
+// PriorityState is the policy of S4.5 at this moment.
+type PriorityState struct {
+	On          bool   `json:"on"`
+	CapacityBps uint64 `json:"capacity_bps"` // what is shared
+	Judged      bool   `json:"judged"`       // by congestion that all destinations see
+	Active      uint32 `json:"active"`       // destinations that it is shared among
+	Congested   bool   `json:"congested"`
+	Scaled      bool   `json:"scaled"` // not even the minimums fit
+	Level       uint32 `json:"level"`  // in which the capacity ends, 0 = in none
+	Held        uint32 `json:"held"`
+}
+
+func priorityStateOf(cfg *bpf.Config) *PriorityState {
+	_, s := bpf.PriorityAs[priority.Params, priority.State](cfg)
+	if s.Flags&priority.On == 0 {
+		return nil
+	}
+	return &PriorityState{
+		On: true, CapacityBps: s.CapacityBps, Judged: s.Flags&priority.Judged != 0, Active: s.Active,
+		Congested: s.Flags&priority.Congested != 0, Scaled: s.Flags&priority.Scaled != 0, Level: s.Level, Held: s.Held,
+	}
+}
+
+// String is the line of `status`.
+func (p *PriorityState) String() string {
+	from := ""
+	if p.Judged {
+		from = " (judged by congestion that all see)"
+	}
+	text := fmt.Sprintf("shares %sbit/s%s among %d active", units.Rate(p.CapacityBps), from, p.Active)
+	switch {
+	case p.Scaled:
+		return text + "; not even their minimums fit"
+	case !p.Congested:
+		return text + "; enough for all"
+	}
+	return fmt.Sprintf("%s; it ends in level %d, %d held back", text, p.Level, p.Held)
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/testenv/load"
+	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// uplink of the sender's switch port, which all its destinations share, in bit/s of
+// frames.
+const uplink = 100e6
+
+// prioNodes are the priorities of hosts 2 to 4.
+var prioNodes = []string{"level: 1, min: 10M, max: 50M", "level: 2, min: 10M, max: 30M", "level: 3, min: 5M"}
+
+// sharedUplink is a sender with three destinations of levels 1 to 3 behind one slow
+// port of the switch.
+type sharedUplink struct {
+	t     *testing.T
+	top   *topo.Topology
+	nodes []*node
+	ends  [4]*load.Endpoint
+	stops [3]context.CancelFunc
+	done  [3]chan error
+}
+
+func newSharedUplink(t *testing.T, flags ...string) *sharedUplink {
+	t.Helper()
+	need.Command(t, "tc", "ip")
+	x := &sharedUplink{t: t, top: topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(4), MTU: 4300, StaticNeighbours: true})}
+	// The sender gets a switch of its own, and a slow cable from there to the others.
+	for _, line := range []string{
+		"ip link add br1 type bridge",
+		"ip link set br1 up",
+		"ip link set port1 master br1",
+		"ip link add up1 type veth peer name up0",
+		"ip link set up1 master br1",
+		"ip link set up0 master br0",
+		fmt.Sprintf("tc qdisc add dev up1 root tbf rate %dbit burst 40kb limit 600kb", int(uplink)),
+	} {
+		args := strings.Fields(line)
+		if out, err := x.top.Switch().Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	if err := x.top.Switch().Do(func() error { return cable("up0", "up1") }); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "nodes.yaml")
+	var text strings.Builder
+	text.WriteString("nodes:\n")
+	fmt.Fprintf(&text, "  - {number: 1, addresses: [%s]}\n", x.top.Host(1).IPv4())
+	for i, p := range prioNodes {
+		fmt.Fprintf(&text, "  - {number: %d, addresses: [%s], %s}\n", i+2, x.top.Host(i+2).IPv4(), p)
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, h := range x.top.Hosts() {
+		ep, err := load.Open(load.Config{Local: h.IPv4(), Do: h.Do})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ep.Close() })
+		x.ends[i] = ep
+		n := newNode(t, h)
+		args := []string{"attach", topo.IfName, "--rate", "1G", "--nodes", file, "--node", fmt.Sprint(i + 1)}
+		if i == 0 {
+			// Two cores play four machines here, and run late by as much as a queue at
+			// these rates: only a longer one shall count.
+			args = append(args, "--policy", "target-max=10ms", "--policy", "target=2ms")
+			args = append(args, flags...)
+		}
+		n.must(t, args...)
+		x.nodes = append(x.nodes, n)
+	}
+	table := x.table()
+	defer table.Close()
+	eventually(t, "all destinations stamp", func() bool {
+		rows, err := table.Rows()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stamped := 0
+		for _, r := range rows {
+			if r.Regs.Caps&bpf.CapStamp != 0 {
+				stamped++
+			}
+		}
+		return stamped == 3
+	})
+	for i := range x.stops {
+		x.start(i)
+	}
+	t.Cleanup(func() {
+		for i := range x.stops {
+			x.stop(i)
+		}
+	})
+	return x
+}
+
+// cable brings both ends of a veth pair up, so that it keeps the order of packets.
+func cable(ends ...string) error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	for _, name := range ends {
+		if err := e.Change(name, topo.InOrderFeatures()); err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(netlink.LinkSetMTU(l, 4300), netlink.LinkSetUp(l)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *sharedUplink) table() *loader.Attachment {
+	x.t.Helper()
+	a, err := loader.Open(topo.IfName, x.nodes[0].options())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return a
+}
+
+// start sends to destination i, 0 to 2, until stop.
+func (x *sharedUplink) start(i int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	x.stops[i], x.done[i] = cancel, done
+	go func() {
+		_, err := x.ends[0].Send(ctx, load.Flow{
+			To: x.top.Host(i + 2).IPv4(), PMTU: 4096, Window: 128, SendBuffer: 64 * 2300,
+			MinRTO: 500 * time.Millisecond, GiveUp: 20 * time.Second,
+		})
+		done <- err
+	}()
+}
+
+func (x *sharedUplink) stop(i int) {
+	if x.stops[i] == nil {
+		return
+	}
+	x.stops[i]()
+	if err := <-x.done[i]; err != nil {
+		x.t.Errorf("flow to level %d: %v", i+1, err)
+	}
+	x.stops[i] = nil
+}
+
+// frame is what a payload of 4096 bytes is on the wire, as rates count it.
+const frame = 14 + 20 + 8 + 12 + 4096 + 4
+
+// goodputs waits, then measures what arrives at each destination, as Mbit/s of frames.
+func (x *sharedUplink) goodputs(name string, settle, measure time.Duration) (mbit [3]float64) {
+	received := func() (b [3]uint64) {
+		for i := range b {
+			b[i] = x.ends[i+1].Received()[x.top.Host(1).IPv4()].Bytes
+		}
+		return b
+	}
+	time.Sleep(settle)
+	before, begin := received(), time.Now()
+	time.Sleep(measure)
+	after, took := received(), time.Since(begin)
+	for i := range mbit {
+		mbit[i] = float64(after[i]-before[i]) * 8 / took.Seconds() / 1e6 * frame / 4096
+	}
+	status, _ := x.nodes[0].try("status", topo.IfName)
+	for _, line := range strings.Split(status, "\n") {
+		if strings.Contains(line, "priority") {
+			x.t.Logf("%-28s %5.1f %5.1f %5.1f Mbit/s, in all %5.1f; %s", name, mbit[0], mbit[1], mbit[2], mbit[0]+mbit[1]+mbit[2], strings.TrimSpace(line))
+			return mbit
+		}
+	}
+	x.t.Logf("%-28s %5.1f %5.1f %5.1f Mbit/s, in all %5.1f", name, mbit[0], mbit[1], mbit[2], mbit[0]+mbit[1]+mbit[2])
+	return mbit
+}
+
+// settles measures until shares are those that S4.5 gives, within 8 % and 1 Mbit/s: how
+// soon is a matter of the four-case policy, which finds its way there on a busy machine.
+// Meanwhile nobody starves.
+func (x *sharedUplink) settles(name string, least float64, want ...float64) {
+	x.t.Helper()
+	const tries = 10
+	for i := 1; ; i++ {
+		got := x.goodputs(name, 500*time.Millisecond, 1500*time.Millisecond)
+		near := true
+		for j := range want {
+			near = near && math.Abs(got[j]-want[j]) <= 0.08*want[j]+1
+			if want[j] > 0 && got[j] < least && i > 1 {
+				x.t.Errorf("%s: level %d starves with %.1f Mbit/s", name, j+1, got[j])
+			}
+		}
+		if near {
+			return
+		}
+		if i == tries {
+			x.t.Errorf("%s: shares of %.1f Mbit/s, want %.1f", name, got, want)
+			return
+		}
+	}
+}
+
+// TestPriority is S4.5 on traffic: three destinations share a slow uplink. Without
+// priorities shares are about equal; with them they follow levels, minimums and
+// maximums, nobody starves, and what one does not use is the others'.
+func TestPriority(t *testing.T) {
+	x := newSharedUplink(t, "--policy", "priority-capacity=95M", "--policy", "priority=off")
+	if got := x.goodputs("off", 2*time.Second, 2*time.Second); got[2] < 20 || got[0] > 48 {
+		t.Errorf("without priorities: %.1f Mbit/s, want about the same for all", got)
+	}
+	x.nodes[0].must(t, "policy", "set", topo.IfName, "--priority", "on")
+	x.settles("on", 4, 50, 30, 15)
+
+	x.stop(0)
+	x.settles("without level 1", 4, 0, 30, 65)
+	x.start(0)
+	x.settles("level 1 is back", 4, 50, 30, 15)
+}
+
+// Nobody says what the uplink carries: it is judged by congestion that all see.
+func TestPriorityJudgesTheUplink(t *testing.T) {
+	x := newSharedUplink(t)
+	const tries = 4
+	for i := 1; ; i++ {
+		got := x.goodputs("capacity judged", 3*time.Second, 3*time.Second)
+		full := got[0]+got[1]+got[2] >= 0.85*uplink/1e6
+		inOrder := got[0] >= 40 && got[0] <= 52 && got[1] >= 22 && got[1] <= 33 && got[2] >= 4.5
+		if full && inOrder {
+			return
+		}
+		if i == tries {
+			t.Errorf("shares of %.1f Mbit/s, want about 50, 30 and the rest of 100", got)
+			return
+		}
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pacers
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/rxepeer"
+)
+
+// The edt pacer needs fq, which not every kernel has: that of the test machines does.
+// Two network namespaces in one emulated machine carry little, so rates are low.
+func TestEDTInAMachine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a machine")
+	}
+	need.Root(t)
+	if err := rxepeer.CheckHost(); err != nil {
+		need.Skip(t, err.Error())
+	}
+	product, err := engines.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bench := filepath.Join(t.TempDir(), "pacerbench")
+	build := exec.Command("go", "build", "-o", bench, "github.com/softroce/softroce-xdp/testenv/cmd/pacerbench")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build pacerbench: %v\n%s", err, out)
+	}
+	if err := setNice(preferred); err != nil { // and so has the machine
+		t.Fatal(err)
+	}
+	defer setNice(0)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	vm, err := rxepeer.Boot(ctx, rxepeer.Config{
+		Name: "edt", NoRxe: true, Product: product, Files: map[string]string{"/usr/sbin/pacerbench": bench},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vm.Close()
+	t.Logf("Linux %s, booted in %v", vm.Kernel, vm.BootTime.Round(time.Millisecond))
+	res, err := vm.Run(ctx, "pacerbench", "-bin", "/usr/sbin/softroce-xdp", "-emulated", "-pacers", "edt", "-rates", "1M,3M,10M", "-measure", "1s")
+	t.Logf("%s%s", res.Stdout, res.Stderr)
+	if err != nil {
+		t.Error(err)
+	}
+}
