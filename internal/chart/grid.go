@@ -38,7 +38,7 @@ func (g *grid) writePNG(w io.Writer) error {
 	}
 	img := vgimg.New(width, g.height*vg.Length(len(g.rows)))
 	tiles := draw.Tiles{Rows: len(g.rows), Cols: g.columns, PadX: 4 * vg.Millimeter, PadY: 2 * vg.Millimeter,
-		PadTop: 2 * vg.Millimeter, PadBottom: 2 * vg.Millimeter, PadLeft: 2 * vg.Millimeter, PadRight: 4 * vg.Millimeter}
+		PadTop: 4 * vg.Millimeter, PadBottom: 2 * vg.Millimeter, PadLeft: 2 * vg.Millimeter, PadRight: 4 * vg.Millimeter}
 	canvases := plot.Align(g.rows, tiles, draw.New(img))
 	for i, row := range g.rows {
 		for j, p := range row {
