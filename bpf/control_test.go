@@ -203,7 +203,7 @@ func TestControlDrops(t *testing.T) {
 		{"HELLO from a group of hosts", edit(hello4, at(6, 1)), "control_malformed"},
 		{"HELLO to an IPv4 group", fromPeer(t, toGroup), "control_malformed"},
 		{"HELLO to an IPv6 group", fromPeer(t, toGroup6), "control_malformed"},
-		{"credit grant: no engine here yet", fromPeer(t, credit), "control_unknown"},
+		{"credit grant: no engine here that uses pre-credit", fromPeer(t, credit), "control_unknown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := l.with(t)

@@ -102,3 +102,65 @@ func TestSteer(t *testing.T) {
 	}
 	l.wantCounters("rx_unstamped")
 }
+
+// CREDIT_GRANT and CREDIT_RETURN go to the engine that has steered the control number
+// to itself; whatever is not as long as one, or finds no socket, to nobody.
+func TestSteerCredit(t *testing.T) {
+	const index = 5
+	l := newLab(t)
+	sock, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(sock) })
+	if err := l.objs.Xsks.Put(uint32(index), uint32(sock)); err != nil {
+		t.Fatal(err)
+	}
+	message := func(op rocev2.Opcode, v6 bool) rocev2.Datagram {
+		d := rocev2.Datagram{Src: peer4, Dst: us4, Opcode: op, DestQP: rocev2.ControlQPN,
+			Credit: rocev2.CreditFields{Epoch: 3, Limit: 4096, Seq: 9}, Stamp: &rocev2.Stamp{Flags: rocev2.StampT1, T1: labStart - 5}}
+		if v6 {
+			d = over6(d)
+		}
+		return d
+	}
+	unstamped := message(rocev2.OpCreditGrant, false)
+	unstamped.Stamp = nil
+	here, elsewhere := &bpf.Steer{XskBase: index, Queues: 1}, &bpf.Steer{XskBase: index + 1, Queues: 1}
+	for _, c := range []struct {
+		name    string
+		steer   *bpf.Steer // of the control number
+		in      rocev2.Datagram
+		verdict uint32
+		count   string
+	}{
+		{"grant", here, message(rocev2.OpCreditGrant, false), xdpRedirect, "rx_steered"},
+		{"grant, IPv6", here, message(rocev2.OpCreditGrant, true), xdpRedirect, "rx_steered"},
+		{"return", here, message(rocev2.OpCreditReturn, false), xdpRedirect, "rx_steered"},
+		{"without the option", here, unstamped, xdpDrop, "control_malformed"},
+		{"no socket", elsewhere, message(rocev2.OpCreditGrant, false), xdpDrop, "rx_steer_missed"},
+		{"an engine without pre-credit", nil, message(rocev2.OpCreditReturn, false), xdpDrop, "control_unknown"},
+		{"HELLO all the same", here, hello(false), xdpTX, "hello_answered"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := l.with(t)
+			l.config(func(cfg *bpf.Config) { cfg.Steered = 1 })
+			if c.steer != nil {
+				if err := l.objs.SteerTable.Put(uint32(rocev2.ControlQPN), *c.steer); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := l.objs.SteerTable.Delete(uint32(rocev2.ControlQPN)); err != nil {
+				t.Fatal(err)
+			}
+			in := fromPeer(t, c.in)
+			verdict, out := l.in(in)
+			if verdict != c.verdict {
+				t.Errorf("verdict %d, want %d", verdict, c.verdict)
+			}
+			if verdict == xdpRedirect && !bytes.HasSuffix(out, in) {
+				t.Errorf("changed:\n got %x\nwant %x", out, in)
+			}
+			l.wantCounters(c.count)
+		})
+	}
+}

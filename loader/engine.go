@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/rocev2"
 )
 
 // An EngineSeat is the place of the one engine that an interface can have: the queue
@@ -97,6 +98,21 @@ func (s *EngineSeat) Steer(qpn uint32) error {
 	return nil
 }
 
+// OfferCredit has ingress hand the messages of pre-credit to the sockets, and HELLO say
+// that the engine understands it. Call it after Register.
+func (s *EngineSeat) OfferCredit() error {
+	if err := s.Steer(rocev2.ControlQPN); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errSeatClosed
+	}
+	setCaps(s.cfg, uint32(bpf.CapCredit), true)
+	return nil
+}
+
 // Unsteer has ingress pass them to the host's stack; Close did that for all.
 func (s *EngineSeat) Unsteer(qpn uint32) error {
 	s.mu.Lock()
@@ -141,7 +157,7 @@ func (s *EngineSeat) Close() error {
 
 // clearSteering removes all that an engine has put into the maps.
 func clearSteering(a *Attachment, cfg *LiveConfig) error {
-	setCaps(cfg, uint32(bpf.CapSACK), false)
+	setCaps(cfg, uint32(bpf.CapSACK|bpf.CapCredit), false)
 	atomic.StoreUint32(&cfg.Steered, 0)
 	var qpns []uint32
 	var qpn uint32

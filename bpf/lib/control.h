@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Control packets: manufacturer opcodes to QP 0xFFFFFE. They end here; nobody
- * above ever sees one. rocev2/hello.go is the twin of the format:
+ * Control packets: manufacturer opcodes to QP 0xFFFFFE. They end here, or with an
+ * engine that uses pre-credit; the host's stack never sees one. rocev2/hello.go is the twin of the format:
  *
  *   BTH(12)  0 version(16)  2 flags(16)  4 node(32)  8 caps(32)  12 link_mbps(32)
  *   16 nonce(64)  24 zero(64)  ICRC(32), then the stamp option in the surplus area
@@ -20,6 +20,8 @@
 #define CONTROL_QPN 0xfffffe
 #define OP_HELLO 0xc0
 #define OP_HELLO_ACK 0xc1
+#define OP_CREDIT_GRANT 0xc2
+#define OP_CREDIT_RETURN 0xc3
 #define HELLO_LEN 32
 #define HELLO_VERSION 1
 #define HELLO_UDP_LEN (UDP_HLEN + BTH_LEN + HELLO_LEN + ICRC_LEN)
@@ -217,6 +219,24 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 }
 
 /*
+ * Pre-credit is between engines (S5): one that has steered CONTROL_QPN to itself
+ * gets what peers say of it, and judges it. The stamp behind these packets says
+ * nothing that is not in the next packet of data.
+ */
+static __always_inline int control_credit(struct xdp_md *ctx, const struct roce *r,
+					  const struct sr_config *cfg)
+{
+	const struct steer *st = steer_find(cfg, CONTROL_QPN);
+	struct stamp none = {};
+
+	if (!st)
+		return control_drop(SR_STAT_control_unknown);
+	if (r->udp_len != HELLO_UDP_LEN || r->surplus != STAMP_LEN)
+		return control_drop(SR_STAT_control_malformed);
+	return steer_packet(ctx, st, &none, 0, clock_now()) == XDP_REDIRECT ? XDP_REDIRECT : XDP_DROP;
+}
+
+/*
  * Control packets are rare: they go through a function of their own, and parse
  * once more, so that the code that every packet runs through stays small.
  */
@@ -228,6 +248,8 @@ static __noinline int control(struct xdp_md *ctx)
 
 	if (!cfg || parse(data, end, &r, &rx_reasons) != ROCE)
 		return XDP_PASS;
+	if (r.opcode == OP_CREDIT_GRANT || r.opcode == OP_CREDIT_RETURN)
+		return control_credit(ctx, &r, cfg);
 	if (r.opcode != OP_HELLO && r.opcode != OP_HELLO_ACK)
 		return control_drop(SR_STAT_control_unknown);
 	return r.v6 ? control_packet(data, &r, end, 1, cfg, clock_now())

@@ -55,6 +55,7 @@ else can have an engine on that interface.`,
 type engineFlags struct {
 	iface string
 	spin  time.Duration
+	precredit bool
 }
 
 func (e *engineFlags) flags(a *app, cmd *cobra.Command) {
@@ -62,6 +63,7 @@ func (e *engineFlags) flags(a *app, cmd *cobra.Command) {
 	f.StringVar(&e.iface, "dev", "", "the attached interface; may be left out if there is one")
 	e.spin = 20 * time.Microsecond
 	f.Var(spanVar{&e.spin, 0, time.Second}, "spin", "how long the engine looks for work before it sleeps: latency against CPU time")
+	f.BoolVar(&e.precredit, "precredit", false, "grant pre-credit to peers whose engine has it too, and send first round trips on theirs")
 	_ = cmd.RegisterFlagCompletionFunc("dev", a.completeAttached)
 }
 
@@ -79,7 +81,7 @@ func (e *engineFlags) open(a *app) (*nic.Device, string, error) {
 	if spin == 0 {
 		spin = -1
 	}
-	dev, err := engine.Open(name, a.options(), nic.Options{Spin: spin})
+	dev, err := engine.Open(name, a.options(), nic.Options{Spin: spin, PreCredit: e.precredit})
 	return dev, name, err
 }
 

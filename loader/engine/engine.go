@@ -61,7 +61,8 @@ func (w *wire) Live() nic.Live {
 	mono := loader.Monotonic()
 	l := nic.Live{
 		InitialRate: atomic.LoadUint64(&c.InitialRateBps), Burst: qp.Time(c.BurstNs),
-		Paced: c.Pacer != bpf.PacerNone && !heartbeatStopped(c, mono),
+		LinkRate: atomic.LoadUint64(&c.LinkRateBps),
+		Paced:    c.Pacer != bpf.PacerNone && !heartbeatStopped(c, mono),
 	}
 	if w.Clock() == "tai" {
 		l.ClockOffset = int64(loader.Clock(unix.CLOCK_TAI) - mono)
@@ -97,6 +98,7 @@ func (w *wire) Sync(dests []nic.DestSync) error {
 		d, s := &dests[i], &w.slots[i]
 		d.Known, d.Rate = s.Found != 0, s.RateBps
 		d.Stamps, d.SACK = s.Caps&bpf.CapStamp != 0, s.Caps&bpf.CapSACK != 0
+		d.Credit = s.Caps&bpf.CapCredit != 0
 	}
 	return nil
 }

@@ -42,6 +42,10 @@ type Options struct {
 	RxFrames int           // per receive queue; default 4096
 	TxFrames int           // per queue; default 512
 	BusyPoll time.Duration // see xsk.Config
+	// PreCredit has the engine grant pre-credit to peers, and send the first round trip
+	// of large messages on theirs (S5). Peers without it get plain RoCEv2.
+	PreCredit bool
+
 	Keys     int           // memory regions and windows at once, see mr.Config
 }
 

@@ -10,6 +10,9 @@ type rxMeta struct {
 	flags  uint8 // of the stamp, 0 = the packet had none
 	ce     bool
 	t1, t2 uint64
+
+	credit    uint32 // of the stamp, with rocev2.StampCredit
+	creditSeq uint16
 }
 
 const metaMagic = 0x53524d31 // "SRM1"
@@ -22,5 +25,6 @@ func parseMeta(b []byte) (m rxMeta, ok bool) {
 	return rxMeta{
 		flags: b[6], ce: b[7] != 0,
 		t1: binary.NativeEndian.Uint64(b[8:]), t2: binary.NativeEndian.Uint64(b[16:]),
+		credit: binary.NativeEndian.Uint32(b[24:]), creditSeq: binary.NativeEndian.Uint16(b[4:]),
 	}, true
 }

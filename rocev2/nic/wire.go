@@ -20,6 +20,10 @@ type Wire interface {
 	Steer(qpn uint32) error
 	Unsteer(qpn uint32) error
 
+	// OfferCredit has ingress hand CREDIT_GRANT and CREDIT_RETURN to the sockets, and
+	// peers be told that the engine understands them.
+	OfferCredit() error
+
 	// Live returns what may have changed. It is called a few hundred times a second.
 	Live() Live
 
@@ -36,6 +40,7 @@ type Live struct {
 	Paced       bool    // destinations have rates, and somebody looks after them
 	InitialRate uint64  // bit/s of a destination that nothing is known of, 0 = unpaced
 	Burst       qp.Time // what an idle destination may send at once, as time at its rate
+	LinkRate    uint64  // bit/s of the interface, 0 = unknown
 	ClockOffset int64   // clock of the stamps less CLOCK_MONOTONIC, ns
 }
 
@@ -56,5 +61,5 @@ type DestSync struct {
 	Rate uint64 // in: bit/s in use. out: to be used, 0 = unpaced
 
 	// What the peer understands; Known is false if the table was full.
-	Known, Stamps, SACK bool
+	Known, Stamps, SACK, Credit bool
 }
