@@ -53,8 +53,8 @@ else can have an engine on that interface.`,
 
 // engineFlags say on which interface an engine works, and how.
 type engineFlags struct {
-	iface string
-	spin  time.Duration
+	iface     string
+	spin      time.Duration
 	precredit bool
 }
 

@@ -27,8 +27,12 @@ func (d *Device) Counters() []Counter {
 	var c engineCounters
 	var q qp.Counters
 	var qps int
+	var pre creditTotals
 	read := func() error {
 		c, q, qps = d.eng.count, d.eng.qpCount, d.eng.qps.count
+		if d.eng.credit != nil {
+			pre = d.eng.credit.totals()
+		}
 		return nil
 	}
 	if d.do(read) != nil {
@@ -80,6 +84,15 @@ func (d *Device) Counters() []Counter {
 		{"tx_stamp_too_big", c.txTooBig, "packets that the stamp would lift over the MTU, left unstamped"},
 		{"sync_errors", c.syncErrors, "reports to the destination table that failed"},
 		{"events_lost", d.eventsLost.Load(), "asynchronous events that nobody took"},
+		{"precredit_granted", pre.given, "pre-credit given to peers, bytes"},
+		{"precredit_drained", pre.drained, "of it, bytes of payload that arrived"},
+		{"precredit_wasted", pre.wasted, "of it, bytes that came back unused or were lost"},
+		{"precredit_outstanding", pre.outstanding, "of it, bytes unused at peers or under way now"},
+		{"precredit_used", pre.used, "bytes of payload sent on pre-credit of peers"},
+		{"precredit_returned", pre.returned, "bytes of pre-credit of peers given up unused"},
+		{"precredit_grants_sent", pre.grants, "CREDIT_GRANT messages sent"},
+		{"precredit_returns_sent", pre.returns, "CREDIT_RETURN messages sent"},
+		{"precredit_ignored", pre.ignored, "such messages from hosts with which there is no pre-credit"},
 		{"queue_pairs", uint64(qps), "queue pairs that exist now"},
 	}
 	var rx [3]uint64

@@ -43,6 +43,8 @@ type dest struct {
 	peerT1, peerT2 uint64
 	ce             bool // it came with CE and no stamp has told the peer
 
+	credit *creditPeer // nil unless queue pairs use pre-credit
+
 	probe  probe
 	report DestSync
 	listed bool // in the engine's list of those to report

@@ -46,7 +46,7 @@ type Options struct {
 	// of large messages on theirs (S5). Peers without it get plain RoCEv2.
 	PreCredit bool
 
-	Keys     int           // memory regions and windows at once, see mr.Config
+	Keys int // memory regions and windows at once, see mr.Config
 }
 
 // Device is a RoCEv2 NIC in this process, on one interface. Its methods and those of
@@ -98,6 +98,12 @@ func Open(w Wire, o Options) (_ *Device, err error) {
 		if err := w.Register(i, s.FD()); err != nil {
 			return nil, err
 		}
+	}
+	if d.opts.PreCredit {
+		if err := w.OfferCredit(); err != nil {
+			return nil, err
+		}
+		d.eng.credit = newCredits(&d.opts, d.eng.live.LinkRate)
 	}
 	d.eng.start()
 	return d, nil

@@ -56,6 +56,8 @@ type engine struct {
 	onTimer func(*QP)
 	onDest  func(*dest)
 
+	credit *credits // nil without Options.PreCredit
+
 	count   engineCounters
 	qpCount qp.Counters
 	held    *qp.HoldPool
@@ -121,6 +123,9 @@ func (e *engine) turn() int {
 	e.settle()
 	n += e.transmit()
 	e.settle()
+	if e.credit != nil {
+		e.credit.turn(e)
+	}
 	e.submit()
 	e.closeOverruns()
 	e.report()
@@ -195,7 +200,11 @@ func (e *engine) expire(x *QP) {
 		e.rearm(x)
 		return
 	}
+	before := e.qpCount.Timeouts
 	x.q.Expire(e.now)
+	if x.credit != nil {
+		e.credit.expired(e, x, e.qpCount.Timeouts != before)
+	}
 	e.touch(x)
 }
 
@@ -234,6 +243,11 @@ func (e *engine) untilNext(now qp.Time) time.Duration {
 	}
 	if len(e.active) > 0 {
 		next = min(next, e.sync.due)
+	}
+	if e.credit != nil {
+		if at := e.credit.due(now); at != 0 {
+			next = min(next, qp.Time(at))
+		}
 	}
 	return time.Duration(next - now)
 }

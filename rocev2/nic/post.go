@@ -221,6 +221,9 @@ func (e *engine) postSend(p *post, b *postBatch) {
 		x.sendLost++
 	} else {
 		x.sendTaken++
+		if x.credit != nil {
+			e.credit.begin(e, x, wr)
+		}
 	}
 	e.touch(x)
 }

@@ -93,6 +93,7 @@ type QP struct {
 	srq                 *SRQ
 	src                 netip.Addr
 	timer               wheel.Timer[*QP]
+	credit              *creditFlow // nil unless it uses pre-credit
 
 	pd         *PD
 	send, recv *CQ
@@ -305,6 +306,9 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (lef
 		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
 	}
 	attr := x.q.Attr()
+	if path != nil && e.credit != nil {
+		e.credit.connect(e, x, &attr)
+	}
 	if x.pkey = attr.PKey; x.pkey == 0 {
 		x.pkey = rocev2.DefaultPKey
 	}
@@ -327,6 +331,9 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 		x.home.quit(x)
 	}
 	if left = x.path; left != nil {
+		if x.credit != nil {
+			e.credit.leave(e, x)
+		}
 		x.q.SetFlight(nil)
 		x.dest.leavePark(x)
 		e.unpark(x.dest)

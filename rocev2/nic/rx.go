@@ -49,12 +49,19 @@ func (e *engine) frame(b []byte, m rxMeta, own bool) {
 	if !ok {
 		return
 	}
+	if e.credit != nil && p.BTH().DestQP() == rocev2.ControlQPN {
+		e.credit.message(e, &p)
+		return
+	}
 	x := e.lookup(&p)
 	if x == nil {
 		return
 	}
 	if !own {
 		e.note(x, &p, m)
+		if x.credit != nil {
+			e.credit.arrives(e, x.dest.credit, x, &p, m)
+		}
 	}
 	e.deliver(x, &p)
 }

@@ -108,7 +108,10 @@ func (e *engine) adopt(d *dest, r *DestSync) {
 		e.destTimers.Set(&d.timer, int64(at))
 	}
 	d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
-	if d.stamps {
+	if d.credit != nil {
+		e.credit.negotiate(e, d.credit, d.stamps && r.Credit)
+	}
+	if d.stamps && (d.credit == nil || d.credit.on) {
 		d.fresh = 0
 	}
 }

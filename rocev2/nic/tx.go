@@ -49,6 +49,9 @@ func (e *engine) settle() {
 		if x.dest != nil {
 			e.unpark(x.dest)
 		}
+		if x.credit != nil {
+			e.credit.settled(e, x)
+		}
 	}
 	e.touched = e.touched[:stuck]
 	e.show()
@@ -92,8 +95,20 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 			e.move(x, to)
 			continue
 		}
+		pays := false
+		if x.credit != nil {
+			switch d.credit.judge(e, x) {
+			case creditWithheld:
+				d.pop()
+				d.credit.wait(x)
+				continue
+			case creditPays:
+				pays = true
+			}
+			e.credit.paying, e.credit.paid = pays, false
+		}
 		switch {
-		case !d.mayLeave(e):
+		case !pays && !d.mayLeave(e):
 			e.hold(d)
 			return sent
 		case !e.room(x):
@@ -109,7 +124,9 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 			continue
 		}
 		size, to := e.send(x, &e.out)
-		to.spend(e, size)
+		if !pays || !e.credit.paid {
+			to.spend(e, size)
+		}
 		d.charge(x, size)
 		sent++
 	}
@@ -207,6 +224,9 @@ func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
 	}
 	if o.Stamp != nil {
 		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.live.ClockOffset))
+		if x.credit != nil {
+			e.credit.mark(e, d.credit, x, o)
+		}
 	}
 	n := etherLen + o.Seal(frame[etherLen:])
 	e.count.txPackets++
@@ -247,6 +267,9 @@ func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
 	}
 	if o.Lost {
 		r.Lost++
+		if x.credit != nil {
+			e.credit.lost(e, d.credit)
+		}
 	}
 	e.list(d)
 }

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Pre-credit (S5, cc/precredit), for engines that were opened with Options.PreCredit
+// and towards peers whose engine has it too. This file is the sender's half for its
+// queue pairs, creditwire.go is what the two ends tell each other.
+//
+// A flow is what a queue pair of RC posts from the moment it has nothing outstanding
+// until its first ACK. In that time its packets leave on pre-credit, past the pacer.
+// Where there is none left, a large flow waits for the first ACK of anybody's packet
+// to this destination; a small one goes on as the pacer lets it, as without.
+
+// What a receiver plans with. A round trip of an engine on an idle path takes less;
+// its packets live long where a busy machine leaves them in a ring.
+const (
+	creditRTT   = int64(100 * time.Microsecond)
+	creditDelay = int64(100 * time.Millisecond)
+	creditRetry = int64(5 * time.Millisecond)
+	creditLink  = uint64(10e9) // of an interface that does not say its rate
+)
+
+// credits is all that an engine has of pre-credit. It belongs to the engine's thread.
+type credits struct {
+	recv  *precredit.Receiver
+	peers map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
+	ids   []*creditPeer              // by precredit.Sender
+
+	bdp    uint32 // of what a receiver plans with
+	next   int64  // when an account expires, 0 = none does
+	dirty  bool   // the receiver may have grants to send
+	paying bool   // the packet that is being built is to be paid
+	paid   bool   // and was
+
+	out   rocev2.Datagram
+	stamp rocev2.Stamp
+	count creditCounters
+}
+
+type creditCounters struct {
+	used, returned, grants, returns, ignored uint64
+}
+
+// creditPeer is a host with which there is or was pre-credit, in both directions.
+type creditPeer struct {
+	id   precredit.Sender
+	dest *dest // nil while no queue pair leads there
+	on   bool  // it understands
+	qps  []*QP
+
+	src     precredit.Source
+	blind   bool  // data is under way and nothing was heard since there was none
+	waiting []*QP // withheld until something is heard
+	probe   probe
+	rtt     int64 // the latest
+	round   int64 // when it began
+	epoch   uint32
+	void    uint32 // of this epoch, as last counted
+	asked   int64  // when a loss was last reported
+}
+
+// creditFlow is what a queue pair sends until its first ACK.
+type creditFlow struct {
+	precredit.Flow
+	class   precredit.Class
+	packet  uint32 // payload of a full one
+	posted  uint64
+	queued  uint32 // for pre-credit, sent or not
+	begun   bool
+	waiting bool // in the list of creditPeer
+}
+
+func newCredits(o *Options, link uint64) *credits {
+	if link == 0 {
+		link = creditLink
+	}
+	// A packet takes a frame, whatever it carries. The other half of the frames is
+	// for what comes after the first round trip.
+	p := precredit.Plan(link, creditRTT, uint32(o.RxFrames/2*1024), 1024, 0)
+	p.DelayNs, p.RetryNs = creditDelay, creditRetry
+	return &credits{
+		recv:  precredit.NewReceiver(p, uint32(time.Now().Unix())),
+		peers: map[netip.Addr]*creditPeer{}, bdp: precredit.BDP(link, creditRTT),
+	}
+}
+
+// connect is called for a queue pair that got an address.
+func (c *credits) connect(e *engine, x *QP, a *qp.Attr) {
+	d, to := x.dest, x.path.Current()
+	packet := a.PMTU.Bytes()
+	// Without room for the stamp a packet cannot say that it is paid.
+	if x.typ != qp.RC || to.Loopback || !EngineQPN(a.DestQPN) || packet+rocev2.PMTUOverhead+rocev2.StampLen > to.MTU {
+		return
+	}
+	p := c.peers[d.addr]
+	if p == nil {
+		p = &creditPeer{id: precredit.Sender(len(c.ids))}
+		p.src.Lead, p.src.Step = precredit.DefaultLead, precredit.DefaultStep
+		c.peers[d.addr], c.ids = p, append(c.ids, p)
+	}
+	x.credit = &creditFlow{packet: uint32(packet)}
+	x.credit.Data = x
+	p.dest, d.credit = d, p
+	p.qps = append(p.qps, x)
+	if p.on {
+		c.recv.NewFlow(int64(e.now), p.id)
+		c.dirty = true
+	} else if !to.Loopback {
+		d.fresh = freshReports
+		e.list(d)
+	}
+}
+
+// leave is called before a queue pair loses its address.
+func (c *credits) leave(e *engine, x *QP) {
+	p := x.dest.credit
+	p.src.Drop(&x.credit.Flow)
+	p.unwait(x)
+	if len(p.qps) == 1 {
+		c.turn(e)
+		p.turnOff(e)
+		p.dest.credit, p.dest = nil, nil
+	}
+	p.qps = slices.DeleteFunc(p.qps, func(o *QP) bool { return o == x })
+	x.credit = nil
+	p.wake(e)
+}
+
+// negotiate takes what HELLO says of a peer.
+func (c *credits) negotiate(e *engine, p *creditPeer, on bool) {
+	switch {
+	case on == p.on:
+	case on:
+		p.on = true
+		c.recv.NewFlow(int64(e.now), p.id)
+		c.dirty = true
+	default:
+		p.turnOff(e)
+	}
+}
+
+// turnOff ends pre-credit with a peer: what is unused at either end goes back.
+func (p *creditPeer) turnOff(e *engine) {
+	c := e.credit
+	if !p.on {
+		return
+	}
+	if m, send := p.src.GiveUp(); send {
+		c.sendReturn(e, p, m)
+	}
+	c.recv.Leave(p.id)
+	c.flush(e)
+	p.on, p.blind = false, false
+	for _, x := range p.qps {
+		p.src.Drop(&x.credit.Flow)
+		x.credit.begun = false
+	}
+	p.wake(e)
+}
+
+// begin is called for what a queue pair has just posted.
+func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
+	p, f, now := x.dest.credit, x.credit, int64(e.now)
+	if !p.on {
+		return
+	}
+	verb := precredit.VerbSend
+	switch wr.Op {
+	case qp.OpSend, qp.OpSendImm, qp.OpSendInv:
+	case qp.OpWrite, qp.OpWriteImm:
+		verb = precredit.VerbWrite
+	default: // the data of a READ comes from the peer, who knows nothing of it before
+		return
+	}
+	n := uint64(len(wr.Data))
+	for i := range wr.SGL {
+		n += uint64(wr.SGL[i].Len)
+	}
+	first := x.q.SendQueued() == 1
+	switch {
+	case first:
+		p.src.Drop(&f.Flow)
+		f.begun, f.posted, f.queued = true, 0, 0
+		if p.dest.flight.Used() == 0 {
+			p.blind = true
+		}
+	case !f.begun:
+		return
+	}
+	f.posted += n
+	k := precredit.Features{TotalBytes: f.posted, PostedBytes: f.posted, Verb: verb, RegionBytes: f.posted, BDPBytes: uint64(c.bdp)}
+	more := uint32(min(n, uint64(max(c.bdp, f.packet)-min(f.queued, max(c.bdp, f.packet)))))
+	f.queued += more
+	if class := precredit.Classify(k); class != f.class {
+		more += f.Left()
+		p.src.Drop(&f.Flow)
+		f.class = class
+	}
+	if first && p.src.Usable(now) == 0 {
+		if m, send := p.src.Report(); send {
+			c.sendReturn(e, p, m)
+		}
+	}
+	p.src.Push(&f.Flow, f.class, more)
+	p.src.Refill(now, f.packet)
+}
+
+// verdict is what pre-credit says to a queue pair's next packet.
+type verdict uint8
+
+const (
+	creditPlain    verdict = iota // nothing: it leaves as without
+	creditPays                    // it leaves now
+	creditWithheld                // it waits
+)
+
+func (p *creditPeer) judge(e *engine, x *QP) verdict {
+	f := x.credit
+	if f == nil || !p.on || !f.begun {
+		return creditPlain
+	}
+	if p.src.Head() == &f.Flow && p.dest.stamps && p.src.Ready(int64(e.now)) >= min(f.Left(), f.packet) {
+		return creditPays
+	}
+	if f.class == precredit.Large && p.blind && p.dest.flight.Used() > 0 {
+		return creditWithheld
+	}
+	return creditPlain
+}
+
+// wait keeps a queue pair until something is heard from the peer.
+func (p *creditPeer) wait(x *QP) {
+	if !x.credit.waiting {
+		x.credit.waiting = true
+		p.waiting = append(p.waiting, x)
+	}
+}
+
+func (p *creditPeer) unwait(x *QP) {
+	if x.credit.waiting {
+		x.credit.waiting = false
+		i := slices.Index(p.waiting, x)
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	}
+}
+
+// wake has all that wait line up again, to be judged anew.
+func (p *creditPeer) wake(e *engine) {
+	for i, x := range p.waiting {
+		x.credit.waiting = false
+		e.lineUp(x)
+		p.waiting[i] = nil
+	}
+	p.waiting = p.waiting[:0]
+}
+
+// pay has the packet of a flow say in its stamp what it takes, and reports whether it
+// is covered. A copy of a packet is never paid.
+func (c *credits) pay(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
+	f := x.credit
+	n := uint32(o.PayloadLen)
+	if f == nil || !f.begun || o.Again || n == 0 {
+		return
+	}
+	if !c.paying || p.src.Head() != &f.Flow {
+		p.src.Pass(&f.Flow, n)
+		return
+	}
+	if left := f.Left(); left < n { // the last packet of those that may be paid
+		p.src.Push(&f.Flow, f.class, n-left)
+	}
+	k, ok := p.src.SrcSchedulePrecredit(int64(e.now), n)
+	if !ok {
+		p.src.Pass(&f.Flow, n)
+		return
+	}
+	o.Stamp.Flags |= rocev2.StampCredit
+	o.Stamp.Credit, o.Stamp.CreditSeq = k.Credit.Bytes, k.Credit.Seq
+	c.count.used += uint64(k.Bytes)
+	c.paid = true
+	if p.probe.sent == 0 || e.now-p.probe.sent > probeTimeout {
+		p.probe.leaves(x, o, e.now)
+	}
+	if h := p.src.Head(); h != nil && h != &f.Flow {
+		if next := h.Data.(*QP); next.credit.waiting {
+			p.unwait(next)
+			e.lineUp(next)
+		}
+	}
+}
+
+// answered is called for an answer of the peer, whatever it says.
+func (p *creditPeer) answered(e *engine, x *QP, pkt *rocev2.Packet) {
+	now := int64(e.now)
+	if rtt, _ := p.probe.answered(x, pkt.Opcode().Info().Operation, pkt.BTH().PSN(), e.now); rtt > 0 {
+		p.rtt = int64(rtt)
+		p.src.SrcFixPrecredit(p.rtt)
+	}
+	if f := x.credit; f != nil {
+		f.begun = false
+		p.src.Drop(&f.Flow)
+	}
+	p.heard(e)
+	if now-p.round >= p.rtt && x.credit != nil {
+		p.round = now
+		p.src.NextRound(now, x.credit.packet)
+	}
+}
+
+// heard ends the time in which nothing is known of the way.
+func (p *creditPeer) heard(e *engine) {
+	p.blind = false
+	if len(p.waiting) > 0 {
+		p.wake(e)
+	}
+}
+
+// expired is called when a timer of a queue pair ran out: what waits for an answer
+// could wait for ever. A timeout voids what is left.
+func (c *credits) expired(e *engine, x *QP, timeout bool) {
+	p := x.dest.credit
+	if timeout && p.on {
+		if m, send := p.src.GiveUp(); send {
+			c.sendReturn(e, p, m)
+		}
+	}
+	p.heard(e)
+}
+
+// lost is called for a packet that is sent again because the peer missed it.
+func (c *credits) lost(e *engine, p *creditPeer) {
+	const often = int64(time.Millisecond)
+	if now := int64(e.now); p.on && now-p.asked >= often {
+		p.asked = now
+		if m, send := p.src.Report(); send {
+			c.sendReturn(e, p, m)
+		}
+	}
+}
+
+// settled is called when something has happened to a queue pair. One that has nothing
+// to send any more, since it failed, must not stand before others.
+func (c *credits) settled(e *engine, x *QP) {
+	p := x.dest.credit
+	if x.q.SendQueued() == 0 {
+		x.credit.begun = false
+		p.src.Drop(&x.credit.Flow)
+	}
+	if len(p.waiting) > 0 && p.dest.flight.Used() == 0 {
+		p.wake(e)
+	}
+}

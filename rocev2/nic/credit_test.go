@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+const creditSize = 1 << 20
+
+// creditPair are two hosts of which those that on says use pre-credit.
+func creditPair(t *testing.T, v6 bool, on ...bool) (a, b *side) {
+	t.Helper()
+	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(2)}, "--policy", "mode=fixed")
+	for i, h := range hosts {
+		h.MustOpen(t, nic.Options{PreCredit: on[i]})
+	}
+	return newSide(t, hosts[0], qp.RC, creditSize), newSide(t, hosts[1], qp.RC, creditSize)
+}
+
+func creditConnect(t *testing.T, a, b *side, v6 bool) {
+	t.Helper()
+	if err := engines.Connect(a.qp, b.qp, a.host.Addr(v6), b.host.Addr(v6), rocev2.PMTU1024); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for a condition, and says what the engines counted if it does not come.
+func until(t *testing.T, what string, a, b *side, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Second); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 3s\n%s\n%s", what, dump(a.dev), dump(b.dev))
+		}
+	}
+}
+
+// granted: both ends have given and both have answered.
+func granted(a, b *side) bool {
+	for _, s := range []*side{a, b} {
+		if counter(s.dev, "precredit_granted") == 0 || counter(s.dev, "precredit_returns_sent") == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// write moves n bytes from a to b and compares them.
+func (s *side) writeTo(t *testing.T, to *side, n int, fill byte) {
+	t.Helper()
+	for i := range s.buf[:n] {
+		s.buf[i] = byte(i) ^ fill
+	}
+	s.post(t, &qp.SendWR{ID: 1, Op: qp.OpWrite, Flags: qp.Signaled, SGL: s.sge(0, n), RemoteAddr: to.va, RKey: to.key})
+	if c := s.poll(t); c.Status != qp.Success {
+		t.Fatalf("%+v", c)
+	}
+	if !bytes.Equal(s.buf[:n], to.buf[:n]) {
+		t.Fatal("the data is not what was sent")
+	}
+}
+
+// conserved checks that what b gave to a is where both say it is.
+func conserved(t *testing.T, a, b *side) {
+	t.Helper()
+	until(t, "both ends agree", a, b, func() bool {
+		return counter(b.dev, "precredit_drained") == counter(a.dev, "precredit_used") &&
+			counter(b.dev, "precredit_wasted") == counter(a.dev, "precredit_returned") &&
+			counter(b.dev, "precredit_granted") == counter(b.dev, "precredit_drained")+counter(b.dev, "precredit_wasted")+counter(b.dev, "precredit_outstanding")
+	})
+}
+
+// Connecting is enough to be granted; the first message goes on it, and when both have
+// gone nothing is outstanding.
+func TestPreCredit(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		a, b := creditPair(t, v6, true, true)
+		if granted(a, b) {
+			t.Fatal("granted before connecting")
+		}
+		creditConnect(t, a, b, v6)
+		until(t, "grants before any data", a, b, func() bool { return granted(a, b) })
+		if n := counter(a.dev, "tx_data_pkts") + counter(b.dev, "tx_data_pkts"); n != 0 {
+			t.Errorf("%d packets of data already", n)
+		}
+		given := counter(b.dev, "precredit_granted")
+		a.writeTo(t, b, creditSize, 0)
+		used := counter(a.dev, "precredit_used")
+		if used == 0 || used > given || used > creditSize {
+			t.Errorf("of %d bytes granted and %d sent %d were sent on pre-credit", given, creditSize, used)
+		}
+		conserved(t, a, b)
+		// What was used came back: the next flow finds as much.
+		for i := range 20 {
+			a.writeTo(t, b, 1+i*5003, byte(i))
+		}
+		if n := counter(a.dev, "precredit_used"); n <= given {
+			t.Errorf("%d bytes on pre-credit in all, no more than was granted first: ACKs gave nothing back", n)
+		}
+		conserved(t, a, b)
+		if n := counter(a.dev, "tx_retransmits"); n != 0 {
+			t.Errorf("%d packets sent again", n)
+		}
+		if err := a.qp.Destroy(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the sender's last return", a, b, func() bool { return counter(b.dev, "precredit_outstanding") == 0 })
+		t.Logf("v6=%v\n%s\n%s", v6, dump(a.dev), dump(b.dev))
+	}
+}
+
+// Unused pre-credit is void after its life, and the next flow is granted anew.
+func TestPreCreditExpires(t *testing.T) {
+	a, b := creditPair(t, false, true, true)
+	creditConnect(t, a, b, false)
+	until(t, "grants", a, b, func() bool { return granted(a, b) })
+	until(t, "void after a second", a, b, func() bool { return counter(b.dev, "precredit_outstanding") == 0 })
+	conserved(t, a, b)
+	a.writeTo(t, b, 100_000, 1) // by its first packet b learns of the flow
+	a.writeTo(t, b, 100_000, 2)
+	if counter(a.dev, "precredit_used") == 0 {
+		t.Errorf("nothing sent on pre-credit\n%s\n%s", dump(a.dev), dump(b.dev))
+	}
+	conserved(t, a, b)
+}
+
+// A peer whose engine has no pre-credit gets plain RoCEv2, and is sent no message that
+// it would not know.
+func TestPreCreditFallback(t *testing.T) {
+	for _, on := range [][]bool{{true, false}, {false, true}} {
+		a, b := creditPair(t, false, on...)
+		creditConnect(t, a, b, false)
+		a.writeTo(t, b, creditSize, 0)
+		time.Sleep(100 * time.Millisecond) // HELLO has told all by then
+		a.writeTo(t, b, creditSize, 1)
+		b.writeTo(t, a, creditSize, 2)
+		for _, s := range []*side{a, b} {
+			for _, name := range []string{"precredit_granted", "precredit_used", "precredit_grants_sent", "precredit_returns_sent", "precredit_ignored"} {
+				if n := counter(s.dev, name); n != 0 {
+					t.Errorf("%v: %s: %s is %d", on, s.host.Name(), name, n)
+				}
+			}
+		}
+		for i, s := range []*side{a, b} {
+			cfg, err := s.host.Attachment(t).Config()
+			if err != nil || (cfg.Caps&uint32(bpf.CapCredit) != 0) != on[i] {
+				t.Errorf("%v: %s says %#x, %v", on, s.host.Name(), cfg.Caps, err)
+			}
+		}
+	}
+}
+
+// An engine that is closed says so: nobody announces pre-credit in its place.
+func TestPreCreditClosed(t *testing.T) {
+	a, _ := creditPair(t, false, true, true)
+	att := a.host.Attachment(t)
+	if cfg, err := att.Config(); err != nil || cfg.Caps&uint32(bpf.CapCredit) == 0 {
+		t.Fatalf("%+v, %v", cfg, err)
+	}
+	if err := a.dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := att.Config(); err != nil || cfg.Caps&uint32(bpf.CapCredit|bpf.CapSACK) != 0 {
+		t.Errorf("caps %#x, %v", cfg.Caps, err)
+	}
+	var s bpf.Steer
+	if err := att.Maps.SteerTable.Lookup(uint32(rocev2.ControlQPN), &s); err == nil {
+		t.Error("the control number is still steered")
+	}
+}
+
+// Grants that are lost are sent again, and a first message that comes before one is
+// there goes on without.
+func TestPreCreditGrantLost(t *testing.T) {
+	a, b := creditPair(t, false, true, true)
+	att := a.host.Attachment(t)
+	const control = uint32(rocev2.ControlQPN)
+	var steer bpf.Steer
+	if err := att.Maps.SteerTable.Lookup(control, &steer); err != nil {
+		t.Fatal(err)
+	}
+	if err := att.Maps.SteerTable.Delete(control); err != nil { // ingress drops them now
+		t.Fatal(err)
+	}
+	creditConnect(t, a, b, false)
+	until(t, "grants to nobody", a, b, func() bool { return counter(b.dev, "precredit_grants_sent") > 2 })
+	a.writeTo(t, b, creditSize, 0)
+	if n := counter(a.dev, "precredit_used") + counter(a.dev, "precredit_returns_sent"); n != 0 {
+		t.Errorf("%d bytes and answers, without a grant", n)
+	}
+	if err := att.Maps.SteerTable.Put(control, steer); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a grant that was sent again", a, b, func() bool { return counter(a.dev, "precredit_returns_sent") > 0 })
+	a.writeTo(t, b, creditSize, 1)
+	if counter(a.dev, "precredit_used") == 0 {
+		t.Errorf("nothing sent on pre-credit\n%s\n%s", dump(a.dev), dump(b.dev))
+	}
+	conserved(t, a, b)
+}
+
+// Many queue pairs to one peer take turns with its pre-credit, and all end: who waits
+// for it is not forgotten.
+func TestPreCreditMany(t *testing.T) {
+	a, b := creditPair(t, false, true, true)
+	const n = 16
+	var as, bs []*side
+	for range n {
+		x, y := newSide(t, a.host, qp.RC, creditSize), newSide(t, b.host, qp.RC, creditSize)
+		creditConnect(t, x, y, false)
+		as, bs = append(as, x), append(bs, y)
+	}
+	for range 5 {
+		for i, x := range as {
+			size := 1 << 19
+			if i%3 == 0 {
+				size = 2000
+			}
+			x.post(t, &qp.SendWR{ID: 1, Op: qp.OpWrite, Flags: qp.Signaled, SGL: x.sge(0, size), RemoteAddr: bs[i].va, RKey: bs[i].key})
+		}
+		for _, x := range as {
+			if c := x.poll(t); c.Status != qp.Success {
+				t.Fatalf("%+v\n%s\n%s", c, dump(x.dev), dump(b.dev))
+			}
+		}
+	}
+	if counter(a.dev, "precredit_used") == 0 {
+		t.Error("nothing sent on pre-credit")
+	}
+	conserved(t, a, b)
+	t.Logf("%s\n%s", dump(a.dev), dump(b.dev))
+}
