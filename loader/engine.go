@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/rocev2"
 )
 
 // An EngineSeat is the place of the one engine that an interface can have: the queue
@@ -98,20 +97,11 @@ func (s *EngineSeat) Steer(qpn uint32) error {
 	return nil
 }
 
-// OfferCredit has ingress hand the messages of pre-credit to the sockets, and HELLO say
-// that the engine understands it. Call it after Register.
-func (s *EngineSeat) OfferCredit() error {
-	if err := s.Steer(rocev2.ControlQPN); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errSeatClosed
-	}
-	setCaps(s.cfg, uint32(bpf.CapCredit), true)
-	return nil
-}
+// AnnounceCredit has HELLO say that the engine uses pre-credit. Called right after
+// TakeEngineSeat it is one piece of news for the peers, who ask for a second one
+// seconds later only. The engine steers rocev2.ControlQPN when it has sockets; until
+// then what comes is dropped, and sent again.
+func (s *EngineSeat) AnnounceCredit() { setCaps(s.cfg, uint32(bpf.CapCredit), true) }
 
 // Unsteer has ingress pass them to the host's stack; Close did that for all.
 func (s *EngineSeat) Unsteer(qpn uint32) error {

@@ -34,6 +34,9 @@ func Open(ifname string, lo loader.Options, o nic.Options) (*nic.Device, error) 
 		att.Close()
 		return nil, fmt.Errorf("open the device: %w", err)
 	}
+	if o.PreCredit {
+		seat.AnnounceCredit()
+	}
 	o.Interface = ifname
 	d, err := nic.Open(&wire{att: att, EngineSeat: seat}, o)
 	if err != nil {

@@ -27,6 +27,8 @@ const (
 	creditRTT   = int64(100 * time.Microsecond)
 	creditDelay = int64(100 * time.Millisecond)
 	creditRetry = int64(5 * time.Millisecond)
+	creditLook  = int64(20 * time.Millisecond) // so often, for 10 s
+	creditLooks = 500
 	creditLink  = uint64(10e9) // of an interface that does not say its rate
 )
 
@@ -38,6 +40,7 @@ type credits struct {
 
 	bdp    uint32 // of what a receiver plans with
 	next   int64  // when an account expires, 0 = none does
+	look   int64  // when to see whether peers understand, 0 = all is known
 	dirty  bool   // the receiver may have grants to send
 	paying bool   // the packet that is being built is to be paid
 	paid   bool   // and was
@@ -53,10 +56,11 @@ type creditCounters struct {
 
 // creditPeer is a host with which there is or was pre-credit, in both directions.
 type creditPeer struct {
-	id   precredit.Sender
-	dest *dest // nil while no queue pair leads there
-	on   bool  // it understands
-	qps  []*QP
+	id    precredit.Sender
+	dest  *dest // nil while no queue pair leads there
+	on    bool  // it understands
+	looks int   // to be had still whether it does
+	qps   []*QP
 
 	src     precredit.Source
 	blind   bool  // data is under way and nothing was heard since there was none
@@ -115,9 +119,22 @@ func (c *credits) connect(e *engine, x *QP, a *qp.Attr) {
 	if p.on {
 		c.recv.NewFlow(int64(e.now), p.id)
 		c.dirty = true
-	} else if !to.Loopback {
-		d.fresh = freshReports
-		e.list(d)
+	} else {
+		p.looks, c.look = creditLooks, int64(e.now)
+	}
+}
+
+// learn has the table asked for the peers of which it is not known that they
+// understand. An engine that was opened a moment ago says so by HELLO within seconds,
+// and until then nothing need be sent there.
+func (c *credits) learn(e *engine) {
+	c.look = 0
+	for _, p := range c.ids {
+		if p.dest != nil && !p.on && p.looks > 0 {
+			p.looks--
+			e.list(p.dest)
+			c.look = int64(e.now) + creditLook
+		}
 	}
 }
 

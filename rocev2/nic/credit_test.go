@@ -4,6 +4,7 @@ package nic_test
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 	"time"
 
@@ -37,9 +38,9 @@ func creditConnect(t *testing.T, a, b *side, v6 bool) {
 // until waits for a condition, and says what the engines counted if it does not come.
 func until(t *testing.T, what string, a, b *side, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Second); !f(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within 3s\n%s\n%s", what, dump(a.dev), dump(b.dev))
+			t.Fatalf("%s: not within 10s\n%s\n%s", what, dump(a.dev), dump(b.dev))
 		}
 	}
 }
@@ -219,6 +220,7 @@ func TestPreCreditMany(t *testing.T) {
 		creditConnect(t, x, y, false)
 		as, bs = append(as, x), append(bs, y)
 	}
+	until(t, "grants", a, b, func() bool { return granted(a, b) })
 	for range 5 {
 		for i, x := range as {
 			size := 1 << 19
@@ -238,4 +240,32 @@ func TestPreCreditMany(t *testing.T) {
 	}
 	conserved(t, a, b)
 	t.Logf("%s\n%s", dump(a.dev), dump(b.dev))
+}
+
+// A packet on pre-credit costs no memory.
+func TestPreCreditAllocates(t *testing.T) {
+	a, b := creditPair(t, false, true, true)
+	creditConnect(t, a, b, false)
+	until(t, "grants", a, b, func() bool { return granted(a, b) })
+	write := func() {
+		const size = 32 << 10
+		a.post(t, &qp.SendWR{ID: 1, Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, size), RemoteAddr: b.va, RKey: b.key})
+		a.poll(t)
+	}
+	for range 50 {
+		write()
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	used, sent := counter(a.dev, "precredit_used"), counter(a.dev, "tx_data_pkts")
+	for range 300 {
+		write()
+	}
+	runtime.ReadMemStats(&after)
+	used, sent = counter(a.dev, "precredit_used")-used, counter(a.dev, "tx_data_pkts")-sent
+	per := float64(after.Mallocs-before.Mallocs) / float64(sent)
+	t.Logf("%d packets, %d bytes on pre-credit, %.3f allocations a packet", sent, used, per)
+	if used == 0 || per > 0.2 { // the test itself makes a few for each message of 32
+		t.Errorf("%.2f allocations a packet, %d bytes on pre-credit", per, used)
+	}
 }

@@ -77,6 +77,11 @@ func (c *credits) message(e *engine, pkt *rocev2.Packet) {
 			Epoch: f.Epoch, Limit: f.Limit, Seq: f.Seq, Open: f.Flags&rocev2.CreditOpen != 0, Recall: f.Flags&rocev2.CreditRecall != 0,
 			LifeNs: int64(min(b.LifeNs(), uint64(time.Hour))),
 		}
+		// It has just learnt of us, and may have ignored what we granted before.
+		if g.Open && c.recv.Share(p.id) == 0 {
+			c.recv.NewFlow(now, p.id)
+			c.dirty = true
+		}
 		if m, send := p.src.Account.Grant(now, g); send {
 			c.sendReturn(e, p, m)
 			p.src.Refill(now, p.qps[0].credit.packet)
@@ -116,6 +121,9 @@ func (c *credits) turn(e *engine) {
 			c.watch(p)
 		}
 	}
+	if c.look != 0 && now >= c.look {
+		c.learn(e)
+	}
 	if at := c.recv.Deadline(); at != 0 && now >= at {
 		c.recv.Expire(now)
 		c.dirty = true
@@ -131,8 +139,10 @@ func (c *credits) due(now qp.Time) int64 {
 		return int64(now)
 	}
 	at := c.recv.Deadline()
-	if at == 0 || c.next != 0 && c.next < at {
-		at = c.next
+	for _, other := range [...]int64{c.next, c.look} {
+		if at == 0 || other != 0 && other < at {
+			at = other
+		}
 	}
 	return at
 }

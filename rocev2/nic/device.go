@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -100,7 +101,7 @@ func Open(w Wire, o Options) (_ *Device, err error) {
 		}
 	}
 	if d.opts.PreCredit {
-		if err := w.OfferCredit(); err != nil {
+		if err := w.Steer(rocev2.ControlQPN); err != nil {
 			return nil, err
 		}
 		d.eng.credit = newCredits(&d.opts, d.eng.live.LinkRate)

@@ -44,7 +44,6 @@ var errFull = errors.New("no room")
 func (fullWire) Live() Live           { return Live{} }
 func (fullWire) Steer(uint32) error   { return errFull }
 func (fullWire) Unsteer(uint32) error { return nil }
-func (fullWire) OfferCredit() error   { return nil }
 
 // A queue pair that ingress cannot be told of is not there, and the error says no
 // more than that.

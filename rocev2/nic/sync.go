@@ -111,7 +111,7 @@ func (e *engine) adopt(d *dest, r *DestSync) {
 	if d.credit != nil {
 		e.credit.negotiate(e, d.credit, d.stamps && r.Credit)
 	}
-	if d.stamps && (d.credit == nil || d.credit.on) {
+	if d.stamps {
 		d.fresh = 0
 	}
 }

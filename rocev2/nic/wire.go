@@ -16,13 +16,10 @@ type Wire interface {
 	Register(queue, fd int) error
 
 	// Steer has ingress hand packets for a queue pair number to the sockets, Unsteer
-	// has it pass them on again.
+	// has it pass them on again. For rocev2.ControlQPN that means CREDIT_GRANT and
+	// CREDIT_RETURN, which nobody else gets.
 	Steer(qpn uint32) error
 	Unsteer(qpn uint32) error
-
-	// OfferCredit has ingress hand CREDIT_GRANT and CREDIT_RETURN to the sockets, and
-	// peers be told that the engine understands them.
-	OfferCredit() error
 
 	// Live returns what may have changed. It is called a few hundred times a second.
 	Live() Live
