@@ -24,12 +24,13 @@ import (
 // What a receiver plans with. A round trip of an engine on an idle path takes less;
 // its packets live long where a busy machine leaves them in a ring.
 const (
-	creditRTT   = int64(100 * time.Microsecond)
-	creditDelay = int64(100 * time.Millisecond)
-	creditRetry = int64(5 * time.Millisecond)
-	creditLook  = int64(20 * time.Millisecond) // so often, for 10 s
-	creditLooks = 500
-	creditLink  = uint64(10e9) // of an interface that does not say its rate
+	creditRTT      = int64(100 * time.Microsecond)
+	creditDelay    = int64(100 * time.Millisecond)
+	creditRetry    = int64(5 * time.Millisecond)
+	creditPatience = int64(10 * time.Millisecond)
+	creditLook     = int64(20 * time.Millisecond) // so often, for 10 s
+	creditLooks    = 500
+	creditLink     = uint64(10e9) // of an interface that does not say its rate
 )
 
 // credits is all that an engine has of pre-credit. It belongs to the engine's thread.
@@ -39,7 +40,7 @@ type credits struct {
 	ids   []*creditPeer              // by precredit.Sender
 
 	bdp    uint32 // of what a receiver plans with
-	next   int64  // when an account expires, 0 = none does
+	next   int64  // when an account expires or somebody has waited enough, 0 = never
 	look   int64  // when to see whether peers understand, 0 = all is known
 	dirty  bool   // the receiver may have grants to send
 	paying bool   // the packet that is being built is to be paid
@@ -51,7 +52,7 @@ type credits struct {
 }
 
 type creditCounters struct {
-	used, returned, grants, returns, ignored uint64
+	used, returned, withheld, grants, returns, ignored uint64
 }
 
 // creditPeer is a host with which there is or was pre-credit, in both directions.
@@ -81,6 +82,7 @@ type creditFlow struct {
 	posted  uint64
 	queued  uint32 // for pre-credit, sent or not
 	begun   bool
+	asked   bool // for its first ACK
 	waiting bool // in the list of creditPeer
 }
 
@@ -207,7 +209,7 @@ func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
 	switch {
 	case first:
 		p.src.Drop(&f.Flow)
-		f.begun, f.posted, f.queued = true, 0, 0
+		f.begun, f.asked, f.posted, f.queued = true, false, 0, 0
 		if p.dest.flight.Used() == 0 {
 			p.blind = true
 		}
@@ -246,20 +248,34 @@ func (p *creditPeer) judge(e *engine, x *QP) verdict {
 	if f == nil || !p.on || !f.begun {
 		return creditPlain
 	}
-	if p.src.Head() == &f.Flow && p.dest.stamps && p.src.Ready(int64(e.now)) >= min(f.Left(), f.packet) {
-		return creditPays
+	if p.src.Head() == &f.Flow && p.dest.stamps {
+		if at := p.src.Ready(int64(e.now)); at >= min(f.Left(), f.packet) {
+			// The first packet, to hear after one round trip, and the last for now.
+			if !f.asked || at < 2*f.packet {
+				f.asked = true
+				x.q.AskAck()
+			}
+			return creditPays
+		}
 	}
-	if f.class == precredit.Large && p.blind && p.dest.flight.Used() > 0 {
+	if f.class != precredit.Large || !p.blind {
+		return creditPlain
+	}
+	if p.dest.flight.Used() > 0 {
 		return creditWithheld
 	}
+	x.q.AskAck() // the only one until it is answered
 	return creditPlain
 }
 
-// wait keeps a queue pair until something is heard from the peer.
-func (p *creditPeer) wait(x *QP) {
+// wait keeps a queue pair until something is heard from the peer, but not for long: what
+// is under way may be of somebody who ends without an answer.
+func (c *credits) wait(e *engine, p *creditPeer, x *QP) {
 	if !x.credit.waiting {
 		x.credit.waiting = true
 		p.waiting = append(p.waiting, x)
+		c.count.withheld++
+		c.wakeAt(int64(e.now) + creditPatience)
 	}
 }
 

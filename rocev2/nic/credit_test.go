@@ -193,10 +193,20 @@ func TestPreCreditGrantLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	creditConnect(t, a, b, false)
-	until(t, "grants to nobody", a, b, func() bool { return counter(b.dev, "precredit_grants_sent") > 2 })
+	until(t, "grants to nobody", a, b, func() bool {
+		return counter(b.dev, "precredit_grants_sent") > 2 && counter(a.dev, "precredit_grants_sent") > 0
+	})
 	a.writeTo(t, b, creditSize, 0)
 	if n := counter(a.dev, "precredit_used") + counter(a.dev, "precredit_returns_sent"); n != 0 {
 		t.Errorf("%d bytes and answers, without a grant", n)
+	}
+	if n := counter(a.dev, "precredit_withheld"); n == 0 {
+		t.Errorf("a large message did not wait for its first ACK\n%s", dump(a.dev))
+	}
+	small := counter(a.dev, "precredit_withheld")
+	a.writeTo(t, b, 4000, 3)
+	if n := counter(a.dev, "precredit_withheld"); n != small {
+		t.Error("a small one did")
 	}
 	if err := att.Maps.SteerTable.Put(control, steer); err != nil {
 		t.Fatal(err)

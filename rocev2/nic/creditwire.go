@@ -104,7 +104,13 @@ func (c *credits) message(e *engine, pkt *rocev2.Packet) {
 
 // watch has turn look when an account expires.
 func (c *credits) watch(p *creditPeer) {
-	if at := p.src.Deadline(); at != 0 && (c.next == 0 || at < c.next) {
+	if at := p.src.Deadline(); at != 0 {
+		c.wakeAt(at)
+	}
+}
+
+func (c *credits) wakeAt(at int64) {
+	if c.next == 0 || at < c.next {
 		c.next = at
 	}
 }
@@ -117,6 +123,9 @@ func (c *credits) turn(e *engine) {
 		for _, p := range c.ids {
 			if m, send := p.src.Expire(now); send {
 				c.sendReturn(e, p, m)
+			}
+			if len(p.waiting) > 0 {
+				p.heard(e)
 			}
 			c.watch(p)
 		}

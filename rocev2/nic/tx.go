@@ -100,7 +100,7 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 			switch d.credit.judge(e, x) {
 			case creditWithheld:
 				d.pop()
-				d.credit.wait(x)
+				e.credit.wait(e, d.credit, x)
 				continue
 			case creditPays:
 				pays = true

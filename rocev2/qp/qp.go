@@ -141,6 +141,9 @@ func (q *QP) nextRequest(now Time, out *Outbound) bool {
 	return true
 }
 
+// AskAck has the next new packet of a SEND or WRITE ask for an ACK, and be waited for.
+func (q *QP) AskAck() { q.req.sinceAck = 1 << 16 } // more than ackEvery gives
+
 // Deadline is when Expire must be called, or 0.
 func (q *QP) Deadline() Time {
 	a, b := q.req.deadline(), q.rsp.deadline()
