@@ -55,12 +55,7 @@ func (q *QP) account() {
 		return
 	}
 	r := &q.req
-	from := r.taken
-	if r.reads.n != 0 {
-		w := r.at(r.reads.first)
-		from = min(from, w.first+uint64(w.got))
-	}
-	q.setUnderWay(uint32(r.max - from))
+	q.setUnderWay(uint32(r.max - r.awaited()))
 	if q.underWay != 0 || r.head == r.tail || q.state != RTS {
 		q.setWaits(false)
 	}
@@ -121,6 +116,9 @@ func (q *QP) mayFly(n uint32, whole bool) uint32 {
 	}
 	if !whole || room >= n {
 		return min(room, n)
+	}
+	if room >= f.limit/2 {
+		return n // a long READ, asked for while the last one's second half still comes
 	}
 	if mine == 0 {
 		if f.Room() {

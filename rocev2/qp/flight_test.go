@@ -104,6 +104,16 @@ func TestFlight(t *testing.T) {
 	}
 }
 
+// A READ as long as the whole flight is asked for while the one before still comes, so
+// that the link is never idle between them.
+func TestFlightOfLongReads(t *testing.T) {
+	c := newCrowd(t, 1)
+	most, _ := c.transfer(t, OpRead, 4, flightMost*256)
+	if most <= flightMost || most > flightMost*3/2 {
+		t.Errorf("%d packets under way at the most, want up to half a READ more than %d", most, flightMost)
+	}
+}
+
 // Losses close the flight, once a round trip whoever sees them, and it opens again.
 func TestFlightLoss(t *testing.T) {
 	c := newCrowd(t, 4)

@@ -82,14 +82,16 @@ func (r *requester) limit(w *wqe) uint64 {
 	if r.board != nil && r.board.open() {
 		end = min(end, r.taken+holdable) // the responder drops what is beyond
 	}
-	// All PSNs of a READ are outstanding at once.
-	oldest, n, most := r.oldest(), uint64(1), uint64(maxOutstanding)
+	// All PSNs of a READ are outstanding at once. The next one is asked for when half a
+	// flight of its answers has room, so that the link is not idle between long ones.
+	oldest, n := r.oldest(), uint64(1)
 	if w.isRead() {
-		if n = uint64(w.packets); r.reads.n != 0 && r.nxt > oldest {
-			most = widest
+		n = uint64(w.packets)
+		if r.reads.n != 0 && r.nxt > oldest && r.nxt+n > r.awaited()+widest+widest/2 {
+			return 0
 		}
 	}
-	if r.nxt+n > oldest+most {
+	if r.nxt+n > oldest+maxOutstanding {
 		return 0
 	}
 	if r.nxt == r.max && r.nxt < end { // a new one
@@ -110,6 +112,15 @@ func (r *requester) oldest() uint64 {
 		return min(r.at(r.reads.first).first, r.taken)
 	}
 	return r.taken
+}
+
+// awaited is the first packet that nothing was heard of: of a READ, the first answer.
+func (r *requester) awaited() uint64 {
+	if r.reads.n == 0 {
+		return r.taken
+	}
+	w := r.at(r.reads.first)
+	return min(r.taken, w.first+uint64(w.got))
 }
 
 // mayBegin reports whether the next work request may begin, after those before it:

@@ -33,6 +33,7 @@ type clock struct {
 	idleSince    Time
 
 	timing   bool  // timed is on its way
+	unasked  bool  // due is of a packet whose answer none has asked for yet
 	probes   uint8 // since the last progress
 	tries    uint8 // timeouts since then
 	rnrTries uint8
@@ -158,13 +159,16 @@ func (r *requester) expire(now Time) {
 func (c *clock) expects(now Time, n uint64) {
 	c.asked = max(c.asked, n+1)
 	if c.due == 0 {
-		c.due = now
+		c.due, c.unasked = now, true
 	}
 }
 
 // awaits notes that packet n, which asks for an answer, leaves.
 func (c *clock) awaits(now Time, n uint64, again bool) {
 	c.expects(now, n)
+	if c.unasked {
+		c.due, c.unasked = now, false
+	}
 	if !again && !c.timing {
 		c.timing, c.timed, c.timedAt = true, n, now
 	}
@@ -183,7 +187,7 @@ func (c *clock) data(now Time, follows bool) {
 // still due.
 func (c *clock) progress(now Time, more bool) {
 	c.probes, c.tries = 0, 0
-	c.due = 0
+	c.due, c.unasked = 0, false
 	if more {
 		c.due = now
 	}

@@ -8,8 +8,8 @@ const (
 	// answers can be told apart (IBTA 9.7.1).
 	maxOutstanding = 1<<23 - 1
 
-	// The widest window, and the READ responses that may be outstanding unless one
-	// READ alone has more. Without loss nothing else holds a sender back, and a
+	// The widest window, and with half as many again the READ responses that may be
+	// outstanding unless one READ alone has more. Without loss nothing else holds a sender back, and a
 	// receiver that does not come to run for a moment must have frames for all that
 	// arrives: ours has 4096, and a packet of PMTU 4096 takes two.
 	widest = 1024

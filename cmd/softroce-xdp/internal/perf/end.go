@@ -151,9 +151,9 @@ func (e *end) raise(x *nic.QP, i int, addr netip.Addr, peer pair, pmtu rocev2.PM
 	return err
 }
 
-// maxReads is how many READs or ATOMICs are outstanding on a queue pair; what rxe
-// and cards take as well.
-const maxReads = 16
+// maxReads is how many READs or ATOMICs are outstanding on a queue pair: as many as
+// the device takes, as perftest does (128 on rxe).
+const maxReads = 128
 
 // sge is the memory of queue pair i.
 func (e *end) sge(i int) qp.SGE {
