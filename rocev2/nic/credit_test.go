@@ -108,8 +108,9 @@ func TestPreCredit(t *testing.T) {
 			t.Errorf("%d bytes on pre-credit in all, no more than was granted first: ACKs gave nothing back", n)
 		}
 		conserved(t, a, b)
-		if n := counter(a.dev, "tx_retransmits"); n != 0 {
-			t.Errorf("%d packets sent again", n)
+		// On a busy machine an answer may be late enough for a probe; nothing is lost here.
+		if n, probes := counter(a.dev, "tx_retransmits"), counter(a.dev, "tail_probes"); n != probes {
+			t.Errorf("%d packets sent again, %d of them probes", n, probes)
 		}
 		if err := a.qp.Destroy(); err != nil {
 			t.Fatal(err)
@@ -141,7 +142,10 @@ func TestPreCreditFallback(t *testing.T) {
 		a, b := creditPair(t, false, on...)
 		creditConnect(t, a, b, false)
 		a.writeTo(t, b, creditSize, 0)
-		time.Sleep(100 * time.Millisecond) // HELLO has told all by then
+		until(t, "HELLO has told what the peer understands", a, b, func() bool {
+			a.writeTo(t, b, 1000, 4)
+			return counter(a.dev, "tx_stamped") > 0
+		})
 		a.writeTo(t, b, creditSize, 1)
 		b.writeTo(t, a, creditSize, 2)
 		for _, s := range []*side{a, b} {
