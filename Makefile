@@ -13,6 +13,8 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 # package at a time; only the command and the NIC are under the race detector as well.
 GOTEST   := $(GO) run ./testenv/cmd/gotest
 NETWORK  := ./testenv/... ./cmd/softroce-xdp ./rocev2/nic
+# Minutes of simulation on one goroutine: nothing for the race detector.
+SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate
 AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
 
 # What CI skips, it fails.
@@ -54,7 +56,8 @@ test: lint check-generate build check-unit man test-go ## everything; the parts 
 .PHONY: test-go
 test-go:
 	rm -rf out/gotest
-	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$')
+	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	$(GOTEST) run simulated -timeout 15m $(foreach p,$(SIMULATED),./$(p))
 	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
 	$(GOTEST) run race-nic -race -timeout 15m $(AS_ROOT) ./rocev2/nic
 	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) $(NETWORK)
