@@ -11,7 +11,11 @@ func Step(r *Regs, p *Params, s Sample, now uint64) Decision {
 	if r.RateBps == 0 {
 		r.RateBps = p.start()
 	}
-	r.RateBps = min(max(r.RateBps, p.leastRate()), p.MaxRateBps)
+	least := p.leastRate()
+	if p.Mode == ModeFixed {
+		least = p.MinRateBps // nothing cuts there, so that nothing is below it for a reason
+	}
+	r.RateBps = min(max(r.RateBps, least), p.MaxRateBps)
 	if p.Mode == ModeLiteral {
 		return r.literal(p, &s, now)
 	}

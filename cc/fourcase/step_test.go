@@ -152,6 +152,13 @@ func TestRateFollowsChangedLimits(t *testing.T) {
 			t.Errorf("%v: rate %d above the new maximum", mode, d.RateBps)
 		}
 	}
+	// A rate that never changes is not below a new minimum for any reason.
+	p := DefaultParams(gbit)
+	p.Mode, p.MinRateBps = ModeFixed, 20*mbit
+	r := Regs{RateBps: 10 * mbit}
+	if d := Step(&r, &p, Sample{}, 1); d.RateBps != 20*mbit {
+		t.Errorf("fixed: rate %d below the new minimum", d.RateBps)
+	}
 }
 
 func TestReasonsAreNamed(t *testing.T) {

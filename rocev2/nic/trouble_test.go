@@ -213,6 +213,37 @@ func TestDatagramTooLong(t *testing.T) {
 	}
 }
 
+// Whoever has seen a completion has room for another datagram.
+func TestDatagramRoom(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, b := newSide(t, hosts[0], qp.UD, 1<<16), newSide(t, hosts[1], qp.UD, 1<<16)
+	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
+		t.Fatal(err)
+	}
+	ah, err := hosts[0].Dev.CreateAH(a.pd, hosts[0].IPv4(), hosts[1].IPv4(), nic.Flow{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wr := qp.SendWR{Op: qp.OpSend, Flags: qp.Signaled, SGL: a.sge(0, 64), AH: ah.To(b.qp.QPN(), 7)}
+	room := 0
+	for ; err == nil; room++ {
+		err = a.qp.PostSend(&wr)
+	}
+	if room--; !errors.Is(err, nic.ErrQueueFull) || room == 0 {
+		t.Fatalf("after %d: %v", room, err)
+	}
+	done := make([]qp.Completion, room)
+	for seen := 0; seen < 20000; {
+		n := a.cq.Poll(done)
+		for i := range n {
+			if err := a.qp.PostSend(&wr); err != nil {
+				t.Fatalf("completion %d was seen: %v", seen+i, err)
+			}
+		}
+		seen += n
+	}
+}
+
 // A connection keeps the source address that the kernel chose for it, whatever the
 // kernel would choose later.
 func TestSourceStays(t *testing.T) {

@@ -128,6 +128,9 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 			to.spend(e, size)
 		}
 		d.charge(x, size)
+		if x.typ != qp.RC {
+			e.touch(x) // what has left is complete: settle makes room for another before it says so
+		}
 		sent++
 	}
 	if d.first != nil {

@@ -90,7 +90,7 @@ func (r *Row) Verdict() string {
 	case r.Aside:
 		return "not published"
 	case r.OK:
-		return "agrees"
+		return "as published"
 	}
 	return "DEPARTS"
 }
