@@ -11,11 +11,7 @@ func Step(r *Regs, p *Params, s Sample, now uint64) Decision {
 	if r.RateBps == 0 {
 		r.RateBps = p.start()
 	}
-	least := p.leastRate()
-	if p.Mode == ModeFixed {
-		least = p.MinRateBps // nothing cuts there, so that nothing is below it for a reason
-	}
-	r.RateBps = min(max(r.RateBps, least), p.MaxRateBps)
+	r.RateBps = min(max(r.RateBps, p.leastRate()), p.MaxRateBps)
 	if p.Mode == ModeLiteral {
 		return r.literal(p, &s, now)
 	}
@@ -146,7 +142,12 @@ const (
 // leastRate is the lowest rate that there is. MinRateBps is where more senders
 // than expected share a bottleneck as long as that helps; if the queue stands all
 // the same, rates below it are all that is left.
-func (p *Params) leastRate() uint64 { return max(p.MinRateBps>>belowMin, 1) }
+func (p *Params) leastRate() uint64 {
+	if p.Mode == ModeFixed {
+		return p.MinRateBps // nothing cuts, so that nothing is below it for a reason
+	}
+	return max(p.MinRateBps>>belowMin, 1)
+}
 
 // part is q10/1024 of a rate, at least 1 bit/s: a cut always cuts and a raise
 // always raises.
