@@ -192,9 +192,10 @@ func TestMTUChanged(t *testing.T) {
 	}
 }
 
-// A datagram that the way to its receiver cannot carry is refused when it is posted.
-func TestDatagramTooLong(t *testing.T) {
-	hosts := twoHosts(t, "--policy", "mode=fixed")
+// datagrams is a queue pair of UD on the first host, and a datagram of n bytes to one on
+// the second.
+func datagrams(t *testing.T, hosts []*engines.Host, n int) (*side, qp.SendWR) {
+	t.Helper()
 	a, b := newSide(t, hosts[0], qp.UD, 1<<16), newSide(t, hosts[1], qp.UD, 1<<16)
 	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
@@ -203,7 +204,13 @@ func TestDatagramTooLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wr := qp.SendWR{Op: qp.OpSend, Flags: qp.Signaled, SGL: a.sge(0, 1025), AH: ah.To(b.qp.QPN(), 7)}
+	return a, qp.SendWR{Op: qp.OpSend, Flags: qp.Signaled, SGL: a.sge(0, n), AH: ah.To(b.qp.QPN(), 7)}
+}
+
+// A datagram that the way to its receiver cannot carry is refused when it is posted.
+func TestDatagramTooLong(t *testing.T) {
+	hosts := twoHosts(t, "--policy", "mode=fixed")
+	a, wr := datagrams(t, hosts, 1025)
 	if err := a.qp.PostSend(&wr); !errors.Is(err, qp.ErrSendTooLong) {
 		t.Errorf("1025 bytes on an MTU of 1500: %v", err)
 	}
@@ -216,15 +223,7 @@ func TestDatagramTooLong(t *testing.T) {
 // Whoever has seen a completion has room for another datagram.
 func TestDatagramRoom(t *testing.T) {
 	hosts := twoHosts(t, "--rate", "20M", "--policy", "mode=fixed") // so that some wait while others leave
-	a, b := newSide(t, hosts[0], qp.UD, 1<<16), newSide(t, hosts[1], qp.UD, 1<<16)
-	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
-		t.Fatal(err)
-	}
-	ah, err := hosts[0].Dev.CreateAH(a.pd, hosts[0].IPv4(), hosts[1].IPv4(), nic.Flow{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wr := qp.SendWR{Op: qp.OpSend, Flags: qp.Signaled, SGL: a.sge(0, 64), AH: ah.To(b.qp.QPN(), 7)}
+	a, wr := datagrams(t, hosts, 64)
 	const room = 128 // as queue pairs are made
 	for i := range room {
 		if err := a.qp.PostSend(&wr); err != nil {
