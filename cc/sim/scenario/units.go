@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -67,42 +66,17 @@ func (s *Share) UnmarshalYAML(n *yaml.Node) error { return unmarshal(shareUnits,
 func (p *PPM) UnmarshalYAML(n *yaml.Node) error   { return unmarshal(ppmUnits, n, p) }
 
 // String writes a time with about three digits: 850ns, 12.3us, 1.25ms.
-func (t Time) String() string { return scaled(float64(t), 1, "ns", "us", "ms", "s") }
+func (t Time) String() string { return quantity.Scaled(float64(t), "ns", "us", "ms", "s") }
 
 // String writes bit/s: 97.3Mbit/s, 100Gbit/s.
 func (r Rate) String() string {
-	return scaled(float64(r), 1, "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
+	return quantity.Scaled(float64(r), "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
 }
 
 // String writes bytes: 1.5KB, 32MB.
-func (s Size) String() string { return scaled(float64(s), 1, "B", "KB", "MB", "GB", "TB") }
+func (s Size) String() string { return quantity.Scaled(float64(s), "B", "KB", "MB", "GB", "TB") }
 
 func (s Share) String() string {
 	return strconv.FormatFloat(math.Round(float64(s)*1e6)/1e6, 'f', -1, 64)
 }
 func (p PPM) String() string { return strconv.FormatFloat(float64(p), 'f', -1, 64) + "ppm" }
-
-// scaled writes about three digits of v in the largest unit in which it is not
-// below one.
-func scaled(v, unit float64, units ...string) string {
-	sign := ""
-	if v < 0 {
-		sign, v = "-", -v
-	}
-	i := 0
-	for v /= unit; v >= 999.5 && i < len(units)-1; i++ {
-		v /= 1000
-	}
-	digits := 2
-	switch {
-	case v >= 100:
-		digits = 0
-	case v >= 10:
-		digits = 1
-	}
-	s := strconv.FormatFloat(v, 'f', digits, 64)
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	return sign + s + units[i]
-}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/softroce/softroce-xdp/cc/sim/quantity"
 	"github.com/softroce/softroce-xdp/loader/rate"
 )
 
@@ -60,28 +61,7 @@ func scaled(v float64) string {
 
 // Nanos writes a signed time with a unit and about three digits: 850ns, 12.3us,
 // -1.25ms, 2.5s.
-func Nanos(ns int64) string {
-	v, units := math.Abs(float64(ns)), []string{"ns", "us", "ms", "s"}
-	i := 0
-	for v >= 999.5 && i < len(units)-1 {
-		v, i = v/1000, i+1
-	}
-	digits := 2
-	switch {
-	case v >= 100 || i == 0:
-		digits = 0
-	case v >= 10:
-		digits = 1
-	}
-	s := strconv.FormatFloat(v, 'f', digits, 64)
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	if ns < 0 {
-		s = "-" + s
-	}
-	return s + units[i]
-}
+func Nanos(ns int64) string { return quantity.Scaled(float64(ns), "ns", "us", "ms", "s") }
 
 // ParseNanos reads a time that is not negative: 500us, 1.5ms, 10s.
 func ParseNanos(s string) (uint64, error) {
