@@ -19,7 +19,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
-	"github.com/softroce/softroce-xdp/testenv/load"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
@@ -49,15 +48,22 @@ func Spec(s *scenario.Scenario) (topo.Spec, error) {
 // burst lets a bottleneck make up for the pauses of a shared machine.
 const burst = 2 * time.Millisecond
 
-// sendBuffer lets a flow have about as much between itself and the wire as rdma_rxe
-// lets a queue pair have.
-const sendBuffer = 64 * 2300
+// Traffic is what makes the flows of a scenario on real hosts.
+type Traffic interface {
+	// meet sends a little of a flow and returns its least round trip.
+	meet(ctx context.Context, f scenario.Endless) (rtt time.Duration, err error)
+	// send sends a flow until the context ends.
+	send(ctx context.Context, f scenario.Endless) error
+	// received says how much payload of each flow has arrived so far.
+	received(bytes []uint64)
+	Close() error
+}
 
 // real is a run under way.
 type real struct {
 	s     *scenario.Scenario
 	hosts []*topo.Host
-	ends  []*load.Endpoint
+	load  Traffic
 	flows []scenario.Endless
 	cross []*cross
 
@@ -67,27 +73,28 @@ type real struct {
 	packets uint64 // passed while measured
 	drops   uint64
 	bytes   []uint64 // received of each flow at the last sample
+	before  []uint64 // and at the one before
 }
 
 // Run runs the flows and events of the scenario on its hosts, which the product is
 // attached to, and samples them. It also returns the least round trip of the first
 // packets, in the idle network.
-func Run(ctx context.Context, s *scenario.Scenario, hosts []*topo.Host) (_ *experiment.Result, rtt time.Duration, err error) {
-	r := &real{s: s, hosts: hosts, flows: s.Endless(), series: &experiment.Series{}}
-	r.bytes = make([]uint64, len(r.flows))
+func Run(ctx context.Context, s *scenario.Scenario, hosts []*topo.Host, load Traffic) (_ *experiment.Result, rtt time.Duration, err error) {
+	r := &real{s: s, hosts: hosts, load: load, flows: s.Endless(), series: &experiment.Series{}}
+	r.bytes, r.before = make([]uint64, len(r.flows)), make([]uint64, len(r.flows))
 	r.series.FlowBps = make([][]float64, len(r.flows))
-	if err := r.open(); err != nil {
+	defer r.close()
+	if err := r.openCross(); err != nil {
 		return nil, 0, err
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
 	// Everyone meets while the network is idle, as queue pairs do that connect.
 	for _, f := range r.flows {
-		report, err := r.ends[f.Src].Send(ctx, load.Flow{To: r.addr(f.Dst), Bytes: 4096})
+		took, err := load.meet(ctx, f)
 		if err != nil {
 			return nil, 0, err
 		}
-		if rtt == 0 || report.RTTMin < rtt {
-			rtt = report.RTTMin
+		if rtt == 0 || took < rtt {
+			rtt = took
 		}
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -117,29 +124,10 @@ func Run(ctx context.Context, s *scenario.Scenario, hosts []*topo.Host) (_ *expe
 
 func (r *real) addr(host int) netip.Addr { return r.hosts[host].IPv4() }
 
-func (r *real) open() error {
-	for _, h := range r.hosts {
-		ep, err := load.Open(load.Config{Local: h.IPv4(), Do: h.Do})
-		if err != nil {
-			return errors.Join(err, r.close())
-		}
-		r.ends = append(r.ends, ep)
-	}
-	if err := r.openCross(); err != nil {
-		return errors.Join(err, r.close())
-	}
-	return nil
-}
-
-func (r *real) close() error {
-	var errs []error
-	for _, ep := range r.ends {
-		errs = append(errs, ep.Close())
-	}
+func (r *real) close() {
 	for _, c := range r.cross {
 		c.close()
 	}
-	return errors.Join(errs...)
 }
 
 // send sends one flow from its start until the context ends.
@@ -147,9 +135,7 @@ func (r *real) send(ctx context.Context, stop context.CancelCauseFunc, f scenari
 	if !wait(ctx, r.begin.Add(time.Duration(f.Start))) {
 		return nil
 	}
-	_, err := r.ends[f.Src].Send(ctx, load.Flow{
-		To: r.addr(f.Dst), Window: int(r.s.Transport.Window / r.s.Transport.MTU), PMTU: int(r.s.Transport.MTU), SendBuffer: sendBuffer, GiveUp: 20 * time.Second,
-	})
+	err := r.load.send(ctx, f)
 	if err != nil {
 		stop(err)
 	}
@@ -236,15 +222,11 @@ func (r *real) sample() error {
 
 // sampleFlows returns the payload rate of each flow since it was called before.
 func (r *real) sampleFlows(span float64) []float64 {
-	received := map[int]map[netip.Addr]load.Received{}
 	rates := make([]float64, len(r.flows))
-	for i, f := range r.flows {
-		if received[f.Dst] == nil {
-			received[f.Dst] = r.ends[f.Dst].Received()
-		}
-		now := received[f.Dst][r.addr(f.Src)].Bytes
-		rates[i] = float64(now-r.bytes[i]) * 8 / span
-		r.bytes[i] = now
+	r.bytes, r.before = r.before, r.bytes
+	r.load.received(r.bytes)
+	for i := range rates {
+		rates[i] = float64(r.bytes[i]-r.before[i]) * 8 / span
 	}
 	return rates
 }

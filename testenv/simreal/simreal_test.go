@@ -4,6 +4,7 @@ package simreal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,22 +45,24 @@ func TestSimulationAndReality(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Run(s.Name, func(t *testing.T) {
-			p := Pair{Scenario: s}
-			good := false
-			for i := 0; i < 3 && (!good || dir != ""); i++ {
-				p.run(t)
-				missed := append(p.missed(p.Real[i]), p.missed(p.Simulated[i])...)
-				if len(missed) > 0 {
-					t.Logf("run %d missed: %s", i+1, strings.Join(missed, "; "))
+		for _, by := range senders {
+			t.Run(s.Name+"/"+by.name, func(t *testing.T) {
+				p := Pair{Scenario: s, By: by.name}
+				good := false
+				for i := 0; i < 3 && (!good || dir != ""); i++ {
+					p.run(t, by)
+					missed := append(p.missed(p.Real[i]), p.missed(p.Simulated[i])...)
+					if len(missed) > 0 {
+						t.Logf("run %d missed: %s", i+1, strings.Join(missed, "; "))
+					}
+					good = good || len(missed) == 0
 				}
-				good = good || len(missed) == 0
-			}
-			if !good {
-				t.Error("missed in all runs")
-			}
-			pairs = append(pairs, p)
-		})
+				if !good {
+					t.Error("missed in all runs")
+				}
+				pairs = append(pairs, p)
+			})
+		}
 	}
 	var b bytes.Buffer
 	if err := WriteText(&b, fmt.Sprintf("RoCEv2 between network namespaces with the product attached (target %s), and the same in the simulator", target), pairs); err != nil {
@@ -71,6 +74,28 @@ func TestSimulationAndReality(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// sender is a way to send on real hosts, and how the simulator does it.
+type sender struct {
+	name     string
+	open     func(*scenario.Scenario, []*engines.Host) (Traffic, error)
+	scheme   string
+	recovery string
+}
+
+var senders = []sender{
+	{"host", func(s *scenario.Scenario, hosts []*engines.Host) (Traffic, error) {
+		return Sockets(s, underlying(hosts))
+	}, "fourcase", "go-back-n"},
+	{"engine", Engines, "fourcase-window", "selective"},
+}
+
+func underlying(hosts []*engines.Host) (all []*topo.Host) {
+	for _, h := range hosts {
+		all = append(all, h.Host)
+	}
+	return all
 }
 
 // missed says what of a run is outside of the limits.
@@ -87,7 +112,7 @@ func (p *Pair) missed(r *experiment.Result) (missed []string) {
 }
 
 // run runs the scenario both ways.
-func (p *Pair) run(t *testing.T) {
+func (p *Pair) run(t *testing.T, by sender) {
 	t.Helper()
 	s := p.Scenario
 	spec, err := Spec(s)
@@ -103,19 +128,21 @@ func (p *Pair) run(t *testing.T) {
 	if err := os.WriteFile(nodes, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	attached := engines.New(t, spec, "--rate", fmt.Sprint(uint64(s.Links.Host)), "--nodes", nodes, "--policy", "target="+target)
-	var hosts []*topo.Host
-	for _, h := range attached {
-		hosts = append(hosts, h.Host)
-	}
-	for _, h := range attached {
-		measured(t, h, len(hosts)-1)
-	}
-	real, rtt, err := Run(t.Context(), s, hosts)
+	hosts := engines.New(t, spec, "--rate", fmt.Sprint(uint64(s.Links.Host)), "--nodes", nodes, "--policy", "target="+target)
+	load, err := by.open(s, hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	simulated, err := Simulate(t.Context(), s, rtt, asAttached(uint64(s.Links.Host)))
+	for _, h := range hosts {
+		measured(t, h, len(hosts)-1)
+	}
+	real, rtt, err := Run(t.Context(), s, underlying(hosts), load)
+	if err := errors.Join(err, load.Close()); err != nil {
+		t.Fatal(err)
+	}
+	twin := *s
+	twin.Transport.Recovery = by.recovery
+	simulated, err := Simulate(t.Context(), &twin, rtt, asAttached(by.scheme, uint64(s.Links.Host)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +151,9 @@ func (p *Pair) run(t *testing.T) {
 
 // asAttached is four-case with the parameters that attach gives it, and the agent's
 // rhythm: it reads its tables every 10 ms.
-func asAttached(linkBps uint64) scenario.Scheme {
+func asAttached(scheme string, linkBps uint64) scenario.Scheme {
 	d := fourcase.DefaultParams(linkBps)
-	x := scenario.Scheme{Name: "fourcase", Label: "fourcase"}
+	x := scenario.Scheme{Name: scheme, Label: scheme}
 	add := func(name, value string) { x.Params = append(x.Params, scenario.Param{Name: name, Value: value}) }
 	ns := func(name string, v uint64) { add(name, fmt.Sprintf("%dns", v)) }
 	q10 := func(name string, v uint32) { add(name, fmt.Sprint(float64(v)/1024)) }

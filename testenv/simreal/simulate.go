@@ -31,6 +31,7 @@ func Simulate(ctx context.Context, s *scenario.Scenario, rtt time.Duration, sche
 // has the round trip that the real one beside it had.
 type Pair struct {
 	Scenario        *scenario.Scenario
+	By              string // what sent on the real hosts
 	RTT             []time.Duration
 	Real, Simulated []*experiment.Result
 }
@@ -38,16 +39,16 @@ type Pair struct {
 // WriteText writes a table of pairs: medians of the runs, and where the runs differ,
 // the lowest and the highest.
 func WriteText(w io.Writer, title string, pairs []Pair) error {
-	t := chart.Table{Title: title, Header: []string{"scenario", "round trip", "", "utilisation", "jain", "queue median", "queue p99", "loss", "convergence"}}
+	t := chart.Table{Title: title, Header: []string{"scenario", "sent by", "round trip", "", "utilisation", "jain", "queue median", "queue p99", "loss", "convergence"}}
 	for _, p := range pairs {
-		name, rtt := p.Scenario.Title, slices.Sorted(slices.Values(p.RTT))[len(p.RTT)/2].Round(time.Microsecond).String()
+		name, by, rtt := p.Scenario.Title, p.By, slices.Sorted(slices.Values(p.RTT))[len(p.RTT)/2].Round(time.Microsecond).String()
 		for _, runs := range [][]*experiment.Result{p.Real, p.Simulated} {
-			row := []string{name, rtt, runs[0].Scheme}
+			row := []string{name, by, rtt, runs[0].Scheme}
 			for _, m := range []string{"utilisation", "jain", "queue-p50", "queue-p99", "loss", "convergence"} {
 				row = append(row, cell(m, runs))
 			}
 			t.Rows = append(t.Rows, row)
-			name, rtt = "", ""
+			name, by, rtt = "", "", ""
 		}
 	}
 	if err := t.WriteText(w); err != nil {
