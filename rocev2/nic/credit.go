@@ -14,7 +14,8 @@ import (
 
 // Pre-credit (S5, cc/precredit), for engines that were opened with Options.PreCredit
 // and towards peers whose engine has it too. This file is the sender's half for its
-// queue pairs, creditwire.go is what the two ends tell each other.
+// queue pairs, creditsend.go what leaves when, creditwire.go what the two ends tell each
+// other.
 //
 // A flow is what a queue pair of RC posts from the moment it has nothing outstanding
 // until its first ACK. In that time its packets leave on pre-credit, past the pacer.
@@ -39,12 +40,13 @@ type credits struct {
 	peers map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
 	ids   []*creditPeer              // by precredit.Sender
 
-	bdp    uint32 // of what a receiver plans with
-	next   int64  // when an account expires or somebody has waited enough, 0 = never
-	look   int64  // when to see whether peers understand, 0 = all is known
-	dirty  bool   // the receiver may have grants to send
-	paying bool   // the packet that is being built is to be paid
-	paid   bool   // and was
+	bdp    uint32        // of what a receiver plans with
+	next   int64         // when an account expires or somebody has waited enough, 0 = never
+	look   int64         // when to see whether peers understand, 0 = all is known
+	dirty  bool          // the receiver may have grants to send
+	eager  []*creditPeer // a flow of theirs may have pre-credit now
+	paying bool          // the packet that is being built is to be paid
+	paid   bool          // and was
 
 	out   rocev2.Datagram
 	stamp rocev2.Stamp
@@ -66,6 +68,7 @@ type creditPeer struct {
 	src     precredit.Source
 	blind   bool  // data is under way and nothing was heard since there was none
 	waiting []*QP // withheld until something is heard
+	eager   bool  // in the list of credits
 	probe   probe
 	rtt     int64 // the latest
 	round   int64 // when it began
@@ -153,6 +156,7 @@ func (c *credits) leave(e *engine, x *QP) {
 	p.qps = slices.DeleteFunc(p.qps, func(o *QP) bool { return o == x })
 	x.credit = nil
 	p.wake(e)
+	c.rouse(p)
 }
 
 // negotiate takes what HELLO says of a peer.
@@ -232,104 +236,7 @@ func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
 	}
 	p.src.Push(&f.Flow, f.class, more)
 	p.src.Refill(now, f.packet)
-}
-
-// verdict is what pre-credit says to a queue pair's next packet.
-type verdict uint8
-
-const (
-	creditPlain    verdict = iota // nothing: it leaves as without
-	creditPays                    // it leaves now
-	creditWithheld                // it waits
-)
-
-func (p *creditPeer) judge(e *engine, x *QP) verdict {
-	f := x.credit
-	if f == nil || !p.on || !f.begun {
-		return creditPlain
-	}
-	if p.src.Head() == &f.Flow && p.dest.stamps {
-		if at := p.src.Ready(int64(e.now)); at >= min(f.Left(), f.packet) {
-			// The first packet, to hear after one round trip, and the last for now.
-			if !f.asked || at < 2*f.packet {
-				f.asked = true
-				x.q.AskAck()
-			}
-			return creditPays
-		}
-	}
-	if f.class != precredit.Large || !p.blind {
-		return creditPlain
-	}
-	if p.dest.flight.Used() > 0 {
-		return creditWithheld
-	}
-	x.q.AskAck() // the only one until it is answered
-	return creditPlain
-}
-
-// wait keeps a queue pair until something is heard from the peer, but not for long: what
-// is under way may be of somebody who ends without an answer.
-func (c *credits) wait(e *engine, p *creditPeer, x *QP) {
-	if !x.credit.waiting {
-		x.credit.waiting = true
-		p.waiting = append(p.waiting, x)
-		c.count.withheld++
-		c.wakeAt(int64(e.now) + creditPatience)
-	}
-}
-
-func (p *creditPeer) unwait(x *QP) {
-	if x.credit.waiting {
-		x.credit.waiting = false
-		i := slices.Index(p.waiting, x)
-		p.waiting = slices.Delete(p.waiting, i, i+1)
-	}
-}
-
-// wake has all that wait line up again, to be judged anew.
-func (p *creditPeer) wake(e *engine) {
-	for i, x := range p.waiting {
-		x.credit.waiting = false
-		e.lineUp(x)
-		p.waiting[i] = nil
-	}
-	p.waiting = p.waiting[:0]
-}
-
-// pay has the packet of a flow say in its stamp what it takes, and reports whether it
-// is covered. A copy of a packet is never paid.
-func (c *credits) pay(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
-	f := x.credit
-	n := uint32(o.PayloadLen)
-	if f == nil || !f.begun || o.Again || n == 0 {
-		return
-	}
-	if !c.paying || p.src.Head() != &f.Flow {
-		p.src.Pass(&f.Flow, n)
-		return
-	}
-	if left := f.Left(); left < n { // the last packet of those that may be paid
-		p.src.Push(&f.Flow, f.class, n-left)
-	}
-	k, ok := p.src.SrcSchedulePrecredit(int64(e.now), n)
-	if !ok {
-		p.src.Pass(&f.Flow, n)
-		return
-	}
-	o.Stamp.Flags |= rocev2.StampCredit
-	o.Stamp.Credit, o.Stamp.CreditSeq = k.Credit.Bytes, k.Credit.Seq
-	c.count.used += uint64(k.Bytes)
-	c.paid = true
-	if p.probe.sent == 0 || e.now-p.probe.sent > probeTimeout {
-		p.probe.leaves(x, o, e.now)
-	}
-	if h := p.src.Head(); h != nil && h != &f.Flow {
-		if next := h.Data.(*QP); next.credit.waiting {
-			p.unwait(next)
-			e.lineUp(next)
-		}
-	}
+	c.rouse(p)
 }
 
 // answered is called for an answer of the peer, whatever it says.
@@ -348,6 +255,7 @@ func (p *creditPeer) answered(e *engine, x *QP, pkt *rocev2.Packet) {
 		p.round = now
 		p.src.NextRound(now, x.credit.packet)
 	}
+	e.credit.rouse(p)
 }
 
 // heard ends the time in which nothing is known of the way.
@@ -388,6 +296,7 @@ func (c *credits) settled(e *engine, x *QP) {
 	if x.q.SendQueued() == 0 {
 		x.credit.begun = false
 		p.src.Drop(&x.credit.Flow)
+		c.rouse(p)
 	}
 	if len(p.waiting) > 0 && p.dest.flight.Used() == 0 {
 		p.wake(e)

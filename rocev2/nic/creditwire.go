@@ -85,6 +85,7 @@ func (c *credits) message(e *engine, pkt *rocev2.Packet) {
 		if m, send := p.src.Account.Grant(now, g); send {
 			c.sendReturn(e, p, m)
 			p.src.Refill(now, p.qps[0].credit.packet)
+			c.rouse(p)
 			p.wake(e)
 			c.watch(p)
 		}

@@ -11,8 +11,8 @@ import (
 //
 //  1. settle: queue pairs that something happened to send their answers, which are
 //     not paced, and line up at their destination if they have data
-//  2. choose: destinations take turns (here), those that the pacer lets; so do the
-//     queue pairs of a destination (sched.go)
+//  2. choose: what has pre-credit goes first (creditsend.go); destinations take turns
+//     (here), those that the pacer lets; so do the queue pairs of a destination (sched.go)
 //  3. build:  headers into the frame, the payload behind them from memory, ICRC
 //  4. stamp:  the option, if the peer understands it and the MTU has room
 //  5. push:   to the socket; submit shows all of it to the kernel (kick.go)
@@ -73,6 +73,9 @@ func (e *engine) answers(x *QP) bool {
 // transmit sends data and returns how many packets. A destination whose socket is
 // full does not hold up those of other sockets.
 func (e *engine) transmit() (sent int) {
+	if e.credit != nil {
+		sent = e.credit.transmit(e, txBatch)
+	}
 	for sent < txBatch && e.ready.first != nil {
 		d := e.ready.pop()
 		d.queued = false
@@ -95,20 +98,13 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 			e.move(x, to)
 			continue
 		}
-		pays := false
-		if x.credit != nil {
-			switch d.credit.judge(e, x) {
-			case creditWithheld:
-				d.pop()
-				e.credit.wait(e, d.credit, x)
-				continue
-			case creditPays:
-				pays = true
-			}
-			e.credit.paying, e.credit.paid = pays, false
+		if x.credit != nil && d.credit.withholds(x) {
+			d.pop()
+			e.credit.wait(e, d.credit, x)
+			continue
 		}
 		switch {
-		case !pays && !d.mayLeave(e):
+		case !d.mayLeave(e):
 			e.hold(d)
 			return sent
 		case !e.room(x):
@@ -124,9 +120,7 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 			continue
 		}
 		size, to := e.send(x, &e.out)
-		if !pays || !e.credit.paid {
-			to.spend(e, size)
-		}
+		to.spend(e, size)
 		d.charge(x, size)
 		if x.typ != qp.RC {
 			e.touch(x) // what has left is complete: settle makes room for another before it says so

@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 
 const (
 	senders = 4
-	linkBps = 1_000_000_000
-	buffer  = 256 << 10 // of the bottleneck, bytes for each queue
+	linkBps = 400_000_000
+	buffer  = 128 << 10 // of the bottleneck, bytes for each queue
 	last    = 8         // DSCP of what the switch serves last: CS1
-	small   = 8 << 10   // bytes: within a bandwidth-delay product of 12.5 KB
+	small   = 4 << 10   // bytes: within a bandwidth-delay product of 5 KB
 	large   = 1 << 20
 )
 
