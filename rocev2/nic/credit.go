@@ -40,7 +40,9 @@ type credits struct {
 	peers map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
 	ids   []*creditPeer              // by precredit.Sender
 
-	bdp    uint32        // of what a receiver plans with
+	bdp    uint32 // of what a receiver plans with
+	large  uint8  // Options.LargeDSCP
+	poll   precredit.Poll
 	next   int64         // when an account expires or somebody has waited enough, 0 = never
 	look   int64         // when to see whether peers understand, 0 = all is known
 	dirty  bool          // the receiver may have grants to send
@@ -84,6 +86,8 @@ type creditFlow struct {
 	packet  uint32 // payload of a full one
 	posted  uint64
 	queued  uint32 // for pre-credit, sent or not
+	sent    uint64 // payload since the queue pair had nothing outstanding
+	served  uint64 // for its turns: the same with headers, or of the READ that is answered
 	begun   bool
 	asked   bool // for its first ACK
 	waiting bool // in the list of creditPeer
@@ -99,7 +103,7 @@ func newCredits(o *Options, link uint64) *credits {
 	p.DelayNs, p.RetryNs = creditDelay, creditRetry
 	return &credits{
 		recv:  precredit.NewReceiver(p, uint32(time.Now().Unix())),
-		peers: map[netip.Addr]*creditPeer{}, bdp: precredit.BDP(link, creditRTT),
+		peers: map[netip.Addr]*creditPeer{}, bdp: precredit.BDP(link, creditRTT), large: o.LargeDSCP,
 	}
 }
 
@@ -194,6 +198,10 @@ func (p *creditPeer) turnOff(e *engine) {
 // begin is called for what a queue pair has just posted.
 func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
 	p, f, now := x.dest.credit, x.credit, int64(e.now)
+	first := x.q.SendQueued() == 1
+	if first {
+		f.sent, f.served = 0, 0
+	}
 	if !p.on {
 		return
 	}
@@ -209,7 +217,6 @@ func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
 	for i := range wr.SGL {
 		n += uint64(wr.SGL[i].Len)
 	}
-	first := x.q.SendQueued() == 1
 	switch {
 	case first:
 		p.src.Drop(&f.Flow)

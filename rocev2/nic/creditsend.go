@@ -4,6 +4,7 @@ package nic
 
 import (
 	"slices"
+	"time"
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -95,6 +96,45 @@ func (p *creditPeer) withholds(x *QP) bool {
 	x.q.AskAck() // the only one until it is answered
 	return false
 }
+
+// tclass is the traffic class of a packet (S5.4): what a large flow sends, and a small
+// one that goes on for longer than its first round trip, has the DSCP that switches
+// serve last, if there is one. Within a queue pair packets move to that class at some
+// point and back only when nothing is outstanding, so none overtakes an earlier one in
+// switches that serve the other class first. In switches that share between the two it
+// may: only who has SACK is marked.
+func (c *credits) tclass(now qp.Time, x *QP, o *qp.Outbound, own uint8) uint8 {
+	f := x.credit
+	switch o.Opcode.Info().Operation {
+	case rocev2.OperationSend, rocev2.OperationWrite:
+	case rocev2.OperationReadResponse:
+		if p := o.Opcode.Info().Position; p == rocev2.PosFirst || p == rocev2.PosOnly {
+			f.served = 0
+		}
+		return own
+	default:
+		return own
+	}
+	large := f.begun && f.class == precredit.Large || f.sent >= uint64(c.bdp)
+	f.sent += uint64(o.PayloadLen)
+	if c.large == 0 || !x.selective || !large {
+		return own
+	}
+	f.sent = max(f.sent, uint64(c.bdp)) // it stays so
+	x.dest.largeAt = now
+	const ecn = 3
+	return c.large<<2 | own&ecn
+}
+
+// tellsNothing reports whether a packet's time on the way says nothing of the queue that
+// the destination's rate fills: it passes the large ones. The policy would take the
+// least time for the queue's and see none until packets are lost.
+func (c *credits) tellsNothing(d *dest, tclass uint8, now qp.Time) bool {
+	return c.large != 0 && d.largeAt != 0 && now-d.largeAt < largeWindow && tclass>>2 != c.large
+}
+
+// largeWindow is for how long after a large packet: two of the agent's.
+const largeWindow = qp.Time(20 * time.Millisecond)
 
 // wait keeps a queue pair until something is heard from the peer, but not for long: what
 // is under way may be of somebody who ends without an answer.

@@ -121,7 +121,7 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 		}
 		size, to := e.send(x, &e.out)
 		to.spend(e, size)
-		d.charge(x, size)
+		e.charge(d, x, size)
 		if x.typ != qp.RC {
 			e.touch(x) // what has left is complete: settle makes room for another before it says so
 		}
@@ -195,6 +195,9 @@ func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
 		return lose(&e.count.txNoPath)
 	}
 	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
+	if x.credit != nil {
+		o.TOS = e.credit.tclass(e.now, x, o, o.TOS)
+	}
 	o.SrcPort = x.srcPort(o)
 	plain := o.Len(o.PayloadLen)
 	if plain > to.MTU { // which has become smaller
@@ -223,6 +226,9 @@ func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
 		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.live.ClockOffset))
 		if x.credit != nil {
 			e.credit.mark(e, d.credit, x, o)
+		}
+		if e.credit != nil && e.credit.tellsNothing(d, o.TOS, e.now) {
+			o.Stamp.Flags &^= rocev2.StampT1
 		}
 	}
 	n := etherLen + o.Seal(frame[etherLen:])

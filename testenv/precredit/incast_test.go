@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 
 const (
 	senders = 4
-	linkBps = 400_000_000
-	buffer  = 128 << 10 // of the bottleneck, bytes for each queue
+	linkBps = 100_000_000
+	buffer  = 64 << 10 // of the bottleneck, bytes for each queue
 	last    = 8         // DSCP of what the switch serves last: CS1
-	small   = 4 << 10   // bytes: within a bandwidth-delay product of 5 KB
-	large   = 1 << 20
+	small   = 1 << 10   // bytes: within a bandwidth-delay product of 5 KB
+	large   = 256 << 10
 )
 
 // candidates are measured in turn.
@@ -40,6 +40,7 @@ var candidates = []struct {
 }{
 	{"without", nic.Options{}},
 	{"pre-credit", nic.Options{PreCredit: true}},
+	{"and a queue for large", nic.Options{PreCredit: true, LargeDSCP: last}},
 }
 
 // TestIncast: what small messages take while large ones go the same way, and an incast
