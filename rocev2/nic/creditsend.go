@@ -63,7 +63,10 @@ func (p *creditPeer) transmit(e *engine, n int) (sent int, more bool) {
 			x.credit.asked = true
 			x.q.AskAck()
 		}
-		if !x.q.NextData(e.now, &e.out) { // what it still has goes as without, when it may
+		p.dest.flight.Pass(true)
+		has := x.q.NextData(e.now, &e.out)
+		p.dest.flight.Pass(false)
+		if !has { // what it still has goes as without, when it may
 			p.src.Drop(flow)
 			continue
 		}

@@ -26,8 +26,9 @@ type dest struct {
 	next        *dest
 
 	// What its queue pairs have on their way together, and those that wait for room.
-	flight qp.Flight
-	parked []*QP
+	flight  qp.Flight
+	windows windows
+	parked  []*QP
 
 	// The pacer: a token bucket, kept as the time at which it is empty. That of
 	// bpf/lib/pace.h in the engine's hands.

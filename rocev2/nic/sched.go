@@ -80,10 +80,12 @@ func (d *dest) park(x *QP) {
 	if x.q.Waits() && !x.parked {
 		x.parked = true
 		d.parked = append(d.parked, x)
+		d.report.Waited++ // as for the pacer: it uses the rate that it has
 	}
 }
 
-// unpark has the next one of those line up, if there is room. Each answer calls it.
+// unpark has the next one of those line up, if there is room. Each answer calls it, and
+// each that has lined up and left nothing.
 func (e *engine) unpark(d *dest) {
 	if len(d.parked) > 0 && d.flight.Room() {
 		x := d.parked[0]
@@ -95,6 +97,10 @@ func (e *engine) unpark(d *dest) {
 func (d *dest) leavePark(x *QP) {
 	if x.parked {
 		x.parked = false
+		if d.parked[0] == x { // mostly: the others need not move
+			d.parked[0], d.parked = nil, d.parked[1:]
+			return
+		}
 		i := slices.Index(d.parked, x)
 		d.parked = slices.Delete(d.parked, i, i+1)
 	}

@@ -45,10 +45,10 @@ func (e *engine) settle() {
 		}
 		x.publish()
 		e.rearm(x)
-		e.lineUp(x)
 		if x.dest != nil {
-			e.unpark(x.dest)
+			e.unpark(x.dest) // before this one, which would have the room each time
 		}
+		e.lineUp(x)
 		if x.credit != nil {
 			e.credit.settled(e, x)
 		}
@@ -115,6 +115,7 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 		case !x.q.NextData(e.now, &e.out):
 			d.pop()
 			d.park(x)
+			e.unpark(d)
 			x.publish()
 			e.rearm(x)
 			continue

@@ -28,8 +28,8 @@ const (
 	senders = 4
 	linkBps = 100_000_000
 	buffer  = 64 << 10 // of the bottleneck, bytes for each queue
-	last    = 8         // DSCP of what the switch serves last: CS1
-	small   = 1 << 10   // bytes: within a bandwidth-delay product of 5 KB
+	last    = 8        // DSCP of what the switch serves last: CS1
+	small   = 1 << 10  // bytes: within a bandwidth-delay product of 5 KB
 	large   = 256 << 10
 )
 
