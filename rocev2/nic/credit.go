@@ -40,6 +40,7 @@ type credits struct {
 	peers map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
 	ids   []*creditPeer              // by precredit.Sender
 
+	link   uint64 // bit/s
 	bdp    uint32 // of what a receiver plans with
 	large  uint8  // Options.LargeDSCP
 	poll   precredit.Poll
@@ -56,7 +57,7 @@ type credits struct {
 }
 
 type creditCounters struct {
-	used, returned, withheld, grants, returns, ignored uint64
+	used, returned, withheld, ramps, grants, returns, ignored uint64
 }
 
 // creditPeer is a host with which there is or was pre-credit, in both directions.
@@ -72,6 +73,7 @@ type creditPeer struct {
 	waiting []*QP // withheld until something is heard
 	eager   bool  // in the list of credits
 	probe   probe
+	ramp    precredit.Ramp
 	rtt     int64 // the latest
 	round   int64 // when it began
 	epoch   uint32
@@ -103,7 +105,7 @@ func newCredits(o *Options, link uint64) *credits {
 	p.DelayNs, p.RetryNs = creditDelay, creditRetry
 	return &credits{
 		recv:  precredit.NewReceiver(p, uint32(time.Now().Unix())),
-		peers: map[netip.Addr]*creditPeer{}, bdp: precredit.BDP(link, creditRTT), large: o.LargeDSCP,
+		peers: map[netip.Addr]*creditPeer{}, link: link, bdp: precredit.BDP(link, creditRTT), large: o.LargeDSCP,
 	}
 }
 
@@ -155,6 +157,8 @@ func (c *credits) leave(e *engine, x *QP) {
 	if len(p.qps) == 1 {
 		c.turn(e)
 		p.turnOff(e)
+		p.ramp.End()
+		p.limit(e)
 		p.dest.credit, p.dest = nil, nil
 	}
 	p.qps = slices.DeleteFunc(p.qps, func(o *QP) bool { return o == x })
@@ -223,6 +227,8 @@ func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
 		f.begun, f.asked, f.posted, f.queued = true, false, 0, 0
 		if p.dest.flight.Used() == 0 {
 			p.blind = true
+			p.ramp.End()
+			p.limit(e)
 		}
 	case !f.begun:
 		return
@@ -265,11 +271,49 @@ func (p *creditPeer) answered(e *engine, x *QP, pkt *rocev2.Packet) {
 	e.credit.rouse(p)
 }
 
-// heard ends the time in which nothing is known of the way.
+// heard ends the time in which nothing is known of the way. Who had to wait does not
+// begin with all that its rate allows, but with what was under way.
 func (p *creditPeer) heard(e *engine) {
+	if p.blind && len(p.waiting) > 0 {
+		e.credit.count.ramps++
+		p.ramp.Begin(uint32(max(p.dest.flight.Bytes(), 1)))
+		p.limit(e)
+	}
 	p.blind = false
 	if len(p.waiting) > 0 {
 		p.wake(e)
+	}
+}
+
+// acked is called after an answer was taken, with the bytes that were under way before.
+func (p *creditPeer) acked(e *engine, before uint64) {
+	if _, on := p.ramp.Window(); !on {
+		return
+	}
+	n := before - min(p.dest.flight.Bytes(), before)
+	base := max(p.src.Base(), creditRTT) // less is the hosts' own time more than the way's
+	p.ramp.Ack(uint32(n), p.rtt-base, base, e.credit.enough(p, base))
+	p.limit(e)
+}
+
+// enough is the window at which the policy's rate takes over: what it puts under way, but
+// no more than two bandwidth-delay products.
+func (c *credits) enough(p *creditPeer, base int64) uint32 {
+	n := 2 * precredit.BDP(c.link, base)
+	if p.dest.rate != 0 {
+		n = min(n, precredit.BDP(p.dest.rate, p.rtt))
+	}
+	return n
+}
+
+// limit puts the ramp's window in force.
+func (p *creditPeer) limit(e *engine) {
+	w, on := p.ramp.Window()
+	if !on {
+		w = 0
+	}
+	if uint64(w) != p.dest.windows.ramp {
+		p.dest.setRampWindow(e, uint64(w))
 	}
 }
 

@@ -191,7 +191,4 @@ func (c *credits) pay(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
 	o.Stamp.Credit, o.Stamp.CreditSeq = k.Credit.Bytes, k.Credit.Seq
 	c.count.used += uint64(k.Bytes)
 	c.paid = true
-	if p.probe.sent == 0 || e.now-p.probe.sent > probeTimeout {
-		p.probe.leaves(x, o, e.now)
-	}
 }

@@ -23,6 +23,7 @@ func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
 	switch o.Opcode.Info().Operation {
 	case rocev2.OperationSend, rocev2.OperationWrite:
 		c.pay(e, p, x, o)
+		p.probe.leaves(x, o, e.now)
 	case rocev2.OperationAck, rocev2.OperationAtomicAck:
 		if k, ok := c.recv.DstScheduleCredit(int64(e.now), p.id, 0); ok {
 			o.Stamp.Flags |= rocev2.StampCredit
