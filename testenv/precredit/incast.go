@@ -75,10 +75,11 @@ type stream struct {
 	cq, far  *nic.CQ
 	local    *mr.Region
 	remote   *mr.Region
+	op       qp.Operation
 }
 
 func newStream(from, to *engines.Host, size int) (*stream, error) {
-	s := &stream{}
+	s := &stream{op: qp.OpWrite}
 	end := func(h *engines.Host) (x *nic.QP, cq *nic.CQ, m *mr.Region, err error) {
 		pd, err := h.Dev.AllocPD()
 		if err != nil {
@@ -103,11 +104,11 @@ func newStream(from, to *engines.Host, size int) (*stream, error) {
 	return s, engines.Connect(s.qp, s.peer, from.IPv4(), to.IPv4(), rocev2.PMTU1024)
 }
 
-// send writes n bytes and returns how long that took.
+// send moves n bytes and returns how long that took.
 func (s *stream) send(ctx context.Context, n int) (time.Duration, error) {
 	start := time.Now()
 	err := s.qp.PostSend(&qp.SendWR{
-		Op: qp.OpWrite, Flags: qp.Signaled, RemoteAddr: s.remote.VA(), RKey: s.remote.RKey(),
+		Op: s.op, Flags: qp.Signaled, RemoteAddr: s.remote.VA(), RKey: s.remote.RKey(),
 		SGL: []qp.SGE{{Addr: s.local.VA(), Len: uint32(n), LKey: s.local.LKey()}},
 	})
 	if err != nil {
