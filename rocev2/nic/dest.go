@@ -137,13 +137,17 @@ func (d *dest) spend(e *engine, n int) {
 }
 
 // setRate takes a new rate over. Debt that was made at the old one is scaled, so that
-// a rate of nearly nothing does not block for hours; without a rate there is none.
+// a rate of nearly nothing does not block for hours; without a rate there is none. What
+// could not be sent at a higher rate is not owed at a lower one.
 func (d *dest) setRate(e *engine, rate uint64) {
 	if debt := d.empty - e.now; debt > 0 && d.rate != 0 {
 		d.empty = e.now
 		if rate != 0 {
 			d.empty += qp.Time(float64(debt) * float64(d.rate) / float64(rate))
 		}
+	}
+	if rate < d.rate {
+		d.late = 0
 	}
 	d.rate = rate
 }
