@@ -261,6 +261,9 @@ func (a *Agent) handle(e bpf.Event) {
 		if a.hello.answered(e.Peer, uint16(e.Caps), now) {
 			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
 		}
+		if !a.measured(peer) {
+			a.hello.again(e.Peer, now)
+		}
 	case bpf.EventHello:
 		if e.Nonce != 0 {
 			a.hello.answer(peer, e.Nonce)

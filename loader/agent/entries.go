@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -79,6 +80,11 @@ func (a *Agent) welcome(e bpf.Event) {
 		slot.Op, slot.Regs.Node = bpf.SetNode, a.nodes.number(peer)
 	}
 	a.log.Info("new destination", "peer", peer, "node", slot.Regs.Node)
+	if d := &slot.Regs; d.Policy.Decisions == 0 {
+		// Before its first data, if that takes a moment, as with queue pairs that connect.
+		a.window(d, bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)
+		slot.Op |= bpf.SetPolicy
+	}
 	if slot.Regs.ClassId == 0 && slot.Regs.RateBps != 0 {
 		a.setClass(slot, slot.Regs.RateBps)
 	}
@@ -101,6 +107,7 @@ func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) bool {
 	}}
 	d := &slot.Regs
 	d.Policy.RateBps = d.RateBps
+	a.window(d, bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)
 	a.setClass(&slot, d.RateBps)
 	if err := a.att.Maps.DestTable.Update(slot.Key, d, ebpf.UpdateNoExist); err != nil {
 		if err := a.pacer.Release(d.ClassId); err != nil {
@@ -124,6 +131,12 @@ func (a *Agent) unaware(key bpf.DestKey) {
 		return
 	}
 	a.log.Info("peer stopped answering HELLO: no more stamps to it", "peer", peer)
+}
+
+// measured reports whether anything is known of the way to a destination.
+func (a *Agent) measured(peer netip.Addr) bool {
+	r, found, err := a.att.Lookup(peer)
+	return err != nil || !found || r.Regs.EchoSeenNs != 0
 }
 
 // used reports whether the destination had traffic since then.

@@ -54,6 +54,25 @@ func TestGreeterBacksOff(t *testing.T) {
 	}
 }
 
+// Answers that measured nothing are asked for again soon, but not for ever.
+func TestGreeterAsksAgain(t *testing.T) {
+	var sent []bpf.DestKey
+	g := newTestGreeter(&sent)
+	start := 1000 * second
+	g.add(keyN(1), 7, 0, start)
+	for now := start; now < start+second; now += second / 1000 {
+		before := len(sent)
+		if g.send(now); len(sent) > before {
+			g.answered(keyN(1), bpf.CapStamp, now+500_000)
+			g.again(keyN(1), now+500_000)
+			g.again(keyN(2), now)
+		}
+	}
+	if len(sent) != 1+helloAgains {
+		t.Errorf("sent %d HELLOs, want %d", len(sent), 1+helloAgains)
+	}
+}
+
 // One that answered is asked again, and given up after some silence.
 func TestGreeterLosesPeer(t *testing.T) {
 	var sent []bpf.DestKey
