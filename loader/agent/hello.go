@@ -117,8 +117,11 @@ func (g *greeter) add(peer bpf.DestKey, nonce uint64, caps uint16, now uint64) {
 		return // configuration has spoken
 	}
 	if x, ok := g.peers[peer]; ok {
-		x.nonce = nonce
 		g.settle(x)
+		if x.nonce != nonce { // what answers our last HELLO is not taken for genuine any more
+			x.nonce, x.tries = nonce, 0
+			g.reschedule(x, now)
+		}
 		return
 	}
 	g.push(&greeting{peer: peer, nonce: nonce, due: now, caps: caps, aware: caps&bpf.CapStamp != 0})
