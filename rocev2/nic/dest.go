@@ -222,9 +222,10 @@ func (p *probe) leaves(x *QP, o *qp.Outbound, now qp.Time) {
 }
 
 // answered looks at a packet of the peer, and returns the round trip if it is the
-// one that was waited for.
+// one that was waited for, or one for packets behind it: a peer that has much to do
+// answers many at once, and hardly ever names this one.
 func (p *probe) answered(x *QP, op rocev2.Operation, psn rocev2.PSN, now qp.Time) (rtt, sent qp.Time) {
-	if p.sent == 0 || p.qp != x || p.psn != psn {
+	if p.sent == 0 || p.qp != x || psn.Diff(p.psn) < 0 {
 		return 0, 0
 	}
 	switch op {
