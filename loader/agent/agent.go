@@ -44,6 +44,7 @@ type Agent struct {
 	drains  drains
 
 	waiting  waiters
+	busy     busy
 	priority *prioritizer // nil: the node file gives no priorities
 
 	engine uint64 // when we last looked for an engine
@@ -222,6 +223,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	a.evenShare() // `policy set` may have changed it
 	a.shareOut(now)
 	a.watchEngine(now)
 	a.greet(now)

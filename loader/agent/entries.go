@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
@@ -53,9 +54,14 @@ func (a *Agent) prepare() error {
 }
 
 // evenShare splits the link's rate over the destinations that are known (S1.2):
-// it is what the next new one starts with.
+// it is what the next new one starts with, unless somebody knows better.
 func (a *Agent) evenShare() {
-	a.cfg.InitialRateBps = max(a.cfg.LinkRateBps/uint64(max(a.dests, 1)), a.cfg.Policy.MinRateBps)
+	p := &a.cfg.Policy
+	rate := max(fourcase.EvenShare(a.cfg.LinkRateBps, a.dests), p.MinRateBps)
+	if p.InitialRateBps != 0 {
+		rate = p.InitialRateBps
+	}
+	atomic.StoreUint64(&a.cfg.InitialRateBps, rate)
 }
 
 // welcome numbers a destination that egress has just created, gives it its class

@@ -50,6 +50,7 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 	d := &slot.Regs
 	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
 	before := *regs
+	a.wake(slot, params, now)
 	sample := sampleOf(d)
 	sample.Idle = sample.Idle || a.drains.answers(slot.Key, &sample, now)
 	fourcase.Step(regs, params, sample, now)
