@@ -57,6 +57,7 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 		a.startDrain(slot, &sample, now)
 	}
 	rate := a.enforced(slot, regs, params, now)
+	setWindow(regs, params, rate, a.cfg.WindowOff != 0)
 	if *regs != before {
 		slot.Op |= bpf.SetPolicy
 	}

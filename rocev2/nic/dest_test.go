@@ -111,6 +111,18 @@ func TestUnpacedWhileHeld(t *testing.T) {
 	}
 }
 
+// What was missed at a rate that the machine cannot carry would be added to a lower one
+// for seconds.
+func TestLateNotOwedAtALowerRate(t *testing.T) {
+	e := &engine{now: 1e9}
+	for rate, want := range map[uint64]qp.Time{1e9: 0, 20e9: 5e6, 30e9: 5e6} {
+		d := &dest{rate: 20e9, late: 5e6}
+		if d.setRate(e, rate); d.late != want {
+			t.Errorf("at %d: late by %v, want %v", rate, d.late, want)
+		}
+	}
+}
+
 // A thread that comes 24 ms late, which is 20 more than the burst: if data waited, the
 // rate is 1/40 higher until that is made up for; if there was none, nothing is due.
 func TestLate(t *testing.T) {
