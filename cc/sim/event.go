@@ -249,6 +249,19 @@ func (l *level) find(b int64) int64 {
 	return -1
 }
 
+// after is the number of the first bucket after b that holds something, -1 = none.
+func (l *level) after(b int64) int64 {
+	b++
+	i := b & l.mask
+	if j := l.find(i); j >= 0 {
+		return b + j - i
+	}
+	if j := l.find(0); j >= 0 {
+		return b + l.mask + 1 - i + j
+	}
+	return -1
+}
+
 // take empties a bucket and returns its first chunk.
 func (l *level) take(b int64) int32 {
 	head := l.heads[b]

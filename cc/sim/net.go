@@ -47,6 +47,7 @@ type Net struct {
 	ints     [][maxLinks]Hop
 	freePkt  int32
 	livePkts int
+	ahead    ahead
 
 	flows  []*Flow
 	pacers []*Pacer
@@ -187,7 +188,11 @@ func (n *Net) Run(until time.Duration) {
 		n.pullSource()
 	}
 	limit := tick(until) * nanosecond
+	large := len(n.ports) > smallPorts
 	for {
+		if large && len(n.wheel.heap) == 0 && n.wheel.advance(limit) {
+			n.lookAhead()
+		}
 		kind, owner, ok := n.wheel.pop(limit)
 		if !ok {
 			n.wheel.now = max(n.wheel.now, limit)
