@@ -207,6 +207,9 @@ func TestPreCreditGrantLost(t *testing.T) {
 	if n := counter(a.dev, "precredit_withheld"); n == 0 {
 		t.Errorf("a large message did not wait for its first ACK\n%s", dump(a.dev))
 	}
+	if n := counter(a.dev, "precredit_ramps"); n == 0 {
+		t.Errorf("and went on at once with all that its rate allows\n%s", dump(a.dev))
+	}
 	small := counter(a.dev, "precredit_withheld")
 	a.writeTo(t, b, 4000, 3)
 	if n := counter(a.dev, "precredit_withheld"); n != small {

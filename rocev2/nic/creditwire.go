@@ -23,6 +23,7 @@ func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
 	switch o.Opcode.Info().Operation {
 	case rocev2.OperationSend, rocev2.OperationWrite:
 		c.pay(e, p, x, o)
+		p.probe.leaves(x, o, e.now)
 	case rocev2.OperationAck, rocev2.OperationAtomicAck:
 		if k, ok := c.recv.DstScheduleCredit(int64(e.now), p.id, 0); ok {
 			o.Stamp.Flags |= rocev2.StampCredit
@@ -85,6 +86,7 @@ func (c *credits) message(e *engine, pkt *rocev2.Packet) {
 		if m, send := p.src.Account.Grant(now, g); send {
 			c.sendReturn(e, p, m)
 			p.src.Refill(now, p.qps[0].credit.packet)
+			c.rouse(p)
 			p.wake(e)
 			c.watch(p)
 		}
@@ -219,6 +221,9 @@ func (c *credits) send(e *engine, p *creditPeer) bool {
 	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.port
 	o.DestQP, o.Stamp = rocev2.ControlQPN, &c.stamp
 	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, T1: uint64(int64(e.clock.now()) + e.live.ClockOffset)}
+	if c.tellsNothing(p.dest, o.TOS, e.now) {
+		c.stamp.Flags = 0
+	}
 	if _, err := o.Begin(frame[etherLen:], 0); err != nil {
 		return false
 	}

@@ -39,6 +39,8 @@ type dest struct {
 	late  qp.Time // that the rate is behind through no fault of the sender
 	busy  bool    // since its last packet there has always been data
 
+	largeAt qp.Time // when a packet with Options.LargeDSCP last left
+
 	// What the peer understands, and its latest stamp: T1 and when that arrived.
 	stamps, sack   bool
 	peerT1, peerT2 uint64

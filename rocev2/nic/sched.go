@@ -9,6 +9,15 @@ import "slices"
 // the last packet of a turn on credit: its length is known only after it was taken.
 const quantum = 16 << 10
 
+// quantumOf is that of one queue pair. With pre-credit it is the polling queue's of S5.6:
+// larger than others' at first, and smaller the more was served.
+func (e *engine) quantumOf(x *QP) int32 {
+	if x.credit == nil {
+		return quantum
+	}
+	return int32(e.credit.poll.Turn(x.credit.served))
+}
+
 // destRing is the queue of destinations that may have something to send.
 type destRing struct{ first, last *dest }
 
@@ -47,7 +56,7 @@ func (e *engine) lineUp(x *QP) {
 	if d == nil || x.lined {
 		return
 	}
-	x.lined, x.next, x.deficit = true, nil, quantum
+	x.lined, x.next, x.deficit = true, nil, e.quantumOf(x)
 	if d.last == nil {
 		d.first = x
 	} else {
@@ -126,13 +135,16 @@ func (d *dest) quit(x *QP) {
 
 // charge books what the first queue pair has sent, and ends its turn if that was
 // enough.
-func (d *dest) charge(x *QP, n int) {
+func (e *engine) charge(d *dest, x *QP, n int) {
 	x.deficit -= int32(n)
+	if x.credit != nil {
+		x.credit.served += uint64(n)
+	}
 	if x.deficit > 0 || d.first == d.last {
 		return
 	}
 	d.pop()
-	x.lined, x.deficit = true, x.deficit+quantum
+	x.lined, x.deficit = true, x.deficit+e.quantumOf(x)
 	d.last.next = x
 	d.last = x
 }
