@@ -76,12 +76,12 @@ func (p *Pacer) Probe() {
 func (n *Net) control(kind pktKind, flow int32, pr *pair, back bool) int32 {
 	id := n.newPacket(kind, flow, ControlWireBytes)
 	pk := &n.pkts[id]
-	pk.queue, pk.hop = controlQueue, 1
-	src, way := pr.src, &pr.way
+	pk.queue = controlQueue
+	src, way, links := pr.src, &pr.way, pr.links
 	if back {
-		src, way = pr.dst, &pr.back
+		src, way, links = pr.dst, &pr.back, pr.backLen
 	}
-	pk.route = *way
+	pk.along(way, links)
 	n.cargo[id] = cargo{src: src, peer: pr.src + pr.dst - src, back: back}
 	return id
 }
@@ -92,7 +92,8 @@ func (h *host) echo(id int32) {
 	pk, c := &n.pkts[id], &n.cargo[id]
 	pr := n.pairs[[2]int32{c.src, h.id}]
 	c.links = pk.hop
-	pk.kind, pk.route, pk.hop = kindEcho, pr.back, 1
+	pk.kind = kindEcho
+	pk.along(&pr.back, pr.backLen)
 	h.answer(id)
 }
 
@@ -123,9 +124,9 @@ func (n *Net) sendMessage(pr *pair, back bool, f *Flow, m Message) {
 	id := n.control(kindMessage, flow, pr, back)
 	pk, c := &n.pkts[id], &n.cargo[id]
 	if f != nil {
-		pk.route = f.way
+		pk.along(&f.way, f.links)
 		if back {
-			pk.route = f.back
+			pk.along(&f.back, f.backLinks)
 		}
 	}
 	c.msg, c.cum, c.t2, c.t2out = m.Kind, m.Seq, m.Bytes, m.Aux
@@ -182,7 +183,7 @@ type hostOut struct{ h *host }
 func (o *hostOut) CNP(f *Flow) {
 	n := o.h.n
 	id := n.control(kindCNP, f.id, n.pairs[[2]int32{int32(f.Src), int32(f.Dst)}], true)
-	n.pkts[id].route = f.back
+	n.pkts[id].along(&f.back, f.backLinks)
 	o.h.post(id)
 }
 

@@ -213,7 +213,8 @@ func (p *Pacer) emit(f *Flow) int32 {
 
 	id := n.newPacket(kindData, f.id, wire)
 	pk, c := &n.pkts[id], &n.cargo[id]
-	pk.psn, pk.payload, pk.route, pk.hop = psn, uint16(payload), f.way, 1
+	pk.psn, pk.payload = psn, uint16(payload)
+	pk.along(&f.way, f.links)
 	pk.queue = dataQueue + min(n.data.Class, uint8(n.cfg.Classes-1))
 	if again {
 		pk.flags |= flagRetransmit

@@ -45,9 +45,11 @@ const (
 // packet is what every hop touches: one cache line. What only the ends need is
 // in its cargo.
 type packet struct {
-	at      tick  // queued since, or turnaround over
+	// at is since when it is queued, when its turnaround is over or, on a wire, when
+	// next arrives.
+	at      tick
 	sent    tick  // when the data packet that it is, or answers, left
-	next    int32 // in a queue
+	next    int32 // in a queue or on the wire
 	flow    int32 // nobody = none
 	in      int32 // ingress port at the switch where it is
 	psn     uint32
@@ -55,9 +57,19 @@ type packet struct {
 	payload uint16
 	route   [maxLinks]uint16 // egress ports
 	hop     uint8            // of route, the next one
+	links   uint8            // of route
+	onWire  bool
 	kind    pktKind
 	queue   uint8 // at each port, creditClass = the credit queue
 	flags   uint8
+}
+
+// from is the port that sent the packet last.
+func (pk *packet) from() int32 { return int32(pk.route[pk.hop-1]) }
+
+// along sets the way that a packet goes from a host, which is its first link.
+func (pk *packet) along(way *[maxLinks]uint16, links int) {
+	pk.route, pk.links, pk.hop = *way, uint8(links), 1
 }
 
 // cargo is what the ends put into a packet.

@@ -138,7 +138,8 @@ func (f *Flow) ackDelayDue() {
 func (h *host) sendAck(f *Flow, id int32, kind pktKind) {
 	n := h.n
 	pk, c := &n.pkts[id], &n.cargo[id]
-	pk.kind, pk.route, pk.hop = kind, f.back, 1
+	pk.kind = kind
+	pk.along(&f.back, f.backLinks)
 	pk.wire, pk.payload = uint16(n.ackWire), 0
 	pk.flags &= flagRetransmit
 	switch {

@@ -29,7 +29,7 @@ func (n *Net) forward(in int32, id int32) {
 	p := &n.ports[pi]
 	if n.idle(p, pk.queue) {
 		// An empty queue: nothing to mark, nothing to account for.
-		if p.tracer != nil {
+		if p.traced {
 			p.tracer.departed(0)
 		}
 		n.transmit(pi, id)
@@ -131,6 +131,7 @@ func (n *Net) pause(pi int32, queue uint8, stop bool) {
 	id := n.newPacket(kindPause, nobody, pauseWireBytes)
 	pk := &n.pkts[id]
 	pk.queue, pk.psn = controlQueue, uint32(queue)
+	pk.along(&[maxLinks]uint16{uint16(pi)}, 1)
 	p := &n.ports[pi]
 	if stop {
 		p.pauses++

@@ -27,7 +27,7 @@ func TestSetWindow(t *testing.T) {
 		"1 ms at 1 Gbit/s":         {known, &p, 1e9, false, 125_000},
 		"held down by priority":    {known, &p, 250e6, false, 54_687},
 		"jitter is no queue":       {noisy, &p, 1e9, false, 250_000},
-		"no baseline":              {unknown, &p, 1e9, false, 0},
+		"nothing is known":         {unknown, &p, 1e9, false, 218_750},
 		"literal":                  {known, &literal, 1e9, false, 0},
 		"switched off":             {stale, &p, 1e9, true, 0},
 		"unpaced":                  {known, &p, 0, false, 0},

@@ -50,6 +50,13 @@ func RemoveBinary() {
 	}
 }
 
+// Main is a TestMain that does no more than RemoveBinary.
+func Main(m *testing.M) {
+	code := m.Run()
+	RemoveBinary()
+	os.Exit(code)
+}
+
 // Host is one host with the product attached and perhaps an engine.
 type Host struct {
 	*topo.Host

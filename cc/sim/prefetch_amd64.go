@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+// These have the cache lines of something loaded without waiting for them. Go has
+// no word for it, and a load whose value something depends on would wait.
+
+//go:noescape
+func prefetchChunk(x *chunk)
+
+//go:noescape
+func prefetchPacket(x *packet)
+
+//go:noescape
+func prefetchCargo(x *cargo)
+
+//go:noescape
+func prefetchPort(x *port)
+
+//go:noescape
+func prefetchQueue(x *queue)
+
+//go:noescape
+func prefetchIngress(x *ingress)
+
+//go:noescape
+func prefetchSlot(x *slot)
+
+//go:noescape
+func prefetchHost(x *host)
+
+//go:noescape
+func prefetchFlow(x *Flow)
+
+//go:noescape
+func prefetchPacer(x *Pacer)
+
+//go:noescape
+func prefetchSelective(x *selective)
