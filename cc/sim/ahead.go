@@ -61,7 +61,6 @@ func (n *Net) look(b *batch) {
 				prefetchPacket(&n.pkts[o])
 			case evFree:
 				prefetchPort(&n.ports[o])
-				prefetchQueue(n.queueOf(o, 0))
 			default:
 				prefetchSlot(&w.slots[o])
 			}
@@ -88,7 +87,6 @@ func (n *Net) step1(b *batch) {
 			} else if int(pk.hop) < maxLinks {
 				out := int32(pk.route[pk.hop])
 				prefetchPort(&n.ports[out])
-				prefetchQueue(n.queueOf(out, 0))
 				if n.ingress != nil {
 					prefetchIngress(&n.ingress[int(pk.from()^1)*n.numQueues])
 				}
@@ -125,7 +123,6 @@ func (n *Net) step2(b *batch) {
 					f := n.flows[pk.flow]
 					hp := n.hosts[n.ports[pk.from()^1].node].port
 					prefetchPort(&n.ports[hp])
-					prefetchQueue(n.queueOf(hp, 0))
 					if pk.kind == kindAck && f.pacer != nil {
 						prefetchPacer(f.pacer)
 						if f.sel != nil {

@@ -30,7 +30,7 @@ func (n *Net) makeHosts() {
 	n.hosts = make([]host, n.topo.Hosts)
 	for i := range n.hosts {
 		h := &n.hosts[i]
-		*h = host{n: n, id: int32(i), port: n.routing.ports[i][0], turnaround: tick(n.cfg.Turnaround) * nanosecond, turnHead: nobody}
+		*h = host{n: n, id: int32(i), port: n.routing.links[i][0].port, turnaround: tick(n.cfg.Turnaround) * nanosecond, turnHead: nobody}
 		h.timer = n.wheel.newSlot(evHostTime, h.id)
 		h.turnSlot = n.wheel.newSlot(evTurn, h.id)
 	}

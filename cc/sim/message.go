@@ -77,12 +77,13 @@ func (n *Net) control(kind pktKind, flow int32, pr *pair, back bool) int32 {
 	id := n.newPacket(kind, flow, ControlWireBytes)
 	pk := &n.pkts[id]
 	pk.queue = controlQueue
-	src, way, links := pr.src, &pr.way, pr.links
 	if back {
-		src, way, links = pr.dst, &pr.back, pr.backLen
+		pk.along(&pr.back, pr.backLen)
+		n.cargo[id] = cargo{src: uint16(pr.dst), peer: uint16(pr.src), msg: fromReceiver}
+	} else {
+		pk.along(&pr.way, pr.links)
+		n.cargo[id] = cargo{src: uint16(pr.src), peer: uint16(pr.dst)}
 	}
-	pk.along(way, links)
-	n.cargo[id] = cargo{src: src, peer: pr.src + pr.dst - src, back: back}
 	return id
 }
 
@@ -90,7 +91,7 @@ func (n *Net) control(kind pktKind, flow int32, pr *pair, back bool) int32 {
 func (h *host) echo(id int32) {
 	n := h.n
 	pk, c := &n.pkts[id], &n.cargo[id]
-	pr := n.pairs[[2]int32{c.src, h.id}]
+	pr := n.pairs[[2]int32{int32(c.src), h.id}]
 	c.links = pk.hop
 	pk.kind = kindEcho
 	pk.along(&pr.back, pr.backLen)
@@ -101,7 +102,7 @@ func (h *host) receiveEcho(id int32) {
 	n := h.n
 	pk, c := &n.pkts[id], &n.cargo[id]
 	p := n.pacers[c.tag]
-	if p == nil || p.pair != n.pairs[[2]int32{h.id, c.peer}] {
+	if p == nil || p.pair != n.pairs[[2]int32{h.id, int32(c.peer)}] {
 		return // its flow has ended
 	}
 	n.ack = Ack{
@@ -129,7 +130,8 @@ func (n *Net) sendMessage(pr *pair, back bool, f *Flow, m Message) {
 			pk.along(&f.back, f.backLinks)
 		}
 	}
-	c.msg, c.cum, c.t2, c.t2out = m.Kind, m.Seq, m.Bytes, m.Aux
+	c.msg |= m.Kind
+	c.cum, c.t2, c.t2out = m.Seq, m.Bytes, m.Aux
 	if m.Kind == MsgCredit {
 		pk.wire = CreditWireBytes
 		if n.needs.CreditQueue != nil {
@@ -142,13 +144,13 @@ func (n *Net) sendMessage(pr *pair, back bool, f *Flow, m Message) {
 func (h *host) receiveMessage(id int32) {
 	n, now := h.n, h.n.wheel.now.ns()
 	pk, c := &n.pkts[id], &n.cargo[id]
-	n.msg = Message{Kind: c.msg, Seq: c.cum, Bytes: c.t2, Aux: c.t2out}
+	n.msg = Message{Kind: c.msg &^ fromReceiver, Seq: c.cum, Bytes: c.t2, Aux: c.t2out}
 	var f *Flow
 	if pk.flow >= 0 {
 		f = n.flows[pk.flow]
 	}
-	src := c.src
-	if !c.back {
+	src := int32(c.src)
+	if c.msg&fromReceiver == 0 {
 		if h.receiver != nil {
 			h.receiver.Message(now, int(src), f, &n.msg)
 		}

@@ -32,7 +32,7 @@ type Net struct {
 	rand   *rand.Rand
 
 	ports      []port
-	queues     []queue
+	queues     []queue // by port and queue, if ports have more than their own two
 	numQueues  int
 	switches   []swtch
 	ingress    []ingress // nil without PFC
@@ -115,7 +115,9 @@ func (n *Net) bucketBits() uint {
 
 func (n *Net) makePorts() {
 	n.ports = make([]port, 2*len(n.topo.Wires))
-	n.queues = make([]queue, len(n.ports)*n.numQueues)
+	if n.numQueues > len(port{}.queues) {
+		n.queues = make([]queue, len(n.ports)*n.numQueues)
+	}
 	configs := make([]portConfig, len(n.ports))
 	for i := range n.ports {
 		w := n.topo.Wires[i/2]
@@ -128,6 +130,7 @@ func (n *Net) makePorts() {
 		p.setLink(w.Link)
 		if n.needs.ECN != nil {
 			p.ecn = n.needs.ECN(w.Bps)
+			p.noMark = p.ecn.KminBytes
 		}
 		if c := n.needs.CreditQueue; c != nil {
 			share := c.Share
@@ -158,7 +161,7 @@ func (n *Net) makeSwitches() error {
 	if n.cfg.PFC != On {
 		return nil
 	}
-	n.ingress = make([]ingress, len(n.queues))
+	n.ingress = make([]ingress, len(n.ports)*n.numQueues)
 	for i := range n.ports {
 		p := &n.ports[i]
 		if p.host {

@@ -11,7 +11,8 @@ type pacerState struct {
 	pair *pair
 
 	pace, timer int32 // slots
-	timerAt     int64 // what timer is set to
+	timerAt     int64 // what timer is set to, 0 = nothing
+	paceAt      tick  // and pace
 	base        tick  // from where the rate counts
 	lastWire    int64 // bytes of the last packet
 
@@ -88,18 +89,19 @@ func (p *Pacer) arrange() {
 	w := p.net.wheel
 	if !p.maySend() {
 		p.unlist()
-		w.cancel(p.pace)
+		p.cancelPace()
 		return
 	}
 	due := p.due()
 	if due > max(w.now, p.net.ports[p.host.port].busy) {
 		p.unlist()
-		if !w.isSet(p.pace) || w.slots[p.pace].at != due {
+		if p.paceAt != due {
+			p.paceAt = due
 			w.set(p.pace, due)
 		}
 		return
 	}
-	w.cancel(p.pace)
+	p.cancelPace()
 	if !p.listed {
 		p.list(p.prio())
 	}
@@ -121,7 +123,15 @@ func (p *Pacer) due() tick {
 	return p.base + tick(uint64(p.lastWire)*8_000_000_000_000/p.RateBps)
 }
 
+func (p *Pacer) cancelPace() {
+	if p.paceAt != 0 {
+		p.paceAt = 0
+		p.net.wheel.cancel(p.pace)
+	}
+}
+
 func (p *Pacer) paceDue() {
+	p.paceAt = 0
 	p.arrange()
 	if p.listed {
 		p.net.kick(p.host.port)

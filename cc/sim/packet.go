@@ -37,7 +37,6 @@ const (
 	flagLast
 	flagUnscheduled
 	flagLost // the wire loses it
-	flagDuplicate
 	flagIdle
 	flagResume // a pause of no time
 )
@@ -72,7 +71,7 @@ func (pk *packet) along(way *[maxLinks]uint16, links int) {
 	pk.route, pk.links, pk.hop = *way, uint8(links), 1
 }
 
-// cargo is what the ends put into a packet.
+// cargo is what the ends put into a packet: another cache line.
 type cargo struct {
 	t1, t2, t2out int64 // by the ends' stamp clocks, ns; t2 and t2out: Bytes and Aux of a message
 	sack          [2]uint64
@@ -80,13 +79,13 @@ type cargo struct {
 	xmit          uint32 // number of this transmission within the flow
 	tag           uint32
 	credit        int32
-	packets, ce   uint16 // since the last ACK
-	links         uint8  // that the data packet took
-	hops          uint8  // stamps in Net.ints
-	msg           MsgKind
-	back          bool  // from a Receiver to a Control
-	src, peer     int32 // hosts: from and to, of control packets
+	src, peer     uint16  // hosts: from and to, of control packets
+	packets, ce   uint8   // since the last ACK
+	links         uint8   // that the data packet took
+	msg           MsgKind // and fromReceiver
 }
+
+const fromReceiver MsgKind = 1 << 7 // to a Control
 
 // newPacket takes a packet from the pool. Only the caller's fields are set.
 func (n *Net) newPacket(kind pktKind, flow int32, wire int) int32 {

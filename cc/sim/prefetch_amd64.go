@@ -18,9 +18,6 @@ func prefetchCargo(x *cargo)
 func prefetchPort(x *port)
 
 //go:noescape
-func prefetchQueue(x *queue)
-
-//go:noescape
 func prefetchIngress(x *ingress)
 
 //go:noescape

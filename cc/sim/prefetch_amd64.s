@@ -28,12 +28,6 @@ TEXT ·prefetchPort(SB), NOSPLIT, $0-8
 	PREFETCHT0 64(AX)
 	RET
 
-// func prefetchQueue(*queue)
-TEXT ·prefetchQueue(SB), NOSPLIT, $0-8
-	MOVQ x+0(FP), AX
-	PREFETCHT0 (AX)
-	RET
-
 // func prefetchIngress(*ingress)
 TEXT ·prefetchIngress(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX

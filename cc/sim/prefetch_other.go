@@ -8,7 +8,6 @@ func prefetchChunk(*chunk)         {}
 func prefetchPacket(*packet)       {}
 func prefetchCargo(*cargo)         {}
 func prefetchPort(*port)           {}
-func prefetchQueue(*queue)         {}
 func prefetchIngress(*ingress)     {}
 func prefetchSlot(*slot)           {}
 func prefetchHost(*host)           {}

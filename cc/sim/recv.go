@@ -17,7 +17,7 @@ type receiverState struct {
 // heldAck is a coalesced ACK that waits for more packets.
 type heldAck struct {
 	id          int32 // packet that becomes the ACK, nobody = none
-	packets, ce uint16
+	packets, ce uint8
 	credit      int32
 }
 

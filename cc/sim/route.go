@@ -8,18 +8,22 @@ import "fmt"
 // carried by its packets, so that forwarding needs no table.
 type routing struct {
 	n     *Net
-	ports [][]int32 // of each node
+	links [][]hop // of each node
 	dist  map[int32][]uint16
+	found []hop // of open
 }
 
 func (r *routing) build(n *Net) {
 	r.n, r.dist = n, map[int32][]uint16{}
-	r.ports = make([][]int32, n.topo.Hosts+n.topo.Switches)
+	r.links = make([][]hop, n.topo.Hosts+n.topo.Switches)
 	for i := range n.ports {
 		v := n.ports[i].node
-		r.ports[v] = append(r.ports[v], int32(i))
+		r.links[v] = append(r.links[v], hop{int32(i), n.ports[i^1].node})
 	}
 }
+
+// hop is a port and the node at the other end of its wire.
+type hop struct{ port, to int32 }
 
 const unreachable = 1<<16 - 1
 
@@ -29,15 +33,15 @@ func (r *routing) distances(dst int32) []uint16 {
 	if d, ok := r.dist[dst]; ok {
 		return d
 	}
-	d := make([]uint16, len(r.ports))
+	d := make([]uint16, len(r.links))
 	for i := range d {
 		d[i] = unreachable
 	}
 	d[dst] = 0
 	for todo := []int32{dst}; len(todo) > 0; todo = todo[1:] {
 		v := todo[0]
-		for _, pi := range r.ports[v] {
-			u := r.n.ports[pi^1].node
+		for _, h := range r.links[v] {
+			u := h.to
 			if d[u] == unreachable && (int(v) >= r.n.topo.Hosts || v == dst) {
 				d[u] = d[v] + 1
 				todo = append(todo, u)
@@ -51,37 +55,52 @@ func (r *routing) distances(dst int32) []uint16 {
 // find gives the way from host src to host dst for a flow's hash: at every switch
 // the hash picks one of the shortest continuations.
 func (r *routing) find(src, dst int32, hash uint64) (way [maxLinks]uint16, links int, err error) {
-	way[0] = uint16(r.ports[src][0])
-	v := r.n.ports[way[0]^1].node
-	last := r.ports[dst][0] ^ 1
-	edge := r.n.ports[last].node
+	way[0] = uint16(r.links[src][0].port)
+	v := r.links[src][0].to
+	last := r.links[dst][0].port ^ 1
+	edge := r.links[dst][0].to
 	if v == dst {
 		return way, 1, nil
 	}
 	d := r.distances(edge)
 	links = 1
 	for v != edge {
-		var open [256]int32
-		k := 0
-		for _, pi := range r.ports[v] {
-			if u := r.n.ports[pi^1].node; int(u) >= r.n.topo.Hosts && d[u] != unreachable && d[u]+1 == d[v] && k < len(open) {
-				open[k] = pi
-				k++
-			}
-		}
-		if k == 0 {
+		open := r.open(v, edge, d)
+		if len(open) == 0 {
 			return way, 0, fmt.Errorf("no way from host %d to host %d", src, dst)
 		}
 		if links == maxLinks-1 {
 			return way, 0, fmt.Errorf("the way from host %d to host %d has more than %d links", src, dst, maxLinks)
 		}
-		pi := open[mix(hash^uint64(v)<<32)%uint64(k)]
-		way[links] = uint16(pi)
+		next := open[mix(hash^uint64(v)<<32)%uint64(len(open))]
+		way[links] = uint16(next.port)
 		links++
-		v = r.n.ports[pi^1].node
+		v = next.to
 	}
 	way[links] = uint16(last)
 	return way, links + 1, nil
+}
+
+// open are the ways on from switch v that are among the shortest to switch edge,
+// from which all have the distances d, in the order of their ports.
+func (r *routing) open(v, edge int32, d []uint16) []hop {
+	open := r.found[:0]
+	if d[v] == 1 {
+		// Of the two, edge has few links however large the network is.
+		for _, h := range r.links[edge] {
+			if h.to == v {
+				open = append(open, hop{h.port ^ 1, edge})
+			}
+		}
+	} else {
+		for _, h := range r.links[v] {
+			if int(h.to) >= r.n.topo.Hosts && d[h.to] != unreachable && d[h.to]+1 == d[v] {
+				open = append(open, h)
+			}
+		}
+	}
+	r.found = open
+	return open
 }
 
 // mix is the finaliser of SplitMix64.

@@ -24,6 +24,7 @@ type flowState struct {
 	high     uint32 // first never sent
 	xmit     uint32 // transmissions so far
 	rto      int32  // slot
+	rtoAt    tick   // what it is set to, 0 = nothing
 	deadline tick
 	backoff  uint8
 	sel      *selective
@@ -109,18 +110,24 @@ func (f *Flow) armRTO() {
 func (f *Flow) restartRTO() {
 	w := f.net.wheel
 	f.deadline = w.now + tick(f.net.cfg.RTO)*nanosecond<<f.backoff
-	if !w.isSet(f.rto) || w.slots[f.rto].at > f.deadline {
-		w.set(f.rto, f.deadline)
+	if f.rtoAt == 0 || f.rtoAt > f.deadline {
+		f.setRTO()
 	}
 }
 
+func (f *Flow) setRTO() {
+	f.rtoAt = f.deadline
+	f.net.wheel.set(f.rto, f.rtoAt)
+}
+
 func (f *Flow) rtoDue() {
+	f.rtoAt = 0
 	n := f.net
 	if f.pacer == nil || f.deadline == 0 {
 		return
 	}
 	if n.wheel.now < f.deadline {
-		n.wheel.set(f.rto, f.deadline)
+		f.setRTO()
 		return
 	}
 	p := f.pacer
@@ -203,7 +210,7 @@ func (f *Flow) receiveAck(id int32) {
 		Hops: c.links, CreditBytes: int64(c.credit), Tag: c.tag,
 	}
 	if n.needs.INT {
-		a.INT = n.ints[id][:c.hops]
+		a.INT = n.ints[id][:c.links-1]
 	}
 	now := n.wheel.now.ns()
 	p.ctl.Ack(now, p, a)
