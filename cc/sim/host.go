@@ -10,17 +10,18 @@ const (
 // host is a host with its NIC.
 type host struct {
 	n          *Net
-	id         int32
-	port       int32
-	clock      Clock
 	receiver   Receiver
-	timer      int32 // slot
-	turnSlot   int32
+	clock      Clock
 	turnaround tick
 	turnHead   int32 // packets that wait for the turnaround
 	turnTail   int32
+	id         int32
+	port       int32
 	open       uint16 // lists that are not empty
 	lists      [prios + 1]pacerList
+	timer      int32 // slot
+	turnSlot   int32
+	_          [4]uint64 // whole cache lines
 }
 
 // pacerList is pacers that may send, the next one first.

@@ -27,9 +27,9 @@ func (n *Net) connect(src, dst int32) *pair {
 	pr := &pair{src: src, dst: dst}
 	hash := mix(n.cfg.Seed ^ mix(uint64(src)<<20^uint64(dst)))
 	// Add has found that there is a way.
-	pr.way, pr.links, _ = n.routing.find(src, dst, hash)
-	pr.back, pr.backLen, _ = n.routing.find(dst, src, mix(hash+1))
-	pr.path = n.path(&pr.way, &pr.back, pr.links, pr.backLen)
+	pr.way, _ = n.routing.find(src, dst, hash)
+	pr.back, _ = n.routing.find(dst, src, mix(hash+1))
+	pr.path = n.path(&pr.way, &pr.back)
 	n.pairs[key] = pr
 	if r := n.hosts[dst].receiver; r != nil {
 		pr.grant = r.Connect(n.wheel.now.ns(), int(src))
@@ -44,10 +44,10 @@ func (n *Net) greet(pr *pair, p *Pacer) {
 	}
 	src, dst := &n.hosts[pr.src], &n.hosts[pr.dst]
 	var out, home tick
-	for _, pi := range pr.way[:pr.links] {
+	for _, pi := range pr.way.all() {
 		out += n.ports[pi].delay + n.ports[pi].serialise(ControlWireBytes)
 	}
-	for _, pi := range pr.back[:pr.backLen] {
+	for _, pi := range pr.back.all() {
 		home += n.ports[pi].delay + n.ports[pi].serialise(ControlWireBytes)
 	}
 	now := n.wheel.now
@@ -56,7 +56,7 @@ func (n *Net) greet(pr *pair, p *Pacer) {
 	n.ack = Ack{
 		Probe: true, Idle: true,
 		T1: src.clock.read(came - out), T2: dst.clock.read(came), T2Out: dst.clock.read(turned), T3: src.clock.read(now),
-		RTTNs: (out + home + dst.turnaround).ns(), Hops: uint8(pr.links),
+		RTTNs: (out + home + dst.turnaround).ns(), Hops: pr.way.links,
 	}
 	p.ctl.Ack(now.ns(), p, &n.ack)
 }
@@ -78,10 +78,10 @@ func (n *Net) control(kind pktKind, flow int32, pr *pair, back bool) int32 {
 	pk := &n.pkts[id]
 	pk.queue = controlQueue
 	if back {
-		pk.along(&pr.back, pr.backLen)
+		pk.along(&pr.back)
 		n.cargo[id] = cargo{src: uint16(pr.dst), peer: uint16(pr.src), msg: fromReceiver}
 	} else {
-		pk.along(&pr.way, pr.links)
+		pk.along(&pr.way)
 		n.cargo[id] = cargo{src: uint16(pr.src), peer: uint16(pr.dst)}
 	}
 	return id
@@ -94,7 +94,7 @@ func (h *host) echo(id int32) {
 	pr := n.pairs[[2]int32{int32(c.src), h.id}]
 	c.links = pk.hop
 	pk.kind = kindEcho
-	pk.along(&pr.back, pr.backLen)
+	pk.along(&pr.back)
 	h.answer(id)
 }
 
@@ -125,9 +125,9 @@ func (n *Net) sendMessage(pr *pair, back bool, f *Flow, m Message) {
 	id := n.control(kindMessage, flow, pr, back)
 	pk, c := &n.pkts[id], &n.cargo[id]
 	if f != nil {
-		pk.along(&f.way, f.links)
+		pk.along(&f.way)
 		if back {
-			pk.along(&f.back, f.backLinks)
+			pk.along(&f.back)
 		}
 	}
 	c.msg |= m.Kind
@@ -185,7 +185,7 @@ type hostOut struct{ h *host }
 func (o *hostOut) CNP(f *Flow) {
 	n := o.h.n
 	id := n.control(kindCNP, f.id, n.pairs[[2]int32{int32(f.Src), int32(f.Dst)}], true)
-	n.pkts[id].along(&f.back, f.backLinks)
+	n.pkts[id].along(&f.back)
 	o.h.post(id)
 }
 

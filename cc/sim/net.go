@@ -34,6 +34,7 @@ type Net struct {
 	ports      []port
 	queues     []queue // by port and queue, if ports have more than their own two
 	numQueues  int
+	selective  bool // the transport
 	switches   []swtch
 	ingress    []ingress // nil without PFC
 	alphaQ8    int64
@@ -79,6 +80,7 @@ func New(cfg Config, t Topology, scheme Scheme) (*Net, error) {
 	n.fullWire = cfg.PayloadBytes + n.headers()
 	n.ackWire = roceHeaders + aethBytes + preambleGap + needs.AckHeaderBytes
 	n.wheel = newWheel(n.bucketWidth(), n.bucketBits())
+	n.selective = cfg.Transport == Selective
 	n.numQueues = dataQueue + cfg.Classes
 	n.alphaQ8, n.pfcAlphaQ8 = int64(cfg.Alpha*256), int64(cfg.PFCAlpha*256)
 	n.resumeGap = 2 * int64(n.fullWire)

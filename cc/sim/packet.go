@@ -2,9 +2,6 @@
 
 package sim
 
-// maxLinks is the most links that a way may have.
-const maxLinks = 10
-
 // Sizes on the wire. Every frame costs preamble and gap beside its bytes.
 const (
 	preambleGap = 8 + 12
@@ -54,9 +51,8 @@ type packet struct {
 	psn     uint32
 	wire    uint16
 	payload uint16
-	route   [maxLinks]uint16 // egress ports
-	hop     uint8            // of route, the next one
-	links   uint8            // of route
+	way     way
+	hop     uint8 // of way, the next one
 	onWire  bool
 	kind    pktKind
 	queue   uint8 // at each port, creditClass = the credit queue
@@ -64,12 +60,13 @@ type packet struct {
 }
 
 // from is the port that sent the packet last.
-func (pk *packet) from() int32 { return int32(pk.route[pk.hop-1]) }
+func (pk *packet) from() int32 { return int32(pk.way.ports[pk.hop-1]) }
+
+// arrived says whether the way ends with the link that brought the packet.
+func (pk *packet) arrived() bool { return pk.hop == pk.way.links }
 
 // along sets the way that a packet goes from a host, which is its first link.
-func (pk *packet) along(way *[maxLinks]uint16, links int) {
-	pk.route, pk.links, pk.hop = *way, uint8(links), 1
-}
+func (pk *packet) along(w *way) { pk.way, pk.hop = *w, 1 }
 
 // cargo is what the ends put into a packet: another cache line.
 type cargo struct {

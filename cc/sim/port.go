@@ -311,7 +311,7 @@ func (n *Net) arrive(id int32) {
 	case pk.kind == kindPause:
 		n.paused(in, pk)
 		n.freePacket(id)
-	case pk.hop == pk.links:
+	case pk.arrived():
 		n.hosts[n.ports[in].node].receive(id)
 	default:
 		n.forward(in, id)

@@ -20,7 +20,7 @@ type ingress struct {
 // forward takes a packet that came in through port in to its egress port.
 func (n *Net) forward(in int32, id int32) {
 	pk := &n.pkts[id]
-	pi := int32(pk.route[pk.hop])
+	pi := int32(pk.way.ports[pk.hop])
 	pk.hop++
 	if pk.queue == creditClass {
 		n.appendCredit(pi, id)
@@ -128,7 +128,7 @@ func (n *Net) pause(pi int32, queue uint8, stop bool) {
 	id := n.newPacket(kindPause, nobody, pauseWireBytes)
 	pk := &n.pkts[id]
 	pk.queue, pk.psn = controlQueue, uint32(queue)
-	pk.along(&[maxLinks]uint16{uint16(pi)}, 1)
+	pk.along(&way{ports: [maxLinks]uint16{uint16(pi)}, links: 1})
 	p := &n.ports[pi]
 	if stop {
 		p.pauses++
