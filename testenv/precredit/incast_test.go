@@ -82,7 +82,7 @@ func TestIncast(t *testing.T) {
 				l.Seed = uint64(i)
 				res, err := in.measure(l)
 				if err != nil {
-					t.Fatalf("%s, %s: %v", c.name, what, err)
+					t.Fatalf("%s, %s: %v\n%s", c.name, what, err, in.show())
 				}
 				*to = append(*to, res)
 			}
