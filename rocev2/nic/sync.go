@@ -14,7 +14,7 @@ import (
 // what was sent to the destinations that were active, and brings back their rates
 // and what they understand. The engine only exchanges batches with it.
 
-// syncPeriod is the time between reports. The agent judges every 10 ms.
+// syncPeriod is the time between reports. The agent judges every 5 to 10 ms.
 const syncPeriod = qp.Time(3 * time.Millisecond)
 
 type syncer struct {
