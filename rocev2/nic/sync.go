@@ -56,12 +56,7 @@ func (e *engine) report() {
 		return
 	}
 	s.due = e.now + syncPeriod
-	paced := e.live.Paced
-	if e.live = e.wire.Live(); e.live.Paced != paced {
-		for _, d := range e.dests {
-			e.applyWindow(d)
-		}
-	}
+	e.goLive(e.wire.Live())
 	s.dests, s.reports = s.dests[:0], s.reports[:0]
 	for _, d := range e.active {
 		d.listed = false
