@@ -64,8 +64,10 @@ type creditCounters struct {
 type creditPeer struct {
 	id    precredit.Sender
 	dest  *dest // nil while no queue pair leads there
-	on    bool  // it understands
-	looks int   // to be had still whether it does
+	told  bool  // HELLO says that it understands
+	spoke bool  // or it has shown it
+	on    bool
+	looks int // to be had still whether it does
 	qps   []*QP
 
 	src     precredit.Source
@@ -125,6 +127,9 @@ func (c *credits) connect(e *engine, x *QP, a *qp.Attr) {
 	}
 	x.credit = &creditFlow{packet: uint32(packet)}
 	x.credit.Data = x
+	if len(p.qps) == 0 {
+		p.told, p.spoke = false, false
+	}
 	p.dest, d.credit = d, p
 	p.qps = append(p.qps, x)
 	if p.on {
@@ -168,16 +173,32 @@ func (c *credits) leave(e *engine, x *QP) {
 }
 
 // negotiate takes what HELLO says of a peer.
-func (c *credits) negotiate(e *engine, p *creditPeer, on bool) {
-	switch {
+func (c *credits) negotiate(e *engine, p *creditPeer, told bool) {
+	if p.told && !told { // its engine has gone since
+		p.spoke = false
+	}
+	p.told = told
+	switch on := p.dest.stamps && (told || p.spoke); {
 	case on == p.on:
 	case on:
-		p.on = true
-		c.recv.NewFlow(int64(e.now), p.id)
-		c.dirty = true
+		p.turnOn(e)
 	default:
 		p.turnOff(e)
 	}
+}
+
+// speaks takes a grant of a peer of which HELLO has not told yet that it understands: only
+// who does sends one. HELLO may take seconds, where an engine was opened a moment ago.
+func (p *creditPeer) speaks(e *engine) {
+	if p.spoke = p.dest.stamps; p.spoke {
+		p.turnOn(e)
+	}
+}
+
+func (p *creditPeer) turnOn(e *engine) {
+	p.on = true
+	e.credit.recv.NewFlow(int64(e.now), p.id)
+	e.credit.dirty = true
 }
 
 // turnOff ends pre-credit with a peer: what is unused at either end goes back.

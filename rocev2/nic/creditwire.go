@@ -68,11 +68,19 @@ func (c *credits) arrives(e *engine, p *creditPeer, x *QP, pkt *rocev2.Packet, m
 func (c *credits) message(e *engine, pkt *rocev2.Packet) {
 	now := int64(e.now)
 	p := c.peers[pkt.Src()]
-	if p == nil || !p.on || len(p.qps) == 0 || pkt.Dst() != p.qps[0].src {
+	if p == nil || len(p.qps) == 0 || pkt.Dst() != p.qps[0].src {
+		c.count.ignored++
+		return
+	}
+	b := pkt.CreditGrant()
+	if !p.on && b != nil {
+		p.speaks(e)
+	}
+	if !p.on {
 		c.count.ignored++ // we do not know yet that it understands, or no more
 		return
 	}
-	if b := pkt.CreditGrant(); b != nil {
+	if b != nil {
 		f := b.Fields()
 		g := precredit.Grant{
 			Epoch: f.Epoch, Limit: f.Limit, Seq: f.Seq, Open: f.Flags&rocev2.CreditOpen != 0, Recall: f.Flags&rocev2.CreditRecall != 0,

@@ -110,7 +110,7 @@ func (e *engine) adopt(d *dest, r *DestSync) {
 	}
 	d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
 	if d.credit != nil {
-		e.credit.negotiate(e, d.credit, d.stamps && r.Credit)
+		e.credit.negotiate(e, d.credit, r.Known && r.Credit)
 	}
 	if d.stamps {
 		d.fresh = 0

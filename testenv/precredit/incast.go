@@ -107,23 +107,34 @@ func newStream(from, to *engines.Host, size int) (*stream, error) {
 // send moves n bytes and returns how long that took.
 func (s *stream) send(ctx context.Context, n int) (time.Duration, error) {
 	start := time.Now()
-	err := s.qp.PostSend(&qp.SendWR{
+	if err := s.post(n); err != nil {
+		return 0, err
+	}
+	if err := s.wait(ctx); err != nil {
+		return 0, fmt.Errorf("a message of %d bytes: %w", n, err)
+	}
+	return time.Since(start), nil
+}
+
+func (s *stream) post(n int) error {
+	return s.qp.PostSend(&qp.SendWR{
 		Op: s.op, Flags: qp.Signaled, RemoteAddr: s.remote.VA(), RKey: s.remote.RKey(),
 		SGL: []qp.SGE{{Addr: s.local.VA(), Len: uint32(n), LKey: s.local.LKey()}},
 	})
-	if err != nil {
-		return 0, err
-	}
+}
+
+// wait waits for the completion of one message.
+func (s *stream) wait(ctx context.Context) error {
 	var out [1]qp.Completion
 	for s.cq.Poll(out[:]) == 0 {
 		if err := s.cq.Wait(ctx, false); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if out[0].Status != qp.Success {
-		return 0, fmt.Errorf("a message of %d bytes: %s", n, out[0].Status)
+		return fmt.Errorf("completed with %s", out[0].Status)
 	}
-	return time.Since(start), nil
+	return nil
 }
 
 // incast is senders and one receiver with engines open and queue pairs connected.

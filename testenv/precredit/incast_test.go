@@ -101,7 +101,7 @@ func TestIncast(t *testing.T) {
 	}
 	var b bytes.Buffer
 	table := func(title string, pick func(*row) []Result) {
-		tab := chart.Table{Title: title, Header: []string{"", "first round trip", "p50", "p99", "large Mbit/s", "p50", "p99", "dropped", "sent again", "withheld", "small p50 over without", "p99", "large over without"}}
+		tab := chart.Table{Title: title, Header: []string{"", "soon", "p50", "p99", "large Mbit/s", "p50", "p99", "dropped", "sent again", "withheld", "small p50 over without", "p99", "large over without"}}
 		base := pick(&rows[0])
 		for k, c := range candidates {
 			all := pick(&rows[k])
@@ -127,10 +127,17 @@ func TestIncast(t *testing.T) {
 			// Twice what such a message takes alone in the network.
 			soon := 2 * rows[0].idle[0].Small.Quantile(0.5)
 			dur := func(f func(Result) time.Duration) string {
+				if f(all[0]) == 0 {
+					return "-"
+				}
 				return time.Duration(med(func(r Result) float64 { return float64(f(r)) })).Round(time.Microsecond).String()
 			}
+			soonText := "-"
+			if len(all[0].Small) > 0 {
+				soonText = fmt.Sprintf("%.1f %%", 100*med(func(r Result) float64 { return r.Small.Within(soon) }))
+			}
 			tab.Rows = append(tab.Rows, []string{
-				c.name, fmt.Sprintf("%.1f %%", 100*med(func(r Result) float64 { return r.Small.Within(soon) })),
+				c.name, soonText,
 				dur(func(r Result) time.Duration { return r.Small.Quantile(0.5) }), dur(func(r Result) time.Duration { return r.Small.Quantile(0.99) }),
 				fmt.Sprintf("%.0f", med(goodput)), dur(func(r Result) time.Duration { return r.Large.Quantile(0.5) }), dur(func(r Result) time.Duration { return r.Large.Quantile(0.99) }),
 				fmt.Sprintf("%.0f", med(func(r Result) float64 { return float64(r.Drops) })), fmt.Sprintf("%.0f", med(func(r Result) float64 { return float64(r.Again) })),

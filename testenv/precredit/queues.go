@@ -99,15 +99,33 @@ func (q *twoQueues) classify(dscp uint8) error {
 	})
 }
 
-// drops are packets that found a queue full.
-func (q *twoQueues) drops() (n uint64, err error) {
+// each calls f for both queues.
+func (q *twoQueues) each(f func(class uint32, s *netlink.QdiscStatistics)) error {
 	all, err := q.sw.Netlink().QdiscList(q.port)
 	for _, d := range all {
-		if s := d.Attrs().Statistics; d.Type() == "bfifo" && s != nil && s.Queue != nil {
-			n += uint64(s.Queue.Drops)
+		if s := d.Attrs().Statistics; d.Type() == "bfifo" && s != nil && s.Queue != nil && s.Basic != nil {
+			f(d.Attrs().Parent, s)
 		}
 	}
+	return err
+}
+
+// drops are packets that found a queue full.
+func (q *twoQueues) drops() (n uint64, err error) {
+	err = q.each(func(_ uint32, s *netlink.QdiscStatistics) { n += uint64(s.Queue.Drops) })
 	return n, err
+}
+
+// packets are those that left by each queue.
+func (q *twoQueues) packets() (first, last uint64, err error) {
+	err = q.each(func(class uint32, s *netlink.QdiscStatistics) {
+		if class == lastQueue {
+			last += uint64(s.Basic.Packets)
+		} else {
+			first += uint64(s.Basic.Packets)
+		}
+	})
+	return first, last, err
 }
 
 func (q *twoQueues) Close() error {
