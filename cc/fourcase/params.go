@@ -98,7 +98,8 @@ func DefaultParams(linkBps uint64) Params {
 // ParamsFor are parameters for a link of linkBps bits per second and
 // destinations that are rttNs nanoseconds away, where a decision is made every
 // round trip and host jitter is small against it: hardware and the simulator.
-// The agent, which reads its tables every 10 ms, has DefaultParams.
+// The agent has DefaultParams: what disturbs its samples is the host and not the
+// network (docs/policies.md).
 //
 // A sender at the link's rate aims at half a round trip of queue, one at a
 // sixteenth of it, and below, at two. windowed says that WindowBytes is enforced

@@ -5,187 +5,200 @@ package sim
 // smallPorts is how many ports' data fit the caches without looking ahead.
 const smallPorts = 256
 
-// steps is how many buckets ahead of their turn events are looked at first.
-const steps = 4
-
-// batch is events of a bucket whose turn comes soon.
-type batch struct {
-	n    int
-	what [48]uint32
-}
-
 // ahead has what the next events need brought into the caches. In a large network
-// none of it is there, and one event after the other would wait for memory at every
-// step from packet to port or flow to what that refers to. Here each step is done
-// for all events of a bucket before the next one, while those of the buckets before
-// are handled. It changes nothing.
+// little of it is there, and one event after the other would wait for memory at
+// every step: for the packet, for the port or flow that it names, for what that
+// refers to. Here the buckets that come next are looked at in steps, each for all
+// events of a bucket. What a step prefetches has come when the next one follows, as
+// events of other buckets were handled in between. It changes nothing, and so it may
+// miss events that are set late, and guess.
 type ahead struct {
-	batches [steps]batch
+	batches [4]batch // a ring, with the newest at turn
 	turn    int
 	upTo    int64 // the bottom bucket looked at last
 }
 
-func (n *Net) lookAhead() {
-	a := &n.ahead
-	n.step4(&a.batches[a.turn])
-	n.look(&a.batches[a.turn])
-	n.step3(&a.batches[(a.turn+1)%steps])
-	n.step2(&a.batches[(a.turn+2)%steps])
-	n.step1(&a.batches[(a.turn+3)%steps])
-	a.turn = (a.turn + 1) % steps
+// batch is the events of one bucket.
+type batch struct {
+	n      int
+	events [48]event
 }
 
-func (n *Net) look(b *batch) {
+// lookAhead takes up another bucket and makes the next step for those before. It is
+// called when a bucket's turn has come.
+func (n *Net) lookAhead() {
+	a := &n.ahead
+	a.turn = (a.turn + len(a.batches) - 1) % len(a.batches)
+	for step := len(a.batches) - 1; step >= 0; step-- {
+		b := &a.batches[(a.turn+step)%len(a.batches)]
+		if step == 0 {
+			n.lookAt(b)
+			return
+		}
+		for i := range b.events[:b.n] {
+			switch e := &b.events[i]; e.kind() {
+			case evArrive:
+				n.aheadOfPacket(step, e.owner())
+			case evFree:
+				n.aheadOfPort(step, e.owner())
+			default:
+				n.aheadOfSlot(step, e.owner())
+			}
+		}
+	}
+}
+
+// lookAt takes up the next bucket.
+func (n *Net) lookAt(b *batch) {
 	w, a := n.wheel, &n.ahead
 	l := &w.levels[0]
 	b.n = 0
-	if a.upTo < w.pos {
-		a.upTo = w.pos - 1
-	}
-	next := l.after(a.upTo)
+	next := l.after(max(a.upTo, w.pos-1))
 	if next < 0 || next > w.pos+l.mask {
 		return
 	}
 	a.upTo = next
 	for id := l.heads[next&l.mask]; id >= 0; {
 		c := &w.chunks[id]
-		for i := range c.events[:c.n] {
-			if b.n == len(b.what) {
-				break
-			}
-			e := &c.events[i]
-			b.what[b.n] = e.what
-			b.n++
-			switch o := e.owner(); e.kind() {
-			case evArrive:
-				prefetchPacket(&n.pkts[o])
-			case evFree:
-				prefetchPort(&n.ports[o])
-				prefetchQueue(n.queueOf(o, 0))
-			default:
-				prefetchSlot(&w.slots[o])
-			}
-		}
+		b.n += copy(b.events[b.n:], c.events[:c.n])
 		id = c.next
 	}
 	if next = l.after(next); next >= 0 {
 		prefetchChunk(&w.chunks[l.heads[next&l.mask]])
 	}
-}
-
-func (n *Net) step1(b *batch) {
-	for _, x := range b.what[:b.n] {
-		e := event{what: x}
-		switch o := e.owner(); e.kind() {
+	for i := range b.events[:b.n] {
+		switch e := &b.events[i]; e.kind() {
 		case evArrive:
-			pk := &n.pkts[o]
-			if pk.hop == pk.links {
-				prefetchHost(&n.hosts[n.ports[pk.from()^1].node])
-				prefetchCargo(&n.cargo[o])
-				if pk.flow >= 0 {
-					prefetchFlow(n.flows[pk.flow])
-				}
-			} else if int(pk.hop) < maxLinks {
-				out := int32(pk.route[pk.hop])
-				prefetchPort(&n.ports[out])
-				prefetchQueue(n.queueOf(out, 0))
-				if n.ingress != nil {
-					prefetchIngress(&n.ingress[int(pk.from()^1)*n.numQueues])
-				}
-			}
+			prefetchPacket(&n.pkts[e.owner()])
 		case evFree:
-			p := &n.ports[o]
-			if p.host {
-				prefetchHost(&n.hosts[p.node])
-			} else if p.ready&(1<<dataQueue) != 0 {
-				prefetchPacket(&n.pkts[n.queueOf(o, dataQueue).head])
-			}
+			prefetchPort(&n.ports[e.owner()])
+			prefetchQueues(&n.ports[e.owner()])
 		default:
-			s := &n.wheel.slots[o]
-			switch s.kind {
-			case evPace, evTimer:
-				if p := n.pacers[s.owner]; p != nil {
-					prefetchPacer(p)
-				}
-			case evRTO, evStart:
-				prefetchFlow(n.flows[s.owner])
-			}
+			prefetchSlot(&w.slots[e.owner()])
 		}
 	}
 }
 
-func (n *Net) step2(b *batch) {
-	for _, x := range b.what[:b.n] {
-		e := event{what: x}
-		switch o := e.owner(); e.kind() {
-		case evArrive:
-			pk := &n.pkts[o]
-			if pk.hop == pk.links {
-				if pk.flow >= 0 {
-					f := n.flows[pk.flow]
-					hp := n.hosts[n.ports[pk.from()^1].node].port
-					prefetchPort(&n.ports[hp])
-					prefetchQueue(n.queueOf(hp, 0))
-					if pk.kind == kindAck && f.pacer != nil {
-						prefetchPacer(f.pacer)
-						if f.sel != nil {
-							prefetchSelective(f.sel)
-						}
-					}
-				}
-			} else if int(pk.hop) < maxLinks {
-				n.tails(int32(pk.route[pk.hop]))
-			}
-		case evFree:
-			p := &n.ports[o]
-			if p.host {
-				h := &n.hosts[p.node]
-				if l := h.lists[0].head; l != nil {
-					prefetchPacer(l)
-				}
-			}
-			n.tails(o)
+// aheadOfPacket prefetches for a packet that arrives: at a switch the port by which
+// it will leave, and the packets that it will come behind; at a host the flow and
+// its pacer, and the port for the answer.
+func (n *Net) aheadOfPacket(step int, id int32) {
+	pk := &n.pkts[id]
+	in := pk.from() ^ 1
+	if !pk.arrived() {
+		out := int32(pk.way.ports[pk.hop%maxLinks])
+		if step == 1 {
+			prefetchPort(&n.ports[out])
+			return
 		}
+		n.aheadOfTails(step, out, in)
+		return
+	}
+	if pk.flow < 0 {
+		return
+	}
+	f := n.flows[pk.flow]
+	switch step {
+	case 1:
+		prefetchPort(&n.ports[in])
+		prefetchCargo(&n.cargo[id])
+		if pk.kind == kindData {
+			prefetchReceiver(f)
+		} else {
+			prefetchSender(f)
+		}
+	case 2:
+		prefetchHost(&n.hosts[n.ports[in].node])
+		if p := f.pacer; p != nil && pk.kind != kindData {
+			prefetchPacer(p)
+			if f.sel != nil {
+				prefetchSelective(f.sel)
+			}
+		}
+		n.aheadOfTails(step, in, nobody)
+	case 3:
+		n.aheadOfTails(step, in, nobody)
 	}
 }
 
-func (n *Net) tails(pi int32) {
+// aheadOfTails prefetches what the next packet for a port will come behind: on the
+// wire, and in the queue.
+func (n *Net) aheadOfTails(step int, out, in int32) {
+	p := &n.ports[out]
+	queued := p.ready&(1<<dataQueue) != 0
+	switch {
+	case step == 2:
+		if p.lastAt > n.wheel.now {
+			prefetchPacket(&n.pkts[p.last])
+		}
+		if queued || p.busy > n.wheel.now {
+			prefetchQueues(p)
+			if in >= 0 && n.ingress != nil {
+				prefetchIngress(&n.ingress[int(in)*n.numQueues+dataQueue])
+			}
+		}
+	case queued:
+		prefetchPacket(&n.pkts[n.queueOf(out, dataQueue).tail])
+	}
+}
+
+// aheadOfPort prefetches for a port that may send again: of a switch the next
+// packet, of a host the next pacer and its flow.
+func (n *Net) aheadOfPort(step int, pi int32) {
 	p := &n.ports[pi]
-	if p.lastAt >= n.wheel.now && p.last >= 0 {
+	if step == 2 && p.lastAt > n.wheel.now {
 		prefetchPacket(&n.pkts[p.last])
 	}
-	if p.ready&(1<<dataQueue) != 0 {
-		prefetchPacket(&n.pkts[n.queueOf(pi, dataQueue).tail])
+	if !p.host {
+		if p.ready&(1<<dataQueue) == 0 {
+			return
+		}
+		switch id := n.queueOf(pi, dataQueue).head; step {
+		case 1:
+			prefetchPacket(&n.pkts[id])
+		case 2:
+			if pk := &n.pkts[id]; n.ingress != nil && pk.in >= 0 {
+				prefetchIngress(&n.ingress[int(pk.in)*n.numQueues+dataQueue])
+			}
+		}
+		return
+	}
+	h := &n.hosts[p.node]
+	if step == 1 {
+		prefetchHost(h)
+	} else if next := h.lists[0].head; next != nil {
+		n.aheadOfPacer(step, next)
 	}
 }
 
-func (n *Net) step3(b *batch) {
-	for _, x := range b.what[:b.n] {
-		e := event{what: x}
-		switch o := e.owner(); e.kind() {
-		case evArrive:
-			pk := &n.pkts[o]
-			if pk.hop == pk.links {
-				if pk.flow >= 0 {
-					f := n.flows[pk.flow]
-					n.tails(n.hosts[n.ports[pk.from()^1].node].port)
-					_ = f
-				}
-			}
-		case evFree:
-			p := &n.ports[o]
-			if p.host {
-				h := &n.hosts[p.node]
-				if l := h.lists[0].head; l != nil && len(l.sending) > 0 {
-					prefetchFlow(l.sending[0])
-				}
-			} else if p.ready&(1<<dataQueue) != 0 && n.ingress != nil {
-				if pk := &n.pkts[n.queueOf(o, dataQueue).head]; pk.in >= 0 {
-					prefetchIngress(&n.ingress[int(pk.in)*n.numQueues])
-				}
-			}
+// aheadOfPacer prefetches for a pacer that may send again.
+func (n *Net) aheadOfPacer(step int, p *Pacer) {
+	switch step {
+	case 2:
+		prefetchPacer(p)
+	case 3:
+		if len(p.sending) > 0 {
+			prefetchSender(p.sending[0])
 		}
 	}
 }
 
-func (n *Net) step4(b *batch) {}
+func (n *Net) aheadOfSlot(step int, id int32) {
+	switch s := &n.wheel.slots[id]; s.kind {
+	case evPace, evTimer:
+		if p := n.pacers[s.owner]; p != nil {
+			if step == 1 {
+				prefetchPacer(p)
+			} else if step == 2 {
+				prefetchHost(p.host)
+				n.aheadOfPacer(3, p)
+			} else {
+				prefetchPort(&n.ports[p.host.port])
+			}
+		}
+	case evRTO, evStart:
+		if step == 1 {
+			prefetchSender(n.flows[s.owner])
+		}
+	}
+}

@@ -32,8 +32,9 @@ type Net struct {
 	rand   *rand.Rand
 
 	ports      []port
-	queues     []queue
+	queues     []queue // by port and queue, if ports have more than their own two
 	numQueues  int
+	selective  bool // the transport
 	switches   []swtch
 	ingress    []ingress // nil without PFC
 	alphaQ8    int64
@@ -79,6 +80,7 @@ func New(cfg Config, t Topology, scheme Scheme) (*Net, error) {
 	n.fullWire = cfg.PayloadBytes + n.headers()
 	n.ackWire = roceHeaders + aethBytes + preambleGap + needs.AckHeaderBytes
 	n.wheel = newWheel(n.bucketWidth(), n.bucketBits())
+	n.selective = cfg.Transport == Selective
 	n.numQueues = dataQueue + cfg.Classes
 	n.alphaQ8, n.pfcAlphaQ8 = int64(cfg.Alpha*256), int64(cfg.PFCAlpha*256)
 	n.resumeGap = 2 * int64(n.fullWire)
@@ -115,7 +117,9 @@ func (n *Net) bucketBits() uint {
 
 func (n *Net) makePorts() {
 	n.ports = make([]port, 2*len(n.topo.Wires))
-	n.queues = make([]queue, len(n.ports)*n.numQueues)
+	if n.numQueues > len(port{}.queues) {
+		n.queues = make([]queue, len(n.ports)*n.numQueues)
+	}
 	configs := make([]portConfig, len(n.ports))
 	for i := range n.ports {
 		w := n.topo.Wires[i/2]
@@ -128,6 +132,7 @@ func (n *Net) makePorts() {
 		p.setLink(w.Link)
 		if n.needs.ECN != nil {
 			p.ecn = n.needs.ECN(w.Bps)
+			p.noMark = p.ecn.KminBytes
 		}
 		if c := n.needs.CreditQueue; c != nil {
 			share := c.Share
@@ -158,7 +163,7 @@ func (n *Net) makeSwitches() error {
 	if n.cfg.PFC != On {
 		return nil
 	}
-	n.ingress = make([]ingress, len(n.queues))
+	n.ingress = make([]ingress, len(n.ports)*n.numQueues)
 	for i := range n.ports {
 		p := &n.ports[i]
 		if p.host {

@@ -12,7 +12,7 @@ const (
 )
 
 // port sends in one direction of a wire. Port i^1 is the other direction. Its
-// first cache line is what every packet needs, the second what most do.
+// first cache line is what every packet needs, the second what one does that waits.
 type port struct {
 	busy       tick // until when the last packet takes
 	delay      tick
@@ -33,10 +33,9 @@ type port struct {
 
 	queueBytes int64
 	maxQueue   int64
-	tracer     *Tracer
+	noMark     int64 // ecn.KminBytes
 	*portConfig
-	marks, pauses uint64
-	_             [2]uint64
+	queues [2]queue // the control queue and the first of data; Net.queues has more
 }
 
 // portConfig is what is looked at rarely.
@@ -44,6 +43,8 @@ type portConfig struct {
 	bps                 uint64
 	link                Link
 	ecn                 ECN
+	tracer              *Tracer
+	marks, pauses       uint64
 	credits             *creditQueue
 	drr                 []drrState
 	freeSlot            int32 // evFree, if hasCredits
@@ -67,7 +68,12 @@ type drrState struct{ weight, deficit int64 }
 
 const drrQuantum = 1600 // bytes for a weight of 1: above a usual packet
 
-func (n *Net) queueOf(pi int32, q uint8) *queue { return &n.queues[int(pi)*n.numQueues+int(q)] }
+func (n *Net) queueOf(pi int32, q uint8) *queue {
+	if p := &n.ports[pi]; int(q) < len(p.queues) {
+		return &p.queues[q]
+	}
+	return &n.queues[int(pi)*n.numQueues+int(q)]
+}
 
 func (p *port) serialise(wire uint16) tick {
 	if p.psByte != 0 {
@@ -305,7 +311,7 @@ func (n *Net) arrive(id int32) {
 	case pk.kind == kindPause:
 		n.paused(in, pk)
 		n.freePacket(id)
-	case pk.hop == pk.links:
+	case pk.arrived():
 		n.hosts[n.ports[in].node].receive(id)
 	default:
 		n.forward(in, id)

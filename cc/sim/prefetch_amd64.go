@@ -2,8 +2,8 @@
 
 package sim
 
-// These have the cache lines of something loaded without waiting for them. Go has
-// no word for it, and a load whose value something depends on would wait.
+// These have cache lines loaded without waiting for them. Go has no word for it, and
+// where loads instead decide what is loaded next, they wait.
 
 //go:noescape
 func prefetchChunk(x *chunk)
@@ -18,7 +18,7 @@ func prefetchCargo(x *cargo)
 func prefetchPort(x *port)
 
 //go:noescape
-func prefetchQueue(x *queue)
+func prefetchQueues(x *port)
 
 //go:noescape
 func prefetchIngress(x *ingress)
@@ -30,7 +30,10 @@ func prefetchSlot(x *slot)
 func prefetchHost(x *host)
 
 //go:noescape
-func prefetchFlow(x *Flow)
+func prefetchSender(x *Flow)
+
+//go:noescape
+func prefetchReceiver(x *Flow)
 
 //go:noescape
 func prefetchPacer(x *Pacer)

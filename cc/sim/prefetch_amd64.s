@@ -2,83 +2,82 @@
 
 #include "textflag.h"
 
-// func prefetchChunk(*chunk)
+// TestLines says what is in these lines.
+
+// func prefetchChunk(x *chunk)
 TEXT ·prefetchChunk(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
 	RET
 
-// func prefetchPacket(*packet)
+// func prefetchPacket(x *packet)
 TEXT ·prefetchPacket(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
 	RET
 
-// func prefetchCargo(*cargo)
+// func prefetchCargo(x *cargo)
 TEXT ·prefetchCargo(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
 	RET
 
-// func prefetchPort(*port)
+// func prefetchPort(x *port)
 TEXT ·prefetchPort(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
+	RET
+
+// func prefetchQueues(x *port)
+TEXT ·prefetchQueues(SB), NOSPLIT, $0-8
+	MOVQ x+0(FP), AX
 	PREFETCHT0 64(AX)
 	RET
 
-// func prefetchQueue(*queue)
-TEXT ·prefetchQueue(SB), NOSPLIT, $0-8
-	MOVQ x+0(FP), AX
-	PREFETCHT0 (AX)
-	RET
-
-// func prefetchIngress(*ingress)
+// func prefetchIngress(x *ingress)
 TEXT ·prefetchIngress(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
 	RET
 
-// func prefetchSlot(*slot)
+// func prefetchSlot(x *slot)
 TEXT ·prefetchSlot(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
 	RET
 
-// func prefetchHost(*host)
+// func prefetchHost(x *host)
 TEXT ·prefetchHost(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
-	PREFETCHT0 128(AX)
-	PREFETCHT0 192(AX)
 	RET
 
-// func prefetchFlow(*Flow)
-TEXT ·prefetchFlow(SB), NOSPLIT, $0-8
+// func prefetchSender(x *Flow)
+TEXT ·prefetchSender(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
 	PREFETCHT0 128(AX)
 	PREFETCHT0 192(AX)
-	PREFETCHT0 256(AX)
-	PREFETCHT0 320(AX)
 	RET
 
-// func prefetchPacer(*Pacer)
+// func prefetchReceiver(x *Flow)
+TEXT ·prefetchReceiver(SB), NOSPLIT, $0-8
+	MOVQ x+0(FP), AX
+	PREFETCHT0 64(AX)
+	RET
+
+// func prefetchPacer(x *Pacer)
 TEXT ·prefetchPacer(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
 	PREFETCHT0 128(AX)
 	PREFETCHT0 192(AX)
-	PREFETCHT0 256(AX)
 	RET
 
-// func prefetchSelective(*selective)
+// func prefetchSelective(x *selective)
 TEXT ·prefetchSelective(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
 	RET

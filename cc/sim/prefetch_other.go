@@ -8,10 +8,11 @@ func prefetchChunk(*chunk)         {}
 func prefetchPacket(*packet)       {}
 func prefetchCargo(*cargo)         {}
 func prefetchPort(*port)           {}
-func prefetchQueue(*queue)         {}
+func prefetchQueues(*port)         {}
 func prefetchIngress(*ingress)     {}
 func prefetchSlot(*slot)           {}
 func prefetchHost(*host)           {}
-func prefetchFlow(*Flow)           {}
+func prefetchSender(*Flow)         {}
+func prefetchReceiver(*Flow)       {}
 func prefetchPacer(*Pacer)         {}
 func prefetchSelective(*selective) {}
