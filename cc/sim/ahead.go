@@ -8,73 +8,89 @@ const smallPorts = 256
 // ahead has what the next events need brought into the caches. In a large network
 // little of it is there, and one event after the other would wait for memory at
 // every step: for the packet, for the port or flow that it names, for what that
-// refers to. Here the buckets that come next are looked at in steps, each for all
-// events of a bucket. What a step prefetches has come when the next one follows, as
-// events of other buckets were handled in between. It changes nothing, and so it may
-// miss events that are set late, and guess.
+// refers to. Here events that come soon go through the same steps without being
+// handled: with each event that is handled another one is taken up, and those taken
+// up before go a step further, for which the last one has prefetched. It changes
+// nothing, and so it may miss events that are set late, and guess.
 type ahead struct {
-	batches [4]batch // a ring, with the newest at turn
-	turn    int
-	upTo    int64 // the bottom bucket looked at last
+	events [128]event // a ring, of the order of their buckets
+	// Counts of those in it that were taken out of their buckets, were looked at,
+	// and whose turn has come.
+	found, looked, done int
+	upTo                int64 // the bottom bucket looked at last
 }
 
-// batch is the events of one bucket.
-type batch struct {
-	n      int
-	events [48]event
-}
+const (
+	stepEvents = 10 // between two steps of an event
+	aheadMost  = 4 * stepEvents
+)
 
-// lookAhead takes up another bucket and makes the next step for those before. It is
-// called when a bucket's turn has come.
+func (a *ahead) at(i int) *event { return &a.events[i%len(a.events)] }
+
+// lookAhead looks at another event, or two if there are fewer ahead than should be.
 func (n *Net) lookAhead() {
 	a := &n.ahead
-	a.turn = (a.turn + len(a.batches) - 1) % len(a.batches)
-	for step := len(a.batches) - 1; step >= 0; step-- {
-		b := &a.batches[(a.turn+step)%len(a.batches)]
-		if step == 0 {
-			n.lookAt(b)
+	for a.done < a.looked && a.at(a.done).at < n.wheel.posAt {
+		a.done++
+	}
+	for range 2 {
+		if a.looked-a.done >= aheadMost || a.looked == a.found && !n.find() {
 			return
 		}
-		for i := range b.events[:b.n] {
-			switch e := &b.events[i]; e.kind() {
-			case evArrive:
-				n.aheadOfPacket(step, e.owner())
-			case evFree:
-				n.aheadOfPort(step, e.owner())
-			default:
-				n.aheadOfSlot(step, e.owner())
+		for step := range 4 {
+			if i := a.looked - step*stepEvents; i >= a.done {
+				n.aheadOf(step, a.at(i))
 			}
 		}
+		a.looked++
 	}
 }
 
-// lookAt takes up the next bucket.
-func (n *Net) lookAt(b *batch) {
+// find takes the events of the next bucket into the ring.
+func (n *Net) find() bool {
 	w, a := n.wheel, &n.ahead
 	l := &w.levels[0]
-	b.n = 0
 	next := l.after(max(a.upTo, w.pos-1))
 	if next < 0 || next > w.pos+l.mask {
-		return
+		return false
 	}
 	a.upTo = next
-	for id := l.heads[next&l.mask]; id >= 0; {
+	room := len(a.events) - aheadMost
+	for id := l.heads[next&l.mask]; id >= 0 && room > 0; {
 		c := &w.chunks[id]
-		b.n += copy(b.events[b.n:], c.events[:c.n])
+		for i := range c.events[:c.n] {
+			*a.at(a.found) = c.events[i]
+			a.found++
+			room--
+		}
 		id = c.next
 	}
 	if next = l.after(next); next >= 0 {
 		prefetchChunk(&w.chunks[l.heads[next&l.mask]])
 	}
-	for i := range b.events[:b.n] {
-		switch e := &b.events[i]; e.kind() {
-		case evArrive:
-			prefetchPacket(&n.pkts[e.owner()])
-		case evFree:
-			prefetchPort(&n.ports[e.owner()])
-			prefetchQueues(&n.ports[e.owner()])
-		default:
-			prefetchSlot(&w.slots[e.owner()])
+	return true
+}
+
+func (n *Net) aheadOf(step int, e *event) {
+	switch o := e.owner(); e.kind() {
+	case evArrive:
+		if step == 0 {
+			prefetchPacket(&n.pkts[o])
+		} else {
+			n.aheadOfPacket(step, o)
+		}
+	case evFree:
+		if step == 0 {
+			prefetchPort(&n.ports[o])
+			prefetchQueues(&n.ports[o])
+		} else {
+			n.aheadOfPort(step, o)
+		}
+	default:
+		if step == 0 {
+			prefetchSlot(&n.wheel.slots[o])
+		} else {
+			n.aheadOfSlot(step, o)
 		}
 	}
 }
@@ -134,7 +150,7 @@ func (n *Net) aheadOfTails(step int, out, in int32) {
 		if queued || p.busy > n.wheel.now {
 			prefetchQueues(p)
 			if in >= 0 && n.ingress != nil {
-				prefetchIngress(&n.ingress[int(in)*n.numQueues+dataQueue])
+				prefetchIngress(&n.ingress[int(in)*n.cfg.Classes])
 			}
 		}
 	case queued:
@@ -158,7 +174,7 @@ func (n *Net) aheadOfPort(step int, pi int32) {
 			prefetchPacket(&n.pkts[id])
 		case 2:
 			if pk := &n.pkts[id]; n.ingress != nil && pk.in >= 0 {
-				prefetchIngress(&n.ingress[int(pk.in)*n.numQueues+dataQueue])
+				prefetchIngress(&n.ingress[int(pk.in)*n.cfg.Classes])
 			}
 		}
 		return

@@ -3,6 +3,9 @@
 package sim
 
 import (
+	"os"
+	"strconv"
+
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -90,6 +93,7 @@ func New(cfg Config, t Topology, scheme Scheme) (*Net, error) {
 	}
 	n.routing.build(n)
 	n.makeHosts()
+	n.growPool(poolPerPort * len(n.ports))
 	return n, nil
 }
 
@@ -101,6 +105,9 @@ func (n *Net) bucketWidth() tick {
 	perMs := 0.0
 	for _, w := range n.topo.Wires {
 		perMs += 2 * 2 * float64(w.Bps) / 1000 / 8 / float64(n.fullWire)
+	}
+	if v, err := strconv.Atoi(os.Getenv("BW")); err == nil {
+		return tick(float64(v) * 1e9 / perMs)
 	}
 	return tick(16e9 / perMs)
 }
@@ -163,7 +170,7 @@ func (n *Net) makeSwitches() error {
 	if n.cfg.PFC != On {
 		return nil
 	}
-	n.ingress = make([]ingress, len(n.ports)*n.numQueues)
+	n.ingress = make([]ingress, len(n.ports)*n.cfg.Classes)
 	for i := range n.ports {
 		p := &n.ports[i]
 		if p.host {
@@ -174,7 +181,7 @@ func (n *Net) makeSwitches() error {
 		far := int64(p.link.Delay + p.link.Jitter)
 		in := 2*far*int64(p.bps/1e6)/8000 + 3*int64(n.fullWire) + int64(n.cfg.Classes)*pauseWireBytes
 		for c := range n.cfg.Classes {
-			n.ingress[i*n.numQueues+dataQueue+c].headroom = in
+			n.ingress[i*n.cfg.Classes+c].headroom = in
 			n.switches[int(p.node)-n.topo.Hosts].shared -= in
 		}
 	}
@@ -195,7 +202,7 @@ func (n *Net) Run(until time.Duration) {
 	limit := tick(until) * nanosecond
 	large := len(n.ports) > smallPorts
 	for {
-		if large && len(n.wheel.heap) == 0 && n.wheel.advance(limit) {
+		if large {
 			n.lookAhead()
 		}
 		kind, owner, ok := n.wheel.pop(limit)
@@ -252,26 +259,6 @@ func (n *Net) handle(kind evKind, owner int32) {
 		n.start(n.flows[owner])
 	case evCall:
 		n.calls[owner]()
-	}
-}
-
-// spare is how many packets one event may take without the pool moving under
-// those who look at a packet.
-const spare = 16
-
-// reserve keeps spare packets in the pool.
-func (n *Net) reserve() {
-	if len(n.pkts)-n.livePkts >= spare {
-		return
-	}
-	for range max(64, len(n.pkts)/2) {
-		id := int32(len(n.pkts))
-		n.pkts = append(n.pkts, packet{next: n.freePkt})
-		n.cargo = append(n.cargo, cargo{})
-		if n.needs.INT {
-			n.ints = append(n.ints, [maxLinks]Hop{})
-		}
-		n.freePkt = id
 	}
 }
 
