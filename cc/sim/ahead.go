@@ -8,89 +8,83 @@ const smallPorts = 256
 // ahead has what the next events need brought into the caches. In a large network
 // little of it is there, and one event after the other would wait for memory at
 // every step: for the packet, for the port or flow that it names, for what that
-// refers to. Here events that come soon go through the same steps without being
-// handled: with each event that is handled another one is taken up, and those taken
-// up before go a step further, for which the last one has prefetched. It changes
-// nothing, and so it may miss events that are set late, and guess.
+// refers to. Here the events that come next are looked at in steps, each for a batch
+// of them. What a step prefetches has come when the next one follows, as other events
+// were handled in between. It changes nothing, and so it may miss events that are set
+// late, and guess.
 type ahead struct {
-	events [128]event // a ring, of the order of their buckets
-	// Counts of those in it that were taken out of their buckets, were looked at,
-	// and whose turn has come.
-	found, looked, done int
-	upTo                int64 // the bottom bucket looked at last
+	batches [4]batch // a ring, with the newest at turn
+	turn    int
+	upTo    int64 // the bottom bucket looked at last
+}
+
+// batch is the events of some buckets.
+type batch struct {
+	upTo   int64 // the last of them
+	n      int
+	events [batchMost]event
 }
 
 const (
-	stepEvents = 10 // between two steps of an event
-	aheadMost  = 4 * stepEvents
+	batchMost  = 64
+	batchLeast = 12 // unless there are no more
 )
 
-func (a *ahead) at(i int) *event { return &a.events[i%len(a.events)] }
+// due says whether the buckets of the oldest batch have all come.
+func (a *ahead) due(pos int64) bool {
+	return a.batches[(a.turn+len(a.batches)-1)%len(a.batches)].upTo < pos
+}
 
-// lookAhead looks at another event, or two if there are fewer ahead than should be.
+// lookAhead takes up another batch and makes the next step for those before.
 func (n *Net) lookAhead() {
 	a := &n.ahead
-	for a.done < a.looked && a.at(a.done).at < n.wheel.posAt {
-		a.done++
-	}
-	for range 2 {
-		if a.looked-a.done >= aheadMost || a.looked == a.found && !n.find() {
+	a.turn = (a.turn + len(a.batches) - 1) % len(a.batches)
+	for step := len(a.batches) - 1; step >= 0; step-- {
+		b := &a.batches[(a.turn+step)%len(a.batches)]
+		if step == 0 {
+			n.lookAt(b)
 			return
 		}
-		for step := range 4 {
-			if i := a.looked - step*stepEvents; i >= a.done {
-				n.aheadOf(step, a.at(i))
+		for i := range b.events[:b.n] {
+			switch e := &b.events[i]; e.kind() {
+			case evArrive:
+				n.aheadOfPacket(step, e.owner())
+			case evFree:
+				n.aheadOfPort(step, e.owner())
+			default:
+				n.aheadOfSlot(step, e.owner())
 			}
 		}
-		a.looked++
 	}
 }
 
-// find takes the events of the next bucket into the ring.
-func (n *Net) find() bool {
+// lookAt takes up the next batch.
+func (n *Net) lookAt(b *batch) {
 	w, a := n.wheel, &n.ahead
 	l := &w.levels[0]
-	next := l.after(max(a.upTo, w.pos-1))
-	if next < 0 || next > w.pos+l.mask {
-		return false
-	}
-	a.upTo = next
-	room := len(a.events) - aheadMost
-	for id := l.heads[next&l.mask]; id >= 0 && room > 0; {
-		c := &w.chunks[id]
-		for i := range c.events[:c.n] {
-			*a.at(a.found) = c.events[i]
-			a.found++
-			room--
+	a.upTo = max(a.upTo, w.pos-1)
+	next := l.after(a.upTo)
+	for b.n = 0; b.n < batchLeast && next >= 0 && next <= w.pos+l.mask; {
+		a.upTo = next
+		for id := l.heads[next&l.mask]; id >= 0; {
+			c := &w.chunks[id]
+			b.n += copy(b.events[b.n:], c.events[:c.n])
+			id = c.next
 		}
-		id = c.next
-	}
-	if next = l.after(next); next >= 0 {
-		prefetchChunk(&w.chunks[l.heads[next&l.mask]])
-	}
-	return true
-}
-
-func (n *Net) aheadOf(step int, e *event) {
-	switch o := e.owner(); e.kind() {
-	case evArrive:
-		if step == 0 {
-			prefetchPacket(&n.pkts[o])
-		} else {
-			n.aheadOfPacket(step, o)
+		if next = l.after(next); next >= 0 {
+			prefetchChunk(&w.chunks[l.heads[next&l.mask]])
 		}
-	case evFree:
-		if step == 0 {
-			prefetchPort(&n.ports[o])
-			prefetchQueues(&n.ports[o])
-		} else {
-			n.aheadOfPort(step, o)
-		}
-	default:
-		if step == 0 {
-			prefetchSlot(&n.wheel.slots[o])
-		} else {
-			n.aheadOfSlot(step, o)
+	}
+	b.upTo = a.upTo
+	for i := range b.events[:b.n] {
+		switch e := &b.events[i]; e.kind() {
+		case evArrive:
+			prefetchPacket(&n.pkts[e.owner()])
+		case evFree:
+			prefetchPort(&n.ports[e.owner()])
+			prefetchQueues(&n.ports[e.owner()])
+		default:
+			prefetchSlot(&w.slots[e.owner()])
 		}
 	}
 }

@@ -202,7 +202,7 @@ func (n *Net) Run(until time.Duration) {
 	limit := tick(until) * nanosecond
 	large := len(n.ports) > smallPorts
 	for {
-		if large {
+		if large && len(n.wheel.heap) == 0 && n.wheel.advance(limit) && n.ahead.due(n.wheel.pos) {
 			n.lookAhead()
 		}
 		kind, owner, ok := n.wheel.pop(limit)
@@ -282,12 +282,11 @@ func (n *Net) Every(first, period time.Duration, call func()) {
 
 // port finds the port of a node towards a neighbour.
 func (n *Net) port(from, to int) (int32, error) {
-	for i, w := range n.topo.Wires {
-		if w.A == from && w.B == to {
-			return int32(2 * i), nil
-		}
-		if w.B == from && w.A == to {
-			return int32(2*i + 1), nil
+	if from >= 0 && from < len(n.routing.links) {
+		for _, l := range n.routing.links[from] {
+			if int(l.to) == to {
+				return l.port, nil
+			}
 		}
 	}
 	return 0, fmt.Errorf("no wire from node %d to node %d", from, to)
