@@ -3,9 +3,6 @@
 package sim
 
 import (
-	"os"
-	"strconv"
-
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -57,6 +54,11 @@ type Net struct {
 	pacers []*Pacer
 	pairs  map[[2]int32]*pair
 
+	newFlows  slab[Flow]
+	newPacers slab[Pacer]
+	newPairs  slab[pair]
+	newSels   slab[selective]
+
 	freePacers []int32
 	calls      []func()
 	nextSpec   *FlowSpec // of Source
@@ -106,9 +108,6 @@ func (n *Net) bucketWidth() tick {
 	for _, w := range n.topo.Wires {
 		perMs += 2 * 2 * float64(w.Bps) / 1000 / 8 / float64(n.fullWire)
 	}
-	if v, err := strconv.Atoi(os.Getenv("BW")); err == nil {
-		return tick(float64(v) * 1e9 / perMs)
-	}
 	return tick(16e9 / perMs)
 }
 
@@ -123,9 +122,9 @@ func (n *Net) bucketBits() uint {
 }
 
 func (n *Net) makePorts() {
-	n.ports = make([]port, 2*len(n.topo.Wires))
+	n.ports = roomy[port](2 * len(n.topo.Wires))
 	if n.numQueues > len(port{}.queues) {
-		n.queues = make([]queue, len(n.ports)*n.numQueues)
+		n.queues = roomy[queue](len(n.ports) * n.numQueues)
 	}
 	configs := make([]portConfig, len(n.ports))
 	for i := range n.ports {
@@ -170,7 +169,7 @@ func (n *Net) makeSwitches() error {
 	if n.cfg.PFC != On {
 		return nil
 	}
-	n.ingress = make([]ingress, len(n.ports)*n.cfg.Classes)
+	n.ingress = roomy[ingress](len(n.ports) * n.cfg.Classes)
 	for i := range n.ports {
 		p := &n.ports[i]
 		if p.host {

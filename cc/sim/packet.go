@@ -130,7 +130,7 @@ func (n *Net) growPool(by int) {
 
 // grown is s with the capacity for so many more, no more.
 func grown[T any](s []T, by int) []T {
-	return append(make([]T, 0, cap(s)+by), s...)
+	return append(roomy[T](cap(s) + by)[:0], s...)
 }
 
 func (n *Net) freePacket(id int32) {
