@@ -28,7 +28,8 @@ struct policy_regs {
 	__u64 sent_packets;      /* to the destination, as of the last step */
 	__u64 period_ns;         /* time between decisions, smoothed */
 	__u64 jitter_ns;         /* by how much delays fall faster than cuts explain, smoothed */
-	__u64 reserved;
+	__u32 swing_ns;          /* by how much the transmit time goes up and back with no cut of ours, smoothed */
+	__u32 common_ns;         /* excess that both directions have while it swings, smoothed */
 	__u32 decisions;         /* since the entry was created */
 	__u32 cuts;              /* those that cut the rate */
 	__u32 raises;            /* raises in a row */

@@ -47,7 +47,8 @@ type Regs struct {
 	SentPackets   uint64 // to the destination, as of the last step
 	PeriodNs      uint64 // time between decisions, smoothed
 	JitterNs      uint64 // by how much delays fall faster than cuts explain, smoothed
-	Reserved      uint64 // 0
+	SwingNs       uint32 // by how much the transmit time goes up and back with no cut of ours, smoothed
+	CommonNs      uint32 // excess that both directions have while it swings, smoothed
 	Decisions     uint32 // since the entry was created
 	Cuts          uint32 // those that cut the rate
 	Raises        uint32 // raises in a row

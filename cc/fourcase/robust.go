@@ -168,24 +168,6 @@ func (r *Regs) passed(p *Params, now uint64) (elapsed uint64) {
 	return elapsed
 }
 
-// noise learns by how much delays jump that are back at the baseline with the next
-// decision, as those of hosts that do not run now and then, and returns the
-// levels with it. One jump adds little, a series of them doubles and doubles:
-// traffic that comes and goes is no series.
-func (r *Regs) noise(before, q, d, e int64) (int64, int64) {
-	jitter := int64(r.JitterNs)
-	jitter -= jitter >> 6
-	if before > 4*d && q <= e+jitter>>2 && before > jitter {
-		jitter += min(before-jitter, jitter+d) >> 1
-	}
-	jitter = min(jitter, jitterMax)
-	r.JitterNs = uint64(jitter)
-	return d + jitter, e + jitter>>2
-}
-
-// jitterMax bounds what is taken for jitter, nanoseconds.
-const jitterMax = 100_000_000
-
 // notOurs says whether the excess went faster than it could by our last cut. Where
 // the queue did not shrink before the cut, as much came in as went out, and a cut by a share takes
 // that share of the time passed off it, at most, whoever else cuts.
@@ -240,9 +222,10 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 
 	elapsed := r.passed(p, now)
 	d, e, scale := p.levels(r.RateBps)
-	fellBefore, before := max(-r.DTxNs, 0), r.QTxNs
-	q := r.judged(m, s.Samples, d+int64(r.JitterNs))
-	d, e = r.noise(before, q, d, e)
+	before, trend := r.QTxNs, r.DTxNs
+	q := r.judged(m, s.Samples, d+r.tolerated())
+	band := e
+	d, e = r.noise(before, trend, q, d, e, elapsed)
 	row := delayRow(q, r.QRxNs, r.DTxNs, r.DRxNs, s.Turn, d, e)
 	out := verdicts[row]
 	var amount uint64
@@ -253,12 +236,12 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 		out.Action, out.Why = ActionHold, WhyLossRecent
 	case s.AppLimited && out.Action == ActionRaise:
 		out.Action, out.Why = ActionHold, WhyAppLimited
-	case q <= d && !signal && !s.AppLimited && r.notOurs(elapsed, fellBefore, d):
+	case q <= d && !signal && !s.AppLimited && r.notOurs(elapsed, max(-trend, 0), d):
 		out.Action, out.Why = ActionRaise, WhyRestored
-		amount = r.RateBps * uint64(r.CutQ10) / uint64(one-min(r.CutQ10, one-1))
+		amount = max(r.RateBps*uint64(r.CutQ10)/uint64(one-min(r.CutQ10, one-1)), 1)
 		r.Restores++
 	case out.Action == ActionRaise:
-		amount = p.raiseBy(r, scale, d, e, e-q)
+		amount = p.raiseBy(r, scale, d, band, e-q)
 	}
 	return r.decide(p, out, amount, now)
 }
@@ -268,6 +251,7 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64, v Verdict) {
 	v = Verdict{Action: ActionCECut, Row: rowLoss, Why: WhyCE}
 	d, e, _ := p.levels(r.RateBps)
+	d, e = d+int64(r.CommonNs), e+int64(r.CommonNs)
 	q := r.QTxNs
 	if judge {
 		q = m.tx - r.BaseTxNs
