@@ -145,10 +145,10 @@ const wayBack = 4
 const fewSamples = 3
 
 // judged notes the times and returns the excess that the row is found by. Where
-// a window has few samples, an excess over D counts only as far as the decision
-// before saw it too.
+// a window has few samples, or each has a delay of its own, an excess over D counts only
+// as far as the decision before saw it too.
 func (r *Regs) judged(m times, samples uint32, d int64) int64 {
-	last, confirm := r.QTxNs, r.State&StateTrend != 0 && samples < fewSamples
+	last, confirm := r.QTxNs, r.State&StateTrend != 0 && (samples < fewSamples || r.CommonNs > 0)
 	r.see(m)
 	if confirm {
 		return min(r.QTxNs, max(last, d))
@@ -224,9 +224,11 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 	d, e, scale := p.levels(r.RateBps)
 	before, trend := r.QTxNs, r.DTxNs
 	q := r.judged(m, s.Samples, d+r.tolerated())
+	common := r.common(p, trend, d, e, elapsed)
+	q, before = q-common, before-common
 	band := e
-	d, e = r.noise(before, trend, q, d, e, elapsed)
-	row := delayRow(q, r.QRxNs, r.DTxNs, r.DRxNs, s.Turn, d, e)
+	d, e = r.noise(before, q, d, e)
+	row := delayRow(q, r.QRxNs-common, r.DTxNs, r.DRxNs, s.Turn, d, e)
 	out := verdicts[row]
 	var amount uint64
 	switch {
@@ -251,11 +253,11 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64, v Verdict) {
 	v = Verdict{Action: ActionCECut, Row: rowLoss, Why: WhyCE}
 	d, e, _ := p.levels(r.RateBps)
-	d, e = d+int64(r.CommonNs), e+int64(r.CommonNs)
 	q := r.QTxNs
 	if judge {
 		q = m.tx - r.BaseTxNs
 	}
+	q -= int64(r.CommonNs)
 	if s.CE > 0 {
 		cut = p.ceCut(s)
 	}
@@ -267,7 +269,7 @@ func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64,
 	if cut == 0 || !judge {
 		return cut, v
 	}
-	q = r.judged(m, s.Samples, d)
+	q = r.judged(m, s.Samples, d+int64(r.CommonNs)) - int64(r.CommonNs)
 	if q > 4*d {
 		cut = max(cut, p.delayCut(rowFarAbove, q, d, r.DTxNs, r.PeriodNs))
 	} else if q > d {
