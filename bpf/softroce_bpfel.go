@@ -84,7 +84,7 @@ type SoftroceEngineSlot struct {
 	Node        uint32
 	Caps        uint16
 	Found       uint16
-	Zero        uint32
+	WindowBytes uint32
 }
 
 type SoftroceExchangeSlot struct {
@@ -143,16 +143,18 @@ type SoftrocePolicyRegs struct {
 	FromBps       uint64
 	SentPackets   uint64
 	PeriodNs      uint64
-	JitterNs      uint64
-	Reserved      uint64
+	JitterNs      uint32
+	SwingNs       uint32
+	WindowBytes   uint64
 	Decisions     uint32
 	Cuts          uint32
 	Raises        uint32
 	LossQ20       uint32
 	BaseLossQ20   uint32
 	CutQ10        uint32
-	AtMin         uint32
-	Blind         uint32
+	CommonNs      uint32
+	AtMin         uint16
+	Blind         uint16
 	Restores      uint32
 	CaseNo        uint8
 	Row           uint8
@@ -214,7 +216,7 @@ type SoftroceSrConfig struct {
 	Steered            uint32
 	HelloByAgent       uint32
 	Mac                [6]uint8
-	Reserved2          uint16
+	WindowOff          uint16
 	Policy             SoftrocePolicyParams
 	Priority           SoftrocePriorityParams
 	PriorityNow        SoftrocePriorityState

@@ -88,16 +88,18 @@ type BenchDestRegs struct {
 		FromBps       uint64
 		SentPackets   uint64
 		PeriodNs      uint64
-		JitterNs      uint64
-		Reserved      uint64
+		JitterNs      uint32
+		SwingNs       uint32
+		WindowBytes   uint64
 		Decisions     uint32
 		Cuts          uint32
 		Raises        uint32
 		LossQ20       uint32
 		BaseLossQ20   uint32
 		CutQ10        uint32
-		AtMin         uint32
-		Blind         uint32
+		CommonNs      uint32
+		AtMin         uint16
+		Blind         uint16
 		Restores      uint32
 		CaseNo        uint8
 		Row           uint8
@@ -135,7 +137,7 @@ type BenchSrConfig struct {
 	Steered            uint32
 	HelloByAgent       uint32
 	Mac                [6]uint8
-	Reserved2          uint16
+	WindowOff          uint16
 	Policy             struct {
 		_                 structs.HostLayout
 		MinRateBps        uint64

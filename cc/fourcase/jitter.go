@@ -40,7 +40,7 @@ func (r *Regs) noise(before, q, d, e int64) (int64, int64) {
 		jitter += min(before-jitter, jitter+d) >> 1
 	}
 	jitter = min(jitter, jitterMax)
-	r.JitterNs = uint64(jitter)
+	r.JitterNs = uint32(jitter)
 	return d + jitter, e + jitter>>2
 }
 
