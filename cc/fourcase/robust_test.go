@@ -275,19 +275,19 @@ func TestJumpsBecomeJitter(t *testing.T) {
 	jump := func() { run(&r, &p, queued(40*testD, 0), queued(0, 0)) }
 	run(&r, &p, queued(0, 0))
 	jump()
-	if r.JitterNs > uint64(testD) {
+	if r.JitterNs > uint32(testD) {
 		t.Errorf("one jump makes %d ns of jitter", r.JitterNs)
 	}
 	for range 30 {
 		jump()
 	}
-	if r.JitterNs < 20*uint64(testD) || r.JitterNs > 40*uint64(testD) {
+	if r.JitterNs < 20*uint32(testD) || r.JitterNs > 40*uint32(testD) {
 		t.Errorf("jumps of %d ns make %d ns of jitter", 40*testD, r.JitterNs)
 	}
 	for range 600 {
 		run(&r, &p, queued(0, 0))
 	}
-	if r.JitterNs > uint64(testD) {
+	if r.JitterNs > uint32(testD) {
 		t.Errorf("%d ns of jitter long after the last jump", r.JitterNs)
 	}
 }

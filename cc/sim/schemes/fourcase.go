@@ -10,11 +10,11 @@ import (
 )
 
 var fourcaseEntries = []Entry{
-	{"fourcase", "four-case: a rate for each destination from two one-way times (S1.6), the NIC's own code", func() settings {
-		return &fourcaseSettings{mode: fourcase.ModeRobust}
-	}},
-	{"fourcase-window", "the same with no more bytes in flight than the rate and the delay aimed at explain", func() settings {
+	{"fourcase", "four-case: a rate and a window for each destination from two one-way times (S1.6), the NIC's own code", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true}
+	}},
+	{"fourcase-rate", "the same by rates alone, as where a kernel's pacer or policer enforces them", func() settings {
+		return &fourcaseSettings{mode: fourcase.ModeRobust}
 	}},
 	{"literal", "four-case by the words of S1.6 alone, for comparison", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeLiteral}
