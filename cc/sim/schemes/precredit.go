@@ -3,6 +3,7 @@
 package schemes
 
 import (
+	"math/bits"
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
@@ -26,10 +27,17 @@ type preSettings struct {
 	wait        int
 	noQueues    bool
 	unknown     float64
+	classes     int
+	start       float64
+	noramp      bool
 }
 
 func (s *preSettings) fields() []field {
 	return []field{
+		wordField("with", &s.with, "the scheme beside"),
+		countField("classes", &s.classes, "data classes"),
+		shareField("start", &s.start, "blind window of a large flow, in BDP"),
+		boolField("noramp", &s.noramp, "no ramp"),
 		sizeField("budget", &s.budget, "what a receiver gives away; 16 bandwidth-delay products if not given, at most half of what the last hop may queue"),
 		countField("senders", &s.senders, "senders among whom the budget is divided; 0 = a bandwidth-delay product each"),
 		timeField("base-rtt", &s.rtt, "round trip of those products (12us)"),
@@ -62,7 +70,7 @@ func newPre(name string, s preSettings, with sim.Scheme) (sim.Scheme, error) {
 		return nil, fmt.Errorf("pre-credit needs a scheme with one pacer for each destination, and %s has one for each flow", with.Name())
 	}
 	if !s.noQueues {
-		needs.Classes = max(needs.Classes, 2)
+		needs.Classes = max(needs.Classes, 2, s.classes)
 	}
 	override(&s.rtt, 12_000)
 	return &preScheme{name: name, s: s, with: with, needs: needs, receivers: map[int]*preReceiver{}}, nil
@@ -166,7 +174,7 @@ func (c *preControl) apply(now int64, p *sim.Pacer) {
 	case credit > 0:
 		p.RateBps, p.WindowBytes, p.NeedsCredit, p.CreditBytes = 0, 0, true, credit
 	case c.blind && c.waits():
-		p.WindowBytes = 1 // with nothing in flight a packet may always leave
+		p.WindowBytes = max(1, int64(c.scheme.s.start*float64(p.Path.BDPBytes()))) // with nothing in flight a packet may always leave
 	default:
 		if w, ok := c.ramp.Window(); ok && (p.WindowBytes == 0 || int64(w) < p.WindowBytes) {
 			p.WindowBytes = max(int64(w), 1)
@@ -264,7 +272,10 @@ func (c *preControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) {
 	c.other.Sent(now, p, f, d)
 	// Who is taken for small is so for a first round trip only: an error costs no
 	// more than that.
-	if !c.scheme.s.noQueues && (c.scheme.flow(f).class == precredit.Large || int64(d.PSN)*int64(c.packet) >= c.cap) {
+	if k := c.scheme.s.classes; k > 1 {
+		n := max(int64(d.PSN)*int64(c.packet), f.Size) / max(p.Path.BDPBytes(), 1)
+		d.Class += uint8(min(bits.Len64(uint64(n)), k-1))
+	} else if !c.scheme.s.noQueues && (c.scheme.flow(f).class == precredit.Large || int64(d.PSN)*int64(c.packet) >= c.cap) {
 		d.Class++
 	}
 	if head := c.src.Head(); paid && !d.Retransmit && head == &c.scheme.flow(f).Flow {
@@ -281,7 +292,7 @@ func (c *preControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 	c.restore(p)
 	c.other.Ack(now, p, a)
 	if a.Flow != nil {
-		if c.blind && c.waits() {
+		if c.blind && c.waits() && !c.scheme.s.noramp {
 			c.ramp.Begin(uint32(p.InflightBytes + a.Bytes))
 		}
 		c.blind = false
