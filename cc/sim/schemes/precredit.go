@@ -3,6 +3,7 @@
 package schemes
 
 import (
+	"strings"
 	"math/bits"
 	"fmt"
 
@@ -30,6 +31,9 @@ type preSettings struct {
 	classes     int
 	start       float64
 	noramp      bool
+	srpt        bool
+	age         int
+	wp          string
 }
 
 func (s *preSettings) fields() []field {
@@ -37,6 +41,9 @@ func (s *preSettings) fields() []field {
 		wordField("with", &s.with, "the scheme beside"),
 		countField("classes", &s.classes, "data classes"),
 		shareField("start", &s.start, "blind window of a large flow, in BDP"),
+		boolField("srpt", &s.srpt, "sender by remaining"),
+		countField("age", &s.age, "rounds for one level"),
+		wordField("wp", &s.wp, "params of with"),
 		boolField("noramp", &s.noramp, "no ramp"),
 		sizeField("budget", &s.budget, "what a receiver gives away; 16 bandwidth-delay products if not given, at most half of what the last hop may queue"),
 		countField("senders", &s.senders, "senders among whom the budget is divided; 0 = a bandwidth-delay product each"),
@@ -56,7 +63,12 @@ func (s *preSettings) scheme(name string) (sim.Scheme, error) {
 	if !(s.unknown >= 0 && s.unknown <= 1) {
 		return nil, fmt.Errorf("unknown %v: it is a share from 0 to 1", s.unknown)
 	}
-	with, err := New(s.with)
+	var ps []Param
+	for _, w := range strings.Fields(s.wp) {
+		k, v, _ := strings.Cut(w, "=")
+		ps = append(ps, Param{k, v})
+	}
+	with, err := New(s.with, ps...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +103,7 @@ type preFlow struct {
 	class precredit.Class
 	acked bool
 	since uint64 // round in which it started
+	sent  int64
 }
 
 func (x *preScheme) Name() string     { return x.name }
@@ -194,6 +207,12 @@ func (c *preControl) prioritise(p *sim.Pacer) {
 			lead := uint64(c.scheme.s.lead)
 			prio += lead - min(lead, c.rounds-x.since)
 		}
+		if c.scheme.s.srpt {
+			prio = 1 + uint64(bits.Len64(uint64(f.Size-x.sent)/uint64(max(p.Path.BDPBytes(), 1))))
+			if c.scheme.s.age > 0 {
+				prio -= min(prio-1, (c.rounds-x.since)/uint64(c.scheme.s.age))
+			}
+		}
 		if head == &x.Flow {
 			prio = 0
 		}
@@ -268,6 +287,9 @@ func (c *preControl) Done(now int64, p *sim.Pacer, f *sim.Flow) {
 
 func (c *preControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) {
 	paid := p.NeedsCredit
+	if !d.Retransmit {
+		c.scheme.flow(f).sent += int64(d.Bytes)
+	}
 	c.restore(p)
 	c.other.Sent(now, p, f, d)
 	// Who is taken for small is so for a first round trip only: an error costs no
