@@ -98,6 +98,11 @@ bench-pacers: build ## every pacer from 1 Mbit/s to what the machine carries: wh
 	CGO_ENABLED=0 $(GO) build -o bin/pacerbench ./testenv/cmd/pacerbench
 	$(SUDO) ./bin/pacerbench -bin bin/softroce-xdp
 
+.PHONY: bench-precredit
+bench-precredit: build ## messages to one host from four, with pre-credit and without: docs/img/precredit.txt and turns.txt (root, five minutes)
+	mkdir -p docs/img
+	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -timeout 20m -run 'TestIncast|TestTurns' $(AS_ROOT) ./testenv/precredit
+
 .PHONY: bench-rxe
 bench-rxe: build ## Linux rxe against our engine between the same two virtual machines (root)
 	$(GO) build -o bin/rxebench ./testenv/cmd/rxebench

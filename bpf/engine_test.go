@@ -72,8 +72,14 @@ func TestEngineSyncRate(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) { d.RateBps, d.SettleNs = 2e9, labStart-50 })
 	slot := bpf.EngineSlot{Key: bpf.KeyOf(peer4), RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 60}
-	if got := l.engineSync(slot)[0]; got.RateBps != 2e9 {
+	if got := l.engineSync(slot)[0]; got.RateBps != 2e9 || got.WindowBytes != 0 {
 		t.Errorf("%+v", got)
+	}
+	for in, want := range map[uint64]uint32{70_000: 70_000, 1<<32 - 1: 1<<32 - 1, 1 << 32: 0} {
+		l.know(peer6, func(d *bpf.DestRegs) { d.Policy.WindowBytes = in })
+		if got := l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer6), WindowBytes: 5})[0].WindowBytes; got != want {
+			t.Errorf("a window of %d came as %d, want %d", in, got, want)
+		}
 	}
 	r := l.regs(peer4)
 	if r.SettleNs != labStart || r.RttNs != 60 || r.WinRttNs != bpf.NoSample {

@@ -84,7 +84,7 @@ type SoftroceEngineSlot struct {
 	Node        uint32
 	Caps        uint16
 	Found       uint16
-	Zero        uint32
+	WindowBytes uint32
 }
 
 type SoftroceExchangeSlot struct {
@@ -144,7 +144,7 @@ type SoftrocePolicyRegs struct {
 	SentPackets   uint64
 	PeriodNs      uint64
 	JitterNs      uint64
-	Reserved      uint64
+	WindowBytes   uint64
 	Decisions     uint32
 	Cuts          uint32
 	Raises        uint32
@@ -214,7 +214,7 @@ type SoftroceSrConfig struct {
 	Steered            uint32
 	HelloByAgent       uint32
 	Mac                [6]uint8
-	Reserved2          uint16
+	WindowOff          uint16
 	Policy             SoftrocePolicyParams
 	Priority           SoftrocePriorityParams
 	PriorityNow        SoftrocePriorityState

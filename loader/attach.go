@@ -44,6 +44,9 @@ type Options struct {
 	Policy func(*fourcase.Params)
 
 	Priority priority.Params
+
+	// WindowOff has rates alone limit what the engine sends.
+	WindowOff bool
 }
 
 // Defaults of Options.
@@ -303,6 +306,9 @@ func (a *Attachment) writeConfig(i Iface, kind uint32) error {
 	}
 	prio, _ := bpf.PriorityAs[priority.Params, priority.State](&cfg)
 	*prio = a.opts.Priority
+	if a.opts.WindowOff {
+		cfg.WindowOff = 1
+	}
 	if i.Link.Type() == "veth" {
 		cfg.HelloByAgent = 1 // bpf/lib/control.h says why
 	}

@@ -89,7 +89,7 @@ type BenchDestRegs struct {
 		SentPackets   uint64
 		PeriodNs      uint64
 		JitterNs      uint64
-		Reserved      uint64
+		WindowBytes   uint64
 		Decisions     uint32
 		Cuts          uint32
 		Raises        uint32
@@ -135,7 +135,7 @@ type BenchSrConfig struct {
 	Steered            uint32
 	HelloByAgent       uint32
 	Mac                [6]uint8
-	Reserved2          uint16
+	WindowOff          uint16
 	Policy             struct {
 		_                 structs.HostLayout
 		MinRateBps        uint64

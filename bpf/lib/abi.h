@@ -11,7 +11,8 @@
  * heartbeat_ns.
  *
  * Change a layout => raise SR_ABI_VERSION: an upgrade in place refuses pins of
- * another version and tells the user to detach first.
+ * another version and tells the user to detach first. What was reserved, and so 0, may
+ * get a meaning without that if 0 means what was so before.
  */
 #ifndef SOFTROCE_ABI_H
 #define SOFTROCE_ABI_H
@@ -156,7 +157,7 @@ struct sr_config {
 	__u32 steered;               /* QPNs in steer_table; 0 spares ingress the look-up */
 	__u32 hello_by_agent;        /* 1: XDP_TX is not to be trusted here, the agent answers HELLO */
 	__u8 mac[6];                 /* of the interface; frames to others pass unread. 0 = any */
-	__u16 reserved2;
+	__u16 window_off;            /* 1: nothing limits what the engine may have under way */
 	struct policy_params policy;
 	struct priority_params priority;
 	struct priority_state priority_now; /* agent */
@@ -243,7 +244,7 @@ struct engine_slot {
 	__u32 node;          /* out: the peer's number */
 	__u16 caps;          /* out: enum sr_cap */
 	__u16 found;         /* out: 0 = the table is full */
-	__u32 zero;
+	__u32 window_bytes;  /* out: may be under way, 0 = no limit */
 };
 
 enum sr_engine_flag {

@@ -56,7 +56,7 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	struct engine_slot *s;
 	struct dest_regs *d;
 	struct dest_key key;
-	__u64 now;
+	__u64 now, window;
 
 	if (index >= SR_ENGINE_SLOTS)
 		return 0;
@@ -75,6 +75,9 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	s->found = 1;
 	s->caps = d->caps;
 	s->node = d->node;
+	/* What does not fit 32 bits is no limit that anybody reaches. */
+	window = READ_ONCE(d->policy.window_bytes);
+	s->window_bytes = window >> 32 ? 0 : window;
 	/* What left until now left at the old rate: its echoes say nothing of the new. */
 	if (s->rate_bps != READ_ONCE(d->rate_bps)) {
 		s->rate_bps = READ_ONCE(d->rate_bps);

@@ -28,7 +28,7 @@ struct policy_regs {
 	__u64 sent_packets;      /* to the destination, as of the last step */
 	__u64 period_ns;         /* time between decisions, smoothed */
 	__u64 jitter_ns;         /* by how much delays fall faster than cuts explain, smoothed */
-	__u64 reserved;
+	__u64 window_bytes;      /* the engine may have so much under way, 0 = no limit */
 	__u32 decisions;         /* since the entry was created */
 	__u32 cuts;              /* those that cut the rate */
 	__u32 raises;            /* raises in a row */

@@ -47,7 +47,7 @@ type Regs struct {
 	SentPackets   uint64 // to the destination, as of the last step
 	PeriodNs      uint64 // time between decisions, smoothed
 	JitterNs      uint64 // by how much delays fall faster than cuts explain, smoothed
-	Reserved      uint64 // 0
+	WindowBytes   uint64 // what may be under way, by whoever enforces it; 0 = no limit
 	Decisions     uint32 // since the entry was created
 	Cuts          uint32 // those that cut the rate
 	Raises        uint32 // raises in a row

@@ -54,6 +54,14 @@ func or(v, otherwise uint32) uint32 {
 // Len is how many flows have packets waiting.
 func (p *Poll) Len() int { return p.size }
 
+// Turn is how many bytes a turn serves of a flow of which so many were served before: for
+// schedulers that have queues of their own.
+func (p *Poll) Turn(served uint64) uint32 {
+	weight := uint64(or(p.Weight, DefaultWeight))
+	weight -= min(served/uint64(or(p.Fade, DefaultFade)), weight-1)
+	return uint32(weight) * or(p.Quantum, DefaultQuantum)
+}
+
 // Bound is the most bytes of others that are served between two packets of a flow
 // while it has some waiting, if n flows have: a turn of each at full weight, and what
 // a packet of at most longest bytes overdraws.

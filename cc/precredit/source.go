@@ -61,6 +61,9 @@ type Gradient struct {
 	trend int64 // smoothed change from ACK to ACK, ns
 }
 
+// Base is the least round trip, ns, which follows a longer route slowly; 0 = none is known.
+func (g *Gradient) Base() int64 { return g.base }
+
 // Parameters of the gradient: TIMELY's, in powers of two.
 const (
 	trendShift = 3   // weight of a sample in the trend: 1/8

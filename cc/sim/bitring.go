@@ -7,9 +7,9 @@ import "math/bits"
 // bitring is a set of packet numbers from base on, which moves up with base. It
 // holds as many as were ever needed at once.
 type bitring struct {
-	words []uint64 // a power of two of them
+	count int32
 	base  uint32
-	count int
+	words []uint64 // a power of two of them
 }
 
 func (b *bitring) at(psn uint32) (*uint64, uint64) {
@@ -73,7 +73,7 @@ func (b *bitring) advance(base uint32) {
 		}
 		if b.base&63 == 0 && base-b.base >= 64 {
 			w, _ := b.at(b.base)
-			b.count -= bits.OnesCount64(*w)
+			b.count -= int32(bits.OnesCount64(*w))
 			*w = 0
 			b.base += 64
 			continue

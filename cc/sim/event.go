@@ -18,12 +18,13 @@ const (
 
 func (t tick) ns() int64 { return int64(t) / 1000 }
 
-// evKind says what an event is. The owner's number means a port, host, pacer...
+// evKind says what an event is, and what its owner is the number of.
 type evKind uint8
 
 const (
-	evArrive   evKind = iota // port: the head of the wire has reached the other end
+	evArrive   evKind = iota // packet: it has reached the other end of its wire
 	evFree                   // port: may send again
+	evSlot                   // slot: one of the kinds below
 	evPace                   // pacer: its rate lets the next packet go
 	evTimer                  // pacer: Control.Expire
 	evRTO                    // flow
@@ -35,31 +36,40 @@ const (
 	evCall                   // a function of the scenario
 )
 
-// slot is one possible event. Whoever wants events owns a slot for each kind, so
-// that setting one allocates nothing and setting it again moves it.
-type slot struct {
-	at         tick
-	seq        uint32 // order of setting: what breaks ties
-	next, prev int32  // in the bucket; prev is ^bucket for the first
-	owner      int32
-	kind       evKind
-	where      uint8 // whereIdle, whereNear or the level + 1
-}
-
-const (
-	whereIdle = 0
-	whereNear = 255
-)
-
-// near is an entry of the heap of events due in the current bucket.
-type near struct {
+// event is an entry of the wheel. It says all that is needed to begin with it, so
+// that nothing else has to be fetched from memory to put it in and take it out.
+type event struct {
 	at   tick
-	seq  uint32
-	slot int32
+	seq  uint32 // order of setting: what breaks ties
+	what uint32 // kind and owner
 }
 
-func (a *near) before(b *near) bool {
-	return a.at < b.at || a.at == b.at && int32(a.seq-b.seq) < 0
+const ownerBits = 28
+
+func (e *event) kind() evKind { return evKind(e.what >> ownerBits) }
+func (e *event) owner() int32 { return int32(e.what & (1<<ownerBits - 1)) }
+
+func (e *event) before(b *event) bool {
+	return e.at < b.at || e.at == b.at && int32(e.seq-b.seq) < 0
+}
+
+// slot is a timer that may be moved and cancelled. Whoever wants one owns a slot
+// for each kind, so that setting it allocates nothing. What was set before stays in
+// the wheel, and is known as stale by its seq when its time comes.
+type slot struct {
+	at    tick
+	seq   uint32
+	owner int32
+	kind  evKind
+	set   bool
+}
+
+// chunk is a cache line of events in a bucket.
+type chunk struct {
+	events [3]event
+	next   int32
+	n      int32
+	_      uint64
 }
 
 // wheel is a hierarchical timing wheel. The bottom level's buckets are so narrow
@@ -67,30 +77,32 @@ func (a *near) before(b *near) bool {
 // comes. Setting and taking an event costs the same however many are pending,
 // which is what keeps large networks as cheap per packet as small ones.
 type wheel struct {
-	now    tick
-	slots  []slot
-	free   []int32
-	heap   []near
-	pos    int64 // number of the first bottom bucket not yet in the heap
-	posAt  tick  // its start
-	seq    uint32
-	live   int // slots set
-	levels [1 + upperLevels]level
+	now       tick
+	slots     []slot
+	free      []int32 // slots
+	heap      []event
+	chunks    []chunk
+	freeChunk int32
+	pos       int64 // number of the first bottom bucket not yet in the heap
+	posAt     tick  // its start
+	seq       uint32
+	live      int // events that are not stale
+	levels    [1 + upperLevels]level
 }
 
 // level is one ring of buckets.
 type level struct {
 	shift uint // a bucket is 1<<shift ps wide
 	mask  int64
-	count int
-	heads []int32
+	count int      // events, stale ones included
+	heads []int32  // chunks
 	words []uint64 // which buckets hold something
 	sums  []uint64 // which words are not 0
 }
 
 // newWheel makes a wheel whose bottom buckets are about width wide.
 func newWheel(width tick, bottomBits uint) *wheel {
-	w := &wheel{}
+	w := &wheel{freeChunk: nobody}
 	shift := uint(bits.Len64(uint64(max(width, 1)))) - 1
 	for i := range w.levels {
 		b := uint(levelBits)
@@ -132,55 +144,40 @@ func (w *wheel) drop(id int32) {
 // set makes the slot's event happen at a time, which replaces an earlier setting.
 func (w *wheel) set(id int32, at tick) {
 	s := &w.slots[id]
-	if s.where != whereIdle {
-		w.cancel(id)
+	if s.set {
+		w.live--
 	}
-	w.live++
-	w.seq++
-	s.at, s.seq = max(at, w.now), w.seq
-	w.place(id, s)
+	s.set = true
+	s.at = max(at, w.now)
+	s.seq = w.put(s.at, evSlot, id)
 }
 
 // cancel makes the slot idle.
 func (w *wheel) cancel(id int32) {
-	s := &w.slots[id]
-	switch s.where {
-	case whereIdle:
-		return
-	case whereNear:
-		w.seq++
-		s.seq = w.seq // the heap's entry is stale from now on
-	default:
-		l := &w.levels[s.where-1]
-		l.count--
-		if s.prev >= 0 {
-			w.slots[s.prev].next = s.next
-		} else {
-			b := int64(^s.prev)
-			l.heads[b] = s.next
-			if s.next < 0 {
-				l.clear(b)
-			}
-		}
-		if s.next >= 0 {
-			w.slots[s.next].prev = s.prev
-		}
+	if s := &w.slots[id]; s.set {
+		s.set = false
+		w.live--
 	}
-	s.where = whereIdle
-	w.live--
 }
 
-func (w *wheel) isSet(id int32) bool { return w.slots[id].where != whereIdle }
+func (w *wheel) isSet(id int32) bool { return w.slots[id].set }
 
-func (w *wheel) place(id int32, s *slot) {
-	if s.at < w.posAt {
-		s.where = whereNear
-		w.push(near{s.at, s.seq, id})
+// put adds an event, which cannot be taken back, and returns its seq.
+func (w *wheel) put(at tick, kind evKind, owner int32) uint32 {
+	w.live++
+	w.seq++
+	w.place(event{max(at, w.now), w.seq, uint32(kind)<<ownerBits | uint32(owner)})
+	return w.seq
+}
+
+func (w *wheel) place(e event) {
+	if e.at < w.posAt {
+		w.push(e)
 		return
 	}
 	for i := range w.levels {
 		l := &w.levels[i]
-		idx := int64(s.at >> l.shift)
+		idx := int64(e.at >> l.shift)
 		ahead := idx - w.pos>>(l.shift-w.levels[0].shift)
 		// Of an upper level the bucket of now is empty: its content moved down.
 		if i == 0 && ahead > l.mask || ahead > l.mask+1 {
@@ -189,19 +186,36 @@ func (w *wheel) place(id int32, s *slot) {
 			}
 			idx -= ahead - l.mask // as far as the wheel goes, to be placed again then
 		}
-		b := idx & l.mask
-		head := l.heads[b]
-		s.next, s.prev, s.where = head, int32(^b), uint8(i+1)
-		if head >= 0 {
-			w.slots[head].prev = id
-		} else {
-			l.words[b>>6] |= 1 << (b & 63)
-			l.sums[b>>12] |= 1 << (b >> 6 & 63)
-		}
-		l.heads[b] = id
-		l.count++
+		w.add(l, idx&l.mask, e)
 		return
 	}
+}
+
+// add puts an event into a bucket.
+func (w *wheel) add(l *level, b int64, e event) {
+	l.count++
+	head := l.heads[b]
+	if head >= 0 {
+		if c := &w.chunks[head]; int(c.n) < len(c.events) {
+			c.events[c.n] = e
+			c.n++
+			return
+		}
+	} else {
+		l.words[b>>6] |= 1 << (b & 63)
+		l.sums[b>>12] |= 1 << (b >> 6 & 63)
+	}
+	id := w.freeChunk
+	if id >= 0 {
+		w.freeChunk = w.chunks[id].next
+	} else {
+		id = int32(len(w.chunks))
+		w.chunks = append(w.chunks, chunk{})
+	}
+	c := &w.chunks[id]
+	c.next, c.n = head, 1
+	c.events[0] = e
+	l.heads[b] = id
 }
 
 func (l *level) clear(b int64) {
@@ -235,7 +249,20 @@ func (l *level) find(b int64) int64 {
 	return -1
 }
 
-// take empties a bucket and returns its first slot.
+// after is the number of the first bucket after b that holds something, -1 = none.
+func (l *level) after(b int64) int64 {
+	b++
+	i := b & l.mask
+	if j := l.find(i); j >= 0 {
+		return b + j - i
+	}
+	if j := l.find(0); j >= 0 {
+		return b + l.mask + 1 - i + j
+	}
+	return -1
+}
+
+// take empties a bucket and returns its first chunk.
 func (l *level) take(b int64) int32 {
 	head := l.heads[b]
 	if head >= 0 {
@@ -253,11 +280,12 @@ func (w *wheel) advance(limit tick) bool {
 		if b := l.find(w.pos & l.mask); b >= 0 {
 			w.pass(w.pos&^l.mask + b + 1)
 			for id := l.take(b); id >= 0; {
-				s := &w.slots[id]
-				s.where = whereNear
-				l.count--
-				w.push(near{s.at, s.seq, id})
-				id = s.next
+				c := &w.chunks[id]
+				l.count -= int(c.n)
+				for i := range c.events[:c.n] {
+					w.push(c.events[i])
+				}
+				id = w.release(id)
 			}
 			if w.pos&l.mask == 0 {
 				w.cascade(1, w.pos>>bitsOf(l.mask))
@@ -306,42 +334,56 @@ func (w *wheel) cascade(i int, idx int64) {
 		w.cascade(i+1, idx>>bitsOf(l.mask))
 	}
 	for id := l.take(idx & l.mask); id >= 0; {
-		s := &w.slots[id]
-		next := s.next
-		l.count--
-		w.place(id, s)
-		id = next
+		c := w.chunks[id] // place may move them
+		l.count -= int(c.n)
+		id = w.release(id)
+		for _, e := range c.events[:c.n] {
+			w.place(e)
+		}
 	}
+}
+
+// release gives a chunk back, and returns the one behind it.
+func (w *wheel) release(id int32) int32 {
+	c := &w.chunks[id]
+	next := c.next
+	c.next = w.freeChunk
+	w.freeChunk = id
+	return next
 }
 
 func bitsOf(mask int64) uint { return uint(bits.Len64(uint64(mask))) }
 
-// pop takes the next event if it is due by limit.
-func (w *wheel) pop(limit tick) (int32, bool) {
+// pop takes the next event if it is due by limit. What a slot was set to comes with
+// the slot's kind and owner.
+func (w *wheel) pop(limit tick) (evKind, int32, bool) {
 	for {
 		for len(w.heap) == 0 {
 			if !w.advance(limit) {
-				return 0, false
+				return 0, 0, false
 			}
 		}
 		top := w.heap[0]
-		s := &w.slots[top.slot]
-		stale := s.seq != top.seq || s.where != whereNear
-		if !stale && top.at > limit {
-			return 0, false
+		if top.at > limit {
+			return 0, 0, false
 		}
 		w.shrink()
-		if stale {
-			continue
+		kind, owner := top.kind(), top.owner()
+		if kind == evSlot {
+			s := &w.slots[owner]
+			if !s.set || s.seq != top.seq {
+				continue
+			}
+			s.set = false
+			kind, owner = s.kind, s.owner
 		}
-		s.where = whereIdle
 		w.live--
 		w.now = top.at
-		return top.slot, true
+		return kind, owner, true
 	}
 }
 
-func (w *wheel) push(e near) {
+func (w *wheel) push(e event) {
 	w.heap = append(w.heap, e)
 	h := w.heap
 	i := len(h) - 1

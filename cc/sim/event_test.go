@@ -50,7 +50,7 @@ func TestWheelOrder(t *testing.T) {
 						first, due = id, true
 					}
 				}
-				id, ok := w.pop(limit)
+				_, id, ok := w.pop(limit)
 				if ok != due || ok && id != first {
 					t.Fatalf("pop(%d) = %d, %v, want %d, %v", limit, id, ok, first, due)
 				}
@@ -78,7 +78,7 @@ func TestWheelManyAtOnce(t *testing.T) {
 		want = append(want, id)
 	}
 	var got []int32
-	for id, ok := w.pop(forever); ok; id, ok = w.pop(forever) {
+	for _, id, ok := w.pop(forever); ok; _, id, ok = w.pop(forever) {
 		got = append(got, id)
 	}
 	if !slices.Equal(got, want) {
@@ -96,7 +96,7 @@ func BenchmarkWheel(b *testing.B) {
 			}
 			b.ReportMetric(float64(n), "pending")
 			for b.Loop() {
-				id, _ := w.pop(forever)
+				_, id, _ := w.pop(forever)
 				w.set(id, w.now+tick(r.Int64N(170_000)))
 			}
 		})

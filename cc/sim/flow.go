@@ -21,13 +21,12 @@ type FlowSpec struct {
 
 // pair is two hosts whose queue pair is connected.
 type pair struct {
-	src, dst       int32
-	way, back      [maxLinks]uint16 // of control packets about no flow
-	links, backLen int
-	path           Path
-	pacer          *Pacer // if shared
-	grant          int64  // for the first flow's pacer
-	flows          []*Flow
+	src, dst  int32
+	way, back way // of control packets about no flow
+	path      Path
+	pacer     *Pacer // if shared
+	grant     int64  // for the first flow's pacer
+	flows     []*Flow
 }
 
 // Add adds a flow. Call it before the run has reached its start.
@@ -43,21 +42,24 @@ func (n *Net) Add(s FlowSpec) (*Flow, error) {
 		return nil, fmt.Errorf("flow starts at %v: it is %v already", s.Start, n.Now())
 	}
 	f := &Flow{
-		ID: len(n.flows), Src: s.Src, Dst: s.Dst, Size: s.Bytes, StartNs: int64(s.Start), Class: min(s.Class, uint8(n.cfg.Classes-1)),
-		Op: s.Op, RegionBytes: s.RegionBytes, Tag: s.Tag,
+		ID: len(n.flows), Src: s.Src, Dst: s.Dst, StartNs: int64(s.Start), Size: s.Bytes, Class: min(s.Class, uint8(n.cfg.Classes-1)), Op: s.Op, RegionBytes: s.RegionBytes, Tag: s.Tag,
 	}
-	f.flowState = flowState{net: n, id: int32(f.ID), prio: min(s.Prio, prios-1), rto: n.wheel.newSlot(evStart, int32(f.ID))}
+	f.flowState = flowState{
+		net: n, id: int32(f.ID),
+		prio: min(s.Prio, prios-1), rto: n.wheel.newSlot(evStart, int32(f.ID)),
+	}
 	f.total = uint32((s.Bytes + int64(n.cfg.PayloadBytes) - 1) / int64(n.cfg.PayloadBytes))
-	f.ackSlot, f.rcvSlot, f.held.id = nobody, nobody, nobody
+	f.end = f.total
+	f.ackSlot, f.rcvSlot, f.heldID = nobody, nobody, nobody
 	hash := mix(n.cfg.Seed ^ mix(uint64(f.ID)<<40^uint64(s.Src)<<20^uint64(s.Dst)+1))
 	var err error
-	if f.way, f.links, err = n.routing.find(int32(s.Src), int32(s.Dst), hash); err != nil {
+	if f.way, err = n.routing.find(int32(s.Src), int32(s.Dst), hash); err != nil {
 		return nil, err
 	}
-	if f.back, f.backLinks, err = n.routing.find(int32(s.Dst), int32(s.Src), mix(hash+1)); err != nil {
+	if f.back, err = n.routing.find(int32(s.Dst), int32(s.Src), mix(hash+1)); err != nil {
 		return nil, err
 	}
-	f.idealAt = n.alone(f.way[:f.links], f.Size)
+	f.idealAt = n.alone(&f.way, f.Size)
 	n.flows = append(n.flows, f)
 	n.wheel.set(f.rto, tick(s.Start)*nanosecond)
 	return f, nil
@@ -94,13 +96,13 @@ func (n *Net) start(f *Flow) {
 	pr := n.connect(int32(f.Src), int32(f.Dst))
 	p := pr.pacer
 	if p == nil {
-		p = n.newPacer(pr, n.path(&f.way, &f.back, f.links, f.backLinks))
+		p = n.newPacer(pr, n.path(&f.way, &f.back))
 		if n.needs.Scope == PerDestination {
 			pr.pacer = p
 		}
 		n.greet(pr, p)
 	}
-	if n.cfg.Transport == Selective {
+	if n.selective {
 		f.sel = &selective{}
 	}
 	f.pacer = p

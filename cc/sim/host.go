@@ -10,17 +10,18 @@ const (
 // host is a host with its NIC.
 type host struct {
 	n          *Net
-	id         int32
-	port       int32
-	clock      Clock
 	receiver   Receiver
-	timer      int32 // slot
-	turnSlot   int32
+	clock      Clock
 	turnaround tick
 	turnHead   int32 // packets that wait for the turnaround
 	turnTail   int32
+	id         int32
+	port       int32
 	open       uint16 // lists that are not empty
 	lists      [prios + 1]pacerList
+	timer      int32 // slot
+	turnSlot   int32
+	_          [4]uint64 // whole cache lines
 }
 
 // pacerList is pacers that may send, the next one first.
@@ -30,7 +31,7 @@ func (n *Net) makeHosts() {
 	n.hosts = make([]host, n.topo.Hosts)
 	for i := range n.hosts {
 		h := &n.hosts[i]
-		*h = host{n: n, id: int32(i), port: n.routing.ports[i][0], turnaround: tick(n.cfg.Turnaround) * nanosecond, turnHead: nobody}
+		*h = host{n: n, id: int32(i), port: n.routing.links[i][0].port, turnaround: tick(n.cfg.Turnaround) * nanosecond, turnHead: nobody}
 		h.timer = n.wheel.newSlot(evHostTime, h.id)
 		h.turnSlot = n.wheel.newSlot(evTurn, h.id)
 	}

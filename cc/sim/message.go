@@ -27,9 +27,9 @@ func (n *Net) connect(src, dst int32) *pair {
 	pr := &pair{src: src, dst: dst}
 	hash := mix(n.cfg.Seed ^ mix(uint64(src)<<20^uint64(dst)))
 	// Add has found that there is a way.
-	pr.way, pr.links, _ = n.routing.find(src, dst, hash)
-	pr.back, pr.backLen, _ = n.routing.find(dst, src, mix(hash+1))
-	pr.path = n.path(&pr.way, &pr.back, pr.links, pr.backLen)
+	pr.way, _ = n.routing.find(src, dst, hash)
+	pr.back, _ = n.routing.find(dst, src, mix(hash+1))
+	pr.path = n.path(&pr.way, &pr.back)
 	n.pairs[key] = pr
 	if r := n.hosts[dst].receiver; r != nil {
 		pr.grant = r.Connect(n.wheel.now.ns(), int(src))
@@ -44,10 +44,10 @@ func (n *Net) greet(pr *pair, p *Pacer) {
 	}
 	src, dst := &n.hosts[pr.src], &n.hosts[pr.dst]
 	var out, home tick
-	for _, pi := range pr.way[:pr.links] {
+	for _, pi := range pr.way.all() {
 		out += n.ports[pi].delay + n.ports[pi].serialise(ControlWireBytes)
 	}
-	for _, pi := range pr.back[:pr.backLen] {
+	for _, pi := range pr.back.all() {
 		home += n.ports[pi].delay + n.ports[pi].serialise(ControlWireBytes)
 	}
 	now := n.wheel.now
@@ -56,7 +56,7 @@ func (n *Net) greet(pr *pair, p *Pacer) {
 	n.ack = Ack{
 		Probe: true, Idle: true,
 		T1: src.clock.read(came - out), T2: dst.clock.read(came), T2Out: dst.clock.read(turned), T3: src.clock.read(now),
-		RTTNs: (out + home + dst.turnaround).ns(), Hops: uint8(pr.links),
+		RTTNs: (out + home + dst.turnaround).ns(), Hops: pr.way.links,
 	}
 	p.ctl.Ack(now.ns(), p, &n.ack)
 }
@@ -76,13 +76,14 @@ func (p *Pacer) Probe() {
 func (n *Net) control(kind pktKind, flow int32, pr *pair, back bool) int32 {
 	id := n.newPacket(kind, flow, ControlWireBytes)
 	pk := &n.pkts[id]
-	pk.queue, pk.hop = controlQueue, 1
-	src, way := pr.src, &pr.way
+	pk.queue = controlQueue
 	if back {
-		src, way = pr.dst, &pr.back
+		pk.along(&pr.back)
+		n.cargo[id] = cargo{src: uint16(pr.dst), peer: uint16(pr.src), msg: fromReceiver}
+	} else {
+		pk.along(&pr.way)
+		n.cargo[id] = cargo{src: uint16(pr.src), peer: uint16(pr.dst)}
 	}
-	pk.route = *way
-	n.cargo[id] = cargo{src: src, peer: pr.src + pr.dst - src, back: back}
 	return id
 }
 
@@ -90,9 +91,10 @@ func (n *Net) control(kind pktKind, flow int32, pr *pair, back bool) int32 {
 func (h *host) echo(id int32) {
 	n := h.n
 	pk, c := &n.pkts[id], &n.cargo[id]
-	pr := n.pairs[[2]int32{c.src, h.id}]
+	pr := n.pairs[[2]int32{int32(c.src), h.id}]
 	c.links = pk.hop
-	pk.kind, pk.route, pk.hop = kindEcho, pr.back, 1
+	pk.kind = kindEcho
+	pk.along(&pr.back)
 	h.answer(id)
 }
 
@@ -100,7 +102,7 @@ func (h *host) receiveEcho(id int32) {
 	n := h.n
 	pk, c := &n.pkts[id], &n.cargo[id]
 	p := n.pacers[c.tag]
-	if p == nil || p.pair != n.pairs[[2]int32{h.id, c.peer}] {
+	if p == nil || p.pair != n.pairs[[2]int32{h.id, int32(c.peer)}] {
 		return // its flow has ended
 	}
 	n.ack = Ack{
@@ -123,12 +125,13 @@ func (n *Net) sendMessage(pr *pair, back bool, f *Flow, m Message) {
 	id := n.control(kindMessage, flow, pr, back)
 	pk, c := &n.pkts[id], &n.cargo[id]
 	if f != nil {
-		pk.route = f.way
+		pk.along(&f.way)
 		if back {
-			pk.route = f.back
+			pk.along(&f.back)
 		}
 	}
-	c.msg, c.cum, c.t2, c.t2out = m.Kind, m.Seq, m.Bytes, m.Aux
+	c.msg |= m.Kind
+	c.cum, c.t2, c.t2out = m.Seq, m.Bytes, m.Aux
 	if m.Kind == MsgCredit {
 		pk.wire = CreditWireBytes
 		if n.needs.CreditQueue != nil {
@@ -141,13 +144,13 @@ func (n *Net) sendMessage(pr *pair, back bool, f *Flow, m Message) {
 func (h *host) receiveMessage(id int32) {
 	n, now := h.n, h.n.wheel.now.ns()
 	pk, c := &n.pkts[id], &n.cargo[id]
-	n.msg = Message{Kind: c.msg, Seq: c.cum, Bytes: c.t2, Aux: c.t2out}
+	n.msg = Message{Kind: c.msg &^ fromReceiver, Seq: c.cum, Bytes: c.t2, Aux: c.t2out}
 	var f *Flow
 	if pk.flow >= 0 {
 		f = n.flows[pk.flow]
 	}
-	src := c.src
-	if !c.back {
+	src := int32(c.src)
+	if c.msg&fromReceiver == 0 {
 		if h.receiver != nil {
 			h.receiver.Message(now, int(src), f, &n.msg)
 		}
@@ -182,7 +185,7 @@ type hostOut struct{ h *host }
 func (o *hostOut) CNP(f *Flow) {
 	n := o.h.n
 	id := n.control(kindCNP, f.id, n.pairs[[2]int32{int32(f.Src), int32(f.Dst)}], true)
-	n.pkts[id].route = f.back
+	n.pkts[id].along(&f.back)
 	o.h.post(id)
 }
 

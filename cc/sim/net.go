@@ -32,9 +32,9 @@ type Net struct {
 	rand   *rand.Rand
 
 	ports      []port
-	onWire     arena
-	queues     []queue
+	queues     []queue // by port and queue, if ports have more than their own two
 	numQueues  int
+	selective  bool // the transport
 	switches   []swtch
 	ingress    []ingress // nil without PFC
 	alphaQ8    int64
@@ -48,8 +48,7 @@ type Net struct {
 	ints     [][maxLinks]Hop
 	freePkt  int32
 	livePkts int
-	warmed   int32 // keeps warm from being optimised away
-	warmFor  int   // events until it is called again
+	ahead    ahead
 
 	flows  []*Flow
 	pacers []*Pacer
@@ -81,6 +80,7 @@ func New(cfg Config, t Topology, scheme Scheme) (*Net, error) {
 	n.fullWire = cfg.PayloadBytes + n.headers()
 	n.ackWire = roceHeaders + aethBytes + preambleGap + needs.AckHeaderBytes
 	n.wheel = newWheel(n.bucketWidth(), n.bucketBits())
+	n.selective = cfg.Transport == Selective
 	n.numQueues = dataQueue + cfg.Classes
 	n.alphaQ8, n.pfcAlphaQ8 = int64(cfg.Alpha*256), int64(cfg.PFCAlpha*256)
 	n.resumeGap = 2 * int64(n.fullWire)
@@ -117,22 +117,22 @@ func (n *Net) bucketBits() uint {
 
 func (n *Net) makePorts() {
 	n.ports = make([]port, 2*len(n.topo.Wires))
-	n.onWire = newArena(len(n.ports))
-	n.queues = make([]queue, len(n.ports)*n.numQueues)
+	if n.numQueues > len(port{}.queues) {
+		n.queues = make([]queue, len(n.ports)*n.numQueues)
+	}
 	configs := make([]portConfig, len(n.ports))
 	for i := range n.ports {
 		w := n.topo.Wires[i/2]
-		from, to := w.A, w.B
+		from := w.A
 		if i&1 == 1 {
-			from, to = to, from
+			from = w.B
 		}
 		p := &n.ports[i]
-		*p = port{node: int32(from), wire: n.onWire.piece(i), host: from < n.topo.Hosts, toHost: to < n.topo.Hosts, portConfig: &configs[i]}
-		p.slots = n.wheel.newSlot(evArrive, int32(i))
-		n.wheel.newSlot(evFree, int32(i))
+		*p = port{node: int32(from), last: nobody, host: from < n.topo.Hosts, portConfig: &configs[i]}
 		p.setLink(w.Link)
 		if n.needs.ECN != nil {
 			p.ecn = n.needs.ECN(w.Bps)
+			p.noMark = p.ecn.KminBytes
 		}
 		if c := n.needs.CreditQueue; c != nil {
 			share := c.Share
@@ -140,6 +140,7 @@ func (n *Net) makePorts() {
 				share = CreditWireBytes / float64(CreditWireBytes+n.fullWire)
 			}
 			p.hasCredits = true
+			p.freeSlot = n.wheel.newSlot(evFree, int32(i))
 			p.credits = &creditQueue{limit: c.LimitPackets, share: share}
 		}
 		for _, weight := range n.cfg.Weights {
@@ -162,7 +163,7 @@ func (n *Net) makeSwitches() error {
 	if n.cfg.PFC != On {
 		return nil
 	}
-	n.ingress = make([]ingress, len(n.queues))
+	n.ingress = make([]ingress, len(n.ports)*n.numQueues)
 	for i := range n.ports {
 		p := &n.ports[i]
 		if p.host {
@@ -192,19 +193,18 @@ func (n *Net) Run(until time.Duration) {
 		n.pullSource()
 	}
 	limit := tick(until) * nanosecond
+	large := len(n.ports) > smallPorts
 	for {
-		if len(n.wheel.heap) == 0 && n.wheel.advance(limit) || n.warmFor == 0 {
-			n.warm()
+		if large && len(n.wheel.heap) == 0 && n.wheel.advance(limit) {
+			n.lookAhead()
 		}
-		n.warmFor--
-		id, ok := n.wheel.pop(limit)
+		kind, owner, ok := n.wheel.pop(limit)
 		if !ok {
 			n.wheel.now = max(n.wheel.now, limit)
 			return
 		}
 		n.reserve()
-		s := &n.wheel.slots[id]
-		n.handle(s.kind, s.owner)
+		n.handle(kind, owner)
 	}
 }
 

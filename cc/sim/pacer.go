@@ -25,8 +25,6 @@ type Pacer struct {
 
 	// The core sets these.
 
-	Src, Dst int
-	Path     Path
 	// InflightBytes is payload sent and neither acknowledged nor known lost.
 	InflightBytes int64
 	// BacklogBytes is payload that waits to be sent for the first time, of all
@@ -41,10 +39,13 @@ type Pacer struct {
 	// packets sent at or before a time when the pacer had nothing to send prove
 	// nothing about free capacity.
 	EmptyNs int64
-	// Data is for the Control's own use.
-	Data any
 
 	pacerState
+
+	Src, Dst int
+	Path     Path
+	// Data is for the Control's own use.
+	Data any
 }
 
 // Path is the way of a pacer's data.
@@ -71,15 +72,16 @@ func (p *Path) BDPBytes() int64 {
 
 // Flow is one message from a host to another.
 type Flow struct {
-	ID       int
-	Src, Dst int
-	Size     int64 // payload
-	StartNs  int64
+	flowState
+
 	// Class is the switch queue of its data: 0 is served first of the data, and
 	// Config.Classes-1 last.
-	Class uint8
+	Class    uint8
+	Size     int64 // payload
+	ID       int
+	Src, Dst int
+	StartNs  int64
 	// Op and RegionBytes are what the sender knows beforehand (S5.3).
-	Op          Op
 	RegionBytes int64
 	// Tag is the scenario's own.
 	Tag int64
@@ -91,8 +93,9 @@ type Flow struct {
 
 	// Ctl and Rcv are for the sender's and the receiver's own use.
 	Ctl, Rcv any
+	Op       Op
 
-	flowState
+	flowRest
 }
 
 // Op is the verb of a flow (S5.3).

@@ -7,19 +7,20 @@ type pacerState struct {
 	net  *Net
 	host *host
 	ctl  Control
-	id   int32
 	pair *pair
 
+	id          int32
 	pace, timer int32 // slots
-	timerAt     int64 // what timer is set to
+	listed      bool
+	listPrio    uint8
+	timerAt     int64 // what timer is set to, 0 = nothing
+	paceAt      tick  // and pace
 	base        tick  // from where the rate counts
 	lastWire    int64 // bytes of the last packet
 
-	sending []*Flow // flows that have something to send, the next one first
-
-	listed        bool
-	listPrio      uint8
 	before, after *Pacer
+	sending       []*Flow  // flows that have something to send, the next one first
+	first         [1]*Flow // what sending needs no more than mostly
 }
 
 // newPacer makes a pacer with the way that it was given and what the receiver has
@@ -27,6 +28,7 @@ type pacerState struct {
 func (n *Net) newPacer(pr *pair, path Path) *Pacer {
 	p := &Pacer{Src: int(pr.src), Dst: int(pr.dst), Path: path}
 	p.pacerState = pacerState{net: n, host: &n.hosts[pr.src], pair: pr}
+	p.sending = p.first[:0]
 	if k := len(n.freePacers); k > 0 {
 		p.id = n.freePacers[k-1]
 		n.freePacers = n.freePacers[:k-1]
@@ -88,18 +90,19 @@ func (p *Pacer) arrange() {
 	w := p.net.wheel
 	if !p.maySend() {
 		p.unlist()
-		w.cancel(p.pace)
+		p.cancelPace()
 		return
 	}
 	due := p.due()
 	if due > max(w.now, p.net.ports[p.host.port].busy) {
 		p.unlist()
-		if !w.isSet(p.pace) || w.slots[p.pace].at != due {
+		if p.paceAt != due {
+			p.paceAt = due
 			w.set(p.pace, due)
 		}
 		return
 	}
-	w.cancel(p.pace)
+	p.cancelPace()
 	if !p.listed {
 		p.list(p.prio())
 	}
@@ -121,7 +124,15 @@ func (p *Pacer) due() tick {
 	return p.base + tick(uint64(p.lastWire)*8_000_000_000_000/p.RateBps)
 }
 
+func (p *Pacer) cancelPace() {
+	if p.paceAt != 0 {
+		p.paceAt = 0
+		p.net.wheel.cancel(p.pace)
+	}
+}
+
 func (p *Pacer) paceDue() {
+	p.paceAt = 0
 	p.arrange()
 	if p.listed {
 		p.net.kick(p.host.port)
@@ -213,7 +224,8 @@ func (p *Pacer) emit(f *Flow) int32 {
 
 	id := n.newPacket(kindData, f.id, wire)
 	pk, c := &n.pkts[id], &n.cargo[id]
-	pk.psn, pk.payload, pk.route, pk.hop = psn, uint16(payload), f.way, 1
+	pk.psn, pk.payload = psn, uint16(payload)
+	pk.along(&f.way)
 	pk.queue = dataQueue + min(n.data.Class, uint8(n.cfg.Classes-1))
 	if again {
 		pk.flags |= flagRetransmit

@@ -2,9 +2,6 @@
 
 package sim
 
-// maxLinks is the most links that a way may have.
-const maxLinks = 10
-
 // Sizes on the wire. Every frame costs preamble and gap beside its bytes.
 const (
 	preambleGap = 8 + 12
@@ -37,7 +34,6 @@ const (
 	flagLast
 	flagUnscheduled
 	flagLost // the wire loses it
-	flagDuplicate
 	flagIdle
 	flagResume // a pause of no time
 )
@@ -45,22 +41,34 @@ const (
 // packet is what every hop touches: one cache line. What only the ends need is
 // in its cargo.
 type packet struct {
-	at      tick  // queued since, or turnaround over
+	// at is since when it is queued, when its turnaround is over or, on a wire, when
+	// next arrives.
+	at      tick
 	sent    tick  // when the data packet that it is, or answers, left
-	next    int32 // in a queue
+	next    int32 // in a queue or on the wire
 	flow    int32 // nobody = none
 	in      int32 // ingress port at the switch where it is
 	psn     uint32
 	wire    uint16
 	payload uint16
-	route   [maxLinks]uint16 // egress ports
-	hop     uint8            // of route, the next one
+	way     way
+	hop     uint8 // of way, the next one
+	onWire  bool
 	kind    pktKind
 	queue   uint8 // at each port, creditClass = the credit queue
 	flags   uint8
 }
 
-// cargo is what the ends put into a packet.
+// from is the port that sent the packet last.
+func (pk *packet) from() int32 { return int32(pk.way.ports[pk.hop-1]) }
+
+// arrived says whether the way ends with the link that brought the packet.
+func (pk *packet) arrived() bool { return pk.hop == pk.way.links }
+
+// along sets the way that a packet goes from a host, which is its first link.
+func (pk *packet) along(w *way) { pk.way, pk.hop = *w, 1 }
+
+// cargo is what the ends put into a packet: another cache line.
 type cargo struct {
 	t1, t2, t2out int64 // by the ends' stamp clocks, ns; t2 and t2out: Bytes and Aux of a message
 	sack          [2]uint64
@@ -68,13 +76,13 @@ type cargo struct {
 	xmit          uint32 // number of this transmission within the flow
 	tag           uint32
 	credit        int32
-	packets, ce   uint16 // since the last ACK
-	links         uint8  // that the data packet took
-	hops          uint8  // stamps in Net.ints
-	msg           MsgKind
-	back          bool  // from a Receiver to a Control
-	src, peer     int32 // hosts: from and to, of control packets
+	src, peer     uint16  // hosts: from and to, of control packets
+	packets, ce   uint8   // since the last ACK
+	links         uint8   // that the data packet took
+	msg           MsgKind // and fromReceiver
 }
+
+const fromReceiver MsgKind = 1 << 7 // to a Control
 
 // newPacket takes a packet from the pool. Only the caller's fields are set.
 func (n *Net) newPacket(kind pktKind, flow int32, wire int) int32 {

@@ -12,32 +12,30 @@ const (
 )
 
 // port sends in one direction of a wire. Port i^1 is the other direction. Its
-// first cache line is what every packet needs, the second what most do.
+// first cache line is what every packet needs, the second what one does that waits.
 type port struct {
 	busy       tick // until when the last packet takes
 	delay      tick
-	queueBytes int64
+	lastAt     tick   // when last arrives
+	last       int32  // packet that it sent last, nobody = none yet
 	psByte     uint32 // time of a byte, 0 = not a whole number: use bps
-	slots      int32  // evArrive, evFree
 	node       int32  // whose port it is
-	wire       ring
-	ready      uint8 // queues that hold something
-	paused     uint8 // queues that PFC has stopped
-	waiting    bool  // evFree is set
-	host       bool  // of a host: data comes from its pacers
-	toHost     bool
-	noisy      bool // loss or jitter
+	ready      uint8  // queues that hold something
+	paused     uint8  // queues that PFC has stopped
+	waiting    bool   // evFree is set
+	host       bool   // of a host: data comes from its pacers
+	noisy      bool   // loss or jitter
 	hasCredits bool
 	weighted   bool // drr is used
-	_          [4]byte
+	traced     bool
+	txBytes    uint64
+	txPackets  uint64
 
-	txBytes   uint64
-	txPackets uint64
-	maxQueue  int64
-	tracer    *Tracer
+	queueBytes int64
+	maxQueue   int64
+	noMark     int64 // ecn.KminBytes
 	*portConfig
-	marks, pauses uint64
-	_             uint64
+	queues [2]queue // the control queue and the first of data; Net.queues has more
 }
 
 // portConfig is what is looked at rarely.
@@ -45,9 +43,11 @@ type portConfig struct {
 	bps                 uint64
 	link                Link
 	ecn                 ECN
+	tracer              *Tracer
+	marks, pauses       uint64
 	credits             *creditQueue
 	drr                 []drrState
-	lastAt              tick // arrival of the last packet, which jitter must not pass
+	freeSlot            int32 // evFree, if hasCredits
 	pausedAt, pausedFor tick
 }
 
@@ -68,7 +68,12 @@ type drrState struct{ weight, deficit int64 }
 
 const drrQuantum = 1600 // bytes for a weight of 1: above a usual packet
 
-func (n *Net) queueOf(pi int32, q uint8) *queue { return &n.queues[int(pi)*n.numQueues+int(q)] }
+func (n *Net) queueOf(pi int32, q uint8) *queue {
+	if p := &n.ports[pi]; int(q) < len(p.queues) {
+		return &p.queues[q]
+	}
+	return &n.queues[int(pi)*n.numQueues+int(q)]
+}
 
 func (p *port) serialise(wire uint16) tick {
 	if p.psByte != 0 {
@@ -147,10 +152,16 @@ func (n *Net) rearm(pi int32) {
 	default:
 		return
 	}
-	if !p.waiting || n.wheel.slots[p.slots+1].at > at {
-		p.waiting = true
-		n.wheel.set(p.slots+1, at)
+	switch {
+	case p.hasCredits:
+		// What waits for the credits' rate moves up for a packet that need not.
+		if !p.waiting || n.wheel.slots[p.freeSlot].at > at {
+			n.wheel.set(p.freeSlot, at)
+		}
+	case !p.waiting:
+		n.wheel.put(at, evFree, pi)
 	}
+	p.waiting = true
 }
 
 // choose picks a queue of those open: control first, then by class or weight.
@@ -197,7 +208,7 @@ func (n *Net) pop(pi int32, qi uint8) int32 {
 	if !p.host {
 		n.leave(p, q, pk)
 	}
-	if p.tracer != nil {
+	if p.traced {
 		p.tracer.departed(n.wheel.now - pk.at)
 	}
 	return id
@@ -246,10 +257,33 @@ func (n *Net) transmit(pi int32, id int32) {
 	if p.noisy {
 		at = n.disturb(p, pk, at)
 	}
-	if p.wire.empty() {
-		n.wheel.set(p.slots, at)
+	n.send(pi, p, pk, id, at)
+}
+
+// send puts a packet at the end of those on the wire. Only the first of them has an
+// event. It carries the arrival of the next one, so that nothing else is needed when
+// that event is set: packets arrive without a look at the port that sent them.
+func (n *Net) send(pi int32, p *port, pk *packet, id int32, at tick) {
+	pk.next, pk.onWire = nobody, true
+	if n.onWire(pi, p) {
+		last := &n.pkts[p.last]
+		last.next, last.at = id, at
+	} else {
+		n.wheel.put(at, evArrive, id)
 	}
-	n.onWire.push(&p.wire, wireEntry{at, id})
+	p.last, p.lastAt = id, max(p.lastAt, at)
+}
+
+// onWire says whether the packet that the port sent last is still on the wire.
+func (n *Net) onWire(pi int32, p *port) bool {
+	switch now := n.wheel.now; {
+	case p.lastAt != now || p.last < 0:
+		return p.lastAt > now
+	default:
+		// It arrives at this moment, and may have done so.
+		pk := &n.pkts[p.last]
+		return pk.onWire && pk.from() == pi
+	}
 }
 
 // disturb adds a link's loss and jitter.
@@ -260,28 +294,26 @@ func (n *Net) disturb(p *port, pk *packet, at tick) tick {
 	if j := int64(p.link.Jitter); j > 0 {
 		at += tick(n.rand.Int64N(j*int64(nanosecond) + 1))
 	}
-	p.lastAt = max(at, p.lastAt)
-	return p.lastAt
+	return max(at, p.lastAt)
 }
 
-// arrive takes the first packet off the wire.
-func (n *Net) arrive(pi int32) {
-	p := &n.ports[pi]
-	id := n.onWire.pop(&p.wire).id
-	if !p.wire.empty() {
-		n.wheel.set(p.slots, n.onWire.first(&p.wire).at)
-	}
-	n.PacketHops++
+// arrive takes a packet off its wire.
+func (n *Net) arrive(id int32) {
 	pk := &n.pkts[id]
-	switch {
+	if pk.next >= 0 {
+		n.wheel.put(pk.at, evArrive, pk.next)
+	}
+	pk.onWire = false
+	n.PacketHops++
+	switch in := pk.from() ^ 1; {
 	case pk.flags&flagLost != 0:
 		n.drop(id, DropWire)
 	case pk.kind == kindPause:
-		n.paused(pi^1, pk)
+		n.paused(in, pk)
 		n.freePacket(id)
-	case p.toHost:
-		n.hosts[n.ports[pi^1].node].receive(id)
+	case pk.arrived():
+		n.hosts[n.ports[in].node].receive(id)
 	default:
-		n.forward(pi^1, id)
+		n.forward(in, id)
 	}
 }

@@ -4,21 +4,19 @@ package sim
 
 // receiverState is the receiving end of a flow.
 type receiverState struct {
-	expect  uint32 // next packet in order
+	back    way
 	naked   bool   // the gap was reported
-	got     bitring
-	ackSlot int32 // evAckDelay
-	rcvSlot int32 // evRcvTimer
-	held    heldAck
-	// ReceivedBytes is the payload that has arrived, each byte once.
-	received int64
-}
-
-// heldAck is a coalesced ACK that waits for more packets.
-type heldAck struct {
-	id          int32 // packet that becomes the ACK, nobody = none
-	packets, ce uint16
-	credit      int32
+	expect  uint32 // next packet in order
+	end     uint32 // packets
+	ackSlot int32  // evAckDelay
+	// The coalesced ACK that waits for more packets: the packet that becomes it,
+	// nobody = none, and what it will say.
+	heldID      int32
+	heldCredit  int32
+	heldPackets uint8
+	heldCE      uint8
+	received    int64 // payload, each byte once
+	got         bitring
 }
 
 // receiveData takes a data packet and makes the ACK out of it.
@@ -45,12 +43,15 @@ func (h *host) receiveData(id int32) {
 	switch {
 	case pk.psn == f.expect:
 		f.accept(pk)
-	case f.sel != nil && pk.psn > f.expect:
+	case n.selective && pk.psn > f.expect:
 		now = true
+		if f.got.count == 0 {
+			f.got.advance(f.expect)
+		}
 		if f.got.add(pk.psn) {
 			f.received += int64(pk.payload)
 		}
-	case f.sel == nil && pk.psn > f.expect:
+	case pk.psn > f.expect:
 		if f.naked {
 			n.drop(id, DropOrder)
 			return
@@ -61,7 +62,7 @@ func (h *host) receiveData(id int32) {
 	default:
 		now = true // a duplicate: the sender missed something
 	}
-	done := f.expect == f.total
+	done := f.expect == f.end
 	if done && f.EndNs == 0 {
 		f.EndNs = n.wheel.now.ns()
 		f.endAt = n.wheel.now
@@ -74,7 +75,7 @@ func (h *host) receiveData(id int32) {
 	if ce {
 		c.ce = 1
 	}
-	h.acknowledge(f, id, kind, now || f.expect == f.total)
+	h.acknowledge(f, id, kind, now || f.expect == f.end)
 	if done {
 		if h.receiver != nil {
 			h.receiver.Done(n.wheel.now.ns(), f)
@@ -90,7 +91,7 @@ func (f *Flow) accept(pk *packet) {
 	f.received += int64(pk.payload)
 	f.naked = false
 	f.expect++
-	if f.sel == nil {
+	if f.got.count == 0 {
 		return
 	}
 	for f.got.has(f.expect) {
@@ -104,16 +105,15 @@ func (f *Flow) accept(pk *packet) {
 func (h *host) acknowledge(f *Flow, id int32, kind pktKind, now bool) {
 	n := h.n
 	c := &n.cargo[id]
-	held := &f.held
-	if held.id >= 0 {
-		c.packets += held.packets
-		c.ce += held.ce
-		c.credit += held.credit
-		n.freePacket(held.id)
-		held.id = nobody
+	if f.heldID >= 0 {
+		c.packets += f.heldPackets
+		c.ce += f.heldCE
+		c.credit += f.heldCredit
+		n.freePacket(f.heldID)
+		f.heldID = nobody
 	}
 	if !now && int(c.packets) < n.cfg.AckEvery {
-		*held = heldAck{id: id, packets: c.packets, ce: c.ce, credit: c.credit}
+		f.heldID, f.heldPackets, f.heldCE, f.heldCredit = id, c.packets, c.ce, c.credit
 		if f.ackSlot == nobody {
 			f.ackSlot = n.wheel.newSlot(evAckDelay, f.id)
 		}
@@ -129,8 +129,8 @@ func (h *host) acknowledge(f *Flow, id int32, kind pktKind, now bool) {
 }
 
 func (f *Flow) ackDelayDue() {
-	if id := f.held.id; id >= 0 {
-		f.held.id = nobody
+	if id := f.heldID; id >= 0 {
+		f.heldID = nobody
 		f.net.hosts[f.Dst].sendAck(f, id, kindAck)
 	}
 }
@@ -138,7 +138,8 @@ func (f *Flow) ackDelayDue() {
 func (h *host) sendAck(f *Flow, id int32, kind pktKind) {
 	n := h.n
 	pk, c := &n.pkts[id], &n.cargo[id]
-	pk.kind, pk.route, pk.hop = kind, f.back, 1
+	pk.kind = kind
+	pk.along(&f.back)
 	pk.wire, pk.payload = uint16(n.ackWire), 0
 	pk.flags &= flagRetransmit
 	switch {
@@ -148,7 +149,7 @@ func (h *host) sendAck(f *Flow, id int32, kind pktKind) {
 		pk.queue = dataQueue
 	}
 	c.cum, c.sack = f.expect, [2]uint64{}
-	if f.sel != nil && f.got.count > 0 {
+	if f.got.count > 0 {
 		c.sack = [2]uint64{f.got.word(f.expect + 1), f.got.word(f.expect + 65)}
 	}
 	h.answer(id)

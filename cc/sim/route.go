@@ -4,22 +4,42 @@ package sim
 
 import "fmt"
 
+// maxLinks is the most links that a way may have.
+const maxLinks = 10
+
+// way is the ports by which a packet leaves host and switches.
+type way struct {
+	ports [maxLinks]uint16
+	links uint8
+}
+
+func (w *way) add(port int32) {
+	w.ports[w.links] = uint16(port)
+	w.links++
+}
+
+func (w *way) all() []uint16 { return w.ports[:w.links] }
+
 // routing knows the shortest ways. A flow's way is found once, at its start, and
 // carried by its packets, so that forwarding needs no table.
 type routing struct {
 	n     *Net
-	ports [][]int32 // of each node
+	links [][]hop // of each node
 	dist  map[int32][]uint16
+	found []hop // of open
 }
 
 func (r *routing) build(n *Net) {
 	r.n, r.dist = n, map[int32][]uint16{}
-	r.ports = make([][]int32, n.topo.Hosts+n.topo.Switches)
+	r.links = make([][]hop, n.topo.Hosts+n.topo.Switches)
 	for i := range n.ports {
 		v := n.ports[i].node
-		r.ports[v] = append(r.ports[v], int32(i))
+		r.links[v] = append(r.links[v], hop{int32(i), n.ports[i^1].node})
 	}
 }
+
+// hop is a port and the node at the other end of its wire.
+type hop struct{ port, to int32 }
 
 const unreachable = 1<<16 - 1
 
@@ -29,15 +49,15 @@ func (r *routing) distances(dst int32) []uint16 {
 	if d, ok := r.dist[dst]; ok {
 		return d
 	}
-	d := make([]uint16, len(r.ports))
+	d := make([]uint16, len(r.links))
 	for i := range d {
 		d[i] = unreachable
 	}
 	d[dst] = 0
 	for todo := []int32{dst}; len(todo) > 0; todo = todo[1:] {
 		v := todo[0]
-		for _, pi := range r.ports[v] {
-			u := r.n.ports[pi^1].node
+		for _, h := range r.links[v] {
+			u := h.to
 			if d[u] == unreachable && (int(v) >= r.n.topo.Hosts || v == dst) {
 				d[u] = d[v] + 1
 				todo = append(todo, u)
@@ -50,38 +70,51 @@ func (r *routing) distances(dst int32) []uint16 {
 
 // find gives the way from host src to host dst for a flow's hash: at every switch
 // the hash picks one of the shortest continuations.
-func (r *routing) find(src, dst int32, hash uint64) (way [maxLinks]uint16, links int, err error) {
-	way[0] = uint16(r.ports[src][0])
-	v := r.n.ports[way[0]^1].node
-	last := r.ports[dst][0] ^ 1
-	edge := r.n.ports[last].node
+func (r *routing) find(src, dst int32, hash uint64) (w way, err error) {
+	w.add(r.links[src][0].port)
+	v := r.links[src][0].to
+	last := r.links[dst][0].port ^ 1
+	edge := r.links[dst][0].to
 	if v == dst {
-		return way, 1, nil
+		return w, nil
 	}
 	d := r.distances(edge)
-	links = 1
 	for v != edge {
-		var open [256]int32
-		k := 0
-		for _, pi := range r.ports[v] {
-			if u := r.n.ports[pi^1].node; int(u) >= r.n.topo.Hosts && d[u] != unreachable && d[u]+1 == d[v] && k < len(open) {
-				open[k] = pi
-				k++
+		open := r.open(v, edge, d)
+		if len(open) == 0 {
+			return w, fmt.Errorf("no way from host %d to host %d", src, dst)
+		}
+		if w.links == maxLinks-1 {
+			return w, fmt.Errorf("the way from host %d to host %d has more than %d links", src, dst, maxLinks)
+		}
+		next := open[mix(hash^uint64(v)<<32)%uint64(len(open))]
+		w.add(next.port)
+		v = next.to
+	}
+	w.add(last)
+	return w, nil
+}
+
+// open are the ways on from switch v that are among the shortest to switch edge,
+// from which all have the distances d, in the order of their ports.
+func (r *routing) open(v, edge int32, d []uint16) []hop {
+	open := r.found[:0]
+	if d[v] == 1 {
+		// Of the two, edge has few links however large the network is.
+		for _, h := range r.links[edge] {
+			if h.to == v {
+				open = append(open, hop{h.port ^ 1, edge})
 			}
 		}
-		if k == 0 {
-			return way, 0, fmt.Errorf("no way from host %d to host %d", src, dst)
+	} else {
+		for _, h := range r.links[v] {
+			if int(h.to) >= r.n.topo.Hosts && d[h.to] != unreachable && d[h.to]+1 == d[v] {
+				open = append(open, h)
+			}
 		}
-		if links == maxLinks-1 {
-			return way, 0, fmt.Errorf("the way from host %d to host %d has more than %d links", src, dst, maxLinks)
-		}
-		pi := open[mix(hash^uint64(v)<<32)%uint64(k)]
-		way[links] = uint16(pi)
-		links++
-		v = r.n.ports[pi^1].node
 	}
-	way[links] = uint16(last)
-	return way, links + 1, nil
+	r.found = open
+	return open
 }
 
 // mix is the finaliser of SplitMix64.
@@ -94,33 +127,33 @@ func mix(x uint64) uint64 {
 }
 
 // path works out what an empty network takes.
-func (n *Net) path(way, back *[maxLinks]uint16, links, backLinks int) Path {
-	p := Path{Hops: links, PayloadBytes: n.cfg.PayloadBytes, PacketBytes: n.fullWire}
-	var out, home tick
-	for i, pi := range way[:links] {
+func (n *Net) path(out, home *way) Path {
+	p := Path{Hops: int(out.links), PayloadBytes: n.cfg.PayloadBytes, PacketBytes: n.fullWire}
+	var there, back tick
+	for i, pi := range out.all() {
 		port := &n.ports[pi]
-		out += port.delay + port.serialise(uint16(n.fullWire))
+		there += port.delay + port.serialise(uint16(n.fullWire))
 		if i == 0 || port.bps < p.MinBps {
 			p.MinBps = port.bps
 		}
 	}
-	for _, pi := range back[:backLinks] {
+	for _, pi := range home.all() {
 		port := &n.ports[pi]
-		home += port.delay + port.serialise(uint16(n.ackWire))
+		back += port.delay + port.serialise(uint16(n.ackWire))
 	}
-	p.LinkBps = n.ports[way[0]].bps
-	p.OneWayNs = out.ns()
-	p.BaseRTTNs = (out + home + n.hosts[n.ports[way[links-1]^1].node].turnaround).ns()
+	p.LinkBps = n.ports[out.ports[0]].bps
+	p.OneWayNs = there.ns()
+	p.BaseRTTNs = (there + back + n.hosts[n.ports[home.ports[0]].node].turnaround).ns()
 	return p
 }
 
 // alone is the time from a flow's start until its last byte has arrived, if
 // nothing else uses its way and the sender goes at the link's rate.
-func (n *Net) alone(way []uint16, size int64) tick {
+func (n *Net) alone(w *way, size int64) tick {
 	full := (size - 1) / int64(n.cfg.PayloadBytes)
 	lastWire := uint16(int(size-full*int64(n.cfg.PayloadBytes)) + n.headers())
 	var sum, slowest, prop, last tick
-	for _, pi := range way {
+	for _, pi := range w.all() {
 		p := &n.ports[pi]
 		ser := p.serialise(uint16(n.fullWire))
 		sum += ser

@@ -4,41 +4,52 @@ package sim
 
 import "math/bits"
 
-// flowState is the transport of a flow, both ends.
+// flowState is the transport of a flow, both ends. Its first cache line is the
+// sender's, the second the receiver's, the third what the sender needs to make a
+// packet.
 type flowState struct {
-	net   *Net
-	pacer *Pacer // nil when done
-	id    int32
-	prio  uint8
-
-	way, back        [maxLinks]uint16
-	links, backLinks int
-	idealAt, endAt   tick
-	fromSource       bool
-
-	// Sender.
-	sending  bool   // is in pacer.sending
+	net      *Net
+	pacer    *Pacer // nil when done
+	sel      *selective
+	deadline tick // of the retransmission timer, 0 = it does not run
+	id       int32
 	total    uint32 // packets
 	next     uint32 // to be sent next, of those never sent or, go-back-N, after a return
 	una      uint32 // first that is not acknowledged
 	high     uint32 // first never sent
 	xmit     uint32 // transmissions so far
 	rto      int32  // slot
-	deadline tick
 	backoff  uint8
-	sel      *selective
+	prio     uint8
+	sending  bool // is in pacer.sending
 
 	receiverState
+
+	rtoAt tick // what rto is set to, 0 = nothing
+	way   way
+}
+
+// flowRest is what is looked at rarely.
+type flowRest struct {
+	fromSource     bool
+	rcvSlot        int32 // evRcvTimer
+	idealAt, endAt tick
+	_              [7]uint64 // whole cache lines
 }
 
 // selective is what a sender with selective repeat knows beyond una and next.
 type selective struct {
-	acked, lost bitring
-	// sent has the packets on the way in the order of their transmission, the
-	// first of number first. What was acknowledged since stays until its turn.
-	sent  []uint32
-	head  int
-	first uint32
+	// first is the number of the first transmission that may be on the way. As
+	// long as nothing is sent twice, a packet's number is that of its transmission.
+	first  uint32
+	resent bool
+	lost   bitring
+	acked  bitring
+	// sent has, once something was sent twice, the packets on the way in the order
+	// of their transmission. What was acknowledged since stays until its turn.
+	sent []uint32
+	head int
+	_    [3]uint64 // whole cache lines
 }
 
 func (f *Flow) payload(psn uint32) int {
@@ -84,17 +95,39 @@ func (f *Flow) take() (psn uint32, again bool) {
 		f.high = max(f.high, f.next)
 	}
 	if s != nil {
-		s.push(psn)
+		f.push(psn, again)
 	}
 	return psn, again
 }
 
-func (s *selective) push(psn uint32) {
+// push notes the transmission of a packet, number f.xmit.
+func (f *Flow) push(psn uint32, again bool) {
+	s := f.sel
+	if !s.resent {
+		if !again {
+			return
+		}
+		s.resent = true
+		for k := s.first; k != f.xmit; k++ {
+			s.sent = append(s.sent, k)
+		}
+	}
 	if s.head > 64 && s.head*2 > len(s.sent) {
 		s.sent = s.sent[:copy(s.sent, s.sent[s.head:])]
 		s.head = 0
 	}
 	s.sent = append(s.sent, psn)
+}
+
+// pull takes the packet of the transmission number s.first, which is there.
+func (s *selective) pull() (psn uint32) {
+	psn = s.first
+	s.first++
+	if s.resent {
+		psn = s.sent[s.head]
+		s.head++
+	}
+	return psn
 }
 
 // armRTO starts the retransmission timer if it does not run.
@@ -109,18 +142,24 @@ func (f *Flow) armRTO() {
 func (f *Flow) restartRTO() {
 	w := f.net.wheel
 	f.deadline = w.now + tick(f.net.cfg.RTO)*nanosecond<<f.backoff
-	if !w.isSet(f.rto) || w.slots[f.rto].at > f.deadline {
-		w.set(f.rto, f.deadline)
+	if f.rtoAt == 0 || f.rtoAt > f.deadline {
+		f.setRTO()
 	}
 }
 
+func (f *Flow) setRTO() {
+	f.rtoAt = f.deadline
+	f.net.wheel.set(f.rto, f.rtoAt)
+}
+
 func (f *Flow) rtoDue() {
+	f.rtoAt = 0
 	n := f.net
 	if f.pacer == nil || f.deadline == 0 {
 		return
 	}
 	if n.wheel.now < f.deadline {
-		n.wheel.set(f.rto, f.deadline)
+		f.setRTO()
 		return
 	}
 	p := f.pacer
@@ -150,12 +189,9 @@ func (f *Flow) goBack(psn uint32) int64 {
 
 // loseAll declares everything on the way lost.
 func (f *Flow) loseAll() {
-	s := f.sel
-	for _, psn := range s.sent[s.head:] {
-		f.lose(psn)
+	for s := f.sel; s.first != f.xmit; {
+		f.lose(s.pull())
 	}
-	s.first += uint32(len(s.sent) - s.head)
-	s.sent, s.head = s.sent[:0], 0
 }
 
 func (f *Flow) lose(psn uint32) int64 {
@@ -203,7 +239,7 @@ func (f *Flow) receiveAck(id int32) {
 		Hops: c.links, CreditBytes: int64(c.credit), Tag: c.tag,
 	}
 	if n.needs.INT {
-		a.INT = n.ints[id][:c.hops]
+		a.INT = n.ints[id][:c.links-1]
 	}
 	now := n.wheel.now.ns()
 	p.ctl.Ack(now, p, a)
@@ -241,8 +277,16 @@ func (f *Flow) skipTo(psn uint32) {
 // ackSelective returns the payload newly acknowledged and that newly found lost.
 func (f *Flow) ackSelective(pk *packet, c *cargo) (fresh, lost int64) {
 	s := f.sel
-	for psn := f.una; psn < c.cum; psn++ {
-		fresh += f.gotAck(psn)
+	if s.acked.count == 0 && s.lost.count == 0 {
+		// The usual case, which needs no look at the packets.
+		if c.cum > f.una {
+			fresh = f.bytes(f.una, c.cum)
+			f.pacer.InflightBytes -= fresh
+		}
+	} else {
+		for psn := f.una; psn < c.cum; psn++ {
+			fresh += f.gotAck(psn)
+		}
 	}
 	if c.cum > f.una {
 		f.una = c.cum
@@ -258,10 +302,8 @@ func (f *Flow) ackSelective(pk *packet, c *cargo) (fresh, lost int64) {
 	// Ways keep the order, so what was sent before the packet that this answers
 	// and has not come, will not come.
 	reorder := f.net.cfg.ReorderPackets
-	for s.head < len(s.sent) && int32(c.xmit-s.first) > int32(reorder) {
-		lost += f.lose(s.sent[s.head])
-		s.head++
-		s.first++
+	for s.first != f.xmit && int32(c.xmit-s.first) > int32(reorder) {
+		lost += f.lose(s.pull())
 	}
 	if f.sending && !f.wantsToSend() {
 		f.pacer.turn(f)

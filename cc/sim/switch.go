@@ -20,7 +20,7 @@ type ingress struct {
 // forward takes a packet that came in through port in to its egress port.
 func (n *Net) forward(in int32, id int32) {
 	pk := &n.pkts[id]
-	pi := int32(pk.route[pk.hop])
+	pi := int32(pk.way.ports[pk.hop])
 	pk.hop++
 	if pk.queue == creditClass {
 		n.appendCredit(pi, id)
@@ -29,7 +29,7 @@ func (n *Net) forward(in int32, id int32) {
 	p := &n.ports[pi]
 	if n.idle(p, pk.queue) {
 		// An empty queue: nothing to mark, nothing to account for.
-		if p.tracer != nil {
+		if p.traced {
 			p.tracer.departed(0)
 		}
 		n.transmit(pi, id)
@@ -105,18 +105,15 @@ func (n *Net) leave(p *port, q *queue, pk *packet) {
 			n.pause(pk.in, pk.queue, false)
 		}
 	}
-	if pk.kind == kindData && n.needs.ECN != nil && n.mark(&p.ecn, q.bytes) {
+	if pk.kind == kindData && q.bytes > p.noMark && n.needs.ECN != nil && n.mark(&p.ecn, q.bytes) {
 		pk.flags |= flagCE
 		p.marks++
 	}
 }
 
-// mark decides by what stays in the queue behind a packet.
+// mark decides by what stays in the queue behind a packet, more than KminBytes.
 func (n *Net) mark(e *ECN, held int64) bool {
-	switch {
-	case held <= e.KminBytes:
-		return false
-	case held >= e.KmaxBytes:
+	if held >= e.KmaxBytes {
 		return true
 	}
 	return n.rand.Float64()*float64(e.KmaxBytes-e.KminBytes) < e.Pmax*float64(held-e.KminBytes)
@@ -131,6 +128,7 @@ func (n *Net) pause(pi int32, queue uint8, stop bool) {
 	id := n.newPacket(kindPause, nobody, pauseWireBytes)
 	pk := &n.pkts[id]
 	pk.queue, pk.psn = controlQueue, uint32(queue)
+	pk.along(&way{ports: [maxLinks]uint16{uint16(pi)}, links: 1})
 	p := &n.ports[pi]
 	if stop {
 		p.pauses++
@@ -197,7 +195,6 @@ func (n *Net) paused(pi int32, pk *packet) {
 
 // stampINT adds this port's telemetry to a data packet.
 func (n *Net) stampINT(p *port, id int32) {
-	c := &n.cargo[id]
-	n.ints[id][c.hops] = Hop{QueueBytes: p.queueBytes, TxBytes: p.txBytes, TsNs: n.wheel.now.ns(), RateBps: p.bps}
-	c.hops++
+	// The first hop of the way is the host's.
+	n.ints[id][n.pkts[id].hop-2] = Hop{QueueBytes: p.queueBytes, TxBytes: p.txBytes, TsNs: n.wheel.now.ns(), RateBps: p.bps}
 }

@@ -19,7 +19,7 @@ func (n *Net) Trace(from, to int) (*Tracer, error) {
 		return nil, err
 	}
 	if n.ports[pi].tracer == nil {
-		n.ports[pi].tracer = &Tracer{}
+		n.ports[pi].tracer, n.ports[pi].traced = &Tracer{}, true
 	}
 	return n.ports[pi].tracer, nil
 }

@@ -56,6 +56,7 @@ type engineFlags struct {
 	iface     string
 	spin      time.Duration
 	precredit bool
+	largeDSCP uint32
 }
 
 func (e *engineFlags) flags(a *app, cmd *cobra.Command) {
@@ -64,6 +65,7 @@ func (e *engineFlags) flags(a *app, cmd *cobra.Command) {
 	e.spin = 20 * time.Microsecond
 	f.Var(spanVar{&e.spin, 0, time.Second}, "spin", "how long the engine looks for work before it sleeps: latency against CPU time")
 	f.BoolVar(&e.precredit, "precredit", false, "grant pre-credit to peers whose engine has it too, and send first round trips on theirs")
+	f.Var(countVar{&e.largeDSCP, 0, 63}, "large-dscp", "with --precredit: DSCP of large flows, for switches with a queue that they serve last; 0 for none")
 	_ = cmd.RegisterFlagCompletionFunc("dev", a.completeAttached)
 }
 
@@ -77,11 +79,14 @@ func (e *engineFlags) open(a *app) (*nic.Device, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	if e.largeDSCP != 0 && !e.precredit {
+		return nil, "", usageError{errors.New("--large-dscp goes with --precredit"), false}
+	}
 	spin := e.spin
 	if spin == 0 {
 		spin = -1
 	}
-	dev, err := engine.Open(name, a.options(), nic.Options{Spin: spin, PreCredit: e.precredit})
+	dev, err := engine.Open(name, a.options(), nic.Options{Spin: spin, PreCredit: e.precredit, LargeDSCP: uint8(e.largeDSCP)})
 	return dev, name, err
 }
 

@@ -143,6 +143,10 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 	live.Policy = *bpf.ParamsFrom(&next.Params)
 	prio, _ := bpf.PriorityAs[priority.Params, priority.State](live.Config)
 	*prio = next.Priority
+	live.WindowOff = 0
+	if next.WindowOff {
+		live.WindowOff = 1
+	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, strings.Join(report, ", "))
 	return nil
 }
@@ -150,7 +154,7 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 // policyOf copies the parameters of all policies.
 func policyOf(cfg *bpf.Config) *params.Policy {
 	prio, _ := bpf.PriorityAs[priority.Params, priority.State](cfg)
-	return &params.Policy{Params: *bpf.ParamsAs[fourcase.Params](&cfg.Policy), Priority: *prio}
+	return &params.Policy{Params: *bpf.ParamsAs[fourcase.Params](&cfg.Policy), Priority: *prio, WindowOff: cfg.WindowOff != 0}
 }
 
 // paramVar checks the form of one parameter on the command line.

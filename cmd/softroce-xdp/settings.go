@@ -157,7 +157,7 @@ func (s *settings) applyPolicy() {
 	}
 	var all params.Policy
 	apply(&all)
-	s.Options.Priority = all.Priority
+	s.Options.Priority, s.Options.WindowOff = all.Priority, all.WindowOff
 }
 
 // configured lists the interfaces of the configuration file.

@@ -44,6 +44,7 @@ type Agent struct {
 	drains  drains
 
 	waiting  waiters
+	busy     busy
 	priority *prioritizer // nil: the node file gives no priorities
 
 	engine uint64 // when we last looked for an engine
@@ -222,6 +223,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	a.evenShare() // `policy set` may have changed it
 	a.shareOut(now)
 	a.watchEngine(now)
 	a.greet(now)
@@ -260,6 +262,9 @@ func (a *Agent) handle(e bpf.Event) {
 	case bpf.EventPeerAware:
 		if a.hello.answered(e.Peer, uint16(e.Caps), now) {
 			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
+		}
+		if !a.measured(peer) {
+			a.hello.again(e.Peer, now)
 		}
 	case bpf.EventHello:
 		if e.Nonce != 0 {

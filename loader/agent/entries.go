@@ -6,10 +6,12 @@ import (
 	"errors"
 	"net/netip"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -52,9 +54,14 @@ func (a *Agent) prepare() error {
 }
 
 // evenShare splits the link's rate over the destinations that are known (S1.2):
-// it is what the next new one starts with.
+// it is what the next new one starts with, unless somebody knows better.
 func (a *Agent) evenShare() {
-	a.cfg.InitialRateBps = max(a.cfg.LinkRateBps/uint64(max(a.dests, 1)), a.cfg.Policy.MinRateBps)
+	p := &a.cfg.Policy
+	rate := max(fourcase.EvenShare(a.cfg.LinkRateBps, a.dests), p.MinRateBps)
+	if p.InitialRateBps != 0 {
+		rate = p.InitialRateBps
+	}
+	atomic.StoreUint64(&a.cfg.InitialRateBps, rate)
 }
 
 // welcome numbers a destination that egress has just created, gives it its class
@@ -79,6 +86,11 @@ func (a *Agent) welcome(e bpf.Event) {
 		slot.Op, slot.Regs.Node = bpf.SetNode, a.nodes.number(peer)
 	}
 	a.log.Info("new destination", "peer", peer, "node", slot.Regs.Node)
+	if d := &slot.Regs; d.Policy.Decisions == 0 {
+		// Before its first data, if that takes a moment, as with queue pairs that connect.
+		a.window(d, bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)
+		slot.Op |= bpf.SetPolicy
+	}
 	if slot.Regs.ClassId == 0 && slot.Regs.RateBps != 0 {
 		a.setClass(slot, slot.Regs.RateBps)
 	}
@@ -101,6 +113,7 @@ func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) bool {
 	}}
 	d := &slot.Regs
 	d.Policy.RateBps = d.RateBps
+	a.window(d, bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)
 	a.setClass(&slot, d.RateBps)
 	if err := a.att.Maps.DestTable.Update(slot.Key, d, ebpf.UpdateNoExist); err != nil {
 		if err := a.pacer.Release(d.ClassId); err != nil {
@@ -124,6 +137,12 @@ func (a *Agent) unaware(key bpf.DestKey) {
 		return
 	}
 	a.log.Info("peer stopped answering HELLO: no more stamps to it", "peer", peer)
+}
+
+// measured reports whether anything is known of the way to a destination.
+func (a *Agent) measured(peer netip.Addr) bool {
+	r, found, err := a.att.Lookup(peer)
+	return err != nil || !found || r.Regs.EchoSeenNs != 0
 }
 
 // used reports whether the destination had traffic since then.

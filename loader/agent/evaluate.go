@@ -50,6 +50,7 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 	d := &slot.Regs
 	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
 	before := *regs
+	a.wake(slot, params, now)
 	sample := sampleOf(d)
 	sample.Idle = sample.Idle || a.drains.answers(slot.Key, &sample, now)
 	fourcase.Step(regs, params, sample, now)
@@ -57,6 +58,7 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 		a.startDrain(slot, &sample, now)
 	}
 	rate := a.enforced(slot, regs, params, now)
+	a.window(d, params, rate)
 	if *regs != before {
 		slot.Op |= bpf.SetPolicy
 	}
@@ -70,6 +72,11 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 	if a.unclassed(d) {
 		a.setClass(slot, d.RateBps)
 	}
+}
+
+// window puts the limit of what may be under way into a destination's registers.
+func (a *Agent) window(d *bpf.DestRegs, params *fourcase.Params, rate uint64) {
+	setWindow(bpf.PolicyAs[fourcase.Regs](&d.Policy), params, rate, a.cfg.WindowOff != 0)
 }
 
 // unclassed says that we send to the destination and its packets have no class

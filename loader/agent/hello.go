@@ -34,6 +34,10 @@ const (
 	strangersLimit  = 256 // peers without an entry that we are checking
 	strangerTimeout = 5 * time.Second
 	promptPeriod    = 5 * time.Second // a peer's HELLO makes us ask again so often
+
+	// An answer without an echo is asked for again so soon, and so often.
+	helloAgain  = 20 * time.Millisecond
+	helloAgains = 3
 )
 
 // A greeter sends HELLO and remembers who answered. now is the monotonic clock
@@ -65,6 +69,7 @@ type greeting struct {
 	caps     uint16 // of its last HELLO_ACK
 	tries    uint8  // HELLOs since it was last aware, up to len(helloDelays)
 	missed   uint8
+	agains   uint8
 	aware    bool
 	stranger bool // has no table entry; forgotten if it does not answer
 }
@@ -112,8 +117,11 @@ func (g *greeter) add(peer bpf.DestKey, nonce uint64, caps uint16, now uint64) {
 		return // configuration has spoken
 	}
 	if x, ok := g.peers[peer]; ok {
-		x.nonce = nonce
 		g.settle(x)
+		if x.nonce != nonce { // what answers our last HELLO is not taken for genuine any more
+			x.nonce, x.tries = nonce, 0
+			g.reschedule(x, now)
+		}
 		return
 	}
 	g.push(&greeting{peer: peer, nonce: nonce, due: now, caps: caps, aware: caps&bpf.CapStamp != 0})
@@ -164,6 +172,17 @@ func (g *greeter) answered(peer bpf.DestKey, caps uint16, now uint64) bool {
 	x.aware, x.missed, x.tries, x.caps = true, 0, 0, caps
 	g.reschedule(x, now+uint64(helloRefresh))
 	return news
+}
+
+// again asks a peer once more whose answer has measured nothing. Where the agent answers
+// and not the data plane (veth), a host that hears of us for the first time has no entry
+// to keep our stamp in, and so nothing to echo; a moment later it has. Data that comes
+// before would be the first sample, through the queue that it makes.
+func (g *greeter) again(peer bpf.DestKey, now uint64) {
+	if x, ok := g.peers[peer]; ok && x.agains < helloAgains {
+		x.agains++
+		g.reschedule(x, now+uint64(helloAgain))
+	}
 }
 
 // prompt reacts to a peer's own HELLO: it speaks the protocol, or says other things

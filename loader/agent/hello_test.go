@@ -54,6 +54,41 @@ func TestGreeterBacksOff(t *testing.T) {
 	}
 }
 
+// Answers that measured nothing are asked for again soon, but not for ever.
+func TestGreeterAsksAgain(t *testing.T) {
+	var sent []bpf.DestKey
+	g := newTestGreeter(&sent)
+	start := 1000 * second
+	g.add(keyN(1), 7, 0, start)
+	for now := start; now < start+second; now += second / 1000 {
+		before := len(sent)
+		if g.send(now); len(sent) > before {
+			g.answered(keyN(1), bpf.CapStamp, now+500_000)
+			g.again(keyN(1), now+500_000)
+			g.again(keyN(2), now)
+		}
+	}
+	if len(sent) != 1+helloAgains {
+		t.Errorf("sent %d HELLOs, want %d", len(sent), 1+helloAgains)
+	}
+}
+
+// A stranger whose HELLO we have answered with one becomes a destination before it
+// answers: its entry has a nonce of its own, so it is asked at once with that. It used to
+// be five seconds until the next HELLO.
+func TestGreeterStrangerBecomesDestination(t *testing.T) {
+	var sent []bpf.DestKey
+	g := newTestGreeter(&sent)
+	now := 1000 * second
+	g.prompt(keyN(1), 0, now)
+	g.send(now)
+	g.add(keyN(1), 7, 0, now+1)
+	g.send(now + 2)
+	if x := g.peers[keyN(1)]; len(sent) != 2 || x.nonce != 7 || x.stranger {
+		t.Errorf("%d HELLOs, %+v", len(sent), x)
+	}
+}
+
 // One that answered is asked again, and given up after some silence.
 func TestGreeterLosesPeer(t *testing.T) {
 	var sent []bpf.DestKey

@@ -99,7 +99,7 @@ func (w *wire) Sync(dests []nic.DestSync) error {
 	}
 	for i := range dests {
 		d, s := &dests[i], &w.slots[i]
-		d.Known, d.Rate = s.Found != 0, s.RateBps
+		d.Known, d.Rate, d.Window = s.Found != 0, s.RateBps, uint64(s.WindowBytes)
 		d.Stamps, d.SACK = s.Caps&bpf.CapStamp != 0, s.Caps&bpf.CapSACK != 0
 		d.Credit = s.Caps&bpf.CapCredit != 0
 	}

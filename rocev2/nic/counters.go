@@ -91,6 +91,7 @@ func (d *Device) Counters() []Counter {
 		{"precredit_used", pre.used, "bytes of payload sent on pre-credit of peers"},
 		{"precredit_returned", pre.returned, "bytes of pre-credit of peers given up unused"},
 		{"precredit_withheld", pre.withheld, "times that a large flow without pre-credit waited to hear from the peer"},
+		{"precredit_ramps", pre.ramps, "times that what is under way was let grow from what it was then"},
 		{"precredit_grants_sent", pre.grants, "CREDIT_GRANT messages sent"},
 		{"precredit_returns_sent", pre.returns, "CREDIT_RETURN messages sent"},
 		{"precredit_ignored", pre.ignored, "such messages from hosts with which there is no pre-credit"},

@@ -14,7 +14,8 @@ import (
 
 // Pre-credit (S5, cc/precredit), for engines that were opened with Options.PreCredit
 // and towards peers whose engine has it too. This file is the sender's half for its
-// queue pairs, creditwire.go is what the two ends tell each other.
+// queue pairs, creditsend.go what leaves when, creditwire.go what the two ends tell each
+// other.
 //
 // A flow is what a queue pair of RC posts from the moment it has nothing outstanding
 // until its first ACK. In that time its packets leave on pre-credit, past the pacer.
@@ -39,12 +40,16 @@ type credits struct {
 	peers map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
 	ids   []*creditPeer              // by precredit.Sender
 
+	link   uint64 // bit/s
 	bdp    uint32 // of what a receiver plans with
-	next   int64  // when an account expires or somebody has waited enough, 0 = never
-	look   int64  // when to see whether peers understand, 0 = all is known
-	dirty  bool   // the receiver may have grants to send
-	paying bool   // the packet that is being built is to be paid
-	paid   bool   // and was
+	large  uint8  // Options.LargeDSCP
+	poll   precredit.Poll
+	next   int64         // when an account expires or somebody has waited enough, 0 = never
+	look   int64         // when to see whether peers understand, 0 = all is known
+	dirty  bool          // the receiver may have grants to send
+	eager  []*creditPeer // a flow of theirs may have pre-credit now
+	paying bool          // the packet that is being built is to be paid
+	paid   bool          // and was
 
 	out   rocev2.Datagram
 	stamp rocev2.Stamp
@@ -52,21 +57,25 @@ type credits struct {
 }
 
 type creditCounters struct {
-	used, returned, withheld, grants, returns, ignored uint64
+	used, returned, withheld, ramps, grants, returns, ignored uint64
 }
 
 // creditPeer is a host with which there is or was pre-credit, in both directions.
 type creditPeer struct {
 	id    precredit.Sender
 	dest  *dest // nil while no queue pair leads there
-	on    bool  // it understands
-	looks int   // to be had still whether it does
+	told  bool  // HELLO says that it understands
+	spoke bool  // or it has shown it
+	on    bool
+	looks int // to be had still whether it does
 	qps   []*QP
 
 	src     precredit.Source
 	blind   bool  // data is under way and nothing was heard since there was none
 	waiting []*QP // withheld until something is heard
+	eager   bool  // in the list of credits
 	probe   probe
+	ramp    precredit.Ramp
 	rtt     int64 // the latest
 	round   int64 // when it began
 	epoch   uint32
@@ -81,6 +90,8 @@ type creditFlow struct {
 	packet  uint32 // payload of a full one
 	posted  uint64
 	queued  uint32 // for pre-credit, sent or not
+	sent    uint64 // payload since the queue pair had nothing outstanding
+	served  uint64 // for its turns: the same with headers, or of the READ that is answered
 	begun   bool
 	asked   bool // for its first ACK
 	waiting bool // in the list of creditPeer
@@ -96,7 +107,7 @@ func newCredits(o *Options, link uint64) *credits {
 	p.DelayNs, p.RetryNs = creditDelay, creditRetry
 	return &credits{
 		recv:  precredit.NewReceiver(p, uint32(time.Now().Unix())),
-		peers: map[netip.Addr]*creditPeer{}, bdp: precredit.BDP(link, creditRTT),
+		peers: map[netip.Addr]*creditPeer{}, link: link, bdp: precredit.BDP(link, creditRTT), large: o.LargeDSCP,
 	}
 }
 
@@ -116,6 +127,9 @@ func (c *credits) connect(e *engine, x *QP, a *qp.Attr) {
 	}
 	x.credit = &creditFlow{packet: uint32(packet)}
 	x.credit.Data = x
+	if len(p.qps) == 0 {
+		p.told, p.spoke = false, false
+	}
 	p.dest, d.credit = d, p
 	p.qps = append(p.qps, x)
 	if p.on {
@@ -148,24 +162,43 @@ func (c *credits) leave(e *engine, x *QP) {
 	if len(p.qps) == 1 {
 		c.turn(e)
 		p.turnOff(e)
+		p.ramp.End()
+		p.limit(e)
 		p.dest.credit, p.dest = nil, nil
 	}
 	p.qps = slices.DeleteFunc(p.qps, func(o *QP) bool { return o == x })
 	x.credit = nil
 	p.wake(e)
+	c.rouse(p)
 }
 
 // negotiate takes what HELLO says of a peer.
-func (c *credits) negotiate(e *engine, p *creditPeer, on bool) {
-	switch {
+func (c *credits) negotiate(e *engine, p *creditPeer, told bool) {
+	if p.told && !told { // its engine has gone since
+		p.spoke = false
+	}
+	p.told = told
+	switch on := p.dest.stamps && (told || p.spoke); {
 	case on == p.on:
 	case on:
-		p.on = true
-		c.recv.NewFlow(int64(e.now), p.id)
-		c.dirty = true
+		p.turnOn(e)
 	default:
 		p.turnOff(e)
 	}
+}
+
+// speaks takes a grant of a peer of which HELLO has not told yet that it understands: only
+// who does sends one. HELLO may take seconds, where an engine was opened a moment ago.
+func (p *creditPeer) speaks(e *engine) {
+	if p.spoke = p.dest.stamps; p.spoke {
+		p.turnOn(e)
+	}
+}
+
+func (p *creditPeer) turnOn(e *engine) {
+	p.on = true
+	e.credit.recv.NewFlow(int64(e.now), p.id)
+	e.credit.dirty = true
 }
 
 // turnOff ends pre-credit with a peer: what is unused at either end goes back.
@@ -190,6 +223,10 @@ func (p *creditPeer) turnOff(e *engine) {
 // begin is called for what a queue pair has just posted.
 func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
 	p, f, now := x.dest.credit, x.credit, int64(e.now)
+	first := x.q.SendQueued() == 1
+	if first {
+		f.sent, f.served = 0, 0
+	}
 	if !p.on {
 		return
 	}
@@ -205,13 +242,14 @@ func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
 	for i := range wr.SGL {
 		n += uint64(wr.SGL[i].Len)
 	}
-	first := x.q.SendQueued() == 1
 	switch {
 	case first:
 		p.src.Drop(&f.Flow)
 		f.begun, f.asked, f.posted, f.queued = true, false, 0, 0
 		if p.dest.flight.Used() == 0 {
 			p.blind = true
+			p.ramp.End()
+			p.limit(e)
 		}
 	case !f.begun:
 		return
@@ -232,104 +270,7 @@ func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
 	}
 	p.src.Push(&f.Flow, f.class, more)
 	p.src.Refill(now, f.packet)
-}
-
-// verdict is what pre-credit says to a queue pair's next packet.
-type verdict uint8
-
-const (
-	creditPlain    verdict = iota // nothing: it leaves as without
-	creditPays                    // it leaves now
-	creditWithheld                // it waits
-)
-
-func (p *creditPeer) judge(e *engine, x *QP) verdict {
-	f := x.credit
-	if f == nil || !p.on || !f.begun {
-		return creditPlain
-	}
-	if p.src.Head() == &f.Flow && p.dest.stamps {
-		if at := p.src.Ready(int64(e.now)); at >= min(f.Left(), f.packet) {
-			// The first packet, to hear after one round trip, and the last for now.
-			if !f.asked || at < 2*f.packet {
-				f.asked = true
-				x.q.AskAck()
-			}
-			return creditPays
-		}
-	}
-	if f.class != precredit.Large || !p.blind {
-		return creditPlain
-	}
-	if p.dest.flight.Used() > 0 {
-		return creditWithheld
-	}
-	x.q.AskAck() // the only one until it is answered
-	return creditPlain
-}
-
-// wait keeps a queue pair until something is heard from the peer, but not for long: what
-// is under way may be of somebody who ends without an answer.
-func (c *credits) wait(e *engine, p *creditPeer, x *QP) {
-	if !x.credit.waiting {
-		x.credit.waiting = true
-		p.waiting = append(p.waiting, x)
-		c.count.withheld++
-		c.wakeAt(int64(e.now) + creditPatience)
-	}
-}
-
-func (p *creditPeer) unwait(x *QP) {
-	if x.credit.waiting {
-		x.credit.waiting = false
-		i := slices.Index(p.waiting, x)
-		p.waiting = slices.Delete(p.waiting, i, i+1)
-	}
-}
-
-// wake has all that wait line up again, to be judged anew.
-func (p *creditPeer) wake(e *engine) {
-	for i, x := range p.waiting {
-		x.credit.waiting = false
-		e.lineUp(x)
-		p.waiting[i] = nil
-	}
-	p.waiting = p.waiting[:0]
-}
-
-// pay has the packet of a flow say in its stamp what it takes, and reports whether it
-// is covered. A copy of a packet is never paid.
-func (c *credits) pay(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
-	f := x.credit
-	n := uint32(o.PayloadLen)
-	if f == nil || !f.begun || o.Again || n == 0 {
-		return
-	}
-	if !c.paying || p.src.Head() != &f.Flow {
-		p.src.Pass(&f.Flow, n)
-		return
-	}
-	if left := f.Left(); left < n { // the last packet of those that may be paid
-		p.src.Push(&f.Flow, f.class, n-left)
-	}
-	k, ok := p.src.SrcSchedulePrecredit(int64(e.now), n)
-	if !ok {
-		p.src.Pass(&f.Flow, n)
-		return
-	}
-	o.Stamp.Flags |= rocev2.StampCredit
-	o.Stamp.Credit, o.Stamp.CreditSeq = k.Credit.Bytes, k.Credit.Seq
-	c.count.used += uint64(k.Bytes)
-	c.paid = true
-	if p.probe.sent == 0 || e.now-p.probe.sent > probeTimeout {
-		p.probe.leaves(x, o, e.now)
-	}
-	if h := p.src.Head(); h != nil && h != &f.Flow {
-		if next := h.Data.(*QP); next.credit.waiting {
-			p.unwait(next)
-			e.lineUp(next)
-		}
-	}
+	c.rouse(p)
 }
 
 // answered is called for an answer of the peer, whatever it says.
@@ -348,13 +289,52 @@ func (p *creditPeer) answered(e *engine, x *QP, pkt *rocev2.Packet) {
 		p.round = now
 		p.src.NextRound(now, x.credit.packet)
 	}
+	e.credit.rouse(p)
 }
 
-// heard ends the time in which nothing is known of the way.
+// heard ends the time in which nothing is known of the way. Who had to wait does not
+// begin with all that its rate allows, but with what was under way.
 func (p *creditPeer) heard(e *engine) {
+	if p.blind && len(p.waiting) > 0 {
+		e.credit.count.ramps++
+		p.ramp.Begin(uint32(max(p.dest.flight.Bytes(), 1)))
+		p.limit(e)
+	}
 	p.blind = false
 	if len(p.waiting) > 0 {
 		p.wake(e)
+	}
+}
+
+// acked is called after an answer was taken, with the bytes that were under way before.
+func (p *creditPeer) acked(e *engine, before uint64) {
+	if _, on := p.ramp.Window(); !on {
+		return
+	}
+	n := before - min(p.dest.flight.Bytes(), before)
+	base := max(p.src.Base(), creditRTT) // less is the hosts' own time more than the way's
+	p.ramp.Ack(uint32(n), p.rtt-base, base, e.credit.enough(p, base))
+	p.limit(e)
+}
+
+// enough is the window at which the policy's rate takes over: what it puts under way, but
+// no more than two bandwidth-delay products.
+func (c *credits) enough(p *creditPeer, base int64) uint32 {
+	n := 2 * precredit.BDP(c.link, base)
+	if p.dest.rate != 0 {
+		n = min(n, precredit.BDP(p.dest.rate, p.rtt))
+	}
+	return n
+}
+
+// limit puts the ramp's window in force.
+func (p *creditPeer) limit(e *engine) {
+	w, on := p.ramp.Window()
+	if !on {
+		w = 0
+	}
+	if uint64(w) != p.dest.windows.ramp {
+		p.dest.setRampWindow(e, uint64(w))
 	}
 }
 
@@ -388,6 +368,7 @@ func (c *credits) settled(e *engine, x *QP) {
 	if x.q.SendQueued() == 0 {
 		x.credit.begun = false
 		p.src.Drop(&x.credit.Flow)
+		c.rouse(p)
 	}
 	if len(p.waiting) > 0 && p.dest.flight.Used() == 0 {
 		p.wake(e)

@@ -207,6 +207,9 @@ func TestPreCreditGrantLost(t *testing.T) {
 	if n := counter(a.dev, "precredit_withheld"); n == 0 {
 		t.Errorf("a large message did not wait for its first ACK\n%s", dump(a.dev))
 	}
+	if n := counter(a.dev, "precredit_ramps"); n == 0 {
+		t.Errorf("and went on at once with all that its rate allows\n%s", dump(a.dev))
+	}
 	small := counter(a.dev, "precredit_withheld")
 	a.writeTo(t, b, 4000, 3)
 	if n := counter(a.dev, "precredit_withheld"); n != small {
@@ -281,5 +284,31 @@ func TestPreCreditAllocates(t *testing.T) {
 	t.Logf("%d packets, %d bytes on pre-credit, %.3f allocations a packet", sent, used, per)
 	if used == 0 || per > 0.2 { // the test itself makes a few for each message of 32
 		t.Errorf("%.2f allocations a packet, %d bytes on pre-credit", per, used)
+	}
+}
+
+// Engines that come and go faster than HELLO tells of them find each other all the same: a
+// grant of one that knows us says that it understands.
+func TestPreCreditReopened(t *testing.T) {
+	a, b := creditPair(t, false, true, true)
+	for i := range 4 {
+		if i > 0 {
+			for _, s := range []*side{a, b} {
+				if err := s.dev.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s.host.MustOpen(t, nic.Options{PreCredit: true})
+			}
+			a, b = newSide(t, a.host, qp.RC, creditSize), newSide(t, b.host, qp.RC, creditSize)
+		}
+		creditConnect(t, a, b, false)
+		start := time.Now()
+		until(t, "both ends use it", a, b, func() bool {
+			a.writeTo(t, b, 1000, byte(i))
+			b.writeTo(t, a, 1000, byte(i))
+			return counter(a.dev, "precredit_used") > 0 && counter(b.dev, "precredit_used") > 0
+		})
+		t.Logf("opened for the %d. time: after %v", i+1, time.Since(start))
+		conserved(t, a, b)
 	}
 }

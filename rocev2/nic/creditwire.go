@@ -23,6 +23,7 @@ func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
 	switch o.Opcode.Info().Operation {
 	case rocev2.OperationSend, rocev2.OperationWrite:
 		c.pay(e, p, x, o)
+		p.probe.leaves(x, o, e.now)
 	case rocev2.OperationAck, rocev2.OperationAtomicAck:
 		if k, ok := c.recv.DstScheduleCredit(int64(e.now), p.id, 0); ok {
 			o.Stamp.Flags |= rocev2.StampCredit
@@ -67,11 +68,19 @@ func (c *credits) arrives(e *engine, p *creditPeer, x *QP, pkt *rocev2.Packet, m
 func (c *credits) message(e *engine, pkt *rocev2.Packet) {
 	now := int64(e.now)
 	p := c.peers[pkt.Src()]
-	if p == nil || !p.on || len(p.qps) == 0 || pkt.Dst() != p.qps[0].src {
+	if p == nil || len(p.qps) == 0 || pkt.Dst() != p.qps[0].src {
+		c.count.ignored++
+		return
+	}
+	b := pkt.CreditGrant()
+	if !p.on && b != nil {
+		p.speaks(e)
+	}
+	if !p.on {
 		c.count.ignored++ // we do not know yet that it understands, or no more
 		return
 	}
-	if b := pkt.CreditGrant(); b != nil {
+	if b != nil {
 		f := b.Fields()
 		g := precredit.Grant{
 			Epoch: f.Epoch, Limit: f.Limit, Seq: f.Seq, Open: f.Flags&rocev2.CreditOpen != 0, Recall: f.Flags&rocev2.CreditRecall != 0,
@@ -85,6 +94,7 @@ func (c *credits) message(e *engine, pkt *rocev2.Packet) {
 		if m, send := p.src.Account.Grant(now, g); send {
 			c.sendReturn(e, p, m)
 			p.src.Refill(now, p.qps[0].credit.packet)
+			c.rouse(p)
 			p.wake(e)
 			c.watch(p)
 		}
@@ -219,6 +229,9 @@ func (c *credits) send(e *engine, p *creditPeer) bool {
 	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.port
 	o.DestQP, o.Stamp = rocev2.ControlQPN, &c.stamp
 	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, T1: uint64(int64(e.clock.now()) + e.live.ClockOffset)}
+	if c.tellsNothing(p.dest, o.TOS, e.now) {
+		c.stamp.Flags = 0
+	}
 	if _, err := o.Begin(frame[etherLen:], 0); err != nil {
 		return false
 	}

@@ -26,8 +26,9 @@ type dest struct {
 	next        *dest
 
 	// What its queue pairs have on their way together, and those that wait for room.
-	flight qp.Flight
-	parked []*QP
+	flight  qp.Flight
+	windows windows
+	parked  []*QP
 
 	// The pacer: a token bucket, kept as the time at which it is empty. That of
 	// bpf/lib/pace.h in the engine's hands.
@@ -37,6 +38,8 @@ type dest struct {
 	timer wheel.Timer[*dest]
 	late  qp.Time // that the rate is behind through no fault of the sender
 	busy  bool    // since its last packet there has always been data
+
+	largeAt qp.Time // when a packet with Options.LargeDSCP last left
 
 	// What the peer understands, and its latest stamp: T1 and when that arrived.
 	stamps, sack   bool
@@ -136,13 +139,17 @@ func (d *dest) spend(e *engine, n int) {
 }
 
 // setRate takes a new rate over. Debt that was made at the old one is scaled, so that
-// a rate of nearly nothing does not block for hours; without a rate there is none.
+// a rate of nearly nothing does not block for hours; without a rate there is none. What
+// could not be sent at a higher rate is not owed at a lower one.
 func (d *dest) setRate(e *engine, rate uint64) {
 	if debt := d.empty - e.now; debt > 0 && d.rate != 0 {
 		d.empty = e.now
 		if rate != 0 {
 			d.empty += qp.Time(float64(debt) * float64(d.rate) / float64(rate))
 		}
+	}
+	if rate < d.rate {
+		d.late = 0
 	}
 	d.rate = rate
 }
@@ -217,9 +224,10 @@ func (p *probe) leaves(x *QP, o *qp.Outbound, now qp.Time) {
 }
 
 // answered looks at a packet of the peer, and returns the round trip if it is the
-// one that was waited for.
+// one that was waited for, or one for packets behind it: a peer that has much to do
+// answers many at once, and hardly ever names this one.
 func (p *probe) answered(x *QP, op rocev2.Operation, psn rocev2.PSN, now qp.Time) (rtt, sent qp.Time) {
-	if p.sent == 0 || p.qp != x || p.psn != psn {
+	if p.sent == 0 || p.qp != x || psn.Diff(p.psn) < 0 {
 		return 0, 0
 	}
 	switch op {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -29,6 +30,32 @@ func ready(e *engine, after qp.Time) bool {
 	e.now += after
 	e.destTimers.Advance(int64(e.now), e.resume)
 	return e.ready.first != nil
+}
+
+// An answer gives the round trip of a packet that it covers, to the queue pair that sent
+// it, once.
+func TestProbeCovers(t *testing.T) {
+	x, other := new(QP), new(QP)
+	for name, c := range map[string]struct {
+		qp   *QP
+		op   rocev2.Operation
+		psn  rocev2.PSN
+		want qp.Time
+	}{
+		"its own":           {x, rocev2.OperationAck, 0xFFFFFE, 50},
+		"of packets behind": {x, rocev2.OperationAck, 3, 50},
+		"of one before":     {x, rocev2.OperationAck, 0xFFFFFD, 0},
+		"of another":        {other, rocev2.OperationAck, 3, 0},
+		"a request":         {x, rocev2.OperationSend, 3, 0},
+		"a READ's":          {x, rocev2.OperationReadResponse, 0, 50},
+	} {
+		p := probe{x, 0xFFFFFE, 100}
+		if rtt, _ := p.answered(c.qp, c.op, c.psn, 150); rtt != c.want {
+			t.Errorf("%s: %v, want %v", name, rtt, c.want)
+		} else if again, _ := p.answered(x, rocev2.OperationAck, 0xFFFFFE, 160); (again != 0) != (c.want == 0) {
+			t.Errorf("%s: the next answer gives %v", name, again)
+		}
+	}
 }
 
 // What the peer understands does not matter to a queue pair in ERR: nothing is tried
@@ -107,6 +134,18 @@ func TestUnpacedWhileHeld(t *testing.T) {
 		e.learn()
 		if !ready(e, 2e6) {
 			t.Errorf("%s: it still waits", name)
+		}
+	}
+}
+
+// What was missed at a rate that the machine cannot carry would be added to a lower one
+// for seconds.
+func TestLateNotOwedAtALowerRate(t *testing.T) {
+	e := &engine{now: 1e9}
+	for rate, want := range map[uint64]qp.Time{1e9: 0, 20e9: 5e6, 30e9: 5e6} {
+		d := &dest{rate: 20e9, late: 5e6}
+		if d.setRate(e, rate); d.late != want {
+			t.Errorf("at %d: late by %v, want %v", rate, d.late, want)
 		}
 	}
 }

@@ -46,6 +46,9 @@ type Options struct {
 	// PreCredit has the engine grant pre-credit to peers, and send the first round trip
 	// of large messages on theirs (S5). Peers without it get plain RoCEv2.
 	PreCredit bool
+	// LargeDSCP is for large flows' data to other engines, 1 to 63: switches that have two
+	// queues can serve all else first. 0: it is that of the queue pair. Needs PreCredit.
+	LargeDSCP uint8
 
 	Keys int // memory regions and windows at once, see mr.Config
 }
@@ -83,6 +86,9 @@ func Open(w Wire, o Options) (_ *Device, err error) {
 			d.release()
 		}
 	}()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	if d.mem, err = mr.New(mr.Config{Keys: o.Keys}); err != nil {
 		return nil, err
 	}
@@ -108,6 +114,16 @@ func Open(w Wire, o Options) (_ *Device, err error) {
 	}
 	d.eng.start()
 	return d, nil
+}
+
+func (o Options) check() error {
+	switch {
+	case o.LargeDSCP > 63:
+		return fmt.Errorf("nic: LargeDSCP is %d; choose 1 to 63, or 0 for none", o.LargeDSCP)
+	case o.LargeDSCP != 0 && !o.PreCredit:
+		return errors.New("nic: LargeDSCP needs PreCredit: without it nothing tells large flows from small ones")
+	}
+	return nil
 }
 
 func (o Options) withDefaults() Options {

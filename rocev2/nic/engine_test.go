@@ -163,7 +163,7 @@ func TestFairShare(t *testing.T) {
 			n = 90
 		}
 		sent[x] += n
-		d.charge(x, n)
+		e.charge(d, x, n)
 	}
 	if r := float64(sent[a]) / float64(sent[b]); r < .95 || r > 1.05 {
 		t.Errorf("%d and %d bytes", sent[a], sent[b])

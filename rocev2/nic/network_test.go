@@ -26,9 +26,7 @@ func TestMain(m *testing.M) {
 	}
 	// Two engines, their second threads and the tests share this process.
 	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
-	code := m.Run()
-	engines.RemoveBinary()
-	os.Exit(code)
+	engines.Main(m)
 }
 
 // side is one end of a pair of queue pairs with a buffer.

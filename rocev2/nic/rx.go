@@ -63,7 +63,13 @@ func (e *engine) frame(b []byte, m rxMeta, own bool) {
 			e.credit.arrives(e, x.dest.credit, x, &p, m)
 		}
 	}
+	if x.credit == nil || own {
+		e.deliver(x, &p)
+		return
+	}
+	under := x.dest.flight.Bytes()
 	e.deliver(x, &p)
+	x.dest.credit.acked(e, under)
 }
 
 func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {

@@ -9,6 +9,15 @@ import "slices"
 // the last packet of a turn on credit: its length is known only after it was taken.
 const quantum = 16 << 10
 
+// quantumOf is that of one queue pair. With pre-credit it is the polling queue's of S5.6:
+// larger than others' at first, and smaller the more was served.
+func (e *engine) quantumOf(x *QP) int32 {
+	if x.credit == nil {
+		return quantum
+	}
+	return int32(e.credit.poll.Turn(x.credit.served))
+}
+
 // destRing is the queue of destinations that may have something to send.
 type destRing struct{ first, last *dest }
 
@@ -47,7 +56,7 @@ func (e *engine) lineUp(x *QP) {
 	if d == nil || x.lined {
 		return
 	}
-	x.lined, x.next, x.deficit = true, nil, quantum
+	x.lined, x.next, x.deficit = true, nil, e.quantumOf(x)
 	if d.last == nil {
 		d.first = x
 	} else {
@@ -71,10 +80,12 @@ func (d *dest) park(x *QP) {
 	if x.q.Waits() && !x.parked {
 		x.parked = true
 		d.parked = append(d.parked, x)
+		d.report.Waited++ // as for the pacer: it uses the rate that it has
 	}
 }
 
-// unpark has the next one of those line up, if there is room. Each answer calls it.
+// unpark has the next one of those line up, if there is room. Each answer calls it, and
+// each that has lined up and left nothing.
 func (e *engine) unpark(d *dest) {
 	if len(d.parked) > 0 && d.flight.Room() {
 		x := d.parked[0]
@@ -86,6 +97,10 @@ func (e *engine) unpark(d *dest) {
 func (d *dest) leavePark(x *QP) {
 	if x.parked {
 		x.parked = false
+		if d.parked[0] == x { // mostly: the others need not move
+			d.parked[0], d.parked = nil, d.parked[1:]
+			return
+		}
 		i := slices.Index(d.parked, x)
 		d.parked = slices.Delete(d.parked, i, i+1)
 	}
@@ -120,13 +135,16 @@ func (d *dest) quit(x *QP) {
 
 // charge books what the first queue pair has sent, and ends its turn if that was
 // enough.
-func (d *dest) charge(x *QP, n int) {
+func (e *engine) charge(d *dest, x *QP, n int) {
 	x.deficit -= int32(n)
+	if x.credit != nil {
+		x.credit.served += uint64(n)
+	}
 	if x.deficit > 0 || d.first == d.last {
 		return
 	}
 	d.pop()
-	x.lined, x.deficit = true, x.deficit+quantum
+	x.lined, x.deficit = true, x.deficit+e.quantumOf(x)
 	d.last.next = x
 	d.last = x
 }

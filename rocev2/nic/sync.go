@@ -56,7 +56,12 @@ func (e *engine) report() {
 		return
 	}
 	s.due = e.now + syncPeriod
-	e.live = e.wire.Live()
+	paced := e.live.Paced
+	if e.live = e.wire.Live(); e.live.Paced != paced {
+		for _, d := range e.dests {
+			e.applyWindow(d)
+		}
+	}
 	s.dests, s.reports = s.dests[:0], s.reports[:0]
 	for _, d := range e.active {
 		d.listed = false
@@ -87,8 +92,8 @@ func (e *engine) learn() {
 		if s.err == nil {
 			e.adopt(d, &s.reports[i])
 		}
-		// HELLO is under way, or data waits for the pacer and its rate may change.
-		if d.fresh > 0 || d.held != 0 {
+		// HELLO is under way, or data waits for the pacer or the window, which may change.
+		if d.fresh > 0 || d.held != 0 || len(d.parked) > 0 {
 			d.fresh = max(d.fresh-1, 0)
 			e.list(d)
 		}
@@ -100,6 +105,7 @@ func (e *engine) adopt(d *dest, r *DestSync) {
 	if d.rate != r.Rate {
 		d.setRate(e, r.Rate)
 	}
+	d.setPolicyWindow(e, r.Window)
 	if d.held != 0 {
 		at := d.empty
 		if d.mayLeave(e) { // also if pacing has ended
@@ -109,7 +115,7 @@ func (e *engine) adopt(d *dest, r *DestSync) {
 	}
 	d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
 	if d.credit != nil {
-		e.credit.negotiate(e, d.credit, d.stamps && r.Credit)
+		e.credit.negotiate(e, d.credit, r.Known && r.Credit)
 	}
 	if d.stamps {
 		d.fresh = 0

@@ -11,8 +11,8 @@ import (
 //
 //  1. settle: queue pairs that something happened to send their answers, which are
 //     not paced, and line up at their destination if they have data
-//  2. choose: destinations take turns (here), those that the pacer lets; so do the
-//     queue pairs of a destination (sched.go)
+//  2. choose: what has pre-credit goes first (creditsend.go); destinations take turns
+//     (here), those that the pacer lets; so do the queue pairs of a destination (sched.go)
 //  3. build:  headers into the frame, the payload behind them from memory, ICRC
 //  4. stamp:  the option, if the peer understands it and the MTU has room
 //  5. push:   to the socket; submit shows all of it to the kernel (kick.go)
@@ -45,10 +45,10 @@ func (e *engine) settle() {
 		}
 		x.publish()
 		e.rearm(x)
-		e.lineUp(x)
 		if x.dest != nil {
-			e.unpark(x.dest)
+			e.unpark(x.dest) // before this one, which would have the room each time
 		}
+		e.lineUp(x)
 		if x.credit != nil {
 			e.credit.settled(e, x)
 		}
@@ -73,6 +73,9 @@ func (e *engine) answers(x *QP) bool {
 // transmit sends data and returns how many packets. A destination whose socket is
 // full does not hold up those of other sockets.
 func (e *engine) transmit() (sent int) {
+	if e.credit != nil {
+		sent = e.credit.transmit(e, txBatch)
+	}
 	for sent < txBatch && e.ready.first != nil {
 		d := e.ready.pop()
 		d.queued = false
@@ -95,20 +98,13 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 			e.move(x, to)
 			continue
 		}
-		pays := false
-		if x.credit != nil {
-			switch d.credit.judge(e, x) {
-			case creditWithheld:
-				d.pop()
-				e.credit.wait(e, d.credit, x)
-				continue
-			case creditPays:
-				pays = true
-			}
-			e.credit.paying, e.credit.paid = pays, false
+		if x.credit != nil && d.credit.withholds(x) {
+			d.pop()
+			e.credit.wait(e, d.credit, x)
+			continue
 		}
 		switch {
-		case !pays && !d.mayLeave(e):
+		case !d.mayLeave(e):
 			e.hold(d)
 			return sent
 		case !e.room(x):
@@ -119,15 +115,14 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 		case !x.q.NextData(e.now, &e.out):
 			d.pop()
 			d.park(x)
+			e.unpark(d)
 			x.publish()
 			e.rearm(x)
 			continue
 		}
 		size, to := e.send(x, &e.out)
-		if !pays || !e.credit.paid {
-			to.spend(e, size)
-		}
-		d.charge(x, size)
+		to.spend(e, size)
+		e.charge(d, x, size)
 		if x.typ != qp.RC {
 			e.touch(x) // what has left is complete: settle makes room for another before it says so
 		}
@@ -201,6 +196,9 @@ func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
 		return lose(&e.count.txNoPath)
 	}
 	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
+	if x.credit != nil {
+		o.TOS = e.credit.tclass(e.now, x, o, o.TOS)
+	}
 	o.SrcPort = x.srcPort(o)
 	plain := o.Len(o.PayloadLen)
 	if plain > to.MTU { // which has become smaller
@@ -229,6 +227,9 @@ func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
 		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.live.ClockOffset))
 		if x.credit != nil {
 			e.credit.mark(e, d.credit, x, o)
+		}
+		if e.credit != nil && e.credit.tellsNothing(d, o.TOS, e.now) {
+			o.Stamp.Flags &^= rocev2.StampT1
 		}
 	}
 	n := etherLen + o.Seal(frame[etherLen:])

@@ -55,7 +55,8 @@ type DestSync struct {
 	RTTSent            uint64  // when that data left, clock of the stamps
 	CEEchoed           bool    // the peer was told of its CE marks
 
-	Rate uint64 // in: bit/s in use. out: to be used, 0 = unpaced
+	Rate   uint64 // in: bit/s in use. out: to be used, 0 = unpaced
+	Window uint64 // out: bytes of frames that may be under way, 0 = no limit
 
 	// What the peer understands; Known is false if the table was full.
 	Known, Stamps, SACK, Credit bool

@@ -194,6 +194,7 @@ func (r *requester) endRNR(now Time) {
 func (r *requester) advance(now Time, to uint64) {
 	c := &r.clock
 	n := to - r.taken
+	r.q.addBytes(-r.bytesBetween(r.taken, to))
 	r.taken = to
 	if r.board != nil {
 		r.board.advance(to)

@@ -12,11 +12,16 @@ const (
 	plenty      = 64  // room for so many needs no closer look
 )
 
+// frameBytes is what a packet of data takes on the wire beside its payload: Ethernet,
+// IPv4, UDP, BTH and ICRC, as rates count.
+const frameBytes = 14 + 20 + 8 + 12 + 4
+
 // Flight is what queue pairs have on its way to one destination together: requests
 // without an answer, and the answers that READs have asked for. Each has a window of
 // its own, but a receiver's frames are there once. Whoever has less than its share may
 // always send; beyond that, as long as all together have less than the limit. It
-// halves with losses and opens again. It belongs to the engine's thread.
+// halves with losses and opens again. Congestion control limits the bytes of SEND and
+// WRITE beside that (feed.go). It belongs to the engine's thread.
 type Flight struct {
 	limit   uint32
 	used    uint32
@@ -24,13 +29,18 @@ type Flight struct {
 	waiting uint32 // and those that have a READ to send and nothing under way
 	rest    uint32 // packets answered that did not make a whole round trip
 	shrunk  Time
+
+	window  uint64 // bytes, 0 = no limit
+	bytes   uint64 // of frames of SEND and WRITE under way
+	refused uint32 // queue pairs that wait for room in the window
+	past    bool   // what is sent now does not mind the window
 }
 
 // NewFlight is that of a destination that nothing is known of.
 func NewFlight() Flight { return Flight{limit: flightMost} }
 
 // Room reports that a queue pair that waits may send.
-func (f *Flight) Room() bool { return f.used < f.limit }
+func (f *Flight) Room() bool { return f.used < f.limit && f.open() }
 
 // Used is the number of packets.
 func (f *Flight) Used() int { return int(f.used) }
@@ -40,14 +50,16 @@ func (q *QP) SetFlight(f *Flight) {
 	if old := q.flight; old != nil {
 		q.setUnderWay(0)
 		q.setWaits(false)
+		q.setRefused(false)
 	}
 	q.flight = f
 	q.account()
 }
 
-// Waits reports that the queue pair has something to send and nothing under way whose
-// answer would have it called again: when the Flight has room it wants NextData.
-func (q *QP) Waits() bool { return q.waits }
+// Waits reports that the queue pair has something to send for which there is no room,
+// and perhaps nothing under way whose answer would have it called again: when the Flight
+// has room it wants NextData.
+func (q *QP) Waits() bool { return q.waits || q.refused }
 
 // account brings the flight up to date.
 func (q *QP) account() {
@@ -59,6 +71,9 @@ func (q *QP) account() {
 	if q.underWay != 0 || r.head == r.tail || q.state != RTS {
 		q.setWaits(false)
 	}
+	if r.head == r.tail || q.state != RTS && q.state != SQD {
+		q.setRefused(false)
+	}
 }
 
 func (q *QP) setUnderWay(n uint32) {
@@ -68,6 +83,9 @@ func (q *QP) setUnderWay(n uint32) {
 	}
 	q.underWay = n
 	f.used += n - was
+	if n == 0 {
+		q.addBytes(-int64(q.flying))
+	}
 	switch {
 	case was == 0:
 		f.users++
@@ -94,12 +112,17 @@ func (q *QP) setWaits(on bool) {
 	q.waits = on
 }
 
-// mayFly is how many of n packets, which can only go together if whole is set, the
-// flight has room for.
-func (q *QP) mayFly(n uint32, whole bool) uint32 {
-	f, mine := q.flight, q.underWay
+// mayFly is how many of n packets the flight has room for. They carry up to size bytes
+// each; 0: they are answers to a READ, which can only go together.
+func (q *QP) mayFly(n, size uint32) uint32 {
+	f, mine, whole := q.flight, q.underWay, size == 0
 	if f == nil {
 		return n
+	}
+	if !whole {
+		if n = q.mayFeed(n, size); n == 0 {
+			return 0
+		}
 	}
 	room := uint32(0)
 	if f.used < f.limit && (f.waiting == 0 || q.waits) {

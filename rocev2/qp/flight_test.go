@@ -10,8 +10,9 @@ import (
 
 // crowd is pairs whose requesters send to one destination.
 type crowd struct {
-	flight Flight
-	pairs  []*pair
+	flight    Flight
+	pairs     []*pair
+	mostBytes uint64 // that were under way at once
 }
 
 func newCrowd(t *testing.T, n int) *crowd {
@@ -27,10 +28,18 @@ func newCrowd(t *testing.T, n int) *crowd {
 // check compares the flight with what its queue pairs say.
 func (c *crowd) check(t *testing.T) {
 	t.Helper()
-	var sum, users, waiting uint32
+	var sum, users, waiting, refused uint32
+	bytes := uint64(0)
 	for _, p := range c.pairs {
 		q := p.side[0].q
 		sum += q.underWay
+		if real := q.req.bytesBetween(q.req.taken, q.req.max); uint64(real) != uint64(q.flying) {
+			t.Fatalf("a queue pair has %d bytes under way; in truth %d", q.flying, real)
+		}
+		bytes += uint64(q.flying)
+		if q.refused {
+			refused++
+		}
 		if q.underWay != 0 {
 			users++
 		}
@@ -40,6 +49,9 @@ func (c *crowd) check(t *testing.T) {
 		if q.waits && q.underWay != 0 {
 			t.Fatal("a queue pair waits that will be called anyway")
 		}
+	}
+	if f := &c.flight; f.bytes != bytes || f.refused != refused {
+		t.Fatalf("the flight says %d bytes and %d refused; in truth %d, %d", f.bytes, f.refused, bytes, refused)
 	}
 	if f := &c.flight; f.used != sum || f.users != users || f.waiting != waiting {
 		t.Fatalf("the flight says %d of %d users, %d waiting; in truth %d of %d, %d", f.used, f.users, f.waiting, sum, users, waiting)
@@ -71,7 +83,7 @@ func (c *crowd) transfer(t *testing.T, op Operation, n int, size uint32) (most u
 				}
 			}
 			c.check(t)
-			most = max(most, c.flight.used)
+			most, c.mostBytes = max(most, c.flight.used), max(c.mostBytes, c.flight.bytes)
 		}
 	}
 	for _, p := range c.pairs {
@@ -144,9 +156,14 @@ func TestFlightLeaves(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for range 20 {
 		c := newCrowd(t, 6)
+		c.flight.SetWindow(20_000)
 		for _, p := range c.pairs {
 			for i := range 8 {
-				p.post(&SendWR{ID: uint64(i), Op: OpRead, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 100 << 10, LKey: dataKey}}})
+				op := OpRead
+				if i%2 != 0 {
+					op = OpWrite
+				}
+				p.post(&SendWR{ID: uint64(i), Op: op, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 100 << 10, LKey: dataKey}}})
 			}
 		}
 		for range r.IntN(300) {
@@ -163,7 +180,7 @@ func TestFlightLeaves(t *testing.T) {
 				_ = q.Modify(Attr{State: Reset}, MaskState)
 			}
 		}
-		if f := &c.flight; f.used != 0 || f.users != 0 || f.waiting != 0 {
+		if f := &c.flight; f.used != 0 || f.users != 0 || f.waiting != 0 || f.bytes != 0 || f.refused != 0 {
 			t.Fatalf("left over: %+v", *f)
 		}
 	}

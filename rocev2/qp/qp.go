@@ -47,7 +47,10 @@ type QP struct {
 	state State
 
 	waits    bool    // see flight.go
+	refused  bool    // see feed.go
+	stood    bool    // it was when it was called last
 	underWay uint32  // of flight, what is this one's
+	flying   uint32  // the same in bytes
 	flight   *Flight // or nil
 
 	req requester
@@ -134,6 +137,7 @@ func (q *QP) NextData(now Time, out *Outbound) bool {
 }
 
 func (q *QP) nextRequest(now Time, out *Outbound) bool {
+	q.retry()
 	if !q.req.next(now, out) {
 		return false
 	}

@@ -95,10 +95,11 @@ func (r *requester) limit(w *wqe) uint64 {
 		return 0
 	}
 	if r.nxt == r.max && r.nxt < end { // a new one
+		size := uint32(0)
 		if !w.isRead() {
-			n = end - r.nxt
+			n, size = end-r.nxt, w.sizeOf(r.nxt, r.q.attr.PMTU)+frameBytes
 		}
-		if n = uint64(r.q.mayFly(uint32(n), w.isRead())); n == 0 {
+		if n = uint64(r.q.mayFly(uint32(n), size)); n == 0 {
 			return 0
 		}
 		end = min(end, r.nxt+n)
@@ -183,6 +184,9 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		off := at << (7 + q.attr.PMTU)
 		out.PayloadLen = int(min(w.length-off, 128<<q.attr.PMTU))
 		out.fill, out.wqe, out.off = r, i, off
+		if !again {
+			q.addBytes(int64(out.PayloadLen) + frameBytes)
+		}
 		r.sinceAck++
 		out.AckReq = ask || r.sinceAck >= r.window.ackEvery() || last && !r.follows(i)
 	}

@@ -11,11 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	engines.RemoveBinary()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { engines.Main(m) }
 
 func product(t testing.TB) string {
 	t.Helper()

@@ -50,6 +50,13 @@ func RemoveBinary() {
 	}
 }
 
+// Main is a TestMain that does no more than RemoveBinary.
+func Main(m *testing.M) {
+	code := m.Run()
+	RemoveBinary()
+	os.Exit(code)
+}
+
 // Host is one host with the product attached and perhaps an engine.
 type Host struct {
 	*topo.Host
@@ -62,14 +69,18 @@ type Host struct {
 // with these flags. Engines are opened by Open.
 func New(t testing.TB, spec topo.Spec, flags ...string) []*Host {
 	t.Helper()
-	top := topo.ForTest(t, spec)
+	return On(t, topo.ForTest(t, spec), flags...)
+}
+
+// On is New for a topology that exists.
+func On(t testing.TB, top *topo.Topology, flags ...string) []*Host {
+	t.Helper()
 	bin, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var hosts []*Host
-	for i := range spec.Hosts {
-		th := top.Host(i + 1)
+	for _, th := range top.Hosts() {
 		h := &Host{Host: th, bin: bin, opts: loader.Options{PinRoot: "/sys/fs/bpf/" + th.Namespace(), RunDir: t.TempDir()}}
 		hosts = append(hosts, h)
 		t.Cleanup(func() {

@@ -47,16 +47,28 @@ func (b *bench) unpaced() (float64, error) {
 }
 
 // tries measures again while the row is not as promised and the machine may be to
-// blame: not if it is too fast, or packets came out of order.
+// blame: not if it is too fast, or packets came out of order. At last it asks whether the
+// machine still carries the rate.
 func (b *bench) tries(r *Row) error {
 	for {
 		r.Tries++
 		if err := b.measure(r); err != nil {
 			return err
 		}
-		if r.Verdict() == nil || r.Tries >= b.cfg.Tries || r.Reordered > 0 || r.Error() > MaxError && !b.cfg.Stalls {
+		if r.Verdict() == nil || r.Reordered > 0 || r.Error() > MaxError && !b.cfg.Stalls {
 			return nil
 		}
+		if r.Tries < b.cfg.Tries {
+			continue
+		}
+		if r.Error() < -MaxError {
+			now, err := b.unpaced()
+			if err != nil {
+				return err
+			}
+			r.carries(now)
+		}
+		return nil
 	}
 }
 

@@ -48,9 +48,15 @@ type Row struct {
 	// changed at once.
 	Up, Down Change
 
-	Tries     int    // this was the last of so many
-	Reordered uint64 // packets that arrived behind a later one of their queue pair
-	Limited   bool   // without any pacer this source sends no more than the rate
+	Tries     int     // this was the last of so many
+	Reordered uint64  // packets that arrived behind a later one of their queue pair
+	Unpaced   float64 // bit/s that this source sends at the interface's rate: what the machine can carry
+	Limited   bool    // that is less than the rate, or hardly more
+}
+
+// carries notes what the source sends unpaced.
+func (r *Row) carries(bps float64) {
+	r.Unpaced, r.Limited = bps, float64(r.RateBps) > 0.9*bps
 }
 
 // Change is how long a change of the rate took.
@@ -142,8 +148,8 @@ func run(ctx context.Context, cfg Config, name string, part sized) (rows []Row, 
 		if err := ctx.Err(); err != nil {
 			return rows, err
 		}
-		r := Row{Pacer: name, RateBps: rate, Frame: b.frame, Limited: float64(rate) > 0.9*capable}
-		if r.Limited {
+		r := Row{Pacer: name, RateBps: rate, Frame: b.frame}
+		if r.carries(capable); r.Limited {
 			r.Measured = capable
 		} else if err := b.tries(&r); err != nil {
 			return rows, fmt.Errorf("at %d bit/s: %w", rate, err)

@@ -4,7 +4,6 @@ package pacers
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -12,11 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/need"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	engines.RemoveBinary()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { engines.Main(m) }
 
 func check(t *testing.T, cfg Config, pacer string, rates ...uint64) {
 	t.Helper()

@@ -170,7 +170,7 @@ func newEngineSource(o loader.Options, from, to *topo.Host, payload int) (s *eng
 		return s, err
 	}
 	later(s.cq.Destroy)
-	s.qp, err = s.dev.CreateQP(pd, nic.QPInit{Type: qp.UD, SendCQ: s.cq, RecvCQ: s.cq, MaxSend: 2 * engineDepth, MaxRecv: 1})
+	s.qp, err = s.dev.CreateQP(pd, nic.QPInit{Type: qp.UD, SendCQ: s.cq, RecvCQ: s.cq, MaxSend: engineDepth, MaxRecv: 1})
 	if err != nil {
 		return s, err
 	}

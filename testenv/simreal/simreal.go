@@ -4,8 +4,8 @@
 // with the product attached to every host, and in the simulator. What comes out of
 // both is worked out from samples in the same way.
 //
-// A real run can do what a star of hosts can: endless flows, and events that change
-// the rate of the link to a host. Such a link is a token bucket at the port of the
+// A real run can do what a star of hosts can: endless flows, cross traffic, and events
+// that change the rate of the link to a host. Such a link is a token bucket at the port of the
 // bridge; its rate until the first event is that of an event at time 0.
 package simreal
 
@@ -59,6 +59,7 @@ type real struct {
 	hosts []*topo.Host
 	ends  []*load.Endpoint
 	flows []scenario.Endless
+	cross []*cross
 
 	begin   time.Time
 	series  *experiment.Series
@@ -91,14 +92,17 @@ func Run(ctx context.Context, s *scenario.Scenario, hosts []*topo.Host) (_ *expe
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	ended := make(chan error, len(r.flows))
+	ended := make(chan error, len(r.flows)+len(r.cross))
 	r.begin = time.Now()
 	for _, f := range r.flows {
 		go func() { ended <- r.send(ctx, stop, f) }()
 	}
+	for _, c := range r.cross {
+		go func() { ended <- c.run(ctx, r.begin) }()
+	}
 	err = r.watch(ctx)
 	stop(nil)
-	for range r.flows {
+	for range cap(ended) {
 		err = errors.Join(err, <-ended)
 	}
 	if err != nil {
@@ -121,6 +125,9 @@ func (r *real) open() error {
 		}
 		r.ends = append(r.ends, ep)
 	}
+	if err := r.openCross(); err != nil {
+		return errors.Join(err, r.close())
+	}
 	return nil
 }
 
@@ -128,6 +135,9 @@ func (r *real) close() error {
 	var errs []error
 	for _, ep := range r.ends {
 		errs = append(errs, ep.Close())
+	}
+	for _, c := range r.cross {
+		c.close()
 	}
 	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
@@ -26,22 +27,24 @@ func Simulate(ctx context.Context, s *scenario.Scenario, rtt time.Duration, sche
 	return experiment.FromSamples(&twin, "simulated", r.Flows, r.Series, r.Values["loss"]), nil
 }
 
-// Pair is a scenario's results.
+// Pair is a scenario's results, one or more runs of each kind. Every simulated run
+// has the round trip that the real one beside it had.
 type Pair struct {
 	Scenario        *scenario.Scenario
-	RTT             time.Duration
-	Real, Simulated *experiment.Result
+	RTT             []time.Duration
+	Real, Simulated []*experiment.Result
 }
 
-// WriteText writes a table of pairs.
+// WriteText writes a table of pairs: medians of the runs, and where the runs differ,
+// the lowest and the highest.
 func WriteText(w io.Writer, title string, pairs []Pair) error {
 	t := chart.Table{Title: title, Header: []string{"scenario", "round trip", "", "utilisation", "jain", "queue median", "queue p99", "loss", "convergence"}}
 	for _, p := range pairs {
-		name, rtt := p.Scenario.Title, p.RTT.Round(time.Microsecond).String()
-		for _, r := range []*experiment.Result{p.Real, p.Simulated} {
-			row := []string{name, rtt, r.Scheme}
+		name, rtt := p.Scenario.Title, slices.Sorted(slices.Values(p.RTT))[len(p.RTT)/2].Round(time.Microsecond).String()
+		for _, runs := range [][]*experiment.Result{p.Real, p.Simulated} {
+			row := []string{name, rtt, runs[0].Scheme}
 			for _, m := range []string{"utilisation", "jain", "queue-p50", "queue-p99", "loss", "convergence"} {
-				row = append(row, experiment.Text(m, r.Values[m]))
+				row = append(row, cell(m, runs))
 			}
 			t.Rows = append(t.Rows, row)
 			name, rtt = "", ""
@@ -51,4 +54,18 @@ func WriteText(w io.Writer, title string, pairs []Pair) error {
 		return fmt.Errorf("simreal: %w", err)
 	}
 	return nil
+}
+
+func cell(metric string, runs []*experiment.Result) string {
+	var values []float64
+	for _, r := range runs {
+		values = append(values, r.Values[metric])
+	}
+	slices.Sort(values)
+	text := experiment.Text(metric, values[len(values)/2])
+	low, high := experiment.Text(metric, values[0]), experiment.Text(metric, values[len(values)-1])
+	if low != high {
+		text += " (" + low + ".." + high + ")"
+	}
+	return text
 }

@@ -78,6 +78,7 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 	if err := r.traffic(job.Seed); err != nil {
 		return nil, err
 	}
+	progress(0)
 	if err := r.simulate(ctx, progress); err != nil {
 		return nil, err
 	}

@@ -9,14 +9,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
-
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/lossy"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
@@ -51,14 +47,17 @@ func loss(_ context.Context, w *world, c config, r *report) (err error) {
 		if _, err := p.run(stream{op: o.op, size: 64 << 10, under: 8}, 0, 300*time.Millisecond, nil, nil); err != nil {
 			return err
 		}
-		drop, err := dropAtPorts(w.top)
+		sw, err := lossy.New(w.top)
 		if err != nil {
 			return err
 		}
+		if err := sw.Lose(1. / oneIn); err != nil {
+			return errors.Join(err, sw.Close())
+		}
 		before := [2]map[string]uint64{counters(devs[0]), counters(devs[1])}
 		f, err := p.run(stream{op: o.op, size: 64 << 10, under: 8}, 0, max(2*c.each, time.Second), nil, nil)
-		dropped, closeErr := drop()
-		if err = errors.Join(err, closeErr); err != nil {
+		dropped, countErr := sw.Lost()
+		if err = errors.Join(err, countErr, sw.Close()); err != nil {
 			return fmt.Errorf("%s: %w\n%s", o.name, err, moved(devs, before))
 		}
 		delta := func(i int, name string) uint64 { return counters(devs[i])[name] - before[i][name] }
@@ -77,69 +76,4 @@ func loss(_ context.Context, w *world, c config, r *report) (err error) {
 	}
 	r.end(fmt.Sprintf("Nothing can do with less than %.3f. Sent are packets with data; all that were sent a first time were delivered in the end.", 1/(1-1.0/oneIn)))
 	return nil
-}
-
-// dropAtPorts has the switch drop at random what comes from both hosts, and returns
-// how to end that, which tells how many packets it were.
-func dropAtPorts(top *topo.Topology) (end func() (uint64, error), err error) {
-	var closers []func() error
-	stop := func() error {
-		var errs []error
-		for _, c := range closers {
-			errs = append(errs, c())
-		}
-		return errors.Join(errs...)
-	}
-	count, err := ebpf.NewMap(&ebpf.MapSpec{Name: "dropped", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
-	if err != nil {
-		return nil, err
-	}
-	closers = append(closers, count.Close)
-	const pass, drop = 2, 1
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "lose", Type: ebpf.XDP, License: "GPL", Flags: unix.BPF_F_XDP_HAS_FRAGS,
-		Instructions: asm.Instructions{
-			// if (bpf_get_prandom_u32() >= 2^32 / oneIn) return XDP_PASS;
-			asm.FnGetPrandomU32.Call(),
-			asm.LoadImm(asm.R1, (1<<32)/oneIn, asm.DWord),
-			asm.JGE.Reg(asm.R0, asm.R1, "pass"),
-			// dropped[0]++; return XDP_DROP;
-			asm.StoreImm(asm.RFP, -4, 0, asm.Word),
-			asm.Mov.Reg(asm.R2, asm.RFP),
-			asm.Add.Imm(asm.R2, -4),
-			asm.LoadMapPtr(asm.R1, count.FD()),
-			asm.FnMapLookupElem.Call(),
-			asm.JEq.Imm(asm.R0, 0, "pass"),
-			asm.Mov.Imm(asm.R1, 1),
-			asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-			asm.Mov.Imm(asm.R0, drop),
-			asm.Return(),
-			asm.Mov.Imm(asm.R0, pass).WithSymbol("pass"),
-			asm.Return(),
-		},
-	})
-	if err != nil {
-		return nil, errors.Join(err, stop())
-	}
-	closers = append(closers, prog.Close)
-	sw := top.Switch()
-	for _, h := range top.Hosts() {
-		port, err := sw.Netlink().LinkByName(h.Port().Name())
-		if err == nil {
-			err = sw.Do(func() error {
-				l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: port.Attrs().Index, Flags: link.XDPDriverMode})
-				if err == nil {
-					closers = append([]func() error{l.Close}, closers...)
-				}
-				return err
-			})
-		}
-		if err != nil {
-			return nil, errors.Join(err, stop())
-		}
-	}
-	return func() (n uint64, err error) {
-		err = count.Lookup(uint32(0), &n)
-		return n, errors.Join(err, stop())
-	}, nil
 }

@@ -20,12 +20,13 @@ import (
 type Policy struct {
 	fourcase.Params                 // S1.6
 	Priority        priority.Params // S4.5
+	WindowOff       bool            // config.window_off
 }
 
 // A Param is one parameter of a policy.
 type Param struct {
 	Name     string // as a flag and as a key of the configuration file
-	Register string // in struct policy_params, or behind a dot in struct priority_params
+	Register string // in struct policy_params, behind a dot in struct priority_params, or window_off
 	Type     string // what its value is: rate, time, share, number or word
 	Text     string
 
@@ -77,6 +78,15 @@ var All = []Param{
 	share("ce-cut", "ce_cut_q10", "cut if every echo reports CE", func(v *params) *uint32 { return &v.CECutQ10 }),
 	share("big-cut", "big_cut_q10", "literal: the cut of case 1", func(v *params) *uint32 { return &v.BigCutQ10 }),
 	share("small-cut", "small_cut_q10", "literal: the cut of case 2", func(v *params) *uint32 { return &v.SmallCutQ10 }),
+	{Name: "window", Register: "window_off", Type: "word",
+		Text: "on: the engine has no more under way to a destination than its rate needs at the delay aimed at; off: rates alone",
+		get: func(v *params) string {
+			if v.WindowOff {
+				return "off"
+			}
+			return "on"
+		},
+		set: func(v *params, s string) error { return assign(&v.WindowOff, s, parseOff) }},
 	{Name: "priority", Register: "priority.mode", Type: "word",
 		Text: "on: levels, minimums and maximums of the node file hold (S4.5); off: the four-case policy alone",
 		get:  func(v *params) string { return v.Priority.Mode.String() },
@@ -132,6 +142,14 @@ func share(name, register, text string, field func(*params) *uint32) Param {
 	return Param{Name: name, Register: register, Type: "share", Text: text,
 		get: func(v *params) string { return units.Share(*field(v)) },
 		set: func(v *params, s string) error { return assign(field(v), s, units.ParseShare) }}
+}
+
+func parseOff(s string) (off bool, err error) {
+	switch s {
+	case "on", "off":
+		return s == "off", nil
+	}
+	return false, fmt.Errorf("%q is neither on nor off", s)
 }
 
 func parseNumber(s string) (uint32, error) {

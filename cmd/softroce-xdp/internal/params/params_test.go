@@ -21,7 +21,7 @@ func TestAllMatchesTheHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]bool{}
+	want := map[string]bool{"window_off": true} // of abi.h
 	for name, prefix := range map[string]string{"policy_params": "", "priority_params": "priority."} {
 		_, body, ok := strings.Cut(string(header), "struct "+name+" {")
 		if !ok {
@@ -45,7 +45,7 @@ func TestAllMatchesTheHeader(t *testing.T) {
 
 // A value that is shown, set again, is the same value: the defaults survive.
 func TestShownIsSettable(t *testing.T) {
-	want := Policy{Params: fourcase.DefaultParams(25e9), Priority: priority.Params{CapacityBps: 2e9, Mode: priority.ModeOff}}
+	want := Policy{Params: fourcase.DefaultParams(25e9), Priority: priority.Params{CapacityBps: 2e9, Mode: priority.ModeOff}, WindowOff: true}
 	var got Policy
 	for _, p := range All {
 		if err := p.Set(&got, p.Get(&want)); err != nil {

@@ -66,6 +66,7 @@ type Policy struct {
 	Row       *uint8 `json:"row"`  // of the completed table, robust mode; null = none
 	Action    string `json:"action"`
 	RateBps   uint64 `json:"rate_bps"`
+	Window    uint64 `json:"window_bytes"` // the engine may have so much under way; 0 = no limit
 	BaseTxNs  int64  `json:"base_tx_ns"`
 	BaseRxNs  int64  `json:"base_rx_ns"`
 	BaseRttNs int64  `json:"base_rtt_ns"`
@@ -102,7 +103,7 @@ func DestinationOf(r loader.Row) Destination {
 		Node: d.Node, Address: r.Addr.String(), Stamps: d.Caps&bpf.CapStamp != 0, Capabilities: capabilities(d.Caps),
 		TxNs: d.TxNs, RxNs: d.RxNs, InTxNs: d.InTxNs, TurnNs: d.TurnNs, RttNs: d.RttNs,
 		Policy: Policy{
-			Case: p.CaseNo, Row: row(p), Action: action(p), RateBps: p.RateBps,
+			Case: p.CaseNo, Row: row(p), Action: action(p), RateBps: p.RateBps, Window: p.WindowBytes,
 			BaseTxNs: p.BaseTxNs, BaseRxNs: p.BaseRxNs, BaseRttNs: p.BaseRttNs,
 			BaseValid: p.State&fourcase.StateBase != 0, BaseIsRtt: p.State&fourcase.StateRTT != 0,
 			ExcessTxNs: p.QTxNs, ExcessRxNs: p.QRxNs, TrendTxNs: p.DTxNs, TrendRxNs: p.DRxNs,

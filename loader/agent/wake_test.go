@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"testing"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/loader"
+)
+
+func TestBusy(t *testing.T) {
+	var b busy
+	now := uint64(1000 * second)
+	see := func(n byte, after uint64, want bool) {
+		t.Helper()
+		if now += after; b.note(keyN(n), now) != want {
+			t.Errorf("destination %d, %v later: busy %v, want %v", n, after, !want, want)
+		}
+	}
+	see(1, 0, false)
+	see(2, 1, false)
+	see(1, busySpan-2, true)
+	see(1, busySpan, true) // 2 was last seen in the span before
+	see(2, busySpan/2, true)
+	if n := b.count(); n != 2 {
+		t.Errorf("%d are busy, want 2", n)
+	}
+	see(1, 2*busySpan, false)
+	see(2, 3, false)
+	see(3, 5*busySpan, false)
+	see(1, busySpan, false)
+	see(3, 1, true)
+	if n := b.count(); n != 2 {
+		t.Errorf("%d are busy, want 2", n)
+	}
+}
+
+// A destination that was idle for some seconds starts with its share of the link; not one
+// that sends all the time and hears nothing, and not above what it has.
+func TestWake(t *testing.T) {
+	const idle = 5 * second
+	for name, c := range map[string]struct {
+		rate, initial uint64
+		always        bool // it had traffic
+		others        int
+		want          uint64
+	}{
+		"alone":                {rate: 10e6, want: 1e9},
+		"one of four":          {rate: 10e6, others: 3, want: 250e6},
+		"it had more":          {rate: 600e6, others: 3, want: 600e6},
+		"it was not idle":      {rate: 10e6, always: true, want: 10e6},
+		"somebody knew better": {rate: 10e6, initial: 50e6, want: 50e6},
+	} {
+		cfg := &bpf.Config{LinkRateBps: 1e9}
+		a := &Agent{cfg: &loader.LiveConfig{Config: cfg}}
+		p := fourcase.DefaultParams(1e9)
+		p.InitialRateBps = c.initial
+		now := uint64(1000 * second)
+		slot := &bpf.ExchangeSlot{Key: keyN(1)}
+		r := bpf.PolicyAs[fourcase.Regs](&slot.Regs.Policy)
+		*r = fourcase.Regs{RateBps: c.rate, Decisions: 9, DecidedNs: now, PeriodNs: 10e6}
+		if c.always {
+			a.busy.note(slot.Key, now+idle-busySpan/2)
+		}
+		for i := range c.others {
+			a.busy.note(keyN(byte(10+i)), now+idle)
+		}
+		if a.wake(slot, &p, now+idle); r.RateBps != c.want {
+			t.Errorf("%s: %d, want %d", name, r.RateBps, c.want)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// rouse has transmit look at a peer: its first flow may have pre-credit now, as that has
+// come or it has just become the first.
+func (c *credits) rouse(p *creditPeer) {
+	if !p.eager && p.src.Len() > 0 {
+		p.eager = true
+		c.eager = append(c.eager, p)
+	}
+}
+
+// transmit sends up to n packets that have pre-credit and returns how many. They go past
+// the line and the pacer of their destination: a small flow must not wait for what
+// large ones may send by their rate.
+func (c *credits) transmit(e *engine, n int) (sent int) {
+	kept := c.eager[:0]
+	for _, p := range c.eager {
+		k, more := p.transmit(e, n-sent)
+		if sent += k; more {
+			kept = append(kept, p)
+		} else {
+			p.eager = false
+		}
+	}
+	clear(c.eager[len(kept):])
+	c.eager = kept
+	return sent
+}
+
+// transmit is that for one peer. more: it could go on in another turn.
+func (p *creditPeer) transmit(e *engine, n int) (sent int, more bool) {
+	c := e.credit
+	for p.on && p.dest != nil && p.dest.stamps {
+		flow := p.src.Head()
+		if flow == nil {
+			break
+		}
+		x := flow.Data.(*QP)
+		at := p.src.Ready(int64(e.now))
+		if at < min(flow.Left(), x.credit.packet) {
+			break
+		}
+		if sent >= n {
+			return sent, true
+		}
+		if !e.room(x) {
+			e.blocked = true
+			return sent, true
+		}
+		// The first packet, to hear after one round trip, and the last for now.
+		if !x.credit.asked || at < 2*x.credit.packet {
+			x.credit.asked = true
+			x.q.AskAck()
+		}
+		p.dest.flight.Pass(true)
+		has := x.q.NextData(e.now, &e.out)
+		p.dest.flight.Pass(false)
+		if !has { // what it still has goes as without, when it may
+			p.src.Drop(flow)
+			continue
+		}
+		c.paying, c.paid = true, false
+		size, to := e.send(x, &e.out)
+		c.paying = false
+		if !c.paid { // a copy, or what is no data
+			to.spend(e, size)
+			p.src.Drop(flow)
+		}
+		sent++
+		if p.src.Head() != flow {
+			x.publish()
+			e.rearm(x)
+		}
+	}
+	return sent, false
+}
+
+// withholds reports whether a queue pair's next packet waits until something is heard
+// from the peer: it is a large flow's, without pre-credit, and others are under way.
+func (p *creditPeer) withholds(x *QP) bool {
+	f := x.credit
+	if !p.on || !f.begun || f.class != precredit.Large || !p.blind {
+		return false
+	}
+	if p.dest.flight.Used() > 0 {
+		return true
+	}
+	x.q.AskAck() // the only one until it is answered
+	return false
+}
+
+// tclass is the traffic class of a packet (S5.4): what a large flow sends, and a small
+// one that goes on for longer than its first round trip, has the DSCP that switches
+// serve last, if there is one. Within a queue pair packets move to that class at some
+// point and back only when nothing is outstanding, so none overtakes an earlier one in
+// switches that serve the other class first. In switches that share between the two it
+// may: only who has SACK is marked.
+func (c *credits) tclass(now qp.Time, x *QP, o *qp.Outbound, own uint8) uint8 {
+	f := x.credit
+	switch o.Opcode.Info().Operation {
+	case rocev2.OperationSend, rocev2.OperationWrite:
+	case rocev2.OperationReadResponse:
+		if p := o.Opcode.Info().Position; p == rocev2.PosFirst || p == rocev2.PosOnly {
+			f.served = 0
+		}
+		return own
+	default:
+		return own
+	}
+	large := f.begun && f.class == precredit.Large || f.sent >= uint64(c.bdp)
+	f.sent += uint64(o.PayloadLen)
+	if c.large == 0 || !x.selective || !large {
+		return own
+	}
+	f.sent = max(f.sent, uint64(c.bdp)) // it stays so
+	x.dest.largeAt = now
+	const ecn = 3
+	return c.large<<2 | own&ecn
+}
+
+// tellsNothing reports whether a packet's time on the way says nothing of the queue that
+// the destination's rate fills: it passes the large ones. The policy would take the
+// least time for the queue's and see none until packets are lost.
+func (c *credits) tellsNothing(d *dest, tclass uint8, now qp.Time) bool {
+	return c.large != 0 && d.largeAt != 0 && now-d.largeAt < largeWindow && tclass>>2 != c.large
+}
+
+// largeWindow is for how long after a large packet: two of the agent's.
+const largeWindow = qp.Time(20 * time.Millisecond)
+
+// wait keeps a queue pair until something is heard from the peer, but not for long: what
+// is under way may be of somebody who ends without an answer.
+func (c *credits) wait(e *engine, p *creditPeer, x *QP) {
+	if !x.credit.waiting {
+		x.credit.waiting = true
+		p.waiting = append(p.waiting, x)
+		c.count.withheld++
+		c.wakeAt(int64(e.now) + creditPatience)
+	}
+}
+
+func (p *creditPeer) unwait(x *QP) {
+	if x.credit.waiting {
+		x.credit.waiting = false
+		i := slices.Index(p.waiting, x)
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	}
+}
+
+// wake has all that wait line up again, to be judged anew.
+func (p *creditPeer) wake(e *engine) {
+	for i, x := range p.waiting {
+		x.credit.waiting = false
+		e.lineUp(x)
+		p.waiting[i] = nil
+	}
+	p.waiting = p.waiting[:0]
+}
+
+// pay has the packet of a flow say in its stamp what it takes, if it is one that
+// transmit sends. A copy of a packet is never paid.
+func (c *credits) pay(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
+	f := x.credit
+	n := uint32(o.PayloadLen)
+	if f == nil || !f.begun || o.Again || n == 0 {
+		return
+	}
+	if !c.paying {
+		p.src.Pass(&f.Flow, n)
+		return
+	}
+	if left := f.Left(); left < n { // the last packet of those that may be paid
+		p.src.Push(&f.Flow, f.class, n-left)
+	}
+	k, ok := p.src.SrcSchedulePrecredit(int64(e.now), n)
+	if !ok {
+		return
+	}
+	o.Stamp.Flags |= rocev2.StampCredit
+	o.Stamp.Credit, o.Stamp.CreditSeq = k.Credit.Bytes, k.Credit.Seq
+	c.count.used += uint64(k.Bytes)
+	c.paid = true
+}
