@@ -16,6 +16,9 @@ var fourcaseEntries = []Entry{
 	{"fourcase-window", "the same with no more bytes in flight than the rate and the delay aimed at explain", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true}
 	}},
+	{"fourcase-behind", "the same for data that switches serve after other data", func() settings {
+		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true, behind: true}
+	}},
 	{"literal", "four-case by the words of S1.6 alone, for comparison", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeLiteral}
 	}},
@@ -25,7 +28,7 @@ var fourcaseEntries = []Entry{
 const stampBytes = 40
 
 type fourcaseSettings struct {
-	window                                bool
+	window, behind                        bool
 	mode                                  fourcase.Mode
 	interval, target, targetMax, deadband int64
 	minRate, initial                      float64
@@ -53,6 +56,9 @@ func (s *fourcaseSettings) fields() []field {
 
 func (s *fourcaseSettings) params(p *sim.Path) fourcase.Params {
 	w := fourcase.ParamsFor(p.LinkBps, uint64(p.BaseRTTNs), s.window)
+	if s.behind {
+		w = fourcase.ParamsBehind(p.LinkBps, uint64(p.BaseRTTNs))
+	}
 	w.Mode = s.mode
 	ns := func(to *uint64, v int64) {
 		if v != 0 {
