@@ -56,6 +56,9 @@ const Turns = 8
 // it is one turn nearer, so none starves.
 func (r Reach) Turn(bdp, rounds, age uint64) uint8 {
 	n := min(1+doublings(r.Left(), bdp), Turns-1)
+	if r.Class == Large {
+		n = max(n, 2)
+	}
 	if age > 0 {
 		n -= min(n-1, rounds/age)
 	}

@@ -31,8 +31,8 @@ type preSettings struct {
 
 func (s *preSettings) fields() []field {
 	return []field{
-		wordField("with", &s.with, "the scheme beside; fourcase-window if all share one queue"),
-		sizeField("budget", &s.budget, "what a receiver gives away; at most half of what the last hop may queue, and that if not given"),
+		wordField("with", &s.with, "the scheme beside; fourcase-behind is fourcase-window with one-queue"),
+		sizeField("budget", &s.budget, "what a receiver gives away; if not given, and at most, half of what the last hop may queue, in one queue 16 bandwidth-delay products"),
 		countField("senders", &s.senders, "senders among whom the budget is divided; 0 = a bandwidth-delay product each"),
 		timeField("base-rtt", &s.rtt, "round trip of those products (12us)"),
 		sizeField("first", &s.cap, "how much of a flow may go on pre-credit; one bandwidth-delay product if not given"),
@@ -54,6 +54,9 @@ func (s *preSettings) scheme(name string) (sim.Scheme, error) {
 	}
 	if s.noQueues {
 		s.queues = 1
+		if s.with == "fourcase-behind" { // the default, and nothing is behind anything
+			s.with = "fourcase-window"
+		}
 	}
 	if !(s.unknown >= 0 && s.unknown <= 1) {
 		return nil, fmt.Errorf("unknown %v: it is a share from 0 to 1", s.unknown)

@@ -103,8 +103,8 @@ func quantile(v []float64, q float64) float64 {
 // the slowest are faster, and large flows do not pay for it.
 func TestPrecreditFirstRoundTrip(t *testing.T) {
 	with, without := beside(t, nil)
-	a, na := fatTree(t, 4, without, workload.WebSearch, 0.5, 1)
-	b, nb := fatTree(t, 4, with, workload.WebSearch, 0.5, 1)
+	a, na := fatTree(t, 4, without, workload.WebSearch, 0.5, 4)
+	b, nb := fatTree(t, 4, with, workload.WebSearch, 0.5, 4)
 	t.Logf("of %d small flows %d complete in the first round trip without, %d with; p99 slowdown %.2f and %.2f",
 		a.small, a.firstRTT, b.firstRTT, quantile(a.slow, .99), quantile(b.slow, .99))
 	if a.unfinished+b.unfinished > 0 || a.small != b.small {
