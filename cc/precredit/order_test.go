@@ -52,7 +52,10 @@ func TestTurn(t *testing.T) {
 		{Reach{Known: 10, Sent: 4 * bdp}, 0, 3},
 		{Reach{Known: 16 * bdp}, DefaultAge - 1, 5},
 		{Reach{Known: 16 * bdp}, DefaultAge, 4},
-		{Reach{Known: 16 * bdp}, 10 * DefaultAge, 1},
+		{Reach{Known: 16 * bdp}, 5 * DefaultAge, 0},
+		{Reach{Known: 16 * bdp}, 50 * DefaultAge, 0},
+		{Reach{Known: 2 * bdp, Sent: bdp, Class: Large}, 0, 2}, // small ones are first
+		{Reach{Known: 2 * bdp, Sent: bdp, Class: Large}, DefaultAge, 1},
 	} {
 		if got := c.reach.Turn(bdp, c.rounds, DefaultAge); got != c.want {
 			t.Errorf("%+v after %d rounds: turn %d, want %d", c.reach, c.rounds, got, c.want)
@@ -90,12 +93,12 @@ func TestPropertyTurnComes(t *testing.T) {
 		last := uint8(Turns)
 		for rounds := uint64(0); rounds <= Turns*age; rounds += age {
 			turn := r.Turn(bdp, rounds, age)
-			if turn > last || turn < 1 || turn >= Turns {
+			if turn > last || turn >= Turns {
 				t.Fatalf("%+v: turn %d after %d", r, turn, last)
 			}
 			last = turn
 		}
-		if last != 1 {
+		if last != 0 {
 			t.Fatalf("%+v: still in turn %d", r, last)
 		}
 	})

@@ -201,7 +201,7 @@ func (c *preControl) prioritise(now int64, p *sim.Pacer) {
 		waited := now - f.StartNs
 		turn := x.reach.Turn(bdp, uint64(waited/max(p.Path.BaseRTTNs, 1)), uint64(c.scheme.s.age))
 		p.SetPrio(f, turn)
-		if turn > 1 && age > 0 {
+		if turn > 0 && age > 0 {
 			if next := now + age - waited%age; p.TimerNs == 0 || next < p.TimerNs {
 				p.TimerNs = next
 			}
