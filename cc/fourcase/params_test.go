@@ -80,3 +80,22 @@ func TestModeNames(t *testing.T) {
 		t.Errorf("Mode(9) is %q", Mode(9))
 	}
 }
+
+// What is behind other data keeps to the table: the parameters are valid on every path,
+// and a decision takes less and gives more than where an excess is a sender's own doing.
+func TestParamsBehind(t *testing.T) {
+	for _, link := range []uint64{100_000_000, 10_000_000_000, 400_000_000_000} {
+		for _, rtt := range []uint64{1_000, 14_000, 1_000_000} {
+			p, own := ParamsBehind(link, rtt), ParamsFor(link, rtt, true)
+			if err := p.Validate(); err != nil {
+				t.Errorf("%d bit/s, %d ns: %v", link, rtt, err)
+			}
+			if p.MaxCutQ10 >= own.MaxCutQ10 || p.RaiseQ10 <= own.RaiseQ10 || p.RaiseAfter >= own.RaiseAfter {
+				t.Errorf("%d bit/s, %d ns: %+v against %+v", link, rtt, p, own)
+			}
+			if p.TargetNs != own.TargetNs || p.TargetMaxNs != own.TargetMaxNs {
+				t.Errorf("%d bit/s, %d ns: the target moved", link, rtt)
+			}
+		}
+	}
+}
