@@ -20,19 +20,37 @@ func (b base) set(m times) { *b.tx, *b.rx, *b.rtt = m.tx, m.rx, m.rtt }
 // trip has not is the clocks' doing, and the other direction's minimum goes up
 // by it, but never by more than the fall. Their sum stays at the round trip's
 // minimum, however the jitter falls, so the correction cannot run away.
-func (b base) fold(m times) (qTx, qRx int64) {
+//
+// A fall of more than all that waits on the way is a clock that was set. The queue did not go
+// with it: as much of it as was there before (queueTx, queueRx) still is, and the
+// minimum is below the sample by that. What is wrong with this shows in the other
+// direction, as a new minimum, and goes back.
+func (b base) fold(m times, queueTx, queueRx int64) (qTx, qRx int64) {
 	fellTx, fellRx := max(*b.tx-m.tx, 0), max(*b.rx-m.rx, 0)
 	*b.tx -= fellTx
 	*b.rx -= fellRx
 	*b.rtt -= max(*b.rtt-m.rtt, 0)
 	shift := max(*b.rtt-(*b.tx+*b.rx), 0)
+	waits := m.rtt - *b.rtt
 	switch {
 	case fellTx > 0:
 		shift = min(shift, fellTx)
+		if shift > waits {
+			still := min(max(queueTx, 0), waits)
+			*b.tx -= still
+			shift += still
+			fellTx += still
+		}
 		*b.rx += shift
 		fellTx -= shift
 	case fellRx > 0:
 		shift = min(shift, fellRx)
+		if shift > waits {
+			still := min(max(queueRx, 0), waits)
+			*b.rx -= still
+			shift += still
+			fellRx += still
+		}
 		*b.tx += shift
 		fellRx -= shift
 	}
@@ -68,9 +86,9 @@ func (r *Regs) track(p *Params, m times, now uint64) bool {
 		r.BaseSinceNs = now
 		r.State |= StateNext
 	} else {
-		r.next().fold(m)
+		r.next().fold(m, r.QTxNs, r.QRxNs)
 	}
-	qTx, qRx := r.base().fold(m)
+	qTx, qRx := r.base().fold(m, r.QTxNs, r.QRxNs)
 	r.QTxNs += qTx
 	r.QRxNs += qRx
 	return true

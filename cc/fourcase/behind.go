@@ -17,7 +17,7 @@ package fourcase
 func ParamsBehind(linkBps, rttNs uint64) Params {
 	p := ParamsFor(linkBps, rttNs, true)
 	p.MaxCutQ10 = one / 8
-	p.RaiseQ10 = one / 5
+	p.RaiseQ10 = one / 10
 	p.MaxRaiseQ10 = one / 2
 	p.RaiseAfter = 2
 	return p
