@@ -109,9 +109,11 @@ func TestPreCredit(t *testing.T) {
 			t.Errorf("%d bytes on pre-credit in all, no more than was granted first: ACKs gave nothing back", n)
 		}
 		conserved(t, a, b)
-		// On a busy machine an answer may be late enough for a probe; nothing is lost here.
-		if n, probes := counter(a.dev, "tx_retransmits"), counter(a.dev, "tail_probes"); n != probes {
-			t.Errorf("%d packets sent again, %d of them probes", n, probes)
+		// On a busy machine an answer may be late enough for a probe, or for a timeout, which
+		// sends one packet again; nothing is lost here.
+		late := counter(a.dev, "tail_probes") + counter(a.dev, "local_ack_timeout_err")
+		if n := counter(a.dev, "tx_retransmits"); n > late {
+			t.Errorf("%d packets sent again, %d of them because answers were late", n, late)
 		}
 		if err := a.qp.Destroy(); err != nil {
 			t.Fatal(err)

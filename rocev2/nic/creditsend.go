@@ -81,10 +81,7 @@ func (p *creditPeer) transmit(e *engine, n int) (sent int, more bool) {
 			p.src.Drop(flow)
 		}
 		sent++
-		if p.src.Head() != flow {
-			x.publish()
-			e.rearm(x)
-		}
+		e.touch(x) // for its timer: it may not get a turn in the line for long
 	}
 	return sent, false
 }
