@@ -123,7 +123,7 @@ func (p *Pair) run(t *testing.T) {
 }
 
 // asAttached is four-case with the parameters that attach gives it, and the agent's
-// rhythm: it reads its tables every 10 ms.
+// rhythm: with htb, whose classes it has to change, it reads its tables up to every 10 ms.
 func asAttached(linkBps uint64) scenario.Scheme {
 	d := fourcase.DefaultParams(linkBps)
 	x := scenario.Scheme{Name: "fourcase", Label: "fourcase"}
