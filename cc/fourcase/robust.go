@@ -239,8 +239,9 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 	elapsed := r.passed(p, now)
 	d, e, scale := p.levels(r.RateBps)
 	before, trend := r.QTxNs, r.DTxNs
-	q := r.judged(m, s.Samples, d+r.tolerated())
-	common := r.common(p, trend, d, e, elapsed)
+	q := r.judged(m, s.Samples, d+int64(r.JitterNs)+int64(r.CommonNs))
+	r.learnCommon(p, trend, d, e, elapsed)
+	common := r.leftOut(d)
 	q, before = q-common, before-common
 	band := e
 	d, e = r.noise(before, q, d, e)
@@ -273,7 +274,8 @@ func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64,
 	if judge {
 		q = m.tx - r.BaseTxNs
 	}
-	q -= int64(r.CommonNs)
+	common := r.leftOut(d)
+	q -= common
 	if s.CE > 0 {
 		cut = p.ceCut(s)
 	}
@@ -285,7 +287,7 @@ func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64,
 	if cut == 0 || !judge {
 		return cut, v
 	}
-	q = r.judged(m, s.Samples, d+int64(r.CommonNs)) - int64(r.CommonNs)
+	q = r.judged(m, s.Samples, d+common) - common
 	if q > 4*d {
 		cut = max(cut, p.delayCut(rowFarAbove, q, d, r.DTxNs, r.PeriodNs))
 	} else if q > d {
