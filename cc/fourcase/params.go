@@ -100,7 +100,8 @@ func DefaultParams(linkBps uint64) Params {
 // ParamsFor are parameters for a link of linkBps bits per second and
 // destinations that are rttNs nanoseconds away, where a decision is made every
 // round trip and host jitter is small against it: hardware and the simulator.
-// The agent, which reads its tables every 10 ms, has DefaultParams.
+// The agent has DefaultParams: what disturbs its samples is the host and not the
+// network (docs/policies.md).
 //
 // A sender at half of the link's rate or more aims at a quarter to three eighths of a
 // round trip of queue, one at a third of it at four fifths, and one at a sixteenth,

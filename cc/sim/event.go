@@ -131,6 +131,9 @@ func (w *wheel) newSlot(kind evKind, owner int32) int32 {
 		s.kind, s.owner = kind, owner
 		return id
 	}
+	if len(w.slots) == cap(w.slots) {
+		w.slots = grown(w.slots, max(64, cap(w.slots)))
+	}
 	w.slots = append(w.slots, slot{kind: kind, owner: owner})
 	return int32(len(w.slots) - 1)
 }
@@ -210,6 +213,9 @@ func (w *wheel) add(l *level, b int64, e event) {
 		w.freeChunk = w.chunks[id].next
 	} else {
 		id = int32(len(w.chunks))
+		if len(w.chunks) == cap(w.chunks) {
+			w.chunks = grown(w.chunks, max(64, cap(w.chunks)))
+		}
 		w.chunks = append(w.chunks, chunk{})
 	}
 	c := &w.chunks[id]

@@ -101,7 +101,7 @@ func (w *fourcaseScheme) Needs() sim.Needs {
 func (w *fourcaseScheme) NewReceiver(int, sim.Out) sim.Receiver { return nil }
 
 func (w *fourcaseScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
-	return &fourcaseControl{scheme: w, params: *w.params.get(&p.Path, w.s.params)}
+	return &fourcaseControl{scheme: w, params: w.params.get(&p.Path, w.s.params)}
 }
 
 // fourcaseControl is the data plane and the agent of one destination: it gathers
@@ -109,12 +109,21 @@ func (w *fourcaseScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 type fourcaseControl struct {
 	sim.NoControl
 	scheme *fourcaseScheme
-	params fourcase.Params
-	regs   fourcase.Regs
-	window fourcase.Sample
-	since  int64  // start of the window
-	settle int64  // echoes of packets that left before this are of the old rate
-	sent   uint64 // packets, each counted once
+	params *fourcase.Params // of all with such a path
+	// initial is Params.InitialRateBps of this one, 0 until it has had data.
+	initial uint64
+	since   int64  // start of the window
+	settle  int64  // echoes of packets that left before this are of the old rate
+	sent    uint64 // packets, each counted once
+	window  fourcase.Sample
+	regs    fourcase.Regs
+}
+
+// own are the parameters of this destination.
+func (c *fourcaseControl) own() fourcase.Params {
+	p := *c.params
+	p.InitialRateBps = c.initial
+	return p
 }
 
 // share is what a destination starts with: the host's link, split evenly over
@@ -129,8 +138,9 @@ func (c *fourcaseControl) share(p *sim.Pacer) uint64 {
 func (c *fourcaseControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 	if p.Flows == 1 {
 		c.scheme.busy[p.Src]++
-		c.params.InitialRateBps = c.share(p)
-		fourcase.Wake(&c.regs, &c.params, uint64(now))
+		c.initial = c.share(p)
+		params := c.own()
+		fourcase.Wake(&c.regs, &params, uint64(now))
 	}
 	c.apply(p)
 }
@@ -139,7 +149,7 @@ func (c *fourcaseControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 func (c *fourcaseControl) apply(p *sim.Pacer) {
 	p.RateBps = c.regs.RateBps
 	if c.scheme.s.window {
-		wire := fourcase.WindowBytes(&c.regs, &c.params, uint64(p.Path.BaseRTTNs))
+		wire := fourcase.WindowBytes(&c.regs, c.params, uint64(p.Path.BaseRTTNs))
 		p.WindowBytes = int64(wire) * int64(p.Path.PayloadBytes) / int64(p.Path.PacketBytes)
 	}
 }
@@ -198,7 +208,8 @@ func (c *fourcaseControl) evaluate(now int64, p *sim.Pacer) {
 	c.window.Sent = c.sent + 1 // 0 means unknown
 	c.window.AppLimited = p.EmptyNs != 0 && (p.EmptyNs >= c.since || p.BacklogBytes == 0)
 	before := c.regs.RateBps
-	fourcase.Step(&c.regs, &c.params, c.window, uint64(now))
+	params := c.own()
+	fourcase.Step(&c.regs, &params, c.window, uint64(now))
 	c.window, c.since = fourcase.Sample{}, now
 	if c.regs.RateBps != before {
 		c.settle = now
