@@ -122,6 +122,8 @@ type SoftrocePolicyParams struct {
 	CeCutQ10          uint32
 	BigCutQ10         uint32
 	SmallCutQ10       uint32
+	TargetSteepQ10    uint32
+	Reserved          uint32
 }
 
 type SoftrocePolicyRegs struct {

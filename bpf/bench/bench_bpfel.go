@@ -160,6 +160,8 @@ type BenchSrConfig struct {
 		CeCutQ10          uint32
 		BigCutQ10         uint32
 		SmallCutQ10       uint32
+		TargetSteepQ10    uint32
+		Reserved          uint32
 	}
 	Priority struct {
 		_           structs.HostLayout

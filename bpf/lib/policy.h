@@ -51,7 +51,7 @@ struct policy_params {
 	__u64 max_rate_bps;      /* the link's rate */
 	__u64 initial_rate_bps;  /* where a destination starts; 0 = max_rate_bps */
 	__u64 target_ns;         /* D: queueing delay aimed at, at target_rate_bps */
-	__u64 target_rate_bps;   /* D grows below and shrinks above */
+	__u64 target_rate_bps;   /* D grows below and shrinks above, as 1/sqrt(rate) */
 	__u64 target_max_ns;     /* but not beyond this */
 	__u64 deadband_ns;       /* e: smaller changes are no change */
 	__u64 base_window_ns;    /* how long a minimum stays the baseline */
@@ -67,7 +67,7 @@ struct policy_params {
 	__u32 ce_cut_q10;        /* cut if every echo reports CE, /1024 */
 	__u32 big_cut_q10;       /* literal: case 1, /1024 */
 	__u32 small_cut_q10;     /* literal: case 2, /1024 */
-	__u32 target_power;      /* D grows as 1/rate^(target_power/2): 1 = 1/sqrt(rate), 4 = 1/rate^2 */
+	__u32 target_steep_q10;  /* D is at most this part of target_ns, /1024, growing as 1/rate^2; 0 = off */
 	__u32 reserved;
 };
 

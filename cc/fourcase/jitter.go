@@ -24,9 +24,6 @@ const (
 	commonShift = 3           // and smoothed
 )
 
-// tolerated is the excess that is not ours, by what is known of jitter.
-func (r *Regs) tolerated() int64 { return int64(r.JitterNs) + int64(r.CommonNs) }
-
 // noise learns from the decision that was just noted what of the delay is jitter and
 // returns the levels with it. before and trend are the excess and its change at the
 // decision before.
@@ -44,30 +41,34 @@ func (r *Regs) noise(before, q, d, e int64) (int64, int64) {
 	return d + jitter, e + jitter>>2
 }
 
-// common learns how much of the excess both directions have while it swings, and returns
-// how much of the excess is to be left out of account: that and one swing.
+// leftOut is what of the excess is left out of account: the part that both directions
+// have, and one swing. What is small against the target D needs none of that.
+func (r *Regs) leftOut(d int64) int64 {
+	if common := int64(r.CommonNs); common > d>>2 {
+		return common + int64(r.SwingNs)
+	}
+	return 0
+}
+
+// learnCommon learns how much of the excess both directions have while it swings.
 //
 // A swing is a growth and then a fall, in decisions next to each other, of the fall what our
 // last cut does not explain. A queue that is controlled turns slowly: where it
 // does, it changes little from one decision to the next. Queues of many that start at once
 // swing widely but once; so a swing counts up to a few times those before it.
-func (r *Regs) common(p *Params, trend, d, e int64, elapsed uint64) int64 {
+func (r *Regs) learnCommon(p *Params, trend, d, e int64, elapsed uint64) {
 	swing, common := int64(r.SwingNs), int64(r.CommonNs)
 	var peak int64
 	if trend > 0 && r.DTxNs < 0 {
 		cut := int64(min(elapsed, qLimit) * uint64(r.CutQ10) >> 10)
-		peak = min(trend, max(-r.DTxNs-cut-cut>>2, 0), 4*swing+d, int64(p.TargetMaxNs>>1))
+		peak = min(trend, max(-r.DTxNs-cut-cut>>2, 0), 4*swing+d, int64(p.TargetMaxNs>>1), jitterMax)
 	}
 	if peak > swing {
 		swing += (peak - swing) >> swingRise
 	} else {
 		swing -= (swing - peak) >> swingFall
 	}
-	most := min(max(swing-e>>swingBand, 0)<<commonSwing, max(3*int64(p.TargetMaxNs)-int64(r.JitterNs), 0))
+	most := min(max(swing-e>>swingBand, 0)<<commonSwing, max(3*int64(p.TargetMaxNs)-int64(r.JitterNs), 0), jitterMax)
 	common += (min(max(r.QRxNs, 0), most) - common) >> commonShift
 	r.SwingNs, r.CommonNs = uint32(swing), uint32(common)
-	if common <= d>>2 {
-		return 0 // the target has room for that
-	}
-	return common + swing
 }

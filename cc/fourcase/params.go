@@ -44,7 +44,7 @@ type Params struct {
 	MaxRateBps        uint64 // the link's rate
 	InitialRateBps    uint64 // where a destination starts (S1.2); 0 = MaxRateBps
 	TargetNs          uint64 // D: queueing delay aimed at, at TargetRateBps
-	TargetRateBps     uint64 // D grows below and shrinks above
+	TargetRateBps     uint64 // D grows below and shrinks above, as 1/sqrt(rate)
 	TargetMaxNs       uint64 // but not beyond this
 	DeadbandNs        uint64 // e: smaller changes are no change
 	BaseWindowNs      uint64 // how long a minimum stays the baseline
@@ -60,7 +60,7 @@ type Params struct {
 	CECutQ10          uint32 // cut if every echo reports CE
 	BigCutQ10         uint32 // literal: case 1
 	SmallCutQ10       uint32 // literal: case 2
-	TargetPower       uint32 // D grows as 1/rate^(TargetPower/2): 1 = 1/sqrt(rate), 4 = 1/rate^2; 0 is 1
+	TargetSteepQ10    uint32 // D is at most this part of TargetNs, growing as 1/rate^2; 0 = off
 	Reserved          uint32 // 0
 }
 
@@ -94,7 +94,6 @@ func DefaultParams(linkBps uint64) Params {
 		CECutQ10:       256,
 		BigCutQ10:      512,
 		SmallCutQ10:    128,
-		TargetPower:    1,
 	}
 }
 
@@ -105,15 +104,15 @@ func DefaultParams(linkBps uint64) Params {
 // network (docs/policies.md).
 //
 // A sender at half of the link's rate or more aims at a quarter to three eighths of a
-// round trip of queue, one at a fifth of it, and below, at two. windowed says that WindowBytes is enforced
-// as well as the rate: then a raise that is too much makes no long queue, and may
-// be larger.
+// round trip of queue, one at a third of it at four fifths, and one at a sixteenth,
+// and below, at two. windowed says that WindowBytes is enforced as well as the rate: then
+// a raise that is too much makes no long queue, and may be larger.
 func ParamsFor(linkBps, rttNs uint64, windowed bool) Params {
 	p := DefaultParams(linkBps)
 	rttNs = min(max(rttNs, 64), maxTimeLimit>>4)
 	p.TargetRateBps = linkBps
-	p.TargetNs = rttNs * 3 / 32
-	p.TargetPower = 4
+	p.TargetNs = rttNs / 2
+	p.TargetSteepQ10 = 192 // 3/16
 	p.TargetMaxNs = 2 * rttNs
 	p.DeadbandNs = rttNs / 8
 	p.IntervalNs = rttNs
@@ -183,13 +182,9 @@ func (p *Params) validateTimes() error {
 	if p.TargetMaxNs < p.TargetNs {
 		return fmt.Errorf("target_max_ns (%d) is below target_ns (%d): raise it to at least that", p.TargetMaxNs, p.TargetNs)
 	}
-	// A steep target falls below its deadband soon, and stays at two of them.
-	if p.TargetPower <= 1 && p.DeadbandNs > p.TargetNs/2 {
+	if p.DeadbandNs > p.TargetNs/2 {
 		return fmt.Errorf("deadband_ns (%d) is above half of target_ns (%d): lower it, or raise the target; else noise that is no queue would count as one",
 			p.DeadbandNs, p.TargetNs)
-	}
-	if p.DeadbandNs > p.TargetMaxNs/2 {
-		return fmt.Errorf("deadband_ns (%d) is above half of target_max_ns (%d): lower it, or raise that", p.DeadbandNs, p.TargetMaxNs)
 	}
 	if p.BaseWindowNs < 10*p.IntervalNs {
 		return fmt.Errorf("base_window_ns (%d) is below ten times interval_ns (%d): a baseline needs several decisions to see an empty queue; 10 s is usual",
@@ -212,8 +207,8 @@ func (p *Params) validateFractions() error {
 			return fmt.Errorf("%s is %d: set it between 1 and 1024 (1024 is the whole rate)", f.name, f.q10)
 		}
 	}
-	if p.TargetPower > 4 {
-		return fmt.Errorf("target_power is %d: use 1 (1/sqrt(rate)) to 4 (1/rate^2)", p.TargetPower)
+	if s := p.TargetSteepQ10; s != 0 && (s < leastSteep || s > one) {
+		return fmt.Errorf("target_steep_q10 is %d: set it between %d and 1024 (target_ns itself), or 0 for none", s, leastSteep)
 	}
 	if p.MaxRaiseQ10 < p.RaiseQ10 {
 		return fmt.Errorf("max_raise_q10 (%d) is below raise_q10 (%d): raise it to at least that", p.MaxRaiseQ10, p.RaiseQ10)

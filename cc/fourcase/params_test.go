@@ -55,6 +55,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(p *Params) { p.Mode = 3 }, "mode is 3: use 0 (robust), 1 (literal) or 2 (fixed)"},
 		{func(p *Params) { p.BetaQ10 = 0 }, "beta_q10 is 0: set it between 1 and 1024"},
 		{func(p *Params) { p.MaxCutQ10 = 1025 }, "max_cut_q10 is 1025"},
+		{func(p *Params) { p.TargetSteepQ10 = 15 }, "target_steep_q10 is 15: set it between 16 and 1024 (target_ns itself), or 0"},
 		{func(p *Params) { p.MaxRaiseQ10 = 2 }, "max_raise_q10 (2) is below raise_q10 (3): raise it"},
 		{func(p *Params) { p.BigCutQ10 = 100 }, "big_cut_q10 (100) is below small_cut_q10 (128)"},
 	} {

@@ -54,33 +54,33 @@ func delayRow(qTx, qRx, dTx, dRx, turn, d, e int64) uint8 {
 // levels are the target D and the deadband e at a rate, and the scale that made
 // D of TargetNs, in 1/1024.
 //
-// D grows as 1/rate^(TargetPower/2). Of two flows through one queue the slower one then
+// D grows as 1/sqrt(rate). Of two flows through one queue the slower one then
 // tolerates more, so it raises while the faster one cuts: that, and not the sign
-// of a trend, is what makes rates meet. The steeper D is, the less does a flow lose that
-// crosses more than one queue and sees the sum of them: of n, by 1/rate^2, sqrt(n) and not n^2.
+// of a trend, is what makes rates meet. e is a quarter of that, so that the delay of
+// a few packets does not count as a queue where packets take long.
 //
-// e grows as 1/sqrt(rate), so that the delay of a few packets does not count as a queue
-// where packets take long: a quarter of D where D does so as well.
+// Near TargetRateBps D may be less, and grow as 1/rate^2: a flow that crosses n queues sees
+// their sum. By the first rule that costs it a factor of n^2, by the second of sqrt(n). The second
+// alone would use up the range of D within a few flows.
 func (p *Params) levels(bps uint64) (d, e int64, scale uint64) {
 	ratio := min(p.TargetRateBps<<20/bps, 1<<32-1)
 	scale = max(uint64(isqrt32(uint32(ratio))), 1)
-	full, band := p.TargetNs*scale>>10, p.DeadbandNs*scale>>10
-	switch p.TargetPower {
-	case 0, 1:
-		band = full >> 2
-	case 2:
-		full = p.TargetNs * min(ratio>>10, steepest) >> 10
-	case 3:
-		full = p.TargetNs * min(ratio>>10*scale>>10, steepest) >> 10
-	default:
-		full = p.TargetNs * min(ratio>>10*(ratio>>10)>>10, steepest) >> 10
+	full := p.TargetNs * scale >> 10
+	target := min(full, p.TargetMaxNs)
+	if p.TargetSteepQ10 != 0 && ratio < steepTo {
+		steep := ratio * ratio >> 30 * uint64(p.TargetSteepQ10) >> 10
+		target = min(target, p.TargetNs*steep>>10)
 	}
-	target := max(min(full, p.TargetMaxNs), 2*p.DeadbandNs)
-	return int64(target), int64(max(p.DeadbandNs, min(band, target-target>>3))), scale
+	target = max(target, 2*p.DeadbandNs)
+	return int64(target), int64(max(p.DeadbandNs, min(full>>2, target-target>>3))), scale
 }
 
-// steepest bounds what D is of TargetNs, in 1/1024, before it is multiplied.
-const steepest = 1 << 20
+// steepTo is TargetRateBps over the rate, in 1/2^20, from where on 1/sqrt(rate) is the
+// lesser with every TargetSteepQ10 from leastSteep on; and no product overflows.
+const (
+	steepTo    = 16 << 20
+	leastSteep = one / 64
+)
 
 // isqrt32 is the integer square root, by shifts, adds and compares.
 func isqrt32(v uint32) uint32 {
@@ -239,8 +239,9 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 	elapsed := r.passed(p, now)
 	d, e, scale := p.levels(r.RateBps)
 	before, trend := r.QTxNs, r.DTxNs
-	q := r.judged(m, s.Samples, d+r.tolerated())
-	common := r.common(p, trend, d, e, elapsed)
+	q := r.judged(m, s.Samples, d+int64(r.JitterNs)+int64(r.CommonNs))
+	r.learnCommon(p, trend, d, e, elapsed)
+	common := r.leftOut(d)
 	q, before = q-common, before-common
 	band := e
 	d, e = r.noise(before, q, d, e)
@@ -273,7 +274,8 @@ func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64,
 	if judge {
 		q = m.tx - r.BaseTxNs
 	}
-	q -= int64(r.CommonNs)
+	common := r.leftOut(d)
+	q -= common
 	if s.CE > 0 {
 		cut = p.ceCut(s)
 	}
@@ -285,7 +287,7 @@ func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64,
 	if cut == 0 || !judge {
 		return cut, v
 	}
-	q = r.judged(m, s.Samples, d+int64(r.CommonNs)) - int64(r.CommonNs)
+	q = r.judged(m, s.Samples, d+common) - common
 	if q > 4*d {
 		cut = max(cut, p.delayCut(rowFarAbove, q, d, r.DTxNs, r.PeriodNs))
 	} else if q > d {
