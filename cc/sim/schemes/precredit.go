@@ -200,7 +200,11 @@ func (c *preControl) prioritise(now int64, p *sim.Pacer) {
 		}
 		waited := now - f.StartNs
 		turn := x.reach.Turn(bdp, uint64(waited/max(p.Path.BaseRTTNs, 1)), uint64(c.scheme.s.age))
-		p.SetPrio(f, turn)
+		least := uint8(0)
+		if head != nil {
+			least = 1 // of one pacer the packet that is paid for must be the next
+		}
+		p.SetPrio(f, max(turn, least))
 		if turn > 0 && age > 0 {
 			if next := now + age - waited%age; p.TimerNs == 0 || next < p.TimerNs {
 				p.TimerNs = next
