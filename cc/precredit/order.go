@@ -49,19 +49,23 @@ func (r Reach) Band(bdp uint64, bands int) uint8 {
 }
 
 // Turns is how many turns there are. The first, 0, is for the flow whose pre-credit is
-// next, and for those that have waited for long.
+// next, and for those that have waited for too long.
 const Turns = 8
 
 // Turn is the flow's place among those of its host: the less is left the earlier, in the
 // steps of Band, small flows (1) before all large ones. For each age round trips that it
-// has waited (0 = never) it is one turn nearer, so none starves.
+// has waited (0 = never) it is one turn nearer, to 1 and after 2*Turns of them to 0, so
+// none starves.
 func (r Reach) Turn(bdp, rounds, age uint64) uint8 {
 	n := min(1+doublings(r.Left(), bdp), Turns-1)
 	if r.Class == Large {
 		n = max(n, 2)
 	}
 	if age > 0 {
-		n -= min(n, rounds/age)
+		if rounds/age >= 2*Turns {
+			return 0
+		}
+		n -= min(n-1, rounds/age)
 	}
 	return uint8(n)
 }

@@ -52,8 +52,9 @@ func TestTurn(t *testing.T) {
 		{Reach{Known: 10, Sent: 4 * bdp}, 0, 3},
 		{Reach{Known: 16 * bdp}, DefaultAge - 1, 5},
 		{Reach{Known: 16 * bdp}, DefaultAge, 4},
-		{Reach{Known: 16 * bdp}, 5 * DefaultAge, 0},
-		{Reach{Known: 16 * bdp}, 50 * DefaultAge, 0},
+		{Reach{Known: 16 * bdp}, 5 * DefaultAge, 1},
+		{Reach{Known: 16 * bdp}, 2*Turns*DefaultAge - 1, 1},
+		{Reach{Known: 16 * bdp}, 2 * Turns * DefaultAge, 0},
 		{Reach{Known: 2 * bdp, Sent: bdp, Class: Large}, 0, 2}, // small ones are first
 		{Reach{Known: 2 * bdp, Sent: bdp, Class: Large}, DefaultAge, 1},
 	} {
@@ -84,14 +85,14 @@ func TestPropertyBandNeverBack(t *testing.T) {
 	})
 }
 
-// Every flow is in the first turn after Turns times age rounds, however much others
+// Every flow is in the first turn after 2*Turns*age rounds, however much others
 // bring, and until then waiting never puts it back.
 func TestPropertyTurnComes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bdp, age := rapid.Uint64Range(0, 1<<24).Draw(t, "bdp"), rapid.Uint64Range(1, 1000).Draw(t, "age")
 		r := Reach{Known: rapid.Uint64().Draw(t, "known"), Sent: rapid.Uint64().Draw(t, "sent")}
 		last := uint8(Turns)
-		for rounds := uint64(0); rounds <= Turns*age; rounds += age {
+		for rounds := uint64(0); rounds <= 2*Turns*age; rounds += age {
 			turn := r.Turn(bdp, rounds, age)
 			if turn > last || turn >= Turns {
 				t.Fatalf("%+v: turn %d after %d", r, turn, last)

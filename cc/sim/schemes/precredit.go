@@ -10,7 +10,7 @@ import (
 )
 
 var precreditEntries = []Entry{
-	{"fourcase-precredit", "pre-credit (S5) for the first round trip, then the four-case policy with a window; queues of switches by size", func() settings {
+	{"fourcase-precredit", "pre-credit (S5) for the first round trip, then four-case with a window; switches with four strict queues by size", func() settings {
 		return &preSettings{with: "fourcase-behind", senders: 128, wait: 1, lead: precredit.DefaultLead, age: precredit.DefaultAge, queues: precredit.Bands}
 	}},
 }
@@ -200,7 +200,11 @@ func (c *preControl) prioritise(now int64, p *sim.Pacer) {
 		}
 		waited := now - f.StartNs
 		turn := x.reach.Turn(bdp, uint64(waited/max(p.Path.BaseRTTNs, 1)), uint64(c.scheme.s.age))
-		p.SetPrio(f, turn)
+		least := uint8(0)
+		if head != nil {
+			least = 1 // of one pacer the packet that is paid for must be the next
+		}
+		p.SetPrio(f, max(turn, least))
 		if turn > 0 && age > 0 {
 			if next := now + age - waited%age; p.TimerNs == 0 || next < p.TimerNs {
 				p.TimerNs = next
