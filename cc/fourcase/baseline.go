@@ -21,36 +21,28 @@ func (b base) set(m times) { *b.tx, *b.rx, *b.rtt = m.tx, m.rx, m.rtt }
 // by it, but never by more than the fall. Their sum stays at the round trip's
 // minimum, however the jitter falls, so the correction cannot run away.
 //
-// A fall of more than all that waits on the way is a clock that was set. The queue did not go
-// with it: as much of it as was there before (queueTx, queueRx) still is, and the
-// minimum is below the sample by that. What is wrong with this shows in the other
-// direction, as a new minimum, and goes back.
-func (b base) fold(m times, queueTx, queueRx int64) (qTx, qRx int64) {
+// A fall of more than all that waits on the way is a clock that was set. The queue did
+// not go with it: all that waits is taken for one on the way out. What of it is on the way
+// back shows there, as a new minimum, as soon as that drains; a queue overlooked on the way
+// out would not show before others make room.
+func (b base) fold(m times) (qTx, qRx int64) {
 	fellTx, fellRx := max(*b.tx-m.tx, 0), max(*b.rx-m.rx, 0)
 	*b.tx -= fellTx
 	*b.rx -= fellRx
 	*b.rtt -= max(*b.rtt-m.rtt, 0)
 	shift := max(*b.rtt-(*b.tx+*b.rx), 0)
-	waits := m.rtt - *b.rtt
 	switch {
 	case fellTx > 0:
 		shift = min(shift, fellTx)
-		if shift > waits {
-			still := min(max(queueTx, 0), waits)
-			*b.tx -= still
-			shift += still
-			fellTx += still
+		if waits := m.rtt - *b.rtt; shift > waits {
+			*b.tx -= waits
+			shift += waits
+			fellTx += waits
 		}
 		*b.rx += shift
 		fellTx -= shift
 	case fellRx > 0:
 		shift = min(shift, fellRx)
-		if shift > waits {
-			still := min(max(queueRx, 0), waits)
-			*b.rx -= still
-			shift += still
-			fellRx += still
-		}
 		*b.tx += shift
 		fellRx -= shift
 	}
@@ -86,9 +78,9 @@ func (r *Regs) track(p *Params, m times, now uint64) bool {
 		r.BaseSinceNs = now
 		r.State |= StateNext
 	} else {
-		r.next().fold(m, r.QTxNs, r.QRxNs)
+		r.next().fold(m)
 	}
-	qTx, qRx := r.base().fold(m, r.QTxNs, r.QRxNs)
+	qTx, qRx := r.base().fold(m)
 	r.QTxNs += qTx
 	r.QRxNs += qRx
 	return true

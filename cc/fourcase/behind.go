@@ -16,9 +16,10 @@ package fourcase
 // Without WindowBytes enforced, or where all share one queue, use ParamsFor.
 func ParamsBehind(linkBps, rttNs uint64) Params {
 	p := ParamsFor(linkBps, rttNs, true)
-	p.TargetNs = min(p.TargetNs*7/5, p.TargetMaxNs)
-	p.MaxCutQ10 = one / 4
-	p.RaiseQ10 = one / 20
-	p.RaiseAfter = 4
+	p.TargetNs = min(p.TargetNs*13/10, p.TargetMaxNs)
+	p.MaxCutQ10 = one / 7
+	p.RaiseQ10 = one / 11
+	p.MaxRaiseQ10 = one / 2
+	p.RaiseAfter = 2
 	return p
 }
