@@ -12,7 +12,7 @@ import "math/bits"
 // trips a flow is one turn nearer.
 const (
 	Bands      = 4
-	DefaultAge = 64
+	DefaultAge = 96
 )
 
 // Reach is what a sender knows of a flow's size, in bytes.

@@ -11,7 +11,7 @@ import (
 
 var precreditEntries = []Entry{
 	{"fourcase-precredit", "pre-credit (S5) for the first round trip, then four-case with a window; switches with four strict queues by size", func() settings {
-		return &preSettings{with: "fourcase-behind", senders: 128, wait: 1, lead: precredit.DefaultLead, age: precredit.DefaultAge, queues: precredit.Bands}
+		return &preSettings{with: "fourcase-behind", senders: 64, wait: 1, lead: precredit.DefaultLead, age: precredit.DefaultAge, queues: precredit.Bands}
 	}},
 }
 
