@@ -122,6 +122,8 @@ type SoftrocePolicyParams struct {
 	CeCutQ10          uint32
 	BigCutQ10         uint32
 	SmallCutQ10       uint32
+	TargetSteepQ10    uint32
+	Reserved          uint32
 }
 
 type SoftrocePolicyRegs struct {
@@ -143,7 +145,8 @@ type SoftrocePolicyRegs struct {
 	FromBps       uint64
 	SentPackets   uint64
 	PeriodNs      uint64
-	JitterNs      uint64
+	JitterNs      uint32
+	SwingNs       uint32
 	WindowBytes   uint64
 	Decisions     uint32
 	Cuts          uint32
@@ -151,8 +154,9 @@ type SoftrocePolicyRegs struct {
 	LossQ20       uint32
 	BaseLossQ20   uint32
 	CutQ10        uint32
-	AtMin         uint32
-	Blind         uint32
+	CommonNs      uint32
+	AtMin         uint16
+	Blind         uint16
 	Restores      uint32
 	CaseNo        uint8
 	Row           uint8

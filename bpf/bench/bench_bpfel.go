@@ -88,7 +88,8 @@ type BenchDestRegs struct {
 		FromBps       uint64
 		SentPackets   uint64
 		PeriodNs      uint64
-		JitterNs      uint64
+		JitterNs      uint32
+		SwingNs       uint32
 		WindowBytes   uint64
 		Decisions     uint32
 		Cuts          uint32
@@ -96,8 +97,9 @@ type BenchDestRegs struct {
 		LossQ20       uint32
 		BaseLossQ20   uint32
 		CutQ10        uint32
-		AtMin         uint32
-		Blind         uint32
+		CommonNs      uint32
+		AtMin         uint16
+		Blind         uint16
 		Restores      uint32
 		CaseNo        uint8
 		Row           uint8
@@ -158,6 +160,8 @@ type BenchSrConfig struct {
 		CeCutQ10          uint32
 		BigCutQ10         uint32
 		SmallCutQ10       uint32
+		TargetSteepQ10    uint32
+		Reserved          uint32
 	}
 	Priority struct {
 		_           structs.HostLayout

@@ -27,7 +27,8 @@ struct policy_regs {
 	__u64 from_bps;          /* rate before the last cut, until it is reached again; 0 = none */
 	__u64 sent_packets;      /* to the destination, as of the last step */
 	__u64 period_ns;         /* time between decisions, smoothed */
-	__u64 jitter_ns;         /* by how much delays fall faster than cuts explain, smoothed */
+	__u32 jitter_ns;         /* by how much delays fall faster than cuts explain, smoothed */
+	__u32 swing_ns;          /* by how much the transmit time goes up and back with no cut of ours, smoothed */
 	__u64 window_bytes;      /* the engine may have so much under way, 0 = no limit */
 	__u32 decisions;         /* since the entry was created */
 	__u32 cuts;              /* those that cut the rate */
@@ -35,8 +36,9 @@ struct policy_regs {
 	__u32 loss_q20;          /* share of packets lost, smoothed, /2^20 */
 	__u32 base_loss_q20;     /* of it what rate cuts do not change */
 	__u32 cut_q10;           /* what the last decision cut, /1024 of the rate */
-	__u32 at_min;            /* decisions in a row that min_rate_bps kept from cutting */
-	__u32 blind;             /* windows in a row with loss and no feedback */
+	__u32 common_ns;         /* excess that both directions have while it swings, smoothed */
+	__u16 at_min;            /* decisions in a row that min_rate_bps kept from cutting */
+	__u16 blind;             /* windows in a row with loss and no feedback */
 	__u32 restores;          /* cuts taken back */
 	__u8 case_no;            /* S1.6 case of the last decision: 1-4, 0 = none */
 	__u8 row;                /* row of the completed table 0-7, 255 = none */
@@ -65,6 +67,8 @@ struct policy_params {
 	__u32 ce_cut_q10;        /* cut if every echo reports CE, /1024 */
 	__u32 big_cut_q10;       /* literal: case 1, /1024 */
 	__u32 small_cut_q10;     /* literal: case 2, /1024 */
+	__u32 target_steep_q10;  /* D is at most this part of target_ns, /1024, growing as 1/rate^2; 0 = off */
+	__u32 reserved;
 };
 
 /*

@@ -20,6 +20,11 @@ func (b base) set(m times) { *b.tx, *b.rx, *b.rtt = m.tx, m.rx, m.rtt }
 // trip has not is the clocks' doing, and the other direction's minimum goes up
 // by it, but never by more than the fall. Their sum stays at the round trip's
 // minimum, however the jitter falls, so the correction cannot run away.
+//
+// A fall of more than all that waits on the way is a clock that was set. The queue did
+// not go with it: all that waits is taken for one on the way out. What of it is on the way
+// back shows there, as a new minimum, as soon as that drains; a queue overlooked on the way
+// out would not show before others make room.
 func (b base) fold(m times) (qTx, qRx int64) {
 	fellTx, fellRx := max(*b.tx-m.tx, 0), max(*b.rx-m.rx, 0)
 	*b.tx -= fellTx
@@ -29,6 +34,11 @@ func (b base) fold(m times) (qTx, qRx int64) {
 	switch {
 	case fellTx > 0:
 		shift = min(shift, fellTx)
+		if waits := m.rtt - *b.rtt; shift > waits {
+			*b.tx -= waits
+			shift += waits
+			fellTx += waits
+		}
 		*b.rx += shift
 		fellTx -= shift
 	case fellRx > 0:

@@ -43,7 +43,8 @@ func TestDrainedQueueLowersBaseline(t *testing.T) {
 
 // TestClockMovesResplit: tx +x, rx -x, round trip unchanged, small (drift) and
 // large (a clock that was set). With the queue empty the split is exact; with a
-// queue the move may hide at most that queue, until it drains.
+// queue drift may hide at most that queue, until it drains, and a clock that was set
+// hides nothing of it.
 func TestClockMovesResplit(t *testing.T) {
 	for _, x := range []int64{50, -50, 5e6, -5e6, 3e11, -3e11} {
 		for _, queue := range []int64{0, 1e5} {
@@ -56,6 +57,9 @@ func TestClockMovesResplit(t *testing.T) {
 			}
 			if d.Action.Cuts() || r.QTxNs < 0 || r.QTxNs > queue {
 				t.Errorf("clock moved by %d with a queue of %d: %v, excess %d", x, queue, d.Action, r.QTxNs)
+			}
+			if hidden := queue - r.QTxNs; max(x, -x) > queue && hidden != 0 {
+				t.Errorf("clock set by %d: hides %d ns of a queue of %d", x, hidden, queue)
 			}
 			d = run(r, &p, measured(5e5+x, 5e5-x))
 			if d.Action != ActionRaise || r.QTxNs != 0 || r.QRxNs != 0 || r.BaseTxNs != 5e5+x || r.BaseRxNs != 5e5-x {

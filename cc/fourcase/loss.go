@@ -34,7 +34,7 @@ func (r *Regs) noteLoss(s *Sample, feedback bool) {
 	case feedback:
 		r.Blind = 0
 	case s.Loss > 0:
-		r.Blind++
+		r.Blind = min(r.Blind+1, lossBlind)
 	}
 	if s.Loss == 0 && (sent == 0 || r.LossQ20 == 0) {
 		return

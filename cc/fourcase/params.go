@@ -60,6 +60,8 @@ type Params struct {
 	CECutQ10          uint32 // cut if every echo reports CE
 	BigCutQ10         uint32 // literal: case 1
 	SmallCutQ10       uint32 // literal: case 2
+	TargetSteepQ10    uint32 // D is at most this part of TargetNs, growing as 1/rate^2; 0 = off
+	Reserved          uint32 // 0
 }
 
 // Limits that keep every product of the step inside 64 bits.
@@ -98,17 +100,19 @@ func DefaultParams(linkBps uint64) Params {
 // ParamsFor are parameters for a link of linkBps bits per second and
 // destinations that are rttNs nanoseconds away, where a decision is made every
 // round trip and host jitter is small against it: hardware and the simulator.
-// The agent, which reads its tables every 10 ms, has DefaultParams.
+// The agent has DefaultParams: what disturbs its samples is the host and not the
+// network (docs/policies.md).
 //
-// A sender at the link's rate aims at half a round trip of queue, one at a
-// sixteenth of it, and below, at two. windowed says that WindowBytes is enforced
-// as well as the rate: then a raise that is too much makes no long queue, and may
-// be larger.
+// A sender at half of the link's rate or more aims at a quarter to three eighths of a
+// round trip of queue, one at a third of it at four fifths, and one at a sixteenth,
+// and below, at two. windowed says that WindowBytes is enforced as well as the rate: then
+// a raise that is too much makes no long queue, and may be larger.
 func ParamsFor(linkBps, rttNs uint64, windowed bool) Params {
 	p := DefaultParams(linkBps)
 	rttNs = min(max(rttNs, 64), maxTimeLimit>>4)
 	p.TargetRateBps = linkBps
 	p.TargetNs = rttNs / 2
+	p.TargetSteepQ10 = 192 // 3/16
 	p.TargetMaxNs = 2 * rttNs
 	p.DeadbandNs = rttNs / 8
 	p.IntervalNs = rttNs
@@ -202,6 +206,9 @@ func (p *Params) validateFractions() error {
 		if f.q10 == 0 || f.q10 > one {
 			return fmt.Errorf("%s is %d: set it between 1 and 1024 (1024 is the whole rate)", f.name, f.q10)
 		}
+	}
+	if s := p.TargetSteepQ10; s != 0 && (s < leastSteep || s > one) {
+		return fmt.Errorf("target_steep_q10 is %d: set it between %d and 1024 (target_ns itself), or 0 for none", s, leastSteep)
 	}
 	if p.MaxRaiseQ10 < p.RaiseQ10 {
 		return fmt.Errorf("max_raise_q10 (%d) is below raise_q10 (%d): raise it to at least that", p.MaxRaiseQ10, p.RaiseQ10)

@@ -55,6 +55,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(p *Params) { p.Mode = 3 }, "mode is 3: use 0 (robust), 1 (literal) or 2 (fixed)"},
 		{func(p *Params) { p.BetaQ10 = 0 }, "beta_q10 is 0: set it between 1 and 1024"},
 		{func(p *Params) { p.MaxCutQ10 = 1025 }, "max_cut_q10 is 1025"},
+		{func(p *Params) { p.TargetSteepQ10 = 15 }, "target_steep_q10 is 15: set it between 16 and 1024 (target_ns itself), or 0"},
 		{func(p *Params) { p.MaxRaiseQ10 = 2 }, "max_raise_q10 (2) is below raise_q10 (3): raise it"},
 		{func(p *Params) { p.BigCutQ10 = 100 }, "big_cut_q10 (100) is below small_cut_q10 (128)"},
 	} {
@@ -78,5 +79,24 @@ func TestModeNames(t *testing.T) {
 	}
 	if Mode(9).String() != "mode 9" {
 		t.Errorf("Mode(9) is %q", Mode(9))
+	}
+}
+
+// What is behind other data keeps to the table: the parameters are valid on every path,
+// and a decision takes less and gives more than where an excess is a sender's own doing.
+func TestParamsBehind(t *testing.T) {
+	for _, link := range []uint64{100_000_000, 10_000_000_000, 400_000_000_000} {
+		for _, rtt := range []uint64{1_000, 14_000, 1_000_000} {
+			p, own := ParamsBehind(link, rtt), ParamsFor(link, rtt, true)
+			if err := p.Validate(); err != nil {
+				t.Errorf("%d bit/s, %d ns: %v", link, rtt, err)
+			}
+			if p.MaxCutQ10 >= own.MaxCutQ10 || p.RaiseQ10 <= own.RaiseQ10 || p.RaiseAfter >= own.RaiseAfter {
+				t.Errorf("%d bit/s, %d ns: %+v against %+v", link, rtt, p, own)
+			}
+			if p.TargetNs <= own.TargetNs || p.TargetNs >= rtt || p.TargetMaxNs != own.TargetMaxNs {
+				t.Errorf("%d bit/s, %d ns: target %d to %d", link, rtt, p.TargetNs, p.TargetMaxNs)
+			}
+		}
 	}
 }

@@ -24,6 +24,7 @@ func anyParams(t *rapid.T) Params {
 	q10 := rapid.Uint32Range(1, one)
 	p.BetaQ10, p.MaxCutQ10 = q10.Draw(t, "beta"), q10.Draw(t, "max cut")
 	p.RaiseQ10 = q10.Draw(t, "raise")
+	p.TargetSteepQ10 = rapid.OneOf(rapid.Just(uint32(0)), rapid.Uint32Range(leastSteep, one)).Draw(t, "steep")
 	p.MaxRaiseQ10 = rapid.Uint32Range(p.RaiseQ10, one).Draw(t, "max raise")
 	p.RaiseAfter = rapid.Uint32().Draw(t, "raise after")
 	p.LossCutQ10, p.CECutQ10 = q10.Draw(t, "loss cut"), q10.Draw(t, "ce cut")

@@ -46,7 +46,8 @@ type Regs struct {
 	FromBps       uint64 // rate before the last cut, until it is reached again; 0 = none
 	SentPackets   uint64 // to the destination, as of the last step
 	PeriodNs      uint64 // time between decisions, smoothed
-	JitterNs      uint64 // by how much delays fall faster than cuts explain, smoothed
+	JitterNs      uint32 // by how much delays fall faster than cuts explain, smoothed
+	SwingNs       uint32 // by how much the transmit time goes up and back with no cut of ours, smoothed
 	WindowBytes   uint64 // what may be under way, by whoever enforces it; 0 = no limit
 	Decisions     uint32 // since the entry was created
 	Cuts          uint32 // those that cut the rate
@@ -54,8 +55,9 @@ type Regs struct {
 	LossQ20       uint32 // share of packets lost, smoothed
 	BaseLossQ20   uint32 // of it what rate cuts do not change
 	CutQ10        uint32 // what the last decision cut of the rate
-	AtMin         uint32 // decisions in a row that MinRateBps kept from cutting
-	Blind         uint32 // windows in a row with loss and no feedback
+	CommonNs      uint32 // excess that both directions have while it swings, smoothed
+	AtMin         uint16 // decisions in a row that MinRateBps kept from cutting
+	Blind         uint16 // windows in a row with loss and no feedback
 	Restores      uint32 // cuts taken back
 	CaseNo        uint8  // S1.6 case of the last decision: 1-4, 0 = none
 	Row           uint8  // row of the completed table 0-7, NoRow = none

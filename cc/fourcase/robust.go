@@ -56,15 +56,31 @@ func delayRow(qTx, qRx, dTx, dRx, turn, d, e int64) uint8 {
 //
 // D grows as 1/sqrt(rate). Of two flows through one queue the slower one then
 // tolerates more, so it raises while the faster one cuts: that, and not the sign
-// of a trend, is what makes rates meet. e is a quarter of D, so that the delay of
+// of a trend, is what makes rates meet. e is a quarter of that, so that the delay of
 // a few packets does not count as a queue where packets take long.
+//
+// Near TargetRateBps D may be less, and grow as 1/rate^2: a flow that crosses n queues sees
+// their sum. By the first rule that costs it a factor of n^2, by the second of sqrt(n). The second
+// alone would use up the range of D within a few flows.
 func (p *Params) levels(bps uint64) (d, e int64, scale uint64) {
 	ratio := min(p.TargetRateBps<<20/bps, 1<<32-1)
 	scale = max(uint64(isqrt32(uint32(ratio))), 1)
 	full := p.TargetNs * scale >> 10
-	target := max(min(full, p.TargetMaxNs), 2*p.DeadbandNs)
+	target := min(full, p.TargetMaxNs)
+	if p.TargetSteepQ10 != 0 && ratio < steepTo {
+		steep := ratio * ratio >> 30 * uint64(p.TargetSteepQ10) >> 10
+		target = min(target, p.TargetNs*steep>>10)
+	}
+	target = max(target, 2*p.DeadbandNs)
 	return int64(target), int64(max(p.DeadbandNs, min(full>>2, target-target>>3))), scale
 }
+
+// steepTo is TargetRateBps over the rate, in 1/2^20, from where on 1/sqrt(rate) is the
+// lesser with every TargetSteepQ10 from leastSteep on; and no product overflows.
+const (
+	steepTo    = 16 << 20
+	leastSteep = one / 64
+)
 
 // isqrt32 is the integer square root, by shifts, adds and compares.
 func isqrt32(v uint32) uint32 {
@@ -145,10 +161,10 @@ const wayBack = 4
 const fewSamples = 3
 
 // judged notes the times and returns the excess that the row is found by. Where
-// a window has few samples, an excess over D counts only as far as the decision
-// before saw it too.
+// a window has few samples, or each has a delay of its own, an excess over D counts only
+// as far as the decision before saw it too.
 func (r *Regs) judged(m times, samples uint32, d int64) int64 {
-	last, confirm := r.QTxNs, r.State&StateTrend != 0 && samples < fewSamples
+	last, confirm := r.QTxNs, r.State&StateTrend != 0 && (samples < fewSamples || r.CommonNs > 0)
 	r.see(m)
 	if confirm {
 		return min(r.QTxNs, max(last, d))
@@ -167,24 +183,6 @@ func (r *Regs) passed(p *Params, now uint64) (elapsed uint64) {
 	r.PeriodNs = max((r.PeriodNs+min(elapsed, 16*r.PeriodNs))>>1, 1)
 	return elapsed
 }
-
-// noise learns by how much delays jump that are back at the baseline with the next
-// decision, as those of hosts that do not run now and then, and returns the
-// levels with it. One jump adds little, a series of them doubles and doubles:
-// traffic that comes and goes is no series.
-func (r *Regs) noise(before, q, d, e int64) (int64, int64) {
-	jitter := int64(r.JitterNs)
-	jitter -= jitter >> 6
-	if before > 4*d && q <= e+jitter>>2 && before > jitter {
-		jitter += min(before-jitter, jitter+d) >> 1
-	}
-	jitter = min(jitter, jitterMax)
-	r.JitterNs = uint64(jitter)
-	return d + jitter, e + jitter>>2
-}
-
-// jitterMax bounds what is taken for jitter, nanoseconds.
-const jitterMax = 100_000_000
 
 // notOurs says whether the excess went faster than it could by our last cut. Where
 // the queue did not shrink before the cut, as much came in as went out, and a cut by a share takes
@@ -240,10 +238,14 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 
 	elapsed := r.passed(p, now)
 	d, e, scale := p.levels(r.RateBps)
-	fellBefore, before := max(-r.DTxNs, 0), r.QTxNs
-	q := r.judged(m, s.Samples, d+int64(r.JitterNs))
+	before, trend := r.QTxNs, r.DTxNs
+	q := r.judged(m, s.Samples, d+int64(r.JitterNs)+int64(r.CommonNs))
+	r.learnCommon(p, trend, d, e, elapsed)
+	common := r.leftOut(d)
+	q, before = q-common, before-common
+	band := e
 	d, e = r.noise(before, q, d, e)
-	row := delayRow(q, r.QRxNs, r.DTxNs, r.DRxNs, s.Turn, d, e)
+	row := delayRow(q, r.QRxNs-common, r.DTxNs, r.DRxNs, s.Turn, d, e)
 	out := verdicts[row]
 	var amount uint64
 	switch {
@@ -253,12 +255,12 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 		out.Action, out.Why = ActionHold, WhyLossRecent
 	case s.AppLimited && out.Action == ActionRaise:
 		out.Action, out.Why = ActionHold, WhyAppLimited
-	case q <= d && !signal && !s.AppLimited && r.notOurs(elapsed, fellBefore, d):
+	case q <= d && !signal && !s.AppLimited && r.notOurs(elapsed, max(-trend, 0), d):
 		out.Action, out.Why = ActionRaise, WhyRestored
-		amount = r.RateBps * uint64(r.CutQ10) / uint64(one-min(r.CutQ10, one-1))
+		amount = max(r.RateBps*uint64(r.CutQ10)/uint64(one-min(r.CutQ10, one-1)), 1)
 		r.Restores++
 	case out.Action == ActionRaise:
-		amount = p.raiseBy(r, scale, d, e, e-q)
+		amount = p.raiseBy(r, scale, d, band, e-q)
 	}
 	return r.decide(p, out, amount, now)
 }
@@ -272,6 +274,8 @@ func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64,
 	if judge {
 		q = m.tx - r.BaseTxNs
 	}
+	common := r.leftOut(d)
+	q -= common
 	if s.CE > 0 {
 		cut = p.ceCut(s)
 	}
@@ -283,7 +287,7 @@ func (r *Regs) signalCut(p *Params, s *Sample, m times, judge bool) (cut uint64,
 	if cut == 0 || !judge {
 		return cut, v
 	}
-	q = r.judged(m, s.Samples, d)
+	q = r.judged(m, s.Samples, d+common) - common
 	if q > 4*d {
 		cut = max(cut, p.delayCut(rowFarAbove, q, d, r.DTxNs, r.PeriodNs))
 	} else if q > d {

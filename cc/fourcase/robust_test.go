@@ -38,6 +38,25 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// TestSteepLevels: with TargetSteepQ10 fast flows aim at less, which grows as 1/rate^2 up
+// to what slower ones aim at anyway. e is as without.
+func TestSteepLevels(t *testing.T) {
+	p := ParamsFor(100*gbit, 8000, false)
+	plain := p
+	plain.TargetSteepQ10 = 0
+	for bps, want := range map[uint64]int64{
+		100 * gbit: 2000, 70 * gbit: 2000, // two deadbands
+		50 * gbit: 3000, 40 * gbit: 4687, // 3/16 of 4 us by (100/50)^2 and (100/40)^2
+		25 * gbit: 8000, 12_500_000_000: 11312, 6250 * mbit: 16000, gbit: 16000, // by the root
+	} {
+		d, e, _ := p.levels(bps)
+		full, same, _ := plain.levels(bps)
+		if d != want || d > full || e != min(same, d-d>>3) {
+			t.Errorf("levels(%d) = %d, %d; want %d, %d; without %d", bps, d, e, want, same, full)
+		}
+	}
+}
+
 // TestRows: each row of the completed table, through Step, from (q, q') of the
 // decision before to those of this one.
 func TestRows(t *testing.T) {
@@ -275,19 +294,19 @@ func TestJumpsBecomeJitter(t *testing.T) {
 	jump := func() { run(&r, &p, queued(40*testD, 0), queued(0, 0)) }
 	run(&r, &p, queued(0, 0))
 	jump()
-	if r.JitterNs > uint64(testD) {
+	if r.JitterNs > uint32(testD) {
 		t.Errorf("one jump makes %d ns of jitter", r.JitterNs)
 	}
 	for range 30 {
 		jump()
 	}
-	if r.JitterNs < 20*uint64(testD) || r.JitterNs > 40*uint64(testD) {
+	if r.JitterNs < 20*uint32(testD) || r.JitterNs > 40*uint32(testD) {
 		t.Errorf("jumps of %d ns make %d ns of jitter", 40*testD, r.JitterNs)
 	}
 	for range 600 {
 		run(&r, &p, queued(0, 0))
 	}
-	if r.JitterNs > uint64(testD) {
+	if r.JitterNs > uint32(testD) {
 		t.Errorf("%d ns of jitter long after the last jump", r.JitterNs)
 	}
 }
@@ -335,13 +354,13 @@ func TestFewSamplesAreConfirmed(t *testing.T) {
 func TestWindowBytes(t *testing.T) {
 	p := ParamsFor(100*gbit, 8000, true)
 	r := Regs{RateBps: 100 * gbit}
-	// 8 us and one and a half times a D of 4 us, at 12.5 bytes a nanosecond
-	if got := WindowBytes(&r, &p, 8000); got != 175_000 {
-		t.Errorf("window %d, want 175000", got)
+	// 8 us and one and a half times a D of 2 us, at 12.5 bytes a nanosecond
+	if got := WindowBytes(&r, &p, 8000); got != 137_500 {
+		t.Errorf("window %d, want 137500", got)
 	}
 	r.QRxNs = 20_000 // the way back is congested: the data under way is not
-	if got := WindowBytes(&r, &p, 8000); got != 425_000 {
-		t.Errorf("window %d with 20 us on the way back, want 425000", got)
+	if got := WindowBytes(&r, &p, 8000); got != 387_500 {
+		t.Errorf("window %d with 20 us on the way back, want 387500", got)
 	}
 	r = Regs{RateBps: maxRateLimit, QRxNs: 1 << 62}
 	p = ParamsFor(maxRateLimit, 1<<62, true)

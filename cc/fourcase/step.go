@@ -45,10 +45,10 @@ func Wake(r *Regs, p *Params, now uint64) {
 // is at most one and a half times what the policy aims at, so that rates and not windows share
 // the bottleneck: a sender that has more out than this feeds
 // a queue that no decision has seen yet. What waits on the way back is no reason
-// to hold data back. rttNs is the round trip without queues.
+// to hold data back, nor is the jitter that both ways have. rttNs is the round trip without queues.
 func WindowBytes(r *Regs, p *Params, rttNs uint64) uint64 {
 	d, _, _ := p.levels(max(r.RateBps, 1))
-	whole := min(rttNs, maxTimeLimit>>10) + uint64(d+d>>1+min(max(r.QRxNs, 0), qLimit>>10))
+	whole := min(rttNs, maxTimeLimit>>10) + uint64(d+d>>1+r.leftOut(d)+min(max(r.QRxNs, 0), qLimit>>10))
 	hi, lo := bits.Mul64(r.RateBps, whole)
 	window, _ := bits.Div64(hi, lo, 8e9) // hi < 2^12
 	return max(window, 1)

@@ -141,3 +141,22 @@ func BenchmarkPoll(b *testing.B) {
 		}
 	}
 }
+
+// Turn is what Pop goes by: the weight of a flow of which so much was served, in quanta.
+func TestPollTurn(t *testing.T) {
+	for _, p := range []*Poll{{}, {Weight: 3, Quantum: 100, Fade: 1000}, {Weight: 1}} {
+		var a Arrivals
+		served := uint64(0)
+		for range 200 {
+			p.Push(&a, 700)
+			if got, want := p.Turn(served), a.Weight()*or(p.Quantum, DefaultQuantum); got != want {
+				t.Fatalf("%+v: a turn of %d after %d bytes, want %d", p, got, served, want)
+			}
+			p.Pop()
+			served += 700
+		}
+		if got, want := p.Turn(1<<60), or(p.Quantum, DefaultQuantum); got != want {
+			t.Errorf("at last %d, want one quantum of %d", got, want)
+		}
+	}
+}

@@ -191,7 +191,7 @@ func sizesOf(s *scenario.Scenario) string {
 func precreditTables(groups [][]*experiment.Summary) (all []experiment.Table) {
 	t := experiment.Table{Header: []string{"workload", "scheme", "under one BDP: lost no round trip", "largest messages: p50", "largest messages: p99"}}
 	for _, g := range groups {
-		for _, name := range []string{fourcase, precredit} {
+		for _, name := range []string{fourcase, rates, precredit} {
 			s := find(g, name)
 			if s == nil {
 				continue
@@ -241,7 +241,7 @@ func scaleTable(groups [][]*experiment.Summary) experiment.Table {
 // lost says where the robust four-case misses a criterion.
 func lost(groups [][]*experiment.Summary) (all []string) {
 	for _, g := range groups {
-		for _, name := range []string{fourcase, precredit} {
+		for _, name := range []string{fourcase, rates, precredit} {
 			s := find(g, name)
 			if s == nil {
 				continue

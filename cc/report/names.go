@@ -5,9 +5,10 @@ package report
 // The schemes that the report is about, by their names in the simulator's table.
 const (
 	fourcase  = "fourcase"
+	rates     = "fourcase-rate"
 	precredit = "fourcase-precredit"
 	literal   = "literal"
 )
 
 // ownFamily are the schemes of this project; all others are baselines.
-var ownFamily = map[string]bool{fourcase: true, precredit: true, literal: true}
+var ownFamily = map[string]bool{fourcase: true, rates: true, precredit: true, literal: true}

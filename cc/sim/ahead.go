@@ -8,24 +8,34 @@ const smallPorts = 256
 // ahead has what the next events need brought into the caches. In a large network
 // little of it is there, and one event after the other would wait for memory at
 // every step: for the packet, for the port or flow that it names, for what that
-// refers to. Here the buckets that come next are looked at in steps, each for all
-// events of a bucket. What a step prefetches has come when the next one follows, as
-// events of other buckets were handled in between. It changes nothing, and so it may
-// miss events that are set late, and guess.
+// refers to. Here the events that come next are looked at in steps, each for a batch
+// of them. What a step prefetches has come when the next one follows, as other events
+// were handled in between. It changes nothing, and so it may miss events that are set
+// late, and guess.
 type ahead struct {
 	batches [4]batch // a ring, with the newest at turn
 	turn    int
 	upTo    int64 // the bottom bucket looked at last
 }
 
-// batch is the events of one bucket.
+// batch is the events of some buckets.
 type batch struct {
+	upTo   int64 // the last of them
 	n      int
-	events [48]event
+	events [batchMost]event
 }
 
-// lookAhead takes up another bucket and makes the next step for those before. It is
-// called when a bucket's turn has come.
+const (
+	batchMost  = 64
+	batchLeast = 12 // unless there are no more
+)
+
+// due says whether the buckets of the oldest batch have all come.
+func (a *ahead) due(pos int64) bool {
+	return a.batches[(a.turn+len(a.batches)-1)%len(a.batches)].upTo < pos
+}
+
+// lookAhead takes up another batch and makes the next step for those before.
 func (n *Net) lookAhead() {
 	a := &n.ahead
 	a.turn = (a.turn + len(a.batches) - 1) % len(a.batches)
@@ -48,24 +58,24 @@ func (n *Net) lookAhead() {
 	}
 }
 
-// lookAt takes up the next bucket.
+// lookAt takes up the next batch.
 func (n *Net) lookAt(b *batch) {
 	w, a := n.wheel, &n.ahead
 	l := &w.levels[0]
-	b.n = 0
-	next := l.after(max(a.upTo, w.pos-1))
-	if next < 0 || next > w.pos+l.mask {
-		return
+	a.upTo = max(a.upTo, w.pos-1)
+	next := l.after(a.upTo)
+	for b.n = 0; b.n < batchLeast && next >= 0 && next <= w.pos+l.mask; {
+		a.upTo = next
+		for id := l.heads[next&l.mask]; id >= 0; {
+			c := &w.chunks[id]
+			b.n += copy(b.events[b.n:], c.events[:c.n])
+			id = c.next
+		}
+		if next = l.after(next); next >= 0 {
+			prefetchChunk(&w.chunks[l.heads[next&l.mask]])
+		}
 	}
-	a.upTo = next
-	for id := l.heads[next&l.mask]; id >= 0; {
-		c := &w.chunks[id]
-		b.n += copy(b.events[b.n:], c.events[:c.n])
-		id = c.next
-	}
-	if next = l.after(next); next >= 0 {
-		prefetchChunk(&w.chunks[l.heads[next&l.mask]])
-	}
+	b.upTo = a.upTo
 	for i := range b.events[:b.n] {
 		switch e := &b.events[i]; e.kind() {
 		case evArrive:
@@ -134,7 +144,7 @@ func (n *Net) aheadOfTails(step int, out, in int32) {
 		if queued || p.busy > n.wheel.now {
 			prefetchQueues(p)
 			if in >= 0 && n.ingress != nil {
-				prefetchIngress(&n.ingress[int(in)*n.numQueues+dataQueue])
+				prefetchIngress(&n.ingress[int(in)*n.cfg.Classes])
 			}
 		}
 	case queued:
@@ -158,7 +168,7 @@ func (n *Net) aheadOfPort(step int, pi int32) {
 			prefetchPacket(&n.pkts[id])
 		case 2:
 			if pk := &n.pkts[id]; n.ingress != nil && pk.in >= 0 {
-				prefetchIngress(&n.ingress[int(pk.in)*n.numQueues+dataQueue])
+				prefetchIngress(&n.ingress[int(pk.in)*n.cfg.Classes])
 			}
 		}
 		return

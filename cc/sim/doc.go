@@ -44,4 +44,9 @@
 // them. Events are small values in a queue without pointers; packets are pooled
 // and known by their index. event.go, packet.go, port.go, switch.go, host.go,
 // send.go and recv.go follow a packet's way.
+//
+// What makes a large network slow is memory, as each event meets other packets,
+// ports and flows. So what is needed together shares cache lines (lines_test.go),
+// ahead.go fetches what the next events need, and roomy_linux.go and slab.go keep
+// all of it in large pages.
 package sim

@@ -53,17 +53,6 @@ func (e *event) before(b *event) bool {
 	return e.at < b.at || e.at == b.at && int32(e.seq-b.seq) < 0
 }
 
-// slot is a timer that may be moved and cancelled. Whoever wants one owns a slot
-// for each kind, so that setting it allocates nothing. What was set before stays in
-// the wheel, and is known as stale by its seq when its time comes.
-type slot struct {
-	at    tick
-	seq   uint32
-	owner int32
-	kind  evKind
-	set   bool
-}
-
 // chunk is a cache line of events in a bucket.
 type chunk struct {
 	events [3]event
@@ -86,18 +75,8 @@ type wheel struct {
 	pos       int64 // number of the first bottom bucket not yet in the heap
 	posAt     tick  // its start
 	seq       uint32
-	live      int // events that are not stale
+	live      int // events, those that carry nothing left out
 	levels    [1 + upperLevels]level
-}
-
-// level is one ring of buckets.
-type level struct {
-	shift uint // a bucket is 1<<shift ps wide
-	mask  int64
-	count int      // events, stale ones included
-	heads []int32  // chunks
-	words []uint64 // which buckets hold something
-	sums  []uint64 // which words are not 0
 }
 
 // newWheel makes a wheel whose bottom buckets are about width wide.
@@ -122,52 +101,11 @@ func newWheel(width tick, bottomBits uint) *wheel {
 	return w
 }
 
-// newSlot makes a slot, or takes up one that was given back.
-func (w *wheel) newSlot(kind evKind, owner int32) int32 {
-	if n := len(w.free); n > 0 {
-		id := w.free[n-1]
-		w.free = w.free[:n-1]
-		s := &w.slots[id]
-		s.kind, s.owner = kind, owner
-		return id
-	}
-	w.slots = append(w.slots, slot{kind: kind, owner: owner})
-	return int32(len(w.slots) - 1)
-}
-
-// drop gives a slot back.
-func (w *wheel) drop(id int32) {
-	w.cancel(id)
-	w.free = append(w.free, id)
-}
-
-// set makes the slot's event happen at a time, which replaces an earlier setting.
-func (w *wheel) set(id int32, at tick) {
-	s := &w.slots[id]
-	if s.set {
-		w.live--
-	}
-	s.set = true
-	s.at = max(at, w.now)
-	s.seq = w.put(s.at, evSlot, id)
-}
-
-// cancel makes the slot idle.
-func (w *wheel) cancel(id int32) {
-	if s := &w.slots[id]; s.set {
-		s.set = false
-		w.live--
-	}
-}
-
-func (w *wheel) isSet(id int32) bool { return w.slots[id].set }
-
-// put adds an event, which cannot be taken back, and returns its seq.
-func (w *wheel) put(at tick, kind evKind, owner int32) uint32 {
+// put adds an event, which cannot be taken back.
+func (w *wheel) put(at tick, kind evKind, owner int32) {
 	w.live++
 	w.seq++
 	w.place(event{max(at, w.now), w.seq, uint32(kind)<<ownerBits | uint32(owner)})
-	return w.seq
 }
 
 func (w *wheel) place(e event) {
@@ -210,66 +148,15 @@ func (w *wheel) add(l *level, b int64, e event) {
 		w.freeChunk = w.chunks[id].next
 	} else {
 		id = int32(len(w.chunks))
+		if len(w.chunks) == cap(w.chunks) {
+			w.chunks = grown(w.chunks, max(64, cap(w.chunks)))
+		}
 		w.chunks = append(w.chunks, chunk{})
 	}
 	c := &w.chunks[id]
 	c.next, c.n = head, 1
 	c.events[0] = e
 	l.heads[b] = id
-}
-
-func (l *level) clear(b int64) {
-	l.words[b>>6] &^= 1 << (b & 63)
-	if l.words[b>>6] == 0 {
-		l.sums[b>>12] &^= 1 << (b >> 6 & 63)
-	}
-}
-
-// find returns the first bucket from b on that holds something, up to the end of
-// the ring, or -1.
-func (l *level) find(b int64) int64 {
-	if b > l.mask {
-		return -1
-	}
-	i := b >> 6
-	if v := l.words[i] >> (b & 63); v != 0 {
-		return b + int64(bits.TrailingZeros64(v))
-	}
-	i++
-	for j := i >> 6; j < int64(len(l.sums)); j++ {
-		v := l.sums[j]
-		if j == i>>6 {
-			v &^= 1<<(i&63) - 1
-		}
-		if v != 0 {
-			k := j<<6 + int64(bits.TrailingZeros64(v))
-			return k<<6 + int64(bits.TrailingZeros64(l.words[k]))
-		}
-	}
-	return -1
-}
-
-// after is the number of the first bucket after b that holds something, -1 = none.
-func (l *level) after(b int64) int64 {
-	b++
-	i := b & l.mask
-	if j := l.find(i); j >= 0 {
-		return b + j - i
-	}
-	if j := l.find(0); j >= 0 {
-		return b + l.mask + 1 - i + j
-	}
-	return -1
-}
-
-// take empties a bucket and returns its first chunk.
-func (l *level) take(b int64) int32 {
-	head := l.heads[b]
-	if head >= 0 {
-		l.heads[b] = nobody
-		l.clear(b)
-	}
-	return head
 }
 
 // advance puts the next bottom bucket with events into the heap. It returns false
@@ -370,12 +257,10 @@ func (w *wheel) pop(limit tick) (evKind, int32, bool) {
 		w.shrink()
 		kind, owner := top.kind(), top.owner()
 		if kind == evSlot {
-			s := &w.slots[owner]
-			if !s.set || s.seq != top.seq {
+			if !w.due(owner, &top) {
 				continue
 			}
-			s.set = false
-			kind, owner = s.kind, s.owner
+			kind, owner = w.slots[owner].kind, w.slots[owner].owner
 		}
 		w.live--
 		w.now = top.at

@@ -86,6 +86,21 @@ func TestWheelManyAtOnce(t *testing.T) {
 	}
 }
 
+// TestWheelMoved: a timer that is put off again and again takes one place.
+func TestWheelMoved(t *testing.T) {
+	w := newWheel(1000, 12)
+	id := w.newSlot(evCall, 7)
+	for i := range tick(10_000) {
+		w.set(id, 1_000_000+1000*i)
+	}
+	if len(w.chunks) != 1 || w.chunks[0].n != 1 || w.live != 1 {
+		t.Fatalf("%d chunks, %d events in the first, %d live, want one of each", len(w.chunks), w.chunks[0].n, w.live)
+	}
+	if kind, owner, ok := w.pop(forever); kind != evCall || owner != 7 || !ok || w.now != 1_000_000+1000*9999 {
+		t.Fatalf("pop = %d, %d, %v at %d", kind, owner, ok, w.now)
+	}
+}
+
 func BenchmarkWheel(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000, 100_000} {
 		b.Run("", func(b *testing.B) {

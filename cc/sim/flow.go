@@ -41,7 +41,8 @@ func (n *Net) Add(s FlowSpec) (*Flow, error) {
 	case tick(s.Start)*nanosecond < n.wheel.now:
 		return nil, fmt.Errorf("flow starts at %v: it is %v already", s.Start, n.Now())
 	}
-	f := &Flow{
+	f := n.newFlows.take()
+	*f = Flow{
 		ID: len(n.flows), Src: s.Src, Dst: s.Dst, StartNs: int64(s.Start), Size: s.Bytes, Class: min(s.Class, uint8(n.cfg.Classes-1)), Op: s.Op, RegionBytes: s.RegionBytes, Tag: s.Tag,
 	}
 	f.flowState = flowState{
@@ -103,7 +104,7 @@ func (n *Net) start(f *Flow) {
 		n.greet(pr, p)
 	}
 	if n.selective {
-		f.sel = &selective{}
+		f.sel = n.newSels.take()
 	}
 	f.pacer = p
 	pr.flows = append(pr.flows, f)

@@ -28,7 +28,7 @@ type host struct {
 type pacerList struct{ head, tail *Pacer }
 
 func (n *Net) makeHosts() {
-	n.hosts = make([]host, n.topo.Hosts)
+	n.hosts = roomy[host](n.topo.Hosts)
 	for i := range n.hosts {
 		h := &n.hosts[i]
 		*h = host{n: n, id: int32(i), port: n.routing.links[i][0].port, turnaround: tick(n.cfg.Turnaround) * nanosecond, turnHead: nobody}

@@ -24,7 +24,8 @@ func (n *Net) connect(src, dst int32) *pair {
 	if pr := n.pairs[key]; pr != nil {
 		return pr
 	}
-	pr := &pair{src: src, dst: dst}
+	pr := n.newPairs.take()
+	pr.src, pr.dst = src, dst
 	hash := mix(n.cfg.Seed ^ mix(uint64(src)<<20^uint64(dst)))
 	// Add has found that there is a way.
 	pr.way, _ = n.routing.find(src, dst, hash)

@@ -54,6 +54,11 @@ type Net struct {
 	pacers []*Pacer
 	pairs  map[[2]int32]*pair
 
+	newFlows  slab[Flow]
+	newPacers slab[Pacer]
+	newPairs  slab[pair]
+	newSels   slab[selective]
+
 	freePacers []int32
 	calls      []func()
 	nextSpec   *FlowSpec // of Source
@@ -90,6 +95,7 @@ func New(cfg Config, t Topology, scheme Scheme) (*Net, error) {
 	}
 	n.routing.build(n)
 	n.makeHosts()
+	n.growPool(poolPerPort * len(n.ports))
 	return n, nil
 }
 
@@ -116,9 +122,9 @@ func (n *Net) bucketBits() uint {
 }
 
 func (n *Net) makePorts() {
-	n.ports = make([]port, 2*len(n.topo.Wires))
+	n.ports = roomy[port](2 * len(n.topo.Wires))
 	if n.numQueues > len(port{}.queues) {
-		n.queues = make([]queue, len(n.ports)*n.numQueues)
+		n.queues = roomy[queue](len(n.ports) * n.numQueues)
 	}
 	configs := make([]portConfig, len(n.ports))
 	for i := range n.ports {
@@ -163,7 +169,7 @@ func (n *Net) makeSwitches() error {
 	if n.cfg.PFC != On {
 		return nil
 	}
-	n.ingress = make([]ingress, len(n.ports)*n.numQueues)
+	n.ingress = roomy[ingress](len(n.ports) * n.cfg.Classes)
 	for i := range n.ports {
 		p := &n.ports[i]
 		if p.host {
@@ -174,7 +180,7 @@ func (n *Net) makeSwitches() error {
 		far := int64(p.link.Delay + p.link.Jitter)
 		in := 2*far*int64(p.bps/1e6)/8000 + 3*int64(n.fullWire) + int64(n.cfg.Classes)*pauseWireBytes
 		for c := range n.cfg.Classes {
-			n.ingress[i*n.numQueues+dataQueue+c].headroom = in
+			n.ingress[i*n.cfg.Classes+c].headroom = in
 			n.switches[int(p.node)-n.topo.Hosts].shared -= in
 		}
 	}
@@ -195,7 +201,7 @@ func (n *Net) Run(until time.Duration) {
 	limit := tick(until) * nanosecond
 	large := len(n.ports) > smallPorts
 	for {
-		if large && len(n.wheel.heap) == 0 && n.wheel.advance(limit) {
+		if large && len(n.wheel.heap) == 0 && n.wheel.advance(limit) && n.ahead.due(n.wheel.pos) {
 			n.lookAhead()
 		}
 		kind, owner, ok := n.wheel.pop(limit)
@@ -255,26 +261,6 @@ func (n *Net) handle(kind evKind, owner int32) {
 	}
 }
 
-// spare is how many packets one event may take without the pool moving under
-// those who look at a packet.
-const spare = 16
-
-// reserve keeps spare packets in the pool.
-func (n *Net) reserve() {
-	if len(n.pkts)-n.livePkts >= spare {
-		return
-	}
-	for range max(64, len(n.pkts)/2) {
-		id := int32(len(n.pkts))
-		n.pkts = append(n.pkts, packet{next: n.freePkt})
-		n.cargo = append(n.cargo, cargo{})
-		if n.needs.INT {
-			n.ints = append(n.ints, [maxLinks]Hop{})
-		}
-		n.freePkt = id
-	}
-}
-
 // At calls a function at a time from the start, e.g. to change a link.
 func (n *Net) At(at time.Duration, call func()) {
 	n.calls = append(n.calls, call)
@@ -295,12 +281,11 @@ func (n *Net) Every(first, period time.Duration, call func()) {
 
 // port finds the port of a node towards a neighbour.
 func (n *Net) port(from, to int) (int32, error) {
-	for i, w := range n.topo.Wires {
-		if w.A == from && w.B == to {
-			return int32(2 * i), nil
-		}
-		if w.B == from && w.A == to {
-			return int32(2*i + 1), nil
+	if from >= 0 && from < len(n.routing.links) {
+		for _, l := range n.routing.links[from] {
+			if int(l.to) == to {
+				return l.port, nil
+			}
 		}
 	}
 	return 0, fmt.Errorf("no wire from node %d to node %d", from, to)

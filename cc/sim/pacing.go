@@ -26,7 +26,8 @@ type pacerState struct {
 // newPacer makes a pacer with the way that it was given and what the receiver has
 // granted.
 func (n *Net) newPacer(pr *pair, path Path) *Pacer {
-	p := &Pacer{Src: int(pr.src), Dst: int(pr.dst), Path: path}
+	p := n.newPacers.take()
+	p.Src, p.Dst, p.Path = int(pr.src), int(pr.dst), path
 	p.pacerState = pacerState{net: n, host: &n.hosts[pr.src], pair: pr}
 	p.sending = p.first[:0]
 	if k := len(n.freePacers); k > 0 {

@@ -91,16 +91,46 @@ func (n *Net) newPacket(kind pktKind, flow int32, wire int) int32 {
 		n.freePkt = n.pkts[id].next
 	} else {
 		id = int32(len(n.pkts))
-		n.pkts = append(n.pkts, packet{})
-		n.cargo = append(n.cargo, cargo{})
-		if n.needs.INT {
-			n.ints = append(n.ints, [maxLinks]Hop{})
-		}
+		n.extendPool(len(n.pkts) + 1)
 	}
 	n.livePkts++
 	pk := &n.pkts[id]
 	*pk = packet{kind: kind, flow: flow, wire: uint16(wire), next: nobody, in: nobody}
 	return id
+}
+
+// extendPool makes the pool size packets large, within its capacity.
+func (n *Net) extendPool(size int) {
+	n.pkts, n.cargo = n.pkts[:size], n.cargo[:size]
+	if n.needs.INT {
+		n.ints = n.ints[:size]
+	}
+}
+
+// poolPerPort is the packets for each port that the pool has room for at first.
+const poolPerPort = 8
+
+// spare is how many packets one event may take without the pool moving under
+// those who look at a packet.
+const spare = 16
+
+// reserve makes the pool's capacity enough for spare more packets.
+func (n *Net) reserve() {
+	if cap(n.pkts)-n.livePkts < spare {
+		n.growPool(cap(n.pkts) / 2)
+	}
+}
+
+func (n *Net) growPool(by int) {
+	n.pkts, n.cargo = grown(n.pkts, by), grown(n.cargo, by)
+	if n.needs.INT {
+		n.ints = grown(n.ints, by)
+	}
+}
+
+// grown is s with the capacity for so many more, no more.
+func grown[T any](s []T, by int) []T {
+	return append(roomy[T](cap(s) + by)[:0], s...)
 }
 
 func (n *Net) freePacket(id int32) {

@@ -120,7 +120,7 @@ func (n *Net) mark(e *ECN, held int64) bool {
 }
 
 func (n *Net) ingressOf(pk *packet) *ingress {
-	return &n.ingress[int(pk.in)*n.numQueues+int(pk.queue)]
+	return &n.ingress[int(pk.in)*n.cfg.Classes+int(pk.queue-dataQueue)]
 }
 
 // pause sends a pause or resume frame for a queue out of port pi, before all else.

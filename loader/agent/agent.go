@@ -142,9 +142,11 @@ func (a *Agent) close() {
 
 // Heartbeat period and the time between two evaluations. It is short for a few
 // destinations and grows with what a turn costs and with how many it evaluates,
-// so that the agent's share of a CPU stays small however many are active.
+// so that the agent's share of a CPU stays small however many are active. The shortest
+// is the policy's interval_ns: to decide more often brings little and costs the more.
 const (
-	minTick   = 10 * time.Millisecond
+	minTick   = 5 * time.Millisecond
+	idleTick  = 10 * time.Millisecond // nobody is active, or turns are dear
 	maxTick   = 250 * time.Millisecond
 	perDest   = 200 * time.Microsecond // one evaluation in so long
 	costShare = 120                    // the turns take at most one part in so many of a CPU
@@ -153,12 +155,19 @@ const (
 	// are judged every tick, though each change of an htb class is a request to
 	// the kernel.
 	freeCost = 240 * time.Microsecond
+
+	// quickShare is the same for turns that are less than idleTick apart.
+	quickShare = 30
 )
 
 // pause is the time from a turn that evaluated n destinations, and took busy of
 // CPU time, to the next.
 func pause(busy time.Duration, n int) time.Duration {
-	return min(max(minTick, (busy-freeCost)*costShare, time.Duration(n)*perDest), maxTick)
+	tick := idleTick
+	if n > 0 {
+		tick = min(max(minTick, busy*quickShare), idleTick)
+	}
+	return min(max(tick, (busy-freeCost)*costShare, time.Duration(n)*perDest), maxTick)
 }
 
 // loop is the agent's only thread of work. Events, evaluation and housekeeping

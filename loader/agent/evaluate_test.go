@@ -99,8 +99,13 @@ func TestPause(t *testing.T) {
 		n    int
 		want time.Duration
 	}{
-		{0, 0, minTick},
-		{300 * time.Microsecond, 2, minTick}, // two changes of an htb class
+		{0, 0, idleTick},
+		{0, 2, minTick},
+		{150 * time.Microsecond, 2, minTick},
+		{200 * time.Microsecond, 2, 6 * time.Millisecond},
+		{300 * time.Microsecond, 2, 9 * time.Millisecond}, // two changes of an htb class
+		{323 * time.Microsecond, 2, 9960 * time.Microsecond},
+		{330 * time.Microsecond, 2, 10800 * time.Microsecond},
 		{100 * time.Microsecond, 100, 20 * time.Millisecond},
 		{time.Millisecond, 1000, 200 * time.Millisecond},
 		{time.Millisecond, 2, 91200 * time.Microsecond},

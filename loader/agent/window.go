@@ -26,7 +26,7 @@ func setWindow(r *fourcase.Regs, p *fourcase.Params, rate uint64, off bool) {
 	}
 	at := *r
 	at.RateBps = rate
-	r.WindowBytes = fourcase.WindowBytes(&at, p, rtt+r.JitterNs)
+	r.WindowBytes = fourcase.WindowBytes(&at, p, rtt+uint64(r.JitterNs))
 }
 
 const unknownRTT = uint64(time.Millisecond)

@@ -22,7 +22,10 @@ func (c *credits) rouse(p *creditPeer) {
 
 // transmit sends up to n packets that have pre-credit and returns how many. They go past
 // the line and the pacer of their destination: a small flow must not wait for what
-// large ones may send by their rate.
+// large ones may send by their rate. The pacer counts them all the same, so that the
+// rate holds: what comes behind waits the longer, pre-credit too when a product's worth
+// has left ahead of its time. Else hosts that have nothing but small flows would have no
+// rate at all.
 func (c *credits) transmit(e *engine, n int) (sent int) {
 	kept := c.eager[:0]
 	for _, p := range c.eager {
@@ -48,8 +51,8 @@ func (p *creditPeer) transmit(e *engine, n int) (sent int, more bool) {
 		}
 		x := flow.Data.(*QP)
 		at := p.src.Ready(int64(e.now))
-		if at < min(flow.Left(), x.credit.packet) {
-			break
+		if at < min(flow.Left(), x.credit.packet) || p.dest.borrowed(e) > c.bdp {
+			break // it stands in line as well
 		}
 		if sent >= n {
 			return sent, true
@@ -73,15 +76,12 @@ func (p *creditPeer) transmit(e *engine, n int) (sent int, more bool) {
 		c.paying, c.paid = true, false
 		size, to := e.send(x, &e.out)
 		c.paying = false
+		to.spend(e, size)
 		if !c.paid { // a copy, or what is no data
-			to.spend(e, size)
 			p.src.Drop(flow)
 		}
 		sent++
-		if p.src.Head() != flow {
-			x.publish()
-			e.rearm(x)
-		}
+		e.touch(x) // for its timer: it may not get a turn in the line for long
 	}
 	return sent, false
 }
@@ -98,6 +98,14 @@ func (p *creditPeer) withholds(x *QP) bool {
 	}
 	x.q.AskAck() // the only one until it is answered
 	return false
+}
+
+// borrowed is how many bytes have left ahead of what the rate allows.
+func (d *dest) borrowed(e *engine) uint32 {
+	if d.rate == 0 || !e.live.Paced {
+		return 0
+	}
+	return precredit.BDP(d.rate, int64(d.empty-e.now))
 }
 
 // tclass is the traffic class of a packet (S5.4): what a large flow sends, and a small

@@ -35,6 +35,17 @@ func (d *dest) setRampWindow(e *engine, bytes uint64) {
 	e.applyWindow(d)
 }
 
+// goLive takes the interface's configuration over. Windows come and go with the pacing.
+func (e *engine) goLive(l Live) {
+	changed := l.Paced != e.live.Paced
+	if e.live = l; !changed {
+		return
+	}
+	for _, d := range e.dests {
+		e.applyWindow(d)
+	}
+}
+
 // applyWindow puts the limit in force.
 func (e *engine) applyWindow(d *dest) {
 	w := d.windows.effective(e.live.Paced)

@@ -14,7 +14,7 @@ import (
 // what was sent to the destinations that were active, and brings back their rates
 // and what they understand. The engine only exchanges batches with it.
 
-// syncPeriod is the time between reports. The agent judges every 10 ms.
+// syncPeriod is the time between reports. The agent judges every 5 to 10 ms.
 const syncPeriod = qp.Time(3 * time.Millisecond)
 
 type syncer struct {
@@ -56,12 +56,7 @@ func (e *engine) report() {
 		return
 	}
 	s.due = e.now + syncPeriod
-	paced := e.live.Paced
-	if e.live = e.wire.Live(); e.live.Paced != paced {
-		for _, d := range e.dests {
-			e.applyWindow(d)
-		}
-	}
+	e.goLive(e.wire.Live())
 	s.dests, s.reports = s.dests[:0], s.reports[:0]
 	for _, d := range e.active {
 		d.listed = false

@@ -12,7 +12,7 @@ import (
 // that filled it. However small it is, one packet may leave, and all get on.
 func TestFeedWindow(t *testing.T) {
 	const full = 256 + frameBytes
-	for _, window := range []uint64{1, full, 5*full + 1, 100_000} {
+	for _, window := range []uint64{1, 5*full + 1, 100_000} {
 		for _, n := range []int{1, 16} {
 			for _, lost := range []float64{0, 0.02} {
 				t.Run(fmt.Sprintf("%d/%d/%v", window, n, lost), func(t *testing.T) {
@@ -23,7 +23,7 @@ func TestFeedWindow(t *testing.T) {
 							p.lossy(uint64(i), lost)
 						}
 					}
-					_, slowest := c.transfer(t, OpWrite, 10, 10_000)
+					_, slowest := c.transfer(t, OpWrite, 10, 3000)
 					if c.mostBytes >= window+full {
 						t.Errorf("%d bytes under way, want less than %d and a packet of %d", c.mostBytes, window, full)
 					}

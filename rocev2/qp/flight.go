@@ -144,7 +144,7 @@ func (q *QP) mayFly(n, size uint32) uint32 {
 		return n // a long READ, asked for while the last one's second half still comes
 	}
 	if mine == 0 {
-		if f.Room() {
+		if f.used < f.limit {
 			return n // however long it is: else it might wait for ever
 		}
 		q.setWaits(true)

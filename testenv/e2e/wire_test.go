@@ -67,19 +67,21 @@ func readCapture(t *testing.T, file string) onWire {
 		if p.VerifyICRC() != nil {
 			w.badICRC++
 		}
-		if p.BTH().DestQP() == rocev2.ControlQPN {
-			w.control++
-			return
-		}
 		s, err := p.Stamp()
 		stamped := err == nil && s.Flags&rocev2.StampT1 != 0
 		echo := stamped && s.Flags&rocev2.StampEcho != 0
 		if stamped {
-			w.stamped++
 			if sentAt[p.Src()] == nil {
 				sentAt[p.Src()], firstT1[p.Src()] = map[uint64]bool{}, s.T1
 			}
 			sentAt[p.Src()][s.T1] = true
+		}
+		if p.BTH().DestQP() == rocev2.ControlQPN { // a HELLO's T1 is echoed too
+			w.control++
+			return
+		}
+		if stamped {
+			w.stamped++
 		}
 		// What left before the capture began may be echoed too.
 		if echo && s.EchoT1 >= firstT1[p.Dst()] && len(sentAt[p.Dst()]) > 0 && !sentAt[p.Dst()][s.EchoT1] {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
 // Load is what each sender does.
@@ -202,6 +204,21 @@ func counter(d *nic.Device, name string) uint64 {
 		}
 	}
 	panic("no counter " + name)
+}
+
+// show is what all have counted.
+func (c *incast) show() string {
+	var b strings.Builder
+	for _, h := range c.hosts {
+		for _, k := range h.Dev.Counters() {
+			if k.Value > 0 {
+				fmt.Fprintf(&b, "%s: %s %d\n", h.Name(), k.Name, k.Value)
+			}
+		}
+		out, err := h.Product("table", topo.IfName, "--json")
+		fmt.Fprintln(&b, out, err)
+	}
+	return b.String()
 }
 
 func (c *incast) sum(name string) (n uint64) {

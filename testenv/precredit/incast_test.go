@@ -82,7 +82,7 @@ func TestIncast(t *testing.T) {
 				l.Seed = uint64(i)
 				res, err := in.measure(l)
 				if err != nil {
-					t.Fatalf("%s, %s: %v", c.name, what, err)
+					t.Fatalf("%s, %s: %v\n%s", c.name, what, err, in.show())
 				}
 				*to = append(*to, res)
 			}
@@ -101,7 +101,7 @@ func TestIncast(t *testing.T) {
 	}
 	var b bytes.Buffer
 	table := func(title string, pick func(*row) []Result) {
-		tab := chart.Table{Title: title, Header: []string{"", "soon", "p50", "p99", "large Mbit/s", "p50", "p99", "dropped", "sent again", "withheld", "small p50 over without", "p99", "large over without"}}
+		tab := chart.Table{Title: title, Header: []string{"", "soon", "p50", "p99", "Mbit/s", "large", "p50", "p99", "dropped", "sent again", "withheld", "small p50 over without", "p99", "Mbit/s", "large"}}
 		base := pick(&rows[0])
 		for k, c := range candidates {
 			all := pick(&rows[k])
@@ -139,10 +139,10 @@ func TestIncast(t *testing.T) {
 			tab.Rows = append(tab.Rows, []string{
 				c.name, soonText,
 				dur(func(r Result) time.Duration { return r.Small.Quantile(0.5) }), dur(func(r Result) time.Duration { return r.Small.Quantile(0.99) }),
-				fmt.Sprintf("%.0f", med(goodput)), dur(func(r Result) time.Duration { return r.Large.Quantile(0.5) }), dur(func(r Result) time.Duration { return r.Large.Quantile(0.99) }),
+				fmt.Sprintf("%.0f", med(total)), fmt.Sprintf("%.0f", med(goodput)), dur(func(r Result) time.Duration { return r.Large.Quantile(0.5) }), dur(func(r Result) time.Duration { return r.Large.Quantile(0.99) }),
 				fmt.Sprintf("%.0f", med(func(r Result) float64 { return float64(r.Drops) })), fmt.Sprintf("%.0f", med(func(r Result) float64 { return float64(r.Again) })),
 				fmt.Sprintf("%.0f", med(func(r Result) float64 { return float64(r.Withheld) })),
-				ratio(func(r Result) float64 { return float64(r.Small.Quantile(0.5)) }), ratio(func(r Result) float64 { return float64(r.Small.Quantile(0.99)) }), ratio(goodput),
+				ratio(func(r Result) float64 { return float64(r.Small.Quantile(0.5)) }), ratio(func(r Result) float64 { return float64(r.Small.Quantile(0.99)) }), ratio(total), ratio(goodput),
 			})
 		}
 		if err := tab.WriteText(&b); err != nil {
@@ -173,6 +173,10 @@ func TestIncast(t *testing.T) {
 }
 
 func goodput(r Result) float64 { return float64(r.LargeBytes) * 8 / r.Elapsed.Seconds() / 1e6 }
+
+func total(r Result) float64 {
+	return goodput(r) + float64(len(r.Small)*small)*8/r.Elapsed.Seconds()/1e6
+}
 
 func median(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))

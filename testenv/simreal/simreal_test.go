@@ -82,13 +82,14 @@ type sender struct {
 	open     func(*scenario.Scenario, []*engines.Host) (Traffic, error)
 	scheme   string
 	recovery string
+	every    time.Duration // between the agent's decisions
 }
 
 var senders = []sender{
 	{"host", func(s *scenario.Scenario, hosts []*engines.Host) (Traffic, error) {
 		return Sockets(s, underlying(hosts))
-	}, "fourcase", "go-back-n"},
-	{"engine", Engines, "fourcase-window", "selective"},
+	}, "fourcase-rate", "go-back-n", 10 * time.Millisecond},
+	{"engine", Engines, "fourcase", "selective", 5 * time.Millisecond},
 }
 
 func underlying(hosts []*engines.Host) (all []*topo.Host) {
@@ -142,7 +143,7 @@ func (p *Pair) run(t *testing.T, by sender) {
 	}
 	twin := *s
 	twin.Transport.Recovery = by.recovery
-	simulated, err := Simulate(t.Context(), &twin, rtt, asAttached(by.scheme, uint64(s.Links.Host)))
+	simulated, err := Simulate(t.Context(), &twin, rtt, asAttached(by, uint64(s.Links.Host)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,17 +151,17 @@ func (p *Pair) run(t *testing.T, by sender) {
 }
 
 // asAttached is four-case with the parameters that attach gives it, and the agent's
-// rhythm: it reads its tables every 10 ms.
-func asAttached(scheme string, linkBps uint64) scenario.Scheme {
+// rhythm: every 5 ms, with htb, whose classes it has to change, up to every 10 ms.
+func asAttached(by sender, linkBps uint64) scenario.Scheme {
 	d := fourcase.DefaultParams(linkBps)
-	x := scenario.Scheme{Name: scheme, Label: scheme}
+	x := scenario.Scheme{Name: by.scheme, Label: by.scheme}
 	add := func(name, value string) { x.Params = append(x.Params, scenario.Param{Name: name, Value: value}) }
 	ns := func(name string, v uint64) { add(name, fmt.Sprintf("%dns", v)) }
 	q10 := func(name string, v uint32) { add(name, fmt.Sprint(float64(v)/1024)) }
 	add("target", target)
 	ns("target-max", d.TargetMaxNs)
 	ns("deadband", d.DeadbandNs)
-	ns("interval", max(d.IntervalNs, uint64(10*time.Millisecond)))
+	ns("interval", max(d.IntervalNs, uint64(by.every)))
 	add("min-rate", fmt.Sprint(d.MinRateBps))
 	q10("beta", d.BetaQ10)
 	q10("max-cut", d.MaxCutQ10)

@@ -31,7 +31,8 @@ func Jobs(s *scenario.Scenario, schemes []scenario.Scheme) (jobs []Job) {
 	return jobs
 }
 
-// Progress is told how far a job is (0 to 1), from the goroutine that runs it.
+// Progress is told how far a job is, from the goroutine that runs it: 0 when the
+// network is built and its flows are known, 1 at the end.
 type Progress func(job int, share float64)
 
 // RunAll runs the jobs, so many at a time, and returns their results in their

@@ -14,7 +14,7 @@ import (
 
 // usual are the schemes of a scenario that names none: ours, and each of the
 // published ones as its paper's followers run it.
-var usual = []string{"fourcase", "fourcase-precredit", "literal", "dcqcn", "timely", "dctcp", "swift", "hpcc", "expresspass"}
+var usual = []string{"fourcase", "fourcase-rate", "fourcase-precredit", "literal", "dcqcn", "timely", "dctcp", "swift", "hpcc", "expresspass"}
 
 // Usual are the schemes of a scenario that names none.
 func Usual() (all []scenario.Scheme) {

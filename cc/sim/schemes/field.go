@@ -69,3 +69,7 @@ func countField(name string, p *int, about string) field {
 func boolField(name string, p *bool, about string) field {
 	return field{name, about, read(p, strconv.ParseBool), func() string { return strconv.FormatBool(*p) }}
 }
+
+func wordField(name string, p *string, about string) field {
+	return field{name, about, read(p, func(s string) (string, error) { return s, nil }), func() string { return *p }}
+}

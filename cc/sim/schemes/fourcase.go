@@ -10,11 +10,14 @@ import (
 )
 
 var fourcaseEntries = []Entry{
-	{"fourcase", "four-case: a rate for each destination from two one-way times (S1.6), the NIC's own code", func() settings {
-		return &fourcaseSettings{mode: fourcase.ModeRobust}
-	}},
-	{"fourcase-window", "the same with no more bytes in flight than the rate and the delay aimed at explain", func() settings {
+	{"fourcase", "four-case: a rate and a window for each destination from two one-way times (S1.6), the NIC's own code", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true}
+	}},
+	{"fourcase-behind", "the same for data that switches serve after other data", func() settings {
+		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true, behind: true}
+	}},
+	{"fourcase-rate", "the same by rates alone, as where a kernel's pacer or policer enforces them", func() settings {
+		return &fourcaseSettings{mode: fourcase.ModeRobust}
 	}},
 	{"literal", "four-case by the words of S1.6 alone, for comparison", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeLiteral}
@@ -25,7 +28,7 @@ var fourcaseEntries = []Entry{
 const stampBytes = 40
 
 type fourcaseSettings struct {
-	window                                bool
+	window, behind                        bool
 	mode                                  fourcase.Mode
 	interval, target, targetMax, deadband int64
 	minRate, initial                      float64
@@ -53,6 +56,9 @@ func (s *fourcaseSettings) fields() []field {
 
 func (s *fourcaseSettings) params(p *sim.Path) fourcase.Params {
 	w := fourcase.ParamsFor(p.LinkBps, uint64(p.BaseRTTNs), s.window)
+	if s.behind {
+		w = fourcase.ParamsBehind(p.LinkBps, uint64(p.BaseRTTNs))
+	}
 	w.Mode = s.mode
 	ns := func(to *uint64, v int64) {
 		if v != 0 {
@@ -101,7 +107,7 @@ func (w *fourcaseScheme) Needs() sim.Needs {
 func (w *fourcaseScheme) NewReceiver(int, sim.Out) sim.Receiver { return nil }
 
 func (w *fourcaseScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
-	return &fourcaseControl{scheme: w, params: *w.params.get(&p.Path, w.s.params)}
+	return &fourcaseControl{scheme: w, params: w.params.get(&p.Path, w.s.params)}
 }
 
 // fourcaseControl is the data plane and the agent of one destination: it gathers
@@ -109,12 +115,21 @@ func (w *fourcaseScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 type fourcaseControl struct {
 	sim.NoControl
 	scheme *fourcaseScheme
-	params fourcase.Params
-	regs   fourcase.Regs
-	window fourcase.Sample
-	since  int64  // start of the window
-	settle int64  // echoes of packets that left before this are of the old rate
-	sent   uint64 // packets, each counted once
+	params *fourcase.Params // of all with such a path
+	// initial is Params.InitialRateBps of this one, 0 until it has had data.
+	initial uint64
+	since   int64  // start of the window
+	settle  int64  // echoes of packets that left before this are of the old rate
+	sent    uint64 // packets, each counted once
+	window  fourcase.Sample
+	regs    fourcase.Regs
+}
+
+// own are the parameters of this destination.
+func (c *fourcaseControl) own() fourcase.Params {
+	p := *c.params
+	p.InitialRateBps = c.initial
+	return p
 }
 
 // share is what a destination starts with: the host's link, split evenly over
@@ -129,8 +144,9 @@ func (c *fourcaseControl) share(p *sim.Pacer) uint64 {
 func (c *fourcaseControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 	if p.Flows == 1 {
 		c.scheme.busy[p.Src]++
-		c.params.InitialRateBps = c.share(p)
-		fourcase.Wake(&c.regs, &c.params, uint64(now))
+		c.initial = c.share(p)
+		params := c.own()
+		fourcase.Wake(&c.regs, &params, uint64(now))
 	}
 	c.apply(p)
 }
@@ -139,7 +155,7 @@ func (c *fourcaseControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 func (c *fourcaseControl) apply(p *sim.Pacer) {
 	p.RateBps = c.regs.RateBps
 	if c.scheme.s.window {
-		wire := fourcase.WindowBytes(&c.regs, &c.params, uint64(p.Path.BaseRTTNs))
+		wire := fourcase.WindowBytes(&c.regs, c.params, uint64(p.Path.BaseRTTNs))
 		p.WindowBytes = int64(wire) * int64(p.Path.PayloadBytes) / int64(p.Path.PacketBytes)
 	}
 }
@@ -198,7 +214,8 @@ func (c *fourcaseControl) evaluate(now int64, p *sim.Pacer) {
 	c.window.Sent = c.sent + 1 // 0 means unknown
 	c.window.AppLimited = p.EmptyNs != 0 && (p.EmptyNs >= c.since || p.BacklogBytes == 0)
 	before := c.regs.RateBps
-	fourcase.Step(&c.regs, &c.params, c.window, uint64(now))
+	params := c.own()
+	fourcase.Step(&c.regs, &params, c.window, uint64(now))
 	c.window, c.since = fourcase.Sample{}, now
 	if c.regs.RateBps != before {
 		c.settle = now

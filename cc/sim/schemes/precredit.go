@@ -10,8 +10,8 @@ import (
 )
 
 var precreditEntries = []Entry{
-	{"fourcase-precredit", "pre-credit (S5) for the first round trip, the four-case policy for the rest", func() settings {
-		return &preSettings{with: "fourcase", senders: 32, wait: 1, lead: precredit.DefaultLead}
+	{"fourcase-precredit", "pre-credit (S5) for the first round trip, then four-case with a window; switches with four strict queues by size", func() settings {
+		return &preSettings{with: "fourcase-behind", senders: 64, wait: 1, lead: precredit.DefaultLead, age: precredit.DefaultAge, queues: precredit.Bands}
 	}},
 }
 
@@ -24,26 +24,39 @@ type preSettings struct {
 	rtt         int64
 	lead        int
 	wait        int
+	age, queues int
 	noQueues    bool
 	unknown     float64
 }
 
 func (s *preSettings) fields() []field {
 	return []field{
-		sizeField("budget", &s.budget, "what a receiver gives away; 16 bandwidth-delay products if not given, at most half of what the last hop may queue"),
+		wordField("with", &s.with, "the scheme beside; fourcase-behind is fourcase with one-queue"),
+		sizeField("budget", &s.budget, "what a receiver gives away; if not given, and at most, half of what the last hop may queue, in one queue 16 bandwidth-delay products"),
 		countField("senders", &s.senders, "senders among whom the budget is divided; 0 = a bandwidth-delay product each"),
 		timeField("base-rtt", &s.rtt, "round trip of those products (12us)"),
 		sizeField("first", &s.cap, "how much of a flow may go on pre-credit; one bandwidth-delay product if not given"),
 		countField("lead", &s.lead, "rounds for which small flows are ahead of large ones"),
 		countField("wait", &s.wait, "who starts with no more than pre-credit, and goes on in proportion to ACKs: 0 nobody, 1 large flows, 2 all"),
-		boolField("one-queue", &s.noQueues, "large flows share the switches' data queue with small ones"),
+		countField("queues", &s.queues, "data queues of switches, the smaller a flow the earlier it is served"),
+		boolField("one-queue", &s.noQueues, "all flows share the switches' data queue"),
+		countField("age", &s.age, "round trips for which a flow waits until its sender takes it for one of half the size; 0 = any number"),
 		shareField("unknown", &s.unknown, "share of flows whose size the sender is not told: it sees 64 KB of them"),
 	}
 }
 
 func (s *preSettings) scheme(name string) (sim.Scheme, error) {
-	if s.senders < 0 || s.lead < 0 || s.wait < 0 || s.wait > 2 {
-		return nil, fmt.Errorf("%d senders, lead %d, wait %d: the first two cannot be negative, wait is 0, 1 or 2", s.senders, s.lead, s.wait)
+	if s.senders < 0 || s.lead < 0 || s.age < 0 || s.wait < 0 || s.wait > 2 {
+		return nil, fmt.Errorf("%d senders, lead %d, age %d, wait %d: the first three cannot be negative, wait is 0, 1 or 2", s.senders, s.lead, s.age, s.wait)
+	}
+	if s.queues < 1 || s.queues > 6 {
+		return nil, fmt.Errorf("%d queues: a switch has 1 to 6 for data", s.queues)
+	}
+	if s.noQueues {
+		s.queues = 1
+		if s.with == "fourcase-behind" { // the default, and nothing is behind anything
+			s.with = "fourcase"
+		}
 	}
 	if !(s.unknown >= 0 && s.unknown <= 1) {
 		return nil, fmt.Errorf("unknown %v: it is a share from 0 to 1", s.unknown)
@@ -61,9 +74,8 @@ func newPre(name string, s preSettings, with sim.Scheme) (sim.Scheme, error) {
 	if needs.Scope != sim.PerDestination {
 		return nil, fmt.Errorf("pre-credit needs a scheme with one pacer for each destination, and %s has one for each flow", with.Name())
 	}
-	if !s.noQueues {
-		needs.Classes = max(needs.Classes, 2)
-	}
+	s.queues = max(s.queues, 1)
+	needs.Classes = max(needs.Classes, s.queues)
 	override(&s.rtt, 12_000)
 	return &preScheme{name: name, s: s, with: with, needs: needs, receivers: map[int]*preReceiver{}}, nil
 }
@@ -80,9 +92,8 @@ type preScheme struct {
 // preFlow is a flow at its sender.
 type preFlow struct {
 	precredit.Flow
-	class precredit.Class
+	reach precredit.Reach
 	acked bool
-	since uint64 // round in which it started
 }
 
 func (x *preScheme) Name() string     { return x.name }
@@ -133,22 +144,22 @@ type preControl struct {
 	// blind: data is under way, and nothing has been heard since the pacer was idle.
 	blind   bool
 	roundNs int64
-	rounds  uint64
 	active  []*sim.Flow
 
 	// What the other scheme has set.
-	rate   uint64
-	window int64
-	burst  int64
+	rate    uint64
+	window  int64
+	burst   int64
+	timerNs int64
 }
 
 // restore shows the other scheme the pacer as it left it.
 func (c *preControl) restore(p *sim.Pacer) {
-	p.RateBps, p.WindowBytes, p.BurstNs, p.NeedsCredit = c.rate, c.window, c.burst, false
+	p.RateBps, p.WindowBytes, p.BurstNs, p.NeedsCredit, p.TimerNs = c.rate, c.window, c.burst, false, c.timerNs
 }
 
 func (c *preControl) save(p *sim.Pacer) {
-	c.rate, c.window, c.burst = p.RateBps, p.WindowBytes, p.BurstNs
+	c.rate, c.window, c.burst, c.timerNs = p.RateBps, p.WindowBytes, p.BurstNs, p.TimerNs
 }
 
 // apply sets the pacer: as long as there is pre-credit for what waits, packets leave
@@ -172,24 +183,33 @@ func (c *preControl) apply(now int64, p *sim.Pacer) {
 			p.WindowBytes = max(int64(w), 1)
 		}
 	}
-	c.prioritise(p)
+	c.prioritise(now, p)
 }
 
-// prioritise puts the flow that gets the next pre-credit first, then the small ones,
-// then the large ones, which come closer with each round that they wait.
-func (c *preControl) prioritise(p *sim.Pacer) {
-	head := c.src.Head()
+// prioritise puts the flow that gets the next pre-credit first, then those with the
+// least left, and sees to it that they are looked at again when one has waited enough to
+// come nearer: its host's other flows may keep it from sending, and so from hearing.
+func (c *preControl) prioritise(now int64, p *sim.Pacer) {
+	head, bdp := c.src.Head(), uint64(p.Path.BDPBytes())
+	age := int64(c.scheme.s.age) * p.Path.BaseRTTNs
 	for _, f := range c.active {
 		x := c.scheme.flow(f)
-		prio := uint64(1)
-		if x.class == precredit.Large {
-			lead := uint64(c.scheme.s.lead)
-			prio += lead - min(lead, c.rounds-x.since)
-		}
 		if head == &x.Flow {
-			prio = 0
+			p.SetPrio(f, 0)
+			continue
 		}
-		p.SetPrio(f, uint8(min(prio, 7)))
+		waited := now - f.StartNs
+		turn := x.reach.Turn(bdp, uint64(waited/max(p.Path.BaseRTTNs, 1)), uint64(c.scheme.s.age))
+		least := uint8(0)
+		if head != nil {
+			least = 1 // of one pacer the packet that is paid for must be the next
+		}
+		p.SetPrio(f, max(turn, least))
+		if turn > 0 && age > 0 {
+			if next := now + age - waited%age; p.TimerNs == 0 || next < p.TimerNs {
+				p.TimerNs = next
+			}
+		}
 	}
 }
 
@@ -199,7 +219,7 @@ func (c *preControl) waits() bool {
 		return c.scheme.s.wait == 2
 	}
 	for _, f := range c.active {
-		if c.scheme.flow(f).class == precredit.Small {
+		if c.scheme.flow(f).reach.Class == precredit.Small {
 			return false
 		}
 	}
@@ -212,8 +232,8 @@ func (c *preControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 	c.restore(p)
 	c.other.Start(now, p, f)
 	x := c.scheme.flow(f)
-	x.class = precredit.Classify(c.scheme.features(p, f))
-	x.since = c.rounds
+	k := c.scheme.features(p, f)
+	x.reach = precredit.Reach{Known: max(k.TotalBytes, k.PostedBytes), Class: precredit.Classify(k)}
 	if p.InflightBytes == 0 {
 		c.blind = true
 		c.ramp.End()
@@ -224,7 +244,7 @@ func (c *preControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 			p.Send(nil, returnMessage(m))
 		}
 	}
-	c.src.Push(&x.Flow, x.class, uint32(min(f.Size, c.cap)))
+	c.src.Push(&x.Flow, x.reach.Class, uint32(min(f.Size, c.cap)))
 	c.src.Refill(now, c.packet)
 	c.apply(now, p)
 }
@@ -262,16 +282,16 @@ func (c *preControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) {
 	paid := p.NeedsCredit
 	c.restore(p)
 	c.other.Sent(now, p, f, d)
-	// Who is taken for small is so for a first round trip only: an error costs no
-	// more than that.
-	if !c.scheme.s.noQueues && (c.scheme.flow(f).class == precredit.Large || int64(d.PSN)*int64(c.packet) >= c.cap) {
-		d.Class++
+	x := c.scheme.flow(f)
+	d.Class += x.reach.Band(uint64(p.Path.BDPBytes()), c.scheme.s.queues)
+	if !d.Retransmit {
+		x.reach.Sent += uint64(d.Bytes)
 	}
-	if head := c.src.Head(); paid && !d.Retransmit && head == &c.scheme.flow(f).Flow {
+	if head := c.src.Head(); paid && !d.Retransmit && head == &x.Flow {
 		if k, ok := c.src.SrcSchedulePrecredit(now, uint32(d.Bytes)); ok {
 			d.Tag, d.Unscheduled = k.Credit.Bytes, true
 		}
-	} else if x := c.scheme.flow(f); !d.Retransmit {
+	} else if !d.Retransmit {
 		c.src.Pass(&x.Flow, uint32(d.Bytes))
 	}
 	c.apply(now, p)
@@ -298,7 +318,6 @@ func (c *preControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 		}
 		if now-c.roundNs >= p.Path.BaseRTTNs {
 			c.roundNs = now
-			c.rounds++
 			c.src.NextRound(now, c.packet)
 		}
 	}
@@ -366,6 +385,9 @@ func (c *preControl) Message(now int64, p *sim.Pacer, f *sim.Flow, m *sim.Messag
 
 func (c *preControl) Expire(now int64, p *sim.Pacer) {
 	c.restore(p)
-	c.other.Expire(now, p)
+	if p.TimerNs != 0 && p.TimerNs <= now {
+		p.TimerNs = 0
+		c.other.Expire(now, p)
+	}
 	c.apply(now, p)
 }

@@ -22,13 +22,15 @@ type preReceiver struct {
 }
 
 func (x *preScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
-	bdp := int64(precredit.BDP(out.LinkBps(), x.s.rtt))
-	budget := x.s.budget
-	if budget == 0 {
-		budget = 16 * bdp
-	}
 	// The other half of the buffer is for what comes after the first round trip.
-	budget = max(min(budget, out.BufferBytes()/2, 1<<30), 4096)
+	budget := min(out.BufferBytes()/2, 1<<30)
+	switch {
+	case x.s.budget != 0:
+		budget = min(budget, x.s.budget)
+	case x.s.noQueues: // what large flows send unasked is in everybody's way
+		budget = min(budget, 16*int64(precredit.BDP(out.LinkBps(), x.s.rtt)))
+	}
+	budget = max(budget, 4096)
 	p := precredit.Plan(out.LinkBps(), x.s.rtt, uint32(budget), 1000, x.s.senders)
 	r := &preReceiver{
 		scheme: x, out: out, other: x.with.NewReceiver(host, out), core: precredit.NewReceiver(p, 1),

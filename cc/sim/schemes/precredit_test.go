@@ -103,8 +103,8 @@ func quantile(v []float64, q float64) float64 {
 // the slowest are faster, and large flows do not pay for it.
 func TestPrecreditFirstRoundTrip(t *testing.T) {
 	with, without := beside(t, nil)
-	a, na := fatTree(t, 4, without, workload.WebSearch, 0.5, 1)
-	b, nb := fatTree(t, 4, with, workload.WebSearch, 0.5, 1)
+	a, na := fatTree(t, 4, without, workload.WebSearch, 0.5, 4)
+	b, nb := fatTree(t, 4, with, workload.WebSearch, 0.5, 4)
 	t.Logf("of %d small flows %d complete in the first round trip without, %d with; p99 slowdown %.2f and %.2f",
 		a.small, a.firstRTT, b.firstRTT, quantile(a.slow, .99), quantile(b.slow, .99))
 	if a.unfinished+b.unfinished > 0 || a.small != b.small {
@@ -336,4 +336,92 @@ func BenchmarkPrecreditFatTree(b *testing.B) {
 			})
 		}
 	}
+}
+
+// A sender that always has small flows for one destination lets a large one to another
+// through as it ages, and not without aging.
+func TestPrecreditSenderDoesNotStarve(t *testing.T) {
+	for _, age := range []int{0, 4} {
+		s, err := New("fourcase-precredit", Param{"age", fmt.Sprint(age)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := sim.New(sim.Config{Seed: 1}, topo.Star(3, link100), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		large, err := n.Add(sim.FlowSpec{Src: 1, Dst: 0, Bytes: 500_000, Start: 20 * time.Microsecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const size = 50_000 // takes 4.4 us of the link, and one begins every 4 us
+		for i := range 300 {
+			if _, err := n.Add(sim.FlowSpec{Src: 1, Dst: 2, Bytes: size, Start: time.Duration(i) * 4 * time.Microsecond}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.Run(time.Millisecond) // small ones come for longer
+		t.Logf("age %d: %d of %d bytes of the large flow are there", age, large.ReceivedBytes(), large.Size)
+		if done := large.EndNs != 0; done != (age > 0) {
+			t.Errorf("age %d: large flow done: %v", age, done)
+		}
+	}
+}
+
+// The later queues of switches are for the larger flows, whether their size is known or
+// not, and no packet of a flow passes an earlier one.
+func TestPrecreditQueuesBySize(t *testing.T) {
+	for _, unknown := range []string{"0", "1"} {
+		s, err := New("fourcase-precredit", Param{"unknown", unknown})
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch := &classes{Scheme: s, used: map[int][]uint8{}}
+		n, err := sim.New(sim.Config{Seed: 1, Transport: sim.GoBackN}, topo.Star(5, link100), watch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes := []int64{1000, 100_000, 300_000, 3_000_000}
+		for i, size := range sizes {
+			if _, err := n.Add(sim.FlowSpec{Src: i + 1, Dst: 0, Bytes: size}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !n.RunAll(5 * time.Millisecond) {
+			t.Fatalf("%d of %d flows done", n.DoneFlows, len(sizes))
+		}
+		for i, f := range n.Flows() {
+			used := watch.used[f.ID]
+			t.Logf("unknown %s: %d bytes in queues %d to %d", unknown, f.Size, used[0], used[len(used)-1])
+			if f.Retransmits > 0 || !slices.IsSorted(used) {
+				t.Errorf("unknown %s: %d bytes: queues %v, %d packets sent again", unknown, f.Size, used, f.Retransmits)
+			}
+			if last := used[len(used)-1]; i > 0 && last < watch.used[f.ID-1][len(watch.used[f.ID-1])-1] {
+				t.Errorf("unknown %s: %d bytes end in queue %d, before those of less", unknown, f.Size, last)
+			}
+		}
+		if first, last := watch.used[0], watch.used[3]; first[0] != 0 || last[len(last)-1] != precredit.Bands-1 {
+			t.Errorf("unknown %s: the smallest in queue %d, the largest ends in %d", unknown, first[0], last[len(last)-1])
+		}
+	}
+}
+
+// classes notes the queue of each packet that leaves.
+type classes struct {
+	sim.Scheme
+	used map[int][]uint8
+}
+
+func (c *classes) NewControl(now int64, p *sim.Pacer) sim.Control {
+	return &classControl{c.Scheme.NewControl(now, p), c}
+}
+
+type classControl struct {
+	sim.Control
+	classes *classes
+}
+
+func (c *classControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) {
+	c.Control.Sent(now, p, f, d)
+	c.classes.used[f.ID] = append(c.classes.used[f.ID], d.Class)
 }

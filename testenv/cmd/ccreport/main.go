@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softroce/softroce-xdp/cc/report"
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
@@ -125,37 +123,6 @@ func (o *options) says(jobs []experiment.Job) experiment.Progress {
 			fmt.Fprintf(o.log, "%6.1f s  %v\n", time.Since(begin).Seconds(), jobs[job])
 		}
 	}
-}
-
-// timed runs the jobs one after another, and tables what a link crossing costs.
-func (o *options) timed(jobs []experiment.Job) ([]*experiment.Result, string, error) {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "What the simulator costs on this machine, in seconds of CPU; another run gives other times.\n\n%-24s %-20s %9s %12s %12s %14s\n",
-		"scenario", "scheme", "CPU s", "packets/s", "links/s", "ns per link")
-	var results []*experiment.Result
-	for i := range jobs {
-		begin := cpuTime()
-		r, err := experiment.RunAll(context.Background(), jobs[i:i+1], 1, o.says(jobs[i:i+1]))
-		if err != nil {
-			return nil, "", err
-		}
-		took := (cpuTime() - begin).Seconds()
-		c := r[0].Cost
-		fmt.Fprintf(&b, "%-24s %-20s %9.2f %12.0f %12.0f %14.1f\n", jobs[i].Scenario.Name, jobs[i].Scheme.Label, took,
-			float64(c.Packets)/took, float64(c.Hops)/took, took*1e9/float64(max(1, c.Hops)))
-		results = append(results, r[0])
-	}
-	return results, b.String(), nil
-}
-
-// cpuTime is what this process has used: unlike the clock on the wall it does not
-// count what others do on this machine.
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		panic(err) // cannot fail with these arguments
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // write writes the document and its pictures.

@@ -62,6 +62,7 @@ var All = []Param{
 	rate("initial-rate", "initial_rate_bps", "where the policy starts a destination; 0 for max-rate", func(v *params) *uint64 { return &v.InitialRateBps }),
 	span("target", "target_ns", "queueing delay aimed at (D), for a destination at target-rate", func(v *params) *uint64 { return &v.TargetNs }),
 	rate("target-rate", "target_rate_bps", "D grows below this rate and shrinks above it, as 1/sqrt(rate)", func(v *params) *uint64 { return &v.TargetRateBps }),
+	share("target-steep", "target_steep_q10", "near target-rate D is no more than this part of target, and grows as 1/rate^2; 0 for off", func(v *params) *uint32 { return &v.TargetSteepQ10 }),
 	span("target-max", "target_max_ns", "but D does not grow beyond this", func(v *params) *uint64 { return &v.TargetMaxNs }),
 	span("deadband", "deadband_ns", "changes of a time below this are no change (e)", func(v *params) *uint64 { return &v.DeadbandNs }),
 	span("base-window", "base_window_ns", "how long the least time seen stays the baseline", func(v *params) *uint64 { return &v.BaseWindowNs }),
