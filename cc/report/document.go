@@ -36,7 +36,8 @@ type Document struct {
 	Overview   experiment.Table
 	Control    []section
 	Completion []workloadSection
-	Claims     []Claim
+	Claims     []Claim // of pre-credit with its data queues
+	OneQueue   []Claim // and with one
 	Precredit  []experiment.Table
 	Scale      experiment.Table
 	Validation []validate.Row
@@ -89,7 +90,7 @@ func New(in Input) *Document {
 	d.Overview = overview(control)
 	d.Control = d.controlSections(control)
 	d.Completion = d.completionSections(completion)
-	d.Claims = Claims(completion, precredit)
+	d.Claims, d.OneQueue = Claims(completion, precredit), Claims(completion, oneQueue)
 	d.Precredit = precreditTables(completion)
 	d.Scale = scaleTable(scale)
 	d.Lost = lost(control)
@@ -191,7 +192,7 @@ func sizesOf(s *scenario.Scenario) string {
 func precreditTables(groups [][]*experiment.Summary) (all []experiment.Table) {
 	t := experiment.Table{Header: []string{"workload", "scheme", "under one BDP: lost no round trip", "largest messages: p50", "largest messages: p99"}}
 	for _, g := range groups {
-		for _, name := range []string{fourcase, rates, precredit} {
+		for _, name := range []string{fourcase, rates, oneQueue, precredit} {
 			s := find(g, name)
 			if s == nil {
 				continue

@@ -7,8 +7,9 @@ const (
 	fourcase  = "fourcase"
 	rates     = "fourcase-rate"
 	precredit = "fourcase-precredit"
+	oneQueue  = "precredit-one-queue" // the same without queues by size
 	literal   = "literal"
 )
 
 // ownFamily are the schemes of this project; all others are baselines.
-var ownFamily = map[string]bool{fourcase: true, rates: true, precredit: true, literal: true}
+var ownFamily = map[string]bool{fourcase: true, rates: true, precredit: true, oneQueue: true, literal: true}

@@ -50,7 +50,10 @@ func TestSimulationAndReality(t *testing.T) {
 				p := Pair{Scenario: s, By: by.name}
 				good := false
 				for i := 0; i < 3 && (!good || dir != ""); i++ {
-					p.run(t, by)
+					t.Run(fmt.Sprint(i+1), func(t *testing.T) { p.run(t, by) })
+					if t.Failed() {
+						return
+					}
 					missed := append(p.missed(p.Real[i]), p.missed(p.Simulated[i])...)
 					if len(missed) > 0 {
 						t.Logf("run %d missed: %s", i+1, strings.Join(missed, "; "))

@@ -107,7 +107,7 @@ func (c *completion) run(scale float64, workers int, progress func(string)) ([]R
 				continue
 			}
 			rows = append(rows, Row{ID: p.id, What: c.name + ", " + p.what, Scheme: name, Paper: p.values[i], Ours: v,
-				OK: p.values[i].within(v, p.factor), Note: fmt.Sprintf("%d flows", n)})
+				OK: p.values[i].within(v, p.factor), Note: fmt.Sprintf("%d flows; tolerance x%g", n, p.factor)})
 		}
 		rows = append(rows, order(c, p, ours))
 	}

@@ -90,7 +90,7 @@ func (r *Row) Verdict() string {
 	case r.Aside:
 		return "not published"
 	case r.OK:
-		return "as published"
+		return "agrees"
 	}
 	return "DEPARTS"
 }
