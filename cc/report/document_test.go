@@ -67,7 +67,7 @@ func TestDocument(t *testing.T) {
 		"| fourcase-precredit | 1.50 | 4.00 |",
 		"for messages of less than one BDP: holds in all 1 cases",
 		"| hadoop at 50 % | fourcase-precredit | 80.0 % of 100 | 3.00 | 4.00 |",
-		"| V1 | short flows | hpcc | 1.9 | 2 | 1.05 | as published |",
+		"| V1 | short flows | hpcc | 1.9 | 2 | 1.05 | agrees |",
 		"real and simulated",
 		Fingerprint(),
 	} {
