@@ -187,6 +187,7 @@ func (e *engine) closeOverruns() {
 				return
 			}
 			if x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) == nil {
+				x.publish() // who gets the event sees the state
 				e.dev.event(Event{Type: EventQPFatal, QP: x})
 				e.touch(x)
 			}

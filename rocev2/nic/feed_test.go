@@ -132,8 +132,11 @@ func TestWindowSlowedLink(t *testing.T) {
 		t.Logf("window on:  %v", on)
 		at := func(s *slowed) time.Duration { return s.queue[len(s.queue)*99/100] }
 		t.Logf("messages of each queue pair: %d, %d", off.done, on.done)
-		used := min(on.before/off.before, on.after/off.after)
-		if at(on) < at(off)/3 && used > 0.9 && 2*slices.Min(on.done) > slices.Max(on.done) {
+		used, least, most := min(on.before/off.before, on.after/off.after), 0.9, at(off)/3
+		if underRace { // too slow for the link: what is compared is the race detector
+			used, most = 1, at(off)
+		}
+		if at(on) < most && used > least && 2*slices.Min(on.done) > slices.Max(on.done) {
 			return
 		}
 		if i == runs-1 {
