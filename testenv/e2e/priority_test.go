@@ -86,6 +86,9 @@ func newSharedUplink(t *testing.T, flags ...string) *sharedUplink {
 			// Two cores play four machines here, and run late by as much as a queue at
 			// these rates: only a longer one shall count.
 			args = append(args, "--policy", "target-max=10ms", "--policy", "target=2ms")
+			// What waits in the socket and the pacer, 35 packets, must not outlast the
+			// sender's timeout: it would repeat, for ever, what was not lost.
+			args = append(args, "--policy", "min-rate=4M")
 			args = append(args, flags...)
 		}
 		n.must(t, args...)
@@ -207,7 +210,7 @@ func (x *sharedUplink) goodputs(name string, settle, measure time.Duration) (mbi
 // Meanwhile nobody starves.
 func (x *sharedUplink) settles(name string, least float64, want ...float64) {
 	x.t.Helper()
-	const tries = 15
+	const tries = 30
 	for i := 1; ; i++ {
 		got := x.goodputs(name, 500*time.Millisecond, 1500*time.Millisecond)
 		near := true
