@@ -143,10 +143,12 @@ func (a *Agent) close() {
 // Heartbeat period and the time between two evaluations. It is short for a few
 // destinations and grows with what a turn costs and with how many it evaluates,
 // so that the agent's share of a CPU stays small however many are active. The shortest
-// is the policy's interval_ns: to decide more often brings little and costs the more.
+// is the policy's interval_ns, for an engine: to decide more often brings little and costs
+// the more. What the host's stack sends comes in fewer packets than such a turn needs to
+// see whether the rate is used, and its rates would climb more slowly.
 const (
 	minTick   = 5 * time.Millisecond
-	idleTick  = 10 * time.Millisecond // nobody is active, or turns are dear
+	idleTick  = 10 * time.Millisecond // no engine is active, or turns are dear
 	maxTick   = 250 * time.Millisecond
 	perDest   = 200 * time.Microsecond // one evaluation in so long
 	costShare = 120                    // the turns take at most one part in so many of a CPU
@@ -161,10 +163,10 @@ const (
 )
 
 // pause is the time from a turn that evaluated n destinations, and took busy of
-// CPU time, to the next.
-func pause(busy time.Duration, n int) time.Duration {
+// CPU time, to the next; engine says whether there is one on the interface.
+func pause(busy time.Duration, n int, engine bool) time.Duration {
 	tick := idleTick
-	if n > 0 {
+	if n > 0 && engine {
 		tick = min(max(minTick, busy*quickShare), idleTick)
 	}
 	return min(max(tick, (busy-freeCost)*costShare, time.Duration(n)*perDest), maxTick)
@@ -239,7 +241,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	a.expectRDMA(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
-	return a.drainStep(loader.Monotonic(), pause(busy, n+waited)), nil
+	return a.drainStep(loader.Monotonic(), pause(busy, n+waited, atomic.LoadUint32(&a.cfg.Caps)&uint32(bpf.CapSACK) != 0)), nil
 }
 
 // greet sends the HELLOs that are due.

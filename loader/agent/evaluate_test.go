@@ -111,8 +111,11 @@ func TestPause(t *testing.T) {
 		{time.Millisecond, 2, 91200 * time.Microsecond},
 		{time.Hour, 60_000, maxTick},
 	} {
-		if got := pause(c.busy, c.n); got != c.want {
+		if got := pause(c.busy, c.n, true); got != c.want {
 			t.Errorf("after %v and %d destinations: %v, want %v", c.busy, c.n, got, c.want)
 		}
+	}
+	if got := pause(0, 2, false); got != idleTick {
+		t.Errorf("without an engine: %v, want %v", got, idleTick)
 	}
 }

@@ -26,7 +26,7 @@ type waiter struct {
 }
 
 // shortWait is not worth it: the next turn finds the packets gone.
-const shortWait = uint64(2 * minTick)
+const shortWait = uint64(2 * idleTick)
 
 // note keeps in mind whether packets of a destination wait, by a snapshot that nothing
 // has changed yet.
