@@ -19,7 +19,7 @@
 
 #include "policy.h"
 
-#define SR_ABI_VERSION 2
+#define SR_ABI_VERSION 3
 #define SR_PSN_SLOTS 4
 
 /* An address, IPv4 as ::ffff:a.b.c.d; network byte order. */
