@@ -36,8 +36,7 @@ func (b base) fold(m times) (qTx, qRx int64) {
 		shift = min(shift, fellTx)
 		if waits := m.rtt - *b.rtt; shift > waits {
 			*b.tx -= waits
-			shift += waits
-			fellTx += waits
+			*b.rx += waits
 		}
 		*b.rx += shift
 		fellTx -= shift

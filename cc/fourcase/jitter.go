@@ -25,8 +25,7 @@ const (
 )
 
 // noise learns from the decision that was just noted what of the delay is jitter and
-// returns the levels with it. before and trend are the excess and its change at the
-// decision before.
+// returns the levels with it. before is the excess at the decision before.
 //
 // One jump adds little, a series of them doubles and doubles: traffic that comes and
 // goes is no series.
@@ -50,7 +49,8 @@ func (r *Regs) leftOut(d int64) int64 {
 	return 0
 }
 
-// learnCommon learns how much of the excess both directions have while it swings.
+// learnCommon learns how much of the excess both directions have while it swings. trend
+// is the change of the excess at the decision before.
 //
 // A swing is a growth and then a fall, in decisions next to each other, of the fall what our
 // last cut does not explain. A queue that is controlled turns slowly: where it

@@ -333,9 +333,7 @@ func (p *creditPeer) limit(e *engine) {
 	if !on {
 		w = 0
 	}
-	if uint64(w) != p.dest.windows.ramp {
-		p.dest.setRampWindow(e, uint64(w))
-	}
+	p.dest.setRampWindow(e, uint64(w))
 }
 
 // expired is called when a timer of a queue pair ran out: what waits for an answer

@@ -5,6 +5,7 @@
 package engines
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -127,6 +128,18 @@ func (h *Host) Open(o nic.Options) (d *nic.Device, err error) {
 		h.Dev = d
 	}
 	return d, err
+}
+
+// Close closes the engines of hosts that have one.
+func Close(hosts []*Host) error {
+	var errs []error
+	for _, h := range hosts {
+		if h.Dev != nil {
+			errs = append(errs, h.Dev.Close())
+			h.Dev = nil
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // MustOpen is Open for tests that need one.

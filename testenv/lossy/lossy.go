@@ -127,12 +127,7 @@ func (s *Switch) program() asm.Instructions {
 // packets if none is named.
 func (s *Switch) Lose(share float64, of ...rocev2.Opcode) error {
 	v := uint32(min(max(share, 0)*(1<<32), math.MaxUint32))
-	if len(of) == 0 {
-		for op := range opcodes {
-			of = append(of, rocev2.Opcode(op))
-		}
-	}
-	for _, op := range of {
+	for _, op := range orAll(of) {
 		if err := s.share.Put(uint32(op), v); err != nil {
 			return fmt.Errorf("lossy: %w", err)
 		}
@@ -142,12 +137,7 @@ func (s *Switch) Lose(share float64, of ...rocev2.Opcode) error {
 
 // Lost is how many packets with these opcodes were lost so far; of all if none is named.
 func (s *Switch) Lost(of ...rocev2.Opcode) (sum uint64, err error) {
-	if len(of) == 0 {
-		for op := range opcodes {
-			of = append(of, rocev2.Opcode(op))
-		}
-	}
-	for _, op := range of {
+	for _, op := range orAll(of) {
 		var n uint64
 		if err := s.count.Lookup(uint32(op), &n); err != nil {
 			return 0, fmt.Errorf("lossy: %w", err)
@@ -155,6 +145,16 @@ func (s *Switch) Lost(of ...rocev2.Opcode) (sum uint64, err error) {
 		sum += n
 	}
 	return sum, nil
+}
+
+// orAll are the opcodes, or all there are if none is named.
+func orAll(of []rocev2.Opcode) []rocev2.Opcode {
+	if len(of) == 0 {
+		for op := range opcodes {
+			of = append(of, rocev2.Opcode(op))
+		}
+	}
+	return of
 }
 
 // Close detaches from the ports.

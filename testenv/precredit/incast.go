@@ -186,16 +186,7 @@ func open(hosts []*engines.Host, q *twoQueues, o nic.Options, l Load) (_ *incast
 	return c, nil
 }
 
-func (c *incast) close() error {
-	var errs []error
-	for _, h := range c.hosts {
-		if h.Dev != nil {
-			errs = append(errs, h.Dev.Close())
-			h.Dev = nil
-		}
-	}
-	return errors.Join(errs...)
-}
+func (c *incast) close() error { return engines.Close(c.hosts) }
 
 func counter(d *nic.Device, name string) uint64 {
 	for _, c := range d.Counters() {
@@ -232,8 +223,8 @@ func (c *incast) sum(name string) (n uint64) {
 func (c *incast) measure(l Load) (r Result, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.Length+20*time.Second)
 	defer cancel()
-	before := Result{Again: c.sum("tx_retransmits"), Paid: c.sum("precredit_used"), Withheld: c.sum("precredit_withheld")}
-	if before.Drops, err = c.queue.drops(); err != nil {
+	before, err := c.counted()
+	if err != nil {
 		return r, err
 	}
 	var mu sync.Mutex
@@ -290,8 +281,8 @@ func (c *incast) measure(l Load) (r Result, err error) {
 func (c *incast) burst(n, size int, pause time.Duration) (r Result, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	before := Result{Again: c.sum("tx_retransmits"), Paid: c.sum("precredit_used"), Withheld: c.sum("precredit_withheld")}
-	if before.Drops, err = c.queue.drops(); err != nil {
+	before, err := c.counted()
+	if err != nil {
 		return r, err
 	}
 	for range n {
@@ -314,9 +305,17 @@ func (c *incast) burst(n, size int, pause time.Duration) (r Result, err error) {
 	return c.count(r, before, nil)
 }
 
+// counted is what counters say by now.
+func (c *incast) counted() (r Result, err error) {
+	r = Result{Again: c.sum("tx_retransmits"), Paid: c.sum("precredit_used"), Withheld: c.sum("precredit_withheld")}
+	r.Drops, err = c.queue.drops()
+	return r, err
+}
+
+// count puts into a result what was counted since before.
 func (c *incast) count(r, before Result, err error) (Result, error) {
-	drops, e := c.queue.drops()
-	r.Drops, r.Again = drops-before.Drops, c.sum("tx_retransmits")-before.Again
-	r.Paid, r.Withheld = c.sum("precredit_used")-before.Paid, c.sum("precredit_withheld")-before.Withheld
+	now, e := c.counted()
+	r.Drops, r.Again = now.Drops-before.Drops, now.Again-before.Again
+	r.Paid, r.Withheld = now.Paid-before.Paid, now.Withheld-before.Withheld
 	return r, errors.Join(err, e)
 }

@@ -4,7 +4,6 @@ package simreal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -151,13 +150,4 @@ func (e *engineFlows) received(bytes []uint64) {
 }
 
 // Close closes the engines.
-func (e *engineFlows) Close() error {
-	var errs []error
-	for _, h := range e.hosts {
-		if h.Dev != nil {
-			errs = append(errs, h.Dev.Close())
-			h.Dev = nil
-		}
-	}
-	return errors.Join(errs...)
-}
+func (e *engineFlows) Close() error { return engines.Close(e.hosts) }

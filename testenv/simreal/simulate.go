@@ -58,13 +58,10 @@ func WriteText(w io.Writer, title string, pairs []Pair) error {
 }
 
 func cell(metric string, runs []*experiment.Result) string {
-	var values []float64
-	for _, r := range runs {
-		values = append(values, r.Values[metric])
-	}
-	slices.Sort(values)
-	text := experiment.Text(metric, values[len(values)/2])
-	low, high := experiment.Text(metric, values[0]), experiment.Text(metric, values[len(values)-1])
+	sum := experiment.Summary{Results: runs}
+	middle, _ := sum.Median(metric)
+	least, most, _ := sum.Range(metric)
+	text, low, high := experiment.Text(metric, middle), experiment.Text(metric, least), experiment.Text(metric, most)
 	if low != high {
 		text += " (" + low + ".." + high + ")"
 	}

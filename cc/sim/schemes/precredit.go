@@ -192,6 +192,10 @@ func (c *preControl) apply(now int64, p *sim.Pacer) {
 func (c *preControl) prioritise(now int64, p *sim.Pacer) {
 	head, bdp := c.src.Head(), uint64(p.Path.BDPBytes())
 	age := int64(c.scheme.s.age) * p.Path.BaseRTTNs
+	least := uint8(0)
+	if head != nil {
+		least = 1 // of one pacer the packet that is paid for must be the next
+	}
 	for _, f := range c.active {
 		x := c.scheme.flow(f)
 		if head == &x.Flow {
@@ -200,10 +204,6 @@ func (c *preControl) prioritise(now int64, p *sim.Pacer) {
 		}
 		waited := now - f.StartNs
 		turn := x.reach.Turn(bdp, uint64(waited/max(p.Path.BaseRTTNs, 1)), uint64(c.scheme.s.age))
-		least := uint8(0)
-		if head != nil {
-			least = 1 // of one pacer the packet that is paid for must be the next
-		}
 		p.SetPrio(f, max(turn, least))
 		if turn > 0 && age > 0 {
 			if next := now + age - waited%age; p.TimerNs == 0 || next < p.TimerNs {
