@@ -267,6 +267,47 @@ func TestEgressRewinds(t *testing.T) {
 	}
 }
 
+// A rewind is no sign of loss while all that it repeats waits in our own pacer: the
+// sender's timeout is shorter than the wait. If one of them has left, it is.
+func TestRewindInPacer(t *testing.T) {
+	l := newLab(t)
+	l.config(func(cfg *bpf.Config) { cfg.Pacer = bpf.PacerHTB })
+	const first, burst = 100, 10 // packets of frameNs each
+	for _, c := range []struct {
+		name  string
+		after uint64 // the burst began, ns
+		psn   rocev2.PSN
+		rate  uint64
+		loss  uint32
+	}{
+		{"all wait", 0, first, rate, 0},
+		{"the last alone is repeated", 0, first + burst - 1, rate, 0},
+		{"one has left, and is repeated", frameNs, first, rate, 1},
+		{"one has left, the next is repeated", frameNs, first + 1, rate, 0},
+		{"three have left, the third is repeated", 3 * frameNs, first + 2, rate, 1},
+		{"all have left", burst * frameNs, first + burst - 1, rate, 1},
+		{"unpaced", 0, first + 5, 0, 1},
+		{"the wait is at its longest", 0, first - 90, rate / 1_000_000, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := l.with(t)
+			l.know(peer4, func(d *bpf.DestRegs) { paced(d); d.RateBps = c.rate })
+			send := func(psn rocev2.PSN) {
+				l.out(toPeer(t, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.RCWriteOnly, DestQP: 17, PSN: psn, Payload: make([]byte, 64)}))
+			}
+			l.at(labStart)
+			for psn := range rocev2.PSN(burst) {
+				send(first + psn)
+			}
+			l.at(labStart + c.after)
+			send(c.psn)
+			if r := l.regs(peer4); r.Rewinds != 1 || r.WinLoss != c.loss {
+				t.Errorf("%d rewinds, %d signs of loss, want 1 and %d", r.Rewinds, r.WinLoss, c.loss)
+			}
+		})
+	}
+}
+
 // Round trips of peers that do not understand the option: one packet that will be
 // acknowledged is watched at a time.
 func TestRTTProbe(t *testing.T) {

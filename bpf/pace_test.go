@@ -101,20 +101,20 @@ func TestPaceBurst(t *testing.T) {
 	}
 }
 
-// Behind a second of others a packet still waits, but makes the wait no longer:
+// Behind eight seconds of others a packet still waits, but makes the wait no longer:
 // to drop it would end an rxe QP.
 func TestPaceOverflow(t *testing.T) {
 	for _, pacer := range []uint32{bpf.PacerEDT, bpf.PacerHTB} {
 		l := newLab(t)
 		l.config(func(c *bpf.Config) { c.Pacer = pacer })
-		l.know(peer4, func(d *bpf.DestRegs) { paced(d); d.NextTxNs = labStart + 1_000_000_000 })
-		if verdict, t1, _ := l.send(); verdict != tcNext || t1 != labStart+1_000_000_000 {
-			t.Errorf("one second: verdict %d, T1 %d", verdict, t1)
+		l.know(peer4, func(d *bpf.DestRegs) { paced(d); d.NextTxNs = labStart + 8_000_000_000 })
+		if verdict, t1, _ := l.send(); verdict != tcNext || t1 != labStart+8_000_000_000 {
+			t.Errorf("eight seconds: verdict %d, T1 %d", verdict, t1)
 		}
 		l.wantCounters("tx_paced", "tx_stamped")
 		before := l.regs(peer4).NextTxNs
 		if verdict, t1, _ := l.send(); verdict != tcNext || t1 != before {
-			t.Errorf("over a second: verdict %d, T1 %d, want %d", verdict, t1, before)
+			t.Errorf("over eight seconds: verdict %d, T1 %d, want %d", verdict, t1, before)
 		}
 		l.wantCounters("tx_overflow", "tx_paced", "tx_stamped")
 		if r := l.regs(peer4); r.NextTxNs != before || r.Dropped != 0 {

@@ -30,17 +30,6 @@
 /* An echo that says the round trip took longer than this, or less than nothing, lies. */
 #define ECHO_MAX_RTT_NS 10000000000ll
 
-static __always_inline void add(__u64 *counter, __u64 n)
-{
-	__sync_fetch_and_add(counter, n);
-}
-
-/* The same for the counts of a window, which the exchange program takes away. */
-static __always_inline void add32(__u32 *counter, __u32 n)
-{
-	__sync_fetch_and_add(counter, n);
-}
-
 /* The clock of the stamps: one of two, chosen when the program is loaded. */
 const volatile __u8 clock_tai = 0;
 
@@ -242,12 +231,14 @@ static __always_inline int note_response(struct dest_regs *d, const struct roce 
 
 /*
  * A request goes out: rewinds of its PSN, and a probe for peers that echo
- * nothing. One probe at a time, on a packet that will be acknowledged.
+ * nothing. One probe at a time, on a packet that will be acknowledged. It waits in the
+ * pacer until `leaves`, for so long; len is that of its L2 frame without the option.
  */
-static __always_inline void note_request(struct dest_regs *d, const struct roce *r, __u64 leaves)
+static __always_inline void note_request(struct dest_regs *d, const struct roce *r, __u32 len,
+					 __u64 leaves, __s64 wait)
 {
 	__u8 op = r->opcode;
-	__u32 psn = bth_psn(r->bth);
+	__u32 psn = bth_psn(r->bth), back;
 	__u64 *flow = (__u64 *)&d->flows[r->qpn & (SR_PSN_SLOTS - 1)], last;
 
 	if (op > OP_RC_LAST || (op >= OP_RC_READ_RESPONSE_FIRST && op <= OP_RC_ATOMIC_ACK))
@@ -255,9 +246,11 @@ static __always_inline void note_request(struct dest_regs *d, const struct roce 
 	/* A flow is one word: flows of two CPUs that share a slot never mix their PSNs. */
 	last = READ_ONCE(*flow);
 	WRITE_ONCE(*flow, (__u64)r->qpn << 32 | psn);
-	if (last >> 32 == r->qpn && ((psn - (__u32)last - 1) & 0xffffff) >= 0x800000) {
+	back = ((__u32)last + 1 - psn) & 0xffffff;
+	if (last >> 32 == r->qpn && back && back <= 0x800000) {
 		add(&d->rewinds, 1);
-		note_loss(d);
+		if (!all_wait(d, back, len, wait))
+			note_loss(d);
 		d->probe_ns = 0; /* Karn: its answer could be the answer to either */
 	}
 

@@ -51,7 +51,7 @@ static __always_inline __u64 pace_used_up(const struct dest_regs *d, __u64 rate,
 
 	if (!packets || !rate)
 		return 0;
-	each = (d->tx_bytes / packets + ETH_HLEN) * 8 * NSEC_PER_SEC / rate;
+	each = frame_ns(d->tx_bytes / packets + ETH_HLEN, rate);
 	return each ? ahead % each : 0;
 }
 

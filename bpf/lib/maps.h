@@ -109,6 +109,18 @@ static __always_inline void count(enum sr_reason reason)
 		*n += 1;
 }
 
+/* Counts in a destination's entry. */
+static __always_inline void add(__u64 *counter, __u64 n)
+{
+	__sync_fetch_and_add(counter, n);
+}
+
+/* The same for the counts of a window, which the exchange program takes away. */
+static __always_inline void add32(__u32 *counter, __u32 n)
+{
+	__sync_fetch_and_add(counter, n);
+}
+
 static __always_inline const struct sr_config *get_config(void)
 {
 	__u32 zero = 0;

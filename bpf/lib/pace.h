@@ -14,8 +14,19 @@
 
 #define NSEC_PER_SEC 1000000000ull
 
-/* Whoever would have to wait longer is dropped, as by any queue that is full. */
-#define PACE_MAX_WAIT_NS 1000000000ll
+/*
+ * Who finds so much before it makes the wait no longer. It is less than fq's horizon of
+ * ten seconds, beyond which that drops, and more than what a sender that waits for answers
+ * has under way at any rate that is of use: where the model ends, and an HTB class goes
+ * on, all times of departure are wrong, and no echo counts.
+ */
+#define PACE_MAX_WAIT_NS 8000000000ll
+
+/* What frames of so many bytes take at a rate, not 0. */
+static __always_inline __u64 frame_ns(__u64 bytes, __u64 rate)
+{
+	return bytes * 8 * NSEC_PER_SEC / rate;
+}
 
 static __always_inline int heartbeat_stopped(const struct sr_config *cfg, __u64 mono)
 {
@@ -56,7 +67,7 @@ static __always_inline int pace(struct __sk_buff *skb, struct dest_regs *d,
 		count(SR_STAT_tx_policed);
 		return 0;
 	}
-	cost = (__u64)len * 8 * NSEC_PER_SEC / rate;
+	cost = frame_ns(len, rate);
 	if (wait > PACE_MAX_WAIT_NS) {
 		/*
 		 * The sender pays no heed. Its packets still wait, but no longer: to drop
@@ -81,6 +92,21 @@ static __always_inline int pace(struct __sk_buff *skb, struct dest_regs *d,
 	else if (cfg->pacer == SR_PACER_EDT)
 		bpf_skb_set_tstamp(skb, *leaves, BPF_SKB_TSTAMP_DELIVERY_MONO);
 	return 1;
+}
+
+/*
+ * Whether the last n packets all wait in our own pacer: others of their length would take
+ * no longer than the one that comes now has to wait. A sender whose timeout is shorter
+ * than that repeats what nobody has lost yet. Were it a sign of loss, a rate at its least
+ * could never grow out of it.
+ */
+static __always_inline int all_wait(const struct dest_regs *d, __u32 n, __u32 len, __s64 wait)
+{
+	__u64 rate = READ_ONCE(d->rate_bps);
+
+	if (wait <= 0 || !rate)
+		return 0;
+	return wait > PACE_MAX_WAIT_NS || n * frame_ns(len, rate) <= (__u64)wait;
 }
 
 #endif

@@ -49,7 +49,7 @@
 	SR_REASON(36, tx_option_foreign, "egress: packets that carry UDP options already, left as they are") \
 	SR_REASON(37, rx_other_host, "ingress: RoCEv2 packets to another MAC address, passed unread") \
 	SR_REASON(38, rx_steer_missed, "ingress: packets of the engine that found no socket on their receive queue, passed on") \
-	SR_REASON(39, tx_overflow, "egress: packets that found over a second of others in the pacer; they wait, but make the wait no longer") \
+	SR_REASON(39, tx_overflow, "egress: packets that found over 8 s of others in the pacer; they wait, but make the wait no longer") \
 	SR_REASON(40, hello_to_agent, "control: HELLOs left to the agent to answer (veth)") \
 	SR_REASON(41, rx_echo_absurd, "ingress: echoes whose round trip is below zero or above ten seconds, ignored")
 

@@ -51,7 +51,7 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint
 	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
 	before := *regs
 	a.wake(slot, params, now)
-	sample := sampleOf(d)
+	sample := sampleOf(d, now)
 	sample.Idle = sample.Idle || a.drains.answers(slot.Key, &sample, now)
 	fourcase.Step(regs, params, sample, now)
 	if firstLoaded(&before, regs, &sample) {
@@ -110,9 +110,10 @@ func (a *Agent) setClass(slot *bpf.ExchangeSlot, bps uint64) {
 }
 
 // sampleOf turns a window of the data plane into the policy's sample.
-func sampleOf(d *bpf.DestRegs) fourcase.Sample {
+func sampleOf(d *bpf.DestRegs, now uint64) fourcase.Sample {
 	s := fourcase.Sample{
-		CE: d.WinCe, AppLimited: d.WinPaced == 0,
+		// A sender that is blocked, as all it may have waits in the pacer, uses its rate.
+		CE: d.WinCe, AppLimited: d.WinPaced == 0 && !waitsLong(d, now),
 		// Before any data flowed there is nothing of ours in the queues.
 		Idle: d.TxPackets == 0,
 		// What was sent for the first time: going back to one lost packet repeats

@@ -53,7 +53,7 @@ func TestWaitersDue(t *testing.T) {
 func TestWithoutSample(t *testing.T) {
 	d := &bpf.DestRegs{TxPackets: 9, WinSamples: 3, WinTxNs: 4, WinRxNs: 5, WinRttNs: 9, WinCe: 1, WinLoss: 2, WinRnr: 1}
 	withoutSample(d)
-	if got, want := sampleOf(d), (fourcase.Sample{Sent: 9}); got != want {
+	if got, want := sampleOf(d, 0), (fourcase.Sample{Sent: 9}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if d.WinPaced == 0 {

@@ -86,9 +86,6 @@ func newSharedUplink(t *testing.T, flags ...string) *sharedUplink {
 			// Two cores play four machines here, and run late by as much as a queue at
 			// these rates: only a longer one shall count.
 			args = append(args, "--policy", "target-max=10ms", "--policy", "target=2ms")
-			// What waits in the socket and the pacer, 35 packets, must not outlast the
-			// sender's timeout: it would repeat, for ever, what was not lost.
-			args = append(args, "--policy", "min-rate=4M")
 			args = append(args, flags...)
 		}
 		n.must(t, args...)
