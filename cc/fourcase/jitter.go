@@ -19,7 +19,7 @@ const (
 	jitterMax   = 100_000_000 // bounds what is taken for jitter, nanoseconds
 	swingRise   = 3           // a larger swing counts for 1/2^swingRise ...
 	swingFall   = 6           // ... and a smaller one, or none, for 1/2^swingFall
-	swingBand   = 3           // swings up to e/2^swingBand are those of any queue
+	swingBand   = 6           // swings up to e/2^swingBand are those of any queue
 	commonSwing = 7           // beyond it the common part is believed up to 2^commonSwing of them
 	commonShift = 3           // and smoothed
 )
@@ -43,7 +43,7 @@ func (r *Regs) noise(before, q, d, e int64) (int64, int64) {
 // leftOut is what of the excess is left out of account: the part that both directions
 // have, and one swing. What is small against the target D needs none of that.
 func (r *Regs) leftOut(d int64) int64 {
-	if common := int64(r.CommonNs); common > d>>2 {
+	if common := int64(r.CommonNs); common > d>>1 {
 		return common + int64(r.SwingNs)
 	}
 	return 0
