@@ -108,7 +108,7 @@ struct dest_regs {
 	__u32 credit;        /* latest credit of the stamp option (S5.5) */
 	__u16 credit_seq;
 	__u16 win_rnr;       /* RNR NAKs in the window: their rewinds are no loss */
-	__u32 win_loss;      /* NAKs (PSN) and rewinds in the window */
+	__u32 win_loss;      /* NAKs (PSN) in the window, and rewinds to what has left */
 	__u32 win_paced;     /* packets that the pacer held back in the window */
 
 	/* lines 5 to 7 - written by the agent only */

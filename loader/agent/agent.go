@@ -144,8 +144,7 @@ func (a *Agent) close() {
 // destinations and grows with what a turn costs and with how many it evaluates,
 // so that the agent's share of a CPU stays small however many are active. The shortest
 // is the policy's interval_ns, for an engine: to decide more often brings little and costs
-// the more. What the host's stack sends comes in fewer packets than such a turn needs to
-// see whether the rate is used, and its rates would climb more slowly.
+// the more. What the host's stack sends does no better with it (docs/policies.md).
 const (
 	minTick   = 5 * time.Millisecond
 	idleTick  = 10 * time.Millisecond // no engine is active, or turns are dear
@@ -241,7 +240,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	a.expectRDMA(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
-	return a.drainStep(loader.Monotonic(), pause(busy, n+waited, atomic.LoadUint32(&a.cfg.Caps)&uint32(bpf.CapSACK) != 0)), nil
+	return a.drainStep(loader.Monotonic(), pause(busy, n+waited, a.hasEngine())), nil
 }
 
 // greet sends the HELLOs that are due.

@@ -6,11 +6,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
 // engineCheck is how soon the leftovers of an engine that was killed are removed.
 const engineCheck = time.Second
+
+// hasEngine says whether an engine is on the interface.
+func (a *Agent) hasEngine() bool {
+	return atomic.LoadUint32(&a.cfg.Caps)&uint32(bpf.CapSACK) != 0
+}
 
 // watchEngine tells the peers when an engine came or went on this interface, and
 // cleans up after one that was killed.

@@ -28,9 +28,9 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 			if slot.Found == 0 {
 				continue
 			}
-			a.waiting.note(slot, now)
+			waits := a.waiting.note(slot, now)
 			a.resync(slot)
-			a.decide(slot, &params, now)
+			a.decide(slot, &params, waits, now)
 			changed = changed || slot.Op != 0
 		}
 		if changed {
@@ -45,13 +45,13 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 }
 
 // decide makes one policy step on a snapshot and says in slot.Op what of it is
-// to be written back.
-func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint64) {
+// to be written back. waits: packets wait in the pacer for some time.
+func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, waits bool, now uint64) {
 	d := &slot.Regs
 	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
 	before := *regs
 	a.wake(slot, params, now)
-	sample := sampleOf(d, now)
+	sample := sampleOf(d, waits)
 	sample.Idle = sample.Idle || a.drains.answers(slot.Key, &sample, now)
 	fourcase.Step(regs, params, sample, now)
 	if firstLoaded(&before, regs, &sample) {
@@ -109,11 +109,12 @@ func (a *Agent) setClass(slot *bpf.ExchangeSlot, bps uint64) {
 	}
 }
 
-// sampleOf turns a window of the data plane into the policy's sample.
-func sampleOf(d *bpf.DestRegs, now uint64) fourcase.Sample {
+// sampleOf turns a window of the data plane into the policy's sample. waits: packets
+// wait in the pacer for some time.
+func sampleOf(d *bpf.DestRegs, waits bool) fourcase.Sample {
 	s := fourcase.Sample{
 		// A sender that is blocked, as all it may have waits in the pacer, uses its rate.
-		CE: d.WinCe, AppLimited: d.WinPaced == 0 && !waitsLong(d, now),
+		CE: d.WinCe, AppLimited: d.WinPaced == 0 && !waits,
 		// Before any data flowed there is nothing of ours in the queues.
 		Idle: d.TxPackets == 0,
 		// What was sent for the first time: going back to one lost packet repeats

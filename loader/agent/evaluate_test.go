@@ -11,7 +11,6 @@ import (
 )
 
 func TestSampleOf(t *testing.T) {
-	const now = uint64(time.Hour)
 	window := func(change func(*bpf.DestRegs)) *bpf.DestRegs {
 		d := &bpf.DestRegs{TxPackets: 9, WinPaced: 1, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample}
 		change(d)
@@ -27,15 +26,18 @@ func TestSampleOf(t *testing.T) {
 			fourcase.Sample{Sent: 9, Samples: 3, Tx: -5, Rx: 20, RTT: 15, Turn: 2}},
 		{"a peer that echoes nothing", window(func(d *bpf.DestRegs) { d.WinRttNs = 40 }), fourcase.Sample{Sent: 9, Samples: 1, RTT: 40}},
 		{"nothing waited in the pacer", window(func(d *bpf.DestRegs) { d.WinPaced = 0 }), fourcase.Sample{Sent: 9, AppLimited: true}},
-		{"none was sent, but some still wait", window(func(d *bpf.DestRegs) { d.WinPaced, d.NextTxNs = 0, now+1e9 }), fourcase.Sample{Sent: 9}},
 		{"before any data", window(func(d *bpf.DestRegs) { d.TxPackets = 0 }), fourcase.Sample{Idle: true}},
 		{"loss and marks", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinCe = 2, 4 }), fourcase.Sample{Sent: 9, Loss: 2, CE: 4}},
 		{"sent again is not sent", window(func(d *bpf.DestRegs) { d.Rewinds, d.WinLoss = 4, 1 }), fourcase.Sample{Sent: 5, Loss: 1}},
 		{"a receiver that is not ready loses nothing", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinRnr = 2, 1 }), fourcase.Sample{Sent: 9}},
 	} {
-		if got := sampleOf(c.d, now); got != c.want {
+		if got := sampleOf(c.d, false); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
+	}
+	none := window(func(d *bpf.DestRegs) { d.WinPaced = 0 })
+	if got, want := sampleOf(none, true), (fourcase.Sample{Sent: 9}); got != want {
+		t.Errorf("none was sent, but some still wait: %+v, want %+v", got, want)
 	}
 }
 

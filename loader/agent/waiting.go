@@ -28,22 +28,19 @@ type waiter struct {
 // shortWait is not worth it: the next turn finds the packets gone.
 const shortWait = uint64(2 * idleTick)
 
-// waitsLong says that packets of a destination will wait in the pacer for some time.
-func waitsLong(d *bpf.DestRegs, now uint64) bool {
-	return d.NextTxNs > now+shortWait && d.NextTxNs < now+uint64(time.Minute)
-}
-
-// note keeps in mind whether packets of a destination wait, by a snapshot that nothing
-// has changed yet.
-func (w *waiters) note(slot *bpf.ExchangeSlot, now uint64) {
-	if waitsLong(&slot.Regs, now) {
-		if w.all == nil {
-			w.all = map[bpf.DestKey]waiter{}
-		}
-		w.all[slot.Key] = waiter{slot.Regs.NextTxNs, now}
-	} else if w.all != nil {
+// note keeps in mind whether packets of a destination wait for some time, by a snapshot
+// that nothing has changed yet, and returns it.
+func (w *waiters) note(slot *bpf.ExchangeSlot, now uint64) (waits bool) {
+	empty := slot.Regs.NextTxNs
+	if waits = empty > now+shortWait && empty < now+uint64(time.Minute); !waits {
 		delete(w.all, slot.Key)
+		return false
 	}
+	if w.all == nil {
+		w.all = map[bpf.DestKey]waiter{}
+	}
+	w.all[slot.Key] = waiter{empty, now}
+	return true
 }
 
 // due are those that the turn which began at now has not evaluated.
@@ -83,10 +80,10 @@ func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
 				delete(w.all, slot.Key)
 				continue
 			}
-			w.note(slot, now)
+			waits := w.note(slot, now)
 			withoutSample(&slot.Regs)
 			a.resync(slot) // the model ends somewhere, a class may hold more
-			a.decide(slot, &params, now)
+			a.decide(slot, &params, waits, now)
 			changed = changed || slot.Op != 0
 		}
 		if changed {

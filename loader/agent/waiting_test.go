@@ -25,9 +25,9 @@ func TestWaiters(t *testing.T) {
 	} {
 		slot := &bpf.ExchangeSlot{Key: keyN(1)}
 		slot.Regs.NextTxNs = c.empty
-		w.note(slot, now)
-		if _, got := w.all[keyN(1)]; got != c.want {
-			t.Errorf("%s: %t", c.name, got)
+		said := w.note(slot, now)
+		if _, got := w.all[keyN(1)]; got != c.want || said != c.want {
+			t.Errorf("%s: %t, and it says %t", c.name, got, said)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestWaitersDue(t *testing.T) {
 func TestWithoutSample(t *testing.T) {
 	d := &bpf.DestRegs{TxPackets: 9, WinSamples: 3, WinTxNs: 4, WinRxNs: 5, WinRttNs: 9, WinCe: 1, WinLoss: 2, WinRnr: 1}
 	withoutSample(d)
-	if got, want := sampleOf(d, 0), (fourcase.Sample{Sent: 9}); got != want {
+	if got, want := sampleOf(d, false), (fourcase.Sample{Sent: 9}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if d.WinPaced == 0 {

@@ -104,8 +104,10 @@ func (l *lab) start(f load.Flow) *flow {
 	if f.Window == 0 {
 		f.Window = window
 	}
-	// Long enough that a timeout means a lost packet, not a machine out of breath.
-	f.MinRTO = time.Second
+	if f.MinRTO == 0 {
+		// Long enough that a timeout means a lost packet, not a machine out of breath.
+		f.MinRTO = time.Second
+	}
 	go func() {
 		defer close(r.done)
 		r.report, r.err = l.ep[0].Send(ctx, f)
