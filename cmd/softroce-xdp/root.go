@@ -4,8 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -60,26 +58,6 @@ untouched.`,
 	return root
 }
 
-// readConfig applies the configuration file below the command line.
-func (a *app) readConfig(cmd *cobra.Command) (err error) {
-	if a.configPath == "" {
-		a.file, err = config.ReadDefault()
-	} else {
-		a.file, err = config.Read(a.configPath)
-	}
-	if err == nil {
-		err = a.file.Global(cmd.Root().PersistentFlags())
-	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return usageError{fmt.Errorf("--config: there is no file %s", a.configPath), false}
-	default:
-		return usageError{err, true}
-	}
-}
-
 // options are those that find an attachment again.
 func (a *app) options() loader.Options {
 	return loader.Options{PinRoot: a.pinRoot, RunDir: a.runDir, Version: version}
@@ -89,18 +67,23 @@ func (a *app) options() loader.Options {
 // that is attached.
 func (a *app) one(args []string) (string, error) {
 	if len(args) > 0 {
-		return args[0], checkName(args[0])
+		if err := checkName(args[0]); err != nil {
+			return "", err
+		}
+		return args[0], loader.CheckHere(args[0], a.options())
 	}
-	all, err := loader.Pinned(a.pinRoot)
+	ours, others, err := loader.Attached(a.options())
 	switch {
 	case err != nil:
 		return "", err
-	case len(all) == 0:
+	case len(ours)+len(others) == 0:
 		return "", errors.New("no interface is attached: run `softroce-xdp attach IF`")
-	case len(all) > 1:
-		return "", usagef("several interfaces are attached, name one: %s", strings.Join(all, ", "))
+	case len(ours) == 0:
+		return "", loader.CheckHere(others[0], a.options())
+	case len(ours) > 1:
+		return "", usagef("several interfaces are attached, name one: %s", strings.Join(ours, ", "))
 	}
-	return all[0], nil
+	return ours[0], nil
 }
 
 // checkName refuses what can be no interface's name, and would be a path.
@@ -127,7 +110,7 @@ func checkNames(names []string) error {
 
 // completeAttached completes names of attached interfaces in the shell.
 func (a *app) completeAttached(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	names, _ := loader.Pinned(a.pinRoot)
+	names, _, _ := loader.Attached(a.options())
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 

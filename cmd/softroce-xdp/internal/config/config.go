@@ -14,6 +14,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ type setting struct {
 }
 
 // Read reads a file. It returns an error that satisfies fs.ErrNotExist if there
-// is none.
+// is none. With any other error it returns what could be understood as well.
 func Read(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -73,31 +74,38 @@ func parse(path string, r io.Reader) (*File, error) {
 		if errors.Is(err, io.EOF) {
 			return f, nil // empty
 		}
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return f, fmt.Errorf("%s: %w", path, err)
 	}
+	var first error // a bad section does not hide the keys below it
 	err := eachKey(doc.Content[0], func(k, v *yaml.Node) error {
-		switch k.Value {
-		case "defaults":
-			var err error
-			f.defaults, err = settings(v)
-			return err
-		case "interfaces":
-			return eachKey(v, func(name, v *yaml.Node) error {
-				s, err := settings(v)
-				f.interfaces[name.Value] = s
-				f.order = append(f.order, name.Value)
-				return err
-			})
-		default:
-			s, err := scalar(k, v)
-			f.global = append(f.global, s)
-			return err
-		}
+		first = cmp.Or(first, f.section(k, v))
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err = cmp.Or(first, err); err != nil {
+		return f, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
+}
+
+// section reads one key of the top level.
+func (f *File) section(k, v *yaml.Node) (err error) {
+	switch k.Value {
+	case "defaults":
+		f.defaults, err = settings(v)
+	case "interfaces":
+		err = eachKey(v, func(name, v *yaml.Node) error {
+			s, err := settings(v)
+			f.interfaces[name.Value] = s
+			f.order = append(f.order, name.Value)
+			return err
+		})
+	default:
+		var s setting
+		if s, err = scalar(k, v); err == nil {
+			f.global = append(f.global, s)
+		}
+	}
+	return err
 }
 
 // eachKey walks a mapping; nothing at all (a key without a value) is an empty one.
@@ -149,9 +157,12 @@ func scalar(k, v *yaml.Node) (setting, error) {
 func (f *File) Interfaces() []string { return slices.Clone(f.order) }
 
 // Global sets the flags of every command, except those that the command line has
-// set already.
-func (f *File) Global(flags *pflag.FlagSet) error {
+// set already. With names it sets only those, and ignores the other keys.
+func (f *File) Global(flags *pflag.FlagSet, names ...string) error {
 	for _, s := range f.global {
+		if len(names) > 0 && !slices.Contains(names, s.key) {
+			continue
+		}
 		if fl := flags.Lookup(s.key); fl != nil && fl.Changed {
 			continue
 		}
@@ -162,12 +173,19 @@ func (f *File) Global(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// Interface sets the flags of one interface: the file's defaults, then its own.
+// Sets reports whether the file has that flag of every command; a nil file has none.
+func (f *File) Sets(name string) bool {
+	return f != nil && slices.ContainsFunc(f.global, func(s setting) bool { return s.key == name })
+}
+
+// Interface sets the flags of one interface: the file's defaults, then its own. They
+// count as changed then.
 func (f *File) Interface(name string, flags *pflag.FlagSet) error {
 	for _, s := range slices.Concat(f.defaults, f.interfaces[name]) {
 		if err := f.set(flags, s); err != nil {
 			return err
 		}
+		flags.Lookup(s.key).Changed = true
 	}
 	return nil
 }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/config"
+)
+
+// pinCommands need of the configuration file only where pins and state files are.
+// Attach needs all of it, and the others nothing.
+var pinCommands = []string{"detach", "status", "table", "top", "stats", "policy", "perf", "clean"}
+
+// readConfig applies the configuration file below the command line, as far as the
+// command uses it: a mistake in it stops only commands that need what is wrong.
+func (a *app) readConfig(cmd *cobra.Command) error {
+	top := cmd
+	for top.HasParent() && top.Parent().HasParent() {
+		top = top.Parent()
+	}
+	switch {
+	case top.Name() == "attach":
+		return a.readWhole(cmd)
+	case slices.Contains(pinCommands, top.Name()):
+		return a.readPlaces(cmd)
+	}
+	return nil
+}
+
+func (a *app) readWhole(cmd *cobra.Command) error {
+	err := a.readFile()
+	if err == nil {
+		err = a.file.Global(cmd.Root().PersistentFlags())
+	}
+	return a.configError(err)
+}
+
+// readPlaces applies pin-root and run-dir. Without them the command goes on with their
+// defaults, and says so.
+func (a *app) readPlaces(cmd *cobra.Command) error {
+	err := a.readFile()
+	if errors.Is(err, fs.ErrNotExist) {
+		return a.configError(err)
+	}
+	flags := cmd.Root().PersistentFlags()
+	if a.file != nil {
+		if err := a.file.Global(flags, "pin-root", "run-dir"); err != nil {
+			return a.configError(err)
+		}
+	}
+	known := func(name string) bool { return flags.Changed(name) || a.file.Sets(name) }
+	if err != nil && (!known("pin-root") || !known("run-dir")) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "softroce-xdp: warning: %v; pin-root and run-dir have their defaults\n", err)
+	}
+	return nil
+}
+
+func (a *app) readFile() (err error) {
+	if a.configPath == "" {
+		a.file, err = config.ReadDefault()
+	} else {
+		a.file, err = config.Read(a.configPath)
+	}
+	return err
+}
+
+func (a *app) configError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return usageError{fmt.Errorf("--config: there is no file %s", a.configPath), false}
+	default:
+		return usageError{err, true}
+	}
+}
