@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 // Open adopts what an earlier Attach has pinned.
@@ -29,7 +27,7 @@ func Open(ifname string, o Options) (_ *Attachment, err error) {
 	}()
 	a.ingress, err = link.LoadPinnedLink(filepath.Join(dir, pinIngressLink), nil)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", ifname, ErrNotAttached)
+		return nil, noProgram(ifname, o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ifname, err)
@@ -55,6 +53,53 @@ func Open(ifname string, o Options) (_ *Attachment, err error) {
 	return a, err
 }
 
+// OpenHere opens an attachment that this binary can go on with: of an interface of this
+// network namespace, with tables of the same layout.
+func OpenHere(ifname string, o Options) (*Attachment, error) {
+	if err := CheckHere(ifname, o); err != nil {
+		return nil, err
+	}
+	a, err := Open(ifname, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.usable(ifname); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Attachment) usable(ifname string) error {
+	where, dev := locate(a.Dir)
+	if where != here {
+		return fmt.Errorf("%s: the interface that was attached is gone: run `softroce-xdp clean`", ifname)
+	}
+	if now := dev.Attrs().Name; now != ifname {
+		return fmt.Errorf("%s is called %s now: give it its name back, or run `softroce-xdp detach %s` and attach %s", ifname, now, ifname, now)
+	}
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	if cfg.AbiVersion != bpf.ABIVersion {
+		return fmt.Errorf("%s: the tables have layout %d, this binary has %d: detach and attach again", ifname, cfg.AbiVersion, bpf.ABIVersion)
+	}
+	return nil
+}
+
+// noProgram is why a pin directory has no program of ingress, which attach pins last.
+func noProgram(ifname string, o Options) error {
+	if !exists(PinDir(o.PinRoot, ifname)) {
+		return notAttached(ifname, o.PinRoot)
+	}
+	if who := leaseHolder(o.RunDir, ifname, leaseControl); who != "" {
+		return fmt.Errorf("%s: %w yet: process %s is at work on it", ifname, ErrNotAttached, who)
+	}
+	return fmt.Errorf("%s: %w: an attach was interrupted; `softroce-xdp attach %s` begins anew, `softroce-xdp clean` removes what is left",
+		ifname, ErrNotAttached, ifname)
+}
+
 // Alive reports whether the interface that the pins belong to still exists.
 func (a *Attachment) Alive() bool { return ifindexOf(a.ingress) != 0 }
 
@@ -73,22 +118,24 @@ func (a *Attachment) SetAgent(pid int) error {
 	return writeState(a.opts.RunDir, a.State)
 }
 
+// SetSettings writes down the settings that may change in the life of an attachment.
+func (a *Attachment) SetSettings(nodeFile, rateFrom string) error {
+	a.State.NodeFile, a.State.RateFrom = nodeFile, rateFrom
+	return writeState(a.opts.RunDir, a.State)
+}
+
 // Upgrade replaces the programs of a live attachment with those of this binary,
 // in one step each and without losing a packet; the maps and all they hold stay.
 // The agent should be stopped before and started anew after it.
 func Upgrade(ifname string, o Options) (*Attachment, error) {
-	a, err := Open(ifname, o)
+	release, err := o.control(ifname)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := a.Config()
+	defer release()
+	a, err := OpenHere(ifname, o)
 	if err != nil {
-		a.Close()
 		return nil, err
-	}
-	if cfg.AbiVersion != bpf.ABIVersion {
-		a.Close()
-		return nil, fmt.Errorf("%s: the tables have layout %d, this binary has %d: detach and attach again", ifname, cfg.AbiVersion, bpf.ABIVersion)
 	}
 	if err := a.replacePrograms(); err != nil {
 		a.Close()
@@ -118,11 +165,11 @@ func (a *Attachment) replacePrograms() error {
 			return fmt.Errorf("egress: %w", err)
 		}
 	} else {
-		i, err := FindIface(a.State.Interface)
-		if err != nil {
-			return err
+		_, dev := locate(a.Dir)
+		if dev == nil {
+			return fmt.Errorf("%s: the interface is gone: run `softroce-xdp clean`", a.State.Interface)
 		}
-		if err := netlink.FilterReplace(clsactFilter(i, objs.SoftroceEgress)); err != nil {
+		if err := netlink.FilterReplace(clsactFilter(dev, objs.SoftroceEgress)); err != nil {
 			return fmt.Errorf("egress: %w", err)
 		}
 		if err := repin(objs.SoftroceEgress, filepath.Join(a.Dir, pinEgressProg)); err != nil {
@@ -148,129 +195,4 @@ func repin(p *ebpf.Program, path string) error {
 		return fmt.Errorf("pin: %w", err)
 	}
 	return os.Rename(tmp, path)
-}
-
-// Detach stops the agent and takes everything off the interface that attach put
-// on it: programs, pins, root qdisc. It works on what a dead interface has left
-// as well.
-func Detach(ifname string, o Options) error {
-	o = o.withDefaults()
-	if err := checkPrivileges(); err != nil {
-		return err
-	}
-	dir := PinDir(o.PinRoot, ifname)
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s: %w", ifname, ErrNotAttached)
-	}
-	if who := engineHolder(o.RunDir, ifname); who != "" && linkAlive(dir) {
-		return fmt.Errorf("%s: %w, in process %s: end that first, its queue pairs would hang", ifname, ErrEngineRunning, who)
-	}
-	if err := StopAgent(o.RunDir, ifname, 5*time.Second); err != nil {
-		return err
-	}
-	state, _ := ReadState(o.RunDir, ifname)
-	a := &Attachment{Dir: dir, opts: o, State: state}
-	iface, ifErr := FindIface(ifname)
-	same := ifErr == nil && (state.Netns == 0 || state.Netns == NetnsInode()) && (state.Ifindex == 0 || state.Ifindex == iface.Index)
-	if state.Netns != 0 && state.Netns != NetnsInode() && linkAlive(dir) {
-		return fmt.Errorf("%s: attached in another network namespace (inode %d): run detach there, for example with `nsenter --net=…`", ifname, state.Netns)
-	}
-	if same {
-		a.detachEgress(iface)
-		if err := a.restoreQdisc(iface); err != nil {
-			return err
-		}
-	}
-	detachIngress(dir)
-	if err := removePins(dir); err != nil {
-		return err
-	}
-	return removeState(o.RunDir, ifname)
-}
-
-// detachIngress takes the XDP program off at once. Without its pin it would go as
-// well, but some time after: who attaches next would find the interface busy.
-func detachIngress(dir string) {
-	if l, err := link.LoadPinnedLink(filepath.Join(dir, pinIngressLink), nil); err == nil {
-		_ = l.Detach() // of an interface that is gone there is nothing to detach
-		l.Close()
-	}
-}
-
-// restoreQdisc removes our root qdisc, and puts back the queue length, which the
-// kernel raises from 0 when an interface gets its first qdisc.
-func (a *Attachment) restoreQdisc(i Iface) error {
-	if !a.State.OwnQdisc {
-		return nil
-	}
-	if err := pacer.Restore(i.Link); err != nil {
-		return err
-	}
-	if n := a.State.QueueLen; n != nil && *n == 0 {
-		if err := netlink.LinkSetTxQLen(i.Link, 0); err != nil {
-			return fmt.Errorf("%s: restore the queue length: %w", i.Name, err)
-		}
-	}
-	return nil
-}
-
-func linkAlive(dir string) bool {
-	l, err := link.LoadPinnedLink(filepath.Join(dir, pinIngressLink), nil)
-	if err != nil {
-		return false
-	}
-	defer l.Close()
-	return ifindexOf(l) != 0
-}
-
-// Clean removes the pins and state of interfaces that are gone, pin directories that
-// an interrupted attach has left, and the entries of engines that were killed. It
-// returns the names of the interfaces.
-func Clean(o Options) ([]string, error) {
-	o = o.withDefaults()
-	names, err := Pinned(o.PinRoot)
-	if err != nil {
-		return nil, err
-	}
-	var cleaned []string
-	for _, name := range names {
-		dir := PinDir(o.PinRoot, name)
-		if linkAlive(dir) {
-			if left, err := cleanLive(name, o); err != nil {
-				return cleaned, err
-			} else if left {
-				cleaned = append(cleaned, name)
-			}
-			continue
-		}
-		if err := StopAgent(o.RunDir, name, 5*time.Second); err != nil {
-			return cleaned, err
-		}
-		if err := removePins(dir); err != nil {
-			return cleaned, err
-		}
-		if err := removeState(o.RunDir, name); err != nil {
-			return cleaned, err
-		}
-		cleaned = append(cleaned, name)
-	}
-	return cleaned, nil
-}
-
-// cleanLive cleans up after an engine on an interface that stays attached.
-func cleanLive(name string, o Options) (bool, error) {
-	a, err := Open(name, o)
-	if err != nil {
-		return false, err
-	}
-	defer a.Close()
-	return CleanEngine(a)
-}
-
-// Forget removes the pins and the state of an interface that was deleted.
-func Forget(a *Attachment) error {
-	if err := removePins(a.Dir); err != nil {
-		return err
-	}
-	return removeState(a.opts.RunDir, a.State.Interface)
 }

@@ -40,6 +40,10 @@ type Options struct {
 	HelloRate uint32 // HELLOs answered per second and CPU
 	Heartbeat time.Duration
 
+	// Control is held by the caller for the interface; nil has each call take it.
+	Control  *Control
+	Patience time.Duration // with changes of other processes; DefaultPatience
+
 	// Policy overrides what the link's rate gives.
 	Policy func(*fourcase.Params)
 
@@ -77,6 +81,9 @@ func (o Options) withDefaults() Options {
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
 	}
+	if o.Patience == 0 {
+		o.Patience = DefaultPatience
+	}
 	return o
 }
 
@@ -102,7 +109,7 @@ var ErrNotAttached = errors.New("not attached")
 // Attach puts the data plane on an interface and pins it. When it returns,
 // packets are handled; the agent is not started. Whatever it did is undone if a
 // step fails.
-func Attach(ifname string, o Options) (_ *Attachment, err error) {
+func Attach(ifname string, o Options) (*Attachment, error) {
 	o = o.withDefaults()
 	if err := checkPrivileges(); err != nil {
 		return nil, err
@@ -117,10 +124,6 @@ func Attach(ifname string, o Options) (_ *Attachment, err error) {
 	if err := ensureBPFFS(o.PinRoot); err != nil {
 		return nil, err
 	}
-	dir := PinDir(o.PinRoot, ifname)
-	if err := makeRoom(dir, ifname, iface, o); err != nil {
-		return nil, err
-	}
 	kernel := probe.Kernel()
 	if err := probe.Missing(kernel); err != nil {
 		return nil, err
@@ -128,16 +131,41 @@ func Attach(ifname string, o Options) (_ *Attachment, err error) {
 	if o.Clock == "tai" && !probe.Have(kernel, probe.TAI) {
 		return nil, fmt.Errorf("this kernel lacks %s (Linux 6.1 and later): --clock monotonic does without", probe.TAI)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("pin directory: %w", err)
+	release, err := o.control(ifname)
+	if err != nil {
+		return nil, err
 	}
-	a := &Attachment{Dir: dir, opts: o}
+	defer release()
+	if iface, err = FindIface(ifname); err != nil { // another process had it until now
+		return nil, err
+	}
+	if err := makeRoom(ifname, iface, o); err != nil {
+		return nil, err
+	}
+	return build(iface, o)
+}
+
+// build is what Attach does on an interface that has nothing of ours.
+func build(iface Iface, o Options) (_ *Attachment, err error) {
+	a := &Attachment{Dir: PinDir(o.PinRoot, iface.Name), opts: o}
+	// The state comes first: it says what to take back if we are killed.
+	a.State = State{
+		Interface: iface.Name, Ifindex: iface.Index, Netns: NetnsInode(), Version: o.Version,
+		Attached: time.Now().UTC().Truncate(time.Second), Clock: o.Clock, NodeFile: o.NodeFile,
+		Egress: "clsact", OwnQdisc: true, QueueLen: &iface.TxQueueLen,
+	}
 	defer func() {
 		if err != nil {
-			a.undo(iface)
+			a.Close()
+			err = errors.Join(err, takeOff(iface.Name, o))
 		}
 	}()
-
+	if err := writeState(o.RunDir, a.State); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(a.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("pin directory: %w", err)
+	}
 	objs, err := load(o, nil)
 	if err != nil {
 		return nil, err
@@ -148,16 +176,11 @@ func Attach(ifname string, o Options) (_ *Attachment, err error) {
 	if err := a.pinMaps(); err != nil {
 		return nil, err
 	}
-	a.State = State{
-		Interface: ifname, Ifindex: iface.Index, Netns: NetnsInode(), Version: o.Version,
-		Attached: time.Now().UTC().Truncate(time.Second), Clock: o.Clock, NodeFile: o.NodeFile,
-	}
 	p, err := pacer.Setup(iface.Link, o.Pacer)
 	if err != nil {
 		return nil, err
 	}
 	a.State.Pacer, a.State.OwnQdisc = p.Name(), p.OwnQdisc()
-	a.State.QueueLen = &iface.TxQueueLen
 	if err := a.writeConfig(iface, p.Kind()); err != nil {
 		return nil, err
 	}
@@ -169,36 +192,32 @@ func Attach(ifname string, o Options) (_ *Attachment, err error) {
 	if err := a.attachIngress(iface, objs.SoftroceIngress); err != nil {
 		return nil, err
 	}
-	if err := writeState(o.RunDir, a.State); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, writeState(o.RunDir, a.State)
 }
 
 // makeRoom deals with what is on the interface or in its pin directory: our own
-// live attachment and foreign programs are errors, pins of the dead are removed.
-func makeRoom(dir, ifname string, iface Iface, o Options) error {
-	if l, err := link.LoadPinnedLink(filepath.Join(dir, pinIngressLink), nil); err == nil {
-		index := ifindexOf(l)
-		l.Close()
-		switch {
-		case index == iface.Index:
-			return fmt.Errorf("%s: %w", ifname, ErrAttached)
-		case index != 0:
-			return fmt.Errorf("%s: the pins at %s belong to another interface of that name (index %d, perhaps in another network namespace): use another --pin-root", ifname, dir, index)
-		}
+// live attachment and foreign programs are errors, what the dead have left is removed.
+func makeRoom(ifname string, iface Iface, o Options) error {
+	dir := PinDir(o.PinRoot, ifname)
+	switch where, dev := locate(dir); {
+	case where == elsewhere:
+		return fmt.Errorf("%w, or use another --pin-root here", elsewhereError(ifname, o))
+	case where == here && dev.Attrs().Index != iface.Index:
+		return fmt.Errorf("%s: the pins at %s belong to %s, which had that name when it was attached: run `softroce-xdp detach %s` first", ifname, dir, dev.Attrs().Name, ifname)
+	case where == here:
+		return fmt.Errorf("%s: %w", ifname, ErrAttached)
 	}
 	if iface.XDPProg != 0 {
 		return fmt.Errorf("%s carries an XDP program of somebody else: %s. Detach that first (`bpftool net` shows it; `ip link set dev %s xdp off` removes one that has no link)",
 			ifname, programName(iface.XDPProg), ifname)
 	}
-	if _, err := os.Stat(dir); err == nil {
-		// What a dead interface or an attach that was killed has left.
-		if err := removePins(dir); err != nil {
-			return fmt.Errorf("%s: stale pins: %w", ifname, err)
-		}
+	if err := StopAgent(o.RunDir, ifname, stopPatience); err != nil { // of an interface that was deleted
+		return err
 	}
-	return removeState(o.RunDir, ifname)
+	if err := takeOff(ifname, o); err != nil {
+		return fmt.Errorf("%s: what was left of an earlier attach: %w", ifname, err)
+	}
+	return nil
 }
 
 func ifindexOf(l link.Link) int {
@@ -353,17 +372,6 @@ func attachXDP(o link.XDPOptions) (link.Link, error) {
 		return nil, err
 	}
 	return link.AttachXDP(o)
-}
-
-// undo takes back what a failed Attach has done so far.
-func (a *Attachment) undo(i Iface) {
-	if a.ingress != nil {
-		a.ingress.Close()
-	}
-	a.detachEgress(i)
-	_ = a.restoreQdisc(i)
-	_ = removePins(a.Dir)
-	a.Close()
 }
 
 // Close lets go of the attachment's descriptors. The data plane stays.

@@ -54,7 +54,7 @@ func attachTCX(o link.TCXOptions) (link.Link, error) {
 func (a *Attachment) attachClsact(i Iface, prog *ebpf.Program) error {
 	err := probe.Denied(probe.Clsact)
 	if err == nil {
-		err = netlink.QdiscAdd(clsact(i))
+		err = netlink.QdiscAdd(clsact(i.Link))
 	}
 	switch {
 	case err == nil:
@@ -63,7 +63,7 @@ func (a *Attachment) attachClsact(i Iface, prog *ebpf.Program) error {
 		return fmt.Errorf("%s: clsact qdisc (kernel module sch_ingress): %w", i.Name, err)
 	}
 	a.State.Egress = "clsact"
-	if err := netlink.FilterReplace(clsactFilter(i, prog)); err != nil {
+	if err := netlink.FilterReplace(clsactFilter(i.Link, prog)); err != nil {
 		return fmt.Errorf("%s: attach egress by clsact (kernel module cls_bpf): %w", i.Name, err)
 	}
 	if err := prog.Pin(filepath.Join(a.Dir, pinEgressProg)); err != nil {
@@ -72,16 +72,16 @@ func (a *Attachment) attachClsact(i Iface, prog *ebpf.Program) error {
 	return nil
 }
 
-func clsact(i Iface) *netlink.Clsact {
+func clsact(dev netlink.Link) *netlink.Clsact {
 	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: i.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+		LinkIndex: dev.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}}
 }
 
-func clsactFilter(i Iface, prog *ebpf.Program) *netlink.BpfFilter {
+func clsactFilter(dev netlink.Link, prog *ebpf.Program) *netlink.BpfFilter {
 	f := &netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: i.Index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: 1,
+			LinkIndex: dev.Attrs().Index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: 1,
 			Protocol: unix.ETH_P_ALL, Priority: clsactPriority,
 		},
 		Name: clsactName, DirectAction: true,
@@ -94,21 +94,21 @@ func clsactFilter(i Iface, prog *ebpf.Program) *netlink.BpfFilter {
 
 // detachEgress removes our egress program, and the clsact qdisc if it was ours
 // and nobody else uses it.
-func (a *Attachment) detachEgress(i Iface) {
+func (a *Attachment) detachEgress(dev netlink.Link) {
 	if a.egress != nil {
 		a.egress.Close()
 	}
 	if a.State.Egress != "clsact" {
 		return
 	}
-	_ = netlink.FilterDel(clsactFilter(i, nil))
+	_ = netlink.FilterDel(clsactFilter(dev, nil))
 	if !a.State.OwnClsact {
 		return
 	}
 	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
-		if filters, err := netlink.FilterList(i.Link, parent); err != nil || len(filters) > 0 {
+		if filters, err := netlink.FilterList(dev, parent); err != nil || len(filters) > 0 {
 			return
 		}
 	}
-	_ = netlink.QdiscDel(clsact(i))
+	_ = netlink.QdiscDel(clsact(dev))
 }

@@ -5,14 +5,11 @@ package loader
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
 )
@@ -23,7 +20,7 @@ import (
 type EngineSeat struct {
 	att  *Attachment
 	cfg  *LiveConfig
-	lock *engineLock
+	lock *lease
 	sync *bpf.EngineSync
 
 	mu     sync.Mutex
@@ -43,11 +40,15 @@ func (a *Attachment) TakeEngineSeat() (_ *EngineSeat, err error) {
 	s := &EngineSeat{att: a, sync: bpf.NewEngineSync(a.engineSync), qpns: map[uint32]struct{}{}, queues: map[uint32]struct{}{}}
 	// The agent holds the lock for a moment when it cleans up after a killed engine.
 	for end := time.Now().Add(seatPatience); ; time.Sleep(time.Millisecond) {
-		if s.lock, err = takeEngineLock(a.opts.RunDir, ifname); err == nil {
+		if s.lock, err = takeEngineLease(a.opts.RunDir, ifname); err == nil {
 			break
 		} else if time.Now().After(end) {
 			return nil, err
 		}
+	}
+	if !a.Alive() { // a detach was quicker
+		s.lock.release()
+		return nil, fmt.Errorf("%s: %w", ifname, ErrNotAttached)
 	}
 	if s.cfg, err = a.LiveConfig(); err != nil {
 		s.lock.release()
@@ -198,7 +199,7 @@ func CleanEngine(a *Attachment) (bool, error) {
 	if atomic.LoadUint32(&cfg.Caps)&uint32(bpf.CapSACK) == 0 && atomic.LoadUint32(&cfg.Steered) == 0 {
 		return false, nil
 	}
-	lock, err := takeEngineLock(a.opts.RunDir, a.State.Interface)
+	lock, err := takeEngineLease(a.opts.RunDir, a.State.Interface)
 	if errors.Is(err, ErrEngineRunning) {
 		return false, nil
 	}
@@ -212,57 +213,10 @@ func CleanEngine(a *Attachment) (bool, error) {
 // ErrEngineRunning says that an interface has an engine.
 var ErrEngineRunning = errors.New("an engine is running already")
 
-// engineLock is held for as long as an engine lives: the kernel releases it however
-// the engine ends. The file says who it is.
-type engineLock struct{ f *os.File }
-
-func engineLockPath(runDir, ifname string) string {
-	return filepath.Join(runDir, escapeName(ifname)+".engine")
-}
-
-func takeEngineLock(runDir, ifname string) (*engineLock, error) {
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
+func takeEngineLease(runDir, ifname string) (*lease, error) {
+	l, err := takeLease(runDir, ifname, leaseEngine)
+	if errors.Is(err, errLeased) {
+		return nil, fmt.Errorf("%s: %w, %w: an interface has one at a time; end that first", ifname, ErrEngineRunning, err)
 	}
-	f, err := os.OpenFile(engineLockPath(runDir, ifname), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("engine lock: %w", err)
-	}
-	lk := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lk); err != nil {
-		defer f.Close()
-		if !errors.Is(err, unix.EAGAIN) {
-			return nil, fmt.Errorf("engine lock: %w", err)
-		}
-		return nil, fmt.Errorf("%s: %w, in process %s: an interface has one at a time; end that first",
-			ifname, ErrEngineRunning, engineHolder(runDir, ifname))
-	}
-	_ = f.Truncate(0)
-	_, err = fmt.Fprintf(f, "%d (%s)", os.Getpid(), filepath.Base(os.Args[0]))
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("engine lock: %w", err)
-	}
-	return &engineLock{f}, nil
-}
-
-// engineHolder says which process has the engine of an interface; "" if none has.
-func engineHolder(runDir, ifname string) string {
-	f, err := os.Open(engineLockPath(runDir, ifname))
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	lk := unix.Flock_t{Type: unix.F_RDLCK}
-	if unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lk) != nil || lk.Type == unix.F_UNLCK {
-		return ""
-	}
-	var who [64]byte
-	n, _ := f.ReadAt(who[:], 0)
-	return string(who[:n])
-}
-
-func (l *engineLock) release() {
-	_ = l.f.Truncate(0)
-	l.f.Close()
+	return l, err
 }

@@ -95,15 +95,6 @@ func programName(id uint32) string {
 	return fmt.Sprintf("program %q (id %d)", info.Name, id)
 }
 
-// NetnsInode identifies the network namespace of the calling thread.
-func NetnsInode() uint64 {
-	var st unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
-		return 0
-	}
-	return st.Ino
-}
-
 // checkPrivileges tells a user without the rights what is missing before the
 // kernel says EPERM in the middle of something.
 func checkPrivileges() error {

@@ -42,7 +42,7 @@ func PinDir(root, ifname string) string { return filepath.Join(root, escapeName(
 func Pinned(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, checkHidden(root)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list pins: %w", err)
@@ -59,19 +59,11 @@ func Pinned(root string) ([]string, error) {
 // ensureBPFFS sees to it that root lies on a bpf file system, and mounts one on
 // /sys/fs/bpf if that is where root is to be and nothing is mounted there yet.
 func ensureBPFFS(root string) error {
-	dir := root
-	for {
-		if _, err := os.Stat(dir); err == nil {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return fmt.Errorf("stat %s: %w", dir, err)
-	}
-	if fs.Type == unix.BPF_FS_MAGIC {
+	if onBPFFS(root) {
 		return nil
+	}
+	if err := checkHidden(root); err != nil {
+		return err
 	}
 	const mountPoint = "/sys/fs/bpf"
 	if root == mountPoint || strings.HasPrefix(root, mountPoint+"/") {

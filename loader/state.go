@@ -84,9 +84,10 @@ func removeState(runDir, ifname string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	os.Remove(filepath.Join(runDir, escapeName(ifname)+".lock"))
-	if engineHolder(runDir, ifname) == "" { // or another engine could lock another file
-		os.Remove(engineLockPath(runDir, ifname))
+	for _, kind := range []string{leaseAgent, leaseEngine} { // of processes that were killed
+		if l, err := takeLease(runDir, ifname, kind); err == nil {
+			l.release()
+		}
 	}
 	return err
 }
@@ -94,45 +95,26 @@ func removeState(runDir, ifname string) error {
 // ErrAgentRunning says that another agent holds the interface.
 var ErrAgentRunning = errors.New("an agent is running already")
 
-// Lock is held by the agent of an interface for as long as it lives: the kernel
-// releases it however the agent ends.
-type Lock struct{ f *os.File }
+// Lock is held by the agent of an interface for as long as it lives.
+type Lock struct{ l *lease }
 
 // TakeLock makes the caller the agent of the interface, or returns ErrAgentRunning.
 func TakeLock(runDir, ifname string) (*Lock, error) {
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
+	l, err := takeLease(runDir, ifname, leaseAgent)
+	if errors.Is(err, errLeased) {
+		return nil, fmt.Errorf("%s: %w, %w", ifname, ErrAgentRunning, err)
 	}
-	return lockFile(runDir, ifname, os.O_CREATE)
-}
-
-func lockFile(runDir, ifname string, create int) (*Lock, error) {
-	f, err := os.OpenFile(filepath.Join(runDir, escapeName(ifname)+".lock"), create|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("agent lock: %w", err)
+		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s: %w", ifname, ErrAgentRunning)
-		}
-		return nil, fmt.Errorf("agent lock: %w", err)
-	}
-	return &Lock{f}, nil
+	return &Lock{l}, nil
 }
 
 // Release lets another agent take over.
-func (l *Lock) Release() { l.f.Close() }
+func (l *Lock) Release() { l.l.release() }
 
 // AgentAlive reports whether an agent holds the interface.
-func AgentAlive(runDir, ifname string) bool {
-	l, err := lockFile(runDir, ifname, 0) // asking leaves no file behind
-	if err != nil {
-		return errors.Is(err, ErrAgentRunning)
-	}
-	l.Release()
-	return false
-}
+func AgentAlive(runDir, ifname string) bool { return leaseHolder(runDir, ifname, leaseAgent) != "" }
 
 // StopAgent ends the agent of an interface and waits until it has let go. The
 // data plane stays as it is. It does nothing where no agent runs.
@@ -140,18 +122,21 @@ func StopAgent(runDir, ifname string, timeout time.Duration) error {
 	if !AgentAlive(runDir, ifname) {
 		return nil
 	}
-	s, err := ReadState(runDir, ifname)
-	if err != nil || s.AgentPID == 0 {
-		return fmt.Errorf("%s: an agent holds the lock but its pid is not known: stop it by hand", ifname)
+	pid := leasePID(runDir, ifname, leaseAgent)
+	if pid == 0 {
+		return fmt.Errorf("%s: an agent runs but %s does not say which process it is: stop it by hand", ifname, leasePath(runDir, ifname, leaseAgent))
 	}
-	fd, err := unix.PidfdOpen(s.AgentPID, 0)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) && !AgentAlive(runDir, ifname) {
+		return nil // it ended meanwhile
+	}
 	if err != nil {
-		return fmt.Errorf("%s: agent %d: %w", ifname, s.AgentPID, err)
+		return fmt.Errorf("%s: agent %d: %w", ifname, pid, err)
 	}
 	defer unix.Close(fd)
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("%s: stop agent %d: %w", ifname, s.AgentPID, err)
+			return fmt.Errorf("%s: stop agent %d: %w", ifname, pid, err)
 		}
 		for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 			if !AgentAlive(runDir, ifname) {
@@ -159,5 +144,5 @@ func StopAgent(runDir, ifname string, timeout time.Duration) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s: agent %d does not end", ifname, s.AgentPID)
+	return fmt.Errorf("%s: agent %d does not end", ifname, pid)
 }

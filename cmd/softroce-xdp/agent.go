@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/logfile"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/agent"
 )
@@ -31,6 +32,7 @@ const readyFD = 3
 // newAgent is the background process of an attached interface.
 func newAgent(a *app) *cobra.Command {
 	var tell bool
+	var logPath string
 	cmd := &cobra.Command{
 		Use:    "agent IF",
 		Short:  "Run the agent of an attached interface",
@@ -58,7 +60,11 @@ func newAgent(a *app) *cobra.Command {
 					ready.Close()
 				}
 			}
-			log := a.logger(cmd.ErrOrStderr()).With("if", args[0])
+			errOut := cmd.ErrOrStderr()
+			if logPath != "" {
+				errOut = logfile.Stderr(logPath)
+			}
+			log := a.logger(errOut).With("if", args[0])
 			err := agent.Run(ctx, args[0], a.options(), log, func() { say("ready") })
 			if err != nil {
 				say(err.Error())
@@ -68,6 +74,7 @@ func newAgent(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&tell, "tell", false, fmt.Sprintf("write on descriptor %d that it works, or why not", readyFD))
+	cmd.Flags().StringVar(&logPath, "log", "", "the file that standard error leads to, which is not to grow without bound")
 	return cmd
 }
 
@@ -95,17 +102,14 @@ func startAgent(a *app, name string) error {
 		return err
 	}
 	defer r.Close()
-	log, err := os.OpenFile(loader.LogPath(a.runDir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := logfile.Open(loader.LogPath(a.runDir, name))
 	if err != nil {
 		w.Close()
 		return fmt.Errorf("agent log: %w", err)
 	}
 	defer log.Close()
-	c := exec.Command(self, "agent", "--tell", "--pin-root", a.pinRoot, "--run-dir", a.runDir,
+	c := exec.Command(self, "agent", "--tell", "--log", log.Name(), "--pin-root", a.pinRoot, "--run-dir", a.runDir,
 		"--log-level", a.logLevel.value, "--log-format", a.logFormat.value, name)
-	if a.configPath != "" {
-		c.Args = append(c.Args, "--config", a.configPath)
-	}
 	c.Stdout, c.Stderr, c.ExtraFiles = log, log, []*os.File{w}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = c.Start()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/loader"
 )
@@ -24,7 +23,12 @@ when packets are handled. Either all interfaces are attached or none. Without
 names, those listed in the configuration file are attached.
 
 An interface whose agent has died is adopted: a new agent goes on with the table
-as it is. An interface with an XDP program of somebody else is refused.`,
+as it is. An interface with an XDP program of somebody else is refused.
+
+Of an interface that is attached already (--upgrade, or one that is adopted), the
+settings that the command line or the file names are changed, and the others stay.
+Pacer, hooks, clock and table size cannot be changed then: asking for others is an
+error.`,
 		Example: `  softroce-xdp attach eth0
   softroce-xdp attach --rate 25G --pacer htb --policy target=300us eth0
   softroce-xdp attach --upgrade eth0`,
@@ -38,19 +42,17 @@ as it is. An interface with an XDP program of somebody else is refused.`,
 			if err := checkNames(ifs); err != nil {
 				return err
 			}
-			jobs := make([]*attachJob, len(ifs))
-			for i, name := range ifs {
-				s, err := a.settingsFor(name, cmd.Flags())
-				if err != nil {
-					return err
-				}
-				jobs[i] = &attachJob{app: a, name: name, set: s, cmd: cmd}
-			}
-			if err := attachAll(jobs, upgrade, foreground); err != nil {
+			jobs, err := newJobs(a, cmd, ifs, upgrade)
+			if err != nil {
 				return err
 			}
+			control, err := attachAll(jobs, foreground)
+			if err != nil {
+				return err
+			}
+			defer control.Release()
 			if foreground {
-				return runForeground(a, jobs)
+				return runForeground(a, jobs, control)
 			}
 			return nil
 		},
@@ -65,53 +67,108 @@ as it is. An interface with an XDP program of somebody else is refused.`,
 // attachJob is the attaching of one interface.
 type attachJob struct {
 	*app
-	name  string
-	set   *settings
-	cmd   *cobra.Command
-	fresh bool // we attached it, so a failure elsewhere takes it off again
+	name    string
+	set     *settings
+	cmd     *cobra.Command
+	upgrade bool
+	change  *revision // of one that is attached already; nil: it is attached anew
+	fresh   bool      // we attached it, so a failure elsewhere takes it off again
+	report  string    // what was done; empty: nothing
+}
+
+func newJobs(a *app, cmd *cobra.Command, names []string, upgrade bool) ([]*attachJob, error) {
+	jobs := make([]*attachJob, len(names))
+	for i, name := range names {
+		s, err := a.settingsFor(name, cmd.Flags())
+		if err != nil {
+			return nil, err
+		}
+		if !upgrade && !loader.IsAttached(name, s.Options) {
+			if err := s.checkMinimums(name); err != nil {
+				return nil, err
+			}
+		}
+		jobs[i] = &attachJob{app: a, name: name, set: s, cmd: cmd, upgrade: upgrade}
+	}
+	return jobs, nil
 }
 
 // attachAll attaches every interface or none; with agents of their own unless
-// they are to run here.
-func attachAll(jobs []*attachJob, upgrade, foreground bool) (err error) {
+// they are to run here. The caller releases control of the interfaces.
+func attachAll(jobs []*attachJob, foreground bool) (_ *loader.Control, err error) {
+	var names []string
+	for _, j := range jobs {
+		names = append(names, j.name)
+	}
+	control, err := loader.TakeControl(jobs[0].set.Options, names...)
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
-		if err == nil {
-			return
+		if err != nil {
+			for _, j := range jobs {
+				if j.fresh {
+					j.report = ""
+					err = errors.Join(err, loader.Detach(j.name, j.set.Options))
+				}
+			}
+			control.Release()
 		}
 		for _, j := range jobs {
-			if j.fresh {
-				err = errors.Join(err, loader.Detach(j.name, j.set.Options))
+			if j.report != "" {
+				fmt.Fprintf(j.cmd.OutOrStdout(), "%s: %s\n", j.name, j.report)
 			}
 		}
 	}()
 	for _, j := range jobs {
-		do := j.attach
-		if upgrade {
-			do = j.upgrade
+		j.set.Control = control
+		if err := j.plan(); err != nil {
+			return nil, err
 		}
-		report, err := do()
-		if err != nil {
-			return err
-		}
-		if !foreground {
-			if err := startAgent(j.app, j.name); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintf(j.cmd.OutOrStdout(), "%s: %s\n", j.name, report)
 	}
-	return nil
+	for _, j := range jobs {
+		report, err := j.do()
+		if err == nil && !foreground {
+			err = startAgent(j.app, j.name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		j.report = report
+	}
+	return control, nil
 }
 
-// attach puts the data plane on the interface, or adopts one whose agent is gone.
+// plan finds out what is to be done with the interface. It changes nothing.
+func (j *attachJob) plan() error {
+	if !j.upgrade && !loader.IsAttached(j.name, j.set.Options) {
+		return nil
+	}
+	if !j.upgrade && loader.AgentAlive(j.runDir, j.name) {
+		return fmt.Errorf("%s: %w: `softroce-xdp status %s` shows it; use --upgrade to replace the programs, or detach first", j.name, loader.ErrAttached, j.name)
+	}
+	att, err := loader.OpenHere(j.name, j.set.Options)
+	if err != nil {
+		return err
+	}
+	defer att.Close()
+	j.change, err = j.set.revise(att)
+	return err
+}
+
+func (j *attachJob) do() (string, error) {
+	switch {
+	case j.change == nil:
+		return j.attach()
+	case j.upgrade:
+		return j.replace()
+	}
+	return j.adopt()
+}
+
+// attach puts the data plane on the interface.
 func (j *attachJob) attach() (string, error) {
 	att, err := loader.Attach(j.name, j.set.Options)
-	if errors.Is(err, loader.ErrAttached) {
-		if loader.AgentAlive(j.runDir, j.name) {
-			return "", fmt.Errorf("%w: `softroce-xdp status %s` shows it; use --upgrade to replace the programs, or detach first", err, j.name)
-		}
-		return "was attached and had lost its agent: adopted, table and settings as they were", nil
-	}
 	if err != nil {
 		return "", err
 	}
@@ -126,32 +183,36 @@ func (j *attachJob) attach() (string, error) {
 		s.XDPMode, s.Egress, s.Pacer, units.Rate(cfg.LinkRateBps), s.RateFrom), nil
 }
 
-// upgrade replaces the programs. The agent before runs until it is sure that this
-// can be done.
-func (j *attachJob) upgrade() (string, error) {
-	att, err := loader.Open(j.name, j.set.Options)
+// adopt leaves all as it is but for the settings that change.
+func (j *attachJob) adopt() (string, error) {
+	att, err := loader.OpenHere(j.name, j.set.Options)
 	if err != nil {
 		return "", err
 	}
-	from := att.State.Version
-	cfg, err := att.Config()
-	att.Close()
-	if err != nil {
+	defer att.Close()
+	if err := j.change.apply(att); err != nil {
 		return "", err
 	}
-	if cfg.AbiVersion != bpf.ABIVersion {
-		return "", fmt.Errorf("%s: its tables have layout %d, those of this binary layout %d: detach and attach again", j.name, cfg.AbiVersion, bpf.ABIVersion)
-	}
+	return fmt.Sprintf("was attached and had lost its agent: adopted, with its table%v", j.change), nil
+}
+
+// replace replaces the programs and stops the agent.
+func (j *attachJob) replace() (string, error) {
+	from := j.change.state.Version
 	had := loader.AgentAlive(j.runDir, j.name)
 	if err := loader.StopAgent(j.runDir, j.name, 5*time.Second); err != nil {
 		return "", err
 	}
-	if att, err = loader.Upgrade(j.name, j.set.Options); err != nil {
+	att, err := loader.Upgrade(j.name, j.set.Options)
+	if err != nil {
 		if had { // the programs are still the old ones: they keep an agent
 			err = errors.Join(err, startAgent(j.app, j.name))
 		}
 		return "", err
 	}
-	att.Close()
-	return fmt.Sprintf("upgraded from %s to %s", from, version), nil
+	defer att.Close()
+	if err := j.change.apply(att); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("upgraded from %s to %s%v", from, version, j.change), nil
 }

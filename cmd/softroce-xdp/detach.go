@@ -27,10 +27,14 @@ unpaced. It also removes what an interface that is gone has left.`,
 			case !all && len(ifs) == 0:
 				return usagef("name the interfaces to detach, or use --all")
 			case all:
-				if ifs, err = loader.Pinned(a.pinRoot); err != nil {
+				var others []string
+				if ifs, others, err = loader.Attached(a.options()); err != nil {
 					return err
 				}
-				if len(ifs) == 0 {
+				for _, name := range others {
+					fmt.Fprintln(cmd.OutOrStdout(), loader.CheckHere(name, a.options()))
+				}
+				if len(ifs)+len(others) == 0 {
 					fmt.Fprintln(cmd.OutOrStdout(), "no interface is attached")
 				}
 			default:
@@ -49,6 +53,6 @@ unpaced. It also removes what an interface that is gone has left.`,
 			return errors.Join(errs...)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "every attached interface")
+	cmd.Flags().BoolVar(&all, "all", false, "every interface of this network namespace that is attached, and what those that are gone have left")
 	return cmd
 }

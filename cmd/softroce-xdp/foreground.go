@@ -22,23 +22,31 @@ import (
 // runForeground runs the agents in this process. SIGTERM and SIGINT detach and
 // end it; SIGHUP makes it become the binary that is installed now, with --upgrade,
 // under the same pid and without losing a packet.
-func runForeground(a *app, jobs []*attachJob) error {
+func runForeground(a *app, jobs []*attachJob, control *loader.Control) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
+	log := a.logger(os.Stderr)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
 	var reload atomic.Bool
 	go func() {
-		select {
-		case <-hup:
-			reload.Store(true)
-			stop()
-		case <-ctx.Done():
+		for {
+			select {
+			case <-hup:
+				if err := checkReload(a, jobs); err != nil {
+					log.Error("reload refused", "err", err)
+					continue
+				}
+				reload.Store(true)
+				stop()
+				return
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 
-	log := a.logger(os.Stderr)
-	errs := runAgents(ctx, stop, jobs, log)
+	errs := runAgents(ctx, stop, jobs, log, control.Release)
 	if reload.Load() && errors.Join(errs...) == nil {
 		log.Info("becomes the installed binary")
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyReloading)
@@ -48,16 +56,59 @@ func runForeground(a *app, jobs []*attachJob) error {
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	for _, j := range jobs {
-		if err := loader.Detach(j.name, j.set.Options); err != nil && !errors.Is(err, loader.ErrNotAttached) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, j.end())
 	}
 	return errors.Join(errs...)
 }
 
+// end detaches the interface, unless another process has put an agent of its own there.
+func (j *attachJob) end() error {
+	o := j.set.Options
+	var err error
+	if o.Control, err = loader.TakeControl(o, j.name); err != nil {
+		return err
+	}
+	defer o.Control.Release()
+	if loader.AgentAlive(j.runDir, j.name) {
+		return nil
+	}
+	if err := loader.Detach(j.name, o); !errors.Is(err, loader.ErrNotAttached) {
+		return err
+	}
+	return nil
+}
+
+// checkReload reads the settings again and returns an error if the binary that is to be
+// started would refuse them: an agent that works is not given up for that.
+func checkReload(a *app, jobs []*attachJob) error {
+	fresh := &app{}
+	root := newRoot(fresh)
+	fresh.configPath = a.configPath
+	if err := fresh.readWhole(root); err != nil {
+		return err
+	}
+	fresh.pinRoot, fresh.runDir = a.pinRoot, a.runDir
+	for _, j := range jobs {
+		s, err := fresh.settingsFor(j.name, j.cmd.Flags())
+		if err != nil {
+			return err
+		}
+		att, err := loader.OpenHere(j.name, s.Options)
+		if err != nil {
+			return err
+		}
+		_, err = s.revise(att)
+		att.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // runAgents returns when all agents have ended; the failure of one ends the
-// others.
-func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Logger) []error {
+// others. working is called when all of them work, or have failed.
+func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Logger, working func()) []error {
 	var all, up sync.WaitGroup
 	errs := make([]error, len(jobs))
 	up.Add(len(jobs))
@@ -72,6 +123,7 @@ func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Lo
 		})
 	}
 	up.Wait()
+	working()
 	if ctx.Err() == nil {
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	}

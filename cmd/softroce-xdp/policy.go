@@ -140,13 +140,7 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 			return usagef("nothing was changed: %w", err)
 		}
 	}
-	live.Policy = *bpf.ParamsFrom(&next.Params)
-	prio, _ := bpf.PriorityAs[priority.Params, priority.State](live.Config)
-	*prio = next.Priority
-	live.WindowOff = 0
-	if next.WindowOff {
-		live.WindowOff = 1
-	}
+	writePolicy(live.Config, &next)
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, strings.Join(report, ", "))
 	return nil
 }

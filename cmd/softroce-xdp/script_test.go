@@ -152,6 +152,7 @@ func buildHosts(env *testscript.Env) error {
 	for i, h := range []string{"A", "B"} {
 		host := top.Host(i + 1)
 		env.Setenv(h, host.NamespacePath())
+		env.Setenv(h+"_NAME", host.Namespace())
 		env.Setenv(h+"_PINS", pins+strings.ToLower(h))
 		env.Setenv(h+"_RUN", filepath.Join(env.WorkDir, "run-"+strings.ToLower(h)))
 		env.Setenv(h+"_IP", host.IPv4().String())

@@ -23,7 +23,8 @@ import (
 // settings say how to attach one interface.
 type settings struct {
 	loader.Options
-	policy []string // name=value, the last one counts
+	policy []string        // name=value, the last one counts
+	given  map[string]bool // flags that the command line or the file names
 }
 
 // flags are those of attach, and the keys of an interface in the configuration
@@ -50,7 +51,7 @@ func (s *settings) flags() *pflag.FlagSet {
 // settingsFor puts together what counts for one interface: the flags' defaults,
 // the file's defaults, its section for the interface, the command line.
 func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
-	s := &settings{}
+	s := &settings{given: map[string]bool{}}
 	flags := s.flags()
 	if err := a.file.Interface(name, flags); err != nil {
 		return nil, usageError{err, true}
@@ -68,7 +69,9 @@ func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 		for _, v := range values {
 			err = errors.Join(err, mine.Value.Set(v))
 		}
+		mine.Changed = true
 	})
+	flags.VisitAll(func(f *pflag.Flag) { s.given[f.Name] = f.Changed })
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +80,6 @@ func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 		return nil, err
 	}
 	s.applyPolicy()
-	if err := s.checkMinimums(name); err != nil {
-		return nil, usageError{err, true}
-	}
 	return s, nil
 }
 
@@ -119,7 +119,10 @@ func (s *settings) checkMinimums(name string) error {
 			rate = loader.DefaultRateBps
 		}
 	}
-	return minimumsFit(s.NodeFile, s.Node, s.Priority.Limit(rate))
+	if err := minimumsFit(s.NodeFile, s.Node, s.Priority.Limit(rate)); err != nil {
+		return usageError{err, true}
+	}
+	return nil
 }
 
 // minimumsFit refuses nodes whose minimums exceed the capacity that they share.

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,18 +26,23 @@ counters that matter. Lines that begin with ! are problems, with what to do.`,
 			if err := checkNames(ifs); err != nil {
 				return err
 			}
-			if len(ifs) == 0 {
+			named := len(ifs) > 0
+			var others []string
+			if !named {
 				var err error
-				if ifs, err = loader.Pinned(a.pinRoot); err != nil {
+				if ifs, others, err = loader.Attached(a.options()); err != nil {
 					return err
 				}
-				if len(ifs) == 0 && !asJSON {
+				if len(ifs)+len(others) == 0 && !asJSON {
 					fmt.Fprintln(cmd.OutOrStdout(), "no interface is attached")
 				}
 			}
 			all, errs := []*view.Status{}, []error(nil)
-			for _, name := range ifs {
+			for _, name := range slices.Concat(ifs, others) {
 				s, err := a.readStatus(name)
+				if err == nil && named && s.OtherNamespace {
+					err = loader.CheckHere(name, a.options())
+				}
 				if err != nil {
 					errs = append(errs, err)
 					continue
@@ -76,5 +82,9 @@ func (a *app) readStatus(name string) (*view.Status, error) {
 	if in.Stats, err = att.Stats(); err != nil {
 		return nil, err
 	}
-	return view.StatusOf(in), nil
+	s := view.StatusOf(in)
+	if err := loader.CheckHere(name, a.options()); err != nil {
+		s.Elsewhere(err.Error())
+	}
+	return s, nil
 }

@@ -92,11 +92,8 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 			a.close()
 		}
 	}()
-	if a.att, err = loader.Open(ifname, o); err != nil {
+	if a.att, err = loader.OpenHere(ifname, o); err != nil {
 		return nil, err
-	}
-	if !a.att.Alive() {
-		return nil, fmt.Errorf("%s: the interface that was attached is gone: run `softroce-xdp clean`", ifname)
 	}
 	if a.iface, err = loader.FindIface(ifname); err != nil {
 		return nil, err
@@ -203,7 +200,7 @@ func (a *Agent) loop(ctx context.Context) error {
 		case l := <-links:
 			if l == nil {
 				a.log.Warn("the interface was deleted")
-				return loader.Forget(a.att)
+				return loader.Forget(ctx, a.att)
 			}
 			a.linkChanged(l)
 		case <-tick.C:

@@ -40,6 +40,10 @@ type Status struct {
 	Priority      *PriorityState    `json:"priority,omitempty"`
 	Counters      map[string]uint64 `json:"counters"` // all that are not zero
 	Problems      []string          `json:"problems"`
+
+	// OtherNamespace: it is attached in another network namespace than this command's.
+	OtherNamespace bool   `json:"other_namespace"`
+	where          string // of it, in words
 }
 
 // Agent is the process behind the interface.
@@ -96,6 +100,12 @@ func StatusOf(in StatusInput) *Status {
 	return s
 }
 
+// Elsewhere marks the status of an interface of another network namespace; where says
+// so in words. Its problems are those of who works there.
+func (s *Status) Elsewhere(where string) {
+	s.OtherNamespace, s.where, s.Problems = true, where, []string{}
+}
+
 // worrying counters, and what to do about them.
 var worrying = []struct{ name, advice string }{
 	{"tx_table_full", "destinations found no room in the table: attach with a larger --max-destinations"},
@@ -149,6 +159,10 @@ var headline = []string{"rx_stamped", "rx_unstamped", "tx_stamped", "tx_unaware"
 
 // Write prints the status for people.
 func (s *Status) Write(w io.Writer) {
+	if s.OtherNamespace {
+		fmt.Fprintln(w, s.where)
+		return
+	}
 	fmt.Fprintf(w, "%s: attached for %s, XDP %s, egress %s\n", s.Interface, units.Span(time.Duration(s.UptimeSeconds)*time.Second), s.XDPMode, s.Egress)
 	agent := "none"
 	if s.Agent.Alive {

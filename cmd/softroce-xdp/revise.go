@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/priority"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/loader"
+)
+
+// A revision is what the command line and the file ask of an interface that is attached
+// already. What neither of them names stays.
+type revision struct {
+	cfg    bpf.Config
+	state  loader.State
+	report []string // name value (was value)
+}
+
+// revise compares the settings with what is attached. It changes nothing. The error says
+// what cannot be changed, or what does not fit together.
+func (s *settings) revise(att *loader.Attachment) (*revision, error) {
+	cfg, err := att.Config()
+	if err != nil {
+		return nil, err
+	}
+	r := &revision{cfg: cfg, state: att.State}
+	if err := s.refuseFixed(att); err != nil {
+		return nil, err
+	}
+	r.numbers(s)
+	if err := r.policy(s, cfg.LinkRateBps); err != nil {
+		return nil, err
+	}
+	if file := s.NodeFile; file != "" && (s.given["nodes"] || r.state.NodeFile == "") {
+		r.note("nodes", cmp.Or(r.state.NodeFile, "none"), file)
+		r.state.NodeFile = file
+	}
+	next := policyOf(&r.cfg)
+	if err := minimumsFit(r.state.NodeFile, r.cfg.Node, next.Priority.Limit(r.cfg.LinkRateBps)); err != nil {
+		return nil, usageError{fmt.Errorf("%s: nothing was changed: %w", r.state.Interface, err), true}
+	}
+	return r, nil
+}
+
+// refuseFixed names the settings that an attachment keeps for its life: they decide its
+// programs, its maps or its qdisc.
+func (s *settings) refuseFixed(att *loader.Attachment) error {
+	st := att.State
+	var wrong []string
+	for _, x := range []struct{ name, is, want string }{
+		{"pacer", st.Pacer, s.Pacer},
+		{"xdp-mode", st.XDPMode, s.XDPMode},
+		{"egress", st.Egress, s.Egress},
+		{"clock", st.Clock, s.Clock},
+		{"max-destinations", fmt.Sprint(att.Maps.Active.MaxEntries()), fmt.Sprint(s.MaxDests)},
+	} {
+		if s.given[x.name] && x.want != x.is && x.want != "auto" {
+			wrong = append(wrong, fmt.Sprintf("%s is %s, %s was asked for", x.name, x.is, x.want))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("%s: cannot be changed while it is attached: %s; nothing was changed: detach and attach again, or ask for what is there",
+		st.Interface, strings.Join(wrong, "; ")), true}
+}
+
+// numbers are the settings that take effect by being written.
+func (r *revision) numbers(s *settings) {
+	if s.given["rate"] && s.RateBps != r.cfg.LinkRateBps {
+		r.note("rate", units.Rate(r.cfg.LinkRateBps), units.Rate(s.RateBps))
+		r.cfg.LinkRateBps, r.state.RateFrom = s.RateBps, "flag"
+	}
+	if s.given["node"] {
+		r.note("node", fmt.Sprint(r.cfg.Node), fmt.Sprint(s.Node))
+		r.cfg.Node = s.Node
+	}
+	if s.given["hello-rate"] {
+		r.note("hello-rate", fmt.Sprint(r.cfg.HelloRate), fmt.Sprint(s.HelloRate))
+		r.cfg.HelloRate = s.HelloRate
+	}
+	if s.given["heartbeat-timeout"] {
+		r.note("heartbeat-timeout", units.Nanos(int64(r.cfg.HeartbeatTimeoutNs)), units.Nanos(int64(s.Heartbeat)))
+		r.cfg.HeartbeatTimeoutNs = uint64(s.Heartbeat)
+	}
+}
+
+// policy sets the parameters that are named, and those that follow the link's rate.
+func (r *revision) policy(s *settings, oldRate uint64) error {
+	next := policyOf(&r.cfg)
+	before, after := fourcase.DefaultParams(oldRate), fourcase.DefaultParams(r.cfg.LinkRateBps)
+	if next.MinRateBps == before.MinRateBps {
+		next.MinRateBps = after.MinRateBps
+	}
+	if next.MaxRateBps == before.MaxRateBps {
+		next.MaxRateBps = after.MaxRateBps
+	}
+	was := *next
+	for _, x := range s.policy {
+		if err := setPolicy(next, x); err != nil {
+			return usageError{err, true}
+		}
+	}
+	for _, p := range params.All {
+		r.note("policy "+p.Name, p.Get(&was), p.Get(next))
+	}
+	if err := params.Validate(next); err != nil {
+		return usageError{fmt.Errorf("%s: nothing was changed: the parameters do not fit together: %w", r.state.Interface, err), true}
+	}
+	writePolicy(&r.cfg, next)
+	return nil
+}
+
+// writePolicy is the reverse of policyOf.
+func writePolicy(cfg *bpf.Config, p *params.Policy) {
+	cfg.Policy = *bpf.ParamsFrom(&p.Params)
+	prio, _ := bpf.PriorityAs[priority.Params, priority.State](cfg)
+	*prio = p.Priority
+	cfg.WindowOff = 0
+	if p.WindowOff {
+		cfg.WindowOff = 1
+	}
+}
+
+func (r *revision) note(name, was, now string) {
+	if was != now {
+		r.report = append(r.report, fmt.Sprintf("%s %s (was %s)", name, now, was))
+	}
+}
+
+// apply writes the settings. The agent, which would write its own at the same time, is
+// not there.
+func (r *revision) apply(att *loader.Attachment) error {
+	live, err := att.LiveConfig()
+	if err != nil {
+		return err
+	}
+	defer live.Close()
+	live.LinkRateBps, live.Node, live.HelloRate = r.cfg.LinkRateBps, r.cfg.Node, r.cfg.HelloRate
+	live.HeartbeatTimeoutNs = r.cfg.HeartbeatTimeoutNs
+	writePolicy(live.Config, policyOf(&r.cfg))
+	return att.SetSettings(r.state.NodeFile, r.state.RateFrom)
+}
+
+// String is what changes, to stand behind a report.
+func (r *revision) String() string {
+	if len(r.report) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(r.report, ", ")
+}

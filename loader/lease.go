@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A lease is a right that one process has at a time: a lock on a file in the run
+// directory. The kernel releases it however the process ends. The file says who has
+// it, and is removed with it.
+type lease struct {
+	f    *os.File
+	path string
+}
+
+// The leases of an interface, by the ending of their files.
+const (
+	leaseControl = "control" // changes what is attached: attach, upgrade, detach, clean
+	leaseAgent   = "lock"    // is the agent
+	leaseEngine  = "engine"  // is the engine
+)
+
+// errLeased says that another process has the lease.
+var errLeased = errors.New("in process")
+
+func leasePath(runDir, ifname, kind string) string {
+	return filepath.Join(runDir, escapeName(ifname)+"."+kind)
+}
+
+// takeLease takes the lease of an interface or returns errLeased at once.
+func takeLease(runDir, ifname, kind string) (*lease, error) {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	path := leasePath(runDir, ifname, kind)
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("%s lock: %w", kind, err)
+		}
+		lk := unix.Flock_t{Type: unix.F_WRLCK}
+		if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lk); err != nil {
+			f.Close()
+			if errors.Is(err, unix.EAGAIN) {
+				return nil, fmt.Errorf("%w %s", errLeased, leaseHolder(runDir, ifname, kind))
+			}
+			return nil, fmt.Errorf("%s lock %s: %w", kind, path, err)
+		}
+		if !stillAt(f, path) { // the one before has just removed it
+			f.Close()
+			continue
+		}
+		// A full file system is no reason to refuse: the lock itself needs no room.
+		_ = f.Truncate(0)
+		_, _ = fmt.Fprintf(f, "%d (%s)", os.Getpid(), filepath.Base(os.Args[0]))
+		return &lease{f, path}, nil
+	}
+}
+
+func stillAt(f *os.File, path string) bool {
+	mine, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, there)
+}
+
+// release removes the file while the lock is still held: nobody can have the lock
+// of a file that another one finds under the same name.
+func (l *lease) release() {
+	_ = os.Remove(l.path)
+	l.f.Close()
+}
+
+// leaseHolder says which process has a lease; "" if none has.
+func leaseHolder(runDir, ifname, kind string) string {
+	f, err := os.Open(leasePath(runDir, ifname, kind))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	lk := unix.Flock_t{Type: unix.F_RDLCK}
+	if unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lk) != nil || lk.Type == unix.F_UNLCK {
+		return ""
+	}
+	var who [64]byte
+	if n, _ := f.ReadAt(who[:], 0); n > 0 {
+		return string(who[:n])
+	}
+	return "unknown"
+}
+
+// leasePID is the process that has a lease, 0 if none has or it is not known.
+func leasePID(runDir, ifname, kind string) int {
+	pid, _, _ := strings.Cut(leaseHolder(runDir, ifname, kind), " ")
+	n, _ := strconv.Atoi(pid)
+	return n
+}
+
+// Control is the right to change what is attached to some interfaces. Attach,
+// Upgrade, Detach and Clean take it for as long as they work; who does several of
+// them as one change takes it before, and passes it in Options.
+type Control struct{ leases []*lease }
+
+// ErrBusy says that another process changes what is attached to the interface.
+var ErrBusy = errors.New("another process is changing what is attached to it")
+
+// DefaultPatience is how long a change waits for that of another process.
+const DefaultPatience = 20 * time.Second
+
+const leasePoll = 5 * time.Millisecond
+
+// TakeControl takes control of the interfaces. It waits for other processes as long as
+// Options say, and names the one that has not ended then (ErrBusy).
+func TakeControl(o Options, ifnames ...string) (*Control, error) {
+	o = o.withDefaults()
+	if err := checkPrivileges(); err != nil {
+		return nil, err
+	}
+	// All processes take them in the same order: two cannot wait for each other.
+	sorted := slices.Clone(ifnames)
+	slices.Sort(sorted)
+	c := &Control{}
+	for _, name := range sorted {
+		l, err := waitLease(name, o)
+		if err != nil {
+			c.Release()
+			return nil, err
+		}
+		c.leases = append(c.leases, l)
+	}
+	return c, nil
+}
+
+func waitLease(ifname string, o Options) (*lease, error) {
+	for end := time.Now().Add(o.Patience); ; time.Sleep(leasePoll) {
+		l, err := takeLease(o.RunDir, ifname, leaseControl)
+		if !errors.Is(err, errLeased) {
+			return l, err
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("%s: %w, %w: waited %v for it; try again when it has ended, or end it",
+				ifname, ErrBusy, err, o.Patience)
+		}
+	}
+}
+
+// Release lets others change the interfaces. A second call does nothing.
+func (c *Control) Release() {
+	for _, l := range c.leases {
+		l.release()
+	}
+	c.leases = nil
+}
+
+// control is the caller's control of the interface, or one for this call alone.
+func (o Options) control(ifname string) (release func(), err error) {
+	if o.Control != nil {
+		return func() {}, nil
+	}
+	c, err := TakeControl(o, ifname)
+	if err != nil {
+		return nil, err
+	}
+	return c.Release, nil
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/need"
+)
+
+// Many take and release one lease, which removes its file each time: never do two have it.
+func TestLeaseIsExclusive(t *testing.T) {
+	dir := t.TempDir()
+	var holders, taken atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				l, err := takeLease(dir, "eth0", leaseControl)
+				if errors.Is(err, errLeased) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d have the lease", n)
+				}
+				taken.Add(1)
+				holders.Add(-1)
+				l.release()
+			}
+		})
+	}
+	all.Wait()
+	if taken.Load() == 0 {
+		t.Error("nobody had it")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// Asking who has a lease does not keep another one from taking it.
+func TestAskingTakesNothing(t *testing.T) {
+	dir := t.TempDir()
+	l, err := takeLease(dir, "eth0", leaseAgent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid := leasePID(dir, "eth0", leaseAgent); pid != os.Getpid() {
+		t.Errorf("in process %d, want %d", pid, os.Getpid())
+	}
+	l.release()
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				AgentAlive(dir, "eth0")
+			}
+		}
+	})
+	for range 500 {
+		lock, err := TakeLock(dir, "eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock.Release()
+	}
+	close(stop)
+	asking.Wait()
+}
+
+// Another process has control and does not end: it is named after the patience of
+// the caller. When it is killed, control is free.
+func TestControlOfAStuckProcess(t *testing.T) {
+	if dir := os.Getenv("TEST_CONTROL"); dir != "" {
+		if _, err := takeLease(dir, "eth0", leaseControl); err != nil {
+			t.Fatal(err)
+		}
+		os.Stdout.WriteString("locked\n")
+		time.Sleep(time.Minute)
+		return
+	}
+	need.Root(t)
+	o := Options{RunDir: t.TempDir(), Patience: 50 * time.Millisecond}
+	c := exec.Command(os.Args[0], "-test.run=^TestControlOfAStuckProcess$")
+	c.Env = append(os.Environ(), "TEST_CONTROL="+o.RunDir)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Process.Kill()
+	if _, err := out.Read(make([]byte, 7)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = TakeControl(o, "eth0", "eth1")
+	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), fmt.Sprintf("in process %d (", c.Process.Pid)) {
+		t.Errorf("while another process has control: %v", err)
+	}
+	if who := leaseHolder(o.RunDir, "eth1", leaseControl); who != "" {
+		t.Errorf("eth1 stays with %s", who)
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	control, err := TakeControl(o, "eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	control.Release()
+	control.Release()
+}

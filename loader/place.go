@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A place is where the interface is that a pin directory belongs to.
+type place int
+
+const (
+	gone      place = iota // deleted, or an attach was interrupted
+	here                   // in this network namespace
+	elsewhere              // in another one
+)
+
+// ErrElsewhere says that the interface is attached, in another network namespace.
+var ErrElsewhere = errors.New("attached in another network namespace")
+
+// locate finds the interface of a pin directory by the number and the program that the
+// kernel has for it: a state file may be lost, and an interface may be renamed.
+func locate(dir string) (place, netlink.Link) {
+	l, err := link.LoadPinnedLink(filepath.Join(dir, pinIngressLink), nil)
+	if err != nil {
+		return gone, nil
+	}
+	defer l.Close()
+	info, err := l.Info()
+	if err != nil || info.XDP() == nil || info.XDP().Ifindex == 0 {
+		return gone, nil
+	}
+	dev, err := netlink.LinkByIndex(int(info.XDP().Ifindex))
+	if err != nil || dev.Attrs().Xdp == nil || dev.Attrs().Xdp.ProgId != uint32(info.Program) {
+		return elsewhere, nil
+	}
+	return here, dev
+}
+
+// IsAttached reports whether the interface of that name is attached here.
+func IsAttached(ifname string, o Options) bool {
+	where, _ := locate(PinDir(o.withDefaults().PinRoot, ifname))
+	return where == here
+}
+
+// CheckHere returns an error that wraps ErrElsewhere and says where to go if the
+// interface of that name is attached in another network namespace.
+func CheckHere(ifname string, o Options) error {
+	o = o.withDefaults()
+	if where, _ := locate(PinDir(o.PinRoot, ifname)); where != elsewhere {
+		return nil
+	}
+	return elsewhereError(ifname, o)
+}
+
+func elsewhereError(ifname string, o Options) error {
+	s, _ := ReadState(o.RunDir, ifname)
+	path := "/run/netns/NAME"
+	named, _ := filepath.Glob("/run/netns/*")
+	for _, p := range append(named, fmt.Sprintf("/proc/%d/ns/net", s.AgentPID)) {
+		if s.Netns != 0 && netnsInode(p) == s.Netns {
+			path = p
+			break
+		}
+	}
+	return fmt.Errorf("%s: %w (inode %d): run this there, `nsenter --net=%s softroce-xdp …`", ifname, ErrElsewhere, s.Netns, path)
+}
+
+// Attached lists the interfaces that have a pin directory: those of this network
+// namespace with those that are gone, and those of others.
+func Attached(o Options) (ours, others []string, err error) {
+	o = o.withDefaults()
+	all, err := Pinned(o.PinRoot)
+	for _, name := range all {
+		if where, _ := locate(PinDir(o.PinRoot, name)); where == elsewhere {
+			others = append(others, name)
+		} else {
+			ours = append(ours, name)
+		}
+	}
+	return ours, others, err
+}
+
+// NetnsInode identifies the network namespace of the calling thread.
+func NetnsInode() uint64 { return netnsInode("/proc/thread-self/ns/net") }
+
+func netnsInode(path string) uint64 {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// notAttached is why there is no pin directory: ErrNotAttached, or the bpf file system
+// cannot be seen.
+func notAttached(ifname string, root string) error {
+	if err := checkHidden(root); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", ifname, ErrNotAttached)
+}
+
+// checkHidden returns an error if root lies on a bpf file system, but not in this mount
+// namespace: `ip netns exec` mounts a /sys of its own over it.
+func checkHidden(root string) error {
+	if onBPFFS(root) || !onBPFFS(filepath.Join("/proc/1/root", root)) {
+		return nil
+	}
+	return fmt.Errorf("the bpf file system of %s is hidden here, as by `ip netns exec`: use `nsenter --net=/run/netns/NAME softroce-xdp …`", root)
+}
+
+func onBPFFS(dir string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(existing(dir), &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
+}
+
+// existing is the directory, or the nearest above it that exists.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
