@@ -36,7 +36,6 @@ The client makes queue pairs over AF_XDP in its own process, agrees with the ser
 over TCP, and then writes, reads, sends or does atomics. Each command has the same
 flags. The engine needs the interface's attachment and, until it ends, nobody
 else can have an engine on that interface.`,
-		Args: cobra.ArbitraryArgs,
 	}
 	group(cmd, newPerfServer(a))
 	for _, c := range []struct{ op, short string }{
@@ -100,7 +99,7 @@ func newPerfServer(a *app) *cobra.Command {
 after the other, until it is interrupted. Whoever reaches its TCP port may ask: it
 has no passwords. Listen on an address of a network that you trust, and limit what
 one run may take by --memory.`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			lent, err := units.ParseBytes(memory)
 			if err != nil {
@@ -153,7 +152,7 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   op + " HOST[:PORT]",
 		Short: short,
-		Args:  cobra.ExactArgs(1),
+		Args:  takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plans, err := p.plans(cmd, op)
 			if err != nil {
