@@ -4,7 +4,11 @@ package fourcase
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"time"
+
+	"github.com/softroce/softroce-xdp/cc/sim/quantity"
 )
 
 // Mode selects the rules.
@@ -133,28 +137,48 @@ func defaultMinRate(linkBps uint64) uint64 {
 	return min(max(linkBps/1000, 1_000_000), max(linkBps/100, 1))
 }
 
-// Validate says what is wrong with parameters and how to put it right. It names
-// them as `policy set` and struct policy_params do.
+// ParamError says what is wrong with parameters and how to put it right. It names them
+// as `policy set` does, and writes their values with units.
+type ParamError struct{ text string }
+
+func (e *ParamError) Error() string { return e.text }
+
+func paramErrorf(format string, args ...any) error {
+	return &ParamError{fmt.Sprintf(format, args...)}
+}
+
+// bps, span and share write a value as `policy show` does.
+func bps(v uint64) string {
+	return quantity.Scaled(float64(v), "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
+}
+
+func span(v uint64) string { return quantity.Scaled(float64(v), "ns", "us", "ms", "s") }
+
+func share(q10 uint32) string {
+	return strconv.FormatFloat(math.Round(float64(q10)/one*1e4)/100, 'f', -1, 64) + "%"
+}
+
+// Validate returns a *ParamError if the parameters are no good or do not fit together.
 func (p *Params) Validate() error {
 	rates := []struct {
 		name string
 		bps  uint64
-	}{{"min_rate_bps", p.MinRateBps}, {"max_rate_bps", p.MaxRateBps}, {"target_rate_bps", p.TargetRateBps}}
+	}{{"min-rate", p.MinRateBps}, {"max-rate", p.MaxRateBps}, {"target-rate", p.TargetRateBps}}
 	for _, r := range rates {
 		if r.bps == 0 || r.bps > maxRateLimit {
-			return fmt.Errorf("%s is %d: set it between 1 and %d bit/s", r.name, r.bps, uint64(maxRateLimit))
+			return paramErrorf("%s is %s: set it between 1bit/s and %s", r.name, bps(r.bps), bps(maxRateLimit))
 		}
 	}
 	if p.MinRateBps > p.MaxRateBps {
-		return fmt.Errorf("min_rate_bps (%d) is above max_rate_bps (%d): lower it, or raise the link's rate",
-			p.MinRateBps, p.MaxRateBps)
+		return paramErrorf("min-rate (%s) is above max-rate (%s): lower it, or raise max-rate or the link's rate",
+			bps(p.MinRateBps), bps(p.MaxRateBps))
 	}
 	if p.InitialRateBps != 0 && (p.InitialRateBps < p.MinRateBps || p.InitialRateBps > p.MaxRateBps) {
-		return fmt.Errorf("initial_rate_bps (%d) is not between min_rate_bps (%d) and max_rate_bps (%d): move it there, or set 0 for max_rate_bps",
-			p.InitialRateBps, p.MinRateBps, p.MaxRateBps)
+		return paramErrorf("initial-rate (%s) is not between min-rate (%s) and max-rate (%s): move it there, or set 0 for max-rate",
+			bps(p.InitialRateBps), bps(p.MinRateBps), bps(p.MaxRateBps))
 	}
 	if p.Mode > ModeFixed {
-		return fmt.Errorf("mode is %d: use 0 (robust), 1 (literal) or 2 (fixed)", uint32(p.Mode))
+		return paramErrorf("mode is %d: use 0 (robust), 1 (literal) or 2 (fixed)", uint32(p.Mode))
 	}
 	if err := p.validateTimes(); err != nil {
 		return err
@@ -167,28 +191,28 @@ func (p *Params) validateTimes() error {
 		name      string
 		ns, least uint64
 	}{
-		{"target_ns", p.TargetNs, 1},
-		{"target_max_ns", p.TargetMaxNs, 1},
-		{"deadband_ns", p.DeadbandNs, 0},
-		{"base_window_ns", p.BaseWindowNs, 1},
-		{"interval_ns", p.IntervalNs, 0},
-		{"literal_deadband_ns", p.LiteralDeadbandNs, 0},
+		{"target", p.TargetNs, 1},
+		{"target-max", p.TargetMaxNs, 1},
+		{"deadband", p.DeadbandNs, 0},
+		{"base-window", p.BaseWindowNs, 1},
+		{"interval", p.IntervalNs, 0},
+		{"literal-deadband", p.LiteralDeadbandNs, 0},
 	}
 	for _, t := range times {
 		if t.ns < t.least || t.ns > maxTimeLimit {
-			return fmt.Errorf("%s is %d: set it between %d and %d ns (one hour)", t.name, t.ns, t.least, maxTimeLimit)
+			return paramErrorf("%s is %s: set it between %s and %s (one hour)", t.name, span(t.ns), span(t.least), span(maxTimeLimit))
 		}
 	}
 	if p.TargetMaxNs < p.TargetNs {
-		return fmt.Errorf("target_max_ns (%d) is below target_ns (%d): raise it to at least that", p.TargetMaxNs, p.TargetNs)
+		return paramErrorf("target-max (%s) is below target (%s): raise it to at least that", span(p.TargetMaxNs), span(p.TargetNs))
 	}
 	if p.DeadbandNs > p.TargetNs/2 {
-		return fmt.Errorf("deadband_ns (%d) is above half of target_ns (%d): lower it, or raise the target; else noise that is no queue would count as one",
-			p.DeadbandNs, p.TargetNs)
+		return paramErrorf("deadband (%s) is above half of target (%s): lower it, or raise the target; else noise that is no queue would count as one",
+			span(p.DeadbandNs), span(p.TargetNs))
 	}
 	if p.BaseWindowNs < 10*p.IntervalNs {
-		return fmt.Errorf("base_window_ns (%d) is below ten times interval_ns (%d): a baseline needs several decisions to see an empty queue; 10 s is usual",
-			p.BaseWindowNs, p.IntervalNs)
+		return paramErrorf("base-window (%s) is below ten times interval (%s): a baseline needs several decisions to see an empty queue; 10s is usual",
+			span(p.BaseWindowNs), span(p.IntervalNs))
 	}
 	return nil
 }
@@ -198,23 +222,23 @@ func (p *Params) validateFractions() error {
 		name string
 		q10  uint32
 	}{
-		{"beta_q10", p.BetaQ10}, {"max_cut_q10", p.MaxCutQ10}, {"raise_q10", p.RaiseQ10},
-		{"max_raise_q10", p.MaxRaiseQ10}, {"loss_cut_q10", p.LossCutQ10}, {"ce_cut_q10", p.CECutQ10},
-		{"big_cut_q10", p.BigCutQ10}, {"small_cut_q10", p.SmallCutQ10},
+		{"beta", p.BetaQ10}, {"max-cut", p.MaxCutQ10}, {"raise", p.RaiseQ10},
+		{"max-raise", p.MaxRaiseQ10}, {"loss-cut", p.LossCutQ10}, {"ce-cut", p.CECutQ10},
+		{"big-cut", p.BigCutQ10}, {"small-cut", p.SmallCutQ10},
 	}
 	for _, f := range fractions {
 		if f.q10 == 0 || f.q10 > one {
-			return fmt.Errorf("%s is %d: set it between 1 and 1024 (1024 is the whole rate)", f.name, f.q10)
+			return paramErrorf("%s is %s: set it between %s and 100%% (of the rate)", f.name, share(f.q10), share(1))
 		}
 	}
 	if s := p.TargetSteepQ10; s != 0 && (s < leastSteep || s > one) {
-		return fmt.Errorf("target_steep_q10 is %d: set it between %d and 1024 (target_ns itself), or 0 for none", s, leastSteep)
+		return paramErrorf("target-steep is %s: set it between %s and 100%% (target itself), or 0 for none", share(s), share(leastSteep))
 	}
 	if p.MaxRaiseQ10 < p.RaiseQ10 {
-		return fmt.Errorf("max_raise_q10 (%d) is below raise_q10 (%d): raise it to at least that", p.MaxRaiseQ10, p.RaiseQ10)
+		return paramErrorf("max-raise (%s) is below raise (%s): raise it to at least that", share(p.MaxRaiseQ10), share(p.RaiseQ10))
 	}
 	if p.BigCutQ10 < p.SmallCutQ10 {
-		return fmt.Errorf("big_cut_q10 (%d) is below small_cut_q10 (%d): case 1 must cut more than case 2", p.BigCutQ10, p.SmallCutQ10)
+		return paramErrorf("big-cut (%s) is below small-cut (%s): case 1 must cut more than case 2", share(p.BigCutQ10), share(p.SmallCutQ10))
 	}
 	return nil
 }

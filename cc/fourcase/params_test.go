@@ -34,30 +34,30 @@ func TestDefaultMinRate(t *testing.T) {
 	}
 }
 
-// TestValidateNamesTheField: the message names the parameter as struct
-// policy_params does and says what to do.
+// TestValidateNamesTheField: the message names the parameter as
+// `policy set` does, gives values with units and says what to do.
 func TestValidateNamesTheField(t *testing.T) {
 	for _, c := range []struct {
 		edit func(*Params)
 		want string
 	}{
-		{func(p *Params) { p.MinRateBps = 0 }, "min_rate_bps is 0: set it between 1 and"},
-		{func(p *Params) { p.MaxRateBps = 1 << 43 }, "max_rate_bps is 8796093022208: set it between"},
-		{func(p *Params) { p.MinRateBps = 2 * gbit }, "min_rate_bps (2000000000) is above max_rate_bps (1000000000): lower it"},
-		{func(p *Params) { p.InitialRateBps = 2 * gbit }, "initial_rate_bps (2000000000) is not between"},
-		{func(p *Params) { p.TargetNs = 0 }, "target_ns is 0: set it between 1"},
-		{func(p *Params) { p.TargetRateBps = 0 }, "target_rate_bps is 0"},
-		{func(p *Params) { p.TargetMaxNs = 1000 }, "target_max_ns (1000) is below target_ns (500000): raise it"},
-		{func(p *Params) { p.DeadbandNs = 400_000 }, "deadband_ns (400000) is above half of target_ns (500000): lower it"},
-		{func(p *Params) { p.BaseWindowNs = 1000 }, "base_window_ns (1000) is below ten times interval_ns"},
-		{func(p *Params) { p.IntervalNs = maxTimeLimit + 1 }, "interval_ns is 3600000000001: set it between"},
-		{func(p *Params) { p.LiteralDeadbandNs = 1 << 63 }, "literal_deadband_ns is"},
+		{func(p *Params) { p.MinRateBps = 0 }, "min-rate is 0bit/s: set it between 1bit/s and 4.4Tbit/s"},
+		{func(p *Params) { p.MaxRateBps = 1 << 43 }, "max-rate is 8.8Tbit/s: set it between"},
+		{func(p *Params) { p.MinRateBps = 2 * gbit }, "min-rate (2Gbit/s) is above max-rate (1Gbit/s): lower it"},
+		{func(p *Params) { p.InitialRateBps = 2 * gbit }, "initial-rate (2Gbit/s) is not between"},
+		{func(p *Params) { p.TargetNs = 0 }, "target is 0ns: set it between 1ns and 3600s"},
+		{func(p *Params) { p.TargetRateBps = 0 }, "target-rate is 0bit/s"},
+		{func(p *Params) { p.TargetMaxNs = 1000 }, "target-max (1us) is below target (500us): raise it"},
+		{func(p *Params) { p.DeadbandNs = 400_000 }, "deadband (400us) is above half of target (500us): lower it"},
+		{func(p *Params) { p.BaseWindowNs = 1000 }, "base-window (1us) is below ten times interval ("},
+		{func(p *Params) { p.IntervalNs = maxTimeLimit + 1 }, "interval is 3600s: set it between"},
+		{func(p *Params) { p.LiteralDeadbandNs = 1 << 63 }, "literal-deadband is"},
 		{func(p *Params) { p.Mode = 3 }, "mode is 3: use 0 (robust), 1 (literal) or 2 (fixed)"},
-		{func(p *Params) { p.BetaQ10 = 0 }, "beta_q10 is 0: set it between 1 and 1024"},
-		{func(p *Params) { p.MaxCutQ10 = 1025 }, "max_cut_q10 is 1025"},
-		{func(p *Params) { p.TargetSteepQ10 = 15 }, "target_steep_q10 is 15: set it between 16 and 1024 (target_ns itself), or 0"},
-		{func(p *Params) { p.MaxRaiseQ10 = 2 }, "max_raise_q10 (2) is below raise_q10 (3): raise it"},
-		{func(p *Params) { p.BigCutQ10 = 100 }, "big_cut_q10 (100) is below small_cut_q10 (128)"},
+		{func(p *Params) { p.BetaQ10 = 0 }, "beta is 0%: set it between 0.1% and 100%"},
+		{func(p *Params) { p.MaxCutQ10 = 1025 }, "max-cut is 100.1%"},
+		{func(p *Params) { p.TargetSteepQ10 = 15 }, "target-steep is 1.46%: set it between 1.56% and 100% (target itself), or 0"},
+		{func(p *Params) { p.MaxRaiseQ10 = 2 }, "max-raise (0.2%) is below raise (0.29%): raise it"},
+		{func(p *Params) { p.BigCutQ10 = 100 }, "big-cut (9.77%) is below small-cut (12.5%)"},
 	} {
 		p := DefaultParams(gbit)
 		c.edit(&p)

@@ -37,7 +37,7 @@ func newAgent(a *app) *cobra.Command {
 		Use:    "agent IF",
 		Short:  "Run the agent of an attached interface",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
+		Args:   takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkName(args[0]); err != nil {
 				return err

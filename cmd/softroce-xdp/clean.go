@@ -17,7 +17,7 @@ func newClean(a *app) *cobra.Command {
 		Long: `Clean removes pins and state of interfaces that were deleted, and what an attach
 that was interrupted has left. Live attachments stay, but for what an engine that was
 killed has left in their maps.`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			names, err := loader.Clean(a.options())
 			for _, n := range names {

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/decode"
@@ -17,16 +15,16 @@ func newDecode() *cobra.Command {
 		Short: "Print the RoCEv2 packets of a capture",
 		Long: `Decode reads a pcap or pcapng file (- is the standard input) and prints one line a
 packet: addresses, opcode, PSN, what the headers say, the verdict on the ICRC and
-the stamp option. It ends with status 2 if any ICRC is wrong.`,
+the stamp option. It ends with exit code 3 if any ICRC is wrong.`,
 		Example: "  tcpdump -i eth0 -w - udp port 4791 | softroce-xdp decode -",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := decode.File(cmd.OutOrStdout(), args[0], o)
 			if err != nil {
-				return err
+				return fileError(err)
 			}
 			if s.BadICRC > 0 {
-				return fmt.Errorf("%s: %d of %d RoCEv2 packets have a wrong ICRC", args[0], s.BadICRC, s.RoCE)
+				return answerNo("%s: %d of %d RoCEv2 packets have a wrong ICRC", args[0], s.BadICRC, s.RoCE)
 			}
 			return nil
 		},

@@ -18,7 +18,8 @@ import (
 // root is the repository.
 const root = "../.."
 
-// The parts of docs/ between markers are made from the headers of the data plane.
+// The parts of docs/ between markers are made from the headers of the data plane and
+// from the program.
 // UPDATE=1 writes them.
 
 func TestDocsOperations(t *testing.T) {
@@ -27,7 +28,12 @@ func TestDocsOperations(t *testing.T) {
 	for _, r := range bpf.Reasons() {
 		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", r.Number, r.Name, r.Text)
 	}
-	checkDoc(t, "docs/operations.md", map[string]string{"reasons": b.String()})
+	var codes strings.Builder
+	codes.WriteString("| code | meaning | |\n|---|---|---|\n")
+	for _, c := range exitCodes {
+		fmt.Fprintf(&codes, "| %d | %s | %s |\n", c.number, c.meaning, c.detail)
+	}
+	checkDoc(t, "docs/operations.md", map[string]string{"reasons": b.String(), "exit codes": codes.String()})
 }
 
 func TestDocsTables(t *testing.T) {
@@ -88,7 +94,7 @@ func checkDoc(t *testing.T, path string, parts map[string]string) {
 		}
 		if os.Getenv("UPDATE") == "" {
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s: %s is not as in the headers: UPDATE=1 go test ./cmd/softroce-xdp -run Docs (-headers +doc)\n%s", path, name, diff)
+				t.Errorf("%s: %s is not as in the source: UPDATE=1 go test ./cmd/softroce-xdp -run Docs (-source +doc)\n%s", path, name, diff)
 			}
 		}
 		text = before + start + want + "<!-- end -->" + after

@@ -26,9 +26,9 @@ func newFeatures(*app) *cobra.Command {
 		Short: "Show what the kernel and an interface offer",
 		Long: `Features probes the kernel for what the product needs, and the interface for what
 attach would find: native XDP, queues, room for the stamp option in the MTU, the
-pacers that work, offloads. Nothing is changed. It ends with status 2 if something
-that is required is missing.`,
-		Args:              cobra.ExactArgs(1),
+pacers that work, offloads. Nothing is changed. It ends with exit code 3 if
+something that is required is missing.`,
+		Args:              takes(1, 1),
 		ValidArgsFunction: completeInterfaces,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkName(args[0]); err != nil {
@@ -50,7 +50,10 @@ that is required is missing.`,
 			if err != nil {
 				return err
 			}
-			return probe.Missing(kernel)
+			if err := probe.Missing(kernel); err != nil {
+				return noError{err}
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -98,6 +98,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func isTerminal(w any) bool {
+	if o, ok := w.(*checkedOutput); ok {
+		w = o.Writer
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -36,7 +36,6 @@ The client makes queue pairs over AF_XDP in its own process, agrees with the ser
 over TCP, and then writes, reads, sends or does atomics. Each command has the same
 flags. The engine needs the interface's attachment and, until it ends, nobody
 else can have an engine on that interface.`,
-		Args: cobra.ArbitraryArgs,
 	}
 	group(cmd, newPerfServer(a))
 	for _, c := range []struct{ op, short string }{
@@ -100,13 +99,16 @@ func newPerfServer(a *app) *cobra.Command {
 after the other, until it is interrupted. Whoever reaches its TCP port may ask: it
 has no passwords. Listen on an address of a network that you trust, and limit what
 one run may take by --memory.`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			lent, err := units.ParseBytes(memory)
 			if err != nil {
 				return usageError{fmt.Errorf("--memory: %w", err), false}
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+			if listen, err = perf.Address(listen); err != nil {
+				return usageError{fmt.Errorf("--listen: %w", err), false}
+			}
+			ctx, stop := interruptible(cmd.Context())
 			defer stop()
 			dev, name, err := eng.open(a)
 			if err != nil {
@@ -153,19 +155,23 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   op + " HOST[:PORT]",
 		Short: short,
-		Args:  cobra.ExactArgs(1),
+		Args:  takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plans, err := p.plans(cmd, op)
 			if err != nil {
 				return usageError{err, false}
 			}
-			return p.run(a, cmd, perf.JoinPort(args[0]), plans)
+			server, err := perf.Address(args[0])
+			if err != nil {
+				return usageError{err, false}
+			}
+			return p.run(a, cmd, server, plans)
 		},
 	}
 	p.flags(a, cmd)
 	f := cmd.Flags()
 	if !atomic {
-		f.StringSliceVar(&p.sizes, "size", p.sizes, "bytes of a message, or several sizes to measure one after the other: 64,4K,1M")
+		f.Var(newList(&p.sizes, "a size", word), "size", "bytes of a message, or several sizes to measure one after the other: 64,4K,1M; for ud the path MTU if not given")
 		f.Var(&p.service, "service", "rc, uc or ud")
 	}
 	f.Var(countVar{&p.qps, 1, perf.MaxQPs}, "qps", "queue pairs")
@@ -173,7 +179,7 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 	f.BoolVar(&p.latency, "latency", false, "one message at a time, and how long each takes from post to completion")
 	f.BoolVar(&p.histogram, "histogram", false, "with --latency: draw the distribution")
 	f.Var(spanVar{&p.duration, time.Millisecond, 24 * time.Hour}, "duration", "how long to measure")
-	f.Uint64Var(&p.count, "messages", 0, "measure so many messages on each queue pair, instead of --duration")
+	f.Var(bigVar{&p.count, 1}, "messages", "measure so many messages on each queue pair, instead of --duration")
 	f.Var(spanVar{&p.warm, 0, time.Minute}, "warmup", "how long to run before")
 	f.Var(countVar{&p.mtu, 0, 4096}, "mtu", "path MTU: 256, 512, 1024, 2048 or 4096; 0 for the largest that fits")
 	f.Var(countVar{&p.timeout, 1, 31}, "timeout", "code of the ACK timeout: 4.096us * 2^N")
@@ -182,7 +188,6 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 	f.Var(spanVar{&p.interval, 50 * time.Millisecond, time.Hour}, "interval", "time between two lines of progress")
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "no progress")
 	f.BoolVar(&p.json, "json", false, "print the results as JSON, one line a size")
-	cmd.MarkFlagsMutuallyExclusive("duration", "messages")
 	return cmd
 }
 
@@ -192,6 +197,9 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 	plan := perf.Plan{
 		Op: op, Service: p.service.value, QPs: int(p.qps), Depth: int(p.depth), Latency: p.latency,
 		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Check: p.check, Timeout: uint8(p.timeout), Retries: uint8(p.retries),
+	}
+	if cmd.Flags().Changed("duration") && p.count != 0 {
+		return nil, errors.New("choose --duration or --messages, not both")
 	}
 	if p.count != 0 {
 		plan.Count, plan.Duration, plan.Warmup = p.count, 0, 0
@@ -205,6 +213,9 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 		plan.QPs, plan.Depth = 1, 1
 	} else if p.histogram {
 		return nil, fmt.Errorf("--histogram shows latencies: add --latency")
+	}
+	if p.service.value == "ud" && !cmd.Flags().Changed("size") {
+		p.sizes, plan.Fit = []string{"4K"}, true // the largest path MTU that there is
 	}
 	for _, s := range p.sizes {
 		n, err := units.ParseBytes(s)
@@ -223,10 +234,17 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 	return out, nil
 }
 
+// interruptible ends the context with the first signal. The second one ends the process:
+// who interrupts twice does not wait for anything.
+func interruptible(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(parent, unix.SIGINT, unix.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
 func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.Plan) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	context.AfterFunc(ctx, stop) // who interrupts twice will not wait for the messages under way
 	dev, name, err := p.open(a)
 	if err != nil {
 		return err
@@ -241,6 +259,9 @@ func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.
 		res, err := c.Run(ctx, server, plan)
 		if res == nil && errors.Is(err, context.Canceled) {
 			return errors.New("interrupted before anything was measured")
+		}
+		if errors.Is(err, perf.ErrData) {
+			return noError{err}
 		}
 		if res == nil {
 			return err

@@ -36,7 +36,7 @@ func newPolicyShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show [IF]",
 		Short:             "Show the policy's parameters",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeAttached,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.one(args)
@@ -82,7 +82,7 @@ func newPolicySet(a *app) *cobra.Command {
 It lasts until detach: put what shall stay under policy: in the configuration file.
 Rates are written as 100M or 2.5G, times as 500us, shares as 0.4 or 40%.`,
 		Example:           "  softroce-xdp policy set eth0 --mode literal\n  softroce-xdp policy set --target 300us --max-cut 30%",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeAttached,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			changed := map[string]string{}
@@ -132,7 +132,7 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 		}
 		report = append(report, fmt.Sprintf("%s %s (was %s)", p.Name, p.Get(&next), was))
 	}
-	if err := params.Validate(&next); err != nil {
+	if err := next.Validate(); err != nil {
 		return usagef("the parameters do not fit together, nothing was changed: %w", err)
 	}
 	if _, ok := changed["priority-capacity"]; ok {

@@ -32,11 +32,10 @@ func newRoot(a *app) *cobra.Command {
 RoCEv2 traffic through it (Linux rxe, for example) is stamped with its time of
 departure; the transmit and receive times of every destination stand in a table,
 and a policy steers each destination's rate by them. All other traffic passes
-untouched.`,
+untouched.` + exitHelp(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,
-		Args:          cobra.ArbitraryArgs,
 	}
 	root.SetVersionTemplate("softroce-xdp {{.Version}}\n")
 	f := root.PersistentFlags()

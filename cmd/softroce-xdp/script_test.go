@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -251,22 +252,36 @@ func agentPID(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strconv.Itoa(s.AgentPID))
 }
 
-// capture writes two HELLOs as Ethernet frames.
+// capture writes a file of two packets.
 func capture(ts *testscript.TestScript, neg bool, args []string) {
 	f, err := os.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
 	defer f.Close()
-	w := pcapgo.NewWriter(f)
-	ts.Check(w.WriteFileHeader(65536, gplayers.LinkTypeEthernet))
+	ts.Check(writeCapture(f, len(args) > 1))
+}
+
+// writeCapture writes two HELLOs as Ethernet frames; if bad, the second one's ICRC is
+// wrong.
+func writeCapture(to io.Writer, bad bool) error {
+	w := pcapgo.NewWriter(to)
+	if err := w.WriteFileHeader(65536, gplayers.LinkTypeEthernet); err != nil {
+		return err
+	}
 	ethernet := []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00}
 	for i := range 2 {
 		var buf [rocev2.MaxHelloLen]byte
 		n, err := rocev2.BuildHello(buf[:], netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), rocev2.Hello{Node: 7, Nonce: uint64(i)})
-		ts.Check(err)
-		if len(args) > 1 && i == 1 {
+		if err != nil {
+			return err
+		}
+		if bad && i == 1 {
 			buf[20+8+12] ^= 1 // the version field of the body
 		}
 		frame := append(ethernet, buf[:n]...)
-		ts.Check(w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(int64(i), 0), CaptureLength: len(frame), Length: len(frame)}, frame))
+		info := gopacket.CaptureInfo{Timestamp: time.Unix(int64(i), 0), CaptureLength: len(frame), Length: len(frame)}
+		if err := w.WritePacket(info, frame); err != nil {
+			return err
+		}
 	}
+	return nil
 }

@@ -32,7 +32,7 @@ func newSimList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the scenarios of the library and the schemes",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := scenario.Library()
 			if err != nil {
@@ -103,7 +103,7 @@ func newSimShow() *cobra.Command {
 		Use:               "show NAME",
 		Short:             "Print a scenario of the library, or the parameters of a scheme",
 		Example:           "  softroce-xdp sim show incast-8 > mine.yaml\n  softroce-xdp sim show swift",
-		Args:              cobra.ExactArgs(1),
+		Args:              takes(1, 1),
 		ValidArgsFunction: completeSim,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, e := range schemes.List() {

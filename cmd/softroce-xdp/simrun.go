@@ -46,7 +46,7 @@ criterion, the median of the others. What misses its criterion is marked with "!
 		Example: `  softroce-xdp sim run incast-8
   softroce-xdp sim run late-joiner --scheme fourcase,dcqcn --plot out
   softroce-xdp sim run mine.yaml --seed 1,2,3,4 --csv mine.csv`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              takes(1, many),
 		ValidArgsFunction: completeSim,
 		RunE:              r.run,
 	}
@@ -54,7 +54,7 @@ criterion, the median of the others. What misses its criterion is marked with "!
 	f.StringSliceVar(&r.schemes, "scheme", nil, "only these, by name or by label in the scenario (default: the scenario's, or all)")
 	f.UintSliceVar(&r.seeds, "seed", nil, "these seeds and not the scenario's")
 	f.BoolVar(&r.json, "json", false, "print every run as JSON and not the table")
-	f.BoolVar(&r.check, "check", false, "exit with status 2 if a criterion is missed")
+	f.BoolVar(&r.check, "check", false, "exit with code 3 if a criterion is missed")
 	f.StringVar(&r.csv, "csv", "", "write every figure of every run to a file, one a line")
 	f.StringVar(&r.plots, "plot", "", "draw pictures (PNG) into a directory, one or more for each scenario")
 	f.Var(countVar{&r.jobs, 1, maxSimJobs}, "jobs", "runs at the same time")
@@ -154,10 +154,13 @@ func (r *simRun) show(w io.Writer, all []*experiment.Summary, results []*experim
 			return err
 		}
 	}
-	if r.check && missed > 0 {
-		return fmt.Errorf("%d criteria missed", missed)
+	switch {
+	case !r.check || missed == 0:
+		return nil
+	case missed == 1:
+		return answerNo("1 criterion missed")
 	}
-	return nil
+	return answerNo("%d criteria missed", missed)
 }
 
 func printScenario(w io.Writer, group []*experiment.Summary) {

@@ -21,7 +21,7 @@ func newStats(a *app) *cobra.Command {
 		Long: `Stats shows why packets were treated as they were: each counter is one reason, with
 what became of the packet. With --watch a second number says how much was added
 since the last refresh.`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeAttached,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.one(args)

@@ -15,12 +15,14 @@ import (
 )
 
 func newStatus(a *app) *cobra.Command {
-	var asJSON bool
+	var asJSON, check bool
 	cmd := &cobra.Command{
 		Use:   "status [IF...]",
 		Short: "Show what is attached and how it does",
 		Long: `Status shows each attached interface: mode, hooks, pacer, rate, agent, and the
-counters that matter. Lines that begin with ! are problems, with what to do.`,
+counters that matter. Lines that begin with ! are problems, with what to do. With
+--check it ends with exit code 3 if there is a problem, if an interface that was named
+is not attached, or if none is attached.`,
 		ValidArgsFunction: a.completeAttached,
 		RunE: func(cmd *cobra.Command, ifs []string) error {
 			if err := checkNames(ifs); err != nil {
@@ -56,11 +58,37 @@ counters that matter. Lines that begin with ! are problems, with what to do.`,
 					s.Write(cmd.OutOrStdout())
 				}
 			}
+			if check {
+				return healthy(all, errors.Join(errs...))
+			}
 			return errors.Join(errs...)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list with one element an interface")
+	cmd.Flags().BoolVar(&check, "check", false, "exit with code 3 unless something is attached and all of it is without problems")
 	return cmd
+}
+
+// healthy is the answer of status --check: nil for yes. err says what could not be
+// shown.
+func healthy(all []*view.Status, err error) error {
+	problems := 0
+	for _, s := range all {
+		problems += len(s.Problems)
+	}
+	switch {
+	case errors.Is(err, loader.ErrNotAttached):
+		return noError{err}
+	case err != nil:
+		return err
+	case len(all) == 0:
+		return answerNo("no interface is attached")
+	case problems == 1:
+		return answerNo("1 problem")
+	case problems > 1:
+		return answerNo("%d problems", problems)
+	}
+	return nil
 }
 
 func (a *app) readStatus(name string) (*view.Status, error) {

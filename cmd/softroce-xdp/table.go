@@ -27,7 +27,7 @@ register is there, in nanoseconds and bits per second.
 
 Columns:
 ` + columnHelp(),
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeAttached,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.one(args)

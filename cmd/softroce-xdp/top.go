@@ -23,7 +23,7 @@ func newTop(a *app) *cobra.Command {
 		Short: "Watch the destination table on the terminal",
 		Long: `Top shows the destination table live. Keys: < and > (or the arrows) choose the column
 to sort by, up, down, page up, page down scroll, space pauses, q ends it.`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeAttached,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {

@@ -84,6 +84,77 @@ func (c countVar) Set(s string) error {
 	return nil
 }
 
+// bigVar is countVar for numbers that may be large.
+type bigVar struct {
+	dst *uint64
+	min uint64
+}
+
+func (c bigVar) Type() string   { return "number" }
+func (c bigVar) String() string { return strconv.FormatUint(*c.dst, 10) }
+func (c bigVar) Set(s string) error {
+	v, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || v < c.min {
+		return fmt.Errorf("%q is not a whole number of at least %d", s, c.min)
+	}
+	*c.dst = v
+	return nil
+}
+
+// listVar is several values with commas between them; the flag may be repeated.
+type listVar[T comparable] struct {
+	dst   *[]T
+	what  string // one of them
+	parse func(string) (T, error)
+	given *bool // dst holds what the user gave, and not the default
+}
+
+// newList makes a flag of a list, which holds its default.
+func newList[T comparable](dst *[]T, what string, parse func(string) (T, error)) listVar[T] {
+	return listVar[T]{dst, what, parse, new(bool)}
+}
+
+func (l listVar[T]) Type() string { return "list" }
+func (l listVar[T]) String() string {
+	if l.dst == nil {
+		return ""
+	}
+	var all []string
+	for _, v := range *l.dst {
+		all = append(all, fmt.Sprint(v))
+	}
+	return strings.Join(all, ",")
+}
+func (l listVar[T]) Set(s string) error {
+	if !*l.given {
+		*l.dst, *l.given = nil, true
+	}
+	for item := range strings.SplitSeq(s, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			return fmt.Errorf("%q lacks %s: write them with commas between", s, l.what)
+		}
+		v, err := l.parse(item)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(*l.dst, v) {
+			return fmt.Errorf("%s stands twice", item)
+		}
+		*l.dst = append(*l.dst, v)
+	}
+	return nil
+}
+
+// word takes an item of a list as it is.
+func word(s string) (string, error) { return s, nil }
+
+// seed reads the number that a simulation's randomness starts from.
+func seed(s string) (uint64, error) {
+	var v uint64
+	err := bigVar{&v, 0}.Set(s)
+	return v, err
+}
+
 // spanVar is a time within bounds.
 type spanVar struct {
 	dst      *time.Duration

@@ -5,9 +5,8 @@
 package params
 
 import (
-	"errors"
 	"fmt"
-	"regexp"
+	"math"
 	"strconv"
 	"strings"
 
@@ -108,25 +107,6 @@ func Named(name string) (Param, error) {
 	return Param{}, fmt.Errorf("no policy parameter %q: choose %s", name, strings.Join(names, ", "))
 }
 
-// Validate checks the values against one another. What fourcase calls by its
-// register, the error calls by the parameter's name.
-func Validate(v *Policy) error {
-	err := v.Validate()
-	if err == nil {
-		return nil
-	}
-	return errors.New(word.ReplaceAllStringFunc(err.Error(), func(w string) string {
-		for _, p := range All {
-			if p.Register == w {
-				return p.Name
-			}
-		}
-		return w
-	}))
-}
-
-var word = regexp.MustCompile(`\w+`)
-
 func rate(name, register, text string, field func(*params) *uint64) Param {
 	return Param{Name: name, Register: register, Type: "rate", Text: text,
 		get: func(v *params) string { return units.Rate(*field(v)) },
@@ -156,7 +136,7 @@ func parseOff(s string) (off bool, err error) {
 func parseNumber(s string) (uint32, error) {
 	v, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no whole number", s)
+		return 0, fmt.Errorf("%q is no whole number from 0 to %d", s, uint32(math.MaxUint32))
 	}
 	return uint32(v), nil
 }

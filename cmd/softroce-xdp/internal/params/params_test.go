@@ -55,7 +55,7 @@ func TestShownIsSettable(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-shown +set):\n%s", diff)
 	}
-	if err := Validate(&got); err != nil {
+	if err := got.Validate(); err != nil {
 		t.Error(err)
 	}
 }
@@ -85,7 +85,7 @@ func TestBadValues(t *testing.T) {
 func TestValidateSpeaksOfParameters(t *testing.T) {
 	v := Policy{Params: fourcase.DefaultParams(1e9)}
 	v.MinRateBps = 2e9
-	if err := Validate(&v); err == nil || !strings.Contains(err.Error(), "min-rate") || strings.Contains(err.Error(), "min_rate_bps") {
+	if err := v.Validate(); err == nil || !strings.HasPrefix(err.Error(), "min-rate (2Gbit/s) is above max-rate (1Gbit/s)") {
 		t.Errorf("Validate = %v; want min-rate by its name", err)
 	}
 }

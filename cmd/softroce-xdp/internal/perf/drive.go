@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -32,8 +32,8 @@ type Client struct {
 	Progress  func(Moment)
 }
 
-// Run returns what was measured. It ends early with ctx, and returns what was
-// measured so far together with the context's error.
+// Run returns what was measured. It ends early with ctx, within a second, and returns
+// what was measured so far together with the context's error.
 func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -43,13 +43,13 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	defer cancel()
 	conn, err := d.DialContext(dctx, "tcp", server)
 	if err != nil {
-		return nil, fmt.Errorf("%w: does `softroce-xdp perf server` run there?", err)
+		return nil, dialError(server, err)
 	}
 	defer conn.Close()
 	t := newTalk(ctx, conn)
 	release := t.guard()
 
-	e, err := newEnd(c.Device, &p)
+	e, err := newEnd(ctx, c.Device, &p)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,12 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 		return nil, err
 	}
 	if p.Service == "ud" && int(p.Size) > pmtu.Bytes() {
-		return nil, fmt.Errorf("a datagram holds at most the path MTU of %d bytes, not %d", pmtu.Bytes(), p.Size)
+		if !p.Fit {
+			return nil, fmt.Errorf("a datagram holds at most the path MTU of %d bytes, not %d: leave --size out, or lower it", pmtu.Bytes(), p.Size)
+		}
+		p.Size = uint32(pmtu.Bytes())
 	}
-	if err := e.connect(&peer, pmtu, false); err != nil {
+	if err := e.connect(ctx, &peer, pmtu, false); err != nil {
 		return nil, err
 	}
 	if err := t.say(message{}); err != nil {
@@ -108,23 +111,59 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	idle := run.idle()
 	if p.Check && p.Op == "read" {
 		if bad := e.compare(idle); bad != "" {
-			return nil, errors.New("what was read is not what the peer has: " + bad)
+			return nil, fmt.Errorf("%w: what was read is not what the peer has: %s", ErrData, bad)
 		}
 	}
+	r.Sent, r.Counters, r.GivenUp = run.done, e.counters(), run.under
+	// Who interrupts does not wait long for the server's figures.
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(drainTime)) })()
 	if err := t.say(message{Messages: run.done, Idle: idle}); err != nil {
-		return nil, err
+		return unanswered(ctx, r, err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(answerTime))
+	if ctx.Err() == nil {
+		_ = conn.SetReadDeadline(time.Now().Add(answerTime))
+	}
 	a := <-answers
 	if a.err != nil {
-		return nil, a.err
+		return unanswered(ctx, r, a.err)
 	}
 	end := a.message
 	if end.Bad != "" {
-		return nil, errors.New("the peer compared the data: " + end.Bad)
+		return nil, fmt.Errorf("%w: the peer compared: %s", ErrData, end.Bad)
 	}
-	r.Sent, r.Received, r.PeerCount, r.Counters, r.Checked = run.done, end.Messages, end.Counters, e.counters(), p.Check && len(idle) == 0
+	r.Received, r.PeerCount, r.Answered, r.Checked = end.Messages, end.Counters, true, p.Check && len(idle) == 0
 	return r, ctx.Err()
+}
+
+// ErrData is what a run with Check ends with if the data is wrong.
+var ErrData = errors.New("the data is not what was sent")
+
+// unanswered is the outcome without the server's figures: an error, but for who has
+// interrupted.
+func unanswered(ctx context.Context, r *Result, err error) (*Result, error) {
+	if ctx.Err() != nil {
+		return r, ctx.Err()
+	}
+	return nil, err
+}
+
+// dialError says why no server was reached.
+func dialError(server string, err error) error {
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Errorf("there is no host %q: write a name that resolves or an address", dns.Name)
+	case errors.As(err, &dns):
+		return fmt.Errorf("the name %q does not resolve now: %s; an address needs no name server", dns.Name, dns.Err)
+	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s does not answer: does `softroce-xdp perf server` run there, and may this host reach it?", server)
+	case errors.As(err, &op):
+		err = op.Err
+	}
+	return fmt.Errorf("%s: %w: does `softroce-xdp perf server` run there?", server, err)
 }
 
 // run is the client's side while messages flow.
@@ -136,6 +175,7 @@ type run struct {
 	done    uint64        // messages completed
 	posted  []uint64
 	open    []int // messages under way on each queue pair
+	under   int   // on all of them
 	wr      qp.SendWR
 	sgl     [1]qp.SGE
 }
@@ -148,6 +188,10 @@ type answer struct {
 
 // stuck is how long no message may complete once no more are posted.
 const stuck = 30 * time.Second
+
+// drainTime is how long an interrupted run waits for messages under way, and then for
+// the server's answer.
+const drainTime = 300 * time.Millisecond
 
 // request prepares the work request of queue pair i.
 func (r *run) request(i int) *qp.SendWR {
@@ -181,9 +225,9 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 	next := begin.Add(r.client.Interval)
 	ending := false
 	var batch [256]qp.Completion
-	under := 0
-	moved := begin  // when a message was last posted or completed
-	posted := begin // --latency: when the message under way was
+	var giveUp time.Time // once interrupted: what is under way then is given up
+	moved := begin       // when a message was last posted or completed
+	posted := begin      // --latency: when the message under way was
 	for {
 		now := time.Now()
 		select {
@@ -194,13 +238,15 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 			return a.err
 		default:
 		}
+		if giveUp.IsZero() && ctx.Err() != nil {
+			giveUp = now.Add(drainTime)
+		}
 		if !ending {
 			select {
-			case <-ctx.Done():
-				ending = true
 			case <-stop:
 				ending = true
 			default:
+				ending = !giveUp.IsZero()
 			}
 			if !measuring && now.Sub(begin) >= p.Warmup {
 				measuring, begin, from, next = true, now, r.done, now.Add(r.client.Interval)
@@ -216,26 +262,29 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 			next = following(next, now, r.client.Interval)
 		}
 		if !ending {
-			if moved = now; under == 0 {
+			if moved = now; r.under == 0 {
 				posted = now
 			}
-			if err := r.refill(&under); err != nil {
+			if err := r.refill(); err != nil {
 				return err
 			}
-			if under == 0 && r.finished() {
+			if r.under == 0 && r.finished() {
 				out.Messages, out.Seconds = r.done-from, now.Sub(begin).Seconds()
 				break
 			}
 		}
-		if ending && under == 0 {
+		if ending && (r.under == 0 || !giveUp.IsZero() && now.After(giveUp)) {
 			break
 		}
 		if ending && now.Sub(moved) > stuck {
-			return fmt.Errorf("%d messages are under way and none has completed for %v: the peer takes them no more", under, stuck)
+			return fmt.Errorf("%d messages are under way and none has completed for %v: the peer takes them no more", r.under, stuck)
 		}
 		n := 0
-		if under > 0 {
-			n = r.poll(batch[:], p.Latency)
+		if r.under > 0 {
+			var err error
+			if n, err = r.poll(ctx, giveUp, batch[:]); err != nil {
+				return err
+			}
 		}
 		for i := range batch[:n] {
 			w := &batch[i]
@@ -243,7 +292,7 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 				return fmt.Errorf("queue pair %d (%#x): %s", w.WRID, w.QPN, w.Status)
 			}
 			r.open[w.WRID]--
-			under--
+			r.under--
 			r.done++
 			moved = now
 		}
@@ -274,7 +323,7 @@ func following(next, now time.Time, interval time.Duration) time.Time {
 }
 
 // refill posts until every queue pair has its depth under way.
-func (r *run) refill(under *int) error {
+func (r *run) refill() error {
 	for i := range r.qps {
 		for r.open[i] < r.plan.Depth && (r.plan.Count == 0 || r.posted[i] < r.plan.Count) {
 			err := r.qps[i].PostSend(r.request(i))
@@ -286,10 +335,10 @@ func (r *run) refill(under *int) error {
 			}
 			r.open[i]++
 			r.posted[i]++
-			*under++
+			r.under++
 		}
 	}
-	if *under == 0 {
+	if r.under == 0 {
 		runtime.Gosched()
 	}
 	return nil
@@ -319,29 +368,28 @@ func (r *run) idle() (all []int) {
 	return all
 }
 
-// poll waits a while for completions. For latency it never sleeps.
-func (r *run) poll(batch []qp.Completion, spin bool) int {
+// poll waits for completions: a second at most, less if the context ends, and until
+// giveUp if it has. For latency it never sleeps.
+func (r *run) poll(ctx context.Context, giveUp time.Time, batch []qp.Completion) (int, error) {
 	for range 1000 {
 		if n := r.cq.Poll(batch); n > 0 {
-			return n
+			return n, nil
 		}
-		if !spin {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			_ = r.cq.Wait(ctx, false)
-			cancel()
-			return r.cq.Poll(batch)
+		if !r.plan.Latency {
+			break
 		}
 	}
-	return 0
-}
-
-// JoinPort adds the default port to a host without one.
-func JoinPort(host string) string {
-	if _, _, err := net.SplitHostPort(host); err == nil {
-		return host
+	if r.plan.Latency {
+		return 0, nil
 	}
-	if n := len(host); n > 2 && host[0] == '[' && host[n-1] == ']' {
-		host = host[1 : n-1]
+	limit := time.Now().Add(time.Second)
+	if !giveUp.IsZero() {
+		ctx, limit = context.Background(), giveUp
 	}
-	return net.JoinHostPort(host, strconv.Itoa(DefaultPort))
+	wait, cancel := context.WithDeadline(ctx, limit)
+	defer cancel()
+	if err := r.cq.Wait(wait, false); err != nil && wait.Err() == nil {
+		return 0, err // the device is gone
+	}
+	return r.cq.Poll(batch), nil
 }

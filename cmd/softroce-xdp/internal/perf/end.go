@@ -3,6 +3,7 @@
 package perf
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -40,7 +41,7 @@ var services = map[string]qp.Type{"rc": qp.RC, "uc": qp.UC, "ud": qp.UD}
 
 // newEnd makes memory and queue pairs. The server's receive queues are filled by
 // connect.
-func newEnd(dev *nic.Device, p *Plan) (_ *end, err error) {
+func newEnd(ctx context.Context, dev *nic.Device, p *Plan) (_ *end, err error) {
 	e := &end{dev: dev, plan: p, before: counts(dev)}
 	defer func() {
 		if err != nil {
@@ -64,6 +65,9 @@ func newEnd(dev *nic.Device, p *Plan) (_ *end, err error) {
 		return nil, err
 	}
 	for range p.QPs {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		x, err := dev.CreateQP(e.pd, nic.QPInit{
 			Type: services[p.Service], SendCQ: e.cq, RecvCQ: e.cq,
 			MaxSend: p.Depth, MaxRecv: recvDepth(p),
@@ -92,11 +96,14 @@ func (e *end) pairs() []pair {
 }
 
 // connect brings the queue pairs to RTS.
-func (e *end) connect(peer *message, pmtu rocev2.PMTU, receiving bool) error {
+func (e *end) connect(ctx context.Context, peer *message, pmtu rocev2.PMTU, receiving bool) error {
 	if len(peer.Pairs) != len(e.qps) {
 		return fmt.Errorf("the peer made %d queue pairs for our %d", len(peer.Pairs), len(e.qps))
 	}
 	for i, x := range e.qps {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err := e.raise(x, i, peer.Addr, peer.Pairs[i], pmtu, receiving); err != nil {
 			return fmt.Errorf("queue pair %d: %w", i, err)
 		}

@@ -36,6 +36,7 @@ type Plan struct {
 	Check    bool          `json:"check"`                 // the receiver compares all data at the end
 	Timeout  uint8         `json:"timeout"`               // code of the ACK timeout
 	Retries  uint8         `json:"retries"`
+	Fit      bool          `json:"-"` // datagrams shrink to the path MTU
 }
 
 // Limits of a plan.

@@ -43,13 +43,18 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestJoinPort(t *testing.T) {
+func TestAddress(t *testing.T) {
 	for in, want := range map[string]string{
 		"host": "host:18516", "host:1": "host:1", "10.0.0.1": "10.0.0.1:18516", "fe80::1%eth0": "[fe80::1%eth0]:18516",
 		"[fe80::1%eth0]": "[fe80::1%eth0]:18516", "[::1]:7": "[::1]:7",
 	} {
-		if got := JoinPort(in); got != want {
-			t.Errorf("%s: %s, want %s", in, got, want)
+		if got, err := Address(in); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "host:", "host:0", "host:65536", "host:http", ":-1"} {
+		if got, err := Address(in); err == nil {
+			t.Errorf("%q is taken for %s", in, got)
 		}
 	}
 }
@@ -64,7 +69,8 @@ func TestServerMemory(t *testing.T) {
 	go func() {
 		_ = client.say(message{Plan: &p, Addr: netip.MustParseAddr("10.0.0.1"), Pairs: make([]pair, 1)})
 	}()
-	err := serve(t.Context(), newTalk(t.Context(), there), nil, 1<<20-1, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	s := &server{memory: 1<<20 - 1, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	_, err := s.agree(newTalk(t.Context(), there))
 	if err == nil || !strings.Contains(err.Error(), "start it with a larger --memory") {
 		t.Errorf("%v", err)
 	}

@@ -11,11 +11,30 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"time"
 )
 
 // DefaultPort is the TCP port of the server.
 const DefaultPort = 18516
+
+// Address is a host and a port; a host without one gets the default port.
+func Address(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port = s, strconv.Itoa(DefaultPort)
+		if n := len(s); n > 2 && s[0] == '[' && s[n-1] == ']' {
+			host = s[1 : n-1]
+		}
+		if host == "" {
+			return "", errors.New("the host is missing: write HOST or HOST:PORT")
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("%q: %q is no port: write a number from 1 to 65535", s, port)
+	}
+	return net.JoinHostPort(host, port), nil
+}
 
 // protoVersion changes with every change of the messages.
 const protoVersion = 1
@@ -98,7 +117,7 @@ func (t *talk) next() (message, error) {
 	case err != nil && t.ctx.Err() != nil:
 		return m, t.ctx.Err()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return m, errors.New("the peer does not answer; the server takes one client at a time: is it busy with another?")
+		return m, errors.New("the peer does not answer; the server has one run at a time: is it busy with another?")
 	case errors.Is(err, io.EOF):
 		return m, errors.New("the peer hung up")
 	case err != nil:

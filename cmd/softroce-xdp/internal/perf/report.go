@@ -25,8 +25,10 @@ type Result struct {
 	Bytes     uint64            `json:"bytes"`
 	Bps       uint64            `json:"bits_per_second"`
 	PerSecond float64           `json:"messages_per_second"`
-	Sent      uint64            `json:"sent"`     // with those of the warm-up and after the end
-	Received  uint64            `json:"received"` // of these; fewer only with UC and UD
+	Sent      uint64            `json:"sent"`               // with those of the warm-up and after the end
+	Received  uint64            `json:"received"`           // of these; fewer only with UC and UD
+	Answered  bool              `json:"answered"`           // the peer has told Received and PeerCount
+	GivenUp   int               `json:"given_up,omitempty"` // messages under way when the run was interrupted
 	Checked   bool              `json:"data_checked,omitempty"`
 	Latency   *Latency          `json:"latency,omitempty"`
 	Counters  map[string]uint64 `json:"counters"`      // of this host, that moved
@@ -99,9 +101,12 @@ func (r *Result) Write(w io.Writer, histogram bool) {
 		fmt.Fprintf(w, "%d queue pairs, %d messages under way on each\n", p.QPs, p.Depth)
 		fmt.Fprintf(w, "%s messages in %.2fs: %sbit/s, %s messages/s\n",
 			units.Count(r.Messages), r.Seconds, units.Rate(r.Bps), units.Count(uint64(r.PerSecond)))
-		if p.Service != "rc" {
+		if p.Service != "rc" && r.Answered {
 			fmt.Fprintf(w, "%d of %d messages arrived (%.2f%%)\n", r.Received, r.Sent, 100*float64(r.Received)/float64(max(r.Sent, 1)))
 		}
+	}
+	if r.GivenUp > 0 {
+		fmt.Fprintf(w, "interrupted: %d messages that were under way are given up\n", r.GivenUp)
 	}
 	if r.Checked {
 		fmt.Fprintln(w, "data checked: all bytes arrived as they were sent")

@@ -9,64 +9,115 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// Serve answers clients one after the other until ctx or the device ends. What goes
-// wrong with a client is told to it and logged. No client gets more than memory bytes.
+// maxClients is how many are listened to: one has its run, the others wait for theirs or
+// have not said yet what they want, for which they have answerTime.
+const maxClients = 16
+
+// server is what the clients share.
+type server struct {
+	dev    *nic.Device
+	memory uint64 // that one run may register
+	log    *slog.Logger
+	turn   chan struct{} // holds one element while a run has the device
+}
+
+// Serve answers clients until ctx or the device ends: it listens to several at once,
+// and their runs are one after the other. What goes wrong with a client is told to it
+// and logged. No client gets more than memory bytes.
 func Serve(ctx context.Context, l net.Listener, dev *nic.Device, memory uint64, log *slog.Logger) error {
+	ctx, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	var clients sync.WaitGroup
+	defer func() {
+		end(nil)
+		clients.Wait()
+	}()
+	s := &server{dev, memory, log, make(chan struct{}, 1)}
+	room := make(chan struct{}, maxClients)
 	for {
+		select {
+		case room <- struct{}{}: // others wait in the listener's queue
+		case <-ctx.Done():
+		}
 		conn, err := l.Accept()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if err != nil {
+			if cause := context.Cause(ctx); errors.Is(cause, nic.ErrGone) {
+				return cause
+			} else if cause != nil {
+				return nil
+			}
 			return err
 		}
-		t := newTalk(ctx, conn)
-		release := t.guard()
-		err = serve(ctx, t, dev, memory, log)
-		if err != nil && ctx.Err() == nil {
-			log.Warn("the run failed", "client", conn.RemoteAddr(), "err", err)
-			_ = t.say(message{Error: err.Error()})
-		}
-		release()
-		_ = conn.Close()
-		if errors.Is(err, nic.ErrGone) {
-			return err
-		}
+		clients.Go(func() {
+			defer func() { <-room }()
+			if err := s.client(ctx, conn); errors.Is(err, nic.ErrGone) {
+				end(err)
+			}
+		})
 	}
 }
 
-func serve(ctx context.Context, t *talk, dev *nic.Device, memory uint64, log *slog.Logger) error {
+// client answers one client, whatever it says.
+func (s *server) client(ctx context.Context, conn net.Conn) error {
+	t := newTalk(ctx, conn)
+	defer t.guard()()
+	defer conn.Close()
+	err := s.serve(ctx, t)
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("the run failed", "client", conn.RemoteAddr(), "err", err)
+		_ = t.say(message{Error: err.Error()})
+	}
+	return err
+}
+
+// agree hears what the client wants, and refuses what it may not have.
+func (s *server) agree(t *talk) (*message, error) {
 	hello, err := t.hear(answerTime)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p := hello.Plan
 	switch {
 	case p == nil || !hello.Addr.IsValid():
-		return errors.New("that is no plan: use `softroce-xdp perf` as the client")
+		return nil, errors.New("that is no plan: use `softroce-xdp perf` as the client")
 	case len(hello.Pairs) != p.QPs:
-		return fmt.Errorf("the plan has %d queue pairs, the message %d", p.QPs, len(hello.Pairs))
+		return nil, fmt.Errorf("the plan has %d queue pairs, the message %d", p.QPs, len(hello.Pairs))
 	}
 	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if n := p.memory(); n > s.memory {
+		return nil, fmt.Errorf("the run needs %d bytes of memory here, and this server lends %d: start it with a larger --memory", n, s.memory)
+	}
+	return &hello, nil
+}
+
+func (s *server) serve(ctx context.Context, t *talk) error {
+	hello, err := s.agree(t)
+	if err != nil {
 		return err
 	}
-	if n := p.memory(); n > memory {
-		return fmt.Errorf("the run needs %d bytes of memory here, and this server lends %d: start it with a larger --memory", n, memory)
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
+	p, dev, log := hello.Plan, s.dev, s.log
 	log.Info("run", "client", t.conn.RemoteAddr(), "operation", p.Op, "service", p.Service, "size", p.Size, "qps", p.QPs)
 	mtu := dev.Link().MTU
 	pmtu, err := p.pmtu(min(mtu, hello.MTU))
 	if err != nil {
 		return err
 	}
-	e, err := newEnd(dev, p)
+	e, err := newEnd(ctx, dev, p)
 	if err != nil {
 		return err
 	}
@@ -78,7 +129,7 @@ func serve(ctx context.Context, t *talk, dev *nic.Device, memory uint64, log *sl
 	if err != nil {
 		return err
 	}
-	if err := e.connect(&hello, pmtu, true); err != nil {
+	if err := e.connect(ctx, hello, pmtu, true); err != nil {
 		return err
 	}
 	if err := t.say(message{Addr: local, MTU: mtu, Pairs: e.pairs(), Buffer: e.region.VA(), RKey: e.region.RKey()}); err != nil {

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/softroce/softroce-xdp/cc/sim/scenario"
+)
+
+// group makes a command that only holds others; it refuses names it does not have.
+func group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command {
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		return cmd.Help()
+	}
+	c.AddCommand(subs...)
+	return c
+}
+
+// unknownCommand says which command was probably meant.
+func unknownCommand(c *cobra.Command, name string) error {
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
+	if near := scenario.Nearest(name, names); near != "" {
+		err = fmt.Errorf("%w: did you mean %s?", err, near)
+	}
+	return usageError{error: err}
+}
+
+// takes checks the number of arguments, which are called as in the command's Use.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		_, names, _ := strings.Cut(cmd.Use, " ")
+		switch {
+		case len(args) < least:
+			return usagef("%s is missing: %s %s", names, cmd.CommandPath(), names)
+		case len(args) > most && most == 0:
+			return usagef("%q: %s takes no arguments", args[0], cmd.CommandPath())
+		case len(args) > most:
+			return usagef("%q is one argument too many: %s %s", args[most], cmd.CommandPath(), names)
+		}
+		return nil
+	}
+}
+
+// many is the number of arguments of a command that takes any.
+const many = 1 << 20
+
+// flagError words errors about flags: those of the flags' own types say what is
+// allowed, those of the library's types name functions of Go.
+func flagError(cmd *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	var name *pflag.NotExistError
+	switch {
+	case errors.As(err, &value) && value.GetFlag().Value.Type() == "bool":
+		flag := value.GetFlag().Name
+		return usagef("--%s: %q is neither true nor false: write --%s alone, or --%[1]s=false", flag, value.GetValue(), flag)
+	case errors.As(err, &name) && name.GetSpecifiedShortnames() == "":
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		if near := scenario.Nearest(name.GetSpecifiedName(), names); near != "" {
+			return usagef("%w: did you mean --%s?", err, near)
+		}
+	}
+	return err
+}
+
+// newHelp is the command help. The library's own shows the root's help for names that
+// there are not, and exits 0.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]...",
+		Short: "Show the help of a command",
+		// No configuration file is needed for this.
+		PersistentPreRun: func(*cobra.Command, []string) {},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			c, err := commandOf(cmd.Root(), args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []string
+			for _, sub := range c.Commands() {
+				if sub.IsAvailableCommand() {
+					names = append(names, sub.Name()+"\t"+sub.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := commandOf(cmd.Root(), args)
+			if err != nil {
+				return err
+			}
+			c.InitDefaultHelpFlag()
+			c.InitDefaultVersionFlag()
+			return c.Help()
+		},
+	}
+}
+
+// commandOf finds a command by the names that lead to it.
+func commandOf(c *cobra.Command, names []string) (*cobra.Command, error) {
+next:
+	for _, name := range names {
+		for _, sub := range c.Commands() {
+			if sub.Name() == name {
+				c = sub
+				continue next
+			}
+		}
+		return nil, unknownCommand(c, name)
+	}
+	return c, nil
+}
+
+// ownHelp gives the root its help and its completion, and both of them the errors that
+// the other commands have. The root's output is set before.
+func ownHelp(root *cobra.Command) {
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	root.SetFlagErrorFunc(flagError)
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.PersistentPreRun = func(*cobra.Command, []string) {}
+		group(c)
+		for _, shell := range c.Commands() {
+			shell.Args = takes(0, 0)
+		}
+	}
+}
+
+// exitHeading is above the exit codes in the root's help.
+const exitHeading = "\n\nExit codes:"
+
+// exitHelp is the meaning of the exit codes, a line each.
+func exitHelp() string {
+	var b strings.Builder
+	b.WriteString(exitHeading)
+	for _, c := range exitCodes {
+		fmt.Fprintf(&b, "\n  %d  %s", c.number, c.meaning)
+	}
+	return b.String()
+}
