@@ -15,6 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/timing"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
@@ -407,7 +408,10 @@ func TestPreCreditKeepsTheRate(t *testing.T) {
 		t.Error("nothing was sent on pre-credit")
 	}
 	t.Logf("%.1f Mbit/s, %d of %d bytes on pre-credit", bps/1e6, used, got)
-	if bps > 1.05*rate || bps < 0.5*rate {
+	if bps > 1.05*rate {
 		t.Errorf("%.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
+	}
+	if bps < 0.5*rate {
+		timing.Missed(t, "only %.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
 	}
 }
