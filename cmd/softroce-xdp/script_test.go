@@ -53,7 +53,7 @@ func TestScripts(t *testing.T) {
 
 func TestNetScripts(t *testing.T) {
 	need.Root(t)
-	need.Command(t, "nsenter", "unshare", "setpriv", "ip", "bpftool", "mount")
+	need.Command(t, "nsenter", "unshare", "setpriv", "ip", "bpftool", "mount", "clang-19")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/net", Cmds: commands, Setup: buildHosts, UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true,
 	})

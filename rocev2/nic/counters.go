@@ -87,6 +87,7 @@ func (d *Device) Counters() []Counter {
 		{"precredit_granted", pre.given, "pre-credit given to peers, bytes"},
 		{"precredit_drained", pre.drained, "of it, bytes of payload that arrived"},
 		{"precredit_wasted", pre.wasted, "of it, bytes that came back unused or were lost"},
+		{"precredit_reclaimed", pre.reclaimed, "of these, bytes taken back from peers that fell silent"},
 		{"precredit_outstanding", pre.outstanding, "of it, bytes unused at peers or under way now"},
 		{"precredit_used", pre.used, "bytes of payload sent on pre-credit of peers"},
 		{"precredit_returned", pre.returned, "bytes of pre-credit of peers given up unused"},

@@ -4,6 +4,7 @@ package nic_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/timing"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
@@ -36,12 +38,15 @@ func creditConnect(t *testing.T, a, b *side, v6 bool) {
 	}
 }
 
+// patience is how long a condition may take that comes at once on an idle machine.
+const patience = time.Minute
+
 // until waits for a condition, and says what the engines counted if it does not come.
 func until(t *testing.T, what string, a, b *side, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within 10s\n%s\n%s", what, dump(a.dev), dump(b.dev))
+			t.Fatalf("%s: not within %v\n%s\n%s", what, patience, dump(a.dev), dump(b.dev))
 		}
 	}
 }
@@ -71,13 +76,20 @@ func (s *side) writeTo(t *testing.T, to *side, n int, fill byte) {
 	}
 }
 
-// conserved checks that what b gave to a is where both say it is.
+// conserved checks what holds of pre-credit that b gave to a, however long anything took
+// (the property of package precredit, seen from outside). All that was granted is drained,
+// wasted or outstanding. What drained was used. In the end b knows of every byte that a has
+// used or given up. Of the rest of what b calls wasted a need not have heard: b took it back
+// by itself, because a was silent for the account's life.
 func conserved(t *testing.T, a, b *side) {
 	t.Helper()
 	until(t, "both ends agree", a, b, func() bool {
-		return counter(b.dev, "precredit_drained") == counter(a.dev, "precredit_used") &&
-			counter(b.dev, "precredit_wasted") == counter(a.dev, "precredit_returned") &&
-			counter(b.dev, "precredit_granted") == counter(b.dev, "precredit_drained")+counter(b.dev, "precredit_wasted")+counter(b.dev, "precredit_outstanding")
+		to, from := counters(b.dev), counters(a.dev)
+		known := to["precredit_drained"] + to["precredit_wasted"]
+		gone := from["precredit_used"] + from["precredit_returned"]
+		return to["precredit_granted"] == known+to["precredit_outstanding"] &&
+			to["precredit_drained"] <= from["precredit_used"] &&
+			gone <= known && known <= gone+to["precredit_reclaimed"]
 	})
 }
 
@@ -130,11 +142,7 @@ func TestPreCreditExpires(t *testing.T) {
 	until(t, "grants", a, b, func() bool { return granted(a, b) })
 	until(t, "void after a second", a, b, func() bool { return counter(b.dev, "precredit_outstanding") == 0 })
 	conserved(t, a, b)
-	a.writeTo(t, b, 100_000, 1) // by its first packet b learns of the flow
-	a.writeTo(t, b, 100_000, 2)
-	if counter(a.dev, "precredit_used") == 0 {
-		t.Errorf("nothing sent on pre-credit\n%s\n%s", dump(a.dev), dump(b.dev))
-	}
+	a.pays(t, b)
 	conserved(t, a, b)
 }
 
@@ -186,19 +194,29 @@ func TestPreCreditClosed(t *testing.T) {
 	}
 }
 
-// Grants that are lost are sent again, and a first message that comes before one is
-// there goes on without.
-func TestPreCreditGrantLost(t *testing.T) {
-	a, b := creditPair(t, false, true, true)
-	att := a.host.Attachment(t)
+// deafen has ingress drop what peers tell a host of pre-credit, until hear is called.
+func deafen(t *testing.T, s *side) (hear func()) {
+	t.Helper()
+	table := s.host.Attachment(t).Maps.SteerTable
 	const control = uint32(rocev2.ControlQPN)
 	var steer bpf.Steer
-	if err := att.Maps.SteerTable.Lookup(control, &steer); err != nil {
+	if err := errors.Join(table.Lookup(control, &steer), table.Delete(control)); err != nil {
 		t.Fatal(err)
 	}
-	if err := att.Maps.SteerTable.Delete(control); err != nil { // ingress drops them now
-		t.Fatal(err)
+	return func() {
+		t.Helper()
+		if err := table.Put(control, steer); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// Grants that are lost are sent again, and a first message that comes before one is
+// there goes on without. The receiver takes back what nobody answered for, and a flow
+// that comes when its peer hears again is granted anew.
+func TestPreCreditGrantLost(t *testing.T) {
+	a, b := creditPair(t, false, true, true)
+	hear := deafen(t, a)
 	creditConnect(t, a, b, false)
 	until(t, "grants to nobody", a, b, func() bool {
 		return counter(b.dev, "precredit_grants_sent") > 2 && counter(a.dev, "precredit_grants_sent") > 0
@@ -218,15 +236,40 @@ func TestPreCreditGrantLost(t *testing.T) {
 	if n := counter(a.dev, "precredit_withheld"); n != small {
 		t.Error("a small one did")
 	}
-	if err := att.Maps.SteerTable.Put(control, steer); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "a grant that was sent again", a, b, func() bool { return counter(a.dev, "precredit_returns_sent") > 0 })
-	a.writeTo(t, b, creditSize, 1)
-	if counter(a.dev, "precredit_used") == 0 {
-		t.Errorf("nothing sent on pre-credit\n%s\n%s", dump(a.dev), dump(b.dev))
+	until(t, "what nobody answered for is back", a, b, func() bool { return counter(b.dev, "precredit_outstanding") == 0 })
+	back := counters(b.dev)
+	if n := back["precredit_reclaimed"]; n == 0 || n != back["precredit_granted"] {
+		t.Errorf("%d bytes taken back, %d granted to nobody", n, back["precredit_granted"])
 	}
 	conserved(t, a, b)
+	hear()
+	a.pays(t, b)
+	conserved(t, a, b)
+}
+
+// A grant that was lost is heard when it comes again, be it the same one or, where the
+// machine took longer than the account lived, that of the next flow.
+func TestPreCreditGrantRepeated(t *testing.T) {
+	a, b := creditPair(t, false, true, true)
+	hear := deafen(t, a)
+	creditConnect(t, a, b, false)
+	until(t, "a grant to nobody", a, b, func() bool { return counter(b.dev, "precredit_granted") > 0 })
+	hear()
+	until(t, "a grant that is heard", a, b, func() bool {
+		return counter(a.dev, "precredit_returns_sent") > 0 || counter(b.dev, "precredit_outstanding") == 0
+	})
+	a.pays(t, b)
+	conserved(t, a, b)
+}
+
+// pays has a send messages until one goes on pre-credit: by the first packet b learns of the
+// flow, and its grant is good for a while only.
+func (s *side) pays(t *testing.T, to *side) {
+	t.Helper()
+	until(t, "a message on pre-credit", s, to, func() bool {
+		s.writeTo(t, to, 100_000, 1)
+		return counter(s.dev, "precredit_used") > 0
+	})
 }
 
 // Many queue pairs to one peer take turns with its pre-credit, and all end: who waits
@@ -365,7 +408,10 @@ func TestPreCreditKeepsTheRate(t *testing.T) {
 		t.Error("nothing was sent on pre-credit")
 	}
 	t.Logf("%.1f Mbit/s, %d of %d bytes on pre-credit", bps/1e6, used, got)
-	if bps > 1.05*rate || bps < 0.5*rate {
+	if bps > 1.05*rate {
 		t.Errorf("%.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
+	}
+	if bps < 0.5*rate {
+		timing.Missed(t, "only %.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
 	}
 }

@@ -245,13 +245,13 @@ func (c *credits) send(e *engine, p *creditPeer) bool {
 // creditTotals are the counters of both halves.
 type creditTotals struct {
 	creditCounters
-	given, drained, wasted, outstanding uint64
+	given, drained, wasted, reclaimed, outstanding uint64
 }
 
 func (c *credits) totals() creditTotals {
 	s := c.recv.Stats()
 	return creditTotals{
 		creditCounters: c.count, given: s.Given, drained: s.Drained,
-		wasted: s.Void + s.Lost + s.Reclaimed, outstanding: uint64(c.recv.Outstanding()),
+		wasted: s.Void + s.Lost + s.Reclaimed, reclaimed: s.Reclaimed, outstanding: uint64(c.recv.Outstanding()),
 	}
 }

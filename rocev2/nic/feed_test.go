@@ -12,6 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/timing"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
@@ -107,7 +108,7 @@ func keepBusy(a *side, qps []*nic.QP, wr *qp.SendWR, stop chan struct{}, done []
 			return nil
 		default:
 		}
-		c, err := engines.PollOne(a.cq, 10*time.Second)
+		c, err := engines.PollOne(a.cq, patience)
 		if err != nil {
 			return err
 		}
@@ -122,25 +123,29 @@ func keepBusy(a *side, qps []*nic.QP, wr *qp.SendWR, stop chan struct{}, done []
 }
 
 // A link that becomes tenfold slower: with a window the queue there is what the rate
-// needs now, not what was sent until the rate was cut. The machine is used by others, so
-// the two are compared, up to three times.
+// needs now, not what was sent until the rate was cut. In any case all that was sent
+// completes, whatever the link carries. The window itself is tested on virtual time
+// (windows_test.go, and the simulator's slow-link).
 func TestWindowSlowedLink(t *testing.T) {
-	const pairs, runs = 8, 3
+	const pairs = 8
+	runs := timing.Tries(3)
 	for i := range runs {
 		off, on := slowLink(t, "off", pairs), slowLink(t, "on", pairs)
 		t.Logf("window off: %v", off)
 		t.Logf("window on:  %v", on)
 		at := func(s *slowed) time.Duration { return s.queue[len(s.queue)*99/100] }
 		t.Logf("messages of each queue pair: %d, %d", off.done, on.done)
-		used, least, most := min(on.before/off.before, on.after/off.after), 0.9, at(off)/3
-		if underRace { // too slow for the link: what is compared is the race detector
-			used, most = 1, at(off)
+		for _, s := range []*slowed{off, on} {
+			if slices.Min(s.done) == 0 {
+				t.Errorf("a queue pair was not served: %d", s.done)
+			}
 		}
-		if at(on) < most && used > least && 2*slices.Min(on.done) > slices.Max(on.done) {
+		used := min(on.before/off.before, on.after/off.after)
+		if at(on) < at(off)/3 && used > 0.9 && 2*slices.Min(on.done) > slices.Max(on.done) {
 			return
 		}
 		if i == runs-1 {
-			t.Error("want the 99th percentile of the queue below a third of that without a window, nine tenths of its throughput, and all queue pairs served")
+			timing.Missed(t, "want the 99th percentile of the queue below a third of that without a window, nine tenths of its throughput, and all queue pairs served alike")
 		}
 	}
 }

@@ -44,7 +44,7 @@ func startTraffic(a, b *side, n int) *traffic {
 					return
 				}
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			if tr.err = a.cq.Wait(ctx, false); tr.err != nil {
 				cancel()
 				return
@@ -66,7 +66,7 @@ func startTraffic(a, b *side, n int) *traffic {
 func (tr *traffic) flows(t testing.TB) {
 	t.Helper()
 	before := tr.ok.Load()
-	for end := time.Now().Add(5 * time.Second); tr.ok.Load() < before+20; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); tr.ok.Load() < before+20; time.Sleep(time.Millisecond) {
 		select {
 		case <-tr.done:
 			t.Fatalf("traffic ended: status %s, %v", tr.status, tr.err)
@@ -122,7 +122,7 @@ func TestDestroyUnderTraffic(t *testing.T) {
 	if err := b.qp.Destroy(); err != nil { // the responder
 		t.Fatal(err)
 	}
-	tr.ends(t, 5*time.Second)
+	tr.ends(t, patience)
 	if tr.status != qp.RetryExceeded {
 		t.Errorf("the peer is gone: status %s, %v", tr.status, tr.err)
 	}
@@ -187,7 +187,7 @@ func TestCloseUnderTraffic(t *testing.T) {
 	if err := hosts[0].Dev.Close(); err != nil {
 		t.Fatal(err)
 	}
-	tr.ends(t, time.Second)
+	tr.ends(t, patience)
 	if tr.status != qp.WRFlushed && !errors.Is(tr.err, nic.ErrClosed) {
 		t.Errorf("status %s, %v", tr.status, tr.err)
 	}
@@ -279,7 +279,7 @@ func TestKilled(t *testing.T) {
 		}
 		_ = cmd.Wait()
 		if wait { // for the agent
-			for end := time.Now().Add(10 * time.Second); steered(t, h) != 0; time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(patience); steered(t, h) != 0; time.Sleep(50 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("the agent did not clean up\n%s", h.Log())
 				}
@@ -309,7 +309,7 @@ func TestInterfaceDeleted(t *testing.T) {
 	if err := hosts[0].Netlink().LinkDel(link); err != nil {
 		t.Fatal(err)
 	}
-	tr.ends(t, 3*time.Second)
+	tr.ends(t, patience)
 	if tr.status != qp.WRFlushed && !errors.Is(tr.err, nic.ErrGone) {
 		t.Errorf("status %s, %v", tr.status, tr.err)
 	}
@@ -334,7 +334,7 @@ func TestSelective(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
 	a, b := connected(t, hosts, short)
 	startTraffic(a, b, 20000).flows(t)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		x, err := a.qp.Query()
 		y, err2 := b.qp.Query()
 		if err != nil || err2 != nil {
@@ -386,7 +386,7 @@ func TestOverrun(t *testing.T) {
 		select {
 		case e := <-a.dev.Events():
 			seen = append(seen, e.Type)
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("events %v", seen)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,7 +73,7 @@ func (s *side) sge(off, n int) []qp.SGE {
 
 func (s *side) poll(t testing.TB) qp.Completion {
 	t.Helper()
-	c, err := engines.PollOne(s.cq, 5*time.Second)
+	c, err := engines.PollOne(s.cq, patience)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", s.host.Name(), err, dump(s.dev))
 	}

@@ -18,7 +18,7 @@ import (
 // While the kernel is asked about thousands of paths because a route has changed, who
 // gives one back waits, and the engine works on.
 func TestRouteChangeWithManyPaths(t *testing.T) {
-	const paths, wait = 2000, 20 * time.Millisecond
+	const paths, rounds, inFlight = 2000, 8, 16 // as startTraffic has
 	hosts := twoHosts(t, "--policy", "mode=fixed")
 	a, b := connected(t, hosts, short)
 	nl := hosts[0].Netlink()
@@ -45,27 +45,35 @@ func TestRouteChangeWithManyPaths(t *testing.T) {
 	}
 	tr := startTraffic(a, b, 64)
 	tr.flows(t)
-	addRoute(201)
-	var longest time.Duration
-	var meanwhile int64
-	for i := range 500 {
-		before, start := tr.ok.Load(), time.Now()
-		if err := handles[i].Destroy(); err != nil {
-			t.Fatal(err)
+	// How long a handle waits is the kernel's affair. In the longest wait of a round, more
+	// messages than were under way must have gone; an engine that waits as well does not get
+	// there in any round.
+	worked := false
+	for round := range byte(rounds) {
+		addRoute(201 + round)
+		var longest time.Duration
+		var meanwhile int64
+		for range paths / rounds {
+			before, start := tr.ok.Load(), time.Now()
+			if err := handles[0].Destroy(); err != nil {
+				t.Fatal(err)
+			}
+			handles = handles[1:]
+			if took := time.Since(start); took > longest {
+				longest, meanwhile = took, tr.ok.Load()-before
+			}
+			time.Sleep(100 * time.Microsecond)
 		}
-		if took := time.Since(start); took > longest {
-			longest, meanwhile = took, tr.ok.Load()-before
+		t.Logf("a handle waited for %v, in which %d messages were sent", longest, meanwhile)
+		if worked = meanwhile > 2*inFlight; worked {
+			break
 		}
-		time.Sleep(100 * time.Microsecond)
 	}
-	t.Logf("a handle waited for %v, in which %d messages were sent", longest, meanwhile)
-	if longest < wait {
-		t.Errorf("no handle waited for %v: the test shows nothing", wait)
-	} else if meanwhile < 50 {
-		t.Errorf("in %v only %d messages: the engine waited as well", longest, meanwhile)
+	if !worked {
+		t.Error("while a handle waited, so did the engine")
 	}
 	if err := a.qp.Modify(nic.Attr{Attr: qp.Attr{State: qp.Err}}, qp.MaskState); err != nil {
 		t.Fatal(err)
 	}
-	tr.ends(t, 5*time.Second)
+	tr.ends(t, patience)
 }

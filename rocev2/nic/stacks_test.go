@@ -9,6 +9,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/testenv/engines"
 	"github.com/softroce/softroce-xdp/testenv/load"
+	"github.com/softroce/softroce-xdp/testenv/timing"
 )
 
 // bothStacks has the engine and the host's own stack send to one destination at once,
@@ -42,12 +43,16 @@ func bothStacks(t *testing.T, hosts []*engines.Host, warm, length time.Duration)
 	pump(t, a, &wr, 8, warm)
 	n, took := pump(t, a, &wr, 8, length)
 	r := <-reports
+	var from, to time.Duration
 	for _, s := range r.Samples {
-		if s.At > warm {
-			host += float64(s.Bytes) * 8
+		if s.At <= warm {
+			from = s.At
+			continue
 		}
+		host += float64(s.Bytes) * 8
+		to = s.At
 	}
-	return float64(n) * (1 << 14) * 8 / took.Seconds(), host / length.Seconds()
+	return float64(n) * (1 << 14) * 8 / took.Seconds(), host / (to - from).Seconds()
 }
 
 // The rate of a destination holds for each of the two stacks that send there; nothing
@@ -60,8 +65,8 @@ func TestTwoStacksOneDestination(t *testing.T) {
 		if got > 1.03*rate {
 			t.Errorf("%s sent %.1f Mbit/s at a rate of %.1f", name, got/1e6, rate/1e6)
 		}
-		if got < .5*rate && !underRace {
-			t.Errorf("%s came only to %.1f Mbit/s of %.1f: the other took it", name, got/1e6, rate/1e6)
+		if got < .5*rate {
+			timing.Missed(t, "%s came only to %.1f Mbit/s of %.1f: the other took it", name, got/1e6, rate/1e6)
 		}
 	}
 }

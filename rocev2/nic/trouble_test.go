@@ -95,7 +95,7 @@ func TestLinkDown(t *testing.T) {
 	}
 	set(nl.LinkSetDown)
 	for _, tr := range trs {
-		tr.ends(t, 5*time.Second)
+		tr.ends(t, patience)
 		if tr.status != qp.RetryExceeded {
 			t.Errorf("status %s, %v", tr.status, tr.err)
 		}
@@ -109,7 +109,7 @@ func TestLinkDown(t *testing.T) {
 	if used := processorTime(t, 500*time.Millisecond); used > 150*time.Millisecond {
 		t.Errorf("idle on a link that is down, the engines used %v of 500ms", used)
 	}
-	within(t, 3*time.Second, "Close on a link that is down", func() {
+	within(t, patience, "Close on a link that is down", func() {
 		if err := hosts[0].Dev.Close(); err != nil {
 			t.Error(err)
 		}
@@ -169,7 +169,7 @@ func TestMTUChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for end := time.Now().Add(3 * time.Second); hosts[0].Dev.Link().MTU != n; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); hosts[0].Dev.Link().MTU != n; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("MTU %d", hosts[0].Dev.Link().MTU)
 			}
@@ -186,7 +186,7 @@ func TestMTUChanged(t *testing.T) {
 	tr := startTraffic(a, b, 20000)
 	tr.flows(t)
 	mtu(1000)
-	tr.ends(t, 5*time.Second)
+	tr.ends(t, patience)
 	if n := counter(hosts[0].Dev, "tx_no_room"); n == 0 || tr.status != qp.RetryExceeded {
 		t.Errorf("1024 bytes on an MTU of 1000: %d packets were counted, status %s", n, tr.status)
 	}
@@ -298,7 +298,7 @@ func TestDatagramsWithoutPath(t *testing.T) {
 		if err := a.qp.PostSend(&wr); err != nil {
 			t.Fatal(err)
 		}
-		w, err := engines.PollOne(a.cq, 2*time.Second)
+		w, err := engines.PollOne(a.cq, patience)
 		if err != nil || w.WRID != id || w.Status != qp.Success {
 			t.Errorf("message %d: %v, %d %s", id, err, w.WRID, w.Status)
 		}

@@ -17,7 +17,7 @@ import (
 // rates, lets traffic go unpaced once the heartbeat is overdue, and a new agent
 // finds everything as it was.
 func TestAgentKilled(t *testing.T) {
-	const timeout = 800 * time.Millisecond
+	const timeout = 3 * time.Second
 	l := newLab(t, labSpec{attach: []string{"--heartbeat-timeout", timeout.String(), "--rate", "1G"}})
 	// The last rate shall be one at which something is seen within the timeout.
 	l.node[0].must(t, "policy", "set", topo.IfName, "--mode", "fixed")
@@ -76,33 +76,30 @@ func overdueAt(t *testing.T, a *loader.Attachment, timeout time.Duration) uint64
 // TestAgentKilledWhilePacing: what a dead agent's last rate holds back stays held
 // back until the heartbeat is overdue, and then no longer.
 func TestAgentKilledWhilePacing(t *testing.T) {
-	const timeout, rate = 2 * time.Second, 50e6
-	l := newLab(t, labSpec{attach: []string{"--heartbeat-timeout", timeout.String(), "--rate", "50M"}})
+	const timeout, look, rate = 10 * time.Second, 500 * time.Millisecond, 20e6
+	l := newLab(t, labSpec{attach: []string{"--heartbeat-timeout", timeout.String(), "--rate", "20M"}})
 	a := l.node[0].open(t)
-	traffic := l.start(load.Flow{})
+	traffic := l.start(load.Flow{MinRTO: 10 * time.Second})
 	l.measured(t, a)
 	eventually(t, "pacing", func() bool { return l.row(t, a).PacedNs > 0 })
 
-	sent := func(d time.Duration) float64 {
-		before, start := l.row(t, a).TxBytes, time.Now()
+	sent := func(d time.Duration) float64 { // a stall of this process makes it smaller
+		start, before := time.Now(), l.row(t, a).TxBytes
 		time.Sleep(d)
 		return float64(l.row(t, a).TxBytes-before) * 8 / time.Since(start).Seconds()
 	}
 	l.node[0].killAgent(t)
 	overdue := overdueAt(t, a, timeout)
-	bps := sent(timeout / 4)
-	if loader.Monotonic() > overdue {
-		t.Fatal("the machine is too slow to look at the traffic before the heartbeat is overdue")
-	}
-	if bps > 1.3*rate {
+	// A machine that stops for ten seconds here looks at what is unpaced rightly.
+	if bps := sent(look); bps > 1.3*rate && loader.Monotonic() < overdue {
 		t.Errorf("%.0f Mbit/s right after the agent died, the last rate was at most %.0f", bps/1e6, rate/1e6)
 	}
 	eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > 0 })
-	eventually(t, "twice the last rate after the heartbeat timeout", func() bool { return sent(timeout/8) > 2*rate })
+	eventually(t, "more than the last rate after the heartbeat timeout", func() bool { return sent(look/2) > 1.3*rate })
 	l.node[0].must(t, "attach", topo.IfName)
 	// What waits in the sender's socket and beyond goes first.
-	eventually(t, "pacing by the new agent", func() bool { return sent(timeout/8) < 1.1*rate })
-	if bps := sent(timeout / 4); bps > 1.3*rate {
+	eventually(t, "pacing by the new agent", func() bool { return sent(look/2) < 1.1*rate })
+	if bps := sent(look); bps > 1.3*rate {
 		t.Errorf("%.0f Mbit/s with a new agent, whose link has %.0f", bps/1e6, rate/1e6)
 	}
 	// With htb, what waits in the class at the moment of opening is overtaken until

@@ -18,6 +18,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/crowd"
+	"github.com/softroce/softroce-xdp/testenv/timing"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
@@ -78,12 +79,11 @@ func decisions(t *testing.T, a *loader.Attachment, n int, earlier []uint64) (now
 }
 
 // TestAgentAtScale: 60 000 destinations in the table, 1000 of them active, cost
-// the agent less than 40 MB and less than 2 % of a CPU.
+// the agent less than 40 MB and, where time is judged, less than 2 % of a CPU.
 func TestAgentAtScale(t *testing.T) {
 	const (
 		entries, active = 60_000, 1000
 		period          = 100 * time.Millisecond // between two packets to a destination
-		measure         = 10 * time.Second
 		maxCPU, maxRSS  = 0.02, 40e6
 	)
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true})
@@ -110,9 +110,14 @@ func TestAgentAtScale(t *testing.T) {
 		return aware == active
 	})
 
+	measure := time.Second
+	if timing.Judged {
+		measure = 10 * time.Second
+	}
 	// A run during which the machine was not ours is repeated: the caches of a busy
 	// one make everything dearer.
-	const runs, tolerable = 4, 0.1
+	const tolerable = 0.1
+	runs := timing.Tries(4)
 	var run func(what string, left int)
 	run = func(what string, left int) {
 		t.Helper()
@@ -137,11 +142,12 @@ func TestAgentAtScale(t *testing.T) {
 			run(what, left-1)
 			return
 		}
-		if busy < active*99/100 {
-			t.Errorf("%s: only %d destinations were active", what, busy)
-		}
+		eventually(t, "decisions on all that are active", func() bool {
+			_, _, busy, _ = decisions(t, a, active, first)
+			return busy >= active*99/100
+		})
 		if share >= maxCPU {
-			t.Errorf("%s: the agent takes %.2f %% of a CPU, more than %.0f", what, share*100, maxCPU*100)
+			timing.Missed(t, "%s: the agent takes %.2f %% of a CPU, more than %.0f", what, share*100, maxCPU*100)
 		}
 		if float64(rss) >= maxRSS {
 			t.Errorf("%s: the agent takes %.1f MB, more than %.0f", what, float64(rss)/1e6, maxRSS/1e6)

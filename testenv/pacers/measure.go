@@ -55,7 +55,7 @@ func (b *bench) tries(r *Row) error {
 		if err := b.measure(r); err != nil {
 			return err
 		}
-		if r.Verdict() == nil || r.Reordered > 0 || r.Error() > MaxError && !b.cfg.Stalls {
+		if r.Verdict() == nil || r.Broken() != nil && !b.cfg.Stalls || r.Reordered > 0 {
 			return nil
 		}
 		if r.Tries < b.cfg.Tries {
@@ -118,30 +118,34 @@ func (b *bench) packets(n int, rate uint64) time.Duration {
 	return time.Duration(float64(n*b.frame*8) / float64(rate) * float64(time.Second))
 }
 
-// rate is what leaves, in bit/s, from one packet to another.
+// rate is what leaves, in bit/s, from one packet to another. A stall of this process can only
+// make it smaller.
 func (b *bench) rate(d time.Duration) (float64, error) {
-	n0, t0, err := b.edge()
+	n0, t0, _, err := b.edge()
 	if err != nil {
 		return 0, err
 	}
 	time.Sleep(d)
-	n1, t1, err := b.edge()
+	n1, _, t1, err := b.edge()
 	if err != nil {
 		return 0, err
 	}
 	return float64(n1-n0) * float64(b.frame*8) / t1.Sub(t0).Seconds(), nil
 }
 
-// edge waits for a packet and returns the count and the time.
-func (b *bench) edge() (uint64, time.Time, error) {
+// edge waits for a packet and returns the count, and times before and after the packet.
+func (b *bench) edge() (n uint64, before, after time.Time, err error) {
+	before = time.Now()
 	n0, _, err := b.sent()
-	for deadline := time.Now().Add(2 * time.Second); err == nil; {
-		n, at, err := b.sent()
-		if err != nil || n != n0 || at.After(deadline) {
-			return n, at, err
+	for deadline := before.Add(2 * time.Second); err == nil; {
+		look := time.Now()
+		n, after, err = b.sent()
+		if n != n0 || after.After(deadline) {
+			break
 		}
+		before = look
 	}
-	return 0, time.Time{}, err
+	return n, before, after, err
 }
 
 // step changes the rate under load. Of what left in the time after the table has the
@@ -155,7 +159,7 @@ func (b *bench) step(from, to uint64) (c Change, err error) {
 		return c, err
 	}
 	time.Sleep(max(200*time.Millisecond, b.packets(8, to)))
-	n1, t1, err := b.edge()
+	n1, _, t1, err := b.edge()
 	if err != nil {
 		return c, err
 	}

@@ -9,23 +9,26 @@ import (
 
 	"github.com/softroce/softroce-xdp/testenv/engines"
 	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/timing"
 )
 
 func TestMain(m *testing.M) { engines.Main(m) }
 
 func check(t *testing.T, cfg Config, pacer string, rates ...uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	cfg.Rates, cfg.Tries = rates, 5
+	cfg.Rates, cfg.Tries = rates, timing.Tries(5)
 	rows, err := Run(ctx, cfg, pacer)
 	for _, r := range rows {
 		t.Log(r)
-		if err := r.Verdict(); err != nil {
-			t.Errorf("after %d tries: %v", r.Tries, err)
+		if err := r.Broken(); err != nil {
+			t.Error(err)
+		} else if err := r.Verdict(); err != nil {
+			timing.Missed(t, "after %d tries: %v", r.Tries, err)
 		}
 		if r.Limited {
-			need.Skip(t, "the machine is too busy for the rate") // fails where all must run
+			timing.Missed(t, "the machine is too busy for the rate")
 		}
 	}
 	if err != nil {
@@ -33,8 +36,8 @@ func check(t *testing.T, cfg Config, pacer string, rates ...uint64) {
 	}
 }
 
-// Every pacer keeps its rates, follows changes within an evaluation interval, and keeps
-// the order of packets.
+// No pacer exceeds its rates, and each keeps the order of packets. Where time is judged, each
+// also reaches its rates and follows changes within an evaluation interval.
 func TestPacersKeepTheirRates(t *testing.T) {
 	need.Root(t)
 	bin, err := engines.Binary()
@@ -67,23 +70,27 @@ func TestStampsDoNotCount(t *testing.T) {
 func TestVerdict(t *testing.T) {
 	good := Row{Pacer: "htb", RateBps: 10e6, Frame: 1090, Measured: 10.2e6, Up: Change{9e6, 10e6}, Down: Change{2e6, 1e6}}
 	for _, c := range []struct {
-		name   string
-		change func(*Row)
-		ok     bool
+		name       string
+		change     func(*Row)
+		ok, broken bool
 	}{
-		{"good", func(*Row) {}, true},
-		{"too fast", func(r *Row) { r.Measured = 10.31e6 }, false},
-		{"too slow", func(r *Row) { r.Measured = 9.69e6 }, false},
-		{"late in the table", func(r *Row) { r.Down.Table = 300 * time.Millisecond }, false},
-		{"late on the wire, by a packet at the old rate", func(r *Row) { r.Up.Wire = 18 * time.Millisecond }, true},
-		{"later than that", func(r *Row) { r.Up.Wire = 19 * time.Millisecond }, false},
-		{"out of order", func(r *Row) { r.Reordered = 1 }, false},
-		{"not reached by the source", func(r *Row) { r.Limited, r.Measured = true, 1 }, true},
+		{"good", func(*Row) {}, true, false},
+		{"too fast", func(r *Row) { r.Measured = 10.31e6 }, false, true},
+		{"too slow", func(r *Row) { r.Measured = 9.69e6 }, false, false},
+		{"late in the table", func(r *Row) { r.Down.Table = 300 * time.Millisecond }, false, false},
+		{"late on the wire, by a packet at the old rate", func(r *Row) { r.Up.Wire = 18 * time.Millisecond }, true, false},
+		{"later than that", func(r *Row) { r.Up.Wire = 19 * time.Millisecond }, false, false},
+		{"out of order", func(r *Row) { r.Reordered = 1 }, false, true},
+		{"not reached by the source", func(r *Row) { r.Limited, r.Measured = true, 1 }, true, false},
+		{"not reached, and out of order", func(r *Row) { r.Limited, r.Reordered = true, 1 }, false, true},
 	} {
 		r := good
 		c.change(&r)
 		if err := r.Verdict(); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
+		}
+		if err := r.Broken(); (err != nil) != c.broken {
+			t.Errorf("%s: broken: %v", c.name, err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ package pacers
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -22,13 +21,26 @@ const (
 	MaxHeld = time.Second
 )
 
+// Broken says what of a row is wrong on every machine, however slow: packets were overtaken,
+// or more left than the rate allows.
+func (r Row) Broken() error {
+	var errs []error
+	if e := r.Error(); e > MaxError && !r.Limited {
+		errs = append(errs, fmt.Errorf("%s at %s: %+.2f %% off", r.Pacer, bits(float64(r.RateBps)), 100*e))
+	}
+	if r.Reordered > 0 {
+		errs = append(errs, fmt.Errorf("%s at %s: %d packets out of order", r.Pacer, bits(float64(r.RateBps)), r.Reordered))
+	}
+	return errors.Join(errs...)
+}
+
 // Verdict says what of a row is not as promised; nil if all is.
 func (r Row) Verdict() error {
 	if r.Limited {
-		return nil
+		return r.Broken()
 	}
-	var errs []error
-	if e := r.Error(); math.Abs(e) > MaxError {
+	errs := []error{r.Broken()}
+	if e := r.Error(); e < -MaxError {
 		errs = append(errs, fmt.Errorf("%s at %s: %+.2f %% off", r.Pacer, bits(float64(r.RateBps)), 100*e))
 	}
 	// One packet at the old rate is under way when it changes; nothing takes it back.
@@ -44,9 +56,6 @@ func (r Row) Verdict() error {
 		if c.Table > MaxTable || c.Wire > most {
 			errs = append(errs, fmt.Errorf("%s at %s, %s: in the table after %v, in force %v later", r.Pacer, bits(float64(r.RateBps)), c.name, c.Table, c.Wire))
 		}
-	}
-	if r.Reordered > 0 {
-		errs = append(errs, fmt.Errorf("%s at %s: %d packets out of order", r.Pacer, bits(float64(r.RateBps)), r.Reordered))
 	}
 	return errors.Join(errs...)
 }

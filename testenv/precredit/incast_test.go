@@ -15,6 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/chart"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/timing"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
@@ -46,7 +47,8 @@ var candidates = []struct {
 // TestIncast: what small messages take while large ones go the same way, and an incast
 // of large ones, with pre-credit and without, taking turns.
 //
-// What must hold on any machine: all complete, and large messages are not starved.
+// What must hold on any machine: all complete, large messages among them, and some go on
+// pre-credit. Where time is judged, large messages get half of what they get without.
 // The rest is a table for the reader; SOFTROCE_REPORT names a folder for it and has it
 // made of more rounds.
 func TestIncast(t *testing.T) {
@@ -162,8 +164,11 @@ func TestIncast(t *testing.T) {
 	}
 	for k, c := range candidates {
 		for i, r := range rows[k].busy {
+			if r.LargeBytes == 0 {
+				t.Errorf("%s: no large message beside small ones", c.name)
+			}
 			if least := 0.5 * goodput(rows[0].busy[i]); goodput(r) < least {
-				t.Errorf("%s: large messages got %.0f Mbit/s, without pre-credit %.0f", c.name, goodput(r), 2*least)
+				timing.Missed(t, "%s: large messages got %.0f Mbit/s, without pre-credit %.0f", c.name, goodput(r), 2*least)
 			}
 		}
 		if c.o.PreCredit && rows[k].idle[0].Paid == 0 {

@@ -30,7 +30,7 @@ func TestOrderAcrossQueues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	stop := make(chan struct{})
 	ended := make(chan error, 1)

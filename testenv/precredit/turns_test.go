@@ -19,6 +19,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/chart"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/timing"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
@@ -76,8 +77,11 @@ func TestTurns(t *testing.T) {
 				fmt.Sprintf("%.0f", mid(goodput)), over(p50), over(p99), over(goodput)})
 		}
 		for i, r := range all[1] {
+			if r.LargeBytes == 0 || len(r.Small) == 0 {
+				t.Errorf("%s: %d bytes of streams, %d messages beside them", what.name, r.LargeBytes, len(r.Small))
+			}
 			if goodput(r) < 0.5*goodput(all[0][i]) {
-				t.Errorf("%s: the streams got %.0f Mbit/s, with turns alike %.0f", what.name, goodput(r), goodput(all[0][i]))
+				timing.Missed(t, "%s: the streams got %.0f Mbit/s, with turns alike %.0f", what.name, goodput(r), goodput(all[0][i]))
 			}
 		}
 	}
@@ -120,7 +124,7 @@ func turns(hosts []*engines.Host, precredit bool, op qp.Operation, length time.D
 		s.op = op
 		all = append(all, s)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), length+20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), length+2*time.Minute)
 	defer cancel()
 	for _, s := range all { // HELLO has to tell who understands stamps, and rates are learnt
 		for range 3 {

@@ -64,7 +64,7 @@ func rate(t *testing.T, p *Port, d time.Duration) (bps float64, last QueueStats)
 
 func TestBottleneckRateFollowsChanges(t *testing.T) {
 	top := ForTest(t, Spec{StaticNeighbours: true, Hosts: []HostSpec{
-		{}, {Bottleneck: &Bottleneck{RateBPS: 50e6, Limit: 30000}},
+		{}, {Bottleneck: &Bottleneck{RateBPS: 20e6, Limit: 30000}},
 	}})
 	a, b := top.Host(1), top.Host(2)
 	stop := make(chan struct{})
@@ -73,19 +73,19 @@ func TestBottleneckRateFollowsChanges(t *testing.T) {
 	defer close(stop)
 	time.Sleep(50 * time.Millisecond)
 
-	for _, want := range []float64{50e6, 5e6, 50e6} {
+	// Rates that every machine exceeds. A window in which the machine stalled says nothing; a
+	// later one must do.
+	for _, want := range []float64{20e6, 2e6, 20e6} {
 		if err := b.Port().SetRate(uint64(want)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Millisecond)
-		// Too fast is wrong at once. Too slow may be a machine that stalled; then the
-		// next window must do.
 		var got float64
 		var q QueueStats
-		for range 10 {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 			got, q = rate(t, b.Port(), 200*time.Millisecond)
 			t.Logf("asked %.0f Mbit/s, got %.2f; backlog %d bytes, %d drops", want/1e6, got/1e6, q.Backlog, q.Drops)
-			if got > .95*want && q.Backlog > 30000/2 {
+			if got > .95*want && got < 1.05*want && q.Backlog > 30000/2 {
 				break
 			}
 		}

@@ -312,7 +312,7 @@ func TestResolveTimeout(t *testing.T) {
 	table := open(t, a, Options{ResolveTimeout: 500 * time.Millisecond})
 	start := time.Now()
 	_, err := wait(t, resolve(t, table, netip.MustParseAddr("10.53.8.8")))
-	if took := time.Since(start); !errors.Is(err, ErrNeighbour) || took < 500*time.Millisecond || took > 3*time.Second {
+	if took := time.Since(start); !errors.Is(err, ErrNeighbour) || took < 500*time.Millisecond || took > 30*time.Second { // the kernel would take a minute
 		t.Errorf("%v after %v", err, took)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
