@@ -44,7 +44,7 @@ func (c *credits) transmit(e *engine, n int) (sent int) {
 // transmit is that for one peer. more: it could go on in another turn.
 func (p *creditPeer) transmit(e *engine, n int) (sent int, more bool) {
 	c := e.credit
-	for p.on && p.dest != nil && p.dest.stamps {
+	for tries := txTries; tries > 0 && p.on && p.dest != nil && p.dest.stamps; tries-- {
 		flow := p.src.Head()
 		if flow == nil {
 			break

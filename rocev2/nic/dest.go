@@ -25,10 +25,9 @@ type dest struct {
 	queued      bool // in the engine's ring of destinations
 	next        *dest
 
-	// What its queue pairs have on their way together, and those that wait for room.
+	// What its queue pairs have outstanding together, with the line of those that wait for room.
 	flight  qp.Flight
 	windows windows
-	parked  []*QP
 
 	// The pacer: a token bucket, kept as the time at which it is empty. That of
 	// bpf/lib/pace.h in the engine's hands.

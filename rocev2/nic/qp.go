@@ -73,7 +73,6 @@ type QP struct {
 	lined               bool
 	touched             bool
 	watched             bool   // it stands in the engine's watchLine
-	parked              bool   // in the list of dest
 	place               uint32 // there
 	sendTaken, sendLost uint32
 
@@ -335,8 +334,7 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 			e.credit.leave(e, x)
 		}
 		x.q.SetFlight(nil)
-		x.dest.leavePark(x)
-		e.unpark(x.dest)
+		e.grant(x.dest)
 		e.drop(x.dest)
 		x.path, x.dest, x.home, x.selective = nil, nil, nil, false
 	}

@@ -2,8 +2,6 @@
 
 package nic
 
-import "slices"
-
 // quantum is what a queue pair may send in a row while others of its destination
 // wait, in bytes of frames. Deficit round robin (Shreedhar and Varghese, 1995), with
 // the last packet of a turn on credit: its length is known only after it was taken.
@@ -74,39 +72,26 @@ func (e *engine) move(x *QP, to *dest) {
 	e.lineUp(x)
 }
 
-// park keeps a queue pair that has to wait until the destination's other ones have less
-// on their way.
-func (d *dest) park(x *QP) {
-	if x.q.Waits() && !x.parked {
-		x.parked = true
-		d.parked = append(d.parked, x)
-		d.report.Waited++ // as for the pacer: it uses the rate that it has
+// grant has the queue pair line up whose turn it is to use the room in the flight, if there
+// is any. Whatever makes room calls it, and whatever ends a turn.
+func (e *engine) grant(d *dest) {
+	if q := d.flight.Turn(); q != nil {
+		e.lineUp(e.qps.get(q.QPN()))
 	}
 }
 
-// unpark has the next one of those line up, if there is room. Each answer calls it, and
-// each that has lined up and left nothing.
-func (e *engine) unpark(d *dest) {
-	if len(d.parked) > 0 && d.flight.Room() {
-		x := d.parked[0]
-		d.leavePark(x)
-		e.lineUp(x)
+// idle takes the first queue pair out, whose NextData had nothing: what happens to it, or its
+// turn in the flight, has it line up again.
+func (e *engine) idle(d *dest, x *QP) {
+	if !d.flight.Open() && x.q.Waits() {
+		d.report.Waited++ // as for the pacer: the destination uses the rate that it has
 	}
+	d.pop()
+	x.publish()
+	e.rearm(x)
 }
 
-func (d *dest) leavePark(x *QP) {
-	if x.parked {
-		x.parked = false
-		if d.parked[0] == x { // mostly: the others need not move
-			d.parked[0], d.parked = nil, d.parked[1:]
-			return
-		}
-		i := slices.Index(d.parked, x)
-		d.parked = slices.Delete(d.parked, i, i+1)
-	}
-}
-
-// pop takes the first queue pair out.
+// pop takes the first queue pair out, and ends its turn.
 func (d *dest) pop() {
 	x := d.first
 	d.first = x.next
@@ -114,6 +99,7 @@ func (d *dest) pop() {
 		d.last, d.busy = nil, false
 	}
 	x.lined, x.next = false, nil
+	x.q.EndTurn()
 }
 
 // quit takes a queue pair out wherever it stands. The line is walked: only who loses
@@ -133,6 +119,13 @@ func (d *dest) quit(x *QP) {
 	x.lined, x.next = false, nil
 }
 
+// contended reports that other queue pairs want what the first one leaves.
+func (d *dest) contended() bool { return d.first != d.last || d.flight.Waiting() }
+
+// lastOfTurn reports whether the first queue pair's next packet, of n bytes, is the last of
+// its turn.
+func (d *dest) lastOfTurn(x *QP, n int) bool { return x.deficit <= int32(n) && d.contended() }
+
 // charge books what the first queue pair has sent, and ends its turn if that was
 // enough.
 func (e *engine) charge(d *dest, x *QP, n int) {
@@ -140,11 +133,11 @@ func (e *engine) charge(d *dest, x *QP, n int) {
 	if x.credit != nil {
 		x.credit.served += uint64(n)
 	}
-	if x.deficit > 0 || d.first == d.last {
+	if x.deficit > 0 || !d.contended() {
 		return
 	}
+	deficit, busy := x.deficit+e.quantumOf(x), d.busy
 	d.pop()
-	x.lined, x.deficit = true, x.deficit+e.quantumOf(x)
-	d.last.next = x
-	d.last = x
+	e.lineUp(x)
+	x.deficit, d.busy = deficit, busy
 }

@@ -88,7 +88,7 @@ func (e *engine) learn() {
 			e.adopt(d, &s.reports[i])
 		}
 		// HELLO is under way, or data waits for the pacer or the window, which may change.
-		if d.fresh > 0 || d.held != 0 || len(d.parked) > 0 {
+		if d.fresh > 0 || d.held != 0 || d.flight.Waiting() {
 			d.fresh = max(d.fresh-1, 0)
 			e.list(d)
 		}

@@ -12,24 +12,26 @@ import (
 //  1. settle: queue pairs that something happened to send their answers, which are
 //     not paced, and line up at their destination if they have data
 //  2. choose: what has pre-credit goes first (creditsend.go); destinations take turns
-//     (here), those that the pacer lets; so do the queue pairs of a destination (sched.go)
+//     (here), those that the pacer lets; so do the queue pairs of a destination (sched.go),
+//     and among those that wait for room in its flight (qp/flight.go)
 //  3. build:  headers into the frame, the payload behind them from memory, ICRC
 //  4. stamp:  the option, if the peer understands it and the MTU has room
 //  5. push:   to the socket; submit shows all of it to the kernel (kick.go)
 
-// Budgets of one turn, in packets: so long the others wait.
+// Budgets of one turn. None of them depends on whether anything can be sent.
 const (
-	txBatch   = 256
-	destBurst = 16
+	txBatch     = 256         // packets of data
+	destBurst   = 16          // of them to one destination in a row
+	txTries     = 4 * txBatch // queue pairs and destinations that are asked for packets
+	answerBurst = 256         // answers of one queue pair
 )
 
 // settle draws the conclusions of what happened since it last ran.
 func (e *engine) settle() {
-	stuck := 0
-	for i := 0; i < len(e.touched); i++ {
-		x := e.touched[i]
+	stuck, n := 0, len(e.touched)
+	for _, x := range e.touched[:n] {
 		if !x.dead && !e.answers(x) {
-			// The kernel has all frames of its socket: the rest waits for the next turn.
+			// The rest waits for the next turn.
 			e.touched[stuck] = x
 			stuck++
 			e.blocked = true
@@ -46,53 +48,78 @@ func (e *engine) settle() {
 		x.publish()
 		e.rearm(x)
 		if x.dest != nil {
-			e.unpark(x.dest) // before this one, which would have the room each time
+			e.grant(x.dest)
 		}
 		e.lineUp(x)
 		if x.credit != nil {
 			e.credit.settled(e, x)
 		}
 	}
-	e.touched = e.touched[:stuck]
+	e.touched = append(e.touched[:stuck], e.touched[n:]...)
 	e.show()
 }
 
-// answers sends what a queue pair has to answer. False: there is no room.
+// answers sends what a queue pair has to answer. False: there is more.
 func (e *engine) answers(x *QP) bool {
-	for {
+	for range answerBurst {
 		if x.path != nil && !e.room(x) {
-			return false
+			return false // the kernel has all frames of its socket
 		}
 		if !x.q.NextAck(e.now, &e.out) {
 			return true
 		}
 		e.send(x, &e.out)
 	}
+	return false
 }
 
-// transmit sends data and returns how many packets. A destination whose socket is
-// full does not hold up those of other sockets.
-func (e *engine) transmit() (sent int) {
+// transmit sends data and returns how many packets, or 1 if it has not come to the end of
+// what may be sent. A destination whose socket is full does not hold up those of other sockets.
+func (e *engine) transmit() (did int) {
+	sent, tries := 0, txTries
 	if e.credit != nil {
 		sent = e.credit.transmit(e, txBatch)
 	}
-	for sent < txBatch && e.ready.first != nil {
-		d := e.ready.pop()
-		d.queued = false
-		sent += e.serve(d, min(destBurst, txBatch-sent))
+	for sent < txBatch && tries > 0 && e.ready.first != nil {
+		d := e.ready.pop() // still queued: nobody else puts it in a ring
+		tries--
+		n, next := e.serve(d, min(destBurst, txBatch-sent), &tries)
+		sent += n
+		switch {
+		case next == destFull:
+			e.stuck.push(d)
+		case next == destReady && d.first != nil:
+			e.ready.push(d)
+		default:
+			d.queued = false
+		}
 	}
 	for e.stuck.first != nil {
 		e.ready.push(e.stuck.pop())
 	}
+	if tries == 0 {
+		return max(sent, 1)
+	}
 	return sent
 }
 
-// serve lets a destination send up to n packets.
-func (e *engine) serve(d *dest, n int) (sent int) {
-	for sent < n {
+// destNext is what becomes of a destination that was served.
+type destNext uint8
+
+const (
+	destReady destNext = iota // it goes on as long as queue pairs are in its line
+	destPaced                 // the pacer's timer has it go on
+	destFull                  // it goes on when the kernel has given frames back
+)
+
+// serve lets a destination send up to n packets, and ask up to tries queue pairs for them.
+func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
+	for sent < n && *tries > 0 {
+		*tries--
+		e.grant(d)
 		x := d.first // whose turn it is
 		if x == nil {
-			return sent
+			return sent, destReady
 		}
 		if to := x.bound(); to != d {
 			e.move(x, to)
@@ -106,32 +133,35 @@ func (e *engine) serve(d *dest, n int) (sent int) {
 		switch {
 		case !d.mayLeave(e):
 			e.hold(d)
-			return sent
+			return sent, destPaced
 		case !e.room(x):
 			e.blocked = true
-			d.queued = true
-			e.stuck.push(d)
-			return sent
+			return sent, destFull
 		case !x.q.NextData(e.now, &e.out):
-			d.pop()
-			d.park(x)
-			e.unpark(d)
-			x.publish()
-			e.rearm(x)
+			e.idle(d, x)
 			continue
 		}
-		size, to := e.send(x, &e.out)
-		to.spend(e, size)
-		e.charge(d, x, size)
-		if x.typ != qp.RC {
-			e.touch(x) // what has left is complete: settle makes room for another before it says so
-		}
+		e.dispatch(d, x)
 		sent++
 	}
-	if d.first != nil {
-		e.enqueue(d)
+	return sent, destReady
+}
+
+// dispatch sends the packet in out, which the first queue pair of a destination has written.
+func (e *engine) dispatch(d *dest, x *QP) {
+	o := &e.out
+	if !o.AckReq && d.lastOfTurn(x, etherLen+o.Len(o.PayloadLen)) {
+		x.q.AskNow(e.now, o) // nobody else would ask for it before the next turn
 	}
-	return sent
+	size, to := e.send(x, o)
+	to.spend(e, size)
+	if o.Opcode == rocev2.RCReadRequest {
+		size = max(size, int(min(o.DMALen, quantum))) // its turn is for the answers
+	}
+	e.charge(d, x, size)
+	if x.typ != qp.RC {
+		e.touch(x) // what has left is complete: settle makes room for another before it says so
+	}
 }
 
 // room reports whether there is memory for the next packet of the queue pair.

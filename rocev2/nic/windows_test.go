@@ -4,7 +4,9 @@ package nic
 
 import (
 	"testing"
+	"testing/synctest"
 
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -24,25 +26,32 @@ func TestWindows(t *testing.T) {
 // What the table says comes in force with the report that brings it; a window ends with
 // the agent's heartbeat, and queue pairs that waited for room go on.
 func TestWindowFollowsTheAgent(t *testing.T) {
-	e := bench(t)
-	e.live.Paced = true
-	d := &dest{addr: peer, refs: 1, flight: qp.NewFlight()}
-	e.dests[d.addr] = d
-	e.adopt(d, &DestSync{Window: 5000})
-	if w := d.flight.Window(); w != 5000 {
-		t.Errorf("the window is %d, want 5000", w)
-	}
-	x := &QP{typ: qp.RC, home: d, parked: true}
-	d.parked = []*QP{x}
-	e.goLive(Live{Paced: true})
-	if d.flight.Window() != 5000 || !x.parked {
-		t.Error("the window has changed although nothing has")
-	}
-	e.goLive(Live{})
-	if d.flight.Window() != 0 || x.parked || d.first != x {
-		t.Errorf("without an agent: window %d, parked %v", d.flight.Window(), x.parked)
-	}
-	if e.goLive(Live{Paced: true}); d.flight.Window() != 5000 {
-		t.Error("the next agent's window does not hold")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopback(t, 1)
+		x := l.connect(qp.RC, rocev2.PMTU1024, 8)
+		e, d := l.e, x.dest
+		e.adopt(d, &DestSync{Window: 5000})
+		if w := d.flight.Window(); w != 5000 {
+			t.Errorf("the window is %d, want 5000", w)
+		}
+		for range 8 {
+			l.post(x, qp.OpWrite, 4096)
+		}
+		e.takePosts()
+		e.settle()
+		if sent := e.transmit(); sent != 5 || !x.q.Waits() {
+			t.Fatalf("%d packets have left and it waits: %v; want 5 and a queue pair that waits for room", sent, x.q.Waits())
+		}
+		e.goLive(Live{Paced: true})
+		if d.flight.Window() != 5000 || !x.q.Waits() {
+			t.Error("the window has changed although nothing has")
+		}
+		e.goLive(Live{})
+		if d.flight.Window() != 0 || x.q.Waits() || d.first != x {
+			t.Errorf("without an agent: window %d, waits %v", d.flight.Window(), x.q.Waits())
+		}
+		if e.goLive(Live{Paced: true}); d.flight.Window() != 5000 {
+			t.Error("the next agent's window does not hold")
+		}
+	})
 }

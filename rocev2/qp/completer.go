@@ -99,7 +99,7 @@ func (r *requester) outOfSequence(now Time, n uint64) {
 	if r.q.state == Err {
 		return
 	}
-	if r.nakAt != 0 && r.nakFor == n && now-r.nakAt < r.clock.roundTrip() {
+	if r.nakAt != 0 && r.nakFor == n && now-r.nakAt < r.roundTrip() {
 		return // n is on its way already
 	}
 	if r.stopAt <= n {
@@ -112,7 +112,7 @@ func (r *requester) outOfSequence(now Time, n uint64) {
 		return
 	}
 	r.window.lost(r.nxt-n, minWindow)
-	r.q.flightLost(now, r.clock.roundTrip())
+	r.q.flightLost(now, r.roundTrip())
 	r.rewind(n)
 }
 
@@ -201,7 +201,7 @@ func (r *requester) advance(now Time, to uint64) {
 	}
 	if c.timing && to > c.timed {
 		c.timing = false
-		c.sample(now - c.timedAt)
+		r.sample(now - c.timedAt)
 	}
 	r.window.acked(uint32(min(n, maxOutstanding)))
 	if r.ramp != 0 {
@@ -228,7 +228,7 @@ func (r *requester) advance(now Time, to uint64) {
 // progress restarts the clock.
 func (r *requester) progress(now Time) {
 	r.probe, r.unheard = false, false
-	r.clock.progress(now, r.clock.asked > r.taken || r.reads.n != 0)
+	r.clock.progress(now, r.clock.expected > r.taken || r.reads.n != 0)
 }
 
 // retire completes the work requests that are done, in order (IBTA 10.8.5). The

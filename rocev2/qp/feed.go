@@ -10,9 +10,7 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // SEND and WRITE of RC, whose packets are answered; the data of READs flows the other
 // way, and UC and UD have no answers.
 //
-// Whoever is refused stands in the NIC's line for the destination (Waits), in which all
-// take turns. The packet that fills the window asks for an ACK, so that an answer is
-// always on its way.
+// The packet that fills the window asks for an ACK, so that an answer is always on its way.
 
 // SetWindow limits what may be under way, in bytes of frames; 0 is no limit. A packet
 // may leave if less than that is, or nothing.
@@ -24,50 +22,28 @@ func (f *Flight) Window() uint64 { return f.window }
 // Bytes are under way: frames of SEND and WRITE that the peer has not answered.
 func (f *Flight) Bytes() uint64 { return f.bytes }
 
-// Pass has what NextData hands out next not mind the window, as it is paid with something
-// else. It counts all the same.
+// Pass has what NextData hands out next not mind the window and the line, as it is paid with
+// something else. It counts all the same, and the limit of packets holds.
 func (f *Flight) Pass(on bool) { f.past = on }
 
-// open reports that the window has room for a packet.
-func (f *Flight) open() bool { return f.window == 0 || f.bytes < f.window || f.bytes == 0 }
+// Open reports that the window has room for a packet.
+func (f *Flight) Open() bool { return f.window == 0 || f.bytes < f.window || f.bytes == 0 }
 
-// mayFeed is how many of n packets of size bytes each the window has room for.
-func (q *QP) mayFeed(n, size uint32) uint32 {
-	f := q.flight
-	if f.window == 0 || f.past {
+// fitsWindow is for how many of n packets of size bytes each the window has room.
+func (f *Flight) fitsWindow(n, size uint32) uint32 {
+	switch {
+	case f.window == 0 || f.past:
 		return n
-	}
-	if !f.open() || f.refused > 0 && !q.stood { // others have waited before it
-		q.setRefused(true)
+	case !f.Open():
 		return 0
-	}
-	if f.bytes >= f.window { // nothing is under way
-		return 1
+	case f.bytes >= f.window: // nothing is outstanding
+		return min(n, 1)
 	}
 	left := f.window - f.bytes
 	if left >= uint64(n)*uint64(size) {
 		return n
 	}
 	return uint32((left-1)/uint64(size)) + 1
-}
-
-// retry forgets that the queue pair was refused, as it tries again.
-func (q *QP) retry() {
-	if q.stood = q.refused; q.stood {
-		q.setRefused(false)
-	}
-}
-
-func (q *QP) setRefused(on bool) {
-	switch {
-	case on == q.refused:
-		return
-	case on:
-		q.flight.refused++
-	default:
-		q.flight.refused--
-	}
-	q.refused = on
 }
 
 // addBytes notes that n more bytes are under way, or less.

@@ -30,7 +30,7 @@ func TestFeedWindow(t *testing.T) {
 					if n > 1 && slowest < 3 {
 						t.Errorf("when one had done 10 messages another had done %d", slowest)
 					}
-					if f := &c.flight; f.bytes != 0 || f.refused != 0 {
+					if f := &c.flight; f.bytes != 0 || f.Waiting() {
 						t.Errorf("left over: %+v", f)
 					}
 				})
@@ -67,6 +67,7 @@ func TestFeedChanges(t *testing.T) {
 	p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
 	fill := func(window uint64) (packets int) {
 		c.flight.SetWindow(window)
+		c.flight.Turn()
 		for p.side[0].q.NextData(p.now, &p.out) {
 			packets++
 		}
@@ -126,20 +127,33 @@ func TestFeedTurns(t *testing.T) {
 	}
 	greedy, other := c.pairs[0], c.pairs[1]
 	more := func(p *pair) bool { return p.side[0].q.NextData(p.now, &p.out) }
+	turn := func(p *pair) bool { return c.flight.Turn() == p.side[0].q }
 	for range 10 {
 		more(greedy)
 	}
 	if more(other) {
 		t.Fatal("there was room")
 	}
+	if turn(other) {
+		t.Fatal("the turn to nobody's use: there is no room")
+	}
 	greedy.side[0].q.req.acknowledged(0, 2)
 	if more(greedy) {
 		t.Error("the greedy one goes on although the other waits")
 	}
-	if !more(other) {
+	if !turn(other) || more(greedy) || !more(other) {
 		t.Error("the other one does not get the room")
 	}
-	if !more(greedy) {
+	other.side[0].q.EndTurn()
+	if !turn(greedy) || !more(greedy) {
 		t.Error("what the other one leaves is not for who waits behind it")
+	}
+	// Who has the turn and finds no room is the first again, before who came meanwhile.
+	if more(other) || more(greedy) || greedy.side[0].q.HasTurn() {
+		t.Error("there was room")
+	}
+	greedy.side[0].q.req.acknowledged(0, 3)
+	if !turn(greedy) {
+		t.Error("who had the turn is not the first in line")
 	}
 }

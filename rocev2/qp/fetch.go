@@ -185,7 +185,7 @@ func (r *requester) impliedNAK(now Time, to uint64) {
 			return
 		}
 		i = w.nextRead
-		if w.done || w.ask || w.askedAt != 0 && now-w.askedAt < 2*r.clock.roundTrip() {
+		if w.done || w.ask || w.askedAt != 0 && now-w.askedAt < 2*r.roundTrip() {
 			continue
 		}
 		r.q.cfg.Count.ImpliedNak++
@@ -262,7 +262,7 @@ func (r *requester) missing(now Time, w *wqe) bool {
 	switch {
 	case from >= w.asked:
 		return true
-	case now-w.askedAt > 2*r.clock.roundTrip():
+	case now-w.askedAt > 2*r.roundTrip():
 		w.asked = 0
 		return true
 	case !r.q.attr.Selective:
@@ -297,6 +297,6 @@ func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
 		r.reads.ask(w)
 	}
 	r.clock.timing = false
-	r.clock.awaits(now, w.end()-1, true)
+	r.clock.awaits(now, w.end()-1, true, false)
 	r.count(out)
 }

@@ -2,64 +2,90 @@
 
 package qp
 
-// Bounds of what is on its way to one destination, in packets. A receiver of ours has
+// Bounds of what is outstanding to one destination, in packets. A receiver of ours has
 // 4096 frames, and a packet of PMTU 4096 takes two; others are not known to have fewer.
 const (
 	flightMost  = widest
 	flightLeast = 256 // after losses: twice what a responder keeps behind a hole
 	flightStep  = 16  // by so many it opens in a round trip
-	shareLeast  = 4   // of one queue pair, however many there are
-	plenty      = 64  // room for so many needs no closer look
 )
 
 // frameBytes is what a packet of data takes on the wire beside its payload: Ethernet,
 // IPv4, UDP, BTH and ICRC, as rates count.
 const frameBytes = 14 + 20 + 8 + 12 + 4
 
-// Flight is what queue pairs have on its way to one destination together: requests
-// without an answer, and the answers that READs have asked for. Each has a window of
-// its own, but a receiver's frames are there once. Whoever has less than its share may
-// always send; beyond that, as long as all together have less than the limit. It
-// halves with losses and opens again. Congestion control limits the bytes of SEND and
-// WRITE beside that (feed.go). It belongs to the engine's thread.
+// Flight limits what queue pairs have outstanding to one destination together: in packets,
+// requests without an answer and the answers that READs have asked for, as a receiver's
+// frames are there once; and in bytes of SEND and WRITE, by congestion control (feed.go).
+// The limit of packets halves with losses and opens again. Retransmissions, probes and READ
+// responses need no room. It belongs to the engine's thread.
+//
+// A queue pair whose next packet finds no room, or others in line before it, enters the line
+// at its end (Waits). fits is the only judge of who may leave it: Turn gives the turn to the
+// first in line as soon as there is room for its packet, and to nobody before. Without the
+// turn nobody may send anything new while others are in line. The turn ends with the burst
+// that the engine allows (EndTurn), or where there is no room left: then its queue pair is
+// the first in line again. So nobody overtakes, however many there are, and no room is left
+// unused while somebody needs it.
 type Flight struct {
-	limit   uint32
-	used    uint32
-	users   uint32 // queue pairs that have something under way
-	waiting uint32 // and those that have a READ to send and nothing under way
-	rest    uint32 // packets answered that did not make a whole round trip
-	shrunk  Time
+	limit  uint32
+	used   uint32
+	rest   uint32 // packets answered that did not make a whole round trip
+	shrunk Time
 
-	window  uint64 // bytes, 0 = no limit
-	bytes   uint64 // of frames of SEND and WRITE under way
-	refused uint32 // queue pairs that wait for room in the window
-	past    bool   // what is sent now does not mind the window
+	window uint64 // bytes, 0 = no limit
+	bytes  uint64 // of frames of SEND and WRITE outstanding
+	past   bool   // what is sent now does not mind the window and the line
+
+	first, last *QP // the line
+	turn        *QP // who has the turn; not in line
+	rtt         rtt // of all queue pairs: of many each one measures seldom
 }
 
 // NewFlight is that of a destination that nothing is known of.
 func NewFlight() Flight { return Flight{limit: flightMost} }
 
-// Room reports that a queue pair that waits may send.
-func (f *Flight) Room() bool { return f.used < f.limit && f.open() }
-
-// Used is the number of packets.
+// Used is the number of packets outstanding.
 func (f *Flight) Used() int { return int(f.used) }
+
+// Waiting reports that queue pairs are in line.
+func (f *Flight) Waiting() bool { return f.first != nil }
+
+// Turn gives the turn to the first in line if nobody has it and the flight has room. It
+// returns whose NextData is to be called therefore, or nil.
+func (f *Flight) Turn() *QP {
+	q := f.first
+	if q == nil || f.turn != nil || f.fits(q.need, q.needSize) == 0 {
+		return nil
+	}
+	f.leaveLine(q)
+	f.turn = q
+	return q
+}
+
+// HasTurn reports that the queue pair has the turn of its flight.
+func (q *QP) HasTurn() bool { return q.flight != nil && q.flight.turn == q }
+
+// EndTurn takes the turn from the queue pair, if it has it.
+func (q *QP) EndTurn() {
+	if q.HasTurn() {
+		q.flight.turn = nil
+	}
+}
 
 // SetFlight has the queue pair share a flight, or none, which is no limit.
 func (q *QP) SetFlight(f *Flight) {
 	if old := q.flight; old != nil {
 		q.setUnderWay(0)
-		q.setWaits(false)
-		q.setRefused(false)
+		q.EndTurn()
+		old.leaveLine(q)
 	}
 	q.flight = f
 	q.account()
 }
 
-// Waits reports that the queue pair has something to send for which there is no room,
-// and perhaps nothing under way whose answer would have it called again: when the Flight
-// has room it wants NextData.
-func (q *QP) Waits() bool { return q.waits || q.refused }
+// Waits reports that the queue pair is in line.
+func (q *QP) Waits() bool { return q.waits }
 
 // account brings the flight up to date.
 func (q *QP) account() {
@@ -68,11 +94,8 @@ func (q *QP) account() {
 	}
 	r := &q.req
 	q.setUnderWay(uint32(r.max - r.awaited()))
-	if q.underWay != 0 || r.head == r.tail || q.state != RTS {
-		q.setWaits(false)
-	}
 	if r.head == r.tail || q.state != RTS && q.state != SQD {
-		q.setRefused(false)
+		q.flight.leaveLine(q)
 	}
 }
 
@@ -86,12 +109,6 @@ func (q *QP) setUnderWay(n uint32) {
 	if n == 0 {
 		q.addBytes(-int64(q.flying))
 	}
-	switch {
-	case was == 0:
-		f.users++
-	case n == 0:
-		f.users--
-	}
 	if n < was && f.limit < flightMost {
 		if f.rest += was - n; f.rest >= f.limit {
 			f.rest = 0
@@ -100,54 +117,73 @@ func (q *QP) setUnderWay(n uint32) {
 	}
 }
 
-func (q *QP) setWaits(on bool) {
-	switch {
-	case on == q.waits:
+// enterLine has the queue pair wait for room for n packets of size bytes each (fits), at the
+// end of the line or, if it has the turn, at its head.
+func (f *Flight) enterLine(q *QP, n, size uint32) {
+	q.need, q.needSize = n, size
+	if q.waits {
 		return
-	case on:
-		q.flight.waiting++
-	default:
-		q.flight.waiting--
 	}
-	q.waits = on
+	q.waits = true
+	switch {
+	case f.first == nil:
+		f.first, f.last = q, q
+	case f.turn == q:
+		q.next, f.first.prev, f.first = f.first, q, q
+	default:
+		q.prev, f.last.next, f.last = f.last, q, q
+	}
+	if f.turn == q {
+		f.turn = nil
+	}
 }
 
-// mayFly is how many of n packets the flight has room for. They carry up to size bytes
-// each; 0: they are answers to a READ, which can only go together.
+func (f *Flight) leaveLine(q *QP) {
+	if !q.waits {
+		return
+	}
+	if q.prev != nil {
+		q.prev.next = q.next
+	} else {
+		f.first = q.next
+	}
+	if q.next != nil {
+		q.next.prev = q.prev
+	} else {
+		f.last = q.prev
+	}
+	q.waits, q.next, q.prev = false, nil, nil
+}
+
+// fits is for how many of n packets there is room. They carry up to size bytes each, as
+// frames; size 0: they are the answers to a READ, which can only go together. Half the limit
+// is room enough for those, so that the next long READ is asked for while the last one's
+// second half still comes.
+func (f *Flight) fits(n, size uint32) uint32 {
+	switch {
+	case f.used >= f.limit:
+		return 0
+	case size != 0:
+		return f.fitsWindow(min(n, f.limit-f.used), size)
+	case f.limit-f.used >= min(n, f.limit/2):
+		return n
+	}
+	return 0
+}
+
+// mayFly is fits for the queue pair's next packets. It enters the line if that is none.
 func (q *QP) mayFly(n, size uint32) uint32 {
-	f, mine, whole := q.flight, q.underWay, size == 0
+	f := q.flight
 	if f == nil {
 		return n
 	}
-	if !whole {
-		if n = q.mayFeed(n, size); n == 0 {
-			return 0
+	if f.turn == q || f.turn == nil && f.first == nil || f.past {
+		if k := f.fits(n, size); k != 0 {
+			return k
 		}
 	}
-	room := uint32(0)
-	if f.used < f.limit && (f.waiting == 0 || q.waits) {
-		if room = f.limit - f.used; room >= n || !whole && room >= plenty {
-			return min(room, n) // mostly; the share costs a division
-		}
-	}
-	users := f.users + f.waiting
-	if mine == 0 && !q.waits {
-		users++
-	}
-	if share := max(f.limit/max(users, 1), shareLeast); mine < share {
-		room = max(room, share-mine)
-	}
-	if !whole || room >= n {
-		return min(room, n)
-	}
-	if room >= f.limit/2 {
-		return n // a long READ, asked for while the last one's second half still comes
-	}
-	if mine == 0 {
-		if f.used < f.limit {
-			return n // however long it is: else it might wait for ever
-		}
-		q.setWaits(true)
+	if !f.past {
+		f.enterLine(q, n, size)
 	}
 	return 0
 }

@@ -29,23 +29,18 @@ func newCrowd(t *testing.T, n int) *crowd {
 // check compares the flight with what its queue pairs say.
 func (c *crowd) check(t *testing.T) {
 	t.Helper()
-	var sum, users, waiting, refused uint32
+	var sum uint32
+	var waiting, turns int
 	bytes := uint64(0)
 	for _, p := range c.pairs {
 		q := p.side[0].q
 		sum += q.underWay
 		bytes += uint64(q.flying)
-		if q.refused {
-			refused++
-		}
-		if q.underWay != 0 {
-			users++
-		}
 		if q.waits {
 			waiting++
 		}
-		if q.waits && q.underWay != 0 {
-			t.Fatal("a queue pair waits that will be called anyway")
+		if q.HasTurn() {
+			turns++
 		}
 	}
 	c.checks++
@@ -53,12 +48,21 @@ func (c *crowd) check(t *testing.T) {
 	if real := q.req.bytesBetween(q.req.taken, q.req.max); uint64(real) != uint64(q.flying) {
 		t.Fatalf("a queue pair has %d bytes under way; in truth %d", q.flying, real)
 	}
-	if f := &c.flight; f.bytes != bytes || f.refused != refused {
-		t.Fatalf("the flight says %d bytes and %d refused; in truth %d, %d", f.bytes, f.refused, bytes, refused)
+	line := 0
+	for q := c.flight.first; q != nil; q = q.next {
+		line++
 	}
-	if f := &c.flight; f.used != sum || f.users != users || f.waiting != waiting {
-		t.Fatalf("the flight says %d of %d users, %d waiting; in truth %d of %d, %d", f.used, f.users, f.waiting, sum, users, waiting)
+	if f := &c.flight; f.bytes != bytes || f.used != sum || line != waiting || turns > 1 || f.turn != nil && turns == 0 {
+		t.Fatalf("the flight says %d bytes, %d packets, %d in line; in truth %d, %d, %d, and %d have the turn", f.bytes, f.used, line, bytes, sum, waiting, turns)
 	}
+}
+
+// step has a pair go on, as the engine would: the first in line gets the turn when there is
+// room, for one step.
+func (c *crowd) step(p *pair) {
+	c.flight.Turn()
+	p.step()
+	p.side[0].q.EndTurn()
 }
 
 // transfer moves n messages of size bytes on each pair and returns the most packets
@@ -78,7 +82,7 @@ func (c *crowd) transfer(t *testing.T, op Operation, n int, size uint32) (most u
 		for _, p := range c.pairs {
 			if len(p.side[0].cq.got) < n {
 				busy = true
-				p.step()
+				c.step(p)
 			} else if slowest < 0 {
 				slowest = n
 				for _, o := range c.pairs {
@@ -111,7 +115,7 @@ func TestFlight(t *testing.T) {
 				if n > 1 && slowest < 5 {
 					t.Errorf("when one had done 10 messages another had done %d", slowest)
 				}
-				if c.flight.used != 0 || c.flight.users != 0 || c.flight.waiting != 0 {
+				if c.flight.used != 0 || c.flight.Waiting() || c.flight.turn != nil {
 					t.Errorf("left over: %+v", c.flight)
 				}
 			})
@@ -170,7 +174,7 @@ func TestFlightLeaves(t *testing.T) {
 			}
 		}
 		for range r.IntN(300) {
-			c.pairs[r.IntN(6)].step()
+			c.step(c.pairs[r.IntN(6)])
 		}
 		for i, p := range c.pairs {
 			q := p.side[0].q
@@ -183,7 +187,7 @@ func TestFlightLeaves(t *testing.T) {
 				_ = q.Modify(Attr{State: Reset}, MaskState)
 			}
 		}
-		if f := &c.flight; f.used != 0 || f.users != 0 || f.waiting != 0 || f.bytes != 0 || f.refused != 0 {
+		if f := &c.flight; f.used != 0 || f.Waiting() || f.turn != nil || f.bytes != 0 {
 			t.Fatalf("left over: %+v", *f)
 		}
 	}

@@ -46,12 +46,13 @@ type QP struct {
 	attr  Attr
 	state State
 
-	waits    bool    // see flight.go
-	refused  bool    // see feed.go
-	stood    bool    // it was when it was called last
+	waits    bool    // in line for flight
 	underWay uint32  // of flight, what is this one's
 	flying   uint32  // the same in bytes
 	flight   *Flight // or nil
+
+	need, needSize uint32 // in line: the room that its next packets need
+	next, prev     *QP    // in line
 
 	req requester
 	rsp responder
@@ -137,7 +138,6 @@ func (q *QP) NextData(now Time, out *Outbound) bool {
 }
 
 func (q *QP) nextRequest(now Time, out *Outbound) bool {
-	q.retry()
 	if !q.req.next(now, out) {
 		return false
 	}
@@ -146,7 +146,15 @@ func (q *QP) nextRequest(now Time, out *Outbound) bool {
 }
 
 // AskAck has the next new packet of a SEND or WRITE ask for an ACK, and be waited for.
-func (q *QP) AskAck() { q.req.sinceAck = 1 << 16 } // more than ackEvery gives
+func (q *QP) AskAck() { q.req.askNext() }
+
+// AskNow has the packet that NextData has just written ask for an ACK, if it is one of a
+// SEND or WRITE: the caller will not ask for the next one soon.
+func (q *QP) AskNow(now Time, out *Outbound) {
+	if q.cfg.Type == RC && out.fill == filler(&q.req) && !out.AckReq {
+		q.req.askNow(now, out)
+	}
+}
 
 // Deadline is when Expire must be called, or 0.
 func (q *QP) Deadline() Time {

@@ -191,7 +191,7 @@ func (r *requester) sawLoss() {
 	r.clock.timing = false
 	if r.taken >= r.recover {
 		r.window.lost(r.nxt-r.taken, holdable)
-		r.q.flightLost(r.now, r.clock.roundTrip())
+		r.q.flightLost(r.now, r.roundTrip())
 		r.recover = r.max
 	}
 	far := r.taken + holdable

@@ -429,7 +429,7 @@ func TestStalledRead(t *testing.T) {
 		for _, sent := range []int{0, 1, 100, 511} {
 			p := newPair(t, RC, func(_ *Config, a *Attr) { a.Selective = sel })
 			p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
-			p.run(func() bool { return p.side[0].q.req.clock.srtt != 0 })
+			p.run(func() bool { return p.side[0].q.req.clock.rtt.smoothed != 0 })
 			const n = 512
 			p.post(&SendWR{Op: OpRead, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
 				SGL: []SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
@@ -454,7 +454,7 @@ func TestLateRead(t *testing.T) {
 	for _, lost := range []int{0, 1, 200, n} {
 		p := newPair(t, RC, selective)
 		p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
-		p.run(func() bool { return p.side[0].q.req.clock.srtt != 0 })
+		p.run(func() bool { return p.side[0].q.req.clock.rtt.smoothed != 0 })
 		responses := 0
 		p.drop = func(from int, _ *rocev2.Packet) bool {
 			if from == 1 {

@@ -73,8 +73,8 @@ func (r *requester) nextRC(now Time, out *Outbound) bool {
 	return false
 }
 
-// limit is the packet that must wait.
-func (r *requester) limit(w *wqe) uint64 {
+// reach is the packet that must wait by the queue pair's own rules.
+func (r *requester) reach(w *wqe) uint64 {
 	end := r.taken + uint64(r.window.size)
 	if r.ramp != 0 {
 		end = min(end, r.taken+r.ramp)
@@ -82,8 +82,7 @@ func (r *requester) limit(w *wqe) uint64 {
 	if r.board != nil && r.board.open() {
 		end = min(end, r.taken+holdable) // the responder drops what is beyond
 	}
-	// All PSNs of a READ are outstanding at once. The next one is asked for when half a
-	// flight of its answers has room, so that the link is not idle between long ones.
+	// All PSNs of a READ are outstanding at once.
 	oldest, n := r.oldest(), uint64(1)
 	if w.isRead() {
 		n = uint64(w.packets)
@@ -94,17 +93,36 @@ func (r *requester) limit(w *wqe) uint64 {
 	if r.nxt+n > oldest+maxOutstanding {
 		return 0
 	}
-	if r.nxt == r.max && r.nxt < end { // a new one
-		size := uint32(0)
-		if !w.isRead() {
-			n, size = end-r.nxt, w.sizeOf(r.nxt, r.q.attr.PMTU)+frameBytes
-		}
-		if n = uint64(r.q.mayFly(uint32(n), size)); n == 0 {
+	return min(end, r.stopAt)
+}
+
+// limit is the packet that must wait, if nxt is new also for room in the flight.
+func (r *requester) limit(w *wqe) uint64 {
+	end := r.reach(w)
+	if r.nxt != r.max || r.nxt >= end {
+		return end
+	}
+	if w.isRead() {
+		if r.q.mayFly(w.packets, 0) == 0 {
 			return 0
 		}
-		end = min(end, r.nxt+n)
+		return end
 	}
-	return min(end, r.stopAt)
+	n := r.q.mayFly(uint32(end-r.nxt), w.sizeOf(r.nxt, r.q.attr.PMTU)+frameBytes)
+	return min(end, r.nxt+uint64(n))
+}
+
+// ready reports that the next packet may leave by the queue pair's own rules, and only waits
+// for its turn among others.
+func (r *requester) ready() bool {
+	if r.cur == r.tail || r.clock.rnrUntil != 0 {
+		return false
+	}
+	w := r.at(r.cur)
+	if w.packets == 0 || r.nxt == r.max && r.nxt == w.first && !r.mayBegin(w) {
+		return false
+	}
+	return r.nxt < r.reach(w)
 }
 
 // oldest is the first packet whose answer is outstanding.
@@ -156,7 +174,7 @@ func (r *requester) skip(w *wqe) bool {
 // the last packet of a message, often enough, and if ask is set.
 func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, ask bool) {
 	q := r.q
-	again := n < r.max
+	again, first := n < r.max, r.unasked()
 	at := uint32(n - w.first)
 	last := n+1 == w.end()
 	place := 1
@@ -200,7 +218,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 	switch {
 	case out.AckReq:
 		r.sinceAck = 0
-		r.clock.awaits(now, n, again)
+		r.clock.awaits(now, n, again, first)
 	case last:
 		r.clock.expects(now, n)
 	}
@@ -208,6 +226,13 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		r.board.sentAgain(n, r.max)
 	}
 	r.count(out)
+}
+
+// askNow has packet n, which emit has just written, ask for an ACK.
+func (r *requester) askNow(now Time, out *Outbound) {
+	n := uint64(r.number(out.PSN))
+	out.AckReq, r.sinceAck = true, 0
+	r.clock.awaits(now, n, out.Again, r.unasked())
 }
 
 // follows reports that the message after the one at index i can go at once, so that

@@ -18,22 +18,22 @@ const (
 // due, and what happens when it does not come.
 //
 // An answer is due once a packet left that asks for one. If nothing is heard for
-// two round trips, the oldest packet is sent once more; that is no retry. After
+// two round trips of the queue pair or of its destination, the oldest packet is sent once more; that is no retry. After
 // the time that Modify set, everything is sent again, and after RetryCnt of those
 // the connection is given up (IBTA 9.7.6). Both times double as long as nothing
 // is heard, the second up to four times, which the clause allows (T_tr to 4 T_tr).
 type clock struct {
 	rnrUntil Time   // or 0
 	due      Time   // since when an answer is due, or 0
-	asked    uint64 // packets before this one are to be answered
+	asked    uint64 // packets before this one are covered by one that asked for an ACK
+	expected uint64 // packets before this one are to be answered, if not asked for yet then later
 
-	srtt, rttvar Time   // as in RFC 6298; 0 before the first sample
-	timed        uint64 // the packet whose answer gives the next: never one that was sent twice (Karn)
-	timedAt      Time
-	idleSince    Time
+	rtt       rtt
+	timed     uint64 // the packet whose answer gives the next: never one that was sent twice (Karn)
+	timedAt   Time
+	idleSince Time
 
 	timing   bool  // timed is on its way
-	unasked  bool  // due is of a packet whose answer none has asked for yet
 	probes   uint8 // since the last progress
 	tries    uint8 // timeouts since then
 	rnrTries uint8
@@ -43,29 +43,6 @@ type clock struct {
 	// round trip: the longest wait between two, forgotten slowly.
 	dataGap Time
 	dataAt  Time
-}
-
-// sample takes a measured round trip.
-func (c *clock) sample(rtt Time) {
-	rtt = max(rtt, 1)
-	if c.srtt == 0 {
-		c.srtt, c.rttvar = rtt, rtt/2
-		return
-	}
-	d := rtt - c.srtt
-	c.srtt += d / 8
-	if d < 0 {
-		d = -d
-	}
-	c.rttvar += (d - c.rttvar) / 4
-}
-
-// roundTrip is how long to wait for the effect of something sent now.
-func (c *clock) roundTrip() Time {
-	if c.srtt == 0 {
-		return minProbe
-	}
-	return c.srtt + 4*c.rttvar
 }
 
 // ackTimeout is 4.096 µs · 2^t (IBTA 9.7.6), 0 for t = 0: never.
@@ -91,13 +68,13 @@ func RetryBound(timeout, retryCnt uint8) Time {
 func (r *requester) probeAt() Time {
 	c := &r.clock
 	wait := Time(firstProbe)
-	if c.srtt != 0 {
-		wait = max(2*c.srtt+4*c.rttvar, minProbe)
+	if c.rtt.smoothed != 0 {
+		wait = max(r.estimate(func(t rtt) Time { return 2*t.smoothed + 4*t.deviation }), minProbe)
 	}
 	if r.reads.n != 0 {
 		wait = max(wait, 2*c.dataGap)
 	}
-	if t := ackTimeout(r.q.attr.Timeout); t != 0 && c.srtt == 0 {
+	if t := ackTimeout(r.q.attr.Timeout); t != 0 && c.rtt.smoothed == 0 {
 		wait = min(wait, max(t/4, 1))
 	}
 	return c.due + wait<<min(c.probes+1, maxShift) - wait
@@ -143,6 +120,9 @@ func (r *requester) expire(now Time) {
 		r.endRNR(now)
 	case c.due == 0:
 		r.shrink()
+	case r.unasked() && r.ready():
+		r.askNext() // no answer can come: what would ask waits for its turn
+		c.due = now
 	default:
 		if t := r.timeoutAt(); t != 0 && now >= t {
 			r.timeout(now)
@@ -155,19 +135,27 @@ func (r *requester) expire(now Time) {
 	}
 }
 
+// unasked reports that no packet has asked for the answers that are due.
+func (r *requester) unasked() bool { return r.clock.asked <= r.taken && r.reads.n == 0 }
+
+// askNext has the next new packet of a SEND or WRITE ask for an ACK.
+func (r *requester) askNext() { r.sinceAck = 1 << 16 } // more than ackEvery gives
+
 // expects notes that packet n leaves, whose answer another one is to ask for.
 func (c *clock) expects(now Time, n uint64) {
-	c.asked = max(c.asked, n+1)
+	c.expected = max(c.expected, n+1)
 	if c.due == 0 {
-		c.due, c.unasked = now, true
+		c.due = now
 	}
 }
 
-// awaits notes that packet n, which asks for an answer, leaves.
-func (c *clock) awaits(now Time, n uint64, again bool) {
+// awaits notes that packet n, which asks for an answer, leaves. first: no other one has
+// asked for what is due.
+func (c *clock) awaits(now Time, n uint64, again, first bool) {
 	c.expects(now, n)
-	if c.unasked {
-		c.due, c.unasked = now, false
+	c.asked = max(c.asked, n+1)
+	if first {
+		c.due = now
 	}
 	if !again && !c.timing {
 		c.timing, c.timed, c.timedAt = true, n, now
@@ -187,7 +175,7 @@ func (c *clock) data(now Time, follows bool) {
 // still due.
 func (c *clock) progress(now Time, more bool) {
 	c.probes, c.tries = 0, 0
-	c.due, c.unasked = 0, false
+	c.due = 0
 	if more {
 		c.due = now
 	}

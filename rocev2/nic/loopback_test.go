@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// loopback is an engine without sockets and threads, whose queue pairs are connected to each
+// other over the engine's own loopback. The caller runs it, in a bubble of testing/synctest:
+// time passes only when the caller sleeps.
+type loopback struct {
+	t      testing.TB
+	e      *engine
+	pd     *PD
+	cq     *CQ
+	region *mr.Region
+	rand   *rand.Rand
+	loss   float64 // share of the packets that are lost
+	qps    []*QP   // the requesters
+	batch  [256]qp.Completion
+	turns  int
+}
+
+// loopbackSize is the memory that all queue pairs share.
+const loopbackSize = 1 << 20
+
+func newLoopback(t testing.TB, seed uint64) *loopback {
+	t.Helper()
+	d := &Device{events: make(chan Event, eventBacklog), done: make(chan struct{})}
+	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, senders: []*sock{{}}, held: qp.NewHoldPool(heldPackets)}
+	e.live = Live{Paced: true, Burst: 4e6}
+	e.own.maxFrame = 4096 + 256
+	e.posts.init()
+	e.onTimer, e.onDest = e.expire, e.resume
+	d.eng = e
+	l := &loopback{t: t, e: e, rand: rand.New(rand.NewPCG(seed, 1))}
+	var err error
+	must := func() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.mem, err = mr.New(mr.Config{})
+	must()
+	l.pd, err = d.AllocPD()
+	must()
+	l.region, err = l.pd.RegMR(make([]byte, loopbackSize), mem.LocalWrite|mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic)
+	must()
+	l.cq, err = d.CreateCQ(MaxCQ)
+	must()
+	return l
+}
+
+// connect makes one more pair of queue pairs in RTS.
+func (l *loopback) connect(typ qp.Type, pmtu rocev2.PMTU, depth int) *QP {
+	l.t.Helper()
+	var pair [2]*QP
+	for i := range pair {
+		x := &QP{dev: l.e.dev, typ: typ, pd: l.pd, send: l.cq, recv: l.cq}
+		x.timer.Owner = x
+		err := l.e.addQP(x, qp.Config{
+			Type: typ, PD: l.pd.num, Memory: l.e.dev.mem, SendCQ: l.cq, RecvCQ: l.cq, Count: &l.e.qpCount, Held: l.e.held,
+			MaxSend: depth, MaxRecv: depth, MaxSendSGE: 1, MaxRecvSGE: 1, AckPackets: ackPackets,
+		})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		pair[i] = x
+	}
+	for i, x := range pair {
+		a := Attr{}
+		a.PMTU, a.DestQPN, a.Access = pmtu, pair[1-i].num, mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic
+		a.MaxRdAtomic, a.MaxDestRdAtomic, a.MinRNRTimer, a.Timeout, a.RetryCnt, a.RNRRetry = 16, 16, 1, 14, 7, 7
+		masks := []qp.AttrMask{qp.MaskAccess, qp.MaskPMTU | qp.MaskDestQPN | qp.MaskRQPSN, qp.MaskSQPSN}
+		if typ == qp.RC {
+			masks[1] |= qp.MaskMaxDestRdAtomic | qp.MaskMinRNRTimer
+			masks[2] |= qp.MaskTimeout | qp.MaskRetryCnt | qp.MaskRNRRetry | qp.MaskMaxRdAtomic
+		}
+		for i, s := range []qp.State{qp.Init, qp.RTR, qp.RTS} {
+			a.State = s
+			var path *route.Path
+			if s == qp.RTR {
+				path = route.Fixed(route.State{Src: us, Dst: us, Ether: [14]byte{12: 8}, MTU: 4096 + rocev2.PMTUOverhead, PMTU: rocev2.PMTU4096, Loopback: true})
+			}
+			if _, err := l.e.modify(x, &a, masks[i]|qp.MaskState, path); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+	l.qps = append(l.qps, pair[0])
+	if typ == qp.RC {
+		for range depth {
+			if err := pair[1].PostRecv(&qp.RecvWR{SGL: l.sgl(4096)}); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+	return pair[0]
+}
+
+func (l *loopback) sgl(n int) []qp.SGE {
+	return []qp.SGE{{Addr: l.region.VA(), Len: uint32(n), LKey: l.region.LKey()}}
+}
+
+// post posts a signaled message of n bytes.
+func (l *loopback) post(x *QP, op qp.Operation, n int) {
+	l.t.Helper()
+	err := x.PostSend(&qp.SendWR{Op: op, Flags: qp.Signaled, SGL: l.sgl(n), RemoteAddr: l.region.VA(), RKey: l.region.RKey()})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// turn runs the engine once, at the virtual time after the pause, and checks what it left.
+func (l *loopback) turn(pause time.Duration) error {
+	time.Sleep(pause)
+	q := &l.e.own
+	for i := range q.count {
+		if l.loss > 0 && l.rand.Float64() < l.loss {
+			q.lens[(q.head+i)%ownLimit] = 0
+		}
+	}
+	l.e.turn()
+	l.turns++
+	return l.check()
+}
+
+// check compares the lists of the scheduler with what they stand for.
+func (l *loopback) check() error {
+	seen := map[*dest]int{}
+	for d, n := l.e.ready.first, 0; d != nil; d = d.next {
+		if seen[d]++; seen[d] > 1 {
+			return errors.New("a destination is in the ring twice")
+		}
+		if n++; n > len(l.e.dests) {
+			return errors.New("the ring of destinations has no end")
+		}
+	}
+	if l.e.stuck.first != nil {
+		return errors.New("destinations are still among those without frames after the turn")
+	}
+	for _, d := range l.e.dests {
+		if queued := seen[d] == 1; queued != d.queued {
+			return fmt.Errorf("a destination is in the ring: %v, and says %v", queued, d.queued)
+		}
+		if d.first != nil && !d.queued && d.held == 0 {
+			return errors.New("queue pairs stand in a line that nobody serves")
+		}
+	}
+	return nil
+}
+
+// run runs the engine until n messages in all have completed, for a virtual minute at most.
+func (l *loopback) run(n int, pause func() time.Duration) error {
+	for start := time.Now(); n > 0; {
+		if err := l.turn(pause()); err != nil {
+			return err
+		}
+		k := l.cq.take(l.batch[:])
+		for _, c := range l.batch[:k] {
+			if c.Status != qp.Success {
+				return fmt.Errorf("%d messages before the end: %+v", n, c)
+			}
+		}
+		n -= k
+		if time.Since(start) > time.Minute {
+			return fmt.Errorf("%d messages have not completed after a minute and %d turns", n, l.turns)
+		}
+	}
+	return nil
+}
+
+// watchdog ends the test binary with all stacks if f takes longer than limit of real time:
+// code that never returns cannot be stopped otherwise. The limit is far beyond what any machine needs.
+func watchdog(limit time.Duration, f func()) {
+	timer := time.AfterFunc(limit, func() {
+		debug.SetTraceback("all")
+		panic("the engine does not come to the end of a turn")
+	})
+	defer timer.Stop()
+	f()
+}
