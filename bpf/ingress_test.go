@@ -237,12 +237,12 @@ func TestIngressRegisters(t *testing.T) {
 		active bool // is the destination on the agent's list afterwards?
 		want   func(bpf.DestRegs) bool
 	}{
-		{"data: S1.3", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, false,
+		{"data: S1.3", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool {
 				return d.InTxNs == 5 && d.PeerT1Ns == now-5 && d.EchoCheck == ^(d.PeerT1Ns^uint64(d.InTxNs)) && d.LastRxNs == now &&
 					d.RxPackets == 1 && d.RxBytes == uint64(len(packet(t, write(64)))) && d.RxUnstamped == 0
 			}},
-		{"a peer whose clock is ahead: negative time", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now + 5}), []string{"rx_stamped"}, false,
+		{"a peer whose clock is ahead: negative time", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now + 5}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool { return d.InTxNs == -5 }},
 		{"unstamped data", nil, write(64), []string{"rx_unstamped"}, false,
 			func(d bpf.DestRegs) bool {

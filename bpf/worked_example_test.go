@@ -47,3 +47,38 @@ func TestWorkedExample(t *testing.T) {
 		t.Errorf("node 1 stores (%d, %d) for node 4, want (5, 3)", r.TxNs, r.RxNs)
 	}
 }
+
+// The same where nothing acknowledges the data (UC): node 4 has nothing to send, and its
+// agent sends an ECHO 5 ms later. Node 1 stores the same times.
+func TestWorkedExampleECHO(t *testing.T) {
+	addr := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
+	node1, node4 := newLab(t), newLab(t)
+	for _, n := range []*lab{node1, node4} {
+		n.config(func(c *bpf.Config) { c.Mac = [6]byte{} })
+	}
+	node1.know(addr(4), aware)
+	node4.know(addr(1), aware)
+	data := rocev2.Datagram{Src: addr(1), Dst: addr(4), Opcode: rocev2.UCSendOnly, DestQP: 17, PSN: 1, Payload: make([]byte, 64)}
+
+	node1.at(0)
+	_, onWire := node1.out(fromPeer(t, data))
+	node4.at(5)
+	node4.in(onWire)
+	if n := node4.exchange(bpf.ExchangeCollect, 9); n != 1 {
+		t.Errorf("the agent of node 4 evaluates %d destinations, want node 1", n)
+	}
+	b := make([]byte, rocev2.MaxHelloLen)
+	n, err := rocev2.BuildEcho(b, addr(4), addr(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node4.at(5_000_005)
+	_, onWire = node4.out(ethernet(peerMAC, usMAC, b[:n]))
+	node1.at(5_000_008)
+	if verdict, _ := node1.in(onWire); verdict != xdpDrop {
+		t.Errorf("verdict %d: an ECHO is for the table alone", verdict)
+	}
+	if r := node1.regs(addr(4)); r.TxNs != 5 || r.RxNs != 3 {
+		t.Errorf("node 1 stores (%d, %d) for node 4, want (5, 3)", r.TxNs, r.RxNs)
+	}
+}

@@ -60,7 +60,7 @@ const (
 	CNP Opcode = 0x81
 )
 
-// Our control opcodes, in the manufacturer range. HELLO and the credit packets
+// Our control opcodes, in the manufacturer range. HELLO, ECHO and the credit packets
 // go to ControlQPN, the others to a queue pair. The bodies of the
 // out-of-order opcodes (S3) are defined by the packages that speak them.
 const (
@@ -69,6 +69,7 @@ const (
 	OpCreditGrant  Opcode = 0xC2
 	OpCreditReturn Opcode = 0xC3
 	OpSACK         Opcode = 0xC4
+	OpEcho         Opcode = 0xC6
 	OpOWrite       Opcode = 0xC8
 	OpOReadReq     Opcode = 0xC9
 	OpOReadResp    Opcode = 0xCA
@@ -121,9 +122,10 @@ const (
 	ExtHello
 	ExtGrant
 	ExtReturn
+	ExtEcho
 )
 
-var extLen = [...]uint8{FETHLen, DETHLen, RETHLen, AtomicETHLen, AETHLen, AtomicAckETHLen, ImmDtLen, IETHLen, SACKLen, HelloLen, CreditLen, CreditLen}
+var extLen = [...]uint8{FETHLen, DETHLen, RETHLen, AtomicETHLen, AETHLen, AtomicAckETHLen, ImmDtLen, IETHLen, SACKLen, HelloLen, CreditLen, CreditLen, EchoLen}
 
 // Operation is what a packet does, whatever its position in the message.
 type Operation uint8
@@ -228,6 +230,7 @@ func buildOpcodeTable() (t [256]OpcodeInfo) {
 	control(OpCreditGrant, "CREDIT_GRANT", ExtGrant, false)
 	control(OpCreditReturn, "CREDIT_RETURN", ExtReturn, false)
 	control(OpSACK, "SACK", ExtAETH|ExtSACK, false)
+	control(OpEcho, "ECHO", ExtEcho, false)
 	control(OpOWrite, "OWRITE", 0, true)
 	control(OpOReadReq, "OREAD_REQ", 0, true)
 	control(OpOReadResp, "OREAD_RESP", 0, true)

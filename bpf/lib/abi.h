@@ -63,7 +63,7 @@ struct dest_regs {
 	__u64 rx_packets;
 	__u64 rx_bytes;    /* IP lengths without the stamp option */
 	__u64 last_rx_ns;  /* when the last packet of the peer arrived */
-	__s64 turn_ns;     /* receiver turnaround: its ACK's T1 - the echoed T2 */
+	__s64 turn_ns;     /* what rx_ns has of the peer's turnaround: its ACK's T1 - the echoed T2 */
 	__u16 caps;        /* enum sr_cap; ingress on HELLO, agent */
 	__u8 queued;       /* in the active queue: set by data plane, cleared by exchange */
 	__u8 ce_pending;   /* CE seen since the last echo: set by ingress, cleared by egress */

@@ -11,6 +11,9 @@
  * understanding the option only when its HELLO_ACK returns the nonce of our own
  * HELLO: it lives at the address it claims.
  *
+ * An ECHO has the same shape with a body of zeros. It is what a host sends that gets
+ * stamped data and has nothing to send: the option in it is the feedback of S1.4.
+ *
  * On a veth pair the answer is left to the agent: veth queues an XDP_TX frame at
  * its peer but wakes the peer only if that has an XDP program of its own.
  */
@@ -18,10 +21,6 @@
 #define SOFTROCE_CONTROL_H
 
 #define CONTROL_QPN 0xfffffe
-#define OP_HELLO 0xc0
-#define OP_HELLO_ACK 0xc1
-#define OP_CREDIT_GRANT 0xc2
-#define OP_CREDIT_RETURN 0xc3
 #define HELLO_LEN 32
 #define HELLO_VERSION 1
 #define HELLO_UDP_LEN (UDP_HLEN + BTH_LEN + HELLO_LEN + ICRC_LEN)
@@ -168,6 +167,7 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 					  const struct sr_config *cfg, __u64 now)
 {
 	const __u32 hlen = v6 ? IPV6_HLEN : IPV4_HLEN;
+	const int echo = r->opcode == OP_ECHO;
 	void *ip = r->ip, *body = ip + hlen + UDP_HLEN + BTH_LEN;
 	struct dest_regs *d;
 	struct dest_key key;
@@ -177,13 +177,15 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	if (r->udp_len != HELLO_UDP_LEN || r->surplus != STAMP_LEN ||
 	    ip + hlen + HELLO_UDP_LEN + STAMP_LEN > end ||
 	    stamp_read(body + HELLO_LEN + ICRC_LEN, r->udp, &s) ||
-	    LD16(body) != bpf_htons(HELLO_VERSION) || multicast(eth, ip, v6))
+	    (!echo && LD16(body) != bpf_htons(HELLO_VERSION)) || multicast(eth, ip, v6))
 		return control_drop(SR_STAT_control_malformed);
 
 	peer_key(r, 1, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	nonce = bpf_be64_to_cpu(LD64(body + 16));
 
+	if (echo && !d)
+		return control_drop(SR_STAT_echo_unknown);
 	/* The nonce first: it is what a flood of answers cannot have. */
 	if (r->opcode == OP_HELLO_ACK && d && (nonce != d->nonce || !nonce))
 		return control_drop(SR_STAT_hello_ack_forged);
@@ -193,9 +195,11 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 		return control_drop(SR_STAT_control_bad_icrc);
 
 	if (d)
-		note_stamp(d, &s, now, 1);
-	if (d && s.flags & STAMP_ECHO)
+		note_stamp(d, &s, now, r->opcode);
+	if (d && s.flags & (STAMP_ECHO | STAMP_CE))
 		mark_active(d, &key);
+	if (echo)
+		return control_drop(SR_STAT_echo_received);
 	if (r->opcode == OP_HELLO_ACK) {
 		__u32 caps = bpf_ntohl(LD32(body + 8)) & 0x7fff, node = bpf_ntohl(LD32(body + 4));
 
@@ -250,7 +254,7 @@ static __noinline int control(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (r.opcode == OP_CREDIT_GRANT || r.opcode == OP_CREDIT_RETURN)
 		return control_credit(ctx, &r, cfg);
-	if (r.opcode != OP_HELLO && r.opcode != OP_HELLO_ACK)
+	if (r.opcode != OP_HELLO && r.opcode != OP_HELLO_ACK && r.opcode != OP_ECHO)
 		return control_drop(SR_STAT_control_unknown);
 	return r.v6 ? control_packet(data, &r, end, 1, cfg, clock_now())
 		    : control_packet(data, &r, end, 0, cfg, clock_now());

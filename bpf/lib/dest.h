@@ -19,6 +19,14 @@
 #define OP_RC_LAST 0x1f
 #define OP_CNP 0x81
 
+/* Our own (docs/wire-format.md). */
+#define OP_HELLO 0xc0
+#define OP_HELLO_ACK 0xc1
+#define OP_CREDIT_GRANT 0xc2
+#define OP_CREDIT_RETURN 0xc3
+#define OP_SACK 0xc4
+#define OP_ECHO 0xc6
+
 #define PROBE_TIMEOUT_NS 1000000000ull
 
 /*
@@ -99,21 +107,45 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 }
 
 /*
+ * Whether a packet acknowledges: it leaves because mine arrived, so that the time
+ * between the two is the receiver's turnaround.
+ */
+static __always_inline int is_feedback(__u8 opcode)
+{
+	return opcode == OP_RC_ACK || opcode == OP_RC_ATOMIC_ACK || opcode == OP_SACK ||
+	       opcode == OP_HELLO_ACK;
+}
+
+/*
  * S1.4: the peer gave back our stamp. T1, T2 from the echo, T3 is now.
  *
  * Every packet of the peer echoes the latest stamp that it has, so that each ACK
  * carries one; the first echo of a stamp is news, later ones would only tell how
  * long we had nothing to send.
+ *
+ * The receive time of an acknowledgement contains the turnaround. Any other packet
+ * (request, data, READ response, ECHO) leaves when its sender has something to send and
+ * its pacer allows it. How long that took is no receive time: it is taken off, by the
+ * peer's own clock.
  */
 static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s, __u64 t3,
-				      int control)
+				      __u8 opcode)
 {
+	int feedback = is_feedback(opcode);
+	int control = opcode == OP_HELLO || opcode == OP_HELLO_ACK;
 	__s64 tx = s->echo_t2_ns - s->echo_t1_ns;
 	__s64 rx = t3 - s->echo_t2_ns;
+	__s64 turn = s->t1_ns - s->echo_t2_ns;
 	__s64 newer = s->echo_t1_ns - d->echo_seen_ns;
 
 	if (d->echo_seen_ns && newer <= 0 && newer > -ECHO_MAX_AGE_NS)
 		return;
+	if (!feedback) {
+		if (!(s->flags & STAMP_T1))
+			return;
+		rx -= turn;
+		turn = 0;
+	}
 	if (tx + rx < 0 || tx + rx > ECHO_MAX_RTT_NS) {
 		count(SR_STAT_rx_echo_absurd);
 		return;
@@ -122,7 +154,7 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 	d->tx_ns = tx;
 	d->rx_ns = rx;
 	if (s->flags & STAMP_T1)
-		d->turn_ns = s->t1_ns - s->echo_t2_ns;
+		d->turn_ns = turn;
 	/*
 	 * A packet that left under an earlier rate says nothing of this one. The
 	 * agent's own HELLO does: it does not wait in the pacer, and the agent sends
@@ -143,9 +175,9 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 
 /* S1.3: the peer's stamp. What else the option says. */
 static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *s, __u64 t2,
-				       int control)
+				       __u8 opcode)
 {
-	if (s->flags & STAMP_T1) {
+	if (s->flags & STAMP_T1 && opcode != OP_ECHO) { /* which is no data: S1.3 */
 		__s64 in_tx = t2 - s->t1_ns;
 
 		WRITE_ONCE(d->peer_t1_ns, s->t1_ns);
@@ -153,7 +185,7 @@ static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *
 		WRITE_ONCE(d->echo_check, ~(s->t1_ns ^ (__u64)in_tx));
 	}
 	if (s->flags & STAMP_ECHO)
-		note_echo(d, s, t2, control);
+		note_echo(d, s, t2, opcode);
 	if (s->flags & STAMP_CREDIT) {
 		d->credit = s->credit;
 		d->credit_seq = s->credit_seq;

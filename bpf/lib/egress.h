@@ -22,7 +22,7 @@ static __always_inline void *at(struct __sk_buff *skb, __u32 off, __u32 n)
 }
 
 /*
- * A control packet of our agent: the option is there already, outside of the
+ * A control packet of our agent (HELLO, ECHO): the option is there already, outside of the
  * ICRC, and only waits for its time and the echo.
  */
 static __always_inline int stamp_control(struct __sk_buff *skb, const struct roce *r, __u64 now)
@@ -40,8 +40,11 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	if (r->surplus != STAMP_LEN || bpf_skb_pull_data(skb, r->opt_off + STAMP_LEN))
 		return TC_NEXT;
 	opt = at(skb, r->opt_off, STAMP_LEN);
-	if (opt && stamp_is_ours(opt))
+	if (opt && stamp_is_ours(opt)) {
 		stamp_write(opt, &s);
+		if (r->opcode == OP_ECHO)
+			count(SR_STAT_echo_sent);
+	}
 	return TC_NEXT;
 }
 

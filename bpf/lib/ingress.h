@@ -134,8 +134,9 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	} else {
 		count(SR_STAT_rx_stamped);
 		if (d) {
-			note_stamp(d, &s, now, 0);
-			news |= s.flags & (STAMP_ECHO | STAMP_CE);
+			note_stamp(d, &s, now, r.opcode);
+			/* With a T1 the agent looks whether it is echoed (ECHO). */
+			news |= s.flags & (STAMP_T1 | STAMP_ECHO | STAMP_CE);
 		} else {
 			count(SR_STAT_rx_unknown_peer);
 		}

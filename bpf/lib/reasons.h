@@ -51,7 +51,10 @@
 	SR_REASON(38, rx_steer_missed, "ingress: packets of the engine that found no socket on their receive queue, passed on") \
 	SR_REASON(39, tx_overflow, "egress: packets that found over 8 s of others in the pacer; they wait, but make the wait no longer") \
 	SR_REASON(40, hello_to_agent, "control: HELLOs left to the agent to answer (veth)") \
-	SR_REASON(41, rx_echo_absurd, "ingress: echoes whose round trip is below zero or above ten seconds, ignored")
+	SR_REASON(41, rx_echo_absurd, "ingress: echoes whose round trip is below zero or above ten seconds, ignored") \
+	SR_REASON(42, echo_sent, "control: ECHOs that left, for stamped data that nothing else has answered") \
+	SR_REASON(43, echo_received, "control: ECHOs received") \
+	SR_REASON(44, echo_unknown, "control: ECHOs from an address without a table entry, dropped unread")
 
 #define SR_REASON_ENUM(number, name, text) SR_STAT_##name = number,
 enum sr_reason {

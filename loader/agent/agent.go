@@ -42,6 +42,7 @@ type Agent struct {
 	sweep   sweeper
 	resyncs resyncs
 	drains  drains
+	echoes  echoes
 
 	waiting  waiters
 	busy     busy
@@ -237,6 +238,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	a.expectRDMA(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
+	a.sendEchoes(now) // which have a budget of their own
 	return a.drainStep(loader.Monotonic(), pause(busy, n+waited, a.hasEngine())), nil
 }
 

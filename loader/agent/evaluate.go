@@ -29,6 +29,7 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 				continue
 			}
 			waits := a.waiting.note(slot, now)
+			a.echoes.note(slot.Key, &slot.Regs, now)
 			a.resync(slot)
 			a.decide(slot, &params, waits, now)
 			changed = changed || slot.Op != 0
@@ -50,7 +51,9 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, waits bo
 	d := &slot.Regs
 	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
 	before := *regs
-	a.wake(slot, params, now)
+	if a.sends(d, waits, now) {
+		a.wake(slot, params, now)
+	}
 	sample := sampleOf(d, waits)
 	sample.Idle = sample.Idle || a.drains.answers(slot.Key, &sample, now)
 	fourcase.Step(regs, params, sample, now)
@@ -128,7 +131,7 @@ func sampleOf(d *bpf.DestRegs, waits bool) fourcase.Sample {
 		s.RTT, s.Samples = d.WinRttNs, 1
 	}
 	if d.WinSamples > 0 && d.WinTxNs != bpf.NoSample {
-		s.Samples, s.Tx, s.Rx, s.Turn = d.WinSamples, d.WinTxNs, d.WinRxNs, d.TurnNs
+		s.Samples, s.Tx, s.Rx, s.Turn = d.WinSamples, d.WinTxNs, d.WinRxNs, max(d.TurnNs, 1) // 0: Rx has none
 	}
 	return s
 }

@@ -80,6 +80,7 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 	a.hello.remove(key)
 	delete(a.resyncs.last, key)
 	delete(a.drains.all, key)
+	delete(a.echoes.all, key)
 	a.dests--
 	a.evenShare()
 }

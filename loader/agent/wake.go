@@ -41,6 +41,12 @@ func (b *busy) note(key bpf.DestKey, now uint64) (was bool) {
 // count is how many there are, about.
 func (b *busy) count() int { return max(len(b.now), len(b.before), 1) }
 
+// sends reports whether we have data for a destination, and not only the peer for us.
+// waits: packets wait in the pacer for some time.
+func (a *Agent) sends(d *bpf.DestRegs, waits bool, now uint64) bool {
+	return waits || d.WinPaced > 0 || now+a.clockOffset < d.LastTxNs+busySpan
+}
+
 // wake gives a destination that has data again after it was idle for long its even share
 // back: that of those that have data. What congestion made of its rate then is past.
 func (a *Agent) wake(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint64) {

@@ -59,6 +59,7 @@ func TestDecode(t *testing.T) {
 		{rocev2.Datagram{Opcode: rocev2.CNP}, "BTH Payload ICRC"},
 		{rocev2.Datagram{Opcode: rocev2.OpSACK}, "BTH AETH SACK ICRC"},
 		{rocev2.Datagram{Opcode: rocev2.OpHello, Stamp: &stamp}, "BTH Hello ICRC Stamp"},
+		{rocev2.Datagram{Opcode: rocev2.OpEcho, Stamp: &stamp}, "BTH ICRC Stamp"},
 		{rocev2.Datagram{Opcode: rocev2.OpCreditGrant, Stamp: &stamp}, "BTH CreditGrant ICRC Stamp"},
 		{rocev2.Datagram{Opcode: rocev2.OpCreditReturn, Stamp: &stamp}, "BTH CreditReturn ICRC Stamp"},
 	} {

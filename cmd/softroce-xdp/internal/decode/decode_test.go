@@ -120,6 +120,10 @@ func TestLines(t *testing.T) {
 			"192.0.2.1 > 198.51.100.7 HELLO qp 0xfffffe psn 0 node 4 caps 0x5 link 100000 Mbit/s nonce 0x0000000000000abc payload 0 icrc ok stamp flags 0x00",
 		},
 		{
+			rocev2.Datagram{Opcode: rocev2.OpEcho, DestQP: rocev2.ControlQPN, Stamp: &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: 9, EchoT1: 3, EchoT2: 5}},
+			"192.0.2.1 > 198.51.100.7 ECHO qp 0xfffffe psn 0 payload 0 icrc ok stamp t1 9 echo t1 3 t2 5 flags 0x03",
+		},
+		{
 			rocev2.Datagram{Opcode: rocev2.OpCreditGrant, DestQP: rocev2.ControlQPN, Credit: rocev2.CreditFields{Flags: rocev2.CreditOpen, Epoch: 5, Limit: 65536, Seq: 7}, LifeNs: 1e9},
 			"192.0.2.1 > 198.51.100.7 CREDIT_GRANT qp 0xfffffe psn 0 epoch 5 seq 7 limit 65536 flags 0x0001 life 1s payload 0 icrc ok",
 		},
