@@ -254,7 +254,7 @@ func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.
 	for i, plan := range plans {
 		c := perf.Client{Device: dev, Interface: name, Interval: p.interval}
 		if !p.quiet && !p.json {
-			c.Progress = progress(cmd.ErrOrStderr())
+			c.Progress = tellMoments(cmd.ErrOrStderr())
 		}
 		res, err := c.Run(ctx, server, plan)
 		if res == nil && errors.Is(err, context.Canceled) {
@@ -284,8 +284,8 @@ func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.
 	return nil
 }
 
-// progress prints a line each interval: what the last one brought.
-func progress(w io.Writer) func(perf.Moment) {
+// tellMoments prints a line each interval: what the last one brought.
+func tellMoments(w io.Writer) func(perf.Moment) {
 	var last perf.Moment
 	return func(m perf.Moment) {
 		dt := (m.Elapsed - last.Elapsed).Seconds()

@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -22,15 +20,17 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
+	"github.com/softroce/softroce-xdp/internal/progress"
 )
 
 // simRun are the flags of sim run.
 type simRun struct {
 	schemes []string
-	seeds   []uint
+	seeds   []uint64
 	json    bool
 	check   bool
-	csv     string
+	csv     string   // a path, or standardOutput
+	csvFile *os.File // open, and not yet changed
 	plots   string
 	jobs    uint32
 }
@@ -51,17 +51,20 @@ criterion, the median of the others. What misses its criterion is marked with "!
 		RunE:              r.run,
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&r.schemes, "scheme", nil, "only these, by name or by label in the scenario (default: the scenario's, or all)")
-	f.UintSliceVar(&r.seeds, "seed", nil, "these seeds and not the scenario's")
+	f.Var(newList(&r.schemes, "a scheme", word), "scheme", "only these, by name or by label in the scenario (default: the scenario's, or all)")
+	f.Var(newList(&r.seeds, "a seed", seed), "seed", "these seeds and not the scenario's")
 	f.BoolVar(&r.json, "json", false, "print every run as JSON and not the table")
 	f.BoolVar(&r.check, "check", false, "exit with code 3 if a criterion is missed")
-	f.StringVar(&r.csv, "csv", "", "write every figure of every run to a file, one a line")
+	f.StringVar(&r.csv, "csv", "", "write every figure of every run to a file, one a line; - is the standard output, instead of the table")
 	f.StringVar(&r.plots, "plot", "", "draw pictures (PNG) into a directory, one or more for each scenario")
 	f.Var(countVar{&r.jobs, 1, maxSimJobs}, "jobs", "runs at the same time")
 	return cmd
 }
 
 const maxSimJobs = 1024
+
+// standardOutput is the file that --csv writes to the standard output.
+const standardOutput = "-"
 
 func (r *simRun) run(cmd *cobra.Command, args []string) error {
 	var jobs []experiment.Job
@@ -71,10 +74,7 @@ func (r *simRun) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		if len(r.seeds) > 0 {
-			s.Seeds = nil
-			for _, n := range r.seeds {
-				s.Seeds = append(s.Seeds, uint64(n))
-			}
+			s.Seeds = r.seeds
 		}
 		chosen, err := experiment.Schemes(s, r.schemes)
 		if err != nil {
@@ -82,16 +82,15 @@ func (r *simRun) run(cmd *cobra.Command, args []string) error {
 		}
 		jobs = append(jobs, experiment.Jobs(s, chosen)...)
 	}
-	if r.plots != "" {
-		if err := os.MkdirAll(r.plots, 0o777); err != nil {
-			return err
-		}
+	if err := r.open(); err != nil {
+		return err
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	p := newSimProgress(cmd.ErrOrStderr(), jobs)
-	results, err := experiment.RunAll(ctx, jobs, int(r.jobs), p.report)
-	p.clear()
+	shares := experiment.NewShares(jobs)
+	shown := progress.Show(cmd.ErrOrStderr(), shares.String)
+	results, err := experiment.RunAll(ctx, jobs, int(r.jobs), shares.Report)
+	shown()
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			return errors.New("interrupted")
@@ -99,6 +98,45 @@ func (r *simRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return r.show(cmd.OutOrStdout(), experiment.Summaries(jobs, results), results)
+}
+
+// open opens what the run will write, so that it does not fail after hours. A file keeps
+// what it has until there are results.
+func (r *simRun) open() (err error) {
+	if r.csv == standardOutput && r.json {
+		return usagef("--csv - and --json both write to the standard output: choose one")
+	}
+	if r.plots != "" {
+		if err := os.MkdirAll(r.plots, 0o777); err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
+		f, err := os.CreateTemp(r.plots, ".softroce-*")
+		if err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
+		f.Close()
+		os.Remove(f.Name())
+	}
+	if r.csv != "" && r.csv != standardOutput {
+		if r.csvFile, err = os.OpenFile(r.csv, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+			return fmt.Errorf("--csv: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeCSV writes all figures to where --csv says.
+func (r *simRun) writeCSV(w io.Writer, results []*experiment.Result) error {
+	write := func(w io.Writer) error { return experiment.WriteCSV(w, results) }
+	if r.csvFile == nil {
+		return write(w)
+	}
+	if st, err := r.csvFile.Stat(); err == nil && st.Mode().IsRegular() {
+		if err := r.csvFile.Truncate(0); err != nil {
+			return err
+		}
+	}
+	return writeOpen(r.csvFile, write)
 }
 
 // readScenario reads a file if the name looks like one, else from the library.
@@ -121,7 +159,7 @@ func readScenario(name string) (*scenario.Scenario, error) {
 // show writes what the flags ask for.
 func (r *simRun) show(w io.Writer, all []*experiment.Summary, results []*experiment.Result) error {
 	if r.csv != "" {
-		if err := writeFile(r.csv, func(w io.Writer) error { return experiment.WriteCSV(w, results) }); err != nil {
+		if err := r.writeCSV(w, results); err != nil {
 			return err
 		}
 	}
@@ -130,7 +168,8 @@ func (r *simRun) show(w io.Writer, all []*experiment.Summary, results []*experim
 		for _, s := range group {
 			missed += len(s.Missed())
 		}
-		if !r.json {
+		table := !r.json && r.csv != standardOutput
+		if table {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
@@ -144,7 +183,7 @@ func (r *simRun) show(w io.Writer, all []*experiment.Summary, results []*experim
 			if err := writeFile(path, p.WritePNG); err != nil {
 				return err
 			}
-			if !r.json {
+			if table {
 				fmt.Fprintf(w, "drawn: %s\n", path)
 			}
 		}
@@ -188,47 +227,14 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
+	return writeOpen(f, write)
+}
+
+// writeOpen writes a file that is open, and closes it.
+func writeOpen(f *os.File, write func(io.Writer) error) error {
 	if err := write(f); err != nil {
 		f.Close()
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return f.Close()
-}
-
-// simProgress shows how far the runs are, on a terminal only.
-type simProgress struct {
-	w    io.Writer
-	jobs []experiment.Job
-
-	mu     sync.Mutex
-	shares []float64
-	shown  time.Time
-}
-
-func newSimProgress(w io.Writer, jobs []experiment.Job) *simProgress {
-	if !isTerminal(w) {
-		w = nil
-	}
-	return &simProgress{w: w, jobs: jobs, shares: make([]float64, len(jobs))}
-}
-
-func (p *simProgress) report(job int, share float64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.shares[job] = share
-	if p.w == nil || time.Since(p.shown) < 100*time.Millisecond {
-		return
-	}
-	p.shown = time.Now()
-	sum := 0.0
-	for _, s := range p.shares {
-		sum += s
-	}
-	fmt.Fprintf(p.w, "\r\x1b[K%3.0f %% of %d runs: %v", 100*sum/float64(len(p.shares)), len(p.jobs), p.jobs[job])
-}
-
-func (p *simProgress) clear() {
-	if p.w != nil {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
 }

@@ -22,10 +22,12 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
 	"github.com/softroce/softroce-xdp/cc/sim/validate"
+	"github.com/softroce/softroce-xdp/internal/progress"
 )
 
 func main() {
-	o := options{log: os.Stdout}
+	// Lines of their own even on a terminal, as there are others between them.
+	o := options{log: os.Stdout, progress: struct{ io.Writer }{os.Stderr}}
 	flag.StringVar(&o.dir, "out", "docs", "directory of congestion-control.md; pictures go to img in it")
 	flag.BoolVar(&o.quick, "quick", false, "a tenth of the time on small networks: to see that it works, not what comes out")
 	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "runs at the same time")
@@ -40,7 +42,9 @@ type options struct {
 	dir   string
 	quick bool
 	jobs  int
-	log   io.Writer // progress
+	log   io.Writer // a line for what has ended
+
+	progress io.Writer // what is under way, for who waits
 }
 
 func run(o options) error {
@@ -64,7 +68,7 @@ func run(o options) error {
 			jobs = append(jobs, experiment.Jobs(s, chosen)...)
 		}
 	}
-	results, err := experiment.RunAll(context.Background(), jobs, o.jobs, o.says(jobs))
+	results, err := o.runAll(jobs, o.jobs, o.says(jobs))
 	if err != nil {
 		return err
 	}
@@ -112,7 +116,18 @@ func validated(o options) ([]validate.Row, error) {
 		return nil, nil // that package has tests of its own
 	}
 	begin := time.Now()
+	defer progress.Show(o.progress, func() string { return "the published experiments" })()
 	return validate.Full(o.jobs, func(what string) { fmt.Fprintf(o.log, "%6.1f s  validation: %s\n", time.Since(begin).Seconds(), what) })
+}
+
+// runAll runs the jobs and shows how far they are.
+func (o *options) runAll(jobs []experiment.Job, parallel int, told experiment.Progress) ([]*experiment.Result, error) {
+	shares := experiment.NewShares(jobs)
+	defer progress.Show(o.progress, shares.String)()
+	return experiment.RunAll(context.Background(), jobs, parallel, func(job int, share float64) {
+		shares.Report(job, share)
+		told(job, share)
+	})
 }
 
 // says prints a line when a run ends.

@@ -22,7 +22,7 @@ func TestQuick(t *testing.T) {
 		t.Skip("runs for ten seconds")
 	}
 	dir := t.TempDir()
-	if err := run(options{dir: dir, quick: true, jobs: 2, log: io.Discard}); err != nil {
+	if err := run(options{dir: dir, quick: true, jobs: 2, log: io.Discard, progress: io.Discard}); err != nil {
 		t.Fatal(err)
 	}
 	got := read(t, filepath.Join(dir, "congestion-control.md"))

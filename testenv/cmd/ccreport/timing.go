@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -27,7 +26,7 @@ func (o *options) timed(jobs []experiment.Job) (results []*experiment.Result, ta
 	for i, j := range jobs {
 		says := o.says(jobs[i : i+1])
 		begin, built := cpuTime(), time.Duration(0)
-		r, err := experiment.RunAll(context.Background(), jobs[i:i+1], 1, func(job int, share float64) {
+		r, err := o.runAll(jobs[i:i+1], 1, func(job int, share float64) {
 			if share == 0 {
 				built = cpuTime()
 			}
