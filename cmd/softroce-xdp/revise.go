@@ -111,7 +111,7 @@ func (r *revision) policy(s *settings, oldRate uint64) error {
 	for _, p := range params.All {
 		r.note("policy "+p.Name, p.Get(&was), p.Get(next))
 	}
-	if err := params.Validate(next); err != nil {
+	if err := next.Validate(); err != nil {
 		return usageError{fmt.Errorf("%s: nothing was changed: the parameters do not fit together: %w", r.state.Interface, err), true}
 	}
 	writePolicy(&r.cfg, next)
