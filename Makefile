@@ -22,6 +22,9 @@ ifeq ($(CI),true)
 export SOFTROCE_REQUIRE_ALL := 1
 endif
 
+.PHONY: all
+all: build man ## what `make install` installs
+
 .PHONY: build
 build: ## bin/softroce-xdp
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/softroce-xdp ./cmd/softroce-xdp
@@ -40,7 +43,7 @@ lint: ## gofmt, vet, staticcheck, shellcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt -w these:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	shellcheck .ci/run .ci/check-generate .ci/install
+	shellcheck .ci/run .ci/check-generate .ci/check-install .ci/install
 
 .PHONY: check-unit
 check-unit: build ## what systemd says of the unit (systemd-analyze)
@@ -50,8 +53,12 @@ check-unit: build ## what systemd says of the unit (systemd-analyze)
 	out=$$(systemd-analyze verify --man=no "$$dir/softroce-xdp@eth0.service" 2>&1) || { echo "$$out"; exit 1; }; \
 	if echo "$$out" | grep softroce; then exit 1; fi; echo "the unit is fine"
 
+.PHONY: check-install
+check-install: all ## what is built installs without Go, and the unit is started by its device
+	./.ci/check-install
+
 .PHONY: test
-test: lint check-generate build check-unit man test-go ## everything; the parts below with a summary at the end
+test: lint check-generate build check-unit check-install test-go ## everything; the parts below with a summary at the end
 
 .PHONY: test-go
 test-go:
@@ -133,8 +140,11 @@ man: build ## out/man, from the text of the commands
 	rm -rf out/man
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) bin/softroce-xdp man out/man
 
+# Root's PATH may have no Go, and what root builds belongs to root: this builds nothing.
 .PHONY: install
-install: build man ## binary, man pages, systemd unit, shell completion
+install: ## binary, man pages, systemd unit, shell completion; `make` builds them
+	@test -x bin/softroce-xdp -a -s out/man/softroce-xdp.8 || \
+	{ echo 'install: bin/softroce-xdp or its man pages are missing: run `make` first, as yourself' >&2; exit 1; }
 	install -D -m 755 bin/softroce-xdp $(DESTDIR)$(PREFIX)/sbin/softroce-xdp
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)/etc/softroce-xdp
 	install -m 644 out/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
