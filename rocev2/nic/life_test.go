@@ -160,7 +160,11 @@ func counter(d *nic.Device, name string) uint64 {
 // steered counts the entries of a host's steer_table, and compares with the config.
 func steered(t testing.TB, h *engines.Host) int {
 	t.Helper()
-	att := h.Attachment(t)
+	att, err := loader.Open(topo.IfName, h.LoaderOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer att.Close() // not at the test's end: this is asked many times
 	n := 0
 	var qpn uint32
 	var s bpf.Steer

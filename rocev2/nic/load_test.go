@@ -97,13 +97,21 @@ func pacedRate(t *testing.T, hosts []*engines.Host, a *side, wr *qp.SendWR) floa
 		pump(t, a, wr, 8, 1400*time.Millisecond)
 	}()
 	defer func() { <-done }()
+	table := hosts[0].Attachment(t) // once: each opens all maps
+	sent := func() uint64 {
+		r, found, err := table.Lookup(hosts[1].IPv4())
+		if err != nil || !found {
+			t.Fatalf("no entry (%v)", err)
+		}
+		return r.Regs.TxBytes
+	}
 	// The table is behind by up to one report: look when one has just come.
 	read := func() (bytes uint64, before time.Time) {
 		before = time.Now()
-		last := row(t, hosts[0], hosts[1]).TxBytes
+		last := sent()
 		for deadline := before.Add(10 * time.Second); ; time.Sleep(100 * time.Microsecond) {
 			look := time.Now()
-			if now := row(t, hosts[0], hosts[1]).TxBytes; now != last || look.After(deadline) {
+			if now := sent(); now != last || look.After(deadline) {
 				return now, before
 			}
 			before = look

@@ -35,17 +35,17 @@ func TestShapes(t *testing.T) {
 				after = l.row(t, a)
 				return after.TxPackets-before.TxPackets >= 1000 && after.EchoSeenNs != before.EchoSeenNs
 			})
+			// One clock: all are positive, as soon as the pacer does what the rate says. On a busy
+			// machine the agent changes its class later than the rate.
+			b := l.node[1].open(t)
+			eventually(t, "positive times", func() bool {
+				after = l.row(t, a)
+				peer, found, err := b.Lookup(l.addr[0])
+				return err == nil && found && after.TxNs > 0 && after.RxNs > 0 && peer.Regs.InTxNs > 0
+			})
 			lossless(t, l.end(t, traffic))
 			if after.TxUnstamped != before.TxUnstamped {
 				t.Errorf("%d of %d packets left unstamped after HELLO", after.TxUnstamped-before.TxUnstamped, after.TxPackets-before.TxPackets)
-			}
-			if after.TxNs <= 0 || after.RxNs <= 0 {
-				t.Errorf("transmit time %d, receive time %d", after.TxNs, after.RxNs) // one clock: both are positive
-			}
-			b := l.node[1].open(t)
-			peer, found, err := b.Lookup(l.addr[0])
-			if err != nil || !found || peer.Regs.InTxNs <= 0 {
-				t.Errorf("the receiver's entry: found %v, err %v, in_tx_ns %d", found, err, peer.Regs.InTxNs)
 			}
 		})
 	}

@@ -53,8 +53,8 @@ type NIC struct {
 }
 
 // BootTimeout is the default for Config.Boot. Booting takes 5-10 s on an idle machine;
-// an emulated one on a busy host can take many times that.
-const BootTimeout = 3 * time.Minute
+// an emulated one on a host that others use can take minutes.
+const BootTimeout = 10 * time.Minute
 
 var (
 	nameRE = regexp.MustCompile(`^[a-z][a-z0-9-]{0,9}$`)
