@@ -40,6 +40,8 @@ type engine struct {
 	destTimers wheel.Wheel[*dest]
 	blocked    bool // the kernel has all transmit frames of a socket
 	unsent     bool // it left some of them, and there is no second thread
+	backlog    bool // more may have arrived than this turn has taken
+	deferred   int  // turns since the timers of queue pairs were looked at
 	overruns   []*CQ
 	news       []*CQ // with completions that were not shown
 
@@ -112,13 +114,18 @@ func (e *engine) do(f func()) bool {
 // turn does everything that there is to do now, within its budgets, and returns how
 // much that was. The caller has the baton.
 func (e *engine) turn() int {
-	e.blocked = false
+	e.blocked, e.backlog = false, false
 	e.now = e.clock.now()
 	n := e.receive()
 	n += e.takeCalls()
 	n += e.takePosts()
-	e.endWatch()
-	e.qpTimers.Advance(int64(e.now), e.onTimer)
+	if e.backlog && e.deferred < maxDeferred {
+		e.deferred++
+	} else {
+		e.deferred = 0
+		e.endWatch()
+		e.qpTimers.Advance(int64(e.now), e.onTimer)
+	}
 	e.destTimers.Advance(int64(e.now), e.onDest)
 	e.settle()
 	n += e.transmit()
@@ -134,6 +141,11 @@ func (e *engine) turn() int {
 	}
 	return n
 }
+
+// maxDeferred is for how many turns timers of queue pairs wait while more has arrived than
+// one takes: the answer that one waits for may be there. In so many a socket's frames are
+// handled twice over.
+const maxDeferred = 64
 
 // ending reports that the engine's thread is to finish.
 func (e *engine) ending() bool { return e.failed != nil || e.stop.Load() }
@@ -178,9 +190,9 @@ func (e *engine) finish() {
 func (e *engine) overrun(c *CQ) { e.overruns = append(e.overruns, c) }
 
 func (e *engine) closeOverruns() {
-	for len(e.overruns) > 0 {
-		c := e.overruns[0]
-		e.overruns = e.overruns[1:]
+	full := e.overruns
+	e.overruns = nil // what it causes is for the next turn
+	for _, c := range full {
 		e.dev.event(Event{Type: EventCQError, CQ: c})
 		e.qps.all(func(x *QP) {
 			if x.send != c && x.recv != c {
@@ -261,7 +273,7 @@ const maxSleep = time.Second
 func (e *engine) checkSockets() {
 	for _, s := range e.socks {
 		if _, err := s.xsk.Wait(0); errors.Is(err, xsk.ErrGone) {
-			e.failed = err
+			e.failed = ErrGone
 		}
 	}
 }

@@ -89,13 +89,16 @@ func (k *kicker) do(s *xsk.Socket) (left int, took, ok bool) {
 const (
 	fullPause = 20 * time.Microsecond
 	downPause = time.Millisecond
+
+	// lastTries is how often it finds the driver's queue full before it ends with what is left.
+	lastTries = 1000
 )
 
 // run is the second thread, until wake is closed.
 func (k *kicker) run(socks []*sock) {
 	defer close(k.ended)
 	for range k.wake {
-		for {
+		for last := 0; ; {
 			left, pause := 0, fullPause
 			for _, s := range socks {
 				n, took, ok := k.do(s.xsk)
@@ -108,8 +111,10 @@ func (k *kicker) run(socks []*sock) {
 				}
 			}
 			k.down.Store(pause == downPause)
-			if left > 0 && pause == downPause && k.stop.Load() {
-				return
+			if left > 0 && pause > 0 && k.stop.Load() {
+				if last++; pause == downPause || last > lastTries {
+					return
+				}
 			}
 			if left > 0 {
 				if pause > 0 {

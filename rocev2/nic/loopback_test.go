@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,10 +29,28 @@ type loopback struct {
 	cq     *CQ
 	region *mr.Region
 	rand   *rand.Rand
-	loss   float64 // share of the packets that are lost
-	qps    []*QP   // the requesters
+	link   link
+	qps    []*QP // the requesters
 	batch  [256]qp.Completion
+	done   map[uint32]int // completions by queue pair
 	turns  int
+}
+
+// link is what lies between the engine and itself.
+type link struct {
+	loss   float64 // share of the packets that are lost
+	rate   uint64  // bit/s; 0: no time passes
+	delay  time.Duration
+	frames int // that the receiver has; 0: any number
+
+	free    qp.Time // when the last packet has left
+	packets []packet
+	dropped int // because the receiver had no frame
+}
+
+type packet struct {
+	at qp.Time // when it arrives
+	b  []byte
 }
 
 // loopbackSize is the memory that all queue pairs share.
@@ -46,7 +65,7 @@ func newLoopback(t testing.TB, seed uint64) *loopback {
 	e.posts.init()
 	e.onTimer, e.onDest = e.expire, e.resume
 	d.eng = e
-	l := &loopback{t: t, e: e, rand: rand.New(rand.NewPCG(seed, 1))}
+	l := &loopback{t: t, e: e, rand: rand.New(rand.NewPCG(seed, 1)), done: map[uint32]int{}}
 	var err error
 	must := func() {
 		if err != nil {
@@ -127,15 +146,47 @@ func (l *loopback) post(x *QP, op qp.Operation, n int) {
 // turn runs the engine once, at the virtual time after the pause, and checks what it left.
 func (l *loopback) turn(pause time.Duration) error {
 	time.Sleep(pause)
-	q := &l.e.own
-	for i := range q.count {
-		if l.loss > 0 && l.rand.Float64() < l.loss {
-			q.lens[(q.head+i)%ownLimit] = 0
-		}
-	}
+	l.e.now = l.e.clock.now()
+	l.transfer()
+	l.receive()
 	l.e.turn()
 	l.turns++
 	return l.check()
+}
+
+// transfer takes what the engine has sent onto the link.
+func (l *loopback) transfer() {
+	q, k := &l.e.own, &l.link
+	for ; q.count > 0; q.count-- {
+		b := slices.Clone(q.slots[q.head][:q.lens[q.head]])
+		q.head = (q.head + 1) % ownLimit
+		if l.rand.Float64() < k.loss {
+			continue
+		}
+		if k.free = max(k.free, l.e.now); k.rate != 0 {
+			k.free += qp.Time(uint64(len(b)) * 8e9 / k.rate)
+		}
+		k.packets = append(k.packets, packet{k.free + qp.Time(k.delay), b})
+	}
+}
+
+// receive has the engine take what has arrived, a batch at most.
+func (l *loopback) receive() (n int) {
+	k := &l.link
+	arrived := 0
+	for arrived < len(k.packets) && k.packets[arrived].at <= l.e.now {
+		arrived++
+	}
+	if over := arrived - k.frames; k.frames != 0 && over > 0 {
+		k.packets = slices.Delete(k.packets, k.frames, arrived)
+		k.dropped += over
+		arrived = k.frames
+	}
+	for n = range min(arrived, rxBatch) {
+		l.e.frame(k.packets[n].b, rxMeta{}, true)
+	}
+	k.packets = slices.Delete(k.packets, 0, min(arrived, rxBatch))
+	return min(arrived, rxBatch)
 }
 
 // check compares the lists of the scheduler with what they stand for.
@@ -171,6 +222,7 @@ func (l *loopback) run(n int, pause func() time.Duration) error {
 		}
 		k := l.cq.take(l.batch[:])
 		for _, c := range l.batch[:k] {
+			l.done[c.QPN]++
 			if c.Status != qp.Success {
 				return fmt.Errorf("%d messages before the end: %+v", n, c)
 			}

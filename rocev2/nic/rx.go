@@ -23,6 +23,7 @@ const rxBatch = 128
 func (e *engine) receive() (n int) {
 	for _, s := range e.socks {
 		got := s.xsk.Receive(s.batch)
+		e.backlog = e.backlog || got == rxBatch
 		if got > 0 {
 			// A receive that was posted before these were sent must be found by them.
 			e.takePosts()

@@ -31,7 +31,7 @@ func TestTurnsEnd(t *testing.T) {
 			var err error
 			synctest.Test(t, func(t *testing.T) {
 				l := newLoopback(t, seed)
-				l.loss = loss
+				l.link.loss = loss
 				n := 0
 				for range pairs {
 					x := l.connect(qp.RC, pmtu, depth)

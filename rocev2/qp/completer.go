@@ -186,7 +186,7 @@ func (r *requester) endRNR(now Time) {
 	c.rnrUntil = 0
 	r.nakAt, r.nakFor = now, c.rnrFor
 	if r.reads.n != 0 || r.taken < r.max {
-		c.due = now // as it was before the wait
+		c.start(now) // as it was before the wait
 	}
 }
 
@@ -201,7 +201,7 @@ func (r *requester) advance(now Time, to uint64) {
 	}
 	if c.timing && to > c.timed {
 		c.timing = false
-		r.sample(now - c.timedAt)
+		r.sample(now)
 	}
 	r.window.acked(uint32(min(n, maxOutstanding)))
 	if r.ramp != 0 {
@@ -228,6 +228,9 @@ func (r *requester) advance(now Time, to uint64) {
 // progress restarts the clock.
 func (r *requester) progress(now Time) {
 	r.probe, r.unheard = false, false
+	if f := r.q.flight; f != nil {
+		f.pulse.heard = now
+	}
 	r.clock.progress(now, r.clock.expected > r.taken || r.reads.n != 0)
 }
 

@@ -297,6 +297,6 @@ func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
 		r.reads.ask(w)
 	}
 	r.clock.timing = false
-	r.clock.awaits(now, w.end()-1, true, false)
+	r.clock.awaits(now, w.end()-1, true, false, true)
 	r.count(out)
 }

@@ -39,7 +39,7 @@ type Flight struct {
 
 	first, last *QP // the line
 	turn        *QP // who has the turn; not in line
-	rtt         rtt // of all queue pairs: of many each one measures seldom
+	pulse       pulse
 }
 
 // NewFlight is that of a destination that nothing is known of.

@@ -103,7 +103,11 @@ func (r *requester) timeout(now Time) {
 		return
 	}
 	c.tries++
-	c.due, r.unheard = now, true
+	c.due, c.later = now, 0
+	if !r.resend(now) {
+		return
+	}
+	r.unheard = true
 	r.probe, r.probing = false, false
 	r.window.silent(r.max - r.taken)
 	if r.board != nil {

@@ -20,12 +20,62 @@ func (r *rtt) sample(t Time) {
 	r.deviation += (d - r.deviation) / 4
 }
 
-// sample takes a measured round trip for the queue pair and for its destination.
-func (r *requester) sample(t Time) {
-	r.clock.rtt.sample(t)
+// pulse is what is known of a destination as a whole: whether it answers.
+type pulse struct {
+	rtt    rtt
+	newest [2]Time // when the newest answered packet was sent: a SEND or WRITE, a READ or ATOMIC
+	heard  Time    // of any queue pair's progress
+	probed Time    // when a queue pair last sent again without a sign that it had to
+}
+
+// sample takes the round trip of the packet that was timed, for the queue pair and for its
+// destination.
+func (r *requester) sample(now Time) {
+	c := &r.clock
+	c.rtt.sample(now - c.timedAt)
 	if f := r.q.flight; f != nil {
-		f.rtt.sample(t)
+		f.pulse.rtt.sample(now - c.timedAt)
+		n := &f.pulse.newest[kind(c.ofRead)]
+		*n = max(*n, c.timedAt)
 	}
+}
+
+// kind tells answers that are data, which the peer paces and has wait for each other, from
+// ACKs, which overtake them.
+func kind(read bool) int {
+	if read {
+		return 1
+	}
+	return 0
+}
+
+// overdue reports whether silence means that something was lost. It does if the destination
+// has answered what was sent after what this queue pair waits for. If it has not, it is
+// probably silent as a whole, stopped or far behind: one probe after the other of any of its
+// queue pairs will find out. If all of them sent again, it would have twice as much to do.
+func (r *requester) overdue(now Time) bool {
+	f := r.q.flight
+	if f == nil || f.pulse.newest[kind(r.reads.n != 0)] > r.clock.since {
+		return true
+	}
+	return r.mayTry(now, minProbe)
+}
+
+// mayTry reports whether nobody else has tried for the time of a round trip, or for least.
+func (r *requester) mayTry(now, least Time) bool {
+	p := &r.q.flight.pulse
+	if p.probed != 0 && now-p.probed < max(r.roundTrip(), least) {
+		return false
+	}
+	p.probed = now
+	return true
+}
+
+// resend reports whether a timeout is to send again, and not only to count: the destination
+// answers others, or nobody else has tried.
+func (r *requester) resend(now Time) bool {
+	f := r.q.flight
+	return f == nil || f.pulse.heard > r.clock.since || r.mayTry(now, minProbe)
 }
 
 // estimate is the larger of the queue pair's and its destination's values: a queue pair among
@@ -33,7 +83,7 @@ func (r *requester) sample(t Time) {
 func (r *requester) estimate(value func(rtt) Time) Time {
 	v := value(r.clock.rtt)
 	if f := r.q.flight; f != nil {
-		v = max(v, value(f.rtt))
+		v = max(v, value(f.pulse.rtt))
 	}
 	return v
 }

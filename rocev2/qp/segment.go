@@ -218,7 +218,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 	switch {
 	case out.AckReq:
 		r.sinceAck = 0
-		r.clock.awaits(now, n, again, first)
+		r.clock.awaits(now, n, again, first, w.isRead())
 	case last:
 		r.clock.expects(now, n)
 	}
@@ -232,7 +232,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 func (r *requester) askNow(now Time, out *Outbound) {
 	n := uint64(r.number(out.PSN))
 	out.AckReq, r.sinceAck = true, 0
-	r.clock.awaits(now, n, out.Again, r.unasked())
+	r.clock.awaits(now, n, out.Again, r.unasked(), false)
 }
 
 // follows reports that the message after the one at index i can go at once, so that

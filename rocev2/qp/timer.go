@@ -25,6 +25,7 @@ const (
 type clock struct {
 	rnrUntil Time   // or 0
 	due      Time   // since when an answer is due, or 0
+	since    Time   // the same, but timeouts do not move it on
 	asked    uint64 // packets before this one are covered by one that asked for an ACK
 	expected uint64 // packets before this one are to be answered, if not asked for yet then later
 
@@ -34,6 +35,8 @@ type clock struct {
 	idleSince Time
 
 	timing   bool  // timed is on its way
+	ofRead   bool  // timed is a READ or ATOMIC
+	later    Time  // a probe was put off at that time, or 0
 	probes   uint8 // since the last progress
 	tries    uint8 // timeouts since then
 	rnrTries uint8
@@ -76,6 +79,9 @@ func (r *requester) probeAt() Time {
 	}
 	if t := ackTimeout(r.q.attr.Timeout); t != 0 && c.rtt.smoothed == 0 {
 		wait = min(wait, max(t/4, 1))
+	}
+	if c.later != 0 {
+		return c.later + wait
 	}
 	return c.due + wait<<min(c.probes+1, maxShift) - wait
 }
@@ -122,12 +128,17 @@ func (r *requester) expire(now Time) {
 		r.shrink()
 	case r.unasked() && r.ready():
 		r.askNext() // no answer can come: what would ask waits for its turn
-		c.due = now
+		c.start(now)
 	default:
 		if t := r.timeoutAt(); t != 0 && now >= t {
 			r.timeout(now)
 			return
 		}
+		if !r.overdue(now) {
+			c.later = now
+			return
+		}
+		c.later = 0
 		r.q.cfg.Count.TailProbes++
 		c.probes = min(c.probes+1, maxShift)
 		c.timing = false
@@ -145,20 +156,23 @@ func (r *requester) askNext() { r.sinceAck = 1 << 16 } // more than ackEvery giv
 func (c *clock) expects(now Time, n uint64) {
 	c.expected = max(c.expected, n+1)
 	if c.due == 0 {
-		c.due = now
+		c.start(now)
 	}
 }
 
+// start has an answer be due from now on.
+func (c *clock) start(now Time) { c.due, c.since, c.later = now, now, 0 }
+
 // awaits notes that packet n, which asks for an answer, leaves. first: no other one has
 // asked for what is due.
-func (c *clock) awaits(now Time, n uint64, again, first bool) {
+func (c *clock) awaits(now Time, n uint64, again, first, read bool) {
 	c.expects(now, n)
 	c.asked = max(c.asked, n+1)
 	if first {
-		c.due = now
+		c.start(now)
 	}
 	if !again && !c.timing {
-		c.timing, c.timed, c.timedAt = true, n, now
+		c.timing, c.timed, c.timedAt, c.ofRead = true, n, now, read
 	}
 }
 
@@ -177,6 +191,6 @@ func (c *clock) progress(now Time, more bool) {
 	c.probes, c.tries = 0, 0
 	c.due = 0
 	if more {
-		c.due = now
+		c.start(now)
 	}
 }
