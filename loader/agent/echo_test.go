@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"io"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -183,5 +184,30 @@ func TestReceiverIsNotBusy(t *testing.T) {
 	slot.Regs.LastTxNs, slot.Regs.TxPackets = now, 1
 	if a.decide(slot, &p, false, now); r.RateBps != 1e9 {
 		t.Errorf("it starts with %d bit/s", r.RateBps)
+	}
+}
+
+// Where we send from is asked for once a second, and again if nobody knew.
+func TestSources(t *testing.T) {
+	var s sources
+	asked := 0
+	var fails error
+	ask := func(peer netip.Addr) (netip.Addr, error) {
+		asked++
+		return peer.Next(), fails
+	}
+	now := 1000 * second
+	for i, c := range []struct {
+		peer  byte
+		after uint64
+		fails error
+		asked int
+	}{{1, 0, nil, 1}, {1, 1, nil, 1}, {2, 0, io.EOF, 2}, {2, 0, nil, 3}, {2, sourceTime - 1, nil, 3}, {1, 0, nil, 3}, {1, 1, nil, 4}, {2, 0, nil, 5}} {
+		fails = c.fails
+		now += c.after
+		src, err := s.get(peerN(c.peer), now, ask)
+		if err != c.fails || src != peerN(c.peer).Next() || asked != c.asked {
+			t.Errorf("%d: %v %v, asked %d times, want %d", i, src, err, asked, c.asked)
+		}
 	}
 }

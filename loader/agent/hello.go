@@ -52,6 +52,8 @@ type greeter struct {
 	guests int          // strangers among the peers
 	origin rocev2.Hello // node, caps and link rate; the nonce differs
 
+	sources sources
+
 	// transmit sends what build makes; a field, so that tests need no socket. used
 	// reports whether a destination had traffic since then.
 	transmit func(peer netip.Addr, nonce uint64, build builder) error
@@ -288,7 +290,7 @@ func (g *greeter) answer(peer netip.Addr, nonce uint64) {
 type builder func(b []byte, src, dst netip.Addr, h rocev2.Hello) (int, error)
 
 func (g *greeter) sendRaw(peer netip.Addr, nonce uint64, build builder) error {
-	src, err := g.source(peer)
+	src, err := g.sources.get(peer, loader.Monotonic(), g.source)
 	if err != nil {
 		return err
 	}
