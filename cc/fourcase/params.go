@@ -147,13 +147,7 @@ func paramErrorf(format string, args ...any) error {
 	return &ParamError{fmt.Sprintf(format, args...)}
 }
 
-// bps, span and share write a value as `policy show` does.
-func bps(v uint64) string {
-	return quantity.Scaled(float64(v), "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
-}
-
-func span(v uint64) string { return quantity.Scaled(float64(v), "ns", "us", "ms", "s") }
-
+// share writes a part of a rate.
 func share(q10 uint32) string {
 	return strconv.FormatFloat(math.Round(float64(q10)/one*1e4)/100, 'f', -1, 64) + "%"
 }
@@ -166,16 +160,16 @@ func (p *Params) Validate() error {
 	}{{"min-rate", p.MinRateBps}, {"max-rate", p.MaxRateBps}, {"target-rate", p.TargetRateBps}}
 	for _, r := range rates {
 		if r.bps == 0 || r.bps > maxRateLimit {
-			return paramErrorf("%s is %s: set it between 1bit/s and %s", r.name, bps(r.bps), bps(maxRateLimit))
+			return paramErrorf("%s is %s: set it between 1bit/s and %s", r.name, quantity.ExactRate(r.bps), quantity.ExactRate(maxRateLimit))
 		}
 	}
 	if p.MinRateBps > p.MaxRateBps {
 		return paramErrorf("min-rate (%s) is above max-rate (%s): lower it, or raise max-rate or the link's rate",
-			bps(p.MinRateBps), bps(p.MaxRateBps))
+			quantity.ExactRate(p.MinRateBps), quantity.ExactRate(p.MaxRateBps))
 	}
 	if p.InitialRateBps != 0 && (p.InitialRateBps < p.MinRateBps || p.InitialRateBps > p.MaxRateBps) {
 		return paramErrorf("initial-rate (%s) is not between min-rate (%s) and max-rate (%s): move it there, or set 0 for max-rate",
-			bps(p.InitialRateBps), bps(p.MinRateBps), bps(p.MaxRateBps))
+			quantity.ExactRate(p.InitialRateBps), quantity.ExactRate(p.MinRateBps), quantity.ExactRate(p.MaxRateBps))
 	}
 	if p.Mode > ModeFixed {
 		return paramErrorf("mode is %d: use 0 (robust), 1 (literal) or 2 (fixed)", uint32(p.Mode))
@@ -200,19 +194,19 @@ func (p *Params) validateTimes() error {
 	}
 	for _, t := range times {
 		if t.ns < t.least || t.ns > maxTimeLimit {
-			return paramErrorf("%s is %s: set it between %s and %s (one hour)", t.name, span(t.ns), span(t.least), span(maxTimeLimit))
+			return paramErrorf("%s is %s: set it between %s and %s (one hour)", t.name, quantity.ExactTime(t.ns), quantity.ExactTime(t.least), quantity.ExactTime(maxTimeLimit))
 		}
 	}
 	if p.TargetMaxNs < p.TargetNs {
-		return paramErrorf("target-max (%s) is below target (%s): raise it to at least that", span(p.TargetMaxNs), span(p.TargetNs))
+		return paramErrorf("target-max (%s) is below target (%s): raise it to at least that", quantity.ExactTime(p.TargetMaxNs), quantity.ExactTime(p.TargetNs))
 	}
 	if p.DeadbandNs > p.TargetNs/2 {
 		return paramErrorf("deadband (%s) is above half of target (%s): lower it, or raise the target; else noise that is no queue would count as one",
-			span(p.DeadbandNs), span(p.TargetNs))
+			quantity.ExactTime(p.DeadbandNs), quantity.ExactTime(p.TargetNs))
 	}
 	if p.BaseWindowNs < 10*p.IntervalNs {
 		return paramErrorf("base-window (%s) is below ten times interval (%s): a baseline needs several decisions to see an empty queue; 10s is usual",
-			span(p.BaseWindowNs), span(p.IntervalNs))
+			quantity.ExactTime(p.BaseWindowNs), quantity.ExactTime(p.IntervalNs))
 	}
 	return nil
 }

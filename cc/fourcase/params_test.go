@@ -41,8 +41,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		edit func(*Params)
 		want string
 	}{
-		{func(p *Params) { p.MinRateBps = 0 }, "min-rate is 0bit/s: set it between 1bit/s and 4.4Tbit/s"},
-		{func(p *Params) { p.MaxRateBps = 1 << 43 }, "max-rate is 8.8Tbit/s: set it between"},
+		{func(p *Params) { p.MinRateBps = 0 }, "min-rate is 0bit/s: set it between 1bit/s and 4.398046511104Tbit/s"},
+		{func(p *Params) { p.MaxRateBps = 1 << 43 }, "max-rate is 8.796093022208Tbit/s: set it between"},
 		{func(p *Params) { p.MinRateBps = 2 * gbit }, "min-rate (2Gbit/s) is above max-rate (1Gbit/s): lower it"},
 		{func(p *Params) { p.InitialRateBps = 2 * gbit }, "initial-rate (2Gbit/s) is not between"},
 		{func(p *Params) { p.TargetNs = 0 }, "target is 0ns: set it between 1ns and 3600s"},
@@ -50,7 +50,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(p *Params) { p.TargetMaxNs = 1000 }, "target-max (1us) is below target (500us): raise it"},
 		{func(p *Params) { p.DeadbandNs = 400_000 }, "deadband (400us) is above half of target (500us): lower it"},
 		{func(p *Params) { p.BaseWindowNs = 1000 }, "base-window (1us) is below ten times interval ("},
-		{func(p *Params) { p.IntervalNs = maxTimeLimit + 1 }, "interval is 3600s: set it between"},
+		{func(p *Params) { p.IntervalNs = maxTimeLimit + 1 }, "interval is 3600.000000001s: set it between"},
 		{func(p *Params) { p.LiteralDeadbandNs = 1 << 63 }, "literal-deadband is"},
 		{func(p *Params) { p.Mode = 3 }, "mode is 3: use 0 (robust), 1 (literal) or 2 (fixed)"},
 		{func(p *Params) { p.BetaQ10 = 0 }, "beta is 0%: set it between 0.1% and 100%"},

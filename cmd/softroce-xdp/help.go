@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/softroce/softroce-xdp/cc/sim/scenario"
+	"github.com/softroce/softroce-xdp/internal/nearest"
 )
 
 // group makes a command that only holds others; it refuses names it does not have.
@@ -35,7 +35,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 		}
 	}
 	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
-	if near := scenario.Nearest(name, names); near != "" {
+	if near := nearest.Of(name, names); near != "" {
 		err = fmt.Errorf("%w: did you mean %s?", err, near)
 	}
 	return usageError{error: err}
@@ -76,7 +76,7 @@ func flagError(cmd *cobra.Command, err error) error {
 				names = append(names, f.Name)
 			}
 		})
-		if near := scenario.Nearest(name.GetSpecifiedName(), names); near != "" {
+		if near := nearest.Of(name.GetSpecifiedName(), names); near != "" {
 			return usagef("%w: did you mean --%s?", err, near)
 		}
 	}

@@ -223,7 +223,7 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 			return nil, fmt.Errorf("--size: %w", err)
 		}
 		if n > perf.MaxSize {
-			return nil, fmt.Errorf("--size %s: at most %d bytes", s, perf.MaxSize)
+			return nil, fmt.Errorf("--size %s: at most %s", s, units.Bytes(perf.MaxSize))
 		}
 		plan.Size = uint32(n)
 		if err := plan.Validate(); err != nil {

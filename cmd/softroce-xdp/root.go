@@ -40,8 +40,9 @@ untouched.` + exitHelp(),
 	root.SetVersionTemplate("softroce-xdp {{.Version}}\n")
 	f := root.PersistentFlags()
 	f.StringVar(&a.configPath, "config", "", "configuration file (default "+config.DefaultPath+", if it exists)")
-	f.StringVar(&a.pinRoot, "pin-root", loader.DefaultPinRoot, "directory of the pinned maps, on a bpf file system")
-	f.StringVar(&a.runDir, "run-dir", loader.DefaultRunDir, "directory of state files and logs")
+	a.pinRoot, a.runDir = loader.DefaultPinRoot, loader.DefaultRunDir
+	f.Var(dirVar{&a.pinRoot}, "pin-root", "directory of the pinned maps, on a bpf file system")
+	f.Var(dirVar{&a.runDir}, "run-dir", "directory of state files and logs")
 	f.Var(&a.logLevel, "log-level", "debug, info, warn or error")
 	f.Var(&a.logFormat, "log-format", "text or json")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -3,11 +3,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
@@ -169,6 +173,23 @@ func (d spanVar) Set(s string) error {
 		return fmt.Errorf("%q is not a time from %v to %v, written as 500ms or 3s", s, d.min, d.max)
 	}
 	*d.dst = v
+	return nil
+}
+
+// dirVar is the path of a directory, which need not exist.
+type dirVar struct{ dst *string }
+
+func (d dirVar) Type() string   { return "directory" }
+func (d dirVar) String() string { return *d.dst }
+func (d dirVar) Set(s string) error {
+	st, err := os.Stat(s)
+	switch {
+	case s == "":
+		return errors.New("the path of a directory is missing")
+	case errors.Is(err, unix.ENOTDIR), err == nil && !st.IsDir():
+		return fmt.Errorf("%s is a file, or lies in one: name a directory", s)
+	}
+	*d.dst = s
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/softroce/softroce-xdp/cc/priority"
+	"github.com/softroce/softroce-xdp/cc/sim/quantity"
 	"github.com/softroce/softroce-xdp/loader/rate"
 )
 
@@ -38,7 +39,7 @@ func (n *Node) checkPriority() error {
 		return fmt.Errorf("level %d: levels are 1 (the highest) to %d", n.Level, priority.Levels)
 	}
 	if n.Max != 0 && n.Min > n.Max {
-		return fmt.Errorf("min %d is above max %d (bit/s): lower one or raise the other", n.Min, n.Max)
+		return fmt.Errorf("min %s is above max %s: lower one or raise the other", quantity.ExactRate(uint64(n.Min)), quantity.ExactRate(uint64(n.Max)))
 	}
 	return nil
 }
@@ -54,7 +55,8 @@ func CheckMinimums(list []Node, node uint32, capacity uint64) error {
 		}
 	}
 	if sum > capacity {
-		return fmt.Errorf("the minimums of all nodes are %d bit/s together, and there are %d to share: lower some, or raise --rate or priority-capacity", sum, capacity)
+		return fmt.Errorf("the minimums of all nodes are %s together, and there are %s to share: lower some, or raise --rate or priority-capacity",
+			quantity.ExactRate(sum), quantity.ExactRate(capacity))
 	}
 	return nil
 }

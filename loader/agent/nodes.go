@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"os"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/softroce/softroce-xdp/internal/yamlfile"
 )
 
 // Node is one line of the node file (S1.2): the other machines, numbered by
@@ -63,9 +63,7 @@ func ReadNodeFile(path string) ([]Node, error) {
 	var file struct {
 		Nodes []Node `yaml:"nodes"`
 	}
-	dec := yaml.NewDecoder(f)
-	dec.KnownFields(true)
-	if err := dec.Decode(&file); err != nil {
+	if err := yamlfile.Decode(f, &file); err != nil {
 		return nil, fmt.Errorf("node file %s: %w", path, err)
 	}
 	numbers, addrs := map[uint32]bool{}, map[netip.Addr]uint32{}

@@ -170,12 +170,12 @@ func TestNoPriorities(t *testing.T) {
 func TestBadPriorities(t *testing.T) {
 	for text, want := range map[string]string{
 		"level: 9":            "node 1: level 9: levels are 1 (the highest) to 8",
-		"min: 20M, max: 10M":  "node 1: min 20000000 is above max 10000000 (bit/s)",
+		"min: 20M, max: 10M":  "node 1: min 20Mbit/s is above max 10Mbit/s",
 		"min: fast":           `line 1: "fast" is no rate: write bits per second, for example 100M`,
 		"max: [1]":            `is no rate`,
-		"level: -1":           "cannot unmarshal !!int `-1` into uint8",
-		"minimum: 20M":        "field minimum not found",
-		"level: highest":      "cannot unmarshal",
+		"level: -1":           `"-1" is no whole number from 0 to 255`,
+		"minimum: 20M":        `there is no key "minimum": choose number`,
+		"level: highest":      `"highest" is no whole number from 0 to 255`,
 		"min: 0.1":            `"0.1" is no rate`,
 		"level: 1, min: 200T": `"200T" is no rate`,
 	} {
@@ -194,7 +194,7 @@ func TestCheckMinimums(t *testing.T) {
 	if err := CheckMinimums(n.list, 0, 25e6); err != nil {
 		t.Error(err)
 	}
-	if err := CheckMinimums(n.list, 0, 24e6); err == nil || !strings.Contains(err.Error(), "25000000 bit/s together, and there are 24000000") {
+	if err := CheckMinimums(n.list, 0, 24e6); err == nil || !strings.Contains(err.Error(), "25Mbit/s together, and there are 24Mbit/s to share") {
 		t.Error(err)
 	}
 	if err := CheckMinimums(n.list, 3, 20e6); err != nil {

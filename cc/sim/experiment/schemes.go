@@ -10,6 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
+	"github.com/softroce/softroce-xdp/internal/nearest"
 )
 
 // usual are the schemes of a scenario that names none: ours, and each of the
@@ -67,7 +68,7 @@ func choose(all []scenario.Scheme, chosen []string) (picked []scenario.Scheme, e
 					names = append(names, x.Label)
 				}
 			}
-			return nil, scenario.UnknownName(name, "scheme", names)
+			return nil, nearest.Unknown(name, "scheme", names)
 		}
 	}
 	return picked, nil

@@ -67,3 +67,14 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestExact(t *testing.T) {
+	for got, want := range map[string]string{
+		ExactRate(0): "0bit/s", ExactRate(999): "999bit/s", ExactRate(1_500_000): "1.5Mbit/s", ExactRate(1_000_000_001): "1.000000001Gbit/s",
+		ExactRate(1 << 42): "4.398046511104Tbit/s", ExactTime(100_000): "100us", ExactTime(3_600_000_000_001): "3600.000000001s",
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

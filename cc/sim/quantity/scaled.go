@@ -32,3 +32,19 @@ func Scaled(v float64, units ...string) string {
 	}
 	return sign + s + units[i]
 }
+
+// ExactRate writes bits per second with all digits, for errors about bounds: 1.5Gbit/s.
+func ExactRate(bps uint64) string {
+	return exact(bps, "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
+}
+
+// ExactTime writes nanoseconds likewise: 1.5ms.
+func ExactTime(ns uint64) string { return exact(ns, "ns", "us", "ms", "s") }
+
+func exact(n uint64, units ...string) string {
+	i, unit := 0, 1.0
+	for ; float64(n) >= 1000*unit && i < len(units)-1; i++ {
+		unit *= 1000
+	}
+	return strconv.FormatFloat(float64(n)/unit, 'f', -1, 64) + units[i]
+}

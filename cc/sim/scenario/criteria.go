@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/softroce/softroce-xdp/internal/nearest"
 )
 
 // Metric is a figure of a run that a criterion can be about.
@@ -38,7 +40,7 @@ func metric(name string) (*Metric, error) {
 		}
 		names[i] = Metrics[i].Name
 	}
-	return nil, UnknownName(name, "metric", names)
+	return nil, nearest.Unknown(name, "metric", names)
 }
 
 // Criteria are conditions such as

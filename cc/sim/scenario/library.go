@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"github.com/softroce/softroce-xdp/internal/nearest"
 )
 
 //go:embed library/*.yaml
@@ -38,7 +40,7 @@ func Source(name string) ([]byte, error) {
 			return files.ReadFile(m)
 		}
 	}
-	if near := Nearest(name, Names()); near != "" {
+	if near := nearest.Of(name, Names()); near != "" {
 		return nil, fmt.Errorf("there is no scenario %q in the library: did you mean %s? `softroce-xdp sim list` shows all", name, near)
 	}
 	return nil, fmt.Errorf("there is no scenario %q in the library: `softroce-xdp sim list` shows all", name)

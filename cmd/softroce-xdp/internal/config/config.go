@@ -25,6 +25,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/softroce/softroce-xdp/internal/yamlfile"
 )
 
 // DefaultPath is where the file is looked for. It need not exist.
@@ -69,15 +71,15 @@ func ReadDefault() (*File, error) {
 
 func parse(path string, r io.Reader) (*File, error) {
 	f := &File{Path: path, interfaces: map[string][]setting{}}
-	var doc yaml.Node
-	if err := yaml.NewDecoder(r).Decode(&doc); err != nil {
-		if errors.Is(err, io.EOF) {
-			return f, nil // empty
-		}
+	doc, err := yamlfile.Document(r)
+	if errors.Is(err, yamlfile.ErrEmpty) {
+		return f, nil
+	}
+	if err != nil {
 		return f, fmt.Errorf("%s: %w", path, err)
 	}
 	var first error // a bad section does not hide the keys below it
-	err := eachKey(doc.Content[0], func(k, v *yaml.Node) error {
+	err = eachKey(doc, func(k, v *yaml.Node) error {
 		first = cmp.Or(first, f.section(k, v))
 		return nil
 	})

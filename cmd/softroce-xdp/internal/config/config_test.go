@@ -89,7 +89,7 @@ func TestMistakes(t *testing.T) {
 		{"interfaces: [eth0]\n", "c.yaml: line 1: expected keys with values"},
 		{"- node: 1\n", "c.yaml: line 1: expected keys with values"},
 		{"speed: 1\n", `c.yaml: line 1: no setting "speed" here`},
-		{"node: 'x\n", "c.yaml: yaml: line"},
+		{"node: 'x\n", "c.yaml: line 2: found unexpected end of stream"},
 		{"defaults:\n  policy:\n    mode: {a: b}\n", "c.yaml: line 3: mode needs one value"},
 	} {
 		f, err := parse("c.yaml", strings.NewReader(c.file))

@@ -120,7 +120,7 @@ func (c *capture) next() (data []byte, ci gopacket.CaptureInfo, link linkType, e
 	// pcapgo was written for files that are in order.
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("damaged capture: %v", r)
+			err = errors.New("damaged capture: lengths in it do not fit together")
 		}
 	}()
 	if c.pcap != nil {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
@@ -55,7 +56,7 @@ func newEnd(ctx context.Context, dev *nic.Device, p *Plan) (_ *end, err error) {
 	// Of the kernel and not of Go: pages that are touched once are not cleared twice,
 	// and large memory is not scanned.
 	if e.buf, err = unix.Mmap(-1, 0, int(e.stride)*p.QPs, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE); err != nil {
-		return nil, fmt.Errorf("%d bytes of memory: %w", int(e.stride)*p.QPs, err)
+		return nil, fmt.Errorf("%s of memory: %w: lower --size or --qps", units.Bytes(p.memory()), err)
 	}
 	if e.region, err = e.pd.RegMR(e.buf, mem.LocalWrite|mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic); err != nil {
 		return nil, err

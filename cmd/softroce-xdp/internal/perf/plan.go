@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -80,7 +81,7 @@ func (p *Plan) Validate() error {
 	case atomic && p.Size != 8:
 		return fmt.Errorf("%s acts on 8 bytes: leave --size out", p.Op)
 	case p.Size == 0 || p.Size > MaxSize:
-		return fmt.Errorf("--size %d: choose 1 to %d bytes", p.Size, MaxSize)
+		return fmt.Errorf("--size %d: choose 1B to %s", p.Size, units.Bytes(MaxSize))
 	case p.QPs < 1 || p.QPs > MaxQPs:
 		return fmt.Errorf("--qps %d: choose 1 to %d", p.QPs, MaxQPs)
 	case p.Depth < 1 || p.Depth > MaxDepth:
@@ -102,7 +103,7 @@ func (p *Plan) Validate() error {
 	case p.Depth*p.QPs > MaxUnderWay:
 		return fmt.Errorf("--depth times --qps is %d messages under way: at most %d", p.Depth*p.QPs, MaxUnderWay)
 	case p.memory() > MaxMemory:
-		return fmt.Errorf("--size times --qps is %d bytes of memory: at most %d", p.memory(), uint64(MaxMemory))
+		return fmt.Errorf("--size times --qps is %s of memory: at most %s", units.Bytes(p.memory()), units.Bytes(MaxMemory))
 	}
 	if p.MTU != 0 {
 		if _, err := p.pmtu(0); err != nil {

@@ -27,7 +27,7 @@ func TestValidate(t *testing.T) {
 		"no operation":                  func(p *Plan) { p.Op = "knit" },
 		"--messages":                    func(p *Plan) { p.Count = 1 },
 		"messages under way":            func(p *Plan) { p.QPs, p.Depth = MaxQPs, MaxDepth },
-		"bytes of memory":               func(p *Plan) { p.QPs, p.Size = 5, MaxSize },
+		"5GiB of memory":                func(p *Plan) { p.QPs, p.Size = 5, MaxSize },
 		"fetch-add has none":            func(p *Plan) { p.Op, p.Size, p.Check = "fetch-add", 8, true },
 		"--duration -1s":                func(p *Plan) { p.Duration = -time.Second },
 		"choose up to 24h":              func(p *Plan) { p.Warmup = 1 << 62 },

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
@@ -94,7 +95,7 @@ func (s *server) agree(t *talk) (*message, error) {
 		return nil, err
 	}
 	if n := p.memory(); n > s.memory {
-		return nil, fmt.Errorf("the run needs %d bytes of memory here, and this server lends %d: start it with a larger --memory", n, s.memory)
+		return nil, fmt.Errorf("the run needs %s of memory here, and this server lends %s: start it with a larger --memory", units.Bytes(n), units.Bytes(s.memory))
 	}
 	return &hello, nil
 }

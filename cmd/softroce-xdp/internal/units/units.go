@@ -44,6 +44,16 @@ func ParseBytes(s string) (uint64, error) {
 	return v << shift, nil
 }
 
+// Bytes writes a number of bytes as ParseBytes reads it: 64B, 4KiB, 1.5GiB.
+func Bytes(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	v, i := float64(n), 0
+	for v >= 1024 && i < len(units)-1 {
+		v, i = v/1024, i+1
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + units[i]
+}
+
 // Rate writes bits per second with up to four digits: 97.3M, 10G.
 func Rate(bps uint64) string { return scaled(float64(bps)) }
 

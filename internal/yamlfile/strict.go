@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scenario
+package yamlfile
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/softroce/softroce-xdp/internal/nearest"
 )
 
 // strict looks for keys that the type does not have, and for keys that stand
@@ -23,6 +25,9 @@ func strict(n *yaml.Node, t reflect.Type) error {
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]()) {
 		return nil // checks itself
+	}
+	if t == reflect.TypeFor[netip.Addr]() {
+		return checkAddress(n)
 	}
 	switch {
 	case t.Kind() == reflect.Slice:
@@ -42,9 +47,17 @@ func strict(n *yaml.Node, t reflect.Type) error {
 	return nil
 }
 
+// checkAddress words the error, which the library passes on as it is and without a line.
+func checkAddress(n *yaml.Node) error {
+	if _, err := netip.ParseAddr(n.Value); n.Kind != yaml.ScalarNode || err != nil {
+		return fmt.Errorf("line %d: %q is no IP address: write for example 10.0.0.1 or fd00::1", n.Line, n.Value)
+	}
+	return nil
+}
+
 func strictKeys(n *yaml.Node, t reflect.Type) error {
 	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: expected keys with values: %s", n.Line, strings.Join(keysOf(t), ", "))
+		return fmt.Errorf("line %d: expected keys with values: %s", n.Line, strings.Join(Keys(t), ", "))
 	}
 	lines := map[string]int{}
 	for i := 0; i < len(n.Content); i += 2 {
@@ -55,7 +68,7 @@ func strictKeys(n *yaml.Node, t reflect.Type) error {
 		lines[k.Value] = k.Line
 		field, ok := fieldOf(t, k.Value)
 		if !ok {
-			return unknown(k, "key", keysOf(t))
+			return fmt.Errorf("line %d: %w", k.Line, nearest.Unknown(k.Value, "key", Keys(t)))
 		}
 		if v.Kind == yaml.ScalarNode && v.Tag == "!!null" {
 			return fmt.Errorf("line %d: %s needs a value", k.Line, k.Value)
@@ -76,7 +89,8 @@ func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-func keysOf(t reflect.Type) (keys []string) {
+// Keys are those of a struct type.
+func Keys(t reflect.Type) (keys []string) {
 	for i := range t.NumField() {
 		if tag := tagOf(t.Field(i)); tag != "-" && tag != "" {
 			keys = append(keys, tag)
@@ -88,50 +102,4 @@ func keysOf(t reflect.Type) (keys []string) {
 func tagOf(f reflect.StructField) string {
 	tag, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	return tag
-}
-
-// unknown is the error about a name that is none of those there are.
-func unknown(n *yaml.Node, what string, names []string) error {
-	return fmt.Errorf("line %d: %w", n.Line, UnknownName(n.Value, what, names))
-}
-
-// UnknownName is the error about a name that is none of those there are; it says
-// which was probably meant.
-func UnknownName(name, what string, names []string) error {
-	if near := Nearest(name, names); near != "" {
-		return fmt.Errorf("there is no %s %q: did you mean %s? There are %s", what, name, near, strings.Join(names, ", "))
-	}
-	return fmt.Errorf("there is no %s %q: choose %s", what, name, strings.Join(names, ", "))
-}
-
-// Nearest is the name that takes the fewest changes of a letter to write, "" if
-// none is near.
-func Nearest(name string, names []string) string {
-	best, at := 1+max(2, len(name)/3), ""
-	for _, n := range names {
-		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < best {
-			best, at = d, n
-		}
-	}
-	return at
-}
-
-// distance counts letters to change, add or take away (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := slices.Clone(row)
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(before[j]+cost, before[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
