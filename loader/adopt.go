@@ -96,7 +96,7 @@ func noProgram(ifname string, o Options) error {
 	if who := leaseHolder(o.RunDir, ifname, leaseControl); who != "" {
 		return fmt.Errorf("%s: %w yet: process %s is at work on it", ifname, ErrNotAttached, who)
 	}
-	return fmt.Errorf("%s: %w: an attach was interrupted; `softroce-xdp attach %s` begins anew, `softroce-xdp clean` removes what is left",
+	return fmt.Errorf("%s: %w: an attach or detach was interrupted; `softroce-xdp attach %s` begins anew, `softroce-xdp clean` removes what is left",
 		ifname, ErrNotAttached, ifname)
 }
 

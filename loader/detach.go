@@ -68,7 +68,11 @@ func exists(path string) bool {
 func takeOff(ifname string, o Options) error {
 	dir := PinDir(o.PinRoot, ifname)
 	a := &Attachment{Dir: dir, opts: o}
-	a.State, _ = ReadState(o.RunDir, ifname)
+	var err error
+	if a.State, err = ReadState(o.RunDir, ifname); err != nil {
+		// Lost or damaged: whatever is ours by its handle is taken off.
+		a.State = State{Egress: "clsact", OwnQdisc: true}
+	}
 	if dev := a.device(ifname); dev != nil {
 		a.detachEgress(dev)
 		if err := a.restoreQdisc(dev); err != nil {

@@ -46,7 +46,7 @@ func takeLease(runDir, ifname, kind string) (*lease, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 		if err != nil {
-			return nil, fmt.Errorf("%s lock: %w", kind, err)
+			return nil, fmt.Errorf("%s: lock: %w", ifname, err)
 		}
 		lk := unix.Flock_t{Type: unix.F_WRLCK}
 		if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lk); err != nil {
@@ -54,7 +54,7 @@ func takeLease(runDir, ifname, kind string) (*lease, error) {
 			if errors.Is(err, unix.EAGAIN) {
 				return nil, fmt.Errorf("%w %s", errLeased, leaseHolder(runDir, ifname, kind))
 			}
-			return nil, fmt.Errorf("%s lock %s: %w", kind, path, err)
+			return nil, fmt.Errorf("%s: lock %s: %w", ifname, path, err)
 		}
 		if !stillAt(f, path) { // the one before has just removed it
 			f.Close()

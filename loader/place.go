@@ -50,6 +50,15 @@ func IsAttached(ifname string, o Options) bool {
 	return where == here
 }
 
+// NameNow is the name that an attached interface of this network namespace has by now;
+// "" if it is gone or elsewhere.
+func (a *Attachment) NameNow() string {
+	if where, dev := locate(a.Dir); where == here {
+		return dev.Attrs().Name
+	}
+	return ""
+}
+
 // CheckHere returns an error that wraps ErrElsewhere and says where to go if the
 // interface of that name is attached in another network namespace.
 func CheckHere(ifname string, o Options) error {
@@ -62,6 +71,10 @@ func CheckHere(ifname string, o Options) error {
 
 func elsewhereError(ifname string, o Options) error {
 	s, _ := ReadState(o.RunDir, ifname)
+	if s.Netns == NetnsInode() {
+		return fmt.Errorf("%s: %w: it was moved there from here; `ip netns exec NAME ip link` finds it; run this there, `nsenter --net=/run/netns/NAME softroce-xdp …`",
+			ifname, ErrElsewhere)
+	}
 	path := "/run/netns/NAME"
 	named, _ := filepath.Glob("/run/netns/*")
 	for _, p := range append(named, fmt.Sprintf("/proc/%d/ns/net", s.AgentPID)) {

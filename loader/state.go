@@ -54,7 +54,7 @@ func ReadState(runDir, ifname string) (State, error) {
 		return s, err
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
-		return s, fmt.Errorf("%s is damaged (%w): run `softroce-xdp clean` and attach again", statePath(runDir, ifname), err)
+		return s, fmt.Errorf("%s is damaged (%w): run `softroce-xdp detach %s` and attach again", statePath(runDir, ifname), err, ifname)
 	}
 	return s, nil
 }
@@ -70,10 +70,12 @@ func writeState(runDir string, s State) error {
 	}
 	path := statePath(runDir, s.Interface)
 	tmp := path + ".new"
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write state: %w", err)
+	err = os.WriteFile(tmp, append(b, '\n'), 0o644)
+	if err == nil {
+		err = os.Rename(tmp, path)
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err != nil {
+		_ = os.Remove(tmp)
 		return fmt.Errorf("write state: %w", err)
 	}
 	return nil

@@ -43,7 +43,7 @@ func TestDamagedState(t *testing.T) {
 	if err := os.WriteFile(statePath(dir, "eth0"), []byte(`{"interface": 3`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadState(dir, "eth0"); err == nil || !strings.Contains(err.Error(), "softroce-xdp clean") {
+	if _, err := ReadState(dir, "eth0"); err == nil || !strings.Contains(err.Error(), "softroce-xdp detach eth0") {
 		t.Errorf("%v", err)
 	}
 }

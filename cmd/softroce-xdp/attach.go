@@ -196,23 +196,24 @@ func (j *attachJob) adopt() (string, error) {
 	return fmt.Sprintf("was attached and had lost its agent: adopted, with its table%v", j.change), nil
 }
 
-// replace replaces the programs and stops the agent.
+// replace stops the agent, and replaces the programs and the settings.
 func (j *attachJob) replace() (string, error) {
-	from := j.change.state.Version
 	had := loader.AgentAlive(j.runDir, j.name)
 	if err := loader.StopAgent(j.runDir, j.name, 5*time.Second); err != nil {
 		return "", err
 	}
+	err := j.replacePrograms()
+	if err != nil && had { // whatever is there now keeps an agent
+		err = errors.Join(err, startAgent(j.app, j.name))
+	}
+	return fmt.Sprintf("upgraded from %s to %s%v", j.change.state.Version, version, j.change), err
+}
+
+func (j *attachJob) replacePrograms() error {
 	att, err := loader.Upgrade(j.name, j.set.Options)
 	if err != nil {
-		if had { // the programs are still the old ones: they keep an agent
-			err = errors.Join(err, startAgent(j.app, j.name))
-		}
-		return "", err
+		return err
 	}
 	defer att.Close()
-	if err := j.change.apply(att); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("upgraded from %s to %s%v", from, version, j.change), nil
+	return j.change.apply(att)
 }

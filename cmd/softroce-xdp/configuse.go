@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -24,11 +25,29 @@ func (a *app) readConfig(cmd *cobra.Command) error {
 	for top.HasParent() && top.Parent().HasParent() {
 		top = top.Parent()
 	}
+	var err error
 	switch {
 	case top.Name() == "attach":
-		return a.readWhole(cmd)
+		err = a.readWhole(cmd)
 	case slices.Contains(pinCommands, top.Name()):
-		return a.readPlaces(cmd)
+		err = a.readPlaces(cmd)
+	}
+	if err != nil {
+		return err
+	}
+	return a.checkPlaces()
+}
+
+// checkPlaces makes the directories absolute: the agent and later commands may have
+// other working directories.
+func (a *app) checkPlaces() (err error) {
+	for name, dir := range map[string]*string{"pin-root": &a.pinRoot, "run-dir": &a.runDir} {
+		if *dir == "" {
+			return usagef("--%s needs the path of a directory", name)
+		}
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (a *app) readStatus(name string) (*view.Status, error) {
 	defer att.Close()
 	in := view.StatusInput{
 		State: att.State, Version: version, Now: time.Now(), MonoNs: loader.Monotonic(),
-		IfaceAlive: att.Alive(), AgentAlive: loader.AgentAlive(a.runDir, name),
+		IfaceAlive: att.Alive(), NameNow: att.NameNow(), AgentAlive: loader.AgentAlive(a.runDir, name),
 	}
 	if in.Config, err = att.Config(); err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 	}
 	defer a.close()
 	if err := a.att.SetAgent(os.Getpid()); err != nil {
-		return err
+		log.Warn("status will not know this process", "err", err) // the lock does
 	}
 	a.expectRDMA(loader.Monotonic())
 	if err := a.prepare(); err != nil {

@@ -61,6 +61,7 @@ type StatusInput struct {
 	Stats      []loader.Stat
 	AgentAlive bool
 	IfaceAlive bool
+	NameNow    string    // of the interface; empty: not known
 	Version    string    // of this binary
 	Now        time.Time // wall clock
 	MonoNs     uint64    // the heartbeat's clock
@@ -123,6 +124,9 @@ func (s *Status) judge(in StatusInput) {
 	if !in.IfaceAlive {
 		say("the interface that was attached is gone: run `softroce-xdp clean`")
 		return
+	}
+	if now := in.NameNow; now != "" && now != name {
+		say("the interface is called %s now: give it its name back, or run `softroce-xdp detach %s` and attach %s", now, name, now)
 	}
 	timeout := int64(in.Config.HeartbeatTimeoutNs)
 	switch {
