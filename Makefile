@@ -42,6 +42,7 @@ check-generate: ## fails if the committed object is not what the sources give
 lint: ## gofmt, vet, staticcheck, shellcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt -w these:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags timing $(TIMED)
 	$(GO) tool staticcheck ./...
 	shellcheck .ci/run .ci/check-generate .ci/check-install .ci/install
 
@@ -68,6 +69,14 @@ test-go:
 	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
 	$(GOTEST) run race-nic -race -timeout 15m $(AS_ROOT) ./rocev2/nic
 	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) $(NETWORK)
+	$(GOTEST) summary
+
+# What is judged here depends on how fast the machine is (package testenv/timing).
+TIMED    := ./rocev2/nic ./testenv/load ./testenv/topo ./testenv/pacers ./testenv/precredit ./testenv/e2e ./testenv/simreal
+.PHONY: test-timing
+test-timing: ## rates that are reached, shares, queues, delays: on a machine that does nothing else (root); no part of CI
+	rm -rf out/gotest
+	$(GOTEST) run timing -tags timing -p 1 -count=1 -timeout 60m $(AS_ROOT) $(TIMED)
 	$(GOTEST) summary
 
 .PHONY: test-unit
@@ -118,16 +127,16 @@ bench-rxe: build ## Linux rxe against our engine between the same two virtual ma
 .PHONY: report
 report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)
 	mkdir -p docs/img
-	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -run TestPerDestination $(AS_ROOT) ./testenv/e2e
+	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -run TestPerDestination $(AS_ROOT) ./testenv/e2e
 
 .PHONY: cc-report
 cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
 	$(GO) run ./testenv/cmd/ccreport
 
 .PHONY: sim-real
-sim-real: build ## docs/img/simreal.txt: scenarios on this machine with the product attached, and in the simulator (root)
+sim-real: build ## docs/img/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)
 	mkdir -p docs/img
-	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -run TestSimulationAndReality $(AS_ROOT) ./testenv/simreal
+	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/simreal
 
 .PHONY: judge
 judge: ## our engine and Linux rxe in virtual machines, each against rxe: the whole table of cases (root, half an hour)

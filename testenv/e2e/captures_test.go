@@ -57,7 +57,7 @@ var golden = []struct {
 // the HELLO exchange. With -update they replace the committed ones; without, they
 // only show that the recipe still works.
 func TestCaptures(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	p := bootPair(ctx, t, 1500, rxepeer.Debian13)
 	dir := t.TempDir()

@@ -21,7 +21,7 @@ import (
 // tables, and rxe notices nothing; with the product on one side only everything
 // passes unstamped; after detach everything is as before.
 func TestRxePair(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
 	p := bootPair(ctx, t, 1500, rxepeer.Debian13)
 	control := p.exchanges(ctx, t, "without", everything)
@@ -66,7 +66,7 @@ func TestRxePair(t *testing.T) {
 // TestRxeDebian12 is the pair on the kernel of Debian 12: Linux 6.1, which has no
 // TCX and another verifier.
 func TestRxeDebian12(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	p := bootPair(ctx, t, 1500, rxepeer.Debian12)
 	if !strings.HasPrefix(p.a.Kernel, "6.1.") {
@@ -105,7 +105,7 @@ func checkFeatures(ctx context.Context, t *testing.T, vm *rxepeer.VM) {
 // TestRxeHTB: rxe's first contact under htb. The root qdisc has been changed before
 // its first packet: rxe ends a QP whose packet is dropped while that happens.
 func TestRxeHTB(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	p := bootPair(ctx, t, 1500, rxepeer.Debian13)
 	route := p.route(ctx, t, false)
@@ -128,7 +128,7 @@ func TestRxeHTB(t *testing.T) {
 // xdp.frags. Full FIRST packets over IPv6 have no room for the option.
 func TestRxeJumbo(t *testing.T) {
 	const mtu = 4200
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	p := bootPair(ctx, t, mtu, rxepeer.Debian13)
 	control := p.exchanges(ctx, t, "without", long)
@@ -306,19 +306,21 @@ find /sys/fs/bpf /run/softroce-xdp -mindepth 1 ! -name '*.log' 2>/dev/null | gre
 }
 
 // TestRxePaced sends a write of some megabytes through the edt pacer at a fixed rate
-// and measures it on the wire. Jumbo frames let emulated machines be fast enough.
+// and measures it on the wire. The rate is one that every emulated machine exceeds.
 func TestRxePaced(t *testing.T) {
-	const rate, tries = 50e6, 3
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	const rate, tries = 5e6, 3
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	p := bootPair(ctx, t, 4200, rxepeer.Debian13)
 	x := rxepeer.Exchanges(p.route(ctx, t, false))[0]
-	x.Server, x.Client = withSize(x.Server, "65536"), withSize(x.Client, "65536")
+	for _, argv := range []*[]string{&x.Server, &x.Client} {
+		*argv = replaceFlag(withSize(*argv, "65536"), "-n", "60")
+	}
 	var control phase
 	unpaced := p.rateOf(t, func() { control = p.exchange(ctx, t, "without", x) })
 
 	for _, vm := range p.both() {
-		said := p.attachOne(ctx, t, vm, "--rate", "50M", "--policy", "mode=fixed")
+		said := p.attachOne(ctx, t, vm, "--rate", "5M", "--policy", "mode=fixed")
 		if !strings.Contains(said, "pacer edt") {
 			t.Errorf("attach says %q: not edt", said)
 		}
@@ -327,9 +329,9 @@ func TestRxePaced(t *testing.T) {
 	p.exchange(ctx, t, "first", x) // see TestRxeJumbo
 	t.Logf("virtio_net dropped %d frames on buffers from before attach", p.driverDrops(ctx, t)-drops)
 	var paced float64
-	for range tries { // a busy host can only make it slower
-		paced = p.rateOf(t, func() { p.exchange(ctx, t, "at 50 Mbit/s", x).check(t, "at 50 Mbit/s", control) })
-		if paced >= 0.95*rate {
+	for range tries { // a stall of the machine in the first or last packets makes it faster or slower
+		paced = p.rateOf(t, func() { p.exchange(ctx, t, "at 5 Mbit/s", x).check(t, "at 5 Mbit/s", control) })
+		if paced >= 0.95*rate && paced <= 1.03*rate {
 			break
 		}
 	}

@@ -31,7 +31,7 @@ var (
 	theirs  *pair
 	jumbo   = 4200
 	addrs   = [][]string{{"10.78.0.1/24", "fd78::1/64"}, {"10.78.0.2/24", "fd78::2/64"}}
-	bootMax = 5 * time.Minute
+	bootMax = 12 * time.Minute
 )
 
 func TestMain(m *testing.M) {

@@ -29,7 +29,7 @@ type Exchange struct {
 
 // ExchangeTimeout is generous: an exchange takes a second or two, but emulated machines on a busy
 // host can be starved.
-const ExchangeTimeout = time.Minute
+const ExchangeTimeout = 3 * time.Minute
 
 // Readiness is how to see that a server can be reached.
 type Readiness struct {

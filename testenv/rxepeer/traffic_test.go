@@ -23,7 +23,7 @@ func testContext(t *testing.T) context.Context {
 	if err := CheckHost(); err != nil {
 		need.Skip(t, err.Error())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

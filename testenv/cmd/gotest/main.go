@@ -11,10 +11,12 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,7 +44,8 @@ type stage struct {
 	Failed   []string
 	Skipped  []string // with the reason
 	Seconds  float64
-	Err      string // of go test itself
+	Took     map[string]float64 // by package, seconds
+	Err      string             // of go test itself
 }
 
 func main() {
@@ -124,6 +127,10 @@ func (s *stage) finish(e event, output []string, w io.Writer) {
 			return // no test files
 		}
 		s.Packages++
+		if s.Took == nil {
+			s.Took = map[string]float64{}
+		}
+		s.Took[name] = e.Elapsed
 		fmt.Fprintf(w, "%-5s %-50s %6.1fs\n", map[string]string{"pass": "ok", "fail": "FAIL"}[e.Action], name, e.Elapsed)
 		if e.Action == "fail" {
 			s.Failed = append(s.Failed, name)
@@ -163,6 +170,8 @@ func summary(w io.Writer) error {
 	}
 	bad := false
 	passed := 0
+	var total float64
+	took := map[string]float64{}
 	fmt.Fprintln(w, "=== summary")
 	for _, f := range files {
 		b, err := os.ReadFile(f)
@@ -178,6 +187,10 @@ func summary(w io.Writer) error {
 			verdict, bad = "FAIL", true
 		}
 		passed += s.Passed
+		total += s.Seconds
+		for name, seconds := range s.Took {
+			took[s.Name+" "+name] = seconds
+		}
 		fmt.Fprintf(w, "%-5s %-10s %4d packages, %5d tests passed, %d failed, %d skipped %8.1fs\n",
 			verdict, s.Name, s.Packages, s.Passed, len(s.Failed), len(s.Skipped), s.Seconds)
 		for _, t := range s.Failed {
@@ -190,10 +203,23 @@ func summary(w io.Writer) error {
 			fmt.Fprintf(w, "      skipped: %s\n", t)
 		}
 	}
+	writeTook(w, took, total)
 	if bad {
 		fmt.Fprintln(w, "FAIL")
 		return errors.New("not everything passed")
 	}
 	fmt.Fprintf(w, "PASS  %d tests\n", passed)
 	return nil
+}
+
+// writeTook lists where most of the time went. Packages of one stage may run at once.
+func writeTook(w io.Writer, took map[string]float64, total float64) {
+	const least, most = 10, 12 // seconds, and lines
+	names := slices.SortedFunc(maps.Keys(took), func(a, b string) int { return cmp.Compare(took[b], took[a]) })
+	for _, name := range names[:min(most, len(names))] {
+		if took[name] >= least {
+			fmt.Fprintf(w, "      %7.1fs  %s\n", took[name], name)
+		}
+	}
+	fmt.Fprintf(w, "      %7.1fs  in all\n", total)
 }

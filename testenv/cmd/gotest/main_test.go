@@ -27,7 +27,7 @@ func TestRead(t *testing.T) {
 	if err := s.read(strings.NewReader(events), &out); err != nil {
 		t.Fatal(err)
 	}
-	want := stage{Packages: 1, Passed: 1, Failed: []string{"a.TestBad", "a"}, Skipped: []string{"a.TestSkip: needs root"}}
+	want := stage{Packages: 1, Passed: 1, Failed: []string{"a.TestBad", "a"}, Skipped: []string{"a.TestSkip: needs root"}, Took: map[string]float64{"a": 1.5}}
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Error(diff)
 	}
@@ -42,5 +42,14 @@ func TestSummary(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := summary(&bytes.Buffer{}); err == nil {
 		t.Error("a summary of nothing is no error")
+	}
+}
+
+func TestTook(t *testing.T) {
+	var out bytes.Buffer
+	writeTook(&out, map[string]float64{"race bpf": 20.5, "network e2e": 300, "race mr": 3}, 321)
+	want := "        300.0s  network e2e\n         20.5s  race bpf\n        321.0s  in all\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
 	}
 }
