@@ -109,6 +109,11 @@ bench-transport: build ## only the NIC beside raw AF_XDP: goodput, latency, rate
 	CGO_ENABLED=0 $(GO) build -o bin/nicbench ./testenv/cmd/nicbench
 	$(SUDO) ./bin/nicbench -bin bin/softroce-xdp
 
+.PHONY: sweep
+sweep: build ## perf over operations, sizes, MTUs, queue pairs and depths: every run ends, none sends more than 1.05 packets for one (root, ten minutes)
+	CGO_ENABLED=0 $(GO) build -o bin/sweep ./testenv/cmd/sweep
+	$(SUDO) ./bin/sweep -bin bin/softroce-xdp
+
 .PHONY: bench-pacers
 bench-pacers: build ## every pacer from 1 Mbit/s to what the machine carries: what leaves, and how soon a new rate is in force (root)
 	CGO_ENABLED=0 $(GO) build -o bin/pacerbench ./testenv/cmd/pacerbench

@@ -19,9 +19,9 @@ func TestManyQueuePairsSendOnce(t *testing.T) {
 	for name, op := range map[string]qp.Operation{"WRITE": qp.OpWrite, "SEND": qp.OpSend, "READ": qp.OpRead} {
 		for _, pairs := range []int{1, 100, 1000} {
 			for _, pmtu := range []rocev2.PMTU{rocev2.PMTU1024, rocev2.PMTU4096} {
-				for _, stalls := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%s/%d/%d/stalls=%v", name, pairs, pmtu.Bytes(), stalls), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { sendOnce(t, op, pairs, pmtu, stalls) })
+				for _, stall := range []time.Duration{0, 30 * time.Millisecond, 100 * time.Millisecond} {
+					t.Run(fmt.Sprintf("%s/%d/%d/stall=%v", name, pairs, pmtu.Bytes(), stall), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { sendOnce(t, op, pairs, pmtu, stall) })
 					})
 				}
 			}
@@ -29,7 +29,7 @@ func TestManyQueuePairsSendOnce(t *testing.T) {
 	}
 }
 
-func sendOnce(t *testing.T, op qp.Operation, pairs int, pmtu rocev2.PMTU, stalls bool) {
+func sendOnce(t *testing.T, op qp.Operation, pairs int, pmtu rocev2.PMTU, stall time.Duration) {
 	const depth, size = 16, 4096
 	l := newLoopback(t, 1)
 	l.link = link{rate: 10e9, delay: 20 * time.Microsecond, frames: 2048}
@@ -53,8 +53,8 @@ func sendOnce(t *testing.T, op qp.Operation, pairs int, pmtu rocev2.PMTU, stalls
 				first += l.done[x.num]
 			}
 		}
-		if stalls && l.turns%1000 == 500 {
-			return 30 * time.Millisecond
+		if l.turns%1000 == 500 {
+			return max(stall, 10*time.Microsecond)
 		}
 		return 10 * time.Microsecond
 	})

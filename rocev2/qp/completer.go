@@ -228,9 +228,6 @@ func (r *requester) advance(now Time, to uint64) {
 // progress restarts the clock.
 func (r *requester) progress(now Time) {
 	r.probe, r.unheard = false, false
-	if f := r.q.flight; f != nil {
-		f.pulse.heard = now
-	}
 	r.clock.progress(now, r.clock.expected > r.taken || r.reads.n != 0)
 }
 

@@ -104,8 +104,8 @@ func (r *requester) timeout(now Time) {
 	}
 	c.tries++
 	c.due, c.later = now, 0
-	if !r.resend(now) {
-		return
+	if !r.overdue(now) {
+		return // it counts, but sends nothing
 	}
 	r.unheard = true
 	r.probe, r.probing = false, false

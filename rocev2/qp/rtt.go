@@ -24,8 +24,7 @@ func (r *rtt) sample(t Time) {
 type pulse struct {
 	rtt    rtt
 	newest [2]Time // when the newest answered packet was sent: a SEND or WRITE, a READ or ATOMIC
-	heard  Time    // of any queue pair's progress
-	probed Time    // when a queue pair last sent again without a sign that it had to
+	probed Time    // when a queue pair last sent again although nothing showed that it had to
 }
 
 // sample takes the round trip of the packet that was timed, for the queue pair and for its
@@ -51,31 +50,18 @@ func kind(read bool) int {
 
 // overdue reports whether silence means that something was lost. It does if the destination
 // has answered what was sent after what this queue pair waits for. If it has not, it is
-// probably silent as a whole, stopped or far behind: one probe after the other of any of its
-// queue pairs will find out. If all of them sent again, it would have twice as much to do.
+// probably silent as a whole, stopped or far behind: then one queue pair in a round trip
+// finds out. If all of them sent again, it would have twice as much to do.
 func (r *requester) overdue(now Time) bool {
 	f := r.q.flight
 	if f == nil || f.pulse.newest[kind(r.reads.n != 0)] > r.clock.since {
 		return true
 	}
-	return r.mayTry(now, minProbe)
-}
-
-// mayTry reports whether nobody else has tried for the time of a round trip, or for least.
-func (r *requester) mayTry(now, least Time) bool {
-	p := &r.q.flight.pulse
-	if p.probed != 0 && now-p.probed < max(r.roundTrip(), least) {
+	if p := f.pulse.probed; p != 0 && now-p < max(r.roundTrip(), minProbe) {
 		return false
 	}
-	p.probed = now
+	f.pulse.probed = now
 	return true
-}
-
-// resend reports whether a timeout is to send again, and not only to count: the destination
-// answers others, or nobody else has tried.
-func (r *requester) resend(now Time) bool {
-	f := r.q.flight
-	return f == nil || f.pulse.heard > r.clock.since || r.mayTry(now, minProbe)
 }
 
 // estimate is the larger of the queue pair's and its destination's values: a queue pair among

@@ -80,26 +80,53 @@ func On(t testing.TB, top *topo.Topology, flags ...string) []*Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hosts []*Host
-	for _, th := range top.Hosts() {
-		h := &Host{Host: th, bin: bin, opts: loader.Options{PinRoot: "/sys/fs/bpf/" + th.Namespace(), RunDir: t.TempDir()}}
-		hosts = append(hosts, h)
-		t.Cleanup(func() {
-			if h.Dev != nil {
-				_ = h.Dev.Close()
-			}
-			if _, err := os.Stat(loader.PinDir(h.opts.PinRoot, topo.IfName)); err == nil {
-				if out, err := h.Product("detach", topo.IfName); err != nil {
-					t.Errorf("%s: %v\n%s", h.Name(), err, out)
-				}
-			}
-			os.Remove(h.opts.PinRoot)
-		})
-		if out, err := h.Product(append([]string{"attach", topo.IfName}, flags...)...); err != nil {
-			t.Fatalf("%s: %v\n%s%s", h.Name(), err, out, h.Log())
+	hosts, detach, err := Attach(top, bin, t.TempDir(), flags...)
+	t.Cleanup(func() {
+		if err := detach(); err != nil {
+			t.Error(err)
 		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return hosts
+}
+
+// Attach is On for who is no test, with the binary bin and a directory for run time files.
+// detach takes all of it back, also where Attach has failed.
+func Attach(top *topo.Topology, bin, dir string, flags ...string) (hosts []*Host, detach func() error, err error) {
+	detach = func() error {
+		var errs []error
+		for _, h := range hosts {
+			errs = append(errs, h.detach())
+		}
+		return errors.Join(errs...)
+	}
+	for _, th := range top.Hosts() {
+		h := &Host{Host: th, bin: bin, opts: loader.Options{PinRoot: "/sys/fs/bpf/" + th.Namespace(), RunDir: filepath.Join(dir, th.Name())}}
+		hosts = append(hosts, h)
+		if err := os.MkdirAll(h.opts.RunDir, 0o755); err != nil {
+			return hosts, detach, err
+		}
+		if out, err := h.Product(append([]string{"attach", topo.IfName}, flags...)...); err != nil {
+			return hosts, detach, fmt.Errorf("%s: %w\n%s%s", h.Name(), err, out, h.Log())
+		}
+	}
+	return hosts, detach, nil
+}
+
+// detach takes the engine and the product from a host.
+func (h *Host) detach() (err error) {
+	if h.Dev != nil {
+		_ = h.Dev.Close()
+	}
+	if _, statErr := os.Stat(loader.PinDir(h.opts.PinRoot, topo.IfName)); statErr == nil {
+		if out, detachErr := h.Product("detach", topo.IfName); detachErr != nil {
+			err = fmt.Errorf("%s: %w\n%s", h.Name(), detachErr, out)
+		}
+	}
+	os.Remove(h.opts.PinRoot)
+	return err
 }
 
 // Product runs a command line of the product on the host.
