@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package oneway measures traffic that is not acknowledged packet by packet: READ
+// responses, UC and UD. The sender of the data gets its feedback (S1.4) in ECHO packets.
+package oneway
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/engines"
+)
+
+// Kind is a kind of traffic between two engines.
+type Kind struct {
+	Name string
+	Type qp.Type
+	Op   qp.Operation
+	Size int // bytes of a message
+	Deep int // messages in flight
+	PMTU rocev2.PMTU
+	V6   bool
+}
+
+// qkey is what engines.Connect gives queue pairs of UD.
+const qkey = 7
+
+// stream is a pair of queue pairs. A READ is posted where its data arrive.
+type stream struct {
+	kind      Kind
+	qp        *nic.QP
+	cq        *nic.CQ
+	local     *mr.Region
+	remote    *mr.Region
+	ah        *qp.AH
+	completed atomic.Uint64 // bytes of completed messages
+}
+
+// end makes one end of a stream.
+func end(h *engines.Host, k Kind) (x *nic.QP, cq *nic.CQ, m *mr.Region, pd *nic.PD, err error) {
+	if pd, err = h.Dev.AllocPD(); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	if m, err = pd.RegMR(make([]byte, k.Size), engines.Access); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	if cq, err = h.Dev.CreateCQ(k.Deep + 1); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	x, err = h.Dev.CreateQP(pd, nic.QPInit{Type: k.Type, SendCQ: cq, RecvCQ: cq, MaxSend: k.Deep})
+	return x, cq, m, pd, err
+}
+
+// connect makes a stream that h posts, to or from peer.
+func connect(h, peer *engines.Host, k Kind) (s *stream, err error) {
+	s = &stream{kind: k}
+	var pd *nic.PD
+	if s.qp, s.cq, s.local, pd, err = end(h, k); err != nil {
+		return nil, err
+	}
+	far, _, remote, _, err := end(peer, k)
+	if err != nil {
+		return nil, err
+	}
+	s.remote = remote
+	if err := engines.Connect(s.qp, far, h.Addr(k.V6), peer.Addr(k.V6), k.PMTU); err != nil {
+		return nil, err
+	}
+	if k.Type == qp.UD {
+		ah, err := h.Dev.CreateAH(pd, h.Addr(k.V6), peer.Addr(k.V6), nic.Flow{HopLimit: 64})
+		if err != nil {
+			return nil, err
+		}
+		s.ah = ah.To(far.QPN(), qkey)
+	}
+	return s, nil
+}
+
+func (s *stream) post() error {
+	wr := &qp.SendWR{
+		Op: s.kind.Op, Flags: qp.Signaled, AH: s.ah,
+		SGL: []qp.SGE{{Addr: s.local.VA(), Len: uint32(s.kind.Size), LKey: s.local.LKey()}},
+	}
+	if s.kind.Op != qp.OpSend {
+		wr.RemoteAddr, wr.RKey = s.remote.VA(), s.remote.RKey()
+	}
+	return s.qp.PostSend(wr)
+}
+
+// run keeps messages in flight until ctx ends.
+func (s *stream) run(ctx context.Context) error {
+	out := make([]qp.Completion, s.kind.Deep)
+	for posted := 0; ; {
+		for ; posted < s.kind.Deep && ctx.Err() == nil; posted++ {
+			if err := s.post(); err != nil {
+				return err
+			}
+		}
+		if posted == 0 {
+			return nil
+		}
+		n := s.cq.Poll(out)
+		if n == 0 {
+			// What was posted before ctx ended is not waited for.
+			if err := s.cq.Wait(ctx, false); err != nil {
+				return nil
+			}
+			continue
+		}
+		for _, c := range out[:n] {
+			if c.Status != qp.Success {
+				return fmt.Errorf("%s: a message completed with %v", s.kind.Name, c.Status)
+			}
+		}
+		posted -= n
+		s.completed.Add(uint64(n * s.kind.Size))
+	}
+}
+
+// show is what matters in host at's entry of host of.
+func show(at, of int, r *bpf.DestRegs) string {
+	if r == nil {
+		return fmt.Sprintf("[%d has no entry of %d] ", at, of)
+	}
+	p := &r.Policy
+	return fmt.Sprintf("[%d of %d: rate %.1f M, case %d action %d row %d, %d decisions %d cuts, rx %d us, q %d us] ", at, of,
+		float64(r.RateBps)/1e6, p.CaseNo, p.Action, p.Row, p.Decisions, p.Cuts, r.RxNs/1000, p.Q_txNs/1000)
+}
