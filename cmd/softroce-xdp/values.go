@@ -183,10 +183,7 @@ func (d dirVar) Type() string   { return "directory" }
 func (d dirVar) String() string { return *d.dst }
 func (d dirVar) Set(s string) error {
 	st, err := os.Stat(s)
-	switch {
-	case s == "":
-		return errors.New("the path of a directory is missing")
-	case errors.Is(err, unix.ENOTDIR), err == nil && !st.IsDir():
+	if errors.Is(err, unix.ENOTDIR) || err == nil && !st.IsDir() {
 		return fmt.Errorf("%s is a file, or lies in one: name a directory", s)
 	}
 	*d.dst = s
