@@ -42,9 +42,6 @@ func (a *app) readConfig(cmd *cobra.Command) error {
 // other working directories.
 func (a *app) checkPlaces() (err error) {
 	for name, dir := range map[string]*string{"pin-root": &a.pinRoot, "run-dir": &a.runDir} {
-		if *dir == "" {
-			return usagef("--%s needs the path of a directory", name)
-		}
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return fmt.Errorf("--%s: %w", name, err)
 		}
