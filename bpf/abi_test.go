@@ -25,7 +25,7 @@ func TestLayouts(t *testing.T) {
 		{"rx_meta", unsafe.Sizeof(bpf.RxMeta{}), 32},
 		{"steer", unsafe.Sizeof(bpf.Steer{}), 8},
 		{"sr_event", unsafe.Sizeof(bpf.Event{}), 48},
-		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 24 + 8*64},
+		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 32 + 8*64},
 		{"engine_slot", unsafe.Sizeof(bpf.EngineSlot{}), 88},
 	} {
 		if c.got != c.want {

@@ -334,9 +334,9 @@ func TestRTTProbe(t *testing.T) {
 	l.at(1400)
 	answer(11)
 	want(250, 250)
-	send(rocev2.RCReadRequest, 12, false)
+	send(rocev2.RCFetchAdd, 12, false)
 	l.at(1900)
-	l.in(fromPeer(t, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.RCReadResponseOnly, PSN: 12, Payload: make([]byte, 8)}))
+	l.in(fromPeer(t, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.RCAtomicAck, PSN: 12}))
 	want(500, 250)
 
 	// Karn: the answer to a packet sent twice is the answer to either.

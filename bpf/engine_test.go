@@ -27,7 +27,7 @@ func TestEngineSyncCounts(t *testing.T) {
 		d.TxPackets, d.WinLoss = 10, 1
 	})
 	got := l.engineSync(bpf.EngineSlot{
-		Key: bpf.KeyOf(peer4), TxPackets: 3, TxBytes: 4000, TxUnstamped: 1, Rewinds: 2, Paced: 4, PacedNs: 500,
+		Key: bpf.KeyOf(peer4), TxPackets: 3, TxBytes: 4000, TxUnstamped: 1, Rewinds: 2, Lost: 1, Paced: 4, PacedNs: 500,
 		RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 100, Flags: bpf.CEEchoed,
 	})[0]
 	if got.Found != 1 || got.RateBps != 5e9 || got.Caps != bpf.CapStamp|bpf.CapSACK || got.Node != 7 {

@@ -153,6 +153,7 @@ func TestExchangeApply(t *testing.T) {
 			want := l.regs(peer4)
 			c.want(&want)
 			slots[0].Key, slots[0].Op, slots[0].Regs, slots[0].Found = bpf.KeyOf(peer4), c.set, all, 0
+			slots[0].MoveNs = labStart + 3
 			slots[1].Key, slots[1].Op, slots[1].Found = bpf.KeyOf(peer6), c.set, 1
 			l.exchange(bpf.ExchangeApply, 2)
 			if got := l.regs(peer4); got != want || slots[0].Found != 1 || slots[1].Found != 0 || l.entries() != 1 {

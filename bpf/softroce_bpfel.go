@@ -62,7 +62,8 @@ type SoftroceDestRegs struct {
 	RttNs       int64
 	Credit      uint32
 	CreditSeq   uint16
-	WinRnr      uint16
+	WinRnr      uint8
+	WinDue      uint8
 	WinLoss     uint32
 	WinPaced    uint32
 	Policy      SoftrocePolicyRegs
@@ -80,7 +81,8 @@ type SoftroceEngineSlot struct {
 	TxUnstamped uint32
 	Rewinds     uint32
 	Paced       uint32
-	Flags       uint32
+	Flags       uint16
+	Lost        uint16
 	Node        uint32
 	Caps        uint16
 	Found       uint16
@@ -88,11 +90,12 @@ type SoftroceEngineSlot struct {
 }
 
 type SoftroceExchangeSlot struct {
-	_     structs.HostLayout
-	Key   SoftroceDestKey
-	Op    uint32
-	Found uint32
-	Regs  SoftroceDestRegs
+	_      structs.HostLayout
+	Key    SoftroceDestKey
+	Op     uint32
+	Found  uint32
+	MoveNs int64
+	Regs   SoftroceDestRegs
 }
 
 type SoftroceHelloBucket struct {
@@ -157,7 +160,8 @@ type SoftrocePolicyRegs struct {
 	CommonNs      uint32
 	AtMin         uint16
 	Blind         uint16
-	Restores      uint32
+	OpenLost      uint16
+	Restores      uint16
 	CaseNo        uint8
 	Row           uint8
 	Action        uint8
@@ -228,6 +232,7 @@ type SoftroceSrEngineFlag uint32
 
 const (
 	SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED SoftroceSrEngineFlag = 1
+	SoftroceSrEngineFlagSR_ENGINE_DUE       SoftroceSrEngineFlag = 2
 )
 
 type SoftroceSrEvent struct {

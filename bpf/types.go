@@ -76,7 +76,10 @@ const (
 
 // CEEchoed in EngineSlot.Flags: a stamp of the engine has told the peer of its CE
 // marks.
-const CEEchoed = uint32(SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED)
+const CEEchoed = uint16(SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED)
+
+// AnswerDue in EngineSlot.Flags: something that was sent is answered, by an ACK or an echo.
+const AnswerDue = uint16(SoftroceSrEngineFlagSR_ENGINE_DUE)
 
 // KeyOf makes the table's key of an address. IPv4 becomes ::ffff:a.b.c.d; a zone
 // is dropped.

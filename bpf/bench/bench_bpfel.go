@@ -66,7 +66,8 @@ type BenchDestRegs struct {
 	RttNs     int64
 	Credit    uint32
 	CreditSeq uint16
-	WinRnr    uint16
+	WinRnr    uint8
+	WinDue    uint8
 	WinLoss   uint32
 	WinPaced  uint32
 	Policy    struct {
@@ -100,7 +101,8 @@ type BenchDestRegs struct {
 		CommonNs      uint32
 		AtMin         uint16
 		Blind         uint16
-		Restores      uint32
+		OpenLost      uint16
+		Restores      uint16
 		CaseNo        uint8
 		Row           uint8
 		Action        uint8
@@ -109,11 +111,12 @@ type BenchDestRegs struct {
 }
 
 type BenchExchangeSlot struct {
-	_     structs.HostLayout
-	Key   BenchDestKey
-	Op    uint32
-	Found uint32
-	Regs  BenchDestRegs
+	_      structs.HostLayout
+	Key    BenchDestKey
+	Op     uint32
+	Found  uint32
+	MoveNs int64
+	Regs   BenchDestRegs
 }
 
 type BenchHelloBucket struct {

@@ -19,7 +19,7 @@
 
 #include "policy.h"
 
-#define SR_ABI_VERSION 3
+#define SR_ABI_VERSION 4
 #define SR_PSN_SLOTS 4
 
 /* An address, IPv4 as ::ffff:a.b.c.d; network byte order. */
@@ -41,7 +41,7 @@ enum sr_cap {
 
 /* Rewind detection: one flow to the peer and the PSN sent last. */
 struct sr_flow {
-	__u32 psn;
+	__u32 psn;           /* bit 31: of READ responses, which have the requester's PSNs */
 	__u32 qpn;
 };
 
@@ -107,8 +107,9 @@ struct dest_regs {
 	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing; ingress */
 	__u32 credit;        /* latest credit of the stamp option (S5.5) */
 	__u16 credit_seq;
-	__u16 win_rnr;       /* RNR NAKs in the window: their rewinds are no loss */
-	__u32 win_loss;      /* NAKs (PSN) in the window, and rewinds to what has left */
+	__u8 win_rnr;        /* RNR NAKs in the window: their rewinds are no loss */
+	__u8 win_due;        /* 1: something sent in the window is answered, by an ACK or an echo */
+	__u32 win_loss;      /* of data sent to the peer, in the window: NAKs (PSN), and rewinds to what has left */
 	__u32 win_paced;     /* packets that the pacer held back in the window */
 
 	/* lines 5 to 7 - written by the agent only */
@@ -185,6 +186,7 @@ struct exchange_slot {
 	struct dest_key key;
 	__u32 op;            /* enum sr_exchange_set bits, for apply */
 	__u32 found;         /* set by the program: the entry exists */
+	__s64 move_ns;       /* SR_MOVE_EMPTY: to add to next_tx_ns */
 	struct dest_regs regs;
 };
 #define SR_EXCHANGE_SLOTS 128
@@ -200,7 +202,7 @@ enum sr_exchange_set {
 	SR_SET_CLASS = 1 << 1,   /* class_id */
 	SR_SET_NODE = 1 << 2,    /* node */
 	SR_SET_CAPS = 1 << 3,    /* caps */
-	SR_MOVE_EMPTY = 1 << 4,  /* add next_tx_ns, signed: the pacer's queue is not where the model is */
+	SR_MOVE_EMPTY = 1 << 4,  /* add move_ns to next_tx_ns: the pacer's queue is not where the model is */
 };
 
 /*
@@ -238,9 +240,10 @@ struct engine_slot {
 	__u64 rtt_sent_ns;   /* when its data left, the clock of the stamps */
 	__u32 tx_packets;
 	__u32 tx_unstamped;
-	__u32 rewinds;       /* packets sent again because others were lost */
+	__u32 rewinds;       /* packets sent again because others were lost, here or on their way back */
 	__u32 paced;         /* packets that waited for the pacer */
-	__u32 flags;         /* enum sr_engine_flag */
+	__u16 flags;         /* enum sr_engine_flag */
+	__u16 lost;          /* signs that packets of ours were lost */
 	__u32 node;          /* out: the peer's number */
 	__u16 caps;          /* out: enum sr_cap */
 	__u16 found;         /* out: 0 = the table is full */
@@ -249,6 +252,7 @@ struct engine_slot {
 
 enum sr_engine_flag {
 	SR_ENGINE_CE_ECHOED = 1 << 0, /* a stamp of the engine has told the peer of its CE marks */
+	SR_ENGINE_DUE = 1 << 1, /* something that was sent is answered, by an ACK or an echo */
 };
 
 #endif

@@ -212,14 +212,14 @@ static __always_inline void take_echo(struct dest_regs *d, struct stamp *s, __u6
 }
 
 /*
- * A sign of loss. Like a delay, it counts once packets that left under the rate
- * in force are known to have arrived: a go-back-N sender goes on losing and
- * repeating for a while after the cut that answers it.
+ * Signs that n packets of ours were lost. Like a delay, they count once packets that left
+ * under the rate in force are known to have arrived: a go-back-N sender goes on losing and
+ * repeating for a while after the cut that answers it. Only stamped packets are known to.
  */
-static __always_inline void note_loss(struct dest_regs *d)
+static __always_inline void note_loss(struct dest_regs *d, __u32 n, int stamped)
 {
-	if (!(d->caps & SR_CAP_STAMP) || (__s64)(d->echo_seen_ns - d->settle_ns) >= 0)
-		add32(&d->win_loss, 1);
+	if (!stamped || (__s64)(d->echo_seen_ns - d->settle_ns) >= 0)
+		add32(&d->win_loss, n);
 }
 
 /*
@@ -243,7 +243,7 @@ static __always_inline int note_response(struct dest_regs *d, const struct roce 
 		} else if (syndrome >> 5 == 3) {
 			add(&d->naks, 1);
 			if (syndrome == 0x60)
-				note_loss(d);
+				note_loss(d, 1, d->caps & SR_CAP_STAMP);
 			news = 1;
 		}
 	}
@@ -262,36 +262,47 @@ static __always_inline int note_response(struct dest_regs *d, const struct roce 
 }
 
 /*
- * A request goes out: rewinds of its PSN, and a probe for peers that echo
- * nothing. One probe at a time, on a packet that will be acknowledged. It waits in the
- * pacer until `leaves`, for so long; len is that of its L2 frame without the option.
+ * What a request or a READ response that goes out says: rewinds of its PSN, whether an answer
+ * is due, and a probe where the packet has no stamp. One probe at a time, on a packet that will be
+ * acknowledged. It waits in the pacer until `leaves`, for so long; len is that of its
+ * L2 frame without the option.
+ *
+ * A READ request that goes again says that its answer was lost, on the way here: it is a
+ * retransmission, and no sign of loss of ours. That is what a READ response is that goes again.
+ * Nor does a READ request have a round trip of the network's: its answer waits for those
+ * before it at the responder.
  */
 static __always_inline void note_request(struct dest_regs *d, const struct roce *r, __u32 len,
-					 __u64 leaves, __s64 wait)
+					 __u64 leaves, __s64 wait, int stamped)
 {
 	__u8 op = r->opcode;
+	int response = op >= OP_RC_READ_RESPONSE_FIRST && op <= OP_RC_READ_RESPONSE_ONLY;
 	__u32 psn = bth_psn(r->bth), back;
-	__u64 *flow = (__u64 *)&d->flows[r->qpn & (SR_PSN_SLOTS - 1)], last;
+	__u64 *flow = (__u64 *)&d->flows[(r->qpn + response) & (SR_PSN_SLOTS - 1)], last, own;
 
-	if (op > OP_RC_LAST || (op >= OP_RC_READ_RESPONSE_FIRST && op <= OP_RC_ATOMIC_ACK))
+	if (stamped)
+		d->win_due = 1;
+	if (op > OP_RC_LAST || op == OP_RC_ACK || op == OP_RC_ATOMIC_ACK)
 		return;
 	/* A flow is one word: flows of two CPUs that share a slot never mix their PSNs. */
+	own = (__u64)r->qpn << 32 | (__u32)response << 31;
 	last = READ_ONCE(*flow);
-	WRITE_ONCE(*flow, (__u64)r->qpn << 32 | psn);
+	WRITE_ONCE(*flow, own | psn);
 	back = ((__u32)last + 1 - psn) & 0xffffff;
-	if (last >> 32 == r->qpn && back && back <= 0x800000) {
+	if (last >> 31 == own >> 31 && back && back <= 0x800000) {
 		add(&d->rewinds, 1);
-		if (!all_wait(d, back, len, wait))
-			note_loss(d);
-		d->probe_ns = 0; /* Karn: its answer could be the answer to either */
+		if (op != OP_RC_READ_REQUEST && !all_wait(d, back, len, wait))
+			note_loss(d, 1, stamped);
+		if (!response)
+			d->probe_ns = 0; /* Karn: its answer could be the answer to either */
 	}
 
-	if (d->caps & SR_CAP_STAMP)
+	if (response || op == OP_RC_READ_REQUEST)
 		return;
-	if (d->probe_ns && leaves - d->probe_ns < PROBE_TIMEOUT_NS)
+	d->win_due = 1;
+	if (stamped || (d->probe_ns && leaves - d->probe_ns < PROBE_TIMEOUT_NS))
 		return;
-	if (bth_ack_req(r->bth) || op == OP_RC_READ_REQUEST || op == OP_RC_CMP_SWAP ||
-	    op == OP_RC_FETCH_ADD) {
+	if (bth_ack_req(r->bth) || op == OP_RC_CMP_SWAP || op == OP_RC_FETCH_ADD) {
 		d->probe_psn = psn;
 		d->probe_ns = leaves;
 	}

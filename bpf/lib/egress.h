@@ -139,9 +139,9 @@ static __always_inline int egress(struct __sk_buff *skb)
 	if (!pace(skb, d, cfg, mono, skb->len, &leaves))
 		return TC_DROP;
 	leaves += now - mono; /* from the pacer's clock to that of the stamps */
-	note_request(d, &r, skb->len, leaves, leaves - now);
-
 	why = unstamped_reason(skb, d, cfg, &r);
+	note_request(d, &r, skb->len, leaves, leaves - now, !why);
+
 	if (!why) {
 		s.flags = STAMP_T1;
 		s.t1_ns = leaves;

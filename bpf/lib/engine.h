@@ -37,10 +37,12 @@ static __always_inline void engine_sent(struct dest_regs *d, const struct engine
 		add32(&d->win_paced, s->paced ?: 1);
 		mark_active(d, key);
 	}
-	if (s->rewinds) {
+	if (s->rewinds)
 		add(&d->rewinds, s->rewinds);
-		note_loss(d);
-	}
+	if (s->lost)
+		note_loss(d, s->lost, !s->tx_unstamped);
+	if (s->flags & SR_ENGINE_DUE)
+		d->win_due = 1;
 	if (s->flags & SR_ENGINE_CE_ECHOED)
 		WRITE_ONCE(d->ce_pending, 0);
 	engine_rtt(d, s);

@@ -26,6 +26,7 @@ static __always_inline void window_take(struct exchange_slot *slot, struct dest_
 	d->win_rtt_ns = NO_SAMPLE;
 	d->win_samples = 0;
 	d->win_rnr = 0;
+	d->win_due = 0;
 	d->win_paced = 0;
 }
 
@@ -102,7 +103,7 @@ static __always_inline void apply(struct dest_regs *d, const struct exchange_slo
 	if (slot->op & SR_SET_CAPS)
 		d->caps = slot->regs.caps;
 	if (slot->op & SR_MOVE_EMPTY) {
-		__sync_fetch_and_add(&d->next_tx_ns, slot->regs.next_tx_ns);
+		__sync_fetch_and_add(&d->next_tx_ns, slot->move_ns);
 		settle(d, mono);
 	}
 }

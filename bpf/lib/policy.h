@@ -39,9 +39,10 @@ struct policy_regs {
 	__u32 common_ns;         /* excess that both directions have while it swings, smoothed */
 	__u16 at_min;            /* decisions in a row that min_rate_bps kept from cutting */
 	__u16 blind;             /* windows in a row with loss and no feedback */
-	__u32 restores;          /* cuts taken back */
+	__u16 open_lost;         /* reported lost since the last decision of the open-loop law */
+	__u16 restores;          /* cuts taken back */
 	__u8 case_no;            /* S1.6 case of the last decision: 1-4, 0 = none */
-	__u8 row;                /* row of the completed table 0-7, 255 = none */
+	__u8 row;                /* row of the completed table 0-7, 8 = open-loop law, 255 = none */
 	__u8 action;             /* enum fourcase.Action, 0 = no decision yet */
 	__u8 state;              /* fourcase.State* bits */
 };

@@ -55,6 +55,9 @@ func (b base) fold(m times) (qTx, qRx int64) {
 // replaces it after BaseWindowNs. A minimum therefore stays for one to two
 // windows, and a destination without traffic keeps the one it has.
 func (r *Regs) track(p *Params, m times, now uint64) bool {
+	if r.roundTripAlone(p, m, now) {
+		return true
+	}
 	if r.State&StateBase == 0 || r.State&StateRTT != 0 != m.rttOnly {
 		r.base().set(m)
 		r.next().set(m)
@@ -83,6 +86,23 @@ func (r *Regs) track(p *Params, m times, now uint64) bool {
 	r.QTxNs += qTx
 	r.QRxNs += qRx
 	return true
+}
+
+// roundTripAlone says that m is a round trip alone and the baselines are one-way ones that
+// are in use: some packets of a destination may have no room for the option. To start over
+// with each change of kind would be never to decide. Baselines that no one-way sample came for in
+// a whole window are not in use any more.
+func (r *Regs) roundTripAlone(p *Params, m times, now uint64) bool {
+	return m.rttOnly && r.State&(StateBase|StateRTT) == StateBase && now-r.BaseSinceNs < 2*p.BaseWindowNs
+}
+
+// split makes one-way times of such a round trip: what it has above its baseline counts for
+// the way out.
+func (r *Regs) split(p *Params, m times, now uint64) times {
+	if r.roundTripAlone(p, m, now) {
+		return times{tx: r.BaseTxNs + (m.rtt - r.BaseRttNs), rx: r.BaseRxNs, rtt: m.rtt, rttOnly: true}
+	}
+	return m
 }
 
 // roundTrip is the latest round trip, within what a guard time may sensibly be.

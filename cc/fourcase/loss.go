@@ -30,18 +30,20 @@ func (r *Regs) noteLoss(s *Sample, feedback bool) {
 		}
 		r.SentPackets = s.Sent
 	}
+	lost := uint64(s.Loss) + uint64(r.OpenLost)
+	r.OpenLost = 0
 	switch {
 	case feedback:
 		r.Blind = 0
 	case s.Loss > 0:
 		r.Blind = min(r.Blind+1, lossBlind)
 	}
-	if s.Loss == 0 && (sent == 0 || r.LossQ20 == 0) {
+	if lost == 0 && (sent == 0 || r.LossQ20 == 0) {
 		return
 	}
 	var share uint32
-	if s.Loss > 0 {
-		share = uint32(min(uint64(s.Loss)*lossOne/max(sent, uint64(s.Loss)), lossOne))
+	if lost > 0 {
+		share = uint32(min(lost*lossOne/max(sent, lost), lossOne))
 	}
 	r.LossQ20 += share>>4 - r.LossQ20>>4
 	if r.LossQ20 < r.BaseLossQ20 {

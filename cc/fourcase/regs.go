@@ -58,9 +58,10 @@ type Regs struct {
 	CommonNs      uint32 // excess that both directions have while it swings, smoothed
 	AtMin         uint16 // decisions in a row that MinRateBps kept from cutting
 	Blind         uint16 // windows in a row with loss and no feedback
-	Restores      uint32 // cuts taken back
+	OpenLost      uint16 // reported lost since the last decision of the open-loop law
+	Restores      uint16 // cuts taken back
 	CaseNo        uint8  // S1.6 case of the last decision: 1-4, 0 = none
-	Row           uint8  // row of the completed table 0-7, NoRow = none
+	Row           uint8  // row of the completed table 0-7, 8 = open-loop law, NoRow = none
 	Action        Action // what the last decision did
 	State         uint8  // State bits
 }

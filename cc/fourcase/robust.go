@@ -2,7 +2,10 @@
 
 package fourcase
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // Rows of the completed table. The first whose condition holds is the one.
 const (
@@ -14,6 +17,7 @@ const (
 	rowAboveTarget        // q_tx > D otherwise: case 2, widened
 	rowBaseline           // q_tx <= e: case 4 back at baseline
 	rowBelowTarget        // e < q_tx <= D
+	rowOpenLoop           // nothing that was sent can be answered: openloop.go
 )
 
 // verdicts are what the rows say. Row 0 is in two kinds: see lossCut.
@@ -193,6 +197,7 @@ func (r *Regs) notOurs(elapsed uint64, fellBefore, d int64) bool {
 }
 
 // robust is one step by the completed table. The stages:
+//  0. data that nothing can answer has a law of its own
 //  1. take the sample into the baselines
 //  2. loss and CE cut, whatever the interval or the delay say
 //  3. at most one decision in an interval
@@ -203,8 +208,12 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 	// before and after a step of a clock.
 	mixed := feedback && m.rtt <= 0
 	feedback = feedback && !mixed
+	m = r.split(p, m, now)
 	first := feedback && !r.track(p, m, now)
 	judge := feedback && !first && !s.Idle
+	if !feedback && !mixed && s.OpenLoop && s.CE == 0 && p.Mode == ModeRobust {
+		return r.openLoop(p, s, now)
+	}
 	r.noteLoss(s, feedback)
 
 	if p.Mode == ModeFixed {
@@ -218,6 +227,9 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 	signal := s.Loss > 0 || s.CE > 0
 	if signal && now-r.CutNs >= max(p.IntervalNs, r.roundTrip()) {
 		if cut, v := r.signalCut(p, s, m, judge); cut > 0 {
+			if !judge {
+				v = r.aboveFloor(p, v)
+			}
 			return r.decide(p, v, part(r.RateBps, cut), now)
 		}
 		signal = false
@@ -253,14 +265,15 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 		amount = part(r.RateBps, p.delayCut(row, q, d, r.DTxNs, r.PeriodNs))
 	case signal && out.Action == ActionRaise:
 		out.Action, out.Why = ActionHold, WhyLossRecent
-	case s.AppLimited && out.Action == ActionRaise:
-		out.Action, out.Why = ActionHold, WhyAppLimited
 	case q <= d && !signal && !s.AppLimited && r.notOurs(elapsed, max(-trend, 0), d):
 		out.Action, out.Why = ActionRaise, WhyRestored
 		amount = max(r.RateBps*uint64(r.CutQ10)/uint64(one-min(r.CutQ10, one-1)), 1)
-		r.Restores++
+		r.Restores = uint16(min(uint32(r.Restores)+1, math.MaxUint16))
 	case out.Action == ActionRaise:
 		amount = p.raiseBy(r, scale, d, band, e-q)
+		if s.AppLimited {
+			out, amount = r.upToShare(s, out, amount)
+		}
 	}
 	return r.decide(p, out, amount, now)
 }

@@ -24,8 +24,15 @@ type Sample struct {
 	CE   uint32 // echoes that report CE, and CNPs
 	Loss uint32 // NAKs and retransmissions
 	// AppLimited says that the sender did not use its rate, so that a low delay
-	// proves nothing: never raise.
+	// proves nothing: no increase beyond ShareBps.
 	AppLimited bool
+	// OpenLoop says that nothing that was sent in the window can be answered, neither
+	// by an ACK nor by an echo: silence says nothing about the network.
+	OpenLoop bool
+	// ShareBps is the destination's even share of the link, bits per second. Up to it
+	// an increase needs no proof that the rate is used: a new destination starts there
+	// without one (S1.2). 0 = unknown.
+	ShareBps uint64
 	// Idle says that none of our data was under way (HELLO exchange): the
 	// sample sets baselines and decides nothing.
 	Idle bool
@@ -100,6 +107,9 @@ const (
 	WhyAtMax
 	WhyAtMin
 	WhyBelowTarget
+	WhyOpenWait
+	WhyOpenRaise
+	WhyOpenLoss
 	WhyLiteral1
 	WhyLiteral2
 	WhyLiteral3
@@ -130,6 +140,9 @@ var whyText = [...]string{
 	WhyAtMax:       "at baseline, already at the highest rate",
 	WhyAtMin:       "congested, already at the lowest rate",
 	WhyBelowTarget: "some queueing, below the target",
+	WhyOpenWait:    "nothing can answer: the open-loop law decides ten times a second",
+	WhyOpenRaise:   "nothing can answer, and no more than usual is lost",
+	WhyOpenLoss:    "nothing can answer, and more than usual is lost",
 	WhyLiteral1:    "both grew, receive > transmit",
 	WhyLiteral2:    "both grew, receive < transmit",
 	WhyLiteral3:    "transmit grew, receive shrank, both above their original values",

@@ -55,6 +55,7 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, waits bo
 		a.wake(slot, params, now)
 	}
 	sample := sampleOf(d, waits)
+	sample.ShareBps = a.share(params)
 	sample.Idle = sample.Idle || a.drains.answers(slot.Key, &sample, now)
 	fourcase.Step(regs, params, sample, now)
 	if firstLoaded(&before, regs, &sample) {
@@ -119,7 +120,8 @@ func sampleOf(d *bpf.DestRegs, waits bool) fourcase.Sample {
 		// A sender that is blocked, as all it may have waits in the pacer, uses its rate.
 		CE: d.WinCe, AppLimited: d.WinPaced == 0 && !waits,
 		// Before any data flowed there is nothing of ours in the queues.
-		Idle: d.TxPackets == 0,
+		Idle:     d.TxPackets == 0,
+		OpenLoop: d.WinDue == 0,
 		// What was sent for the first time: going back to one lost packet repeats
 		// many that were not.
 		Sent: d.TxPackets - min(d.Rewinds, d.TxPackets),

@@ -12,7 +12,7 @@ import (
 
 func TestSampleOf(t *testing.T) {
 	window := func(change func(*bpf.DestRegs)) *bpf.DestRegs {
-		d := &bpf.DestRegs{TxPackets: 9, WinPaced: 1, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample}
+		d := &bpf.DestRegs{TxPackets: 9, WinPaced: 1, WinDue: 1, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample}
 		change(d)
 		return d
 	}
@@ -27,6 +27,7 @@ func TestSampleOf(t *testing.T) {
 		{"a peer that echoes nothing", window(func(d *bpf.DestRegs) { d.WinRttNs = 40 }), fourcase.Sample{Sent: 9, Samples: 1, RTT: 40}},
 		{"nothing waited in the pacer", window(func(d *bpf.DestRegs) { d.WinPaced = 0 }), fourcase.Sample{Sent: 9, AppLimited: true}},
 		{"before any data", window(func(d *bpf.DestRegs) { d.TxPackets = 0 }), fourcase.Sample{Idle: true}},
+		{"nothing can answer", window(func(d *bpf.DestRegs) { d.WinDue = 0 }), fourcase.Sample{Sent: 9, OpenLoop: true}},
 		{"loss and marks", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinCe = 2, 4 }), fourcase.Sample{Sent: 9, Loss: 2, CE: 4}},
 		{"sent again is not sent", window(func(d *bpf.DestRegs) { d.Rewinds, d.WinLoss = 4, 1 }), fourcase.Sample{Sent: 5, Loss: 1}},
 		{"a receiver that is not ready loses nothing", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinRnr = 2, 1 }), fourcase.Sample{Sent: 9}},

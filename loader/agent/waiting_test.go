@@ -51,7 +51,7 @@ func TestWaitersDue(t *testing.T) {
 // What the window holds is not taken twice: an evaluation of a destination that waits
 // learns that it does, and nothing else.
 func TestWithoutSample(t *testing.T) {
-	d := &bpf.DestRegs{TxPackets: 9, WinSamples: 3, WinTxNs: 4, WinRxNs: 5, WinRttNs: 9, WinCe: 1, WinLoss: 2, WinRnr: 1}
+	d := &bpf.DestRegs{TxPackets: 9, WinSamples: 3, WinTxNs: 4, WinRxNs: 5, WinRttNs: 9, WinCe: 1, WinLoss: 2, WinRnr: 1, WinDue: 1}
 	withoutSample(d)
 	if got, want := sampleOf(d, false), (fourcase.Sample{Sent: 9}); got != want {
 		t.Errorf("%+v, want %+v", got, want)

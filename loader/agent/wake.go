@@ -54,8 +54,14 @@ func (a *Agent) wake(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint64
 		return
 	}
 	p := *params
-	if p.InitialRateBps == 0 {
-		p.InitialRateBps = min(max(fourcase.EvenShare(a.cfg.LinkRateBps, a.busy.count()), p.MinRateBps), p.MaxRateBps)
-	}
+	p.InitialRateBps = a.share(params)
 	fourcase.Wake(bpf.PolicyAs[fourcase.Regs](&slot.Regs.Policy), &p, now)
+}
+
+// share is a destination's even share among those that have data, or what was set.
+func (a *Agent) share(params *fourcase.Params) uint64 {
+	if params.InitialRateBps != 0 {
+		return params.InitialRateBps
+	}
+	return min(max(fourcase.EvenShare(a.cfg.LinkRateBps, a.busy.count()), params.MinRateBps), params.MaxRateBps)
 }

@@ -87,11 +87,14 @@ func (w *wire) Sync(dests []nic.DestSync) error {
 		d, s := &dests[i], &w.slots[i]
 		*s = bpf.EngineSlot{
 			Key: bpf.KeyOf(d.Addr), TxPackets: d.Packets, TxBytes: d.Bytes, TxUnstamped: d.Unstamped,
-			Rewinds: d.Lost, Paced: d.Waited, PacedNs: uint64(d.WaitedTime), RateBps: d.Rate,
+			Rewinds: d.Repeated, Lost: d.Lost, Paced: d.Waited, PacedNs: uint64(d.WaitedTime), RateBps: d.Rate,
 			RttNs: uint64(d.RTT), RttSentNs: d.RTTSent,
 		}
 		if d.CEEchoed {
 			s.Flags = bpf.CEEchoed
+		}
+		if d.Due {
+			s.Flags |= bpf.AnswerDue
 		}
 	}
 	if err := w.EngineSeat.Sync(w.slots); err != nil {

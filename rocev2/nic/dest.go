@@ -217,7 +217,7 @@ func (p *probe) leaves(x *QP, o *qp.Outbound, now qp.Time) {
 		if p.qp == x {
 			p.sent = 0
 		}
-	case o.AckReq && (p.sent == 0 || now-p.sent > probeTimeout):
+	case o.AckReq && o.Opcode != rocev2.RCReadRequest && (p.sent == 0 || now-p.sent > probeTimeout):
 		*p = probe{x, o.PSN, now}
 	}
 }

@@ -48,7 +48,9 @@ type DestSync struct {
 	// What was sent since the last report.
 	Packets, Unstamped uint32
 	Bytes              uint64  // IP lengths without the stamp option
-	Lost               uint32  // of these, sent again for a loss that the peer told of
+	Repeated           uint32  // of these, sent again for a loss that the peer told of
+	Lost               uint16  // signs that packets of ours were lost, not those of the peer
+	Due                bool    // something is answered, by an ACK or an echo
 	Waited             uint32  // times that the pacer kept it waiting
 	WaitedTime         qp.Time // and for how long in all
 	RTT                qp.Time // the shortest from data to ACK, 0 = none measured

@@ -156,7 +156,7 @@ func (r *responder) answer(out *Outbound, op rocev2.Opcode, psn rocev2.PSN, s ro
 	out.Solicited, out.AckReq = false, false
 	out.PKey, out.DestQP, out.SrcQP = q.attr.PKey, q.attr.DestQPN, q.cfg.QPN
 	out.Syndrome, out.MSN = s, msn
-	out.PayloadLen, out.Again, out.Lost, out.AH, out.fill = 0, false, false, nil, nil
+	out.PayloadLen, out.Again, out.Lost, out.Missed, out.AH, out.fill = 0, false, false, 0, nil, nil
 	out.Payload = nil
 }
 

@@ -291,6 +291,9 @@ func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
 	}
 	out.PayloadLen, out.Again, out.AckReq, out.Solicited = 0, true, true, false
 	out.Lost = !r.unheard
+	if out.Lost && w.op != OpRead {
+		out.Missed = 1
+	}
 	w.asked, w.askedAt, w.probed = to, now, false
 	r.reads.asked(w)
 	if r.missing(now, w) {

@@ -13,10 +13,11 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // memory into the frame.
 type Outbound struct {
 	rocev2.Datagram
-	PayloadLen int  // bytes without pad
-	Again      bool // sent before: a retransmission
-	Lost       bool // and the peer has told that something is lost: not if it only is silent, or was not ready
-	AH         *AH  // UD; else nil
+	PayloadLen int    // bytes without pad
+	Again      bool   // sent before: a retransmission
+	Lost       bool   // and the peer has told that something is lost: not if it only is silent, or was not ready
+	Missed     uint16 // of ours, as this packet shows: not with a READ request, whose answer was lost
+	AH         *AH    // UD; else nil
 
 	fill filler
 	wqe  uint32 // which work request, for the filler

@@ -3,6 +3,7 @@
 package qp
 
 import (
+	"math"
 	"slices"
 
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -29,6 +30,7 @@ type replay struct {
 	at      uint32 // the next packet, counted from the start of the READ
 	left    uint32 // bytes
 	fresh   uint32 // packets from here on were never sent
+	missed  uint16 // packets that the requester misses, as it shows by asking
 }
 
 // maxReplays bounds the parts that can wait to be sent again; more are dropped, and
@@ -201,10 +203,16 @@ func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
 		// behind it were lost.
 		return
 	}
+	// One that asks for a part of what was sent asks for what it misses; one that asks for all from
+	// there on goes back and drops what it has.
+	missed := uint32(1)
+	if end < o.next {
+		missed = min(end-at, math.MaxUint16)
+	}
 	if r.q.attr.Selective && at == 0 && n > uint32(r.pmtu) && n == o.length {
 		// Between our engines: the requester has heard nothing, but mostly because we
 		// are slow. The first packet tells it, and it asks for what it misses then.
-		n, end = uint32(r.pmtu), 1
+		n, end, missed = uint32(r.pmtu), 1, 0
 	}
 	fresh := o.next
 	// What the replay sends need not be sent a first time.
@@ -212,7 +220,7 @@ func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
 		o.next = end
 		s.settle()
 	}
-	s.insert(replay{res: uint8(i), at: at, left: n, fresh: fresh}, r.pmtu)
+	s.insert(replay{res: uint8(i), at: at, left: n, fresh: fresh, missed: uint16(missed)}, r.pmtu)
 }
 
 // repeatAtomic answers a duplicate ATOMIC with the value it found the first time.
@@ -272,7 +280,7 @@ func (r *responder) nextRead(now Time, out *Outbound) bool {
 	}
 	skip := at * uint32(r.pmtu)
 	n := min(res.length-skip, uint32(r.pmtu))
-	replayed, again := s.replayFirst(), false
+	replayed, again, missed := s.replayFirst(), false, uint16(0)
 	starts, ends := at == 0, at+1 == res.n
 	if replayed {
 		p := &s.replays[0]
@@ -281,6 +289,9 @@ func (r *responder) nextRead(now Time, out *Outbound) bool {
 		p.left -= n
 		starts, ends = !p.started, p.left == 0
 		p.started = true
+		if starts && again {
+			missed = p.missed
+		}
 		if p.at++; ends {
 			s.replays = slices.Delete(s.replays, 0, 1)
 		}
@@ -290,7 +301,7 @@ func (r *responder) nextRead(now Time, out *Outbound) bool {
 	}
 	psn := res.psn.Add(int(at))
 	r.answer(out, readOpcode(starts, ends), psn, noCredits, res.msn)
-	out.PayloadLen, out.Again, out.Lost = int(n), again, again
+	out.PayloadLen, out.Again, out.Lost, out.Missed = int(n), again, again, missed
 	out.fill, out.wqe, out.off = r, i, skip
 	r.ack.said(psn)
 	c := r.q.cfg.Count

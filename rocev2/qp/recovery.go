@@ -57,7 +57,7 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 		if w := r.at(r.reads.first); w.end() <= r.taken && w.status == Success {
 			w.seen, w.asked = max(w.seen, w.got+1), 0
 			r.again(now, out, w, 1)
-			out.Lost = false
+			out.Lost, out.Missed = false, 0
 			w.probed = true
 			return true
 		}
@@ -75,7 +75,7 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 		r.probed = w.end() - 1
 	}
 	r.emit(now, out, i, w, r.taken, true)
-	out.Lost = false
+	out.Lost, out.Missed = false, 0
 	return true
 }
 

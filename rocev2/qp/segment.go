@@ -188,6 +188,9 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 	}
 	r.header(out, w, opcodes[w.op][place], r.psn(n))
 	out.Again, out.Lost = again, again && !r.unheard && n >= r.notTaken
+	if out.Lost && w.op != OpRead {
+		out.Missed = 1
+	}
 	out.Solicited = last && w.flags&Solicited != 0
 	next := n + 1
 	if w.isRead() {
@@ -261,7 +264,7 @@ func (r *requester) header(out *Outbound, w *wqe, op rocev2.Opcode, psn rocev2.P
 	out.Opcode, out.PSN = op, psn
 	out.PKey, out.DestQP, out.SrcQP = q.attr.PKey, q.attr.DestQPN, q.cfg.QPN
 	out.BECN, out.MigReq = false, false
-	out.Payload, out.AH = nil, nil
+	out.Payload, out.AH, out.Missed = nil, nil, 0
 	out.VA, out.RKey, out.DMALen = w.va, w.rkey, w.length
 	out.Imm = w.imm
 	switch w.op {

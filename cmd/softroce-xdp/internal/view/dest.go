@@ -111,7 +111,7 @@ func DestinationOf(r loader.Row) Destination {
 		},
 		Window: Window{
 			TxNs: sample(d.WinTxNs), RxNs: sample(d.WinRxNs), RttNs: sample(d.WinRttNs),
-			Samples: d.WinSamples, CE: d.WinCe, Loss: d.WinLoss, RNR: d.WinRnr, Paced: d.WinPaced,
+			Samples: d.WinSamples, CE: d.WinCe, Loss: d.WinLoss, RNR: uint16(d.WinRnr), Paced: d.WinPaced,
 		},
 		RateBps: d.RateBps, NextTxNs: d.NextTxNs, PacedNs: d.PacedNs, Class: d.ClassId,
 		TxPackets: d.TxPackets, TxBytes: d.TxBytes, TxUnstamped: d.TxUnstamped,

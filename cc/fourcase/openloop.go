@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fourcase
+
+import "math"
+
+// The open-loop law decides the rate of data that nothing answers: READ responses, UC and
+// UD towards a peer that does not stamp, or whose packets have no room for the option.
+// There is no delay to judge by, and silence says nothing. What may be known is how much
+// was lost: the requester of a READ asks again for what it misses, a NIC may send CNPs.
+//
+// A decision is made every openInterval, by the share of the packets sent since the last
+// one that was reported lost. A share that a decrease does not change is not caused by
+// our rate (bad cables): it becomes the base, up to lossHeavy/2, and further
+// decreases are for what exceeds it. Otherwise the rate grows by 1/2^openStep, twice that
+// with the next decision, and so on to twice the rate: from min_rate_bps, a thousandth of
+// the link, that takes 15 decisions. The rate never goes below min_rate_bps.
+const (
+	openInterval = 100_000_000 // nanoseconds
+	openStep     = 6
+)
+
+// openLoop is one step of the open-loop law on a window in which nothing can be answered.
+func (r *Regs) openLoop(p *Params, s *Sample, now uint64) Decision {
+	sent := s.Sent - r.SentPackets
+	lost := min(uint64(r.OpenLost)+uint64(s.Loss), math.MaxUint16)
+	if r.SentPackets == 0 || sent > 1<<31 { // counted from elsewhere
+		r.SentPackets, r.OpenLost = s.Sent, 0
+		return r.none(WhyNoFeedback)
+	}
+	if sent == 0 || now-r.DecidedNs < openInterval {
+		r.OpenLost = uint16(lost)
+		return r.none(WhyOpenWait)
+	}
+	r.SentPackets, r.OpenLost = s.Sent, 0
+	excess := r.openShare(lost, sent)
+	// What the delay said last is past, and no rate to come back to.
+	r.State &^= StateTrend
+	r.FromBps, r.AtMin, r.Blind = 0, 0, 0
+
+	if excess > 0 {
+		v := r.aboveFloor(p, Verdict{ActionLossCut, 0, rowOpenLoop, WhyOpenLoss})
+		if v.Action == ActionHold { // the rate is as low as it gets: this loss is none of its doing
+			r.BaseLossQ20 = r.LossQ20
+		}
+		// Half as much again as what was too much, so that the queue drains as well.
+		cut := min(uint64(excess)*3>>11, uint64(p.LossCutQ10))
+		d := r.decide(p, v, part(r.RateBps, cut), now)
+		r.FromBps = 0
+		return d
+	}
+	v := Verdict{ActionRaise, 0, rowOpenLoop, WhyOpenRaise}
+	by := max(r.RateBps>>(openStep-min(r.Raises, openStep)), 1)
+	if r.RateBps < p.MinRateBps {
+		by += p.MinRateBps - r.RateBps
+	}
+	if s.AppLimited {
+		v, by = r.upToShare(s, v, by)
+	}
+	return r.decide(p, v, by, now)
+}
+
+// openShare takes the packets reported lost of those sent into the share and its base, and
+// returns by how much the share is more than what is usual, 0 = not. One packet is no share:
+// at a low rate it would be a large one.
+func (r *Regs) openShare(lost, sent uint64) (excess uint32) {
+	before := r.LossQ20
+	share := uint32(min(max(lost, 1)-1, sent) * lossOne / sent)
+	ineffective := r.Row == rowOpenLoop && r.Action == ActionLossCut && share > before-min(before, r.CutQ10<<9)
+	if ineffective || share < r.BaseLossQ20 {
+		r.BaseLossQ20 = share
+	}
+	r.LossQ20 = share
+	if base := min(r.BaseLossQ20, lossHeavy/2); share > 2*base+lossFree {
+		return share - base
+	}
+	return 0
+}
+
+// aboveFloor turns a decrease that no delay has asked for into a hold at MinRateBps and below:
+// only a queue that is seen to stand is a reason to go below it.
+func (r *Regs) aboveFloor(p *Params, v Verdict) Verdict {
+	if r.RateBps <= p.MinRateBps {
+		v.Action, v.Why = ActionHold, WhyAtMin
+	}
+	return v
+}
+
+// upToShare limits an increase of a sender that did not use its rate to its even share.
+func (r *Regs) upToShare(s *Sample, v Verdict, by uint64) (Verdict, uint64) {
+	if r.RateBps >= s.ShareBps {
+		v.Action, v.Why = ActionHold, WhyAppLimited
+		return v, 0
+	}
+	return v, min(by, s.ShareBps-r.RateBps)
+}
