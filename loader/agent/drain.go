@@ -61,12 +61,13 @@ func (a *Agent) startDrain(slot *bpf.ExchangeSlot, s *fourcase.Sample, now uint6
 	if underWay <= a.cfg.Policy.TargetNs {
 		return // there is no room in it for a queue that matters
 	}
-	waits := max(d.NextTxNs, now) - now // what the pacer holds
+	empty := emptyAt(slot)
+	waits := max(empty, now) - now // what the pacer holds
 	if waits > uint64(drainMax) {
 		return
 	}
 	x := &drain{peer: slot.Key, nonce: d.Nonce, hello: now + underWay}
-	if d.NextTxNs+uint64(drainMax) > now { // else nothing has been sent for long
+	if empty+uint64(drainMax) > now { // else nothing has been sent for long
 		switch kind {
 		case bpf.PacerEDT: // what it holds has its time and leaves first
 			x.hello += waits
@@ -76,8 +77,7 @@ func (a *Agent) startDrain(slot *bpf.ExchangeSlot, s *fourcase.Sample, now uint6
 			}
 			x.class = d.ClassId
 		}
-		d.NextTxNs = now + waits + underWay + uint64(drainSlack) - d.NextTxNs // to add
-		slot.Op |= bpf.MoveEmpty
+		moveEmpty(slot, int64(now+waits+underWay+uint64(drainSlack)-empty))
 	}
 	x.end = x.hello + uint64(drainSlack)
 	a.drains.all[slot.Key] = x

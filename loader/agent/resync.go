@@ -58,9 +58,26 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 	off := time.Duration(empty - max(model, now))
 	if off.Abs() > resyncSlack+resyncPackets*time.Second/time.Duration(d.RateBps) {
 		a.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(slot.Key), "by", off)
-		d.NextTxNs = uint64(off)
-		slot.Op |= bpf.MoveEmpty
+		moveEmpty(slot, int64(off))
 	}
+}
+
+// moveEmpty has the model moved with the slot that is applied after this. What the slot
+// says of the model stays as it was read, and more than one may move it.
+func moveEmpty(slot *bpf.ExchangeSlot, by int64) {
+	if slot.Op&bpf.MoveEmpty == 0 {
+		slot.MoveNs = 0
+	}
+	slot.MoveNs += by
+	slot.Op |= bpf.MoveEmpty
+}
+
+// emptyAt is when the model says that the class is empty, once the slot is applied.
+func emptyAt(slot *bpf.ExchangeSlot) uint64 {
+	if slot.Op&bpf.MoveEmpty == 0 {
+		return slot.Regs.NextTxNs
+	}
+	return slot.Regs.NextTxNs + uint64(slot.MoveNs)
 }
 
 // modelOf is when the model says that a destination's class is empty.

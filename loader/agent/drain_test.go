@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/loader"
+)
+
+// classes is an htb pacer that only keeps rates.
+type classes map[uint32]uint64
+
+func (c classes) Name() string                                 { return "htb" }
+func (c classes) Kind() uint32                                 { return bpf.PacerHTB }
+func (c classes) OwnQdisc() bool                               { return true }
+func (c classes) Prepare() error                               { return nil }
+func (c classes) Backlog(uint32) (uint64, bool, error)         { return 0, true, nil }
+func (c classes) Release(uint32) error                         { return nil }
+func (c classes) SetRate(n uint32, bps uint64) (uint32, error) { c[n] = bps; return n, nil }
+
+// A model that was put right in the same step is when the class is empty, plus or minus: the
+// pause for the baseline begins with that in mind.
+func TestDrainAfterResync(t *testing.T) {
+	const now, ms = uint64(time.Hour), int64(time.Millisecond)
+	for _, c := range []struct {
+		name      string
+		empty, by int64 // the model, from now, and what it is moved by
+		wait      int64 // until data goes on
+	}{
+		{"not moved", 20 * ms, 0, 20 * ms},
+		{"the class holds more", 20 * ms, 3 * ms, 23 * ms},
+		{"the class holds less", 20 * ms, -3 * ms, 17 * ms},
+		{"the class is empty", 20 * ms, -30 * ms, 0},
+	} {
+		cfg := &bpf.Config{LinkRateBps: 1e9}
+		*bpf.ParamsAs[fourcase.Params](&cfg.Policy) = fourcase.DefaultParams(1e9)
+		rates := classes{}
+		a := &Agent{cfg: &loader.LiveConfig{Config: cfg}, pacer: rates, log: slog.New(slog.DiscardHandler)}
+		a.drains.all = map[bpf.DestKey]*drain{}
+		slot := &bpf.ExchangeSlot{Key: keyN(1)}
+		slot.Regs.NextTxNs, slot.Regs.ClassId = now+uint64(c.empty), 7
+		slot.MoveNs = 99 // of an earlier step
+		if c.by != 0 {
+			moveEmpty(slot, c.by)
+		}
+		const underWay = 10 * int64(time.Millisecond)
+		a.startDrain(slot, &fourcase.Sample{RTT: underWay}, now)
+		if rates[7] != cfg.Policy.MinRateBps || a.drains.all[slot.Key] == nil {
+			t.Errorf("%s: no pause, class at %d", c.name, rates[7])
+			continue
+		}
+		want := now + uint64(c.wait+underWay) + uint64(drainSlack)
+		if got := slot.Regs.NextTxNs + uint64(slot.MoveNs); got != want || slot.Op&bpf.MoveEmpty == 0 {
+			t.Errorf("%s: data goes on after %v, want %v", c.name, time.Duration(got-now), time.Duration(want-now))
+		}
+	}
+}
