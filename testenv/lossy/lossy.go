@@ -19,7 +19,7 @@ import (
 )
 
 // Switch is a topology's switch with an XDP program at each port that loses what hosts
-// send. It looks at IPv4 without options; all else passes.
+// send. It looks at IPv4 without options and at IPv6 without extension headers; all else passes.
 type Switch struct {
 	share, count *ebpf.Map // by opcode: probability in 1/2^32, and packets lost
 	closers      []func() error
@@ -73,33 +73,58 @@ func New(top *topo.Topology) (_ *Switch, err error) {
 	return s, nil
 }
 
-// Places in a frame, and in struct xdp_md.
+// Places in a frame, from the end of the IP header on, and in struct xdp_md.
 const (
-	atType, atProto, atPort, atOpcode = 12, 14 + 9, 14 + 20 + 2, 14 + 20 + 8
-	mdData, mdEnd                     = 0, 4
+	etherLen, atType   = 14, 12
+	ip4Len, ip6Len     = 20, 40
+	atProto4, atProto6 = etherLen + 9, etherLen + 6
+	atPort, atOpcode   = etherLen + 2, etherLen + 8
+	mdData, mdEnd      = 0, 4
 )
 
-// program is, for an IPv4 RoCEv2 packet,
+// program is, for a RoCEv2 packet,
 //
 //	if (bpf_get_prandom_u32() < share[opcode]) { lost[opcode]++; return XDP_DROP; }
 //	return XDP_PASS;
 func (s *Switch) program() asm.Instructions {
-	const pass, drop = 2, 1
 	network := func(v uint16) int32 { return int32(v<<8 | v>>8) } // as a little-endian host loads it
-	return asm.Instructions{
+	p := asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, mdData, asm.Word),
 		asm.LoadMem(asm.R3, asm.R1, mdEnd, asm.Word),
 		asm.Mov.Reg(asm.R4, asm.R2),
-		asm.Add.Imm(asm.R4, atOpcode+1),
+		asm.Add.Imm(asm.R4, atOpcode+ip4Len+1),
 		asm.JGT.Reg(asm.R4, asm.R3, "pass"),
 		asm.LoadMem(asm.R4, asm.R2, atType, asm.Half),
+		asm.JEq.Imm(asm.R4, network(unix.ETH_P_IPV6), "ip6"),
 		asm.JNE.Imm(asm.R4, network(unix.ETH_P_IP), "pass"),
+	}
+	p = append(p, opcodeOf(atProto4, ip4Len, network(rocev2.UDPPort))...)
+	p = append(p, asm.Ja.Label("found"))
+	six := opcodeOf(atProto6, ip6Len, network(rocev2.UDPPort))
+	p = append(p,
+		asm.Mov.Reg(asm.R4, asm.R2).WithSymbol("ip6"),
+		asm.Add.Imm(asm.R4, atOpcode+ip6Len+1),
+		asm.JGT.Reg(asm.R4, asm.R3, "pass"))
+	p = append(p, six...)
+	return append(p, s.lose()...)
+}
+
+// opcodeOf loads the opcode of a RoCEv2 packet into R4, or goes on at "pass".
+func opcodeOf(atProto, ipLen int16, port int32) asm.Instructions {
+	return asm.Instructions{
 		asm.LoadMem(asm.R4, asm.R2, atProto, asm.Byte),
 		asm.JNE.Imm(asm.R4, unix.IPPROTO_UDP, "pass"),
-		asm.LoadMem(asm.R4, asm.R2, atPort, asm.Half),
-		asm.JNE.Imm(asm.R4, network(rocev2.UDPPort), "pass"),
-		asm.LoadMem(asm.R4, asm.R2, atOpcode, asm.Byte),
-		asm.StoreMem(asm.RFP, -4, asm.R4, asm.Word),
+		asm.LoadMem(asm.R4, asm.R2, atPort+ipLen, asm.Half),
+		asm.JNE.Imm(asm.R4, port, "pass"),
+		asm.LoadMem(asm.R4, asm.R2, atOpcode+ipLen, asm.Byte),
+	}
+}
+
+// lose decides about a packet whose opcode is in R4.
+func (s *Switch) lose() asm.Instructions {
+	const pass, drop = 2, 1
+	return asm.Instructions{
+		asm.StoreMem(asm.RFP, -4, asm.R4, asm.Word).WithSymbol("found"),
 		asm.FnGetPrandomU32.Call(),
 		asm.Mov.Reg(asm.R6, asm.R0),
 		asm.Mov.Reg(asm.R2, asm.RFP),

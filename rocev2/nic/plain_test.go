@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/lossy"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// plainPair is two hosts that never hear each other's HELLO: neither stamps, keeps packets
+// behind a gap, or echoes, as peers without the product.
+type plainPair struct {
+	a, b  *side
+	hosts []*engines.Host
+	sw    *lossy.Switch
+	v6    bool
+}
+
+const plainLink = 200_000_000
+
+var helloOps = []rocev2.Opcode{rocev2.OpHello, rocev2.OpHelloAck}
+
+func newPlainPair(t *testing.T, typ qp.Type, pmtu rocev2.PMTU, v6 bool) *plainPair {
+	t.Helper()
+	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), MTU: 4200})
+	sw, err := lossy.New(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sw.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := &plainPair{sw: sw, v6: v6}
+	p.lose(t, 0)
+	p.hosts = engines.On(t, top, "--rate", fmt.Sprint(plainLink))
+	for _, h := range p.hosts {
+		h.MustOpen(t, nic.Options{})
+	}
+	p.a, p.b = newSide(t, p.hosts[0], typ, 1<<20), newSide(t, p.hosts[1], typ, 1<<20)
+	if err := engines.Connect(p.a.qp, p.b.qp, p.hosts[0].Addr(v6), p.hosts[1].Addr(v6), pmtu); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// lose has a share of all packets lost, and every HELLO.
+func (p *plainPair) lose(t *testing.T, share float64) {
+	t.Helper()
+	if err := p.sw.Lose(share); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.sw.Lose(1, helloOps...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goodput has a send 64 KB messages, 8 at a time, and returns bytes a second.
+func (p *plainPair) goodput(t *testing.T, op qp.Operation, d time.Duration) float64 {
+	t.Helper()
+	const size, depth = 65536, 8
+	wr := qp.SendWR{Op: op, Flags: qp.Signaled, SGL: p.a.sge(0, size), RemoteAddr: p.b.va, RKey: p.b.key}
+	for range depth {
+		p.a.post(t, &wr)
+	}
+	start, done := time.Now(), 0
+	for under := depth; under > 0; under-- {
+		w, err := engines.PollOne(p.a.cq, 20*time.Second)
+		if err != nil || w.Status != qp.Success {
+			t.Fatalf("%v %+v\n%s\n%s\n%+v", err, w, dump(p.a.dev), dump(p.b.dev), p.row(t, 1, 0).Regs.Policy)
+		}
+		if time.Since(start) < d {
+			done += size
+			p.a.post(t, &wr)
+			under++
+		}
+	}
+	return float64(done) / time.Since(start).Seconds()
+}
+
+// row is the entry of a host for the other one.
+func (p *plainPair) row(t *testing.T, host, to int) loader.Row {
+	t.Helper()
+	row, found, err := p.hosts[host].Attachment(t).Lookup(p.hosts[to].Addr(p.v6))
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	return row
+}
+
+// full waits until a host may send to the other one at 90 % of the link.
+func (p *plainPair) full(t *testing.T, host, to int) {
+	t.Helper()
+	start := time.Now()
+	for {
+		r := p.row(t, host, to).Regs
+		if r.Policy.RateBps >= plainLink/10*9 {
+			t.Logf("%s: full rate after %v", p.hosts[host].Name(), time.Since(start).Round(time.Millisecond))
+			return
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("%s: %+v", p.hosts[host].Name(), r)
+		}
+		p.goodput(t, qp.OpRead, 100*time.Millisecond)
+	}
+}
+
+// READ responses that nobody acknowledges keep their rate when packets are lost at random, and what
+// the reader sends does as well.
+func TestReadFromPlainPeer(t *testing.T) {
+	for _, pmtu := range []rocev2.PMTU{rocev2.PMTU1024, rocev2.PMTU4096} {
+		for _, v6 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d/v6=%v", pmtu.Bytes(), v6), func(t *testing.T) {
+				p := newPlainPair(t, qp.RC, pmtu, v6)
+				for _, share := range []float64{0, 0.01, 0.05} {
+					p.lose(t, share)
+					p.compare(t, share)
+				}
+				p.lose(t, 0.4)
+				p.goodput(t, qp.OpRead, time.Second)
+				t.Logf("40 %% lost: rate %d", p.row(t, 1, 0).Regs.Policy.RateBps)
+				p.lose(t, 0)
+				p.full(t, 1, 0)
+				p.full(t, 0, 1)
+			})
+		}
+	}
+}
+
+// compare demands that READ is within 10 % of WRITE, in the best of three runs.
+func (p *plainPair) compare(t *testing.T, share float64) {
+	t.Helper()
+	for try := 1; ; try++ {
+		write, read := p.goodput(t, qp.OpWrite, time.Second), p.goodput(t, qp.OpRead, time.Second)
+		r := p.row(t, 1, 0).Regs
+		t.Logf("%2.0f %% lost: WRITE %.1f Mbit/s, READ %.1f; responder's rate %d, row %d", 100*share, write*8e-6, read*8e-6, r.Policy.RateBps, r.Policy.Row)
+		if read >= 0.9*write {
+			return
+		}
+		if try == 3 {
+			t.Fatalf("READ is not within 10 %% of WRITE: %+v\n%s\n%s", r, dump(p.a.dev), dump(p.b.dev))
+		}
+	}
+}
