@@ -143,7 +143,9 @@ func (p *plainPair) compare(t *testing.T, share float64) {
 	for try := 1; ; try++ {
 		write, read := p.goodput(t, qp.OpWrite, time.Second), p.goodput(t, qp.OpRead, time.Second)
 		r := p.row(t, 1, 0).Regs
-		t.Logf("%2.0f %% lost: WRITE %.1f Mbit/s, READ %.1f; responder's rate %d, row %d", 100*share, write*8e-6, read*8e-6, r.Policy.RateBps, r.Policy.Row)
+		q := p.row(t, 0, 1).Regs.Policy
+		t.Logf("%2.0f %% lost: WRITE %.1f Mbit/s, READ %.1f; the responder sends at %d, row %d, the requester at %d, row %d",
+			100*share, write*8e-6, read*8e-6, r.Policy.RateBps, r.Policy.Row, q.RateBps, q.Row)
 		if read >= 0.9*write {
 			return
 		}
