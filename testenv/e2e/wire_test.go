@@ -134,6 +134,12 @@ type dest struct {
 	RxPackets   uint64 `json:"rx_packets"`
 	TxUnstamped uint64 `json:"tx_unstamped"`
 	RxUnstamped uint64 `json:"rx_unstamped"`
+	Rewinds     uint64 `json:"rewinds"`
+	Policy      struct {
+		Cuts   uint32 `json:"cuts"`
+		Row    uint8  `json:"row"`
+		Action uint8  `json:"action"`
+	} `json:"policy"`
 }
 
 // destFields are names that bpftool must know.

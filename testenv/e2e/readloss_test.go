@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/rxepeer"
+)
+
+// TestRxeReadLoss has the attached one of two machines read from the other, which loses a fifth of
+// what it sends. The reader's own direction carries small requests and loses nothing, so its rate stays.
+func TestRxeReadLoss(t *testing.T) {
+	const link = 1e9
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	p := bootPair(ctx, t, 1500, rxepeer.Debian13)
+	p.attachOne(ctx, t, p.a, "--rate", "1G")
+	x := rxepeer.Exchanges(p.route(ctx, t, false))[1]
+	p.exchange(ctx, t, "without loss", x)
+	if err := p.b.SetNetem(ctx, rxepeer.Netem{Egress: "loss 20%"}); err != nil {
+		t.Fatal(err)
+	}
+	p.exchange(ctx, t, "20 % lost", x)
+	if err := p.b.SetNetem(ctx, rxepeer.Netem{}); err != nil {
+		t.Fatal(err)
+	}
+	d := destTable(ctx, t, p.a)[p.addr(p.b, false)]
+	t.Logf("%d retransmissions, rate %d, %d cuts, action %d in row %d", d.Rewinds, d.RateBps, d.Policy.Cuts, d.Policy.Action, d.Policy.Row)
+	if d.Rewinds == 0 {
+		t.Error("nothing was asked for again: this shows nothing")
+	}
+	if d.RateBps < link/10*9 {
+		t.Errorf("the reader sends at %d bit/s: %+v", d.RateBps, d.Policy)
+	}
+}
