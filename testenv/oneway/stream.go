@@ -129,6 +129,6 @@ func show(at, of int, r *bpf.DestRegs) string {
 		return fmt.Sprintf("[%d has no entry of %d] ", at, of)
 	}
 	p := &r.Policy
-	return fmt.Sprintf("[%d of %d: rate %.1f M, case %d action %d row %d, %d decisions %d cuts, rx %d us, q %d us] ", at, of,
+	return fmt.Sprintf("[%d of %d: rate %.1f M, case %d action %d row %d, %d decisions, %d cuts, rx %d us, q %d us] ", at, of,
 		float64(r.RateBps)/1e6, p.CaseNo, p.Action, p.Row, p.Decisions, p.Cuts, r.RxNs/1000, p.Q_txNs/1000)
 }
