@@ -72,7 +72,7 @@ test-go:
 	$(GOTEST) summary
 
 # What is judged here depends on how fast the machine is (package testenv/timing).
-TIMED    := ./rocev2/nic ./testenv/oneway ./testenv/load ./testenv/topo ./testenv/pacers ./testenv/precredit ./testenv/e2e ./testenv/simreal
+TIMED    := ./rocev2/nic ./testenv/oneway ./testenv/load ./testenv/topo ./testenv/pacers ./testenv/precredit ./testenv/perdest ./testenv/e2e ./testenv/simreal
 .PHONY: test-timing
 test-timing: ## rates that are reached, shares, queues, delays: on a machine that does nothing else (root); no part of CI
 	rm -rf out/gotest

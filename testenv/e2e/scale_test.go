@@ -149,9 +149,11 @@ func TestAgentAtScale(t *testing.T) {
 		if share >= maxCPU {
 			timing.Missed(t, "%s: the agent takes %.2f %% of a CPU, more than %.0f", what, share*100, maxCPU*100)
 		}
-		if float64(rss) >= maxRSS {
-			t.Errorf("%s: the agent takes %.1f MB, more than %.0f", what, float64(rss)/1e6, maxRSS/1e6)
-		}
+		// What taking over a table took for a moment goes back to the system within seconds.
+		eventually(t, fmt.Sprintf("%s: less than %.0f MB for the agent", what, maxRSS/1e6), func() bool {
+			_, rss = process(t, pid)
+			return float64(rss) < maxRSS
+		})
 	}
 	run("1000 in the table", runs)
 
