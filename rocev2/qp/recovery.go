@@ -103,8 +103,9 @@ func (r *requester) timeout(now Time) {
 		return
 	}
 	c.tries++
-	c.due, c.later = now, 0
-	if !r.overdue(now) {
+	overdue := r.overdue(now)
+	c.start(now)
+	if !overdue {
 		return // it counts, but sends nothing
 	}
 	r.unheard = true

@@ -54,7 +54,7 @@ func kind(read bool) int {
 // finds out. If all of them sent again, it would have twice as much to do.
 func (r *requester) overdue(now Time) bool {
 	f := r.q.flight
-	if f == nil || f.pulse.newest[kind(r.reads.n != 0)] > r.clock.since {
+	if f == nil || f.pulse.newest[kind(r.reads.n != 0)] > r.clock.due {
 		return true
 	}
 	if p := f.pulse.probed; p != 0 && now-p < max(r.roundTrip(), minProbe) {

@@ -25,7 +25,7 @@ const (
 type clock struct {
 	rnrUntil Time   // or 0
 	due      Time   // since when an answer is due, or 0
-	since    Time   // the same, but timeouts do not move it on
+	later    Time   // a probe was put off until then, or 0
 	asked    uint64 // packets before this one are covered by one that asked for an ACK
 	expected uint64 // packets before this one are to be answered, if not asked for yet then later
 
@@ -36,7 +36,6 @@ type clock struct {
 
 	timing   bool  // timed is on its way
 	ofRead   bool  // timed is a READ or ATOMIC
-	later    Time  // a probe was put off at that time, or 0
 	probes   uint8 // since the last progress
 	tries    uint8 // timeouts since then
 	rnrTries uint8
@@ -67,8 +66,8 @@ func RetryBound(timeout, retryCnt uint8) Time {
 	return sum
 }
 
-// probeAt is when silence calls for a probe.
-func (r *requester) probeAt() Time {
+// probeWait is for how long silence does not call for a probe.
+func (r *requester) probeWait() Time {
 	c := &r.clock
 	wait := Time(firstProbe)
 	if c.rtt.smoothed != 0 {
@@ -80,10 +79,13 @@ func (r *requester) probeAt() Time {
 	if t := ackTimeout(r.q.attr.Timeout); t != 0 && c.rtt.smoothed == 0 {
 		wait = min(wait, max(t/4, 1))
 	}
-	if c.later != 0 {
-		return c.later + wait
-	}
-	return c.due + wait<<min(c.probes+1, maxShift) - wait
+	return wait
+}
+
+// probeAt is when it does.
+func (r *requester) probeAt() Time {
+	c, wait := &r.clock, r.probeWait()
+	return max(c.due+wait<<min(c.probes+1, maxShift)-wait, c.later)
 }
 
 // timeoutAt is when it calls for more.
@@ -135,10 +137,9 @@ func (r *requester) expire(now Time) {
 			return
 		}
 		if !r.overdue(now) {
-			c.later = now
+			c.later = now + r.probeWait()
 			return
 		}
-		c.later = 0
 		r.q.cfg.Count.TailProbes++
 		c.probes = min(c.probes+1, maxShift)
 		c.timing = false
@@ -161,7 +162,7 @@ func (c *clock) expects(now Time, n uint64) {
 }
 
 // start has an answer be due from now on.
-func (c *clock) start(now Time) { c.due, c.since, c.later = now, now, 0 }
+func (c *clock) start(now Time) { c.due, c.later = now, 0 }
 
 // awaits notes that packet n, which asks for an answer, leaves. first: no other one has
 // asked for what is due.
