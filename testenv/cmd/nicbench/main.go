@@ -42,6 +42,7 @@ var sections = []section{
 	{"latency", latency},
 	{"rate", messageRate},
 	{"qps", manyQPs},
+	{"crowd", busyQPs},
 	{"allocs", allocations},
 	{"loss", loss},
 }
@@ -51,7 +52,7 @@ func main() {
 	flag.StringVar(&c.bin, "bin", "bin/softroce-xdp", "the product's binary")
 	flag.IntVar(&c.rounds, "rounds", 5, "times that each candidate is measured; the median counts")
 	flag.DurationVar(&c.each, "time", 300*time.Millisecond, "length of a measurement")
-	only := flag.String("only", "", "sections, comma separated: goodput, latency, rate, qps, allocs, loss")
+	only := flag.String("only", "", "sections, comma separated: goodput, latency, rate, qps, crowd, allocs, loss")
 	flag.StringVar(&c.match, "match", "", "only rows of the goodput table whose name has this in it")
 	profile := flag.String("cpuprofile", "", "write a profile of the process there")
 	flag.Parse()
@@ -82,7 +83,7 @@ func run(ctx context.Context, c config, profile string) (ok bool, err error) {
 			known = known || s.name == name
 		}
 		if !known {
-			return false, fmt.Errorf("-only %s: choose goodput, latency, rate, qps, allocs or loss", name)
+			return false, fmt.Errorf("-only %s: choose goodput, latency, rate, qps, crowd, allocs or loss", name)
 		}
 	}
 	if c.bin, err = filepath.Abs(c.bin); err != nil {

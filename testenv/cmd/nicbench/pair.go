@@ -27,6 +27,7 @@ type pair struct {
 	mem   [2][]byte
 	mr    [2]*mr.Region
 	qps   [2][]*nic.QP
+	each  []uint64 // if made: messages of each queue pair that run has counted
 	batch [256]qp.Completion
 	wr    qp.SendWR
 	sgl   [1]qp.SGE
@@ -122,8 +123,12 @@ func (p *pair) post(i int, op qp.Operation, off, n int) error {
 	return p.qps[0][i].PostSend(&p.wr)
 }
 
-// patience is when a message is given up.
-const patience = 5 * time.Second
+// patience is when a message is given up, and slowest how long it may take until there are
+// as many as a stream counts at least.
+const (
+	patience = 5 * time.Second
+	slowest  = 2 * time.Minute
+)
 
 // wait returns completions of side i, at least one. Spinning it never sleeps.
 func (p *pair) wait(ctx context.Context, i int, out []qp.Completion, spin bool) (n int, err error) {
@@ -160,8 +165,9 @@ func check(done []qp.Completion) error {
 type stream struct {
 	op    qp.Operation
 	size  int
-	under int  // messages under way in all, spread over the queue pairs
-	spin  bool // the application does not sleep
+	under int    // messages under way in all, spread over the queue pairs
+	spin  bool   // the application does not sleep
+	least uint64 // messages to be counted, however long that takes
 }
 
 // flow is what a stream carried.
@@ -176,7 +182,7 @@ func (f flow) perSecond() float64 { return float64(f.messages) / f.elapsed.Secon
 // run keeps messages under way for a time, and counts those that completed in it.
 // before and after are called where the measured time begins and ends.
 func (p *pair) run(s stream, warm, length time.Duration, before, after func()) (f flow, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), warm+length+patience)
+	ctx, cancel := context.WithTimeout(context.Background(), warm+length+patience+slowest)
 	defer cancel()
 	serving := make(chan error, 1)
 	if s.op == qp.OpSend {
@@ -211,7 +217,7 @@ func (p *pair) run(s stream, warm, length time.Duration, before, after func()) (
 				before()
 			}
 			measuring, start, from, cpu = true, time.Now(), uint64(done), processCPU()
-		case measuring && now.Sub(start) >= length:
+		case measuring && now.Sub(start) >= length && uint64(done)-from >= s.least:
 			f = flow{messages: uint64(done) - from, elapsed: now.Sub(start), cpu: processCPU() - cpu}
 			if after != nil {
 				after()
@@ -240,6 +246,9 @@ func (p *pair) run(s stream, warm, length time.Duration, before, after func()) (
 		}
 		for i := range n {
 			free[p.batch[i].WRID]++
+			if measuring && p.each != nil {
+				p.each[p.batch[i].WRID]++
+			}
 		}
 		done += n
 	}
