@@ -27,7 +27,7 @@ type (
 
 // Sizes and limits that are macros in lib/abi.h; abi_test.go compares them.
 const (
-	ABIVersion    = 3
+	ABIVersion    = 4
 	ExchangeSlots = 128
 	EngineSlots   = 40
 	engineSync    = 0x100

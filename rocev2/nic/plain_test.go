@@ -128,9 +128,9 @@ func TestReadFromPlainPeer(t *testing.T) {
 				p.lose(t, share)
 				p.compare(t, share)
 			}
-			p.lose(t, 0.4)
+			p.lose(t, 0.2)
 			p.goodput(t, qp.OpRead, time.Second)
-			t.Logf("40 %% lost: the responder sends at %d", p.row(t, 1, 0).Regs.Policy.RateBps)
+			t.Logf("20 %% lost: the responder sends at %d", p.row(t, 1, 0).Regs.Policy.RateBps)
 			if r := p.row(t, 0, 1).Regs; r.Policy.RateBps < plainLink/10*9 {
 				t.Errorf("losses on the way to the requester lowered its rate: %+v", r)
 			}
