@@ -27,7 +27,7 @@ type (
 
 // Sizes and limits that are macros in lib/abi.h; abi_test.go compares them.
 const (
-	ABIVersion    = 3
+	ABIVersion    = 4
 	ExchangeSlots = 128
 	EngineSlots   = 40
 	engineSync    = 0x100
@@ -80,6 +80,16 @@ const CEEchoed = uint16(SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED)
 
 // AnswerDue in EngineSlot.Flags: something that was sent is answered, by an ACK or an echo.
 const AnswerDue = uint16(SoftroceSrEngineFlagSR_ENGINE_DUE)
+
+// EngineWaits in EngineSlot.Flags: data waits for the engine's pacer now.
+const EngineWaits = uint16(SoftroceSrEngineFlagSR_ENGINE_WAITS)
+
+// The engine's latest report in a window: DestRegs.WinEngine.
+const (
+	EngineSilent = uint8(SoftroceSrEngineNewsSR_ENGINE_SILENT)
+	EngineFree   = uint8(SoftroceSrEngineNewsSR_ENGINE_FREE)
+	EngineHeld   = uint8(SoftroceSrEngineNewsSR_ENGINE_HELD)
+)
 
 // KeyOf makes the table's key of an address. IPv4 becomes ::ffff:a.b.c.d; a zone
 // is dropped.
