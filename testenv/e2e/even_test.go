@@ -15,13 +15,13 @@ import (
 
 // fan is a host that sends to some of four others.
 type fan struct {
-	t     *testing.T
-	top   *topo.Topology
-	link  float64 // bit/s
-	table *loader.Attachment
-	ends  []*load.Endpoint
-	stops [4]context.CancelFunc
-	done  [4]chan error
+	t      *testing.T
+	top    *topo.Topology
+	link   float64              // bit/s
+	tables []*loader.Attachment // of each host
+	ends   []*load.Endpoint
+	stops  [4]context.CancelFunc
+	done   [4]chan error
 }
 
 func newFan(t *testing.T, flags ...string) *fan {
@@ -39,9 +39,7 @@ func newFan(t *testing.T, flags ...string) *fan {
 			args = append(args, flags...)
 		}
 		n.must(t, args...)
-		if i == 0 {
-			x.table = n.open(t)
-		}
+		x.tables = append(x.tables, n.open(t))
 	}
 	t.Cleanup(func() { x.send() })
 	return x
@@ -75,24 +73,26 @@ func (x *fan) send(to ...int) {
 	}
 }
 
-func (x *fan) row(i int) bpf.DestRegs {
-	r, _, err := x.table.Lookup(x.top.Host(i + 2).IPv4())
+// row is what a host's table, of those from 1 on, says of another host.
+func (x *fan) row(host, of int) bpf.DestRegs {
+	r, _, err := x.tables[host-1].Lookup(x.top.Host(of).IPv4())
 	if err != nil {
 		x.t.Fatal(err)
 	}
 	return r.Regs
 }
 
-// arrived is what each destination has got.
-func (x *fan) arrived() (bytes [4]uint64) {
-	for i := range bytes {
-		bytes[i] = x.ends[i+1].Received()[x.top.Host(1).IPv4()].Bytes
+// arrived is what each destination has got, in bits of L2 frames.
+func (x *fan) arrived() (frames [4]uint64) {
+	for i := range frames {
+		r := x.row(i+2, 1)
+		frames[i] = 8 * (r.RxBytes + 14*r.RxPackets)
 	}
-	return bytes
+	return frames
 }
 
 // even has these be sent to, and waits until all have the same part of the link, by their
-// registers and in what arrives.
+// registers and in what arrives, of which a machine that is busy makes less.
 func (x *fan) even(to ...int) {
 	x.t.Helper()
 	x.send(to...)
@@ -102,7 +102,7 @@ func (x *fan) even(to ...int) {
 		rates = rates[:0]
 		same := true
 		for _, i := range to {
-			rate := x.row(i).RateBps
+			rate := x.row(1, i+2).RateBps
 			rates = append(rates, rate)
 			same = same && float64(rate) >= .95*want && float64(rate) <= 1.05*want
 		}
@@ -110,20 +110,20 @@ func (x *fan) even(to ...int) {
 	})
 	const tries = 10
 	for try := 1; ; try++ {
-		start := time.Now() // a machine that stalls makes it less
+		start := time.Now()
 		before := x.arrived()
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		after, took := x.arrived(), time.Since(start).Seconds()
 		least, sum := 1.0, 0.0
 		for _, i := range to {
-			part := float64(after[i]-before[i]) * 8 * frame / 4096 / took / x.link
+			part := float64(after[i]-before[i]) / took / x.link
 			least, sum = min(least, part), sum+part
 		}
 		x.t.Logf("%d destinations, rates %d: the least has %.3f of the link, all have %.3f", len(to), rates, least, sum)
 		if sum > 1.05 {
 			x.t.Fatalf("%d destinations: %.2f times the link is sent", len(to), sum)
 		}
-		if sum >= .9 && least >= .85/float64(len(to)) {
+		if sum >= .6 && least >= .85*sum/float64(len(to)) {
 			return
 		}
 		if try == tries {
