@@ -2,11 +2,9 @@
 
 package priority
 
-import "slices"
-
 // Level is the most that each may have of capacity so that all have the same, where
 // nobody has a priority: who wants less leaves the rest to the others (max-min). All if
-// there is enough for everybody. A want of All takes whatever it is given. It sorts wants.
+// there is enough for everybody. A want of All takes whatever it is given.
 func Level(capacity uint64, wants []uint64) uint64 {
 	var sum wide
 	for _, w := range wants {
@@ -15,13 +13,19 @@ func Level(capacity uint64, wants []uint64) uint64 {
 	if !sum.above(capacity) {
 		return All
 	}
-	slices.Sort(wants)
-	left := capacity
-	for i, w := range wants {
-		if even := left / uint64(len(wants)-i); w > even {
-			return even
+	// The even share, then that of what those below it leave, until nobody else is below.
+	level := capacity / uint64(len(wants))
+	for {
+		left, n := capacity, uint64(len(wants))
+		for _, w := range wants {
+			if w <= level {
+				left -= w
+				n--
+			}
 		}
-		left -= w
+		if left/n == level {
+			return level
+		}
+		level = left / n
 	}
-	return All
 }

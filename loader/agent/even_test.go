@@ -5,6 +5,7 @@ package agent
 import (
 	"testing"
 
+	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 )
 
@@ -136,5 +137,31 @@ func TestLinkShareOneAfterTheOther(t *testing.T) {
 	}
 	if got := sum / turns; !near(got, playLink) {
 		t.Errorf("%d bit/s of %d", got, playLink)
+	}
+}
+
+// BenchmarkShare is what the shares of an evaluation cost with a thousand destinations, in
+// slots of 128 as the agent has them; most want little, some wait.
+func BenchmarkShare(b *testing.B) {
+	var s senders
+	p := fourcase.DefaultParams(10e9)
+	slots := make([]bpf.ExchangeSlot, 1000)
+	for i := range slots {
+		slots[i].Key.Addr[14], slots[i].Key.Addr[15] = byte(i>>8), byte(i)
+		slots[i].Regs.Policy.RateBps = 10e9
+	}
+	now := uint64(1000 * second)
+	for b.Loop() {
+		now += 200e6
+		s.begin(now)
+		for i := 0; i < len(slots); i += bpf.ExchangeSlots {
+			batch := slots[i:min(i+bpf.ExchangeSlots, len(slots))]
+			for j := range batch {
+				batch[j].Regs.TxBytes += uint64(1000 * j)
+				batch[j].Regs.NextTxNs = now - 1 + uint64(j%10/9*2)
+				s.note(&batch[j], bpf.PacerEDT, now)
+			}
+			s.shareLink(10e9, &p)
+		}
 	}
 }
