@@ -10,6 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/load"
+	"github.com/softroce/softroce-xdp/testenv/timing"
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
@@ -123,10 +124,14 @@ func (x *fan) even(to ...int) {
 		if sum > 1.05 {
 			x.t.Fatalf("%d destinations: %.2f times the link is sent", len(to), sum)
 		}
-		if sum >= .6 && least >= .85*sum/float64(len(to)) {
+		even := least >= .85*sum/float64(len(to))
+		switch {
+		case even && sum >= .9:
 			return
-		}
-		if try == tries {
+		case even && try >= timing.Tries(tries):
+			timing.Missed(x.t, "%d destinations: only %.2f of the link is used", len(to), sum)
+			return
+		case try == tries:
 			x.t.Fatalf("%d destinations: the least has %.3f of the link, all have %.3f", len(to), least, sum)
 		}
 	}
