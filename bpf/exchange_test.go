@@ -263,7 +263,7 @@ func TestExchangeEngineRate(t *testing.T) {
 	if r := apply(bpf.DestRegs{RateBps: 8e6, StackRateBps: 4e6, EngineRateBps: 4e6}); r.EngineRateBps != 4e6 || r.NextTxNs != labStart+3000 || r.SettleNs != 5 {
 		t.Errorf("the engine's part: %+v", r)
 	}
-	if r := apply(bpf.DestRegs{RateBps: 8e6, StackRateBps: 2e6, EngineRateBps: 4e6}); r.StackRateBps != 2e6 || r.NextTxNs != labStart+6018 || r.SettleNs != r.NextTxNs {
+	if r := apply(bpf.DestRegs{RateBps: 8e6, StackRateBps: 2e6, EngineRateBps: 4e6}); r.StackRateBps != 2e6 || r.NextTxNs != labStart+6000 || r.SettleNs != r.NextTxNs {
 		t.Errorf("the stack's part: %+v", r)
 	}
 	l.know(peer4, func(d *bpf.DestRegs) {
