@@ -92,10 +92,4 @@ func TestSplitRateIsUsed(t *testing.T) {
 	if got := d.sent[0] + d.sent[1]; !near(got, 1e9) || !near(d.sent[0], 5e8) {
 		t.Errorf("%d and %d are sent, want half of 1 Gbit/s each", d.sent[0], d.sent[1])
 	}
-	d.regs.Policy.RateBps = 2 * playLink
-	d.stack, d.engine = playLink/4, playLink/4
-	p.turns(50)
-	if d.regs.Policy.RateBps != 2*playLink {
-		t.Errorf("they do not use their rate, and it went from %d to %d", 2*playLink, d.regs.Policy.RateBps)
-	}
 }
