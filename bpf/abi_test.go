@@ -20,12 +20,12 @@ func TestLayouts(t *testing.T) {
 		got, want uintptr
 	}{
 		{"dest_key", unsafe.Sizeof(bpf.DestKey{}), 16},
-		{"dest_regs", unsafe.Sizeof(bpf.DestRegs{}), 8 * 64},
+		{"dest_regs", unsafe.Sizeof(bpf.DestRegs{}), 9 * 64},
 		{"policy_regs", unsafe.Sizeof(bpf.PolicyRegs{}), 3 * 64},
 		{"rx_meta", unsafe.Sizeof(bpf.RxMeta{}), 32},
 		{"steer", unsafe.Sizeof(bpf.Steer{}), 8},
 		{"sr_event", unsafe.Sizeof(bpf.Event{}), 48},
-		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 32 + 8*64},
+		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 32 + 9*64},
 		{"engine_slot", unsafe.Sizeof(bpf.EngineSlot{}), 88},
 	} {
 		if c.got != c.want {
@@ -49,6 +49,9 @@ func TestDestRegsLines(t *testing.T) {
 		if offset != uintptr(line)*64 {
 			t.Errorf("line %d starts at offset %d, want %d", line, offset, line*64)
 		}
+	}
+	if at := unsafe.Offsetof(r.RateBps); at != 8*64 {
+		t.Errorf("the engine's line starts at offset %d, want %d", at, 8*64)
 	}
 	// rx_meta is in front of frames, where only 4-byte multiples up to 32 fit everywhere.
 	if n := unsafe.Sizeof(bpf.RxMeta{}); n > 32 || n%4 != 0 {

@@ -120,7 +120,7 @@ func TestEgressMakesEntries(t *testing.T) {
 		}
 		l.wantCounters("tx_unaware", "tx_unaware")
 		r := l.regs(peerOf(v6))
-		if r.LastTxNs != labStart || r.RateBps != 123e6 || r.Policy.RateBps != 123e6 || r.Nonce == 0 || r.Caps != 0 ||
+		if r.LastTxNs != labStart || r.RateBps != 123e6 || r.StackRateBps != 123e6 || r.EngineRateBps != 123e6 || r.Policy.RateBps != 123e6 || r.Nonce == 0 || r.Caps != 0 ||
 			r.TxPackets != 2 || r.TxUnstamped != 2 || r.WinTxNs != bpf.NoSample || r.WinRxNs != bpf.NoSample || r.WinRttNs != bpf.NoSample {
 			t.Errorf("%+v", r)
 		}
@@ -291,7 +291,7 @@ func TestRewindInPacer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := l.with(t)
-			l.know(peer4, func(d *bpf.DestRegs) { paced(d); d.RateBps = c.rate })
+			l.know(peer4, func(d *bpf.DestRegs) { paced(d); d.StackRateBps = c.rate })
 			send := func(psn rocev2.PSN) {
 				l.out(toPeer(t, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.RCWriteOnly, DestQP: 17, PSN: psn, Payload: make([]byte, 64)}))
 			}

@@ -23,20 +23,20 @@ func (l *lab) engineSync(slots ...bpf.EngineSlot) []bpf.EngineSlot {
 func TestEngineSyncCounts(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) {
-		d.RateBps, d.Caps, d.Node, d.CePending = 5e9, bpf.CapStamp|bpf.CapSACK, 7, 1
+		d.EngineRateBps, d.Caps, d.Node, d.CePending = 5e9, bpf.CapStamp|bpf.CapSACK, 7, 1
 		d.TxPackets, d.WinLoss = 10, 1
 	})
 	got := l.engineSync(bpf.EngineSlot{
 		Key: bpf.KeyOf(peer4), TxPackets: 3, TxBytes: 4000, TxUnstamped: 1, Rewinds: 2, Lost: 1, Paced: 4, PacedNs: 500,
-		RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 100, Flags: bpf.CEEchoed,
+		RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 100, Flags: bpf.CEEchoed | bpf.EngineWaits,
 	})[0]
 	if got.Found != 1 || got.RateBps != 5e9 || got.Caps != bpf.CapStamp|bpf.CapSACK || got.Node != 7 {
 		t.Errorf("answer %+v", got)
 	}
 	want := bpf.DestRegs{
-		WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, Nonce: regsNonce, RateBps: 5e9, Caps: bpf.CapStamp | bpf.CapSACK, Node: 7,
+		WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, Nonce: regsNonce, EngineRateBps: 5e9, Caps: bpf.CapStamp | bpf.CapSACK, Node: 7,
 		TxPackets: 13, TxBytes: 4000, TxUnstamped: 1, LastTxNs: labStart, Rewinds: 2, WinLoss: 2, WinPaced: 4, PacedNs: 500,
-		RttNs: 60, WinRttNs: 60, Queued: 1,
+		RttNs: 60, WinRttNs: 60, Queued: 1, EnginePackets: 3, EngineBytes: 4000, WinEnginePaced: 4, WinEngine: bpf.EngineHeld,
 	}
 	if r := l.regs(peer4); r != want {
 		t.Errorf("\n got %+v\nwant %+v", r, want)
@@ -47,7 +47,7 @@ func TestEngineSyncCounts(t *testing.T) {
 	// Nothing sent: nothing to evaluate, and the time of the last packet stays.
 	l.at(labStart + 5)
 	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), RateBps: 5e9})
-	if r := l.regs(peer4); r.LastTxNs != labStart || r.Queued != 0 || r.TxPackets != 13 {
+	if r := l.regs(peer4); r.LastTxNs != labStart || r.Queued != 0 || r.TxPackets != 13 || r.WinEngine != bpf.EngineFree {
 		t.Errorf("an empty report: %+v", r)
 	}
 }
@@ -56,7 +56,7 @@ func TestEngineSyncCounts(t *testing.T) {
 // else a slow one hears of a higher rate with its next packet only.
 func TestEngineSyncHeld(t *testing.T) {
 	l := newLab(t)
-	l.know(peer4, func(d *bpf.DestRegs) { d.RateBps = 1e5 })
+	l.know(peer4, func(d *bpf.DestRegs) { d.EngineRateBps = 1e5 })
 	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), PacedNs: 3e6, RateBps: 1e5})
 	if r := l.regs(peer4); r.Queued != 1 || r.WinPaced != 1 || r.PacedNs != 3e6 || r.TxPackets != 0 || r.LastTxNs != 0 {
 		t.Errorf("%+v", r)
@@ -70,7 +70,9 @@ func TestEngineSyncHeld(t *testing.T) {
 // before must not be judged by it.
 func TestEngineSyncRate(t *testing.T) {
 	l := newLab(t)
-	l.know(peer4, func(d *bpf.DestRegs) { d.RateBps, d.SettleNs = 2e9, labStart-50 })
+	l.know(peer4, func(d *bpf.DestRegs) {
+		d.RateBps, d.StackRateBps, d.EngineRateBps, d.SettleNs = 5e9, 3e9, 2e9, labStart-50
+	})
 	slot := bpf.EngineSlot{Key: bpf.KeyOf(peer4), RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 60}
 	if got := l.engineSync(slot)[0]; got.RateBps != 2e9 || got.WindowBytes != 0 {
 		t.Errorf("%+v", got)

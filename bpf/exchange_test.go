@@ -43,6 +43,7 @@ func TestExchangeCollect(t *testing.T) {
 	l.know(peer4, func(d *bpf.DestRegs) {
 		d.WinTxNs, d.WinRxNs, d.WinRttNs, d.WinSamples, d.WinCe, d.WinLoss, d.WinRnr, d.WinPaced = 1, 2, 3, 4, 5, 6, 7, 8
 		d.RateBps, d.Policy.RateBps, d.Policy.BaseTxNs = 9, 10, 11
+		d.WinEnginePaced, d.WinEngine = 12, bpf.EngineHeld
 	})
 	l.know(peer6)
 	for range 2 { // two packets each: on the list once
@@ -57,12 +58,12 @@ func TestExchangeCollect(t *testing.T) {
 		t.Errorf("%+v\n%+v", s, slots[1])
 	}
 	if r := s.Regs; r.WinTxNs != 1 || r.WinRxNs != 2 || r.WinRttNs != 3 || r.WinSamples != 4 || r.WinCe != 5 || r.WinLoss != 7 || r.WinRnr != 7 ||
-		r.WinPaced != 8 || r.TxPackets != 2 || r.RateBps != 9 || r.Policy.BaseTxNs != 11 {
+		r.WinPaced != 8 || r.TxPackets != 2 || r.WinEnginePaced != 12 || r.WinEngine != bpf.EngineHeld || r.RateBps != 9 || r.Policy.BaseTxNs != 11 {
 		t.Errorf("%+v", r)
 	}
 	r := l.regs(peer4)
 	if r.WinTxNs != bpf.NoSample || r.WinRxNs != bpf.NoSample || r.WinRttNs != bpf.NoSample || r.WinSamples+r.WinCe+r.WinLoss+r.WinPaced != 0 ||
-		r.WinRnr != 0 || r.Queued != 0 || r.TxPackets != 2 {
+		r.WinEnginePaced != 0 || r.WinEngine != bpf.EngineSilent || r.WinRnr != 0 || r.Queued != 0 || r.TxPackets != 2 {
 		t.Errorf("after: %+v", r)
 	}
 	if n := l.exchange(bpf.ExchangeCollect, bpf.ExchangeSlots); n != 0 {
@@ -129,7 +130,7 @@ func TestExchangeRead(t *testing.T) {
 
 // Apply writes what the slot names, and nothing else.
 func TestExchangeApply(t *testing.T) {
-	all := bpf.DestRegs{RateBps: 7, NextTxNs: labStart + 3, ClassId: 8, Node: 9, Caps: 10, TxPackets: 99, Policy: bpf.PolicyRegs{RateBps: 7, Decisions: 3}}
+	all := bpf.DestRegs{RateBps: 7, StackRateBps: 4, EngineRateBps: 5, EngineBytes: 99, NextTxNs: labStart + 3, ClassId: 8, Node: 9, Caps: 10, TxPackets: 99, Policy: bpf.PolicyRegs{RateBps: 7, Decisions: 3}}
 	old := func(d *bpf.DestRegs) { d.RateBps, d.ClassId, d.Node, d.Caps = 70, 80, 90, 100 }
 	l := newLab(t)
 	slots := l.mailbox()
@@ -144,7 +145,7 @@ func TestExchangeApply(t *testing.T) {
 		{"caps", bpf.SetCaps, func(d *bpf.DestRegs) { d.Caps = 10 }},
 		{"the pacer's queue", bpf.MoveEmpty, func(d *bpf.DestRegs) { d.NextTxNs, d.SettleNs = labStart+3, labStart+3 }},
 		{"policy", bpf.SetPolicy, func(d *bpf.DestRegs) {
-			d.RateBps, d.Policy, d.SettleNs = 7, all.Policy, labStart
+			d.RateBps, d.StackRateBps, d.EngineRateBps, d.Policy, d.SettleNs = 7, 4, 5, all.Policy, labStart
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -191,13 +192,13 @@ func TestExchangeRate(t *testing.T) {
 			l := l.with(t)
 			l.config(func(cfg *bpf.Config) { cfg.Pacer = c.pacer })
 			l.know(peer4, func(d *bpf.DestRegs) {
-				d.RateBps, d.NextTxNs, d.SettleNs = c.old, uint64(labStart+c.backlog), 5
+				d.RateBps, d.StackRateBps, d.NextTxNs, d.SettleNs = c.old, c.old, uint64(labStart+c.backlog), 5
 			})
-			slots[0].Key, slots[0].Op, slots[0].Regs = bpf.KeyOf(peer4), bpf.SetPolicy, bpf.DestRegs{RateBps: c.new}
+			slots[0].Key, slots[0].Op, slots[0].Regs = bpf.KeyOf(peer4), bpf.SetPolicy, bpf.DestRegs{RateBps: c.new, StackRateBps: c.new}
 			l.exchange(bpf.ExchangeApply, 1)
 			r := l.regs(peer4)
-			if r.RateBps != c.new || int64(r.NextTxNs)-labStart != c.want || int64(r.SettleNs)-labStart != max(c.want, 0) {
-				t.Errorf("rate %d, waits %d ns, settles in %d, want %d", r.RateBps, int64(r.NextTxNs)-labStart, int64(r.SettleNs)-labStart, c.want)
+			if r.StackRateBps != c.new || int64(r.NextTxNs)-labStart != c.want || int64(r.SettleNs)-labStart != max(c.want, 0) {
+				t.Errorf("rate %d, waits %d ns, settles in %d, want %d", r.StackRateBps, int64(r.NextTxNs)-labStart, int64(r.SettleNs)-labStart, c.want)
 			}
 			// The same rate again is no change: echoes go on counting.
 			l.at(labStart + 1)
@@ -231,9 +232,10 @@ func TestExchangeRateKeepsTheLastPacket(t *testing.T) {
 			l := l.with(t)
 			l.config(func(cfg *bpf.Config) { cfg.Pacer = bpf.PacerHTB })
 			l.know(peer4, func(d *bpf.DestRegs) {
-				d.RateBps, d.NextTxNs, d.TxPackets, d.TxBytes = c.old, uint64(labStart+c.backlog), 100, 100*(1250-14)
+				d.StackRateBps, d.NextTxNs, d.TxPackets, d.TxBytes = c.old, uint64(labStart+c.backlog), 300, 100*(1250-14)+200*60
+				d.EnginePackets, d.EngineBytes = 200, 200*60 // have passed by the class
 			})
-			slots[0].Key, slots[0].Op, slots[0].Regs = bpf.KeyOf(peer4), bpf.SetPolicy, bpf.DestRegs{RateBps: c.new}
+			slots[0].Key, slots[0].Op, slots[0].Regs = bpf.KeyOf(peer4), bpf.SetPolicy, bpf.DestRegs{StackRateBps: c.new}
 			l.exchange(bpf.ExchangeApply, 1)
 			r := l.regs(peer4)
 			// The ratio of rates is of units of 1024 bit/s.
@@ -241,6 +243,40 @@ func TestExchangeRateKeepsTheLastPacket(t *testing.T) {
 				t.Errorf("waits %d ns, want %d", int64(r.NextTxNs)-labStart, c.want)
 			}
 		})
+	}
+}
+
+// The part of each: what only the engine hears of leaves the class as it is, and what its
+// packets tell counts until it has heard of it.
+func TestExchangeEngineRate(t *testing.T) {
+	l := newLab(t)
+	slots := l.mailbox()
+	l.config(func(cfg *bpf.Config) { cfg.Pacer = bpf.PacerHTB })
+	l.know(peer4, func(d *bpf.DestRegs) {
+		d.RateBps, d.StackRateBps, d.EngineRateBps, d.NextTxNs, d.SettleNs = 8e6, 4e6, 8e6, labStart+3000, 5
+	})
+	apply := func(regs bpf.DestRegs) bpf.DestRegs {
+		slots[0].Key, slots[0].Op, slots[0].Regs = bpf.KeyOf(peer4), bpf.SetPolicy, regs
+		l.exchange(bpf.ExchangeApply, 1)
+		return l.regs(peer4)
+	}
+	if r := apply(bpf.DestRegs{RateBps: 8e6, StackRateBps: 4e6, EngineRateBps: 4e6}); r.EngineRateBps != 4e6 || r.NextTxNs != labStart+3000 || r.SettleNs != 5 {
+		t.Errorf("the engine's part: %+v", r)
+	}
+	if r := apply(bpf.DestRegs{RateBps: 8e6, StackRateBps: 2e6, EngineRateBps: 4e6}); r.StackRateBps != 2e6 || r.NextTxNs != labStart+6000 || r.SettleNs != r.NextTxNs {
+		t.Errorf("the stack's part: %+v", r)
+	}
+	l.know(peer4, func(d *bpf.DestRegs) {
+		d.RateBps, d.StackRateBps, d.EngineRateBps, d.NextTxNs, d.SettleNs = 8e6, 2e6, 4e6, labStart-3000, 5
+	})
+	if r := apply(bpf.DestRegs{RateBps: 8e6, StackRateBps: 4e6, EngineRateBps: 4e6}); r.StackRateBps != 4e6 || r.NextTxNs != labStart-3000 || r.SettleNs != 5 {
+		t.Errorf("the stack's part, and nothing of it waits: %+v", r)
+	}
+	l.know(peer4, func(d *bpf.DestRegs) {
+		d.RateBps, d.StackRateBps, d.EngineRateBps, d.NextTxNs, d.SettleNs = 8e6, 4e6, 4e6, labStart+3000, 5
+	})
+	if r := apply(bpf.DestRegs{RateBps: 6e6, StackRateBps: 4e6, EngineRateBps: 4e6}); r.RateBps != 6e6 || r.NextTxNs != labStart+3000 || r.SettleNs != labStart+3000 {
+		t.Errorf("the destination's rate: %+v", r)
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 	frameNs = 1000
 )
 
-func paced(d *bpf.DestRegs) { aware(d); d.RateBps, d.ClassId = rate, classID }
+func paced(d *bpf.DestRegs) { aware(d); d.StackRateBps, d.ClassId = rate, classID }
 
 // send pushes one WRITE through egress and returns what the pacer did with it.
 func (l *lab) send() (verdict uint32, t1 uint64, skb skbContext) {
@@ -127,7 +127,7 @@ func TestPaceOverflow(t *testing.T) {
 func TestPaceNotYet(t *testing.T) {
 	for _, change := range []func(*bpf.DestRegs){
 		func(d *bpf.DestRegs) { d.ClassId = 0 },
-		func(d *bpf.DestRegs) { d.RateBps = 0 },
+		func(d *bpf.DestRegs) { d.StackRateBps = 0 },
 	} {
 		l := newLab(t)
 		l.config(func(c *bpf.Config) { c.Pacer = bpf.PacerHTB })

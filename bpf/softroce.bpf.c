@@ -75,6 +75,7 @@ struct {
 	struct engine_ctx engine_ctx;
 	struct engine_slot engine_slot;
 	enum sr_engine_flag engine_flag;
+	enum sr_engine_news engine_news;
 } *const volatile abi_types = NULL;
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -19,54 +19,61 @@ type SoftroceDestKey struct {
 }
 
 type SoftroceDestRegs struct {
-	_           structs.HostLayout
-	PeerT1Ns    uint64
-	InTxNs      int64
-	EchoCheck   uint64
-	RxPackets   uint64
-	RxBytes     uint64
-	LastRxNs    uint64
-	TurnNs      int64
-	Caps        uint16
-	Queued      uint8
-	CePending   uint8
-	Node        uint32
-	TxNs        int64
-	RxNs        int64
-	WinTxNs     int64
-	WinRxNs     int64
-	WinRttNs    int64
-	EchoSeenNs  uint64
-	SettleNs    uint64
-	WinSamples  uint32
-	WinCe       uint32
-	TxPackets   uint64
-	TxBytes     uint64
-	RateBps     uint64
-	NextTxNs    uint64
-	LastTxNs    uint64
-	PacedNs     uint64
-	ProbeNs     uint64
-	ProbePsn    uint32
-	ClassId     uint32
-	Rewinds     uint64
-	Naks        uint64
-	Rnrs        uint64
-	Cnps        uint64
-	Ces         uint64
-	TxUnstamped uint64
-	RxUnstamped uint64
-	Dropped     uint64
-	Flows       [4]SoftroceSrFlow
-	Nonce       uint64
-	RttNs       int64
-	Credit      uint32
-	CreditSeq   uint16
-	WinRnr      uint8
-	WinDue      uint8
-	WinLoss     uint32
-	WinPaced    uint32
-	Policy      SoftrocePolicyRegs
+	_              structs.HostLayout
+	PeerT1Ns       uint64
+	InTxNs         int64
+	EchoCheck      uint64
+	RxPackets      uint64
+	RxBytes        uint64
+	LastRxNs       uint64
+	TurnNs         int64
+	Caps           uint16
+	Queued         uint8
+	CePending      uint8
+	Node           uint32
+	TxNs           int64
+	RxNs           int64
+	WinTxNs        int64
+	WinRxNs        int64
+	WinRttNs       int64
+	EchoSeenNs     uint64
+	SettleNs       uint64
+	WinSamples     uint32
+	WinCe          uint32
+	TxPackets      uint64
+	TxBytes        uint64
+	StackRateBps   uint64
+	NextTxNs       uint64
+	LastTxNs       uint64
+	PacedNs        uint64
+	ProbeNs        uint64
+	ProbePsn       uint32
+	ClassId        uint32
+	Rewinds        uint64
+	Naks           uint64
+	Rnrs           uint64
+	Cnps           uint64
+	Ces            uint64
+	TxUnstamped    uint64
+	RxUnstamped    uint64
+	Dropped        uint64
+	Flows          [4]SoftroceSrFlow
+	Nonce          uint64
+	RttNs          int64
+	Credit         uint32
+	CreditSeq      uint16
+	WinRnr         uint8
+	WinDue         uint8
+	WinLoss        uint32
+	WinPaced       uint32
+	Policy         SoftrocePolicyRegs
+	RateBps        uint64
+	EngineRateBps  uint64
+	EnginePackets  uint64
+	EngineBytes    uint64
+	WinEnginePaced uint32
+	WinEngine      uint8
+	Reserved       [27]uint8
 }
 
 type SoftroceEngineSlot struct {
@@ -233,6 +240,15 @@ type SoftroceSrEngineFlag uint32
 const (
 	SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED SoftroceSrEngineFlag = 1
 	SoftroceSrEngineFlagSR_ENGINE_DUE       SoftroceSrEngineFlag = 2
+	SoftroceSrEngineFlagSR_ENGINE_WAITS     SoftroceSrEngineFlag = 4
+)
+
+type SoftroceSrEngineNews uint32
+
+const (
+	SoftroceSrEngineNewsSR_ENGINE_SILENT SoftroceSrEngineNews = 0
+	SoftroceSrEngineNewsSR_ENGINE_FREE   SoftroceSrEngineNews = 1
+	SoftroceSrEngineNewsSR_ENGINE_HELD   SoftroceSrEngineNews = 2
 )
 
 type SoftroceSrEvent struct {

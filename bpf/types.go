@@ -81,6 +81,16 @@ const CEEchoed = uint16(SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED)
 // AnswerDue in EngineSlot.Flags: something that was sent is answered, by an ACK or an echo.
 const AnswerDue = uint16(SoftroceSrEngineFlagSR_ENGINE_DUE)
 
+// EngineWaits in EngineSlot.Flags: data waits for the engine's pacer now.
+const EngineWaits = uint16(SoftroceSrEngineFlagSR_ENGINE_WAITS)
+
+// The engine's latest report in a window: DestRegs.WinEngine.
+const (
+	EngineSilent = uint8(SoftroceSrEngineNewsSR_ENGINE_SILENT)
+	EngineFree   = uint8(SoftroceSrEngineNewsSR_ENGINE_FREE)
+	EngineHeld   = uint8(SoftroceSrEngineNewsSR_ENGINE_HELD)
+)
+
 // KeyOf makes the table's key of an address. IPv4 becomes ::ffff:a.b.c.d; a zone
 // is dropped.
 func KeyOf(a netip.Addr) DestKey { return DestKey{Addr: a.As16()} }

@@ -46,8 +46,8 @@ struct sr_flow {
 };
 
 /*
- * One destination's registers: eight cache lines. In the hash map 64 bytes of
- * element header and key stand in front, so an element is 576 bytes and the
+ * One destination's registers: nine cache lines. In the hash map 64 bytes of
+ * element header and key stand in front, so an element is 640 bytes and the
  * lines that ingress needs for every packet (the key, line 0) are neighbours.
  *
  * Who writes: each line belongs to one writer, named beside it. The agent never
@@ -83,7 +83,7 @@ struct dest_regs {
 	/* line 2 - written by egress */
 	__u64 tx_packets;
 	__u64 tx_bytes;      /* IP lengths without the stamp option */
-	__u64 rate_bps;      /* bits per second of L2 frames without the option, 0 = unpaced; agent */
+	__u64 stack_rate_bps; /* what the host's stack may send of rate_bps: egress paces by it; agent */
 	__u64 next_tx_ns;    /* when the pacer lets the next packet leave */
 	__u64 last_tx_ns;    /* when the host's stack handed us the last packet */
 	__u64 paced_ns;      /* sum of the delays that pacing asked for */
@@ -114,6 +114,22 @@ struct dest_regs {
 
 	/* lines 5 to 7 - written by the agent only */
 	struct policy_regs policy;
+
+	/* line 8 - written by engine_sync, the rates by the agent */
+	__u64 rate_bps;      /* the destination's: bits per second of L2 frames without the option, 0 = unpaced; agent */
+	__u64 engine_rate_bps; /* what the engine may send of it; agent */
+	__u64 engine_packets; /* of tx_packets, those of the engine */
+	__u64 engine_bytes;  /* of tx_bytes */
+	__u32 win_engine_paced; /* of win_paced */
+	__u8 win_engine;     /* enum sr_engine_news: the engine's latest report in the window */
+	__u8 reserved[27];
+};
+
+/* dest_regs.win_engine. */
+enum sr_engine_news {
+	SR_ENGINE_SILENT = 0, /* it has reported nothing */
+	SR_ENGINE_FREE = 1,  /* nothing waited for its pacer */
+	SR_ENGINE_HELD = 2,  /* data waited for its pacer */
 };
 
 /* What ingress hands to the engine in front of a steered frame (data_meta). */
@@ -198,7 +214,7 @@ enum sr_exchange_op {
 };
 
 enum sr_exchange_set {
-	SR_SET_POLICY = 1 << 0,  /* policy, rate_bps (next_tx_ns rescaled), settle_ns */
+	SR_SET_POLICY = 1 << 0,  /* policy, the three rates (next_tx_ns rescaled), settle_ns */
 	SR_SET_CLASS = 1 << 1,   /* class_id */
 	SR_SET_NODE = 1 << 2,    /* node */
 	SR_SET_CAPS = 1 << 3,    /* caps */
@@ -235,7 +251,7 @@ struct engine_slot {
 	struct dest_key key;
 	__u64 tx_bytes;      /* IP lengths without the stamp option */
 	__u64 paced_ns;      /* sum of the delays that pacing asked for */
-	__u64 rate_bps;      /* in: the rate in use; out: the rate to use, 0 = unpaced */
+	__u64 rate_bps;      /* in: the rate in use; out: engine_rate_bps, the rate to use, 0 = unpaced */
 	__u64 rtt_ns;        /* data -> ACK, the shortest; 0 = none measured */
 	__u64 rtt_sent_ns;   /* when its data left, the clock of the stamps */
 	__u32 tx_packets;
@@ -253,6 +269,7 @@ struct engine_slot {
 enum sr_engine_flag {
 	SR_ENGINE_CE_ECHOED = 1 << 0, /* a stamp of the engine has told the peer of its CE marks */
 	SR_ENGINE_DUE = 1 << 1, /* something that was sent is answered, by an ACK or an echo */
+	SR_ENGINE_WAITS = 1 << 2,     /* data waits for the pacer now */
 };
 
 #endif

@@ -89,6 +89,8 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 	__builtin_memset(d, 0, sizeof(*d));
 	d->last_tx_ns = now;
 	d->rate_bps = cfg->initial_rate_bps;
+	d->stack_rate_bps = cfg->initial_rate_bps;
+	d->engine_rate_bps = cfg->initial_rate_bps;
 	d->policy.rate_bps = cfg->initial_rate_bps;
 	d->win_tx_ns = NO_SAMPLE;
 	d->win_rx_ns = NO_SAMPLE;

@@ -27,6 +27,8 @@ static __always_inline void engine_sent(struct dest_regs *d, const struct engine
 	if (s->tx_packets) {
 		add(&d->tx_packets, s->tx_packets);
 		add(&d->tx_bytes, s->tx_bytes);
+		d->engine_packets += s->tx_packets;
+		d->engine_bytes += s->tx_bytes;
 		add(&d->tx_unstamped, s->tx_unstamped);
 		d->last_tx_ns = now;
 		mark_active(d, key);
@@ -35,6 +37,7 @@ static __always_inline void engine_sent(struct dest_regs *d, const struct engine
 	if (s->paced || s->paced_ns) {
 		add(&d->paced_ns, s->paced_ns);
 		add32(&d->win_paced, s->paced ?: 1);
+		add32(&d->win_engine_paced, s->paced ?: 1);
 		mark_active(d, key);
 	}
 	if (s->rewinds)
@@ -43,6 +46,7 @@ static __always_inline void engine_sent(struct dest_regs *d, const struct engine
 		note_loss(d, s->lost, !s->tx_unstamped);
 	if (s->flags & SR_ENGINE_DUE)
 		d->win_due = 1;
+	WRITE_ONCE(d->win_engine, s->flags & SR_ENGINE_WAITS ? SR_ENGINE_HELD : SR_ENGINE_FREE);
 	if (s->flags & SR_ENGINE_CE_ECHOED)
 		WRITE_ONCE(d->ce_pending, 0);
 	engine_rtt(d, s);
@@ -81,8 +85,8 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	window = READ_ONCE(d->policy.window_bytes);
 	s->window_bytes = window >> 32 ? 0 : window;
 	/* What left until now left at the old rate: its echoes say nothing of the new. */
-	if (s->rate_bps != READ_ONCE(d->rate_bps)) {
-		s->rate_bps = READ_ONCE(d->rate_bps);
+	if (s->rate_bps != READ_ONCE(d->engine_rate_bps)) {
+		s->rate_bps = READ_ONCE(d->engine_rate_bps);
 		if ((__s64)(now - d->settle_ns) > 0)
 			d->settle_ns = now;
 	}

@@ -28,6 +28,8 @@ static __always_inline void window_take(struct exchange_slot *slot, struct dest_
 	d->win_rnr = 0;
 	d->win_due = 0;
 	d->win_paced = 0;
+	d->win_engine_paced = 0;
+	d->win_engine = SR_ENGINE_SILENT;
 }
 
 /* Echoes count again once what waits in the pacer now has left. */
@@ -48,26 +50,24 @@ static __always_inline void settle(struct dest_regs *d, __u64 mono)
  */
 static __always_inline __u64 pace_used_up(const struct dest_regs *d, __u64 rate, __u64 ahead)
 {
-	__u64 packets = d->tx_packets, each;
+	__u64 packets = d->tx_packets - d->engine_packets, each;
 
 	if (!packets || !rate)
 		return 0;
-	each = frame_ns(d->tx_bytes / packets + ETH_HLEN, rate);
+	each = frame_ns((d->tx_bytes - d->engine_bytes) / packets + ETH_HLEN, rate);
 	return each ? ahead % each : 0;
 }
 
 /*
- * A new rate. What waits in an HTB class leaves at the new rate too, so its
+ * A new rate of the host's stack. What waits in an HTB class leaves at the new rate too, so its
  * backlog in time grows or shrinks with it, and so does what a policed packet has
  * used up ahead; what fq holds has its time already.
- * Until the backlog is gone, echoes tell of the old rate: settle_ns keeps them
- * out of the window. What was saved up while idle stays: HTB keeps its tokens,
- * as time, as well.
+ * What was saved up while idle stays: HTB keeps its tokens, as time, as well.
  */
-static __always_inline void set_rate(struct dest_regs *d, __u64 rate, __u64 mono)
+static __always_inline void set_stack_rate(struct dest_regs *d, __u64 rate, __u64 mono)
 {
 	const struct sr_config *cfg = get_config();
-	__u64 old = d->rate_bps, empty = d->next_tx_ns, backlog, used_up = 0;
+	__u64 old = d->stack_rate_bps, empty = d->next_tx_ns, backlog, used_up = 0;
 	int htb = cfg && cfg->pacer == SR_PACER_HTB;
 
 	if ((__s64)(empty - mono) > 0 && (htb || (cfg && cfg->pacer == SR_PACER_POLICE))) {
@@ -83,8 +83,26 @@ static __always_inline void set_rate(struct dest_regs *d, __u64 rate, __u64 mono
 			backlog = 2 * PACE_MAX_WAIT_NS;
 		WRITE_ONCE(d->next_tx_ns, mono + used_up + backlog);
 	}
-	d->rate_bps = rate;
-	settle(d, mono);
+	d->stack_rate_bps = rate;
+}
+
+/*
+ * New rates. Until what waits has left, echoes tell of the old ones: settle_ns keeps
+ * them out of the window. Those of the engine's packets are settled when it hears of
+ * its rate, and where nothing of the host's stack waits its part changes nothing.
+ */
+static __always_inline void set_rates(struct dest_regs *d, const struct dest_regs *to, __u64 mono)
+{
+	int news = d->rate_bps != to->rate_bps;
+
+	if (d->stack_rate_bps != to->stack_rate_bps) {
+		news |= (__s64)(d->next_tx_ns - mono) > 0;
+		set_stack_rate(d, to->stack_rate_bps, mono);
+	}
+	if (news)
+		settle(d, mono);
+	d->rate_bps = to->rate_bps;
+	WRITE_ONCE(d->engine_rate_bps, to->engine_rate_bps);
 }
 
 static __always_inline void apply(struct dest_regs *d, const struct exchange_slot *slot)
@@ -93,8 +111,7 @@ static __always_inline void apply(struct dest_regs *d, const struct exchange_slo
 
 	if (slot->op & SR_SET_POLICY) {
 		d->policy = slot->regs.policy;
-		if (d->rate_bps != slot->regs.rate_bps)
-			set_rate(d, slot->regs.rate_bps, mono);
+		set_rates(d, &slot->regs, mono);
 	}
 	if (slot->op & SR_SET_CLASS)
 		d->class_id = slot->regs.class_id;

@@ -42,7 +42,7 @@ static __always_inline int heartbeat_stopped(const struct sr_config *cfg, __u64 
 static __always_inline int pace(struct __sk_buff *skb, struct dest_regs *d,
 				const struct sr_config *cfg, __u64 mono, __u32 len, __u64 *leaves)
 {
-	__u64 rate = READ_ONCE(d->rate_bps), cost, empty;
+	__u64 rate = READ_ONCE(d->stack_rate_bps), cost, empty;
 	__s64 wait;
 
 	*leaves = mono;
@@ -102,7 +102,7 @@ static __always_inline int pace(struct __sk_buff *skb, struct dest_regs *d,
  */
 static __always_inline int all_wait(const struct dest_regs *d, __u32 n, __u32 len, __s64 wait)
 {
-	__u64 rate = READ_ONCE(d->rate_bps);
+	__u64 rate = READ_ONCE(d->stack_rate_bps);
 
 	if (wait <= 0 || !rate)
 		return 0;

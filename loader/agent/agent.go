@@ -45,6 +45,7 @@ type Agent struct {
 	echoes  echoes
 
 	waiting  waiters
+	senders  senders
 	busy     busy
 	priority *prioritizer // nil: the node file gives no priorities
 

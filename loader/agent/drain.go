@@ -120,7 +120,7 @@ func (a *Agent) endDrain(x *drain) {
 	}
 	row, found, err := a.att.Lookup(bpf.AddrOf(x.peer))
 	if err == nil && found && row.Regs.ClassId == x.class {
-		_, err = a.pacer.SetRate(x.class, row.Regs.RateBps)
+		_, err = a.pacer.SetRate(x.class, row.Regs.StackRateBps)
 	}
 	if err != nil {
 		a.log.Warn("pacer", "peer", bpf.AddrOf(x.peer), "err", err)

@@ -169,20 +169,21 @@ func TestReceiverIsNotBusy(t *testing.T) {
 	}
 	p := fourcase.DefaultParams(1e9)
 	now := 1000 * second
-	slot := &bpf.ExchangeSlot{Key: keyN(1)}
+	slots := []bpf.ExchangeSlot{{Key: keyN(1), Found: 1}}
+	slot := &slots[0]
 	r := bpf.PolicyAs[fourcase.Regs](&slot.Regs.Policy)
 	*r = fourcase.Regs{RateBps: 10e6, Decisions: 9, DecidedNs: now, PeriodNs: 10e6}
 	slot.Regs.LastTxNs = now
 	for range 1000 { // 5 s in which the peer sends
 		now += uint64(minTick)
 		slot.Regs.RxPackets++
-		a.decide(slot, &p, false, now)
+		a.judge(slots, &p, true, now)
 	}
 	if n := len(a.busy.now) + len(a.busy.before); n > 1 {
 		t.Errorf("%d destinations are busy", n)
 	}
 	slot.Regs.LastTxNs, slot.Regs.TxPackets = now, 1
-	if a.decide(slot, &p, false, now); r.RateBps != 1e9 {
+	if a.judge(slots, &p, true, now); r.RateBps != 1e9 {
 		t.Errorf("it starts with %d bit/s", r.RateBps)
 	}
 }

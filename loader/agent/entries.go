@@ -36,7 +36,7 @@ func (a *Agent) prepare() error {
 		count++
 		if r.Regs.ClassId != 0 && r.Regs.Policy.Decisions == 0 && r.Regs.Policy.State != 0 {
 			// The agent before may have ended in the pause that slows a class.
-			if _, err := a.pacer.SetRate(r.Regs.ClassId, r.Regs.RateBps); err != nil {
+			if _, err := a.pacer.SetRate(r.Regs.ClassId, r.Regs.StackRateBps); err != nil {
 				a.log.Warn("pacer", "peer", r.Addr, "err", err)
 			}
 		}
@@ -92,7 +92,7 @@ func (a *Agent) welcome(e bpf.Event) {
 		slot.Op |= bpf.SetPolicy
 	}
 	if slot.Regs.ClassId == 0 && slot.Regs.RateBps != 0 {
-		a.setClass(slot, slot.Regs.RateBps)
+		a.setClass(slot, slot.Regs.StackRateBps)
 	}
 	if err := a.x.Apply(1); err != nil {
 		a.log.Warn("new destination", "peer", peer, "err", err)
@@ -112,7 +112,7 @@ func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) bool {
 		RateBps: a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 	}}
 	d := &slot.Regs
-	d.Policy.RateBps = d.RateBps
+	d.Policy.RateBps, d.StackRateBps, d.EngineRateBps = d.RateBps, d.RateBps, d.RateBps
 	a.window(d, bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)
 	a.setClass(&slot, d.RateBps)
 	if err := a.att.Maps.DestTable.Update(slot.Key, d, ebpf.UpdateNoExist); err != nil {

@@ -14,6 +14,7 @@ import (
 // time, and returns how many these were.
 func (a *Agent) evaluate(now uint64) (total int, err error) {
 	a.resyncs.left = resyncPerTick
+	a.senders.begin(now)
 	params := *bpf.ParamsAs[fourcase.Params](&a.cfg.Policy)
 	for {
 		n, err := a.x.Collect()
@@ -21,20 +22,7 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 			return 0, err
 		}
 		total += n
-		changed := false
-		for i := range a.x.Slots[:n] {
-			slot := &a.x.Slots[i]
-			slot.Op = 0
-			if slot.Found == 0 {
-				continue
-			}
-			waits := a.waiting.note(slot, now)
-			a.echoes.note(slot.Key, &slot.Regs, now)
-			a.resync(slot)
-			a.decide(slot, &params, waits, now)
-			changed = changed || slot.Op != 0
-		}
-		if changed {
+		if a.judge(a.x.Slots[:n], &params, true, now) {
 			if err := a.x.Apply(n); err != nil {
 				return 0, err
 			}
@@ -45,36 +33,65 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 	}
 }
 
+// judge decides on the destinations of some slots, and reports whether there is
+// something to write back. sampled: the slots hold what a window has gathered.
+func (a *Agent) judge(slots []bpf.ExchangeSlot, params *fourcase.Params, sampled bool, now uint64) (changed bool) {
+	// All of them first: who comes now has its share of the link in this evaluation.
+	for i := range slots {
+		if slots[i].Found != 0 {
+			a.senders.note(&slots[i], a.pacer.Kind(), now)
+		}
+	}
+	a.senders.shareLink(a.cfg.LinkRateBps, params)
+	for i := range slots {
+		slot := &slots[i]
+		slot.Op = 0
+		if slot.Found == 0 {
+			a.waiting.drop(slot.Key)
+			continue
+		}
+		waits := a.waiting.note(slot, now)
+		if sampled {
+			a.echoes.note(slot.Key, &slot.Regs, now)
+		} else {
+			withoutSample(&slot.Regs)
+		}
+		a.resync(slot) // the model ends somewhere, a class may hold more
+		a.decide(slot, params, waits, now)
+		changed = changed || slot.Op != 0
+	}
+	return changed
+}
+
 // decide makes one policy step on a snapshot and says in slot.Op what of it is
 // to be written back. waits: packets wait in the pacer for some time.
 func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, waits bool, now uint64) {
 	d := &slot.Regs
 	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
 	before := *regs
+	x, share := a.senders.all[slot.Key], params.MaxRateBps
+	if !a.prioritizes() {
+		share = a.senders.share(params)
+	}
 	if a.sends(d, waits, now) {
 		a.wake(slot, params, now)
 	}
+	bounded := x.bound(regs, params, share)
 	sample := sampleOf(d, waits)
 	sample.ShareBps = a.share(params)
 	sample.Idle = sample.Idle || a.drains.answers(slot.Key, &sample, now)
-	fourcase.Step(regs, params, sample, now)
+	x.judged(fourcase.Step(regs, &bounded, sample, now), regs)
 	if firstLoaded(&before, regs, &sample) {
 		a.startDrain(slot, &sample, now)
 	}
-	rate := a.enforced(slot, regs, params, now)
+	rate := min(a.enforced(slot, regs, params, now), share)
 	a.window(d, params, rate)
 	if *regs != before {
 		slot.Op |= bpf.SetPolicy
 	}
-	if rate != d.RateBps {
-		slot.Op |= bpf.SetPolicy
-		if d.ClassId != 0 {
-			a.setClass(slot, rate)
-		}
-		d.RateBps = rate
-	}
+	a.setRates(slot, x, rate)
 	if a.unclassed(d) {
-		a.setClass(slot, d.RateBps)
+		a.setClass(slot, d.StackRateBps)
 	}
 }
 

@@ -89,15 +89,19 @@ func newPrioritizer(n *nodes) *prioritizer {
 // enforced is the rate for a destination for which the four-case policy has just
 // decided.
 func (a *Agent) enforced(slot *bpf.ExchangeSlot, regs *fourcase.Regs, params *fourcase.Params, now uint64) uint64 {
-	p := a.priority
-	if p == nil {
+	if !a.prioritizes() {
 		return regs.RateBps
+	}
+	return a.priority.enforce(slot, regs, params, now)
+}
+
+// prioritizes says that priorities share the link.
+func (a *Agent) prioritizes() bool {
+	if a.priority == nil {
+		return false
 	}
 	prio, _ := bpf.PriorityAs[priority.Params, priority.State](a.cfg.Config)
-	if prio.Mode != priority.ModeOn {
-		return regs.RateBps
-	}
-	return p.enforce(slot, regs, params, now)
+	return prio.Mode == priority.ModeOn
 }
 
 func (p *prioritizer) enforce(slot *bpf.ExchangeSlot, regs *fourcase.Regs, params *fourcase.Params, now uint64) uint64 {

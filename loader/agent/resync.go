@@ -33,7 +33,7 @@ type resyncs struct {
 // after this.
 func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 	d := &slot.Regs
-	if a.pacer.Kind() != bpf.PacerHTB || d.WinPaced == 0 || d.ClassId == 0 || d.RateBps == 0 || a.resyncs.left == 0 || a.drains.paused(slot.Key) {
+	if a.pacer.Kind() != bpf.PacerHTB || d.WinPaced == 0 || d.ClassId == 0 || d.StackRateBps == 0 || a.resyncs.left == 0 || a.drains.paused(slot.Key) {
 		return
 	}
 	now := loader.Monotonic()
@@ -54,9 +54,9 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 		return
 	}
 	a.resyncs.last[slot.Key] = now
-	empty := now + bytes*8*uint64(time.Second)/d.RateBps
+	empty := now + bytes*8*uint64(time.Second)/d.StackRateBps
 	off := time.Duration(empty - max(model, now))
-	if off.Abs() > resyncSlack+resyncPackets*time.Second/time.Duration(d.RateBps) {
+	if off.Abs() > resyncSlack+resyncPackets*time.Second/time.Duration(d.StackRateBps) {
 		a.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(slot.Key), "by", off)
 		moveEmpty(slot, int64(off))
 	}

@@ -43,6 +43,9 @@ func (w *waiters) note(slot *bpf.ExchangeSlot, now uint64) (waits bool) {
 	return true
 }
 
+// drop forgets a destination whose entry is gone.
+func (w *waiters) drop(key bpf.DestKey) { delete(w.all, key) }
+
 // due are those that the turn which began at now has not evaluated.
 func (w *waiters) due(now uint64) []bpf.DestKey {
 	w.keys = w.keys[:0]
@@ -72,21 +75,7 @@ func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
 		if err := a.x.Read(n); err != nil {
 			return total, err
 		}
-		changed := false
-		for i := range a.x.Slots[:n] {
-			slot := &a.x.Slots[i]
-			slot.Op = 0
-			if slot.Found == 0 {
-				delete(w.all, slot.Key)
-				continue
-			}
-			waits := w.note(slot, now)
-			withoutSample(&slot.Regs)
-			a.resync(slot) // the model ends somewhere, a class may hold more
-			a.decide(slot, &params, waits, now)
-			changed = changed || slot.Op != 0
-		}
-		if changed {
+		if a.judge(a.x.Slots[:n], &params, false, now) {
 			if err := a.x.Apply(n); err != nil {
 				return total, err
 			}

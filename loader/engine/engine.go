@@ -96,6 +96,9 @@ func (w *wire) Sync(dests []nic.DestSync) error {
 		if d.Due {
 			s.Flags |= bpf.AnswerDue
 		}
+		if d.Waits {
+			s.Flags |= bpf.EngineWaits
+		}
 	}
 	if err := w.EngineSeat.Sync(w.slots); err != nil {
 		return err

@@ -64,6 +64,7 @@ func (e *engine) report() {
 			d.report.WaitedTime += e.now - d.held
 			d.held = e.now
 		}
+		d.report.Waits = d.held != 0
 		d.report.Rate = d.rate
 		s.dests, s.reports = append(s.dests, d), append(s.reports, d.report)
 		d.report = DestSync{Addr: d.addr}

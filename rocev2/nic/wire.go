@@ -56,6 +56,7 @@ type DestSync struct {
 	RTT                qp.Time // the shortest from data to ACK, 0 = none measured
 	RTTSent            uint64  // when that data left, clock of the stamps
 	CEEchoed           bool    // the peer was told of its CE marks
+	Waits              bool    // data waits for the pacer now
 
 	Rate   uint64 // in: bit/s in use. out: to be used, 0 = unpaced
 	Window uint64 // out: bytes of frames that may be under way, 0 = no limit

@@ -173,7 +173,7 @@ func fill(t *testing.T, a *loader.Attachment, from, to int) {
 			Node: uint32(i + 1), Nonce: uint64(i), LastTxNs: now, RateBps: 1e6,
 			WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 		}
-		d.Policy.RateBps = d.RateBps
+		d.Policy.RateBps, d.StackRateBps, d.EngineRateBps = d.RateBps, d.RateBps, d.RateBps
 		if err := a.Maps.DestTable.Update(bpf.KeyOf(crowd.Addr(i)), d, ebpf.UpdateAny); err != nil {
 			t.Fatal(err)
 		}

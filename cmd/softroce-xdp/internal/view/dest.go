@@ -31,23 +31,27 @@ type Destination struct {
 	Priority *Priority `json:"priority,omitempty"` // only where the node file gives priorities
 	Window   Window    `json:"window"`
 
-	RateBps  uint64 `json:"rate_bps"` // 0 = unpaced
-	NextTxNs uint64 `json:"next_tx_ns"`
-	PacedNs  uint64 `json:"paced_ns"`
-	Class    uint32 `json:"class_id"`
+	RateBps   uint64 `json:"rate_bps"`       // 0 = unpaced
+	StackBps  uint64 `json:"stack_rate_bps"` // of it, for the host's stack
+	EngineBps uint64 `json:"engine_rate_bps"`
+	NextTxNs  uint64 `json:"next_tx_ns"`
+	PacedNs   uint64 `json:"paced_ns"`
+	Class     uint32 `json:"class_id"`
 
-	TxPackets   uint64 `json:"tx_packets"`
-	TxBytes     uint64 `json:"tx_bytes"`
-	TxUnstamped uint64 `json:"tx_unstamped"`
-	RxPackets   uint64 `json:"rx_packets"`
-	RxBytes     uint64 `json:"rx_bytes"`
-	RxUnstamped uint64 `json:"rx_unstamped"`
-	Rewinds     uint64 `json:"rewinds"`
-	NAKs        uint64 `json:"naks"`
-	RNRs        uint64 `json:"rnrs"`
-	CNPs        uint64 `json:"cnps"`
-	CEs         uint64 `json:"ces"`
-	Dropped     uint64 `json:"dropped"`
+	TxPackets     uint64 `json:"tx_packets"`
+	TxBytes       uint64 `json:"tx_bytes"`
+	EnginePackets uint64 `json:"engine_packets"` // of tx_packets
+	EngineBytes   uint64 `json:"engine_bytes"`
+	TxUnstamped   uint64 `json:"tx_unstamped"`
+	RxPackets     uint64 `json:"rx_packets"`
+	RxBytes       uint64 `json:"rx_bytes"`
+	RxUnstamped   uint64 `json:"rx_unstamped"`
+	Rewinds       uint64 `json:"rewinds"`
+	NAKs          uint64 `json:"naks"`
+	RNRs          uint64 `json:"rnrs"`
+	CNPs          uint64 `json:"cnps"`
+	CEs           uint64 `json:"ces"`
+	Dropped       uint64 `json:"dropped"`
 
 	Credit    uint32 `json:"credit"`
 	CreditSeq uint16 `json:"credit_seq"`
@@ -113,8 +117,9 @@ func DestinationOf(r loader.Row) Destination {
 			TxNs: sample(d.WinTxNs), RxNs: sample(d.WinRxNs), RttNs: sample(d.WinRttNs),
 			Samples: d.WinSamples, CE: d.WinCe, Loss: d.WinLoss, RNR: uint16(d.WinRnr), Paced: d.WinPaced,
 		},
-		RateBps: d.RateBps, NextTxNs: d.NextTxNs, PacedNs: d.PacedNs, Class: d.ClassId,
+		RateBps: d.RateBps, StackBps: d.StackRateBps, EngineBps: d.EngineRateBps, NextTxNs: d.NextTxNs, PacedNs: d.PacedNs, Class: d.ClassId,
 		TxPackets: d.TxPackets, TxBytes: d.TxBytes, TxUnstamped: d.TxUnstamped,
+		EnginePackets: d.EnginePackets, EngineBytes: d.EngineBytes,
 		RxPackets: d.RxPackets, RxBytes: d.RxBytes, RxUnstamped: d.RxUnstamped,
 		Rewinds: d.Rewinds, NAKs: d.Naks, RNRs: d.Rnrs, CNPs: d.Cnps, CEs: d.Ces, Dropped: d.Dropped,
 		Credit: d.Credit, CreditSeq: d.CreditSeq,
