@@ -24,9 +24,9 @@ func TestLayouts(t *testing.T) {
 		{"policy_regs", unsafe.Sizeof(bpf.PolicyRegs{}), 3 * 64},
 		{"rx_meta", unsafe.Sizeof(bpf.RxMeta{}), 32},
 		{"steer", unsafe.Sizeof(bpf.Steer{}), 8},
-		{"sr_event", unsafe.Sizeof(bpf.Event{}), 48},
+		{"sr_event", unsafe.Sizeof(bpf.Event{}), 64},
 		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 32 + 9*64},
-		{"engine_slot", unsafe.Sizeof(bpf.EngineSlot{}), 88},
+		{"engine_slot", unsafe.Sizeof(bpf.EngineSlot{}), 96},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s has %d bytes, want %d", c.name, c.got, c.want)
@@ -39,19 +39,21 @@ func TestLayouts(t *testing.T) {
 func TestDestRegsLines(t *testing.T) {
 	var r bpf.DestRegs
 	for line, offset := range []uintptr{
-		unsafe.Offsetof(r.PeerT1Ns), // ingress
-		unsafe.Offsetof(r.TxNs),     // ingress, when an echo comes
+		unsafe.Offsetof(r.RxToken), // ingress
+		unsafe.Offsetof(r.TxNs),    // ingress, when an echo comes
+		unsafe.Offsetof(r.RateBps), // ingress, seldom, and engine_sync
 		unsafe.Offsetof(r.TxPackets),
-		unsafe.Offsetof(r.Rewinds),
 		unsafe.Offsetof(r.Flows),
+		unsafe.Offsetof(r.Rewinds),
 		unsafe.Offsetof(r.Policy),
 	} {
 		if offset != uintptr(line)*64 {
 			t.Errorf("line %d starts at offset %d, want %d", line, offset, line*64)
 		}
 	}
-	if at := unsafe.Offsetof(r.RateBps); at != 8*64 {
-		t.Errorf("the engine's line starts at offset %d, want %d", at, 8*64)
+	// An element is a multiple of two lines, so that the key and line 0 are always a pair.
+	if n := 48 + unsafe.Sizeof(bpf.DestKey{}) + unsafe.Sizeof(r); n%128 != 0 {
+		t.Errorf("an element has %d bytes", n)
 	}
 	// rx_meta is in front of frames, where only 4-byte multiples up to 32 fit everywhere.
 	if n := unsafe.Sizeof(bpf.RxMeta{}); n > 32 || n%4 != 0 {

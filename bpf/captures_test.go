@@ -51,7 +51,7 @@ func TestCapturedTraffic(t *testing.T) {
 				}
 
 				l.asHost(frame[:6])
-				l.know(p.Src(), aware)
+				l.know(p.Src(), aware, func(d *bpf.DestRegs) { d.RxToken = s.Token })
 				verdict, out := l.in(frame)
 				if verdict != xdpPass || !bytes.Equal(out, plain) {
 					t.Errorf("packet %d in: verdict %d\n got %x\nwant %x", i+1, verdict, out, plain)
@@ -106,7 +106,7 @@ func TestCapturedHello(t *testing.T) {
 		}
 		asked, err1 := p.Hello()
 		answer, err2 := q.Hello()
-		if err1 != nil || err2 != nil || answer.Nonce != asked.Nonce {
+		if err1 != nil || err2 != nil || answer.Nonce != asked.Nonce || answer.Token != tokenOf(p.Src()) {
 			t.Errorf("packet %d: %+v answered with %+v (%v, %v)", i+1, asked, answer, err1, err2)
 		}
 	}

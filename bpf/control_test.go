@@ -13,10 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-const (
-	helloNonce = 0xfeedfacecafe
-	regsNonce  = 0x1122334455667788 // of the entries that lab.know makes
-)
+const helloNonce = 0xfeedfacecafe
 
 func hello(v6 bool) rocev2.Datagram {
 	d := rocev2.Datagram{Src: peer4, Dst: us4, IPID: 99, SrcPort: 0xC123, Opcode: rocev2.OpHello, DestQP: rocev2.ControlQPN,
@@ -28,9 +25,13 @@ func hello(v6 bool) rocev2.Datagram {
 	return d
 }
 
-func helloAck(v6 bool, nonce uint64) rocev2.Datagram {
+// The token of HELLO_ACKs to us.
+const ackToken = 0xa0a1a2a3a4a5a6a7
+
+// helloAck is one with our nonce, or one that is off by n.
+func helloAck(v6 bool, off uint64) rocev2.Datagram {
 	d := hello(v6)
-	d.Opcode, d.Hello.Nonce = rocev2.OpHelloAck, nonce
+	d.Opcode, d.Hello.Nonce, d.Hello.Token = rocev2.OpHelloAck, nonceOf(peerOf(v6))+off, ackToken
 	d.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: labStart - 40, EchoT1: labStart - 100, EchoT2: labStart - 50}
 	return d
 }
@@ -45,7 +46,7 @@ func TestHelloAnswer(t *testing.T) {
 				want := hello(v6)
 				want.Src, want.Dst = want.Dst, want.Src
 				want.Opcode = rocev2.OpHelloAck
-				want.Hello = rocev2.Hello{Node: 1, Caps: uint32(bpf.CapStamp), LinkMbps: 10_000, Nonce: helloNonce}
+				want.Hello = rocev2.Hello{Node: 1, Caps: uint32(bpf.CapStamp), LinkMbps: 10_000, Nonce: helloNonce, Token: tokenOf(peerOf(v6))}
 				want.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: labStart, EchoT1: labStart - 700, EchoT2: labStart}
 
 				verdict, out := l.in(fromPeer(t, hello(v6), link.tags...))
@@ -57,10 +58,13 @@ func TestHelloAnswer(t *testing.T) {
 					t.Errorf("%v, %v", err, p.VerifyICRC())
 				}
 				l.wantCounters("hello_answered")
-				// The agent hears of the stranger; the table does not.
-				if e := l.wantEvent(bpf.EventHello, peerOf(v6)); e.Node != 4 || e.Caps != 3 || e.Ns != labStart {
+				// Nobody hears of it before it has shown that it receives at that address.
+				l.wantNoEvent()
+				l.in(fromPeer(t, withToken(hello(v6)), link.tags...))
+				if e := l.wantEvent(bpf.EventHello, peerOf(v6)); e.Node != 4 || e.Caps != 3 || e.Ns != labStart || e.Proven != 1 {
 					t.Errorf("event %+v", e)
 				}
+				l.wantCounters("hello_answered")
 				if n := l.entries(); n != 0 {
 					t.Errorf("%d entries", n)
 				}
@@ -90,14 +94,26 @@ func TestHelloAnswerIsOurs(t *testing.T) {
 	}
 }
 
-// A HELLO from a peer in the table updates its registers, and is no news.
+// withToken puts the right token into the stamp of a control packet.
+func withToken(d rocev2.Datagram) rocev2.Datagram { return stamped(d, *d.Stamp) }
+
+// A HELLO from a peer in the table writes nothing there: anybody can have sent it. With
+// our token and the same capabilities it is no news either. (It used to write in_tx_ns,
+// the echo and CE.)
 func TestHelloFromKnownPeer(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) { d.Caps = uint16(hello(false).Hello.Caps) })
-	l.in(fromPeer(t, hello(false)))
+	before := l.regs(peer4)
+	full := rocev2.Stamp{Flags: 15, T1: labStart - 700, EchoT1: labStart - 100, EchoT2: 5, Credit: 1, CreditSeq: 1}
+	l.in(fromPeer(t, stamped(hello(false), full)))
 	l.wantCounters("hello_answered")
 	l.wantNoEvent()
-	if r := l.regs(peer4); r.InTxNs != 700 || r.RxPackets != 0 {
+	l.in(fromPeer(t, stamped(hello(false), full, 0)))
+	l.wantCounters("hello_answered")
+	if e := l.wantEvent(bpf.EventHello, peer4); e.Proven != 0 {
+		t.Errorf("a peer that does not know our token was attached anew: %+v", e)
+	}
+	if r := l.regs(peer4); r != before {
 		t.Errorf("%+v", r)
 	}
 }
@@ -107,7 +123,7 @@ func TestHelloFromKnownPeer(t *testing.T) {
 func TestHelloWithOtherCaps(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, aware)
-	l.in(fromPeer(t, hello(false)))
+	l.in(fromPeer(t, withToken(hello(false))))
 	if e := l.wantEvent(bpf.EventHello, peer4); e.Caps != hello(false).Hello.Caps || e.Nonce != 0 {
 		t.Errorf("%+v", e)
 	}
@@ -115,7 +131,7 @@ func TestHelloWithOtherCaps(t *testing.T) {
 		t.Errorf("caps %#x", r.Caps)
 	}
 	l.know(peer4, func(d *bpf.DestRegs) { d.Caps = bpf.CapStamp | bpf.CapStatic })
-	l.in(fromPeer(t, hello(false)))
+	l.in(fromPeer(t, withToken(hello(false))))
 	l.wantNoEvent()
 	l.counters()
 }
@@ -129,8 +145,8 @@ func TestHelloByAgent(t *testing.T) {
 		t.Errorf("verdict %d", verdict)
 	}
 	l.wantCounters("hello_to_agent")
-	if e := l.wantEvent(bpf.EventHello, peer4); e.Nonce == 0 {
-		t.Errorf("event %+v has no nonce to return", e)
+	if e := l.wantEvent(bpf.EventHello, peer4); e.Nonce != helloNonce || e.T1Ns != labStart-700 || e.Ns != labStart {
+		t.Errorf("event %+v: want nonce and times of the HELLO, to return", e)
 	}
 }
 
@@ -140,16 +156,16 @@ func TestHelloAck(t *testing.T) {
 	l := newLab(t)
 	for _, v6 := range []bool{false, true} {
 		l.know(peerOf(v6))
-		verdict, _ := l.in(fromPeer(t, helloAck(v6, regsNonce)))
+		verdict, _ := l.in(fromPeer(t, helloAck(v6, 0)))
 		if verdict != xdpDrop {
 			t.Errorf("verdict %d", verdict)
 		}
 		l.wantCounters("hello_ack")
 		r := l.regs(peerOf(v6))
-		if r.Caps != bpf.CapStamp|bpf.CapSACK || r.TxNs != 50 || r.RxNs != 50 || r.TurnNs != 10 || r.WinSamples != 1 || r.Queued != 1 {
+		if r.Caps != bpf.CapStamp|bpf.CapSACK || r.TxNs != 50 || r.RxNs != 50 || r.TurnNs != 10 || r.WinSamples != 1 || r.Queued != 1 || r.TxToken != ackToken {
 			t.Errorf("%+v", r)
 		}
-		if e := l.wantEvent(bpf.EventPeerAware, peerOf(v6)); e.Node != 4 || e.Caps != 3 || e.Nonce != regsNonce {
+		if e := l.wantEvent(bpf.EventPeerAware, peerOf(v6)); e.Node != 4 || e.Caps != 3 || e.Token != ackToken {
 			t.Errorf("event %+v", e)
 		}
 	}
@@ -159,7 +175,7 @@ func TestHelloAck(t *testing.T) {
 func TestHelloAckKeepsStaticCaps(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) { d.Caps = bpf.CapStatic })
-	l.in(fromPeer(t, helloAck(false, regsNonce)))
+	l.in(fromPeer(t, helloAck(false, 0)))
 	if r := l.regs(peer4); r.Caps != bpf.CapStatic {
 		t.Errorf("caps %#x", r.Caps)
 	}
@@ -193,12 +209,12 @@ func TestControlDrops(t *testing.T) {
 		{"HELLO, one bit wrong", badICRC(hello(false)), "control_bad_icrc"},
 		{"HELLO over IPv6, one bit wrong", edit(fromPeer(t, hello(true)), func(f []byte) { f[offUDP6+8+12+16] ^= 1 }), "control_bad_icrc"},
 		{"HELLO, source address not that of the ICRC", edit(hello4, at(offIP+15, 200)), "control_bad_icrc"},
-		{"HELLO_ACK with our nonce, bad ICRC", withNonce(helloAck(false, regsNonce)), "control_bad_icrc"},
-		{"HELLO_ACK with another nonce", fromPeer(t, helloAck(false, regsNonce+1)), "hello_ack_forged"},
-		{"HELLO_ACK with nonce 0", fromPeer(t, helloAck(false, 0)), "hello_ack_forged"},
+		{"HELLO_ACK with our nonce, bad ICRC", withNonce(helloAck(false, 0)), "control_bad_icrc"},
+		{"HELLO_ACK with another nonce", fromPeer(t, helloAck(false, 1)), "hello_ack_forged"},
+		{"HELLO_ACK with nonce 0", fromPeer(t, helloAck(false, -nonceOf(peer4))), "hello_ack_forged"},
 		{"HELLO without the option", fromPeer(t, unstamped), "control_malformed"},
 		{"HELLO with a broken option", edit(hello4, func(f []byte) { f[len(f)-1] ^= 1 }), "control_malformed"},
-		{"HELLO of version 2", edit(hello4, at(body+1, 2)), "control_malformed"},
+		{"HELLO of version 1", edit(hello4, at(body+1, 1)), "control_malformed"},
 		{"HELLO to a group of hosts", edit(hello4, at(0, 1)), "control_malformed"},
 		{"HELLO from a group of hosts", edit(hello4, at(6, 1)), "control_malformed"},
 		{"HELLO to an IPv4 group", fromPeer(t, toGroup), "control_malformed"},
@@ -261,46 +277,63 @@ func TestHelloRateLimit(t *testing.T) {
 	if n := answers(500); n != 10 {
 		t.Errorf("%d answers after 10 intervals", n)
 	}
-	// HELLO_ACKs from strangers draw on the same budget: they cost the agent an event.
+	// HELLO_ACKs cost no answer. Of an address without an entry, only our nonce is news.
+	l.wantNoEvent()
 	l.in(fromPeer(t, helloAck(true, 1)))
-	if c := l.counters(); c["hello_ack"] != 0 || c["hello_limited"] != 491 {
+	l.wantNoEvent()
+	l.in(fromPeer(t, helloAck(true, 0)))
+	if e := l.wantEvent(bpf.EventAckUnknown, peer6); e.Token != ackToken {
+		t.Errorf("%+v", e)
+	}
+	if c := l.counters(); c["hello_ack"] != 1 || c["hello_ack_forged"] != 1 || l.entries() != 0 {
 		t.Error(c)
 	}
 	l.at(labStart + 1e9)
-	for ok := true; ok; _, ok = l.event() {
-	}
-	l.in(fromPeer(t, helloAck(true, 1)))
-	l.wantEvent(bpf.EventAckUnknown, peer6)
 	l.config(func(c *bpf.Config) { c.HelloRate = 0 })
 	if n := answers(1); n != 0 {
 		t.Error("answered though the rate is 0")
 	}
 }
 
-// The agent's own HELLO leaves with the time of its departure, everything else in
-// it unchanged.
-func TestHelloEgress(t *testing.T) {
+// The agent's own control packets leave with the time of their departure and the token
+// that the peer has given; a HELLO_ACK with the echo that the agent has put in. Everything
+// else in them stays.
+func TestControlEgress(t *testing.T) {
 	l := newLab(t)
+	l.know(peer4, func(d *bpf.DestRegs) {
+		d.TxToken, d.CePending, d.PeerT1Ns, d.InTxNs = 77, 1, labStart-9, 4
+		d.EchoCheck = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
+	})
+	before := l.regs(peer4)
+	echo := rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: 1 << 40, EchoT2: 7}
 	for _, v6 := range []bool{false, true} {
-		src, dst := us4, peer4
+		src, dst, token := us4, peer4, uint64(77)
 		if v6 {
-			src, dst = us6, peer6
+			src, dst, token = us6, peer6, 0
 		}
-		b := make([]byte, rocev2.MaxHelloLen)
-		n, err := rocev2.BuildHello(b, src, dst, rocev2.Hello{Node: 1, Caps: 1, Nonce: 42})
-		if err != nil {
-			t.Fatal(err)
+		ask, answer := make([]byte, rocev2.MaxHelloLen), make([]byte, rocev2.MaxHelloLen)
+		n, err1 := rocev2.BuildHello(ask, src, dst, rocev2.Hello{Node: 1, Caps: 1, Nonce: 42})
+		m, err2 := rocev2.BuildHelloAck(answer, src, dst, rocev2.Hello{Node: 1, Caps: 1, Nonce: 42, Token: 9}, echo)
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
 		}
-		f := ethernet(peerMAC, usMAC, b[:n])
-		want := bytes.Clone(f)
-		s := rocev2.Stamp{Flags: rocev2.StampT1, T1: labStart}
-		s.Put(want[len(want)-rocev2.StampLen:])
-		if verdict, out := l.out(f); verdict != tcNext || !bytes.Equal(out, want) {
-			t.Errorf("verdict %d\n got %x\nwant %x", verdict, out, want)
+		for _, c := range []struct {
+			packet []byte
+			want   rocev2.Stamp
+		}{
+			{ask[:n], rocev2.Stamp{Flags: rocev2.StampT1, Token: token, T1: labStart}},
+			{answer[:m], rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: token, T1: labStart, EchoT1: 1 << 40, EchoT2: 7}},
+		} {
+			f := ethernet(peerMAC, usMAC, c.packet)
+			want := bytes.Clone(f)
+			c.want.Put(want[len(want)-rocev2.StampLen:])
+			if verdict, out := l.out(f); verdict != tcNext || !bytes.Equal(out, want) {
+				t.Errorf("verdict %d\n got %x\nwant %x", verdict, out, want)
+			}
 		}
 	}
 	l.wantCounters()
-	if n := l.entries(); n != 0 {
-		t.Errorf("%d entries", n)
+	if n := l.entries(); n != 1 || l.regs(peer4) != before {
+		t.Errorf("%d entries, %+v", n, l.regs(peer4))
 	}
 }

@@ -126,6 +126,19 @@ func TestEchoUnknown(t *testing.T) {
 	l.wantNoEvent()
 }
 
+// An ECHO in the name of a peer that is known says nothing without the token.
+func TestEchoForged(t *testing.T) {
+	l := newLab(t)
+	l.know(peer4, aware)
+	before := l.regs(peer4)
+	forged := echo(false, labStart-9, 2, 3)
+	l.in(fromPeer(t, stamped(forged, *forged.Stamp, 1)))
+	l.wantCounters("rx_token_wrong")
+	if r := l.regs(peer4); r != before {
+		t.Errorf("%+v", r)
+	}
+}
+
 // The agent's ECHO leaves with T1 and the echo of the latest stamp, everything else in it
 // unchanged. It counts as no traffic.
 func TestEchoEgress(t *testing.T) {
@@ -146,7 +159,7 @@ func TestEchoEgress(t *testing.T) {
 		l.in(fromPeer(t, stamped(srcOf(v6), rocev2.Stamp{Flags: rocev2.StampT1, T1: 4000})))
 		l.at(labStart + 5e6)
 		want := bytes.Clone(f)
-		s := rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: labStart + 5e6, EchoT1: 4000, EchoT2: labStart}
+		s := rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: tokenOf(dst), T1: labStart + 5e6, EchoT1: 4000, EchoT2: labStart}
 		s.Put(want[len(want)-rocev2.StampLen:])
 		if verdict, out := l.out(f); verdict != tcNext || !bytes.Equal(out, want) {
 			t.Errorf("verdict %d\n got %x\nwant %x", verdict, out, want)

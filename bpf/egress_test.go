@@ -66,8 +66,8 @@ func TestEgressEcho(t *testing.T) {
 		d.EchoCheck = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
 	}
 	ce := func(d *bpf.DestRegs) { d.CePending = 1 }
-	plain := rocev2.Stamp{Flags: rocev2.StampT1, T1: t1 + 50}
-	echo := rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: t1 + 50, EchoT1: t1, EchoT2: t1 + inTx}
+	plain := rocev2.Stamp{Flags: rocev2.StampT1, Token: tokenOf(peer4), T1: t1 + 50}
+	echo := rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: tokenOf(peer4), T1: t1 + 50, EchoT1: t1, EchoT2: t1 + inTx}
 	with := func(s rocev2.Stamp, flags uint8) rocev2.Stamp { s.Flags |= flags; return s }
 	l := newLab(t)
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestEgressEcho(t *testing.T) {
 		{"both", []func(*bpf.DestRegs){stampedPeer, ce}, 50, with(echo, rocev2.StampCE)},
 		{"registers that ingress is just writing", []func(*bpf.DestRegs){stampedPeer, func(d *bpf.DestRegs) { d.PeerT1Ns++ }}, 50, plain},
 		{"a stamp that nothing answered for long", []func(*bpf.DestRegs){stampedPeer}, 1_000_000_001,
-			rocev2.Stamp{Flags: rocev2.StampT1, T1: t1 + 1_000_000_001}},
+			rocev2.Stamp{Flags: rocev2.StampT1, Token: tokenOf(peer4), T1: t1 + 1_000_000_001}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := l.with(t)
@@ -120,13 +120,11 @@ func TestEgressMakesEntries(t *testing.T) {
 		}
 		l.wantCounters("tx_unaware", "tx_unaware")
 		r := l.regs(peerOf(v6))
-		if r.LastTxNs != labStart || r.RateBps != 123e6 || r.StackRateBps != 123e6 || r.EngineRateBps != 123e6 || r.Policy.RateBps != 123e6 || r.Nonce == 0 || r.Caps != 0 ||
+		if r.LastTxNs != labStart || r.RateBps != 123e6 || r.StackRateBps != 123e6 || r.EngineRateBps != 123e6 || r.Policy.RateBps != 123e6 || r.RxToken != tokenOf(peerOf(v6)) || r.TxToken != 0 || r.Caps != 0 ||
 			r.TxPackets != 2 || r.TxUnstamped != 2 || r.WinTxNs != bpf.NoSample || r.WinRxNs != bpf.NoSample || r.WinRttNs != bpf.NoSample {
 			t.Errorf("%+v", r)
 		}
-		if e := l.wantEvent(bpf.EventNewDest, peerOf(v6)); e.Nonce != r.Nonce {
-			t.Errorf("event %+v, want nonce %x", e, r.Nonce)
-		}
+		l.wantEvent(bpf.EventNewDest, peerOf(v6))
 		l.wantNoEvent()
 	}
 }

@@ -34,7 +34,7 @@ func TestEngineSyncCounts(t *testing.T) {
 		t.Errorf("answer %+v", got)
 	}
 	want := bpf.DestRegs{
-		WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, Nonce: regsNonce, EngineRateBps: 5e9, Caps: bpf.CapStamp | bpf.CapSACK, Node: 7,
+		WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, RxToken: tokenOf(peer4), TxToken: tokenOf(peer4), EngineRateBps: 5e9, Caps: bpf.CapStamp | bpf.CapSACK, Node: 7,
 		TxPackets: 13, TxBytes: 4000, TxUnstamped: 1, LastTxNs: labStart, Rewinds: 2, WinLoss: 2, WinPaced: 4, PacedNs: 500,
 		RttNs: 60, WinRttNs: 60, Queued: 1, EnginePackets: 3, EngineBytes: 4000, WinEnginePaced: 4, WinEngine: bpf.EngineHeld,
 	}
@@ -106,8 +106,8 @@ func TestEngineSyncCreates(t *testing.T) {
 			t.Errorf("slot %d: %+v", i, s)
 		}
 	}
-	if e := l.wantEvent(bpf.EventNewDest, peer4); e.Nonce != l.regs(peer4).Nonce || e.Nonce == 0 {
-		t.Errorf("%+v", e)
+	if l.wantEvent(bpf.EventNewDest, peer4); l.regs(peer4).RxToken != tokenOf(peer4) {
+		t.Errorf("%+v", l.regs(peer4))
 	}
 	l.wantEvent(bpf.EventNewDest, peer6)
 

@@ -45,8 +45,124 @@ func TestSpoofedFlood(t *testing.T) {
 	}
 }
 
-// A flood of HELLOs from as many sources gets the answers of one rate limit, and
-// the agent as many events.
+// forged are packets in the name of a peer by somebody who does not receive at its
+// address: all with a right ICRC, and everything in them that a policy would heed.
+func forged(t testing.TB, v6 bool) (frames [][]byte) {
+	nak := func(syndrome rocev2.Syndrome) rocev2.Datagram { d := ack(100); d.Syndrome = syndrome; return d }
+	ce := write(64)
+	ce.TOS = 3
+	lies := rocev2.Stamp{Flags: 15, T1: labStart - 9e8, EchoT1: labStart - 8e8, EchoT2: labStart - 1, Credit: 1 << 30, CreditSeq: 9}
+	plain := []rocev2.Datagram{nak(0x60), nak(0x62), nak(0x2e), ack(100), {Src: peer4, Dst: us4, Opcode: rocev2.CNP, DestQP: 17}, ce, write(64)}
+	for _, d := range plain {
+		if v6 {
+			d = over6(d)
+		}
+		frames = append(frames, fromPeer(t, d))
+		for _, token := range []uint64{0, 1, ^tokenOf(peerOf(v6)), tokenOf(us4)} {
+			frames = append(frames, fromPeer(t, stamped(d, lies, token)))
+		}
+	}
+	for _, d := range []rocev2.Datagram{hello(v6), helloAck(v6, 1), helloAck(v6, -nonceOf(peerOf(v6)))} {
+		d.Hello.Caps = 0xffff
+		frames = append(frames, fromPeer(t, stamped(d, lies, 1)), fromPeer(t, stamped(d, lies)))
+	}
+	grant := rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.OpCreditGrant, DestQP: rocev2.ControlQPN}
+	if v6 {
+		grant = over6(grant)
+	}
+	return append(frames, fromPeer(t, stamped(grant, lies, 1)))
+}
+
+// heeded are the registers of an entry that anything else but a counter for people reads.
+func heeded(d bpf.DestRegs) bpf.DestRegs {
+	d.RxPackets, d.RxBytes, d.RxUnstamped = 0, 0, 0
+	return d
+}
+
+// The same in the name of a peer that is known and stamps, in the middle of traffic: not a
+// register changes that the policy, the pacer or the echo reads, the engine is told of no
+// stamp and no CE, and the agent hears of nothing but a HELLO that lacks its token.
+func TestForgedInNameOfPeer(t *testing.T) {
+	const packets = 30_000
+	l := newLab(t)
+	l.config(func(c *bpf.Config) { c.HelloRate = 2e9 })
+	for _, v6 := range []bool{false, true} {
+		l := l.with(t)
+		l.know(peerOf(v6), aware, func(d *bpf.DestRegs) {
+			d.LastTxNs, d.LastRxNs, d.EchoSeenNs, d.SettleNs = labStart, labStart, labStart-5, labStart-9
+			d.Flows[0] = bpf.SoftroceSrFlow{Psn: 100, Qpn: 16}
+			d.ProbeNs, d.ProbePsn = labStart-10, 100
+		})
+		before, frames := l.regs(peerOf(v6)), forged(t, v6)
+		for i := range packets {
+			l.in(frames[i%len(frames)])
+		}
+		if got := l.regs(peerOf(v6)); heeded(got) != heeded(before) {
+			t.Errorf("v6=%v: registers\n%+v before\n%+v after", v6, before, got)
+		}
+		if l.objs.Active.LookupAndDelete(nil, &bpf.DestKey{}) == nil {
+			t.Error("the agent is told to judge the destination")
+		}
+		for e, ok := l.event(); ok; e, ok = l.event() {
+			if e.Type != bpf.EventHello || e.Proven != 0 && e.Caps == uint32(bpf.CapStamp) {
+				t.Fatalf("event %+v", e)
+			}
+		}
+		c := l.counters()
+		for _, name := range []string{"rx_token_wrong", "rx_unproven", "hello_ack_forged", "hello_answered"} {
+			if c[name] < packets/100 {
+				t.Errorf("%s counted %d of %d packets", name, c[name], packets)
+			}
+		}
+		if c["rx_stamped"] != 0 || c["hello_ack"] != 0 {
+			t.Errorf("believed: %v", c)
+		}
+	}
+}
+
+// A peer that does not stamp can prove nothing. Its CNPs and NAKs count only while they can
+// concern something that this host has sent.
+func TestForgedInNameOfPlainPeer(t *testing.T) {
+	nak := func(psn rocev2.PSN) rocev2.Datagram { d := ack(psn); d.Syndrome = 0x60; return d }
+	cnp := rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.CNP, DestQP: 17}
+	l := newLab(t)
+	for _, c := range []struct {
+		name     string
+		idle     uint64
+		d        rocev2.Datagram
+		believed bool
+	}{
+		{"NAK of the last PSN", 0, nak(5000), true},
+		{"NAK of one before", 0, nak(1000), true},
+		{"NAK of a PSN that was not sent yet", 0, nak(5001), false},
+		{"NAK of a PSN that is long acknowledged", 0, nak(5000 - 4096), false},
+		{"CNP while we send", 1e9 - 1, cnp, true},
+		{"CNP when we have not sent for a second", 1e9, cnp, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := l.with(t)
+			l.know(peer4, func(d *bpf.DestRegs) {
+				d.LastTxNs, d.Flows[1] = labStart-c.idle, bpf.SoftroceSrFlow{Psn: 5000, Qpn: 17}
+			})
+			before := l.regs(peer4)
+			l.in(fromPeer(t, c.d))
+			after := l.regs(peer4)
+			if believed := after.WinLoss+after.WinCe == 1; believed != c.believed {
+				t.Errorf("believed: %v, want %v", believed, c.believed)
+			}
+			if n := l.counters()["rx_unproven"]; (n == 1) == c.believed {
+				t.Errorf("rx_unproven counted %d", n)
+			}
+			before.LastRxNs = after.LastRxNs
+			if !c.believed && heeded(after) != heeded(before) {
+				t.Errorf("%+v", after)
+			}
+		})
+	}
+}
+
+// A flood of HELLOs from as many sources gets the answers of one rate limit;
+// the agent hears of none: they have not shown that they receive there.
 func TestHelloFlood(t *testing.T) {
 	const sources, rate, burst = 100_000, 1000, 65
 	l := newLab(t)
@@ -70,8 +186,8 @@ func TestHelloFlood(t *testing.T) {
 		events++
 	}
 	// It lasted 100 ms: the burst and a tenth of the rate.
-	if want := burst + rate/10; answered < want-1 || answered > want+1 || events != answered {
-		t.Errorf("%d answers and %d events to %d HELLOs in 100 ms, want %d", answered, events, sources, want)
+	if want := burst + rate/10; answered < want-1 || answered > want+1 || events != 0 {
+		t.Errorf("%d answers and %d events to %d HELLOs in 100 ms, want %d and none", answered, events, sources, want)
 	}
 	if n := l.entries(); n != 0 {
 		t.Errorf("%d entries", n)

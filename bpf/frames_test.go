@@ -76,10 +76,17 @@ func ack(psn rocev2.PSN) rocev2.Datagram {
 
 func over6(d rocev2.Datagram) rocev2.Datagram {
 	d.Src, d.Dst = peer6, us6
+	if d.Stamp != nil && d.Stamp.Token == tokenOf(peer4) {
+		d = stamped(d, *d.Stamp, tokenOf(peer6))
+	}
 	return d
 }
 
-func stamped(d rocev2.Datagram, s rocev2.Stamp) rocev2.Datagram {
+// stamped adds the option, with the token of the peer or another one.
+func stamped(d rocev2.Datagram, s rocev2.Stamp, token ...uint64) rocev2.Datagram {
+	if s.Token = tokenOf(d.Src); len(token) > 0 {
+		s.Token = token[0]
+	}
 	d.Stamp = &s
 	return d
 }

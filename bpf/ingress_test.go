@@ -173,7 +173,7 @@ func TestIngressOtherVersion(t *testing.T) {
 	plain := fromPeer(t, write(64))
 	f := fromPeer(t, stamped(write(64), someStamp))
 	opt := f[len(plain):]
-	opt[7] = 2
+	opt[7] = 3
 	// One more in the sum: one less in the checksum.
 	binary.BigEndian.PutUint16(opt, binary.BigEndian.Uint16(opt)-1)
 	if _, out := l.in(f); !bytes.Equal(out, plain) {
@@ -228,6 +228,8 @@ func TestIngressMultiBuffer(t *testing.T) {
 // What one packet of each kind writes into its peer's registers.
 func TestIngressRegisters(t *testing.T) {
 	const now = 1_000_000_000
+	nak := func(s rocev2.Syndrome) rocev2.Datagram { d := ack(100); d.Syndrome = s; return d }
+	sends := func(d *bpf.DestRegs) { d.LastTxNs, d.Flows[2] = now-5, bpf.SoftroceSrFlow{Psn: 100, Qpn: 18} }
 	l := newLab(t)
 	for _, c := range []struct {
 		name   string
@@ -273,10 +275,10 @@ func TestIngressRegisters(t *testing.T) {
 			stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: now + 1, EchoT2: 500}), []string{"rx_stamped", "rx_echo_absurd"}, true,
 			func(d bpf.DestRegs) bool { return d.TxNs == 0 && d.RxNs == 0 && d.WinSamples == 0 && d.EchoSeenNs == 0 }},
 		{"loss under the last rate", func(d *bpf.DestRegs) { aware(d); d.SettleNs = now - 10; d.EchoSeenNs = now - 11 },
-			func() rocev2.Datagram { d := ack(100); d.Syndrome = 0x60; return d }(), []string{"rx_unstamped"}, true,
+			stamped(nak(0x60), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool { return d.Naks == 1 && d.WinLoss == 0 }},
 		{"loss under the rate in force", func(d *bpf.DestRegs) { aware(d); d.SettleNs = now - 10; d.EchoSeenNs = now - 10 },
-			func() rocev2.Datagram { d := ack(100); d.Syndrome = 0x60; return d }(), []string{"rx_unstamped"}, true,
+			stamped(nak(0x60), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool { return d.Naks == 1 && d.WinLoss == 1 }},
 		{"credit", nil, stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampCredit, Credit: 4096, CreditSeq: 9}), []string{"rx_stamped"}, false,
 			func(d bpf.DestRegs) bool { return d.Credit == 4096 && d.CreditSeq == 9 }},
@@ -288,13 +290,13 @@ func TestIngressRegisters(t *testing.T) {
 			func(d bpf.DestRegs) bool { return d.Ces == 0 && d.CePending == 0 }},
 		{"CE that the peer saw", nil, stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampCE}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool { return d.WinCe == 1 && d.Ces == 0 }},
-		{"CNP", nil, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.CNP, DestQP: 17}, []string{"rx_cnp", "rx_unstamped"}, true,
+		{"CNP", sends, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.CNP, DestQP: 17}, []string{"rx_cnp", "rx_unstamped"}, true,
 			func(d bpf.DestRegs) bool { return d.Cnps == 1 && d.WinCe == 1 }},
-		{"NAK, PSN sequence error", nil, func() rocev2.Datagram { d := ack(100); d.Syndrome = 0x60; return d }(), []string{"rx_unstamped"}, true,
+		{"NAK, PSN sequence error", sends, nak(0x60), []string{"rx_unstamped"}, true,
 			func(d bpf.DestRegs) bool { return d.Naks == 1 && d.WinLoss == 1 }},
-		{"NAK, remote access error: no loss", nil, func() rocev2.Datagram { d := ack(100); d.Syndrome = 0x62; return d }(), []string{"rx_unstamped"}, true,
+		{"NAK, remote access error: no loss", sends, nak(0x62), []string{"rx_unstamped"}, true,
 			func(d bpf.DestRegs) bool { return d.Naks == 1 && d.WinLoss == 0 }},
-		{"RNR NAK", nil, func() rocev2.Datagram { d := ack(100); d.Syndrome = 0x2e; return d }(), []string{"rx_unstamped"}, true,
+		{"RNR NAK", sends, nak(0x2e), []string{"rx_unstamped"}, true,
 			func(d bpf.DestRegs) bool { return d.Rnrs == 1 && d.WinRnr == 1 && d.Naks == 0 && d.WinLoss == 0 }},
 		{"plain ACK", nil, ack(100), []string{"rx_unstamped"}, false,
 			func(d bpf.DestRegs) bool { return d.Naks == 0 && d.Rnrs == 0 && d.RttNs == 0 }},
@@ -347,6 +349,46 @@ func TestIngressRegisters(t *testing.T) {
 	}
 }
 
+// Times in the option are modulo 2^48: 78 hours. The round trip is exact whatever the
+// clocks say, and where their difference passes 2^47, the transmit time goes on steadily.
+func TestIngressTimesWrap(t *testing.T) {
+	const wrap = 1 << 48
+	l := newLab(t)
+	for _, c := range []struct {
+		name   string
+		now    uint64
+		offset int64 // of the peer's clock
+		txWas  int64
+	}{
+		{"our clock has just wrapped", 3*wrap + 10, 0, 0},
+		{"the peer's has", 1_000_000, wrap - 999_990, 0},
+		{"the peer runs for a week longer", 1_000_000, 604_800_000_000_000, 0},
+		{"the difference grows past the middle", 1_000_000, wrap/2 + 5, wrap/2 - 1},
+		{"it shrinks past it", 1_000_000, -wrap/2 - 5, -wrap/2 + 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := l.with(t)
+			l.at(c.now)
+			l.know(peer4, aware, func(d *bpf.DestRegs) { d.TxNs = c.txWas })
+			peer := uint64(int64(c.now) + c.offset)
+			l.in(fromPeer(t, stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: peer - 10, EchoT1: c.now - 30, EchoT2: peer - 15})))
+			d := l.regs(peer4)
+			if d.TxNs+d.RxNs != 30 || d.EchoSeenNs != c.now-30 || d.TurnNs != 5 || d.WinRttNs != 30 || (d.TxNs-15-c.offset)%wrap != 0 {
+				t.Errorf("%+v", d)
+			}
+			if jump := d.TxNs - c.txWas; c.txWas != 0 && (jump > 100 || jump < -100) {
+				t.Errorf("tx_ns went from %d to %d", c.txWas, d.TxNs)
+			}
+			// What goes back is the stamp as it came, and the time of its arrival.
+			_, out := l.out(toPeer(t, ack(5)))
+			want := rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: tokenOf(peer4), T1: c.now % wrap, EchoT1: (peer - 10) % wrap, EchoT2: c.now % wrap}
+			if s := stampOf(t, out); s != want {
+				t.Errorf("echo %+v, want %+v", s, want)
+			}
+		})
+	}
+}
+
 // Ingress never makes an entry: only this host's own traffic does.
 func TestIngressMakesNoEntries(t *testing.T) {
 	l := newLab(t)
@@ -364,8 +406,9 @@ func TestIngressMakesNoEntries(t *testing.T) {
 // one destination, and nothing else.
 func TestActiveQueueFull(t *testing.T) {
 	l := newLab(t, func(s *ebpf.CollectionSpec) { s.Maps["active"].MaxEntries = 1 })
-	l.know(peer4)
-	l.know(peer6)
+	sends := func(d *bpf.DestRegs) { d.LastTxNs = labStart }
+	l.know(peer4, sends)
+	l.know(peer6, sends)
 	cnp := rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.CNP}
 	l.in(fromPeer(t, cnp))
 	l.in(fromPeer(t, over6(cnp)))

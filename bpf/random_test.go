@@ -78,7 +78,7 @@ func randomCorpus(t *testing.T) [][]byte {
 	slices.SortFunc(all, bytes.Compare) // the map's order is not the seed's
 	full := rocev2.Stamp{Flags: 15, T1: 1, EchoT1: 2, EchoT2: 3, Credit: 4, CreditSeq: 5}
 	for _, link := range links {
-		for _, d := range []rocev2.Datagram{write(0), write(3), write(64), ack(9), hello(false), helloAck(false, regsNonce), echo(false, 1, 2, 3),
+		for _, d := range []rocev2.Datagram{write(0), write(3), write(64), ack(9), hello(false), helloAck(false, 0), echo(false, 1, 2, 3),
 			{Src: peer4, Dst: us4, Opcode: rocev2.CNP}, {Src: peer4, Dst: us4, Opcode: rocev2.OpCreditGrant, DestQP: rocev2.ControlQPN}} {
 			for _, v6 := range []bool{false, true} {
 				if v6 {

@@ -17,6 +17,7 @@
 #include "lib/reasons.h"
 #include "lib/maps.h"
 #include "lib/parse.h"
+#include "lib/secret.h"
 #include "lib/stamp.h"
 #include "lib/pace.h"
 #include "lib/dest.h"

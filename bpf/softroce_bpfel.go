@@ -20,16 +20,16 @@ type SoftroceDestKey struct {
 
 type SoftroceDestRegs struct {
 	_              structs.HostLayout
+	RxToken        uint64
 	PeerT1Ns       uint64
 	InTxNs         int64
 	EchoCheck      uint64
 	RxPackets      uint64
 	RxBytes        uint64
 	LastRxNs       uint64
-	TurnNs         int64
-	Caps           uint16
 	Queued         uint8
 	CePending      uint8
+	Reserved0      uint16
 	Node           uint32
 	TxNs           int64
 	RxNs           int64
@@ -40,15 +40,36 @@ type SoftroceDestRegs struct {
 	SettleNs       uint64
 	WinSamples     uint32
 	WinCe          uint32
+	RateBps        uint64
+	EngineRateBps  uint64
+	EnginePackets  uint64
+	EngineBytes    uint64
+	WinEnginePaced uint32
+	WinEngine      uint8
+	Reserved2      [3]uint8
+	TurnNs         int64
+	RttNs          int64
+	Credit         uint32
+	CreditSeq      uint16
+	WinRnr         uint8
+	Reserved2b     uint8
 	TxPackets      uint64
 	TxBytes        uint64
 	StackRateBps   uint64
 	NextTxNs       uint64
 	LastTxNs       uint64
 	PacedNs        uint64
+	TxToken        uint64
+	ClassId        uint32
+	Caps           uint16
+	Reserved3      uint16
+	Flows          [4]SoftroceSrFlow
 	ProbeNs        uint64
 	ProbePsn       uint32
-	ClassId        uint32
+	WinLoss        uint32
+	WinPaced       uint32
+	WinDue         uint8
+	Reserved4      [11]uint8
 	Rewinds        uint64
 	Naks           uint64
 	Rnrs           uint64
@@ -57,23 +78,7 @@ type SoftroceDestRegs struct {
 	TxUnstamped    uint64
 	RxUnstamped    uint64
 	Dropped        uint64
-	Flows          [4]SoftroceSrFlow
-	Nonce          uint64
-	RttNs          int64
-	Credit         uint32
-	CreditSeq      uint16
-	WinRnr         uint8
-	WinDue         uint8
-	WinLoss        uint32
-	WinPaced       uint32
 	Policy         SoftrocePolicyRegs
-	RateBps        uint64
-	EngineRateBps  uint64
-	EnginePackets  uint64
-	EngineBytes    uint64
-	WinEnginePaced uint32
-	WinEngine      uint8
-	Reserved       [27]uint8
 }
 
 type SoftroceEngineSlot struct {
@@ -94,6 +99,7 @@ type SoftroceEngineSlot struct {
 	Caps        uint16
 	Found       uint16
 	WindowBytes uint32
+	TxToken     uint64
 }
 
 type SoftroceExchangeSlot struct {
@@ -200,7 +206,8 @@ type SoftroceRxMeta struct {
 	T1Ns      uint64
 	T2Ns      uint64
 	Credit    uint32
-	Zero      uint32
+	Proven    uint8
+	Zero      [3]uint8
 }
 
 type SoftroceSrCap uint32
@@ -230,6 +237,7 @@ type SoftroceSrConfig struct {
 	HelloByAgent       uint32
 	Mac                [6]uint8
 	WindowOff          uint16
+	Secret             [2]uint64
 	Policy             SoftrocePolicyParams
 	Priority           SoftrocePriorityParams
 	PriorityNow        SoftrocePriorityState
@@ -252,14 +260,16 @@ const (
 )
 
 type SoftroceSrEvent struct {
-	_        structs.HostLayout
-	Type     uint32
-	Caps     uint32
-	Ns       uint64
-	Nonce    uint64
-	Node     uint32
-	Reserved uint32
-	Peer     SoftroceDestKey
+	_      structs.HostLayout
+	Type   uint32
+	Caps   uint32
+	Ns     uint64
+	Nonce  uint64
+	T1Ns   uint64
+	Token  uint64
+	Node   uint32
+	Proven uint32
+	Peer   SoftroceDestKey
 }
 
 type SoftroceSrEventType uint32

@@ -36,6 +36,7 @@ func TestSteer(t *testing.T) {
 	steer(bpf.Steer{XskBase: index, Queues: 1})
 	l.config(func(c *bpf.Config) { c.Steered = 1 })
 	l.know(peer4)
+	l.know(peer6)
 
 	ce := write(64)
 	ce.TOS = 3
@@ -49,11 +50,12 @@ func TestSteer(t *testing.T) {
 		in   rocev2.Datagram
 		meta bpf.RxMeta
 	}{
-		{"stamped", stamped(write(64), full), bpf.RxMeta{Flags: full.Flags, T1Ns: labStart - 5, T2Ns: labStart, Credit: 7, CreditSeq: 8}},
-		{"stamped, IPv6", stamped(over6(write(64)), full), bpf.RxMeta{Flags: full.Flags, T1Ns: labStart - 5, T2Ns: labStart, Credit: 7, CreditSeq: 8}},
+		{"stamped", stamped(write(64), full), bpf.RxMeta{Flags: full.Flags, T1Ns: labStart - 5, T2Ns: labStart, Credit: 7, CreditSeq: 8, Proven: 1}},
+		{"stamped, IPv6", stamped(over6(write(64)), full), bpf.RxMeta{Flags: full.Flags, T1Ns: labStart - 5, T2Ns: labStart, Credit: 7, CreditSeq: 8, Proven: 1}},
+		{"another token, CE", stamped(ce, full, 1), bpf.RxMeta{T1Ns: labStart - 5, T2Ns: labStart, Credit: 7, CreditSeq: 8}},
 		{"unstamped", write(64), bpf.RxMeta{T2Ns: labStart}},
 		{"unstamped, CE", ce, bpf.RxMeta{T2Ns: labStart, Ce: 1}},
-		{"several buffers", stamped(big, full), bpf.RxMeta{Flags: full.Flags, T1Ns: labStart - 5, T2Ns: labStart, Credit: 7, CreditSeq: 8}},
+		{"several buffers", stamped(big, full), bpf.RxMeta{Flags: full.Flags, T1Ns: labStart - 5, T2Ns: labStart, Credit: 7, CreditSeq: 8, Proven: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l.t = t
@@ -118,7 +120,7 @@ func TestSteerCredit(t *testing.T) {
 	}
 	message := func(op rocev2.Opcode, v6 bool) rocev2.Datagram {
 		d := rocev2.Datagram{Src: peer4, Dst: us4, Opcode: op, DestQP: rocev2.ControlQPN,
-			Credit: rocev2.CreditFields{Epoch: 3, Limit: 4096, Seq: 9}, Stamp: &rocev2.Stamp{Flags: rocev2.StampT1, T1: labStart - 5}}
+			Credit: rocev2.CreditFields{Epoch: 3, Limit: 4096, Seq: 9}, Stamp: &rocev2.Stamp{Flags: rocev2.StampT1, Token: tokenOf(peer4), T1: labStart - 5}}
 		if v6 {
 			d = over6(d)
 		}
@@ -137,6 +139,7 @@ func TestSteerCredit(t *testing.T) {
 		{"grant", here, message(rocev2.OpCreditGrant, false), xdpRedirect, "rx_steered"},
 		{"grant, IPv6", here, message(rocev2.OpCreditGrant, true), xdpRedirect, "rx_steered"},
 		{"return", here, message(rocev2.OpCreditReturn, false), xdpRedirect, "rx_steered"},
+		{"another token", here, stamped(message(rocev2.OpCreditGrant, false), someStamp, 1), xdpDrop, "rx_token_wrong"},
 		{"without the option", here, unstamped, xdpDrop, "control_malformed"},
 		{"no socket", elsewhere, message(rocev2.OpCreditGrant, false), xdpDrop, "rx_steer_missed"},
 		{"an engine without pre-credit", nil, message(rocev2.OpCreditReturn, false), xdpDrop, "control_unknown"},
@@ -144,6 +147,8 @@ func TestSteerCredit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := l.with(t)
+			l.know(peer4, aware)
+			l.know(peer6, aware)
 			l.config(func(cfg *bpf.Config) { cfg.Steered = 1 })
 			if c.steer != nil {
 				if err := l.objs.SteerTable.Put(uint32(rocev2.ControlQPN), *c.steer); err != nil {

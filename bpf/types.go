@@ -29,7 +29,7 @@ type (
 const (
 	ABIVersion    = 4
 	ExchangeSlots = 128
-	EngineSlots   = 40
+	EngineSlots   = 32
 	engineSync    = 0x100
 	MetaMagic     = 0x53524d31
 	NoSample      = 1<<63 - 1 // a window without a sample

@@ -19,15 +19,15 @@ func TestWorkedExample(t *testing.T) {
 	for _, n := range []*lab{node1, node4} {
 		n.config(func(c *bpf.Config) { c.Mac = [6]byte{} })
 	}
-	node1.know(addr(4), aware, func(d *bpf.DestRegs) { d.Node = 4 })
-	node4.know(addr(1), aware, func(d *bpf.DestRegs) { d.Node = 1 })
+	node1.know(addr(4), aware, func(d *bpf.DestRegs) { d.Node, d.RxToken, d.TxToken = 4, 41, 14 })
+	node4.know(addr(1), aware, func(d *bpf.DestRegs) { d.Node, d.RxToken, d.TxToken = 1, 14, 41 })
 
 	data := rocev2.Datagram{Src: addr(1), Dst: addr(4), Opcode: rocev2.RCWriteOnly, DestQP: 17, PSN: 1, AckReq: true, Payload: make([]byte, 64)}
 	feedback := rocev2.Datagram{Src: addr(4), Dst: addr(1), Opcode: rocev2.RCAck, DestQP: 18, PSN: 1, Syndrome: 0x1f}
 
 	node1.at(0)
 	_, onWire := node1.out(fromPeer(t, data))
-	if s := stampOf(t, onWire); s != (rocev2.Stamp{Flags: rocev2.StampT1, T1: 0}) {
+	if s := stampOf(t, onWire); s != (rocev2.Stamp{Flags: rocev2.StampT1, Token: 14, T1: 0}) {
 		t.Fatalf("the data packet says %+v", s)
 	}
 
@@ -37,7 +37,7 @@ func TestWorkedExample(t *testing.T) {
 		t.Errorf("node 4 stores transmit time %d for node 1, want 5", r.InTxNs)
 	}
 	_, onWire = node4.out(fromPeer(t, feedback)) // turnaround is 0 in the example
-	if s := stampOf(t, onWire); s != (rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: 5, EchoT1: 0, EchoT2: 5}) {
+	if s := stampOf(t, onWire); s != (rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: 41, T1: 5, EchoT1: 0, EchoT2: 5}) {
 		t.Fatalf("the feedback says %+v", s)
 	}
 
@@ -56,8 +56,8 @@ func TestWorkedExampleECHO(t *testing.T) {
 	for _, n := range []*lab{node1, node4} {
 		n.config(func(c *bpf.Config) { c.Mac = [6]byte{} })
 	}
-	node1.know(addr(4), aware)
-	node4.know(addr(1), aware)
+	node1.know(addr(4), aware, func(d *bpf.DestRegs) { d.RxToken, d.TxToken = 41, 14 })
+	node4.know(addr(1), aware, func(d *bpf.DestRegs) { d.RxToken, d.TxToken = 14, 41 })
 	data := rocev2.Datagram{Src: addr(1), Dst: addr(4), Opcode: rocev2.UCSendOnly, DestQP: 17, PSN: 1, Payload: make([]byte, 64)}
 
 	node1.at(0)

@@ -264,7 +264,7 @@ func (a *Attachment) writeConfig(i Iface, kind uint32) error {
 		Mtu: uint32(i.MTU), HelloRate: a.opts.HelloRate, Mac: i.MAC,
 		HeartbeatTimeoutNs: uint64(a.opts.Heartbeat), HeartbeatNs: Monotonic(),
 		LinkRateBps: rate, InitialRateBps: rate, BurstNs: uint64(pacer.Burst),
-		Policy: *bpf.ParamsFrom(&params),
+		Policy: *bpf.ParamsFrom(&params), Secret: bpf.NewSecret(),
 	}
 	prio, _ := bpf.PriorityAs[priority.Params, priority.State](&cfg)
 	*prio = a.opts.Priority

@@ -12,5 +12,5 @@ const EchoLen = HelloLen
 // body of zeros, and a stamp option with no flags, which egress fills in with the echo of
 // the latest stamp that came from dst. It returns the length, and the errors of BuildHello.
 func BuildEcho(b []byte, src, dst netip.Addr) (int, error) {
-	return buildHello(b, OpEcho, src, dst, Hello{})
+	return buildHello(b, OpEcho, src, dst, Hello{}, Stamp{})
 }

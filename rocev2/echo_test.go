@@ -14,7 +14,7 @@ func TestBuildEchoGolden(t *testing.T) {
 	const (
 		zeros  = "00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000"
 		bth    = "c600ffff 00fffffe 00000000"
-		option = "2d5e 7f26 5352 0001" + zeros
+		option = "2d5d 7f26 5352 0002" + zeros
 	)
 	for _, c := range []struct {
 		src, dst netip.Addr

@@ -10,26 +10,28 @@ import (
 // HelloLen is the size of the body of HELLO and HELLO_ACK in bytes.
 const HelloLen = 32
 
-// HelloVersion is the version of the handshake.
-const HelloVersion = 1
+// HelloVersion is the version of the handshake. A host of another version is a plain peer.
+const HelloVersion = 2
 
 // Hello asks a peer whether it understands the stamp option and says what the
-// sender can do; HELLO_ACK answers with the same body and the same nonce. It
+// sender can do; HELLO_ACK answers with the same body, the same nonce, and the token that
+// the asker's stamps must carry. It
 // follows the BTH (DestQP ControlQPN, P_Key 0xFFFF, PSN 0, no pad) and is followed
 // by the ICRC. The data plane answers it in place, so its size never changes.
 //
 //	0 version(16)  2 flags(16)=0  4 node(32)  8 caps(32)  12 link_mbps(32)
-//	16 nonce(64)  24 zero(64)
+//	16 nonce(64)  24 token(64)
 type Hello struct {
 	Node     uint32 // S1.2: number of the sending node, 0 = not numbered
 	Caps     uint32 // enum sr_cap of bpf/lib/abi.h in the low 16 bits
 	LinkMbps uint32 // rate of the sender's link in Mbit/s, 0 = unknown
 	Nonce    uint64 // HELLO_ACK returns it unchanged
+	Token    uint64 // HELLO_ACK: for the stamps of whom it goes to; HELLO: 0
 }
 
 // ParseHello reads a body: ErrHelloLength unless b has exactly 32 bytes,
-// ErrHelloVersion for another version. Flags and the zero field are not judged:
-// a later sender of this version may use them.
+// ErrHelloVersion for another version. Flags are not judged: a later sender of this
+// version may use them.
 func ParseHello(b []byte) (Hello, error) {
 	if len(b) != HelloLen {
 		return Hello{}, ErrHelloLength
@@ -42,6 +44,7 @@ func ParseHello(b []byte) (Hello, error) {
 		Caps:     binary.BigEndian.Uint32(b[8:12]),
 		LinkMbps: binary.BigEndian.Uint32(b[12:16]),
 		Nonce:    binary.BigEndian.Uint64(b[16:24]),
+		Token:    binary.BigEndian.Uint64(b[24:32]),
 	}, nil
 }
 
@@ -54,6 +57,7 @@ func (h *Hello) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[8:12], h.Caps)
 	binary.BigEndian.PutUint32(b[12:16], h.LinkMbps)
 	binary.BigEndian.PutUint64(b[16:24], h.Nonce)
+	binary.BigEndian.PutUint64(b[24:32], h.Token)
 }
 
 // MaxHelloLen is the length of the longest datagram that BuildHello writes.
@@ -68,15 +72,16 @@ const MaxHelloLen = ipv6Len + MinUDPLen + HelloLen + StampLen
 // so it is never zero. Errors: ErrFamily, ErrTooBig if b is shorter than the
 // datagram (116 bytes for IPv4, 136 for IPv6).
 func BuildHello(b []byte, src, dst netip.Addr, h Hello) (int, error) {
-	return buildHello(b, OpHello, src, dst, h)
+	return buildHello(b, OpHello, src, dst, h, Stamp{})
 }
 
-// BuildHelloAck writes the answer to a HELLO, as the data plane does.
-func BuildHelloAck(b []byte, src, dst netip.Addr, h Hello) (int, error) {
-	return buildHello(b, OpHelloAck, src, dst, h)
+// BuildHelloAck writes the answer to a HELLO, as the data plane does. echo is the stamp
+// of that HELLO, with the time of its arrival; egress fills in the rest.
+func BuildHelloAck(b []byte, src, dst netip.Addr, h Hello, echo Stamp) (int, error) {
+	return buildHello(b, OpHelloAck, src, dst, h, echo)
 }
 
-func buildHello(b []byte, op Opcode, src, dst netip.Addr, h Hello) (int, error) {
+func buildHello(b []byte, op Opcode, src, dst netip.Addr, h Hello, s Stamp) (int, error) {
 	d := Datagram{
 		Src: src, Dst: dst,
 		SrcPort: SourcePort(FlowLabel(ControlQPN, ControlQPN)),
@@ -84,7 +89,7 @@ func buildHello(b []byte, op Opcode, src, dst netip.Addr, h Hello) (int, error) 
 		Opcode:  op,
 		DestQP:  ControlQPN,
 		Hello:   h,
-		Stamp:   &Stamp{},
+		Stamp:   &s,
 	}
 	out, err := d.AppendTo(b[:0:len(b)])
 	if err == nil && len(out) > len(b) {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-var goldenHello = Hello{Node: 4, Caps: 0x0005, LinkMbps: 100_000, Nonce: 0xA1A2A3A4A5A6A7A8}
+var goldenHello = Hello{Node: 4, Caps: 0x0005, LinkMbps: 100_000, Nonce: 0xA1A2A3A4A5A6A7A8, Token: 0xB1B2B3B4B5B6B7B8}
 
-const goldenHelloBody = "0001 0000 00000004 00000005 000186a0 a1a2a3a4a5a6a7a8 0000000000000000"
+const goldenHelloBody = "0002 0000 00000004 00000005 000186a0 a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8"
 
 func TestHelloBody(t *testing.T) {
 	want := unhex(t, goldenHelloBody)
@@ -32,9 +32,9 @@ func TestHelloBody(t *testing.T) {
 	if _, err := ParseHello(append(bytes.Clone(want), 0)); err != ErrHelloLength {
 		t.Errorf("33 bytes: %v", err)
 	}
-	want[1] = 2
+	want[1] = 1
 	if _, err := ParseHello(want); err != ErrHelloVersion {
-		t.Errorf("version 2: %v", err)
+		t.Errorf("version 1: %v", err)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestBuildHello(t *testing.T) {
 // What BPF must produce in answer, byte for byte.
 func TestBuildHelloAckGolden(t *testing.T) {
 	buf := make([]byte, MaxHelloLen)
-	n, err := BuildHelloAck(buf, src4, dst4, goldenHello)
+	n, err := BuildHelloAck(buf, src4, dst4, goldenHello, Stamp{Flags: StampEcho, EchoT1: 5, EchoT2: 6})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +100,9 @@ func TestBuildHelloAckGolden(t *testing.T) {
 	if !bytes.Equal(buf[:len(want)], want) {
 		t.Errorf("HELLO_ACK\n%x, want\n%x", buf[:len(want)], want)
 	}
-	// OCS by hand: 7f26+5352+0001 and the length 0028 are d2a1, complement 2d5e.
-	if opt := unhex(t, "2d5e 7f26 5352 0001"); !bytes.Equal(buf[n-StampLen:n-StampLen+8], opt) {
-		t.Errorf("option %x, want %x", buf[n-StampLen:n-StampLen+8], opt)
+	// OCS by hand: 7f26+5352+0202+0005+0006 and the length 0028 are d4ad, complement 2b52.
+	if opt := unhex(t, "2b52 7f26 5352 0202 0000000000000000 000000000000 000000000005 000000000006 00000000 0000"); !bytes.Equal(buf[n-StampLen:n], opt) {
+		t.Errorf("option %x, want %x", buf[n-StampLen:n], opt)
 	}
 }
 

@@ -9,9 +9,16 @@ import "encoding/binary"
 // fills the area exactly:
 //
 //	 0 OCS(16)  2 Kind=127 EXP(8)  3 Len=38(8)  4 ExID=0x5352(16)
-//	 6 flags(8)  7 version=1(8)
-//	 8 t1(64)  16 echo_t1(64)  24 echo_t2(64)
-//	32 credit(32)  36 credit_seq(16)  38 zero(16)
+//	 6 flags(8)  7 version=2(8)
+//	 8 token(64)
+//	16 t1(48)  22 echo_t1(48)  28 echo_t2(48)
+//	34 credit(32)  38 credit_seq(16)
+//
+// The token proves that the sender received a HELLO_ACK of the receiver: it is the
+// Hello.Token of that. An option with another token is stripped and not believed.
+//
+// Times are modulo 2^48 ns, which is 78 hours. The receiver extends the times of its own
+// clock from its present time, and takes differences between two clocks modulo 2^48.
 //
 // The option checksum, OCS (RFC 9868 sections 8 and 9), which bpf/lib/stamp.h
 // computes too:
@@ -45,7 +52,7 @@ const (
 	stampKind    = 127
 	stampOptLen  = 38
 	stampExID    = 0x5352
-	StampVersion = 1
+	StampVersion = 2
 )
 
 // Flags of a stamp.
@@ -56,10 +63,14 @@ const (
 	StampCE                       // CE was seen since the last echo
 )
 
+// StampTimeMask are the bits of a time that a stamp carries.
+const StampTimeMask = 1<<48 - 1
+
 // Stamp is the decoded option. Times are nanoseconds of the sender's clock (S1.2
-// to S1.4).
+// to S1.4), modulo 2^48: Put drops the higher bits.
 type Stamp struct {
 	Flags     uint8
+	Token     uint64 // what the receiver's HELLO_ACK told the sender
 	T1        uint64 // when this packet left
 	EchoT1    uint64 // T1 of the latest stamp received from the peer, the peer's clock
 	EchoT2    uint64 // when that stamp was received
@@ -75,12 +86,11 @@ func (s *Stamp) Put(b []byte) {
 	b[2], b[3] = stampKind, stampOptLen
 	binary.BigEndian.PutUint16(b[4:6], stampExID)
 	b[6], b[7] = s.Flags, StampVersion
-	binary.BigEndian.PutUint64(b[8:16], s.T1)
-	binary.BigEndian.PutUint64(b[16:24], s.EchoT1)
-	binary.BigEndian.PutUint64(b[24:32], s.EchoT2)
-	binary.BigEndian.PutUint32(b[32:36], s.Credit)
-	binary.BigEndian.PutUint16(b[36:38], s.CreditSeq)
-	b[38], b[39] = 0, 0
+	binary.BigEndian.PutUint64(b[8:16], s.Token)
+	echoT1, echoT2 := s.EchoT1&StampTimeMask, s.EchoT2&StampTimeMask
+	binary.BigEndian.PutUint64(b[16:24], s.T1<<16|echoT1>>32)
+	binary.BigEndian.PutUint64(b[24:32], echoT1<<32|echoT2>>16)
+	binary.BigEndian.PutUint64(b[32:40], echoT2<<48|uint64(s.Credit)<<16|uint64(s.CreditSeq))
 	binary.BigEndian.PutUint16(b[0:2], computeOCS(b))
 }
 
@@ -123,13 +133,15 @@ func DecodeStamp(area []byte, udpChecksum uint16) (Stamp, error) {
 	case area[7] != StampVersion:
 		return Stamp{}, ErrStampVersion
 	}
+	a, b, c := binary.BigEndian.Uint64(area[16:24]), binary.BigEndian.Uint64(area[24:32]), binary.BigEndian.Uint64(area[32:40])
 	return Stamp{
 		Flags:     area[6],
-		T1:        binary.BigEndian.Uint64(area[8:16]),
-		EchoT1:    binary.BigEndian.Uint64(area[16:24]),
-		EchoT2:    binary.BigEndian.Uint64(area[24:32]),
-		Credit:    binary.BigEndian.Uint32(area[32:36]),
-		CreditSeq: binary.BigEndian.Uint16(area[36:38]),
+		Token:     binary.BigEndian.Uint64(area[8:16]),
+		T1:        a >> 16,
+		EchoT1:    (a<<32 | b>>32) & StampTimeMask,
+		EchoT2:    (b<<16 | c>>48) & StampTimeMask,
+		Credit:    uint32(c >> 16),
+		CreditSeq: uint16(c),
 	}, nil
 }
 

@@ -11,22 +11,23 @@ import (
 )
 
 var goldenStamp = Stamp{
-	Flags: StampT1 | StampEcho | StampCE, T1: 0x0102030405060708,
-	EchoT1: 0x1112131415161718, EchoT2: 0x2122232425262728, Credit: 0x31323334, CreditSeq: 0x4142,
+	Flags: StampT1 | StampEcho | StampCE, Token: 0x5152535455565758, T1: 0x010203040506,
+	EchoT1: 0x111213141516, EchoT2: 0x212223242526, Credit: 0x31323334, CreditSeq: 0x4142,
 }
 
 func TestStampGolden(t *testing.T) {
 	// The OCS by hand: the words of the option add up to
 	//
-	//	7f26+5352+0b01       0dd79
-	//	0102+0304+0506+0708  01014
-	//	1112+1314+1516+1718  05054
-	//	2122+2324+2526+2728  09094
+	//	7f26+5352+0b02       0dd7a
+	//	5152+5354+5556+5758  15154
+	//	0102+0304+0506       0090c
+	//	1112+1314+1516       0393c
+	//	2122+2324+2526       0696c
 	//	3132+3334+4142       0a5a8
 	//	length 40            00028
 	//
-	// which is 27445; folded 7447, complement 8bb8.
-	want := unhex(t, "8bb8 7f26 5352 0b01 0102030405060708 1112131415161718 2122232425262728 31323334 4142 0000")
+	// which is 38052; folded 8055, complement 7faa.
+	want := unhex(t, "7faa 7f26 5352 0b02 5152535455565758 010203040506 111213141516 212223242526 31323334 4142")
 	got := make([]byte, StampLen)
 	goldenStamp.Put(got)
 	if !bytes.Equal(got, want) {
@@ -35,6 +36,18 @@ func TestStampGolden(t *testing.T) {
 	s, err := DecodeStamp(got, 0)
 	if err != nil || s != goldenStamp {
 		t.Errorf("decoded %+v, %v", s, err)
+	}
+}
+
+// Times wrap: what does not fit 48 bits is not carried.
+func TestStampTimesWrap(t *testing.T) {
+	b := make([]byte, StampLen)
+	s := Stamp{Flags: 15, T1: 1<<48 + 1, EchoT1: 1<<63 + 2, EchoT2: ^uint64(0), Credit: 1, CreditSeq: 1}
+	s.Put(b)
+	got, err := DecodeStamp(b, 0)
+	s.T1, s.EchoT1, s.EchoT2 = 1, 2, StampTimeMask
+	if err != nil || got != s {
+		t.Errorf("%+v, %v; want %+v", got, err, s)
 	}
 }
 
@@ -83,7 +96,7 @@ func TestDecodeStampErrors(t *testing.T) {
 		{"ExID", set(5, 0x53), ErrStampForeign},
 		{"longer", append(bytes.Clone(good), 0, 0), ErrStampForeign},
 		{"flipped bit", flipped, ErrStampChecksum},
-		{"version 2", set(7, 2), ErrStampVersion},
+		{"version 1", set(7, 1), ErrStampVersion},
 	} {
 		if s, err := DecodeStamp(c.area, 0); err != c.want || s != (Stamp{}) {
 			t.Errorf("%s: %+v, %v; want %v", c.name, s, err, c.want)
@@ -102,8 +115,9 @@ func TestStampRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		orig := drawDatagram(t)
 		s := Stamp{
-			Flags: rapid.Uint8().Draw(t, "flags"), T1: rapid.Uint64().Draw(t, "t1"),
-			EchoT1: rapid.Uint64().Draw(t, "e1"), EchoT2: rapid.Uint64().Draw(t, "e2"),
+			Flags: rapid.Uint8().Draw(t, "flags"), Token: rapid.Uint64().Draw(t, "token"),
+			T1:     rapid.Uint64Max(StampTimeMask).Draw(t, "t1"),
+			EchoT1: rapid.Uint64Max(StampTimeMask).Draw(t, "e1"), EchoT2: rapid.Uint64Max(StampTimeMask).Draw(t, "e2"),
 			Credit: rapid.Uint32().Draw(t, "credit"), CreditSeq: rapid.Uint16().Draw(t, "seq"),
 		}
 		b, err := AppendStamp(bytes.Clone(orig), &s)
@@ -161,7 +175,7 @@ func TestStripStampVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	area := b[len(orig):]
-	area[7] = 2
+	area[7] = 1
 	area[0], area[1] = 0, 0
 	binary.BigEndian.PutUint16(area, computeOCS(area))
 	got, s, err := StripStamp(b)

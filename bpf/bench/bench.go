@@ -198,10 +198,18 @@ func newScene(o *BenchObjects) (*scene, error) {
 	return &scene{o}, nil
 }
 
+// token is in all stamps.
+const token = 0x0102030405060708
+
 // know makes the peer an entry, as it is in the middle of a transfer.
 func (s *scene) know(a netip.Addr, caps uint16) error {
 	d := bpf.DestRegs{Caps: caps, Queued: 1, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample}
-	d.PeerT1Ns, d.InTxNs = 1, 1<<62 // an echo that is never too old
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return err
+	}
+	d.RxToken, d.TxToken, d.LastTxNs = token, token, uint64(now.Nano())
+	d.PeerT1Ns, d.InTxNs = 1, now.Nano()+1<<46 // an echo that is not too old for hours
 	d.EchoCheck = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
 	return s.o.DestTable.Put(bpf.KeyOf(a), &d)
 }
@@ -261,9 +269,9 @@ const (
 // that only restores. The packet is given without its option.
 func (s *scene) harness(tc bool, row Row, d rocev2.Datagram, base, prog *ebpf.Program) (BenchTemplate, pair) {
 	plain := frame(d, 0)
-	d.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1, T1: 1}
+	d.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1, Token: token, T1: 1}
 	if d.Opcode == rocev2.RCAck {
-		d.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: 1, EchoT1: 2, EchoT2: 3}
+		d.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: token, T1: 1, EchoT1: 2, EchoT2: 3}
 	}
 	full := frame(d, 0)
 	t := BenchTemplate{OptOff: uint32(len(plain)), Shorten: rocev2.StampLen, Peer: BenchDestKey{Addr: peer.As16()}}

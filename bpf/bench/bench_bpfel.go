@@ -19,58 +19,70 @@ type BenchDestKey struct {
 }
 
 type BenchDestRegs struct {
-	_            structs.HostLayout
-	PeerT1Ns     uint64
-	InTxNs       int64
-	EchoCheck    uint64
-	RxPackets    uint64
-	RxBytes      uint64
-	LastRxNs     uint64
-	TurnNs       int64
-	Caps         uint16
-	Queued       uint8
-	CePending    uint8
-	Node         uint32
-	TxNs         int64
-	RxNs         int64
-	WinTxNs      int64
-	WinRxNs      int64
-	WinRttNs     int64
-	EchoSeenNs   uint64
-	SettleNs     uint64
-	WinSamples   uint32
-	WinCe        uint32
-	TxPackets    uint64
-	TxBytes      uint64
-	StackRateBps uint64
-	NextTxNs     uint64
-	LastTxNs     uint64
-	PacedNs      uint64
-	ProbeNs      uint64
-	ProbePsn     uint32
-	ClassId      uint32
-	Rewinds      uint64
-	Naks         uint64
-	Rnrs         uint64
-	Cnps         uint64
-	Ces          uint64
-	TxUnstamped  uint64
-	RxUnstamped  uint64
-	Dropped      uint64
-	Flows        [4]struct {
+	_              structs.HostLayout
+	RxToken        uint64
+	PeerT1Ns       uint64
+	InTxNs         int64
+	EchoCheck      uint64
+	RxPackets      uint64
+	RxBytes        uint64
+	LastRxNs       uint64
+	Queued         uint8
+	CePending      uint8
+	Reserved0      uint16
+	Node           uint32
+	TxNs           int64
+	RxNs           int64
+	WinTxNs        int64
+	WinRxNs        int64
+	WinRttNs       int64
+	EchoSeenNs     uint64
+	SettleNs       uint64
+	WinSamples     uint32
+	WinCe          uint32
+	RateBps        uint64
+	EngineRateBps  uint64
+	EnginePackets  uint64
+	EngineBytes    uint64
+	WinEnginePaced uint32
+	WinEngine      uint8
+	Reserved2      [3]uint8
+	TurnNs         int64
+	RttNs          int64
+	Credit         uint32
+	CreditSeq      uint16
+	WinRnr         uint8
+	Reserved2b     uint8
+	TxPackets      uint64
+	TxBytes        uint64
+	StackRateBps   uint64
+	NextTxNs       uint64
+	LastTxNs       uint64
+	PacedNs        uint64
+	TxToken        uint64
+	ClassId        uint32
+	Caps           uint16
+	Reserved3      uint16
+	Flows          [4]struct {
 		_   structs.HostLayout
 		Psn uint32
 		Qpn uint32
 	}
-	Nonce     uint64
-	RttNs     int64
-	Credit    uint32
-	CreditSeq uint16
-	WinRnr    uint8
-	WinDue    uint8
-	WinLoss   uint32
-	WinPaced  uint32
-	Policy    struct {
+	ProbeNs     uint64
+	ProbePsn    uint32
+	WinLoss     uint32
+	WinPaced    uint32
+	WinDue      uint8
+	Reserved4   [11]uint8
+	Rewinds     uint64
+	Naks        uint64
+	Rnrs        uint64
+	Cnps        uint64
+	Ces         uint64
+	TxUnstamped uint64
+	RxUnstamped uint64
+	Dropped     uint64
+	Policy      struct {
 		_             structs.HostLayout
 		RateBps       uint64
 		DecidedNs     uint64
@@ -108,13 +120,6 @@ type BenchDestRegs struct {
 		Action        uint8
 		State         uint8
 	}
-	RateBps        uint64
-	EngineRateBps  uint64
-	EnginePackets  uint64
-	EngineBytes    uint64
-	WinEnginePaced uint32
-	WinEngine      uint8
-	Reserved       [27]uint8
 }
 
 type BenchExchangeSlot struct {
@@ -148,6 +153,7 @@ type BenchSrConfig struct {
 	HelloByAgent       uint32
 	Mac                [6]uint8
 	WindowOff          uint16
+	Secret             [2]uint64
 	Policy             struct {
 		_                 structs.HostLayout
 		MinRateBps        uint64

@@ -8,7 +8,8 @@
  * order unless a comment says otherwise; times are nanoseconds of the clock
  * chosen at attach (CLOCK_MONOTONIC, or CLOCK_TAI for PTP-synchronised hosts).
  * Pacing and the heartbeat are always on CLOCK_MONOTONIC, as fq is: next_tx_ns,
- * heartbeat_ns.
+ * heartbeat_ns. Differences between the clocks of two hosts are known modulo 2^48 ns:
+ * in_tx_ns, tx_ns and rx_ns each by itself; tx_ns + rx_ns is exact.
  *
  * Change a layout => raise SR_ABI_VERSION: an upgrade in place refuses pins of
  * another version and tells the user to detach first. What was reserved, and so 0, may
@@ -46,9 +47,11 @@ struct sr_flow {
 };
 
 /*
- * One destination's registers: nine cache lines. In the hash map 64 bytes of
- * element header and key stand in front, so an element is 640 bytes and the
- * lines that ingress needs for every packet (the key, line 0) are neighbours.
+ * One destination's registers: nine cache lines. In the hash map 64 bytes of element
+ * header and key stand in front, so an element is 640 bytes, five pairs of lines that
+ * processors load together: the key and line 0, lines 1 and 2, and so on. A packet that
+ * comes in needs the first pair, one with an echo line 1 as well; a packet that goes out
+ * needs the first pair (queued, echo) and lines 3 and 4.
  *
  * Who writes: each line belongs to one writer, named beside it. The agent never
  * rewrites a live entry through the map syscall (that would replace the element
@@ -57,16 +60,16 @@ struct sr_flow {
  */
 struct dest_regs {
 	/* line 0 - written by ingress for every packet, read by egress for the echo */
-	__u64 peer_t1_ns;  /* latest T1 received from the peer, the peer's clock */
-	__s64 in_tx_ns;    /* S1.3: T2-T1 of the peer's data to me */
+	__u64 rx_token;    /* what the peer's stamps must carry; 0 = no stamp is believed */
+	__u64 peer_t1_ns;  /* latest T1 received from the peer, the peer's clock, modulo 2^48 */
+	__s64 in_tx_ns;    /* S1.3: T2-T1 of the peer's data to me, modulo 2^48 */
 	__u64 echo_check;  /* ~(peer_t1_ns ^ in_tx_ns); a torn pair does not match */
 	__u64 rx_packets;
 	__u64 rx_bytes;    /* IP lengths without the stamp option */
-	__u64 last_rx_ns;  /* when the last packet of the peer arrived */
-	__s64 turn_ns;     /* what rx_ns has of the peer's turnaround: its ACK's T1 - the echoed T2 */
-	__u16 caps;        /* enum sr_cap; ingress on HELLO, agent */
+	__u64 last_rx_ns;  /* when the last packet came that is believed to be the peer's */
 	__u8 queued;       /* in the active queue: set by data plane, cleared by exchange */
 	__u8 ce_pending;   /* CE seen since the last echo: set by ingress, cleared by egress */
+	__u16 reserved0;
 	__u32 node;        /* S1.2: node number 1..n, 0 = not numbered yet; agent */
 
 	/* line 1 - written by ingress when an echo comes: S1.4 and one window's samples */
@@ -80,49 +83,54 @@ struct dest_regs {
 	__u32 win_samples;   /* echoes in the window */
 	__u32 win_ce;        /* CE echoes and CNPs in the window */
 
-	/* line 2 - written by egress */
-	__u64 tx_packets;
-	__u64 tx_bytes;      /* IP lengths without the stamp option */
-	__u64 stack_rate_bps; /* what the host's stack may send of rate_bps: egress paces by it; agent */
-	__u64 next_tx_ns;    /* when the pacer lets the next packet leave */
-	__u64 last_tx_ns;    /* when the host's stack handed us the last packet */
-	__u64 paced_ns;      /* sum of the delays that pacing asked for */
-	__u64 probe_ns;      /* when the probed packet left; 0 = no probe under way */
-	__u32 probe_psn;     /* its PSN */
-	__u32 class_id;      /* skb->priority under the htb pacer, 0 = none; agent */
-
-	/* line 3 - seldom counted, by either side, atomically */
-	__u64 rewinds;       /* times the PSN of a flow went back: retransmission */
-	__u64 naks;          /* AETH 011 received */
-	__u64 rnrs;          /* AETH 001 received */
-	__u64 cnps;          /* CNPs received */
-	__u64 ces;           /* packets received with CE set */
-	__u64 tx_unstamped;  /* packets sent without the option */
-	__u64 rx_unstamped;  /* packets received without the option */
-	__u64 dropped;       /* by the police pacer */
-
-	/* line 4 - written by egress (PSN slots) and ingress (credit) */
-	struct sr_flow flows[SR_PSN_SLOTS]; /* by QPN % SR_PSN_SLOTS */
-	__u64 nonce;         /* what a genuine HELLO_ACK must return */
-	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing; ingress */
-	__u32 credit;        /* latest credit of the stamp option (S5.5) */
-	__u16 credit_seq;
-	__u8 win_rnr;        /* RNR NAKs in the window: their rewinds are no loss */
-	__u8 win_due;        /* 1: something sent in the window is answered, by an ACK or an echo */
-	__u32 win_loss;      /* of data sent to the peer, in the window: NAKs (PSN), and rewinds to what has left */
-	__u32 win_paced;     /* packets that the pacer held back in the window */
-
-	/* lines 5 to 7 - written by the agent only */
-	struct policy_regs policy;
-
-	/* line 8 - written by engine_sync, the rates by the agent */
+	/* line 2 - written by ingress, not for every packet, and by engine_sync; rates by the agent */
 	__u64 rate_bps;      /* the destination's: bits per second of L2 frames without the option, 0 = unpaced; agent */
 	__u64 engine_rate_bps; /* what the engine may send of it; agent */
 	__u64 engine_packets; /* of tx_packets, those of the engine */
 	__u64 engine_bytes;  /* of tx_bytes */
 	__u32 win_engine_paced; /* of win_paced */
 	__u8 win_engine;     /* enum sr_engine_news: the engine's latest report in the window */
-	__u8 reserved[27];
+	__u8 reserved2[3];
+	__s64 turn_ns;       /* what rx_ns has of the peer's turnaround: its ACK's T1 - the echoed T2 */
+	__s64 rtt_ns;        /* data -> ACK by PSN, for peers that echo nothing */
+	__u32 credit;        /* latest credit of the stamp option (S5.5) */
+	__u16 credit_seq;
+	__u8 win_rnr;        /* RNR NAKs in the window: their rewinds are no loss */
+	__u8 reserved2b;
+
+	/* line 3 - written by egress */
+	__u64 tx_packets;
+	__u64 tx_bytes;      /* IP lengths without the stamp option */
+	__u64 stack_rate_bps; /* what the host's stack may send of rate_bps: egress paces by it; agent */
+	__u64 next_tx_ns;    /* when the pacer lets the next packet leave */
+	__u64 last_tx_ns;    /* when the host's stack handed us the last packet */
+	__u64 paced_ns;      /* sum of the delays that pacing asked for */
+	__u64 tx_token;      /* what stamps to the peer must carry; ingress on HELLO_ACK */
+	__u32 class_id;      /* skb->priority under the htb pacer, 0 = none; agent */
+	__u16 caps;          /* enum sr_cap; ingress on HELLO_ACK, agent */
+	__u16 reserved3;
+
+	/* line 4 - written by egress */
+	struct sr_flow flows[SR_PSN_SLOTS]; /* by QPN % SR_PSN_SLOTS */
+	__u64 probe_ns;      /* when the probed packet left; 0 = no probe under way */
+	__u32 probe_psn;     /* its PSN */
+	__u32 win_loss;      /* of data sent to the peer, in the window: NAKs (PSN), and rewinds to what has left */
+	__u32 win_paced;     /* packets that the pacer held back in the window */
+	__u8 win_due;        /* 1: something sent in the window is answered, by an ACK or an echo */
+	__u8 reserved4[11];
+
+	/* line 5 - seldom counted, by either side, atomically */
+	__u64 rewinds;       /* times the PSN of a flow went back: retransmission */
+	__u64 naks;          /* AETH 011 received */
+	__u64 rnrs;          /* AETH 001 received */
+	__u64 cnps;          /* CNPs received */
+	__u64 ces;           /* packets received with CE set */
+	__u64 tx_unstamped;  /* packets sent without the option */
+	__u64 rx_unstamped;  /* packets received without an option that is believed */
+	__u64 dropped;       /* by the police pacer */
+
+	/* lines 6 to 8 - written by the agent only */
+	struct policy_regs policy;
 };
 
 /* dest_regs.win_engine. */
@@ -138,10 +146,11 @@ struct rx_meta {
 	__u16 credit_seq;
 	__u8 flags;          /* those of the stamp option; 0 = the packet had none */
 	__u8 ce;             /* 1 = the IP header said CE */
-	__u64 t1_ns;
+	__u64 t1_ns;         /* modulo 2^48 */
 	__u64 t2_ns;
 	__u32 credit;
-	__u32 zero;
+	__u8 proven;         /* 1 = the packet had a stamp with the right token */
+	__u8 zero[3];
 };
 #define SR_META_MAGIC 0x53524d31u /* "SRM1" */
 
@@ -175,6 +184,7 @@ struct sr_config {
 	__u32 hello_by_agent;        /* 1: XDP_TX is not to be trusted here, the agent answers HELLO */
 	__u8 mac[6];                 /* of the interface; frames to others pass unread. 0 = any */
 	__u16 window_off;            /* 1: nothing limits what the engine may have under way */
+	__u64 secret[2];             /* random key of this attachment: tokens and nonces */
 	struct policy_params policy;
 	struct priority_params priority;
 	struct priority_state priority_now; /* agent */
@@ -183,17 +193,19 @@ struct sr_config {
 enum sr_event_type {
 	SR_EVENT_NEW_DEST = 1,       /* egress created an entry */
 	SR_EVENT_PEER_AWARE = 2,     /* a known peer answered our HELLO */
-	SR_EVENT_HELLO = 3,          /* HELLO from a peer that we do not stamp to (yet), or whose caps changed */
-	SR_EVENT_ACK_UNKNOWN = 4,    /* HELLO_ACK from an address without an entry */
+	SR_EVENT_HELLO = 3,          /* HELLO from a peer that we do not stamp to (yet), or that has changed */
+	SR_EVENT_ACK_UNKNOWN = 4,    /* HELLO_ACK with our nonce from an address without an entry */
 };
 
 struct sr_event {
 	__u32 type;          /* enum sr_event_type */
 	__u32 caps;          /* of the peer */
 	__u64 ns;
-	__u64 nonce;         /* of a HELLO_ACK, or of a HELLO that the agent is to answer */
+	__u64 nonce;         /* of a HELLO that the agent is to answer, 0 = answered */
+	__u64 t1_ns;         /* stamp of that HELLO */
+	__u64 token;         /* of a HELLO_ACK: what stamps to the peer must carry */
 	__u32 node;          /* the peer's node number */
-	__u32 reserved;
+	__u32 proven;        /* 1 = a HELLO with our token: the peer receives at its address */
 	struct dest_key peer;
 };
 
@@ -244,7 +256,7 @@ struct engine_ctx {
 	__u64 zero;
 };
 #define SR_ENGINE_SYNC 0x100
-#define SR_ENGINE_SLOTS 40
+#define SR_ENGINE_SLOTS 32
 
 /* One destination of the engine. Counts are since the last call. */
 struct engine_slot {
@@ -264,6 +276,7 @@ struct engine_slot {
 	__u16 caps;          /* out: enum sr_cap */
 	__u16 found;         /* out: 0 = the table is full */
 	__u32 window_bytes;  /* out: may be under way, 0 = no limit */
+	__u64 tx_token;      /* out: what stamps to the peer must carry */
 };
 
 enum sr_engine_flag {

@@ -4,12 +4,14 @@
  * engine that uses pre-credit; the host's stack never sees one. rocev2/hello.go is the twin of the format:
  *
  *   BTH(12)  0 version(16)  2 flags(16)  4 node(32)  8 caps(32)  12 link_mbps(32)
- *   16 nonce(64)  24 zero(64)  ICRC(32), then the stamp option in the surplus area
+ *   16 nonce(64)  24 token(64)  ICRC(32), then the stamp option in the surplus area
  *
  * A HELLO is answered on the spot and leaves no trace in the table, so a flood
- * of them costs a bounded number of answers and nothing else. A peer counts as
+ * of them costs a bounded number of answers and nothing else. The answer tells the
+ * asker's address the token that its stamps must carry. A peer counts as
  * understanding the option only when its HELLO_ACK returns the nonce of our own
- * HELLO: it lives at the address it claims.
+ * HELLO: it lives at the address it claims. Token and nonce are made from the address
+ * (secret.h), so neither has to be kept.
  *
  * An ECHO has the same shape with a body of zeros. It is what a host sends that gets
  * stamped data and has nothing to send: the option in it is the feedback of S1.4.
@@ -22,7 +24,7 @@
 
 #define CONTROL_QPN 0xfffffe
 #define HELLO_LEN 32
-#define HELLO_VERSION 1
+#define HELLO_VERSION 2
 #define HELLO_UDP_LEN (UDP_HLEN + BTH_LEN + HELLO_LEN + ICRC_LEN)
 #define HELLO_BURST 64
 
@@ -111,7 +113,7 @@ static __always_inline void ipv4_checksum(void *ip)
  * so both directions of a pair hash alike.
  */
 static __always_inline void hello_answer(void *eth, void *ip, int v6, const struct sr_config *cfg,
-					 struct stamp *s, __u64 t2)
+					 struct stamp *s, __u64 t2, __u64 token)
 {
 	void *bth = ip + (v6 ? IPV6_HLEN : IPV4_HLEN) + UDP_HLEN;
 	void *body = bth + BTH_LEN;
@@ -134,13 +136,14 @@ static __always_inline void hello_answer(void *eth, void *ip, int v6, const stru
 	ST32(body + 4, bpf_htonl(cfg->node));
 	ST32(body + 8, bpf_htonl(cfg->caps));
 	ST32(body + 12, bpf_htonl(cfg->link_rate_bps / 1000000));
-	ST32(body + 24, 0);
-	ST32(body + 28, 0);
+	ST32(body + 24, bpf_htonl(token >> 32));
+	ST32(body + 28, bpf_htonl(token));
 	ST32(body + HELLO_LEN, control_icrc(ip, v6));
 
 	s->echo_t1_ns = s->t1_ns;
 	s->echo_t2_ns = t2;
 	s->flags = s->flags & STAMP_T1 ? STAMP_T1 | STAMP_ECHO : STAMP_T1;
+	s->token = 0; /* the nonce proves it */
 	s->t1_ns = clock_now();
 	s->credit = 0;
 	s->credit_seq = 0;
@@ -162,6 +165,68 @@ static __always_inline int caps_changed(const struct dest_regs *d, __u32 caps)
 	return !(d->caps & SR_CAP_STATIC) && ((d->caps ^ caps) & 0x7fff);
 }
 
+/* A HELLO_ACK that returned our nonce: what the peer is, and the first times. */
+static __always_inline int hello_ack(struct dest_regs *d, const struct dest_key *key,
+				     const void *body, const struct stamp *s, __u64 now)
+{
+	__u64 token = bpf_be64_to_cpu(LD64(body + 24));
+	__u32 caps = bpf_ntohl(LD32(body + 8)) & 0x7fff;
+	struct sr_event *e;
+
+	e = event_begin(d ? SR_EVENT_PEER_AWARE : SR_EVENT_ACK_UNKNOWN, key, now);
+	if (e) {
+		e->caps = caps;
+		e->node = bpf_ntohl(LD32(body + 4));
+		e->token = token;
+		bpf_ringbuf_submit(e, 0);
+	}
+	if (d) {
+		WRITE_ONCE(d->tx_token, token); /* before it is used */
+		if (!(d->caps & SR_CAP_STATIC))
+			WRITE_ONCE(d->caps, caps);
+		note_stamp(d, s, now, OP_HELLO_ACK);
+		if (s->flags & STAMP_ECHO)
+			mark_active(d, key);
+	}
+	return control_drop(SR_STAT_hello_ack);
+}
+
+/*
+ * A HELLO writes no register: anybody may have sent it. The agent hears of one that it is
+ * to answer, and of one that is news: without our token (proven), of a peer without an
+ * entry, it is not even that.
+ */
+static __always_inline void hello_event(const struct dest_regs *d, const struct dest_key *key,
+					const void *body, const struct stamp *s, __u64 now,
+					int proven, int answer)
+{
+	__u32 caps = bpf_ntohl(LD32(body + 8));
+	struct sr_event *e;
+
+	if (!answer && (d ? proven && d->caps & SR_CAP_STAMP && !caps_changed(d, caps) : !proven))
+		return;
+	e = event_begin(SR_EVENT_HELLO, key, now);
+	if (!e)
+		return;
+	e->caps = caps;
+	e->node = bpf_ntohl(LD32(body + 4));
+	e->proven = proven;
+	e->t1_ns = s->t1_ns;
+	if (answer)
+		e->nonce = bpf_be64_to_cpu(LD64(body + 16));
+	bpf_ringbuf_submit(e, 0);
+}
+
+/* An ECHO is feedback and nothing else. */
+static __always_inline int echo_packet(struct dest_regs *d, const struct dest_key *key,
+				       const struct stamp *s, __u64 now)
+{
+	note_stamp(d, s, now, OP_ECHO);
+	if (s->flags & (STAMP_ECHO | STAMP_CE))
+		mark_active(d, key);
+	return control_drop(SR_STAT_echo_received);
+}
+
 /* v6 is a constant in each of the two calls below, so every offset is one too. */
 static __always_inline int control_packet(void *eth, struct roce *r, void *end, int v6,
 					  const struct sr_config *cfg, __u64 now)
@@ -171,8 +236,8 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	void *ip = r->ip, *body = ip + hlen + UDP_HLEN + BTH_LEN;
 	struct dest_regs *d;
 	struct dest_key key;
-	struct stamp s;
-	__u64 nonce;
+	struct stamp s = {};
+	__u64 token;
 
 	if (r->udp_len != HELLO_UDP_LEN || r->surplus != STAMP_LEN ||
 	    ip + hlen + HELLO_UDP_LEN + STAMP_LEN > end ||
@@ -182,62 +247,58 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 
 	peer_key(r, 1, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
-	nonce = bpf_be64_to_cpu(LD64(body + 16));
-
 	if (echo && !d)
 		return control_drop(SR_STAT_echo_unknown);
-	/* The nonce first: it is what a flood of answers cannot have. */
-	if (r->opcode == OP_HELLO_ACK && d && (nonce != d->nonce || !nonce))
+	/* Token and nonce first: they are what a flood of forged answers cannot have. */
+	if (echo && s.token != d->rx_token)
+		return control_drop(SR_STAT_rx_token_wrong);
+	if (r->opcode == OP_HELLO_ACK &&
+	    bpf_be64_to_cpu(LD64(body + 16)) != secret_of(&key, SECRET_NONCE))
 		return control_drop(SR_STAT_hello_ack_forged);
-	if ((r->opcode == OP_HELLO || !d) && !hello_allowed(cfg))
+	if (r->opcode == OP_HELLO && !hello_allowed(cfg))
 		return control_drop(SR_STAT_hello_limited);
 	if (LD32(body + HELLO_LEN) != control_icrc(ip, v6))
 		return control_drop(SR_STAT_control_bad_icrc);
 
-	if (d)
-		note_stamp(d, &s, now, r->opcode);
-	if (d && s.flags & (STAMP_ECHO | STAMP_CE))
-		mark_active(d, &key);
 	if (echo)
-		return control_drop(SR_STAT_echo_received);
-	if (r->opcode == OP_HELLO_ACK) {
-		__u32 caps = bpf_ntohl(LD32(body + 8)) & 0x7fff, node = bpf_ntohl(LD32(body + 4));
-
-		if (d && !(d->caps & SR_CAP_STATIC))
-			d->caps = caps;
-		emit(d ? SR_EVENT_PEER_AWARE : SR_EVENT_ACK_UNKNOWN, &key, now, caps, nonce, node);
-		return control_drop(SR_STAT_hello_ack);
-	}
-
-	if (cfg->hello_by_agent) {
-		emit(SR_EVENT_HELLO, &key, now, bpf_ntohl(LD32(body + 8)), nonce,
-		     bpf_ntohl(LD32(body + 4)));
+		return echo_packet(d, &key, &s, now);
+	if (r->opcode == OP_HELLO_ACK)
+		return hello_ack(d, &key, body, &s, now);
+	token = secret_of(&key, SECRET_TOKEN);
+	hello_event(d, &key, body, &s, now, s.token == token, cfg->hello_by_agent);
+	if (cfg->hello_by_agent)
 		return control_drop(SR_STAT_hello_to_agent);
-	}
-	if (!d || !(d->caps & SR_CAP_STAMP) || caps_changed(d, bpf_ntohl(LD32(body + 8))))
-		emit(SR_EVENT_HELLO, &key, now, bpf_ntohl(LD32(body + 8)), 0,
-		     bpf_ntohl(LD32(body + 4)));
-	hello_answer(eth, ip, v6, cfg, &s, now);
+	hello_answer(eth, ip, v6, cfg, &s, now, token);
 	count(SR_STAT_hello_answered);
 	return XDP_TX;
 }
 
 /*
  * Pre-credit is between engines (S5): one that has steered CONTROL_QPN to itself
- * gets what peers say of it, and judges it. The stamp behind these packets says
- * nothing that is not in the next packet of data.
+ * gets what peers say of it, and judges it. The token of the stamp behind them proves that
+ * it is the peer; the rest says nothing that is not in the next packet of data.
  */
-static __always_inline int control_credit(struct xdp_md *ctx, const struct roce *r,
+static __always_inline int control_credit(struct xdp_md *ctx, const struct roce *r, void *end,
 					  const struct sr_config *cfg)
 {
 	const struct steer *st = steer_find(cfg, CONTROL_QPN);
-	struct stamp none = {};
+	const void *opt = r->udp + HELLO_UDP_LEN;
+	struct dest_regs *d;
+	struct dest_key key;
+	struct stamp s = {};
 
 	if (!st)
 		return control_drop(SR_STAT_control_unknown);
-	if (r->udp_len != HELLO_UDP_LEN || r->surplus != STAMP_LEN)
+	if (r->udp_len != HELLO_UDP_LEN || r->surplus != STAMP_LEN || opt + STAMP_LEN > end ||
+	    stamp_read(opt, r->udp, &s))
 		return control_drop(SR_STAT_control_malformed);
-	return steer_packet(ctx, st, &none, 0, clock_now()) == XDP_REDIRECT ? XDP_REDIRECT : XDP_DROP;
+	peer_key(r, 1, &key);
+	d = bpf_map_lookup_elem(&dest_table, &key);
+	if (!d || s.token != d->rx_token)
+		return control_drop(SR_STAT_rx_token_wrong);
+	s.proven = 1;
+	s.flags = 0;
+	return steer_packet(ctx, st, &s, 0, clock_now()) == XDP_REDIRECT ? XDP_REDIRECT : XDP_DROP;
 }
 
 /*
@@ -253,7 +314,7 @@ static __noinline int control(struct xdp_md *ctx)
 	if (!cfg || parse(data, end, &r, &rx_reasons) != ROCE)
 		return XDP_PASS;
 	if (r.opcode == OP_CREDIT_GRANT || r.opcode == OP_CREDIT_RETURN)
-		return control_credit(ctx, &r, cfg);
+		return control_credit(ctx, &r, end, cfg);
 	if (r.opcode != OP_HELLO && r.opcode != OP_HELLO_ACK && r.opcode != OP_ECHO)
 		return control_drop(SR_STAT_control_unknown);
 	return r.v6 ? control_packet(data, &r, end, 1, cfg, clock_now())

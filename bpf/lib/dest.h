@@ -78,6 +78,7 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 {
 	const struct sr_config *cfg = get_config();
 	struct dest_regs *d;
+	struct sr_event *e;
 	__u32 zero = 0;
 	int err;
 
@@ -95,11 +96,13 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 	d->win_tx_ns = NO_SAMPLE;
 	d->win_rx_ns = NO_SAMPLE;
 	d->win_rtt_ns = NO_SAMPLE;
-	d->nonce = (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
+	d->rx_token = secret_of(key, SECRET_TOKEN);
 
 	err = bpf_map_update_elem(&dest_table, key, d, BPF_NOEXIST);
 	if (!err) {
-		emit(SR_EVENT_NEW_DEST, key, now, 0, d->nonce, 0);
+		e = event_begin(SR_EVENT_NEW_DEST, key, now);
+		if (e)
+			bpf_ringbuf_submit(e, 0);
 	} else if (err == -7 /* E2BIG */ || err == -12 /* ENOMEM */) {
 		count(SR_STAT_tx_table_full);
 		return NULL;
@@ -119,7 +122,9 @@ static __always_inline int is_feedback(__u8 opcode)
 }
 
 /*
- * S1.4: the peer gave back our stamp. T1, T2 from the echo, T3 is now.
+ * S1.4: the peer gave back our stamp. T1, T2 from the echo, T3 is now. T1 and T3 are of
+ * our clock, so the round trip is exact; T2 - T1 is the value modulo 2^48 that is closest
+ * to the one before, and goes on steadily where the clocks' difference passes 2^47.
  *
  * Every packet of the peer echoes the latest stamp that it has, so that each ACK
  * carries one; the first echo of a stamp is news, later ones would only tell how
@@ -133,26 +138,27 @@ static __always_inline int is_feedback(__u8 opcode)
 static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s, __u64 t3,
 				      __u8 opcode)
 {
-	int feedback = is_feedback(opcode);
-	int control = opcode == OP_HELLO || opcode == OP_HELLO_ACK;
-	__s64 tx = s->echo_t2_ns - s->echo_t1_ns;
-	__s64 rx = t3 - s->echo_t2_ns;
-	__s64 turn = s->t1_ns - s->echo_t2_ns;
-	__s64 newer = s->echo_t1_ns - d->echo_seen_ns;
+	int feedback = is_feedback(opcode), control = opcode == OP_HELLO_ACK;
+	__s64 turn = time_diff(s->t1_ns, s->echo_t2_ns);
+	__s64 rtt = time_diff(t3, s->echo_t1_ns), tx, rx;
+	__u64 t1 = t3 - rtt;
+	__s64 newer = t1 - d->echo_seen_ns;
 
 	if (d->echo_seen_ns && newer <= 0 && newer > -ECHO_MAX_AGE_NS)
 		return;
 	if (!feedback) {
 		if (!(s->flags & STAMP_T1))
 			return;
-		rx -= turn;
+		rtt -= turn;
 		turn = 0;
 	}
-	if (tx + rx < 0 || tx + rx > ECHO_MAX_RTT_NS) {
+	if (rtt < 0 || rtt > ECHO_MAX_RTT_NS) {
 		count(SR_STAT_rx_echo_absurd);
 		return;
 	}
-	d->echo_seen_ns = s->echo_t1_ns;
+	tx = d->tx_ns + time_diff(s->echo_t2_ns - s->echo_t1_ns, d->tx_ns);
+	rx = rtt - tx;
+	d->echo_seen_ns = t1;
 	d->tx_ns = tx;
 	d->rx_ns = rx;
 	if (s->flags & STAMP_T1)
@@ -162,7 +168,7 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 	 * agent's own HELLO does: it does not wait in the pacer, and the agent sends
 	 * one into the pause that it makes to find the baseline.
 	 */
-	if (!control && (__s64)(s->echo_t1_ns - d->settle_ns) < 0) {
+	if (!control && (__s64)(t1 - d->settle_ns) < 0) {
 		count(SR_STAT_rx_echo_stale);
 		return;
 	}
@@ -170,17 +176,17 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 		d->win_tx_ns = tx;
 	if (rx < d->win_rx_ns)
 		d->win_rx_ns = rx;
-	if (tx + rx < d->win_rtt_ns)
-		d->win_rtt_ns = tx + rx;
+	if (rtt < d->win_rtt_ns)
+		d->win_rtt_ns = rtt;
 	d->win_samples++;
 }
 
-/* S1.3: the peer's stamp. What else the option says. */
+/* S1.3: the peer's stamp, which is proven to be its. What else the option says. */
 static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *s, __u64 t2,
 				       __u8 opcode)
 {
 	if (s->flags & STAMP_T1 && opcode != OP_ECHO) { /* which is no data: S1.3 */
-		__s64 in_tx = t2 - s->t1_ns;
+		__s64 in_tx = time_diff(t2, s->t1_ns);
 
 		WRITE_ONCE(d->peer_t1_ns, s->t1_ns);
 		WRITE_ONCE(d->in_tx_ns, in_tx);
@@ -200,9 +206,10 @@ static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *
 static __always_inline void take_echo(struct dest_regs *d, struct stamp *s, __u64 now)
 {
 	__u64 t1 = READ_ONCE(d->peer_t1_ns), in_tx = READ_ONCE(d->in_tx_ns);
+	__s64 age = time_diff(now, t1 + in_tx);
 
-	if (READ_ONCE(d->echo_check) == ~(t1 ^ in_tx) &&
-	    (__s64)(now - (t1 + in_tx)) < ECHO_MAX_AGE_NS) {
+	/* One of 39 to 78 hours looks young; who gets it finds the round trip absurd. */
+	if (READ_ONCE(d->echo_check) == ~(t1 ^ in_tx) && age < ECHO_MAX_AGE_NS) {
 		s->flags |= STAMP_ECHO;
 		s->echo_t1_ns = t1;
 		s->echo_t2_ns = t1 + in_tx;
@@ -225,34 +232,62 @@ static __always_inline void note_loss(struct dest_regs *d, __u32 n, int stamped)
 }
 
 /*
- * An acknowledgement came in: NAKs, and the round trip of the probed packet.
- * Returns whether it said something that the policy wants to know.
+ * How far behind the last packet of a flow one can be that is not acknowledged yet: what
+ * a plain peer says of others is not believed.
  */
-static __always_inline int note_response(struct dest_regs *d, const struct roce *r, void *end,
-					 __u64 now)
+#define PSN_UNDER_WAY 4096
+
+/*
+ * Whether this host has sent something lately that a packet with this PSN can be the
+ * answer to. A plain peer proves nothing; who forges its NAKs must at least guess this.
+ */
+static __always_inline int answers_us(const struct dest_regs *d, __u32 psn)
+{
+	int found = 0;
+
+#pragma unroll
+	for (int i = 0; i < SR_PSN_SLOTS; i++)
+		found |= d->flows[i].qpn && !(d->flows[i].psn >> 31) &&
+			 ((d->flows[i].psn - psn) & 0xffffff) < PSN_UNDER_WAY;
+	return found;
+}
+
+/* The AETH's syndrome of an acknowledgement, 0 = there is none or it says ACK. */
+static __always_inline __u8 nak_syndrome(const struct roce *r, void *end)
+{
+	__u8 syndrome;
+
+	if (r->opcode != OP_RC_ACK || r->bth + BTH_LEN + 1 > end)
+		return 0;
+	syndrome = *(__u8 *)(r->bth + BTH_LEN);
+	return syndrome >> 5 == 1 || syndrome >> 5 == 3 ? syndrome : 0;
+}
+
+static __always_inline void note_nak(struct dest_regs *d, __u8 syndrome)
+{
+	if (syndrome >> 5 == 1) {
+		add(&d->rnrs, 1);
+		d->win_rnr = 1;
+		return;
+	}
+	add(&d->naks, 1);
+	if (syndrome == 0x60)
+		note_loss(d, 1, d->caps & SR_CAP_STAMP);
+}
+
+/*
+ * The round trip of the probed packet, from the response to it. Returns whether the
+ * probe has ended.
+ */
+static __always_inline int note_probe(struct dest_regs *d, const struct roce *r, __u64 now)
 {
 	__u8 op = r->opcode;
 	__s64 rtt;
-	int news = 0;
 
-	if (op == OP_RC_ACK && r->bth + BTH_LEN + 1 <= end) {
-		__u8 syndrome = *(__u8 *)(r->bth + BTH_LEN);
-
-		if (syndrome >> 5 == 1) {
-			add(&d->rnrs, 1);
-			d->win_rnr = 1;
-			news = 1;
-		} else if (syndrome >> 5 == 3) {
-			add(&d->naks, 1);
-			if (syndrome == 0x60)
-				note_loss(d, 1, d->caps & SR_CAP_STAMP);
-			news = 1;
-		}
-	}
 	if (!d->probe_ns || bth_psn(r->bth) != d->probe_psn ||
 	    (op != OP_RC_ACK && op != OP_RC_ATOMIC_ACK && op != OP_RC_READ_RESPONSE_FIRST &&
 	     op != OP_RC_READ_RESPONSE_ONLY))
-		return news;
+		return 0;
 	rtt = now - d->probe_ns;
 	if (rtt > 0) { /* else it left earlier than our pacer thought */
 		if (d->probe_ns >= d->settle_ns && rtt < d->win_rtt_ns)

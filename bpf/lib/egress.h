@@ -22,29 +22,53 @@ static __always_inline void *at(struct __sk_buff *skb, __u32 off, __u32 n)
 }
 
 /*
+ * Whether the kernel's RoCE driver or root has sent the packet. Any process may send UDP
+ * to port 4791, with PSNs that look like loss; what it sends must not be counted.
+ *
+ * The driver gives each queue pair a socket of the kernel that is never bound, so its
+ * port is 0. That of a process has got one before its first packet. The uid of the
+ * driver's socket says nothing: it is that of the process that made the queue pair.
+ * A packet without a socket was forwarded: it is another host's.
+ */
+static __always_inline int sent_here(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+
+	return sk && (!sk->src_port || !bpf_get_socket_uid(skb));
+}
+
+/*
  * A control packet of our agent (HELLO, ECHO): the option is there already, outside of the
- * ICRC, and only waits for its time and the echo.
+ * ICRC, and only waits for its time, the token and the echo. HELLO gets no echo: nobody
+ * would believe it. A HELLO_ACK has one already: of the HELLO that it answers.
  */
 static __always_inline int stamp_control(struct __sk_buff *skb, const struct roce *r, __u64 now)
 {
-	struct stamp s = { .flags = STAMP_T1, .t1_ns = now };
 	struct dest_regs *d;
 	struct dest_key key;
+	struct stamp s;
 	void *opt;
 
 	peer_key(r, 0, &key);
-	d = bpf_map_lookup_elem(&dest_table, &key);
-	if (d)
-		take_echo(d, &s, now);
-
 	if (r->surplus != STAMP_LEN || bpf_skb_pull_data(skb, r->opt_off + STAMP_LEN))
 		return TC_NEXT;
 	opt = at(skb, r->opt_off, STAMP_LEN);
-	if (opt && stamp_is_ours(opt)) {
-		stamp_write(opt, &s);
-		if (r->opcode == OP_ECHO)
-			count(SR_STAT_echo_sent);
+	if (!opt || !stamp_is_ours(opt))
+		return TC_NEXT;
+	stamp_fields(opt, &s);
+	s.flags = STAMP_T1 | (s.flags & STAMP_ECHO);
+	s.t1_ns = now;
+	s.token = 0;
+	s.credit = s.credit_seq = 0;
+	d = bpf_map_lookup_elem(&dest_table, &key);
+	if (d) {
+		s.token = READ_ONCE(d->tx_token);
+		if (r->opcode != OP_HELLO && r->opcode != OP_HELLO_ACK)
+			take_echo(d, &s, now);
 	}
+	stamp_write(opt, &s);
+	if (r->opcode == OP_ECHO)
+		count(SR_STAT_echo_sent);
 	return TC_NEXT;
 }
 
@@ -119,6 +143,10 @@ static __always_inline int egress(struct __sk_buff *skb)
 		count(SR_STAT_tx_malformed);
 		return TC_NEXT;
 	}
+	if (!sent_here(skb)) {
+		count(SR_STAT_tx_foreign);
+		return TC_NEXT;
+	}
 	now = clock_now();
 	mono = clock_tai ? mono_now() : now;
 	if (is_control(&r))
@@ -144,6 +172,7 @@ static __always_inline int egress(struct __sk_buff *skb)
 
 	if (!why) {
 		s.flags = STAMP_T1;
+		s.token = READ_ONCE(d->tx_token);
 		s.t1_ns = leaves;
 		take_echo(d, &s, leaves);
 		if (append(skb, &r, &s))

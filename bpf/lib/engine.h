@@ -84,6 +84,7 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	/* What does not fit 32 bits is no limit that anybody reaches. */
 	window = READ_ONCE(d->policy.window_bytes);
 	s->window_bytes = window >> 32 ? 0 : window;
+	s->tx_token = READ_ONCE(d->tx_token);
 	/* What left until now left at the old rate: its echoes say nothing of the new. */
 	if (s->rate_bps != READ_ONCE(d->engine_rate_bps)) {
 		s->rate_bps = READ_ONCE(d->engine_rate_bps);

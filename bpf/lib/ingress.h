@@ -25,48 +25,128 @@ static __always_inline __s32 frame_surplus(struct xdp_md *ctx, const struct roce
 	return (__s32)bpf_xdp_get_buff_len(ctx) - (__s32)need;
 }
 
-/* Reads the option, wherever it lies. Returns 0 or the reason why not. */
-static __always_inline int read_option(struct xdp_md *ctx, const struct roce *r, void *data,
-				       void *end, struct stamp *s)
-{
-	__u32 off = r->opt_off;
-	__u8 copy[STAMP_LEN] __attribute__((aligned(8)));
-	void *opt;
+/* How far a packet from a peer's address is proven to be the peer's (docs/security.md). */
+enum trust {
+	TRUST_PROVEN, /* a stamp with the token that the peer was given */
+	TRUST_PLAIN,  /* the peer does not stamp: nothing of its can be proven */
+	TRUST_NONE,   /* the peer stamps, and this is no stamp of its */
+};
 
-	if (r->surplus != STAMP_LEN || off > MAX_OFFSET)
-		return SR_STAT_rx_option_foreign;
-	opt = data + bounded(off);
-	if (opt + STAMP_LEN <= end)
-		return stamp_read(opt, r->udp, s);
-	/* A frame of several buffers: the tail is not in the linear part. */
-	if (bpf_xdp_load_bytes(ctx, off, copy, STAMP_LEN))
-		return SR_STAT_rx_truncated;
-	return stamp_read(copy, r->udp, s);
+/*
+ * Whether a CNP or NAK of a plain peer concerns something that this host sends: a queue
+ * pair of the engine, or of rxe a PSN that was sent lately; a CNP has none.
+ */
+static __always_inline int concerns_us(const struct dest_regs *d, const struct sr_config *cfg,
+				       const struct roce *r, __u64 now)
+{
+	if (steer_find(cfg, r->qpn))
+		return 1;
+	if (r->opcode == OP_CNP)
+		return (__s64)(now - d->last_tx_ns) < (__s64)PROBE_TIMEOUT_NS;
+	return answers_us(d, bth_psn(r->bth));
+}
+
+/* CNPs and NAKs. Returns whether there is one that the policy wants to know of. */
+static __always_inline int note_trouble(struct dest_regs *d, const struct sr_config *cfg,
+					const struct roce *r, void *end, __u64 now,
+					enum trust trust)
+{
+	__u8 syndrome = nak_syndrome(r, end);
+
+	if (r->opcode != OP_CNP && !syndrome)
+		return 0;
+	if (r->opcode == OP_CNP)
+		count(SR_STAT_rx_cnp);
+	if (trust == TRUST_NONE || (trust == TRUST_PLAIN && !concerns_us(d, cfg, r, now))) {
+		count(SR_STAT_rx_unproven);
+		return 0;
+	}
+	if (syndrome) {
+		note_nak(d, syndrome);
+	} else {
+		add(&d->cnps, 1);
+		add32(&d->win_ce, 1);
+	}
+	return 1;
 }
 
 /* Returns whether the packet said something that the policy wants to know. */
-static __always_inline int note_packet(struct dest_regs *d, const struct roce *r, void *end,
-				       __u64 now)
+static __always_inline int note_packet(struct dest_regs *d, const struct sr_config *cfg,
+				       struct roce *r, void *end, __u64 now, enum trust trust)
 {
-	int news = 0;
+	int news = note_trouble(d, cfg, r, end, now, trust);
 
 	add(&d->rx_packets, 1);
 	add(&d->rx_bytes, r->ip_hlen + r->udp_len);
+	if (trust != TRUST_PROVEN)
+		add(&d->rx_unstamped, 1);
+	if (trust == TRUST_NONE) {
+		if (r->ce)
+			count(SR_STAT_rx_unproven);
+		r->ce = 0;
+		return news;
+	}
 	d->last_rx_ns = now;
 	if (r->opcode >= OP_RC_READ_RESPONSE_FIRST && r->opcode <= OP_RC_ATOMIC_ACK)
-		news = note_response(d, r, end, now);
-	if (r->opcode == OP_CNP) {
-		add(&d->cnps, 1);
-		add32(&d->win_ce, 1);
-		count(SR_STAT_rx_cnp);
-		news = 1;
-	}
+		news |= note_probe(d, r, now);
 	if (r->ce) {
 		add(&d->ces, 1);
 		if (!READ_ONCE(d->ce_pending))
 			WRITE_ONCE(d->ce_pending, 1);
 	}
 	return news;
+}
+
+/*
+ * What a packet with a stamp says of its sender. Whoever has not the right token has
+ * not received our HELLO_ACK at the peer's address: all of the stamp is forged or of
+ * another time, and says nothing. Returns as note_packet does.
+ */
+static __always_inline int note_stamped(struct dest_regs *d, const struct sr_config *cfg,
+					struct roce *r, void *end, struct stamp *s, __u64 now)
+{
+	int news;
+
+	if (!d || s->token != d->rx_token || !s->token) {
+		s->flags = 0;
+		r->ce = 0;
+		if (d) {
+			count(SR_STAT_rx_token_wrong);
+			add(&d->rx_unstamped, 1);
+		} else {
+			count(SR_STAT_rx_stamped);
+			count(SR_STAT_rx_unknown_peer);
+		}
+		return 0;
+	}
+	count(SR_STAT_rx_stamped);
+	s->proven = 1;
+	news = note_packet(d, cfg, r, end, now, TRUST_PROVEN);
+	note_stamp(d, s, now, r->opcode);
+	/* With a T1 the agent looks whether it is echoed (ECHO). */
+	return news | (s->flags & (STAMP_T1 | STAMP_ECHO | STAMP_CE));
+}
+
+static __always_inline int note_unstamped(struct dest_regs *d, const struct sr_config *cfg,
+					  struct roce *r, void *end, __u64 now)
+{
+	if (!d)
+		return 0;
+	return note_packet(d, cfg, r, end, now,
+			   READ_ONCE(d->caps) & SR_CAP_STAMP ? TRUST_NONE : TRUST_PLAIN);
+}
+
+/*
+ * Takes the option out: nobody above shall see it. The IP length alone does that, since
+ * what follows is padding; where the kernel can, the frame is shortened as well. Not
+ * with several buffers: veth and generic XDP leave skb->len too long then (seen on
+ * 6.18), and the packet is lost.
+ */
+static __always_inline void strip(struct xdp_md *ctx, struct roce *r, int one_buffer, __s32 padding)
+{
+	ip_add_length(r, -STAMP_LEN);
+	if (one_buffer && bpf_xdp_adjust_tail(ctx, -STAMP_LEN - padding))
+		count(SR_STAT_rx_strip_failed);
 }
 
 static __always_inline int ingress(struct xdp_md *ctx)
@@ -81,7 +161,7 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	int one_buffer;
 	__s32 padding;
 	__u64 now;
-	int why, news = 0;
+	int why, news;
 
 	switch (parse(data, end, &r, &rx_reasons)) {
 	case ROCE:
@@ -114,52 +194,19 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	now = clock_now();
 	peer_key(&r, 1, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
-	if (d)
-		news = note_packet(d, &r, end, now);
-
-	if (!r.surplus) {
-		count(SR_STAT_rx_unstamped);
-		if (d)
-			add(&d->rx_unstamped, 1);
-		goto steer;
-	}
-	why = read_option(ctx, &r, data, end, &s);
-	if (why) {
+	why = r.surplus ? read_option(ctx, &r, data, end, &s) : SR_STAT_rx_unstamped;
+	if (!why) {
+		news = note_stamped(d, cfg, &r, end, &s, now);
+	} else {
 		s.flags = 0;
 		count(why);
-		if (d)
-			add(&d->rx_unstamped, 1);
-		if (why != SR_STAT_rx_option_version)
-			goto steer;
-	} else {
-		count(SR_STAT_rx_stamped);
-		if (d) {
-			note_stamp(d, &s, now, r.opcode);
-			/* With a T1 the agent looks whether it is echoed (ECHO). */
-			news |= s.flags & (STAMP_T1 | STAMP_ECHO | STAMP_CE);
-		} else {
-			count(SR_STAT_rx_unknown_peer);
-		}
+		news = note_unstamped(d, cfg, &r, end, now);
 	}
-
-	/*
-	 * Take the option out: nobody above shall see it. The IP length alone does
-	 * that, since what follows is padding; where the kernel can, the frame is
-	 * shortened as well. Not with several buffers: veth and generic XDP leave
-	 * skb->len too long then (seen on 6.18), and the packet is lost.
-	 */
-	if (news)
-		mark_active(d, &key);
-	ip_add_length(&r, -STAMP_LEN);
-	st = steer_find(cfg, r.qpn);
-	if (one_buffer && bpf_xdp_adjust_tail(ctx, -STAMP_LEN - padding))
-		count(SR_STAT_rx_strip_failed);
-	return st ? steer_packet(ctx, st, &s, r.ce, now) : XDP_PASS;
-
-steer:
 	if (news)
 		mark_active(d, &key);
 	st = steer_find(cfg, r.qpn);
+	if (!why || why == SR_STAT_rx_option_version)
+		strip(ctx, &r, one_buffer, padding);
 	return st ? steer_packet(ctx, st, &s, r.ce, now) : XDP_PASS;
 }
 

@@ -128,23 +128,21 @@ static __always_inline const struct sr_config *get_config(void)
 	return bpf_map_lookup_elem(&config, &zero);
 }
 
-static __always_inline void emit(enum sr_event_type type, const struct dest_key *peer, __u64 now,
-				 __u32 caps, __u64 nonce, __u32 node)
+/* An event to be filled in and given to bpf_ringbuf_submit, or NULL: the ring is full. */
+static __always_inline struct sr_event *event_begin(enum sr_event_type type,
+						    const struct dest_key *peer, __u64 now)
 {
 	struct sr_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
 	if (!e) {
 		count(SR_STAT_events_lost);
-		return;
+		return NULL;
 	}
+	__builtin_memset(e, 0, sizeof(*e));
 	e->type = type;
-	e->caps = caps;
 	e->ns = now;
-	e->nonce = nonce;
-	e->node = node;
-	e->reserved = 0;
 	e->peer = *peer;
-	bpf_ringbuf_submit(e, 0);
+	return e;
 }
 
 #endif

@@ -54,7 +54,10 @@
 	SR_REASON(41, rx_echo_absurd, "ingress: echoes whose round trip is below zero or above ten seconds, ignored") \
 	SR_REASON(42, echo_sent, "control: ECHOs that left, for stamped data that nothing else has answered") \
 	SR_REASON(43, echo_received, "control: ECHOs received") \
-	SR_REASON(44, echo_unknown, "control: ECHOs from an address without a table entry, dropped unread")
+	SR_REASON(44, echo_unknown, "control: ECHOs from an address without a table entry, dropped unread") \
+	SR_REASON(45, rx_token_wrong, "ingress: stamp options without the token that HELLO_ACK gave the peer, stripped unread") \
+	SR_REASON(46, rx_unproven, "ingress: CNPs, NAKs and CE marks that anybody may have forged: passed on, hidden from the policy") \
+	SR_REASON(47, tx_foreign, "egress: packets to port 4791 that neither the kernel's RoCE driver nor root has sent, passed untouched")
 
 #define SR_REASON_ENUM(number, name, text) SR_STAT_##name = number,
 enum sr_reason {

@@ -3,14 +3,14 @@
  * The stamp option (S1.2-S1.4, S5.5): an experimental UDP option in the surplus
  * area of RFC 9868, 40 bytes, big-endian. rocev2/stamp.go is its twin.
  *
- *   0 OCS(16)  2 Kind=127  3 Len=38  4 ExID=0x5352  6 flags  7 version=1
- *   8 t1(64)   16 echo_t1(64)  24 echo_t2(64)  32 credit(32)  36 credit_seq(16)  38 zero(16)
+ *   0 OCS(16)  2 Kind=127  3 Len=38  4 ExID=0x5352  6 flags  7 version=2
+ *   8 token(64)  16 t1(48)  22 echo_t1(48)  28 echo_t2(48)  34 credit(32)  38 credit_seq(16)
  */
 #ifndef SOFTROCE_STAMP_H
 #define SOFTROCE_STAMP_H
 
 #define STAMP_LEN 40
-#define STAMP_VERSION 1
+#define STAMP_VERSION 2
 #define STAMP_T1 1
 #define STAMP_ECHO 2
 #define STAMP_CREDIT 4
@@ -20,14 +20,26 @@
 #define STAMP_KIND_LEN bpf_htons(0x7f26)
 #define STAMP_EXID bpf_htons(0x5352)
 
-/* The option, fields in host order except ocs. */
+/* Times in the option are modulo 2^48 ns: 78 hours. */
+#define STAMP_TIME_BITS 48
+#define STAMP_TIME_MASK ((1ull << STAMP_TIME_BITS) - 1)
+
+/* A difference of two times of which one is modulo 2^48. */
+static __always_inline __s64 time_diff(__u64 a, __u64 b)
+{
+	return (__s64)((a - b) << (64 - STAMP_TIME_BITS)) >> (64 - STAMP_TIME_BITS);
+}
+
+/* The option, fields in host order. Times that are written may have more bits. */
 struct stamp {
+	__u64 token;
 	__u64 t1_ns;
 	__u64 echo_t1_ns;
 	__u64 echo_t2_ns;
 	__u32 credit;
 	__u16 credit_seq;
 	__u8 flags;
+	__u8 proven; /* not in the option: the token is that which we gave the peer */
 };
 
 /*
@@ -58,6 +70,20 @@ static __always_inline int stamp_is_ours(const void *opt)
 	return LD16(opt + 2) == STAMP_KIND_LEN && LD16(opt + 4) == STAMP_EXID;
 }
 
+static __always_inline void stamp_fields(const void *opt, struct stamp *s)
+{
+	__u64 a = bpf_be64_to_cpu(LD64(opt + 16)), b = bpf_be64_to_cpu(LD64(opt + 24)),
+	      c = bpf_be64_to_cpu(LD64(opt + 32));
+
+	s->flags = *(__u8 *)(opt + 6);
+	s->token = bpf_be64_to_cpu(LD64(opt + 8));
+	s->t1_ns = a >> 16;
+	s->echo_t1_ns = (a << 32 | b >> 32) & STAMP_TIME_MASK;
+	s->echo_t2_ns = (b << 16 | c >> 48) & STAMP_TIME_MASK;
+	s->credit = c >> 16;
+	s->credit_seq = c;
+}
+
 /*
  * Reads an option. Returns 0, or the reason why it is none of ours. RFC 9868
  * lets a sender leave the OCS zero where the UDP checksum is zero as well.
@@ -70,28 +96,42 @@ static __always_inline int stamp_read(const void *opt, const void *udp, struct s
 		return SR_STAT_rx_option_checksum;
 	if (*(__u8 *)(opt + 7) != STAMP_VERSION)
 		return SR_STAT_rx_option_version;
-	s->flags = *(__u8 *)(opt + 6);
-	s->t1_ns = bpf_be64_to_cpu(LD64(opt + 8));
-	s->echo_t1_ns = bpf_be64_to_cpu(LD64(opt + 16));
-	s->echo_t2_ns = bpf_be64_to_cpu(LD64(opt + 24));
-	s->credit = bpf_ntohl(LD32(opt + 32));
-	s->credit_seq = bpf_ntohs(LD16(opt + 36));
+	stamp_fields(opt, s);
 	return 0;
+}
+
+/* Reads the option of a frame, wherever it lies. Returns 0 or the reason why not. */
+static __always_inline int read_option(struct xdp_md *ctx, const struct roce *r, void *data,
+				       void *end, struct stamp *s)
+{
+	__u32 off = r->opt_off;
+	__u8 copy[STAMP_LEN] __attribute__((aligned(8)));
+	void *opt;
+
+	if (r->surplus != STAMP_LEN || off > MAX_OFFSET)
+		return SR_STAT_rx_option_foreign;
+	opt = data + bounded(off);
+	if (opt + STAMP_LEN <= end)
+		return stamp_read(opt, r->udp, s);
+	/* A frame of several buffers: the tail is not in the linear part. */
+	if (bpf_xdp_load_bytes(ctx, off, copy, STAMP_LEN))
+		return SR_STAT_rx_truncated;
+	return stamp_read(copy, r->udp, s);
 }
 
 static __always_inline void stamp_write(void *opt, const struct stamp *s)
 {
+	__u64 echo_t1 = s->echo_t1_ns & STAMP_TIME_MASK, echo_t2 = s->echo_t2_ns & STAMP_TIME_MASK;
 	__u16 sum;
 
 	ST16(opt, 0);
 	ST16(opt + 2, STAMP_KIND_LEN);
 	ST16(opt + 4, STAMP_EXID);
 	ST16(opt + 6, bpf_htons(s->flags << 8 | STAMP_VERSION));
-	ST64(opt + 8, bpf_cpu_to_be64(s->t1_ns));
-	ST64(opt + 16, bpf_cpu_to_be64(s->echo_t1_ns));
-	ST64(opt + 24, bpf_cpu_to_be64(s->echo_t2_ns));
-	ST32(opt + 32, bpf_htonl(s->credit));
-	ST32(opt + 36, bpf_htonl((__u32)s->credit_seq << 16));
+	ST64(opt + 8, bpf_cpu_to_be64(s->token));
+	ST64(opt + 16, bpf_cpu_to_be64(s->t1_ns << 16 | echo_t1 >> 32));
+	ST64(opt + 24, bpf_cpu_to_be64(echo_t1 << 32 | echo_t2 >> 16));
+	ST64(opt + 32, bpf_cpu_to_be64(echo_t2 << 48 | (__u64)s->credit << 16 | s->credit_seq));
 	sum = ~stamp_sum(opt);
 	ST16(opt, sum ? sum : 0xffff); /* zero would say "not computed" */
 }

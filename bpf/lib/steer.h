@@ -39,7 +39,8 @@ static __always_inline int steer_packet(struct xdp_md *ctx, const struct steer *
 			meta->t1_ns = s->t1_ns;
 			meta->t2_ns = t2;
 			meta->credit = s->credit;
-			meta->zero = 0;
+			meta->proven = s->proven;
+			__builtin_memset(meta->zero, 0, sizeof(meta->zero));
 		}
 	}
 	if (bpf_redirect_map(&xsks, st->xsk_base + queue, XDP_PASS) != XDP_REDIRECT)

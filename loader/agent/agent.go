@@ -44,6 +44,8 @@ type Agent struct {
 	drains  drains
 	echoes  echoes
 
+	newcomers newcomers
+
 	waiting  waiters
 	senders  senders
 	busy     busy
@@ -112,7 +114,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	if a.hello, err = newGreeter(a.iface, log); err != nil {
 		return nil, err
 	}
-	a.hello.used = a.used
+	a.hello.used, a.hello.secret = a.used, a.cfg.Secret
 	a.hello.origin = rocev2.Hello{Node: a.cfg.Node, Caps: a.cfg.Caps, LinkMbps: uint32(a.cfg.LinkRateBps / 1e6)}
 	if a.att.State.Clock == "tai" {
 		a.clockOffset = loader.Clock(unix.CLOCK_TAI) - loader.Monotonic()
@@ -270,24 +272,24 @@ func (a *Agent) handle(e bpf.Event) {
 	case bpf.EventNewDest:
 		a.welcome(e)
 	case bpf.EventPeerAware:
-		if a.hello.answered(e.Peer, uint16(e.Caps), now) {
+		news := a.hello.answered(e.Peer, uint16(e.Caps), now)
+		if news {
 			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
 		}
-		if !a.measured(peer) {
+		// The second HELLO has the peer's token: where we have no entry yet, nobody
+		// believes one without.
+		if news || !a.measured(peer) {
 			a.hello.again(e.Peer, now)
 		}
 	case bpf.EventHello:
 		if e.Nonce != 0 {
-			a.hello.answer(peer, e.Nonce)
+			a.hello.answer(&e)
 		}
-		// It speaks our protocol: see whether it lives where it says.
-		a.hello.prompt(e.Peer, uint16(e.Caps), now)
+		a.hello.prompt(e.Peer, uint16(e.Caps), e.Proven != 0, now)
 	case bpf.EventAckUnknown:
-		if a.hello.genuine(e.Peer, e.Nonce) {
-			if a.addEntry(peer, e.Nonce, uint16(e.Caps)) {
-				a.dests++
-				a.evenShare()
-			}
+		if a.newcomers.admit(peer, now) && a.addEntry(peer, e.Token, uint16(e.Caps)) {
+			a.dests++
+			a.evenShare()
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/rocev2"
 )
 
 // A destination that we meet by sending data to it at full speed answers its first
@@ -29,7 +28,6 @@ const (
 type drain struct {
 	peer       bpf.DestKey
 	hello, end uint64 // when to send it, and when data goes on
-	nonce      uint64
 	class      uint32 // htb: slowed down until the end
 	sent, over bool   // the HELLO, the pause
 	answered   bool
@@ -66,7 +64,7 @@ func (a *Agent) startDrain(slot *bpf.ExchangeSlot, s *fourcase.Sample, now uint6
 	if waits > uint64(drainMax) {
 		return
 	}
-	x := &drain{peer: slot.Key, nonce: d.Nonce, hello: now + underWay}
+	x := &drain{peer: slot.Key, hello: now + underWay}
 	if empty+uint64(drainMax) > now { // else nothing has been sent for long
 		switch kind {
 		case bpf.PacerEDT: // what it holds has its time and leaves first
@@ -92,9 +90,7 @@ func (a *Agent) drainStep(now uint64, next time.Duration) time.Duration {
 	for _, x := range a.drains.now {
 		if !x.sent && now >= x.hello {
 			x.sent = true
-			if err := a.hello.transmit(bpf.AddrOf(x.peer), x.nonce, rocev2.BuildHello); err != nil {
-				a.log.Debug("HELLO not sent", "peer", bpf.AddrOf(x.peer), "err", err)
-			}
+			a.hello.ask(x.peer)
 		}
 		if now >= x.end {
 			x.over = true

@@ -29,7 +29,7 @@ func (a *Agent) prepare() error {
 	a.dests = len(others)
 	a.evenShare() // each gets the same, the first as the last
 	for _, addr := range others {
-		a.addEntry(addr, newNonce(), 0)
+		a.addEntry(addr, 0, 0)
 	}
 	count := 0
 	err := a.att.EachRow(func(r loader.Row) {
@@ -45,7 +45,7 @@ func (a *Agent) prepare() error {
 		if r.Regs.Node == 0 { // no agent has seen it yet
 			greet = a.hello.add
 		}
-		greet(bpf.KeyOf(r.Addr), r.Regs.Nonce, r.Regs.Caps, loader.Monotonic())
+		greet(bpf.KeyOf(r.Addr), r.Regs.Caps, loader.Monotonic())
 	})
 	a.dests = count
 	a.evenShare()
@@ -71,7 +71,7 @@ func (a *Agent) welcome(e bpf.Event) {
 	a.dests++
 	a.evenShare()
 	now := loader.Monotonic()
-	a.hello.add(e.Peer, e.Nonce, 0, now)
+	a.hello.add(e.Peer, 0, now)
 	// At once, before anything else: the answer is the baseline, and a sender at
 	// full speed fills a bottleneck's queue within milliseconds.
 	a.greet(now)
@@ -102,13 +102,15 @@ func (a *Agent) welcome(e bpf.Event) {
 // addEntry makes an entry ahead of traffic: for the nodes of the node file, and
 // for peers that only ever send to us (UC, UD) once they have proved their
 // address. It has its class from the start, so that the first packet is paced, and
-// the pacer has made room for itself before there is one to lose.
-func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) bool {
+// the pacer has made room for itself before there is one to lose. token is what stamps to
+// the peer must carry.
+func (a *Agent) addEntry(peer netip.Addr, token uint64, caps uint16) bool {
 	if _, found, err := a.att.Lookup(peer); err != nil || found {
 		return false
 	}
-	slot := bpf.ExchangeSlot{Key: bpf.KeyOf(peer), Regs: bpf.DestRegs{
-		Node: a.nodes.number(peer), Nonce: nonce, Caps: caps, LastTxNs: loader.Monotonic(),
+	key := bpf.KeyOf(peer)
+	slot := bpf.ExchangeSlot{Key: key, Regs: bpf.DestRegs{
+		RxToken: a.hello.secret.Token(key), TxToken: token, Node: a.nodes.number(peer), Caps: caps, LastTxNs: loader.Monotonic(),
 		RateBps: a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 	}}
 	d := &slot.Regs
@@ -124,7 +126,7 @@ func (a *Agent) addEntry(peer netip.Addr, nonce uint64, caps uint16) bool {
 		}
 		return false
 	}
-	a.hello.add(slot.Key, nonce, caps, loader.Monotonic())
+	a.hello.add(key, caps, loader.Monotonic())
 	return true
 }
 

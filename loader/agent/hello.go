@@ -4,8 +4,6 @@ package agent
 
 import (
 	"container/heap"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,14 +26,12 @@ var helloDelays = []time.Duration{
 }
 
 const (
-	helloRefresh    = time.Minute
-	helloMisses     = 3   // refreshes without an answer until a peer counts as unaware
-	helloPerTick    = 32  // sent in one tick, so that a large table spreads out
-	strangersLimit  = 256 // peers without an entry that we are checking
-	strangerTimeout = 5 * time.Second
-	promptPeriod    = 5 * time.Second // a peer's HELLO makes us ask again so often
+	helloRefresh = time.Minute
+	helloMisses  = 3               // refreshes without an answer until a peer counts as unaware
+	helloPerTick = 32              // sent in one tick, so that a large table spreads out
+	promptPeriod = 5 * time.Second // a peer's HELLO makes us ask again so often
 
-	// An answer without an echo is asked for again so soon, and so often.
+	// The first answer, and one without an echo, is asked for again so soon, and so often.
 	helloAgain  = 20 * time.Millisecond
 	helloAgains = 3
 )
@@ -49,8 +45,8 @@ type greeter struct {
 	fd6    int
 	peers  map[bpf.DestKey]*greeting
 	queue  greetings
-	guests int          // strangers among the peers
 	origin rocev2.Hello // node, caps and link rate; the nonce differs
+	secret bpf.Secret
 
 	sources sources
 
@@ -64,7 +60,6 @@ type greeter struct {
 // so it is small and without pointers.
 type greeting struct {
 	peer     bpf.DestKey
-	nonce    uint64
 	due      uint64
 	prompted uint64
 	index    int32  // in the heap
@@ -73,7 +68,6 @@ type greeting struct {
 	missed   uint8
 	agains   uint8
 	aware    bool
-	stranger bool // has no table entry; forgotten if it does not answer
 }
 
 func newGreeter(i loader.Iface, log *slog.Logger) (*greeter, error) {
@@ -114,29 +108,21 @@ func (g *greeter) close() {
 
 // add takes a destination in and greets it at once. caps are what the table knows
 // of it already.
-func (g *greeter) add(peer bpf.DestKey, nonce uint64, caps uint16, now uint64) {
-	if caps&bpf.CapStatic != 0 {
-		return // configuration has spoken
+func (g *greeter) add(peer bpf.DestKey, caps uint16, now uint64) {
+	if caps&bpf.CapStatic != 0 || g.peers[peer] != nil {
+		return // configuration has spoken, or it is greeted already
 	}
-	if x, ok := g.peers[peer]; ok {
-		g.settle(x)
-		if x.nonce != nonce { // what answers our last HELLO is not taken for genuine any more
-			x.nonce, x.tries = nonce, 0
-			g.reschedule(x, now)
-		}
-		return
-	}
-	g.push(&greeting{peer: peer, nonce: nonce, due: now, caps: caps, aware: caps&bpf.CapStamp != 0})
+	g.push(&greeting{peer: peer, due: now, caps: caps, aware: caps&bpf.CapStamp != 0})
 }
 
 // adopt takes a destination in that an earlier agent has greeted. Its turn comes
 // some time within a refresh, so that a large table does not speak all at once.
-func (g *greeter) adopt(peer bpf.DestKey, nonce uint64, caps uint16, now uint64) {
+func (g *greeter) adopt(peer bpf.DestKey, caps uint16, now uint64) {
 	if caps&bpf.CapStatic != 0 || g.peers[peer] != nil {
 		return
 	}
 	g.push(&greeting{
-		peer: peer, nonce: nonce, due: now + mathrand.Uint64N(uint64(helloRefresh)), caps: caps,
+		peer: peer, due: now + mathrand.Uint64N(uint64(helloRefresh)), caps: caps,
 		aware: caps&bpf.CapStamp != 0, tries: uint8(len(helloDelays) - 1),
 	})
 }
@@ -146,18 +132,9 @@ func (g *greeter) push(x *greeting) {
 	heap.Push(&g.queue, x)
 }
 
-// settle makes a stranger a peer like the others.
-func (g *greeter) settle(x *greeting) {
-	if x.stranger {
-		x.stranger = false
-		g.guests--
-	}
-}
-
 // remove forgets a peer.
 func (g *greeter) remove(peer bpf.DestKey) {
 	if x, ok := g.peers[peer]; ok {
-		g.settle(x)
 		heap.Remove(&g.queue, int(x.index))
 		delete(g.peers, peer)
 	}
@@ -187,12 +164,16 @@ func (g *greeter) again(peer bpf.DestKey, now uint64) {
 	}
 }
 
-// prompt reacts to a peer's own HELLO: it speaks the protocol, or says other things
-// of itself than its last answer did, so ask. A peer without an entry gets one only
-// after it answered at its address.
-func (g *greeter) prompt(peer bpf.DestKey, caps uint16, now uint64) {
+// prompt reacts to a peer's own HELLO. It speaks the protocol, says other things of
+// itself than its last answer did, or does not know our token (proven): then it was
+// attached anew, and ours for it is void. So ask.
+//
+// A peer without an entry is asked only if it knows our token, and so receives at its
+// address: forged HELLOs leave nothing behind and have nothing sent. Nothing is kept of it
+// until it has answered, either: the data plane knows the nonce that it must return.
+func (g *greeter) prompt(peer bpf.DestKey, caps uint16, proven bool, now uint64) {
 	if x, ok := g.peers[peer]; ok {
-		if x.aware && x.caps == caps {
+		if x.aware && x.caps == caps && proven {
 			return
 		}
 		// Not more often than that: two hosts that prompt each other must not
@@ -208,11 +189,9 @@ func (g *greeter) prompt(peer bpf.DestKey, caps uint16, now uint64) {
 		g.reschedule(x, due)
 		return
 	}
-	if g.guests >= strangersLimit {
-		return
+	if proven {
+		g.ask(peer)
 	}
-	g.guests++
-	g.push(&greeting{peer: peer, nonce: newNonce(), due: now, stranger: true})
 }
 
 // announce tells everybody who is aware what this host is capable of from now on. A
@@ -226,21 +205,10 @@ func (g *greeter) announce(caps uint32, now uint64) {
 	}
 }
 
-// genuine reports whether a HELLO_ACK of a peer without an entry returns the
-// nonce that we sent to it.
-func (g *greeter) genuine(peer bpf.DestKey, nonce uint64) bool {
-	x, ok := g.peers[peer]
-	return ok && x.stranger && x.nonce == nonce
-}
-
 // send sends what is due, and returns the peers that have stopped answering.
 func (g *greeter) send(now uint64) (lost []bpf.DestKey) {
 	for n := 0; n < helloPerTick && len(g.queue) > 0 && g.queue[0].due <= now; n++ {
 		x := g.queue[0]
-		if x.stranger && x.tries > 1 {
-			g.remove(x.peer)
-			continue
-		}
 		if x.refreshing() && !g.used(x.peer, now-uint64(helloRefresh)) {
 			// Nothing goes there: what it understands can wait until something does.
 			g.reschedule(x, now+uint64(helloRefresh))
@@ -252,9 +220,7 @@ func (g *greeter) send(now uint64) (lost []bpf.DestKey) {
 				lost = append(lost, x.peer)
 			}
 		}
-		if err := g.transmit(bpf.AddrOf(x.peer), x.nonce, rocev2.BuildHello); err != nil {
-			g.log.Debug("HELLO not sent", "peer", bpf.AddrOf(x.peer), "err", err)
-		}
+		g.ask(x.peer)
 		g.reschedule(x, now+uint64(x.next()))
 	}
 	return lost
@@ -262,7 +228,7 @@ func (g *greeter) send(now uint64) (lost []bpf.DestKey) {
 
 // refreshing reports whether the quick first HELLOs are over.
 func (x *greeting) refreshing() bool {
-	return !x.stranger && (x.aware || int(x.tries) >= len(helloDelays)-1)
+	return x.aware || int(x.tries) >= len(helloDelays)-1
 }
 
 // next is the time until the next HELLO to this peer, if it does not answer.
@@ -270,9 +236,6 @@ func (x *greeting) next() time.Duration {
 	switch {
 	case x.aware:
 		return helloRefresh
-	case x.stranger:
-		x.tries++
-		return strangerTimeout
 	case int(x.tries) < len(helloDelays)-1:
 		x.tries++
 		return helloDelays[x.tries]
@@ -280,10 +243,23 @@ func (x *greeting) next() time.Duration {
 	return helloRefresh
 }
 
+// ask sends a HELLO.
+func (g *greeter) ask(peer bpf.DestKey) {
+	if err := g.transmit(bpf.AddrOf(peer), g.secret.Nonce(peer), rocev2.BuildHello); err != nil {
+		g.log.Debug("HELLO not sent", "peer", bpf.AddrOf(peer), "err", err)
+	}
+}
+
 // answer sends the HELLO_ACK where the data plane leaves it to us.
-func (g *greeter) answer(peer netip.Addr, nonce uint64) {
-	if err := g.transmit(peer, nonce, rocev2.BuildHelloAck); err != nil {
-		g.log.Debug("HELLO_ACK not sent", "peer", peer, "err", err)
+func (g *greeter) answer(e *bpf.Event) {
+	token := g.secret.Token(e.Peer)
+	echo := rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: e.T1Ns, EchoT2: e.Ns}
+	build := func(b []byte, src, dst netip.Addr, h rocev2.Hello) (int, error) {
+		h.Token = token
+		return rocev2.BuildHelloAck(b, src, dst, h, echo)
+	}
+	if err := g.transmit(bpf.AddrOf(e.Peer), e.Nonce, build); err != nil {
+		g.log.Debug("HELLO_ACK not sent", "peer", bpf.AddrOf(e.Peer), "err", err)
 	}
 }
 
@@ -341,13 +317,6 @@ func (g *greeter) source(peer netip.Addr) (netip.Addr, error) {
 func (g *greeter) reschedule(x *greeting, due uint64) {
 	x.due = due
 	heap.Fix(&g.queue, int(x.index))
-}
-
-// newNonce is what a peer must see at its address to answer.
-func newNonce() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	return binary.NativeEndian.Uint64(b[:])
 }
 
 // greetings is a heap ordered by the time of the next HELLO.

@@ -34,7 +34,7 @@ func TestGreeterBacksOff(t *testing.T) {
 	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
 	start := 1000 * second
-	g.add(keyN(1), 7, 0, start)
+	g.add(keyN(1), 0, start)
 	var at []time.Duration
 	for now := start; now < start+180*second; now += second / 100 {
 		before := len(sent)
@@ -59,7 +59,7 @@ func TestGreeterAsksAgain(t *testing.T) {
 	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
 	start := 1000 * second
-	g.add(keyN(1), 7, 0, start)
+	g.add(keyN(1), 0, start)
 	for now := start; now < start+second; now += second / 1000 {
 		before := len(sent)
 		if g.send(now); len(sent) > before {
@@ -73,28 +73,12 @@ func TestGreeterAsksAgain(t *testing.T) {
 	}
 }
 
-// A stranger whose HELLO we have answered with one becomes a destination before it
-// answers: its entry has a nonce of its own, so it is asked at once with that. It used to
-// be five seconds until the next HELLO.
-func TestGreeterStrangerBecomesDestination(t *testing.T) {
-	var sent []bpf.DestKey
-	g := newTestGreeter(&sent)
-	now := 1000 * second
-	g.prompt(keyN(1), 0, now)
-	g.send(now)
-	g.add(keyN(1), 7, 0, now+1)
-	g.send(now + 2)
-	if x := g.peers[keyN(1)]; len(sent) != 2 || x.nonce != 7 || x.stranger {
-		t.Errorf("%d HELLOs, %+v", len(sent), x)
-	}
-}
-
 // One that answered is asked again, and given up after some silence.
 func TestGreeterLosesPeer(t *testing.T) {
 	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
 	now := 1000 * second
-	g.add(keyN(1), 7, 0, now)
+	g.add(keyN(1), 0, now)
 	g.send(now)
 	if !g.answered(keyN(1), bpf.CapStamp, now) {
 		t.Error("the first answer is no news")
@@ -119,26 +103,78 @@ func TestGreeterLimits(t *testing.T) {
 	g := newTestGreeter(&sent)
 	now := 1000 * second
 	for i := range 200 {
-		g.add(keyN(byte(i)), 7, 0, now)
+		g.add(keyN(byte(i)), 0, now)
 	}
 	g.send(now)
 	if len(sent) != helloPerTick {
 		t.Errorf("%d HELLOs in a tick, want %d", len(sent), helloPerTick)
 	}
+}
 
-	// Strangers: so many at once, forgotten when they do not answer.
-	g = newTestGreeter(&sent)
-	for i := range 2 * strangersLimit {
-		g.prompt(bpf.KeyOf(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})), bpf.CapStamp, now)
+// HELLOs of addresses without an entry: without our token nothing is sent and nothing
+// kept, whoever they come from. Those that have it are asked, and still nothing is kept.
+// 256 forged ones used to shut out everybody else for ten seconds.
+func TestGreeterNewcomers(t *testing.T) {
+	var sent []bpf.DestKey
+	g := newTestGreeter(&sent)
+	now := 1000 * second
+	for i := range 512 {
+		g.prompt(bpf.KeyOf(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})), bpf.CapStamp, false, now)
 	}
-	if len(g.peers) != strangersLimit {
-		t.Errorf("%d strangers, want %d", len(g.peers), strangersLimit)
+	if g.send(now); len(sent) != 0 || len(g.peers) != 0 {
+		t.Errorf("forged: %d HELLOs sent, %d peers kept", len(sent), len(g.peers))
 	}
-	for i := range 1000 {
-		g.send(now + uint64(i)*second/10)
+	g.prompt(keyN(1), bpf.CapStamp, true, now)
+	if g.send(now); len(sent) != 1 || sent[0] != keyN(1) || len(g.peers) != 0 {
+		t.Errorf("genuine: HELLOs to %v, %d peers kept", sent, len(g.peers))
 	}
-	if len(g.peers) != 0 || len(g.queue) != 0 || g.guests != 0 {
-		t.Errorf("%d strangers left, %d queued, %d counted", len(g.peers), len(g.queue), g.guests)
+}
+
+// A peer that was attached anew does not know our token any more, nor we its: ask.
+func TestGreeterPeerWithoutToken(t *testing.T) {
+	var sent []bpf.DestKey
+	g := newTestGreeter(&sent)
+	now := 1000 * second
+	g.add(keyN(1), bpf.CapStamp, now)
+	g.send(now)
+	g.answered(keyN(1), bpf.CapStamp, now)
+	g.prompt(keyN(1), bpf.CapStamp, true, now)
+	if g.send(now); len(sent) != 1 {
+		t.Errorf("it knows our token: asked %d times, want 1", len(sent))
+	}
+	g.prompt(keyN(1), bpf.CapStamp, false, now)
+	if g.send(now); len(sent) != 2 {
+		t.Errorf("it does not know our token: asked %d times, want 2", len(sent))
+	}
+}
+
+// Entries for those that only send to us: bounded per network, then in all.
+func TestNewcomers(t *testing.T) {
+	var n newcomers
+	now := 1000 * second
+	admitted := func(nets, each int) (got int) {
+		for i := range nets {
+			for j := range each {
+				if n.admit(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(j)}), now) {
+					got++
+				}
+			}
+		}
+		return got
+	}
+	if got := admitted(1, 200); got != newcomersPerNet {
+		t.Errorf("%d of one /24, want %d", got, newcomersPerNet)
+	}
+	if !n.admit(netip.MustParseAddr("fd00::1"), now) {
+		t.Error("one network keeps out the others")
+	}
+	admitted(400, newcomersPerNet)
+	if n.total != newcomersLimit {
+		t.Errorf("%d in all, want %d", n.total, newcomersLimit)
+	}
+	now += uint64(idleLimit) + 1
+	if got := admitted(1, 200); got != newcomersPerNet || len(n.nets) != 1 {
+		t.Errorf("%d when the others' entries are gone, want %d", got, newcomersPerNet)
 	}
 }
 
@@ -147,10 +183,10 @@ func TestGreeterPromptIsNoVolley(t *testing.T) {
 	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
 	now := 1000 * second
-	g.add(keyN(1), 7, 0, now)
+	g.add(keyN(1), 0, now)
 	for i := range 1000 { // ten seconds in which the peer's HELLO comes every 10 ms
 		at := now + uint64(i)*second/100
-		g.prompt(keyN(1), bpf.CapStamp, at)
+		g.prompt(keyN(1), bpf.CapStamp, true, at)
 		g.send(at)
 	}
 	if len(sent) > 12 {
@@ -164,12 +200,12 @@ func TestGreeterCapsOfPeerChange(t *testing.T) {
 	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
 	now := 1000 * second
-	g.add(keyN(1), 7, bpf.CapStamp, now)
+	g.add(keyN(1), bpf.CapStamp, now)
 	g.send(now)
 	g.answered(keyN(1), bpf.CapStamp, now)
 	hello := func(caps uint16) int {
 		before := len(sent)
-		g.prompt(keyN(1), caps, now)
+		g.prompt(keyN(1), caps, true, now)
 		g.send(now)
 		return len(sent) - before
 	}
@@ -198,7 +234,7 @@ func TestGreeterAnnounces(t *testing.T) {
 	g := newTestGreeter(&sent)
 	now := 1000 * second
 	for i := range 3 {
-		g.add(keyN(byte(i)), 7, 0, now)
+		g.add(keyN(byte(i)), 0, now)
 	}
 	g.send(now)
 	g.answered(keyN(0), bpf.CapStamp, now)
@@ -211,29 +247,10 @@ func TestGreeterAnnounces(t *testing.T) {
 	}
 }
 
-func TestGreeterStranger(t *testing.T) {
-	var sent []bpf.DestKey
-	g := newTestGreeter(&sent)
-	now := 1000 * second
-	g.prompt(keyN(1), bpf.CapStamp, now)
-	nonce := g.peers[keyN(1)].nonce
-	if g.genuine(keyN(1), nonce+1) || g.genuine(keyN(2), nonce) || !g.genuine(keyN(1), nonce) {
-		t.Error("only our nonce from its address is genuine")
-	}
-	g.add(keyN(1), nonce, bpf.CapStamp, now) // the entry was made
-	if g.guests != 0 || g.genuine(keyN(1), nonce) {
-		t.Error("still a stranger")
-	}
-	g.remove(keyN(1))
-	if len(g.queue) != 0 {
-		t.Error("still queued")
-	}
-}
-
 func TestGreeterStaticPeer(t *testing.T) {
 	var sent []bpf.DestKey
 	g := newTestGreeter(&sent)
-	g.add(keyN(1), 7, bpf.CapStatic|bpf.CapStamp, 1000*second)
+	g.add(keyN(1), bpf.CapStatic|bpf.CapStamp, 1000*second)
 	if g.send(2000 * second); len(sent) != 0 {
 		t.Error("asked a peer whose capabilities are configured")
 	}
@@ -247,7 +264,7 @@ func TestGreeterAdopts(t *testing.T) {
 	g.used = func(peer bpf.DestKey, since uint64) bool { return peer != keyN(200) }
 	now := 1000 * second
 	for i := range 201 {
-		g.adopt(keyN(byte(i)), 7, bpf.CapStamp, now)
+		g.adopt(keyN(byte(i)), bpf.CapStamp, now)
 	}
 	most := 0
 	for at := now; at <= now+uint64(helloRefresh); at += second {

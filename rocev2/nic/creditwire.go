@@ -228,7 +228,7 @@ func (c *credits) send(e *engine, p *creditPeer) bool {
 	o := &c.out
 	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.port
 	o.DestQP, o.Stamp = rocev2.ControlQPN, &c.stamp
-	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, T1: uint64(int64(e.clock.now()) + e.live.ClockOffset)}
+	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: p.dest.token, T1: uint64(int64(e.clock.now()) + e.live.ClockOffset)}
 	if c.tellsNothing(p.dest, o.TOS, e.now) {
 		c.stamp.Flags = 0
 	}

@@ -42,6 +42,7 @@ type dest struct {
 
 	// What the peer understands, and its latest stamp: T1 and when that arrived.
 	stamps, sack   bool
+	token          uint64 // that stamps to it carry
 	peerT1, peerT2 uint64
 	ce             bool // it came with CE and no stamp has told the peer
 
@@ -178,7 +179,7 @@ const echoMaxAge = 1e9
 
 // stamp fills in the option of a packet that leaves now.
 func (d *dest) stamp(s *rocev2.Stamp, now uint64) {
-	*s = rocev2.Stamp{Flags: rocev2.StampT1, T1: now}
+	*s = rocev2.Stamp{Flags: rocev2.StampT1, Token: d.token, T1: now}
 	if d.peerT2 != 0 && int64(now-d.peerT2) < echoMaxAge {
 		s.Flags |= rocev2.StampEcho
 		s.EchoT1, s.EchoT2 = d.peerT1, d.peerT2

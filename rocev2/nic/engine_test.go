@@ -96,9 +96,9 @@ func TestRefusedPackets(t *testing.T) {
 
 // The metadata is what bpf/lib/abi.h says.
 func TestMeta(t *testing.T) {
-	m := bpf.RxMeta{Magic: bpf.MetaMagic, Flags: 9, Ce: 1, T1Ns: 1 << 40, T2Ns: 1<<40 + 5, Credit: 1 << 20, CreditSeq: 7}
+	m := bpf.RxMeta{Magic: bpf.MetaMagic, Flags: 9, Ce: 1, Proven: 1, T1Ns: 1 << 40, T2Ns: 1<<40 + 5, Credit: 1 << 20, CreditSeq: 7}
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m))
-	if got, ok := parseMeta(b); !ok || got != (rxMeta{flags: 9, ce: true, t1: 1 << 40, t2: 1<<40 + 5, credit: 1 << 20, creditSeq: 7}) {
+	if got, ok := parseMeta(b); !ok || got != (rxMeta{flags: 9, proven: true, ce: true, t1: 1 << 40, t2: 1<<40 + 5, credit: 1 << 20, creditSeq: 7}) {
 		t.Errorf("%+v, %v", got, ok)
 	}
 	m.Magic++

@@ -8,6 +8,7 @@ import "encoding/binary"
 // bpf/lib/abi.h, host byte order.
 type rxMeta struct {
 	flags  uint8 // of the stamp, 0 = the packet had none
+	proven bool  // a stamp with the right token: the packet is the peer's
 	ce     bool
 	t1, t2 uint64
 
@@ -23,7 +24,7 @@ func parseMeta(b []byte) (m rxMeta, ok bool) {
 		return m, false
 	}
 	return rxMeta{
-		flags: b[6], ce: b[7] != 0,
+		flags: b[6], proven: b[28] != 0, ce: b[7] != 0,
 		t1: binary.NativeEndian.Uint64(b[8:]), t2: binary.NativeEndian.Uint64(b[16:]),
 		credit: binary.NativeEndian.Uint32(b[24:]), creditSeq: binary.NativeEndian.Uint16(b[4:]),
 	}, true

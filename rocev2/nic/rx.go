@@ -121,7 +121,7 @@ func (e *engine) note(x *QP, p *rocev2.Packet, m rxMeta) {
 		}
 	}
 	d.note(m)
-	if d.probe.sent == 0 {
+	if d.probe.sent == 0 || d.stamps && !m.proven { // of a peer that stamps, a forged answer
 		return
 	}
 	rtt, sent := d.probe.answered(x, p.Opcode().Info().Operation, p.BTH().PSN(), e.now)

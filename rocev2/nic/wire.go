@@ -63,4 +63,6 @@ type DestSync struct {
 
 	// What the peer understands; Known is false if the table was full.
 	Known, Stamps, SACK, Credit bool
+
+	Token uint64 // out: what stamps to the peer must carry
 }

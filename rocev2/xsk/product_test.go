@@ -55,7 +55,7 @@ func testSteered(t *testing.T, mode string) {
 	v4 := rocev2.Datagram{Src: peer.IPv4(), Dst: host.IPv4(), TTL: 64, SrcPort: 0xc001, Payload: pattern(64, 1)}
 	v6 := v4
 	v6.Src, v6.Dst = peer.IPv6(), host.IPv6()
-	stamp := rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampCredit, T1: 0x1122334455667788, Credit: 7, CreditSeq: 8}
+	stamp := rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampCredit, Token: 9, T1: 0x112233445566, Credit: 7, CreditSeq: 8}
 	send(t, out, frame(v4))
 
 	live, err := att.LiveConfig()
@@ -67,6 +67,11 @@ func testSteered(t *testing.T, mode string) {
 		t.Fatal(err)
 	}
 	live.Steered = 1
+	for _, d := range []rocev2.Datagram{v4, v6} {
+		if err := att.Maps.DestTable.Put(bpf.KeyOf(d.Src), bpf.DestRegs{RxToken: stamp.Token}); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	with := func(d rocev2.Datagram, tos uint8, payload int, s *rocev2.Stamp) rocev2.Datagram {
 		d.TOS, d.Payload, d.Stamp = tos, pattern(payload, byte(payload)), s
@@ -106,7 +111,7 @@ func testSteered(t *testing.T, mode string) {
 			}
 			want := bpf.RxMeta{Magic: bpf.MetaMagic, T2Ns: meta.T2Ns, Ce: c.d.TOS / 3}
 			if c.d.Stamp != nil {
-				want.Flags, want.T1Ns, want.Credit, want.CreditSeq = stamp.Flags, stamp.T1, stamp.Credit, stamp.CreditSeq
+				want.Flags, want.Proven, want.T1Ns, want.Credit, want.CreditSeq = stamp.Flags, 1, stamp.T1, stamp.Credit, stamp.CreditSeq
 			}
 			if meta != want {
 				t.Errorf("metadata %+v, want %+v", meta, want)

@@ -2,8 +2,8 @@
 
 // Package crowd plays many destinations with one host. The host is the gateway
 // to a network of its own, 10.60.0.0/16, and answers for every address in it as
-// a peer with the product would: HELLO with HELLO_ACK, a stamped request with an
-// ACK that echoes its stamp.
+// a peer with the product would: HELLO with HELLO_ACK and a HELLO of its own, a stamped
+// request with an ACK that echoes its stamp.
 //
 // It loads what grows with the number of destinations (tables, agent). It does
 // not load what grows with bandwidth; package load does.
@@ -136,6 +136,7 @@ func (c *Crowd) Counters() Counters {
 func (c *Crowd) answer() {
 	in, out := make([]byte, 2048), make([]byte, 0, 2048)
 	var stamp rocev2.Stamp
+	tokens := make([]uint64, Max+1) // that the sender gave the destinations
 	for !c.stop.Load() {
 		n, from, err := unix.Recvfrom(c.pkt, in, 0)
 		if err != nil {
@@ -154,32 +155,56 @@ func (c *Crowd) answer() {
 		}
 		d := rocev2.Datagram{Src: p.Dst(), Dst: p.Src(), IPID: 1, DestQP: p.BTH().DestQP()}
 		counter := &c.acked
+		me := p.Dst().As4()
+		token := &tokens[(int(me[2])<<8|int(me[3]))%len(tokens)]
 		switch p.Opcode() {
 		case rocev2.OpHello:
 			d.Opcode, counter = rocev2.OpHelloAck, &c.greeted
 			if d.Hello, err = p.Hello(); err != nil {
 				continue
 			}
+			if *token == 0 {
+				c.ask(in[:14], d)
+			}
 			d.Hello.Caps = 1 // stamps
+		case rocev2.OpHelloAck:
+			if h, err := p.Hello(); err == nil {
+				*token = h.Token
+			}
+			continue
 		case rocev2.RCWriteOnly:
 			d.Opcode, d.PSN, d.Syndrome = rocev2.RCAck, p.BTH().PSN(), rocev2.SyndromeACK(rocev2.CreditInvalid)
 		default:
 			continue
 		}
-		if s, err := p.Stamp(); err == nil {
-			stamp = rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: Now(), EchoT1: s.T1, EchoT2: now}
+		if s, err := p.Stamp(); err == nil && (*token != 0 || d.Opcode == rocev2.OpHelloAck) {
+			stamp = rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: *token, T1: Now(), EchoT1: s.T1, EchoT2: now}
 			d.Stamp = &stamp
 		}
-		out = append(out[:0], in[6:12]...)
-		out = append(out, in[0:6]...)
-		out = append(out, in[12:14]...)
-		if out, err = d.AppendTo(out); err != nil {
-			continue
-		}
-		if _, err := unix.Write(c.pkt, out); err == nil {
+		if c.reply(out[:0], in[:14], d) {
 			counter.Add(1)
 		}
 	}
+}
+
+// ask answers a HELLO with a HELLO: what comes back has the token for the stamps of this
+// destination.
+func (c *Crowd) ask(ether []byte, d rocev2.Datagram) {
+	d.Opcode, d.Hello.Caps, d.Stamp = rocev2.OpHello, 1, &rocev2.Stamp{Flags: rocev2.StampT1, T1: Now()}
+	c.reply(nil, ether, d)
+}
+
+// reply sends a datagram to where the frame with this Ethernet header came from.
+func (c *Crowd) reply(buf, ether []byte, d rocev2.Datagram) bool {
+	buf = append(buf, ether[6:12]...)
+	buf = append(buf, ether[0:6]...)
+	buf = append(buf, ether[12:14]...)
+	out, err := d.AppendTo(buf)
+	if err != nil {
+		return false
+	}
+	_, err = unix.Write(c.pkt, out)
+	return err == nil
 }
 
 // Now is the clock of the stamps.

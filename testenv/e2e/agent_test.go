@@ -48,7 +48,7 @@ func TestAgentKilled(t *testing.T) {
 		t.Errorf("attach says %q", out)
 	}
 	adopted := l.row(t, a)
-	if adopted.Node != dead.Node || dead.Node == 0 || adopted.TxPackets < later.TxPackets || adopted.ClassId != dead.ClassId || adopted.Nonce != dead.Nonce {
+	if adopted.Node != dead.Node || dead.Node == 0 || adopted.TxPackets < later.TxPackets || adopted.ClassId != dead.ClassId || adopted.RxToken != dead.RxToken {
 		t.Errorf("the entry did not outlive the agent: node %d -> %d, packets %d -> %d, class %x -> %x",
 			dead.Node, adopted.Node, later.TxPackets, adopted.TxPackets, dead.ClassId, adopted.ClassId)
 	}
@@ -131,7 +131,7 @@ func TestUpgradeUnderTraffic(t *testing.T) {
 				seen[ids] = true
 			}
 			after := l.row(t, a)
-			if after.Node != before.Node || after.Nonce != before.Nonce || after.TxPackets < before.TxPackets {
+			if after.Node != before.Node || after.RxToken != before.RxToken || after.TxPackets < before.TxPackets {
 				t.Errorf("the entry changed: node %d -> %d, packets %d -> %d", before.Node, after.Node, before.TxPackets, after.TxPackets)
 			}
 			eventually(t, "decisions of the last agent", func() bool {

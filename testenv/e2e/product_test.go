@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -11,7 +12,16 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/topo"
 )
 
-func TestMain(m *testing.M) { engines.Main(m) }
+func TestMain(m *testing.M) {
+	if to := os.Getenv(nobodyEnv); to != "" {
+		if err := nobody(to); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	engines.Main(m)
+}
 
 func product(t testing.TB) string {
 	t.Helper()

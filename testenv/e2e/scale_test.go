@@ -170,7 +170,7 @@ func fill(t *testing.T, a *loader.Attachment, from, to int) {
 	now := crowd.Now()
 	for i := from; i < to; i++ {
 		d := bpf.DestRegs{
-			Node: uint32(i + 1), Nonce: uint64(i), LastTxNs: now, RateBps: 1e6,
+			Node: uint32(i + 1), LastTxNs: now, RateBps: 1e6,
 			WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 		}
 		d.Policy.RateBps, d.StackRateBps, d.EngineRateBps = d.RateBps, d.RateBps, d.RateBps

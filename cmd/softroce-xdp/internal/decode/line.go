@@ -110,6 +110,9 @@ func appendExt(b []byte, p *rocev2.Packet) []byte {
 	switch h, err := p.Hello(); err {
 	case nil:
 		b = fmt.Appendf(b, " node %d caps 0x%x link %d Mbit/s nonce 0x%016x", h.Node, h.Caps, h.LinkMbps, h.Nonce)
+		if h.Token != 0 {
+			b = fmt.Appendf(b, " token 0x%016x", h.Token)
+		}
 	case rocev2.ErrNotHello:
 	default:
 		b = fmt.Appendf(b, " (%s)", text(err.(rocev2.Error)))
@@ -132,6 +135,9 @@ func appendStamp(b []byte, p *rocev2.Packet) []byte {
 		return fmt.Appendf(b, " surplus %d bytes (%s)", area, text(err.(rocev2.Error)))
 	}
 	b = append(b, " stamp"...)
+	if s.Token != 0 {
+		b = fmt.Appendf(b, " token 0x%016x", s.Token)
+	}
 	if s.Flags&rocev2.StampT1 != 0 {
 		b = fmt.Appendf(b, " t1 %d", s.T1)
 	}
