@@ -166,6 +166,34 @@ func TestIngressAcceptsUnusedOCS(t *testing.T) {
 	l.wantCounters("rx_stamped", "rx_unknown_peer")
 }
 
+// Stamped data of a host without an entry has the agent ask the host what it is, if the
+// token proves that the host receives at its address, and not for each packet.
+func TestIngressUnknownPeerIsAsked(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		l := newLab(t)
+		d := write(64)
+		if v6 {
+			d = over6(d)
+		}
+		l.in(fromPeer(t, stamped(d, someStamp, 1)))
+		l.wantNoEvent()
+		f := fromPeer(t, stamped(d, someStamp))
+		for range 1000 {
+			l.in(f)
+		}
+		if e := l.wantEvent(bpf.EventHello, peerOf(v6)); e.Proven != 1 || e.Nonce != 0 {
+			t.Errorf("%+v", e)
+		}
+		more := 0
+		for _, ok := l.event(); ok; _, ok = l.event() {
+			more++
+		}
+		if more > 100 || l.entries() != 0 {
+			t.Errorf("%d more events for 1000 packets, %d entries", more, l.entries())
+		}
+	}
+}
+
 // An option of a later version is ours to take out, but not to read.
 func TestIngressOtherVersion(t *testing.T) {
 	l := newLab(t)
@@ -392,7 +420,7 @@ func TestIngressTimesWrap(t *testing.T) {
 // Ingress never makes an entry: only this host's own traffic does.
 func TestIngressMakesNoEntries(t *testing.T) {
 	l := newLab(t)
-	for _, d := range []rocev2.Datagram{write(64), ack(1), over6(write(64)), stamped(write(64), someStamp),
+	for _, d := range []rocev2.Datagram{write(64), ack(1), over6(write(64)), stamped(write(64), someStamp, 1),
 		{Src: peer4, Dst: us4, Opcode: rocev2.CNP}} {
 		l.in(fromPeer(t, d))
 	}

@@ -27,22 +27,25 @@
 #define HELLO_VERSION 2
 #define HELLO_UDP_LEN (UDP_HLEN + BTH_LEN + HELLO_LEN + ICRC_LEN)
 #define HELLO_BURST 64
+#define UNKNOWN_RATE 64 /* a second */
 
 static __always_inline int is_control(const struct roce *r)
 {
 	return r->qpn == CONTROL_QPN && r->opcode >= OP_HELLO;
 }
 
-/* One token for one answer. The bucket is the time at which it is full again. */
-static __always_inline int hello_allowed(const struct sr_config *cfg)
+/*
+ * Takes one token out of a bucket that fills at rate a second. The bucket is the time at
+ * which it is full again.
+ */
+static __always_inline int bucket_allows(__u32 which, __u32 rate)
 {
-	__u32 zero = 0;
-	struct hello_bucket *b = bpf_map_lookup_elem(&hello_limit, &zero);
+	struct hello_bucket *b = bpf_map_lookup_elem(&hello_limit, &which);
 	__u64 cost, full, now = mono_now(); /* a clock that nobody sets back */
 
-	if (!b || !cfg->hello_rate)
+	if (!b || !rate)
 		return 0;
-	cost = NSEC_PER_SEC / cfg->hello_rate;
+	cost = NSEC_PER_SEC / rate;
 	full = b->full_ns > now ? b->full_ns : now;
 	if (full - now > HELLO_BURST * cost)
 		return 0;
@@ -255,7 +258,7 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	if (r->opcode == OP_HELLO_ACK &&
 	    bpf_be64_to_cpu(LD64(body + 16)) != secret_of(&key, SECRET_NONCE))
 		return control_drop(SR_STAT_hello_ack_forged);
-	if (r->opcode == OP_HELLO && !hello_allowed(cfg))
+	if (r->opcode == OP_HELLO && !bucket_allows(BUCKET_HELLO, cfg->hello_rate))
 		return control_drop(SR_STAT_hello_limited);
 	if (LD32(body + HELLO_LEN) != control_icrc(ip, v6))
 		return control_drop(SR_STAT_control_bad_icrc);

@@ -98,12 +98,33 @@ static __always_inline int note_packet(struct dest_regs *d, const struct sr_conf
 }
 
 /*
+ * A host without an entry stamps what it sends. With our token it receives at its address,
+ * and the agent asks it what it is: its HELLOs may be lost in the queue that its data
+ * fills, and without an entry nothing is echoed to it.
+ */
+static __noinline int ask_unknown(const struct dest_key *key, __u64 token, __u64 now)
+{
+	struct sr_event *e;
+
+	if (!key || token != secret_of(key, SECRET_TOKEN) ||
+	    !bucket_allows(BUCKET_UNKNOWN, UNKNOWN_RATE))
+		return 0;
+	e = event_begin(SR_EVENT_HELLO, key, now);
+	if (!e)
+		return 0;
+	e->proven = 1;
+	bpf_ringbuf_submit(e, 0);
+	return 0;
+}
+
+/*
  * What a packet with a stamp says of its sender. Whoever has not the right token has
  * not received our HELLO_ACK at the peer's address: all of the stamp is forged or of
  * another time, and says nothing. Returns as note_packet does.
  */
-static __always_inline int note_stamped(struct dest_regs *d, const struct sr_config *cfg,
-					struct roce *r, void *end, struct stamp *s, __u64 now)
+static __always_inline int note_stamped(struct dest_regs *d, const struct dest_key *key,
+					const struct sr_config *cfg, struct roce *r, void *end,
+					struct stamp *s, __u64 now)
 {
 	int news;
 
@@ -116,6 +137,7 @@ static __always_inline int note_stamped(struct dest_regs *d, const struct sr_con
 		} else {
 			count(SR_STAT_rx_stamped);
 			count(SR_STAT_rx_unknown_peer);
+			ask_unknown(key, s->token, now);
 		}
 		return 0;
 	}
@@ -196,7 +218,7 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	why = r.surplus ? read_option(ctx, &r, data, end, &s) : SR_STAT_rx_unstamped;
 	if (!why) {
-		news = note_stamped(d, cfg, &r, end, &s, now);
+		news = note_stamped(d, &key, cfg, &r, end, &s, now);
 	} else {
 		s.flags = 0;
 		count(why);

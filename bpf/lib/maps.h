@@ -81,13 +81,17 @@ struct {
 	__type(value, struct exchange_slot);
 } mailbox SEC(".maps");
 
-/* Token bucket of HELLO answers, one a CPU. Written by ingress. */
+/*
+ * Token buckets, one set a CPU: HELLO answers, and hosts without an entry that the agent
+ * is to ask. Written by ingress.
+ */
+enum hello_buckets { BUCKET_HELLO, BUCKET_UNKNOWN, BUCKETS };
 struct hello_bucket {
 	__u64 full_ns; /* when the bucket will be full again */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, BUCKETS);
 	__type(key, __u32);
 	__type(value, struct hello_bucket);
 } hello_limit SEC(".maps");
