@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
@@ -121,13 +122,41 @@ func notAttached(ifname string, root string) error {
 	return fmt.Errorf("%s: %w", ifname, ErrNotAttached)
 }
 
-// checkHidden returns an error if root lies on a bpf file system, but not in this mount
-// namespace: `ip netns exec` mounts a /sys of its own over it.
+// checkHidden returns an error if root does not lie on a bpf file system because this is
+// `ip netns exec`, which mounts a /sys of its own, named after the network namespace.
 func checkHidden(root string) error {
-	if onBPFFS(root) || !onBPFFS(filepath.Join("/proc/1/root", root)) {
+	if onBPFFS(root) {
 		return nil
 	}
-	return fmt.Errorf("the bpf file system of %s is hidden here, as by `ip netns exec`: use `nsenter --net=/run/netns/NAME softroce-xdp …`", root)
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil // the caller says what it misses
+	}
+	if name := sysOf(string(mounts)); name != "" {
+		return fmt.Errorf("the bpf file system of %s is hidden here by `ip netns exec %s`: use `nsenter --net=%s softroce-xdp …`",
+			root, name, filepath.Join(netnsDir, name))
+	}
+	return nil
+}
+
+// netnsDir is where `ip netns` names network namespaces.
+const netnsDir = "/run/netns"
+
+// sysOf returns the network namespace that the topmost sysfs on /sys is named after, or "".
+// A line of mountinfo is: numbers, root, mount point, options, "-", type, source, options
+// (proc_pid_mountinfo(5)).
+func sysOf(mounts string) (name string) {
+	for line := range strings.Lines(mounts) {
+		mount, fs, _ := strings.Cut(line, " - ")
+		at, what := strings.Fields(mount), strings.Fields(fs)
+		if len(at) > 4 && at[4] == "/sys" && len(what) > 1 && what[0] == "sysfs" {
+			name = what[1]
+		}
+	}
+	if _, err := os.Stat(filepath.Join(netnsDir, name)); name == "" || err != nil {
+		return ""
+	}
+	return name
 }
 
 func onBPFFS(dir string) bool {

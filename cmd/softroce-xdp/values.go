@@ -182,6 +182,9 @@ type dirVar struct{ dst *string }
 func (d dirVar) Type() string   { return "directory" }
 func (d dirVar) String() string { return *d.dst }
 func (d dirVar) Set(s string) error {
+	if s == "" {
+		return errors.New("the path of a directory is missing")
+	}
 	st, err := os.Stat(s)
 	if errors.Is(err, unix.ENOTDIR) || err == nil && !st.IsDir() {
 		return fmt.Errorf("%s is a file, or lies in one: name a directory", s)
