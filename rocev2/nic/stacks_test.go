@@ -115,13 +115,17 @@ func (x *stacks) stack(open bool) {
 		defer close(done)
 		defer conn.Close()
 		packet := make([]byte, 20+size+4)
+		// So many in a row as take a millisecond: a pacer that drops would refuse most of a
+		// longer row, and the socket could not use its half.
+		each := 8 * (size + 66) / (2 * x.rate)
+		row := uint32(max(1e-3/each, 1))
 		packet[0], packet[2], packet[3], packet[6] = 0x64, 0xff, 0xff, 0x12 // UD SEND to a queue pair that nobody has
 		for psn := uint32(0); !end.Load(); psn++ {
 			packet[9], packet[10], packet[11] = byte(psn>>16), byte(psn>>8), byte(psn)
 			// What comes back is refused, and the buffer may be full.
 			_, _ = conn.Write(packet)
-			if open && psn%16 == 15 {
-				time.Sleep(time.Duration(16 * 8 * (size + 66) * 1e9 / (2 * x.rate)))
+			if open && psn%row == row-1 {
+				time.Sleep(time.Duration(float64(row) * each * 1e9))
 			}
 		}
 	}()
