@@ -250,11 +250,13 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 
 	peer_key(r, 1, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
-	if (echo && !d)
-		return control_drop(SR_STAT_echo_unknown);
 	/* Token and nonce first: they are what a flood of forged answers cannot have. */
-	if (echo && s.token != d->rx_token)
-		return control_drop(SR_STAT_rx_token_wrong);
+	if (echo) {
+		if (!d)
+			return control_drop(SR_STAT_echo_unknown);
+		if (s.token != d->rx_token)
+			return control_drop(SR_STAT_rx_token_wrong);
+	}
 	if (r->opcode == OP_HELLO_ACK &&
 	    bpf_be64_to_cpu(LD64(body + 16)) != secret_of(&key, SECRET_NONCE))
 		return control_drop(SR_STAT_hello_ack_forged);
@@ -263,8 +265,11 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	if (LD32(body + HELLO_LEN) != control_icrc(ip, v6))
 		return control_drop(SR_STAT_control_bad_icrc);
 
-	if (echo)
-		return echo_packet(d, &key, &s, now);
+	if (echo) {
+		/* The verifier of Linux 6.12 has forgotten by now that d is not NULL. */
+		asm volatile("" : "+r"(d));
+		return d ? echo_packet(d, &key, &s, now) : control_drop(SR_STAT_echo_unknown);
+	}
 	if (r->opcode == OP_HELLO_ACK)
 		return hello_ack(d, &key, body, &s, now);
 	token = secret_of(&key, SECRET_TOKEN);
