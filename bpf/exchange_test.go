@@ -144,6 +144,7 @@ func TestExchangeApply(t *testing.T) {
 		{"node", bpf.SetNode, func(d *bpf.DestRegs) { d.Node = 9 }},
 		{"caps", bpf.SetCaps, func(d *bpf.DestRegs) { d.Caps = 10 }},
 		{"the pacer's queue", bpf.MoveEmpty, func(d *bpf.DestRegs) { d.NextTxNs, d.SettleNs = labStart+3, labStart+3 }},
+		{"the pacer's queue, by little", bpf.MoveEmpty | bpf.KeepEchoes, func(d *bpf.DestRegs) { d.NextTxNs = labStart + 3 }},
 		{"policy", bpf.SetPolicy, func(d *bpf.DestRegs) {
 			d.RateBps, d.StackRateBps, d.EngineRateBps, d.Policy, d.SettleNs = 7, 4, 5, all.Policy, labStart
 		}},

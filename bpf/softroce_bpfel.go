@@ -292,11 +292,12 @@ const (
 type SoftroceSrExchangeSet uint32
 
 const (
-	SoftroceSrExchangeSetSR_SET_POLICY SoftroceSrExchangeSet = 1
-	SoftroceSrExchangeSetSR_SET_CLASS  SoftroceSrExchangeSet = 2
-	SoftroceSrExchangeSetSR_SET_NODE   SoftroceSrExchangeSet = 4
-	SoftroceSrExchangeSetSR_SET_CAPS   SoftroceSrExchangeSet = 8
-	SoftroceSrExchangeSetSR_MOVE_EMPTY SoftroceSrExchangeSet = 16
+	SoftroceSrExchangeSetSR_SET_POLICY  SoftroceSrExchangeSet = 1
+	SoftroceSrExchangeSetSR_SET_CLASS   SoftroceSrExchangeSet = 2
+	SoftroceSrExchangeSetSR_SET_NODE    SoftroceSrExchangeSet = 4
+	SoftroceSrExchangeSetSR_SET_CAPS    SoftroceSrExchangeSet = 8
+	SoftroceSrExchangeSetSR_MOVE_EMPTY  SoftroceSrExchangeSet = 16
+	SoftroceSrExchangeSetSR_KEEP_ECHOES SoftroceSrExchangeSet = 32
 )
 
 type SoftroceSrFlow struct {

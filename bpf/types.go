@@ -67,11 +67,12 @@ const (
 	ExchangeApply   = uint32(SoftroceSrExchangeOpSR_EXCHANGE_APPLY)
 	ExchangeRead    = uint32(SoftroceSrExchangeOpSR_EXCHANGE_READ)
 
-	SetPolicy = uint32(SoftroceSrExchangeSetSR_SET_POLICY)
-	SetClass  = uint32(SoftroceSrExchangeSetSR_SET_CLASS)
-	SetNode   = uint32(SoftroceSrExchangeSetSR_SET_NODE)
-	SetCaps   = uint32(SoftroceSrExchangeSetSR_SET_CAPS)
-	MoveEmpty = uint32(SoftroceSrExchangeSetSR_MOVE_EMPTY)
+	SetPolicy  = uint32(SoftroceSrExchangeSetSR_SET_POLICY)
+	SetClass   = uint32(SoftroceSrExchangeSetSR_SET_CLASS)
+	SetNode    = uint32(SoftroceSrExchangeSetSR_SET_NODE)
+	SetCaps    = uint32(SoftroceSrExchangeSetSR_SET_CAPS)
+	MoveEmpty  = uint32(SoftroceSrExchangeSetSR_MOVE_EMPTY)
+	KeepEchoes = uint32(SoftroceSrExchangeSetSR_KEEP_ECHOES)
 )
 
 // CEEchoed in EngineSlot.Flags: a stamp of the engine has told the peer of its CE

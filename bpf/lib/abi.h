@@ -231,6 +231,7 @@ enum sr_exchange_set {
 	SR_SET_NODE = 1 << 2,    /* node */
 	SR_SET_CAPS = 1 << 3,    /* caps */
 	SR_MOVE_EMPTY = 1 << 4,  /* add move_ns to next_tx_ns: the pacer's queue is not where the model is */
+	SR_KEEP_ECHOES = 1 << 5, /* with SR_MOVE_EMPTY: by so little that echoes of what waits count all the same */
 };
 
 /*

@@ -121,7 +121,8 @@ static __always_inline void apply(struct dest_regs *d, const struct exchange_slo
 		d->caps = slot->regs.caps;
 	if (slot->op & SR_MOVE_EMPTY) {
 		__sync_fetch_and_add(&d->next_tx_ns, slot->move_ns);
-		settle(d, mono);
+		if (!(slot->op & SR_KEEP_ECHOES))
+			settle(d, mono);
 	}
 }
 

@@ -17,10 +17,9 @@ const (
 	resyncPerTick = 16 // each costs a netlink request
 	resyncHaste   = 200 * time.Microsecond
 
-	// Smaller differences are left alone: they come from the reading itself. So
-	// does what two packets take, one on its way out and one that came since.
-	resyncSlack   = 500 * time.Microsecond
-	resyncPackets = 2 * 1514 * 8 // bits
+	// Smaller differences are left alone: they come from the reading itself.
+	resyncSlack = 500 * time.Microsecond
+	packetBits  = 1514 * 8
 )
 
 // resyncs spreads the comparisons over the destinations.
@@ -33,7 +32,8 @@ type resyncs struct {
 // after this.
 func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 	d := &slot.Regs
-	if a.pacer.Kind() != bpf.PacerHTB || d.WinPaced == 0 || d.ClassId == 0 || d.StackRateBps == 0 || a.resyncs.left == 0 || a.drains.paused(slot.Key) {
+	waits := d.WinPaced > 0 || d.NextTxNs > loader.Monotonic()
+	if a.pacer.Kind() != bpf.PacerHTB || !waits || d.ClassId == 0 || d.StackRateBps == 0 || a.resyncs.left == 0 || a.drains.paused(slot.Key) {
 		return
 	}
 	now := loader.Monotonic()
@@ -54,13 +54,31 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 		return
 	}
 	a.resyncs.last[slot.Key] = now
-	empty := now + bytes*8*uint64(time.Second)/d.StackRateBps
-	off := time.Duration(empty - max(model, now))
-	if off.Abs() > resyncSlack+resyncPackets*time.Second/time.Duration(d.StackRateBps) {
+	if off := apart(model, now, bytes, d.StackRateBps); off != 0 {
 		a.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(slot.Key), "by", off)
 		moveEmpty(slot, int64(off))
+		if off.Abs() <= packetTime(d.StackRateBps) {
+			slot.Op |= bpf.KeepEchoes
+		}
 	}
 }
+
+// apart returns how much later a class with a backlog of so many bytes is empty than its
+// model says, as far as that is certain; times are monotonic ns. The class is empty when
+// the backlog has left at its rate, and what is left of the last packet's time is over,
+// which the kernel does not tell. So a model that is too early shows in full within some
+// readings, and one that is too late only beyond two packets: one that leaves and one that
+// came since. A model that is too early makes departures look early, and so the network slow.
+func apart(model, now, bytes, bps uint64) time.Duration {
+	off := time.Duration(now + bytes*8*uint64(time.Second)/bps - max(model, now))
+	if off > resyncSlack || -off > resyncSlack+2*packetTime(bps) {
+		return off
+	}
+	return 0
+}
+
+// packetTime is what a full frame takes at a rate.
+func packetTime(bps uint64) time.Duration { return packetBits * time.Second / time.Duration(bps) }
 
 // moveEmpty has the model moved with the slot that is applied after this. What the slot
 // says of the model stays as it was read, and more than one may move it.
@@ -69,7 +87,7 @@ func moveEmpty(slot *bpf.ExchangeSlot, by int64) {
 		slot.MoveNs = 0
 	}
 	slot.MoveNs += by
-	slot.Op |= bpf.MoveEmpty
+	slot.Op = slot.Op&^bpf.KeepEchoes | bpf.MoveEmpty
 }
 
 // emptyAt is when the model says that the class is empty, once the slot is applied.
