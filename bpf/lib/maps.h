@@ -81,11 +81,12 @@ struct {
 	__type(value, struct exchange_slot);
 } mailbox SEC(".maps");
 
+enum hello_buckets { BUCKET_HELLO, BUCKET_UNKNOWN, BUCKETS };
+
 /*
  * Token buckets, one set a CPU: HELLO answers, and hosts without an entry that the agent
  * is to ask. Written by ingress.
  */
-enum hello_buckets { BUCKET_HELLO, BUCKET_UNKNOWN, BUCKETS };
 struct hello_bucket {
 	__u64 full_ns; /* when the bucket will be full again */
 };

@@ -108,6 +108,9 @@ func (l *lab) start(f load.Flow) *flow {
 		// Long enough that a timeout means a lost packet, not a machine out of breath.
 		f.MinRTO = 5 * time.Second
 	}
+	if f.GiveUp == 0 {
+		f.GiveUp = time.Minute // some timeouts: all that was under way may be lost at once
+	}
 	go func() {
 		defer close(r.done)
 		r.report, r.err = l.ep[0].Send(ctx, f)
