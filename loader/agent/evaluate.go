@@ -22,6 +22,8 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 			return 0, err
 		}
 		total += n
+		// The snapshots are of this time: what was sent since the evaluation began does not wait.
+		now = loader.Monotonic()
 		if a.judge(a.x.Slots[:n], &params, true, now) {
 			if err := a.x.Apply(n); err != nil {
 				return 0, err

@@ -32,8 +32,7 @@ type resyncs struct {
 // after this.
 func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 	d := &slot.Regs
-	waits := d.WinPaced > 0 || d.NextTxNs > loader.Monotonic()
-	if a.pacer.Kind() != bpf.PacerHTB || !waits || d.ClassId == 0 || d.StackRateBps == 0 || a.resyncs.left == 0 || a.drains.paused(slot.Key) {
+	if a.pacer.Kind() != bpf.PacerHTB || d.WinPaced == 0 || d.ClassId == 0 || d.StackRateBps == 0 || a.resyncs.left == 0 || a.drains.paused(slot.Key) {
 		return
 	}
 	now := loader.Monotonic()

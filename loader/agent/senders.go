@@ -69,7 +69,8 @@ func (s *senders) note(slot *bpf.ExchangeSlot, pacer uint32, now uint64) *sender
 	all := d.TxBytes + etherLen*d.TxPackets
 
 	x.stack.take(all-min(engine, all), s.turn, now)
-	x.stack.waits = d.NextTxNs > now
+	// What the last packet has used up is no wait: of one that sends now and then nothing waits.
+	x.stack.waits = d.StackRateBps != 0 && d.NextTxNs > now+uint64(2*packetTime(d.StackRateBps))
 	if pacer == bpf.PacerPolice { // nothing waits there
 		x.stack.waits = d.WinPaced > d.WinEnginePaced
 	}
