@@ -163,9 +163,6 @@ func (c *Crowd) answer() {
 			if d.Hello, err = p.Hello(); err != nil {
 				continue
 			}
-			if *token == 0 {
-				c.ask(in[:14], d)
-			}
 			d.Hello.Caps = 1 // stamps
 		case rocev2.OpHelloAck:
 			if h, err := p.Hello(); err == nil {
@@ -177,6 +174,9 @@ func (c *Crowd) answer() {
 		default:
 			continue
 		}
+		if *token == 0 { // answers are limited: some HELLOs have none
+			c.ask(in[:14], d)
+		}
 		if s, err := p.Stamp(); err == nil && (*token != 0 || d.Opcode == rocev2.OpHelloAck) {
 			stamp = rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: *token, T1: Now(), EchoT1: s.T1, EchoT2: now}
 			d.Stamp = &stamp
@@ -187,10 +187,11 @@ func (c *Crowd) answer() {
 	}
 }
 
-// ask answers a HELLO with a HELLO: what comes back has the token for the stamps of this
+// ask sends a HELLO back: what comes in return has the token for the stamps of this
 // destination.
 func (c *Crowd) ask(ether []byte, d rocev2.Datagram) {
-	d.Opcode, d.Hello.Caps, d.Stamp = rocev2.OpHello, 1, &rocev2.Stamp{Flags: rocev2.StampT1, T1: Now()}
+	d.Opcode, d.DestQP, d.Hello = rocev2.OpHello, rocev2.ControlQPN, rocev2.Hello{Caps: 1, Nonce: 1}
+	d.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1, T1: Now()}
 	c.reply(nil, ether, d)
 }
 
