@@ -177,13 +177,13 @@ func TestReceiverIsNotBusy(t *testing.T) {
 	for range 1000 { // 5 s in which the peer sends
 		now += uint64(minTick)
 		slot.Regs.RxPackets++
-		a.judge(slots, &p, true, now)
+		a.judge(slots, &p, true, now, now)
 	}
 	if n := len(a.busy.now) + len(a.busy.before); n > 1 {
 		t.Errorf("%d destinations are busy", n)
 	}
 	slot.Regs.LastTxNs, slot.Regs.TxPackets = now, 1
-	if a.judge(slots, &p, true, now); r.RateBps != 1e9 {
+	if a.judge(slots, &p, true, now, now); r.RateBps != 1e9 {
 		t.Errorf("it starts with %d bit/s", r.RateBps)
 	}
 }

@@ -22,9 +22,7 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 			return 0, err
 		}
 		total += n
-		// The snapshots are of this time: what was sent since the evaluation began does not wait.
-		now = loader.Monotonic()
-		if a.judge(a.x.Slots[:n], &params, true, now) {
+		if a.judge(a.x.Slots[:n], &params, true, now, loader.Monotonic()) {
 			if err := a.x.Apply(n); err != nil {
 				return 0, err
 			}
@@ -36,12 +34,14 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 }
 
 // judge decides on the destinations of some slots, and reports whether there is
-// something to write back. sampled: the slots hold what a window has gathered.
-func (a *Agent) judge(slots []bpf.ExchangeSlot, params *fourcase.Params, sampled bool, now uint64) (changed bool) {
+// something to write back. sampled: the slots hold what a window has gathered. now is
+// when the turn began: what compares turns compares these. read is when the slots were:
+// what was sent in between does not wait.
+func (a *Agent) judge(slots []bpf.ExchangeSlot, params *fourcase.Params, sampled bool, now, read uint64) (changed bool) {
 	// All of them first: who comes now has its share of the link in this evaluation.
 	for i := range slots {
 		if slots[i].Found != 0 {
-			a.senders.note(&slots[i], a.pacer.Kind(), now)
+			a.senders.note(&slots[i], a.pacer.Kind(), read)
 		}
 	}
 	a.senders.shareLink(a.cfg.LinkRateBps, params)

@@ -71,7 +71,7 @@ func (p *player) turns(n int) {
 		}
 		params := *bpf.ParamsAs[fourcase.Params](&p.a.cfg.Policy)
 		p.a.senders.begin(p.now)
-		p.a.judge(slots, &params, true, p.now)
+		p.a.judge(slots, &params, true, p.now, p.now)
 		for i, d := range at {
 			if slots[i].Op&bpf.SetPolicy != 0 {
 				r := &slots[i].Regs

@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/loader"
 )
 
 // Destinations are evaluated when they have traffic. One whose sender is blocked,
@@ -75,7 +76,7 @@ func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
 		if err := a.x.Read(n); err != nil {
 			return total, err
 		}
-		if a.judge(a.x.Slots[:n], &params, false, now) {
+		if a.judge(a.x.Slots[:n], &params, false, now, loader.Monotonic()) {
 			if err := a.x.Apply(n); err != nil {
 				return total, err
 			}
