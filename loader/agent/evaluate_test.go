@@ -124,3 +124,20 @@ func TestPause(t *testing.T) {
 		t.Errorf("without an engine: %v, want %v", got, idleTick)
 	}
 }
+
+// What a turn does after its evaluation compares with the time at which the turn began,
+// though the slots were read later: an ECHO is due at once, and who waits in the pacer has
+// had its evaluation.
+func TestTurnHasOneTime(t *testing.T) {
+	p := play(1e9, 1e9, fourcase.ModeRobust, 0)
+	a, now, params := p.a, p.now, fourcase.DefaultParams(1e9)
+	slot := bpf.ExchangeSlot{Key: keyN(1), Found: 1}
+	slot.Regs.Caps, slot.Regs.RxPackets, slot.Regs.NextTxNs = bpf.CapStamp, 1, now+uint64(time.Second)
+	a.judge([]bpf.ExchangeSlot{slot}, &params, true, now, now+uint64(time.Millisecond))
+	if key, ok := a.echoes.next(now); !ok || key != slot.Key {
+		t.Errorf("no ECHO is due: %v, %t", key, ok)
+	}
+	if due := a.waiting.due(now); len(due) != 0 {
+		t.Errorf("%v is evaluated a second time", due)
+	}
+}
