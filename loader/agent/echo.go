@@ -26,7 +26,7 @@ const (
 // echoes decides which destinations get an ECHO. They take turns where the budget does not
 // suffice for all.
 type echoes struct {
-	all    map[bpf.DestKey]echo
+	all    map[bpf.DestKey]*echo
 	queue  []bpf.DestKey
 	budget uint64 // ns; one ECHO costs a second over echoRate
 	filled uint64 // when the budget was last filled, monotonic ns
@@ -46,6 +46,13 @@ func (e *echoes) note(key bpf.DestKey, d *bpf.DestRegs, now uint64) {
 		return
 	}
 	x := e.all[key]
+	if x == nil {
+		x = &echo{}
+		if e.all == nil {
+			e.all = map[bpf.DestKey]*echo{}
+		}
+		e.all[key] = x
+	}
 	came, went := d.RxPackets-d.RxUnstamped, d.TxPackets-d.TxUnstamped
 	switch {
 	case went != x.went:
@@ -58,10 +65,6 @@ func (e *echoes) note(key bpf.DestKey, d *bpf.DestRegs, now uint64) {
 		}
 	}
 	x.came, x.went = came, went
-	if e.all == nil {
-		e.all = map[bpf.DestKey]echo{}
-	}
-	e.all[key] = x
 }
 
 // next returns the destination whose turn it is, as long as the budget lasts.
@@ -72,13 +75,12 @@ func (e *echoes) next(now uint64) (key bpf.DestKey, ok bool) {
 	for len(e.queue) > 0 && e.budget >= cost {
 		key = e.queue[0]
 		e.queue = e.queue[1:]
-		x, known := e.all[key]
-		if !known {
+		x := e.all[key]
+		if x == nil {
 			continue // forgotten
 		}
 		due := x.due && now-x.at < echoMaxAge
 		x.due, x.queued = false, false
-		e.all[key] = x
 		if due {
 			e.budget -= cost
 			return key, true

@@ -39,11 +39,15 @@ func (a *Agent) evaluate(now uint64) (total int, err error) {
 // what was sent in between does not wait.
 func (a *Agent) judge(slots []bpf.ExchangeSlot, params *fourcase.Params, sampled bool, now, read uint64) (changed bool) {
 	// All of them first: who comes now has its share of the link in this evaluation.
+	batch := a.senders.batch[:0]
 	for i := range slots {
+		var x *sender
 		if slots[i].Found != 0 {
-			a.senders.note(&slots[i], a.pacer.Kind(), read)
+			x = a.senders.note(&slots[i], a.pacer.Kind(), read)
 		}
+		batch = append(batch, x)
 	}
+	a.senders.batch = batch
 	a.senders.shareLink(a.cfg.LinkRateBps, params)
 	for i := range slots {
 		slot := &slots[i]
@@ -59,7 +63,7 @@ func (a *Agent) judge(slots []bpf.ExchangeSlot, params *fourcase.Params, sampled
 			withoutSample(&slot.Regs)
 		}
 		a.resync(slot) // the model ends somewhere, a class may hold more
-		a.decide(slot, params, waits, now)
+		a.decide(slot, batch[i], params, waits, now)
 		changed = changed || slot.Op != 0
 	}
 	return changed
@@ -67,11 +71,11 @@ func (a *Agent) judge(slots []bpf.ExchangeSlot, params *fourcase.Params, sampled
 
 // decide makes one policy step on a snapshot and says in slot.Op what of it is
 // to be written back. waits: packets wait in the pacer for some time.
-func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, waits bool, now uint64) {
+func (a *Agent) decide(slot *bpf.ExchangeSlot, x *sender, params *fourcase.Params, waits bool, now uint64) {
 	d := &slot.Regs
 	regs := bpf.PolicyAs[fourcase.Regs](&d.Policy)
 	before := *regs
-	x, share := a.senders.all[slot.Key], params.MaxRateBps
+	share := params.MaxRateBps
 	if !a.prioritizes() {
 		share = a.senders.share(params)
 	}
@@ -91,7 +95,9 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, params *fourcase.Params, waits bo
 	if *regs != before {
 		slot.Op |= bpf.SetPolicy
 	}
-	a.setRates(slot, x, rate)
+	// The policy moves its rate by a little all the time; a bound is exact.
+	finds := rate == regs.RateBps && rate != share && params.Mode != fourcase.ModeFixed
+	a.setRates(slot, x, rate, !finds)
 	if a.unclassed(d) {
 		a.setClass(slot, d.StackRateBps)
 	}

@@ -12,6 +12,8 @@ type senders struct {
 	list []*sender
 	turn uint64 // the number of this evaluation
 
+	batch []*sender // those of the slots that are judged, nil = no entry
+
 	wants []uint64
 	level uint64 // the most that a destination gets of the link, 0 = no bound
 }

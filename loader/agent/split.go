@@ -27,14 +27,15 @@ func (x *sender) split(rate uint64) (stack, engine uint64) {
 }
 
 // splitShift: a part stays as it is until it is off by 1/2^splitShift of the rate. Each
-// change makes echoes of what is under way worthless.
+// change makes echoes of what is under way worthless, and costs a netlink request.
 const splitShift = 6
 
-// setRates puts the destination's rate and its parts into the slot if they are new.
-func (a *Agent) setRates(slot *bpf.ExchangeSlot, x *sender, rate uint64) {
+// setRates puts the destination's rate and its parts into the slot if they are new. exact:
+// who gets the whole rate gets no more and no less.
+func (a *Agent) setRates(slot *bpf.ExchangeSlot, x *sender, rate uint64, exact bool) {
 	d := &slot.Regs
 	stack, engine := x.split(rate)
-	stack, engine = x.stack.part(d.StackRateBps, stack, rate), x.engine.part(d.EngineRateBps, engine, rate)
+	stack, engine = x.stack.part(d.StackRateBps, stack, rate, exact), x.engine.part(d.EngineRateBps, engine, rate, exact)
 	if rate == d.RateBps && stack == d.StackRateBps && engine == d.EngineRateBps {
 		return
 	}
@@ -47,9 +48,9 @@ func (a *Agent) setRates(slot *bpf.ExchangeSlot, x *sender, rate uint64) {
 
 // part is what a party gets: what it has if that is near enough, or if it is idle and will
 // do for its first packets.
-func (p *party) part(has, want, rate uint64) uint64 {
+func (p *party) part(has, want, rate uint64, exact bool) uint64 {
 	idle := !p.waits && p.used[0] == 0
-	near := want != rate && max(has, want)-min(has, want) <= rate>>splitShift
+	near := !(exact && want == rate) && max(has, want)-min(has, want) <= rate>>splitShift
 	if near || idle && has >= rate/2 && has <= rate {
 		return has
 	}
