@@ -139,6 +139,16 @@ int bench_xdp_lookup(struct xdp_md *ctx)
 	return bpf_map_lookup_elem(&dest_table, &key) ? XDP_PASS : XDP_ABORTED;
 }
 
+/* Gives the packet the next PSN: with that of the one before it would be a repeated one. */
+static __always_inline void next_psn(void *data, void *end)
+{
+	static __u32 psn;
+	void *at = data + ETH_HLEN + IPV4_HLEN + UDP_HLEN + BTH_LEN - 4;
+
+	if (at + 4 <= end)
+		ST32(at, __builtin_bswap32(psn++ & 0xffffff));
+}
+
 static __always_inline int restore_tc(struct __sk_buff *skb, __u32 which)
 {
 	const struct template *t = template_of(which);
@@ -152,6 +162,7 @@ static __always_inline int restore_tc(struct __sk_buff *skb, __u32 which)
 		return TC_DROP;
 	ST16(data + ETH_HLEN + 2, t->ip_len);
 	ST16(data + ETH_HLEN + 10, t->ip_check);
+	next_psn(data, end);
 	return TC_NEXT;
 }
 
