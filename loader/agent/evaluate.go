@@ -43,7 +43,7 @@ func (a *Agent) judge(slots []bpf.ExchangeSlot, params *fourcase.Params, sampled
 	for i := range slots {
 		var x *sender
 		if slots[i].Found != 0 {
-			x = a.senders.note(&slots[i], a.pacer.Kind(), read)
+			x = a.senders.note(&slots[i], a.cfg.Config, read)
 		}
 		batch = append(batch, x)
 	}

@@ -159,7 +159,7 @@ func BenchmarkShare(b *testing.B) {
 			for j := range batch {
 				batch[j].Regs.TxBytes += uint64(1000 * j)
 				batch[j].Regs.NextTxNs = now - 1 + uint64(j%10/9*2)
-				s.note(&batch[j], bpf.PacerEDT, now)
+				s.note(&batch[j], &bpf.Config{Mtu: 1500}, now)
 			}
 			s.shareLink(10e9, &p)
 		}

@@ -44,7 +44,7 @@ func (noPacer) Kind() uint32 { return bpf.PacerEDT }
 func play(link, initial uint64, mode fourcase.Mode, n int) *player {
 	params := fourcase.DefaultParams(link)
 	params.Mode = mode
-	cfg := &bpf.Config{LinkRateBps: link, Policy: *bpf.ParamsFrom(&params)}
+	cfg := &bpf.Config{Mtu: 1500, LinkRateBps: link, Policy: *bpf.ParamsFrom(&params)}
 	a := &Agent{
 		cfg: &loader.LiveConfig{Config: cfg}, pacer: noPacer{}, log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		drains: drains{all: map[bpf.DestKey]*drain{}}, resyncs: resyncs{last: map[bpf.DestKey]uint64{}},

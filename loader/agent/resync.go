@@ -19,7 +19,6 @@ const (
 
 	// Smaller differences are left alone: they come from the reading itself.
 	resyncSlack = 500 * time.Microsecond
-	packetBits  = 1514 * 8
 )
 
 // resyncs spreads the comparisons over the destinations.
@@ -53,10 +52,11 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 		return
 	}
 	a.resyncs.last[slot.Key] = now
-	if off := apart(model, now, bytes, d.StackRateBps); off != 0 {
+	packet := frameTime(a.cfg.Config, d.StackRateBps)
+	if off := apart(model, now, bytes, d.StackRateBps, packet); off != 0 {
 		a.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(slot.Key), "by", off)
 		moveEmpty(slot, int64(off))
-		if off.Abs() <= packetTime(d.StackRateBps) {
+		if off.Abs() <= packet {
 			slot.Op |= bpf.KeepEchoes
 		}
 	}
@@ -65,19 +65,21 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 // apart returns how much later a class with a backlog of so many bytes is empty than its
 // model says, as far as that is certain; times are monotonic ns. The class is empty when
 // the backlog has left at its rate, and what is left of the last packet's time is over,
-// which the kernel does not tell. So a model that is too early shows in full within some
+// which the kernel does not tell; packet is what a full one takes. So a model that is too early shows in full within some
 // readings, and one that is too late only beyond two packets: one that leaves and one that
 // came since. A model that is too early makes departures look early, and so the network slow.
-func apart(model, now, bytes, bps uint64) time.Duration {
+func apart(model, now, bytes, bps uint64, packet time.Duration) time.Duration {
 	off := time.Duration(now + bytes*8*uint64(time.Second)/bps - max(model, now))
-	if off > resyncSlack || -off > resyncSlack+2*packetTime(bps) {
+	if off > resyncSlack || -off > resyncSlack+2*packet {
 		return off
 	}
 	return 0
 }
 
-// packetTime is what a full frame takes at a rate.
-func packetTime(bps uint64) time.Duration { return packetBits * time.Second / time.Duration(bps) }
+// frameTime is what a full frame of the interface takes at a rate.
+func frameTime(cfg *bpf.Config, bps uint64) time.Duration {
+	return time.Duration(cfg.Mtu+etherLen) * 8 * time.Second / time.Duration(bps)
+}
 
 // moveEmpty has the model moved with the slot that is applied after this. What the slot
 // says of the model stays as it was read, and more than one may move it.

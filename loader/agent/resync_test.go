@@ -31,7 +31,7 @@ func TestApart(t *testing.T) {
 		{"nothing waits, a packet's time is not over", 12 * ms, 0, 0},
 		{"nothing waits", 100 * ms, 0, -100 * ms},
 	} {
-		if got := apart(now+uint64(c.model), now, c.bytes, bps); got != c.want {
+		if got := apart(now+uint64(c.model), now, c.bytes, bps, 12112*time.Microsecond); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestApartConverges(t *testing.T) {
 		for i := range 100 {
 			left := time.Duration(i*37%100) * packet * 8 * time.Microsecond / 100 // of the last packet
 			truth = now + bytes*8*uint64(time.Second)/bps + uint64(left)
-			off += apart(truth+uint64(off), now, bytes, bps)
+			off += apart(truth+uint64(off), now, bytes, bps, 12112*time.Microsecond)
 			now += uint64(resyncPeriod)
 		}
 		if off > 0 || off < -resyncSlack-packet*8*time.Microsecond/100 {

@@ -56,7 +56,7 @@ func (s *senders) begin(now uint64) {
 }
 
 // note takes a snapshot that nothing has changed yet.
-func (s *senders) note(slot *bpf.ExchangeSlot, pacer uint32, now uint64) *sender {
+func (s *senders) note(slot *bpf.ExchangeSlot, cfg *bpf.Config, now uint64) *sender {
 	x := s.all[slot.Key]
 	if x == nil {
 		x = &sender{key: slot.Key, place: len(s.list)}
@@ -72,8 +72,8 @@ func (s *senders) note(slot *bpf.ExchangeSlot, pacer uint32, now uint64) *sender
 
 	x.stack.take(all-min(engine, all), s.turn, now)
 	// What the last packet has used up is no wait: of one that sends now and then nothing waits.
-	x.stack.waits = d.StackRateBps != 0 && d.NextTxNs > now+uint64(2*packetTime(d.StackRateBps))
-	if pacer == bpf.PacerPolice { // nothing waits there
+	x.stack.waits = d.StackRateBps != 0 && d.NextTxNs > now+uint64(2*frameTime(cfg, d.StackRateBps))
+	if cfg.Pacer == bpf.PacerPolice { // nothing waits there
 		x.stack.waits = d.WinPaced > d.WinEnginePaced
 	}
 	if d.WinEngine != bpf.EngineSilent {
