@@ -4,7 +4,7 @@
  * structs fourcase.Regs and fourcase.Params have the same fields in the same
  * places (a test compares them). BPF carries them, bpftool prints them, and
  * hwoffload maps them to a card; only cc/fourcase computes with them.
- * docs/policies.md explains every field.
+ * docs/four-case.md explains every field.
  */
 #ifndef SOFTROCE_POLICY_H
 #define SOFTROCE_POLICY_H

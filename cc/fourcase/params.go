@@ -105,7 +105,7 @@ func DefaultParams(linkBps uint64) Params {
 // destinations that are rttNs nanoseconds away, where a decision is made every
 // round trip and host jitter is small against it: hardware and the simulator.
 // The agent has DefaultParams: what disturbs its samples is the host and not the
-// network (docs/policies.md).
+// network (docs/four-case.md).
 //
 // A sender at half of the link's rate or more aims at a quarter to three eighths of a
 // round trip of queue, one at a third of it at four fifths, and one at a sixteenth,

@@ -145,7 +145,7 @@ func (a *Agent) close() {
 // destinations and grows with what a turn costs and with how many it evaluates,
 // so that the agent's share of a CPU stays small however many are active. The shortest
 // is the policy's interval_ns, for an engine: to decide more often brings little and costs
-// the more. What the host's stack sends does no better with it (docs/policies.md).
+// the more. What the host's stack sends does no better with it (docs/four-case.md).
 const (
 	minTick   = 5 * time.Millisecond
 	idleTick  = 10 * time.Millisecond // no engine is active, or turns are dear

@@ -298,7 +298,8 @@ func TestPrecreditMessages(t *testing.T) {
 	})
 }
 
-// The figures of docs/policies.md: go test -run - -bench FatTree -benchtime 1x ./cc/sim/schemes
+// Completion times on a fat-tree, with pre-credit and without (docs/pre-credit.md):
+// go test -run - -bench FatTree -benchtime 1x ./cc/sim/schemes
 func BenchmarkPrecreditFatTree(b *testing.B) {
 	for _, sizes := range []*workload.CDF{workload.WebSearch, workload.FBHadoop} {
 		for _, c := range []struct {
