@@ -171,7 +171,10 @@ func TestUnprivilegedSender(t *testing.T) {
 	l := newLab(t, labSpec{})
 	a := l.node[0].open(t)
 	l.send(t, 200)
-	eventually(t, "quiet", func() bool { return l.row(t, a).Queued == 0 })
+	eventually(t, "the answer to HELLO, and no traffic", func() bool {
+		r := l.row(t, a)
+		return r.Caps&bpf.CapStamp != 0 && r.Queued == 0
+	})
 	before, sent := heededOf(l.row(t, a)), l.row(t, a).TxPackets
 	cmd := l.top.Host(1).Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), nobodyEnv+"="+l.top.Host(2).IPv4().String())
