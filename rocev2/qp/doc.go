@@ -7,16 +7,16 @@
 //
 // The way of a message:
 //
-//	PostSend  requester.go   a work request becomes a WQE with its range of PSNs
-//	NextData  segment.go     the WQE becomes packets, as far as the window allows
-//	Receive   responder.go   the peer's queue pair checks PSN, key and rights, and
+//	PostSend  req_sendq.go   a work request becomes a WQE with its range of PSNs
+//	NextData  req_segment.go the WQE becomes packets, as far as the window allows
+//	Receive   rsp_rc.go      the peer's queue pair checks PSN, key and rights, and
 //	                         touches memory
-//	NextAck   answer.go      the answer: ACK, NAK, atomic result, SACK
-//	NextData  reads.go       or READ responses, which are data
-//	Receive   completer.go   the answer completes WQEs, or has some sent again;
-//	          fetch.go       data of READs and ATOMICs goes where it belongs
-//	Deadline, Expire         timer.go: what happens when no answer comes
-//	NextData  recovery.go    what is sent again, and how much of it (window.go)
+//	NextAck   rsp_ack.go     the answer: ACK, NAK, atomic result, SACK
+//	NextData  rsp_read.go    or READ responses, which are data
+//	Receive   req_ack.go     the answer completes WQEs, or has some sent again;
+//	          req_read.go    data of READs and ATOMICs goes where it belongs
+//	Deadline, Expire         req_timer.go: what happens when no answer comes
+//	NextData  req_loss.go    what is sent again, and how much of it (req_window_loss.go)
 //
 // A queue pair belongs to one thread of its engine; no method may run beside
 // another one of the same queue pair, or of a queue pair that shares its SRQ.

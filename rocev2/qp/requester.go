@@ -26,7 +26,7 @@ type requester struct {
 	head uint32 // oldest that is not completed
 	cur  uint32 // that nxt belongs to
 	tail uint32 // next to be posted
-	ssn  uint32 // of the next message, see credit.go
+	ssn  uint32 // of the next message, see req_credit.go
 
 	taken, nxt, max uint64
 
@@ -124,20 +124,4 @@ func (r *requester) next(now Time, out *Outbound) bool {
 		return r.nextRC(now, out)
 	}
 	return r.nextUnreliable(now, out)
-}
-
-// flush completes what is in the queue, in order, as flushed, and what has its own
-// bad status with that (IBTA 10.3.1). PSNs go on where they were.
-func (r *requester) flush(now Time) {
-	for r.head != r.tail {
-		w := r.at(r.head)
-		r.head++
-		if w.status == Success {
-			w.status = WRFlushed
-		}
-		r.complete(w)
-	}
-	ssn := r.ssn
-	*r = requester{q: r.q, taken: r.max, nxt: r.max, max: r.max}
-	r.begin(ssn)
 }

@@ -16,9 +16,6 @@ const holdWindow = 128
 // and the longest headers that fit with it.
 const holdBytes = 4096 + 256
 
-// sackEvery is how many packets beyond a hole one SACK reports.
-const sackEvery = 4
-
 // HoldPool lends the memory for packets beyond holes. Queue pairs of one thread share
 // one, which bounds what loss can cost: a packet that finds no buffer is dropped
 // and sent again. Nothing is allocated before it is needed.
@@ -185,24 +182,4 @@ func (r *responder) dropHeld() {
 	*h = hold{}
 	pool.holds = append(pool.holds, h)
 	r.hold = nil
-}
-
-// sack writes a SACK: all up to upTo has arrived, and what is kept beyond it. It is an
-// ACK too: what goes for ACKs and READ responses goes for it.
-func (r *responder) sack(out *Outbound, upTo rocev2.PSN) {
-	var hi, lo uint64
-	for i := 1; i < holdWindow; i++ {
-		if !r.hold.has(r.expected.Add(i)) {
-			continue
-		}
-		if i < 64 {
-			lo |= 1 << i
-		} else {
-			hi |= 1 << (i - 64)
-		}
-	}
-	r.hold.since = 0
-	r.q.cfg.Count.SACKSent++
-	r.answer(out, rocev2.OpSACK, upTo, noCredits, r.msn)
-	out.SACKHi, out.SACKLo = hi, lo
 }

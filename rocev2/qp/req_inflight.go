@@ -16,7 +16,7 @@ const frameBytes = 14 + 20 + 8 + 12 + 4
 
 // Flight limits what queue pairs have outstanding to one destination together: in packets,
 // requests without an answer and the answers that READs have asked for, as a receiver's
-// frames are there once; and in bytes of SEND and WRITE, by congestion control (feed.go).
+// frames are there once; and in bytes of SEND and WRITE, by congestion control (req_window_congestion.go).
 // The limit of packets halves with losses and opens again. Retransmissions, probes and READ
 // responses need no room. It belongs to the engine's thread.
 //

@@ -5,7 +5,7 @@ package qp
 import "github.com/softroce/softroce-xdp/rocev2"
 
 // Answers leave in the order of their PSNs (IBTA 9.7.5.1): first those of READs and
-// ATOMICs (reads.go), each its own, then one ACK or NAK for everything before it.
+// ATOMICs (rsp_read.go), each its own, then one ACK or NAK for everything before it.
 
 // What makes the responder answer although nobody asked for it (IBTA 9.7.5.1
 // leaves it free; a requester that asks too seldom gets on this way).
@@ -71,31 +71,6 @@ func (a *ackState) said(psn rocev2.PSN) {
 func (a *ackState) done(psn rocev2.PSN) {
 	a.said(psn)
 	a.want, a.again = false, false
-}
-
-// beyond is a packet behind a hole. The hole is reported once (IBTA 9.7.5.2; rxe
-// does the same), or packets beyond it are kept (hold.go).
-func (r *responder) beyond(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
-	r.q.cfg.Count.OutOfSequence++
-	if r.q.attr.Selective && r.keep(p, psn, ahead) || r.ack.refused {
-		return
-	}
-	r.ack.refuse(rocev2.SyndromeNAK(rocev2.NAKPSNSequence), r.expected, r.msn)
-}
-
-// duplicate is a packet that came before: our answer was lost or is late (IBTA
-// 9.7.5.1). SEND and WRITE have had their effect; READ and ATOMIC are answered
-// again from what was kept of them.
-func (r *responder) duplicate(p *rocev2.Packet, psn rocev2.PSN) {
-	r.q.cfg.Count.DuplicateRequest++
-	switch p.Opcode().Info().Operation {
-	case rocev2.OperationSend, rocev2.OperationWrite:
-		r.ack.repeat()
-	case rocev2.OperationRead:
-		r.repeatRead(p, psn)
-	case rocev2.OperationAtomic:
-		r.repeatAtomic(psn)
-	}
 }
 
 // nextAck writes the next answer that is not data.

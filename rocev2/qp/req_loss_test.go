@@ -93,3 +93,73 @@ func TestLossEfficiency(t *testing.T) {
 		})
 	}
 }
+
+// A READ that its requester asks for again was answered, and the answer lost on its way here; a WRITE
+// that goes again after a NAK was lost itself.
+func TestRequesterMissed(t *testing.T) {
+	x := newSource(t, RC)
+	x.post(OpRead, 4*256, 0)
+	x.sends(9)
+	x.response(0, 0, 1, 4*256)
+	x.response(0, 2, 4, 4*256) // 1 is missing
+	if !x.q.NextData(x.now, &x.out) || !x.out.Again || !x.out.Lost || x.out.Missed != 0 {
+		t.Errorf("READ request again: %+v", x.out)
+	}
+	x = newSource(t, RC)
+	x.post(OpWrite, 4*256, 0)
+	x.sends(9)
+	x.nak(1, rocev2.NAKPSNSequence)
+	if !x.q.NextData(x.now, &x.out) || !x.out.Again || x.out.Missed != 1 {
+		t.Errorf("WRITE again: %+v", x.out)
+	}
+}
+
+// What is sent again into silence, or because the peer was not ready, is no sign of a
+// congested path: one dead peer must not have congestion control starve the queue
+// pairs beside it. What a NAK asks for is, and so is the rest of a window once the
+// peer is heard again.
+func TestLost(t *testing.T) {
+	lost := func(x *source, want string) {
+		t.Helper()
+		got := ""
+		for x.q.NextData(x.now, &x.out) {
+			switch {
+			case x.out.Lost && !x.out.Again:
+				t.Error("a packet is sent for the first time and lost")
+			case x.out.Lost:
+				got += "L"
+			case x.out.Again:
+				got += "a"
+			default:
+				got += "."
+			}
+		}
+		if got != want {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+	}
+	silent := newSource(t, RC)
+	silent.post(OpWrite, 4*256, 0)
+	lost(silent, "....")
+	for silent.count.Timeouts < 3 {
+		silent.expire()
+		lost(silent, "a")
+	}
+	silent.ack(0)
+	lost(silent, "LL")
+
+	told := newSource(t, RC)
+	told.post(OpWrite, 4*256, 0)
+	lost(told, "....")
+	told.nak(1, rocev2.NAKPSNSequence)
+	lost(told, "LLL")
+
+	unready := newSource(t, RC)
+	unready.post(OpSend, 4*256, 0)
+	lost(unready, "....")
+	unready.rnr(0, 1)
+	unready.expire()
+	lost(unready, "aaaa")
+	unready.nak(2, rocev2.NAKPSNSequence)
+	lost(unready, "LL")
+}

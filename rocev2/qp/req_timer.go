@@ -195,3 +195,36 @@ func (c *clock) progress(now Time, more bool) {
 		c.start(now)
 	}
 }
+
+// timeout is what happens when nothing was heard for the time that Modify set.
+func (r *requester) timeout(now Time) {
+	q, c := r.q, &r.clock
+	q.cfg.Count.Timeouts++
+	if c.tries >= q.attr.RetryCnt {
+		q.cfg.Count.RetryExceeded++
+		r.at(r.head).status = RetryExceeded
+		r.broke(now)
+		return
+	}
+	c.tries++
+	overdue := r.overdue(now)
+	c.start(now)
+	if !overdue {
+		return // it counts, but sends nothing
+	}
+	r.unheard = true
+	r.probe, r.probing = false, false
+	r.window.silent(r.max - r.taken)
+	if r.board != nil {
+		*r.board = board{base: r.taken} // the peer may have dropped what it kept
+	}
+	if r.reads.n != 0 {
+		if w := r.at(r.reads.first); w.end() <= r.taken {
+			r.askRest(w)
+		}
+	}
+	if r.taken < r.max {
+		r.rewind(r.taken)
+		r.guessing = true
+	}
+}

@@ -7,16 +7,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// NextAH is the address handle of the packet that NextData gives next: where that
-// must have room, and be paced. It is nil for RC and UC, and if there is no packet.
-func (q *QP) NextAH() *AH {
-	r := &q.req
-	if q.cfg.Type != UD || q.state != RTS || r.cur == r.tail {
-		return nil
-	}
-	return &r.at(r.cur).x.ah
-}
-
 // receiveUD takes a datagram (IBTA 9.8.3): one packet, whose PSN says nothing. What
 // has the wrong Q_Key, finds no receive or does not fit into it is dropped.
 func (r *responder) receiveUD(p *rocev2.Packet) {

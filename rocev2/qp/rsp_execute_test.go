@@ -60,3 +60,26 @@ func TestReadAndAtomic(t *testing.T) {
 		t.Errorf("the word is %d, want 77", got)
 	}
 }
+
+// SEND with invalidate takes effect before its completion.
+func TestSendInvalidate(t *testing.T) {
+	x := newTarget(t, RC)
+	x.postRecv(1, 2, 64)
+	x.next(dg{Opcode: rocev2.RCSendOnlyInv, RKey: dataKey, AckReq: true, Payload: pattern(0, 5)})
+	x.wantOut(ackOf(0, 1))
+	x.wantDone(Completion{WRID: 1, Op: OpRecv, Bytes: 5, HasInv: true, InvKey: dataKey})
+	x.next(write(wo, dataBase, 4, 4))
+	x.wantOut(nakOf(1, 1, rocev2.NAKRemoteAccess))
+}
+
+// Zero bytes touch nothing and need no key (IBTA 9.7.4.1).
+func TestZeroLength(t *testing.T) {
+	x := newTarget(t, RC)
+	x.postRecv(1, 2, 0)
+	x.next(dg{Opcode: wo, VA: 1, RKey: 0xBAD})
+	x.next(dg{Opcode: rocev2.RCWriteOnlyImm, VA: 1, RKey: 0xBAD, Imm: 6})
+	x.next(dg{Opcode: so, AckReq: true})
+	x.next(dg{Opcode: rocev2.RCReadRequest, VA: 1, RKey: 0xBAD})
+	x.wantOut(ackOf(2, 3), said{Op: rocev2.RCReadResponseOnly, PSN: psn(3), Syndrome: noCredits, MSN: 4})
+	x.wantDone(Completion{WRID: 1, Op: OpRecvWriteImm, HasImm: true, Imm: 6}, Completion{WRID: 2, Op: OpRecv})
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+// receiveAck takes an ACK, NAK or RNR NAK (IBTA 9.7.5.2, 9.7.6).
+func (r *requester) receiveAck(now Time, p *rocev2.Packet) {
+	c, h := r.q.cfg.Count, p.AETH()
+	n := r.number(p.BTH().PSN())
+	if n < int64(r.oldest())-1 || n >= int64(r.max) {
+		c.StaleAnswer++ // of what was answered before, or never asked
+		return
+	}
+	switch h.Syndrome().Type() {
+	case rocev2.AckPositive:
+		if n+1 < int64(r.taken) {
+			c.StaleAnswer++
+			return
+		}
+		r.credit.heard(h)
+		r.acknowledged(now, uint64(n+1))
+	case rocev2.AckRNR:
+		r.notReady(now, n, h.Syndrome().Value())
+	case rocev2.AckNAK:
+		code, _ := h.Syndrome().NAK()
+		r.refused(now, n, code)
+	default: // reserved (IBTA 9.7.5)
+		c.Malformed++
+	}
+}
+
+// acknowledged notes that the peer has executed all before packet to.
+func (r *requester) acknowledged(now Time, to uint64) {
+	r.impliedNAK(now, to)
+	if to > r.taken {
+		r.advance(now, to)
+		r.retire(now)
+	}
+}
+
+// refused takes a NAK for packet n; those before it have been executed (IBTA
+// 9.7.5.2).
+func (r *requester) refused(now Time, n int64, code rocev2.NAKCode) {
+	c := r.q.cfg.Count
+	if n < 0 || n < int64(r.taken) && code == rocev2.NAKPSNSequence {
+		c.StaleAnswer++
+		return
+	}
+	status := BadResponse // a reserved code
+	switch code {
+	case rocev2.NAKPSNSequence:
+		c.SeqErr++
+		r.outOfSequence(now, uint64(n))
+		return
+	case rocev2.NAKInvalidRequest:
+		c.NakInvalid++
+		status = RemoteInvalidRequest
+	case rocev2.NAKRemoteAccess:
+		c.NakAccess++
+		status = RemoteAccess
+	case rocev2.NAKRemoteOp:
+		c.NakOperation++
+		status = RemoteOperation
+	}
+	if uint64(n) > r.taken {
+		r.advance(now, uint64(n))
+		r.retire(now)
+	}
+	r.fail(now, uint64(n), status)
+}
+
+// fail ends the connection with the work request that packet n belongs to.
+func (r *requester) fail(now Time, n uint64, status Status) {
+	if i := r.locate(n); i != r.tail {
+		r.at(i).status = status
+	}
+	r.broke(now)
+}
+
+// broke is QP.fail for the requester. No NAK of ours tells the peer, and nothing else
+// leaves in ERR (IBTA 10.3.1).
+func (r *requester) broke(now Time) {
+	if r.q.state != Err && r.q.state != Reset {
+		r.q.rsp.silence()
+	}
+	r.q.fail(now, 0)
+}
+
+// outOfSequence is a NAK PSN: packet n is the one that the peer expects, and what
+// was sent behind it is lost, or kept by another engine of ours.
+func (r *requester) outOfSequence(now Time, n uint64) {
+	if r.clock.rnrUntil != 0 && n == r.clock.rnrFor {
+		return // rxe refuses so what follows a packet that it was not ready for
+	}
+	r.acknowledged(now, n)
+	if r.q.state == Err {
+		return
+	}
+	if r.nakAt != 0 && r.nakFor == n && now-r.nakAt < r.roundTrip() {
+		return // n is on its way already
+	}
+	if r.stopAt <= n {
+		return
+	}
+	r.nakAt, r.nakFor = now, n
+	r.unheard, r.notTaken = false, 0
+	if r.q.attr.Selective {
+		r.hole(now)
+		return
+	}
+	r.window.lost(r.nxt-n, minWindow)
+	r.q.flightLost(now, r.roundTrip())
+	r.rewind(n)
+}
+
+// advance notes that all before packet to were executed.
+func (r *requester) advance(now Time, to uint64) {
+	c := &r.clock
+	n := to - r.taken
+	r.q.addBytes(-r.bytesBetween(r.taken, to))
+	r.taken = to
+	if r.board != nil {
+		r.board.advance(to)
+	}
+	if c.timing && to > c.timed {
+		c.timing = false
+		r.sample(now)
+	}
+	r.window.acked(uint32(min(n, maxOutstanding)))
+	if r.ramp != 0 {
+		if r.ramp += n; r.ramp >= r.rampTo {
+			r.ramp = 0
+		}
+	}
+	if to > r.nxt {
+		if r.guessing { // it was not lost, only late
+			r.window.falseAlarm()
+			to = r.max
+		}
+		r.nxt, r.cur = to, r.locate(to)
+	}
+	if r.guessing && r.nxt == r.max {
+		r.guessing, r.window.before = false, 0
+	}
+	if r.probing {
+		r.heardOfProbe()
+	}
+	r.progress(now)
+}
+
+// progress restarts the clock.
+func (r *requester) progress(now Time) {
+	r.probe, r.unheard = false, false
+	r.clock.progress(now, r.clock.expected > r.taken || r.reads.n != 0)
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+// retire completes the work requests that are done, in order (IBTA 10.8.5). The
+// first that has failed ends the connection.
+func (r *requester) retire(now Time) {
+	for r.head != r.tail {
+		w := r.at(r.head)
+		switch {
+		case w.status != Success:
+			r.broke(now)
+			return
+		case w.packets == 0 || w.isRead():
+			if !w.done {
+				r.drained()
+				return
+			}
+		case w.end() > r.taken:
+			r.drained()
+			return
+		}
+		if r.cur == r.head { // a local operation that a rewind came back to
+			r.cur++
+		}
+		r.head++
+		r.complete(w)
+	}
+	r.idle(now)
+}
+
+// idle notes that the queue may be empty.
+func (r *requester) idle(now Time) {
+	r.clock.idleSince = now
+	r.drained()
+}
+
+// drained tells the application once that nothing is on its way in SQD (IBTA
+// 10.3.1).
+func (r *requester) drained() {
+	if !r.draining || r.q.state != SQD || r.taken != r.max || r.reads.n != 0 {
+		return
+	}
+	if r.head != r.tail && r.at(r.head).first < r.max {
+		return
+	}
+	r.draining = false
+	r.q.notify(EventDrained)
+}
+
+// complete gives the completion of w to the queue, if it is to have one: errors
+// always do (IBTA 10.7.3.1).
+func (r *requester) complete(w *wqe) {
+	cfg := &r.q.cfg
+	if w.status == Success && w.flags&Signaled == 0 && !cfg.SignalAll {
+		return
+	}
+	c := Completion{WRID: w.id, QPN: cfg.QPN, Status: w.status, Op: w.op}
+	if w.status == WRFlushed {
+		cfg.Count.Flushed++
+	}
+	if w.isRead() && w.status == Success {
+		c.Bytes = w.length
+	}
+	cfg.SendCQ.Complete(c)
+}
+
+// fault ends w with a status of our own making, once those before it are done.
+func (r *requester) fault(now Time, w *wqe, status Status) {
+	r.q.cfg.Count.LocalError++
+	w.status = status
+	r.stopAt = min(r.stopAt, w.first)
+	if r.q.cfg.Type == RC {
+		r.retire(now)
+		return
+	}
+	// UC and UD do not leave RTS for ERR but for SQE (IBTA 10.3.1).
+	if r.q.state == RTS {
+		r.q.state = SQE
+	}
+	r.flush(now)
+}
+
+// flush completes what is in the queue, in order, as flushed, and what has its own
+// bad status with that (IBTA 10.3.1). PSNs go on where they were.
+func (r *requester) flush(now Time) {
+	for r.head != r.tail {
+		w := r.at(r.head)
+		r.head++
+		if w.status == Success {
+			w.status = WRFlushed
+		}
+		r.complete(w)
+	}
+	ssn := r.ssn
+	*r = requester{q: r.q, taken: r.max, nxt: r.max, max: r.max}
+	r.begin(ssn)
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import "github.com/softroce/softroce-xdp/rocev2"
+
+// notReady is an RNR NAK: packet n, and all behind it, are to come again after a
+// while (IBTA 9.7.5.2, table 45).
+func (r *requester) notReady(now Time, at int64, code uint8) {
+	q, c := r.q, &r.clock
+	if at < int64(r.taken) {
+		q.cfg.Count.StaleAnswer++
+		return
+	}
+	n := uint64(at)
+	if c.rnrUntil != 0 && n <= c.rnrFor {
+		return // the same again, while we wait
+	}
+	q.cfg.Count.RNRReceived++
+	r.acknowledged(now, n)
+	if q.state == Err {
+		return
+	}
+	if n != c.rnrFor {
+		c.rnrFor, c.rnrTries = n, 0
+	}
+	const forEver = 7
+	if q.attr.RNRRetry != forEver {
+		if c.rnrTries >= q.attr.RNRRetry {
+			q.cfg.Count.RNRRetryExceeded++
+			r.fail(now, n, RNRRetryExceeded)
+			return
+		}
+		c.rnrTries++
+	}
+	c.rnrUntil = max(now+Time(rocev2.RNRTime(code)), 1)
+	c.due, r.probe, r.probing = 0, false, false
+	c.tries, c.probes = 0, 0 // the peer is there
+	r.unheard, r.notTaken = false, r.max
+	if r.board != nil { // it was refused, even if it had been kept
+		r.board.there.clear(0)
+	}
+	r.rewind(n)
+	r.slowly(n)
+}
+
+// slowly lets the stream begin again after an RNR NAK for packet n, and then with twice
+// as much each round trip. It begins with the message that found no receive: else a
+// receiver that is short of receives would refuse a whole window each time, of which it
+// takes one message. A standard responder drops what is behind, so that the window
+// closes as after a loss, but not below that message. Another engine of ours keeps the
+// message: its first packet will do.
+func (r *requester) slowly(n uint64) {
+	r.ramp, r.rampTo = 0, r.max-n
+	i := r.locate(n)
+	if i == r.tail {
+		return
+	}
+	message := max(r.at(i).end()-n, 1)
+	if !r.q.attr.Selective {
+		r.window.lost(r.rampTo, uint32(min(max(message, minWindow), widest)))
+	} else {
+		message = 1
+	}
+	if message < r.rampTo {
+		r.ramp = message
+	}
+}
+
+// endRNR has the packet sent again that the peer was not ready for. NAKs for it
+// that are still on their way are old.
+func (r *requester) endRNR(now Time) {
+	c := &r.clock
+	c.rnrUntil = 0
+	r.nakAt, r.nakFor = now, c.rnrFor
+	if r.reads.n != 0 || r.taken < r.max {
+		c.start(now) // as it was before the wait
+	}
+}

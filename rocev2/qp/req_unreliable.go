@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import "github.com/softroce/softroce-xdp/rocev2"
+
+const ucBit = rocev2.UCSendFirst
+
+// nextUnreliable writes the next packet of UC or UD. There are no answers: a message
+// is done when its last packet has left.
+func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
+	q := r.q
+	for r.cur != r.tail {
+		w := r.at(r.cur)
+		if w.packets == 0 {
+			if !r.local(now, w) {
+				return false
+			}
+			continue
+		}
+		if q.state == SQD && r.nxt == w.first {
+			return false
+		}
+		n := r.nxt
+		at := uint32(n - w.first)
+		last := n+1 == w.end()
+		off := uint32(0)
+		if q.cfg.Type == UD {
+			r.header(out, w, rocev2.UDSendOnly, r.psn(n))
+			if w.op == OpSendImm {
+				out.Opcode = rocev2.UDSendOnlyImm
+			}
+			ah := &w.x.ah
+			out.AH, out.DestQP, out.QKey = ah, ah.QPN, ah.QKey
+			if ah.QKey>>31 != 0 { // IBTA 10.2: the queue pair's own
+				out.QKey = q.attr.QKey
+			}
+			out.PayloadLen = int(w.length)
+		} else {
+			place := 1
+			switch {
+			case w.packets == 1:
+				place = 3
+			case at == 0:
+				place = 0
+			case last:
+				place = 2
+			}
+			r.header(out, w, opcodes[w.op][place]|ucBit, r.psn(n))
+			off = at << (7 + q.attr.PMTU)
+			out.PayloadLen = int(min(w.length-off, 128<<q.attr.PMTU))
+		}
+		out.Again, out.Lost, out.AckReq = false, false, false
+		out.Solicited = last && w.flags&Solicited != 0
+		out.fill, out.wqe, out.off = r, r.cur, off
+		r.nxt = n + 1
+		r.max, r.taken = r.nxt, r.nxt
+		r.count(out)
+		if last {
+			r.cur++
+			if out.PayloadLen == 0 {
+				r.left(now)
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// left completes the message of UC or UD whose last packet was just handed out.
+func (r *requester) left(now Time) {
+	w := r.at(r.head)
+	r.head++
+	r.complete(w)
+	r.idle(now)
+}
+
+// NextAH is the address handle of the packet that NextData gives next: where that
+// must have room, and be paced. It is nil for RC and UC, and if there is no packet.
+func (q *QP) NextAH() *AH {
+	r := &q.req
+	if q.cfg.Type != UD || q.state != RTS || r.cur == r.tail {
+		return nil
+	}
+	return &r.at(r.cur).x.ah
+}
