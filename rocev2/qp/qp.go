@@ -93,7 +93,7 @@ func (q *QP) Attr() Attr {
 		a.RQPSN = q.rsp.expected
 	}
 	if q.state >= RTS {
-		a.SQPSN = q.req.psn(q.req.max)
+		a.SQPSN = q.req.psn(q.req.sndMax)
 	}
 	return a
 }
@@ -146,13 +146,13 @@ func (q *QP) nextRequest(now Time, out *Outbound) bool {
 }
 
 // AskAck has the next new packet of a SEND or WRITE ask for an ACK, and be waited for.
-func (q *QP) AskAck() { q.req.askNext() }
+func (q *QP) AskAck() { q.req.requestAckNext() }
 
 // AskNow has the packet that NextData has just written ask for an ACK, if it is one of a
 // SEND or WRITE: the caller will not ask for the next one soon.
 func (q *QP) AskNow(now Time, out *Outbound) {
 	if q.cfg.Type == RC && out.fill == filler(&q.req) && !out.AckReq {
-		q.req.askNow(now, out)
+		q.req.requestAckNow(now, out)
 	}
 }
 

@@ -9,43 +9,43 @@ import (
 // receiveAck takes an ACK, NAK or RNR NAK (IBTA 9.7.5.2, 9.7.6).
 func (r *requester) receiveAck(now Time, p *rocev2.Packet) {
 	c, h := r.q.cfg.Count, p.AETH()
-	n := r.number(p.BTH().PSN())
-	if n < int64(r.oldest())-1 || n >= int64(r.max) {
+	n := r.unwrapPSN(p.BTH().PSN())
+	if n < int64(r.oldestOutstanding())-1 || n >= int64(r.sndMax) {
 		c.StaleAnswer++ // of what was answered before, or never asked
 		return
 	}
 	switch h.Syndrome().Type() {
 	case rocev2.AckPositive:
-		if n+1 < int64(r.taken) {
+		if n+1 < int64(r.sndUna) {
 			c.StaleAnswer++
 			return
 		}
 		r.credit.heard(h)
-		r.acknowledged(now, uint64(n+1))
+		r.onAcked(now, uint64(n+1))
 	case rocev2.AckRNR:
-		r.notReady(now, n, h.Syndrome().Value())
+		r.onRNR(now, n, h.Syndrome().Value())
 	case rocev2.AckNAK:
 		code, _ := h.Syndrome().NAK()
-		r.refused(now, n, code)
+		r.onNAK(now, n, code)
 	default: // reserved (IBTA 9.7.5)
 		c.Malformed++
 	}
 }
 
-// acknowledged notes that the peer has executed all before packet to.
-func (r *requester) acknowledged(now Time, to uint64) {
+// onAcked notes that the peer has executed all before packet to.
+func (r *requester) onAcked(now Time, to uint64) {
 	r.impliedNAK(now, to)
-	if to > r.taken {
-		r.advance(now, to)
+	if to > r.sndUna {
+		r.advanceUna(now, to)
 		r.retire(now)
 	}
 }
 
-// refused takes a NAK for packet n; those before it have been executed (IBTA
+// onNAK takes a NAK for packet n; those before it have been executed (IBTA
 // 9.7.5.2).
-func (r *requester) refused(now Time, n int64, code rocev2.NAKCode) {
+func (r *requester) onNAK(now Time, n int64, code rocev2.NAKCode) {
 	c := r.q.cfg.Count
-	if n < 0 || n < int64(r.taken) && code == rocev2.NAKPSNSequence {
+	if n < 0 || n < int64(r.sndUna) && code == rocev2.NAKPSNSequence {
 		c.StaleAnswer++
 		return
 	}
@@ -53,7 +53,7 @@ func (r *requester) refused(now Time, n int64, code rocev2.NAKCode) {
 	switch code {
 	case rocev2.NAKPSNSequence:
 		c.SeqErr++
-		r.outOfSequence(now, uint64(n))
+		r.onSequenceNAK(now, uint64(n))
 		return
 	case rocev2.NAKInvalidRequest:
 		c.NakInvalid++
@@ -65,8 +65,8 @@ func (r *requester) refused(now Time, n int64, code rocev2.NAKCode) {
 		c.NakOperation++
 		status = RemoteOperation
 	}
-	if uint64(n) > r.taken {
-		r.advance(now, uint64(n))
+	if uint64(n) > r.sndUna {
+		r.advanceUna(now, uint64(n))
 		r.retire(now)
 	}
 	r.fail(now, uint64(n), status)
@@ -77,51 +77,51 @@ func (r *requester) fail(now Time, n uint64, status Status) {
 	if i := r.locate(n); i != r.tail {
 		r.at(i).status = status
 	}
-	r.broke(now)
+	r.abort(now)
 }
 
-// broke is QP.fail for the requester. No NAK of ours tells the peer, and nothing else
+// abort is QP.fail for the requester. No NAK of ours tells the peer, and nothing else
 // leaves in ERR (IBTA 10.3.1).
-func (r *requester) broke(now Time) {
+func (r *requester) abort(now Time) {
 	if r.q.state != Err && r.q.state != Reset {
 		r.q.rsp.silence()
 	}
 	r.q.fail(now, 0)
 }
 
-// outOfSequence is a NAK PSN: packet n is the one that the peer expects, and what
+// onSequenceNAK is a NAK PSN: packet n is the one that the peer expects, and what
 // was sent behind it is lost, or kept by another engine of ours.
-func (r *requester) outOfSequence(now Time, n uint64) {
+func (r *requester) onSequenceNAK(now Time, n uint64) {
 	if r.clock.rnrUntil != 0 && n == r.clock.rnrFor {
 		return // rxe refuses so what follows a packet that it was not ready for
 	}
-	r.acknowledged(now, n)
+	r.onAcked(now, n)
 	if r.q.state == Err {
 		return
 	}
 	if r.nakAt != 0 && r.nakFor == n && now-r.nakAt < r.roundTrip() {
 		return // n is on its way already
 	}
-	if r.stopAt <= n {
+	if r.haltAt <= n {
 		return
 	}
 	r.nakAt, r.nakFor = now, n
-	r.unheard, r.notTaken = false, 0
+	r.silentAfterTimeout, r.rnrRejectedBefore = false, 0
 	if r.q.attr.Selective {
 		r.hole(now)
 		return
 	}
-	r.window.lost(r.nxt-n, minWindow)
+	r.window.lost(r.sndNxt-n, minWindow)
 	r.q.flightLost(now, r.roundTrip())
 	r.rewind(n)
 }
 
-// advance notes that all before packet to were executed.
-func (r *requester) advance(now Time, to uint64) {
+// advanceUna notes that all before packet to were executed.
+func (r *requester) advanceUna(now Time, to uint64) {
 	c := &r.clock
-	n := to - r.taken
-	r.q.addBytes(-r.bytesBetween(r.taken, to))
-	r.taken = to
+	n := to - r.sndUna
+	r.q.addBytes(-r.bytesBetween(r.sndUna, to))
+	r.sndUna = to
 	if r.board != nil {
 		r.board.advance(to)
 	}
@@ -130,29 +130,29 @@ func (r *requester) advance(now Time, to uint64) {
 		r.sample(now)
 	}
 	r.window.acked(uint32(min(n, maxOutstanding)))
-	if r.ramp != 0 {
-		if r.ramp += n; r.ramp >= r.rampTo {
-			r.ramp = 0
+	if r.rnrSlowStart != 0 {
+		if r.rnrSlowStart += n; r.rnrSlowStart >= r.rnrSlowStartEnd {
+			r.rnrSlowStart = 0
 		}
 	}
-	if to > r.nxt {
-		if r.guessing { // it was not lost, only late
+	if to > r.sndNxt {
+		if r.suspectSpurious { // it was not lost, only late
 			r.window.falseAlarm()
-			to = r.max
+			to = r.sndMax
 		}
-		r.nxt, r.cur = to, r.locate(to)
+		r.sndNxt, r.cur = to, r.locate(to)
 	}
-	if r.guessing && r.nxt == r.max {
-		r.guessing, r.window.before = false, 0
+	if r.suspectSpurious && r.sndNxt == r.sndMax {
+		r.suspectSpurious, r.window.before = false, 0
 	}
-	if r.probing {
-		r.heardOfProbe()
+	if r.tlpOutstanding {
+		r.onProbeAnswered()
 	}
-	r.progress(now)
+	r.onProgress(now)
 }
 
-// progress restarts the clock.
-func (r *requester) progress(now Time) {
-	r.probe, r.unheard = false, false
-	r.clock.progress(now, r.clock.expected > r.taken || r.reads.n != 0)
+// onProgress restarts the clock.
+func (r *requester) onProgress(now Time) {
+	r.tlpPending, r.silentAfterTimeout = false, false
+	r.clock.progress(now, r.clock.expected > r.sndUna || r.reads.n != 0)
 }

@@ -9,15 +9,15 @@ func (r *requester) retire(now Time) {
 		w := r.at(r.head)
 		switch {
 		case w.status != Success:
-			r.broke(now)
+			r.abort(now)
 			return
 		case w.packets == 0 || w.isRead():
 			if !w.done {
-				r.drained()
+				r.notifyDrained()
 				return
 			}
-		case w.end() > r.taken:
-			r.drained()
+		case w.end() > r.sndUna:
+			r.notifyDrained()
 			return
 		}
 		if r.cur == r.head { // a local operation that a rewind came back to
@@ -32,16 +32,16 @@ func (r *requester) retire(now Time) {
 // idle notes that the queue may be empty.
 func (r *requester) idle(now Time) {
 	r.clock.idleSince = now
-	r.drained()
+	r.notifyDrained()
 }
 
-// drained tells the application once that nothing is on its way in SQD (IBTA
+// notifyDrained tells the application once that nothing is on its way in SQD (IBTA
 // 10.3.1).
-func (r *requester) drained() {
-	if !r.draining || r.q.state != SQD || r.taken != r.max || r.reads.n != 0 {
+func (r *requester) notifyDrained() {
+	if !r.draining || r.q.state != SQD || r.sndUna != r.sndMax || r.reads.n != 0 {
 		return
 	}
-	if r.head != r.tail && r.at(r.head).first < r.max {
+	if r.head != r.tail && r.at(r.head).first < r.sndMax {
 		return
 	}
 	r.draining = false
@@ -69,7 +69,7 @@ func (r *requester) complete(w *wqe) {
 func (r *requester) fault(now Time, w *wqe, status Status) {
 	r.q.cfg.Count.LocalError++
 	w.status = status
-	r.stopAt = min(r.stopAt, w.first)
+	r.haltAt = min(r.haltAt, w.first)
 	if r.q.cfg.Type == RC {
 		r.retire(now)
 		return
@@ -93,6 +93,6 @@ func (r *requester) flush(now Time) {
 		r.complete(w)
 	}
 	ssn := r.ssn
-	*r = requester{q: r.q, taken: r.max, nxt: r.max, max: r.max}
+	*r = requester{q: r.q, sndUna: r.sndMax, sndNxt: r.sndMax, sndMax: r.sndMax}
 	r.begin(ssn)
 }

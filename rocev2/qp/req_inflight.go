@@ -93,7 +93,7 @@ func (q *QP) account() {
 		return
 	}
 	r := &q.req
-	q.setUnderWay(uint32(r.max - r.awaited()))
+	q.setUnderWay(uint32(r.sndMax - r.oldestUnanswered()))
 	if r.head == r.tail || q.state != RTS && q.state != SQD {
 		q.flight.leaveLine(q)
 	}

@@ -45,7 +45,7 @@ func (c *crowd) check(t *testing.T) {
 	}
 	c.checks++
 	q := c.pairs[c.checks%len(c.pairs)].side[0].q // one at a time, as it takes long
-	if real := q.req.bytesBetween(q.req.taken, q.req.max); uint64(real) != uint64(q.flying) {
+	if real := q.req.bytesBetween(q.req.sndUna, q.req.sndMax); uint64(real) != uint64(q.flying) {
 		t.Fatalf("a queue pair has %d bytes under way; in truth %d", q.flying, real)
 	}
 	line := 0

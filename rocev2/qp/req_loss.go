@@ -8,20 +8,20 @@ package qp
 
 // rewind has everything sent again from packet n on.
 func (r *requester) rewind(n uint64) {
-	r.nxt, r.cur = n, r.locate(n)
+	r.sndNxt, r.cur = n, r.locate(n)
 	r.sinceAck = 64 // the first one asks for an ACK
 	r.clock.timing = false
-	r.guessing = false
+	r.suspectSpurious = false
 }
 
-// nextRepair writes a packet that goes before the stream: one that a SACK showed
+// nextRetransmit writes a packet that goes before the stream: one that a SACK showed
 // as lost, a READ whose data is missing, or a probe.
-func (r *requester) nextRepair(now Time, out *Outbound) bool {
+func (r *requester) nextRetransmit(now Time, out *Outbound) bool {
 	for r.board != nil && r.board.lost != (bitmap{}) {
-		n := r.taken + uint64(r.board.lost.first())
-		r.board.lost.clear(int(n - r.taken))
+		n := r.sndUna + uint64(r.board.lost.first())
+		r.board.lost.clear(int(n - r.sndUna))
 		i := r.locate(n)
-		if i == r.tail || n >= r.max || n >= r.stopAt {
+		if i == r.tail || n >= r.sndMax || n >= r.haltAt {
 			continue
 		}
 		if w := r.at(i); !w.isRead() || n == w.first {
@@ -41,7 +41,7 @@ func (r *requester) nextRepair(now Time, out *Outbound) bool {
 			i = w.nextRead
 		}
 	}
-	return r.probe && r.nextProbe(now, out)
+	return r.tlpPending && r.nextProbe(now, out)
 }
 
 // nextProbe sends the oldest packet that misses its answer once more. Of a responder
@@ -50,9 +50,9 @@ func (r *requester) nextRepair(now Time, out *Outbound) bool {
 // not: the hole has been reported, and rxe then drops what is behind it in silence.
 // Of a READ it asks for one packet, as the peer may only be slow.
 func (r *requester) nextProbe(now Time, out *Outbound) bool {
-	r.probe = false
+	r.tlpPending = false
 	if r.reads.n != 0 {
-		if w := r.at(r.reads.first); w.end() <= r.taken && w.status == Success {
+		if w := r.at(r.reads.first); w.end() <= r.sndUna && w.status == Success {
 			w.seen, w.asked = max(w.seen, w.got+1), 0
 			r.again(now, out, w, 1)
 			out.Lost, out.Missed = false, 0
@@ -60,32 +60,32 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 			return true
 		}
 	}
-	i := r.locate(r.taken)
-	if r.taken >= r.max || r.taken >= r.stopAt || i == r.tail {
+	i := r.locate(r.sndUna)
+	if r.sndUna >= r.sndMax || r.sndUna >= r.haltAt || i == r.tail {
 		return false
 	}
 	w := r.at(i)
-	if w.packets == 0 || w.isRead() && r.taken != w.first {
+	if w.packets == 0 || w.isRead() && r.sndUna != w.first {
 		return false
 	}
-	r.probing, r.probed = true, r.taken
+	r.tlpOutstanding, r.tlpPSN = true, r.sndUna
 	if w.isRead() {
-		r.probed = w.end() - 1
+		r.tlpPSN = w.end() - 1
 	}
-	r.emit(now, out, i, w, r.taken, true)
+	r.emit(now, out, i, w, r.sndUna, true)
 	out.Lost, out.Missed = false, 0
 	return true
 }
 
-// heardOfProbe judges the first progress after a probe. If the peer has that packet
+// onProbeAnswered judges the first progress after a probe. If the peer has that packet
 // now and nothing behind it, what was behind it is probably lost; it is sent again,
 // one packet first. An answer to what was not sent again shows that it was only late.
-func (r *requester) heardOfProbe() {
-	r.probing = false
-	if r.taken != r.probed+1 || r.nxt != r.max || r.taken >= r.max {
+func (r *requester) onProbeAnswered() {
+	r.tlpOutstanding = false
+	if r.sndUna != r.tlpPSN+1 || r.sndNxt != r.sndMax || r.sndUna >= r.sndMax {
 		return
 	}
-	r.window.silent(r.max - r.taken)
-	r.rewind(r.taken)
-	r.guessing = true
+	r.window.silent(r.sndMax - r.sndUna)
+	r.rewind(r.sndUna)
+	r.suspectSpurious = true
 }

@@ -13,17 +13,17 @@ func (r *requester) fillPayload(o *Outbound, dst []byte) bool {
 		r.fault(r.now, w, faultStatus(f))
 		return false
 	}
-	r.handedOut(w)
+	r.payloadTaken(w)
 	return true
 }
 
-func (r *requester) dropPayload(o *Outbound) { r.handedOut(r.at(o.wqe)) }
+func (r *requester) dropPayload(o *Outbound) { r.payloadTaken(r.at(o.wqe)) }
 
-// handedOut completes a message of UC or UD, which is done when its last packet is
+// payloadTaken completes a message of UC or UD, which is done when its last packet is
 // off, wherever that ends (IBTA 9.8.2, 9.8.3).
-func (r *requester) handedOut(w *wqe) {
-	if r.q.cfg.Type != RC && r.nxt == w.end() {
-		r.left(r.now)
+func (r *requester) payloadTaken(w *wqe) {
+	if r.q.cfg.Type != RC && r.sndNxt == w.end() {
+		r.completeUnreliable(r.now)
 	}
 }
 

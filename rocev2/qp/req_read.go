@@ -75,7 +75,7 @@ func (l *readList) asked(w *wqe) {
 // answered finds the work request that a response is for; nil if there is none
 // that waits for it, or the response makes no sense.
 func (r *requester) answered(now Time, p *rocev2.Packet) (w *wqe, n uint64) {
-	at := r.number(p.BTH().PSN())
+	at := r.unwrapPSN(p.BTH().PSN())
 	w = r.reads.find(r, at)
 	if w == nil || w.done || w.status != Success {
 		r.q.cfg.Count.StaleAnswer++
@@ -87,7 +87,7 @@ func (r *requester) answered(now Time, p *rocev2.Packet) (w *wqe, n uint64) {
 		r.badResponse(now, w)
 		return nil, 0
 	}
-	if h != nil && uint64(at) >= r.taken {
+	if h != nil && uint64(at) >= r.sndUna {
 		r.credit.heard(h)
 	}
 	return w, uint64(at)
@@ -119,7 +119,7 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 		return
 	}
 	if f := r.scatter(w, off, data); f != mem.FaultNone {
-		r.acknowledged(now, w.first)
+		r.onAcked(now, w.first)
 		r.fault(now, w, faultStatus(f))
 		return
 	}
@@ -151,7 +151,7 @@ func (r *requester) receiveAtomic(now Time, p *rocev2.Packet) {
 	}
 	binary.NativeEndian.PutUint64(r.word[:], p.AtomicAckETH().Original())
 	if f := r.scatter(w, 0, r.word[:]); f != mem.FaultNone {
-		r.acknowledged(now, w.first)
+		r.onAcked(now, w.first)
 		r.fault(now, w, faultStatus(f))
 		return
 	}
@@ -166,11 +166,11 @@ func (r *requester) gotData(now Time, w *wqe) {
 		r.reads.settle(r)
 	}
 	r.impliedNAK(now, w.first)
-	if w.end() > r.taken {
-		r.advance(now, w.end())
+	if w.end() > r.sndUna {
+		r.advanceUna(now, w.end())
 	} else {
-		r.probing = false
-		r.progress(now)
+		r.tlpOutstanding = false
+		r.onProgress(now)
 	}
 	r.retire(now)
 }
@@ -290,7 +290,7 @@ func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
 		out.DMALen = min(w.length-from<<shift, (to-from)<<shift)
 	}
 	out.PayloadLen, out.Again, out.AckReq, out.Solicited = 0, true, true, false
-	out.Lost = !r.unheard
+	out.Lost = !r.silentAfterTimeout
 	if out.Lost && w.op != OpRead {
 		out.Missed = 1
 	}

@@ -4,11 +4,11 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// notReady is an RNR NAK: packet n, and all behind it, are to come again after a
+// onRNR is an RNR NAK: packet n, and all behind it, are to come again after a
 // while (IBTA 9.7.5.2, table 45).
-func (r *requester) notReady(now Time, at int64, code uint8) {
+func (r *requester) onRNR(now Time, at int64, code uint8) {
 	q, c := r.q, &r.clock
-	if at < int64(r.taken) {
+	if at < int64(r.sndUna) {
 		q.cfg.Count.StaleAnswer++
 		return
 	}
@@ -17,7 +17,7 @@ func (r *requester) notReady(now Time, at int64, code uint8) {
 		return // the same again, while we wait
 	}
 	q.cfg.Count.RNRReceived++
-	r.acknowledged(now, n)
+	r.onAcked(now, n)
 	if q.state == Err {
 		return
 	}
@@ -34,46 +34,46 @@ func (r *requester) notReady(now Time, at int64, code uint8) {
 		c.rnrTries++
 	}
 	c.rnrUntil = max(now+Time(rocev2.RNRTime(code)), 1)
-	c.due, r.probe, r.probing = 0, false, false
+	c.due, r.tlpPending, r.tlpOutstanding = 0, false, false
 	c.tries, c.probes = 0, 0 // the peer is there
-	r.unheard, r.notTaken = false, r.max
+	r.silentAfterTimeout, r.rnrRejectedBefore = false, r.sndMax
 	if r.board != nil { // it was refused, even if it had been kept
 		r.board.there.clear(0)
 	}
 	r.rewind(n)
-	r.slowly(n)
+	r.startRNRSlowStart(n)
 }
 
-// slowly lets the stream begin again after an RNR NAK for packet n, and then with twice
+// startRNRSlowStart lets the stream begin again after an RNR NAK for packet n, and then with twice
 // as much each round trip. It begins with the message that found no receive: else a
 // receiver that is short of receives would refuse a whole window each time, of which it
 // takes one message. A standard responder drops what is behind, so that the window
 // closes as after a loss, but not below that message. Another engine of ours keeps the
 // message: its first packet will do.
-func (r *requester) slowly(n uint64) {
-	r.ramp, r.rampTo = 0, r.max-n
+func (r *requester) startRNRSlowStart(n uint64) {
+	r.rnrSlowStart, r.rnrSlowStartEnd = 0, r.sndMax-n
 	i := r.locate(n)
 	if i == r.tail {
 		return
 	}
 	message := max(r.at(i).end()-n, 1)
 	if !r.q.attr.Selective {
-		r.window.lost(r.rampTo, uint32(min(max(message, minWindow), widest)))
+		r.window.lost(r.rnrSlowStartEnd, uint32(min(max(message, minWindow), widest)))
 	} else {
 		message = 1
 	}
-	if message < r.rampTo {
-		r.ramp = message
+	if message < r.rnrSlowStartEnd {
+		r.rnrSlowStart = message
 	}
 }
 
-// endRNR has the packet sent again that the peer was not ready for. NAKs for it
+// endRNRWait has the packet sent again that the peer was not ready for. NAKs for it
 // that are still on their way are old.
-func (r *requester) endRNR(now Time) {
+func (r *requester) endRNRWait(now Time) {
 	c := &r.clock
 	c.rnrUntil = 0
 	r.nakAt, r.nakFor = now, c.rnrFor
-	if r.reads.n != 0 || r.taken < r.max {
+	if r.reads.n != 0 || r.sndUna < r.sndMax {
 		c.start(now) // as it was before the wait
 	}
 }

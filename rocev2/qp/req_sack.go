@@ -9,24 +9,24 @@ import "github.com/softroce/softroce-xdp/rocev2"
 func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 	c := r.q.cfg.Count
 	h, s := p.AETH(), p.SACK()
-	n := r.number(p.BTH().PSN())
-	if n < -1 || n < int64(r.oldest())-1-holdable || n >= int64(r.max) ||
+	n := r.unwrapPSN(p.BTH().PSN())
+	if n < -1 || n < int64(r.oldestOutstanding())-1-holdable || n >= int64(r.sndMax) ||
 		h.Syndrome().Type() != rocev2.AckPositive {
 		c.StaleAnswer++
 		return
 	}
 	c.SACKReceived++
 	cum := uint64(n + 1)
-	if cum >= r.taken {
+	if cum >= r.sndUna {
 		r.credit.heard(h)
-		r.acknowledged(now, cum)
+		r.onAcked(now, cum)
 		if r.q.state == Err {
 			return
 		}
 	}
 	var b bitmap
 	b.hi, b.lo = s.Bits()
-	b = b.shift(r.taken - min(cum, r.taken)).below(int(min(r.max-r.taken, holdable)))
+	b = b.shift(r.sndUna - min(cum, r.sndUna)).below(int(min(r.sndMax-r.sndUna, holdable)))
 	if b == (bitmap{}) {
 		return
 	}
@@ -39,11 +39,11 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 		// Not yet what takes back a retry: a peer that has restarted would keep our
 		// packets for ever and never get on.
 		tries := r.clock.tries
-		r.progress(now)
+		r.onProgress(now)
 		r.clock.tries = tries
 	}
 	slack := reorder
-	if r.taken+uint64(k.there.len()) == r.max { // nothing more will come to tell
+	if r.sndUna+uint64(k.there.len()) == r.sndMax { // nothing more will come to tell
 		slack = 1
 	}
 	k.judge(slack)
@@ -54,15 +54,15 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 
 func (r *requester) scoreboard() *board {
 	if r.board == nil {
-		r.board = &board{base: r.taken}
+		r.board = &board{base: r.sndUna}
 	}
 	return r.board
 }
 
-// hole is a NAK PSN of a responder that keeps packets: taken is missing.
+// hole is a NAK PSN of a responder that keeps packets: sndUna is missing.
 func (r *requester) hole(now Time) {
 	k := r.scoreboard()
-	if k.again.has(0) && int32(k.order-k.sent[r.taken%holdable].order) < reorder {
+	if k.again.has(0) && int32(k.order-k.sent[r.sndUna%holdable].order) < reorder {
 		return
 	}
 	k.lost.set(0)
@@ -73,13 +73,13 @@ func (r *requester) hole(now Time) {
 // window once for all losses of one flight.
 func (r *requester) sawLoss() {
 	r.clock.timing = false
-	if r.taken >= r.recover {
-		r.window.lost(r.nxt-r.taken, holdable)
+	if r.sndUna >= r.recoveryPoint {
+		r.window.lost(r.sndNxt-r.sndUna, holdable)
 		r.q.flightLost(r.now, r.roundTrip())
-		r.recover = r.max
+		r.recoveryPoint = r.sndMax
 	}
-	far := r.taken + holdable
-	if r.nxt <= far {
+	far := r.sndUna + holdable
+	if r.sndNxt <= far {
 		return
 	}
 	if i := r.locate(far); i != r.tail {
@@ -88,7 +88,7 @@ func (r *requester) sawLoss() {
 			far = w.end()
 		}
 	}
-	if far < r.nxt {
+	if far < r.sndNxt {
 		r.rewind(far)
 	}
 }

@@ -2,9 +2,9 @@
 
 package qp
 
-// board says what became of the packets beyond taken, bit 0 being taken itself.
+// board says what became of the packets beyond sndUna, bit 0 being sndUna itself.
 type board struct {
-	base  uint64 // taken
+	base  uint64 // sndUna
 	there bitmap // the peer keeps it
 	lost  bitmap // to be sent again
 	again bitmap // was sent again
@@ -45,7 +45,7 @@ func (b *board) arrived(which bitmap) {
 	}
 }
 
-// advance moves the board to a new taken.
+// advance moves the board to a new sndUna.
 func (b *board) advance(taken uint64) {
 	n := taken - b.base
 	b.arrived(bitmap{^uint64(0), ^uint64(0)}.below(int(min(n, holdable))))

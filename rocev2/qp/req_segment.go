@@ -27,9 +27,9 @@ func (r *requester) nextRC(now Time, out *Outbound) bool {
 		if now < c.rnrUntil {
 			return false
 		}
-		r.endRNR(now)
+		r.endRNRWait(now)
 	}
-	if (r.probe || r.reads.asks != 0 || r.board != nil) && r.nextRepair(now, out) {
+	if (r.tlpPending || r.reads.asks != 0 || r.board != nil) && r.nextRetransmit(now, out) {
 		return true
 	}
 	for r.cur != r.tail {
@@ -42,54 +42,54 @@ func (r *requester) nextRC(now Time, out *Outbound) bool {
 				return false
 			}
 			continue
-		case r.nxt >= w.end():
+		case r.sndNxt >= w.end():
 			r.cur++
 			continue
-		case r.nxt < r.max:
-			if r.skip(w) {
+		case r.sndNxt < r.sndMax:
+			if r.skipDelivered(w) {
 				continue
 			}
-		case r.nxt == w.first && !r.mayBegin(w):
+		case r.sndNxt == w.first && !r.mayBegin(w):
 			return false
 		}
-		limit := r.limit(w)
-		if r.nxt >= limit {
+		limit := r.sendLimit(w)
+		if r.sndNxt >= limit {
 			return false
 		}
-		ask := r.nxt+1 >= limit
-		if w.takesReceive(r.nxt) && r.nxt == r.max && !r.credit.covers(w.ssn) {
-			if r.credit.limited && r.taken <= r.credit.at { // the one packet is on its way
+		ask := r.sndNxt+1 >= limit
+		if w.takesReceive(r.sndNxt) && r.sndNxt == r.sndMax && !r.credit.covers(w.ssn) {
+			if r.credit.limited && r.sndUna <= r.credit.at { // the one packet is on its way
 				return false
 			}
-			r.credit.limited, r.credit.at = true, r.nxt
+			r.credit.limited, r.credit.at = true, r.sndNxt
 			ask = true
 		}
-		r.emit(now, out, r.cur, w, r.nxt, ask)
+		r.emit(now, out, r.cur, w, r.sndNxt, ask)
 		return true
 	}
 	return false
 }
 
-// skip moves nxt over packets that need not be sent again: those that the
+// skipDelivered moves sndNxt over packets that need not be sent again: those that the
 // responder keeps, and READs whose request it has executed, which req_read.go sees to.
-func (r *requester) skip(w *wqe) bool {
-	n := r.nxt
+func (r *requester) skipDelivered(w *wqe) bool {
+	n := r.sndNxt
 	switch {
 	case w.isRead() && (n > w.first || w.done):
-		r.nxt = w.end()
+		r.sndNxt = w.end()
 	case r.board != nil && r.board.has(n):
-		if r.nxt++; w.isRead() {
-			r.nxt = w.end()
+		if r.sndNxt++; w.isRead() {
+			r.sndNxt = w.end()
 		}
 	}
-	return r.nxt != n
+	return r.sndNxt != n
 }
 
 // emit writes packet n of w, which is the one at index i. It asks for an ACK with
 // the last packet of a message, often enough, and if ask is set.
 func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, ask bool) {
 	q := r.q
-	again, first := n < r.max, r.unasked()
+	again, first := n < r.sndMax, r.noAckRequested()
 	at := uint32(n - w.first)
 	last := n+1 == w.end()
 	place := 1
@@ -102,7 +102,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		place = 2
 	}
 	r.header(out, w, opcodes[w.op][place], r.psn(n))
-	out.Again, out.Lost = again, again && !r.unheard && n >= r.notTaken
+	out.Again, out.Lost = again, again && !r.silentAfterTimeout && n >= r.rnrRejectedBefore
 	if out.Lost && w.op != OpRead {
 		out.Missed = 1
 	}
@@ -126,13 +126,13 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		r.sinceAck++
 		out.AckReq = ask || r.sinceAck >= r.window.ackEvery() || last && !r.follows(i)
 	}
-	if n == r.nxt {
-		r.nxt = next
+	if n == r.sndNxt {
+		r.sndNxt = next
 		if last || w.isRead() {
 			r.cur = i + 1
 		}
 	}
-	r.max = max(r.max, next)
+	r.sndMax = max(r.sndMax, next)
 	switch {
 	case out.AckReq:
 		r.sinceAck = 0
@@ -141,16 +141,16 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		r.clock.expects(now, n)
 	}
 	if again && r.board != nil {
-		r.board.sentAgain(n, r.max)
+		r.board.sentAgain(n, r.sndMax)
 	}
 	r.count(out)
 }
 
-// askNow has packet n, which emit has just written, ask for an ACK.
-func (r *requester) askNow(now Time, out *Outbound) {
-	n := uint64(r.number(out.PSN))
+// requestAckNow has packet n, which emit has just written, ask for an ACK.
+func (r *requester) requestAckNow(now Time, out *Outbound) {
+	n := uint64(r.unwrapPSN(out.PSN))
 	out.AckReq, r.sinceAck = true, 0
-	r.clock.awaits(now, n, out.Again, r.unasked(), false)
+	r.clock.awaits(now, n, out.Again, r.noAckRequested(), false)
 }
 
 // follows reports that the message after the one at index i can go at once, so that

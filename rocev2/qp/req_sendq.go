@@ -93,7 +93,7 @@ func (r *requester) at(i uint32) *wqe { return &r.ring[i&uint32(len(r.ring)-1)] 
 
 func (r *requester) grow() {
 	if r.ring == nil {
-		r.ring = r.one[:]
+		r.ring = r.firstSlot[:]
 		return
 	}
 	ring := make([]wqe, max(ringMin, 2*len(r.ring)))
@@ -117,7 +117,7 @@ func (r *requester) post(wr *SendWR) error {
 	if int(r.tail-r.head) >= q.cfg.MaxSend {
 		return ErrSendFull
 	}
-	first := r.max
+	first := r.sndMax
 	if r.tail != r.head {
 		first = r.at(r.tail - 1).end()
 	} else {

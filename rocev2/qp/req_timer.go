@@ -104,7 +104,7 @@ func (r *requester) deadline() Time {
 		return c.rnrUntil
 	case c.due != 0:
 		at := r.probeAt()
-		if r.probe { // it waits for its turn to be sent
+		if r.tlpPending { // it waits for its turn to be sent
 			at = 0
 		}
 		if t := r.timeoutAt(); at == 0 || t != 0 && t < at {
@@ -125,11 +125,11 @@ func (r *requester) expire(now Time) {
 	r.now = now
 	switch {
 	case c.rnrUntil != 0:
-		r.endRNR(now)
+		r.endRNRWait(now)
 	case c.due == 0:
 		r.shrink()
-	case r.unasked() && r.ready():
-		r.askNext() // no answer can come: what would ask waits for its turn
+	case r.noAckRequested() && r.readyToSend():
+		r.requestAckNext() // no answer can come: what would ask waits for its turn
 		c.start(now)
 	default:
 		if t := r.timeoutAt(); t != 0 && now >= t {
@@ -143,15 +143,15 @@ func (r *requester) expire(now Time) {
 		r.q.cfg.Count.TailProbes++
 		c.probes = min(c.probes+1, maxShift)
 		c.timing = false
-		r.probe = true
+		r.tlpPending = true
 	}
 }
 
-// unasked reports that no packet has asked for the answers that are due.
-func (r *requester) unasked() bool { return r.clock.asked <= r.taken && r.reads.n == 0 }
+// noAckRequested reports that no packet has asked for the answers that are due.
+func (r *requester) noAckRequested() bool { return r.clock.asked <= r.sndUna && r.reads.n == 0 }
 
-// askNext has the next new packet of a SEND or WRITE ask for an ACK.
-func (r *requester) askNext() { r.sinceAck = 1 << 16 } // more than ackEvery gives
+// requestAckNext has the next new packet of a SEND or WRITE ask for an ACK.
+func (r *requester) requestAckNext() { r.sinceAck = 1 << 16 } // more than ackEvery gives
 
 // expects notes that packet n leaves, whose answer another one is to ask for.
 func (c *clock) expects(now Time, n uint64) {
@@ -203,7 +203,7 @@ func (r *requester) timeout(now Time) {
 	if c.tries >= q.attr.RetryCnt {
 		q.cfg.Count.RetryExceeded++
 		r.at(r.head).status = RetryExceeded
-		r.broke(now)
+		r.abort(now)
 		return
 	}
 	c.tries++
@@ -212,19 +212,19 @@ func (r *requester) timeout(now Time) {
 	if !overdue {
 		return // it counts, but sends nothing
 	}
-	r.unheard = true
-	r.probe, r.probing = false, false
-	r.window.silent(r.max - r.taken)
+	r.silentAfterTimeout = true
+	r.tlpPending, r.tlpOutstanding = false, false
+	r.window.silent(r.sndMax - r.sndUna)
 	if r.board != nil {
-		*r.board = board{base: r.taken} // the peer may have dropped what it kept
+		*r.board = board{base: r.sndUna} // the peer may have dropped what it kept
 	}
 	if r.reads.n != 0 {
-		if w := r.at(r.reads.first); w.end() <= r.taken {
+		if w := r.at(r.reads.first); w.end() <= r.sndUna {
 			r.askRest(w)
 		}
 	}
-	if r.taken < r.max {
-		r.rewind(r.taken)
-		r.guessing = true
+	if r.sndUna < r.sndMax {
+		r.rewind(r.sndUna)
+		r.suspectSpurious = true
 	}
 }

@@ -18,10 +18,10 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 			}
 			continue
 		}
-		if q.state == SQD && r.nxt == w.first {
+		if q.state == SQD && r.sndNxt == w.first {
 			return false
 		}
-		n := r.nxt
+		n := r.sndNxt
 		at := uint32(n - w.first)
 		last := n+1 == w.end()
 		off := uint32(0)
@@ -53,13 +53,13 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 		out.Again, out.Lost, out.AckReq = false, false, false
 		out.Solicited = last && w.flags&Solicited != 0
 		out.fill, out.wqe, out.off = r, r.cur, off
-		r.nxt = n + 1
-		r.max, r.taken = r.nxt, r.nxt
+		r.sndNxt = n + 1
+		r.sndMax, r.sndUna = r.sndNxt, r.sndNxt
 		r.count(out)
 		if last {
 			r.cur++
 			if out.PayloadLen == 0 {
-				r.left(now)
+				r.completeUnreliable(now)
 			}
 		}
 		return true
@@ -67,8 +67,8 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 	return false
 }
 
-// left completes the message of UC or UD whose last packet was just handed out.
-func (r *requester) left(now Time) {
+// completeUnreliable completes the message of UC or UD whose last packet was just handed out.
+func (r *requester) completeUnreliable(now Time) {
 	w := r.at(r.head)
 	r.head++
 	r.complete(w)

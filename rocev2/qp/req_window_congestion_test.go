@@ -137,7 +137,7 @@ func TestFeedTurns(t *testing.T) {
 	if turn(other) {
 		t.Fatal("the turn to nobody's use: there is no room")
 	}
-	greedy.side[0].q.req.acknowledged(0, 2)
+	greedy.side[0].q.req.onAcked(0, 2)
 	if more(greedy) {
 		t.Error("the greedy one goes on although the other waits")
 	}
@@ -152,7 +152,7 @@ func TestFeedTurns(t *testing.T) {
 	if more(other) || more(greedy) || greedy.side[0].q.HasTurn() {
 		t.Error("there was room")
 	}
-	greedy.side[0].q.req.acknowledged(0, 3)
+	greedy.side[0].q.req.onAcked(0, 3)
 	if !turn(greedy) {
 		t.Error("who had the turn is not the first in line")
 	}

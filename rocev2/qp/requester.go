@@ -12,11 +12,11 @@ import (
 // Packets are counted from 0 at the first PSN of the connection, in 64 bits, so
 // that nothing here ever wraps; psn and number translate. Three counts divide them:
 //
-//	taken   the peer has executed everything before it
-//	nxt     goes next; less than max while packets are sent again
-//	max     was never sent
+//	sndUna  the peer has executed everything before it
+//	sndNxt  goes next; less than sndMax while packets are sent again
+//	sndMax  was never sent
 //
-// A SEND or WRITE is done when taken has passed it, a READ or ATOMIC when its data
+// A SEND or WRITE is done when sndUna has passed it, a READ or ATOMIC when its data
 // is there, which may be later.
 type requester struct {
 	q *QP
@@ -24,45 +24,45 @@ type requester struct {
 	// The queue, by index; slots are ring[index & mask].
 	ring []wqe
 	head uint32 // oldest that is not completed
-	cur  uint32 // that nxt belongs to
+	cur  uint32 // that sndNxt belongs to
 	tail uint32 // next to be posted
 	ssn  uint32 // of the next message, see req_credit.go
 
-	taken, nxt, max uint64
+	sndUna, sndNxt, sndMax uint64
 
-	stopAt   uint64 // nothing from here on is sent: the memory of a work request is bad
-	sinceAck uint32 // packets since one that asked for an ACK
-	window   window
-	reads    readList
-	board    *board // Selective: what arrived beyond taken, or nil
-	ramp     uint64 // after an RNR NAK: packets beyond taken; 0: no limit
+	haltAt       uint64 // nothing from here on is sent: the memory of a work request is bad
+	sinceAck     uint32 // packets since one that asked for an ACK
+	window       window
+	reads        readList
+	board        *board // Selective: what arrived beyond sndUna, or nil
+	rnrSlowStart uint64 // after an RNR NAK: packets beyond sndUna; 0: no limit
 
 	clock  clock
 	now    Time // of the last call, for fillPayload
 	credit credit
 
-	probe    bool // send the oldest packet once more
-	probing  bool // it was, and nothing was heard since
-	guessing bool // silence, and no answer, made us send again from taken on
-	unheard  bool // nothing was heard since a timeout had us send again
-	draining bool // SQD, and EventDrained is still to come
+	tlpPending         bool // send the oldest packet once more
+	tlpOutstanding     bool // it was, and nothing was heard since
+	suspectSpurious    bool // silence, and no answer, made us send again from sndUna on
+	silentAfterTimeout bool // nothing was heard since a timeout had us send again
+	draining           bool // SQD, and EventDrained is still to come
 
-	one [1]wqe // the ring until more than one is under way
+	firstSlot [1]wqe // the ring until more than one is under way
 
-	nakAt    Time // last NAK PSN that was heeded, and for what
-	nakFor   uint64
-	recover  uint64 // packets before it were sent before the last loss was seen
-	probed   uint64 // which packet the probe was
-	notTaken uint64 // packets before it were refused by an RNR NAK or came behind such
-	rampTo   uint64
-	word     [8]byte
+	nakAt             Time // last NAK PSN that was heeded, and for what
+	nakFor            uint64
+	recoveryPoint     uint64 // packets before it were sent before the last loss was seen
+	tlpPSN            uint64 // which packet the probe was
+	rnrRejectedBefore uint64 // packets before it were refused by an RNR NAK or came behind such
+	rnrSlowStartEnd   uint64
+	word              [8]byte
 }
 
 // start takes the attributes of RTR to RTS.
 func (r *requester) start() { r.begin(1) }
 
 func (r *requester) begin(ssn uint32) {
-	r.stopAt = never
+	r.haltAt = noHalt
 	r.ssn = ssn
 	r.window.start()
 }
@@ -73,20 +73,20 @@ func (r *requester) reset() { *r = requester{q: r.q} }
 // drain is RTS to SQD: messages that have begun go on, no other begins.
 func (r *requester) drain() {
 	r.draining = true
-	r.drained()
+	r.notifyDrained()
 }
 
-const never = 1<<64 - 1
+const noHalt = 1<<64 - 1
 
 // psn is the PSN of packet n.
 func (r *requester) psn(n uint64) rocev2.PSN {
 	return (r.q.attr.SQPSN + rocev2.PSN(n&rocev2.PSNMask)) & rocev2.PSNMask
 }
 
-// number is the packet nearest to taken that has this PSN; it may lie before
+// unwrapPSN is the packet nearest to sndUna that has this PSN; it may lie before
 // packet 0. No more than 2^23 packets are ever between (IBTA 9.7.1).
-func (r *requester) number(psn rocev2.PSN) int64 {
-	return int64(r.taken) + int64(psn.Diff(r.psn(r.taken)))
+func (r *requester) unwrapPSN(psn rocev2.PSN) int64 {
+	return int64(r.sndUna) + int64(psn.Diff(r.psn(r.sndUna)))
 }
 
 // receive takes an answer.

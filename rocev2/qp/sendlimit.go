@@ -2,33 +2,33 @@
 
 package qp
 
-// reach is the packet that must wait by the queue pair's own rules.
-func (r *requester) reach(w *wqe) uint64 {
-	end := r.taken + uint64(r.window.size)
-	if r.ramp != 0 {
-		end = min(end, r.taken+r.ramp)
+// ownLimit is the packet that must wait by the queue pair's own rules.
+func (r *requester) ownLimit(w *wqe) uint64 {
+	end := r.sndUna + uint64(r.window.size)
+	if r.rnrSlowStart != 0 {
+		end = min(end, r.sndUna+r.rnrSlowStart)
 	}
 	if r.board != nil && r.board.open() {
-		end = min(end, r.taken+holdable) // the responder drops what is beyond
+		end = min(end, r.sndUna+holdable) // the responder drops what is beyond
 	}
 	// All PSNs of a READ are outstanding at once.
-	oldest, n := r.oldest(), uint64(1)
+	oldest, n := r.oldestOutstanding(), uint64(1)
 	if w.isRead() {
 		n = uint64(w.packets)
-		if r.reads.n != 0 && r.nxt > oldest && r.nxt+n > r.awaited()+widest+widest/2 {
+		if r.reads.n != 0 && r.sndNxt > oldest && r.sndNxt+n > r.oldestUnanswered()+widest+widest/2 {
 			return 0
 		}
 	}
-	if r.nxt+n > oldest+maxOutstanding {
+	if r.sndNxt+n > oldest+maxOutstanding {
 		return 0
 	}
-	return min(end, r.stopAt)
+	return min(end, r.haltAt)
 }
 
-// limit is the packet that must wait, if nxt is new also for room in the flight.
-func (r *requester) limit(w *wqe) uint64 {
-	end := r.reach(w)
-	if r.nxt != r.max || r.nxt >= end {
+// sendLimit is the packet that must wait, if sndNxt is new also for room in the flight.
+func (r *requester) sendLimit(w *wqe) uint64 {
+	end := r.ownLimit(w)
+	if r.sndNxt != r.sndMax || r.sndNxt >= end {
 		return end
 	}
 	if w.isRead() {
@@ -37,38 +37,38 @@ func (r *requester) limit(w *wqe) uint64 {
 		}
 		return end
 	}
-	n := r.q.mayFly(uint32(end-r.nxt), w.sizeOf(r.nxt, r.q.attr.PMTU)+frameBytes)
-	return min(end, r.nxt+uint64(n))
+	n := r.q.mayFly(uint32(end-r.sndNxt), w.sizeOf(r.sndNxt, r.q.attr.PMTU)+frameBytes)
+	return min(end, r.sndNxt+uint64(n))
 }
 
-// ready reports that the next packet may leave by the queue pair's own rules, and only waits
+// readyToSend reports that the next packet may leave by the queue pair's own rules, and only waits
 // for its turn among others.
-func (r *requester) ready() bool {
+func (r *requester) readyToSend() bool {
 	if r.cur == r.tail || r.clock.rnrUntil != 0 {
 		return false
 	}
 	w := r.at(r.cur)
-	if w.packets == 0 || r.nxt == r.max && r.nxt == w.first && !r.mayBegin(w) {
+	if w.packets == 0 || r.sndNxt == r.sndMax && r.sndNxt == w.first && !r.mayBegin(w) {
 		return false
 	}
-	return r.nxt < r.reach(w)
+	return r.sndNxt < r.ownLimit(w)
 }
 
-// oldest is the first packet whose answer is outstanding.
-func (r *requester) oldest() uint64 {
+// oldestOutstanding is the first packet whose answer is outstanding.
+func (r *requester) oldestOutstanding() uint64 {
 	if r.reads.n != 0 {
-		return min(r.at(r.reads.first).first, r.taken)
+		return min(r.at(r.reads.first).first, r.sndUna)
 	}
-	return r.taken
+	return r.sndUna
 }
 
-// awaited is the first packet that nothing was heard of: of a READ, the first answer.
-func (r *requester) awaited() uint64 {
+// oldestUnanswered is the first packet that nothing was heard of: of a READ, the first answer.
+func (r *requester) oldestUnanswered() uint64 {
 	if r.reads.n == 0 {
-		return r.taken
+		return r.sndUna
 	}
 	w := r.at(r.reads.first)
-	return min(r.taken, w.first+uint64(w.got))
+	return min(r.sndUna, w.first+uint64(w.got))
 }
 
 // mayBegin reports whether the next work request may begin, after those before it:
