@@ -46,13 +46,13 @@ type QP struct {
 	attr  Attr
 	state State
 
-	waits    bool    // in line for flight
-	underWay uint32  // of flight, what is this one's
-	flying   uint32  // the same in bytes
-	flight   *Flight // or nil
+	queued          bool    // in line for flight
+	inflightPackets uint32  // of flight, what is this one's
+	inflightBytes   uint32  // the same in bytes
+	flight          *Flight // or nil
 
-	need, needSize uint32 // in line: the room that its next packets need
-	next, prev     *QP    // in line
+	wantPackets, wantSize uint32 // in line: the room that its next packets need
+	next, prev            *QP    // in line
 
 	req requester
 	rsp responder
@@ -106,7 +106,7 @@ func (q *QP) Receive(now Time, p *rocev2.Packet) {
 	switch {
 	case q.isAnswer(p.Opcode(), info):
 		q.req.receive(now, p)
-		q.account()
+		q.updateInflight()
 	default:
 		q.rsp.receive(now, p)
 	}
@@ -141,7 +141,7 @@ func (q *QP) nextRequest(now Time, out *Outbound) bool {
 	if !q.req.next(now, out) {
 		return false
 	}
-	q.account()
+	q.updateInflight()
 	return true
 }
 
@@ -169,7 +169,7 @@ func (q *QP) Deadline() Time {
 func (q *QP) Expire(now Time) {
 	q.req.expire(now)
 	q.rsp.expire(now)
-	q.account()
+	q.updateInflight()
 }
 
 // PostSend puts a work request on the send queue. The error says which rule it
@@ -190,7 +190,7 @@ func (q *QP) fail(now Time, e Event) {
 	q.state = Err
 	q.req.flush(now)
 	q.rsp.flush(now)
-	q.account()
+	q.updateInflight()
 	q.notify(e)
 }
 

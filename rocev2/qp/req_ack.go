@@ -92,7 +92,7 @@ func (r *requester) abort(now Time) {
 // onSequenceNAK is a NAK PSN: packet n is the one that the peer expects, and what
 // was sent behind it is lost, or kept by another engine of ours.
 func (r *requester) onSequenceNAK(now Time, n uint64) {
-	if r.clock.rnrUntil != 0 && n == r.clock.rnrFor {
+	if r.rto.rnrUntil != 0 && n == r.rto.rnrPacket {
 		return // rxe refuses so what follows a packet that it was not ready for
 	}
 	r.onAcked(now, n)
@@ -111,23 +111,23 @@ func (r *requester) onSequenceNAK(now Time, n uint64) {
 		r.hole(now)
 		return
 	}
-	r.window.lost(r.sndNxt-n, minWindow)
-	r.q.flightLost(now, r.roundTrip())
+	r.window.onLoss(r.sndNxt-n, minWindowAfterNAK)
+	r.q.decreaseInflight(now, r.roundTrip())
 	r.rewind(n)
 }
 
 // advanceUna notes that all before packet to were executed.
 func (r *requester) advanceUna(now Time, to uint64) {
-	c := &r.clock
+	c := &r.rto
 	n := to - r.sndUna
-	r.q.addBytes(-r.bytesBetween(r.sndUna, to))
+	r.q.addInflightBytes(-r.bytesBetween(r.sndUna, to))
 	r.sndUna = to
 	if r.board != nil {
 		r.board.advance(to)
 	}
-	if c.timing && to > c.timed {
+	if c.timing && to > c.timedPacket {
 		c.timing = false
-		r.sample(now)
+		r.sampleRTT(now)
 	}
 	r.window.acked(uint32(min(n, maxOutstanding)))
 	if r.rnrSlowStart != 0 {
@@ -137,13 +137,13 @@ func (r *requester) advanceUna(now Time, to uint64) {
 	}
 	if to > r.sndNxt {
 		if r.suspectSpurious { // it was not lost, only late
-			r.window.falseAlarm()
+			r.window.undo()
 			to = r.sndMax
 		}
 		r.sndNxt, r.cur = to, r.locate(to)
 	}
 	if r.suspectSpurious && r.sndNxt == r.sndMax {
-		r.suspectSpurious, r.window.before = false, 0
+		r.suspectSpurious, r.window.undoSize = false, 0
 	}
 	if r.tlpOutstanding {
 		r.onProbeAnswered()
@@ -154,5 +154,5 @@ func (r *requester) advanceUna(now Time, to uint64) {
 // onProgress restarts the clock.
 func (r *requester) onProgress(now Time) {
 	r.tlpPending, r.silentAfterTimeout = false, false
-	r.clock.progress(now, r.clock.expected > r.sndUna || r.reads.n != 0)
+	r.rto.onProgress(now, r.rto.expectedBefore > r.sndUna || r.reads.n != 0)
 }

@@ -145,7 +145,7 @@ func TestNakAgain(t *testing.T) {
 	x.wantSent("0A 1A 2A")
 	x.nak(0, rocev2.NAKPSNSequence)
 	x.wantSent("0A! 1A! 2A!")
-	x.now += minProbe - 1
+	x.now += minProbeTimeout - 1
 	x.nak(0, rocev2.NAKPSNSequence)
 	x.wantSent("")
 	x.now++

@@ -43,7 +43,7 @@ func sendLoop(t testing.TB, n, per int) func() {
 	now := Time(1000)
 	return func() {
 		r := &x.q.req
-		r.sndUna, r.sndNxt, r.sndMax, r.clock = 0, 0, 0, clock{}
+		r.sndUna, r.sndNxt, r.sndMax, r.rto = 0, 0, 0, rtoState{}
 		for i := 0; i < n; i += per {
 			now += 1000
 			if err := x.q.PostSend(wr); err != nil {

@@ -31,7 +31,7 @@ func (r *requester) retire(now Time) {
 
 // idle notes that the queue may be empty.
 func (r *requester) idle(now Time) {
-	r.clock.idleSince = now
+	r.rto.idleSince = now
 	r.notifyDrained()
 }
 

@@ -34,9 +34,9 @@ func (c *crowd) check(t *testing.T) {
 	bytes := uint64(0)
 	for _, p := range c.pairs {
 		q := p.side[0].q
-		sum += q.underWay
-		bytes += uint64(q.flying)
-		if q.waits {
+		sum += q.inflightPackets
+		bytes += uint64(q.inflightBytes)
+		if q.queued {
 			waiting++
 		}
 		if q.HasTurn() {
@@ -45,15 +45,15 @@ func (c *crowd) check(t *testing.T) {
 	}
 	c.checks++
 	q := c.pairs[c.checks%len(c.pairs)].side[0].q // one at a time, as it takes long
-	if real := q.req.bytesBetween(q.req.sndUna, q.req.sndMax); uint64(real) != uint64(q.flying) {
-		t.Fatalf("a queue pair has %d bytes under way; in truth %d", q.flying, real)
+	if real := q.req.bytesBetween(q.req.sndUna, q.req.sndMax); uint64(real) != uint64(q.inflightBytes) {
+		t.Fatalf("a queue pair has %d bytes under way; in truth %d", q.inflightBytes, real)
 	}
 	line := 0
-	for q := c.flight.first; q != nil; q = q.next {
+	for q := c.flight.queueHead; q != nil; q = q.next {
 		line++
 	}
-	if f := &c.flight; f.bytes != bytes || f.used != sum || line != waiting || turns > 1 || f.turn != nil && turns == 0 {
-		t.Fatalf("the flight says %d bytes, %d packets, %d in line; in truth %d, %d, %d, and %d have the turn", f.bytes, f.used, line, bytes, sum, waiting, turns)
+	if f := &c.flight; f.bytes != bytes || f.packets != sum || line != waiting || turns > 1 || f.serving != nil && turns == 0 {
+		t.Fatalf("the flight says %d bytes, %d packets, %d in line; in truth %d, %d, %d, and %d have the turn", f.bytes, f.packets, line, bytes, sum, waiting, turns)
 	}
 }
 
@@ -90,7 +90,7 @@ func (c *crowd) transfer(t *testing.T, op Operation, n int, size uint32) (most u
 				}
 			}
 			c.check(t)
-			most, c.mostBytes = max(most, c.flight.used), max(c.mostBytes, c.flight.bytes)
+			most, c.mostBytes = max(most, c.flight.packets), max(c.mostBytes, c.flight.bytes)
 		}
 	}
 	for _, p := range c.pairs {
@@ -109,13 +109,13 @@ func TestFlight(t *testing.T) {
 				c := newCrowd(t, n)
 				most, slowest := c.transfer(t, op, 10, size)
 				t.Logf("%d at the most; the slowest had done %d of 10 when the first was through", most, slowest)
-				if limit := uint32(flightMost + packets); most > limit {
+				if limit := uint32(maxInflight + packets); most > limit {
 					t.Errorf("%d packets under way, want at most %d", most, limit)
 				}
 				if n > 1 && slowest < 5 {
 					t.Errorf("when one had done 10 messages another had done %d", slowest)
 				}
-				if c.flight.used != 0 || c.flight.Waiting() || c.flight.turn != nil {
+				if c.flight.packets != 0 || c.flight.Waiting() || c.flight.serving != nil {
 					t.Errorf("left over: %+v", c.flight)
 				}
 			})
@@ -127,9 +127,9 @@ func TestFlight(t *testing.T) {
 // that the link is never idle between them.
 func TestFlightOfLongReads(t *testing.T) {
 	c := newCrowd(t, 1)
-	most, _ := c.transfer(t, OpRead, 4, flightMost*256)
-	if most <= flightMost || most > flightMost*3/2 {
-		t.Errorf("%d packets under way at the most, want up to half a READ more than %d", most, flightMost)
+	most, _ := c.transfer(t, OpRead, 4, maxInflight*256)
+	if most <= maxInflight || most > maxInflight*3/2 {
+		t.Errorf("%d packets under way at the most, want up to half a READ more than %d", most, maxInflight)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestFlightLoss(t *testing.T) {
 		p.lossy(uint64(i), 0.02)
 	}
 	c.transfer(t, OpWrite, 20, 64<<10)
-	if l := c.flight.limit; l == flightMost || l < flightLeast {
+	if l := c.flight.limit; l == maxInflight || l < minInflight {
 		t.Errorf("after losses the limit is %d", l)
 	}
 	for _, p := range c.pairs {
@@ -153,7 +153,7 @@ func TestFlightLoss(t *testing.T) {
 			p.side[0].cq.got = nil
 		}
 	}
-	if l := c.flight.limit; l != flightMost {
+	if l := c.flight.limit; l != maxInflight {
 		t.Errorf("after a while without, the limit is still %d", l)
 	}
 }
@@ -187,7 +187,7 @@ func TestFlightLeaves(t *testing.T) {
 				_ = q.Modify(Attr{State: Reset}, MaskState)
 			}
 		}
-		if f := &c.flight; f.used != 0 || f.Waiting() || f.turn != nil || f.bytes != 0 {
+		if f := &c.flight; f.packets != 0 || f.Waiting() || f.serving != nil || f.bytes != 0 {
 			t.Fatalf("left over: %+v", *f)
 		}
 	}

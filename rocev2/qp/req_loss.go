@@ -10,7 +10,7 @@ package qp
 func (r *requester) rewind(n uint64) {
 	r.sndNxt, r.cur = n, r.locate(n)
 	r.sinceAck = 64 // the first one asks for an ACK
-	r.clock.timing = false
+	r.rto.timing = false
 	r.suspectSpurious = false
 }
 
@@ -25,7 +25,7 @@ func (r *requester) nextRetransmit(now Time, out *Outbound) bool {
 			continue
 		}
 		if w := r.at(i); !w.isRead() || n == w.first {
-			r.clock.timing = false
+			r.rto.timing = false
 			r.emit(now, out, i, w, n, true)
 			return true
 		}
@@ -85,7 +85,7 @@ func (r *requester) onProbeAnswered() {
 	if r.sndUna != r.tlpPSN+1 || r.sndNxt != r.sndMax || r.sndUna >= r.sndMax {
 		return
 	}
-	r.window.silent(r.sndMax - r.sndUna)
+	r.window.onSilence(r.sndMax - r.sndUna)
 	r.rewind(r.sndUna)
 	r.suspectSpurious = true
 }

@@ -126,7 +126,7 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	c.RecvPackets++
 	c.RecvBytes += uint64(len(data))
 	ends := p.Opcode() == rocev2.RCReadResponseLast || p.Opcode() == rocev2.RCReadResponseOnly
-	r.clock.data(now, w.seen != 0 && !ends)
+	r.rto.onReadData(now, w.seen != 0 && !ends)
 	w.have(at)
 	if w.probed && ends && at+1 == w.asked { // the answer to the probe, and no other came before
 		w.seen = w.packets
@@ -299,7 +299,7 @@ func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
 	if r.missing(now, w) {
 		r.reads.ask(w)
 	}
-	r.clock.timing = false
-	r.clock.awaits(now, w.end()-1, true, false, true)
+	r.rto.timing = false
+	r.rto.armAckTimer(now, w.end()-1, true, false, true)
 	r.count(out)
 }

@@ -51,7 +51,7 @@ func TestReadHolesSelective(t *testing.T) {
 	x.wantSent("2A! 4A!")
 	x.response(0, 4, 6, 2560)
 	x.wantSent("")
-	x.now += 2*minProbe + 1
+	x.now += 2*minProbeTimeout + 1
 	x.q.Expire(x.now)
 	x.wantSent("2A!")
 	x.response(0, 2, 3, 2560)
@@ -183,7 +183,7 @@ func TestStalledRead(t *testing.T) {
 		for _, sent := range []int{0, 1, 100, 511} {
 			p := newPair(t, RC, func(_ *Config, a *Attr) { a.Selective = sel })
 			p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
-			p.run(func() bool { return p.side[0].q.req.clock.rtt.smoothed != 0 })
+			p.run(func() bool { return p.side[0].q.req.rto.rtt.smoothed != 0 })
 			const n = 512
 			p.post(&SendWR{Op: OpRead, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
 				SGL: []SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
@@ -208,7 +208,7 @@ func TestLateRead(t *testing.T) {
 	for _, lost := range []int{0, 1, 200, n} {
 		p := newPair(t, RC, selective)
 		p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
-		p.run(func() bool { return p.side[0].q.req.clock.rtt.smoothed != 0 })
+		p.run(func() bool { return p.side[0].q.req.rto.rtt.smoothed != 0 })
 		responses := 0
 		p.drop = func(from int, _ *rocev2.Packet) bool {
 			if from == 1 {

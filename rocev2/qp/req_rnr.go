@@ -7,13 +7,13 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // onRNR is an RNR NAK: packet n, and all behind it, are to come again after a
 // while (IBTA 9.7.5.2, table 45).
 func (r *requester) onRNR(now Time, at int64, code uint8) {
-	q, c := r.q, &r.clock
+	q, c := r.q, &r.rto
 	if at < int64(r.sndUna) {
 		q.cfg.Count.StaleAnswer++
 		return
 	}
 	n := uint64(at)
-	if c.rnrUntil != 0 && n <= c.rnrFor {
+	if c.rnrUntil != 0 && n <= c.rnrPacket {
 		return // the same again, while we wait
 	}
 	q.cfg.Count.RNRReceived++
@@ -21,21 +21,21 @@ func (r *requester) onRNR(now Time, at int64, code uint8) {
 	if q.state == Err {
 		return
 	}
-	if n != c.rnrFor {
-		c.rnrFor, c.rnrTries = n, 0
+	if n != c.rnrPacket {
+		c.rnrPacket, c.rnrRetries = n, 0
 	}
 	const forEver = 7
 	if q.attr.RNRRetry != forEver {
-		if c.rnrTries >= q.attr.RNRRetry {
+		if c.rnrRetries >= q.attr.RNRRetry {
 			q.cfg.Count.RNRRetryExceeded++
 			r.fail(now, n, RNRRetryExceeded)
 			return
 		}
-		c.rnrTries++
+		c.rnrRetries++
 	}
 	c.rnrUntil = max(now+Time(rocev2.RNRTime(code)), 1)
-	c.due, r.tlpPending, r.tlpOutstanding = 0, false, false
-	c.tries, c.probes = 0, 0 // the peer is there
+	c.since, r.tlpPending, r.tlpOutstanding = 0, false, false
+	c.retries, c.probes = 0, 0 // the peer is there
 	r.silentAfterTimeout, r.rnrRejectedBefore = false, r.sndMax
 	if r.board != nil { // it was refused, even if it had been kept
 		r.board.there.clear(0)
@@ -58,7 +58,7 @@ func (r *requester) startRNRSlowStart(n uint64) {
 	}
 	message := max(r.at(i).end()-n, 1)
 	if !r.q.attr.Selective {
-		r.window.lost(r.rnrSlowStartEnd, uint32(min(max(message, minWindow), widest)))
+		r.window.onLoss(r.rnrSlowStartEnd, uint32(min(max(message, minWindowAfterNAK), maxWindow)))
 	} else {
 		message = 1
 	}
@@ -70,10 +70,10 @@ func (r *requester) startRNRSlowStart(n uint64) {
 // endRNRWait has the packet sent again that the peer was not ready for. NAKs for it
 // that are still on their way are old.
 func (r *requester) endRNRWait(now Time) {
-	c := &r.clock
+	c := &r.rto
 	c.rnrUntil = 0
-	r.nakAt, r.nakFor = now, c.rnrFor
+	r.nakAt, r.nakFor = now, c.rnrPacket
 	if r.reads.n != 0 || r.sndUna < r.sndMax {
-		c.start(now) // as it was before the wait
+		c.restart(now) // as it was before the wait
 	}
 }

@@ -10,7 +10,7 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 	c := r.q.cfg.Count
 	h, s := p.AETH(), p.SACK()
 	n := r.unwrapPSN(p.BTH().PSN())
-	if n < -1 || n < int64(r.oldestOutstanding())-1-holdable || n >= int64(r.sndMax) ||
+	if n < -1 || n < int64(r.oldestOutstanding())-1-sackWindow || n >= int64(r.sndMax) ||
 		h.Syndrome().Type() != rocev2.AckPositive {
 		c.StaleAnswer++
 		return
@@ -26,7 +26,7 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 	}
 	var b bitmap
 	b.hi, b.lo = s.Bits()
-	b = b.shift(r.sndUna - min(cum, r.sndUna)).below(int(min(r.sndMax-r.sndUna, holdable)))
+	b = b.shift(r.sndUna - min(cum, r.sndUna)).below(int(min(r.sndMax-r.sndUna, sackWindow)))
 	if b == (bitmap{}) {
 		return
 	}
@@ -38,9 +38,9 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 		k.lost = k.lost.and(b.not())
 		// Not yet what takes back a retry: a peer that has restarted would keep our
 		// packets for ever and never get on.
-		tries := r.clock.tries
+		tries := r.rto.retries
 		r.onProgress(now)
-		r.clock.tries = tries
+		r.rto.retries = tries
 	}
 	slack := reorder
 	if r.sndUna+uint64(k.there.len()) == r.sndMax { // nothing more will come to tell
@@ -62,7 +62,7 @@ func (r *requester) scoreboard() *board {
 // hole is a NAK PSN of a responder that keeps packets: sndUna is missing.
 func (r *requester) hole(now Time) {
 	k := r.scoreboard()
-	if k.again.has(0) && int32(k.order-k.sent[r.sndUna%holdable].order) < reorder {
+	if k.again.has(0) && int32(k.order-k.sent[r.sndUna%sackWindow].order) < reorder {
 		return
 	}
 	k.lost.set(0)
@@ -72,13 +72,13 @@ func (r *requester) hole(now Time) {
 // sawLoss has what is beyond the peer's reach sent again later, and closes the
 // window once for all losses of one flight.
 func (r *requester) sawLoss() {
-	r.clock.timing = false
+	r.rto.timing = false
 	if r.sndUna >= r.recoveryPoint {
-		r.window.lost(r.sndNxt-r.sndUna, holdable)
-		r.q.flightLost(r.now, r.roundTrip())
+		r.window.onLoss(r.sndNxt-r.sndUna, sackWindow)
+		r.q.decreaseInflight(r.now, r.roundTrip())
 		r.recoveryPoint = r.sndMax
 	}
-	far := r.sndUna + holdable
+	far := r.sndUna + sackWindow
 	if r.sndNxt <= far {
 		return
 	}

@@ -78,7 +78,7 @@ func TestSelectiveRead(t *testing.T) {
 // With a hole no more leaves than the peer keeps, and what it has dropped comes again.
 func TestSelectiveReach(t *testing.T) {
 	x := newSource(t, RC, selective)
-	x.q.req.window.size = widest
+	x.q.req.window.size = maxWindow
 	x.post(OpWrite, 200*256, 0)
 	if got := len(x.sends(1000)); got != 200 {
 		t.Fatalf("%d packets", got)

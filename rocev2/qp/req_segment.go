@@ -22,7 +22,7 @@ var opcodes = [...][4]rocev2.Opcode{
 // nextRC writes the next packet of a reliable connection: what is asked for again
 // first, then the stream of packets in order.
 func (r *requester) nextRC(now Time, out *Outbound) bool {
-	c := &r.clock
+	c := &r.rto
 	if c.rnrUntil != 0 {
 		if now < c.rnrUntil {
 			return false
@@ -121,7 +121,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		out.PayloadLen = int(min(w.length-off, 128<<q.attr.PMTU))
 		out.fill, out.wqe, out.off = r, i, off
 		if !again {
-			q.addBytes(int64(out.PayloadLen) + frameBytes)
+			q.addInflightBytes(int64(out.PayloadLen) + frameOverhead)
 		}
 		r.sinceAck++
 		out.AckReq = ask || r.sinceAck >= r.window.ackEvery() || last && !r.follows(i)
@@ -136,9 +136,9 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 	switch {
 	case out.AckReq:
 		r.sinceAck = 0
-		r.clock.awaits(now, n, again, first, w.isRead())
+		r.rto.armAckTimer(now, n, again, first, w.isRead())
 	case last:
-		r.clock.expects(now, n)
+		r.rto.armTail(now, n)
 	}
 	if again && r.board != nil {
 		r.board.sentAgain(n, r.sndMax)
@@ -150,7 +150,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 func (r *requester) requestAckNow(now Time, out *Outbound) {
 	n := uint64(r.unwrapPSN(out.PSN))
 	out.AckReq, r.sinceAck = true, 0
-	r.clock.awaits(now, n, out.Again, r.noAckRequested(), false)
+	r.rto.armAckTimer(now, n, out.Again, r.noAckRequested(), false)
 }
 
 // follows reports that the message after the one at index i can go at once, so that

@@ -138,19 +138,19 @@ func TestHeaders(t *testing.T) {
 func TestFirstWindow(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpWrite, 1000*256, 0)
-	if got := len(x.sends(1000)); got != first {
-		t.Fatalf("%d packets before the first answer, want %d", got, first)
+	if got := len(x.sends(1000)); got != initialWindow {
+		t.Fatalf("%d packets before the first answer, want %d", got, initialWindow)
 	}
-	x.ack(first - 1)
-	if got := len(x.sends(1000)); got != 2*first {
-		t.Errorf("%d packets after the first window arrived, want %d", got, 2*first)
+	x.ack(initialWindow - 1)
+	if got := len(x.sends(1000)); got != 2*initialWindow {
+		t.Errorf("%d packets after the first window arrived, want %d", got, 2*initialWindow)
 	}
 }
 
 // An ACK is asked for at least every 64 packets: rxe answers nothing else.
 func TestAckRequests(t *testing.T) {
 	x := newSource(t, RC)
-	x.q.req.window.size = widest
+	x.q.req.window.size = maxWindow
 	x.post(OpWrite, 200*256, 0)
 	var asks []int
 	for i, a := range x.sends(1000) {

@@ -24,15 +24,15 @@ func (f *Flight) Bytes() uint64 { return f.bytes }
 
 // Pass has what NextData hands out next not mind the window and the line, as it is paid with
 // something else. It counts all the same, and the limit of packets holds.
-func (f *Flight) Pass(on bool) { f.past = on }
+func (f *Flight) Pass(on bool) { f.bypassWindow = on }
 
 // Open reports that the window has room for a packet.
 func (f *Flight) Open() bool { return f.window == 0 || f.bytes < f.window || f.bytes == 0 }
 
-// fitsWindow is for how many of n packets of size bytes each the window has room.
-func (f *Flight) fitsWindow(n, size uint32) uint32 {
+// windowRoom is for how many of n packets of size bytes each the window has room.
+func (f *Flight) windowRoom(n, size uint32) uint32 {
 	switch {
-	case f.window == 0 || f.past:
+	case f.window == 0 || f.bypassWindow:
 		return n
 	case !f.Open():
 		return 0
@@ -46,26 +46,26 @@ func (f *Flight) fitsWindow(n, size uint32) uint32 {
 	return uint32((left-1)/uint64(size)) + 1
 }
 
-// addBytes notes that n more bytes are under way, or less.
-func (q *QP) addBytes(n int64) {
+// addInflightBytes notes that n more bytes are under way, or less.
+func (q *QP) addInflightBytes(n int64) {
 	if q.flight == nil {
 		return
 	}
-	n = max(n, -int64(q.flying)) // what left before there was a flight
-	q.flying += uint32(n)
+	n = max(n, -int64(q.inflightBytes)) // what left before there was a flight
+	q.inflightBytes += uint32(n)
 	q.flight.bytes += uint64(n)
 }
 
 // bytesBetween are the bytes of frames from packet a to before packet b.
 func (r *requester) bytesBetween(a, b uint64) (sum int64) {
-	if r.q.flying == 0 || r.head == r.tail {
+	if r.q.inflightBytes == 0 || r.head == r.tail {
 		return 0
 	}
 	i := r.head
 	if r.at(i).end() <= a { // a READ holds up those behind it
 		i = r.locate(a)
 	}
-	full := int64(r.q.attr.PMTU.Bytes()) + frameBytes
+	full := int64(r.q.attr.PMTU.Bytes()) + frameOverhead
 	for ; i != r.tail && a < b; i++ {
 		w := r.at(i)
 		end := min(w.end(), b)
@@ -75,7 +75,7 @@ func (r *requester) bytesBetween(a, b uint64) (sum int64) {
 		if !w.isRead() {
 			sum += int64(end-a) * full
 			if end == w.end() { // the last one is shorter
-				sum -= full - frameBytes - int64(w.sizeOf(end-1, r.q.attr.PMTU))
+				sum -= full - frameOverhead - int64(w.sizeOf(end-1, r.q.attr.PMTU))
 			}
 		}
 		a = end

@@ -11,7 +11,7 @@ import (
 // All queue pairs together have no more bytes under way than the window, and the packet
 // that filled it. However small it is, one packet may leave, and all get on.
 func TestFeedWindow(t *testing.T) {
-	const full = 256 + frameBytes
+	const full = 256 + frameOverhead
 	for _, window := range []uint64{1, 5*full + 1, 100_000} {
 		for _, n := range []int{1, 16} {
 			for _, lost := range []float64{0, 0.02} {
@@ -43,7 +43,7 @@ func TestFeedWindow(t *testing.T) {
 func TestFeedSmall(t *testing.T) {
 	c := newCrowd(t, 1)
 	c.pairs[0].delay = 1e6
-	c.flight.SetWindow(20 * (10 + frameBytes))
+	c.flight.SetWindow(20 * (10 + frameOverhead))
 	if most, _ := c.transfer(t, OpWrite, 200, 10); most != 20 {
 		t.Errorf("%d messages under way, want 20", most)
 	}
@@ -73,11 +73,11 @@ func TestFeedChanges(t *testing.T) {
 		}
 		return packets
 	}
-	const full = 256 + frameBytes
+	const full = 256 + frameOverhead
 	for i, step := range []struct {
 		window uint64
 		want   int
-	}{{10 * full, 10}, {5 * full, 0}, {12 * full, 2}, {0, first - 12}} {
+	}{{10 * full, 10}, {5 * full, 0}, {12 * full, 2}, {0, initialWindow - 12}} {
 		if got := fill(step.window); got != step.want {
 			t.Errorf("step %d: %d packets, want %d", i, got, step.want)
 		}
@@ -86,7 +86,7 @@ func TestFeedChanges(t *testing.T) {
 		}
 	}
 	// What is paid otherwise goes past the window, and is counted.
-	p.side[0].q.req.window.size = widest
+	p.side[0].q.req.window.size = maxWindow
 	c.flight.SetWindow(1)
 	c.flight.Pass(true)
 	before := c.flight.Bytes()
@@ -97,7 +97,7 @@ func TestFeedChanges(t *testing.T) {
 
 // The packet that fills the window asks for an ACK, whoever sends it.
 func TestFeedAsks(t *testing.T) {
-	const full = 256 + frameBytes
+	const full = 256 + frameOverhead
 	c := newCrowd(t, 3)
 	c.flight.SetWindow(20 * full)
 	r := rand.New(rand.NewPCG(2, 5))
@@ -119,7 +119,7 @@ func TestFeedAsks(t *testing.T) {
 
 // Who waits comes before who comes later, who is called again and again.
 func TestFeedTurns(t *testing.T) {
-	const full = 256 + frameBytes
+	const full = 256 + frameOverhead
 	c := newCrowd(t, 2)
 	c.flight.SetWindow(10 * full)
 	for _, p := range c.pairs {

@@ -12,23 +12,23 @@ const (
 	// outstanding unless one READ alone has more. Without loss nothing else holds a sender back, and a
 	// receiver that does not come to run for a moment must have frames for all that
 	// arrives: ours has 4096, and a packet of PMTU 4096 takes two.
-	widest = 1024
+	maxWindow = 1024
 
 	// The window before anything was heard. It doubles each round trip, so that the
 	// first loss on a bad path costs little: with 1024 packets behind it, it cost
 	// as many again.
-	first = 64
+	initialWindow = 64
 
 	// Packets that the responder of another engine of ours keeps behind a hole.
-	holdable = 128
+	sackWindow = 128
 
-	minWindow = 4 // after a loss that the peer reported
-	oneByOne  = 1 // after one that only silence told
+	minWindowAfterNAK = 4 // after a loss that the peer reported
+	minWindow         = 1 // after one that only silence told
 
 	// A window that has carried so many packets, and so many times itself, without
 	// loss opens twice as wide each round trip.
-	calmPackets = 256
-	calmWindows = 8
+	lossFreePackets = 256
+	lossFreeWindows = 8
 )
 
 // window limits the packets beyond the last acknowledged one. Pacing is left to
@@ -38,49 +38,49 @@ const (
 // which balances near sqrt(1.5/p): 6 packets and 1.4 at 5 %. It begins at first and doubles
 // each round trip until the first loss.
 type window struct {
-	size   uint32
-	below  uint32 // below this it doubles each round trip
-	rest   uint32 // packets acknowledged that did not make a whole step
-	calm   uint32 // packets since the last loss
-	before uint32 // size before the silence that shrank it, to restore
+	size      uint32
+	ssthresh  uint32 // below this it doubles each round trip
+	ackedRest uint32 // packets acknowledged that did not make a whole step
+	lossFree  uint32 // packets since the last loss
+	undoSize  uint32 // size before the silence that shrank it, to restore
 }
 
-func (w *window) start() { *w = window{size: first, below: widest} }
+func (w *window) start() { *w = window{size: initialWindow, ssthresh: maxWindow} }
 
 // acked opens the window for n packets that arrived.
 func (w *window) acked(n uint32) {
-	if w.size == widest {
+	if w.size == maxWindow {
 		return
 	}
-	if w.calm < 1<<30 {
-		w.calm += n
+	if w.lossFree < 1<<30 {
+		w.lossFree += n
 	}
-	if w.size < w.below || w.calm > max(calmPackets, calmWindows*w.size) {
-		w.size = min(w.size+n, widest)
+	if w.size < w.ssthresh || w.lossFree > max(lossFreePackets, lossFreeWindows*w.size) {
+		w.size = min(w.size+n, maxWindow)
 		return
 	}
-	if w.rest += n; w.rest >= w.size {
-		w.rest -= w.size
+	if w.ackedRest += n; w.ackedRest >= w.size {
+		w.ackedRest -= w.size
 		w.size++
 	}
 }
 
-// lost closes the window after the loss of one of flight packets, not below least.
-func (w *window) lost(flight uint64, least uint32) {
-	w.size = max(uint32(min(flight/2, widest)), least)
-	w.below, w.rest, w.calm, w.before = 0, 0, 0, 0
+// onLoss closes the window after the loss of one of flight packets, not below least.
+func (w *window) onLoss(flight uint64, least uint32) {
+	w.size = max(uint32(min(flight/2, maxWindow)), least)
+	w.ssthresh, w.ackedRest, w.lossFree, w.undoSize = 0, 0, 0, 0
 }
 
-// silent closes the window when nothing is heard of flight packets. It opens
+// onSilence closes the window when nothing is heard of flight packets. It opens
 // quickly again if they turn out to have arrived.
-func (w *window) silent(flight uint64) {
-	w.before = max(w.before, w.size)
-	w.below = max(uint32(min(flight/2, widest)), minWindow)
-	w.size, w.rest, w.calm = oneByOne, 0, 0
+func (w *window) onSilence(flight uint64) {
+	w.undoSize = max(w.undoSize, w.size)
+	w.ssthresh = max(uint32(min(flight/2, maxWindow)), minWindowAfterNAK)
+	w.size, w.ackedRest, w.lossFree = minWindow, 0, 0
 }
 
-// falseAlarm takes the last silent back.
-func (w *window) falseAlarm() { w.size, w.before = max(w.size, w.before), 0 }
+// undo takes the last silent back.
+func (w *window) undo() { w.size, w.undoSize = max(w.size, w.undoSize), 0 }
 
 // ackEvery is after how many packets an ACK is asked for: 64 at the latest, as rxe
 // answers no other packet, and four times in a window.

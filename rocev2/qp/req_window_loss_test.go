@@ -10,10 +10,10 @@ func TestWindow(t *testing.T) {
 	var w window
 	w.start()
 	w.acked(1000)
-	if w.size != widest || w.ackEvery() != 64 {
+	if w.size != maxWindow || w.ackEvery() != 64 {
 		t.Errorf("limited to %d before any loss", w.size)
 	}
-	w.lost(100, minWindow)
+	w.onLoss(100, minWindowAfterNAK)
 	if w.size != 50 {
 		t.Errorf("half of 100 is %d", w.size)
 	}
@@ -23,11 +23,11 @@ func TestWindow(t *testing.T) {
 	if w.size != 52 {
 		t.Errorf("after two round trips: %d, want 52", w.size)
 	}
-	w.lost(1, minWindow)
-	if w.size != minWindow {
+	w.onLoss(1, minWindowAfterNAK)
+	if w.size != minWindowAfterNAK {
 		t.Errorf("least is %d", w.size)
 	}
-	for range calmPackets {
+	for range lossFreePackets {
 		w.acked(1)
 	}
 	calm := w.size
@@ -35,13 +35,13 @@ func TestWindow(t *testing.T) {
 	if w.size != 2*calm {
 		t.Errorf("%d grows to %d after a calm", calm, w.size)
 	}
-	w.silent(100)
+	w.onSilence(100)
 	w.acked(1)
 	w.acked(2)
-	if w.size != 4 || w.below != 50 {
-		t.Errorf("after silence: %d below %d", w.size, w.below)
+	if w.size != 4 || w.ssthresh != 50 {
+		t.Errorf("after silence: %d below %d", w.size, w.ssthresh)
 	}
-	w.falseAlarm()
+	w.undo()
 	if w.size != 2*calm {
 		t.Errorf("after a false alarm: %d, want %d", w.size, 2*calm)
 	}

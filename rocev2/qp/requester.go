@@ -37,7 +37,7 @@ type requester struct {
 	board        *board // Selective: what arrived beyond sndUna, or nil
 	rnrSlowStart uint64 // after an RNR NAK: packets beyond sndUna; 0: no limit
 
-	clock  clock
+	rto    rtoState
 	now    Time // of the last call, for fillPayload
 	credit credit
 

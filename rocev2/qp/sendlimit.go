@@ -9,13 +9,13 @@ func (r *requester) ownLimit(w *wqe) uint64 {
 		end = min(end, r.sndUna+r.rnrSlowStart)
 	}
 	if r.board != nil && r.board.open() {
-		end = min(end, r.sndUna+holdable) // the responder drops what is beyond
+		end = min(end, r.sndUna+sackWindow) // the responder drops what is beyond
 	}
 	// All PSNs of a READ are outstanding at once.
 	oldest, n := r.oldestOutstanding(), uint64(1)
 	if w.isRead() {
 		n = uint64(w.packets)
-		if r.reads.n != 0 && r.sndNxt > oldest && r.sndNxt+n > r.oldestUnanswered()+widest+widest/2 {
+		if r.reads.n != 0 && r.sndNxt > oldest && r.sndNxt+n > r.oldestUnanswered()+maxWindow+maxWindow/2 {
 			return 0
 		}
 	}
@@ -32,19 +32,19 @@ func (r *requester) sendLimit(w *wqe) uint64 {
 		return end
 	}
 	if w.isRead() {
-		if r.q.mayFly(w.packets, 0) == 0 {
+		if r.q.admit(w.packets, 0) == 0 {
 			return 0
 		}
 		return end
 	}
-	n := r.q.mayFly(uint32(end-r.sndNxt), w.sizeOf(r.sndNxt, r.q.attr.PMTU)+frameBytes)
+	n := r.q.admit(uint32(end-r.sndNxt), w.sizeOf(r.sndNxt, r.q.attr.PMTU)+frameOverhead)
 	return min(end, r.sndNxt+uint64(n))
 }
 
 // readyToSend reports that the next packet may leave by the queue pair's own rules, and only waits
 // for its turn among others.
 func (r *requester) readyToSend() bool {
-	if r.cur == r.tail || r.clock.rnrUntil != 0 {
+	if r.cur == r.tail || r.rto.rnrUntil != 0 {
 		return false
 	}
 	w := r.at(r.cur)

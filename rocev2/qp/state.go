@@ -168,7 +168,7 @@ func (q *QP) Modify(a Attr, mask AttrMask) error {
 		}
 	}
 	q.enter(to)
-	q.account()
+	q.updateInflight()
 	return nil
 }
 
