@@ -144,7 +144,7 @@ func stress(t *testing.T, seed uint64, sel bool) {
 		}
 	}
 	req := &p.side[0].q.req
-	if req.reads.n != 0 || req.reads.asks != 0 || req.head != req.tail || req.sndUna != req.sndMax {
+	if req.reads.n != 0 || req.reads.requested != 0 || req.head != req.tail || req.sndUna != req.sndMax {
 		t.Errorf("left over: %+v", req.reads)
 	}
 	if d := p.side[0].q.Deadline(); d != 0 && d < p.now+idleTime/2 {

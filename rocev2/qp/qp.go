@@ -34,7 +34,7 @@ type Config struct {
 
 	RecvCQ CompletionQueue
 	SRQ    *SRQ        // or nil
-	Held   *HoldPool   // for packets beyond a hole; nil: a pool of its own, when needed
+	Held   *HoldPool   // for packets beyond a gap; nil: a pool of its own, when needed
 	Notify func(Event) // or nil; called in the engine's thread
 }
 

@@ -20,7 +20,7 @@ func (r *requester) receiveAck(now Time, p *rocev2.Packet) {
 			c.StaleAnswer++
 			return
 		}
-		r.credit.heard(h)
+		r.credit.onAETH(h)
 		r.onAcked(now, uint64(n+1))
 	case rocev2.AckRNR:
 		r.onRNR(now, n, h.Syndrome().Value())
@@ -108,7 +108,7 @@ func (r *requester) onSequenceNAK(now Time, n uint64) {
 	r.nakAt, r.nakFor = now, n
 	r.silentAfterTimeout, r.rnrRejectedBefore = false, 0
 	if r.q.attr.Selective {
-		r.hole(now)
+		r.onGapNAK(now)
 		return
 	}
 	r.window.onLoss(r.sndNxt-n, minWindowAfterNAK)
@@ -122,8 +122,8 @@ func (r *requester) advanceUna(now Time, to uint64) {
 	n := to - r.sndUna
 	r.q.addInflightBytes(-r.bytesBetween(r.sndUna, to))
 	r.sndUna = to
-	if r.board != nil {
-		r.board.advance(to)
+	if r.scoreboard != nil {
+		r.scoreboard.advance(to)
 	}
 	if c.timing && to > c.timedPacket {
 		c.timing = false

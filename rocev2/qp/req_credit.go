@@ -21,8 +21,8 @@ type credit struct {
 	at      uint64
 }
 
-// heard takes the AETH of a positive answer.
-func (c *credit) heard(h rocev2.AETH) {
+// onAETH takes the AETH of a positive answer.
+func (c *credit) onAETH(h rocev2.AETH) {
 	n, ok := h.Syndrome().Credits()
 	c.counted = ok
 	c.limit = (h.MSN() + uint32(n)) & ssnMask

@@ -6,7 +6,7 @@ package qp
 // 4096 frames, and a packet of PMTU 4096 takes two; others are not known to have fewer.
 const (
 	maxInflight  = maxWindow
-	minInflight  = 256 // after losses: twice what a responder keeps behind a hole
+	minInflight  = 256 // after losses: twice what a responder keeps behind a gap
 	inflightStep = 16  // by so many it opens in a round trip
 )
 

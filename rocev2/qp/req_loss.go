@@ -2,9 +2,9 @@
 
 package qp
 
-// What is done about loss. A standard responder keeps nothing behind a hole: all
-// from the hole on is sent again (rewind). Another engine of ours keeps 128 packets
-// and says which (SACK): only those that are missing are sent again (board).
+// What is done about loss. A standard responder keeps nothing behind a gap: all
+// from the gap on is sent again (rewind). Another engine of ours keeps 128 packets
+// and says which (SACK): only those that are missing are sent again (scoreboard).
 
 // rewind has everything sent again from packet n on.
 func (r *requester) rewind(n uint64) {
@@ -17,9 +17,9 @@ func (r *requester) rewind(n uint64) {
 // nextRetransmit writes a packet that goes before the stream: one that a SACK showed
 // as lost, a READ whose data is missing, or a probe.
 func (r *requester) nextRetransmit(now Time, out *Outbound) bool {
-	for r.board != nil && r.board.lost != (bitmap{}) {
-		n := r.sndUna + uint64(r.board.lost.first())
-		r.board.lost.clear(int(n - r.sndUna))
+	for r.scoreboard != nil && r.scoreboard.lost != (bitmap{}) {
+		n := r.sndUna + uint64(r.scoreboard.lost.first())
+		r.scoreboard.lost.clear(int(n - r.sndUna))
 		i := r.locate(n)
 		if i == r.tail || n >= r.sndMax || n >= r.haltAt {
 			continue
@@ -30,12 +30,12 @@ func (r *requester) nextRetransmit(now Time, out *Outbound) bool {
 			return true
 		}
 	}
-	if r.reads.asks != 0 {
+	if r.reads.requested != 0 {
 		i := r.reads.first
 		for range r.reads.n {
 			w := r.at(i)
-			if w.ask && w.status == Success {
-				r.again(now, out, w, w.packets)
+			if w.again && w.status == Success {
+				r.requestAgain(now, out, w, w.packets)
 				return true
 			}
 			i = w.nextRead
@@ -46,17 +46,17 @@ func (r *requester) nextRetransmit(now Time, out *Outbound) bool {
 
 // nextProbe sends the oldest packet that misses its answer once more. Of a responder
 // that has it, it brings the state: any duplicate is acknowledged at once (IBTA
-// 9.7.5.1). Of one that lacks it, it fills the hole, which the last packet would
-// not: the hole has been reported, and rxe then drops what is behind it in silence.
+// 9.7.5.1). Of one that lacks it, it fills the gap, which the last packet would
+// not: the gap has been reported, and rxe then drops what is behind it in silence.
 // Of a READ it asks for one packet, as the peer may only be slow.
 func (r *requester) nextProbe(now Time, out *Outbound) bool {
 	r.tlpPending = false
 	if r.reads.n != 0 {
 		if w := r.at(r.reads.first); w.end() <= r.sndUna && w.status == Success {
-			w.seen, w.asked = max(w.seen, w.got+1), 0
-			r.again(now, out, w, 1)
+			w.highest, w.requestedTo = max(w.highest, w.received+1), 0
+			r.requestAgain(now, out, w, 1)
 			out.Lost, out.Missed = false, 0
-			w.probed = true
+			w.onePacket = true
 			return true
 		}
 	}

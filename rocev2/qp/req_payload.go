@@ -42,7 +42,7 @@ func (r *requester) gather(w *wqe, off uint32, dst []byte) mem.Fault {
 	case w.flags&Inline != 0:
 		copy(dst, w.x.data[off:])
 		return mem.FaultNone
-	case !w.listed:
+	case !w.sglInExtra:
 		return cfg.Memory.ReadLocal(cfg.PD, w.sge.LKey, w.sge.Addr+uint64(off), dst)
 	}
 	return w.x.each(off, len(dst), func(e *SGE, at uint64, n int) (f mem.Fault) {
@@ -58,7 +58,7 @@ func (r *requester) scatter(w *wqe, off uint32, src []byte) mem.Fault {
 	if len(src) == 0 {
 		return mem.FaultNone
 	}
-	if !w.listed {
+	if !w.sglInExtra {
 		return cfg.Memory.WriteLocal(cfg.PD, w.sge.LKey, w.sge.Addr+uint64(off), src)
 	}
 	return w.x.each(off, len(src), func(e *SGE, at uint64, n int) (f mem.Fault) {

@@ -21,7 +21,7 @@ import (
 type readList struct {
 	first, last uint32 // indices
 	n           uint32
-	asks        uint32 // how many have ask set
+	requested   uint32 // how many have ask set
 }
 
 func (l *readList) add(r *requester, i uint32) {
@@ -50,31 +50,31 @@ func (l *readList) find(r *requester, n int64) *wqe {
 	return nil
 }
 
-// settle takes those off the list that are done.
-func (l *readList) settle(r *requester) {
+// removeDone takes those off the list that are done.
+func (l *readList) removeDone(r *requester) {
 	for l.n != 0 && r.at(l.first).done {
 		l.first = r.at(l.first).nextRead
 		l.n--
 	}
 }
 
-func (l *readList) ask(w *wqe) {
-	if !w.ask {
-		w.ask = true
-		l.asks++
+func (l *readList) request(w *wqe) {
+	if !w.again {
+		w.again = true
+		l.requested++
 	}
 }
 
-func (l *readList) asked(w *wqe) {
-	if w.ask {
-		w.ask = false
-		l.asks--
+func (l *readList) clear(w *wqe) {
+	if w.again {
+		w.again = false
+		l.requested--
 	}
 }
 
-// answered finds the work request that a response is for; nil if there is none
+// matchResponse finds the work request that a response is for; nil if there is none
 // that waits for it, or the response makes no sense.
-func (r *requester) answered(now Time, p *rocev2.Packet) (w *wqe, n uint64) {
+func (r *requester) matchResponse(now Time, p *rocev2.Packet) (w *wqe, n uint64) {
 	at := r.unwrapPSN(p.BTH().PSN())
 	w = r.reads.find(r, at)
 	if w == nil || w.done || w.status != Success {
@@ -88,7 +88,7 @@ func (r *requester) answered(now Time, p *rocev2.Packet) (w *wqe, n uint64) {
 		return nil, 0
 	}
 	if h != nil && uint64(at) >= r.sndUna {
-		r.credit.heard(h)
+		r.credit.onAETH(h)
 	}
 	return w, uint64(at)
 }
@@ -103,13 +103,13 @@ func (r *requester) badResponse(now Time, w *wqe) {
 // receiveRead takes a READ response. FIRST, MIDDLE and LAST are not refused in the
 // wrong place: they differ when a part is sent again (rxe begins a part with MIDDLE).
 func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
-	w, n := r.answered(now, p)
+	w, n := r.matchResponse(now, p)
 	if w == nil {
 		return
 	}
 	c, shift := r.q.cfg.Count, 7+r.q.attr.PMTU
 	at := uint32(n - w.first)
-	if w.has(at) {
+	if w.hasPacket(at) {
 		c.StaleAnswer++
 		return
 	}
@@ -126,22 +126,22 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	c.RecvPackets++
 	c.RecvBytes += uint64(len(data))
 	ends := p.Opcode() == rocev2.RCReadResponseLast || p.Opcode() == rocev2.RCReadResponseOnly
-	r.rto.onReadData(now, w.seen != 0 && !ends)
-	w.have(at)
-	if w.probed && ends && at+1 == w.asked { // the answer to the probe, and no other came before
-		w.seen = w.packets
+	r.rto.onReadData(now, w.highest != 0 && !ends)
+	w.markReceived(at)
+	if w.onePacket && ends && at+1 == w.requestedTo { // the answer to the probe, and no other came before
+		w.highest = w.packets
 	}
-	w.done = w.got == w.packets
-	r.gotData(now, w)
-	if !w.done && r.q.state != Err && r.missing(now, w) {
-		r.reads.ask(w)
+	w.done = w.received == w.packets
+	r.onResponse(now, w)
+	if !w.done && r.q.state != Err && r.gapDue(now, w) {
+		r.reads.request(w)
 	}
 }
 
 // receiveAtomic takes the result of an ATOMIC: what was in memory before, which goes
 // to the requester's memory in host order.
 func (r *requester) receiveAtomic(now Time, p *rocev2.Packet) {
-	w, _ := r.answered(now, p)
+	w, _ := r.matchResponse(now, p)
 	if w == nil {
 		return
 	}
@@ -156,14 +156,14 @@ func (r *requester) receiveAtomic(now Time, p *rocev2.Packet) {
 		return
 	}
 	w.done = true
-	r.gotData(now, w)
+	r.onResponse(now, w)
 }
 
-// gotData draws the conclusions from a response to w: all before w was executed.
-func (r *requester) gotData(now Time, w *wqe) {
+// onResponse draws the conclusions from a response to w: all before w was executed.
+func (r *requester) onResponse(now Time, w *wqe) {
 	if w.done {
-		r.reads.asked(w)
-		r.reads.settle(r)
+		r.reads.clear(w)
+		r.reads.removeDone(r)
 	}
 	r.impliedNAK(now, w.first)
 	if w.end() > r.sndUna {
@@ -185,101 +185,101 @@ func (r *requester) impliedNAK(now Time, to uint64) {
 			return
 		}
 		i = w.nextRead
-		if w.done || w.ask || w.askedAt != 0 && now-w.askedAt < 2*r.roundTrip() {
+		if w.done || w.again || w.requestedAt != 0 && now-w.requestedAt < 2*r.roundTrip() {
 			continue
 		}
 		r.q.cfg.Count.ImpliedNak++
-		r.askRest(w)
+		r.requestRest(w)
 	}
 }
 
-// askRest has all of w asked for that is not there.
-func (r *requester) askRest(w *wqe) {
-	w.seen, w.asked = w.packets, 0
-	r.reads.ask(w)
+// requestRest has all of w asked for that is not there.
+func (r *requester) requestRest(w *wqe) {
+	w.highest, w.requestedTo = w.packets, 0
+	r.reads.request(w)
 }
 
-// has reports whether packet at of the response is there.
-func (w *wqe) has(at uint32) bool {
-	return at < w.got || w.sparse && w.x.have[at/64]>>(at%64)&1 != 0
+// hasPacket reports whether packet at of the response is there.
+func (w *wqe) hasPacket(at uint32) bool {
+	return at < w.received || w.hasGaps && w.x.arrived[at/64]>>(at%64)&1 != 0
 }
 
-// have notes that packet at is there, which was not.
-func (w *wqe) have(at uint32) {
-	w.seen = max(w.seen, at+1)
-	if at == w.got {
-		w.got++
-		for w.sparse && w.got < w.seen && w.has(w.got) {
-			w.got++
+// markReceived notes that packet at is there, which was not.
+func (w *wqe) markReceived(at uint32) {
+	w.highest = max(w.highest, at+1)
+	if at == w.received {
+		w.received++
+		for w.hasGaps && w.received < w.highest && w.hasPacket(w.received) {
+			w.received++
 		}
-		w.sparse = w.sparse && w.got < w.seen
+		w.hasGaps = w.hasGaps && w.received < w.highest
 		return
 	}
-	x := w.more()
-	if !w.sparse {
-		w.sparse = true
+	x := w.getExtra()
+	if !w.hasGaps {
+		w.hasGaps = true
 		words := int(w.packets+63) / 64
-		if cap(x.have) < words {
-			x.have = make([]uint64, words)
+		if cap(x.arrived) < words {
+			x.arrived = make([]uint64, words)
 		}
-		x.have = x.have[:words]
-		clear(x.have)
+		x.arrived = x.arrived[:words]
+		clear(x.arrived)
 	}
-	x.have[at/64] |= 1 << (at % 64)
+	x.arrived[at/64] |= 1 << (at % 64)
 }
 
-// hole returns the first range [from, to) of packets that are missing, at or
+// gap returns the first range [from, to) of packets that are missing, at or
 // behind at and before the furthest that came; ok is false if there is none.
-func (w *wqe) hole(at uint32) (from, to uint32, ok bool) {
-	from = max(at, w.got)
-	for from < w.seen && w.has(from) {
+func (w *wqe) gap(at uint32) (from, to uint32, ok bool) {
+	from = max(at, w.received)
+	for from < w.highest && w.hasPacket(from) {
 		from++
 	}
 	to = from
-	for to < w.seen && !w.has(to) {
+	for to < w.highest && !w.hasPacket(to) {
 		to++
 	}
 	return from, to, from < to
 }
 
-// reorder is by how many packets a later one may overtake before a packet counts as lost.
-const reorder = 3
+// dupThresh is by how many packets a later one may overtake before a packet counts as lost.
+const dupThresh = 3
 
-// missing reports whether a part of w is to be asked for again: it is missing
+// gapDue reports whether a part of w is to be asked for again: it is missing
 // although later ones came, and was not asked for lately.
 //
-// A standard responder is asked for one hole at a time, the first: rxe remembers
+// A standard responder is asked for one gap at a time, the first: rxe remembers
 // the start of the last part that it was asked for, and drops requests for anything
 // before it.
-func (r *requester) missing(now Time, w *wqe) bool {
+func (r *requester) gapDue(now Time, w *wqe) bool {
 	lost := func(from uint32, ok bool) bool {
-		return ok && (w.seen > from+reorder || w.seen == w.packets)
+		return ok && (w.highest > from+dupThresh || w.highest == w.packets)
 	}
-	from, _, ok := w.hole(0)
+	from, _, ok := w.gap(0)
 	if !lost(from, ok) {
 		return false
 	}
 	switch {
-	case from >= w.asked:
+	case from >= w.requestedTo:
 		return true
-	case now-w.askedAt > 2*r.roundTrip():
-		w.asked = 0
+	case now-w.requestedAt > 2*r.roundTrip():
+		w.requestedTo = 0
 		return true
 	case !r.q.attr.Selective:
 		return false
 	}
-	from, _, ok = w.hole(w.asked)
+	from, _, ok = w.gap(w.requestedTo)
 	return lost(from, ok)
 }
 
-// again writes the request for what is missing of w, up to most packets of it.
-func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
+// requestAgain writes the request for what is missing of w, up to most packets of it.
+func (r *requester) requestAgain(now Time, out *Outbound, w *wqe, most uint32) {
 	op := opcodes[w.op][3]
 	from, to := uint32(0), uint32(1)
 	if w.op == OpRead {
 		var ok bool
-		if from, to, ok = w.hole(w.asked); !ok {
-			from, to, _ = w.hole(0)
+		if from, to, ok = w.gap(w.requestedTo); !ok {
+			from, to, _ = w.gap(0)
 		}
 		to = min(to, from+most)
 	}
@@ -294,10 +294,10 @@ func (r *requester) again(now Time, out *Outbound, w *wqe, most uint32) {
 	if out.Lost && w.op != OpRead {
 		out.Missed = 1
 	}
-	w.asked, w.askedAt, w.probed = to, now, false
-	r.reads.asked(w)
-	if r.missing(now, w) {
-		r.reads.ask(w)
+	w.requestedTo, w.requestedAt, w.onePacket = to, now, false
+	r.reads.clear(w)
+	if r.gapDue(now, w) {
+		r.reads.request(w)
 	}
 	r.rto.timing = false
 	r.rto.armAckTimer(now, w.end()-1, true, false, true)

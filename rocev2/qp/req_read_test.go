@@ -23,7 +23,7 @@ func TestReadHoles(t *testing.T) {
 	x.response(0, 7, 8, n) // and 6
 	x.wantAsked(asked{Op: rocev2.RCReadRequest, PSN: psn(2), Ack: true, Again: true, VA: 0x8000 + 2*256, Len: 2 * 256})
 	x.response(0, 10, 11, n)
-	x.wantAsked() // one hole at a time
+	x.wantAsked() // one gap at a time
 	x.response(0, 2, 4, n)
 	x.wantAsked(asked{Op: rocev2.RCReadRequest, PSN: psn(6), Ack: true, Again: true, VA: 0x8000 + 6*256, Len: 256})
 	x.response(0, 2, 6, n) // duplicates

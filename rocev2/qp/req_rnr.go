@@ -37,8 +37,8 @@ func (r *requester) onRNR(now Time, at int64, code uint8) {
 	c.since, r.tlpPending, r.tlpOutstanding = 0, false, false
 	c.retries, c.probes = 0, 0 // the peer is there
 	r.silentAfterTimeout, r.rnrRejectedBefore = false, r.sndMax
-	if r.board != nil { // it was refused, even if it had been kept
-		r.board.there.clear(0)
+	if r.scoreboard != nil { // it was refused, even if it had been kept
+		r.scoreboard.sacked.clear(0)
 	}
 	r.rewind(n)
 	r.startRNRSlowStart(n)

@@ -18,7 +18,7 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 	c.SACKReceived++
 	cum := uint64(n + 1)
 	if cum >= r.sndUna {
-		r.credit.heard(h)
+		r.credit.onAETH(h)
 		r.onAcked(now, cum)
 		if r.q.state == Err {
 			return
@@ -30,48 +30,48 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 	if b == (bitmap{}) {
 		return
 	}
-	k := r.scoreboard()
-	fresh := b.and(k.there.not())
-	if fresh != (bitmap{}) {
-		k.arrived(fresh)
-		k.there = k.there.or(b)
-		k.lost = k.lost.and(b.not())
+	sb := r.openScoreboard()
+	newlySacked := b.and(sb.sacked.not())
+	if newlySacked != (bitmap{}) {
+		sb.onSacked(newlySacked)
+		sb.sacked = sb.sacked.or(b)
+		sb.lost = sb.lost.and(b.not())
 		// Not yet what takes back a retry: a peer that has restarted would keep our
 		// packets for ever and never get on.
 		tries := r.rto.retries
 		r.onProgress(now)
 		r.rto.retries = tries
 	}
-	slack := reorder
-	if r.sndUna+uint64(k.there.len()) == r.sndMax { // nothing more will come to tell
-		slack = 1
+	thresh := dupThresh
+	if r.sndUna+uint64(sb.sacked.len()) == r.sndMax { // nothing more will come to tell
+		thresh = 1
 	}
-	k.judge(slack)
-	if k.lost != (bitmap{}) {
-		r.sawLoss()
+	sb.detectLost(thresh)
+	if sb.lost != (bitmap{}) {
+		r.enterRecovery()
 	}
 }
 
-func (r *requester) scoreboard() *board {
-	if r.board == nil {
-		r.board = &board{base: r.sndUna}
+func (r *requester) openScoreboard() *scoreboard {
+	if r.scoreboard == nil {
+		r.scoreboard = &scoreboard{base: r.sndUna}
 	}
-	return r.board
+	return r.scoreboard
 }
 
-// hole is a NAK PSN of a responder that keeps packets: sndUna is missing.
-func (r *requester) hole(now Time) {
-	k := r.scoreboard()
-	if k.again.has(0) && int32(k.order-k.sent[r.sndUna%sackWindow].order) < reorder {
+// onGapNAK is a NAK PSN of a responder that keeps packets: sndUna is missing.
+func (r *requester) onGapNAK(now Time) {
+	sb := r.openScoreboard()
+	if sb.retransmitted.has(0) && int32(sb.order-sb.sent[r.sndUna%sackWindow].order) < dupThresh {
 		return
 	}
-	k.lost.set(0)
-	r.sawLoss()
+	sb.lost.set(0)
+	r.enterRecovery()
 }
 
-// sawLoss has what is beyond the peer's reach sent again later, and closes the
+// enterRecovery has what is beyond the peer's reach sent again later, and closes the
 // window once for all losses of one flight.
-func (r *requester) sawLoss() {
+func (r *requester) enterRecovery() {
 	r.rto.timing = false
 	if r.sndUna >= r.recoveryPoint {
 		r.window.onLoss(r.sndNxt-r.sndUna, sackWindow)

@@ -75,7 +75,7 @@ func TestSelectiveRead(t *testing.T) {
 	x.wantDone(0, Success, Success, Success, Success, Success, Success)
 }
 
-// With a hole no more leaves than the peer keeps, and what it has dropped comes again.
+// With a gap no more leaves than the peer keeps, and what it has dropped comes again.
 func TestSelectiveReach(t *testing.T) {
 	x := newSource(t, RC, selective)
 	x.q.req.window.size = maxWindow

@@ -29,7 +29,7 @@ func (r *requester) nextRC(now Time, out *Outbound) bool {
 		}
 		r.endRNRWait(now)
 	}
-	if (r.tlpPending || r.reads.asks != 0 || r.board != nil) && r.nextRetransmit(now, out) {
+	if (r.tlpPending || r.reads.requested != 0 || r.scoreboard != nil) && r.nextRetransmit(now, out) {
 		return true
 	}
 	for r.cur != r.tail {
@@ -77,7 +77,7 @@ func (r *requester) skipDelivered(w *wqe) bool {
 	switch {
 	case w.isRead() && (n > w.first || w.done):
 		r.sndNxt = w.end()
-	case r.board != nil && r.board.has(n):
+	case r.scoreboard != nil && r.scoreboard.has(n):
 		if r.sndNxt++; w.isRead() {
 			r.sndNxt = w.end()
 		}
@@ -114,7 +114,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		if !again {
 			r.reads.add(r, i)
 		} else if w.op == OpRead {
-			w.asked, w.askedAt, w.probed = 1, now, true // see responder.repeatRead
+			w.requestedTo, w.requestedAt, w.onePacket = 1, now, true // see responder.repeatRead
 		}
 	} else {
 		off := at << (7 + q.attr.PMTU)
@@ -140,8 +140,8 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 	case last:
 		r.rto.armTail(now, n)
 	}
-	if again && r.board != nil {
-		r.board.sentAgain(n, r.sndMax)
+	if again && r.scoreboard != nil {
+		r.scoreboard.onRetransmit(n, r.sndMax)
 	}
 	r.count(out)
 }

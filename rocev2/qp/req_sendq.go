@@ -28,30 +28,30 @@ var (
 
 // wqe is a work request in the send queue and how far it got.
 type wqe struct {
-	id      uint64
-	va      uint64
-	swapAdd uint64
-	compare uint64
-	first   uint64 // its first packet
-	askedAt Time   // READ, ATOMIC: when it was last asked for again
-	length  uint32 // bytes of the message
-	packets uint32 // PSNs; 0 for a local operation
-	rkey    uint32
-	imm     uint32 // or the key to invalidate
-	ssn     uint32
-	op      Operation
-	flags   Flags
-	status  Status // other than Success: this is how it ends
-	done    bool   // READ, ATOMIC, local: its result is there
-	listed  bool   // its list is in x
-	ask     bool   // READ, ATOMIC: ask for it again
-	sparse  bool   // READ: x.have is in use
-	probed  bool   // READ: it was last asked for one packet, because of silence
+	id          uint64
+	va          uint64
+	swapAdd     uint64
+	compare     uint64
+	first       uint64 // its first packet
+	requestedAt Time   // READ, ATOMIC: when it was last asked for again
+	length      uint32 // bytes of the message
+	packets     uint32 // PSNs; 0 for a local operation
+	rkey        uint32
+	imm         uint32 // or the key to invalidate
+	ssn         uint32
+	op          Operation
+	flags       Flags
+	status      Status // other than Success: this is how it ends
+	done        bool   // READ, ATOMIC, local: its result is there
+	sglInExtra  bool   // its list is in x
+	again       bool   // READ, ATOMIC: ask for it again
+	hasGaps     bool   // READ: x.have is in use
+	onePacket   bool   // READ: it was last asked for one packet, because of silence
 
 	// READ, in packets of the response.
-	got   uint32 // all before it are there
-	seen  uint32 // one before it was the furthest to come
-	asked uint32 // the furthest that was asked for again
+	received    uint32 // all before it are there
+	highest     uint32 // one before it was the furthest to come
+	requestedTo uint32 // the furthest that was asked for again
 
 	nextRead uint32 // index of the next one in readList
 	sge      SGE    // the list, if it has one element
@@ -60,11 +60,11 @@ type wqe struct {
 
 // extra is what few work requests have.
 type extra struct {
-	sgl  []SGE
-	data []byte   // inline
-	have []uint64 // READ with a hole: a bit for each packet of the response that is there
-	bind mem.Bind
-	ah   AH
+	sgl     []SGE
+	data    []byte   // inline
+	arrived []uint64 // READ with a gap: a bit for each packet of the response that is there
+	bind    mem.Bind
+	ah      AH
 }
 
 func (w *wqe) end() uint64 { return w.first + uint64(w.packets) }
@@ -74,7 +74,7 @@ func (w *wqe) isRead() bool { return w.op == OpRead || w.isAtomic() }
 
 func (w *wqe) isAtomic() bool { return w.op == OpCompareSwap || w.op == OpFetchAdd }
 
-func (w *wqe) more() *extra {
+func (w *wqe) getExtra() *extra {
 	if w.x == nil {
 		w.x = new(extra)
 	}
@@ -140,20 +140,20 @@ func (r *requester) post(wr *SendWR) error {
 	case OpFetchAdd:
 		w.swapAdd = wr.Add
 	case OpBindWindow:
-		w.more().bind = wr.Bind
+		w.getExtra().bind = wr.Bind
 	}
 	if wr.AH != nil {
-		w.more().ah = *wr.AH
+		w.getExtra().ah = *wr.AH
 	}
 	switch {
 	case wr.Flags&Inline != 0:
-		x := w.more()
+		x := w.getExtra()
 		x.data = append(x.data[:0], wr.Data...)
 	case len(wr.SGL) == 1:
 		w.sge = wr.SGL[0]
 	case len(wr.SGL) > 1:
-		x := w.more()
-		x.sgl, w.listed = append(x.sgl[:0], wr.SGL...), true
+		x := w.getExtra()
+		x.sgl, w.sglInExtra = append(x.sgl[:0], wr.SGL...), true
 	}
 	if wr.Op != OpLocalInv && wr.Op != OpBindWindow {
 		w.packets = 1
@@ -264,6 +264,6 @@ func (r *requester) locate(n uint64) uint32 {
 // shrink gives a long ring back that has nothing to do.
 func (r *requester) shrink() {
 	if r.head == r.tail && len(r.ring) > ringMin {
-		r.ring, r.board = nil, nil
+		r.ring, r.scoreboard = nil, nil
 	}
 }

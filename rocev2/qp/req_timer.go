@@ -215,12 +215,12 @@ func (r *requester) timeout(now Time) {
 	r.silentAfterTimeout = true
 	r.tlpPending, r.tlpOutstanding = false, false
 	r.window.onSilence(r.sndMax - r.sndUna)
-	if r.board != nil {
-		*r.board = board{base: r.sndUna} // the peer may have dropped what it kept
+	if r.scoreboard != nil {
+		*r.scoreboard = scoreboard{base: r.sndUna} // the peer may have dropped what it kept
 	}
 	if r.reads.n != 0 {
 		if w := r.at(r.reads.first); w.end() <= r.sndUna {
-			r.askRest(w)
+			r.requestRest(w)
 		}
 	}
 	if r.sndUna < r.sndMax {

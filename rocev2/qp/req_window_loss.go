@@ -19,7 +19,7 @@ const (
 	// as many again.
 	initialWindow = 64
 
-	// Packets that the responder of another engine of ours keeps behind a hole.
+	// Packets that the responder of another engine of ours keeps behind a gap.
 	sackWindow = 128
 
 	minWindowAfterNAK = 4 // after a loss that the peer reported

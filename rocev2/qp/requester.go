@@ -34,8 +34,8 @@ type requester struct {
 	sinceAck     uint32 // packets since one that asked for an ACK
 	window       window
 	reads        readList
-	board        *board // Selective: what arrived beyond sndUna, or nil
-	rnrSlowStart uint64 // after an RNR NAK: packets beyond sndUna; 0: no limit
+	scoreboard   *scoreboard // Selective: what arrived beyond sndUna, or nil
+	rnrSlowStart uint64      // after an RNR NAK: packets beyond sndUna; 0: no limit
 
 	rto    rtoState
 	now    Time // of the last call, for fillPayload

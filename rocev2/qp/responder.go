@@ -17,7 +17,7 @@ type responder struct {
 	expected rocev2.PSN
 	msn      uint32 // messages completed, 24 bits
 	pmtu     int
-	hold     *hold // packets beyond a hole, or nil
+	hold     *hold // packets beyond a gap, or nil
 	ack      ackState
 	res      resources
 	msg      message

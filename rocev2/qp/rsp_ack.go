@@ -29,7 +29,7 @@ type ackState struct {
 	at    Time       // when an answer is due at the latest, or 0
 
 	// A NAK was decided and no packet came in turn since: none more for the same
-	// hole (IBTA 9.7.5.2). due: it has not left yet.
+	// gap (IBTA 9.7.5.2). due: it has not left yet.
 	refused, due bool
 	syndrome     rocev2.Syndrome
 	psn          rocev2.PSN

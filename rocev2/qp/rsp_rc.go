@@ -5,7 +5,7 @@ package qp
 import "github.com/softroce/softroce-xdp/rocev2"
 
 // receiveRC sorts by PSN (IBTA 9.7.3): the one expected, one that was there
-// before, or one beyond a hole.
+// before, or one beyond a gap.
 func (r *responder) receiveRC(now Time, p *rocev2.Packet) {
 	op := p.Opcode()
 	if op>>5 != rocev2.RCSendFirst>>5 { // of another service: dropped (IBTA 9.6.1)
@@ -54,7 +54,7 @@ func (r *responder) arrived() {
 	}
 }
 
-// beyond is a packet behind a hole. The hole is reported once (IBTA 9.7.5.2; rxe
+// beyond is a packet behind a gap. The gap is reported once (IBTA 9.7.5.2; rxe
 // does the same), or packets beyond it are kept (rsp_reorder.go).
 func (r *responder) beyond(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
 	r.q.cfg.Count.OutOfSequence++

@@ -8,7 +8,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// One NAK for a hole, another for the next one, none if the missing packet came first.
+// One NAK for a gap, another for the next one, none if the missing packet came first.
 func TestSequenceError(t *testing.T) {
 	x := newTarget(t, RC)
 	put := func(n int) {

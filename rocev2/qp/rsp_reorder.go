@@ -4,8 +4,8 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// Between our own engines (attr.Selective) packets beyond a hole are kept and
-// executed in order once the hole is filled, and a SACK tells the requester what
+// Between our own engines (attr.Selective) packets beyond a gap are kept and
+// executed in order once the gap is filled, and a SACK tells the requester what
 // need not come again. This is ours, not IBTA's.
 
 // holdWindow is how far beyond the expected PSN packets are kept: the bitmap of a
@@ -73,7 +73,7 @@ func (h *hold) has(psn rocev2.PSN) bool {
 }
 
 // keep stores a packet that is ahead of the expected one. False: it was not, and
-// nothing else is, so that a NAK must tell of the hole.
+// nothing else is, so that a NAK must tell of the gap.
 func (r *responder) keep(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 	opened := r.hold == nil
 	if !r.store(p, psn, ahead) && opened {
@@ -125,7 +125,7 @@ func (h *hold) pick(psn rocev2.PSN) []byte {
 	return b
 }
 
-// release executes what is kept, up to the next hole.
+// release executes what is kept, up to the next gap.
 func (r *responder) release(now Time) {
 	found := false
 	for r.hold != nil {
@@ -151,7 +151,7 @@ func (r *responder) release(now Time) {
 	if h.n == 0 {
 		r.dropHeld()
 	} else if found {
-		r.ack.want = true // the next hole
+		r.ack.want = true // the next gap
 	}
 }
 

@@ -47,7 +47,7 @@ func (x *target) wantSACK(upTo int, msn uint32, reported ...int) {
 	}
 }
 
-// A hole: a SACK when it opens, after four more packets, and when one is asked for;
+// A gap: a SACK when it opens, after four more packets, and when one is asked for;
 // the rest is executed in order when the missing packet comes.
 func TestKeepBeyondHole(t *testing.T) {
 	x := newTarget(t, RC, selective)
@@ -66,7 +66,7 @@ func TestKeepBeyondHole(t *testing.T) {
 		t.Error("a packet beyond the hole was executed")
 	}
 	x.put(1, false)
-	x.wantSACK(2, 3, 4, 5, 6, 70) // the next hole
+	x.wantSACK(2, 3, 4, 5, 6, 70) // the next gap
 	x.put(3, true)
 	x.wantSACK(6, 7, 70)
 	for n := 7; n < 70; n++ {
@@ -93,7 +93,7 @@ func TestKeepWindow(t *testing.T) {
 	x := newTarget(t, RC, selective)
 	x.put(128, false) // too far: an ordinary NAK
 	x.wantOut(nakOf(0, 0, rocev2.NAKPSNSequence))
-	x.put(127, false) // the hole is known already
+	x.put(127, false) // the gap is known already
 	x.put(128, true)
 	x.wantOut()
 	for n := range 127 {

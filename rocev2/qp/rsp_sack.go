@@ -4,7 +4,7 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// sackEvery is how many packets beyond a hole one SACK reports.
+// sackEvery is how many packets beyond a gap one SACK reports.
 const sackEvery = 4
 
 // sack writes a SACK: all up to upTo has arrived, and what is kept beyond it. It is an

@@ -8,7 +8,7 @@ func (r *requester) ownLimit(w *wqe) uint64 {
 	if r.rnrSlowStart != 0 {
 		end = min(end, r.sndUna+r.rnrSlowStart)
 	}
-	if r.board != nil && r.board.open() {
+	if r.scoreboard != nil && r.scoreboard.hasGap() {
 		end = min(end, r.sndUna+sackWindow) // the responder drops what is beyond
 	}
 	// All PSNs of a READ are outstanding at once.
@@ -68,7 +68,7 @@ func (r *requester) oldestUnanswered() uint64 {
 		return r.sndUna
 	}
 	w := r.at(r.reads.first)
-	return min(r.sndUna, w.first+uint64(w.got))
+	return min(r.sndUna, w.first+uint64(w.received))
 }
 
 // mayBegin reports whether the next work request may begin, after those before it:

@@ -164,7 +164,7 @@ func (q *QP) Modify(a Attr, mask AttrMask) error {
 	if !q.attr.Selective {
 		q.rsp.dropHeld()
 		if was { // what the peer said it keeps, it keeps no more
-			q.req.board = nil
+			q.req.scoreboard = nil
 		}
 	}
 	q.enter(to)
