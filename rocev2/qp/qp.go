@@ -104,7 +104,7 @@ func (q *QP) Attr() Attr {
 func (q *QP) Receive(now Time, p *rocev2.Packet) {
 	info := p.Opcode().Info()
 	switch {
-	case q.isAnswer(p.Opcode(), info):
+	case q.isResponse(p.Opcode(), info):
 		q.req.receive(now, p)
 		q.updateInflight()
 	default:
@@ -112,8 +112,8 @@ func (q *QP) Receive(now Time, p *rocev2.Packet) {
 	}
 }
 
-// isAnswer tells packets for the requester from those for the responder.
-func (q *QP) isAnswer(op rocev2.Opcode, info *rocev2.OpcodeInfo) bool {
+// isResponse tells packets for the requester from those for the responder.
+func (q *QP) isResponse(op rocev2.Opcode, info *rocev2.OpcodeInfo) bool {
 	switch info.Operation {
 	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
 		return true
@@ -129,11 +129,11 @@ func (q *QP) NextAck(now Time, out *Outbound) bool { return q.rsp.nextAck(now, o
 // turns. It returns false if there is nothing that may be sent now; after a
 // Receive, Expire or Post it may be otherwise.
 func (q *QP) NextData(now Time, out *Outbound) bool {
-	if q.rsp.turn {
-		q.rsp.turn = false
+	if q.rsp.readFirst {
+		q.rsp.readFirst = false
 		return q.rsp.nextRead(now, out) || q.nextRequest(now, out)
 	}
-	q.rsp.turn = true
+	q.rsp.readFirst = true
 	return q.nextRequest(now, out) || q.rsp.nextRead(now, out)
 }
 

@@ -84,7 +84,7 @@ func (r *requester) fail(now Time, n uint64, status Status) {
 // leaves in ERR (IBTA 10.3.1).
 func (r *requester) abort(now Time) {
 	if r.q.state != Err && r.q.state != Reset {
-		r.q.rsp.silence()
+		r.q.rsp.discard()
 	}
 	r.q.fail(now, 0)
 }

@@ -97,7 +97,7 @@ func TestSilentInErr(t *testing.T) {
 		}
 		x.post(OpWrite, 8, 0)
 		x.post(OpRead, 600, 0)
-		if got := x.sends(3); len(got) != 3 || !x.q.rsp.res.busy() {
+		if got := x.sends(3); len(got) != 3 || !x.q.rsp.res.responding() {
 			t.Fatalf("%s: %+v", name, got)
 		}
 		end(x)

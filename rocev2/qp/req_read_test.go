@@ -188,7 +188,7 @@ func TestStalledRead(t *testing.T) {
 			p.post(&SendWR{Op: OpRead, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
 				SGL: []SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
 			s := p.side[1]
-			p.run(func() bool { return s.data >= sent && s.q.rsp.res.busy() })
+			p.run(func() bool { return s.data >= sent && s.q.rsp.res.responding() })
 			s.free = p.now + 2e6
 			p.run(func() bool { return len(p.side[0].cq.got) == 1 })
 			if probes := p.side[0].count.TailProbes; probes == 0 {

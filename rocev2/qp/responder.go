@@ -8,8 +8,8 @@ import (
 
 // responder is the receive queue and everything that the peer's requester asks.
 type responder struct {
-	q    *QP
-	turn bool // NextData asks the responder first
+	q         *QP
+	readFirst bool // NextData asks the responder first
 
 	established bool // EventEstablished was given
 	dropping    bool // UC: until the next message begins
@@ -17,10 +17,10 @@ type responder struct {
 	expected rocev2.PSN
 	msn      uint32 // messages completed, 24 bits
 	pmtu     int
-	hold     *hold // packets beyond a gap, or nil
+	reorder  *reorderBuffer // packets beyond a gap, or nil
 	ack      ackState
 	res      resources
-	msg      message
+	message  message
 
 	ring recvRing
 	buf  recvBuffer
@@ -35,7 +35,7 @@ func (r *responder) start() {
 
 // reset forgets everything.
 func (r *responder) reset() {
-	r.dropHeld()
+	r.dropBuffered()
 	*r = responder{q: r.q, ring: newRecvRing(r.q.cfg.MaxRecv, r.q.cfg.MaxRecvSGE)}
 }
 

@@ -22,80 +22,80 @@ const noCredits = rocev2.Syndrome(rocev2.CreditInvalid)
 
 // ackState is what the peer knows of our progress, and what it is to learn.
 type ackState struct {
-	acked rocev2.PSN // all up to this have been acknowledged
-	want  bool       // an ACK is due as far as it may go
-	again bool       // also if it says nothing new: an earlier one was lost
-	since uint16     // packets accepted since the last answer
-	at    Time       // when an answer is due at the latest, or 0
+	acked     rocev2.PSN // all up to this have been acknowledged
+	ackDue    bool       // an ACK is due as far as it may go
+	repeatDue bool       // also if it says nothing new: an earlier one was lost
+	unacked   uint16     // packets accepted since the last answer
+	deadline  Time       // when an answer is due at the latest, or 0
 
 	// A NAK was decided and no packet came in turn since: none more for the same
 	// gap (IBTA 9.7.5.2). due: it has not left yet.
-	refused, due bool
-	syndrome     rocev2.Syndrome
-	psn          rocev2.PSN
-	msn          uint32
+	nakActive, nakDue bool
+	syndrome          rocev2.Syndrome
+	psn               rocev2.PSN
+	msn               uint32
 }
 
-// note counts a packet that was accepted.
-func (a *ackState) note(now Time, asked bool) {
-	a.since++
+// onAccepted counts a packet that was accepted.
+func (a *ackState) onAccepted(now Time, asked bool) {
+	a.unacked++
 	switch {
-	case asked || a.since >= ackEvery:
-		a.want = true
-	case a.at == 0:
-		a.at = now + ackDelay
+	case asked || a.unacked >= ackEvery:
+		a.ackDue = true
+	case a.deadline == 0:
+		a.deadline = now + ackDelay
 	}
 }
 
-// repeat has the state acknowledged once more.
-func (a *ackState) repeat() { a.want, a.again = true, true }
+// requestRepeat has the state acknowledged once more.
+func (a *ackState) requestRepeat() { a.ackDue, a.repeatDue = true, true }
 
-// refuse decides on a NAK.
-func (a *ackState) refuse(s rocev2.Syndrome, psn rocev2.PSN, msn uint32) {
-	a.refused, a.due = true, true
+// setNAK decides on a NAK.
+func (a *ackState) setNAK(s rocev2.Syndrome, psn rocev2.PSN, msn uint32) {
+	a.nakActive, a.nakDue = true, true
 	a.syndrome, a.psn, a.msn = s, psn, msn
 }
 
-// resume takes a NAK back that the packet it asks for has overtaken.
-func (a *ackState) resume() { a.refused, a.due = false, false }
+// cancelNAK takes a NAK back that the packet it asks for has overtaken.
+func (a *ackState) cancelNAK() { a.nakActive, a.nakDue = false, false }
 
-// said notes that an answer with this PSN leaves, which answers all before it.
-func (a *ackState) said(psn rocev2.PSN) {
+// markAcked notes that an answer with this PSN leaves, which answers all before it.
+func (a *ackState) markAcked(psn rocev2.PSN) {
 	if psn.After(a.acked) {
 		a.acked = psn
 	}
-	a.since, a.at = 0, 0
+	a.unacked, a.deadline = 0, 0
 }
 
-// done notes an answer after which nothing is due.
-func (a *ackState) done(psn rocev2.PSN) {
-	a.said(psn)
-	a.want, a.again = false, false
+// clear notes an answer after which nothing is due.
+func (a *ackState) clear(psn rocev2.PSN) {
+	a.markAcked(psn)
+	a.ackDue, a.repeatDue = false, false
 }
 
 // nextAck writes the next answer that is not data.
 func (r *responder) nextAck(now Time, out *Outbound) bool {
 	a := &r.ack
-	if r.res.busy() {
+	if r.res.responding() {
 		return r.ackBeforeData(out)
 	}
 	switch {
-	case a.due:
-		a.due = false
-		r.answer(out, rocev2.RCAck, a.psn, a.syndrome, a.msn)
-		a.done(a.psn.Add(-1))
+	case a.nakDue:
+		a.nakDue = false
+		r.writeResponse(out, rocev2.RCAck, a.psn, a.syndrome, a.msn)
+		a.clear(a.psn.Add(-1))
 		return true
-	case !a.want:
+	case !a.ackDue:
 		return false
 	}
 	upTo := r.expected.Add(-1)
-	told := a.again || upTo.After(a.acked)
-	a.done(upTo)
+	changed := a.repeatDue || upTo.After(a.acked)
+	a.clear(upTo)
 	switch {
-	case r.hold != nil:
+	case r.reorder != nil:
 		r.sack(out, upTo)
-	case told:
-		r.answer(out, rocev2.RCAck, upTo, noCredits, r.msn)
+	case changed:
+		r.writeResponse(out, rocev2.RCAck, upTo, noCredits, r.msn)
 	default:
 		return false
 	}
@@ -106,26 +106,26 @@ func (r *responder) nextAck(now Time, out *Outbound) bool {
 // in their turn, and ACKs for what came before.
 func (r *responder) ackBeforeData(out *Outbound) bool {
 	a := &r.ack
-	i, at := r.res.first()
+	i, at := r.res.nextResponse()
 	res := &r.res.ring[i]
 	if res.atomic {
 		r.res.sentAtomic(i)
-		r.answer(out, rocev2.RCAtomicAck, res.psn, noCredits, res.msn)
+		r.writeResponse(out, rocev2.RCAtomicAck, res.psn, noCredits, res.msn)
 		out.Original = res.va
-		a.said(res.psn)
+		a.markAcked(res.psn)
 		return true
 	}
 	upTo := res.psn.Add(int(at) - 1)
-	if !a.want || !upTo.After(a.acked) {
+	if !a.ackDue || !upTo.After(a.acked) {
 		return false
 	}
-	a.said(upTo)
-	r.answer(out, rocev2.RCAck, upTo, noCredits, (res.msn-1)&rocev2.PSNMask)
+	a.markAcked(upTo)
+	r.writeResponse(out, rocev2.RCAck, upTo, noCredits, (res.msn-1)&rocev2.PSNMask)
 	return true
 }
 
-// answer writes the transport fields that all answers have.
-func (r *responder) answer(out *Outbound, op rocev2.Opcode, psn rocev2.PSN, s rocev2.Syndrome, msn uint32) {
+// writeResponse writes the transport fields that all answers have.
+func (r *responder) writeResponse(out *Outbound, op rocev2.Opcode, psn rocev2.PSN, s rocev2.Syndrome, msn uint32) {
 	q := r.q
 	out.Opcode, out.PSN = op, psn
 	out.Solicited, out.AckReq = false, false
@@ -135,16 +135,16 @@ func (r *responder) answer(out *Outbound, op rocev2.Opcode, psn rocev2.PSN, s ro
 	out.Payload = nil
 }
 
-func (r *responder) deadline() Time { return r.ack.at }
+func (r *responder) deadline() Time { return r.ack.deadline }
 
 func (r *responder) expire(now Time) {
-	if r.ack.at != 0 && now >= r.ack.at {
-		r.ack.at, r.ack.want = 0, true
+	if r.ack.deadline != 0 && now >= r.ack.deadline {
+		r.ack.deadline, r.ack.ackDue = 0, true
 	}
 }
 
-// silence drops all answers that are due.
-func (r *responder) silence() {
+// discard drops all answers that are due.
+func (r *responder) discard() {
 	r.ack = ackState{acked: r.ack.acked}
-	r.res.forget()
+	r.res.clear()
 }

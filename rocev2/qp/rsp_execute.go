@@ -20,7 +20,7 @@ type message struct {
 // Whatever it does not accept has touched nothing.
 func (r *responder) execute(p *rocev2.Packet, info *rocev2.OpcodeInfo) (verdict, int) {
 	starts := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
-	if starts == (r.msg.op != rocev2.OperationNone) || !starts && info.Operation != r.msg.op {
+	if starts == (r.message.op != rocev2.OperationNone) || !starts && info.Operation != r.message.op {
 		// Unknown opcodes end here too, between messages as within.
 		return badRequest, 0
 	}
@@ -59,30 +59,30 @@ func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	if !r.lengthFits(p, info) {
 		return badRequest
 	}
-	if r.msg.op == rocev2.OperationNone {
-		if !r.take() {
+	if r.message.op == rocev2.OperationNone {
+		if !r.takeReceive() {
 			return notReady
 		}
-		r.msg = message{op: rocev2.OperationSend}
+		r.message = message{op: rocev2.OperationSend}
 	}
 	data := p.Payload()
-	if uint64(len(data)) > r.buf.room || r.msg.length+uint32(len(data)) > maxMessage {
+	if uint64(len(data)) > r.buf.room || r.message.length+uint32(len(data)) > maxMessage {
 		return tooLong
 	}
 	if r.buf.scatter(r.q.cfg.Memory, r.recvPD(), data) != mem.FaultNone {
 		return badBuffer
 	}
-	r.msg.length += uint32(len(data))
+	r.message.length += uint32(len(data))
 	if info.Position == rocev2.PosFirst || info.Position == rocev2.PosMiddle {
 		return accepted
 	}
-	c := Completion{Op: OpRecv, Bytes: r.msg.length}
+	c := Completion{Op: OpRecv, Bytes: r.message.length}
 	if inv := p.IETH(); inv != nil {
 		c.HasInv, c.InvKey = true, inv.RKey()
 		// The clause leaves open what the peer hears; rxe acknowledges and breaks
 		// the connection. We say why.
 		if f := r.q.cfg.Memory.InvalidateRemote(r.q.cfg.PD, r.q.cfg.QPN, c.InvKey); f != mem.FaultNone {
-			return refusal(f)
+			return verdictOf(f)
 		}
 	}
 	r.complete(p, c)
@@ -97,7 +97,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	if q.attr.Access&mem.RemoteWrite == 0 || !r.lengthFits(p, info) {
 		return badRequest
 	}
-	m := r.msg
+	m := r.message
 	data := p.Payload()
 	n := uint32(len(data))
 	if reth := p.RETH(); reth != nil {
@@ -113,22 +113,22 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	}
 	if info.Position == rocev2.PosFirst {
 		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, m.rkey, m.va, m.length, mem.RemoteWrite); f != mem.FaultNone {
-			return refusal(f)
+			return verdictOf(f)
 		}
 	}
 	imm := info.Ext&rocev2.ExtImmDt != 0
-	if imm && !r.take() { // asked before anything is written
+	if imm && !r.takeReceive() { // asked before anything is written
 		return notReady
 	}
 	if n != 0 {
 		if f := q.cfg.Memory.WriteRemote(q.cfg.PD, q.cfg.QPN, m.rkey, m.va, data); f != mem.FaultNone {
-			return refusal(f)
+			return verdictOf(f)
 		}
 	}
 	if !last {
 		m.va += uint64(n)
 		m.left -= n
-		r.msg = m
+		r.message = m
 		return accepted
 	}
 	if imm {
@@ -153,6 +153,6 @@ func (r *responder) complete(p *rocev2.Packet, c Completion) {
 }
 
 func (r *responder) endMessage() {
-	r.msg = message{}
+	r.message = message{}
 	r.msn = (r.msn + 1) & rocev2.PSNMask
 }

@@ -115,7 +115,7 @@ func (r *fuzzRun) goodPacket(s *script) {
 	d := dg{PSN: r.q.rsp.expected, AckReq: s.of(4) == 1, QKey: 0x1234, RKey: dataKey, VA: dataBase + uint64(s.byte())*64}
 	size := uint32(s.byte())*4 + uint32(s.of(4))
 	last := min(size, 256)
-	switch m := r.q.rsp.msg; {
+	switch m := r.q.rsp.message; {
 	case r.q.Type() == UD:
 		d.Opcode, d.Payload = rocev2.UDSendOnly, pattern(0, int(last))
 	case m.op == rocev2.OperationSend && size > 256:
@@ -178,7 +178,7 @@ func (r *fuzzRun) anyPacket(s *script) {
 	if s.of(16) == 1 {
 		op = rocev2.Opcode(s.byte())
 	}
-	if !op.Known() || r.q.isAnswer(op, op.Info()) {
+	if !op.Known() || r.q.isResponse(op, op.Info()) {
 		return
 	}
 	d := dg{Opcode: op, AckReq: s.of(2) == 1, Solicited: s.of(2) == 1, QKey: 0x1234, Imm: 1}
@@ -272,22 +272,22 @@ func (r *fuzzRun) check() {
 		t.Fatalf("resources %+v, expected %d", rsp.res, rsp.expected)
 	}
 	kept := 0
-	if rsp.hold != nil {
-		for i, b := range rsp.hold.slot {
+	if rsp.reorder != nil {
+		for i, b := range rsp.reorder.slot {
 			if b == nil {
 				continue
 			}
 			kept++
-			if d := rsp.hold.psn[i].Diff(rsp.expected); d <= 0 || d >= holdWindow {
+			if d := rsp.reorder.psn[i].Diff(rsp.expected); d <= 0 || d >= reorderWindow {
 				t.Fatalf("a packet %d ahead is kept", d)
 			}
 		}
-		if kept == 0 || kept != rsp.hold.n {
-			t.Fatalf("%d kept, counted %d", kept, rsp.hold.n)
+		if kept == 0 || kept != rsp.reorder.n {
+			t.Fatalf("%d kept, counted %d", kept, rsp.reorder.n)
 		}
 	}
-	if r.pool.left+len(r.pool.buffers)+kept != 32 {
-		t.Fatalf("buffers leak: %d unmade, %d free, %d in use of 32", r.pool.left, len(r.pool.buffers), kept)
+	if r.pool.allowed+len(r.pool.buffers)+kept != 32 {
+		t.Fatalf("buffers leak: %d unmade, %d free, %d in use of 32", r.pool.allowed, len(r.pool.buffers), kept)
 	}
 }
 

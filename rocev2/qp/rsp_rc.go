@@ -17,51 +17,51 @@ func (r *responder) receiveRC(now Time, p *rocev2.Packet) {
 	case d < 0:
 		r.duplicate(p, psn)
 	case d > 0:
-		r.beyond(p, psn, d)
+		r.outOfOrder(p, psn, d)
 	default:
-		r.inTurn(now, p)
-		if r.hold != nil {
-			r.release(now)
+		r.deliver(now, p)
+		if r.reorder != nil {
+			r.deliverBuffered(now)
 		}
 	}
 }
 
-// inTurn executes the packet that was expected.
-func (r *responder) inTurn(now Time, p *rocev2.Packet) {
-	r.ack.resume()
+// deliver executes the packet that was expected.
+func (r *responder) deliver(now Time, p *rocev2.Packet) {
+	r.ack.cancelNAK()
 	info := p.Opcode().Info()
 	v, n := r.execute(p, info)
 	if v != accepted {
-		r.refuse(now, v)
+		r.reject(now, v)
 		return
 	}
 	r.q.cfg.Count.Delivered++
 	r.expected = r.expected.Add(n)
 	if !r.established {
-		r.arrived()
+		r.notifyEstablished()
 	}
 	switch info.Operation {
 	case rocev2.OperationSend, rocev2.OperationWrite:
-		r.ack.note(now, p.BTH().AckReq())
+		r.ack.onAccepted(now, p.BTH().AckReq())
 	}
 }
 
-// arrived tells once that the connection is established (IBTA 11.6.3).
-func (r *responder) arrived() {
+// notifyEstablished tells once that the connection is established (IBTA 11.6.3).
+func (r *responder) notifyEstablished() {
 	r.established = true
 	if r.q.state == RTR {
 		r.q.notify(EventEstablished)
 	}
 }
 
-// beyond is a packet behind a gap. The gap is reported once (IBTA 9.7.5.2; rxe
+// outOfOrder is a packet behind a gap. The gap is reported once (IBTA 9.7.5.2; rxe
 // does the same), or packets beyond it are kept (rsp_reorder.go).
-func (r *responder) beyond(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
+func (r *responder) outOfOrder(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
 	r.q.cfg.Count.OutOfSequence++
-	if r.q.attr.Selective && r.keep(p, psn, ahead) || r.ack.refused {
+	if r.q.attr.Selective && r.buffer(p, psn, ahead) || r.ack.nakActive {
 		return
 	}
-	r.ack.refuse(rocev2.SyndromeNAK(rocev2.NAKPSNSequence), r.expected, r.msn)
+	r.ack.setNAK(rocev2.SyndromeNAK(rocev2.NAKPSNSequence), r.expected, r.msn)
 }
 
 // duplicate is a packet that came before: our answer was lost or is late (IBTA
@@ -71,10 +71,10 @@ func (r *responder) duplicate(p *rocev2.Packet, psn rocev2.PSN) {
 	r.q.cfg.Count.DuplicateRequest++
 	switch p.Opcode().Info().Operation {
 	case rocev2.OperationSend, rocev2.OperationWrite:
-		r.ack.repeat()
+		r.ack.requestRepeat()
 	case rocev2.OperationRead:
-		r.repeatRead(p, psn)
+		r.replayRead(p, psn)
 	case rocev2.OperationAtomic:
-		r.repeatAtomic(psn)
+		r.replayAtomic(psn)
 	}
 }

@@ -113,7 +113,7 @@ func TestIgnoreOtherServices(t *testing.T) {
 		for i := range 256 {
 			op := rocev2.Opcode(i)
 			info := op.Info()
-			if op>>5 == rocev2.Opcode(map[Type]byte{RC: 0, UC: 1, UD: 3}[typ]) || !op.Known() || x.q.isAnswer(op, info) {
+			if op>>5 == rocev2.Opcode(map[Type]byte{RC: 0, UC: 1, UD: 3}[typ]) || !op.Known() || x.q.isResponse(op, info) {
 				continue
 			}
 			x.in(dg{Opcode: op, PSN: firstPSN, QKey: 0x1234})

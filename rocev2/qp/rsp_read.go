@@ -13,24 +13,24 @@ import (
 // resource is what is kept of a READ or ATOMIC, to answer it and to answer it again
 // (IBTA 9.7.5.1).
 type resource struct {
-	va     uint64 // READ; of an ATOMIC the value that it found
-	psn    rocev2.PSN
-	rkey   uint32
-	length uint32
-	n      uint32 // packets of the answer
-	next   uint32 // the first of them that was not sent
-	msn    uint32 // with this operation
-	atomic bool
+	va         uint64 // READ; of an ATOMIC the value that it found
+	psn        rocev2.PSN
+	rkey       uint32
+	length     uint32
+	n          uint32 // packets of the answer
+	nextUnsent uint32 // the first of them that was not sent
+	msn        uint32 // with this operation
+	atomic     bool
 }
 
 // replay is a READ or ATOMIC, or a part of a READ, to be answered again.
 type replay struct {
-	res     uint8  // index
-	started bool   // the next packet is not the first
-	at      uint32 // the next packet, counted from the start of the READ
-	left    uint32 // bytes
-	fresh   uint32 // packets from here on were never sent
-	missed  uint16 // packets that the requester misses, as it shows by asking
+	res        uint8  // index
+	started    bool   // the next packet is not the first
+	at         uint32 // the next packet, counted from the start of the READ
+	left       uint32 // bytes
+	unsentFrom uint32 // packets from here on were never sent
+	missed     uint16 // packets that the requester misses, as it shows by asking
 }
 
 // maxReplays bounds the parts that can wait to be sent again; more are dropped, and
@@ -46,7 +46,7 @@ type resources struct {
 	ring    []resource
 }
 
-func (s *resources) busy() bool { return s.pending|uint32(len(s.replays)) != 0 }
+func (s *resources) responding() bool { return s.pending|uint32(len(s.replays)) != 0 }
 
 // oldest is the index of the first one not answered.
 func (s *resources) oldest() uint32 {
@@ -54,14 +54,14 @@ func (s *resources) oldest() uint32 {
 	return (s.head + n - s.pending) % n
 }
 
-// first returns which resource answers next, and with which of its packets; only
+// nextResponse returns which resource answers next, and with which of its packets; only
 // while busy.
-func (s *resources) first() (i, at uint32) {
+func (s *resources) nextResponse() (i, at uint32) {
 	if s.replayFirst() {
 		return uint32(s.replays[0].res), s.replays[0].at
 	}
 	i = s.oldest()
-	return i, s.ring[i].next
+	return i, s.ring[i].nextUnsent
 }
 
 // replayFirst tells whether a replay goes before what was never sent.
@@ -70,13 +70,13 @@ func (s *resources) replayFirst() bool {
 		return s.pending == 0
 	}
 	r, o := &s.replays[0], &s.ring[s.oldest()]
-	return s.ring[r.res].psn.Add(int(r.at)).Before(o.psn.Add(int(o.next)))
+	return s.ring[r.res].psn.Add(int(r.at)).Before(o.psn.Add(int(o.nextUnsent)))
 }
 
-// settle takes those off the pending ones that are answered.
-func (s *resources) settle() {
+// removeAnswered takes those off the pending ones that are answered.
+func (s *resources) removeAnswered() {
 	for s.pending != 0 {
-		if o := &s.ring[s.oldest()]; o.next < o.n {
+		if o := &s.ring[s.oldest()]; o.nextUnsent < o.n {
 			return
 		}
 		s.pending--
@@ -114,8 +114,8 @@ func (s *resources) resize(n int) {
 	}
 }
 
-// forget cancels all answers.
-func (s *resources) forget() { s.pending, s.replays = 0, nil }
+// clear cancels all answers.
+func (s *resources) clear() { s.pending, s.replays = 0, nil }
 
 // find returns the resource whose answers include psn.
 func (s *resources) find(psn rocev2.PSN, atomic bool) (i int, ok bool) {
@@ -138,7 +138,7 @@ func (r *responder) read(p *rocev2.Packet) (verdict, int) {
 	}
 	if n != 0 {
 		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, reth.RKey(), reth.VA(), n, mem.RemoteRead); f != mem.FaultNone {
-			return refusal(f), 0
+			return verdictOf(f), 0
 		}
 	}
 	res := r.res.add(q.attr.MaxDestRdAtomic)
@@ -168,7 +168,7 @@ func (r *responder) atomic(p *rocev2.Packet) verdict {
 		was, f = q.cfg.Memory.FetchAdd(q.cfg.PD, q.cfg.QPN, h.RKey(), h.VA(), h.SwapOrAdd())
 	}
 	if f != mem.FaultNone {
-		return refusal(f)
+		return verdictOf(f)
 	}
 	r.endMessage()
 	*r.res.add(q.attr.MaxDestRdAtomic) = resource{va: was, psn: r.expected, n: 1, msn: r.msn, atomic: true}
@@ -178,10 +178,10 @@ func (r *responder) atomic(p *rocev2.Packet) verdict {
 // empty reports that neither payload nor pad follows the headers.
 func empty(p *rocev2.Packet) bool { return p.PayloadLen() == 0 && p.BTH().PadCount() == 0 }
 
-// repeatRead answers a duplicate READ, if it asks for all or a part of what the
+// replayRead answers a duplicate READ, if it asks for all or a part of what the
 // original did, under the same key, and at the PSN where that part was; else it is
 // dropped (IBTA 9.7.5.1, class D; rxe judges range and key).
-func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
+func (r *responder) replayRead(p *rocev2.Packet, psn rocev2.PSN) {
 	s, reth := &r.res, p.RETH()
 	i, ok := s.find(psn, false)
 	if !ok {
@@ -198,7 +198,7 @@ func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
 		return
 	}
 	end := at + r.q.attr.PMTU.Packets(n)
-	if at >= o.next {
+	if at >= o.nextUnsent {
 		// Not sent yet; it will come. To answer a probe for it would look as if all
 		// behind it were lost.
 		return
@@ -206,7 +206,7 @@ func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
 	// One that asks for a part of what was sent asks for what it misses; one that asks for all from
 	// there on goes back and drops what it has.
 	missed := uint32(1)
-	if end < o.next {
+	if end < o.nextUnsent {
 		missed = min(end-at, math.MaxUint16)
 	}
 	if r.q.attr.Selective && at == 0 && n > uint32(r.pmtu) && n == o.length {
@@ -214,23 +214,23 @@ func (r *responder) repeatRead(p *rocev2.Packet, psn rocev2.PSN) {
 		// are slow. The first packet tells it, and it asks for what it misses then.
 		n, end, missed = uint32(r.pmtu), 1, 0
 	}
-	fresh := o.next
+	fresh := o.nextUnsent
 	// What the replay sends need not be sent a first time.
-	if whole := n%uint32(r.pmtu) == 0 || end == o.n; whole && end > o.next {
-		o.next = end
-		s.settle()
+	if whole := n%uint32(r.pmtu) == 0 || end == o.n; whole && end > o.nextUnsent {
+		o.nextUnsent = end
+		s.removeAnswered()
 	}
-	s.insert(replay{res: uint8(i), at: at, left: n, fresh: fresh, missed: uint16(missed)}, r.pmtu)
+	s.insert(replay{res: uint8(i), at: at, left: n, unsentFrom: fresh, missed: uint16(missed)}, r.pmtu)
 }
 
-// repeatAtomic answers a duplicate ATOMIC with the value it found the first time.
-func (r *responder) repeatAtomic(psn rocev2.PSN) {
+// replayAtomic answers a duplicate ATOMIC with the value it found the first time.
+func (r *responder) replayAtomic(psn rocev2.PSN) {
 	s := &r.res
 	i, ok := s.find(psn, true)
 	switch {
 	case !ok:
 		r.q.cfg.Count.Ignored++
-	case s.ring[i].next != 0:
+	case s.ring[i].nextUnsent != 0:
 		s.insert(replay{res: uint8(i)}, r.pmtu)
 	}
 }
@@ -242,7 +242,7 @@ func (s *resources) insert(n replay, pmtu int) {
 	s.replays = slices.DeleteFunc(s.replays, func(r replay) bool {
 		covered := r.res == n.res && r.at >= n.at && end(r) <= end(n)
 		if covered {
-			n.fresh = min(n.fresh, max(r.fresh, r.at))
+			n.unsentFrom = min(n.unsentFrom, max(r.unsentFrom, r.at))
 		}
 		return covered
 	})
@@ -263,17 +263,17 @@ func (s *resources) sentAtomic(i uint32) {
 		s.replays = slices.Delete(s.replays, 0, 1)
 		return
 	}
-	s.ring[i].next = 1
-	s.settle()
+	s.ring[i].nextUnsent = 1
+	s.removeAnswered()
 }
 
 // nextRead writes the next READ response.
 func (r *responder) nextRead(now Time, out *Outbound) bool {
 	s := &r.res
-	if !s.busy() {
+	if !s.responding() {
 		return false
 	}
-	i, at := s.first()
+	i, at := s.nextResponse()
 	res := &s.ring[i]
 	if res.atomic {
 		return false // nextAck's
@@ -284,7 +284,7 @@ func (r *responder) nextRead(now Time, out *Outbound) bool {
 	starts, ends := at == 0, at+1 == res.n
 	if replayed {
 		p := &s.replays[0]
-		again = at < p.fresh
+		again = at < p.unsentFrom
 		n = min(p.left, n)
 		p.left -= n
 		starts, ends = !p.started, p.left == 0
@@ -296,14 +296,14 @@ func (r *responder) nextRead(now Time, out *Outbound) bool {
 			s.replays = slices.Delete(s.replays, 0, 1)
 		}
 	} else {
-		res.next++
-		s.settle()
+		res.nextUnsent++
+		s.removeAnswered()
 	}
 	psn := res.psn.Add(int(at))
-	r.answer(out, readOpcode(starts, ends), psn, noCredits, res.msn)
+	r.writeResponse(out, readOpcode(starts, ends), psn, noCredits, res.msn)
 	out.PayloadLen, out.Again, out.Lost, out.Missed = int(n), again, again, missed
 	out.fill, out.wqe, out.off = r, i, skip
-	r.ack.said(psn)
+	r.ack.markAcked(psn)
 	c := r.q.cfg.Count
 	c.SentPackets++
 	c.SentBytes += uint64(n)
@@ -333,9 +333,9 @@ func (r *responder) fillPayload(o *Outbound, dst []byte) bool {
 	if f == mem.FaultNone {
 		return true
 	}
-	r.res.forget()
-	end := &refusals[refusal(f)]
-	r.nak(end.code, o.PSN, (res.msn-1)&rocev2.PSNMask)
+	r.res.clear()
+	end := &fatalNAKs[verdictOf(f)]
+	r.setFatalNAK(end.code, o.PSN, (res.msn-1)&rocev2.PSNMask)
 	q.fail(0, end.event)
 	return false
 }

@@ -176,10 +176,10 @@ func (r *responder) post(wr *RecvWR) error {
 	return r.ring.push(wr)
 }
 
-// take makes r.buf the next receive work request, of the SRQ or our own. False
+// takeReceive makes r.buf the next receive work request, of the SRQ or our own. False
 // means that none is posted. A buffer that an unfinished message of UC left behind
 // is used again (class D1, IBTA 9.9.3).
-func (r *responder) take() bool {
+func (r *responder) takeReceive() bool {
 	switch {
 	case r.buf.taken:
 		r.buf.rewind()
@@ -213,8 +213,8 @@ func (r *responder) flushed(id uint64) {
 // SRQ stays there for others (IBTA 10.2.9), and the owner is told that no more of
 // it will be taken.
 func (r *responder) flush(now Time) {
-	r.msg = message{}
-	r.dropHeld()
+	r.message = message{}
+	r.dropBuffered()
 	if r.buf.taken {
 		r.buf.taken = false
 		r.flushed(r.buf.id)

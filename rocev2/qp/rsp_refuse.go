@@ -20,8 +20,8 @@ const (
 	badBuffer          // the receive's own list is wrong
 )
 
-// refusal is the verdict on a remote access that the memory refused.
-func refusal(f mem.Fault) verdict {
+// verdictOf is the verdict on a remote access that the memory refused.
+func verdictOf(f mem.Fault) verdict {
 	switch f {
 	case mem.FaultNone:
 		return accepted
@@ -33,8 +33,8 @@ func refusal(f mem.Fault) verdict {
 	return noAccess
 }
 
-// refusals says what a verdict ends in (IBTA 9.9.3, classes A and C).
-var refusals = [...]struct {
+// fatalNAKs says what a verdict ends in (IBTA 9.9.3, classes A and C).
+var fatalNAKs = [...]struct {
 	code   rocev2.NAKCode
 	status Status // of the receive that was being filled
 	event  Event  // if there was none
@@ -46,27 +46,27 @@ var refusals = [...]struct {
 	badBuffer:  {rocev2.NAKRemoteOp, LocalProtection, EventFatal},
 }
 
-// refuse answers the packet in turn, which was not accepted. All but an RNR NAK end
+// reject answers the packet in turn, which was not accepted. All but an RNR NAK end
 // the connection: the NAK leaves, then nothing more.
-func (r *responder) refuse(now Time, v verdict) {
+func (r *responder) reject(now Time, v verdict) {
 	c := r.q.cfg.Count
 	switch v {
 	case notReady:
 		c.RNRSent++
-		r.ack.refuse(rocev2.SyndromeRNR(r.q.attr.MinRNRTimer), r.expected, r.msn)
+		r.ack.setNAK(rocev2.SyndromeRNR(r.q.attr.MinRNRTimer), r.expected, r.msn)
 		return
 	case badRequest:
 		c.Malformed++
 	case tooLong, badBuffer:
 		c.LocalError++
 	}
-	end := &refusals[v]
-	r.nak(end.code, r.expected, r.msn)
+	end := &fatalNAKs[v]
+	r.setFatalNAK(end.code, r.expected, r.msn)
 	r.abort(now, end.status, end.event)
 }
 
-// nak decides on a NAK that ends the connection.
-func (r *responder) nak(code rocev2.NAKCode, psn rocev2.PSN, msn uint32) {
+// setFatalNAK decides on a NAK that ends the connection.
+func (r *responder) setFatalNAK(code rocev2.NAKCode, psn rocev2.PSN, msn uint32) {
 	c := r.q.cfg.Count
 	switch code {
 	case rocev2.NAKInvalidRequest:
@@ -76,7 +76,7 @@ func (r *responder) nak(code rocev2.NAKCode, psn rocev2.PSN, msn uint32) {
 	case rocev2.NAKRemoteOp:
 		c.RemoteOperation++
 	}
-	r.ack.refuse(rocev2.SyndromeNAK(code), psn, msn)
+	r.ack.setNAK(rocev2.SyndromeNAK(code), psn, msn)
 }
 
 // abort ends the connection. If a receive was being filled, its completion says

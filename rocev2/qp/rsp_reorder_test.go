@@ -16,7 +16,7 @@ func (x *target) sackBits() (cumulative rocev2.PSN, reported []int) {
 		x.t.Fatalf("the last packet is no SACK: %v", err)
 	}
 	cumulative = p.BTH().PSN()
-	for i := range holdWindow {
+	for i := range reorderWindow {
 		if p.SACK().Has(i) {
 			reported = append(reported, cumulative.Add(i+1).Diff(firstPSN))
 		}
@@ -63,7 +63,7 @@ func TestKeepBeyondHole(t *testing.T) {
 	x.put(5, true) // again
 	x.wantSACK(0, 1, 2, 4, 5, 6, 70)
 	if got := x.m.regions[dataKey].data[8]; got != 0 {
-		t.Error("a packet beyond the hole was executed")
+		t.Error("a packet beyond the gap was executed")
 	}
 	x.put(1, false)
 	x.wantSACK(2, 3, 4, 5, 6, 70) // the next gap
@@ -73,7 +73,7 @@ func TestKeepBeyondHole(t *testing.T) {
 		x.put(n, false)
 		x.out()
 	}
-	if x.q.rsp.hold != nil {
+	if x.q.rsp.reorder != nil {
 		t.Error("something is still kept")
 	}
 	x.put(71, true)
@@ -118,8 +118,8 @@ func TestHoldPoolIsTheBound(t *testing.T) {
 	y.wantOut(ackOf(1, 2))
 	x.put(0, true)
 	x.wantOut(ackOf(2, 3))
-	if len(pool.buffers) != 2 || len(pool.holds) != 1 || pool.holds[0].n != 0 {
-		t.Errorf("the pool has %d buffers and %d holds back", len(pool.buffers), len(pool.holds))
+	if len(pool.buffers) != 2 || len(pool.free) != 1 || pool.free[0].n != 0 {
+		t.Errorf("the pool has %d buffers and %d holds back", len(pool.buffers), len(pool.free))
 	}
 }
 
@@ -171,7 +171,7 @@ func TestKeepRead(t *testing.T) {
 	}
 	x.put(4, true)
 	x.wantOut(ackOf(5, 5))
-	if x.q.rsp.hold != nil || len(x.q.cfg.Held.buffers) != 4 {
+	if x.q.rsp.reorder != nil || len(x.q.cfg.Held.buffers) != 4 {
 		t.Errorf("%d buffers back, want 4", len(x.q.cfg.Held.buffers))
 	}
 }
@@ -186,7 +186,7 @@ func TestHoldEnds(t *testing.T) {
 		if err := x.q.Modify(Attr{State: end}, MaskState); err != nil {
 			t.Fatal(err)
 		}
-		if len(pool.buffers) != 2 || x.q.rsp.hold != nil {
+		if len(pool.buffers) != 2 || x.q.rsp.reorder != nil {
 			t.Errorf("%s: %d buffers back, want 2", end, len(pool.buffers))
 		}
 	}

@@ -11,8 +11,8 @@ const sackEvery = 4
 // ACK too: what goes for ACKs and READ responses goes for it.
 func (r *responder) sack(out *Outbound, upTo rocev2.PSN) {
 	var hi, lo uint64
-	for i := 1; i < holdWindow; i++ {
-		if !r.hold.has(r.expected.Add(i)) {
+	for i := 1; i < reorderWindow; i++ {
+		if !r.reorder.has(r.expected.Add(i)) {
 			continue
 		}
 		if i < 64 {
@@ -21,8 +21,8 @@ func (r *responder) sack(out *Outbound, upTo rocev2.PSN) {
 			hi |= 1 << (i - 64)
 		}
 	}
-	r.hold.since = 0
+	r.reorder.sinceSACK = 0
 	r.q.cfg.Count.SACKSent++
-	r.answer(out, rocev2.OpSACK, upTo, noCredits, r.msn)
+	r.writeResponse(out, rocev2.OpSACK, upTo, noCredits, r.msn)
 	out.SACKHi, out.SACKLo = hi, lo
 }

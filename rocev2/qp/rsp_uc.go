@@ -18,14 +18,14 @@ func (r *responder) receiveUC(now Time, p *rocev2.Packet) {
 	psn := p.BTH().PSN()
 	if psn != r.expected {
 		c.OutOfSequence++
-		r.drop()
+		r.dropMessage()
 	}
 	r.expected = psn.Add(1)
 	starts := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
 	if starts {
-		if r.msg.op != rocev2.OperationNone { // the last one never ended
+		if r.message.op != rocev2.OperationNone { // the last one never ended
 			c.Malformed++
-			r.msg = message{}
+			r.message = message{}
 		}
 		r.dropping = false
 	} else if r.dropping {
@@ -35,31 +35,31 @@ func (r *responder) receiveUC(now Time, p *rocev2.Packet) {
 	case accepted:
 		c.Delivered++
 		if !r.established {
-			r.arrived()
+			r.notifyEstablished()
 		}
 	case notReady:
 		c.NoBuffer++
-		r.drop()
+		r.dropMessage()
 	case noAccess:
 		c.RemoteAccess++
-		r.drop()
+		r.dropMessage()
 	case memoryFail:
 		c.RemoteOperation++
-		r.drop()
+		r.dropMessage()
 	case tooLong:
 		c.LocalError++
-		r.drop()
+		r.dropMessage()
 	case badBuffer:
 		c.LocalError++
 		r.abort(now, LocalProtection, EventFatal)
 	default:
 		c.Malformed++
-		r.drop()
+		r.dropMessage()
 	}
 }
 
-// drop gives up the message. Its receive serves the next one.
-func (r *responder) drop() {
+// dropMessage gives up the message. Its receive serves the next one.
+func (r *responder) dropMessage() {
 	r.dropping = true
-	r.msg = message{}
+	r.message = message{}
 }

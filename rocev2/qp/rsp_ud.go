@@ -23,7 +23,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 	case p.BTH().PadCount() != -n&3 || r.pmtu != 0 && n > r.pmtu:
 		c.Malformed++
 		return
-	case !r.take():
+	case !r.takeReceive():
 		c.NoBuffer++
 		return
 	case uint64(GRHLen+n) > r.buf.room:
@@ -43,7 +43,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 	c.Delivered++
 	r.complete(p, Completion{Op: OpRecv, Bytes: uint32(GRHLen + n), HasGRH: true, SrcQP: p.DETH().SrcQP()})
 	if !r.established {
-		r.arrived()
+		r.notifyEstablished()
 	}
 }
 

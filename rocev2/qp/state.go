@@ -162,7 +162,7 @@ func (q *QP) Modify(a Attr, mask AttrMask) error {
 	was := q.attr.Selective
 	q.attr.set(&a, mask)
 	if !q.attr.Selective {
-		q.rsp.dropHeld()
+		q.rsp.dropBuffered()
 		if was { // what the peer said it keeps, it keeps no more
 			q.req.scoreboard = nil
 		}
@@ -256,7 +256,7 @@ func (q *QP) enter(to State) {
 		q.req.reset()
 		q.rsp.reset()
 	case to == Err && from != Err:
-		q.rsp.silence()
+		q.rsp.discard()
 		q.req.flush(0)
 		q.rsp.flush(0)
 	case from == Init && to == RTR:
