@@ -84,7 +84,7 @@ func (p *pair) send(i int) bool {
 	for {
 		data := false
 		if !s.q.NextAck(p.now, o) {
-			if data = s.q.NextData(p.now, o); !data {
+			if data = nextData(p.t, s.q, p.now, o); !data {
 				return false
 			}
 		}

@@ -177,7 +177,7 @@ func (q *QP) admit(n, size uint32) uint32 {
 	if f == nil {
 		return n
 	}
-	if f.serving == q || f.serving == nil && f.queueHead == nil || f.bypassWindow {
+	if f.mayServe(q) {
 		if k := f.room(n, size); k != 0 {
 			return k
 		}
@@ -186,6 +186,11 @@ func (q *QP) admit(n, size uint32) uint32 {
 		f.enqueue(q, n, size)
 	}
 	return 0
+}
+
+// mayServe reports that no other queue pair is before q.
+func (f *Flight) mayServe(q *QP) bool {
+	return f.serving == q || f.serving == nil && f.queueHead == nil || f.bypassWindow
 }
 
 // decreaseInflight closes the flight after a loss, once for all queue pairs that see it.

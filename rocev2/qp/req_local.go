@@ -4,21 +4,17 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2/mem"
 
-// local runs a local operation in its turn; false if that has not come, or it
-// failed. LOCAL_INV waits for all work requests before it, whose data it may
-// take away (IBTA 10.8.3; rxe does the same), a bind only with Fence.
+// local runs a local operation, the one at cur. It returns false if the operation must
+// wait (localLimit) or failed.
 func (r *requester) local(now Time, w *wqe) bool {
-	cfg := &r.q.cfg
-	if r.q.state == SQD {
+	if r.localLimit(w, r.head == r.cur) != NotLimited {
 		return false
 	}
+	cfg := &r.q.cfg
 	var f mem.Fault
-	switch {
-	case w.op == OpLocalInv && r.head != r.cur, w.flags&Fence != 0 && r.reads.n != 0:
-		return false
-	case w.op == OpLocalInv:
+	if w.op == OpLocalInv {
 		f = cfg.Memory.InvalidateLocal(cfg.PD, cfg.QPN, w.imm)
-	default:
+	} else {
 		f = cfg.Memory.BindWindow(cfg.PD, cfg.QPN, w.x.bind)
 	}
 	if f != mem.FaultNone {

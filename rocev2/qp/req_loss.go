@@ -20,28 +20,52 @@ func (r *requester) nextRetransmit(now Time, out *Outbound) bool {
 	for r.scoreboard != nil && r.scoreboard.lost != (bitmap{}) {
 		n := r.sndUna + uint64(r.scoreboard.lost.first())
 		r.scoreboard.lost.clear(int(n - r.sndUna))
-		i := r.locate(n)
-		if i == r.tail || n >= r.sndMax || n >= r.haltAt {
-			continue
-		}
-		if w := r.at(i); !w.isRead() || n == w.first {
+		if i, ok := r.retransmittable(n); ok {
 			r.rto.timing = false
-			r.emit(now, out, i, w, n, true)
+			r.emit(now, out, i, r.at(i), n, true)
 			return true
 		}
 	}
-	if r.reads.requested != 0 {
-		i := r.reads.first
-		for range r.reads.n {
-			w := r.at(i)
-			if w.again && w.status == Success {
-				r.requestAgain(now, out, w, w.packets)
-				return true
-			}
-			i = w.nextRead
-		}
+	if w := r.reads.toRequest(r); w != nil {
+		r.requestAgain(now, out, w, w.packets)
+		return true
 	}
 	return r.tlpPending && r.nextProbe(now, out)
+}
+
+// retransmittable returns the index of the work request of packet n, which was sent. It
+// is not ok if the packet has none that may be sent again: the memory is bad, or n is
+// inside a READ, which has no packets of its own.
+func (r *requester) retransmittable(n uint64) (i uint32, ok bool) {
+	i = r.locate(n)
+	if i == r.tail || n >= r.sndMax || n >= r.haltAt {
+		return i, false
+	}
+	w := r.at(i)
+	return i, w.packets != 0 && (!w.isRead() || n == w.first)
+}
+
+// probesRead reports that a probe asks for data of w, the oldest READ or ATOMIC: its
+// request was executed.
+func (r *requester) probesRead(w *wqe) bool { return w.end() <= r.sndUna && w.status == Success }
+
+// retransmitDue reports that nextRetransmit has a packet.
+func (r *requester) retransmitDue() bool {
+	if r.scoreboard != nil {
+		for lost := r.scoreboard.lost; lost != (bitmap{}); lost.clear(lost.first()) {
+			if _, ok := r.retransmittable(r.sndUna + uint64(lost.first())); ok {
+				return true
+			}
+		}
+	}
+	if r.reads.toRequest(r) != nil {
+		return true
+	}
+	if !r.tlpPending {
+		return false
+	}
+	_, ok := r.retransmittable(r.sndUna)
+	return ok || r.reads.n != 0 && r.probesRead(r.at(r.reads.first))
 }
 
 // nextProbe sends the oldest packet that misses its answer once more. Of a responder
@@ -52,7 +76,7 @@ func (r *requester) nextRetransmit(now Time, out *Outbound) bool {
 func (r *requester) nextProbe(now Time, out *Outbound) bool {
 	r.tlpPending = false
 	if r.reads.n != 0 {
-		if w := r.at(r.reads.first); w.end() <= r.sndUna && w.status == Success {
+		if w := r.at(r.reads.first); r.probesRead(w) {
 			w.highest, w.requestedTo = max(w.highest, w.received+1), 0
 			r.requestAgain(now, out, w, 1)
 			out.Lost, out.Missed = false, 0
@@ -60,14 +84,11 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 			return true
 		}
 	}
-	i := r.locate(r.sndUna)
-	if r.sndUna >= r.sndMax || r.sndUna >= r.haltAt || i == r.tail {
+	i, ok := r.retransmittable(r.sndUna)
+	if !ok {
 		return false
 	}
 	w := r.at(i)
-	if w.packets == 0 || w.isRead() && r.sndUna != w.first {
-		return false
-	}
 	r.tlpOutstanding, r.tlpPSN = true, r.sndUna
 	if w.isRead() {
 		r.tlpPSN = w.end() - 1

@@ -50,6 +50,22 @@ func (l *readList) find(r *requester, n int64) *wqe {
 	return nil
 }
 
+// toRequest returns the oldest one that is to be requested again, or nil.
+func (l *readList) toRequest(r *requester) *wqe {
+	if l.requested == 0 {
+		return nil
+	}
+	i := l.first
+	for range l.n {
+		w := r.at(i)
+		if w.again && w.status == Success {
+			return w
+		}
+		i = w.nextRead
+	}
+	return nil
+}
+
 // removeDone takes those off the list that are done.
 func (l *readList) removeDone(r *requester) {
 	for l.n != 0 && r.at(l.first).done {

@@ -49,16 +49,16 @@ func (r *requester) nextRC(now Time, out *Outbound) bool {
 			if r.skipDelivered(w) {
 				continue
 			}
-		case r.sndNxt == w.first && !r.mayBegin(w):
+		case r.sndNxt == w.first && r.messageLimit(w) != NotLimited:
 			return false
 		}
-		limit := r.sendLimit(w)
-		if r.sndNxt >= limit {
+		end := r.sendEnd(w)
+		if r.sndNxt >= end {
 			return false
 		}
-		ask := r.sndNxt+1 >= limit
-		if w.takesReceive(r.sndNxt) && r.sndNxt == r.sndMax && !r.credit.covers(w.ssn) {
-			if r.credit.limited && r.sndUna <= r.credit.at { // the one packet is on its way
+		ask := r.sndNxt+1 >= end
+		if r.beyondCredits(w, r.sndNxt) {
+			if r.creditLimit(w, r.sndNxt) != NotLimited {
 				return false
 			}
 			r.credit.limited, r.credit.at = true, r.sndNxt
@@ -74,15 +74,22 @@ func (r *requester) nextRC(now Time, out *Outbound) bool {
 // responder keeps, and READs whose request it has executed, which req_read.go sees to.
 func (r *requester) skipDelivered(w *wqe) bool {
 	n := r.sndNxt
+	r.sndNxt = r.afterDelivered(w, n)
+	return r.sndNxt != n
+}
+
+// afterDelivered returns n, or what follows it if packet n of w need not be sent again.
+func (r *requester) afterDelivered(w *wqe, n uint64) uint64 {
 	switch {
 	case w.isRead() && (n > w.first || w.done):
-		r.sndNxt = w.end()
+		return w.end()
 	case r.scoreboard != nil && r.scoreboard.has(n):
-		if r.sndNxt++; w.isRead() {
-			r.sndNxt = w.end()
+		if w.isRead() {
+			return w.end()
 		}
+		return n + 1
 	}
-	return r.sndNxt != n
+	return n
 }
 
 // emit writes packet n of w, which is the one at index i. It asks for an ACK with
@@ -161,7 +168,7 @@ func (r *requester) follows(i uint32) bool {
 		return false
 	}
 	w := r.at(i + 1)
-	return w.packets != 0 && w.flags&Fence == 0 && r.mayBegin(w)
+	return w.packets != 0 && w.flags&Fence == 0 && r.messageLimit(w) == NotLimited
 }
 
 func (r *requester) count(out *Outbound) {

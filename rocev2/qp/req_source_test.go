@@ -81,7 +81,7 @@ type asked struct {
 // sends collects the next packets, up to most of them. The bytes go through the codec.
 func (x *source) sends(most int) (all []asked) {
 	x.t.Helper()
-	for len(all) < most && x.q.NextData(x.now, &x.out) {
+	for len(all) < most && nextData(x.t, x.q, x.now, &x.out) {
 		p, ok := leaveToPeer(x.t, &x.out, &x.frame)
 		if !ok {
 			continue

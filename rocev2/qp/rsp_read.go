@@ -267,6 +267,17 @@ func (s *resources) sentAtomic(i uint32) {
 	s.removeAnswered()
 }
 
+// readResponseDue reports that nextRead has a response. The results of ATOMICs are
+// nextAck's.
+func (r *responder) readResponseDue() bool {
+	s := &r.res
+	if !s.responding() {
+		return false
+	}
+	i, _ := s.nextResponse()
+	return !s.ring[i].atomic
+}
+
 // nextRead writes the next READ response.
 func (r *responder) nextRead(now Time, out *Outbound) bool {
 	s := &r.res
