@@ -4,7 +4,7 @@ package qp
 
 import "math/bits"
 
-// bitmap is 128 bits.
+// bitmap is a set of 128 bits.
 type bitmap struct{ lo, hi uint64 }
 
 func (b bitmap) has(i int) bool {
@@ -30,7 +30,7 @@ func (b *bitmap) clear(i int) {
 	}
 }
 
-// first is the lowest bit that is set, 128 if none is.
+// first returns the lowest bit that is set, 128 if none is.
 func (b bitmap) first() int {
 	if b.lo != 0 {
 		return bits.TrailingZeros64(b.lo)
@@ -38,7 +38,7 @@ func (b bitmap) first() int {
 	return 64 + bits.TrailingZeros64(b.hi)
 }
 
-// len is one more than the highest bit that is set.
+// len returns one more than the highest bit that is set.
 func (b bitmap) len() int {
 	if b.hi != 0 {
 		return 64 + bits.Len64(b.hi)
@@ -46,7 +46,7 @@ func (b bitmap) len() int {
 	return bits.Len64(b.lo)
 }
 
-// shift drops the lowest n bits.
+// shift drops the lowest n bits and moves the others down.
 func (b bitmap) shift(n uint64) bitmap {
 	switch {
 	case n >= 128:

@@ -6,12 +6,12 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// receiveAck takes an ACK, NAK or RNR NAK (IBTA 9.7.5.2, 9.7.6).
+// receiveAck processes an ACK, NAK or RNR NAK (IBTA 9.7.5.2, 9.7.6).
 func (r *requester) receiveAck(now Time, p *rocev2.Packet) {
 	c, h := r.q.cfg.Count, p.AETH()
 	n := r.unwrapPSN(p.BTH().PSN())
 	if n < int64(r.oldestOutstanding())-1 || n >= int64(r.sndMax) {
-		c.StaleAnswer++ // of what was answered before, or never asked
+		c.StaleAnswer++ // already acknowledged, or never sent
 		return
 	}
 	switch h.Syndrome().Type() {
@@ -32,7 +32,7 @@ func (r *requester) receiveAck(now Time, p *rocev2.Packet) {
 	}
 }
 
-// onAcked notes that the peer has executed all before packet to.
+// onAcked notes that the peer has executed all packets before to.
 func (r *requester) onAcked(now Time, to uint64) {
 	r.impliedNAK(now, to)
 	if to > r.sndUna {
@@ -41,7 +41,7 @@ func (r *requester) onAcked(now Time, to uint64) {
 	}
 }
 
-// onNAK takes a NAK for packet n; those before it have been executed (IBTA
+// onNAK processes a NAK for packet n. The peer has executed the packets before n (IBTA
 // 9.7.5.2).
 func (r *requester) onNAK(now Time, n int64, code rocev2.NAKCode) {
 	c := r.q.cfg.Count
@@ -72,7 +72,7 @@ func (r *requester) onNAK(now Time, n int64, code rocev2.NAKCode) {
 	r.fail(now, uint64(n), status)
 }
 
-// fail ends the connection with the work request that packet n belongs to.
+// fail ends the connection with an error of the work request of packet n.
 func (r *requester) fail(now Time, n uint64, status Status) {
 	if i := r.locate(n); i != r.tail {
 		r.at(i).status = status
@@ -80,8 +80,8 @@ func (r *requester) fail(now Time, n uint64, status Status) {
 	r.abort(now)
 }
 
-// abort is QP.fail for the requester. No NAK of ours tells the peer, and nothing else
-// leaves in ERR (IBTA 10.3.1).
+// abort is QP.fail for the requester. No NAK is sent: nothing leaves in ERR after an error
+// of the requester (IBTA 10.3.1).
 func (r *requester) abort(now Time) {
 	if r.q.state != Err && r.q.state != Reset {
 		r.q.rsp.discard()
@@ -89,18 +89,18 @@ func (r *requester) abort(now Time) {
 	r.q.fail(now, 0)
 }
 
-// onSequenceNAK is a NAK PSN: packet n is the one that the peer expects, and what
-// was sent behind it is lost, or kept by another engine of ours.
+// onSequenceNAK processes a NAK PSN: the peer expects packet n. It has dropped the packets
+// after n, or buffered them if it is a softroce engine.
 func (r *requester) onSequenceNAK(now Time, n uint64) {
 	if r.rto.rnrUntil != 0 && n == r.rto.rnrPacket {
-		return // rxe refuses so what follows a packet that it was not ready for
+		return // rxe sends this NAK for packets after one that got an RNR NAK
 	}
 	r.onAcked(now, n)
 	if r.q.state == Err {
 		return
 	}
 	if r.nakAt != 0 && r.nakFor == n && now-r.nakAt < r.roundTrip() {
-		return // n is on its way already
+		return // n has been sent again already
 	}
 	if r.haltAt <= n {
 		return
@@ -116,7 +116,7 @@ func (r *requester) onSequenceNAK(now Time, n uint64) {
 	r.rewind(n)
 }
 
-// advanceUna notes that all before packet to were executed.
+// advanceUna notes that all packets before to were executed.
 func (r *requester) advanceUna(now Time, to uint64) {
 	c := &r.rto
 	n := to - r.sndUna
@@ -136,7 +136,7 @@ func (r *requester) advanceUna(now Time, to uint64) {
 		}
 	}
 	if to > r.sndNxt {
-		if r.suspectSpurious { // it was not lost, only late
+		if r.suspectSpurious { // the response was late, not lost
 			r.window.undo()
 			to = r.sndMax
 		}
@@ -151,7 +151,7 @@ func (r *requester) advanceUna(now Time, to uint64) {
 	r.onProgress(now)
 }
 
-// onProgress restarts the clock.
+// onProgress restarts the retransmission timer.
 func (r *requester) onProgress(now Time) {
 	r.tlpPending, r.silentAfterTimeout = false, false
 	r.rto.onProgress(now, r.rto.expectedBefore > r.sndUna || r.reads.n != 0)

@@ -2,8 +2,8 @@
 
 package qp
 
-// retire completes the work requests that are done, in order (IBTA 10.8.5). The
-// first that has failed ends the connection.
+// retire completes the work requests that are done, in order (IBTA 10.8.5). The first
+// failed one ends the connection.
 func (r *requester) retire(now Time) {
 	for r.head != r.tail {
 		w := r.at(r.head)
@@ -20,7 +20,7 @@ func (r *requester) retire(now Time) {
 			r.notifyDrained()
 			return
 		}
-		if r.cur == r.head { // a local operation that a rewind came back to
+		if r.cur == r.head { // a local operation that rewind went back to
 			r.cur++
 		}
 		r.head++
@@ -29,13 +29,13 @@ func (r *requester) retire(now Time) {
 	r.idle(now)
 }
 
-// idle notes that the queue may be empty.
+// idle is called when the queue may have become empty.
 func (r *requester) idle(now Time) {
 	r.rto.idleSince = now
 	r.notifyDrained()
 }
 
-// notifyDrained tells the application once that nothing is on its way in SQD (IBTA
+// notifyDrained reports EventDrained once, when nothing is outstanding in SQD (IBTA
 // 10.3.1).
 func (r *requester) notifyDrained() {
 	if !r.draining || r.q.state != SQD || r.sndUna != r.sndMax || r.reads.n != 0 {
@@ -48,8 +48,8 @@ func (r *requester) notifyDrained() {
 	r.q.notify(EventDrained)
 }
 
-// complete gives the completion of w to the queue, if it is to have one: errors
-// always do (IBTA 10.7.3.1).
+// complete puts the completion of w on the completion queue, if w asks for one. Errors
+// always have a completion (IBTA 10.7.3.1).
 func (r *requester) complete(w *wqe) {
 	cfg := &r.q.cfg
 	if w.status == Success && w.flags&Signaled == 0 && !cfg.SignalAll {
@@ -65,7 +65,8 @@ func (r *requester) complete(w *wqe) {
 	cfg.SendCQ.Complete(c)
 }
 
-// fault ends w with a status of our own making, once those before it are done.
+// fault ends w with a status of the requester's own, after the work requests before w are
+// done.
 func (r *requester) fault(now Time, w *wqe, status Status) {
 	r.q.cfg.Count.LocalError++
 	w.status = status
@@ -74,15 +75,15 @@ func (r *requester) fault(now Time, w *wqe, status Status) {
 		r.retire(now)
 		return
 	}
-	// UC and UD do not leave RTS for ERR but for SQE (IBTA 10.3.1).
+	// UC and UD go from RTS to SQE, not to ERR (IBTA 10.3.1).
 	if r.q.state == RTS {
 		r.q.state = SQE
 	}
 	r.flush(now)
 }
 
-// flush completes what is in the queue, in order, as flushed, and what has its own
-// bad status with that (IBTA 10.3.1). PSNs go on where they were.
+// flush completes all work requests in the queue, in order: failed ones with their status,
+// the others as flushed (IBTA 10.3.1). PSNs continue.
 func (r *requester) flush(now Time) {
 	for r.head != r.tail {
 		w := r.at(r.head)

@@ -2,57 +2,58 @@
 
 package qp
 
-// Bounds of what is outstanding to one destination, in packets. A receiver of ours has
-// 4096 frames, and a packet of PMTU 4096 takes two; others are not known to have fewer.
+// Bounds of the packets outstanding to one destination. A softroce receiver has 4096
+// frames, and a packet of PMTU 4096 takes two. Other receivers are not known to have fewer.
 const (
 	maxInflight  = maxWindow
-	minInflight  = 256 // after losses: twice what a responder keeps behind a gap
-	inflightStep = 16  // by so many it opens in a round trip
+	minInflight  = 256 // after losses: twice the reorder window
+	inflightStep = 16  // increase in a round trip
 )
 
-// frameOverhead is what a packet of data takes on the wire beside its payload: Ethernet,
-// IPv4, UDP, BTH and ICRC, as rates count.
+// frameOverhead is the size of a data packet on the wire without its payload, as rates
+// count it: Ethernet, IPv4, UDP, BTH and ICRC, in bytes.
 const frameOverhead = 14 + 20 + 8 + 12 + 4
 
-// Flight limits what queue pairs have outstanding to one destination together: in packets,
-// requests without an answer and the answers that READs have asked for, as a receiver's
-// frames are there once; and in bytes of SEND and WRITE, by congestion control (req_window_congestion.go).
-// The limit of packets halves with losses and opens again. Retransmissions, probes and READ
-// responses need no room. It belongs to the engine's thread.
+// Flight is the in-flight limiter of one destination. It limits what the queue pairs have
+// outstanding there together. The limit in packets counts requests without a response and
+// the responses that READs have requested, because a receiver has one set of frames for
+// all. The limit in packets halves with losses and grows again. The limit in bytes counts
+// SEND and WRITE and is set by congestion control (req_window_congestion.go).
+// Retransmissions, probes and READ responses need no room. A Flight belongs to the
+// engine's thread.
 //
-// A queue pair whose next packet finds no room, or others in line before it, enters the line
-// at its end (Waits). room is the only judge of who may leave it: Turn gives the turn to the
-// first in line as soon as there is room for its packet, and to nobody before. Without the
-// turn nobody may send anything new while others are in line. The turn ends with the burst
-// that the engine allows (EndTurn), or where there is no room left: then its queue pair is
-// the first in line again. So nobody overtakes, however many there are, and no room is left
-// unused while somebody needs it.
+// A queue pair whose next packet finds no room enters a FIFO queue. So does one that finds
+// other queue pairs queued. Turn removes the head of the queue as soon as there is room for
+// its packet: from then on it is served. No other queue pair may send new packets while the
+// queue is not empty. Service ends with the burst that the engine allows (EndTurn). If
+// there is no room left before, the queue pair becomes the head again. So no queue pair
+// overtakes another, and no room stays unused while a queue pair needs it.
 type Flight struct {
 	limit       uint32
 	packets     uint32
-	ackedRest   uint32 // packets answered that did not make a whole round trip
+	ackedRest   uint32 // packets acknowledged since the last increase
 	decreasedAt Time
 
 	window       uint64 // bytes, 0 = no limit
-	bytes        uint64 // of frames of SEND and WRITE outstanding
-	bypassWindow bool   // what is sent now does not mind the window and the line
+	bytes        uint64 // frames of SEND and WRITE outstanding
+	bypassWindow bool   // window and queue do not apply to the packets sent now
 
-	queueHead, queueTail *QP // the line
-	serving              *QP // who has the turn; not in line
+	queueHead, queueTail *QP
+	serving              *QP // being served, not queued; or nil
 	dest                 destState
 }
 
-// NewFlight is that of a destination that nothing is known of.
+// NewFlight returns the limiter of a destination without history.
 func NewFlight() Flight { return Flight{limit: maxInflight} }
 
-// Used is the number of packets outstanding.
+// Used returns the number of packets outstanding.
 func (f *Flight) Used() int { return int(f.packets) }
 
-// Waiting reports that queue pairs are in line.
+// Waiting reports whether queue pairs are queued.
 func (f *Flight) Waiting() bool { return f.queueHead != nil }
 
-// Turn gives the turn to the first in line if nobody has it and the flight has room. It
-// returns whose NextData is to be called therefore, or nil.
+// Turn starts the service of the queue's head if no queue pair is being served and there
+// is room. It returns the queue pair whose NextData the engine must call, or nil.
 func (f *Flight) Turn() *QP {
 	q := f.queueHead
 	if q == nil || f.serving != nil || f.room(q.wantPackets, q.wantSize) == 0 {
@@ -63,17 +64,17 @@ func (f *Flight) Turn() *QP {
 	return q
 }
 
-// HasTurn reports that the queue pair has the turn of its flight.
+// HasTurn reports whether the queue pair is being served.
 func (q *QP) HasTurn() bool { return q.flight != nil && q.flight.serving == q }
 
-// EndTurn takes the turn from the queue pair, if it has it.
+// EndTurn ends the service of the queue pair, if it is being served.
 func (q *QP) EndTurn() {
 	if q.HasTurn() {
 		q.flight.serving = nil
 	}
 }
 
-// SetFlight has the queue pair share a flight, or none, which is no limit.
+// SetFlight attaches the queue pair to the limiter of its destination. nil: no limit.
 func (q *QP) SetFlight(f *Flight) {
 	if old := q.flight; old != nil {
 		q.setInflight(0)
@@ -84,10 +85,10 @@ func (q *QP) SetFlight(f *Flight) {
 	q.updateInflight()
 }
 
-// Waits reports that the queue pair is in line.
+// Waits reports whether the queue pair is queued.
 func (q *QP) Waits() bool { return q.queued }
 
-// updateInflight brings the flight up to date.
+// updateInflight updates the queue pair's part of the outstanding packets.
 func (q *QP) updateInflight() {
 	if q.flight == nil || q.cfg.Type != RC {
 		return
@@ -117,8 +118,8 @@ func (q *QP) setInflight(n uint32) {
 	}
 }
 
-// enqueue has the queue pair wait for room for n packets of size bytes each (room), at the
-// end of the line or, if it has the turn, at its head.
+// enqueue queues the queue pair until there is room for n packets of size bytes each: at
+// the end or, if it is being served, at the head.
 func (f *Flight) enqueue(q *QP, n, size uint32) {
 	q.wantPackets, q.wantSize = n, size
 	if q.queued {
@@ -155,10 +156,10 @@ func (f *Flight) remove(q *QP) {
 	q.queued, q.next, q.prev = false, nil, nil
 }
 
-// room is for how many of n packets there is room. They carry up to size bytes each, as
-// frames; size 0: they are the answers to a READ, which can only go together. Half the limit
-// is room enough for those, so that the next long READ is asked for while the last one's
-// second half still comes.
+// room returns for how many of n packets there is room. size is the largest frame in
+// bytes. size 0 means the responses to a READ, which are admitted together. Half the limit
+// is enough for them, so that the next long READ is requested while the second half of the
+// last one is outstanding.
 func (f *Flight) room(n, size uint32) uint32 {
 	switch {
 	case f.packets >= f.limit:
@@ -171,7 +172,8 @@ func (f *Flight) room(n, size uint32) uint32 {
 	return 0
 }
 
-// admit is room for the queue pair's next packets. It enters the line if that is none.
+// admit returns how many of the queue pair's next packets may leave. If none may, it
+// enqueues the queue pair.
 func (q *QP) admit(n, size uint32) uint32 {
 	f := q.flight
 	if f == nil {
@@ -193,7 +195,7 @@ func (f *Flight) mayServe(q *QP) bool {
 	return f.serving == q || f.serving == nil && f.queueHead == nil || f.bypassWindow
 }
 
-// decreaseInflight closes the flight after a loss, once for all queue pairs that see it.
+// decreaseInflight halves the limit after a loss, once for all queue pairs that see it.
 func (q *QP) decreaseInflight(now, roundTrip Time) {
 	f := q.flight
 	if f == nil || f.decreasedAt != 0 && now-f.decreasedAt < 2*roundTrip {

@@ -2,20 +2,20 @@
 
 package qp
 
-// What is done about loss. A standard responder keeps nothing behind a gap: all
-// from the gap on is sent again (rewind). Another engine of ours keeps 128 packets
-// and says which (SACK): only those that are missing are sent again (scoreboard).
+// Retransmission. A standard responder drops all packets after a gap: all packets from the
+// gap on are sent again (rewind, go-back-N). A softroce peer buffers up to 128 packets and
+// reports them (SACK): only the missing packets are sent again (scoreboard).
 
-// rewind has everything sent again from packet n on.
+// rewind sets sndNxt back to packet n.
 func (r *requester) rewind(n uint64) {
 	r.sndNxt, r.cur = n, r.locate(n)
-	r.sinceAck = 64 // the first one asks for an ACK
+	r.sinceAck = 64 // the first one requests an ACK
 	r.rto.timing = false
 	r.suspectSpurious = false
 }
 
-// nextRetransmit writes a packet that goes before the stream: one that a SACK showed
-// as lost, a READ whose data is missing, or a probe.
+// nextRetransmit writes a packet that goes before the stream: one that SACK shows as lost,
+// a READ request for missing data, or a probe.
 func (r *requester) nextRetransmit(now Time, out *Outbound) bool {
 	for r.scoreboard != nil && r.scoreboard.lost != (bitmap{}) {
 		n := r.sndUna + uint64(r.scoreboard.lost.first())
@@ -68,11 +68,11 @@ func (r *requester) retransmitDue() bool {
 	return ok || r.reads.n != 0 && r.probesRead(r.at(r.reads.first))
 }
 
-// nextProbe sends the oldest packet that misses its answer once more. Of a responder
-// that has it, it brings the state: any duplicate is acknowledged at once (IBTA
-// 9.7.5.1). Of one that lacks it, it fills the gap, which the last packet would
-// not: the gap has been reported, and rxe then drops what is behind it in silence.
-// Of a READ it asks for one packet, as the peer may only be slow.
+// nextProbe sends the oldest packet without a response again. A responder that has the
+// packet acknowledges the duplicate at once (IBTA 9.7.5.1). A responder that lacks it gets
+// the gap filled. The newest packet would not do that: the responder has reported the gap
+// already, and rxe then drops later packets without a response. The probe of a READ
+// requests one packet, because the peer may only be slow.
 func (r *requester) nextProbe(now Time, out *Outbound) bool {
 	r.tlpPending = false
 	if r.reads.n != 0 {
@@ -98,9 +98,9 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 	return true
 }
 
-// onProbeAnswered judges the first progress after a probe. If the peer has that packet
-// now and nothing behind it, what was behind it is probably lost; it is sent again,
-// one packet first. An answer to what was not sent again shows that it was only late.
+// onProbeAnswered evaluates the first progress after a probe. If the peer has exactly the
+// probe's packet, the packets after it are probably lost: they are sent again, one packet
+// first. A response to a packet that was not sent again shows that they were only late.
 func (r *requester) onProbeAnswered() {
 	r.tlpOutstanding = false
 	if r.sndUna != r.tlpPSN+1 || r.sndNxt != r.sndMax || r.sndUna >= r.sndMax {

@@ -4,9 +4,9 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2/mem"
 
-// fillPayload reads the data of a packet. If the sender's own memory does not allow
-// it, the work request ends with a local protection error once those before it are
-// done, and nothing from it on is sent (IBTA 9.9.2; rxe does the same).
+// fillPayload reads the data of a packet. If the sender's own memory does not allow it,
+// the work request ends with a local protection error after those before it are done. Its
+// packets and all later ones are not sent (IBTA 9.9.2; rxe does the same).
 func (r *requester) fillPayload(o *Outbound, dst []byte) bool {
 	w := r.at(o.wqe)
 	if f := r.gather(w, o.off, dst); f != mem.FaultNone {
@@ -19,15 +19,15 @@ func (r *requester) fillPayload(o *Outbound, dst []byte) bool {
 
 func (r *requester) dropPayload(o *Outbound) { r.payloadTaken(r.at(o.wqe)) }
 
-// payloadTaken completes a message of UC or UD, which is done when its last packet is
-// off, wherever that ends (IBTA 9.8.2, 9.8.3).
+// payloadTaken completes a message of UC or UD, which is done when its last packet has been
+// sent (IBTA 9.8.2, 9.8.3).
 func (r *requester) payloadTaken(w *wqe) {
 	if r.q.cfg.Type != RC && r.sndNxt == w.end() {
 		r.completeUnreliable(r.now)
 	}
 }
 
-// faultStatus is the status of a work request whose own list was refused.
+// faultStatus returns the status of a work request whose own list was refused.
 func faultStatus(f mem.Fault) Status {
 	if f == mem.FaultBackend {
 		return LocalQPOperation
@@ -35,7 +35,7 @@ func faultStatus(f mem.Fault) Status {
 	return LocalProtection
 }
 
-// gather copies what stands at off in the message to dst.
+// gather copies the message's data at off to dst.
 func (r *requester) gather(w *wqe, off uint32, dst []byte) mem.Fault {
 	cfg := &r.q.cfg
 	switch {
@@ -52,7 +52,7 @@ func (r *requester) gather(w *wqe, off uint32, dst []byte) mem.Fault {
 	})
 }
 
-// scatter copies src to where off in the message goes.
+// scatter copies src to offset off of the message.
 func (r *requester) scatter(w *wqe, off uint32, src []byte) mem.Fault {
 	cfg := &r.q.cfg
 	if len(src) == 0 {
@@ -68,8 +68,8 @@ func (r *requester) scatter(w *wqe, off uint32, src []byte) mem.Fault {
 	})
 }
 
-// each calls f for the pieces of the list that hold the n bytes from off on, until one
-// is refused.
+// each calls f for the pieces of the list that hold n bytes from off on. It stops at the
+// first fault.
 func (x *extra) each(off uint32, n int, f func(e *SGE, at uint64, n int) mem.Fault) mem.Fault {
 	for i := 0; n > 0 && i < len(x.sgl); i++ {
 		e := &x.sgl[i]

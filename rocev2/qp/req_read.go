@@ -9,19 +9,18 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// READs and ATOMICs, whose answers are data. The answers of a READ are put where
-// they belong by their PSN, in whatever order they come. What is missing is asked
-// for again with a READ of just that range, at the PSN where it was: a duplicate
-// request that is a subset of the first (IBTA 9.7.5.1).
+// READs and ATOMICs, whose responses carry data. A READ response is stored by its PSN, in
+// any order. Missing data is requested again with a READ of that range at its original PSN:
+// a duplicate request that is a subset of the first (IBTA 9.7.5.1).
 
-// readList holds the READs and ATOMICs that were sent, oldest first, until they
-// and all before them have their data. That is also how the peer counts them: it
-// keeps the last MaxDestRdAtomic to answer them again, and an old one that misses
+// readList is the list of the READs and ATOMICs sent, oldest first. One stays on the list
+// until it and all before it have their data. The peer counts in the same way: it keeps the
+// last MaxDestRdAtomic requests to repeat their responses, and an old request that misses
 // data must be among them.
 type readList struct {
 	first, last uint32 // indices
 	n           uint32
-	requested   uint32 // how many have ask set
+	requested   uint32 // how many have again set
 }
 
 func (l *readList) add(r *requester, i uint32) {
@@ -34,7 +33,7 @@ func (l *readList) add(r *requester, i uint32) {
 	l.n++
 }
 
-// find returns the one that packet n belongs to.
+// find returns the work request of packet n, or nil.
 func (l *readList) find(r *requester, n int64) *wqe {
 	i := l.first
 	for range l.n {
@@ -50,7 +49,7 @@ func (l *readList) find(r *requester, n int64) *wqe {
 	return nil
 }
 
-// toRequest returns the oldest one that is to be requested again, or nil.
+// toRequest returns the oldest work request that is to be requested again, or nil.
 func (l *readList) toRequest(r *requester) *wqe {
 	if l.requested == 0 {
 		return nil
@@ -66,7 +65,7 @@ func (l *readList) toRequest(r *requester) *wqe {
 	return nil
 }
 
-// removeDone takes those off the list that are done.
+// removeDone removes finished work requests from the head of the list.
 func (l *readList) removeDone(r *requester) {
 	for l.n != 0 && r.at(l.first).done {
 		l.first = r.at(l.first).nextRead
@@ -88,8 +87,8 @@ func (l *readList) clear(w *wqe) {
 	}
 }
 
-// matchResponse finds the work request that a response is for; nil if there is none
-// that waits for it, or the response makes no sense.
+// matchResponse returns the work request of a response. It returns nil if none is
+// outstanding for it, or if the response is malformed.
 func (r *requester) matchResponse(now Time, p *rocev2.Packet) (w *wqe, n uint64) {
 	at := r.unwrapPSN(p.BTH().PSN())
 	w = r.reads.find(r, at)
@@ -109,15 +108,15 @@ func (r *requester) matchResponse(now Time, p *rocev2.Packet) (w *wqe, n uint64)
 	return w, uint64(at)
 }
 
-// badResponse ends w: the answer is of another kind or length than what was asked
-// for (IBTA 9.7.6, 9.9.2).
+// badResponse ends w: the response has another kind or length than the request (IBTA
+// 9.7.6, 9.9.2).
 func (r *requester) badResponse(now Time, w *wqe) {
 	r.q.cfg.Count.Malformed++
 	r.fault(now, w, BadResponse)
 }
 
-// receiveRead takes a READ response. FIRST, MIDDLE and LAST are not refused in the
-// wrong place: they differ when a part is sent again (rxe begins a part with MIDDLE).
+// receiveRead processes a READ response. FIRST, MIDDLE and LAST are accepted in any place:
+// they differ when a part is sent again (rxe begins a part with MIDDLE).
 func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	w, n := r.matchResponse(now, p)
 	if w == nil {
@@ -144,7 +143,7 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	ends := p.Opcode() == rocev2.RCReadResponseLast || p.Opcode() == rocev2.RCReadResponseOnly
 	r.rto.onReadData(now, w.highest != 0 && !ends)
 	w.markReceived(at)
-	if w.onePacket && ends && at+1 == w.requestedTo { // the answer to the probe, and no other came before
+	if w.onePacket && ends && at+1 == w.requestedTo { // the response to the probe, and none came before
 		w.highest = w.packets
 	}
 	w.done = w.received == w.packets
@@ -154,8 +153,8 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	}
 }
 
-// receiveAtomic takes the result of an ATOMIC: what was in memory before, which goes
-// to the requester's memory in host order.
+// receiveAtomic processes the result of an ATOMIC: the previous value, which is stored in
+// the requester's memory in host order.
 func (r *requester) receiveAtomic(now Time, p *rocev2.Packet) {
 	w, _ := r.matchResponse(now, p)
 	if w == nil {
@@ -175,7 +174,7 @@ func (r *requester) receiveAtomic(now Time, p *rocev2.Packet) {
 	r.onResponse(now, w)
 }
 
-// onResponse draws the conclusions from a response to w: all before w was executed.
+// onResponse updates the state after a response to w: all before w was executed.
 func (r *requester) onResponse(now Time, w *wqe) {
 	if w.done {
 		r.reads.clear(w)
@@ -191,8 +190,8 @@ func (r *requester) onResponse(now Time, w *wqe) {
 	r.retire(now)
 }
 
-// impliedNAK has READs and ATOMICs before packet to asked for again that have no
-// answer: answers come in order, so theirs were lost (IBTA 9.7.6).
+// impliedNAK requests READs and ATOMICs before packet to again if they have no response:
+// responses come in order, so theirs were lost (IBTA 9.7.6).
 func (r *requester) impliedNAK(now Time, to uint64) {
 	i := r.reads.first
 	for range r.reads.n {
@@ -209,18 +208,18 @@ func (r *requester) impliedNAK(now Time, to uint64) {
 	}
 }
 
-// requestRest has all of w asked for that is not there.
+// requestRest marks all missing data of w to be requested again.
 func (r *requester) requestRest(w *wqe) {
 	w.highest, w.requestedTo = w.packets, 0
 	r.reads.request(w)
 }
 
-// hasPacket reports whether packet at of the response is there.
+// hasPacket reports whether packet at of the response was received.
 func (w *wqe) hasPacket(at uint32) bool {
 	return at < w.received || w.hasGaps && w.x.arrived[at/64]>>(at%64)&1 != 0
 }
 
-// markReceived notes that packet at is there, which was not.
+// markReceived notes packet at of the response, which was missing.
 func (w *wqe) markReceived(at uint32) {
 	w.highest = max(w.highest, at+1)
 	if at == w.received {
@@ -244,8 +243,8 @@ func (w *wqe) markReceived(at uint32) {
 	x.arrived[at/64] |= 1 << (at % 64)
 }
 
-// gap returns the first range [from, to) of packets that are missing, at or
-// behind at and before the furthest that came; ok is false if there is none.
+// gap returns the first range [from, to) of missing packets at or after at and before the
+// highest packet received; ok is false if there is none.
 func (w *wqe) gap(at uint32) (from, to uint32, ok bool) {
 	from = max(at, w.received)
 	for from < w.highest && w.hasPacket(from) {
@@ -258,15 +257,15 @@ func (w *wqe) gap(at uint32) (from, to uint32, ok bool) {
 	return from, to, from < to
 }
 
-// dupThresh is by how many packets a later one may overtake before a packet counts as lost.
+// dupThresh is the number of later packets received before a packet counts as lost (RFC
+// 6675: DupThresh).
 const dupThresh = 3
 
-// gapDue reports whether a part of w is to be asked for again: it is missing
-// although later ones came, and was not asked for lately.
+// gapDue reports whether a part of w must be requested again: later packets were received,
+// and the part was not requested recently.
 //
-// A standard responder is asked for one gap at a time, the first: rxe remembers
-// the start of the last part that it was asked for, and drops requests for anything
-// before it.
+// A standard responder is asked for one gap at a time, the first: rxe stores the start of
+// the last part requested and drops requests for earlier parts.
 func (r *requester) gapDue(now Time, w *wqe) bool {
 	lost := func(from uint32, ok bool) bool {
 		return ok && (w.highest > from+dupThresh || w.highest == w.packets)
@@ -288,7 +287,7 @@ func (r *requester) gapDue(now Time, w *wqe) bool {
 	return lost(from, ok)
 }
 
-// requestAgain writes the request for what is missing of w, up to most packets of it.
+// requestAgain writes a request for missing data of w, up to most packets of it.
 func (r *requester) requestAgain(now Time, out *Outbound, w *wqe, most uint32) {
 	op := opcodes[w.op][3]
 	from, to := uint32(0), uint32(1)

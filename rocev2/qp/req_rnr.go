@@ -4,8 +4,8 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// onRNR is an RNR NAK: packet n, and all behind it, are to come again after a
-// while (IBTA 9.7.5.2, table 45).
+// onRNR processes an RNR NAK: packet n and all after it are sent again after a wait (IBTA
+// 9.7.5.2, table 45).
 func (r *requester) onRNR(now Time, at int64, code uint8) {
 	q, c := r.q, &r.rto
 	if at < int64(r.sndUna) {
@@ -14,7 +14,7 @@ func (r *requester) onRNR(now Time, at int64, code uint8) {
 	}
 	n := uint64(at)
 	if c.rnrUntil != 0 && n <= c.rnrPacket {
-		return // the same again, while we wait
+		return // a duplicate during the wait
 	}
 	q.cfg.Count.RNRReceived++
 	r.onAcked(now, n)
@@ -35,21 +35,20 @@ func (r *requester) onRNR(now Time, at int64, code uint8) {
 	}
 	c.rnrUntil = max(now+Time(rocev2.RNRTime(code)), 1)
 	c.since, r.tlpPending, r.tlpOutstanding = 0, false, false
-	c.retries, c.probes = 0, 0 // the peer is there
+	c.retries, c.probes = 0, 0 // the peer responds
 	r.silentAfterTimeout, r.rnrRejectedBefore = false, r.sndMax
-	if r.scoreboard != nil { // it was refused, even if it had been kept
+	if r.scoreboard != nil { // packet n was refused, even if it had been buffered
 		r.scoreboard.sacked.clear(0)
 	}
 	r.rewind(n)
 	r.startRNRSlowStart(n)
 }
 
-// startRNRSlowStart lets the stream begin again after an RNR NAK for packet n, and then with twice
-// as much each round trip. It begins with the message that found no receive: else a
-// receiver that is short of receives would refuse a whole window each time, of which it
-// takes one message. A standard responder drops what is behind, so that the window
-// closes as after a loss, but not below that message. Another engine of ours keeps the
-// message: its first packet will do.
+// startRNRSlowStart limits the stream after an RNR NAK for packet n. The limit doubles each
+// round trip. It begins with the message that found no receive: otherwise a receiver that
+// is short of receives would refuse a whole window each time and take one message of it. A
+// standard responder drops the packets after n, so the loss window closes as after a loss,
+// but not below that message. A softroce peer buffers the message: one packet is enough.
 func (r *requester) startRNRSlowStart(n uint64) {
 	r.rnrSlowStart, r.rnrSlowStartEnd = 0, r.sndMax-n
 	i := r.locate(n)
@@ -67,13 +66,12 @@ func (r *requester) startRNRSlowStart(n uint64) {
 	}
 }
 
-// endRNRWait has the packet sent again that the peer was not ready for. NAKs for it
-// that are still on their way are old.
+// endRNRWait sends the refused packet again. NAKs for it that are still in flight are old.
 func (r *requester) endRNRWait(now Time) {
 	c := &r.rto
 	c.rnrUntil = 0
 	r.nakAt, r.nakFor = now, c.rnrPacket
 	if r.reads.n != 0 || r.sndUna < r.sndMax {
-		c.restart(now) // as it was before the wait
+		c.restart(now) // the timer was off during the wait
 	}
 }

@@ -2,10 +2,11 @@
 
 package qp
 
-// rtt is the estimate of a round trip of RFC 6298; 0 before the first sample.
+// rtt is the RTT estimate of RFC 6298; 0 before the first sample. It needs no timestamps
+// from the peer.
 type rtt struct{ smoothed, deviation Time }
 
-// sample takes a measured round trip.
+// sample adds a measured RTT.
 func (r *rtt) sample(t Time) {
 	t = max(t, 1)
 	if r.smoothed == 0 {
@@ -20,15 +21,16 @@ func (r *rtt) sample(t Time) {
 	r.deviation += (d - r.deviation) / 4
 }
 
-// destState is what is known of a destination as a whole: whether it answers.
+// destState is the state shared by all queue pairs of a destination: its RTT and whether
+// it responds.
 type destState struct {
 	rtt         rtt
-	newestAcked [2]Time // when the newest answered packet was sent: a SEND or WRITE, a READ or ATOMIC
-	probedAt    Time    // when a queue pair last sent again although nothing showed that it had to
+	newestAcked [2]Time // when the newest packet with a response was sent, by answerKind
+	probedAt    Time    // when a queue pair last sent again without evidence of loss
 }
 
-// sampleRTT takes the round trip of the packet that was timed, for the queue pair and for its
-// destination.
+// sampleRTT adds the RTT of the timed packet to the queue pair's and the destination's
+// estimates.
 func (r *requester) sampleRTT(now Time) {
 	c := &r.rto
 	c.rtt.sample(now - c.timedAt)
@@ -39,8 +41,8 @@ func (r *requester) sampleRTT(now Time) {
 	}
 }
 
-// answerKind tells answers that are data, which the peer paces and has wait for each other, from
-// ACKs, which overtake them.
+// answerKind distinguishes responses with data, which the peer paces and queues, from ACKs,
+// which overtake them.
 func answerKind(read bool) int {
 	if read {
 		return 1
@@ -48,10 +50,10 @@ func answerKind(read bool) int {
 	return 0
 }
 
-// silenceIsLoss reports whether silence means that something was lost. It does if the destination
-// has answered what was sent after what this queue pair waits for. If it has not, it is
-// probably silent as a whole, stopped or far behind: then one queue pair in a round trip
-// finds out. If all of them sent again, it would have twice as much to do.
+// silenceIsLoss reports whether a missing response means loss. It does if the destination
+// has responded to a packet that was sent later than this queue pair's. If it has not, the
+// destination is probably stopped or overloaded as a whole. Then one queue pair in a round
+// trip sends again: if all did, the load would double.
 func (r *requester) silenceIsLoss(now Time) bool {
 	f := r.q.flight
 	if f == nil || f.dest.newestAcked[answerKind(r.reads.n != 0)] > r.rto.since {
@@ -64,8 +66,8 @@ func (r *requester) silenceIsLoss(now Time) bool {
 	return true
 }
 
-// estimate is the larger of the queue pair's and its destination's values: a queue pair among
-// many has few samples, and what others have outstanding delays its answers.
+// estimate returns the larger of the queue pair's and its destination's values. A queue
+// pair among many has few samples, and packets of the others delay its responses.
 func (r *requester) estimate(value func(rtt) Time) Time {
 	v := value(r.rto.rtt)
 	if f := r.q.flight; f != nil {
@@ -74,7 +76,7 @@ func (r *requester) estimate(value func(rtt) Time) Time {
 	return v
 }
 
-// roundTrip is how long to wait for the effect of something sent now.
+// roundTrip returns how long a response to a packet sent now may take.
 func (r *requester) roundTrip() Time {
 	if r.rto.rtt.smoothed == 0 {
 		return minProbeTimeout

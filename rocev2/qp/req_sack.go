@@ -4,8 +4,8 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// receiveSACK takes a SACK (rocev2/sack.go). Whoever sends one keeps packets, also if
-// we have not heard yet that there is an engine.
+// receiveSACK processes a SACK (rocev2/sack.go). A peer that sends one buffers packets,
+// also if HELLO has not announced it yet.
 func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 	c := r.q.cfg.Count
 	h, s := p.AETH(), p.SACK()
@@ -36,14 +36,14 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 		sb.onSacked(newlySacked)
 		sb.sacked = sb.sacked.or(b)
 		sb.lost = sb.lost.and(b.not())
-		// Not yet what takes back a retry: a peer that has restarted would keep our
-		// packets for ever and never get on.
+		// A SACK alone does not reset the retries: a peer that has restarted would buffer
+		// packets for ever and never make progress.
 		tries := r.rto.retries
 		r.onProgress(now)
 		r.rto.retries = tries
 	}
 	thresh := dupThresh
-	if r.sndUna+uint64(sb.sacked.len()) == r.sndMax { // nothing more will come to tell
+	if r.sndUna+uint64(sb.sacked.len()) == r.sndMax { // no later packet can reveal the loss
 		thresh = 1
 	}
 	sb.detectLost(thresh)
@@ -59,7 +59,7 @@ func (r *requester) openScoreboard() *scoreboard {
 	return r.scoreboard
 }
 
-// onGapNAK is a NAK PSN of a responder that keeps packets: sndUna is missing.
+// onGapNAK processes a NAK PSN of a responder that buffers packets: sndUna is missing.
 func (r *requester) onGapNAK(now Time) {
 	sb := r.openScoreboard()
 	if sb.retransmitted.has(0) && int32(sb.order-sb.sent[r.sndUna%sackWindow].order) < dupThresh {
@@ -69,8 +69,8 @@ func (r *requester) onGapNAK(now Time) {
 	r.enterRecovery()
 }
 
-// enterRecovery has what is beyond the peer's reach sent again later, and closes the
-// window once for all losses of one flight.
+// enterRecovery sets sndNxt back to the end of the SACK window. It closes the loss window
+// once for all losses of one flight.
 func (r *requester) enterRecovery() {
 	r.rto.timing = false
 	if r.sndUna >= r.recoveryPoint {
@@ -83,7 +83,7 @@ func (r *requester) enterRecovery() {
 		return
 	}
 	if i := r.locate(far); i != r.tail {
-		// The inside of a READ has no packets of its own.
+		// Packets inside a READ cannot be sent alone.
 		if w := r.at(i); w.isRead() && far > w.first {
 			far = w.end()
 		}

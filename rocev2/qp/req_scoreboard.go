@@ -2,29 +2,30 @@
 
 package qp
 
-// scoreboard says what became of the packets beyond sndUna, bit 0 being sndUna itself.
+// scoreboard is the SACK scoreboard: the state of the packets from sndUna on. Bit 0 is
+// sndUna itself.
 type scoreboard struct {
 	base          uint64 // sndUna
-	sacked        bitmap // the peer keeps it
+	sacked        bitmap // the peer has buffered it
 	lost          bitmap // to be sent again
-	retransmitted bitmap // was sent again
+	retransmitted bitmap // was sent again since
 
-	// For those that were: the how manieth packet sent again it was, and how far the
-	// stream was then. Whatever left later and has arrived shows how long it is gone.
+	// For retransmitted packets: the ordinal number of the retransmission, and sndMax at that
+	// time. Packets that were sent later and have arrived reveal a second loss.
 	order       uint32
-	latestOrder uint32 // of those that arrived
+	latestOrder uint32 // the largest order of a packet received
 	sent        [sackWindow]struct {
 		order uint32
 		max   uint64
 	}
 }
 
-// hasGap reports that there is, or may be, a gap.
+// hasGap reports whether there is, or may be, a gap.
 func (b *scoreboard) hasGap() bool { return b.sacked.or(b.lost).or(b.retransmitted) != bitmap{} }
 
 func (b *scoreboard) has(n uint64) bool { return n-b.base < sackWindow && b.sacked.has(int(n-b.base)) }
 
-// onRetransmit notes that packet n leaves once more, when max were sent once.
+// onRetransmit notes that packet n is sent again, while sndMax is max.
 func (b *scoreboard) onRetransmit(n, max uint64) {
 	if n-b.base >= sackWindow {
 		return
@@ -36,7 +37,7 @@ func (b *scoreboard) onRetransmit(n, max uint64) {
 	b.sent[n%sackWindow].order, b.sent[n%sackWindow].max = b.order, max
 }
 
-// onSacked notes packets that the peer has.
+// onSacked notes packets that the peer has received.
 func (b *scoreboard) onSacked(which bitmap) {
 	for f := which.and(b.retransmitted); f != (bitmap{}); {
 		i := f.first()
@@ -53,8 +54,8 @@ func (b *scoreboard) advance(taken uint64) {
 	b.sacked, b.lost, b.retransmitted = b.sacked.shift(n), b.lost.shift(n), b.retransmitted.shift(n)
 }
 
-// detectLost marks what is lost: packets that at least slack later ones have overtaken,
-// counted in the order in which they were sent.
+// detectLost marks lost packets: at least thresh later packets were received, counted in
+// the order of sending.
 func (b *scoreboard) detectLost(thresh int) {
 	highest := b.sacked.len()
 	lost := b.sacked.not().and(b.lost.not()).below(highest - thresh)

@@ -19,8 +19,8 @@ var opcodes = [...][4]rocev2.Opcode{
 	OpFetchAdd:    {3: rocev2.RCFetchAdd},
 }
 
-// nextRC writes the next packet of a reliable connection: what is asked for again
-// first, then the stream of packets in order.
+// nextRC writes the next packet of a reliable connection: retransmissions first
+// (nextRetransmit), then the stream of packets in order.
 func (r *requester) nextRC(now Time, out *Outbound) bool {
 	c := &r.rto
 	if c.rnrUntil != 0 {
@@ -70,15 +70,15 @@ func (r *requester) nextRC(now Time, out *Outbound) bool {
 	return false
 }
 
-// skipDelivered moves sndNxt over packets that need not be sent again: those that the
-// responder keeps, and READs whose request it has executed, which req_read.go sees to.
+// skipDelivered moves sndNxt over packets that need not be sent again: packets that the
+// responder has buffered, and READs whose request it has executed (req_read.go).
 func (r *requester) skipDelivered(w *wqe) bool {
 	n := r.sndNxt
 	r.sndNxt = r.afterDelivered(w, n)
 	return r.sndNxt != n
 }
 
-// afterDelivered returns n, or what follows it if packet n of w need not be sent again.
+// afterDelivered returns n, or the next packet if packet n of w need not be sent again.
 func (r *requester) afterDelivered(w *wqe, n uint64) uint64 {
 	switch {
 	case w.isRead() && (n > w.first || w.done):
@@ -92,8 +92,8 @@ func (r *requester) afterDelivered(w *wqe, n uint64) uint64 {
 	return n
 }
 
-// emit writes packet n of w, which is the one at index i. It asks for an ACK with
-// the last packet of a message, often enough, and if ask is set.
+// emit writes packet n of w, the work request at index i. The packet requests an ACK at the
+// end of a message, after ackEvery packets, and if ask is set.
 func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, ask bool) {
 	q := r.q
 	again, first := n < r.sndMax, r.noAckRequested()
@@ -121,7 +121,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		if !again {
 			r.reads.add(r, i)
 		} else if w.op == OpRead {
-			w.requestedTo, w.requestedAt, w.onePacket = 1, now, true // see responder.repeatRead
+			w.requestedTo, w.requestedAt, w.onePacket = 1, now, true // see responder.replayRead
 		}
 	} else {
 		off := at << (7 + q.attr.PMTU)
@@ -153,16 +153,16 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 	r.count(out)
 }
 
-// requestAckNow has packet n, which emit has just written, ask for an ACK.
+// requestAckNow sets AckReq in the packet that emit has just written.
 func (r *requester) requestAckNow(now Time, out *Outbound) {
 	n := uint64(r.unwrapPSN(out.PSN))
 	out.AckReq, r.sinceAck = true, 0
 	r.rto.armAckTimer(now, n, out.Again, r.noAckRequested(), false)
 }
 
-// follows reports that the message after the one at index i can go at once, so that
-// its ACK serves both: an ACK costs the peer, and us, as much as a small message. Should it not go after
-// all, the clock runs and a probe asks.
+// follows reports whether the message after the one at index i can be sent at once. Then
+// one ACK serves both: an ACK costs each side as much as a small message. If that message
+// is not sent after all, the timer is armed and a probe requests the ACK.
 func (r *requester) follows(i uint32) bool {
 	if i+1 == r.tail || r.sinceAck >= r.q.cfg.AckPackets {
 		return false
@@ -180,7 +180,7 @@ func (r *requester) count(out *Outbound) {
 	}
 }
 
-// header writes the fields of all requests, and those of the headers that op has.
+// header writes the fields of all requests, and of the headers that op has.
 func (r *requester) header(out *Outbound, w *wqe, op rocev2.Opcode, psn rocev2.PSN) {
 	q := r.q
 	out.Opcode, out.PSN = op, psn

@@ -10,8 +10,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// What PostSend returns; nothing was queued then. Errors about a number are
-// wrapped and say which.
+// The errors of PostSend; nothing was queued then. Errors about a number are wrapped with
+// the number.
 var (
 	ErrSendState    = errors.New("qp: work can be posted to the send queue in RTS, SQD, SQE and ERR only: Modify to RTS first")
 	ErrSendFull     = errors.New("qp: the send queue is full: wait for completions or ask for a larger MaxSend")
@@ -26,14 +26,14 @@ var (
 	errSendData     = errors.New("qp: Data is for work requests with Inline only; set the flag or use SGL")
 )
 
-// wqe is a work request in the send queue and how far it got.
+// wqe is a work request in the send queue and its progress.
 type wqe struct {
 	id          uint64
 	va          uint64
 	swapAdd     uint64
 	compare     uint64
 	first       uint64 // its first packet
-	requestedAt Time   // READ, ATOMIC: when it was last asked for again
+	requestedAt Time   // READ, ATOMIC: when it was last requested again
 	length      uint32 // bytes of the message
 	packets     uint32 // PSNs; 0 for a local operation
 	rkey        uint32
@@ -41,35 +41,35 @@ type wqe struct {
 	ssn         uint32
 	op          Operation
 	flags       Flags
-	status      Status // other than Success: this is how it ends
-	done        bool   // READ, ATOMIC, local: its result is there
-	sglInExtra  bool   // its list is in x
-	again       bool   // READ, ATOMIC: ask for it again
-	hasGaps     bool   // READ: x.have is in use
-	onePacket   bool   // READ: it was last asked for one packet, because of silence
+	status      Status // other than Success: the error to complete with
+	done        bool   // READ, ATOMIC, local: it has its result
+	sglInExtra  bool   // the list is in x
+	again       bool   // READ, ATOMIC: to be requested again
+	hasGaps     bool   // READ: x.arrived is in use
+	onePacket   bool   // READ: the last request was a probe for one packet
 
-	// READ, in packets of the response.
-	received    uint32 // all before it are there
-	highest     uint32 // one before it was the furthest to come
-	requestedTo uint32 // the furthest that was asked for again
+	// READ: the progress, in packets of the response.
+	received    uint32 // all packets before it were received
+	highest     uint32 // one more than the highest packet received
+	requestedTo uint32 // the end of the last range requested again
 
 	nextRead uint32 // index of the next one in readList
 	sge      SGE    // the list, if it has one element
-	x        *extra // stays with the slot
+	x        *extra // kept with the slot
 }
 
-// extra is what few work requests have.
+// extra holds what few work requests need.
 type extra struct {
 	sgl     []SGE
 	data    []byte   // inline
-	arrived []uint64 // READ with a gap: a bit for each packet of the response that is there
+	arrived []uint64 // READ with a gap: one bit for each packet of the response
 	bind    mem.Bind
 	ah      AH
 }
 
 func (w *wqe) end() uint64 { return w.first + uint64(w.packets) }
 
-// isRead tells the operations that the peer answers with data.
+// isRead reports whether the peer responds with data.
 func (w *wqe) isRead() bool { return w.op == OpRead || w.isAtomic() }
 
 func (w *wqe) isAtomic() bool { return w.op == OpCompareSwap || w.op == OpFetchAdd }
@@ -81,9 +81,9 @@ func (w *wqe) getExtra() *extra {
 	return w.x
 }
 
-// ringMin is the number of slots of a send queue that had more than one message under
-// way: for one there is a place in the queue pair itself, next to what else a message
-// touches. A ring that is longer is given back after idleTime without work.
+// ringMin is the number of slots of the smallest allocated ring. One outstanding message
+// needs no ring: its slot is in the queue pair itself (firstSlot), next to the fields that
+// every message touches. A longer ring is freed after idleTime without work.
 const (
 	ringMin  = 8
 	idleTime = Time(1e9)
@@ -103,7 +103,7 @@ func (r *requester) grow() {
 	r.ring = ring
 }
 
-// post is PostSend.
+// post implements PostSend.
 func (r *requester) post(wr *SendWR) error {
 	q := r.q
 	length, err := q.cfg.checkSend(q.state, &q.attr, wr)
@@ -121,8 +121,8 @@ func (r *requester) post(wr *SendWR) error {
 	if r.tail != r.head {
 		first = r.at(r.tail - 1).end()
 	} else {
-		// The slots that were used last are in the caches, if any are: where one
-		// message is under way at a time, all have the same.
+		// The first slots are probably in the CPU caches: queue pairs with one outstanding message
+		// at a time use the same slot always.
 		r.head, r.cur, r.tail = 0, 0, 0
 	}
 	if int(r.tail-r.head) == len(r.ring) {
@@ -167,15 +167,14 @@ func (r *requester) post(wr *SendWR) error {
 	return nil
 }
 
-// CheckSend judges a work request as PostSend of a queue pair in that state and with
-// those attributes would, but for the room in the queue. It needs no queue pair, so
-// any goroutine may ask.
+// CheckSend checks a work request as PostSend would in state s with the attributes a,
+// except for the room in the queue. It uses no queue pair, so any goroutine may call it.
 func (cfg *Config) CheckSend(s State, a *Attr, wr *SendWR) error {
 	_, err := cfg.checkSend(s, a, wr)
 	return err
 }
 
-// checkSend is CheckSend (IBTA 11.4.1.1) and returns the length in bytes.
+// checkSend implements CheckSend (IBTA 11.4.1.1) and returns the length in bytes.
 func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, err error) {
 	switch s {
 	case RTS, SQD, SQE, Err:
@@ -203,7 +202,7 @@ func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, er
 	limit := uint64(maxMessage)
 	switch {
 	case cfg.Type == UD:
-		limit = 4096 // the largest PMTU there is
+		limit = 4096 // the largest PMTU
 		if attr.PMTU.Valid() {
 			limit = uint64(attr.PMTU.Bytes())
 		}
@@ -214,8 +213,7 @@ func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, er
 			return 0, ErrSendFence
 		}
 	case wr.Op == OpRead && s != Err:
-		// All its PSNs are outstanding at once, and they may be no more than half of
-		// those that there are (IBTA 9.7.1).
+		// All PSNs of a READ are outstanding at once: at most half of all PSNs (IBTA 9.7.1).
 		limit = min(limit, uint64(maxOutstanding)*uint64(attr.PMTU.Bytes()))
 	}
 	if n > limit {
@@ -228,14 +226,14 @@ func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, er
 		}
 		fallthrough
 	case OpRead:
-		if attr.MaxRdAtomic == 0 && s != Err { // there it is only flushed, also if it was never in RTS
+		if attr.MaxRdAtomic == 0 && s != Err { // in ERR it is only flushed
 			return 0, ErrSendRdAtomic
 		}
 	}
 	return uint32(n), nil
 }
 
-// has tells the operations of a service (IBTA 9.1).
+// has reports whether a service has an operation (IBTA 9.1).
 func (t Type) has(op Operation) bool {
 	switch op {
 	case OpSend, OpSendImm:
@@ -248,12 +246,12 @@ func (t Type) has(op Operation) bool {
 	return false
 }
 
-// SendQueued is the number of work requests on the send queue that have not
+// SendQueued returns the number of work requests on the send queue that have not
 // completed.
 func (q *QP) SendQueued() int { return int(q.req.tail - q.req.head) }
 
-// locate returns the index of the work request that packet n belongs to, or of
-// a local operation before it that has not run, or tail.
+// locate returns the index of the work request of packet n, or of an earlier local
+// operation that has not run. It returns tail if there is none.
 func (r *requester) locate(n uint64) uint32 {
 	return r.head + uint32(sort.Search(int(r.tail-r.head), func(i int) bool {
 		w := r.at(r.head + uint32(i))
@@ -261,7 +259,7 @@ func (r *requester) locate(n uint64) uint32 {
 	}))
 }
 
-// shrink gives a long ring back that has nothing to do.
+// shrink frees the ring of an empty queue.
 func (r *requester) shrink() {
 	if r.head == r.tail && len(r.ring) > ringMin {
 		r.ring, r.scoreboard = nil, nil

@@ -2,52 +2,53 @@
 
 package qp
 
-// Bounds of what the clock does by itself.
+// Bounds of the probe timer, in ns.
 const (
-	// Nothing is taken for lost sooner than this, however short the round trip: the
-	// peer may be a process that was not scheduled.
+	// The shortest probe timeout, however short the RTT: the peer may be a process that
+	// was not scheduled.
 	minProbeTimeout = 300 * 1000
-	// Longer gaps in READ responses are taken for loss.
+	// The longest gap between READ responses that counts as pacing, not as loss.
 	maxDataGap = 5 * 1000 * 1000
-	// As long as no round trip was measured.
+	// The probe timeout before the first RTT sample.
 	initialProbeTimeout = 20 * 1000 * 1000
 	maxBackoffShift     = 16
 )
 
-// rtoState keeps the times of a requester: how long answers take, since when one is
-// due, and what happens when it does not come.
+// rtoState is the state of the retransmission timer: tail loss probes (RFC 8985) and the
+// timeouts of IBTA 9.7.6.
 //
-// An answer is due once a packet left that asks for one. If nothing is heard for
-// two round trips of the queue pair or of its destination, the oldest packet is sent once more; that is no retry. After
-// the time that Modify set, everything is sent again, and after RetryCnt of those
-// the connection is given up (IBTA 9.7.6). Both times double as long as nothing
-// is heard, the second up to four times, which the clause allows (T_tr to 4 T_tr).
+// A response is due after a packet with AckReq was sent. Without any response for two RTTs
+// of the queue pair or of its destination, the oldest packet is sent again as a probe. A
+// probe does not count as a retry. After the ACK timeout (Attr.Timeout) all packets are
+// sent again. After RetryCnt such retries the connection ends (IBTA 9.7.6). Both times
+// double while no response arrives, the ACK timeout up to four times. The clause allows
+// that (T_tr to 4 T_tr).
 type rtoState struct {
 	rnrUntil        Time   // or 0
-	since           Time   // since when an answer is due, or 0
-	probeNotBefore  Time   // a probe was put off until then, or 0
-	requestedBefore uint64 // packets before this one are covered by one that asked for an ACK
-	expectedBefore  uint64 // packets before this one are to be answered, if not asked for yet then later
+	since           Time   // since when a response is due, or 0
+	probeNotBefore  Time   // the probe was postponed until then, or 0
+	requestedBefore uint64 // a packet with AckReq covers all packets before this one
+	expectedBefore  uint64 // a response is due, now or later, for all packets before this one
 
 	rtt         rtt
-	timedPacket uint64 // the packet whose answer gives the next: never one that was sent twice (Karn)
+	timedPacket uint64 // the packet that gives the next RTT sample: never one sent twice (Karn's algorithm)
 	timedAt     Time
 	idleSince   Time
 
-	timing     bool  // timed is on its way
-	timedRead  bool  // timed is a READ or ATOMIC
-	probes     uint8 // since the last progress
-	retries    uint8 // timeouts since then
+	timing     bool  // timedPacket is in flight
+	timedRead  bool  // timedPacket is a READ or ATOMIC
+	probes     uint8 // probes since the last progress
+	retries    uint8 // timeouts since the last progress
 	rnrRetries uint8
-	rnrPacket  uint64 // the packet that the peer was not ready for
+	rnrPacket  uint64 // the packet that got the RNR NAK
 
-	// READ responses come at the pace of the peer, which may be slower than the
-	// round trip: the longest wait between two, forgotten slowly.
+	// The peer paces READ responses, perhaps more slowly than one per RTT. dataGap is the
+	// longest time between two of them; it decays by a quarter each time.
 	dataGap Time
 	dataAt  Time
 }
 
-// ackTimeout is 4.096 µs · 2^t (IBTA 9.7.6), 0 for t = 0: never.
+// ackTimeout returns 4.096 µs · 2^t (IBTA 9.7.6), 0 for t = 0: no timeout.
 func ackTimeout(t uint8) Time {
 	if t == 0 {
 		return 0
@@ -55,9 +56,8 @@ func ackTimeout(t uint8) Time {
 	return 4096 << (t & 31)
 }
 
-// RetryBound is the longest time until a peer that does not answer is given
-// up with RetryExceeded, from the first packet that asked it for an answer. It is 0
-// if it never is, which is so with timeout 0.
+// RetryBound returns the longest time from the first packet with AckReq to RetryExceeded,
+// if the peer never responds. It is 0 for timeout 0: the connection never ends so.
 func RetryBound(timeout, retryCnt uint8) Time {
 	sum := Time(0)
 	for i := range retryCnt + 1 {
@@ -66,7 +66,7 @@ func RetryBound(timeout, retryCnt uint8) Time {
 	return sum
 }
 
-// probeTimeout is for how long silence does not call for a probe.
+// probeTimeout returns the time without a response after which a probe is sent.
 func (r *requester) probeTimeout() Time {
 	c := &r.rto
 	wait := Time(initialProbeTimeout)
@@ -82,13 +82,13 @@ func (r *requester) probeTimeout() Time {
 	return wait
 }
 
-// probeAt is when it does.
+// probeAt returns when the next probe is due.
 func (r *requester) probeAt() Time {
 	c, wait := &r.rto, r.probeTimeout()
 	return max(c.since+wait<<min(c.probes+1, maxBackoffShift)-wait, c.probeNotBefore)
 }
 
-// timeoutAt is when it calls for more.
+// timeoutAt returns when the ACK timeout expires, or 0.
 func (r *requester) timeoutAt() Time {
 	t := ackTimeout(r.q.attr.Timeout)
 	if t == 0 {
@@ -104,7 +104,7 @@ func (r *requester) deadline() Time {
 		return c.rnrUntil
 	case c.since != 0:
 		at := r.probeAt()
-		if r.tlpPending { // it waits for its turn to be sent
+		if r.tlpPending { // due, but not sent yet
 			at = 0
 		}
 		if t := r.timeoutAt(); at == 0 || t != 0 && t < at {
@@ -129,7 +129,7 @@ func (r *requester) expire(now Time) {
 	case c.since == 0:
 		r.shrink()
 	case r.noAckRequested() && r.readyToSend():
-		r.requestAckNext() // no answer can come: what would ask waits for its turn
+		r.requestAckNext() // no ACK can come: the packet to request it is not sent yet
 		c.restart(now)
 	default:
 		if t := r.timeoutAt(); t != 0 && now >= t {
@@ -147,13 +147,14 @@ func (r *requester) expire(now Time) {
 	}
 }
 
-// noAckRequested reports that no packet has asked for the answers that are due.
+// noAckRequested reports that no packet has requested the ACKs that are due.
 func (r *requester) noAckRequested() bool { return r.rto.requestedBefore <= r.sndUna && r.reads.n == 0 }
 
-// requestAckNext has the next new packet of a SEND or WRITE ask for an ACK.
-func (r *requester) requestAckNext() { r.sinceAck = 1 << 16 } // more than ackEvery gives
+// requestAckNext sets AckReq in the next new packet of a SEND or WRITE.
+func (r *requester) requestAckNext() { r.sinceAck = 1 << 16 } // more than any ackEvery
 
-// armTail notes that packet n leaves, whose answer another one is to ask for.
+// armTail notes that packet n is sent without AckReq at the end of a message. A later packet
+// requests its ACK.
 func (c *rtoState) armTail(now Time, n uint64) {
 	c.expectedBefore = max(c.expectedBefore, n+1)
 	if c.since == 0 {
@@ -161,11 +162,11 @@ func (c *rtoState) armTail(now Time, n uint64) {
 	}
 }
 
-// restart has an answer be due from now on.
+// restart starts the timer at now.
 func (c *rtoState) restart(now Time) { c.since, c.probeNotBefore = now, 0 }
 
-// armAckTimer notes that packet n, which asks for an answer, leaves. first: no other one has
-// asked for what is due.
+// armAckTimer notes that packet n is sent with AckReq. first: no earlier packet has
+// requested the ACKs that are due.
 func (c *rtoState) armAckTimer(now Time, n uint64, again, first, read bool) {
 	c.armTail(now, n)
 	c.requestedBefore = max(c.requestedBefore, n+1)
@@ -177,8 +178,8 @@ func (c *rtoState) armAckTimer(now Time, n uint64, again, first, read bool) {
 	}
 }
 
-// onReadData notes a READ response; follows says that it came behind another of its READ,
-// and not because it was asked for.
+// onReadData notes a READ response. follows: it came after another response to its READ,
+// not after a request for missing data.
 func (c *rtoState) onReadData(now Time, follows bool) {
 	if follows {
 		c.dataGap = max(min(now-c.dataAt, maxDataGap), c.dataGap-c.dataGap/4)
@@ -186,8 +187,7 @@ func (c *rtoState) onReadData(now Time, follows bool) {
 	c.dataAt = now
 }
 
-// onProgress notes that the peer did something new. more says whether an answer is
-// still due.
+// onProgress notes that the peer made progress. more: a response is still due.
 func (c *rtoState) onProgress(now Time, more bool) {
 	c.probes, c.retries = 0, 0
 	c.since = 0
@@ -196,7 +196,7 @@ func (c *rtoState) onProgress(now Time, more bool) {
 	}
 }
 
-// timeout is what happens when nothing was heard for the time that Modify set.
+// timeout handles the ACK timeout.
 func (r *requester) timeout(now Time) {
 	q, c := r.q, &r.rto
 	q.cfg.Count.Timeouts++
@@ -210,13 +210,13 @@ func (r *requester) timeout(now Time) {
 	overdue := r.silenceIsLoss(now)
 	c.restart(now)
 	if !overdue {
-		return // it counts, but sends nothing
+		return // it counts as a retry but sends nothing
 	}
 	r.silentAfterTimeout = true
 	r.tlpPending, r.tlpOutstanding = false, false
 	r.window.onSilence(r.sndMax - r.sndUna)
 	if r.scoreboard != nil {
-		*r.scoreboard = scoreboard{base: r.sndUna} // the peer may have dropped what it kept
+		*r.scoreboard = scoreboard{base: r.sndUna} // the peer may have dropped its buffered packets
 	}
 	if r.reads.n != 0 {
 		if w := r.at(r.reads.first); w.end() <= r.sndUna {

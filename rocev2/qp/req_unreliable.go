@@ -6,8 +6,8 @@ import "github.com/softroce/softroce-xdp/rocev2"
 
 const ucBit = rocev2.UCSendFirst
 
-// nextUnreliable writes the next packet of UC or UD. There are no answers: a message
-// is done when its last packet has left.
+// nextUnreliable writes the next packet of UC or UD. There are no responses: a message is
+// done when its last packet has been sent.
 func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 	q := r.q
 	for r.cur != r.tail {
@@ -32,7 +32,7 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 			}
 			ah := &w.x.ah
 			out.AH, out.DestQP, out.QKey = ah, ah.QPN, ah.QKey
-			if ah.QKey>>31 != 0 { // IBTA 10.2: the queue pair's own
+			if ah.QKey>>31 != 0 { // the queue pair's own Q_Key (IBTA 10.2)
 				out.QKey = q.attr.QKey
 			}
 			out.PayloadLen = int(w.length)
@@ -67,7 +67,7 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 	return false
 }
 
-// completeUnreliable completes the message of UC or UD whose last packet was just handed out.
+// completeUnreliable completes the message of UC or UD whose last packet has been sent.
 func (r *requester) completeUnreliable(now Time) {
 	w := r.at(r.head)
 	r.head++
@@ -75,8 +75,9 @@ func (r *requester) completeUnreliable(now Time) {
 	r.idle(now)
 }
 
-// NextAH is the address handle of the packet that NextData gives next: where that
-// must have room, and be paced. It is nil for RC and UC, and if there is no packet.
+// NextAH returns the address handle of the packet that NextData returns next, so that the
+// engine can check pacer and socket of that destination first. It returns nil for RC and
+// UC, and if there is no packet.
 func (q *QP) NextAH() *AH {
 	r := &q.req
 	if q.cfg.Type != UD || q.state != RTS || r.cur == r.tail {

@@ -6,18 +6,18 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// responder is the receive queue and everything that the peer's requester asks.
+// responder is the receive queue and the execution of the peer's requests.
 type responder struct {
 	q         *QP
-	readFirst bool // NextData asks the responder first
+	readFirst bool // NextData calls nextRead first
 
-	established bool // EventEstablished was given
-	dropping    bool // UC: until the next message begins
+	established bool // EventEstablished was reported
+	dropping    bool // UC: packets are dropped until the next message begins
 
 	expected rocev2.PSN
 	msn      uint32 // messages completed, 24 bits
 	pmtu     int
-	reorder  *reorderBuffer // packets beyond a gap, or nil
+	reorder  *reorderBuffer // out-of-order packets, or nil
 	ack      ackState
 	res      resources
 	message  message
@@ -26,14 +26,14 @@ type responder struct {
 	buf  recvBuffer
 }
 
-// start takes the attributes of INIT to RTR.
+// start applies the attributes of INIT to RTR.
 func (r *responder) start() {
 	r.expected = r.q.attr.RQPSN
 	r.pmtu = r.q.attr.PMTU.Bytes()
 	r.ack = ackState{acked: r.expected.Add(-1)}
 }
 
-// reset forgets everything.
+// reset discards everything, without completions.
 func (r *responder) reset() {
 	r.dropBuffered()
 	*r = responder{q: r.q, ring: newRecvRing(r.q.cfg.MaxRecv, r.q.cfg.MaxRecvSGE)}
@@ -44,7 +44,7 @@ func (r *responder) receive(now Time, p *rocev2.Packet) {
 	c := q.cfg.Count
 	switch q.state {
 	case RTR, RTS, SQD, SQE:
-	default: // dropped without a word (IBTA 10.3.1)
+	default: // dropped silently (IBTA 10.3.1)
 		c.Ignored++
 		return
 	}

@@ -4,39 +4,38 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// Answers leave in the order of their PSNs (IBTA 9.7.5.1): first those of READs and
-// ATOMICs (rsp_read.go), each its own, then one ACK or NAK for everything before it.
+// Responses leave in the order of their PSNs (IBTA 9.7.5.1): first each READ's and ATOMIC's
+// own (rsp_read.go), then one ACK or NAK for all packets before it.
 
-// What makes the responder answer although nobody asked for it (IBTA 9.7.5.1
-// leaves it free; a requester that asks too seldom gets on this way).
+// Limits after which the responder sends an ACK without AckReq. IBTA 9.7.5.1 allows that; it
+// keeps a requester going that sets AckReq too seldom.
 const (
-	ackEvery = 64         // packets; what rxe and we ask for at the latest
-	ackDelay = 500 * 1000 // ns after the first packet without an answer
+	ackEvery = 64         // packets; rxe and our requester set AckReq at least so often
+	ackDelay = 500 * 1000 // ns after the first unacknowledged packet
 )
 
-// noCredits is the syndrome of our ACKs: end-to-end credits are not counted. IBTA
-// 9.7.7.2 asks for them on queue pairs without SRQ; rxe never sends any, and
-// with credits a requester at their end has to probe, where an RNR NAK gives it
-// a time to come back.
+// noCredits is the syndrome of our ACKs: end-to-end credits are not counted. IBTA 9.7.7.2
+// requires them on queue pairs without SRQ, but rxe never sends any. A requester that has
+// used up its credits must probe; an RNR NAK gives it a time to try again.
 const noCredits = rocev2.Syndrome(rocev2.CreditInvalid)
 
-// ackState is what the peer knows of our progress, and what it is to learn.
+// ackState is the acknowledgement state: what was acknowledged and what is due.
 type ackState struct {
-	acked     rocev2.PSN // all up to this have been acknowledged
-	ackDue    bool       // an ACK is due as far as it may go
-	repeatDue bool       // also if it says nothing new: an earlier one was lost
-	unacked   uint16     // packets accepted since the last answer
-	deadline  Time       // when an answer is due at the latest, or 0
+	acked     rocev2.PSN // the last PSN that was acknowledged
+	ackDue    bool       // an ACK is due
+	repeatDue bool       // also if it repeats the last one, which may be lost
+	unacked   uint16     // packets accepted since the last response
+	deadline  Time       // when an ACK is due at the latest, or 0
 
-	// A NAK was decided and no packet came in turn since: none more for the same
-	// gap (IBTA 9.7.5.2). due: it has not left yet.
+	// A NAK was decided and no expected packet has arrived since: the same gap gets no
+	// second NAK (IBTA 9.7.5.2). nakDue: it has not been sent yet.
 	nakActive, nakDue bool
 	syndrome          rocev2.Syndrome
 	psn               rocev2.PSN
 	msn               uint32
 }
 
-// onAccepted counts a packet that was accepted.
+// onAccepted counts an accepted packet.
 func (a *ackState) onAccepted(now Time, asked bool) {
 	a.unacked++
 	switch {
@@ -47,19 +46,19 @@ func (a *ackState) onAccepted(now Time, asked bool) {
 	}
 }
 
-// requestRepeat has the state acknowledged once more.
+// requestRepeat makes an ACK of the present state due, even if it repeats the last one.
 func (a *ackState) requestRepeat() { a.ackDue, a.repeatDue = true, true }
 
-// setNAK decides on a NAK.
+// setNAK makes a NAK due.
 func (a *ackState) setNAK(s rocev2.Syndrome, psn rocev2.PSN, msn uint32) {
 	a.nakActive, a.nakDue = true, true
 	a.syndrome, a.psn, a.msn = s, psn, msn
 }
 
-// cancelNAK takes a NAK back that the packet it asks for has overtaken.
+// cancelNAK cancels the NAK, because the expected packet has arrived.
 func (a *ackState) cancelNAK() { a.nakActive, a.nakDue = false, false }
 
-// markAcked notes that an answer with this PSN leaves, which answers all before it.
+// markAcked notes that a response with this PSN is sent. It acknowledges all earlier PSNs.
 func (a *ackState) markAcked(psn rocev2.PSN) {
 	if psn.After(a.acked) {
 		a.acked = psn
@@ -67,13 +66,13 @@ func (a *ackState) markAcked(psn rocev2.PSN) {
 	a.unacked, a.deadline = 0, 0
 }
 
-// clear notes an answer after which nothing is due.
+// clear notes a response after which no ACK is due.
 func (a *ackState) clear(psn rocev2.PSN) {
 	a.markAcked(psn)
 	a.ackDue, a.repeatDue = false, false
 }
 
-// nextAck writes the next answer that is not data.
+// nextAck writes the next response without data.
 func (r *responder) nextAck(now Time, out *Outbound) bool {
 	a := &r.ack
 	if r.res.responding() {
@@ -102,8 +101,8 @@ func (r *responder) nextAck(now Time, out *Outbound) bool {
 	return true
 }
 
-// ackBeforeData is nextAck while READs or ATOMICs are unanswered: results of ATOMICs
-// in their turn, and ACKs for what came before.
+// ackBeforeData is nextAck while READs or ATOMICs have no response: results of ATOMICs in
+// PSN order, and ACKs for earlier packets.
 func (r *responder) ackBeforeData(out *Outbound) bool {
 	a := &r.ack
 	i, at := r.res.nextResponse()
@@ -124,7 +123,7 @@ func (r *responder) ackBeforeData(out *Outbound) bool {
 	return true
 }
 
-// writeResponse writes the transport fields that all answers have.
+// writeResponse writes the transport fields that all responses have.
 func (r *responder) writeResponse(out *Outbound, op rocev2.Opcode, psn rocev2.PSN, s rocev2.Syndrome, msn uint32) {
 	q := r.q
 	out.Opcode, out.PSN = op, psn
@@ -143,7 +142,7 @@ func (r *responder) expire(now Time) {
 	}
 }
 
-// discard drops all answers that are due.
+// discard cancels all responses that are due.
 func (r *responder) discard() {
 	r.ack = ackState{acked: r.ack.acked}
 	r.res.clear()

@@ -7,21 +7,21 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// message is the SEND or WRITE that has begun and not ended.
+// message is the SEND or WRITE in progress.
 type message struct {
 	op     rocev2.Operation // OperationNone between messages
 	rkey   uint32           // WRITE
-	va     uint64           // WRITE: where the next packet goes
+	va     uint64           // WRITE: address of the next packet's data
 	length uint32           // WRITE: RETH.DMALen. SEND: bytes so far
-	left   uint32           // WRITE: bytes still to come
+	left   uint32           // WRITE: remaining bytes
 }
 
-// execute does what the packet asks and returns how many PSNs it takes (IBTA 9.7.4).
-// Whatever it does not accept has touched nothing.
+// execute executes a request packet and returns how many PSNs it takes (IBTA 9.7.4). A
+// packet that is not accepted has changed no memory.
 func (r *responder) execute(p *rocev2.Packet, info *rocev2.OpcodeInfo) (verdict, int) {
 	starts := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
 	if starts == (r.message.op != rocev2.OperationNone) || !starts && info.Operation != r.message.op {
-		// Unknown opcodes end here too, between messages as within.
+		// Unknown opcodes end here too, between messages and within.
 		return badRequest, 0
 	}
 	switch info.Operation {
@@ -37,8 +37,8 @@ func (r *responder) execute(p *rocev2.Packet, info *rocev2.OpcodeInfo) (verdict,
 	return badRequest, 0
 }
 
-// lengthFits judges payload and pad by the place in the message (IBTA 9.7.4.1):
-// FIRST and MIDDLE are full, LAST is not empty, and the pad fills up to 4 bytes.
+// lengthFits checks payload and pad by the place in the message (IBTA 9.7.4.1): FIRST and
+// MIDDLE are full, LAST is not empty, and the pad fills up to 4 bytes.
 func (r *responder) lengthFits(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
 	n := p.PayloadLen()
 	if p.BTH().PadCount() != -n&3 {
@@ -53,8 +53,8 @@ func (r *responder) lengthFits(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
 	return n <= r.pmtu
 }
 
-// send is a packet of a SEND. The receive is taken with the first packet; without
-// one nothing happens, so that the same packet can come again.
+// send executes a packet of a SEND. The first packet takes the receive. Without a receive
+// nothing changes, so that the same packet can be sent again.
 func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	if !r.lengthFits(p, info) {
 		return badRequest
@@ -79,8 +79,8 @@ func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	c := Completion{Op: OpRecv, Bytes: r.message.length}
 	if inv := p.IETH(); inv != nil {
 		c.HasInv, c.InvKey = true, inv.RKey()
-		// The clause leaves open what the peer hears; rxe acknowledges and breaks
-		// the connection. We say why.
+		// The clause does not define the response; rxe acknowledges and ends the
+		// connection. Our NAK gives the reason.
 		if f := r.q.cfg.Memory.InvalidateRemote(r.q.cfg.PD, r.q.cfg.QPN, c.InvKey); f != mem.FaultNone {
 			return verdictOf(f)
 		}
@@ -90,8 +90,8 @@ func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	return accepted
 }
 
-// write is a packet of a WRITE. The whole range is judged with the first packet
-// (rxe does it with each), so that a WRITE that does not fit has no effect at all.
+// write executes a packet of a WRITE. The whole range is checked with the first packet
+// (rxe checks each packet's part), so that a WRITE that does not fit changes nothing.
 func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	q := r.q
 	if q.attr.Access&mem.RemoteWrite == 0 || !r.lengthFits(p, info) {
@@ -109,7 +109,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	}
 	last := info.Position == rocev2.PosLast || info.Position == rocev2.PosOnly
 	if last != (n == m.left) || n > m.left {
-		return badRequest // DMALen is not what comes (IBTA 9.7.4.1)
+		return badRequest // DMALen is not the length received (IBTA 9.7.4.1)
 	}
 	if info.Position == rocev2.PosFirst {
 		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, m.rkey, m.va, m.length, mem.RemoteWrite); f != mem.FaultNone {
@@ -117,7 +117,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 		}
 	}
 	imm := info.Ext&rocev2.ExtImmDt != 0
-	if imm && !r.takeReceive() { // asked before anything is written
+	if imm && !r.takeReceive() { // checked before anything is written
 		return notReady
 	}
 	if n != 0 {
@@ -141,7 +141,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 // maxMessage is the longest message in bytes (IBTA 9.7.4.1).
 const maxMessage = 1 << 31
 
-// complete gives c, with what the last packet adds, to the completion queue.
+// complete puts c, with the fields from the last packet, on the completion queue.
 func (r *responder) complete(p *rocev2.Packet, c Completion) {
 	c.WRID, c.QPN = r.buf.id, r.q.cfg.QPN
 	c.Solicited = p.BTH().Solicited()

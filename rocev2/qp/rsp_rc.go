@@ -4,11 +4,11 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// receiveRC sorts by PSN (IBTA 9.7.3): the one expected, one that was there
-// before, or one beyond a gap.
+// receiveRC compares the PSN (IBTA 9.7.3): the packet is the expected one, a duplicate, or
+// out of order.
 func (r *responder) receiveRC(now Time, p *rocev2.Packet) {
 	op := p.Opcode()
-	if op>>5 != rocev2.RCSendFirst>>5 { // of another service: dropped (IBTA 9.6.1)
+	if op>>5 != rocev2.RCSendFirst>>5 { // another service: dropped (IBTA 9.6.1)
 		r.q.cfg.Count.Ignored++
 		return
 	}
@@ -26,7 +26,7 @@ func (r *responder) receiveRC(now Time, p *rocev2.Packet) {
 	}
 }
 
-// deliver executes the packet that was expected.
+// deliver executes the expected packet.
 func (r *responder) deliver(now Time, p *rocev2.Packet) {
 	r.ack.cancelNAK()
 	info := p.Opcode().Info()
@@ -46,7 +46,7 @@ func (r *responder) deliver(now Time, p *rocev2.Packet) {
 	}
 }
 
-// notifyEstablished tells once that the connection is established (IBTA 11.6.3).
+// notifyEstablished reports EventEstablished once (IBTA 11.6.3).
 func (r *responder) notifyEstablished() {
 	r.established = true
 	if r.q.state == RTR {
@@ -54,8 +54,8 @@ func (r *responder) notifyEstablished() {
 	}
 }
 
-// outOfOrder is a packet behind a gap. The gap is reported once (IBTA 9.7.5.2; rxe
-// does the same), or packets beyond it are kept (rsp_reorder.go).
+// outOfOrder handles a packet after a gap. A softroce peer's packets are buffered
+// (rsp_reorder.go). Otherwise one NAK reports the gap (IBTA 9.7.5.2; rxe does the same).
 func (r *responder) outOfOrder(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
 	r.q.cfg.Count.OutOfSequence++
 	if r.q.attr.Selective && r.buffer(p, psn, ahead) || r.ack.nakActive {
@@ -64,9 +64,9 @@ func (r *responder) outOfOrder(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
 	r.ack.setNAK(rocev2.SyndromeNAK(rocev2.NAKPSNSequence), r.expected, r.msn)
 }
 
-// duplicate is a packet that came before: our answer was lost or is late (IBTA
-// 9.7.5.1). SEND and WRITE have had their effect; READ and ATOMIC are answered
-// again from what was kept of them.
+// duplicate handles a packet that was executed before: the response was lost or is late
+// (IBTA 9.7.5.1). SEND and WRITE are acknowledged again and not executed. READ and ATOMIC
+// are answered from their resources.
 func (r *responder) duplicate(p *rocev2.Packet, psn rocev2.PSN) {
 	r.q.cfg.Count.DuplicateRequest++
 	switch p.Opcode().Info().Operation {

@@ -10,52 +10,52 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// resource is what is kept of a READ or ATOMIC, to answer it and to answer it again
+// resource is the stored state of a READ or ATOMIC, for the response and its repetition
 // (IBTA 9.7.5.1).
 type resource struct {
-	va         uint64 // READ; of an ATOMIC the value that it found
+	va         uint64 // READ: address; ATOMIC: previous value
 	psn        rocev2.PSN
 	rkey       uint32
 	length     uint32
-	n          uint32 // packets of the answer
-	nextUnsent uint32 // the first of them that was not sent
-	msn        uint32 // with this operation
+	n          uint32 // packets of the response
+	nextUnsent uint32 // the first packet that was not sent
+	msn        uint32 // MSN including this operation
 	atomic     bool
 }
 
-// replay is a READ or ATOMIC, or a part of a READ, to be answered again.
+// replay is a READ, a part of one, or an ATOMIC whose response is sent again.
 type replay struct {
 	res        uint8  // index
 	started    bool   // the next packet is not the first
 	at         uint32 // the next packet, counted from the start of the READ
 	left       uint32 // bytes
 	unsentFrom uint32 // packets from here on were never sent
-	missed     uint16 // packets that the requester misses, as it shows by asking
+	missed     uint16 // packets that the request shows to be lost
 }
 
-// maxReplays bounds the parts that can wait to be sent again; more are dropped, and
-// the requester asks again.
+// maxReplays bounds the replays that wait to be sent. Further ones are dropped, and the
+// requester asks again.
 const maxReplays = 64
 
-// resources are the last MaxDestRdAtomic READs and ATOMICs. Answers leave by PSN:
-// the requester takes one beyond what it waits for as a sign of loss (IBTA 9.7.5.1).
+// resources are the last MaxDestRdAtomic READs and ATOMICs. Responses leave in PSN order: a
+// requester takes a response beyond the expected one as a sign of loss (IBTA 9.7.5.1).
 type resources struct {
-	pending uint32 // how many before head are not answered
-	head    uint32 // where the next one goes
+	pending uint32 // resources before head without a complete response
+	head    uint32 // index of the next new resource
 	replays []replay
 	ring    []resource
 }
 
 func (s *resources) responding() bool { return s.pending|uint32(len(s.replays)) != 0 }
 
-// oldest is the index of the first one not answered.
+// oldest returns the index of the oldest resource without a complete response.
 func (s *resources) oldest() uint32 {
 	n := uint32(len(s.ring))
 	return (s.head + n - s.pending) % n
 }
 
-// nextResponse returns which resource answers next, and with which of its packets; only
-// while busy.
+// nextResponse returns the resource of the next response, and which of its packets that
+// is. It may be called only while responding.
 func (s *resources) nextResponse() (i, at uint32) {
 	if s.replayFirst() {
 		return uint32(s.replays[0].res), s.replays[0].at
@@ -64,7 +64,7 @@ func (s *resources) nextResponse() (i, at uint32) {
 	return i, s.ring[i].nextUnsent
 }
 
-// replayFirst tells whether a replay goes before what was never sent.
+// replayFirst reports whether a replay is sent before new responses.
 func (s *resources) replayFirst() bool {
 	if len(s.replays) == 0 || s.pending == 0 {
 		return s.pending == 0
@@ -73,7 +73,7 @@ func (s *resources) replayFirst() bool {
 	return s.ring[r.res].psn.Add(int(r.at)).Before(o.psn.Add(int(o.nextUnsent)))
 }
 
-// removeAnswered takes those off the pending ones that are answered.
+// removeAnswered removes resources with a complete response from the pending ones.
 func (s *resources) removeAnswered() {
 	for s.pending != 0 {
 		if o := &s.ring[s.oldest()]; o.nextUnsent < o.n {
@@ -83,7 +83,7 @@ func (s *resources) removeAnswered() {
 	}
 }
 
-// add makes room for a new resource. Nil: the peer has more outstanding than
+// add makes room for a new resource. It returns nil if the peer has more outstanding than
 // MaxDestRdAtomic.
 func (s *resources) add(limit uint8) *resource {
 	if len(s.ring) != int(limit) {
@@ -93,15 +93,16 @@ func (s *resources) add(limit uint8) *resource {
 		return nil
 	}
 	i := s.head
-	// A replay of the old one is for a requester that has got its answer after all.
+	// The requester of a replay of the old resource has its response: it has sent a new
+	// request.
 	s.replays = slices.DeleteFunc(s.replays, func(r replay) bool { return uint32(r.res) == i })
 	s.head = (s.head + 1) % uint32(len(s.ring))
 	s.pending++
 	return &s.ring[i]
 }
 
-// resize makes the ring at the first use, or after MaxDestRdAtomic was changed,
-// and keeps those not answered.
+// resize allocates the ring at the first use and after a change of MaxDestRdAtomic. It
+// keeps the pending resources.
 func (s *resources) resize(n int) {
 	n = max(n, int(s.pending))
 	ring := make([]resource, n)
@@ -114,10 +115,10 @@ func (s *resources) resize(n int) {
 	}
 }
 
-// clear cancels all answers.
+// clear cancels all responses.
 func (s *resources) clear() { s.pending, s.replays = 0, nil }
 
-// find returns the resource whose answers include psn.
+// find returns the resource whose responses include psn.
 func (s *resources) find(psn rocev2.PSN, atomic bool) (i int, ok bool) {
 	for i := range s.ring {
 		o := &s.ring[i]
@@ -128,8 +129,8 @@ func (s *resources) find(psn rocev2.PSN, atomic bool) (i int, ok bool) {
 	return 0, false
 }
 
-// read accepts a READ (IBTA 9.7.4.1): its right, range and key are judged now, and
-// again when the data leaves.
+// read accepts a READ (IBTA 9.7.4.1). Right, range and key are checked now, and again when
+// the data is read.
 func (r *responder) read(p *rocev2.Packet) (verdict, int) {
 	q, reth := r.q, p.RETH()
 	n := reth.DMALen()
@@ -158,7 +159,7 @@ func (r *responder) atomic(p *rocev2.Packet) verdict {
 		return badRequest
 	}
 	if r.res.pending >= uint32(q.attr.MaxDestRdAtomic) {
-		return badRequest // asked before memory is touched
+		return badRequest // checked before memory changes
 	}
 	var was uint64
 	var f mem.Fault
@@ -178,9 +179,9 @@ func (r *responder) atomic(p *rocev2.Packet) verdict {
 // empty reports that neither payload nor pad follows the headers.
 func empty(p *rocev2.Packet) bool { return p.PayloadLen() == 0 && p.BTH().PadCount() == 0 }
 
-// replayRead answers a duplicate READ, if it asks for all or a part of what the
-// original did, under the same key, and at the PSN where that part was; else it is
-// dropped (IBTA 9.7.5.1, class D; rxe judges range and key).
+// replayRead handles a duplicate READ. It must request all or a part of the original under
+// the same key and at the PSN of that part; otherwise it is dropped (IBTA 9.7.5.1, class D;
+// rxe checks range and key).
 func (r *responder) replayRead(p *rocev2.Packet, psn rocev2.PSN) {
 	s, reth := &r.res, p.RETH()
 	i, ok := s.find(psn, false)
@@ -199,23 +200,23 @@ func (r *responder) replayRead(p *rocev2.Packet, psn rocev2.PSN) {
 	}
 	end := at + r.q.attr.PMTU.Packets(n)
 	if at >= o.nextUnsent {
-		// Not sent yet; it will come. To answer a probe for it would look as if all
-		// behind it were lost.
+		// Not sent yet, so it will be sent anyway. A response to a probe for it would look as
+		// if all packets before it were lost.
 		return
 	}
-	// One that asks for a part of what was sent asks for what it misses; one that asks for all from
-	// there on goes back and drops what it has.
+	// A request for a part of the responses sent means that this part is missing. A request
+	// for all from there on comes from a requester that goes back and drops what it has.
 	missed := uint32(1)
 	if end < o.nextUnsent {
 		missed = min(end-at, math.MaxUint16)
 	}
 	if r.q.attr.Selective && at == 0 && n > uint32(r.pmtu) && n == o.length {
-		// Between our engines: the requester has heard nothing, but mostly because we
-		// are slow. The first packet tells it, and it asks for what it misses then.
+		// Between softroce engines: the requester has no response yet, mostly because this
+		// engine is slow. The first packet shows progress; then missing parts are requested.
 		n, end, missed = uint32(r.pmtu), 1, 0
 	}
 	fresh := o.nextUnsent
-	// What the replay sends need not be sent a first time.
+	// The packets of the replay need not be sent a first time.
 	if whole := n%uint32(r.pmtu) == 0 || end == o.n; whole && end > o.nextUnsent {
 		o.nextUnsent = end
 		s.removeAnswered()
@@ -223,7 +224,7 @@ func (r *responder) replayRead(p *rocev2.Packet, psn rocev2.PSN) {
 	s.insert(replay{res: uint8(i), at: at, left: n, unsentFrom: fresh, missed: uint16(missed)}, r.pmtu)
 }
 
-// replayAtomic answers a duplicate ATOMIC with the value it found the first time.
+// replayAtomic answers a duplicate ATOMIC with the value of the first execution.
 func (r *responder) replayAtomic(psn rocev2.PSN) {
 	s := &r.res
 	i, ok := s.find(psn, true)
@@ -235,8 +236,7 @@ func (r *responder) replayAtomic(psn rocev2.PSN) {
 	}
 }
 
-// insert puts a replay in its place by PSN. It takes the place of those that it
-// covers.
+// insert inserts a replay in PSN order. It replaces replays that it covers.
 func (s *resources) insert(n replay, pmtu int) {
 	end := func(r replay) uint64 { return uint64(r.at)*uint64(pmtu) + uint64(r.left) }
 	s.replays = slices.DeleteFunc(s.replays, func(r replay) bool {
@@ -257,7 +257,7 @@ func (s *resources) insert(n replay, pmtu int) {
 	s.replays = slices.Insert(s.replays, i, n)
 }
 
-// sentAtomic notes that the result of resource i leaves, which was first.
+// sentAtomic notes that the result of resource i, the next response, is sent.
 func (s *resources) sentAtomic(i uint32) {
 	if s.replayFirst() {
 		s.replays = slices.Delete(s.replays, 0, 1)
@@ -267,8 +267,8 @@ func (s *resources) sentAtomic(i uint32) {
 	s.removeAnswered()
 }
 
-// readResponseDue reports that nextRead has a response. The results of ATOMICs are
-// nextAck's.
+// readResponseDue reports that nextRead has a response. Results of ATOMICs are sent by
+// nextAck.
 func (r *responder) readResponseDue() bool {
 	s := &r.res
 	if !s.responding() {
@@ -287,7 +287,7 @@ func (r *responder) nextRead(now Time, out *Outbound) bool {
 	i, at := s.nextResponse()
 	res := &s.ring[i]
 	if res.atomic {
-		return false // nextAck's
+		return false // sent by nextAck
 	}
 	skip := at * uint32(r.pmtu)
 	n := min(res.length-skip, uint32(r.pmtu))
@@ -336,8 +336,8 @@ func readOpcode(starts, ends bool) rocev2.Opcode {
 	return rocev2.RCReadResponseMiddle
 }
 
-// fillPayload reads the data of a READ response. If the memory is gone meanwhile, a
-// NAK takes the place of this response and the connection ends (IBTA 9.7.4.1, 9.9.3).
+// fillPayload reads the data of a READ response. If the memory is not accessible any more,
+// a NAK replaces this response and the connection ends (IBTA 9.7.4.1, 9.9.3).
 func (r *responder) fillPayload(o *Outbound, dst []byte) bool {
 	q, res := r.q, &r.res.ring[o.wqe]
 	f := q.cfg.Memory.ReadRemote(q.cfg.PD, q.cfg.QPN, res.rkey, res.va+uint64(o.off), dst)
@@ -351,5 +351,5 @@ func (r *responder) fillPayload(o *Outbound, dst []byte) bool {
 	return false
 }
 
-// dropPayload: the requester will miss the response and ask again.
+// dropPayload does nothing: the requester will request the response again.
 func (r *responder) dropPayload(*Outbound) {}

@@ -9,7 +9,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// What PostRecv returns; nothing was queued then.
+// The errors of PostRecv; nothing was queued then.
 var (
 	ErrRecvState = errors.New("qp: a receive can be posted from INIT on, not in RESET: Modify to INIT first")
 	ErrRecvSRQ   = errors.New("qp: this queue pair takes its receives from an SRQ: post them there")
@@ -17,8 +17,8 @@ var (
 	ErrRecvSGL   = errors.New("qp: the list of the receive is longer than MaxRecvSGE")
 )
 
-// recvRing holds receive work requests in order. It grows with use, so that an idle
-// queue pair costs little.
+// recvRing holds receive work requests in order. It grows with use, so that an idle queue
+// pair needs little memory.
 type recvRing struct {
 	n, head uint32
 	max     uint32
@@ -32,7 +32,7 @@ type recvWQE struct {
 	sge uint32 // used of its stride
 }
 
-// recvRingMin is the length of a ring that holds anything.
+// recvRingMin is the smallest length of an allocated ring.
 const recvRingMin = 4
 
 func newRecvRing(maxWR, maxSGE int) recvRing {
@@ -73,7 +73,7 @@ func (r *recvRing) grow() {
 	r.wqe, r.sge, r.head = wqe, sge, 0
 }
 
-// pop moves the oldest work request to b; false if there is none.
+// pop moves the oldest work request to b. It returns false if there is none.
 func (r *recvRing) pop(b *recvBuffer) bool {
 	if r.n == 0 {
 		return false
@@ -88,17 +88,17 @@ func (r *recvRing) pop(b *recvBuffer) bool {
 	return true
 }
 
-// recvBuffer is the receive work request that a message is filling.
+// recvBuffer is the receive work request of the message in progress.
 type recvBuffer struct {
 	id    uint64
 	sgl   []SGE
-	room  uint64 // bytes of the list not filled yet
+	room  uint64 // remaining bytes of the list
 	off   uint32 // in sgl[at]
 	at    int32
 	taken bool
 }
 
-// rewind forgets what the buffer was filled with.
+// rewind sets the buffer back to its start.
 func (b *recvBuffer) rewind() {
 	b.at, b.off, b.room = 0, 0, 0
 	for i := range b.sgl {
@@ -106,7 +106,7 @@ func (b *recvBuffer) rewind() {
 	}
 }
 
-// scatter writes data, for which there is room, behind what the buffer holds. All
+// scatter writes data after the bytes already in the buffer, which has room for it. All
 // elements are checked before the first is written.
 func (b *recvBuffer) scatter(m mem.Memory, pd uint32, data []byte) mem.Fault {
 	if len(data) == 0 {
@@ -147,8 +147,8 @@ func (b *recvBuffer) scatter(m mem.Memory, pd uint32, data []byte) mem.Fault {
 	}
 }
 
-// CheckRecv judges a work request as PostRecv of a queue pair in that state would,
-// but for the room in the queue. It needs no queue pair, so any goroutine may ask.
+// CheckRecv checks a work request as PostRecv would in state s, except for the room in the
+// queue. It uses no queue pair, so any goroutine may call it.
 func (cfg *Config) CheckRecv(s State, wr *RecvWR) error {
 	switch {
 	case s == Reset:
@@ -161,10 +161,10 @@ func (cfg *Config) CheckRecv(s State, wr *RecvWR) error {
 	return nil
 }
 
-// RecvQueued is the number of work requests on the queue pair's own receive queue.
+// RecvQueued returns the number of work requests on the queue pair's own receive queue.
 func (q *QP) RecvQueued() int { return int(q.rsp.ring.n) }
 
-// post is PostRecv.
+// post implements PostRecv.
 func (r *responder) post(wr *RecvWR) error {
 	if err := r.q.cfg.CheckRecv(r.q.state, wr); err != nil {
 		return err
@@ -176,9 +176,9 @@ func (r *responder) post(wr *RecvWR) error {
 	return r.ring.push(wr)
 }
 
-// takeReceive makes r.buf the next receive work request, of the SRQ or our own. False
-// means that none is posted. A buffer that an unfinished message of UC left behind
-// is used again (class D1, IBTA 9.9.3).
+// takeReceive moves the next receive work request, of the SRQ or the own queue, to r.buf.
+// It returns false if none is posted. A buffer of an unfinished message of UC is used
+// again (class D1, IBTA 9.9.3).
 func (r *responder) takeReceive() bool {
 	switch {
 	case r.buf.taken:
@@ -190,7 +190,7 @@ func (r *responder) takeReceive() bool {
 	return r.ring.pop(&r.buf)
 }
 
-// recvPD is the protection domain of the buffers: an SRQ has its own (IBTA 10.2.9).
+// recvPD returns the protection domain of the buffers: an SRQ has its own (IBTA 10.2.9).
 func (r *responder) recvPD() uint32 {
 	if s := r.q.cfg.SRQ; s != nil {
 		return s.cfg.PD
@@ -209,9 +209,9 @@ func (r *responder) flushed(id uint64) {
 	r.q.cfg.RecvCQ.Complete(Completion{WRID: id, QPN: r.q.cfg.QPN, Status: WRFlushed, Op: OpRecv, Solicited: true})
 }
 
-// flush completes every receive work request as flushed, in order. What is in an
-// SRQ stays there for others (IBTA 10.2.9), and the owner is told that no more of
-// it will be taken.
+// flush completes every receive work request as flushed, in order. Work requests of an SRQ
+// stay there for other queue pairs (IBTA 10.2.9). EventLastWQE reports that this queue
+// pair takes no more of them.
 func (r *responder) flush(now Time) {
 	r.message = message{}
 	r.dropBuffered()

@@ -7,20 +7,20 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// verdict is what becomes of a packet that came in turn.
+// verdict is the result of the execution of an expected packet.
 type verdict uint8
 
 const (
 	accepted   verdict = iota
 	notReady           // no receive posted
-	badRequest         // makes no sense here
-	tooLong            // more than the receive has room for
-	noAccess           // key, range or right
-	memoryFail         // the memory behind a good key failed
+	badRequest         // opcode, length or attribute not allowed here
+	tooLong            // longer than the receive
+	noAccess           // wrong key, range or right
+	memoryFail         // the memory of a valid key failed
 	badBuffer          // the receive's own list is wrong
 )
 
-// verdictOf is the verdict on a remote access that the memory refused.
+// verdictOf returns the verdict for a fault of a remote access.
 func verdictOf(f mem.Fault) verdict {
 	switch f {
 	case mem.FaultNone:
@@ -33,11 +33,11 @@ func verdictOf(f mem.Fault) verdict {
 	return noAccess
 }
 
-// fatalNAKs says what a verdict ends in (IBTA 9.9.3, classes A and C).
+// fatalNAKs are the consequences of each verdict (IBTA 9.9.3, classes A and C).
 var fatalNAKs = [...]struct {
 	code   rocev2.NAKCode
-	status Status // of the receive that was being filled
-	event  Event  // if there was none
+	status Status // of the receive in progress
+	event  Event  // if no receive is in progress
 }{
 	badRequest: {rocev2.NAKInvalidRequest, RemoteInvalidRequest, EventRequest},
 	tooLong:    {rocev2.NAKInvalidRequest, LocalLength, EventRequest},
@@ -46,8 +46,8 @@ var fatalNAKs = [...]struct {
 	badBuffer:  {rocev2.NAKRemoteOp, LocalProtection, EventFatal},
 }
 
-// reject answers the packet in turn, which was not accepted. All but an RNR NAK end
-// the connection: the NAK leaves, then nothing more.
+// reject responds to an expected packet that was not accepted. All but an RNR NAK end the
+// connection: nothing leaves after the NAK.
 func (r *responder) reject(now Time, v verdict) {
 	c := r.q.cfg.Count
 	switch v {
@@ -65,7 +65,7 @@ func (r *responder) reject(now Time, v verdict) {
 	r.abort(now, end.status, end.event)
 }
 
-// setFatalNAK decides on a NAK that ends the connection.
+// setFatalNAK counts and sets a NAK that ends the connection.
 func (r *responder) setFatalNAK(code rocev2.NAKCode, psn rocev2.PSN, msn uint32) {
 	c := r.q.cfg.Count
 	switch code {
@@ -79,8 +79,8 @@ func (r *responder) setFatalNAK(code rocev2.NAKCode, psn rocev2.PSN, msn uint32)
 	r.ack.setNAK(rocev2.SyndromeNAK(code), psn, msn)
 }
 
-// abort ends the connection. If a receive was being filled, its completion says
-// why, else the event (IBTA 11.6.3).
+// abort ends the connection. The completion of the receive in progress has the reason. If
+// there is none, the event has it (IBTA 11.6.3).
 func (r *responder) abort(now Time, st Status, e Event) {
 	if r.buf.taken {
 		r.completeError(st)

@@ -4,11 +4,11 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// Between our own engines (attr.Selective) packets beyond a gap are kept and
-// executed in order once the gap is filled, and a SACK tells the requester what
-// need not come again. This is ours, not IBTA's.
+// The reorder buffer. Between softroce engines (Attr.Selective) out-of-order packets are
+// buffered and executed in order once the gap is filled. A SACK reports them to the
+// requester (rsp_sack.go), which sends only missing packets again. IBTA has no such thing.
 
-// reorderWindow is how far beyond the expected PSN packets are kept: the bitmap of a
+// reorderWindow is how far after the expected PSN packets are buffered: the bitmap of a
 // SACK.
 const reorderWindow = 128
 
@@ -16,17 +16,17 @@ const reorderWindow = 128
 // and the longest headers that fit with it.
 const bufferBytes = 4096 + 256
 
-// HoldPool lends the memory for packets beyond holes. Queue pairs of one thread share
-// one, which bounds what loss can cost: a packet that finds no buffer is dropped
-// and sent again. Nothing is allocated before it is needed.
+// HoldPool is the memory for out-of-order packets. Queue pairs of one thread share one,
+// which bounds the memory: a packet that finds no buffer is dropped and sent again.
+// Buffers are allocated at first use.
 type HoldPool struct {
 	buffers   [][]byte
 	free      []*reorderBuffer
-	allowed   int // buffers that may still be made
+	allowed   int // buffers that may still be allocated
 	allocated int
 }
 
-// NewHoldPool makes a pool of this many packets, of 4.25 KB each.
+// NewHoldPool makes a pool for this many packets, of 4.25 KB each.
 func NewHoldPool(packets int) *HoldPool { return &HoldPool{allowed: packets} }
 
 func (h *HoldPool) buffer() []byte {
@@ -43,7 +43,7 @@ func (h *HoldPool) buffer() []byte {
 	return make([]byte, 0, bufferBytes)
 }
 
-// Lent is the number of packets that are kept now.
+// Lent returns the number of packets buffered now.
 func (h *HoldPool) Lent() int { return h.allocated - len(h.buffers) }
 
 func (h *HoldPool) put(b []byte) { h.buffers = append(h.buffers, b[:0]) }
@@ -57,8 +57,8 @@ func (h *HoldPool) newReorderBuffer() *reorderBuffer {
 	return new(reorderBuffer)
 }
 
-// reorderBuffer is what one queue pair keeps, by the low bits of the PSN. There is one only
-// while something is kept, so n is never 0 between calls.
+// reorderBuffer holds the out-of-order packets of one queue pair, by the low bits of the
+// PSN. A queue pair has one only while packets are buffered: n is never 0 between calls.
 type reorderBuffer struct {
 	slot      [reorderWindow][]byte // IP datagrams
 	psn       [reorderWindow]rocev2.PSN
@@ -66,21 +66,21 @@ type reorderBuffer struct {
 	sinceSACK int // packets since the last SACK
 }
 
-// has reports whether the packet with this PSN is kept.
+// has reports whether the packet with this PSN is buffered.
 func (h *reorderBuffer) has(psn rocev2.PSN) bool {
 	i := psn % reorderWindow
 	return h.slot[i] != nil && h.psn[i] == psn
 }
 
-// buffer stores a packet that is ahead of the expected one. False: it was not, and
-// nothing else is, so that a NAK must tell of the gap.
+// buffer stores a packet that is ahead of the expected one. It returns false if it could
+// not and nothing else is buffered, so that a NAK must report the gap.
 func (r *responder) buffer(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 	opened := r.reorder == nil
 	if !r.store(p, psn, ahead) && opened {
 		return false
 	}
 	r.reorder.sinceSACK++
-	if r.ack.nakActive { // an RNR NAK: the requester knows, and waits
+	if r.ack.nakActive { // after an RNR NAK the requester waits
 		return true
 	}
 	if opened || r.reorder.sinceSACK >= sackEvery || p.BTH().AckReq() {
@@ -113,7 +113,7 @@ func (r *responder) store(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 	return true
 }
 
-// take takes a packet out, or returns nil.
+// take removes a packet and returns it, or nil.
 func (h *reorderBuffer) take(psn rocev2.PSN) []byte {
 	if !h.has(psn) {
 		return nil
@@ -125,7 +125,7 @@ func (h *reorderBuffer) take(psn rocev2.PSN) []byte {
 	return b
 }
 
-// deliverBuffered executes what is kept, up to the next gap.
+// deliverBuffered executes buffered packets up to the next gap.
 func (r *responder) deliverBuffered(now Time) {
 	found := false
 	for r.reorder != nil {
@@ -139,7 +139,7 @@ func (r *responder) deliverBuffered(now Time) {
 			r.deliver(now, &p)
 		}
 		r.q.cfg.Held.put(b)
-		if r.expected == was { // refused
+		if r.expected == was { // rejected
 			break
 		}
 	}
@@ -155,8 +155,8 @@ func (r *responder) deliverBuffered(now Time) {
 	}
 }
 
-// dropBefore drops what a READ has skipped: packets with PSNs of its answer, which
-// no requester sends.
+// dropBefore drops packets with PSNs of a READ's responses, which no correct requester
+// sends.
 func (h *reorderBuffer) dropBefore(psn rocev2.PSN, pool *HoldPool) {
 	for i, b := range h.slot {
 		if b != nil && h.psn[i].Before(psn) {
@@ -167,7 +167,7 @@ func (h *reorderBuffer) dropBefore(psn rocev2.PSN, pool *HoldPool) {
 	}
 }
 
-// dropBuffered gives everything back.
+// dropBuffered returns all buffers to the pool.
 func (r *responder) dropBuffered() {
 	h := r.reorder
 	if h == nil {

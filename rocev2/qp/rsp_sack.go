@@ -4,11 +4,11 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// sackEvery is how many packets beyond a gap one SACK reports.
+// sackEvery is the number of out-of-order packets after which a SACK is due.
 const sackEvery = 4
 
-// sack writes a SACK: all up to upTo has arrived, and what is kept beyond it. It is an
-// ACK too: what goes for ACKs and READ responses goes for it.
+// sack writes a SACK: the cumulative ACK of upTo and a bitmap of the buffered packets. The
+// rules for the order of ACKs and READ responses apply to it too.
 func (r *responder) sack(out *Outbound, upTo rocev2.PSN) {
 	var hi, lo uint64
 	for i := 1; i < reorderWindow; i++ {

@@ -2,11 +2,11 @@
 
 package qp
 
-// SRQConfig is what stays the same as long as an SRQ lives.
+// SRQConfig is fixed for the life of an SRQ.
 type SRQConfig struct {
-	PD     uint32      // of its buffers
-	Max    int         // work requests
-	MaxSGE int         // elements of one
+	PD     uint32      // protection domain of the buffers
+	Max    int         // largest number of work requests
+	MaxSGE int         // largest number of elements of one
 	Notify func(Event) // gets EventSRQLimit; or nil; called in the engine's thread
 }
 
@@ -26,10 +26,10 @@ func NewSRQ(cfg SRQConfig) *SRQ {
 // PostRecv puts a work request on the queue.
 func (s *SRQ) PostRecv(wr *RecvWR) error { return s.ring.push(wr) }
 
-// Len is the number of work requests on the queue.
+// Len returns the number of work requests on the queue.
 func (s *SRQ) Len() int { return int(s.ring.n) }
 
-// SetLimit arms EventSRQLimit: it comes once, when fewer than n work requests are
+// SetLimit arms EventSRQLimit: it is reported once, when fewer than n work requests are
 // left after one was taken; 0 disarms it (IBTA 10.2.9).
 func (s *SRQ) SetLimit(n int) { s.limit = uint32(max(n, 0)) }
 

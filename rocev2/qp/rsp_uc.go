@@ -4,10 +4,10 @@ package qp
 
 import "github.com/softroce/softroce-xdp/rocev2"
 
-// receiveUC has no answers to give: a message that misses a packet, makes no sense
-// or finds no receive is dropped, and the next one that begins counts (IBTA
-// 9.8.2.2, 9.9.3 class D; rxe does the same). Only a wrong list of our own receive
-// ends the connection (class A).
+// receiveUC processes a packet of UC, which has no responses. A message with a missing
+// packet, without a receive or with an error is dropped until the next message begins (IBTA
+// 9.8.2.2, 9.9.3 class D; rxe does the same). Only a wrong list of the own receive ends the
+// connection (class A).
 func (r *responder) receiveUC(now Time, p *rocev2.Packet) {
 	info := p.Opcode().Info()
 	c := r.q.cfg.Count
@@ -23,7 +23,7 @@ func (r *responder) receiveUC(now Time, p *rocev2.Packet) {
 	r.expected = psn.Add(1)
 	starts := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
 	if starts {
-		if r.message.op != rocev2.OperationNone { // the last one never ended
+		if r.message.op != rocev2.OperationNone { // the last message did not end
 			c.Malformed++
 			r.message = message{}
 		}
@@ -58,7 +58,7 @@ func (r *responder) receiveUC(now Time, p *rocev2.Packet) {
 	}
 }
 
-// dropMessage gives up the message. Its receive serves the next one.
+// dropMessage drops the message in progress. The next message uses its receive.
 func (r *responder) dropMessage() {
 	r.dropping = true
 	r.message = message{}

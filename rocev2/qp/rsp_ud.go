@@ -7,8 +7,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// receiveUD takes a datagram (IBTA 9.8.3): one packet, whose PSN says nothing. What
-// has the wrong Q_Key, finds no receive or does not fit into it is dropped.
+// receiveUD processes a datagram (IBTA 9.8.3): one packet, whose PSN is ignored. It is
+// dropped if the Q_Key is wrong, no receive is posted or the receive is too short.
 func (r *responder) receiveUD(p *rocev2.Packet) {
 	q, c := r.q, r.q.cfg.Count
 	info := p.Opcode().Info()
@@ -27,7 +27,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 		c.NoBuffer++
 		return
 	case uint64(GRHLen+n) > r.buf.room:
-		// The receive stays for the next one (class D; rxe).
+		// The receive stays for the next datagram (class D; rxe).
 		c.LocalError++
 		return
 	}
@@ -47,10 +47,10 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 	}
 }
 
-// zeros stand in front of an IPv4 header.
+// zeros precede an IPv4 header.
 var zeros [GRHLen - 20]byte
 
-// scatterGRH writes what stands in front of the data: the IPv6 header, or 20 bytes of
+// scatterGRH writes the first GRHLen bytes of the receive: the IPv6 header, or 20 bytes of
 // zero and the IPv4 header without options (annex A17).
 func (r *responder) scatterGRH(p *rocev2.Packet) mem.Fault {
 	m, pd, h := r.q.cfg.Memory, r.recvPD(), p.IPHeader()

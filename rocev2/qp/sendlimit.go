@@ -179,7 +179,7 @@ func (r *requester) ownEnd(w *wqe, n uint64) (end uint64, why SendLimit) {
 		end, why = r.sndUna+r.rnrSlowStart, LimitRNRSlowStart
 	}
 	if r.scoreboard != nil && r.scoreboard.hasGap() && r.sndUna+sackWindow < end {
-		end, why = r.sndUna+sackWindow, LimitSACKWindow // the responder drops what is beyond
+		end, why = r.sndUna+sackWindow, LimitSACKWindow // the responder drops later packets
 	}
 	// All PSNs of a READ are outstanding at once.
 	oldest, psns := r.oldestOutstanding(), uint64(1)
@@ -262,7 +262,7 @@ func (q *QP) inflightLimit(n, size uint32) SendLimit {
 	return NotLimited
 }
 
-// oldestOutstanding is the first packet whose answer is outstanding.
+// oldestOutstanding returns the first packet whose response is not complete.
 func (r *requester) oldestOutstanding() uint64 {
 	if r.reads.n != 0 {
 		return min(r.at(r.reads.first).first, r.sndUna)
@@ -270,7 +270,8 @@ func (r *requester) oldestOutstanding() uint64 {
 	return r.sndUna
 }
 
-// oldestUnanswered is the first packet that nothing was heard of: of a READ, the first answer.
+// oldestUnanswered returns the first packet without any response. For a READ that is the
+// first missing packet of its response.
 func (r *requester) oldestUnanswered() uint64 {
 	if r.reads.n == 0 {
 		return r.sndUna
