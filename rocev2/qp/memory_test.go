@@ -15,11 +15,11 @@ type testRegion struct {
 	gone   bool // invalidated
 }
 
-// testMemory is a memory of a few regions, all in protection domain testPD, whose
-// lkey and rkey are the same. It remembers nothing but bytes.
+// testMemory is a memory of a few regions, all in protection domain testPD. lkey and rkey
+// of a region are the same.
 type testMemory struct {
 	regions map[uint32]*testRegion
-	broken  bool // the next access fails as the backend's fault
+	broken  bool // the next access fails with FaultBackend
 }
 
 func newTestMemory() *testMemory { return &testMemory{regions: map[uint32]*testRegion{}} }

@@ -12,9 +12,9 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// asRxe makes a drop function that also drops what rxe's responder would: a READ
-// that is asked for again from before the last part that was asked for again
-// (duplicate_request in rxe_resp.c keeps the start of that part only).
+// asRxe returns a drop function that also drops what rxe's responder drops: a duplicate READ
+// from before the last part requested again (duplicate_request in rxe_resp.c stores the
+// start of that part only).
 func asRxe(r *rand.Rand, share float64) func(int, *rocev2.Packet) bool {
 	type span struct {
 		first rocev2.PSN
@@ -46,7 +46,7 @@ func asRxe(r *rand.Rand, share float64) func(int, *rocev2.Packet) bool {
 	}
 }
 
-// READs of up to 200 packets from a responder with rxe's memory, at 10 % loss.
+// READs of up to 200 packets from a responder that drops as rxe does, at 10 % loss.
 func TestReadsFromRxe(t *testing.T) {
 	for seed := range uint64(5) {
 		p := newPair(t, RC)
@@ -59,8 +59,8 @@ func TestReadsFromRxe(t *testing.T) {
 	}
 }
 
-// Random operations over a wire that loses, doubles, delays and swaps packets:
-// every byte as if in order, completions in order and once.
+// Random operations over a wire that loses, doubles, delays and reorders packets: every byte
+// as if in order, every completion in order and once.
 func TestPairStress(t *testing.T) {
 	for seed := range uint64(8) {
 		for _, sel := range []bool{false, true} {
@@ -78,8 +78,8 @@ func stress(t *testing.T, seed uint64, sel bool) {
 	p.lossy(seed, [...]float64{0.02, 0.05, 0.1, 0.25}[seed%4])
 	fillRandom(r, p.data(0)[:1<<20])
 	fillRandom(r, p.data(1)[:1<<20])
-	// The model: what either memory must hold in the end. Each work request has its own
-	// places, but for the counter at the end that the ATOMICs share.
+	// The model: the final content of both memories. Each work request has its own places.
+	// Only the ATOMICs share a counter at the end.
 	model := [2][]byte{bytes.Clone(p.data(0)), bytes.Clone(p.data(1))}
 	counter, sum := uint64(pairMem-8), uint64(0)
 	binary.NativeEndian.PutUint64(p.data(1)[counter:], 0)

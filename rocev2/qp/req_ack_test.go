@@ -8,8 +8,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// One ACK for many messages; ACKs of nothing new or of nothing that was sent.
-func TestCoalescedAndGhostAcks(t *testing.T) {
+// One ACK for many messages; ACKs that acknowledge nothing new, or packets never sent.
+func TestCoalescedAndStaleAcks(t *testing.T) {
 	x := newSource(t, RC)
 	for range 4 {
 		x.post(OpWrite, 300, 0)
@@ -28,7 +28,7 @@ func TestCoalescedAndGhostAcks(t *testing.T) {
 	}
 	x.aeth(7, 0x40, 0) // reserved type
 	x.wantDone(2)
-	x.aeth(7, 0x17, 5) // an ACK with credits: the low bits are not judged
+	x.aeth(7, 0x17, 5) // an ACK with credits: the low bits have no effect
 	x.wantDone(2, Success, Success)
 	x.ack(7)
 	x.response(7, 0, 1, 1)
@@ -39,7 +39,7 @@ func TestCoalescedAndGhostAcks(t *testing.T) {
 	x.wantState(RTS)
 }
 
-// NAKs that end the connection: those before it succeed, those behind are flushed.
+// NAKs that end the connection: earlier work requests succeed, later ones are flushed.
 func TestFatalNaks(t *testing.T) {
 	for _, c := range []struct {
 		code rocev2.NAKCode
@@ -63,7 +63,7 @@ func TestFatalNaks(t *testing.T) {
 			t.Errorf("%s: counters %+v", c.want, x.count)
 		}
 	}
-	// A READ that is refused when it is repeated, although all before was acknowledged.
+	// The NAK of a READ that was repeated, although all before it was acknowledged.
 	x := newSource(t, RC)
 	x.post(OpRead, 600, 0)
 	x.post(OpWrite, 1, 0)
@@ -73,8 +73,8 @@ func TestFatalNaks(t *testing.T) {
 	x.wantDone(0, RemoteAccess, WRFlushed)
 }
 
-// A connection that ends on the requester's side owes the peer nothing any more: a
-// READ that is being answered stops, and no ACK leaves.
+// After an error of the requester nothing more is sent: a READ response in progress stops,
+// and no ACK leaves.
 func TestSilentInErr(t *testing.T) {
 	for name, end := range map[string]func(*source){
 		"NAK": func(x *source) { x.nak(0, rocev2.NAKRemoteAccess) },
@@ -110,7 +110,8 @@ func TestSilentInErr(t *testing.T) {
 	}
 }
 
-// NAK PSN: all before it has arrived, all from it on is sent again, once per round trip.
+// NAK PSN: all packets before it have arrived, all from it on are sent again, once per round
+// trip.
 func TestNakSequence(t *testing.T) {
 	x := newSource(t, RC)
 	for range 5 {
@@ -119,7 +120,7 @@ func TestNakSequence(t *testing.T) {
 	x.wantSent("0 1A 2 3A 4 5A 6 7A 8 9A")
 	x.nak(3, rocev2.NAKPSNSequence)
 	x.wantDone(0, Success)
-	x.wantSent("3A! 4A! 5A! 6A!") // the window is half of what was on its way, and at least 4
+	x.wantSent("3A! 4A! 5A! 6A!") // the window is half the packets in flight, and at least 4
 	for range 10 {                // a storm
 		x.nak(3, rocev2.NAKPSNSequence)
 	}
@@ -127,7 +128,7 @@ func TestNakSequence(t *testing.T) {
 	x.ack(4)
 	x.wantSent("7A! 8A!")
 	x.nak(2, rocev2.NAKPSNSequence)  // old
-	x.nak(10, rocev2.NAKPSNSequence) // of what was never sent
+	x.nak(10, rocev2.NAKPSNSequence) // never sent
 	x.wantSent("")
 	x.ack(9)
 	x.wantDone(1, Success, Success, Success, Success)
@@ -136,7 +137,7 @@ func TestNakSequence(t *testing.T) {
 	}
 }
 
-// The same NAK after a round trip is heeded: what was sent again is lost again.
+// The same NAK one round trip later counts: the retransmission was lost too.
 func TestNakAgain(t *testing.T) {
 	x := newSource(t, RC)
 	for range 3 {
@@ -153,7 +154,7 @@ func TestNakAgain(t *testing.T) {
 	x.wantSent("0A! 1A! 2A!")
 }
 
-// Answers to what has no send queue of its kind, or in a state without answers.
+// Responses to a queue pair of another service, or in a state without responses.
 func TestAnswersIgnored(t *testing.T) {
 	x := newSource(t, UC)
 	x.post(OpSend, 1, 0)

@@ -8,16 +8,16 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// nullMemory takes and gives everything and touches nothing, so that the
-// benchmarks show the state machine alone.
+// nullMemory accepts every access and copies nothing, so that the benchmarks measure the
+// state machine alone.
 type nullMemory struct{ *testMemory }
 
-// nullCQ forgets completions.
+// nullCQ counts completions.
 type nullCQ struct{ n int }
 
 func (c *nullCQ) Complete(Completion) { c.n++ }
 
-// answers are ready-made frames of ACKs, one for each of the n first packets.
+// answers returns frames of ACKs, one for each of the first n packets.
 func answers(t testing.TB, n, every int) []rocev2.Packet {
 	all := make([]rocev2.Packet, n)
 	for i := every - 1; i < n; i += every {
@@ -26,9 +26,9 @@ func answers(t testing.TB, n, every int) []rocev2.Packet {
 	return all
 }
 
-// sendLoop returns a function that sends n packets, a power of two, in messages of
-// per packets, and takes their ACKs. PSNs start over, as on a new connection, so that
-// the answers can be made before.
+// sendLoop returns a function that sends n packets, a power of two, in messages of per
+// packets, and processes their ACKs. PSNs start over, as on a new connection, so that the
+// ACKs can be built in advance.
 func sendLoop(t testing.TB, n, per int) func() {
 	cq := &nullCQ{}
 	x := newSource(t, RC, func(c *Config, a *Attr) {
@@ -65,8 +65,8 @@ func sendLoop(t testing.TB, n, per int) func() {
 	}
 }
 
-// BenchmarkSend is the requester's part of a data packet: PostSend and the ACK
-// spread over its packets.
+// BenchmarkSend measures the requester's cost of a data packet, with the shares of PostSend
+// and the ACK.
 func BenchmarkSend(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -94,7 +94,7 @@ func TestSendAllocates(t *testing.T) {
 	}
 }
 
-// Neither does loss, or a READ with holes.
+// Loss and a READ with gaps do not allocate either.
 func TestLossAllocates(t *testing.T) {
 	for _, sel := range []bool{false, true} {
 		x := newSource(t, RC, func(c *Config, a *Attr) { a.Selective, c.SendCQ = sel, &nullCQ{} })
@@ -117,7 +117,7 @@ func TestLossAllocates(t *testing.T) {
 			}
 		}
 		round := func(f []rocev2.Packet) {
-			x.q.req.window.start() // what follows is as after a connection without loss
+			x.q.req.window.start() // as in a connection without loss
 			if x.q.PostSend(wr) != nil || x.q.PostSend(rd) != nil {
 				t.Fatal("not posted")
 			}

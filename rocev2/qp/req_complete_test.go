@@ -9,8 +9,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// SQD: a message that has begun goes on, the next waits, and the application hears
-// once when nothing is on its way (IBTA 10.3.1).
+// SQD: a message that has begun continues, the next one does not begin. EventDrained is
+// reported once, when nothing is outstanding (IBTA 10.3.1).
 func TestDrain(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpWrite, 600, 0)

@@ -9,8 +9,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// End-to-end credits (IBTA 9.7.7.2): no limit before they are counted, then
-// MSN plus credits, and beyond it one packet at a time.
+// End-to-end credits (IBTA 9.7.7.2): no limit before the first AETH with credits, then MSN
+// plus credits, and one packet at a time beyond that.
 func TestCredits(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpSend, 1, 0)
@@ -21,7 +21,7 @@ func TestCredits(t *testing.T) {
 	x.post(OpWrite, 1, 0)
 	x.post(OpWriteImm, 300, 0)
 	x.post(OpSend, 1, 0)
-	x.wantSent("2 3A 4A 5 6A") // the WRITE needs no receive, the last packet of WRITE_IMM does: it is the one
+	x.wantSent("2 3A 4A 5 6A") // the WRITE needs no receive, the last packet of WRITE_IMM does: it is the one beyond
 	x.aeth(4, rocev2.SyndromeACK(0), 4)
 	x.wantSent("")
 	x.aeth(6, rocev2.SyndromeACK(0), 5)

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// crowd is pairs whose requesters send to one destination.
+// crowd is many pairs whose requesters send to one destination.
 type crowd struct {
 	flight    Flight
 	pairs     []*pair
-	mostBytes uint64 // that were under way at once
+	mostBytes uint64 // the most bytes in flight at once
 	checks    int
 }
 
@@ -26,7 +26,7 @@ func newCrowd(t *testing.T, n int) *crowd {
 	return c
 }
 
-// check compares the flight with what its queue pairs say.
+// check compares the in-flight limiter with the sums over its queue pairs.
 func (c *crowd) check(t *testing.T) {
 	t.Helper()
 	var sum uint32
@@ -44,7 +44,7 @@ func (c *crowd) check(t *testing.T) {
 		}
 	}
 	c.checks++
-	q := c.pairs[c.checks%len(c.pairs)].side[0].q // one at a time, as it takes long
+	q := c.pairs[c.checks%len(c.pairs)].side[0].q // one pair in each check, to save time
 	if real := q.req.bytesBetween(q.req.sndUna, q.req.sndMax); uint64(real) != uint64(q.inflightBytes) {
 		t.Fatalf("a queue pair has %d bytes under way; in truth %d", q.inflightBytes, real)
 	}
@@ -57,17 +57,16 @@ func (c *crowd) check(t *testing.T) {
 	}
 }
 
-// step has a pair go on, as the engine would: the first in line gets the turn when there is
-// room, for one step.
+// step lets a pair send as the engine would: the queue's head is served when there is room,
+// for one step.
 func (c *crowd) step(p *pair) {
 	c.flight.Turn()
 	p.step()
 	p.side[0].q.EndTurn()
 }
 
-// transfer moves n messages of size bytes on each pair and returns the most packets
-// that were under way at once, and how many of the crowd's the slowest pair had done
-// when the first was through.
+// transfer sends n messages of size bytes on each pair. It returns the most packets in flight
+// at once, and the messages of the slowest pair when the first pair was done.
 func (c *crowd) transfer(t *testing.T, op Operation, n int, size uint32) (most uint32, slowest int) {
 	t.Helper()
 	for _, p := range c.pairs {
@@ -99,8 +98,8 @@ func (c *crowd) transfer(t *testing.T, op Operation, n int, size uint32) (most u
 	return most, slowest
 }
 
-// All together have no more under way than a receiver has frames for, whatever each
-// one's window, and none is left behind.
+// All pairs together have no more packets in flight than a receiver has frames, whatever
+// their windows are, and none starves.
 func TestFlight(t *testing.T) {
 	for _, op := range []Operation{OpWrite, OpRead} {
 		for _, n := range []int{1, 16, 40} {
@@ -123,8 +122,8 @@ func TestFlight(t *testing.T) {
 	}
 }
 
-// A READ as long as the whole flight is asked for while the one before still comes, so
-// that the link is never idle between them.
+// A READ as long as the limit is requested while the responses of the last one still arrive,
+// so that the link is never idle between them.
 func TestFlightOfLongReads(t *testing.T) {
 	c := newCrowd(t, 1)
 	most, _ := c.transfer(t, OpRead, 4, maxInflight*256)
@@ -133,7 +132,7 @@ func TestFlightOfLongReads(t *testing.T) {
 	}
 }
 
-// Losses close the flight, once a round trip whoever sees them, and it opens again.
+// Losses decrease the limit, once a round trip for all queue pairs, and it increases again.
 func TestFlightLoss(t *testing.T) {
 	c := newCrowd(t, 4)
 	for i, p := range c.pairs {
@@ -158,8 +157,8 @@ func TestFlightLoss(t *testing.T) {
 	}
 }
 
-// A queue pair that fails, is reset or taken away leaves nothing behind.
-func TestFlightLeaves(t *testing.T) {
+// A queue pair that fails, is reset or detached leaves nothing in the limiter.
+func TestFlightReleases(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for range 20 {
 		c := newCrowd(t, 6)

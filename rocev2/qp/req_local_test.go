@@ -4,7 +4,8 @@ package qp
 
 import "testing"
 
-// Local operations run in order. LOCAL_INV waits for all before it, a bind does not.
+// Local operations run in order. LOCAL_INV follows all earlier work requests, a bind does
+// not.
 func TestLocalOperations(t *testing.T) {
 	x := newSource(t, RC)
 	x.m.add(0x99, 0, 16, allRights)

@@ -10,14 +10,14 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// lossy drops this share of all packets, answers included.
+// lossy drops this share of all packets, in both directions.
 func (p *pair) lossy(seed uint64, share float64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p.drop = func(int, *rocev2.Packet) bool { return r.Float64() < share }
 }
 
-// transfer sends n messages of size bytes each and returns the data packets sent
-// for one that was needed.
+// transfer sends n messages of size bytes and returns the data packets sent per packet
+// needed.
 func (p *pair) transfer(op Operation, n int, size uint32) float64 {
 	p.t.Helper()
 	r := rand.New(rand.NewPCG(2, 2))
@@ -94,8 +94,8 @@ func TestLossEfficiency(t *testing.T) {
 	}
 }
 
-// A READ that its requester asks for again was answered, and the answer lost on its way here; a WRITE
-// that goes again after a NAK was lost itself.
+// The Missed count: a READ request sent again reveals no loss of ours, because its response
+// was lost. A WRITE sent again after a NAK does.
 func TestRequesterMissed(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpRead, 4*256, 0)
@@ -114,10 +114,9 @@ func TestRequesterMissed(t *testing.T) {
 	}
 }
 
-// What is sent again into silence, or because the peer was not ready, is no sign of a
-// congested path: one dead peer must not have congestion control starve the queue
-// pairs beside it. What a NAK asks for is, and so is the rest of a window once the
-// peer is heard again.
+// A retransmission after silence or an RNR NAK is not marked Lost: one dead peer must not
+// make congestion control slow down other queue pairs. A retransmission after a NAK is
+// marked, and so is the rest of a window once the peer responds again.
 func TestLost(t *testing.T) {
 	lost := func(x *source, want string) {
 		t.Helper()

@@ -35,8 +35,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// What a packet's own memory refuses: the work requests before it end as they would,
-// then it fails and the connection with it; nothing from it on was sent.
+// A fault of the sender's own memory: earlier work requests end normally, then this one fails
+// and the connection ends; none of its packets was sent.
 func TestLocalProtection(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpWrite, 300, 0)

@@ -9,9 +9,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// READ responses go where their PSN says, in any order. Only what is missing is asked
-// for again, by a READ of that part.
-func TestReadHoles(t *testing.T) {
+// READ responses are stored by PSN, in any order. Only missing parts are requested again.
+func TestReadGaps(t *testing.T) {
 	x := newSource(t, RC)
 	const n = 10*256 + 7
 	x.post(OpRead, n, 0)
@@ -40,8 +39,8 @@ func TestReadHoles(t *testing.T) {
 	}
 }
 
-// Another engine of ours is asked for all holes at once.
-func TestReadHolesSelective(t *testing.T) {
+// A softroce peer is asked for all gaps at once.
+func TestReadGapsSelective(t *testing.T) {
 	x := newSource(t, RC, selective)
 	x.post(OpRead, 10*256, 0)
 	x.wantSent("0A")
@@ -58,8 +57,8 @@ func TestReadHolesSelective(t *testing.T) {
 	x.wantDone(0, Success)
 }
 
-// An answer beyond an unanswered READ or ATOMIC is a NAK of it (IBTA 9.7.6), and
-// a READ response acknowledges what was before its request.
+// A response beyond a READ or ATOMIC without response is a NAK of it (IBTA 9.7.6), and a
+// READ response acknowledges all packets before its request.
 func TestImpliedNak(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpWrite, 1, 0)
@@ -88,7 +87,7 @@ func TestImpliedNak(t *testing.T) {
 	x.wantDone(0, Success, Success)
 }
 
-// Answers of another kind or length than what was asked for.
+// Responses of another kind or length than the request.
 func TestBadResponses(t *testing.T) {
 	resp := func(n int, op rocev2.Opcode, size int, s rocev2.Syndrome) rocev2.Datagram {
 		return rocev2.Datagram{Opcode: op, PSN: psn(n), Syndrome: s, Payload: make([]byte, size)}
@@ -125,7 +124,7 @@ func TestBadResponses(t *testing.T) {
 	}
 }
 
-// The requester's own memory does not take the answer.
+// The requester's own memory refuses the response.
 func TestReadIntoBadMemory(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpWrite, 1, 0)
@@ -136,7 +135,7 @@ func TestReadIntoBadMemory(t *testing.T) {
 	x.wantState(Err)
 }
 
-// A READ of which the rest does not come is asked for from where it broke off.
+// A READ whose responses stop is requested again from the first missing packet.
 func TestReadBreaksOff(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpRead, 6*256, 0)
@@ -151,8 +150,8 @@ func TestReadBreaksOff(t *testing.T) {
 	x.wantDone(0, Success)
 }
 
-// A peer that answers a READ slowly but steadily is asked again once, not for
-// every packet.
+// A peer that sends READ responses slowly but steadily gets one probe, not one for every
+// packet.
 func TestSlowRead(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpRead, 20*256, 0)
@@ -176,8 +175,8 @@ func TestSlowRead(t *testing.T) {
 	}
 }
 
-// A responder that was not scheduled in the middle of a READ goes on where it was: a
-// probe meanwhile is no reason to have anything sent twice, or to take it for lost.
+// A responder that was not scheduled in the middle of a READ continues where it was. A probe
+// in that time causes no response to be sent twice and none to count as lost.
 func TestStalledRead(t *testing.T) {
 	for _, sel := range []bool{false, true} {
 		for _, sent := range []int{0, 1, 100, 511} {
@@ -201,8 +200,8 @@ func TestStalledRead(t *testing.T) {
 	}
 }
 
-// Between two engines a READ that is asked for again because its answer is slow costs
-// one packet, not all of the answer once more; what really is lost still comes.
+// Between two softroce engines a READ that is requested again because its response is late
+// costs one packet, not the whole response; a lost response still arrives.
 func TestLateRead(t *testing.T) {
 	const n = 512
 	for _, lost := range []int{0, 1, 200, n} {

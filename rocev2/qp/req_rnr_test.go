@@ -8,8 +8,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// RNR NAK: wait as long as it says, send again from there; 0x60 for the same packet
-// means the same (rxe); a limit, or 7 for ever (IBTA 9.7.5.2, table 45).
+// RNR NAK: wait as long as the NAK says, then send again from there. 0x60 for the same packet
+// means the same (rxe). RNRRetry is a limit, or 7 for none (IBTA 9.7.5.2, table 45).
 func TestNotReady(t *testing.T) {
 	x := newSource(t, RC)
 	for range 3 {
@@ -25,8 +25,8 @@ func TestNotReady(t *testing.T) {
 		t.Errorf("deadline in %d ns", d-x.now)
 	}
 	x.expire()
-	x.wantSent("1A!")               // whether there is a receive; what is behind it waits
-	x.nak(1, rocev2.NAKPSNSequence) // was on its way
+	x.wantSent("1A!")               // one packet, to find out whether there is a receive
+	x.nak(1, rocev2.NAKPSNSequence) // was in flight
 	x.wantSent("")
 	x.rnr(1, 1)
 	x.expire()

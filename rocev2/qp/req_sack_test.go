@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The peer learnt of our engine before we learnt of its: its SACK counts, since it will
-// not send a NAK.
+// The peer knows this engine's capabilities before the reverse: its SACK counts, since it
+// will not send a NAK.
 func TestSACKBeforeNegotiation(t *testing.T) {
 	x := newSource(t, RC)
 	for range 4 {
@@ -24,8 +24,8 @@ func TestSACKBeforeNegotiation(t *testing.T) {
 	}
 }
 
-// Only what a SACK shows as missing is sent again, once, and then again when
-// packets that left after it have arrived.
+// Only packets that a SACK shows as missing are sent again, once. They are sent again when
+// packets sent after the retransmission have arrived.
 func TestSelective(t *testing.T) {
 	x := newSource(t, RC, selective)
 	for range 12 {
@@ -45,10 +45,10 @@ func TestSelective(t *testing.T) {
 	x.wantSent("12A 13A 14A")
 	x.sack(1, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13) // 11 is overtaken by two, 2 by 6, 12, 13
 	x.wantSent("2A!")
-	x.sack(1, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14) // nothing more can tell of 11
+	x.sack(1, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14) // no later packet can reveal the loss of 11
 	x.wantSent("11A!")
 	x.sack(1, 3)        // old
-	x.sack(13, 14, 100) // of what was never sent, too
+	x.sack(13, 14, 100) // 100 was never sent
 	x.wantSent("")
 	x.ack(14)
 	if got := len(x.cq.take()); got != 13 {
@@ -59,7 +59,7 @@ func TestSelective(t *testing.T) {
 	}
 }
 
-// The PSNs inside a READ are no packets: they are not sent again.
+// The PSNs inside a READ are no packets and are not sent again.
 func TestSelectiveRead(t *testing.T) {
 	x := newSource(t, RC, selective)
 	x.post(OpWrite, 1, 0)
@@ -75,7 +75,8 @@ func TestSelectiveRead(t *testing.T) {
 	x.wantDone(0, Success, Success, Success, Success, Success, Success)
 }
 
-// With a gap no more leaves than the peer keeps, and what it has dropped comes again.
+// With a gap no more packets are sent than the peer buffers, and packets that it dropped are
+// sent again.
 func TestSelectiveReach(t *testing.T) {
 	x := newSource(t, RC, selective)
 	x.q.req.window.size = maxWindow

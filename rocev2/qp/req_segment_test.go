@@ -16,8 +16,8 @@ func (x *source) wantAsked(want ...asked) {
 	}
 }
 
-// Messages become packets by operation, place and length; the last asks for an ACK.
-// PSNs wrap in all of these.
+// Messages become packets by operation, place and length; the last packet requests an ACK.
+// PSNs wrap in all cases.
 func TestSegments(t *testing.T) {
 	data := string(pattern(3, 1<<16))
 	for _, c := range []struct {
@@ -134,7 +134,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Nobody knows the path at first: one window goes out, and answers open it.
+// At first the path is unknown: one initial window is sent, and ACKs increase it.
 func TestFirstWindow(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpWrite, 1000*256, 0)
@@ -147,7 +147,7 @@ func TestFirstWindow(t *testing.T) {
 	}
 }
 
-// An ACK is asked for at least every 64 packets: rxe answers nothing else.
+// An ACK is requested at least every 64 packets: rxe acknowledges no others.
 func TestAckRequests(t *testing.T) {
 	x := newSource(t, RC)
 	x.q.req.window.size = maxWindow

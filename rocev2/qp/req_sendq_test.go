@@ -12,7 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// An idle queue pair is small, and a long ring is given back.
+// An idle queue pair is small, and a long ring is freed.
 func TestIdleSize(t *testing.T) {
 	if n := reflect.TypeFor[QP]().Size(); n > 2048 {
 		t.Errorf("an idle queue pair has %d bytes, want 2048 at most", n)
@@ -41,7 +41,7 @@ func TestIdleSize(t *testing.T) {
 	x.wantSent("100A")
 }
 
-// What PostSend refuses, and that nothing is queued then.
+// The errors of PostSend; nothing is queued then.
 func TestPostErrors(t *testing.T) {
 	long := func(wr *SendWR) { wr.SGL = make([]SGE, 5) }
 	huge := func(wr *SendWR) { wr.SGL = []SGE{{0, 1 << 31, 0}, {0, 1, 0}} }
@@ -89,7 +89,7 @@ func TestPostErrors(t *testing.T) {
 	if err := x.q.PostSend(x.wr(OpRead, 4, 0)); !errors.Is(err, ErrSendRdAtomic) {
 		t.Errorf("READ with MaxRdAtomic 0: %v", err)
 	}
-	// ERR reached from INIT: attributes of RTR and RTS are not there, and not needed to flush.
+	// ERR reached from INIT: attributes of RTR and RTS are not set, and not needed to flush.
 	q, cq := lead(t, RC, Err), &testCQ{}
 	q.cfg.SendCQ, q.cfg.MaxSendSGE = cq, 1
 	for _, op := range []Operation{OpSend, OpWrite, OpRead, OpFetchAdd} {
@@ -113,7 +113,7 @@ func TestPostErrors(t *testing.T) {
 	}
 }
 
-// Completions: only those that were asked for, and errors always.
+// Completions: only requested ones, and always errors.
 func TestSignaled(t *testing.T) {
 	x := newSource(t, RC, func(c *Config, _ *Attr) { c.SignalAll = false })
 	x.post(OpWrite, 1, 0)
@@ -144,7 +144,7 @@ func TestSignaled(t *testing.T) {
 	}
 }
 
-// Modify to ERR flushes in order, also what was not signaled; RESET forgets.
+// Modify to ERR flushes in order, also unsignaled work requests; RESET discards them.
 func TestFlushSends(t *testing.T) {
 	x := newSource(t, RC, func(c *Config, _ *Attr) { c.SignalAll = false })
 	for range 20 {

@@ -11,7 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// source is a queue pair whose answers the test writes.
+// source is a queue pair whose responses the test writes.
 type source struct {
 	t      testing.TB
 	q      *QP
@@ -78,7 +78,7 @@ type asked struct {
 	Data  string
 }
 
-// sends collects the next packets, up to most of them. The bytes go through the codec.
+// sends collects the next packets, at most that many. The bytes go through the codec.
 func (x *source) sends(most int) (all []asked) {
 	x.t.Helper()
 	for len(all) < most && nextData(x.t, x.q, x.now, &x.out) {
@@ -98,8 +98,8 @@ func (x *source) sends(most int) (all []asked) {
 	return all
 }
 
-// drains sends all it can and returns the packets by number, "0 1 2A" with an A for
-// those that ask for an ACK and an ! for those sent again.
+// drains sends as much as possible and returns the packets by number, as "0 1 2A": an A for
+// AckReq, an ! for a retransmission.
 func (x *source) drains() string {
 	x.t.Helper()
 	s := ""
@@ -164,8 +164,8 @@ func (x *source) sack(n int, beyond ...int) {
 	x.in(rocev2.Datagram{Opcode: rocev2.OpSACK, PSN: psn(n), Syndrome: noCredits, SACKHi: b.hi, SACKLo: b.lo})
 }
 
-// response delivers READ response packets [from, to) of a READ of length bytes
-// whose PSNs begin at first. Byte i of the answer is pattern(9)[i].
+// response delivers READ response packets [from, to) of a READ of length bytes whose PSNs
+// begin at first. Byte i of the response is pattern(9)[i].
 func (x *source) response(first, from, to, length int) {
 	x.t.Helper()
 	data := pattern(9, length)
@@ -203,7 +203,7 @@ func (x *source) wantState(s State) {
 	}
 }
 
-// expire goes on to the next deadline.
+// expire advances to the next deadline.
 func (x *source) expire() {
 	x.t.Helper()
 	d := x.q.Deadline()

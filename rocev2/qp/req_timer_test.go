@@ -8,14 +8,14 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// Silence: the oldest packet is sent once more after two round trips, then ever
-// more seldom; that is no retry. After the timeout all is sent again, one packet first.
+// Silence: the oldest packet is sent again after two RTTs, then with growing intervals; these
+// probes are no retries. After the timeout all packets are sent again, one packet first.
 func TestSilence(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpWrite, 1, 0)
 	x.wantSent("0A")
 	x.now += 1_000_000
-	x.ack(0) // a round trip of 1 ms; expected within 2 of it and 4 deviations
+	x.ack(0) // RTT 1 ms; a response is expected within 2 RTTs and 4 deviations
 	for range 4 {
 		x.post(OpWrite, 1, 0)
 	}
@@ -49,9 +49,9 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A probe is answered by the state of the peer: with all that was sent, and nothing
-// is sent again; or with just the probe, then what is behind it is sent again
-// until an answer shows that it was only late.
+// The response to a probe acknowledges all packets, and nothing is sent again. Or it
+// acknowledges just the probe: then later packets are sent again until a response shows that
+// they were only late.
 func TestProbeAnswers(t *testing.T) {
 	silent := func() *source {
 		x := newSource(t, RC)
@@ -78,7 +78,7 @@ func TestProbeAnswers(t *testing.T) {
 	x.ack(5) // late
 	x.wantSent("")
 	x.post(OpWrite, 1, 0)
-	x.wantSent("9A") // and the window is as it was
+	x.wantSent("9A") // and the window is restored
 	x.ack(9)
 
 	x = silent()
@@ -86,7 +86,7 @@ func TestProbeAnswers(t *testing.T) {
 	x.wantSent("3A! 4A! 5A! 6A!")
 }
 
-// A peer that disappears is given up within RetryBound, whatever was outstanding.
+// A peer that disappears ends the connection within RetryBound, whatever was outstanding.
 func TestRetryExceeded(t *testing.T) {
 	for _, op := range []Operation{OpWrite, OpRead, OpFetchAdd} {
 		for retry := uint8(0); retry <= 7; retry++ {
@@ -107,7 +107,7 @@ func TestRetryExceeded(t *testing.T) {
 			}
 		}
 	}
-	// Timeout 0 never gives up (IBTA 9.7.6).
+	// Timeout 0 never ends it (IBTA 9.7.6).
 	x := newSource(t, RC, func(_ *Config, a *Attr) { a.Timeout = 0 })
 	x.post(OpWrite, 1, 0)
 	for range 100 {
@@ -127,8 +127,8 @@ func TestRetryExceeded(t *testing.T) {
 	}
 }
 
-// A peer that starts anew with other PSNs answers with NAKs of what was never sent: it is
-// given up as if it were silent.
+// A peer that restarts with other PSNs sends NAKs for packets never sent: the connection ends
+// as after silence.
 func TestPeerRestarts(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpWrite, 1, 0)

@@ -4,7 +4,7 @@ package qp
 
 import "testing"
 
-// NextAH tells where the next packet goes before it is taken, and nothing without one.
+// NextAH returns the destination of the next packet before NextData, and nil without one.
 func TestNextAH(t *testing.T) {
 	x := newSource(t, UD)
 	if x.q.NextAH() != nil {

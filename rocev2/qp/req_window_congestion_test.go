@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// All queue pairs together have no more bytes under way than the window, and the packet
-// that filled it. However small it is, one packet may leave, and all get on.
-func TestFeedWindow(t *testing.T) {
+// All queue pairs together have no more bytes in flight than the window and the packet that
+// filled it. However small the window is, one packet may be sent, and all make progress.
+func TestCongestionWindow(t *testing.T) {
 	const full = 256 + frameOverhead
 	for _, window := range []uint64{1, 5*full + 1, 100_000} {
 		for _, n := range []int{1, 16} {
@@ -39,8 +39,8 @@ func TestFeedWindow(t *testing.T) {
 	}
 }
 
-// Small messages count with what they take, not as full packets.
-func TestFeedSmall(t *testing.T) {
+// Small messages count with their frame size, not as full packets.
+func TestCongestionWindowSmall(t *testing.T) {
 	c := newCrowd(t, 1)
 	c.pairs[0].delay = 1e6
 	c.flight.SetWindow(20 * (10 + frameOverhead))
@@ -49,8 +49,8 @@ func TestFeedSmall(t *testing.T) {
 	}
 }
 
-// READs ask for data of the other way: the window does not hold them back.
-func TestFeedReads(t *testing.T) {
+// READs request data in the other direction: the window does not limit them.
+func TestCongestionWindowReads(t *testing.T) {
 	c := newCrowd(t, 1)
 	c.flight.SetWindow(1)
 	if most, _ := c.transfer(t, OpRead, 4, 64<<10); most < 200 || c.mostBytes != 0 {
@@ -58,12 +58,12 @@ func TestFeedReads(t *testing.T) {
 	}
 }
 
-// A new window counts at once: for a smaller one nothing leaves until what is under way
-// has come down to it; with none everything may.
-func TestFeedChanges(t *testing.T) {
+// A new window counts at once: with a smaller one nothing is sent until the bytes in flight
+// have fallen below it; without one everything may be sent.
+func TestCongestionWindowChanges(t *testing.T) {
 	c := newCrowd(t, 1)
 	p := c.pairs[0]
-	p.delay = 1e6 // no answer yet
+	p.delay = 1e6 // no ACK yet
 	p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
 	fill := func(window uint64) (packets int) {
 		c.flight.SetWindow(window)
@@ -85,7 +85,7 @@ func TestFeedChanges(t *testing.T) {
 			t.Errorf("step %d: it waits for room: %v", i, waits)
 		}
 	}
-	// What is paid otherwise goes past the window, and is counted.
+	// Packets with another permission bypass the window, and are counted.
 	p.side[0].q.req.window.size = maxWindow
 	c.flight.SetWindow(1)
 	c.flight.Pass(true)
@@ -95,8 +95,8 @@ func TestFeedChanges(t *testing.T) {
 	}
 }
 
-// The packet that fills the window asks for an ACK, whoever sends it.
-func TestFeedAsks(t *testing.T) {
+// The packet that fills the window requests an ACK, whichever queue pair sends it.
+func TestCongestionWindowAckReq(t *testing.T) {
 	const full = 256 + frameOverhead
 	c := newCrowd(t, 3)
 	c.flight.SetWindow(20 * full)
@@ -117,8 +117,8 @@ func TestFeedAsks(t *testing.T) {
 	}
 }
 
-// Who waits comes before who comes later, who is called again and again.
-func TestFeedTurns(t *testing.T) {
+// A queued queue pair is served before later ones, however often those are called.
+func TestCongestionWindowTurns(t *testing.T) {
 	const full = 256 + frameOverhead
 	c := newCrowd(t, 2)
 	c.flight.SetWindow(10 * full)
@@ -148,7 +148,7 @@ func TestFeedTurns(t *testing.T) {
 	if !turn(greedy) || !more(greedy) {
 		t.Error("what the other one leaves is not for who waits behind it")
 	}
-	// Who has the turn and finds no room is the first again, before who came meanwhile.
+	// A queue pair that is being served and finds no room becomes the head again.
 	if more(other) || more(greedy) || greedy.side[0].q.HasTurn() {
 		t.Error("there was room")
 	}

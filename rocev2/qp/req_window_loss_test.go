@@ -4,8 +4,8 @@ package qp
 
 import "testing"
 
-// The window halves with a loss, opens by one a round trip, and twice as wide
-// after a calm.
+// The window halves with a loss, grows by one packet a round trip, and doubles after a time
+// without loss.
 func TestWindow(t *testing.T) {
 	var w window
 	w.start()

@@ -4,7 +4,7 @@ package qp
 
 import "testing"
 
-// PSNs mean the packet nearest to what was acknowledged, far from 0 too.
+// A PSN means the packet nearest to sndUna, also far from 0.
 func TestPacketNumbers(t *testing.T) {
 	x := newSource(t, RC)
 	r := &x.q.req

@@ -33,8 +33,7 @@ func clean(s string) string {
 	return string(slices.DeleteFunc([]byte(s), func(c byte) bool { return c == ' ' }))
 }
 
-// One ACK for many packets; at once when it is asked for, or after 64 packets, or
-// after a while.
+// One ACK for many packets: at once with AckReq, or after 64 packets, or after ackDelay.
 func TestAckCoalescing(t *testing.T) {
 	x := newTarget(t, RC)
 	for range 10 {
@@ -60,7 +59,7 @@ func TestAckCoalescing(t *testing.T) {
 		t.Errorf("deadline %d, want %d", d, due)
 	}
 	x.now += 100
-	x.next(write(wo, dataBase, 4, 4)) // does not put it off
+	x.next(write(wo, dataBase, 4, 4)) // does not postpone it
 	x.q.Expire(due - 1)
 	x.wantOut()
 	x.q.Expire(due)
@@ -68,8 +67,8 @@ func TestAckCoalescing(t *testing.T) {
 	x.wantOut()
 }
 
-// An ACK never overtakes the answer of an earlier READ or ATOMIC, which the
-// requester would take for a loss.
+// An ACK never overtakes the response of an earlier READ or ATOMIC: the requester would
+// take that for a loss.
 func TestAnswersInOrder(t *testing.T) {
 	x := newTarget(t, RC)
 	asked := func(d dg) dg { d.AckReq = true; return d }

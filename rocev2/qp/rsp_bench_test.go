@@ -26,7 +26,7 @@ func (quick) WriteRemote(uint32, uint32, uint32, uint64, []byte) mem.Fault      
 func (quick) FetchAdd(_, _, _ uint32, _, _ uint64) (uint64, mem.Fault)                 { return 0, 0 }
 func (quick) ReadRemote(uint32, uint32, uint32, uint64, []byte) mem.Fault              { return 0 }
 
-// responderLoads are the loads of the benchmark: the packets that come in a circle.
+// responderLoads are the loads of the benchmark: packets that are repeated in a circle.
 var responderLoads = []struct {
 	name string
 	typ  Type
@@ -70,8 +70,8 @@ func newLoad(tb testing.TB, i int) *load {
 	return l
 }
 
-// step delivers one packet with the PSN that is expected, takes the answers and
-// posts the receive again. It patches the PSN in the packet, as it would come.
+// step delivers one packet with the expected PSN, sends the responses and posts the receive
+// again. It patches the PSN in the packet.
 func (l *load) step() {
 	q := l.x.q
 	p := &l.packets[l.next]

@@ -11,8 +11,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// fuzzMemory is the memory of the fuzz target: every byte that is written must be one
-// that a packet or a receive has named.
+// fuzzMemory is the memory of the fuzz target: a byte may be written only if a packet or a
+// receive has named it.
 type fuzzMemory struct {
 	*testMemory
 	t     *testing.T
@@ -49,7 +49,7 @@ func (m *fuzzMemory) FetchAdd(pd, qpn, key uint32, addr uint64, add uint64) (uin
 	return was, m.note(key, addr, 8, f)
 }
 
-// script hands out the fuzzer's bytes; zeros when they are used up.
+// script is the fuzzer's bytes; zeros when they are used up.
 type script []byte
 
 func (s *script) byte() byte {
@@ -63,7 +63,7 @@ func (s *script) byte() byte {
 
 func (s *script) of(n int) int { return int(s.byte()) % n }
 
-// fuzzRun plays a script to one queue pair and holds what it does against what may be.
+// fuzzRun applies a script to one queue pair and checks the effects.
 type fuzzRun struct {
 	*target
 	memory  *fuzzMemory
@@ -101,7 +101,7 @@ func (r *fuzzRun) allow(key uint32, addr uint64, n uint64) {
 	}
 }
 
-// packet delivers a packet: mostly one that goes on where the last one ended.
+// packet delivers a packet: mostly one that continues the last message.
 func (r *fuzzRun) packet(s *script) {
 	if s.of(8) != 0 {
 		r.goodPacket(s)
@@ -110,7 +110,7 @@ func (r *fuzzRun) packet(s *script) {
 	}
 }
 
-// goodPacket delivers one that fits, but for its PSN at times.
+// goodPacket delivers a correct packet, sometimes with another PSN.
 func (r *fuzzRun) goodPacket(s *script) {
 	d := dg{PSN: r.q.rsp.expected, AckReq: s.of(4) == 1, QKey: 0x1234, RKey: dataKey, VA: dataBase + uint64(s.byte())*64}
 	size := uint32(s.byte())*4 + uint32(s.of(4))
@@ -162,7 +162,7 @@ func (r *fuzzRun) goodPacket(s *script) {
 	r.in(d)
 }
 
-// anyPacket delivers one that nobody would send.
+// anyPacket delivers a packet with random fields.
 func (r *fuzzRun) anyPacket(s *script) {
 	ops := []rocev2.Opcode{
 		sf, sm, sl, so, rocev2.RCSendLastImm, rocev2.RCSendOnlyInv, wf, wm, wl, wo, rocev2.RCWriteLastImm, rocev2.RCWriteOnlyImm,
@@ -226,7 +226,7 @@ func (r *fuzzRun) post(s *script) {
 	}
 }
 
-// answers takes some of what the queue pair has to say; each goes through the codec.
+// answers sends some of the responses; each goes through the codec.
 func (r *fuzzRun) answers(n int) {
 	for range n {
 		if !r.q.NextAck(r.now, &r.answer) && !r.q.NextData(r.now, &r.answer) {
@@ -239,7 +239,7 @@ func (r *fuzzRun) answers(n int) {
 	}
 }
 
-// check holds the state against what must always be.
+// check checks the invariants of the state.
 func (r *fuzzRun) check() {
 	t, rsp := r.t, &r.q.rsp
 	for _, c := range r.cq.take() {
@@ -310,7 +310,7 @@ func (r *fuzzRun) play(s script) {
 		}
 		r.check()
 	}
-	// Nothing is said for ever, and ERR ends in silence.
+	// Responses come to an end, and nothing is sent in ERR.
 	r.answers(1 << 20)
 	if r.q.NextAck(r.now, &r.answer) || r.q.NextData(r.now, &r.answer) {
 		r.t.Fatal("answers without an end")
@@ -318,7 +318,7 @@ func (r *fuzzRun) play(s script) {
 	r.check()
 }
 
-// FuzzResponder plays packets that are right in form and wrong in any other way.
+// FuzzResponder delivers packets that are well-formed and wrong in any other way.
 func FuzzResponder(f *testing.F) {
 	for kind := range byte(4) {
 		for seed := range uint64(8) {
@@ -338,8 +338,8 @@ func FuzzResponder(f *testing.F) {
 	})
 }
 
-// Many random scripts, and a count of how far they got: a fuzzer whose packets are all
-// refused at the door proves nothing.
+// Many random scripts, and counts of how far they got: packets that are all refused at once
+// would prove nothing.
 func TestResponderAtRandom(t *testing.T) {
 	var delivered, errs uint64
 	var sum Counters

@@ -39,8 +39,8 @@ func TestSequenceError(t *testing.T) {
 	}
 }
 
-// Nobody posted a receive: an RNR NAK with our timer, silence until the packet comes
-// again, and then everything as if nothing had been.
+// No receive posted: an RNR NAK with our timer, no response until the packet is sent again,
+// and then normal operation.
 func TestReceiverNotReady(t *testing.T) {
 	rnr := func(n int, msn uint32) said {
 		return said{Op: rocev2.RCAck, PSN: psn(n), Syndrome: rocev2.SyndromeRNR(12), MSN: msn}
@@ -61,8 +61,8 @@ func TestReceiverNotReady(t *testing.T) {
 	x.wantOut(ackOf(0, 1))
 	x.wantDone(Completion{WRID: 7, Op: OpRecv, Bytes: 8})
 
-	// A WRITE with immediate data needs its receive at the end; the last packet
-	// writes nothing without.
+	// A WRITE with immediate data needs its receive at the end; without it the last packet
+	// writes nothing.
 	x.psn = psn(1)
 	x.next(write(wf, dataBase, 264, 256))
 	last := dg{Opcode: rocev2.RCWriteLastImm, PSN: psn(2), Imm: 3, AckReq: true, Payload: pattern(1, 8)}
@@ -104,7 +104,7 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// Packets that another service or nobody here speaks leave no trace (IBTA 9.6.1).
+// Packets of another service or with an unknown opcode have no effect (IBTA 9.6.1).
 func TestIgnoreOtherServices(t *testing.T) {
 	for _, typ := range []Type{RC, UC, UD} {
 		x := newTarget(t, typ)

@@ -10,8 +10,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// Duplicates of READ are answered from memory as it is now, all or a part of it; a
-// READ that asks for something else under the same PSN is not.
+// Duplicates of READ are answered from memory as it is now, all or a part; a READ for other
+// memory with the same PSN is dropped.
 func TestDuplicateRead(t *testing.T) {
 	x := newTarget(t, RC)
 	x.next(read(dataBase, 700))
@@ -61,9 +61,9 @@ func TestDuplicateRead(t *testing.T) {
 	}
 }
 
-// Parts that are asked for again go out by PSN before what was never sent, which then
-// goes on; and nothing goes out twice because it was asked for twice.
-func TestDuplicateReadUnderway(t *testing.T) {
+// Parts requested again are sent by PSN before new responses, which then continue; nothing is
+// sent twice because it was requested twice.
+func TestDuplicateReadInProgress(t *testing.T) {
 	x := newTarget(t, RC)
 	x.next(read(dataBase, 6*256))
 	x.next(read(dataBase, 256))
@@ -78,7 +78,7 @@ func TestDuplicateReadUnderway(t *testing.T) {
 	again(2, 256)
 	again(0, 256)
 	again(2, 256)
-	again(5, 256) // will come anyway
+	again(5, 256) // is sent anyway
 	var got []rocev2.PSN
 	var ops []rocev2.Opcode
 	for _, s := range x.out() {
@@ -92,7 +92,7 @@ func TestDuplicateReadUnderway(t *testing.T) {
 		t.Errorf("sent %v, want %v", ops, want)
 	}
 
-	// A requester that goes back asks for all of it from one point on.
+	// A requester that goes back requests all from one point on.
 	x = newTarget(t, RC)
 	x.next(read(dataBase, 6*256))
 	for range 4 {
@@ -111,8 +111,7 @@ func TestDuplicateReadUnderway(t *testing.T) {
 	}
 }
 
-// A new READ in the place of one that is to be answered again: the requester has got
-// that answer after all.
+// A new READ in the place of one with a replay: the requester has that response already.
 func TestNewReadEndsReplay(t *testing.T) {
 	x := newTarget(t, RC, func(_ *Config, a *Attr) { a.MaxDestRdAtomic = 1 })
 	x.next(read(dataBase, 4))
@@ -124,8 +123,8 @@ func TestNewReadEndsReplay(t *testing.T) {
 	x.wantOut(said{Op: rocev2.RCReadResponseOnly, PSN: psn(1), Syndrome: noCredits, MSN: 2, Data: string(make([]byte, 8))})
 }
 
-// An ATOMIC is executed once; its duplicate gets the same answer, as long as it is
-// one of the last MaxDestRdAtomic.
+// An ATOMIC is executed once; its duplicate gets the same response, as long as it is one of
+// the last MaxDestRdAtomic.
 func TestDuplicateAtomic(t *testing.T) {
 	x := newTarget(t, RC, func(_ *Config, a *Attr) { a.MaxDestRdAtomic = 2 })
 	word := func() uint64 { return binary.NativeEndian.Uint64(x.m.regions[dataKey].data) }
@@ -143,7 +142,7 @@ func TestDuplicateAtomic(t *testing.T) {
 	repeat(2)
 	x.wantOut(said{Op: rocev2.RCAtomicAck, PSN: psn(1), Syndrome: noCredits, MSN: 2, Original: 10},
 		said{Op: rocev2.RCAtomicAck, PSN: psn(2), Syndrome: noCredits, MSN: 3, Original: 20})
-	repeat(0) // forgotten
+	repeat(0) // not stored any more
 	x.wantOut()
 	if word() != 30 {
 		t.Errorf("the word is %d, want 30", word())
@@ -153,7 +152,7 @@ func TestDuplicateAtomic(t *testing.T) {
 	x.wantOut(said{Op: rocev2.RCAtomicAck, PSN: psn(3), Syndrome: noCredits, MSN: 4, Original: 30})
 }
 
-// A READ that changes MaxDestRdAtomic in SQD finds its answers again.
+// A change of MaxDestRdAtomic in SQD keeps the resources.
 func TestResizeResources(t *testing.T) {
 	x := newTarget(t, RC)
 	x.next(read(dataBase, 256))
@@ -171,13 +170,13 @@ func TestResizeResources(t *testing.T) {
 	}
 }
 
-// READs and ATOMICs beyond MaxDestRdAtomic: as many as may be are answered first.
+// READs and ATOMICs beyond MaxDestRdAtomic: the allowed number is answered first.
 func TestTooManyReads(t *testing.T) {
 	x := newTarget(t, RC, func(_ *Config, a *Attr) { a.MaxDestRdAtomic = 2 })
 	x.next(read(dataBase, 4))
 	x.next(fetchAdd(dataBase, 1))
-	// Both are answered, so there is room again. The READ sees what came after it:
-	// its data is read when it leaves, and nothing fenced it (IBTA 10.8.3.3).
+	// Both are answered, so there is room again. The READ returns what the ATOMIC wrote: its
+	// data is read when it is sent, and nothing fenced it (IBTA 10.8.3.3).
 	x.wantOut(
 		said{Op: rocev2.RCReadResponseOnly, PSN: psn(0), Syndrome: noCredits, MSN: 1, Data: "\x01\x00\x00\x00"},
 		said{Op: rocev2.RCAtomicAck, PSN: psn(1), Syndrome: noCredits, MSN: 2})
@@ -193,9 +192,9 @@ func TestTooManyReads(t *testing.T) {
 	}
 }
 
-// Memory that vanishes between a READ and its answer: a NAK in the place of the
-// response that cannot be given, nothing of what was asked later.
-func TestReadFailsUnderway(t *testing.T) {
+// Memory that becomes inaccessible between a READ and its response: a NAK replaces the
+// response, and later requests get none.
+func TestReadFailsInProgress(t *testing.T) {
 	for _, c := range []struct {
 		break_ func(*testMemory)
 		nak    rocev2.NAKCode
@@ -226,19 +225,19 @@ func TestReadFailsUnderway(t *testing.T) {
 	}
 }
 
-// A READ that is asked for again shows the responder what of its data was lost: the part, if it is
-// one of what was sent, and one packet if the requester goes back and drops what it has. What was
-// not sent yet is not lost.
+// The Missed count: a READ requested again reveals the loss of that part, if only a part of
+// the responses sent is requested, and of one packet if the requester goes back and drops
+// what it has. Responses not sent yet are not lost.
 func TestResponderMissed(t *testing.T) {
 	const packets = 8
 	for _, c := range []struct {
 		name      string
-		sent      int // of the packets, before it asks again
+		sent      int // packets sent before the second request
 		from, n   int
 		selective bool
 		again     int // packets sent again
 		missed    uint16
-		atFirst   uint16 // of these, shown by the first packet
+		atFirst   uint16 // of these, revealed by the first packet
 	}{
 		{"one", packets, 2, 1, false, 1, 1, 1},
 		{"three in a row", packets, 2, 3, false, 3, 3, 3},

@@ -40,7 +40,7 @@ func TestScatterChecksFirst(t *testing.T) {
 	}
 }
 
-// Modify to ERR flushes in order, across growth and wrap of the ring; RESET forgets.
+// Modify to ERR flushes in order, across growth and wrap of the ring; RESET discards.
 func TestFlush(t *testing.T) {
 	x := newTarget(t, RC)
 	x.postRecv(0, 3, 64)
@@ -61,7 +61,7 @@ func TestFlush(t *testing.T) {
 	x = newTarget(t, RC)
 	x.postRecv(0, 2, 512)
 	x.next(send(sf, 256))
-	x.next(read(dataBase, 4)) // would be answered, but for Modify
+	x.next(read(dataBase, 4)) // not answered because of Modify
 	x = newTarget(t, RC)
 	x.postRecv(0, 2, 512)
 	x.next(read(dataBase, 4))

@@ -11,7 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// Short hands for requests that are right.
+// Shorthands for correct requests.
 func write(op rocev2.Opcode, va uint64, dmaLen uint32, n int) dg {
 	return dg{Opcode: op, VA: va, RKey: dataKey, DMALen: dmaLen, Payload: pattern(9, n)}
 }
@@ -29,16 +29,16 @@ func send(op rocev2.Opcode, n int) dg { return dg{Opcode: op, Payload: pattern(5
 const wf, wm, wl, wo = rocev2.RCWriteFirst, rocev2.RCWriteMiddle, rocev2.RCWriteLast, rocev2.RCWriteOnly
 const sf, sm, sl, so = rocev2.RCSendFirst, rocev2.RCSendMiddle, rocev2.RCSendLast, rocev2.RCSendOnly
 
-// noRight takes rights from the data region, and atRight from the queue pair.
+// noRight removes rights from the data region, and qpRights sets those of the queue pair.
 func noRight(a mem.Access) func(*target) {
 	return func(x *target) { x.m.regions[dataKey].rights &^= a }
 }
 
 func qpRights(a mem.Access) func(*target) { return func(x *target) { x.q.attr.Access = a } }
 
-// What ends a connection: the last packet of each line. The NAK has its PSN and still
-// leaves, nothing was written by it, a receive that was being filled says why, the
-// others are flushed, and afterwards there is silence.
+// Errors that end a connection: the last packet of each line. The NAK has its PSN and is
+// still sent. The packet wrote nothing. The receive in progress completes with the status,
+// the others are flushed, and nothing is sent afterwards.
 func TestRefusals(t *testing.T) {
 	const inv, acc, oper = rocev2.NAKInvalidRequest, rocev2.NAKRemoteAccess, rocev2.NAKRemoteOp
 	const end = dataBase + 1<<16
@@ -103,7 +103,7 @@ func TestRefusals(t *testing.T) {
 		{"ATOMIC right missing", noRight(mem.RemoteAtomic), []dg{fetchAdd(dataBase, 1)}, acc, WRFlushed, EventAccess},
 		{"invalidate an unknown key", nil, []dg{{Opcode: rocev2.RCSendOnlyInv, RKey: 0xBAD}}, acc, RemoteAccess, 0},
 
-		// Our own fault (9.9.3 class A).
+		// Errors of the responder (9.9.3 class A).
 		{"memory fails", func(x *target) { x.m.broken = true }, []dg{write(wo, dataBase, 8, 8)}, oper, WRFlushed, EventFatal},
 		{"receive with a wrong key", func(x *target) { delete(x.m.regions, bufKey) }, []dg{send(so, 8)}, oper, LocalProtection, 0},
 		{"receive without write right", func(x *target) { x.m.regions[bufKey].rights = 0 }, []dg{send(so, 8)}, oper, LocalProtection, 0},
@@ -157,8 +157,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Pads and trailing bytes that no builder of ours makes, and opcodes without a line
-// in the table.
+// Pads and trailing bytes that no correct sender makes, and opcodes without an entry in the
+// table.
 func TestRefuseDamagedPackets(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -8,7 +8,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// sackBits is a SACK's bitmap as the numbers of the packets that it reports.
+// sackBits returns a SACK's bitmap as the numbers of the packets that it reports.
 func (x *target) sackBits() (cumulative rocev2.PSN, reported []int) {
 	x.t.Helper()
 	p, err := rocev2.ParseIP(x.frame)
@@ -24,7 +24,7 @@ func (x *target) sackBits() (cumulative rocev2.PSN, reported []int) {
 	return cumulative, reported
 }
 
-// put delivers WRITE n, of 4 bytes to their place, asking for an ACK or not.
+// put delivers WRITE n, of 4 bytes to their place, with AckReq or without.
 func (x *target) put(n int, ask bool) {
 	x.t.Helper()
 	w := write(wo, dataBase+uint64(n)*4, 4, 4)
@@ -49,7 +49,7 @@ func (x *target) wantSACK(upTo int, msn uint32, reported ...int) {
 
 // A gap: a SACK when it opens, after four more packets, and when one is asked for;
 // the rest is executed in order when the missing packet comes.
-func TestKeepBeyondHole(t *testing.T) {
+func TestReorder(t *testing.T) {
 	x := newTarget(t, RC, selective)
 	x.put(0, false)
 	x.put(2, false)
@@ -88,8 +88,8 @@ func TestKeepBeyondHole(t *testing.T) {
 	}
 }
 
-// Beyond the window nothing is kept, and nothing breaks.
-func TestKeepWindow(t *testing.T) {
+// Packets beyond the window are not buffered, and cause no error.
+func TestReorderWindow(t *testing.T) {
 	x := newTarget(t, RC, selective)
 	x.put(128, false) // too far: an ordinary NAK
 	x.wantOut(nakOf(0, 0, rocev2.NAKPSNSequence))
@@ -102,7 +102,7 @@ func TestKeepWindow(t *testing.T) {
 	x.wantOut(ackOf(127, 128))
 }
 
-// A pool without buffers: what it cannot keep is dropped and sent again.
+// A pool without buffers: a packet that finds none is dropped and sent again.
 func TestHoldPoolIsTheBound(t *testing.T) {
 	pool := NewHoldPool(2)
 	x := newTarget(t, RC, selective, func(c *Config, _ *Attr) { c.Held = pool })
@@ -123,9 +123,9 @@ func TestHoldPoolIsTheBound(t *testing.T) {
 	}
 }
 
-// A kept SEND that finds no receive: the RNR NAK is for it, what lies beyond stays
-// kept without a word, and nothing is executed out of order.
-func TestKeepRNR(t *testing.T) {
+// A buffered SEND without a receive: the RNR NAK is for it, later packets stay buffered
+// without a response, and nothing is executed out of order.
+func TestReorderRNR(t *testing.T) {
 	x := newTarget(t, RC, selective)
 	s := send(so, 4)
 	s.PSN = psn(1)
@@ -143,16 +143,16 @@ func TestKeepRNR(t *testing.T) {
 	x.wantDone(Completion{WRID: 9, Op: OpRecv, Bytes: 4})
 }
 
-// READs among what is kept: their answers take PSNs of their own, and a SACK waits for
-// them like an ACK.
-func TestKeepRead(t *testing.T) {
+// READs among the buffered packets: their responses take PSNs of their own, and a SACK
+// follows them like an ACK.
+func TestReorderRead(t *testing.T) {
 	x := newTarget(t, RC, selective)
 	r := read(dataBase, 300)
 	r.PSN = psn(1)
 	x.in(r)
 	x.put(3, false)
 	x.out()
-	x.put(2, false) // inside the READ: nobody sends that
+	x.put(2, false) // inside the READ: no requester sends it
 	x.put(5, true)
 	x.put(0, true)
 	var ops []rocev2.Opcode
@@ -176,8 +176,8 @@ func TestKeepRead(t *testing.T) {
 	}
 }
 
-// What is kept when the connection ends goes back to the pool.
-func TestHoldEnds(t *testing.T) {
+// Buffers return to the pool when the connection ends.
+func TestReorderEnds(t *testing.T) {
 	for _, end := range []State{Err, Reset} {
 		pool := NewHoldPool(8)
 		x := newTarget(t, RC, selective, func(c *Config, _ *Attr) { c.Held = pool })
@@ -190,7 +190,7 @@ func TestHoldEnds(t *testing.T) {
 			t.Errorf("%s: %d buffers back, want 2", end, len(pool.buffers))
 		}
 	}
-	// And when the peer turns out not to understand SACK.
+	// And when the peer does not understand SACK after all.
 	y := newTarget(t, RC, selective)
 	y.put(1, false)
 	if err := y.q.Modify(Attr{}, MaskSelective); err != nil {
@@ -199,7 +199,7 @@ func TestHoldEnds(t *testing.T) {
 	y.put(0, true)
 	y.wantOut(ackOf(0, 1))
 
-	// And when a kept packet ends it.
+	// And when a buffered packet ends it.
 	pool := NewHoldPool(8)
 	x := newTarget(t, RC, selective, func(c *Config, _ *Attr) { c.Held = pool })
 	bad := write(wo, 0, 4, 4)

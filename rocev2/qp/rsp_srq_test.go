@@ -45,7 +45,7 @@ func TestSRQ(t *testing.T) {
 		t.Errorf("events %v, want one EventSRQLimit", events)
 	}
 
-	// An error completes what was being filled and leaves the rest to others.
+	// An error completes the receive in progress and leaves the others in the SRQ.
 	x.next(send(sf, 256))
 	x.events = nil
 	x.next(send(sf, 256))

@@ -17,7 +17,7 @@ const testPD = 7
 // Every right a region can give.
 const allRights = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic
 
-// testCQ keeps completions.
+// testCQ stores completions.
 type testCQ struct{ got []Completion }
 
 func (c *testCQ) Complete(x Completion) { c.got = append(c.got, x) }
@@ -47,7 +47,7 @@ const (
 	peerQPN   = 0x22
 	firstPSN  = rocev2.PSN(0xFFFFFE) // every test wraps around
 	bufKey    = 0x100                // region of the receives
-	dataKey   = 0x200                // region that the peer may touch
+	dataKey   = 0x200                // region for the peer's requests
 	bufBase   = 0x10000
 	dataBase  = 0x200000
 )
@@ -93,7 +93,7 @@ func bringUp(t testing.TB, cfg Config, a Attr, last State) *QP {
 	return q
 }
 
-// needed are the attributes that the state table wants.
+// needed returns the attributes that the state table requires.
 func needed(typ Type, from, to State) AttrMask {
 	for i := range states {
 		if col, ok := states[i].attrs(typ); ok && states[i].from == from && states[i].to == to {
@@ -125,14 +125,14 @@ func (x *target) postRecv(from uint64, n int, size uint32) {
 	}
 }
 
-// build returns the packet that the queue pair would get for d.
+// build returns the packet that the queue pair receives for d.
 func build(t testing.TB, d rocev2.Datagram) rocev2.Packet {
 	t.Helper()
 	d.Src, d.Dst, d.DestQP = peerAddr, targetAddr, targetQPN
 	return coded(t, d, nil)
 }
 
-// coded takes d through the codec, by way of frame's memory.
+// coded encodes and parses d, in the memory of frame.
 func coded(t testing.TB, d rocev2.Datagram, frame []byte) rocev2.Packet {
 	t.Helper()
 	b, err := d.AppendTo(frame[:0])
@@ -146,8 +146,8 @@ func coded(t testing.TB, d rocev2.Datagram, frame []byte) rocev2.Packet {
 	return p
 }
 
-// leave is what the engine does with a packet that leaves the queue pair of the test.
-// False: its memory was refused.
+// leave does what the engine does with a packet of the queue pair under test. It returns
+// false if the memory was refused.
 func leave(t testing.TB, o *Outbound, frame []byte) (p rocev2.Packet, ok bool) {
 	t.Helper()
 	payload := make([]byte, o.PayloadLen)
@@ -159,7 +159,7 @@ func leave(t testing.TB, o *Outbound, frame []byte) (p rocev2.Packet, ok bool) {
 	return coded(t, d, frame), true
 }
 
-// leaveToPeer is leave for a packet to peerQPN, whose bytes stay in frame until the next.
+// leaveToPeer is leave for a packet to peerQPN, whose bytes stay in frame until the next call.
 func leaveToPeer(t testing.TB, o *Outbound, frame *[]byte) (p rocev2.Packet, ok bool) {
 	t.Helper()
 	if p, ok = leave(t, o, *frame); !ok {
@@ -172,8 +172,8 @@ func leaveToPeer(t testing.TB, o *Outbound, frame *[]byte) (p rocev2.Packet, ok 
 	return p, true
 }
 
-// shorten takes the last byte off a packet of IPv4, so that it is no multiple of 4
-// long: the pad is wrong whatever it says.
+// shorten removes the last byte of a packet of IPv4, so that its length is no multiple of 4:
+// every pad count is wrong.
 func shorten(t testing.TB, p rocev2.Packet) rocev2.Packet {
 	t.Helper()
 	b := p.Frame()
@@ -205,7 +205,7 @@ func (x *target) next(d rocev2.Datagram) {
 	x.in(d)
 }
 
-// said is an answer as the tests compare it.
+// said is a response as the tests compare it.
 type said struct {
 	Op       rocev2.Opcode
 	PSN      rocev2.PSN
@@ -216,8 +216,8 @@ type said struct {
 	Again    bool
 }
 
-// out collects everything that the queue pair has to say, acknowledgements first
-// as the engine does. The bytes go through the codec.
+// out collects all responses, acknowledgements first as the engine does. The bytes go
+// through the codec.
 func (x *target) out() (all []said) {
 	x.t.Helper()
 	for {
@@ -231,7 +231,7 @@ func (x *target) out() (all []said) {
 	}
 }
 
-// sent is what the engine does with x.answer.
+// sent does what the engine does with x.answer.
 func (x *target) sent() (said, bool) {
 	x.t.Helper()
 	p, ok := leaveToPeer(x.t, &x.answer, &x.frame)
@@ -284,7 +284,7 @@ func (x *target) wantEvents(want ...Event) {
 	x.events = nil
 }
 
-// pattern is n bytes that differ from place to place and seed to seed.
+// pattern returns n bytes that differ from place to place and seed to seed.
 func pattern(seed byte, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

@@ -9,8 +9,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// UC delivers whole messages and drops the others without an answer; each line ends
-// with a good message of 264 bytes, which must arrive.
+// UC delivers whole messages and drops the others without a response; each line ends with a
+// good message of 264 bytes, which must arrive.
 func TestUnreliableConnection(t *testing.T) {
 	gap := dg{Opcode: rocev2.CNP} // stands for a lost packet
 	wrongKey := write(ucWO, dataBase, 8, 8)
@@ -64,7 +64,7 @@ func TestUnreliableConnection(t *testing.T) {
 	}
 }
 
-// UC WRITE, with and without immediate data, and what needs a receive that is not there.
+// UC WRITE, with and without immediate data, and immediate data without a receive.
 func TestUnreliableWrite(t *testing.T) {
 	x := newTarget(t, UC)
 	x.next(write(ucWF, dataBase, 260, 256))
@@ -89,8 +89,8 @@ func TestUnreliableWrite(t *testing.T) {
 	x.wantOut()
 }
 
-// A packet that the engine could not send is a lost one: the message is done when its
-// last packet was handed out, and the next keeps its own number.
+// A packet that the engine could not send counts as lost: the message is done after its last
+// packet, and the next message keeps its PSN.
 func TestUnreliableDropped(t *testing.T) {
 	for _, typ := range []Type{UC, UD} {
 		x := newSource(t, typ)

@@ -15,13 +15,13 @@ func ud(n int) dg {
 	return dg{Opcode: rocev2.UDSendOnly, QKey: 0x1234, SrcQP: peerQPN, Payload: pattern(6, n)}
 }
 
-// The 40 bytes in front of the data: zeros and the IPv4 header, or the IPv6 header.
+// The 40 bytes before the data: zeros and the IPv4 header, or the IPv6 header.
 func TestDatagram(t *testing.T) {
 	x := newTarget(t, UD)
 	x.postRecv(0, 4, 300)
 	d := ud(5)
 	d.Opcode, d.Imm, d.Solicited = rocev2.UDSendOnlyImm, 77, true
-	d.PSN = 0x123456 // says nothing
+	d.PSN = 0x123456 // is ignored
 	x.in(d)
 	x.wantDone(Completion{WRID: 0, Op: OpRecv, Bytes: 45, HasGRH: true, SrcQP: peerQPN, HasImm: true, Imm: 77, Solicited: true})
 	const grh4 = "0000000000000000000000000000000000000000" + "4500004000004000" + "4011b6a9c0000202c0000201"
@@ -46,7 +46,7 @@ func TestDatagram(t *testing.T) {
 	x.wantEvents(EventEstablished)
 }
 
-// What is wrong with a datagram drops it, counted, and leaves its receive to the next.
+// Errors of a datagram drop it, counted, and leave its receive for the next one.
 func TestDatagramDrops(t *testing.T) {
 	x := newTarget(t, UD)
 	x.in(ud(5))
@@ -81,7 +81,7 @@ func TestDatagramDrops(t *testing.T) {
 	}
 }
 
-// A receive whose own list is wrong ends the queue pair, with a completion.
+// A receive with a wrong list ends the queue pair, with a completion.
 func TestDatagramBadReceive(t *testing.T) {
 	x := newTarget(t, UD)
 	x.q.PostRecv(&RecvWR{ID: 1, SGL: []SGE{{Addr: bufBase, Len: 100, LKey: 0xBAD}}})

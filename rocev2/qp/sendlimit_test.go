@@ -21,7 +21,7 @@ func nextData(t testing.TB, q *QP, now Time, out *Outbound) bool {
 	return has
 }
 
-// Each reason, reached on the wire's side of the interface alone.
+// Each reason is reached, by packets and work requests where possible, and lifted.
 func TestSendLimit(t *testing.T) {
 	shared := func(x *source) *Flight {
 		f := NewFlight()
@@ -146,7 +146,7 @@ func TestSendLimit(t *testing.T) {
 	}
 }
 
-// Fence waits for the data of READs and ATOMICs, MaxRdAtomic for the oldest.
+// Fence waits for the data of READs and ATOMICs, MaxRdAtomic for the oldest of them.
 func TestFenceAndLimit(t *testing.T) {
 	x := newSource(t, RC)
 	x.post(OpRead, 1, 0)

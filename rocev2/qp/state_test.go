@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// renderStates is the state table as a page of documentation.
+// renderStates returns the state table as a page of documentation.
 func renderStates() string {
 	var b strings.Builder
 	b.WriteString(`# States of a queue pair
@@ -46,8 +46,7 @@ A queue pair goes to ERR by itself after a fatal error, and UC and UD to SQE aft
 	return b.String()
 }
 
-// The table as text, so that a change of it shows in a review; the page in docs is
-// the same.
+// The table as text, so that a change is visible in a review; the page in docs is the same.
 func TestStateTable(t *testing.T) {
 	for _, file := range []string{"testdata/states.golden", "../../docs/queue-pair-states.md"} {
 		if *update {
@@ -68,7 +67,7 @@ func TestStateTable(t *testing.T) {
 // good has a legal value in every attribute.
 var good = Attr{PMTU: rocev2.PMTU1024, DestQPN: 5, QKey: 9, MaxRdAtomic: 1, MaxDestRdAtomic: 1, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7}
 
-// lead brings a new queue pair to a state by the shortest way.
+// lead brings a new queue pair to a state by the shortest path.
 func lead(t *testing.T, s Type, to State) *QP {
 	t.Helper()
 	q := New(Config{Type: s, Count: new(Counters), SendCQ: &testCQ{}, RecvCQ: &testCQ{}, MaxRecv: 1})
@@ -90,8 +89,8 @@ func lead(t *testing.T, s Type, to State) *QP {
 	return q
 }
 
-// Every pair of states, every attribute: Modify does what the table says, and
-// changes nothing when it refuses.
+// Every pair of states, every attribute: Modify follows the table, and changes nothing when
+// it returns an error.
 func TestModifyByTheTable(t *testing.T) {
 	for _, s := range []Type{RC, UC, UD} {
 		for from := Reset; from <= Err; from++ {
