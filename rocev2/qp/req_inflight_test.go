@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// crowd is many pairs whose requesters send to one destination.
-type crowd struct {
+// sharedDest is many pairs whose requesters send to one destination.
+type sharedDest struct {
 	flight    Flight
 	pairs     []*pair
 	mostBytes uint64 // the most bytes in flight at once
 	checks    int
 }
 
-func newCrowd(t *testing.T, n int) *crowd {
-	c := &crowd{flight: NewFlight()}
+func newSharedDest(t *testing.T, n int) *sharedDest {
+	c := &sharedDest{flight: NewFlight()}
 	for range n {
 		p := newPair(t, RC, selective)
 		p.side[0].q.SetFlight(&c.flight)
@@ -27,7 +27,7 @@ func newCrowd(t *testing.T, n int) *crowd {
 }
 
 // check compares the in-flight limiter with the sums over its queue pairs.
-func (c *crowd) check(t *testing.T) {
+func (c *sharedDest) check(t *testing.T) {
 	t.Helper()
 	var sum uint32
 	var waiting, turns int
@@ -46,20 +46,20 @@ func (c *crowd) check(t *testing.T) {
 	c.checks++
 	q := c.pairs[c.checks%len(c.pairs)].side[0].q // one pair in each check, to save time
 	if real := q.req.bytesBetween(q.req.sndUna, q.req.sndMax); uint64(real) != uint64(q.inflightBytes) {
-		t.Fatalf("a queue pair has %d bytes under way; in truth %d", q.inflightBytes, real)
+		t.Fatalf("a queue pair counts %d bytes in flight, it has %d", q.inflightBytes, real)
 	}
 	line := 0
 	for q := c.flight.queueHead; q != nil; q = q.next {
 		line++
 	}
 	if f := &c.flight; f.bytes != bytes || f.packets != sum || line != waiting || turns > 1 || f.serving != nil && turns == 0 {
-		t.Fatalf("the flight says %d bytes, %d packets, %d in line; in truth %d, %d, %d, and %d have the turn", f.bytes, f.packets, line, bytes, sum, waiting, turns)
+		t.Fatalf("the limiter has %d bytes, %d packets, %d queued; its queue pairs have %d, %d, %d, and %d are being served", f.bytes, f.packets, line, bytes, sum, waiting, turns)
 	}
 }
 
 // step lets a pair send as the engine would: the queue's head is served when there is room,
 // for one step.
-func (c *crowd) step(p *pair) {
+func (c *sharedDest) step(p *pair) {
 	c.flight.Turn()
 	p.step()
 	p.side[0].q.EndTurn()
@@ -67,7 +67,7 @@ func (c *crowd) step(p *pair) {
 
 // transfer sends n messages of size bytes on each pair. It returns the most packets in flight
 // at once, and the messages of the slowest pair when the first pair was done.
-func (c *crowd) transfer(t *testing.T, op Operation, n int, size uint32) (most uint32, slowest int) {
+func (c *sharedDest) transfer(t *testing.T, op Operation, n int, size uint32) (most uint32, slowest int) {
 	t.Helper()
 	for _, p := range c.pairs {
 		for i := range n {
@@ -105,11 +105,11 @@ func TestFlight(t *testing.T) {
 		for _, n := range []int{1, 16, 40} {
 			t.Run(fmt.Sprintf("op%d/%d", op, n), func(t *testing.T) {
 				const size, packets = 64 << 10, 256
-				c := newCrowd(t, n)
+				c := newSharedDest(t, n)
 				most, slowest := c.transfer(t, op, 10, size)
 				t.Logf("%d at the most; the slowest had done %d of 10 when the first was through", most, slowest)
 				if limit := uint32(maxInflight + packets); most > limit {
-					t.Errorf("%d packets under way, want at most %d", most, limit)
+					t.Errorf("%d packets in flight, want at most %d", most, limit)
 				}
 				if n > 1 && slowest < 5 {
 					t.Errorf("when one had done 10 messages another had done %d", slowest)
@@ -125,16 +125,16 @@ func TestFlight(t *testing.T) {
 // A READ as long as the limit is requested while the responses of the last one still arrive,
 // so that the link is never idle between them.
 func TestFlightOfLongReads(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newSharedDest(t, 1)
 	most, _ := c.transfer(t, OpRead, 4, maxInflight*256)
 	if most <= maxInflight || most > maxInflight*3/2 {
-		t.Errorf("%d packets under way at the most, want up to half a READ more than %d", most, maxInflight)
+		t.Errorf("%d packets in flight at the most, want up to half a READ more than %d", most, maxInflight)
 	}
 }
 
 // Losses decrease the limit, once a round trip for all queue pairs, and it increases again.
 func TestFlightLoss(t *testing.T) {
-	c := newCrowd(t, 4)
+	c := newSharedDest(t, 4)
 	for i, p := range c.pairs {
 		p.lossy(uint64(i), 0.02)
 	}
@@ -161,7 +161,7 @@ func TestFlightLoss(t *testing.T) {
 func TestFlightReleases(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for range 20 {
-		c := newCrowd(t, 6)
+		c := newSharedDest(t, 6)
 		c.flight.SetWindow(20_000)
 		for _, p := range c.pairs {
 			for i := range 8 {

@@ -31,7 +31,7 @@ func TestLists(t *testing.T) {
 	x.wantDone(0, Success, Success, Success)
 	want := string(pattern(9, 400))
 	if got := string(m[1000:1300]) + string(m[3000:3001]) + string(m[2000:2099]); got != want {
-		t.Error("the READ did not go where its list says")
+		t.Error("the data of the READ is not where its list points")
 	}
 }
 

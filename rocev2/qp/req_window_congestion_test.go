@@ -16,7 +16,7 @@ func TestCongestionWindow(t *testing.T) {
 		for _, n := range []int{1, 16} {
 			for _, lost := range []float64{0, 0.02} {
 				t.Run(fmt.Sprintf("%d/%d/%v", window, n, lost), func(t *testing.T) {
-					c := newCrowd(t, n)
+					c := newSharedDest(t, n)
 					c.flight.SetWindow(window)
 					if lost != 0 {
 						for i, p := range c.pairs {
@@ -25,7 +25,7 @@ func TestCongestionWindow(t *testing.T) {
 					}
 					_, slowest := c.transfer(t, OpWrite, 10, 3000)
 					if c.mostBytes >= window+full {
-						t.Errorf("%d bytes under way, want less than %d and a packet of %d", c.mostBytes, window, full)
+						t.Errorf("%d bytes in flight, want less than %d and a packet of %d", c.mostBytes, window, full)
 					}
 					if n > 1 && slowest < 3 {
 						t.Errorf("when one had done 10 messages another had done %d", slowest)
@@ -41,27 +41,27 @@ func TestCongestionWindow(t *testing.T) {
 
 // Small messages count with their frame size, not as full packets.
 func TestCongestionWindowSmall(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newSharedDest(t, 1)
 	c.pairs[0].delay = 1e6
 	c.flight.SetWindow(20 * (10 + frameOverhead))
 	if most, _ := c.transfer(t, OpWrite, 200, 10); most != 20 {
-		t.Errorf("%d messages under way, want 20", most)
+		t.Errorf("%d messages in flight, want 20", most)
 	}
 }
 
 // READs request data in the other direction: the window does not limit them.
 func TestCongestionWindowReads(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newSharedDest(t, 1)
 	c.flight.SetWindow(1)
 	if most, _ := c.transfer(t, OpRead, 4, 64<<10); most < 200 || c.mostBytes != 0 {
-		t.Errorf("%d answers and %d bytes under way, want all of a READ and none", most, c.mostBytes)
+		t.Errorf("%d answers and %d bytes in flight, want all of a READ and none", most, c.mostBytes)
 	}
 }
 
 // A new window counts at once: with a smaller one nothing is sent until the bytes in flight
 // have fallen below it; without one everything may be sent.
 func TestCongestionWindowChanges(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newSharedDest(t, 1)
 	p := c.pairs[0]
 	p.delay = 1e6 // no ACK yet
 	p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
@@ -98,7 +98,7 @@ func TestCongestionWindowChanges(t *testing.T) {
 // The packet that fills the window requests an ACK, whichever queue pair sends it.
 func TestCongestionWindowAckReq(t *testing.T) {
 	const full = 256 + frameOverhead
-	c := newCrowd(t, 3)
+	c := newSharedDest(t, 3)
 	c.flight.SetWindow(20 * full)
 	r := rand.New(rand.NewPCG(2, 5))
 	for _, p := range c.pairs {
@@ -120,7 +120,7 @@ func TestCongestionWindowAckReq(t *testing.T) {
 // A queued queue pair is served before later ones, however often those are called.
 func TestCongestionWindowTurns(t *testing.T) {
 	const full = 256 + frameOverhead
-	c := newCrowd(t, 2)
+	c := newSharedDest(t, 2)
 	c.flight.SetWindow(10 * full)
 	for _, p := range c.pairs {
 		p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})

@@ -244,7 +244,7 @@ func TestResponderMissed(t *testing.T) {
 		{"all from there on", packets, 2, 6, false, 6, 1, 1},
 		{"all from there on, half sent", 4, 2, 6, false, 2, 1, 1},
 		{"what comes anyway", 4, 5, 2, false, 0, 0, 0},
-		{"our engine, which has heard nothing", packets, 0, packets, true, 1, 0, 0},
+		{"our engine, which has no response yet", packets, 0, packets, true, 1, 0, 0},
 		{"our engine, which misses three", packets, 2, 3, true, 3, 3, 3},
 	} {
 		x := newTarget(t, RC, func(_ *Config, a *Attr) { a.Selective = c.selective })

@@ -19,20 +19,22 @@ func renderStates() string {
 	var b strings.Builder
 	b.WriteString(`# States of a queue pair
 
-Written by ` + "`go test ./rocev2/qp -run StateTable -update`" + ` from the one table in rocev2/qp/state.go. A transition that is not here is
-refused; so is an attribute that its line does not name. After IBTA 10.3.1 and 11.2.5.2.
+` + "`go test ./rocev2/qp -run StateTable -update`" + ` writes this page from the table in ` + "`rocev2/qp/state.go`" + `.
+The table follows IBTA 10.3.1 and 11.2.5.2.
+Modify refuses a transition that is not listed, and an attribute that its line does not name.
 
 | state | receives | sends | PostRecv | PostSend |
 |---|---|---|---|---|
 | RESET | no | no | refused | refused |
 | INIT | no | no | queued | refused |
-| RTR | yes | answers only | queued | refused |
+| RTR | yes | responses only | queued | refused |
 | RTS | yes | yes | queued | queued |
-| SQD | yes | what was begun | queued | queued, sent in RTS |
+| SQD | yes | messages already begun | queued | queued, sent in RTS |
 | SQE | yes | no | queued | completes as flushed |
 | ERR | no | no | completes as flushed | completes as flushed |
 
-A queue pair goes to ERR by itself after a fatal error, and UC and UD to SQE after an error of the send queue.
+After a fatal error a queue pair goes to ERR without Modify.
+After an error of the send queue, UC and UD go to SQE.
 `)
 	for _, s := range []Type{RC, UC, UD} {
 		fmt.Fprintf(&b, "\n## %s\n\n| from | to | needs | takes |\n|---|---|---|---|\n", s)
