@@ -69,7 +69,8 @@ func (r *requester) onGapNAK(now Time) {
 	r.enterRecovery()
 }
 
-// enterRecovery sets sndNxt back to the end of the SACK window. It closes the loss window
+// enterRecovery sets sndNxt back to the end of the SACK window, if it is after that. It
+// closes the loss window
 // once for all losses of one flight.
 func (r *requester) enterRecovery() {
 	r.rto.timing = false

@@ -47,10 +47,10 @@ func (b *scoreboard) onSacked(which bitmap) {
 }
 
 // advance moves the scoreboard to a new sndUna.
-func (b *scoreboard) advance(taken uint64) {
-	n := taken - b.base
+func (b *scoreboard) advance(sndUna uint64) {
+	n := sndUna - b.base
 	b.onSacked(bitmap{^uint64(0), ^uint64(0)}.below(int(min(n, sackWindow))))
-	b.base = taken
+	b.base = sndUna
 	b.sacked, b.lost, b.retransmitted = b.sacked.shift(n), b.lost.shift(n), b.retransmitted.shift(n)
 }
 

@@ -53,7 +53,7 @@ type requester struct {
 	nakFor            uint64
 	recoveryPoint     uint64 // sndMax when the last loss was detected
 	tlpPSN            uint64 // the packet of the last probe
-	rnrRejectedBefore uint64 // sndMax at the last RNR NAK: earlier packets were dropped by the peer
+	rnrRejectedBefore uint64 // sndMax at the last RNR NAK, or 0: the peer rejected or dropped earlier packets
 	rnrSlowStartEnd   uint64
 	word              [8]byte
 }

@@ -6,7 +6,10 @@ package qp
 // binds. The send path decides by the same functions: messageLimit, localLimit, ownEnd,
 // Flight.room and creditLimit.
 //
-// Retransmissions and READ responses are subject to LimitState and LimitRNR only.
+// READ responses have none of these limits. Retransmissions of single packets, READs and
+// probes (nextRetransmit) have LimitState and LimitRNR only. Packets that go-back-N sends
+// again have no limit of the destination.
+//
 // The engine has four more reasons, which a queue pair does not know: the destination's
 // pacer, pre-credit's first flight, a full AF_XDP socket and missing TX frames.
 type SendLimit uint8
