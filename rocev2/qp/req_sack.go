@@ -70,8 +70,7 @@ func (r *requester) onGapNAK(now Time) {
 }
 
 // enterRecovery sets sndNxt back to the end of the SACK window, if it is after that. It
-// closes the loss window
-// once for all losses of one flight.
+// closes the loss window once for all losses of one flight.
 func (r *requester) enterRecovery() {
 	r.rto.timing = false
 	if r.sndUna >= r.recoveryPoint {
