@@ -37,12 +37,12 @@ var cleanPackages = []string{
 	"rocev2/layers",
 	"rocev2/mem",
 	"rocev2/nic/wheel",
+	"rocev2/qp",
 }
 
 // generatedPages are made from Go text, which has to be cleaned first.
 var generatedPages = map[string]bool{
 	"../docs/congestion-control.md": true,
-	"../docs/queue-pair-states.md":  true,
 }
 
 // privateWord is a line of words.txt.

@@ -14,28 +14,28 @@ type Attr struct {
 	DestQPN uint32
 	PKey    uint16     // 0 = default
 	QKey    uint32     // UD
-	SQPSN   rocev2.PSN // first PSN that we send
-	RQPSN   rocev2.PSN // first PSN that we expect
+	SQPSN   rocev2.PSN // first PSN of our requests
+	RQPSN   rocev2.PSN // first PSN of the peer's requests
 	Access  mem.Access // what the peer may do: RemoteWrite, RemoteRead, RemoteAtomic
 
-	MaxRdAtomic     uint8 // READs and ATOMICs that we keep outstanding
-	MaxDestRdAtomic uint8 // and that the peer may
-	MinRNRTimer     uint8 // code of the wait that our RNR NAKs ask for (table 45)
-	Timeout         uint8 // of ACKs: 4.096 us * 2^Timeout, 0 = never
+	MaxRdAtomic     uint8 // READs and ATOMICs outstanding to the peer
+	MaxDestRdAtomic uint8 // READs and ATOMICs outstanding from the peer
+	MinRNRTimer     uint8 // code of the wait in our RNR NAKs (IBTA table 45)
+	Timeout         uint8 // of ACKs: 4.096 us * 2^Timeout, 0 = none
 	RetryCnt        uint8 // 0..7
-	RNRRetry        uint8 // 0..6, 7 = for ever
+	RNRRetry        uint8 // 0..6, 7 = without limit
 
 	SQLimit int // 0, or reserved
 
-	// Selective says that the peer is an engine of ours and understands SACK
+	// Selective means that the peer is a softroce engine and understands SACK
 	// (negotiated by HELLO).
 	Selective bool
 }
 
-// AttrMask says which fields of Attr a Modify sets.
+// AttrMask selects the fields of Attr that a Modify sets.
 type AttrMask uint32
 
-// The bits of AttrMask, one a field.
+// The bits of AttrMask, one for each field.
 const (
 	MaskState AttrMask = 1 << iota
 	MaskPMTU

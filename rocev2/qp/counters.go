@@ -2,8 +2,8 @@
 
 package qp
 
-// Counters are what the queue pairs of an engine count together. The engine shows
-// them under the names of rxe's and mlx5's hw_counters.
+// Counters counts events of all queue pairs of an engine. The engine shows them under
+// the names of rxe's and mlx5's hw_counters.
 type Counters struct {
 	SentPackets, SentBytes uint64 // requests and READ responses, payload bytes
 	RecvPackets, RecvBytes uint64
@@ -29,12 +29,12 @@ type Counters struct {
 	NakAccess       uint64 // mlx5: req_remote_access_errors: received
 	NakInvalid      uint64 // mlx5: req_remote_invalid_request
 	NakOperation    uint64
-	LocalError      uint64 // mlx5: resp_local_length_error and kin
+	LocalError      uint64 // mlx5: resp_local_length_error and similar
 	Flushed         uint64 // mlx5: req_cqe_flush_error
 
-	Ignored     uint64 // packets that the state or service does not take
-	Malformed   uint64 // opcode out of place, wrong length or pad
+	Ignored     uint64 // packets not accepted in this state or by this service
+	Malformed   uint64 // opcode out of order, wrong length or pad
 	BadQKey     uint64 // UD
 	NoBuffer    uint64 // UC, UD: no receive posted, message dropped
-	StaleAnswer uint64 // answers to what nobody asked (ghosts)
+	StaleAnswer uint64 // responses without an outstanding request
 }

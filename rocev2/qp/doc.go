@@ -1,26 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qp holds the queue pairs of RC, UC and UD as pure state machines: what
-// happens comes in as a method call that carries the time, and what is to be done
-// comes out of Next calls, memory accesses and completions. There is no socket,
-// no goroutine and no clock here; package nic has those.
+// Package qp implements queue pairs of RC, UC and UD as pure state machines. Method calls
+// bring packets, work requests and the time. NextData and NextAck return the packets to
+// send. Memory accesses and completions go through interfaces. There is no socket, no
+// goroutine and no clock here: package nic has those.
 //
-// The way of a message:
+// A queue pair (qp.go) has two halves. The requester (requester.go, req_*.go) executes the
+// send queue and processes responses. The responder (responder.go, rsp_*.go) executes the
+// requests of the peer. A message passes through the functions and files in this order:
 //
-//	PostSend  requester.go   a work request becomes a WQE with its range of PSNs
-//	NextData  segment.go     the WQE becomes packets, as far as the window allows
-//	Receive   responder.go   the peer's queue pair checks PSN, key and rights, and
-//	                         touches memory
-//	NextAck   answer.go      the answer: ACK, NAK, atomic result, SACK
-//	NextData  reads.go       or READ responses, which are data
-//	Receive   completer.go   the answer completes WQEs, or has some sent again;
-//	          fetch.go       data of READs and ATOMICs goes where it belongs
-//	Deadline, Expire         timer.go: what happens when no answer comes
-//	NextData  recovery.go    what is sent again, and how much of it (window.go)
+//	PostSend         req_sendq        a work request becomes a WQE with its range of PSNs
+//	NextData         req_segment      the WQE becomes packets, as far as sendlimit allows
+//	Receive          rsp_rc           the responder compares the PSN
+//	                 rsp_execute      and executes the packet: SEND, WRITE, READ, ATOMIC
+//	NextAck          rsp_ack          the response: ACK, NAK, atomic result, SACK
+//	NextData         rsp_read         or READ responses, which carry data
+//	Receive          req_ack          the response completes WQEs (req_complete)
+//	Deadline, Expire req_timer        without a response the requester sends again
 //
-// A queue pair belongs to one thread of its engine; no method may run beside
-// another one of the same queue pair, or of a queue pair that shares its SRQ.
+// The other files, by subject:
 //
-// Clause numbers are those of the InfiniBand Architecture Specification, volume 1.
-// Where Linux rxe was seen to do something else, the comment says so.
+//	state                                      the state table and Modify
+//	work, attr, outbound, counters             types
+//	sendlimit                                  all reasons why no packet may leave
+//	req_loss, req_rnr                          retransmission after loss, after RNR NAK
+//	req_sack, req_scoreboard, bitmap           SACK received: which packets are missing
+//	rsp_sack, rsp_reorder                      SACK sent: packets buffered after a gap
+//	req_window_loss                            loss window of one queue pair
+//	req_inflight, req_window_congestion        limits of one destination, packets and bytes
+//	req_credit                                 end-to-end credits
+//	req_read, rsp_read                         READ and ATOMIC at both ends
+//	req_rtt                                    RTT from ACKs, without timestamps
+//	req_payload, rsp_recvq, rsp_srq            memory of sends, receives and shared receives
+//	req_local                                  local invalidate and bind
+//	req_unreliable, rsp_uc, rsp_ud             UC and UD
+//	rsp_refuse                                 NAKs and what they end
+//
+// A queue pair belongs to one thread of its engine. No method may run concurrently with a
+// method of the same queue pair, or of one that shares its SRQ, Flight, HoldPool or Counters.
+//
+// Clause numbers are those of the InfiniBand Architecture Specification, volume 1. Comments
+// name the places where Linux rxe behaves differently.
 package qp

@@ -15,15 +15,15 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// pair is two queue pairs and a wire between them on virtual time: a packet takes
-// its time to be sent and then to travel, in both directions alike.
+// pair is two queue pairs and a wire between them in virtual time. Sending a packet takes
+// time, and so does the path, in both directions alike.
 type pair struct {
 	t      testing.TB
 	now    Time
 	side   [2]*pairSide
-	delay  Time    // one way
+	delay  Time    // of the path, one direction
 	each   Time    // between two packets of one side
-	late   [2]Time // nothing arrives at a side before
+	late   [2]Time // packets to a side arrive no earlier
 	flight []flying
 	drop   func(from int, p *rocev2.Packet) bool // or nil
 	unruly *rand.Rand                            // or nil: doubles and delays packets
@@ -36,7 +36,7 @@ type pairSide struct {
 	cq, rq testCQ
 	count  Counters
 	events []Event
-	free   Time // the wire is
+	free   Time // when the wire is free
 	data   int  // data packets sent
 }
 
@@ -77,14 +77,14 @@ func newPair(t testing.TB, typ Type, change ...func(*Config, *Attr)) *pair {
 
 func selective(_ *Config, a *Attr) { a.Selective = true }
 
-// send moves one packet of side i onto the wire, if it has one.
+// send puts one packet of side i on the wire, if it has one.
 func (p *pair) send(i int) bool {
 	p.t.Helper()
 	s, o := p.side[i], &p.out
 	for {
 		data := false
 		if !s.q.NextAck(p.now, o) {
-			if data = s.q.NextData(p.now, o); !data {
+			if data = nextData(p.t, s.q, p.now, o); !data {
 				return false
 			}
 		}
@@ -103,7 +103,7 @@ func (p *pair) send(i int) bool {
 	}
 }
 
-// fly puts a packet on its way. An unruly wire delivers some twice or late.
+// fly puts a packet on the wire. An unruly wire delivers some twice or late.
 func (p *pair) fly(f flying) {
 	if p.unruly != nil {
 		switch p.unruly.IntN(30) {
@@ -117,7 +117,7 @@ func (p *pair) fly(f flying) {
 	slices.SortStableFunc(p.flight, func(a, b flying) int { return cmp.Compare(a.at, b.at) })
 }
 
-// step goes on to the next thing that happens; false if nothing will.
+// step advances to the next event. It returns false if there is none.
 func (p *pair) step() bool {
 	p.t.Helper()
 	sent := false
@@ -162,7 +162,7 @@ func (p *pair) step() bool {
 	return true
 }
 
-// run goes on until done, or for a virtual minute.
+// run steps until done returns true, for at most a virtual minute.
 func (p *pair) run(done func() bool) {
 	p.t.Helper()
 	end := p.now + 60e9
@@ -204,7 +204,7 @@ func (p *pair) wantAll(n int) {
 	}
 }
 
-// Every operation between our two halves, at every PMTU, byte for byte.
+// Every operation between the two halves, at every PMTU, byte for byte.
 func TestPairOperations(t *testing.T) {
 	for m := rocev2.PMTU256; m <= rocev2.PMTU4096; m++ {
 		t.Run(strconv.Itoa(m.Bytes()), func(t *testing.T) {

@@ -7,19 +7,18 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// Time is a moment in nanoseconds on the engine's monotonic clock. Zero is no
-// moment at all.
+// Time is a moment in nanoseconds on the engine's monotonic clock. Zero means no moment.
 type Time int64
 
-// Config is what stays the same as long as a queue pair lives.
+// Config is fixed for the life of a queue pair.
 type Config struct {
 	QPN       uint32
 	Type      Type
 	SignalAll bool
 	PD        uint32
 
-	// AckPackets is how many packets may leave without asking for an ACK although
-	// messages end in them, while others follow at once. 0: every message asks.
+	// AckPackets is the number of packets that may be sent without AckReq although messages
+	// end in them, if more packets follow at once. 0: every message requests an ACK.
 	AckPackets uint32
 
 	// Limits of the queues. Rings grow with use up to these.
@@ -34,58 +33,57 @@ type Config struct {
 
 	RecvCQ CompletionQueue
 	SRQ    *SRQ        // or nil
-	Held   *HoldPool   // for packets beyond a hole; nil: a pool of its own, when needed
+	Held   *HoldPool   // for out-of-order packets; nil: a pool of its own, when needed
 	Notify func(Event) // or nil; called in the engine's thread
 }
 
-// QP is one queue pair. With thousands of them in turns none is in the caches any
-// more, so what every message touches comes first in each of these structs, and what
-// few do last.
+// QP is one queue pair. With thousands of active queue pairs none stays in the CPU caches.
+// So fields that every message touches come first in each of these structs.
 type QP struct {
 	cfg   Config
 	attr  Attr
 	state State
 
-	waits    bool    // in line for flight
-	underWay uint32  // of flight, what is this one's
-	flying   uint32  // the same in bytes
-	flight   *Flight // or nil
+	queued          bool    // in flight's queue
+	inflightPackets uint32  // this queue pair's part of flight.packets
+	inflightBytes   uint32  // and of flight.bytes
+	flight          *Flight // or nil
 
-	need, needSize uint32 // in line: the room that its next packets need
-	next, prev     *QP    // in line
+	wantPackets, wantSize uint32 // queued: the room that the next packets need
+	next, prev            *QP    // in flight's queue
 
 	req requester
 	rsp responder
 }
 
-// New makes a queue pair in RESET.
+// New returns a queue pair in RESET.
 func New(cfg Config) *QP {
 	q := new(QP)
 	q.Init(cfg)
 	return q
 }
 
-// Init is New for a queue pair that is part of something larger, so that all of it is
-// in one place. A QP must not be copied afterwards.
+// Init is New for a queue pair that is a field of a larger struct. A QP must not be copied
+// afterwards.
 func (q *QP) Init(cfg Config) {
 	*q = QP{cfg: cfg, state: Reset}
 	q.req.q, q.rsp.q = q, q
 	q.rsp.reset()
 }
 
-// Config is what it was made with. Any goroutine may read it.
+// Config returns the configuration. Any goroutine may read it.
 func (q *QP) Config() *Config { return &q.cfg }
 
-// QPN is the number of the queue pair.
+// QPN returns the number of the queue pair.
 func (q *QP) QPN() uint32 { return q.cfg.QPN }
 
-// Type is its service.
+// Type returns the transport service.
 func (q *QP) Type() Type { return q.cfg.Type }
 
-// State is where it stands in the state table.
+// State returns the state in the state table (state.go).
 func (q *QP) State() State { return q.state }
 
-// Attr returns its attributes as Modify set them, with the PSNs of now.
+// Attr returns the attributes as Modify set them, with the current PSNs.
 func (q *QP) Attr() Attr {
 	a := q.attr
 	a.State = q.state
@@ -93,27 +91,27 @@ func (q *QP) Attr() Attr {
 		a.RQPSN = q.rsp.expected
 	}
 	if q.state >= RTS {
-		a.SQPSN = q.req.psn(q.req.max)
+		a.SQPSN = q.req.psn(q.req.sndMax)
 	}
 	return a
 }
 
-// Receive takes one packet that was sent to this queue pair: parsed, with a good
-// ICRC, and of a P_Key that matches.
-// Whatever it holds, the queue pair answers by the rules or ignores it.
+// Receive processes one packet that was sent to this queue pair. The packet has been
+// parsed, its ICRC is correct and its P_Key matches. Everything else is checked here.
 func (q *QP) Receive(now Time, p *rocev2.Packet) {
 	info := p.Opcode().Info()
 	switch {
-	case q.isAnswer(p.Opcode(), info):
+	case q.isResponse(p.Opcode(), info):
 		q.req.receive(now, p)
-		q.account()
+		q.updateInflight()
 	default:
 		q.rsp.receive(now, p)
 	}
 }
 
-// isAnswer tells packets for the requester from those for the responder.
-func (q *QP) isAnswer(op rocev2.Opcode, info *rocev2.OpcodeInfo) bool {
+// isResponse reports whether a packet is for the requester; the others are for the
+// responder.
+func (q *QP) isResponse(op rocev2.Opcode, info *rocev2.OpcodeInfo) bool {
 	switch info.Operation {
 	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
 		return true
@@ -121,19 +119,19 @@ func (q *QP) isAnswer(op rocev2.Opcode, info *rocev2.OpcodeInfo) bool {
 	return op == rocev2.OpSACK
 }
 
-// NextAck writes the next answer that is not data (ACK, NAK, atomic result, SACK)
-// to out and returns whether there was one. Answers are not paced.
+// NextAck writes the next response without data (ACK, NAK, atomic result, SACK) to out
+// and reports whether there was one. These responses are not paced.
 func (q *QP) NextAck(now Time, out *Outbound) bool { return q.rsp.nextAck(now, out) }
 
-// NextData writes the next packet of data to out: a request or a READ response, in
-// turns. It returns false if there is nothing that may be sent now; after a
-// Receive, Expire or Post it may be otherwise.
+// NextData writes the next packet of data to out: a request or a READ response, by turns.
+// It returns false if no packet may be sent now; SendLimit returns why. Receive, Expire,
+// PostSend and Flight.Turn may change that.
 func (q *QP) NextData(now Time, out *Outbound) bool {
-	if q.rsp.turn {
-		q.rsp.turn = false
+	if q.rsp.readFirst {
+		q.rsp.readFirst = false
 		return q.rsp.nextRead(now, out) || q.nextRequest(now, out)
 	}
-	q.rsp.turn = true
+	q.rsp.readFirst = true
 	return q.nextRequest(now, out) || q.rsp.nextRead(now, out)
 }
 
@@ -141,22 +139,22 @@ func (q *QP) nextRequest(now Time, out *Outbound) bool {
 	if !q.req.next(now, out) {
 		return false
 	}
-	q.account()
+	q.updateInflight()
 	return true
 }
 
-// AskAck has the next new packet of a SEND or WRITE ask for an ACK, and be waited for.
-func (q *QP) AskAck() { q.req.askNext() }
+// AskAck sets AckReq in the next new packet of a SEND or WRITE and arms the ACK timer.
+func (q *QP) AskAck() { q.req.requestAckNext() }
 
-// AskNow has the packet that NextData has just written ask for an ACK, if it is one of a
-// SEND or WRITE: the caller will not ask for the next one soon.
+// AskNow sets AckReq in the packet that NextData has just written, if it belongs to a SEND
+// or WRITE. The engine uses it if it will not call NextData again soon.
 func (q *QP) AskNow(now Time, out *Outbound) {
 	if q.cfg.Type == RC && out.fill == filler(&q.req) && !out.AckReq {
-		q.req.askNow(now, out)
+		q.req.requestAckNow(now, out)
 	}
 }
 
-// Deadline is when Expire must be called, or 0.
+// Deadline returns when Expire must be called, or 0.
 func (q *QP) Deadline() Time {
 	a, b := q.req.deadline(), q.rsp.deadline()
 	if a == 0 || b != 0 && b < a {
@@ -165,24 +163,24 @@ func (q *QP) Deadline() Time {
 	return a
 }
 
-// Expire does what is due at now; calling it early does nothing.
+// Expire handles the timers that have expired at now; an early call does nothing.
 func (q *QP) Expire(now Time) {
 	q.req.expire(now)
 	q.rsp.expire(now)
-	q.account()
+	q.updateInflight()
 }
 
-// PostSend puts a work request on the send queue. The error says which rule it
-// breaks, and nothing was queued then. In ERR it completes as flushed.
+// PostSend puts a work request on the send queue. After an error nothing was queued. In
+// ERR the work request completes as flushed.
 func (q *QP) PostSend(wr *SendWR) error { return q.req.post(wr) }
 
 // PostRecv puts a work request on the receive queue.
 func (q *QP) PostRecv(wr *RecvWR) error { return q.rsp.post(wr) }
 
-// fail moves the queue pair to ERR: every work request completes, in order. The one
-// that failed says why, the others are flushed, those before it too: a READ whose
-// answer was lost can have it no more. For the responder: answers that are due, last
-// of them the NAK that tells the peer, still leave.
+// fail moves the queue pair to ERR: every work request completes, in order. The failed one
+// completes with its status, the others as flushed. Earlier ones are flushed too: a READ
+// whose response was lost cannot be repeated. Responses of the responder that are due
+// still leave; the last is the NAK.
 func (q *QP) fail(now Time, e Event) {
 	if q.state == Err || q.state == Reset {
 		return
@@ -190,7 +188,7 @@ func (q *QP) fail(now Time, e Event) {
 	q.state = Err
 	q.req.flush(now)
 	q.rsp.flush(now)
-	q.account()
+	q.updateInflight()
 	q.notify(e)
 }
 

@@ -6,90 +6,90 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// requester is the send queue: what was posted, what is on its way, what was
-// answered. It speaks to responder of the peer.
+// requester is the send queue: work requests posted, packets sent, packets acknowledged.
+// Its counterpart is the responder of the peer.
 //
-// Packets are counted from 0 at the first PSN of the connection, in 64 bits, so
-// that nothing here ever wraps; psn and number translate. Three counts divide them:
+// Packets are numbered from 0 at the first PSN of the connection, in 64 bits, so that no
+// number wraps; psn and unwrapPSN convert. Three numbers divide them, as in TCP:
 //
-//	taken   the peer has executed everything before it
-//	nxt     goes next; less than max while packets are sent again
-//	max     was never sent
+//	sndUna  the peer has executed all packets before it
+//	sndNxt  is sent next; less than sndMax during retransmission
+//	sndMax  was never sent
 //
-// A SEND or WRITE is done when taken has passed it, a READ or ATOMIC when its data
-// is there, which may be later.
+// A SEND or WRITE is done when sndUna has passed it. A READ or ATOMIC is done when its data
+// has arrived, which may be later.
 type requester struct {
 	q *QP
 
 	// The queue, by index; slots are ring[index & mask].
 	ring []wqe
-	head uint32 // oldest that is not completed
-	cur  uint32 // that nxt belongs to
-	tail uint32 // next to be posted
-	ssn  uint32 // of the next message, see credit.go
+	head uint32 // oldest work request that has not completed
+	cur  uint32 // the work request of sndNxt
+	tail uint32 // the next one to be posted
+	ssn  uint32 // SSN of the next message, see req_credit.go
 
-	taken, nxt, max uint64
+	sndUna, sndNxt, sndMax uint64
 
-	stopAt   uint64 // nothing from here on is sent: the memory of a work request is bad
-	sinceAck uint32 // packets since one that asked for an ACK
-	window   window
-	reads    readList
-	board    *board // Selective: what arrived beyond taken, or nil
-	ramp     uint64 // after an RNR NAK: packets beyond taken; 0: no limit
+	haltAt       uint64 // no packet from here on is sent: the memory of a work request is bad
+	sinceAck     uint32 // packets since the last AckReq
+	window       window
+	reads        readList
+	scoreboard   *scoreboard // Selective: the packets received after sndUna, or nil
+	rnrSlowStart uint64      // after an RNR NAK: limit of packets after sndUna; 0: none
 
-	clock  clock
-	now    Time // of the last call, for fillPayload
+	rto    rtoState
+	now    Time // time of the last call, for fillPayload
 	credit credit
 
-	probe    bool // send the oldest packet once more
-	probing  bool // it was, and nothing was heard since
-	guessing bool // silence, and no answer, made us send again from taken on
-	unheard  bool // nothing was heard since a timeout had us send again
-	draining bool // SQD, and EventDrained is still to come
+	tlpPending         bool // a tail loss probe is due
+	tlpOutstanding     bool // a probe was sent, and no response since
+	suspectSpurious    bool // packets are sent again because of silence, perhaps needlessly
+	silentAfterTimeout bool // no response since the last timeout
+	draining           bool // SQD, EventDrained not reported yet
 
-	one [1]wqe // the ring until more than one is under way
+	firstSlot [1]wqe // the ring while one work request is enough
 
-	nakAt    Time // last NAK PSN that was heeded, and for what
-	nakFor   uint64
-	recover  uint64 // packets before it were sent before the last loss was seen
-	probed   uint64 // which packet the probe was
-	notTaken uint64 // packets before it were refused by an RNR NAK or came behind such
-	rampTo   uint64
-	word     [8]byte
+	nakAt             Time // when the last NAK PSN was handled, and its packet
+	nakFor            uint64
+	recoveryPoint     uint64 // sndMax when the last loss was detected
+	tlpPSN            uint64 // the packet of the last probe
+	rnrRejectedBefore uint64 // sndMax at the last RNR NAK, or 0: the peer rejected or dropped earlier packets
+	rnrSlowStartEnd   uint64
+	word              [8]byte
 }
 
-// start takes the attributes of RTR to RTS.
+// start applies the attributes of RTR to RTS.
 func (r *requester) start() { r.begin(1) }
 
 func (r *requester) begin(ssn uint32) {
-	r.stopAt = never
+	r.haltAt = noHalt
 	r.ssn = ssn
 	r.window.start()
 }
 
-// reset forgets everything, without a completion (IBTA 10.3.1).
+// reset discards everything, without completions (IBTA 10.3.1).
 func (r *requester) reset() { *r = requester{q: r.q} }
 
-// drain is RTS to SQD: messages that have begun go on, no other begins.
+// drain is RTS to SQD: messages that have begun continue, no other message begins.
 func (r *requester) drain() {
 	r.draining = true
-	r.drained()
+	r.notifyDrained()
 }
 
-const never = 1<<64 - 1
+const noHalt = 1<<64 - 1
 
-// psn is the PSN of packet n.
+// psn returns the PSN of packet n.
 func (r *requester) psn(n uint64) rocev2.PSN {
 	return (r.q.attr.SQPSN + rocev2.PSN(n&rocev2.PSNMask)) & rocev2.PSNMask
 }
 
-// number is the packet nearest to taken that has this PSN; it may lie before
-// packet 0. No more than 2^23 packets are ever between (IBTA 9.7.1).
-func (r *requester) number(psn rocev2.PSN) int64 {
-	return int64(r.taken) + int64(psn.Diff(r.psn(r.taken)))
+// unwrapPSN returns the packet with this PSN that is nearest to sndUna. It may be
+// negative. Packet and sndUna are never more than 2^23 apart (IBTA 9.7.1).
+func (r *requester) unwrapPSN(psn rocev2.PSN) int64 {
+	return int64(r.sndUna) + int64(psn.Diff(r.psn(r.sndUna)))
 }
 
-// receive takes an answer.
+// receive processes a response.
 func (r *requester) receive(now Time, p *rocev2.Packet) {
 	q := r.q
 	if q.cfg.Type != RC || q.state != RTS && q.state != SQD {
@@ -124,20 +124,4 @@ func (r *requester) next(now Time, out *Outbound) bool {
 		return r.nextRC(now, out)
 	}
 	return r.nextUnreliable(now, out)
-}
-
-// flush completes what is in the queue, in order, as flushed, and what has its own
-// bad status with that (IBTA 10.3.1). PSNs go on where they were.
-func (r *requester) flush(now Time) {
-	for r.head != r.tail {
-		w := r.at(r.head)
-		r.head++
-		if w.status == Success {
-			w.status = WRFlushed
-		}
-		r.complete(w)
-	}
-	ssn := r.ssn
-	*r = requester{q: r.q, taken: r.max, nxt: r.max, max: r.max}
-	r.begin(ssn)
 }

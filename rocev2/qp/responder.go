@@ -4,61 +4,38 @@ package qp
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
 )
 
-// responder is the receive queue and everything that the peer's requester asks.
+// responder is the receive queue and the execution of the peer's requests.
 type responder struct {
-	q    *QP
-	turn bool // NextData asks the responder first
+	q         *QP
+	readFirst bool // NextData calls nextRead first
 
-	established bool // EventEstablished was given
-	dropping    bool // UC: until the next message begins
+	established bool // EventEstablished was reported
+	dropping    bool // UC: packets are dropped until the next message begins
 
 	expected rocev2.PSN
 	msn      uint32 // messages completed, 24 bits
 	pmtu     int
-	hold     *hold // packets beyond a hole, or nil
+	reorder  *reorderBuffer // out-of-order packets, or nil
 	ack      ackState
 	res      resources
-	msg      message
+	message  message
 
 	ring recvRing
 	buf  recvBuffer
 }
 
-// message is the SEND or WRITE that has begun and not ended.
-type message struct {
-	op     rocev2.Operation // OperationNone between messages
-	rkey   uint32           // WRITE
-	va     uint64           // WRITE: where the next packet goes
-	length uint32           // WRITE: RETH.DMALen. SEND: bytes so far
-	left   uint32           // WRITE: bytes still to come
-}
-
-// verdict is what becomes of a packet that came in turn.
-type verdict uint8
-
-const (
-	accepted   verdict = iota
-	notReady           // no receive posted
-	badRequest         // makes no sense here
-	tooLong            // more than the receive has room for
-	noAccess           // key, range or right
-	memoryFail         // the memory behind a good key failed
-	badBuffer          // the receive's own list is wrong
-)
-
-// start takes the attributes of INIT to RTR.
+// start applies the attributes of INIT to RTR.
 func (r *responder) start() {
 	r.expected = r.q.attr.RQPSN
 	r.pmtu = r.q.attr.PMTU.Bytes()
 	r.ack = ackState{acked: r.expected.Add(-1)}
 }
 
-// reset forgets everything.
+// reset discards everything, without completions.
 func (r *responder) reset() {
-	r.dropHeld()
+	r.dropBuffered()
 	*r = responder{q: r.q, ring: newRecvRing(r.q.cfg.MaxRecv, r.q.cfg.MaxRecvSGE)}
 }
 
@@ -67,7 +44,7 @@ func (r *responder) receive(now Time, p *rocev2.Packet) {
 	c := q.cfg.Count
 	switch q.state {
 	case RTR, RTS, SQD, SQE:
-	default: // dropped without a word (IBTA 10.3.1)
+	default: // dropped silently (IBTA 10.3.1)
 		c.Ignored++
 		return
 	}
@@ -81,264 +58,4 @@ func (r *responder) receive(now Time, p *rocev2.Packet) {
 	case UD:
 		r.receiveUD(p)
 	}
-}
-
-// receiveRC sorts by PSN (IBTA 9.7.3): the one expected, one that was there
-// before, or one beyond a hole.
-func (r *responder) receiveRC(now Time, p *rocev2.Packet) {
-	op := p.Opcode()
-	if op>>5 != rocev2.RCSendFirst>>5 { // of another service: dropped (IBTA 9.6.1)
-		r.q.cfg.Count.Ignored++
-		return
-	}
-	psn := p.BTH().PSN()
-	switch d := psn.Diff(r.expected); {
-	case d < 0:
-		r.duplicate(p, psn)
-	case d > 0:
-		r.beyond(p, psn, d)
-	default:
-		r.inTurn(now, p)
-		if r.hold != nil {
-			r.release(now)
-		}
-	}
-}
-
-// inTurn executes the packet that was expected.
-func (r *responder) inTurn(now Time, p *rocev2.Packet) {
-	r.ack.resume()
-	info := p.Opcode().Info()
-	v, n := r.execute(p, info)
-	if v != accepted {
-		r.refuse(now, v)
-		return
-	}
-	r.q.cfg.Count.Delivered++
-	r.expected = r.expected.Add(n)
-	if !r.established {
-		r.arrived()
-	}
-	switch info.Operation {
-	case rocev2.OperationSend, rocev2.OperationWrite:
-		r.ack.note(now, p.BTH().AckReq())
-	}
-}
-
-// arrived tells once that the connection is established (IBTA 11.6.3).
-func (r *responder) arrived() {
-	r.established = true
-	if r.q.state == RTR {
-		r.q.notify(EventEstablished)
-	}
-}
-
-// execute does what the packet asks and returns how many PSNs it takes (IBTA 9.7.4).
-// Whatever it does not accept has touched nothing.
-func (r *responder) execute(p *rocev2.Packet, info *rocev2.OpcodeInfo) (verdict, int) {
-	starts := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
-	if starts == (r.msg.op != rocev2.OperationNone) || !starts && info.Operation != r.msg.op {
-		// Unknown opcodes end here too, between messages as within.
-		return badRequest, 0
-	}
-	switch info.Operation {
-	case rocev2.OperationSend:
-		return r.send(p, info), 1
-	case rocev2.OperationWrite:
-		return r.write(p, info), 1
-	case rocev2.OperationRead:
-		return r.read(p)
-	case rocev2.OperationAtomic:
-		return r.atomic(p), 1
-	}
-	return badRequest, 0
-}
-
-// lengthFits judges payload and pad by the place in the message (IBTA 9.7.4.1):
-// FIRST and MIDDLE are full, LAST is not empty, and the pad fills up to 4 bytes.
-func (r *responder) lengthFits(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
-	n := p.PayloadLen()
-	if p.BTH().PadCount() != -n&3 {
-		return false
-	}
-	switch info.Position {
-	case rocev2.PosFirst, rocev2.PosMiddle:
-		return n == r.pmtu
-	case rocev2.PosLast:
-		return n != 0 && n <= r.pmtu
-	}
-	return n <= r.pmtu
-}
-
-// send is a packet of a SEND. The receive is taken with the first packet; without
-// one nothing happens, so that the same packet can come again.
-func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
-	if !r.lengthFits(p, info) {
-		return badRequest
-	}
-	if r.msg.op == rocev2.OperationNone {
-		if !r.take() {
-			return notReady
-		}
-		r.msg = message{op: rocev2.OperationSend}
-	}
-	data := p.Payload()
-	if uint64(len(data)) > r.buf.room || r.msg.length+uint32(len(data)) > maxMessage {
-		return tooLong
-	}
-	if r.buf.scatter(r.q.cfg.Memory, r.recvPD(), data) != mem.FaultNone {
-		return badBuffer
-	}
-	r.msg.length += uint32(len(data))
-	if info.Position == rocev2.PosFirst || info.Position == rocev2.PosMiddle {
-		return accepted
-	}
-	c := Completion{Op: OpRecv, Bytes: r.msg.length}
-	if inv := p.IETH(); inv != nil {
-		c.HasInv, c.InvKey = true, inv.RKey()
-		// The clause leaves open what the peer hears; rxe acknowledges and breaks
-		// the connection. We say why.
-		if f := r.q.cfg.Memory.InvalidateRemote(r.q.cfg.PD, r.q.cfg.QPN, c.InvKey); f != mem.FaultNone {
-			return refusal(f)
-		}
-	}
-	r.complete(p, c)
-	r.endMessage()
-	return accepted
-}
-
-// write is a packet of a WRITE. The whole range is judged with the first packet
-// (rxe does it with each), so that a WRITE that does not fit has no effect at all.
-func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
-	q := r.q
-	if q.attr.Access&mem.RemoteWrite == 0 || !r.lengthFits(p, info) {
-		return badRequest
-	}
-	m := r.msg
-	data := p.Payload()
-	n := uint32(len(data))
-	if reth := p.RETH(); reth != nil {
-		m = message{op: rocev2.OperationWrite, rkey: reth.RKey(), va: reth.VA(), length: reth.DMALen()}
-		m.left = m.length
-		if m.length > maxMessage {
-			return badRequest
-		}
-	}
-	last := info.Position == rocev2.PosLast || info.Position == rocev2.PosOnly
-	if last != (n == m.left) || n > m.left {
-		return badRequest // DMALen is not what comes (IBTA 9.7.4.1)
-	}
-	if info.Position == rocev2.PosFirst {
-		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, m.rkey, m.va, m.length, mem.RemoteWrite); f != mem.FaultNone {
-			return refusal(f)
-		}
-	}
-	imm := info.Ext&rocev2.ExtImmDt != 0
-	if imm && !r.take() { // asked before anything is written
-		return notReady
-	}
-	if n != 0 {
-		if f := q.cfg.Memory.WriteRemote(q.cfg.PD, q.cfg.QPN, m.rkey, m.va, data); f != mem.FaultNone {
-			return refusal(f)
-		}
-	}
-	if !last {
-		m.va += uint64(n)
-		m.left -= n
-		r.msg = m
-		return accepted
-	}
-	if imm {
-		r.complete(p, Completion{Op: OpRecvWriteImm, Bytes: m.length})
-	}
-	r.endMessage()
-	return accepted
-}
-
-// maxMessage is the longest message in bytes (IBTA 9.7.4.1).
-const maxMessage = 1 << 31
-
-// refusal is the verdict on a remote access that the memory refused.
-func refusal(f mem.Fault) verdict {
-	switch f {
-	case mem.FaultNone:
-		return accepted
-	case mem.FaultAlign:
-		return badRequest
-	case mem.FaultBackend:
-		return memoryFail
-	}
-	return noAccess
-}
-
-// complete gives c, with what the last packet adds, to the completion queue.
-func (r *responder) complete(p *rocev2.Packet, c Completion) {
-	c.WRID, c.QPN = r.buf.id, r.q.cfg.QPN
-	c.Solicited = p.BTH().Solicited()
-	if imm := p.ImmDt(); imm != nil {
-		c.HasImm, c.Imm = true, imm.Value()
-	}
-	r.buf.taken = false
-	r.q.cfg.RecvCQ.Complete(c)
-}
-
-func (r *responder) endMessage() {
-	r.msg = message{}
-	r.msn = (r.msn + 1) & rocev2.PSNMask
-}
-
-// refusals says what a verdict ends in (IBTA 9.9.3, classes A and C).
-var refusals = [...]struct {
-	code   rocev2.NAKCode
-	status Status // of the receive that was being filled
-	event  Event  // if there was none
-}{
-	badRequest: {rocev2.NAKInvalidRequest, RemoteInvalidRequest, EventRequest},
-	tooLong:    {rocev2.NAKInvalidRequest, LocalLength, EventRequest},
-	noAccess:   {rocev2.NAKRemoteAccess, RemoteAccess, EventAccess},
-	memoryFail: {rocev2.NAKRemoteOp, RemoteOperation, EventFatal},
-	badBuffer:  {rocev2.NAKRemoteOp, LocalProtection, EventFatal},
-}
-
-// refuse answers the packet in turn, which was not accepted. All but an RNR NAK end
-// the connection: the NAK leaves, then nothing more.
-func (r *responder) refuse(now Time, v verdict) {
-	c := r.q.cfg.Count
-	switch v {
-	case notReady:
-		c.RNRSent++
-		r.ack.refuse(rocev2.SyndromeRNR(r.q.attr.MinRNRTimer), r.expected, r.msn)
-		return
-	case badRequest:
-		c.Malformed++
-	case tooLong, badBuffer:
-		c.LocalError++
-	}
-	end := &refusals[v]
-	r.nak(end.code, r.expected, r.msn)
-	r.abort(now, end.status, end.event)
-}
-
-// nak decides on a NAK that ends the connection.
-func (r *responder) nak(code rocev2.NAKCode, psn rocev2.PSN, msn uint32) {
-	c := r.q.cfg.Count
-	switch code {
-	case rocev2.NAKInvalidRequest:
-		c.InvalidRequest++
-	case rocev2.NAKRemoteAccess:
-		c.RemoteAccess++
-	case rocev2.NAKRemoteOp:
-		c.RemoteOperation++
-	}
-	r.ack.refuse(rocev2.SyndromeNAK(code), psn, msn)
-}
-
-// abort ends the connection. If a receive was being filled, its completion says
-// why, else the event (IBTA 11.6.3).
-func (r *responder) abort(now Time, st Status, e Event) {
-	if r.buf.taken {
-		r.completeError(st)
-		e = 0
-	}
-	r.q.fail(now, e)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// State is where a queue pair stands (IBTA 10.3.1).
+// State is a state of a queue pair (IBTA 10.3.1).
 type State uint8
 
 // The states.
@@ -19,7 +19,7 @@ const (
 	Init
 	RTR // ready to receive
 	RTS // ready to send
-	SQD // send queue drained (or draining)
+	SQD // send queue drained or draining
 	SQE // send queue in error (UC, UD)
 	Err
 )
@@ -42,8 +42,8 @@ func (t Type) String() string {
 	return "unknown service"
 }
 
-// transition is one line of the state table: what Modify wants and takes to go
-// from one state to another, by service.
+// transition is one line of the state table: the attributes that Modify needs and accepts
+// to go from one state to another, by service.
 type transition struct {
 	from, to State
 	rc, uc   attrs
@@ -51,18 +51,17 @@ type transition struct {
 	only     []Type // nil: all services
 }
 
-// attrs are the attributes that a transition needs and those that it takes.
+// attrs are the attributes that a transition needs and may take.
 type attrs struct{ need, may AttrMask }
 
-// Attributes that all RC transitions of a living queue pair take. Selective is
-// ours: the peer may introduce itself (HELLO) after the connection was made.
+// Attributes that all RC transitions from RTR on accept. Selective is not IBTA's: HELLO may
+// announce the peer after the connection was made.
 const mayRC = MaskAccess | MaskMinRNRTimer | MaskSelective
 
-// states is IBTA 11.2.5.2, less what RoCEv2 has no use for (port,
-// address vector, alternate paths: the engine's or absent) and with defaults where
-// Attr has some (PKey). Linux keeps the same table (ib_modify_qp_is_ok), and
-// neither it nor we go from RESET to ERR. For UD, PMTU is optional and limits the
-// messages.
+// states is the table of IBTA 11.2.5.2 without port, address vector and alternate paths,
+// which the engine has or RoCEv2 does not use. Attributes with a default are optional
+// (PKey). Linux has the same table (ib_modify_qp_is_ok), and neither goes from RESET to
+// ERR. For UD, PMTU is optional and limits the messages.
 var states = []transition{
 	{from: Reset, to: Reset},
 	{from: Reset, to: Init,
@@ -82,7 +81,7 @@ var states = []transition{
 		rc: attrs{need: MaskSQPSN | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic, may: mayRC},
 		uc: attrs{need: MaskSQPSN, may: MaskAccess},
 		ud: attrs{need: MaskSQPSN, may: MaskQKey}},
-	{from: RTR, to: RTR, only: []Type{RC}, rc: attrs{may: MaskSelective}}, // ours
+	{from: RTR, to: RTR, only: []Type{RC}, rc: attrs{may: MaskSelective}}, // not IBTA's
 	{from: RTS, to: RTS,
 		rc: attrs{may: mayRC}, uc: attrs{may: MaskAccess}, ud: attrs{may: MaskQKey}},
 	{from: RTS, to: SQD},
@@ -128,7 +127,7 @@ var attrNames = [...]string{
 	"MinRNRTimer", "Timeout", "RetryCnt", "RNRRetry", "Selective",
 }
 
-// String lists the attributes: "PMTU, DestQPN".
+// String returns the names of the attributes, as "PMTU, DestQPN".
 func (m AttrMask) String() string {
 	var names []string
 	for i, n := range attrNames {
@@ -142,12 +141,12 @@ func (m AttrMask) String() string {
 	return strings.Join(names, ", ")
 }
 
-// Modify sets the attributes of a that mask names and goes to a.State if MaskState
-// is among them (IBTA 11.2.5.2). The error says which rule of the state table or
-// which value is against it; nothing has changed then.
+// Modify sets the attributes of a that mask names and goes to a.State if MaskState is among
+// them (IBTA 11.2.5.2). The error names the rule or value that is violated; nothing has
+// changed then.
 //
-// RESET forgets everything: work requests vanish without a completion. ERR completes
-// all of them as flushed.
+// RESET discards everything: work requests vanish without a completion. ERR completes all of
+// them as flushed.
 func (q *QP) Modify(a Attr, mask AttrMask) error {
 	to := q.state
 	if mask&MaskState != 0 {
@@ -162,13 +161,13 @@ func (q *QP) Modify(a Attr, mask AttrMask) error {
 	was := q.attr.Selective
 	q.attr.set(&a, mask)
 	if !q.attr.Selective {
-		q.rsp.dropHeld()
-		if was { // what the peer said it keeps, it keeps no more
-			q.req.board = nil
+		q.rsp.dropBuffered()
+		if was { // the peer does not buffer packets any more
+			q.req.scoreboard = nil
 		}
 	}
 	q.enter(to)
-	q.account()
+	q.updateInflight()
 	return nil
 }
 
@@ -195,7 +194,7 @@ func checkTransition(s Type, from, to State, mask AttrMask) error {
 	return fmt.Errorf("qp: %s cannot go from %s to %s, only to %s", s, from, to, strings.Join(next, ", "))
 }
 
-// check judges the values that mask names.
+// check checks the ranges of the values that mask names.
 func (a *Attr) check(mask AttrMask) error {
 	var errs []error
 	inRange := func(bit AttrMask, v, limit uint32) {
@@ -218,8 +217,8 @@ func (a *Attr) check(mask AttrMask) error {
 	return errors.Join(errs...)
 }
 
-// maxRdAtomic is how many READs and ATOMICs one queue pair can have outstanding in
-// one direction; rxe's limit too.
+// maxRdAtomic is the largest number of READs and ATOMICs outstanding in one direction of a
+// queue pair. It is rxe's limit too.
 const maxRdAtomic = 128
 
 // set copies the attributes that mask names.
@@ -246,7 +245,7 @@ func copyAttr[T any](mask, bit AttrMask, to *T, from T) {
 	}
 }
 
-// enter makes the state's promises true, for both halves.
+// enter performs the effects of a state change on both halves.
 func (q *QP) enter(to State) {
 	from := q.state
 	q.state = to
@@ -256,7 +255,7 @@ func (q *QP) enter(to State) {
 		q.req.reset()
 		q.rsp.reset()
 	case to == Err && from != Err:
-		q.rsp.silence()
+		q.rsp.discard()
 		q.req.flush(0)
 		q.rsp.flush(0)
 	case from == Init && to == RTR:

@@ -14,25 +14,27 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// renderStates is the state table as a page of documentation.
+// renderStates returns the state table as a page of documentation.
 func renderStates() string {
 	var b strings.Builder
 	b.WriteString(`# States of a queue pair
 
-Written by ` + "`go test ./rocev2/qp -run StateTable -update`" + ` from the one table in rocev2/qp/state.go. A transition that is not here is
-refused; so is an attribute that its line does not name. After IBTA 10.3.1 and 11.2.5.2.
+` + "`go test ./rocev2/qp -run StateTable -update`" + ` writes this page from the table in ` + "`rocev2/qp/state.go`" + `.
+The table follows IBTA 10.3.1 and 11.2.5.2.
+Modify refuses a transition that is not listed, and an attribute that its line does not name.
 
 | state | receives | sends | PostRecv | PostSend |
 |---|---|---|---|---|
 | RESET | no | no | refused | refused |
 | INIT | no | no | queued | refused |
-| RTR | yes | answers only | queued | refused |
+| RTR | yes | responses only | queued | refused |
 | RTS | yes | yes | queued | queued |
-| SQD | yes | what was begun | queued | queued, sent in RTS |
+| SQD | yes | messages already begun | queued | queued, sent in RTS |
 | SQE | yes | no | queued | completes as flushed |
 | ERR | no | no | completes as flushed | completes as flushed |
 
-A queue pair goes to ERR by itself after a fatal error, and UC and UD to SQE after an error of the send queue.
+After a fatal error a queue pair goes to ERR without Modify.
+After an error of the send queue, UC and UD go to SQE.
 `)
 	for _, s := range []Type{RC, UC, UD} {
 		fmt.Fprintf(&b, "\n## %s\n\n| from | to | needs | takes |\n|---|---|---|---|\n", s)
@@ -46,8 +48,7 @@ A queue pair goes to ERR by itself after a fatal error, and UC and UD to SQE aft
 	return b.String()
 }
 
-// The table as text, so that a change of it shows in a review; the page in docs is
-// the same.
+// The table as text, so that a change is visible in a review; the page in docs is the same.
 func TestStateTable(t *testing.T) {
 	for _, file := range []string{"testdata/states.golden", "../../docs/queue-pair-states.md"} {
 		if *update {
@@ -68,7 +69,7 @@ func TestStateTable(t *testing.T) {
 // good has a legal value in every attribute.
 var good = Attr{PMTU: rocev2.PMTU1024, DestQPN: 5, QKey: 9, MaxRdAtomic: 1, MaxDestRdAtomic: 1, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7}
 
-// lead brings a new queue pair to a state by the shortest way.
+// lead brings a new queue pair to a state by the shortest path.
 func lead(t *testing.T, s Type, to State) *QP {
 	t.Helper()
 	q := New(Config{Type: s, Count: new(Counters), SendCQ: &testCQ{}, RecvCQ: &testCQ{}, MaxRecv: 1})
@@ -90,8 +91,8 @@ func lead(t *testing.T, s Type, to State) *QP {
 	return q
 }
 
-// Every pair of states, every attribute: Modify does what the table says, and
-// changes nothing when it refuses.
+// Every pair of states, every attribute: Modify follows the table, and changes nothing when
+// it returns an error.
 func TestModifyByTheTable(t *testing.T) {
 	for _, s := range []Type{RC, UC, UD} {
 		for from := Reset; from <= Err; from++ {

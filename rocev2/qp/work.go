@@ -14,7 +14,7 @@ const (
 	UD                 // unreliable datagram
 )
 
-// Operation is what a work request asks for (IBTA 10.8.1, 11.4.1.1).
+// Operation is the operation of a work request (IBTA 10.8.1, 11.4.1.1).
 type Operation uint8
 
 // The operations of a send queue. OpRecv and OpRecvWriteImm appear in completions
@@ -22,7 +22,7 @@ type Operation uint8
 const (
 	OpSend Operation = iota + 1
 	OpSendImm
-	OpSendInv // and invalidates InvKey at the peer
+	OpSendInv // SEND, which also invalidates InvKey at the peer
 	OpWrite
 	OpWriteImm
 	OpRead
@@ -40,8 +40,8 @@ type Flags uint8
 
 // The flags (IBTA 11.4.1.1).
 const (
-	Signaled  Flags = 1 << iota // completes with a completion also on success
-	Solicited                   // asks the peer for a completion event
+	Signaled  Flags = 1 << iota // has a completion also on success
+	Solicited                   // requests a completion event at the peer
 	Fence                       // starts after all READs and ATOMICs before it
 	Inline                      // the data is in SendWR.Data, copied by PostSend
 )
@@ -58,7 +58,7 @@ type SendWR struct {
 	ID    uint64
 	Op    Operation
 	Flags Flags
-	SGL   []SGE  // what to send, or where the answer of a READ or ATOMIC goes
+	SGL   []SGE  // data to send, or memory for the response of a READ or ATOMIC
 	Data  []byte // with Inline, instead of SGL
 
 	Imm    uint32 // SEND and WRITE with immediate, host order
@@ -69,7 +69,7 @@ type SendWR struct {
 	Compare, Swap uint64 // OpCompareSwap
 	Add           uint64 // OpFetchAdd
 
-	AH   *AH // UD: where to
+	AH   *AH // UD: destination
 	Bind mem.Bind
 }
 
@@ -79,15 +79,15 @@ type RecvWR struct {
 	SGL []SGE
 }
 
-// AH is an address handle: where a UD message goes.
+// AH is an address handle: the destination of a UD message.
 type AH struct {
 	QPN  uint32
 	QKey uint32
-	Path any // the engine's; this package hands it through
+	Path any // used by the engine only
 }
 
-// GRHLen is the number of bytes in front of the data of every UD receive buffer. For
-// IPv4 the header of the packet stands in the last 20 of them (annex A17.4.4.3).
+// GRHLen is the number of bytes before the data in every UD receive buffer. For IPv4 the
+// header of the packet is in the last 20 of them (annex A17.4.4.3).
 const GRHLen = 40
 
 // Status is the outcome of a work request (IBTA 11.6.2).
@@ -132,7 +132,7 @@ type Completion struct {
 	QPN       uint32 // the local queue pair
 	Status    Status
 	Op        Operation // only valid with Success
-	Solicited bool      // a receive that the sender marked; errors count as marked
+	Solicited bool      // a receive with Solicited set by the sender, or any error
 	HasImm    bool
 	HasInv    bool // InvKey was invalidated by SEND with invalidate
 	HasGRH    bool
@@ -142,21 +142,21 @@ type Completion struct {
 	SrcQP     uint32 // UD
 }
 
-// CompletionQueue takes completions. The engine's keeps them for the application.
+// CompletionQueue receives completions. The engine implements it.
 type CompletionQueue interface {
 	Complete(c Completion)
 }
 
-// Event is something that happened to a queue pair by itself (IBTA 11.6.3).
+// Event is an asynchronous event of a queue pair (IBTA 11.6.3).
 type Event uint8
 
 // The events.
 const (
 	EventEstablished Event = iota + 1 // first packet in RTR
-	EventDrained                      // SQD: nothing is on its way any more
-	EventFatal                        // the queue pair is in error, without a completion that says why
-	EventAccess                       // the peer touched what it must not
-	EventRequest                      // the peer sent what makes no sense
-	EventLastWQE                      // error, with SRQ: no more of it will be taken
+	EventDrained                      // SQD: nothing is outstanding any more
+	EventFatal                        // the queue pair is in ERR, without a completion with the reason
+	EventAccess                       // the peer's request had a wrong key, range or right
+	EventRequest                      // the peer's request was invalid
+	EventLastWQE                      // ERR, with SRQ: this queue pair takes no more receives from it
 	EventSRQLimit                     // the SRQ has fewer entries than its limit
 )

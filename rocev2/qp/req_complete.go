@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+// retire completes the work requests that are done, in order (IBTA 10.8.5). The first
+// failed one ends the connection.
+func (r *requester) retire(now Time) {
+	for r.head != r.tail {
+		w := r.at(r.head)
+		switch {
+		case w.status != Success:
+			r.abort(now)
+			return
+		case w.packets == 0 || w.isRead():
+			if !w.done {
+				r.notifyDrained()
+				return
+			}
+		case w.end() > r.sndUna:
+			r.notifyDrained()
+			return
+		}
+		if r.cur == r.head { // a local operation that rewind went back to
+			r.cur++
+		}
+		r.head++
+		r.complete(w)
+	}
+	r.idle(now)
+}
+
+// idle is called when the queue may have become empty.
+func (r *requester) idle(now Time) {
+	r.rto.idleSince = now
+	r.notifyDrained()
+}
+
+// notifyDrained reports EventDrained once, when nothing is outstanding in SQD (IBTA
+// 10.3.1).
+func (r *requester) notifyDrained() {
+	if !r.draining || r.q.state != SQD || r.sndUna != r.sndMax || r.reads.n != 0 {
+		return
+	}
+	if r.head != r.tail && r.at(r.head).first < r.sndMax {
+		return
+	}
+	r.draining = false
+	r.q.notify(EventDrained)
+}
+
+// complete puts the completion of w on the completion queue, if w asks for one. Errors
+// always have a completion (IBTA 10.7.3.1).
+func (r *requester) complete(w *wqe) {
+	cfg := &r.q.cfg
+	if w.status == Success && w.flags&Signaled == 0 && !cfg.SignalAll {
+		return
+	}
+	c := Completion{WRID: w.id, QPN: cfg.QPN, Status: w.status, Op: w.op}
+	if w.status == WRFlushed {
+		cfg.Count.Flushed++
+	}
+	if w.isRead() && w.status == Success {
+		c.Bytes = w.length
+	}
+	cfg.SendCQ.Complete(c)
+}
+
+// fault ends w with a status of the requester's own, after the work requests before w are
+// done.
+func (r *requester) fault(now Time, w *wqe, status Status) {
+	r.q.cfg.Count.LocalError++
+	w.status = status
+	r.haltAt = min(r.haltAt, w.first)
+	if r.q.cfg.Type == RC {
+		r.retire(now)
+		return
+	}
+	// UC and UD go from RTS to SQE, not to ERR (IBTA 10.3.1).
+	if r.q.state == RTS {
+		r.q.state = SQE
+	}
+	r.flush(now)
+}
+
+// flush completes all work requests in the queue, in order: failed ones with their status,
+// the others as flushed (IBTA 10.3.1). PSNs continue.
+func (r *requester) flush(now Time) {
+	for r.head != r.tail {
+		w := r.at(r.head)
+		r.head++
+		if w.status == Success {
+			w.status = WRFlushed
+		}
+		r.complete(w)
+	}
+	ssn := r.ssn
+	*r = requester{q: r.q, sndUna: r.sndMax, sndNxt: r.sndMax, sndMax: r.sndMax}
+	r.begin(ssn)
+}

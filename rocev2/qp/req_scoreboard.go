@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+// scoreboard is the SACK scoreboard: the state of the packets from sndUna on. Bit 0 is
+// sndUna itself.
+type scoreboard struct {
+	base          uint64 // sndUna
+	sacked        bitmap // the peer has buffered it
+	lost          bitmap // to be sent again
+	retransmitted bitmap // was sent again since
+
+	// For retransmitted packets: the ordinal number of the retransmission, and sndMax at that
+	// time. Packets that were sent later and have arrived reveal a second loss.
+	order       uint32
+	latestOrder uint32 // the largest order of a packet received
+	sent        [sackWindow]struct {
+		order uint32
+		max   uint64
+	}
+}
+
+// hasGap reports whether there is, or may be, a gap.
+func (b *scoreboard) hasGap() bool { return b.sacked.or(b.lost).or(b.retransmitted) != bitmap{} }
+
+func (b *scoreboard) has(n uint64) bool { return n-b.base < sackWindow && b.sacked.has(int(n-b.base)) }
+
+// onRetransmit notes that packet n is sent again, while sndMax is max.
+func (b *scoreboard) onRetransmit(n, max uint64) {
+	if n-b.base >= sackWindow {
+		return
+	}
+	i := int(n - b.base)
+	b.retransmitted.set(i)
+	b.lost.clear(i)
+	b.order++
+	b.sent[n%sackWindow].order, b.sent[n%sackWindow].max = b.order, max
+}
+
+// onSacked notes packets that the peer has received.
+func (b *scoreboard) onSacked(which bitmap) {
+	for f := which.and(b.retransmitted); f != (bitmap{}); {
+		i := f.first()
+		f.clear(i)
+		b.latestOrder = max(b.latestOrder, b.sent[(b.base+uint64(i))%sackWindow].order)
+	}
+}
+
+// advance moves the scoreboard to a new sndUna.
+func (b *scoreboard) advance(sndUna uint64) {
+	n := sndUna - b.base
+	b.onSacked(bitmap{^uint64(0), ^uint64(0)}.below(int(min(n, sackWindow))))
+	b.base = sndUna
+	b.sacked, b.lost, b.retransmitted = b.sacked.shift(n), b.lost.shift(n), b.retransmitted.shift(n)
+}
+
+// detectLost marks lost packets: at least thresh later packets were received, counted in
+// the order of sending.
+func (b *scoreboard) detectLost(thresh int) {
+	highest := b.sacked.len()
+	lost := b.sacked.not().and(b.lost.not()).below(highest - thresh)
+	for f := lost.and(b.retransmitted); f != (bitmap{}); {
+		i := f.first()
+		f.clear(i)
+		s := &b.sent[(b.base+uint64(i))%sackWindow]
+		later := int(int32(b.latestOrder - s.order))
+		if beyond := int64(b.base) + int64(highest) - int64(s.max); beyond > 0 {
+			later = max(later, 0) + int(beyond)
+		}
+		if later < thresh {
+			lost.clear(i)
+		}
+	}
+	b.lost = b.lost.or(lost)
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+)
+
+// The errors of PostSend; nothing was queued then. Errors about a number are wrapped with
+// the number.
+var (
+	ErrSendState    = errors.New("qp: work can be posted to the send queue in RTS, SQD, SQE and ERR only: Modify to RTS first")
+	ErrSendFull     = errors.New("qp: the send queue is full: wait for completions or ask for a larger MaxSend")
+	ErrSendOp       = errors.New("qp: this service does not have this operation")
+	ErrSendSGL      = errors.New("qp: the list is longer than MaxSendSGE")
+	ErrSendTooLong  = errors.New("qp: the message is too long")
+	ErrSendInline   = errors.New("qp: inline data is for SEND and WRITE, up to MaxInline bytes, and without SGL")
+	ErrSendAtomic   = errors.New("qp: the list of an ATOMIC must have room for exactly 8 bytes")
+	ErrSendRdAtomic = errors.New("qp: MaxRdAtomic is 0, so that no READ or ATOMIC can be sent: set it with Modify")
+	ErrSendAH       = errors.New("qp: a UD message needs an address handle with a queue pair number of 24 bits")
+	ErrSendFence    = errors.New("qp: Fence waits for READs and ATOMICs, which UD does not have")
+	errSendData     = errors.New("qp: Data is for work requests with Inline only; set the flag or use SGL")
+)
+
+// wqe is a work request in the send queue and its progress.
+type wqe struct {
+	id          uint64
+	va          uint64
+	swapAdd     uint64
+	compare     uint64
+	first       uint64 // its first packet
+	requestedAt Time   // READ, ATOMIC: when it was last requested again
+	length      uint32 // bytes of the message
+	packets     uint32 // PSNs; 0 for a local operation
+	rkey        uint32
+	imm         uint32 // or the key to invalidate
+	ssn         uint32
+	op          Operation
+	flags       Flags
+	status      Status // other than Success: the error to complete with
+	done        bool   // READ, ATOMIC, local: it has its result
+	sglInExtra  bool   // the list is in x
+	again       bool   // READ, ATOMIC: to be requested again
+	hasGaps     bool   // READ: x.arrived is in use
+	onePacket   bool   // READ: the last request was a probe for one packet
+
+	// READ: the progress, in packets of the response.
+	received    uint32 // all packets before it were received
+	highest     uint32 // one more than the highest packet received
+	requestedTo uint32 // the end of the last range requested again
+
+	nextRead uint32 // index of the next one in readList
+	sge      SGE    // the list, if it has one element
+	x        *extra // kept with the slot
+}
+
+// extra holds what few work requests need.
+type extra struct {
+	sgl     []SGE
+	data    []byte   // inline
+	arrived []uint64 // READ with a gap: one bit for each packet of the response
+	bind    mem.Bind
+	ah      AH
+}
+
+func (w *wqe) end() uint64 { return w.first + uint64(w.packets) }
+
+// isRead reports whether the peer responds with data.
+func (w *wqe) isRead() bool { return w.op == OpRead || w.isAtomic() }
+
+func (w *wqe) isAtomic() bool { return w.op == OpCompareSwap || w.op == OpFetchAdd }
+
+func (w *wqe) getExtra() *extra {
+	if w.x == nil {
+		w.x = new(extra)
+	}
+	return w.x
+}
+
+// ringMin is the number of slots of the smallest allocated ring. One outstanding message
+// needs no ring: its slot is in the queue pair itself (firstSlot), next to the fields that
+// every message touches. A longer ring is freed after idleTime without work.
+const (
+	ringMin  = 8
+	idleTime = Time(1e9)
+)
+
+func (r *requester) at(i uint32) *wqe { return &r.ring[i&uint32(len(r.ring)-1)] }
+
+func (r *requester) grow() {
+	if r.ring == nil {
+		r.ring = r.firstSlot[:]
+		return
+	}
+	ring := make([]wqe, max(ringMin, 2*len(r.ring)))
+	for i := r.head; i != r.tail; i++ {
+		ring[i&uint32(len(ring)-1)] = *r.at(i)
+	}
+	r.ring = ring
+}
+
+// post implements PostSend.
+func (r *requester) post(wr *SendWR) error {
+	q := r.q
+	length, err := q.cfg.checkSend(q.state, &q.attr, wr)
+	if err != nil {
+		return err
+	}
+	if q.state == Err || q.state == SQE { // IBTA 10.3.1
+		r.complete(&wqe{id: wr.ID, op: wr.Op, status: WRFlushed})
+		return nil
+	}
+	if int(r.tail-r.head) >= q.cfg.MaxSend {
+		return ErrSendFull
+	}
+	first := r.sndMax
+	if r.tail != r.head {
+		first = r.at(r.tail - 1).end()
+	} else {
+		// The first slots are probably in the CPU caches: queue pairs with one outstanding message
+		// at a time use the same slot always.
+		r.head, r.cur, r.tail = 0, 0, 0
+	}
+	if int(r.tail-r.head) == len(r.ring) {
+		r.grow()
+	}
+	w := r.at(r.tail)
+	x := w.x
+	*w = wqe{
+		id: wr.ID, op: wr.Op, flags: wr.Flags, length: length, first: first, x: x,
+		va: wr.RemoteAddr, rkey: wr.RKey, imm: wr.Imm, compare: wr.Compare, swapAdd: wr.Swap,
+	}
+	switch wr.Op {
+	case OpSendInv, OpLocalInv:
+		w.imm = wr.InvKey
+	case OpFetchAdd:
+		w.swapAdd = wr.Add
+	case OpBindWindow:
+		w.getExtra().bind = wr.Bind
+	}
+	if wr.AH != nil {
+		w.getExtra().ah = *wr.AH
+	}
+	switch {
+	case wr.Flags&Inline != 0:
+		x := w.getExtra()
+		x.data = append(x.data[:0], wr.Data...)
+	case len(wr.SGL) == 1:
+		w.sge = wr.SGL[0]
+	case len(wr.SGL) > 1:
+		x := w.getExtra()
+		x.sgl, w.sglInExtra = append(x.sgl[:0], wr.SGL...), true
+	}
+	if wr.Op != OpLocalInv && wr.Op != OpBindWindow {
+		w.packets = 1
+		if q.cfg.Type != UD {
+			w.packets = q.attr.PMTU.Packets(length)
+		}
+		w.ssn = r.ssn
+		r.ssn = (r.ssn + 1) & ssnMask
+	}
+	r.tail++
+	return nil
+}
+
+// CheckSend checks a work request as PostSend would in state s with the attributes a,
+// except for the room in the queue. It uses no queue pair, so any goroutine may call it.
+func (cfg *Config) CheckSend(s State, a *Attr, wr *SendWR) error {
+	_, err := cfg.checkSend(s, a, wr)
+	return err
+}
+
+// checkSend implements CheckSend (IBTA 11.4.1.1) and returns the length in bytes.
+func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, err error) {
+	switch s {
+	case RTS, SQD, SQE, Err:
+	default:
+		return 0, fmt.Errorf("%w; it is in %s", ErrSendState, s)
+	}
+	if !cfg.Type.has(wr.Op) {
+		return 0, fmt.Errorf("%w: %s, operation %d", ErrSendOp, cfg.Type, wr.Op)
+	}
+	n := uint64(0)
+	if wr.Flags&Inline != 0 {
+		if wr.Op > OpWriteImm || len(wr.SGL) != 0 || len(wr.Data) > cfg.MaxInline {
+			return 0, fmt.Errorf("%w (%d bytes of %d)", ErrSendInline, len(wr.Data), cfg.MaxInline)
+		}
+		n = uint64(len(wr.Data))
+	} else if len(wr.Data) != 0 {
+		return 0, errSendData
+	}
+	if len(wr.SGL) > cfg.MaxSendSGE {
+		return 0, fmt.Errorf("%w: %d of %d", ErrSendSGL, len(wr.SGL), cfg.MaxSendSGE)
+	}
+	for i := range wr.SGL {
+		n += uint64(wr.SGL[i].Len)
+	}
+	limit := uint64(maxMessage)
+	switch {
+	case cfg.Type == UD:
+		limit = 4096 // the largest PMTU
+		if attr.PMTU.Valid() {
+			limit = uint64(attr.PMTU.Bytes())
+		}
+		if wr.AH == nil || wr.AH.QPN>>24 != 0 {
+			return 0, ErrSendAH
+		}
+		if wr.Flags&Fence != 0 {
+			return 0, ErrSendFence
+		}
+	case wr.Op == OpRead && s != Err:
+		// All PSNs of a READ are outstanding at once: at most half of all PSNs (IBTA 9.7.1).
+		limit = min(limit, uint64(maxOutstanding)*uint64(attr.PMTU.Bytes()))
+	}
+	if n > limit {
+		return 0, fmt.Errorf("%w: %d bytes of %d", ErrSendTooLong, n, limit)
+	}
+	switch wr.Op {
+	case OpCompareSwap, OpFetchAdd:
+		if n != 8 {
+			return 0, fmt.Errorf("%w, has %d", ErrSendAtomic, n)
+		}
+		fallthrough
+	case OpRead:
+		if attr.MaxRdAtomic == 0 && s != Err { // in ERR it is only flushed
+			return 0, ErrSendRdAtomic
+		}
+	}
+	return uint32(n), nil
+}
+
+// has reports whether a service has an operation (IBTA 9.1).
+func (t Type) has(op Operation) bool {
+	switch op {
+	case OpSend, OpSendImm:
+		return true
+	case OpWrite, OpWriteImm, OpLocalInv, OpBindWindow:
+		return t != UD
+	case OpSendInv, OpRead, OpCompareSwap, OpFetchAdd:
+		return t == RC
+	}
+	return false
+}
+
+// SendQueued returns the number of work requests on the send queue that have not
+// completed.
+func (q *QP) SendQueued() int { return int(q.req.tail - q.req.head) }
+
+// locate returns the index of the work request of packet n, or of an earlier local
+// operation that has not run. It returns tail if there is none.
+func (r *requester) locate(n uint64) uint32 {
+	return r.head + uint32(sort.Search(int(r.tail-r.head), func(i int) bool {
+		w := r.at(r.head + uint32(i))
+		return w.end() > n || w.packets == 0 && !w.done
+	}))
+}
+
+// shrink frees the ring of an empty queue.
+func (r *requester) shrink() {
+	if r.head == r.tail && len(r.ring) > ringMin {
+		r.ring, r.scoreboard = nil, nil
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import (
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+// Silence: the oldest packet is sent again after two RTTs, then with growing intervals; these
+// probes are no retries. After the timeout all packets are sent again, one packet first.
+func TestSilence(t *testing.T) {
+	x := newSource(t, RC)
+	x.post(OpWrite, 1, 0)
+	x.wantSent("0A")
+	x.now += 1_000_000
+	x.ack(0) // RTT 1 ms; a response is expected within 2 RTTs and 4 deviations
+	for range 4 {
+		x.post(OpWrite, 1, 0)
+	}
+	x.wantSent("1A 2A 3A 4A")
+	start := x.now
+	for _, at := range []Time{4, 12, 28, 60} { // ms
+		x.expire()
+		if got := x.now - start; got != at*1e6 {
+			t.Fatalf("probe after %d ns, want %d ms", got, at)
+		}
+		x.wantSent("1A!")
+	}
+	x.expire()
+	if got := x.now - start; got != ackTimeout(14) {
+		t.Fatalf("timeout after %d ns, want %d", got, ackTimeout(14))
+	}
+	x.wantSent("1A!")
+	if x.count.Timeouts != 1 || x.count.TailProbes != 4 {
+		t.Errorf("counters %+v", x.count)
+	}
+	x.now += 1e6
+	x.ack(1) // as if all were lost
+	x.wantSent("2A! 3A!")
+	x.ack(2)
+	x.ack(3)
+	x.wantSent("4A!")
+	x.ack(4)
+	x.wantDone(0, Success, Success, Success, Success, Success)
+	if x.q.Deadline() != 0 {
+		t.Error("a deadline with nothing outstanding")
+	}
+}
+
+// The response to a probe acknowledges all packets, and nothing is sent again. Or it
+// acknowledges just the probe: then later packets are sent again until a response shows that
+// they were only late.
+func TestProbeAnswers(t *testing.T) {
+	silent := func() *source {
+		x := newSource(t, RC)
+		x.post(OpWrite, 1, 0)
+		x.wantSent("0A")
+		x.now += 100_000
+		x.ack(0)
+		for range 8 {
+			x.post(OpWrite, 1, 0)
+		}
+		x.wantSent("1A 2A 3A 4A 5A 6A 7A 8A")
+		x.expire()
+		x.wantSent("1A!")
+		x.now += 100_000
+		return x
+	}
+	x := silent()
+	x.ack(8) // the ACK was lost
+	x.wantSent("")
+
+	x = silent()
+	x.ack(1)
+	x.wantSent("2A!")
+	x.ack(5) // late
+	x.wantSent("")
+	x.post(OpWrite, 1, 0)
+	x.wantSent("9A") // and the window is restored
+	x.ack(9)
+
+	x = silent()
+	x.nak(3, rocev2.NAKPSNSequence)
+	x.wantSent("3A! 4A! 5A! 6A!")
+}
+
+// A peer that disappears ends the connection within RetryBound, whatever was outstanding.
+func TestRetryExceeded(t *testing.T) {
+	for _, op := range []Operation{OpWrite, OpRead, OpFetchAdd} {
+		for retry := uint8(0); retry <= 7; retry++ {
+			x := newSource(t, RC, func(_ *Config, a *Attr) { a.RetryCnt = retry })
+			x.post(op, 8, 0)
+			x.post(OpWrite, 1, 0)
+			start := x.now
+			for packets := 0; x.q.State() == RTS; {
+				packets += len(x.sends(100))
+				if packets > 30+10*int(retry) {
+					t.Fatalf("%d packets to a peer that is silent", packets)
+				}
+				x.expire()
+			}
+			x.wantDone(0, RetryExceeded, WRFlushed)
+			if got, bound := x.now-start, RetryBound(14, retry); got != bound || x.count.RetryExceeded != 1 {
+				t.Errorf("operation %d, RetryCnt %d: given up after %d ns, bound %d", op, retry, got, bound)
+			}
+		}
+	}
+	// Timeout 0 never ends it (IBTA 9.7.6).
+	x := newSource(t, RC, func(_ *Config, a *Attr) { a.Timeout = 0 })
+	x.post(OpWrite, 1, 0)
+	for range 100 {
+		x.sends(10)
+		x.expire()
+	}
+	x.wantState(RTS)
+	if x.now < 100e9 {
+		t.Errorf("100 probes in %d s", x.now/1e9)
+	}
+	if RetryBound(0, 7) != 0 {
+		t.Error("a bound for ever")
+	}
+	// 4.096 us * 2^14, once, twice, and four times for each further retry.
+	if got := RetryBound(14, 3); got != 67_108_864*(1+2+4+4) {
+		t.Errorf("RetryBound(14, 3) = %d", got)
+	}
+}
+
+// A peer that restarts with other PSNs sends NAKs for packets never sent: the connection ends
+// as after silence.
+func TestPeerRestarts(t *testing.T) {
+	x := newSource(t, RC)
+	x.post(OpWrite, 1, 0)
+	start := x.now
+	for x.q.State() == RTS {
+		if len(x.sends(10)) != 0 {
+			x.nak(0x345678, rocev2.NAKPSNSequence)
+		}
+		x.expire()
+	}
+	x.wantDone(0, RetryExceeded)
+	if x.now-start > RetryBound(14, 3) {
+		t.Error("later than the bound")
+	}
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qp
+
+import "github.com/softroce/softroce-xdp/rocev2"
+
+// The reorder buffer. Between softroce engines (Attr.Selective) out-of-order packets are
+// buffered and executed in order once the gap is filled. A SACK reports them to the
+// requester (rsp_sack.go), which sends only missing packets again. IBTA has no such thing.
+
+// reorderWindow is how far after the expected PSN packets are buffered: the bitmap of a
+// SACK.
+const reorderWindow = 128
+
+// bufferBytes is the size of a pool's buffer: an IP datagram with 4096 bytes of payload
+// and the longest headers that fit with it.
+const bufferBytes = 4096 + 256
+
+// HoldPool is the memory for out-of-order packets. Queue pairs of one thread share one,
+// which bounds the memory: a packet that finds no buffer is dropped and sent again.
+// Buffers are allocated at first use.
+type HoldPool struct {
+	buffers   [][]byte
+	free      []*reorderBuffer
+	allowed   int // buffers that may still be allocated
+	allocated int
+}
+
+// NewHoldPool makes a pool for this many packets, of 4.25 KB each.
+func NewHoldPool(packets int) *HoldPool { return &HoldPool{allowed: packets} }
+
+func (h *HoldPool) buffer() []byte {
+	if n := len(h.buffers); n != 0 {
+		b := h.buffers[n-1]
+		h.buffers = h.buffers[:n-1]
+		return b
+	}
+	if h.allowed <= 0 {
+		return nil
+	}
+	h.allowed--
+	h.allocated++
+	return make([]byte, 0, bufferBytes)
+}
+
+// Lent returns the number of packets buffered now.
+func (h *HoldPool) Lent() int { return h.allocated - len(h.buffers) }
+
+func (h *HoldPool) put(b []byte) { h.buffers = append(h.buffers, b[:0]) }
+
+func (h *HoldPool) newReorderBuffer() *reorderBuffer {
+	if n := len(h.free); n != 0 {
+		x := h.free[n-1]
+		h.free = h.free[:n-1]
+		return x
+	}
+	return new(reorderBuffer)
+}
+
+// reorderBuffer holds the out-of-order packets of one queue pair, by the low bits of the
+// PSN. A queue pair has one only while packets are buffered: n is never 0 between calls.
+type reorderBuffer struct {
+	slot      [reorderWindow][]byte // IP datagrams
+	psn       [reorderWindow]rocev2.PSN
+	n         int
+	sinceSACK int // packets since the last SACK
+}
+
+// has reports whether the packet with this PSN is buffered.
+func (h *reorderBuffer) has(psn rocev2.PSN) bool {
+	i := psn % reorderWindow
+	return h.slot[i] != nil && h.psn[i] == psn
+}
+
+// buffer stores a packet that is ahead of the expected one. It returns false if it could
+// not and nothing else is buffered, so that a NAK must report the gap.
+func (r *responder) buffer(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
+	opened := r.reorder == nil
+	if !r.store(p, psn, ahead) && opened {
+		return false
+	}
+	r.reorder.sinceSACK++
+	if r.ack.nakActive { // after an RNR NAK the requester waits
+		return true
+	}
+	if opened || r.reorder.sinceSACK >= sackEvery || p.BTH().AckReq() {
+		r.ack.ackDue = true
+	}
+	return true
+}
+
+func (r *responder) store(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
+	data := p.Datagram()
+	if ahead >= reorderWindow || len(data) > bufferBytes || r.reorder != nil && r.reorder.has(psn) {
+		return false
+	}
+	pool := r.q.cfg.Held
+	if pool == nil {
+		pool = NewHoldPool(reorderWindow)
+		r.q.cfg.Held = pool
+	}
+	b := pool.buffer()
+	if b == nil {
+		return false
+	}
+	if r.reorder == nil {
+		r.reorder = pool.newReorderBuffer()
+	}
+	h := r.reorder
+	i := psn % reorderWindow
+	h.slot[i], h.psn[i] = append(b, data...), psn
+	h.n++
+	return true
+}
+
+// take removes a packet and returns it, or nil.
+func (h *reorderBuffer) take(psn rocev2.PSN) []byte {
+	if !h.has(psn) {
+		return nil
+	}
+	i := psn % reorderWindow
+	b := h.slot[i]
+	h.slot[i] = nil
+	h.n--
+	return b
+}
+
+// deliverBuffered executes buffered packets up to the next gap.
+func (r *responder) deliverBuffered(now Time) {
+	found := false
+	for r.reorder != nil {
+		was := r.expected
+		b := r.reorder.take(was)
+		if b == nil {
+			break
+		}
+		found = true
+		if p, err := rocev2.ParseIP(b); err == nil {
+			r.deliver(now, &p)
+		}
+		r.q.cfg.Held.put(b)
+		if r.expected == was { // rejected
+			break
+		}
+	}
+	h := r.reorder
+	if h == nil {
+		return
+	}
+	h.dropBefore(r.expected, r.q.cfg.Held)
+	if h.n == 0 {
+		r.dropBuffered()
+	} else if found {
+		r.ack.ackDue = true // the next gap
+	}
+}
+
+// dropBefore drops packets with PSNs of a READ's responses, which no correct requester
+// sends.
+func (h *reorderBuffer) dropBefore(psn rocev2.PSN, pool *HoldPool) {
+	for i, b := range h.slot {
+		if b != nil && h.psn[i].Before(psn) {
+			h.slot[i] = nil
+			h.n--
+			pool.put(b)
+		}
+	}
+}
+
+// dropBuffered returns all buffers to the pool.
+func (r *responder) dropBuffered() {
+	h := r.reorder
+	if h == nil {
+		return
+	}
+	pool := r.q.cfg.Held
+	for _, b := range h.slot {
+		if b != nil {
+			pool.put(b)
+		}
+	}
+	*h = reorderBuffer{}
+	pool.free = append(pool.free, h)
+	r.reorder = nil
+}
