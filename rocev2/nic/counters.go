@@ -29,7 +29,7 @@ func (d *Device) Counters() []Counter {
 	var qps int
 	var pre creditTotals
 	read := func() error {
-		c, q, qps = d.eng.count, d.eng.qpCount, d.eng.qps.count
+		c, q, qps = d.eng.count, d.eng.qpCount, d.eng.qps.Len()
 		if d.eng.credit != nil {
 			pre = d.eng.credit.totals()
 		}

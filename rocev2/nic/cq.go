@@ -181,7 +181,7 @@ func (c *CQ) Complete(w qp.Completion) {
 	if w.Status != qp.Success {
 		// An application that polls a failure finds the queue pair in the state that
 		// the failure has put it into.
-		if x := e.qps.get(w.QPN); x != nil {
+		if x := e.qps.Lookup(w.QPN); x != nil {
 			x.state.Store(uint32(x.q.State()))
 		}
 	}

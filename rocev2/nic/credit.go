@@ -9,6 +9,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -116,7 +117,7 @@ func (c *credits) connect(e *engine, x *QP, a *qp.Attr) {
 	d, to := x.dest, x.path.Current()
 	packet := a.PMTU.Bytes()
 	// Without room for the stamp a packet cannot say that it is paid.
-	if x.typ != qp.RC || to.Loopback || !EngineQPN(a.DestQPN) || packet+rocev2.PMTUOverhead+rocev2.StampLen > to.MTU {
+	if x.typ != qp.RC || to.Loopback || !qpn.OfEngine(a.DestQPN) || packet+rocev2.PMTUOverhead+rocev2.StampLen > to.MTU {
 		return
 	}
 	p := c.peers[d.addr]

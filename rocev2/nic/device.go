@@ -14,6 +14,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -25,6 +26,7 @@ var (
 	ErrGone      = errors.New("nic: the interface is gone")
 	ErrBusy      = errors.New("still in use")
 	ErrDestroyed = errors.New("was destroyed")
+	ErrTooMany   = qpn.ErrTooMany // queue pairs of one device
 )
 
 // Options of a device. Zero values mean the defaults.

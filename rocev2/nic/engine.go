@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -29,7 +30,7 @@ type engine struct {
 	kick    kicker
 	own     ownQueue
 
-	qps        qpTable
+	qps        qpn.Table[QP]
 	dests      map[netip.Addr]*dest
 	datagrams  dest // where queue pairs of UD line up before anything was posted
 	ready      destRing
@@ -164,11 +165,11 @@ func (e *engine) finish() {
 	for e.posts.any.Load() {
 		e.takePosts()
 	}
-	e.qps.all(func(x *QP) {
+	for x := range e.qps.All() {
 		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET: nothing to flush
 		x.publish()
 		release(e.unroute(x)) // this thread ends; nobody else will
-	})
+	}
 	e.show()
 	e.calls.mu.Lock()
 	e.calls.closed = true
@@ -194,16 +195,16 @@ func (e *engine) closeOverruns() {
 	e.overruns = nil // what it causes is for the next turn
 	for _, c := range full {
 		e.dev.event(Event{Type: EventCQError, CQ: c})
-		e.qps.all(func(x *QP) {
+		for x := range e.qps.All() {
 			if x.send != c && x.recv != c {
-				return
+				continue
 			}
 			if x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) == nil {
 				x.publish() // who gets the event sees the state
 				e.dev.event(Event{Type: EventQPFatal, QP: x})
 				e.touch(x)
 			}
-		})
+		}
 	}
 }
 

@@ -382,8 +382,8 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	if x.send.overrun || x.recv.overrun {
 		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
 	}
-	if x.num, err = e.qps.add(x); err != nil {
-		return fmt.Errorf("%w: %d exist", err, e.qps.count)
+	if x.num, err = e.qps.Alloc(x); err != nil {
+		return fmt.Errorf("%w: %d exist", err, e.qps.Len())
 	}
 	conf.QPN = x.num
 	x.q.Init(conf)
@@ -401,7 +401,7 @@ func (e *engine) removeQP(x *QP) (left *route.Path) {
 	if x.watched {
 		e.watch.leave(x)
 	}
-	e.qps.remove(x.num)
+	e.qps.Free(x.num)
 	x.dead = true
 	x.state.Store(uint32(qp.Reset))
 	return left

@@ -79,7 +79,9 @@ func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {
 		e.count.rxMalformed++
 		return p, false
 	}
-	e.qps.prefetch(p.BTH().DestQP()) // which is there when the ICRC is judged
+	if x := e.qps.Lookup(p.BTH().DestQP()); x != nil {
+		prefetch(x) // its cache lines are there when the ICRC was checked
+	}
 	if p.VerifyICRC() != nil {
 		e.count.rxBadICRC++
 		return p, false
@@ -91,7 +93,7 @@ func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {
 // its peer may speak to it (IBTA 9.6.1.1, A17.4.3; rxe checks the same).
 func (e *engine) lookup(p *rocev2.Packet) *QP {
 	bth := p.BTH()
-	x := e.qps.get(bth.DestQP())
+	x := e.qps.Lookup(bth.DestQP())
 	switch {
 	case x == nil:
 		e.count.rxUnknownQPN++

@@ -2,7 +2,10 @@
 
 package nic
 
-import "github.com/softroce/softroce-xdp/rocev2/qp"
+import (
+	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
 
 // negotiate turns selective acknowledgement on between two engines.
 //
@@ -16,7 +19,7 @@ func (e *engine) negotiate(x *QP) {
 	if s := x.q.State(); s == qp.Err || s == qp.Reset {
 		return // which take no attribute, and have no use for it
 	}
-	on := x.dest.sack && EngineQPN(x.q.Attr().DestQPN)
+	on := x.dest.sack && qpn.OfEngine(x.q.Attr().DestQPN)
 	if x.q.Modify(qp.Attr{Selective: on}, qp.MaskSelective) == nil {
 		x.selective = x.dest.sack
 	}

@@ -76,7 +76,7 @@ func (e *engine) move(x *QP, to *dest) {
 // is any. Whatever makes room calls it, and whatever ends a turn.
 func (e *engine) grant(d *dest) {
 	if q := d.flight.Turn(); q != nil {
-		e.lineUp(e.qps.get(q.QPN()))
+		e.lineUp(e.qps.Lookup(q.QPN()))
 	}
 }
 
