@@ -322,8 +322,8 @@ func (p *creditPeer) acked(e *engine, before uint64) {
 // no more than two bandwidth-delay products.
 func (c *credits) enough(p *creditPeer, base int64) uint32 {
 	n := 2 * precredit.BDP(c.link, base)
-	if p.dest.rate != 0 {
-		n = min(n, precredit.BDP(p.dest.rate, p.rtt))
+	if rate := p.dest.pacer.Rate(); rate != 0 {
+		n = min(n, precredit.BDP(rate, p.rtt))
 	}
 	return n
 }

@@ -76,7 +76,7 @@ func (p *creditPeer) transmit(e *engine, n int) (sent int, more bool) {
 		c.paying, c.paid = true, false
 		size, to := e.send(x, &e.out)
 		c.paying = false
-		to.spend(e, size)
+		to.consumeTokens(e, size)
 		if !c.paid { // a copy, or what is no data
 			p.src.Drop(flow)
 		}
@@ -102,10 +102,10 @@ func (p *creditPeer) withholds(x *QP) bool {
 
 // borrowed is how many bytes have left ahead of what the rate allows.
 func (d *dest) borrowed(e *engine) uint32 {
-	if d.rate == 0 || !e.live.Paced {
+	if d.pacer.Rate() == 0 || !e.live.Paced {
 		return 0
 	}
-	return precredit.BDP(d.rate, int64(d.empty-e.now))
+	return precredit.BDP(d.pacer.Rate(), d.pacer.Next()-int64(e.now))
 }
 
 // tclass is the traffic class of a packet (S5.4): what a large flow sends, and a small

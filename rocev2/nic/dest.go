@@ -4,9 +4,9 @@ package nic
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -29,14 +29,10 @@ type dest struct {
 	flight  qp.Flight
 	windows windows
 
-	// The pacer: a token bucket, kept as the time at which it is empty. That of
-	// bpf/lib/pace.h in the engine's hands.
-	rate  uint64 // bit/s of L2 frames without the option, 0 = unpaced
-	empty qp.Time
-	held  qp.Time // since when data waits for the pacer, 0 = none does
-	timer wheel.Timer[*dest]
-	late  qp.Time // that the rate is behind through no fault of the sender
-	busy  bool    // since its last packet there has always been data
+	// The pacer, and the wait for it.
+	pacer       pacer.Bucket
+	paceBlocked qp.Time // since when data waits for the pacer, 0 = none does
+	timer       wheel.Timer[*dest]
 
 	largeAt qp.Time // when a packet with Options.LargeDSCP last left
 
@@ -65,7 +61,7 @@ func (e *engine) destination(p *route.Path) *dest {
 	addr := to.Dst
 	d := e.dests[addr]
 	if d == nil {
-		d = &dest{addr: addr, rate: e.live.InitialRate, fresh: freshReports, flight: qp.NewFlight()}
+		d = &dest{addr: addr, pacer: pacer.New(e.live.InitialRate), fresh: freshReports, flight: qp.NewFlight()}
 		d.sock = e.senders[addressHash(addr)%uint32(len(e.senders))]
 		d.timer.Owner = d
 		d.report.Addr = addr
@@ -94,7 +90,7 @@ func (e *engine) drop(d *dest) {
 		delete(e.dests, d.addr)
 		e.destTimers.Stop(&d.timer)
 		d.setRate(e, 0)
-		e.resume(d)
+		e.unblock(d)
 	}
 }
 
@@ -103,74 +99,6 @@ func (e *engine) list(d *dest) {
 	if !d.listed {
 		d.listed = true
 		e.active = append(e.active, d)
-	}
-}
-
-// mayLeave reports whether the pacer lets the next packet go.
-func (d *dest) mayLeave(e *engine) bool {
-	return d.rate == 0 || !e.live.Paced || d.empty <= e.now
-}
-
-// A thread that comes late, on a machine that is busy with others, by more than the
-// burst cannot make up for it with a larger burst: the network would have to take it.
-// Where data waited all the time, the rate is a little higher afterwards instead.
-const (
-	catchUp = 40 // by 1/40, below the 3 % that a rate may be off
-	maxLate = qp.Time(100 * time.Millisecond)
-)
-
-// spend takes the cost of a frame of n bytes out of the bucket.
-func (d *dest) spend(e *engine, n int) {
-	busy := d.busy
-	d.busy = true
-	if d.rate == 0 {
-		return
-	}
-	if saved := e.now - e.live.Burst; d.empty < saved {
-		if busy {
-			d.late = min(d.late+saved-d.empty, maxLate)
-		}
-		d.empty = saved
-	}
-	cost := qp.Time(uint64(n) * 8e9 / d.rate)
-	back := min(cost/catchUp, d.late)
-	d.late -= back
-	d.empty += cost - back
-}
-
-// setRate takes a new rate over. Debt that was made at the old one is scaled, so that
-// a rate of nearly nothing does not block for hours; without a rate there is none. What
-// could not be sent at a higher rate is not owed at a lower one.
-func (d *dest) setRate(e *engine, rate uint64) {
-	if debt := d.empty - e.now; debt > 0 && d.rate != 0 {
-		d.empty = e.now
-		if rate != 0 {
-			d.empty += qp.Time(float64(debt) * float64(d.rate) / float64(rate))
-		}
-	}
-	if rate < d.rate {
-		d.late = 0
-	}
-	d.rate = rate
-}
-
-// hold has the destination wait for the pacer.
-func (e *engine) hold(d *dest) {
-	if d.held == 0 {
-		d.held = e.now
-		d.report.Waited++
-	}
-	e.destTimers.Set(&d.timer, int64(d.empty))
-}
-
-// resume ends the wait.
-func (e *engine) resume(d *dest) {
-	if d.held != 0 {
-		d.report.WaitedTime += e.now - d.held
-		d.held = 0
-	}
-	if d.first != nil {
-		e.enqueue(d)
 	}
 }
 

@@ -316,7 +316,7 @@ func newEngine(d *Device) (*engine, error) {
 	e.scratch = make([]byte, max(maxFrame(d.mtu)+64, 16<<10))
 	e.datagrams.report.Addr = netip.Addr{}
 	e.sync.init()
-	e.onTimer, e.onDest = e.expire, e.resume
+	e.onTimer, e.onDest = e.expire, e.unblock
 	var fds []int
 	for _, s := range d.socks {
 		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})

@@ -56,7 +56,7 @@ func TestNoRoomToSteer(t *testing.T) {
 	e := &engine{dev: d, wire: d.wire, clock: newClock(), kick: newKicker(), dests: map[netip.Addr]*dest{}}
 	e.posts.init()
 	e.sync.init()
-	e.onTimer, e.onDest = e.expire, e.resume
+	e.onTimer, e.onDest = e.expire, e.unblock
 	if err := errors.Join(e.thread.init(), e.guest.init(), e.standby.init()); err != nil {
 		t.Fatal(err)
 	}

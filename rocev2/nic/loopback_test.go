@@ -63,7 +63,7 @@ func newLoopback(t testing.TB, seed uint64) *loopback {
 	e.live = Live{Paced: true, Burst: 4e6}
 	e.own.maxFrame = 4096 + 256
 	e.posts.init()
-	e.onTimer, e.onDest = e.expire, e.resume
+	e.onTimer, e.onDest = e.expire, e.unblock
 	d.eng = e
 	l := &loopback{t: t, e: e, rand: rand.New(rand.NewPCG(seed, 1)), done: map[uint32]int{}}
 	var err error
@@ -207,7 +207,7 @@ func (l *loopback) check() error {
 		if queued := seen[d] == 1; queued != d.queued {
 			return fmt.Errorf("a destination is in the ring: %v, and says %v", queued, d.queued)
 		}
-		if d.first != nil && !d.queued && d.held == 0 {
+		if d.first != nil && !d.queued && d.paceBlocked == 0 {
 			return errors.New("queue pairs stand in a line that nobody serves")
 		}
 	}

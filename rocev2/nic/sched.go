@@ -41,7 +41,7 @@ func (r *destRing) pop() *dest {
 
 // enqueue gives the destination a turn.
 func (e *engine) enqueue(d *dest) {
-	if !d.queued && d.held == 0 {
+	if !d.queued && d.paceBlocked == 0 {
 		d.queued = true
 		e.ready.push(d)
 	}
@@ -93,10 +93,16 @@ func (e *engine) idle(d *dest, x *QP) {
 
 // pop takes the first queue pair out, and ends its turn.
 func (d *dest) pop() {
+	if d.unlinkFirst(); d.first == nil {
+		d.pacer.Idle()
+	}
+}
+
+func (d *dest) unlinkFirst() {
 	x := d.first
 	d.first = x.next
 	if d.first == nil {
-		d.last, d.busy = nil, false
+		d.last = nil
 	}
 	x.lined, x.next = false, nil
 	x.q.EndTurn()
@@ -136,8 +142,8 @@ func (e *engine) charge(d *dest, x *QP, n int) {
 	if x.deficit > 0 || !d.contended() {
 		return
 	}
-	deficit, busy := x.deficit+e.quantumOf(x), d.busy
-	d.pop()
+	deficit := x.deficit + e.quantumOf(x)
+	d.unlinkFirst()
 	e.lineUp(x)
-	x.deficit, d.busy = deficit, busy
+	x.deficit = deficit
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -137,7 +138,8 @@ func TestOneSocketFull(t *testing.T) {
 func TestDatagramWaitsForItsOwn(t *testing.T) {
 	e, to := twoSockets(t)
 	e.live.Paced, e.now = true, 1e9
-	to[0].dest.rate, to[0].dest.empty = 1e6, e.now // pays for its packet by a pause
+	to[0].dest.pacer = pacer.New(1e6)
+	to[0].dest.pacer.Consume(int64(e.now), 0, 0) // empty now: its packet is followed by a pause
 	x := datagrams(t, e)
 	x.postTo(t, to[0])
 	x.postTo(t, to[1])
@@ -145,7 +147,7 @@ func TestDatagramWaitsForItsOwn(t *testing.T) {
 	x.postTo(t, to[1])
 	e.touch(x)
 	e.settle()
-	if sent := e.transmit(); sent != 2 || to[0].dest.held == 0 || to[1].dest.held != 0 {
-		t.Errorf("%d packets left, want 2: the third goes where the first one went; held: %v, %v", sent, to[0].dest.held, to[1].dest.held)
+	if sent := e.transmit(); sent != 2 || to[0].dest.paceBlocked == 0 || to[1].dest.paceBlocked != 0 {
+		t.Errorf("%d packets left, want 2: the third goes where the first one went; pace-blocked: %v, %v", sent, to[0].dest.paceBlocked, to[1].dest.paceBlocked)
 	}
 }

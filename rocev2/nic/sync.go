@@ -60,12 +60,12 @@ func (e *engine) report() {
 	s.dests, s.reports = s.dests[:0], s.reports[:0]
 	for _, d := range e.active {
 		d.listed = false
-		if d.held != 0 { // still waiting: what it has waited so far
-			d.report.WaitedTime += e.now - d.held
-			d.held = e.now
+		if d.paceBlocked != 0 { // still waiting: what it has waited so far
+			d.report.WaitedTime += e.now - d.paceBlocked
+			d.paceBlocked = e.now
 		}
-		d.report.Waits = d.held != 0
-		d.report.Rate = d.rate
+		d.report.Waits = d.paceBlocked != 0
+		d.report.Rate = d.pacer.Rate()
 		s.dests, s.reports = append(s.dests, d), append(s.reports, d.report)
 		d.report = DestSync{Addr: d.addr}
 	}
@@ -89,7 +89,7 @@ func (e *engine) learn() {
 			e.adopt(d, &s.reports[i])
 		}
 		// HELLO is under way, or data waits for the pacer or the window, which may change.
-		if d.fresh > 0 || d.held != 0 || d.flight.Waiting() {
+		if d.fresh > 0 || d.paceBlocked != 0 || d.flight.Waiting() {
 			d.fresh = max(d.fresh-1, 0)
 			e.list(d)
 		}
@@ -98,12 +98,12 @@ func (e *engine) learn() {
 
 // adopt takes over what the table says of a destination.
 func (e *engine) adopt(d *dest, r *DestSync) {
-	if d.rate != r.Rate {
+	if d.pacer.Rate() != r.Rate {
 		d.setRate(e, r.Rate)
 	}
 	d.setPolicyWindow(e, r.Window)
-	if d.held != 0 {
-		at := d.empty
+	if d.paceBlocked != 0 {
+		at := qp.Time(d.pacer.Next())
 		if d.mayLeave(e) { // also if pacing has ended
 			at = e.now
 		}

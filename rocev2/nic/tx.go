@@ -134,7 +134,7 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 		}
 		switch {
 		case !d.mayLeave(e):
-			e.hold(d)
+			e.blockOnPacer(d)
 			return sent, destPaced
 		case !e.room(x):
 			e.blocked = true
@@ -156,7 +156,7 @@ func (e *engine) dispatch(d *dest, x *QP) {
 		x.q.AskNow(e.now, o) // nobody else would ask for it before the next turn
 	}
 	size, to := e.send(x, o)
-	to.spend(e, size)
+	to.consumeTokens(e, size)
 	if o.Opcode == rocev2.RCReadRequest {
 		size = max(size, int(min(o.DMALen, quantum))) // its turn is for the answers
 	}
