@@ -109,22 +109,22 @@ func TestTurnsFade(t *testing.T) {
 	var all []*QP
 	for range 9 {
 		x := &QP{home: d, credit: &creditFlow{}}
-		e.lineUp(x)
+		e.enqueue(x)
 		all = append(all, x)
 	}
 	const packet = 1100
 	serve := func() *QP {
-		x := d.first
-		e.charge(d, x, packet)
+		x := d.drr.First()
+		e.chargeDeficit(d, x, packet)
 		return x
 	}
 	young := all[8]
-	d.quit(young)
+	d.remove(young)
 	for range 2000 {
 		serve()
 	}
 	young.credit.served = 0
-	e.lineUp(young)
+	e.enqueue(young)
 	others, mine := 0, 0
 	for mine < 32<<10 {
 		if serve() == young {

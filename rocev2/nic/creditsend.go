@@ -170,7 +170,7 @@ func (p *creditPeer) unwait(x *QP) {
 func (p *creditPeer) wake(e *engine) {
 	for i, x := range p.waiting {
 		x.credit.waiting = false
-		e.lineUp(x)
+		e.enqueue(x)
 		p.waiting[i] = nil
 	}
 	p.waiting = p.waiting[:0]

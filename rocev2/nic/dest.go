@@ -8,6 +8,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
@@ -20,10 +21,9 @@ type dest struct {
 	sock *sock // one socket a destination: its packets keep their order
 	refs int
 
-	// Which of its queue pairs may have data, first the one whose turn it is.
-	first, last *QP
-	queued      bool // in the engine's ring of destinations
-	next        *dest
+	drr    sched.Queue[*QP] // queue pairs that may have data
+	queued bool             // in engine.ready or socketFull, or being served
+	link   sched.Link[*dest]
 
 	// What its queue pairs have outstanding together, with the line of those that wait for room.
 	flight  qp.Flight

@@ -21,8 +21,8 @@ func pacedEngine() (e *engine, d *dest, x *QP) {
 	e.dests[d.addr] = d
 	x = &QP{typ: qp.UD, home: d}
 	d.consumeTokens(e, 100_000)
-	e.lineUp(x)
-	e.blockOnPacer(e.ready.pop())
+	e.enqueue(x)
+	e.blockOnPacer(e.ready.Pop())
 	d.queued = false
 	return e, d, x
 }
@@ -30,7 +30,7 @@ func pacedEngine() (e *engine, d *dest, x *QP) {
 func ready(e *engine, after qp.Time) bool {
 	e.now += after
 	e.destTimers.Advance(int64(e.now), e.unblock)
-	return e.ready.first != nil
+	return !e.ready.Empty()
 }
 
 // An answer gives the round trip of a packet that it covers, to the queue pair that sent
@@ -81,7 +81,7 @@ func TestNegotiateNotInErr(t *testing.T) {
 
 func TestHeldUntilPaid(t *testing.T) {
 	e, d, _ := pacedEngine()
-	if e.enqueue(d); e.ready.first != nil || ready(e, 700e6) {
+	if e.enqueueDest(d); !e.ready.Empty() || ready(e, 700e6) {
 		t.Error("it goes on before the pacer lets it")
 	}
 	if !ready(e, 200e6) {
@@ -146,11 +146,11 @@ func TestLagOnlyWhileDataWaits(t *testing.T) {
 		e := &engine{now: 1e9, live: Live{Paced: true, Burst: 4e6}}
 		d := &dest{pacer: pacer.New(10e6)}
 		x := &QP{typ: qp.UD, home: d}
-		e.lineUp(x)
+		e.enqueue(x)
 		d.consumeTokens(e, 1250)
 		if idle {
-			d.pop()
-			e.lineUp(x)
+			d.dequeue()
+			e.enqueue(x)
 		}
 		e.now += 24e6
 		if d.consumeTokens(e, 1250); (d.pacer.Lag() == 0) != idle {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
+	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -32,10 +33,10 @@ type engine struct {
 
 	qps        qpn.Table[QP]
 	dests      map[netip.Addr]*dest
-	datagrams  dest // where queue pairs of UD line up before anything was posted
-	ready      destRing
-	stuck      destRing // those of this turn whose socket is full
-	touched    []*QP    // that something happened to in this turn
+	datagrams  dest              // where queue pairs of UD line up before anything was posted
+	ready      sched.List[*dest] // in service
+	socketFull sched.List[*dest] // in service, whose socket was full in this iteration
+	touched    []*QP             // that something happened to in this turn
 	watch      watchLine
 	qpTimers   wheel.Wheel[*QP]
 	destTimers wheel.Wheel[*dest]

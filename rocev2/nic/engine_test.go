@@ -115,17 +115,17 @@ func TestFairShare(t *testing.T) {
 	e := bench(t)
 	d := &dest{}
 	a, b := &QP{home: d}, &QP{home: d}
-	e.lineUp(a)
-	e.lineUp(b)
+	e.enqueue(a)
+	e.enqueue(b)
 	sent := map[*QP]int{}
 	for range 10000 {
-		x := d.first
+		x := d.drr.First()
 		n := 4170
 		if x == b {
 			n = 90
 		}
 		sent[x] += n
-		e.charge(d, x, n)
+		e.chargeDeficit(d, x, n)
 	}
 	if r := float64(sent[a]) / float64(sent[b]); r < .95 || r > 1.05 {
 		t.Errorf("%d and %d bytes", sent[a], sent[b])
@@ -141,21 +141,21 @@ func TestLeavesTheLine(t *testing.T) {
 		old, next := &dest{addr: peer, paceBlocked: 1}, &dest{addr: alien}
 		all := []*QP{{home: old}, {home: old}, {home: old}}
 		for _, x := range all {
-			e.lineUp(x)
+			e.enqueue(x)
 		}
 		x := all[at]
 		e.unroute(x)
 		x.home = next
-		e.lineUp(x)
-		if next.first != x || e.ready.first != next {
+		e.enqueue(x)
+		if next.drr.First() != x || !slices.Equal(slices.Collect(e.ready.All), []*dest{next}) {
 			t.Errorf("%d: it does not line up at its next destination", at)
 		}
 		late := &QP{home: old}
-		e.lineUp(late)
+		e.enqueue(late)
 		var got []*QP
-		for old.first != nil {
-			got = append(got, old.first)
-			old.pop()
+		for !old.drr.Empty() {
+			got = append(got, old.drr.First())
+			old.dequeue()
 		}
 		if want := append(slices.Delete(slices.Clone(all), at, at+1), late); !slices.Equal(got, want) {
 			t.Errorf("%d: %d queue pairs stay, want %d in order", at, len(got), len(want))

@@ -53,5 +53,5 @@ func (e *engine) applyWindow(d *dest) {
 		return
 	}
 	d.flight.SetWindow(w)
-	e.grant(d)
+	e.enqueueUnblocked(d)
 }

@@ -192,7 +192,8 @@ func (l *loopback) receive() (n int) {
 // check compares the lists of the scheduler with what they stand for.
 func (l *loopback) check() error {
 	seen := map[*dest]int{}
-	for d, n := l.e.ready.first, 0; d != nil; d = d.next {
+	n := 0
+	for d := range l.e.ready.All {
 		if seen[d]++; seen[d] > 1 {
 			return errors.New("a destination is in the ring twice")
 		}
@@ -200,14 +201,14 @@ func (l *loopback) check() error {
 			return errors.New("the ring of destinations has no end")
 		}
 	}
-	if l.e.stuck.first != nil {
+	if !l.e.socketFull.Empty() {
 		return errors.New("destinations are still among those without frames after the turn")
 	}
 	for _, d := range l.e.dests {
 		if queued := seen[d] == 1; queued != d.queued {
 			return fmt.Errorf("a destination is in the ring: %v, and says %v", queued, d.queued)
 		}
-		if d.first != nil && !d.queued && d.paceBlocked == 0 {
+		if !d.drr.Empty() && !d.queued && d.paceBlocked == 0 {
 			return errors.New("queue pairs stand in a line that nobody serves")
 		}
 	}

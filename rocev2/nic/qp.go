@@ -10,6 +10,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
@@ -70,7 +71,6 @@ type QP struct {
 	// The engine's.
 	num                 uint32
 	typ                 qp.Type
-	lined               bool
 	touched             bool
 	watched             bool   // it stands in the engine's watchLine
 	place               uint32 // there
@@ -84,11 +84,10 @@ type QP struct {
 	port                uint16 // UDP source port
 	flow                Flow
 	recvTaken, recvLost uint32
-	deficit             int32
 	path                *route.Path
-	dest                *dest // where its peer lives; nil for UD
-	home                *dest // where it lines up to send
-	next                *QP   // in the line of home
+	dest                *dest           // where its peer lives; nil for UD
+	home                *dest           // where it is queued to send
+	drr                 sched.Flow[*QP] // in the queue of home
 	srq                 *SRQ
 	src                 netip.Addr
 	timer               wheel.Timer[*QP]
@@ -326,15 +325,15 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (lef
 // pacer of that destination is not the one of the next. It returns the path, for
 // release.
 func (e *engine) unroute(x *QP) (left *route.Path) {
-	if x.lined {
-		x.home.quit(x)
+	if x.drr.Queued() {
+		x.home.remove(x)
 	}
 	if left = x.path; left != nil {
 		if x.credit != nil {
 			e.credit.leave(e, x)
 		}
 		x.q.SetFlight(nil)
-		e.grant(x.dest)
+		e.enqueueUnblocked(x.dest)
 		e.drop(x.dest)
 		x.path, x.dest, x.home, x.selective = nil, nil, nil, false
 	}

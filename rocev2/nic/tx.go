@@ -50,9 +50,9 @@ func (e *engine) settle() {
 		x.publish()
 		e.rearm(x)
 		if x.dest != nil {
-			e.grant(x.dest)
+			e.enqueueUnblocked(x.dest)
 		}
-		e.lineUp(x)
+		e.enqueue(x)
 		if x.credit != nil {
 			e.credit.settled(e, x)
 		}
@@ -82,22 +82,23 @@ func (e *engine) transmit() (did int) {
 	if e.credit != nil {
 		sent = e.credit.transmit(e, txBatch)
 	}
-	for sent < txBatch && tries > 0 && e.ready.first != nil {
-		d := e.ready.pop() // still queued: nobody else puts it in a ring
+	for sent < txBatch && tries > 0 && !e.ready.Empty() {
+		d := e.ready.Pop() // still queued: nobody else puts it in a ring
 		tries--
 		n, next := e.serve(d, min(destBurst, txBatch-sent), &tries)
 		sent += n
 		switch {
 		case next == destFull:
-			e.stuck.push(d)
-		case next == destReady && d.first != nil:
-			e.ready.push(d)
+			e.socketFull.Push(&d.link, d)
+		case next == destReady && !d.drr.Empty():
+			e.ready.Push(&d.link, d)
 		default:
 			d.queued = false
 		}
 	}
-	for e.stuck.first != nil {
-		e.ready.push(e.stuck.pop())
+	for !e.socketFull.Empty() {
+		d := e.socketFull.Pop()
+		e.ready.Push(&d.link, d)
 	}
 	if tries == 0 {
 		return max(sent, 1)
@@ -118,17 +119,17 @@ const (
 func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 	for sent < n && *tries > 0 {
 		*tries--
-		e.grant(d)
-		x := d.first // whose turn it is
+		e.enqueueUnblocked(d)
+		x := d.drr.First() // whose turn it is
 		if x == nil {
 			return sent, destReady
 		}
 		if to := x.bound(); to != d {
-			e.move(x, to)
+			e.requeue(x, to)
 			continue
 		}
 		if x.credit != nil && d.credit.withholds(x) {
-			d.pop()
+			d.dequeue()
 			e.credit.wait(e, d.credit, x)
 			continue
 		}
@@ -140,7 +141,7 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 			e.blocked = true
 			return sent, destFull
 		case !x.q.NextData(e.now, &e.out):
-			e.idle(d, x)
+			e.dequeueIdle(d, x)
 			continue
 		}
 		e.dispatch(d, x)
@@ -152,7 +153,7 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 // dispatch sends the packet in out, which the first queue pair of a destination has written.
 func (e *engine) dispatch(d *dest, x *QP) {
 	o := &e.out
-	if !o.AckReq && d.lastOfTurn(x, etherLen+o.Len(o.PayloadLen)) {
+	if !o.AckReq && d.lastOfQuantum(etherLen+o.Len(o.PayloadLen)) {
 		x.q.AskNow(e.now, o) // nobody else would ask for it before the next turn
 	}
 	size, to := e.send(x, o)
@@ -160,7 +161,7 @@ func (e *engine) dispatch(d *dest, x *QP) {
 	if o.Opcode == rocev2.RCReadRequest {
 		size = max(size, int(min(o.DMALen, quantum))) // its turn is for the answers
 	}
-	e.charge(d, x, size)
+	e.chargeDeficit(d, x, size)
 	if x.typ != qp.RC {
 		e.touch(x) // what has left is complete: settle makes room for another before it says so
 	}

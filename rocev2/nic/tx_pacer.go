@@ -33,7 +33,7 @@ func (e *engine) unblock(d *dest) {
 		d.report.WaitedTime += e.now - d.paceBlocked
 		d.paceBlocked = 0
 	}
-	if d.first != nil {
-		e.enqueue(d)
+	if !d.drr.Empty() {
+		e.enqueueDest(d)
 	}
 }

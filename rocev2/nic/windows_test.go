@@ -47,7 +47,7 @@ func TestWindowFollowsTheAgent(t *testing.T) {
 			t.Error("the window has changed although nothing has")
 		}
 		e.goLive(Live{})
-		if d.flight.Window() != 0 || x.q.Waits() || d.first != x {
+		if d.flight.Window() != 0 || x.q.Waits() || d.drr.First() != x {
 			t.Errorf("without an agent: window %d, waits %v", d.flight.Window(), x.q.Waits())
 		}
 		if e.goLive(Live{Paced: true}); d.flight.Window() != 5000 {
