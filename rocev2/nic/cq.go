@@ -87,7 +87,7 @@ var errCQDestroyed = fmt.Errorf("nic: the completion queue %w", ErrDestroyed)
 
 // Poll moves up to len(out) completions to out and returns how many. It never
 // blocks and never allocates. If there is none it has the engine look for one, in
-// the caller's thread (drive.go).
+// the caller's thread (loop_owner.go).
 func (c *CQ) Poll(out []qp.Completion) int {
 	n := c.take(out)
 	if n == 0 && len(out) > 0 && c.dev.eng.visit() {
@@ -213,6 +213,28 @@ func (e *engine) show() {
 	}
 	clear(e.news)
 	e.news = e.news[:0]
+}
+
+// overrun notes that a completion was lost; closeOverruns draws the conclusion once
+// no queue pair is at work (IBTA 10.8.4).
+func (e *engine) overrun(c *CQ) { e.overruns = append(e.overruns, c) }
+
+func (e *engine) closeOverruns() {
+	full := e.overruns
+	e.overruns = nil // what it causes is for the next turn
+	for _, c := range full {
+		e.dev.event(Event{Type: EventCQError, CQ: c})
+		for x := range e.qps.All() {
+			if x.send != c && x.recv != c {
+				continue
+			}
+			if x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) == nil {
+				x.publish() // who gets the event sees the state
+				e.dev.event(Event{Type: EventQPFatal, QP: x})
+				e.touch(x)
+			}
+		}
+	}
 }
 
 func (c *CQ) signal() {

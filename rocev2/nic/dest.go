@@ -5,7 +5,6 @@ package nic
 import (
 	"net/netip"
 
-	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
@@ -100,67 +99,4 @@ func (e *engine) list(d *dest) {
 		d.listed = true
 		e.active = append(e.active, d)
 	}
-}
-
-// echoMaxAge is how old a stamp may be to be echoed still (bpf/lib/dest.h).
-const echoMaxAge = 1e9
-
-// stamp fills in the option of a packet that leaves now.
-func (d *dest) stamp(s *rocev2.Stamp, now uint64) {
-	*s = rocev2.Stamp{Flags: rocev2.StampT1, Token: d.token, T1: now}
-	if d.peerT2 != 0 && int64(now-d.peerT2) < echoMaxAge {
-		s.Flags |= rocev2.StampEcho
-		s.EchoT1, s.EchoT2 = d.peerT1, d.peerT2
-	}
-	if d.ce {
-		s.Flags |= rocev2.StampCE
-		d.ce = false
-		d.report.CEEchoed = true
-	}
-}
-
-// note takes what ingress has measured on a packet of the peer.
-func (d *dest) note(m rxMeta) {
-	if m.flags&rocev2.StampT1 != 0 {
-		d.peerT1, d.peerT2 = m.t1, m.t2
-	}
-	if m.ce {
-		d.ce = true
-	}
-}
-
-// probe measures the round trip to peers that do not stamp, on one packet at a time.
-type probe struct {
-	qp   *QP
-	psn  rocev2.PSN
-	sent qp.Time // 0 = none under way
-}
-
-// probeTimeout is when a probe without an answer makes room for another.
-const probeTimeout = qp.Time(1e9)
-
-// leaves looks at a packet that leaves for the peer.
-func (p *probe) leaves(x *QP, o *qp.Outbound, now qp.Time) {
-	switch {
-	case o.Again: // Karn: its answer could be the answer to either
-		if p.qp == x {
-			p.sent = 0
-		}
-	case o.AckReq && o.Opcode != rocev2.RCReadRequest && (p.sent == 0 || now-p.sent > probeTimeout):
-		*p = probe{x, o.PSN, now}
-	}
-}
-
-// answered looks at a packet of the peer, and returns the round trip if it is the
-// one that was waited for, or one for packets behind it: a peer that has much to do
-// answers many at once, and hardly ever names this one.
-func (p *probe) answered(x *QP, op rocev2.Operation, psn rocev2.PSN, now qp.Time) (rtt, sent qp.Time) {
-	if p.sent == 0 || p.qp != x || psn.Diff(p.psn) < 0 {
-		return 0, 0
-	}
-	switch op {
-	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
-		rtt, sent, p.sent = now-p.sent, p.sent, 0
-	}
-	return rtt, sent
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
@@ -298,46 +297,4 @@ func (d *Device) release() error {
 		d.eventMu.Unlock()
 	})
 	return errors.Join(errs...)
-}
-
-// newEngine puts the engine together; start has it run.
-func newEngine(d *Device) (*engine, error) {
-	e := &engine{
-		dev: d, wire: d.wire, clock: newClock(), kick: newKicker(),
-		dests: map[netip.Addr]*dest{}, held: qp.NewHoldPool(heldPackets),
-	}
-	index, _, err := d.link()
-	if err != nil {
-		return nil, err
-	}
-	e.posts.init()
-	e.live = d.wire.Live()
-	e.own.maxFrame = max(maxFrame(d.mtu), 4096+256)
-	e.scratch = make([]byte, max(maxFrame(d.mtu)+64, 16<<10))
-	e.datagrams.report.Addr = netip.Addr{}
-	e.sync.init()
-	e.onTimer, e.onDest = e.expire, e.unblock
-	var fds []int
-	for _, s := range d.socks {
-		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
-		fds = append(fds, s.FD())
-	}
-	if err := errors.Join(e.thread.init(fds...), e.guest.init(fds...), e.standby.init()); err != nil {
-		e.closeSleepers()
-		return nil, err
-	}
-	e.senders = e.socks[:len(d.socks.Senders(d.opts.Interface, index))]
-	e.datagrams.sock = e.socks[0]
-	return e, nil
-}
-
-// heldPackets is how many packets beyond holes all queue pairs keep together, of
-// 4.25 KB each and only when needed.
-const heldPackets = 4096
-
-func (e *engine) start() {
-	e.dev.started.Store(e)
-	go e.kick.run(e.socks)
-	go e.sync.run(e)
-	go e.run()
 }

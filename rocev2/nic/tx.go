@@ -3,8 +3,6 @@
 package nic
 
 import (
-	"math"
-
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
@@ -13,12 +11,12 @@ import (
 //
 //  1. settle: queue pairs that something happened to send their answers, which are
 //     not paced, and line up at their destination if they have data
-//  2. choose: what has pre-credit goes first (creditsend.go); destinations take turns
-//     (here), those that the pacer lets; so do the queue pairs of a destination (sched.go),
+//  2. choose: what has pre-credit goes first (precredit_tx.go); destinations take turns
+//     (here), those that the pacer lets; so do the queue pairs of a destination (tx_sched.go),
 //     and among those that wait for room in its flight (qp/flight.go)
 //  3. build:  headers into the frame, the payload behind them from memory, ICRC
 //  4. stamp:  the option, if the peer understands it and the MTU has room
-//  5. push:   to the socket; submit shows all of it to the kernel (kick.go)
+//  5. push:   to the socket; submit shows all of it to the kernel (tx_kick.go)
 
 // Budgets of one turn. None of them depends on whether anything can be sent.
 const (
@@ -205,130 +203,4 @@ func (x *QP) bound() *dest {
 		}
 	}
 	return x.home
-}
-
-// send is stages 3 to 5. It returns the length of the frame without the option and
-// where it went, also if it could not leave: the queue pair takes it for lost.
-func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
-	d, path, flow := x.home, x.path, x.flow
-	if o.AH != nil {
-		if a, ok := o.AH.Path.(*AH); ok && a.dest != nil {
-			d, path, flow = a.dest, a.path, a.flow
-		}
-	}
-	lose := func(why *uint64) (int, *dest) {
-		*why++
-		o.Drop()
-		return 0, d
-	}
-	if path == nil {
-		return lose(&e.count.txNoPath)
-	}
-	to := path.Current()
-	if to.Err != nil {
-		return lose(&e.count.txNoPath)
-	}
-	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
-	if x.credit != nil {
-		o.TOS = e.credit.tclass(e.now, x, o, o.TOS)
-	}
-	o.SrcPort = x.srcPort(o)
-	plain := o.Len(o.PayloadLen)
-	if plain > to.MTU { // which has become smaller
-		return lose(&e.count.txNoRoom)
-	}
-	var frame []byte
-	if to.Loopback {
-		frame = e.own.frame()
-	} else {
-		frame = d.sock.xsk.Frame()
-	}
-	if frame == nil {
-		return lose(&e.count.txNoRoom)
-	}
-	o.Stamp = e.stampFor(d, to.Loopback, plain, to.MTU)
-	payload, err := o.Begin(frame[etherLen:], o.PayloadLen)
-	if err != nil {
-		return lose(&e.count.txNoRoom)
-	}
-	copy(frame, to.Ether[:])
-	if !o.Fill(payload) {
-		e.touch(x)
-		return 0, d
-	}
-	if o.Stamp != nil {
-		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.live.ClockOffset))
-		if x.credit != nil {
-			e.credit.mark(e, d.credit, x, o)
-		}
-		if e.credit != nil && e.credit.tellsNothing(d, o.TOS, e.now) {
-			o.Stamp.Flags &^= rocev2.StampT1
-		}
-	}
-	n := etherLen + o.Seal(frame[etherLen:])
-	e.count.txPackets++
-	if to.Loopback {
-		e.own.push(n)
-		return etherLen + plain, d
-	}
-	d.sock.xsk.Push(n)
-	d.sock.pushed++
-	e.sent(x, d, o, plain)
-	return etherLen + plain, d
-}
-
-const etherLen = 14
-
-// stampFor returns where to build the option, or nil: the packet gets none.
-func (e *engine) stampFor(d *dest, own bool, plain, mtu int) *rocev2.Stamp {
-	switch {
-	case own || !d.stamps:
-		return nil
-	case plain+rocev2.StampLen > mtu:
-		e.count.txTooBig++
-		return nil
-	}
-	return &e.stamp
-}
-
-// answers notes what a packet says of answers: whether one is due, and what of ours was lost.
-// Nothing answers READ responses, UC and UD, unless the peer echoes their stamps; and the answer
-// to a READ comes when the responder has sent those before it, so that it measures nothing.
-//
-// Of requests that go again, one a report counts: a go-back-N requester repeats many for each
-// that was lost.
-func (r *DestSync) answers(service qp.Type, o *qp.Outbound) {
-	r.Due = r.Due || o.Stamp != nil
-	switch o.Opcode.Info().Operation {
-	case rocev2.OperationReadResponse:
-		r.Lost = uint16(min(uint32(r.Lost)+uint32(o.Missed), math.MaxUint16))
-		return
-	case rocev2.OperationRead, rocev2.OperationAck, rocev2.OperationAtomicAck:
-	default:
-		r.Due = r.Due || service == qp.RC
-	}
-	if o.Missed != 0 {
-		r.Lost = max(r.Lost, 1)
-	}
-}
-
-// sent accounts a packet that has left.
-func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
-	r := &d.report
-	r.Packets++
-	r.Bytes += uint64(plain)
-	if o.Stamp == nil {
-		r.Unstamped++
-		d.probe.leaves(x, o, e.now)
-	} else {
-		e.count.txStamped++
-	}
-	r.answers(x.typ, o)
-	if o.Lost {
-		r.Repeated++
-		if x.credit != nil {
-			e.credit.lost(e, d.credit)
-		}
-	}
-	e.list(d)
 }

@@ -15,7 +15,7 @@ import (
 
 // Pre-credit (S5, cc/precredit), for engines that were opened with Options.PreCredit
 // and towards peers whose engine has it too. This file is the sender's half for its
-// queue pairs, creditsend.go what leaves when, creditwire.go what the two ends tell each
+// queue pairs, precredit_tx.go what leaves when, precredit_wire.go what the two ends tell each
 // other.
 //
 // A flow is what a queue pair of RC posts from the moment it has nothing outstanding

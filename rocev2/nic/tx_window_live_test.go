@@ -125,7 +125,7 @@ func keepBusy(a *side, qps []*nic.QP, wr *qp.SendWR, stop chan struct{}, done []
 // A link that becomes tenfold slower: with a window the queue there is what the rate
 // needs now, not what was sent until the rate was cut. In any case all that was sent
 // completes, whatever the link carries. The window itself is tested on virtual time
-// (windows_test.go, and the simulator's slow-link).
+// (tx_window_test.go, and the simulator's slow-link).
 func TestWindowSlowedLink(t *testing.T) {
 	const pairs = 8
 	runs := timing.Tries(3)

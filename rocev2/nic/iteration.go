@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/xsk"
+)
+
+// turn does everything that there is to do now, within its budgets, and returns how
+// much that was. The caller has the baton.
+func (e *engine) turn() int {
+	e.blocked, e.backlog = false, false
+	e.now = e.clock.now()
+	n := e.receive()
+	n += e.takeCalls()
+	n += e.takePosts()
+	if e.backlog && e.deferred < maxDeferred {
+		e.deferred++
+	} else {
+		e.deferred = 0
+		e.endWatch()
+		e.qpTimers.Advance(int64(e.now), e.onTimer)
+	}
+	e.destTimers.Advance(int64(e.now), e.onDest)
+	e.settle()
+	n += e.transmit()
+	e.settle()
+	if e.credit != nil {
+		e.credit.turn(e)
+	}
+	e.submit()
+	e.closeOverruns()
+	e.report()
+	if e.dev.gone.Load() {
+		e.failed = ErrGone
+	}
+	return n
+}
+
+// maxDeferred is for how many turns timers of queue pairs wait while more has arrived than
+// one takes: the answer that one waits for may be there. In so many a socket's frames are
+// handled twice over.
+const maxDeferred = 64
+
+// expire is called for a queue pair whose timer is due, or was when it was set.
+func (e *engine) expire(x *QP) {
+	if at := x.q.Deadline(); at == 0 || at > e.now {
+		e.rearm(x)
+		return
+	}
+	before := e.qpCount.Timeouts
+	x.q.Expire(e.now)
+	if x.credit != nil {
+		e.credit.expired(e, x, e.qpCount.Timeouts != before)
+	}
+	e.touch(x)
+}
+
+// touch has settle look at a queue pair in this turn.
+func (e *engine) touch(x *QP) {
+	if !x.touched {
+		x.touched = true
+		e.touched = append(e.touched, x)
+	}
+}
+
+// untilNext is the time to the next thing that is due by itself.
+func (e *engine) untilNext(now qp.Time) time.Duration {
+	next := now + qp.Time(maxSleep)
+	for _, at := range [...]int64{int64(e.watch.next()), e.qpTimers.Next(), e.destTimers.Next()} {
+		if at != 0 {
+			next = min(next, qp.Time(at))
+		}
+	}
+	if len(e.active) > 0 {
+		next = min(next, e.sync.due)
+	}
+	if e.credit != nil {
+		if at := e.credit.due(now); at != 0 {
+			next = min(next, qp.Time(at))
+		}
+	}
+	return time.Duration(next - now)
+}
+
+// maxSleep is how often an idle engine looks whether its interface is there.
+const maxSleep = time.Second
+
+// checkSockets learns of an interface that was deleted: the kernel wakes nobody up
+// for that.
+func (e *engine) checkSockets() {
+	for _, s := range e.socks {
+		if _, err := s.xsk.Wait(0); errors.Is(err, xsk.ErrGone) {
+			e.failed = ErrGone
+		}
+	}
+}
