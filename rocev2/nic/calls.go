@@ -27,7 +27,7 @@ func (e *engine) do(f func()) bool {
 	e.calls.waiting = append(e.calls.waiting, func() { f(); close(done) })
 	e.calls.any.Store(true)
 	e.calls.mu.Unlock()
-	e.call()
+	e.driver.Call()
 	<-done
 	return true
 }

@@ -4,14 +4,12 @@ package nic
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -90,7 +88,7 @@ var errCQDestroyed = fmt.Errorf("nic: the completion queue %w", ErrDestroyed)
 // the caller's thread (loop_owner.go).
 func (c *CQ) Poll(out []qp.Completion) int {
 	n := c.take(out)
-	if n == 0 && len(out) > 0 && c.dev.eng.visit() {
+	if n == 0 && len(out) > 0 && c.dev.eng.driver.PollOnce() {
 		n = c.take(out)
 	}
 	return n
@@ -148,7 +146,7 @@ func (c *CQ) SetEventFD(fd int) {
 // after the device's end.
 func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 	for {
-		if c.Len() > 0 || !solicitedOnly && c.dev.eng.attend(ctx, c) {
+		if c.Len() > 0 || !solicitedOnly && c.dev.eng.pollUntil(ctx, c) {
 			return nil
 		}
 		c.RequestNotify(solicitedOnly)
@@ -173,7 +171,7 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 	}
 }
 
-// Complete takes a completion from a queue pair. The holder of the baton calls it.
+// Complete takes a completion from a queue pair. The owner of the loop calls it.
 // Applications see it after settle, when the queue pair has room for another work
 // request in its place.
 func (c *CQ) Complete(w qp.Completion) {
@@ -245,15 +243,7 @@ func (c *CQ) signal() {
 	}
 	c.fdMu.Lock()
 	if c.fd >= 0 {
-		ring(c.fd)
+		driver.Signal(c.fd)
 	}
 	c.fdMu.Unlock()
-}
-
-// stroke is what rings a bell: an eventfd adds 1.
-var stroke = binary.NativeEndian.AppendUint64(nil, 1)
-
-// ring adds 1 to an eventfd.
-func ring(fd int) {
-	_, _ = unix.Write(fd, stroke) // fails only if it was rung 2^64-2 times unheard
 }

@@ -37,7 +37,7 @@ func (s *syncer) run(e *engine) {
 	for range s.wake {
 		s.err = e.wire.Sync(s.reports)
 		s.done.Store(true)
-		e.wake()
+		e.driver.Wake()
 	}
 }
 

@@ -248,7 +248,7 @@ func (d *Device) routeEvent(e route.Event) {
 	case e.Link.Gone:
 		d.gone.Store(true)
 		if e := d.started.Load(); e != nil {
-			e.call()
+			e.driver.Call()
 		}
 	case e.Link.Up && e.Link.Carrier:
 		d.event(Event{Type: EventPortActive})
@@ -261,7 +261,7 @@ func (d *Device) routeEvent(e route.Event) {
 // pair numbers go back to the host's stack. Waiting goroutines return.
 func (d *Device) Close() error {
 	d.eng.stop.Store(true)
-	d.eng.call()
+	d.eng.driver.Call()
 	<-d.done
 	return d.release()
 }
@@ -286,7 +286,7 @@ func (d *Device) release() error {
 		}
 		errs = append(errs, d.wire.Close())
 		if d.eng != nil {
-			d.eng.closeSleepers()
+			d.eng.driver.Close()
 		}
 		if d.socks != nil {
 			errs = append(errs, d.socks.Close())

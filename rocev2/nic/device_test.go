@@ -57,7 +57,7 @@ func TestNoRoomToSteer(t *testing.T) {
 	e.posts.init()
 	e.sync.init()
 	e.onTimer, e.onDest = e.expire, e.unblock
-	if err := errors.Join(e.thread.init(), e.guest.init(), e.standby.init()); err != nil {
+	if err := e.driver.Init(loop{e}); err != nil {
 		t.Fatal(err)
 	}
 	d.eng = e

@@ -20,7 +20,8 @@
 //
 // All of them share one engine (engine.go), which owns the state of all queue pairs. It
 // belongs to one thread at a time: its own, or that of an application which polls or waits
-// for a completion. loop_owner.go has the rules as a table. PostSend and PostRecv leave
+// for a completion. Package
+// driver has the rules as a table, and loop_owner.go is what it asks the engine. PostSend and PostRecv leave
 // copies of work requests for the engine (post.go); everything else that needs the engine is
 // a function that it calls (calls.go).
 //

@@ -3,12 +3,11 @@
 package nic
 
 import (
-	"errors"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
 	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
@@ -65,19 +64,10 @@ type engine struct {
 	qpCount qp.Counters
 	held    *qp.HoldPool
 
-	// See loop_owner.go. All above and failed and over belong to the holder of the baton.
-	baton  sync.Mutex
-	failed error
-	over   bool // the thread has ended
-	stop   atomic.Bool
-	inside atomic.Bool   // a guest drives
-	prompt atomic.Bool   // the last one is expected back at once
-	left   atomic.Int64  // when it left
-	visits atomic.Uint64 // of guests that found something to do
-	seen   uint64        // the thread's: visits that its nap knows of
+	failed error       // why the loop is to end
+	stop   atomic.Bool // Close has been called
 
-	thread, guest sleeper // while they drive
-	standby       sleeper // of the thread, while guests do
+	driver driver.Driver // whose runMu protects all that is not atomic or has a lock of its own
 }
 
 // sock is one AF_XDP socket with what the engine keeps of it.
@@ -109,8 +99,7 @@ func newEngine(d *Device) (*engine, error) {
 		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
 		fds = append(fds, s.FD())
 	}
-	if err := errors.Join(e.thread.init(fds...), e.guest.init(fds...), e.standby.init()); err != nil {
-		e.closeSleepers()
+	if err := e.driver.Init(loop{e}, fds...); err != nil {
 		return nil, err
 	}
 	e.senders = e.socks[:len(d.socks.Senders(d.opts.Interface, index))]
@@ -126,7 +115,7 @@ func (e *engine) start() {
 	e.dev.started.Store(e)
 	go e.kick.run(e.socks)
 	go e.sync.run(e)
-	go e.run()
+	go e.driver.Run()
 }
 
 // ending reports that the engine's thread is to finish.

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
-// turn does everything that there is to do now, within its budgets, and returns how
-// much that was. The caller has the baton.
-func (e *engine) turn() int {
+// iterate is the body of the loop: it does what there is to do now, within its budgets, and
+// returns how much that was. The owner of the loop calls it (loop_owner.go).
+func (e *engine) iterate() int {
 	e.blocked, e.backlog = false, false
 	e.now = e.clock.now()
 	n := e.receive()
@@ -88,7 +89,7 @@ func (e *engine) untilNext(now qp.Time) time.Duration {
 }
 
 // maxSleep is how often an idle engine looks whether its interface is there.
-const maxSleep = time.Second
+const maxSleep = driver.LongSleep
 
 // checkSockets learns of an interface that was deleted: the kernel wakes nobody up
 // for that.

@@ -113,7 +113,7 @@ func (x *QP) PostSend(wr *qp.SendWR) error {
 	}
 	p.any.Store(true)
 	p.mu.Unlock()
-	x.dev.eng.wake()
+	x.dev.eng.driver.Wake()
 	return nil
 }
 
@@ -176,7 +176,7 @@ func (x *QP) PostRecv(wr *qp.RecvWR) error {
 	x.recvPosted++
 	p.addRecv(post{qp: x, recv: true}, wr)
 	p.mu.Unlock()
-	x.dev.eng.wake()
+	x.dev.eng.driver.Wake()
 	return nil
 }
 

@@ -82,7 +82,11 @@ func TestDestroyEndsWait(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	e.over = true // the engine takes no guests
+	e.stop.Store(true) // the engine takes no callers
+	if err := e.driver.Init(loop{e}); err != nil {
+		t.Fatal(err)
+	}
+	defer e.driver.Close()
 	errs := make(chan error, 2)
 	for _, solicited := range []bool{false, true} {
 		go func() { errs <- c.Wait(ctx, solicited) }()

@@ -60,7 +60,7 @@ func (s *SRQ) PostRecv(wr *qp.RecvWR) error {
 	s.posted++
 	p.addRecv(post{srq: s}, wr)
 	p.mu.Unlock()
-	s.dev.eng.wake()
+	s.dev.eng.driver.Wake()
 	return nil
 }
 

@@ -149,7 +149,7 @@ func (l *loopback) turn(pause time.Duration) error {
 	l.e.now = l.e.clock.now()
 	l.transfer()
 	l.receive()
-	l.e.turn()
+	l.e.iterate()
 	l.turns++
 	return l.check()
 }
