@@ -30,8 +30,8 @@ func (d *Device) Counters() []Counter {
 	var pre creditTotals
 	read := func() error {
 		c, q, qps = d.eng.count, d.eng.qpCount, d.eng.qps.Len()
-		if d.eng.credit != nil {
-			pre = d.eng.credit.totals()
+		if c, ok := d.eng.hooks.(*credits); ok {
+			pre = c.totals()
 		}
 		return nil
 	}

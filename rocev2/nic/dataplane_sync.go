@@ -110,8 +110,8 @@ func (e *engine) adopt(d *dest, r *DestSync) {
 		e.destTimers.Set(&d.timer, int64(at))
 	}
 	d.stamps, d.sack, d.token = r.Known && r.Stamps, r.Known && r.SACK, r.Token
-	if d.credit != nil {
-		e.credit.negotiate(e, d.credit, r.Known && r.Credit)
+	if e.hooks != nil {
+		e.hooks.onPeer(e, d, r)
 	}
 	if d.stamps {
 		d.fresh = 0

@@ -41,7 +41,7 @@ type dest struct {
 	peerT1, peerT2 uint64
 	ce             bool // it came with CE and no stamp has told the peer
 
-	credit *creditPeer // nil unless queue pairs use pre-credit
+	credit *creditPeer // pre-credit's, nil unless queue pairs use that
 
 	probe  probe
 	report DestSync

@@ -111,7 +111,7 @@ func Open(w Wire, o Options) (_ *Device, err error) {
 		if err := w.Steer(rocev2.ControlQPN); err != nil {
 			return nil, err
 		}
-		d.eng.credit = newCredits(&d.opts, d.eng.live.LinkRate)
+		d.eng.hooks = newCredits(&d.opts, d.eng.live.LinkRate)
 	}
 	d.eng.start()
 	return d, nil

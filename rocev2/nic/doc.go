@@ -9,21 +9,20 @@
 //
 // An application works with these. Any goroutine may call their methods.
 //
-//	Device   device.go          one NIC on one interface; makes the others
-//	PD       pd.go              protection domain; registers memory (mr.Region, mr.Window)
-//	CQ       cq.go              completion queue: Poll, Wait, an eventfd
-//	QP       qp.go, qp_modify.go  queue pair of RC, UC or UD; PostSend and PostRecv in post.go
-//	SRQ      srq.go             shared receive queue
-//	AH       ah.go              address handle: the destination of a datagram
-//	Event    event.go           asynchronous events
-//	Counter  counters.go        counters by the names of rxe and mlx5
+//	Device   device.go             one NIC on one interface; makes the others
+//	PD       pd.go                 protection domain; registers memory (mr.Region, mr.Window)
+//	CQ       cq.go                 completion queue: Poll, Wait, an eventfd
+//	QP       qp.go, qp_modify.go   queue pair; PostSend and PostRecv in post.go
+//	SRQ      srq.go                shared receive queue
+//	AH       ah.go                 address handle: the destination of a datagram
+//	Event    event.go              asynchronous events
+//	Counter  counters.go           counters by the names of rxe and mlx5
 //
 // All of them share one engine (engine.go), which owns the state of all queue pairs. It
 // belongs to one thread at a time: its own, or that of an application which polls or waits
-// for a completion. Package
-// driver has the rules as a table, and loop_owner.go is what it asks the engine. PostSend and PostRecv leave
-// copies of work requests for the engine (post.go); everything else that needs the engine is
-// a function that it calls (calls.go).
+// for a completion. Package driver has the rules as a table, and loop_owner.go is what it
+// asks the engine. PostSend and PostRecv leave copies of work requests for the engine
+// (post.go). Everything else that needs the engine is a function that it calls (calls.go).
 //
 // # One iteration of the loop
 //
@@ -59,6 +58,16 @@
 //	tx_kick.go   the kernel sends: in this thread, or in a second one
 //
 // dest.go is the destination: what all queue pairs that send to one address share. dataplane.go
-// is the interface to the attached data plane. precredit.go, precredit_tx.go and
-// precredit_wire.go are pre-credit, an option (Options.PreCredit).
+// is the interface to the attached data plane.
+//
+// # Optional features
+//
+// hooks.go is the interface by which a feature takes part in all of that. A feature that is
+// off costs a comparison with nil. Pre-credit is one (Options.PreCredit): precredit.go,
+// precredit_tx.go, precredit_wire.go.
+//
+// # The rest
+//
+//	clock.go     CLOCK_MONOTONIC without a system call
+//	refs.go      counts the queue pairs of a CQ or an SRQ
 package nic

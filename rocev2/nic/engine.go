@@ -58,7 +58,7 @@ type engine struct {
 	onTimer func(*QP)
 	onDest  func(*dest)
 
-	credit *credits // nil without Options.PreCredit
+	hooks hooks // of an optional feature, nil without one
 
 	count   engineCounters
 	qpCount qp.Counters

@@ -30,8 +30,8 @@ func (e *engine) iterate() int {
 	e.settle()
 	n += e.transmit()
 	e.settle()
-	if e.credit != nil {
-		e.credit.turn(e)
+	if e.hooks != nil {
+		e.hooks.onIteration(e)
 	}
 	e.submit()
 	e.closeOverruns()
@@ -55,8 +55,8 @@ func (e *engine) expire(x *QP) {
 	}
 	before := e.qpCount.Timeouts
 	x.q.Expire(e.now)
-	if x.credit != nil {
-		e.credit.expired(e, x, e.qpCount.Timeouts != before)
+	if x.hooks != nil {
+		x.hooks.onTimeout(e, x, e.qpCount.Timeouts != before)
 	}
 	e.touch(x)
 }
@@ -80,8 +80,8 @@ func (e *engine) untilNext(now qp.Time) time.Duration {
 	if len(e.active) > 0 {
 		next = min(next, e.sync.due)
 	}
-	if e.credit != nil {
-		if at := e.credit.due(now); at != 0 {
+	if e.hooks != nil {
+		if at := e.hooks.deadline(now); at != 0 {
 			next = min(next, qp.Time(at))
 		}
 	}

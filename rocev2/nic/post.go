@@ -221,8 +221,8 @@ func (e *engine) postSend(p *post, b *postBatch) {
 		x.sendLost++
 	} else {
 		x.sendTaken++
-		if x.credit != nil {
-			e.credit.begin(e, x, wr)
+		if x.hooks != nil {
+			x.hooks.onPosted(e, x, wr)
 		}
 	}
 	e.touch(x)

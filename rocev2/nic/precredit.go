@@ -35,27 +35,27 @@ const (
 	creditLink     = uint64(10e9) // of an interface that does not say its rate
 )
 
-// credits is all that an engine has of pre-credit. It belongs to the engine's thread.
+// credits is all that an engine has of pre-credit, as its hooks. It belongs to the engine's thread.
 type credits struct {
 	recv  *precredit.Receiver
 	peers map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
 	ids   []*creditPeer              // by precredit.Sender
 
-	link   uint64 // bit/s
-	bdp    uint32 // of what a receiver plans with
-	large  uint8  // Options.LargeDSCP
-	poll   precredit.Poll
-	next   int64         // when an account expires or somebody has waited enough, 0 = never
-	look   int64         // when to see whether peers understand, 0 = all is known
-	dirty  bool          // the receiver may have grants to send
-	eager  []*creditPeer // a flow of theirs may have pre-credit now
-	paying bool          // the packet that is being built is to be paid
-	paid   bool          // and was
+	link  uint64 // bit/s
+	bdp   uint32 // of what a receiver plans with
+	large uint8  // Options.LargeDSCP
+	poll  precredit.Poll
+	timer int64         // when an account expires or somebody has waited enough, 0 = never
+	look  int64         // when to see whether peers understand, 0 = all is known
+	dirty bool          // the receiver may have grants to send
+	eager []*creditPeer // a flow of theirs may have pre-credit now
 
 	out   rocev2.Datagram
 	stamp rocev2.Stamp
 	count creditCounters
 }
+
+var _ hooks = (*credits)(nil)
 
 type creditCounters struct {
 	used, returned, withheld, ramps, grants, returns, ignored uint64
@@ -112,8 +112,8 @@ func newCredits(o *Options, link uint64) *credits {
 	}
 }
 
-// connect is called for a queue pair that got an address.
-func (c *credits) connect(e *engine, x *QP, a *qp.Attr) {
+// onConnect has a queue pair of RC use pre-credit if its packets can.
+func (c *credits) onConnect(e *engine, x *QP, a *qp.Attr) {
 	d, to := x.dest, x.path.Current()
 	packet := a.PMTU.Bytes()
 	// Without room for the stamp a packet cannot say that it is paid.
@@ -127,7 +127,7 @@ func (c *credits) connect(e *engine, x *QP, a *qp.Attr) {
 		c.peers[d.addr], c.ids = p, append(c.ids, p)
 	}
 	x.credit = &creditFlow{packet: uint32(packet)}
-	x.credit.Data = x
+	x.credit.Data, x.hooks = x, c
 	if len(p.qps) == 0 {
 		p.told, p.spoke = false, false
 	}
@@ -155,26 +155,30 @@ func (c *credits) learn(e *engine) {
 	}
 }
 
-// leave is called before a queue pair loses its address.
-func (c *credits) leave(e *engine, x *QP) {
+// onDisconnect ends pre-credit with the peer of the last queue pair there.
+func (c *credits) onDisconnect(e *engine, x *QP) {
 	p := x.dest.credit
 	p.src.Drop(&x.credit.Flow)
 	p.unwait(x)
 	if len(p.qps) == 1 {
-		c.turn(e)
-		p.turnOff(e)
+		c.onIteration(e)
+		c.turnOff(e, p)
 		p.ramp.End()
 		p.limit(e)
 		p.dest.credit, p.dest = nil, nil
 	}
 	p.qps = slices.DeleteFunc(p.qps, func(o *QP) bool { return o == x })
-	x.credit = nil
+	x.credit, x.hooks = nil, nil
 	p.wake(e)
 	c.rouse(p)
 }
 
-// negotiate takes what HELLO says of a peer.
-func (c *credits) negotiate(e *engine, p *creditPeer, told bool) {
+// onPeer takes what HELLO says of a peer.
+func (c *credits) onPeer(e *engine, d *dest, reply *DestSync) {
+	p, told := d.credit, reply.Known && reply.Credit
+	if p == nil {
+		return
+	}
 	if p.told && !told { // its engine has gone since
 		p.spoke = false
 	}
@@ -182,29 +186,28 @@ func (c *credits) negotiate(e *engine, p *creditPeer, told bool) {
 	switch on := p.dest.stamps && (told || p.spoke); {
 	case on == p.on:
 	case on:
-		p.turnOn(e)
+		c.turnOn(e, p)
 	default:
-		p.turnOff(e)
+		c.turnOff(e, p)
 	}
 }
 
 // speaks takes a grant of a peer of which HELLO has not told yet that it understands: only
 // who does sends one. HELLO may take seconds, where an engine was opened a moment ago.
-func (p *creditPeer) speaks(e *engine) {
+func (c *credits) speaks(e *engine, p *creditPeer) {
 	if p.spoke = p.dest.stamps; p.spoke {
-		p.turnOn(e)
+		c.turnOn(e, p)
 	}
 }
 
-func (p *creditPeer) turnOn(e *engine) {
+func (c *credits) turnOn(e *engine, p *creditPeer) {
 	p.on = true
-	e.credit.recv.NewFlow(int64(e.now), p.id)
-	e.credit.dirty = true
+	c.recv.NewFlow(int64(e.now), p.id)
+	c.dirty = true
 }
 
 // turnOff ends pre-credit with a peer: what is unused at either end goes back.
-func (p *creditPeer) turnOff(e *engine) {
-	c := e.credit
+func (c *credits) turnOff(e *engine, p *creditPeer) {
 	if !p.on {
 		return
 	}
@@ -221,8 +224,8 @@ func (p *creditPeer) turnOff(e *engine) {
 	p.wake(e)
 }
 
-// begin is called for what a queue pair has just posted.
-func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
+// onPosted asks for pre-credit for what a queue pair has just posted.
+func (c *credits) onPosted(e *engine, x *QP, wr *qp.SendWR) {
 	p, f, now := x.dest.credit, x.credit, int64(e.now)
 	first := x.q.SendQueued() == 1
 	if first {
@@ -275,7 +278,7 @@ func (c *credits) begin(e *engine, x *QP, wr *qp.SendWR) {
 }
 
 // answered is called for an answer of the peer, whatever it says.
-func (p *creditPeer) answered(e *engine, x *QP, pkt *rocev2.Packet) {
+func (c *credits) answered(e *engine, p *creditPeer, x *QP, pkt *rocev2.Packet) {
 	now := int64(e.now)
 	if rtt, _ := p.probe.answered(x, pkt.Opcode().Info().Operation, pkt.BTH().PSN(), e.now); rtt > 0 {
 		p.rtt = int64(rtt)
@@ -285,19 +288,19 @@ func (p *creditPeer) answered(e *engine, x *QP, pkt *rocev2.Packet) {
 		f.begun = false
 		p.src.Drop(&f.Flow)
 	}
-	p.heard(e)
+	c.heard(e, p)
 	if now-p.round >= p.rtt && x.credit != nil {
 		p.round = now
 		p.src.NextRound(now, x.credit.packet)
 	}
-	e.credit.rouse(p)
+	c.rouse(p)
 }
 
 // heard ends the time in which nothing is known of the way. Who had to wait does not
 // begin with all that its rate allows, but with what was under way.
-func (p *creditPeer) heard(e *engine) {
+func (c *credits) heard(e *engine, p *creditPeer) {
 	if p.blind && len(p.waiting) > 0 {
-		e.credit.count.ramps++
+		c.count.ramps++
 		p.ramp.Begin(uint32(max(p.dest.flight.Bytes(), 1)))
 		p.limit(e)
 	}
@@ -307,14 +310,15 @@ func (p *creditPeer) heard(e *engine) {
 	}
 }
 
-// acked is called after an answer was taken, with the bytes that were under way before.
-func (p *creditPeer) acked(e *engine, before uint64) {
+// onAck has the window of a start grow with what was acknowledged.
+func (c *credits) onAck(e *engine, x *QP, before uint64) {
+	p := x.dest.credit
 	if _, on := p.ramp.Window(); !on {
 		return
 	}
 	n := before - min(p.dest.flight.Bytes(), before)
 	base := max(p.src.Base(), creditRTT) // less is the hosts' own time more than the way's
-	p.ramp.Ack(uint32(n), p.rtt-base, base, e.credit.enough(p, base))
+	p.ramp.Ack(uint32(n), p.rtt-base, base, c.enough(p, base))
 	p.limit(e)
 }
 
@@ -337,20 +341,21 @@ func (p *creditPeer) limit(e *engine) {
 	p.dest.setRampWindow(e, uint64(w))
 }
 
-// expired is called when a timer of a queue pair ran out: what waits for an answer
-// could wait for ever. A timeout voids what is left.
-func (c *credits) expired(e *engine, x *QP, timeout bool) {
+// onTimeout ends the wait for an answer, which could last for ever. A timeout of an ACK
+// voids what is left.
+func (c *credits) onTimeout(e *engine, x *QP, ack bool) {
 	p := x.dest.credit
-	if timeout && p.on {
+	if ack && p.on {
 		if m, send := p.src.GiveUp(); send {
 			c.sendReturn(e, p, m)
 		}
 	}
-	p.heard(e)
+	c.heard(e, p)
 }
 
-// lost is called for a packet that is sent again because the peer missed it.
-func (c *credits) lost(e *engine, p *creditPeer) {
+// onLoss asks the peer what of its credit has arrived.
+func (c *credits) onLoss(e *engine, x *QP) {
+	p := x.dest.credit
 	const often = int64(time.Millisecond)
 	if now := int64(e.now); p.on && now-p.asked >= often {
 		p.asked = now
@@ -360,9 +365,9 @@ func (c *credits) lost(e *engine, p *creditPeer) {
 	}
 }
 
-// settled is called when something has happened to a queue pair. One that has nothing
-// to send any more, since it failed, must not stand before others.
-func (c *credits) settled(e *engine, x *QP) {
+// onFlush drops the flow of a queue pair that has nothing to send any more, since it failed:
+// it must not stand before others.
+func (c *credits) onFlush(e *engine, x *QP) {
 	p := x.dest.credit
 	if x.q.SendQueued() == 0 {
 		x.credit.begun = false

@@ -22,7 +22,7 @@ func flowOf(class precredit.Class) (*credits, *QP) {
 func dscps(c *credits, x *QP, packets int) (out []uint8) {
 	for range packets {
 		o := qp.Outbound{Datagram: rocev2.Datagram{Opcode: rocev2.RCWriteMiddle}, PayloadLen: 1024}
-		out = append(out, c.tclass(1, x, &o, 0x2<<2|1)>>2)
+		out = append(out, c.tclass(&engine{now: 1}, x, &o, 0x2<<2|1)>>2)
 	}
 	return out
 }
@@ -50,12 +50,12 @@ func TestLargeClass(t *testing.T) {
 	}
 	c, x := flowOf(precredit.Large)
 	o := qp.Outbound{Datagram: rocev2.Datagram{Opcode: rocev2.RCWriteOnly}, PayloadLen: 1}
-	if got := c.tclass(1, x, &o, 0x2<<2|1); got != testLarge<<2|1 {
+	if got := c.tclass(&engine{now: 1}, x, &o, 0x2<<2|1); got != testLarge<<2|1 {
 		t.Errorf("traffic class %#x: the ECN bits are the queue pair's", got)
 	}
 	for _, op := range []rocev2.Opcode{rocev2.RCAck, rocev2.RCReadRequest, rocev2.RCReadResponseOnly, rocev2.RCFetchAdd, rocev2.OpSACK} {
 		o := qp.Outbound{Datagram: rocev2.Datagram{Opcode: op}}
-		if got := c.tclass(1, x, &o, 0); got != 0 {
+		if got := c.tclass(&engine{now: 1}, x, &o, 0); got != 0 {
 			t.Errorf("%v is marked", op)
 		}
 	}
@@ -104,11 +104,11 @@ func TestLargeDSCPOption(t *testing.T) {
 // flow is done before those that go on for long.
 func TestTurnsFade(t *testing.T) {
 	e := bench(t)
-	e.credit = &credits{}
+	e.hooks = &credits{}
 	d := &dest{}
 	var all []*QP
 	for range 9 {
-		x := &QP{home: d, credit: &creditFlow{}}
+		x := &QP{home: d, hooks: e.hooks, credit: &creditFlow{}}
 		e.enqueue(x)
 		all = append(all, x)
 	}

@@ -20,16 +20,16 @@ func (c *credits) rouse(p *creditPeer) {
 	}
 }
 
-// transmit sends up to n packets that have pre-credit and returns how many. They go past
+// next sends up to n packets that have pre-credit and returns how many. They go past
 // the line and the pacer of their destination: a small flow must not wait for what
 // large ones may send by their rate. The pacer counts them all the same, so that the
 // rate holds: what comes behind waits the longer, pre-credit too when a product's worth
 // has left ahead of its time. Else hosts that have nothing but small flows would have no
 // rate at all.
-func (c *credits) transmit(e *engine, n int) (sent int) {
+func (c *credits) next(e *engine, n int) (sent int) {
 	kept := c.eager[:0]
 	for _, p := range c.eager {
-		k, more := p.transmit(e, n-sent)
+		k, more := c.sendCredited(e, p, n-sent)
 		if sent += k; more {
 			kept = append(kept, p)
 		} else {
@@ -41,9 +41,9 @@ func (c *credits) transmit(e *engine, n int) (sent int) {
 	return sent
 }
 
-// transmit is that for one peer. more: it could go on in another turn.
-func (p *creditPeer) transmit(e *engine, n int) (sent int, more bool) {
-	c := e.credit
+// sendCredited is next for one peer. more: it could go on in another iteration.
+func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more bool) {
+	o := &e.out
 	for tries := txTries; tries > 0 && p.on && p.dest != nil && p.dest.stamps; tries-- {
 		flow := p.src.Head()
 		if flow == nil {
@@ -67,23 +67,32 @@ func (p *creditPeer) transmit(e *engine, n int) (sent int, more bool) {
 			x.q.AskAck()
 		}
 		p.dest.flight.Pass(true)
-		has := x.q.NextData(e.now, &e.out)
+		has := x.q.NextData(e.now, o)
 		p.dest.flight.Pass(false)
 		if !has { // what it still has goes as without, when it may
 			p.src.Drop(flow)
 			continue
 		}
-		c.paying, c.paid = true, false
-		size, to := e.send(x, &e.out)
-		c.paying = false
+		o.Stamp = nil // until onStamp
+		size, to := e.send(x, o, true)
 		to.consumeTokens(e, size)
-		if !c.paid { // a copy, or what is no data
+		if o.Stamp == nil || o.Stamp.Flags&rocev2.StampCredit == 0 { // a copy, or what is no data
 			p.src.Drop(flow)
 		}
 		sent++
 		e.touch(x) // for its timer: it may not get a turn in the line for long
 	}
 	return sent, false
+}
+
+// mayStart has a queue pair wait for the first answer of the peer, if it is one that waits.
+func (c *credits) mayStart(e *engine, x *QP) bool {
+	p := x.dest.credit
+	if p.withholds(x) {
+		c.wait(e, p, x)
+		return false
+	}
+	return true
 }
 
 // withholds reports whether a queue pair's next packet waits until something is heard
@@ -114,7 +123,7 @@ func (d *dest) borrowed(e *engine) uint32 {
 // point and back only when nothing is outstanding, so none overtakes an earlier one in
 // switches that serve the other class first. In switches that share between the two it
 // may: only who has SACK is marked.
-func (c *credits) tclass(now qp.Time, x *QP, o *qp.Outbound, own uint8) uint8 {
+func (c *credits) tclass(e *engine, x *QP, o *qp.Outbound, own uint8) uint8 {
 	f := x.credit
 	switch o.Opcode.Info().Operation {
 	case rocev2.OperationSend, rocev2.OperationWrite:
@@ -132,7 +141,7 @@ func (c *credits) tclass(now qp.Time, x *QP, o *qp.Outbound, own uint8) uint8 {
 		return own
 	}
 	f.sent = max(f.sent, uint64(c.bdp)) // it stays so
-	x.dest.largeAt = now
+	x.dest.largeAt = e.now
 	const ecn = 3
 	return c.large<<2 | own&ecn
 }
@@ -176,15 +185,16 @@ func (p *creditPeer) wake(e *engine) {
 	p.waiting = p.waiting[:0]
 }
 
-// pay has the packet of a flow say in its stamp what it takes, if it is one that
-// transmit sends. A copy of a packet is never paid.
-func (c *credits) pay(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
+// attachCredit writes the credit that a packet of a flow consumes into its stamp. ahead: the
+// packet is one that next sends; others consume none, nor does a copy of a packet.
+func (c *credits) attachCredit(e *engine, x *QP, o *qp.Outbound, ahead bool) {
+	p := x.dest.credit
 	f := x.credit
 	n := uint32(o.PayloadLen)
 	if f == nil || !f.begun || o.Again || n == 0 {
 		return
 	}
-	if !c.paying {
+	if !ahead {
 		p.src.Pass(&f.Flow, n)
 		return
 	}
@@ -198,5 +208,10 @@ func (c *credits) pay(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
 	o.Stamp.Flags |= rocev2.StampCredit
 	o.Stamp.Credit, o.Stamp.CreditSeq = k.Credit.Bytes, k.Credit.Seq
 	c.count.used += uint64(k.Bytes)
-	c.paid = true
 }
+
+// quantum is the polling queue's of S5.6: larger than others' at first, and smaller the more
+// was served.
+func (c *credits) quantum(_ *engine, x *QP) int32 { return int32(c.poll.Turn(x.credit.served)) }
+
+func (c *credits) onCharged(x *QP, n int) { x.credit.served += uint64(n) }

@@ -14,15 +14,21 @@ import (
 // of data and ACKs, and in messages of their own, which may be lost. A grant is sent
 // again until it was answered; of the rest a later message says the same.
 
-// mark fills in the credit of a stamp.
-func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
-	c.paid = false
-	if !p.on {
-		return
+// onStamp fills in the credit of a stamp, and takes T1 out where that would mislead.
+func (c *credits) onStamp(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool) {
+	if p := d.credit; x.credit != nil && p.on {
+		c.mark(e, p, x, o, ahead)
 	}
+	if c.tellsNothing(d, o.TOS, e.now) {
+		o.Stamp.Flags &^= rocev2.StampT1
+	}
+}
+
+// mark fills in the credit of a stamp.
+func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound, ahead bool) {
 	switch o.Opcode.Info().Operation {
 	case rocev2.OperationSend, rocev2.OperationWrite:
-		c.pay(e, p, x, o)
+		c.attachCredit(e, x, o, ahead)
 		p.probe.leaves(x, o, e.now)
 	case rocev2.OperationAck, rocev2.OperationAtomicAck:
 		if k, ok := c.recv.DstScheduleCredit(int64(e.now), p.id, 0); ok {
@@ -33,9 +39,10 @@ func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound) {
 	}
 }
 
-// arrives takes a packet of a peer. The engine serves it at once: what arrives does
+// onReceived takes a packet of a peer. The engine serves it at once: what arrives does
 // not wait in a buffer but that of the socket.
-func (c *credits) arrives(e *engine, p *creditPeer, x *QP, pkt *rocev2.Packet, m rxMeta) {
+func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta) {
+	p := x.dest.credit
 	if !p.on {
 		return
 	}
@@ -48,9 +55,9 @@ func (c *credits) arrives(e *engine, p *creditPeer, x *QP, pkt *rocev2.Packet, m
 			p.src.Account.Credit(now, k)
 			c.watch(p)
 		}
-		p.answered(e, x, pkt)
+		c.answered(e, p, x, &pkt)
 	case rocev2.OperationReadResponse:
-		p.answered(e, x, pkt)
+		c.answered(e, p, x, &pkt)
 	case rocev2.OperationSend, rocev2.OperationWrite:
 		if says {
 			n := uint32(pkt.PayloadLen())
@@ -64,8 +71,8 @@ func (c *credits) arrives(e *engine, p *creditPeer, x *QP, pkt *rocev2.Packet, m
 	}
 }
 
-// message takes a CREDIT_GRANT or CREDIT_RETURN.
-func (c *credits) message(e *engine, pkt *rocev2.Packet) {
+// onControl takes a CREDIT_GRANT or CREDIT_RETURN.
+func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 	now := int64(e.now)
 	p := c.peers[pkt.Src()]
 	if p == nil || len(p.qps) == 0 || pkt.Dst() != p.qps[0].src {
@@ -74,7 +81,7 @@ func (c *credits) message(e *engine, pkt *rocev2.Packet) {
 	}
 	b := pkt.CreditGrant()
 	if !p.on && b != nil {
-		p.speaks(e)
+		c.speaks(e, p)
 	}
 	if !p.on {
 		c.count.ignored++ // we do not know yet that it understands, or no more
@@ -112,7 +119,7 @@ func (c *credits) message(e *engine, pkt *rocev2.Packet) {
 	c.count.ignored++
 }
 
-// watch has turn look when an account expires.
+// watch has onIteration look when an account expires.
 func (c *credits) watch(p *creditPeer) {
 	if at := p.src.Deadline(); at != 0 {
 		c.wakeAt(at)
@@ -120,22 +127,22 @@ func (c *credits) watch(p *creditPeer) {
 }
 
 func (c *credits) wakeAt(at int64) {
-	if c.next == 0 || at < c.next {
-		c.next = at
+	if c.timer == 0 || at < c.timer {
+		c.timer = at
 	}
 }
 
-// turn does what is due and sends what there is to say.
-func (c *credits) turn(e *engine) {
+// onIteration does what is due and sends what there is to say.
+func (c *credits) onIteration(e *engine) {
 	now := int64(e.now)
-	if c.next != 0 && now >= c.next {
-		c.next = 0
+	if c.timer != 0 && now >= c.timer {
+		c.timer = 0
 		for _, p := range c.ids {
 			if m, send := p.src.Expire(now); send {
 				c.sendReturn(e, p, m)
 			}
 			if len(p.waiting) > 0 {
-				p.heard(e)
+				c.heard(e, p)
 			}
 			c.watch(p)
 		}
@@ -152,13 +159,13 @@ func (c *credits) turn(e *engine) {
 	}
 }
 
-// due is when turn has to run, 0 = only when something happens.
-func (c *credits) due(now qp.Time) int64 {
+// deadline is when onIteration has to run, 0 = only when something happens.
+func (c *credits) deadline(now qp.Time) int64 {
 	if c.dirty {
 		return int64(now)
 	}
 	at := c.recv.Deadline()
-	for _, other := range [...]int64{c.next, c.look} {
+	for _, other := range [...]int64{c.timer, c.look} {
 		if at == 0 || other != 0 && other < at {
 			at = other
 		}
@@ -183,7 +190,7 @@ func (c *credits) flush(e *engine) {
 		if g.Recall {
 			o.Credit.Flags |= rocev2.CreditRecall
 		}
-		if c.send(e, c.ids[to]) {
+		if c.send(e, c.ids[to], o) {
 			c.count.grants++
 		}
 	}
@@ -204,14 +211,14 @@ func (c *credits) sendReturn(e *engine, p *creditPeer, m precredit.Return) {
 	if m.Unknown {
 		o.Credit.Flags |= rocev2.CreditUnknown
 	}
-	if c.send(e, p) {
+	if c.send(e, p, o) {
 		c.count.returns++
 	}
 }
 
-// send sends c.out by the way of one of the peer's queue pairs. Its stamp has no
+// send sends o by the way of one of the peer's queue pairs. Its stamp has no
 // echo: ingress does not read one there, and an echo counts once.
-func (c *credits) send(e *engine, p *creditPeer) bool {
+func (c *credits) send(e *engine, p *creditPeer, o *rocev2.Datagram) bool {
 	if len(p.qps) == 0 {
 		return false
 	}
@@ -225,7 +232,6 @@ func (c *credits) send(e *engine, p *creditPeer) bool {
 	if frame == nil {
 		return false
 	}
-	o := &c.out
 	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.port
 	o.DestQP, o.Stamp = rocev2.ControlQPN, &c.stamp
 	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: p.dest.token, T1: uint64(int64(e.clock.now()) + e.live.ClockOffset)}

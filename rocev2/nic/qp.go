@@ -91,7 +91,8 @@ type QP struct {
 	srq                 *SRQ
 	src                 netip.Addr
 	timer               wheel.Timer[*QP]
-	credit              *creditFlow // nil unless it uses pre-credit
+	hooks               hooks       // nil unless it uses an optional feature
+	credit              *creditFlow // pre-credit's, nil unless it uses that
 
 	pd         *PD
 	send, recv *CQ

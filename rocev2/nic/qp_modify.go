@@ -91,8 +91,8 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (lef
 		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
 	}
 	attr := x.q.Attr()
-	if path != nil && e.credit != nil {
-		e.credit.connect(e, x, &attr)
+	if path != nil && e.hooks != nil {
+		e.hooks.onConnect(e, x, &attr)
 	}
 	if x.pkey = attr.PKey; x.pkey == 0 {
 		x.pkey = rocev2.DefaultPKey
@@ -116,8 +116,8 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 		x.home.remove(x)
 	}
 	if left = x.path; left != nil {
-		if x.credit != nil {
-			e.credit.leave(e, x)
+		if x.hooks != nil {
+			x.hooks.onDisconnect(e, x)
 		}
 		x.q.SetFlight(nil)
 		e.enqueueUnblocked(x.dest)

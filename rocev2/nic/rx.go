@@ -50,8 +50,8 @@ func (e *engine) frame(b []byte, m rxMeta, own bool) {
 	if !ok {
 		return
 	}
-	if e.credit != nil && p.BTH().DestQP() == rocev2.ControlQPN {
-		e.credit.message(e, &p)
+	if e.hooks != nil && p.BTH().DestQP() == rocev2.ControlQPN {
+		e.hooks.onControl(e, p)
 		return
 	}
 	x := e.lookup(&p)
@@ -60,17 +60,15 @@ func (e *engine) frame(b []byte, m rxMeta, own bool) {
 	}
 	if !own {
 		e.note(x, &p, m)
-		if x.credit != nil {
-			e.credit.arrives(e, x.dest.credit, x, &p, m)
-		}
 	}
-	if x.credit == nil || own {
+	if x.hooks == nil || own {
 		e.deliver(x, &p)
 		return
 	}
-	under := x.dest.flight.Bytes()
+	x.hooks.onReceived(e, x, p, m)
+	inFlight := x.dest.flight.Bytes()
 	e.deliver(x, &p)
-	x.dest.credit.acked(e, under)
+	x.hooks.onAck(e, x, inFlight)
 }
 
 func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {

@@ -51,8 +51,8 @@ func (e *engine) settle() {
 			e.enqueueUnblocked(x.dest)
 		}
 		e.enqueue(x)
-		if x.credit != nil {
-			e.credit.settled(e, x)
+		if x.hooks != nil {
+			x.hooks.onFlush(e, x)
 		}
 	}
 	e.touched = append(e.touched[:stuck], e.touched[n:]...)
@@ -68,7 +68,7 @@ func (e *engine) answers(x *QP) bool {
 		if !x.q.NextAck(e.now, &e.out) {
 			return true
 		}
-		e.send(x, &e.out)
+		e.send(x, &e.out, false)
 	}
 	return false
 }
@@ -77,8 +77,8 @@ func (e *engine) answers(x *QP) bool {
 // what may be sent. A destination whose socket is full does not hold up those of other sockets.
 func (e *engine) transmit() (did int) {
 	sent, tries := 0, txTries
-	if e.credit != nil {
-		sent = e.credit.transmit(e, txBatch)
+	if e.hooks != nil {
+		sent = e.hooks.next(e, txBatch)
 	}
 	for sent < txBatch && tries > 0 && !e.ready.Empty() {
 		d := e.ready.Pop() // still queued: nobody else puts it in a ring
@@ -126,9 +126,8 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 			e.requeue(x, to)
 			continue
 		}
-		if x.credit != nil && d.credit.withholds(x) {
+		if x.hooks != nil && !x.hooks.mayStart(e, x) {
 			d.dequeue()
-			e.credit.wait(e, d.credit, x)
 			continue
 		}
 		switch {
@@ -142,19 +141,18 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 			e.dequeueIdle(d, x)
 			continue
 		}
-		e.dispatch(d, x)
+		e.dispatch(d, x, &e.out)
 		sent++
 	}
 	return sent, destReady
 }
 
-// dispatch sends the packet in out, which the first queue pair of a destination has written.
-func (e *engine) dispatch(d *dest, x *QP) {
-	o := &e.out
+// dispatch sends a packet of the queue pair in service at a destination.
+func (e *engine) dispatch(d *dest, x *QP, o *qp.Outbound) {
 	if !o.AckReq && d.lastOfQuantum(etherLen+o.Len(o.PayloadLen)) {
 		x.q.AskNow(e.now, o) // nobody else would ask for it before the next turn
 	}
-	size, to := e.send(x, o)
+	size, to := e.send(x, o, false)
 	to.consumeTokens(e, size)
 	if o.Opcode == rocev2.RCReadRequest {
 		size = max(size, int(min(o.DMALen, quantum))) // its turn is for the answers

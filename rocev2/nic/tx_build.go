@@ -8,8 +8,9 @@ import (
 )
 
 // send is stages 3 to 5. It returns the length of the frame without the option and
-// where it went, also if it could not leave: the queue pair takes it for lost.
-func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
+// where it went, also if it could not leave: the queue pair takes it for lost. ahead: hooks
+// send it before the queues of destinations are served.
+func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	d, path, flow := x.home, x.path, x.flow
 	if o.AH != nil {
 		if a, ok := o.AH.Path.(*AH); ok && a.dest != nil {
@@ -29,8 +30,8 @@ func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
 		return lose(&e.count.txNoPath)
 	}
 	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
-	if x.credit != nil {
-		o.TOS = e.credit.tclass(e.now, x, o, o.TOS)
+	if x.hooks != nil {
+		o.TOS = x.hooks.tclass(e, x, o, o.TOS)
 	}
 	o.SrcPort = x.srcPort(o)
 	plain := o.Len(o.PayloadLen)
@@ -58,11 +59,8 @@ func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
 	}
 	if o.Stamp != nil {
 		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.live.ClockOffset))
-		if x.credit != nil {
-			e.credit.mark(e, d.credit, x, o)
-		}
-		if e.credit != nil && e.credit.tellsNothing(d, o.TOS, e.now) {
-			o.Stamp.Flags &^= rocev2.StampT1
+		if e.hooks != nil {
+			e.hooks.onStamp(e, x, d, o, ahead)
 		}
 	}
 	n := etherLen + o.Seal(frame[etherLen:])
@@ -88,5 +86,6 @@ func (e *engine) stampFor(d *dest, own bool, plain, mtu int) *rocev2.Stamp {
 		e.count.txTooBig++
 		return nil
 	}
+	e.stamp.Flags = 0 // until it is filled in
 	return &e.stamp
 }

@@ -46,8 +46,8 @@ func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
 	r.answers(x.typ, o)
 	if o.Lost {
 		r.Repeated++
-		if x.credit != nil {
-			e.credit.lost(e, d.credit)
+		if x.hooks != nil {
+			x.hooks.onLoss(e, x)
 		}
 	}
 	e.list(d)

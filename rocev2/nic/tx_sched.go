@@ -16,13 +16,12 @@ package nic
 // bytes of frames.
 const quantum = 16 << 10
 
-// quantumOf is that of one queue pair. With pre-credit it is the polling queue's of S5.6:
-// larger than others' at first, and smaller the more was served.
+// quantumOf is that of one queue pair.
 func (e *engine) quantumOf(x *QP) int32 {
-	if x.credit == nil {
+	if x.hooks == nil {
 		return quantum
 	}
-	return int32(e.credit.poll.Turn(x.credit.served))
+	return x.hooks.quantum(e, x)
 }
 
 // enqueue puts a queue pair into the queue of its destination, unless it is in it. Whether
@@ -99,8 +98,8 @@ func (d *dest) lastOfQuantum(n int) bool { return d.drr.Remaining() <= int32(n) 
 // chargeDeficit deducts n bytes that the queue pair in service has sent, and ends its
 // service if that was its quantum and others wait.
 func (e *engine) chargeDeficit(d *dest, x *QP, n int) {
-	if x.credit != nil {
-		x.credit.served += uint64(n)
+	if x.hooks != nil {
+		x.hooks.onCharged(x, n)
 	}
 	if d.drr.Charge(int32(n)) <= 0 && d.contended() {
 		d.drr.Rotate(e.quantumOf(x))
