@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// calls are functions that other goroutines have the engine's driver run.
+// calls is the queue of functions that other goroutines have the owner of the loop run.
 type calls struct {
 	mu      sync.Mutex
 	waiting []func()
@@ -15,8 +15,8 @@ type calls struct {
 	closed  bool
 }
 
-// do runs f in the engine's thread, after everything posted before, and waits for
-// it. false: the engine has ended, f did not run.
+// do has the owner of the loop run f, after everything posted before, and waits for it.
+// false: the engine has ended, f did not run.
 func (e *engine) do(f func()) bool {
 	done := make(chan struct{})
 	e.calls.mu.Lock()
@@ -32,7 +32,7 @@ func (e *engine) do(f func()) bool {
 	return true
 }
 
-// takeCalls runs what other goroutines want. What they posted before comes first.
+// takeCalls runs the queued functions. Work requests that were posted before them come first.
 func (e *engine) takeCalls() int {
 	if !e.calls.any.Load() {
 		return 0

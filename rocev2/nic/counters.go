@@ -36,7 +36,7 @@ func (d *Device) Counters() []Counter {
 		return nil
 	}
 	if d.do(read) != nil {
-		<-d.done // nobody counts any more
+		<-d.done // nothing is counted any more
 		_ = read()
 	}
 	out := []Counter{

@@ -28,18 +28,18 @@ type CQ struct {
 	// The engine's.
 	next    uint32 // to be written
 	overrun bool   // a completion was lost
-	news    bool   // there are completions that were not shown
+	updated bool   // there are completions that were not shown
 	alert   bool   // one of them is solicited or an error
 
 	polling sync.Mutex
 	head    atomic.Uint32 // next to be read
 
-	armed atomic.Uint32
-	bell  chan struct{}
-	fdMu  sync.Mutex
-	fd    int // eventfd to write to, or -1
-	users users
-	gone  chan struct{} // closed by Destroy
+	armed  atomic.Uint32
+	notify chan struct{}
+	fdMu   sync.Mutex
+	fd     int // eventfd to write to, or -1
+	users  users
+	gone   chan struct{} // closed by Destroy
 }
 
 // What arms a completion queue.
@@ -49,8 +49,8 @@ const (
 	armedAny
 )
 
-// CreateCQ makes a completion queue for at least depth completions. One more than
-// that which nobody polled is an overrun: an EventCQError, and its queue pairs go to
+// CreateCQ makes a completion queue for at least depth completions. One more,
+// with none polled, is an overrun: an EventCQError, and its queue pairs go to
 // ERR (IBTA 10.8.4).
 func (d *Device) CreateCQ(depth int) (*CQ, error) {
 	if depth < 1 || depth > MaxCQ {
@@ -62,7 +62,7 @@ func (d *Device) CreateCQ(depth int) (*CQ, error) {
 	size := uint32(1) << bits.Len32(uint32(depth-1))
 	return &CQ{
 		dev: d, ring: make([]qp.Completion, size), mask: size - 1, depth: uint32(depth),
-		bell: make(chan struct{}, 1), gone: make(chan struct{}), fd: -1,
+		notify: make(chan struct{}, 1), gone: make(chan struct{}), fd: -1,
 	}, nil
 }
 
@@ -129,7 +129,7 @@ func (c *CQ) RequestNotify(solicitedOnly bool) {
 }
 
 // Notify is signalled once after RequestNotify.
-func (c *CQ) Notify() <-chan struct{} { return c.bell }
+func (c *CQ) Notify() <-chan struct{} { return c.notify }
 
 // SetEventFD has an eventfd written to whenever Notify is signalled; -1 for none. The
 // caller keeps it open until it set another; when that returns, nothing writes to the
@@ -154,7 +154,7 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 			return nil
 		}
 		select {
-		case <-c.bell:
+		case <-c.notify:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.gone:
@@ -172,7 +172,7 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 }
 
 // Complete takes a completion from a queue pair. The owner of the loop calls it.
-// Applications see it after settle, when the queue pair has room for another work
+// Applications see it after flushDirty, when the queue pair has room for another work
 // request in its place.
 func (c *CQ) Complete(w qp.Completion) {
 	e := c.dev.eng
@@ -193,33 +193,33 @@ func (c *CQ) Complete(w qp.Completion) {
 	c.ring[c.next&c.mask] = w
 	c.next++
 	c.alert = c.alert || w.Solicited || w.Status != qp.Success
-	if !c.news {
-		c.news = true
-		e.news = append(e.news, c)
+	if !c.updated {
+		c.updated = true
+		e.updatedCQs = append(e.updatedCQs, c)
 	}
 }
 
 // show lets applications see what has completed.
-func (e *engine) show() {
-	for _, c := range e.news {
+func (e *engine) publishCompletions() {
+	for _, c := range e.updatedCQs {
 		alert := c.alert
-		c.news, c.alert = false, false
+		c.updated, c.alert = false, false
 		c.tail.Store(c.next)
 		if armed := c.armed.Load(); armed == armedAny || armed == armedSolicited && alert {
 			c.signal()
 		}
 	}
-	clear(e.news)
-	e.news = e.news[:0]
+	clear(e.updatedCQs)
+	e.updatedCQs = e.updatedCQs[:0]
 }
 
 // overrun notes that a completion was lost; closeOverruns draws the conclusion once
 // no queue pair is at work (IBTA 10.8.4).
 func (e *engine) overrun(c *CQ) { e.overruns = append(e.overruns, c) }
 
-func (e *engine) closeOverruns() {
+func (e *engine) failOverruns() {
 	full := e.overruns
-	e.overruns = nil // what it causes is for the next turn
+	e.overruns = nil // what it causes is for the next iteration
 	for _, c := range full {
 		e.dev.event(Event{Type: EventCQError, CQ: c})
 		for x := range e.qps.All() {
@@ -227,9 +227,9 @@ func (e *engine) closeOverruns() {
 				continue
 			}
 			if x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) == nil {
-				x.publish() // who gets the event sees the state
+				x.publish() // the state is visible before the event
 				e.dev.event(Event{Type: EventQPFatal, QP: x})
-				e.touch(x)
+				e.markDirty(x)
 			}
 		}
 	}
@@ -238,7 +238,7 @@ func (e *engine) closeOverruns() {
 func (c *CQ) signal() {
 	c.armed.Store(notArmed)
 	select {
-	case c.bell <- struct{}{}:
+	case c.notify <- struct{}{}:
 	default:
 	}
 	c.fdMu.Lock()

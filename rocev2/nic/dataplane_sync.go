@@ -35,13 +35,13 @@ func (s *syncer) init() { s.wake, s.ended = make(chan struct{}, 1), make(chan st
 func (s *syncer) run(e *engine) {
 	defer close(s.ended)
 	for range s.wake {
-		s.err = e.wire.Sync(s.reports)
+		s.err = e.dataplane.Sync(s.reports)
 		s.done.Store(true)
 		e.driver.Wake()
 	}
 }
 
-// report takes the last batch's answers and sends the next one when it is time.
+// report applies the replies to the last batch and sends the next one when it is due.
 func (e *engine) report() {
 	s := &e.sync
 	if s.out {
@@ -50,16 +50,16 @@ func (e *engine) report() {
 		}
 		s.done.Store(false)
 		s.out = false
-		e.learn()
+		e.applyReplies()
 	}
-	if len(e.active) == 0 || e.now < s.due {
+	if len(e.syncQueue) == 0 || e.now < s.due {
 		return
 	}
 	s.due = e.now + syncPeriod
-	e.goLive(e.wire.Live())
+	e.applyConfig(e.dataplane.RuntimeConfig())
 	s.dests, s.reports = s.dests[:0], s.reports[:0]
-	for _, d := range e.active {
-		d.listed = false
+	for _, d := range e.syncQueue {
+		d.syncQueued = false
 		if d.paceBlocked != 0 { // still waiting: what it has waited so far
 			d.report.WaitedTime += e.now - d.paceBlocked
 			d.paceBlocked = e.now
@@ -69,14 +69,14 @@ func (e *engine) report() {
 		s.dests, s.reports = append(s.dests, d), append(s.reports, d.report)
 		d.report = DestSync{Addr: d.addr}
 	}
-	e.active = e.active[:0]
+	e.syncQueue = e.syncQueue[:0]
 	s.out = true
 	s.wake <- struct{}{}
 }
 
-// learn takes the answers, if there are any, and has those destinations reported again
-// that wait for the next ones.
-func (e *engine) learn() {
+// applyReplies applies the replies, if there are any, and queues those destinations again that
+// wait for the next ones.
+func (e *engine) applyReplies() {
 	s := &e.sync
 	if s.err != nil {
 		e.count.syncErrors++
@@ -86,18 +86,18 @@ func (e *engine) learn() {
 			continue
 		}
 		if s.err == nil {
-			e.adopt(d, &s.reports[i])
+			e.applyEntry(d, &s.reports[i])
 		}
-		// HELLO is under way, or data waits for the pacer or the window, which may change.
-		if d.fresh > 0 || d.paceBlocked != 0 || d.flight.Waiting() {
-			d.fresh = max(d.fresh-1, 0)
-			e.list(d)
+		// HELLO is in flight, or data waits for the pacer or the window, which may change.
+		if d.initialSyncs > 0 || d.paceBlocked != 0 || d.flight.Waiting() {
+			d.initialSyncs = max(d.initialSyncs-1, 0)
+			e.queueForSync(d)
 		}
 	}
 }
 
-// adopt takes over what the table says of a destination.
-func (e *engine) adopt(d *dest, r *DestSync) {
+// applyEntry applies the destination table's entry of a destination.
+func (e *engine) applyEntry(d *dest, r *DestSync) {
 	if d.pacer.Rate() != r.Rate {
 		d.setRate(e, r.Rate)
 	}
@@ -114,6 +114,6 @@ func (e *engine) adopt(d *dest, r *DestSync) {
 		e.hooks.onPeer(e, d, r)
 	}
 	if d.stamps {
-		d.fresh = 0
+		d.initialSyncs = 0
 	}
 }

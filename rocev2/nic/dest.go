@@ -24,7 +24,7 @@ type dest struct {
 	queued bool             // in engine.ready or socketFull, or being served
 	link   sched.Link[*dest]
 
-	// What its queue pairs have outstanding together, with the line of those that wait for room.
+	// What its queue pairs have in flight together, and the queue of those that are blocked on it.
 	flight  qp.Flight
 	windows windows
 
@@ -39,19 +39,19 @@ type dest struct {
 	stamps, sack   bool
 	token          uint64 // that stamps to it carry
 	peerT1, peerT2 uint64
-	ce             bool // it came with CE and no stamp has told the peer
+	ce             bool // the latest packet had CE, and no echo of it was sent
 
 	credit *creditPeer // pre-credit's, nil unless queue pairs use that
 
-	probe  probe
-	report DestSync
-	listed bool // in the engine's list of those to report
-	fresh  int8 // reports still to be made although nothing was sent
+	probe        probe
+	report       DestSync
+	syncQueued   bool // in engine.syncQueue
+	initialSyncs int8 // reports still to be made although nothing was sent
 }
 
 // A destination that nothing is known of is reported so often without having sent
-// anything, until HELLO has told what it understands.
-const freshReports = 25
+// anything, until HELLO has announced what it understands.
+const initialSyncReports = 25
 
 // destination returns the entry of the address that a path leads to. The caller must
 // drop it.
@@ -60,13 +60,13 @@ func (e *engine) destination(p *route.Path) *dest {
 	addr := to.Dst
 	d := e.dests[addr]
 	if d == nil {
-		d = &dest{addr: addr, pacer: pacer.New(e.live.InitialRate), fresh: freshReports, flight: qp.NewFlight()}
+		d = &dest{addr: addr, pacer: pacer.New(e.config.InitialRate), initialSyncs: initialSyncReports, flight: qp.NewFlight()}
 		d.sock = e.senders[addressHash(addr)%uint32(len(e.senders))]
 		d.timer.Owner = d
 		d.report.Addr = addr
 		e.dests[addr] = d
 		if !to.Loopback {
-			e.list(d)
+			e.queueForSync(d)
 		}
 	}
 	d.refs++
@@ -81,9 +81,9 @@ func addressHash(a netip.Addr) uint32 {
 	return h
 }
 
-// drop takes a reference back. What waits in lists goes when its turn comes: queue
+// drop releases a reference. What is in queues stays there until it is served: queue
 // pairs of UD, which have messages for others and must not wait for a pacer that
-// nobody tells a rate any more.
+// no report updates any more.
 func (e *engine) drop(d *dest) {
 	if d.refs--; d.refs == 0 {
 		delete(e.dests, d.addr)
@@ -94,9 +94,9 @@ func (e *engine) drop(d *dest) {
 }
 
 // list has the destination reported to the wire plane.
-func (e *engine) list(d *dest) {
-	if !d.listed {
-		d.listed = true
-		e.active = append(e.active, d)
+func (e *engine) queueForSync(d *dest) {
+	if !d.syncQueued {
+		d.syncQueued = true
+		e.syncQueue = append(e.syncQueue, d)
 	}
 }

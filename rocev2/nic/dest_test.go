@@ -15,7 +15,7 @@ import (
 // pacedEngine has one destination of 1 Mbit/s that has sent 100 kB too much, and a queue
 // pair that waits there.
 func pacedEngine() (e *engine, d *dest, x *QP) {
-	e = &engine{dests: map[netip.Addr]*dest{}, now: 1e9, live: Live{Paced: true}}
+	e = &engine{dests: map[netip.Addr]*dest{}, now: 1e9, config: RuntimeConfig{Paced: true}}
 	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), pacer: pacer.New(1e6), refs: 1}
 	d.timer.Owner = d
 	e.dests[d.addr] = d
@@ -104,20 +104,20 @@ func TestDroppedWhileHeld(t *testing.T) {
 func TestReportedAgain(t *testing.T) {
 	e := bench(t)
 	e.sync.err = errFull
-	fresh, held, old, gone := &dest{refs: 1, fresh: freshReports}, &dest{refs: 1, paceBlocked: 1}, &dest{refs: 1, pacer: pacer.New(5)}, &dest{fresh: 5}
+	fresh, held, old, gone := &dest{refs: 1, initialSyncs: initialSyncReports}, &dest{refs: 1, paceBlocked: 1}, &dest{refs: 1, pacer: pacer.New(5)}, &dest{initialSyncs: 5}
 	e.sync.dests = []*dest{fresh, held, old, gone}
 	e.sync.reports = make([]DestSync, 4)
-	for i := range freshReports {
-		e.learn()
-		if !slices.Equal(e.active, []*dest{fresh, held}) {
-			t.Fatalf("after %d failures %d are listed", i+1, len(e.active))
+	for i := range initialSyncReports {
+		e.applyReplies()
+		if !slices.Equal(e.syncQueue, []*dest{fresh, held}) {
+			t.Fatalf("after %d failures %d are listed", i+1, len(e.syncQueue))
 		}
-		e.active, fresh.listed, held.listed = nil, false, false
+		e.syncQueue, fresh.syncQueued, held.syncQueued = nil, false, false
 	}
-	if e.learn(); !slices.Equal(e.active, []*dest{held}) {
-		t.Errorf("at last %d are listed", len(e.active))
+	if e.applyReplies(); !slices.Equal(e.syncQueue, []*dest{held}) {
+		t.Errorf("at last %d are listed", len(e.syncQueue))
 	}
-	if old.pacer.Rate() != 5 || e.count.syncErrors != freshReports+1 {
+	if old.pacer.Rate() != 5 || e.count.syncErrors != initialSyncReports+1 {
 		t.Errorf("rate %d, %d errors", old.pacer.Rate(), e.count.syncErrors)
 	}
 }
@@ -127,12 +127,12 @@ func TestReportedAgain(t *testing.T) {
 func TestUnpacedWhileHeld(t *testing.T) {
 	for name, change := range map[string]func(*engine, *DestSync){
 		"no rate":  func(_ *engine, r *DestSync) { r.Rate = 0 },
-		"no agent": func(e *engine, _ *DestSync) { e.live.Paced = false },
+		"no agent": func(e *engine, _ *DestSync) { e.config.Paced = false },
 	} {
 		e, d, _ := pacedEngine()
 		e.sync.dests, e.sync.reports = []*dest{d}, []DestSync{{Addr: d.addr, Rate: d.pacer.Rate()}}
 		change(e, &e.sync.reports[0])
-		e.learn()
+		e.applyReplies()
 		if !ready(e, 2e6) {
 			t.Errorf("%s: it still waits", name)
 		}
@@ -143,7 +143,7 @@ func TestUnpacedWhileHeld(t *testing.T) {
 // the pacer learns it from the destination's queue.
 func TestLagOnlyWhileDataWaits(t *testing.T) {
 	for _, idle := range []bool{false, true} {
-		e := &engine{now: 1e9, live: Live{Paced: true, Burst: 4e6}}
+		e := &engine{now: 1e9, config: RuntimeConfig{Paced: true, Burst: 4e6}}
 		d := &dest{pacer: pacer.New(10e6)}
 		x := &QP{typ: qp.UD, home: d}
 		e.enqueue(x)

@@ -19,7 +19,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
-// Errors that callers may want to tell apart.
+// Errors that callers may distinguish.
 var (
 	ErrClosed    = errors.New("nic: the device was closed")
 	ErrGone      = errors.New("nic: the interface is gone")
@@ -48,7 +48,7 @@ type Options struct {
 	// of large messages on theirs (S5). Peers without it get plain RoCEv2.
 	PreCredit bool
 	// LargeDSCP is for large flows' data to other engines, 1 to 63: switches that have two
-	// queues can serve all else first. 0: it is that of the queue pair. Needs PreCredit.
+	// queues can serve all other packets first. 0: it is that of the queue pair. Needs PreCredit.
 	LargeDSCP uint8
 
 	Keys int // memory regions and windows at once, see mr.Config
@@ -57,13 +57,13 @@ type Options struct {
 // Device is a RoCEv2 NIC in this process, on one interface. Its methods and those of
 // what it makes may be called by any goroutine.
 type Device struct {
-	opts   Options
-	wire   Wire
-	routes *route.Table
-	socks  xsk.Set
-	mem    *mr.Table
-	eng    *engine
-	mtu    int // of the interface when the device was opened: what its frames have room for
+	opts      Options
+	dataplane Dataplane
+	routes    *route.Table
+	socks     xsk.Set
+	mem       *mr.Table
+	eng       *engine
+	mtu       int // of the interface when the device was opened: what its frames have room for
 
 	gone    atomic.Bool            // the interface is
 	started atomic.Pointer[engine] // eng, for the goroutine that follows the interface
@@ -80,8 +80,8 @@ type Device struct {
 
 // Open makes a device on an interface that the wire plane is attached to. The device
 // owns w from here on and closes it, also if Open fails.
-func Open(w Wire, o Options) (_ *Device, err error) {
-	d := &Device{opts: o.withDefaults(), wire: w, done: make(chan struct{}), events: make(chan Event, eventBacklog)}
+func Open(w Dataplane, o Options) (_ *Device, err error) {
+	d := &Device{opts: o.withDefaults(), dataplane: w, done: make(chan struct{}), events: make(chan Event, eventBacklog)}
 	defer func() {
 		if err != nil {
 			d.release()
@@ -111,7 +111,7 @@ func Open(w Wire, o Options) (_ *Device, err error) {
 		if err := w.Steer(rocev2.ControlQPN); err != nil {
 			return nil, err
 		}
-		d.eng.hooks = newCredits(&d.opts, d.eng.live.LinkRate)
+		d.eng.hooks = newCredits(&d.opts, d.eng.config.LinkRate)
 	}
 	d.eng.start()
 	return d, nil
@@ -191,9 +191,9 @@ func (d *Device) do(f func() error) error {
 	return err
 }
 
-// resolve finds the way to a peer and waits for its neighbour. A source that the
-// kernel chose is kept: the peer knows us by it, and would not know us by what the
-// kernel chooses when addresses or routes have changed.
+// resolve finds the route to a peer and waits for its neighbour. A source that the kernel
+// chose is kept: the peer accepts packets from that address only, and the kernel may choose
+// another one when addresses or routes have changed.
 func (d *Device) resolve(src, dst netip.Addr) (*route.Path, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
 	defer cancel()
@@ -222,7 +222,7 @@ func (d *Device) usable(ctx context.Context, p *route.Path, err error) (*route.P
 	return p, nil
 }
 
-// unanswered says what it means that the wait for a neighbour ended with err.
+// unanswered is the error of a wait for a neighbour that ended with err.
 func (d *Device) unanswered(hop netip.Addr, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("nic: neighbour %s on %s: %w within %v; is it up, and in the same network?",
@@ -284,7 +284,7 @@ func (d *Device) release() error {
 		if d.routes != nil {
 			errs = append(errs, d.routes.Close())
 		}
-		errs = append(errs, d.wire.Close())
+		errs = append(errs, d.dataplane.Close())
 		if d.eng != nil {
 			d.eng.driver.Close()
 		}

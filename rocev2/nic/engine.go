@@ -18,38 +18,38 @@ import (
 // engine owns all queue pairs. It belongs to one thread at a time (loop_owner.go). What
 // other goroutines want comes by posts (post.go) and calls.
 type engine struct {
-	dev   *Device
-	wire  Wire
-	clock clock
-	now   qp.Time // of this turn
-	live  Live
+	dev       *Device
+	dataplane Dataplane
+	clock     clock
+	now       qp.Time // when this iteration began
+	config    RuntimeConfig
 
-	socks   []*sock
-	senders []*sock // those of them that can send
-	kick    kicker
-	own     ownQueue
+	socks    []*sock
+	senders  []*sock // the sockets that can send
+	kick     kicker
+	loopback loopbackQueue
 
-	qps        qpn.Table[QP]
-	dests      map[netip.Addr]*dest
-	datagrams  dest              // where queue pairs of UD line up before anything was posted
-	ready      sched.List[*dest] // in service
-	socketFull sched.List[*dest] // in service, whose socket was full in this iteration
-	touched    []*QP             // that something happened to in this turn
-	watch      watchLine
-	qpTimers   wheel.Wheel[*QP]
-	destTimers wheel.Wheel[*dest]
-	blocked    bool // the kernel has all transmit frames of a socket
-	unsent     bool // it left some of them, and there is no second thread
-	backlog    bool // more may have arrived than this turn has taken
-	deferred   int  // turns since the timers of queue pairs were looked at
-	overruns   []*CQ
-	news       []*CQ // with completions that were not shown
+	qps               qpn.Table[QP]
+	dests             map[netip.Addr]*dest
+	datagrams         dest              // where queue pairs of UD are queued before anything was posted
+	ready             sched.List[*dest] // in service
+	socketFull        sched.List[*dest] // in service, whose socket was full in this iteration
+	dirty             []*QP             // that something happened to in this iteration
+	ackWait           ackWaitFIFO
+	qpTimers          wheel.Wheel[*QP]
+	destTimers        wheel.Wheel[*dest]
+	txFramesExhausted bool // the kernel has all transmit frames of a socket
+	pendingKick       bool // it left some of them, and there is no second thread
+	rxBacklog         bool // more may have arrived than this iteration has taken
+	timersDeferred    int  // iterations since timers of queue pairs have fired
+	overruns          []*CQ
+	updatedCQs        []*CQ // with completions that were not shown
 
-	posts   posts
-	calls   calls
-	active  []*dest // to be reported
-	sync    syncer
-	restart qp.Time // when there was last something to do
+	posts     posts
+	calls     calls
+	syncQueue []*dest // to be reported
+	sync      syncer
+	lastWork  qp.Time // when there was last something to do
 
 	// Used again and again, so that nothing is allocated.
 	out     qp.Outbound
@@ -80,7 +80,7 @@ type sock struct {
 // newEngine puts the engine together; start has it run.
 func newEngine(d *Device) (*engine, error) {
 	e := &engine{
-		dev: d, wire: d.wire, clock: newClock(), kick: newKicker(),
+		dev: d, dataplane: d.dataplane, clock: newClock(), kick: newKicker(),
 		dests: map[netip.Addr]*dest{}, held: qp.NewHoldPool(heldPackets),
 	}
 	index, _, err := d.link()
@@ -88,8 +88,8 @@ func newEngine(d *Device) (*engine, error) {
 		return nil, err
 	}
 	e.posts.init()
-	e.live = d.wire.Live()
-	e.own.maxFrame = max(maxFrame(d.mtu), 4096+256)
+	e.config = d.dataplane.RuntimeConfig()
+	e.loopback.maxFrame = max(maxFrame(d.mtu), 4096+256)
 	e.scratch = make([]byte, max(maxFrame(d.mtu)+64, 16<<10))
 	e.datagrams.report.Addr = netip.Addr{}
 	e.sync.init()
@@ -121,8 +121,7 @@ func (e *engine) start() {
 // ending reports that the engine's thread is to finish.
 func (e *engine) ending() bool { return e.failed != nil || e.stop.Load() }
 
-// finish ends everything: work requests complete as flushed, nobody waits for the
-// engine any more.
+// finish ends everything: work requests complete as flushed, calls return.
 func (e *engine) finish() {
 	why := e.failed
 	if why == nil {
@@ -138,9 +137,9 @@ func (e *engine) finish() {
 	for x := range e.qps.All() {
 		_ = x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) // refused in RESET: nothing to flush
 		x.publish()
-		release(e.unroute(x)) // this thread ends; nobody else will
+		release(e.unroute(x)) // no other thread would: this one ends
 	}
-	e.show()
+	e.publishCompletions()
 	e.calls.mu.Lock()
 	e.calls.closed = true
 	list := e.calls.waiting

@@ -137,7 +137,7 @@ func TestFairShare(t *testing.T) {
 func TestLeavesTheLine(t *testing.T) {
 	for at := range 3 {
 		e := bench(t)
-		e.live.Paced = true
+		e.config.Paced = true
 		old, next := &dest{addr: peer, paceBlocked: 1}, &dest{addr: alien}
 		all := []*QP{{home: old}, {home: old}, {home: old}}
 		for _, x := range all {
@@ -166,12 +166,12 @@ func TestLeavesTheLine(t *testing.T) {
 // Without an agent nothing is paced.
 func TestPacedByAgentOnly(t *testing.T) {
 	e := bench(t)
-	e.live, e.now = Live{Paced: true}, 1e12
+	e.config, e.now = RuntimeConfig{Paced: true}, 1e12
 	d := &dest{pacer: pacer.New(1e6)}
 	if d.consumeTokens(e, 1000); d.mayLeave(e) {
 		t.Error("not paced with an agent")
 	}
-	if e.live.Paced = false; !d.mayLeave(e) {
+	if e.config.Paced = false; !d.mayLeave(e) {
 		t.Error("paced without an agent")
 	}
 }

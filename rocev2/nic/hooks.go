@@ -19,7 +19,7 @@ type hooks interface {
 	// onConnect is called when a queue pair got an address. If the queue pair uses the
 	// feature, it sets QP.hooks.
 	onConnect(e *engine, x *QP, a *qp.Attr)
-	// onPeer is called with what the destination table says of a peer.
+	// onPeer is called with the destination table's entry of a peer.
 	onPeer(e *engine, d *dest, reply *DestSync)
 	// onControl is called with a packet to rocev2.ControlQPN.
 	onControl(e *engine, p rocev2.Packet)
@@ -27,7 +27,7 @@ type hooks interface {
 	// how many.
 	next(e *engine, n int) int
 	// onStamp is called when the timestamp option of a packet was filled in, and may change
-	// it. ahead: the packet is one of those that next sends.
+	// it. ahead: next sends the packet.
 	onStamp(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool)
 	// onIteration is called once an iteration, after everything was sent.
 	onIteration(e *engine)
@@ -54,7 +54,7 @@ type hooks interface {
 	// afterwards. inFlight: bytes in flight to the destination before.
 	onReceived(e *engine, x *QP, p rocev2.Packet, m rxMeta)
 	onAck(e *engine, x *QP, inFlight uint64)
-	// onFlush is called when all that a queue pair had to answer was sent.
+	// onFlush is called when all ACKs and NAKs of a queue pair were sent.
 	onFlush(e *engine, x *QP)
 	// onDisconnect is called before it loses its address. It clears QP.hooks.
 	onDisconnect(e *engine, x *QP)

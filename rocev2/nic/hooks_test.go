@@ -68,7 +68,7 @@ func TestHooksOfTransmission(t *testing.T) {
 				t.Errorf("%s was not called: %v", name, r.calls)
 			}
 		}
-		if l.e.adopt(x.dest, &DestSync{}); r.calls["onPeer"] != 1 {
+		if l.e.applyEntry(x.dest, &DestSync{}); r.calls["onPeer"] != 1 {
 			t.Errorf("%v", r.calls)
 		}
 		if l.e.removeQP(x); r.calls["onDisconnect"] != 1 || x.hooks != nil {

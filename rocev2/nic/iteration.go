@@ -14,27 +14,27 @@ import (
 // iterate is the body of the loop: it does what there is to do now, within its budgets, and
 // returns how much that was. The owner of the loop calls it (loop_owner.go).
 func (e *engine) iterate() int {
-	e.blocked, e.backlog = false, false
+	e.txFramesExhausted, e.rxBacklog = false, false
 	e.now = e.clock.now()
 	n := e.receive()
 	n += e.takeCalls()
 	n += e.takePosts()
-	if e.backlog && e.deferred < maxDeferred {
-		e.deferred++
+	if e.rxBacklog && e.timersDeferred < maxDeferred {
+		e.timersDeferred++
 	} else {
-		e.deferred = 0
-		e.endWatch()
+		e.timersDeferred = 0
+		e.expireAckWait()
 		e.qpTimers.Advance(int64(e.now), e.onTimer)
 	}
 	e.destTimers.Advance(int64(e.now), e.onDest)
-	e.settle()
+	e.flushDirty()
 	n += e.transmit()
-	e.settle()
+	e.flushDirty()
 	if e.hooks != nil {
 		e.hooks.onIteration(e)
 	}
 	e.submit()
-	e.closeOverruns()
+	e.failOverruns()
 	e.report()
 	if e.dev.gone.Load() {
 		e.failed = ErrGone
@@ -42,9 +42,9 @@ func (e *engine) iterate() int {
 	return n
 }
 
-// maxDeferred is for how many turns timers of queue pairs wait while more has arrived than
-// one takes: the answer that one waits for may be there. In so many a socket's frames are
-// handled twice over.
+// maxDeferred is for how many iterations timers of queue pairs wait while more has arrived
+// than one iteration takes: the ACK that a queue pair waits for may be there. In so many, all
+// frames of a socket are received twice.
 const maxDeferred = 64
 
 // expire is called for a queue pair whose timer is due, or was when it was set.
@@ -58,26 +58,26 @@ func (e *engine) expire(x *QP) {
 	if x.hooks != nil {
 		x.hooks.onTimeout(e, x, e.qpCount.Timeouts != before)
 	}
-	e.touch(x)
+	e.markDirty(x)
 }
 
-// touch has settle look at a queue pair in this turn.
-func (e *engine) touch(x *QP) {
-	if !x.touched {
-		x.touched = true
-		e.touched = append(e.touched, x)
+// markDirty has flushDirty serve a queue pair in this iteration.
+func (e *engine) markDirty(x *QP) {
+	if !x.dirty {
+		x.dirty = true
+		e.dirty = append(e.dirty, x)
 	}
 }
 
 // untilNext is the time to the next thing that is due by itself.
 func (e *engine) untilNext(now qp.Time) time.Duration {
 	next := now + qp.Time(maxSleep)
-	for _, at := range [...]int64{int64(e.watch.next()), e.qpTimers.Next(), e.destTimers.Next()} {
+	for _, at := range [...]int64{int64(e.ackWait.next()), e.qpTimers.Next(), e.destTimers.Next()} {
 		if at != 0 {
 			next = min(next, qp.Time(at))
 		}
 	}
-	if len(e.active) > 0 {
+	if len(e.syncQueue) > 0 {
 		next = min(next, e.sync.due)
 	}
 	if e.hooks != nil {
@@ -91,8 +91,8 @@ func (e *engine) untilNext(now qp.Time) time.Duration {
 // maxSleep is how often an idle engine looks whether its interface is there.
 const maxSleep = driver.LongSleep
 
-// checkSockets learns of an interface that was deleted: the kernel wakes nobody up
-// for that.
+// checkSockets finds out whether the interface was deleted: the kernel wakes no thread for
+// that.
 func (e *engine) checkSockets() {
 	for _, s := range e.socks {
 		if _, err := s.xsk.Wait(0); errors.Is(err, xsk.ErrGone) {

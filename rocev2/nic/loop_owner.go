@@ -60,16 +60,16 @@ const whileSending = 20 * time.Microsecond
 // lock; and where much is sent, answers are better taken in batches.
 func (l loop) IdleWait(n int) (d time.Duration, maskRX bool) {
 	if n > 0 {
-		l.restart = l.now
+		l.lastWork = l.now
 		return 0, false
 	}
 	if l.kick.busy.Load() && !l.kick.down.Load() {
 		return whileSending, true
 	}
 	switch {
-	case time.Duration(l.now-l.restart) < l.dev.opts.Spin:
+	case time.Duration(l.now-l.lastWork) < l.dev.opts.Spin:
 		return 0, false
-	case l.blocked || l.unsent:
+	case l.txFramesExhausted || l.pendingKick:
 		return whileSending, true
 	}
 	return l.untilNext(l.clock.now()), false

@@ -7,21 +7,21 @@ package nic
 // receive takes them.
 
 // ownLimit is how many packets may wait; their memory is made when first needed.
-const ownLimit = 128
+const loopbackLimit = 128
 
-type ownQueue struct {
-	slots       [ownLimit][]byte
-	lens        [ownLimit]int
+type loopbackQueue struct {
+	slots       [loopbackLimit][]byte
+	lens        [loopbackLimit]int
 	head, count int
 	maxFrame    int
 }
 
 // frame lends the memory for one packet; nil if too many wait.
-func (q *ownQueue) frame() []byte {
-	if q.count == ownLimit {
+func (q *loopbackQueue) frame() []byte {
+	if q.count == loopbackLimit {
 		return nil
 	}
-	slot := &q.slots[(q.head+q.count)%ownLimit]
+	slot := &q.slots[(q.head+q.count)%loopbackLimit]
 	if *slot == nil {
 		*slot = make([]byte, q.maxFrame)
 	}
@@ -29,14 +29,14 @@ func (q *ownQueue) frame() []byte {
 }
 
 // push makes the first n bytes of the lent memory a packet.
-func (q *ownQueue) push(n int) {
-	q.lens[(q.head+q.count)%ownLimit] = n
+func (q *loopbackQueue) push(n int) {
+	q.lens[(q.head+q.count)%loopbackLimit] = n
 	q.count++
 }
 
-// receiveOwn handles the packets that wait now; those that it causes come next time.
-func (e *engine) receiveOwn() int {
-	q := &e.own
+// receiveLoopback handles the packets that are queued now, not those that it causes.
+func (e *engine) receiveLoopback() int {
+	q := &e.loopback
 	n := q.count
 	if n > 0 {
 		e.takePosts()
@@ -44,7 +44,7 @@ func (e *engine) receiveOwn() int {
 	for range n {
 		i := q.head
 		e.frame(q.slots[i][:q.lens[i]], rxMeta{}, true)
-		q.head = (q.head + 1) % ownLimit
+		q.head = (q.head + 1) % loopbackLimit
 		q.count--
 	}
 	return n

@@ -30,7 +30,7 @@ func (p *PD) Num() uint32 { return p.num }
 func (p *PD) Free() error { return p.dev.mem.FreePD(p.num) }
 
 // hold has the domain stay while something of it exists.
-func (d *Device) hold(pd *PD) error {
+func (d *Device) acquirePD(pd *PD) error {
 	if err := d.alive(); err != nil {
 		return err
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// Work requests on their way to the engine. Applications append copies to a batch
+// Work requests for the engine. Applications append copies to a batch
 // under a lock that is never held for long; the engine exchanges the batch for an
 // empty one. All queue pairs share it: an idle one costs nothing, and the engine
-// needs not look at each for news.
+// need not look at each of them.
 type posts struct {
 	any atomic.Bool // there is something
 
@@ -89,7 +89,7 @@ var errAHPD = errors.New("nic: the address handle is of another protection domai
 var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
 
 // PostSend puts a copy of a work request on the send queue. Any goroutine may call
-// it. The error says which rule it breaks; nothing was queued then. Those of package
+// it. The error names the rule that it breaks; nothing was queued then. Those of package
 // qp are ErrSend…, ErrQueueFull is this package's.
 func (x *QP) PostSend(wr *qp.SendWR) error {
 	prefetch(x)
@@ -225,7 +225,7 @@ func (e *engine) postSend(p *post, b *postBatch) {
 			x.hooks.onPosted(e, x, wr)
 		}
 	}
-	e.touch(x)
+	e.markDirty(x)
 }
 
 func (e *engine) postRecv(p *post, sgl []qp.SGE) {
@@ -235,5 +235,5 @@ func (e *engine) postRecv(p *post, sgl []qp.SGE) {
 	} else {
 		x.recvTaken++
 	}
-	e.touch(x)
+	e.markDirty(x)
 }

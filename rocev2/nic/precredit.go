@@ -14,25 +14,25 @@ import (
 )
 
 // Pre-credit (S5, cc/precredit), for engines that were opened with Options.PreCredit
-// and towards peers whose engine has it too. This file is the sender's half for its
-// queue pairs, precredit_tx.go what leaves when, precredit_wire.go what the two ends tell each
-// other.
+// and towards peers whose engine has it too. It is the first user of hooks (hooks.go). This
+// file has connections and flows, precredit_tx.go the order of transmission,
+// precredit_wire.go what the two ends send to each other.
 //
 // A flow is what a queue pair of RC posts from the moment it has nothing outstanding
-// until its first ACK. In that time its packets leave on pre-credit, past the pacer.
-// Where there is none left, a large flow waits for the first ACK of anybody's packet
-// to this destination; a small one goes on as the pacer lets it, as without.
+// until its first ACK: the first flight. In that time its packets leave on pre-credit,
+// ahead of the pacer. Where none is left, a large flow waits for the first ACK of any packet
+// to this destination; a small one goes on as the pacer lets it, as without pre-credit.
 
-// What a receiver plans with. A round trip of an engine on an idle path takes less;
-// its packets live long where a busy machine leaves them in a ring.
+// What a receiver plans with. The base RTT of an engine is shorter; packets live long where
+// a busy machine leaves them in a ring.
 const (
-	creditRTT      = int64(100 * time.Microsecond)
-	creditDelay    = int64(100 * time.Millisecond)
-	creditRetry    = int64(5 * time.Millisecond)
-	creditPatience = int64(10 * time.Millisecond)
-	creditLook     = int64(20 * time.Millisecond) // so often, for 10 s
-	creditLooks    = 500
-	creditLink     = uint64(10e9) // of an interface that does not say its rate
+	creditRTT        = int64(100 * time.Microsecond)
+	creditDelay      = int64(100 * time.Millisecond)
+	creditRetry      = int64(5 * time.Millisecond)
+	creditMaxWait    = int64(10 * time.Millisecond)
+	creditPollPeriod = int64(20 * time.Millisecond) // so often, for 10 s
+	creditPolls      = 500
+	creditLink       = uint64(10e9) // of an interface whose rate is not known
 )
 
 // credits is all that an engine has of pre-credit, as its hooks. It belongs to the engine's thread.
@@ -41,14 +41,14 @@ type credits struct {
 	peers map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
 	ids   []*creditPeer              // by precredit.Sender
 
-	link  uint64 // bit/s
-	bdp   uint32 // of what a receiver plans with
-	large uint8  // Options.LargeDSCP
-	poll  precredit.Poll
-	timer int64         // when an account expires or somebody has waited enough, 0 = never
-	look  int64         // when to see whether peers understand, 0 = all is known
-	dirty bool          // the receiver may have grants to send
-	eager []*creditPeer // a flow of theirs may have pre-credit now
+	link   uint64 // bit/s
+	bdp    uint32 // of what a receiver plans with
+	large  uint8  // Options.LargeDSCP
+	poll   precredit.Poll
+	timer  int64         // when an account expires or a queue pair has waited for creditMaxWait, 0 = never
+	pollAt int64         // when to ask the table whether peers understand, 0 = all is known
+	dirty  bool          // the receiver may have grants to send
+	ready  []*creditPeer // a flow of theirs may have pre-credit now
 
 	out   rocev2.Datagram
 	stamp rocev2.Stamp
@@ -63,25 +63,25 @@ type creditCounters struct {
 
 // creditPeer is a host with which there is or was pre-credit, in both directions.
 type creditPeer struct {
-	id    precredit.Sender
-	dest  *dest // nil while no queue pair leads there
-	told  bool  // HELLO says that it understands
-	spoke bool  // or it has shown it
-	on    bool
-	looks int // to be had still whether it does
-	qps   []*QP
+	id         precredit.Sender
+	dest       *dest // nil while no queue pair leads there
+	advertised bool  // HELLO announced it
+	implied    bool  // or it has shown it
+	enabled    bool
+	pollsLeft  int // to be had still whether it does
+	qps        []*QP
 
-	src     precredit.Source
-	blind   bool  // data is under way and nothing was heard since there was none
-	waiting []*QP // withheld until something is heard
-	eager   bool  // in the list of credits
-	probe   probe
-	ramp    precredit.Ramp
-	rtt     int64 // the latest
-	round   int64 // when it began
-	epoch   uint32
-	void    uint32 // of this epoch, as last counted
-	asked   int64  // when a loss was last reported
+	src         precredit.Source
+	firstFlight bool  // data is in flight and nothing was received since there was none
+	waiting     []*QP // blocked in the first flight
+	ready       bool  // in the list of credits
+	probe       probe
+	ramp        precredit.Ramp
+	rtt         int64 // the latest
+	round       int64 // when it began
+	epoch       uint32
+	void        uint32 // of this epoch, as last counted
+	asked       int64  // when a loss was last reported
 }
 
 // creditFlow is what a queue pair sends until its first ACK.
@@ -92,7 +92,7 @@ type creditFlow struct {
 	posted  uint64
 	queued  uint32 // for pre-credit, sent or not
 	sent    uint64 // payload since the queue pair had nothing outstanding
-	served  uint64 // for its turns: the same with headers, or of the READ that is answered
+	served  uint64 // for its quantum: the same with headers, or of the READ that is responded to
 	begun   bool
 	asked   bool // for its first ACK
 	waiting bool // in the list of creditPeer
@@ -116,7 +116,7 @@ func newCredits(o *Options, link uint64) *credits {
 func (c *credits) onConnect(e *engine, x *QP, a *qp.Attr) {
 	d, to := x.dest, x.path.Current()
 	packet := a.PMTU.Bytes()
-	// Without room for the stamp a packet cannot say that it is paid.
+	// Without room for the stamp a packet cannot carry credit.
 	if x.typ != qp.RC || to.Loopback || !qpn.OfEngine(a.DestQPN) || packet+rocev2.PMTUOverhead+rocev2.StampLen > to.MTU {
 		return
 	}
@@ -129,28 +129,28 @@ func (c *credits) onConnect(e *engine, x *QP, a *qp.Attr) {
 	x.credit = &creditFlow{packet: uint32(packet)}
 	x.credit.Data, x.hooks = x, c
 	if len(p.qps) == 0 {
-		p.told, p.spoke = false, false
+		p.advertised, p.implied = false, false
 	}
 	p.dest, d.credit = d, p
 	p.qps = append(p.qps, x)
-	if p.on {
+	if p.enabled {
 		c.recv.NewFlow(int64(e.now), p.id)
 		c.dirty = true
 	} else {
-		p.looks, c.look = creditLooks, int64(e.now)
+		p.pollsLeft, c.pollAt = creditPolls, int64(e.now)
 	}
 }
 
-// learn has the table asked for the peers of which it is not known that they
-// understand. An engine that was opened a moment ago says so by HELLO within seconds,
-// and until then nothing need be sent there.
-func (c *credits) learn(e *engine) {
-	c.look = 0
+// pollPeers has the table asked for the peers that are not known to understand pre-credit. An
+// engine that was opened a moment ago is announced by HELLO within seconds, and until then
+// nothing need be sent there.
+func (c *credits) pollPeers(e *engine) {
+	c.pollAt = 0
 	for _, p := range c.ids {
-		if p.dest != nil && !p.on && p.looks > 0 {
-			p.looks--
-			e.list(p.dest)
-			c.look = int64(e.now) + creditLook
+		if p.dest != nil && !p.enabled && p.pollsLeft > 0 {
+			p.pollsLeft--
+			e.queueForSync(p.dest)
+			c.pollAt = int64(e.now) + creditPollPeriod
 		}
 	}
 }
@@ -169,22 +169,22 @@ func (c *credits) onDisconnect(e *engine, x *QP) {
 	}
 	p.qps = slices.DeleteFunc(p.qps, func(o *QP) bool { return o == x })
 	x.credit, x.hooks = nil, nil
-	p.wake(e)
-	c.rouse(p)
+	p.resumeWaiting(e)
+	c.markReady(p)
 }
 
-// onPeer takes what HELLO says of a peer.
+// onPeer applies what HELLO announced of a peer.
 func (c *credits) onPeer(e *engine, d *dest, reply *DestSync) {
 	p, told := d.credit, reply.Known && reply.Credit
 	if p == nil {
 		return
 	}
-	if p.told && !told { // its engine has gone since
-		p.spoke = false
+	if p.advertised && !told { // its engine has gone since
+		p.implied = false
 	}
-	p.told = told
-	switch on := p.dest.stamps && (told || p.spoke); {
-	case on == p.on:
+	p.advertised = told
+	switch on := p.dest.stamps && (told || p.implied); {
+	case on == p.enabled:
 	case on:
 		c.turnOn(e, p)
 	default:
@@ -192,23 +192,24 @@ func (c *credits) onPeer(e *engine, d *dest, reply *DestSync) {
 	}
 }
 
-// speaks takes a grant of a peer of which HELLO has not told yet that it understands: only
-// who does sends one. HELLO may take seconds, where an engine was opened a moment ago.
-func (c *credits) speaks(e *engine, p *creditPeer) {
-	if p.spoke = p.dest.stamps; p.spoke {
+// onPeerGrant is called with a grant of a peer that HELLO has not announced yet. The grant
+// implies that the peer understands. HELLO may take seconds, where an engine was opened a
+// moment ago.
+func (c *credits) onPeerGrant(e *engine, p *creditPeer) {
+	if p.implied = p.dest.stamps; p.implied {
 		c.turnOn(e, p)
 	}
 }
 
 func (c *credits) turnOn(e *engine, p *creditPeer) {
-	p.on = true
+	p.enabled = true
 	c.recv.NewFlow(int64(e.now), p.id)
 	c.dirty = true
 }
 
 // turnOff ends pre-credit with a peer: what is unused at either end goes back.
 func (c *credits) turnOff(e *engine, p *creditPeer) {
-	if !p.on {
+	if !p.enabled {
 		return
 	}
 	if m, send := p.src.GiveUp(); send {
@@ -216,22 +217,22 @@ func (c *credits) turnOff(e *engine, p *creditPeer) {
 	}
 	c.recv.Leave(p.id)
 	c.flush(e)
-	p.on, p.blind = false, false
+	p.enabled, p.firstFlight = false, false
 	for _, x := range p.qps {
 		p.src.Drop(&x.credit.Flow)
 		x.credit.begun = false
 	}
-	p.wake(e)
+	p.resumeWaiting(e)
 }
 
-// onPosted asks for pre-credit for what a queue pair has just posted.
+// onPosted adds what a queue pair has just posted to its flow.
 func (c *credits) onPosted(e *engine, x *QP, wr *qp.SendWR) {
 	p, f, now := x.dest.credit, x.credit, int64(e.now)
 	first := x.q.SendQueued() == 1
 	if first {
 		f.sent, f.served = 0, 0
 	}
-	if !p.on {
+	if !p.enabled {
 		return
 	}
 	verb := precredit.VerbSend
@@ -239,7 +240,7 @@ func (c *credits) onPosted(e *engine, x *QP, wr *qp.SendWR) {
 	case qp.OpSend, qp.OpSendImm, qp.OpSendInv:
 	case qp.OpWrite, qp.OpWriteImm:
 		verb = precredit.VerbWrite
-	default: // the data of a READ comes from the peer, who knows nothing of it before
+	default: // the data of a READ comes from the peer, which cannot plan for it
 		return
 	}
 	n := uint64(len(wr.Data))
@@ -251,7 +252,7 @@ func (c *credits) onPosted(e *engine, x *QP, wr *qp.SendWR) {
 		p.src.Drop(&f.Flow)
 		f.begun, f.asked, f.posted, f.queued = true, false, 0, 0
 		if p.dest.flight.Used() == 0 {
-			p.blind = true
+			p.firstFlight = true
 			p.ramp.End()
 			p.limit(e)
 		}
@@ -274,10 +275,10 @@ func (c *credits) onPosted(e *engine, x *QP, wr *qp.SendWR) {
 	}
 	p.src.Push(&f.Flow, f.class, more)
 	p.src.Refill(now, f.packet)
-	c.rouse(p)
+	c.markReady(p)
 }
 
-// answered is called for an answer of the peer, whatever it says.
+// answered is called with an ACK, a NAK or a response of the peer.
 func (c *credits) answered(e *engine, p *creditPeer, x *QP, pkt *rocev2.Packet) {
 	now := int64(e.now)
 	if rtt, _ := p.probe.answered(x, pkt.Opcode().Info().Operation, pkt.BTH().PSN(), e.now); rtt > 0 {
@@ -288,25 +289,25 @@ func (c *credits) answered(e *engine, p *creditPeer, x *QP, pkt *rocev2.Packet) 
 		f.begun = false
 		p.src.Drop(&f.Flow)
 	}
-	c.heard(e, p)
+	c.endFirstFlight(e, p)
 	if now-p.round >= p.rtt && x.credit != nil {
 		p.round = now
 		p.src.NextRound(now, x.credit.packet)
 	}
-	c.rouse(p)
+	c.markReady(p)
 }
 
-// heard ends the time in which nothing is known of the way. Who had to wait does not
-// begin with all that its rate allows, but with what was under way.
-func (c *credits) heard(e *engine, p *creditPeer) {
-	if p.blind && len(p.waiting) > 0 {
+// endFirstFlight is called when the path is known. Queue pairs that were blocked do not begin
+// with all that the rate allows, but with what was in flight.
+func (c *credits) endFirstFlight(e *engine, p *creditPeer) {
+	if p.firstFlight && len(p.waiting) > 0 {
 		c.count.ramps++
 		p.ramp.Begin(uint32(max(p.dest.flight.Bytes(), 1)))
 		p.limit(e)
 	}
-	p.blind = false
+	p.firstFlight = false
 	if len(p.waiting) > 0 {
-		p.wake(e)
+		p.resumeWaiting(e)
 	}
 }
 
@@ -317,12 +318,12 @@ func (c *credits) onAck(e *engine, x *QP, before uint64) {
 		return
 	}
 	n := before - min(p.dest.flight.Bytes(), before)
-	base := max(p.src.Base(), creditRTT) // less is the hosts' own time more than the way's
+	base := max(p.src.Base(), creditRTT) // a shorter RTT is the hosts' time more than the path's
 	p.ramp.Ack(uint32(n), p.rtt-base, base, c.enough(p, base))
 	p.limit(e)
 }
 
-// enough is the window at which the policy's rate takes over: what it puts under way, but
+// enough is the window at which the policy's rate takes over: what it puts in flight, but
 // no more than two bandwidth-delay products.
 func (c *credits) enough(p *creditPeer, base int64) uint32 {
 	n := 2 * precredit.BDP(c.link, base)
@@ -341,23 +342,23 @@ func (p *creditPeer) limit(e *engine) {
 	p.dest.setRampWindow(e, uint64(w))
 }
 
-// onTimeout ends the wait for an answer, which could last for ever. A timeout of an ACK
-// voids what is left.
+// onTimeout ends the first flight, which could last for ever. A timeout of an ACK voids what
+// is left.
 func (c *credits) onTimeout(e *engine, x *QP, ack bool) {
 	p := x.dest.credit
-	if ack && p.on {
+	if ack && p.enabled {
 		if m, send := p.src.GiveUp(); send {
 			c.sendReturn(e, p, m)
 		}
 	}
-	c.heard(e, p)
+	c.endFirstFlight(e, p)
 }
 
-// onLoss asks the peer what of its credit has arrived.
+// onLoss reports the credit that was used, so that the peer finds what was lost.
 func (c *credits) onLoss(e *engine, x *QP) {
 	p := x.dest.credit
 	const often = int64(time.Millisecond)
-	if now := int64(e.now); p.on && now-p.asked >= often {
+	if now := int64(e.now); p.enabled && now-p.asked >= often {
 		p.asked = now
 		if m, send := p.src.Report(); send {
 			c.sendReturn(e, p, m)
@@ -366,15 +367,15 @@ func (c *credits) onLoss(e *engine, x *QP) {
 }
 
 // onFlush drops the flow of a queue pair that has nothing to send any more, since it failed:
-// it must not stand before others.
+// it must not block others.
 func (c *credits) onFlush(e *engine, x *QP) {
 	p := x.dest.credit
 	if x.q.SendQueued() == 0 {
 		x.credit.begun = false
 		p.src.Drop(&x.credit.Flow)
-		c.rouse(p)
+		c.markReady(p)
 	}
 	if len(p.waiting) > 0 && p.dest.flight.Used() == 0 {
-		p.wake(e)
+		p.resumeWaiting(e)
 	}
 }

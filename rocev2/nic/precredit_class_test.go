@@ -15,7 +15,7 @@ const testLarge = 8 // CS1
 // flowOf is a queue pair of a flow of this class that has sent nothing.
 func flowOf(class precredit.Class) (*credits, *QP) {
 	c := &credits{large: testLarge, bdp: 4096}
-	d := &dest{credit: &creditPeer{on: true}}
+	d := &dest{credit: &creditPeer{enabled: true}}
 	return c, &QP{selective: true, dest: d, home: d, credit: &creditFlow{class: class, begun: true}}
 }
 
@@ -74,7 +74,7 @@ func TestLargeClass(t *testing.T) {
 // they pass the queue that matters.
 func TestMarkedAloneAreMeasured(t *testing.T) {
 	c, x := flowOf(precredit.Large)
-	if c.tellsNothing(x.dest, 0, 5) {
+	if c.omitT1(x.dest, 0, 5) {
 		t.Error("nothing was marked yet")
 	}
 	dscps(c, x, 1) // at 1
@@ -83,7 +83,7 @@ func TestMarkedAloneAreMeasured(t *testing.T) {
 		now    qp.Time
 		want   bool
 	}{{0, 2, true}, {testLarge << 2, 2, false}, {testLarge<<2 | 3, 2, false}, {0, 1 + largeWindow, false}} {
-		if got := c.tellsNothing(x.dest, test.tclass, test.now); got != test.want {
+		if got := c.omitT1(x.dest, test.tclass, test.now); got != test.want {
 			t.Errorf("traffic class %#x at %d: %v", test.tclass, test.now, got)
 		}
 	}

@@ -11,57 +11,57 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// rouse has transmit look at a peer: its first flow may have pre-credit now, as that has
-// come or it has just become the first.
-func (c *credits) rouse(p *creditPeer) {
-	if !p.eager && p.src.Len() > 0 {
-		p.eager = true
-		c.eager = append(c.eager, p)
+// markReady has next serve a peer: its first flow may have pre-credit now, as a grant came or
+// the flow has just become the first.
+func (c *credits) markReady(p *creditPeer) {
+	if !p.ready && p.src.Len() > 0 {
+		p.ready = true
+		c.ready = append(c.ready, p)
 	}
 }
 
-// next sends up to n packets that have pre-credit and returns how many. They go past
-// the line and the pacer of their destination: a small flow must not wait for what
+// next sends up to n packets that have pre-credit and returns how many. They bypass the
+// queue and the pacer of their destination: a small flow must not wait for what
 // large ones may send by their rate. The pacer counts them all the same, so that the
-// rate holds: what comes behind waits the longer, pre-credit too when a product's worth
-// has left ahead of its time. Else hosts that have nothing but small flows would have no
+// rate holds: what is sent next waits the longer, pre-credit too when a bandwidth-delay
+// product has left ahead of the rate. Else hosts that have nothing but small flows would have no
 // rate at all.
 func (c *credits) next(e *engine, n int) (sent int) {
-	kept := c.eager[:0]
-	for _, p := range c.eager {
+	kept := c.ready[:0]
+	for _, p := range c.ready {
 		k, more := c.sendCredited(e, p, n-sent)
 		if sent += k; more {
 			kept = append(kept, p)
 		} else {
-			p.eager = false
+			p.ready = false
 		}
 	}
-	clear(c.eager[len(kept):])
-	c.eager = kept
+	clear(c.ready[len(kept):])
+	c.ready = kept
 	return sent
 }
 
 // sendCredited is next for one peer. more: it could go on in another iteration.
 func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more bool) {
 	o := &e.out
-	for tries := txTries; tries > 0 && p.on && p.dest != nil && p.dest.stamps; tries-- {
+	for tries := txTries; tries > 0 && p.enabled && p.dest != nil && p.dest.stamps; tries-- {
 		flow := p.src.Head()
 		if flow == nil {
 			break
 		}
 		x := flow.Data.(*QP)
 		at := p.src.Ready(int64(e.now))
-		if at < min(flow.Left(), x.credit.packet) || p.dest.borrowed(e) > c.bdp {
-			break // it stands in line as well
+		if at < min(flow.Left(), x.credit.packet) || p.dest.aheadOfRate(e) > c.bdp {
+			break // it is in the queue as well
 		}
 		if sent >= n {
 			return sent, true
 		}
-		if !e.room(x) {
-			e.blocked = true
+		if !e.hasFrame(x) {
+			e.txFramesExhausted = true
 			return sent, true
 		}
-		// The first packet, to hear after one round trip, and the last for now.
+		// The first packet, for an ACK after one RTT, and the last for now.
 		if !x.credit.asked || at < 2*x.credit.packet {
 			x.credit.asked = true
 			x.q.AskAck()
@@ -69,7 +69,7 @@ func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more 
 		p.dest.flight.Pass(true)
 		has := x.q.NextData(e.now, o)
 		p.dest.flight.Pass(false)
-		if !has { // what it still has goes as without, when it may
+		if !has { // what it still has is sent without pre-credit
 			p.src.Drop(flow)
 			continue
 		}
@@ -80,38 +80,38 @@ func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more 
 			p.src.Drop(flow)
 		}
 		sent++
-		e.touch(x) // for its timer: it may not get a turn in the line for long
+		e.markDirty(x) // for its timer: it may not be served in the queue for long
 	}
 	return sent, false
 }
 
-// mayStart has a queue pair wait for the first answer of the peer, if it is one that waits.
+// mayStart blocks large flows without pre-credit in the first flight.
 func (c *credits) mayStart(e *engine, x *QP) bool {
 	p := x.dest.credit
-	if p.withholds(x) {
+	if p.blockedInFirstFlight(x) {
 		c.wait(e, p, x)
 		return false
 	}
 	return true
 }
 
-// withholds reports whether a queue pair's next packet waits until something is heard
-// from the peer: it is a large flow's, without pre-credit, and others are under way.
-func (p *creditPeer) withholds(x *QP) bool {
+// blockedInFirstFlight reports whether a queue pair's next packet waits until the peer has
+// sent something: it is a large flow's, without pre-credit, and others are in flight.
+func (p *creditPeer) blockedInFirstFlight(x *QP) bool {
 	f := x.credit
-	if !p.on || !f.begun || f.class != precredit.Large || !p.blind {
+	if !p.enabled || !f.begun || f.class != precredit.Large || !p.firstFlight {
 		return false
 	}
 	if p.dest.flight.Used() > 0 {
 		return true
 	}
-	x.q.AskAck() // the only one until it is answered
+	x.q.AskAck() // the only one until its ACK
 	return false
 }
 
-// borrowed is how many bytes have left ahead of what the rate allows.
-func (d *dest) borrowed(e *engine) uint32 {
-	if d.pacer.Rate() == 0 || !e.live.Paced {
+// aheadOfRate is how many bytes have left ahead of what the rate allows.
+func (d *dest) aheadOfRate(e *engine) uint32 {
+	if d.pacer.Rate() == 0 || !e.config.Paced {
 		return 0
 	}
 	return precredit.BDP(d.pacer.Rate(), d.pacer.Next()-int64(e.now))
@@ -122,7 +122,7 @@ func (d *dest) borrowed(e *engine) uint32 {
 // serve last, if there is one. Within a queue pair packets move to that class at some
 // point and back only when nothing is outstanding, so none overtakes an earlier one in
 // switches that serve the other class first. In switches that share between the two it
-// may: only who has SACK is marked.
+// may: only queue pairs with SACK are marked.
 func (c *credits) tclass(e *engine, x *QP, o *qp.Outbound, own uint8) uint8 {
 	f := x.credit
 	switch o.Opcode.Info().Operation {
@@ -146,24 +146,24 @@ func (c *credits) tclass(e *engine, x *QP, o *qp.Outbound, own uint8) uint8 {
 	return c.large<<2 | own&ecn
 }
 
-// tellsNothing reports whether a packet's time on the way says nothing of the queue that
-// the destination's rate fills: it passes the large ones. The policy would take the
-// least time for the queue's and see none until packets are lost.
-func (c *credits) tellsNothing(d *dest, tclass uint8, now qp.Time) bool {
+// omitT1 reports whether a packet's delay does not show the queue that the destination's rate
+// fills: the packet passes the large ones. The policy would take the shortest delay for the
+// queue's, and find none until packets are lost.
+func (c *credits) omitT1(d *dest, tclass uint8, now qp.Time) bool {
 	return c.large != 0 && d.largeAt != 0 && now-d.largeAt < largeWindow && tclass>>2 != c.large
 }
 
 // largeWindow is for how long after a large packet: two of the agent's.
 const largeWindow = qp.Time(20 * time.Millisecond)
 
-// wait keeps a queue pair until something is heard from the peer, but not for long: what
-// is under way may be of somebody who ends without an answer.
+// wait keeps a queue pair until the first flight ends, but not for long: what is in flight may
+// belong to a queue pair that is destroyed before its ACK.
 func (c *credits) wait(e *engine, p *creditPeer, x *QP) {
 	if !x.credit.waiting {
 		x.credit.waiting = true
 		p.waiting = append(p.waiting, x)
 		c.count.withheld++
-		c.wakeAt(int64(e.now) + creditPatience)
+		c.wakeAt(int64(e.now) + creditMaxWait)
 	}
 }
 
@@ -175,8 +175,8 @@ func (p *creditPeer) unwait(x *QP) {
 	}
 }
 
-// wake has all that wait line up again, to be judged anew.
-func (p *creditPeer) wake(e *engine) {
+// resumeWaiting enqueues all that wait again.
+func (p *creditPeer) resumeWaiting(e *engine) {
 	for i, x := range p.waiting {
 		x.credit.waiting = false
 		e.enqueue(x)
@@ -198,7 +198,7 @@ func (c *credits) attachCredit(e *engine, x *QP, o *qp.Outbound, ahead bool) {
 		p.src.Pass(&f.Flow, n)
 		return
 	}
-	if left := f.Left(); left < n { // the last packet of those that may be paid
+	if left := f.Left(); left < n { // the last packet that may be credited
 		p.src.Push(&f.Flow, f.class, n-left)
 	}
 	k, ok := p.src.SrcSchedulePrecredit(int64(e.now), n)

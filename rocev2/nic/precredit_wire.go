@@ -10,16 +10,16 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// What two engines tell each other of pre-credit (docs/wire-format.md): in the stamps
+// What two engines send each other for pre-credit (docs/wire-format.md): in the stamps
 // of data and ACKs, and in messages of their own, which may be lost. A grant is sent
-// again until it was answered; of the rest a later message says the same.
+// again until the peer returned it; all else is repeated by a later message.
 
-// onStamp fills in the credit of a stamp, and takes T1 out where that would mislead.
+// onStamp fills in the credit of a stamp, and omits T1 where it would mislead.
 func (c *credits) onStamp(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool) {
-	if p := d.credit; x.credit != nil && p.on {
+	if p := d.credit; x.credit != nil && p.enabled {
 		c.mark(e, p, x, o, ahead)
 	}
-	if c.tellsNothing(d, o.TOS, e.now) {
+	if c.omitT1(d, o.TOS, e.now) {
 		o.Stamp.Flags &^= rocev2.StampT1
 	}
 }
@@ -39,11 +39,11 @@ func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound, ahead bo
 	}
 }
 
-// onReceived takes a packet of a peer. The engine serves it at once: what arrives does
-// not wait in a buffer but that of the socket.
+// onReceived takes a packet of a peer. It is delivered at once: what arrives waits in no buffer
+// but the socket's.
 func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta) {
 	p := x.dest.credit
-	if !p.on {
+	if !p.enabled {
 		return
 	}
 	now := int64(e.now)
@@ -80,11 +80,11 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 		return
 	}
 	b := pkt.CreditGrant()
-	if !p.on && b != nil {
-		c.speaks(e, p)
+	if !p.enabled && b != nil {
+		c.onPeerGrant(e, p)
 	}
-	if !p.on {
-		c.count.ignored++ // we do not know yet that it understands, or no more
+	if !p.enabled {
+		c.count.ignored++ // not known to understand, or no more
 		return
 	}
 	if b != nil {
@@ -93,7 +93,7 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 			Epoch: f.Epoch, Limit: f.Limit, Seq: f.Seq, Open: f.Flags&rocev2.CreditOpen != 0, Recall: f.Flags&rocev2.CreditRecall != 0,
 			LifeNs: int64(min(b.LifeNs(), uint64(time.Hour))),
 		}
-		// It has just learnt of us, and may have ignored what we granted before.
+		// The peer may have ignored earlier grants, before HELLO announced this host.
 		if g.Open && c.recv.Share(p.id) == 0 {
 			c.recv.NewFlow(now, p.id)
 			c.dirty = true
@@ -101,8 +101,8 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 		if m, send := p.src.Account.Grant(now, g); send {
 			c.sendReturn(e, p, m)
 			p.src.Refill(now, p.qps[0].credit.packet)
-			c.rouse(p)
-			p.wake(e)
+			c.markReady(p)
+			p.resumeWaiting(e)
 			c.watch(p)
 		}
 		return
@@ -132,7 +132,7 @@ func (c *credits) wakeAt(at int64) {
 	}
 }
 
-// onIteration does what is due and sends what there is to say.
+// onIteration does what is due and sends grants and returns.
 func (c *credits) onIteration(e *engine) {
 	now := int64(e.now)
 	if c.timer != 0 && now >= c.timer {
@@ -142,13 +142,13 @@ func (c *credits) onIteration(e *engine) {
 				c.sendReturn(e, p, m)
 			}
 			if len(p.waiting) > 0 {
-				c.heard(e, p)
+				c.endFirstFlight(e, p)
 			}
 			c.watch(p)
 		}
 	}
-	if c.look != 0 && now >= c.look {
-		c.learn(e)
+	if c.pollAt != 0 && now >= c.pollAt {
+		c.pollPeers(e)
 	}
 	if at := c.recv.Deadline(); at != 0 && now >= at {
 		c.recv.Expire(now)
@@ -165,7 +165,7 @@ func (c *credits) deadline(now qp.Time) int64 {
 		return int64(now)
 	}
 	at := c.recv.Deadline()
-	for _, other := range [...]int64{c.timer, c.look} {
+	for _, other := range [...]int64{c.timer, c.pollAt} {
 		if at == 0 || other != 0 && other < at {
 			at = other
 		}
@@ -216,7 +216,7 @@ func (c *credits) sendReturn(e *engine, p *creditPeer, m precredit.Return) {
 	}
 }
 
-// send sends o by the way of one of the peer's queue pairs. Its stamp has no
+// send sends o on the path of one of the peer's queue pairs. Its stamp has no
 // echo: ingress does not read one there, and an echo counts once.
 func (c *credits) send(e *engine, p *creditPeer, o *rocev2.Datagram) bool {
 	if len(p.qps) == 0 {
@@ -234,8 +234,8 @@ func (c *credits) send(e *engine, p *creditPeer, o *rocev2.Datagram) bool {
 	}
 	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.port
 	o.DestQP, o.Stamp = rocev2.ControlQPN, &c.stamp
-	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: p.dest.token, T1: uint64(int64(e.clock.now()) + e.live.ClockOffset)}
-	if c.tellsNothing(p.dest, o.TOS, e.now) {
+	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: p.dest.token, T1: uint64(int64(e.clock.now()) + e.config.ClockOffset)}
+	if c.omitT1(p.dest, o.TOS, e.now) {
 		c.stamp.Flags = 0
 	}
 	if _, err := o.Begin(frame[etherLen:], 0); err != nil {

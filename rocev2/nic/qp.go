@@ -56,8 +56,8 @@ type Attr struct {
 // MaskPath says that Modify sets Dst, Src and Flow.
 const MaskPath qp.AttrMask = 1 << 30
 
-// QP is a queue pair of a device. Where many take turns, each finds its own not in the
-// caches any more: so what every message needs is close together in one object, what
+// QP is a queue pair of a device. Where many are served one after the other, the caches do
+// not hold their state: so what every message needs is close together in one object, what
 // PostSend needs in its first two cache lines, and what few need at the end. The order
 // of fields is that of lines of 64 bytes, behind the 8 bytes that Go's heap puts first.
 type QP struct {
@@ -71,9 +71,9 @@ type QP struct {
 	// The engine's.
 	num                 uint32
 	typ                 qp.Type
-	touched             bool
-	watched             bool   // it stands in the engine's watchLine
-	place               uint32 // there
+	dirty               bool
+	ackWaiting          bool   // it is in engine.ackWait
+	ackWaitSlot         uint32 // there
 	sendTaken, sendLost uint32
 
 	q qp.QP // all but its Config
@@ -106,7 +106,7 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		return nil, err
 	}
 	x := &QP{dev: d, pd: pd, typ: init.Type, send: init.SendCQ, recv: init.RecvCQ, srq: init.SRQ}
-	if err := x.hold(); err != nil {
+	if err := x.acquire(); err != nil {
 		return nil, err
 	}
 	x.timer.Owner = x
@@ -121,17 +121,17 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		conf.SRQ = x.srq.q
 	}
 	if err := d.do(func() error { return d.eng.addQP(x, conf) }); err != nil {
-		x.release()
+		x.releaseAll()
 		return nil, fmt.Errorf("nic: create a queue pair: %w", err)
 	}
-	if err := d.wire.Steer(x.num); err != nil {
+	if err := d.dataplane.Steer(x.num); err != nil {
 		return nil, fmt.Errorf("nic: create a queue pair: %w", errors.Join(err, x.Destroy()))
 	}
 	return x, nil
 }
 
-// hold has everything stay that the queue pair is made of, or says what has gone.
-func (x *QP) hold() (err error) {
+// acquire takes references to all that the queue pair uses, or returns what is destroyed.
+func (x *QP) acquire() (err error) {
 	var held []func()
 	defer func() {
 		if err != nil {
@@ -152,11 +152,11 @@ func (x *QP) hold() (err error) {
 		}
 		held = append(held, x.srq.users.leave)
 	}
-	return x.dev.hold(x.pd)
+	return x.dev.acquirePD(x.pd)
 }
 
-// release is the opposite of hold.
-func (x *QP) release() {
+// releaseAll is the opposite of acquire.
+func (x *QP) releaseAll() {
 	x.dev.mem.ReleasePD(x.pd.num)
 	x.send.users.leave()
 	x.recv.users.leave()
@@ -247,14 +247,14 @@ func (x *QP) Destroy() error {
 	if !x.destroyed.CompareAndSwap(false, true) {
 		return ErrDestroyed
 	}
-	err := x.dev.wire.Unsteer(x.num)
+	err := x.dev.dataplane.Unsteer(x.num)
 	var left *route.Path
 	if !x.dev.eng.do(func() { left = x.dev.eng.removeQP(x) }) {
 		return err
 	}
 	release(left)
 	x.dev.mem.ReleaseQP(x.num)
-	x.release()
+	x.releaseAll()
 	return err
 }
 
@@ -272,14 +272,14 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	return nil
 }
 
-// removeQP forgets a queue pair. Lists that it is in drop it when its turn comes. It
+// removeQP removes a queue pair. Lists that it is in drop it when they come to it. It
 // returns what unroute does.
 func (e *engine) removeQP(x *QP) (left *route.Path) {
 	_ = x.q.Modify(qp.Attr{State: qp.Reset}, qp.MaskState) // gives back what it holds
 	left = e.unroute(x)
 	e.qpTimers.Stop(&x.timer)
-	if x.watched {
-		e.watch.leave(x)
+	if x.ackWaiting {
+		e.ackWait.remove(x)
 	}
 	e.qps.Free(x.num)
 	x.dead = true

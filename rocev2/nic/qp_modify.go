@@ -104,11 +104,11 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (lef
 	x.attr = attr
 	e.posts.mu.Unlock()
 	x.publish()
-	e.touch(x)
+	e.markDirty(x)
 	return left, nil
 }
 
-// unroute takes a queue pair's address away, and its place in the line there: the
+// unroute removes a queue pair's address, and the queue pair from the queue there: the
 // pacer of that destination is not the one of the next. It returns the path, for
 // release.
 func (e *engine) unroute(x *QP) (left *route.Path) {

@@ -4,8 +4,8 @@ package nic
 
 import "sync/atomic"
 
-// users counts the queue pairs of what they share, until that ends: after end nobody
-// can join, whoever was first.
+// users counts the queue pairs that use a CQ or an SRQ, until that ends: after end none can
+// join. Of a join and an end at the same time one fails.
 type users struct{ n atomic.Int32 }
 
 const noMore = -1 // n after end
@@ -25,8 +25,8 @@ func (u *users) join() bool {
 
 func (u *users) leave() { u.n.Add(-1) }
 
-// end lets nobody join from now on, unless there are users: how many. first: this
-// call has ended it.
+// end has all joins fail from now on, unless there are users: it returns how many. first:
+// this call has ended it.
 func (u *users) end() (left int32, first bool) {
 	for {
 		switch n := u.n.Load(); {

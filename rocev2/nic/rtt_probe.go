@@ -11,16 +11,16 @@ import (
 type probe struct {
 	qp   *QP
 	psn  rocev2.PSN
-	sent qp.Time // 0 = none under way
+	sent qp.Time // 0 = none outstanding
 }
 
-// probeTimeout is when a probe without an answer makes room for another.
+// probeTimeout is when a probe without an ACK is replaced by another.
 const probeTimeout = qp.Time(1e9)
 
-// leaves looks at a packet that leaves for the peer.
+// leaves is called with a packet that is sent to the peer.
 func (p *probe) leaves(x *QP, o *qp.Outbound, now qp.Time) {
 	switch {
-	case o.Again: // Karn: its answer could be the answer to either
+	case o.Again: // Karn: its ACK could be for either
 		if p.qp == x {
 			p.sent = 0
 		}
@@ -29,9 +29,9 @@ func (p *probe) leaves(x *QP, o *qp.Outbound, now qp.Time) {
 	}
 }
 
-// answered looks at a packet of the peer, and returns the round trip if it is the
-// one that was waited for, or one for packets behind it: a peer that has much to do
-// answers many at once, and hardly ever names this one.
+// answered is called with a packet of the peer. It returns the RTT if the packet acknowledges
+// the probe or a later packet: a busy peer acknowledges many at once, and hardly ever names
+// this one.
 func (p *probe) answered(x *QP, op rocev2.Operation, psn rocev2.PSN, now qp.Time) (rtt, sent qp.Time) {
 	if p.sent == 0 || p.qp != x || psn.Diff(p.psn) < 0 {
 		return 0, 0

@@ -14,7 +14,7 @@ import (
 // not after it, unless it has left.
 func TestWatchLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &watchLine{}
+		w := &ackWaitFIFO{}
 		w.head = rapid.Uint32().Draw(t, "places used before")
 		w.tail = w.head
 		type waiter struct {
@@ -26,29 +26,29 @@ func TestWatchLine(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 2).Draw(t, "what") {
 			case 0:
-				for range rapid.SampledFrom([]int{1, 3, watchPlaces}).Draw(t, "join") {
+				for range rapid.SampledFrom([]int{1, 3, ackWaitSlots}).Draw(t, "join") {
 					x := &QP{}
-					if !w.join(x, now) {
-						if w.tail-w.head != watchPlaces || x.watched {
-							t.Fatalf("no place behind %d of %d", w.tail-w.head, watchPlaces)
+					if !w.push(x, now) {
+						if w.tail-w.head != ackWaitSlots || x.ackWaiting {
+							t.Fatalf("no place behind %d of %d", w.tail-w.head, ackWaitSlots)
 						}
 						break
 					}
-					want = append(want, waiter{x, now + watchTime})
+					want = append(want, waiter{x, now + ackWaitTime})
 				}
 			case 1:
 				if len(want) > 0 {
 					i := rapid.IntRange(0, len(want)-1).Draw(t, "leaves")
-					w.leave(want[i].x)
-					if want[i].x.watched {
+					w.remove(want[i].x)
+					if want[i].x.ackWaiting {
 						t.Fatal("it still stands in line")
 					}
 					want = append(want[:i:i], want[i+1:]...)
 				}
 			case 2:
-				now += qp.Time(rapid.Int64Range(0, int64(watchTime)).Draw(t, "later"))
+				now += qp.Time(rapid.Int64Range(0, int64(ackWaitTime)).Draw(t, "later"))
 				for x := w.pop(now); x != nil; x = w.pop(now) {
-					if len(want) == 0 || x != want[0].x || want[0].until > now || x.watched {
+					if len(want) == 0 || x != want[0].x || want[0].until > now || x.ackWaiting {
 						t.Fatalf("at %d came one that was not due", now)
 					}
 					want = want[1:]
@@ -93,8 +93,8 @@ func TestRearm(t *testing.T) {
 			at = e.now + s.deadline
 		}
 		e.rearmAt(x, at)
-		if x.watched != s.watched || qp.Time(x.timer.At()) != s.timer {
-			t.Fatalf("after %+v: watched %v, timer %d", s, x.watched, x.timer.At())
+		if x.ackWaiting != s.watched || qp.Time(x.timer.At()) != s.timer {
+			t.Fatalf("after %+v: watched %v, timer %d", s, x.ackWaiting, x.timer.At())
 		}
 	}
 }

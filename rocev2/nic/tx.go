@@ -7,38 +7,39 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// A packet's way out. The functions follow in this order.
+// The stages of a sent packet. The functions follow in this order.
 //
-//  1. settle: queue pairs that something happened to send their answers, which are
-//     not paced, and line up at their destination if they have data
-//  2. choose: what has pre-credit goes first (precredit_tx.go); destinations take turns
-//     (here), those that the pacer lets; so do the queue pairs of a destination (tx_sched.go),
-//     and among those that wait for room in its flight (qp/flight.go)
+//  1. flushDirty: queue pairs that something happened to send their ACKs and NAKs, which
+//     are not paced, and are queued at their destination if they may have data
+//  2. choose: hooks first (hooks.go); then destinations that the pacer lets send, one after
+//     the other; the queue pairs of a destination by deficit round robin (tx_sched.go), and
+//     those that are blocked on its window in their order (qp/flight.go)
 //  3. build:  headers into the frame, the payload behind them from memory, ICRC
 //  4. stamp:  the option, if the peer understands it and the MTU has room
 //  5. push:   to the socket; submit shows all of it to the kernel (tx_kick.go)
 
-// Budgets of one turn. None of them depends on whether anything can be sent.
+// Budgets of one iteration. None of them depends on whether anything can be sent.
 const (
-	txBatch     = 256         // packets of data
-	destBurst   = 16          // of them to one destination in a row
-	txTries     = 4 * txBatch // queue pairs and destinations that are asked for packets
-	answerBurst = 256         // answers of one queue pair
+	txBatch   = 256         // packets of data
+	destBurst = 16          // of them to one destination in a row
+	txTries   = 4 * txBatch // queue pairs and destinations that are asked for packets
+	ackBurst  = 256         // ACKs and NAKs of one queue pair
 )
 
-// settle draws the conclusions of what happened since it last ran.
-func (e *engine) settle() {
-	stuck, n := 0, len(e.touched)
-	for _, x := range e.touched[:n] {
-		if !x.dead && !e.answers(x) {
-			// The rest waits for the next turn.
-			e.touched[stuck] = x
+// flushDirty sends the ACKs and NAKs of queue pairs that something happened to since it last
+// ran, shows applications what completed, and queues those that may have data.
+func (e *engine) flushDirty() {
+	stuck, n := 0, len(e.dirty)
+	for _, x := range e.dirty[:n] {
+		if !x.dead && !e.flushAnswers(x) {
+			// The rest waits for the next iteration.
+			e.dirty[stuck] = x
 			stuck++
-			e.blocked = true
+			e.txFramesExhausted = true
 			x.publish()
 			continue
 		}
-		x.touched = false
+		x.dirty = false
 		if x.dead {
 			continue
 		}
@@ -55,14 +56,14 @@ func (e *engine) settle() {
 			x.hooks.onFlush(e, x)
 		}
 	}
-	e.touched = append(e.touched[:stuck], e.touched[n:]...)
-	e.show()
+	e.dirty = append(e.dirty[:stuck], e.dirty[n:]...)
+	e.publishCompletions()
 }
 
-// answers sends what a queue pair has to answer. False: there is more.
-func (e *engine) answers(x *QP) bool {
-	for range answerBurst {
-		if x.path != nil && !e.room(x) {
+// flushAnswers sends the ACKs and NAKs of a queue pair. False: there are more.
+func (e *engine) flushAnswers(x *QP) bool {
+	for range ackBurst {
+		if x.path != nil && !e.hasFrame(x) {
 			return false // the kernel has all frames of its socket
 		}
 		if !x.q.NextAck(e.now, &e.out) {
@@ -74,19 +75,19 @@ func (e *engine) answers(x *QP) bool {
 }
 
 // transmit sends data and returns how many packets, or 1 if it has not come to the end of
-// what may be sent. A destination whose socket is full does not hold up those of other sockets.
+// what may be sent. A destination whose socket is full does not block those of other sockets.
 func (e *engine) transmit() (did int) {
 	sent, tries := 0, txTries
 	if e.hooks != nil {
 		sent = e.hooks.next(e, txBatch)
 	}
 	for sent < txBatch && tries > 0 && !e.ready.Empty() {
-		d := e.ready.Pop() // still queued: nobody else puts it in a ring
+		d := e.ready.Pop() // it stays marked as queued, so that enqueueDest leaves it alone
 		tries--
 		n, next := e.serve(d, min(destBurst, txBatch-sent), &tries)
 		sent += n
 		switch {
-		case next == destFull:
+		case next == destSocketFull:
 			e.socketFull.Push(&d.link, d)
 		case next == destReady && !d.drr.Empty():
 			e.ready.Push(&d.link, d)
@@ -108,21 +109,21 @@ func (e *engine) transmit() (did int) {
 type destNext uint8
 
 const (
-	destReady destNext = iota // it goes on as long as queue pairs are in its line
-	destPaced                 // the pacer's timer has it go on
-	destFull                  // it goes on when the kernel has given frames back
+	destReady      destNext = iota // it stays in service as long as queue pairs are queued there
+	destPaced                      // the pacer's timer has it go on
+	destSocketFull                 // it goes on when the kernel has given frames back
 )
 
-// serve lets a destination send up to n packets, and ask up to tries queue pairs for them.
+// serve sends up to n packets to a destination, and calls NextData of up to tries queue pairs.
 func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 	for sent < n && *tries > 0 {
 		*tries--
 		e.enqueueUnblocked(d)
-		x := d.drr.First() // whose turn it is
+		x := d.drr.First() // in service
 		if x == nil {
 			return sent, destReady
 		}
-		if to := x.bound(); to != d {
+		if to := x.nextDest(); to != d {
 			e.requeue(x, to)
 			continue
 		}
@@ -134,9 +135,9 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 		case !d.mayLeave(e):
 			e.blockOnPacer(d)
 			return sent, destPaced
-		case !e.room(x):
-			e.blocked = true
-			return sent, destFull
+		case !e.hasFrame(x):
+			e.txFramesExhausted = true
+			return sent, destSocketFull
 		case !x.q.NextData(e.now, &e.out):
 			e.dequeueIdle(d, x)
 			continue
@@ -150,41 +151,41 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 // dispatch sends a packet of the queue pair in service at a destination.
 func (e *engine) dispatch(d *dest, x *QP, o *qp.Outbound) {
 	if !o.AckReq && d.lastOfQuantum(etherLen+o.Len(o.PayloadLen)) {
-		x.q.AskNow(e.now, o) // nobody else would ask for it before the next turn
+		x.q.AskNow(e.now, o) // no other packet asks for it before its next service
 	}
 	size, to := e.send(x, o, false)
 	to.consumeTokens(e, size)
 	if o.Opcode == rocev2.RCReadRequest {
-		size = max(size, int(min(o.DMALen, quantum))) // its turn is for the answers
+		size = max(size, int(min(o.DMALen, quantum))) // its quantum is for the responses
 	}
 	e.chargeDeficit(d, x, size)
 	if x.typ != qp.RC {
-		e.touch(x) // what has left is complete: settle makes room for another before it says so
+		e.markDirty(x) // what has left is complete: flushDirty makes room for another before the completion shows
 	}
 }
 
-// room reports whether there is memory for the next packet of the queue pair.
-func (e *engine) room(x *QP) bool {
+// hasFrame reports whether there is memory for the next packet of the queue pair.
+func (e *engine) hasFrame(x *QP) bool {
 	path, d := x.path, x.dest
 	if path == nil { // UD
-		a := x.handle()
+		a := x.nextAH()
 		if a == nil {
 			return true
 		}
 		path, d = a.path, a.dest
 	}
 	switch to := path.Current(); {
-	case to.Err != nil: // send drops it: a queue pair without a way must not hold up others
+	case to.Err != nil: // send drops it: a queue pair without a route must not block others
 		return true
 	case to.Loopback:
-		return e.own.count < ownLimit
+		return e.loopback.count < loopbackLimit
 	}
 	return d.sock.xsk.Reserve(1) > 0
 }
 
-// handle is the address handle of the next packet of a queue pair of UD; nil if there
+// nextAH is the address handle of the next packet of a queue pair of UD; nil if there
 // is no packet, or it was destroyed: what was posted with it is lost.
-func (x *QP) handle() *AH {
+func (x *QP) nextAH() *AH {
 	if o := x.q.NextAH(); o != nil {
 		if a, ok := o.Path.(*AH); ok && a.dest != nil {
 			return a
@@ -193,10 +194,10 @@ func (x *QP) handle() *AH {
 	return nil
 }
 
-// bound is the destination whose pacer and socket the next packet of a queue pair needs.
-func (x *QP) bound() *dest {
+// nextDest is the destination whose pacer and socket the next packet of a queue pair needs.
+func (x *QP) nextDest() *dest {
 	if x.typ == qp.UD {
-		if a := x.handle(); a != nil {
+		if a := x.nextAH(); a != nil {
 			return a.dest
 		}
 	}

@@ -40,7 +40,7 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	}
 	var frame []byte
 	if to.Loopback {
-		frame = e.own.frame()
+		frame = e.loopback.frame()
 	} else {
 		frame = d.sock.xsk.Frame()
 	}
@@ -54,11 +54,11 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	}
 	copy(frame, to.Ether[:])
 	if !o.Fill(payload) {
-		e.touch(x)
+		e.markDirty(x)
 		return 0, d
 	}
 	if o.Stamp != nil {
-		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.live.ClockOffset))
+		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.config.ClockOffset))
 		if e.hooks != nil {
 			e.hooks.onStamp(e, x, d, o, ahead)
 		}
@@ -66,7 +66,7 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	n := etherLen + o.Seal(frame[etherLen:])
 	e.count.txPackets++
 	if to.Loopback {
-		e.own.push(n)
+		e.loopback.push(n)
 		return etherLen + plain, d
 	}
 	d.sock.xsk.Push(n)

@@ -12,12 +12,12 @@ import (
 )
 
 // In copy mode the kernel transmits in the thread that asks for it, some 2 us a
-// packet, driver and all. That thread is the engine's driver, which is quickest, as
+// packet, with the network driver. That thread is the owner of the loop, which is quickest, as
 // long as its batches are not large; where they are, a second thread sends while the
-// driver builds the next ones. It must have much to do at once: to be woken up for
+// owner builds the next ones. It must have much to do at once: to be woken up for
 // less costs more than it gains.
 
-// inlineKick is how many frames the driver sends by itself; a packet of more than
+// inlineKick is how many frames the owner of the loop sends by itself; a packet of more than
 // 4 KB takes two.
 const inlineKick = 256
 
@@ -35,18 +35,18 @@ func newKicker() kicker {
 	return kicker{wake: make(chan struct{}, 1), ended: make(chan struct{}), alone: runtime.GOMAXPROCS(0) == 1}
 }
 
-// submit shows the kernel what was pushed in this turn.
+// submit shows the kernel what was pushed in this iteration.
 func (e *engine) submit() {
 	pending := 0
 	for _, s := range e.socks {
 		if s.pushed > 0 {
 			pending += s.xsk.Submit()
 			s.pushed = 0
-		} else if e.unsent {
+		} else if e.pendingKick {
 			pending += s.xsk.Pending()
 		}
 	}
-	e.unsent = false
+	e.pendingKick = false
 	switch {
 	case pending == 0 || e.kick.busy.Load():
 	case pending <= inlineKick || e.kick.alone:
@@ -58,7 +58,7 @@ func (e *engine) submit() {
 		if left > 0 && !e.kick.alone {
 			e.kick.start()
 		}
-		e.unsent = left > 0 && e.kick.alone
+		e.pendingKick = left > 0 && e.kick.alone
 	default:
 		e.kick.start()
 	}
@@ -84,13 +84,13 @@ func (k *kicker) do(s *xsk.Socket) (left int, took, ok bool) {
 	return left, took, err == nil
 }
 
-// Pauses of the second thread, while the driver's queue is full and while the link
+// Pauses of the second thread, while the network driver's queue is full and while the link
 // is down.
 const (
 	fullPause = 20 * time.Microsecond
 	downPause = time.Millisecond
 
-	// lastTries is how often it finds the driver's queue full before it ends with what is left.
+	// lastTries is how often it finds the network driver's queue full before it ends with what is left.
 	lastTries = 1000
 )
 

@@ -11,9 +11,9 @@ import (
 
 // What is reported of packets that have left (dataplane_sync.go).
 
-// answers notes what a packet says of answers: whether one is due, and what of ours was lost.
-// Nothing answers READ responses, UC and UD, unless the peer echoes their stamps; and the answer
-// to a READ comes when the responder has sent those before it, so that it measures nothing.
+// answers notes whether an ACK or an echo is due for a packet, and what was lost before it.
+// READ responses, UC and UD are not acknowledged, but the peer may echo their stamps. The
+// response to a READ comes after the responses before it, so that it measures nothing.
 //
 // Of requests that go again, one a report counts: a go-back-N requester repeats many for each
 // that was lost.
@@ -50,5 +50,5 @@ func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
 			x.hooks.onLoss(e, x)
 		}
 	}
-	e.list(d)
+	e.queueForSync(d)
 }

@@ -2,16 +2,16 @@
 
 package nic
 
-// windows limit what queue pairs have under way to a destination, in bytes of frames
-// (qp/feed.go); 0 = no limit. The least that is set holds. The rate says how fast what
+// windows limit what queue pairs have in flight to a destination, in bytes of frames (qp.Flight);
+// 0 = no limit. The least that is set holds. The rate says how fast what
 // fits may leave.
 type windows struct {
 	policy uint64 // of the policy, at its rate: the destination table's
-	ramp   uint64 // of a start, until the policy knows the way
+	ramp   uint64 // of a start, until the policy has measured the path
 }
 
-// effective is the limit in force. What the policy said counts as long as somebody looks
-// after it, as its rates do.
+// effective is the limit in force. The policy's counts as long as an agent
+// maintains it, as its rates do.
 func (w *windows) effective(paced bool) uint64 {
 	policy := w.policy
 	if !paced {
@@ -23,7 +23,7 @@ func (w *windows) effective(paced bool) uint64 {
 	return policy
 }
 
-// setPolicyWindow takes the policy's limit over; 0 = none.
+// setPolicyWindow sets the policy's limit; 0 = none.
 func (d *dest) setPolicyWindow(e *engine, bytes uint64) {
 	d.windows.policy = bytes
 	e.applyWindow(d)
@@ -35,10 +35,10 @@ func (d *dest) setRampWindow(e *engine, bytes uint64) {
 	e.applyWindow(d)
 }
 
-// goLive takes the interface's configuration over. Windows come and go with the pacing.
-func (e *engine) goLive(l Live) {
-	changed := l.Paced != e.live.Paced
-	if e.live = l; !changed {
+// applyConfig applies the interface's configuration. Windows are in force while pacing is.
+func (e *engine) applyConfig(l RuntimeConfig) {
+	changed := l.Paced != e.config.Paced
+	if e.config = l; !changed {
 		return
 	}
 	for _, d := range e.dests {
@@ -48,7 +48,7 @@ func (e *engine) goLive(l Live) {
 
 // applyWindow puts the limit in force.
 func (e *engine) applyWindow(d *dest) {
-	w := d.windows.effective(e.live.Paced)
+	w := d.windows.effective(e.config.Paced)
 	if w == d.flight.Window() {
 		return
 	}

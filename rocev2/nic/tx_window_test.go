@@ -30,7 +30,7 @@ func TestWindowFollowsTheAgent(t *testing.T) {
 		l := newLoopback(t, 1)
 		x := l.connect(qp.RC, rocev2.PMTU1024, 8)
 		e, d := l.e, x.dest
-		e.adopt(d, &DestSync{Window: 5000})
+		e.applyEntry(d, &DestSync{Window: 5000})
 		if w := d.flight.Window(); w != 5000 {
 			t.Errorf("the window is %d, want 5000", w)
 		}
@@ -38,19 +38,19 @@ func TestWindowFollowsTheAgent(t *testing.T) {
 			l.post(x, qp.OpWrite, 4096)
 		}
 		e.takePosts()
-		e.settle()
+		e.flushDirty()
 		if sent := e.transmit(); sent != 5 || !x.q.Waits() {
 			t.Fatalf("%d packets have left and it waits: %v; want 5 and a queue pair that waits for room", sent, x.q.Waits())
 		}
-		e.goLive(Live{Paced: true})
+		e.applyConfig(RuntimeConfig{Paced: true})
 		if d.flight.Window() != 5000 || !x.q.Waits() {
 			t.Error("the window has changed although nothing has")
 		}
-		e.goLive(Live{})
+		e.applyConfig(RuntimeConfig{})
 		if d.flight.Window() != 0 || x.q.Waits() || d.drr.First() != x {
 			t.Errorf("without an agent: window %d, waits %v", d.flight.Window(), x.q.Waits())
 		}
-		if e.goLive(Live{Paced: true}); d.flight.Window() != 5000 {
+		if e.applyConfig(RuntimeConfig{Paced: true}); d.flight.Window() != 5000 {
 			t.Error("the next agent's window does not hold")
 		}
 	})

@@ -60,8 +60,8 @@ func newLoopback(t testing.TB, seed uint64) *loopback {
 	t.Helper()
 	d := &Device{events: make(chan Event, eventBacklog), done: make(chan struct{})}
 	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, senders: []*sock{{}}, held: qp.NewHoldPool(heldPackets)}
-	e.live = Live{Paced: true, Burst: 4e6}
-	e.own.maxFrame = 4096 + 256
+	e.config = RuntimeConfig{Paced: true, Burst: 4e6}
+	e.loopback.maxFrame = 4096 + 256
 	e.posts.init()
 	e.onTimer, e.onDest = e.expire, e.unblock
 	d.eng = e
@@ -156,10 +156,10 @@ func (l *loopback) turn(pause time.Duration) error {
 
 // transfer takes what the engine has sent onto the link.
 func (l *loopback) transfer() {
-	q, k := &l.e.own, &l.link
+	q, k := &l.e.loopback, &l.link
 	for ; q.count > 0; q.count-- {
 		b := slices.Clone(q.slots[q.head][:q.lens[q.head]])
-		q.head = (q.head + 1) % ownLimit
+		q.head = (q.head + 1) % loopbackLimit
 		if l.rand.Float64() < k.loss {
 			continue
 		}
