@@ -213,8 +213,8 @@ func (e *engine) publishCompletions() {
 	e.updatedCQs = e.updatedCQs[:0]
 }
 
-// overrun notes that a completion was lost; closeOverruns draws the conclusion once
-// no queue pair is at work (IBTA 10.8.4).
+// overrun notes that a completion was lost; failOverruns acts on it once no
+// queue pair is in use (IBTA 10.8.4).
 func (e *engine) overrun(c *CQ) { e.overruns = append(e.overruns, c) }
 
 func (e *engine) failOverruns() {

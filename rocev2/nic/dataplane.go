@@ -8,9 +8,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// Wire is the attached interface as the engine needs it: what DESIGN calls the wire
-// plane. Package loader/engine implements it over the pinned maps. Its methods may
-// be called by any goroutine.
+// Dataplane is the attached interface as the engine needs it. Package loader/engine
+// implements it over the pinned maps. Any goroutine may call its methods.
 type Dataplane interface {
 	// Register puts the AF_XDP socket of a receive queue where ingress finds it.
 	Register(queue, fd int) error

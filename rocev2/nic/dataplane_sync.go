@@ -10,7 +10,7 @@ import (
 )
 
 // The engine's transmissions bypass TC, and with it all that egress does for the
-// destination table. Every few milliseconds a goroutine beside the engine reports
+// destination table. Every few milliseconds a goroutine next to the engine reports
 // what was sent to the destinations that were active, and brings back their rates
 // and what they understand. The engine only exchanges batches with it.
 

@@ -93,7 +93,7 @@ func (e *engine) drop(d *dest) {
 	}
 }
 
-// list has the destination reported to the wire plane.
+// queueForSync has the destination reported to the data plane.
 func (e *engine) queueForSync(d *dest) {
 	if !d.syncQueued {
 		d.syncQueued = true

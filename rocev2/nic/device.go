@@ -78,7 +78,7 @@ type Device struct {
 	eventsLost   atomic.Uint64
 }
 
-// Open makes a device on an interface that the wire plane is attached to. The device
+// Open makes a device on an interface that the data plane is attached to. The device
 // owns w from here on and closes it, also if Open fails.
 func Open(w Dataplane, o Options) (_ *Device, err error) {
 	d := &Device{opts: o.withDefaults(), dataplane: w, done: make(chan struct{}), events: make(chan Event, eventBacklog)}
@@ -258,7 +258,7 @@ func (d *Device) routeEvent(e route.Event) {
 }
 
 // Close ends the device: what was posted and has not completed is flushed, its queue
-// pair numbers go back to the host's stack. Waiting goroutines return.
+// pair numbers go back to the kernel stack. Waiting goroutines return.
 func (d *Device) Close() error {
 	d.eng.stop.Store(true)
 	d.eng.driver.Call()

@@ -107,7 +107,7 @@ func newEngine(d *Device) (*engine, error) {
 	return e, nil
 }
 
-// heldPackets is how many packets beyond holes all queue pairs keep together, of
+// heldPackets is how many packets behind gaps all queue pairs buffer together, of
 // 4.25 KB each and only when needed.
 const heldPackets = 4096
 

@@ -148,7 +148,7 @@ func TestLeavesTheLine(t *testing.T) {
 		x.home = next
 		e.enqueue(x)
 		if next.drr.First() != x || !slices.Equal(slices.Collect(e.ready.All), []*dest{next}) {
-			t.Errorf("%d: it does not line up at its next destination", at)
+			t.Errorf("%d: it is not queued at its next destination", at)
 		}
 		late := &QP{home: old}
 		e.enqueue(late)

@@ -93,7 +93,7 @@ var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
 // qp are ErrSend…, ErrQueueFull is this package's.
 func (x *QP) PostSend(wr *qp.SendWR) error {
 	prefetch(x)
-	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded beside, not behind, the lock
+	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded in parallel with the lock, not after it
 	p.mu.Lock()
 	if err := x.mayPostSend(wr, room); err != nil {
 		p.mu.Unlock()

@@ -70,7 +70,7 @@ func TestLargeClass(t *testing.T) {
 	}
 }
 
-// While marked packets are under way, the others' times on the way are not measured:
+// While marked packets are in flight, the others' delays are not measured:
 // they pass the queue that matters.
 func TestMarkedAloneAreMeasured(t *testing.T) {
 	c, x := flowOf(precredit.Large)

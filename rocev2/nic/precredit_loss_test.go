@@ -23,9 +23,9 @@ var (
 	creditTalk = []rocev2.Opcode{rocev2.OpCreditGrant, rocev2.OpCreditReturn}
 )
 
-// creditCrowd is several senders with pre-credit, and a receiver whose budget has room
+// creditSenders is several senders with pre-credit, and a receiver whose budget has room
 // for some of them only.
-type creditCrowd struct {
+type creditSenders struct {
 	to      *side
 	from    []*side
 	into    []*side // the receiver's ends
@@ -34,13 +34,13 @@ type creditCrowd struct {
 	highest uint64 // most that was seen outstanding
 }
 
-// newCreditCrowd connects them over a network that loses this share of grants and returns.
-func newCreditCrowd(t *testing.T, senders int, share float64) *creditCrowd {
+// newCreditSenders connects them over a network that loses this share of grants and returns.
+func newCreditSenders(t *testing.T, senders int, share float64) *creditSenders {
 	t.Helper()
 	const frames = 512
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(senders + 1)})
 	hosts := engines.On(t, top, "--policy", "mode=fixed")
-	c := &creditCrowd{budget: frames / 2 * 1024}
+	c := &creditSenders{budget: frames / 2 * 1024}
 	var err error
 	if c.sw, err = lossy.New(top); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func newCreditCrowd(t *testing.T, senders int, share float64) *creditCrowd {
 	return c
 }
 
-func (c *creditCrowd) sum(name string) (n uint64) {
+func (c *creditSenders) sum(name string) (n uint64) {
 	for _, s := range c.from {
 		n += counter(s.dev, name)
 	}
@@ -74,7 +74,7 @@ func (c *creditCrowd) sum(name string) (n uint64) {
 
 // check compares what senders have used up with what the receiver knows of. The
 // senders are asked first, so that what moves meanwhile makes the difference smaller.
-func (c *creditCrowd) check(t *testing.T) {
+func (c *creditSenders) check(t *testing.T) {
 	t.Helper()
 	used := c.sum("precredit_used") + c.sum("precredit_returned")
 	now := counters(c.to.dev)
@@ -92,7 +92,7 @@ func (c *creditCrowd) check(t *testing.T) {
 
 // round has every sender write a message of its own size, which fits a first round
 // trip, and waits for all.
-func (c *creditCrowd) round(t *testing.T, round int) {
+func (c *creditSenders) round(t *testing.T, round int) {
 	t.Helper()
 	for i, s := range c.from {
 		n := 1000 + (round*7919+i*30_011)%100_000
@@ -137,7 +137,7 @@ func TestPreCreditLoss(t *testing.T) {
 			if slices.Contains(test.of, rocev2.OpCreditGrant) {
 				talk = test.share
 			}
-			c := newCreditCrowd(t, test.senders, talk)
+			c := newCreditSenders(t, test.senders, talk)
 			for i := range 5 {
 				c.round(t, i)
 			}
@@ -183,10 +183,10 @@ func creditLine(m map[string]uint64) string {
 	return fmt.Sprintf("receiver: granted %d, drained %d, wasted %d, %d grants", m["precredit_granted"], m["precredit_drained"], m["precredit_wasted"], m["precredit_grants_sent"])
 }
 
-// A sender that vanishes with pre-credit in its hands and under way gives it back to
+// A sender that vanishes with pre-credit unused and in flight gives it back to
 // the budget by its silence.
 func TestPreCreditSenderVanishes(t *testing.T) {
-	c := newCreditCrowd(t, 3, 0)
+	c := newCreditSenders(t, 3, 0)
 	c.round(t, 1)
 	gone := c.from[0]
 	if err := c.sw.Lose(1); err != nil { // nothing that anybody sends arrives

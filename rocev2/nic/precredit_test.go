@@ -79,7 +79,7 @@ func (s *side) writeTo(t *testing.T, to *side, n int, fill byte) {
 // conserved checks what holds of pre-credit that b gave to a, however long anything took
 // (the property of package precredit, seen from outside). All that was granted is drained,
 // wasted or outstanding. What drained was used. In the end b knows of every byte that a has
-// used or given up. Of the rest of what b calls wasted a need not have heard: b took it back
+// used or given up. The rest of what b counts as wasted need not have been announced to a: b took it back
 // by itself, because a was silent for the account's life.
 func conserved(t *testing.T, a, b *side) {
 	t.Helper()
@@ -213,7 +213,7 @@ func deafen(t *testing.T, s *side) (hear func()) {
 
 // Grants that are lost are sent again, and a first message that comes before one is
 // there goes on without. The receiver takes back what nobody answered for, and a flow
-// that comes when its peer hears again is granted anew.
+// that comes when its peer receives grants again is granted anew.
 func TestPreCreditGrantLost(t *testing.T) {
 	a, b := creditPair(t, false, true, true)
 	hear := deafen(t, a)
@@ -247,7 +247,7 @@ func TestPreCreditGrantLost(t *testing.T) {
 	conserved(t, a, b)
 }
 
-// A grant that was lost is heard when it comes again, be it the same one or, where the
+// A grant that was lost is received when it is sent again, be it the same one or, where the
 // machine took longer than the account lived, that of the next flow.
 func TestPreCreditGrantRepeated(t *testing.T) {
 	a, b := creditPair(t, false, true, true)
@@ -255,7 +255,7 @@ func TestPreCreditGrantRepeated(t *testing.T) {
 	creditConnect(t, a, b, false)
 	until(t, "a grant to nobody", a, b, func() bool { return counter(b.dev, "precredit_granted") > 0 })
 	hear()
-	until(t, "a grant that is heard", a, b, func() bool {
+	until(t, "a grant that is received", a, b, func() bool {
 		return counter(a.dev, "precredit_returns_sent") > 0 || counter(b.dev, "precredit_outstanding") == 0
 	})
 	a.pays(t, b)

@@ -10,9 +10,9 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// Against a plain list: whoever joined comes out once, in order, not before its time and
-// not after it, unless it has left.
-func TestWatchLine(t *testing.T) {
+// Against a plain list: each queue pair that was pushed is popped once, in order, not before
+// its time and not after it, unless it was removed.
+func TestAckWaitFIFO(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &ackWaitFIFO{}
 		w.head = rapid.Uint32().Draw(t, "places used before")

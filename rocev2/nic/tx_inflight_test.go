@@ -14,7 +14,7 @@ import (
 )
 
 // Sixteen queue pairs that all send to one engine at full speed: together they must
-// not have more on its way than it has frames for.
+// not have more in flight than it has frames for.
 func TestManyQueuePairsOneReceiver(t *testing.T) {
 	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(2), MTU: 9000}, "--pacer", "none")
 	for _, h := range hosts {

@@ -22,7 +22,7 @@
 //	                                                                      between two iterations: polled
 //	idle            free     sleeps: packets, timers and   false          any of these: running; a caller: polled
 //	                         Wake wake it
-//	idle, deaf      free     the same, RX wake-ups masked  false          the same but packets
+//	idle, masked    free     the same, RX wake-ups masked  false          the same but packets
 //	polled          caller   parked, or waits for runMu    true           the caller leaves: expected or running
 //	expected        free     parked                        false          the caller is back: polled; it is not
 //	                                                                      within callerGap, or Call: running

@@ -18,8 +18,8 @@ func order[T any](q *Queue[T]) (all []T) {
 	return all
 }
 
-// Against a plain slice: flows are served in the order in which they came, whoever is
-// removed or rotated in between.
+// Against a plain slice: flows are served in the order in which they came, whichever
+// are removed or rotated in between.
 func TestQueueOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q Queue[int]
