@@ -199,7 +199,7 @@ func (c *CQ) Complete(w qp.Completion) {
 	}
 }
 
-// show lets applications see what has completed.
+// publishCompletions makes completions visible to applications, and signals armed queues.
 func (e *engine) publishCompletions() {
 	for _, c := range e.updatedCQs {
 		alert := c.alert

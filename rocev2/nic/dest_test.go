@@ -79,7 +79,7 @@ func TestNegotiateNotInErr(t *testing.T) {
 	}
 }
 
-func TestHeldUntilPaid(t *testing.T) {
+func TestPaceBlockedUntilReady(t *testing.T) {
 	e, d, _ := pacedEngine()
 	if e.enqueueDest(d); !e.ready.Empty() || ready(e, 700e6) {
 		t.Error("it goes on before the pacer lets it")

@@ -132,9 +132,9 @@ func TestFairShare(t *testing.T) {
 	}
 }
 
-// A queue pair that loses its destination leaves the line, wherever it stands, and
-// waits for the pacer of its next one only.
-func TestLeavesTheLine(t *testing.T) {
+// A queue pair that loses its destination is removed from the queue, wherever it is, and
+// waits for the pacer of its next destination only.
+func TestRemovedFromQueue(t *testing.T) {
 	for at := range 3 {
 		e := bench(t)
 		e.config.Paced = true

@@ -49,7 +49,7 @@ func TestHooksOfTransmission(t *testing.T) {
 		}
 		r.refuse = true
 		l.post(x, qp.OpWrite, 3000)
-		if err := l.turn(0); err != nil {
+		if err := l.iterate(0); err != nil {
 			t.Fatal(err)
 		}
 		if r.calls["onPosted"] != 1 || r.calls["mayStart"] == 0 || r.charged != 0 || x.drr.Queued() {

@@ -13,9 +13,9 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// A turn of the engine ends, and everything completes, for any number of queue pairs,
+// An iteration of the loop ends, and everything completes, for any number of queue pairs,
 // messages, windows, rates and losses.
-func TestTurnsEnd(t *testing.T) {
+func TestIterationsEnd(t *testing.T) {
 	ops := []qp.Operation{qp.OpWrite, qp.OpRead, qp.OpSend, qp.OpFetchAdd}
 	watchdog(2*time.Minute, func() {
 		rapid.Check(t, func(rt *rapid.T) {
@@ -49,7 +49,7 @@ func TestTurnsEnd(t *testing.T) {
 					}
 				}
 				err = l.run(n, func() time.Duration {
-					if d := l.e.dests[us]; d != nil && l.turns%16 == 0 {
+					if d := l.e.dests[us]; d != nil && l.iterations%16 == 0 {
 						d.setPolicyWindow(l.e, windows[l.rand.IntN(len(windows))])
 						d.setRate(l.e, rates[l.rand.IntN(len(rates))])
 					}

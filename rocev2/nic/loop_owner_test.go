@@ -20,8 +20,8 @@ func (s *side) write(t testing.TB, b *side) {
 	s.post(t, &qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: s.sge(0, 64), RemoteAddr: b.va, RKey: b.key})
 }
 
-// An application that polls drives the engine, and when it stops the engine's own
-// thread does again: the peer is answered, and so is a timer that the last poll set.
+// An application that polls runs the loop, and when it stops the engine's own thread
+// does again: the peer is answered, and so is a timer that the last poll set.
 func TestThreadTakesOver(t *testing.T) {
 	a, b := pair(t, qp.RC, 4096, topo.Spec{Hosts: topo.Hosts(2)}, false, rocev2.PMTU1024)
 	var out [16]qp.Completion
@@ -52,7 +52,7 @@ func TestThreadTakesOver(t *testing.T) {
 
 // Several goroutines wait on and poll one device while it works: each completion
 // comes to one of them, and all return when their context ends.
-func TestManyGuests(t *testing.T) {
+func TestManyCallers(t *testing.T) {
 	a, b := pair(t, qp.RC, 4096, topo.Spec{Hosts: topo.Hosts(2)}, false, rocev2.PMTU1024)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -60,9 +60,9 @@ func TestManyGuests(t *testing.T) {
 	var got sync.WaitGroup
 	got.Add(messages)
 	room := make(chan struct{}, 64)
-	var guests sync.WaitGroup
+	var callers sync.WaitGroup
 	for i := range 4 {
-		guests.Go(func() {
+		callers.Go(func() {
 			var out [3]qp.Completion
 			for ctx.Err() == nil {
 				if i%2 == 0 {
@@ -86,7 +86,7 @@ func TestManyGuests(t *testing.T) {
 	}
 	got.Wait()
 	cancel()
-	within(t, patience, "all guests notice the end of their context", guests.Wait)
+	within(t, patience, "all callers notice the end of their context", callers.Wait)
 }
 
 // A wait whose context has ended, or ends, returns although nothing completes.

@@ -2,13 +2,14 @@
 
 package nic
 
-// Packets to an address of the engine's own interface do not leave it: no switch
-// sends a frame back to where it came from. They wait here, in order, until
-// receive takes them.
+// Loopback: packets to an address of the engine's own interface do not leave it, as no switch
+// sends a frame back to where it came from. They wait here, in order, until receive takes
+// them.
 
-// ownLimit is how many packets may wait; their memory is made when first needed.
+// loopbackLimit is how many packets may wait; their memory is allocated when first needed.
 const loopbackLimit = 128
 
+// loopbackQueue is a ring of packets.
 type loopbackQueue struct {
 	slots       [loopbackLimit][]byte
 	lens        [loopbackLimit]int
@@ -16,7 +17,7 @@ type loopbackQueue struct {
 	maxFrame    int
 }
 
-// frame lends the memory for one packet; nil if too many wait.
+// frame returns the memory for one packet; nil if too many wait.
 func (q *loopbackQueue) frame() []byte {
 	if q.count == loopbackLimit {
 		return nil
@@ -28,7 +29,7 @@ func (q *loopbackQueue) frame() []byte {
 	return *slot
 }
 
-// push makes the first n bytes of the lent memory a packet.
+// push queues the first n bytes of what frame returned as a packet.
 func (q *loopbackQueue) push(n int) {
 	q.lens[(q.head+q.count)%loopbackLimit] = n
 	q.count++

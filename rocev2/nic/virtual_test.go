@@ -23,17 +23,17 @@ import (
 // other over the engine's own loopback. The caller runs it, in a bubble of testing/synctest:
 // time passes only when the caller sleeps.
 type loopback struct {
-	t      testing.TB
-	e      *engine
-	pd     *PD
-	cq     *CQ
-	region *mr.Region
-	rand   *rand.Rand
-	link   link
-	qps    []*QP // the requesters
-	batch  [256]qp.Completion
-	done   map[uint32]int // completions by queue pair
-	turns  int
+	t          testing.TB
+	e          *engine
+	pd         *PD
+	cq         *CQ
+	region     *mr.Region
+	rand       *rand.Rand
+	link       link
+	qps        []*QP // the requesters
+	batch      [256]qp.Completion
+	done       map[uint32]int // completions by queue pair
+	iterations int
 }
 
 // link is what lies between the engine and itself.
@@ -143,14 +143,14 @@ func (l *loopback) post(x *QP, op qp.Operation, n int) {
 	}
 }
 
-// turn runs the engine once, at the virtual time after the pause, and checks what it left.
-func (l *loopback) turn(pause time.Duration) error {
+// iterate runs the engine once, at the virtual time after the pause, and checks what it left.
+func (l *loopback) iterate(pause time.Duration) error {
 	time.Sleep(pause)
 	l.e.now = l.e.clock.now()
 	l.transfer()
 	l.receive()
 	l.e.iterate()
-	l.turns++
+	l.iterations++
 	return l.check()
 }
 
@@ -195,21 +195,21 @@ func (l *loopback) check() error {
 	n := 0
 	for d := range l.e.ready.All {
 		if seen[d]++; seen[d] > 1 {
-			return errors.New("a destination is in the ring twice")
+			return errors.New("a destination is queued twice")
 		}
 		if n++; n > len(l.e.dests) {
-			return errors.New("the ring of destinations has no end")
+			return errors.New("the queue of destinations has no end")
 		}
 	}
 	if !l.e.socketFull.Empty() {
-		return errors.New("destinations are still among those without frames after the turn")
+		return errors.New("destinations are still among those without frames after the iteration")
 	}
 	for _, d := range l.e.dests {
 		if queued := seen[d] == 1; queued != d.queued {
-			return fmt.Errorf("a destination is in the ring: %v, and says %v", queued, d.queued)
+			return fmt.Errorf("a destination is queued: %v, and marked so: %v", queued, d.queued)
 		}
 		if !d.drr.Empty() && !d.queued && d.paceBlocked == 0 {
-			return errors.New("queue pairs stand in a line that nobody serves")
+			return errors.New("queue pairs are queued at a destination that is not in service")
 		}
 	}
 	return nil
@@ -218,7 +218,7 @@ func (l *loopback) check() error {
 // run runs the engine until n messages in all have completed, for a virtual minute at most.
 func (l *loopback) run(n int, pause func() time.Duration) error {
 	for start := time.Now(); n > 0; {
-		if err := l.turn(pause()); err != nil {
+		if err := l.iterate(pause()); err != nil {
 			return err
 		}
 		k := l.cq.take(l.batch[:])
@@ -230,7 +230,7 @@ func (l *loopback) run(n int, pause func() time.Duration) error {
 		}
 		n -= k
 		if time.Since(start) > time.Minute {
-			return fmt.Errorf("%d messages have not completed after a minute and %d turns", n, l.turns)
+			return fmt.Errorf("%d messages have not completed after a minute and %d iterations", n, l.iterations)
 		}
 	}
 	return nil
@@ -241,7 +241,7 @@ func (l *loopback) run(n int, pause func() time.Duration) error {
 func watchdog(limit time.Duration, f func()) {
 	timer := time.AfterFunc(limit, func() {
 		debug.SetTraceback("all")
-		panic("the engine does not come to the end of a turn")
+		panic("the engine does not come to the end of an iteration")
 	})
 	defer timer.Stop()
 	f()
