@@ -13,7 +13,7 @@ import (
 //     are not paced, and are queued at their destination if they may have data
 //  2. choose: hooks first (hooks.go); then destinations that the pacer lets send, one after
 //     the other; the queue pairs of a destination by deficit round robin (tx_sched.go), and
-//     those that are blocked on its window in their order (qp/flight.go)
+//     those that are blocked on its window in their order (qp.Flight)
 //  3. build:  headers into the frame, the payload behind them from memory, ICRC
 //  4. stamp:  the option, if the peer understands it and the MTU has room
 //  5. push:   to the socket; submit shows all of it to the kernel (tx_kick.go)
