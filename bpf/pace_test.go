@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/pacevectors"
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
@@ -98,6 +99,29 @@ func TestPaceBurst(t *testing.T) {
 	for i, want := range []uint64{4 * frameNs, 4 * frameNs, 5 * frameNs} {
 		if _, t1, _ := l.send(); t1 != labStart+want {
 			t.Errorf("after the pause, packet %d leaves at %d, want %d", i, t1-labStart, want)
+		}
+	}
+}
+
+// The pacer of the engine gives the same results (rocev2/nic/pacer).
+func TestPaceVectors(t *testing.T) {
+	for _, v := range pacevectors.All {
+		l := newLab(t)
+		l.config(func(c *bpf.Config) { c.Pacer, c.BurstNs = bpf.PacerEDT, uint64(v.BurstNs) })
+		l.know(peer4, func(d *bpf.DestRegs) {
+			paced(d)
+			if d.StackRateBps = 0; v.FrameNs != 0 {
+				d.StackRateBps = rate * frameNs / uint64(v.FrameNs)
+			}
+		})
+		for i, p := range v.Packets {
+			l.at(labStart + uint64(p.At))
+			if _, t1, _ := l.send(); t1 != labStart+uint64(p.Leaves) {
+				t.Errorf("%s: packet %d leaves at %d, want %d", v.Name, i, t1-labStart, p.Leaves)
+			}
+		}
+		if empty := l.regs(peer4).NextTxNs; v.FrameNs != 0 && empty != labStart+uint64(v.EmptyNs) {
+			t.Errorf("%s: empty at %d, want %d", v.Name, empty-labStart, v.EmptyNs)
 		}
 	}
 }

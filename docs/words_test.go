@@ -36,6 +36,11 @@ var cleanPackages = []string{
 	"loader/rate",
 	"rocev2/layers",
 	"rocev2/mem",
+	"rocev2/nic",
+	"rocev2/nic/driver",
+	"rocev2/nic/pacer",
+	"rocev2/nic/qpn",
+	"rocev2/nic/sched",
 	"rocev2/nic/wheel",
 	"rocev2/qp",
 }

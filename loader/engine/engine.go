@@ -58,11 +58,11 @@ func (w *wire) Close() error {
 	return err
 }
 
-// Live is nic.Wire.
-func (w *wire) Live() nic.Live {
+// RuntimeConfig is nic.Dataplane.
+func (w *wire) RuntimeConfig() nic.RuntimeConfig {
 	c := w.Config()
 	mono := loader.Monotonic()
-	l := nic.Live{
+	l := nic.RuntimeConfig{
 		InitialRate: atomic.LoadUint64(&c.InitialRateBps), Burst: qp.Time(c.BurstNs),
 		LinkRate: atomic.LoadUint64(&c.LinkRateBps),
 		Paced:    c.Pacer != bpf.PacerNone && !heartbeatStopped(c, mono),
@@ -80,7 +80,7 @@ func heartbeatStopped(c *bpf.Config, mono uint64) bool {
 		int64(mono-atomic.LoadUint64(&c.HeartbeatNs)) > int64(c.HeartbeatTimeoutNs)
 }
 
-// Sync is nic.Wire.
+// Sync is nic.Dataplane.
 func (w *wire) Sync(dests []nic.DestSync) error {
 	w.slots = slices.Grow(w.slots[:0], len(dests))[:len(dests)]
 	for i := range dests {
@@ -112,4 +112,4 @@ func (w *wire) Sync(dests []nic.DestSync) error {
 	return nil
 }
 
-var _ nic.Wire = (*wire)(nil)
+var _ nic.Dataplane = (*wire)(nil)

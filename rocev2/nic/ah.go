@@ -11,7 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// AH is an address handle: the way to a destination of datagrams (IBTA 10.2.2).
+// AH is an address handle: the route to a destination of datagrams (IBTA 10.2.2).
 type AH struct {
 	dev  *Device
 	pd   *PD
@@ -25,7 +25,7 @@ type AH struct {
 // the kernel's choice. It waits until the neighbour is known, for up to
 // Options.ResolveTimeout.
 func (d *Device) CreateAH(pd *PD, src, dst netip.Addr, flow Flow) (*AH, error) {
-	if err := d.hold(pd); err != nil {
+	if err := d.acquirePD(pd); err != nil {
 		return nil, err
 	}
 	path, err := d.resolve(src, dst)

@@ -29,14 +29,14 @@ func (d *Device) Counters() []Counter {
 	var qps int
 	var pre creditTotals
 	read := func() error {
-		c, q, qps = d.eng.count, d.eng.qpCount, d.eng.qps.count
-		if d.eng.credit != nil {
-			pre = d.eng.credit.totals()
+		c, q, qps = d.eng.count, d.eng.qpCount, d.eng.qps.Len()
+		if c, ok := d.eng.hooks.(*credits); ok {
+			pre = c.totals()
 		}
 		return nil
 	}
 	if d.do(read) != nil {
-		<-d.done // nobody counts any more
+		<-d.done // nothing is counted any more
 		_ = read()
 	}
 	out := []Counter{
@@ -57,7 +57,7 @@ func (d *Device) Counters() []Counter {
 		{"retry_exceeded_err", q.RetryExceeded, "queue pairs given up: peer does not answer"},
 		{"retry_rnr_exceeded_err", q.RNRRetryExceeded, "queue pairs given up: receiver never ready"},
 		{"local_ack_timeout_err", q.Timeouts, "timeouts of acknowledgements"},
-		{"tail_probes", q.TailProbes, "probes sent because nothing was heard"},
+		{"tail_probes", q.TailProbes, "tail loss probes sent"},
 		{"sack_sent", q.SACKSent, "selective acknowledgements sent"},
 		{"sack_rcvd", q.SACKReceived, "selective acknowledgements received"},
 		{"resp_remote_access_errors", q.RemoteAccess, "NAKs sent: remote access error"},
@@ -88,11 +88,11 @@ func (d *Device) Counters() []Counter {
 		{"precredit_drained", pre.drained, "of it, bytes of payload that arrived"},
 		{"precredit_wasted", pre.wasted, "of it, bytes that came back unused or were lost"},
 		{"precredit_reclaimed", pre.reclaimed, "of these, bytes taken back from peers that fell silent"},
-		{"precredit_outstanding", pre.outstanding, "of it, bytes unused at peers or under way now"},
+		{"precredit_outstanding", pre.outstanding, "of it, bytes unused at peers or in flight now"},
 		{"precredit_used", pre.used, "bytes of payload sent on pre-credit of peers"},
 		{"precredit_returned", pre.returned, "bytes of pre-credit of peers given up unused"},
-		{"precredit_withheld", pre.withheld, "times that a large flow without pre-credit waited to hear from the peer"},
-		{"precredit_ramps", pre.ramps, "times that what is under way was let grow from what it was then"},
+		{"precredit_withheld", pre.withheld, "times that a large flow without pre-credit waited for the first ACK"},
+		{"precredit_ramps", pre.ramps, "times that the window of a start began at what was in flight"},
 		{"precredit_grants_sent", pre.grants, "CREDIT_GRANT messages sent"},
 		{"precredit_returns_sent", pre.returns, "CREDIT_RETURN messages sent"},
 		{"precredit_ignored", pre.ignored, "such messages from hosts with which there is no pre-credit"},

@@ -4,14 +4,12 @@ package nic
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -30,18 +28,18 @@ type CQ struct {
 	// The engine's.
 	next    uint32 // to be written
 	overrun bool   // a completion was lost
-	news    bool   // there are completions that were not shown
+	updated bool   // there are completions that were not shown
 	alert   bool   // one of them is solicited or an error
 
 	polling sync.Mutex
 	head    atomic.Uint32 // next to be read
 
-	armed atomic.Uint32
-	bell  chan struct{}
-	fdMu  sync.Mutex
-	fd    int // eventfd to write to, or -1
-	users users
-	gone  chan struct{} // closed by Destroy
+	armed  atomic.Uint32
+	notify chan struct{}
+	fdMu   sync.Mutex
+	fd     int // eventfd to write to, or -1
+	users  users
+	gone   chan struct{} // closed by Destroy
 }
 
 // What arms a completion queue.
@@ -51,8 +49,8 @@ const (
 	armedAny
 )
 
-// CreateCQ makes a completion queue for at least depth completions. One more than
-// that which nobody polled is an overrun: an EventCQError, and its queue pairs go to
+// CreateCQ makes a completion queue for at least depth completions. One more,
+// with none polled, is an overrun: an EventCQError, and its queue pairs go to
 // ERR (IBTA 10.8.4).
 func (d *Device) CreateCQ(depth int) (*CQ, error) {
 	if depth < 1 || depth > MaxCQ {
@@ -64,7 +62,7 @@ func (d *Device) CreateCQ(depth int) (*CQ, error) {
 	size := uint32(1) << bits.Len32(uint32(depth-1))
 	return &CQ{
 		dev: d, ring: make([]qp.Completion, size), mask: size - 1, depth: uint32(depth),
-		bell: make(chan struct{}, 1), gone: make(chan struct{}), fd: -1,
+		notify: make(chan struct{}, 1), gone: make(chan struct{}), fd: -1,
 	}, nil
 }
 
@@ -87,10 +85,10 @@ var errCQDestroyed = fmt.Errorf("nic: the completion queue %w", ErrDestroyed)
 
 // Poll moves up to len(out) completions to out and returns how many. It never
 // blocks and never allocates. If there is none it has the engine look for one, in
-// the caller's thread (drive.go).
+// the caller's thread (loop_owner.go).
 func (c *CQ) Poll(out []qp.Completion) int {
 	n := c.take(out)
-	if n == 0 && len(out) > 0 && c.dev.eng.visit() {
+	if n == 0 && len(out) > 0 && c.dev.eng.driver.PollOnce() {
 		n = c.take(out)
 	}
 	return n
@@ -131,7 +129,7 @@ func (c *CQ) RequestNotify(solicitedOnly bool) {
 }
 
 // Notify is signalled once after RequestNotify.
-func (c *CQ) Notify() <-chan struct{} { return c.bell }
+func (c *CQ) Notify() <-chan struct{} { return c.notify }
 
 // SetEventFD has an eventfd written to whenever Notify is signalled; -1 for none. The
 // caller keeps it open until it set another; when that returns, nothing writes to the
@@ -148,7 +146,7 @@ func (c *CQ) SetEventFD(fd int) {
 // after the device's end.
 func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 	for {
-		if c.Len() > 0 || !solicitedOnly && c.dev.eng.attend(ctx, c) {
+		if c.Len() > 0 || !solicitedOnly && c.dev.eng.pollUntil(ctx, c) {
 			return nil
 		}
 		c.RequestNotify(solicitedOnly)
@@ -156,7 +154,7 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 			return nil
 		}
 		select {
-		case <-c.bell:
+		case <-c.notify:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.gone:
@@ -173,15 +171,15 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 	}
 }
 
-// Complete takes a completion from a queue pair. The holder of the baton calls it.
-// Applications see it after settle, when the queue pair has room for another work
+// Complete takes a completion from a queue pair. The owner of the loop calls it.
+// Applications see it after flushDirty, when the queue pair has room for another work
 // request in its place.
 func (c *CQ) Complete(w qp.Completion) {
 	e := c.dev.eng
 	if w.Status != qp.Success {
 		// An application that polls a failure finds the queue pair in the state that
 		// the failure has put it into.
-		if x := e.qps.get(w.QPN); x != nil {
+		if x := e.qps.Lookup(w.QPN); x != nil {
 			x.state.Store(uint32(x.q.State()))
 		}
 	}
@@ -195,43 +193,57 @@ func (c *CQ) Complete(w qp.Completion) {
 	c.ring[c.next&c.mask] = w
 	c.next++
 	c.alert = c.alert || w.Solicited || w.Status != qp.Success
-	if !c.news {
-		c.news = true
-		e.news = append(e.news, c)
+	if !c.updated {
+		c.updated = true
+		e.updatedCQs = append(e.updatedCQs, c)
 	}
 }
 
-// show lets applications see what has completed.
-func (e *engine) show() {
-	for _, c := range e.news {
+// publishCompletions makes completions visible to applications, and signals armed queues.
+func (e *engine) publishCompletions() {
+	for _, c := range e.updatedCQs {
 		alert := c.alert
-		c.news, c.alert = false, false
+		c.updated, c.alert = false, false
 		c.tail.Store(c.next)
 		if armed := c.armed.Load(); armed == armedAny || armed == armedSolicited && alert {
 			c.signal()
 		}
 	}
-	clear(e.news)
-	e.news = e.news[:0]
+	clear(e.updatedCQs)
+	e.updatedCQs = e.updatedCQs[:0]
+}
+
+// overrun notes that a completion was lost; failOverruns acts on it once no
+// queue pair is in use (IBTA 10.8.4).
+func (e *engine) overrun(c *CQ) { e.overruns = append(e.overruns, c) }
+
+func (e *engine) failOverruns() {
+	full := e.overruns
+	e.overruns = nil // what it causes is for the next iteration
+	for _, c := range full {
+		e.dev.event(Event{Type: EventCQError, CQ: c})
+		for x := range e.qps.All() {
+			if x.send != c && x.recv != c {
+				continue
+			}
+			if x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) == nil {
+				x.publish() // the state is visible before the event
+				e.dev.event(Event{Type: EventQPFatal, QP: x})
+				e.markDirty(x)
+			}
+		}
+	}
 }
 
 func (c *CQ) signal() {
 	c.armed.Store(notArmed)
 	select {
-	case c.bell <- struct{}{}:
+	case c.notify <- struct{}{}:
 	default:
 	}
 	c.fdMu.Lock()
 	if c.fd >= 0 {
-		ring(c.fd)
+		driver.Signal(c.fd)
 	}
 	c.fdMu.Unlock()
-}
-
-// stroke is what rings a bell: an eventfd adds 1.
-var stroke = binary.NativeEndian.AppendUint64(nil, 1)
-
-// ring adds 1 to an eventfd.
-func ring(fd int) {
-	_, _ = unix.Write(fd, stroke) // fails only if it was rung 2^64-2 times unheard
 }

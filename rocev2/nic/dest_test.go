@@ -8,28 +8,29 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
 // pacedEngine has one destination of 1 Mbit/s that has sent 100 kB too much, and a queue
 // pair that waits there.
 func pacedEngine() (e *engine, d *dest, x *QP) {
-	e = &engine{dests: map[netip.Addr]*dest{}, now: 1e9, live: Live{Paced: true}}
-	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), rate: 1e6, refs: 1}
+	e = &engine{dests: map[netip.Addr]*dest{}, now: 1e9, config: RuntimeConfig{Paced: true}}
+	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), pacer: pacer.New(1e6), refs: 1}
 	d.timer.Owner = d
 	e.dests[d.addr] = d
 	x = &QP{typ: qp.UD, home: d}
-	d.spend(e, 100_000)
-	e.lineUp(x)
-	e.hold(e.ready.pop())
+	d.consumeTokens(e, 100_000)
+	e.enqueue(x)
+	e.blockOnPacer(e.ready.Pop())
 	d.queued = false
 	return e, d, x
 }
 
 func ready(e *engine, after qp.Time) bool {
 	e.now += after
-	e.destTimers.Advance(int64(e.now), e.resume)
-	return e.ready.first != nil
+	e.destTimers.Advance(int64(e.now), e.unblock)
+	return !e.ready.Empty()
 }
 
 // An answer gives the round trip of a packet that it covers, to the queue pair that sent
@@ -78,9 +79,9 @@ func TestNegotiateNotInErr(t *testing.T) {
 	}
 }
 
-func TestHeldUntilPaid(t *testing.T) {
+func TestPaceBlockedUntilReady(t *testing.T) {
 	e, d, _ := pacedEngine()
-	if e.enqueue(d); e.ready.first != nil || ready(e, 700e6) {
+	if e.enqueueDest(d); !e.ready.Empty() || ready(e, 700e6) {
 		t.Error("it goes on before the pacer lets it")
 	}
 	if !ready(e, 200e6) {
@@ -103,21 +104,21 @@ func TestDroppedWhileHeld(t *testing.T) {
 func TestReportedAgain(t *testing.T) {
 	e := bench(t)
 	e.sync.err = errFull
-	fresh, held, old, gone := &dest{refs: 1, fresh: freshReports}, &dest{refs: 1, held: 1}, &dest{refs: 1, rate: 5}, &dest{fresh: 5}
+	fresh, held, old, gone := &dest{refs: 1, initialSyncs: initialSyncReports}, &dest{refs: 1, paceBlocked: 1}, &dest{refs: 1, pacer: pacer.New(5)}, &dest{initialSyncs: 5}
 	e.sync.dests = []*dest{fresh, held, old, gone}
 	e.sync.reports = make([]DestSync, 4)
-	for i := range freshReports {
-		e.learn()
-		if !slices.Equal(e.active, []*dest{fresh, held}) {
-			t.Fatalf("after %d failures %d are listed", i+1, len(e.active))
+	for i := range initialSyncReports {
+		e.applyReplies()
+		if !slices.Equal(e.syncQueue, []*dest{fresh, held}) {
+			t.Fatalf("after %d failures %d are listed", i+1, len(e.syncQueue))
 		}
-		e.active, fresh.listed, held.listed = nil, false, false
+		e.syncQueue, fresh.syncQueued, held.syncQueued = nil, false, false
 	}
-	if e.learn(); !slices.Equal(e.active, []*dest{held}) {
-		t.Errorf("at last %d are listed", len(e.active))
+	if e.applyReplies(); !slices.Equal(e.syncQueue, []*dest{held}) {
+		t.Errorf("at last %d are listed", len(e.syncQueue))
 	}
-	if old.rate != 5 || e.count.syncErrors != freshReports+1 {
-		t.Errorf("rate %d, %d errors", old.rate, e.count.syncErrors)
+	if old.pacer.Rate() != 5 || e.count.syncErrors != initialSyncReports+1 {
+		t.Errorf("rate %d, %d errors", old.pacer.Rate(), e.count.syncErrors)
 	}
 }
 
@@ -126,65 +127,34 @@ func TestReportedAgain(t *testing.T) {
 func TestUnpacedWhileHeld(t *testing.T) {
 	for name, change := range map[string]func(*engine, *DestSync){
 		"no rate":  func(_ *engine, r *DestSync) { r.Rate = 0 },
-		"no agent": func(e *engine, _ *DestSync) { e.live.Paced = false },
+		"no agent": func(e *engine, _ *DestSync) { e.config.Paced = false },
 	} {
 		e, d, _ := pacedEngine()
-		e.sync.dests, e.sync.reports = []*dest{d}, []DestSync{{Addr: d.addr, Rate: d.rate}}
+		e.sync.dests, e.sync.reports = []*dest{d}, []DestSync{{Addr: d.addr, Rate: d.pacer.Rate()}}
 		change(e, &e.sync.reports[0])
-		e.learn()
+		e.applyReplies()
 		if !ready(e, 2e6) {
 			t.Errorf("%s: it still waits", name)
 		}
 	}
 }
 
-// What was missed at a rate that the machine cannot carry would be added to a lower one
-// for seconds.
-func TestLateNotOwedAtALowerRate(t *testing.T) {
-	e := &engine{now: 1e9}
-	for rate, want := range map[uint64]qp.Time{1e9: 0, 20e9: 5e6, 30e9: 5e6} {
-		d := &dest{rate: 20e9, late: 5e6}
-		if d.setRate(e, rate); d.late != want {
-			t.Errorf("at %d: late by %v, want %v", rate, d.late, want)
-		}
-	}
-}
-
-// A thread that comes 24 ms late, which is 20 more than the burst: if data waited, the
-// rate is 1/40 higher until that is made up for; if there was none, nothing is due.
-func TestLate(t *testing.T) {
-	const frame, cost = 1250, qp.Time(1e6) // at 10 Mbit/s
+// What a thread misses that runs late is lag while data waits, and nothing while none does:
+// the pacer learns it from the destination's queue.
+func TestLagOnlyWhileDataWaits(t *testing.T) {
 	for _, idle := range []bool{false, true} {
-		e := &engine{now: 1e9, live: Live{Paced: true, Burst: 4e6}}
-		d := &dest{rate: 10e6}
+		e := &engine{now: 1e9, config: RuntimeConfig{Paced: true, Burst: 4e6}}
+		d := &dest{pacer: pacer.New(10e6)}
 		x := &QP{typ: qp.UD, home: d}
-		for e.lineUp(x); d.mayLeave(e); { // the burst of a destination that was idle
-			d.spend(e, frame)
-		}
-		if d.late != 0 || d.empty != e.now+cost {
-			t.Fatalf("at first: empty in %v, late %v", d.empty-e.now, d.late)
-		}
+		e.enqueue(x)
+		d.consumeTokens(e, 1250)
 		if idle {
-			d.pop()
-			e.lineUp(x)
+			d.dequeue()
+			e.enqueue(x)
 		}
-		e.now = d.empty + 24e6
-		n, start := 0, e.now
-		for e.now < start+2e9 {
-			if d.mayLeave(e) {
-				d.spend(e, frame)
-				n++
-			} else {
-				e.now = d.empty
-			}
-		}
-		// Of 2 s and the burst; 2 s are enough to make up for 20 ms.
-		want := 2004
-		if !idle {
-			want += 20
-		}
-		if n < want || n > want+2 || d.late != 0 {
-			t.Errorf("idle %t: %d packets, want %d; late %v", idle, n, want, d.late)
+		e.now += 24e6
+		if d.consumeTokens(e, 1250); (d.pacer.Lag() == 0) != idle {
+			t.Errorf("idle %t: lag %d", idle, d.pacer.Lag())
 		}
 	}
 }

@@ -14,17 +14,18 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
-// Errors that callers may want to tell apart.
+// Errors that callers may distinguish.
 var (
 	ErrClosed    = errors.New("nic: the device was closed")
 	ErrGone      = errors.New("nic: the interface is gone")
 	ErrBusy      = errors.New("still in use")
 	ErrDestroyed = errors.New("was destroyed")
+	ErrTooMany   = qpn.ErrTooMany // queue pairs of one device
 )
 
 // Options of a device. Zero values mean the defaults.
@@ -47,7 +48,7 @@ type Options struct {
 	// of large messages on theirs (S5). Peers without it get plain RoCEv2.
 	PreCredit bool
 	// LargeDSCP is for large flows' data to other engines, 1 to 63: switches that have two
-	// queues can serve all else first. 0: it is that of the queue pair. Needs PreCredit.
+	// queues can serve all other packets first. 0: it is that of the queue pair. Needs PreCredit.
 	LargeDSCP uint8
 
 	Keys int // memory regions and windows at once, see mr.Config
@@ -56,13 +57,13 @@ type Options struct {
 // Device is a RoCEv2 NIC in this process, on one interface. Its methods and those of
 // what it makes may be called by any goroutine.
 type Device struct {
-	opts   Options
-	wire   Wire
-	routes *route.Table
-	socks  xsk.Set
-	mem    *mr.Table
-	eng    *engine
-	mtu    int // of the interface when the device was opened: what its frames have room for
+	opts      Options
+	dataplane Dataplane
+	routes    *route.Table
+	socks     xsk.Set
+	mem       *mr.Table
+	eng       *engine
+	mtu       int // of the interface when the device was opened: what its frames have room for
 
 	gone    atomic.Bool            // the interface is
 	started atomic.Pointer[engine] // eng, for the goroutine that follows the interface
@@ -77,10 +78,10 @@ type Device struct {
 	eventsLost   atomic.Uint64
 }
 
-// Open makes a device on an interface that the wire plane is attached to. The device
+// Open makes a device on an interface that the data plane is attached to. The device
 // owns w from here on and closes it, also if Open fails.
-func Open(w Wire, o Options) (_ *Device, err error) {
-	d := &Device{opts: o.withDefaults(), wire: w, done: make(chan struct{}), events: make(chan Event, eventBacklog)}
+func Open(w Dataplane, o Options) (_ *Device, err error) {
+	d := &Device{opts: o.withDefaults(), dataplane: w, done: make(chan struct{}), events: make(chan Event, eventBacklog)}
 	defer func() {
 		if err != nil {
 			d.release()
@@ -110,7 +111,7 @@ func Open(w Wire, o Options) (_ *Device, err error) {
 		if err := w.Steer(rocev2.ControlQPN); err != nil {
 			return nil, err
 		}
-		d.eng.credit = newCredits(&d.opts, d.eng.live.LinkRate)
+		d.eng.hooks = newCredits(&d.opts, d.eng.config.LinkRate)
 	}
 	d.eng.start()
 	return d, nil
@@ -190,9 +191,9 @@ func (d *Device) do(f func() error) error {
 	return err
 }
 
-// resolve finds the way to a peer and waits for its neighbour. A source that the
-// kernel chose is kept: the peer knows us by it, and would not know us by what the
-// kernel chooses when addresses or routes have changed.
+// resolve finds the route to a peer and waits for its neighbour. A source that the kernel
+// chose is kept: the peer accepts packets from that address only, and the kernel may choose
+// another one when addresses or routes have changed.
 func (d *Device) resolve(src, dst netip.Addr) (*route.Path, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
 	defer cancel()
@@ -221,7 +222,7 @@ func (d *Device) usable(ctx context.Context, p *route.Path, err error) (*route.P
 	return p, nil
 }
 
-// unanswered says what it means that the wait for a neighbour ended with err.
+// unanswered is the error of a wait for a neighbour that ended with err.
 func (d *Device) unanswered(hop netip.Addr, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("nic: neighbour %s on %s: %w within %v; is it up, and in the same network?",
@@ -247,7 +248,7 @@ func (d *Device) routeEvent(e route.Event) {
 	case e.Link.Gone:
 		d.gone.Store(true)
 		if e := d.started.Load(); e != nil {
-			e.call()
+			e.driver.Call()
 		}
 	case e.Link.Up && e.Link.Carrier:
 		d.event(Event{Type: EventPortActive})
@@ -257,10 +258,10 @@ func (d *Device) routeEvent(e route.Event) {
 }
 
 // Close ends the device: what was posted and has not completed is flushed, its queue
-// pair numbers go back to the host's stack. Waiting goroutines return.
+// pair numbers go back to the kernel stack. Waiting goroutines return.
 func (d *Device) Close() error {
 	d.eng.stop.Store(true)
-	d.eng.call()
+	d.eng.driver.Call()
 	<-d.done
 	return d.release()
 }
@@ -283,9 +284,9 @@ func (d *Device) release() error {
 		if d.routes != nil {
 			errs = append(errs, d.routes.Close())
 		}
-		errs = append(errs, d.wire.Close())
+		errs = append(errs, d.dataplane.Close())
 		if d.eng != nil {
-			d.eng.closeSleepers()
+			d.eng.driver.Close()
 		}
 		if d.socks != nil {
 			errs = append(errs, d.socks.Close())
@@ -296,46 +297,4 @@ func (d *Device) release() error {
 		d.eventMu.Unlock()
 	})
 	return errors.Join(errs...)
-}
-
-// newEngine puts the engine together; start has it run.
-func newEngine(d *Device) (*engine, error) {
-	e := &engine{
-		dev: d, wire: d.wire, clock: newClock(), kick: newKicker(),
-		dests: map[netip.Addr]*dest{}, held: qp.NewHoldPool(heldPackets),
-	}
-	index, _, err := d.link()
-	if err != nil {
-		return nil, err
-	}
-	e.posts.init()
-	e.live = d.wire.Live()
-	e.own.maxFrame = max(maxFrame(d.mtu), 4096+256)
-	e.scratch = make([]byte, max(maxFrame(d.mtu)+64, 16<<10))
-	e.datagrams.report.Addr = netip.Addr{}
-	e.sync.init()
-	e.onTimer, e.onDest = e.expire, e.resume
-	var fds []int
-	for _, s := range d.socks {
-		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
-		fds = append(fds, s.FD())
-	}
-	if err := errors.Join(e.thread.init(fds...), e.guest.init(fds...), e.standby.init()); err != nil {
-		e.closeSleepers()
-		return nil, err
-	}
-	e.senders = e.socks[:len(d.socks.Senders(d.opts.Interface, index))]
-	e.datagrams.sock = e.socks[0]
-	return e, nil
-}
-
-// heldPackets is how many packets beyond holes all queue pairs keep together, of
-// 4.25 KB each and only when needed.
-const heldPackets = 4096
-
-func (e *engine) start() {
-	e.dev.started.Store(e)
-	go e.kick.run(e.socks)
-	go e.sync.run(e)
-	go e.run()
 }

@@ -19,7 +19,7 @@ import (
 // Close returns when the device is closed, also to the one who calls it second.
 func TestCloseWaits(t *testing.T) {
 	closing := ErrClosed
-	d := &Device{eng: &engine{}, done: make(chan struct{}), events: make(chan Event), wire: closedWire{}}
+	d := &Device{eng: &engine{}, done: make(chan struct{}), events: make(chan Event), dataplane: closedWire{}}
 	d.err.Store(&closing)
 	returned := make(chan struct{})
 	go func() { _ = d.Close(); close(returned) }()
@@ -32,7 +32,7 @@ func TestCloseWaits(t *testing.T) {
 	<-returned
 }
 
-type closedWire struct{ Wire }
+type closedWire struct{ Dataplane }
 
 func (closedWire) Close() error { return nil }
 
@@ -41,23 +41,23 @@ type fullWire struct{ closedWire }
 
 var errFull = errors.New("no room")
 
-func (fullWire) Live() Live           { return Live{} }
-func (fullWire) Steer(uint32) error   { return errFull }
-func (fullWire) Unsteer(uint32) error { return nil }
+func (fullWire) RuntimeConfig() RuntimeConfig { return RuntimeConfig{} }
+func (fullWire) Steer(uint32) error           { return errFull }
+func (fullWire) Unsteer(uint32) error         { return nil }
 
 // A queue pair that ingress cannot be told of is not there, and the error says no
 // more than that.
 func TestNoRoomToSteer(t *testing.T) {
-	d := &Device{wire: fullWire{}, done: make(chan struct{}), events: make(chan Event, 1)}
+	d := &Device{dataplane: fullWire{}, done: make(chan struct{}), events: make(chan Event, 1)}
 	var err error
 	if d.mem, err = mr.New(mr.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	e := &engine{dev: d, wire: d.wire, clock: newClock(), kick: newKicker(), dests: map[netip.Addr]*dest{}}
+	e := &engine{dev: d, dataplane: d.dataplane, clock: newClock(), kick: newKicker(), dests: map[netip.Addr]*dest{}}
 	e.posts.init()
 	e.sync.init()
-	e.onTimer, e.onDest = e.expire, e.resume
-	if err := errors.Join(e.thread.init(), e.guest.init(), e.standby.init()); err != nil {
+	e.onTimer, e.onDest = e.expire, e.unblock
+	if err := e.driver.Init(loop{e}); err != nil {
 		t.Fatal(err)
 	}
 	d.eng = e

@@ -10,6 +10,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -67,7 +68,7 @@ func TestRefusedPackets(t *testing.T) {
 		{"cut off", func(*rocev2.Datagram) {}, func(b []byte) []byte { return b[:len(b)-8] }, &e.count.rxMalformed},
 		{"no RoCE", func(*rocev2.Datagram) {}, func(b []byte) []byte { b[12] = 9; return b }, &e.count.rxMalformed},
 		{"unknown number", func(d *rocev2.Datagram) { d.DestQP++ }, nil, &e.count.rxUnknownQPN},
-		{"an earlier generation", func(d *rocev2.Datagram) { d.DestQP ^= 1 << placeBits }, nil, &e.count.rxUnknownQPN},
+		{"an earlier generation", func(d *rocev2.Datagram) { d.DestQP ^= 1 << 16 }, nil, &e.count.rxUnknownQPN},
 		{"other partition", func(d *rocev2.Datagram) { d.PKey = 0x8001 }, nil, &e.count.rxBadPKey},
 		{"limited member is enough", func(d *rocev2.Datagram) { d.PKey = 0x7FFF }, nil, &e.count.rxPackets},
 		{"other sender", func(d *rocev2.Datagram) { d.Src = alien }, nil, &e.count.rxWrongPeer},
@@ -109,91 +110,52 @@ func TestMeta(t *testing.T) {
 	}
 }
 
-// Numbers have the top bit, are found, and come back as others.
-func TestNumbers(t *testing.T) {
-	var tab qpTable
-	seen := map[uint32]bool{}
-	for i := range 5000 {
-		x := &QP{}
-		n, err := tab.add(x)
-		if err != nil || !EngineQPN(n) || seen[n] {
-			t.Fatalf("%d: %#x, %v, twice: %v", i, n, err, seen[n])
-		}
-		x.num, seen[n] = n, true
-		if tab.get(n) != x || tab.get(n^1<<placeBits) != nil || tab.get(n|0x7FFF) == x && n&0x7FFF != 0x7FFF {
-			t.Fatalf("%#x is not found, or others are", n)
-		}
-		if i%2 == 0 {
-			tab.remove(n)
-			if tab.get(n) != nil {
-				t.Fatalf("%#x is still there", n)
-			}
-		}
-	}
-	for _, n := range []uint32{0, 1, 17, 0x20000, 0x7FFFFF, rocev2.ControlQPN, 0xFFFFFF, 0x1000000} {
-		if EngineQPN(n) {
-			t.Errorf("%#x is no number of an engine", n)
-		}
-	}
-	for {
-		x := &QP{}
-		n, err := tab.add(x)
-		if err != nil {
-			break
-		}
-		x.num = n
-	}
-	if tab.count != maxPlaces {
-		t.Errorf("%d queue pairs fit, want %d", tab.count, maxPlaces)
-	}
-}
-
 // Two queue pairs at one destination get the same share whatever their packets' sizes.
 func TestFairShare(t *testing.T) {
 	e := bench(t)
 	d := &dest{}
 	a, b := &QP{home: d}, &QP{home: d}
-	e.lineUp(a)
-	e.lineUp(b)
+	e.enqueue(a)
+	e.enqueue(b)
 	sent := map[*QP]int{}
 	for range 10000 {
-		x := d.first
+		x := d.drr.First()
 		n := 4170
 		if x == b {
 			n = 90
 		}
 		sent[x] += n
-		e.charge(d, x, n)
+		e.chargeDeficit(d, x, n)
 	}
 	if r := float64(sent[a]) / float64(sent[b]); r < .95 || r > 1.05 {
 		t.Errorf("%d and %d bytes", sent[a], sent[b])
 	}
 }
 
-// A queue pair that loses its destination leaves the line, wherever it stands, and
-// waits for the pacer of its next one only.
-func TestLeavesTheLine(t *testing.T) {
+// A queue pair that loses its destination is removed from the queue, wherever it is, and
+// waits for the pacer of its next destination only.
+func TestRemovedFromQueue(t *testing.T) {
 	for at := range 3 {
 		e := bench(t)
-		e.live.Paced = true
-		old, next := &dest{addr: peer, held: 1}, &dest{addr: alien}
+		e.config.Paced = true
+		old, next := &dest{addr: peer, paceBlocked: 1}, &dest{addr: alien}
 		all := []*QP{{home: old}, {home: old}, {home: old}}
 		for _, x := range all {
-			e.lineUp(x)
+			e.enqueue(x)
 		}
 		x := all[at]
 		e.unroute(x)
 		x.home = next
-		e.lineUp(x)
-		if next.first != x || e.ready.first != next {
-			t.Errorf("%d: it does not line up at its next destination", at)
+		e.enqueue(x)
+		if next.drr.First() != x || !slices.Equal(slices.Collect(e.ready.All), []*dest{next}) {
+			t.Errorf("%d: it is not queued at its next destination", at)
 		}
 		late := &QP{home: old}
-		e.lineUp(late)
+		e.enqueue(late)
 		var got []*QP
-		for old.first != nil {
-			got = append(got, old.first)
-			old.pop()
+		for !old.drr.Empty() {
+			got = append(got, old.drr.First())
+			old.dequeue()
 		}
 		if want := append(slices.Delete(slices.Clone(all), at, at+1), late); !slices.Equal(got, want) {
 			t.Errorf("%d: %d queue pairs stay, want %d in order", at, len(got), len(want))
@@ -201,37 +163,15 @@ func TestLeavesTheLine(t *testing.T) {
 	}
 }
 
-// The token bucket: the rate, no more than a burst after a pause, and a new rate.
-func TestBucket(t *testing.T) {
+// Without an agent nothing is paced.
+func TestPacedByAgentOnly(t *testing.T) {
 	e := bench(t)
-	e.live = Live{Paced: true, Burst: 4e6}
-	e.now = 1e12
-	d := &dest{rate: 8e9} // a byte a ns
-	send := func(until qp.Time) (n int) {
-		for ; e.now < until; e.now += 10 {
-			for d.mayLeave(e) {
-				d.spend(e, 1000)
-				n += 1000
-			}
-		}
-		return n
+	e.config, e.now = RuntimeConfig{Paced: true}, 1e12
+	d := &dest{pacer: pacer.New(1e6)}
+	if d.consumeTokens(e, 1000); d.mayLeave(e) {
+		t.Error("not paced with an agent")
 	}
-	if n := send(e.now + 10e6); n < 14e6 || n > 14e6+2000 {
-		t.Errorf("%d bytes in 10 ms after a pause, want 14e6", n)
-	}
-	d.setRate(e, 4e9)
-	if n := send(e.now + 10e6); n < 5e6-2000 || n > 5e6+2000 {
-		t.Errorf("%d bytes in 10 ms at half the rate", n)
-	}
-	d.setRate(e, 1) // 8 s a bit
-	d.spend(e, 1)
-	d.setRate(e, 8e9)
-	if wait := d.empty - e.now; wait > 1e6 {
-		t.Errorf("waits %d ns for one byte", wait)
-	}
-	e.live.Paced = false // no agent: unpaced
-	d.empty = e.now + 1e9
-	if !d.mayLeave(e) {
+	if e.config.Paced = false; !d.mayLeave(e) {
 		t.Error("paced without an agent")
 	}
 }

@@ -195,7 +195,7 @@ func BenchmarkWrite(b *testing.B) {
 // Ten thousand connected queue pairs: what an idle one takes, and that a message costs
 // the same however many there are. Messages over one queue pair share their ACKs and
 // are cheaper than messages over many, so like is compared with like: one at work
-// beside 0, 99 and 9999 idle ones, and 100 at work against all of them.
+// next to 0, 99 and 9999 idle ones, and 100 at work against all of them.
 func TestManyQueuePairs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while")
@@ -263,7 +263,7 @@ func heap() int64 {
 	return int64(m.HeapInuse)
 }
 
-// connect makes one more pair of queue pairs beside those of a and b.
+// connect makes one more pair of queue pairs in addition to those of a and b.
 func (s *side) connect(t testing.TB, peer *side) *nic.QP {
 	t.Helper()
 	var qps [2]*nic.QP

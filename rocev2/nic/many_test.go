@@ -53,7 +53,7 @@ func sendOnce(t *testing.T, op qp.Operation, pairs int, pmtu rocev2.PMTU, stall 
 				first += l.done[x.num]
 			}
 		}
-		if l.turns%1000 == 500 {
+		if l.iterations%1000 == 500 {
 			return max(stall, 10*time.Microsecond)
 		}
 		return 10 * time.Microsecond

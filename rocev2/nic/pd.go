@@ -29,8 +29,8 @@ func (p *PD) Num() uint32 { return p.num }
 // Free ends the domain. The error wraps mr.ErrBusy while something is in it.
 func (p *PD) Free() error { return p.dev.mem.FreePD(p.num) }
 
-// hold has the domain stay while something of it exists.
-func (d *Device) hold(pd *PD) error {
+// acquirePD takes a reference to a domain of this device.
+func (d *Device) acquirePD(pd *PD) error {
 	if err := d.alive(); err != nil {
 		return err
 	}

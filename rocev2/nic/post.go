@@ -11,10 +11,10 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// Work requests on their way to the engine. Applications append copies to a batch
+// Work requests for the engine. Applications append copies to a batch
 // under a lock that is never held for long; the engine exchanges the batch for an
 // empty one. All queue pairs share it: an idle one costs nothing, and the engine
-// needs not look at each for news.
+// need not look at each of them.
 type posts struct {
 	any atomic.Bool // there is something
 
@@ -89,11 +89,11 @@ var errAHPD = errors.New("nic: the address handle is of another protection domai
 var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
 
 // PostSend puts a copy of a work request on the send queue. Any goroutine may call
-// it. The error says which rule it breaks; nothing was queued then. Those of package
+// it. The error names the rule that it breaks; nothing was queued then. Those of package
 // qp are ErrSend…, ErrQueueFull is this package's.
 func (x *QP) PostSend(wr *qp.SendWR) error {
 	prefetch(x)
-	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded beside, not behind, the lock
+	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded in parallel with the lock, not after it
 	p.mu.Lock()
 	if err := x.mayPostSend(wr, room); err != nil {
 		p.mu.Unlock()
@@ -113,7 +113,7 @@ func (x *QP) PostSend(wr *qp.SendWR) error {
 	}
 	p.any.Store(true)
 	p.mu.Unlock()
-	x.dev.eng.wake()
+	x.dev.eng.driver.Wake()
 	return nil
 }
 
@@ -176,7 +176,7 @@ func (x *QP) PostRecv(wr *qp.RecvWR) error {
 	x.recvPosted++
 	p.addRecv(post{qp: x, recv: true}, wr)
 	p.mu.Unlock()
-	x.dev.eng.wake()
+	x.dev.eng.driver.Wake()
 	return nil
 }
 
@@ -221,11 +221,11 @@ func (e *engine) postSend(p *post, b *postBatch) {
 		x.sendLost++
 	} else {
 		x.sendTaken++
-		if x.credit != nil {
-			e.credit.begin(e, x, wr)
+		if x.hooks != nil {
+			x.hooks.onPosted(e, x, wr)
 		}
 	}
-	e.touch(x)
+	e.markDirty(x)
 }
 
 func (e *engine) postRecv(p *post, sgl []qp.SGE) {
@@ -235,5 +235,5 @@ func (e *engine) postRecv(p *post, sgl []qp.SGE) {
 	} else {
 		x.recvTaken++
 	}
-	e.touch(x)
+	e.markDirty(x)
 }

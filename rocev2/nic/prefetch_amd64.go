@@ -3,8 +3,8 @@
 package nic
 
 // prefetch has the cache lines of a queue pair loaded that a message needs, without
-// waiting for them. Where thousands of queue pairs take turns each line is a cache
-// miss, and the code would take them one after the other, as it comes to them. Go has
+// waiting for them. Where thousands of queue pairs are served one after the other, each line
+// is a cache miss, and the code would take them one after the other, as it comes to them. Go has
 // no word for it, and loads instead would wait; in PostSend they would also be a race
 // with the engine, which owns most of the fields.
 //

@@ -10,6 +10,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
@@ -55,8 +56,8 @@ type Attr struct {
 // MaskPath says that Modify sets Dst, Src and Flow.
 const MaskPath qp.AttrMask = 1 << 30
 
-// QP is a queue pair of a device. Where many take turns, each finds its own not in the
-// caches any more: so what every message needs is close together in one object, what
+// QP is a queue pair of a device. Where many are served one after the other, the caches do
+// not hold their state: so what every message needs is close together in one object, what
 // PostSend needs in its first two cache lines, and what few need at the end. The order
 // of fields is that of lines of 64 bytes, behind the 8 bytes that Go's heap puts first.
 type QP struct {
@@ -70,10 +71,9 @@ type QP struct {
 	// The engine's.
 	num                 uint32
 	typ                 qp.Type
-	lined               bool
-	touched             bool
-	watched             bool   // it stands in the engine's watchLine
-	place               uint32 // there
+	dirty               bool
+	ackWaiting          bool   // it is in engine.ackWait
+	ackWaitSlot         uint32 // there
 	sendTaken, sendLost uint32
 
 	q qp.QP // all but its Config
@@ -84,15 +84,15 @@ type QP struct {
 	port                uint16 // UDP source port
 	flow                Flow
 	recvTaken, recvLost uint32
-	deficit             int32
 	path                *route.Path
-	dest                *dest // where its peer lives; nil for UD
-	home                *dest // where it lines up to send
-	next                *QP   // in the line of home
+	dest                *dest           // where its peer lives; nil for UD
+	home                *dest           // where it is queued to send
+	drr                 sched.Flow[*QP] // in the queue of home
 	srq                 *SRQ
 	src                 netip.Addr
 	timer               wheel.Timer[*QP]
-	credit              *creditFlow // nil unless it uses pre-credit
+	hooks               hooks       // nil unless it uses an optional feature
+	credit              *creditFlow // pre-credit's, nil unless it uses that
 
 	pd         *PD
 	send, recv *CQ
@@ -106,7 +106,7 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		return nil, err
 	}
 	x := &QP{dev: d, pd: pd, typ: init.Type, send: init.SendCQ, recv: init.RecvCQ, srq: init.SRQ}
-	if err := x.hold(); err != nil {
+	if err := x.acquire(); err != nil {
 		return nil, err
 	}
 	x.timer.Owner = x
@@ -121,17 +121,17 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 		conf.SRQ = x.srq.q
 	}
 	if err := d.do(func() error { return d.eng.addQP(x, conf) }); err != nil {
-		x.release()
+		x.releaseAll()
 		return nil, fmt.Errorf("nic: create a queue pair: %w", err)
 	}
-	if err := d.wire.Steer(x.num); err != nil {
+	if err := d.dataplane.Steer(x.num); err != nil {
 		return nil, fmt.Errorf("nic: create a queue pair: %w", errors.Join(err, x.Destroy()))
 	}
 	return x, nil
 }
 
-// hold has everything stay that the queue pair is made of, or says what has gone.
-func (x *QP) hold() (err error) {
+// acquire takes references to all that the queue pair uses, or returns what is destroyed.
+func (x *QP) acquire() (err error) {
 	var held []func()
 	defer func() {
 		if err != nil {
@@ -152,11 +152,11 @@ func (x *QP) hold() (err error) {
 		}
 		held = append(held, x.srq.users.leave)
 	}
-	return x.dev.hold(x.pd)
+	return x.dev.acquirePD(x.pd)
 }
 
-// release is the opposite of hold.
-func (x *QP) release() {
+// releaseAll is the opposite of acquire.
+func (x *QP) releaseAll() {
 	x.dev.mem.ReleasePD(x.pd.num)
 	x.send.users.leave()
 	x.recv.users.leave()
@@ -224,126 +224,6 @@ func (x *QP) Query() (a Attr, err error) {
 	return a, err
 }
 
-// Modify sets the attributes that mask names and goes to a.State if MaskState is among
-// them (package qp has the table). From INIT to RTR it waits until the peer's
-// neighbour is known, for up to Options.ResolveTimeout.
-//
-// The PMTU must fit the path. Whether SACK is used is the engine's decision: MaskSelective is
-// refused.
-func (x *QP) Modify(a Attr, mask qp.AttrMask) error {
-	if mask&qp.MaskSelective != 0 {
-		return fmt.Errorf("nic: Selective is negotiated, not set")
-	}
-	toRTR := mask&qp.MaskState != 0 && a.State == qp.RTR && x.typ != qp.UD && x.State() == qp.Init
-	if toRTR && mask&MaskPath == 0 {
-		return fmt.Errorf("nic: to RTR a %s queue pair needs an address: set Dst and MaskPath", x.typ)
-	}
-	if mask&MaskPath != 0 && !toRTR {
-		return fmt.Errorf("nic: the address of a queue pair is set from INIT to RTR; this one is in %s (UD has an address handle for each message)", x.State())
-	}
-	var path *route.Path
-	if toRTR {
-		var err error
-		if path, err = x.dev.resolve(a.Src, a.Dst); err != nil {
-			return err
-		}
-		if mask&qp.MaskPMTU != 0 {
-			if err := x.dev.fits(a.PMTU, path.Current()); err != nil {
-				path.Release()
-				return err
-			}
-		}
-	}
-	unused := path
-	err := x.dev.do(func() (err error) {
-		var left *route.Path
-		if left, err = x.dev.eng.modify(x, &a, mask, path); err == nil {
-			unused = left
-		}
-		return err
-	})
-	release(unused)
-	return err
-}
-
-// release gives back a path, if there is one. It may wait for the table, which asks the
-// kernel about thousands of paths when routes change: never in the engine's thread.
-func release(p *route.Path) {
-	if p != nil {
-		p.Release()
-	}
-}
-
-// fits judges a PMTU by the path and by the frames that the device has.
-func (d *Device) fits(m rocev2.PMTU, to *route.State) error {
-	need := m.Bytes() + rocev2.PMTUOverhead
-	switch {
-	case m > to.PMTU:
-		return fmt.Errorf("nic: a PMTU of %d does not fit the path to %s, which has an MTU of %d: at most %d, or raise the MTU to %d",
-			m.Bytes(), to.Dst, to.MTU, to.PMTU.Bytes(), need)
-	case need > d.mtu:
-		return fmt.Errorf("nic: a PMTU of %d does not fit the device's frames: %s had an MTU of %d when it was opened; open the device again",
-			m.Bytes(), d.opts.Interface, d.mtu)
-	}
-	return nil
-}
-
-// modify is Modify in the engine's thread. It takes the path over unless it fails, and
-// returns the one that the queue pair has no more.
-func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (left *route.Path, err error) {
-	if x.dead {
-		return nil, ErrDestroyed
-	}
-	if err := x.q.Modify(a.Attr, mask&^MaskPath); err != nil {
-		return nil, err
-	}
-	if path != nil {
-		left = e.unroute(x)
-		x.path, x.dest, x.flow = path, e.destination(path), a.Flow
-		x.home, x.src = x.dest, path.Current().Src
-		x.q.SetFlight(&x.dest.flight)
-		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
-	}
-	attr := x.q.Attr()
-	if path != nil && e.credit != nil {
-		e.credit.connect(e, x, &attr)
-	}
-	if x.pkey = attr.PKey; x.pkey == 0 {
-		x.pkey = rocev2.DefaultPKey
-	}
-	if attr.State == qp.Reset {
-		left = e.unroute(x)
-	}
-	e.posts.mu.Lock()
-	x.attr = attr
-	e.posts.mu.Unlock()
-	x.publish()
-	e.touch(x)
-	return left, nil
-}
-
-// unroute takes a queue pair's address away, and its place in the line there: the
-// pacer of that destination is not the one of the next. It returns the path, for
-// release.
-func (e *engine) unroute(x *QP) (left *route.Path) {
-	if x.lined {
-		x.home.quit(x)
-	}
-	if left = x.path; left != nil {
-		if x.credit != nil {
-			e.credit.leave(e, x)
-		}
-		x.q.SetFlight(nil)
-		e.grant(x.dest)
-		e.drop(x.dest)
-		x.path, x.dest, x.home, x.selective = nil, nil, nil, false
-	}
-	if x.typ == qp.UD {
-		x.home = &e.datagrams
-	}
-	return left
-}
-
 // show stores what mostly has not changed: a store costs some ten times the load.
 func show(a *atomic.Uint32, v uint32) {
 	if a.Load() != v {
@@ -367,14 +247,14 @@ func (x *QP) Destroy() error {
 	if !x.destroyed.CompareAndSwap(false, true) {
 		return ErrDestroyed
 	}
-	err := x.dev.wire.Unsteer(x.num)
+	err := x.dev.dataplane.Unsteer(x.num)
 	var left *route.Path
 	if !x.dev.eng.do(func() { left = x.dev.eng.removeQP(x) }) {
 		return err
 	}
 	release(left)
 	x.dev.mem.ReleaseQP(x.num)
-	x.release()
+	x.releaseAll()
 	return err
 }
 
@@ -382,8 +262,8 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	if x.send.overrun || x.recv.overrun {
 		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
 	}
-	if x.num, err = e.qps.add(x); err != nil {
-		return fmt.Errorf("%w: %d exist", err, e.qps.count)
+	if x.num, err = e.qps.Alloc(x); err != nil {
+		return fmt.Errorf("%w: %d exist", err, e.qps.Len())
 	}
 	conf.QPN = x.num
 	x.q.Init(conf)
@@ -392,16 +272,16 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	return nil
 }
 
-// removeQP forgets a queue pair. Lists that it is in drop it when its turn comes. It
+// removeQP removes a queue pair. Lists that it is in drop it when they come to it. It
 // returns what unroute does.
 func (e *engine) removeQP(x *QP) (left *route.Path) {
 	_ = x.q.Modify(qp.Attr{State: qp.Reset}, qp.MaskState) // gives back what it holds
 	left = e.unroute(x)
 	e.qpTimers.Stop(&x.timer)
-	if x.watched {
-		e.watch.leave(x)
+	if x.ackWaiting {
+		e.ackWait.remove(x)
 	}
-	e.qps.remove(x.num)
+	e.qps.Free(x.num)
 	x.dead = true
 	x.state.Store(uint32(qp.Reset))
 	return left

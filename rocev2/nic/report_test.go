@@ -9,7 +9,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// TestReportAnswers: what the agent hears of answers that are due, and of losses on the way out.
+// TestReportAnswers: what is reported of ACKs and echoes that are due, and of losses on the forward path.
 func TestReportAnswers(t *testing.T) {
 	type sent struct {
 		service qp.Type

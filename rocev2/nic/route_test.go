@@ -46,7 +46,7 @@ func TestRouteChangeWithManyPaths(t *testing.T) {
 	tr := startTraffic(a, b, 64)
 	tr.flows(t)
 	// How long a handle waits is the kernel's affair. In the longest wait of a round, more
-	// messages than were under way must have gone; an engine that waits as well does not get
+	// messages than were in flight must have gone; an engine that waits as well does not get
 	// there in any round.
 	worked := false
 	for round := range byte(rounds) {

@@ -7,13 +7,13 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// A packet's way in. The functions follow in this order.
+// The stages of a received packet. The functions follow in this order.
 //
 //  1. receive: a batch of frames from each socket, then what we sent to ourselves
 //  2. parse:   headers and ICRC
 //  3. lookup:  the queue pair, and whether the packet comes from its peer
 //  4. note:    what ingress has measured: stamp, CE; round trips
-//  5. deliver: qp.Receive. Completions come out of it; answers wait until all of
+//  5. deliver: qp.Receive. Completions come out of it; ACKs wait until all of
 //     the batch was delivered (tx.go), so that one ACK serves many packets
 
 // rxBatch is how many frames of a socket are taken at once.
@@ -23,7 +23,7 @@ const rxBatch = 128
 func (e *engine) receive() (n int) {
 	for _, s := range e.socks {
 		got := s.xsk.Receive(s.batch)
-		e.backlog = e.backlog || got == rxBatch
+		e.rxBacklog = e.rxBacklog || got == rxBatch
 		if got > 0 {
 			// A receive that was posted before these were sent must be found by them.
 			e.takePosts()
@@ -41,7 +41,7 @@ func (e *engine) receive() (n int) {
 		s.batch.Release()
 		n += got
 	}
-	return n + e.receiveOwn()
+	return n + e.receiveLoopback()
 }
 
 // frame is stages 2 to 5 for one Ethernet frame. own: it comes from this engine.
@@ -50,8 +50,8 @@ func (e *engine) frame(b []byte, m rxMeta, own bool) {
 	if !ok {
 		return
 	}
-	if e.credit != nil && p.BTH().DestQP() == rocev2.ControlQPN {
-		e.credit.message(e, &p)
+	if e.hooks != nil && p.BTH().DestQP() == rocev2.ControlQPN {
+		e.hooks.onControl(e, p)
 		return
 	}
 	x := e.lookup(&p)
@@ -60,17 +60,15 @@ func (e *engine) frame(b []byte, m rxMeta, own bool) {
 	}
 	if !own {
 		e.note(x, &p, m)
-		if x.credit != nil {
-			e.credit.arrives(e, x.dest.credit, x, &p, m)
-		}
 	}
-	if x.credit == nil || own {
+	if x.hooks == nil || own {
 		e.deliver(x, &p)
 		return
 	}
-	under := x.dest.flight.Bytes()
+	x.hooks.onReceived(e, x, p, m)
+	inFlight := x.dest.flight.Bytes()
 	e.deliver(x, &p)
-	x.dest.credit.acked(e, under)
+	x.hooks.onAck(e, x, inFlight)
 }
 
 func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {
@@ -79,7 +77,9 @@ func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {
 		e.count.rxMalformed++
 		return p, false
 	}
-	e.qps.prefetch(p.BTH().DestQP()) // which is there when the ICRC is judged
+	if x := e.qps.Lookup(p.BTH().DestQP()); x != nil {
+		prefetch(x) // its cache lines are there when the ICRC was checked
+	}
 	if p.VerifyICRC() != nil {
 		e.count.rxBadICRC++
 		return p, false
@@ -87,11 +87,11 @@ func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {
 	return p, true
 }
 
-// lookup finds the queue pair that the packet is for. Of a connected one nobody but
-// its peer may speak to it (IBTA 9.6.1.1, A17.4.3; rxe checks the same).
+// lookup finds the queue pair that the packet is for. A connected one
+// takes packets of its peer only (IBTA 9.6.1.1, A17.4.3; rxe checks the same).
 func (e *engine) lookup(p *rocev2.Packet) *QP {
 	bth := p.BTH()
-	x := e.qps.get(bth.DestQP())
+	x := e.qps.Lookup(bth.DestQP())
 	switch {
 	case x == nil:
 		e.count.rxUnknownQPN++
@@ -121,18 +121,18 @@ func (e *engine) note(x *QP, p *rocev2.Packet, m rxMeta) {
 		}
 	}
 	d.note(m)
-	if d.probe.sent == 0 || d.stamps && !m.proven { // of a peer that stamps, a forged answer
+	if d.probe.sent == 0 || d.stamps && !m.proven { // of a peer that stamps, a forged ACK
 		return
 	}
 	rtt, sent := d.probe.answered(x, p.Opcode().Info().Operation, p.BTH().PSN(), e.now)
 	if rtt > 0 && (d.report.RTT == 0 || rtt < d.report.RTT) {
-		d.report.RTT, d.report.RTTSent = rtt, uint64(int64(sent)+e.live.ClockOffset)
-		e.list(d)
+		d.report.RTT, d.report.RTTSent = rtt, uint64(int64(sent)+e.config.ClockOffset)
+		e.queueForSync(d)
 	}
 }
 
 func (e *engine) deliver(x *QP, p *rocev2.Packet) {
 	e.count.rxPackets++
 	x.q.Receive(e.now, p)
-	e.touch(x)
+	e.markDirty(x)
 }

@@ -2,21 +2,24 @@
 
 package nic
 
-import "github.com/softroce/softroce-xdp/rocev2/qp"
+import (
+	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
 
 // negotiate turns selective acknowledgement on between two engines.
 //
-// HELLO speaks for a host, SACK is between queue pairs, and the same host may have
-// queue pairs of rxe. A responder that keeps packets beyond a hole sends SACK where
-// the standard has a NAK; a requester that does not know SACK would only learn of
-// the loss by its timeout. So both ends ask two things: does the peer's host have an
+// HELLO describes a host, SACK is between queue pairs, and the same host may have queue
+// pairs of rxe. A responder that buffers packets behind a gap sends SACK where the standard
+// has a NAK; a requester without SACK would detect the loss by its timeout only. So both ends
+// check two things: does the peer's host have an
 // engine (CAP_SACK), and is the peer's queue pair number one that an engine gives.
 // docs/wire-format.md goes through the cases.
 func (e *engine) negotiate(x *QP) {
 	if s := x.q.State(); s == qp.Err || s == qp.Reset {
 		return // which take no attribute, and have no use for it
 	}
-	on := x.dest.sack && EngineQPN(x.q.Attr().DestQPN)
+	on := x.dest.sack && qpn.OfEngine(x.q.Attr().DestQPN)
 	if x.q.Modify(qp.Attr{Selective: on}, qp.MaskSelective) == nil {
 		x.selective = x.dest.sack
 	}

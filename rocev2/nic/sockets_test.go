@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -117,14 +118,14 @@ func TestOneSocketFull(t *testing.T) {
 		blocked.postTo(t, to[1]) // behind the first one, which must leave before
 	}
 	for _, x := range []*QP{blocked, free} {
-		e.touch(x)
+		e.markDirty(x)
 	}
-	e.settle()
+	e.flushDirty()
 	if sent := e.transmit(); sent != 3 || free.q.SendQueued() != 0 {
 		t.Errorf("%d packets left for the destination whose socket has room, want 3", sent)
 	}
-	if blocked.q.SendQueued() != 3 || !e.blocked {
-		t.Errorf("%d messages of the other still wait, want 3; blocked %v", blocked.q.SendQueued(), e.blocked)
+	if blocked.q.SendQueued() != 3 || !e.txFramesExhausted {
+		t.Errorf("%d messages of the other still wait, want 3; blocked %v", blocked.q.SendQueued(), e.txFramesExhausted)
 	}
 	to[0].dest.sock = e.socks[1] // as if it had room again
 	if sent := e.transmit(); sent != 3 || blocked.q.SendQueued() != 0 {
@@ -136,16 +137,17 @@ func TestOneSocketFull(t *testing.T) {
 // before it.
 func TestDatagramWaitsForItsOwn(t *testing.T) {
 	e, to := twoSockets(t)
-	e.live.Paced, e.now = true, 1e9
-	to[0].dest.rate, to[0].dest.empty = 1e6, e.now // pays for its packet by a pause
+	e.config.Paced, e.now = true, 1e9
+	to[0].dest.pacer = pacer.New(1e6)
+	to[0].dest.pacer.Consume(int64(e.now), 0, 0) // empty now: its packet is followed by a pause
 	x := datagrams(t, e)
 	x.postTo(t, to[0])
 	x.postTo(t, to[1])
 	x.postTo(t, to[0])
 	x.postTo(t, to[1])
-	e.touch(x)
-	e.settle()
-	if sent := e.transmit(); sent != 2 || to[0].dest.held == 0 || to[1].dest.held != 0 {
-		t.Errorf("%d packets left, want 2: the third goes where the first one went; held: %v, %v", sent, to[0].dest.held, to[1].dest.held)
+	e.markDirty(x)
+	e.flushDirty()
+	if sent := e.transmit(); sent != 2 || to[0].dest.paceBlocked == 0 || to[1].dest.paceBlocked != 0 {
+		t.Errorf("%d packets left, want 2: the third goes where the first one went; pace-blocked: %v, %v", sent, to[0].dest.paceBlocked, to[1].dest.paceBlocked)
 	}
 }

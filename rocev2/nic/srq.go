@@ -27,7 +27,7 @@ func (d *Device) CreateSRQ(pd *PD, depth, maxSGE int) (*SRQ, error) {
 	if depth < 1 || depth > MaxWR || maxSGE < 1 || maxSGE > MaxSGE {
 		return nil, fmt.Errorf("nic: a shared receive queue of %d with %d elements each; at most %d and %d", depth, maxSGE, MaxWR, MaxSGE)
 	}
-	if err := d.hold(pd); err != nil {
+	if err := d.acquirePD(pd); err != nil {
 		return nil, err
 	}
 	s := &SRQ{dev: d, pd: pd}
@@ -60,7 +60,7 @@ func (s *SRQ) PostRecv(wr *qp.RecvWR) error {
 	s.posted++
 	p.addRecv(post{srq: s}, wr)
 	p.mu.Unlock()
-	s.dev.eng.wake()
+	s.dev.eng.driver.Wake()
 	return nil
 }
 

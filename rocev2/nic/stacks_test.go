@@ -88,7 +88,7 @@ func (x *stacks) engine() {
 	x.stopEngine = func() { cancel(); <-done; x.stopEngine = nil }
 }
 
-// stack has a socket send datagrams without end, with up to 64 under way as rdma_rxe has;
+// stack has a socket send datagrams without end, with up to 64 in flight as rdma_rxe has;
 // twice the rate, where nothing pushes back.
 func (x *stacks) stack(open bool) {
 	const size = 1024
@@ -175,7 +175,7 @@ func (x *stacks) shares(what string, leastStack, leastEngine float64) {
 	for i := 1; ; i++ {
 		all, engine := x.measure()
 		stack := all - engine
-		x.t.Logf("%s: %.3f of the rate, of this %.3f by the host's stack and %.3f by the engine", what, all/x.rate, stack/all, engine/all)
+		x.t.Logf("%s: %.3f of the rate, of this %.3f by the kernel stack and %.3f by the engine", what, all/x.rate, stack/all, engine/all)
 		if all > 1.05*x.rate {
 			x.t.Fatalf("%s: %.3f times the destination's rate is sent", what, all/x.rate)
 		}
@@ -187,12 +187,12 @@ func (x *stacks) shares(what string, leastStack, leastEngine float64) {
 			timing.Missed(x.t, "%s: only %.3f of the rate is sent", what, all/x.rate)
 			return
 		case i == tries:
-			x.t.Fatalf("%s: %.3f by the host's stack and %.3f by the engine, want at least %.2f and %.2f", what, stack/all, engine/all, leastStack, leastEngine)
+			x.t.Fatalf("%s: %.3f by the kernel stack and %.3f by the engine, want at least %.2f and %.2f", what, stack/all, engine/all, leastStack, leastEngine)
 		}
 	}
 }
 
-// A destination has one rate, whoever on this host sends to it (S1.9): one that is alone
+// A destination has one rate, whichever stack of this host sends to it (S1.9): one that is alone
 // has all of it, two have half each, and it follows when they come and go.
 func TestTwoStacksOneDestination(t *testing.T) {
 	names := []string{"htb", "police"}
@@ -218,10 +218,10 @@ func TestTwoStacksOneDestination(t *testing.T) {
 			x.until("half for the engine", has(engineRate, .5))
 			x.shares("both", .4, .4)
 			x.stopEngine()
-			x.until("the whole rate for the host's stack", has(stackRate, 1))
-			x.shares("the host's stack alone", .95, 0)
+			x.until("the whole rate for the kernel stack", has(stackRate, 1))
+			x.shares("the kernel stack alone", .95, 0)
 			x.engine() // the latecomer
-			x.until("half for the host's stack", has(stackRate, .5))
+			x.until("half for the kernel stack", has(stackRate, .5))
 			x.shares("both again", .4, .4)
 			x.stopStack()
 			x.until("the whole rate for the engine", has(engineRate, 1))

@@ -220,7 +220,7 @@ func TestDatagramTooLong(t *testing.T) {
 	}
 }
 
-// Whoever has seen a completion has room for another datagram.
+// An application that has seen a completion has room for another datagram.
 func TestDatagramRoom(t *testing.T) {
 	hosts := twoHosts(t, "--rate", "20M", "--policy", "mode=fixed") // so that some wait while others leave
 	a, wr := datagrams(t, hosts, 64)

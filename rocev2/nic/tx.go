@@ -3,44 +3,43 @@
 package nic
 
 import (
-	"math"
-
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// A packet's way out. The functions follow in this order.
+// The stages of a sent packet. The functions follow in this order.
 //
-//  1. settle: queue pairs that something happened to send their answers, which are
-//     not paced, and line up at their destination if they have data
-//  2. choose: what has pre-credit goes first (creditsend.go); destinations take turns
-//     (here), those that the pacer lets; so do the queue pairs of a destination (sched.go),
-//     and among those that wait for room in its flight (qp/flight.go)
+//  1. flushDirty: queue pairs that something happened to send their ACKs and NAKs, which
+//     are not paced, and are queued at their destination if they may have data
+//  2. choose: hooks first (hooks.go); then destinations that the pacer lets send, one after
+//     the other; the queue pairs of a destination by deficit round robin (tx_sched.go), and
+//     those that are blocked on its window in their order (qp.Flight)
 //  3. build:  headers into the frame, the payload behind them from memory, ICRC
 //  4. stamp:  the option, if the peer understands it and the MTU has room
-//  5. push:   to the socket; submit shows all of it to the kernel (kick.go)
+//  5. push:   to the socket; submit shows all of it to the kernel (tx_kick.go)
 
-// Budgets of one turn. None of them depends on whether anything can be sent.
+// Budgets of one iteration. None of them depends on whether anything can be sent.
 const (
-	txBatch     = 256         // packets of data
-	destBurst   = 16          // of them to one destination in a row
-	txTries     = 4 * txBatch // queue pairs and destinations that are asked for packets
-	answerBurst = 256         // answers of one queue pair
+	txBatch   = 256         // packets of data
+	destBurst = 16          // of them to one destination in a row
+	txTries   = 4 * txBatch // queue pairs and destinations that are asked for packets
+	ackBurst  = 256         // ACKs and NAKs of one queue pair
 )
 
-// settle draws the conclusions of what happened since it last ran.
-func (e *engine) settle() {
-	stuck, n := 0, len(e.touched)
-	for _, x := range e.touched[:n] {
-		if !x.dead && !e.answers(x) {
-			// The rest waits for the next turn.
-			e.touched[stuck] = x
+// flushDirty sends the ACKs and NAKs of queue pairs that something happened to since it last
+// ran, shows applications what completed, and queues those that may have data.
+func (e *engine) flushDirty() {
+	stuck, n := 0, len(e.dirty)
+	for _, x := range e.dirty[:n] {
+		if !x.dead && !e.flushAnswers(x) {
+			// The rest waits for the next iteration.
+			e.dirty[stuck] = x
 			stuck++
-			e.blocked = true
+			e.txFramesExhausted = true
 			x.publish()
 			continue
 		}
-		x.touched = false
+		x.dirty = false
 		if x.dead {
 			continue
 		}
@@ -50,54 +49,55 @@ func (e *engine) settle() {
 		x.publish()
 		e.rearm(x)
 		if x.dest != nil {
-			e.grant(x.dest)
+			e.enqueueUnblocked(x.dest)
 		}
-		e.lineUp(x)
-		if x.credit != nil {
-			e.credit.settled(e, x)
+		e.enqueue(x)
+		if x.hooks != nil {
+			x.hooks.onFlush(e, x)
 		}
 	}
-	e.touched = append(e.touched[:stuck], e.touched[n:]...)
-	e.show()
+	e.dirty = append(e.dirty[:stuck], e.dirty[n:]...)
+	e.publishCompletions()
 }
 
-// answers sends what a queue pair has to answer. False: there is more.
-func (e *engine) answers(x *QP) bool {
-	for range answerBurst {
-		if x.path != nil && !e.room(x) {
+// flushAnswers sends the ACKs and NAKs of a queue pair. False: there are more.
+func (e *engine) flushAnswers(x *QP) bool {
+	for range ackBurst {
+		if x.path != nil && !e.hasFrame(x) {
 			return false // the kernel has all frames of its socket
 		}
 		if !x.q.NextAck(e.now, &e.out) {
 			return true
 		}
-		e.send(x, &e.out)
+		e.send(x, &e.out, false)
 	}
 	return false
 }
 
 // transmit sends data and returns how many packets, or 1 if it has not come to the end of
-// what may be sent. A destination whose socket is full does not hold up those of other sockets.
+// what may be sent. A destination whose socket is full does not block those of other sockets.
 func (e *engine) transmit() (did int) {
 	sent, tries := 0, txTries
-	if e.credit != nil {
-		sent = e.credit.transmit(e, txBatch)
+	if e.hooks != nil {
+		sent = e.hooks.next(e, txBatch)
 	}
-	for sent < txBatch && tries > 0 && e.ready.first != nil {
-		d := e.ready.pop() // still queued: nobody else puts it in a ring
+	for sent < txBatch && tries > 0 && !e.ready.Empty() {
+		d := e.ready.Pop() // it stays marked as queued, so that enqueueDest leaves it alone
 		tries--
 		n, next := e.serve(d, min(destBurst, txBatch-sent), &tries)
 		sent += n
 		switch {
-		case next == destFull:
-			e.stuck.push(d)
-		case next == destReady && d.first != nil:
-			e.ready.push(d)
+		case next == destSocketFull:
+			e.socketFull.Push(&d.link, d)
+		case next == destReady && !d.drr.Empty():
+			e.ready.Push(&d.link, d)
 		default:
 			d.queued = false
 		}
 	}
-	for e.stuck.first != nil {
-		e.ready.push(e.stuck.pop())
+	for !e.socketFull.Empty() {
+		d := e.socketFull.Pop()
+		e.ready.Push(&d.link, d)
 	}
 	if tries == 0 {
 		return max(sent, 1)
@@ -109,85 +109,83 @@ func (e *engine) transmit() (did int) {
 type destNext uint8
 
 const (
-	destReady destNext = iota // it goes on as long as queue pairs are in its line
-	destPaced                 // the pacer's timer has it go on
-	destFull                  // it goes on when the kernel has given frames back
+	destReady      destNext = iota // it stays in service as long as queue pairs are queued there
+	destPaced                      // the pacer's timer has it go on
+	destSocketFull                 // it goes on when the kernel has given frames back
 )
 
-// serve lets a destination send up to n packets, and ask up to tries queue pairs for them.
+// serve sends up to n packets to a destination, and calls NextData of up to tries queue pairs.
 func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 	for sent < n && *tries > 0 {
 		*tries--
-		e.grant(d)
-		x := d.first // whose turn it is
+		e.enqueueUnblocked(d)
+		x := d.drr.First() // in service
 		if x == nil {
 			return sent, destReady
 		}
-		if to := x.bound(); to != d {
-			e.move(x, to)
+		if to := x.nextDest(); to != d {
+			e.requeue(x, to)
 			continue
 		}
-		if x.credit != nil && d.credit.withholds(x) {
-			d.pop()
-			e.credit.wait(e, d.credit, x)
+		if x.hooks != nil && !x.hooks.mayStart(e, x) {
+			d.dequeue()
 			continue
 		}
 		switch {
 		case !d.mayLeave(e):
-			e.hold(d)
+			e.blockOnPacer(d)
 			return sent, destPaced
-		case !e.room(x):
-			e.blocked = true
-			return sent, destFull
+		case !e.hasFrame(x):
+			e.txFramesExhausted = true
+			return sent, destSocketFull
 		case !x.q.NextData(e.now, &e.out):
-			e.idle(d, x)
+			e.dequeueIdle(d, x)
 			continue
 		}
-		e.dispatch(d, x)
+		e.dispatch(d, x, &e.out)
 		sent++
 	}
 	return sent, destReady
 }
 
-// dispatch sends the packet in out, which the first queue pair of a destination has written.
-func (e *engine) dispatch(d *dest, x *QP) {
-	o := &e.out
-	if !o.AckReq && d.lastOfTurn(x, etherLen+o.Len(o.PayloadLen)) {
-		x.q.AskNow(e.now, o) // nobody else would ask for it before the next turn
+// dispatch sends a packet of the queue pair in service at a destination.
+func (e *engine) dispatch(d *dest, x *QP, o *qp.Outbound) {
+	if !o.AckReq && d.lastOfQuantum(etherLen+o.Len(o.PayloadLen)) {
+		x.q.AskNow(e.now, o) // no other packet asks for it before its next service
 	}
-	size, to := e.send(x, o)
-	to.spend(e, size)
+	size, to := e.send(x, o, false)
+	to.consumeTokens(e, size)
 	if o.Opcode == rocev2.RCReadRequest {
-		size = max(size, int(min(o.DMALen, quantum))) // its turn is for the answers
+		size = max(size, int(min(o.DMALen, quantum))) // its quantum is for the responses
 	}
-	e.charge(d, x, size)
+	e.chargeDeficit(d, x, size)
 	if x.typ != qp.RC {
-		e.touch(x) // what has left is complete: settle makes room for another before it says so
+		e.markDirty(x) // what has left is complete: flushDirty makes room for another before the completion shows
 	}
 }
 
-// room reports whether there is memory for the next packet of the queue pair.
-func (e *engine) room(x *QP) bool {
+// hasFrame reports whether there is memory for the next packet of the queue pair.
+func (e *engine) hasFrame(x *QP) bool {
 	path, d := x.path, x.dest
 	if path == nil { // UD
-		a := x.handle()
+		a := x.nextAH()
 		if a == nil {
 			return true
 		}
 		path, d = a.path, a.dest
 	}
 	switch to := path.Current(); {
-	case to.Err != nil: // send drops it: a queue pair without a way must not hold up others
+	case to.Err != nil: // send drops it: a queue pair without a route must not block others
 		return true
 	case to.Loopback:
-		return e.own.count < ownLimit
+		return e.loopback.count < loopbackLimit
 	}
 	return d.sock.xsk.Reserve(1) > 0
 }
 
-// handle is the address handle of the next packet of a queue pair of UD; nil if there
+// nextAH is the address handle of the next packet of a queue pair of UD; nil if there
 // is no packet, or it was destroyed: what was posted with it is lost.
-func (x *QP) handle() *AH {
+func (x *QP) nextAH() *AH {
 	if o := x.q.NextAH(); o != nil {
 		if a, ok := o.Path.(*AH); ok && a.dest != nil {
 			return a
@@ -196,138 +194,12 @@ func (x *QP) handle() *AH {
 	return nil
 }
 
-// bound is the destination whose pacer and socket the next packet of a queue pair needs.
-func (x *QP) bound() *dest {
+// nextDest is the destination whose pacer and socket the next packet of a queue pair needs.
+func (x *QP) nextDest() *dest {
 	if x.typ == qp.UD {
-		if a := x.handle(); a != nil {
+		if a := x.nextAH(); a != nil {
 			return a.dest
 		}
 	}
 	return x.home
-}
-
-// send is stages 3 to 5. It returns the length of the frame without the option and
-// where it went, also if it could not leave: the queue pair takes it for lost.
-func (e *engine) send(x *QP, o *qp.Outbound) (size int, d *dest) {
-	d, path, flow := x.home, x.path, x.flow
-	if o.AH != nil {
-		if a, ok := o.AH.Path.(*AH); ok && a.dest != nil {
-			d, path, flow = a.dest, a.path, a.flow
-		}
-	}
-	lose := func(why *uint64) (int, *dest) {
-		*why++
-		o.Drop()
-		return 0, d
-	}
-	if path == nil {
-		return lose(&e.count.txNoPath)
-	}
-	to := path.Current()
-	if to.Err != nil {
-		return lose(&e.count.txNoPath)
-	}
-	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
-	if x.credit != nil {
-		o.TOS = e.credit.tclass(e.now, x, o, o.TOS)
-	}
-	o.SrcPort = x.srcPort(o)
-	plain := o.Len(o.PayloadLen)
-	if plain > to.MTU { // which has become smaller
-		return lose(&e.count.txNoRoom)
-	}
-	var frame []byte
-	if to.Loopback {
-		frame = e.own.frame()
-	} else {
-		frame = d.sock.xsk.Frame()
-	}
-	if frame == nil {
-		return lose(&e.count.txNoRoom)
-	}
-	o.Stamp = e.stampFor(d, to.Loopback, plain, to.MTU)
-	payload, err := o.Begin(frame[etherLen:], o.PayloadLen)
-	if err != nil {
-		return lose(&e.count.txNoRoom)
-	}
-	copy(frame, to.Ether[:])
-	if !o.Fill(payload) {
-		e.touch(x)
-		return 0, d
-	}
-	if o.Stamp != nil {
-		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.live.ClockOffset))
-		if x.credit != nil {
-			e.credit.mark(e, d.credit, x, o)
-		}
-		if e.credit != nil && e.credit.tellsNothing(d, o.TOS, e.now) {
-			o.Stamp.Flags &^= rocev2.StampT1
-		}
-	}
-	n := etherLen + o.Seal(frame[etherLen:])
-	e.count.txPackets++
-	if to.Loopback {
-		e.own.push(n)
-		return etherLen + plain, d
-	}
-	d.sock.xsk.Push(n)
-	d.sock.pushed++
-	e.sent(x, d, o, plain)
-	return etherLen + plain, d
-}
-
-const etherLen = 14
-
-// stampFor returns where to build the option, or nil: the packet gets none.
-func (e *engine) stampFor(d *dest, own bool, plain, mtu int) *rocev2.Stamp {
-	switch {
-	case own || !d.stamps:
-		return nil
-	case plain+rocev2.StampLen > mtu:
-		e.count.txTooBig++
-		return nil
-	}
-	return &e.stamp
-}
-
-// answers notes what a packet says of answers: whether one is due, and what of ours was lost.
-// Nothing answers READ responses, UC and UD, unless the peer echoes their stamps; and the answer
-// to a READ comes when the responder has sent those before it, so that it measures nothing.
-//
-// Of requests that go again, one a report counts: a go-back-N requester repeats many for each
-// that was lost.
-func (r *DestSync) answers(service qp.Type, o *qp.Outbound) {
-	r.Due = r.Due || o.Stamp != nil
-	switch o.Opcode.Info().Operation {
-	case rocev2.OperationReadResponse:
-		r.Lost = uint16(min(uint32(r.Lost)+uint32(o.Missed), math.MaxUint16))
-		return
-	case rocev2.OperationRead, rocev2.OperationAck, rocev2.OperationAtomicAck:
-	default:
-		r.Due = r.Due || service == qp.RC
-	}
-	if o.Missed != 0 {
-		r.Lost = max(r.Lost, 1)
-	}
-}
-
-// sent accounts a packet that has left.
-func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
-	r := &d.report
-	r.Packets++
-	r.Bytes += uint64(plain)
-	if o.Stamp == nil {
-		r.Unstamped++
-		d.probe.leaves(x, o, e.now)
-	} else {
-		e.count.txStamped++
-	}
-	r.answers(x.typ, o)
-	if o.Lost {
-		r.Repeated++
-		if x.credit != nil {
-			e.credit.lost(e, d.credit)
-		}
-	}
-	e.list(d)
 }

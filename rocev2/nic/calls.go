@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// calls is the queue of functions that other goroutines have the owner of the loop run.
+type calls struct {
+	mu      sync.Mutex
+	waiting []func()
+	any     atomic.Bool
+	closed  bool
+}
+
+// do has the owner of the loop run f, after everything posted before, and waits for it.
+// false: the engine has ended, f did not run.
+func (e *engine) do(f func()) bool {
+	done := make(chan struct{})
+	e.calls.mu.Lock()
+	if e.calls.closed {
+		e.calls.mu.Unlock()
+		return false
+	}
+	e.calls.waiting = append(e.calls.waiting, func() { f(); close(done) })
+	e.calls.any.Store(true)
+	e.calls.mu.Unlock()
+	e.driver.Call()
+	<-done
+	return true
+}
+
+// takeCalls runs the queued functions. Work requests that were posted before them come first.
+func (e *engine) takeCalls() int {
+	if !e.calls.any.Load() {
+		return 0
+	}
+	e.calls.mu.Lock()
+	list := e.calls.waiting
+	e.calls.waiting = nil
+	e.calls.any.Store(false)
+	e.calls.mu.Unlock()
+	e.takePosts()
+	for _, f := range list {
+		f()
+	}
+	return len(list)
+}

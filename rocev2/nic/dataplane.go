@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"net/netip"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Dataplane is the attached interface as the engine needs it. Package loader/engine
+// implements it over the pinned maps. Any goroutine may call its methods.
+type Dataplane interface {
+	// Register puts the AF_XDP socket of a receive queue where ingress finds it.
+	Register(queue, fd int) error
+
+	// Steer has ingress hand packets for a queue pair number to the sockets, Unsteer
+	// has it pass them on again. For rocev2.ControlQPN that means CREDIT_GRANT and
+	// CREDIT_RETURN, which go to nothing else.
+	Steer(qpn uint32) error
+	Unsteer(qpn uint32) error
+
+	// Live returns what may have changed. It is called a few hundred times a second.
+	RuntimeConfig() RuntimeConfig
+
+	// Sync reports what was sent to some destinations and fills in what is known
+	// of them. Only one call runs at a time.
+	Sync(dests []DestSync) error
+
+	// Close takes back all that Register and Steer did.
+	Close() error
+}
+
+// Live is the part of the interface's configuration that the engine lives by.
+type RuntimeConfig struct {
+	Paced       bool    // destinations have rates, and an agent maintains them
+	InitialRate uint64  // bit/s of a destination that nothing is known of, 0 = unpaced
+	Burst       qp.Time // what an idle destination may send at once, as time at its rate
+	LinkRate    uint64  // bit/s of the interface, 0 = unknown
+	ClockOffset int64   // clock of the stamps less CLOCK_MONOTONIC, ns
+}
+
+// DestSync is the engine's report of one destination, and the reply.
+type DestSync struct {
+	Addr netip.Addr
+
+	// What was sent since the last report.
+	Packets, Unstamped uint32
+	Bytes              uint64  // IP lengths without the stamp option
+	Repeated           uint32  // of these, retransmitted for a loss that the peer reported
+	Lost               uint16  // signs of loss on the forward path
+	Due                bool    // an ACK or an echo is expected
+	Waited             uint32  // times that the pacer kept it waiting
+	WaitedTime         qp.Time // and for how long in all
+	RTT                qp.Time // the shortest from data to ACK, 0 = none measured
+	RTTSent            uint64  // when that data left, clock of the stamps
+	CEEchoed           bool    // an echo of the peer's CE marks was sent
+	Waits              bool    // data waits for the pacer now
+
+	Rate   uint64 // in: bit/s in use. out: to be used, 0 = unpaced
+	Window uint64 // out: bytes of frames that may be in flight, 0 = no limit
+
+	// What the peer understands; Known is false if the table was full.
+	Known, Stamps, SACK, Credit bool
+
+	Token uint64 // out: what stamps to the peer must carry
+}

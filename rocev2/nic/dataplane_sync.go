@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// The engine's transmissions bypass TC, and with it all that egress does for the
+// destination table. Every few milliseconds a goroutine next to the engine reports
+// what was sent to the destinations that were active, and brings back their rates
+// and what they understand. The engine only exchanges batches with it.
+
+// syncPeriod is the time between reports. The agent judges every 5 to 10 ms.
+const syncPeriod = qp.Time(3 * time.Millisecond)
+
+type syncer struct {
+	due  qp.Time // of the next report
+	wake chan struct{}
+	done atomic.Bool // the batch is back
+	out  bool        // the batch is with the goroutine
+
+	dests   []*dest
+	reports []DestSync
+	err     error
+	ended   chan struct{}
+}
+
+func (s *syncer) init() { s.wake, s.ended = make(chan struct{}, 1), make(chan struct{}) }
+
+// run is the goroutine, until wake is closed.
+func (s *syncer) run(e *engine) {
+	defer close(s.ended)
+	for range s.wake {
+		s.err = e.dataplane.Sync(s.reports)
+		s.done.Store(true)
+		e.driver.Wake()
+	}
+}
+
+// report applies the replies to the last batch and sends the next one when it is due.
+func (e *engine) report() {
+	s := &e.sync
+	if s.out {
+		if !s.done.Load() {
+			return
+		}
+		s.done.Store(false)
+		s.out = false
+		e.applyReplies()
+	}
+	if len(e.syncQueue) == 0 || e.now < s.due {
+		return
+	}
+	s.due = e.now + syncPeriod
+	e.applyConfig(e.dataplane.RuntimeConfig())
+	s.dests, s.reports = s.dests[:0], s.reports[:0]
+	for _, d := range e.syncQueue {
+		d.syncQueued = false
+		if d.paceBlocked != 0 { // still waiting: what it has waited so far
+			d.report.WaitedTime += e.now - d.paceBlocked
+			d.paceBlocked = e.now
+		}
+		d.report.Waits = d.paceBlocked != 0
+		d.report.Rate = d.pacer.Rate()
+		s.dests, s.reports = append(s.dests, d), append(s.reports, d.report)
+		d.report = DestSync{Addr: d.addr}
+	}
+	e.syncQueue = e.syncQueue[:0]
+	s.out = true
+	s.wake <- struct{}{}
+}
+
+// applyReplies applies the replies, if there are any, and queues those destinations again that
+// wait for the next ones.
+func (e *engine) applyReplies() {
+	s := &e.sync
+	if s.err != nil {
+		e.count.syncErrors++
+	}
+	for i, d := range s.dests {
+		if d.refs == 0 {
+			continue
+		}
+		if s.err == nil {
+			e.applyEntry(d, &s.reports[i])
+		}
+		// HELLO is in flight, or data waits for the pacer or the window, which may change.
+		if d.initialSyncs > 0 || d.paceBlocked != 0 || d.flight.Waiting() {
+			d.initialSyncs = max(d.initialSyncs-1, 0)
+			e.queueForSync(d)
+		}
+	}
+}
+
+// applyEntry applies the destination table's entry of a destination.
+func (e *engine) applyEntry(d *dest, r *DestSync) {
+	if d.pacer.Rate() != r.Rate {
+		d.setRate(e, r.Rate)
+	}
+	d.setPolicyWindow(e, r.Window)
+	if d.paceBlocked != 0 {
+		at := qp.Time(d.pacer.Next())
+		if d.mayLeave(e) { // also if pacing has ended
+			at = e.now
+		}
+		e.destTimers.Set(&d.timer, int64(at))
+	}
+	d.stamps, d.sack, d.token = r.Known && r.Stamps, r.Known && r.SACK, r.Token
+	if e.hooks != nil {
+		e.hooks.onPeer(e, d, r)
+	}
+	if d.stamps {
+		d.initialSyncs = 0
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nic is a RoCEv2 NIC in this process: verbs above, AF_XDP sockets of one interface
+// below. It has the sockets, threads and clocks; the transport itself is package qp, memory
+// is package mr. Package loader/engine opens a Device on an interface that is attached to
+// the data plane.
+//
+// # Objects
+//
+// An application works with these. Any goroutine may call their methods.
+//
+//	Device   device.go             one NIC on one interface; makes the others
+//	PD       pd.go                 protection domain; registers memory (mr.Region, mr.Window)
+//	CQ       cq.go                 completion queue: Poll, Wait, an eventfd
+//	QP       qp.go, qp_modify.go   queue pair; PostSend and PostRecv in post.go
+//	SRQ      srq.go                shared receive queue
+//	AH       ah.go                 address handle: the destination of a datagram
+//	Event    event.go              asynchronous events
+//	Counter  counters.go           counters by the names of rxe and mlx5
+//
+// All of them share one engine (engine.go), which owns the state of all queue pairs. It
+// belongs to one thread at a time: its own, or that of an application which polls or waits
+// for a completion. Package driver has the rules as a table, and loop_owner.go is what it
+// asks the engine. PostSend and PostRecv leave copies of work requests for the engine
+// (post.go). Everything else that needs the engine is a function that it calls (calls.go).
+//
+// # One iteration of the loop
+//
+// iteration.go has the loop's body. It does in this order:
+//
+//	receive   rx.go               frames of the sockets, then those sent to itself (loopback.go)
+//	calls     calls.go            what other goroutines want
+//	posts     post.go             work requests into their queue pairs
+//	timers    timer_ackwait.go    deadlines of queue pairs and of pacers (package wheel)
+//	flush     tx.go               ACKs and NAKs of queue pairs that something happened to
+//	transmit  tx.go               data
+//	submit    tx_kick.go          shows the kernel what was pushed
+//	sync      dataplane_sync.go   reports to the destination table every 3 ms, and its replies
+//
+// # A received frame
+//
+//	rx.go        headers and ICRC; the queue pair by its number (package qpn), and whether the
+//	             packet is from its peer; then qp.Receive
+//	rx_meta.go   what ingress has put in front: timestamps, CE mark
+//	stamp.go     what is echoed of it
+//	rtt_probe.go round trips of peers that do not stamp
+//	sack.go      whether SACK is used with the peer
+//
+// # A sent packet
+//
+//	tx.go        who sends: budgets of an iteration
+//	tx_sched.go  destinations first in, first out; queue pairs of one by deficit round robin
+//	             (package sched)
+//	tx_pacer.go  token bucket of a destination (package pacer)
+//	tx_window.go bytes in flight to a destination; qp.Flight limits the packets
+//	tx_build.go  route (package route), headers, payload, timestamp option, ICRC
+//	tx_report.go what is reported of it
+//	tx_kick.go   the kernel sends: in this thread, or in a second one
+//
+// dest.go is the destination: what all queue pairs that send to one address share. dataplane.go
+// is the interface to the attached data plane.
+//
+// # Optional features
+//
+// hooks.go is the interface by which a feature takes part in all of that. A feature that is
+// off costs a comparison with nil. Pre-credit is one (Options.PreCredit): precredit.go,
+// precredit_tx.go, precredit_wire.go.
+//
+// # The rest
+//
+//	clock.go     CLOCK_MONOTONIC without a system call
+//	refs.go      counts the queue pairs of a CQ or an SRQ
+package nic

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// recorder is a feature that counts what the engine calls.
+type recorder struct {
+	noHooks
+	calls   map[string]int
+	refuse  bool // mayStart
+	charged int
+}
+
+func (r *recorder) count(name string) { r.calls[name]++ }
+
+func (r *recorder) onConnect(_ *engine, x *QP, _ *qp.Attr)         { r.count("onConnect"); x.hooks = r }
+func (r *recorder) onPeer(*engine, *dest, *DestSync)               { r.count("onPeer") }
+func (r *recorder) onControl(*engine, rocev2.Packet)               { r.count("onControl") }
+func (r *recorder) next(*engine, int) int                          { r.count("next"); return 0 }
+func (r *recorder) onIteration(*engine)                            { r.count("onIteration") }
+func (r *recorder) onPosted(*engine, *QP, *qp.SendWR)              { r.count("onPosted") }
+func (r *recorder) mayStart(*engine, *QP) bool                     { r.count("mayStart"); return !r.refuse }
+func (r *recorder) quantum(*engine, *QP) int32                     { r.count("quantum"); return 1 }
+func (r *recorder) onCharged(_ *QP, n int)                         { r.charged += n }
+func (r *recorder) onFlush(*engine, *QP)                           { r.count("onFlush") }
+func (r *recorder) onReceived(*engine, *QP, rocev2.Packet, rxMeta) { r.count("onReceived") }
+func (r *recorder) onAck(*engine, *QP, uint64)                     { r.count("onAck") }
+func (r *recorder) onDisconnect(_ *engine, x *QP)                  { r.count("onDisconnect"); x.hooks = nil }
+
+// A feature is called for what happens to queue pairs that use it, from their connection to
+// their end.
+func TestHooksOfTransmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{calls: map[string]int{}}
+		l := newLoopback(t, 1)
+		l.e.hooks = r
+		x := l.connect(qp.RC, rocev2.PMTU1024, 8)
+		if r.calls["onConnect"] != 2 || x.hooks != r {
+			t.Fatalf("%v", r.calls)
+		}
+		r.refuse = true
+		l.post(x, qp.OpWrite, 3000)
+		if err := l.iterate(0); err != nil {
+			t.Fatal(err)
+		}
+		if r.calls["onPosted"] != 1 || r.calls["mayStart"] == 0 || r.charged != 0 || x.drr.Queued() {
+			t.Errorf("refused: %v, %d bytes sent, queued %v", r.calls, r.charged, x.drr.Queued())
+		}
+		r.refuse = false
+		l.e.enqueue(x)
+		if err := l.run(1, func() time.Duration { return time.Microsecond }); err != nil {
+			t.Fatal(err)
+		}
+		if want := 3000 + 3*54; r.charged < want || r.charged > want+100 {
+			t.Errorf("%d bytes charged, want about %d", r.charged, want)
+		}
+		for _, name := range []string{"next", "onIteration", "quantum", "onFlush"} {
+			if r.calls[name] == 0 {
+				t.Errorf("%s was not called: %v", name, r.calls)
+			}
+		}
+		if l.e.applyEntry(x.dest, &DestSync{}); r.calls["onPeer"] != 1 {
+			t.Errorf("%v", r.calls)
+		}
+		if l.e.removeQP(x); r.calls["onDisconnect"] != 1 || x.hooks != nil {
+			t.Errorf("%v", r.calls)
+		}
+	})
+}
+
+// A received packet passes the hooks of its queue pair, and no others; a control packet those
+// of the engine.
+func TestHooksOfReception(t *testing.T) {
+	for _, c := range []struct {
+		engine, pair bool
+		want         map[string]int
+	}{
+		{false, false, map[string]int{}},
+		{true, false, map[string]int{"onControl": 1}},
+		{true, true, map[string]int{"onControl": 1, "onReceived": 1, "onAck": 1}},
+	} {
+		e := bench(t)
+		r := &recorder{calls: map[string]int{}}
+		x := receiver(t, e, qp.RC)
+		if c.engine {
+			e.hooks = r
+		}
+		if c.pair {
+			x.hooks = r
+		}
+		for _, d := range []rocev2.Datagram{
+			{Opcode: rocev2.RCSendOnly, DestQP: x.num, AckReq: true},
+			{Opcode: rocev2.OpCreditGrant, DestQP: rocev2.ControlQPN, LifeNs: 1},
+		} {
+			d.Src, d.Dst = peer, us
+			b, err := d.AppendTo([]byte{12: 8, 13: 0})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.frame(b, rxMeta{}, false)
+		}
+		if got := fmt.Sprint(r.calls); got != fmt.Sprint(c.want) || e.count.rxPackets != 1 {
+			t.Errorf("%+v: %s, %d packets delivered", c, got, e.count.rxPackets)
+		}
+	}
+}

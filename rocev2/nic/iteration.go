@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/xsk"
+)
+
+// iterate is the body of the loop: it does what there is to do now, within its budgets, and
+// returns how much that was. The owner of the loop calls it (loop_owner.go).
+func (e *engine) iterate() int {
+	e.txFramesExhausted, e.rxBacklog = false, false
+	e.now = e.clock.now()
+	n := e.receive()
+	n += e.takeCalls()
+	n += e.takePosts()
+	if e.rxBacklog && e.timersDeferred < maxDeferred {
+		e.timersDeferred++
+	} else {
+		e.timersDeferred = 0
+		e.expireAckWait()
+		e.qpTimers.Advance(int64(e.now), e.onTimer)
+	}
+	e.destTimers.Advance(int64(e.now), e.onDest)
+	e.flushDirty()
+	n += e.transmit()
+	e.flushDirty()
+	if e.hooks != nil {
+		e.hooks.onIteration(e)
+	}
+	e.submit()
+	e.failOverruns()
+	e.report()
+	if e.dev.gone.Load() {
+		e.failed = ErrGone
+	}
+	return n
+}
+
+// maxDeferred is for how many iterations timers of queue pairs wait while more has arrived
+// than one iteration takes: the ACK that a queue pair waits for may be there. In so many, all
+// frames of a socket are received twice.
+const maxDeferred = 64
+
+// expire is called for a queue pair whose timer is due, or was when it was set.
+func (e *engine) expire(x *QP) {
+	if at := x.q.Deadline(); at == 0 || at > e.now {
+		e.rearm(x)
+		return
+	}
+	before := e.qpCount.Timeouts
+	x.q.Expire(e.now)
+	if x.hooks != nil {
+		x.hooks.onTimeout(e, x, e.qpCount.Timeouts != before)
+	}
+	e.markDirty(x)
+}
+
+// markDirty has flushDirty serve a queue pair in this iteration.
+func (e *engine) markDirty(x *QP) {
+	if !x.dirty {
+		x.dirty = true
+		e.dirty = append(e.dirty, x)
+	}
+}
+
+// untilNext is the time to the next thing that is due by itself.
+func (e *engine) untilNext(now qp.Time) time.Duration {
+	next := now + qp.Time(maxSleep)
+	for _, at := range [...]int64{int64(e.ackWait.next()), e.qpTimers.Next(), e.destTimers.Next()} {
+		if at != 0 {
+			next = min(next, qp.Time(at))
+		}
+	}
+	if len(e.syncQueue) > 0 {
+		next = min(next, e.sync.due)
+	}
+	if e.hooks != nil {
+		if at := e.hooks.deadline(now); at != 0 {
+			next = min(next, qp.Time(at))
+		}
+	}
+	return time.Duration(next - now)
+}
+
+// maxSleep is how often an idle engine looks whether its interface is there.
+const maxSleep = driver.LongSleep
+
+// checkSockets finds out whether the interface was deleted: the kernel wakes no thread for
+// that.
+func (e *engine) checkSockets() {
+	for _, s := range e.socks {
+		if _, err := s.xsk.Wait(0); errors.Is(err, xsk.ErrGone) {
+			e.failed = ErrGone
+		}
+	}
+}

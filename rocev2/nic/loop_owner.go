@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"context"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
+)
+
+// Loop ownership: which thread runs the engine's loop is decided by package driver, which
+// has the states and invariants as a table. This file is what it asks the engine.
+
+// loop is the engine as package driver sees it.
+type loop struct{ *engine }
+
+var _ driver.Loop = loop{}
+
+func (l loop) Iterate() int { return l.iterate() }
+func (l loop) Began() int64 { return int64(l.now) }
+func (l loop) Clock() int64 { return int64(l.clock.now()) }
+func (l loop) SleptLong()   { l.checkSockets() }
+func (l loop) Ending() bool { return l.ending() }
+func (l loop) Finish()      { l.finish() }
+
+// pollUntil runs the loop until there is something in c, or c is destroyed. It reports
+// whether there is; it gives up early as driver.PollUntil does.
+func (e *engine) pollUntil(ctx context.Context, c *CQ) bool {
+	return e.driver.PollUntil(ctx, func() bool { return c.Len() > 0 || c.users.ended() }) && c.Len() > 0
+}
+
+// spins is how often an owner that does not sleep looks for packets and work between two
+// iterations: some 500 ns, which packets then do not spend waiting for half an empty one.
+const spins = 64
+
+func (l loop) Spin() bool {
+	for range spins {
+		if l.posts.any.Load() || l.calls.any.Load() {
+			return true
+		}
+		for _, s := range l.socks {
+			if s.xsk.Arrived() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// whileSending is how long the owner sleeps while the kernel works on what it was given,
+// without telling when it is done.
+const whileSending = 20 * time.Microsecond
+
+// IdleWait spins for Options.Spin before the first sleep, since what is waited for often
+// comes soon.
+//
+// While the second thread sends, packets must not wake the owner. To poll a socket in copy
+// mode is to transmit, so that the owner would do the second thread's work, or wait for its
+// lock; and where much is sent, answers are better taken in batches.
+func (l loop) IdleWait(n int) (d time.Duration, maskRX bool) {
+	if n > 0 {
+		l.lastWork = l.now
+		return 0, false
+	}
+	if l.kick.busy.Load() && !l.kick.down.Load() {
+		return whileSending, true
+	}
+	switch {
+	case time.Duration(l.now-l.lastWork) < l.dev.opts.Spin:
+		return 0, false
+	case l.txFramesExhausted || l.pendingKick:
+		return whileSending, true
+	}
+	return l.untilNext(l.clock.now()), false
+}
+
+func (l loop) NothingPending() bool {
+	return !l.posts.any.Load() && !l.calls.any.Load() && !l.sync.done.Load() && !l.stop.Load() && !l.dev.gone.Load()
+}
+
+func (l loop) Urgent() bool { return l.stop.Load() || l.dev.gone.Load() || l.calls.any.Load() }

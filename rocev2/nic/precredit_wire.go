@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"time"
+
+	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// What two engines send each other for pre-credit (docs/wire-format.md): in the stamps
+// of data and ACKs, and in messages of their own, which may be lost. A grant is sent
+// again until the peer returned it; all else is repeated by a later message.
+
+// onStamp fills in the credit of a stamp, and omits T1 where it would mislead.
+func (c *credits) onStamp(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool) {
+	if p := d.credit; x.credit != nil && p.enabled {
+		c.mark(e, p, x, o, ahead)
+	}
+	if c.omitT1(d, o.TOS, e.now) {
+		o.Stamp.Flags &^= rocev2.StampT1
+	}
+}
+
+// mark fills in the credit of a stamp.
+func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound, ahead bool) {
+	switch o.Opcode.Info().Operation {
+	case rocev2.OperationSend, rocev2.OperationWrite:
+		c.attachCredit(e, x, o, ahead)
+		p.probe.leaves(x, o, e.now)
+	case rocev2.OperationAck, rocev2.OperationAtomicAck:
+		if k, ok := c.recv.DstScheduleCredit(int64(e.now), p.id, 0); ok {
+			o.Stamp.Flags |= rocev2.StampCredit
+			o.Stamp.Credit, o.Stamp.CreditSeq = k.Bytes, k.Seq
+		}
+		c.dirty = true
+	}
+}
+
+// onReceived takes a packet of a peer. It is delivered at once: what arrives waits in no buffer
+// but the socket's.
+func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta) {
+	p := x.dest.credit
+	if !p.enabled {
+		return
+	}
+	now := int64(e.now)
+	k := precredit.Credit{Bytes: m.credit, Seq: m.creditSeq}
+	says := m.flags&rocev2.StampCredit != 0
+	switch info := pkt.Opcode().Info(); info.Operation {
+	case rocev2.OperationAck, rocev2.OperationAtomicAck:
+		if says {
+			p.src.Account.Credit(now, k)
+			c.watch(p)
+		}
+		c.answered(e, p, x, &pkt)
+	case rocev2.OperationReadResponse:
+		c.answered(e, p, x, &pkt)
+	case rocev2.OperationSend, rocev2.OperationWrite:
+		if says {
+			n := uint32(pkt.PayloadLen())
+			c.recv.Arrive(now, p.id, n, k)
+			c.recv.DstScheduleCredit(now, p.id, n)
+			c.dirty = true
+		} else if c.recv.Share(p.id) == 0 && (info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly) {
+			c.recv.NewFlow(now, p.id)
+			c.dirty = true
+		}
+	}
+}
+
+// onControl takes a CREDIT_GRANT or CREDIT_RETURN.
+func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
+	now := int64(e.now)
+	p := c.peers[pkt.Src()]
+	if p == nil || len(p.qps) == 0 || pkt.Dst() != p.qps[0].src {
+		c.count.ignored++
+		return
+	}
+	b := pkt.CreditGrant()
+	if !p.enabled && b != nil {
+		c.onPeerGrant(e, p)
+	}
+	if !p.enabled {
+		c.count.ignored++ // not known to understand, or no more
+		return
+	}
+	if b != nil {
+		f := b.Fields()
+		g := precredit.Grant{
+			Epoch: f.Epoch, Limit: f.Limit, Seq: f.Seq, Open: f.Flags&rocev2.CreditOpen != 0, Recall: f.Flags&rocev2.CreditRecall != 0,
+			LifeNs: int64(min(b.LifeNs(), uint64(time.Hour))),
+		}
+		// The peer may have ignored earlier grants, before HELLO announced this host.
+		if g.Open && c.recv.Share(p.id) == 0 {
+			c.recv.NewFlow(now, p.id)
+			c.dirty = true
+		}
+		if m, send := p.src.Account.Grant(now, g); send {
+			c.sendReturn(e, p, m)
+			p.src.Refill(now, p.qps[0].credit.packet)
+			c.markReady(p)
+			p.resumeWaiting(e)
+			c.watch(p)
+		}
+		return
+	}
+	if b := pkt.CreditReturn(); b != nil {
+		f := b.Fields()
+		c.recv.Return(now, p.id, precredit.Return{
+			Epoch: f.Epoch, Limit: f.Limit, Seq: f.Seq, Sent: b.Sent(), Void: b.Void(),
+			Expired: f.Flags&rocev2.CreditExpired != 0, Unknown: f.Flags&rocev2.CreditUnknown != 0,
+		})
+		c.dirty = true
+		return
+	}
+	c.count.ignored++
+}
+
+// watch has onIteration look when an account expires.
+func (c *credits) watch(p *creditPeer) {
+	if at := p.src.Deadline(); at != 0 {
+		c.wakeAt(at)
+	}
+}
+
+func (c *credits) wakeAt(at int64) {
+	if c.timer == 0 || at < c.timer {
+		c.timer = at
+	}
+}
+
+// onIteration does what is due and sends grants and returns.
+func (c *credits) onIteration(e *engine) {
+	now := int64(e.now)
+	if c.timer != 0 && now >= c.timer {
+		c.timer = 0
+		for _, p := range c.ids {
+			if m, send := p.src.Expire(now); send {
+				c.sendReturn(e, p, m)
+			}
+			if len(p.waiting) > 0 {
+				c.endFirstFlight(e, p)
+			}
+			c.watch(p)
+		}
+	}
+	if c.pollAt != 0 && now >= c.pollAt {
+		c.pollPeers(e)
+	}
+	if at := c.recv.Deadline(); at != 0 && now >= at {
+		c.recv.Expire(now)
+		c.dirty = true
+	}
+	if c.dirty {
+		c.flush(e)
+	}
+}
+
+// deadline is when onIteration has to run, 0 = only when something happens.
+func (c *credits) deadline(now qp.Time) int64 {
+	if c.dirty {
+		return int64(now)
+	}
+	at := c.recv.Deadline()
+	for _, other := range [...]int64{c.timer, c.pollAt} {
+		if at == 0 || other != 0 && other < at {
+			at = other
+		}
+	}
+	return at
+}
+
+// flush sends the receiver's grants.
+func (c *credits) flush(e *engine) {
+	c.dirty = false
+	for {
+		to, g, ok := c.recv.Next(int64(e.now))
+		if !ok {
+			return
+		}
+		o := &c.out
+		*o = rocev2.Datagram{Opcode: rocev2.OpCreditGrant, LifeNs: uint64(g.LifeNs)}
+		o.Credit = rocev2.CreditFields{Epoch: g.Epoch, Limit: g.Limit, Seq: g.Seq}
+		if g.Open {
+			o.Credit.Flags |= rocev2.CreditOpen
+		}
+		if g.Recall {
+			o.Credit.Flags |= rocev2.CreditRecall
+		}
+		if c.send(e, c.ids[to], o) {
+			c.count.grants++
+		}
+	}
+}
+
+func (c *credits) sendReturn(e *engine, p *creditPeer, m precredit.Return) {
+	if m.Epoch != p.epoch {
+		p.epoch, p.void = m.Epoch, 0
+	}
+	c.count.returned += uint64(m.Void - p.void)
+	p.void = m.Void
+	o := &c.out
+	*o = rocev2.Datagram{Opcode: rocev2.OpCreditReturn, Sent: m.Sent, Void: m.Void}
+	o.Credit = rocev2.CreditFields{Epoch: m.Epoch, Limit: m.Limit, Seq: m.Seq}
+	if m.Expired {
+		o.Credit.Flags |= rocev2.CreditExpired
+	}
+	if m.Unknown {
+		o.Credit.Flags |= rocev2.CreditUnknown
+	}
+	if c.send(e, p, o) {
+		c.count.returns++
+	}
+}
+
+// send sends o on the path of one of the peer's queue pairs. Its stamp has no
+// echo: ingress does not read one there, and an echo counts once.
+func (c *credits) send(e *engine, p *creditPeer, o *rocev2.Datagram) bool {
+	if len(p.qps) == 0 {
+		return false
+	}
+	x := p.qps[0]
+	to := x.path.Current()
+	s := p.dest.sock
+	if to.Err != nil || s.xsk.Reserve(1) == 0 {
+		return false
+	}
+	frame := s.xsk.Frame()
+	if frame == nil {
+		return false
+	}
+	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.port
+	o.DestQP, o.Stamp = rocev2.ControlQPN, &c.stamp
+	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: p.dest.token, T1: uint64(int64(e.clock.now()) + e.config.ClockOffset)}
+	if c.omitT1(p.dest, o.TOS, e.now) {
+		c.stamp.Flags = 0
+	}
+	if _, err := o.Begin(frame[etherLen:], 0); err != nil {
+		return false
+	}
+	copy(frame, to.Ether[:])
+	s.xsk.Push(etherLen + o.Seal(frame[etherLen:]))
+	s.pushed++
+	e.count.txPackets++
+	return true
+}
+
+// creditTotals are the counters of both halves.
+type creditTotals struct {
+	creditCounters
+	given, drained, wasted, reclaimed, outstanding uint64
+}
+
+func (c *credits) totals() creditTotals {
+	s := c.recv.Stats()
+	return creditTotals{
+		creditCounters: c.count, given: s.Given, drained: s.Drained,
+		wasted: s.Void + s.Lost + s.Reclaimed, reclaimed: s.Reclaimed, outstanding: uint64(c.recv.Outstanding()),
+	}
+}

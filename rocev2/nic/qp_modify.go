@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"fmt"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Modify sets the attributes that mask names and goes to a.State if MaskState is among
+// them (package qp has the table). From INIT to RTR it waits until the peer's
+// neighbour is known, for up to Options.ResolveTimeout.
+//
+// The PMTU must fit the path. Whether SACK is used is the engine's decision: MaskSelective is
+// refused.
+func (x *QP) Modify(a Attr, mask qp.AttrMask) error {
+	if mask&qp.MaskSelective != 0 {
+		return fmt.Errorf("nic: Selective is negotiated, not set")
+	}
+	toRTR := mask&qp.MaskState != 0 && a.State == qp.RTR && x.typ != qp.UD && x.State() == qp.Init
+	if toRTR && mask&MaskPath == 0 {
+		return fmt.Errorf("nic: to RTR a %s queue pair needs an address: set Dst and MaskPath", x.typ)
+	}
+	if mask&MaskPath != 0 && !toRTR {
+		return fmt.Errorf("nic: the address of a queue pair is set from INIT to RTR; this one is in %s (UD has an address handle for each message)", x.State())
+	}
+	var path *route.Path
+	if toRTR {
+		var err error
+		if path, err = x.dev.resolve(a.Src, a.Dst); err != nil {
+			return err
+		}
+		if mask&qp.MaskPMTU != 0 {
+			if err := x.dev.fits(a.PMTU, path.Current()); err != nil {
+				path.Release()
+				return err
+			}
+		}
+	}
+	unused := path
+	err := x.dev.do(func() (err error) {
+		var left *route.Path
+		if left, err = x.dev.eng.modify(x, &a, mask, path); err == nil {
+			unused = left
+		}
+		return err
+	})
+	release(unused)
+	return err
+}
+
+// release gives back a path, if there is one. It may wait for the table, which asks the
+// kernel about thousands of paths when routes change: never in the engine's thread.
+func release(p *route.Path) {
+	if p != nil {
+		p.Release()
+	}
+}
+
+// fits judges a PMTU by the path and by the frames that the device has.
+func (d *Device) fits(m rocev2.PMTU, to *route.State) error {
+	need := m.Bytes() + rocev2.PMTUOverhead
+	switch {
+	case m > to.PMTU:
+		return fmt.Errorf("nic: a PMTU of %d does not fit the path to %s, which has an MTU of %d: at most %d, or raise the MTU to %d",
+			m.Bytes(), to.Dst, to.MTU, to.PMTU.Bytes(), need)
+	case need > d.mtu:
+		return fmt.Errorf("nic: a PMTU of %d does not fit the device's frames: %s had an MTU of %d when it was opened; open the device again",
+			m.Bytes(), d.opts.Interface, d.mtu)
+	}
+	return nil
+}
+
+// modify is Modify in the engine's thread. It takes the path over unless it fails, and
+// returns the one that the queue pair has no more.
+func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (left *route.Path, err error) {
+	if x.dead {
+		return nil, ErrDestroyed
+	}
+	if err := x.q.Modify(a.Attr, mask&^MaskPath); err != nil {
+		return nil, err
+	}
+	if path != nil {
+		left = e.unroute(x)
+		x.path, x.dest, x.flow = path, e.destination(path), a.Flow
+		x.home, x.src = x.dest, path.Current().Src
+		x.q.SetFlight(&x.dest.flight)
+		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
+	}
+	attr := x.q.Attr()
+	if path != nil && e.hooks != nil {
+		e.hooks.onConnect(e, x, &attr)
+	}
+	if x.pkey = attr.PKey; x.pkey == 0 {
+		x.pkey = rocev2.DefaultPKey
+	}
+	if attr.State == qp.Reset {
+		left = e.unroute(x)
+	}
+	e.posts.mu.Lock()
+	x.attr = attr
+	e.posts.mu.Unlock()
+	x.publish()
+	e.markDirty(x)
+	return left, nil
+}
+
+// unroute removes a queue pair's address, and the queue pair from the queue there: the
+// pacer of that destination is not the one of the next. It returns the path, for
+// release.
+func (e *engine) unroute(x *QP) (left *route.Path) {
+	if x.drr.Queued() {
+		x.home.remove(x)
+	}
+	if left = x.path; left != nil {
+		if x.hooks != nil {
+			x.hooks.onDisconnect(e, x)
+		}
+		x.q.SetFlight(nil)
+		e.enqueueUnblocked(x.dest)
+		e.drop(x.dest)
+		x.path, x.dest, x.home, x.selective = nil, nil, nil, false
+	}
+	if x.typ == qp.UD {
+		x.home = &e.datagrams
+	}
+	return left
+}

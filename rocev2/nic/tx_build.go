@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// send is stages 3 to 5. It returns the length of the frame without the option and
+// where it went, also if it could not leave: the queue pair takes it for lost. ahead: hooks
+// send it before the queues of destinations are served.
+func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
+	d, path, flow := x.home, x.path, x.flow
+	if o.AH != nil {
+		if a, ok := o.AH.Path.(*AH); ok && a.dest != nil {
+			d, path, flow = a.dest, a.path, a.flow
+		}
+	}
+	lose := func(why *uint64) (int, *dest) {
+		*why++
+		o.Drop()
+		return 0, d
+	}
+	if path == nil {
+		return lose(&e.count.txNoPath)
+	}
+	to := path.Current()
+	if to.Err != nil {
+		return lose(&e.count.txNoPath)
+	}
+	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
+	if x.hooks != nil {
+		o.TOS = x.hooks.tclass(e, x, o, o.TOS)
+	}
+	o.SrcPort = x.srcPort(o)
+	plain := o.Len(o.PayloadLen)
+	if plain > to.MTU { // which has become smaller
+		return lose(&e.count.txNoRoom)
+	}
+	var frame []byte
+	if to.Loopback {
+		frame = e.loopback.frame()
+	} else {
+		frame = d.sock.xsk.Frame()
+	}
+	if frame == nil {
+		return lose(&e.count.txNoRoom)
+	}
+	o.Stamp = e.stampFor(d, to.Loopback, plain, to.MTU)
+	payload, err := o.Begin(frame[etherLen:], o.PayloadLen)
+	if err != nil {
+		return lose(&e.count.txNoRoom)
+	}
+	copy(frame, to.Ether[:])
+	if !o.Fill(payload) {
+		e.markDirty(x)
+		return 0, d
+	}
+	if o.Stamp != nil {
+		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.config.ClockOffset))
+		if e.hooks != nil {
+			e.hooks.onStamp(e, x, d, o, ahead)
+		}
+	}
+	n := etherLen + o.Seal(frame[etherLen:])
+	e.count.txPackets++
+	if to.Loopback {
+		e.loopback.push(n)
+		return etherLen + plain, d
+	}
+	d.sock.xsk.Push(n)
+	d.sock.pushed++
+	e.sent(x, d, o, plain)
+	return etherLen + plain, d
+}
+
+const etherLen = 14
+
+// stampFor returns where to build the option, or nil: the packet gets none.
+func (e *engine) stampFor(d *dest, own bool, plain, mtu int) *rocev2.Stamp {
+	switch {
+	case own || !d.stamps:
+		return nil
+	case plain+rocev2.StampLen > mtu:
+		e.count.txTooBig++
+		return nil
+	}
+	e.stamp.Flags = 0 // until it is filled in
+	return &e.stamp
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/engines"
+	"github.com/softroce/softroce-xdp/testenv/topo"
+)
+
+// Sixteen queue pairs that all send to one engine at full speed: together they must
+// not have more in flight than it has frames for.
+func TestManyQueuePairsOneReceiver(t *testing.T) {
+	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(2), MTU: 9000}, "--pacer", "none")
+	for _, h := range hosts {
+		h.MustOpen(t, nic.Options{})
+	}
+	a, b := newSide(t, hosts[0], qp.RC, 1<<20), newSide(t, hosts[1], qp.RC, 1<<20)
+	var qps []*nic.QP
+	for range 16 {
+		x, y := a.another(t), b.another(t)
+		if err := engines.Connect(x, y, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU4096); err != nil {
+			t.Fatal(err)
+		}
+		qps = append(qps, x)
+	}
+	for name, op := range map[string]qp.Operation{"WRITE": qp.OpWrite, "READ": qp.OpRead} {
+		wr := qp.SendWR{Op: op, Flags: qp.Signaled, SGL: a.sge(0, 1<<20), RemoteAddr: b.va, RKey: b.key}
+		count := func() (again, data, dropped uint64) {
+			for _, h := range hosts {
+				again += counter(h.Dev, "tx_retransmits")
+				data += counter(h.Dev, "tx_data_pkts")
+				dropped += counter(h.Dev, "rx_xsk_dropped") + counter(h.Dev, "rx_xsk_ring_full")
+			}
+			return again, data, dropped
+		}
+		again, data, dropped := count()
+		start := time.Now()
+		const messages = 320
+		spread(t, a, qps, &wr, messages)
+		goodput := messages * 8 * float64(1<<20) / time.Since(start).Seconds() / 1e9
+		nowAgain, nowData, nowDropped := count()
+		t.Logf("%s: %.2f Gbit/s, %d of %d packets sent again, %d dropped", name, goodput, nowAgain-again, nowData-data, nowDropped-dropped)
+		if nowDropped != dropped {
+			t.Errorf("%s: %d packets found no frame", name, nowDropped-dropped)
+		}
+	}
+}
+
+// another is one more queue pair of a side.
+func (s *side) another(t testing.TB) *nic.QP {
+	t.Helper()
+	x, err := s.dev.CreateQP(s.pd, nic.QPInit{Type: qp.RC, SendCQ: s.cq, RecvCQ: s.cq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}

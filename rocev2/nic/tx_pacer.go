@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+// The pacer of each destination is a token bucket (package pacer). It holds back data;
+// ACKs, NAKs and control messages leave at once.
+
+// mayLeave reports whether the pacer lets the next packet go. Without an agent that looks
+// after rates nothing is paced.
+func (d *dest) mayLeave(e *engine) bool {
+	return !e.config.Paced || d.pacer.Ready(int64(e.now))
+}
+
+// consumeTokens takes the cost of a frame of n bytes out of the bucket.
+func (d *dest) consumeTokens(e *engine, n int) {
+	d.pacer.Consume(int64(e.now), int64(e.config.Burst), n)
+}
+
+func (d *dest) setRate(e *engine, rate uint64) { d.pacer.SetRate(int64(e.now), rate) }
+
+// blockOnPacer takes the destination out of service until its next packet may leave.
+func (e *engine) blockOnPacer(d *dest) {
+	if d.paceBlocked == 0 {
+		d.paceBlocked = e.now
+		d.report.Waited++
+	}
+	e.destTimers.Set(&d.timer, d.pacer.Next())
+}
+
+// unblock ends the wait for the pacer, and puts the destination back into service.
+func (e *engine) unblock(d *dest) {
+	if d.paceBlocked != 0 {
+		d.report.WaitedTime += e.now - d.paceBlocked
+		d.paceBlocked = 0
+	}
+	if !d.drr.Empty() {
+		e.enqueueDest(d)
+	}
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"math"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// What is reported of packets that have left (dataplane_sync.go).
+
+// answers notes whether an ACK or an echo is due for a packet, and what was lost before it.
+// READ responses, UC and UD are not acknowledged, but the peer may echo their stamps. The
+// response to a READ comes after the responses before it, so that it measures nothing.
+//
+// Of requests that go again, one a report counts: a go-back-N requester repeats many for each
+// that was lost.
+func (r *DestSync) answers(service qp.Type, o *qp.Outbound) {
+	r.Due = r.Due || o.Stamp != nil
+	switch o.Opcode.Info().Operation {
+	case rocev2.OperationReadResponse:
+		r.Lost = uint16(min(uint32(r.Lost)+uint32(o.Missed), math.MaxUint16))
+		return
+	case rocev2.OperationRead, rocev2.OperationAck, rocev2.OperationAtomicAck:
+	default:
+		r.Due = r.Due || service == qp.RC
+	}
+	if o.Missed != 0 {
+		r.Lost = max(r.Lost, 1)
+	}
+}
+
+// sent accounts a packet that has left.
+func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
+	r := &d.report
+	r.Packets++
+	r.Bytes += uint64(plain)
+	if o.Stamp == nil {
+		r.Unstamped++
+		d.probe.leaves(x, o, e.now)
+	} else {
+		e.count.txStamped++
+	}
+	r.answers(x.typ, o)
+	if o.Lost {
+		r.Repeated++
+		if x.hooks != nil {
+			x.hooks.onLoss(e, x)
+		}
+	}
+	e.queueForSync(d)
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+// Who sends next (package sched). Destinations are served first in, first out; the queue
+// pairs of a destination by deficit round robin. The third queue is qp.Flight's: of the
+// queue pairs that are blocked on the window or the in-flight limit of a destination.
+//
+// A destination is in one of three states.
+//
+//	idle         no queue pair is queued there
+//	queued       in engine.ready, or in engine.socketFull until the end of the iteration
+//	pace-blocked queue pairs are queued there, and its timer unblocks it (tx_pacer.go)
+
+// quantum is what a queue pair may send in a row while others of its destination wait, in
+// bytes of frames.
+const quantum = 16 << 10
+
+// quantumOf is that of one queue pair.
+func (e *engine) quantumOf(x *QP) int32 {
+	if x.hooks == nil {
+		return quantum
+	}
+	return x.hooks.quantum(e, x)
+}
+
+// enqueue puts a queue pair into the queue of its destination, unless it is in it. Whether
+// it has data is found out there, by NextData.
+func (e *engine) enqueue(x *QP) {
+	if d := x.home; d != nil && !x.drr.Queued() {
+		d.drr.Enqueue(&x.drr, x, e.quantumOf(x))
+		e.enqueueDest(d)
+	}
+}
+
+// enqueueDest puts a destination into service that is not pace-blocked.
+func (e *engine) enqueueDest(d *dest) {
+	if !d.queued && d.paceBlocked == 0 {
+		d.queued = true
+		e.ready.Push(&d.link, d)
+	}
+}
+
+// dequeue removes the first queue pair of a destination and ends its burst.
+func (d *dest) dequeue() {
+	x := d.drr.First()
+	d.drr.Dequeue()
+	x.q.EndTurn()
+	if d.drr.Empty() {
+		d.pacer.Idle()
+	}
+}
+
+// remove removes a queue pair wherever it is in the queue.
+func (d *dest) remove(x *QP) {
+	if d.drr.First() == x {
+		d.dequeue()
+	} else {
+		d.drr.Remove(&x.drr)
+	}
+}
+
+// requeue moves the first queue pair of a destination to the queue of another one: a queue
+// pair of UD is queued where its next packet goes.
+func (e *engine) requeue(x *QP, to *dest) {
+	x.home.dequeue()
+	x.home = to
+	e.enqueue(x)
+}
+
+// dequeueIdle removes the first queue pair, whose NextData had nothing. What happens to it,
+// or room in the flight, enqueues it again.
+func (e *engine) dequeueIdle(d *dest, x *QP) {
+	if !d.flight.Open() && x.q.Waits() {
+		d.report.Waited++ // as for the pacer: the destination uses the rate that it has
+	}
+	d.dequeue()
+	x.publish()
+	e.rearm(x)
+}
+
+// enqueueUnblocked enqueues the queue pair that was blocked on the window of a destination
+// for longest, if there is room for it now. Whatever makes room calls it, and whatever ends
+// a burst.
+func (e *engine) enqueueUnblocked(d *dest) {
+	if q := d.flight.Turn(); q != nil {
+		e.enqueue(e.qps.Lookup(q.QPN()))
+	}
+}
+
+// contended reports that other queue pairs want what the first one leaves.
+func (d *dest) contended() bool { return d.drr.Others() || d.flight.Waiting() }
+
+// lastOfQuantum reports whether the next packet of the queue pair in service, of n bytes,
+// ends its service.
+func (d *dest) lastOfQuantum(n int) bool { return d.drr.Remaining() <= int32(n) && d.contended() }
+
+// chargeDeficit deducts n bytes that the queue pair in service has sent, and ends its
+// service if that was its quantum and others wait.
+func (e *engine) chargeDeficit(d *dest, x *QP, n int) {
+	if x.hooks != nil {
+		x.hooks.onCharged(x, n)
+	}
+	if d.drr.Charge(int32(n)) <= 0 && d.contended() {
+		d.drr.Rotate(e.quantumOf(x))
+		x.q.EndTurn()
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+// windows limit what queue pairs have in flight to a destination, in bytes of frames (qp.Flight);
+// 0 = no limit. The least that is set holds. The rate says how fast what
+// fits may leave.
+type windows struct {
+	policy uint64 // of the policy, at its rate: the destination table's
+	ramp   uint64 // of a start, until the policy has measured the path
+}
+
+// effective is the limit in force. The policy's counts as long as an agent
+// maintains it, as its rates do.
+func (w *windows) effective(paced bool) uint64 {
+	policy := w.policy
+	if !paced {
+		policy = 0
+	}
+	if w.ramp != 0 && (policy == 0 || w.ramp < policy) {
+		return w.ramp
+	}
+	return policy
+}
+
+// setPolicyWindow sets the policy's limit; 0 = none.
+func (d *dest) setPolicyWindow(e *engine, bytes uint64) {
+	d.windows.policy = bytes
+	e.applyWindow(d)
+}
+
+// setRampWindow sets the limit of a start; 0 = none.
+func (d *dest) setRampWindow(e *engine, bytes uint64) {
+	d.windows.ramp = bytes
+	e.applyWindow(d)
+}
+
+// applyConfig applies the interface's configuration. Windows are in force while pacing is.
+func (e *engine) applyConfig(l RuntimeConfig) {
+	changed := l.Paced != e.config.Paced
+	if e.config = l; !changed {
+		return
+	}
+	for _, d := range e.dests {
+		e.applyWindow(d)
+	}
+}
+
+// applyWindow puts the limit in force.
+func (e *engine) applyWindow(d *dest) {
+	w := d.windows.effective(e.config.Paced)
+	if w == d.flight.Window() {
+		return
+	}
+	d.flight.SetWindow(w)
+	e.enqueueUnblocked(d)
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// loopback is an engine without sockets and threads, whose queue pairs are connected to each
+// other over the engine's own loopback. The caller runs it, in a bubble of testing/synctest:
+// time passes only when the caller sleeps.
+type loopback struct {
+	t          testing.TB
+	e          *engine
+	pd         *PD
+	cq         *CQ
+	region     *mr.Region
+	rand       *rand.Rand
+	link       link
+	qps        []*QP // the requesters
+	batch      [256]qp.Completion
+	done       map[uint32]int // completions by queue pair
+	iterations int
+}
+
+// link is what lies between the engine and itself.
+type link struct {
+	loss   float64 // share of the packets that are lost
+	rate   uint64  // bit/s; 0: no time passes
+	delay  time.Duration
+	frames int // that the receiver has; 0: any number
+
+	free    qp.Time // when the last packet has left
+	packets []packet
+	dropped int // because the receiver had no frame
+}
+
+type packet struct {
+	at qp.Time // when it arrives
+	b  []byte
+}
+
+// loopbackSize is the memory that all queue pairs share.
+const loopbackSize = 1 << 20
+
+func newLoopback(t testing.TB, seed uint64) *loopback {
+	t.Helper()
+	d := &Device{events: make(chan Event, eventBacklog), done: make(chan struct{})}
+	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, senders: []*sock{{}}, held: qp.NewHoldPool(heldPackets)}
+	e.config = RuntimeConfig{Paced: true, Burst: 4e6}
+	e.loopback.maxFrame = 4096 + 256
+	e.posts.init()
+	e.onTimer, e.onDest = e.expire, e.unblock
+	d.eng = e
+	l := &loopback{t: t, e: e, rand: rand.New(rand.NewPCG(seed, 1)), done: map[uint32]int{}}
+	var err error
+	must := func() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.mem, err = mr.New(mr.Config{})
+	must()
+	l.pd, err = d.AllocPD()
+	must()
+	l.region, err = l.pd.RegMR(make([]byte, loopbackSize), mem.LocalWrite|mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic)
+	must()
+	l.cq, err = d.CreateCQ(MaxCQ)
+	must()
+	return l
+}
+
+// connect makes one more pair of queue pairs in RTS.
+func (l *loopback) connect(typ qp.Type, pmtu rocev2.PMTU, depth int) *QP {
+	l.t.Helper()
+	var pair [2]*QP
+	for i := range pair {
+		x := &QP{dev: l.e.dev, typ: typ, pd: l.pd, send: l.cq, recv: l.cq}
+		x.timer.Owner = x
+		err := l.e.addQP(x, qp.Config{
+			Type: typ, PD: l.pd.num, Memory: l.e.dev.mem, SendCQ: l.cq, RecvCQ: l.cq, Count: &l.e.qpCount, Held: l.e.held,
+			MaxSend: depth, MaxRecv: depth, MaxSendSGE: 1, MaxRecvSGE: 1, AckPackets: ackPackets,
+		})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		pair[i] = x
+	}
+	for i, x := range pair {
+		a := Attr{}
+		a.PMTU, a.DestQPN, a.Access = pmtu, pair[1-i].num, mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic
+		a.MaxRdAtomic, a.MaxDestRdAtomic, a.MinRNRTimer, a.Timeout, a.RetryCnt, a.RNRRetry = 16, 16, 1, 14, 7, 7
+		masks := []qp.AttrMask{qp.MaskAccess, qp.MaskPMTU | qp.MaskDestQPN | qp.MaskRQPSN, qp.MaskSQPSN}
+		if typ == qp.RC {
+			masks[1] |= qp.MaskMaxDestRdAtomic | qp.MaskMinRNRTimer
+			masks[2] |= qp.MaskTimeout | qp.MaskRetryCnt | qp.MaskRNRRetry | qp.MaskMaxRdAtomic
+		}
+		for i, s := range []qp.State{qp.Init, qp.RTR, qp.RTS} {
+			a.State = s
+			var path *route.Path
+			if s == qp.RTR {
+				path = route.Fixed(route.State{Src: us, Dst: us, Ether: [14]byte{12: 8}, MTU: 4096 + rocev2.PMTUOverhead, PMTU: rocev2.PMTU4096, Loopback: true})
+			}
+			if _, err := l.e.modify(x, &a, masks[i]|qp.MaskState, path); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+	l.qps = append(l.qps, pair[0])
+	if typ == qp.RC {
+		for range depth {
+			if err := pair[1].PostRecv(&qp.RecvWR{SGL: l.sgl(4096)}); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+	return pair[0]
+}
+
+func (l *loopback) sgl(n int) []qp.SGE {
+	return []qp.SGE{{Addr: l.region.VA(), Len: uint32(n), LKey: l.region.LKey()}}
+}
+
+// post posts a signaled message of n bytes.
+func (l *loopback) post(x *QP, op qp.Operation, n int) {
+	l.t.Helper()
+	err := x.PostSend(&qp.SendWR{Op: op, Flags: qp.Signaled, SGL: l.sgl(n), RemoteAddr: l.region.VA(), RKey: l.region.RKey()})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// iterate runs the engine once, at the virtual time after the pause, and checks what it left.
+func (l *loopback) iterate(pause time.Duration) error {
+	time.Sleep(pause)
+	l.e.now = l.e.clock.now()
+	l.transfer()
+	l.receive()
+	l.e.iterate()
+	l.iterations++
+	return l.check()
+}
+
+// transfer takes what the engine has sent onto the link.
+func (l *loopback) transfer() {
+	q, k := &l.e.loopback, &l.link
+	for ; q.count > 0; q.count-- {
+		b := slices.Clone(q.slots[q.head][:q.lens[q.head]])
+		q.head = (q.head + 1) % loopbackLimit
+		if l.rand.Float64() < k.loss {
+			continue
+		}
+		if k.free = max(k.free, l.e.now); k.rate != 0 {
+			k.free += qp.Time(uint64(len(b)) * 8e9 / k.rate)
+		}
+		k.packets = append(k.packets, packet{k.free + qp.Time(k.delay), b})
+	}
+}
+
+// receive has the engine take what has arrived, a batch at most.
+func (l *loopback) receive() (n int) {
+	k := &l.link
+	arrived := 0
+	for arrived < len(k.packets) && k.packets[arrived].at <= l.e.now {
+		arrived++
+	}
+	if over := arrived - k.frames; k.frames != 0 && over > 0 {
+		k.packets = slices.Delete(k.packets, k.frames, arrived)
+		k.dropped += over
+		arrived = k.frames
+	}
+	for n = range min(arrived, rxBatch) {
+		l.e.frame(k.packets[n].b, rxMeta{}, true)
+	}
+	k.packets = slices.Delete(k.packets, 0, min(arrived, rxBatch))
+	return min(arrived, rxBatch)
+}
+
+// check compares the lists of the scheduler with what they stand for.
+func (l *loopback) check() error {
+	seen := map[*dest]int{}
+	n := 0
+	for d := range l.e.ready.All {
+		if seen[d]++; seen[d] > 1 {
+			return errors.New("a destination is queued twice")
+		}
+		if n++; n > len(l.e.dests) {
+			return errors.New("the queue of destinations has no end")
+		}
+	}
+	if !l.e.socketFull.Empty() {
+		return errors.New("destinations are still among those without frames after the iteration")
+	}
+	for _, d := range l.e.dests {
+		if queued := seen[d] == 1; queued != d.queued {
+			return fmt.Errorf("a destination is queued: %v, and marked so: %v", queued, d.queued)
+		}
+		if !d.drr.Empty() && !d.queued && d.paceBlocked == 0 {
+			return errors.New("queue pairs are queued at a destination that is not in service")
+		}
+	}
+	return nil
+}
+
+// run runs the engine until n messages in all have completed, for a virtual minute at most.
+func (l *loopback) run(n int, pause func() time.Duration) error {
+	for start := time.Now(); n > 0; {
+		if err := l.iterate(pause()); err != nil {
+			return err
+		}
+		k := l.cq.take(l.batch[:])
+		for _, c := range l.batch[:k] {
+			l.done[c.QPN]++
+			if c.Status != qp.Success {
+				return fmt.Errorf("%d messages before the end: %+v", n, c)
+			}
+		}
+		n -= k
+		if time.Since(start) > time.Minute {
+			return fmt.Errorf("%d messages have not completed after a minute and %d iterations", n, l.iterations)
+		}
+	}
+	return nil
+}
+
+// watchdog ends the test binary with all stacks if f takes longer than limit of real time:
+// code that never returns cannot be stopped otherwise. The limit is far beyond what any machine needs.
+func watchdog(limit time.Duration, f func()) {
+	timer := time.AfterFunc(limit, func() {
+		debug.SetTraceback("all")
+		panic("the engine does not come to the end of an iteration")
+	})
+	defer timer.Stop()
+	f()
+}
