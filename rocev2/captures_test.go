@@ -82,7 +82,7 @@ func eachGolden(t *testing.T, f func(t *testing.T, name string, packets []captur
 // verifies, and all the opcodes are there.
 func TestCapturesVerify(t *testing.T) {
 	eachGolden(t, func(t *testing.T, name string, packets []captured) {
-		kind, _ := strings.CutSuffix(name, "-stamped")
+		kind, stamped := strings.CutSuffix(name, "-stamped")
 		seen := map[bool]map[Opcode]bool{false: {}, true: {}}
 		for _, p := range packets {
 			if err := p.VerifyICRC(); err != nil {
@@ -101,7 +101,8 @@ func TestCapturesVerify(t *testing.T) {
 				}
 			}
 			for op := range ops {
-				if !want[op] {
+				// A host that has nothing to send at that moment sends an ECHO.
+				if !want[op] && (op != OpEcho || !stamped && name != "hello") {
 					t.Errorf("unexpected %s (IPv6 %v)", op, v6)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 )
 
 // setWindow says in the registers how much may be under way to a destination at the rate
-// that is enforced; 0 = no limit. The engine holds to it (rocev2/qp/feed.go). What the
+// that is enforced; 0 = no limit. The engine holds to it (rocev2/qp/req_window_congestion.go). What the
 // host's stack has under way nobody knows: rxe sends what its own window lets it.
 //
 // The modes fixed and literal are rates alone. The delay that jitter adds is no reason to
