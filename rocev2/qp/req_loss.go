@@ -80,7 +80,7 @@ func (r *requester) nextProbe(now Time, out *Outbound) bool {
 			w.highest, w.requestedTo = max(w.highest, w.received+1), 0
 			r.requestAgain(now, out, w, 1)
 			out.Lost, out.Missed = false, 0
-			w.onePacket = true
+			w.onePacket, w.timed = true, false
 			return true
 		}
 	}

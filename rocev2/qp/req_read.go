@@ -140,6 +140,10 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	}
 	c.RecvPackets++
 	c.RecvBytes += uint64(len(data))
+	if w.timed && at < w.requestedTo {
+		r.rto.repair.sample(now - w.requestedAt)
+		w.timed = false
+	}
 	ends := p.Opcode() == rocev2.RCReadResponseLast || p.Opcode() == rocev2.RCReadResponseOnly
 	r.rto.onReadData(now, w.highest != 0 && !ends)
 	w.markReceived(at)
@@ -200,7 +204,7 @@ func (r *requester) impliedNAK(now Time, to uint64) {
 			return
 		}
 		i = w.nextRead
-		if w.done || w.again || w.requestedAt != 0 && now-w.requestedAt < 2*r.roundTrip() {
+		if w.done || w.again || w.requestedAt != 0 && now-w.requestedAt < r.repairTimeout() {
 			continue
 		}
 		r.q.cfg.Count.ImpliedNak++
@@ -277,7 +281,7 @@ func (r *requester) gapDue(now Time, w *wqe) bool {
 	switch {
 	case from >= w.requestedTo:
 		return true
-	case now-w.requestedAt > 2*r.roundTrip():
+	case now-w.requestedAt > r.repairTimeout():
 		w.requestedTo = 0
 		return true
 	case !r.q.attr.Selective:
@@ -309,6 +313,8 @@ func (r *requester) requestAgain(now Time, out *Outbound, w *wqe, most uint32) {
 	if out.Lost && w.op != OpRead {
 		out.Missed = 1
 	}
+	// A part that was requested before gives no RTT (Karn's algorithm).
+	w.timed = w.op == OpRead && (w.requestedTo != 0 || w.requestedAt == 0)
 	w.requestedTo, w.requestedAt, w.onePacket = to, now, false
 	r.reads.clear(w)
 	if r.gapDue(now, w) {

@@ -83,3 +83,13 @@ func (r *requester) roundTrip() Time {
 	}
 	return r.estimate(func(t rtt) Time { return t.smoothed + 4*t.deviation })
 }
+
+// repairTimeout returns how long the response to a READ of missing data may take before the
+// data is requested once more.
+func (r *requester) repairTimeout() Time {
+	t := &r.rto.repair
+	if t.smoothed == 0 {
+		return 2 * r.roundTrip()
+	}
+	return max(2*t.smoothed+4*t.deviation, minProbeTimeout)
+}

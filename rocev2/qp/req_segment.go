@@ -121,7 +121,7 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		if !again {
 			r.reads.add(r, i)
 		} else if w.op == OpRead {
-			w.requestedTo, w.requestedAt, w.onePacket = 1, now, true // see responder.replayRead
+			w.requestedTo, w.requestedAt, w.onePacket, w.timed = 1, now, true, false // see responder.replayRead
 		}
 	} else {
 		off := at << (7 + q.attr.PMTU)

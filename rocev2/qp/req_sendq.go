@@ -47,6 +47,7 @@ type wqe struct {
 	again       bool   // READ, ATOMIC: to be requested again
 	hasGaps     bool   // READ: x.arrived is in use
 	onePacket   bool   // READ: the last request was a probe for one packet
+	timed       bool   // READ: the response to the last request gives an RTT of a repair
 
 	// READ: the progress, in packets of the response.
 	received    uint32 // all packets before it were received
