@@ -140,10 +140,7 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	}
 	c.RecvPackets++
 	c.RecvBytes += uint64(len(data))
-	if w.timed && at < w.requestedTo {
-		r.rto.repair.sample(now - w.requestedAt)
-		w.timed = false
-	}
+	r.sampleRepair(now, w, at)
 	ends := p.Opcode() == rocev2.RCReadResponseLast || p.Opcode() == rocev2.RCReadResponseOnly
 	r.rto.onReadData(now, w.highest != 0 && !ends)
 	w.markReceived(at)

@@ -25,6 +25,7 @@ func (r *rtt) sample(t Time) {
 // it responds.
 type destState struct {
 	rtt         rtt
+	repair      rtt     // of READs of missing data, see sampleRepair
 	newestAcked [2]Time // when the newest packet with a response was sent, by answerKind
 	probedAt    Time    // when a queue pair last sent again without evidence of loss
 }
@@ -84,12 +85,23 @@ func (r *requester) roundTrip() Time {
 	return r.estimate(func(t rtt) Time { return t.smoothed + 4*t.deviation })
 }
 
+// sampleRepair adds the RTT of a request for missing data of w, whose packet at was received.
+// A responder sends such data before later READs, while the RTT of a READ includes the
+// responses of all READs before it.
+func (r *requester) sampleRepair(now Time, w *wqe, at uint32) {
+	if f := r.q.flight; f != nil && w.timed && at < w.requestedTo {
+		f.dest.repair.sample(now - w.requestedAt)
+		w.timed = false
+	}
+}
+
 // repairTimeout returns how long the response to a READ of missing data may take before the
 // data is requested once more.
 func (r *requester) repairTimeout() Time {
-	t := &r.rto.repair
-	if t.smoothed == 0 {
+	f := r.q.flight
+	if f == nil || f.dest.repair.smoothed == 0 {
 		return 2 * r.roundTrip()
 	}
+	t := f.dest.repair
 	return max(2*t.smoothed+4*t.deviation, minProbeTimeout)
 }

@@ -46,10 +46,6 @@ type rtoState struct {
 	// longest time between two of them; it decays by a quarter each time.
 	dataGap Time
 	dataAt  Time
-
-	// A responder sends what was requested again before later READs, so a repair has an RTT
-	// of its own: that of a READ includes the responses of all READs before it.
-	repair rtt
 }
 
 // ackTimeout returns 4.096 µs · 2^t (IBTA 9.7.6), 0 for t = 0: no timeout.
