@@ -129,6 +129,9 @@ func TestReadFromPlainPeer(t *testing.T) {
 				p.lose(t, share)
 				p.compare(t, share)
 			}
+			// What WRITE has lost may have lowered the requester's rate.
+			p.lose(t, 0)
+			p.full(t, 0, 1)
 			p.lose(t, 0.2)
 			p.goodput(t, qp.OpRead, time.Second)
 			t.Logf("20 %% lost: the responder sends at %d", p.row(t, 1, 0).Regs.Policy.RateBps)
