@@ -95,9 +95,9 @@ func (a *Agent) decide(slot *bpf.ExchangeSlot, x *sender, params *fourcase.Param
 	if *regs != before {
 		slot.Op |= bpf.SetPolicy
 	}
-	// The policy moves its rate by a little all the time; a bound is exact.
-	finds := rate == regs.RateBps && rate != share && params.Mode != fourcase.ModeFixed
-	a.setRates(slot, x, rate, !finds)
+	// The policy changes its own rate by a little all the time; what bounds it is exact.
+	exact := rate != regs.RateBps || rate == share || params.Mode == fourcase.ModeFixed
+	a.setRates(slot, x, rate, exact)
 	if a.unclassed(d) {
 		a.setClass(slot, d.StackRateBps)
 	}

@@ -65,9 +65,9 @@ func (a *Agent) resync(slot *bpf.ExchangeSlot) {
 // apart returns how much later a class with a backlog of so many bytes is empty than its
 // model says, as far as that is certain; times are monotonic ns. The class is empty when
 // the backlog has left at its rate, and what is left of the last packet's time is over,
-// which the kernel does not tell; packet is what a full one takes. So a model that is too early shows in full within some
-// readings, and one that is too late only beyond two packets: one that leaves and one that
-// came since. A model that is too early makes departures look early, and so the network slow.
+// which the kernel does not tell; packet is what a full one takes. So a model that is too
+// early shows in full within some readings, and one that is too late only beyond two
+// packets: one that leaves and one that came since. A model that is too early makes departures look early, and so the network slow.
 func apart(model, now, bytes, bps uint64, packet time.Duration) time.Duration {
 	off := time.Duration(now + bytes*8*uint64(time.Second)/bps - max(model, now))
 	if off > resyncSlack || -off > resyncSlack+2*packet {

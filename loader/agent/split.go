@@ -27,7 +27,7 @@ func (x *sender) split(rate uint64) (stack, engine uint64) {
 }
 
 // splitShift: a part stays as it is until it is off by 1/2^splitShift of the rate. Each
-// change makes echoes of what is under way worthless, and costs a netlink request.
+// change makes echoes of packets in flight worthless, and costs a netlink request.
 const splitShift = 6
 
 // setRates puts the destination's rate and its parts into the slot if they are new. exact:

@@ -32,9 +32,9 @@
 //
 //  1. One owner. The loop's state is read and written only by the holder of runMu. What
 //     others leave for it is behind atomics or locks of its own.
-//  2. No work is lost. Who leaves work stores it first, and calls Wake or Call then. Who
-//     sleeps says so first, and looks for work then (NothingPending). So either the sleeper
-//     finds the work, or the other one finds the sleeper and wakes it.
+//  2. No work is lost. A producer stores the work first and then calls Wake or Call. A
+//     sleeper sets its asleep flag first and then checks for work (NothingPending). So either
+//     the sleeper finds the work, or the producer finds the flag and wakes the sleeper.
 //  3. No work waits for long. With no caller inside, the thread is running, idle, or parked
 //     for at most parkMax. A caller that is not expected back wakes the parked thread before
 //     it returns, and so does Call, for work that cannot wait for callers. A caller that has

@@ -45,7 +45,7 @@ func (s *sleeper) close() {
 }
 
 // sleep sleeps for d at most; maskRX: packets do not wake it. It does not sleep at all unless
-// still says so: who found the sleeper awake, and did not wake it, has left its work before.
+// still returns true: a producer that found the sleeper awake has stored its work before.
 func (s *sleeper) sleep(d time.Duration, maskRX bool, still func() bool) {
 	s.asleep.Store(true)
 	if still() {
