@@ -11,8 +11,9 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Tests whose packets must arrive in time, and those that boot machines, run one
 # package at a time; only the command and the NIC are under the race detector as well.
-GOTEST   := $(GO) run ./testenv/cmd/gotest
-NETWORK  := ./testenv/... ./cmd/softroce-xdp ./rocev2/nic
+# wiretest has virtual time: it runs with the other packages.
+GOTEST   := GO=$(GO) ./.ci/gotest
+NETWORK  := $$($(GO) list ./testenv/... | grep -v '/testenv/wiretest$$') ./cmd/softroce-xdp ./rocev2/nic
 # Minutes of simulation on one goroutine: nothing for the race detector.
 SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate
 AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
@@ -44,7 +45,7 @@ lint: ## gofmt, vet, staticcheck, shellcheck
 	$(GO) vet ./...
 	$(GO) vet -tags timing $(TIMED)
 	$(GO) tool staticcheck ./...
-	shellcheck .ci/run .ci/check-generate .ci/check-install .ci/install
+	shellcheck .ci/run .ci/gotest .ci/check-generate .ci/check-install .ci/install
 
 .PHONY: check-unit
 check-unit: build ## what systemd says of the unit (systemd-analyze)
@@ -64,15 +65,15 @@ test: lint check-generate build check-unit check-install test-go ## everything; 
 .PHONY: test-go
 test-go:
 	rm -rf out/gotest
-	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) ./testenv/wiretest $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
 	$(GOTEST) run simulated -timeout 15m $(foreach p,$(SIMULATED),./$(p))
 	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
 	$(GOTEST) run race-nic -race -timeout 15m $(AS_ROOT) ./rocev2/nic
 	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) $(NETWORK)
 	$(GOTEST) summary
 
-# What is judged here depends on how fast the machine is (package testenv/timing).
-TIMED    := ./rocev2/nic ./testenv/oneway ./testenv/load ./testenv/topo ./testenv/pacers ./testenv/precredit ./testenv/perdest ./testenv/e2e ./testenv/simreal
+# What is judged here depends on how fast the machine is (package testenv/lab/timing).
+TIMED    := ./rocev2/nic ./testenv/experiments/oneway ./testenv/lab/load ./testenv/lab/topo ./testenv/experiments/pacers ./testenv/experiments/precredit ./testenv/experiments/isolation ./testenv/e2e ./testenv/experiments/simvsreal
 .PHONY: test-timing
 test-timing: ## rates that are reached, shares, queues, delays: on a machine that does nothing else (root); no part of CI
 	rm -rf out/gotest
@@ -88,46 +89,43 @@ test-unit: ## what needs neither root nor other programs; skips the rest with re
 .PHONY: demo
 demo: ## two hosts and a bottleneck on this machine, with the table live
 	$(SUDO) ./.ci/install demo
-	$(MAKE) --no-print-directory build
-	CGO_ENABLED=0 $(GO) build -o bin/demo ./testenv/cmd/demo
-	$(SUDO) ./bin/demo -bin bin/softroce-xdp
+	$(MAKE) --no-print-directory build-bench
+	$(SUDO) ./bin/bench demo
+
+.PHONY: build-bench
+build-bench: build ## bin/bench: its subcommands are what the targets below run
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/bench ./testenv/bench
 
 .PHONY: bench
-bench: build ## what it costs: ns per packet over an empty program, TCP beside it, the NIC beside raw AF_XDP, the codec (root)
+bench: build-bench ## what it costs: ns per packet over an empty program, TCP through it, the NIC compared with raw AF_XDP, the codec (root)
 	CGO_ENABLED=0 $(GO) build -o bin/benchreport ./bpf/benchreport
-	CGO_ENABLED=0 $(GO) build -o bin/tcpbench ./testenv/cmd/tcpbench
-	CGO_ENABLED=0 $(GO) build -o bin/nicbench ./testenv/cmd/nicbench
 	@missed=0; \
 	$(SUDO) ./bin/benchreport || missed=1; \
-	$(SUDO) ./bin/tcpbench -bin bin/softroce-xdp || missed=1; \
-	$(SUDO) ./bin/nicbench -bin bin/softroce-xdp || missed=1; \
+	$(SUDO) ./bin/bench tcp || missed=1; \
+	$(SUDO) ./bin/bench nic || missed=1; \
 	$(GO) test -run '^$$' -bench . -benchmem ./rocev2/... ./cc/... || missed=1; \
 	exit $$missed
 
 .PHONY: bench-transport
-bench-transport: build ## only the NIC beside raw AF_XDP: goodput, latency, rate, many queue pairs, loss (root)
-	CGO_ENABLED=0 $(GO) build -o bin/nicbench ./testenv/cmd/nicbench
-	$(SUDO) ./bin/nicbench -bin bin/softroce-xdp
+bench-transport: build-bench ## only the NIC compared with raw AF_XDP: goodput, latency, rate, many queue pairs, loss (root)
+	$(SUDO) ./bin/bench nic
 
 .PHONY: sweep
-sweep: build ## perf over operations, sizes, MTUs, queue pairs and depths: every run ends, none sends more than 1.05 packets for one (root, ten minutes)
-	CGO_ENABLED=0 $(GO) build -o bin/sweep ./testenv/cmd/sweep
-	$(SUDO) ./bin/sweep -bin bin/softroce-xdp
+sweep: build-bench ## perf over operations, sizes, MTUs, queue pairs and depths: every run ends, none sends more than 1.05 packets for one (root, ten minutes)
+	$(SUDO) ./bin/bench sweep
 
 .PHONY: bench-pacers
-bench-pacers: build ## every pacer from 1 Mbit/s to what the machine carries: what leaves, and how soon a new rate is in force (root)
-	CGO_ENABLED=0 $(GO) build -o bin/pacerbench ./testenv/cmd/pacerbench
-	$(SUDO) ./bin/pacerbench -bin bin/softroce-xdp
+bench-pacers: build-bench ## every pacer from 1 Mbit/s to what the machine carries: what leaves, and how soon a new rate is in force (root)
+	$(SUDO) ./bin/bench pacer
 
 .PHONY: bench-precredit
 bench-precredit: build ## messages to one host from four, with pre-credit and without: docs/img/precredit.txt and turns.txt (root, five minutes)
 	mkdir -p docs/img
-	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -timeout 20m -run 'TestIncast|TestTurns' $(AS_ROOT) ./testenv/precredit
+	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -timeout 20m -run 'TestIncast|TestTurns' $(AS_ROOT) ./testenv/experiments/precredit
 
 .PHONY: bench-rxe
-bench-rxe: build ## Linux rxe against our engine between the same two virtual machines (root)
-	$(GO) build -o bin/rxebench ./testenv/cmd/rxebench
-	$(SUDO) ./bin/rxebench -bin bin/softroce-xdp
+bench-rxe: build-bench ## Linux rxe against our engine between the same two virtual machines (root)
+	$(SUDO) ./bin/bench rxe
 
 .PHONY: report
 report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)
@@ -136,17 +134,17 @@ report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)
 
 .PHONY: cc-report
 cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
-	$(GO) run ./testenv/cmd/ccreport
+	$(GO) run ./testenv/bench ccreport
 
 .PHONY: sim-real
 sim-real: build ## docs/img/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)
 	mkdir -p docs/img
-	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/simreal
+	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/experiments/simvsreal
 
 .PHONY: judge
 judge: ## our engine and Linux rxe in virtual machines, each against rxe: the whole table of cases (root, half an hour)
 	mkdir -p out
-	SOFTROCE_REQUIRE_ALL=1 SOFTROCE_JUDGE_FULL=1 $(GO) test -count=1 -v -timeout 90m $(AS_ROOT) ./testenv/rxejudge > out/judge.log || { grep -B2 -A8 -e '^ *--- FAIL' out/judge.log; exit 1; }
+	SOFTROCE_REQUIRE_ALL=1 SOFTROCE_JUDGE_FULL=1 $(GO) test -count=1 -v -timeout 90m $(AS_ROOT) ./testenv/oracle > out/judge.log || { grep -B2 -A8 -e '^ *--- FAIL' out/judge.log; exit 1; }
 	@grep -e 'cases in' -e 'sent again' -e 'sent per packet' -e '^ok' out/judge.log
 
 .PHONY: man

@@ -25,7 +25,7 @@ func TestLayouts(t *testing.T) {
 		{"rx_meta", unsafe.Sizeof(bpf.RxMeta{}), 32},
 		{"steer", unsafe.Sizeof(bpf.Steer{}), 8},
 		{"sr_event", unsafe.Sizeof(bpf.Event{}), 64},
-		{"exchange_slot", unsafe.Sizeof(bpf.ExchangeSlot{}), 32 + 9*64},
+		{"agent_slot", unsafe.Sizeof(bpf.AgentSlot{}), 32 + 9*64},
 		{"engine_slot", unsafe.Sizeof(bpf.EngineSlot{}), 96},
 	} {
 		if c.got != c.want {
@@ -35,7 +35,7 @@ func TestLayouts(t *testing.T) {
 }
 
 // Each cache line of an entry has one writer; the first field of each line tells
-// that nothing slipped over.
+// that no field moved to another line.
 func TestDestRegsLines(t *testing.T) {
 	var r bpf.DestRegs
 	for line, offset := range []uintptr{
@@ -44,7 +44,7 @@ func TestDestRegsLines(t *testing.T) {
 		unsafe.Offsetof(r.RateBps), // ingress, seldom, and engine_sync
 		unsafe.Offsetof(r.TxPackets),
 		unsafe.Offsetof(r.Flows),
-		unsafe.Offsetof(r.Rewinds),
+		unsafe.Offsetof(r.PsnRegressions),
 		unsafe.Offsetof(r.Policy),
 	} {
 		if offset != uintptr(line)*64 {
@@ -68,8 +68,8 @@ func TestMacros(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]uint64{
-		"SR_ABI_VERSION": bpf.ABIVersion, "SR_META_MAGIC": bpf.MetaMagic, "SR_EXCHANGE_SLOTS": bpf.ExchangeSlots,
-		"SR_PSN_SLOTS": uint64(len(bpf.DestRegs{}.Flows)), "SR_EXCHANGE_INVALID": 0xffffffff, "SR_ENGINE_SLOTS": bpf.EngineSlots, "SR_ENGINE_SYNC": 0x100,
+		"SR_ABI_VERSION": bpf.ABIVersion, "SR_META_MAGIC": bpf.MetaMagic, "SR_AGENT_SLOTS": bpf.AgentSlots,
+		"SR_PSN_SLOTS": uint64(len(bpf.DestRegs{}.Flows)), "SR_CALL_INVALID": 0xffffffff, "SR_ENGINE_SLOTS": bpf.EngineSlots, "SR_ENGINE_SYNC": 0x100,
 	}
 	for _, m := range regexp.MustCompile(`(?m)^#define (SR_\w+) (\w+?)u?\b`).FindAllStringSubmatch(string(header), -1) {
 		got, err := strconv.ParseUint(m[2], 0, 64)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/pcapfile"
+	"github.com/softroce/softroce-xdp/testenv/lab/pcapfile"
 )
 
 // Real traffic of rxe through both programs, in both directions as it was captured:

@@ -25,10 +25,10 @@ func hello(v6 bool) rocev2.Datagram {
 	return d
 }
 
-// The token of HELLO_ACKs to us.
+// The token of HELLO_ACKs to this host.
 const ackToken = 0xa0a1a2a3a4a5a6a7
 
-// helloAck is one with our nonce, or one that is off by n.
+// helloAck is a HELLO_ACK with the right nonce plus n.
 func helloAck(v6 bool, off uint64) rocev2.Datagram {
 	d := hello(v6)
 	d.Opcode, d.Hello.Nonce, d.Hello.Token = rocev2.OpHelloAck, nonceOf(peerOf(v6))+off, ackToken
@@ -58,7 +58,7 @@ func TestHelloAnswer(t *testing.T) {
 					t.Errorf("%v, %v", err, p.VerifyICRC())
 				}
 				l.wantCounters("hello_answered")
-				// Nobody hears of it before it has shown that it receives at that address.
+				// No event before the peer has proved that it receives at that address.
 				l.wantNoEvent()
 				l.in(fromPeer(t, withToken(hello(v6)), link.tags...))
 				if e := l.wantEvent(bpf.EventHello, peerOf(v6)); e.Node != 4 || e.Caps != 3 || e.Ns != labStart || e.Proven != 1 {
@@ -73,7 +73,7 @@ func TestHelloAnswer(t *testing.T) {
 	}
 }
 
-// What a stranger sends in the fields that are ours to fill does not come back.
+// Fields of the HELLO that the answer defines are not copied from it.
 func TestHelloAnswerIsOurs(t *testing.T) {
 	l := newLab(t)
 	f := fromPeer(t, hello(false))
@@ -97,9 +97,8 @@ func TestHelloAnswerIsOurs(t *testing.T) {
 // withToken puts the right token into the stamp of a control packet.
 func withToken(d rocev2.Datagram) rocev2.Datagram { return stamped(d, *d.Stamp) }
 
-// A HELLO from a peer in the table writes nothing there: anybody can have sent it. With
-// our token and the same capabilities it is no news either. (It used to write in_tx_ns,
-// the echo and CE.)
+// A HELLO from a peer in the table writes nothing there, as it may be forged. With the right
+// token and unchanged capabilities there is no event either.
 func TestHelloFromKnownPeer(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) { d.Caps = uint16(hello(false).Hello.Caps) })
@@ -118,8 +117,8 @@ func TestHelloFromKnownPeer(t *testing.T) {
 	}
 }
 
-// A peer that an engine was opened on says so in its HELLO. The table does not
-// believe it, the agent asks; configured capabilities are not asked about.
+// A HELLO announces that an engine was opened at the peer. The table is not changed, and the
+// agent sends a HELLO; for configured capabilities it sends none.
 func TestHelloWithOtherCaps(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, aware)
@@ -136,8 +135,7 @@ func TestHelloWithOtherCaps(t *testing.T) {
 	l.counters()
 }
 
-// On a veth pair the data plane leaves the answer to the agent and says what to
-// return.
+// On a veth pair the agent sends the answer; the event contains what to return.
 func TestHelloByAgent(t *testing.T) {
 	l := newLab(t)
 	l.config(func(c *bpf.Config) { c.HelloByAgent = 1 })
@@ -150,8 +148,8 @@ func TestHelloByAgent(t *testing.T) {
 	}
 }
 
-// HELLO_ACK with our nonce: the peer understands the option, lives where it says,
-// and has given the idle times that the baseline starts with.
+// HELLO_ACK with the right nonce: the peer understands the option, receives at its address,
+// and its times are the first sample of the base delay.
 func TestHelloAck(t *testing.T) {
 	l := newLab(t)
 	for _, v6 := range []bool{false, true} {
@@ -162,7 +160,7 @@ func TestHelloAck(t *testing.T) {
 		}
 		l.wantCounters("hello_ack")
 		r := l.regs(peerOf(v6))
-		if r.Caps != bpf.CapStamp|bpf.CapSACK || r.TxNs != 50 || r.RxNs != 50 || r.TurnNs != 10 || r.WinSamples != 1 || r.Queued != 1 || r.TxToken != ackToken {
+		if r.Caps != bpf.CapStamp|bpf.CapSACK || r.TxNs != 50 || r.RxNs != 50 || r.TurnaroundNs != 10 || r.WinSamples != 1 || r.Queued != 1 || r.TxToken != ackToken {
 			t.Errorf("%+v", r)
 		}
 		if e := l.wantEvent(bpf.EventPeerAware, peerOf(v6)); e.Node != 4 || e.Caps != 3 || e.Token != ackToken {
@@ -171,7 +169,7 @@ func TestHelloAck(t *testing.T) {
 	}
 }
 
-// What configuration says of a peer is not changed by what it says itself.
+// Configured capabilities of a peer are not changed by its HELLO_ACK.
 func TestHelloAckKeepsStaticCaps(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) { d.Caps = bpf.CapStatic })
@@ -237,8 +235,8 @@ func TestControlDrops(t *testing.T) {
 	}
 }
 
-// Our opcodes to a queue pair belong to the engine, and ordinary opcodes to the
-// control QPN to whoever owns it.
+// Opcodes of this project to a queue pair belong to the engine, and ordinary opcodes to the
+// control QPN to the owner of that QPN.
 func TestNotControl(t *testing.T) {
 	l := newLab(t)
 	toQP := rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.OpSACK, DestQP: 17, PSN: 4}
@@ -277,7 +275,8 @@ func TestHelloRateLimit(t *testing.T) {
 	if n := answers(500); n != 10 {
 		t.Errorf("%d answers after 10 intervals", n)
 	}
-	// HELLO_ACKs cost no answer. Of an address without an entry, only our nonce is news.
+	// HELLO_ACKs get no answer. From an address without an entry, only one with the right nonce
+	// makes an event.
 	l.wantNoEvent()
 	l.in(fromPeer(t, helloAck(true, 1)))
 	l.wantNoEvent()
@@ -302,7 +301,7 @@ func TestControlEgress(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) {
 		d.TxToken, d.CePending, d.PeerT1Ns, d.InTxNs = 77, 1, labStart-9, 4
-		d.EchoCheck = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
+		d.EchoGuard = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
 	})
 	before := l.regs(peer4)
 	echo := rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: 1 << 40, EchoT2: 7}

@@ -45,16 +45,16 @@ func TestEcho(t *testing.T) {
 				[]string{"echo_received"}, true,
 				func(d bpf.DestRegs) bool {
 					return d.TxNs == 700-(now-3_000_500) && d.RxNs == now-3_000_700 && d.WinTxNs == d.TxNs && d.WinRxNs == d.RxNs &&
-						d.WinRttNs == 500 && d.WinSamples == 1 && d.TurnNs == 0 && d.EchoSeenNs == now-3_000_500
+						d.WinRttNs == 500 && d.WinSamples == 1 && d.TurnaroundNs == 0 && d.LastEchoT1Ns == now-3_000_500
 				}},
 			{"of a packet of the last rate", func() []byte { return fromPeer(t, echo(v6, now-50, 700, 720)) },
-				func(d *bpf.DestRegs) { d.SettleNs = now - 49 }, []string{"echo_received", "rx_echo_stale"}, true,
+				func(d *bpf.DestRegs) { d.ValidAfterNs = now - 49 }, []string{"echo_received", "rx_echo_stale"}, true,
 				func(d bpf.DestRegs) bool { return d.WinSamples == 0 && d.TxNs == 700-(now-50) }},
 			{"that came before", func() []byte { return fromPeer(t, echo(v6, now-50, 700, 720)) },
-				func(d *bpf.DestRegs) { d.EchoSeenNs = now - 50; d.RxNs = 77 }, []string{"echo_received"}, true,
+				func(d *bpf.DestRegs) { d.LastEchoT1Ns = now - 50; d.RxNs = 77 }, []string{"echo_received"}, true,
 				func(d bpf.DestRegs) bool { return d.WinSamples == 0 && d.RxNs == 77 }},
 			{"that was overtaken", func() []byte { return fromPeer(t, echo(v6, now-50, 700, 720)) },
-				func(d *bpf.DestRegs) { d.EchoSeenNs = now - 40; d.RxNs = 77 }, []string{"echo_received"}, true,
+				func(d *bpf.DestRegs) { d.LastEchoT1Ns = now - 40; d.RxNs = 77 }, []string{"echo_received"}, true,
 				func(d bpf.DestRegs) bool { return d.WinSamples == 0 && d.RxNs == 77 }},
 			{"of data that never left", func() []byte { return fromPeer(t, echo(v6, now+50, 700, 720)) }, nil,
 				[]string{"echo_received", "rx_echo_absurd"}, true, func(d bpf.DestRegs) bool { return d.WinSamples == 0 && d.TxNs == 0 }},
@@ -72,7 +72,7 @@ func TestEcho(t *testing.T) {
 				f := fromPeer(t, echo(v6, now-50, 700, 720))
 				f[len(f)-rocev2.StampLen-1] ^= 1
 				return f
-			}, nil, []string{"control_bad_icrc"}, false, func(d bpf.DestRegs) bool { return d.WinSamples == 0 && d.EchoSeenNs == 0 }},
+			}, nil, []string{"control_bad_icrc"}, false, func(d bpf.DestRegs) bool { return d.WinSamples == 0 && d.LastEchoT1Ns == 0 }},
 			{"without the option", func() []byte {
 				d := echo(v6, 1, 2, 3)
 				d.Stamp = nil
@@ -83,7 +83,7 @@ func TestEcho(t *testing.T) {
 				l := l.with(t)
 				peer := peerOf(v6)
 				l.know(peer, aware, func(d *bpf.DestRegs) {
-					d.PeerT1Ns, d.InTxNs, d.EchoCheck = 600, 50, ^uint64(600^50)
+					d.PeerT1Ns, d.InTxNs, d.EchoGuard = 600, 50, ^uint64(600^50)
 					if c.peer != nil {
 						c.peer(d)
 					}
@@ -96,7 +96,7 @@ func TestEcho(t *testing.T) {
 				if !c.want(d) {
 					t.Errorf("%+v", d)
 				}
-				if d.PeerT1Ns != 600 || d.InTxNs != 50 || d.EchoCheck != ^uint64(600^50) || d.RxPackets != 0 {
+				if d.PeerT1Ns != 600 || d.InTxNs != 50 || d.EchoGuard != ^uint64(600^50) || d.RxPackets != 0 {
 					t.Errorf("taken for data: %+v", d)
 				}
 				var k bpf.DestKey
@@ -109,7 +109,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// An ECHO of a stranger makes no entry and costs no more than the look-up.
+// An ECHO of an unverified peer makes no entry and costs no more than the lookup.
 func TestEchoUnknown(t *testing.T) {
 	l := newLab(t)
 	for _, v6 := range []bool{false, true} {
@@ -126,7 +126,7 @@ func TestEchoUnknown(t *testing.T) {
 	l.wantNoEvent()
 }
 
-// An ECHO in the name of a peer that is known says nothing without the token.
+// An ECHO with the address of a known peer is ignored without the token.
 func TestEchoForged(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, aware)
@@ -172,8 +172,8 @@ func TestEchoEgress(t *testing.T) {
 }
 
 // The receive time of an acknowledgement has the receiver's turnaround in it (S1.4). No
-// other packet tells of the receiver: a reader that asks every 5 ms would be taken for one
-// that takes 5 ms, and a responder whose pacer holds the data back for a slow one.
+// other packet has it: a READ every 5 ms would look like a turnaround of 5 ms, and so would
+// the delay of a responder's pacer.
 func TestTurnaround(t *testing.T) {
 	const (
 		sent = labStart - 10_000_000
@@ -202,19 +202,19 @@ func TestTurnaround(t *testing.T) {
 				s := rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: labStart - way, EchoT1: sent, EchoT2: labStart - way - turn}
 				l.know(peer, aware)
 				l.in(fromPeer(t, stamped(d, s)))
-				want := bpf.DestRegs{RxNs: way, TurnNs: 0}
+				want := bpf.DestRegs{RxNs: way, TurnaroundNs: 0}
 				if c.feedback {
-					want = bpf.DestRegs{RxNs: way + turn, TurnNs: turn}
+					want = bpf.DestRegs{RxNs: way + turn, TurnaroundNs: turn}
 				}
 				tx := int64(labStart - way - turn - sent)
 				r := l.regs(peer)
-				if r.RxNs != want.RxNs || r.TurnNs != want.TurnNs || r.TxNs != tx || r.WinRxNs != r.RxNs || r.WinRttNs != tx+r.RxNs || r.WinSamples != 1 {
-					t.Errorf("rx %d turn %d tx %d, minima %d %d, %d samples; want rx %d turn %d tx %d", r.RxNs, r.TurnNs, r.TxNs,
-						r.WinRxNs, r.WinRttNs, r.WinSamples, want.RxNs, want.TurnNs, tx)
+				if r.RxNs != want.RxNs || r.TurnaroundNs != want.TurnaroundNs || r.TxNs != tx || r.WinRxNs != r.RxNs || r.WinRttNs != tx+r.RxNs || r.WinSamples != 1 {
+					t.Errorf("rx %d turn %d tx %d, minima %d %d, %d samples; want rx %d turn %d tx %d", r.RxNs, r.TurnaroundNs, r.TxNs,
+						r.WinRxNs, r.WinRttNs, r.WinSamples, want.RxNs, want.TurnaroundNs, tx)
 				}
 				l.counters()
 
-				// Without a T1 nobody knows how long the packet was held back.
+				// Without a T1 the delay before the departure is unknown.
 				l.know(peer, aware)
 				s.Flags = rocev2.StampEcho
 				l.in(fromPeer(t, stamped(d, s)))
@@ -226,8 +226,8 @@ func TestTurnaround(t *testing.T) {
 	}
 }
 
-// A reader asks every 5 ms for what takes 1 ms to arrive: rx_ns of its responder is the way
-// back, whatever the reader does in between.
+// A reader posts a READ every 5 ms that takes 1 ms: rx_ns of its responder is the delay of
+// the reverse path only.
 func TestReaderThatRests(t *testing.T) {
 	const way, every = 40_000, 5_000_000
 	l := newLab(t)

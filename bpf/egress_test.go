@@ -57,13 +57,13 @@ func TestEgressPadding(t *testing.T) {
 	}
 }
 
-// Every packet gives back the latest stamp of the peer; CE goes back once.
+// Every packet echoes the latest stamp of the peer; CE is echoed once.
 func TestEgressEcho(t *testing.T) {
 	const t1, inTx = 77_000, -12
 	stampedPeer := func(d *bpf.DestRegs) {
 		aware(d)
 		d.PeerT1Ns, d.InTxNs = t1, inTx
-		d.EchoCheck = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
+		d.EchoGuard = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
 	}
 	ce := func(d *bpf.DestRegs) { d.CePending = 1 }
 	plain := rocev2.Stamp{Flags: rocev2.StampT1, Token: tokenOf(peer4), T1: t1 + 50}
@@ -103,7 +103,7 @@ func TestEgressEcho(t *testing.T) {
 	}
 }
 
-// A first packet makes the entry and tells the agent, which then says HELLO.
+// A first packet makes the entry and an event for the agent, which then sends a HELLO.
 func TestEgressMakesEntries(t *testing.T) {
 	l := newLab(t)
 	l.config(func(c *bpf.Config) { c.InitialRateBps = 123e6 })
@@ -146,7 +146,7 @@ func TestTableFull(t *testing.T) {
 	l.regs(peer6)
 }
 
-// Events that nobody reads are counted, and stop nothing.
+// Events that are not read are counted, and stop nothing.
 func TestEventsLost(t *testing.T) {
 	l := newLab(t, func(s *ebpf.CollectionSpec) { s.Maps["events"].MaxEntries = 4096 })
 	for i := range 100 {
@@ -159,7 +159,7 @@ func TestEventsLost(t *testing.T) {
 	}
 }
 
-// RoCEv2 that egress lets go as it is, and why.
+// RoCEv2 that egress sends unchanged, and why.
 func TestEgressPassesUntouched(t *testing.T) {
 	plain := toPeer(t, write(64))
 	put16 := func(at int, v uint16) func([]byte) {
@@ -226,8 +226,8 @@ func TestEgressPassesUntouched(t *testing.T) {
 	})
 }
 
-// Rewinds of the PSN are retransmissions, flow by flow.
-func TestEgressRewinds(t *testing.T) {
+// Regressions of the PSN are retransmissions, per flow.
+func TestEgressPSNRegressions(t *testing.T) {
 	type sent struct {
 		op  rocev2.Opcode
 		qpn uint32
@@ -245,7 +245,7 @@ func TestEgressRewinds(t *testing.T) {
 		{"the same again", []sent{{w, 17, 5}, {w, 17, 5}}, 1},
 		{"back and forward", []sent{{w, 17, 5}, {w, 17, 6}, {w, 17, 5}, {w, 17, 6}}, 1},
 		{"wrap from 0xffffff to 0", []sent{{w, 17, 0xffffff}, {w, 17, 0}}, 0},
-		{"rewind across the wrap", []sent{{w, 17, 1}, {w, 17, 0xfffffe}}, 1},
+		{"regression across the wrap", []sent{{w, 17, 1}, {w, 17, 0xfffffe}}, 1},
 		{"half the number space ahead is forward", []sent{{w, 17, 5}, {w, 17, 5 + 0x800000}}, 0},
 		{"one more is back", []sent{{w, 17, 5}, {w, 17, 5 + 0x800001}}, 1},
 		{"two flows in two slots", []sent{{w, 17, 500}, {w, 18, 5}, {w, 17, 501}, {w, 18, 6}}, 0},
@@ -258,16 +258,16 @@ func TestEgressRewinds(t *testing.T) {
 			for _, s := range c.sent {
 				l.out(toPeer(t, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: s.op, DestQP: s.qpn, PSN: s.psn}))
 			}
-			if r := l.regs(peer4); r.Rewinds != c.want || uint64(r.WinLoss) != c.want {
-				t.Errorf("%d rewinds, %d in the window, want %d", r.Rewinds, r.WinLoss, c.want)
+			if r := l.regs(peer4); r.PsnRegressions != c.want || uint64(r.WinLoss) != c.want {
+				t.Errorf("%d PSN regressions, %d in the window, want %d", r.PsnRegressions, r.WinLoss, c.want)
 			}
 		})
 	}
 }
 
-// A rewind is no sign of loss while all that it repeats waits in our own pacer: the
+// A PSN regression is no sign of loss while all repeated packets wait in the pacer: the
 // sender's timeout is shorter than the wait. If one of them has left, it is.
-func TestRewindInPacer(t *testing.T) {
+func TestPSNRegressionInPacer(t *testing.T) {
 	l := newLab(t)
 	l.config(func(cfg *bpf.Config) { cfg.Pacer = bpf.PacerHTB })
 	const first, burst = 100, 10 // packets of frameNs each
@@ -299,8 +299,8 @@ func TestRewindInPacer(t *testing.T) {
 			}
 			l.at(labStart + c.after)
 			send(c.psn)
-			if r := l.regs(peer4); r.Rewinds != 1 || r.WinLoss != c.loss {
-				t.Errorf("%d rewinds, %d signs of loss, want 1 and %d", r.Rewinds, r.WinLoss, c.loss)
+			if r := l.regs(peer4); r.PsnRegressions != 1 || r.WinLoss != c.loss {
+				t.Errorf("%d PSN regressions, %d signs of loss, want 1 and %d", r.PsnRegressions, r.WinLoss, c.loss)
 			}
 		})
 	}
@@ -341,11 +341,11 @@ func TestRTTProbe(t *testing.T) {
 	send(rocev2.RCWriteOnly, 13, true)
 	l.at(2000)
 	send(rocev2.RCFlush, 12, false)
-	if r := l.regs(peer4); r.ProbeNs != 0 || r.Rewinds != 1 {
-		t.Errorf("after a rewind: probe of %d, %d rewinds", r.ProbeNs, r.Rewinds)
+	if r := l.regs(peer4); r.ProbeNs != 0 || r.PsnRegressions != 1 {
+		t.Errorf("after a PSN regression: probe of %d, %d regressions", r.ProbeNs, r.PsnRegressions)
 	}
 
-	// A probe that nobody answers is given up after a second.
+	// A probe without an answer is given up after a second.
 	send(rocev2.RCWriteOnly, 14, true)
 	l.at(2000 + 999_999_999)
 	send(rocev2.RCWriteOnly, 15, true)

@@ -8,18 +8,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// EngineSync calls the engine_sync program: it reports what the engine sent to some
-// destinations and learns their rates. It has one user at a time.
+// EngineSync calls the engine_sync program: it reports the packets that the engine sent to
+// some destinations, and receives their rates. It has one user at a time.
 type EngineSync struct {
 	prog    *ebpf.Program
 	in, out engineMessage
 }
 
-// engineMessage is struct engine_ctx with the slots behind it.
+// engineMessage is a call and its slots.
 type engineMessage struct {
-	op, count uint32
-	zero      uint64
-	slots     [EngineSlots]EngineSlot
+	callHeader
+	slots [EngineSlots]EngineSlot
 }
 
 // NewEngineSync prepares calls of the program.
@@ -36,12 +35,12 @@ func (e *EngineSync) Run(slots []EngineSlot) error {
 		return fmt.Errorf("engine sync: %d destinations, at most %d fit", len(slots), EngineSlots)
 	}
 	e.in.op, e.in.count = engineSync, uint32(n)
-	done, err := e.prog.Run(&ebpf.RunOptions{Data: e.in.bytes(n), DataOut: e.out.bytes(n)})
-	switch {
-	case err != nil:
-		return fmt.Errorf("engine sync program: %w", err)
-	case int(done) != n:
-		return fmt.Errorf("engine sync program: did %d of %d destinations", int32(done), n)
+	done, err := call(e.prog, "engine sync", e.in.bytes(n), e.out.bytes(n))
+	if err != nil {
+		return err
+	}
+	if done != n {
+		return fmt.Errorf("engine sync program: did %d of %d destinations", done, n)
 	}
 	copy(slots, e.out.slots[:n])
 	return nil

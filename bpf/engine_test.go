@@ -18,8 +18,8 @@ func (l *lab) engineSync(slots ...bpf.EngineSlot) []bpf.EngineSlot {
 	return slots
 }
 
-// What the engine sent counts like what the host's stack sent, and puts the
-// destination on the agent's list.
+// Packets of the engine count like those of the kernel stack, and put the destination into
+// the active queue.
 func TestEngineSyncCounts(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) {
@@ -27,51 +27,51 @@ func TestEngineSyncCounts(t *testing.T) {
 		d.TxPackets, d.WinLoss = 10, 1
 	})
 	got := l.engineSync(bpf.EngineSlot{
-		Key: bpf.KeyOf(peer4), TxPackets: 3, TxBytes: 4000, TxUnstamped: 1, Rewinds: 2, Lost: 1, Paced: 4, PacedNs: 500,
-		RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 100, Flags: bpf.CEEchoed | bpf.EngineWaits,
+		Key: bpf.KeyOf(peer4), TxPackets: 3, TxBytes: 4000, TxUnstamped: 1, PsnRegressions: 2, Lost: 1, Paced: 4, PacedNs: 500,
+		RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 100, Flags: bpf.CEEchoed | bpf.EngineWaits, Limit: 7,
 	})[0]
 	if got.Found != 1 || got.RateBps != 5e9 || got.Caps != bpf.CapStamp|bpf.CapSACK || got.Node != 7 {
 		t.Errorf("answer %+v", got)
 	}
 	want := bpf.DestRegs{
 		WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, RxToken: tokenOf(peer4), TxToken: tokenOf(peer4), EngineRateBps: 5e9, Caps: bpf.CapStamp | bpf.CapSACK, Node: 7,
-		TxPackets: 13, TxBytes: 4000, TxUnstamped: 1, LastTxNs: labStart, Rewinds: 2, WinLoss: 2, WinPaced: 4, PacedNs: 500,
-		RttNs: 60, WinRttNs: 60, Queued: 1, EnginePackets: 3, EngineBytes: 4000, WinEnginePaced: 4, WinEngine: bpf.EngineHeld,
+		TxPackets: 13, TxBytes: 4000, TxUnstamped: 1, LastTxNs: labStart, PsnRegressions: 2, WinLoss: 2, WinPaced: 4, PacedNs: 500,
+		RttNs: 60, WinRttNs: 60, Queued: 1, EnginePackets: 3, EngineBytes: 4000, WinEnginePaced: 4, WinEngine: bpf.EnginePaceBlocked, EngineLimit: 7,
 	}
 	if r := l.regs(peer4); r != want {
 		t.Errorf("\n got %+v\nwant %+v", r, want)
 	}
-	if n := l.exchange(bpf.ExchangeCollect, 9); n != 1 {
+	if n := l.agentCall(bpf.AgentCollect, 9); n != 1 {
 		t.Errorf("%d active destinations", n)
 	}
 	// Nothing sent: nothing to evaluate, and the time of the last packet stays.
 	l.at(labStart + 5)
 	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), RateBps: 5e9})
-	if r := l.regs(peer4); r.LastTxNs != labStart || r.Queued != 0 || r.TxPackets != 13 || r.WinEngine != bpf.EngineFree {
+	if r := l.regs(peer4); r.LastTxNs != labStart || r.Queued != 0 || r.TxPackets != 13 || r.WinEngine != bpf.EngineFree || r.EngineLimit != 0 {
 		t.Errorf("an empty report: %+v", r)
 	}
 }
 
-// Data that waits for the pacer has its destination evaluated, though nothing was sent:
-// else a slow one hears of a higher rate with its next packet only.
-func TestEngineSyncHeld(t *testing.T) {
+// Data that waits for the pacer makes its destination active, though nothing was sent:
+// otherwise a slow destination gets a higher rate only with its next packet.
+func TestEngineSyncPaceBlocked(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) { d.EngineRateBps = 1e5 })
 	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), PacedNs: 3e6, RateBps: 1e5})
 	if r := l.regs(peer4); r.Queued != 1 || r.WinPaced != 1 || r.PacedNs != 3e6 || r.TxPackets != 0 || r.LastTxNs != 0 {
 		t.Errorf("%+v", r)
 	}
-	if n := l.exchange(bpf.ExchangeCollect, 9); n != 1 {
+	if n := l.agentCall(bpf.AgentCollect, 9); n != 1 {
 		t.Errorf("%d active destinations", n)
 	}
 }
 
-// A rate that the engine hears of now governs what leaves from now on: what left
-// before must not be judged by it.
+// A rate that engine_sync returns applies to packets from now on: echoes of earlier packets
+// must not count for it.
 func TestEngineSyncRate(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(d *bpf.DestRegs) {
-		d.RateBps, d.StackRateBps, d.EngineRateBps, d.SettleNs = 5e9, 3e9, 2e9, labStart-50
+		d.RateBps, d.StackRateBps, d.EngineRateBps, d.ValidAfterNs = 5e9, 3e9, 2e9, labStart-50
 	})
 	slot := bpf.EngineSlot{Key: bpf.KeyOf(peer4), RateBps: 5e9, RttNs: 60, RttSentNs: labStart - 60}
 	if got := l.engineSync(slot)[0]; got.RateBps != 2e9 || got.WindowBytes != 0 {
@@ -84,19 +84,19 @@ func TestEngineSyncRate(t *testing.T) {
 		}
 	}
 	r := l.regs(peer4)
-	if r.SettleNs != labStart || r.RttNs != 60 || r.WinRttNs != bpf.NoSample {
+	if r.ValidAfterNs != labStart || r.RttNs != 60 || r.WinRttNs != bpf.NoSample {
 		t.Errorf("%+v", r)
 	}
 	slot.RateBps = 2e9
 	l.at(labStart + 9)
 	l.engineSync(slot)
-	if again := l.regs(peer4); again.SettleNs != labStart {
-		t.Errorf("the same rate again: settles at %d", again.SettleNs)
+	if again := l.regs(peer4); again.ValidAfterNs != labStart {
+		t.Errorf("the same rate again: settles at %d", again.ValidAfterNs)
 	}
 }
 
-// A destination of the engine gets an entry as one of the host's stack does, and
-// the agent introduces us.
+// A destination of the engine gets an entry as one of the kernel stack does, and the agent
+// sends a HELLO.
 func TestEngineSyncCreates(t *testing.T) {
 	l := newLab(t, func(s *ebpf.CollectionSpec) { s.Maps[bpf.SoftroceMapDestTable].MaxEntries = 2 })
 	l.config(func(c *bpf.Config) { c.InitialRateBps = 3e9 })
@@ -137,8 +137,8 @@ func TestEngineSyncBatch(t *testing.T) {
 	if err := bpf.NewEngineSync(l.objs.SoftroceEngineSync).Run(slots); err == nil {
 		t.Error("too many slots went through")
 	}
-	// The exchange program's requests are none of the engine's.
-	if _, err := bpf.RunExchange(l.objs.SoftroceEngineSync, bpf.ExchangeCollect, 1); err == nil {
-		t.Error("took a request of the exchange program")
+	// The engine sync program refuses requests of the agent.
+	if _, err := bpf.RunAgentCall(l.objs.SoftroceEngineSync, bpf.AgentCollect, 1); err == nil {
+		t.Error("took a request of the agent")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// A million spoofed sources, stamped and echoing, find nothing to fill: the table
+// A million spoofed sources, with stamps and echoes, fill nothing: the table
 // keeps its entries and their registers, and no event reaches the agent.
 func TestSpoofedFlood(t *testing.T) {
 	const sources = 1_000_000
@@ -45,8 +45,8 @@ func TestSpoofedFlood(t *testing.T) {
 	}
 }
 
-// forged are packets in the name of a peer by somebody who does not receive at its
-// address: all with a right ICRC, and everything in them that a policy would heed.
+// forged are packets with the address of a peer from a host that does not receive there: all
+// with a right ICRC, and with every sign that a policy uses.
 func forged(t testing.TB, v6 bool) (frames [][]byte) {
 	nak := func(syndrome rocev2.Syndrome) rocev2.Datagram { d := ack(100); d.Syndrome = syndrome; return d }
 	ce := write(64)
@@ -73,15 +73,15 @@ func forged(t testing.TB, v6 bool) (frames [][]byte) {
 	return append(frames, fromPeer(t, stamped(grant, lies, 1)))
 }
 
-// heeded are the registers of an entry that anything else but a counter for people reads.
+// heeded are the registers of an entry that the programs, the agent or the engine use.
 func heeded(d bpf.DestRegs) bpf.DestRegs {
 	d.RxPackets, d.RxBytes, d.RxUnstamped = 0, 0, 0
 	return d
 }
 
 // The same in the name of a peer that is known and stamps, in the middle of traffic: not a
-// register changes that the policy, the pacer or the echo reads, the engine is told of no
-// stamp and no CE, and the agent hears of nothing but a HELLO that lacks its token.
+// register changes that the policy, the pacer or the echo reads, the engine receives no
+// stamp and no CE, and the agent gets no event but for a HELLO without its token.
 func TestForgedInNameOfPeer(t *testing.T) {
 	const packets = 30_000
 	l := newLab(t)
@@ -89,7 +89,7 @@ func TestForgedInNameOfPeer(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		l := l.with(t)
 		l.know(peerOf(v6), aware, func(d *bpf.DestRegs) {
-			d.LastTxNs, d.LastRxNs, d.EchoSeenNs, d.SettleNs = labStart, labStart, labStart-5, labStart-9
+			d.LastTxNs, d.LastRxNs, d.LastEchoT1Ns, d.ValidAfterNs = labStart, labStart, labStart-5, labStart-9
 			d.Flows[0] = bpf.SoftroceSrFlow{Psn: 100, Qpn: 16}
 			d.ProbeNs, d.ProbePsn = labStart-10, 100
 		})
@@ -120,8 +120,8 @@ func TestForgedInNameOfPeer(t *testing.T) {
 	}
 }
 
-// A peer that does not stamp can prove nothing. Its CNPs and NAKs count only while they can
-// concern something that this host has sent.
+// A peer without stamps has no proof. Its CNPs and NAKs count only while they can belong to
+// traffic of this host.
 func TestForgedInNameOfPlainPeer(t *testing.T) {
 	nak := func(psn rocev2.PSN) rocev2.Datagram { d := ack(psn); d.Syndrome = 0x60; return d }
 	cnp := rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.CNP, DestQP: 17}
@@ -162,7 +162,7 @@ func TestForgedInNameOfPlainPeer(t *testing.T) {
 }
 
 // A flood of HELLOs from as many sources gets the answers of one rate limit;
-// the agent hears of none: they have not shown that they receive there.
+// the agent gets no event: the sources have not proved that they receive there.
 func TestHelloFlood(t *testing.T) {
 	const sources, rate, burst = 100_000, 1000, 65
 	l := newLab(t)

@@ -18,8 +18,8 @@ import (
 
 var someStamp = rocev2.Stamp{Flags: rocev2.StampT1, T1: 999_999_000}
 
-// Whatever link and IP version: the option goes, and what stays is byte for byte
-// the packet before it was stamped.
+// For every link and IP version the option is removed, and the rest is byte for byte the
+// packet before it was stamped.
 func TestIngressStripsTheOption(t *testing.T) {
 	l := newLab(t)
 	packets := []struct {
@@ -74,8 +74,7 @@ func TestIngressPaddingBehindTheOption(t *testing.T) {
 	l.wantCounters("rx_stamped", "rx_unknown_peer", "rx_unstamped")
 }
 
-// What ingress reads of a packet and does not like: it passes, unchanged, and is
-// counted once.
+// Packets that ingress does not support pass unchanged and are counted once.
 func TestIngressPassesUntouched(t *testing.T) {
 	plain4, plain6 := fromPeer(t, write(64)), fromPeer(t, over6(write(64)))
 	stamp4 := fromPeer(t, stamped(write(64), someStamp))
@@ -167,8 +166,8 @@ func TestIngressAcceptsUnusedOCS(t *testing.T) {
 	l.wantCounters("rx_stamped", "rx_unknown_peer")
 }
 
-// Stamped data of a host without an entry has the agent ask the host what it is, if the
-// token proves that the host receives at its address, and not for each packet.
+// For stamped data of a host without an entry the agent sends a HELLO, if the token proves
+// that the host receives at its address, and not for each packet.
 func TestIngressUnknownPeerIsAsked(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		l := newLab(t)
@@ -195,7 +194,7 @@ func TestIngressUnknownPeerIsAsked(t *testing.T) {
 	}
 }
 
-// An option of a later version is ours to take out, but not to read.
+// An option of a later version is removed, but not read.
 func TestIngressOtherVersion(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4)
@@ -270,50 +269,52 @@ func TestIngressRegisters(t *testing.T) {
 	}{
 		{"data: S1.3", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool {
-				return d.InTxNs == 5 && d.PeerT1Ns == now-5 && d.EchoCheck == ^(d.PeerT1Ns^uint64(d.InTxNs)) && d.LastRxNs == now &&
+				return d.InTxNs == 5 && d.PeerT1Ns == now-5 && d.EchoGuard == ^(d.PeerT1Ns^uint64(d.InTxNs)) && d.LastRxNs == now &&
 					d.RxPackets == 1 && d.RxBytes == uint64(len(packet(t, write(64)))) && d.RxUnstamped == 0
 			}},
 		{"a peer whose clock is ahead: negative time", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now + 5}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool { return d.InTxNs == -5 }},
 		{"unstamped data", nil, write(64), []string{"rx_unstamped"}, false,
 			func(d bpf.DestRegs) bool {
-				return d.InTxNs == 0 && d.EchoCheck == 0 && d.RxUnstamped == 1 && d.RxPackets == 1
+				return d.InTxNs == 0 && d.EchoGuard == 0 && d.RxUnstamped == 1 && d.RxPackets == 1
 			}},
 		{"ACK with echo: S1.4", nil, stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: 504, EchoT1: now - 30, EchoT2: 500}),
 			[]string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool {
-				return d.TxNs == 500-(now-30) && d.RxNs == now-500 && d.WinTxNs == d.TxNs && d.WinRxNs == d.RxNs && d.WinSamples == 1 && d.TurnNs == 4
+				return d.TxNs == 500-(now-30) && d.RxNs == now-500 && d.WinTxNs == d.TxNs && d.WinRxNs == d.RxNs && d.WinSamples == 1 && d.TurnaroundNs == 4
 			}},
 		{"echo that is larger than the window's minimum", func(d *bpf.DestRegs) { d.WinTxNs, d.WinRxNs, d.WinSamples = 1, 1, 3 },
 			stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: now - 30, EchoT2: now - 20}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool {
 				return d.TxNs == 10 && d.RxNs == 20 && d.WinTxNs == 1 && d.WinRxNs == 1 && d.WinSamples == 4
 			}},
-		{"echo of a packet of the last rate", func(d *bpf.DestRegs) { d.SettleNs = now - 29 },
+		{"echo of a packet of the last rate", func(d *bpf.DestRegs) { d.ValidAfterNs = now - 29 },
 			stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: now - 30, EchoT2: now - 20}), []string{"rx_stamped", "rx_echo_stale"}, true,
 			func(d bpf.DestRegs) bool {
 				return d.TxNs == 10 && d.RxNs == 20 && d.WinTxNs == bpf.NoSample && d.WinSamples == 0
 			}},
-		{"echo that came before: told once", func(d *bpf.DestRegs) { d.EchoSeenNs, d.RxNs = now-30, 77 },
+		{"echo that came before: told once", func(d *bpf.DestRegs) { d.LastEchoT1Ns, d.RxNs = now-30, 77 },
 			stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: now - 30, EchoT2: now - 20}), []string{"rx_stamped"}, true,
-			func(d bpf.DestRegs) bool { return d.RxNs == 77 && d.WinSamples == 0 && d.EchoSeenNs == now-30 }},
-		{"echo that was overtaken", func(d *bpf.DestRegs) { d.EchoSeenNs, d.RxNs = now-29, 77 },
+			func(d bpf.DestRegs) bool { return d.RxNs == 77 && d.WinSamples == 0 && d.LastEchoT1Ns == now-30 }},
+		{"echo that was overtaken", func(d *bpf.DestRegs) { d.LastEchoT1Ns, d.RxNs = now-29, 77 },
 			stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: now - 30, EchoT2: now - 20}), []string{"rx_stamped"}, true,
-			func(d bpf.DestRegs) bool { return d.RxNs == 77 && d.WinSamples == 0 && d.EchoSeenNs == now-29 }},
+			func(d bpf.DestRegs) bool { return d.RxNs == 77 && d.WinSamples == 0 && d.LastEchoT1Ns == now-29 }},
 		{"echo of a packet that has not left", nil,
 			stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: now + 1, EchoT2: 500}), []string{"rx_stamped", "rx_echo_absurd"}, true,
-			func(d bpf.DestRegs) bool { return d.TxNs == 0 && d.RxNs == 0 && d.WinSamples == 0 && d.EchoSeenNs == 0 }},
-		{"loss under the last rate", func(d *bpf.DestRegs) { aware(d); d.SettleNs = now - 10; d.EchoSeenNs = now - 11 },
+			func(d bpf.DestRegs) bool {
+				return d.TxNs == 0 && d.RxNs == 0 && d.WinSamples == 0 && d.LastEchoT1Ns == 0
+			}},
+		{"loss under the last rate", func(d *bpf.DestRegs) { aware(d); d.ValidAfterNs = now - 10; d.LastEchoT1Ns = now - 11 },
 			stamped(nak(0x60), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool { return d.Naks == 1 && d.WinLoss == 0 }},
-		{"loss under the rate in force", func(d *bpf.DestRegs) { aware(d); d.SettleNs = now - 10; d.EchoSeenNs = now - 10 },
+		{"loss under the rate in force", func(d *bpf.DestRegs) { aware(d); d.ValidAfterNs = now - 10; d.LastEchoT1Ns = now - 10 },
 			stamped(nak(0x60), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, true,
 			func(d bpf.DestRegs) bool { return d.Naks == 1 && d.WinLoss == 1 }},
 		{"credit", nil, stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampCredit, Credit: 4096, CreditSeq: 9}), []string{"rx_stamped"}, false,
 			func(d bpf.DestRegs) bool { return d.Credit == 4096 && d.CreditSeq == 9 }},
 		{"no credit flag, no credit", nil, stamped(ack(100), rocev2.Stamp{Credit: 4096, CreditSeq: 9}), []string{"rx_stamped"}, false,
 			func(d bpf.DestRegs) bool { return d.Credit == 0 && d.CreditSeq == 0 }},
-		{"CE on its way to us", nil, func() rocev2.Datagram { d := write(64); d.TOS = 3; return d }(), []string{"rx_unstamped"}, false,
+		{"CE on the forward path", nil, func() rocev2.Datagram { d := write(64); d.TOS = 3; return d }(), []string{"rx_unstamped"}, false,
 			func(d bpf.DestRegs) bool { return d.Ces == 1 && d.CePending == 1 && d.WinCe == 0 }},
 		{"ECT(0) is no CE", nil, func() rocev2.Datagram { d := write(64); d.TOS = 2; return d }(), []string{"rx_unstamped"}, false,
 			func(d bpf.DestRegs) bool { return d.Ces == 0 && d.CePending == 0 }},
@@ -333,7 +334,7 @@ func TestIngressRegisters(t *testing.T) {
 			func(d bpf.DestRegs) bool { return d.RttNs == 250 && d.WinRttNs == 250 && d.ProbeNs == 0 }},
 		{"ACK of another PSN", func(d *bpf.DestRegs) { d.ProbePsn, d.ProbeNs = 101, now-250 }, ack(100), []string{"rx_unstamped"}, false,
 			func(d bpf.DestRegs) bool { return d.RttNs == 0 && d.ProbeNs == now-250 }},
-		{"probe of the last rate", func(d *bpf.DestRegs) { d.ProbePsn, d.ProbeNs, d.SettleNs = 100, now-250, now-249 }, ack(100), []string{"rx_unstamped"}, true,
+		{"probe of the last rate", func(d *bpf.DestRegs) { d.ProbePsn, d.ProbeNs, d.ValidAfterNs = 100, now-250, now-249 }, ack(100), []string{"rx_unstamped"}, true,
 			func(d bpf.DestRegs) bool { return d.RttNs == 250 && d.WinRttNs == bpf.NoSample }},
 		{"probe that should not have left yet", func(d *bpf.DestRegs) { d.ProbePsn, d.ProbeNs = 100, now+250 }, ack(100), []string{"rx_unstamped"}, true,
 			func(d bpf.DestRegs) bool { return d.RttNs == 0 && d.WinRttNs == bpf.NoSample && d.ProbeNs == 0 }},
@@ -402,7 +403,7 @@ func TestIngressTimesWrap(t *testing.T) {
 			peer := uint64(int64(c.now) + c.offset)
 			l.in(fromPeer(t, stamped(ack(100), rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: peer - 10, EchoT1: c.now - 30, EchoT2: peer - 15})))
 			d := l.regs(peer4)
-			if d.TxNs+d.RxNs != 30 || d.EchoSeenNs != c.now-30 || d.TurnNs != 5 || d.WinRttNs != 30 || (d.TxNs-15-c.offset)%wrap != 0 {
+			if d.TxNs+d.RxNs != 30 || d.LastEchoT1Ns != c.now-30 || d.TurnaroundNs != 5 || d.WinRttNs != 30 || (d.TxNs-15-c.offset)%wrap != 0 {
 				t.Errorf("%+v", d)
 			}
 			if jump := d.TxNs - c.txWas; c.txWas != 0 && (jump > 100 || jump < -100) {

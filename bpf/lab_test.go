@@ -21,7 +21,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 
-	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // What XDP and TC programs return (uapi/linux/bpf.h, uapi/linux/pkt_cls.h).
@@ -31,7 +31,7 @@ const (
 	xdpTX       = 3
 	xdpRedirect = 4
 
-	tcNext = 0xffffffff // -1, "the next program, please"
+	tcNext = 0xffffffff // -1: continue with the next program
 	tcDrop = 2
 )
 
@@ -128,7 +128,7 @@ func requireRoot(t testing.TB) {
 	if os.Getenv("CI") != "" {
 		t.Fatal("needs root: loads BPF programs")
 	}
-	need.Skip(t, "needs root: loads BPF programs")
+	require.Skip(t, "needs root: loads BPF programs")
 }
 
 // with hands the lab to a subtest, with an empty table and queue.
@@ -359,7 +359,7 @@ func clockTAI(t testing.TB) uint64 {
 // The reasons that any test made the data plane count.
 var reached = map[string]bool{}
 
-// A reason that no test reaches is one whose text nobody has checked.
+// The text of a reason that no test reaches is unchecked.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := rlimit.RemoveMemlock(); err != nil && os.Geteuid() == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// A READ request that goes again says that its answer was lost: a retransmission, and no loss of
-// ours. A READ response that goes again says that one of ours was.
+// A repeated READ request shows that its response was lost: a retransmission, and no loss of
+// this host's data. A repeated READ response shows such a loss.
 func TestEgressReadLoss(t *testing.T) {
 	type sent struct {
 		op  rocev2.Opcode
@@ -24,10 +24,10 @@ func TestEgressReadLoss(t *testing.T) {
 	)
 	l := newLab(t)
 	for _, c := range []struct {
-		name    string
-		sent    []sent
-		rewinds uint64
-		loss    uint32
+		name        string
+		sent        []sent
+		regressions uint64
+		loss        uint32
 	}{
 		{"a READ request again", []sent{{read, 17, 5}, {read, 17, 5}, {read, 17, 5}}, 2, 0},
 		{"a WRITE again", []sent{{write, 17, 5}, {write, 17, 5}}, 1, 1},
@@ -44,14 +44,14 @@ func TestEgressReadLoss(t *testing.T) {
 			for _, s := range c.sent {
 				l.out(toPeer(t, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: s.op, DestQP: s.qpn, PSN: s.psn}))
 			}
-			if r := l.regs(peer4); r.Rewinds != c.rewinds || r.WinLoss != c.loss {
-				t.Errorf("%d rewinds, %d signs of loss, want %d and %d", r.Rewinds, r.WinLoss, c.rewinds, c.loss)
+			if r := l.regs(peer4); r.PsnRegressions != c.regressions || r.WinLoss != c.loss {
+				t.Errorf("%d PSN regressions, %d signs of loss, want %d and %d", r.PsnRegressions, r.WinLoss, c.regressions, c.loss)
 			}
 		})
 	}
 }
 
-// READ responses that all wait in our own pacer are not lost: the requester's timeout is shorter.
+// READ responses that all wait in the pacer are not lost: the requester's timeout is shorter.
 func TestReadResponsesInPacer(t *testing.T) {
 	l := newLab(t)
 	l.config(func(cfg *bpf.Config) { cfg.Pacer = bpf.PacerHTB })
@@ -67,14 +67,14 @@ func TestReadResponsesInPacer(t *testing.T) {
 		}
 		l.at(labStart + after)
 		send(0)
-		if r := l.regs(peer4); r.Rewinds != 1 || r.WinLoss != want {
-			t.Errorf("again after %d ns: %d rewinds, %d signs of loss, want 1 and %d", after, r.Rewinds, r.WinLoss, want)
+		if r := l.regs(peer4); r.PsnRegressions != 1 || r.WinLoss != want {
+			t.Errorf("again after %d ns: %d PSN regressions, %d signs of loss, want 1 and %d", after, r.PsnRegressions, r.WinLoss, want)
 		}
 	}
 }
 
-// TestAnswerDue: silence says something only where an answer is due. A probe measures round trips
-// where there are no stamps, and not with a READ, whose answer waits for others.
+// TestAnswerDue: a missing answer is a sign only where feedback is due. A probe measures the RTT
+// where there are no stamps, and not with a READ, whose response is queued behind others.
 func TestAnswerDue(t *testing.T) {
 	l := newLab(t)
 	for _, c := range []struct {
@@ -110,8 +110,8 @@ func TestAnswerDue(t *testing.T) {
 	}
 }
 
-// Losses of stamped packets count once one that left under the rate in force has arrived. Of those
-// without a stamp nobody would ever know.
+// Losses of stamped packets count once a packet of the present rate has arrived. For packets
+// without a stamp the arrival is unknown, so all count.
 func TestLossWaitsForTheRate(t *testing.T) {
 	l := newLab(t)
 	l.config(func(cfg *bpf.Config) { cfg.Mtu = 1500 })
@@ -126,26 +126,26 @@ func TestLossWaitsForTheRate(t *testing.T) {
 		{"no room for the option", 1450, 50, 1},
 	} {
 		l := l.with(t)
-		l.know(peer4, func(d *bpf.DestRegs) { d.Caps, d.SettleNs, d.EchoSeenNs = bpf.CapStamp, 100, c.echoed })
+		l.know(peer4, func(d *bpf.DestRegs) { d.Caps, d.ValidAfterNs, d.LastEchoT1Ns = bpf.CapStamp, 100, c.echoed })
 		for range 2 {
 			l.out(toPeer(t, rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.RCReadResponseMiddle, DestQP: 17, PSN: 5, Payload: make([]byte, c.payload)}))
 		}
-		if r := l.regs(peer4); r.WinLoss != c.want || r.Rewinds != 1 {
-			t.Errorf("%s: %d signs of loss, %d rewinds, want %d and 1", c.name, r.WinLoss, r.Rewinds, c.want)
+		if r := l.regs(peer4); r.WinLoss != c.want || r.PsnRegressions != 1 {
+			t.Errorf("%s: %d signs of loss, %d PSN regressions, want %d and 1", c.name, r.WinLoss, r.PsnRegressions, c.want)
 		}
 	}
 }
 
-// The engine tells its retransmissions and its losses apart, and whether an answer is due.
+// The engine reports retransmissions, losses, and whether feedback is due, in separate fields.
 func TestEngineSyncLoss(t *testing.T) {
 	l := newLab(t)
 	l.know(peer4, func(*bpf.DestRegs) {})
-	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 9, Rewinds: 5})
-	if r := l.regs(peer4); r.Rewinds != 5 || r.WinLoss != 0 || r.WinDue != 0 {
+	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 9, PsnRegressions: 5})
+	if r := l.regs(peer4); r.PsnRegressions != 5 || r.WinLoss != 0 || r.WinDue != 0 {
 		t.Errorf("READ requests again: %+v", r)
 	}
-	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 9, Rewinds: 3, Lost: 3, Flags: bpf.AnswerDue})
-	if r := l.regs(peer4); r.Rewinds != 8 || r.WinLoss != 3 || r.WinDue != 1 {
+	l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 9, PsnRegressions: 3, Lost: 3, Flags: bpf.AnswerDue})
+	if r := l.regs(peer4); r.PsnRegressions != 8 || r.WinLoss != 3 || r.WinDue != 1 {
 		t.Errorf("READ responses again: %+v", r)
 	}
 }

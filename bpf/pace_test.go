@@ -32,14 +32,14 @@ func (l *lab) send() (verdict uint32, t1 uint64, skb skbContext) {
 }
 
 // The pacers, at the same rate. T1 is when the packet leaves the pacer, so that
-// our own queue never looks like congestion in the network.
+// the queue of the pacer never looks like congestion in the network.
 func TestPacers(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		pacer     uint32
 		leaves    [3]uint64 // of three packets handed over at once; 0 = dropped
-		tstamp    bool      // fq is told by skb->tstamp
-		priority  uint32    // HTB is told by skb->priority
+		tstamp    bool      // for fq, skb->tstamp
+		priority  uint32    // for HTB, skb->priority
 		nextTx    uint64
 		waited    uint64
 		wantCount []string
@@ -126,8 +126,8 @@ func TestPaceVectors(t *testing.T) {
 	}
 }
 
-// Behind eight seconds of others a packet still waits, but makes the wait no longer:
-// to drop it would end an rxe QP.
+// Behind eight seconds of others a packet still waits, but does not lengthen the backlog: a
+// drop would end an rxe QP.
 func TestPaceOverflow(t *testing.T) {
 	for _, pacer := range []uint32{bpf.PacerEDT, bpf.PacerHTB} {
 		l := newLab(t)
@@ -166,8 +166,8 @@ func TestPaceNotYet(t *testing.T) {
 	}
 }
 
-// When the agent is gone, its last rates hold for a while; then traffic flows as
-// if nobody had ever paced it.
+// Without an agent the last rates apply until the heartbeat times out; then traffic is
+// unpaced.
 func TestHeartbeat(t *testing.T) {
 	const timeout = 1_000_000
 	l := newLab(t)
@@ -188,8 +188,8 @@ func TestHeartbeat(t *testing.T) {
 	l.wantCounters("tx_stamped", "tx_fail_open")
 }
 
-// Failing open, a packet still leaves behind those that fq holds already: it joins
-// their last moment and makes nobody wait longer.
+// Failing open, a packet still leaves behind those in fq: it gets the departure time of the
+// last one and delays no other.
 func TestFailOpenKeepsOrder(t *testing.T) {
 	l := newLab(t)
 	l.config(func(c *bpf.Config) { c.Pacer, c.HeartbeatNs, c.HeartbeatTimeoutNs = bpf.PacerEDT, 1, 1 })

@@ -26,10 +26,10 @@ var (
 	randomPackets = flag.Int("random.packets", 1_000_000, "packets of TestRandomPackets")
 )
 
-// A million random and mutated packets through both programs, compared with a
-// second opinion: model below, written on the codec and not on the C code. What
-// comes out is the packet that went in, or exactly the packet without (ingress) or
-// with (egress) its option, or a verdict of the control path.
+// A million random and mutated packets pass both programs. The results are compared with the
+// model of model_test.go, which is written with the codec and independently of the C code:
+// the packet unchanged, or exactly the packet without (ingress) or with (egress) its option,
+// or a verdict of the control path.
 func TestRandomPackets(t *testing.T) {
 	if testing.Short() {
 		*randomPackets = min(*randomPackets, 50_000)

@@ -8,7 +8,7 @@ import (
 	"math/bits"
 )
 
-// What proves that a peer receives at its address; lib/secret.h is the twin.
+// Purposes of token and nonce, which lib/secret.h computes as well.
 const (
 	secretToken = 1
 	secretNonce = 2
@@ -30,7 +30,7 @@ func (s Secret) Token(peer DestKey) uint64 { return s.of(peer, secretToken) }
 // Nonce returns what a peer's HELLO_ACK must return.
 func (s Secret) Nonce(peer DestKey) uint64 { return s.of(peer, secretNonce) }
 
-// of is SipHash-2-4 of the address and one byte that says what for. It is never 0.
+// of is SipHash-2-4 of the address and one byte with the purpose. It is never 0.
 func (s Secret) of(peer DestKey, purpose uint64) uint64 {
 	h := sipHash{
 		s[0] ^ 0x736f6d6570736575, s[1] ^ 0x646f72616e646f6d,

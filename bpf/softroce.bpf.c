@@ -2,8 +2,7 @@
 //go:build ignore
 
 /*
- * The entry points of the data plane. Read them top-down; each stage lives in
- * lib/ under its own name.
+ * The entry points of the data plane. Read them top-down; each stage is a header in lib/.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -26,12 +25,13 @@
 #include "lib/control.h"
 #include "lib/ingress.h"
 #include "lib/egress.h"
-#include "lib/exchange.h"
+#include "lib/call.h"
+#include "lib/agent_call.h"
 #include "lib/engine.h"
 
 /*
- * From the wire: read and strip the stamp option, keep the table, answer HELLO,
- * steer what the engine owns, pass everything else.
+ * From the wire: read and strip the stamp option, update the table, answer HELLO, steer
+ * packets of the engine, pass everything else.
  */
 SEC("xdp.frags")
 int softroce_ingress(struct xdp_md *ctx)
@@ -40,7 +40,7 @@ int softroce_ingress(struct xdp_md *ctx)
 }
 
 /*
- * From the host's stack to the wire: find or make the destination's entry, pace,
+ * From the kernel stack to the wire: find or create the destination's entry, pace,
  * append the stamp option if the peer understands it.
  */
 SEC("tc")
@@ -49,34 +49,33 @@ int softroce_egress(struct __sk_buff *skb)
 	return egress(skb);
 }
 
-/* The agent's way to read and write live entries without replacing them. */
+/* The agent reads and writes live entries with it, without replacing them. */
 SEC("tc")
-int softroce_exchange(struct __sk_buff *skb)
+int softroce_agent_call(struct __sk_buff *skb)
 {
-	return exchange(skb);
+	return agent_call(skb);
 }
 
-/* The engine's way to report what it sent, and to learn its rates. */
+/* The engine reports what it sent with it, and receives its rates. */
 SEC("tc")
 int softroce_engine_sync(struct __sk_buff *skb)
 {
 	return engine_sync(skb);
 }
 
-/* Types that Go wants and no map mentions; BTF keeps them because of this name. */
+/* Types that Go needs and no map contains; this variable keeps them in BTF. */
 struct {
 	struct rx_meta meta;
 	struct sr_event event;
 	enum sr_pacer pacer;
 	enum sr_cap cap;
-	struct exchange_ctx exchange_ctx;
+	struct sr_call call;
 	enum sr_event_type event_type;
-	enum sr_exchange_op exchange_op;
-	enum sr_exchange_set exchange_set;
-	struct engine_ctx engine_ctx;
+	enum sr_agent_op agent_op;
+	enum sr_agent_set agent_set;
 	struct engine_slot engine_slot;
 	enum sr_engine_flag engine_flag;
-	enum sr_engine_news engine_news;
+	enum sr_engine_report engine_report;
 } *const volatile abi_types = NULL;
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -13,6 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type SoftroceAgentSlot struct {
+	_       structs.HostLayout
+	Key     SoftroceDestKey
+	Op      uint32
+	Found   uint32
+	ShiftNs int64
+	Regs    SoftroceDestRegs
+}
+
 type SoftroceDestKey struct {
 	_    structs.HostLayout
 	Addr [16]uint8
@@ -23,7 +32,7 @@ type SoftroceDestRegs struct {
 	RxToken        uint64
 	PeerT1Ns       uint64
 	InTxNs         int64
-	EchoCheck      uint64
+	EchoGuard      uint64
 	RxPackets      uint64
 	RxBytes        uint64
 	LastRxNs       uint64
@@ -36,8 +45,8 @@ type SoftroceDestRegs struct {
 	WinTxNs        int64
 	WinRxNs        int64
 	WinRttNs       int64
-	EchoSeenNs     uint64
-	SettleNs       uint64
+	LastEchoT1Ns   uint64
+	ValidAfterNs   uint64
 	WinSamples     uint32
 	WinCe          uint32
 	RateBps        uint64
@@ -46,8 +55,9 @@ type SoftroceDestRegs struct {
 	EngineBytes    uint64
 	WinEnginePaced uint32
 	WinEngine      uint8
-	Reserved2      [3]uint8
-	TurnNs         int64
+	EngineLimit    uint8
+	Reserved2      [2]uint8
+	TurnaroundNs   int64
 	RttNs          int64
 	Credit         uint32
 	CreditSeq      uint16
@@ -70,7 +80,7 @@ type SoftroceDestRegs struct {
 	WinPaced       uint32
 	WinDue         uint8
 	Reserved4      [11]uint8
-	Rewinds        uint64
+	PsnRegressions uint64
 	Naks           uint64
 	Rnrs           uint64
 	Cnps           uint64
@@ -82,33 +92,25 @@ type SoftroceDestRegs struct {
 }
 
 type SoftroceEngineSlot struct {
-	_           structs.HostLayout
-	Key         SoftroceDestKey
-	TxBytes     uint64
-	PacedNs     uint64
-	RateBps     uint64
-	RttNs       uint64
-	RttSentNs   uint64
-	TxPackets   uint32
-	TxUnstamped uint32
-	Rewinds     uint32
-	Paced       uint32
-	Flags       uint16
-	Lost        uint16
-	Node        uint32
-	Caps        uint16
-	Found       uint16
-	WindowBytes uint32
-	TxToken     uint64
-}
-
-type SoftroceExchangeSlot struct {
-	_      structs.HostLayout
-	Key    SoftroceDestKey
-	Op     uint32
-	Found  uint32
-	MoveNs int64
-	Regs   SoftroceDestRegs
+	_              structs.HostLayout
+	Key            SoftroceDestKey
+	TxBytes        uint64
+	PacedNs        uint64
+	RateBps        uint64
+	RttNs          uint64
+	RttSentNs      uint64
+	TxPackets      uint32
+	TxUnstamped    uint32
+	PsnRegressions uint32
+	Paced          uint32
+	Flags          uint8
+	Limit          uint8
+	Lost           uint16
+	Node           uint32
+	Caps           uint16
+	Found          uint16
+	WindowBytes    uint32
+	TxToken        uint64
 }
 
 type SoftroceHelloBucket struct {
@@ -143,42 +145,42 @@ type SoftrocePolicyParams struct {
 }
 
 type SoftrocePolicyRegs struct {
-	_             structs.HostLayout
-	RateBps       uint64
-	DecidedNs     uint64
-	CutNs         uint64
-	BaseSinceNs   uint64
-	BaseTxNs      int64
-	BaseRxNs      int64
-	BaseRttNs     int64
-	NextBaseTxNs  int64
-	NextBaseRxNs  int64
-	NextBaseRttNs int64
-	Q_txNs        int64
-	Q_rxNs        int64
-	D_txNs        int64
-	D_rxNs        int64
-	FromBps       uint64
-	SentPackets   uint64
-	PeriodNs      uint64
-	JitterNs      uint32
-	SwingNs       uint32
-	WindowBytes   uint64
-	Decisions     uint32
-	Cuts          uint32
-	Raises        uint32
-	LossQ20       uint32
-	BaseLossQ20   uint32
-	CutQ10        uint32
-	CommonNs      uint32
-	AtMin         uint16
-	Blind         uint16
-	OpenLost      uint16
-	Restores      uint16
-	CaseNo        uint8
-	Row           uint8
-	Action        uint8
-	State         uint8
+	_                     structs.HostLayout
+	RateBps               uint64
+	DecidedNs             uint64
+	DecreasedNs           uint64
+	BaseSinceNs           uint64
+	BaseTxNs              int64
+	BaseRxNs              int64
+	BaseRttNs             int64
+	NextBaseTxNs          int64
+	NextBaseRxNs          int64
+	NextBaseRttNs         int64
+	QueueingTxNs          int64
+	QueueingRxNs          int64
+	TrendTxNs             int64
+	TrendRxNs             int64
+	RateBeforeDecreaseBps uint64
+	SentPackets           uint64
+	PeriodNs              uint64
+	SpikeNs               uint32
+	OscillationNs         uint32
+	WindowBytes           uint64
+	Decisions             uint32
+	Decreases             uint32
+	Increases             uint32
+	LossQ20               uint32
+	BaseLossQ20           uint32
+	DecreaseQ10           uint32
+	CommonModeNs          uint32
+	FloorPatience         uint16
+	NoFeedback            uint16
+	OpenLost              uint16
+	Undos                 uint16
+	CaseNo                uint8
+	Row                   uint8
+	Action                uint8
+	State                 uint8
 }
 
 type SoftrocePriorityParams struct {
@@ -209,6 +211,25 @@ type SoftroceRxMeta struct {
 	Proven    uint8
 	Zero      [3]uint8
 }
+
+type SoftroceSrAgentOp uint32
+
+const (
+	SoftroceSrAgentOpSR_AGENT_COLLECT SoftroceSrAgentOp = 1
+	SoftroceSrAgentOpSR_AGENT_APPLY   SoftroceSrAgentOp = 2
+	SoftroceSrAgentOpSR_AGENT_READ    SoftroceSrAgentOp = 3
+)
+
+type SoftroceSrAgentSet uint32
+
+const (
+	SoftroceSrAgentSetSR_SET_POLICY    SoftroceSrAgentSet = 1
+	SoftroceSrAgentSetSR_SET_CLASS     SoftroceSrAgentSet = 2
+	SoftroceSrAgentSetSR_SET_NODE      SoftroceSrAgentSet = 4
+	SoftroceSrAgentSetSR_SET_CAPS      SoftroceSrAgentSet = 8
+	SoftroceSrAgentSetSR_SHIFT_NEXT_TX SoftroceSrAgentSet = 16
+	SoftroceSrAgentSetSR_KEEP_ECHOES   SoftroceSrAgentSet = 32
+)
 
 type SoftroceSrCap uint32
 
@@ -251,12 +272,12 @@ const (
 	SoftroceSrEngineFlagSR_ENGINE_WAITS     SoftroceSrEngineFlag = 4
 )
 
-type SoftroceSrEngineNews uint32
+type SoftroceSrEngineReport uint32
 
 const (
-	SoftroceSrEngineNewsSR_ENGINE_SILENT SoftroceSrEngineNews = 0
-	SoftroceSrEngineNewsSR_ENGINE_FREE   SoftroceSrEngineNews = 1
-	SoftroceSrEngineNewsSR_ENGINE_HELD   SoftroceSrEngineNews = 2
+	SoftroceSrEngineReportSR_ENGINE_SILENT       SoftroceSrEngineReport = 0
+	SoftroceSrEngineReportSR_ENGINE_FREE         SoftroceSrEngineReport = 1
+	SoftroceSrEngineReportSR_ENGINE_PACE_BLOCKED SoftroceSrEngineReport = 2
 )
 
 type SoftroceSrEvent struct {
@@ -279,25 +300,6 @@ const (
 	SoftroceSrEventTypeSR_EVENT_PEER_AWARE  SoftroceSrEventType = 2
 	SoftroceSrEventTypeSR_EVENT_HELLO       SoftroceSrEventType = 3
 	SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN SoftroceSrEventType = 4
-)
-
-type SoftroceSrExchangeOp uint32
-
-const (
-	SoftroceSrExchangeOpSR_EXCHANGE_COLLECT SoftroceSrExchangeOp = 1
-	SoftroceSrExchangeOpSR_EXCHANGE_APPLY   SoftroceSrExchangeOp = 2
-	SoftroceSrExchangeOpSR_EXCHANGE_READ    SoftroceSrExchangeOp = 3
-)
-
-type SoftroceSrExchangeSet uint32
-
-const (
-	SoftroceSrExchangeSetSR_SET_POLICY  SoftroceSrExchangeSet = 1
-	SoftroceSrExchangeSetSR_SET_CLASS   SoftroceSrExchangeSet = 2
-	SoftroceSrExchangeSetSR_SET_NODE    SoftroceSrExchangeSet = 4
-	SoftroceSrExchangeSetSR_SET_CAPS    SoftroceSrExchangeSet = 8
-	SoftroceSrExchangeSetSR_MOVE_EMPTY  SoftroceSrExchangeSet = 16
-	SoftroceSrExchangeSetSR_KEEP_ECHOES SoftroceSrExchangeSet = 32
 )
 
 type SoftroceSrFlow struct {
@@ -326,18 +328,18 @@ type SoftroceSteer struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	SoftroceMapActive              = "active"
+	SoftroceMapCallBuffer          = "call_buffer"
 	SoftroceMapConfig              = "config"
 	SoftroceMapDestTable           = "dest_table"
 	SoftroceMapEvents              = "events"
 	SoftroceMapHelloLimit          = "hello_limit"
-	SoftroceMapMailbox             = "mailbox"
 	SoftroceMapScratch             = "scratch"
 	SoftroceMapStats               = "stats"
 	SoftroceMapSteerTable          = "steer_table"
 	SoftroceMapXsks                = "xsks"
+	SoftroceProgSoftroceAgentCall  = "softroce_agent_call"
 	SoftroceProgSoftroceEgress     = "softroce_egress"
 	SoftroceProgSoftroceEngineSync = "softroce_engine_sync"
-	SoftroceProgSoftroceExchange   = "softroce_exchange"
 	SoftroceProgSoftroceIngress    = "softroce_ingress"
 	SoftroceVarAbiTypes            = "abi_types"
 	SoftroceVarClockFixed          = "clock_fixed"
@@ -387,9 +389,9 @@ type SoftroceSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftroceProgramSpecs struct {
+	SoftroceAgentCall  *ebpf.ProgramSpec `ebpf:"softroce_agent_call"`
 	SoftroceEgress     *ebpf.ProgramSpec `ebpf:"softroce_egress"`
 	SoftroceEngineSync *ebpf.ProgramSpec `ebpf:"softroce_engine_sync"`
-	SoftroceExchange   *ebpf.ProgramSpec `ebpf:"softroce_exchange"`
 	SoftroceIngress    *ebpf.ProgramSpec `ebpf:"softroce_ingress"`
 }
 
@@ -398,11 +400,11 @@ type SoftroceProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftroceMapSpecs struct {
 	Active     *ebpf.MapSpec `ebpf:"active"`
+	CallBuffer *ebpf.MapSpec `ebpf:"call_buffer"`
 	Config     *ebpf.MapSpec `ebpf:"config"`
 	DestTable  *ebpf.MapSpec `ebpf:"dest_table"`
 	Events     *ebpf.MapSpec `ebpf:"events"`
 	HelloLimit *ebpf.MapSpec `ebpf:"hello_limit"`
-	Mailbox    *ebpf.MapSpec `ebpf:"mailbox"`
 	Scratch    *ebpf.MapSpec `ebpf:"scratch"`
 	Stats      *ebpf.MapSpec `ebpf:"stats"`
 	SteerTable *ebpf.MapSpec `ebpf:"steer_table"`
@@ -440,11 +442,11 @@ func (o *SoftroceObjects) Close() error {
 // It can be passed to LoadSoftroceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftroceMaps struct {
 	Active     *ebpf.Map `ebpf:"active"`
+	CallBuffer *ebpf.Map `ebpf:"call_buffer"`
 	Config     *ebpf.Map `ebpf:"config"`
 	DestTable  *ebpf.Map `ebpf:"dest_table"`
 	Events     *ebpf.Map `ebpf:"events"`
 	HelloLimit *ebpf.Map `ebpf:"hello_limit"`
-	Mailbox    *ebpf.Map `ebpf:"mailbox"`
 	Scratch    *ebpf.Map `ebpf:"scratch"`
 	Stats      *ebpf.Map `ebpf:"stats"`
 	SteerTable *ebpf.Map `ebpf:"steer_table"`
@@ -454,11 +456,11 @@ type SoftroceMaps struct {
 func (m *SoftroceMaps) Close() error {
 	return _SoftroceClose(
 		m.Active,
+		m.CallBuffer,
 		m.Config,
 		m.DestTable,
 		m.Events,
 		m.HelloLimit,
-		m.Mailbox,
 		m.Scratch,
 		m.Stats,
 		m.SteerTable,
@@ -480,17 +482,17 @@ type SoftroceVariables struct {
 //
 // It can be passed to LoadSoftroceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftrocePrograms struct {
+	SoftroceAgentCall  *ebpf.Program `ebpf:"softroce_agent_call"`
 	SoftroceEgress     *ebpf.Program `ebpf:"softroce_egress"`
 	SoftroceEngineSync *ebpf.Program `ebpf:"softroce_engine_sync"`
-	SoftroceExchange   *ebpf.Program `ebpf:"softroce_exchange"`
 	SoftroceIngress    *ebpf.Program `ebpf:"softroce_ingress"`
 }
 
 func (p *SoftrocePrograms) Close() error {
 	return _SoftroceClose(
+		p.SoftroceAgentCall,
 		p.SoftroceEgress,
 		p.SoftroceEngineSync,
-		p.SoftroceExchange,
 		p.SoftroceIngress,
 	)
 }

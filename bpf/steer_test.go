@@ -14,7 +14,7 @@ import (
 )
 
 // A packet to a QPN of the engine is redirected to its socket, with what ingress
-// learnt in front of it. The sockets of this test are real, but bound to no queue:
+// writes in front of it. The sockets of this test are real, but bound to no queue:
 // what arrives in a bound one is tested where the engine's rings are.
 func TestSteer(t *testing.T) {
 	const qpn, index = 17, 3
@@ -106,7 +106,7 @@ func TestSteer(t *testing.T) {
 }
 
 // CREDIT_GRANT and CREDIT_RETURN go to the engine that has steered the control number
-// to itself; whatever is not as long as one, or finds no socket, to nobody.
+// to itself; packets of another length, or without a socket, are dropped.
 func TestSteerCredit(t *testing.T) {
 	const index = 5
 	l := newLab(t)

@@ -20,20 +20,20 @@ type (
 	Event          = SoftroceSrEvent
 	RxMeta         = SoftroceRxMeta
 	Steer          = SoftroceSteer
-	ExchangeSlot   = SoftroceExchangeSlot
+	AgentSlot      = SoftroceAgentSlot
 	EngineSlot     = SoftroceEngineSlot
 	Objects        = SoftroceObjects
 )
 
 // Sizes and limits that are macros in lib/abi.h; abi_test.go compares them.
 const (
-	ABIVersion    = 4
-	ExchangeSlots = 128
-	EngineSlots   = 32
-	engineSync    = 0x100
-	MetaMagic     = 0x53524d31
-	NoSample      = 1<<63 - 1 // a window without a sample
-	exchangeError = 0xffffffff
+	ABIVersion  = 5
+	AgentSlots  = 128
+	EngineSlots = 32
+	engineSync  = 0x100
+	MetaMagic   = 0x53524d31
+	NoSample    = 1<<63 - 1 // a window without a sample
+	callInvalid = 0xffffffff
 )
 
 // What a peer understands: DestRegs.Caps and the caps field of HELLO.
@@ -61,35 +61,36 @@ const (
 	EventAckUnknown = uint32(SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN)
 )
 
-// Operations of the exchange program and the fields that an apply may name.
+// Operations of the agent call program and the fields that an apply may name.
 const (
-	ExchangeCollect = uint32(SoftroceSrExchangeOpSR_EXCHANGE_COLLECT)
-	ExchangeApply   = uint32(SoftroceSrExchangeOpSR_EXCHANGE_APPLY)
-	ExchangeRead    = uint32(SoftroceSrExchangeOpSR_EXCHANGE_READ)
+	AgentCollect = uint32(SoftroceSrAgentOpSR_AGENT_COLLECT)
+	AgentApply   = uint32(SoftroceSrAgentOpSR_AGENT_APPLY)
+	AgentRead    = uint32(SoftroceSrAgentOpSR_AGENT_READ)
 
-	SetPolicy  = uint32(SoftroceSrExchangeSetSR_SET_POLICY)
-	SetClass   = uint32(SoftroceSrExchangeSetSR_SET_CLASS)
-	SetNode    = uint32(SoftroceSrExchangeSetSR_SET_NODE)
-	SetCaps    = uint32(SoftroceSrExchangeSetSR_SET_CAPS)
-	MoveEmpty  = uint32(SoftroceSrExchangeSetSR_MOVE_EMPTY)
-	KeepEchoes = uint32(SoftroceSrExchangeSetSR_KEEP_ECHOES)
+	SetPolicy   = uint32(SoftroceSrAgentSetSR_SET_POLICY)
+	SetClass    = uint32(SoftroceSrAgentSetSR_SET_CLASS)
+	SetNode     = uint32(SoftroceSrAgentSetSR_SET_NODE)
+	SetCaps     = uint32(SoftroceSrAgentSetSR_SET_CAPS)
+	ShiftNextTx = uint32(SoftroceSrAgentSetSR_SHIFT_NEXT_TX)
+	KeepEchoes  = uint32(SoftroceSrAgentSetSR_KEEP_ECHOES)
 )
 
-// CEEchoed in EngineSlot.Flags: a stamp of the engine has told the peer of its CE
-// marks.
-const CEEchoed = uint16(SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED)
+// CEEchoed in EngineSlot.Flags: a stamp of the engine has echoed the CE marks of the peer's
+// packets.
+const CEEchoed = uint8(SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED)
 
-// AnswerDue in EngineSlot.Flags: something that was sent is answered, by an ACK or an echo.
-const AnswerDue = uint16(SoftroceSrEngineFlagSR_ENGINE_DUE)
+// AnswerDue in EngineSlot.Flags: feedback is due, since a sent packet is answered by an ACK or
+// an echo.
+const AnswerDue = uint8(SoftroceSrEngineFlagSR_ENGINE_DUE)
 
 // EngineWaits in EngineSlot.Flags: data waits for the engine's pacer now.
-const EngineWaits = uint16(SoftroceSrEngineFlagSR_ENGINE_WAITS)
+const EngineWaits = uint8(SoftroceSrEngineFlagSR_ENGINE_WAITS)
 
 // The engine's latest report in a window: DestRegs.WinEngine.
 const (
-	EngineSilent = uint8(SoftroceSrEngineNewsSR_ENGINE_SILENT)
-	EngineFree   = uint8(SoftroceSrEngineNewsSR_ENGINE_FREE)
-	EngineHeld   = uint8(SoftroceSrEngineNewsSR_ENGINE_HELD)
+	EngineSilent      = uint8(SoftroceSrEngineReportSR_ENGINE_SILENT)
+	EngineFree        = uint8(SoftroceSrEngineReportSR_ENGINE_FREE)
+	EnginePaceBlocked = uint8(SoftroceSrEngineReportSR_ENGINE_PACE_BLOCKED)
 )
 
 // KeyOf makes the table's key of an address. IPv4 becomes ::ffff:a.b.c.d; a zone
@@ -99,13 +100,13 @@ func KeyOf(a netip.Addr) DestKey { return DestKey{Addr: a.As16()} }
 // AddrOf is the inverse of KeyOf.
 func AddrOf(k DestKey) netip.Addr { return netip.AddrFrom16(k.Addr).Unmap() }
 
-// SlotsOf views the memory of the mailbox map as its slots. mem must be the
+// SlotsOf views the memory of the call buffer as its slots. mem must be the
 // mapping of the whole map.
-func SlotsOf(mem []byte) []ExchangeSlot {
-	if len(mem) < ExchangeSlots*int(unsafe.Sizeof(ExchangeSlot{})) {
-		panic("bpf: mailbox mapping is too short")
+func SlotsOf(mem []byte) []AgentSlot {
+	if len(mem) < AgentSlots*int(unsafe.Sizeof(AgentSlot{})) {
+		panic("bpf: call buffer mapping is too short")
 	}
-	return unsafe.Slice((*ExchangeSlot)(unsafe.Pointer(unsafe.SliceData(mem))), ExchangeSlots)
+	return unsafe.Slice((*AgentSlot)(unsafe.Pointer(unsafe.SliceData(mem))), AgentSlots)
 }
 
 // ConfigOf views the memory of the config map as its only element.
@@ -116,7 +117,7 @@ func ConfigOf(mem []byte) *Config {
 	return (*Config)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// bytes views the message with its first n slots as the data of a program run.
+// bytes views the message with its first n slots as the data of a call.
 func (m *engineMessage) bytes(n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(m)), unsafe.Offsetof(m.slots)+uintptr(n)*unsafe.Sizeof(m.slots[0]))
 }
@@ -142,7 +143,7 @@ func PolicyAs[T any](r *PolicyRegs) *T {
 	return (*T)(unsafe.Pointer(r))
 }
 
-// ParamsAs views the policy's parameters as T; ParamsFrom is the way back.
+// ParamsAs views the policy's parameters as T; ParamsFrom is its inverse.
 func ParamsAs[T any](p *PolicyParams) *T {
 	var t T
 	if unsafe.Sizeof(t) != unsafe.Sizeof(*p) {

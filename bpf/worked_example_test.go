@@ -64,7 +64,7 @@ func TestWorkedExampleECHO(t *testing.T) {
 	_, onWire := node1.out(fromPeer(t, data))
 	node4.at(5)
 	node4.in(onWire)
-	if n := node4.exchange(bpf.ExchangeCollect, 9); n != 1 {
+	if n := node4.agentCall(bpf.AgentCollect, 9); n != 1 {
 		t.Errorf("the agent of node 4 evaluates %d destinations, want node 1", n)
 	}
 	b := make([]byte, rocev2.MaxHelloLen)

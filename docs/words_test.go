@@ -6,36 +6,68 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// cleanPackages are the Go packages whose files have no private word. A package joins
+// cleanPackages are the folders whose Go and C files have no private word. A package joins
 // the list once it is clean.
 var cleanPackages = []string{
+	"bpf",
+	"bpf/bench",
 	"bpf/benchreport",
+	"bpf/lib",
+	"bpf/benchreport",
+	"cc/expresspass",
+	"cc/hpcc",
+	"cc/priority",
+	"cc/report",
+	"cc/sim/experiment",
+	"cc/sim/scenario",
+	"cc/sim/validate",
+	"rocev2/nic/route",
+	"rocev2/nic/loopback",
 	"cc/dcqcn",
 	"cc/dctcp",
+	"cc/fourcase",
+	"cc/precredit",
+	"cc/precredit/train",
+	"cc/sim",
 	"cc/sim/quantity",
+	"cc/sim/schemes",
 	"cc/sim/topo",
 	"cc/sim/workload",
 	"cc/swift",
 	"cc/timely",
+	"cmd/softroce-xdp",
 	"cmd/softroce-xdp/internal/config",
 	"cmd/softroce-xdp/internal/decode",
 	"cmd/softroce-xdp/internal/facts",
 	"cmd/softroce-xdp/internal/logfile",
+	"cmd/softroce-xdp/internal/params",
+	"cmd/softroce-xdp/internal/perf",
 	"cmd/softroce-xdp/internal/top",
 	"cmd/softroce-xdp/internal/units",
+	"cmd/softroce-xdp/internal/view",
 	"docs",
 	"internal/chart",
 	"internal/nearest",
+	"internal/pacevectors",
 	"internal/progress",
 	"internal/yamlfile",
+	"loader",
+	"loader/agent",
+	"loader/agent/discovery",
+	"loader/engine",
+	"loader/nodefile",
 	"loader/pacer",
+	"loader/probe",
 	"loader/rate",
+	"rocev2",
 	"rocev2/layers",
 	"rocev2/mem",
+	"rocev2/mr",
 	"rocev2/nic",
 	"rocev2/nic/driver",
 	"rocev2/nic/pacer",
@@ -43,7 +75,46 @@ var cleanPackages = []string{
 	"rocev2/nic/sched",
 	"rocev2/nic/wheel",
 	"rocev2/qp",
+	"rocev2/rdma",
+	"rocev2/verbs",
+	"rocev2/xsk",
+	"testenv/bench",
+	"testenv/bench/ccreport",
+	"testenv/bench/demo",
+	"testenv/bench/internal/stats",
+	"testenv/bench/internal/status",
+	"testenv/bench/nicbench",
+	"testenv/bench/roceload",
+	"testenv/bench/rxebench",
+	"testenv/bench/tcpbench",
+	"testenv/bench/xskbench",
+	"testenv/citest",
+	"testenv/e2e",
+	"testenv/experiments/isolation",
+	"testenv/experiments/oneway",
+	"testenv/experiments/pacers",
+	"testenv/experiments/precredit",
+	"testenv/experiments/simvsreal",
+	"testenv/experiments/sweep",
+	"testenv/lab/engines",
+	"testenv/lab/load",
+	"testenv/lab/loss",
+	"testenv/lab/manydest",
+	"testenv/lab/pcapfile",
+	"testenv/lab/require",
+	"testenv/lab/rxepeer",
+	"testenv/lab/rxepeer/guest",
+	"testenv/lab/rxepeer/internal/agent",
+	"testenv/lab/timing",
+	"testenv/lab/topo",
+	"testenv/oracle",
+	"testenv/oracle/helper",
+	"testenv/oracle/self",
+	"testenv/wiretest",
 }
+
+// source are the endings of files with Go and C.
+var source = map[string]bool{".go": true, ".c": true, ".h": true}
 
 // generatedPages are made from Go text, which has to be cleaned first.
 var generatedPages = map[string]bool{
@@ -73,7 +144,8 @@ func TestWords(t *testing.T) {
 		}
 	}
 	for _, pkg := range cleanPackages {
-		files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
+		files, err := filepath.Glob(filepath.Join(root, pkg, "*.[gch]*"))
+		files = slices.DeleteFunc(files, func(f string) bool { return !source[filepath.Ext(f)] })
 		if err != nil || len(files) == 0 {
 			t.Fatalf("package %s: %d files, %v", pkg, len(files), err)
 		}

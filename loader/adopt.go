@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 )
 
-// Open adopts what an earlier Attach has pinned.
+// Open opens the pins of an earlier Attach with the same layout of the tables.
 func Open(ifname string, o Options) (_ *Attachment, err error) {
 	o = o.withDefaults()
 	dir := PinDir(o.PinRoot, ifname)
@@ -32,15 +33,18 @@ func Open(ifname string, o Options) (_ *Attachment, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ifname, err)
 	}
+	if err = checkLayout(ifname, dir); err != nil {
+		return nil, err
+	}
 	for name, m := range a.pinnedMaps() {
 		if *m, err = ebpf.LoadPinnedMap(filepath.Join(dir, name), nil); err != nil {
 			return nil, fmt.Errorf("%s: pinned map %s: %w: run `softroce-xdp clean`", ifname, name, err)
 		}
 	}
-	if a.exchange, err = ebpf.LoadPinnedProgram(filepath.Join(dir, pinExchange), nil); err != nil {
-		return nil, fmt.Errorf("%s: pinned exchange program: %w: run `softroce-xdp clean`", ifname, err)
+	if a.agentCall, err = ebpf.LoadPinnedProgram(filepath.Join(dir, pinAgentCall), nil); err != nil {
+		return nil, fmt.Errorf("%s: pinned agent call program: %w: run `softroce-xdp clean`", ifname, err)
 	}
-	if a.engineSync, err = ebpf.LoadPinnedProgram(filepath.Join(dir, pinEngineSync), nil); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if a.engineSync, err = ebpf.LoadPinnedProgram(filepath.Join(dir, pinEngineSync), nil); err != nil {
 		return nil, fmt.Errorf("%s: pinned engine sync program: %w: run `softroce-xdp clean`", ifname, err)
 	}
 	a.egress, err = link.LoadPinnedLink(filepath.Join(dir, pinEgressLink), nil)
@@ -53,8 +57,8 @@ func Open(ifname string, o Options) (_ *Attachment, err error) {
 	return a, err
 }
 
-// OpenHere opens an attachment that this binary can go on with: of an interface of this
-// network namespace, with tables of the same layout.
+// OpenHere opens an attachment whose interface is in this network namespace and still has
+// the name of the attach.
 func OpenHere(ifname string, o Options) (*Attachment, error) {
 	if err := CheckHere(ifname, o); err != nil {
 		return nil, err
@@ -78,23 +82,35 @@ func (a *Attachment) usable(ifname string) error {
 	if now := dev.Attrs().Name; now != ifname {
 		return fmt.Errorf("%s is called %s now: give it its name back, or run `softroce-xdp detach %s` and attach %s", ifname, now, ifname, now)
 	}
-	cfg, err := a.Config()
+	return nil
+}
+
+// checkLayout refuses tables of another ABI version, whose maps and registers may have
+// other names, sizes and places.
+func checkLayout(ifname, dir string) error {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, bpf.SoftroceMapConfig), nil)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: pinned map %s: %w: run `softroce-xdp clean`", ifname, bpf.SoftroceMapConfig, err)
 	}
-	if cfg.AbiVersion != bpf.ABIVersion {
-		return fmt.Errorf("%s: the tables have layout %d, this binary has %d: detach and attach again", ifname, cfg.AbiVersion, bpf.ABIVersion)
+	defer m.Close()
+	cfg, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		return fmt.Errorf("%s: read config: %w", ifname, err)
+	}
+	// abi_version is the first field in every version.
+	if v := binary.NativeEndian.Uint32(cfg); v != bpf.ABIVersion {
+		return fmt.Errorf("%s: the tables have layout %d, this binary has %d: detach and attach again", ifname, v, bpf.ABIVersion)
 	}
 	return nil
 }
 
-// noProgram is why a pin directory has no program of ingress, which attach pins last.
+// noProgram returns why a pin directory has no link of ingress, which attach pins last.
 func noProgram(ifname string, o Options) error {
 	if !exists(PinDir(o.PinRoot, ifname)) {
 		return notAttached(ifname, o.PinRoot)
 	}
 	if who := leaseHolder(o.RunDir, ifname, leaseControl); who != "" {
-		return fmt.Errorf("%s: %w yet: process %s is at work on it", ifname, ErrNotAttached, who)
+		return fmt.Errorf("%s: %w yet: process %s is changing it; try again when it has ended", ifname, ErrNotAttached, who)
 	}
 	return fmt.Errorf("%s: %w: an attach or detach was interrupted; `softroce-xdp attach %s` begins anew, `softroce-xdp clean` removes what is left",
 		ifname, ErrNotAttached, ifname)
@@ -112,21 +128,21 @@ func (a *Attachment) Config() (bpf.Config, error) {
 	return c, nil
 }
 
-// SetAgent writes down who the agent is; 0 when it ends.
+// SetAgent stores the process ID of the agent in the state file.
 func (a *Attachment) SetAgent(pid int) error {
 	a.State.AgentPID = pid
 	return writeState(a.opts.RunDir, a.State)
 }
 
-// SetSettings writes down the settings that may change in the life of an attachment.
+// SetSettings stores the settings that can change while attached in the state file.
 func (a *Attachment) SetSettings(nodeFile, rateFrom string) error {
 	a.State.NodeFile, a.State.RateFrom = nodeFile, rateFrom
 	return writeState(a.opts.RunDir, a.State)
 }
 
-// Upgrade replaces the programs of a live attachment with those of this binary,
-// in one step each and without losing a packet; the maps and all they hold stay.
-// The agent should be stopped before and started anew after it.
+// Upgrade replaces the programs of an attachment by those of this binary, each atomically
+// and without losing a packet. The maps and their contents stay. The caller stops the agent
+// before and starts one afterwards.
 func Upgrade(ifname string, o Options) (*Attachment, error) {
 	release, err := o.control(ifname)
 	if err != nil {
@@ -179,10 +195,10 @@ func (a *Attachment) replacePrograms() error {
 	if err := repin(objs.SoftroceEngineSync, filepath.Join(a.Dir, pinEngineSync)); err != nil {
 		return err
 	}
-	return repin(objs.SoftroceExchange, filepath.Join(a.Dir, pinExchange))
+	return repin(objs.SoftroceAgentCall, filepath.Join(a.Dir, pinAgentCall))
 }
 
-// repin puts another program in a pin's place without a moment in between.
+// repin replaces the program of a pin atomically.
 func repin(p *ebpf.Program, path string) error {
 	tmp := path + "_new"
 	_ = os.Remove(tmp)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loader is the control plane: it puts the data plane (package bpf) on
-// interfaces, upgrades it in place, pins what must outlive the process, and gives
-// typed views of the maps. Package loader/agent runs the policies on top.
+// Package loader is the control plane: it attaches the data plane (package bpf) to
+// interfaces, upgrades it in place, pins programs and maps, and gives typed views of the
+// maps. Package loader/agent runs the policies.
 package loader
 
 import (
@@ -30,22 +30,21 @@ type Attachment struct {
 	Dir   string // of the pins
 	Maps  bpf.SoftroceMaps
 
-	exchange   *ebpf.Program
-	engineSync *ebpf.Program // nil: attached by a release that had no engine
+	agentCall  *ebpf.Program
+	engineSync *ebpf.Program
 	opts       Options
 	ingress    link.Link
 	egress     link.Link // nil with clsact
 }
 
-// ErrAttached says that the interface carries our data plane already.
+// ErrAttached: the data plane is attached to the interface already.
 var ErrAttached = errors.New("already attached")
 
-// ErrNotAttached says that it does not.
+// ErrNotAttached: the data plane is not attached to the interface.
 var ErrNotAttached = errors.New("not attached")
 
-// Attach puts the data plane on an interface and pins it. When it returns,
-// packets are handled; the agent is not started. Whatever it did is undone if a
-// step fails.
+// Attach attaches the data plane to an interface and pins it. When it returns, packets are
+// handled; the agent is not started. If a step fails, the steps before it are undone.
 func Attach(ifname string, o Options) (*Attachment, error) {
 	o = o.withDefaults()
 	if err := checkPrivileges(); err != nil {
@@ -65,7 +64,7 @@ func Attach(ifname string, o Options) (*Attachment, error) {
 	if err := probe.Missing(kernel); err != nil {
 		return nil, err
 	}
-	if o.Clock == "tai" && !probe.Have(kernel, probe.TAI) {
+	if o.Clock == ClockTAI && !probe.Have(kernel, probe.TAI) {
 		return nil, fmt.Errorf("this kernel lacks %s (Linux 6.1 and later): --clock monotonic does without", probe.TAI)
 	}
 	release, err := o.control(ifname)
@@ -73,7 +72,7 @@ func Attach(ifname string, o Options) (*Attachment, error) {
 		return nil, err
 	}
 	defer release()
-	if iface, err = FindIface(ifname); err != nil { // another process had it until now
+	if iface, err = FindIface(ifname); err != nil { // another process may have changed it while this one waited
 		return nil, err
 	}
 	if err := makeRoom(ifname, iface, o); err != nil {
@@ -88,14 +87,14 @@ func Attach(ifname string, o Options) (*Attachment, error) {
 	return a, err
 }
 
-// build is what Attach does on an interface that has nothing of ours.
+// build makes the attachment of an interface without remains of an earlier one.
 func build(iface Iface, o Options) (_ *Attachment, err error) {
 	a := &Attachment{Dir: PinDir(o.PinRoot, iface.Name), opts: o}
-	// The state comes first: it says what to take back if we are killed.
+	// The state file comes first: if this process is killed, it says what to undo.
 	a.State = State{
 		Interface: iface.Name, Ifindex: iface.Index, Netns: NetnsInode(), Version: o.Version,
 		Attached: time.Now().UTC().Truncate(time.Second), Clock: o.Clock, NodeFile: o.NodeFile,
-		Egress: "clsact", OwnQdisc: true, QueueLen: &iface.TxQueueLen,
+		Egress: EgressClsact, OwnQdisc: true, QueueLen: &iface.TxQueueLen,
 	}
 	defer func() {
 		if err != nil {
@@ -113,7 +112,7 @@ func build(iface Iface, o Options) (_ *Attachment, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Maps, a.exchange, a.engineSync = objs.SoftroceMaps, objs.SoftroceExchange, objs.SoftroceEngineSync
+	a.Maps, a.agentCall, a.engineSync = objs.SoftroceMaps, objs.SoftroceAgentCall, objs.SoftroceEngineSync
 	defer objs.SoftroceIngress.Close()
 	defer objs.SoftroceEgress.Close()
 	if err := a.pinMaps(); err != nil {
@@ -123,12 +122,12 @@ func build(iface Iface, o Options) (_ *Attachment, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.State.Pacer, a.State.OwnQdisc = p.Name(), p.OwnQdisc()
+	a.State.Pacer, a.State.OwnQdisc = p.Kind(), p.OwnQdisc()
 	if err := a.writeConfig(iface, p.Kind()); err != nil {
 		return nil, err
 	}
-	// Egress first: a stamp that comes in must find a program that knows it, one
-	// that goes out only leaves after a HELLO, which needs ingress.
+	// Egress comes first: it sends stamps only to a peer that has answered a HELLO, and
+	// answers need ingress. Ingress announces that this host understands the option.
 	if err := a.attachEgress(iface, objs.SoftroceEgress); err != nil {
 		return nil, err
 	}
@@ -138,8 +137,8 @@ func build(iface Iface, o Options) (_ *Attachment, err error) {
 	return a, writeState(o.RunDir, a.State)
 }
 
-// makeRoom deals with what is on the interface or in its pin directory: our own
-// live attachment and foreign programs are errors, what the dead have left is removed.
+// makeRoom checks the interface and its pin directory: a live attachment and a foreign
+// program are errors; the remains of an earlier attachment are removed.
 func makeRoom(ifname string, iface Iface, o Options) error {
 	dir := PinDir(o.PinRoot, ifname)
 	switch where, dev := locate(dir); {
@@ -184,8 +183,8 @@ func load(o Options, reuse map[string]*ebpf.Map) (*bpf.Objects, error) {
 		return nil, err
 	}
 	if reuse == nil {
-		// The kernel rounds buckets up to a power of two: the one more gives the
-		// usual sizes twice as many, and shorter chains.
+		// The kernel rounds the number of buckets up to a power of two: one entry more
+		// doubles it for the usual sizes, which halves the chains (bpf/lib/maps.h).
 		spec.Maps[bpf.SoftroceMapDestTable].MaxEntries = o.MaxDests + 1
 		spec.Maps[bpf.SoftroceMapActive].MaxEntries = o.MaxDests
 	} else {
@@ -194,8 +193,8 @@ func load(o Options, reuse map[string]*ebpf.Map) (*bpf.Objects, error) {
 		}
 	}
 	switch o.Clock {
-	case "monotonic":
-	case "tai":
+	case ClockMonotonic:
+	case ClockTAI:
 		if err := spec.Variables[bpf.SoftroceVarClockTai].Set(uint8(1)); err != nil {
 			return nil, err
 		}
@@ -216,14 +215,14 @@ func load(o Options, reuse map[string]*ebpf.Map) (*bpf.Objects, error) {
 	return &objs, nil
 }
 
-// pinnedMaps names the maps that are pinned, with where they are kept.
+// pinnedMaps returns the maps that are pinned, by the names of their pins.
 func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
 	m := &a.Maps
 	return map[string]**ebpf.Map{
 		bpf.SoftroceMapDestTable: &m.DestTable, bpf.SoftroceMapSteerTable: &m.SteerTable,
 		bpf.SoftroceMapXsks: &m.Xsks, bpf.SoftroceMapConfig: &m.Config, bpf.SoftroceMapStats: &m.Stats,
 		bpf.SoftroceMapEvents: &m.Events, bpf.SoftroceMapActive: &m.Active,
-		bpf.SoftroceMapMailbox: &m.Mailbox, bpf.SoftroceMapHelloLimit: &m.HelloLimit,
+		bpf.SoftroceMapCallBuffer: &m.CallBuffer, bpf.SoftroceMapHelloLimit: &m.HelloLimit,
 		bpf.SoftroceMapScratch: &m.Scratch,
 	}
 }
@@ -234,8 +233,8 @@ func (a *Attachment) pinMaps() error {
 			return fmt.Errorf("pin %s: %w", name, err)
 		}
 	}
-	if err := a.exchange.Pin(filepath.Join(a.Dir, pinExchange)); err != nil {
-		return fmt.Errorf("pin the exchange program: %w", err)
+	if err := a.agentCall.Pin(filepath.Join(a.Dir, pinAgentCall)); err != nil {
+		return fmt.Errorf("pin the agent call program: %w", err)
 	}
 	if err := a.engineSync.Pin(filepath.Join(a.Dir, pinEngineSync)); err != nil {
 		return fmt.Errorf("pin the engine sync program: %w", err)
@@ -243,7 +242,7 @@ func (a *Attachment) pinMaps() error {
 	return nil
 }
 
-func (a *Attachment) writeConfig(i Iface, kind uint32) error {
+func (a *Attachment) writeConfig(i Iface, kind pacer.Kind) error {
 	rate := a.opts.RateBps
 	a.State.RateFrom = "flag"
 	if rate == 0 {
@@ -260,7 +259,7 @@ func (a *Attachment) writeConfig(i Iface, kind uint32) error {
 		return fmt.Errorf("policy: %w", err)
 	}
 	cfg := bpf.Config{
-		AbiVersion: bpf.ABIVersion, Pacer: kind, Node: a.opts.Node, Caps: uint32(bpf.CapStamp),
+		AbiVersion: bpf.ABIVersion, Pacer: kind.Number(), Node: a.opts.Node, Caps: uint32(bpf.CapStamp),
 		Mtu: uint32(i.MTU), HelloRate: a.opts.HelloRate, Mac: i.MAC,
 		HeartbeatTimeoutNs: uint64(a.opts.Heartbeat), HeartbeatNs: Monotonic(),
 		LinkRateBps: rate, InitialRateBps: rate, BurstNs: uint64(pacer.Burst),
@@ -282,12 +281,12 @@ func (a *Attachment) writeConfig(i Iface, kind uint32) error {
 
 func (a *Attachment) attachIngress(i Iface, prog *ebpf.Program) error {
 	modes := []struct {
-		name  string
+		name  XDPMode
 		flags link.XDPAttachFlags
-	}{{"native", link.XDPDriverMode}, {"generic", link.XDPGenericMode}}
+	}{{XDPNative, link.XDPDriverMode}, {XDPGeneric, link.XDPGenericMode}}
 	var errs error
 	for _, m := range modes {
-		if a.opts.XDPMode != "auto" && a.opts.XDPMode != m.name {
+		if a.opts.XDPMode != XDPAuto && a.opts.XDPMode != m.name {
 			continue
 		}
 		l, err := attachXDP(link.XDPOptions{Program: prog, Interface: i.Index, Flags: m.flags})
@@ -317,15 +316,15 @@ func attachXDP(o link.XDPOptions) (link.Link, error) {
 	return link.AttachXDP(o)
 }
 
-// Close lets go of the attachment's descriptors. The data plane stays.
+// Close closes the attachment's descriptors. The data plane stays.
 func (a *Attachment) Close() {
 	for _, m := range a.pinnedMaps() {
 		if *m != nil {
 			(*m).Close()
 		}
 	}
-	if a.exchange != nil {
-		a.exchange.Close()
+	if a.agentCall != nil {
+		a.agentCall.Close()
 	}
 	if a.engineSync != nil {
 		a.engineSync.Close()

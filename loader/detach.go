@@ -16,9 +16,9 @@ import (
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
-// Detach stops the agent and takes everything off the interface that attach put
-// on it: programs, pins, root qdisc. It works on what a dead interface or an
-// interrupted attach has left as well. Where it refuses, nothing has changed.
+// Detach stops the agent and reverts all changes of attach: programs, pins, root qdisc. It
+// also removes the remains of an interface that was deleted and of an interrupted attach. It
+// refuses before it changes anything.
 func Detach(ifname string, o Options) error {
 	o = o.withDefaults()
 	if err := checkPrivileges(); err != nil {
@@ -33,14 +33,14 @@ func Detach(ifname string, o Options) error {
 	}
 	defer release()
 	dir := PinDir(o.PinRoot, ifname)
-	if !exists(dir) { // somebody was quicker
+	if !exists(dir) { // another process has detached it meanwhile
 		return notAttached(ifname, o.PinRoot)
 	}
 	where, _ := locate(dir)
 	if where == elsewhere {
 		return elsewhereError(ifname, o)
 	}
-	// No engine starts while the interface is taken from under it.
+	// The lease keeps an engine from starting during the detach.
 	switch engine, err := takeEngineLease(o.RunDir, ifname); {
 	case err == nil:
 		defer engine.release()
@@ -55,7 +55,7 @@ func Detach(ifname string, o Options) error {
 	return takeOff(ifname, o)
 }
 
-// stopPatience is how long an agent may take to end.
+// stopPatience is the time in which an agent has to end after each signal.
 const stopPatience = 5 * time.Second
 
 func exists(path string) bool {
@@ -63,15 +63,15 @@ func exists(path string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// takeOff removes all that attach makes, as far as it is there, and puts back what
-// attach has changed on the interface. The caller has control, and has stopped the agent.
+// takeOff removes what attach makes, as far as it exists, and reverts its changes of the
+// interface. The caller has control, and has stopped the agent.
 func takeOff(ifname string, o Options) error {
 	dir := PinDir(o.PinRoot, ifname)
 	a := &Attachment{Dir: dir, opts: o}
 	var err error
 	if a.State, err = ReadState(o.RunDir, ifname); err != nil {
-		// Lost or damaged: whatever is ours by its handle is taken off.
-		a.State = State{Egress: "clsact", OwnQdisc: true}
+		// Lost or damaged: filter and qdisc are recognised by their handles.
+		a.State = State{Egress: EgressClsact, OwnQdisc: true}
 	}
 	if dev := a.device(ifname); dev != nil {
 		a.detachEgress(dev)
@@ -86,8 +86,8 @@ func takeOff(ifname string, o Options) error {
 	return removeState(o.RunDir, ifname)
 }
 
-// device is the interface whose changes are to be taken back: the one that carries the
-// program, else the one that an interrupted attach was at work on; nil if there is none.
+// device returns the interface whose changes have to be reverted: the one with the program,
+// else the one of an interrupted attach; nil if there is none.
 func (a *Attachment) device(ifname string) netlink.Link {
 	where, dev := locate(a.Dir)
 	if where != gone {
@@ -103,8 +103,8 @@ func (a *Attachment) device(ifname string) netlink.Link {
 	return dev
 }
 
-// detachIngress takes the XDP program off at once. Without its pin it would go as
-// well, but some time after: who attaches next would find the interface busy.
+// detachIngress detaches the XDP program at once. Removing its pin detaches it too, but some
+// time later: the next attach would find the interface busy.
 func detachIngress(dir string) {
 	if l, err := link.LoadPinnedLink(filepath.Join(dir, pinIngressLink), nil); err == nil {
 		_ = l.Detach() // of an interface that is gone there is nothing to detach
@@ -112,7 +112,7 @@ func detachIngress(dir string) {
 	}
 }
 
-// restoreQdisc removes our root qdisc, and puts back the queue length, which the
+// restoreQdisc removes the root qdisc of the pacer, and restores the queue length, which the
 // kernel raises from 0 when an interface gets its first qdisc.
 func (a *Attachment) restoreQdisc(dev netlink.Link) error {
 	if !a.State.OwnQdisc {
@@ -129,9 +129,9 @@ func (a *Attachment) restoreQdisc(dev netlink.Link) error {
 	return nil
 }
 
-// Clean removes the pins and state of interfaces that are gone, pin directories that
-// an interrupted attach has left, and the entries of engines that were killed. It
-// returns the names of the interfaces.
+// Clean removes the pins and state files of interfaces that were deleted, the pin directories
+// of interrupted attaches, and the entries of killed engines. It returns the names of the
+// interfaces for which it has removed something.
 func Clean(o Options) ([]string, error) {
 	o = o.withDefaults()
 	names, err := Pinned(o.PinRoot)
@@ -170,7 +170,7 @@ func cleanOne(name string, o Options) (bool, error) {
 	return true, takeOff(name, o)
 }
 
-// cleanLive cleans up after an engine on an interface that stays attached.
+// cleanLive removes the entries of a killed engine on an interface that stays attached.
 func cleanLive(name string, o Options) (bool, error) {
 	a, err := Open(name, o)
 	if err != nil {
@@ -180,8 +180,8 @@ func cleanLive(name string, o Options) (bool, error) {
 	return CleanEngine(a)
 }
 
-// Forget removes the pins and the state of an interface that was deleted. It leaves
-// them to the process that has control of the interface if ctx ends meanwhile.
+// Forget removes the pins and the state file of an interface that was deleted. If ctx ends
+// before it gets control of the interface, it leaves that to the process that has control.
 func Forget(ctx context.Context, a *Attachment) error {
 	for {
 		l, err := takeLease(a.opts.RunDir, a.State.Interface, leaseControl)
@@ -198,7 +198,7 @@ func Forget(ctx context.Context, a *Attachment) error {
 		case <-time.After(leasePoll):
 		}
 	}
-	if a.Alive() { // it lives on in another network namespace
+	if a.Alive() { // it was moved to another network namespace
 		detachIngress(a.Dir)
 	}
 	if err := removePins(a.Dir); err != nil {

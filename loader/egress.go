@@ -15,30 +15,30 @@ import (
 	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
-// clsactPriority is that of our filter where TCX is missing; with the name it
-// tells ours from others.
+// Priority and name of the clsact filter, which is used without TCX. They distinguish it from
+// filters of other programs.
 const (
 	clsactPriority = 0x5352
 	clsactName     = "softroce_egress"
 )
 
-// attachEgress uses TCX (Linux 6.6), else a clsact filter.
+// attachEgress attaches the egress program by TCX (Linux 6.6), else by a clsact filter.
 func (a *Attachment) attachEgress(i Iface, prog *ebpf.Program) error {
 	switch a.opts.Egress {
-	case "auto", "tcx":
+	case EgressAuto, EgressTCX:
 		l, err := attachTCX(link.TCXOptions{Interface: i.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
 		if err == nil {
-			a.State.Egress, a.egress = "tcx", l
+			a.State.Egress, a.egress = EgressTCX, l
 			if err := l.Pin(filepath.Join(a.Dir, pinEgressLink)); err != nil {
 				return fmt.Errorf("pin the egress link: %w", err)
 			}
 			return nil
 		}
-		if a.opts.Egress == "tcx" || !(errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL)) {
+		if a.opts.Egress == EgressTCX || !(errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL)) {
 			return fmt.Errorf("%s: attach egress by TCX (Linux 6.6 and later): %w: clsact serves as well, --egress auto or clsact", i.Name, err)
 		}
 		return a.attachClsact(i, prog)
-	case "clsact":
+	case EgressClsact:
 		return a.attachClsact(i, prog)
 	}
 	return fmt.Errorf("no egress hook %q: choose auto, tcx or clsact", a.opts.Egress)
@@ -62,7 +62,7 @@ func (a *Attachment) attachClsact(i Iface, prog *ebpf.Program) error {
 	case !errors.Is(err, unix.EEXIST):
 		return fmt.Errorf("%s: clsact qdisc (kernel module sch_ingress): %w", i.Name, err)
 	}
-	a.State.Egress = "clsact"
+	a.State.Egress = EgressClsact
 	if err := netlink.FilterReplace(clsactFilter(i.Link, prog)); err != nil {
 		return fmt.Errorf("%s: attach egress by clsact (kernel module cls_bpf): %w", i.Name, err)
 	}
@@ -92,13 +92,13 @@ func clsactFilter(dev netlink.Link, prog *ebpf.Program) *netlink.BpfFilter {
 	return f
 }
 
-// detachEgress removes our egress program, and the clsact qdisc if it was ours
-// and nobody else uses it.
+// detachEgress removes the egress program, and the clsact qdisc if attach has made it and it
+// has no other filters.
 func (a *Attachment) detachEgress(dev netlink.Link) {
 	if a.egress != nil {
 		a.egress.Close()
 	}
-	if a.State.Egress != "clsact" {
+	if a.State.Egress != EgressClsact {
 		return
 	}
 	_ = netlink.FilterDel(clsactFilter(dev, nil))

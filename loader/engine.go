@@ -14,10 +14,10 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 )
 
-// An EngineSeat is the place of the one engine that an interface can have: the queue
-// pair numbers that ingress steers, the AF_XDP sockets, and the word to peers that
-// an engine is there. Methods may be called by any goroutine.
-type EngineSeat struct {
+// EngineLease is the lease of the engine of an interface, which has at most one: it has the
+// QPNs that ingress steers, the AF_XDP sockets, and the capabilities that HELLO announces.
+// Methods may be called from any goroutine, except Sync.
+type EngineLease struct {
 	att  *Attachment
 	cfg  *LiveConfig
 	lock *lease
@@ -29,24 +29,21 @@ type EngineSeat struct {
 	closed bool
 }
 
-// TakeEngineSeat makes the caller the engine of an attached interface, which stays
-// attached. What an engine that was killed has left is removed. The error wraps
-// ErrEngineRunning if there is an engine, and names its process.
-func (a *Attachment) TakeEngineSeat() (_ *EngineSeat, err error) {
+// TakeEngineLease takes the lease of the engine on an attached interface. The entries of a
+// killed engine are removed. If the interface has an engine, the error wraps
+// ErrEngineRunning and names its process.
+func (a *Attachment) TakeEngineLease() (_ *EngineLease, err error) {
 	ifname := a.State.Interface
-	if a.engineSync == nil {
-		return nil, fmt.Errorf("%s was attached by a release without an engine: run `softroce-xdp upgrade %s`", ifname, ifname)
-	}
-	s := &EngineSeat{att: a, sync: bpf.NewEngineSync(a.engineSync), qpns: map[uint32]struct{}{}, queues: map[uint32]struct{}{}}
-	// The agent holds the lock for a moment when it cleans up after a killed engine.
-	for end := time.Now().Add(seatPatience); ; time.Sleep(time.Millisecond) {
+	s := &EngineLease{att: a, sync: bpf.NewEngineSync(a.engineSync), qpns: map[uint32]struct{}{}, queues: map[uint32]struct{}{}}
+	// The agent has the lease for a moment when it removes the entries of a killed engine.
+	for end := time.Now().Add(leasePatience); ; time.Sleep(time.Millisecond) {
 		if s.lock, err = takeEngineLease(a.opts.RunDir, ifname); err == nil {
 			break
 		} else if time.Now().After(end) {
 			return nil, err
 		}
 	}
-	if !a.Alive() { // a detach was quicker
+	if !a.Alive() { // it was detached meanwhile
 		s.lock.release()
 		return nil, fmt.Errorf("%s: %w", ifname, ErrNotAttached)
 	}
@@ -61,16 +58,16 @@ func (a *Attachment) TakeEngineSeat() (_ *EngineSeat, err error) {
 	return s, nil
 }
 
-const seatPatience = 100 * time.Millisecond
+const leasePatience = 100 * time.Millisecond
 
 // Config is the interface's configuration in memory. The engine only reads it.
-func (s *EngineSeat) Config() *bpf.Config { return s.cfg.Config }
+func (s *EngineLease) Config() *bpf.Config { return s.cfg.Config }
 
-// Clock is the name of the clock of the stamps, monotonic or tai.
-func (s *EngineSeat) Clock() string { return s.att.State.Clock }
+// Clock is the clock of the stamps.
+func (s *EngineLease) Clock() StampClock { return s.att.State.Clock }
 
 // Register puts the AF_XDP socket of a receive queue into the XSKMAP.
-func (s *EngineSeat) Register(queue, fd int) error {
+func (s *EngineLease) Register(queue, fd int) error {
 	if err := s.att.Maps.Xsks.Put(uint32(queue), uint32(fd)); err != nil {
 		return fmt.Errorf("%s: socket of queue %d: %w", s.att.State.Interface, queue, err)
 	}
@@ -80,15 +77,15 @@ func (s *EngineSeat) Register(queue, fd int) error {
 	return nil
 }
 
-// errSeatClosed is for what comes after Close: the configuration is not mapped any more.
-var errSeatClosed = errors.New("the engine was closed")
+// errLeaseClosed is the error of calls after Close, when the configuration is not mapped.
+var errLeaseClosed = errors.New("the engine was closed")
 
-// Steer has ingress hand packets for the queue pair to the sockets.
-func (s *EngineSeat) Steer(qpn uint32) error {
+// Steer makes ingress redirect packets to the QPN to the AF_XDP sockets.
+func (s *EngineLease) Steer(qpn uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("%s: steer queue pair %#x: %w", s.att.State.Interface, qpn, errSeatClosed)
+		return fmt.Errorf("%s: steer queue pair %#x: %w", s.att.State.Interface, qpn, errLeaseClosed)
 	}
 	if err := s.att.Maps.SteerTable.Put(qpn, bpf.Steer{Queues: uint32(len(s.queues))}); err != nil {
 		return fmt.Errorf("%s: steer queue pair %#x: %w", s.att.State.Interface, qpn, err)
@@ -98,14 +95,15 @@ func (s *EngineSeat) Steer(qpn uint32) error {
 	return nil
 }
 
-// AnnounceCredit has HELLO say that the engine uses pre-credit. Called right after
-// TakeEngineSeat it is one piece of news for the peers, who ask for a second one
-// seconds later only. The engine steers rocev2.ControlQPN when it has sockets; until
-// then what comes is dropped, and sent again.
-func (s *EngineSeat) AnnounceCredit() { setCaps(s.cfg, uint32(bpf.CapCredit), true) }
+// AnnounceCredit adds pre-credit to the capabilities that HELLO announces. It is called right
+// after TakeEngineLease, so that the peers get both changes at once: a second HELLO of this
+// host causes an answer only seconds later. The engine steers rocev2.ControlQPN when it has
+// sockets. Until then ingress drops pre-credit messages, which are sent again.
+func (s *EngineLease) AnnounceCredit() { setCaps(s.cfg, uint32(bpf.CapCredit), true) }
 
-// Unsteer has ingress pass them to the host's stack; Close did that for all.
-func (s *EngineSeat) Unsteer(qpn uint32) error {
+// Unsteer makes ingress pass packets to the QPN to the kernel stack again. After Close it does
+// nothing: Close has removed all QPNs.
+func (s *EngineLease) Unsteer(qpn uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.qpns[qpn]; !ok || s.closed {
@@ -119,9 +117,9 @@ func (s *EngineSeat) Unsteer(qpn uint32) error {
 	return nil
 }
 
-// Sync reports what the engine sent to any number of destinations and fills in what
-// the table says of them. One call at a time.
-func (s *EngineSeat) Sync(slots []bpf.EngineSlot) error {
+// Sync reports the packets that the engine sent to any number of destinations, and fills in
+// rates, windows and capabilities from the table. It has one caller at a time.
+func (s *EngineLease) Sync(slots []bpf.EngineSlot) error {
 	for len(slots) > 0 {
 		n := min(len(slots), bpf.EngineSlots)
 		if err := s.sync.Run(slots[:n]); err != nil {
@@ -132,9 +130,9 @@ func (s *EngineSeat) Sync(slots []bpf.EngineSlot) error {
 	return nil
 }
 
-// Close takes back all that the engine's presence changed, and the seat is free. The
-// attachment stays open.
-func (s *EngineSeat) Close() error {
+// Close removes the engine's entries and capabilities, and releases the lease. The attachment
+// stays open.
+func (s *EngineLease) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -146,7 +144,7 @@ func (s *EngineSeat) Close() error {
 	return errors.Join(err, s.cfg.Close())
 }
 
-// clearSteering removes all that an engine has put into the maps.
+// clearSteering removes the entries of an engine from the maps.
 func clearSteering(a *Attachment, cfg *LiveConfig) error {
 	setCaps(cfg, uint32(bpf.CapSACK|bpf.CapCredit), false)
 	atomic.StoreUint32(&cfg.Steered, 0)
@@ -161,7 +159,8 @@ func clearSteering(a *Attachment, cfg *LiveConfig) error {
 	for _, q := range qpns {
 		errs = append(errs, a.Maps.SteerTable.Delete(q))
 	}
-	// Sockets leave the map when they are closed, however their process ended.
+	// The kernel removes a socket from the map when it is closed; those of an engine that
+	// releases its lease may still be open.
 	for q := range a.Maps.Xsks.MaxEntries() {
 		if err := a.Maps.Xsks.Delete(q); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			errs = append(errs, err)
@@ -173,8 +172,8 @@ func clearSteering(a *Attachment, cfg *LiveConfig) error {
 	return nil
 }
 
-// setCaps changes what HELLO says of this host. The agent sees it at its next turn
-// and tells the peers.
+// setCaps changes the capabilities that HELLO announces. The agent detects the change in its
+// next tick, and sends a HELLO to the peers.
 func setCaps(cfg *LiveConfig, bits uint32, on bool) {
 	for {
 		old := atomic.LoadUint32(&cfg.Caps)
@@ -188,8 +187,8 @@ func setCaps(cfg *LiveConfig, bits uint32, on bool) {
 	}
 }
 
-// CleanEngine removes what an engine that was killed has left on an interface. It
-// does nothing while one runs, and reports whether there was something.
+// CleanEngine removes the entries of a killed engine, and reports whether there were any. It
+// does nothing while an engine runs.
 func CleanEngine(a *Attachment) (bool, error) {
 	cfg, err := a.LiveConfig()
 	if err != nil {
@@ -210,7 +209,7 @@ func CleanEngine(a *Attachment) (bool, error) {
 	return true, clearSteering(a, cfg)
 }
 
-// ErrEngineRunning says that an interface has an engine.
+// ErrEngineRunning: the interface has an engine.
 var ErrEngineRunning = errors.New("an engine is running already")
 
 func takeEngineLease(runDir, ifname string) (*lease, error) {

@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultRateBps is assumed where neither the driver nor the user says how fast
-// a link is.
+// DefaultRateBps is the rate of a link if neither driver nor user gives one.
 const DefaultRateBps = 10_000_000_000
 
-// Iface is what attach needs to know of an interface.
+// Iface has the properties of an interface that attach needs.
 type Iface struct {
 	Link     netlink.Link
 	Name     string
@@ -27,7 +26,7 @@ type Iface struct {
 	TxQueues int
 	// TxQueueLen is the length of a queue in packets.
 	TxQueueLen int
-	RateBps    uint64 // of the link, 0 = the driver does not say
+	RateBps    uint64 // of the link, bits per second; 0 = the driver does not report it
 	XDPProg    uint32 // id of the program attached now, 0 = none
 }
 
@@ -51,8 +50,8 @@ func FindIface(name string) (Iface, error) {
 	return i, nil
 }
 
-// checkEthernet refuses what has no Ethernet header: the data plane would read
-// its packets wrongly.
+// checkEthernet refuses interfaces without Ethernet headers, which the data plane cannot
+// parse.
 func (i Iface) checkEthernet() error {
 	switch enc := i.Link.Attrs().EncapType; enc {
 	case "ether", "loopback":
@@ -62,7 +61,7 @@ func (i Iface) checkEthernet() error {
 	}
 }
 
-// linkRate asks the driver, in bits per second; 0 where it does not know.
+// linkRate returns the rate that the driver reports, in bits per second; 0 = unknown.
 func linkRate(name string) uint64 {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
@@ -80,8 +79,7 @@ func linkRate(name string) uint64 {
 	return mbit * 1_000_000
 }
 
-// programName names an XDP program for an error message: as its author called
-// it, and by the number that bpftool knows it by.
+// programName describes an XDP program for an error message, by its name and its ID.
 func programName(id uint32) string {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
@@ -95,14 +93,14 @@ func programName(id uint32) string {
 	return fmt.Sprintf("program %q (id %d)", info.Name, id)
 }
 
-// checkPrivileges tells a user without the rights what is missing before the
-// kernel says EPERM in the middle of something.
+// checkPrivileges returns an error that names the capabilities that are missing, before an
+// operation fails half-way with EPERM.
 func checkPrivileges() error {
 	var hdr unix.CapUserHeader
 	var data [2]unix.CapUserData
 	hdr.Version = unix.LINUX_CAPABILITY_VERSION_3
 	if err := unix.Capget(&hdr, &data[0]); err != nil {
-		return nil // let the kernel judge
+		return nil // unknown: the operations themselves fail
 	}
 	has := func(c uint) bool { return data[c/32].Effective&(1<<(c%32)) != 0 }
 	var missing []string

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A lease is a right that one process has at a time: a lock on a file in the run
-// directory. The kernel releases it however the process ends. The file says who has
-// it, and is removed with it.
+// lease is a right that one process has at a time: a lock on a file in the run directory,
+// which the kernel releases when the process ends. The file contains the process ID and is
+// removed with the lease.
 type lease struct {
 	f    *os.File
 	path string
@@ -25,12 +25,12 @@ type lease struct {
 
 // The leases of an interface, by the ending of their files.
 const (
-	leaseControl = "control" // changes what is attached: attach, upgrade, detach, clean
-	leaseAgent   = "lock"    // is the agent
-	leaseEngine  = "engine"  // is the engine
+	leaseControl = "control" // to change the attachment: attach, upgrade, detach, clean
+	leaseAgent   = "lock"    // to be the agent
+	leaseEngine  = "engine"  // to be the engine
 )
 
-// errLeased says that another process has the lease.
+// errLeased: another process has the lease. Its text stands in front of the process ID.
 var errLeased = errors.New("in process")
 
 func leasePath(runDir, ifname, kind string) string {
@@ -56,17 +56,18 @@ func takeLease(runDir, ifname, kind string) (*lease, error) {
 			}
 			return nil, fmt.Errorf("%s: lock %s: %w", ifname, path, err)
 		}
-		if !stillAt(f, path) { // the one before has just removed it
+		if !stillAt(f, path) { // the previous owner has just removed it
 			f.Close()
 			continue
 		}
-		// A full file system is no reason to refuse: the lock itself needs no room.
+		// A full file system is no error: the lock itself needs no space.
 		_ = f.Truncate(0)
 		_, _ = fmt.Fprintf(f, "%d (%s)", os.Getpid(), filepath.Base(os.Args[0]))
 		return &lease{f, path}, nil
 	}
 }
 
+// stillAt reports whether path still leads to the open file.
 func stillAt(f *os.File, path string) bool {
 	mine, err := f.Stat()
 	if err != nil {
@@ -76,14 +77,14 @@ func stillAt(f *os.File, path string) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// release removes the file while the lock is still held: nobody can have the lock
-// of a file that another one finds under the same name.
+// release removes the file before the lock: otherwise two processes could have locks on
+// different files of the same name.
 func (l *lease) release() {
 	_ = os.Remove(l.path)
 	l.f.Close()
 }
 
-// leaseHolder says which process has a lease; "" if none has.
+// leaseHolder returns the process that has a lease, as "PID (name)"; "" if none has.
 func leaseHolder(runDir, ifname, kind string) string {
 	f, err := os.Open(leasePath(runDir, ifname, kind))
 	if err != nil {
@@ -101,34 +102,34 @@ func leaseHolder(runDir, ifname, kind string) string {
 	return "unknown"
 }
 
-// leasePID is the process that has a lease, 0 if none has or it is not known.
+// leasePID returns the ID of the process that has a lease; 0 if none has or it is unknown.
 func leasePID(runDir, ifname, kind string) int {
 	pid, _, _ := strings.Cut(leaseHolder(runDir, ifname, kind), " ")
 	n, _ := strconv.Atoi(pid)
 	return n
 }
 
-// Control is the right to change what is attached to some interfaces. Attach,
-// Upgrade, Detach and Clean take it for as long as they work; who does several of
-// them as one change takes it before, and passes it in Options.
+// Control is the right to change the attachments of some interfaces. Attach, Upgrade, Detach
+// and Clean take it for the duration of the call. A caller that combines several of them
+// takes it first, and passes it in Options.
 type Control struct{ leases []*lease }
 
-// ErrBusy says that another process changes what is attached to the interface.
+// ErrBusy: another process is changing the attachment of the interface.
 var ErrBusy = errors.New("another process is changing what is attached to it")
 
-// DefaultPatience is how long a change waits for that of another process.
+// DefaultPatience is the time for which a change waits for that of another process.
 const DefaultPatience = 20 * time.Second
 
 const leasePoll = 5 * time.Millisecond
 
-// TakeControl takes control of the interfaces. It waits for other processes as long as
-// Options say, and names the one that has not ended then (ErrBusy).
+// TakeControl takes control of the interfaces. It waits for other processes for up to
+// Options.Patience per interface. The error then wraps ErrBusy and names the process.
 func TakeControl(o Options, ifnames ...string) (*Control, error) {
 	o = o.withDefaults()
 	if err := checkPrivileges(); err != nil {
 		return nil, err
 	}
-	// All processes take them in the same order: two cannot wait for each other.
+	// All processes take the leases in the same order, so that there is no deadlock.
 	sorted := slices.Clone(ifnames)
 	slices.Sort(sorted)
 	c := &Control{}
@@ -156,7 +157,7 @@ func waitLease(ifname string, o Options) (*lease, error) {
 	}
 }
 
-// Release lets others change the interfaces. A second call does nothing.
+// Release releases control of the interfaces. A second call does nothing.
 func (c *Control) Release() {
 	for _, l := range c.leases {
 		l.release()
@@ -164,7 +165,7 @@ func (c *Control) Release() {
 	c.leases = nil
 }
 
-// control is the caller's control of the interface, or one for this call alone.
+// control returns the caller's control of the interface, or takes it for this call.
 func (o Options) control(ifname string) (release func(), err error) {
 	if o.Control != nil {
 		return func() {}, nil

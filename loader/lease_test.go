@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // Many take and release one lease, which removes its file each time: never do two have it.
@@ -96,7 +96,7 @@ func TestControlOfAStuckProcess(t *testing.T) {
 		time.Sleep(time.Minute)
 		return
 	}
-	need.Root(t)
+	require.Root(t)
 	o := Options{RunDir: t.TempDir(), Patience: 50 * time.Millisecond}
 	c := exec.Command(os.Args[0], "-test.run=^TestControlOfAStuckProcess$")
 	c.Env = append(os.Environ(), "TEST_CONTROL="+o.RunDir)

@@ -3,22 +3,24 @@
 package loader
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cc/priority"
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
-// Options say how to attach. The zero value of a field means its default.
+// Options are the settings of an attachment. The zero value of a field stands for its default.
 type Options struct {
 	PinRoot  string // DefaultPinRoot
 	RunDir   string // DefaultRunDir
 	Version  string // of the product, for status
-	XDPMode  string // auto, native or generic
-	Egress   string // auto, tcx or clsact
-	Pacer    string // auto, edt, htb, police or none
-	Clock    string // monotonic or tai
-	RateBps  uint64 // link rate; 0 asks the driver
+	XDPMode  XDPMode
+	Egress   EgressHook
+	Pacer    pacer.Kind
+	Clock    StampClock
+	RateBps  uint64 // link rate, bits per second; 0 = as the driver reports
 	MaxDests uint32 // size of the destination table
 	Node     uint32 // this node's number, 0 = none
 	NodeFile string
@@ -26,16 +28,16 @@ type Options struct {
 	HelloRate uint32 // HELLOs answered per second and CPU
 	Heartbeat time.Duration
 
-	// Control is held by the caller for the interface; nil has each call take it.
+	// Control is the caller's control of the interface; nil = each call takes it.
 	Control  *Control
-	Patience time.Duration // with changes of other processes; DefaultPatience
+	Patience time.Duration // how long to wait for changes of other processes; DefaultPatience
 
-	// Policy overrides what the link's rate gives.
+	// Policy changes the parameters, which follow from the link's rate.
 	Policy func(*fourcase.Params)
 
 	Priority priority.Params
 
-	// WindowOff has rates alone limit what the engine sends.
+	// WindowOff: the engine is limited by rates alone.
 	WindowOff bool
 }
 
@@ -47,28 +49,15 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	def := func(s *string, v string) {
-		if *s == "" {
-			*s = v
-		}
-	}
-	def(&o.PinRoot, DefaultPinRoot)
-	def(&o.RunDir, DefaultRunDir)
-	def(&o.XDPMode, "auto")
-	def(&o.Egress, "auto")
-	def(&o.Pacer, "auto")
-	def(&o.Clock, "monotonic")
-	if o.MaxDests == 0 {
-		o.MaxDests = DefaultMaxDests
-	}
-	if o.HelloRate == 0 {
-		o.HelloRate = DefaultHelloRate
-	}
-	if o.Heartbeat == 0 {
-		o.Heartbeat = DefaultHeartbeat
-	}
-	if o.Patience == 0 {
-		o.Patience = DefaultPatience
-	}
+	o.PinRoot = cmp.Or(o.PinRoot, DefaultPinRoot)
+	o.RunDir = cmp.Or(o.RunDir, DefaultRunDir)
+	o.XDPMode = cmp.Or(o.XDPMode, XDPAuto)
+	o.Egress = cmp.Or(o.Egress, EgressAuto)
+	o.Pacer = cmp.Or(o.Pacer, pacer.Auto)
+	o.Clock = cmp.Or(o.Clock, ClockMonotonic)
+	o.MaxDests = cmp.Or(o.MaxDests, DefaultMaxDests)
+	o.HelloRate = cmp.Or(o.HelloRate, DefaultHelloRate)
+	o.Heartbeat = cmp.Or(o.Heartbeat, DefaultHeartbeat)
+	o.Patience = cmp.Or(o.Patience, DefaultPatience)
 	return o
 }

@@ -15,18 +15,17 @@ import (
 // DefaultPinRoot is where every attached interface has a directory of pins.
 const DefaultPinRoot = "/sys/fs/bpf/softroce-xdp"
 
-// Names of the pins in an interface's directory, besides the maps, which carry
-// the names that the data plane gives them.
+// Names of the pins in an interface's directory. Maps are pinned by their own names.
 const (
 	pinIngressLink = "link_ingress"
 	pinEgressLink  = "link_egress"
-	pinExchange    = "prog_exchange"
+	pinAgentCall   = "prog_agent_call"
 	pinEngineSync  = "prog_engine_sync"
 	pinEgressProg  = "prog_egress" // only with clsact, which has no link
 )
 
-// escapeName makes a file name of an interface's: bpffs refuses dots ("eth0.100")
-// and so we write them as %2E, and % itself as %25.
+// escapeName returns the file name of an interface: bpffs refuses dots ("eth0.100"), which
+// become %2E; % becomes %25.
 func escapeName(ifname string) string {
 	return strings.NewReplacer("%", "%25", ".", "%2E").Replace(ifname)
 }
@@ -35,7 +34,7 @@ func unescapeName(file string) string {
 	return strings.NewReplacer("%2E", ".", "%25", "%").Replace(file)
 }
 
-// PinDir is the directory of an interface's pins.
+// PinDir returns the directory of an interface's pins.
 func PinDir(root, ifname string) string { return filepath.Join(root, escapeName(ifname)) }
 
 // Pinned lists the interfaces that have a pin directory under root.
@@ -56,8 +55,8 @@ func Pinned(root string) ([]string, error) {
 	return names, nil
 }
 
-// ensureBPFFS sees to it that root lies on a bpf file system, and mounts one on
-// /sys/fs/bpf if that is where root is to be and nothing is mounted there yet.
+// ensureBPFFS checks that root is on a bpf file system. If root is below /sys/fs/bpf and none
+// is mounted there, it mounts one.
 func ensureBPFFS(root string) error {
 	if onBPFFS(root) {
 		return nil
@@ -76,8 +75,8 @@ func ensureBPFFS(root string) error {
 	return fmt.Errorf("pin root %s is not on a bpf file system: mount one there (`mount -t bpf bpf DIR`) or use a directory below %s", root, mountPoint)
 }
 
-// removePins takes every pin of a directory away, and the directory. What the
-// pins held is freed by the kernel once nobody else holds it.
+// removePins removes all pins of a directory, and the directory. The kernel frees the pinned
+// objects with their last reference.
 func removePins(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A place is where the interface is that a pin directory belongs to.
+// place is the location of the interface of a pin directory.
 type place int
 
 const (
-	gone      place = iota // deleted, or an attach was interrupted
+	gone      place = iota // deleted, or the attach was interrupted
 	here                   // in this network namespace
-	elsewhere              // in another one
+	elsewhere              // in another network namespace
 )
 
-// ErrElsewhere says that the interface is attached, in another network namespace.
+// ErrElsewhere: the interface is attached in another network namespace.
 var ErrElsewhere = errors.New("attached in another network namespace")
 
-// locate finds the interface of a pin directory by the number and the program that the
-// kernel has for it: a state file may be lost, and an interface may be renamed.
+// locate finds the interface of a pin directory by interface index and program ID of the
+// pinned link, because the state file may be lost and the interface may be renamed.
 func locate(dir string) (place, netlink.Link) {
 	l, err := link.LoadPinnedLink(filepath.Join(dir, pinIngressLink), nil)
 	if err != nil {
@@ -51,8 +51,8 @@ func IsAttached(ifname string, o Options) bool {
 	return where == here
 }
 
-// NameNow is the name that an attached interface of this network namespace has by now;
-// "" if it is gone or elsewhere.
+// NameNow returns the present name of an attached interface; "" if it was deleted or is in
+// another network namespace.
 func (a *Attachment) NameNow() string {
 	if where, dev := locate(a.Dir); where == here {
 		return dev.Attrs().Name
@@ -60,8 +60,8 @@ func (a *Attachment) NameNow() string {
 	return ""
 }
 
-// CheckHere returns an error that wraps ErrElsewhere and says where to go if the
-// interface of that name is attached in another network namespace.
+// CheckHere returns an error if the interface of that name is attached in another network
+// namespace. The error wraps ErrElsewhere and names that namespace.
 func CheckHere(ifname string, o Options) error {
 	o = o.withDefaults()
 	if where, _ := locate(PinDir(o.PinRoot, ifname)); where != elsewhere {
@@ -87,8 +87,8 @@ func elsewhereError(ifname string, o Options) error {
 	return fmt.Errorf("%s: %w (inode %d): run this there, `nsenter --net=%s softroce-xdp …`", ifname, ErrElsewhere, s.Netns, path)
 }
 
-// Attached lists the interfaces that have a pin directory: those of this network
-// namespace with those that are gone, and those of others.
+// Attached lists the interfaces that have a pin directory. ours are in this network namespace
+// or were deleted; others are in other network namespaces.
 func Attached(o Options) (ours, others []string, err error) {
 	o = o.withDefaults()
 	all, err := Pinned(o.PinRoot)
@@ -102,7 +102,7 @@ func Attached(o Options) (ours, others []string, err error) {
 	return ours, others, err
 }
 
-// NetnsInode identifies the network namespace of the calling thread.
+// NetnsInode returns the inode of the calling thread's network namespace, which identifies it.
 func NetnsInode() uint64 { return netnsInode("/proc/thread-self/ns/net") }
 
 func netnsInode(path string) uint64 {
@@ -113,8 +113,8 @@ func netnsInode(path string) uint64 {
 	return st.Ino
 }
 
-// notAttached is why there is no pin directory: ErrNotAttached, or the bpf file system
-// cannot be seen.
+// notAttached returns why there is no pin directory: ErrNotAttached, or the bpf file system is
+// hidden.
 func notAttached(ifname string, root string) error {
 	if err := checkHidden(root); err != nil {
 		return err
@@ -130,7 +130,7 @@ func checkHidden(root string) error {
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil // the caller says what it misses
+		return nil // unknown: the caller reports what is missing
 	}
 	if name := sysOf(string(mounts)); name != "" {
 		return fmt.Errorf("the bpf file system of %s is hidden here by `ip netns exec %s`: use `nsenter --net=%s softroce-xdp …`",
@@ -164,7 +164,7 @@ func onBPFFS(dir string) bool {
 	return unix.Statfs(existing(dir), &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
 }
 
-// existing is the directory, or the nearest above it that exists.
+// existing returns the directory, or its nearest parent that exists.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {

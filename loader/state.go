@@ -11,42 +11,45 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
-// DefaultRunDir holds what an attachment must remember and the kernel does not:
-// it vanishes at reboot, as the pins do.
+// DefaultRunDir is the directory of state files, locks and logs. Like the pins, it does not
+// survive a reboot.
 const DefaultRunDir = "/run/softroce-xdp"
 
-// State is what attach writes down for status, detach and the agent. It lives
-// in RunDir/<interface>.json.
+// State is the content of the state file RunDir/<interface>.json, which attach writes for
+// status, detach and the agent.
 type State struct {
-	Interface string    `json:"interface"`
-	Ifindex   int       `json:"ifindex"`
-	Netns     uint64    `json:"netns"` // inode of the network namespace
-	Version   string    `json:"version"`
-	Attached  time.Time `json:"attached"`
-	XDPMode   string    `json:"xdp_mode"` // native or generic
-	Egress    string    `json:"egress"`   // tcx or clsact
-	OwnClsact bool      `json:"own_clsact,omitempty"`
-	Pacer     string    `json:"pacer"`
-	OwnQdisc  bool      `json:"own_qdisc"`              // detach removes the root qdisc
-	QueueLen  *int      `json:"tx_queue_len,omitempty"` // before attach
-	Clock     string    `json:"clock"`
-	RateFrom  string    `json:"rate_from"` // ethtool, flag or default
-	NodeFile  string    `json:"node_file,omitempty"`
-	AgentPID  int       `json:"agent_pid,omitempty"`
+	Interface string     `json:"interface"`
+	Ifindex   int        `json:"ifindex"`
+	Netns     uint64     `json:"netns"` // inode of the network namespace
+	Version   string     `json:"version"`
+	Attached  time.Time  `json:"attached"`
+	XDPMode   XDPMode    `json:"xdp_mode"` // native or generic
+	Egress    EgressHook `json:"egress"`   // tcx or clsact
+	OwnClsact bool       `json:"own_clsact,omitempty"`
+	Pacer     pacer.Kind `json:"pacer"`
+	OwnQdisc  bool       `json:"own_qdisc"`              // detach removes the root qdisc
+	QueueLen  *int       `json:"tx_queue_len,omitempty"` // before attach
+	Clock     StampClock `json:"clock"`
+	RateFrom  string     `json:"rate_from"` // ethtool, flag or default
+	NodeFile  string     `json:"node_file,omitempty"`
+	AgentPID  int        `json:"agent_pid,omitempty"`
 }
 
 func statePath(runDir, ifname string) string {
 	return filepath.Join(runDir, escapeName(ifname)+".json")
 }
 
-// LogPath is where a background agent writes its log.
+// LogPath returns the path of a background agent's log.
 func LogPath(runDir, ifname string) string {
 	return filepath.Join(runDir, escapeName(ifname)+".log")
 }
 
-// ReadState reads the state of an interface; os.ErrNotExist if there is none.
+// ReadState reads the state file of an interface. The error wraps os.ErrNotExist if there is
+// none.
 func ReadState(runDir, ifname string) (State, error) {
 	var s State
 	b, err := os.ReadFile(statePath(runDir, ifname))
@@ -59,7 +62,7 @@ func ReadState(runDir, ifname string) (State, error) {
 	return s, nil
 }
 
-// writeState replaces the file whole, so that a reader never sees half of it.
+// writeState replaces the file atomically, so that no reader finds an incomplete one.
 func writeState(runDir string, s State) error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return fmt.Errorf("state directory: %w", err)
@@ -94,13 +97,14 @@ func removeState(runDir, ifname string) error {
 	return err
 }
 
-// ErrAgentRunning says that another agent holds the interface.
+// ErrAgentRunning: the interface has another agent.
 var ErrAgentRunning = errors.New("an agent is running already")
 
-// Lock is held by the agent of an interface for as long as it lives.
+// Lock is the lease of the agent of an interface.
 type Lock struct{ l *lease }
 
-// TakeLock makes the caller the agent of the interface, or returns ErrAgentRunning.
+// TakeLock takes the lease of the interface's agent. The error wraps ErrAgentRunning if another
+// process has it.
 func TakeLock(runDir, ifname string) (*Lock, error) {
 	l, err := takeLease(runDir, ifname, leaseAgent)
 	if errors.Is(err, errLeased) {
@@ -112,14 +116,15 @@ func TakeLock(runDir, ifname string) (*Lock, error) {
 	return &Lock{l}, nil
 }
 
-// Release lets another agent take over.
+// Release releases the lease, so that another agent can start.
 func (l *Lock) Release() { l.l.release() }
 
-// AgentAlive reports whether an agent holds the interface.
+// AgentAlive reports whether the interface has an agent.
 func AgentAlive(runDir, ifname string) bool { return leaseHolder(runDir, ifname, leaseAgent) != "" }
 
-// StopAgent ends the agent of an interface and waits until it has let go. The
-// data plane stays as it is. It does nothing where no agent runs.
+// StopAgent ends the agent of an interface and waits until its lease is free: for timeout
+// after SIGTERM, and for timeout after SIGKILL. The data plane stays. Without an agent it
+// does nothing.
 func StopAgent(runDir, ifname string, timeout time.Duration) error {
 	if !AgentAlive(runDir, ifname) {
 		return nil
@@ -146,5 +151,5 @@ func StopAgent(runDir, ifname string, timeout time.Duration) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s: agent %d does not end", ifname, pid)
+	return fmt.Errorf("%s: agent %d has not ended after SIGTERM and SIGKILL: see what the process waits for (`cat /proc/%[2]d/stack`), and try again", ifname, pid)
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 )
 
-// A Row is one destination and its registers.
+// Row is one destination and its registers.
 type Row struct {
 	Addr netip.Addr
 	Regs bpf.DestRegs
 }
 
-// Rows reads the destination table, ordered by node number, then address.
-// Entries that come or go meanwhile may or may not be in it.
+// Rows reads the destination table, ordered by node number, then address. Entries that are
+// created or deleted meanwhile may or may not be included.
 func (a *Attachment) Rows() ([]Row, error) {
 	var rows []Row
 	err := a.EachRow(func(r Row) { rows = append(rows, r) })
@@ -32,8 +32,8 @@ func (a *Attachment) Rows() ([]Row, error) {
 	return rows, err
 }
 
-// rowBatch is how many entries are read in one call; with the registers' size it
-// makes up the memory that walking a large table takes.
+// rowBatch is the number of entries that are read in one call. It limits the memory for
+// walking a large table.
 const rowBatch = 256
 
 // EachRow calls f for every entry, in no order.
@@ -68,7 +68,7 @@ func (a *Attachment) Lookup(addr netip.Addr) (Row, bool, error) {
 	return r, true, nil
 }
 
-// A Stat is one counter, summed over the CPUs.
+// Stat is one counter, summed over the CPUs.
 type Stat struct {
 	bpf.Reason
 	Count uint64

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/testenv/pcapfile"
+	"github.com/softroce/softroce-xdp/testenv/lab/pcapfile"
 )
 
 // captureOpcodes are what each golden capture must show, over IPv4 and over IPv6.

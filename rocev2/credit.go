@@ -58,8 +58,8 @@ func ParseCreditReturn(b []byte) (CreditReturn, error) {
 type CreditFields struct {
 	Flags uint16
 	Epoch uint32 // numbers the receiver's accounts
-	Limit uint32 // GRANT: may be sent and given up; RETURN: highest such heard
-	Seq   uint16 // GRANT: its number; RETURN: the latest heard
+	Limit uint32 // GRANT: may be sent and given up; RETURN: highest one received
+	Seq   uint16 // GRANT: its number; RETURN: the latest received
 }
 
 func creditFields(b []byte) CreditFields {

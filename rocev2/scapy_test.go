@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 const (
@@ -80,7 +80,7 @@ func TestScapyVectors(t *testing.T) {
 func needScapy(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(python, "-c", "import scapy.contrib.roce").CombinedOutput(); err != nil {
-		need.Skip(t, fmt.Sprintf("scapy is missing (%v, %s): apt install python3-scapy", err, out))
+		require.Skip(t, fmt.Sprintf("scapy is missing (%v, %s): apt install python3-scapy", err, out))
 	}
 }
 

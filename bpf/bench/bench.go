@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures what the data plane's programs cost, against an empty
-// program in the same run. bench.bpf.c says how one packet is repeated.
+// Package bench measures the CPU time per packet of the data plane's programs, compared with
+// an empty program in the same run. bench.bpf.c describes how one packet is repeated.
 package bench
 
 import (
@@ -52,9 +52,9 @@ const (
 	tcNext    = 0xffffffff
 )
 
-// Run measures all rows. The machine is never quiet, so every program runs rounds
-// times, in turn with the others, and the medians are compared. Both numbers of a
-// difference have seen the same weather.
+// Run measures all rows. Other load disturbs the measurement, so every program runs rounds
+// times, alternating with the others, and the medians are compared. Both numbers of a
+// difference are thus measured under the same conditions.
 func Run(rounds int) ([]Row, error) {
 	undo, err := pin()
 	if err != nil {
@@ -107,8 +107,8 @@ func Run(rounds int) ([]Row, error) {
 	return append(rows, Row{Program: "-", Packet: "one cache miss of this machine, in as much memory", Ns: cacheMiss(rounds)}), nil
 }
 
-// cacheMiss is what one dependent load costs in memory of the size of the table,
-// hit at random: what the rows of many destinations have to be compared with.
+// cacheMiss returns the time of one dependent load at a random place of as much memory as the
+// table has, in nanoseconds. It is the reference for the rows of many destinations.
 func cacheMiss(rounds int) float64 {
 	const words = 512 / 8 // of a table element
 	mem := make([]uint64, Destinations*words)
@@ -216,7 +216,7 @@ func (s *scene) know(a netip.Addr, caps uint16) error {
 	}
 	d.RxToken, d.TxToken, d.LastTxNs = token, token, uint64(now.Nano())
 	d.PeerT1Ns, d.InTxNs = 1, now.Nano()+1<<46 // an echo that is not too old for hours
-	d.EchoCheck = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
+	d.EchoGuard = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
 	return s.o.DestTable.Put(bpf.KeyOf(a), &d)
 }
 
@@ -265,7 +265,7 @@ func (s *scene) plain() ([]pair, error) {
 }
 
 // room is what the frames of programs that only shorten can shrink by, and step
-// how much they do in each turn.
+// how much they do in each run.
 const (
 	room = 2000
 	step = 4
@@ -322,8 +322,8 @@ func (s *scene) stamped() ([]pair, error) {
 	return []pair{dataIn, ackIn, dataOut, ackOut}, nil
 }
 
-// A packet to or from one of many destinations costs at most mostOfLookup times what the
-// kernel's look-up alone does.
+// A packet to or from one of many destinations costs at most mostOfLookup times the kernel's
+// lookup alone.
 const (
 	manyOverOne  = "60 000 destinations at random, over one"
 	mostOfLookup = 1.3

@@ -13,6 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type BenchAgentSlot struct {
+	_       structs.HostLayout
+	Key     BenchDestKey
+	Op      uint32
+	Found   uint32
+	ShiftNs int64
+	Regs    BenchDestRegs
+}
+
 type BenchDestKey struct {
 	_    structs.HostLayout
 	Addr [16]uint8
@@ -23,7 +32,7 @@ type BenchDestRegs struct {
 	RxToken        uint64
 	PeerT1Ns       uint64
 	InTxNs         int64
-	EchoCheck      uint64
+	EchoGuard      uint64
 	RxPackets      uint64
 	RxBytes        uint64
 	LastRxNs       uint64
@@ -36,8 +45,8 @@ type BenchDestRegs struct {
 	WinTxNs        int64
 	WinRxNs        int64
 	WinRttNs       int64
-	EchoSeenNs     uint64
-	SettleNs       uint64
+	LastEchoT1Ns   uint64
+	ValidAfterNs   uint64
 	WinSamples     uint32
 	WinCe          uint32
 	RateBps        uint64
@@ -46,8 +55,9 @@ type BenchDestRegs struct {
 	EngineBytes    uint64
 	WinEnginePaced uint32
 	WinEngine      uint8
-	Reserved2      [3]uint8
-	TurnNs         int64
+	EngineLimit    uint8
+	Reserved2      [2]uint8
+	TurnaroundNs   int64
 	RttNs          int64
 	Credit         uint32
 	CreditSeq      uint16
@@ -68,67 +78,58 @@ type BenchDestRegs struct {
 		Psn uint32
 		Qpn uint32
 	}
-	ProbeNs     uint64
-	ProbePsn    uint32
-	WinLoss     uint32
-	WinPaced    uint32
-	WinDue      uint8
-	Reserved4   [11]uint8
-	Rewinds     uint64
-	Naks        uint64
-	Rnrs        uint64
-	Cnps        uint64
-	Ces         uint64
-	TxUnstamped uint64
-	RxUnstamped uint64
-	Dropped     uint64
-	Policy      struct {
-		_             structs.HostLayout
-		RateBps       uint64
-		DecidedNs     uint64
-		CutNs         uint64
-		BaseSinceNs   uint64
-		BaseTxNs      int64
-		BaseRxNs      int64
-		BaseRttNs     int64
-		NextBaseTxNs  int64
-		NextBaseRxNs  int64
-		NextBaseRttNs int64
-		Q_txNs        int64
-		Q_rxNs        int64
-		D_txNs        int64
-		D_rxNs        int64
-		FromBps       uint64
-		SentPackets   uint64
-		PeriodNs      uint64
-		JitterNs      uint32
-		SwingNs       uint32
-		WindowBytes   uint64
-		Decisions     uint32
-		Cuts          uint32
-		Raises        uint32
-		LossQ20       uint32
-		BaseLossQ20   uint32
-		CutQ10        uint32
-		CommonNs      uint32
-		AtMin         uint16
-		Blind         uint16
-		OpenLost      uint16
-		Restores      uint16
-		CaseNo        uint8
-		Row           uint8
-		Action        uint8
-		State         uint8
+	ProbeNs        uint64
+	ProbePsn       uint32
+	WinLoss        uint32
+	WinPaced       uint32
+	WinDue         uint8
+	Reserved4      [11]uint8
+	PsnRegressions uint64
+	Naks           uint64
+	Rnrs           uint64
+	Cnps           uint64
+	Ces            uint64
+	TxUnstamped    uint64
+	RxUnstamped    uint64
+	Dropped        uint64
+	Policy         struct {
+		_                     structs.HostLayout
+		RateBps               uint64
+		DecidedNs             uint64
+		DecreasedNs           uint64
+		BaseSinceNs           uint64
+		BaseTxNs              int64
+		BaseRxNs              int64
+		BaseRttNs             int64
+		NextBaseTxNs          int64
+		NextBaseRxNs          int64
+		NextBaseRttNs         int64
+		QueueingTxNs          int64
+		QueueingRxNs          int64
+		TrendTxNs             int64
+		TrendRxNs             int64
+		RateBeforeDecreaseBps uint64
+		SentPackets           uint64
+		PeriodNs              uint64
+		SpikeNs               uint32
+		OscillationNs         uint32
+		WindowBytes           uint64
+		Decisions             uint32
+		Decreases             uint32
+		Increases             uint32
+		LossQ20               uint32
+		BaseLossQ20           uint32
+		DecreaseQ10           uint32
+		CommonModeNs          uint32
+		FloorPatience         uint16
+		NoFeedback            uint16
+		OpenLost              uint16
+		Undos                 uint16
+		CaseNo                uint8
+		Row                   uint8
+		Action                uint8
+		State                 uint8
 	}
-}
-
-type BenchExchangeSlot struct {
-	_      structs.HostLayout
-	Key    BenchDestKey
-	Op     uint32
-	Found  uint32
-	MoveNs int64
-	Regs   BenchDestRegs
 }
 
 type BenchHelloBucket struct {
@@ -218,11 +219,11 @@ type BenchTemplate struct {
 const (
 	BenchMapActive              = "active"
 	BenchMapAddresses           = "addresses"
+	BenchMapCallBuffer          = "call_buffer"
 	BenchMapConfig              = "config"
 	BenchMapDestTable           = "dest_table"
 	BenchMapEvents              = "events"
 	BenchMapHelloLimit          = "hello_limit"
-	BenchMapMailbox             = "mailbox"
 	BenchMapScratch             = "scratch"
 	BenchMapStats               = "stats"
 	BenchMapSteerTable          = "steer_table"
@@ -241,9 +242,9 @@ const (
 	BenchProgBenchXdpMany       = "bench_xdp_many"
 	BenchProgBenchXdpRestore    = "bench_xdp_restore"
 	BenchProgBenchXdpShorten    = "bench_xdp_shorten"
+	BenchProgSoftroceAgentCall  = "softroce_agent_call"
 	BenchProgSoftroceEgress     = "softroce_egress"
 	BenchProgSoftroceEngineSync = "softroce_engine_sync"
-	BenchProgSoftroceExchange   = "softroce_exchange"
 	BenchProgSoftroceIngress    = "softroce_ingress"
 	BenchVarAbiTypes            = "abi_types"
 	BenchVarClockFixed          = "clock_fixed"
@@ -306,9 +307,9 @@ type BenchProgramSpecs struct {
 	BenchXdpMany       *ebpf.ProgramSpec `ebpf:"bench_xdp_many"`
 	BenchXdpRestore    *ebpf.ProgramSpec `ebpf:"bench_xdp_restore"`
 	BenchXdpShorten    *ebpf.ProgramSpec `ebpf:"bench_xdp_shorten"`
+	SoftroceAgentCall  *ebpf.ProgramSpec `ebpf:"softroce_agent_call"`
 	SoftroceEgress     *ebpf.ProgramSpec `ebpf:"softroce_egress"`
 	SoftroceEngineSync *ebpf.ProgramSpec `ebpf:"softroce_engine_sync"`
-	SoftroceExchange   *ebpf.ProgramSpec `ebpf:"softroce_exchange"`
 	SoftroceIngress    *ebpf.ProgramSpec `ebpf:"softroce_ingress"`
 }
 
@@ -318,11 +319,11 @@ type BenchProgramSpecs struct {
 type BenchMapSpecs struct {
 	Active     *ebpf.MapSpec `ebpf:"active"`
 	Addresses  *ebpf.MapSpec `ebpf:"addresses"`
+	CallBuffer *ebpf.MapSpec `ebpf:"call_buffer"`
 	Config     *ebpf.MapSpec `ebpf:"config"`
 	DestTable  *ebpf.MapSpec `ebpf:"dest_table"`
 	Events     *ebpf.MapSpec `ebpf:"events"`
 	HelloLimit *ebpf.MapSpec `ebpf:"hello_limit"`
-	Mailbox    *ebpf.MapSpec `ebpf:"mailbox"`
 	Scratch    *ebpf.MapSpec `ebpf:"scratch"`
 	Stats      *ebpf.MapSpec `ebpf:"stats"`
 	SteerTable *ebpf.MapSpec `ebpf:"steer_table"`
@@ -362,11 +363,11 @@ func (o *BenchObjects) Close() error {
 type BenchMaps struct {
 	Active     *ebpf.Map `ebpf:"active"`
 	Addresses  *ebpf.Map `ebpf:"addresses"`
+	CallBuffer *ebpf.Map `ebpf:"call_buffer"`
 	Config     *ebpf.Map `ebpf:"config"`
 	DestTable  *ebpf.Map `ebpf:"dest_table"`
 	Events     *ebpf.Map `ebpf:"events"`
 	HelloLimit *ebpf.Map `ebpf:"hello_limit"`
-	Mailbox    *ebpf.Map `ebpf:"mailbox"`
 	Scratch    *ebpf.Map `ebpf:"scratch"`
 	Stats      *ebpf.Map `ebpf:"stats"`
 	SteerTable *ebpf.Map `ebpf:"steer_table"`
@@ -378,11 +379,11 @@ func (m *BenchMaps) Close() error {
 	return _BenchClose(
 		m.Active,
 		m.Addresses,
+		m.CallBuffer,
 		m.Config,
 		m.DestTable,
 		m.Events,
 		m.HelloLimit,
-		m.Mailbox,
 		m.Scratch,
 		m.Stats,
 		m.SteerTable,
@@ -418,9 +419,9 @@ type BenchPrograms struct {
 	BenchXdpMany       *ebpf.Program `ebpf:"bench_xdp_many"`
 	BenchXdpRestore    *ebpf.Program `ebpf:"bench_xdp_restore"`
 	BenchXdpShorten    *ebpf.Program `ebpf:"bench_xdp_shorten"`
+	SoftroceAgentCall  *ebpf.Program `ebpf:"softroce_agent_call"`
 	SoftroceEgress     *ebpf.Program `ebpf:"softroce_egress"`
 	SoftroceEngineSync *ebpf.Program `ebpf:"softroce_engine_sync"`
-	SoftroceExchange   *ebpf.Program `ebpf:"softroce_exchange"`
 	SoftroceIngress    *ebpf.Program `ebpf:"softroce_ingress"`
 }
 
@@ -439,9 +440,9 @@ func (p *BenchPrograms) Close() error {
 		p.BenchXdpMany,
 		p.BenchXdpRestore,
 		p.BenchXdpShorten,
+		p.SoftroceAgentCall,
 		p.SoftroceEgress,
 		p.SoftroceEngineSync,
-		p.SoftroceExchange,
 		p.SoftroceIngress,
 	)
 }

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Control packets: manufacturer opcodes to QP 0xFFFFFE. They end here, or with an
- * engine that uses pre-credit; the host's stack never sees one. rocev2/hello.go is the twin of the format:
+ * Control packets: manufacturer opcodes to QP 0xFFFFFE. They end here, or at an engine
+ * that uses pre-credit; the kernel stack receives none. rocev2/hello.go has the same format:
  *
  *   BTH(12)  0 version(16)  2 flags(16)  4 node(32)  8 caps(32)  12 link_mbps(32)
  *   16 nonce(64)  24 token(64)  ICRC(32), then the stamp option in the surplus area
  *
- * A HELLO is answered on the spot and leaves no trace in the table, so a flood
- * of them costs a bounded number of answers and nothing else. The answer tells the
- * asker's address the token that its stamps must carry. A peer counts as
- * understanding the option only when its HELLO_ACK returns the nonce of our own
- * HELLO: it lives at the address it claims. Token and nonce are made from the address
- * (secret.h), so neither has to be kept.
+ * A HELLO is answered here and changes nothing in the table, so a flood of them costs a
+ * bounded number of answers and nothing else. The answer contains the token that the
+ * peer's stamps must carry. A peer understands the option if its HELLO_ACK returns the
+ * nonce of this host's HELLO, which proves that it receives at its address. Token and
+ * nonce are computed from the address (secret.h), so neither is stored.
  *
- * An ECHO has the same shape with a body of zeros. It is what a host sends that gets
- * stamped data and has nothing to send: the option in it is the feedback of S1.4.
+ * An ECHO has the same layout with a body of zeros. A host that receives stamped data and
+ * has nothing to send uses it: its option is the feedback of S1.4.
  *
- * On a veth pair the answer is left to the agent: veth queues an XDP_TX frame at
- * its peer but wakes the peer only if that has an XDP program of its own.
+ * On a veth pair the agent answers instead: veth queues an XDP_TX frame at its peer, but
+ * schedules the peer only if that has an XDP program too.
  */
 #ifndef SOFTROCE_CONTROL_H
 #define SOFTROCE_CONTROL_H
@@ -35,13 +34,13 @@ static __always_inline int is_control(const struct roce *r)
 }
 
 /*
- * Takes one token out of a bucket that fills at rate a second. The bucket is the time at
- * which it is full again.
+ * bucket_allows takes one token from a bucket that is filled with `rate` tokens per
+ * second. The bucket is stored as the time at which it is full.
  */
 static __always_inline int bucket_allows(__u32 which, __u32 rate)
 {
 	struct hello_bucket *b = bpf_map_lookup_elem(&hello_limit, &which);
-	__u64 cost, full, now = mono_now(); /* a clock that nobody sets back */
+	__u64 cost, full, now = mono_now(); /* a clock that is never set back */
 
 	if (!b || !rate)
 		return 0;
@@ -53,7 +52,7 @@ static __always_inline int bucket_allows(__u32 which, __u32 rate)
 	return 1;
 }
 
-/* The ICRC that the control packet at ip should carry, as it lies in memory. */
+/* control_icrc returns the right ICRC of the control packet at ip, in the byte order of the packet. */
 static __always_inline __u32 control_icrc(const void *ip, int v6)
 {
 	const __u32 hlen = v6 ? IPV6_HLEN : IPV4_HLEN;
@@ -66,7 +65,7 @@ static __always_inline __u32 control_icrc(const void *ip, int v6)
 	if (v6) {
 		ST32(buf + 8, LD32(buf + 8) | bpf_htonl(0x0fffffff)); /* class, flow label */
 		buf[8 + 7] = 0xff;                                     /* hop limit */
-		/* The length that the ICRC knows is that without the option. */
+		/* The ICRC covers the length without the option. */
 		ST16(buf + 8 + 4, bpf_htons(HELLO_UDP_LEN));
 	} else {
 		buf[8 + 1] = 0xff;          /* TOS */
@@ -79,7 +78,7 @@ static __always_inline __u32 control_icrc(const void *ip, int v6)
 	return crc_of(buf, 8 + len);
 }
 
-/* No answers to groups, no entries for them: not one address may be multicast. */
+/* multicast returns whether an address of the packet is multicast; such packets are dropped. */
 static __always_inline int multicast(const void *eth, const void *ip, int v6)
 {
 	const __u8 *mac = eth, *a = ip + (v6 ? 8 : 12), *b = ip + (v6 ? 24 : 16);
@@ -111,9 +110,9 @@ static __always_inline void ipv4_checksum(void *ip)
 }
 
 /*
- * Turns the HELLO into the HELLO_ACK: addresses swapped, our numbers in the
- * body, the nonce as it came, stamp and echo in the option. The UDP ports stay,
- * so both directions of a pair hash alike.
+ * hello_answer turns the HELLO into the HELLO_ACK: it swaps the addresses, writes this
+ * host's numbers into the body, keeps the nonce, and writes stamp and echo into the
+ * option. The UDP ports stay, so both directions of a pair have the same hash.
  */
 static __always_inline void hello_answer(void *eth, void *ip, int v6, const struct sr_config *cfg,
 					 struct stamp *s, __u64 t2, __u64 token)
@@ -133,7 +132,7 @@ static __always_inline void hello_answer(void *eth, void *ip, int v6, const stru
 		*(__u8 *)(ip + 8) = 64;
 		ipv4_checksum(ip);
 	}
-	ST16(bth - 2, 0); /* a UDP checksum would be wrong by now */
+	ST16(bth - 2, 0); /* a UDP checksum would be wrong now */
 	*(__u8 *)bth = OP_HELLO_ACK;
 	ST16(body + 2, 0);
 	ST32(body + 4, bpf_htonl(cfg->node));
@@ -146,7 +145,7 @@ static __always_inline void hello_answer(void *eth, void *ip, int v6, const stru
 	s->echo_t1_ns = s->t1_ns;
 	s->echo_t2_ns = t2;
 	s->flags = s->flags & STAMP_T1 ? STAMP_T1 | STAMP_ECHO : STAMP_T1;
-	s->token = 0; /* the nonce proves it */
+	s->token = 0; /* the nonce is the proof */
 	s->t1_ns = clock_now();
 	s->credit = 0;
 	s->credit_seq = 0;
@@ -160,15 +159,16 @@ static __always_inline int control_drop(enum sr_reason reason)
 }
 
 /*
- * A known peer says of itself what its last HELLO_ACK did not: an engine was
- * opened or closed there. A HELLO proves nothing, so the agent asks.
+ * caps_changed returns whether the capabilities in a HELLO differ from those of the last
+ * HELLO_ACK, as after an engine was opened or closed. A HELLO proves nothing, so the agent
+ * sends a HELLO of its own.
  */
 static __always_inline int caps_changed(const struct dest_regs *d, __u32 caps)
 {
 	return !(d->caps & SR_CAP_STATIC) && ((d->caps ^ caps) & 0x7fff);
 }
 
-/* A HELLO_ACK that returned our nonce: what the peer is, and the first times. */
+/* hello_ack stores a HELLO_ACK with the right nonce: capabilities, token and the first times. */
 static __always_inline int hello_ack(struct dest_regs *d, const struct dest_key *key,
 				     const void *body, const struct stamp *s, __u64 now)
 {
@@ -195,9 +195,9 @@ static __always_inline int hello_ack(struct dest_regs *d, const struct dest_key 
 }
 
 /*
- * A HELLO writes no register: anybody may have sent it. The agent hears of one that it is
- * to answer, and of one that is news: without our token (proven), of a peer without an
- * entry, it is not even that.
+ * hello_event reports a HELLO to the agent. It writes no register, because a HELLO may be
+ * forged. Reported are those that the agent has to answer and those that change what is
+ * known; without the token (`proven`), a HELLO of a peer without an entry is not reported.
  */
 static __always_inline void hello_event(const struct dest_regs *d, const struct dest_key *key,
 					const void *body, const struct stamp *s, __u64 now,
@@ -220,7 +220,7 @@ static __always_inline void hello_event(const struct dest_regs *d, const struct 
 	bpf_ringbuf_submit(e, 0);
 }
 
-/* An ECHO is feedback and nothing else. */
+/* echo_packet takes the feedback of an ECHO, which contains nothing else. */
 static __always_inline int echo_packet(struct dest_regs *d, const struct dest_key *key,
 				       const struct stamp *s, __u64 now)
 {
@@ -250,7 +250,7 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 
 	peer_key(r, 1, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
-	/* Token and nonce first: they are what a flood of forged answers cannot have. */
+	/* Token and nonce are compared first: a flood of forged answers has neither. */
 	if (echo) {
 		if (!d)
 			return control_drop(SR_STAT_echo_unknown);
@@ -282,9 +282,9 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 }
 
 /*
- * Pre-credit is between engines (S5): one that has steered CONTROL_QPN to itself
- * gets what peers say of it, and judges it. The token of the stamp behind them proves that
- * it is the peer; the rest says nothing that is not in the next packet of data.
+ * control_credit steers pre-credit messages (S5) to an engine that has steered
+ * CONTROL_QPN. The token of their stamp proves the peer; the rest of the stamp is not
+ * used, as the next data packet has it too.
  */
 static __always_inline int control_credit(struct xdp_md *ctx, const struct roce *r, void *end,
 					  const struct sr_config *cfg)
@@ -310,8 +310,8 @@ static __always_inline int control_credit(struct xdp_md *ctx, const struct roce 
 }
 
 /*
- * Control packets are rare: they go through a function of their own, and parse
- * once more, so that the code that every packet runs through stays small.
+ * control handles control packets. They are rare, so they have a function of their own
+ * and are parsed a second time; the code for every packet stays small.
  */
 static __noinline int control(struct xdp_md *ctx)
 {

@@ -8,7 +8,7 @@
 
 #define NO_SAMPLE ((__s64)0x7fffffffffffffff)
 
-/* RoCEv2 opcodes of the reliable connection that we look at (IBTA 9.2.1). */
+/* RoCEv2 opcodes of the reliable connection that these programs read (IBTA 9.2.1). */
 #define OP_RC_READ_REQUEST 0x0c
 #define OP_RC_READ_RESPONSE_FIRST 0x0d
 #define OP_RC_READ_RESPONSE_ONLY 0x10
@@ -19,7 +19,7 @@
 #define OP_RC_LAST 0x1f
 #define OP_CNP 0x81
 
-/* Our own (docs/wire-format.md). */
+/* Opcodes of this project (docs/wire-format.md). */
 #define OP_HELLO 0xc0
 #define OP_HELLO_ACK 0xc1
 #define OP_CREDIT_GRANT 0xc2
@@ -30,20 +30,20 @@
 #define PROBE_TIMEOUT_NS 1000000000ull
 
 /*
- * A stamp that nothing answered for this long is not echoed any more: S1.4's
- * receive time would be the time that this host was idle.
+ * Largest age of a stamp that is still echoed. The receive time (S1.4) of an older one
+ * would be the time for which this host was idle.
  */
 #define ECHO_MAX_AGE_NS 1000000000ll
 
-/* An echo that says the round trip took longer than this, or less than nothing, lies. */
+/* Largest RTT that is believed; an echo with a larger or a negative one is ignored. */
 #define ECHO_MAX_RTT_NS 10000000000ll
 
-/* The clock of the stamps: one of two, chosen when the program is loaded. */
+/* 1: stamps have CLOCK_TAI, 0: CLOCK_MONOTONIC. Chosen when the program is loaded. */
 const volatile __u8 clock_tai = 0;
 
 /*
- * For tests, a clock that stands still. The verifier knows the value of these
- * constants and takes the branches out, so they cost nothing.
+ * A fixed time, for tests. The verifier knows the value of these constants and removes
+ * the branches, so they cost nothing.
  */
 const volatile __u8 clock_fixed = 0;
 const volatile __u64 clock_fixed_ns = 0;
@@ -58,7 +58,7 @@ static __always_inline __u64 clock_now(void)
 	return clock_tai ? bpf_ktime_get_tai_ns() : mono_now();
 }
 
-/* Puts the destination on the agent's list, once per evaluation. */
+/* mark_active puts the destination into the active queue, once per evaluation. */
 static __always_inline void mark_active(struct dest_regs *d, const struct dest_key *key)
 {
 	if (d->queued)
@@ -71,8 +71,8 @@ static __always_inline void mark_active(struct dest_regs *d, const struct dest_k
 }
 
 /*
- * A new entry for a destination that this host sends to. Returns NULL if the
- * table is full. The agent hears of it and sends a HELLO.
+ * dest_create makes the entry of a destination that this host sends to. Returns NULL if
+ * the table is full. The agent receives an event and sends a HELLO.
  */
 static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u64 now)
 {
@@ -112,8 +112,8 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 }
 
 /*
- * Whether a packet acknowledges: it leaves because mine arrived, so that the time
- * between the two is the receiver's turnaround.
+ * is_feedback returns whether a packet acknowledges. The peer sends it when data of this
+ * host arrives, so the time between the two is the receiver turnaround.
  */
 static __always_inline int is_feedback(__u8 opcode)
 {
@@ -122,35 +122,35 @@ static __always_inline int is_feedback(__u8 opcode)
 }
 
 /*
- * S1.4: the peer gave back our stamp. T1, T2 from the echo, T3 is now. T1 and T3 are of
- * our clock, so the round trip is exact; T2 - T1 is the value modulo 2^48 that is closest
- * to the one before, and goes on steadily where the clocks' difference passes 2^47.
+ * note_echo measures with an echo of the peer (S1.4): T1 and T2 are in the echo, T3 is the
+ * arrival. T1 and T3 are of this host's clock, so the RTT is exact. T2 - T1 is known modulo
+ * 2^48; the value closest to the one before is taken, so it has no jump where the
+ * difference of the clocks passes 2^47.
  *
- * Every packet of the peer echoes the latest stamp that it has, so that each ACK
- * carries one; the first echo of a stamp is news, later ones would only tell how
- * long we had nothing to send.
+ * Every packet of the peer echoes the latest stamp that arrived there, so each ACK has an
+ * echo. Only the first echo of a stamp counts: the receive time of a later one contains
+ * the time for which this host sent nothing.
  *
- * The receive time of an acknowledgement contains the turnaround. Any other packet
- * (request, data, READ response, ECHO) leaves when its sender has something to send and
- * its pacer allows it. How long that took is no receive time: it is taken off, by the
- * peer's own clock.
+ * The receive time of an acknowledgement contains the receiver turnaround. Any other
+ * packet (request, data, READ response, ECHO) leaves when its sender has data and its
+ * pacer permits. That time is subtracted, measured on the peer's clock.
  */
 static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s, __u64 t3,
 				      __u8 opcode)
 {
 	int feedback = is_feedback(opcode), control = opcode == OP_HELLO_ACK;
-	__s64 turn = time_diff(s->t1_ns, s->echo_t2_ns);
+	__s64 turnaround = time_diff(s->t1_ns, s->echo_t2_ns);
 	__s64 rtt = time_diff(t3, s->echo_t1_ns), tx, rx;
 	__u64 t1 = t3 - rtt;
-	__s64 newer = t1 - d->echo_seen_ns;
+	__s64 newer = t1 - d->last_echo_t1_ns;
 
-	if (d->echo_seen_ns && newer <= 0 && newer > -ECHO_MAX_AGE_NS)
+	if (d->last_echo_t1_ns && newer <= 0 && newer > -ECHO_MAX_AGE_NS)
 		return;
 	if (!feedback) {
 		if (!(s->flags & STAMP_T1))
 			return;
-		rtt -= turn;
-		turn = 0;
+		rtt -= turnaround;
+		turnaround = 0;
 	}
 	if (rtt < 0 || rtt > ECHO_MAX_RTT_NS) {
 		count(SR_STAT_rx_echo_absurd);
@@ -158,17 +158,17 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 	}
 	tx = d->tx_ns + time_diff(s->echo_t2_ns - s->echo_t1_ns, d->tx_ns);
 	rx = rtt - tx;
-	d->echo_seen_ns = t1;
+	d->last_echo_t1_ns = t1;
 	d->tx_ns = tx;
 	d->rx_ns = rx;
 	if (s->flags & STAMP_T1)
-		d->turn_ns = turn;
+		d->turnaround_ns = turnaround;
 	/*
-	 * A packet that left under an earlier rate says nothing of this one. The
-	 * agent's own HELLO does: it does not wait in the pacer, and the agent sends
-	 * one into the pause that it makes to find the baseline.
+	 * A packet that left under an earlier rate does not measure the present one. A HELLO
+	 * of the agent does: it does not pass the pacer, and the agent sends one in the
+	 * baseline pause.
 	 */
-	if (!control && (__s64)(t1 - d->settle_ns) < 0) {
+	if (!control && (__s64)(t1 - d->valid_after_ns) < 0) {
 		count(SR_STAT_rx_echo_stale);
 		return;
 	}
@@ -181,16 +181,16 @@ static __always_inline void note_echo(struct dest_regs *d, const struct stamp *s
 	d->win_samples++;
 }
 
-/* S1.3: the peer's stamp, which is proven to be its. What else the option says. */
+/* note_stamp stores what an option with the right token contains (S1.3, S1.4). */
 static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *s, __u64 t2,
 				       __u8 opcode)
 {
-	if (s->flags & STAMP_T1 && opcode != OP_ECHO) { /* which is no data: S1.3 */
+	if (s->flags & STAMP_T1 && opcode != OP_ECHO) { /* S1.3 is about data, and ECHO is none */
 		__s64 in_tx = time_diff(t2, s->t1_ns);
 
 		WRITE_ONCE(d->peer_t1_ns, s->t1_ns);
 		WRITE_ONCE(d->in_tx_ns, in_tx);
-		WRITE_ONCE(d->echo_check, ~(s->t1_ns ^ (__u64)in_tx));
+		WRITE_ONCE(d->echo_guard, ~(s->t1_ns ^ (__u64)in_tx));
 	}
 	if (s->flags & STAMP_ECHO)
 		note_echo(d, s, t2, opcode);
@@ -202,14 +202,14 @@ static __always_inline void note_stamp(struct dest_regs *d, const struct stamp *
 		add32(&d->win_ce, 1);
 }
 
-/* The echo for a packet to this destination, with the reader's end of echo_check. */
+/* take_echo puts the echo for this destination into a stamp. echo_guard shows a torn read. */
 static __always_inline void take_echo(struct dest_regs *d, struct stamp *s, __u64 now)
 {
 	__u64 t1 = READ_ONCE(d->peer_t1_ns), in_tx = READ_ONCE(d->in_tx_ns);
 	__s64 age = time_diff(now, t1 + in_tx);
 
-	/* One of 39 to 78 hours looks young; who gets it finds the round trip absurd. */
-	if (READ_ONCE(d->echo_check) == ~(t1 ^ in_tx) && age < ECHO_MAX_AGE_NS) {
+	/* An age of 39 to 78 hours seems negative here; the peer's check of the RTT refuses that echo. */
+	if (READ_ONCE(d->echo_guard) == ~(t1 ^ in_tx) && age < ECHO_MAX_AGE_NS) {
 		s->flags |= STAMP_ECHO;
 		s->echo_t1_ns = t1;
 		s->echo_t2_ns = t1 + in_tx;
@@ -221,25 +221,27 @@ static __always_inline void take_echo(struct dest_regs *d, struct stamp *s, __u6
 }
 
 /*
- * Signs that n packets of ours were lost. Like a delay, they count once packets that left
- * under the rate in force are known to have arrived: a go-back-N sender goes on losing and
- * repeating for a while after the cut that answers it. Only stamped packets are known to.
+ * note_loss counts n signs of loss of sent packets. They count from the first echo of a
+ * packet that left under the present rate, as delays do: a go-back-N sender continues to
+ * lose and retransmit for a while after the decrease. Without stamps there is no such
+ * echo, and all signs count.
  */
 static __always_inline void note_loss(struct dest_regs *d, __u32 n, int stamped)
 {
-	if (!stamped || (__s64)(d->echo_seen_ns - d->settle_ns) >= 0)
+	if (!stamped || (__s64)(d->last_echo_t1_ns - d->valid_after_ns) >= 0)
 		add32(&d->win_loss, n);
 }
 
 /*
- * How far behind the last packet of a flow one can be that is not acknowledged yet: what
- * a plain peer says of others is not believed.
+ * Largest distance of an unacknowledged packet from the last one of its flow. A NAK of a
+ * plain peer for an older PSN is not believed.
  */
-#define PSN_UNDER_WAY 4096
+#define PSN_IN_FLIGHT 4096
 
 /*
- * Whether this host has sent something lately that a packet with this PSN can be the
- * answer to. A plain peer proves nothing; who forges its NAKs must at least guess this.
+ * answers_us returns whether a packet with this PSN can be the answer to one that this
+ * host has sent recently. A plain peer has no token, so a forged NAK must at least have
+ * such a PSN.
  */
 static __always_inline int answers_us(const struct dest_regs *d, __u32 psn)
 {
@@ -248,11 +250,11 @@ static __always_inline int answers_us(const struct dest_regs *d, __u32 psn)
 #pragma unroll
 	for (int i = 0; i < SR_PSN_SLOTS; i++)
 		found |= d->flows[i].qpn && !(d->flows[i].psn >> 31) &&
-			 ((d->flows[i].psn - psn) & 0xffffff) < PSN_UNDER_WAY;
+			 ((d->flows[i].psn - psn) & 0xffffff) < PSN_IN_FLIGHT;
 	return found;
 }
 
-/* The AETH's syndrome of an acknowledgement, 0 = there is none or it says ACK. */
+/* nak_syndrome returns the AETH syndrome of a NAK or RNR NAK, 0 = the packet is neither. */
 static __always_inline __u8 nak_syndrome(const struct roce *r, void *end)
 {
 	__u8 syndrome;
@@ -276,7 +278,7 @@ static __always_inline void note_nak(struct dest_regs *d, __u8 syndrome)
 }
 
 /*
- * The round trip of the probed packet, from the response to it. Returns whether the
+ * note_probe measures the RTT of the probed packet with its answer. Returns whether the
  * probe has ended.
  */
 static __always_inline int note_probe(struct dest_regs *d, const struct roce *r, __u64 now)
@@ -289,8 +291,8 @@ static __always_inline int note_probe(struct dest_regs *d, const struct roce *r,
 	     op != OP_RC_READ_RESPONSE_ONLY))
 		return 0;
 	rtt = now - d->probe_ns;
-	if (rtt > 0) { /* else it left earlier than our pacer thought */
-		if (d->probe_ns >= d->settle_ns && rtt < d->win_rtt_ns)
+	if (rtt > 0) { /* else it left before the departure that the pacer computed */
+		if (d->probe_ns >= d->valid_after_ns && rtt < d->win_rtt_ns)
 			d->win_rtt_ns = rtt;
 		d->rtt_ns = rtt;
 	}
@@ -299,15 +301,15 @@ static __always_inline int note_probe(struct dest_regs *d, const struct roce *r,
 }
 
 /*
- * What a request or a READ response that goes out says: rewinds of its PSN, whether an answer
- * is due, and a probe where the packet has no stamp. One probe at a time, on a packet that will be
- * acknowledged. It waits in the pacer until `leaves`, for so long; len is that of its
- * L2 frame without the option.
+ * note_request records a request or a READ response that is sent: a regression of its PSN,
+ * whether feedback is due, and an RTT probe if the packet has no stamp. There is one probe
+ * at a time, on a packet that will be acknowledged. The packet stays in the pacer for
+ * `wait`, until `leaves`; len is the length of its L2 frame without the option.
  *
- * A READ request that goes again says that its answer was lost, on the way here: it is a
- * retransmission, and no sign of loss of ours. That is what a READ response is that goes again.
- * Nor does a READ request have a round trip of the network's: its answer waits for those
- * before it at the responder.
+ * A repeated READ request shows that responses were lost on the reverse path: it is a
+ * retransmission, but no loss of this host's data. A repeated READ response is such a
+ * loss. A READ request is not probed either: at the responder its answer is queued behind
+ * earlier ones, so the time is no RTT of the network.
  */
 static __always_inline void note_request(struct dest_regs *d, const struct roce *r, __u32 len,
 					 __u64 leaves, __s64 wait, int stamped)
@@ -327,11 +329,11 @@ static __always_inline void note_request(struct dest_regs *d, const struct roce 
 	WRITE_ONCE(*flow, own | psn);
 	back = ((__u32)last + 1 - psn) & 0xffffff;
 	if (last >> 31 == own >> 31 && back && back <= 0x800000) {
-		add(&d->rewinds, 1);
+		add(&d->psn_regressions, 1);
 		if (op != OP_RC_READ_REQUEST && !all_wait(d, back, len, wait))
 			note_loss(d, 1, stamped);
 		if (!response)
-			d->probe_ns = 0; /* Karn: its answer could be the answer to either */
+			d->probe_ns = 0; /* Karn's rule: the answer may belong to either transmission */
 	}
 
 	if (response || op == OP_RC_READ_REQUEST)

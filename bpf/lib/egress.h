@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet's way out of the host's stack (DESIGN: parse, entry, pacer, stamp). */
+/* Egress: a packet of the kernel stack passes parse, entry, pacer, stamp. */
 #ifndef SOFTROCE_EGRESS_H
 #define SOFTROCE_EGRESS_H
 
-/* Both TCX and clsact read -1 as "the next program, please". */
+/* For both TCX and clsact, -1 continues with the next program. */
 #define TC_NEXT (-1)
 #define TC_DROP 2
 
-/* What the parser wants to see in the linear part of an skb. */
+/* Bytes that the parser needs in the linear part of an skb. */
 #define PULL_LEN (ETH_HLEN + 2 * VLAN_HLEN + IPV6_HLEN + UDP_HLEN + BTH_LEN)
 
-/* Where `off` bytes into the frame lie, if n bytes are there; else NULL. */
+/* at returns the address of offset `off` of the frame if n bytes are there, else NULL. */
 static __always_inline void *at(struct __sk_buff *skb, __u32 off, __u32 n)
 {
 	void *p = (void *)(long)skb->data;
@@ -22,13 +22,14 @@ static __always_inline void *at(struct __sk_buff *skb, __u32 off, __u32 n)
 }
 
 /*
- * Whether the kernel's RoCE driver or root has sent the packet. Any process may send UDP
- * to port 4791, with PSNs that look like loss; what it sends must not be counted.
+ * sent_here returns whether the kernel's RoCE driver or root has sent the packet. Any
+ * process may send UDP to port 4791, with PSNs that look like loss; such packets must not
+ * be counted.
  *
- * The driver gives each queue pair a socket of the kernel that is never bound, so its
- * port is 0. That of a process has got one before its first packet. The uid of the
- * driver's socket says nothing: it is that of the process that made the queue pair.
- * A packet without a socket was forwarded: it is another host's.
+ * The driver gives each queue pair a kernel socket that is never bound, so its port is 0.
+ * The socket of a process has a port before its first packet. The uid of the driver's
+ * socket proves nothing: it is the uid of the process that created the queue pair. A
+ * packet without a socket was forwarded for another host.
  */
 static __always_inline int sent_here(struct __sk_buff *skb)
 {
@@ -38,9 +39,9 @@ static __always_inline int sent_here(struct __sk_buff *skb)
 }
 
 /*
- * A control packet of our agent (HELLO, ECHO): the option is there already, outside of the
- * ICRC, and only waits for its time, the token and the echo. HELLO gets no echo: nobody
- * would believe it. A HELLO_ACK has one already: of the HELLO that it answers.
+ * stamp_control completes a control packet of the agent (HELLO, ECHO). The option is there
+ * already, outside of the ICRC, and lacks time, token and echo. A HELLO gets no echo,
+ * because the peer would not believe it. A HELLO_ACK has the echo of its HELLO already.
  */
 static __always_inline int stamp_control(struct __sk_buff *skb, const struct roce *r, __u64 now)
 {
@@ -72,7 +73,7 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	return TC_NEXT;
 }
 
-/* Why this packet leaves without the option, or 0: it gets one. */
+/* unstamped_reason returns why this packet leaves without the option, or 0 if it gets one. */
 static __always_inline int unstamped_reason(struct __sk_buff *skb, const struct dest_regs *d,
 					    const struct sr_config *cfg, const struct roce *r)
 {
@@ -89,7 +90,7 @@ static __always_inline int unstamped_reason(struct __sk_buff *skb, const struct 
 	return 0;
 }
 
-/* Lengthens the packet and writes the option behind its ICRC. */
+/* append lengthens the packet and writes the option behind its ICRC. */
 static __always_inline int append(struct __sk_buff *skb, struct roce *r, const struct stamp *s)
 {
 	void *opt;
@@ -127,7 +128,7 @@ static __always_inline int egress(struct __sk_buff *skb)
 	switch (v) {
 	case ROCE:
 		break;
-	case ODD:
+	case UNSUPPORTED:
 		count(r.reason);
 		return TC_NEXT;
 	case SHORT_ROCE:

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ICRC of control packets. Data packets are never checked or changed here: the
- * option lies outside of their ICRC.
+ * ICRC of control packets. Data packets are neither checked nor changed here: the
+ * option is outside of their ICRC.
  *
- * Reflected CRC-32, four bits a step: a control packet has about a hundred
- * bytes and their number is limited, so a table of 16 words serves.
+ * Reflected CRC-32, four bits per step: a control packet has about a hundred bytes and
+ * their rate is limited, so a table of 16 words is enough.
  */
 #ifndef SOFTROCE_ICRC_H
 #define SOFTROCE_ICRC_H
@@ -23,9 +23,9 @@ static __always_inline __u32 crc_byte(__u32 crc, __u8 b)
 }
 
 /*
- * The ICRC of the datagram in p: eight bytes 0xff, then the packet from its IP
- * header on with the fields that routers change set to ones (IBTA A17.3.3),
- * which is what control_load() prepares. len is at most CONTROL_BUF.
+ * crc_of is the ICRC of the datagram in p: eight bytes 0xff, then the packet from its IP
+ * header on with the fields that routers change set to ones (IBTA A17.3.3), as
+ * control_icrc() prepares it. len is at most CONTROL_BUF.
  */
 #define CONTROL_BUF 104
 

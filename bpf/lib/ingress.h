@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet's way in (DESIGN: parse, stamp, control, steer, pass). */
+/* Ingress: an arriving packet passes parse, stamp, control, steer, pass. */
 #ifndef SOFTROCE_INGRESS_H
 #define SOFTROCE_INGRESS_H
 
-/* Frames to other machines may pass through here (bridges, promiscuous mode). */
+/* other_host returns whether a frame is addressed to another machine (bridges, promiscuous mode). */
 static __always_inline int other_host(const void *eth, const struct sr_config *cfg)
 {
 	__u32 hi = LD32(cfg->mac);
@@ -13,8 +13,8 @@ static __always_inline int other_host(const void *eth, const struct sr_config *c
 }
 
 /*
- * Where the whole datagram ends, against where the frame does. Returns the
- * frame's surplus over it (Ethernet padding), or -1: the frame is too short.
+ * frame_surplus returns the bytes of the frame behind the datagram (Ethernet padding), or
+ * a negative number if the frame is too short.
  */
 static __always_inline __s32 frame_surplus(struct xdp_md *ctx, const struct roce *r)
 {
@@ -25,16 +25,17 @@ static __always_inline __s32 frame_surplus(struct xdp_md *ctx, const struct roce
 	return (__s32)bpf_xdp_get_buff_len(ctx) - (__s32)need;
 }
 
-/* How far a packet from a peer's address is proven to be the peer's (docs/security.md). */
+/* What proves that a packet is from the peer with its address (docs/security.md). */
 enum trust {
-	TRUST_PROVEN, /* a stamp with the token that the peer was given */
-	TRUST_PLAIN,  /* the peer does not stamp: nothing of its can be proven */
-	TRUST_NONE,   /* the peer stamps, and this is no stamp of its */
+	TRUST_PROVEN, /* a stamp with the token of the peer */
+	TRUST_PLAIN,  /* the peer sends no stamps, so there is no proof */
+	TRUST_NONE,   /* the peer sends stamps, and this packet has no right one */
 };
 
 /*
- * Whether a CNP or NAK of a plain peer concerns something that this host sends: a queue
- * pair of the engine, or of rxe a PSN that was sent lately; a CNP has none.
+ * concerns_us returns whether a CNP or NAK of a plain peer belongs to traffic of this
+ * host: a queue pair of the engine, or for rxe a PSN that was sent recently. A CNP has no
+ * PSN.
  */
 static __always_inline int concerns_us(const struct dest_regs *d, const struct sr_config *cfg,
 				       const struct roce *r, __u64 now)
@@ -46,7 +47,7 @@ static __always_inline int concerns_us(const struct dest_regs *d, const struct s
 	return answers_us(d, bth_psn(r->bth));
 }
 
-/* CNPs and NAKs. Returns whether there is one that the policy wants to know of. */
+/* note_trouble counts CNPs and NAKs. Returns whether the policy has to evaluate the destination. */
 static __always_inline int note_trouble(struct dest_regs *d, const struct sr_config *cfg,
 					const struct roce *r, void *end, __u64 now,
 					enum trust trust)
@@ -70,11 +71,11 @@ static __always_inline int note_trouble(struct dest_regs *d, const struct sr_con
 	return 1;
 }
 
-/* Returns whether the packet said something that the policy wants to know. */
+/* note_packet counts a packet. Returns whether the policy has to evaluate the destination. */
 static __always_inline int note_packet(struct dest_regs *d, const struct sr_config *cfg,
 				       struct roce *r, void *end, __u64 now, enum trust trust)
 {
-	int news = note_trouble(d, cfg, r, end, now, trust);
+	int update = note_trouble(d, cfg, r, end, now, trust);
 
 	add(&d->rx_packets, 1);
 	add(&d->rx_bytes, r->ip_hlen + r->udp_len);
@@ -84,23 +85,23 @@ static __always_inline int note_packet(struct dest_regs *d, const struct sr_conf
 		if (r->ce)
 			count(SR_STAT_rx_unproven);
 		r->ce = 0;
-		return news;
+		return update;
 	}
 	d->last_rx_ns = now;
 	if (r->opcode >= OP_RC_READ_RESPONSE_FIRST && r->opcode <= OP_RC_ATOMIC_ACK)
-		news |= note_probe(d, r, now);
+		update |= note_probe(d, r, now);
 	if (r->ce) {
 		add(&d->ces, 1);
 		if (!READ_ONCE(d->ce_pending))
 			WRITE_ONCE(d->ce_pending, 1);
 	}
-	return news;
+	return update;
 }
 
 /*
- * A host without an entry stamps what it sends. With our token it receives at its address,
- * and the agent asks it what it is: its HELLOs may be lost in the queue that its data
- * fills, and without an entry nothing is echoed to it.
+ * ask_unknown reports a host without an entry that sends stamps with the right token, and
+ * therefore receives at its address. The agent sends it a HELLO: the host's own HELLOs may
+ * be lost in the queue that its data fills, and without an entry it gets no echo.
  */
 static __noinline int ask_unknown(const struct dest_key *key, __u64 token, __u64 now)
 {
@@ -118,15 +119,15 @@ static __noinline int ask_unknown(const struct dest_key *key, __u64 token, __u64
 }
 
 /*
- * What a packet with a stamp says of its sender. Whoever has not the right token has
- * not received our HELLO_ACK at the peer's address: all of the stamp is forged or of
- * another time, and says nothing. Returns as note_packet does.
+ * note_stamped takes the stamp of a packet. A sender without the right token has not
+ * received the HELLO_ACK at the peer's address, so the whole stamp is forged or outdated
+ * and is ignored. Returns as note_packet does.
  */
 static __always_inline int note_stamped(struct dest_regs *d, const struct dest_key *key,
 					const struct sr_config *cfg, struct roce *r, void *end,
 					struct stamp *s, __u64 now)
 {
-	int news;
+	int update;
 
 	if (!d || s->token != d->rx_token || !s->token) {
 		s->flags = 0;
@@ -143,10 +144,10 @@ static __always_inline int note_stamped(struct dest_regs *d, const struct dest_k
 	}
 	count(SR_STAT_rx_stamped);
 	s->proven = 1;
-	news = note_packet(d, cfg, r, end, now, TRUST_PROVEN);
+	update = note_packet(d, cfg, r, end, now, TRUST_PROVEN);
 	note_stamp(d, s, now, r->opcode);
-	/* With a T1 the agent looks whether it is echoed (ECHO). */
-	return news | (s->flags & (STAMP_T1 | STAMP_ECHO | STAMP_CE));
+	/* For a T1 the agent checks whether an ECHO is needed. */
+	return update | (s->flags & (STAMP_T1 | STAMP_ECHO | STAMP_CE));
 }
 
 static __always_inline int note_unstamped(struct dest_regs *d, const struct sr_config *cfg,
@@ -159,10 +160,10 @@ static __always_inline int note_unstamped(struct dest_regs *d, const struct sr_c
 }
 
 /*
- * Takes the option out: nobody above shall see it. The IP length alone does that, since
- * what follows is padding; where the kernel can, the frame is shortened as well. Not
- * with several buffers: veth and generic XDP leave skb->len too long then (seen on
- * 6.18), and the packet is lost.
+ * strip removes the option, which the kernel stack must not receive. The IP length alone
+ * does that, because the bytes behind it are padding. Where possible the frame is shortened
+ * as well, but not a frame of several buffers: veth and generic XDP leave skb->len too long
+ * then (Linux 6.18), and the packet is lost.
  */
 static __always_inline void strip(struct xdp_md *ctx, struct roce *r, int one_buffer, __s32 padding)
 {
@@ -183,12 +184,12 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	int one_buffer;
 	__s32 padding;
 	__u64 now;
-	int why, news;
+	int why, update;
 
 	switch (parse(data, end, &r, &rx_reasons)) {
 	case ROCE:
 		break;
-	case ODD:
+	case UNSUPPORTED:
 		count(r.reason);
 		return XDP_PASS;
 	case SHORT_ROCE:
@@ -218,13 +219,13 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	why = r.surplus ? read_option(ctx, &r, data, end, &s) : SR_STAT_rx_unstamped;
 	if (!why) {
-		news = note_stamped(d, &key, cfg, &r, end, &s, now);
+		update = note_stamped(d, &key, cfg, &r, end, &s, now);
 	} else {
 		s.flags = 0;
 		count(why);
-		news = note_unstamped(d, cfg, &r, end, now);
+		update = note_unstamped(d, cfg, &r, end, now);
 	}
-	if (news)
+	if (update)
 		mark_active(d, &key);
 	st = steer_find(cfg, r.qpn);
 	if (!why || why == SR_STAT_rx_option_version)

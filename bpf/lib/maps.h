@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The maps, pinned under /sys/fs/bpf/softroce-xdp/<interface>/. Each says who
- * writes it. Sizes are the defaults; the loader sets max_entries at attach.
+ * The maps, pinned under /sys/fs/bpf/softroce-xdp/<interface>/. Each comment names the
+ * writer. Sizes are the defaults; the loader sets max_entries at attach.
  */
 #ifndef SOFTROCE_MAPS_H
 #define SOFTROCE_MAPS_H
 
 /*
- * The destination table (S1.2). Entries are created by egress, that is by this
- * host's own traffic, and by the agent from the node file: a packet that comes
- * in never makes one, so a flood of spoofed sources finds nothing to fill.
- * Deleted by the agent only (idle entries, detach).
+ * The destination table (S1.2). Egress creates entries, for this host's own traffic, and
+ * the agent does from the node file. An arriving packet never creates one, so a flood of
+ * spoofed sources cannot fill the table. Only the agent deletes entries (idle, detach).
  *
- * The kernel makes as many buckets as the next power of two: one entry over one
- * gives a full table half as long chains, each link of which is a cache miss.
+ * The kernel rounds the number of buckets up to a power of two. One entry more than a
+ * power of two halves the chains of a full table, in which each link is a cache miss.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -62,9 +61,9 @@ struct {
 } events SEC(".maps");
 
 /*
- * Destinations with traffic since their last evaluation. Pushed by the data
- * plane (once: dest_regs.queued), popped by the exchange program, so that an
- * evaluation costs what is active and not what is in the table.
+ * Destinations with traffic since their last evaluation. Pushed by the data plane (once:
+ * dest_regs.queued), popped by the agent call. The cost of an evaluation depends on the
+ * active destinations and not on the size of the table.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
@@ -72,23 +71,23 @@ struct {
 	__type(value, struct dest_key);
 } active SEC(".maps");
 
-/* The mailbox of the exchange program, mapped into the agent's memory. */
+/* Slots of the agent call, mapped into the agent's memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SR_EXCHANGE_SLOTS);
+	__uint(max_entries, SR_AGENT_SLOTS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct exchange_slot);
-} mailbox SEC(".maps");
+	__type(value, struct agent_slot);
+} call_buffer SEC(".maps");
 
 enum hello_buckets { BUCKET_HELLO, BUCKET_UNKNOWN, BUCKETS };
 
 /*
- * Token buckets, one set a CPU: HELLO answers, and hosts without an entry that the agent
- * is to ask. Written by ingress.
+ * Token buckets, one set per CPU: HELLO answers, and events about hosts without an entry.
+ * Written by ingress.
  */
 struct hello_bucket {
-	__u64 full_ns; /* when the bucket will be full again */
+	__u64 full_ns; /* time at which the bucket is full */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -97,7 +96,7 @@ struct {
 	__type(value, struct hello_bucket);
 } hello_limit SEC(".maps");
 
-/* Where a new entry is put together: it does not fit the stack. */
+/* Memory for the construction of a new entry, which does not fit the BPF stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -114,13 +113,13 @@ static __always_inline void count(enum sr_reason reason)
 		*n += 1;
 }
 
-/* Counts in a destination's entry. */
+/* add counts in a destination's entry. */
 static __always_inline void add(__u64 *counter, __u64 n)
 {
 	__sync_fetch_and_add(counter, n);
 }
 
-/* The same for the counts of a window, which the exchange program takes away. */
+/* add32 does the same for the counts of a window, which the agent call resets. */
 static __always_inline void add32(__u32 *counter, __u32 n)
 {
 	__sync_fetch_and_add(counter, n);
@@ -133,7 +132,7 @@ static __always_inline const struct sr_config *get_config(void)
 	return bpf_map_lookup_elem(&config, &zero);
 }
 
-/* An event to be filled in and given to bpf_ringbuf_submit, or NULL: the ring is full. */
+/* event_begin returns an event to fill in and pass to bpf_ringbuf_submit, or NULL if the ring is full. */
 static __always_inline struct sr_event *event_begin(enum sr_event_type type,
 						    const struct dest_key *peer, __u64 now)
 {

@@ -2,8 +2,7 @@
 /*
  * From the Ethernet header to the BTH, for XDP and TC alike.
  *
- * The order of the checks is the order of cost: what is not RoCEv2 leaves after
- * as few of them as possible.
+ * The cheapest checks come first: a packet that is not RoCEv2 passes as few as possible.
  */
 #ifndef SOFTROCE_PARSE_H
 #define SOFTROCE_PARSE_H
@@ -22,10 +21,10 @@
 #define ROCE_PORT 4791
 #define ROCE_MIN_UDP (UDP_HLEN + BTH_LEN + ICRC_LEN)
 
-/* Largest offset of anything in a packet that we look for: jumbo frames. */
+/* Largest offset in a packet that is read: jumbo frames. */
 #define MAX_OFFSET 0x3fff
 
-/* Shows the verifier that off <= MAX_OFFSET; clang would optimise the `&` away. */
+/* bounded shows the verifier that off <= MAX_OFFSET; clang would remove a plain `&`. */
 static __always_inline __u64 bounded(__u64 off)
 {
 	asm volatile("%0 &= %1" : "+r"(off) : "i"(MAX_OFFSET));
@@ -33,8 +32,8 @@ static __always_inline __u64 bounded(__u64 off)
 }
 
 /*
- * Loads of any alignment as one instruction. Packed structs would do, but for
- * BPF clang takes them apart into single bytes.
+ * Loads of any alignment as one instruction. For packed structs clang emits loads of
+ * single bytes on BPF.
  */
 typedef __u16 __attribute__((may_alias)) u16_a;
 typedef __u32 __attribute__((may_alias)) u32_a;
@@ -46,19 +45,19 @@ typedef __u64 __attribute__((may_alias)) u64_a;
 #define ST32(p, v) (*(u32_a *)(p) = (v))
 #define ST64(p, v) (*(u64_a *)(p) = (v))
 
-/* Fields that another CPU may change meanwhile: one access, in this order. */
+/* For fields that another CPU may change meanwhile: one access, in program order. */
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 
 enum verdict {
-	NOT_ROCE,    /* not ours: pass, count nothing */
+	NOT_ROCE,    /* no RoCEv2: pass, count nothing */
 	ROCE,        /* all fields of struct roce are valid */
-	SHORT,       /* the linear part ended before we could know: TC may pull */
-	SHORT_ROCE,  /* the same, but the UDP port says RoCEv2 */
-	ODD,         /* RoCEv2 that we do not read: pass, reason in struct roce */
+	SHORT,       /* the linear part is too short to decide: TC may pull more */
+	SHORT_ROCE,  /* the same, and the UDP port is that of RoCEv2 */
+	UNSUPPORTED, /* malformed or unsupported RoCEv2: pass, reason in struct roce */
 };
 
-/* Where a RoCEv2 packet's parts are. Offsets count from the Ethernet header. */
+/* Positions of the parts of a RoCEv2 packet. Offsets count from the Ethernet header. */
 struct roce {
 	void *ip;
 	void *udp;
@@ -73,10 +72,10 @@ struct roce {
 	__u8 opcode;
 	__u8 v6;
 	__u8 ce;
-	__u16 reason;   /* enum sr_reason, with ODD */
+	__u16 reason;   /* enum sr_reason, with UNSUPPORTED */
 };
 
-/* Reasons differ by direction; the caller says which to report. */
+/* The reasons of one direction. */
 struct parse_reasons {
 	__u16 fragment, ip_options, bad_length;
 };
@@ -93,15 +92,14 @@ static const struct parse_reasons tx_reasons = {
 	.bad_length = SR_STAT_tx_malformed,
 };
 
-static __always_inline enum verdict odd(struct roce *r, __u16 reason)
+static __always_inline enum verdict unsupported(struct roce *r, __u16 reason)
 {
 	r->reason = reason;
-	return ODD;
+	return UNSUPPORTED;
 }
 
 /*
- * UDP and BTH, once the IP header is understood. r->ip, ip_off, ip_hlen, ip_len
- * are set.
+ * parse_udp parses UDP and BTH. r->ip, ip_off, ip_hlen and ip_len are set before.
  */
 static __always_inline enum verdict parse_udp(void *udp, void *end, struct roce *r,
 					      const struct parse_reasons *why)
@@ -112,9 +110,9 @@ static __always_inline enum verdict parse_udp(void *udp, void *end, struct roce 
 		return NOT_ROCE;
 	r->udp = udp;
 	r->udp_len = bpf_ntohs(LD16(udp + 4));
-	/* RoCEv2 pads its payload to 4 bytes; an option behind an odd length would lie askew. */
+	/* RoCEv2 pads its payload to 4 bytes; behind another length the option would be unaligned. */
 	if (r->udp_len < ROCE_MIN_UDP || r->udp_len & 3 || r->ip_hlen + r->udp_len > r->ip_len)
-		return odd(r, why->bad_length);
+		return unsupported(r, why->bad_length);
 	r->surplus = r->ip_len - r->ip_hlen - r->udp_len;
 	r->opt_off = r->ip_off + r->ip_hlen + r->udp_len;
 
@@ -136,16 +134,16 @@ static __always_inline enum verdict parse_ipv4(void *ip, void *end, struct roce 
 	if (*(__u8 *)ip != 0x45) {
 		__u32 hlen = (*(__u8 *)ip & 0xf) * 4;
 
-		/* Look just far enough to know whether it is RoCEv2. */
+		/* Read only as far as needed to know whether it is RoCEv2. */
 		if (*(__u8 *)ip >> 4 != 4 || hlen < IPV4_HLEN || ip + hlen + UDP_HLEN > end ||
 		    LD16(ip + hlen + 2) != bpf_htons(ROCE_PORT))
 			return NOT_ROCE;
-		return odd(r, why->ip_options);
+		return unsupported(r, why->ip_options);
 	}
 	if (LD16(ip + IPV4_HLEN + 2) != bpf_htons(ROCE_PORT))
 		return NOT_ROCE;
 	if (LD16(ip + 6) & bpf_htons(0x3fff))
-		return odd(r, why->fragment);
+		return unsupported(r, why->fragment);
 	r->ip = ip;
 	r->v6 = 0;
 	r->ip_hlen = IPV4_HLEN;
@@ -160,7 +158,7 @@ static __always_inline enum verdict parse_ipv6(void *ip, void *end, struct roce 
 	if (ip + IPV6_HLEN + UDP_HLEN > end)
 		return SHORT;
 	if (*(__u8 *)(ip + 6) != 17 || *(__u8 *)ip >> 4 != 6)
-		return NOT_ROCE; /* extension headers: no RoCEv2 sender makes them */
+		return NOT_ROCE; /* extension headers: RoCEv2 senders do not use them */
 	r->ip = ip;
 	r->v6 = 1;
 	r->ip_hlen = IPV6_HLEN;
@@ -197,7 +195,7 @@ static __always_inline enum verdict parse(void *data, void *end, struct roce *r,
 	return NOT_ROCE;
 }
 
-/* The table's key for one address of the packet: the source or the destination. */
+/* peer_key makes the table's key from the source or the destination address of the packet. */
 static __always_inline void peer_key(const struct roce *r, int source, struct dest_key *key)
 {
 	if (r->v6) {
@@ -206,7 +204,7 @@ static __always_inline void peer_key(const struct roce *r, int source, struct de
 		ST64(key->addr, LD64(a));
 		ST64(key->addr + 8, LD64(a + 8));
 	} else {
-		/* Whole words: the look-up reads words, and waits for two halves to meet. */
+		/* Whole words: the lookup reads words, which stalls after two writes of half a word. */
 		ST64(key->addr, 0);
 		ST64(key->addr + 8, (__u64)LD32(r->ip + (source ? 12 : 16)) << 32 | bpf_htonl(0xffff));
 	}
@@ -222,7 +220,7 @@ static __always_inline int bth_ack_req(const void *bth)
 	return *(const __u8 *)(bth + 8) >> 7;
 }
 
-/* Adds delta to the length field of the IP header, checksum included (RFC 1624). */
+/* ip_add_length adds delta to the length in the IP header and updates the checksum (RFC 1624). */
 static __always_inline void ip_add_length(struct roce *r, __s32 delta)
 {
 	if (r->v6) {

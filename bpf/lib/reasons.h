@@ -2,9 +2,9 @@
 /*
  * Every counter of the data plane: SR_REASON(number, NAME, "what happened").
  * The `stats` map is indexed by the number. Go reads this very file (embedded)
- * to name the counters, so there is no second list to keep in step.
+ * to name the counters, so there is no second list.
  *
- * Numbers are never reused: dashboards know them.
+ * Numbers are never reused, because monitoring may store them.
  */
 #ifndef SOFTROCE_REASONS_H
 #define SOFTROCE_REASONS_H
@@ -19,7 +19,7 @@
 	SR_REASON(6, rx_ip_options, "ingress: IPv4 options or IPv6 extension headers in front of RoCEv2, passed unread") \
 	SR_REASON(7, rx_truncated, "ingress: RoCEv2 packets shorter than their headers say, passed on") \
 	SR_REASON(8, rx_bad_length, "ingress: UDP length does not fit the IP length or the BTH, or is no multiple of 4, passed on") \
-	SR_REASON(9, rx_option_foreign, "ingress: surplus area that holds no stamp option of ours, passed on") \
+	SR_REASON(9, rx_option_foreign, "ingress: surplus area without a stamp option, passed on") \
 	SR_REASON(10, rx_option_checksum, "ingress: stamp option with a wrong OCS, passed on unread") \
 	SR_REASON(11, rx_option_version, "ingress: stamp option of another version, stripped unread") \
 	SR_REASON(12, rx_strip_failed, "ingress: the kernel refused to shorten the packet; the option stays behind the IP datagram as padding") \
@@ -29,34 +29,34 @@
 	SR_REASON(16, hello_ack, "control: HELLO_ACKs received") \
 	SR_REASON(17, control_bad_icrc, "control: packets with a wrong ICRC, dropped") \
 	SR_REASON(18, control_malformed, "control: packets of a wrong length or version, dropped") \
-	SR_REASON(19, control_unknown, "control: opcodes of the manufacturer range that we do not know, dropped") \
-	SR_REASON(20, hello_ack_forged, "control: HELLO_ACKs without our nonce, dropped") \
-	SR_REASON(21, events_lost, "events that found the ring buffer full") \
+	SR_REASON(19, control_unknown, "control: unknown opcodes of the manufacturer range, dropped") \
+	SR_REASON(20, hello_ack_forged, "control: HELLO_ACKs without the right nonce, dropped") \
+	SR_REASON(21, events_lost, "events lost because the ring buffer was full") \
 	SR_REASON(22, tx_stamped, "egress: RoCEv2 packets that left with a stamp option") \
 	SR_REASON(23, tx_unaware, "egress: packets to peers not known to understand the option, left unstamped") \
-	SR_REASON(24, tx_too_big, "egress: packets that the option would lift over the MTU, left unstamped") \
+	SR_REASON(24, tx_too_big, "egress: packets that exceed the MTU with the option, left unstamped") \
 	SR_REASON(25, tx_udp_checksum, "egress: packets with a UDP checksum, left unstamped (RoCEv2 sends zero)") \
 	SR_REASON(26, tx_stamp_failed, "egress: the kernel refused to lengthen the packet, left unstamped") \
 	SR_REASON(27, tx_gso, "egress: segmentation-offload packets to port 4791, left unstamped") \
-	SR_REASON(28, tx_malformed, "egress: packets to port 4791 that are no RoCEv2, passed untouched") \
-	SR_REASON(29, tx_table_full, "egress: new destinations that found the table full, passed unpaced") \
+	SR_REASON(28, tx_malformed, "egress: packets to port 4791 that are not RoCEv2, passed untouched") \
+	SR_REASON(29, tx_table_full, "egress: packets to new destinations while the table was full, passed unpaced") \
 	SR_REASON(30, tx_paced, "egress: packets that the pacer delayed") \
 	SR_REASON(31, tx_policed, "egress: packets that the police pacer dropped") \
 	SR_REASON(32, tx_fail_open, "egress: packets let through unpaced because the agent's heartbeat stopped") \
 	SR_REASON(33, tx_fragment, "egress: IP fragments, passed untouched") \
 	SR_REASON(34, tx_ip_options, "egress: IPv4 options or IPv6 extension headers in front of RoCEv2, passed unstamped") \
-	SR_REASON(35, active_lost, "active destinations that found the queue to the agent full") \
-	SR_REASON(36, tx_option_foreign, "egress: packets that carry UDP options already, left as they are") \
+	SR_REASON(35, active_lost, "active destinations not evaluated in time because the active queue was full") \
+	SR_REASON(36, tx_option_foreign, "egress: packets with UDP options of their sender, left as they are") \
 	SR_REASON(37, rx_other_host, "ingress: RoCEv2 packets to another MAC address, passed unread") \
-	SR_REASON(38, rx_steer_missed, "ingress: packets of the engine that found no socket on their receive queue, passed on") \
-	SR_REASON(39, tx_overflow, "egress: packets that found over 8 s of others in the pacer; they wait, but make the wait no longer") \
+	SR_REASON(38, rx_steer_missed, "ingress: packets to the engine without a socket on their receive queue, passed on") \
+	SR_REASON(39, tx_overflow, "egress: packets behind more than 8 s of others in the pacer; they are delayed, but do not lengthen the backlog") \
 	SR_REASON(40, hello_to_agent, "control: HELLOs left to the agent to answer (veth)") \
-	SR_REASON(41, rx_echo_absurd, "ingress: echoes whose round trip is below zero or above ten seconds, ignored") \
-	SR_REASON(42, echo_sent, "control: ECHOs that left, for stamped data that nothing else has answered") \
+	SR_REASON(41, rx_echo_absurd, "ingress: echoes with an RTT below zero or above ten seconds, ignored") \
+	SR_REASON(42, echo_sent, "control: ECHOs sent, for stamped data without another answer") \
 	SR_REASON(43, echo_received, "control: ECHOs received") \
 	SR_REASON(44, echo_unknown, "control: ECHOs from an address without a table entry, dropped unread") \
 	SR_REASON(45, rx_token_wrong, "ingress: stamp options without the token that HELLO_ACK gave the peer, stripped unread") \
-	SR_REASON(46, rx_unproven, "ingress: CNPs, NAKs and CE marks that anybody may have forged: passed on, hidden from the policy") \
+	SR_REASON(46, rx_unproven, "ingress: CNPs, NAKs and CE marks that may be forged: passed on, not used by the policy") \
 	SR_REASON(47, tx_foreign, "egress: packets to port 4791 that neither the kernel's RoCE driver nor root has sent, passed untouched")
 
 #define SR_REASON_ENUM(number, name, text) SR_STAT_##name = number,

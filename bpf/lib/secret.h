@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What proves that a peer receives at its address: numbers that only this host can
- * compute, SipHash-2-4 of the address under the key of this attachment
- * (docs/security.md). Nothing needs to be kept for a host that asks. bpf/secret.go is
- * the twin.
+ * Token and nonce, which prove that a peer receives at its address. Only this host can
+ * compute them: SipHash-2-4 of the address under the key of this attachment
+ * (docs/security.md). Nothing is stored for a host that sends a HELLO. bpf/secret.go
+ * computes the same.
  */
 #ifndef SOFTROCE_SECRET_H
 #define SOFTROCE_SECRET_H
 
-/* What a number is for: the last byte of the message that is hashed. */
-#define SECRET_TOKEN 1 /* what the peer's stamps must carry; HELLO_ACK tells it */
-#define SECRET_NONCE 2 /* what the peer's HELLO_ACK must return; HELLO tells it */
+/* Purpose of a number: the last byte of the hashed message. */
+#define SECRET_TOKEN 1 /* the peer's stamps must carry it; HELLO_ACK contains it */
+#define SECRET_NONCE 2 /* the peer's HELLO_ACK must return it; HELLO contains it */
 
 #define ROTL(x, n) ((x) << (n) | (x) >> (64 - (n)))
 
@@ -30,7 +30,7 @@
 		a ^= (w); \
 	} while (0)
 
-/* Never 0, which stands for none. */
+/* secret_of is never 0, which means none. */
 static __noinline __u64 secret_of(const struct dest_key *key, __u32 purpose)
 {
 	const struct sr_config *cfg = get_config();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The stamp option (S1.2-S1.4, S5.5): an experimental UDP option in the surplus
- * area of RFC 9868, 40 bytes, big-endian. rocev2/stamp.go is its twin.
+ * area of RFC 9868, 40 bytes, big-endian. rocev2/stamp.go has the same format.
  *
  *   0 OCS(16)  2 Kind=127  3 Len=38  4 ExID=0x5352  6 flags  7 version=2
  *   8 token(64)  16 t1(48)  22 echo_t1(48)  28 echo_t2(48)  34 credit(32)  38 credit_seq(16)
@@ -16,7 +16,7 @@
 #define STAMP_CREDIT 4
 #define STAMP_CE 8
 
-/* Kind and Len, and the ExID, as they lie in memory. */
+/* Kind and Len, and the ExID, in the byte order of the packet. */
 #define STAMP_KIND_LEN bpf_htons(0x7f26)
 #define STAMP_EXID bpf_htons(0x5352)
 
@@ -24,7 +24,7 @@
 #define STAMP_TIME_BITS 48
 #define STAMP_TIME_MASK ((1ull << STAMP_TIME_BITS) - 1)
 
-/* A difference of two times of which one is modulo 2^48. */
+/* time_diff is the difference of two times of which one is modulo 2^48. */
 static __always_inline __s64 time_diff(__u64 a, __u64 b)
 {
 	return (__s64)((a - b) << (64 - STAMP_TIME_BITS)) >> (64 - STAMP_TIME_BITS);
@@ -39,13 +39,13 @@ struct stamp {
 	__u32 credit;
 	__u16 credit_seq;
 	__u8 flags;
-	__u8 proven; /* not in the option: the token is that which we gave the peer */
+	__u8 proven; /* not in the option: the token is the one that HELLO_ACK gave the peer */
 };
 
 /*
- * The one's complement sum of an option and of its length, which RFC 9868 adds
- * in as if it were a header field. Byte order does not matter to such a sum as
- * long as the length has that of the rest. 0xffff = the OCS is right.
+ * stamp_sum is the one's complement sum of an option and of its length, which RFC 9868
+ * adds like a header field. The sum is the same in any byte order if the length has the
+ * order of the rest. 0xffff = the OCS is right.
  */
 static __always_inline __u16 stamp_sum(const void *opt)
 {
@@ -62,8 +62,8 @@ static __always_inline __u16 stamp_sum(const void *opt)
 }
 
 /*
- * Options are read and written in units no wider than their alignment: the
- * verifier insists on it where they lie on the stack.
+ * Options are read and written in units no wider than their alignment, which the verifier
+ * demands for those on the stack.
  */
 static __always_inline int stamp_is_ours(const void *opt)
 {
@@ -85,8 +85,8 @@ static __always_inline void stamp_fields(const void *opt, struct stamp *s)
 }
 
 /*
- * Reads an option. Returns 0, or the reason why it is none of ours. RFC 9868
- * lets a sender leave the OCS zero where the UDP checksum is zero as well.
+ * stamp_read reads an option. Returns 0, or the reason why it is no stamp option. RFC 9868
+ * permits an OCS of zero where the UDP checksum is zero as well.
  */
 static __always_inline int stamp_read(const void *opt, const void *udp, struct stamp *s)
 {
@@ -100,7 +100,7 @@ static __always_inline int stamp_read(const void *opt, const void *udp, struct s
 	return 0;
 }
 
-/* Reads the option of a frame, wherever it lies. Returns 0 or the reason why not. */
+/* read_option reads the option of a frame in any buffer. Returns 0 or the reason why not. */
 static __always_inline int read_option(struct xdp_md *ctx, const struct roce *r, void *data,
 				       void *end, struct stamp *s)
 {
@@ -133,7 +133,7 @@ static __always_inline void stamp_write(void *opt, const struct stamp *s)
 	ST64(opt + 24, bpf_cpu_to_be64(echo_t1 << 32 | echo_t2 >> 16));
 	ST64(opt + 32, bpf_cpu_to_be64(echo_t2 << 48 | (__u64)s->credit << 16 | s->credit_seq));
 	sum = ~stamp_sum(opt);
-	ST16(opt, sum ? sum : 0xffff); /* zero would say "not computed" */
+	ST16(opt, sum ? sum : 0xffff); /* zero means "not computed" */
 }
 
 #endif

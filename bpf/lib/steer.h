@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets to QPNs that the engine owns go to its AF_XDP socket. */
+/* Packets to QPNs of the engine are redirected to its AF_XDP socket. */
 #ifndef SOFTROCE_STEER_H
 #define SOFTROCE_STEER_H
 
@@ -17,8 +17,9 @@ static __always_inline int steer_missed(void)
 }
 
 /*
- * Puts what we learnt in front of the frame and redirects it. Where there is no
- * socket on this queue the packet goes up the stack, where nobody knows its QPN.
+ * steer_packet writes struct rx_meta in front of the frame and redirects it. Without a
+ * socket on this receive queue the packet passes to the kernel stack, which drops it
+ * because of its QPN.
  */
 static __always_inline int steer_packet(struct xdp_md *ctx, const struct steer *st,
 					const struct stamp *s, __u8 ce, __u64 t2)

@@ -79,7 +79,7 @@ type Credits struct {
 	expect    uint32 // the credit whose data is next
 	got, lost int    // since the last update
 
-	timing  bool // timedSeq is under way
+	timing  bool // the round trip of credit timed is being measured
 	timed   uint32
 	timedAt int64
 }

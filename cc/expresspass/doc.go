@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package expresspass is ExpressPass (Cho et al., SIGCOMM 2017), data that waits
-// for credit packets which switches rate-limit on their way, as pure state
+// for credit packets that switches rate-limit, as pure state
 // machines for comparison with the product's own policies. Credits is the
 // receiver's side of a flow, Sender the other. They use floats, keep no clock and
 // draw no random numbers. Times are nanoseconds.

@@ -100,7 +100,7 @@ func TestRTTIsTimedOnOneCreditAtATime(t *testing.T) {
 	}
 }
 
-func TestSenderStopsWhenEnoughIsOnItsWay(t *testing.T) {
+func TestSenderStopsWhenEnoughIsInFlight(t *testing.T) {
 	p := params()
 	s := NewSender(&p)
 	if s.Start(0) != AskRequest || s.Start(1) != AskNothing {
@@ -156,7 +156,7 @@ func TestSenderAsksAgainIfCreditsRanShort(t *testing.T) {
 	s.Credit(10_000, 50)
 	s.credits = 60
 	if _, ask := s.Credit(20_000, 49); ask != AskStop {
-		t.Fatal("no stop with enough on its way")
+		t.Fatal("no stop with enough in flight")
 	}
 	if ask := s.Expire(s.Timer(), 7); ask != AskRequest {
 		t.Fatal("seven packets left and no new request")

@@ -23,11 +23,11 @@ const (
 	closed    senderState = iota
 	requested             // no credit yet
 	receiving
-	stopping // stop sent; credits that are on their way still come
+	stopping // stop sent; credits in flight still arrive
 )
 
-// Sender is the sender's side of a flow: when to ask for credit and when enough is
-// on its way.
+// Sender is the sender's side of a flow: when to ask for credit, and when enough credit is in
+// flight.
 type Sender struct {
 	p       *Params
 	state   senderState
@@ -86,7 +86,7 @@ func (s *Sender) Credit(now int64, left int) (use bool, ask Ask) {
 	case left == 0:
 		return use, s.stop(now)
 	case now-s.round >= s.rtt:
-		// A round trip's worth of credits is on its way: is it enough?
+		// The credits of one round trip are in flight: are they enough?
 		if s.credits >= left {
 			return use, s.stop(now)
 		}
@@ -102,7 +102,7 @@ func (s *Sender) stop(now int64) Ask {
 }
 
 // Expire takes the timer: a request without answer, or the end of the wait for the
-// credits that were on their way, with left packets still waiting.
+// credits in flight, with left packets still waiting.
 func (s *Sender) Expire(now int64, left int) Ask {
 	if now < s.timer {
 		return AskNothing

@@ -11,20 +11,20 @@ func (r *Regs) next() base { return base{&r.NextBaseTxNs, &r.NextBaseRxNs, &r.Ne
 
 func (b base) set(m times) { *b.tx, *b.rx, *b.rtt = m.tx, m.rx, m.rtt }
 
-// fold lowers the minima to a sample and re-splits them if the clocks moved. It
-// returns by how much the excess of an earlier sample over these minima grows.
+// fold lowers the minima to a sample and splits the RTT again if the clocks moved. It
+// returns by how much the queueing delay of an earlier sample grows by that, in each
+// direction.
 //
-// A queue that drained lowers the round trip with the one-way time. A clock that
-// drifted or was set lowers one direction only, raises the other as much, and
-// leaves the round trip alone. So what a new one-way minimum has that the round
-// trip has not is the clocks' doing, and the other direction's minimum goes up
-// by it, but never by more than the fall. Their sum stays at the round trip's
-// minimum, however the jitter falls, so the correction cannot run away.
+// A queue that drained lowers RTT and one-way time together. A clock that drifted or was
+// set lowers one direction, raises the other by as much, and does not change the RTT. The
+// part of a fall that the RTT does not have is therefore due to the clocks, and the minimum
+// of the other direction rises by it, at most by the fall. The sum of both stays at the
+// minimum of the RTT for any jitter, so the correction is bounded.
 //
-// A fall of more than all that waits on the way is a clock that was set. The queue did
-// not go with it: all that waits is taken for one on the way out. What of it is on the way
-// back shows there, as a new minimum, as soon as that drains; a queue overlooked on the way
-// out would not show before others make room.
+// A fall of more than the queueing delay of both directions is a clock that was set. The
+// queue did not change: all of it is taken for one of the forward path. The part of it that
+// is on the reverse path becomes a new minimum there as soon as it drains. An overlooked
+// queue of the forward path would not show before other senders make room.
 func (b base) fold(m times) (qTx, qRx int64) {
 	fellTx, fellRx := max(*b.tx-m.tx, 0), max(*b.rx-m.rx, 0)
 	*b.tx -= fellTx
@@ -48,21 +48,21 @@ func (b base) fold(m times) (qTx, qRx int64) {
 	return fellTx, fellRx
 }
 
-// track takes a sample into the baselines. It returns false for the first one
-// of its kind, which has nothing to be compared with.
+// track updates the base delays with a sample. It returns false for the first sample of its
+// kind, as there is no earlier one to compare it with.
 //
-// Two windows overlap: the minimum in force and the one being collected, which
-// replaces it after BaseWindowNs. A minimum therefore stays for one to two
-// windows, and a destination without traffic keeps the one it has.
+// Two windows overlap: the minimum in force and the one that is being collected, which
+// replaces it after BaseWindowNs. A minimum therefore applies for one to two windows, and a
+// destination without traffic keeps the one that it has.
 func (r *Regs) track(p *Params, m times, now uint64) bool {
-	if r.roundTripAlone(p, m, now) {
+	if r.unsplitRTT(p, m, now) {
 		return true
 	}
 	if r.State&StateBase == 0 || r.State&StateRTT != 0 != m.rttOnly {
 		r.base().set(m)
 		r.next().set(m)
 		r.BaseSinceNs = now
-		r.QTxNs, r.QRxNs, r.DTxNs, r.DRxNs = 0, 0, 0, 0
+		r.QueueingTxNs, r.QueueingRxNs, r.TrendTxNs, r.TrendRxNs = 0, 0, 0, 0
 		r.State = StateBase | StateNext
 		if m.rttOnly {
 			r.State |= StateRTT
@@ -70,8 +70,8 @@ func (r *Regs) track(p *Params, m times, now uint64) bool {
 		return false
 	}
 	if r.State&StateNext != 0 && now-r.BaseSinceNs >= p.BaseWindowNs {
-		r.QTxNs -= r.NextBaseTxNs - r.BaseTxNs
-		r.QRxNs -= r.NextBaseRxNs - r.BaseRxNs
+		r.QueueingTxNs -= r.NextBaseTxNs - r.BaseTxNs
+		r.QueueingRxNs -= r.NextBaseRxNs - r.BaseRxNs
 		r.BaseTxNs, r.BaseRxNs, r.BaseRttNs = r.NextBaseTxNs, r.NextBaseRxNs, r.NextBaseRttNs
 		r.State &^= StateNext
 	}
@@ -83,32 +83,33 @@ func (r *Regs) track(p *Params, m times, now uint64) bool {
 		r.next().fold(m)
 	}
 	qTx, qRx := r.base().fold(m)
-	r.QTxNs += qTx
-	r.QRxNs += qRx
+	r.QueueingTxNs += qTx
+	r.QueueingRxNs += qRx
 	return true
 }
 
-// roundTripAlone says that m is a round trip alone and the baselines are one-way ones that
-// are in use: some packets of a destination may have no room for the option. To start over
-// with each change of kind would be never to decide. Baselines that no one-way sample came for in
-// a whole window are not in use any more.
-func (r *Regs) roundTripAlone(p *Params, m times, now uint64) bool {
+// unsplitRTT reports whether m is an RTT without one-way times while the base delays are
+// one-way times in use: some packets of a destination may have no room for the option. If
+// each change of kind started over, no decision would ever be made. Base delays for which no
+// one-way sample arrived in a whole window are no longer in use.
+func (r *Regs) unsplitRTT(p *Params, m times, now uint64) bool {
 	return m.rttOnly && r.State&(StateBase|StateRTT) == StateBase && now-r.BaseSinceNs < 2*p.BaseWindowNs
 }
 
-// split makes one-way times of such a round trip: what it has above its baseline counts for
-// the way out.
+// split turns such an RTT into one-way times: all of its queueing delay counts for the
+// forward path.
 func (r *Regs) split(p *Params, m times, now uint64) times {
-	if r.roundTripAlone(p, m, now) {
+	if r.unsplitRTT(p, m, now) {
 		return times{tx: r.BaseTxNs + (m.rtt - r.BaseRttNs), rx: r.BaseRxNs, rtt: m.rtt, rttOnly: true}
 	}
 	return m
 }
 
-// roundTrip is the latest round trip, within what a guard time may sensibly be.
-func (r *Regs) roundTrip() uint64 {
+// latestRTT is the RTT of the latest sample in nanoseconds, at most a second, since it is
+// used as a guard time.
+func (r *Regs) latestRTT() uint64 {
 	if r.State&StateBase == 0 {
 		return 0
 	}
-	return uint64(min(max(r.BaseRttNs+r.QTxNs+r.QRxNs, 0), 1e9))
+	return uint64(min(max(r.BaseRttNs+r.QueueingTxNs+r.QueueingRxNs, 0), 1e9))
 }

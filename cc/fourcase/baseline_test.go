@@ -52,19 +52,19 @@ func TestClockMovesResplit(t *testing.T) {
 			r := started(&p, 5e5, 5e5)
 			run(r, &p, measured(5e5+queue, 5e5))
 			d := run(r, &p, measured(5e5+queue+x, 5e5-x))
-			if queue == 0 && (r.DTxNs != 0 || r.DRxNs != 0) {
-				t.Errorf("clock moved by %d: looks like a trend of %d/%d", x, r.DTxNs, r.DRxNs)
+			if queue == 0 && (r.TrendTxNs != 0 || r.TrendRxNs != 0) {
+				t.Errorf("clock moved by %d: looks like a trend of %d/%d", x, r.TrendTxNs, r.TrendRxNs)
 			}
-			if d.Action.Cuts() || r.QTxNs < 0 || r.QTxNs > queue {
-				t.Errorf("clock moved by %d with a queue of %d: %v, excess %d", x, queue, d.Action, r.QTxNs)
+			if d.Action.Cuts() || r.QueueingTxNs < 0 || r.QueueingTxNs > queue {
+				t.Errorf("clock moved by %d with a queue of %d: %v, excess %d", x, queue, d.Action, r.QueueingTxNs)
 			}
-			if hidden := queue - r.QTxNs; max(x, -x) > queue && hidden != 0 {
+			if hidden := queue - r.QueueingTxNs; max(x, -x) > queue && hidden != 0 {
 				t.Errorf("clock set by %d: hides %d ns of a queue of %d", x, hidden, queue)
 			}
 			d = run(r, &p, measured(5e5+x, 5e5-x))
-			if d.Action != ActionRaise || r.QTxNs != 0 || r.QRxNs != 0 || r.BaseTxNs != 5e5+x || r.BaseRxNs != 5e5-x {
+			if d.Action != ActionRaise || r.QueueingTxNs != 0 || r.QueueingRxNs != 0 || r.BaseTxNs != 5e5+x || r.BaseRxNs != 5e5-x {
 				t.Errorf("clock moved by %d, queue of %d drained: %v, excess %d/%d, baselines %d/%d",
-					x, queue, d.Action, r.QTxNs, r.QRxNs, r.BaseTxNs, r.BaseRxNs)
+					x, queue, d.Action, r.QueueingTxNs, r.QueueingRxNs, r.BaseTxNs, r.BaseRxNs)
 			}
 		}
 	}
@@ -96,8 +96,8 @@ func TestMixedWindow(t *testing.T) {
 	if d.Action.Cuts() || r.BaseRttNs != 1e6 {
 		t.Errorf("with its round trip: %v, base round trip %d", d.Action, r.BaseRttNs)
 	}
-	if d = run(r, &p, measured(5e5+3e9, 5e5-3e9)); d.Action.Cuts() || r.QTxNs != 0 {
-		t.Errorf("after the step: %v, excess %d", d.Action, r.QTxNs)
+	if d = run(r, &p, measured(5e5+3e9, 5e5-3e9)); d.Action.Cuts() || r.QueueingTxNs != 0 {
+		t.Errorf("after the step: %v, excess %d", d.Action, r.QueueingTxNs)
 	}
 }
 
@@ -116,8 +116,8 @@ func TestRouteChange(t *testing.T) {
 	if learnt < p.BaseWindowNs || learnt > 2*p.BaseWindowNs+uint64(sec) {
 		t.Errorf("new baseline after %d ms, want 10 to 21 s", learnt/1e6)
 	}
-	if r.DTxNs != 0 {
-		t.Errorf("the new baseline looks like a trend of %d", r.DTxNs)
+	if r.TrendTxNs != 0 {
+		t.Errorf("the new baseline looks like a trend of %d", r.TrendTxNs)
 	}
 }
 
@@ -136,8 +136,8 @@ func TestPeerBeginsToEcho(t *testing.T) {
 	p := DefaultParams(gbit)
 	var r Regs
 	run(&r, &p, Sample{RTT: 2e6}, Sample{RTT: 3e6})
-	if r.State&StateRTT == 0 || r.QTxNs != 1e6 || r.QRxNs != 0 {
-		t.Errorf("round trips: q %d/%d, want 1 ms and 0", r.QTxNs, r.QRxNs)
+	if r.State&StateRTT == 0 || r.QueueingTxNs != 1e6 || r.QueueingRxNs != 0 {
+		t.Errorf("round trips: q %d/%d, want 1 ms and 0", r.QueueingTxNs, r.QueueingRxNs)
 	}
 	if d := run(&r, &p, measured(-5e9, 5e9+2e6)); d.Why != WhyFirstSample || r.State&StateRTT != 0 {
 		t.Errorf("the first echo must set new baselines: %s", d.Reason())
@@ -154,8 +154,8 @@ func TestRoundTripAlone(t *testing.T) {
 		for _, rtt := range []int64{1e6, 1e6, 9e6, 9e6} {
 			d = run(&r, &p, Sample{RTT: rtt, Samples: samples})
 		}
-		if r.QTxNs != 8e6 || r.QRxNs != 0 || d.Action != ActionCut {
-			t.Errorf("%d samples: q %d/%d, %v; want 8 ms/0 and a cut", samples, r.QTxNs, r.QRxNs, d.Action)
+		if r.QueueingTxNs != 8e6 || r.QueueingRxNs != 0 || d.Action != ActionCut {
+			t.Errorf("%d samples: q %d/%d, %v; want 8 ms/0 and a cut", samples, r.QueueingTxNs, r.QueueingRxNs, d.Action)
 		}
 	}
 }

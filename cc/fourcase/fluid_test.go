@@ -12,7 +12,7 @@ import (
 )
 
 // A fluid model in virtual time: N senders into one bottleneck queue, an
-// optional queue on the way back, and per sender a clock of its own. Delays are
+// optional queue on the reverse path, and per sender a clock of its own. Delays are
 // those a packet would meet that enters the queue now. It shows stability,
 // sharing and failure modes; it has no packets, so no completion times.
 type fluid struct {
@@ -45,7 +45,7 @@ type fluid struct {
 	noIdle  bool // no sample before data
 	drain   bool // the first sample from under data makes a pause and an idle sample
 	rttOnly bool // the peers echo nothing
-	noRTT   bool // the round trip is not measured beside the one-way times
+	noRTT   bool // the round trip is not measured next to the one-way times
 	coarse  bool // one echo per tick: acknowledgements coalesce
 
 	params   func(*Params)
@@ -53,7 +53,7 @@ type fluid struct {
 	appLimit uint64                              // a sender offers no more than this
 	slowFrom time.Duration                       // the bottleneck runs at a tenth from here ...
 	slowTo   time.Duration                       // ... to here
-	reverse  func(t time.Duration) time.Duration // queue on the way back
+	reverse  func(t time.Duration) time.Duration // queue on the reverse path
 	onStep   func(t time.Duration, before, after uint64, s Sample, d Decision)
 	onTick   func(t time.Duration, deliveredBps float64) // every 10 ms
 }
@@ -179,7 +179,7 @@ func (f fluid) simulate(seed uint64) result {
 	for _, s := range flows {
 		r.rates = append(r.rates, s.regs.RateBps)
 		r.decisions += s.regs.Decisions
-		r.cuts += s.regs.Cuts
+		r.cuts += s.regs.Decreases
 	}
 	return r
 }
@@ -350,7 +350,7 @@ func (f fluid) evaluate(s *sender, t time.Duration) {
 		s.settle = t
 	}
 	if f.drain && !known && s.regs.State&StateBase != 0 {
-		// As the agent does: for as long as a packet was under way.
+		// As the agent does: for as long as a packet was in flight.
 		s.drained = t + (least.back - least.left).Truncate(fluidStep) + fluidStep
 		s.settle = s.drained
 	}

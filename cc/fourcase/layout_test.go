@@ -27,7 +27,7 @@ var (
 )
 
 // parseC lays out one struct of a header as a C compiler does. It returns the
-// fields and the size, and fails on a hole or on a member it cannot read.
+// fields and the size, and fails on a gap or on a member it cannot read.
 func parseC(t *testing.T, header, name string) ([]cField, uintptr) {
 	t.Helper()
 	text := cComment.ReplaceAllString(header, "")
@@ -44,7 +44,7 @@ func parseC(t *testing.T, header, name string) ([]cField, uintptr) {
 	for _, m := range cMember.FindAllStringSubmatch(body, -1) {
 		size := cSizes[m[1]]
 		if at%size != 0 {
-			t.Fatalf("struct %s: hole before %s at %d", name, m[2], at)
+			t.Fatalf("struct %s: gap before %s at %d", name, m[2], at)
 		}
 		fields = append(fields, cField{name: m[2], typ: m[1], offset: at, size: size})
 		at += size

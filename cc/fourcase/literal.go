@@ -2,9 +2,9 @@
 
 package fourcase
 
-// literal is one step by the words of S1.6: the changes of the two times since
-// the last evaluation, their plain comparison, and the values they had at first.
-// Loss, CE, clock offset and drift are not in those words.
+// literal is one step by the words of S1.6: the changes of the two times since the last
+// evaluation, their plain comparison, and their first values. Loss, CE, clock offset and
+// drift do not occur in that text.
 func (r *Regs) literal(p *Params, s *Sample, now uint64) Decision {
 	m, feedback := s.times()
 	if !feedback {
@@ -23,16 +23,16 @@ func (r *Regs) literal(p *Params, s *Sample, now uint64) Decision {
 		return r.none(WhyInterval)
 	}
 
-	r.see(m)
-	out, q10 := literalCase(p, m.tx-m.rx, r.QTxNs, r.QRxNs, r.DTxNs, r.DRxNs)
+	r.updateQueueingDelay(m)
+	out, q10 := literalCase(p, m.tx-m.rx, r.QueueingTxNs, r.QueueingRxNs, r.TrendTxNs, r.TrendRxNs)
 	if out.Action == ActionRaise && s.AppLimited {
 		out.Action, out.Why = ActionHold, WhyAppLimited
 	}
 	return r.decide(p, out, part(r.RateBps, uint64(q10)), now)
 }
 
-// literalCase finds the case. lead is transmit - receive; q is the excess over
-// the original value and d the change since the last evaluation.
+// literalCase finds the case. lead is transmit time - receive time, q the time above the
+// original value and d the change since the last evaluation, all in nanoseconds.
 func literalCase(p *Params, lead, qTx, qRx, dTx, dRx int64) (v Verdict, q10 uint32) {
 	band := int64(p.LiteralDeadbandNs)
 	txGrew, rxGrew := dTx > band, dRx > band

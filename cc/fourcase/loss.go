@@ -2,15 +2,15 @@
 
 package fourcase
 
-// Loss alone does not say congestion: cables, full receive rings and policers
-// lose packets too. A queue that overflows has grown before, so the cut follows
-// the excess delay, and where there is none, how much of what was sent is lost:
+// Loss alone is no proof of congestion: cables, full receive rings and policers lose
+// packets too. A queue grows before it overflows, so the decrease follows the queueing
+// delay. Where there is none, it follows the share of the sent packets that was lost:
 //
-//   - up to lossFree nothing happens;
-//   - beyond it half of the share that is lost is cut, unless the same share has
-//     been lost for a while whatever we cut (its base, at most lossHeavy);
-//   - from lossHeavy on, or when losses go on and nothing is heard any more, the
-//     cut is the full one.
+//   - up to lossFree the rate does not change;
+//   - above it the rate decreases by half of that share, unless decreases have not changed
+//     the share for a while (the base share, at most lossHeavy);
+//   - from lossHeavy on, or if losses go on without any feedback, the decrease is the full
+//     one.
 const (
 	lossOne   = 1 << 20
 	lossFree  = lossOne / 64 // 1.6 %
@@ -18,15 +18,15 @@ const (
 	lossBlind = 2 // windows
 )
 
-// noteLoss takes the window's loss into the smoothed shares. The base falls with
-// the share at once and rises after it slowly: loss that our own rate makes goes
-// to nothing with each cut, and so does the base.
-func (r *Regs) noteLoss(s *Sample, feedback bool) {
+// updateLoss updates the smoothed shares with the loss of a window. The base share follows a
+// fall of the share at once and a rise slowly: loss that is caused by the rate of this
+// sender vanishes with each decrease, and the base with it.
+func (r *Regs) updateLoss(s *Sample, feedback bool) {
 	sent := uint64(s.Samples)
 	if s.Sent != 0 {
 		sent = s.Sent - r.SentPackets
 		if r.SentPackets == 0 || sent > 1<<31 {
-			sent = 1 << 8 // counted from elsewhere
+			sent = 1 << 8 // another counter
 		}
 		r.SentPackets = s.Sent
 	}
@@ -34,9 +34,9 @@ func (r *Regs) noteLoss(s *Sample, feedback bool) {
 	r.OpenLost = 0
 	switch {
 	case feedback:
-		r.Blind = 0
+		r.NoFeedback = 0
 	case s.Loss > 0:
-		r.Blind = min(r.Blind+1, lossBlind)
+		r.NoFeedback = min(r.NoFeedback+1, lossBlind)
 	}
 	if lost == 0 && (sent == 0 || r.LossQ20 == 0) {
 		return
@@ -53,11 +53,11 @@ func (r *Regs) noteLoss(s *Sample, feedback bool) {
 	}
 }
 
-// lossCut is the cut for loss in 1/1024, 0 = none, at an excess of q.
+// lossCut is the decrease for loss in 1/1024, 0 = none, at a queueing delay of q.
 func (p *Params) lossCut(r *Regs, q, d, e int64) uint64 {
 	full := uint64(p.LossCutQ10)
 	loss, base := r.LossQ20, min(r.BaseLossQ20, lossHeavy/2)
-	if q > d || loss >= lossHeavy || r.Blind >= lossBlind {
+	if q > d || loss >= lossHeavy || r.NoFeedback >= lossBlind {
 		return full
 	}
 	var cut uint64

@@ -6,8 +6,8 @@ import "math"
 
 // The open-loop law decides the rate of data that nothing answers: READ responses, UC and
 // UD towards a peer that does not stamp, or whose packets have no room for the option.
-// There is no delay to judge by, and silence says nothing. What may be known is how much
-// was lost: the requester of a READ asks again for what it misses, a NIC may send CNPs.
+// There is no delay to decide by, and missing feedback means nothing. Losses may be known:
+// the requester of a READ requests lost data again, and a NIC may send CNPs.
 //
 // A decision is made every openInterval, by the share of the packets sent since the last
 // one that was reported lost. A share that a decrease does not change is not caused by
@@ -34,23 +34,23 @@ func (r *Regs) openLoop(p *Params, s *Sample, now uint64) Decision {
 	}
 	r.SentPackets, r.OpenLost = s.Sent, 0
 	excess := r.openShare(lost, sent)
-	// What the delay said last is past, and no rate to come back to.
+	// The last delay is out of date, and so is the rate before the last decrease.
 	r.State &^= StateTrend
-	r.FromBps, r.AtMin, r.Blind = 0, 0, 0
+	r.RateBeforeDecreaseBps, r.FloorPatience, r.NoFeedback = 0, 0, 0
 
 	if excess > 0 {
 		v := r.aboveFloor(p, Verdict{ActionLossCut, 0, rowOpenLoop, WhyOpenLoss})
-		if v.Action == ActionHold { // the rate is as low as it gets: this loss is none of its doing
+		if v.Action == ActionHold { // at the lowest rate, so the rate does not cause this loss
 			r.BaseLossQ20 = r.LossQ20
 		}
-		// Half as much again as what was too much, so that the queue drains as well.
+		// One and a half times the share that was too much, so that the queue drains as well.
 		cut := min(uint64(excess)*3>>11, uint64(p.LossCutQ10))
 		d := r.decide(p, v, part(r.RateBps, cut), now)
-		r.FromBps = 0
+		r.RateBeforeDecreaseBps = 0
 		return d
 	}
 	v := Verdict{ActionRaise, 0, rowOpenLoop, WhyOpenRaise}
-	by := max(r.RateBps>>(openStep-min(r.Raises, openStep)), 1)
+	by := max(r.RateBps>>(openStep-min(r.Increases, openStep)), 1)
 	if r.RateBps < p.MinRateBps {
 		by += p.MinRateBps - r.RateBps
 	}
@@ -60,13 +60,13 @@ func (r *Regs) openLoop(p *Params, s *Sample, now uint64) Decision {
 	return r.decide(p, v, by, now)
 }
 
-// openShare takes the packets reported lost of those sent into the share and its base, and
-// returns by how much the share is more than what is usual, 0 = not. One packet is no share:
-// at a low rate it would be a large one.
+// openShare updates the lost share and its base with the packets reported lost of those
+// sent, and returns by how much the share exceeds the base, 0 = not at all. A single lost
+// packet does not count: at a low rate it would be a large share.
 func (r *Regs) openShare(lost, sent uint64) (excess uint32) {
 	before := r.LossQ20
 	share := uint32(min(max(lost, 1)-1, sent) * lossOne / sent)
-	ineffective := r.Row == rowOpenLoop && r.Action == ActionLossCut && share > before-min(before, r.CutQ10<<9)
+	ineffective := r.Row == rowOpenLoop && r.Action == ActionLossCut && share > before-min(before, r.DecreaseQ10<<9)
 	if ineffective || share < r.BaseLossQ20 {
 		r.BaseLossQ20 = share
 	}
@@ -77,8 +77,8 @@ func (r *Regs) openShare(lost, sent uint64) (excess uint32) {
 	return 0
 }
 
-// aboveFloor turns a decrease that no delay has asked for into a hold at MinRateBps and below:
-// only a queue that is seen to stand is a reason to go below it.
+// aboveFloor turns a decrease that is not based on delay into a hold at MinRateBps and
+// below: only a standing queue that was measured is a reason to go below that rate.
 func (r *Regs) aboveFloor(p *Params, v Verdict) Verdict {
 	if r.RateBps <= p.MinRateBps {
 		v.Action, v.Why = ActionHold, WhyAtMin

@@ -16,7 +16,7 @@ type Mode uint32
 
 // The modes.
 const (
-	ModeRobust  Mode = iota // the completed table on excess over baseline
+	ModeRobust  Mode = iota // the completed table on queueing delay
 	ModeLiteral             // the words of S1.6
 	ModeFixed               // the rate of S1.2, never changed
 )
@@ -48,20 +48,20 @@ type Params struct {
 	MaxRateBps        uint64 // the link's rate
 	InitialRateBps    uint64 // where a destination starts (S1.2); 0 = MaxRateBps
 	TargetNs          uint64 // D: queueing delay aimed at, at TargetRateBps
-	TargetRateBps     uint64 // D grows below and shrinks above, as 1/sqrt(rate)
-	TargetMaxNs       uint64 // but not beyond this
+	TargetRateBps     uint64 // D is larger below it and smaller above, as 1/sqrt(rate)
+	TargetMaxNs       uint64 // upper bound of D
 	DeadbandNs        uint64 // e: smaller changes are no change
-	BaseWindowNs      uint64 // how long a minimum stays the baseline
+	BaseWindowNs      uint64 // how long a minimum stays the base delay
 	IntervalNs        uint64 // least time between decisions
 	LiteralDeadbandNs uint64 // literal: 0 = the words of S1.6
 	Mode              Mode
-	BetaQ10           uint32 // gain of the proportional cut
-	MaxCutQ10         uint32 // most that one decision cuts
-	RaiseQ10          uint32 // one raise at TargetRateBps, of the rate
-	MaxRaiseQ10       uint32 // most that one decision raises, of the rate
-	RaiseAfter        uint32 // raises in a row before they accelerate
-	LossCutQ10        uint32 // cut on loss
-	CECutQ10          uint32 // cut if every echo reports CE
+	BetaQ10           uint32 // gain of the proportional decrease
+	MaxCutQ10         uint32 // largest decrease of one decision, of the rate
+	RaiseQ10          uint32 // one increase at TargetRateBps, of the rate
+	MaxRaiseQ10       uint32 // largest increase of one decision, of the rate
+	RaiseAfter        uint32 // increases in a row before they accelerate
+	LossCutQ10        uint32 // decrease on loss
+	CECutQ10          uint32 // decrease if every echo reports CE
 	BigCutQ10         uint32 // literal: case 1
 	SmallCutQ10       uint32 // literal: case 2
 	TargetSteepQ10    uint32 // D is at most this part of TargetNs, growing as 1/rate^2; 0 = off
@@ -101,16 +101,15 @@ func DefaultParams(linkBps uint64) Params {
 	}
 }
 
-// ParamsFor are parameters for a link of linkBps bits per second and
-// destinations that are rttNs nanoseconds away, where a decision is made every
-// round trip and host jitter is small against it: hardware and the simulator.
-// The agent has DefaultParams: what disturbs its samples is the host and not the
-// network (docs/four-case.md).
+// ParamsFor are parameters for a link of linkBps bits per second and destinations with a
+// base RTT of rttNs nanoseconds, where a decision is made every RTT and host jitter is small
+// compared to it: hardware and the simulator. The agent uses DefaultParams, because hosts
+// disturb its samples more than the network does (docs/four-case.md).
 //
-// A sender at half of the link's rate or more aims at a quarter to three eighths of a
-// round trip of queue, one at a third of it at four fifths, and one at a sixteenth,
-// and below, at two. windowed says that WindowBytes is enforced as well as the rate: then
-// a raise that is too much makes no long queue, and may be larger.
+// At half of the link's rate or more the target is a queue of a quarter to three eighths of
+// an RTT, at a third of the rate four fifths, and at a sixteenth and below two RTTs.
+// windowed: WindowBytes is enforced as well as the rate. Too large an increase then makes no
+// long queue, so increases may be larger.
 func ParamsFor(linkBps, rttNs uint64, windowed bool) Params {
 	p := DefaultParams(linkBps)
 	rttNs = min(max(rttNs, 64), maxTimeLimit>>4)
@@ -129,16 +128,16 @@ func ParamsFor(linkBps, rttNs uint64, windowed bool) Params {
 	return p
 }
 
-// defaultMinRate is a thousandth of the link, and not below 1 Mbit/s unless the
-// link is so slow that this were more than a hundredth of it. A window of RoCEv2
-// packets at a lower rate outlasts the sender's timeout (67 ms by default), and it
-// would repeat what has not been lost.
+// defaultMinRate is a thousandth of the link's rate, but at least the smaller of 1 Mbit/s and
+// a hundredth of the link's rate. At a lower rate a window of RoCEv2 packets takes longer
+// than the sender's timeout (67 ms by default), and packets that were not lost are sent
+// again.
 func defaultMinRate(linkBps uint64) uint64 {
 	return min(max(linkBps/1000, 1_000_000), max(linkBps/100, 1))
 }
 
-// ParamError says what is wrong with parameters and how to put it right. It names them
-// as `policy set` does, and writes their values with units.
+// ParamError is the error of Validate: what is wrong, and what to do. It names parameters as
+// `policy set` does, and writes their values with units.
 type ParamError struct{ text string }
 
 func (e *ParamError) Error() string { return e.text }
@@ -147,12 +146,12 @@ func paramErrorf(format string, args ...any) error {
 	return &ParamError{fmt.Sprintf(format, args...)}
 }
 
-// share writes a part of a rate.
+// share formats a share of a rate.
 func share(q10 uint32) string {
 	return strconv.FormatFloat(math.Round(float64(q10)/one*1e4)/100, 'f', -1, 64) + "%"
 }
 
-// Validate returns a *ParamError if the parameters are no good or do not fit together.
+// Validate returns a *ParamError if a parameter is out of range or two contradict each other.
 func (p *Params) Validate() error {
 	rates := []struct {
 		name string

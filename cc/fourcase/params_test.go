@@ -82,12 +82,12 @@ func TestModeNames(t *testing.T) {
 	}
 }
 
-// What is behind other data keeps to the table: the parameters are valid on every path,
+// Data of a low-priority class follows the table too: the parameters are valid on every path,
 // and a decision takes less and gives more than where an excess is a sender's own doing.
-func TestParamsBehind(t *testing.T) {
+func TestParamsLowPriority(t *testing.T) {
 	for _, link := range []uint64{100_000_000, 10_000_000_000, 400_000_000_000} {
 		for _, rtt := range []uint64{1_000, 14_000, 1_000_000} {
-			p, own := ParamsBehind(link, rtt), ParamsFor(link, rtt, true)
+			p, own := ParamsLowPriority(link, rtt), ParamsFor(link, rtt, true)
 			if err := p.Validate(); err != nil {
 				t.Errorf("%d bit/s, %d ns: %v", link, rtt, err)
 			}

@@ -84,7 +84,7 @@ func TestPropertyAnyInput(t *testing.T) {
 			d := Step(&r, &p, sample, now)
 			now += rapid.Uint64Range(0, uint64(sec)).Draw(t, "pause")
 
-			if r.RateBps < max(p.MinRateBps>>belowMin, 1) || r.RateBps > p.MaxRateBps || d.RateBps != r.RateBps {
+			if r.RateBps < max(p.MinRateBps>>floorShift, 1) || r.RateBps > p.MaxRateBps || d.RateBps != r.RateBps {
 				t.Fatalf("step %d: rate %d, registers %d, limits %d to %d", i, d.RateBps, r.RateBps, p.MinRateBps, p.MaxRateBps)
 			}
 			first := before.RateBps == 0

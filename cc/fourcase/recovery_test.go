@@ -103,7 +103,7 @@ func (x *path) trouble(t *rapid.T, k traffic) {
 		x.tx, x.rx = x.tx+step, x.rx-step
 	case 6: // nothing to send
 		x.now += rapid.Uint64Range(0, uint64(20*sec)).Draw(t, "idle")
-		Wake(&x.r, &x.p, x.now)
+		RestartIdle(&x.r, &x.p, x.now)
 	case 7:
 		s.AppLimited = true
 	default:
@@ -159,19 +159,19 @@ func TestPropertyRecoveryFromAnyRegisters(t *testing.T) {
 		u32 := func(name string, most uint32) uint32 { return rapid.Uint32Range(0, most).Draw(t, name) }
 		ns := func(name string) int64 { return rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, name) }
 		x.r = Regs{
-			RateBps: rapid.Uint64Range(x.p.leastRate(), x.link).Draw(t, "rate"), DecidedNs: u64("decided", x.now),
-			CutNs: u64("cut", x.now), BaseSinceNs: u64("base since", x.now),
+			RateBps: rapid.Uint64Range(x.p.minimumRate(), x.link).Draw(t, "rate"), DecidedNs: u64("decided", x.now),
+			DecreasedNs: u64("cut", x.now), BaseSinceNs: u64("base since", x.now),
 			BaseTxNs: ns("base tx"), BaseRxNs: ns("base rx"), BaseRttNs: ns("base rtt"),
 			NextBaseTxNs: ns("next tx"), NextBaseRxNs: ns("next rx"), NextBaseRttNs: ns("next rtt"),
-			QTxNs: ns("q tx"), QRxNs: ns("q rx"), DTxNs: ns("d tx"), DRxNs: ns("d rx"),
-			FromBps: u64("from", x.link), SentPackets: u64("sent", 2*x.sent), PeriodNs: u64("period", uint64(time.Second)),
-			JitterNs: u32("jitter", jitterMax), SwingNs: u32("swing", jitterMax), CommonNs: u32("common", jitterMax),
-			Decisions: u32("decisions", 1<<32-1), Cuts: u32("cuts", 1<<32-1), Raises: u32("raises", 1<<32-1),
-			LossQ20: u32("loss", lossOne), BaseLossQ20: u32("base loss", lossOne), CutQ10: u32("cut q10", one),
-			AtMin: uint16(u32("at min", minPatience)), Blind: uint16(u32("blind", lossBlind)), OpenLost: uint16(u32("open lost", 1<<16-1)),
+			QueueingTxNs: ns("q tx"), QueueingRxNs: ns("q rx"), TrendTxNs: ns("d tx"), TrendRxNs: ns("d rx"),
+			RateBeforeDecreaseBps: u64("from", x.link), SentPackets: u64("sent", 2*x.sent), PeriodNs: u64("period", uint64(time.Second)),
+			SpikeNs: u32("jitter", jitterMax), OscillationNs: u32("swing", jitterMax), CommonModeNs: u32("common", jitterMax),
+			Decisions: u32("decisions", 1<<32-1), Decreases: u32("cuts", 1<<32-1), Increases: u32("raises", 1<<32-1),
+			LossQ20: u32("loss", lossOne), BaseLossQ20: u32("base loss", lossOne), DecreaseQ10: u32("cut q10", one),
+			FloorPatience: uint16(u32("at min", floorPatience)), NoFeedback: uint16(u32("blind", lossBlind)), OpenLost: uint16(u32("open lost", 1<<16-1)),
 			Row: uint8(u32("row", 8)), Action: Action(u32("action", uint32(ActionCECut))), State: uint8(u32("state", 15)),
 		}
-		x.mustRecover(t, baseBound+2*bound(x.p.leastRate()))
+		x.mustRecover(t, baseBound+2*bound(x.p.minimumRate()))
 	})
 }
 

@@ -83,7 +83,7 @@ func TestRows(t *testing.T) {
 		{name: "2 receiver slower", tx0: d, rx0: d, tx: 2 * d, rx: 3 * d, row: 2, caseNo: 1, action: ActionBigCut, cutQ10: 115},
 		{name: "2 turnaround known and long", tx0: d, rx0: d, tx: 2 * d, rx: 3 * d, edit: func(s *Sample) { s.Turn = 3 * d },
 			row: 2, caseNo: 1, action: ActionBigCut, cutQ10: 115},
-		{name: "5 turnaround known and short: it is the way back", tx0: d, rx0: d, tx: 2 * d, rx: 3 * d,
+		{name: "5 turnaround known and short: it is the reverse path", tx0: d, rx0: d, tx: 2 * d, rx: 3 * d,
 			edit: func(s *Sample) { s.Turn = 1000 }, row: 5, caseNo: 2, action: ActionCut, cutQ10: 77},
 		{name: "3 receive shrinks", tx0: d, rx0: 2 * d, tx: 2 * d, rx: d, row: 3, caseNo: 3, action: ActionHold},
 		{name: "4 draining", tx0: 3 * d, tx: 2 * d, row: 4, caseNo: 4, action: ActionHold},
@@ -93,7 +93,7 @@ func TestRows(t *testing.T) {
 		{name: "5 just above D", tx0: d, tx: d + 1, row: 5, caseNo: 2, action: ActionCut, cutQ10: 1},
 		{name: "6 at baseline", tx: 0, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
 		{name: "6 half way to e", tx: e / 2, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3, half: true},
-		{name: "6 way back congested", tx: 0, rx: 50 * d, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
+		{name: "6 reverse path congested", tx: 0, rx: 50 * d, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
 		{name: "6 at baseline, sender idle", tx: 0, edit: func(s *Sample) { s.AppLimited = true }, row: 6, caseNo: 4, action: ActionHold},
 		{name: "7 just above e", tx: e + 1, row: 7, action: ActionHold},
 		{name: "7 at D", tx0: 0, tx: d, row: 7, action: ActionHold},
@@ -105,7 +105,7 @@ func TestRows(t *testing.T) {
 			idle.Idle, idle.Sent = true, 1
 			run(&r, &p, idle, queued(c.tx0, c.rx0))
 			// Only the step under test counts.
-			r.RateBps, r.CutNs, r.Raises = gbit, 0, 0
+			r.RateBps, r.DecreasedNs, r.Increases = gbit, 0, 0
 			s := queued(c.tx, c.rx)
 			if c.edit != nil {
 				c.edit(&s)
@@ -228,32 +228,32 @@ func TestRaisesAccelerateAndStartOver(t *testing.T) {
 	if d := run(&r, &p, queued(0, 0)); d.RateBps != gbit+gbit*3>>10 {
 		t.Errorf("raise %d after a hold, want the plain one", d.RateBps-gbit)
 	}
-	r.RateBps, r.Raises = gbit, 1<<31
+	r.RateBps, r.Increases = gbit, 1<<31
 	if d := run(&r, &p, queued(0, 0)); d.RateBps != gbit+gbit/16 {
 		t.Errorf("raise %d after very many raises, want a sixteenth", d.RateBps-gbit)
 	}
-	r.RateBps, r.Raises, r.PeriodNs = gbit, 1<<31, uint64(200*us)
+	r.RateBps, r.Increases, r.PeriodNs = gbit, 1<<31, uint64(200*us)
 	r.DecidedNs -= uint64(10*ms) - p.IntervalNs
 	if d := run(&r, &p, queued(0, 0)); d.RateBps <= gbit+gbit/32 || d.RateBps > gbit+gbit/4 {
 		t.Errorf("raise %d where decisions are close together, want at most max_raise_q10", d.RateBps-gbit)
 	}
 }
 
-// TestWayBack: after a cut the rate comes back faster than it explores.
-func TestWayBack(t *testing.T) {
+// TestRecover: after a cut the rate comes back faster than it explores.
+func TestRecover(t *testing.T) {
 	p := DefaultParams(10 * gbit)
 	r := Regs{RateBps: gbit}
 	run(&r, &p, queued(0, 0), queued(0, 0))
 	r.RateBps = gbit
 	cut := run(&r, &p, queued(4*testD, 0))
-	if r.FromBps != gbit || cut.RateBps >= gbit {
-		t.Fatalf("cut to %d, from %d", cut.RateBps, r.FromBps)
+	if r.RateBeforeDecreaseBps != gbit || cut.RateBps >= gbit {
+		t.Fatalf("cut to %d, from %d", cut.RateBps, r.RateBeforeDecreaseBps)
 	}
 	first := run(&r, &p, queued(0, 0), queued(0, 0))
 	if want := (gbit - cut.RateBps) / 16; first.RateBps-cut.RateBps < want {
-		t.Errorf("raise %d after the cut, want a sixteenth of the way back at least, %d", first.RateBps-cut.RateBps, want)
+		t.Errorf("raise %d after the cut, want at least a sixteenth of the difference, %d", first.RateBps-cut.RateBps, want)
 	}
-	for i := 0; r.FromBps != 0; i++ {
+	for i := 0; r.RateBeforeDecreaseBps != 0; i++ {
 		if run(&r, &p, queued(0, 0)); i > 60 {
 			t.Fatalf("rate %d after %d raises, not back at %d", r.RateBps, i, gbit)
 		}
@@ -286,37 +286,12 @@ func TestCutIsWhatDrains(t *testing.T) {
 	}
 }
 
-// TestJumpsBecomeJitter: a delay that is gone with the next decision, again and
-// again, raises the target; once it does not.
-func TestJumpsBecomeJitter(t *testing.T) {
-	p := DefaultParams(gbit)
-	r := Regs{RateBps: gbit}
-	jump := func() { run(&r, &p, queued(40*testD, 0), queued(0, 0)) }
-	run(&r, &p, queued(0, 0))
-	jump()
-	if r.JitterNs > uint32(testD) {
-		t.Errorf("one jump makes %d ns of jitter", r.JitterNs)
-	}
-	for range 30 {
-		jump()
-	}
-	if r.JitterNs < 20*uint32(testD) || r.JitterNs > 40*uint32(testD) {
-		t.Errorf("jumps of %d ns make %d ns of jitter", 40*testD, r.JitterNs)
-	}
-	for range 600 {
-		run(&r, &p, queued(0, 0))
-	}
-	if r.JitterNs > uint32(testD) {
-		t.Errorf("%d ns of jitter long after the last jump", r.JitterNs)
-	}
-}
-
 // TestRatesBelowTheFloor: a queue that stands for long at min_rate_bps.
 func TestRatesBelowTheFloor(t *testing.T) {
 	p := DefaultParams(10 * gbit)
 	r := Regs{RateBps: p.MinRateBps}
 	run(&r, &p, queued(0, 0))
-	for range minPatience - 1 {
+	for range floorPatience - 1 {
 		if d := run(&r, &p, queued(100*testD, 0)); d.RateBps != p.MinRateBps || d.Why != WhyAtMin {
 			t.Fatalf("%d, %s: too soon", d.RateBps, d.Reason())
 		}
@@ -324,15 +299,15 @@ func TestRatesBelowTheFloor(t *testing.T) {
 	for range 200 {
 		run(&r, &p, queued(100*testD, 0))
 	}
-	if least := p.MinRateBps >> belowMin; r.RateBps != least {
+	if least := p.MinRateBps >> floorShift; r.RateBps != least {
 		t.Errorf("rate %d below the floor, want %d", r.RateBps, least)
 	}
 	for range 200 {
 		run(&r, &p, queued(0, 0))
 	}
 	run(&r, &p, queued(100*testD, 0))
-	if r.RateBps < p.MinRateBps || r.AtMin != 0 {
-		t.Errorf("rate %d, %d: the floor does not hold again", r.RateBps, r.AtMin)
+	if r.RateBps < p.MinRateBps || r.FloorPatience != 0 {
+		t.Errorf("rate %d, %d: the floor does not hold again", r.RateBps, r.FloorPatience)
 	}
 }
 
@@ -358,36 +333,36 @@ func TestWindowBytes(t *testing.T) {
 	if got := WindowBytes(&r, &p, 8000); got != 137_500 {
 		t.Errorf("window %d, want 137500", got)
 	}
-	r.QRxNs = 20_000 // the way back is congested: the data under way is not
+	r.QueueingRxNs = 20_000 // the reverse path is congested: the data in flight is not
 	if got := WindowBytes(&r, &p, 8000); got != 387_500 {
-		t.Errorf("window %d with 20 us on the way back, want 387500", got)
+		t.Errorf("window %d with 20 us on the reverse path, want 387500", got)
 	}
-	r = Regs{RateBps: maxRateLimit, QRxNs: 1 << 62}
+	r = Regs{RateBps: maxRateLimit, QueueingRxNs: 1 << 62}
 	p = ParamsFor(maxRateLimit, 1<<62, true)
 	if a, b := WindowBytes(&r, &p, 1<<62), WindowBytes(&Regs{}, &p, 0); a < maxRateLimit>>3 || b != 1 {
 		t.Errorf("windows at the ends of the range: %d and %d", a, b)
 	}
 }
 
-// TestWake: an idle destination forgets an old cut, and only that.
-func TestWake(t *testing.T) {
+// TestRestartIdle: an idle destination forgets an old cut, and only that.
+func TestRestartIdle(t *testing.T) {
 	p := DefaultParams(gbit)
 	p.InitialRateBps = 250 * mbit
 	var r Regs
-	if Wake(&r, &p, 1); r.RateBps != 250*mbit {
+	if RestartIdle(&r, &p, 1); r.RateBps != 250*mbit {
 		t.Fatalf("a new destination starts at %d, want its share", r.RateBps)
 	}
 	run(&r, &p, queued(0, 0), queued(0, 0), queued(8*testD, 0))
 	r.RateBps = 10 * mbit
 	before := r
-	if Wake(&r, &p, r.DecidedNs+uint64(100*ms)); r != before {
+	if RestartIdle(&r, &p, r.DecidedNs+uint64(100*ms)); r != before {
 		t.Error("100 ms without a decision are no idle time")
 	}
-	if Wake(&r, &p, r.DecidedNs+uint64(60*sec)); r.RateBps != 250*mbit || r.BaseTxNs != before.BaseTxNs || r.FromBps != 0 {
+	if RestartIdle(&r, &p, r.DecidedNs+uint64(60*sec)); r.RateBps != 250*mbit || r.BaseTxNs != before.BaseTxNs || r.RateBeforeDecreaseBps != 0 {
 		t.Errorf("after a minute: %+v", r)
 	}
 	r.RateBps = 900 * mbit
-	if Wake(&r, &p, r.DecidedNs+uint64(60*sec)); r.RateBps != 900*mbit {
+	if RestartIdle(&r, &p, r.DecidedNs+uint64(60*sec)); r.RateBps != 900*mbit {
 		t.Errorf("rate %d: waking must not cut", r.RateBps)
 	}
 }

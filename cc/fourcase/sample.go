@@ -2,39 +2,39 @@
 
 package fourcase
 
-// Sample is what one evaluation window gathered about one destination.
+// Sample holds the measurements of one evaluation window towards one destination.
 type Sample struct {
 	// Tx and Rx are the window minima of the transmit and receive time of
 	// S1.4, nanoseconds. They count if Samples > 0.
 	Tx, Rx  int64
 	Samples uint32 // echoes in the window
-	// RTT is the window minimum of the round trip T3-T1, nanoseconds of one
-	// clock; 0 = unknown. Towards a peer that echoes nothing it is all there is:
-	// Tx and Rx are 0 then, whatever Samples says. Beside Tx and Rx it is better
-	// than their sum, whose parts may come from different packets, before and
-	// after a clock was set.
+	// RTT is the window minimum of T3-T1, nanoseconds of one clock; 0 = unknown.
+	// Towards a peer that echoes nothing there are no one-way times: Tx and Rx
+	// are 0 then, for any value of Samples. Together with Tx and Rx it is better
+	// than their sum, as these may come from different packets, before and after
+	// a clock was set.
 	RTT int64
-	// Turn is how long the receiver took between receiving and answering, in
-	// nanoseconds of its own clock; 0 = unknown. It is part of Rx, and it is not
-	// network.
+	// Turn is the receiver turnaround, the time between reception and the answer
+	// in nanoseconds of the receiver's clock; 0 = unknown. It is part of Rx, and
+	// not of the network's delay.
 	Turn int64
 	// Sent is how many packets have been sent to the destination so far, 0 =
-	// unknown. Loss is judged by its share of them.
+	// unknown. Decisions depend on the lost share of them.
 	Sent uint64
 	CE   uint32 // echoes that report CE, and CNPs
 	Loss uint32 // NAKs and retransmissions
-	// AppLimited says that the sender did not use its rate, so that a low delay
-	// proves nothing: no increase beyond ShareBps.
+	// AppLimited: the sender did not use its rate, so that a low delay proves
+	// nothing. The rate does not rise above ShareBps.
 	AppLimited bool
-	// OpenLoop says that nothing that was sent in the window can be answered, neither
-	// by an ACK nor by an echo: silence says nothing about the network.
+	// OpenLoop: no packet of the window can cause an ACK or an echo, so that
+	// missing feedback means nothing.
 	OpenLoop bool
 	// ShareBps is the destination's even share of the link, bits per second. Up to it
-	// an increase needs no proof that the rate is used: a new destination starts there
-	// without one (S1.2). 0 = unknown.
+	// an increase needs no proof that the rate is used, since a new destination starts
+	// there (S1.2). 0 = unknown.
 	ShareBps uint64
-	// Idle says that none of our data was under way (HELLO exchange): the
-	// sample sets baselines and decides nothing.
+	// Idle: no data of this sender was in flight (HELLO exchange). The sample
+	// updates base delays, and causes no decision.
 	Idle bool
 }
 
@@ -44,17 +44,17 @@ func OneWay(t1, t2, t3 uint64) (tx, rx int64) {
 	return int64(t2 - t1), int64(t3 - t2)
 }
 
-// times are what one sample says of the way.
+// times are the delays of one sample, in nanoseconds.
 type times struct {
 	tx, rx, rtt int64
-	rttOnly     bool // tx is the round trip: it cannot be split
+	rttOnly     bool // tx is the RTT, which cannot be split
 }
 
-// times returns what to judge by, and whether there is anything.
+// times returns the delays of the sample; ok is false if it has none.
 func (s *Sample) times() (m times, ok bool) {
 	switch {
 	case s.Samples == 0, s.RTT > 0 && s.Tx == 0 && s.Rx == 0:
-		// Real one-way times add up to the round trip: both 0 means none.
+		// Real one-way times add up to the RTT: both 0 means none.
 		return times{tx: s.RTT, rtt: s.RTT, rttOnly: true}, s.RTT > 0
 	case s.RTT > 0:
 		return times{tx: s.Tx, rx: s.Rx, rtt: s.RTT}, true
@@ -69,16 +69,16 @@ type Decision struct {
 	Verdict
 }
 
-// Verdict is what was decided, and why. It is apart from Decision because the
-// compiler keeps structures of four fields in registers, and not those of five.
+// Verdict is a decision without the rate. It is a type of its own because the compiler
+// keeps structures of four fields in registers, and not those of five.
 type Verdict struct {
 	Action Action // ActionNone: there was nothing to decide
 	Case   uint8  // S1.6 case 1-4, 0 = none
-	Row    uint8  // row of the completed table 0-7, NoRow = none
+	Row    uint8  // row of the completed table 0-7, 8 = open-loop law, NoRow = none
 	Why    Why
 }
 
-// Reason says in words why the decision is what it is.
+// Reason is the reason of the decision as text.
 func (v Verdict) Reason() string { return v.Why.String() }
 
 // Why is the reason of a decision.

@@ -36,7 +36,7 @@ func literallyBanded(f *fluid) {
 	}
 }
 
-// congestedReturn is a queue of 5 ms on the way back, coming and going.
+// congestedReturn is a queue of 5 ms on the reverse path, coming and going.
 func congestedReturn(t time.Duration) time.Duration {
 	return 5 * ms * time.Duration(t/(100*ms)%2)
 }
@@ -67,7 +67,7 @@ func TestFluidLiteral(t *testing.T) {
 		{"8:1, +-10 ms, +-50 ppm, 20 us jitter", incast(literally, func(f *fluid) {
 			f.offset, f.driftPPM, f.alternate, f.jitter, f.run = 10*ms, 50, true, 20*us, 60*sec
 		}), func(r result) bool { return r.util < 0.06 }},
-		{"1:1, only the way back congested, 20 us jitter", incast(literally, func(f *fluid) {
+		{"1:1, only the reverse path congested, 20 us jitter", incast(literally, func(f *fluid) {
 			f.senders, f.reverse, f.jitter = 1, congestedReturn, 20*us
 		}), func(r result) bool { return r.util < 0.01 }},
 		{"1:1, idle, from an even share of 1/8", incast(literally, func(f *fluid) { f.senders, f.start = 1, gbit/8 }),
@@ -118,7 +118,7 @@ func TestFluidRobust(t *testing.T) {
 		{name: "8:1, evaluated every 100 ms", f: incast(func(f *fluid) { f.tick, f.run, f.warm = 100*ms, 60*sec, 20*sec }), util: 0.8},
 		{name: "16:1 all at once, from the first packet", f: incast(func(f *fluid) { f.senders, f.warm = 16, 0 }), p99: 4 * ms, lossBelow: 0.04},
 		{name: "16:1 all at once, no sample before data", f: incast(func(f *fluid) { f.senders, f.warm, f.noIdle = 16, 0, true }), p99: 8 * ms, lossBelow: 0.04},
-		{name: "1:1, only the way back congested", f: incast(func(f *fluid) { f.senders, f.reverse, f.jitter = 1, congestedReturn, 20*us }), util: 0.999},
+		{name: "1:1, only the reverse path congested", f: incast(func(f *fluid) { f.senders, f.reverse, f.jitter = 1, congestedReturn, 20*us }), util: 0.999},
 		{name: "1:1, idle, from an even share of 1/8", f: incast(func(f *fluid) { f.senders, f.start = 1, gbit/8 })},
 		{name: "100 Mbit/s behind a 10 Gbit/s link, 30 ms buffer", f: incast(deep(100 * mbit)), p99: 6 * ms},
 		{name: "400 Mbit/s behind a 10 Gbit/s link, 30 ms buffer", f: incast(deep(400 * mbit)), p99: 4 * ms},

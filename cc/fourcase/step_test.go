@@ -138,8 +138,8 @@ func TestFixedNeverChanges(t *testing.T) {
 			t.Errorf("after %+v: rate %d, want the fixed 250 Mbit/s", s, d.RateBps)
 		}
 	}
-	if r.Cuts != 0 {
-		t.Errorf("counted %d cuts", r.Cuts)
+	if r.Decreases != 0 {
+		t.Errorf("counted %d cuts", r.Decreases)
 	}
 }
 

@@ -14,7 +14,7 @@ const MaxHops = 8
 // Params are HPCC's parameters.
 type Params struct {
 	LineBps   float64 // the sender's link: a flow starts with a window of LineBps*T
-	BaseRTTNs int64   // T: a little above the longest round trip without queues
+	BaseRTTNs int64   // T: a little above the largest base RTT
 	Eta       float64 // target utilisation
 	MaxStage  int     // additive rounds before a multiplicative one
 	AIBps     float64 // W_AI/T

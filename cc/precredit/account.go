@@ -15,8 +15,8 @@ type Account struct {
 	lifeNs int64
 	// raisedNs is when the limit last rose: pre-credit is void a life later.
 	raisedNs int64
-	// told is what the last CREDIT_RETURN said was sent and given up.
-	told uint32
+	// reported is what the last CREDIT_RETURN counts as sent or given up.
+	reported uint32
 }
 
 // Grant takes a CREDIT_GRANT and gives the CREDIT_RETURN that answers it; send is
@@ -38,7 +38,7 @@ func (a *Account) Grant(now int64, g Grant) (r Return, send bool) {
 	return a.report(), true
 }
 
-// Credit takes what the stamp of an ACK says.
+// Credit takes the credit of an ACK's stamp.
 func (a *Account) Credit(now int64, c Credit) {
 	if !a.open || newer(a.first, c.Seq) {
 		return // no account, or an ACK of the epoch before
@@ -56,7 +56,7 @@ func (a *Account) Credit(now int64, c Credit) {
 	}
 }
 
-// Seq is the number of the latest grant heard, as data packets name it.
+// Seq is the number of the latest grant received, as data packets name it.
 func (a *Account) Seq() uint16 { return a.seq }
 
 // Usable is the pre-credit at hand, bytes.
@@ -67,7 +67,7 @@ func (a *Account) Usable(now int64) uint32 {
 	return a.limit - a.used()
 }
 
-// Spend takes n bytes for a data packet and returns what its stamp must say. ok is
+// Spend takes n bytes for a data packet and returns the credit for its stamp. ok is
 // false, and nothing is taken, if the account does not cover it.
 func (a *Account) Spend(now int64, n uint32) (c Credit, ok bool) {
 	if n > a.Usable(now) {
@@ -77,11 +77,11 @@ func (a *Account) Spend(now int64, n uint32) (c Credit, ok bool) {
 	return Credit{a.sent, a.seq}, true
 }
 
-// GiveUp returns all that is not used, as after a timeout: nobody knows what the
-// path is like now. send is false if there is nothing to tell.
+// GiveUp returns all that is not used, as after a timeout: the state of the path is
+// unknown. send is false if there is nothing to report.
 func (a *Account) GiveUp() (r Return, send bool) {
 	a.giveUp()
-	if !a.open || a.told == a.used() {
+	if !a.open || a.reported == a.used() {
 		return Return{}, false
 	}
 	r = a.report()
@@ -89,10 +89,10 @@ func (a *Account) GiveUp() (r Return, send bool) {
 	return r, true
 }
 
-// Report tells the receiver what was used and which limit is known: for when the
-// transport finds that packets or ACKs were lost, since nobody misses the last of
-// them; and for a flow that finds nothing to begin with. send is false if there is no
-// account.
+// Report is a CREDIT_RETURN with what was used and the limit that is known. The caller sends
+// it when the transport finds that packets or ACKs were lost, since the receiver does
+// not notice the loss of the last of them, and when a flow begins without pre-credit. send is
+// false if there is no account.
 func (a *Account) Report() (r Return, send bool) {
 	if !a.open {
 		return Return{}, false
@@ -108,22 +108,21 @@ func (a *Account) Expire(now int64) (r Return, send bool) {
 	return a.GiveUp()
 }
 
-// Deadline is when to call Expire, 0 = there is nothing that could expire.
+// Deadline is when to call Expire, 0 = nothing can expire.
 func (a *Account) Deadline() int64 {
-	if !a.open || a.limit == a.used() && a.told == a.used() {
+	if !a.open || a.limit == a.used() && a.reported == a.used() {
 		return 0
 	}
 	return a.raisedNs + a.lifeNs
 }
 
-// used is what is off the limit: sent, or given up.
+// used is how much of the limit was sent or given up.
 func (a *Account) used() uint32 { return a.sent + a.void }
 
-// giveUp uses up the rest without sending anything, so that a limit that is on its
-// way stays right.
+// giveUp uses up the rest without sending anything, so that a limit in flight stays right.
 func (a *Account) giveUp() { a.void += a.limit - a.used() }
 
 func (a *Account) report() Return {
-	a.told = a.used()
+	a.reported = a.used()
 	return Return{Epoch: a.epoch, Limit: a.limit, Sent: a.sent, Void: a.void, Seq: a.seq}
 }

@@ -85,8 +85,6 @@ type node struct {
 	right   uint8
 	class   Class
 	limit   int16
-	// small and all count the flows that came here in training, in a leaf.
-	small, all uint32
 }
 
 // Classify says whether a flow is small or large. A wrong answer costs time and
@@ -95,17 +93,6 @@ type node struct {
 // It is a decision tree of a few comparisons, trained by ./train.
 func Classify(f Features) Class {
 	return classify(tree, f.Normalize()).class
-}
-
-// Confidence is Classify with the part of the training flows in that leaf that were
-// of the class, in 1/1024.
-func Confidence(f Features) (c Class, q10 uint32) {
-	leaf := classify(tree, f.Normalize())
-	n := uint64(leaf.small)
-	if leaf.class == Large {
-		n = uint64(leaf.all - leaf.small)
-	}
-	return leaf.class, uint32(n << 10 / uint64(max(leaf.all, 1)))
 }
 
 func classify(t []node, x Normalized) *node {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package precredit is the policy for the first round trip (S5): what a sender may
-// send before it has heard anything back.
+// Package precredit is the policy for the first RTT (S5): what a sender may send before it
+// has received any feedback.
 //
-// A receiver has a budget, the bytes that its last hop and its receive buffer can
-// take (Params). When a peer's queue pair connects it hands the peer a share of it
-// ahead of any data (Receiver). The sender spends its share on the first round trip
-// of new flows, small ones first (Source), and gets back in ACKs what it has spent.
-// The first ACK of a flow ends that: from then on rate and window are those of the
-// policy beside it, and what the flow has not used stays for the next one.
+// A receiver has a budget, the bytes that its last hop and its receive buffer can take
+// (Params). When a queue pair of a peer connects, the peer gets a share of it ahead of any data
+// (Receiver). The sender spends its share on the first RTT of new flows, small ones first
+// (Sender), and ACKs return what it has spent. The first ACK of a flow ends that: from then
+// on rate and window of another policy apply, and what the flow has not used stays for the
+// next one.
 //
-//	receiver                                sender
-//	Receiver.NewFlow     CREDIT_GRANT →     Account.Grant
+//	receiver                                  sender
+//	Receiver.NewFlow     CREDIT_GRANT →       Sender.Grant
 //	                     ← CREDIT_RETURN
-//	                                        Classify, Queue.Push
-//	                     ← data, sent       Source.SrcSchedulePrecredit
+//	                                          Sender.Post (Classify, Queue.Push)
+//	                     ← data, sent         Sender.Next, Sender.Sent (SrcSchedulePrecredit)
 //	Receiver.Arrive
-//	Receiver.DstScheduleCredit  ACK, limit →  Account.Credit, Source.SrcFixPrecredit
-//	Receiver.Recall      CREDIT_GRANT →     Account.Grant: gives up the rest
+//	Receiver.DstScheduleCredit  ACK, limit →  Sender.Answer (SrcFixPrecredit)
+//	Receiver.Return      ← CREDIT_RETURN      Sender.Timeout, Loss, Expire, Stop
 //
 // # Conservation
 //

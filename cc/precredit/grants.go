@@ -50,17 +50,17 @@ func (r *Receiver) again(p *peer) {
 }
 
 // Next is the next CREDIT_GRANT to send, and to whom.
-func (r *Receiver) Next(now int64) (to Sender, g Grant, ok bool) {
+func (r *Receiver) Next(now int64) (to SenderID, g Grant, ok bool) {
 	for {
 		p := r.send.pop()
 		if p == nil {
 			return 0, Grant{}, false
 		}
 		p.inSend = false
-		if r.peers[p.id] != p || p.gone {
+		if r.peers[p.id] != p || p.accountLost {
 			continue
 		}
-		p.sentNs, p.toldNs = now, now
+		p.sentNs, p.advertisedNs = now, now
 		p.tries++
 		r.timers.by(p, r.retry(p))
 		return p.id, Grant{
@@ -84,10 +84,10 @@ func (r *Receiver) Deadline() int64 {
 func (r *Receiver) Expire(now int64) {
 	for len(r.timers) > 0 && r.timers[0].dueNs <= now {
 		p := r.timers[0]
-		if p.settleNs != 0 && p.settleNs <= now {
+		if p.lossTimerNs != 0 && p.lossTimerNs <= now {
 			r.lost(now, p)
 		}
-		if r.silent(p.toldNs) <= now && r.forget(now, p) {
+		if r.silent(p.advertisedNs) <= now && r.forget(now, p) {
 			continue
 		}
 		if r.waits(p) && r.retry(p) <= now {
@@ -97,7 +97,7 @@ func (r *Receiver) Expire(now int64) {
 		p.dueNs = r.due(now, p)
 		heap.Fix(&r.timers, p.timer)
 	}
-	r.relieve(now)
+	r.serveWaiting(now)
 }
 
 // maxTries is how often a grant goes out: a sender that answers none of them is gone,
@@ -106,21 +106,21 @@ const maxTries = 8
 
 // waits tells whether a grant of the peer's is out unanswered.
 func (r *Receiver) waits(p *peer) bool {
-	return !p.answered() && !p.inSend && !p.gone && p.tries < maxTries
+	return !p.answered() && !p.inSend && !p.accountLost && p.tries < maxTries
 }
 
 // retry is when the latest grant goes out again: later each time.
 func (r *Receiver) retry(p *peer) int64 { return p.sentNs + r.p.RetryNs<<(max(p.tries, 1)-1) }
 
 // due is when the peer next needs attention. It may be too early, as when the limit
-// has been told again since: Expire asks again then.
+// has been advertised again since: Expire asks again then.
 func (r *Receiver) due(now int64, p *peer) int64 {
-	ns := r.silent(p.toldNs)
+	ns := r.silent(p.advertisedNs)
 	if ns <= now { // only what waits in the buffer is left
 		ns = now + r.p.DelayNs
 	}
-	if p.settleNs != 0 {
-		ns = min(ns, p.settleNs)
+	if p.lossTimerNs != 0 {
+		ns = min(ns, p.lossTimerNs)
 	}
 	if r.waits(p) {
 		ns = min(ns, r.retry(p))
@@ -132,22 +132,22 @@ func (r *Receiver) due(now int64, p *peer) int64 {
 // of it still wait in the buffer, all but them. If the sender is in the list in spite
 // of that, as after its restart, it gets a new account.
 func (r *Receiver) forget(now int64, p *peer) bool {
-	rest := p.out() - p.queued
+	rest := p.outstanding() - p.queued
 	p.seen = p.limit - p.void
 	r.settle(p, rest)
 	r.stats.Reclaimed += uint64(rest)
 	if p.queued > 0 {
-		if !p.gone && p.place != nowhere {
+		if !p.accountLost && p.place != nowhere {
 			r.drop(p)
 		}
-		p.gone = true // nothing may be told any more
+		p.accountLost = true // nothing may be advertised any more
 		return false
 	}
 	heap.Remove(&r.timers, p.timer)
 	delete(r.peers, p.id)
 	switch {
 	case p.place == nowhere:
-	case p.gone:
+	case p.accountLost:
 		r.enter(now, p.id, r.list.take(p))
 		r.offer(now, r.peers[p.id])
 	default:

@@ -25,7 +25,7 @@ func TestLossIsFoundUnderTraffic(t *testing.T) {
 	}
 }
 
-// A packet that was overtaken and still arrives is no loss; what is under way by then
+// A packet that was overtaken and still arrives is no loss; what is in flight by then
 // must not be taken for it.
 func TestOvertaken(t *testing.T) {
 	w := newWire(t, testParams(40, 40, 10))
@@ -36,7 +36,7 @@ func TestOvertaken(t *testing.T) {
 	w.data(0, 1, 10) // overtakes it
 	w.r.Arrive(us, 1, 10, late)
 	w.r.DstScheduleCredit(us, 1, 10)
-	a.Spend(us, 10) // under way
+	a.Spend(us, 10) // in flight
 	w.data(us, 1, 10)
 	w.r.Expire(ms) // a delay after the first gap was seen
 	if st := w.r.Stats(); st.Lost != 0 {

@@ -2,7 +2,7 @@
 
 package precredit
 
-// Grant is what a receiver tells a sender outside of ACKs: CREDIT_GRANT. All sums
+// Grant is CREDIT_GRANT: what a receiver sends to a sender outside of ACKs. All sums
 // are running totals of the epoch, bytes modulo 2^32.
 type Grant struct {
 	Epoch uint32 // of this sender's account; a later one replaces it
@@ -15,14 +15,14 @@ type Grant struct {
 	LifeNs int64 // how long pre-credit may lie unused at the sender
 }
 
-// Return is what a sender tells a receiver outside of data: CREDIT_RETURN. It
+// Return is CREDIT_RETURN: what a sender sends to a receiver outside of data. It
 // answers every grant.
 type Return struct {
 	Epoch uint32
-	Limit uint32 // highest limit heard
+	Limit uint32 // highest limit received
 	Sent  uint32 // on pre-credit
 	Void  uint32 // given up unsent
-	Seq   uint16 // latest grant heard
+	Seq   uint16 // latest grant received
 	// Expired: given up because it lay unused, or after a timeout; the sender
 	// wants no more until its next flow.
 	Expired bool
@@ -30,14 +30,14 @@ type Return struct {
 	Unknown bool
 }
 
-// Credit is what an ACK tells a sender (S5.5), and what a data packet tells a
+// Credit is what an ACK carries to a sender (S5.5), and a data packet to a
 // receiver: the credit and credit_seq fields of the stamp option.
 type Credit struct {
 	Bytes uint32 // ACK: limit. Data: sent, this packet included
 	Seq   uint16
 }
 
-// after tells whether the running total a is beyond b.
+// after reports whether the running total a is beyond b.
 func after(a, b uint32) bool { return int32(a-b) > 0 }
 
 // follow keeps the first number that is accepted within reach of the latest.
@@ -49,5 +49,5 @@ func follow(first, latest uint16) uint16 {
 	return first
 }
 
-// newer tells whether sequence number a is beyond b.
+// newer reports whether sequence number a is beyond b.
 func newer(a, b uint16) bool { return int16(a-b) > 0 }

@@ -4,43 +4,44 @@ package precredit
 
 import "math/bits"
 
-// What comes after the first round trip is ordered by size too, in two places: in the
-// queues of switches, of which a flow takes a later one the larger it is (Band), and at
-// the sender, where the flow with the least left is first (Turn).
+// Data that is sent after the first RTT is ordered by size too, in two places: in the queues
+// of switches, where a larger flow takes a later queue (QueueIndex), and at the sender, where
+// the flow with the fewest bytes left is first (Rank). The simulator uses both; the engine uses
+// neither.
 
-// Bands is how many data queues of a switch are of use, DefaultAge after how many round
-// trips a flow is one turn nearer.
+// SwitchQueues is the number of data queues that FlowSize.QueueIndex is made for, DefaultAge the
+// number of RTTs after which FlowSize.Rank moves a flow up by one rank.
 const (
-	Bands      = 4
-	DefaultAge = 96
+	SwitchQueues = 4
+	DefaultAge   = 96
 )
 
-// Reach is what a sender knows of a flow's size, in bytes.
-type Reach struct {
-	Known uint64 // the whole where that is known, else what has been posted at its start
-	Sent  uint64 // for the first time
-	Class Class
+// FlowSize is what a sender knows of a flow's size, in bytes.
+type FlowSize struct {
+	KnownBytes uint64 // the whole where that is known, else what has been posted at its start
+	SentBytes  uint64 // for the first time
+	Class      Class
 }
 
 // Size is the least that the flow can have in the end.
-func (r Reach) Size() uint64 { return max(r.Known, r.Sent) }
+func (r FlowSize) Size() uint64 { return max(r.KnownBytes, r.SentBytes) }
 
-// Left is what is still to be sent. Of a flow that has outrun what was known of it that
-// is expected to be as much again as it has sent.
-func (r Reach) Left() uint64 {
-	if r.Known > r.Sent {
-		return r.Known - r.Sent
+// Remaining is the number of bytes still to be sent. A flow that has sent more than KnownBytes is
+// expected to send as much again as it has sent.
+func (r FlowSize) Remaining() uint64 {
+	if r.KnownBytes > r.SentBytes {
+		return r.KnownBytes - r.SentBytes
 	}
-	return r.Sent
+	return r.SentBytes
 }
 
-// Band is the data queue that the flow's next packet takes in switches, of bands that
-// are served strictly in order: 0, the first, for flows of one bandwidth-delay product,
-// 1 up to two of them, 2 up to four, and so on, the last for the rest and never the first
-// for what the classifier takes for large. A flow whose size is
-// not known moves on as it sends; none ever moves back, so none of its packets passes an
-// earlier one.
-func (r Reach) Band(bdp uint64, bands int) uint8 {
+// QueueIndex is the data queue of switches that the flow's next packet takes. bands is the
+// number of data queues, which are served strictly in order. Queue 0, the first, is for flows of
+// up to one bandwidth-delay product, queue 1 for up to two, queue 2 for up to four, and so on;
+// the last one is for all larger flows. A flow that the classifier takes for large never takes
+// queue 0. A flow whose size is not known moves on as it sends. None ever moves back, so none of
+// its packets passes an earlier one.
+func (r FlowSize) QueueIndex(bdp uint64, bands int) uint8 {
 	n := int(doublings(r.Size(), bdp))
 	if r.Class == Large {
 		n = max(n, 1)
@@ -48,21 +49,21 @@ func (r Reach) Band(bdp uint64, bands int) uint8 {
 	return uint8(max(min(n, bands-1), 0))
 }
 
-// Turns is how many turns there are. The first, 0, is for the flow whose pre-credit is
-// next, and for those that have waited for too long.
-const Turns = 8
+// Ranks is the number of ranks. Rank 0, the first, is for the flow that gets pre-credit next,
+// and for flows that have waited for 2*Ranks ages.
+const Ranks = 8
 
-// Turn is the flow's place among those of its host: the less is left the earlier, in the
-// steps of Band, small flows (1) before all large ones. For each age round trips that it
-// has waited (0 = never) it is one turn nearer, to 1 and after 2*Turns of them to 0, so
-// none starves.
-func (r Reach) Turn(bdp, rounds, age uint64) uint8 {
-	n := min(1+doublings(r.Left(), bdp), Turns-1)
+// Rank orders the flows of a host. It grows with the bytes left, in the steps of QueueIndex;
+// small flows have rank 1, before all large ones. rounds is the number of RTTs that the flow has
+// waited. After each age of them (0 = never) the rank is one lower, down to 1, and after 2*Ranks
+// ages it is 0, so no flow starves.
+func (r FlowSize) Rank(bdp, rounds, age uint64) uint8 {
+	n := min(1+doublings(r.Remaining(), bdp), Ranks-1)
 	if r.Class == Large {
 		n = max(n, 2)
 	}
 	if age > 0 {
-		if rounds/age >= 2*Turns {
+		if rounds/age >= 2*Ranks {
 			return 0
 		}
 		n -= min(n-1, rounds/age)

@@ -11,58 +11,58 @@ import (
 func TestBand(t *testing.T) {
 	const bdp = 100_000
 	for _, c := range []struct {
-		reach Reach
-		want  uint8
+		size FlowSize
+		want uint8
 	}{
-		{Reach{}, 0},
-		{Reach{Known: 1}, 0},
-		{Reach{Known: bdp}, 0},
-		{Reach{Known: bdp + 1}, 1},
-		{Reach{Known: 2 * bdp}, 1},
-		{Reach{Known: 2*bdp + 1}, 2},
-		{Reach{Known: 4 * bdp}, 2},
-		{Reach{Known: 4*bdp + 1}, 3},
-		{Reach{Known: 1 << 60}, 3},
-		{Reach{Known: 10, Sent: bdp + 1}, 1},      // more came than was known
-		{Reach{Known: 10, Class: Large}, 1},       // a stream, says the classifier
-		{Reach{Known: 3 * bdp, Class: Small}, 2},  // which is not asked where the size is known
-		{Reach{Known: 3 * bdp, Sent: 3 * bdp}, 2}, // what is left does not count
+		{FlowSize{}, 0},
+		{FlowSize{KnownBytes: 1}, 0},
+		{FlowSize{KnownBytes: bdp}, 0},
+		{FlowSize{KnownBytes: bdp + 1}, 1},
+		{FlowSize{KnownBytes: 2 * bdp}, 1},
+		{FlowSize{KnownBytes: 2*bdp + 1}, 2},
+		{FlowSize{KnownBytes: 4 * bdp}, 2},
+		{FlowSize{KnownBytes: 4*bdp + 1}, 3},
+		{FlowSize{KnownBytes: 1 << 60}, 3},
+		{FlowSize{KnownBytes: 10, SentBytes: bdp + 1}, 1},      // more came than was known
+		{FlowSize{KnownBytes: 10, Class: Large}, 1},            // a stream, says the classifier
+		{FlowSize{KnownBytes: 3 * bdp, Class: Small}, 2},       // which is not asked where the size is known
+		{FlowSize{KnownBytes: 3 * bdp, SentBytes: 3 * bdp}, 2}, // what is left does not count
 	} {
-		if got := c.reach.Band(bdp, Bands); got != c.want {
-			t.Errorf("%+v: band %d, want %d", c.reach, got, c.want)
+		if got := c.size.QueueIndex(bdp, SwitchQueues); got != c.want {
+			t.Errorf("%+v: band %d, want %d", c.size, got, c.want)
 		}
-		if got := c.reach.Band(bdp, 1); got != 0 {
-			t.Errorf("%+v: band %d of one", c.reach, got)
+		if got := c.size.QueueIndex(bdp, 1); got != 0 {
+			t.Errorf("%+v: band %d of one", c.size, got)
 		}
 	}
 }
 
-func TestTurn(t *testing.T) {
+func TestRank(t *testing.T) {
 	const bdp = 100_000
 	for _, c := range []struct {
-		reach  Reach
+		size   FlowSize
 		rounds uint64
 		want   uint8
 	}{
-		{Reach{Known: bdp}, 0, 1},
-		{Reach{Known: 2 * bdp}, 0, 2},
-		{Reach{Known: 2 * bdp, Sent: bdp}, 0, 1},
-		{Reach{Known: 16 * bdp}, 0, 5},
-		{Reach{Known: 1 << 60}, 0, Turns - 1},
-		{Reach{Known: 10, Sent: 4 * bdp}, 0, 3},
-		{Reach{Known: 16 * bdp}, DefaultAge - 1, 5},
-		{Reach{Known: 16 * bdp}, DefaultAge, 4},
-		{Reach{Known: 16 * bdp}, 5 * DefaultAge, 1},
-		{Reach{Known: 16 * bdp}, 2*Turns*DefaultAge - 1, 1},
-		{Reach{Known: 16 * bdp}, 2 * Turns * DefaultAge, 0},
-		{Reach{Known: 2 * bdp, Sent: bdp, Class: Large}, 0, 2}, // small ones are first
-		{Reach{Known: 2 * bdp, Sent: bdp, Class: Large}, DefaultAge, 1},
+		{FlowSize{KnownBytes: bdp}, 0, 1},
+		{FlowSize{KnownBytes: 2 * bdp}, 0, 2},
+		{FlowSize{KnownBytes: 2 * bdp, SentBytes: bdp}, 0, 1},
+		{FlowSize{KnownBytes: 16 * bdp}, 0, 5},
+		{FlowSize{KnownBytes: 1 << 60}, 0, Ranks - 1},
+		{FlowSize{KnownBytes: 10, SentBytes: 4 * bdp}, 0, 3},
+		{FlowSize{KnownBytes: 16 * bdp}, DefaultAge - 1, 5},
+		{FlowSize{KnownBytes: 16 * bdp}, DefaultAge, 4},
+		{FlowSize{KnownBytes: 16 * bdp}, 5 * DefaultAge, 1},
+		{FlowSize{KnownBytes: 16 * bdp}, 2*Ranks*DefaultAge - 1, 1},
+		{FlowSize{KnownBytes: 16 * bdp}, 2 * Ranks * DefaultAge, 0},
+		{FlowSize{KnownBytes: 2 * bdp, SentBytes: bdp, Class: Large}, 0, 2}, // small ones are first
+		{FlowSize{KnownBytes: 2 * bdp, SentBytes: bdp, Class: Large}, DefaultAge, 1},
 	} {
-		if got := c.reach.Turn(bdp, c.rounds, DefaultAge); got != c.want {
-			t.Errorf("%+v after %d rounds: turn %d, want %d", c.reach, c.rounds, got, c.want)
+		if got := c.size.Rank(bdp, c.rounds, DefaultAge); got != c.want {
+			t.Errorf("%+v after %d rounds: turn %d, want %d", c.size, c.rounds, got, c.want)
 		}
 	}
-	if got := (Reach{Known: 16 * bdp}).Turn(bdp, 1<<60, 0); got != 5 {
+	if got := (FlowSize{KnownBytes: 16 * bdp}).Rank(bdp, 1<<60, 0); got != 5 {
 		t.Errorf("turn %d without aging, want 5", got)
 	}
 }
@@ -72,11 +72,11 @@ func TestPropertyBandNeverBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bdp := rapid.Uint64Range(0, 1<<24).Draw(t, "bdp")
 		bands := rapid.IntRange(1, 6).Draw(t, "bands")
-		r := Reach{Known: rapid.Uint64Range(0, 1<<30).Draw(t, "known"), Class: Class(rapid.IntRange(0, 1).Draw(t, "class"))}
-		last := r.Band(bdp, bands)
+		r := FlowSize{KnownBytes: rapid.Uint64Range(0, 1<<30).Draw(t, "known"), Class: Class(rapid.IntRange(0, 1).Draw(t, "class"))}
+		last := r.QueueIndex(bdp, bands)
 		for range 64 {
-			r.Sent += rapid.Uint64Range(1, 1<<22).Draw(t, "sent")
-			band := r.Band(bdp, bands)
+			r.SentBytes += rapid.Uint64Range(1, 1<<22).Draw(t, "sent")
+			band := r.QueueIndex(bdp, bands)
 			if band < last || int(band) >= bands {
 				t.Fatalf("%+v: band %d after %d, of %d", r, band, last, bands)
 			}
@@ -85,16 +85,16 @@ func TestPropertyBandNeverBack(t *testing.T) {
 	})
 }
 
-// Every flow is in the first turn after 2*Turns*age rounds, however much others
+// Every flow is in the first turn after 2*Ranks*age rounds, however much others
 // bring, and until then waiting never puts it back.
 func TestPropertyTurnComes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bdp, age := rapid.Uint64Range(0, 1<<24).Draw(t, "bdp"), rapid.Uint64Range(1, 1000).Draw(t, "age")
-		r := Reach{Known: rapid.Uint64().Draw(t, "known"), Sent: rapid.Uint64().Draw(t, "sent")}
-		last := uint8(Turns)
-		for rounds := uint64(0); rounds <= 2*Turns*age; rounds += age {
-			turn := r.Turn(bdp, rounds, age)
-			if turn > last || turn >= Turns {
+		r := FlowSize{KnownBytes: rapid.Uint64().Draw(t, "known"), SentBytes: rapid.Uint64().Draw(t, "sent")}
+		last := uint8(Ranks)
+		for rounds := uint64(0); rounds <= 2*Ranks*age; rounds += age {
+			turn := r.Rank(bdp, rounds, age)
+			if turn > last || turn >= Ranks {
 				t.Fatalf("%+v: turn %d after %d", r, turn, last)
 			}
 			last = turn

@@ -12,7 +12,7 @@ import (
 // Params are the parameters of a receiver and of the senders that it grants to. A
 // sender needs LifeNs alone, which the grant carries.
 type Params struct {
-	// BufferBytes is the budget: what may be under way or waiting unasked for.
+	// BufferBytes is the budget: what may be in flight or waiting unasked for.
 	// Take the smaller of the receive buffer and what the last hop's switch
 	// gives one port.
 	BufferBytes uint32
@@ -71,11 +71,7 @@ func BDP(linkBps uint64, rttNs int64) uint32 {
 	return uint32(min(bytes, maxBuffer))
 }
 
-// IncastN is how many senders that start at once fit the budget with a full share
-// each. From the next one on the list of S5.2 moves shares about.
-func (p *Params) IncastN() int { return int(p.BufferBytes / max(p.ShareBytes, 1)) }
-
-// Validate says what is wrong with the parameters and how to put it right.
+// Validate returns an error that says what is wrong with the parameters, and what to do.
 func (p *Params) Validate() error {
 	switch {
 	case p.BufferBytes == 0 || p.BufferBytes > maxBuffer:

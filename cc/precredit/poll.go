@@ -20,15 +20,18 @@ type Arrivals struct {
 // Weight is the flow's weight now, 0 before its first packet.
 func (a *Arrivals) Weight() uint32 { return a.weight }
 
-// Poll is the receiver's polling queue of S5.6. Flows are asked in turn, and a turn
+// Poll is the receiver's polling queue of S5.6. It serves flows in turn, and a turn
 // serves packets for as many quanta as the flow's weight. Weights start equal and are
-// lowered by one for every Fade bytes served, down to one: so a flow that begins, a
+// lowered by one for every WeightDecayBytes bytes served, down to one: so a flow that begins, a
 // small one above all, has the larger part, and no flow is ever without any.
+//
+// The engine uses only Turn, as the service quantum of its queue pairs. Only tests use Push and
+// Pop.
 type Poll struct {
 	// Weight is the initial weight, Quantum the bytes of a turn for each unit of
-	// it, Fade the bytes that cost one unit. 0 = the defaults. Set them before
+	// it, WeightDecayBytes the bytes that cost one unit. 0 = the defaults. Set them before
 	// the first packet.
-	Weight, Quantum, Fade uint32
+	Weight, Quantum, WeightDecayBytes uint32
 
 	last *Arrivals // of the ring of flows with packets; its next is the first
 	size int
@@ -36,9 +39,9 @@ type Poll struct {
 
 // Defaults of the polling queue: after 64 KiB all are alike.
 const (
-	DefaultWeight  = 8
-	DefaultQuantum = 4096
-	DefaultFade    = 9363 // 7 units for 64 KiB
+	DefaultWeight           = 8
+	DefaultQuantum          = 4096
+	DefaultWeightDecayBytes = 9363 // 7 units for 64 KiB
 )
 
 // leastCost is what a packet costs at least: those without payload are not free.
@@ -58,7 +61,7 @@ func (p *Poll) Len() int { return p.size }
 // schedulers that have queues of their own.
 func (p *Poll) Turn(served uint64) uint32 {
 	weight := uint64(or(p.Weight, DefaultWeight))
-	weight -= min(served/uint64(or(p.Fade, DefaultFade)), weight-1)
+	weight -= min(served/uint64(or(p.WeightDecayBytes, DefaultWeightDecayBytes)), weight-1)
 	return uint32(weight) * or(p.Quantum, DefaultQuantum)
 }
 
@@ -124,7 +127,7 @@ func (p *Poll) lower(a *Arrivals, n uint32) {
 	if a.weight == 1 {
 		return
 	}
-	fade := or(p.Fade, DefaultFade)
+	fade := or(p.WeightDecayBytes, DefaultWeightDecayBytes)
 	a.served += n
 	for a.served >= fade && a.weight > 1 {
 		a.served -= fade

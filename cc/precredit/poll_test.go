@@ -11,7 +11,7 @@ import (
 // Weights start equal and fall as a flow is served, so one that begins is ahead of one
 // that has gone on for long, and never the other way round for ever.
 func TestPollFavoursTheNew(t *testing.T) {
-	p := Poll{Weight: 4, Quantum: 1000, Fade: 4000}
+	p := Poll{Weight: 4, Quantum: 1000, WeightDecayBytes: 4000}
 	var old, young Arrivals
 	for range 200 {
 		p.Push(&old, 1000)
@@ -64,9 +64,9 @@ func TestPropertyPoll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const longest = 9000
 		p := Poll{
-			Weight:  rapid.Uint32Range(0, 10).Draw(t, "weight"),
-			Quantum: rapid.Uint32Range(0, 5000).Draw(t, "quantum"),
-			Fade:    rapid.Uint32Range(0, 10_000).Draw(t, "fade"),
+			Weight:           rapid.Uint32Range(0, 10).Draw(t, "weight"),
+			Quantum:          rapid.Uint32Range(0, 5000).Draw(t, "quantum"),
+			WeightDecayBytes: rapid.Uint32Range(0, 10_000).Draw(t, "fade"),
 		}
 		flows := make([]Arrivals, rapid.IntRange(1, 6).Draw(t, "flows"))
 		type state struct {
@@ -144,7 +144,7 @@ func BenchmarkPoll(b *testing.B) {
 
 // Turn is what Pop goes by: the weight of a flow of which so much was served, in quanta.
 func TestPollTurn(t *testing.T) {
-	for _, p := range []*Poll{{}, {Weight: 3, Quantum: 100, Fade: 1000}, {Weight: 1}} {
+	for _, p := range []*Poll{{}, {Weight: 3, Quantum: 100, WeightDecayBytes: 1000}, {Weight: 1}} {
 		var a Arrivals
 		served := uint64(0)
 		for range 200 {

@@ -11,7 +11,7 @@ import (
 
 // world is a receiver and its senders over a network that loses, doubles, delays and
 // reorders, but lets nothing live longer than DelayNs. It knows what nobody in it
-// knows: what is under way.
+// knows: what is in flight.
 type world struct {
 	t    *rapid.T
 	p    Params
@@ -24,7 +24,7 @@ type world struct {
 }
 
 type packet struct {
-	from   Sender
+	from   SenderID
 	diesNs int64
 	kind   uint8
 	n      uint32
@@ -107,7 +107,7 @@ func (w *world) expire() {
 	for i := range w.acc {
 		if d := w.acc[i].Deadline(); d != 0 && d <= w.now {
 			if m, send := w.acc[i].Expire(w.now); send {
-				w.put(packet{kind: pktReturn, from: Sender(i), ret: m})
+				w.put(packet{kind: pktReturn, from: SenderID(i), ret: m})
 			}
 		}
 	}
@@ -141,10 +141,10 @@ func (w *world) check() {
 		real += uint64(p.n)
 	}
 	if real > uint64(w.p.BufferBytes) {
-		t.Fatalf("%d bytes unused, under way or waiting; the budget is %d", real, w.p.BufferBytes)
+		t.Fatalf("%d bytes unused, in flight or waiting; the budget is %d", real, w.p.BufferBytes)
 	}
 	if real > uint64(w.r.out) || w.r.out > w.p.BufferBytes {
-		t.Fatalf("%d bytes unused, under way or waiting; the receiver counts %d of %d", real, w.r.out, w.p.BufferBytes)
+		t.Fatalf("%d bytes unused, in flight or waiting; the receiver counts %d of %d", real, w.r.out, w.p.BufferBytes)
 	}
 	w.books()
 }
@@ -154,13 +154,13 @@ func (w *world) books() {
 	t := w.t
 	var out, share uint64
 	for id, p := range w.r.peers {
-		if p.id != id || after(p.done+p.queued, p.seen) || after(p.seen+p.void, p.limit) || p.out() > w.p.BufferBytes {
+		if p.id != id || after(p.done+p.queued, p.seen) || after(p.seen+p.void, p.limit) || p.outstanding() > w.p.BufferBytes {
 			t.Fatalf("account %+v", *p)
 		}
 		if (p.place == nowhere) != (p.share == 0) || p.place != nowhere && w.r.list[p.place] != p || w.r.timers[p.timer] != p {
 			t.Fatalf("account %+v is not where it says", *p)
 		}
-		out += uint64(p.out())
+		out += uint64(p.outstanding())
 		share += uint64(p.share)
 	}
 	if out != uint64(w.r.out) || share+uint64(w.r.free) != uint64(w.p.BufferBytes) {
@@ -176,7 +176,7 @@ func (w *world) books() {
 	}
 }
 
-// TestPropertyConservation: over any network, what is unused at senders, under way
+// TestPropertyConservation: over any network, what is unused at senders, in flight
 // and waiting never exceeds the budget; and when all have fallen silent, all of it is
 // free again.
 func TestPropertyConservation(t *testing.T) {
@@ -187,14 +187,14 @@ func TestPropertyConservation(t *testing.T) {
 			switch rapid.SampledFrom([]string{"flow", "data", "data", "data", "deliver", "deliver", "deliver", "deliver",
 				"lose", "serve", "serve", "serve", "time", "long time", "leave", "give up", "restart"}).Draw(t, "do") {
 			case "flow":
-				w.r.NewFlow(w.now, Sender(sender.Draw(t, "sender")))
+				w.r.NewFlow(w.now, SenderID(sender.Draw(t, "sender")))
 			case "leave":
-				w.r.Leave(Sender(sender.Draw(t, "sender")))
+				w.r.Leave(SenderID(sender.Draw(t, "sender")))
 			case "data":
 				i := sender.Draw(t, "sender")
 				n := rapid.Uint32Range(1, 40).Draw(t, "bytes")
 				if c, ok := w.acc[i].Spend(w.now, n); ok {
-					w.put(packet{kind: pktData, from: Sender(i), n: n, c: c})
+					w.put(packet{kind: pktData, from: SenderID(i), n: n, c: c})
 				}
 			case "deliver":
 				if len(w.wire) > 0 {
@@ -215,17 +215,17 @@ func TestPropertyConservation(t *testing.T) {
 			case "give up":
 				i := sender.Draw(t, "sender")
 				if m, send := w.acc[i].GiveUp(); send {
-					w.put(packet{kind: pktReturn, from: Sender(i), ret: m})
+					w.put(packet{kind: pktReturn, from: SenderID(i), ret: m})
 				}
 			case "restart":
 				// Not before the receiver knows that the account was opened: it
 				// would open the same one once more. And it takes longer than a
 				// grant lives.
 				i := sender.Draw(t, "sender")
-				if p := w.r.peers[Sender(i)]; p == nil || p.known {
+				if p := w.r.peers[SenderID(i)]; p == nil || p.known {
 					w.acc[i] = Account{}
 					w.wire = slices.DeleteFunc(w.wire, func(p packet) bool {
-						return p.from == Sender(i) && (p.kind == pktGrant || p.kind == pktAck)
+						return p.from == SenderID(i) && (p.kind == pktGrant || p.kind == pktAck)
 					})
 				}
 			}
@@ -240,7 +240,7 @@ func TestPropertyConservation(t *testing.T) {
 			for len(w.waiting) > 0 {
 				w.serve(0)
 			}
-			w.wire = nil // and what is under way gets lost
+			w.wire = nil // and what is in flight gets lost
 			next := w.r.Deadline()
 			if next == 0 {
 				break
@@ -263,9 +263,9 @@ func TestPropertyShareComesBack(t *testing.T) {
 		w := newWorld(t)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			i := rapid.IntRange(0, len(w.acc)-1).Draw(t, "sender")
-			w.r.NewFlow(w.now, Sender(i))
+			w.r.NewFlow(w.now, SenderID(i))
 			if c, ok := w.acc[i].Spend(w.now, 1); ok {
-				w.put(packet{kind: pktData, from: Sender(i), n: 1, c: c})
+				w.put(packet{kind: pktData, from: SenderID(i), n: 1, c: c})
 			}
 			w.collect()
 			for len(w.wire) > 0 {
@@ -302,7 +302,7 @@ func TestPropertyShareComesBack(t *testing.T) {
 		works()
 		for i := range w.acc {
 			if m, send := w.acc[i].Report(); send { // the transport found a loss
-				w.put(packet{kind: pktReturn, from: Sender(i), ret: m})
+				w.put(packet{kind: pktReturn, from: SenderID(i), ret: m})
 			}
 		}
 		for range 300 {
@@ -312,12 +312,12 @@ func TestPropertyShareComesBack(t *testing.T) {
 		}
 		for i := range w.acc {
 			if c, ok := w.acc[i].Spend(w.now, 1); ok {
-				w.put(packet{kind: pktData, from: Sender(i), n: 1, c: c})
+				w.put(packet{kind: pktData, from: SenderID(i), n: 1, c: c})
 			}
 		}
 		works()
 		for i := range w.acc {
-			if got, want := w.acc[i].Usable(w.now), w.r.Share(Sender(i)); got != want {
+			if got, want := w.acc[i].Usable(w.now), w.r.Share(SenderID(i)); got != want {
 				t.Fatalf("sender %d has %d, its share is %d", i, got, want)
 			}
 		}

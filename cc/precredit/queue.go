@@ -19,43 +19,58 @@ func (c Class) String() string {
 	return "large"
 }
 
-// Flow is a flow that waits at the sender for pre-credit. The zero value waits for
-// nothing. It must not be copied while it waits.
+// Flow is a flow of a sender. The zero value has no data and waits for nothing. It must not
+// be copied while it waits for pre-credit.
 type Flow struct {
 	// Data is the caller's own.
 	Data any
+	// Packet is the payload of a full packet, bytes. A Sender needs it.
+	Packet uint32
 
 	class      Class
 	since      uint64 // the round in which it came
-	left       uint32 // bytes
+	left       uint32 // bytes that wait for pre-credit
 	prev, next *Flow
 	in         *Queue
+
+	// Of a Sender.
+	features Features // of what was posted
+	queued   uint32   // bytes that waited for pre-credit so far, sent or not
+	capped   bool     // more was posted than it may send on pre-credit
+	begun    bool     // no ACK yet
+	asked    bool     // for its first ACK
+	waiting  bool     // in Sender.waiting
 }
 
-// Class is the class that it was queued with.
+// begin makes it a new flow.
+func (f *Flow) begin() {
+	f.features, f.queued, f.capped, f.begun, f.asked = Features{}, 0, false, true, false
+}
+
+// Begun reports whether the flow has data and no ACK yet.
+func (f *Flow) Begun() bool { return f.begun }
+
+// Class is the class that it was last queued with.
 func (f *Flow) Class() Class { return f.class }
 
 // Left is how many of its bytes wait.
 func (f *Flow) Left() uint32 { return f.left }
 
-// Waiting tells whether it is queued.
-func (f *Flow) Waiting() bool { return f.in != nil }
-
 // Queue is the sender's priority queue of S5.4. A flow's priority is
 //
-//	that of its class + Step × the rounds that it has waited
+//	that of its class + AgingStep × the rounds that it has waited
 //
 // and the highest is served first; of equals the one that has waited longest, then
 // the small one. As all that wait age alike, priorities never change places within a
 // class: a first-in first-out queue for each class, of which only the heads are
 // compared, is the whole structure, and a round costs one increment.
 //
-// Nobody starves: a large flow is behind the small ones that came up to Patience
+// Nobody starves: a large flow is behind the small ones that came up to SmallBias / AgingStep
 // rounds after it, and before all later ones.
 type Queue struct {
-	// Lead is how far the small class is ahead of the large one, Step what a
-	// round adds. Set them before the first Push. A Step of 0 counts as 1.
-	Lead, Step uint32
+	// SmallBias is how far the small class is ahead of the large one, AgingStep what a
+	// round adds. Set them before the first Push. A AgingStep of 0 counts as 1.
+	SmallBias, AgingStep uint32
 
 	round uint64
 	heads [classes]*Flow
@@ -65,15 +80,11 @@ type Queue struct {
 
 // Defaults of the queue: a large flow waits for small ones for eight rounds.
 const (
-	DefaultLead = 8
-	DefaultStep = 1
+	DefaultSmallBias = 8
+	DefaultAgingStep = 1
 )
 
-// Patience is after how many rounds a large flow is ahead of every small one that
-// comes then.
-func (q *Queue) Patience() uint64 { return (uint64(q.Lead) + q.step() - 1) / q.step() }
-
-func (q *Queue) step() uint64 { return uint64(max(q.Step, 1)) }
+func (q *Queue) agingStep() uint64 { return uint64(max(q.AgingStep, 1)) }
 
 // Len is how many flows wait.
 func (q *Queue) Len() int { return q.size }
@@ -139,7 +150,7 @@ func (q *Queue) Head() *Flow {
 		return s
 	}
 	// The terms that both have in common, step × round, are left out.
-	ps, pl := uint64(q.Lead)+q.step()*l.since, q.step()*s.since
+	ps, pl := uint64(q.SmallBias)+q.agingStep()*l.since, q.agingStep()*s.since
 	if ps > pl || ps == pl && s.since <= l.since {
 		return s
 	}
@@ -164,5 +175,5 @@ func (q *Queue) Take(n, packet uint32) (f *Flow, taken uint32) {
 	return f, taken
 }
 
-// Round ends a round: whatever still waits has its priority raised by Step.
+// Round ends a round: whatever still waits has its priority raised by AgingStep.
 func (q *Queue) Round() { q.round++ }

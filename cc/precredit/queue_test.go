@@ -9,7 +9,7 @@ import (
 )
 
 func TestQueueOrder(t *testing.T) {
-	q := Queue{Lead: 3, Step: 1}
+	q := Queue{SmallBias: 3, AgingStep: 1}
 	names := map[*Flow]string{}
 	push := func(name string, c Class, n uint32) *Flow {
 		f := new(Flow)
@@ -45,7 +45,7 @@ func TestQueueOrder(t *testing.T) {
 	}
 	q.Drop(gone)
 	q.Drop(gone)
-	if gone.Waiting() || gone.Left() != 0 || q.Len() != 1 {
+	if gone.in != nil || gone.Left() != 0 || q.Len() != 1 {
 		t.Error("dropped, and still there")
 	}
 	if got := take(); got != "last" {
@@ -90,14 +90,14 @@ type slowFlow struct {
 func (s *slow) push(f *Flow, c Class) {
 	prio := uint64(0)
 	if c == Small {
-		prio = uint64(s.q.Lead)
+		prio = uint64(s.q.SmallBias)
 	}
 	s.flows = append(s.flows, &slowFlow{f, c, prio, 0})
 }
 
 func (s *slow) round() {
 	for _, f := range s.flows {
-		f.prio += s.q.step()
+		f.prio += s.q.agingStep()
 		f.age++
 	}
 }
@@ -126,7 +126,7 @@ func (s *slow) take() *Flow {
 // that wait would give.
 func TestPropertyQueueIsAging(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		q := Queue{Lead: rapid.Uint32Range(0, 20).Draw(t, "lead"), Step: rapid.Uint32Range(0, 5).Draw(t, "step")}
+		q := Queue{SmallBias: rapid.Uint32Range(0, 20).Draw(t, "lead"), AgingStep: rapid.Uint32Range(0, 5).Draw(t, "step")}
 		s := slow{q: q}
 		for range 20 * rapid.IntRange(1, 10).Draw(t, "steps in 20s") {
 			switch rapid.IntRange(0, 3).Draw(t, "do") {
@@ -148,11 +148,12 @@ func TestPropertyQueueIsAging(t *testing.T) {
 }
 
 // TestPropertyNoStarvation: whatever comes, a flow is behind no flow that came
-// Patience rounds or more after it; so if each round serves at least what one round
-// brings, it waits for Patience rounds and what was there before it.
+// SmallBias / AgingStep rounds or more after it; so if each round serves at least what one round
+// brings, it waits for as many rounds and what was there before it.
 func TestPropertyNoStarvation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		q := Queue{Lead: rapid.Uint32Range(0, 30).Draw(t, "lead"), Step: rapid.Uint32Range(1, 5).Draw(t, "step")}
+		q := Queue{SmallBias: rapid.Uint32Range(0, 30).Draw(t, "lead"), AgingStep: rapid.Uint32Range(1, 5).Draw(t, "step")}
+		maxWait := (uint64(q.SmallBias) + q.agingStep() - 1) / q.agingStep()
 		perRound := rapid.IntRange(1, 4).Draw(t, "small flows a round")
 		backlog := rapid.IntRange(0, 20).Draw(t, "before")
 		for range backlog {
@@ -160,7 +161,7 @@ func TestPropertyNoStarvation(t *testing.T) {
 		}
 		large := new(Flow)
 		q.Push(large, Large, 1)
-		bound := q.Patience() + uint64(backlog/perRound) + 2
+		bound := maxWait + uint64(backlog/perRound) + 2
 		for round := uint64(0); ; round++ {
 			if round > bound {
 				t.Fatalf("still waiting after %d rounds", round)
@@ -186,7 +187,7 @@ func TestPropertyMisclassifyHarmless(t *testing.T) {
 		credit := rapid.SliceOfN(rapid.Uint32Range(0, 3000), 1, 20).Draw(t, "credit")
 		deliver := func(class func(i int) Class) (bytes map[int]uint32, spent uint32) {
 			var s Source
-			s.Lead, s.Step = DefaultLead, DefaultStep
+			s.SmallBias, s.AgingStep = DefaultSmallBias, DefaultAgingStep
 			s.Account.Grant(0, Grant{Epoch: 1, Open: true, Seq: 1, LifeNs: ms})
 			bytes = map[int]uint32{}
 			for i, n := range sizes {

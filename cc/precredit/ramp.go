@@ -2,11 +2,11 @@
 
 package precredit
 
-// Ramp is the window between the first round trip and the time when the policy beside
-// it knows the way. It begins with what was under way at the first ACK and grows by what
-// ACKs acknowledge: it doubles in a round trip while the way out has no queue, and grows
-// by a sixteenth while it has, so that the policy sees the queue and takes over. The zero
-// value limits nothing.
+// Ramp is the window between the first RTT and the time when the policy has measured the
+// path. It begins with what was in flight at the first ACK and grows by what ACKs
+// acknowledge: it doubles in an RTT while there is no queue, and grows by a sixteenth while
+// there is one, so that the policy measures the queue and takes over. The zero value limits
+// nothing.
 type Ramp struct {
 	on     bool
 	window uint32
@@ -18,10 +18,9 @@ func (r *Ramp) Window() (bytes uint32, ok bool) { return r.window, r.on }
 // Begin starts over with a window.
 func (r *Ramp) Begin(window uint32) { *r = Ramp{true, window} }
 
-// Ack takes an ACK for n bytes. queueNs is the queueing delay of the way out, baseNs the
-// round trip of the idle way, as the four-case registers q_tx_ns and base_rtt_ns have
-// them. The ramp ends when its window reaches enough: what the policy's rate puts under
-// way, if that is less than two bandwidth-delay products.
+// Ack takes an ACK for n bytes. queueNs is the queueing delay and baseNs the base RTT. The
+// ramp ends when its window reaches enough: the bytes in flight at the policy's rate, if that
+// is less than two bandwidth-delay products.
 func (r *Ramp) Ack(n uint32, queueNs, baseNs int64, enough uint32) {
 	if !r.on {
 		return

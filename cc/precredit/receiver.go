@@ -4,8 +4,8 @@ package precredit
 
 import "container/heap"
 
-// Sender is the caller's number of a sending host: a node number, an index.
-type Sender uint32
+// SenderID is the caller's number of a sending host: a node number, an index.
+type SenderID uint32
 
 // Rule is which rule of S5.2 a new flow's pre-credit came by.
 type Rule uint8
@@ -30,8 +30,8 @@ func (r Rule) String() string {
 // Outcome is what the list did for a new flow.
 type Outcome struct {
 	Rule  Rule
-	Bytes uint32 // the sender's share now
-	From  Sender // RuleHead: who gave it up
+	Bytes uint32   // the sender's share now
+	From  SenderID // RuleHead: who gave it up
 }
 
 // Receiver is the receiver's half: the list of S5.2, the accounts of all senders,
@@ -40,40 +40,37 @@ type Outcome struct {
 // Expire by Deadline.
 type Receiver struct {
 	p     Params
-	peers map[Sender]*peer
+	peers map[SenderID]*peer
 	list  list
 	free  uint32 // no sender's share
 
-	// out is the sum of all peers' out(): given, and not yet back.
+	// out is the sum of all peers' outstanding(): given, and not yet back.
 	out uint32
 
-	timers timers
-	send   queue // grants to send
-	short  queue // whose limit the budget could not raise to their share
-	epoch  uint32
-	order  uint64
-	stats  Stats
+	timers      timers
+	send        queue // grants to send
+	underfunded queue // whose limit the budget could not raise to their share
+	epoch       uint32
+	order       uint64
+	stats       Stats
 }
 
 // NewReceiver makes a receiver. p must have passed Validate. epoch numbers the
 // accounts from there on; it must be beyond those of the receiver's last life, as a
 // count of seconds is.
 func NewReceiver(p Params, epoch uint32) *Receiver {
-	return &Receiver{p: p, peers: map[Sender]*peer{}, free: p.BufferBytes, epoch: epoch}
+	return &Receiver{p: p, peers: map[SenderID]*peer{}, free: p.BufferBytes, epoch: epoch}
 }
-
-// Params are those in force.
-func (r *Receiver) Params() Params { return r.p }
 
 // Stats are the counters.
 func (r *Receiver) Stats() Stats { return r.stats }
 
-// Outstanding is the part of the budget that is given away: unused at senders, under
-// way, or waiting to be served. It never exceeds BufferBytes.
+// Outstanding is the part of the budget that is given away: unused at senders, in
+// flight, or waiting to be served. It never exceeds BufferBytes.
 func (r *Receiver) Outstanding() uint32 { return r.out }
 
 // Share is what the list gives a sender; 0 if it is not in the list.
-func (r *Receiver) Share(id Sender) uint32 {
+func (r *Receiver) Share(id SenderID) uint32 {
 	if p := r.peers[id]; p != nil {
 		return p.share
 	}
@@ -84,8 +81,8 @@ func (r *Receiver) Share(id Sender) uint32 {
 // first packet of a flow that came without pre-credit.
 //
 // The share changes hands at once. The bytes do when they are back: until the head
-// has said how much it has not used, the budget may have no room for the new share.
-func (r *Receiver) NewFlow(now int64, id Sender) Outcome {
+// has reported how much it has not used, the budget may have no room for the new share.
+func (r *Receiver) NewFlow(now int64, id SenderID) Outcome {
 	o := r.place(now, id)
 	r.stats.Flows[o.Rule]++
 	if o.Rule != RuleNone {
@@ -95,7 +92,7 @@ func (r *Receiver) NewFlow(now int64, id Sender) Outcome {
 }
 
 // place finds the sender its place in the list.
-func (r *Receiver) place(now int64, id Sender) Outcome {
+func (r *Receiver) place(now int64, id SenderID) Outcome {
 	p := r.peers[id]
 	if p != nil && p.place != nowhere {
 		return Outcome{Rule: RuleShare, Bytes: p.share}
@@ -117,7 +114,7 @@ func (r *Receiver) place(now int64, id Sender) Outcome {
 }
 
 // enter puts the sender into the list.
-func (r *Receiver) enter(now int64, id Sender, share uint32) {
+func (r *Receiver) enter(now int64, id SenderID, share uint32) {
 	p := r.peers[id]
 	if p == nil {
 		p = r.open(now, id)
@@ -128,13 +125,13 @@ func (r *Receiver) enter(now int64, id Sender, share uint32) {
 }
 
 // open makes the sender's account.
-func (r *Receiver) open(now int64, id Sender) *peer {
+func (r *Receiver) open(now int64, id SenderID) *peer {
 	r.order++
-	p := &peer{id: id, epoch: r.epoch, born: r.order, place: nowhere, dueNs: r.silent(now), toldNs: now}
-	// Numbers far from those of the epochs before, so that what is still on its
-	// way from there is told apart.
+	p := &peer{id: id, epoch: r.epoch, born: r.order, place: nowhere, dueNs: r.silent(now), advertisedNs: now}
+	// Numbers far from those of the epochs before, so that what is still in flight
+	// from there is distinguished.
 	p.first = uint16(r.epoch * 0x9E37)
-	p.seq, p.heard = p.first, p.first
+	p.seq, p.lastSeq = p.first, p.first
 	r.epoch++
 	r.peers[id] = p
 	heap.Push(&r.timers, p)
@@ -143,13 +140,13 @@ func (r *Receiver) open(now int64, id Sender) *peer {
 
 // Leave takes a sender off the list, as when its last queue pair has gone: its share
 // is free for the next flow of another.
-func (r *Receiver) Leave(id Sender) {
+func (r *Receiver) Leave(id SenderID) {
 	p := r.peers[id]
 	if p == nil || p.place == nowhere {
 		return
 	}
 	r.drop(p)
-	if p.out() > 0 {
+	if p.outstanding() > 0 {
 		p.recall = true
 		r.grant(p)
 	}
@@ -158,7 +155,7 @@ func (r *Receiver) Leave(id Sender) {
 // drop takes a sender's share away.
 func (r *Receiver) drop(p *peer) { r.free += r.list.take(p) }
 
-// offer tells the sender the highest limit that its share and the budget allow. It
+// offer advertises the highest limit that share and budget allow to the sender. It
 // goes as a grant, since there may be no ACK to carry it.
 func (r *Receiver) offer(now int64, p *peer) {
 	before := p.limit
@@ -171,17 +168,17 @@ func (r *Receiver) offer(now int64, p *peer) {
 
 // raise lifts the limit as far as share and budget allow.
 func (r *Receiver) raise(p *peer) {
-	if p.place == nowhere || p.out() >= p.share {
+	if p.place == nowhere || p.outstanding() >= p.share {
 		return
 	}
-	want := p.share - p.out()
+	want := p.share - p.outstanding()
 	n := min(want, r.p.BufferBytes-r.out)
 	p.limit += n
 	r.out += n
 	r.stats.Given += uint64(n)
-	if n < want && !p.inShort {
-		p.inShort = true
-		r.short.push(p)
+	if n < want && !p.inUnderfunded {
+		p.inUnderfunded = true
+		r.underfunded.push(p)
 		r.stats.Shortages++
 	}
 }
@@ -192,15 +189,15 @@ func (r *Receiver) settle(p *peer, n uint32) {
 	r.out -= n
 }
 
-// relieve offers room to the senders that have waited for it, the longest first; not
-// by crumbs, each of which would cost a grant.
-func (r *Receiver) relieve(now int64) {
+// serveWaiting offers room to the senders that have waited for it, the longest first, and at
+// least MinBytes at a time, since each offer costs a grant.
+func (r *Receiver) serveWaiting(now int64) {
 	for r.p.BufferBytes-r.out >= r.p.MinBytes {
-		p := r.short.pop()
+		p := r.underfunded.pop()
 		if p == nil {
 			return
 		}
-		p.inShort = false
+		p.inUnderfunded = false
 		if p.place != nowhere {
 			r.offer(now, p)
 		}
@@ -208,27 +205,27 @@ func (r *Receiver) relieve(now int64) {
 }
 
 // Arrive takes a data packet that was sent on pre-credit into the buffer: n bytes of
-// payload, and what its stamp says. Call it once for a packet, not for copies of it.
-func (r *Receiver) Arrive(now int64, id Sender, n uint32, c Credit) {
+// payload, and the credit of its stamp. Call it once for a packet, not for copies of it.
+func (r *Receiver) Arrive(now int64, id SenderID, n uint32, c Credit) {
 	p := r.peers[id]
-	if p == nil || !p.hear(c.Seq) {
+	if p == nil || !p.onSeq(c.Seq) {
 		return
 	}
-	p.see(c.Bytes)
-	behind := p.settleNs != 0 && !after(p.mark+n, c.Bytes)
-	n = min(n, p.missing()) // the rest was settled as lost already
+	p.onTotal(c.Bytes)
+	behind := p.lossTimerNs != 0 && !after(p.mark+n, c.Bytes)
+	n = min(n, p.unaccounted()) // the rest was settled as lost already
 	p.queued += n
 	if behind {
 		p.beyond += n
 	}
-	r.look(now, p)
+	r.startLossTimer(now, p)
 }
 
 // DstScheduleCredit serves n bytes of a sender's packet, that is, they leave the
 // buffer, and returns what the ACK for it must say: dst_schedule_credit of S5.5. n is
 // 0 for a packet that was not sent on pre-credit. ok is false if the ACK has nothing
 // to say, as the sender is not in the list.
-func (r *Receiver) DstScheduleCredit(now int64, id Sender, n uint32) (c Credit, ok bool) {
+func (r *Receiver) DstScheduleCredit(now int64, id SenderID, n uint32) (c Credit, ok bool) {
 	p := r.peers[id]
 	if p == nil {
 		return Credit{}, false
@@ -239,16 +236,16 @@ func (r *Receiver) DstScheduleCredit(now int64, id Sender, n uint32) (c Credit, 
 		r.stats.Drained += uint64(n)
 	}
 	r.raise(p)
-	r.relieve(now)
-	if p.place == nowhere || !p.known || p.gone {
+	r.serveWaiting(now)
+	if p.place == nowhere || !p.known || p.accountLost {
 		return Credit{}, false
 	}
-	p.toldNs = now
+	p.advertisedNs = now
 	return Credit{p.limit, p.seq}, true
 }
 
 // Return takes a CREDIT_RETURN.
-func (r *Receiver) Return(now int64, id Sender, m Return) {
+func (r *Receiver) Return(now int64, id SenderID, m Return) {
 	p := r.peers[id]
 	if p == nil || m.Epoch != p.epoch {
 		return
@@ -257,23 +254,23 @@ func (r *Receiver) Return(now int64, id Sender, m Return) {
 		r.restarted(now, p)
 		return
 	}
-	if p.gone || !p.hear(m.Seq) {
+	if p.accountLost || !p.onSeq(m.Seq) {
 		return
 	}
 	p.known = true
-	p.see(m.Sent)
+	p.onTotal(m.Sent)
 	r.voided(p, m.Void)
-	r.look(now, p)
+	r.startLossTimer(now, p)
 	switch {
 	case p.place == nowhere:
-	case m.Expired && m.Sent+m.Void == p.limit: // and no more is on its way
+	case m.Expired && m.Sent+m.Void == p.limit: // and no more is in flight
 		r.drop(p)
-	case p.out() < p.share:
+	case p.outstanding() < p.share:
 		r.offer(now, p)
 	case after(p.limit, m.Limit): // the ACK that said so may be lost
 		r.grant(p)
 	}
-	r.relieve(now)
+	r.serveWaiting(now)
 }
 
 // voided notes the sender's running total of what it gave up.
@@ -287,40 +284,39 @@ func (r *Receiver) voided(p *peer, void uint32) {
 	r.stats.Void += uint64(n)
 }
 
-// look starts to look for losses when something is missing.
-func (r *Receiver) look(now int64, p *peer) {
-	if p.settleNs != 0 || p.missing() == 0 {
+// startLossTimer starts the timer of losses if bytes are unaccounted.
+func (r *Receiver) startLossTimer(now int64, p *peer) {
+	if p.lossTimerNs != 0 || p.unaccounted() == 0 {
 		return
 	}
 	p.mark, p.beyond = p.seen, 0
-	p.settleNs = now + r.p.DelayNs
-	r.timers.by(p, p.settleNs)
+	p.lossTimerNs = now + r.p.DelayNs
+	r.timers.by(p, p.lossTimerNs)
 }
 
 // lost takes off the budget what has not arrived of the bytes up to mark.
 func (r *Receiver) lost(now int64, p *peer) {
-	p.settleNs = 0
+	p.lossTimerNs = 0
 	if here := p.done + p.queued - p.beyond; after(p.mark, here) {
-		n := min(p.mark-here, p.missing())
+		n := min(p.mark-here, p.unaccounted())
 		r.settle(p, n)
 		r.stats.Lost += uint64(n)
 		// If that was all it had, there will be no packet and no ACK.
-		if p.place != nowhere && !p.gone {
+		if p.place != nowhere && !p.accountLost {
 			r.offer(now, p)
 		}
 	}
-	r.look(now, p)
+	r.startLossTimer(now, p)
 }
 
 // restarted: the sender has lost its account. What it has sent is lost or here when
 // its packets have had their time.
 func (r *Receiver) restarted(now int64, p *peer) {
-	p.gone = true
-	p.toldNs = min(p.toldNs, now-r.p.LifeNs-r.p.DelayNs)
-	r.timers.by(p, r.silent(p.toldNs))
+	p.accountLost = true
+	p.advertisedNs = min(p.advertisedNs, now-r.p.LifeNs-r.p.DelayNs)
+	r.timers.by(p, r.silent(p.advertisedNs))
 }
 
-// silent is when nothing that was told at ns can be used or under way any more: the
-// sender heard it a delay later, kept it for a life, and its last packet took a
-// delay.
+// silent is when nothing that was advertised at ns can be used or in flight any more: the
+// sender received it a delay later, kept it for a life, and its last packet took a delay.
 func (r *Receiver) silent(ns int64) int64 { return ns + r.p.LifeNs + 2*r.p.DelayNs }

@@ -105,7 +105,7 @@ func TestListRules(t *testing.T) {
 			r := NewReceiver(p, 1)
 			for i, l := range c.lines {
 				var verb string
-				var id Sender
+				var id SenderID
 				if _, err := fmt.Sscan(l.do, &verb, &id); err != nil {
 					t.Fatal(err)
 				}
@@ -130,14 +130,14 @@ func TestListRules(t *testing.T) {
 type wire struct {
 	t   *testing.T
 	r   *Receiver
-	acc map[Sender]*Account
+	acc map[SenderID]*Account
 }
 
 func newWire(t *testing.T, p Params) *wire {
-	return &wire{t, NewReceiver(p, 1), map[Sender]*Account{}}
+	return &wire{t, NewReceiver(p, 1), map[SenderID]*Account{}}
 }
 
-func (w *wire) account(id Sender) *Account {
+func (w *wire) account(id SenderID) *Account {
 	if w.acc[id] == nil {
 		w.acc[id] = &Account{}
 	}
@@ -159,7 +159,7 @@ func (w *wire) pump(now int64) {
 }
 
 // data carries one packet there and its ACK back.
-func (w *wire) data(now int64, id Sender, n uint32) bool {
+func (w *wire) data(now int64, id SenderID, n uint32) bool {
 	c, ok := w.account(id).Spend(now, n)
 	if !ok {
 		return false
@@ -196,19 +196,19 @@ func TestGrantAndCredit(t *testing.T) {
 	}
 }
 
-// The head's bytes change hands when they are back, not before: what it has under way
+// The head's bytes change hands when they are back, not before: what it has in flight
 // may still come.
 func TestHeadGivesUp(t *testing.T) {
 	w := newWire(t, testParams(40, 40, 10))
 	w.r.NewFlow(0, 1)
 	w.pump(0)
-	used, _ := w.account(1).Spend(0, 15) // under way
+	used, _ := w.account(1).Spend(0, 15) // in flight
 	if o := w.r.NewFlow(0, 2); o != (Outcome{RuleHead, 40, 1}) {
 		t.Fatalf("%+v", o)
 	}
 	w.pump(0)
 	if a, b := w.account(1).Usable(0), w.account(2).Usable(0); a != 0 || b != 25 {
-		t.Fatalf("head has %d, the new one %d; want 0 and 25 while 15 are under way", a, b)
+		t.Fatalf("head has %d, the new one %d; want 0 and 25 while 15 are in flight", a, b)
 	}
 	w.r.Arrive(us, 1, 15, used)
 	if w.r.Outstanding() != 40 {
@@ -424,9 +424,9 @@ func TestManyGrants(t *testing.T) {
 	w := newWire(t, testParams(40, 40, 10))
 	for i := range 200_000 {
 		now := int64(i)
-		w.r.NewFlow(now, Sender(i&1)) // the two rob each other
+		w.r.NewFlow(now, SenderID(i&1)) // the two rob each other
 		w.pump(now)
-		if !w.data(now, Sender(i&1), 10) {
+		if !w.data(now, SenderID(i&1), 10) {
 			t.Fatalf("no pre-credit after %d grants", i)
 		}
 	}
@@ -446,12 +446,12 @@ func TestParams(t *testing.T) {
 	if err := p.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if p.ShareBytes != 150_000 || p.IncastN() != 13 {
-		t.Errorf("share %d, incast of %d", p.ShareBytes, p.IncastN())
+	if p.ShareBytes != 150_000 || p.BufferBytes/p.ShareBytes != 13 {
+		t.Errorf("share %d, incast of %d", p.ShareBytes, p.BufferBytes/p.ShareBytes)
 	}
 	p = Plan(100e9, 12*us, 2_000_000, 1000, 64)
-	if p.ShareBytes != 31_000 || p.IncastN() != 64 {
-		t.Errorf("share %d, incast of %d", p.ShareBytes, p.IncastN())
+	if p.ShareBytes != 31_000 || p.BufferBytes/p.ShareBytes != 64 {
+		t.Errorf("share %d, incast of %d", p.ShareBytes, p.BufferBytes/p.ShareBytes)
 	}
 	for _, c := range []struct {
 		change func(*Params)
@@ -478,7 +478,7 @@ func BenchmarkDstScheduleCredit(b *testing.B) {
 			r := NewReceiver(testParams(1<<30, 1<<16, 1000), 1)
 			accounts := make([]Account, n)
 			for i := range accounts {
-				r.NewFlow(0, Sender(i))
+				r.NewFlow(0, SenderID(i))
 			}
 			for to, g, ok := r.Next(0); ok; to, g, ok = r.Next(0) {
 				m, _ := accounts[to].Grant(0, g)
@@ -486,7 +486,7 @@ func BenchmarkDstScheduleCredit(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				id := Sender(i % n)
+				id := SenderID(i % n)
 				c, ok := accounts[id].Spend(0, 1000)
 				if !ok {
 					b.Fatal("no pre-credit")
@@ -503,7 +503,7 @@ func BenchmarkNewFlowHead(b *testing.B) {
 	r := NewReceiver(testParams(1<<30, 1<<18, 1000), 1)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		r.NewFlow(0, Sender(i&8191)) // 4096 shares among 8192 senders
+		r.NewFlow(0, SenderID(i&8191)) // 4096 shares among 8192 senders
 		if _, _, ok := r.Next(0); !ok {
 			b.Fatal("no grant")
 		}

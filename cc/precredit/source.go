@@ -2,8 +2,8 @@
 
 package precredit
 
-// Source is a sender's half towards one receiver: its account there, the flows that
-// wait for pre-credit, and how freely it is handed out.
+// Source has a sender's account at one receiver, the flows that wait for pre-credit, and the
+// part of the pre-credit that one round hands out. Sender is built on it.
 type Source struct {
 	Account
 	Queue
@@ -36,9 +36,9 @@ func (s *Source) SrcSchedulePrecredit(now int64, packet uint32) (p Packet, ok bo
 // Ready is how many bytes SrcSchedulePrecredit could give now.
 func (s *Source) Ready(now int64) uint32 { return min(s.Usable(now), s.round) }
 
-// NextRound begins a round, usually once in a round trip: what is left of the one
-// before ages (S5.4), and the part of the pre-credit at hand that SrcFixPrecredit
-// allows is there to be handed out, but at least one packet's.
+// NextRound begins a round, usually once per RTT. Flows that still wait age (S5.4). The round
+// may hand out the part of the usable pre-credit that SrcFixPrecredit allows, at least that of
+// one packet.
 func (s *Source) NextRound(now int64, packet uint32) {
 	s.Round()
 	s.Refill(now, packet)
@@ -51,17 +51,17 @@ func (s *Source) Refill(now int64, packet uint32) {
 	s.round = max(uint32(usable*uint64(s.Part())>>10), packet)
 }
 
-// Gradient is what src_fix_precredit knows of the way: the trend of the round trip.
-// The zero value lets all pre-credit be used.
+// Gradient is the state of src_fix_precredit: the trend of the RTT. The zero value lets all
+// pre-credit be used.
 type Gradient struct {
 	// held is the part held back, in 1/1024: the zero value holds back nothing.
 	held  uint32
 	last  int64 // ns, 0 = no sample yet
-	base  int64 // least round trip
+	base  int64 // base RTT
 	trend int64 // smoothed change from ACK to ACK, ns
 }
 
-// Base is the least round trip, ns, which follows a longer route slowly; 0 = none is known.
+// Base is the base RTT in nanoseconds, which follows a longer route slowly; 0 = none is known.
 func (g *Gradient) Base() int64 { return g.base }
 
 // Parameters of the gradient: TIMELY's, in powers of two.
@@ -78,10 +78,10 @@ const (
 // 64 to 1024.
 func (g *Gradient) Part() uint32 { return 1024 - g.held }
 
-// SrcFixPrecredit takes the round trip that an ACK measured and adjusts how the usable
-// pre-credit is handed out: src_fix_precredit of S5.5. While round trips grow, the part
-// that a round hands out shrinks in proportion to the gradient, the change over the
-// least round trip; while they do not, it grows by a sixteenth. It returns the part.
+// SrcFixPrecredit takes the RTT that an ACK measured and adjusts the part of the usable
+// pre-credit that a round hands out: src_fix_precredit of S5.5. While RTTs grow, the part
+// shrinks in proportion to the gradient, which is the change over the base RTT. Otherwise it
+// grows by a sixteenth. It returns the part.
 func (g *Gradient) SrcFixPrecredit(rttNs int64) uint32 {
 	if rttNs <= 0 {
 		return g.Part()

@@ -2,9 +2,9 @@
 
 package priority
 
-// Level is the most that each may have of capacity so that all have the same, where
-// nobody has a priority: who wants less leaves the rest to the others (max-min). All if
-// there is enough for everybody. A want of All takes whatever it is given.
+// Level is the max-min share of capacity: the most that one destination may have, where none
+// has a priority. What a smaller demand (want) leaves is shared by the others. It is All if all
+// demands fit. A demand of All takes whatever it is given.
 func Level(capacity uint64, wants []uint64) uint64 {
 	var sum wide
 	for _, w := range wants {

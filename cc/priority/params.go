@@ -44,7 +44,7 @@ type Params struct {
 type State struct {
 	CapacityBps uint64 // what is shared
 	Flags       Flags
-	Level       uint32 // in which the capacity ends, 0 = nobody goes short
+	Level       uint32 // in which the capacity ends, 0 = all demands fit
 	Active      uint32 // destinations that it is shared among
 	Held        uint32 // of these, held below what the four-case policy allows
 }
@@ -57,7 +57,7 @@ const (
 	On        Flags = 1 << iota // the node file gives priorities, and the mode is on
 	Congested                   // the nodes want more than there is
 	Scaled                      // not even the minimums fit
-	Judged                      // CapacityBps is judged by the congestion that all see
+	Judged                      // CapacityBps is estimated from congestion at several destinations
 )
 
 // Limit is the capacity to share on an interface of linkBps.

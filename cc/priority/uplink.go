@@ -4,14 +4,15 @@ package priority
 
 import "time"
 
-// Uplink finds out what a link carries that destinations share and whose rate nobody
-// has told: somewhere in the network, or one that others use as well. The zero value
-// knows nothing yet. It is pure: times are the caller's monotonic nanoseconds.
+// Uplink estimates the capacity of a link that several destinations share and whose rate is
+// not configured: a link somewhere in the network, or one that carries other traffic as well.
+// The zero value has no estimate yet. It reads no clock: times are nanoseconds of the caller's
+// monotonic clock.
 //
-// One destination that is congested has a bottleneck of its own and concerns nobody
-// else (S1.9). Congestion is that of a shared link when all wait at the same time.
-// Then the link carries what is sent now, and a little less empties its queue; the
-// estimate goes up again while it is quiet, the longer the faster.
+// A single congested destination has a bottleneck of its own and changes nothing for the others
+// (S1.9). A shared link is congested if most destinations have queueing delay at the same time.
+// The link then carries what is sent now, and its queue drains if a little less is sent. The
+// estimate grows while there is no congestion, faster with time.
 type Uplink struct {
 	CapacityBps uint64 // what the link is taken to carry, 0 before the first Step
 	ChangedNs   uint64 // when that last changed
@@ -19,35 +20,38 @@ type Uplink struct {
 	raises      uint32 // in a row
 }
 
-// Signs are what the destinations that send have seen of late.
+// Signs are the recent signs of congestion at the active destinations.
 type Signs struct {
 	UsedBps uint64 // sum of their rates
 	Active  int    // destinations with recent feedback
-	Waiting int    // of these: their packets wait in a queue, or were lost or marked
-	Cut     int    // of these: cut by the four-case policy since ChangedNs
+	Waiting int    // of these: with queueing delay, loss or marks
+	Cut     int    // of these: their rate was decreased by the four-case policy since ChangedNs
 }
 
-// shared: at least two, most of them wait, and at least one so long that it was cut.
+// shared reports whether a shared link is congested: there are at least two active destinations,
+// at least three quarters of them show congestion, and the rate of at least one was decreased.
 func (s *Signs) shared() bool {
 	return s.Active >= 2 && s.Cut > 0 && s.Waiting >= 2 && 4*s.Waiting >= 3*s.Active
 }
 
 const (
-	// cutPause is the least time between two cuts: what one did must be seen first.
+	// cutPause is the least time between two decreases of the estimate: the effect of the first
+	// must be measured before the second.
 	cutPause = 50 * time.Millisecond
-	// raisePause is the time between two raises, and from a cut to the next raise.
+	// raisePause is the time between two increases, and from a decrease to the next increase.
 	raisePause  = 100 * time.Millisecond
-	cutShift    = 5 // a cut is to 31/32 of what is sent
-	raiseShift  = 6 // a raise by 1/64,
+	cutShift    = 5 // a decrease is to 31/32 of what is sent
+	raiseShift  = 6 // an increase is by 1/64,
 	raiseDouble = 8 // twice that after so many in a row,
 	raiseMost   = 3 // and so often at most
 )
 
-// Recent is how long a destination's last decision says something of now.
+// Recent is how long a destination counts as active after its last decision with feedback, in
+// nanoseconds.
 const Recent = uint64(200 * time.Millisecond)
 
-// Step takes in what was seen. limit is the most that the link may carry: its own
-// rate, or what a person has set. It reports whether congestion is shared now.
+// Step updates the estimate with the signs of congestion. limit is its upper bound in bit/s: the
+// rate of the interface, or a configured one. It reports whether a shared link is congested now.
 func (u *Uplink) Step(limit uint64, s Signs, now uint64) (shared bool) {
 	if u.CapacityBps == u.limit || u.CapacityBps > limit { // at first, too: both are 0
 		*u = Uplink{CapacityBps: limit, ChangedNs: u.ChangedNs}
@@ -71,5 +75,5 @@ func (u *Uplink) Step(limit uint64, s Signs, now uint64) (shared bool) {
 	return false
 }
 
-// Judged reports that the estimate, and not limit, is what there is to share.
+// Judged reports whether the estimate, and not limit, is the capacity to share.
 func (u *Uplink) Judged(limit uint64) bool { return u.CapacityBps != 0 && u.CapacityBps < limit }

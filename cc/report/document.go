@@ -290,7 +290,7 @@ var document = template.Must(template.New("document").Funcs(template.FuncMap{
 	"fingerprint": Fingerprint,
 }).Parse(source))
 
-// WriteMarkdown writes the document; pictures stand in the directory img beside it.
+// WriteMarkdown writes the document; pictures are in the directory img next to it.
 func (d *Document) WriteMarkdown(w io.Writer) error {
 	if err := document.Execute(w, d); err != nil {
 		return fmt.Errorf("report: %w", err)

@@ -76,7 +76,7 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "no value") || strings.Contains(text, "\n\n\n") {
-		t.Errorf("holes in the document:\n%s", text)
+		t.Errorf("gaps in the document:\n%s", text)
 	}
 	if len(d.Plots) != 2 {
 		t.Fatalf("%d pictures", len(d.Plots))

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Config is what a run sets beside topology and scheme. Zero values are defaults.
+// Config is what a run sets in addition to topology and scheme. Zero values are defaults.
 type Config struct {
 	Seed         uint64
 	PayloadBytes int // of a full packet; 1000
-	// BufferBytes is a switch's shared buffer, 32 MB by default. Packets count
+	// BufferBytes is a switch's shared buffer, 32 MiB by default (a scenario sets 32 MB). Packets count
 	// with preamble and gap.
 	BufferBytes int64
 	// Alpha: without PFC a queue may hold this times the buffer that is still
@@ -23,7 +23,7 @@ type Config struct {
 	PFCAlpha  float64
 	Transport Transport // unless the scheme insists; GoBackN
 	// ReorderPackets is how far a packet may be overtaken before a selective
-	// sender takes it for lost; 0, as ways keep the order.
+	// sender takes it for lost; 0, as paths keep the order.
 	ReorderPackets uint32
 	RTO            time.Duration // doubled at each expiry without progress, up to 8 times; 4 ms
 	// AckEvery coalesces ACKs: one for so many packets, or after AckDelay. The

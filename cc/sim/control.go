@@ -48,7 +48,7 @@ type Control interface {
 	Sent(now int64, p *Pacer, f *Flow, d *Data)
 	// Ack: feedback came, also if it acknowledges nothing new.
 	Ack(now int64, p *Pacer, a *Ack)
-	// Loss: a NAK (go-back-N) or SACK gap (selective) tells of packets lost.
+	// Loss: a NAK (go-back-N) or SACK gap (selective) reports lost packets.
 	// bytes is what goes out again. It is called once for each recovery.
 	Loss(now int64, p *Pacer, f *Flow, bytes int64)
 	// Timeout: the retransmission timer ran out.
@@ -98,7 +98,7 @@ type Out interface {
 	// that its last hop may fill (the egress port's share of the switch).
 	LinkBps() uint64
 	BufferBytes() int64
-	// Path is the way of the flow's data, as its sender sees it.
+	// Path is the path of the flow's data, as its sender sees it.
 	Path(f *Flow) *Path
 }
 
@@ -125,7 +125,7 @@ type Needs struct {
 	// queue holds more than this (Aeolus). 0 = never earlier than others.
 	DropUnscheduledBytes int64
 	// Hello: before the first data a stamped idle exchange (HELLO, HELLO_ACK)
-	// measures the way; the outcome is an Ack with Probe set. See Net.Connect.
+	// measures the path; the outcome is an Ack with Probe set. See Net.Connect.
 	Hello bool
 	// HeaderBytes and AckHeaderBytes are carried by every data packet and ACK
 	// beyond plain RoCEv2: 40 for the stamp option of S1, 42 for HPCC's INT.
@@ -162,7 +162,7 @@ type ECN struct {
 // CreditQueue is a port's queue for credit packets: a token bucket that passes
 // Share of the link's rate, and drops credits beyond LimitPackets.
 type CreditQueue struct {
-	Share        float64 // 0 = so much that a full data packet for each credit fills the way back
+	Share        float64 // 0 = so much that a full data packet for each credit fills the reverse path
 	LimitPackets int
 }
 
@@ -172,7 +172,7 @@ type Data struct {
 	Bytes      int32  // payload
 	Last       bool   // the flow's last packet
 	Retransmit bool   // not its first time on the wire
-	CE         bool   // receiver: marked on the way
+	CE         bool   // receiver: marked by a switch
 
 	// Set by Control.Sent, seen by Receiver.Data.
 
@@ -192,7 +192,7 @@ type Reply struct {
 type Ack struct {
 	Flow *Flow // nil if Probe
 	// Probe: the echo of a HELLO or of Pacer.Probe, not of data. Its stamps count
-	// and the rest is zero. Idle says that none of our data was under way.
+	// and the rest is zero. Idle: no data of the pacer was in flight.
 	Probe, Idle bool
 
 	PSN        uint32 // the packet that it answers, the latest if coalesced

@@ -43,10 +43,10 @@
 // Time is counted in picoseconds, so that a byte at 400 Gb/s is a whole number of
 // them. Events are small values in a queue without pointers; packets are pooled
 // and known by their index. event.go, packet.go, port.go, switch.go, host.go,
-// send.go and recv.go follow a packet's way.
+// send.go and recv.go follow a packet's path.
 //
 // What makes a large network slow is memory, as each event meets other packets,
 // ports and flows. So what is needed together shares cache lines (lines_test.go),
-// ahead.go fetches what the next events need, and roomy_linux.go and slab.go keep
+// prefetcher.go fetches what the next events need, and hugepages_linux.go and slab.go keep
 // all of it in large pages.
 package sim

@@ -10,7 +10,7 @@ type tick int64
 const (
 	nanosecond  tick = 1000
 	forever     tick = 1<<62 - 1
-	nobody           = int32(-1)
+	noIndex          = int32(-1)
 	level0Max        = 14
 	levelBits        = 10
 	upperLevels      = 4
@@ -81,7 +81,7 @@ type wheel struct {
 
 // newWheel makes a wheel whose bottom buckets are about width wide.
 func newWheel(width tick, bottomBits uint) *wheel {
-	w := &wheel{freeChunk: nobody}
+	w := &wheel{freeChunk: noIndex}
 	shift := uint(bits.Len64(uint64(max(width, 1)))) - 1
 	for i := range w.levels {
 		b := uint(levelBits)
@@ -92,7 +92,7 @@ func newWheel(width tick, bottomBits uint) *wheel {
 		l.shift, l.mask = shift, 1<<b-1
 		l.heads = make([]int32, 1<<b)
 		for j := range l.heads {
-			l.heads[j] = nobody
+			l.heads[j] = noIndex
 		}
 		l.words = make([]uint64, 1<<b/64)
 		l.sums = make([]uint64, (len(l.words)+63)/64)

@@ -40,7 +40,7 @@ func TestWheelOrder(t *testing.T) {
 				delete(pending, id)
 			case 3:
 				limit := w.now + tick(rapid.Int64Range(0, 1<<40).Draw(t, "limit"))
-				first, due := nobody, false
+				first, due := noIndex, false
 				for id, p := range pending {
 					if p.at > limit {
 						continue

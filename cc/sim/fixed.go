@@ -7,7 +7,7 @@ package sim
 type Fixed struct {
 	RateBps     uint64
 	WindowBytes int64
-	// BDP makes the window the bandwidth-delay product of each way.
+	// BDP makes the window the bandwidth-delay product of each path.
 	BDP bool
 	// Want is what Needs returns.
 	Want Needs

@@ -21,12 +21,12 @@ type FlowSpec struct {
 
 // pair is two hosts whose queue pair is connected.
 type pair struct {
-	src, dst  int32
-	way, back way // of control packets about no flow
-	path      Path
-	pacer     *Pacer // if shared
-	grant     int64  // for the first flow's pacer
-	flows     []*Flow
+	src, dst int32
+	fwd, rev portPath // of control packets about no flow
+	path     Path
+	pacer    *Pacer // if shared
+	grant    int64  // for the first flow's pacer
+	flows    []*Flow
 }
 
 // Add adds a flow. Call it before the run has reached its start.
@@ -51,16 +51,16 @@ func (n *Net) Add(s FlowSpec) (*Flow, error) {
 	}
 	f.total = uint32((s.Bytes + int64(n.cfg.PayloadBytes) - 1) / int64(n.cfg.PayloadBytes))
 	f.end = f.total
-	f.ackSlot, f.rcvSlot, f.heldID = nobody, nobody, nobody
+	f.ackSlot, f.rcvSlot, f.heldID = noIndex, noIndex, noIndex
 	hash := mix(n.cfg.Seed ^ mix(uint64(f.ID)<<40^uint64(s.Src)<<20^uint64(s.Dst)+1))
 	var err error
-	if f.way, err = n.routing.find(int32(s.Src), int32(s.Dst), hash); err != nil {
+	if f.fwd, err = n.routing.find(int32(s.Src), int32(s.Dst), hash); err != nil {
 		return nil, err
 	}
-	if f.back, err = n.routing.find(int32(s.Dst), int32(s.Src), mix(hash+1)); err != nil {
+	if f.rev, err = n.routing.find(int32(s.Dst), int32(s.Src), mix(hash+1)); err != nil {
 		return nil, err
 	}
-	f.idealAt = n.alone(&f.way, f.Size)
+	f.idealAt = n.alone(&f.fwd, f.Size)
 	n.flows = append(n.flows, f)
 	n.wheel.set(f.rto, tick(s.Start)*nanosecond)
 	return f, nil
@@ -97,11 +97,11 @@ func (n *Net) start(f *Flow) {
 	pr := n.connect(int32(f.Src), int32(f.Dst))
 	p := pr.pacer
 	if p == nil {
-		p = n.newPacer(pr, n.path(&f.way, &f.back))
+		p = n.newPacer(pr, n.path(&f.fwd, &f.rev))
 		if n.needs.Scope == PerDestination {
 			pr.pacer = p
 		}
-		n.greet(pr, p)
+		n.discover(pr, p)
 	}
 	if n.selective {
 		f.sel = n.newSels.take()
@@ -130,7 +130,7 @@ func (n *Net) finish(f *Flow) {
 	n.wheel.drop(f.rto)
 	if f.ackSlot >= 0 {
 		n.wheel.drop(f.ackSlot)
-		f.ackSlot = nobody
+		f.ackSlot = noIndex
 	}
 	p.ctl.Done(n.wheel.now.ns(), p, f)
 	f.sel.forget()

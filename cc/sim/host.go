@@ -28,10 +28,10 @@ type host struct {
 type pacerList struct{ head, tail *Pacer }
 
 func (n *Net) makeHosts() {
-	n.hosts = roomy[host](n.topo.Hosts)
+	n.hosts = hugeSlice[host](n.topo.Hosts)
 	for i := range n.hosts {
 		h := &n.hosts[i]
-		*h = host{n: n, id: int32(i), port: n.routing.links[i][0].port, turnaround: tick(n.cfg.Turnaround) * nanosecond, turnHead: nobody}
+		*h = host{n: n, id: int32(i), port: n.routing.links[i][0].port, turnaround: tick(n.cfg.Turnaround) * nanosecond, turnHead: noIndex}
 		h.timer = n.wheel.newSlot(evHostTime, h.id)
 		h.turnSlot = n.wheel.newSlot(evTurn, h.id)
 	}
@@ -43,7 +43,7 @@ func (n *Net) makeHosts() {
 // runnable says whether a pacer could send.
 func (h *host) runnable() bool { return h.open&(1<<pausedPrio-1) != 0 }
 
-// pull makes the next data packet, or returns nobody.
+// pull makes the next data packet, or returns noIndex.
 func (h *host) pull() int32 {
 	for h.runnable() {
 		prio := 0
@@ -64,7 +64,7 @@ func (h *host) pull() int32 {
 		p.unlist()
 		return p.emit(f)
 	}
-	return nobody
+	return noIndex
 }
 
 // resume takes up the pacers that PFC had stopped.
@@ -94,7 +94,7 @@ func (h *host) post(id int32) {
 
 // stamp notes when a packet leaves.
 func (n *Net) stamp(p *port, pk *packet, id int32) {
-	c, now := &n.cargo[id], n.hosts[p.node].clock.read(n.wheel.now)
+	c, now := &n.meta[id], n.hosts[p.node].clock.read(n.wheel.now)
 	switch pk.kind {
 	case kindData, kindProbe:
 		pk.sent, c.t1 = n.wheel.now, now
@@ -112,7 +112,7 @@ func (h *host) receive(id int32) {
 		h.receiveData(id)
 		return
 	case kindProbe:
-		n.cargo[id].t2 = h.clock.read(n.wheel.now)
+		n.meta[id].t2 = h.clock.read(n.wheel.now)
 		h.echo(id)
 		return
 	case kindAck, kindNak:
@@ -138,7 +138,7 @@ func (h *host) answer(id int32) {
 		return
 	}
 	pk := &n.pkts[id]
-	pk.at, pk.next = n.wheel.now+h.turnaround, nobody
+	pk.at, pk.next = n.wheel.now+h.turnaround, noIndex
 	if h.turnHead < 0 {
 		h.turnHead = id
 		n.wheel.set(h.turnSlot, pk.at)

@@ -62,7 +62,7 @@ func (l *level) after(b int64) int64 {
 func (l *level) take(b int64) int32 {
 	head := l.heads[b]
 	if head >= 0 {
-		l.heads[b] = nobody
+		l.heads[b] = noIndex
 		l.clear(b)
 	}
 	return head

@@ -16,7 +16,7 @@ func TestLines(t *testing.T) {
 		size, want uintptr
 	}{
 		{"packet", unsafe.Sizeof(packet{}), line},
-		{"cargo", unsafe.Sizeof(cargo{}), line},
+		{"packetMeta", unsafe.Sizeof(packetMeta{}), line},
 		{"chunk", unsafe.Sizeof(chunk{}), line},
 		{"port", unsafe.Sizeof(port{}), 2 * line},
 		{"host", unsafe.Sizeof(host{}), 4 * line},
@@ -45,9 +45,9 @@ func TestLines(t *testing.T) {
 		{"port.queueBytes", unsafe.Offsetof(p.queueBytes), 1, 2},
 		{"host.lists", unsafe.Offsetof(h.lists), 0, 2},
 		{"Flow.sending", unsafe.Offsetof(f.sending), 0, 1},
-		{"Flow.back", receiver + unsafe.Offsetof(f.receiverState.back), 1, 2},
+		{"Flow.rev", receiver + unsafe.Offsetof(f.receiverState.rev), 1, 2},
 		{"Flow.got.base", receiver + unsafe.Offsetof(f.receiverState.got) + unsafe.Offsetof(f.receiverState.got.base), 1, 2},
-		{"Flow.way", unsafe.Offsetof(f.way), 2, 3},
+		{"Flow.fwd", unsafe.Offsetof(f.fwd), 2, 3},
 		{"Flow.Size", unsafe.Offsetof(f.Size), 3, 4},
 		{"Pacer.first", unsafe.Offsetof(a.pacerState) + unsafe.Offsetof(a.pacerState.first), 0, 4},
 		{"selective.acked.base", unsafe.Offsetof(s.acked) + unsafe.Offsetof(s.acked.base), 0, 1},

@@ -27,10 +27,10 @@ func (n *Net) connect(src, dst int32) *pair {
 	pr := n.newPairs.take()
 	pr.src, pr.dst = src, dst
 	hash := mix(n.cfg.Seed ^ mix(uint64(src)<<20^uint64(dst)))
-	// Add has found that there is a way.
-	pr.way, _ = n.routing.find(src, dst, hash)
-	pr.back, _ = n.routing.find(dst, src, mix(hash+1))
-	pr.path = n.path(&pr.way, &pr.back)
+	// Add has found that there is a path.
+	pr.fwd, _ = n.routing.find(src, dst, hash)
+	pr.rev, _ = n.routing.find(dst, src, mix(hash+1))
+	pr.path = n.path(&pr.fwd, &pr.rev)
 	n.pairs[key] = pr
 	if r := n.hosts[dst].receiver; r != nil {
 		pr.grant = r.Connect(n.wheel.now.ns(), int(src))
@@ -38,17 +38,17 @@ func (n *Net) connect(src, dst int32) *pair {
 	return pr
 }
 
-// greet gives a new pacer the outcome of a HELLO exchange in an idle network.
-func (n *Net) greet(pr *pair, p *Pacer) {
+// discover gives a new pacer the result of a HELLO exchange in an idle network.
+func (n *Net) discover(pr *pair, p *Pacer) {
 	if !n.needs.Hello {
 		return
 	}
 	src, dst := &n.hosts[pr.src], &n.hosts[pr.dst]
 	var out, home tick
-	for _, pi := range pr.way.all() {
+	for _, pi := range pr.fwd.all() {
 		out += n.ports[pi].delay + n.ports[pi].serialise(ControlWireBytes)
 	}
-	for _, pi := range pr.back.all() {
+	for _, pi := range pr.rev.all() {
 		home += n.ports[pi].delay + n.ports[pi].serialise(ControlWireBytes)
 	}
 	now := n.wheel.now
@@ -57,7 +57,7 @@ func (n *Net) greet(pr *pair, p *Pacer) {
 	n.ack = Ack{
 		Probe: true, Idle: true,
 		T1: src.clock.read(came - out), T2: dst.clock.read(came), T2Out: dst.clock.read(turned), T3: src.clock.read(now),
-		RTTNs: (out + home + dst.turnaround).ns(), Hops: pr.way.links,
+		RTTNs: (out + home + dst.turnaround).ns(), Hops: pr.fwd.links,
 	}
 	p.ctl.Ack(now.ns(), p, &n.ack)
 }
@@ -65,8 +65,8 @@ func (n *Net) greet(pr *pair, p *Pacer) {
 // Probe sends a stamped control packet; its echo is an Ack with Probe set.
 func (p *Pacer) Probe() {
 	n := p.net
-	id := n.control(kindProbe, nobody, p.pair, false)
-	n.cargo[id].tag = uint32(p.id)
+	id := n.control(kindProbe, noIndex, p.pair, false)
+	n.meta[id].tag = uint32(p.id)
 	if p.InflightBytes == 0 {
 		n.pkts[id].flags |= flagIdle
 	}
@@ -79,11 +79,11 @@ func (n *Net) control(kind pktKind, flow int32, pr *pair, back bool) int32 {
 	pk := &n.pkts[id]
 	pk.queue = controlQueue
 	if back {
-		pk.along(&pr.back)
-		n.cargo[id] = cargo{src: uint16(pr.dst), peer: uint16(pr.src), msg: fromReceiver}
+		pk.along(&pr.rev)
+		n.meta[id] = packetMeta{src: uint16(pr.dst), peer: uint16(pr.src), msg: fromReceiver}
 	} else {
-		pk.along(&pr.way)
-		n.cargo[id] = cargo{src: uint16(pr.src), peer: uint16(pr.dst)}
+		pk.along(&pr.fwd)
+		n.meta[id] = packetMeta{src: uint16(pr.src), peer: uint16(pr.dst)}
 	}
 	return id
 }
@@ -91,17 +91,17 @@ func (n *Net) control(kind pktKind, flow int32, pr *pair, back bool) int32 {
 // echo sends a probe back.
 func (h *host) echo(id int32) {
 	n := h.n
-	pk, c := &n.pkts[id], &n.cargo[id]
+	pk, c := &n.pkts[id], &n.meta[id]
 	pr := n.pairs[[2]int32{int32(c.src), h.id}]
 	c.links = pk.hop
 	pk.kind = kindEcho
-	pk.along(&pr.back)
+	pk.along(&pr.rev)
 	h.answer(id)
 }
 
 func (h *host) receiveEcho(id int32) {
 	n := h.n
-	pk, c := &n.pkts[id], &n.cargo[id]
+	pk, c := &n.pkts[id], &n.meta[id]
 	p := n.pacers[c.tag]
 	if p == nil || p.pair != n.pairs[[2]int32{h.id, int32(c.peer)}] {
 		return // its flow has ended
@@ -119,16 +119,16 @@ func (h *host) receiveEcho(id int32) {
 func (p *Pacer) Send(f *Flow, m Message) { p.net.sendMessage(p.pair, false, f, m) }
 
 func (n *Net) sendMessage(pr *pair, back bool, f *Flow, m Message) {
-	flow := nobody
+	flow := noIndex
 	if f != nil {
 		flow = f.id
 	}
 	id := n.control(kindMessage, flow, pr, back)
-	pk, c := &n.pkts[id], &n.cargo[id]
+	pk, c := &n.pkts[id], &n.meta[id]
 	if f != nil {
-		pk.along(&f.way)
+		pk.along(&f.fwd)
 		if back {
-			pk.along(&f.back)
+			pk.along(&f.rev)
 		}
 	}
 	c.msg |= m.Kind
@@ -144,7 +144,7 @@ func (n *Net) sendMessage(pr *pair, back bool, f *Flow, m Message) {
 
 func (h *host) receiveMessage(id int32) {
 	n, now := h.n, h.n.wheel.now.ns()
-	pk, c := &n.pkts[id], &n.cargo[id]
+	pk, c := &n.pkts[id], &n.meta[id]
 	n.msg = Message{Kind: c.msg &^ fromReceiver, Seq: c.cum, Bytes: c.t2, Aux: c.t2out}
 	var f *Flow
 	if pk.flow >= 0 {
@@ -186,7 +186,7 @@ type hostOut struct{ h *host }
 func (o *hostOut) CNP(f *Flow) {
 	n := o.h.n
 	id := n.control(kindCNP, f.id, n.pairs[[2]int32{int32(f.Src), int32(f.Dst)}], true)
-	n.pkts[id].along(&f.back)
+	n.pkts[id].along(&f.rev)
 	o.h.post(id)
 }
 
@@ -205,7 +205,7 @@ func (o *hostOut) SendTo(src int, m Message) {
 func (o *hostOut) WakeAt(f *Flow, ns int64) {
 	n, id := o.h.n, o.h.timer
 	if f != nil {
-		if f.rcvSlot == nobody {
+		if f.rcvSlot == noIndex {
 			f.rcvSlot = n.wheel.newSlot(evRcvTimer, f.id)
 		}
 		id = f.rcvSlot

@@ -44,11 +44,11 @@ type Net struct {
 	routing    routing
 
 	pkts     []packet
-	cargo    []cargo
+	meta     []packetMeta
 	ints     [][maxLinks]Hop
 	freePkt  int32
 	livePkts int
-	ahead    ahead
+	prefetch prefetcher
 
 	flows  []*Flow
 	pacers []*Pacer
@@ -80,7 +80,7 @@ func New(cfg Config, t Topology, scheme Scheme) (*Net, error) {
 	if err := t.validate(); err != nil {
 		return nil, err
 	}
-	n := &Net{cfg: cfg, topo: t, scheme: scheme, needs: needs, freePkt: nobody, pairs: map[[2]int32]*pair{}}
+	n := &Net{cfg: cfg, topo: t, scheme: scheme, needs: needs, freePkt: noIndex, pairs: map[[2]int32]*pair{}}
 	n.rand = rand.New(rand.NewPCG(cfg.Seed, 0x50f7_70ce))
 	n.fullWire = cfg.PayloadBytes + n.headers()
 	n.ackWire = roceHeaders + aethBytes + preambleGap + needs.AckHeaderBytes
@@ -99,7 +99,7 @@ func New(cfg Config, t Topology, scheme Scheme) (*Net, error) {
 	return n, nil
 }
 
-// headers is what a data packet costs beside its payload.
+// headers is what a data packet costs in addition to its payload, bytes.
 func (n *Net) headers() int { return roceHeaders + preambleGap + n.needs.HeaderBytes }
 
 // bucketWidth aims at a few events a bucket when all ports are busy.
@@ -122,9 +122,9 @@ func (n *Net) bucketBits() uint {
 }
 
 func (n *Net) makePorts() {
-	n.ports = roomy[port](2 * len(n.topo.Wires))
+	n.ports = hugeSlice[port](2 * len(n.topo.Wires))
 	if n.numQueues > len(port{}.queues) {
-		n.queues = roomy[queue](len(n.ports) * n.numQueues)
+		n.queues = hugeSlice[queue](len(n.ports) * n.numQueues)
 	}
 	configs := make([]portConfig, len(n.ports))
 	for i := range n.ports {
@@ -134,7 +134,7 @@ func (n *Net) makePorts() {
 			from = w.B
 		}
 		p := &n.ports[i]
-		*p = port{node: int32(from), last: nobody, host: from < n.topo.Hosts, portConfig: &configs[i]}
+		*p = port{node: int32(from), last: noIndex, host: from < n.topo.Hosts, portConfig: &configs[i]}
 		p.setLink(w.Link)
 		if n.needs.ECN != nil {
 			p.ecn = n.needs.ECN(w.Bps)
@@ -169,7 +169,7 @@ func (n *Net) makeSwitches() error {
 	if n.cfg.PFC != On {
 		return nil
 	}
-	n.ingress = roomy[ingress](len(n.ports) * n.cfg.Classes)
+	n.ingress = hugeSlice[ingress](len(n.ports) * n.cfg.Classes)
 	for i := range n.ports {
 		p := &n.ports[i]
 		if p.host {
@@ -201,7 +201,7 @@ func (n *Net) Run(until time.Duration) {
 	limit := tick(until) * nanosecond
 	large := len(n.ports) > smallPorts
 	for {
-		if large && len(n.wheel.heap) == 0 && n.wheel.advance(limit) && n.ahead.due(n.wheel.pos) {
+		if large && len(n.wheel.heap) == 0 && n.wheel.advance(limit) && n.prefetch.due(n.wheel.pos) {
 			n.lookAhead()
 		}
 		kind, owner, ok := n.wheel.pop(limit)
@@ -291,8 +291,8 @@ func (n *Net) port(from, to int) (int32, error) {
 	return 0, fmt.Errorf("no wire from node %d to node %d", from, to)
 }
 
-// SetLink changes one direction of a wire, from the next packet on. Ways and
-// their base times stay as they were.
+// SetLink changes one direction of a wire, from the next packet on. Paths and
+// their base RTTs stay as they were.
 func (n *Net) SetLink(from, to int, l Link) error {
 	pi, err := n.port(from, to)
 	if err != nil {

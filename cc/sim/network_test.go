@@ -133,7 +133,7 @@ func TestECNProbability(t *testing.T) {
 	}
 }
 
-// TestECMP: flows spread over the ways, and a flow keeps to one, so that its
+// TestECMP: flows spread over the paths, and a flow keeps to one, so that its
 // packets stay in order.
 func TestECMP(t *testing.T) {
 	tp := topo.LeafSpine(2, 16, 4, gig100, gig100)

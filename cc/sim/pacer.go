@@ -48,15 +48,15 @@ type Pacer struct {
 	Data any
 }
 
-// Path is the way of a pacer's data.
+// Path describes the path of a pacer's data.
 type Path struct {
-	// BaseRTTNs is the round trip of a full data packet and its ACK through an
+	// BaseRTTNs is the RTT of a full data packet and its ACK through an
 	// empty network, turnaround included.
 	BaseRTTNs int64
 	// OneWayNs is the part of it until the data packet has arrived.
 	OneWayNs int64
 	LinkBps  uint64 // the sender's link
-	// MinBps is the slowest link of the way.
+	// MinBps is the slowest link of the path.
 	MinBps uint64
 	Hops   int // links
 	// PayloadBytes is a full packet's payload, and PacketBytes what it takes of
@@ -64,7 +64,7 @@ type Path struct {
 	PayloadBytes, PacketBytes int
 }
 
-// BDPBytes is the payload that fills the way for a base round trip.
+// BDPBytes is the payload in flight that fills the path for a base RTT.
 func (p *Path) BDPBytes() int64 {
 	wire := float64(p.MinBps) / 8e9 * float64(p.BaseRTTNs)
 	return int64(wire * float64(p.PayloadBytes) / float64(p.PacketBytes))

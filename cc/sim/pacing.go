@@ -23,7 +23,7 @@ type pacerState struct {
 	first         [1]*Flow // what sending needs no more than mostly
 }
 
-// newPacer makes a pacer with the way that it was given and what the receiver has
+// newPacer makes a pacer with its path and what the receiver has
 // granted.
 func (n *Net) newPacer(pr *pair, path Path) *Pacer {
 	p := n.newPacers.take()
@@ -52,13 +52,13 @@ func (p *Pacer) end() {
 	n.wheel.drop(p.timer)
 	n.pacers[p.id] = nil
 	n.freePacers = append(n.freePacers, p.id)
-	p.id = nobody
+	p.id = noIndex
 }
 
 // Update makes the core look at the fields of a pacer again. It does so by itself
 // for the pacer of each call; call it after changing another one.
 func (p *Pacer) Update() {
-	if p.id == nobody {
+	if p.id == noIndex {
 		return
 	}
 	if p.TimerNs != p.timerAt {
@@ -109,7 +109,7 @@ func (p *Pacer) arrange() {
 	}
 }
 
-// maySend says whether there is something to send that window and credit allow.
+// maySend reports whether there is something to send that window and credit allow.
 func (p *Pacer) maySend() bool {
 	if len(p.sending) == 0 || p.WindowBytes != 0 && p.InflightBytes >= p.WindowBytes && p.InflightBytes != 0 {
 		return false
@@ -187,7 +187,7 @@ func (p *Pacer) turn(f *Flow) {
 	}
 }
 
-// emit makes a data packet of f. It is on its way when this returns.
+// emit makes a data packet of f. It is in flight when this returns.
 func (p *Pacer) emit(f *Flow) int32 {
 	n := p.net
 	psn, again := f.take()
@@ -224,9 +224,9 @@ func (p *Pacer) emit(f *Flow) int32 {
 	p.ctl.Sent(n.wheel.now.ns(), p, f, &n.data)
 
 	id := n.newPacket(kindData, f.id, wire)
-	pk, c := &n.pkts[id], &n.cargo[id]
+	pk, c := &n.pkts[id], &n.meta[id]
 	pk.psn, pk.payload = psn, uint16(payload)
-	pk.along(&f.way)
+	pk.along(&f.fwd)
 	pk.queue = dataQueue + min(n.data.Class, uint8(n.cfg.Classes-1))
 	if again {
 		pk.flags |= flagRetransmit
@@ -237,7 +237,7 @@ func (p *Pacer) emit(f *Flow) int32 {
 	if n.data.Unscheduled {
 		pk.flags |= flagUnscheduled
 	}
-	*c = cargo{tag: n.data.Tag, xmit: f.xmit}
+	*c = packetMeta{tag: n.data.Tag, xmit: f.xmit}
 	f.xmit++
 	p.Update()
 	port.busy = idle

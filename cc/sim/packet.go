@@ -2,7 +2,7 @@
 
 package sim
 
-// Sizes on the wire. Every frame costs preamble and gap beside its bytes.
+// Sizes on the wire. Every frame costs preamble and gap in addition to its bytes.
 const (
 	preambleGap = 8 + 12
 	roceHeaders = 14 + 20 + 8 + 12 + 4 + 4 // Ethernet, IPv4, UDP, BTH, ICRC, FCS
@@ -39,20 +39,20 @@ const (
 )
 
 // packet is what every hop touches: one cache line. What only the ends need is
-// in its cargo.
+// in its packetMeta.
 type packet struct {
 	// at is since when it is queued, when its turnaround is over or, on a wire, when
 	// next arrives.
 	at      tick
 	sent    tick  // when the data packet that it is, or answers, left
 	next    int32 // in a queue or on the wire
-	flow    int32 // nobody = none
+	flow    int32 // noIndex = none
 	in      int32 // ingress port at the switch where it is
 	psn     uint32
 	wire    uint16
 	payload uint16
-	way     way
-	hop     uint8 // of way, the next one
+	path    portPath
+	hop     uint8 // of path, the next one
 	onWire  bool
 	kind    pktKind
 	queue   uint8 // at each port, creditClass = the credit queue
@@ -60,16 +60,16 @@ type packet struct {
 }
 
 // from is the port that sent the packet last.
-func (pk *packet) from() int32 { return int32(pk.way.ports[pk.hop-1]) }
+func (pk *packet) from() int32 { return int32(pk.path.ports[pk.hop-1]) }
 
-// arrived says whether the way ends with the link that brought the packet.
-func (pk *packet) arrived() bool { return pk.hop == pk.way.links }
+// arrived reports whether the path ends with the link that brought the packet.
+func (pk *packet) arrived() bool { return pk.hop == pk.path.links }
 
-// along sets the way that a packet goes from a host, which is its first link.
-func (pk *packet) along(w *way) { pk.way, pk.hop = *w, 1 }
+// along sets the path of a packet from a host, which is its first link.
+func (pk *packet) along(w *portPath) { pk.path, pk.hop = *w, 1 }
 
-// cargo is what the ends put into a packet: another cache line.
-type cargo struct {
+// packetMeta is what the ends put into a packet: another cache line.
+type packetMeta struct {
 	t1, t2, t2out int64 // by the ends' stamp clocks, ns; t2 and t2out: Bytes and Aux of a message
 	sack          [2]uint64
 	cum           uint32 // next PSN expected; of a message the Seq
@@ -95,13 +95,13 @@ func (n *Net) newPacket(kind pktKind, flow int32, wire int) int32 {
 	}
 	n.livePkts++
 	pk := &n.pkts[id]
-	*pk = packet{kind: kind, flow: flow, wire: uint16(wire), next: nobody, in: nobody}
+	*pk = packet{kind: kind, flow: flow, wire: uint16(wire), next: noIndex, in: noIndex}
 	return id
 }
 
 // extendPool makes the pool size packets large, within its capacity.
 func (n *Net) extendPool(size int) {
-	n.pkts, n.cargo = n.pkts[:size], n.cargo[:size]
+	n.pkts, n.meta = n.pkts[:size], n.meta[:size]
 	if n.needs.INT {
 		n.ints = n.ints[:size]
 	}
@@ -122,7 +122,7 @@ func (n *Net) reserve() {
 }
 
 func (n *Net) growPool(by int) {
-	n.pkts, n.cargo = grown(n.pkts, by), grown(n.cargo, by)
+	n.pkts, n.meta = grown(n.pkts, by), grown(n.meta, by)
 	if n.needs.INT {
 		n.ints = grown(n.ints, by)
 	}
@@ -130,7 +130,7 @@ func (n *Net) growPool(by int) {
 
 // grown is s with the capacity for so many more, no more.
 func grown[T any](s []T, by int) []T {
-	return append(roomy[T](cap(s) + by)[:0], s...)
+	return append(hugeSlice[T](cap(s) + by)[:0], s...)
 }
 
 func (n *Net) freePacket(id int32) {

@@ -17,7 +17,7 @@ type port struct {
 	busy       tick // until when the last packet takes
 	delay      tick
 	lastAt     tick   // when last arrives
-	last       int32  // packet that it sent last, nobody = none yet
+	last       int32  // packet that it sent last, noIndex = none yet
 	psByte     uint32 // time of a byte, 0 = not a whole number: use bps
 	node       int32  // whose port it is
 	ready      uint8  // queues that hold something
@@ -98,7 +98,7 @@ func (n *Net) idle(p *port, q uint8) bool {
 func (n *Net) append(pi int32, id int32) {
 	p, pk := &n.ports[pi], &n.pkts[id]
 	q := n.queueOf(pi, pk.queue)
-	pk.at, pk.next = n.wheel.now, nobody
+	pk.at, pk.next = n.wheel.now, noIndex
 	if p.ready&(1<<pk.queue) == 0 {
 		p.ready |= 1 << pk.queue
 		q.head = id
@@ -123,7 +123,7 @@ func (n *Net) kick(pi int32) {
 // sendNext starts the next packet of a port that is not busy.
 func (n *Net) sendNext(pi int32) {
 	p := &n.ports[pi]
-	id := nobody
+	id := noIndex
 	if p.hasCredits && p.credits.count > 0 && n.wheel.now >= p.credits.nextAt {
 		id = n.popCredit(p, p.credits)
 	} else if open := p.ready &^ p.paused; open != 0 {
@@ -230,7 +230,7 @@ func (n *Net) appendCredit(pi int32, id int32) {
 		n.drop(id, DropCredit)
 		return
 	}
-	n.pkts[id].next = nobody
+	n.pkts[id].next = noIndex
 	if c.count == 0 {
 		c.head = id
 	} else {
@@ -264,7 +264,7 @@ func (n *Net) transmit(pi int32, id int32) {
 // event. It carries the arrival of the next one, so that nothing else is needed when
 // that event is set: packets arrive without a look at the port that sent them.
 func (n *Net) send(pi int32, p *port, pk *packet, id int32, at tick) {
-	pk.next, pk.onWire = nobody, true
+	pk.next, pk.onWire = noIndex, true
 	if n.onWire(pi, p) {
 		last := &n.pkts[p.last]
 		last.next, last.at = id, at

@@ -12,7 +12,7 @@ func prefetchChunk(x *chunk)
 func prefetchPacket(x *packet)
 
 //go:noescape
-func prefetchCargo(x *cargo)
+func prefetchMeta(x *packetMeta)
 
 //go:noescape
 func prefetchPort(x *port)

@@ -16,8 +16,8 @@ TEXT ·prefetchPacket(SB), NOSPLIT, $0-8
 	PREFETCHT0 (AX)
 	RET
 
-// func prefetchCargo(x *cargo)
-TEXT ·prefetchCargo(SB), NOSPLIT, $0-8
+// func prefetchMeta(x *packetMeta)
+TEXT ·prefetchMeta(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
 	PREFETCHT0 (AX)
 	RET

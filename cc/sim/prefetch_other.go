@@ -6,7 +6,7 @@ package sim
 
 func prefetchChunk(*chunk)         {}
 func prefetchPacket(*packet)       {}
-func prefetchCargo(*cargo)         {}
+func prefetchMeta(*packetMeta)     {}
 func prefetchPort(*port)           {}
 func prefetchQueues(*port)         {}
 func prefetchIngress(*ingress)     {}

@@ -4,13 +4,13 @@ package sim
 
 // receiverState is the receiving end of a flow.
 type receiverState struct {
-	back    way
+	rev     portPath
 	naked   bool   // the gap was reported
 	expect  uint32 // next packet in order
 	end     uint32 // packets
 	ackSlot int32  // evAckDelay
 	// The coalesced ACK that waits for more packets: the packet that becomes it,
-	// nobody = none, and what it will say.
+	// noIndex = none, and what it will say.
 	heldID      int32
 	heldCredit  int32
 	heldPackets uint8
@@ -22,7 +22,7 @@ type receiverState struct {
 // receiveData takes a data packet and makes the ACK out of it.
 func (h *host) receiveData(id int32) {
 	n := h.n
-	pk, c := &n.pkts[id], &n.cargo[id]
+	pk, c := &n.pkts[id], &n.meta[id]
 	f := n.flows[pk.flow]
 	c.t2 = h.clock.read(n.wheel.now)
 	c.links = pk.hop
@@ -36,7 +36,7 @@ func (h *host) receiveData(id int32) {
 			Tag: c.tag, Class: pk.queue - dataQueue, Unscheduled: pk.flags&flagUnscheduled != 0,
 		}
 		h.receiver.Data(n.wheel.now.ns(), f, &n.data, &n.reply)
-		pk, c = &n.pkts[id], &n.cargo[id]
+		pk, c = &n.pkts[id], &n.meta[id]
 	}
 
 	kind, now := kindAck, n.reply.Now || last
@@ -104,17 +104,17 @@ func (f *Flow) accept(pk *packet) {
 // back for more packets to share it.
 func (h *host) acknowledge(f *Flow, id int32, kind pktKind, now bool) {
 	n := h.n
-	c := &n.cargo[id]
+	c := &n.meta[id]
 	if f.heldID >= 0 {
 		c.packets += f.heldPackets
 		c.ce += f.heldCE
 		c.credit += f.heldCredit
 		n.freePacket(f.heldID)
-		f.heldID = nobody
+		f.heldID = noIndex
 	}
 	if !now && int(c.packets) < n.cfg.AckEvery {
 		f.heldID, f.heldPackets, f.heldCE, f.heldCredit = id, c.packets, c.ce, c.credit
-		if f.ackSlot == nobody {
+		if f.ackSlot == noIndex {
 			f.ackSlot = n.wheel.newSlot(evAckDelay, f.id)
 		}
 		if !n.wheel.isSet(f.ackSlot) {
@@ -122,7 +122,7 @@ func (h *host) acknowledge(f *Flow, id int32, kind pktKind, now bool) {
 		}
 		return
 	}
-	if f.ackSlot != nobody {
+	if f.ackSlot != noIndex {
 		n.wheel.cancel(f.ackSlot)
 	}
 	h.sendAck(f, id, kind)
@@ -130,16 +130,16 @@ func (h *host) acknowledge(f *Flow, id int32, kind pktKind, now bool) {
 
 func (f *Flow) ackDelayDue() {
 	if id := f.heldID; id >= 0 {
-		f.heldID = nobody
+		f.heldID = noIndex
 		f.net.hosts[f.Dst].sendAck(f, id, kindAck)
 	}
 }
 
 func (h *host) sendAck(f *Flow, id int32, kind pktKind) {
 	n := h.n
-	pk, c := &n.pkts[id], &n.cargo[id]
+	pk, c := &n.pkts[id], &n.meta[id]
 	pk.kind = kind
-	pk.along(&f.back)
+	pk.along(&f.rev)
 	pk.wire, pk.payload = uint16(n.ackWire), 0
 	pk.flags &= flagRetransmit
 	switch {

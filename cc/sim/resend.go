@@ -2,8 +2,8 @@
 
 package sim
 
-// Resend takes all of a flow's data that is on the way for lost, as a timeout does:
-// it goes again as window, rate and credit allow. It is for schemes that learn of a
+// Resend takes all of a flow's data in flight for lost, as a timeout does:
+// it is repeated as window, rate and credit allow. It is for schemes that learn of a
 // loss by their own means. Control.Loss is not called.
 func (p *Pacer) Resend(f *Flow) {
 	if f.sel != nil {

@@ -4,23 +4,23 @@ package sim
 
 import "fmt"
 
-// maxLinks is the most links that a way may have.
+// maxLinks is the most links that a path may have.
 const maxLinks = 10
 
-// way is the ports by which a packet leaves host and switches.
-type way struct {
+// portPath is the ports by which a packet leaves host and switches.
+type portPath struct {
 	ports [maxLinks]uint16
 	links uint8
 }
 
-func (w *way) add(port int32) {
+func (w *portPath) add(port int32) {
 	w.ports[w.links] = uint16(port)
 	w.links++
 }
 
-func (w *way) all() []uint16 { return w.ports[:w.links] }
+func (w *portPath) all() []uint16 { return w.ports[:w.links] }
 
-// routing knows the shortest ways. A flow's way is found once, at its start, and
+// routing knows the shortest paths. A flow's path is found once, at its start, and
 // carried by its packets, so that forwarding needs no table.
 type routing struct {
 	n     *Net
@@ -68,9 +68,9 @@ func (r *routing) distances(dst int32) []uint16 {
 	return d
 }
 
-// find gives the way from host src to host dst for a flow's hash: at every switch
+// find gives the path from host src to host dst for a flow's hash: at every switch
 // the hash picks one of the shortest continuations.
-func (r *routing) find(src, dst int32, hash uint64) (w way, err error) {
+func (r *routing) find(src, dst int32, hash uint64) (w portPath, err error) {
 	w.add(r.links[src][0].port)
 	v := r.links[src][0].to
 	last := r.links[dst][0].port ^ 1
@@ -82,10 +82,10 @@ func (r *routing) find(src, dst int32, hash uint64) (w way, err error) {
 	for v != edge {
 		open := r.open(v, edge, d)
 		if len(open) == 0 {
-			return w, fmt.Errorf("no way from host %d to host %d", src, dst)
+			return w, fmt.Errorf("no path from host %d to host %d", src, dst)
 		}
 		if w.links == maxLinks-1 {
-			return w, fmt.Errorf("the way from host %d to host %d has more than %d links", src, dst, maxLinks)
+			return w, fmt.Errorf("the path from host %d to host %d has more than %d links", src, dst, maxLinks)
 		}
 		next := open[mix(hash^uint64(v)<<32)%uint64(len(open))]
 		w.add(next.port)
@@ -95,7 +95,7 @@ func (r *routing) find(src, dst int32, hash uint64) (w way, err error) {
 	return w, nil
 }
 
-// open are the ways on from switch v that are among the shortest to switch edge,
+// open are the ports from switch v that are among the shortest to switch edge,
 // from which all have the distances d, in the order of their ports.
 func (r *routing) open(v, edge int32, d []uint16) []hop {
 	open := r.found[:0]
@@ -127,7 +127,7 @@ func mix(x uint64) uint64 {
 }
 
 // path works out what an empty network takes.
-func (n *Net) path(out, home *way) Path {
+func (n *Net) path(out, home *portPath) Path {
 	p := Path{Hops: int(out.links), PayloadBytes: n.cfg.PayloadBytes, PacketBytes: n.fullWire}
 	var there, back tick
 	for i, pi := range out.all() {
@@ -148,8 +148,8 @@ func (n *Net) path(out, home *way) Path {
 }
 
 // alone is the time from a flow's start until its last byte has arrived, if
-// nothing else uses its way and the sender goes at the link's rate.
-func (n *Net) alone(w *way, size int64) tick {
+// nothing else uses its path and the sender goes at the link's rate.
+func (n *Net) alone(w *portPath, size int64) tick {
 	full := (size - 1) / int64(n.cfg.PayloadBytes)
 	lastWire := uint16(int(size-full*int64(n.cfg.PayloadBytes)) + n.headers())
 	var sum, slowest, prop, last tick

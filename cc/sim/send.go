@@ -26,7 +26,7 @@ type flowState struct {
 	receiverState
 
 	rtoAt tick // what rto is set to, 0 = nothing
-	way   way
+	fwd   portPath
 }
 
 // flowRest is what is looked at rarely.
@@ -39,13 +39,13 @@ type flowRest struct {
 
 // selective is what a sender with selective repeat knows beyond una and next.
 type selective struct {
-	// first is the number of the first transmission that may be on the way. As
+	// first is the number of the first transmission that may be in flight. As
 	// long as nothing is sent twice, a packet's number is that of its transmission.
 	first  uint32
 	resent bool
 	lost   bitring
 	acked  bitring
-	// sent has, once something was sent twice, the packets on the way in the order
+	// sent has, once something was sent twice, the packets in flight in the order
 	// of their transmission. What was acknowledged since stays until its turn.
 	sent []uint32
 	head int
@@ -187,7 +187,7 @@ func (f *Flow) goBack(psn uint32) int64 {
 	return b
 }
 
-// loseAll declares everything on the way lost.
+// loseAll declares everything in flight lost.
 func (f *Flow) loseAll() {
 	for s := f.sel; s.first != f.xmit; {
 		f.lose(s.pull())
@@ -210,7 +210,7 @@ func (f *Flow) receiveAck(id int32) {
 	if p == nil {
 		return
 	}
-	pk, c := &n.pkts[id], &n.cargo[id]
+	pk, c := &n.pkts[id], &n.meta[id]
 	nak := pk.kind == kindNak
 	var fresh, lost int64
 	if f.sel != nil {
@@ -275,7 +275,7 @@ func (f *Flow) skipTo(psn uint32) {
 }
 
 // ackSelective returns the payload newly acknowledged and that newly found lost.
-func (f *Flow) ackSelective(pk *packet, c *cargo) (fresh, lost int64) {
+func (f *Flow) ackSelective(pk *packet, c *packetMeta) (fresh, lost int64) {
 	s := f.sel
 	if s.acked.count == 0 && s.lost.count == 0 {
 		// The usual case, which needs no look at the packets.
@@ -299,7 +299,7 @@ func (f *Flow) ackSelective(pk *packet, c *cargo) (fresh, lost int64) {
 		}
 	}
 	fresh += f.gotAck(pk.psn)
-	// Ways keep the order, so what was sent before the packet that this answers
+	// Paths keep the order, so what was sent before the packet that this answers
 	// and has not come, will not come.
 	reorder := f.net.cfg.ReorderPackets
 	for s.first != f.xmit && int32(c.xmit-s.first) > int32(reorder) {

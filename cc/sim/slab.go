@@ -13,7 +13,7 @@ const slabLeast, slabMost = 16, 4096
 func (s *slab[T]) take() *T {
 	if len(s.rest) == 0 {
 		s.size = min(max(slabLeast, 2*s.size), slabMost)
-		s.rest = roomy[T](s.size)
+		s.rest = hugeSlice[T](s.size)
 	}
 	x := &s.rest[0]
 	s.rest = s.rest[1:]

@@ -2,11 +2,11 @@
 
 package sim
 
-// slot is a timer that may be moved and cancelled. Whoever wants one owns a slot for
+// slot is a timer that may be moved and cancelled. Its user owns a slot for
 // each kind, so that setting it allocates nothing. Of all settings of a slot one
 // event is in the wheel, its carrier. If the slot is set to later than that, it stays
 // there and is put in anew when its time comes, with the seq of the setting. A carrier
-// that comes too late is left behind, to be known by its seq as nobody's.
+// that comes too late is left behind, and its seq shows that it belongs to no slot.
 type slot struct {
 	at         tick // what it is set to
 	carrierAt  tick

@@ -20,7 +20,7 @@ type ingress struct {
 // forward takes a packet that came in through port in to its egress port.
 func (n *Net) forward(in int32, id int32) {
 	pk := &n.pkts[id]
-	pi := int32(pk.way.ports[pk.hop])
+	pi := int32(pk.path.ports[pk.hop])
 	pk.hop++
 	if pk.queue == creditClass {
 		n.appendCredit(pi, id)
@@ -125,10 +125,10 @@ func (n *Net) ingressOf(pk *packet) *ingress {
 
 // pause sends a pause or resume frame for a queue out of port pi, before all else.
 func (n *Net) pause(pi int32, queue uint8, stop bool) {
-	id := n.newPacket(kindPause, nobody, pauseWireBytes)
+	id := n.newPacket(kindPause, noIndex, pauseWireBytes)
 	pk := &n.pkts[id]
 	pk.queue, pk.psn = controlQueue, uint32(queue)
-	pk.along(&way{ports: [maxLinks]uint16{uint16(pi)}, links: 1})
+	pk.along(&portPath{ports: [maxLinks]uint16{uint16(pi)}, links: 1})
 	p := &n.ports[pi]
 	if stop {
 		p.pauses++
@@ -142,7 +142,7 @@ func (n *Net) pause(pi int32, queue uint8, stop bool) {
 	}
 	// Behind pauses that wait already, and before everything else of its queue.
 	held, q := p.ready&(1<<controlQueue) != 0, n.queueOf(pi, controlQueue)
-	last := nobody
+	last := noIndex
 	if held {
 		for k := q.head; k >= 0 && n.pkts[k].kind == kindPause; k = n.pkts[k].next {
 			last = k
@@ -155,13 +155,13 @@ func (n *Net) pause(pi int32, queue uint8, stop bool) {
 	n.kick(pi)
 }
 
-// moveLast moves a queue's last packet to behind the packet after, nobody = first.
+// moveLast moves a queue's last packet to behind the packet after, noIndex = first.
 func (n *Net) moveLast(q *queue, after int32) {
 	id, before := q.tail, q.head
 	for n.pkts[before].next != id {
 		before = n.pkts[before].next
 	}
-	n.pkts[before].next = nobody
+	n.pkts[before].next = noIndex
 	q.tail = before
 	if after < 0 {
 		n.pkts[id].next = q.head
@@ -195,6 +195,6 @@ func (n *Net) paused(pi int32, pk *packet) {
 
 // stampINT adds this port's telemetry to a data packet.
 func (n *Net) stampINT(p *port, id int32) {
-	// The first hop of the way is the host's.
+	// The first hop of the path is the host's.
 	n.ints[id][n.pkts[id].hop-2] = Hop{QueueBytes: p.queueBytes, TxBytes: p.txBytes, TsNs: n.wheel.now.ns(), RateBps: p.bps}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // TestLoneFlow: a flow alone takes exactly the ideal time, whatever its size, with
-// slow and fast links on its way and with a window of one BDP.
+// slow and fast links on its path and with a window of one BDP.
 func TestLoneFlow(t *testing.T) {
 	slow := sim.Link{Bps: 40e9, Delay: 2 * time.Microsecond}
 	for _, middle := range []sim.Link{gig100, slow, {Bps: 400e9, Delay: time.Microsecond}} {

@@ -25,8 +25,7 @@ import (
 	"github.com/softroce/softroce-xdp/loader/agent"
 )
 
-// readyFD is the descriptor on which a background agent says that it works, or
-// why not.
+// readyFD is the descriptor to which a background agent writes "ready" or its error.
 const readyFD = 3
 
 // newAgent is the background process of an attached interface.
@@ -46,8 +45,8 @@ func newAgent(a *app) *cobra.Command {
 			// wake each other, and that costs more than the work.
 			runtime.GOMAXPROCS(1)
 			if os.Getenv("GOGC") == "" {
-				// It makes little garbage; memory matters more here than the CPU time of
-				// the few collections more.
+				// The agent makes little garbage: lower memory use is worth the CPU time of
+				// more collections.
 				debug.SetGCPercent(25)
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
@@ -78,7 +77,7 @@ func newAgent(a *app) *cobra.Command {
 	return cmd
 }
 
-// logger is the one that --log-level and --log-format ask for.
+// logger returns a logger by --log-level and --log-format.
 func (a *app) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel.value)); err != nil {
@@ -91,7 +90,7 @@ func (a *app) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// startAgent starts the agent as a process of its own and waits until it works.
+// startAgent starts the agent as a background process, and returns when it is ready.
 func startAgent(a *app, name string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -23,7 +23,7 @@ when packets are handled. Either all interfaces are attached or none. Without
 names, those listed in the configuration file are attached.
 
 An interface whose agent has died is adopted: a new agent goes on with the table
-as it is. An interface with an XDP program of somebody else is refused.
+as it is. An interface with another XDP program is refused.
 
 Of an interface that is attached already (--upgrade, or one that is adopted), the
 settings that the command line or the file names are changed, and the others stay.
@@ -64,16 +64,16 @@ error.`,
 	return cmd
 }
 
-// attachJob is the attaching of one interface.
+// attachJob attaches one interface.
 type attachJob struct {
 	*app
 	name    string
 	set     *settings
 	cmd     *cobra.Command
 	upgrade bool
-	change  *revision // of one that is attached already; nil: it is attached anew
-	fresh   bool      // we attached it, so a failure elsewhere takes it off again
-	report  string    // what was done; empty: nothing
+	change  *revision // changes of an existing attachment; nil = there is none yet
+	fresh   bool      // attached by this command: detached if another interface fails
+	report  string    // what was done, for the user; "" = nothing
 }
 
 func newJobs(a *app, cmd *cobra.Command, names []string, upgrade bool) ([]*attachJob, error) {
@@ -93,8 +93,8 @@ func newJobs(a *app, cmd *cobra.Command, names []string, upgrade bool) ([]*attac
 	return jobs, nil
 }
 
-// attachAll attaches every interface or none; with agents of their own unless
-// they are to run here. The caller releases control of the interfaces.
+// attachAll attaches all interfaces or none. It starts an agent for each, unless foreground.
+// The caller releases control of the interfaces.
 func attachAll(jobs []*attachJob, foreground bool) (_ *loader.Control, err error) {
 	var names []string
 	for _, j := range jobs {
@@ -139,7 +139,7 @@ func attachAll(jobs []*attachJob, foreground bool) (_ *loader.Control, err error
 	return control, nil
 }
 
-// plan finds out what is to be done with the interface. It changes nothing.
+// plan decides between attach, adopt and replace. It changes nothing.
 func (j *attachJob) plan() error {
 	if !j.upgrade && !loader.IsAttached(j.name, j.set.Options) {
 		return nil
@@ -166,7 +166,7 @@ func (j *attachJob) do() (string, error) {
 	return j.adopt()
 }
 
-// attach puts the data plane on the interface.
+// attach attaches the data plane to the interface.
 func (j *attachJob) attach() (string, error) {
 	att, err := loader.Attach(j.name, j.set.Options)
 	if err != nil {
@@ -183,7 +183,7 @@ func (j *attachJob) attach() (string, error) {
 		s.XDPMode, s.Egress, s.Pacer, units.Rate(cfg.LinkRateBps), s.RateFrom), nil
 }
 
-// adopt leaves all as it is but for the settings that change.
+// adopt keeps an attachment without an agent, and changes its settings.
 func (j *attachJob) adopt() (string, error) {
 	att, err := loader.OpenHere(j.name, j.set.Options)
 	if err != nil {
@@ -203,7 +203,7 @@ func (j *attachJob) replace() (string, error) {
 		return "", err
 	}
 	err := j.replacePrograms()
-	if err != nil && had { // whatever is there now keeps an agent
+	if err != nil && had { // the old programs or the new ones: they need an agent
 		err = errors.Join(err, startAgent(j.app, j.name))
 	}
 	return fmt.Sprintf("upgraded from %s to %s%v", j.change.state.Version, version, j.change), err

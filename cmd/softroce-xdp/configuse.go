@@ -14,12 +14,12 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/config"
 )
 
-// pinCommands need of the configuration file only where pins and state files are.
-// Attach needs all of it, and the others nothing.
+// pinCommands read only pin-root and run-dir of the configuration file. Attach reads all of it,
+// the other commands do not read it.
 var pinCommands = []string{"detach", "status", "table", "top", "stats", "policy", "perf", "clean"}
 
-// readConfig applies the configuration file below the command line, as far as the
-// command uses it: a mistake in it stops only commands that need what is wrong.
+// readConfig applies the part of the configuration file that the command uses; the command line
+// has precedence. A mistake in the file stops only commands that use the wrong part.
 func (a *app) readConfig(cmd *cobra.Command) error {
 	top := cmd
 	for top.HasParent() && top.Parent().HasParent() {
@@ -57,8 +57,8 @@ func (a *app) readWhole(cmd *cobra.Command) error {
 	return a.configError(err)
 }
 
-// readPlaces applies pin-root and run-dir. Without them the command goes on with their
-// defaults, and says so.
+// readPlaces applies pin-root and run-dir. If the file cannot be parsed, the command continues
+// with their defaults after a warning.
 func (a *app) readPlaces(cmd *cobra.Command) error {
 	err := a.readFile()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ func newDetach(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "detach IF... | --all",
-		Short: "Take everything off that attach has put on",
+		Short: "Remove everything that attach has installed",
 		Long: `Detach stops the agent and removes programs, pins and state, and puts back what
 attach has changed on the interface (the root qdisc). RoCEv2 goes on unstamped and
 unpaced. It also removes what an interface that is gone has left.`,

@@ -13,14 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
 // root is the repository.
 const root = "../.."
 
-// The parts of docs/ between markers are made from the headers of the data plane and
-// from the program.
-// UPDATE=1 writes them.
+// The parts of docs/ between markers are made from the headers of the data plane and from
+// the program. UPDATE=1 writes them.
 
 func TestDocsOperations(t *testing.T) {
 	var b strings.Builder
@@ -50,7 +50,21 @@ func TestDocsTables(t *testing.T) {
 	})
 }
 
-// Links between the documents lead somewhere.
+// The table of the reasons why a queue pair sends nothing is the comment of its constants.
+func TestDocsSendLimits(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| reason | limit, unit | set by | lifted by |\n|---|---|---|---|\n")
+	rows := regexp.MustCompile(`(?m)^//\t(Limit\w+) {2,}(.{30}) (.{15}) (.+)$`).FindAllStringSubmatch(readFile(t, "rocev2/qp/sendlimit.go"), -1)
+	for i, r := range rows {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", qp.SendLimit(i+1), strings.TrimSpace(r[2]), strings.TrimSpace(r[3]), r[4])
+	}
+	if last := qp.SendLimit(len(rows)); last != qp.LimitSocket {
+		t.Fatalf("%d reasons are described, up to %q; %q is the last one", len(rows), last, qp.LimitSocket)
+	}
+	checkDoc(t, "docs/transport.md", map[string]string{"send limits": b.String()})
+}
+
+// Links between the documents lead to existing files.
 func TestDocsLinks(t *testing.T) {
 	docs, err := filepath.Glob(root + "/docs/*.md")
 	if err != nil {

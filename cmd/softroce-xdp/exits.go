@@ -39,8 +39,8 @@ var exitCodes = []exitCode{
 		"`perf --check` wrong data, `status --check` a problem or nothing attached, `features` that something required is missing"},
 }
 
-// usageError is what the user can put right on the command line or, plain, in a
-// file: no use in telling them of --help then.
+// usageError is an error of the command line. plain: an error in a file, for which --help is of
+// no use.
 type usageError struct {
 	error
 	plain bool
@@ -52,15 +52,15 @@ func usagef(format string, args ...any) error {
 	return usageError{error: fmt.Errorf(format, args...)}
 }
 
-// noError is the answer no to what the user asked to be checked.
+// noError is the negative result of a check (exitNo).
 type noError struct{ error }
 
 func (e noError) Unwrap() error { return e.error }
 
 func answerNo(format string, args ...any) error { return noError{fmt.Errorf(format, args...)} }
 
-// exitOf is the exit code of an error. parsed says that the command line was
-// understood: what goes wrong then is the system's fault unless the error says else.
+// exitOf returns the exit code of an error. parsed: the command line was accepted, so errors
+// that are neither usageError nor noError have exitSystem.
 func exitOf(err error, parsed bool) int {
 	var usage usageError
 	var no noError
@@ -76,8 +76,8 @@ func exitOf(err error, parsed bool) int {
 	return exitSystem
 }
 
-// fileError makes an error about a file that the user named a usage error, unless the
-// system failed to read it.
+// fileError returns an error about a file of the command line as a usage error, unless reading
+// has failed.
 func fileError(err error) error {
 	var errno unix.Errno
 	if errors.As(err, &errno) && errno != unix.ENOENT && errno != unix.ENOTDIR && errno != unix.EISDIR && errno != unix.ENAMETOOLONG {
@@ -86,7 +86,7 @@ func fileError(err error) error {
 	return usageError{err, true}
 }
 
-// hint says what to do about errors that come from deep below.
+// hint returns what to do about an error whose text does not say it; "" = nothing is known.
 func hint(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
@@ -97,8 +97,8 @@ func hint(err error) string {
 	return ""
 }
 
-// checkedOutput notes the first error of writing. Commands print line by line and do
-// not look.
+// checkedOutput stores the first error of writing, because commands print line by line without
+// checking errors.
 type checkedOutput struct {
 	io.Writer
 	err error

@@ -258,7 +258,7 @@ func TestOutputLost(t *testing.T) {
 	}
 }
 
-// Who closes the pipe has seen enough: the code tells, and nothing else.
+// A pipe that its reader has closed gives an exit code and no message.
 func TestOutputClosed(t *testing.T) {
 	exitFiles(t)
 	for _, line := range []string{"sim list", "decode good.pcap", "decode bad.pcap", "help"} {

@@ -93,7 +93,7 @@ func writeFeatures(w io.Writer, kernel []probe.Feature, i *facts.Interface) {
 		if !p.Works {
 			text = "no: " + p.Why
 		}
-		pairs = append(pairs, [2]string{"pacer " + p.Name, text})
+		pairs = append(pairs, [2]string{"pacer " + string(p.Name), text})
 	}
 	var on []string
 	for name, set := range i.Offloads {

@@ -19,9 +19,9 @@ import (
 	"github.com/softroce/softroce-xdp/loader/agent"
 )
 
-// runForeground runs the agents in this process. SIGTERM and SIGINT detach and
-// end it; SIGHUP makes it become the binary that is installed now, with --upgrade,
-// under the same pid and without losing a packet.
+// runForeground runs the agents in this process. SIGTERM and SIGINT detach and end it. SIGHUP
+// replaces this process by the installed binary with --upgrade: the pid stays, and no packet
+// is lost.
 func runForeground(a *app, jobs []*attachJob, control *loader.Control) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
@@ -61,7 +61,7 @@ func runForeground(a *app, jobs []*attachJob, control *loader.Control) error {
 	return errors.Join(errs...)
 }
 
-// end detaches the interface, unless another process has put an agent of its own there.
+// end detaches the interface, unless it has the agent of another process.
 func (j *attachJob) end() error {
 	o := j.set.Options
 	var err error
@@ -78,8 +78,8 @@ func (j *attachJob) end() error {
 	return nil
 }
 
-// checkReload reads the settings again and returns an error if the binary that is to be
-// started would refuse them: an agent that works is not given up for that.
+// checkReload reads the settings again, and returns an error if the new process would refuse
+// them. The agent then continues.
 func checkReload(a *app, jobs []*attachJob) error {
 	fresh := &app{}
 	root := newRoot(fresh)
@@ -106,8 +106,8 @@ func checkReload(a *app, jobs []*attachJob) error {
 	return nil
 }
 
-// runAgents returns when all agents have ended; the failure of one ends the
-// others. working is called when all of them work, or have failed.
+// runAgents runs an agent per interface, and returns when all have ended. The failure of one
+// ends the others. working is called when each of them is ready or has failed.
 func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Logger, working func()) []error {
 	var all, up sync.WaitGroup
 	errs := make([]error, len(jobs))
@@ -131,8 +131,8 @@ func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Lo
 	return errs
 }
 
-// becomeInstalled executes the file that this program was started from, which a
-// package manager may have replaced since.
+// becomeInstalled executes the file from which this program was started, which may have been
+// replaced by a newer version.
 func becomeInstalled() error {
 	self, err := os.Executable()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/nearest"
 )
 
-// group makes a command that only holds others; it refuses names it does not have.
+// group makes a command of subcommands. It refuses unknown names.
 func group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -26,7 +26,7 @@ func group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// unknownCommand says which command was probably meant.
+// unknownCommand returns an error with the command that was probably meant.
 func unknownCommand(c *cobra.Command, name string) error {
 	var names []string
 	for _, sub := range c.Commands() {
@@ -41,7 +41,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	return usageError{error: err}
 }
 
-// takes checks the number of arguments, which are called as in the command's Use.
+// takes checks the number of arguments. The errors name them as the command's Use does.
 func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		_, names, _ := strings.Cut(cmd.Use, " ")
@@ -57,11 +57,11 @@ func takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// many is the number of arguments of a command that takes any.
+// many is the maximum of arguments of a command without a limit.
 const many = 1 << 20
 
-// flagError words errors about flags: those of the flags' own types say what is
-// allowed, those of the library's types name functions of Go.
+// flagError improves errors of the flag library: for its own types they name functions of Go,
+// and for unknown flags they suggest none. Errors of the types in values.go stay.
 func flagError(cmd *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
 	var name *pflag.NotExistError
@@ -83,8 +83,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// newHelp is the command help. The library's own shows the root's help for names that
-// there are not, and exits 0.
+// newHelp makes the command help. That of the library shows the root's help for unknown names
+// and exits with 0.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]...",
@@ -131,8 +131,8 @@ next:
 	return c, nil
 }
 
-// ownHelp gives the root its help and its completion, and both of them the errors that
-// the other commands have. The root's output is set before.
+// ownHelp adds the commands help and completion to the root, with the same errors as the other
+// commands. The root's output has to be set before.
 func ownHelp(root *cobra.Command) {
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()
@@ -153,7 +153,7 @@ func ownHelp(root *cobra.Command) {
 // exitHeading is above the exit codes in the root's help.
 const exitHeading = "\n\nExit codes:"
 
-// exitHelp is the meaning of the exit codes, a line each.
+// exitHelp returns the exit codes and their meanings, one per line.
 func exitHelp() string {
 	var b strings.Builder
 	b.WriteString(exitHeading)

@@ -18,8 +18,8 @@ import (
 var version = "dev"
 
 func main() {
-	// Who closes the pipe that the output goes to shall not kill an attach between two
-	// interfaces, or an engine: the write fails instead.
+	// SIGPIPE is handled: a closed output pipe must not end an attach between two interfaces,
+	// or an engine. The write returns an error instead.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -35,7 +35,7 @@ func run(args []string, stdout, errOut io.Writer) int {
 	ownHelp(root)
 	cmd, err := root.ExecuteC()
 	if out.err != nil {
-		// Who closes the pipe has seen enough and needs no message.
+		// A pipe that its reader has closed needs no message.
 		if !errors.Is(out.err, unix.EPIPE) {
 			fmt.Fprintf(errOut, "softroce-xdp: %v\n", out.err)
 		}

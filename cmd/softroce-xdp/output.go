@@ -17,7 +17,7 @@ import (
 	"golang.org/x/term"
 )
 
-// output are the flags of commands that show something, and how they are obeyed.
+// output has the flags of commands that show something, and prints by them.
 type output struct {
 	json     bool
 	watch    bool
@@ -42,8 +42,8 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// show calls snapshot once, or again and again with --watch. What it returns is
-// printed as JSON or by its human form.
+// show calls snapshot once, or with --watch repeatedly, and prints the result: data as JSON, or
+// human.
 func (o *output) show(cmd *cobra.Command, snapshot func() (data any, human func(io.Writer), err error)) error {
 	w := cmd.OutOrStdout()
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
@@ -72,7 +72,7 @@ func (o *output) show(cmd *cobra.Command, snapshot func() (data any, human func(
 	}
 }
 
-// draw prints one picture; on a terminal over the one before, else below it.
+// draw prints the n-th picture. With --watch on a terminal it overwrites the previous one.
 func (o *output) draw(w io.Writer, picture []byte, n uint32) (err error) {
 	switch {
 	case o.watch && isTerminal(w):

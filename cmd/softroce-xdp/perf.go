@@ -21,6 +21,8 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/loader/engine"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 func newPerf(a *app) *cobra.Command {
@@ -34,8 +36,12 @@ func newPerf(a *app) *cobra.Command {
 
 The client makes queue pairs over AF_XDP in its own process, agrees with the server
 over TCP, and then writes, reads, sends or does atomics. Each command has the same
-flags. The engine needs the interface's attachment and, until it ends, nobody
-else can have an engine on that interface.`,
+flags. The engine needs an attached interface, which has at most one engine at a
+time.
+
+The result names what kept the queue pairs from sending, in samples of 20 ms: the
+window of the policy, the pacer, a receiver that was not ready. All reasons are in
+docs/transport.md.`,
 	}
 	group(cmd, newPerfServer(a))
 	for _, c := range []struct{ op, short string }{
@@ -50,7 +56,7 @@ else can have an engine on that interface.`,
 	return cmd
 }
 
-// engineFlags say on which interface an engine works, and how.
+// engineFlags are the flags of commands that open an engine.
 type engineFlags struct {
 	iface     string
 	spin      time.Duration
@@ -62,14 +68,14 @@ func (e *engineFlags) flags(a *app, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&e.iface, "dev", "", "the attached interface; may be left out if there is one")
 	e.spin = 20 * time.Microsecond
-	f.Var(spanVar{&e.spin, 0, time.Second}, "spin", "how long the engine looks for work before it sleeps: latency against CPU time")
+	f.Var(spanVar{&e.spin, 0, time.Second}, "spin", "how long the idle engine polls before it sleeps: latency against CPU time")
 	f.BoolVar(&e.precredit, "precredit", false, "grant pre-credit to peers whose engine has it too, and send first round trips on theirs")
 	f.Var(countVar{&e.largeDSCP, 0, 63}, "large-dscp", "with --precredit: DSCP of large flows, for switches with a queue that they serve last; 0 for none")
 	_ = cmd.RegisterFlagCompletionFunc("dev", a.completeAttached)
 }
 
-// open makes a device on the interface.
-func (e *engineFlags) open(a *app) (*nic.Device, string, error) {
+// open opens a device on the interface, and returns the name of the interface.
+func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, error) {
 	var args []string
 	if e.iface != "" {
 		args = []string{e.iface}
@@ -85,7 +91,10 @@ func (e *engineFlags) open(a *app) (*nic.Device, string, error) {
 	if spin == 0 {
 		spin = -1
 	}
-	dev, err := engine.Open(name, a.options(), nic.Options{Spin: spin, PreCredit: e.precredit, LargeDSCP: uint8(e.largeDSCP)})
+	dev, err := rdma.Open(ctx, "softroce", name, engine.Config{
+		Loader: a.options(),
+		NIC:    nic.Options{Spin: spin, PreCredit: e.precredit, LargeDSCP: uint8(e.largeDSCP)},
+	})
 	return dev, name, err
 }
 
@@ -96,7 +105,7 @@ func newPerfServer(a *app) *cobra.Command {
 		Use:   "server",
 		Short: "Answer clients, one after the other",
 		Long: `Server makes the queue pairs and the memory that a client's run asks for, one run
-after the other, until it is interrupted. Whoever reaches its TCP port may ask: it
+after the other, until it is interrupted. Any host that reaches its TCP port may ask: it
 has no passwords. Listen on an address of a network that you trust, and limit what
 one run may take by --memory.`,
 		Args: takes(0, 0),
@@ -110,7 +119,7 @@ one run may take by --memory.`,
 			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			dev, name, err := eng.open(a)
+			dev, name, err := eng.open(ctx, a)
 			if err != nil {
 				return err
 			}
@@ -120,7 +129,7 @@ one run may take by --memory.`,
 				return fmt.Errorf("--listen %s: %w", listen, err)
 			}
 			defer l.Close()
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: engine works (AF_XDP %s), clients come to %s\n", name, dev.Mode(), l.Addr())
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: engine works (AF_XDP %s), clients come to %s\n", name, dev.(*nic.Device).Mode(), l.Addr())
 			return perf.Serve(ctx, l, dev, lent, a.logger(cmd.ErrOrStderr()))
 		},
 	}
@@ -175,7 +184,7 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 		f.Var(&p.service, "service", "rc, uc or ud")
 	}
 	f.Var(countVar{&p.qps, 1, perf.MaxQPs}, "qps", "queue pairs")
-	f.Var(countVar{&p.depth, 1, perf.MaxDepth}, "depth", "messages under way on each queue pair")
+	f.Var(countVar{&p.depth, 1, perf.MaxDepth}, "depth", "messages outstanding on each queue pair")
 	f.BoolVar(&p.latency, "latency", false, "one message at a time, and how long each takes from post to completion")
 	f.BoolVar(&p.histogram, "histogram", false, "with --latency: draw the distribution")
 	f.Var(spanVar{&p.duration, time.Millisecond, 24 * time.Hour}, "duration", "how long to measure")
@@ -191,7 +200,7 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 	return cmd
 }
 
-// plans are what is to be measured, one a size.
+// plans returns a plan for each size.
 func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 	var out []perf.Plan
 	plan := perf.Plan{
@@ -234,8 +243,8 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 	return out, nil
 }
 
-// interruptible ends the context with the first signal. The second one ends the process:
-// who interrupts twice does not wait for anything.
+// interruptible ends the context with the first SIGINT or SIGTERM. The second one ends the
+// process at once.
 func interruptible(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(parent, unix.SIGINT, unix.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -245,7 +254,7 @@ func interruptible(parent context.Context) (context.Context, context.CancelFunc)
 func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.Plan) error {
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	dev, name, err := p.open(a)
+	dev, name, err := p.open(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -278,13 +287,13 @@ func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.
 			res.Write(w, p.histogram)
 		}
 		if err != nil && ctx.Err() == context.Canceled {
-			return nil // interrupted: what was measured is said
+			return nil // interrupted: the results until then are printed
 		}
 	}
 	return nil
 }
 
-// tellMoments prints a line each interval: what the last one brought.
+// tellMoments prints a line per interval, with the throughput of that interval.
 func tellMoments(w io.Writer) func(perf.Moment) {
 	var last perf.Moment
 	return func(m perf.Moment) {

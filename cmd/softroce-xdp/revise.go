@@ -15,16 +15,16 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-// A revision is what the command line and the file ask of an interface that is attached
-// already. What neither of them names stays.
+// revision has the changes that command line and file make to an attachment. Settings that
+// neither of them names stay.
 type revision struct {
 	cfg    bpf.Config
 	state  loader.State
 	report []string // name value (was value)
 }
 
-// revise compares the settings with what is attached. It changes nothing. The error says
-// what cannot be changed, or what does not fit together.
+// revise compares the settings with those of the attachment. It changes nothing. The error
+// names the settings that cannot be changed or that contradict each other.
 func (s *settings) revise(att *loader.Attachment) (*revision, error) {
 	cfg, err := att.Config()
 	if err != nil {
@@ -49,16 +49,16 @@ func (s *settings) revise(att *loader.Attachment) (*revision, error) {
 	return r, nil
 }
 
-// refuseFixed names the settings that an attachment keeps for its life: they decide its
-// programs, its maps or its qdisc.
+// refuseFixed returns an error if a setting differs that cannot change while attached, because
+// programs, maps or qdisc depend on it.
 func (s *settings) refuseFixed(att *loader.Attachment) error {
 	st := att.State
 	var wrong []string
 	for _, x := range []struct{ name, is, want string }{
-		{"pacer", st.Pacer, s.Pacer},
-		{"xdp-mode", st.XDPMode, s.XDPMode},
-		{"egress", st.Egress, s.Egress},
-		{"clock", st.Clock, s.Clock},
+		{"pacer", string(st.Pacer), string(s.Pacer)},
+		{"xdp-mode", string(st.XDPMode), string(s.XDPMode)},
+		{"egress", string(st.Egress), string(s.Egress)},
+		{"clock", string(st.Clock), string(s.Clock)},
 		{"max-destinations", fmt.Sprint(att.Maps.Active.MaxEntries()), fmt.Sprint(s.MaxDests)},
 	} {
 		if s.given[x.name] && x.want != x.is && x.want != "auto" {
@@ -72,7 +72,7 @@ func (s *settings) refuseFixed(att *loader.Attachment) error {
 		st.Interface, strings.Join(wrong, "; ")), true}
 }
 
-// numbers are the settings that take effect by being written.
+// numbers compares the settings of the config map except the policy.
 func (r *revision) numbers(s *settings) {
 	if s.given["rate"] && s.RateBps != r.cfg.LinkRateBps {
 		r.note("rate", units.Rate(r.cfg.LinkRateBps), units.Rate(s.RateBps))
@@ -92,7 +92,7 @@ func (r *revision) numbers(s *settings) {
 	}
 }
 
-// policy sets the parameters that are named, and those that follow the link's rate.
+// policy sets the parameters that are named, and those that depend on the link's rate.
 func (r *revision) policy(s *settings, oldRate uint64) error {
 	next := policyOf(&r.cfg)
 	before, after := fourcase.DefaultParams(oldRate), fourcase.DefaultParams(r.cfg.LinkRateBps)
@@ -135,8 +135,7 @@ func (r *revision) note(name, was, now string) {
 	}
 }
 
-// apply writes the settings. The agent, which would write its own at the same time, is
-// not there.
+// apply writes the settings. The caller has stopped the agent, which writes to the same map.
 func (r *revision) apply(att *loader.Attachment) error {
 	live, err := att.LiveConfig()
 	if err != nil {
@@ -149,7 +148,7 @@ func (r *revision) apply(att *loader.Attachment) error {
 	return att.SetSettings(r.state.NodeFile, r.state.RateFrom)
 }
 
-// String is what changes, to stand behind a report.
+// String returns the changes as the end of a report.
 func (r *revision) String() string {
 	if len(r.report) == 0 {
 		return ""

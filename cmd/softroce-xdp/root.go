@@ -13,13 +13,13 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-// app is what every command has at hand.
+// app has the flags and settings that all commands share.
 type app struct {
 	pinRoot, runDir, configPath string
 	logLevel, logFormat         choice
 
 	file   *config.File
-	parsed bool // the command line was understood: errors are the system's now
+	parsed bool // the command line was accepted: later errors have exitSystem by default
 }
 
 func newRoot(a *app) *cobra.Command {
@@ -30,9 +30,8 @@ func newRoot(a *app) *cobra.Command {
 		Short: "A RoCEv2 NIC in software, with congestion control per destination",
 		Long: `softroce-xdp attaches XDP and TC programs to a Linux interface. From then on the
 RoCEv2 traffic through it (Linux rxe, for example) is stamped with its time of
-departure; the transmit and receive times of every destination stand in a table,
-and a policy steers each destination's rate by them. All other traffic passes
-untouched.` + exitHelp(),
+departure. A table has the transmit and receive times of every destination, and a
+policy sets each destination's rate from them. All other traffic passes untouched.` + exitHelp(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,
@@ -58,13 +57,13 @@ untouched.` + exitHelp(),
 	return root
 }
 
-// options are those that find an attachment again.
+// options returns the options that find an existing attachment.
 func (a *app) options() loader.Options {
 	return loader.Options{PinRoot: a.pinRoot, RunDir: a.runDir, Version: version}
 }
 
-// one is the interface of a command that shows one: the argument, or the only one
-// that is attached.
+// one returns the interface of a command that works on one: the argument, or the only
+// interface that is attached.
 func (a *app) one(args []string) (string, error) {
 	if len(args) > 0 {
 		if err := checkName(args[0]); err != nil {
@@ -86,7 +85,7 @@ func (a *app) one(args []string) (string, error) {
 	return ours[0], nil
 }
 
-// checkName refuses what can be no interface's name, and would be a path.
+// checkName refuses strings that cannot be the name of an interface, and would be paths.
 func checkName(name string) error {
 	if name == "" || len(name) > 15 || name == "." || name == ".." || strings.ContainsAny(name, "/ \t\n:%") {
 		return usagef("%q is no name of an interface (see `ip link`)", name)

@@ -25,9 +25,9 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/probe"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/need"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 func TestMain(m *testing.M) {
@@ -52,8 +52,8 @@ func TestScripts(t *testing.T) {
 }
 
 func TestNetScripts(t *testing.T) {
-	need.Root(t)
-	need.Command(t, "nsenter", "unshare", "setpriv", "ip", "bpftool", "mount", "clang-19")
+	require.Root(t)
+	require.Command(t, "nsenter", "unshare", "setpriv", "ip", "bpftool", "mount", "clang-19")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/net", Cmds: commands, Setup: buildHosts, UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true,
 	})

@@ -16,39 +16,39 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/config"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/loader/agent"
+	"github.com/softroce/softroce-xdp/loader/nodefile"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
-// settings say how to attach one interface.
+// settings are the settings of attach for one interface.
 type settings struct {
 	loader.Options
-	policy []string        // name=value, the last one counts
+	policy []string        // name=value; of one name the last applies
 	given  map[string]bool // flags that the command line or the file names
 }
 
-// flags are those of attach, and the keys of an interface in the configuration
-// file.
+// flags returns the flags of attach, which are the keys of an interface in the configuration
+// file too. It sets the defaults.
 func (s *settings) flags() *pflag.FlagSet {
-	s.Pacer, s.XDPMode, s.Egress, s.Clock = "auto", "auto", "auto", "monotonic"
+	s.Pacer, s.XDPMode, s.Egress, s.Clock = pacer.Auto, loader.XDPAuto, loader.EgressAuto, loader.ClockMonotonic
 	s.MaxDests, s.HelloRate, s.Heartbeat = loader.DefaultMaxDests, loader.DefaultHelloRate, loader.DefaultHeartbeat
 
 	f := pflag.NewFlagSet("attach", pflag.ContinueOnError)
 	f.Var(rateVar{&s.RateBps}, "rate", "rate of the link in bits per second, for example 25G (default: what the driver says)")
-	f.Var(choiceVar{&s.Pacer, append([]string{"auto"}, pacer.Names...)}, "pacer", "auto, edt (fq), htb, police (drops) or none")
-	f.Var(choiceVar{&s.XDPMode, []string{"auto", "native", "generic"}}, "xdp-mode", "auto, native or generic")
-	f.Var(choiceVar{&s.Egress, []string{"auto", "tcx", "clsact"}}, "egress", "auto, tcx or clsact")
-	f.Var(choiceVar{&s.Clock, []string{"monotonic", "tai"}}, "clock", "clock of the stamps: monotonic, or tai for hosts synchronised by PTP")
-	f.StringVar(&s.NodeFile, "nodes", "", "node file: number, addresses and location of the other machines (default: nodes.yaml beside the configuration file, if it exists)")
+	f.Var(choiceVar[pacer.Kind]{&s.Pacer, append([]pacer.Kind{pacer.Auto}, pacer.Kinds...)}, "pacer", "auto, edt (fq), htb, police (drops) or none")
+	f.Var(choiceVar[loader.XDPMode]{&s.XDPMode, loader.XDPModes}, "xdp-mode", "auto, native or generic")
+	f.Var(choiceVar[loader.EgressHook]{&s.Egress, loader.EgressHooks}, "egress", "auto, tcx or clsact")
+	f.Var(choiceVar[loader.StampClock]{&s.Clock, loader.StampClocks}, "clock", "clock of the stamps: monotonic, or tai for hosts synchronised by PTP")
+	f.StringVar(&s.NodeFile, "nodes", "", "node file: number, addresses and location of the other machines (default: nodes.yaml next to the configuration file, if it exists)")
 	f.Var(countVar{&s.Node, 0, 1 << 20}, "node", "number of this node, 0 for none")
 	f.Var(countVar{&s.MaxDests, 1, 1 << 24}, "max-destinations", "size of the destination table")
 	f.Var(countVar{&s.HelloRate, 1, 1 << 24}, "hello-rate", "HELLOs answered per second and CPU")
-	f.Var(spanVar{&s.Heartbeat, 200 * time.Millisecond, time.Hour}, "heartbeat-timeout", "without a living agent for so long, traffic goes unpaced")
+	f.Var(spanVar{&s.Heartbeat, 200 * time.Millisecond, time.Hour}, "heartbeat-timeout", "time without a heartbeat of the agent after which traffic is unpaced")
 	f.Var(policyVar{&s.policy}, "policy", "a policy parameter, name=value; may be repeated (see policy set)")
 	return f
 }
 
-// settingsFor puts together what counts for one interface: the flags' defaults,
+// settingsFor returns the settings of one interface. In rising precedence: the flags' defaults,
 // the file's defaults, its section for the interface, the command line.
 func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 	s := &settings{given: map[string]bool{}}
@@ -83,7 +83,7 @@ func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 	return s, nil
 }
 
-// findNodes checks the node file before anything is attached.
+// findNodes finds and checks the node file before anything is attached.
 func (s *settings) findNodes(dir string) error {
 	named := s.NodeFile != ""
 	if !named {
@@ -93,7 +93,7 @@ func (s *settings) findNodes(dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := agent.ReadNodeFile(path); err != nil {
+	if _, err := nodefile.Read(path); err != nil {
 		if errors.Is(err, fs.ErrNotExist) && !named {
 			s.NodeFile = ""
 			return nil
@@ -107,13 +107,14 @@ func (s *settings) findNodes(dir string) error {
 	return nil
 }
 
-// checkMinimums refuses a node file that promises more than there is.
+// checkMinimums refuses a node file whose minimums exceed the rate of the link or
+// priority-capacity.
 func (s *settings) checkMinimums(name string) error {
 	rate := s.RateBps
 	if rate == 0 {
 		iface, err := loader.FindIface(name)
 		if err != nil {
-			return nil // attach says what is wrong with it
+			return nil // attach reports the error
 		}
 		if rate = iface.RateBps; rate == 0 {
 			rate = loader.DefaultRateBps
@@ -130,17 +131,17 @@ func minimumsFit(nodeFile string, node uint32, capacity uint64) error {
 	if nodeFile == "" {
 		return nil
 	}
-	nodes, err := agent.ReadNodeFile(nodeFile)
+	nodes, err := nodefile.Read(nodeFile)
 	if err != nil {
 		return err
 	}
-	if err := agent.CheckMinimums(nodes, node, capacity); err != nil {
+	if err := nodes.CheckMinimums(node, capacity); err != nil {
 		return fmt.Errorf("node file %s: %w", nodeFile, err)
 	}
 	return nil
 }
 
-// applyPolicy makes Options.Policy of the parameters given.
+// applyPolicy sets Options.Policy, Priority and WindowOff by the parameters that were given.
 func (s *settings) applyPolicy() {
 	list := s.policy
 	if len(list) == 0 {

@@ -19,7 +19,7 @@ func newSim() *cobra.Command {
 		Use:   "sim",
 		Short: "Simulate congestion control, packet by packet",
 		Long: `Sim runs scenarios on a simulated network: the policy that this NIC runs, and the
-published ones beside it. It needs no privileges and no interface. The same scenario
+published ones to compare with. It needs no privileges and no interface. The same scenario
 and seed give the same figures.
 
 A scenario is a YAML file, or the name of one in the library that comes with the

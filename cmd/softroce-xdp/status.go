@@ -18,7 +18,7 @@ func newStatus(a *app) *cobra.Command {
 	var asJSON, check bool
 	cmd := &cobra.Command{
 		Use:   "status [IF...]",
-		Short: "Show what is attached and how it does",
+		Short: "Show what is attached, its state and its problems",
 		Long: `Status shows each attached interface: mode, hooks, pacer, rate, agent, and the
 counters that matter. Lines that begin with ! are problems, with what to do. With
 --check it ends with exit code 3 if there is a problem, if an interface that was named
@@ -69,8 +69,8 @@ is not attached, or if none is attached.`,
 	return cmd
 }
 
-// healthy is the answer of status --check: nil for yes. err says what could not be
-// shown.
+// healthy returns the result of status --check, nil if all is well. err has the interfaces
+// whose status could not be read.
 func healthy(all []*view.Status, err error) error {
 	problems := 0
 	for _, s := range all {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/loader/agent"
+	"github.com/softroce/softroce-xdp/loader/nodefile"
 )
 
 func newTable(a *app) *cobra.Command {
@@ -21,8 +21,8 @@ func newTable(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table [IF]",
 		Short: "Show the destination table",
-		Long: `Table shows every destination with its times, what the policy made of them, and
-its counters. The interface may be left out if one is attached. With --json every
+		Long: `Table shows every destination with its times, the decisions of the policy, and its
+counters. The interface may be left out if one is attached. With --json every
 register is there, in nanoseconds and bits per second.
 
 Columns:
@@ -67,7 +67,7 @@ func (a *app) readTable(name string, before *view.Table, key string) (*view.Tabl
 	t := view.TableOf(name, rows, time.Now(), before)
 	if att.State.NodeFile != "" {
 		// One that has become unreadable since attach is the agent's to report.
-		nodes, _ := agent.ReadNodeFile(att.State.NodeFile)
+		nodes, _ := nodefile.Read(att.State.NodeFile)
 		t.SetPriorities(nodes)
 	}
 	return t, t.Sort(key)

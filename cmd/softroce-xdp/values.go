@@ -36,21 +36,28 @@ func (c *choice) Set(s string) error {
 	return nil
 }
 
-// choiceVar is a choice that is kept in a string.
-type choiceVar struct {
-	dst *string
-	of  []string
+// choiceVar is a choice of type T that is stored in a variable.
+type choiceVar[T ~string] struct {
+	dst *T
+	of  []T
 }
 
-func (c choiceVar) String() string { return *c.dst }
-func (c choiceVar) Type() string   { return "word" }
-func (c choiceVar) Set(s string) error {
-	w := choice{of: c.of}
+func (c choiceVar[T]) String() string { return string(*c.dst) }
+func (c choiceVar[T]) Type() string   { return "word" }
+func (c choiceVar[T]) Set(s string) error {
+	w := choice{of: wordsOf(c.of)}
 	if err := w.Set(s); err != nil {
 		return err
 	}
-	*c.dst = s
+	*c.dst = T(s)
 	return nil
+}
+
+func wordsOf[T ~string](list []T) (words []string) {
+	for _, x := range list {
+		words = append(words, string(x))
+	}
+	return words
 }
 
 // rateVar is a rate in bits per second; 0 stands for "not given".
@@ -149,10 +156,10 @@ func (l listVar[T]) Set(s string) error {
 	return nil
 }
 
-// word takes an item of a list as it is.
+// word returns an item of a list unchanged.
 func word(s string) (string, error) { return s, nil }
 
-// seed reads the number that a simulation's randomness starts from.
+// seed parses the seed of a simulation.
 func seed(s string) (uint64, error) {
 	var v uint64
 	err := bigVar{&v, 0}.Set(s)
@@ -193,7 +200,7 @@ func (d dirVar) Set(s string) error {
 	return nil
 }
 
-// policyVar gathers policy parameters, written name=value.
+// policyVar is a list of policy parameters, written name=value.
 type policyVar struct{ dst *[]string }
 
 func (p policyVar) Type() string       { return "name=value" }

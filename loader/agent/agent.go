@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the process behind an attached interface. It makes itself
-// known to new destinations (HELLO), evaluates the policy for the active ones,
-// turns rates over to the pacer, and keeps the heartbeat without which the data
-// plane stops pacing.
+// Package agent is the process behind an attached interface. It sends HELLO to new
+// destinations, evaluates the policy for the active ones, passes the rates to the pacer,
+// and writes the heartbeat, without which the data plane stops pacing.
 //
-// All that it knows of a destination is in the destination table: an agent that
-// is killed and started again goes on where the last one stopped.
+// The state of each destination is in the destination table: an agent that is started
+// after another one was killed continues with it.
 package agent
 
 import (
@@ -14,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -23,7 +23,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/agent/discovery"
+	"github.com/softroce/softroce-xdp/loader/nodefile"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 	"github.com/softroce/softroce-xdp/rocev2"
 )
@@ -33,36 +36,40 @@ type Agent struct {
 	att   *loader.Attachment
 	iface loader.Iface
 	cfg   *loader.LiveConfig
-	x     *loader.Exchange
+	x     *loader.AgentCall
 	pacer pacer.Pacer
 	log   *slog.Logger
 
-	hello   *greeter
-	nodes   *nodes
+	sockets *rawSockets
+	control control
+	peers   *discovery.Peers
+	file    nodefile.File
+	nodes   *nodefile.Numbers
 	sweep   sweeper
 	resyncs resyncs
 	drains  drains
 	echoes  echoes
 
-	newcomers newcomers
+	admission *discovery.Admission
 
-	waiting  waiters
-	senders  senders
-	busy     busy
-	priority *prioritizer // nil: the node file gives no priorities
+	waiting waiters
+	senders senders
+	steps   []step // of the slots that are evaluated; kept for their memory
+	busy    busy
+	sharer  *priority.Sharer
 
-	engine uint64 // when we last looked for an engine
-	dests  int    // entries in the table, as far as we have heard
+	engine uint64 // last check for the entries of a killed engine, monotonic ns
+	dests  int    // entries in the table, by the events that were received
 
-	rdma        string // the RDMA device on the interface, as far as we have seen
-	rdmaSeen    uint64 // when we looked, monotonic ns
+	rdma        string // RDMA device on the interface; "" = none was found
+	rdmaSeen    uint64 // last search for an RDMA device, monotonic ns
 	classAfter  uint64 // no new pacer class before this, monotonic ns
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
 }
 
-// Run adopts the attachment of ifname and works until ctx ends or the interface
-// is deleted; then it returns nil and the data plane stays. ready is called once
-// it works.
+// Run adopts the attachment of ifname and runs its agent until ctx ends or the interface
+// is deleted. Then it returns nil, and the data plane stays. ready is called before the
+// first tick.
 func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger, ready func()) error {
 	lock, err := loader.TakeLock(o.RunDir, ifname)
 	if err != nil {
@@ -81,7 +88,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 	if err := a.prepare(); err != nil {
 		return err
 	}
-	log.Info("agent works", "pacer", a.pacer.Name(), "xdp", a.att.State.XDPMode, "egress", a.att.State.Egress,
+	log.Info("agent works", "pacer", a.pacer.Kind(), "xdp", a.att.State.XDPMode, "egress", a.att.State.Egress,
 		"rate_bps", a.cfg.LinkRateBps, "destinations", a.dests)
 	ready()
 	return a.loop(ctx)
@@ -105,30 +112,34 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	if a.cfg, err = a.att.LiveConfig(); err != nil {
 		return nil, err
 	}
-	if a.x, err = a.att.NewExchange(); err != nil {
+	if a.x, err = a.att.NewAgentCall(); err != nil {
 		return nil, err
 	}
 	if a.pacer, err = pacer.Adopt(a.iface.Link, a.att.State.Pacer, a.att.State.OwnQdisc); err != nil {
 		return nil, err
 	}
-	if a.hello, err = newGreeter(a.iface, log); err != nil {
+	if a.sockets, err = openRawSockets(a.iface.Name); err != nil {
 		return nil, err
 	}
-	a.hello.used, a.hello.secret = a.used, a.cfg.Secret
-	a.hello.origin = rocev2.Hello{Node: a.cfg.Node, Caps: a.cfg.Caps, LinkMbps: uint32(a.cfg.LinkRateBps / 1e6)}
-	if a.att.State.Clock == "tai" {
-		a.clockOffset = loader.Clock(unix.CLOCK_TAI) - loader.Monotonic()
+	a.control = control{
+		origin: rocev2.Hello{Node: a.cfg.Node, Caps: a.cfg.Caps, LinkMbps: uint32(a.cfg.LinkRateBps / 1e6)},
+		secret: a.cfg.Secret, send: a.sockets.send, log: log,
 	}
-	if a.nodes, err = readNodes(a.att.State.NodeFile); err != nil {
-		return nil, err
+	a.peers, a.admission = discovery.New(rand.Uint64N), discovery.NewAdmission(idleLimit)
+	a.clockOffset = a.att.State.Clock.Offset()
+	if path := a.att.State.NodeFile; path != "" {
+		if a.file, err = nodefile.Read(path); err != nil {
+			return nil, err
+		}
 	}
-	a.priority = newPrioritizer(a.nodes)
+	a.nodes = a.file.Numbers()
+	a.sharer = newSharer(&a.file)
 	return a, nil
 }
 
 func (a *Agent) close() {
-	if a.hello != nil {
-		a.hello.close()
+	if a.sockets != nil {
+		a.sockets.close()
 	}
 	if a.x != nil {
 		_ = a.x.Close()
@@ -141,29 +152,29 @@ func (a *Agent) close() {
 	}
 }
 
-// Heartbeat period and the time between two evaluations. It is short for a few
-// destinations and grows with what a turn costs and with how many it evaluates,
-// so that the agent's share of a CPU stays small however many are active. The shortest
-// is the policy's interval_ns, for an engine: to decide more often brings little and costs
-// the more. What the host's stack sends does no better with it (docs/four-case.md).
+// The period of heartbeat and evaluation. It is short for a few destinations, and grows
+// with the CPU time of a tick and with the number of destinations, so that the agent's
+// share of a CPU stays small. The shortest period is interval_ns of the policy, and
+// applies if the interface has an engine: more frequent decisions cost more and improve
+// little. Traffic of the kernel stack does not profit from it (docs/four-case.md).
 const (
 	minTick   = 5 * time.Millisecond
-	idleTick  = 10 * time.Millisecond // no engine is active, or turns are dear
+	idleTick  = 10 * time.Millisecond // no engine is active, or ticks take much CPU time
 	maxTick   = 250 * time.Millisecond
-	perDest   = 200 * time.Microsecond // one evaluation in so long
-	costShare = 120                    // the turns take at most one part in so many of a CPU
+	perDest   = 200 * time.Microsecond // shortest period per destination evaluated
+	costShare = 120                    // ticks take at most 1/costShare of a CPU
 
-	// freeCost is what a turn may cost before its share counts: a few destinations
-	// are judged every tick, though each change of an htb class is a request to
-	// the kernel.
+	// freeCost is the CPU time of a tick that costShare does not count: a few destinations
+	// are evaluated every tick, although each change of an HTB class is a request to the
+	// kernel.
 	freeCost = 240 * time.Microsecond
 
-	// quickShare is the same for turns that are less than idleTick apart.
+	// quickShare stands for costShare where ticks are less than idleTick apart.
 	quickShare = 30
 )
 
-// pause is the time from a turn that evaluated n destinations, and took busy of
-// CPU time, to the next; engine says whether there is one on the interface.
+// pause returns the time until the next tick, after a tick that evaluated n destinations
+// and took busy of CPU time. engine: the interface has an engine.
 func pause(busy time.Duration, n int, engine bool) time.Duration {
 	tick := idleTick
 	if n > 0 && engine {
@@ -172,8 +183,8 @@ func pause(busy time.Duration, n int, engine bool) time.Duration {
 	return min(max(tick, (busy-freeCost)*costShare, time.Duration(n)*perDest), maxTick)
 }
 
-// loop is the agent's only thread of work. Events, evaluation and housekeeping
-// take turns in it; nothing needs a lock.
+// loop handles events, changes of the interface and ticks in one goroutine, so that no
+// state needs a lock.
 func (a *Agent) loop(ctx context.Context) error {
 	events := make(chan bpf.Event, 256)
 	ring, err := ringbuf.NewReader(a.att.Maps.Events)
@@ -217,11 +228,11 @@ func (a *Agent) loop(ctx context.Context) error {
 	}
 }
 
-// turn is what is done every tick. It returns the time to the next.
+// turn does the work of one tick. It returns the time until the next one.
 func (a *Agent) turn(now uint64) (time.Duration, error) {
-	// The cost is CPU time: on a busy machine, how long it took says more about the
-	// others. The thread is held no longer than that: a goroutine that keeps its
-	// thread while it waits has it woken by another one.
+	// The cost is CPU time: on a busy machine, elapsed time includes that of other
+	// processes. The thread is locked for the tick only: a goroutine that is locked to its
+	// thread while it waits has to be woken by another thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	start := loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
@@ -237,7 +248,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	a.evenShare() // `policy set` may have changed it
 	a.shareOut(now)
 	a.watchEngine(now)
-	a.greet(now)
+	a.sendHellos(now)
 	a.expectRDMA(now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
@@ -245,9 +256,13 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	return a.drainStep(loader.Monotonic(), pause(busy, n+waited, a.hasEngine())), nil
 }
 
-// greet sends the HELLOs that are due.
-func (a *Agent) greet(now uint64) {
-	for _, peer := range a.hello.send(now) {
+// sendHellos sends the HELLOs that are due.
+func (a *Agent) sendHellos(now uint64) {
+	ask, lost := a.peers.Due(now, a.used)
+	for _, peer := range ask {
+		a.control.hello(peer)
+	}
+	for _, peer := range lost {
 		a.unaware(peer)
 	}
 }
@@ -265,29 +280,31 @@ func readEvents(ring *ringbuf.Reader, out chan<- bpf.Event) {
 	}
 }
 
-// handle answers what the data plane reports.
+// handle handles an event of the data plane.
 func (a *Agent) handle(e bpf.Event) {
 	peer, now := bpf.AddrOf(e.Peer), loader.Monotonic()
 	switch e.Type {
 	case bpf.EventNewDest:
 		a.welcome(e)
 	case bpf.EventPeerAware:
-		news := a.hello.answered(e.Peer, uint16(e.Caps), now)
-		if news {
+		changed := a.peers.OnAck(e.Peer, uint16(e.Caps), now)
+		if changed {
 			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
 		}
-		// The second HELLO has the peer's token: where we have no entry yet, nobody
-		// believes one without.
-		if news || !a.measured(peer) {
-			a.hello.again(e.Peer, now)
+		// The second HELLO has the token of the peer, without which a peer that has no entry
+		// of this host ignores it.
+		if changed || !a.measured(peer) {
+			a.peers.Repeat(e.Peer, now)
 		}
 	case bpf.EventHello:
 		if e.Nonce != 0 {
-			a.hello.answer(&e)
+			a.control.helloAck(&e)
 		}
-		a.hello.prompt(e.Peer, uint16(e.Caps), e.Proven != 0, now)
+		if a.peers.OnHello(e.Peer, uint16(e.Caps), e.Proven != 0, now) {
+			a.control.hello(e.Peer)
+		}
 	case bpf.EventAckUnknown:
-		if a.newcomers.admit(peer, now) && a.addEntry(peer, e.Token, uint16(e.Caps)) {
+		if a.admission.Admit(peer, now) && a.addEntry(peer, e.Token, uint16(e.Caps)) {
 			a.dests++
 			a.evenShare()
 		}

@@ -7,90 +7,93 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
-// A destination that we meet by sending data to it at full speed answers its first
-// HELLO through the queue that this data has filled, and that would be its
-// baseline. So when the first sample is not from before data, we pause for as long
-// as a packet was under way: then all that was on the road has arrived, and a
-// HELLO finds the network as it is without us. Once for each destination.
+// The baseline pause. If the first packets to a destination are data at full speed, the
+// answer to its first HELLO passes the queue that this data has filled, and its delay would
+// become the base delay. If the first sample is not from before the data, the data is
+// therefore paused for one RTT, so that all packets in flight arrive. A HELLO at the end of
+// the pause measures the network without traffic of this host. Each destination has one
+// such pause.
 
 const (
-	// drainMax bounds the pause, and with it the queue that can be found out.
+	// drainMax bounds the pause, and with it the queueing delay that can be excluded.
 	drainMax = 250 * time.Millisecond
-	// drainSlack is how late the HELLO may be and still be ahead of the data.
+	// drainSlack is by how much the HELLO may be late and still leave before the data.
 	drainSlack = 3 * time.Millisecond
-	// drainAnswer is how long after the pause we take an echo for the HELLO's.
+	// drainAnswer is the time after the pause in which an echo counts as that of the HELLO.
 	drainAnswer = 200 * time.Millisecond
 )
 
 // drain is the pause of one destination; times are of the monotonic clock.
 type drain struct {
 	peer       bpf.DestKey
-	hello, end uint64 // when to send it, and when data goes on
-	class      uint32 // htb: slowed down until the end
-	sent, over bool   // the HELLO, the pause
-	answered   bool
+	hello, end uint64 // departure of the HELLO; end of the pause
+	class      uint32 // HTB class whose rate is lowered until the end; 0 = none
+	sent, over bool   // the HELLO was sent; the pause has ended
+	answered   bool   // the HELLO was answered
 }
 
-// drains are the pauses: all that there were, so that no destination has two, and
-// those that are not over.
+// drains has all pauses, so that no destination has a second one, and those that have not
+// ended.
 type drains struct {
 	all map[bpf.DestKey]*drain
 	now []*drain
 }
 
-// firstLoaded says that this step took the baseline from a sample that our own
-// data may have delayed. A peer that echoes nothing would not answer a HELLO either.
-func firstLoaded(before, after *fourcase.Regs, s *fourcase.Sample) bool {
-	oneWay := func(r *fourcase.Regs) bool {
-		return r.State&(fourcase.StateBase|fourcase.StateRTT) == fourcase.StateBase
+// firstLoaded reports whether this step took the first base delay from a sample that data
+// of this host may have delayed. before and after are fourcase.Regs.State. A peer that
+// echoes nothing does not answer a HELLO either.
+func firstLoaded(before, after uint8, s *fourcase.Sample) bool {
+	oneWay := func(state uint8) bool {
+		return state&(fourcase.StateBase|fourcase.StateRTT) == fourcase.StateBase
 	}
 	return !s.Idle && !oneWay(before) && oneWay(after)
 }
 
-// startDrain begins the pause, by way of the slot that is applied after this.
-func (a *Agent) startDrain(slot *bpf.ExchangeSlot, s *fourcase.Sample, now uint64) {
-	d, kind := &slot.Regs, a.pacer.Kind()
-	if kind != bpf.PacerEDT && kind != bpf.PacerHTB || kind == bpf.PacerHTB && d.ClassId == 0 || a.drains.all[slot.Key] != nil {
-		return // others cannot make packets wait
+// startDrain begins the pause.
+func (a *Agent) startDrain(st *step, s *fourcase.Sample, now uint64) {
+	kind := a.pacer.Kind()
+	if kind != pacer.EDT && kind != pacer.HTB || kind == pacer.HTB && st.class == 0 || a.drains.all[st.key] != nil {
+		return // the other pacers cannot delay packets
 	}
-	underWay := uint64(min(max(s.RTT, s.Tx+s.Rx, 0), int64(drainMax)))
-	if underWay <= a.cfg.Policy.TargetNs {
-		return // there is no room in it for a queue that matters
+	inFlight := uint64(min(max(s.RTT, s.Tx+s.Rx, 0), int64(drainMax)))
+	if inFlight <= a.cfg.Policy.TargetNs {
+		return // the RTT is too short to contain a queueing delay that matters
 	}
-	empty := emptyAt(slot)
-	waits := max(empty, now) - now // what the pacer holds
+	empty := st.emptyAt()
+	waits := max(empty, now) - now // time until the pacer is empty
 	if waits > uint64(drainMax) {
 		return
 	}
-	x := &drain{peer: slot.Key, hello: now + underWay}
-	if empty+uint64(drainMax) > now { // else nothing has been sent for long
+	x := &drain{peer: st.key, hello: now + inFlight}
+	if empty+uint64(drainMax) > now { // else no data was sent recently
 		switch kind {
-		case bpf.PacerEDT: // what it holds has its time and leaves first
+		case pacer.EDT: // waiting packets have departure times, and leave first
 			x.hello += waits
-		case bpf.PacerHTB: // it knows no times: what it holds, it holds by the rate
-			if _, err := a.pacer.SetRate(d.ClassId, a.cfg.Policy.MinRateBps); err != nil {
+		case pacer.HTB: // waiting packets leave by the rate of the class
+			if _, err := a.pacer.SetRate(st.class, a.cfg.Policy.MinRateBps); err != nil {
 				return
 			}
-			x.class = d.ClassId
+			x.class = st.class
 		}
-		moveEmpty(slot, int64(now+waits+underWay+uint64(drainSlack)-empty))
+		st.shiftNextTx(int64(now + waits + inFlight + uint64(drainSlack) - empty))
 	}
 	x.end = x.hello + uint64(drainSlack)
-	a.drains.all[slot.Key] = x
+	a.drains.all[st.key] = x
 	a.drains.now = append(a.drains.now, x)
-	a.log.Debug("pause for the baseline", "peer", bpf.AddrOf(slot.Key), "for", time.Duration(x.end-now))
+	a.log.Debug("pause for the baseline", "peer", bpf.AddrOf(st.key), "for", time.Duration(x.end-now))
 }
 
-// drainStep does what is due in the pauses, and returns the time to the next thing
-// that is; next if that is sooner.
+// drainStep sends the HELLOs that are due and ends pauses. It returns the time until it
+// has to be called again, at most next.
 func (a *Agent) drainStep(now uint64, next time.Duration) time.Duration {
 	rest := a.drains.now[:0]
 	for _, x := range a.drains.now {
 		if !x.sent && now >= x.hello {
 			x.sent = true
-			a.hello.ask(x.peer)
+			a.control.hello(x.peer)
 		}
 		if now >= x.end {
 			x.over = true
@@ -109,7 +112,7 @@ func (a *Agent) drainStep(now uint64, next time.Duration) time.Duration {
 	return next
 }
 
-// endDrain gives the class its rate back.
+// endDrain restores the rate of the class.
 func (a *Agent) endDrain(x *drain) {
 	if x.class == 0 {
 		return
@@ -123,14 +126,15 @@ func (a *Agent) endDrain(x *drain) {
 	}
 }
 
-// paused reports whether a destination's data waits for its baseline.
+// paused reports whether the data of a destination is paused.
 func (ds *drains) paused(key bpf.DestKey) bool {
 	x := ds.all[key]
 	return x != nil && !x.over
 }
 
-// answers reports whether this window holds the answer to the HELLO that went out
-// in a pause. If data's echoes are in it too, it only lowers the baseline as well.
+// answers reports whether this window contains the answer to the HELLO that was sent in a
+// pause. The window may contain echoes of data too; the sample is a minimum, so it can only
+// lower the base delay.
 func (ds *drains) answers(key bpf.DestKey, s *fourcase.Sample, now uint64) bool {
 	x := ds.all[key]
 	if x == nil || !x.sent || x.answered || s.Samples == 0 {

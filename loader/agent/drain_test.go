@@ -10,13 +10,13 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 // classes is an htb pacer that only keeps rates.
 type classes map[uint32]uint64
 
-func (c classes) Name() string                                 { return "htb" }
-func (c classes) Kind() uint32                                 { return bpf.PacerHTB }
+func (c classes) Kind() pacer.Kind                             { return pacer.HTB }
 func (c classes) OwnQdisc() bool                               { return true }
 func (c classes) Prepare() error                               { return nil }
 func (c classes) Backlog(uint32) (uint64, bool, error)         { return 0, true, nil }
@@ -42,20 +42,22 @@ func TestDrainAfterResync(t *testing.T) {
 		rates := classes{}
 		a := &Agent{cfg: &loader.LiveConfig{Config: cfg}, pacer: rates, log: slog.New(slog.DiscardHandler)}
 		a.drains.all = map[bpf.DestKey]*drain{}
-		slot := &bpf.ExchangeSlot{Key: keyN(1)}
+		slot := &bpf.AgentSlot{Key: keyN(1)}
 		slot.Regs.NextTxNs, slot.Regs.ClassId = now+uint64(c.empty), 7
-		slot.MoveNs = 99 // of an earlier step
+		slot.ShiftNs = 99 // of an earlier step
+		st := stepOf(slot)
 		if c.by != 0 {
-			moveEmpty(slot, c.by)
+			st.shiftNextTx(c.by)
 		}
-		const underWay = 10 * int64(time.Millisecond)
-		a.startDrain(slot, &fourcase.Sample{RTT: underWay}, now)
+		const inFlight = 10 * int64(time.Millisecond)
+		a.startDrain(&st, &fourcase.Sample{RTT: inFlight}, now)
+		st.store(slot)
 		if rates[7] != cfg.Policy.MinRateBps || a.drains.all[slot.Key] == nil {
 			t.Errorf("%s: no pause, class at %d", c.name, rates[7])
 			continue
 		}
-		want := now + uint64(c.wait+underWay) + uint64(drainSlack)
-		if got := slot.Regs.NextTxNs + uint64(slot.MoveNs); got != want || slot.Op&bpf.MoveEmpty == 0 {
+		want := now + uint64(c.wait+inFlight) + uint64(drainSlack)
+		if got := slot.Regs.NextTxNs + uint64(slot.ShiftNs); got != want || slot.Op&bpf.ShiftNextTx == 0 {
 			t.Errorf("%s: data goes on after %v, want %v", c.name, time.Duration(got-now), time.Duration(want-now))
 		}
 	}

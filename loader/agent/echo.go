@@ -3,11 +3,9 @@
 package agent
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/rocev2"
 )
 
 // READ responses, UC and UD are not acknowledged: their sender would have no feedback
@@ -23,8 +21,8 @@ const (
 	echoMaxAge = uint64(time.Second)
 )
 
-// echoes decides which destinations get an ECHO. They take turns where the budget does not
-// suffice for all.
+// echoes decides which destinations get an ECHO. They are served in the order of the queue
+// where the budget does not suffice for all.
 type echoes struct {
 	all    map[bpf.DestKey]*echo
 	queue  []bpf.DestKey
@@ -34,13 +32,13 @@ type echoes struct {
 
 // echo is one destination's state.
 type echo struct {
-	came, went uint64 // stamped packets as of the last evaluation
-	at         uint64 // when stamped packets last came, monotonic ns
-	due        bool   // they are not echoed yet
+	came, went uint64 // stamped packets received and sent, at the last evaluation
+	at         uint64 // last evaluation with stamped packets received, monotonic ns
+	due        bool   // the stamp of those packets was not echoed yet
 	queued     bool
 }
 
-// note takes the snapshot of an evaluation.
+// note records the snapshot of a destination in an evaluation.
 func (e *echoes) note(key bpf.DestKey, d *bpf.DestRegs, now uint64) {
 	if d.Caps&bpf.CapStamp == 0 {
 		return
@@ -67,7 +65,7 @@ func (e *echoes) note(key bpf.DestKey, d *bpf.DestRegs, now uint64) {
 	x.came, x.went = came, went
 }
 
-// next returns the destination whose turn it is, as long as the budget lasts.
+// next returns the next destination that gets an ECHO, within the budget.
 func (e *echoes) next(now uint64) (key bpf.DestKey, ok bool) {
 	const cost = uint64(time.Second) / echoRate
 	e.budget = min(e.budget+now-e.filled, echoBurst*cost)
@@ -89,20 +87,13 @@ func (e *echoes) next(now uint64) (key bpf.DestKey, ok bool) {
 	return key, false
 }
 
-// buildEcho is a builder.
-func buildEcho(b []byte, src, dst netip.Addr, _ rocev2.Hello) (int, error) {
-	return rocev2.BuildEcho(b, src, dst)
-}
-
-// sendEchoes sends what is due after an evaluation.
+// sendEchoes sends the ECHOs that are due after an evaluation.
 func (a *Agent) sendEchoes(now uint64) {
 	for {
 		key, ok := a.echoes.next(now)
 		if !ok {
 			return
 		}
-		if err := a.hello.transmit(bpf.AddrOf(key), 0, buildEcho); err != nil {
-			a.log.Debug("ECHO not sent", "peer", bpf.AddrOf(key), "err", err)
-		}
+		a.control.echo(key)
 	}
 }

@@ -27,10 +27,9 @@ type echoLab struct {
 
 func newEchoLab(t *testing.T) *echoLab {
 	l := &echoLab{t: t, now: 1000 * second, a: &Agent{log: slog.New(slog.DiscardHandler)}}
-	l.a.hello = newTestGreeter(new([]bpf.DestKey))
-	l.a.hello.transmit = func(peer netip.Addr, _ uint64, build builder) error {
+	l.a.control.send = func(peer netip.Addr, build packetBuilder) error {
 		var b [rocev2.MaxHelloLen]byte
-		n, err := build(b[:], peer, peer, rocev2.Hello{})
+		n, err := build(b[:], peer, peer)
 		if err != nil {
 			return err
 		}
@@ -159,8 +158,8 @@ func TestEchoBudget(t *testing.T) {
 	}
 }
 
-// A peer that only ever sends to us is none that we send to: it takes no part of the even
-// share, and what we send to it later starts with one.
+// A peer that only sends to this host does not count for the even share. Data to it starts at
+// the even share later.
 func TestReceiverIsNotBusy(t *testing.T) {
 	a := &Agent{cfg: &loader.LiveConfig{Config: &bpf.Config{LinkRateBps: 1e9}}, log: slog.New(slog.DiscardHandler)}
 	var err error
@@ -169,7 +168,7 @@ func TestReceiverIsNotBusy(t *testing.T) {
 	}
 	p := fourcase.DefaultParams(1e9)
 	now := 1000 * second
-	slots := []bpf.ExchangeSlot{{Key: keyN(1), Found: 1}}
+	slots := []bpf.AgentSlot{{Key: keyN(1), Found: 1}}
 	slot := &slots[0]
 	r := bpf.PolicyAs[fourcase.Regs](&slot.Regs.Policy)
 	*r = fourcase.Regs{RateBps: 10e6, Decisions: 9, DecidedNs: now, PeriodNs: 10e6}
@@ -177,18 +176,18 @@ func TestReceiverIsNotBusy(t *testing.T) {
 	for range 1000 { // 5 s in which the peer sends
 		now += uint64(minTick)
 		slot.Regs.RxPackets++
-		a.judge(slots, &p, true, now, now)
+		a.evaluateSlots(slots, &p, true, now, now)
 	}
 	if n := len(a.busy.now) + len(a.busy.before); n > 1 {
 		t.Errorf("%d destinations are busy", n)
 	}
 	slot.Regs.LastTxNs, slot.Regs.TxPackets = now, 1
-	if a.judge(slots, &p, true, now, now); r.RateBps != 1e9 {
+	if a.evaluateSlots(slots, &p, true, now, now); r.RateBps != 1e9 {
 		t.Errorf("it starts with %d bit/s", r.RateBps)
 	}
 }
 
-// Where we send from is asked for once a second, and again if nobody knew.
+// The source address is looked up once a second, and again after a failure.
 func TestSources(t *testing.T) {
 	var s sources
 	asked := 0

@@ -10,16 +10,16 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-// engineCheck is how soon the leftovers of an engine that was killed are removed.
+// engineCheck is the time within which the entries of a killed engine are removed.
 const engineCheck = time.Second
 
-// hasEngine says whether an engine is on the interface.
+// hasEngine reports whether the interface has an engine.
 func (a *Agent) hasEngine() bool {
 	return atomic.LoadUint32(&a.cfg.Caps)&uint32(bpf.CapSACK) != 0
 }
 
-// watchEngine tells the peers when an engine came or went on this interface, and
-// cleans up after one that was killed.
+// watchEngine sends HELLO to the peers when an engine was opened or closed on this
+// interface, and removes the entries of a killed engine.
 func (a *Agent) watchEngine(now uint64) {
 	if now-a.engine >= uint64(engineCheck) {
 		a.engine = now
@@ -30,8 +30,9 @@ func (a *Agent) watchEngine(now uint64) {
 			a.log.Warn("an engine ended without closing its device: its entries are removed")
 		}
 	}
-	if caps := atomic.LoadUint32(&a.cfg.Caps); caps != a.hello.origin.Caps {
-		a.log.Info("capabilities changed", "from", a.hello.origin.Caps, "to", caps)
-		a.hello.announce(caps, now)
+	if caps := atomic.LoadUint32(&a.cfg.Caps); caps != a.control.origin.Caps {
+		a.log.Info("capabilities changed", "from", a.control.origin.Caps, "to", caps)
+		a.control.origin.Caps = caps
+		a.peers.Announce(now)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-// prepare takes over the table as it is: the nodes of the node file get entries,
-// and everybody in the table hears from us sooner or later.
+// prepare adds entries for the nodes of the node file to the table as it is, and schedules a
+// HELLO to every destination in the table.
 func (a *Agent) prepare() error {
 	var others []netip.Addr
-	for _, n := range a.nodes.list {
+	for _, n := range a.file.Nodes {
 		for _, addr := range n.Addresses {
 			if n.Number != a.cfg.Node && !a.isLocal(addr) {
 				others = append(others, addr)
@@ -27,7 +27,7 @@ func (a *Agent) prepare() error {
 		}
 	}
 	a.dests = len(others)
-	a.evenShare() // each gets the same, the first as the last
+	a.evenShare() // before the first entry, so that all get the same rate
 	for _, addr := range others {
 		a.addEntry(addr, 0, 0)
 	}
@@ -35,26 +35,27 @@ func (a *Agent) prepare() error {
 	err := a.att.EachRow(func(r loader.Row) {
 		count++
 		if r.Regs.ClassId != 0 && r.Regs.Policy.Decisions == 0 && r.Regs.Policy.State != 0 {
-			// The agent before may have ended in the pause that slows a class.
+			// The previous agent may have ended in a baseline pause, which lowers the rate of
+			// the class.
 			if _, err := a.pacer.SetRate(r.Regs.ClassId, r.Regs.StackRateBps); err != nil {
 				a.log.Warn("pacer", "peer", r.Addr, "err", err)
 			}
 		}
-		a.nodes.seen(r.Regs.Node)
-		greet := a.hello.adopt
-		if r.Regs.Node == 0 { // no agent has seen it yet
-			greet = a.hello.add
+		a.nodes.Used(r.Regs.Node)
+		discover := a.peers.Adopt
+		if r.Regs.Node == 0 { // no agent has handled it yet
+			discover = a.peers.Add
 		}
-		greet(bpf.KeyOf(r.Addr), r.Regs.Caps, loader.Monotonic())
+		discover(bpf.KeyOf(r.Addr), r.Regs.Caps, loader.Monotonic())
 	})
 	a.dests = count
 	a.evenShare()
-	debug.FreeOSMemory() // a walk over a large table leaves much behind
+	debug.FreeOSMemory() // walking a large table leaves much garbage
 	return err
 }
 
-// evenShare splits the link's rate over the destinations that are known (S1.2):
-// it is what the next new one starts with, unless somebody knows better.
+// evenShare writes the rate at which a new destination starts: initial_rate_bps of the
+// policy if it is set, else the even share of the link among all entries (S1.2).
 func (a *Agent) evenShare() {
 	p := &a.cfg.Policy
 	rate := max(fourcase.EvenShare(a.cfg.LinkRateBps, a.dests), p.MinRateBps)
@@ -64,60 +65,61 @@ func (a *Agent) evenShare() {
 	atomic.StoreUint64(&a.cfg.InitialRateBps, rate)
 }
 
-// welcome numbers a destination that egress has just created, gives it its class
-// and introduces us.
+// welcome handles a new destination, whose entry egress or the engine has created: it sends
+// a HELLO, assigns the node number, and sets window and class.
 func (a *Agent) welcome(e bpf.Event) {
 	peer := bpf.AddrOf(e.Peer)
 	a.dests++
 	a.evenShare()
 	now := loader.Monotonic()
-	a.hello.add(e.Peer, 0, now)
-	// At once, before anything else: the answer is the baseline, and a sender at
-	// full speed fills a bottleneck's queue within milliseconds.
-	a.greet(now)
+	a.peers.Add(e.Peer, 0, now)
+	// The HELLO leaves first: its answer is the base delay, and a sender at full speed
+	// fills the queue of a bottleneck within milliseconds.
+	a.sendHellos(now)
 
 	slot := &a.x.Slots[0]
 	slot.Key = e.Peer
 	if err := a.x.Read(1); err != nil || slot.Found == 0 {
 		return
 	}
-	slot.Op = 0
-	if slot.Regs.Node == 0 {
-		slot.Op, slot.Regs.Node = bpf.SetNode, a.nodes.number(peer)
+	st := stepOf(slot)
+	if st.node == 0 {
+		st.node = a.nodes.Assign(peer)
+		st.set |= bpf.SetNode
 	}
-	a.log.Info("new destination", "peer", peer, "node", slot.Regs.Node)
-	if d := &slot.Regs; d.Policy.Decisions == 0 {
-		// Before its first data, if that takes a moment, as with queue pairs that connect.
-		a.window(d, bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)
-		slot.Op |= bpf.SetPolicy
+	a.log.Info("new destination", "peer", peer, "node", st.node)
+	if st.policy.Decisions == 0 {
+		// This is before the first data if queue pairs connect first.
+		a.window(&st.policy, bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), st.rate)
+		st.set |= bpf.SetPolicy
 	}
-	if slot.Regs.ClassId == 0 && slot.Regs.RateBps != 0 {
-		a.setClass(slot, slot.Regs.StackRateBps)
+	if st.class == 0 && st.rate != 0 {
+		st.setClass(a.classFor(st.key, st.class, st.stackRate))
 	}
+	st.store(slot)
 	if err := a.x.Apply(1); err != nil {
 		a.log.Warn("new destination", "peer", peer, "err", err)
 	}
 }
 
-// addEntry makes an entry ahead of traffic: for the nodes of the node file, and
-// for peers that only ever send to us (UC, UD) once they have proved their
-// address. It has its class from the start, so that the first packet is paced, and
-// the pacer has made room for itself before there is one to lose. token is what stamps to
-// the peer must carry.
+// addEntry creates an entry before traffic: for the nodes of the node file, and for peers
+// that only send (UC, UD) once they have proved their address. The entry has its class from
+// the start, so that the first packet is paced, and the root qdisc is changed before a
+// packet can be lost by that. token is the token that stamps to the peer must carry. It
+// reports whether an entry was created.
 func (a *Agent) addEntry(peer netip.Addr, token uint64, caps uint16) bool {
 	if _, found, err := a.att.Lookup(peer); err != nil || found {
 		return false
 	}
 	key := bpf.KeyOf(peer)
-	slot := bpf.ExchangeSlot{Key: key, Regs: bpf.DestRegs{
-		RxToken: a.hello.secret.Token(key), TxToken: token, Node: a.nodes.number(peer), Caps: caps, LastTxNs: loader.Monotonic(),
+	d := &bpf.DestRegs{
+		RxToken: a.control.secret.Token(key), TxToken: token, Node: a.nodes.Assign(peer), Caps: caps, LastTxNs: loader.Monotonic(),
 		RateBps: a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
-	}}
-	d := &slot.Regs
+	}
 	d.Policy.RateBps, d.StackRateBps, d.EngineRateBps = d.RateBps, d.RateBps, d.RateBps
-	a.window(d, bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)
-	a.setClass(&slot, d.RateBps)
-	if err := a.att.Maps.DestTable.Update(slot.Key, d, ebpf.UpdateNoExist); err != nil {
+	a.window(bpf.PolicyAs[fourcase.Regs](&d.Policy), bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)
+	d.ClassId = a.classFor(key, 0, d.RateBps)
+	if err := a.att.Maps.DestTable.Update(key, d, ebpf.UpdateNoExist); err != nil {
 		if err := a.pacer.Release(d.ClassId); err != nil {
 			a.log.Warn("pacer", "peer", peer, "err", err)
 		}
@@ -126,7 +128,7 @@ func (a *Agent) addEntry(peer netip.Addr, token uint64, caps uint16) bool {
 		}
 		return false
 	}
-	a.hello.add(key, caps, loader.Monotonic())
+	a.peers.Add(key, caps, loader.Monotonic())
 	return true
 }
 
@@ -141,13 +143,15 @@ func (a *Agent) unaware(key bpf.DestKey) {
 	a.log.Info("peer stopped answering HELLO: no more stamps to it", "peer", peer)
 }
 
-// measured reports whether anything is known of the way to a destination.
+// measured reports whether an echo has measured the path to a destination; also true if the
+// entry cannot be read.
 func (a *Agent) measured(peer netip.Addr) bool {
 	r, found, err := a.att.Lookup(peer)
-	return err != nil || !found || r.Regs.EchoSeenNs != 0
+	return err != nil || !found || r.Regs.LastEchoT1Ns != 0
 }
 
-// used reports whether the destination had traffic since then.
+// used reports whether the destination had traffic since a time, monotonic ns; also true if
+// the entry cannot be read.
 func (a *Agent) used(key bpf.DestKey, since uint64) bool {
 	r, found, err := a.att.Lookup(bpf.AddrOf(key))
 	return err != nil || found && lastUsed(&r.Regs, a.clockOffset) >= since

@@ -22,14 +22,16 @@ func TestSampleOf(t *testing.T) {
 		want fourcase.Sample
 	}{
 		{"nothing came", window(func(*bpf.DestRegs) {}), fourcase.Sample{Sent: 9}},
-		{"echoes", window(func(d *bpf.DestRegs) { d.WinSamples, d.WinTxNs, d.WinRxNs, d.WinRttNs, d.TurnNs = 3, -5, 20, 15, 2 }),
+		{"echoes", window(func(d *bpf.DestRegs) {
+			d.WinSamples, d.WinTxNs, d.WinRxNs, d.WinRttNs, d.TurnaroundNs = 3, -5, 20, 15, 2
+		}),
 			fourcase.Sample{Sent: 9, Samples: 3, Tx: -5, Rx: 20, RTT: 15, Turn: 2}},
 		{"a peer that echoes nothing", window(func(d *bpf.DestRegs) { d.WinRttNs = 40 }), fourcase.Sample{Sent: 9, Samples: 1, RTT: 40}},
 		{"nothing waited in the pacer", window(func(d *bpf.DestRegs) { d.WinPaced = 0 }), fourcase.Sample{Sent: 9, AppLimited: true}},
 		{"before any data", window(func(d *bpf.DestRegs) { d.TxPackets = 0 }), fourcase.Sample{Idle: true}},
 		{"nothing can answer", window(func(d *bpf.DestRegs) { d.WinDue = 0 }), fourcase.Sample{Sent: 9, OpenLoop: true}},
 		{"loss and marks", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinCe = 2, 4 }), fourcase.Sample{Sent: 9, Loss: 2, CE: 4}},
-		{"sent again is not sent", window(func(d *bpf.DestRegs) { d.Rewinds, d.WinLoss = 4, 1 }), fourcase.Sample{Sent: 5, Loss: 1}},
+		{"sent again is not sent", window(func(d *bpf.DestRegs) { d.PsnRegressions, d.WinLoss = 4, 1 }), fourcase.Sample{Sent: 5, Loss: 1}},
 		{"a receiver that is not ready loses nothing", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinRnr = 2, 1 }), fourcase.Sample{Sent: 9}},
 	} {
 		if got := sampleOf(c.d, false); got != c.want {
@@ -45,18 +47,18 @@ func TestSampleOf(t *testing.T) {
 // One pause for each destination: when the baseline is taken from a sample of both
 // directions that data may have delayed.
 func TestFirstLoaded(t *testing.T) {
-	none, rtt, both := fourcase.Regs{}, fourcase.Regs{State: fourcase.StateBase | fourcase.StateRTT}, fourcase.Regs{State: fourcase.StateBase}
+	const none, rtt, both = 0, fourcase.StateBase | fourcase.StateRTT, fourcase.StateBase
 	for _, c := range []struct {
 		name          string
-		before, after *fourcase.Regs
+		before, after uint8
 		idle, want    bool
 	}{
-		{"nothing came", &none, &none, false, false},
-		{"idle", &none, &both, true, false},
-		{"data came first", &none, &both, false, true},
-		{"round trips only", &none, &rtt, false, false},
-		{"round trips, then stamps", &rtt, &both, false, true},
-		{"known", &both, &both, false, false},
+		{"nothing came", none, none, false, false},
+		{"idle", none, both, true, false},
+		{"data came first", none, both, false, true},
+		{"round trips only", none, rtt, false, false},
+		{"round trips, then stamps", rtt, both, false, true},
+		{"known", both, both, false, false},
 	} {
 		if got := firstLoaded(c.before, c.after, &fourcase.Sample{Idle: c.idle}); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -131,9 +133,9 @@ func TestPause(t *testing.T) {
 func TestTurnHasOneTime(t *testing.T) {
 	p := play(1e9, 1e9, fourcase.ModeRobust, 0)
 	a, now, params := p.a, p.now, fourcase.DefaultParams(1e9)
-	slot := bpf.ExchangeSlot{Key: keyN(1), Found: 1}
+	slot := bpf.AgentSlot{Key: keyN(1), Found: 1}
 	slot.Regs.Caps, slot.Regs.RxPackets, slot.Regs.NextTxNs = bpf.CapStamp, 1, now+uint64(time.Second)
-	a.judge([]bpf.ExchangeSlot{slot}, &params, true, now, now+uint64(time.Millisecond))
+	a.evaluateSlots([]bpf.AgentSlot{slot}, &params, true, now, now+uint64(time.Millisecond))
 	if key, ok := a.echoes.next(now); !ok || key != slot.Key {
 		t.Errorf("no ECHO is due: %v, %t", key, ok)
 	}

@@ -86,8 +86,8 @@ func TestLinkShareIsNoCongestion(t *testing.T) {
 	p.wantEach(t, "two", playLink/2)
 	p.turns(300)
 	p.wantEach(t, "two", playLink/2)
-	if r := &slow.regs.Policy; r.Cuts != 0 {
-		t.Errorf("%d cuts without a queue", r.Cuts)
+	if r := &slow.regs.Policy; r.Decreases != 0 {
+		t.Errorf("%d cuts without a queue", r.Decreases)
 	}
 	p.dests[1].stack = 0
 	p.turns(staleTurns + 1)
@@ -145,7 +145,7 @@ func TestLinkShareOneAfterTheOther(t *testing.T) {
 func BenchmarkShare(b *testing.B) {
 	var s senders
 	p := fourcase.DefaultParams(10e9)
-	slots := make([]bpf.ExchangeSlot, 1000)
+	slots := make([]bpf.AgentSlot, 1000)
 	for i := range slots {
 		slots[i].Key.Addr[14], slots[i].Key.Addr[15] = byte(i>>8), byte(i)
 		slots[i].Regs.Policy.RateBps = 10e9
@@ -154,12 +154,12 @@ func BenchmarkShare(b *testing.B) {
 	for b.Loop() {
 		now += 200e6
 		s.begin(now)
-		for i := 0; i < len(slots); i += bpf.ExchangeSlots {
-			batch := slots[i:min(i+bpf.ExchangeSlots, len(slots))]
+		for i := 0; i < len(slots); i += bpf.AgentSlots {
+			batch := slots[i:min(i+bpf.AgentSlots, len(slots))]
 			for j := range batch {
 				batch[j].Regs.TxBytes += uint64(1000 * j)
 				batch[j].Regs.NextTxNs = now - 1 + uint64(j%10/9*2)
-				s.note(&batch[j], &bpf.Config{Mtu: 1500}, now)
+				s.note(batch[j].Key, &batch[j].Regs, &bpf.Config{Mtu: 1500}, now)
 			}
 			s.shareLink(10e9, &p)
 		}

@@ -45,7 +45,7 @@ func (a *Agent) linkChanged(l netlink.Link) {
 	}
 }
 
-// isLocal reports whether the address is one of this host's.
+// isLocal reports whether an interface of this host has the address.
 func (a *Agent) isLocal(addr netip.Addr) bool {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {

@@ -5,6 +5,7 @@ package agent
 import (
 	"io"
 	"log/slog"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -14,8 +15,15 @@ import (
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
-// player plays the data plane, the host's stack and an engine to an agent, on virtual
-// time. What is sent is what the registers let it, and arrives without a queue.
+func peerN(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
+
+func keyN(n byte) bpf.DestKey { return bpf.KeyOf(peerN(n)) }
+
+// second is a second of the monotonic clock, in nanoseconds.
+const second = uint64(time.Second)
+
+// player simulates the data plane, the kernel stack and an engine for an agent, on virtual
+// time. Data is sent at the rates of the registers, and arrives without a queue.
 type player struct {
 	a     *Agent
 	now   uint64
@@ -38,9 +46,9 @@ const (
 
 type noPacer struct{ pacer.Pacer }
 
-func (noPacer) Kind() uint32 { return bpf.PacerEDT }
+func (noPacer) Kind() pacer.Kind { return pacer.EDT }
 
-// play starts n destinations that nobody sends to, which start at a rate.
+// play starts n idle destinations, which start at the rate initial.
 func play(link, initial uint64, mode fourcase.Mode, n int) *player {
 	params := fourcase.DefaultParams(link)
 	params.Mode = mode
@@ -62,16 +70,16 @@ func play(link, initial uint64, mode fourcase.Mode, n int) *player {
 func (p *player) turns(n int) {
 	for range n {
 		p.now += playTick
-		var slots []bpf.ExchangeSlot
+		var slots []bpf.AgentSlot
 		var at []*played
 		for _, d := range p.dests {
 			if d.send(p.now) {
-				slots, at = append(slots, bpf.ExchangeSlot{Key: d.key, Found: 1, Regs: d.regs}), append(at, d)
+				slots, at = append(slots, bpf.AgentSlot{Key: d.key, Found: 1, Regs: d.regs}), append(at, d)
 			}
 		}
 		params := *bpf.ParamsAs[fourcase.Params](&p.a.cfg.Policy)
 		p.a.senders.begin(p.now)
-		p.a.judge(slots, &params, true, p.now, p.now)
+		p.a.evaluateSlots(slots, &params, true, p.now, p.now)
 		for i, d := range at {
 			if slots[i].Op&bpf.SetPolicy != 0 {
 				r := &slots[i].Regs
@@ -93,7 +101,7 @@ func (d *played) send(now uint64) bool {
 		r.WinEngine = bpf.EngineFree
 	}
 	if d.engine > r.EngineRateBps {
-		r.WinPaced, r.WinEnginePaced, r.WinEngine = r.WinPaced+1, 1, bpf.EngineHeld
+		r.WinPaced, r.WinEnginePaced, r.WinEngine = r.WinPaced+1, 1, bpf.EnginePaceBlocked
 	}
 	const size = 1000 // bytes of a frame
 	packets := [2]uint64{d.sent[0] / 8 / 100 / size, d.sent[1] / 8 / 100 / size}
@@ -105,7 +113,7 @@ func (d *played) send(now uint64) bool {
 	return d.sent[0]+d.sent[1] > 0
 }
 
-// rates are those of the destinations that somebody sends to.
+// rates returns the rates of the destinations to which data is sent, and their sum.
 func (p *player) rates() (each []uint64, sum uint64) {
 	for _, d := range p.dests {
 		if d.stack+d.engine > 0 {

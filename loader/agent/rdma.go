@@ -12,11 +12,11 @@ import (
 // sysRDMA is where the kernel lists RDMA devices.
 const sysRDMA = "/sys/class/infiniband"
 
-// rdmaEvery is how often we look for one that has come.
+// rdmaEvery is the time between two searches for an RDMA device.
 const rdmaEvery = 100 * time.Millisecond
 
-// rdmaDevice names the RDMA device that lies on a network interface, "" if none
-// does. root is sysRDMA.
+// rdmaDevice returns the name of the RDMA device on a network interface, "" if there is
+// none. root is sysRDMA.
 func rdmaDevice(root, ifname string) string {
 	files, _ := filepath.Glob(filepath.Join(root, "*/ports/*/gid_attrs/ndevs/*"))
 	for _, f := range files {
@@ -30,8 +30,8 @@ func rdmaDevice(root, ifname string) string {
 	return ""
 }
 
-// expectRDMA has the pacer ready before a QP sends its first packet: rdma_rxe
-// ends a QP whose packet the host itself drops, as the change of a root qdisc may.
+// expectRDMA prepares the pacer before a QP sends its first packet: rdma_rxe ends a QP whose
+// packet is dropped on its own host, which a change of the root qdisc may do.
 func (a *Agent) expectRDMA(now uint64) {
 	if a.rdma != "" || now-a.rdmaSeen < uint64(rdmaEvery) {
 		return

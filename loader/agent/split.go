@@ -4,13 +4,13 @@ package agent
 
 import "github.com/softroce/softroce-xdp/bpf"
 
-// A destination has one rate, whoever on this host sends to it (S1.9): the host's stack,
-// paced in TC, and the engine, which paces itself, share it by demand. Half of it is each
-// one's for the asking, and each has what the other leaves. Who is idle keeps its half as
-// the rate of its first packets, which fq would not let go any sooner afterwards; the next
-// evaluation takes it off the other.
+// A destination has one rate (S1.9). The kernel stack, paced in TC, and the engine, which
+// paces itself, share it by demand. Each gets up to half of the rate if it has data, and the
+// rest that the other does not use. An idle sender keeps its half as the rate of its first
+// packets: fq does not change the departure times of packets that wait. The next evaluation
+// takes that half from the other sender.
 
-// claim is what a party has of a destination's rate before the other.
+// claim returns the part of a destination's rate that the party gets before the other one.
 func (p *party) claim(rate uint64) uint64 {
 	if p.waits {
 		return rate / 2
@@ -26,28 +26,28 @@ func (x *sender) split(rate uint64) (stack, engine uint64) {
 	return max(rate-x.engine.claim(rate), 1), max(rate-x.stack.claim(rate), 1)
 }
 
-// splitShift: a part stays as it is until it is off by 1/2^splitShift of the rate. Each
-// change makes echoes of packets in flight worthless, and costs a netlink request.
+// splitShift: a part changes only by more than 1/2^splitShift of the rate. Each change
+// invalidates echoes of packets in flight, and costs a netlink request.
 const splitShift = 6
 
-// setRates puts the destination's rate and its parts into the slot if they are new. exact:
-// who gets the whole rate gets no more and no less.
-func (a *Agent) setRates(slot *bpf.ExchangeSlot, x *sender, rate uint64, exact bool) {
-	d := &slot.Regs
+// setRates sets the destination's rate and its parts if they have changed. exact: a part
+// that is the whole rate is set exactly.
+func (a *Agent) setRates(st *step, rate uint64, exact bool) {
+	x := st.sender
 	stack, engine := x.split(rate)
-	stack, engine = x.stack.part(d.StackRateBps, stack, rate, exact), x.engine.part(d.EngineRateBps, engine, rate, exact)
-	if rate == d.RateBps && stack == d.StackRateBps && engine == d.EngineRateBps {
+	stack, engine = x.stack.part(st.stackRate, stack, rate, exact), x.engine.part(st.engineRate, engine, rate, exact)
+	if rate == st.rate && stack == st.stackRate && engine == st.engineRate {
 		return
 	}
-	if d.ClassId != 0 && stack != d.StackRateBps {
-		a.setClass(slot, stack)
+	if st.class != 0 && stack != st.stackRate {
+		st.setClass(a.classFor(st.key, st.class, stack))
 	}
-	d.RateBps, d.StackRateBps, d.EngineRateBps = rate, stack, engine
-	slot.Op |= bpf.SetPolicy
+	st.rate, st.stackRate, st.engineRate = rate, stack, engine
+	st.set |= bpf.SetPolicy
 }
 
-// part is what a party gets: what it has if that is near enough, or if it is idle and will
-// do for its first packets.
+// part returns the part that a party gets: the present one (has) if it is near enough to
+// want, or if the party is idle and the present part suffices for its first packets.
 func (p *party) part(has, want, rate uint64, exact bool) uint64 {
 	idle := !p.waits && p.used[0] == 0
 	near := !(exact && want == rate) && max(has, want)-min(has, want) <= rate>>splitShift

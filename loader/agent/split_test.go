@@ -41,7 +41,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// The host's stack and the engine come, go and change what they want of one destination.
+// Kernel stack and engine start, stop and change their demand at one destination.
 func TestSplitByDemand(t *testing.T) {
 	p := play(1e9, playLink, fourcase.ModeFixed, 1)
 	d := p.dests[0]

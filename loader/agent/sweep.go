@@ -11,18 +11,18 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 )
 
-// idleLimit is how long a destination without any packet keeps its entry. Nodes
-// of the node file keep theirs for good.
+// idleLimit is the time after which a destination without any packet loses its entry. Nodes
+// of the node file keep their entries.
 const idleLimit = 10 * time.Minute
 
-// sweepBatch entries are looked at every sweepPeriod: the cost of ageing does not
-// grow with the table, only the time that a round takes.
+// sweepBatch entries are checked every sweepPeriod: the cost of a tick does not grow with the
+// table, only the time that a whole round takes.
 const (
 	sweepBatch  = 128
 	sweepPeriod = 250 * time.Millisecond
 )
 
-// A sweeper walks the table round and round and removes what is idle.
+// sweeper walks the table again and again, and removes idle entries.
 type sweeper struct {
 	cursor ebpf.MapBatchCursor
 	last   uint64
@@ -52,9 +52,8 @@ func (s *sweeper) some(a *Agent, now uint64) {
 	}
 }
 
-// lastUsed is when the destination had its last packet, on the monotonic clock;
-// the times in the table are on the clock of the stamps, which is ahead of it by
-// offset.
+// lastUsed returns the time of the destination's last packet, monotonic ns. The times in the
+// table are on the clock of the stamps, which is ahead of the monotonic clock by offset.
 func lastUsed(d *bpf.DestRegs, offset uint64) uint64 {
 	last := max(d.LastTxNs, d.LastRxNs)
 	return last - min(offset, last)
@@ -65,10 +64,10 @@ func idle(d *bpf.DestRegs, now, offset uint64) bool {
 	return now > last && now-last > uint64(idleLimit)
 }
 
-// forget removes a destination that has been idle for long.
+// forget removes an idle destination and its class.
 func (a *Agent) forget(key bpf.DestKey, class uint32) {
 	peer := bpf.AddrOf(key)
-	if a.nodes.permanent(peer) {
+	if a.nodes.Listed(peer) {
 		return
 	}
 	if err := a.att.Maps.DestTable.Delete(key); err != nil {
@@ -77,7 +76,7 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 	if err := a.pacer.Release(class); err != nil {
 		a.log.Warn("pacer", "peer", peer, "err", err)
 	}
-	a.hello.remove(key)
+	a.peers.Remove(key)
 	delete(a.resyncs.last, key)
 	delete(a.drains.all, key)
 	delete(a.echoes.all, key)

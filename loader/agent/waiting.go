@@ -10,44 +10,43 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-// Destinations are evaluated when they have traffic. One whose sender is blocked,
-// because all it may have in the pacer waits there, has none until the next packet
-// leaves: at 100 kbit/s that are 90 ms for one of a kilobyte, and a sender that waits
-// for half of 64 of them hears nothing of a new rate for seconds. So where packets wait
-// in the pacer, the destination is evaluated all the same, without a sample.
+// Destinations are evaluated when they have traffic. If all packets that a sender may have
+// outstanding wait in the pacer, there is no traffic until the next one leaves: 90 ms for a
+// kilobyte at 100 kbit/s. A sender of 64 packets that continues when half of them have left
+// would not get a new rate for seconds. Destinations with packets in the pacer are therefore
+// evaluated too, without a sample.
 type waiters struct {
 	all  map[bpf.DestKey]waiter
 	keys []bpf.DestKey
 }
 
-// waiter is one of them; times are of the monotonic clock.
+// waiter is a destination with packets in the pacer; times are monotonic ns.
 type waiter struct {
-	empty uint64 // when the pacer is
-	seen  uint64 // when it was evaluated
+	empty uint64 // time at which the pacer is empty
+	seen  uint64 // time of the last evaluation
 }
 
-// shortWait is not worth it: the next turn finds the packets gone.
+// shortWait is the longest wait that is ignored: the packets have left by the next tick.
 const shortWait = uint64(2 * idleTick)
 
-// note keeps in mind whether packets of a destination wait for some time, by a snapshot
-// that nothing has changed yet, and returns it.
-func (w *waiters) note(slot *bpf.ExchangeSlot, now uint64) (waits bool) {
-	empty := slot.Regs.NextTxNs
+// note records the time at which the pacer's model of a destination is empty. It reports
+// whether packets wait for longer than shortWait.
+func (w *waiters) note(key bpf.DestKey, empty, now uint64) (waits bool) {
 	if waits = empty > now+shortWait && empty < now+uint64(time.Minute); !waits {
-		delete(w.all, slot.Key)
+		delete(w.all, key)
 		return false
 	}
 	if w.all == nil {
 		w.all = map[bpf.DestKey]waiter{}
 	}
-	w.all[slot.Key] = waiter{empty, now}
+	w.all[key] = waiter{empty, now}
 	return true
 }
 
-// drop forgets a destination whose entry is gone.
+// drop removes a destination whose entry was deleted.
 func (w *waiters) drop(key bpf.DestKey) { delete(w.all, key) }
 
-// due are those that the turn which began at now has not evaluated.
+// due returns the destinations that the tick which began at now has not evaluated yet.
 func (w *waiters) due(now uint64) []bpf.DestKey {
 	w.keys = w.keys[:0]
 	for key, x := range w.all {
@@ -62,8 +61,8 @@ func (w *waiters) due(now uint64) []bpf.DestKey {
 	return w.keys
 }
 
-// evaluateWaiting evaluates those that wait and had no traffic in the turn that began
-// at now.
+// evaluateWaiting evaluates the destinations with packets in the pacer that had no traffic
+// in the tick that began at now. It returns their number.
 func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
 	w := &a.waiting
 	params := *bpf.ParamsAs[fourcase.Params](&a.cfg.Policy)
@@ -76,7 +75,7 @@ func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
 		if err := a.x.Read(n); err != nil {
 			return total, err
 		}
-		if a.judge(a.x.Slots[:n], &params, false, now, loader.Monotonic()) {
+		if a.evaluateSlots(a.x.Slots[:n], &params, false, now, loader.Monotonic()) {
 			if err := a.x.Apply(n); err != nil {
 				return total, err
 			}
@@ -84,11 +83,4 @@ func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
 		total += n
 	}
 	return total, nil
-}
-
-// withoutSample leaves what the window holds to the evaluation that takes it, and says
-// only that packets wait.
-func withoutSample(d *bpf.DestRegs) {
-	d.WinTxNs, d.WinRxNs, d.WinRttNs = bpf.NoSample, bpf.NoSample, bpf.NoSample
-	d.WinSamples, d.WinCe, d.WinLoss, d.WinRnr, d.WinPaced = 0, 0, 0, 0, 1
 }

@@ -23,9 +23,7 @@ func TestWaiters(t *testing.T) {
 		{"gone by the next turn", now + uint64(minTick), false},
 		{"an entry that says nonsense", 1 << 63, false},
 	} {
-		slot := &bpf.ExchangeSlot{Key: keyN(1)}
-		slot.Regs.NextTxNs = c.empty
-		said := w.note(slot, now)
+		said := w.note(keyN(1), c.empty, now)
 		if _, got := w.all[keyN(1)]; got != c.want || said != c.want {
 			t.Errorf("%s: %t, and it says %t", c.name, got, said)
 		}
@@ -35,9 +33,7 @@ func TestWaiters(t *testing.T) {
 // One is due while it waits, but not in the turn that has evaluated it.
 func TestWaitersDue(t *testing.T) {
 	var w waiters
-	slot := &bpf.ExchangeSlot{Key: keyN(1)}
-	slot.Regs.NextTxNs = 1e9
-	w.note(slot, 100)
+	w.note(keyN(1), 1e9, 100)
 	for _, c := range []struct {
 		now  uint64
 		want int
@@ -52,11 +48,11 @@ func TestWaitersDue(t *testing.T) {
 // learns that it does, and nothing else.
 func TestWithoutSample(t *testing.T) {
 	d := &bpf.DestRegs{TxPackets: 9, WinSamples: 3, WinTxNs: 4, WinRxNs: 5, WinRttNs: 9, WinCe: 1, WinLoss: 2, WinRnr: 1, WinDue: 1}
-	withoutSample(d)
-	if got, want := sampleOf(d, false), (fourcase.Sample{Sent: 9}); got != want {
+	st := step{regs: d}
+	if got, want := st.sample(), (fourcase.Sample{Sent: 9}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if d.WinPaced == 0 {
+	if !st.paced() {
 		t.Error("its packets wait")
 	}
 }

@@ -9,17 +9,18 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 )
 
-// busy knows the destinations that had traffic in the last one to two of its spans. It
-// tells one that is idle from one that sends and hears nothing, which the registers alone
+// busy has the destinations to which this host had data in the last one to two of its spans.
+// It distinguishes an idle destination from one without feedback, which the registers alone
 // do not.
 type busy struct {
-	now, before map[bpf.DestKey]struct{}
-	since       uint64 // start of the span
+	now, before map[bpf.DestKey]struct{} // of the present and of the previous span
+	since       uint64                   // start of the span
 }
 
 const busySpan = uint64(640 * time.Millisecond)
 
-// note takes a destination with traffic, and reports whether it had some before.
+// note records a destination with data, and reports whether it was recorded in the present
+// or the previous span already.
 func (b *busy) note(key bpf.DestKey, now uint64) (was bool) {
 	if over := now - b.since; over >= busySpan {
 		b.before, b.now, b.since = b.now, b.before, now
@@ -38,27 +39,28 @@ func (b *busy) note(key bpf.DestKey, now uint64) (was bool) {
 	return was
 }
 
-// count is how many there are, about.
+// count returns the approximate number of destinations, at least 1.
 func (b *busy) count() int { return max(len(b.now), len(b.before), 1) }
 
-// sends reports whether we have data for a destination, and not only the peer for us.
-// waits: packets wait in the pacer for some time.
-func (a *Agent) sends(d *bpf.DestRegs, waits bool, now uint64) bool {
-	return waits || d.WinPaced > 0 || now+a.clockOffset < d.LastTxNs+busySpan
+// sends reports whether this host has data for a destination; packets of the peer alone make
+// it active too.
+func (a *Agent) sends(st *step, now uint64) bool {
+	return st.waits || st.paced() || now+a.clockOffset < st.regs.LastTxNs+busySpan
 }
 
-// wake gives a destination that has data again after it was idle for long its even share
-// back: that of those that have data. What congestion made of its rate then is past.
-func (a *Agent) wake(slot *bpf.ExchangeSlot, params *fourcase.Params, now uint64) {
-	if a.busy.note(slot.Key, now) {
+// wake restarts a destination that has data again after idle, at the even share among those
+// with data: the congestion that lowered its rate before is over.
+func (a *Agent) wake(st *step, params *fourcase.Params, now uint64) {
+	if a.busy.note(st.key, now) {
 		return
 	}
 	p := *params
 	p.InitialRateBps = a.share(params)
-	fourcase.Wake(bpf.PolicyAs[fourcase.Regs](&slot.Regs.Policy), &p, now)
+	fourcase.RestartIdle(&st.policy, &p, now)
 }
 
-// share is a destination's even share among those that have data, or what was set.
+// share returns a destination's even share among those with data, or initial_rate_bps of the
+// policy if it is set.
 func (a *Agent) share(params *fourcase.Params) uint64 {
 	if params.InitialRateBps != 0 {
 		return params.InitialRateBps

@@ -37,8 +37,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// A destination that was idle for some seconds starts with its share of the link; not one
-// that sends all the time and hears nothing, and not above what it has.
+// A destination that was idle for some seconds starts with its share of the link, or with its
+// rate if that is higher. One to which data was sent all the time keeps its rate.
 func TestWake(t *testing.T) {
 	const idle = 5 * second
 	for name, c := range map[string]struct {
@@ -58,7 +58,7 @@ func TestWake(t *testing.T) {
 		p := fourcase.DefaultParams(1e9)
 		p.InitialRateBps = c.initial
 		now := uint64(1000 * second)
-		slot := &bpf.ExchangeSlot{Key: keyN(1)}
+		slot := &bpf.AgentSlot{Key: keyN(1)}
 		r := bpf.PolicyAs[fourcase.Regs](&slot.Regs.Policy)
 		*r = fourcase.Regs{RateBps: c.rate, Decisions: 9, DecidedNs: now, PeriodNs: 10e6}
 		if c.always {
@@ -67,8 +67,9 @@ func TestWake(t *testing.T) {
 		for i := range c.others {
 			a.busy.note(keyN(byte(10+i)), now+idle)
 		}
-		if a.wake(slot, &p, now+idle); r.RateBps != c.want {
-			t.Errorf("%s: %d, want %d", name, r.RateBps, c.want)
+		st := stepOf(slot)
+		if a.wake(&st, &p, now+idle); st.policy.RateBps != c.want {
+			t.Errorf("%s: %d, want %d", name, st.policy.RateBps, c.want)
 		}
 	}
 }

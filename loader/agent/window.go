@@ -8,13 +8,13 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 )
 
-// setWindow says in the registers how much may be under way to a destination at the rate
-// that is enforced; 0 = no limit. The engine holds to it (rocev2/qp/req_window_congestion.go). What the
-// host's stack has under way nobody knows: rxe sends what its own window lets it.
+// setWindow writes into the registers how many bytes may be in flight to a destination at the
+// enforced rate; 0 = no limit. The engine obeys it (rocev2/qp/req_window_congestion.go). The
+// bytes that the kernel stack has in flight are not known: rxe has a window of its own.
 //
-// The modes fixed and literal are rates alone. The delay that jitter adds is no reason to
-// wait. As long as nothing is known of the way it is taken for one of a millisecond: the
-// first answer, a HELLO's mostly, tells, and until then a longer one starts slowly.
+// The modes fixed and literal have rates only. The window allows for the delay that jitter
+// adds (spike_ns). Until the first answer, which is mostly that of a HELLO, the RTT is taken
+// as unknownRTT, so that a path with a longer RTT starts slowly.
 func setWindow(r *fourcase.Regs, p *fourcase.Params, rate uint64, off bool) {
 	r.WindowBytes = 0
 	if off || p.Mode != fourcase.ModeRobust || rate == 0 {
@@ -26,7 +26,7 @@ func setWindow(r *fourcase.Regs, p *fourcase.Params, rate uint64, off bool) {
 	}
 	at := *r
 	at.RateBps = rate
-	r.WindowBytes = fourcase.WindowBytes(&at, p, rtt+uint64(r.JitterNs))
+	r.WindowBytes = fourcase.WindowBytes(&at, p, rtt+uint64(r.SpikeNs))
 }
 
 const unknownRTT = uint64(time.Millisecond)

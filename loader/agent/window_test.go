@@ -16,7 +16,7 @@ func TestSetWindow(t *testing.T) {
 	literal.Mode = fourcase.ModeLiteral
 	known := fourcase.Regs{RateBps: 1e9, BaseRttNs: 250_000, State: fourcase.StateBase}
 	noisy, unknown, stale := known, known, known
-	noisy.JitterNs, unknown.State, stale.WindowBytes = 1_000_000, 0, 77
+	noisy.SpikeNs, unknown.State, stale.WindowBytes = 1_000_000, 0, 77
 	for name, c := range map[string]struct {
 		regs   fourcase.Regs
 		params *fourcase.Params

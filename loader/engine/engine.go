@@ -1,25 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine opens the NIC (rocev2/nic) on an attached interface: it is the
-// NIC's way to the pinned maps.
+// Package engine opens the NIC (rocev2/nic) on an attached interface: it connects the NIC to
+// the pinned maps. It is the driver "softroce" of package rdma.
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Open makes a device on an interface that the product is attached to, in the
-// network namespace of the calling thread. Only one can be open on an interface,
-// whatever the process; the error wraps loader.ErrEngineRunning then.
+func init() { rdma.Register("softroce", rdma.DriverFunc(open)) }
+
+// Config is the configuration of the driver "softroce" of package rdma.
+type Config struct {
+	Loader loader.Options // where the attachment is found
+	NIC    nic.Options    // Interface is the name of the device
+}
+
+func open(_ context.Context, name string, config any) (verbs.Device, error) {
+	c, ok := config.(Config)
+	if !ok && config != nil {
+		return nil, fmt.Errorf("the configuration is a %T; use engine.Config or nil", config)
+	}
+	d, err := Open(name, c.Loader, c.NIC)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Open opens a device on an attached interface, in the network namespace of the calling
+// thread. An interface has at most one device at a time, in any process: for a second one the
+// error wraps loader.ErrEngineRunning.
 func Open(ifname string, lo loader.Options, o nic.Options) (*nic.Device, error) {
 	att, err := loader.Open(ifname, lo)
 	if err != nil {
@@ -29,66 +50,63 @@ func Open(ifname string, lo loader.Options, o nic.Options) (*nic.Device, error) 
 		att.Close()
 		return nil, fmt.Errorf("open the device: %s: the interface that was attached is gone: run `softroce-xdp clean`", ifname)
 	}
-	seat, err := att.TakeEngineSeat()
+	lease, err := att.TakeEngineLease()
 	if err != nil {
 		att.Close()
 		return nil, fmt.Errorf("open the device: %w", err)
 	}
 	if o.PreCredit {
-		seat.AnnounceCredit()
+		lease.AnnounceCredit()
 	}
 	o.Interface = ifname
-	d, err := nic.Open(&wire{att: att, EngineSeat: seat}, o)
+	d, err := nic.Open(&wire{att: att, EngineLease: lease}, o)
 	if err != nil {
 		return nil, fmt.Errorf("open the device on %s: %w", ifname, err)
 	}
 	return d, nil
 }
 
-// wire is the seat as the NIC wants it.
+// wire implements nic.Dataplane by the engine's lease.
 type wire struct {
-	*loader.EngineSeat
+	*loader.EngineLease
 	att   *loader.Attachment
 	slots []bpf.EngineSlot
 }
 
 func (w *wire) Close() error {
-	err := w.EngineSeat.Close()
+	err := w.EngineLease.Close()
 	w.att.Close()
 	return err
 }
 
-// RuntimeConfig is nic.Dataplane.
+// RuntimeConfig implements nic.Dataplane.
 func (w *wire) RuntimeConfig() nic.RuntimeConfig {
 	c := w.Config()
 	mono := loader.Monotonic()
-	l := nic.RuntimeConfig{
+	return nic.RuntimeConfig{
 		InitialRate: atomic.LoadUint64(&c.InitialRateBps), Burst: qp.Time(c.BurstNs),
-		LinkRate: atomic.LoadUint64(&c.LinkRateBps),
-		Paced:    c.Pacer != bpf.PacerNone && !heartbeatStopped(c, mono),
+		LinkRate:    atomic.LoadUint64(&c.LinkRateBps),
+		Paced:       c.Pacer != bpf.PacerNone && !heartbeatStopped(c, mono),
+		ClockOffset: int64(w.Clock().Offset()),
 	}
-	if w.Clock() == "tai" {
-		l.ClockOffset = int64(loader.Clock(unix.CLOCK_TAI) - mono)
-	}
-	return l
 }
 
-// heartbeatStopped: without an agent nobody changes rates any more, and pacing by the
-// last ones could block for ever (bpf/lib/pace.h).
+// heartbeatStopped reports whether the heartbeat has timed out, as bpf/lib/pace.h does.
+// Without an agent no rate changes, and pacing by the last ones could block for ever.
 func heartbeatStopped(c *bpf.Config, mono uint64) bool {
 	return c.HeartbeatTimeoutNs != 0 &&
 		int64(mono-atomic.LoadUint64(&c.HeartbeatNs)) > int64(c.HeartbeatTimeoutNs)
 }
 
-// Sync is nic.Dataplane.
+// Sync implements nic.Dataplane.
 func (w *wire) Sync(dests []nic.DestSync) error {
 	w.slots = slices.Grow(w.slots[:0], len(dests))[:len(dests)]
 	for i := range dests {
 		d, s := &dests[i], &w.slots[i]
 		*s = bpf.EngineSlot{
 			Key: bpf.KeyOf(d.Addr), TxPackets: d.Packets, TxBytes: d.Bytes, TxUnstamped: d.Unstamped,
-			Rewinds: d.Repeated, Lost: d.Lost, Paced: d.Waited, PacedNs: uint64(d.WaitedTime), RateBps: d.Rate,
-			RttNs: uint64(d.RTT), RttSentNs: d.RTTSent,
+			PsnRegressions: d.Repeated, Lost: d.Lost, Paced: d.Waited, PacedNs: uint64(d.WaitedTime), RateBps: d.Rate,
+			RttNs: uint64(d.RTT), RttSentNs: d.RTTSent, Limit: uint8(d.Limit),
 		}
 		if d.CEEchoed {
 			s.Flags = bpf.CEEchoed
@@ -100,7 +118,7 @@ func (w *wire) Sync(dests []nic.DestSync) error {
 			s.Flags |= bpf.EngineWaits
 		}
 	}
-	if err := w.EngineSeat.Sync(w.slots); err != nil {
+	if err := w.EngineLease.Sync(w.slots); err != nil {
 		return err
 	}
 	for i := range dests {

@@ -7,31 +7,30 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
-// edt is earliest departure time: the data plane writes when a packet leaves
-// into skb->tstamp and fq keeps it until then. Nothing to do per destination.
+// edt is the pacer by earliest departure time: the data plane writes the departure time of a
+// packet into skb->tstamp, and fq keeps the packet until then. It has no state per
+// destination.
 type edt struct{ own bool }
 
-func (edt) Name() string                           { return "edt" }
-func (edt) Kind() uint32                           { return bpf.PacerEDT }
+func (edt) Kind() Kind                             { return EDT }
 func (e edt) OwnQdisc() bool                       { return e.own }
 func (edt) Prepare() error                         { return nil }
 func (edt) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
 func (edt) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
 func (edt) Release(uint32) error                   { return nil }
 
-// A QP of rxe is one flow to fq and may have 64 packets in it; the default of
-// 100 packets a flow is too few for a sender that does not wait as rxe does.
+// Limits of fq, in packets. A QP of rxe is one flow and has at most 64 packets in fq; the
+// default of 100 packets per flow is too low for senders without such a limit.
 const (
 	fqLimit     = 100_000
 	fqFlowLimit = 10_000
 )
 
 // setupEDT makes fq the root qdisc, or with several transmit queues mq with an
-// fq on each. An fq that is there already is taken as it is.
+// fq on each. An existing fq is used as it is.
 func setupEDT(l netlink.Link) (Pacer, error) {
 	root, err := rootQdisc(l)
 	if err != nil {

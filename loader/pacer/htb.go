@@ -10,7 +10,6 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
@@ -18,12 +17,11 @@ import (
 // into skb->priority, by which HTB finds it; packets of other traffic have none
 // and pass HTB's direct queue unshaped.
 //
-// HTB is the root qdisc only while there are classes: all other traffic of the
-// interface pays for it. The kernel has no way of changing a root qdisc that
-// loses nothing (for some 100 us the device has none, and what waited in the old
-// one is gone), so that happens when the first destination is new, and when the
-// last one has been idle long enough to be forgotten. rdma_rxe does not forgive
-// even that: where there is an RDMA device, the agent calls Prepare.
+// HTB is the root qdisc only while there are classes, because it costs all other traffic of
+// the interface too. The kernel cannot change a root qdisc without loss: for about 100 us the
+// device has none, and the packets in the old one are dropped. It is therefore changed with
+// the first destination and after the last one. rdma_rxe ends a QP on such a loss: where
+// there is an RDMA device, the agent calls Prepare.
 //
 // A class has the rate, and a bucket of the same depth, as the model in
 // bpf/lib/pace.h: the departure times that go into the stamps are those at which
@@ -37,18 +35,17 @@ type htb struct {
 	free  []uint16
 }
 
-func (*htb) Name() string   { return "htb" }
-func (*htb) Kind() uint32   { return bpf.PacerHTB }
+func (*htb) Kind() Kind     { return HTB }
 func (*htb) OwnQdisc() bool { return true }
 
-// setupHTB leaves the interface as it is. It returns the errors that the first
-// class would meet.
+// setupHTB does not change the interface. It returns the errors that the first class would
+// cause.
 func setupHTB(l netlink.Link) (Pacer, error) {
 	if err := checkReplaceable(l); err != nil {
 		return nil, err
 	}
-	// A network namespace to try in takes a privilege that attaching does not.
-	if err := Try("htb"); err != nil && !errors.Is(err, unix.EPERM) {
+	// A new network namespace needs CAP_SYS_ADMIN, which attach does not.
+	if err := Try(HTB); err != nil && !errors.Is(err, unix.EPERM) {
 		return nil, err
 	}
 	return &htb{link: l}, nil
@@ -74,7 +71,7 @@ func (h *htb) install() error {
 	q := netlink.NewHtb(netlink.QdiscAttrs{
 		LinkIndex: h.link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(ourMajor, 0),
 	})
-	q.Defcls = 0 // what has no class goes directly
+	q.Defcls = 0 // packets without a class pass the direct queue
 	err := probe.Denied(probe.Htb)
 	if err == nil {
 		err = netlink.QdiscReplace(q)
@@ -86,8 +83,8 @@ func (h *htb) install() error {
 	return nil
 }
 
-// adoptHTB continues after the agent before: classes that exist keep their
-// numbers, new ones come behind them.
+// adoptHTB continues with the classes of an earlier agent. New classes get the numbers behind
+// the largest one.
 func adoptHTB(l netlink.Link) (Pacer, error) {
 	h := &htb{link: l}
 	root, err := rootQdisc(l)
@@ -113,7 +110,7 @@ func adoptHTB(l netlink.Link) (Pacer, error) {
 	return h, nil
 }
 
-// ErrNoClass says that all 65535 class numbers are taken.
+// ErrNoClass: all 65535 class numbers are in use.
 var ErrNoClass = errors.New("htb: no class number left: more destinations are paced than htb has classes")
 
 func (h *htb) SetRate(class uint32, bps uint64) (uint32, error) {
@@ -152,8 +149,8 @@ func (h *htb) SetRate(class uint32, bps uint64) (uint32, error) {
 
 // leafLimit is how many packets may wait in a class. The kernel's default is the
 // interface's queue length, too few for a slow destination and many QPs: what is
-// dropped there would look like loss in the network. The data plane drops what
-// would wait for over a second before this limit is reached.
+// dropped there would look like loss in the network. The data plane does not limit the
+// number of packets that wait (PACE_MAX_WAIT_NS of bpf/lib/pace.h limits the model only).
 const leafLimit = 1 << 20
 
 // addLeaf gives a class a pfifo of that limit. The netlink package has none.
@@ -168,9 +165,11 @@ func (h *htb) addLeaf(class uint32) error {
 	return nil
 }
 
-// Backlog asks for one class: a dump of all would cost what the table holds.
+// Backlog requests the statistics of one class: the cost of a dump grows with the number of
+// classes.
 func (h *htb) Backlog(class uint32) (uint64, bool, error) {
-	// Without ECHO the kernel sends nothing back, without ACK we would wait for it.
+	// Without NLM_F_ECHO the kernel returns no statistics; without NLM_F_ACK Execute would
+	// wait for the end of the answer.
 	req := nl.NewNetlinkRequest(unix.RTM_GETTCLASS, unix.NLM_F_ECHO|unix.NLM_F_ACK)
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(h.link.Attrs().Index), Handle: class, Parent: netlink.MakeHandle(ourMajor, 0)})
 	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTCLASS)

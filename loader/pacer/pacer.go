@@ -12,84 +12,73 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/softroce/softroce-xdp/bpf"
 )
 
-// Burst is what an idle destination may send at once, as time at its rate. It
-// must cover a late timer of the machine, or the rate is lost.
+// Burst is the burst that an idle destination may send, as time at its rate. It has to cover
+// the lateness of the machine's timers, or the rate is not reached.
 const Burst = 4 * time.Millisecond
 
 // A Pacer enforces rates on one interface.
 type Pacer interface {
-	// Name is what the user calls it: edt, htb, police or none.
-	Name() string
-	// Kind is what the data plane calls it.
-	Kind() uint32
-	// OwnQdisc tells whether the root qdisc is replaced, by Setup or (htb) by the
+	// Kind is never Auto.
+	Kind() Kind
+	// OwnQdisc reports whether the root qdisc is replaced, by Setup or (htb) by the
 	// first SetRate.
 	OwnQdisc() bool
-	// Prepare does now, and for good, what the first SetRate would otherwise do to
-	// the interface.
+	// Prepare makes the change of the interface that the first SetRate would make.
+	// It lasts until detach.
 	Prepare() error
-	// SetRate makes a destination's class follow its rate. class is what
-	// an earlier call returned, 0 at first; the result goes into
-	// dest_regs.class_id. Pacers without classes return 0.
+	// SetRate sets the rate of a destination's class. class is the result of an
+	// earlier call, 0 = a new class. The result goes into dest_regs.class_id.
+	// Pacers without classes return 0.
 	SetRate(class uint32, bps uint64) (uint32, error)
-	// Backlog returns how many bytes wait in the class. Pacers whose packets
-	// carry their own time return ok = false: nothing can go apart there.
+	// Backlog returns the number of bytes that wait in the class. ok is false for
+	// pacers whose packets have departure times, which always agree with the model.
 	Backlog(class uint32) (bytes uint64, ok bool, err error)
-	// Release gives the class of a destination that is gone back. htb gives the
-	// root qdisc back with the last one.
+	// Release removes the class of a destination that was deleted. htb restores the
+	// root qdisc with the last one.
 	Release(class uint32) error
 }
 
-// Names lists the pacers in the order in which `auto` tries them.
-var Names = []string{"edt", "htb", "police", "none"}
-
-// Setup prepares the interface for the pacer of that name; auto takes the first
-// that works. It refuses to replace a root qdisc that a person configured.
-func Setup(l netlink.Link, name string) (Pacer, error) {
-	switch name {
-	case "auto":
-		p, err := Setup(l, "edt")
+// Setup prepares the interface for a pacer; Auto takes the first of EDT and HTB that works. It
+// refuses to replace a configured root qdisc.
+func Setup(l netlink.Link, kind Kind) (Pacer, error) {
+	switch kind {
+	case Auto:
+		p, err := Setup(l, EDT)
 		if err == nil {
 			return p, nil
 		}
-		p, err2 := Setup(l, "htb")
+		p, err2 := Setup(l, HTB)
 		if err2 == nil {
 			return p, nil
 		}
 		return nil, fmt.Errorf("no pacer works here: edt: %w; htb: %w; choose --pacer police (drops what is too fast) or none", err, err2)
-	case "edt":
+	case EDT:
 		return setupEDT(l)
-	case "htb":
+	case HTB:
 		return setupHTB(l)
-	case "police":
-		return simple{"police", bpf.PacerPolice}, nil
-	case "none":
-		return simple{"none", bpf.PacerNone}, nil
+	case Police, None:
+		return simple{kind}, nil
 	}
-	return nil, fmt.Errorf("no pacer %q: choose auto, edt, htb, police or none", name)
+	return nil, fmt.Errorf("no pacer %q: choose auto, edt, htb, police or none", kind)
 }
 
 // Adopt returns the pacer that an earlier Setup has left on the interface.
-func Adopt(l netlink.Link, name string, ownQdisc bool) (Pacer, error) {
-	switch name {
-	case "edt":
+func Adopt(l netlink.Link, kind Kind, ownQdisc bool) (Pacer, error) {
+	switch kind {
+	case EDT:
 		return edt{own: ownQdisc}, nil
-	case "htb":
+	case HTB:
 		return adoptHTB(l)
-	case "police":
-		return simple{"police", bpf.PacerPolice}, nil
-	case "none":
-		return simple{"none", bpf.PacerNone}, nil
+	case Police, None:
+		return simple{kind}, nil
 	}
-	return nil, fmt.Errorf("no pacer %q", name)
+	return nil, fmt.Errorf("no pacer %q: it must be edt, htb, police or none", kind)
 }
 
-// Restore removes the root qdisc that Setup made; the kernel puts its default
-// back. It does nothing if somebody has replaced ours in the meantime.
+// Restore removes the root qdisc of the pacer; the kernel restores its default. It does nothing
+// if the root qdisc was replaced by another one meanwhile.
 func Restore(l netlink.Link) error {
 	root, err := rootQdisc(l)
 	if err != nil || root == nil || !isOurs(root) {
@@ -102,20 +91,17 @@ func Restore(l netlink.Link) error {
 }
 
 // simple is a pacer that needs no help of the kernel.
-type simple struct {
-	name string
-	kind uint32
-}
+type simple struct{ kind Kind }
 
-func (s simple) Name() string                           { return s.name }
-func (s simple) Kind() uint32                           { return s.kind }
+func (s simple) Kind() Kind                             { return s.kind }
 func (s simple) OwnQdisc() bool                         { return false }
 func (s simple) Prepare() error                         { return nil }
 func (s simple) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
 func (s simple) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
 func (s simple) Release(uint32) error                   { return nil }
 
-// ourMajor is the handle of qdiscs that are ours, and so how we know them.
+// ourMajor is the major number of the pacer's qdiscs and classes. It distinguishes them from
+// others.
 const ourMajor = 0x5352
 
 func isOurs(q netlink.Qdisc) bool { return q.Attrs().Handle>>16 == ourMajor }
@@ -133,8 +119,8 @@ func rootQdisc(l netlink.Link) (netlink.Qdisc, error) {
 	return nil, nil
 }
 
-// checkReplaceable lets a root qdisc go that the kernel will put back by itself
-// when ours is removed: its defaults have no handle. One of our own is fine too.
+// checkReplaceable returns an error unless the root qdisc may be replaced: it is a default of
+// the kernel (handle 0), which the kernel restores by itself, or belongs to a pacer.
 func checkReplaceable(l netlink.Link) error {
 	root, err := rootQdisc(l)
 	if err != nil || root == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/loader/pacer"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // onHost runs a test inside a namespace with an interface of its own.
@@ -44,12 +44,12 @@ func qdiscs(t *testing.T, l netlink.Link) string {
 func TestHTB(t *testing.T) {
 	onHost(t, func(t *testing.T, l netlink.Link) {
 		before := qdiscs(t, l)
-		p, err := pacer.Setup(l, "htb")
+		p, err := pacer.Setup(l, pacer.HTB)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Name() != "htb" || !p.OwnQdisc() {
-			t.Errorf("%s, own qdisc %v", p.Name(), p.OwnQdisc())
+		if p.Kind() != pacer.HTB || !p.OwnQdisc() {
+			t.Errorf("%s, own qdisc %v", p.Kind(), p.OwnQdisc())
 		}
 		if now := qdiscs(t, l); now != before {
 			t.Errorf("nothing is paced yet, and the qdiscs have changed:\n%s", now)
@@ -76,7 +76,7 @@ func TestHTB(t *testing.T) {
 		}
 
 		// The next agent goes on behind the classes that exist.
-		p, err = pacer.Adopt(l, "htb", true)
+		p, err = pacer.Adopt(l, pacer.HTB, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestHTB(t *testing.T) {
 		if err := p.Release(a); err != nil {
 			t.Errorf("released twice, without htb: %v", err)
 		}
-		if p, err = pacer.Adopt(l, "htb", true); err != nil {
+		if p, err = pacer.Adopt(l, pacer.HTB, true); err != nil {
 			t.Fatal(err)
 		}
 		if a, err = p.SetRate(0, 1e6); err != nil || classRates(t, l)[a] != 1e6/8 {
@@ -120,7 +120,7 @@ func TestHTB(t *testing.T) {
 		}
 
 		// Prepared it comes at once, and stays without classes.
-		if p, err = pacer.Setup(l, "htb"); err != nil {
+		if p, err = pacer.Setup(l, pacer.HTB); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Prepare(); err != nil || !strings.Contains(qdiscs(t, l), "htb") {
@@ -141,7 +141,7 @@ func TestHTB(t *testing.T) {
 // Somebody may configure a root qdisc between attach and the first destination.
 func TestHTBComesTooLate(t *testing.T) {
 	onHost(t, func(t *testing.T, l netlink.Link) {
-		p, err := pacer.Setup(l, "htb")
+		p, err := pacer.Setup(l, pacer.HTB)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func classRates(t *testing.T, l netlink.Link) map[uint32]uint64 {
 	return rates
 }
 
-// A root qdisc that somebody configured is not ours to throw away.
+// A configured root qdisc is not replaced.
 func TestConfiguredQdisc(t *testing.T) {
 	onHost(t, func(t *testing.T, l netlink.Link) {
 		theirs := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(7, 0)})
@@ -198,9 +198,9 @@ func TestConfiguredQdisc(t *testing.T) {
 func TestPacersWithoutHelp(t *testing.T) {
 	onHost(t, func(t *testing.T, l netlink.Link) {
 		before := qdiscs(t, l)
-		for _, name := range []string{"police", "none"} {
+		for _, name := range []pacer.Kind{pacer.Police, pacer.None} {
 			p, err := pacer.Setup(l, name)
-			if err != nil || p.Name() != name || p.OwnQdisc() {
+			if err != nil || p.Kind() != name || p.OwnQdisc() {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}

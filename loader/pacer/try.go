@@ -11,19 +11,18 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Try asks the kernel whether a pacer of that name can work, and returns nil or
-// why not. It tries on the loopback of a network namespace made for this and
-// thrown away: the kernel's own answer, with no interface touched.
-func Try(name string) error {
+// Try returns an error if the kernel does not support a pacer. It sets the pacer up on the
+// loopback interface of a temporary network namespace, so no existing interface changes.
+func Try(kind Kind) error {
 	err, fatal := inNewNamespace(func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err
 		}
-		if name == "htb" {
+		if kind == HTB {
 			return (&htb{link: lo}).install()
 		}
-		_, err = Setup(lo, name)
+		_, err = Setup(lo, kind)
 		return err
 	})
 	return errors.Join(fatal, err)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe asks the running kernel for what the product needs or likes of
-// it. A feature that a test denies looks missing to whoever asks, and to those
-// who would use it without asking (Denied).
+// Package probe finds out which features that the product uses the running kernel has. Tests
+// can deny features: they are then missing for callers of probe, and for code that uses them
+// without probing (Denied).
 package probe
 
 import (
@@ -20,19 +20,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Feature is one thing that the kernel has or has not.
+// Feature is one feature of the kernel.
 type Feature struct {
 	Name     string `json:"name"`
 	Have     bool   `json:"have"`
 	Required bool   `json:"required"`
-	Since    string `json:"since"` // first Linux release with it, or what brings it
-	Why      string `json:"why"`
-	Detail   string `json:"detail,omitempty"` // the kernel's answer, if it is not there
+	Since    string `json:"since"`            // first Linux release with the feature
+	Why      string `json:"why"`              // what it is used for
+	Detail   string `json:"detail,omitempty"` // error of the kernel, if the feature is missing
 }
 
-// Names of features that others use without asking first.
+// Names of features that other packages use.
 const (
-	NativeXDP = "native XDP" // a driver's matter: not among the kernel's
+	NativeXDP = "native XDP" // depends on the driver: not in Kernel
 	XDPFrags  = "native XDP of several buffers"
 	TCX       = "TCX links"
 	Clsact    = "clsact qdisc"
@@ -86,7 +86,7 @@ func Kernel() []Feature {
 	return out
 }
 
-// Have reports whether a feature of that name is there.
+// Have reports whether the list has the feature of that name as present.
 func Have(list []Feature, name string) bool {
 	return slices.ContainsFunc(list, func(f Feature) bool { return f.Name == name && f.Have })
 }
@@ -127,8 +127,8 @@ func haveBPFFS() error {
 	return nil
 }
 
-// haveTCX tries to attach to an interface that cannot exist: a kernel with TCX
-// says that it is not there, an older one that it does not know the request.
+// haveTCX tries to attach to an interface that does not exist: a kernel with TCX returns
+// ENODEV, an older one does not know the request.
 func haveTCX() error {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "GPL",
@@ -149,7 +149,7 @@ func haveTCX() error {
 	return err
 }
 
-// denials are what a kernel without the feature answers to its use.
+// denials are the errors of a kernel without the feature.
 var denials = map[string]error{
 	NativeXDP: unix.EOPNOTSUPP, XDPFrags: unix.EOPNOTSUPP, TCX: ebpf.ErrNotSupported,
 	Clsact: unix.ENOENT, Fq: unix.ENOENT, Htb: unix.ENOENT, BPFFS: unix.ENODEV,
@@ -157,8 +157,7 @@ var denials = map[string]error{
 
 var denied []string
 
-// Deny makes features look missing in this process, for tests of what is said and
-// done then.
+// Deny makes features missing in this process, for tests.
 func Deny(names ...string) error {
 	for _, n := range names {
 		if denials[n] == nil && !slices.ContainsFunc(kernel, func(p kernelProbe) bool { return p.Name == n }) {
@@ -169,8 +168,7 @@ func Deny(names ...string) error {
 	return nil
 }
 
-// Denied returns what a kernel without the feature would answer if a test denies
-// it, else nil.
+// Denied returns the error of a kernel without the feature if a test denies it, else nil.
 func Denied(name string) error {
 	if !slices.Contains(denied, name) {
 		return nil

@@ -18,14 +18,14 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 
-	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // tshark's infiniband dissector, written by others from the specification, must
 // find in our packets what we put there: a second opinion on the extended headers,
 // which scapy does not know.
 func TestTsharkAgreesOnHeaders(t *testing.T) {
-	need.Command(t, "tshark")
+	require.Command(t, "tshark")
 	d := rocev2.Datagram{
 		DestQP: 0x123456, PSN: 0xFEDCBA, AckReq: true, Solicited: true, QKey: 0x80010000, SrcQP: 0x654321,
 		VA: 0x1122334455667788, RKey: 0xCAFE0001, DMALen: 4096, SwapAdd: 0xA1A2A3A4A5A6A7A8, Compare: 0xB1B2B3B4B5B6B7B8,

@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mem holds the words in which a queue pair and the memory it touches
-// speak: access rights, the reasons of a refusal, and the interface between them.
-// Package qp asks, package mr answers; neither imports the other.
+// Package mem is the interface between queue pairs and memory: what a queue pair may ask
+// for, and the reasons of a refusal. Package qp asks, package mr answers; neither imports
+// the other.
 package mem
 
-import "strconv"
+import (
+	"strconv"
 
-// Access is a set of rights on a memory region (IBTA 10.6.3).
-type Access uint8
-
-// The rights. Reading one's own memory needs none.
-const (
-	LocalWrite Access = 1 << iota
-	RemoteWrite
-	RemoteRead
-	RemoteAtomic
-	BindWindows
-	ZeroBased // addresses count from the start of the region
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Fault says why an access was refused. The zero value is no refusal.
@@ -48,18 +39,6 @@ func (f Fault) String() string {
 	return "fault " + strconv.Itoa(int(f))
 }
 
-// Bind is what a bind work request asks for: the window Window becomes
-// [Addr, Addr+Length) of region Region, with these rights, under NewRKey
-// (type 2B, IBTA 10.6.7.2.6).
-type Bind struct {
-	Window uint32 // current rkey of the window
-	Region uint32 // lkey of the region
-	Addr   uint64
-	Length uint64
-	Access Access
-	NewKey uint8 // new low 8 bits of the window's rkey: the part that a consumer owns
-}
-
 // Memory is what a queue pair can touch. All methods may be called for every
 // packet: they do not allocate and do not block. Lengths are bytes; a length of zero
 // touches nothing and needs no valid key (IBTA 9.7.4.1.5). An access that faults
@@ -68,11 +47,11 @@ type Bind struct {
 // Local methods take the lkey of a work request's list; remote ones the rkey of
 // a packet that arrived for queue pair qpn of protection domain pd.
 type Memory interface {
-	CheckLocal(pd, lkey uint32, addr uint64, n uint32, need Access) Fault
+	CheckLocal(pd, lkey uint32, addr uint64, n uint32, need verbs.Access) Fault
 	ReadLocal(pd, lkey uint32, addr uint64, dst []byte) Fault
 	WriteLocal(pd, lkey uint32, addr uint64, src []byte) Fault
 
-	CheckRemote(pd, qpn, rkey uint32, addr uint64, n uint32, need Access) Fault
+	CheckRemote(pd, qpn, rkey uint32, addr uint64, n uint32, need verbs.Access) Fault
 	ReadRemote(pd, qpn, rkey uint32, addr uint64, dst []byte) Fault
 	WriteRemote(pd, qpn, rkey uint32, addr uint64, src []byte) Fault
 
@@ -82,5 +61,5 @@ type Memory interface {
 
 	InvalidateRemote(pd, qpn, rkey uint32) Fault
 	InvalidateLocal(pd, qpn, key uint32) Fault
-	BindWindow(pd, qpn uint32, b Bind) Fault
+	BindWindow(pd, qpn uint32, b verbs.Bind) Fault
 }

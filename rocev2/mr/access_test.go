@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 var native = binary.NativeEndian
@@ -19,8 +20,8 @@ func allAccesses(table *Table, pd, qpn, key uint32, addr uint64, n int) map[stri
 	out := map[string]mem.Fault{
 		"ReadLocal":   table.ReadLocal(pd, key, addr, make([]byte, n)),
 		"WriteLocal":  table.WriteLocal(pd, key, addr, data),
-		"CheckLocal":  table.CheckLocal(pd, key, addr, uint32(n), mem.LocalWrite),
-		"CheckRemote": table.CheckRemote(pd, qpn, key, addr, uint32(n), mem.RemoteWrite),
+		"CheckLocal":  table.CheckLocal(pd, key, addr, uint32(n), verbs.AccessLocalWrite),
+		"CheckRemote": table.CheckRemote(pd, qpn, key, addr, uint32(n), verbs.AccessRemoteWrite),
 		"ReadRemote":  table.ReadRemote(pd, qpn, key, addr, make([]byte, n)),
 		"WriteRemote": table.WriteRemote(pd, qpn, key, addr, data),
 	}
@@ -94,17 +95,17 @@ func TestRefusals(t *testing.T) {
 
 // TestRights: which right each access needs.
 func TestRights(t *testing.T) {
-	needs := map[string]mem.Access{
-		"ReadLocal": 0, "WriteLocal": mem.LocalWrite, "CheckLocal": mem.LocalWrite,
-		"CheckRemote": mem.RemoteWrite, "ReadRemote": mem.RemoteRead, "WriteRemote": mem.RemoteWrite,
-		"CompareSwap": mem.RemoteAtomic, "FetchAdd": mem.RemoteAtomic,
+	needs := map[string]verbs.Access{
+		"ReadLocal": 0, "WriteLocal": verbs.AccessLocalWrite, "CheckLocal": verbs.AccessLocalWrite,
+		"CheckRemote": verbs.AccessRemoteWrite, "ReadRemote": verbs.AccessRemoteRead, "WriteRemote": verbs.AccessRemoteWrite,
+		"CompareSwap": verbs.AccessRemoteAtomic, "FetchAdd": verbs.AccessRemoteAtomic,
 	}
 	table := newTable(t)
 	pd := table.AllocPD()
-	for rights := mem.Access(0); rights <= allRights; rights++ {
+	for rights := verbs.Access(0); rights <= allRights; rights++ {
 		buf := make([]byte, 8)
 		r, err := table.Register(Spec{PD: pd, Host: buf, Access: rights})
-		if rights&(mem.RemoteWrite|mem.RemoteAtomic) != 0 && rights&mem.LocalWrite == 0 {
+		if rights&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && rights&verbs.AccessLocalWrite == 0 {
 			if err == nil {
 				t.Errorf("rights %#b: registered without local write", rights)
 			}
@@ -164,7 +165,7 @@ func TestZeroBased(t *testing.T) {
 	table := newTable(t)
 	pd := table.AllocPD()
 	buf := make([]byte, 8)
-	r := register(t, table, Spec{PD: pd, Host: buf, Access: everything | mem.ZeroBased})
+	r := register(t, table, Spec{PD: pd, Host: buf, Access: everything | verbs.AccessZeroBased})
 	wantFault(t, "write at 2", table.WriteRemote(pd, 1, r.RKey(), 2, []byte("hi")), mem.FaultNone)
 	wantFault(t, "write at 7", table.WriteRemote(pd, 1, r.RKey(), 7, []byte("hi")), mem.FaultRange)
 	wantFault(t, "write at the address", table.WriteRemote(pd, 1, r.RKey(), addressOf(buf), []byte("hi")), mem.FaultRange)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // benchTable returns the interface that a queue pair has, and the keys of n regions.
@@ -30,7 +31,7 @@ func BenchmarkCheckRemote(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				if m.CheckRemote(pd, 1, keys[i], 0x1000, 4096, mem.RemoteWrite) != 0 {
+				if m.CheckRemote(pd, 1, keys[i], 0x1000, 4096, verbs.AccessRemoteWrite) != 0 {
 					b.Fatal("refused")
 				}
 				if i++; i == n {
@@ -89,8 +90,8 @@ func TestNoAllocations(t *testing.T) {
 	buf := make([]byte, 40)
 	for name, key := range map[string]uint32{"host": host, "pages": pages, "no key": 0} {
 		got := testing.AllocsPerRun(100, func() {
-			m.CheckRemote(pd, 1, key, 0x1000, 8, mem.RemoteWrite)
-			m.CheckLocal(pd, key, 0x1000, 8, mem.LocalWrite)
+			m.CheckRemote(pd, 1, key, 0x1000, 8, verbs.AccessRemoteWrite)
+			m.CheckLocal(pd, key, 0x1000, 8, verbs.AccessLocalWrite)
 			m.WriteRemote(pd, 1, key, 0x1008, buf)
 			m.ReadRemote(pd, 1, key, 0x1008, buf)
 			m.WriteLocal(pd, key, 0x1008, buf)

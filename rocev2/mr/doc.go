@@ -9,7 +9,7 @@
 //
 //	t, _ := mr.New(mr.Config{})
 //	pd := t.AllocPD()
-//	r, err := t.Register(mr.Spec{PD: pd, Host: buf, Access: mem.LocalWrite | mem.RemoteWrite})
+//	r, err := t.Register(mr.Spec{PD: pd, Host: buf, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
 //	... r.VA() and r.RKey() go to the peer ...
 //	err = r.Deregister() // nothing touches buf from here on
 //
@@ -34,7 +34,7 @@
 //
 // All methods may be called by any goroutine. Accesses take no lock: they read an
 // immutable entry through an atomic pointer, and count themselves in the entry
-// while they copy. Whoever withdraws an entry (deregistration, invalidation) first
+// while they copy. The caller that withdraws an entry (deregistration, invalidation) first
 // makes it unreachable and then waits for that count to fall to zero, so memory may
 // be unmapped as soon as Deregister returns. The count is in the entry and not an
 // epoch of the engine's threads because Deregister then waits for copies from this

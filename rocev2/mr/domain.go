@@ -2,7 +2,11 @@
 
 package mr
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 // domains counts what each protection domain holds.
 type domains struct {
@@ -14,7 +18,7 @@ func newDomains() domains { return domains{holds: map[uint32]int{}} }
 
 func (d *domains) hold(pd uint32) error {
 	if _, ok := d.holds[pd]; !ok {
-		return fmt.Errorf("protection domain %d: %w", pd, ErrPD)
+		return fmt.Errorf("protection domain %d: %w", pd, verbs.ErrPD)
 	}
 	d.holds[pd]++
 	return nil
@@ -43,16 +47,16 @@ func (t *Table) AllocPD() uint32 {
 }
 
 // FreePD ends a protection domain. While regions, windows or holds are left it
-// fails with ErrBusy (IBTA 11.2.1).
+// fails with verbs.ErrBusy (IBTA 11.2.1).
 func (t *Table) FreePD(pd uint32) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, ok := t.domains.holds[pd]
 	if !ok {
-		return fmt.Errorf("mr: protection domain %d: %w", pd, ErrPD)
+		return fmt.Errorf("mr: protection domain %d: %w", pd, verbs.ErrPD)
 	}
 	if n > 0 {
-		return fmt.Errorf("mr: protection domain %d: %w by %d regions, windows or queue pairs; remove those first", pd, ErrBusy, n)
+		return fmt.Errorf("mr: protection domain %d: %w by %d regions, windows or queue pairs; remove those first", pd, verbs.ErrBusy, n)
 	}
 	delete(t.domains.holds, pd)
 	return nil

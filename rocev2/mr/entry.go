@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // entry is what a key stands for: a region, or a window as it is bound. All but
@@ -17,7 +18,7 @@ type entry struct {
 	key    uint32
 	pd     uint32
 	qpn    uint32 // of a window: the queue pair it is bound to
-	access mem.Access
+	access verbs.Access
 	closed atomic.Uint32 // mem.Fault of everybody who comes from now on
 
 	va     uint64 // first address under this key
@@ -37,7 +38,7 @@ type entry struct {
 const withdrawn = math.MinInt64 / 2
 
 // admits judges an access of n bytes at addr, in the order of the faults.
-func (e *entry) admits(pd uint32, addr, n uint64, need mem.Access) mem.Fault {
+func (e *entry) admits(pd uint32, addr, n uint64, need verbs.Access) mem.Fault {
 	if e.pd != pd {
 		return mem.FaultPD
 	}
@@ -78,7 +79,7 @@ func (e *entry) close(f mem.Fault) {
 	}
 }
 
-// drain waits until the accesses that were under way when close was called have
+// drain waits until the accesses that were in progress when close was called have
 // ended.
 func (e *entry) drain() {
 	for i := 0; e.users.Load() != withdrawn; i++ {

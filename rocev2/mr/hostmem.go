@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // This file has all of the package's unsafe code: the address of a slice, and a
@@ -43,7 +45,7 @@ type Arena []byte
 // NewArena returns b as a backend. Its address must be a multiple of 8; mappings are.
 func NewArena(b []byte) (Arena, error) {
 	if addressOf(b)%8 != 0 {
-		return nil, fmt.Errorf("mr: arena: %w: its memory is not aligned to 8 bytes", ErrRange)
+		return nil, fmt.Errorf("mr: arena: %w: its memory is not aligned to 8 bytes", verbs.ErrRange)
 	}
 	return Arena(b), nil
 }
@@ -55,7 +57,7 @@ func (a Arena) piece(addr uint64, n int) ([]byte, error) {
 	return a[addr : addr+uint64(n)], nil
 }
 
-var errOutside = fmt.Errorf("mr: arena: %w: outside of it", ErrRange)
+var errOutside = fmt.Errorf("mr: arena: %w: outside of it", verbs.ErrRange)
 
 // ReadAt implements Backend.
 func (a Arena) ReadAt(dst []byte, addr uint64) error {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // The model: a region is a list of where its bytes are, one by one, and every rule
@@ -34,7 +35,7 @@ type modelWindow struct {
 	key    uint32
 	bound  bool
 	qpn    uint32
-	access mem.Access
+	access verbs.Access
 	va     uint64
 	cells  []*byte
 	region *modelRegion
@@ -65,11 +66,11 @@ func newModel(t *rapid.T) *model {
 	return m
 }
 
-var rights = rapid.Custom(func(t *rapid.T) mem.Access {
+var rights = rapid.Custom(func(t *rapid.T) verbs.Access {
 	if rapid.Bool().Draw(t, "all rights") {
 		return everything
 	}
-	return mem.Access(rapid.Uint8Range(0, uint8(allRights)).Draw(t, "rights"))
+	return verbs.Access(rapid.Uint8Range(0, uint8(allRights)).Draw(t, "rights"))
 })
 
 // drawSpec draws a region that may or may not be refused, and where its bytes are.
@@ -78,7 +79,7 @@ func (m *model) drawSpec(t *rapid.T) (s Spec, cells []*byte, place []int) {
 		PD: rapid.SampledFrom(m.pds).Draw(t, "pd"), Access: rights.Draw(t, "rights"),
 		Invalidatable: rapid.Bool().Draw(t, "invalidatable"),
 	}
-	if s.Access&mem.ZeroBased == 0 {
+	if s.Access&verbs.AccessZeroBased == 0 {
 		s.VA = rapid.SampledFrom([]uint64{8, 4096, 4099, 1 << 63, math.MaxUint64 - 63, math.MaxUint64 - 7}).Draw(t, "va")
 	}
 	if rapid.Bool().Draw(t, "host") {
@@ -111,13 +112,13 @@ func atomicsFit(va uint64, place []int) bool { return int(va%8) == place[0] }
 
 // wanted reports whether a region with this spec must be accepted.
 func wanted(s Spec, cells []*byte, place []int) bool {
-	if s.Access&(mem.RemoteWrite|mem.RemoteAtomic) != 0 && s.Access&mem.LocalWrite == 0 {
+	if s.Access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && s.Access&verbs.AccessLocalWrite == 0 {
 		return false
 	}
 	if s.VA >= 1<<63+1 && uint64(len(cells)) > -s.VA {
 		return false
 	}
-	return s.Access&mem.RemoteAtomic == 0 || atomicsFit(s.VA, place)
+	return s.Access&verbs.AccessRemoteAtomic == 0 || atomicsFit(s.VA, place)
 }
 
 func (m *model) register(t *rapid.T) {
@@ -157,7 +158,7 @@ func (m *model) deregister(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.regions)-1).Draw(t, "region")
 	r := m.regions[i]
 	err := r.real.Deregister()
-	if r.windows > 0 && !errors.Is(err, ErrBusy) || r.windows == 0 && err != nil {
+	if r.windows > 0 && !errors.Is(err, verbs.ErrBusy) || r.windows == 0 && err != nil {
 		t.Fatalf("deregister with %d windows: %v", r.windows, err)
 	}
 	if err == nil {
@@ -241,7 +242,7 @@ func inside(va uint64, cells []*byte, addr uint64, n uint64) []*byte {
 }
 
 // judge is the rule book.
-func (m *model) judge(pd, qpn, key uint32, addr, n uint64, need mem.Access, remote bool) ([]*byte, mem.Fault) {
+func (m *model) judge(pd, qpn, key uint32, addr, n uint64, need verbs.Access, remote bool) ([]*byte, mem.Fault) {
 	r, w := m.lookup(key)
 	switch {
 	case r == nil && w == nil || w != nil && !remote:
@@ -252,7 +253,7 @@ func (m *model) judge(pd, qpn, key uint32, addr, n uint64, need mem.Access, remo
 		return nil, mem.FaultState
 	}
 	var cells []*byte
-	var access mem.Access
+	var access verbs.Access
 	if r != nil {
 		cells, access = inside(r.va, r.cells, addr, n), r.spec.Access
 	} else {
@@ -269,8 +270,8 @@ func (m *model) judge(pd, qpn, key uint32, addr, n uint64, need mem.Access, remo
 
 func (m *model) bind(t *rapid.T) {
 	pd, qpn := rapid.SampledFrom(m.pds).Draw(t, "pd"), rapid.Uint32Range(1, 2).Draw(t, "qpn")
-	b := mem.Bind{
-		Window: m.drawKey(t), Region: m.drawKey(t), Access: rights.Draw(t, "rights") &^ (mem.LocalWrite | mem.BindWindows),
+	b := verbs.Bind{
+		Window: m.drawKey(t), Region: m.drawKey(t), Access: rights.Draw(t, "rights") &^ (verbs.AccessLocalWrite | verbs.AccessBindWindows),
 		Length: rapid.Uint64Range(0, 40).Draw(t, "length"), NewKey: rapid.Uint8().Draw(t, "new key"),
 	}
 	b.Addr = m.drawAddr(t, b.Region)
@@ -280,7 +281,7 @@ func (m *model) bind(t *rapid.T) {
 	var cells []*byte
 	var place []int
 	va := b.Addr
-	if b.Access&mem.ZeroBased != 0 {
+	if b.Access&verbs.AccessZeroBased != 0 {
 		va = 0
 	}
 	switch {
@@ -292,12 +293,12 @@ func (m *model) bind(t *rapid.T) {
 		want = mem.FaultState
 	case b.Length == 0 || inside(r.va, r.cells, b.Addr, b.Length) == nil:
 		want = mem.FaultRange
-	case r.spec.Access&mem.BindWindows == 0 || r.spec.Access&mem.ZeroBased != 0,
-		b.Access&(mem.RemoteWrite|mem.RemoteAtomic) != 0 && r.spec.Access&mem.LocalWrite == 0:
+	case r.spec.Access&verbs.AccessBindWindows == 0 || r.spec.Access&verbs.AccessZeroBased != 0,
+		b.Access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && r.spec.Access&verbs.AccessLocalWrite == 0:
 		want = mem.FaultRights
 	default:
 		cells, place = inside(r.va, r.cells, b.Addr, b.Length), r.placeOfCell[b.Addr-r.va:]
-		if b.Access&mem.RemoteAtomic != 0 && !atomicsFit(va, place) {
+		if b.Access&verbs.AccessRemoteAtomic != 0 && !atomicsFit(va, place) {
 			want = mem.FaultAlign
 		}
 	}
@@ -386,8 +387,8 @@ func (m *model) access(t *rapid.T) {
 	data := rapid.SliceOfN(rapid.Byte(), n, n).Draw(t, "data")
 	kind := rapid.SampledFrom([]string{"read local", "write local", "read remote", "write remote", "add", "swap"}).Draw(t, "kind")
 
-	need := map[string]mem.Access{"write local": mem.LocalWrite, "read remote": mem.RemoteRead, "write remote": mem.RemoteWrite,
-		"add": mem.RemoteAtomic, "swap": mem.RemoteAtomic}[kind]
+	need := map[string]verbs.Access{"write local": verbs.AccessLocalWrite, "read remote": verbs.AccessRemoteRead, "write remote": verbs.AccessRemoteWrite,
+		"add": verbs.AccessRemoteAtomic, "swap": verbs.AccessRemoteAtomic}[kind]
 	atomic := kind == "add" || kind == "swap"
 	remote := atomic || kind == "read remote" || kind == "write remote"
 	if atomic {
@@ -463,7 +464,7 @@ func (m *model) access(t *rapid.T) {
 	}
 }
 
-func (m *model) check(pd, qpn, key uint32, addr uint64, n uint32, need mem.Access, remote bool) mem.Fault {
+func (m *model) check(pd, qpn, key uint32, addr uint64, n uint32, need verbs.Access, remote bool) mem.Fault {
 	if remote {
 		return m.table.CheckRemote(pd, qpn, key, addr, n, need)
 	}

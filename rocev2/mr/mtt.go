@@ -7,6 +7,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Backend is memory that is not a slice of this process, such as the card's DDR
@@ -48,21 +50,21 @@ func newMTT(p Pages) (*mtt, error) {
 	size := p.PageSize
 	switch {
 	case p.Backend == nil:
-		return nil, fmt.Errorf("%w: pages without a backend", ErrRange)
+		return nil, fmt.Errorf("%w: pages without a backend", verbs.ErrRange)
 	case size < 8 || bits.OnesCount64(size) != 1:
-		return nil, fmt.Errorf("%w: page size %d; use a power of 2 from 8 on", ErrRange, size)
+		return nil, fmt.Errorf("%w: page size %d; use a power of 2 from 8 on", verbs.ErrRange, size)
 	case p.First >= size:
-		return nil, fmt.Errorf("%w: the first byte is at offset %d of a page of %d bytes", ErrRange, p.First, size)
+		return nil, fmt.Errorf("%w: the first byte is at offset %d of a page of %d bytes", verbs.ErrRange, p.First, size)
 	case p.First+p.Length < p.Length || p.First+p.Length > math.MaxUint64-size ||
 		(p.First+p.Length+size-1)/size != uint64(len(p.Addrs)):
-		return nil, fmt.Errorf("%w: %d bytes at offset %d do not take %d pages of %d bytes", ErrRange, p.Length, p.First, len(p.Addrs), size)
+		return nil, fmt.Errorf("%w: %d bytes at offset %d do not take %d pages of %d bytes", verbs.ErrRange, p.Length, p.First, len(p.Addrs), size)
 	}
 	for _, a := range p.Addrs {
 		if a%size != 0 {
-			return nil, fmt.Errorf("%w: page address %#x is no multiple of the page size %d", ErrRange, a, size)
+			return nil, fmt.Errorf("%w: page address %#x is no multiple of the page size %d", verbs.ErrRange, a, size)
 		}
 		if a > math.MaxUint64-size { // run adds the size
-			return nil, fmt.Errorf("%w: page address %#x is the last page of all addresses", ErrRange, a)
+			return nil, fmt.Errorf("%w: page address %#x is the last page of all addresses", verbs.ErrRange, a)
 		}
 	}
 	return &mtt{

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // TestPages: regions over pages in several banks, in no order, at every page size,
@@ -30,7 +31,7 @@ func TestPages(t *testing.T) {
 			}
 			table := newTable(t)
 			pd := table.AllocPD()
-			r := register(t, table, Spec{PD: pd, VA: va, Access: everything &^ mem.RemoteAtomic,
+			r := register(t, table, Spec{PD: pd, VA: va, Access: everything &^ verbs.AccessRemoteAtomic,
 				Pages: &Pages{Backend: b, PageSize: size, Addrs: addrs, First: first, Length: length}})
 
 			want := make([]byte, length)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // engines runs n goroutines that call f until stop is called.
@@ -71,7 +72,7 @@ func TestUnmapAfterDeregister(t *testing.T) {
 }
 
 // TestNoAccessAfterItsEnd: whatever ends the way to memory, its owner may touch it at
-// once. The race detector sees an access that was still under way.
+// once. The race detector sees an access that was still in progress.
 func TestNoAccessAfterItsEnd(t *testing.T) {
 	for _, end := range []string{"deregister", "reregister", "invalidate region", "invalidate window", "free window", "release qp"} {
 		t.Run(end, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestNoAccessAfterItsEnd(t *testing.T) {
 				r := register(t, table, spec)
 				w := newWindow(t, table, pd)
 				if end == "invalidate window" || end == "free window" || end == "release qp" {
-					b := mem.Bind{Window: w.RKey(), Region: r.LKey(), Addr: 0x1000, Length: uint64(len(buf)), Access: mem.RemoteWrite}
+					b := verbs.Bind{Window: w.RKey(), Region: r.LKey(), Addr: 0x1000, Length: uint64(len(buf)), Access: verbs.AccessRemoteWrite}
 					wantFault(t, "bind", table.BindWindow(pd, 1, b), mem.FaultNone)
 					key.Store(w.RKey()) // never the region's: that way stays open
 				} else {
@@ -151,7 +152,7 @@ func TestLateComer(t *testing.T) {
 		{"invalidate", func(r *Region) error { table.InvalidateLocal(pd, 1, r.LKey()); return nil }, mem.FaultState},
 	} {
 		r := register(t, table, Spec{PD: pd, Host: make([]byte, 8), Access: everything, Invalidatable: true})
-		e, f := table.remote(pd, 1, r.RKey(), r.VA(), 8, mem.RemoteRead)
+		e, f := table.remote(pd, 1, r.RKey(), r.VA(), 8, verbs.AccessRemoteRead)
 		wantFault(t, "granted", f, mem.FaultNone)
 		if err := c.end(r); err != nil {
 			t.Fatal(err)
@@ -188,7 +189,7 @@ func TestDeregisterWaits(t *testing.T) {
 			w := newWindow(t, table, pd)
 			key := r.RKey()
 			if how == "window" {
-				bind := mem.Bind{Window: w.RKey(), Region: key, Length: 4096, Access: mem.RemoteRead}
+				bind := verbs.Bind{Window: w.RKey(), Region: key, Length: 4096, Access: verbs.AccessRemoteRead}
 				wantFault(t, "bind", table.BindWindow(pd, 1, bind), mem.FaultNone)
 				key = w.RKey()
 			}
@@ -218,7 +219,7 @@ func TestDeregisterWaits(t *testing.T) {
 			}
 			select {
 			case err := <-ended:
-				t.Fatalf("it returned (%v) while a read was under way", err)
+				t.Fatalf("it returned (%v) while a read was in progress", err)
 			case <-time.After(30 * time.Millisecond):
 			}
 			close(b.release)

@@ -8,13 +8,14 @@ import (
 	"sync"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Spec says what memory is registered, where it is known and what may be done
 // with it.
 type Spec struct {
 	PD     uint32
-	Access mem.Access
+	Access verbs.Access
 
 	// Host is memory of this process, the fast way: one copy per access. It must
 	// not move, so it is not taken from a goroutine's stack; slices are never there
@@ -26,7 +27,7 @@ type Spec struct {
 
 	// VA is the address of the first byte as work requests and peers name it, in
 	// this process or in another whose memory this is. 0 takes the address of
-	// Host, and 0 itself with Pages. With mem.ZeroBased it must be 0, and is.
+	// Host, and 0 itself with Pages. With verbs.AccessZeroBased it must be 0, and is.
 	VA uint64
 
 	// Invalidatable allows local invalidation, and that by a peer's SEND with
@@ -36,23 +37,23 @@ type Spec struct {
 }
 
 const (
-	remoteRights = mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic
-	allRights    = remoteRights | mem.LocalWrite | mem.BindWindows | mem.ZeroBased
+	remoteRights = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	allRights    = remoteRights | verbs.AccessLocalWrite | verbs.AccessBindWindows | verbs.AccessZeroBased
 )
 
 // entry checks the spec and makes an entry of it, without a key.
 func (s Spec) entry() (*entry, error) {
 	if s.Access&^allRights != 0 {
-		return nil, fmt.Errorf("%w: unknown bits %#x", ErrRights, s.Access&^allRights)
+		return nil, fmt.Errorf("%w: unknown bits %#x", verbs.ErrAccess, s.Access&^allRights)
 	}
-	if s.Access&(mem.RemoteWrite|mem.RemoteAtomic) != 0 && s.Access&mem.LocalWrite == 0 {
+	if s.Access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && s.Access&verbs.AccessLocalWrite == 0 {
 		// IBTA 10.6.3, 11.2.8
-		return nil, fmt.Errorf("%w: remote write and remote atomic need local write as well", ErrRights)
+		return nil, fmt.Errorf("%w: remote write and remote atomic need local write as well", verbs.ErrAccess)
 	}
 	e := &entry{pd: s.PD, access: s.Access, va: s.VA}
 	switch {
 	case (s.Host == nil) == (s.Pages == nil):
-		return nil, fmt.Errorf("%w: give either host memory or pages", ErrRange)
+		return nil, fmt.Errorf("%w: give either host memory or pages", verbs.ErrRange)
 	case s.Pages != nil:
 		m, err := newMTT(*s.Pages)
 		if err != nil {
@@ -61,19 +62,19 @@ func (s Spec) entry() (*entry, error) {
 		e.pages, e.length = m, s.Pages.Length
 	default:
 		e.host, e.length = s.Host[:len(s.Host):len(s.Host)], uint64(len(s.Host))
-		if e.va == 0 && s.Access&mem.ZeroBased == 0 {
+		if e.va == 0 && s.Access&verbs.AccessZeroBased == 0 {
 			e.va = addressOf(s.Host)
 		}
 	}
 	switch {
 	case e.length == 0:
-		return nil, fmt.Errorf("%w: a region of 0 bytes", ErrRange)
-	case s.Access&mem.ZeroBased != 0 && s.VA != 0:
-		return nil, fmt.Errorf("%w: a zero-based region has no address; got %#x", ErrRange, s.VA)
+		return nil, fmt.Errorf("%w: a region of 0 bytes", verbs.ErrRange)
+	case s.Access&verbs.AccessZeroBased != 0 && s.VA != 0:
+		return nil, fmt.Errorf("%w: a zero-based region has no address; got %#x", verbs.ErrRange, s.VA)
 	case e.length-1 > math.MaxUint64-e.va:
-		return nil, fmt.Errorf("%w: %d bytes at %#x go beyond the last address", ErrRange, e.length, e.va)
-	case s.Access&mem.RemoteAtomic != 0 && !e.aligned():
-		return nil, fmt.Errorf("%w: for atomics, address %#x and the memory behind it must be equal modulo 8", ErrRange, e.va)
+		return nil, fmt.Errorf("%w: %d bytes at %#x go beyond the last address", verbs.ErrRange, e.length, e.va)
+	case s.Access&verbs.AccessRemoteAtomic != 0 && !e.aligned():
+		return nil, fmt.Errorf("%w: for atomics, address %#x and the memory behind it must be equal modulo 8", verbs.ErrRange, e.va)
 	}
 	return e, nil
 }
@@ -93,8 +94,7 @@ type Region struct {
 }
 
 // Register makes a region with a fresh key (IBTA 11.2.8, Register Memory
-// Region). The error wraps ErrPD,
-// ErrFull, ErrRights or ErrRange.
+// Region). The error wraps verbs.ErrPD, ErrNoKey, ErrAccess or ErrRange.
 func (t *Table) Register(s Spec) (*Region, error) {
 	e, err := s.entry()
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *Table) Register(s Spec) (*Region, error) {
 	slot, ok := t.keys.take()
 	if !ok {
 		t.domains.release(s.PD)
-		return nil, fmt.Errorf("mr: register: %w: all %d are taken", ErrFull, len(t.slots))
+		return nil, fmt.Errorf("mr: register: %w: all %d are taken", verbs.ErrNoKey, len(t.slots))
 	}
 	r := &Region{table: t, slot: slot, entry: e, invalidatable: s.Invalidatable}
 	e.region, e.key = r, t.keys.next(slot)
@@ -116,9 +116,9 @@ func (t *Table) Register(s Spec) (*Region, error) {
 	return r, nil
 }
 
-// Deregister ends the region (IBTA 11.2.8, Deregister Memory Region). When it returns nil, no access to the
-// memory is under way and none will come. With windows bound it fails with ErrBusy
-// and changes nothing.
+// Deregister ends the region (IBTA 11.2.8, Deregister Memory Region). When it returns nil,
+// no access to the memory is in progress and none will come. With windows bound it fails
+// with verbs.ErrBusy and changes nothing.
 func (r *Region) Deregister() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -141,8 +141,8 @@ func (r *Region) Deregister() error {
 
 // Reregister gives the region new rights, memory, address or domain, and always a new
 // key; an invalidated region is valid again (IBTA 11.2.8, Reregister Memory
-// Region). When it returns nil, no
-// access with the old key is under way. On an error the region is as it was.
+// Region). When it returns nil, no access with the old key is in progress. On an error
+// the region is as it was.
 func (r *Region) Reregister(s Spec) error {
 	e, err := s.entry()
 	if err != nil {
@@ -173,10 +173,10 @@ func (r *Region) Reregister(s Spec) error {
 
 func (r *Region) removable() error {
 	if r.gone {
-		return fmt.Errorf("the region %w", ErrGone)
+		return fmt.Errorf("the region %w", verbs.ErrDestroyed)
 	}
 	if r.windows > 0 {
-		return fmt.Errorf("the region is %w: %d windows are bound to it; invalidate or free them first", ErrBusy, r.windows)
+		return fmt.Errorf("the region is %w: %d windows are bound to it; invalidate or free them first", verbs.ErrBusy, r.windows)
 	}
 	return nil
 }
@@ -209,4 +209,4 @@ func (r *Region) Len() uint64 { return r.now().length }
 func (r *Region) PD() uint32 { return r.now().pd }
 
 // Access is what the region allows.
-func (r *Region) Access() mem.Access { return r.now().access }
+func (r *Region) Access() verbs.Access { return r.now().access }

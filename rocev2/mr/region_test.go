@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 func TestRegisterRefuses(t *testing.T) {
@@ -27,29 +28,29 @@ func TestRegisterRefuses(t *testing.T) {
 		want error
 		text string
 	}{
-		{"no domain", Spec{PD: 99, Host: buf}, ErrPD, "protection domain 99"},
-		{"remote write alone", Spec{PD: pd, Host: buf, Access: mem.RemoteWrite}, ErrRights, "need local write"},
-		{"remote atomic alone", Spec{PD: pd, Host: buf, Access: mem.RemoteAtomic}, ErrRights, "need local write"},
-		{"unknown right", Spec{PD: pd, Host: buf, Access: 0x80}, ErrRights, "0x80"},
-		{"no memory", Spec{PD: pd}, ErrRange, "either"},
-		{"two memories", Spec{PD: pd, Host: buf, Pages: page(func(*Pages) {})}, ErrRange, "either"},
-		{"no bytes", Spec{PD: pd, Host: buf[:0]}, ErrRange, "0 bytes"},
-		{"wraps", Spec{PD: pd, Host: buf, VA: math.MaxUint64 - 62}, ErrRange, "beyond the last address"},
-		{"zero-based with an address", Spec{PD: pd, Host: buf, VA: 8, Access: mem.ZeroBased}, ErrRange, "zero-based"},
-		{"atomics on crooked memory", Spec{PD: pd, Host: buf[1:], VA: 8, Access: everything}, ErrRange, "modulo 8"},
-		{"atomics on crooked zero-based memory", Spec{PD: pd, Host: buf[1:], Access: everything | mem.ZeroBased}, ErrRange, "modulo 8"},
-		{"atomics on crooked pages", Spec{PD: pd, Pages: page(func(*Pages) {}), VA: 8, Access: everything}, ErrRange, "modulo 8"},
-		{"no backend", Spec{PD: pd, Pages: page(func(p *Pages) { p.Backend = nil })}, ErrRange, "backend"},
-		{"page size 0", Spec{PD: pd, Pages: page(func(p *Pages) { p.PageSize = 0 })}, ErrRange, "power of 2"},
-		{"page size 384", Spec{PD: pd, Pages: page(func(p *Pages) { p.PageSize = 384 })}, ErrRange, "power of 2"},
-		{"first byte in the second page", Spec{PD: pd, Pages: page(func(p *Pages) { p.First = 256 })}, ErrRange, "offset 256"},
-		{"too few pages", Spec{PD: pd, Pages: page(func(p *Pages) { p.Length = 413 })}, ErrRange, "2 pages"},
-		{"too many pages", Spec{PD: pd, Pages: page(func(p *Pages) { p.Length = 156 })}, ErrRange, "2 pages"},
-		{"no page", Spec{PD: pd, Pages: page(func(p *Pages) { p.Addrs = nil })}, ErrRange, "0 pages"},
-		{"no bytes, no page", Spec{PD: pd, Pages: &Pages{Backend: b, PageSize: 256}}, ErrRange, "0 bytes"},
-		{"length wraps", Spec{PD: pd, Pages: page(func(p *Pages) { p.Length = math.MaxUint64 })}, ErrRange, "2 pages"},
-		{"crooked page", Spec{PD: pd, Pages: page(func(p *Pages) { p.Addrs[1]++ })}, ErrRange, "no multiple"},
-		{"last page of all", Spec{PD: pd, Pages: page(func(p *Pages) { p.Addrs[1] = math.MaxUint64 - 255 })}, ErrRange, "last page"},
+		{"no domain", Spec{PD: 99, Host: buf}, verbs.ErrPD, "protection domain 99"},
+		{"remote write alone", Spec{PD: pd, Host: buf, Access: verbs.AccessRemoteWrite}, verbs.ErrAccess, "need local write"},
+		{"remote atomic alone", Spec{PD: pd, Host: buf, Access: verbs.AccessRemoteAtomic}, verbs.ErrAccess, "need local write"},
+		{"unknown right", Spec{PD: pd, Host: buf, Access: 0x80}, verbs.ErrAccess, "0x80"},
+		{"no memory", Spec{PD: pd}, verbs.ErrRange, "either"},
+		{"two memories", Spec{PD: pd, Host: buf, Pages: page(func(*Pages) {})}, verbs.ErrRange, "either"},
+		{"no bytes", Spec{PD: pd, Host: buf[:0]}, verbs.ErrRange, "0 bytes"},
+		{"wraps", Spec{PD: pd, Host: buf, VA: math.MaxUint64 - 62}, verbs.ErrRange, "beyond the last address"},
+		{"zero-based with an address", Spec{PD: pd, Host: buf, VA: 8, Access: verbs.AccessZeroBased}, verbs.ErrRange, "zero-based"},
+		{"atomics on crooked memory", Spec{PD: pd, Host: buf[1:], VA: 8, Access: everything}, verbs.ErrRange, "modulo 8"},
+		{"atomics on crooked zero-based memory", Spec{PD: pd, Host: buf[1:], Access: everything | verbs.AccessZeroBased}, verbs.ErrRange, "modulo 8"},
+		{"atomics on crooked pages", Spec{PD: pd, Pages: page(func(*Pages) {}), VA: 8, Access: everything}, verbs.ErrRange, "modulo 8"},
+		{"no backend", Spec{PD: pd, Pages: page(func(p *Pages) { p.Backend = nil })}, verbs.ErrRange, "backend"},
+		{"page size 0", Spec{PD: pd, Pages: page(func(p *Pages) { p.PageSize = 0 })}, verbs.ErrRange, "power of 2"},
+		{"page size 384", Spec{PD: pd, Pages: page(func(p *Pages) { p.PageSize = 384 })}, verbs.ErrRange, "power of 2"},
+		{"first byte in the second page", Spec{PD: pd, Pages: page(func(p *Pages) { p.First = 256 })}, verbs.ErrRange, "offset 256"},
+		{"too few pages", Spec{PD: pd, Pages: page(func(p *Pages) { p.Length = 413 })}, verbs.ErrRange, "2 pages"},
+		{"too many pages", Spec{PD: pd, Pages: page(func(p *Pages) { p.Length = 156 })}, verbs.ErrRange, "2 pages"},
+		{"no page", Spec{PD: pd, Pages: page(func(p *Pages) { p.Addrs = nil })}, verbs.ErrRange, "0 pages"},
+		{"no bytes, no page", Spec{PD: pd, Pages: &Pages{Backend: b, PageSize: 256}}, verbs.ErrRange, "0 bytes"},
+		{"length wraps", Spec{PD: pd, Pages: page(func(p *Pages) { p.Length = math.MaxUint64 })}, verbs.ErrRange, "2 pages"},
+		{"crooked page", Spec{PD: pd, Pages: page(func(p *Pages) { p.Addrs[1]++ })}, verbs.ErrRange, "no multiple"},
+		{"last page of all", Spec{PD: pd, Pages: page(func(p *Pages) { p.Addrs[1] = math.MaxUint64 - 255 })}, verbs.ErrRange, "last page"},
 	} {
 		r, err := table.Register(c.spec)
 		if r != nil || !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
@@ -134,10 +135,10 @@ func TestAllKeysTaken(t *testing.T) {
 	for range 256 {
 		all = append(all, register(t, table, spec))
 	}
-	if _, err := table.Register(spec); !errors.Is(err, ErrFull) {
+	if _, err := table.Register(spec); !errors.Is(err, verbs.ErrNoKey) {
 		t.Errorf("region 257: %v", err)
 	}
-	if _, err := table.AllocWindow(pd); !errors.Is(err, ErrFull) {
+	if _, err := table.AllocWindow(pd); !errors.Is(err, verbs.ErrNoKey) {
 		t.Errorf("window 257: %v", err)
 	}
 	for _, r := range all {
@@ -168,13 +169,13 @@ func TestReregister(t *testing.T) {
 	table := newTable(t)
 	pd, other := table.AllocPD(), table.AllocPD()
 	one, two := []byte("one....."), []byte("two.....")
-	r := register(t, table, Spec{PD: pd, Host: one, VA: 0x1000, Access: mem.RemoteRead})
+	r := register(t, table, Spec{PD: pd, Host: one, VA: 0x1000, Access: verbs.AccessRemoteRead})
 	key := r.RKey()
 
-	if err := r.Reregister(Spec{PD: 99, Host: two}); !errors.Is(err, ErrPD) {
+	if err := r.Reregister(Spec{PD: 99, Host: two}); !errors.Is(err, verbs.ErrPD) {
 		t.Errorf("to no domain: %v", err)
 	}
-	if err := r.Reregister(Spec{PD: pd, Host: two, Access: mem.RemoteWrite}); !errors.Is(err, ErrRights) {
+	if err := r.Reregister(Spec{PD: pd, Host: two, Access: verbs.AccessRemoteWrite}); !errors.Is(err, verbs.ErrAccess) {
 		t.Errorf("to impossible rights: %v", err)
 	}
 	got := make([]byte, 3)
@@ -183,27 +184,27 @@ func TestReregister(t *testing.T) {
 		t.Errorf("read %q", got)
 	}
 
-	if err := r.Reregister(Spec{PD: other, Host: two, VA: 0x2000, Access: mem.RemoteRead}); err != nil {
+	if err := r.Reregister(Spec{PD: other, Host: two, VA: 0x2000, Access: verbs.AccessRemoteRead}); err != nil {
 		t.Fatal(err)
 	}
 	wantFault(t, "old domain", table.ReadRemote(pd, 1, r.RKey(), 0x2000, got), mem.FaultPD)
 	wantFault(t, "new domain", table.ReadRemote(other, 1, r.RKey(), 0x2000, got), mem.FaultNone)
-	if string(got) != "two" || r.PD() != other || r.VA() != 0x2000 || r.Access() != mem.RemoteRead {
+	if string(got) != "two" || r.PD() != other || r.VA() != 0x2000 || r.Access() != verbs.AccessRemoteRead {
 		t.Errorf("read %q from region of domain %d at %#x", got, r.PD(), r.VA())
 	}
 	if err := table.FreePD(pd); err != nil {
 		t.Errorf("the old domain is held: %v", err)
 	}
-	if err := table.FreePD(other); !errors.Is(err, ErrBusy) {
+	if err := table.FreePD(other); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("the new domain is not held: %v", err)
 	}
 	if err := r.Deregister(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Reregister(Spec{PD: other, Host: one}); !errors.Is(err, ErrGone) {
+	if err := r.Reregister(Spec{PD: other, Host: one}); !errors.Is(err, verbs.ErrDestroyed) {
 		t.Errorf("after Deregister: %v", err)
 	}
-	if err := r.Deregister(); !errors.Is(err, ErrGone) {
+	if err := r.Deregister(); !errors.Is(err, verbs.ErrDestroyed) {
 		t.Errorf("second Deregister: %v", err)
 	}
 }
@@ -211,7 +212,7 @@ func TestReregister(t *testing.T) {
 func TestInvalidateRegion(t *testing.T) {
 	table := newTable(t)
 	pd, other := table.AllocPD(), table.AllocPD()
-	spec := Spec{PD: pd, Host: make([]byte, 8), Access: mem.LocalWrite | mem.RemoteWrite, Invalidatable: true}
+	spec := Spec{PD: pd, Host: make([]byte, 8), Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite, Invalidatable: true}
 	r := register(t, table, spec)
 	plain := register(t, table, Spec{PD: pd, Host: make([]byte, 8), Access: everything})
 	local := register(t, table, Spec{PD: pd, Host: make([]byte, 8), Invalidatable: true})
@@ -246,12 +247,12 @@ func TestDomains(t *testing.T) {
 	if err := table.HoldPD(pd); err != nil {
 		t.Fatal(err)
 	}
-	if err := table.FreePD(pd); !errors.Is(err, ErrBusy) {
+	if err := table.FreePD(pd); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("free while held: %v", err)
 	}
 	table.ReleasePD(pd)
 	w := newWindow(t, table, pd)
-	if err := table.FreePD(pd); !errors.Is(err, ErrBusy) {
+	if err := table.FreePD(pd); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("free with a window: %v", err)
 	}
 	if err := w.Free(); err != nil {
@@ -261,11 +262,11 @@ func TestDomains(t *testing.T) {
 		t.Error(err)
 	}
 	for what, err := range map[string]error{"free": table.FreePD(pd), "hold": table.HoldPD(pd)} {
-		if !errors.Is(err, ErrPD) {
+		if !errors.Is(err, verbs.ErrPD) {
 			t.Errorf("%s after free: %v", what, err)
 		}
 	}
-	if _, err := table.AllocWindow(pd); !errors.Is(err, ErrPD) {
+	if _, err := table.AllocWindow(pd); !errors.Is(err, verbs.ErrPD) {
 		t.Errorf("window after free: %v", err)
 	}
 	// Numbers that are taken are left out when they start over.

@@ -3,23 +3,13 @@
 package mr
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
-)
-
-// What registration and its undoing may be refused for. Errors wrap them.
-var (
-	ErrPD     = errors.New("no such protection domain")
-	ErrBusy   = errors.New("still in use")
-	ErrFull   = errors.New("no free key")
-	ErrRights = errors.New("impossible access rights")
-	ErrRange  = errors.New("impossible memory range")
-	ErrGone   = errors.New("no longer exists")
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Config sizes a table.
@@ -71,7 +61,7 @@ func (t *Table) find(key uint32) *entry {
 }
 
 // local judges an access by lkey. A window's key is none (IBTA 10.6.7.2).
-func (t *Table) local(pd, lkey uint32, addr, n uint64, need mem.Access) (*entry, mem.Fault) {
+func (t *Table) local(pd, lkey uint32, addr, n uint64, need verbs.Access) (*entry, mem.Fault) {
 	e := t.find(lkey)
 	if e == nil || e.window != nil {
 		return nil, mem.FaultKey
@@ -81,7 +71,7 @@ func (t *Table) local(pd, lkey uint32, addr, n uint64, need mem.Access) (*entry,
 
 // remote judges an access by rkey. A window of type 2B belongs to a queue pair as
 // well as to a domain (IBTA 10.6.7.2).
-func (t *Table) remote(pd, qpn, rkey uint32, addr, n uint64, need mem.Access) (*entry, mem.Fault) {
+func (t *Table) remote(pd, qpn, rkey uint32, addr, n uint64, need verbs.Access) (*entry, mem.Fault) {
 	e := t.find(rkey)
 	if e == nil {
 		return nil, mem.FaultKey
@@ -96,7 +86,7 @@ func (t *Table) remote(pd, qpn, rkey uint32, addr, n uint64, need mem.Access) (*
 // RDMA READ and WRITE; for the entries of a work request's list rxe does the same.
 
 // CheckLocal implements mem.Memory.
-func (t *Table) CheckLocal(pd, lkey uint32, addr uint64, n uint32, need mem.Access) mem.Fault {
+func (t *Table) CheckLocal(pd, lkey uint32, addr uint64, n uint32, need verbs.Access) mem.Fault {
 	if n == 0 {
 		return mem.FaultNone
 	}
@@ -122,7 +112,7 @@ func (t *Table) WriteLocal(pd, lkey uint32, addr uint64, src []byte) mem.Fault {
 	if len(src) == 0 {
 		return mem.FaultNone
 	}
-	e, f := t.local(pd, lkey, addr, uint64(len(src)), mem.LocalWrite)
+	e, f := t.local(pd, lkey, addr, uint64(len(src)), verbs.AccessLocalWrite)
 	if f != mem.FaultNone {
 		return f
 	}
@@ -130,7 +120,7 @@ func (t *Table) WriteLocal(pd, lkey uint32, addr uint64, src []byte) mem.Fault {
 }
 
 // CheckRemote implements mem.Memory.
-func (t *Table) CheckRemote(pd, qpn, rkey uint32, addr uint64, n uint32, need mem.Access) mem.Fault {
+func (t *Table) CheckRemote(pd, qpn, rkey uint32, addr uint64, n uint32, need verbs.Access) mem.Fault {
 	if n == 0 {
 		return mem.FaultNone
 	}
@@ -143,7 +133,7 @@ func (t *Table) ReadRemote(pd, qpn, rkey uint32, addr uint64, dst []byte) mem.Fa
 	if len(dst) == 0 {
 		return mem.FaultNone
 	}
-	e, f := t.remote(pd, qpn, rkey, addr, uint64(len(dst)), mem.RemoteRead)
+	e, f := t.remote(pd, qpn, rkey, addr, uint64(len(dst)), verbs.AccessRemoteRead)
 	if f != mem.FaultNone {
 		return f
 	}
@@ -156,7 +146,7 @@ func (t *Table) WriteRemote(pd, qpn, rkey uint32, addr uint64, src []byte) mem.F
 	if len(src) == 0 {
 		return mem.FaultNone
 	}
-	e, f := t.remote(pd, qpn, rkey, addr, uint64(len(src)), mem.RemoteWrite)
+	e, f := t.remote(pd, qpn, rkey, addr, uint64(len(src)), verbs.AccessRemoteWrite)
 	if f != mem.FaultNone {
 		return f
 	}
@@ -185,7 +175,7 @@ func (t *Table) FetchAdd(pd, qpn, rkey uint32, addr, add uint64) (uint64, mem.Fa
 // atomic judges an access of 8 bytes. Alignment comes last, so that a
 // peer without the right key learns nothing from it.
 func (t *Table) atomic(pd, qpn, rkey uint32, addr uint64) (*entry, mem.Fault) {
-	e, f := t.remote(pd, qpn, rkey, addr, 8, mem.RemoteAtomic)
+	e, f := t.remote(pd, qpn, rkey, addr, 8, verbs.AccessRemoteAtomic)
 	if f != mem.FaultNone {
 		return nil, f
 	}

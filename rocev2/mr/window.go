@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Window is a memory window of type 2B: a key to a part of a region that a work
@@ -31,7 +32,7 @@ func (t *Table) AllocWindow(pd uint32) (*Window, error) {
 	slot, ok := t.keys.take()
 	if !ok {
 		t.domains.release(pd)
-		return nil, fmt.Errorf("mr: allocate window: %w: all %d are taken", ErrFull, len(t.slots))
+		return nil, fmt.Errorf("mr: allocate window: %w: all %d are taken", verbs.ErrNoKey, len(t.slots))
 	}
 	w := &Window{table: t, slot: slot, pd: pd}
 	w.setFree(t.keys.next(slot))
@@ -59,7 +60,7 @@ func (w *Window) Free() error {
 	t.mu.Lock()
 	if w.gone {
 		t.mu.Unlock()
-		return fmt.Errorf("mr: free window: the window %w", ErrGone)
+		return fmt.Errorf("mr: free window: the window %w", verbs.ErrDestroyed)
 	}
 	w.gone = true
 	e := w.entry
@@ -120,7 +121,7 @@ func (t *Table) ReleaseQP(qpn uint32) {
 
 // BindWindow implements mem.Memory (IBTA 10.6.7.2.6; numbers in the code are its
 // compliance statements). It allocates the new binding.
-func (t *Table) BindWindow(pd, qpn uint32, b mem.Bind) mem.Fault {
+func (t *Table) BindWindow(pd, qpn uint32, b verbs.Bind) mem.Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old, target := t.find(b.Window), t.find(b.Region)
@@ -139,10 +140,10 @@ func (t *Table) BindWindow(pd, qpn uint32, b mem.Bind) mem.Fault {
 	if b.Length == 0 || !target.contains(b.Addr, b.Length) { // o10-37.2.40, C10-75
 		return mem.FaultRange
 	}
-	if b.Access&^(remoteRights|mem.ZeroBased) != 0 ||
-		target.access&mem.ZeroBased != 0 || // as rxe has it
-		target.access&mem.BindWindows == 0 || // C10-73
-		b.Access&(mem.RemoteWrite|mem.RemoteAtomic) != 0 && target.access&mem.LocalWrite == 0 { // C10-74
+	if b.Access&^(remoteRights|verbs.AccessZeroBased) != 0 ||
+		target.access&verbs.AccessZeroBased != 0 || // as rxe has it
+		target.access&verbs.AccessBindWindows == 0 || // C10-73
+		b.Access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && target.access&verbs.AccessLocalWrite == 0 { // C10-74
 		return mem.FaultRights
 	}
 	off := b.Addr - target.va
@@ -154,10 +155,10 @@ func (t *Table) BindWindow(pd, qpn uint32, b mem.Bind) mem.Fault {
 	if e.pages == nil {
 		e.host = target.host[off : off+b.Length : off+b.Length]
 	}
-	if b.Access&mem.ZeroBased != 0 {
+	if b.Access&verbs.AccessZeroBased != 0 {
 		e.va = 0
 	}
-	if b.Access&mem.RemoteAtomic != 0 && !e.aligned() {
+	if b.Access&verbs.AccessRemoteAtomic != 0 && !e.aligned() {
 		return mem.FaultAlign
 	}
 	target.region.windows++
@@ -182,7 +183,7 @@ func (t *Table) InvalidateLocal(pd, qpn, key uint32) mem.Fault {
 }
 
 // invalidate closes a window or region and waits for the accesses of other
-// threads that are under way, each no longer than a copy. What is not valid cannot
+// threads that are in progress, each no longer than a copy. What is not valid cannot
 // be invalidated again: FaultState.
 func (t *Table) invalidate(pd, qpn, key uint32, remote bool) mem.Fault {
 	t.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 func TestBindRefuses(t *testing.T) {
@@ -15,64 +16,64 @@ func TestBindRefuses(t *testing.T) {
 	table := newTable(t)
 	pd, other := table.AllocPD(), table.AllocPD()
 	buf := make([]byte, 64)
-	reg := func(pd uint32, a mem.Access) uint32 {
+	reg := func(pd uint32, a verbs.Access) uint32 {
 		return register(t, table, Spec{PD: pd, Host: buf, VA: va &^ zeroBasedMask(a), Access: a, Invalidatable: true}).LKey()
 	}
 	full := reg(pd, everything)
 	foreign := reg(other, everything)
-	noBind := reg(pd, everything&^mem.BindWindows)
-	readOnly := reg(pd, mem.RemoteRead|mem.BindWindows)
-	zeroBased := reg(pd, everything|mem.ZeroBased)
+	noBind := reg(pd, everything&^verbs.AccessBindWindows)
+	readOnly := reg(pd, verbs.AccessRemoteRead|verbs.AccessBindWindows)
+	zeroBased := reg(pd, everything|verbs.AccessZeroBased)
 	invalid := reg(pd, everything)
 	wantFault(t, "invalidate", table.InvalidateLocal(pd, 1, invalid), mem.FaultNone)
-	crooked := register(t, table, Spec{PD: pd, Host: buf[1:], VA: va, Access: everything &^ mem.RemoteAtomic}).LKey()
+	crooked := register(t, table, Spec{PD: pd, Host: buf[1:], VA: va, Access: everything &^ verbs.AccessRemoteAtomic}).LKey()
 
 	w := newWindow(t, table, pd)
 	foreignWindow := newWindow(t, table, other)
 	key := w.RKey()
-	bind := func(change func(*mem.Bind)) mem.Bind {
-		b := mem.Bind{Window: key, Region: full, Addr: va + 8, Length: 16, Access: mem.RemoteRead, NewKey: uint8(key) + 1}
+	bind := func(change func(*verbs.Bind)) verbs.Bind {
+		b := verbs.Bind{Window: key, Region: full, Addr: va + 8, Length: 16, Access: verbs.AccessRemoteRead, NewKey: uint8(key) + 1}
 		change(&b)
 		return b
 	}
 	for _, c := range []struct {
 		what   string
-		change func(*mem.Bind)
+		change func(*verbs.Bind)
 		want   mem.Fault
 	}{
-		{"no window", func(b *mem.Bind) { b.Window ^= 1 }, mem.FaultKey},
-		{"a region as window", func(b *mem.Bind) { b.Window = full }, mem.FaultKey},
-		{"no region", func(b *mem.Bind) { b.Region ^= 1 }, mem.FaultKey},
-		{"a window as region", func(b *mem.Bind) { b.Region = key }, mem.FaultKey},
-		{"foreign window", func(b *mem.Bind) { b.Window = foreignWindow.RKey() }, mem.FaultPD},
-		{"foreign region", func(b *mem.Bind) { b.Region = foreign }, mem.FaultPD},
-		{"invalid region", func(b *mem.Bind) { b.Region = invalid }, mem.FaultState},
-		{"no bytes", func(b *mem.Bind) { b.Length = 0 }, mem.FaultRange},
-		{"below", func(b *mem.Bind) { b.Addr = va - 1 }, mem.FaultRange},
-		{"beyond", func(b *mem.Bind) { b.Length = 57 }, mem.FaultRange},
-		{"end wraps", func(b *mem.Bind) { b.Length = math.MaxUint64 - va }, mem.FaultRange},
-		{"offset and length wrap", func(b *mem.Bind) { b.Length = math.MaxUint64 - 3 }, mem.FaultRange},
-		{"no bind right", func(b *mem.Bind) { b.Region = noBind }, mem.FaultRights},
-		{"zero-based region", func(b *mem.Bind) { b.Region, b.Addr = zeroBased, 8 }, mem.FaultRights},
-		{"write to read-only", func(b *mem.Bind) { b.Region, b.Access = readOnly, mem.RemoteWrite }, mem.FaultRights},
-		{"atomic to read-only", func(b *mem.Bind) { b.Region, b.Access = readOnly, mem.RemoteAtomic }, mem.FaultRights},
-		{"local write", func(b *mem.Bind) { b.Access |= mem.LocalWrite }, mem.FaultRights},
-		{"bind right", func(b *mem.Bind) { b.Access |= mem.BindWindows }, mem.FaultRights},
-		{"atomics on crooked memory", func(b *mem.Bind) { b.Region, b.Access = crooked, mem.RemoteAtomic }, mem.FaultAlign},
-		{"atomics, zero-based from a crooked start", func(b *mem.Bind) { b.Addr++; b.Access = mem.RemoteAtomic | mem.ZeroBased }, mem.FaultAlign},
+		{"no window", func(b *verbs.Bind) { b.Window ^= 1 }, mem.FaultKey},
+		{"a region as window", func(b *verbs.Bind) { b.Window = full }, mem.FaultKey},
+		{"no region", func(b *verbs.Bind) { b.Region ^= 1 }, mem.FaultKey},
+		{"a window as region", func(b *verbs.Bind) { b.Region = key }, mem.FaultKey},
+		{"foreign window", func(b *verbs.Bind) { b.Window = foreignWindow.RKey() }, mem.FaultPD},
+		{"foreign region", func(b *verbs.Bind) { b.Region = foreign }, mem.FaultPD},
+		{"invalid region", func(b *verbs.Bind) { b.Region = invalid }, mem.FaultState},
+		{"no bytes", func(b *verbs.Bind) { b.Length = 0 }, mem.FaultRange},
+		{"below", func(b *verbs.Bind) { b.Addr = va - 1 }, mem.FaultRange},
+		{"beyond", func(b *verbs.Bind) { b.Length = 57 }, mem.FaultRange},
+		{"end wraps", func(b *verbs.Bind) { b.Length = math.MaxUint64 - va }, mem.FaultRange},
+		{"offset and length wrap", func(b *verbs.Bind) { b.Length = math.MaxUint64 - 3 }, mem.FaultRange},
+		{"no bind right", func(b *verbs.Bind) { b.Region = noBind }, mem.FaultRights},
+		{"zero-based region", func(b *verbs.Bind) { b.Region, b.Addr = zeroBased, 8 }, mem.FaultRights},
+		{"write to read-only", func(b *verbs.Bind) { b.Region, b.Access = readOnly, verbs.AccessRemoteWrite }, mem.FaultRights},
+		{"atomic to read-only", func(b *verbs.Bind) { b.Region, b.Access = readOnly, verbs.AccessRemoteAtomic }, mem.FaultRights},
+		{"local write", func(b *verbs.Bind) { b.Access |= verbs.AccessLocalWrite }, mem.FaultRights},
+		{"bind right", func(b *verbs.Bind) { b.Access |= verbs.AccessBindWindows }, mem.FaultRights},
+		{"atomics on crooked memory", func(b *verbs.Bind) { b.Region, b.Access = crooked, verbs.AccessRemoteAtomic }, mem.FaultAlign},
+		{"atomics, zero-based from a crooked start", func(b *verbs.Bind) { b.Addr++; b.Access = verbs.AccessRemoteAtomic | verbs.AccessZeroBased }, mem.FaultAlign},
 	} {
 		wantFault(t, c.what, table.BindWindow(pd, 7, bind(c.change)), c.want)
 		if w.RKey() != key {
 			t.Fatalf("%s: a refused bind changed the key", c.what)
 		}
 	}
-	wantFault(t, "bind from a queue pair of another domain", table.BindWindow(other, 7, bind(func(*mem.Bind) {})), mem.FaultPD)
-	wantFault(t, "good bind", table.BindWindow(pd, 7, bind(func(*mem.Bind) {})), mem.FaultNone)
-	wantFault(t, "bind what is bound", table.BindWindow(pd, 7, bind(func(b *mem.Bind) { b.Window = w.RKey() })), mem.FaultState)
+	wantFault(t, "bind from a queue pair of another domain", table.BindWindow(other, 7, bind(func(*verbs.Bind) {})), mem.FaultPD)
+	wantFault(t, "good bind", table.BindWindow(pd, 7, bind(func(*verbs.Bind) {})), mem.FaultNone)
+	wantFault(t, "bind what is bound", table.BindWindow(pd, 7, bind(func(b *verbs.Bind) { b.Window = w.RKey() })), mem.FaultState)
 }
 
-func zeroBasedMask(a mem.Access) uint64 {
-	if a&mem.ZeroBased != 0 {
+func zeroBasedMask(a verbs.Access) uint64 {
+	if a&verbs.AccessZeroBased != 0 {
 		return math.MaxUint64
 	}
 	return 0
@@ -84,10 +85,10 @@ func TestWindowLife(t *testing.T) {
 	table := newTable(t)
 	pd, other := table.AllocPD(), table.AllocPD()
 	buf := make([]byte, 64)
-	r := register(t, table, Spec{PD: pd, Host: buf, VA: va, Access: mem.LocalWrite | mem.BindWindows, Invalidatable: true})
+	r := register(t, table, Spec{PD: pd, Host: buf, VA: va, Access: verbs.AccessLocalWrite | verbs.AccessBindWindows, Invalidatable: true})
 	w := newWindow(t, table, pd)
 	unbound := w.RKey()
-	b := mem.Bind{Window: unbound, Region: r.LKey(), Addr: va + 8, Length: 16, Access: mem.RemoteWrite, NewKey: uint8(unbound) + 1}
+	b := verbs.Bind{Window: unbound, Region: r.LKey(), Addr: va + 8, Length: 16, Access: verbs.AccessRemoteWrite, NewKey: uint8(unbound) + 1}
 	wantFault(t, "bind", table.BindWindow(pd, 7, b), mem.FaultNone)
 	key := w.RKey()
 	if key != unbound&^0xff|uint32(uint8(unbound)+1) {
@@ -109,10 +110,10 @@ func TestWindowLife(t *testing.T) {
 		t.Errorf("memory is %v", buf)
 	}
 
-	if err := r.Deregister(); !errors.Is(err, ErrBusy) {
+	if err := r.Deregister(); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("deregister with a window: %v", err)
 	}
-	if err := r.Reregister(Spec{PD: pd, Host: buf}); !errors.Is(err, ErrBusy) {
+	if err := r.Reregister(Spec{PD: pd, Host: buf}); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("reregister with a window: %v", err)
 	}
 	wantFault(t, "invalidate the region with a window", table.InvalidateLocal(pd, 7, r.LKey()), mem.FaultState)
@@ -124,7 +125,7 @@ func TestWindowLife(t *testing.T) {
 	wantFault(t, "after", table.WriteRemote(pd, 7, key, va+8, one), mem.FaultState)
 	wantFault(t, "again", table.InvalidateRemote(pd, 7, key), mem.FaultState)
 
-	b.Window, b.NewKey, b.Access = key, uint8(key)+1, mem.RemoteWrite|mem.ZeroBased
+	b.Window, b.NewKey, b.Access = key, uint8(key)+1, verbs.AccessRemoteWrite|verbs.AccessZeroBased
 	wantFault(t, "bind to another queue pair, zero-based", table.BindWindow(pd, 8, b), mem.FaultNone)
 	key = w.RKey()
 	wantFault(t, "last byte", table.WriteRemote(pd, 8, key, 15, []byte{9}), mem.FaultNone)
@@ -149,7 +150,7 @@ func TestWindowLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFault(t, "freed while bound", table.WriteRemote(pd, 9, key, 0, one), mem.FaultKey)
-	if err := w.Free(); !errors.Is(err, ErrGone) {
+	if err := w.Free(); !errors.Is(err, verbs.ErrDestroyed) {
 		t.Errorf("second Free: %v", err)
 	}
 	if err := r.Deregister(); err != nil {

@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-const everything = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic | mem.BindWindows
+const everything = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic | verbs.AccessBindWindows
 
 func newTable(t testing.TB) *Table {
 	t.Helper()

@@ -2,19 +2,6 @@
 
 package nic
 
-import (
-	"sync"
-	"sync/atomic"
-)
-
-// calls is the queue of functions that other goroutines have the owner of the loop run.
-type calls struct {
-	mu      sync.Mutex
-	waiting []func()
-	any     atomic.Bool
-	closed  bool
-}
-
 // do has the owner of the loop run f, after everything posted before, and waits for it.
 // false: the engine has ended, f did not run.
 func (e *engine) do(f func()) bool {
@@ -47,4 +34,21 @@ func (e *engine) takeCalls() int {
 		f()
 	}
 	return len(list)
+}
+
+// do runs f in the engine's thread.
+func (d *Device) do(f func() error) error {
+	var err error
+	if !d.eng.do(func() { err = f() }) {
+		return d.alive()
+	}
+	return err
+}
+
+// alive returns nil, or why the device is of no use any more.
+func (d *Device) alive() error {
+	if err := d.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }

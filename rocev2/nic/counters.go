@@ -4,26 +4,12 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// engineCounters are what the engine counts besides the queue pairs' own.
-type engineCounters struct {
-	rxPackets, rxMalformed, rxTooLong, rxBadICRC uint64
-	rxUnknownQPN, rxBadPKey, rxWrongPeer         uint64
-	txPackets, txStamped, txTooBig, txNoPath     uint64
-	txNoRoom, syncErrors                         uint64
-}
-
-// Counter is one counter of a device.
-type Counter struct {
-	Name  string
-	Value uint64
-	Text  string
-}
 
 // Counters returns what the device has counted, always the same counters in the same
 // order. Where rxe or mlx5 count the same the name is theirs (hw_counters), rxe's first.
-func (d *Device) Counters() []Counter {
+func (d *Device) Counters() []verbs.Counter {
 	var c engineCounters
 	var q qp.Counters
 	var qps int
@@ -39,7 +25,7 @@ func (d *Device) Counters() []Counter {
 		<-d.done // nothing is counted any more
 		_ = read()
 	}
-	out := []Counter{
+	list := []counter{
 		{"rcvd_pkts", c.rxPackets, "packets received for a queue pair"},
 		{"sent_pkts", c.txPackets, "packets sent, acknowledgements too"},
 		{"rx_read_bytes", q.RecvBytes, "payload received by responders, bytes"},
@@ -70,7 +56,7 @@ func (d *Device) Counters() []Counter {
 		{"req_cqe_flush_error", q.Flushed, "work requests flushed"},
 		{"rx_ignored", q.Ignored, "packets that the state or service of the queue pair does not take"},
 		{"rx_malformed_request", q.Malformed, "opcode out of place, wrong length or pad"},
-		{"rx_stale_answer", q.StaleAnswer, "answers to what nobody asked"},
+		{"rx_stale_answer", q.StaleAnswer, "answers to no outstanding request"},
 		{"rx_bad_qkey", q.BadQKey, "datagrams with a wrong Q_Key"},
 		{"rx_no_buffer", q.NoBuffer, "UC and UD messages that found no receive"},
 		{"rx_icrc_encapsulated", c.rxBadICRC, "packets with a wrong ICRC, dropped"},
@@ -81,17 +67,17 @@ func (d *Device) Counters() []Counter {
 		{"rx_wrong_peer", c.rxWrongPeer, "packets to a connected queue pair from another address than its peer's"},
 		{"tx_no_path", c.txNoPath, "packets dropped: no route or neighbour"},
 		{"tx_no_room", c.txNoRoom, "packets dropped: longer than the MTU, or than the frame"},
-		{"tx_stamp_too_big", c.txTooBig, "packets that the stamp would lift over the MTU, left unstamped"},
+		{"tx_stamp_too_big", c.txTooBig, "packets that exceed the MTU with the stamp, left unstamped"},
 		{"sync_errors", c.syncErrors, "reports to the destination table that failed"},
-		{"events_lost", d.eventsLost.Load(), "asynchronous events that nobody took"},
+		{"events_lost", d.eventsLost.Load(), "asynchronous events lost because the queue was full"},
 		{"precredit_granted", pre.given, "pre-credit given to peers, bytes"},
-		{"precredit_drained", pre.drained, "of it, bytes of payload that arrived"},
+		{"precredit_delivered", pre.drained, "of it, bytes of payload that arrived"},
 		{"precredit_wasted", pre.wasted, "of it, bytes that came back unused or were lost"},
-		{"precredit_reclaimed", pre.reclaimed, "of these, bytes taken back from peers that fell silent"},
+		{"precredit_reclaimed", pre.reclaimed, "of these, bytes taken back from silent peers"},
 		{"precredit_outstanding", pre.outstanding, "of it, bytes unused at peers or in flight now"},
 		{"precredit_used", pre.used, "bytes of payload sent on pre-credit of peers"},
 		{"precredit_returned", pre.returned, "bytes of pre-credit of peers given up unused"},
-		{"precredit_withheld", pre.withheld, "times that a large flow without pre-credit waited for the first ACK"},
+		{"precredit_blocked", pre.withheld, "times that a large flow without pre-credit was blocked until the first ACK"},
 		{"precredit_ramps", pre.ramps, "times that the window of a start began at what was in flight"},
 		{"precredit_grants_sent", pre.grants, "CREDIT_GRANT messages sent"},
 		{"precredit_returns_sent", pre.returns, "CREDIT_RETURN messages sent"},
@@ -106,8 +92,20 @@ func (d *Device) Counters() []Counter {
 			rx[2] += st.RxFillEmpty
 		}
 	}
-	return append(out,
-		Counter{"rx_xsk_dropped", rx[0], "packets that the kernel could not put into a frame"},
-		Counter{"rx_xsk_ring_full", rx[1], "packets that found the receive ring full"},
-		Counter{"rx_xsk_fill_empty", rx[2], "times that the kernel found no free frame"})
+	list = append(list,
+		counter{"rx_xsk_dropped", rx[0], "packets that the kernel could not put into a frame"},
+		counter{"rx_xsk_ring_full", rx[1], "packets that found the receive ring full"},
+		counter{"rx_xsk_fill_empty", rx[2], "times that the kernel found no free frame"})
+	out := make([]verbs.Counter, len(list))
+	for i, c := range list {
+		out[i] = verbs.Counter(c)
+	}
+	return out
+}
+
+// counter is a verbs.Counter whose literals need no field names.
+type counter struct {
+	Name  string
+	Value uint64
+	Text  string
 }

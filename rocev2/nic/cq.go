@@ -6,41 +6,10 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"sync"
-	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// MaxCQ is the largest completion queue.
-const MaxCQ = 1 << 22
-
-// CQ is a completion queue (IBTA 10.8). The engine fills it, any goroutine may empty
-// it.
-type CQ struct {
-	dev   *Device
-	ring  []qp.Completion
-	mask  uint32
-	depth uint32
-	tail  atomic.Uint32 // applications see what is before
-
-	// The engine's.
-	next    uint32 // to be written
-	overrun bool   // a completion was lost
-	updated bool   // there are completions that were not shown
-	alert   bool   // one of them is solicited or an error
-
-	polling sync.Mutex
-	head    atomic.Uint32 // next to be read
-
-	armed  atomic.Uint32
-	notify chan struct{}
-	fdMu   sync.Mutex
-	fd     int // eventfd to write to, or -1
-	users  users
-	gone   chan struct{} // closed by Destroy
-}
 
 // What arms a completion queue.
 const (
@@ -52,7 +21,15 @@ const (
 // CreateCQ makes a completion queue for at least depth completions. One more,
 // with none polled, is an overrun: an EventCQError, and its queue pairs go to
 // ERR (IBTA 10.8.4).
-func (d *Device) CreateCQ(depth int) (*CQ, error) {
+func (d *Device) CreateCQ(depth int) (verbs.CQ, error) {
+	c, err := d.createCQ(depth)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d *Device) createCQ(depth int) (*CQ, error) {
 	if depth < 1 || depth > MaxCQ {
 		return nil, fmt.Errorf("nic: a completion queue of %d; choose 1 to %d", depth, MaxCQ)
 	}
@@ -61,7 +38,7 @@ func (d *Device) CreateCQ(depth int) (*CQ, error) {
 	}
 	size := uint32(1) << bits.Len32(uint32(depth-1))
 	return &CQ{
-		dev: d, ring: make([]qp.Completion, size), mask: size - 1, depth: uint32(depth),
+		dev: d, ring: make([]verbs.Completion, size), mask: size - 1, depth: uint32(depth),
 		notify: make(chan struct{}, 1), gone: make(chan struct{}), fd: -1,
 	}, nil
 }
@@ -73,7 +50,7 @@ func (c *CQ) Depth() int { return int(c.depth) }
 func (c *CQ) Destroy() error {
 	n, first := c.users.end()
 	if n > 0 {
-		return fmt.Errorf("nic: completion queue: %w: %d queue pairs complete to it", ErrBusy, n)
+		return fmt.Errorf("nic: completion queue: %w: %d queue pairs complete to it", verbs.ErrBusy, n)
 	}
 	if first {
 		close(c.gone)
@@ -81,12 +58,12 @@ func (c *CQ) Destroy() error {
 	return nil
 }
 
-var errCQDestroyed = fmt.Errorf("nic: the completion queue %w", ErrDestroyed)
+var errCQDestroyed = fmt.Errorf("nic: the completion queue %w", verbs.ErrDestroyed)
 
 // Poll moves up to len(out) completions to out and returns how many. It never
 // blocks and never allocates. If there is none it has the engine look for one, in
 // the caller's thread (loop_owner.go).
-func (c *CQ) Poll(out []qp.Completion) int {
+func (c *CQ) Poll(out []verbs.Completion) int {
 	n := c.take(out)
 	if n == 0 && len(out) > 0 && c.dev.eng.driver.PollOnce() {
 		n = c.take(out)
@@ -94,7 +71,7 @@ func (c *CQ) Poll(out []qp.Completion) int {
 	return n
 }
 
-func (c *CQ) take(out []qp.Completion) int {
+func (c *CQ) take(out []verbs.Completion) int {
 	if c.Len() == 0 {
 		return 0
 	}
@@ -174,9 +151,9 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 // Complete takes a completion from a queue pair. The owner of the loop calls it.
 // Applications see it after flushDirty, when the queue pair has room for another work
 // request in its place.
-func (c *CQ) Complete(w qp.Completion) {
+func (c *CQ) Complete(w verbs.Completion) {
 	e := c.dev.eng
-	if w.Status != qp.Success {
+	if w.Status != verbs.StatusSuccess {
 		// An application that polls a failure finds the queue pair in the state that
 		// the failure has put it into.
 		if x := e.qps.Lookup(w.QPN); x != nil {
@@ -192,7 +169,7 @@ func (c *CQ) Complete(w qp.Completion) {
 	}
 	c.ring[c.next&c.mask] = w
 	c.next++
-	c.alert = c.alert || w.Solicited || w.Status != qp.Success
+	c.alert = c.alert || w.Solicited || w.Status != verbs.StatusSuccess
 	if !c.updated {
 		c.updated = true
 		e.updatedCQs = append(e.updatedCQs, c)
@@ -221,14 +198,14 @@ func (e *engine) failOverruns() {
 	full := e.overruns
 	e.overruns = nil // what it causes is for the next iteration
 	for _, c := range full {
-		e.dev.event(Event{Type: EventCQError, CQ: c})
+		e.dev.event(verbs.Event{Type: verbs.EventCQError, CQ: c})
 		for x := range e.qps.All() {
 			if x.send != c && x.recv != c {
 				continue
 			}
-			if x.q.Modify(qp.Attr{State: qp.Err}, qp.MaskState) == nil {
+			if x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) == nil {
 				x.publish() // the state is visible before the event
-				e.dev.event(Event{Type: EventQPFatal, QP: x})
+				e.dev.event(verbs.Event{Type: verbs.EventQPFatal, QP: x})
 				e.markDirty(x)
 			}
 		}

@@ -20,7 +20,7 @@ type Dataplane interface {
 	Steer(qpn uint32) error
 	Unsteer(qpn uint32) error
 
-	// Live returns what may have changed. It is called a few hundred times a second.
+	// RuntimeConfig returns the present configuration. It is called a few hundred times a second.
 	RuntimeConfig() RuntimeConfig
 
 	// Sync reports what was sent to some destinations and fills in what is known
@@ -31,7 +31,8 @@ type Dataplane interface {
 	Close() error
 }
 
-// Live is the part of the interface's configuration that the engine lives by.
+// RuntimeConfig is the part of the interface's configuration that may change while the engine
+// runs.
 type RuntimeConfig struct {
 	Paced       bool    // destinations have rates, and an agent maintains them
 	InitialRate uint64  // bit/s of a destination that nothing is known of, 0 = unpaced
@@ -46,16 +47,17 @@ type DestSync struct {
 
 	// What was sent since the last report.
 	Packets, Unstamped uint32
-	Bytes              uint64  // IP lengths without the stamp option
-	Repeated           uint32  // of these, retransmitted for a loss that the peer reported
-	Lost               uint16  // signs of loss on the forward path
-	Due                bool    // an ACK or an echo is expected
-	Waited             uint32  // times that the pacer kept it waiting
-	WaitedTime         qp.Time // and for how long in all
-	RTT                qp.Time // the shortest from data to ACK, 0 = none measured
-	RTTSent            uint64  // when that data left, clock of the stamps
-	CEEchoed           bool    // an echo of the peer's CE marks was sent
-	Waits              bool    // data waits for the pacer now
+	Bytes              uint64       // IP lengths without the stamp option
+	Repeated           uint32       // of these, retransmitted for a loss that the peer reported
+	Lost               uint16       // signs of loss on the forward path
+	Due                bool         // an ACK or an echo is expected
+	Waited             uint32       // times that the pacer kept it waiting
+	WaitedTime         qp.Time      // and for how long in all
+	RTT                qp.Time      // the shortest from data to ACK, 0 = none measured
+	RTTSent            uint64       // when that data left, clock of the stamps
+	CEEchoed           bool         // an echo of the peer's CE marks was sent
+	Waits              bool         // data waits for the pacer now
+	Limit              qp.SendLimit // of the queue pair that is or was last in service
 
 	Rate   uint64 // in: bit/s in use. out: to be used, 0 = unpaced
 	Window uint64 // out: bytes of frames that may be in flight, 0 = no limit

@@ -3,7 +3,6 @@
 package nic
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -16,18 +15,6 @@ import (
 
 // syncPeriod is the time between reports. The agent judges every 5 to 10 ms.
 const syncPeriod = qp.Time(3 * time.Millisecond)
-
-type syncer struct {
-	due  qp.Time // of the next report
-	wake chan struct{}
-	done atomic.Bool // the batch is back
-	out  bool        // the batch is with the goroutine
-
-	dests   []*dest
-	reports []DestSync
-	err     error
-	ended   chan struct{}
-}
 
 func (s *syncer) init() { s.wake, s.ended = make(chan struct{}, 1), make(chan struct{}) }
 
@@ -65,6 +52,7 @@ func (e *engine) report() {
 			d.paceBlocked = e.now
 		}
 		d.report.Waits = d.paceBlocked != 0
+		d.report.Limit = e.destLimit(d)
 		d.report.Rate = d.pacer.Rate()
 		s.dests, s.reports = append(s.dests, d), append(s.reports, d.report)
 		d.report = DestSync{Addr: d.addr}

@@ -7,47 +7,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
-	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
-	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
-
-// dest is one destination: its rate, its stamps, and which queue pairs have data for
-// it. The queue pairs and address handles that lead there share it. It belongs to
-// the engine's thread.
-type dest struct {
-	addr netip.Addr
-	sock *sock // one socket a destination: its packets keep their order
-	refs int
-
-	drr    sched.Queue[*QP] // queue pairs that may have data
-	queued bool             // in engine.ready or socketFull, or being served
-	link   sched.Link[*dest]
-
-	// What its queue pairs have in flight together, and the queue of those that are blocked on it.
-	flight  qp.Flight
-	windows windows
-
-	// The pacer, and the wait for it.
-	pacer       pacer.Bucket
-	paceBlocked qp.Time // since when data waits for the pacer, 0 = none does
-	timer       wheel.Timer[*dest]
-
-	largeAt qp.Time // when a packet with Options.LargeDSCP last left
-
-	// What the peer understands, and its latest stamp: T1 and when that arrived.
-	stamps, sack   bool
-	token          uint64 // that stamps to it carry
-	peerT1, peerT2 uint64
-	ce             bool // the latest packet had CE, and no echo of it was sent
-
-	credit *creditPeer // pre-credit's, nil unless queue pairs use that
-
-	probe        probe
-	report       DestSync
-	syncQueued   bool // in engine.syncQueue
-	initialSyncs int8 // reports still to be made although nothing was sent
-}
 
 // A destination that nothing is known of is reported so often without having sent
 // anything, until HELLO has announced what it understands.

@@ -10,6 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // pacedEngine has one destination of 1 Mbit/s that has sent 100 kB too much, and a queue
@@ -19,7 +20,7 @@ func pacedEngine() (e *engine, d *dest, x *QP) {
 	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), pacer: pacer.New(1e6), refs: 1}
 	d.timer.Owner = d
 	e.dests[d.addr] = d
-	x = &QP{typ: qp.UD, home: d}
+	x = &QP{typ: verbs.UD, home: d}
 	d.consumeTokens(e, 100_000)
 	e.enqueue(x)
 	e.blockOnPacer(e.ready.Pop())
@@ -63,15 +64,15 @@ func TestProbeCovers(t *testing.T) {
 // there, with an error each time.
 func TestNegotiateNotInErr(t *testing.T) {
 	e := bench(t)
-	x := receiver(t, e, qp.RC)
+	x := receiver(t, e, verbs.RC)
 	x.dest.sack = true
 	a := x.q.Attr()
 	if e.negotiate(x); !x.selective {
 		t.Error("not negotiated in RTR")
 	}
 	x.dest.sack = false
-	a.State = qp.Err
-	if err := x.q.Modify(a, qp.MaskState); err != nil {
+	a.State = verbs.StateErr
+	if err := x.q.Modify(a, verbs.MaskState); err != nil {
 		t.Fatal(err)
 	}
 	if n := testing.AllocsPerRun(10, func() { e.negotiate(x) }); n != 0 || !x.selective {
@@ -145,7 +146,7 @@ func TestLagOnlyWhileDataWaits(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		e := &engine{now: 1e9, config: RuntimeConfig{Paced: true, Burst: 4e6}}
 		d := &dest{pacer: pacer.New(10e6)}
-		x := &QP{typ: qp.UD, home: d}
+		x := &QP{typ: verbs.UD, home: d}
 		e.enqueue(x)
 		d.consumeTokens(e, 1250)
 		if idle {

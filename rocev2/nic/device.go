@@ -8,80 +8,23 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
-	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
-// Errors that callers may distinguish.
-var (
-	ErrClosed    = errors.New("nic: the device was closed")
-	ErrGone      = errors.New("nic: the interface is gone")
-	ErrBusy      = errors.New("still in use")
-	ErrDestroyed = errors.New("was destroyed")
-	ErrTooMany   = qpn.ErrTooMany // queue pairs of one device
-)
-
-// Options of a device. Zero values mean the defaults.
-type Options struct {
-	Interface string // in the network namespace of the calling thread
-
-	// Spin is how long the engine looks for work before it sleeps: latency against
-	// CPU time. Default 20 us; negative means never.
-	Spin time.Duration
-
-	// ResolveTimeout is how long Modify and CreateAH wait for a neighbour; default 4 s,
-	// as the kernel gives up after 3.
-	ResolveTimeout time.Duration
-
-	Mode     xsk.Mode      // copy or zero-copy; default: what the driver can
-	RxFrames int           // per receive queue; default 4096
-	TxFrames int           // per queue; default 512
-	BusyPoll time.Duration // see xsk.Config
-	// PreCredit has the engine grant pre-credit to peers, and send the first round trip
-	// of large messages on theirs (S5). Peers without it get plain RoCEv2.
-	PreCredit bool
-	// LargeDSCP is for large flows' data to other engines, 1 to 63: switches that have two
-	// queues can serve all other packets first. 0: it is that of the queue pair. Needs PreCredit.
-	LargeDSCP uint8
-
-	Keys int // memory regions and windows at once, see mr.Config
-}
-
-// Device is a RoCEv2 NIC in this process, on one interface. Its methods and those of
-// what it makes may be called by any goroutine.
-type Device struct {
-	opts      Options
-	dataplane Dataplane
-	routes    *route.Table
-	socks     xsk.Set
-	mem       *mr.Table
-	eng       *engine
-	mtu       int // of the interface when the device was opened: what its frames have room for
-
-	gone    atomic.Bool            // the interface is
-	started atomic.Pointer[engine] // eng, for the goroutine that follows the interface
-
-	err  atomic.Pointer[error] // why it is of no use
-	done chan struct{}         // closed when it ended
-	once sync.Once
-
-	eventMu      sync.Mutex
-	events       chan Event
-	eventsClosed bool
-	eventsLost   atomic.Uint64
-}
+var _ verbs.Device = (*Device)(nil)
 
 // Open makes a device on an interface that the data plane is attached to. The device
 // owns w from here on and closes it, also if Open fails.
 func Open(w Dataplane, o Options) (_ *Device, err error) {
-	d := &Device{opts: o.withDefaults(), dataplane: w, done: make(chan struct{}), events: make(chan Event, eventBacklog)}
+	d := &Device{opts: o.withDefaults(), dataplane: w, done: make(chan struct{}), events: make(chan verbs.Event, eventBacklog)}
 	defer func() {
 		if err != nil {
 			d.release()
@@ -174,27 +117,13 @@ func (d *Device) openSockets() (err error) {
 	return err
 }
 
-// alive returns nil, or why the device is of no use any more.
-func (d *Device) alive() error {
-	if err := d.err.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// do runs f in the engine's thread.
-func (d *Device) do(f func() error) error {
-	var err error
-	if !d.eng.do(func() { err = f() }) {
-		return d.alive()
-	}
-	return err
-}
-
 // resolve finds the route to a peer and waits for its neighbour. A source that the kernel
 // chose is kept: the peer accepts packets from that address only, and the kernel may choose
 // another one when addresses or routes have changed.
 func (d *Device) resolve(src, dst netip.Addr) (*route.Path, error) {
+	if d.routes == nil {
+		return loopbackPath(src, dst)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
 	defer cancel()
 	if !src.IsValid() {
@@ -233,27 +162,56 @@ func (d *Device) unanswered(hop netip.Addr, err error) error {
 
 // GIDs returns the addresses of the interface by GID index; one that is not valid is
 // a free index.
-func (d *Device) GIDs() []netip.Addr { return d.routes.GIDs() }
+func (d *Device) GIDs() []netip.Addr {
+	if d.routes == nil {
+		return slices.Clone(loopbackGIDs)
+	}
+	return d.routes.GIDs()
+}
 
 // Link returns the state of the interface.
-func (d *Device) Link() route.Link { return d.routes.Link() }
+func (d *Device) Link() route.Link {
+	if d.routes == nil {
+		return route.Link{Up: true, Carrier: true, MTU: loopbackMTU}
+	}
+	return d.routes.Link()
+}
 
-// Mode returns how packets get from the driver to the engine.
-func (d *Device) Mode() xsk.Mode { return d.socks[0].Mode() }
+// Limits implements verbs.Device.
+func (d *Device) Limits() verbs.Limits {
+	return verbs.Limits{CQ: MaxCQ, WR: MaxWR, SGE: MaxSGE, Inline: MaxInline, MaxRdAtomic: qp.MaxRdAtomic}
+}
+
+// Port implements verbs.Device.
+func (d *Device) Port() (verbs.Port, error) {
+	if err := d.alive(); err != nil {
+		return verbs.Port{}, err
+	}
+	l := d.Link()
+	return verbs.Port{Active: l.Up && l.Carrier, MTU: l.MTU, GIDs: d.GIDs()}, nil
+}
+
+// Mode returns how packets get from the driver to the engine. A loopback device has none.
+func (d *Device) Mode() (m xsk.Mode) {
+	if len(d.socks) != 0 {
+		m = d.socks[0].Mode()
+	}
+	return m
+}
 
 func (d *Device) routeEvent(e route.Event) {
 	switch {
 	case e.Kind == route.GIDAdded || e.Kind == route.GIDRemoved:
-		d.event(Event{Type: EventGIDChange, Addr: e.Addr})
+		d.event(verbs.Event{Type: verbs.EventGIDChange, Addr: e.Addr})
 	case e.Link.Gone:
 		d.gone.Store(true)
 		if e := d.started.Load(); e != nil {
 			e.driver.Call()
 		}
 	case e.Link.Up && e.Link.Carrier:
-		d.event(Event{Type: EventPortActive})
+		d.event(verbs.Event{Type: verbs.EventPortActive})
 	default:
-		d.event(Event{Type: EventPortDown})
+		d.event(verbs.Event{Type: verbs.EventPortDown})
 	}
 }
 
@@ -269,8 +227,8 @@ func (d *Device) Close() error {
 // ended is called by the engine's goroutine when its thread is done.
 func (d *Device) ended(why error) {
 	d.err.CompareAndSwap(nil, &why)
-	if !errors.Is(why, ErrClosed) {
-		d.event(Event{Type: EventDeviceFatal, Err: why})
+	if !errors.Is(why, verbs.ErrClosed) {
+		d.event(verbs.Event{Type: verbs.EventDeviceFatal, Err: why})
 	}
 	close(d.done)
 }
@@ -279,7 +237,7 @@ func (d *Device) ended(why error) {
 func (d *Device) release() error {
 	var errs []error
 	d.once.Do(func() {
-		closed := ErrClosed
+		closed := verbs.ErrClosed
 		d.err.Store(&closed)
 		if d.routes != nil {
 			errs = append(errs, d.routes.Close())

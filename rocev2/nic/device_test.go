@@ -13,13 +13,13 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Close returns when the device is closed, also to the one who calls it second.
 func TestCloseWaits(t *testing.T) {
-	closing := ErrClosed
-	d := &Device{eng: &engine{}, done: make(chan struct{}), events: make(chan Event), dataplane: closedWire{}}
+	closing := verbs.ErrClosed
+	d := &Device{eng: &engine{}, done: make(chan struct{}), events: make(chan verbs.Event), dataplane: closedWire{}}
 	d.err.Store(&closing)
 	returned := make(chan struct{})
 	go func() { _ = d.Close(); close(returned) }()
@@ -48,7 +48,7 @@ func (fullWire) Unsteer(uint32) error         { return nil }
 // A queue pair that ingress cannot be told of is not there, and the error says no
 // more than that.
 func TestNoRoomToSteer(t *testing.T) {
-	d := &Device{dataplane: fullWire{}, done: make(chan struct{}), events: make(chan Event, 1)}
+	d := &Device{dataplane: fullWire{}, done: make(chan struct{}), events: make(chan verbs.Event, 1)}
 	var err error
 	if d.mem, err = mr.New(mr.Config{}); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestNoRoomToSteer(t *testing.T) {
 	defer d.Close()
 	pd, _ := d.AllocPD()
 	cq, _ := d.CreateCQ(1)
-	_, err = d.CreateQP(pd, QPInit{Type: qp.RC, SendCQ: cq, RecvCQ: cq})
+	_, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
 	if !errors.Is(err, errFull) || strings.Contains(err.Error(), "nil") {
 		t.Errorf("%v", err)
 	}

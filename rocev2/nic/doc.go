@@ -15,13 +15,14 @@
 //	QP       qp.go, qp_modify.go   queue pair; PostSend and PostRecv in post.go
 //	SRQ      srq.go                shared receive queue
 //	AH       ah.go                 address handle: the destination of a datagram
-//	Event    event.go              asynchronous events
-//	Counter  counters.go           counters by the names of rxe and mlx5
 //
-// All of them share one engine (engine.go), which owns the state of all queue pairs. It
-// belongs to one thread at a time: its own, or that of an application which polls or waits
-// for a completion. Package driver has the rules as a table, and loop_owner.go is what it
-// asks the engine. PostSend and PostRecv leave copies of work requests for the engine
+// They implement the interfaces of package verbs. objects.go has what they consist of.
+// event.go has the asynchronous events, counters.go the counters by the names of rxe and mlx5.
+//
+// All of them share one engine, which owns the state of all queue pairs. state.go has what it
+// consists of, engine.go its beginning and end. It belongs to one thread at a time: its own,
+// or that of an application which polls or waits for a completion. Package driver has the
+// rules as a table, and loop_owner.go is what it asks the engine. PostSend and PostRecv leave copies of work requests for the engine
 // (post.go). Everything else that needs the engine is a function that it calls (calls.go).
 //
 // # One iteration of the loop
@@ -55,6 +56,7 @@
 //	tx_window.go bytes in flight to a destination; qp.Flight limits the packets
 //	tx_build.go  route (package route), headers, payload, timestamp option, ICRC
 //	tx_report.go what is reported of it
+//	sendlimit.go why a queue pair sends nothing
 //	tx_kick.go   the kernel sends: in this thread, or in a second one
 //
 // dest.go is the destination: what all queue pairs that send to one address share. dataplane.go
@@ -64,10 +66,11 @@
 //
 // hooks.go is the interface by which a feature takes part in all of that. A feature that is
 // off costs a comparison with nil. Pre-credit is one (Options.PreCredit): precredit.go,
-// precredit_tx.go, precredit_wire.go.
+// precredit_tx.go, precredit_wire.go, precredit_state.go.
 //
 // # The rest
 //
 //	clock.go     CLOCK_MONOTONIC without a system call
 //	refs.go      counts the queue pairs of a CQ or an SRQ
+//	device_loopback.go  a device without interface, for tests of applications
 package nic

@@ -12,6 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 var (
@@ -23,7 +24,7 @@ var (
 // bench is an engine without sockets, threads and wire.
 func bench(t *testing.T) *engine {
 	t.Helper()
-	d := &Device{events: make(chan Event, eventBacklog)}
+	d := &Device{events: make(chan verbs.Event, eventBacklog)}
 	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, socks: []*sock{{}}}
 	e.senders = e.socks
 	e.posts.init()
@@ -32,19 +33,19 @@ func bench(t *testing.T) *engine {
 }
 
 // receiver is a queue pair in RTR whose peer is the address.
-func receiver(t *testing.T, e *engine, typ qp.Type) *QP {
+func receiver(t *testing.T, e *engine, typ verbs.QPType) *QP {
 	t.Helper()
 	x := &QP{dev: e.dev, typ: typ, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}}
 	x.timer.Owner = x
 	if err := e.addQP(x, qp.Config{Type: typ, Count: &e.qpCount}); err != nil {
 		t.Fatal(err)
 	}
-	a := qp.Attr{State: qp.Init}
-	if err := x.q.Modify(a, qp.MaskState|qp.MaskAccess); err != nil {
+	a := verbs.Attr{State: verbs.StateInit}
+	if err := x.q.Modify(a, verbs.MaskState|verbs.MaskAccess); err != nil {
 		t.Fatal(err)
 	}
-	a.State, a.PMTU, a.DestQPN = qp.RTR, rocev2.PMTU1024, 5
-	if err := x.q.Modify(a, qp.MaskState|qp.MaskPMTU|qp.MaskDestQPN|qp.MaskRQPSN|qp.MaskMaxDestRdAtomic|qp.MaskMinRNRTimer); err != nil {
+	a.State, a.PMTU, a.DestQPN = verbs.StateRTR, rocev2.PMTU1024, 5
+	if err := x.q.Modify(a, verbs.MaskState|verbs.MaskPMTU|verbs.MaskDestQPN|verbs.MaskRQPSN|verbs.MaskMaxDestRdAtomic|verbs.MaskMinRNRTimer); err != nil {
 		t.Fatal(err)
 	}
 	x.src, x.dest = us, &dest{addr: peer}
@@ -55,7 +56,7 @@ func receiver(t *testing.T, e *engine, typ qp.Type) *QP {
 // no further.
 func TestRefusedPackets(t *testing.T) {
 	e := bench(t)
-	x := receiver(t, e, qp.RC)
+	x := receiver(t, e, verbs.RC)
 	good := rocev2.Datagram{Src: peer, Dst: us, Opcode: rocev2.RCSendOnly, DestQP: x.num, AckReq: true}
 	for _, c := range []struct {
 		name  string

@@ -11,14 +11,15 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
-	"github.com/softroce/softroce-xdp/testenv/need"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // An interface that is gone is ErrGone for applications, also where the idle engine notices it by its
 // sockets, before the kernel's messages about links have come.
 func TestSocketsNoticeGone(t *testing.T) {
-	need.Root(t)
+	require.Root(t)
 	runtime.LockOSThread() // never unlocked: the thread ends with the test, and with it its namespace
 	ns, err := netns.New()
 	if err != nil {
@@ -51,7 +52,7 @@ func TestSocketsNoticeGone(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(e.failed, ErrGone) {
-		t.Errorf("the engine ends with %v, want %v", e.failed, ErrGone)
+	if !errors.Is(e.failed, verbs.ErrGone) {
+		t.Errorf("the engine ends with %v, want %v", e.failed, verbs.ErrGone)
 	}
 }

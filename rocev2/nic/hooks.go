@@ -5,6 +5,7 @@ package nic
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // hooks is an optional feature of the engine. Pre-credit is one (precredit.go).
@@ -18,7 +19,7 @@ type hooks interface {
 
 	// onConnect is called when a queue pair got an address. If the queue pair uses the
 	// feature, it sets QP.hooks.
-	onConnect(e *engine, x *QP, a *qp.Attr)
+	onConnect(e *engine, x *QP, a *verbs.Attr)
 	// onPeer is called with the destination table's entry of a peer.
 	onPeer(e *engine, d *dest, reply *DestSync)
 	// onControl is called with a packet to rocev2.ControlQPN.
@@ -26,9 +27,11 @@ type hooks interface {
 	// next sends up to n packets before the queues of destinations are served, and returns
 	// how many.
 	next(e *engine, n int) int
-	// onStamp is called when the timestamp option of a packet was filled in, and may change
-	// it. ahead: next sends the packet.
-	onStamp(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool)
+	// onSend is called with each packet before its headers are built. It may set the traffic
+	// class and, if the packet has a timestamp option, the credit in it. ahead: next sends the
+	// packet. omitT1: the option must not have T1. It sends nothing itself: the frame of the
+	// packet is the next one of the socket.
+	onSend(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 bool)
 	// onIteration is called once an iteration, after everything was sent.
 	onIteration(e *engine)
 	// deadline is when onIteration has something to do by itself, 0 = never.
@@ -37,25 +40,19 @@ type hooks interface {
 	// Of a queue pair: called if it uses the feature.
 
 	// onPosted is called when a work request was put on the send queue.
-	onPosted(e *engine, x *QP, wr *qp.SendWR)
+	onPosted(e *engine, x *QP, wr *verbs.SendWR)
 	// mayStart reports whether the queue pair in service may send. If not, it leaves the
 	// queue of its destination, and the feature enqueues it again.
 	mayStart(e *engine, x *QP) bool
-	// quantum is what it may send in a row while others wait; onCharged counts what it sent.
-	quantum(e *engine, x *QP) int32
+	// quantum is what it may send in a row while others wait; onCharged counts each n bytes that
+	// it has sent from the queue of its destination.
+	quantum(x *QP) int32
 	onCharged(x *QP, n int)
-	// tclass is the traffic class of a packet that has own without the feature.
-	tclass(e *engine, x *QP, o *qp.Outbound, own uint8) uint8
-	// onLoss is called when a packet was sent again because the peer missed it.
-	onLoss(e *engine, x *QP)
 	// onTimeout is called when a timer ran out. ack: the wait for an ACK was too long.
 	onTimeout(e *engine, x *QP, ack bool)
-	// onReceived is called with a packet of the peer before the queue pair has it, onAck
-	// afterwards. inFlight: bytes in flight to the destination before.
-	onReceived(e *engine, x *QP, p rocev2.Packet, m rxMeta)
-	onAck(e *engine, x *QP, inFlight uint64)
-	// onFlush is called when all ACKs and NAKs of a queue pair were sent.
-	onFlush(e *engine, x *QP)
+	// onReceived is called with a packet of the peer after the queue pair has processed it.
+	// inFlight: bytes in flight to the destination before.
+	onReceived(e *engine, x *QP, p rocev2.Packet, m rxMeta, inFlight uint64)
 	// onDisconnect is called before it loses its address. It clears QP.hooks.
 	onDisconnect(e *engine, x *QP)
 }
@@ -65,21 +62,17 @@ type noHooks struct{}
 
 var _ hooks = noHooks{}
 
-func (noHooks) onConnect(*engine, *QP, *qp.Attr)                         {}
-func (noHooks) onPeer(*engine, *dest, *DestSync)                         {}
-func (noHooks) onControl(*engine, rocev2.Packet)                         {}
-func (noHooks) next(*engine, int) int                                    { return 0 }
-func (noHooks) onStamp(*engine, *QP, *dest, *qp.Outbound, bool)          {}
-func (noHooks) onIteration(*engine)                                      {}
-func (noHooks) deadline(qp.Time) int64                                   { return 0 }
-func (noHooks) onPosted(*engine, *QP, *qp.SendWR)                        {}
-func (noHooks) mayStart(*engine, *QP) bool                               { return true }
-func (noHooks) quantum(*engine, *QP) int32                               { return quantum }
-func (noHooks) onCharged(*QP, int)                                       {}
-func (noHooks) tclass(_ *engine, _ *QP, _ *qp.Outbound, own uint8) uint8 { return own }
-func (noHooks) onLoss(*engine, *QP)                                      {}
-func (noHooks) onTimeout(*engine, *QP, bool)                             {}
-func (noHooks) onReceived(*engine, *QP, rocev2.Packet, rxMeta)           {}
-func (noHooks) onAck(*engine, *QP, uint64)                               {}
-func (noHooks) onFlush(*engine, *QP)                                     {}
-func (noHooks) onDisconnect(*engine, *QP)                                {}
+func (noHooks) onConnect(*engine, *QP, *verbs.Attr)                    {}
+func (noHooks) onPeer(*engine, *dest, *DestSync)                       {}
+func (noHooks) onControl(*engine, rocev2.Packet)                       {}
+func (noHooks) next(*engine, int) int                                  { return 0 }
+func (noHooks) onSend(*engine, *QP, *dest, *qp.Outbound, bool) bool    { return false }
+func (noHooks) onIteration(*engine)                                    {}
+func (noHooks) deadline(qp.Time) int64                                 { return 0 }
+func (noHooks) onPosted(*engine, *QP, *verbs.SendWR)                   {}
+func (noHooks) mayStart(*engine, *QP) bool                             { return true }
+func (noHooks) quantum(*QP) int32                                      { return quantum }
+func (noHooks) onCharged(*QP, int)                                     {}
+func (noHooks) onTimeout(*engine, *QP, bool)                           {}
+func (noHooks) onReceived(*engine, *QP, rocev2.Packet, rxMeta, uint64) {}
+func (noHooks) onDisconnect(*engine, *QP)                              {}

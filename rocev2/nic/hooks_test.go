@@ -10,6 +10,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // recorder is a feature that counts what the engine calls.
@@ -22,19 +23,21 @@ type recorder struct {
 
 func (r *recorder) count(name string) { r.calls[name]++ }
 
-func (r *recorder) onConnect(_ *engine, x *QP, _ *qp.Attr)         { r.count("onConnect"); x.hooks = r }
-func (r *recorder) onPeer(*engine, *dest, *DestSync)               { r.count("onPeer") }
-func (r *recorder) onControl(*engine, rocev2.Packet)               { r.count("onControl") }
-func (r *recorder) next(*engine, int) int                          { r.count("next"); return 0 }
-func (r *recorder) onIteration(*engine)                            { r.count("onIteration") }
-func (r *recorder) onPosted(*engine, *QP, *qp.SendWR)              { r.count("onPosted") }
-func (r *recorder) mayStart(*engine, *QP) bool                     { r.count("mayStart"); return !r.refuse }
-func (r *recorder) quantum(*engine, *QP) int32                     { r.count("quantum"); return 1 }
-func (r *recorder) onCharged(_ *QP, n int)                         { r.charged += n }
-func (r *recorder) onFlush(*engine, *QP)                           { r.count("onFlush") }
-func (r *recorder) onReceived(*engine, *QP, rocev2.Packet, rxMeta) { r.count("onReceived") }
-func (r *recorder) onAck(*engine, *QP, uint64)                     { r.count("onAck") }
-func (r *recorder) onDisconnect(_ *engine, x *QP)                  { r.count("onDisconnect"); x.hooks = nil }
+func (r *recorder) onConnect(_ *engine, x *QP, _ *verbs.Attr) { r.count("onConnect"); x.hooks = r }
+func (r *recorder) onPeer(*engine, *dest, *DestSync)          { r.count("onPeer") }
+func (r *recorder) onControl(*engine, rocev2.Packet)          { r.count("onControl") }
+func (r *recorder) next(*engine, int) int                     { r.count("next"); return 0 }
+func (r *recorder) onSend(*engine, *QP, *dest, *qp.Outbound, bool) bool {
+	r.count("onSend")
+	return false
+}
+func (r *recorder) onIteration(*engine)                                    { r.count("onIteration") }
+func (r *recorder) onPosted(*engine, *QP, *verbs.SendWR)                   { r.count("onPosted") }
+func (r *recorder) mayStart(*engine, *QP) bool                             { r.count("mayStart"); return !r.refuse }
+func (r *recorder) quantum(*QP) int32                                      { r.count("quantum"); return 1 }
+func (r *recorder) onCharged(_ *QP, n int)                                 { r.charged += n }
+func (r *recorder) onReceived(*engine, *QP, rocev2.Packet, rxMeta, uint64) { r.count("onReceived") }
+func (r *recorder) onDisconnect(_ *engine, x *QP)                          { r.count("onDisconnect"); x.hooks = nil }
 
 // A feature is called for what happens to queue pairs that use it, from their connection to
 // their end.
@@ -43,12 +46,12 @@ func TestHooksOfTransmission(t *testing.T) {
 		r := &recorder{calls: map[string]int{}}
 		l := newLoopback(t, 1)
 		l.e.hooks = r
-		x := l.connect(qp.RC, rocev2.PMTU1024, 8)
+		x := l.connect(verbs.RC, rocev2.PMTU1024, 8)
 		if r.calls["onConnect"] != 2 || x.hooks != r {
 			t.Fatalf("%v", r.calls)
 		}
 		r.refuse = true
-		l.post(x, qp.OpWrite, 3000)
+		l.post(x, verbs.OpWrite, 3000)
 		if err := l.iterate(0); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +66,7 @@ func TestHooksOfTransmission(t *testing.T) {
 		if want := 3000 + 3*54; r.charged < want || r.charged > want+100 {
 			t.Errorf("%d bytes charged, want about %d", r.charged, want)
 		}
-		for _, name := range []string{"next", "onIteration", "quantum", "onFlush"} {
+		for _, name := range []string{"next", "onIteration", "quantum", "onSend"} {
 			if r.calls[name] == 0 {
 				t.Errorf("%s was not called: %v", name, r.calls)
 			}
@@ -86,11 +89,11 @@ func TestHooksOfReception(t *testing.T) {
 	}{
 		{false, false, map[string]int{}},
 		{true, false, map[string]int{"onControl": 1}},
-		{true, true, map[string]int{"onControl": 1, "onReceived": 1, "onAck": 1}},
+		{true, true, map[string]int{"onControl": 1, "onReceived": 1}},
 	} {
 		e := bench(t)
 		r := &recorder{calls: map[string]int{}}
-		x := receiver(t, e, qp.RC)
+		x := receiver(t, e, verbs.RC)
 		if c.engine {
 			e.hooks = r
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
@@ -37,7 +38,7 @@ func (e *engine) iterate() int {
 	e.failOverruns()
 	e.report()
 	if e.dev.gone.Load() {
-		e.failed = ErrGone
+		e.failed = verbs.ErrGone
 	}
 	return n
 }
@@ -59,14 +60,6 @@ func (e *engine) expire(x *QP) {
 		x.hooks.onTimeout(e, x, e.qpCount.Timeouts != before)
 	}
 	e.markDirty(x)
-}
-
-// markDirty has flushDirty serve a queue pair in this iteration.
-func (e *engine) markDirty(x *QP) {
-	if !x.dirty {
-		x.dirty = true
-		e.dirty = append(e.dirty, x)
-	}
 }
 
 // untilNext is the time to the next thing that is due by itself.
@@ -96,7 +89,7 @@ const maxSleep = driver.LongSleep
 func (e *engine) checkSockets() {
 	for _, s := range e.socks {
 		if _, err := s.xsk.Wait(0); errors.Is(err, xsk.ErrGone) {
-			e.failed = ErrGone
+			e.failed = verbs.ErrGone
 		}
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // An iteration of the loop ends, and everything completes, for any number of queue pairs,
 // messages, windows, rates and losses.
 func TestIterationsEnd(t *testing.T) {
-	ops := []qp.Operation{qp.OpWrite, qp.OpRead, qp.OpSend, qp.OpFetchAdd}
+	ops := []verbs.Op{verbs.OpWrite, verbs.OpRead, verbs.OpSend, verbs.OpFetchAdd}
 	watchdog(2*time.Minute, func() {
 		rapid.Check(t, func(rt *rapid.T) {
 			seed := rapid.Uint64().Draw(rt, "seed")
@@ -34,13 +34,13 @@ func TestIterationsEnd(t *testing.T) {
 				l.link.loss = loss
 				n := 0
 				for range pairs {
-					x := l.connect(qp.RC, pmtu, depth)
+					x := l.connect(verbs.RC, pmtu, depth)
 					for range depth {
 						op, bytes := mixed[l.rand.IntN(len(mixed))], size
 						switch op {
-						case qp.OpFetchAdd:
+						case verbs.OpFetchAdd:
 							bytes = 8
-						case qp.OpSend:
+						case verbs.OpSend:
 							bytes = min(size, 4096)
 							n++ // the receive completes too
 						}

@@ -18,9 +18,9 @@ import (
 	"github.com/softroce/softroce-xdp/loader/engine"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // traffic keeps WRITEs of n bytes from a to b going until a completion is no success
@@ -28,7 +28,7 @@ import (
 type traffic struct {
 	done   chan struct{}
 	ok     atomic.Int64
-	status qp.Status
+	status verbs.Status
 	err    error
 }
 
@@ -36,8 +36,8 @@ func startTraffic(a, b *side, n int) *traffic {
 	tr := &traffic{done: make(chan struct{})}
 	go func() {
 		defer close(tr.done)
-		wr := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, n), RemoteAddr: b.va, RKey: b.key}
-		out := make([]qp.Completion, 16)
+		wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, n), RemoteAddr: b.va, RKey: b.key}
+		out := make([]verbs.Completion, 16)
 		for posted := 0; ; {
 			for ; posted < 16; posted++ {
 				if tr.err = a.qp.PostSend(&wr); tr.err != nil {
@@ -52,7 +52,7 @@ func startTraffic(a, b *side, n int) *traffic {
 			cancel()
 			for _, c := range out[:a.cq.Poll(out)] {
 				posted--
-				if c.Status != qp.Success {
+				if c.Status != verbs.StatusSuccess {
 					tr.status = c.Status
 					return
 				}
@@ -88,7 +88,7 @@ func (tr *traffic) ends(t testing.TB, within time.Duration) {
 }
 
 // short makes a peer that is silent be given up within a second.
-func short(a *nic.Attr) { a.Timeout, a.RetryCnt = 14, 2 }
+func short(a *verbs.Attr) { a.Timeout, a.RetryCnt = 14, 2 }
 
 func twoHosts(t testing.TB, flags ...string) []*engines.Host {
 	t.Helper()
@@ -99,9 +99,9 @@ func twoHosts(t testing.TB, flags ...string) []*engines.Host {
 	return hosts
 }
 
-func connected(t testing.TB, hosts []*engines.Host, change func(*nic.Attr)) (a, b *side) {
+func connected(t testing.TB, hosts []*engines.Host, change func(*verbs.Attr)) (a, b *side) {
 	t.Helper()
-	a, b = newSide(t, hosts[0], qp.RC, 1<<16), newSide(t, hosts[1], qp.RC, 1<<16)
+	a, b = newSide(t, hosts[0], verbs.RC, 1<<16), newSide(t, hosts[1], verbs.RC, 1<<16)
 	if err := engines.ConnectAttr(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), change); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestDestroyUnderTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.ends(t, patience)
-	if tr.status != qp.RetryExceeded {
+	if tr.status != verbs.StatusRetryExceeded {
 		t.Errorf("the peer is gone: status %s, %v", tr.status, tr.err)
 	}
 	bystander.flows(t)
@@ -131,13 +131,13 @@ func TestDestroyUnderTraffic(t *testing.T) {
 	if err := other.qp.Destroy(); err != nil { // the requester
 		t.Fatal(err)
 	}
-	if err := other.qp.Destroy(); !errors.Is(err, nic.ErrDestroyed) {
+	if err := other.qp.Destroy(); !errors.Is(err, verbs.ErrDestroyed) {
 		t.Errorf("destroyed twice: %v", err)
 	}
-	if err := other.qp.PostSend(&qp.SendWR{Op: qp.OpSend}); !errors.Is(err, nic.ErrDestroyed) {
+	if err := other.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend}); !errors.Is(err, verbs.ErrDestroyed) {
 		t.Errorf("posted to a queue pair that is gone: %v", err)
 	}
-	if err := other.qp.PostRecv(&qp.RecvWR{}); !errors.Is(err, nic.ErrDestroyed) {
+	if err := other.qp.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrDestroyed) {
 		t.Errorf("posted to a queue pair that is gone: %v", err)
 	}
 	if err := other.cq.Destroy(); err != nil {
@@ -192,16 +192,16 @@ func TestCloseUnderTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.ends(t, patience)
-	if tr.status != qp.WRFlushed && !errors.Is(tr.err, nic.ErrClosed) {
+	if tr.status != verbs.StatusWRFlushed && !errors.Is(tr.err, verbs.ErrClosed) {
 		t.Errorf("status %s, %v", tr.status, tr.err)
 	}
-	if _, err := a.dev.AllocPD(); !errors.Is(err, nic.ErrClosed) {
+	if _, err := a.dev.AllocPD(); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	if err := a.qp.PostSend(&qp.SendWR{Op: qp.OpSend}); err == nil {
+	if err := a.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend}); err == nil {
 		t.Error("posted to a closed device")
 	}
-	if err := a.qp.Modify(nic.Attr{}, 0); !errors.Is(err, nic.ErrClosed) {
+	if err := a.qp.Modify(verbs.Attr{}, 0); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("Modify after Close: %v", err)
 	}
 	if err := a.dev.Close(); err != nil {
@@ -238,7 +238,7 @@ func helper(args string) error {
 	if err != nil {
 		return err
 	}
-	x, err := d.CreateQP(pd, nic.QPInit{Type: qp.RC, SendCQ: cq, RecvCQ: cq})
+	x, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
 	if err != nil {
 		return err
 	}
@@ -314,18 +314,18 @@ func TestInterfaceDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.ends(t, patience)
-	if tr.status != qp.WRFlushed && !errors.Is(tr.err, nic.ErrGone) {
+	if tr.status != verbs.StatusWRFlushed && !errors.Is(tr.err, verbs.ErrGone) {
 		t.Errorf("status %s, %v", tr.status, tr.err)
 	}
 	for e := range a.dev.Events() {
-		if e.Type == nic.EventDeviceFatal {
-			if !errors.Is(e.Err, nic.ErrGone) {
+		if e.Type == verbs.EventDeviceFatal {
+			if !errors.Is(e.Err, verbs.ErrGone) {
 				t.Errorf("%v", e.Err)
 			}
 			break
 		}
 	}
-	if _, err := a.dev.CreateCQ(1); !errors.Is(err, nic.ErrGone) {
+	if _, err := a.dev.CreateCQ(1); !errors.Is(err, verbs.ErrGone) {
 		t.Errorf("a device whose interface is gone: %v", err)
 	}
 	if err := a.dev.Close(); err != nil {
@@ -367,12 +367,12 @@ func TestSelective(t *testing.T) {
 func TestOverrun(t *testing.T) {
 	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(1)})
 	hosts[0].MustOpen(t, nic.Options{})
-	a, b := newSide(t, hosts[0], qp.RC, 4096), newSide(t, hosts[0], qp.RC, 4096)
+	a, b := newSide(t, hosts[0], verbs.RC, 4096), newSide(t, hosts[0], verbs.RC, 4096)
 	small, err := a.dev.CreateCQ(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := a.dev.CreateQP(a.pd, nic.QPInit{Type: qp.RC, SendCQ: small, RecvCQ: a.cq})
+	x, err := a.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: small, RecvCQ: a.cq})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,11 +381,11 @@ func TestOverrun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 4 {
-		if err := x.PostSend(&qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 8), RemoteAddr: b.va, RKey: b.key}); err != nil {
+		if err := x.PostSend(&verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 8), RemoteAddr: b.va, RKey: b.key}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var seen []nic.EventType
+	var seen []verbs.EventType
 	for len(seen) < 2 {
 		select {
 		case e := <-a.dev.Events():
@@ -394,10 +394,10 @@ func TestOverrun(t *testing.T) {
 			t.Fatalf("events %v", seen)
 		}
 	}
-	if fmt.Sprint(seen) != fmt.Sprint([]nic.EventType{nic.EventCQError, nic.EventQPFatal}) || x.State() != qp.Err {
+	if fmt.Sprint(seen) != fmt.Sprint([]verbs.EventType{verbs.EventCQError, verbs.EventQPFatal}) || x.State() != verbs.StateErr {
 		t.Errorf("events %v, state %s", seen, x.State())
 	}
-	if _, err := a.dev.CreateQP(a.pd, nic.QPInit{Type: qp.RC, SendCQ: a.cq, RecvCQ: small}); err == nil || !strings.Contains(err.Error(), "make another") {
+	if _, err := a.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: a.cq, RecvCQ: small}); err == nil || !strings.Contains(err.Error(), "make another") {
 		t.Errorf("another queue pair on it: %v", err)
 	}
 }

@@ -15,17 +15,17 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/timing"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // pump keeps window work requests outstanding for d and returns how many completed
 // and in what time.
-func pump(t testing.TB, a *side, wr *qp.SendWR, window int, d time.Duration) (n int, took time.Duration) {
+func pump(t testing.TB, a *side, wr *verbs.SendWR, window int, d time.Duration) (n int, took time.Duration) {
 	t.Helper()
-	out := make([]qp.Completion, window)
+	out := make([]verbs.Completion, window)
 	ctx, cancel := context.WithTimeout(context.Background(), d+10*time.Second)
 	defer cancel()
 	start := time.Now()
@@ -43,7 +43,7 @@ func pump(t testing.TB, a *side, wr *qp.SendWR, window int, d time.Duration) (n 
 		}
 		got := a.cq.Poll(out)
 		for _, c := range out[:got] {
-			if c.Status != qp.Success {
+			if c.Status != verbs.StatusSuccess {
 				t.Fatalf("%+v", c)
 			}
 		}
@@ -62,7 +62,7 @@ func TestPacing(t *testing.T) {
 		t.Run(fmt.Sprint(mbit), func(t *testing.T) {
 			hosts := twoHosts(t, "--policy", "mode=fixed", "--rate", fmt.Sprintf("%dmbit", mbit))
 			a, b := connected(t, hosts, short)
-			wr := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 1<<16), RemoteAddr: b.va, RKey: b.key}
+			wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 1<<16), RemoteAddr: b.va, RKey: b.key}
 			pump(t, a, &wr, 2, 300*time.Millisecond)  // the burst that an idle destination has saved up
 			want := float64(mbit) * 1e6 * 1068 / 1082 // IP bytes; the pacer counts the Ethernet header too
 			// Too fast is wrong at once, on every machine. Too slow may be a machine that stalled
@@ -90,7 +90,7 @@ func TestPacing(t *testing.T) {
 
 // pacedRate is what leaves in a second while there is always more to send, in bit/s
 // of IP. A stall of this process can only make it smaller.
-func pacedRate(t *testing.T, hosts []*engines.Host, a *side, wr *qp.SendWR) float64 {
+func pacedRate(t *testing.T, hosts []*engines.Host, a *side, wr *verbs.SendWR) float64 {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -127,11 +127,11 @@ func pacedRate(t *testing.T, hosts []*engines.Host, a *side, wr *qp.SendWR) floa
 // TestNoAllocations: neither a packet nor a message allocates once all has its size.
 func TestNoAllocations(t *testing.T) {
 	hosts := twoHosts(t, "--pacer", "none")
-	a, b := connected(t, hosts, func(*nic.Attr) {})
-	for name, wr := range map[string]*qp.SendWR{
-		"WRITE": {Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 1<<15), RemoteAddr: b.va, RKey: b.key},
-		"READ":  {Op: qp.OpRead, Flags: qp.Signaled, SGL: a.sge(0, 1<<15), RemoteAddr: b.va, RKey: b.key},
-		"short": {Op: qp.OpWrite, Flags: qp.Signaled | qp.Inline, Data: a.buf[:64], RemoteAddr: b.va, RKey: b.key},
+	a, b := connected(t, hosts, func(*verbs.Attr) {})
+	for name, wr := range map[string]*verbs.SendWR{
+		"WRITE": {Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 1<<15), RemoteAddr: b.va, RKey: b.key},
+		"READ":  {Op: verbs.OpRead, Flags: verbs.Signaled, SGL: a.sge(0, 1<<15), RemoteAddr: b.va, RKey: b.key},
+		"short": {Op: verbs.OpWrite, Flags: verbs.Signaled | verbs.Inline, Data: a.buf[:64], RemoteAddr: b.va, RKey: b.key},
 	} {
 		pump(t, a, wr, 32, 300*time.Millisecond)
 		debug.SetGCPercent(-1)
@@ -172,14 +172,14 @@ func BenchmarkWrite(b *testing.B) {
 	for _, h := range hosts {
 		h.MustOpen(b, nic.Options{})
 	}
-	for _, op := range []qp.Operation{qp.OpWrite, qp.OpRead} {
+	for _, op := range []verbs.Op{verbs.OpWrite, verbs.OpRead} {
 		for _, size := range []int{8, 4096, 65536, 1 << 20} {
 			b.Run(fmt.Sprintf("op%d/%d", op, size), func(b *testing.B) {
-				x, y := newSide(b, hosts[0], qp.RC, 1<<20), newSide(b, hosts[1], qp.RC, 1<<20)
+				x, y := newSide(b, hosts[0], verbs.RC, 1<<20), newSide(b, hosts[1], verbs.RC, 1<<20)
 				if err := engines.Connect(x.qp, y.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU4096); err != nil {
 					b.Fatal(err)
 				}
-				wr := qp.SendWR{Op: op, Flags: qp.Signaled, SGL: x.sge(0, size), RemoteAddr: y.va, RKey: y.key}
+				wr := verbs.SendWR{Op: op, Flags: verbs.Signaled, SGL: x.sge(0, size), RemoteAddr: y.va, RKey: y.key}
 				for b.Loop() {
 					n, took := pump(b, x, &wr, 64, time.Second)
 					b.ReportMetric(float64(n)*float64(size)*8/took.Seconds()/1e9, "Gbit/s")
@@ -208,9 +208,9 @@ func TestManyQueuePairs(t *testing.T) {
 	for _, h := range hosts {
 		h.MustOpen(t, nic.Options{Spin: -1}) // to look for work costs as much as work
 	}
-	a, b := newSide(t, hosts[0], qp.RC, 1<<16), newSide(t, hosts[1], qp.RC, 1<<16)
-	wr := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 64), RemoteAddr: b.va, RKey: b.key}
-	var qps []*nic.QP
+	a, b := newSide(t, hosts[0], verbs.RC, 1<<16), newSide(t, hosts[1], verbs.RC, 1<<16)
+	wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 64), RemoteAddr: b.va, RKey: b.key}
+	var qps []verbs.QP
 	more := func(n int) {
 		for len(qps) < n {
 			qps = append(qps, a.connect(t, b))
@@ -264,12 +264,12 @@ func heap() int64 {
 }
 
 // connect makes one more pair of queue pairs in addition to those of a and b.
-func (s *side) connect(t testing.TB, peer *side) *nic.QP {
+func (s *side) connect(t testing.TB, peer *side) verbs.QP {
 	t.Helper()
-	var qps [2]*nic.QP
+	var qps [2]verbs.QP
 	for i, x := range []*side{s, peer} {
 		var err error
-		qps[i], err = x.dev.CreateQP(x.pd, nic.QPInit{Type: qp.RC, SendCQ: x.cq, RecvCQ: x.cq})
+		qps[i], err = x.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: x.cq, RecvCQ: x.cq})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,11 +281,11 @@ func (s *side) connect(t testing.TB, peer *side) *nic.QP {
 }
 
 // spread sends n messages over queue pairs in turn and returns the CPU time of each.
-func spread(t testing.TB, a *side, qps []*nic.QP, wr *qp.SendWR, n int) time.Duration {
+func spread(t testing.TB, a *side, qps []verbs.QP, wr *verbs.SendWR, n int) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	out := make([]qp.Completion, 64)
+	out := make([]verbs.Completion, 64)
 	start := cpu()
 	for posted, done := 0, 0; done < n; {
 		for ; posted < n && posted-done < len(out); posted++ {
@@ -315,15 +315,15 @@ func BenchmarkLatency(b *testing.B) {
 		for _, h := range hosts {
 			h.MustOpen(b, nic.Options{Spin: spin})
 		}
-		for _, op := range []qp.Operation{qp.OpWrite, qp.OpRead} {
+		for _, op := range []verbs.Op{verbs.OpWrite, verbs.OpRead} {
 			b.Run(fmt.Sprintf("op%d/spin=%v", op, spin), func(b *testing.B) {
-				x, y := newSide(b, hosts[0], qp.RC, 4096), newSide(b, hosts[1], qp.RC, 4096)
+				x, y := newSide(b, hosts[0], verbs.RC, 4096), newSide(b, hosts[1], verbs.RC, 4096)
 				if err := engines.Connect(x.qp, y.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
 					b.Fatal(err)
 				}
-				wr := qp.SendWR{Op: op, Flags: qp.Signaled, SGL: x.sge(0, 8), RemoteAddr: y.va, RKey: y.key}
+				wr := verbs.SendWR{Op: op, Flags: verbs.Signaled, SGL: x.sge(0, 8), RemoteAddr: y.va, RKey: y.key}
 				var all []time.Duration
-				var out [1]qp.Completion
+				var out [1]verbs.Completion
 				for b.Loop() {
 					start := time.Now()
 					x.post(b, &wr)

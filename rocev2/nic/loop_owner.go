@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Loop ownership: which thread runs the engine's loop is decided by package driver, which
@@ -80,3 +81,40 @@ func (l loop) NothingPending() bool {
 }
 
 func (l loop) Urgent() bool { return l.stop.Load() || l.dev.gone.Load() || l.calls.any.Load() }
+
+// ending reports that the engine's thread is to finish.
+func (e *engine) ending() bool { return e.failed != nil || e.stop.Load() }
+
+// finish ends everything: work requests complete as flushed, calls return.
+func (e *engine) finish() {
+	why := e.failed
+	if why == nil {
+		why = verbs.ErrClosed
+	}
+	e.dev.err.CompareAndSwap(nil, &why)
+	e.posts.mu.Lock()
+	e.posts.closed = true
+	e.posts.mu.Unlock()
+	for e.posts.any.Load() {
+		e.takePosts()
+	}
+	for x := range e.qps.All() {
+		_ = x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // refused in RESET: nothing to flush
+		x.publish()
+		release(e.unroute(x)) // no other thread would: this one ends
+	}
+	e.publishCompletions()
+	e.calls.mu.Lock()
+	e.calls.closed = true
+	list := e.calls.waiting
+	e.calls.mu.Unlock()
+	for _, f := range list {
+		f()
+	}
+	e.kick.stop.Store(true)
+	close(e.kick.wake)
+	close(e.sync.wake)
+	<-e.kick.ended
+	<-e.sync.ended
+	e.dev.ended(why)
+}

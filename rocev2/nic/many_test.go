@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // However many queue pairs have much to send to one destination, all of them get on alike, and
 // nothing is sent twice as long as nothing is lost: their answers wait for each other's, and for
 // hosts that stop for a while.
 func TestManyQueuePairsSendOnce(t *testing.T) {
-	for name, op := range map[string]qp.Operation{"WRITE": qp.OpWrite, "SEND": qp.OpSend, "READ": qp.OpRead} {
+	for name, op := range map[string]verbs.Op{"WRITE": verbs.OpWrite, "SEND": verbs.OpSend, "READ": verbs.OpRead} {
 		for _, pairs := range []int{1, 100, 1000} {
 			for _, pmtu := range []rocev2.PMTU{rocev2.PMTU1024, rocev2.PMTU4096} {
 				for _, stall := range []time.Duration{0, 30 * time.Millisecond, 100 * time.Millisecond} {
@@ -29,16 +29,16 @@ func TestManyQueuePairsSendOnce(t *testing.T) {
 	}
 }
 
-func sendOnce(t *testing.T, op qp.Operation, pairs int, pmtu rocev2.PMTU, stall time.Duration) {
+func sendOnce(t *testing.T, op verbs.Op, pairs int, pmtu rocev2.PMTU, stall time.Duration) {
 	const depth, size = 16, 4096
 	l := newLoopback(t, 1)
 	l.link = link{rate: 10e9, delay: 20 * time.Microsecond, frames: 2048}
 	rounds := max(1, 2000/pairs/depth) * depth
 	for range pairs {
-		l.connect(qp.RC, pmtu, rounds)
+		l.connect(verbs.RC, pmtu, rounds)
 	}
 	each := 1
-	if op == qp.OpSend {
+	if op == verbs.OpSend {
 		each = 2 // the receive completes too
 	}
 	for _, x := range l.qps {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 func TestMain(m *testing.M) {
@@ -32,15 +32,15 @@ func TestMain(m *testing.M) {
 type side struct {
 	host *engines.Host
 	dev  *nic.Device
-	pd   *nic.PD
-	cq   *nic.CQ
-	qp   *nic.QP
+	pd   verbs.PD
+	cq   verbs.CQ
+	qp   verbs.QP
 	buf  []byte
 	key  uint32
 	va   uint64
 }
 
-func newSide(t testing.TB, h *engines.Host, typ qp.Type, size int) *side {
+func newSide(t testing.TB, h *engines.Host, typ verbs.QPType, size int) *side {
 	t.Helper()
 	// What the other host does to memory happens before its answer arrives, but the
 	// race detector cannot see that through the wire. It leaves alone what is not Go's.
@@ -60,18 +60,18 @@ func newSide(t testing.TB, h *engines.Host, typ qp.Type, size int) *side {
 	if s.cq, err = s.dev.CreateCQ(1024); err != nil {
 		t.Fatal(err)
 	}
-	s.qp, err = s.dev.CreateQP(s.pd, nic.QPInit{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 256})
+	s.qp, err = s.pd.CreateQP(verbs.QPInit{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 256})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func (s *side) sge(off, n int) []qp.SGE {
-	return []qp.SGE{{Addr: s.va + uint64(off), Len: uint32(n), LKey: s.key}}
+func (s *side) sge(off, n int) []verbs.SGE {
+	return []verbs.SGE{{Addr: s.va + uint64(off), Len: uint32(n), LKey: s.key}}
 }
 
-func (s *side) poll(t testing.TB) qp.Completion {
+func (s *side) poll(t testing.TB) verbs.Completion {
 	t.Helper()
 	c, err := engines.PollOne(s.cq, patience)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *side) poll(t testing.TB) qp.Completion {
 	return c
 }
 
-func (s *side) post(t testing.TB, wr *qp.SendWR) {
+func (s *side) post(t testing.TB, wr *verbs.SendWR) {
 	t.Helper()
 	if err := s.qp.PostSend(wr); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func dump(d *nic.Device) string {
 	return b.String()
 }
 
-func pair(t testing.TB, typ qp.Type, size int, spec topo.Spec, v6 bool, pmtu rocev2.PMTU) (a, b *side) {
+func pair(t testing.TB, typ verbs.QPType, size int, spec topo.Spec, v6 bool, pmtu rocev2.PMTU) (a, b *side) {
 	t.Helper()
 	hosts := engines.New(t, spec, "--policy", "mode=fixed")
 	for _, h := range hosts {
@@ -112,11 +112,11 @@ func pair(t testing.TB, typ qp.Type, size int, spec topo.Spec, v6 bool, pmtu roc
 }
 
 func TestFirstWrite(t *testing.T) {
-	a, b := pair(t, qp.RC, 1<<20, topo.Spec{Hosts: topo.Hosts(2)}, false, rocev2.PMTU1024)
+	a, b := pair(t, verbs.RC, 1<<20, topo.Spec{Hosts: topo.Hosts(2)}, false, rocev2.PMTU1024)
 	for i := range a.buf {
 		a.buf[i] = byte(i * 7)
 	}
-	a.post(t, &qp.SendWR{ID: 1, Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 1<<20), RemoteAddr: b.va, RKey: b.key})
+	a.post(t, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 1<<20), RemoteAddr: b.va, RKey: b.key})
 	c := a.poll(t)
 	t.Logf("%+v\n%s\n%s", c, dump(a.dev), dump(b.dev))
 	for i := range b.buf {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // operations runs every operation of a connected service between a and b, in sizes
@@ -27,10 +27,10 @@ func operations(t *testing.T, a, b *side, pmtu int) {
 			b[i] = byte(rnd.Uint32())
 		}
 	}
-	ok := func(s *side, what string, n uint32) qp.Completion {
+	ok := func(s *side, what string, n uint32) verbs.Completion {
 		t.Helper()
 		c := s.poll(t)
-		if c.Status != qp.Success || n != 0 && c.Bytes != n {
+		if c.Status != verbs.StatusSuccess || n != 0 && c.Bytes != n {
 			t.Fatalf("%s of %d: %+v\na:\n%sb:\n%s", what, n, c, dump(a.dev), dump(b.dev))
 		}
 		return c
@@ -43,9 +43,9 @@ func operations(t *testing.T, a, b *side, pmtu int) {
 	}
 	for _, n := range []int{0, 1, 3, pmtu - 1, pmtu, pmtu + 1, 3*pmtu + 5, len(a.buf) / 2} {
 		off := rnd.IntN(len(a.buf) - n)
-		write := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(off, n), RemoteAddr: b.va + uint64(off), RKey: b.key}
+		write := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(off, n), RemoteAddr: b.va + uint64(off), RKey: b.key}
 		fill(a.buf[off : off+n])
-		if a.qp.Type() == qp.RC { // a WRITE of UC tells nobody that it arrived
+		if a.qp.Type() == verbs.RC { // a WRITE of UC tells nobody that it arrived
 			a.post(t, &write)
 			ok(a, "WRITE", 0)
 			same("WRITE", off, n)
@@ -53,9 +53,9 @@ func operations(t *testing.T, a, b *side, pmtu int) {
 		}
 
 		b.recv(t, 0, 0)
-		write.Op, write.Imm = qp.OpWriteImm, 0x01020304
+		write.Op, write.Imm = verbs.OpWriteImm, 0x01020304
 		a.post(t, &write)
-		if c := ok(b, "WRITE with immediate", uint32(n)); c.Imm != 0x01020304 || !c.HasImm || c.Op != qp.OpRecvWriteImm {
+		if c := ok(b, "WRITE with immediate", uint32(n)); c.Imm != 0x01020304 || !c.HasImm || c.Op != verbs.OpRecvWriteImm {
 			t.Fatalf("%+v", c)
 		}
 		ok(a, "WRITE with immediate", 0)
@@ -63,44 +63,44 @@ func operations(t *testing.T, a, b *side, pmtu int) {
 
 		fill(a.buf[off : off+n])
 		b.recv(t, off, n)
-		a.post(t, &qp.SendWR{Op: qp.OpSendImm, Flags: qp.Signaled | qp.Solicited, SGL: a.sge(off, n), Imm: 9})
-		if c := ok(b, "SEND", uint32(n)); c.Imm != 9 || !c.Solicited || c.Op != qp.OpRecv {
+		a.post(t, &verbs.SendWR{Op: verbs.OpSendImm, Flags: verbs.Signaled | verbs.Solicited, SGL: a.sge(off, n), Imm: 9})
+		if c := ok(b, "SEND", uint32(n)); c.Imm != 9 || !c.Solicited || c.Op != verbs.OpRecv {
 			t.Fatalf("%+v", c)
 		}
 		ok(a, "SEND", 0)
 		same("SEND", off, n)
 
-		if a.qp.Type() != qp.RC {
+		if a.qp.Type() != verbs.RC {
 			continue
 		}
 		fill(b.buf[off : off+n])
-		a.post(t, &qp.SendWR{Op: qp.OpRead, Flags: qp.Signaled, SGL: a.sge(off, n), RemoteAddr: b.va + uint64(off), RKey: b.key})
+		a.post(t, &verbs.SendWR{Op: verbs.OpRead, Flags: verbs.Signaled, SGL: a.sge(off, n), RemoteAddr: b.va + uint64(off), RKey: b.key})
 		ok(a, "READ", uint32(n))
 		same("READ", off, n)
 	}
 
 	fill(a.buf[:200])
 	b.recv(t, 0, 200)
-	a.post(t, &qp.SendWR{Op: qp.OpSend, Flags: qp.Signaled | qp.Inline, Data: a.buf[:200]})
+	a.post(t, &verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled | verbs.Inline, Data: a.buf[:200]})
 	ok(b, "inline SEND", 200)
 	ok(a, "inline SEND", 0)
 	same("inline SEND", 0, 200)
-	if a.qp.Type() == qp.RC {
+	if a.qp.Type() == verbs.RC {
 		atomics(t, a, b, ok)
 	}
 }
 
-func atomics(t *testing.T, a, b *side, ok func(*side, string, uint32) qp.Completion) {
+func atomics(t *testing.T, a, b *side, ok func(*side, string, uint32) verbs.Completion) {
 	t.Helper()
 	word := func(s *side) uint64 { return binary.NativeEndian.Uint64(s.buf[64:]) }
 	binary.NativeEndian.PutUint64(b.buf[64:], 100)
-	wr := qp.SendWR{Op: qp.OpFetchAdd, Flags: qp.Signaled, SGL: a.sge(64, 8), RemoteAddr: b.va + 64, RKey: b.key, Add: 11}
+	wr := verbs.SendWR{Op: verbs.OpFetchAdd, Flags: verbs.Signaled, SGL: a.sge(64, 8), RemoteAddr: b.va + 64, RKey: b.key, Add: 11}
 	a.post(t, &wr)
 	ok(a, "FETCH_ADD", 8)
 	if word(a) != 100 || word(b) != 111 {
 		t.Errorf("FETCH_ADD: returned %d, left %d", word(a), word(b))
 	}
-	wr.Op, wr.Compare, wr.Swap = qp.OpCompareSwap, 111, 5
+	wr.Op, wr.Compare, wr.Swap = verbs.OpCompareSwap, 111, 5
 	a.post(t, &wr)
 	ok(a, "COMPARE_SWAP", 8)
 	if word(a) != 111 || word(b) != 5 {
@@ -110,7 +110,7 @@ func atomics(t *testing.T, a, b *side, ok func(*side, string, uint32) qp.Complet
 
 func (s *side) recv(t testing.TB, off, n int) {
 	t.Helper()
-	if err := s.qp.PostRecv(&qp.RecvWR{ID: 99, SGL: s.sge(off, n)}); err != nil {
+	if err := s.qp.PostRecv(&verbs.RecvWR{ID: 99, SGL: s.sge(off, n)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -122,7 +122,7 @@ func TestOperations(t *testing.T) {
 	for _, h := range hosts {
 		h.MustOpen(t, nic.Options{})
 	}
-	for _, typ := range []qp.Type{qp.RC, qp.UC} {
+	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC} {
 		for _, v6 := range []bool{false, true} {
 			for m := rocev2.PMTU256; m <= rocev2.PMTU4096; m++ {
 				t.Run(fmt.Sprintf("%s/v6=%v/%d", typ, v6, m.Bytes()), func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestSameHost(t *testing.T) {
 	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(1)})
 	hosts[0].MustOpen(t, nic.Options{})
 	for _, v6 := range []bool{false, true} {
-		a, b := newSide(t, hosts[0], qp.RC, 1<<18), newSide(t, hosts[0], qp.RC, 1<<18)
+		a, b := newSide(t, hosts[0], verbs.RC, 1<<18), newSide(t, hosts[0], verbs.RC, 1<<18)
 		addr := hosts[0].Addr(v6)
 		if err := engines.Connect(a.qp, b.qp, addr, addr, rocev2.PMTU1024); err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestDatagrams(t *testing.T) {
 	for _, h := range hosts {
 		h.MustOpen(t, nic.Options{})
 	}
-	a, b, c := newSide(t, hosts[0], qp.UD, 8192), newSide(t, hosts[1], qp.UD, 8192), newSide(t, hosts[0], qp.UD, 8192)
+	a, b, c := newSide(t, hosts[0], verbs.UD, 8192), newSide(t, hosts[1], verbs.UD, 8192), newSide(t, hosts[0], verbs.UD, 8192)
 	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}
@@ -194,10 +194,10 @@ func TestDatagrams(t *testing.T) {
 	}
 	for _, v6 := range []bool{false, true} {
 		for _, to := range []*side{b, c} {
-			if to == c && to.qp.State() != qp.RTS {
+			if to == c && to.qp.State() != verbs.StateRTS {
 				continue
 			}
-			ah, err := a.dev.CreateAH(a.pd, hosts[0].Addr(v6), to.host.Addr(v6), nic.Flow{})
+			ah, err := a.pd.CreateAH(verbs.AddressVector{Src: hosts[0].Addr(v6), Dst: to.host.Addr(v6)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,12 +206,12 @@ func TestDatagrams(t *testing.T) {
 					a.buf[i] = byte(i + n)
 				}
 				to.recv(t, 0, 4096)
-				a.post(t, &qp.SendWR{Op: qp.OpSendImm, Flags: qp.Signaled, SGL: a.sge(0, n), Imm: 3, AH: ah.To(to.qp.QPN(), 7)})
-				if got := a.poll(t); got.Status != qp.Success {
+				a.post(t, &verbs.SendWR{Op: verbs.OpSendImm, Flags: verbs.Signaled, SGL: a.sge(0, n), Imm: 3, AH: ah, RemoteQPN: to.qp.QPN(), RemoteQKey: 7})
+				if got := a.poll(t); got.Status != verbs.StatusSuccess {
 					t.Fatalf("%+v", got)
 				}
 				got := to.poll(t)
-				if got.Status != qp.Success || got.Bytes != uint32(40+n) || got.SrcQP != a.qp.QPN() || !got.HasGRH || got.Imm != 3 ||
+				if got.Status != verbs.StatusSuccess || got.Bytes != uint32(40+n) || got.SrcQP != a.qp.QPN() || !got.HasGRH || got.Imm != 3 ||
 					!bytes.Equal(to.buf[40:40+n], a.buf[:n]) {
 					t.Fatalf("%d bytes: %+v", n, got)
 				}
@@ -221,7 +221,7 @@ func TestDatagrams(t *testing.T) {
 			}
 		}
 	}
-	if _, err := a.dev.CreateAH(a.pd, hosts[0].IPv4(), hosts[1].IPv6(), nic.Flow{}); err == nil {
+	if _, err := a.pd.CreateAH(verbs.AddressVector{Src: hosts[0].IPv4(), Dst: hosts[1].IPv6()}); err == nil {
 		t.Error("an address handle from IPv4 to IPv6")
 	}
 }

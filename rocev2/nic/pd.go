@@ -3,20 +3,12 @@
 package nic
 
 import (
-	"fmt"
-
-	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// PD is a protection domain: what may be used together (IBTA 10.2.3).
-type PD struct {
-	dev *Device
-	num uint32
-}
-
 // AllocPD makes a protection domain.
-func (d *Device) AllocPD() (*PD, error) {
+func (d *Device) AllocPD() (verbs.PD, error) {
 	if err := d.alive(); err != nil {
 		return nil, err
 	}
@@ -26,18 +18,15 @@ func (d *Device) AllocPD() (*PD, error) {
 // Num is the number by which work goes to the engine.
 func (p *PD) Num() uint32 { return p.num }
 
-// Free ends the domain. The error wraps mr.ErrBusy while something is in it.
+// Free ends the domain. The error wraps verbs.ErrBusy while an object of it exists.
 func (p *PD) Free() error { return p.dev.mem.FreePD(p.num) }
 
-// acquirePD takes a reference to a domain of this device.
-func (d *Device) acquirePD(pd *PD) error {
-	if err := d.alive(); err != nil {
+// acquire takes a reference to the domain.
+func (p *PD) acquire() error {
+	if err := p.dev.alive(); err != nil {
 		return err
 	}
-	if pd == nil || pd.dev != d {
-		return fmt.Errorf("nic: a protection domain of this device is needed")
-	}
-	return d.mem.HoldPD(pd.num)
+	return p.dev.mem.HoldPD(p.num)
 }
 
 // RegMR registers memory of this process, which must not be moved or freed until
@@ -47,8 +36,12 @@ func (d *Device) acquirePD(pd *PD) error {
 // A mapping of a file may be registered. If somebody truncates the file, accesses to
 // what is gone fail as failed memory does (NAK 0x63, remote operation error) and end
 // the connection, not the process; a write at the edge may be done in part.
-func (p *PD) RegMR(b []byte, access mem.Access) (*mr.Region, error) {
-	return p.Register(mr.Spec{Host: b, Access: access})
+func (p *PD) RegMR(b []byte, access verbs.Access) (verbs.MR, error) {
+	r, err := p.Register(mr.Spec{Host: b, Access: access})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Register registers memory of any kind; the Spec's PD is set here. Deregister and
@@ -59,4 +52,10 @@ func (p *PD) Register(s mr.Spec) (*mr.Region, error) {
 }
 
 // AllocMW makes a memory window of type 2B, to be bound by a work request.
-func (p *PD) AllocMW() (*mr.Window, error) { return p.dev.mem.AllocWindow(p.num) }
+func (p *PD) AllocMW() (verbs.MW, error) {
+	w, err := p.dev.mem.AllocWindow(p.num)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}

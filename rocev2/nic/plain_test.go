@@ -10,11 +10,11 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/lossy"
-	"github.com/softroce/softroce-xdp/testenv/timing"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/loss"
+	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // plainPair is two hosts that never hear each other's HELLO: neither stamps, keeps packets
@@ -22,7 +22,7 @@ import (
 type plainPair struct {
 	a, b  *side
 	hosts []*engines.Host
-	sw    *lossy.Switch
+	sw    *loss.Switch
 	v6    bool
 }
 
@@ -30,10 +30,10 @@ const plainLink = 200_000_000
 
 var helloOps = []rocev2.Opcode{rocev2.OpHello, rocev2.OpHelloAck}
 
-func newPlainPair(t *testing.T, typ qp.Type, pmtu rocev2.PMTU, v6 bool) *plainPair {
+func newPlainPair(t *testing.T, typ verbs.QPType, pmtu rocev2.PMTU, v6 bool) *plainPair {
 	t.Helper()
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), MTU: 4200})
-	sw, err := lossy.New(top)
+	sw, err := loss.New(top)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,17 +67,17 @@ func (p *plainPair) lose(t *testing.T, share float64) {
 }
 
 // goodput has a send 64 KB messages, 8 at a time, and returns bytes a second.
-func (p *plainPair) goodput(t *testing.T, op qp.Operation, d time.Duration) float64 {
+func (p *plainPair) goodput(t *testing.T, op verbs.Op, d time.Duration) float64 {
 	t.Helper()
 	const size, depth = 65536, 8
-	wr := qp.SendWR{Op: op, Flags: qp.Signaled, SGL: p.a.sge(0, size), RemoteAddr: p.b.va, RKey: p.b.key}
+	wr := verbs.SendWR{Op: op, Flags: verbs.Signaled, SGL: p.a.sge(0, size), RemoteAddr: p.b.va, RKey: p.b.key}
 	for range depth {
 		p.a.post(t, &wr)
 	}
 	start, done := time.Now(), 0
 	for under := depth; under > 0; under-- {
 		w, err := engines.PollOne(p.a.cq, 20*time.Second)
-		if err != nil || w.Status != qp.Success {
+		if err != nil || w.Status != verbs.StatusSuccess {
 			t.Fatalf("%v %+v\n%s\n%s\n%+v", err, w, dump(p.a.dev), dump(p.b.dev), p.row(t, 1, 0).Regs.Policy)
 		}
 		if time.Since(start) < d {
@@ -112,7 +112,7 @@ func (p *plainPair) full(t *testing.T, host, to int) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatalf("%s: %+v", p.hosts[host].Name(), r)
 		}
-		p.goodput(t, qp.OpRead, 100*time.Millisecond)
+		p.goodput(t, verbs.OpRead, 100*time.Millisecond)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestReadFromPlainPeer(t *testing.T) {
 		v6   bool
 	}{{rocev2.PMTU1024, false}, {rocev2.PMTU4096, true}} {
 		t.Run(fmt.Sprintf("%d/v6=%v", c.pmtu.Bytes(), c.v6), func(t *testing.T) {
-			p := newPlainPair(t, qp.RC, c.pmtu, c.v6)
+			p := newPlainPair(t, verbs.RC, c.pmtu, c.v6)
 			for _, share := range []float64{0.01, 0.05} {
 				p.lose(t, share)
 				p.compare(t, share)
@@ -133,7 +133,7 @@ func TestReadFromPlainPeer(t *testing.T) {
 			p.lose(t, 0)
 			p.full(t, 0, 1)
 			p.lose(t, 0.2)
-			p.goodput(t, qp.OpRead, time.Second)
+			p.goodput(t, verbs.OpRead, time.Second)
 			t.Logf("20 %% lost: the responder sends at %d", p.row(t, 1, 0).Regs.Policy.RateBps)
 			if r := p.row(t, 0, 1).Regs; r.Policy.RateBps < plainLink/10*9 {
 				t.Errorf("losses on the way to the requester lowered its rate: %+v", r)
@@ -148,7 +148,7 @@ func TestReadFromPlainPeer(t *testing.T) {
 func (p *plainPair) compare(t *testing.T, share float64) {
 	t.Helper()
 	for try := 1; ; try++ {
-		write, read := p.goodput(t, qp.OpWrite, time.Second), p.goodput(t, qp.OpRead, time.Second)
+		write, read := p.goodput(t, verbs.OpWrite, time.Second), p.goodput(t, verbs.OpRead, time.Second)
 		r := p.row(t, 1, 0).Regs
 		q := p.row(t, 0, 1).Regs.Policy
 		t.Logf("%2.0f %% lost: WRITE %.1f Mbit/s, READ %.1f; the responder sends at %d, row %d, the requester at %d, row %d",

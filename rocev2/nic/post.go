@@ -5,44 +5,9 @@ package nic
 import (
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// Work requests for the engine. Applications append copies to a batch
-// under a lock that is never held for long; the engine exchanges the batch for an
-// empty one. All queue pairs share it: an idle one costs nothing, and the engine
-// need not look at each of them.
-type posts struct {
-	any atomic.Bool // there is something
-
-	mu     sync.Mutex
-	batch  *postBatch
-	closed bool
-
-	spare *postBatch // the engine's
-}
-
-// postBatch holds work requests with copies of what they point to.
-type postBatch struct {
-	list []post
-	sges []qp.SGE
-	data []byte
-}
-
-type post struct {
-	qp    *QP
-	srq   *SRQ
-	recv  bool
-	wr    qp.SendWR // of a receive only ID
-	ah    qp.AH
-	hasAH bool
-
-	sge, sges  int // place and number in the batch's sges
-	byte, size int // and of inline data
-}
 
 func (p *posts) init() { p.batch, p.spare = new(postBatch), new(postBatch) }
 
@@ -72,26 +37,21 @@ func (p *posts) give(b *postBatch) {
 	p.spare = b
 }
 
-func (b *postBatch) copySGL(p *post, sgl []qp.SGE) {
+func (b *postBatch) copySGL(p *post, sgl []verbs.SGE) {
 	p.sge, p.sges = len(b.sges), len(sgl)
 	b.sges = append(b.sges, sgl...)
 }
 
-func (b *postBatch) sgl(p *post) []qp.SGE { return b.sges[p.sge : p.sge+p.sges] }
-
-// ErrQueueFull says that as many work requests are outstanding as the queue was made
-// for.
-var ErrQueueFull = errors.New("nic: the queue is full: wait for completions or create it larger")
+func (b *postBatch) sgl(p *post) []verbs.SGE { return b.sges[p.sge : p.sge+p.sges] }
 
 // errAHPD: what works together is of one protection domain (IBTA 10.2.3).
 var errAHPD = errors.New("nic: the address handle is of another protection domain than the queue pair: make it with that of the queue pair")
 
-var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", ErrDestroyed)
+var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", verbs.ErrDestroyed)
 
 // PostSend puts a copy of a work request on the send queue. Any goroutine may call
-// it. The error names the rule that it breaks; nothing was queued then. Those of package
-// qp are ErrSend…, ErrQueueFull is this package's.
-func (x *QP) PostSend(wr *qp.SendWR) error {
+// it. The error names the rule that it breaks; nothing was queued then.
+func (x *QP) PostSend(wr *verbs.SendWR) error {
 	prefetch(x)
 	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded in parallel with the lock, not after it
 	p.mu.Lock()
@@ -104,12 +64,9 @@ func (x *QP) PostSend(wr *qp.SendWR) error {
 	b.list = append(b.list, post{qp: x, wr: *wr})
 	e := &b.list[len(b.list)-1]
 	b.copySGL(e, wr.SGL)
-	if wr.Flags&qp.Inline != 0 {
+	if wr.Flags&verbs.Inline != 0 {
 		e.byte, e.size = len(b.data), len(wr.Data)
 		b.data = append(b.data, wr.Data...)
-	}
-	if wr.AH != nil {
-		e.ah, e.hasAH = *wr.AH, true
 	}
 	p.any.Store(true)
 	p.mu.Unlock()
@@ -117,21 +74,21 @@ func (x *QP) PostSend(wr *qp.SendWR) error {
 	return nil
 }
 
-func (x *QP) mayPostSend(wr *qp.SendWR, room uint32) error {
+func (x *QP) mayPostSend(wr *verbs.SendWR, room uint32) error {
 	if x.dev.eng.posts.closed {
 		return x.dev.alive()
 	}
 	if x.destroyed.Load() {
 		return errQPDestroyed
 	}
-	if err := x.q.Config().CheckSend(qp.State(x.state.Load()), &x.attr, wr); err != nil {
+	if err := x.q.Config().CheckSend(verbs.State(x.state.Load()), x.pmtu, x.rdAtomic, wr); err != nil {
 		return err
 	}
 	if x.sendPosted-x.sendDone.Load() >= room {
-		return ErrQueueFull
+		return verbs.ErrQueueFull
 	}
 	if wr.AH != nil {
-		a, ok := wr.AH.Path.(*AH)
+		a, ok := wr.AH.(*AH)
 		if !ok || a.dev != x.dev || a.gone.Load() {
 			return errors.New("nic: the address handle is none of this device, or was destroyed")
 		}
@@ -145,29 +102,29 @@ func (x *QP) mayPostSend(wr *qp.SendWR, room uint32) error {
 
 // carries refuses a message that is longer than the path's PMTU: a datagram is one
 // packet.
-func (a *AH) carries(wr *qp.SendWR) error {
+func (a *AH) carries(wr *verbs.SendWR) error {
 	n := uint64(len(wr.Data))
 	for i := range wr.SGL {
 		n += uint64(wr.SGL[i].Len)
 	}
 	if to := a.path.Current(); to.PMTU.Valid() && n > uint64(to.PMTU.Bytes()) {
-		return fmt.Errorf("%w: %d bytes, and the path to %s with its MTU of %d carries datagrams of %d", qp.ErrSendTooLong, n, to.Dst, to.MTU, to.PMTU.Bytes())
+		return fmt.Errorf("%w: %d bytes, and the path to %s with its MTU of %d carries datagrams of %d", verbs.ErrTooLong, n, to.Dst, to.MTU, to.PMTU.Bytes())
 	}
 	return nil
 }
 
 // PostRecv puts a copy of a work request on the receive queue.
-func (x *QP) PostRecv(wr *qp.RecvWR) error {
+func (x *QP) PostRecv(wr *verbs.RecvWR) error {
 	p := &x.dev.eng.posts
 	p.mu.Lock()
-	err := x.q.Config().CheckRecv(qp.State(x.state.Load()), wr)
+	err := x.q.Config().CheckRecv(verbs.State(x.state.Load()), wr)
 	switch {
 	case p.closed:
 		err = x.dev.alive()
 	case x.destroyed.Load():
 		err = errQPDestroyed
 	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.q.Config().MaxRecv):
-		err = ErrQueueFull
+		err = verbs.ErrQueueFull
 	}
 	if err != nil {
 		p.mu.Unlock()
@@ -180,7 +137,7 @@ func (x *QP) PostRecv(wr *qp.RecvWR) error {
 	return nil
 }
 
-func (p *posts) addRecv(e post, wr *qp.RecvWR) {
+func (p *posts) addRecv(e post, wr *verbs.RecvWR) {
 	e.wr.ID = wr.ID
 	p.batch.copySGL(&e, wr.SGL)
 	p.batch.list = append(p.batch.list, e)
@@ -212,10 +169,7 @@ func (e *engine) takePosts() int {
 
 func (e *engine) postSend(p *post, b *postBatch) {
 	x, wr := p.qp, &p.wr
-	wr.SGL, wr.Data, wr.AH = b.sgl(p), b.data[p.byte:p.byte+p.size], nil
-	if p.hasAH {
-		wr.AH = &p.ah
-	}
+	wr.SGL, wr.Data = b.sgl(p), b.data[p.byte:p.byte+p.size]
 	if x.q.PostSend(wr) != nil {
 		// The state changed after PostSend had looked: to RESET, which forgets.
 		x.sendLost++
@@ -228,12 +182,22 @@ func (e *engine) postSend(p *post, b *postBatch) {
 	e.markDirty(x)
 }
 
-func (e *engine) postRecv(p *post, sgl []qp.SGE) {
+func (e *engine) postRecv(p *post, sgl []verbs.SGE) {
 	x := p.qp
-	if x.q.PostRecv(&qp.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
+	if x.q.PostRecv(&verbs.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
 		x.recvLost++
 	} else {
 		x.recvTaken++
 	}
 	e.markDirty(x)
+}
+
+func (e *engine) postSRQ(p *post, sgl []verbs.SGE) {
+	s := p.srq
+	if s.q.PostRecv(&verbs.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
+		s.lost++
+	} else {
+		s.taken++
+	}
+	s.publish()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // A datagram's address handle is of the queue pair's protection domain (IBTA 10.2.3).
@@ -14,9 +15,9 @@ func TestAddressHandlePD(t *testing.T) {
 	e := bench(t)
 	ours, other := &PD{dev: e.dev, num: 1}, &PD{dev: e.dev, num: 2}
 	x := &QP{dev: e.dev, pd: ours}
-	x.q.Init(qp.Config{Type: qp.UD, MaxSend: 1})
-	x.state.Store(uint32(qp.RTS))
-	wr := qp.SendWR{Op: qp.OpSend, AH: (&AH{dev: e.dev, pd: other}).To(5, 6)}
+	x.q.Init(qp.Config{Type: verbs.UD, MaxSend: 1})
+	x.state.Store(uint32(verbs.StateRTS))
+	wr := verbs.SendWR{Op: verbs.OpSend, AH: &AH{dev: e.dev, pd: other}, RemoteQPN: 5, RemoteQKey: 6}
 	if err := x.PostSend(&wr); !errors.Is(err, errAHPD) || e.posts.any.Load() {
 		t.Errorf("%v, queued: %v", err, e.posts.any.Load())
 	}
@@ -28,9 +29,9 @@ func TestBatchKeeps(t *testing.T) {
 		batch postBatch
 		keeps bool
 	}{
-		"usual":      {postBatch{make([]post, 5), make([]qp.SGE, 100), make([]byte, 1000)}, true},
+		"usual":      {postBatch{make([]post, 5), make([]verbs.SGE, 100), make([]byte, 1000)}, true},
 		"many":       {postBatch{make([]post, keepPosts+1), nil, nil}, false},
-		"long lists": {postBatch{nil, make([]qp.SGE, keepSGEs+1), nil}, false},
+		"long lists": {postBatch{nil, make([]verbs.SGE, keepSGEs+1), nil}, false},
 		"much data":  {postBatch{nil, nil, make([]byte, keepData+1)}, false},
 	} {
 		var p posts

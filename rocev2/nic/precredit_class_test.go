@@ -15,8 +15,19 @@ const testLarge = 8 // CS1
 // flowOf is a queue pair of a flow of this class that has sent nothing.
 func flowOf(class precredit.Class) (*credits, *QP) {
 	c := &credits{large: testLarge, bdp: 4096}
-	d := &dest{credit: &creditPeer{enabled: true}}
-	return c, &QP{selective: true, dest: d, home: d, credit: &creditFlow{class: class, begun: true}}
+	p := &creditPeer{enabled: true, src: c.newSender()}
+	d := &dest{credit: p}
+	x := &QP{selective: true, dest: d, home: d, credit: &creditFlow{}}
+	size := uint64(1)
+	if class == precredit.Large {
+		size = 1 << 20
+	}
+	x.credit.Packet = 1024
+	p.src.Post(1, &x.credit.Flow, precredit.Work{First: true, Bytes: size, Features: precredit.Features{TotalBytes: size, PostedBytes: size, RegionBytes: size}})
+	if x.credit.Class() != class {
+		panic("not the class that was asked for")
+	}
+	return c, x
 }
 
 func dscps(c *credits, x *QP, packets int) (out []uint8) {
@@ -36,7 +47,7 @@ func TestLargeClass(t *testing.T) {
 	}{{precredit.Small, 4}, {precredit.Large, 0}} {
 		c, x := flowOf(test.class)
 		got := dscps(c, x, 4)
-		x.credit.begun = false // its first ACK
+		x.dest.credit.src.End(&x.credit.Flow) // as its first ACK does
 		got = append(got, dscps(c, x, 4)...)
 		for i, d := range got {
 			want := uint8(testLarge)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/lossy"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/loss"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // What carries or moves pre-credit, by what may be lost of it.
@@ -29,7 +29,7 @@ type creditSenders struct {
 	to      *side
 	from    []*side
 	into    []*side // the receiver's ends
-	sw      *lossy.Switch
+	sw      *loss.Switch
 	budget  uint64
 	highest uint64 // most that was seen outstanding
 }
@@ -42,7 +42,7 @@ func newCreditSenders(t *testing.T, senders int, share float64) *creditSenders {
 	hosts := engines.On(t, top, "--policy", "mode=fixed")
 	c := &creditSenders{budget: frames / 2 * 1024}
 	var err error
-	if c.sw, err = lossy.New(top); err != nil {
+	if c.sw, err = loss.New(top); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -56,7 +56,7 @@ func newCreditSenders(t *testing.T, senders int, share float64) *creditSenders {
 	hosts[0].MustOpen(t, nic.Options{PreCredit: true, RxFrames: frames})
 	for _, h := range hosts[1:] {
 		h.MustOpen(t, nic.Options{PreCredit: true})
-		a, b := newSide(t, h, qp.RC, creditSize), newSide(t, hosts[0], qp.RC, creditSize)
+		a, b := newSide(t, h, verbs.RC, creditSize), newSide(t, hosts[0], verbs.RC, creditSize)
 		creditConnect(t, a, b, false)
 		c.from, c.into = append(c.from, a), append(c.into, b)
 	}
@@ -78,13 +78,13 @@ func (c *creditSenders) check(t *testing.T) {
 	t.Helper()
 	used := c.sum("precredit_used") + c.sum("precredit_returned")
 	now := counters(c.to.dev)
-	if known := now["precredit_drained"] + now["precredit_wasted"]; used > known+c.budget {
+	if known := now["precredit_delivered"] + now["precredit_wasted"]; used > known+c.budget {
 		t.Errorf("senders used %d bytes, the receiver knows of %d: %d outstanding, the budget is %d", used, known, used-known, c.budget)
 	}
 	if now["precredit_outstanding"] > c.budget {
 		t.Errorf("%d bytes outstanding, the budget is %d", now["precredit_outstanding"], c.budget)
 	}
-	if sum := now["precredit_drained"] + now["precredit_wasted"] + now["precredit_outstanding"]; sum != now["precredit_granted"] {
+	if sum := now["precredit_delivered"] + now["precredit_wasted"] + now["precredit_outstanding"]; sum != now["precredit_granted"] {
 		t.Errorf("granted %d, accounted for %d", now["precredit_granted"], sum)
 	}
 	c.highest = max(c.highest, now["precredit_outstanding"])
@@ -96,10 +96,10 @@ func (c *creditSenders) round(t *testing.T, round int) {
 	t.Helper()
 	for i, s := range c.from {
 		n := 1000 + (round*7919+i*30_011)%100_000
-		s.post(t, &qp.SendWR{ID: 1, Op: qp.OpWrite, Flags: qp.Signaled, SGL: s.sge(0, n), RemoteAddr: c.into[i].va, RKey: c.into[i].key})
+		s.post(t, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: s.sge(0, n), RemoteAddr: c.into[i].va, RKey: c.into[i].key})
 	}
 	for _, s := range c.from {
-		if w := s.poll(t); w.Status != qp.Success { // at most 5 s: nothing hangs
+		if w := s.poll(t); w.Status != verbs.StatusSuccess { // at most 5 s: nothing hangs
 			t.Fatalf("%+v\n%s\n%s", w, dump(s.dev), dump(c.to.dev))
 		}
 	}
@@ -160,7 +160,7 @@ func TestPreCreditLoss(t *testing.T) {
 			until(t, "nothing outstanding", c.from[0], c.to, func() bool { return counter(c.to.dev, "precredit_outstanding") == 0 })
 			c.check(t)
 			now := counters(c.to.dev)
-			if drained, lost := now["precredit_drained"], used-now["precredit_drained"]; drained > used {
+			if drained, lost := now["precredit_delivered"], used-now["precredit_delivered"]; drained > used {
 				t.Errorf("%d bytes drained, %d sent", drained, used)
 			} else if test.found != "" && lost == 0 {
 				t.Error("none of the lost packets was on pre-credit: the test shows nothing")
@@ -180,7 +180,7 @@ func TestPreCreditLoss(t *testing.T) {
 }
 
 func creditLine(m map[string]uint64) string {
-	return fmt.Sprintf("receiver: granted %d, drained %d, wasted %d, %d grants", m["precredit_granted"], m["precredit_drained"], m["precredit_wasted"], m["precredit_grants_sent"])
+	return fmt.Sprintf("receiver: granted %d, delivered %d, wasted %d, %d grants", m["precredit_granted"], m["precredit_delivered"], m["precredit_wasted"], m["precredit_grants_sent"])
 }
 
 // A sender that vanishes with pre-credit unused and in flight gives it back to
@@ -192,7 +192,7 @@ func TestPreCreditSenderVanishes(t *testing.T) {
 	if err := c.sw.Lose(1); err != nil { // nothing that anybody sends arrives
 		t.Fatal(err)
 	}
-	gone.post(t, &qp.SendWR{ID: 1, Op: qp.OpWrite, Flags: qp.Signaled, SGL: gone.sge(0, 100_000), RemoteAddr: c.into[0].va, RKey: c.into[0].key})
+	gone.post(t, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: gone.sge(0, 100_000), RemoteAddr: c.into[0].va, RKey: c.into[0].key})
 	time.Sleep(50 * time.Millisecond)
 	if err := gone.dev.Close(); err != nil {
 		t.Fatal(err)

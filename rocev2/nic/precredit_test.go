@@ -13,10 +13,10 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/timing"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 const creditSize = 1 << 20
@@ -28,7 +28,7 @@ func creditPair(t *testing.T, v6 bool, on ...bool) (a, b *side) {
 	for i, h := range hosts {
 		h.MustOpen(t, nic.Options{PreCredit: on[i]})
 	}
-	return newSide(t, hosts[0], qp.RC, creditSize), newSide(t, hosts[1], qp.RC, creditSize)
+	return newSide(t, hosts[0], verbs.RC, creditSize), newSide(t, hosts[1], verbs.RC, creditSize)
 }
 
 func creditConnect(t *testing.T, a, b *side, v6 bool) {
@@ -67,8 +67,8 @@ func (s *side) writeTo(t *testing.T, to *side, n int, fill byte) {
 	for i := range s.buf[:n] {
 		s.buf[i] = byte(i) ^ fill
 	}
-	s.post(t, &qp.SendWR{ID: 1, Op: qp.OpWrite, Flags: qp.Signaled, SGL: s.sge(0, n), RemoteAddr: to.va, RKey: to.key})
-	if c := s.poll(t); c.Status != qp.Success {
+	s.post(t, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: s.sge(0, n), RemoteAddr: to.va, RKey: to.key})
+	if c := s.poll(t); c.Status != verbs.StatusSuccess {
 		t.Fatalf("%+v", c)
 	}
 	if !bytes.Equal(s.buf[:n], to.buf[:n]) {
@@ -85,10 +85,10 @@ func conserved(t *testing.T, a, b *side) {
 	t.Helper()
 	until(t, "both ends agree", a, b, func() bool {
 		to, from := counters(b.dev), counters(a.dev)
-		known := to["precredit_drained"] + to["precredit_wasted"]
+		known := to["precredit_delivered"] + to["precredit_wasted"]
 		gone := from["precredit_used"] + from["precredit_returned"]
 		return to["precredit_granted"] == known+to["precredit_outstanding"] &&
-			to["precredit_drained"] <= from["precredit_used"] &&
+			to["precredit_delivered"] <= from["precredit_used"] &&
 			gone <= known && known <= gone+to["precredit_reclaimed"]
 	})
 }
@@ -225,15 +225,15 @@ func TestPreCreditGrantLost(t *testing.T) {
 	if n := counter(a.dev, "precredit_used") + counter(a.dev, "precredit_returns_sent"); n != 0 {
 		t.Errorf("%d bytes and answers, without a grant", n)
 	}
-	if n := counter(a.dev, "precredit_withheld"); n == 0 {
+	if n := counter(a.dev, "precredit_blocked"); n == 0 {
 		t.Errorf("a large message did not wait for its first ACK\n%s", dump(a.dev))
 	}
 	if n := counter(a.dev, "precredit_ramps"); n == 0 {
 		t.Errorf("and went on at once with all that its rate allows\n%s", dump(a.dev))
 	}
-	small := counter(a.dev, "precredit_withheld")
+	small := counter(a.dev, "precredit_blocked")
 	a.writeTo(t, b, 4000, 3)
-	if n := counter(a.dev, "precredit_withheld"); n != small {
+	if n := counter(a.dev, "precredit_blocked"); n != small {
 		t.Error("a small one did")
 	}
 	until(t, "what nobody answered for is back", a, b, func() bool { return counter(b.dev, "precredit_outstanding") == 0 })
@@ -279,7 +279,7 @@ func TestPreCreditMany(t *testing.T) {
 	const n = 16
 	var as, bs []*side
 	for range n {
-		x, y := newSide(t, a.host, qp.RC, creditSize), newSide(t, b.host, qp.RC, creditSize)
+		x, y := newSide(t, a.host, verbs.RC, creditSize), newSide(t, b.host, verbs.RC, creditSize)
 		creditConnect(t, x, y, false)
 		as, bs = append(as, x), append(bs, y)
 	}
@@ -290,10 +290,10 @@ func TestPreCreditMany(t *testing.T) {
 			if i%3 == 0 {
 				size = 2000
 			}
-			x.post(t, &qp.SendWR{ID: 1, Op: qp.OpWrite, Flags: qp.Signaled, SGL: x.sge(0, size), RemoteAddr: bs[i].va, RKey: bs[i].key})
+			x.post(t, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: x.sge(0, size), RemoteAddr: bs[i].va, RKey: bs[i].key})
 		}
 		for _, x := range as {
-			if c := x.poll(t); c.Status != qp.Success {
+			if c := x.poll(t); c.Status != verbs.StatusSuccess {
 				t.Fatalf("%+v\n%s\n%s", c, dump(x.dev), dump(b.dev))
 			}
 		}
@@ -312,7 +312,7 @@ func TestPreCreditAllocates(t *testing.T) {
 	until(t, "grants", a, b, func() bool { return granted(a, b) })
 	write := func() {
 		const size = 32 << 10
-		a.post(t, &qp.SendWR{ID: 1, Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, size), RemoteAddr: b.va, RKey: b.key})
+		a.post(t, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, size), RemoteAddr: b.va, RKey: b.key})
 		a.poll(t)
 	}
 	for range 50 {
@@ -345,7 +345,7 @@ func TestPreCreditReopened(t *testing.T) {
 				}
 				s.host.MustOpen(t, nic.Options{PreCredit: true})
 			}
-			a, b = newSide(t, a.host, qp.RC, creditSize), newSide(t, b.host, qp.RC, creditSize)
+			a, b = newSide(t, a.host, verbs.RC, creditSize), newSide(t, b.host, verbs.RC, creditSize)
 		}
 		creditConnect(t, a, b, false)
 		start := time.Now()
@@ -372,22 +372,22 @@ func TestPreCreditKeepsTheRate(t *testing.T) {
 	far := map[*side]*side{}
 	var b *side
 	for range n {
-		x := newSide(t, hosts[0], qp.RC, 4096)
-		b = newSide(t, hosts[1], qp.RC, 4096)
+		x := newSide(t, hosts[0], verbs.RC, 4096)
+		b = newSide(t, hosts[1], verbs.RC, 4096)
 		creditConnect(t, x, b, false)
 		as = append(as, x)
 		far[x] = b
 	}
 	until(t, "grants", as[0], b, func() bool { return granted(as[0], b) })
 	post := func(x *side) {
-		x.post(t, &qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: x.sge(0, size), RemoteAddr: far[x].va, RKey: far[x].key})
+		x.post(t, &verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: x.sge(0, size), RemoteAddr: far[x].va, RKey: far[x].key})
 	}
-	var out [4]qp.Completion
+	var out [4]verbs.Completion
 	run := func(d time.Duration) (bytes uint64) {
 		for start := time.Now(); time.Since(start) < d; {
 			for _, x := range as {
 				for _, c := range out[:x.cq.Poll(out[:])] {
-					if c.Status != qp.Success {
+					if c.Status != verbs.StatusSuccess {
 						t.Fatal(c.Status)
 					}
 					bytes += size

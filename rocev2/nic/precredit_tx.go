@@ -3,7 +3,6 @@
 package nic
 
 import (
-	"slices"
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
@@ -14,7 +13,7 @@ import (
 // markReady has next serve a peer: its first flow may have pre-credit now, as a grant came or
 // the flow has just become the first.
 func (c *credits) markReady(p *creditPeer) {
-	if !p.ready && p.src.Len() > 0 {
+	if !p.ready && p.src.Waits() {
 		p.ready = true
 		c.ready = append(c.ready, p)
 	}
@@ -45,14 +44,14 @@ func (c *credits) next(e *engine, n int) (sent int) {
 func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more bool) {
 	o := &e.out
 	for tries := txTries; tries > 0 && p.enabled && p.dest != nil && p.dest.stamps; tries-- {
-		flow := p.src.Head()
+		flow := p.src.Next(int64(e.now), p.dest.aheadOfRate(e))
 		if flow == nil {
-			break
+			break // what waits is in the queue as well
 		}
 		x := flow.Data.(*QP)
-		at := p.src.Ready(int64(e.now))
-		if at < min(flow.Left(), x.credit.packet) || p.dest.aheadOfRate(e) > c.bdp {
-			break // it is in the queue as well
+		if x.q.SendQueued() == 0 { // it has failed, and must not block others
+			p.src.End(flow)
+			continue
 		}
 		if sent >= n {
 			return sent, true
@@ -61,23 +60,21 @@ func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more 
 			e.txFramesExhausted = true
 			return sent, true
 		}
-		// The first packet, for an ACK after one RTT, and the last for now.
-		if !x.credit.asked || at < 2*x.credit.packet {
-			x.credit.asked = true
+		if p.src.WantsAck(int64(e.now), flow) {
 			x.q.AskAck()
 		}
 		p.dest.flight.Pass(true)
 		has := x.q.NextData(e.now, o)
 		p.dest.flight.Pass(false)
 		if !has { // what it still has is sent without pre-credit
-			p.src.Drop(flow)
+			p.src.Skip(flow)
 			continue
 		}
-		o.Stamp = nil // until onStamp
+		o.Stamp = nil // until onSend
 		size, to := e.send(x, o, true)
 		to.consumeTokens(e, size)
 		if o.Stamp == nil || o.Stamp.Flags&rocev2.StampCredit == 0 { // a copy, or what is no data
-			p.src.Drop(flow)
+			p.src.Skip(flow)
 		}
 		sent++
 		e.markDirty(x) // for its timer: it may not be served in the queue for long
@@ -85,28 +82,22 @@ func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more 
 	return sent, false
 }
 
-// mayStart blocks large flows without pre-credit in the first flight.
+// mayStart blocks large flows without pre-credit in the first flight. The feature enqueues them
+// again when it ends (apply).
 func (c *credits) mayStart(e *engine, x *QP) bool {
 	p := x.dest.credit
-	if p.blockedInFirstFlight(x) {
-		c.wait(e, p, x)
-		return false
-	}
-	return true
-}
-
-// blockedInFirstFlight reports whether a queue pair's next packet waits until the peer has
-// sent something: it is a large flow's, without pre-credit, and others are in flight.
-func (p *creditPeer) blockedInFirstFlight(x *QP) bool {
-	f := x.credit
-	if !p.enabled || !f.begun || f.class != precredit.Large || !p.firstFlight {
-		return false
-	}
-	if p.dest.flight.Used() > 0 {
+	if !p.enabled {
 		return true
 	}
-	x.q.AskAck() // the only one until its ACK
-	return false
+	may, ask := p.src.MayStart(int64(e.now), &x.credit.Flow, p.dest.flight.Used() > 0)
+	if ask {
+		x.q.AskAck()
+	}
+	if !may {
+		c.waits = true
+		c.watch(p)
+	}
+	return may
 }
 
 // aheadOfRate is how many bytes have left ahead of what the rate allows.
@@ -135,7 +126,7 @@ func (c *credits) tclass(e *engine, x *QP, o *qp.Outbound, own uint8) uint8 {
 	default:
 		return own
 	}
-	large := f.begun && f.class == precredit.Large || f.sent >= uint64(c.bdp)
+	large := f.Begun() && f.Class() == precredit.Large || f.sent >= uint64(c.bdp)
 	f.sent += uint64(o.PayloadLen)
 	if c.large == 0 || !x.selective || !large {
 		return own
@@ -156,62 +147,20 @@ func (c *credits) omitT1(d *dest, tclass uint8, now qp.Time) bool {
 // largeWindow is for how long after a large packet: two of the agent's.
 const largeWindow = qp.Time(20 * time.Millisecond)
 
-// wait keeps a queue pair until the first flight ends, but not for long: what is in flight may
-// belong to a queue pair that is destroyed before its ACK.
-func (c *credits) wait(e *engine, p *creditPeer, x *QP) {
-	if !x.credit.waiting {
-		x.credit.waiting = true
-		p.waiting = append(p.waiting, x)
-		c.count.withheld++
-		c.wakeAt(int64(e.now) + creditMaxWait)
-	}
-}
-
-func (p *creditPeer) unwait(x *QP) {
-	if x.credit.waiting {
-		x.credit.waiting = false
-		i := slices.Index(p.waiting, x)
-		p.waiting = slices.Delete(p.waiting, i, i+1)
-	}
-}
-
-// resumeWaiting enqueues all that wait again.
-func (p *creditPeer) resumeWaiting(e *engine) {
-	for i, x := range p.waiting {
-		x.credit.waiting = false
-		e.enqueue(x)
-		p.waiting[i] = nil
-	}
-	p.waiting = p.waiting[:0]
-}
-
 // attachCredit writes the credit that a packet of a flow consumes into its stamp. ahead: the
 // packet is one that next sends; others consume none, nor does a copy of a packet.
 func (c *credits) attachCredit(e *engine, x *QP, o *qp.Outbound, ahead bool) {
-	p := x.dest.credit
-	f := x.credit
 	n := uint32(o.PayloadLen)
-	if f == nil || !f.begun || o.Again || n == 0 {
-		return
+	k, credited := x.dest.credit.src.Sent(int64(e.now), &x.credit.Flow, n, ahead, o.Again)
+	if credited {
+		o.Stamp.Flags |= rocev2.StampCredit
+		o.Stamp.Credit, o.Stamp.CreditSeq = k.Bytes, k.Seq
+		c.count.used += uint64(n)
 	}
-	if !ahead {
-		p.src.Pass(&f.Flow, n)
-		return
-	}
-	if left := f.Left(); left < n { // the last packet that may be credited
-		p.src.Push(&f.Flow, f.class, n-left)
-	}
-	k, ok := p.src.SrcSchedulePrecredit(int64(e.now), n)
-	if !ok {
-		return
-	}
-	o.Stamp.Flags |= rocev2.StampCredit
-	o.Stamp.Credit, o.Stamp.CreditSeq = k.Credit.Bytes, k.Credit.Seq
-	c.count.used += uint64(k.Bytes)
 }
 
 // quantum is the polling queue's of S5.6: larger than others' at first, and smaller the more
 // was served.
-func (c *credits) quantum(_ *engine, x *QP) int32 { return int32(c.poll.Turn(x.credit.served)) }
+func (c *credits) quantum(x *QP) int32 { return int32(c.poll.Turn(x.credit.served)) }
 
 func (c *credits) onCharged(x *QP, n int) { x.credit.served += uint64(n) }

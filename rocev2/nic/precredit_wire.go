@@ -14,13 +14,56 @@ import (
 // of data and ACKs, and in messages of their own, which may be lost. A grant is sent
 // again until the peer returned it; all else is repeated by a later message.
 
-// onStamp fills in the credit of a stamp, and omits T1 where it would mislead.
-func (c *credits) onStamp(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool) {
-	if p := d.credit; x.credit != nil && p.enabled {
-		c.mark(e, p, x, o, ahead)
+// onSend sets traffic class and credit of a packet, and omits T1 where it would mislead.
+func (c *credits) onSend(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 bool) {
+	if x.credit != nil {
+		o.TOS = c.tclass(e, x, o, o.TOS)
+		if p := d.credit; p.enabled {
+			c.noteLoss(p, o)
+			if o.Stamp != nil {
+				c.mark(e, p, x, o, ahead)
+			}
+		}
 	}
-	if c.omitT1(d, o.TOS, e.now) {
-		o.Stamp.Flags &^= rocev2.StampT1
+	return c.omitT1(d, o.TOS, e.now)
+}
+
+// noteLoss has onIteration report to a peer that it has missed a packet.
+func (c *credits) noteLoss(p *creditPeer, o *qp.Outbound) {
+	if o.Lost && !p.loss {
+		p.loss = true
+		c.losses = append(c.losses, p)
+	}
+}
+
+// reportLosses reports the credit that was used, so that peers find what was lost.
+func (c *credits) reportLosses(e *engine) {
+	for i, p := range c.losses {
+		p.loss, c.losses[i] = false, nil
+		if !p.enabled {
+			continue
+		}
+		if m, send := p.src.Loss(int64(e.now)); send {
+			c.sendReturn(e, p, m)
+		}
+	}
+	c.losses = c.losses[:0]
+}
+
+// endWaits lets queue pairs send that wait in a first flight although nothing is in flight, as
+// after a queue pair has failed.
+func (c *credits) endWaits(e *engine) {
+	c.waits = false
+	for _, p := range c.ids {
+		switch {
+		case p.dest == nil || !p.src.Blocked():
+		case p.dest.flight.Used() > 0:
+			c.waits = true
+		default:
+			p.src.Idle()
+			p.apply(e)
+			c.again = true
+		}
 	}
 }
 
@@ -39,9 +82,9 @@ func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound, ahead bo
 	}
 }
 
-// onReceived takes a packet of a peer. It is delivered at once: what arrives waits in no buffer
+// onReceived takes a packet of a peer. It was delivered at once: what arrives waits in no buffer
 // but the socket's.
-func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta) {
+func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta, inFlight uint64) {
 	p := x.dest.credit
 	if !p.enabled {
 		return
@@ -50,14 +93,15 @@ func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta) {
 	k := precredit.Credit{Bytes: m.credit, Seq: m.creditSeq}
 	says := m.flags&rocev2.StampCredit != 0
 	switch info := pkt.Opcode().Info(); info.Operation {
-	case rocev2.OperationAck, rocev2.OperationAtomicAck:
-		if says {
-			p.src.Account.Credit(now, k)
-			c.watch(p)
-		}
-		c.answered(e, p, x, &pkt)
-	case rocev2.OperationReadResponse:
-		c.answered(e, p, x, &pkt)
+	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
+		rtt, _ := p.probe.answered(x, info.Operation, pkt.BTH().PSN(), e.now)
+		p.src.Answer(now, &x.credit.Flow, precredit.Answer{
+			Credit: k, HasCredit: says && info.Operation != rocev2.OperationReadResponse, RTTNs: int64(rtt),
+			InFlight: inFlight, Acked: inFlight - min(p.dest.flight.Bytes(), inFlight), RateBps: p.dest.pacer.Rate(),
+		})
+		p.apply(e)
+		c.markReady(p)
+		c.watch(p)
 	case rocev2.OperationSend, rocev2.OperationWrite:
 		if says {
 			n := uint32(pkt.PayloadLen())
@@ -98,11 +142,10 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 			c.recv.NewFlow(now, p.id)
 			c.dirty = true
 		}
-		if m, send := p.src.Account.Grant(now, g); send {
+		if m, send := p.src.Grant(now, p.qps[0].credit.Packet, g); send {
 			c.sendReturn(e, p, m)
-			p.src.Refill(now, p.qps[0].credit.packet)
+			p.apply(e)
 			c.markReady(p)
-			p.resumeWaiting(e)
 			c.watch(p)
 		}
 		return
@@ -119,15 +162,9 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 	c.count.ignored++
 }
 
-// watch has onIteration look when an account expires.
+// watch has onIteration look when the sender's deadline has come.
 func (c *credits) watch(p *creditPeer) {
-	if at := p.src.Deadline(); at != 0 {
-		c.wakeAt(at)
-	}
-}
-
-func (c *credits) wakeAt(at int64) {
-	if c.timer == 0 || at < c.timer {
+	if at := p.src.Deadline(); at != 0 && (c.timer == 0 || at < c.timer) {
 		c.timer = at
 	}
 }
@@ -135,17 +172,25 @@ func (c *credits) wakeAt(at int64) {
 // onIteration does what is due and sends grants and returns.
 func (c *credits) onIteration(e *engine) {
 	now := int64(e.now)
+	c.again = false
 	if c.timer != 0 && now >= c.timer {
-		c.timer = 0
+		c.timer, c.again = 0, true
 		for _, p := range c.ids {
-			if m, send := p.src.Expire(now); send {
+			if p.dest == nil {
+				continue // turnOff has given up what it had
+			}
+			if m, send := p.src.Expire(now, p.dest.flight.Bytes()); send {
 				c.sendReturn(e, p, m)
 			}
-			if len(p.waiting) > 0 {
-				c.endFirstFlight(e, p)
-			}
+			p.apply(e)
 			c.watch(p)
 		}
+	}
+	if c.waits {
+		c.endWaits(e)
+	}
+	if len(c.losses) > 0 {
+		c.reportLosses(e)
 	}
 	if c.pollAt != 0 && now >= c.pollAt {
 		c.pollPeers(e)
@@ -161,7 +206,7 @@ func (c *credits) onIteration(e *engine) {
 
 // deadline is when onIteration has to run, 0 = only when something happens.
 func (c *credits) deadline(now qp.Time) int64 {
-	if c.dirty {
+	if c.dirty || c.again {
 		return int64(now)
 	}
 	at := c.recv.Deadline()
@@ -248,16 +293,15 @@ func (c *credits) send(e *engine, p *creditPeer, o *rocev2.Datagram) bool {
 	return true
 }
 
-// creditTotals are the counters of both halves.
-type creditTotals struct {
-	creditCounters
-	given, drained, wasted, reclaimed, outstanding uint64
-}
-
 func (c *credits) totals() creditTotals {
-	s := c.recv.Stats()
+	s, count := c.recv.Stats(), c.count
+	for _, p := range c.ids {
+		of := p.src.Stats()
+		count.withheld += of.Waits
+		count.ramps += of.Ramps
+	}
 	return creditTotals{
-		creditCounters: c.count, given: s.Given, drained: s.Drained,
+		creditCounters: count, given: s.Given, drained: s.Drained,
 		wasted: s.Void + s.Lost + s.Reclaimed, reclaimed: s.Reclaimed, outstanding: uint64(c.recv.Outstanding()),
 	}
 }

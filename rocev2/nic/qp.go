@@ -5,114 +5,45 @@ package nic
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
-	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
-	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
-)
-
-// Limits of a queue pair.
-const (
-	MaxWR     = 1 << 15 // work requests of a queue
-	MaxSGE    = 32      // elements of one
-	MaxInline = 1024    // bytes of inline data
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // ackPackets bounds how long the completions of small messages wait for the ACK of
 // one that follows.
 const ackPackets = 16
 
-// QPInit says what to create. Zero values of the limits mean the defaults.
-type QPInit struct {
-	Type           qp.Type
-	SendCQ, RecvCQ *CQ
-	SRQ            *SRQ // RC and UD; MaxRecv and MaxRecvSGE are its own then
-
-	MaxSend, MaxRecv       int // work requests; default 128
-	MaxSendSGE, MaxRecvSGE int // default 1
-	MaxInline              int // bytes; default 0
-	SignalAll              bool
-}
-
-// Flow are the fields of IP that the application chooses.
-type Flow struct {
-	TClass   uint8 // IPv4 TOS, IPv6 traffic class
-	HopLimit uint8 // 0 = 64
-}
-
-// Attr are the attributes of a queue pair: those of the transport and, with
-// MaskPath, the address vector. RC and UC need it from INIT to RTR.
-type Attr struct {
-	qp.Attr
-	Dst  netip.Addr // the peer; IPv4 also as a v4-mapped GID
-	Src  netip.Addr // one of Device.GIDs; not valid: the kernel's choice
-	Flow Flow
-}
-
-// MaskPath says that Modify sets Dst, Src and Flow.
-const MaskPath qp.AttrMask = 1 << 30
-
-// QP is a queue pair of a device. Where many are served one after the other, the caches do
-// not hold their state: so what every message needs is close together in one object, what
-// PostSend needs in its first two cache lines, and what few need at the end. The order
-// of fields is that of lines of 64 bytes, behind the 8 bytes that Go's heap puts first.
-type QP struct {
-	// For applications.
-	dev                    *Device
-	state                  atomic.Uint32 // as the engine last showed it
-	sendDone, recvDone     atomic.Uint32 // work requests that made room
-	sendPosted, recvPosted uint32        // under posts.mu
-	destroyed              atomic.Bool
-
-	// The engine's.
-	num                 uint32
-	typ                 qp.Type
-	dirty               bool
-	ackWaiting          bool   // it is in engine.ackWait
-	ackWaitSlot         uint32 // there
-	sendTaken, sendLost uint32
-
-	q qp.QP // all but its Config
-
-	dead                bool
-	selective           bool // what dest.sack was when it was last negotiated
-	pkey                uint16
-	port                uint16 // UDP source port
-	flow                Flow
-	recvTaken, recvLost uint32
-	path                *route.Path
-	dest                *dest           // where its peer lives; nil for UD
-	home                *dest           // where it is queued to send
-	drr                 sched.Flow[*QP] // in the queue of home
-	srq                 *SRQ
-	src                 netip.Addr
-	timer               wheel.Timer[*QP]
-	hooks               hooks       // nil unless it uses an optional feature
-	credit              *creditFlow // pre-credit's, nil unless it uses that
-
-	pd         *PD
-	send, recv *CQ
-	attr       qp.Attr // as Modify set it; under posts.mu
-}
-
-// CreateQP makes a queue pair in RESET.
-func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
-	init, err := init.withDefaults()
+// CreateQP makes a queue pair in RESET. The limits that init leaves out are 128 work requests,
+// 1 element and no inline data.
+func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	x, err := p.createQP(init)
 	if err != nil {
 		return nil, err
 	}
-	x := &QP{dev: d, pd: pd, typ: init.Type, send: init.SendCQ, recv: init.RecvCQ, srq: init.SRQ}
+	return x, nil
+}
+
+func (p *PD) createQP(init verbs.QPInit) (*QP, error) {
+	d := p.dev
+	init, err := withDefaults(init)
+	if err != nil {
+		return nil, err
+	}
+	x := &QP{dev: d, pd: p, typ: init.Type}
+	if err := x.use(init); err != nil {
+		return nil, err
+	}
 	if err := x.acquire(); err != nil {
 		return nil, err
 	}
 	x.timer.Owner = x
 	conf := qp.Config{
-		Type: init.Type, PD: pd.num, Memory: d.mem, SendCQ: x.send, RecvCQ: x.recv,
-		Notify: func(e qp.Event) { d.event(Event{Type: eventOf(e), QP: x}) },
+		Type: init.Type, PD: p.num, Memory: d.mem, SendCQ: x.send, RecvCQ: x.recv,
+		Notify: func(e verbs.EventType) { d.event(verbs.Event{Type: e, QP: x}) },
 		Count:  &d.eng.qpCount, Held: d.eng.held,
 		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
 		MaxInline: init.MaxInline, SignalAll: init.SignalAll, AckPackets: ackPackets,
@@ -130,6 +61,17 @@ func (d *Device) CreateQP(pd *PD, init QPInit) (*QP, error) {
 	return x, nil
 }
 
+// use takes the objects of the application, which must be those of this package.
+func (x *QP) use(init verbs.QPInit) error {
+	x.send, _ = init.SendCQ.(*CQ)
+	x.recv, _ = init.RecvCQ.(*CQ)
+	x.srq, _ = init.SRQ.(*SRQ)
+	if x.send == nil || x.recv == nil || x.srq == nil && init.SRQ != nil {
+		return errors.New("nic: the queues of a queue pair must be of its device")
+	}
+	return nil
+}
+
 // acquire takes references to all that the queue pair uses, or returns what is destroyed.
 func (x *QP) acquire() (err error) {
 	var held []func()
@@ -142,17 +84,17 @@ func (x *QP) acquire() (err error) {
 	}()
 	for _, cq := range []*CQ{x.send, x.recv} {
 		if cq.dev != x.dev || !cq.users.join() {
-			return fmt.Errorf("nic: completion queue: %w, or of another device", ErrDestroyed)
+			return fmt.Errorf("nic: completion queue: %w, or of another device", verbs.ErrDestroyed)
 		}
 		held = append(held, cq.users.leave)
 	}
 	if x.srq != nil {
 		if x.srq.dev != x.dev || !x.srq.users.join() {
-			return fmt.Errorf("nic: shared receive queue: %w, or of another device", ErrDestroyed)
+			return fmt.Errorf("nic: shared receive queue: %w, or of another device", verbs.ErrDestroyed)
 		}
 		held = append(held, x.srq.users.leave)
 	}
-	return x.dev.acquirePD(x.pd)
+	return x.pd.acquire()
 }
 
 // releaseAll is the opposite of acquire.
@@ -165,7 +107,7 @@ func (x *QP) releaseAll() {
 	}
 }
 
-func (i QPInit) withDefaults() (QPInit, error) {
+func withDefaults(i verbs.QPInit) (verbs.QPInit, error) {
 	def := func(v *int, d int) {
 		if *v == 0 {
 			*v = d
@@ -190,11 +132,11 @@ func (i QPInit) withDefaults() (QPInit, error) {
 		}
 	}
 	switch {
-	case i.Type < qp.RC || i.Type > qp.UD:
+	case i.Type < verbs.RC || i.Type > verbs.UD:
 		return i, fmt.Errorf("nic: a queue pair of %s; choose RC, UC or UD", i.Type)
 	case i.SendCQ == nil || i.RecvCQ == nil:
 		return i, fmt.Errorf("nic: a queue pair needs a completion queue for each direction; both may be the same")
-	case i.SRQ != nil && i.Type == qp.UC:
+	case i.SRQ != nil && i.Type == verbs.UC:
 		return i, fmt.Errorf("nic: UC has no shared receive queue (IBTA 10.2.9)")
 	}
 	return i, nil
@@ -204,20 +146,21 @@ func (i QPInit) withDefaults() (QPInit, error) {
 func (x *QP) QPN() uint32 { return x.num }
 
 // Type is its service.
-func (x *QP) Type() qp.Type { return x.typ }
+func (x *QP) Type() verbs.QPType { return x.typ }
 
 // State is where it stands.
-func (x *QP) State() qp.State { return qp.State(x.state.Load()) }
+func (x *QP) State() verbs.State { return verbs.State(x.state.Load()) }
 
 // Query returns the attributes as they are now.
-func (x *QP) Query() (a Attr, err error) {
+func (x *QP) Query() (a verbs.Attr, err error) {
 	err = x.dev.do(func() error {
 		if x.dead {
-			return ErrDestroyed
+			return verbs.ErrDestroyed
 		}
-		a = Attr{Attr: x.q.Attr(), Src: x.src, Flow: x.flow}
+		a = x.q.Attr()
+		a.AV = verbs.AddressVector{Src: x.src, TClass: x.flow.TClass, HopLimit: x.flow.HopLimit}
 		if x.dest != nil {
-			a.Dst = x.dest.addr
+			a.AV.Dst = x.dest.addr
 		}
 		return nil
 	})
@@ -245,13 +188,12 @@ func (x *QP) publish() {
 // polled stay; its work requests vanish without one.
 func (x *QP) Destroy() error {
 	if !x.destroyed.CompareAndSwap(false, true) {
-		return ErrDestroyed
+		return verbs.ErrDestroyed
 	}
 	err := x.dev.dataplane.Unsteer(x.num)
 	var left *route.Path
-	if !x.dev.eng.do(func() { left = x.dev.eng.removeQP(x) }) {
-		return err
-	}
+	// After the engine's end nothing runs: finish has flushed the queue pair and released its path.
+	_ = x.dev.eng.do(func() { left = x.dev.eng.removeQP(x) })
 	release(left)
 	x.dev.mem.ReleaseQP(x.num)
 	x.releaseAll()
@@ -275,7 +217,7 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 // removeQP removes a queue pair. Lists that it is in drop it when they come to it. It
 // returns what unroute does.
 func (e *engine) removeQP(x *QP) (left *route.Path) {
-	_ = x.q.Modify(qp.Attr{State: qp.Reset}, qp.MaskState) // gives back what it holds
+	_ = x.q.Modify(verbs.Attr{State: verbs.StateReset}, verbs.MaskState) // gives back what it holds
 	left = e.unroute(x)
 	e.qpTimers.Stop(&x.timer)
 	if x.ackWaiting {
@@ -283,7 +225,7 @@ func (e *engine) removeQP(x *QP) (left *route.Path) {
 	}
 	e.qps.Free(x.num)
 	x.dead = true
-	x.state.Store(uint32(qp.Reset))
+	x.state.Store(uint32(verbs.StateReset))
 	return left
 }
 

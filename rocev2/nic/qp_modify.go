@@ -7,7 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Modify sets the attributes that mask names and goes to a.State if MaskState is among
@@ -16,24 +16,24 @@ import (
 //
 // The PMTU must fit the path. Whether SACK is used is the engine's decision: MaskSelective is
 // refused.
-func (x *QP) Modify(a Attr, mask qp.AttrMask) error {
-	if mask&qp.MaskSelective != 0 {
+func (x *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
+	if mask&verbs.MaskSelective != 0 {
 		return fmt.Errorf("nic: Selective is negotiated, not set")
 	}
-	toRTR := mask&qp.MaskState != 0 && a.State == qp.RTR && x.typ != qp.UD && x.State() == qp.Init
-	if toRTR && mask&MaskPath == 0 {
-		return fmt.Errorf("nic: to RTR a %s queue pair needs an address: set Dst and MaskPath", x.typ)
+	toRTR := mask&verbs.MaskState != 0 && a.State == verbs.StateRTR && x.typ != verbs.UD && x.State() == verbs.StateInit
+	if toRTR && mask&verbs.MaskAV == 0 {
+		return fmt.Errorf("nic: to RTR a %s queue pair needs an address: set AV.Dst and MaskAV", x.typ)
 	}
-	if mask&MaskPath != 0 && !toRTR {
+	if mask&verbs.MaskAV != 0 && !toRTR {
 		return fmt.Errorf("nic: the address of a queue pair is set from INIT to RTR; this one is in %s (UD has an address handle for each message)", x.State())
 	}
 	var path *route.Path
 	if toRTR {
 		var err error
-		if path, err = x.dev.resolve(a.Src, a.Dst); err != nil {
+		if path, err = x.dev.resolve(a.AV.Src, a.AV.Dst); err != nil {
 			return err
 		}
-		if mask&qp.MaskPMTU != 0 {
+		if mask&verbs.MaskPMTU != 0 {
 			if err := x.dev.fits(a.PMTU, path.Current()); err != nil {
 				path.Release()
 				return err
@@ -76,16 +76,16 @@ func (d *Device) fits(m rocev2.PMTU, to *route.State) error {
 
 // modify is Modify in the engine's thread. It takes the path over unless it fails, and
 // returns the one that the queue pair has no more.
-func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (left *route.Path, err error) {
+func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.Path) (left *route.Path, err error) {
 	if x.dead {
-		return nil, ErrDestroyed
+		return nil, verbs.ErrDestroyed
 	}
-	if err := x.q.Modify(a.Attr, mask&^MaskPath); err != nil {
+	if err := x.q.Modify(*a, mask); err != nil {
 		return nil, err
 	}
 	if path != nil {
 		left = e.unroute(x)
-		x.path, x.dest, x.flow = path, e.destination(path), a.Flow
+		x.path, x.dest, x.flow = path, e.destination(path), flow{a.AV.TClass, a.AV.HopLimit}
 		x.home, x.src = x.dest, path.Current().Src
 		x.q.SetFlight(&x.dest.flight)
 		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
@@ -97,11 +97,11 @@ func (e *engine) modify(x *QP, a *Attr, mask qp.AttrMask, path *route.Path) (lef
 	if x.pkey = attr.PKey; x.pkey == 0 {
 		x.pkey = rocev2.DefaultPKey
 	}
-	if attr.State == qp.Reset {
+	if attr.State == verbs.StateReset {
 		left = e.unroute(x)
 	}
 	e.posts.mu.Lock()
-	x.attr = attr
+	x.pmtu, x.rdAtomic = attr.PMTU, attr.MaxRdAtomic
 	e.posts.mu.Unlock()
 	x.publish()
 	e.markDirty(x)
@@ -124,7 +124,7 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 		e.drop(x.dest)
 		x.path, x.dest, x.home, x.selective = nil, nil, nil, false
 	}
-	if x.typ == qp.UD {
+	if x.typ == verbs.UD {
 		x.home = &e.datagrams
 	}
 	return left

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/mr"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Of a CreateQP and a Destroy of its queue at the same time one is refused.
@@ -53,18 +53,22 @@ func TestRefusedHoldsNothing(t *testing.T) {
 	pd, _ := d.AllocPD()
 	a, _ := d.CreateCQ(1)
 	b, _ := d.CreateCQ(1)
-	srq, err := d.CreateSRQ(pd, 1, 1)
+	srq, err := pd.CreateSRQ(1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.CreateQP(nil, QPInit{Type: qp.RC, SendCQ: a, RecvCQ: b, SRQ: srq}); err == nil {
+	freed, _ := d.AllocPD()
+	if err := freed.Free(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := freed.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: a, RecvCQ: b, SRQ: srq}); err == nil {
 		t.Error("no protection domain, no error")
 	}
 	for _, end := range []func() error{srq.Destroy, b.Destroy} {
 		if err := end(); err != nil {
 			t.Error(err)
 		}
-		if _, err := d.CreateQP(pd, QPInit{Type: qp.RC, SendCQ: a, RecvCQ: b, SRQ: srq}); !errors.Is(err, ErrDestroyed) {
+		if _, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: a, RecvCQ: b, SRQ: srq}); !errors.Is(err, verbs.ErrDestroyed) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -76,7 +80,7 @@ func TestRefusedHoldsNothing(t *testing.T) {
 // Destroy ends the wait for a completion that cannot come any more.
 func TestDestroyEndsWait(t *testing.T) {
 	e := bench(t)
-	c, err := e.dev.CreateCQ(1)
+	c, err := e.dev.createCQ(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +102,7 @@ func TestDestroyEndsWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := <-errs; !errors.Is(err, ErrDestroyed) {
+		if err := <-errs; !errors.Is(err, verbs.ErrDestroyed) {
 			t.Errorf("%v", err)
 		}
 	}

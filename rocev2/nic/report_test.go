@@ -7,12 +7,13 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // TestReportAnswers: what is reported of ACKs and echoes that are due, and of losses on the forward path.
 func TestReportAnswers(t *testing.T) {
 	type sent struct {
-		service qp.Type
+		service verbs.QPType
 		op      rocev2.Opcode
 		stamped bool
 		missed  uint16
@@ -23,18 +24,18 @@ func TestReportAnswers(t *testing.T) {
 		due  bool
 		lost uint16
 	}{
-		{"a WRITE's middle, as an ACK will cover it", []sent{{qp.RC, rocev2.RCWriteMiddle, false, 0}}, true, 0},
-		{"an ATOMIC", []sent{{qp.RC, rocev2.RCFetchAdd, false, 0}}, true, 0},
-		{"a READ", []sent{{qp.RC, rocev2.RCReadRequest, false, 0}}, false, 0},
-		{"READ responses", []sent{{qp.RC, rocev2.RCReadResponseFirst, false, 0}}, false, 0},
-		{"an ACK", []sent{{qp.RC, rocev2.RCAck, false, 0}}, false, 0},
-		{"UC", []sent{{qp.UC, rocev2.UCWriteOnly, false, 0}}, false, 0},
-		{"UD", []sent{{qp.UD, rocev2.UDSendOnly, false, 0}}, false, 0},
-		{"all of these, stamped", []sent{{qp.UD, rocev2.UDSendOnly, true, 0}, {qp.RC, rocev2.RCReadResponseFirst, true, 0}}, true, 0},
-		{"READ responses and a WRITE", []sent{{qp.RC, rocev2.RCReadResponseFirst, false, 0}, {qp.RC, rocev2.RCWriteOnly, false, 0}}, true, 0},
-		{"WRITEs again", []sent{{qp.RC, rocev2.RCWriteOnly, false, 1}, {qp.RC, rocev2.RCWriteOnly, false, 1}}, true, 1},
-		{"READ responses again", []sent{{qp.RC, rocev2.RCReadResponseOnly, false, 3}, {qp.RC, rocev2.RCReadResponseOnly, false, 2}}, false, 5},
-		{"very many", []sent{{qp.RC, rocev2.RCReadResponseOnly, false, 65535}, {qp.RC, rocev2.RCReadResponseOnly, false, 65535}}, false, 65535},
+		{"a WRITE's middle, as an ACK will cover it", []sent{{verbs.RC, rocev2.RCWriteMiddle, false, 0}}, true, 0},
+		{"an ATOMIC", []sent{{verbs.RC, rocev2.RCFetchAdd, false, 0}}, true, 0},
+		{"a READ", []sent{{verbs.RC, rocev2.RCReadRequest, false, 0}}, false, 0},
+		{"READ responses", []sent{{verbs.RC, rocev2.RCReadResponseFirst, false, 0}}, false, 0},
+		{"an ACK", []sent{{verbs.RC, rocev2.RCAck, false, 0}}, false, 0},
+		{"UC", []sent{{verbs.UC, rocev2.UCWriteOnly, false, 0}}, false, 0},
+		{"UD", []sent{{verbs.UD, rocev2.UDSendOnly, false, 0}}, false, 0},
+		{"all of these, stamped", []sent{{verbs.UD, rocev2.UDSendOnly, true, 0}, {verbs.RC, rocev2.RCReadResponseFirst, true, 0}}, true, 0},
+		{"READ responses and a WRITE", []sent{{verbs.RC, rocev2.RCReadResponseFirst, false, 0}, {verbs.RC, rocev2.RCWriteOnly, false, 0}}, true, 0},
+		{"WRITEs again", []sent{{verbs.RC, rocev2.RCWriteOnly, false, 1}, {verbs.RC, rocev2.RCWriteOnly, false, 1}}, true, 1},
+		{"READ responses again", []sent{{verbs.RC, rocev2.RCReadResponseOnly, false, 3}, {verbs.RC, rocev2.RCReadResponseOnly, false, 2}}, false, 5},
+		{"very many", []sent{{verbs.RC, rocev2.RCReadResponseOnly, false, 65535}, {verbs.RC, rocev2.RCReadResponseOnly, false, 65535}}, false, 65535},
 	} {
 		var r DestSync
 		for _, s := range c.sent {

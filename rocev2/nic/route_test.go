@@ -10,9 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // While the kernel is asked about thousands of paths because a route has changed, who
@@ -34,10 +33,10 @@ func TestRouteChangeWithManyPaths(t *testing.T) {
 		}
 	}
 	addRoute(200)
-	var handles []*nic.AH
+	var handles []verbs.AH
 	for i := range paths {
 		dst := netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)})
-		ah, err := a.dev.CreateAH(a.pd, netip.Addr{}, dst, nic.Flow{})
+		ah, err := a.pd.CreateAH(verbs.AddressVector{Dst: dst})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +71,7 @@ func TestRouteChangeWithManyPaths(t *testing.T) {
 	if !worked {
 		t.Error("while a handle waited, so did the engine")
 	}
-	if err := a.qp.Modify(nic.Attr{Attr: qp.Attr{State: qp.Err}}, qp.MaskState); err != nil {
+	if err := a.qp.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState); err != nil {
 		t.Fatal(err)
 	}
 	tr.ends(t, patience)

@@ -7,13 +7,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// probe measures the round trip to peers that do not stamp, on one packet at a time.
-type probe struct {
-	qp   *QP
-	psn  rocev2.PSN
-	sent qp.Time // 0 = none outstanding
-}
-
 // probeTimeout is when a probe without an ACK is replaced by another.
 const probeTimeout = qp.Time(1e9)
 

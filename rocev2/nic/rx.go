@@ -4,7 +4,7 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // The stages of a received packet. The functions follow in this order.
@@ -65,10 +65,9 @@ func (e *engine) frame(b []byte, m rxMeta, own bool) {
 		e.deliver(x, &p)
 		return
 	}
-	x.hooks.onReceived(e, x, p, m)
 	inFlight := x.dest.flight.Bytes()
 	e.deliver(x, &p)
-	x.hooks.onAck(e, x, inFlight)
+	x.hooks.onReceived(e, x, p, m, inFlight)
 }
 
 func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {
@@ -99,7 +98,7 @@ func (e *engine) lookup(p *rocev2.Packet) *QP {
 		e.count.rxMalformed++
 	case !matchPKey(bth.PKey(), x.pkey):
 		e.count.rxBadPKey++
-	case x.typ != qp.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src):
+	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src):
 		e.count.rxWrongPeer++
 	default:
 		return x
@@ -135,4 +134,20 @@ func (e *engine) deliver(x *QP, p *rocev2.Packet) {
 	e.count.rxPackets++
 	x.q.Receive(e.now, p)
 	e.markDirty(x)
+}
+
+// receiveLoopback handles the packets that are queued now, not those that it causes.
+func (e *engine) receiveLoopback() int {
+	q := &e.loopback
+	n := q.count
+	if n > 0 {
+		e.takePosts()
+	}
+	for range n {
+		i := q.head
+		e.frame(q.slots[i][:q.lens[i]], rxMeta{}, true)
+		q.head = (q.head + 1) % loopbackLimit
+		q.count--
+	}
+	return n
 }

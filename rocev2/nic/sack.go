@@ -4,7 +4,7 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // negotiate turns selective acknowledgement on between two engines.
@@ -16,11 +16,11 @@ import (
 // engine (CAP_SACK), and is the peer's queue pair number one that an engine gives.
 // docs/wire-format.md goes through the cases.
 func (e *engine) negotiate(x *QP) {
-	if s := x.q.State(); s == qp.Err || s == qp.Reset {
+	if s := x.q.State(); s == verbs.StateErr || s == verbs.StateReset {
 		return // which take no attribute, and have no use for it
 	}
 	on := x.dest.sack && qpn.OfEngine(x.q.Attr().DestQPN)
-	if x.q.Modify(qp.Attr{Selective: on}, qp.MaskSelective) == nil {
+	if x.q.Modify(verbs.Attr{Selective: on}, verbs.MaskSelective) == nil {
 		x.selective = x.dest.sack
 	}
 }

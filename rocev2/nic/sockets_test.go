@@ -13,8 +13,9 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // twoSockets is an engine without threads that has two real sockets, of 64 frames
@@ -76,19 +77,19 @@ func twoSockets(t *testing.T) (e *engine, to [2]*AH) {
 // datagrams is a queue pair of UD in RTS.
 func datagrams(t *testing.T, e *engine) *QP {
 	t.Helper()
-	x := &QP{dev: e.dev, typ: qp.UD, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}}
-	conf := qp.Config{Type: qp.UD, Count: &e.qpCount, MaxSend: 128, MaxInline: 16}
+	x := &QP{dev: e.dev, typ: verbs.UD, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}}
+	conf := qp.Config{Type: verbs.UD, Count: &e.qpCount, MaxSend: 128, MaxInline: 16}
 	x.timer.Owner = x
 	if err := e.addQP(x, conf); err != nil {
 		t.Fatal(err)
 	}
-	a := qp.Attr{PMTU: rocev2.PMTU1024}
+	a := verbs.Attr{PMTU: rocev2.PMTU1024}
 	for _, step := range []struct {
-		to   qp.State
-		mask qp.AttrMask
-	}{{qp.Init, qp.MaskQKey}, {qp.RTR, qp.MaskPMTU}, {qp.RTS, qp.MaskSQPSN}} {
+		to   verbs.State
+		mask verbs.AttrMask
+	}{{verbs.StateInit, verbs.MaskQKey}, {verbs.StateRTR, verbs.MaskPMTU}, {verbs.StateRTS, verbs.MaskSQPSN}} {
 		a.State = step.to
-		if err := x.q.Modify(a, qp.MaskState|step.mask); err != nil {
+		if err := x.q.Modify(a, verbs.MaskState|step.mask); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +98,7 @@ func datagrams(t *testing.T, e *engine) *QP {
 
 func (x *QP) postTo(t *testing.T, a *AH) {
 	t.Helper()
-	if err := x.q.PostSend(&qp.SendWR{Op: qp.OpSend, Flags: qp.Inline, Data: []byte("datagram"), AH: a.To(5, 7)}); err != nil {
+	if err := x.q.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline, Data: []byte("datagram"), AH: a, RemoteQPN: 5, RemoteQKey: 7}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // BenchmarkSpread is a WRITE of 64 bytes with its ACK and completion, over one pair of
@@ -22,10 +22,10 @@ import (
 func BenchmarkSpread(b *testing.B) {
 	h := engines.New(b, topo.Spec{Hosts: topo.Hosts(1)}, "--pacer", "none")[0]
 	h.MustOpen(b, nic.Options{Spin: -1})
-	s := newSide(b, h, qp.RC, 1<<16)
-	wr := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: s.sge(0, 64), RemoteAddr: s.va, RKey: s.key}
-	var qps []*nic.QP
-	var out [1]qp.Completion
+	s := newSide(b, h, verbs.RC, 1<<16)
+	wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: s.sge(0, 64), RemoteAddr: s.va, RKey: s.key}
+	var qps []verbs.QP
+	var out [1]verbs.Completion
 	const round = 10_000
 	took := make([]time.Duration, round)
 	once := func(n int) (median time.Duration) {
@@ -36,7 +36,7 @@ func BenchmarkSpread(b *testing.B) {
 			}
 			for s.cq.Poll(out[:]) == 0 {
 			}
-			if out[0].Status != qp.Success {
+			if out[0].Status != verbs.StatusSuccess {
 				b.Fatal(out[0].Status)
 			}
 			took[i] = time.Since(start)

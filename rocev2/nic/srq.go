@@ -4,42 +4,31 @@ package nic
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// SRQ is a shared receive queue (IBTA 10.2.9).
-type SRQ struct {
-	dev  *Device
-	pd   *PD
-	conf qp.SRQConfig
-	q    *qp.SRQ // engine
-
-	posted, taken, lost uint32 // the first under posts.mu, the others the engine's
-	done                atomic.Uint32
-	users               users
-}
 
 // CreateSRQ makes a shared receive queue for up to depth work requests of up to
 // maxSGE elements.
-func (d *Device) CreateSRQ(pd *PD, depth, maxSGE int) (*SRQ, error) {
+func (p *PD) CreateSRQ(depth, maxSGE int) (verbs.SRQ, error) {
+	d := p.dev
 	if depth < 1 || depth > MaxWR || maxSGE < 1 || maxSGE > MaxSGE {
 		return nil, fmt.Errorf("nic: a shared receive queue of %d with %d elements each; at most %d and %d", depth, maxSGE, MaxWR, MaxSGE)
 	}
-	if err := d.acquirePD(pd); err != nil {
+	if err := p.acquire(); err != nil {
 		return nil, err
 	}
-	s := &SRQ{dev: d, pd: pd}
-	s.conf = qp.SRQConfig{PD: pd.num, Max: depth, MaxSGE: maxSGE, Notify: func(e qp.Event) {
-		d.event(Event{Type: eventOf(e), SRQ: s})
+	s := &SRQ{dev: d, pd: p}
+	s.conf = qp.SRQConfig{PD: p.num, Max: depth, MaxSGE: maxSGE, Notify: func(e verbs.EventType) {
+		d.event(verbs.Event{Type: e, SRQ: s})
 	}}
 	s.q = qp.NewSRQ(s.conf)
 	return s, nil
 }
 
 // PostRecv puts a copy of a work request on the queue. Any goroutine may call it.
-func (s *SRQ) PostRecv(wr *qp.RecvWR) error {
+func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
 	p := &s.dev.eng.posts
 	p.mu.Lock()
 	var err error
@@ -47,11 +36,11 @@ func (s *SRQ) PostRecv(wr *qp.RecvWR) error {
 	case p.closed:
 		err = s.dev.alive()
 	case s.users.ended():
-		err = ErrDestroyed
+		err = verbs.ErrDestroyed
 	case len(wr.SGL) > s.conf.MaxSGE:
-		err = fmt.Errorf("%w: %d of %d", qp.ErrRecvSGL, len(wr.SGL), s.conf.MaxSGE)
+		err = fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), s.conf.MaxSGE)
 	case s.posted-s.done.Load() >= uint32(s.conf.Max):
-		err = ErrQueueFull
+		err = verbs.ErrQueueFull
 	}
 	if err != nil {
 		p.mu.Unlock()
@@ -62,16 +51,6 @@ func (s *SRQ) PostRecv(wr *qp.RecvWR) error {
 	p.mu.Unlock()
 	s.dev.eng.driver.Wake()
 	return nil
-}
-
-func (e *engine) postSRQ(p *post, sgl []qp.SGE) {
-	s := p.srq
-	if s.q.PostRecv(&qp.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
-		s.lost++
-	} else {
-		s.taken++
-	}
-	s.publish()
 }
 
 // publish shows the application how much room there is.
@@ -86,7 +65,7 @@ func (s *SRQ) SetLimit(n int) error {
 func (s *SRQ) Destroy() error {
 	n, first := s.users.end()
 	if n > 0 {
-		return fmt.Errorf("nic: shared receive queue: %w: %d queue pairs use it", ErrBusy, n)
+		return fmt.Errorf("nic: shared receive queue: %w: %d queue pairs use it", verbs.ErrBusy, n)
 	}
 	if first {
 		s.dev.mem.ReleasePD(s.pd.num)

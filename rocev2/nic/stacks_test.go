@@ -19,11 +19,11 @@ import (
 	"github.com/softroce/softroce-xdp/loader/pacer"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/timing"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // stacks are the engine and the host's own stack on one host, which send to the same
@@ -80,7 +80,7 @@ func (x *stacks) engine() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		wr := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 1<<14), RemoteAddr: b.va, RKey: b.key}
+		wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 1<<14), RemoteAddr: b.va, RKey: b.key}
 		for ctx.Err() == nil {
 			pump(x.t, a, &wr, 8, 50*time.Millisecond)
 		}
@@ -196,7 +196,7 @@ func (x *stacks) shares(what string, leastStack, leastEngine float64) {
 // has all of it, two have half each, and it follows when they come and go.
 func TestTwoStacksOneDestination(t *testing.T) {
 	names := []string{"htb", "police"}
-	if pacer.Try("edt") == nil { // it needs fq, which not every kernel has
+	if pacer.Try(pacer.EDT) == nil { // it needs fq, which not every kernel has
 		names = append(names, "edt")
 	}
 	for _, name := range names {

@@ -13,20 +13,6 @@ import "github.com/softroce/softroce-xdp/rocev2/qp"
 // ackWaitTime is less than the time after which the transport takes anything for lost.
 const ackWaitTime = qp.Time(200_000)
 
-// ackWaitSlots is how many fit; more go to the wheel.
-const ackWaitSlots = 1024
-
-// ackWaitFIFO is a ring of slots, which are numbered without end.
-type ackWaitFIFO struct {
-	slots      [ackWaitSlots]ackWaitSlot
-	head, tail uint32
-}
-
-type ackWaitSlot struct {
-	qp    *QP // nil: it was removed
-	until qp.Time
-}
-
 // push appends a queue pair; false if it is full.
 func (w *ackWaitFIFO) push(x *QP, now qp.Time) bool {
 	if w.tail-w.head == ackWaitSlots {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Against a plain list: each queue pair that was pushed is popped once, in order, not before
@@ -72,7 +73,7 @@ func TestAckWaitFIFO(t *testing.T) {
 // when its answer came soon.
 func TestRearm(t *testing.T) {
 	e := bench(t)
-	x := receiver(t, e, qp.RC)
+	x := receiver(t, e, verbs.RC)
 	e.now = 1_000_000
 	for _, s := range []struct {
 		after, deadline qp.Time // since the last step; of the answer, 0: it came

@@ -16,9 +16,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // within fails the test if f takes longer.
@@ -46,7 +46,7 @@ func TestDestroyAfterClose(t *testing.T) {
 	if err := a.qp.Destroy(); err != nil {
 		t.Errorf("Destroy after Close: %v", err)
 	}
-	if _, err := a.dev.CreateQP(a.pd, nic.QPInit{Type: qp.RC, SendCQ: a.cq, RecvCQ: a.cq}); !errors.Is(err, nic.ErrClosed) {
+	if _, err := a.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: a.cq, RecvCQ: a.cq}); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("CreateQP after Close: %v", err)
 	}
 	for range 20 {
@@ -96,12 +96,12 @@ func TestLinkDown(t *testing.T) {
 	set(nl.LinkSetDown)
 	for _, tr := range trs {
 		tr.ends(t, patience)
-		if tr.status != qp.RetryExceeded {
+		if tr.status != verbs.StatusRetryExceeded {
 			t.Errorf("status %s, %v", tr.status, tr.err)
 		}
 	}
 	for _, p := range pairs {
-		if s := p[0].qp.State(); s != qp.Err {
+		if s := p[0].qp.State(); s != verbs.StateErr {
 			t.Errorf("state %s", s)
 		}
 	}
@@ -134,7 +134,7 @@ func processorTime(t testing.TB, d time.Duration) time.Duration {
 // After the link was down and up again, new connections work.
 func TestLinkFlap(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := connected(t, hosts, func(x *nic.Attr) { x.Timeout, x.RetryCnt = 14, 7 })
+	a, b := connected(t, hosts, func(x *verbs.Attr) { x.Timeout, x.RetryCnt = 14, 7 })
 	tr := startTraffic(a, b, 60000)
 	tr.flows(t)
 	nl := hosts[0].Netlink()
@@ -176,8 +176,8 @@ func TestMTUChanged(t *testing.T) {
 		}
 	}
 	mtu(9000)
-	a, b := newSide(t, hosts[0], qp.RC, 1<<16), newSide(t, hosts[1], qp.RC, 1<<16)
-	err := engines.ConnectAttr(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), func(x *nic.Attr) { x.PMTU = rocev2.PMTU4096 })
+	a, b := newSide(t, hosts[0], verbs.RC, 1<<16), newSide(t, hosts[1], verbs.RC, 1<<16)
+	err := engines.ConnectAttr(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), func(x *verbs.Attr) { x.PMTU = rocev2.PMTU4096 })
 	if err == nil || !strings.Contains(err.Error(), "open the device again") {
 		t.Errorf("a PMTU that the device's frames have no room for: %v", err)
 	}
@@ -187,31 +187,31 @@ func TestMTUChanged(t *testing.T) {
 	tr.flows(t)
 	mtu(1000)
 	tr.ends(t, patience)
-	if n := counter(hosts[0].Dev, "tx_no_room"); n == 0 || tr.status != qp.RetryExceeded {
+	if n := counter(hosts[0].Dev, "tx_no_room"); n == 0 || tr.status != verbs.StatusRetryExceeded {
 		t.Errorf("1024 bytes on an MTU of 1000: %d packets were counted, status %s", n, tr.status)
 	}
 }
 
 // datagrams is a queue pair of UD on the first host, and a datagram of n bytes to one on
 // the second.
-func datagrams(t *testing.T, hosts []*engines.Host, n int) (*side, qp.SendWR) {
+func datagrams(t *testing.T, hosts []*engines.Host, n int) (*side, verbs.SendWR) {
 	t.Helper()
-	a, b := newSide(t, hosts[0], qp.UD, 1<<16), newSide(t, hosts[1], qp.UD, 1<<16)
+	a, b := newSide(t, hosts[0], verbs.UD, 1<<16), newSide(t, hosts[1], verbs.UD, 1<<16)
 	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}
-	ah, err := hosts[0].Dev.CreateAH(a.pd, hosts[0].IPv4(), hosts[1].IPv4(), nic.Flow{})
+	ah, err := a.pd.CreateAH(verbs.AddressVector{Src: hosts[0].IPv4(), Dst: hosts[1].IPv4()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a, qp.SendWR{Op: qp.OpSend, Flags: qp.Signaled, SGL: a.sge(0, n), AH: ah.To(b.qp.QPN(), 7)}
+	return a, verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: a.sge(0, n), AH: ah, RemoteQPN: b.qp.QPN(), RemoteQKey: 7}
 }
 
 // A datagram that the way to its receiver cannot carry is refused when it is posted.
 func TestDatagramTooLong(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
 	a, wr := datagrams(t, hosts, 1025)
-	if err := a.qp.PostSend(&wr); !errors.Is(err, qp.ErrSendTooLong) {
+	if err := a.qp.PostSend(&wr); !errors.Is(err, verbs.ErrTooLong) {
 		t.Errorf("1025 bytes on an MTU of 1500: %v", err)
 	}
 	wr.SGL = a.sge(0, 1024)
@@ -230,7 +230,7 @@ func TestDatagramRoom(t *testing.T) {
 			t.Fatalf("%d: %v", i, err)
 		}
 	}
-	done := make([]qp.Completion, room)
+	done := make([]verbs.Completion, room)
 	for seen := 0; seen < 5000; {
 		n := a.cq.Poll(done)
 		for i := range n {
@@ -246,13 +246,13 @@ func TestDatagramRoom(t *testing.T) {
 // kernel would choose later.
 func TestSourceStays(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := newSide(t, hosts[0], qp.RC, 1<<16), newSide(t, hosts[1], qp.RC, 1<<16)
-	err := engines.ConnectAttr(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), func(x *nic.Attr) {
-		short(x)
-		if x.Src == hosts[0].IPv4() {
-			x.Src = netip.Addr{}
-		}
-	})
+	a, b := newSide(t, hosts[0], verbs.RC, 1<<16), newSide(t, hosts[1], verbs.RC, 1<<16)
+	attr := verbs.DefaultAttr()
+	short(&attr)
+	x, y := verbs.Endpoint{Addr: hosts[0].IPv4(), QPN: a.qp.QPN()}, verbs.Endpoint{Addr: hosts[1].IPv4(), QPN: b.qp.QPN()}
+	unnamed := x
+	unnamed.Addr = netip.Addr{} // the kernel's choice
+	err := errors.Join(verbs.Connect(a.qp, unnamed, y, attr), verbs.Connect(b.qp, y, x, attr))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,11 +279,11 @@ func TestSourceStays(t *testing.T) {
 // says that they arrive.
 func TestDatagramsWithoutPath(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := newSide(t, hosts[0], qp.UD, 1<<16), newSide(t, hosts[1], qp.UD, 1<<16)
+	a, b := newSide(t, hosts[0], verbs.UD, 1<<16), newSide(t, hosts[1], verbs.UD, 1<<16)
 	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}
-	ah, err := hosts[0].Dev.CreateAH(a.pd, netip.Addr{}, hosts[1].IPv4(), nic.Flow{})
+	ah, err := a.pd.CreateAH(verbs.AddressVector{Dst: hosts[1].IPv4()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,12 +294,12 @@ func TestDatagramsWithoutPath(t *testing.T) {
 	}
 	send := func(id uint64) {
 		t.Helper()
-		wr := qp.SendWR{ID: id, Op: qp.OpSend, Flags: qp.Signaled, SGL: a.sge(0, 100), AH: ah.To(b.qp.QPN(), 7)}
+		wr := verbs.SendWR{ID: id, Op: verbs.OpSend, Flags: verbs.Signaled, SGL: a.sge(0, 100), AH: ah, RemoteQPN: b.qp.QPN(), RemoteQKey: 7}
 		if err := a.qp.PostSend(&wr); err != nil {
 			t.Fatal(err)
 		}
 		w, err := engines.PollOne(a.cq, patience)
-		if err != nil || w.WRID != id || w.Status != qp.Success {
+		if err != nil || w.WRID != id || w.Status != verbs.StatusSuccess {
 			t.Errorf("message %d: %v, %d %s", id, err, w.WRID, w.Status)
 		}
 	}

@@ -5,6 +5,7 @@ package nic
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // The stages of a sent packet. The functions follow in this order.
@@ -43,7 +44,7 @@ func (e *engine) flushDirty() {
 		if x.dead {
 			continue
 		}
-		if d := x.dest; d != nil && d.sack != x.selective && x.typ == qp.RC {
+		if d := x.dest; d != nil && d.sack != x.selective && x.typ == verbs.RC {
 			e.negotiate(x)
 		}
 		x.publish()
@@ -52,9 +53,6 @@ func (e *engine) flushDirty() {
 			e.enqueueUnblocked(x.dest)
 		}
 		e.enqueue(x)
-		if x.hooks != nil {
-			x.hooks.onFlush(e, x)
-		}
 	}
 	e.dirty = append(e.dirty[:stuck], e.dirty[n:]...)
 	e.publishCompletions()
@@ -128,6 +126,7 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 			continue
 		}
 		if x.hooks != nil && !x.hooks.mayStart(e, x) {
+			d.idle = x.num
 			d.dequeue()
 			continue
 		}
@@ -159,7 +158,7 @@ func (e *engine) dispatch(d *dest, x *QP, o *qp.Outbound) {
 		size = max(size, int(min(o.DMALen, quantum))) // its quantum is for the responses
 	}
 	e.chargeDeficit(d, x, size)
-	if x.typ != qp.RC {
+	if x.typ != verbs.RC {
 		e.markDirty(x) // what has left is complete: flushDirty makes room for another before the completion shows
 	}
 }
@@ -186,17 +185,15 @@ func (e *engine) hasFrame(x *QP) bool {
 // nextAH is the address handle of the next packet of a queue pair of UD; nil if there
 // is no packet, or it was destroyed: what was posted with it is lost.
 func (x *QP) nextAH() *AH {
-	if o := x.q.NextAH(); o != nil {
-		if a, ok := o.Path.(*AH); ok && a.dest != nil {
-			return a
-		}
+	if a, ok := x.q.NextAH().(*AH); ok && a.dest != nil {
+		return a
 	}
 	return nil
 }
 
 // nextDest is the destination whose pacer and socket the next packet of a queue pair needs.
 func (x *QP) nextDest() *dest {
-	if x.typ == qp.UD {
+	if x.typ == verbs.UD {
 		if a := x.nextAH(); a != nil {
 			return a.dest
 		}

@@ -13,7 +13,7 @@ import (
 func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	d, path, flow := x.home, x.path, x.flow
 	if o.AH != nil {
-		if a, ok := o.AH.Path.(*AH); ok && a.dest != nil {
+		if a, ok := o.AH.(*AH); ok && a.dest != nil {
 			d, path, flow = a.dest, a.path, a.flow
 		}
 	}
@@ -30,9 +30,6 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 		return lose(&e.count.txNoPath)
 	}
 	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
-	if x.hooks != nil {
-		o.TOS = x.hooks.tclass(e, x, o, o.TOS)
-	}
 	o.SrcPort = x.srcPort(o)
 	plain := o.Len(o.PayloadLen)
 	if plain > to.MTU { // which has become smaller
@@ -48,6 +45,7 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 		return lose(&e.count.txNoRoom)
 	}
 	o.Stamp = e.stampFor(d, to.Loopback, plain, to.MTU)
+	omitT1 := e.hooks != nil && e.hooks.onSend(e, x, d, o, ahead)
 	payload, err := o.Begin(frame[etherLen:], o.PayloadLen)
 	if err != nil {
 		return lose(&e.count.txNoRoom)
@@ -59,8 +57,8 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	}
 	if o.Stamp != nil {
 		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.config.ClockOffset))
-		if e.hooks != nil {
-			e.hooks.onStamp(e, x, d, o, ahead)
+		if omitT1 {
+			o.Stamp.Flags &^= rocev2.StampT1
 		}
 	}
 	n := etherLen + o.Seal(frame[etherLen:])
@@ -75,8 +73,6 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	return etherLen + plain, d
 }
 
-const etherLen = 14
-
 // stampFor returns where to build the option, or nil: the packet gets none.
 func (e *engine) stampFor(d *dest, own bool, plain, mtu int) *rocev2.Stamp {
 	switch {
@@ -86,6 +82,6 @@ func (e *engine) stampFor(d *dest, own bool, plain, mtu int) *rocev2.Stamp {
 		e.count.txTooBig++
 		return nil
 	}
-	e.stamp.Flags = 0 // until it is filled in
+	e.stamp = rocev2.Stamp{} // until it is filled in
 	return &e.stamp
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // Sixteen queue pairs that all send to one engine at full speed: together they must
@@ -20,8 +20,8 @@ func TestManyQueuePairsOneReceiver(t *testing.T) {
 	for _, h := range hosts {
 		h.MustOpen(t, nic.Options{})
 	}
-	a, b := newSide(t, hosts[0], qp.RC, 1<<20), newSide(t, hosts[1], qp.RC, 1<<20)
-	var qps []*nic.QP
+	a, b := newSide(t, hosts[0], verbs.RC, 1<<20), newSide(t, hosts[1], verbs.RC, 1<<20)
+	var qps []verbs.QP
 	for range 16 {
 		x, y := a.another(t), b.another(t)
 		if err := engines.Connect(x, y, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU4096); err != nil {
@@ -29,8 +29,8 @@ func TestManyQueuePairsOneReceiver(t *testing.T) {
 		}
 		qps = append(qps, x)
 	}
-	for name, op := range map[string]qp.Operation{"WRITE": qp.OpWrite, "READ": qp.OpRead} {
-		wr := qp.SendWR{Op: op, Flags: qp.Signaled, SGL: a.sge(0, 1<<20), RemoteAddr: b.va, RKey: b.key}
+	for name, op := range map[string]verbs.Op{"WRITE": verbs.OpWrite, "READ": verbs.OpRead} {
+		wr := verbs.SendWR{Op: op, Flags: verbs.Signaled, SGL: a.sge(0, 1<<20), RemoteAddr: b.va, RKey: b.key}
 		count := func() (again, data, dropped uint64) {
 			for _, h := range hosts {
 				again += counter(h.Dev, "tx_retransmits")
@@ -53,9 +53,9 @@ func TestManyQueuePairsOneReceiver(t *testing.T) {
 }
 
 // another is one more queue pair of a side.
-func (s *side) another(t testing.TB) *nic.QP {
+func (s *side) another(t testing.TB) verbs.QP {
 	t.Helper()
-	x, err := s.dev.CreateQP(s.pd, nic.QPInit{Type: qp.RC, SendCQ: s.cq, RecvCQ: s.cq})
+	x, err := s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq})
 	if err != nil {
 		t.Fatal(err)
 	}

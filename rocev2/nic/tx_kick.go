@@ -5,9 +5,9 @@ package nic
 import (
 	"errors"
 	"runtime"
-	"sync/atomic"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
@@ -20,16 +20,6 @@ import (
 // inlineKick is how many frames the owner of the loop sends by itself; a packet of more than
 // 4 KB takes two.
 const inlineKick = 256
-
-type kicker struct {
-	wake  chan struct{}
-	busy  atomic.Bool // it looks at the sockets again before it sleeps
-	gone  atomic.Bool // the interface is
-	stop  atomic.Bool // what the kernel does not take now is left
-	down  atomic.Bool // so is the link: it is busy, but nothing leaves
-	ended chan struct{}
-	alone bool // one processor: a second thread would only cost
-}
 
 func newKicker() kicker {
 	return kicker{wake: make(chan struct{}, 1), ended: make(chan struct{}), alone: runtime.GOMAXPROCS(0) == 1}
@@ -63,7 +53,7 @@ func (e *engine) submit() {
 		e.kick.start()
 	}
 	if e.kick.gone.Load() {
-		e.failed = ErrGone
+		e.failed = verbs.ErrGone
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // What is reported of packets that have left (dataplane_sync.go).
@@ -17,7 +18,7 @@ import (
 //
 // Of requests that go again, one a report counts: a go-back-N requester repeats many for each
 // that was lost.
-func (r *DestSync) answers(service qp.Type, o *qp.Outbound) {
+func (r *DestSync) answers(service verbs.QPType, o *qp.Outbound) {
 	r.Due = r.Due || o.Stamp != nil
 	switch o.Opcode.Info().Operation {
 	case rocev2.OperationReadResponse:
@@ -25,7 +26,7 @@ func (r *DestSync) answers(service qp.Type, o *qp.Outbound) {
 		return
 	case rocev2.OperationRead, rocev2.OperationAck, rocev2.OperationAtomicAck:
 	default:
-		r.Due = r.Due || service == qp.RC
+		r.Due = r.Due || service == verbs.RC
 	}
 	if o.Missed != 0 {
 		r.Lost = max(r.Lost, 1)
@@ -46,9 +47,6 @@ func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
 	r.answers(x.typ, o)
 	if o.Lost {
 		r.Repeated++
-		if x.hooks != nil {
-			x.hooks.onLoss(e, x)
-		}
 	}
 	e.queueForSync(d)
 }

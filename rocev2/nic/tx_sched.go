@@ -16,19 +16,19 @@ package nic
 // bytes of frames.
 const quantum = 16 << 10
 
-// quantumOf is that of one queue pair.
-func (e *engine) quantumOf(x *QP) int32 {
+// quantum is that of one queue pair.
+func (x *QP) quantum() int32 {
 	if x.hooks == nil {
 		return quantum
 	}
-	return x.hooks.quantum(e, x)
+	return x.hooks.quantum(x)
 }
 
 // enqueue puts a queue pair into the queue of its destination, unless it is in it. Whether
 // it has data is found out there, by NextData.
 func (e *engine) enqueue(x *QP) {
 	if d := x.home; d != nil && !x.drr.Queued() {
-		d.drr.Enqueue(&x.drr, x, e.quantumOf(x))
+		d.drr.Enqueue(&x.drr, x, x.quantum())
 		e.enqueueDest(d)
 	}
 }
@@ -75,6 +75,9 @@ func (e *engine) dequeueIdle(d *dest, x *QP) {
 		d.report.Waited++ // as for the pacer: the destination uses the rate that it has
 	}
 	d.dequeue()
+	if x.q.SendQueued() > 0 {
+		d.idle = x.num
+	}
 	x.publish()
 	e.rearm(x)
 }
@@ -102,7 +105,7 @@ func (e *engine) chargeDeficit(d *dest, x *QP, n int) {
 		x.hooks.onCharged(x, n)
 	}
 	if d.drr.Charge(int32(n)) <= 0 && d.contended() {
-		d.drr.Rotate(e.quantumOf(x))
+		d.drr.Rotate(x.quantum())
 		x.q.EndTurn()
 	}
 }

@@ -2,14 +2,6 @@
 
 package nic
 
-// windows limit what queue pairs have in flight to a destination, in bytes of frames (qp.Flight);
-// 0 = no limit. The least that is set holds. The rate says how fast what
-// fits may leave.
-type windows struct {
-	policy uint64 // of the policy, at its rate: the destination table's
-	ramp   uint64 // of a start, until the policy has measured the path
-}
-
 // effective is the limit in force. The policy's counts as long as an agent
 // maintains it, as its rates do.
 func (w *windows) effective(paced bool) uint64 {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/timing"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // slowed is what happened at a link that became tenfold slower under an engine's load.
@@ -41,8 +41,8 @@ func slowLink(t *testing.T, window string, pairs int) *slowed {
 	for _, h := range hosts {
 		h.MustOpen(t, nic.Options{})
 	}
-	a, b := newSide(t, hosts[0], qp.RC, 1<<20), newSide(t, hosts[1], qp.RC, 1<<20)
-	var qps []*nic.QP
+	a, b := newSide(t, hosts[0], verbs.RC, 1<<20), newSide(t, hosts[1], verbs.RC, 1<<20)
+	var qps []verbs.QP
 	for range pairs {
 		x, y := a.another(t), b.another(t)
 		if err := engines.Connect(x, y, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
@@ -50,7 +50,7 @@ func slowLink(t *testing.T, window string, pairs int) *slowed {
 		}
 		qps = append(qps, x)
 	}
-	wr := qp.SendWR{Op: qp.OpWrite, Flags: qp.Signaled, SGL: a.sge(0, 64<<10), RemoteAddr: b.va, RKey: b.key}
+	wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 64<<10), RemoteAddr: b.va, RKey: b.key}
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	port, s := hosts[1].Port(), &slowed{done: make([]int, pairs)}
 	go func() { ended <- keepBusy(a, qps, &wr, stop, s.done) }()
@@ -89,7 +89,7 @@ func slowLink(t *testing.T, window string, pairs int) *slowed {
 }
 
 // keepBusy has each queue pair always have messages to send, and counts them.
-func keepBusy(a *side, qps []*nic.QP, wr *qp.SendWR, stop chan struct{}, done []int) error {
+func keepBusy(a *side, qps []verbs.QP, wr *verbs.SendWR, stop chan struct{}, done []int) error {
 	post := func(i int) error {
 		w := *wr
 		w.ID = uint64(i)
@@ -112,7 +112,7 @@ func keepBusy(a *side, qps []*nic.QP, wr *qp.SendWR, stop chan struct{}, done []
 		if err != nil {
 			return err
 		}
-		if c.Status != qp.Success {
+		if c.Status != verbs.StatusSuccess {
 			return fmt.Errorf("completion %v", c.Status)
 		}
 		done[c.WRID]++

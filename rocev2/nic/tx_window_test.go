@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // The lesser window that is set holds, and the policy's only while somebody looks after
@@ -28,14 +28,14 @@ func TestWindows(t *testing.T) {
 func TestWindowFollowsTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoopback(t, 1)
-		x := l.connect(qp.RC, rocev2.PMTU1024, 8)
+		x := l.connect(verbs.RC, rocev2.PMTU1024, 8)
 		e, d := l.e, x.dest
 		e.applyEntry(d, &DestSync{Window: 5000})
 		if w := d.flight.Window(); w != 5000 {
 			t.Errorf("the window is %d, want 5000", w)
 		}
 		for range 8 {
-			l.post(x, qp.OpWrite, 4096)
+			l.post(x, verbs.OpWrite, 4096)
 		}
 		e.takePosts()
 		e.flushDirty()

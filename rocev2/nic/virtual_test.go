@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // loopback is an engine without sockets and threads, whose queue pairs are connected to each
@@ -27,11 +27,11 @@ type loopback struct {
 	e          *engine
 	pd         *PD
 	cq         *CQ
-	region     *mr.Region
+	region     verbs.MR
 	rand       *rand.Rand
 	link       link
 	qps        []*QP // the requesters
-	batch      [256]qp.Completion
+	batch      [256]verbs.Completion
 	done       map[uint32]int // completions by queue pair
 	iterations int
 }
@@ -58,7 +58,7 @@ const loopbackSize = 1 << 20
 
 func newLoopback(t testing.TB, seed uint64) *loopback {
 	t.Helper()
-	d := &Device{events: make(chan Event, eventBacklog), done: make(chan struct{})}
+	d := &Device{events: make(chan verbs.Event, eventBacklog), done: make(chan struct{})}
 	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, senders: []*sock{{}}, held: qp.NewHoldPool(heldPackets)}
 	e.config = RuntimeConfig{Paced: true, Burst: 4e6}
 	e.loopback.maxFrame = 4096 + 256
@@ -74,17 +74,16 @@ func newLoopback(t testing.TB, seed uint64) *loopback {
 	}
 	d.mem, err = mr.New(mr.Config{})
 	must()
-	l.pd, err = d.AllocPD()
+	l.pd = &PD{d, d.mem.AllocPD()}
+	l.region, err = l.pd.RegMR(make([]byte, loopbackSize), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
 	must()
-	l.region, err = l.pd.RegMR(make([]byte, loopbackSize), mem.LocalWrite|mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic)
-	must()
-	l.cq, err = d.CreateCQ(MaxCQ)
+	l.cq, err = d.createCQ(MaxCQ)
 	must()
 	return l
 }
 
 // connect makes one more pair of queue pairs in RTS.
-func (l *loopback) connect(typ qp.Type, pmtu rocev2.PMTU, depth int) *QP {
+func (l *loopback) connect(typ verbs.QPType, pmtu rocev2.PMTU, depth int) *QP {
 	l.t.Helper()
 	var pair [2]*QP
 	for i := range pair {
@@ -99,30 +98,17 @@ func (l *loopback) connect(typ qp.Type, pmtu rocev2.PMTU, depth int) *QP {
 		}
 		pair[i] = x
 	}
+	attr := verbs.DefaultAttr()
+	attr.PMTU = pmtu
 	for i, x := range pair {
-		a := Attr{}
-		a.PMTU, a.DestQPN, a.Access = pmtu, pair[1-i].num, mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic
-		a.MaxRdAtomic, a.MaxDestRdAtomic, a.MinRNRTimer, a.Timeout, a.RetryCnt, a.RNRRetry = 16, 16, 1, 14, 7, 7
-		masks := []qp.AttrMask{qp.MaskAccess, qp.MaskPMTU | qp.MaskDestQPN | qp.MaskRQPSN, qp.MaskSQPSN}
-		if typ == qp.RC {
-			masks[1] |= qp.MaskMaxDestRdAtomic | qp.MaskMinRNRTimer
-			masks[2] |= qp.MaskTimeout | qp.MaskRetryCnt | qp.MaskRNRRetry | qp.MaskMaxRdAtomic
-		}
-		for i, s := range []qp.State{qp.Init, qp.RTR, qp.RTS} {
-			a.State = s
-			var path *route.Path
-			if s == qp.RTR {
-				path = route.Fixed(route.State{Src: us, Dst: us, Ether: [14]byte{12: 8}, MTU: 4096 + rocev2.PMTUOverhead, PMTU: rocev2.PMTU4096, Loopback: true})
-			}
-			if _, err := l.e.modify(x, &a, masks[i]|qp.MaskState, path); err != nil {
-				l.t.Fatal(err)
-			}
+		if err := verbs.Connect(fixedPath{x}, verbs.Endpoint{}, verbs.Endpoint{QPN: pair[1-i].num}, attr); err != nil {
+			l.t.Fatal(err)
 		}
 	}
 	l.qps = append(l.qps, pair[0])
-	if typ == qp.RC {
+	if typ == verbs.RC {
 		for range depth {
-			if err := pair[1].PostRecv(&qp.RecvWR{SGL: l.sgl(4096)}); err != nil {
+			if err := pair[1].PostRecv(&verbs.RecvWR{SGL: l.sgl(4096)}); err != nil {
 				l.t.Fatal(err)
 			}
 		}
@@ -130,14 +116,26 @@ func (l *loopback) connect(typ qp.Type, pmtu rocev2.PMTU, depth int) *QP {
 	return pair[0]
 }
 
-func (l *loopback) sgl(n int) []qp.SGE {
-	return []qp.SGE{{Addr: l.region.VA(), Len: uint32(n), LKey: l.region.LKey()}}
+// fixedPath is a queue pair whose route and neighbour nobody has to look up.
+type fixedPath struct{ *QP }
+
+func (x fixedPath) Modify(a verbs.Attr, mask verbs.AttrMask) error {
+	var path *route.Path
+	if a.State == verbs.StateRTR {
+		path = route.Fixed(route.State{Src: us, Dst: us, Ether: [14]byte{12: 8}, MTU: 4096 + rocev2.PMTUOverhead, PMTU: rocev2.PMTU4096, Loopback: true})
+	}
+	_, err := x.dev.eng.modify(x.QP, &a, mask, path)
+	return err
+}
+
+func (l *loopback) sgl(n int) []verbs.SGE {
+	return []verbs.SGE{{Addr: l.region.VA(), Len: uint32(n), LKey: l.region.LKey()}}
 }
 
 // post posts a signaled message of n bytes.
-func (l *loopback) post(x *QP, op qp.Operation, n int) {
+func (l *loopback) post(x *QP, op verbs.Op, n int) {
 	l.t.Helper()
-	err := x.PostSend(&qp.SendWR{Op: op, Flags: qp.Signaled, SGL: l.sgl(n), RemoteAddr: l.region.VA(), RKey: l.region.RKey()})
+	err := x.PostSend(&verbs.SendWR{Op: op, Flags: verbs.Signaled, SGL: l.sgl(n), RemoteAddr: l.region.VA(), RKey: l.region.RKey()})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -224,7 +222,7 @@ func (l *loopback) run(n int, pause func() time.Duration) error {
 		k := l.cq.take(l.batch[:])
 		for _, c := range l.batch[:k] {
 			l.done[c.QPN]++
-			if c.Status != qp.Success {
+			if c.Status != verbs.StatusSuccess {
 				return fmt.Errorf("%d messages before the end: %+v", n, c)
 			}
 		}

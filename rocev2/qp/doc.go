@@ -21,7 +21,7 @@
 // The other files, by subject:
 //
 //	state                                      the state table and Modify
-//	work, attr, outbound, counters             types
+//	outbound, counters                         types; those of applications are in package verbs
 //	sendlimit                                  all reasons why no packet may leave
 //	req_loss, req_rnr                          retransmission after loss, after RNR NAK
 //	req_sack, req_scoreboard, bitmap           SACK received: which packets are missing

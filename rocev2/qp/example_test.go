@@ -8,37 +8,22 @@ import (
 	"net/netip"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // printCQ is a completion queue that prints what it gets.
 type printCQ string
 
-func (name printCQ) Complete(c qp.Completion) {
+func (name printCQ) Complete(c verbs.Completion) {
 	fmt.Printf("%s: work request %d: %s, %d bytes\n", string(name), c.WRID, c.Status, c.Bytes)
 }
 
 // connect brings q from RESET to RTS with the queue pair peer. Both begin at PSN 0.
 func connect(q *qp.QP, peer uint32) {
-	steps := []struct {
-		to   qp.State
-		mask qp.AttrMask
-	}{
-		{qp.Init, qp.MaskAccess},
-		{qp.RTR, qp.MaskPMTU | qp.MaskDestQPN | qp.MaskRQPSN | qp.MaskMaxDestRdAtomic | qp.MaskMinRNRTimer},
-		{qp.RTS, qp.MaskSQPSN | qp.MaskTimeout | qp.MaskRetryCnt | qp.MaskRNRRetry | qp.MaskMaxRdAtomic},
-	}
-	a := qp.Attr{
-		PMTU: rocev2.PMTU1024, DestQPN: peer, Access: mem.RemoteWrite,
-		Timeout: 14, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 1,
-	}
-	for _, s := range steps {
-		a.State = s.to
-		if err := q.Modify(a, s.mask|qp.MaskState); err != nil {
-			log.Fatal(err)
-		}
+	if err := verbs.Connect(q, verbs.Endpoint{}, verbs.Endpoint{QPN: peer}, verbs.DefaultAttr()); err != nil {
+		log.Fatal(err)
 	}
 }
 
@@ -86,14 +71,14 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	to, err := table.Register(mr.Spec{PD: pd, Host: dst, Access: mem.LocalWrite | mem.RemoteWrite})
+	to, err := table.Register(mr.Spec{PD: pd, Host: dst, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	create := func(qpn uint32, name string) *qp.QP {
 		return qp.New(qp.Config{
-			QPN: qpn, Type: qp.RC, PD: pd, Memory: table, Count: new(qp.Counters),
+			QPN: qpn, Type: verbs.RC, PD: pd, Memory: table, Count: new(qp.Counters),
 			SendCQ: printCQ(name + " send"), RecvCQ: printCQ(name + " receive"), SignalAll: true,
 			MaxSend: 16, MaxSendSGE: 1, MaxRecv: 16, MaxRecvSGE: 1,
 		})
@@ -102,10 +87,10 @@ func Example() {
 	connect(client, 2)
 	connect(server, 1)
 
-	if err := server.PostRecv(&qp.RecvWR{ID: 1, SGL: []qp.SGE{{Addr: to.VA(), Len: 64, LKey: to.LKey()}}}); err != nil {
+	if err := server.PostRecv(&verbs.RecvWR{ID: 1, SGL: []verbs.SGE{{Addr: to.VA(), Len: 64, LKey: to.LKey()}}}); err != nil {
 		log.Fatal(err)
 	}
-	send := &qp.SendWR{ID: 2, Op: qp.OpSend, SGL: []qp.SGE{{Addr: from.VA(), Len: 17, LKey: from.LKey()}}}
+	send := &verbs.SendWR{ID: 2, Op: verbs.OpSend, SGL: []verbs.SGE{{Addr: from.VA(), Len: 17, LKey: from.LKey()}}}
 	if err := client.PostSend(send); err != nil {
 		log.Fatal(err)
 	}
@@ -113,9 +98,9 @@ func Example() {
 	deliver(1000, client, server)
 	fmt.Printf("%s\n", dst[:17])
 
-	write := &qp.SendWR{
-		ID: 3, Op: qp.OpWrite, RemoteAddr: to.VA(), RKey: to.RKey(),
-		SGL: []qp.SGE{{Addr: from.VA(), Len: 2048, LKey: from.LKey()}},
+	write := &verbs.SendWR{
+		ID: 3, Op: verbs.OpWrite, RemoteAddr: to.VA(), RKey: to.RKey(),
+		SGL: []verbs.SGE{{Addr: from.VA(), Len: 2048, LKey: from.LKey()}},
 	}
 	if err := client.PostSend(write); err != nil {
 		log.Fatal(err)

@@ -6,12 +6,13 @@ import (
 	"encoding/binary"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 type testRegion struct {
 	base   uint64
 	data   []byte
-	rights mem.Access
+	rights verbs.Access
 	gone   bool // invalidated
 }
 
@@ -24,13 +25,13 @@ type testMemory struct {
 
 func newTestMemory() *testMemory { return &testMemory{regions: map[uint32]*testRegion{}} }
 
-func (m *testMemory) add(key uint32, base uint64, size int, rights mem.Access) []byte {
+func (m *testMemory) add(key uint32, base uint64, size int, rights verbs.Access) []byte {
 	r := &testRegion{base: base, data: make([]byte, size), rights: rights}
 	m.regions[key] = r
 	return r.data
 }
 
-func (m *testMemory) at(pd, key uint32, addr uint64, n int, need mem.Access) ([]byte, mem.Fault) {
+func (m *testMemory) at(pd, key uint32, addr uint64, n int, need verbs.Access) ([]byte, mem.Fault) {
 	r := m.regions[key]
 	switch {
 	case n == 0:
@@ -52,7 +53,7 @@ func (m *testMemory) at(pd, key uint32, addr uint64, n int, need mem.Access) ([]
 	return r.data[off : off+uint64(n)], mem.FaultNone
 }
 
-func (m *testMemory) CheckLocal(pd, key uint32, addr uint64, n uint32, need mem.Access) mem.Fault {
+func (m *testMemory) CheckLocal(pd, key uint32, addr uint64, n uint32, need verbs.Access) mem.Fault {
 	_, f := m.at(pd, key, addr, int(n), need)
 	return f
 }
@@ -64,30 +65,30 @@ func (m *testMemory) ReadLocal(pd, key uint32, addr uint64, dst []byte) mem.Faul
 }
 
 func (m *testMemory) WriteLocal(pd, key uint32, addr uint64, src []byte) mem.Fault {
-	b, f := m.at(pd, key, addr, len(src), mem.LocalWrite)
+	b, f := m.at(pd, key, addr, len(src), verbs.AccessLocalWrite)
 	copy(b, src)
 	return f
 }
 
-func (m *testMemory) CheckRemote(pd, _, key uint32, addr uint64, n uint32, need mem.Access) mem.Fault {
+func (m *testMemory) CheckRemote(pd, _, key uint32, addr uint64, n uint32, need verbs.Access) mem.Fault {
 	_, f := m.at(pd, key, addr, int(n), need)
 	return f
 }
 
 func (m *testMemory) ReadRemote(pd, _, key uint32, addr uint64, dst []byte) mem.Fault {
-	b, f := m.at(pd, key, addr, len(dst), mem.RemoteRead)
+	b, f := m.at(pd, key, addr, len(dst), verbs.AccessRemoteRead)
 	copy(dst, b)
 	return f
 }
 
 func (m *testMemory) WriteRemote(pd, _, key uint32, addr uint64, src []byte) mem.Fault {
-	b, f := m.at(pd, key, addr, len(src), mem.RemoteWrite)
+	b, f := m.at(pd, key, addr, len(src), verbs.AccessRemoteWrite)
 	copy(b, src)
 	return f
 }
 
 func (m *testMemory) CompareSwap(pd, _, key uint32, addr uint64, compare, swap uint64) (uint64, mem.Fault) {
-	b, f := m.at(pd, key, addr, 8, mem.RemoteAtomic)
+	b, f := m.at(pd, key, addr, 8, verbs.AccessRemoteAtomic)
 	if f != mem.FaultNone {
 		return 0, f
 	}
@@ -99,7 +100,7 @@ func (m *testMemory) CompareSwap(pd, _, key uint32, addr uint64, compare, swap u
 }
 
 func (m *testMemory) FetchAdd(pd, _, key uint32, addr uint64, add uint64) (uint64, mem.Fault) {
-	b, f := m.at(pd, key, addr, 8, mem.RemoteAtomic)
+	b, f := m.at(pd, key, addr, 8, verbs.AccessRemoteAtomic)
 	if f != mem.FaultNone {
 		return 0, f
 	}
@@ -124,4 +125,4 @@ func (m *testMemory) InvalidateLocal(pd, qpn, key uint32) mem.Fault {
 	return m.InvalidateRemote(pd, qpn, key)
 }
 
-func (m *testMemory) BindWindow(pd, qpn uint32, b mem.Bind) mem.Fault { return mem.FaultKey }
+func (m *testMemory) BindWindow(pd, qpn uint32, b verbs.Bind) mem.Fault { return mem.FaultKey }

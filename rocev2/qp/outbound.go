@@ -2,7 +2,10 @@
 
 package qp
 
-import "github.com/softroce/softroce-xdp/rocev2"
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 // Outbound is one packet to send. The queue pair sets the transport fields of the
 // Datagram that its opcode has. The engine sets the addresses and everything of IP. The
@@ -12,11 +15,11 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // headers and calls Fill (or Drop). So data is copied once, from memory into the frame.
 type Outbound struct {
 	rocev2.Datagram
-	PayloadLen int    // bytes, without pad
-	Again      bool   // a retransmission
-	Lost       bool   // a retransmission after a reported loss: not after silence or an RNR NAK
-	Missed     uint16 // our lost packets that this packet reveals; 0 for a READ request, whose response was lost
-	AH         *AH    // UD, otherwise nil
+	PayloadLen int      // bytes, without pad
+	Again      bool     // a retransmission
+	Lost       bool     // a retransmission after a reported loss: not after silence or an RNR NAK
+	Missed     uint16   // our lost packets that this packet reveals; 0 for a READ request, whose response was lost
+	AH         verbs.AH // UD, otherwise nil
 
 	fill filler
 	wqe  uint32 // index of the work request or READ, for the filler

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // asRxe returns a drop function that also drops what rxe's responder drops: a duplicate READ
@@ -49,9 +50,9 @@ func asRxe(r *rand.Rand, share float64) func(int, *rocev2.Packet) bool {
 // READs of up to 200 packets from a responder that drops as rxe does, at 10 % loss.
 func TestReadsFromRxe(t *testing.T) {
 	for seed := range uint64(5) {
-		p := newPair(t, RC)
+		p := newPair(t, verbs.RC)
 		p.drop = asRxe(rand.New(rand.NewPCG(seed, 7)), 0.1)
-		got := p.transfer(OpRead, 100, 50_000)
+		got := p.transfer(verbs.OpRead, 100, 50_000)
 		t.Logf("seed %d: %.3f, %.1f ms, probes %d, timeouts %d", seed, got, float64(p.now)/1e6, p.side[0].count.TailProbes, p.side[0].count.Timeouts)
 		if got > 1.5 {
 			t.Errorf("%.3f responses for one that was needed", got)
@@ -73,7 +74,7 @@ func TestPairStress(t *testing.T) {
 
 func stress(t *testing.T, seed uint64, sel bool) {
 	r := rand.New(rand.NewPCG(seed, 99))
-	p := newPair(t, RC, func(_ *Config, a *Attr) { a.Selective = sel; a.RetryCnt = 7 })
+	p := newPair(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.Selective = sel; a.RetryCnt = 7 })
 	p.unruly = r
 	p.lossy(seed, [...]float64{0.02, 0.05, 0.1, 0.25}[seed%4])
 	fillRandom(r, p.data(0)[:1<<20])
@@ -90,36 +91,36 @@ func stress(t *testing.T, seed uint64, sel bool) {
 		if r.IntN(4) == 0 {
 			size = uint64(r.IntN(20))
 		}
-		wr := &SendWR{ID: uint64(n), Flags: Signaled, RemoteAddr: dataBase + at, RKey: dataKey}
+		wr := &verbs.SendWR{ID: uint64(n), Flags: verbs.Signaled, RemoteAddr: dataBase + at, RKey: dataKey}
 		if r.IntN(8) == 0 {
-			wr.Flags |= Fence
+			wr.Flags |= verbs.Fence
 		}
 		local, remote := model[0][at:at+size], model[1][at:at+size]
 		switch r.IntN(5) {
 		case 0:
-			wr.Op = OpWrite
+			wr.Op = verbs.OpWrite
 			copy(remote, local)
 		case 1, 2:
-			wr.Op = OpSend
+			wr.Op = verbs.OpSend
 			if r.IntN(2) == 0 {
-				wr.Op = OpWriteImm
+				wr.Op = verbs.OpWriteImm
 			}
-			if err := p.side[1].q.PostRecv(&RecvWR{ID: uint64(recv), SGL: []SGE{{dataBase + at, uint32(size), dataKey}}}); err != nil {
+			if err := p.side[1].q.PostRecv(&verbs.RecvWR{ID: uint64(recv), SGL: []verbs.SGE{{Addr: dataBase + at, Len: uint32(size), LKey: dataKey}}}); err != nil {
 				t.Fatal(err)
 			}
 			recv++
 			copy(remote, local)
 		case 3:
-			wr.Op = OpRead
+			wr.Op = verbs.OpRead
 			copy(local, remote)
 		case 4:
-			wr.Op, size = OpFetchAdd, 8
+			wr.Op, size = verbs.OpFetchAdd, 8
 			wr.RemoteAddr, wr.Add = dataBase+counter, uint64(n)
 			binary.NativeEndian.PutUint64(model[0][at:], sum)
 			sum += uint64(n)
 			binary.NativeEndian.PutUint64(model[1][counter:], sum)
 		}
-		wr.SGL = []SGE{{dataBase + at, uint32(size), dataKey}}
+		wr.SGL = []verbs.SGE{{Addr: dataBase + at, Len: uint32(size), LKey: dataKey}}
 		at += size
 		p.post(wr)
 		if r.IntN(3) == 0 {
@@ -131,7 +132,7 @@ func stress(t *testing.T, seed uint64, sel bool) {
 	p.run(func() bool { return len(p.side[0].cq.got) == n })
 	p.wantAll(n)
 	for i, c := range p.side[1].rq.got {
-		if c.WRID != uint64(i) || c.Status != Success {
+		if c.WRID != uint64(i) || c.Status != verbs.StatusSuccess {
 			t.Fatalf("receive %d: %+v", i, c)
 		}
 	}

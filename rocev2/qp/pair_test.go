@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // pair is two queue pairs and a wire between them in virtual time. Sending a packet takes
@@ -28,6 +28,8 @@ type pair struct {
 	drop   func(from int, p *rocev2.Packet) bool // or nil
 	unruly *rand.Rand                            // or nil: doubles and delays packets
 	out    Outbound
+
+	noDelayedAck bool // the responders send an ACK only when a packet requests it, as rxe does
 }
 
 type pairSide struct {
@@ -35,7 +37,7 @@ type pairSide struct {
 	m      *testMemory
 	cq, rq testCQ
 	count  Counters
-	events []Event
+	events []verbs.EventType
 	free   Time // when the wire is free
 	data   int  // data packets sent
 }
@@ -49,7 +51,7 @@ type flying struct {
 const pairMem = 1 << 22
 
 // newPair returns a pair in RTS, with a memory of 4 MB each at dataBase under dataKey.
-func newPair(t testing.TB, typ Type, change ...func(*Config, *Attr)) *pair {
+func newPair(t testing.TB, typ verbs.QPType, change ...func(*Config, *verbs.Attr)) *pair {
 	t.Helper()
 	p := &pair{t: t, now: 1000, delay: 10_000, each: 1_000}
 	for i := range p.side {
@@ -58,24 +60,24 @@ func newPair(t testing.TB, typ Type, change ...func(*Config, *Attr)) *pair {
 		cfg := Config{
 			QPN: uint32(0x11 * (i + 1)), Type: typ, PD: testPD, Memory: s.m, SendCQ: &s.cq, RecvCQ: &s.rq, Count: &s.count,
 			MaxSend: 4096, MaxRecv: 4096, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 256,
-			Notify: func(e Event) { s.events = append(s.events, e) },
+			Notify: func(e verbs.EventType) { s.events = append(s.events, e) },
 		}
-		a := Attr{
+		a := verbs.Attr{
 			PMTU: rocev2.PMTU256, DestQPN: uint32(0x11 * (2 - i)), QKey: 0x1234,
 			SQPSN: firstPSN, RQPSN: firstPSN,
-			Access:      mem.RemoteRead | mem.RemoteWrite | mem.RemoteAtomic,
+			Access:      verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic,
 			MaxRdAtomic: 8, MaxDestRdAtomic: 8, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
 		}
 		for _, f := range change {
 			f(&cfg, &a)
 		}
-		s.q = bringUp(t, cfg, a, RTS)
+		s.q = bringUp(t, cfg, a, verbs.StateRTS)
 		p.side[i] = s
 	}
 	return p
 }
 
-func selective(_ *Config, a *Attr) { a.Selective = true }
+func selective(_ *Config, a *verbs.Attr) { a.Selective = true }
 
 // send puts one packet of side i on the wire, if it has one.
 func (p *pair) send(i int) bool {
@@ -120,13 +122,23 @@ func (p *pair) fly(f flying) {
 // step advances to the next event. It returns false if there is none.
 func (p *pair) step() bool {
 	p.t.Helper()
+	next := p.sendBoth()
+	if next == 0 {
+		return false
+	}
+	p.advance(next)
+	return true
+}
+
+// sendBoth lets both sides send and returns the time of the next event, or 0.
+func (p *pair) sendBoth() (next Time) {
+	p.t.Helper()
 	sent := false
 	for i, s := range p.side {
 		if s.free <= p.now && p.send(i) {
 			sent = true
 		}
 	}
-	next := Time(0)
 	earliest := func(at Time) {
 		if at > p.now && (next == 0 || at < next) {
 			next = at
@@ -143,10 +155,13 @@ func (p *pair) step() bool {
 			earliest(max(d, p.now+1))
 		}
 	}
-	if next == 0 {
-		return false
-	}
-	p.now = next
+	return next
+}
+
+// advance lets packets arrive and timers expire until a time.
+func (p *pair) advance(to Time) {
+	p.t.Helper()
+	p.now = to
 	for len(p.flight) != 0 && p.flight[0].at <= p.now {
 		f := p.flight[0]
 		p.flight = p.flight[1:]
@@ -157,9 +172,11 @@ func (p *pair) step() bool {
 		p.side[f.to].q.Receive(p.now, &v)
 	}
 	for _, s := range p.side {
+		if p.noDelayedAck {
+			s.q.rsp.ack.deadline = 0
+		}
 		s.q.Expire(p.now)
 	}
-	return true
 }
 
 // run steps until done returns true, for at most a virtual minute.
@@ -176,7 +193,7 @@ func (p *pair) run(done func() bool) {
 	}
 }
 
-func (p *pair) post(wr *SendWR) {
+func (p *pair) post(wr *verbs.SendWR) {
 	p.t.Helper()
 	if err := p.side[0].q.PostSend(wr); err != nil {
 		p.t.Fatal(err)
@@ -195,7 +212,7 @@ func fillRandom(r *rand.Rand, b []byte) {
 func (p *pair) wantAll(n int) {
 	p.t.Helper()
 	for i, c := range p.side[0].cq.got {
-		if c.Status != Success || c.WRID != uint64(i) {
+		if c.Status != verbs.StatusSuccess || c.WRID != uint64(i) {
 			p.t.Fatalf("completion %d: %+v", i, c)
 		}
 	}
@@ -208,14 +225,14 @@ func (p *pair) wantAll(n int) {
 func TestPairOperations(t *testing.T) {
 	for m := rocev2.PMTU256; m <= rocev2.PMTU4096; m++ {
 		t.Run(strconv.Itoa(m.Bytes()), func(t *testing.T) {
-			p := newPair(t, RC, func(_ *Config, a *Attr) { a.PMTU = m })
+			p := newPair(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.PMTU = m })
 			r := rand.New(rand.NewPCG(1, uint64(m)))
 			fillRandom(r, p.data(0)[:1<<20])
 			fillRandom(r, p.data(1)[1<<20:2<<20])
 			id, sends := 0, 0
-			post := func(op Operation, at, n uint32, f Flags) {
-				wr := &SendWR{ID: uint64(id), Op: op, Flags: Signaled | f, RemoteAddr: dataBase + uint64(at), RKey: dataKey,
-					SGL: []SGE{{Addr: dataBase + uint64(at), Len: n, LKey: dataKey}}, Imm: uint32(id)}
+			post := func(op verbs.Op, at, n uint32, f verbs.Flags) {
+				wr := &verbs.SendWR{ID: uint64(id), Op: op, Flags: verbs.Signaled | f, RemoteAddr: dataBase + uint64(at), RKey: dataKey,
+					SGL: []verbs.SGE{{Addr: dataBase + uint64(at), Len: n, LKey: dataKey}}, Imm: uint32(id)}
 				id++
 				p.post(wr)
 			}
@@ -223,19 +240,19 @@ func TestPairOperations(t *testing.T) {
 			sizes := []uint32{0, 1, 3, pm - 1, pm, pm + 1, 2 * pm, 5*pm + 7}
 			at := uint32(0)
 			for _, n := range sizes {
-				post(OpWrite, at, n, 0)
+				post(verbs.OpWrite, at, n, 0)
 				at += n
 			}
 			wrote := at
 			read := uint32(1 << 20)
 			for _, n := range sizes {
-				post(OpRead, read, n, Fence)
+				post(verbs.OpRead, read, n, verbs.Fence)
 				read += n
 			}
 			recvAt := uint64(dataBase + 2<<20)
-			for _, op := range []Operation{OpSend, OpSendImm, OpWriteImm} {
+			for _, op := range []verbs.Op{verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm} {
 				for _, n := range sizes {
-					wr := RecvWR{ID: uint64(sends), SGL: []SGE{{Addr: recvAt, Len: n, LKey: dataKey}}}
+					wr := verbs.RecvWR{ID: uint64(sends), SGL: []verbs.SGE{{Addr: recvAt, Len: n, LKey: dataKey}}}
 					if err := p.side[1].q.PostRecv(&wr); err != nil {
 						t.Fatal(err)
 					}

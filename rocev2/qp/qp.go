@@ -5,15 +5,21 @@ package qp
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Time is a moment in nanoseconds on the engine's monotonic clock. Zero means no moment.
 type Time int64
 
+// CompletionQueue receives completions. The engine implements it.
+type CompletionQueue interface {
+	Complete(c verbs.Completion)
+}
+
 // Config is fixed for the life of a queue pair.
 type Config struct {
 	QPN       uint32
-	Type      Type
+	Type      verbs.QPType
 	SignalAll bool
 	PD        uint32
 
@@ -32,17 +38,17 @@ type Config struct {
 	MaxRecv, MaxRecvSGE int // see MaxSend
 
 	RecvCQ CompletionQueue
-	SRQ    *SRQ        // or nil
-	Held   *HoldPool   // for out-of-order packets; nil: a pool of its own, when needed
-	Notify func(Event) // or nil; called in the engine's thread
+	SRQ    *SRQ                  // or nil
+	Held   *HoldPool             // for out-of-order packets; nil: a pool of its own, when needed
+	Notify func(verbs.EventType) // or nil; called in the engine's thread
 }
 
 // QP is one queue pair. With thousands of active queue pairs none stays in the CPU caches.
 // So fields that every message touches come first in each of these structs.
 type QP struct {
 	cfg   Config
-	attr  Attr
-	state State
+	attr  attributes
+	state verbs.State
 
 	queued          bool    // in flight's queue
 	inflightPackets uint32  // this queue pair's part of flight.packets
@@ -66,7 +72,7 @@ func New(cfg Config) *QP {
 // Init is New for a queue pair that is a field of a larger struct. A QP must not be copied
 // afterwards.
 func (q *QP) Init(cfg Config) {
-	*q = QP{cfg: cfg, state: Reset}
+	*q = QP{cfg: cfg, state: verbs.StateReset}
 	q.req.q, q.rsp.q = q, q
 	q.rsp.reset()
 }
@@ -78,19 +84,19 @@ func (q *QP) Config() *Config { return &q.cfg }
 func (q *QP) QPN() uint32 { return q.cfg.QPN }
 
 // Type returns the transport service.
-func (q *QP) Type() Type { return q.cfg.Type }
+func (q *QP) Type() verbs.QPType { return q.cfg.Type }
 
 // State returns the state in the state table (state.go).
-func (q *QP) State() State { return q.state }
+func (q *QP) State() verbs.State { return q.state }
 
 // Attr returns the attributes as Modify set them, with the current PSNs.
-func (q *QP) Attr() Attr {
-	a := q.attr
+func (q *QP) Attr() verbs.Attr {
+	a := q.attr.all()
 	a.State = q.state
-	if q.state != Reset && q.state != Init {
+	if q.state != verbs.StateReset && q.state != verbs.StateInit {
 		a.RQPSN = q.rsp.expected
 	}
-	if q.state >= RTS {
+	if q.state >= verbs.StateRTS {
 		a.SQPSN = q.req.psn(q.req.sndMax)
 	}
 	return a
@@ -125,7 +131,7 @@ func (q *QP) NextAck(now Time, out *Outbound) bool { return q.rsp.nextAck(now, o
 
 // NextData writes the next packet of data to out: a request or a READ response, by turns.
 // It returns false if no packet may be sent now; SendLimit returns why. Receive, Expire,
-// PostSend and Flight.Turn may change that.
+// PostSend, Modify and Flight.Turn may change that.
 func (q *QP) NextData(now Time, out *Outbound) bool {
 	if q.rsp.readFirst {
 		q.rsp.readFirst = false
@@ -149,7 +155,7 @@ func (q *QP) AskAck() { q.req.requestAckNext() }
 // AskNow sets AckReq in the packet that NextData has just written, if it belongs to a SEND
 // or WRITE. The engine uses it if it will not call NextData again soon.
 func (q *QP) AskNow(now Time, out *Outbound) {
-	if q.cfg.Type == RC && out.fill == filler(&q.req) && !out.AckReq {
+	if q.cfg.Type == verbs.RC && out.fill == filler(&q.req) && !out.AckReq {
 		q.req.requestAckNow(now, out)
 	}
 }
@@ -172,27 +178,27 @@ func (q *QP) Expire(now Time) {
 
 // PostSend puts a work request on the send queue. After an error nothing was queued. In
 // ERR the work request completes as flushed.
-func (q *QP) PostSend(wr *SendWR) error { return q.req.post(wr) }
+func (q *QP) PostSend(wr *verbs.SendWR) error { return q.req.post(wr) }
 
 // PostRecv puts a work request on the receive queue.
-func (q *QP) PostRecv(wr *RecvWR) error { return q.rsp.post(wr) }
+func (q *QP) PostRecv(wr *verbs.RecvWR) error { return q.rsp.post(wr) }
 
 // fail moves the queue pair to ERR: every work request completes, in order. The failed one
 // completes with its status, the others as flushed. Earlier ones are flushed too: a READ
 // whose response was lost cannot be repeated. Responses of the responder that are due
 // still leave; the last is the NAK.
-func (q *QP) fail(now Time, e Event) {
-	if q.state == Err || q.state == Reset {
+func (q *QP) fail(now Time, e verbs.EventType) {
+	if q.state == verbs.StateErr || q.state == verbs.StateReset {
 		return
 	}
-	q.state = Err
+	q.state = verbs.StateErr
 	q.req.flush(now)
 	q.rsp.flush(now)
 	q.updateInflight()
 	q.notify(e)
 }
 
-func (q *QP) notify(e Event) {
+func (q *QP) notify(e verbs.EventType) {
 	if e != 0 && q.cfg.Notify != nil {
 		q.cfg.Notify(e)
 	}

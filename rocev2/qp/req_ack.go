@@ -4,6 +4,7 @@ package qp
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // receiveAck processes an ACK, NAK or RNR NAK (IBTA 9.7.5.2, 9.7.6).
@@ -49,7 +50,7 @@ func (r *requester) onNAK(now Time, n int64, code rocev2.NAKCode) {
 		c.StaleAnswer++
 		return
 	}
-	status := BadResponse // a reserved code
+	status := verbs.StatusBadResponse // a reserved code
 	switch code {
 	case rocev2.NAKPSNSequence:
 		c.SeqErr++
@@ -57,13 +58,13 @@ func (r *requester) onNAK(now Time, n int64, code rocev2.NAKCode) {
 		return
 	case rocev2.NAKInvalidRequest:
 		c.NakInvalid++
-		status = RemoteInvalidRequest
+		status = verbs.StatusRemoteInvalidRequest
 	case rocev2.NAKRemoteAccess:
 		c.NakAccess++
-		status = RemoteAccess
+		status = verbs.StatusRemoteAccess
 	case rocev2.NAKRemoteOp:
 		c.NakOperation++
-		status = RemoteOperation
+		status = verbs.StatusRemoteOperation
 	}
 	if uint64(n) > r.sndUna {
 		r.advanceUna(now, uint64(n))
@@ -73,7 +74,7 @@ func (r *requester) onNAK(now Time, n int64, code rocev2.NAKCode) {
 }
 
 // fail ends the connection with an error of the work request of packet n.
-func (r *requester) fail(now Time, n uint64, status Status) {
+func (r *requester) fail(now Time, n uint64, status verbs.Status) {
 	if i := r.locate(n); i != r.tail {
 		r.at(i).status = status
 	}
@@ -83,7 +84,7 @@ func (r *requester) fail(now Time, n uint64, status Status) {
 // abort is QP.fail for the requester. No NAK is sent: nothing leaves in ERR after an error
 // of the requester (IBTA 10.3.1).
 func (r *requester) abort(now Time) {
-	if r.q.state != Err && r.q.state != Reset {
+	if r.q.state != verbs.StateErr && r.q.state != verbs.StateReset {
 		r.q.rsp.discard()
 	}
 	r.q.fail(now, 0)
@@ -96,7 +97,7 @@ func (r *requester) onSequenceNAK(now Time, n uint64) {
 		return // rxe sends this NAK for packets after one that got an RNR NAK
 	}
 	r.onAcked(now, n)
-	if r.q.state == Err {
+	if r.q.state == verbs.StateErr {
 		return
 	}
 	if r.nakAt != 0 && r.nakFor == n && now-r.nakAt < r.roundTrip() {

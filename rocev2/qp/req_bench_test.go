@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // nullMemory accepts every access and copies nothing, so that the benchmarks measure the
@@ -15,7 +16,7 @@ type nullMemory struct{ *testMemory }
 // nullCQ counts completions.
 type nullCQ struct{ n int }
 
-func (c *nullCQ) Complete(Completion) { c.n++ }
+func (c *nullCQ) Complete(verbs.Completion) { c.n++ }
 
 // answers returns frames of ACKs, one for each of the first n packets.
 func answers(t testing.TB, n, every int) []rocev2.Packet {
@@ -31,7 +32,7 @@ func answers(t testing.TB, n, every int) []rocev2.Packet {
 // ACKs can be built in advance.
 func sendLoop(t testing.TB, n, per int) func() {
 	cq := &nullCQ{}
-	x := newSource(t, RC, func(c *Config, a *Attr) {
+	x := newSource(t, verbs.RC, func(c *Config, a *verbs.Attr) {
 		a.PMTU = rocev2.PMTU1024
 		c.SendCQ = cq
 	})
@@ -39,7 +40,7 @@ func sendLoop(t testing.TB, n, per int) func() {
 	flight := NewFlight()
 	x.q.SetFlight(&flight)
 	acks := answers(t, n, per)
-	wr := x.wr(OpWrite, uint32(per)*1024, Signaled)
+	wr := x.wr(verbs.OpWrite, uint32(per)*1024, verbs.Signaled)
 	now := Time(1000)
 	return func() {
 		r := &x.q.req
@@ -97,8 +98,8 @@ func TestSendAllocates(t *testing.T) {
 // Loss and a READ with gaps do not allocate either.
 func TestLossAllocates(t *testing.T) {
 	for _, sel := range []bool{false, true} {
-		x := newSource(t, RC, func(c *Config, a *Attr) { a.Selective, c.SendCQ = sel, &nullCQ{} })
-		wr, rd := x.wr(OpWrite, 8*256, 0), x.wr(OpRead, 8*256, 0)
+		x := newSource(t, verbs.RC, func(c *Config, a *verbs.Attr) { a.Selective, c.SendCQ = sel, &nullCQ{} })
+		wr, rd := x.wr(verbs.OpWrite, 8*256, 0), x.wr(verbs.OpRead, 8*256, 0)
 		first := 0
 		frames := func() (f []rocev2.Packet) {
 			add := func(d rocev2.Datagram) { f = append(f, build(t, d)) }

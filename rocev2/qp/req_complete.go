@@ -2,13 +2,15 @@
 
 package qp
 
+import "github.com/softroce/softroce-xdp/rocev2/verbs"
+
 // retire completes the work requests that are done, in order (IBTA 10.8.5). The first
 // failed one ends the connection.
 func (r *requester) retire(now Time) {
 	for r.head != r.tail {
 		w := r.at(r.head)
 		switch {
-		case w.status != Success:
+		case w.status != verbs.StatusSuccess:
 			r.abort(now)
 			return
 		case w.packets == 0 || w.isRead():
@@ -35,31 +37,31 @@ func (r *requester) idle(now Time) {
 	r.notifyDrained()
 }
 
-// notifyDrained reports EventDrained once, when nothing is outstanding in SQD (IBTA
+// notifyDrained reports EventQPDrained once, when nothing is outstanding in SQD (IBTA
 // 10.3.1).
 func (r *requester) notifyDrained() {
-	if !r.draining || r.q.state != SQD || r.sndUna != r.sndMax || r.reads.n != 0 {
+	if !r.draining || r.q.state != verbs.StateSQD || r.sndUna != r.sndMax || r.reads.n != 0 {
 		return
 	}
 	if r.head != r.tail && r.at(r.head).first < r.sndMax {
 		return
 	}
 	r.draining = false
-	r.q.notify(EventDrained)
+	r.q.notify(verbs.EventQPDrained)
 }
 
 // complete puts the completion of w on the completion queue, if w asks for one. Errors
 // always have a completion (IBTA 10.7.3.1).
 func (r *requester) complete(w *wqe) {
 	cfg := &r.q.cfg
-	if w.status == Success && w.flags&Signaled == 0 && !cfg.SignalAll {
+	if w.status == verbs.StatusSuccess && w.flags&verbs.Signaled == 0 && !cfg.SignalAll {
 		return
 	}
-	c := Completion{WRID: w.id, QPN: cfg.QPN, Status: w.status, Op: w.op}
-	if w.status == WRFlushed {
+	c := verbs.Completion{WRID: w.id, QPN: cfg.QPN, Status: w.status, Op: w.op}
+	if w.status == verbs.StatusWRFlushed {
 		cfg.Count.Flushed++
 	}
-	if w.isRead() && w.status == Success {
+	if w.isRead() && w.status == verbs.StatusSuccess {
 		c.Bytes = w.length
 	}
 	cfg.SendCQ.Complete(c)
@@ -67,17 +69,17 @@ func (r *requester) complete(w *wqe) {
 
 // fault ends w with a status of the requester's own, after the work requests before w are
 // done.
-func (r *requester) fault(now Time, w *wqe, status Status) {
+func (r *requester) fault(now Time, w *wqe, status verbs.Status) {
 	r.q.cfg.Count.LocalError++
 	w.status = status
 	r.haltAt = min(r.haltAt, w.first)
-	if r.q.cfg.Type == RC {
+	if r.q.cfg.Type == verbs.RC {
 		r.retire(now)
 		return
 	}
 	// UC and UD go from RTS to SQE, not to ERR (IBTA 10.3.1).
-	if r.q.state == RTS {
-		r.q.state = SQE
+	if r.q.state == verbs.StateRTS {
+		r.q.state = verbs.StateSQE
 	}
 	r.flush(now)
 }
@@ -88,8 +90,8 @@ func (r *requester) flush(now Time) {
 	for r.head != r.tail {
 		w := r.at(r.head)
 		r.head++
-		if w.status == Success {
-			w.status = WRFlushed
+		if w.status == verbs.StatusSuccess {
+			w.status = verbs.StatusWRFlushed
 		}
 		r.complete(w)
 	}

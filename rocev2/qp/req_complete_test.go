@@ -7,24 +7,25 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// SQD: a message that has begun continues, the next one does not begin. EventDrained is
+// SQD: a message that has begun continues, the next one does not begin. EventQPDrained is
 // reported once, when nothing is outstanding (IBTA 10.3.1).
 func TestDrain(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpWrite, 600, 0)
-	x.post(OpWrite, 1, 0)
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpWrite, 600, 0)
+	x.post(verbs.OpWrite, 1, 0)
 	if got := x.sends(1); len(got) != 1 {
 		t.Fatal("nothing is sent")
 	}
-	modify := func(to State) {
+	modify := func(to verbs.State) {
 		t.Helper()
-		if err := x.q.Modify(Attr{State: to}, MaskState); err != nil {
+		if err := x.q.Modify(verbs.Attr{State: to}, verbs.MaskState); err != nil {
 			t.Fatal(err)
 		}
 	}
-	modify(SQD)
+	modify(verbs.StateSQD)
 	x.wantSent("1 2A")
 	x.ack(1)
 	x.nak(2, rocev2.NAKPSNSequence)
@@ -33,17 +34,17 @@ func TestDrain(t *testing.T) {
 		t.Error("drained too early")
 	}
 	x.ack(2)
-	if !slices.Equal(x.events, []Event{EventDrained}) {
+	if !slices.Equal(x.events, []verbs.EventType{verbs.EventQPDrained}) {
 		t.Errorf("events %v", x.events)
 	}
 	x.wantSent("")
-	modify(RTS)
+	modify(verbs.StateRTS)
 	x.wantSent("3A")
 	x.ack(3)
-	x.wantDone(0, Success, Success)
+	x.wantDone(0, verbs.StatusSuccess, verbs.StatusSuccess)
 	x.events = nil
-	modify(SQD)
-	if !slices.Equal(x.events, []Event{EventDrained}) {
+	modify(verbs.StateSQD)
+	if !slices.Equal(x.events, []verbs.EventType{verbs.EventQPDrained}) {
 		t.Errorf("idle: events %v", x.events)
 	}
 	if a := x.q.Attr(); a.SQPSN != psn(4) {

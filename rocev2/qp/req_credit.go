@@ -2,7 +2,10 @@
 
 package qp
 
-import "github.com/softroce/softroce-xdp/rocev2"
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 const ssnMask = 1<<24 - 1
 
@@ -37,9 +40,9 @@ func (c *credit) covers(ssn uint32) bool {
 // SEND, the last packet of a WRITE with immediate.
 func (w *wqe) takesReceive(n uint64) bool {
 	switch w.op {
-	case OpSend, OpSendImm, OpSendInv:
+	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv:
 		return true
-	case OpWriteImm:
+	case verbs.OpWriteImm:
 		return n+1 == w.end()
 	}
 	return false

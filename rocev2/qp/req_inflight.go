@@ -2,6 +2,8 @@
 
 package qp
 
+import "github.com/softroce/softroce-xdp/rocev2/verbs"
+
 // Bounds of the packets outstanding to one destination. A softroce receiver has 4096
 // frames, and a packet of PMTU 4096 takes two. Other receivers are not known to have fewer.
 const (
@@ -36,6 +38,7 @@ type Flight struct {
 
 	window       uint64 // bytes, 0 = no limit
 	bytes        uint64 // frames of SEND and WRITE outstanding
+	answeredAt   Time   // when packets outstanding were last acknowledged
 	bypassWindow bool   // window and queue do not apply to the packets sent now
 
 	queueHead, queueTail *QP
@@ -51,6 +54,9 @@ func (f *Flight) Used() int { return int(f.packets) }
 
 // Waiting reports whether queue pairs are queued.
 func (f *Flight) Waiting() bool { return f.queueHead != nil }
+
+// Head returns the first queue pair that is queued, or nil.
+func (f *Flight) Head() *QP { return f.queueHead }
 
 // Turn starts the service of the queue's head if no queue pair is being served and there
 // is room. It returns the queue pair whose NextData the engine must call, or nil.
@@ -90,12 +96,12 @@ func (q *QP) Waits() bool { return q.queued }
 
 // updateInflight updates the queue pair's part of the outstanding packets.
 func (q *QP) updateInflight() {
-	if q.flight == nil || q.cfg.Type != RC {
+	if q.flight == nil || q.cfg.Type != verbs.RC {
 		return
 	}
 	r := &q.req
 	q.setInflight(uint32(r.sndMax - r.oldestUnanswered()))
-	if r.head == r.tail || q.state != RTS && q.state != SQD {
+	if r.head == r.tail || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
 		q.flight.remove(q)
 	}
 }
@@ -110,7 +116,11 @@ func (q *QP) setInflight(n uint32) {
 	if n == 0 {
 		q.addInflightBytes(-int64(q.inflightBytes))
 	}
-	if n < was && f.limit < maxInflight {
+	if n >= was {
+		return
+	}
+	f.answeredAt = max(f.answeredAt, q.req.now) // 0 after RESET and ERR
+	if f.limit < maxInflight {
 		if f.ackedRest += was - n; f.ackedRest >= f.limit {
 			f.ackedRest = 0
 			f.limit = min(f.limit+inflightStep, maxInflight)
@@ -173,7 +183,8 @@ func (f *Flight) room(n, size uint32) uint32 {
 }
 
 // admit returns how many of the queue pair's next packets may leave. If none may, it
-// enqueues the queue pair.
+// enqueues the queue pair. The limits may have become smaller since it sent its last
+// packets, and none of those may have requested an ACK: its timer has to run.
 func (q *QP) admit(n, size uint32) uint32 {
 	f := q.flight
 	if f == nil {
@@ -186,9 +197,17 @@ func (q *QP) admit(n, size uint32) uint32 {
 	}
 	if !f.bypassWindow {
 		f.enqueue(q, n, size)
+		if r := &q.req; r.sndUna < r.sndMax {
+			r.rto.armTail(r.now, r.sndMax-1)
+		}
 	}
 	return 0
 }
+
+// blockedInSilence reports that the queue pair is queued and that its destination has not
+// responded to anything since the given time. The packet that would request the ACK may
+// find no room then until an ACK has come.
+func (q *QP) blockedInSilence(since Time) bool { return q.queued && q.flight.answeredAt <= since }
 
 // mayServe reports that no other queue pair is before q.
 func (f *Flight) mayServe(q *QP) bool {

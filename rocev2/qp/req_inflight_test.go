@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // sharedDest is many pairs whose requesters send to one destination.
@@ -16,10 +18,10 @@ type sharedDest struct {
 	checks    int
 }
 
-func newSharedDest(t *testing.T, n int) *sharedDest {
+func newSharedDest(t *testing.T, n int, change ...func(*Config, *verbs.Attr)) *sharedDest {
 	c := &sharedDest{flight: NewFlight()}
 	for range n {
-		p := newPair(t, RC, selective)
+		p := newPair(t, verbs.RC, append(change, selective)...)
 		p.side[0].q.SetFlight(&c.flight)
 		c.pairs = append(c.pairs, p)
 	}
@@ -65,14 +67,41 @@ func (c *sharedDest) step(p *pair) {
 	p.side[0].q.EndTurn()
 }
 
+// stepAll advances all pairs to the next event of any of them. Each may send when it has
+// the turn, in random order. It returns false if there is no event.
+func (c *sharedDest) stepAll(r *rand.Rand) bool {
+	next := Time(0)
+	turn := c.flight.Turn()
+	for _, i := range r.Perm(len(c.pairs)) {
+		p := c.pairs[i]
+		if at := p.sendBoth(); at != 0 && (next == 0 || at < next) {
+			next = at
+		}
+		if turn == p.side[0].q {
+			turn.EndTurn()
+			turn = c.flight.Turn()
+		}
+	}
+	if turn != nil {
+		turn.EndTurn()
+		next = c.pairs[0].now + 1
+	}
+	for _, p := range c.pairs {
+		if next != 0 {
+			p.advance(next)
+		}
+	}
+	return next != 0
+}
+
 // transfer sends n messages of size bytes on each pair. It returns the most packets in flight
 // at once, and the messages of the slowest pair when the first pair was done.
-func (c *sharedDest) transfer(t *testing.T, op Operation, n int, size uint32) (most uint32, slowest int) {
+func (c *sharedDest) transfer(t *testing.T, op verbs.Op, n int, size uint32) (most uint32, slowest int) {
 	t.Helper()
 	for _, p := range c.pairs {
 		for i := range n {
-			p.post(&SendWR{ID: uint64(i), Op: op, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
-				SGL: []SGE{{Addr: dataBase, Len: size, LKey: dataKey}}})
+			p.post(&verbs.SendWR{ID: uint64(i), Op: op, Flags: verbs.Signaled, RemoteAddr: dataBase, RKey: dataKey,
+				SGL: []verbs.SGE{{Addr: dataBase, Len: size, LKey: dataKey}}})
 		}
 	}
 	slowest = -1
@@ -101,7 +130,7 @@ func (c *sharedDest) transfer(t *testing.T, op Operation, n int, size uint32) (m
 // All pairs together have no more packets in flight than a receiver has frames, whatever
 // their windows are, and none starves.
 func TestFlight(t *testing.T) {
-	for _, op := range []Operation{OpWrite, OpRead} {
+	for _, op := range []verbs.Op{verbs.OpWrite, verbs.OpRead} {
 		for _, n := range []int{1, 16, 40} {
 			t.Run(fmt.Sprintf("op%d/%d", op, n), func(t *testing.T) {
 				const size, packets = 64 << 10, 256
@@ -126,7 +155,7 @@ func TestFlight(t *testing.T) {
 // so that the link is never idle between them.
 func TestFlightOfLongReads(t *testing.T) {
 	c := newSharedDest(t, 1)
-	most, _ := c.transfer(t, OpRead, 4, maxInflight*256)
+	most, _ := c.transfer(t, verbs.OpRead, 4, maxInflight*256)
 	if most <= maxInflight || most > maxInflight*3/2 {
 		t.Errorf("%d packets in flight at the most, want up to half a READ more than %d", most, maxInflight)
 	}
@@ -138,7 +167,7 @@ func TestFlightLoss(t *testing.T) {
 	for i, p := range c.pairs {
 		p.lossy(uint64(i), 0.02)
 	}
-	c.transfer(t, OpWrite, 20, 64<<10)
+	c.transfer(t, verbs.OpWrite, 20, 64<<10)
 	if l := c.flight.limit; l == maxInflight || l < minInflight {
 		t.Errorf("after losses the limit is %d", l)
 	}
@@ -147,7 +176,7 @@ func TestFlightLoss(t *testing.T) {
 		p.side[0].cq.got = nil
 	}
 	for range 10 {
-		c.transfer(t, OpWrite, 20, 64<<10)
+		c.transfer(t, verbs.OpWrite, 20, 64<<10)
 		for _, p := range c.pairs {
 			p.side[0].cq.got = nil
 		}
@@ -165,11 +194,11 @@ func TestFlightReleases(t *testing.T) {
 		c.flight.SetWindow(20_000)
 		for _, p := range c.pairs {
 			for i := range 8 {
-				op := OpRead
+				op := verbs.OpRead
 				if i%2 != 0 {
-					op = OpWrite
+					op = verbs.OpWrite
 				}
-				p.post(&SendWR{ID: uint64(i), Op: op, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 100 << 10, LKey: dataKey}}})
+				p.post(&verbs.SendWR{ID: uint64(i), Op: op, RemoteAddr: dataBase, RKey: dataKey, SGL: []verbs.SGE{{Addr: dataBase, Len: 100 << 10, LKey: dataKey}}})
 			}
 		}
 		for range r.IntN(300) {
@@ -181,13 +210,30 @@ func TestFlightReleases(t *testing.T) {
 			case 0:
 				q.SetFlight(nil)
 			case 1:
-				_ = q.Modify(Attr{State: Err}, MaskState)
+				_ = q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState)
 			case 2:
-				_ = q.Modify(Attr{State: Reset}, MaskState)
+				_ = q.Modify(verbs.Attr{State: verbs.StateReset}, verbs.MaskState)
 			}
 		}
 		if f := &c.flight; f.packets != 0 || f.Waiting() || f.serving != nil || f.bytes != 0 {
 			t.Fatalf("left over: %+v", *f)
 		}
+	}
+}
+
+// A queue pair that fails has no time of its own any more. The time of the last ACK of its
+// destination stays: otherwise the others there would be taken for blocked in silence.
+func TestFailedQueuePairKeepsAnsweredAt(t *testing.T) {
+	f := NewFlight()
+	q := New(Config{QPN: 1, Type: verbs.RC, Count: &Counters{}})
+	q.state = verbs.StateRTS
+	q.SetFlight(&f)
+	q.req.start()
+	q.req.sndMax, q.req.now = 3, 100
+	q.updateInflight()
+	f.answeredAt = 50
+	q.fail(200, 0)
+	if f.Used() != 0 || f.answeredAt < 50 {
+		t.Errorf("%d packets in flight, last ACK at %d, want 0 and 50", f.Used(), f.answeredAt)
 	}
 }

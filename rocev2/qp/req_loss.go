@@ -2,6 +2,8 @@
 
 package qp
 
+import "github.com/softroce/softroce-xdp/rocev2/verbs"
+
 // Retransmission. A standard responder drops all packets after a gap: all packets from the
 // gap on are sent again (rewind, go-back-N). A softroce peer buffers up to 128 packets and
 // reports them (SACK): only the missing packets are sent again (scoreboard).
@@ -47,7 +49,9 @@ func (r *requester) retransmittable(n uint64) (i uint32, ok bool) {
 
 // probesRead reports that a probe asks for data of w, the oldest READ or ATOMIC: its
 // request was executed.
-func (r *requester) probesRead(w *wqe) bool { return w.end() <= r.sndUna && w.status == Success }
+func (r *requester) probesRead(w *wqe) bool {
+	return w.end() <= r.sndUna && w.status == verbs.StatusSuccess
+}
 
 // retransmitDue reports that nextRetransmit has a packet.
 func (r *requester) retransmitDue() bool {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // lossy drops this share of all packets, in both directions.
@@ -18,11 +19,11 @@ func (p *pair) lossy(seed uint64, share float64) {
 
 // transfer sends n messages of size bytes and returns the data packets sent per packet
 // needed.
-func (p *pair) transfer(op Operation, n int, size uint32) float64 {
+func (p *pair) transfer(op verbs.Op, n int, size uint32) float64 {
 	p.t.Helper()
 	r := rand.New(rand.NewPCG(2, 2))
 	from, to := 0, 1
-	if op == OpRead {
+	if op == verbs.OpRead {
 		from, to = 1, 0
 	}
 	fillRandom(r, p.data(from)[:1<<20])
@@ -31,13 +32,13 @@ func (p *pair) transfer(op Operation, n int, size uint32) float64 {
 	for posted < n || len(p.side[0].cq.got) < n {
 		for posted < n && posted-len(p.side[0].cq.got) < 64 {
 			at := dataBase + uint64(posted)%slots*uint64(size)
-			if op == OpSend {
-				if err := p.side[1].q.PostRecv(&RecvWR{SGL: []SGE{{Addr: at, Len: size, LKey: dataKey}}}); err != nil {
+			if op == verbs.OpSend {
+				if err := p.side[1].q.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{{Addr: at, Len: size, LKey: dataKey}}}); err != nil {
 					p.t.Fatal(err)
 				}
 			}
-			p.post(&SendWR{ID: uint64(posted), Op: op, Flags: Signaled, RemoteAddr: at, RKey: dataKey,
-				SGL: []SGE{{Addr: at, Len: size, LKey: dataKey}}})
+			p.post(&verbs.SendWR{ID: uint64(posted), Op: op, Flags: verbs.Signaled, RemoteAddr: at, RKey: dataKey,
+				SGL: []verbs.SGE{{Addr: at, Len: size, LKey: dataKey}}})
 			posted++
 		}
 		before := len(p.side[0].cq.got)
@@ -58,25 +59,25 @@ func TestLossEfficiency(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		selective bool
-		op        Operation
+		op        verbs.Op
 		size      uint32
 		share     float64
 		limit     float64
 	}{
-		{"standard/write/5%", false, OpWrite, 16 << 10, 0.05, 2},
-		{"standard/write/1%", false, OpWrite, 16 << 10, 0.01, 1.4},
-		{"standard/send/5%", false, OpSend, 1000, 0.05, 2},
-		{"standard/read/5%", false, OpRead, 16 << 10, 0.05, 2},
-		{"selective/write/5%", true, OpWrite, 16 << 10, 0.05, 1.15},
-		{"selective/write/1%", true, OpWrite, 16 << 10, 0.01, 1.05},
-		{"selective/send/5%", true, OpSend, 1000, 0.05, 1.15},
-		{"selective/read/5%", true, OpRead, 16 << 10, 0.05, 1.15},
-		{"selective/small/5%", true, OpWrite, 64, 0.05, 1.2},
-		{"standard/small/5%", false, OpWrite, 64, 0.05, 2},
+		{"standard/write/5%", false, verbs.OpWrite, 16 << 10, 0.05, 2},
+		{"standard/write/1%", false, verbs.OpWrite, 16 << 10, 0.01, 1.4},
+		{"standard/send/5%", false, verbs.OpSend, 1000, 0.05, 2},
+		{"standard/read/5%", false, verbs.OpRead, 16 << 10, 0.05, 2},
+		{"selective/write/5%", true, verbs.OpWrite, 16 << 10, 0.05, 1.15},
+		{"selective/write/1%", true, verbs.OpWrite, 16 << 10, 0.01, 1.05},
+		{"selective/send/5%", true, verbs.OpSend, 1000, 0.05, 1.15},
+		{"selective/read/5%", true, verbs.OpRead, 16 << 10, 0.05, 1.15},
+		{"selective/small/5%", true, verbs.OpWrite, 64, 0.05, 1.2},
+		{"standard/small/5%", false, verbs.OpWrite, 64, 0.05, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(3) {
-				p := newPair(t, RC, func(_ *Config, a *Attr) { a.Selective = c.selective })
+				p := newPair(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.Selective = c.selective })
 				p.lossy(seed, c.share)
 				n := 300
 				if c.size < 2000 {
@@ -97,16 +98,16 @@ func TestLossEfficiency(t *testing.T) {
 // The Missed count: a READ request sent again reveals no loss of ours, because its response
 // was lost. A WRITE sent again after a NAK does.
 func TestRequesterMissed(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpRead, 4*256, 0)
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpRead, 4*256, 0)
 	x.sends(9)
 	x.response(0, 0, 1, 4*256)
 	x.response(0, 2, 4, 4*256) // 1 is missing
 	if !x.q.NextData(x.now, &x.out) || !x.out.Again || !x.out.Lost || x.out.Missed != 0 {
 		t.Errorf("READ request again: %+v", x.out)
 	}
-	x = newSource(t, RC)
-	x.post(OpWrite, 4*256, 0)
+	x = newSource(t, verbs.RC)
+	x.post(verbs.OpWrite, 4*256, 0)
 	x.sends(9)
 	x.nak(1, rocev2.NAKPSNSequence)
 	if !x.q.NextData(x.now, &x.out) || !x.out.Again || x.out.Missed != 1 {
@@ -137,8 +138,8 @@ func TestLost(t *testing.T) {
 			t.Errorf("sent %q, want %q", got, want)
 		}
 	}
-	silent := newSource(t, RC)
-	silent.post(OpWrite, 4*256, 0)
+	silent := newSource(t, verbs.RC)
+	silent.post(verbs.OpWrite, 4*256, 0)
 	lost(silent, "....")
 	for silent.count.Timeouts < 3 {
 		silent.expire()
@@ -147,14 +148,14 @@ func TestLost(t *testing.T) {
 	silent.ack(0)
 	lost(silent, "LL")
 
-	told := newSource(t, RC)
-	told.post(OpWrite, 4*256, 0)
+	told := newSource(t, verbs.RC)
+	told.post(verbs.OpWrite, 4*256, 0)
 	lost(told, "....")
 	told.nak(1, rocev2.NAKPSNSequence)
 	lost(told, "LLL")
 
-	unready := newSource(t, RC)
-	unready.post(OpSend, 4*256, 0)
+	unready := newSource(t, verbs.RC)
+	unready.post(verbs.OpSend, 4*256, 0)
 	lost(unready, "....")
 	unready.rnr(0, 1)
 	unready.expire()
@@ -167,13 +168,13 @@ func TestLost(t *testing.T) {
 // directions of a link of 200 Mbit/s.
 func TestLossReadAndWrite(t *testing.T) {
 	const messages, size, outstanding = 300, 64 << 10, 8
-	took := func(op Operation, share float64, seed uint64) Time {
-		p := newPair(t, RC, func(_ *Config, a *Attr) { a.PMTU = rocev2.PMTU1024 })
+	took := func(op verbs.Op, share float64, seed uint64) Time {
+		p := newPair(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.PMTU = rocev2.PMTU1024 })
 		p.each, p.delay = 45_000, 50_000
 		dest := &sharedDest{flight: NewFlight()}
 		p.side[0].q.SetFlight(&dest.flight)
 		p.lossy(seed, share)
-		wr := &SendWR{Op: op, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: size, LKey: dataKey}}}
+		wr := &verbs.SendWR{Op: op, Flags: verbs.Signaled, RemoteAddr: dataBase, RKey: dataKey, SGL: []verbs.SGE{{Addr: dataBase, Len: size, LKey: dataKey}}}
 		for posted, start := 0, p.now; ; {
 			done := len(p.side[0].cq.got)
 			if done == messages {
@@ -192,7 +193,7 @@ func TestLossReadAndWrite(t *testing.T) {
 	}
 	for _, share := range []float64{0, 0.01, 0.05} {
 		for seed := range uint64(5) {
-			write, read := took(OpWrite, share, seed), took(OpRead, share, seed)
+			write, read := took(verbs.OpWrite, share, seed), took(verbs.OpRead, share, seed)
 			if ratio := float64(write) / float64(read); ratio < 0.9 {
 				t.Errorf("%.0f %% lost, seed %d: READ reaches %.2f of WRITE", 100*share, seed, ratio)
 			}

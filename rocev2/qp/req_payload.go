@@ -2,7 +2,10 @@
 
 package qp
 
-import "github.com/softroce/softroce-xdp/rocev2/mem"
+import (
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 // fillPayload reads the data of a packet. If the sender's own memory does not allow it,
 // the work request ends with a local protection error after those before it are done. Its
@@ -22,30 +25,30 @@ func (r *requester) dropPayload(o *Outbound) { r.payloadTaken(r.at(o.wqe)) }
 // payloadTaken completes a message of UC or UD, which is done when its last packet has been
 // sent (IBTA 9.8.2, 9.8.3).
 func (r *requester) payloadTaken(w *wqe) {
-	if r.q.cfg.Type != RC && r.sndNxt == w.end() {
+	if r.q.cfg.Type != verbs.RC && r.sndNxt == w.end() {
 		r.completeUnreliable(r.now)
 	}
 }
 
 // faultStatus returns the status of a work request whose own list was refused.
-func faultStatus(f mem.Fault) Status {
+func faultStatus(f mem.Fault) verbs.Status {
 	if f == mem.FaultBackend {
-		return LocalQPOperation
+		return verbs.StatusLocalQPOperation
 	}
-	return LocalProtection
+	return verbs.StatusLocalProtection
 }
 
 // gather copies the message's data at off to dst.
 func (r *requester) gather(w *wqe, off uint32, dst []byte) mem.Fault {
 	cfg := &r.q.cfg
 	switch {
-	case w.flags&Inline != 0:
+	case w.flags&verbs.Inline != 0:
 		copy(dst, w.x.data[off:])
 		return mem.FaultNone
 	case !w.sglInExtra:
 		return cfg.Memory.ReadLocal(cfg.PD, w.sge.LKey, w.sge.Addr+uint64(off), dst)
 	}
-	return w.x.each(off, len(dst), func(e *SGE, at uint64, n int) (f mem.Fault) {
+	return w.x.each(off, len(dst), func(e *verbs.SGE, at uint64, n int) (f mem.Fault) {
 		f = cfg.Memory.ReadLocal(cfg.PD, e.LKey, at, dst[:n])
 		dst = dst[n:]
 		return f
@@ -61,7 +64,7 @@ func (r *requester) scatter(w *wqe, off uint32, src []byte) mem.Fault {
 	if !w.sglInExtra {
 		return cfg.Memory.WriteLocal(cfg.PD, w.sge.LKey, w.sge.Addr+uint64(off), src)
 	}
-	return w.x.each(off, len(src), func(e *SGE, at uint64, n int) (f mem.Fault) {
+	return w.x.each(off, len(src), func(e *verbs.SGE, at uint64, n int) (f mem.Fault) {
 		f = cfg.Memory.WriteLocal(cfg.PD, e.LKey, at, src[:n])
 		src = src[n:]
 		return f
@@ -70,7 +73,7 @@ func (r *requester) scatter(w *wqe, off uint32, src []byte) mem.Fault {
 
 // each calls f for the pieces of the list that hold n bytes from off on. It stops at the
 // first fault.
-func (x *extra) each(off uint32, n int, f func(e *SGE, at uint64, n int) mem.Fault) mem.Fault {
+func (x *extra) each(off uint32, n int, f func(e *verbs.SGE, at uint64, n int) mem.Fault) mem.Fault {
 	for i := 0; n > 0 && i < len(x.sgl); i++ {
 		e := &x.sgl[i]
 		if off >= e.Len {

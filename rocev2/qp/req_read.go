@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // READs and ATOMICs, whose responses carry data. A READ response is stored by its PSN, in
@@ -57,7 +58,7 @@ func (l *readList) toRequest(r *requester) *wqe {
 	i := l.first
 	for range l.n {
 		w := r.at(i)
-		if w.again && w.status == Success {
+		if w.again && w.status == verbs.StatusSuccess {
 			return w
 		}
 		i = w.nextRead
@@ -92,7 +93,7 @@ func (l *readList) clear(w *wqe) {
 func (r *requester) matchResponse(now Time, p *rocev2.Packet) (w *wqe, n uint64) {
 	at := r.unwrapPSN(p.BTH().PSN())
 	w = r.reads.find(r, at)
-	if w == nil || w.done || w.status != Success {
+	if w == nil || w.done || w.status != verbs.StatusSuccess {
 		r.q.cfg.Count.StaleAnswer++
 		return nil, 0
 	}
@@ -112,7 +113,7 @@ func (r *requester) matchResponse(now Time, p *rocev2.Packet) (w *wqe, n uint64)
 // 9.7.6, 9.9.2).
 func (r *requester) badResponse(now Time, w *wqe) {
 	r.q.cfg.Count.Malformed++
-	r.fault(now, w, BadResponse)
+	r.fault(now, w, verbs.StatusBadResponse)
 }
 
 // receiveRead processes a READ response. FIRST, MIDDLE and LAST are accepted in any place:
@@ -149,7 +150,7 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	}
 	w.done = w.received == w.packets
 	r.onResponse(now, w)
-	if !w.done && r.q.state != Err && r.gapDue(now, w) {
+	if !w.done && r.q.state != verbs.StateErr && r.gapDue(now, w) {
 		r.reads.request(w)
 	}
 }
@@ -292,7 +293,7 @@ func (r *requester) gapDue(now Time, w *wqe) bool {
 func (r *requester) requestAgain(now Time, out *Outbound, w *wqe, most uint32) {
 	op := opcodes[w.op][3]
 	from, to := uint32(0), uint32(1)
-	if w.op == OpRead {
+	if w.op == verbs.OpRead {
 		var ok bool
 		if from, to, ok = w.gap(w.requestedTo); !ok {
 			from, to, _ = w.gap(0)
@@ -300,18 +301,18 @@ func (r *requester) requestAgain(now Time, out *Outbound, w *wqe, most uint32) {
 		to = min(to, from+most)
 	}
 	r.header(out, w, op, r.psn(w.first+uint64(from)))
-	if w.op == OpRead {
+	if w.op == verbs.OpRead {
 		shift := 7 + r.q.attr.PMTU
 		out.VA += uint64(from) << shift
 		out.DMALen = min(w.length-from<<shift, (to-from)<<shift)
 	}
 	out.PayloadLen, out.Again, out.AckReq, out.Solicited = 0, true, true, false
 	out.Lost = !r.silentAfterTimeout
-	if out.Lost && w.op != OpRead {
+	if out.Lost && w.op != verbs.OpRead {
 		out.Missed = 1
 	}
 	// A part that was requested before gives no RTT (Karn's algorithm).
-	w.timed = w.op == OpRead && (w.requestedTo != 0 || w.requestedAt == 0)
+	w.timed = w.op == verbs.OpRead && (w.requestedTo != 0 || w.requestedAt == 0)
 	w.requestedTo, w.requestedAt, w.onePacket = to, now, false
 	r.reads.clear(w)
 	if r.gapDue(now, w) {

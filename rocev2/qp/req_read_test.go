@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // READ responses are stored by PSN, in any order. Only missing parts are requested again.
 func TestReadGaps(t *testing.T) {
-	x := newSource(t, RC)
+	x := newSource(t, verbs.RC)
 	const n = 10*256 + 7
-	x.post(OpRead, n, 0)
+	x.post(verbs.OpRead, n, 0)
 	x.wantAsked(asked{Op: rocev2.RCReadRequest, PSN: psn(0), Ack: true, VA: 0x8000, Len: n})
 	x.response(0, 0, 2, n)
 	x.response(0, 4, 5, n) // 2 and 3 are missing, or late
@@ -30,7 +31,7 @@ func TestReadGaps(t *testing.T) {
 	x.wantAsked(asked{Op: rocev2.RCReadRequest, PSN: psn(8), Ack: true, Again: true, VA: 0x8000 + 8*256, Len: 2 * 256})
 	x.wantDone(0)
 	x.response(0, 8, 10, n)
-	x.wantDone(0, Success)
+	x.wantDone(0, verbs.StatusSuccess)
 	if !bytes.Equal(x.m.regions[dataKey].data[:n], pattern(9, n)) {
 		t.Error("the data differs")
 	}
@@ -41,8 +42,8 @@ func TestReadGaps(t *testing.T) {
 
 // A softroce peer is asked for all gaps at once.
 func TestReadGapsSelective(t *testing.T) {
-	x := newSource(t, RC, selective)
-	x.post(OpRead, 10*256, 0)
+	x := newSource(t, verbs.RC, selective)
+	x.post(verbs.OpRead, 10*256, 0)
 	x.wantSent("0A")
 	x.response(0, 0, 2, 2560)
 	x.response(0, 3, 4, 2560)
@@ -54,20 +55,20 @@ func TestReadGapsSelective(t *testing.T) {
 	x.q.Expire(x.now)
 	x.wantSent("2A!")
 	x.response(0, 2, 3, 2560)
-	x.wantDone(0, Success)
+	x.wantDone(0, verbs.StatusSuccess)
 }
 
 // A response beyond a READ or ATOMIC without response is a NAK of it (IBTA 9.7.6), and a
 // READ response acknowledges all packets before its request.
 func TestImpliedNak(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpWrite, 1, 0)
-	x.post(OpRead, 600, 0)
-	x.post(OpFetchAdd, 8, 0)
-	x.post(OpWrite, 1, 0)
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpWrite, 1, 0)
+	x.post(verbs.OpRead, 600, 0)
+	x.post(verbs.OpFetchAdd, 8, 0)
+	x.post(verbs.OpWrite, 1, 0)
 	x.wantSent("0A 1A 4A 5A")
 	x.ack(5)
-	x.wantDone(0, Success)
+	x.wantDone(0, verbs.StatusSuccess)
 	x.wantSent("1A! 4A!")
 	if x.count.ImpliedNak != 2 {
 		t.Errorf("%d implied NAKs, want 2", x.count.ImpliedNak)
@@ -75,16 +76,16 @@ func TestImpliedNak(t *testing.T) {
 	x.ack(5)
 	x.wantSent("") // once per round trip
 	x.response(1, 0, 3, 600)
-	x.wantDone(1, Success)
+	x.wantDone(1, verbs.StatusSuccess)
 	x.atomic(4, 1)
-	x.wantDone(2, Success, Success)
+	x.wantDone(2, verbs.StatusSuccess, verbs.StatusSuccess)
 
-	x = newSource(t, RC)
-	x.post(OpWrite, 1, 0)
-	x.post(OpRead, 1, 0)
+	x = newSource(t, verbs.RC)
+	x.post(verbs.OpWrite, 1, 0)
+	x.post(verbs.OpRead, 1, 0)
 	x.wantSent("0A 1A")
 	x.response(1, 0, 1, 1)
-	x.wantDone(0, Success, Success)
+	x.wantDone(0, verbs.StatusSuccess, verbs.StatusSuccess)
 }
 
 // Responses of another kind or length than the request.
@@ -105,19 +106,19 @@ func TestBadResponses(t *testing.T) {
 		{"READ response to an ATOMIC", resp(3, rocev2.RCReadResponseOnly, 8, noCredits)},
 		{"RNR inside a result", rocev2.Datagram{Opcode: rocev2.RCAtomicAck, PSN: psn(3), Syndrome: rocev2.SyndromeRNR(1)}},
 	} {
-		x := newSource(t, RC)
-		x.post(OpRead, 600, 0)
-		x.post(OpFetchAdd, 8, 0)
+		x := newSource(t, verbs.RC)
+		x.post(verbs.OpRead, 600, 0)
+		x.post(verbs.OpFetchAdd, 8, 0)
 		x.wantSent("0A 3A")
 		x.in(c.d)
 		if c.d.PSN == psn(3) { // the READ before it ends first
 			x.wantDone(0)
 			x.response(0, 0, 3, 600)
-			x.wantDone(0, Success, BadResponse)
+			x.wantDone(0, verbs.StatusSuccess, verbs.StatusBadResponse)
 		} else {
-			x.wantDone(0, BadResponse, WRFlushed)
+			x.wantDone(0, verbs.StatusBadResponse, verbs.StatusWRFlushed)
 		}
-		x.wantState(Err)
+		x.wantState(verbs.StateErr)
 		if !bytes.Equal(x.m.regions[dataKey].data[600:], pattern(3, 1<<16)[600:]) {
 			t.Errorf("%s: memory was touched", c.name)
 		}
@@ -126,19 +127,19 @@ func TestBadResponses(t *testing.T) {
 
 // The requester's own memory refuses the response.
 func TestReadIntoBadMemory(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpWrite, 1, 0)
-	x.post(OpRead, 600, 0, func(wr *SendWR) { wr.SGL[0].LKey = 0xBAD })
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpWrite, 1, 0)
+	x.post(verbs.OpRead, 600, 0, func(wr *verbs.SendWR) { wr.SGL[0].LKey = 0xBAD })
 	x.wantSent("0A 1A")
 	x.response(1, 0, 1, 600)
-	x.wantDone(0, Success, LocalProtection)
-	x.wantState(Err)
+	x.wantDone(0, verbs.StatusSuccess, verbs.StatusLocalProtection)
+	x.wantState(verbs.StateErr)
 }
 
 // A READ whose responses stop is requested again from the first missing packet.
 func TestReadBreaksOff(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpRead, 6*256, 0)
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpRead, 6*256, 0)
 	x.wantSent("0A")
 	x.now += 100_000
 	x.response(0, 0, 3, 6*256)
@@ -147,14 +148,14 @@ func TestReadBreaksOff(t *testing.T) {
 	x.in(rocev2.Datagram{Opcode: rocev2.RCReadResponseLast, PSN: psn(3), Syndrome: noCredits, Payload: pattern(9, 6*256)[3*256 : 4*256]})
 	x.wantAsked(asked{Op: rocev2.RCReadRequest, PSN: psn(4), Ack: true, Again: true, VA: 0x8000 + 4*256, Len: 2 * 256})
 	x.response(0, 4, 6, 6*256)
-	x.wantDone(0, Success)
+	x.wantDone(0, verbs.StatusSuccess)
 }
 
 // A peer that sends READ responses slowly but steadily gets one probe, not one for every
 // packet.
 func TestSlowRead(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpRead, 20*256, 0)
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpRead, 20*256, 0)
 	x.wantSent("0A")
 	x.now += 50_000
 	again := 0
@@ -169,7 +170,7 @@ func TestSlowRead(t *testing.T) {
 			again += len(x.sends(10))
 		}
 	}
-	x.wantDone(0, Success)
+	x.wantDone(0, verbs.StatusSuccess)
 	if again > 3 {
 		t.Errorf("asked %d times again", again)
 	}
@@ -180,12 +181,12 @@ func TestSlowRead(t *testing.T) {
 func TestStalledRead(t *testing.T) {
 	for _, sel := range []bool{false, true} {
 		for _, sent := range []int{0, 1, 100, 511} {
-			p := newPair(t, RC, func(_ *Config, a *Attr) { a.Selective = sel })
-			p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
+			p := newPair(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.Selective = sel })
+			p.post(&verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []verbs.SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
 			p.run(func() bool { return p.side[0].q.req.rto.rtt.smoothed != 0 })
 			const n = 512
-			p.post(&SendWR{Op: OpRead, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
-				SGL: []SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
+			p.post(&verbs.SendWR{Op: verbs.OpRead, Flags: verbs.Signaled, RemoteAddr: dataBase, RKey: dataKey,
+				SGL: []verbs.SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
 			s := p.side[1]
 			p.run(func() bool { return s.data >= sent && s.q.rsp.res.responding() })
 			s.free = p.now + 2e6
@@ -205,8 +206,8 @@ func TestStalledRead(t *testing.T) {
 func TestLateRead(t *testing.T) {
 	const n = 512
 	for _, lost := range []int{0, 1, 200, n} {
-		p := newPair(t, RC, selective)
-		p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
+		p := newPair(t, verbs.RC, selective)
+		p.post(&verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []verbs.SGE{{Addr: dataBase, Len: 1, LKey: dataKey}}})
 		p.run(func() bool { return p.side[0].q.req.rto.rtt.smoothed != 0 })
 		responses := 0
 		p.drop = func(from int, _ *rocev2.Packet) bool {
@@ -216,8 +217,8 @@ func TestLateRead(t *testing.T) {
 			return from == 1 && responses <= lost
 		}
 		p.late[0] = p.now + 2e6
-		p.post(&SendWR{Op: OpRead, Flags: Signaled, RemoteAddr: dataBase, RKey: dataKey,
-			SGL: []SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
+		p.post(&verbs.SendWR{Op: verbs.OpRead, Flags: verbs.Signaled, RemoteAddr: dataBase, RKey: dataKey,
+			SGL: []verbs.SGE{{Addr: dataBase, Len: n * 256, LKey: dataKey}}})
 		p.run(func() bool { return len(p.side[0].cq.got) == 1 })
 		p.run(func() bool { return len(p.flight) == 0 })
 		if probes := p.side[0].count.TailProbes; probes == 0 {

@@ -2,7 +2,10 @@
 
 package qp
 
-import "github.com/softroce/softroce-xdp/rocev2"
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 // onRNR processes an RNR NAK: packet n and all after it are sent again after a wait (IBTA
 // 9.7.5.2, table 45).
@@ -18,7 +21,7 @@ func (r *requester) onRNR(now Time, at int64, code uint8) {
 	}
 	q.cfg.Count.RNRReceived++
 	r.onAcked(now, n)
-	if q.state == Err {
+	if q.state == verbs.StateErr {
 		return
 	}
 	if n != c.rnrPacket {
@@ -28,7 +31,7 @@ func (r *requester) onRNR(now Time, at int64, code uint8) {
 	if q.attr.RNRRetry != forEver {
 		if c.rnrRetries >= q.attr.RNRRetry {
 			q.cfg.Count.RNRRetryExceeded++
-			r.fail(now, n, RNRRetryExceeded)
+			r.fail(now, n, verbs.StatusRNRRetryExceeded)
 			return
 		}
 		c.rnrRetries++

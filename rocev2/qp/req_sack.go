@@ -2,7 +2,10 @@
 
 package qp
 
-import "github.com/softroce/softroce-xdp/rocev2"
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 // receiveSACK processes a SACK (rocev2/sack.go). A peer that sends one buffers packets,
 // also if HELLO has not announced it yet.
@@ -20,7 +23,7 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 	if cum >= r.sndUna {
 		r.credit.onAETH(h)
 		r.onAcked(now, cum)
-		if r.q.state == Err {
+		if r.q.state == verbs.StateErr {
 			return
 		}
 	}

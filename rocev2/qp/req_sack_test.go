@@ -5,20 +5,22 @@ package qp
 import (
 	"slices"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // The peer knows this engine's capabilities before the reverse: its SACK counts, since it
 // will not send a NAK.
 func TestSACKBeforeNegotiation(t *testing.T) {
-	x := newSource(t, RC)
+	x := newSource(t, verbs.RC)
 	for range 4 {
-		x.post(OpWrite, 1, 0)
+		x.post(verbs.OpWrite, 1, 0)
 	}
 	x.wantSent("0A 1A 2A 3A")
 	x.sack(0, 2, 3)
 	x.wantSent("1A!")
 	x.ack(3)
-	x.wantDone(0, slices.Repeat([]Status{Success}, 4)...)
+	x.wantDone(0, slices.Repeat([]verbs.Status{verbs.StatusSuccess}, 4)...)
 	if x.count.StaleAnswer != 0 || x.count.SACKReceived != 1 {
 		t.Errorf("%+v", x.count)
 	}
@@ -27,9 +29,9 @@ func TestSACKBeforeNegotiation(t *testing.T) {
 // Only packets that a SACK shows as missing are sent again, once. They are sent again when
 // packets sent after the retransmission have arrived.
 func TestSelective(t *testing.T) {
-	x := newSource(t, RC, selective)
+	x := newSource(t, verbs.RC, selective)
 	for range 12 {
-		x.post(OpWrite, 1, 0)
+		x.post(verbs.OpWrite, 1, 0)
 	}
 	x.wantSent("0A 1A 2A 3A 4A 5A 6A 7A 8A 9A 10A 11A")
 	x.sack(1, 3) // 2 may only be late
@@ -38,10 +40,10 @@ func TestSelective(t *testing.T) {
 	x.wantSent("2A!")
 	x.sack(1, 3, 4, 5, 7, 8, 9)
 	x.wantSent("6A!")
-	x.wantDone(0, Success, Success)
-	x.post(OpWrite, 1, 0)
-	x.post(OpWrite, 1, 0)
-	x.post(OpWrite, 1, 0)
+	x.wantDone(0, verbs.StatusSuccess, verbs.StatusSuccess)
+	x.post(verbs.OpWrite, 1, 0)
+	x.post(verbs.OpWrite, 1, 0)
+	x.post(verbs.OpWrite, 1, 0)
 	x.wantSent("12A 13A 14A")
 	x.sack(1, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13) // 11 is overtaken by two, 2 by 6, 12, 13
 	x.wantSent("2A!")
@@ -61,26 +63,26 @@ func TestSelective(t *testing.T) {
 
 // The PSNs inside a READ are no packets and are not sent again.
 func TestSelectiveRead(t *testing.T) {
-	x := newSource(t, RC, selective)
-	x.post(OpWrite, 1, 0)
-	x.post(OpRead, 5*256, 0)
+	x := newSource(t, verbs.RC, selective)
+	x.post(verbs.OpWrite, 1, 0)
+	x.post(verbs.OpRead, 5*256, 0)
 	for range 4 {
-		x.post(OpWrite, 1, 0)
+		x.post(verbs.OpWrite, 1, 0)
 	}
 	x.wantSent("0A 1A 6A 7A 8A 9A")
 	x.sack(0, 6, 7, 8, 9)
 	x.wantSent("1A!")
 	x.response(1, 0, 5, 5*256)
 	x.ack(9)
-	x.wantDone(0, Success, Success, Success, Success, Success, Success)
+	x.wantDone(0, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess)
 }
 
 // With a gap no more packets are sent than the peer buffers, and packets that it dropped are
 // sent again.
 func TestSelectiveReach(t *testing.T) {
-	x := newSource(t, RC, selective)
+	x := newSource(t, verbs.RC, selective)
 	x.q.req.window.size = maxWindow
-	x.post(OpWrite, 200*256, 0)
+	x.post(verbs.OpWrite, 200*256, 0)
 	if got := len(x.sends(1000)); got != 200 {
 		t.Fatalf("%d packets", got)
 	}

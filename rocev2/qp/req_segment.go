@@ -4,19 +4,20 @@ package qp
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // opcodes of RC by operation and place in the message: first, middle, last, only.
 // UC has the same with bit 5 (IBTA 9.2.1).
 var opcodes = [...][4]rocev2.Opcode{
-	OpSend:        {rocev2.RCSendFirst, rocev2.RCSendMiddle, rocev2.RCSendLast, rocev2.RCSendOnly},
-	OpSendImm:     {rocev2.RCSendFirst, rocev2.RCSendMiddle, rocev2.RCSendLastImm, rocev2.RCSendOnlyImm},
-	OpSendInv:     {rocev2.RCSendFirst, rocev2.RCSendMiddle, rocev2.RCSendLastInv, rocev2.RCSendOnlyInv},
-	OpWrite:       {rocev2.RCWriteFirst, rocev2.RCWriteMiddle, rocev2.RCWriteLast, rocev2.RCWriteOnly},
-	OpWriteImm:    {rocev2.RCWriteFirst, rocev2.RCWriteMiddle, rocev2.RCWriteLastImm, rocev2.RCWriteOnlyImm},
-	OpRead:        {3: rocev2.RCReadRequest},
-	OpCompareSwap: {3: rocev2.RCCompareSwap},
-	OpFetchAdd:    {3: rocev2.RCFetchAdd},
+	verbs.OpSend:        {rocev2.RCSendFirst, rocev2.RCSendMiddle, rocev2.RCSendLast, rocev2.RCSendOnly},
+	verbs.OpSendImm:     {rocev2.RCSendFirst, rocev2.RCSendMiddle, rocev2.RCSendLastImm, rocev2.RCSendOnlyImm},
+	verbs.OpSendInv:     {rocev2.RCSendFirst, rocev2.RCSendMiddle, rocev2.RCSendLastInv, rocev2.RCSendOnlyInv},
+	verbs.OpWrite:       {rocev2.RCWriteFirst, rocev2.RCWriteMiddle, rocev2.RCWriteLast, rocev2.RCWriteOnly},
+	verbs.OpWriteImm:    {rocev2.RCWriteFirst, rocev2.RCWriteMiddle, rocev2.RCWriteLastImm, rocev2.RCWriteOnlyImm},
+	verbs.OpRead:        {3: rocev2.RCReadRequest},
+	verbs.OpCompareSwap: {3: rocev2.RCCompareSwap},
+	verbs.OpFetchAdd:    {3: rocev2.RCFetchAdd},
 }
 
 // nextRC writes the next packet of a reliable connection: retransmissions first
@@ -110,17 +111,17 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 	}
 	r.header(out, w, opcodes[w.op][place], r.psn(n))
 	out.Again, out.Lost = again, again && !r.silentAfterTimeout && n >= r.rnrRejectedBefore
-	if out.Lost && w.op != OpRead {
+	if out.Lost && w.op != verbs.OpRead {
 		out.Missed = 1
 	}
-	out.Solicited = last && w.flags&Solicited != 0
+	out.Solicited = last && w.flags&verbs.Solicited != 0
 	next := n + 1
 	if w.isRead() {
 		next = w.end()
 		out.PayloadLen, out.AckReq = 0, true
 		if !again {
 			r.reads.add(r, i)
-		} else if w.op == OpRead {
+		} else if w.op == verbs.OpRead {
 			w.requestedTo, w.requestedAt, w.onePacket, w.timed = 1, now, true, false // see responder.replayRead
 		}
 	} else {
@@ -168,7 +169,7 @@ func (r *requester) follows(i uint32) bool {
 		return false
 	}
 	w := r.at(i + 1)
-	return w.packets != 0 && w.flags&Fence == 0 && r.messageLimit(w) == NotLimited
+	return w.packets != 0 && w.flags&verbs.Fence == 0 && r.messageLimit(w) == NotLimited
 }
 
 func (r *requester) count(out *Outbound) {
@@ -190,9 +191,9 @@ func (r *requester) header(out *Outbound, w *wqe, op rocev2.Opcode, psn rocev2.P
 	out.VA, out.RKey, out.DMALen = w.va, w.rkey, w.length
 	out.Imm = w.imm
 	switch w.op {
-	case OpSendInv:
+	case verbs.OpSendInv:
 		out.RKey = w.imm
-	case OpCompareSwap, OpFetchAdd:
+	case verbs.OpCompareSwap, verbs.OpFetchAdd:
 		out.SwapAdd, out.Compare = w.swapAdd, w.compare
 	}
 }

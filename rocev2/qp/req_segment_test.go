@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 func (x *source) wantAsked(want ...asked) {
@@ -22,47 +23,47 @@ func TestSegments(t *testing.T) {
 	data := string(pattern(3, 1<<16))
 	for _, c := range []struct {
 		name string
-		typ  Type
-		op   Operation
+		typ  verbs.QPType
+		op   verbs.Op
 		n    uint32
 		want []asked
 	}{
-		{"SEND of nothing", RC, OpSend, 0, []asked{{Op: rocev2.RCSendOnly, Ack: true}}},
-		{"SEND of one packet", RC, OpSend, 256, []asked{{Op: rocev2.RCSendOnly, Ack: true, Data: data[:256]}}},
-		{"SEND of three", RC, OpSend, 513, []asked{
+		{"SEND of nothing", verbs.RC, verbs.OpSend, 0, []asked{{Op: rocev2.RCSendOnly, Ack: true}}},
+		{"SEND of one packet", verbs.RC, verbs.OpSend, 256, []asked{{Op: rocev2.RCSendOnly, Ack: true, Data: data[:256]}}},
+		{"SEND of three", verbs.RC, verbs.OpSend, 513, []asked{
 			{Op: rocev2.RCSendFirst, Data: data[:256]},
 			{Op: rocev2.RCSendMiddle, Data: data[256:512]},
 			{Op: rocev2.RCSendLast, Ack: true, Data: data[512:513]}}},
-		{"SEND with immediate", RC, OpSendImm, 257, []asked{
+		{"SEND with immediate", verbs.RC, verbs.OpSendImm, 257, []asked{
 			{Op: rocev2.RCSendFirst, Data: data[:256]},
 			{Op: rocev2.RCSendLastImm, Ack: true, Data: data[256:257]}}},
-		{"SEND with invalidate", RC, OpSendInv, 1, []asked{{Op: rocev2.RCSendOnlyInv, Ack: true, Data: data[:1]}}},
-		{"long SEND with invalidate", RC, OpSendInv, 512, []asked{
+		{"SEND with invalidate", verbs.RC, verbs.OpSendInv, 1, []asked{{Op: rocev2.RCSendOnlyInv, Ack: true, Data: data[:1]}}},
+		{"long SEND with invalidate", verbs.RC, verbs.OpSendInv, 512, []asked{
 			{Op: rocev2.RCSendFirst, Data: data[:256]},
 			{Op: rocev2.RCSendLastInv, Ack: true, Data: data[256:512]}}},
-		{"WRITE", RC, OpWrite, 600, []asked{
+		{"WRITE", verbs.RC, verbs.OpWrite, 600, []asked{
 			{Op: rocev2.RCWriteFirst, VA: 0x8000, Len: 600, Data: data[:256]},
 			{Op: rocev2.RCWriteMiddle, Data: data[256:512]},
 			{Op: rocev2.RCWriteLast, Ack: true, Data: data[512:600]}}},
-		{"WRITE of nothing", RC, OpWrite, 0, []asked{{Op: rocev2.RCWriteOnly, VA: 0x8000, Ack: true}}},
-		{"WRITE with immediate", RC, OpWriteImm, 300, []asked{
+		{"WRITE of nothing", verbs.RC, verbs.OpWrite, 0, []asked{{Op: rocev2.RCWriteOnly, VA: 0x8000, Ack: true}}},
+		{"WRITE with immediate", verbs.RC, verbs.OpWriteImm, 300, []asked{
 			{Op: rocev2.RCWriteFirst, VA: 0x8000, Len: 300, Data: data[:256]},
 			{Op: rocev2.RCWriteLastImm, Ack: true, Data: data[256:300]}}},
-		{"short WRITE with immediate", RC, OpWriteImm, 3, []asked{
+		{"short WRITE with immediate", verbs.RC, verbs.OpWriteImm, 3, []asked{
 			{Op: rocev2.RCWriteOnlyImm, VA: 0x8000, Len: 3, Ack: true, Data: data[:3]}}},
-		{"READ", RC, OpRead, 1000, []asked{{Op: rocev2.RCReadRequest, VA: 0x8000, Len: 1000, Ack: true}}},
-		{"COMPARE_SWAP", RC, OpCompareSwap, 8, []asked{{Op: rocev2.RCCompareSwap, VA: 0x8000, Ack: true}}},
-		{"FETCH_ADD", RC, OpFetchAdd, 8, []asked{{Op: rocev2.RCFetchAdd, VA: 0x8000, Ack: true}}},
-		{"SEND on UC", UC, OpSend, 513, []asked{
+		{"READ", verbs.RC, verbs.OpRead, 1000, []asked{{Op: rocev2.RCReadRequest, VA: 0x8000, Len: 1000, Ack: true}}},
+		{"COMPARE_SWAP", verbs.RC, verbs.OpCompareSwap, 8, []asked{{Op: rocev2.RCCompareSwap, VA: 0x8000, Ack: true}}},
+		{"FETCH_ADD", verbs.RC, verbs.OpFetchAdd, 8, []asked{{Op: rocev2.RCFetchAdd, VA: 0x8000, Ack: true}}},
+		{"SEND on UC", verbs.UC, verbs.OpSend, 513, []asked{
 			{Op: rocev2.UCSendFirst, Data: data[:256]},
 			{Op: rocev2.UCSendMiddle, Data: data[256:512]},
 			{Op: rocev2.UCSendLast, Data: data[512:513]}}},
-		{"SEND with immediate on UC", UC, OpSendImm, 0, []asked{{Op: rocev2.UCSendOnlyImm}}},
-		{"WRITE with immediate on UC", UC, OpWriteImm, 257, []asked{
+		{"SEND with immediate on UC", verbs.UC, verbs.OpSendImm, 0, []asked{{Op: rocev2.UCSendOnlyImm}}},
+		{"WRITE with immediate on UC", verbs.UC, verbs.OpWriteImm, 257, []asked{
 			{Op: rocev2.UCWriteFirst, VA: 0x8000, Len: 257, Data: data[:256]},
 			{Op: rocev2.UCWriteLastImm, Data: data[256:257]}}},
-		{"SEND on UD", UD, OpSend, 256, []asked{{Op: rocev2.UDSendOnly, Data: data[:256]}}},
-		{"SEND with immediate on UD", UD, OpSendImm, 0, []asked{{Op: rocev2.UDSendOnlyImm}}},
+		{"SEND on UD", verbs.UD, verbs.OpSend, 256, []asked{{Op: rocev2.UDSendOnly, Data: data[:256]}}},
+		{"SEND with immediate on UD", verbs.UD, verbs.OpSendImm, 0, []asked{{Op: rocev2.UDSendOnlyImm}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := newSource(t, c.typ)
@@ -72,19 +73,19 @@ func TestSegments(t *testing.T) {
 			}
 			x.wantAsked(c.want...)
 			switch {
-			case c.typ != RC:
-				x.wantDone(0, Success)
-			case c.op == OpRead:
+			case c.typ != verbs.RC:
+				x.wantDone(0, verbs.StatusSuccess)
+			case c.op == verbs.OpRead:
 				x.wantDone(0)
 				x.response(0, 0, 4, 1000)
-				x.wantDone(0, Success)
-			case c.op == OpCompareSwap || c.op == OpFetchAdd:
+				x.wantDone(0, verbs.StatusSuccess)
+			case c.op == verbs.OpCompareSwap || c.op == verbs.OpFetchAdd:
 				x.atomic(0, 5)
-				x.wantDone(0, Success)
+				x.wantDone(0, verbs.StatusSuccess)
 			default:
 				x.wantDone(0)
 				x.ack(len(c.want) - 1)
-				x.wantDone(0, Success)
+				x.wantDone(0, verbs.StatusSuccess)
 			}
 			if d := x.q.Deadline(); d != 0 {
 				t.Errorf("a deadline at %d with nothing outstanding", d)
@@ -95,11 +96,11 @@ func TestSegments(t *testing.T) {
 
 // The headers that wantAsked does not show.
 func TestHeaders(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpSendImm, 4, Solicited)
-	x.post(OpSendInv, 600, Solicited)
-	x.post(OpCompareSwap, 8, 0, func(wr *SendWR) { wr.Compare, wr.Swap = 11, 12 })
-	x.post(OpFetchAdd, 8, 0, func(wr *SendWR) { wr.Add = 13 })
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpSendImm, 4, verbs.Solicited)
+	x.post(verbs.OpSendInv, 600, verbs.Solicited)
+	x.post(verbs.OpCompareSwap, 8, 0, func(wr *verbs.SendWR) { wr.Compare, wr.Swap = 11, 12 })
+	x.post(verbs.OpFetchAdd, 8, 0, func(wr *verbs.SendWR) { wr.Add = 13 })
 	var got []rocev2.Datagram
 	for x.q.NextData(x.now, &x.out) {
 		x.out.Fill(make([]byte, x.out.PayloadLen))
@@ -118,9 +119,9 @@ func TestHeaders(t *testing.T) {
 		t.Errorf("FETCH_ADD: %+v", d)
 	}
 
-	x = newSource(t, UD)
-	x.post(OpSend, 4, 0)
-	x.post(OpSend, 4, 0, func(wr *SendWR) { wr.AH.QKey, wr.AH.Path = 1<<31, "path" })
+	x = newSource(t, verbs.UD)
+	x.post(verbs.OpSend, 4, 0)
+	x.post(verbs.OpSend, 4, 0, func(wr *verbs.SendWR) { wr.RemoteQKey, wr.AH = 1<<31, testAH(7) })
 	for _, key := range []uint32{0x55, 0x1234} { // the second: the queue pair's own (IBTA 10.2)
 		if !x.q.NextData(x.now, &x.out) || !x.out.Fill(make([]byte, 4)) {
 			t.Fatal("nothing is sent")
@@ -129,15 +130,15 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("UD: %+v", x.out.Datagram)
 		}
 	}
-	if x.out.AH == nil || x.out.AH.Path != "path" {
+	if x.out.AH != testAH(7) {
 		t.Error("UD: the address handle is not handed through")
 	}
 }
 
 // At first the path is unknown: one initial window is sent, and ACKs increase it.
 func TestFirstWindow(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpWrite, 1000*256, 0)
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpWrite, 1000*256, 0)
 	if got := len(x.sends(1000)); got != initialWindow {
 		t.Fatalf("%d packets before the first answer, want %d", got, initialWindow)
 	}
@@ -149,9 +150,9 @@ func TestFirstWindow(t *testing.T) {
 
 // An ACK is requested at least every 64 packets: rxe acknowledges no others.
 func TestAckRequests(t *testing.T) {
-	x := newSource(t, RC)
+	x := newSource(t, verbs.RC)
 	x.q.req.window.size = maxWindow
-	x.post(OpWrite, 200*256, 0)
+	x.post(verbs.OpWrite, 200*256, 0)
 	var asks []int
 	for i, a := range x.sends(1000) {
 		if a.Ack {

@@ -7,24 +7,11 @@ import (
 	"fmt"
 	"sort"
 
-	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// The errors of PostSend; nothing was queued then. Errors about a number are wrapped with
-// the number.
-var (
-	ErrSendState    = errors.New("qp: work can be posted to the send queue in RTS, SQD, SQE and ERR only: Modify to RTS first")
-	ErrSendFull     = errors.New("qp: the send queue is full: wait for completions or ask for a larger MaxSend")
-	ErrSendOp       = errors.New("qp: this service does not have this operation")
-	ErrSendSGL      = errors.New("qp: the list is longer than MaxSendSGE")
-	ErrSendTooLong  = errors.New("qp: the message is too long")
-	ErrSendInline   = errors.New("qp: inline data is for SEND and WRITE, up to MaxInline bytes, and without SGL")
-	ErrSendAtomic   = errors.New("qp: the list of an ATOMIC must have room for exactly 8 bytes")
-	ErrSendRdAtomic = errors.New("qp: MaxRdAtomic is 0, so that no READ or ATOMIC can be sent: set it with Modify")
-	ErrSendAH       = errors.New("qp: a UD message needs an address handle with a queue pair number of 24 bits")
-	ErrSendFence    = errors.New("qp: Fence waits for READs and ATOMICs, which UD does not have")
-	errSendData     = errors.New("qp: Data is for work requests with Inline only; set the flag or use SGL")
-)
+var errSendData = errors.New("qp: Data is for work requests with Inline only; set the flag or use SGL")
 
 // wqe is a work request in the send queue and its progress.
 type wqe struct {
@@ -39,41 +26,43 @@ type wqe struct {
 	rkey        uint32
 	imm         uint32 // or the key to invalidate
 	ssn         uint32
-	op          Operation
-	flags       Flags
-	status      Status // other than Success: the error to complete with
-	done        bool   // READ, ATOMIC, local: it has its result
-	sglInExtra  bool   // the list is in x
-	again       bool   // READ, ATOMIC: to be requested again
-	hasGaps     bool   // READ: x.arrived is in use
-	onePacket   bool   // READ: the last request was a probe for one packet
-	timed       bool   // READ: the response to the last request gives an RTT of a repair
+	op          verbs.Op
+	flags       verbs.Flags
+	status      verbs.Status // other than Success: the error to complete with
+	done        bool         // READ, ATOMIC, local: it has its result
+	sglInExtra  bool         // the list is in x
+	again       bool         // READ, ATOMIC: to be requested again
+	hasGaps     bool         // READ: x.arrived is in use
+	onePacket   bool         // READ: the last request was a probe for one packet
+	timed       bool         // READ: the response to the last request gives an RTT of a repair
 
 	// READ: the progress, in packets of the response.
 	received    uint32 // all packets before it were received
 	highest     uint32 // one more than the highest packet received
 	requestedTo uint32 // the end of the last range requested again
 
-	nextRead uint32 // index of the next one in readList
-	sge      SGE    // the list, if it has one element
-	x        *extra // kept with the slot
+	nextRead uint32    // index of the next one in readList
+	sge      verbs.SGE // the list, if it has one element
+	x        *extra    // kept with the slot
 }
 
 // extra holds what few work requests need.
 type extra struct {
-	sgl     []SGE
+	sgl     []verbs.SGE
 	data    []byte   // inline
 	arrived []uint64 // READ with a gap: one bit for each packet of the response
-	bind    mem.Bind
-	ah      AH
+	bind    verbs.Bind
+	ah      verbs.AH
+	qpn     uint32 // UD: of the destination
+	qkey    uint32
 }
 
 func (w *wqe) end() uint64 { return w.first + uint64(w.packets) }
 
 // isRead reports whether the peer responds with data.
-func (w *wqe) isRead() bool { return w.op == OpRead || w.isAtomic() }
+func (w *wqe) isRead() bool { return w.op == verbs.OpRead || w.isAtomic() }
 
-func (w *wqe) isAtomic() bool { return w.op == OpCompareSwap || w.op == OpFetchAdd }
+func (w *wqe) isAtomic() bool { return w.op == verbs.OpCompareSwap || w.op == verbs.OpFetchAdd }
 
 func (w *wqe) getExtra() *extra {
 	if w.x == nil {
@@ -105,18 +94,18 @@ func (r *requester) grow() {
 }
 
 // post implements PostSend.
-func (r *requester) post(wr *SendWR) error {
+func (r *requester) post(wr *verbs.SendWR) error {
 	q := r.q
-	length, err := q.cfg.checkSend(q.state, &q.attr, wr)
+	length, err := q.cfg.checkSend(q.state, q.attr.PMTU, q.attr.MaxRdAtomic, wr)
 	if err != nil {
 		return err
 	}
-	if q.state == Err || q.state == SQE { // IBTA 10.3.1
-		r.complete(&wqe{id: wr.ID, op: wr.Op, status: WRFlushed})
+	if q.state == verbs.StateErr || q.state == verbs.StateSQE { // IBTA 10.3.1
+		r.complete(&wqe{id: wr.ID, op: wr.Op, status: verbs.StatusWRFlushed})
 		return nil
 	}
 	if int(r.tail-r.head) >= q.cfg.MaxSend {
-		return ErrSendFull
+		return verbs.ErrQueueFull
 	}
 	first := r.sndMax
 	if r.tail != r.head {
@@ -136,18 +125,19 @@ func (r *requester) post(wr *SendWR) error {
 		va: wr.RemoteAddr, rkey: wr.RKey, imm: wr.Imm, compare: wr.Compare, swapAdd: wr.Swap,
 	}
 	switch wr.Op {
-	case OpSendInv, OpLocalInv:
+	case verbs.OpSendInv, verbs.OpLocalInv:
 		w.imm = wr.InvKey
-	case OpFetchAdd:
+	case verbs.OpFetchAdd:
 		w.swapAdd = wr.Add
-	case OpBindWindow:
+	case verbs.OpBindWindow:
 		w.getExtra().bind = wr.Bind
 	}
 	if wr.AH != nil {
-		w.getExtra().ah = *wr.AH
+		x := w.getExtra()
+		x.ah, x.qpn, x.qkey = wr.AH, wr.RemoteQPN, wr.RemoteQKey
 	}
 	switch {
-	case wr.Flags&Inline != 0:
+	case wr.Flags&verbs.Inline != 0:
 		x := w.getExtra()
 		x.data = append(x.data[:0], wr.Data...)
 	case len(wr.SGL) == 1:
@@ -156,9 +146,9 @@ func (r *requester) post(wr *SendWR) error {
 		x := w.getExtra()
 		x.sgl, w.sglInExtra = append(x.sgl[:0], wr.SGL...), true
 	}
-	if wr.Op != OpLocalInv && wr.Op != OpBindWindow {
+	if wr.Op != verbs.OpLocalInv && wr.Op != verbs.OpBindWindow {
 		w.packets = 1
-		if q.cfg.Type != UD {
+		if q.cfg.Type != verbs.UD {
 			w.packets = q.attr.PMTU.Packets(length)
 		}
 		w.ssn = r.ssn
@@ -168,83 +158,70 @@ func (r *requester) post(wr *SendWR) error {
 	return nil
 }
 
-// CheckSend checks a work request as PostSend would in state s with the attributes a,
+// CheckSend checks a work request as PostSend would in state s with these attributes,
 // except for the room in the queue. It uses no queue pair, so any goroutine may call it.
-func (cfg *Config) CheckSend(s State, a *Attr, wr *SendWR) error {
-	_, err := cfg.checkSend(s, a, wr)
+func (cfg *Config) CheckSend(s verbs.State, pmtu rocev2.PMTU, maxRdAtomic uint8, wr *verbs.SendWR) error {
+	_, err := cfg.checkSend(s, pmtu, maxRdAtomic, wr)
 	return err
 }
 
 // checkSend implements CheckSend (IBTA 11.4.1.1) and returns the length in bytes.
-func (cfg *Config) checkSend(s State, attr *Attr, wr *SendWR) (length uint32, err error) {
+func (cfg *Config) checkSend(s verbs.State, pmtu rocev2.PMTU, maxRdAtomic uint8, wr *verbs.SendWR) (length uint32, err error) {
 	switch s {
-	case RTS, SQD, SQE, Err:
+	case verbs.StateRTS, verbs.StateSQD, verbs.StateSQE, verbs.StateErr:
 	default:
-		return 0, fmt.Errorf("%w; it is in %s", ErrSendState, s)
+		return 0, fmt.Errorf("%w; it is in %s", verbs.ErrSendState, s)
 	}
-	if !cfg.Type.has(wr.Op) {
-		return 0, fmt.Errorf("%w: %s, operation %d", ErrSendOp, cfg.Type, wr.Op)
+	if !cfg.Type.Has(wr.Op) {
+		return 0, fmt.Errorf("%w: %s, operation %d", verbs.ErrOp, cfg.Type, wr.Op)
 	}
 	n := uint64(0)
-	if wr.Flags&Inline != 0 {
-		if wr.Op > OpWriteImm || len(wr.SGL) != 0 || len(wr.Data) > cfg.MaxInline {
-			return 0, fmt.Errorf("%w (%d bytes of %d)", ErrSendInline, len(wr.Data), cfg.MaxInline)
+	if wr.Flags&verbs.Inline != 0 {
+		if wr.Op > verbs.OpWriteImm || len(wr.SGL) != 0 || len(wr.Data) > cfg.MaxInline {
+			return 0, fmt.Errorf("%w (%d bytes of %d)", verbs.ErrInline, len(wr.Data), cfg.MaxInline)
 		}
 		n = uint64(len(wr.Data))
 	} else if len(wr.Data) != 0 {
 		return 0, errSendData
 	}
 	if len(wr.SGL) > cfg.MaxSendSGE {
-		return 0, fmt.Errorf("%w: %d of %d", ErrSendSGL, len(wr.SGL), cfg.MaxSendSGE)
+		return 0, fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), cfg.MaxSendSGE)
 	}
 	for i := range wr.SGL {
 		n += uint64(wr.SGL[i].Len)
 	}
 	limit := uint64(maxMessage)
 	switch {
-	case cfg.Type == UD:
+	case cfg.Type == verbs.UD:
 		limit = 4096 // the largest PMTU
-		if attr.PMTU.Valid() {
-			limit = uint64(attr.PMTU.Bytes())
+		if pmtu.Valid() {
+			limit = uint64(pmtu.Bytes())
 		}
-		if wr.AH == nil || wr.AH.QPN>>24 != 0 {
-			return 0, ErrSendAH
+		if wr.AH == nil || wr.RemoteQPN>>24 != 0 {
+			return 0, verbs.ErrAH
 		}
-		if wr.Flags&Fence != 0 {
-			return 0, ErrSendFence
+		if wr.Flags&verbs.Fence != 0 {
+			return 0, verbs.ErrFence
 		}
-	case wr.Op == OpRead && s != Err:
+	case wr.Op == verbs.OpRead && s != verbs.StateErr:
 		// All PSNs of a READ are outstanding at once: at most half of all PSNs (IBTA 9.7.1).
-		limit = min(limit, uint64(maxOutstanding)*uint64(attr.PMTU.Bytes()))
+		limit = min(limit, uint64(maxOutstanding)*uint64(pmtu.Bytes()))
 	}
 	if n > limit {
-		return 0, fmt.Errorf("%w: %d bytes of %d", ErrSendTooLong, n, limit)
+		return 0, fmt.Errorf("%w: %d bytes of %d", verbs.ErrTooLong, n, limit)
 	}
 	switch wr.Op {
-	case OpCompareSwap, OpFetchAdd:
+	case verbs.OpCompareSwap, verbs.OpFetchAdd:
 		if n != 8 {
-			return 0, fmt.Errorf("%w, has %d", ErrSendAtomic, n)
+			return 0, fmt.Errorf("%w, has %d", verbs.ErrAtomic, n)
 		}
 		fallthrough
-	case OpRead:
-		if attr.MaxRdAtomic == 0 && s != Err { // in ERR it is only flushed
-			return 0, ErrSendRdAtomic
+	case verbs.OpRead:
+		if maxRdAtomic == 0 && s != verbs.StateErr { // in ERR it is only flushed
+			return 0, verbs.ErrRdAtomic
 		}
 	}
 	return uint32(n), nil
-}
-
-// has reports whether a service has an operation (IBTA 9.1).
-func (t Type) has(op Operation) bool {
-	switch op {
-	case OpSend, OpSendImm:
-		return true
-	case OpWrite, OpWriteImm, OpLocalInv, OpBindWindow:
-		return t != UD
-	case OpSendInv, OpRead, OpCompareSwap, OpFetchAdd:
-		return t == RC
-	}
-	return false
 }
 
 // SendQueued returns the number of work requests on the send queue that have not

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // source is a queue pair whose responses the test writes.
@@ -18,7 +18,7 @@ type source struct {
 	m      *testMemory
 	cq     testCQ
 	count  Counters
-	events []Event
+	events []verbs.EventType
 	now    Time
 	id     uint64
 	out    Outbound
@@ -29,28 +29,28 @@ const sourceQPN = targetQPN // so that build reaches it
 
 // newSource returns a queue pair in RTS, PMTU 256, Timeout 14 (67 ms), RetryCnt and
 // RNRRetry 3, up to 2 READs and ATOMICs; the local region of dataKey at dataBase.
-func newSource(t testing.TB, typ Type, change ...func(*Config, *Attr)) *source {
+func newSource(t testing.TB, typ verbs.QPType, change ...func(*Config, *verbs.Attr)) *source {
 	t.Helper()
 	x := &source{t: t, m: newTestMemory(), now: 1000}
 	copy(x.m.add(dataKey, dataBase, 1<<16, allRights), pattern(3, 1<<16))
 	cfg := Config{
 		QPN: sourceQPN, Type: typ, PD: testPD, Memory: x.m, SendCQ: &x.cq, RecvCQ: &testCQ{}, Count: &x.count,
 		MaxSend: 512, MaxRecv: 16, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 512, SignalAll: true,
-		Notify: func(e Event) { x.events = append(x.events, e) },
+		Notify: func(e verbs.EventType) { x.events = append(x.events, e) },
 	}
-	a := Attr{
+	a := verbs.Attr{
 		PMTU: rocev2.PMTU256, DestQPN: peerQPN, SQPSN: firstPSN, QKey: 0x1234, MaxRdAtomic: 2,
-		Access: mem.RemoteRead, MaxDestRdAtomic: 2, Timeout: 14, RetryCnt: 3, RNRRetry: 3,
+		Access: verbs.AccessRemoteRead, MaxDestRdAtomic: 2, Timeout: 14, RetryCnt: 3, RNRRetry: 3,
 	}
 	for _, f := range change {
 		f(&cfg, &a)
 	}
-	x.q = bringUp(t, cfg, a, RTS)
+	x.q = bringUp(t, cfg, a, verbs.StateRTS)
 	return x
 }
 
 // post posts a work request on n bytes at dataBase. IDs count from 0.
-func (x *source) post(op Operation, n uint32, f Flags, change ...func(*SendWR)) {
+func (x *source) post(op verbs.Op, n uint32, f verbs.Flags, change ...func(*verbs.SendWR)) {
 	x.t.Helper()
 	if err := x.q.PostSend(x.wr(op, n, f, change...)); err != nil {
 		x.t.Fatal(err)
@@ -58,9 +58,9 @@ func (x *source) post(op Operation, n uint32, f Flags, change ...func(*SendWR)) 
 	x.id++
 }
 
-func (x *source) wr(op Operation, n uint32, f Flags, change ...func(*SendWR)) *SendWR {
-	wr := &SendWR{ID: x.id, Op: op, Flags: f, RemoteAddr: 0x8000, RKey: 0x77, Imm: 0x1111, InvKey: 0x99,
-		SGL: []SGE{{Addr: dataBase, Len: n, LKey: dataKey}}, AH: &AH{QPN: peerQPN, QKey: 0x55}}
+func (x *source) wr(op verbs.Op, n uint32, f verbs.Flags, change ...func(*verbs.SendWR)) *verbs.SendWR {
+	wr := &verbs.SendWR{ID: x.id, Op: op, Flags: f, RemoteAddr: 0x8000, RKey: 0x77, Imm: 0x1111, InvKey: 0x99,
+		SGL: []verbs.SGE{{Addr: dataBase, Len: n, LKey: dataKey}}, AH: testAH(0), RemoteQPN: peerQPN, RemoteQKey: 0x55}
 	for _, g := range change {
 		g(wr)
 	}
@@ -182,9 +182,9 @@ func (x *source) atomic(n int, was uint64) {
 }
 
 // wantDone checks completions: the status of each ID from the given one on.
-func (x *source) wantDone(from uint64, want ...Status) {
+func (x *source) wantDone(from uint64, want ...verbs.Status) {
 	x.t.Helper()
-	var got []Status
+	var got []verbs.Status
 	for i, c := range x.cq.take() {
 		if c.WRID != from+uint64(i) || c.QPN != sourceQPN {
 			x.t.Fatalf("completion %+v, want ID %d", c, from+uint64(i))
@@ -196,7 +196,7 @@ func (x *source) wantDone(from uint64, want ...Status) {
 	}
 }
 
-func (x *source) wantState(s State) {
+func (x *source) wantState(s verbs.State) {
 	x.t.Helper()
 	if x.q.State() != s {
 		x.t.Fatalf("state %s, want %s", x.q.State(), s)
@@ -217,3 +217,8 @@ func (x *source) expire() {
 func (x *source) word(off int) uint64 {
 	return binary.NativeEndian.Uint64(x.m.regions[dataKey].data[off:])
 }
+
+// testAH is an address handle.
+type testAH int
+
+func (testAH) Destroy() error { return nil }

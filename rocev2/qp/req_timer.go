@@ -2,6 +2,8 @@
 
 package qp
 
+import "github.com/softroce/softroce-xdp/rocev2/verbs"
+
 // Bounds of the probe timer, in ns.
 const (
 	// The shortest probe timeout, however short the RTT: the peer may be a process that
@@ -128,7 +130,7 @@ func (r *requester) expire(now Time) {
 		r.endRNRWait(now)
 	case c.since == 0:
 		r.shrink()
-	case r.noAckRequested() && r.readyToSend():
+	case r.noAckRequested() && r.readyToSend() && !r.q.blockedInSilence(c.since):
 		r.requestAckNext() // no ACK can come: the packet to request it is not sent yet
 		c.restart(now)
 	default:
@@ -153,8 +155,8 @@ func (r *requester) noAckRequested() bool { return r.rto.requestedBefore <= r.sn
 // requestAckNext sets AckReq in the next new packet of a SEND or WRITE.
 func (r *requester) requestAckNext() { r.sinceAck = 1 << 16 } // more than any ackEvery
 
-// armTail notes that packet n is sent without AckReq at the end of a message. A later packet
-// requests its ACK.
+// armTail notes that packet n, sent without AckReq, needs an ACK: it ends a message, or no
+// other packet may leave now. A later packet or a probe requests the ACK.
 func (c *rtoState) armTail(now Time, n uint64) {
 	c.expectedBefore = max(c.expectedBefore, n+1)
 	if c.since == 0 {
@@ -202,7 +204,7 @@ func (r *requester) timeout(now Time) {
 	q.cfg.Count.Timeouts++
 	if c.retries >= q.attr.RetryCnt {
 		q.cfg.Count.RetryExceeded++
-		r.at(r.head).status = RetryExceeded
+		r.at(r.head).status = verbs.StatusRetryExceeded
 		r.abort(now)
 		return
 	}

@@ -6,18 +6,19 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Silence: the oldest packet is sent again after two RTTs, then with growing intervals; these
 // probes are no retries. After the timeout all packets are sent again, one packet first.
 func TestSilence(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpWrite, 1, 0)
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpWrite, 1, 0)
 	x.wantSent("0A")
 	x.now += 1_000_000
 	x.ack(0) // RTT 1 ms; a response is expected within 2 RTTs and 4 deviations
 	for range 4 {
-		x.post(OpWrite, 1, 0)
+		x.post(verbs.OpWrite, 1, 0)
 	}
 	x.wantSent("1A 2A 3A 4A")
 	start := x.now
@@ -43,7 +44,7 @@ func TestSilence(t *testing.T) {
 	x.ack(3)
 	x.wantSent("4A!")
 	x.ack(4)
-	x.wantDone(0, Success, Success, Success, Success, Success)
+	x.wantDone(0, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess)
 	if x.q.Deadline() != 0 {
 		t.Error("a deadline with nothing outstanding")
 	}
@@ -54,13 +55,13 @@ func TestSilence(t *testing.T) {
 // they were only late.
 func TestProbeAnswers(t *testing.T) {
 	silent := func() *source {
-		x := newSource(t, RC)
-		x.post(OpWrite, 1, 0)
+		x := newSource(t, verbs.RC)
+		x.post(verbs.OpWrite, 1, 0)
 		x.wantSent("0A")
 		x.now += 100_000
 		x.ack(0)
 		for range 8 {
-			x.post(OpWrite, 1, 0)
+			x.post(verbs.OpWrite, 1, 0)
 		}
 		x.wantSent("1A 2A 3A 4A 5A 6A 7A 8A")
 		x.expire()
@@ -77,7 +78,7 @@ func TestProbeAnswers(t *testing.T) {
 	x.wantSent("2A!")
 	x.ack(5) // late
 	x.wantSent("")
-	x.post(OpWrite, 1, 0)
+	x.post(verbs.OpWrite, 1, 0)
 	x.wantSent("9A") // and the window is restored
 	x.ack(9)
 
@@ -88,33 +89,33 @@ func TestProbeAnswers(t *testing.T) {
 
 // A peer that disappears ends the connection within RetryBound, whatever was outstanding.
 func TestRetryExceeded(t *testing.T) {
-	for _, op := range []Operation{OpWrite, OpRead, OpFetchAdd} {
+	for _, op := range []verbs.Op{verbs.OpWrite, verbs.OpRead, verbs.OpFetchAdd} {
 		for retry := uint8(0); retry <= 7; retry++ {
-			x := newSource(t, RC, func(_ *Config, a *Attr) { a.RetryCnt = retry })
+			x := newSource(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.RetryCnt = retry })
 			x.post(op, 8, 0)
-			x.post(OpWrite, 1, 0)
+			x.post(verbs.OpWrite, 1, 0)
 			start := x.now
-			for packets := 0; x.q.State() == RTS; {
+			for packets := 0; x.q.State() == verbs.StateRTS; {
 				packets += len(x.sends(100))
 				if packets > 30+10*int(retry) {
 					t.Fatalf("%d packets to a peer that is silent", packets)
 				}
 				x.expire()
 			}
-			x.wantDone(0, RetryExceeded, WRFlushed)
+			x.wantDone(0, verbs.StatusRetryExceeded, verbs.StatusWRFlushed)
 			if got, bound := x.now-start, RetryBound(14, retry); got != bound || x.count.RetryExceeded != 1 {
 				t.Errorf("operation %d, RetryCnt %d: given up after %d ns, bound %d", op, retry, got, bound)
 			}
 		}
 	}
 	// Timeout 0 never ends it (IBTA 9.7.6).
-	x := newSource(t, RC, func(_ *Config, a *Attr) { a.Timeout = 0 })
-	x.post(OpWrite, 1, 0)
+	x := newSource(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.Timeout = 0 })
+	x.post(verbs.OpWrite, 1, 0)
 	for range 100 {
 		x.sends(10)
 		x.expire()
 	}
-	x.wantState(RTS)
+	x.wantState(verbs.StateRTS)
 	if x.now < 100e9 {
 		t.Errorf("100 probes in %d s", x.now/1e9)
 	}
@@ -130,16 +131,16 @@ func TestRetryExceeded(t *testing.T) {
 // A peer that restarts with other PSNs sends NAKs for packets never sent: the connection ends
 // as after silence.
 func TestPeerRestarts(t *testing.T) {
-	x := newSource(t, RC)
-	x.post(OpWrite, 1, 0)
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpWrite, 1, 0)
 	start := x.now
-	for x.q.State() == RTS {
+	for x.q.State() == verbs.StateRTS {
 		if len(x.sends(10)) != 0 {
 			x.nak(0x345678, rocev2.NAKPSNSequence)
 		}
 		x.expire()
 	}
-	x.wantDone(0, RetryExceeded)
+	x.wantDone(0, verbs.StatusRetryExceeded)
 	if x.now-start > RetryBound(14, 3) {
 		t.Error("later than the bound")
 	}

@@ -2,7 +2,10 @@
 
 package qp
 
-import "github.com/softroce/softroce-xdp/rocev2"
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 const ucBit = rocev2.UCSendFirst
 
@@ -18,21 +21,20 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 			}
 			continue
 		}
-		if q.state == SQD && r.sndNxt == w.first {
+		if q.state == verbs.StateSQD && r.sndNxt == w.first {
 			return false
 		}
 		n := r.sndNxt
 		at := uint32(n - w.first)
 		last := n+1 == w.end()
 		off := uint32(0)
-		if q.cfg.Type == UD {
+		if q.cfg.Type == verbs.UD {
 			r.header(out, w, rocev2.UDSendOnly, r.psn(n))
-			if w.op == OpSendImm {
+			if w.op == verbs.OpSendImm {
 				out.Opcode = rocev2.UDSendOnlyImm
 			}
-			ah := &w.x.ah
-			out.AH, out.DestQP, out.QKey = ah, ah.QPN, ah.QKey
-			if ah.QKey>>31 != 0 { // the queue pair's own Q_Key (IBTA 10.2)
+			out.AH, out.DestQP, out.QKey = w.x.ah, w.x.qpn, w.x.qkey
+			if w.x.qkey>>31 != 0 { // the queue pair's own Q_Key (IBTA 10.2)
 				out.QKey = q.attr.QKey
 			}
 			out.PayloadLen = int(w.length)
@@ -51,7 +53,7 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 			out.PayloadLen = int(min(w.length-off, 128<<q.attr.PMTU))
 		}
 		out.Again, out.Lost, out.AckReq = false, false, false
-		out.Solicited = last && w.flags&Solicited != 0
+		out.Solicited = last && w.flags&verbs.Solicited != 0
 		out.fill, out.wqe, out.off = r, r.cur, off
 		r.sndNxt = n + 1
 		r.sndMax, r.sndUna = r.sndNxt, r.sndNxt
@@ -78,10 +80,10 @@ func (r *requester) completeUnreliable(now Time) {
 // NextAH returns the address handle of the packet that NextData returns next, so that the
 // engine can check pacer and socket of that destination first. It returns nil for RC and
 // UC, and if there is no packet.
-func (q *QP) NextAH() *AH {
+func (q *QP) NextAH() verbs.AH {
 	r := &q.req
-	if q.cfg.Type != UD || q.state != RTS || r.cur == r.tail {
+	if q.cfg.Type != verbs.UD || q.state != verbs.StateRTS || r.cur == r.tail {
 		return nil
 	}
-	return &r.at(r.cur).x.ah
+	return r.at(r.cur).x.ah
 }

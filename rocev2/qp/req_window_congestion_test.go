@@ -5,7 +5,10 @@ package qp
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // All queue pairs together have no more bytes in flight than the window and the packet that
@@ -23,7 +26,7 @@ func TestCongestionWindow(t *testing.T) {
 							p.lossy(uint64(i), lost)
 						}
 					}
-					_, slowest := c.transfer(t, OpWrite, 10, 3000)
+					_, slowest := c.transfer(t, verbs.OpWrite, 10, 3000)
 					if c.mostBytes >= window+full {
 						t.Errorf("%d bytes in flight, want less than %d and a packet of %d", c.mostBytes, window, full)
 					}
@@ -44,7 +47,7 @@ func TestCongestionWindowSmall(t *testing.T) {
 	c := newSharedDest(t, 1)
 	c.pairs[0].delay = 1e6
 	c.flight.SetWindow(20 * (10 + frameOverhead))
-	if most, _ := c.transfer(t, OpWrite, 200, 10); most != 20 {
+	if most, _ := c.transfer(t, verbs.OpWrite, 200, 10); most != 20 {
 		t.Errorf("%d messages in flight, want 20", most)
 	}
 }
@@ -53,7 +56,7 @@ func TestCongestionWindowSmall(t *testing.T) {
 func TestCongestionWindowReads(t *testing.T) {
 	c := newSharedDest(t, 1)
 	c.flight.SetWindow(1)
-	if most, _ := c.transfer(t, OpRead, 4, 64<<10); most < 200 || c.mostBytes != 0 {
+	if most, _ := c.transfer(t, verbs.OpRead, 4, 64<<10); most < 200 || c.mostBytes != 0 {
 		t.Errorf("%d answers and %d bytes in flight, want all of a READ and none", most, c.mostBytes)
 	}
 }
@@ -64,7 +67,7 @@ func TestCongestionWindowChanges(t *testing.T) {
 	c := newSharedDest(t, 1)
 	p := c.pairs[0]
 	p.delay = 1e6 // no ACK yet
-	p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
+	p.post(&verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []verbs.SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
 	fill := func(window uint64) (packets int) {
 		c.flight.SetWindow(window)
 		c.flight.Turn()
@@ -95,6 +98,79 @@ func TestCongestionWindowChanges(t *testing.T) {
 	}
 }
 
+// A window that becomes smaller than what is in flight leaves no room for the packet that
+// would have requested an ACK. Then a probe does.
+func TestCongestionWindowShrinks(t *testing.T) {
+	const full = 256 + frameOverhead
+	for _, c := range []struct {
+		name  string
+		first uint32 // bytes of the first message; with 5 packets no packet requests an ACK at its end
+	}{{"in a message", 20 * 256}, {"after a message", 5 * 256}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newSharedDest(t, 2, func(cfg *Config, _ *verbs.Attr) { cfg.AckPackets = 64 })
+			d.flight.SetWindow(100 * full)
+			write := func(p *pair, id uint64, n uint32) {
+				p.post(&verbs.SendWR{ID: id, Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: dataBase, RKey: dataKey, SGL: []verbs.SGE{{Addr: dataBase, Len: n, LKey: dataKey}}})
+			}
+			p, head := d.pairs[0], d.pairs[1]
+			p.noDelayedAck = true
+			write(p, 0, c.first)
+			write(p, 1, 20*256)
+			for range 5 {
+				if p.send(0); p.out.AckReq {
+					t.Fatal("a packet requested an ACK, so that the test shows nothing")
+				}
+			}
+			d.flight.SetWindow(full)
+			write(head, 0, 1) // it has nothing in flight when it becomes the head of the queue
+			head.send(0)
+			r := rand.New(rand.NewPCG(2, 9))
+			for range 1000 {
+				d.stepAll(r)
+			}
+			p.wantAll(2)
+			head.wantAll(1)
+			if n := p.side[0].count.SentAgain; n != 1 {
+				t.Errorf("%d packets were sent again, want one probe", n)
+			}
+		})
+	}
+}
+
+// However the window changes, all messages arrive, and few packets are sent twice.
+func TestCongestionWindowVaries(t *testing.T) {
+	const full = 256 + frameOverhead
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(3, seed))
+		n := 1 + r.IntN(20)
+		c := newSharedDest(t, n, func(cfg *Config, _ *verbs.Attr) { cfg.AckPackets = 64 })
+		for _, p := range c.pairs {
+			p.noDelayedAck = seed%2 == 0
+			for i := range 10 {
+				p.post(&verbs.SendWR{ID: uint64(i), Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: dataBase, RKey: dataKey,
+					SGL: []verbs.SGE{{Addr: dataBase, Len: uint32(r.IntN(20_000)), LKey: dataKey}}})
+			}
+		}
+		for done := false; !done && c.pairs[0].now < 60e9 && c.stepAll(r); {
+			if r.IntN(20) == 0 {
+				c.flight.SetWindow(uint64(1 + r.IntN(1+r.IntN(100*full))))
+			}
+			c.check(t)
+			done = !slices.ContainsFunc(c.pairs, func(p *pair) bool { return len(p.side[0].cq.got) < 10 })
+		}
+		sent, again := uint64(0), uint64(0)
+		for i, p := range c.pairs {
+			if got := len(p.side[0].cq.got); got != 10 {
+				t.Errorf("seed %d: queue pair %d of %d: %d messages of 10 arrived: %v", seed, i, n, got, p.side[0].q.SendLimit(p.now))
+			}
+			sent, again = sent+p.side[0].count.SentPackets, again+p.side[0].count.SentAgain
+		}
+		if again*10 > sent { // a change of the window in 20 events takes many ACKs away
+			t.Errorf("seed %d: %d of %d packets were sent again", seed, again, sent)
+		}
+	}
+}
+
 // The packet that fills the window requests an ACK, whichever queue pair sends it.
 func TestCongestionWindowAckReq(t *testing.T) {
 	const full = 256 + frameOverhead
@@ -102,7 +178,7 @@ func TestCongestionWindowAckReq(t *testing.T) {
 	c.flight.SetWindow(20 * full)
 	r := rand.New(rand.NewPCG(2, 5))
 	for _, p := range c.pairs {
-		p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
+		p.post(&verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []verbs.SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
 	}
 	asked, sent := false, 0
 	for range 1000 {
@@ -123,7 +199,7 @@ func TestCongestionWindowTurns(t *testing.T) {
 	c := newSharedDest(t, 2)
 	c.flight.SetWindow(10 * full)
 	for _, p := range c.pairs {
-		p.post(&SendWR{Op: OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
+		p.post(&verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []verbs.SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
 	}
 	greedy, other := c.pairs[0], c.pairs[1]
 	more := func(p *pair) bool { return p.side[0].q.NextData(p.now, &p.out) }

@@ -4,6 +4,7 @@ package qp
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // requester is the send queue: work requests posted, packets sent, packets acknowledged.
@@ -45,7 +46,7 @@ type requester struct {
 	tlpOutstanding     bool // a probe was sent, and no response since
 	suspectSpurious    bool // packets are sent again because of silence, perhaps needlessly
 	silentAfterTimeout bool // no response since the last timeout
-	draining           bool // SQD, EventDrained not reported yet
+	draining           bool // SQD, EventQPDrained not reported yet
 
 	firstSlot [1]wqe // the ring while one work request is enough
 
@@ -92,7 +93,7 @@ func (r *requester) unwrapPSN(psn rocev2.PSN) int64 {
 // receive processes a response.
 func (r *requester) receive(now Time, p *rocev2.Packet) {
 	q := r.q
-	if q.cfg.Type != RC || q.state != RTS && q.state != SQD {
+	if q.cfg.Type != verbs.RC || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
 		q.cfg.Count.Ignored++
 		return
 	}
@@ -112,7 +113,7 @@ func (r *requester) receive(now Time, p *rocev2.Packet) {
 // next writes the next packet, if one may be sent.
 func (r *requester) next(now Time, out *Outbound) bool {
 	switch r.q.state {
-	case RTS, SQD:
+	case verbs.StateRTS, verbs.StateSQD:
 	default:
 		return false
 	}
@@ -120,7 +121,7 @@ func (r *requester) next(now Time, out *Outbound) bool {
 		return false
 	}
 	r.now = now
-	if r.q.cfg.Type == RC {
+	if r.q.cfg.Type == verbs.RC {
 		return r.nextRC(now, out)
 	}
 	return r.nextUnreliable(now, out)

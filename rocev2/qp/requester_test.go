@@ -2,11 +2,15 @@
 
 package qp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 // A PSN means the packet nearest to sndUna, also far from 0.
 func TestPacketNumbers(t *testing.T) {
-	x := newSource(t, RC)
+	x := newSource(t, verbs.RC)
 	r := &x.q.req
 	for _, taken := range []uint64{0, 1, 1 << 23, 1<<24 - 1, 1 << 24, 1<<24 + 1, 5<<24 + 12345} {
 		r.sndUna = taken

@@ -4,6 +4,7 @@ package qp
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // responder is the receive queue and the execution of the peer's requests.
@@ -11,7 +12,7 @@ type responder struct {
 	q         *QP
 	readFirst bool // NextData calls nextRead first
 
-	established bool // EventEstablished was reported
+	established bool // EventQPEstablished was reported
 	dropping    bool // UC: packets are dropped until the next message begins
 
 	expected rocev2.PSN
@@ -43,7 +44,7 @@ func (r *responder) receive(now Time, p *rocev2.Packet) {
 	q := r.q
 	c := q.cfg.Count
 	switch q.state {
-	case RTR, RTS, SQD, SQE:
+	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:
 	default: // dropped silently (IBTA 10.3.1)
 		c.Ignored++
 		return
@@ -51,11 +52,11 @@ func (r *responder) receive(now Time, p *rocev2.Packet) {
 	c.RecvPackets++
 	c.RecvBytes += uint64(p.PayloadLen())
 	switch q.cfg.Type {
-	case RC:
+	case verbs.RC:
 		r.receiveRC(now, p)
-	case UC:
+	case verbs.UC:
 		r.receiveUC(now, p)
-	case UD:
+	case verbs.UD:
 		r.receiveUD(p)
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // The bytes of an ACK, from the IP header to the ICRC.
 func TestAckBytes(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	w := write(wo, dataBase, 4, 4)
 	w.AckReq = true
 	x.next(w)
@@ -35,7 +36,7 @@ func clean(s string) string {
 
 // One ACK for many packets: at once with AckReq, or after 64 packets, or after ackDelay.
 func TestAckCoalescing(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	for range 10 {
 		w := write(wo, dataBase, 4, 4)
 		w.AckReq = true
@@ -70,7 +71,7 @@ func TestAckCoalescing(t *testing.T) {
 // An ACK never overtakes the response of an earlier READ or ATOMIC: the requester would
 // take that for a loss.
 func TestAnswersInOrder(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	asked := func(d dg) dg { d.AckReq = true; return d }
 	x.next(asked(write(wo, dataBase, 4, 4)))
 	x.next(read(dataBase, 257))

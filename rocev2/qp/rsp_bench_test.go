@@ -9,36 +9,37 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // discard counts completions.
 type discard struct{ n int }
 
-func (d *discard) Complete(Completion) { d.n++ }
+func (d *discard) Complete(verbs.Completion) { d.n++ }
 
 // quick is a memory that checks nothing and copies nothing.
 type quick struct{ testMemory }
 
-func (quick) CheckLocal(uint32, uint32, uint64, uint32, mem.Access) mem.Fault          { return 0 }
-func (quick) WriteLocal(uint32, uint32, uint64, []byte) mem.Fault                      { return 0 }
-func (quick) CheckRemote(uint32, uint32, uint32, uint64, uint32, mem.Access) mem.Fault { return 0 }
-func (quick) WriteRemote(uint32, uint32, uint32, uint64, []byte) mem.Fault             { return 0 }
-func (quick) FetchAdd(_, _, _ uint32, _, _ uint64) (uint64, mem.Fault)                 { return 0, 0 }
-func (quick) ReadRemote(uint32, uint32, uint32, uint64, []byte) mem.Fault              { return 0 }
+func (quick) CheckLocal(uint32, uint32, uint64, uint32, verbs.Access) mem.Fault          { return 0 }
+func (quick) WriteLocal(uint32, uint32, uint64, []byte) mem.Fault                        { return 0 }
+func (quick) CheckRemote(uint32, uint32, uint32, uint64, uint32, verbs.Access) mem.Fault { return 0 }
+func (quick) WriteRemote(uint32, uint32, uint32, uint64, []byte) mem.Fault               { return 0 }
+func (quick) FetchAdd(_, _, _ uint32, _, _ uint64) (uint64, mem.Fault)                   { return 0, 0 }
+func (quick) ReadRemote(uint32, uint32, uint32, uint64, []byte) mem.Fault                { return 0 }
 
 // responderLoads are the loads of the benchmark: packets that are repeated in a circle.
 var responderLoads = []struct {
 	name string
-	typ  Type
+	typ  verbs.QPType
 	in   []dg
 }{
-	{"write 256 of 16 KB", RC, append(append([]dg{write(wf, dataBase, 64*256, 256)}, repeat(write(wm, 0, 0, 256), 62)...), asking(write(wl, 0, 0, 256)))},
-	{"write only 64", RC, []dg{asking(write(wo, dataBase, 64, 64))}},
-	{"send only 64", RC, []dg{asking(send(so, 64))}},
-	{"read 4096", RC, []dg{read(dataBase, 4096)}},
-	{"fetch add", RC, []dg{fetchAdd(dataBase, 1)}},
-	{"uc send 64", UC, []dg{send(ucSO, 64)}},
-	{"ud send 64", UD, []dg{ud(64)}},
+	{"write 256 of 16 KB", verbs.RC, append(append([]dg{write(wf, dataBase, 64*256, 256)}, repeat(write(wm, 0, 0, 256), 62)...), asking(write(wl, 0, 0, 256)))},
+	{"write only 64", verbs.RC, []dg{asking(write(wo, dataBase, 64, 64))}},
+	{"send only 64", verbs.RC, []dg{asking(send(so, 64))}},
+	{"read 4096", verbs.RC, []dg{read(dataBase, 4096)}},
+	{"fetch add", verbs.RC, []dg{fetchAdd(dataBase, 1)}},
+	{"uc send 64", verbs.UC, []dg{send(ucSO, 64)}},
+	{"ud send 64", verbs.UD, []dg{ud(64)}},
 }
 
 func asking(d dg) dg { d.AckReq = true; return d }
@@ -60,7 +61,7 @@ type load struct {
 
 func newLoad(tb testing.TB, i int) *load {
 	l := &load{}
-	l.x = newTarget(tb, responderLoads[i].typ, func(c *Config, _ *Attr) {
+	l.x = newTarget(tb, responderLoads[i].typ, func(c *Config, _ *verbs.Attr) {
 		c.Memory, c.RecvCQ, c.Notify = &quick{}, &discard{}, nil
 	})
 	l.x.postRecv(0, 16, 256)
@@ -89,7 +90,7 @@ func (l *load) step() {
 	}
 }
 
-var benchRecv = RecvWR{SGL: []SGE{{Addr: bufBase, Len: 256, LKey: bufKey}}}
+var benchRecv = verbs.RecvWR{SGL: []verbs.SGE{{Addr: bufBase, Len: 256, LKey: bufKey}}}
 
 func BenchmarkResponder(b *testing.B) {
 	for i, c := range responderLoads {
@@ -99,7 +100,7 @@ func BenchmarkResponder(b *testing.B) {
 			for b.Loop() {
 				l.step()
 			}
-			if l.x.q.State() != RTR || l.x.count.Delivered == 0 {
+			if l.x.q.State() != verbs.StateRTR || l.x.count.Delivered == 0 {
 				b.Fatalf("now in %s: %+v", l.x.q.State(), l.x.count)
 			}
 		})
@@ -116,7 +117,7 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, l.step); n != 0 {
 			t.Errorf("%s: %v allocations a packet", c.name, n)
 		}
-		if l.x.q.State() != RTR || l.x.count.Delivered < 1000 || c.typ == RC && l.acked == 0 {
+		if l.x.q.State() != verbs.StateRTR || l.x.count.Delivered < 1000 || c.typ == verbs.RC && l.acked == 0 {
 			t.Errorf("%s: now in %s, %d answers, %+v", c.name, l.x.q.State(), l.acked, l.x.count)
 		}
 	}
@@ -124,7 +125,7 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 
 // Loss does not allocate either, once the pool has its buffers.
 func TestSelectiveDoesNotAllocate(t *testing.T) {
-	x := newTarget(t, RC, selective)
+	x := newTarget(t, verbs.RC, selective)
 	p := build(t, write(wo, dataBase, 64, 64))
 	swap := func() {
 		for _, ahead := range []int{1, 2, 3, 0} {
@@ -154,11 +155,11 @@ func TestIdleQueuePairIsSmall(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for i := range all {
-			q := New(Config{Type: RC, Memory: m, SendCQ: cq, RecvCQ: cq, Count: count, MaxSend: 1024, MaxRecv: 1024, MaxSendSGE: 4, MaxRecvSGE: 4})
-			for _, s := range []State{Init, RTR, RTS} {
+			q := New(Config{Type: verbs.RC, Memory: m, SendCQ: cq, RecvCQ: cq, Count: count, MaxSend: 1024, MaxRecv: 1024, MaxSendSGE: 4, MaxRecvSGE: 4})
+			for _, s := range []verbs.State{verbs.StateInit, verbs.StateRTR, verbs.StateRTS} {
 				a := good
 				a.State = s
-				if err := q.Modify(a, needed(RC, q.state, s)); err != nil {
+				if err := q.Modify(a, needed(verbs.RC, q.state, s)); err != nil {
 					t.Fatal(err)
 				}
 			}

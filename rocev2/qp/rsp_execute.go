@@ -5,6 +5,7 @@ package qp
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // message is the SEND or WRITE in progress.
@@ -76,7 +77,7 @@ func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	if info.Position == rocev2.PosFirst || info.Position == rocev2.PosMiddle {
 		return accepted
 	}
-	c := Completion{Op: OpRecv, Bytes: r.message.length}
+	c := verbs.Completion{Op: verbs.OpRecv, Bytes: r.message.length}
 	if inv := p.IETH(); inv != nil {
 		c.HasInv, c.InvKey = true, inv.RKey()
 		// The clause does not define the response; rxe acknowledges and ends the
@@ -94,7 +95,7 @@ func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 // (rxe checks each packet's part), so that a WRITE that does not fit changes nothing.
 func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	q := r.q
-	if q.attr.Access&mem.RemoteWrite == 0 || !r.lengthFits(p, info) {
+	if q.attr.Access&verbs.AccessRemoteWrite == 0 || !r.lengthFits(p, info) {
 		return badRequest
 	}
 	m := r.message
@@ -112,7 +113,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 		return badRequest // DMALen is not the length received (IBTA 9.7.4.1)
 	}
 	if info.Position == rocev2.PosFirst {
-		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, m.rkey, m.va, m.length, mem.RemoteWrite); f != mem.FaultNone {
+		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, m.rkey, m.va, m.length, verbs.AccessRemoteWrite); f != mem.FaultNone {
 			return verdictOf(f)
 		}
 	}
@@ -132,7 +133,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 		return accepted
 	}
 	if imm {
-		r.complete(p, Completion{Op: OpRecvWriteImm, Bytes: m.length})
+		r.complete(p, verbs.Completion{Op: verbs.OpRecvWriteImm, Bytes: m.length})
 	}
 	r.endMessage()
 	return accepted
@@ -142,7 +143,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 const maxMessage = 1 << 31
 
 // complete puts c, with the fields from the last packet, on the completion queue.
-func (r *responder) complete(p *rocev2.Packet, c Completion) {
+func (r *responder) complete(p *rocev2.Packet, c verbs.Completion) {
 	c.WRID, c.QPN = r.buf.id, r.q.cfg.QPN
 	c.Solicited = p.BTH().Solicited()
 	if imm := p.ImmDt(); imm != nil {

@@ -8,24 +8,25 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 type dg = rocev2.Datagram
 
 func TestWriteOnly(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	data := pattern(1, 101)
 	x.next(dg{Opcode: rocev2.RCWriteOnly, VA: dataBase + 8, RKey: dataKey, DMALen: 101, AckReq: true, Payload: data})
 	x.wantOut(ackOf(0, 1))
 	if got := x.m.regions[dataKey].data[8:109]; !bytes.Equal(got, data) {
 		t.Errorf("memory holds %x, want %x", got, data)
 	}
-	x.wantEvents(EventEstablished)
+	x.wantEvents(verbs.EventQPEstablished)
 	x.wantDone()
 }
 
 func TestSendInThree(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	x.postRecv(0, 2, 1024)
 	data := pattern(2, 256+256+10)
 	x.next(dg{Opcode: rocev2.RCSendFirst, Payload: data[:256]})
@@ -33,14 +34,14 @@ func TestSendInThree(t *testing.T) {
 	x.wantOut()
 	x.next(dg{Opcode: rocev2.RCSendLastImm, Imm: 0xCAFE, Solicited: true, AckReq: true, Payload: data[512:]})
 	x.wantOut(ackOf(2, 1))
-	x.wantDone(Completion{WRID: 0, Op: OpRecv, Bytes: 522, HasImm: true, Imm: 0xCAFE, Solicited: true})
+	x.wantDone(verbs.Completion{WRID: 0, Op: verbs.OpRecv, Bytes: 522, HasImm: true, Imm: 0xCAFE, Solicited: true})
 	if got := x.m.regions[bufKey].data[:522]; !bytes.Equal(got, data) {
 		t.Errorf("the buffer holds %x, want %x", got, data)
 	}
 }
 
 func TestReadAndAtomic(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	data := pattern(3, 600)
 	copy(x.m.regions[dataKey].data, data)
 	binary.NativeEndian.PutUint64(x.m.regions[dataKey].data[1024:], 40)
@@ -63,23 +64,23 @@ func TestReadAndAtomic(t *testing.T) {
 
 // SEND with invalidate takes effect before its completion.
 func TestSendInvalidate(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	x.postRecv(1, 2, 64)
 	x.next(dg{Opcode: rocev2.RCSendOnlyInv, RKey: dataKey, AckReq: true, Payload: pattern(0, 5)})
 	x.wantOut(ackOf(0, 1))
-	x.wantDone(Completion{WRID: 1, Op: OpRecv, Bytes: 5, HasInv: true, InvKey: dataKey})
+	x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecv, Bytes: 5, HasInv: true, InvKey: dataKey})
 	x.next(write(wo, dataBase, 4, 4))
 	x.wantOut(nakOf(1, 1, rocev2.NAKRemoteAccess))
 }
 
 // Zero bytes touch nothing and need no key (IBTA 9.7.4.1).
 func TestZeroLength(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	x.postRecv(1, 2, 0)
 	x.next(dg{Opcode: wo, VA: 1, RKey: 0xBAD})
 	x.next(dg{Opcode: rocev2.RCWriteOnlyImm, VA: 1, RKey: 0xBAD, Imm: 6})
 	x.next(dg{Opcode: so, AckReq: true})
 	x.next(dg{Opcode: rocev2.RCReadRequest, VA: 1, RKey: 0xBAD})
 	x.wantOut(ackOf(2, 3), said{Op: rocev2.RCReadResponseOnly, PSN: psn(3), Syndrome: noCredits, MSN: 4})
-	x.wantDone(Completion{WRID: 1, Op: OpRecvWriteImm, HasImm: true, Imm: 6}, Completion{WRID: 2, Op: OpRecv})
+	x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecvWriteImm, HasImm: true, Imm: 6}, verbs.Completion{WRID: 2, Op: verbs.OpRecv})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // fuzzMemory is the memory of the fuzz target: a byte may be written only if a packet or a
@@ -75,14 +76,14 @@ type fuzzRun struct {
 
 func newFuzzRun(t *testing.T, kind int) *fuzzRun {
 	r := &fuzzRun{pool: NewHoldPool(32)}
-	typ := []Type{RC, RC, UC, UD}[kind]
+	typ := []verbs.QPType{verbs.RC, verbs.RC, verbs.UC, verbs.UD}[kind]
 	r.memory = &fuzzMemory{t: t, mayGo: map[uint32][]bool{}}
-	r.target = newTarget(t, typ, func(c *Config, a *Attr) {
+	r.target = newTarget(t, typ, func(c *Config, a *verbs.Attr) {
 		r.memory.testMemory = c.Memory.(*testMemory)
 		c.Memory, c.Held = r.memory, r.pool
 		a.Selective = kind == 1
 	})
-	r.memory.add(0x300, 0x7000, 256, mem.RemoteRead) // read only
+	r.memory.add(0x300, 0x7000, 256, verbs.AccessRemoteRead) // read only
 	for key, reg := range r.memory.regions {
 		r.memory.mayGo[key] = make([]bool, len(reg.data))
 	}
@@ -116,7 +117,7 @@ func (r *fuzzRun) goodPacket(s *script) {
 	size := uint32(s.byte())*4 + uint32(s.of(4))
 	last := min(size, 256)
 	switch m := r.q.rsp.message; {
-	case r.q.Type() == UD:
+	case r.q.Type() == verbs.UD:
 		d.Opcode, d.Payload = rocev2.UDSendOnly, pattern(0, int(last))
 	case m.op == rocev2.OperationSend && size > 256:
 		d.Opcode, d.Payload = sm, pattern(0, 256)
@@ -148,7 +149,7 @@ func (r *fuzzRun) goodPacket(s *script) {
 			r.allow(d.RKey, d.VA, 8)
 		}
 	}
-	if r.q.Type() == UC {
+	if r.q.Type() == verbs.UC {
 		if d.Opcode |= 0x20; !d.Opcode.Known() {
 			return
 		}
@@ -170,9 +171,9 @@ func (r *fuzzRun) anyPacket(s *script) {
 	}
 	op := ops[s.of(len(ops))]
 	switch r.q.Type() {
-	case UC:
+	case verbs.UC:
 		op |= 0x20
-	case UD:
+	case verbs.UD:
 		op = rocev2.UDSendOnly + rocev2.Opcode(s.of(2))
 	}
 	if s.of(16) == 1 {
@@ -212,9 +213,9 @@ func (r *fuzzRun) anyPacket(s *script) {
 }
 
 func (r *fuzzRun) post(s *script) {
-	wr := RecvWR{ID: r.posted}
+	wr := verbs.RecvWR{ID: r.posted}
 	for range s.of(4) {
-		e := SGE{Addr: bufBase + uint64(s.byte())*64, Len: uint32(s.byte()) * 2, LKey: bufKey}
+		e := verbs.SGE{Addr: bufBase + uint64(s.byte())*64, Len: uint32(s.byte()) * 2, LKey: bufKey}
 		if s.of(32) == 1 {
 			e.LKey = 0xBAD
 		}
@@ -232,7 +233,7 @@ func (r *fuzzRun) answers(n int) {
 		if !r.q.NextAck(r.now, &r.answer) && !r.q.NextData(r.now, &r.answer) {
 			return
 		}
-		if r.q.Type() != RC {
+		if r.q.Type() != verbs.RC {
 			r.t.Fatalf("%s answers", r.answer.Opcode)
 		}
 		r.sent()
@@ -246,7 +247,7 @@ func (r *fuzzRun) check() {
 		if c.WRID != r.done {
 			t.Fatalf("completion of %d, want %d: out of order or twice", c.WRID, r.done)
 		}
-		if c.Status != Success && r.q.State() != Err {
+		if c.Status != verbs.StatusSuccess && r.q.State() != verbs.StateErr {
 			t.Fatalf("completed with %s in %s", c.Status, r.q.State())
 		}
 		r.done++
@@ -259,13 +260,13 @@ func (r *fuzzRun) check() {
 		t.Fatalf("%d receives in the ring, %d posted and not completed", rsp.ring.n, waiting)
 	}
 	switch st := r.q.State(); {
-	case st != RTR && st != Err:
+	case st != verbs.StateRTR && st != verbs.StateErr:
 		t.Fatalf("in %s", st)
-	case st == Err && waiting != 0:
+	case st == verbs.StateErr && waiting != 0:
 		t.Fatalf("%d receives not flushed in ERR", waiting)
-	case st == RTR && r.seenErr:
+	case st == verbs.StateRTR && r.seenErr:
 		t.Fatal("came back from ERR")
-	case st == Err:
+	case st == verbs.StateErr:
 		r.seenErr = true
 	}
 	if int(rsp.res.pending) > len(rsp.res.ring) || len(rsp.res.replays) > maxReplays || rsp.expected > rocev2.PSNMask {
@@ -361,7 +362,7 @@ func TestResponderAtRandom(t *testing.T) {
 		sum.SACKSent += r.count.SACKSent
 		sum.RNRSent += r.count.RNRSent
 		sum.DuplicateRequest += r.count.DuplicateRequest
-		if r.q.State() == Err {
+		if r.q.State() == verbs.StateErr {
 			errs++
 		}
 	}

@@ -2,7 +2,10 @@
 
 package qp
 
-import "github.com/softroce/softroce-xdp/rocev2"
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 // receiveRC compares the PSN (IBTA 9.7.3): the packet is the expected one, a duplicate, or
 // out of order.
@@ -46,11 +49,11 @@ func (r *responder) deliver(now Time, p *rocev2.Packet) {
 	}
 }
 
-// notifyEstablished reports EventEstablished once (IBTA 11.6.3).
+// notifyEstablished reports EventQPEstablished once (IBTA 11.6.3).
 func (r *responder) notifyEstablished() {
 	r.established = true
-	if r.q.state == RTR {
-		r.q.notify(EventEstablished)
+	if r.q.state == verbs.StateRTR {
+		r.q.notify(verbs.EventQPEstablished)
 	}
 }
 

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // One NAK for a gap, another for the next one, none if the missing packet came first.
 func TestSequenceError(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	put := func(n int) {
 		w := write(wo, dataBase+uint64(n)*4, 4, 4)
 		w.PSN, w.AckReq = psn(n), true
@@ -45,7 +46,7 @@ func TestReceiverNotReady(t *testing.T) {
 	rnr := func(n int, msn uint32) said {
 		return said{Op: rocev2.RCAck, PSN: psn(n), Syndrome: rocev2.SyndromeRNR(12), MSN: msn}
 	}
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	s := send(so, 8)
 	s.PSN, s.AckReq = psn(0), true
 	x.in(s)
@@ -59,7 +60,7 @@ func TestReceiverNotReady(t *testing.T) {
 	x.postRecv(7, 1, 64)
 	x.in(s)
 	x.wantOut(ackOf(0, 1))
-	x.wantDone(Completion{WRID: 7, Op: OpRecv, Bytes: 8})
+	x.wantDone(verbs.Completion{WRID: 7, Op: verbs.OpRecv, Bytes: 8})
 
 	// A WRITE with immediate data needs its receive at the end; without it the last packet
 	// writes nothing.
@@ -74,7 +75,7 @@ func TestReceiverNotReady(t *testing.T) {
 	x.postRecv(8, 1, 0)
 	x.in(last)
 	x.wantOut(ackOf(2, 2))
-	x.wantDone(Completion{WRID: 8, Op: OpRecvWriteImm, Bytes: 264, HasImm: true, Imm: 3})
+	x.wantDone(verbs.Completion{WRID: 8, Op: verbs.OpRecvWriteImm, Bytes: 264, HasImm: true, Imm: 3})
 	if x.count.RNRSent != 3 {
 		t.Errorf("counted %d RNR NAKs, want 3", x.count.RNRSent)
 	}
@@ -82,7 +83,7 @@ func TestReceiverNotReady(t *testing.T) {
 
 // Duplicates of SEND and WRITE have no effect but an ACK; one for many.
 func TestDuplicates(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	x.postRecv(1, 2, 64)
 	s := send(so, 8)
 	s.PSN = psn(0)
@@ -91,7 +92,7 @@ func TestDuplicates(t *testing.T) {
 	x.in(s)
 	x.in(w)
 	x.wantOut(ackOf(1, 2))
-	x.wantDone(Completion{WRID: 1, Op: OpRecv, Bytes: 8})
+	x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecv, Bytes: 8})
 	clear(x.m.regions[dataKey].data)
 	x.in(s)
 	x.in(w)
@@ -106,14 +107,14 @@ func TestDuplicates(t *testing.T) {
 
 // Packets of another service or with an unknown opcode have no effect (IBTA 9.6.1).
 func TestIgnoreOtherServices(t *testing.T) {
-	for _, typ := range []Type{RC, UC, UD} {
+	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
 		x := newTarget(t, typ)
 		x.postRecv(0, 1, 1024)
 		var want uint64
 		for i := range 256 {
 			op := rocev2.Opcode(i)
 			info := op.Info()
-			if op>>5 == rocev2.Opcode(map[Type]byte{RC: 0, UC: 1, UD: 3}[typ]) || !op.Known() || x.q.isResponse(op, info) {
+			if op>>5 == rocev2.Opcode(map[verbs.QPType]byte{verbs.RC: 0, verbs.UC: 1, verbs.UD: 3}[typ]) || !op.Known() || x.q.isResponse(op, info) {
 				continue
 			}
 			x.in(dg{Opcode: op, PSN: firstPSN, QKey: 0x1234})
@@ -121,7 +122,7 @@ func TestIgnoreOtherServices(t *testing.T) {
 		}
 		x.wantOut()
 		x.wantDone()
-		if x.count.Ignored != want || x.q.State() != RTR {
+		if x.count.Ignored != want || x.q.State() != verbs.StateRTR {
 			t.Errorf("%s: ignored %d of %d, now in %s", typ, x.count.Ignored, want, x.q.State())
 		}
 	}

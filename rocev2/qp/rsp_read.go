@@ -8,6 +8,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // resource is the stored state of a READ or ATOMIC, for the response and its repetition
@@ -134,11 +135,11 @@ func (s *resources) find(psn rocev2.PSN, atomic bool) (i int, ok bool) {
 func (r *responder) read(p *rocev2.Packet) (verdict, int) {
 	q, reth := r.q, p.RETH()
 	n := reth.DMALen()
-	if q.attr.Access&mem.RemoteRead == 0 || q.attr.MaxDestRdAtomic == 0 || n > maxMessage || !empty(p) {
+	if q.attr.Access&verbs.AccessRemoteRead == 0 || q.attr.MaxDestRdAtomic == 0 || n > maxMessage || !empty(p) {
 		return badRequest, 0
 	}
 	if n != 0 {
-		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, reth.RKey(), reth.VA(), n, mem.RemoteRead); f != mem.FaultNone {
+		if f := q.cfg.Memory.CheckRemote(q.cfg.PD, q.cfg.QPN, reth.RKey(), reth.VA(), n, verbs.AccessRemoteRead); f != mem.FaultNone {
 			return verdictOf(f), 0
 		}
 	}
@@ -155,7 +156,7 @@ func (r *responder) read(p *rocev2.Packet) (verdict, int) {
 // atomic executes COMPARE_SWAP or FETCH_ADD.
 func (r *responder) atomic(p *rocev2.Packet) verdict {
 	q, h := r.q, p.AtomicETH()
-	if q.attr.Access&mem.RemoteAtomic == 0 || q.attr.MaxDestRdAtomic == 0 || h.VA()%8 != 0 || !empty(p) {
+	if q.attr.Access&verbs.AccessRemoteAtomic == 0 || q.attr.MaxDestRdAtomic == 0 || h.VA()%8 != 0 || !empty(p) {
 		return badRequest
 	}
 	if r.res.pending >= uint32(q.attr.MaxDestRdAtomic) {

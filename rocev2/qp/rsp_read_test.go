@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Duplicates of READ are answered from memory as it is now, all or a part; a READ for other
 // memory with the same PSN is dropped.
 func TestDuplicateRead(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	x.next(read(dataBase, 700))
 	x.next(read(dataBase, 0))
 	x.out()
@@ -56,7 +57,7 @@ func TestDuplicateRead(t *testing.T) {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
 		}
 	}
-	if x.q.State() != RTR || x.count.SentAgain != 8 {
+	if x.q.State() != verbs.StateRTR || x.count.SentAgain != 8 {
 		t.Errorf("now in %s, sent %d again", x.q.State(), x.count.SentAgain)
 	}
 }
@@ -64,7 +65,7 @@ func TestDuplicateRead(t *testing.T) {
 // Parts requested again are sent by PSN before new responses, which then continue; nothing is
 // sent twice because it was requested twice.
 func TestDuplicateReadInProgress(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	x.next(read(dataBase, 6*256))
 	x.next(read(dataBase, 256))
 	for range 4 {
@@ -93,7 +94,7 @@ func TestDuplicateReadInProgress(t *testing.T) {
 	}
 
 	// A requester that goes back requests all from one point on.
-	x = newTarget(t, RC)
+	x = newTarget(t, verbs.RC)
 	x.next(read(dataBase, 6*256))
 	for range 4 {
 		x.q.NextData(x.now, &x.answer)
@@ -113,7 +114,7 @@ func TestDuplicateReadInProgress(t *testing.T) {
 
 // A new READ in the place of one with a replay: the requester has that response already.
 func TestNewReadEndsReplay(t *testing.T) {
-	x := newTarget(t, RC, func(_ *Config, a *Attr) { a.MaxDestRdAtomic = 1 })
+	x := newTarget(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.MaxDestRdAtomic = 1 })
 	x.next(read(dataBase, 4))
 	x.out()
 	again := read(dataBase, 4)
@@ -126,7 +127,7 @@ func TestNewReadEndsReplay(t *testing.T) {
 // An ATOMIC is executed once; its duplicate gets the same response, as long as it is one of
 // the last MaxDestRdAtomic.
 func TestDuplicateAtomic(t *testing.T) {
-	x := newTarget(t, RC, func(_ *Config, a *Attr) { a.MaxDestRdAtomic = 2 })
+	x := newTarget(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.MaxDestRdAtomic = 2 })
 	word := func() uint64 { return binary.NativeEndian.Uint64(x.m.regions[dataKey].data) }
 	for n := range 3 {
 		x.next(fetchAdd(dataBase, 10))
@@ -154,7 +155,7 @@ func TestDuplicateAtomic(t *testing.T) {
 
 // A change of MaxDestRdAtomic in SQD keeps the resources.
 func TestResizeResources(t *testing.T) {
-	x := newTarget(t, RC)
+	x := newTarget(t, verbs.RC)
 	x.next(read(dataBase, 256))
 	x.next(read(dataBase, 256))
 	x.q.attr.MaxDestRdAtomic = 3
@@ -172,7 +173,7 @@ func TestResizeResources(t *testing.T) {
 
 // READs and ATOMICs beyond MaxDestRdAtomic: the allowed number is answered first.
 func TestTooManyReads(t *testing.T) {
-	x := newTarget(t, RC, func(_ *Config, a *Attr) { a.MaxDestRdAtomic = 2 })
+	x := newTarget(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.MaxDestRdAtomic = 2 })
 	x.next(read(dataBase, 4))
 	x.next(fetchAdd(dataBase, 1))
 	// Both are answered, so there is room again. The READ returns what the ATOMIC wrote: its
@@ -198,12 +199,12 @@ func TestReadFailsInProgress(t *testing.T) {
 	for _, c := range []struct {
 		break_ func(*testMemory)
 		nak    rocev2.NAKCode
-		event  Event
+		event  verbs.EventType
 	}{
-		{func(m *testMemory) { m.regions[dataKey].gone = true }, rocev2.NAKRemoteAccess, EventAccess},
-		{func(m *testMemory) { m.broken = true }, rocev2.NAKRemoteOp, EventFatal},
+		{func(m *testMemory) { m.regions[dataKey].gone = true }, rocev2.NAKRemoteAccess, verbs.EventQPAccess},
+		{func(m *testMemory) { m.broken = true }, rocev2.NAKRemoteOp, verbs.EventQPFatal},
 	} {
-		x := newTarget(t, RC)
+		x := newTarget(t, verbs.RC)
 		x.postRecv(1, 1, 64)
 		x.next(read(dataBase, 1000))
 		x.next(read(dataBase, 1000))
@@ -218,8 +219,8 @@ func TestReadFailsInProgress(t *testing.T) {
 		c.break_(x.m)
 		x.wantOut(nakOf(1, 0, c.nak))
 		x.wantEvents(c.event)
-		x.wantDone(Completion{WRID: 1, Op: OpRecv})
-		if x.q.State() != Err {
+		x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecv})
+		if x.q.State() != verbs.StateErr {
 			t.Errorf("now in %s", x.q.State())
 		}
 	}
@@ -247,7 +248,7 @@ func TestResponderMissed(t *testing.T) {
 		{"our engine, which has no response yet", packets, 0, packets, true, 1, 0, 0},
 		{"our engine, which misses three", packets, 2, 3, true, 3, 3, 3},
 	} {
-		x := newTarget(t, RC, func(_ *Config, a *Attr) { a.Selective = c.selective })
+		x := newTarget(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.Selective = c.selective })
 		x.next(read(dataBase, packets*256))
 		for range c.sent {
 			x.q.NextData(x.now, &x.answer)

@@ -3,18 +3,10 @@
 package qp
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
-)
-
-// The errors of PostRecv; nothing was queued then.
-var (
-	ErrRecvState = errors.New("qp: a receive can be posted from INIT on, not in RESET: Modify to INIT first")
-	ErrRecvSRQ   = errors.New("qp: this queue pair takes its receives from an SRQ: post them there")
-	ErrRecvFull  = errors.New("qp: the receive queue is full: wait for completions or ask for a larger MaxRecv")
-	ErrRecvSGL   = errors.New("qp: the list of the receive is longer than MaxRecvSGE")
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // recvRing holds receive work requests in order. It grows with use, so that an idle queue
@@ -23,8 +15,8 @@ type recvRing struct {
 	n, head uint32
 	max     uint32
 	stride  uint32
-	wqe     []recvWQE // a power of two long
-	sge     []SGE     // stride a work request
+	wqe     []recvWQE   // a power of two long
+	sge     []verbs.SGE // stride a work request
 }
 
 type recvWQE struct {
@@ -39,12 +31,12 @@ func newRecvRing(maxWR, maxSGE int) recvRing {
 	return recvRing{max: uint32(max(maxWR, 0)), stride: uint32(max(maxSGE, 0))}
 }
 
-func (r *recvRing) push(wr *RecvWR) error {
+func (r *recvRing) push(wr *verbs.RecvWR) error {
 	if err := r.check(wr); err != nil {
 		return err
 	}
 	if r.n == r.max {
-		return ErrRecvFull
+		return verbs.ErrQueueFull
 	}
 	if int(r.n) == len(r.wqe) {
 		r.grow()
@@ -55,16 +47,16 @@ func (r *recvRing) push(wr *RecvWR) error {
 	return nil
 }
 
-func (r *recvRing) check(wr *RecvWR) error {
+func (r *recvRing) check(wr *verbs.RecvWR) error {
 	if len(wr.SGL) > int(r.stride) {
-		return fmt.Errorf("%w: %d of %d", ErrRecvSGL, len(wr.SGL), r.stride)
+		return fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), r.stride)
 	}
 	return nil
 }
 
 func (r *recvRing) grow() {
 	size := max(recvRingMin, 2*len(r.wqe))
-	wqe, sge := make([]recvWQE, size), make([]SGE, size*int(r.stride))
+	wqe, sge := make([]recvWQE, size), make([]verbs.SGE, size*int(r.stride))
 	for i := range r.n {
 		from := (r.head + i) & uint32(len(r.wqe)-1)
 		wqe[i] = r.wqe[from]
@@ -91,7 +83,7 @@ func (r *recvRing) pop(b *recvBuffer) bool {
 // recvBuffer is the receive work request of the message in progress.
 type recvBuffer struct {
 	id    uint64
-	sgl   []SGE
+	sgl   []verbs.SGE
 	room  uint64 // remaining bytes of the list
 	off   uint32 // in sgl[at]
 	at    int32
@@ -122,7 +114,7 @@ func (b *recvBuffer) scatter(m mem.Memory, pd uint32, data []byte) mem.Fault {
 			break // all in one element: WriteLocal checks
 		}
 		step := min(n, e.Len-off)
-		if f := m.CheckLocal(pd, e.LKey, e.Addr+uint64(off), step, mem.LocalWrite); f != mem.FaultNone {
+		if f := m.CheckLocal(pd, e.LKey, e.Addr+uint64(off), step, verbs.AccessLocalWrite); f != mem.FaultNone {
 			return f
 		}
 		if n -= step; n == 0 {
@@ -149,14 +141,14 @@ func (b *recvBuffer) scatter(m mem.Memory, pd uint32, data []byte) mem.Fault {
 
 // CheckRecv checks a work request as PostRecv would in state s, except for the room in the
 // queue. It uses no queue pair, so any goroutine may call it.
-func (cfg *Config) CheckRecv(s State, wr *RecvWR) error {
+func (cfg *Config) CheckRecv(s verbs.State, wr *verbs.RecvWR) error {
 	switch {
-	case s == Reset:
-		return ErrRecvState
+	case s == verbs.StateReset:
+		return verbs.ErrRecvState
 	case cfg.SRQ != nil:
-		return ErrRecvSRQ
+		return verbs.ErrSRQ
 	case len(wr.SGL) > cfg.MaxRecvSGE:
-		return fmt.Errorf("%w: %d of %d", ErrRecvSGL, len(wr.SGL), cfg.MaxRecvSGE)
+		return fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), cfg.MaxRecvSGE)
 	}
 	return nil
 }
@@ -165,11 +157,11 @@ func (cfg *Config) CheckRecv(s State, wr *RecvWR) error {
 func (q *QP) RecvQueued() int { return int(q.rsp.ring.n) }
 
 // post implements PostRecv.
-func (r *responder) post(wr *RecvWR) error {
+func (r *responder) post(wr *verbs.RecvWR) error {
 	if err := r.q.cfg.CheckRecv(r.q.state, wr); err != nil {
 		return err
 	}
-	if r.q.state == Err {
+	if r.q.state == verbs.StateErr {
 		r.flushed(wr.ID)
 		return nil
 	}
@@ -199,18 +191,18 @@ func (r *responder) recvPD() uint32 {
 }
 
 // completeError completes the work request in r.buf with a status.
-func (r *responder) completeError(st Status) {
+func (r *responder) completeError(st verbs.Status) {
 	r.buf.taken = false
-	r.q.cfg.RecvCQ.Complete(Completion{WRID: r.buf.id, QPN: r.q.cfg.QPN, Status: st, Op: OpRecv, Solicited: true})
+	r.q.cfg.RecvCQ.Complete(verbs.Completion{WRID: r.buf.id, QPN: r.q.cfg.QPN, Status: st, Op: verbs.OpRecv, Solicited: true})
 }
 
 func (r *responder) flushed(id uint64) {
 	r.q.cfg.Count.Flushed++
-	r.q.cfg.RecvCQ.Complete(Completion{WRID: id, QPN: r.q.cfg.QPN, Status: WRFlushed, Op: OpRecv, Solicited: true})
+	r.q.cfg.RecvCQ.Complete(verbs.Completion{WRID: id, QPN: r.q.cfg.QPN, Status: verbs.StatusWRFlushed, Op: verbs.OpRecv, Solicited: true})
 }
 
 // flush completes every receive work request as flushed, in order. Work requests of an SRQ
-// stay there for other queue pairs (IBTA 10.2.9). EventLastWQE reports that this queue
+// stay there for other queue pairs (IBTA 10.2.9). EventQPLastWQE reports that this queue
 // pair takes no more of them.
 func (r *responder) flush(now Time) {
 	r.message = message{}
@@ -224,6 +216,6 @@ func (r *responder) flush(now Time) {
 		r.flushed(r.buf.id)
 	}
 	if r.q.cfg.SRQ != nil {
-		r.q.notify(EventLastWQE)
+		r.q.notify(verbs.EventQPLastWQE)
 	}
 }

@@ -5,6 +5,7 @@ package qp
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // verdict is the result of the execution of an expected packet.
@@ -36,14 +37,14 @@ func verdictOf(f mem.Fault) verdict {
 // fatalNAKs are the consequences of each verdict (IBTA 9.9.3, classes A and C).
 var fatalNAKs = [...]struct {
 	code   rocev2.NAKCode
-	status Status // of the receive in progress
-	event  Event  // if no receive is in progress
+	status verbs.Status    // of the receive in progress
+	event  verbs.EventType // if no receive is in progress
 }{
-	badRequest: {rocev2.NAKInvalidRequest, RemoteInvalidRequest, EventRequest},
-	tooLong:    {rocev2.NAKInvalidRequest, LocalLength, EventRequest},
-	noAccess:   {rocev2.NAKRemoteAccess, RemoteAccess, EventAccess},
-	memoryFail: {rocev2.NAKRemoteOp, RemoteOperation, EventFatal},
-	badBuffer:  {rocev2.NAKRemoteOp, LocalProtection, EventFatal},
+	badRequest: {rocev2.NAKInvalidRequest, verbs.StatusRemoteInvalidRequest, verbs.EventQPRequest},
+	tooLong:    {rocev2.NAKInvalidRequest, verbs.StatusLocalLength, verbs.EventQPRequest},
+	noAccess:   {rocev2.NAKRemoteAccess, verbs.StatusRemoteAccess, verbs.EventQPAccess},
+	memoryFail: {rocev2.NAKRemoteOp, verbs.StatusRemoteOperation, verbs.EventQPFatal},
+	badBuffer:  {rocev2.NAKRemoteOp, verbs.StatusLocalProtection, verbs.EventQPFatal},
 }
 
 // reject responds to an expected packet that was not accepted. All but an RNR NAK end the
@@ -81,7 +82,7 @@ func (r *responder) setFatalNAK(code rocev2.NAKCode, psn rocev2.PSN, msn uint32)
 
 // abort ends the connection. The completion of the receive in progress has the reason. If
 // there is none, the event has it (IBTA 11.6.3).
-func (r *responder) abort(now Time, st Status, e Event) {
+func (r *responder) abort(now Time, st verbs.Status, e verbs.EventType) {
 	if r.buf.taken {
 		r.completeError(st)
 		e = 0

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Shorthands for correct requests.
@@ -30,11 +30,11 @@ const wf, wm, wl, wo = rocev2.RCWriteFirst, rocev2.RCWriteMiddle, rocev2.RCWrite
 const sf, sm, sl, so = rocev2.RCSendFirst, rocev2.RCSendMiddle, rocev2.RCSendLast, rocev2.RCSendOnly
 
 // noRight removes rights from the data region, and qpRights sets those of the queue pair.
-func noRight(a mem.Access) func(*target) {
+func noRight(a verbs.Access) func(*target) {
 	return func(x *target) { x.m.regions[dataKey].rights &^= a }
 }
 
-func qpRights(a mem.Access) func(*target) { return func(x *target) { x.q.attr.Access = a } }
+func qpRights(a verbs.Access) func(*target) { return func(x *target) { x.q.attr.Access = a } }
 
 // Errors that end a connection: the last packet of each line. The NAK has its PSN and is
 // still sent. The packet wrote nothing. The receive in progress completes with the status,
@@ -50,66 +50,66 @@ func TestRefusals(t *testing.T) {
 		setup  func(*target)
 		in     []dg
 		nak    rocev2.NAKCode
-		status Status // of the first receive; WRFlushed if it was not touched
-		event  Event
+		status verbs.Status // of the first receive; WRFlushed if it was not touched
+		event  verbs.EventType
 	}{
 		// The order of opcodes (IBTA 9.7.4.1).
-		{"MIDDLE first", nil, []dg{send(sm, 256)}, inv, WRFlushed, EventRequest},
-		{"LAST first", nil, []dg{write(wl, 0, 0, 8)}, inv, WRFlushed, EventRequest},
-		{"ONLY within", nil, []dg{send(sf, 256), send(so, 8)}, inv, RemoteInvalidRequest, 0},
-		{"FIRST within", nil, []dg{write(wf, dataBase, 600, 256), write(wf, dataBase, 600, 256)}, inv, WRFlushed, EventRequest},
-		{"READ within", nil, []dg{send(sf, 256), read(dataBase, 8)}, inv, RemoteInvalidRequest, 0},
-		{"SEND goes on as WRITE", nil, []dg{send(sf, 256), write(wl, 0, 0, 8)}, inv, RemoteInvalidRequest, 0},
-		{"WRITE goes on as SEND", nil, []dg{write(wf, dataBase, 600, 256), send(sm, 256)}, inv, WRFlushed, EventRequest},
-		{"FLUSH, which we do not have", nil, []dg{{Opcode: rocev2.RCFlush, VA: dataBase, RKey: dataKey}}, inv, WRFlushed, EventRequest},
-		{"ATOMIC WRITE, which we do not have", nil, []dg{{Opcode: rocev2.RCAtomicWrite, VA: dataBase, RKey: dataKey, Payload: make([]byte, 8)}}, inv, WRFlushed, EventRequest},
+		{"MIDDLE first", nil, []dg{send(sm, 256)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"LAST first", nil, []dg{write(wl, 0, 0, 8)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"ONLY within", nil, []dg{send(sf, 256), send(so, 8)}, inv, verbs.StatusRemoteInvalidRequest, 0},
+		{"FIRST within", nil, []dg{write(wf, dataBase, 600, 256), write(wf, dataBase, 600, 256)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"READ within", nil, []dg{send(sf, 256), read(dataBase, 8)}, inv, verbs.StatusRemoteInvalidRequest, 0},
+		{"SEND goes on as WRITE", nil, []dg{send(sf, 256), write(wl, 0, 0, 8)}, inv, verbs.StatusRemoteInvalidRequest, 0},
+		{"WRITE goes on as SEND", nil, []dg{write(wf, dataBase, 600, 256), send(sm, 256)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"FLUSH, which we do not have", nil, []dg{{Opcode: rocev2.RCFlush, VA: dataBase, RKey: dataKey}}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"ATOMIC WRITE, which we do not have", nil, []dg{{Opcode: rocev2.RCAtomicWrite, VA: dataBase, RKey: dataKey, Payload: make([]byte, 8)}}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
 
 		// Lengths (9.7.4.1).
-		{"FIRST too short", nil, []dg{send(sf, 255)}, inv, WRFlushed, EventRequest},
-		{"FIRST too long", nil, []dg{send(sf, 260)}, inv, WRFlushed, EventRequest},
-		{"MIDDLE too short", nil, []dg{send(sf, 256), send(sm, 252)}, inv, RemoteInvalidRequest, 0},
-		{"LAST empty", nil, []dg{send(sf, 256), send(sl, 0)}, inv, RemoteInvalidRequest, 0},
-		{"LAST too long", nil, []dg{send(sf, 256), send(sl, 260)}, inv, RemoteInvalidRequest, 0},
-		{"ONLY too long", nil, []dg{write(wo, dataBase, 260, 260)}, inv, WRFlushed, EventRequest},
-		{"DMALen more than ONLY", nil, []dg{write(wo, dataBase, 9, 8)}, inv, WRFlushed, EventRequest},
-		{"DMALen less than ONLY", nil, []dg{write(wo, dataBase, 7, 8)}, inv, WRFlushed, EventRequest},
-		{"DMALen 0 with data", nil, []dg{write(wo, dataBase, 0, 8)}, inv, WRFlushed, EventRequest},
-		{"DMALen fits into FIRST", nil, []dg{write(wf, dataBase, 256, 256)}, inv, WRFlushed, EventRequest},
-		{"DMALen ends at MIDDLE", nil, []dg{write(wf, dataBase, 512, 256), write(wm, 0, 0, 256)}, inv, WRFlushed, EventRequest},
-		{"DMALen goes beyond LAST", nil, []dg{write(wf, dataBase, 512, 256), write(wl, 0, 0, 255)}, inv, WRFlushed, EventRequest},
-		{"DMALen stops short of LAST", nil, []dg{write(wf, dataBase, 300, 256), write(wl, 0, 0, 45)}, inv, WRFlushed, EventRequest},
-		{"WRITE over 2^31", nil, []dg{write(wf, dataBase, 1<<31+1, 256)}, inv, WRFlushed, EventRequest},
-		{"READ over 2^31", nil, []dg{read(dataBase, 1<<31+1)}, inv, WRFlushed, EventRequest},
-		{"SEND longer than the receive", nil, []dg{send(sf, 256), send(sm, 256), send(sl, 1)}, inv, LocalLength, 0},
+		{"FIRST too short", nil, []dg{send(sf, 255)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"FIRST too long", nil, []dg{send(sf, 260)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"MIDDLE too short", nil, []dg{send(sf, 256), send(sm, 252)}, inv, verbs.StatusRemoteInvalidRequest, 0},
+		{"LAST empty", nil, []dg{send(sf, 256), send(sl, 0)}, inv, verbs.StatusRemoteInvalidRequest, 0},
+		{"LAST too long", nil, []dg{send(sf, 256), send(sl, 260)}, inv, verbs.StatusRemoteInvalidRequest, 0},
+		{"ONLY too long", nil, []dg{write(wo, dataBase, 260, 260)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"DMALen more than ONLY", nil, []dg{write(wo, dataBase, 9, 8)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"DMALen less than ONLY", nil, []dg{write(wo, dataBase, 7, 8)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"DMALen 0 with data", nil, []dg{write(wo, dataBase, 0, 8)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"DMALen fits into FIRST", nil, []dg{write(wf, dataBase, 256, 256)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"DMALen ends at MIDDLE", nil, []dg{write(wf, dataBase, 512, 256), write(wm, 0, 0, 256)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"DMALen goes beyond LAST", nil, []dg{write(wf, dataBase, 512, 256), write(wl, 0, 0, 255)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"DMALen stops short of LAST", nil, []dg{write(wf, dataBase, 300, 256), write(wl, 0, 0, 45)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"WRITE over 2^31", nil, []dg{write(wf, dataBase, 1<<31+1, 256)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"READ over 2^31", nil, []dg{read(dataBase, 1<<31+1)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"SEND longer than the receive", nil, []dg{send(sf, 256), send(sm, 256), send(sl, 1)}, inv, verbs.StatusLocalLength, 0},
 
 		// Rights of the queue pair, and resources.
-		{"WRITE not allowed", qpRights(mem.RemoteRead | mem.RemoteAtomic), []dg{write(wo, dataBase, 8, 8)}, inv, WRFlushed, EventRequest},
-		{"READ not allowed", qpRights(mem.RemoteWrite | mem.RemoteAtomic), []dg{read(dataBase, 8)}, inv, WRFlushed, EventRequest},
-		{"ATOMIC not allowed", qpRights(mem.RemoteWrite | mem.RemoteRead), []dg{fetchAdd(dataBase, 1)}, inv, WRFlushed, EventRequest},
-		{"no READ resources", func(x *target) { x.q.attr.MaxDestRdAtomic = 0 }, []dg{read(dataBase, 8)}, inv, WRFlushed, EventRequest},
-		{"no ATOMIC resources", func(x *target) { x.q.attr.MaxDestRdAtomic = 0 }, []dg{fetchAdd(dataBase, 1)}, inv, WRFlushed, EventRequest},
-		{"ATOMIC unaligned", nil, []dg{unaligned}, inv, WRFlushed, EventRequest},
+		{"WRITE not allowed", qpRights(verbs.AccessRemoteRead | verbs.AccessRemoteAtomic), []dg{write(wo, dataBase, 8, 8)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"READ not allowed", qpRights(verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic), []dg{read(dataBase, 8)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"ATOMIC not allowed", qpRights(verbs.AccessRemoteWrite | verbs.AccessRemoteRead), []dg{fetchAdd(dataBase, 1)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"no READ resources", func(x *target) { x.q.attr.MaxDestRdAtomic = 0 }, []dg{read(dataBase, 8)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"no ATOMIC resources", func(x *target) { x.q.attr.MaxDestRdAtomic = 0 }, []dg{fetchAdd(dataBase, 1)}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
+		{"ATOMIC unaligned", nil, []dg{unaligned}, inv, verbs.StatusWRFlushed, verbs.EventQPRequest},
 
 		// Keys, ranges and rights of the region (9.7.4.1).
-		{"WRITE wrong key", nil, []dg{wrongKey}, acc, WRFlushed, EventAccess},
-		{"WRITE below", nil, []dg{write(wo, dataBase-1, 8, 8)}, acc, WRFlushed, EventAccess},
-		{"WRITE beyond", nil, []dg{write(wo, end-7, 8, 8)}, acc, WRFlushed, EventAccess},
-		{"WRITE whose end is beyond, at once", nil, []dg{write(wf, end-256, 512, 256)}, acc, WRFlushed, EventAccess},
-		{"WRITE that wraps", nil, []dg{write(wo, 1<<64-4, 8, 8)}, acc, WRFlushed, EventAccess},
-		{"WRITE right missing", noRight(mem.RemoteWrite), []dg{write(wo, dataBase, 8, 8)}, acc, WRFlushed, EventAccess},
-		{"READ beyond", nil, []dg{read(end-8, 9)}, acc, WRFlushed, EventAccess},
-		{"READ right missing", noRight(mem.RemoteRead), []dg{read(dataBase, 8)}, acc, WRFlushed, EventAccess},
-		{"ATOMIC beyond", nil, []dg{fetchAdd(end, 1)}, acc, WRFlushed, EventAccess},
-		{"ATOMIC right missing", noRight(mem.RemoteAtomic), []dg{fetchAdd(dataBase, 1)}, acc, WRFlushed, EventAccess},
-		{"invalidate an unknown key", nil, []dg{{Opcode: rocev2.RCSendOnlyInv, RKey: 0xBAD}}, acc, RemoteAccess, 0},
+		{"WRITE wrong key", nil, []dg{wrongKey}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"WRITE below", nil, []dg{write(wo, dataBase-1, 8, 8)}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"WRITE beyond", nil, []dg{write(wo, end-7, 8, 8)}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"WRITE whose end is beyond, at once", nil, []dg{write(wf, end-256, 512, 256)}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"WRITE that wraps", nil, []dg{write(wo, 1<<64-4, 8, 8)}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"WRITE right missing", noRight(verbs.AccessRemoteWrite), []dg{write(wo, dataBase, 8, 8)}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"READ beyond", nil, []dg{read(end-8, 9)}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"READ right missing", noRight(verbs.AccessRemoteRead), []dg{read(dataBase, 8)}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"ATOMIC beyond", nil, []dg{fetchAdd(end, 1)}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"ATOMIC right missing", noRight(verbs.AccessRemoteAtomic), []dg{fetchAdd(dataBase, 1)}, acc, verbs.StatusWRFlushed, verbs.EventQPAccess},
+		{"invalidate an unknown key", nil, []dg{{Opcode: rocev2.RCSendOnlyInv, RKey: 0xBAD}}, acc, verbs.StatusRemoteAccess, 0},
 
 		// Errors of the responder (9.9.3 class A).
-		{"memory fails", func(x *target) { x.m.broken = true }, []dg{write(wo, dataBase, 8, 8)}, oper, WRFlushed, EventFatal},
-		{"receive with a wrong key", func(x *target) { delete(x.m.regions, bufKey) }, []dg{send(so, 8)}, oper, LocalProtection, 0},
-		{"receive without write right", func(x *target) { x.m.regions[bufKey].rights = 0 }, []dg{send(so, 8)}, oper, LocalProtection, 0},
+		{"memory fails", func(x *target) { x.m.broken = true }, []dg{write(wo, dataBase, 8, 8)}, oper, verbs.StatusWRFlushed, verbs.EventQPFatal},
+		{"receive with a wrong key", func(x *target) { delete(x.m.regions, bufKey) }, []dg{send(so, 8)}, oper, verbs.StatusLocalProtection, 0},
+		{"receive without write right", func(x *target) { x.m.regions[bufKey].rights = 0 }, []dg{send(so, 8)}, oper, verbs.StatusLocalProtection, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x := newTarget(t, RC)
+			x := newTarget(t, verbs.RC)
 			x.postRecv(1, 2, 512)
 			if c.setup != nil {
 				c.setup(x)
@@ -122,7 +122,7 @@ func TestRefusals(t *testing.T) {
 			before := bytes.Clone(x.m.regions[dataKey].data)
 			x.next(c.in[last])
 
-			if x.q.State() != Err {
+			if x.q.State() != verbs.StateErr {
 				t.Fatalf("now in %s, want ERR", x.q.State())
 			}
 			if !bytes.Equal(before, x.m.regions[dataKey].data) {
@@ -131,8 +131,8 @@ func TestRefusals(t *testing.T) {
 			x.next(write(wo, dataBase, 8, 8)) // too late
 			x.wantOut(nakOf(last, 0, c.nak))
 			x.wantOut()
-			x.wantDone(Completion{WRID: 1, Status: c.status, Op: OpRecv, Solicited: true},
-				Completion{WRID: 2, Status: WRFlushed, Op: OpRecv, Solicited: true})
+			x.wantDone(verbs.Completion{WRID: 1, Status: c.status, Op: verbs.OpRecv, Solicited: true},
+				verbs.Completion{WRID: 2, Status: verbs.StatusWRFlushed, Op: verbs.OpRecv, Solicited: true})
 			if c.event == 0 {
 				x.wantEvents()
 			} else {
@@ -172,7 +172,7 @@ func TestRefuseDamagedPackets(t *testing.T) {
 		{"unknown opcode 0x15", send(so, 8), func(h rocev2.BTH) { h.SetOpcode(0x15) }},
 		{"unknown opcode 0x1f", send(so, 0), func(h rocev2.BTH) { h.SetOpcode(0x1F) }},
 	} {
-		x := newTarget(t, RC)
+		x := newTarget(t, verbs.RC)
 		c.d.PSN = firstPSN
 		p := build(t, c.d)
 		c.change(p.BTH())

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // sackBits returns a SACK's bitmap as the numbers of the packets that it reports.
@@ -50,7 +51,7 @@ func (x *target) wantSACK(upTo int, msn uint32, reported ...int) {
 // A gap: a SACK when it opens, after four more packets, and when one is asked for;
 // the rest is executed in order when the missing packet comes.
 func TestReorder(t *testing.T) {
-	x := newTarget(t, RC, selective)
+	x := newTarget(t, verbs.RC, selective)
 	x.put(0, false)
 	x.put(2, false)
 	x.wantSACK(0, 1, 2)
@@ -90,7 +91,7 @@ func TestReorder(t *testing.T) {
 
 // Packets beyond the window are not buffered, and cause no error.
 func TestReorderWindow(t *testing.T) {
-	x := newTarget(t, RC, selective)
+	x := newTarget(t, verbs.RC, selective)
 	x.put(128, false) // too far: an ordinary NAK
 	x.wantOut(nakOf(0, 0, rocev2.NAKPSNSequence))
 	x.put(127, false) // the gap is known already
@@ -105,8 +106,8 @@ func TestReorderWindow(t *testing.T) {
 // A pool without buffers: a packet that finds none is dropped and sent again.
 func TestHoldPoolIsTheBound(t *testing.T) {
 	pool := NewHoldPool(2)
-	x := newTarget(t, RC, selective, func(c *Config, _ *Attr) { c.Held = pool })
-	y := newTarget(t, RC, selective, func(c *Config, _ *Attr) { c.Held = pool })
+	x := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Held = pool })
+	y := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Held = pool })
 	x.put(1, false)
 	x.put(2, false)
 	x.put(3, true)
@@ -126,7 +127,7 @@ func TestHoldPoolIsTheBound(t *testing.T) {
 // A buffered SEND without a receive: the RNR NAK is for it, later packets stay buffered
 // without a response, and nothing is executed out of order.
 func TestReorderRNR(t *testing.T) {
-	x := newTarget(t, RC, selective)
+	x := newTarget(t, verbs.RC, selective)
 	s := send(so, 4)
 	s.PSN = psn(1)
 	x.in(s)
@@ -140,13 +141,13 @@ func TestReorderRNR(t *testing.T) {
 	x.postRecv(9, 1, 4)
 	x.in(s)
 	x.wantOut(ackOf(3, 4))
-	x.wantDone(Completion{WRID: 9, Op: OpRecv, Bytes: 4})
+	x.wantDone(verbs.Completion{WRID: 9, Op: verbs.OpRecv, Bytes: 4})
 }
 
 // READs among the buffered packets: their responses take PSNs of their own, and a SACK
 // follows them like an ACK.
 func TestReorderRead(t *testing.T) {
-	x := newTarget(t, RC, selective)
+	x := newTarget(t, verbs.RC, selective)
 	r := read(dataBase, 300)
 	r.PSN = psn(1)
 	x.in(r)
@@ -178,12 +179,12 @@ func TestReorderRead(t *testing.T) {
 
 // Buffers return to the pool when the connection ends.
 func TestReorderEnds(t *testing.T) {
-	for _, end := range []State{Err, Reset} {
+	for _, end := range []verbs.State{verbs.StateErr, verbs.StateReset} {
 		pool := NewHoldPool(8)
-		x := newTarget(t, RC, selective, func(c *Config, _ *Attr) { c.Held = pool })
+		x := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Held = pool })
 		x.put(1, false)
 		x.put(2, false)
-		if err := x.q.Modify(Attr{State: end}, MaskState); err != nil {
+		if err := x.q.Modify(verbs.Attr{State: end}, verbs.MaskState); err != nil {
 			t.Fatal(err)
 		}
 		if len(pool.buffers) != 2 || x.q.rsp.reorder != nil {
@@ -191,9 +192,9 @@ func TestReorderEnds(t *testing.T) {
 		}
 	}
 	// And when the peer does not understand SACK after all.
-	y := newTarget(t, RC, selective)
+	y := newTarget(t, verbs.RC, selective)
 	y.put(1, false)
-	if err := y.q.Modify(Attr{}, MaskSelective); err != nil {
+	if err := y.q.Modify(verbs.Attr{}, verbs.MaskSelective); err != nil {
 		t.Fatal(err)
 	}
 	y.put(0, true)
@@ -201,7 +202,7 @@ func TestReorderEnds(t *testing.T) {
 
 	// And when a buffered packet ends it.
 	pool := NewHoldPool(8)
-	x := newTarget(t, RC, selective, func(c *Config, _ *Attr) { c.Held = pool })
+	x := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Held = pool })
 	bad := write(wo, 0, 4, 4)
 	bad.PSN = psn(1)
 	x.in(bad)

@@ -5,11 +5,13 @@ package qp
 import (
 	"encoding/hex"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // SACK bytes from BTH to bitmap.
 func TestSACKBytes(t *testing.T) {
-	x := newTarget(t, RC, selective)
+	x := newTarget(t, verbs.RC, selective)
 	x.put(1, false)
 	x.put(127, false)
 	x.out()

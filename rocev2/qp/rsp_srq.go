@@ -2,12 +2,14 @@
 
 package qp
 
+import "github.com/softroce/softroce-xdp/rocev2/verbs"
+
 // SRQConfig is fixed for the life of an SRQ.
 type SRQConfig struct {
-	PD     uint32      // protection domain of the buffers
-	Max    int         // largest number of work requests
-	MaxSGE int         // largest number of elements of one
-	Notify func(Event) // gets EventSRQLimit; or nil; called in the engine's thread
+	PD     uint32                // protection domain of the buffers
+	Max    int                   // largest number of work requests
+	MaxSGE int                   // largest number of elements of one
+	Notify func(verbs.EventType) // gets EventSRQLimit; or nil; called in the engine's thread
 }
 
 // SRQ is a shared receive queue (IBTA 10.2.9): queue pairs of one thread take their
@@ -24,7 +26,7 @@ func NewSRQ(cfg SRQConfig) *SRQ {
 }
 
 // PostRecv puts a work request on the queue.
-func (s *SRQ) PostRecv(wr *RecvWR) error { return s.ring.push(wr) }
+func (s *SRQ) PostRecv(wr *verbs.RecvWR) error { return s.ring.push(wr) }
 
 // Len returns the number of work requests on the queue.
 func (s *SRQ) Len() int { return int(s.ring.n) }
@@ -40,7 +42,7 @@ func (s *SRQ) pop(b *recvBuffer) bool {
 	if s.ring.n < s.limit {
 		s.limit = 0
 		if s.cfg.Notify != nil {
-			s.cfg.Notify(EventSRQLimit)
+			s.cfg.Notify(verbs.EventSRQLimit)
 		}
 	}
 	return true

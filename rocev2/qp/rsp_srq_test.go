@@ -5,29 +5,31 @@ package qp
 import (
 	"errors"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Two queue pairs take from one SRQ in the order in which their messages begin.
 func TestSRQ(t *testing.T) {
-	var events []Event
-	srq := NewSRQ(SRQConfig{PD: testPD, Max: 5, MaxSGE: 1, Notify: func(e Event) { events = append(events, e) }})
-	shared := func(c *Config, _ *Attr) { c.SRQ, c.PD = srq, testPD }
-	x, y := newTarget(t, RC, shared), newTarget(t, RC, shared)
+	var events []verbs.EventType
+	srq := NewSRQ(SRQConfig{PD: testPD, Max: 5, MaxSGE: 1, Notify: func(e verbs.EventType) { events = append(events, e) }})
+	shared := func(c *Config, _ *verbs.Attr) { c.SRQ, c.PD = srq, testPD }
+	x, y := newTarget(t, verbs.RC, shared), newTarget(t, verbs.RC, shared)
 	post := func(id uint64) error {
-		return srq.PostRecv(&RecvWR{ID: id, SGL: []SGE{{Addr: bufBase + id*512, Len: 512, LKey: bufKey}}})
+		return srq.PostRecv(&verbs.RecvWR{ID: id, SGL: []verbs.SGE{{Addr: bufBase + id*512, Len: 512, LKey: bufKey}}})
 	}
 	for id := range uint64(5) {
 		if err := post(id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := post(5); err != ErrRecvFull {
+	if err := post(5); err != verbs.ErrQueueFull {
 		t.Errorf("a full SRQ says %v", err)
 	}
-	if err := srq.PostRecv(&RecvWR{SGL: make([]SGE, 2)}); !errors.Is(err, ErrRecvSGL) {
+	if err := srq.PostRecv(&verbs.RecvWR{SGL: make([]verbs.SGE, 2)}); !errors.Is(err, verbs.ErrSGL) {
 		t.Errorf("a list too long: %v", err)
 	}
-	if err := x.q.PostRecv(&RecvWR{}); err != ErrRecvSRQ {
+	if err := x.q.PostRecv(&verbs.RecvWR{}); err != verbs.ErrSRQ {
 		t.Errorf("PostRecv on the queue pair: %v", err)
 	}
 	srq.SetLimit(3)
@@ -39,9 +41,9 @@ func TestSRQ(t *testing.T) {
 	y.next(send(so, 9))
 	y.next(send(so, 10))
 	x.next(send(sl, 7))
-	x.wantDone(Completion{WRID: 0, Op: OpRecv, Bytes: 263})
-	y.wantDone(Completion{WRID: 1, Op: OpRecv, Bytes: 8}, Completion{WRID: 2, Op: OpRecv, Bytes: 9}, Completion{WRID: 3, Op: OpRecv, Bytes: 10})
-	if len(events) != 1 || events[0] != EventSRQLimit {
+	x.wantDone(verbs.Completion{WRID: 0, Op: verbs.OpRecv, Bytes: 263})
+	y.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecv, Bytes: 8}, verbs.Completion{WRID: 2, Op: verbs.OpRecv, Bytes: 9}, verbs.Completion{WRID: 3, Op: verbs.OpRecv, Bytes: 10})
+	if len(events) != 1 || events[0] != verbs.EventSRQLimit {
 		t.Errorf("events %v, want one EventSRQLimit", events)
 	}
 
@@ -49,13 +51,13 @@ func TestSRQ(t *testing.T) {
 	x.next(send(sf, 256))
 	x.events = nil
 	x.next(send(sf, 256))
-	x.wantDone(Completion{WRID: 4, Op: OpRecv, Status: RemoteInvalidRequest, Solicited: true})
-	x.wantEvents(EventLastWQE)
+	x.wantDone(verbs.Completion{WRID: 4, Op: verbs.OpRecv, Status: verbs.StatusRemoteInvalidRequest, Solicited: true})
+	x.wantEvents(verbs.EventQPLastWQE)
 	if err := post(6); err != nil {
 		t.Fatal(err)
 	}
 	y.next(send(so, 1))
-	y.wantDone(Completion{WRID: 6, Op: OpRecv, Bytes: 1})
+	y.wantDone(verbs.Completion{WRID: 6, Op: verbs.OpRecv, Bytes: 1})
 	s := send(so, 1)
 	s.AckReq = true
 	y.out()
@@ -68,10 +70,10 @@ func TestSRQ(t *testing.T) {
 // The buffers of an SRQ are of its protection domain, not the queue pair's.
 func TestSRQDomain(t *testing.T) {
 	srq := NewSRQ(SRQConfig{PD: testPD + 1, Max: 1, MaxSGE: 1})
-	x := newTarget(t, RC, func(c *Config, _ *Attr) { c.SRQ = srq })
-	if err := srq.PostRecv(&RecvWR{ID: 1, SGL: []SGE{{Addr: bufBase, Len: 512, LKey: bufKey}}}); err != nil {
+	x := newTarget(t, verbs.RC, func(c *Config, _ *verbs.Attr) { c.SRQ = srq })
+	if err := srq.PostRecv(&verbs.RecvWR{ID: 1, SGL: []verbs.SGE{{Addr: bufBase, Len: 512, LKey: bufKey}}}); err != nil {
 		t.Fatal(err)
 	}
 	x.next(send(so, 8))
-	x.wantDone(Completion{WRID: 1, Op: OpRecv, Status: LocalProtection, Solicited: true})
+	x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecv, Status: verbs.StatusLocalProtection, Solicited: true})
 }

@@ -9,20 +9,20 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 const testPD = 7
 
 // Every right a region can give.
-const allRights = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic
+const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
 // testCQ stores completions.
-type testCQ struct{ got []Completion }
+type testCQ struct{ got []verbs.Completion }
 
-func (c *testCQ) Complete(x Completion) { c.got = append(c.got, x) }
+func (c *testCQ) Complete(x verbs.Completion) { c.got = append(c.got, x) }
 
-func (c *testCQ) take() []Completion {
+func (c *testCQ) take() []verbs.Completion {
 	got := c.got
 	c.got = nil
 	return got
@@ -35,7 +35,7 @@ type target struct {
 	m      *testMemory
 	cq     testCQ
 	count  Counters
-	events []Event
+	events []verbs.EventType
 	now    Time
 	psn    rocev2.PSN // of the next request
 	answer Outbound   // reused like the engine's
@@ -59,7 +59,7 @@ var (
 
 // newTarget returns a queue pair in RTR, PMTU 256, with 16 receives at most, two
 // regions of 64 KB and all rights.
-func newTarget(t testing.TB, typ Type, change ...func(*Config, *Attr)) *target {
+func newTarget(t testing.TB, typ verbs.QPType, change ...func(*Config, *verbs.Attr)) *target {
 	t.Helper()
 	x := &target{t: t, m: newTestMemory(), now: 1000, psn: firstPSN}
 	x.m.add(bufKey, bufBase, 1<<16, allRights)
@@ -67,24 +67,24 @@ func newTarget(t testing.TB, typ Type, change ...func(*Config, *Attr)) *target {
 	cfg := Config{
 		QPN: targetQPN, Type: typ, PD: testPD, Memory: x.m, SendCQ: &testCQ{}, RecvCQ: &x.cq, Count: &x.count,
 		MaxSend: 16, MaxRecv: 16, MaxSendSGE: 4, MaxRecvSGE: 4,
-		Notify: func(e Event) { x.events = append(x.events, e) },
+		Notify: func(e verbs.EventType) { x.events = append(x.events, e) },
 	}
-	a := Attr{
+	a := verbs.Attr{
 		PMTU: rocev2.PMTU256, DestQPN: peerQPN, RQPSN: firstPSN, QKey: 0x1234,
-		Access: mem.RemoteRead | mem.RemoteWrite | mem.RemoteAtomic, MaxDestRdAtomic: 4, MinRNRTimer: 12,
+		Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic, MaxDestRdAtomic: 4, MinRNRTimer: 12,
 	}
 	for _, f := range change {
 		f(&cfg, &a)
 	}
-	x.q = bringUp(t, cfg, a, RTR)
+	x.q = bringUp(t, cfg, a, verbs.StateRTR)
 	return x
 }
 
 // bringUp makes a queue pair and takes it from RESET to a state, RTR or RTS.
-func bringUp(t testing.TB, cfg Config, a Attr, last State) *QP {
+func bringUp(t testing.TB, cfg Config, a verbs.Attr, last verbs.State) *QP {
 	t.Helper()
 	q := New(cfg)
-	for s := Init; s <= last; s++ {
+	for s := verbs.StateInit; s <= last; s++ {
 		a.State = s
 		if err := q.Modify(a, needed(cfg.Type, q.state, s)|optional(cfg.Type, s, &a)); err != nil {
 			t.Fatal(err)
@@ -94,21 +94,21 @@ func bringUp(t testing.TB, cfg Config, a Attr, last State) *QP {
 }
 
 // needed returns the attributes that the state table requires.
-func needed(typ Type, from, to State) AttrMask {
+func needed(typ verbs.QPType, from, to verbs.State) verbs.AttrMask {
 	for i := range states {
 		if col, ok := states[i].attrs(typ); ok && states[i].from == from && states[i].to == to {
-			return col.need | MaskState
+			return col.need | verbs.MaskState
 		}
 	}
-	return MaskState
+	return verbs.MaskState
 }
 
-func optional(typ Type, to State, a *Attr) AttrMask {
-	if typ == UD && to == RTR {
-		return MaskPMTU
+func optional(typ verbs.QPType, to verbs.State, a *verbs.Attr) verbs.AttrMask {
+	if typ == verbs.UD && to == verbs.StateRTR {
+		return verbs.MaskPMTU
 	}
-	if typ == RC && to == RTR && a.Selective {
-		return MaskSelective
+	if typ == verbs.RC && to == verbs.StateRTR && a.Selective {
+		return verbs.MaskSelective
 	}
 	return 0
 }
@@ -118,7 +118,7 @@ func optional(typ Type, to State, a *Attr) AttrMask {
 func (x *target) postRecv(from uint64, n int, size uint32) {
 	x.t.Helper()
 	for i := range uint64(n) {
-		wr := RecvWR{ID: from + i, SGL: []SGE{{Addr: bufBase + (from+i)*uint64(size), Len: size, LKey: bufKey}}}
+		wr := verbs.RecvWR{ID: from + i, SGL: []verbs.SGE{{Addr: bufBase + (from+i)*uint64(size), Len: size, LKey: bufKey}}}
 		if err := x.q.PostRecv(&wr); err != nil {
 			x.t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func (x *target) wantOut(want ...said) {
 	}
 }
 
-func (x *target) wantDone(want ...Completion) {
+func (x *target) wantDone(want ...verbs.Completion) {
 	x.t.Helper()
 	for i := range want {
 		want[i].QPN = targetQPN
@@ -276,7 +276,7 @@ func (x *target) wantDone(want ...Completion) {
 	}
 }
 
-func (x *target) wantEvents(want ...Event) {
+func (x *target) wantEvents(want ...verbs.EventType) {
 	x.t.Helper()
 	if !slices.Equal(x.events, want) {
 		x.t.Fatalf("events: got %v, want %v", x.events, want)

@@ -2,7 +2,10 @@
 
 package qp
 
-import "github.com/softroce/softroce-xdp/rocev2"
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
 
 // receiveUC processes a packet of UC, which has no responses. A message with a missing
 // packet, without a receive or with an error is dropped until the next message begins (IBTA
@@ -51,7 +54,7 @@ func (r *responder) receiveUC(now Time, p *rocev2.Packet) {
 		r.dropMessage()
 	case badBuffer:
 		c.LocalError++
-		r.abort(now, LocalProtection, EventFatal)
+		r.abort(now, verbs.StatusLocalProtection, verbs.EventQPFatal)
 	default:
 		c.Malformed++
 		r.dropMessage()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // UC delivers whole messages and drops the others without a response; each line ends with a
@@ -36,7 +37,7 @@ func TestUnreliableConnection(t *testing.T) {
 		{"WRITE of a wrong length", []dg{write(ucWF, dataBase, 600, 256), write(ucWL, 0, 0, 8)}, nil, func(c *Counters) uint64 { return c.Malformed }, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x := newTarget(t, UC)
+			x := newTarget(t, verbs.UC)
 			x.postRecv(0, 4, 600)
 			for _, d := range c.in {
 				if d.Opcode == gap.Opcode {
@@ -48,9 +49,9 @@ func TestUnreliableConnection(t *testing.T) {
 			good := pattern(77, 264)
 			x.next(dg{Opcode: ucSF, Payload: good[:256]})
 			x.next(dg{Opcode: ucSL, Payload: good[256:]})
-			var want []Completion
+			var want []verbs.Completion
 			for i, n := range append(c.done, 264) {
-				want = append(want, Completion{WRID: uint64(i), Op: OpRecv, Bytes: n})
+				want = append(want, verbs.Completion{WRID: uint64(i), Op: verbs.OpRecv, Bytes: n})
 			}
 			x.wantOut()
 			x.wantDone(want...)
@@ -66,7 +67,7 @@ func TestUnreliableConnection(t *testing.T) {
 
 // UC WRITE, with and without immediate data, and immediate data without a receive.
 func TestUnreliableWrite(t *testing.T) {
-	x := newTarget(t, UC)
+	x := newTarget(t, verbs.UC)
 	x.next(write(ucWF, dataBase, 260, 256))
 	x.next(write(ucWL, 0, 0, 4))
 	if got := x.m.regions[dataKey].data[:260]; !bytes.Equal(got[:256], pattern(9, 256)) || !bytes.Equal(got[256:], pattern(9, 4)) {
@@ -80,7 +81,7 @@ func TestUnreliableWrite(t *testing.T) {
 	}
 	x.postRecv(1, 1, 0)
 	x.next(imm)
-	x.wantDone(Completion{WRID: 1, Op: OpRecvWriteImm, Bytes: 4, HasImm: true})
+	x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecvWriteImm, Bytes: 4, HasImm: true})
 	x.q.attr.Access = 0
 	x.next(write(ucWO, dataBase+2000, 4, 4))
 	if x.count.Malformed != 1 || x.m.regions[dataKey].data[2000] != 0 {
@@ -92,16 +93,16 @@ func TestUnreliableWrite(t *testing.T) {
 // A packet that the engine could not send counts as lost: the message is done after its last
 // packet, and the next message keeps its PSN.
 func TestUnreliableDropped(t *testing.T) {
-	for _, typ := range []Type{UC, UD} {
+	for _, typ := range []verbs.QPType{verbs.UC, verbs.UD} {
 		x := newSource(t, typ)
 		n := uint32(200)
-		if typ == UC {
+		if typ == verbs.UC {
 			n = 300
 		}
 		for range 3 {
-			x.post(OpSend, n, 0, func(w *SendWR) {
-				if typ == UD {
-					w.AH = &AH{QPN: peerQPN}
+			x.post(verbs.OpSend, n, 0, func(w *verbs.SendWR) {
+				if typ == verbs.UD {
+					w.AH, w.RemoteQPN = testAH(0), peerQPN
 				}
 			})
 		}
@@ -113,7 +114,7 @@ func TestUnreliableDropped(t *testing.T) {
 				t.Fatal("no payload")
 			}
 		}
-		x.wantDone(0, Success, Success, Success)
+		x.wantDone(0, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess)
 		if q := x.q.SendQueued(); q != 0 {
 			t.Errorf("%s: %d work requests are still queued", typ, q)
 		}

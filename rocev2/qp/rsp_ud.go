@@ -5,6 +5,7 @@ package qp
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // receiveUD processes a datagram (IBTA 9.8.3): one packet, whose PSN is ignored. It is
@@ -26,7 +27,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 	case !r.takeReceive():
 		c.NoBuffer++
 		return
-	case uint64(GRHLen+n) > r.buf.room:
+	case uint64(verbs.GRHLen+n) > r.buf.room:
 		// The receive stays for the next datagram (class D; rxe).
 		c.LocalError++
 		return
@@ -37,18 +38,18 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 	}
 	if f != mem.FaultNone {
 		c.LocalError++
-		r.abort(0, LocalProtection, EventFatal)
+		r.abort(0, verbs.StatusLocalProtection, verbs.EventQPFatal)
 		return
 	}
 	c.Delivered++
-	r.complete(p, Completion{Op: OpRecv, Bytes: uint32(GRHLen + n), HasGRH: true, SrcQP: p.DETH().SrcQP()})
+	r.complete(p, verbs.Completion{Op: verbs.OpRecv, Bytes: uint32(verbs.GRHLen + n), HasGRH: true, SrcQP: p.DETH().SrcQP()})
 	if !r.established {
 		r.notifyEstablished()
 	}
 }
 
 // zeros precede an IPv4 header.
-var zeros [GRHLen - 20]byte
+var zeros [verbs.GRHLen - 20]byte
 
 // scatterGRH writes the first GRHLen bytes of the receive: the IPv6 header, or 20 bytes of
 // zero and the IPv4 header without options (annex A17).

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 func ud(n int) dg {
@@ -17,13 +18,13 @@ func ud(n int) dg {
 
 // The 40 bytes before the data: zeros and the IPv4 header, or the IPv6 header.
 func TestDatagram(t *testing.T) {
-	x := newTarget(t, UD)
+	x := newTarget(t, verbs.UD)
 	x.postRecv(0, 4, 300)
 	d := ud(5)
 	d.Opcode, d.Imm, d.Solicited = rocev2.UDSendOnlyImm, 77, true
 	d.PSN = 0x123456 // is ignored
 	x.in(d)
-	x.wantDone(Completion{WRID: 0, Op: OpRecv, Bytes: 45, HasGRH: true, SrcQP: peerQPN, HasImm: true, Imm: 77, Solicited: true})
+	x.wantDone(verbs.Completion{WRID: 0, Op: verbs.OpRecv, Bytes: 45, HasGRH: true, SrcQP: peerQPN, HasImm: true, Imm: 77, Solicited: true})
 	const grh4 = "0000000000000000000000000000000000000000" + "4500004000004000" + "4011b6a9c0000202c0000201"
 	buf := x.m.regions[bufKey].data
 	if got := hex.EncodeToString(buf[:40]); got != grh4 {
@@ -38,17 +39,17 @@ func TestDatagram(t *testing.T) {
 	p := coded(t, six, nil)
 	b := p.Datagram()
 	x.q.Receive(x.now, &p)
-	x.wantDone(Completion{WRID: 1, Op: OpRecv, Bytes: 296, HasGRH: true, SrcQP: peerQPN})
+	x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecv, Bytes: 296, HasGRH: true, SrcQP: peerQPN})
 	if !bytes.Equal(buf[300:340], b[:40]) {
 		t.Errorf("GRH area: %x, want the IPv6 header %x", buf[300:340], b[:40])
 	}
 	x.wantOut()
-	x.wantEvents(EventEstablished)
+	x.wantEvents(verbs.EventQPEstablished)
 }
 
 // Errors of a datagram drop it, counted, and leave its receive for the next one.
 func TestDatagramDrops(t *testing.T) {
-	x := newTarget(t, UD)
+	x := newTarget(t, verbs.UD)
 	x.in(ud(5))
 	if x.count.NoBuffer != 1 {
 		t.Errorf("no receive: counted %+v", x.count)
@@ -75,20 +76,20 @@ func TestDatagramDrops(t *testing.T) {
 	}
 	x.wantDone()
 	x.in(ud(20))
-	x.wantDone(Completion{WRID: 3, Op: OpRecv, Bytes: 60, HasGRH: true, SrcQP: peerQPN})
-	if x.q.State() != RTR {
+	x.wantDone(verbs.Completion{WRID: 3, Op: verbs.OpRecv, Bytes: 60, HasGRH: true, SrcQP: peerQPN})
+	if x.q.State() != verbs.StateRTR {
 		t.Errorf("now in %s", x.q.State())
 	}
 }
 
 // A receive with a wrong list ends the queue pair, with a completion.
 func TestDatagramBadReceive(t *testing.T) {
-	x := newTarget(t, UD)
-	x.q.PostRecv(&RecvWR{ID: 1, SGL: []SGE{{Addr: bufBase, Len: 100, LKey: 0xBAD}}})
-	x.q.PostRecv(&RecvWR{ID: 2})
+	x := newTarget(t, verbs.UD)
+	x.q.PostRecv(&verbs.RecvWR{ID: 1, SGL: []verbs.SGE{{Addr: bufBase, Len: 100, LKey: 0xBAD}}})
+	x.q.PostRecv(&verbs.RecvWR{ID: 2})
 	x.in(ud(4))
-	x.wantDone(Completion{WRID: 1, Status: LocalProtection, Op: OpRecv, Solicited: true}, Completion{WRID: 2, Status: WRFlushed, Op: OpRecv, Solicited: true})
-	if x.q.State() != Err {
+	x.wantDone(verbs.Completion{WRID: 1, Status: verbs.StatusLocalProtection, Op: verbs.OpRecv, Solicited: true}, verbs.Completion{WRID: 2, Status: verbs.StatusWRFlushed, Op: verbs.OpRecv, Solicited: true})
+	if x.q.State() != verbs.StateErr {
 		t.Errorf("now in %s", x.q.State())
 	}
 	x.wantOut()

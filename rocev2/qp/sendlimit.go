@@ -2,6 +2,8 @@
 
 package qp
 
+import "github.com/softroce/softroce-xdp/rocev2/verbs"
+
 // SendLimit is the reason why NextData has no packet. QP.SendLimit returns the one that
 // binds. The send path decides by the same functions: messageLimit, localLimit, ownEnd,
 // Flight.room and creditLimit.
@@ -10,8 +12,8 @@ package qp
 // probes (nextRetransmit) have LimitState and LimitRNR only. Packets that go-back-N sends
 // again have no limit of the destination.
 //
-// The engine has four more reasons, which a queue pair does not know: the destination's
-// pacer, pre-credit's first flight, a full AF_XDP socket and missing TX frames.
+// The last three are the engine's. A queue pair does not know them, and QP.SendLimit does not
+// return them (nic.QP.SendLimit does).
 type SendLimit uint8
 
 // The reasons. Owner is who sets the limit.
@@ -30,10 +32,13 @@ type SendLimit uint8
 //	LimitReadWindow        1.5 maxWindow, packets         requester       READ responses
 //	LimitPSNRange          maxOutstanding, packets        IBTA 9.7.1      ACKs
 //	LimitHalted            haltAt, a packet number        requester       never: ERR follows
-//	LimitCredits           MSN of the last AETH + credits peer            an ACK with credits
+//	LimitCredits           MSN of the last ACK + credits  peer            an ACK with credits
 //	LimitInflight          Flight's limit, packets        destination     ACKs, responses
 //	LimitCongestionWindow  Flight.SetWindow, bytes        policy          ACKs, a larger window
 //	LimitTurn              other queue pairs are before   destination     Flight.Turn
+//	LimitFirstFlight       large flow without pre-credit  engine          an ACK of the destination
+//	LimitPacer             rate of the destination, bit/s policy          time, a larger rate
+//	LimitSocket            TX frames of the AF_XDP socket engine          frames that the kernel gives back
 const (
 	NotLimited SendLimit = iota
 	LimitState
@@ -53,12 +58,15 @@ const (
 	LimitInflight
 	LimitCongestionWindow
 	LimitTurn
+	LimitFirstFlight
+	LimitPacer
+	LimitSocket
 )
 
 var sendLimitNames = [...]string{
 	"not limited", "state", "no work", "RNR wait", "draining", "fence", "MaxRdAtomic", "local invalidate",
 	"loss window", "RNR slow start", "SACK window", "READ window", "PSN range", "halted", "credits",
-	"in-flight limit", "congestion window", "turn",
+	"in-flight limit", "congestion window", "turn", "first flight", "pacer", "socket",
 }
 
 func (l SendLimit) String() string {
@@ -79,9 +87,9 @@ func (q *QP) SendLimit(now Time) SendLimit {
 
 // limitedBy walks the send queue as next does, without its effects.
 func (r *requester) limitedBy(now Time) SendLimit {
-	rc := r.q.cfg.Type == RC
+	rc := r.q.cfg.Type == verbs.RC
 	switch {
-	case r.q.state != RTS && r.q.state != SQD:
+	case r.q.state != verbs.StateRTS && r.q.state != verbs.StateSQD:
 		return LimitState
 	case r.head == r.tail:
 		return LimitNoWork
@@ -124,7 +132,7 @@ func (r *requester) packetLimit(w *wqe, n uint64) SendLimit {
 			return why
 		}
 	}
-	if r.q.cfg.Type != RC {
+	if r.q.cfg.Type != verbs.RC {
 		return NotLimited
 	}
 	if end, why := r.ownEnd(w, n); n >= end {
@@ -148,9 +156,9 @@ func (r *requester) packetLimit(w *wqe, n uint64) SendLimit {
 // MaxRdAtomic.
 func (r *requester) messageLimit(w *wqe) SendLimit {
 	switch {
-	case r.q.state == SQD:
+	case r.q.state == verbs.StateSQD:
 		return LimitDraining
-	case w.flags&Fence != 0 && r.reads.n != 0:
+	case w.flags&verbs.Fence != 0 && r.reads.n != 0:
 		return LimitFence
 	case w.isRead() && r.reads.n >= uint32(r.q.attr.MaxRdAtomic):
 		return LimitRdAtomic
@@ -164,11 +172,11 @@ func (r *requester) messageLimit(w *wqe) SendLimit {
 // and ATOMICs only with Fence.
 func (r *requester) localLimit(w *wqe, oldest bool) SendLimit {
 	switch {
-	case r.q.state == SQD:
+	case r.q.state == verbs.StateSQD:
 		return LimitDraining
-	case w.op == OpLocalInv && !oldest:
+	case w.op == verbs.OpLocalInv && !oldest:
 		return LimitLocalInv
-	case w.flags&Fence != 0 && r.reads.n != 0:
+	case w.flags&verbs.Fence != 0 && r.reads.n != 0:
 		return LimitFence
 	}
 	return NotLimited

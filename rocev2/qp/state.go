@@ -8,102 +8,71 @@ import (
 	"strings"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// State is a state of a queue pair (IBTA 10.3.1).
-type State uint8
-
-// The states.
-const (
-	Reset State = iota
-	Init
-	RTR // ready to receive
-	RTS // ready to send
-	SQD // send queue drained or draining
-	SQE // send queue in error (UC, UD)
-	Err
-)
-
-var stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
-
-func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return "unknown state"
-}
-
-var typeNames = [...]string{RC: "RC", UC: "UC", UD: "UD"}
-
-func (t Type) String() string {
-	if t >= RC && t <= UD {
-		return typeNames[t]
-	}
-	return "unknown service"
-}
 
 // transition is one line of the state table: the attributes that Modify needs and accepts
 // to go from one state to another, by service.
 type transition struct {
-	from, to State
+	from, to verbs.State
 	rc, uc   attrs
 	ud       attrs
-	only     []Type // nil: all services
+	only     []verbs.QPType // nil: all services
 }
 
 // attrs are the attributes that a transition needs and may take.
-type attrs struct{ need, may AttrMask }
+type attrs struct{ need, may verbs.AttrMask }
 
 // Attributes that all RC transitions from RTR on accept. Selective is not IBTA's: HELLO may
 // announce the peer after the connection was made.
-const mayRC = MaskAccess | MaskMinRNRTimer | MaskSelective
+const mayRC = verbs.MaskAccess | verbs.MaskMinRNRTimer | verbs.MaskSelective
 
 // states is the table of IBTA 11.2.5.2 without port, address vector and alternate paths,
 // which the engine has or RoCEv2 does not use. Attributes with a default are optional
 // (PKey). Linux has the same table (ib_modify_qp_is_ok), and neither goes from RESET to
 // ERR. For UD, PMTU is optional and limits the messages.
 var states = []transition{
-	{from: Reset, to: Reset},
-	{from: Reset, to: Init,
-		rc: attrs{need: MaskAccess, may: MaskPKey | MaskSelective},
-		uc: attrs{need: MaskAccess, may: MaskPKey},
-		ud: attrs{need: MaskQKey, may: MaskPKey}},
-	{from: Init, to: Init,
-		rc: attrs{may: MaskPKey | MaskAccess | MaskSelective},
-		uc: attrs{may: MaskPKey | MaskAccess},
-		ud: attrs{may: MaskPKey | MaskQKey}},
-	{from: Init, to: RTR,
-		rc: attrs{need: MaskPMTU | MaskDestQPN | MaskRQPSN | MaskMaxDestRdAtomic | MaskMinRNRTimer,
-			may: MaskPKey | MaskAccess | MaskSelective},
-		uc: attrs{need: MaskPMTU | MaskDestQPN | MaskRQPSN, may: MaskPKey | MaskAccess},
-		ud: attrs{may: MaskPKey | MaskQKey | MaskPMTU}},
-	{from: RTR, to: RTS,
-		rc: attrs{need: MaskSQPSN | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic, may: mayRC},
-		uc: attrs{need: MaskSQPSN, may: MaskAccess},
-		ud: attrs{need: MaskSQPSN, may: MaskQKey}},
-	{from: RTR, to: RTR, only: []Type{RC}, rc: attrs{may: MaskSelective}}, // not IBTA's
-	{from: RTS, to: RTS,
-		rc: attrs{may: mayRC}, uc: attrs{may: MaskAccess}, ud: attrs{may: MaskQKey}},
-	{from: RTS, to: SQD},
-	{from: SQD, to: SQD,
-		rc: attrs{may: mayRC | MaskPKey | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic | MaskMaxDestRdAtomic},
-		uc: attrs{may: MaskPKey | MaskAccess},
-		ud: attrs{may: MaskPKey | MaskQKey}},
-	{from: SQD, to: RTS,
-		rc: attrs{may: mayRC}, uc: attrs{may: MaskAccess}, ud: attrs{may: MaskQKey}},
-	{from: SQE, to: RTS, only: []Type{UC, UD},
-		uc: attrs{may: MaskAccess}, ud: attrs{may: MaskQKey}},
+	{from: verbs.StateReset, to: verbs.StateReset},
+	{from: verbs.StateReset, to: verbs.StateInit,
+		rc: attrs{need: verbs.MaskAccess, may: verbs.MaskPKey | verbs.MaskSelective},
+		uc: attrs{need: verbs.MaskAccess, may: verbs.MaskPKey},
+		ud: attrs{need: verbs.MaskQKey, may: verbs.MaskPKey}},
+	{from: verbs.StateInit, to: verbs.StateInit,
+		rc: attrs{may: verbs.MaskPKey | verbs.MaskAccess | verbs.MaskSelective},
+		uc: attrs{may: verbs.MaskPKey | verbs.MaskAccess},
+		ud: attrs{may: verbs.MaskPKey | verbs.MaskQKey}},
+	{from: verbs.StateInit, to: verbs.StateRTR,
+		rc: attrs{need: verbs.MaskPMTU | verbs.MaskDestQPN | verbs.MaskRQPSN | verbs.MaskMaxDestRdAtomic | verbs.MaskMinRNRTimer,
+			may: verbs.MaskPKey | verbs.MaskAccess | verbs.MaskSelective},
+		uc: attrs{need: verbs.MaskPMTU | verbs.MaskDestQPN | verbs.MaskRQPSN, may: verbs.MaskPKey | verbs.MaskAccess},
+		ud: attrs{may: verbs.MaskPKey | verbs.MaskQKey | verbs.MaskPMTU}},
+	{from: verbs.StateRTR, to: verbs.StateRTS,
+		rc: attrs{need: verbs.MaskSQPSN | verbs.MaskTimeout | verbs.MaskRetryCnt | verbs.MaskRNRRetry | verbs.MaskMaxRdAtomic, may: mayRC},
+		uc: attrs{need: verbs.MaskSQPSN, may: verbs.MaskAccess},
+		ud: attrs{need: verbs.MaskSQPSN, may: verbs.MaskQKey}},
+	{from: verbs.StateRTR, to: verbs.StateRTR, only: []verbs.QPType{verbs.RC}, rc: attrs{may: verbs.MaskSelective}}, // not IBTA's
+	{from: verbs.StateRTS, to: verbs.StateRTS,
+		rc: attrs{may: mayRC}, uc: attrs{may: verbs.MaskAccess}, ud: attrs{may: verbs.MaskQKey}},
+	{from: verbs.StateRTS, to: verbs.StateSQD},
+	{from: verbs.StateSQD, to: verbs.StateSQD,
+		rc: attrs{may: mayRC | verbs.MaskPKey | verbs.MaskTimeout | verbs.MaskRetryCnt | verbs.MaskRNRRetry | verbs.MaskMaxRdAtomic | verbs.MaskMaxDestRdAtomic},
+		uc: attrs{may: verbs.MaskPKey | verbs.MaskAccess},
+		ud: attrs{may: verbs.MaskPKey | verbs.MaskQKey}},
+	{from: verbs.StateSQD, to: verbs.StateRTS,
+		rc: attrs{may: mayRC}, uc: attrs{may: verbs.MaskAccess}, ud: attrs{may: verbs.MaskQKey}},
+	{from: verbs.StateSQE, to: verbs.StateRTS, only: []verbs.QPType{verbs.UC, verbs.UD},
+		uc: attrs{may: verbs.MaskAccess}, ud: attrs{may: verbs.MaskQKey}},
 
-	{from: Init, to: Reset}, {from: Init, to: Err},
-	{from: RTR, to: Reset}, {from: RTR, to: Err},
-	{from: RTS, to: Reset}, {from: RTS, to: Err},
-	{from: SQD, to: Reset}, {from: SQD, to: Err},
-	{from: SQE, to: Reset, only: []Type{UC, UD}}, {from: SQE, to: Err, only: []Type{UC, UD}},
-	{from: Err, to: Reset}, {from: Err, to: Err},
+	{from: verbs.StateInit, to: verbs.StateReset}, {from: verbs.StateInit, to: verbs.StateErr},
+	{from: verbs.StateRTR, to: verbs.StateReset}, {from: verbs.StateRTR, to: verbs.StateErr},
+	{from: verbs.StateRTS, to: verbs.StateReset}, {from: verbs.StateRTS, to: verbs.StateErr},
+	{from: verbs.StateSQD, to: verbs.StateReset}, {from: verbs.StateSQD, to: verbs.StateErr},
+	{from: verbs.StateSQE, to: verbs.StateReset, only: []verbs.QPType{verbs.UC, verbs.UD}}, {from: verbs.StateSQE, to: verbs.StateErr, only: []verbs.QPType{verbs.UC, verbs.UD}},
+	{from: verbs.StateErr, to: verbs.StateReset}, {from: verbs.StateErr, to: verbs.StateErr},
 }
 
 // attrs returns the line's column for a service; ok is false if it has none.
-func (t *transition) attrs(s Type) (a attrs, ok bool) {
+func (t *transition) attrs(s verbs.QPType) (a attrs, ok bool) {
 	for _, only := range t.only {
 		ok = ok || only == s
 	}
@@ -111,51 +80,33 @@ func (t *transition) attrs(s Type) (a attrs, ok bool) {
 		return attrs{}, false
 	}
 	switch s {
-	case RC:
+	case verbs.RC:
 		return t.rc, true
-	case UC:
+	case verbs.UC:
 		return t.uc, true
-	case UD:
+	case verbs.UD:
 		return t.ud, true
 	}
 	return attrs{}, false
-}
-
-// The names of the bits of AttrMask, bit 0 first.
-var attrNames = [...]string{
-	"State", "PMTU", "DestQPN", "PKey", "QKey", "SQPSN", "RQPSN", "Access", "MaxRdAtomic", "MaxDestRdAtomic",
-	"MinRNRTimer", "Timeout", "RetryCnt", "RNRRetry", "Selective",
-}
-
-// String returns the names of the attributes, as "PMTU, DestQPN".
-func (m AttrMask) String() string {
-	var names []string
-	for i, n := range attrNames {
-		if m&(1<<i) != 0 {
-			names = append(names, n)
-		}
-	}
-	if rest := m >> len(attrNames); rest != 0 {
-		names = append(names, fmt.Sprintf("unknown bits %#x", uint32(rest)<<len(attrNames)))
-	}
-	return strings.Join(names, ", ")
 }
 
 // Modify sets the attributes of a that mask names and goes to a.State if MaskState is among
 // them (IBTA 11.2.5.2). The error names the rule or value that is violated; nothing has
 // changed then.
 //
+// The address vector is the engine's, and ignored here.
+//
 // RESET discards everything: work requests vanish without a completion. ERR completes all of
 // them as flushed.
-func (q *QP) Modify(a Attr, mask AttrMask) error {
+func (q *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
 	to := q.state
-	if mask&MaskState != 0 {
+	if mask&verbs.MaskState != 0 {
 		to = a.State
 	}
-	if err := checkTransition(q.cfg.Type, q.state, to, mask&^MaskState); err != nil {
+	if err := checkTransition(q.cfg.Type, q.state, to, mask&^(verbs.MaskState|verbs.MaskAV)); err != nil {
 		return err
 	}
-	if err := a.check(mask); err != nil {
+	if err := checkAttr(&a, mask); err != nil {
 		return err
 	}
 	was := q.attr.Selective
@@ -171,7 +122,7 @@ func (q *QP) Modify(a Attr, mask AttrMask) error {
 	return nil
 }
 
-func checkTransition(s Type, from, to State, mask AttrMask) error {
+func checkTransition(s verbs.QPType, from, to verbs.State, mask verbs.AttrMask) error {
 	var next []string
 	for i := range states {
 		t := &states[i]
@@ -194,75 +145,101 @@ func checkTransition(s Type, from, to State, mask AttrMask) error {
 	return fmt.Errorf("qp: %s cannot go from %s to %s, only to %s", s, from, to, strings.Join(next, ", "))
 }
 
-// check checks the ranges of the values that mask names.
-func (a *Attr) check(mask AttrMask) error {
+// checkAttr checks the ranges of the values that mask names.
+func checkAttr(a *verbs.Attr, mask verbs.AttrMask) error {
 	var errs []error
-	inRange := func(bit AttrMask, v, limit uint32) {
+	inRange := func(bit verbs.AttrMask, v, limit uint32) {
 		if mask&bit != 0 && v > limit {
 			errs = append(errs, fmt.Errorf("qp: %s is %d, the largest is %d", bit, v, limit))
 		}
 	}
-	if mask&MaskPMTU != 0 && !a.PMTU.Valid() {
+	if mask&verbs.MaskPMTU != 0 && !a.PMTU.Valid() {
 		errs = append(errs, fmt.Errorf("qp: PMTU is %d, must be 1 to 5 for 256 to 4096 bytes", a.PMTU))
 	}
-	inRange(MaskDestQPN, a.DestQPN, 1<<24-1)
-	inRange(MaskSQPSN, uint32(a.SQPSN), rocev2.PSNMask)
-	inRange(MaskRQPSN, uint32(a.RQPSN), rocev2.PSNMask)
-	inRange(MaskMaxRdAtomic, uint32(a.MaxRdAtomic), maxRdAtomic)
-	inRange(MaskMaxDestRdAtomic, uint32(a.MaxDestRdAtomic), maxRdAtomic)
-	inRange(MaskMinRNRTimer, uint32(a.MinRNRTimer), 31)
-	inRange(MaskTimeout, uint32(a.Timeout), 31)
-	inRange(MaskRetryCnt, uint32(a.RetryCnt), 7)
-	inRange(MaskRNRRetry, uint32(a.RNRRetry), 7)
+	inRange(verbs.MaskDestQPN, a.DestQPN, 1<<24-1)
+	inRange(verbs.MaskSQPSN, uint32(a.SQPSN), rocev2.PSNMask)
+	inRange(verbs.MaskRQPSN, uint32(a.RQPSN), rocev2.PSNMask)
+	inRange(verbs.MaskMaxRdAtomic, uint32(a.MaxRdAtomic), MaxRdAtomic)
+	inRange(verbs.MaskMaxDestRdAtomic, uint32(a.MaxDestRdAtomic), MaxRdAtomic)
+	inRange(verbs.MaskMinRNRTimer, uint32(a.MinRNRTimer), 31)
+	inRange(verbs.MaskTimeout, uint32(a.Timeout), 31)
+	inRange(verbs.MaskRetryCnt, uint32(a.RetryCnt), 7)
+	inRange(verbs.MaskRNRRetry, uint32(a.RNRRetry), 7)
 	return errors.Join(errs...)
 }
 
-// maxRdAtomic is the largest number of READs and ATOMICs outstanding in one direction of a
+// MaxRdAtomic is the largest number of READs and ATOMICs outstanding in one direction of a
 // queue pair. It is rxe's limit too.
-const maxRdAtomic = 128
+const MaxRdAtomic = 128
 
-// set copies the attributes that mask names.
-func (a *Attr) set(from *Attr, mask AttrMask) {
-	copyAttr(mask, MaskPMTU, &a.PMTU, from.PMTU)
-	copyAttr(mask, MaskDestQPN, &a.DestQPN, from.DestQPN)
-	copyAttr(mask, MaskPKey, &a.PKey, from.PKey)
-	copyAttr(mask, MaskQKey, &a.QKey, from.QKey)
-	copyAttr(mask, MaskSQPSN, &a.SQPSN, from.SQPSN)
-	copyAttr(mask, MaskRQPSN, &a.RQPSN, from.RQPSN)
-	copyAttr(mask, MaskAccess, &a.Access, from.Access)
-	copyAttr(mask, MaskMaxRdAtomic, &a.MaxRdAtomic, from.MaxRdAtomic)
-	copyAttr(mask, MaskMaxDestRdAtomic, &a.MaxDestRdAtomic, from.MaxDestRdAtomic)
-	copyAttr(mask, MaskMinRNRTimer, &a.MinRNRTimer, from.MinRNRTimer)
-	copyAttr(mask, MaskTimeout, &a.Timeout, from.Timeout)
-	copyAttr(mask, MaskRetryCnt, &a.RetryCnt, from.RetryCnt)
-	copyAttr(mask, MaskRNRRetry, &a.RNRRetry, from.RNRRetry)
-	copyAttr(mask, MaskSelective, &a.Selective, from.Selective)
+// attributes are the fields of verbs.Attr that the transport uses. They are few, as packets
+// of thousands of queue pairs need them.
+type attributes struct {
+	PMTU    rocev2.PMTU
+	DestQPN uint32
+	PKey    uint16
+	QKey    uint32
+	SQPSN   rocev2.PSN
+	RQPSN   rocev2.PSN
+	Access  verbs.Access
+
+	MaxRdAtomic, MaxDestRdAtomic             uint8
+	MinRNRTimer, Timeout, RetryCnt, RNRRetry uint8
+
+	Selective bool
 }
 
-func copyAttr[T any](mask, bit AttrMask, to *T, from T) {
+// all returns the attributes as applications see them.
+func (a *attributes) all() verbs.Attr {
+	return verbs.Attr{
+		PMTU: a.PMTU, DestQPN: a.DestQPN, PKey: a.PKey, QKey: a.QKey, SQPSN: a.SQPSN, RQPSN: a.RQPSN, Access: a.Access,
+		MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic, MinRNRTimer: a.MinRNRTimer,
+		Timeout: a.Timeout, RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry, Selective: a.Selective,
+	}
+}
+
+// set copies the attributes that mask names.
+func (a *attributes) set(from *verbs.Attr, mask verbs.AttrMask) {
+	copyAttr(mask, verbs.MaskPMTU, &a.PMTU, from.PMTU)
+	copyAttr(mask, verbs.MaskDestQPN, &a.DestQPN, from.DestQPN)
+	copyAttr(mask, verbs.MaskPKey, &a.PKey, from.PKey)
+	copyAttr(mask, verbs.MaskQKey, &a.QKey, from.QKey)
+	copyAttr(mask, verbs.MaskSQPSN, &a.SQPSN, from.SQPSN)
+	copyAttr(mask, verbs.MaskRQPSN, &a.RQPSN, from.RQPSN)
+	copyAttr(mask, verbs.MaskAccess, &a.Access, from.Access)
+	copyAttr(mask, verbs.MaskMaxRdAtomic, &a.MaxRdAtomic, from.MaxRdAtomic)
+	copyAttr(mask, verbs.MaskMaxDestRdAtomic, &a.MaxDestRdAtomic, from.MaxDestRdAtomic)
+	copyAttr(mask, verbs.MaskMinRNRTimer, &a.MinRNRTimer, from.MinRNRTimer)
+	copyAttr(mask, verbs.MaskTimeout, &a.Timeout, from.Timeout)
+	copyAttr(mask, verbs.MaskRetryCnt, &a.RetryCnt, from.RetryCnt)
+	copyAttr(mask, verbs.MaskRNRRetry, &a.RNRRetry, from.RNRRetry)
+	copyAttr(mask, verbs.MaskSelective, &a.Selective, from.Selective)
+}
+
+func copyAttr[T any](mask, bit verbs.AttrMask, to *T, from T) {
 	if mask&bit != 0 {
 		*to = from
 	}
 }
 
 // enter performs the effects of a state change on both halves.
-func (q *QP) enter(to State) {
+func (q *QP) enter(to verbs.State) {
 	from := q.state
 	q.state = to
 	switch {
-	case to == Reset:
-		q.attr = Attr{}
+	case to == verbs.StateReset:
+		q.attr = attributes{}
 		q.req.reset()
 		q.rsp.reset()
-	case to == Err && from != Err:
+	case to == verbs.StateErr && from != verbs.StateErr:
 		q.rsp.discard()
 		q.req.flush(0)
 		q.rsp.flush(0)
-	case from == Init && to == RTR:
+	case from == verbs.StateInit && to == verbs.StateRTR:
 		q.rsp.start()
-	case from == RTR && to == RTS:
+	case from == verbs.StateRTR && to == verbs.StateRTS:
 		q.req.start()
-	case from == RTS && to == SQD:
+	case from == verbs.StateRTS && to == verbs.StateSQD:
 		q.req.drain()
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // Neither a packet, nor a batch, a kick, a wait or a wake-up costs an allocation.

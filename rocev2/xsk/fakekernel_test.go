@@ -12,7 +12,7 @@ import (
 // a test can play the kernel. start is where all indices begin.
 func fakeSocket(l layout, start uint32) *Socket {
 	s := &Socket{
-		conf: Config{FrameSize: l.frameSize}, mode: Copy, fd: -1, bell: -1,
+		conf: Config{FrameSize: l.frameSize}, mode: Copy, fd: -1, wakeFD: -1,
 		umem: make([]byte, l.bytes()), rxPool: newRxPool(l), txPool: newTxPool(l),
 	}
 	if poisoned {

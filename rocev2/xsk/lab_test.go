@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
-	"github.com/softroce/softroce-xdp/testenv/topo"
-	"github.com/softroce/softroce-xdp/testenv/xskbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/xskbench"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // A lab is two hosts on one cable, with sockets on all queues of both ends.

@@ -30,7 +30,7 @@ func Open(c Config) (_ *Socket, err error) {
 	if n, known := queues(iface.Name); known && c.Queue >= n {
 		return nil, fmt.Errorf("xsk: %s has no queue %d: it has %d, counted from 0 (`ethtool -l %s`)", iface.Name, c.Queue, n, iface.Name)
 	}
-	s := &Socket{conf: c, ifName: iface.Name, fd: -1, bell: -1, rxPool: newRxPool(l), txPool: newTxPool(l)}
+	s := &Socket{conf: c, ifName: iface.Name, fd: -1, wakeFD: -1, rxPool: newRxPool(l), txPool: newTxPool(l)}
 	defer func() {
 		if err != nil {
 			s.release()
@@ -39,7 +39,7 @@ func Open(c Config) (_ *Socket, err error) {
 	if s.fd, err = unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		return nil, explain("socket", err, c, iface.Name)
 	}
-	if s.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+	if s.wakeFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("xsk: eventfd: %w", err)
 	}
 	if err := s.makeMemory(l); err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 func TestOpenErrors(t *testing.T) {

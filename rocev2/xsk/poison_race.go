@@ -4,7 +4,7 @@
 
 package xsk
 
-// poisoned says that frames are overwritten when they go back, so that whoever
-// kept a slice of one sees it. On in builds with the race detector, which itself
+// poisoned is true if freed frames are overwritten, so that code that
+// keeps a slice of one reads wrong data. True in builds with the race detector, which itself
 // does not see memory that is shared with the kernel.
 const poisoned = true

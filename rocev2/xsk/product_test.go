@@ -14,20 +14,21 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/pacer"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // What the data plane steers arrives in the socket of its queue: the packet as the
 // peer's transport built it, without the stamp option, and the metadata in front.
 func TestSteeredByTheProduct(t *testing.T) {
-	for _, mode := range []string{"native", "generic"} {
-		t.Run(mode, func(t *testing.T) { testSteered(t, mode) })
+	for _, mode := range []loader.XDPMode{loader.XDPNative, loader.XDPGeneric} {
+		t.Run(string(mode), func(t *testing.T) { testSteered(t, mode) })
 	}
 }
 
-func testSteered(t *testing.T, mode string) {
+func testSteered(t *testing.T, mode loader.XDPMode) {
 	const qpn = 0x1234
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), MTU: 9000, StaticNeighbours: true})
 	peer, host := top.Host(1), top.Host(2)
@@ -148,10 +149,10 @@ func testSteered(t *testing.T, mode string) {
 }
 
 // attach puts the product on the host's interface, as the command does.
-func attach(t *testing.T, h *topo.Host, mode string) *loader.Attachment {
+func attach(t *testing.T, h *topo.Host, mode loader.XDPMode) *loader.Attachment {
 	t.Helper()
 	pins := filepath.Join("/sys/fs/bpf", fmt.Sprintf("softroce-xsk-%d", os.Getpid()))
-	o := loader.Options{PinRoot: pins, RunDir: t.TempDir(), XDPMode: mode, Pacer: "none"}
+	o := loader.Options{PinRoot: pins, RunDir: t.TempDir(), XDPMode: mode, Pacer: pacer.None}
 	var att *loader.Attachment
 	err := h.Do(func() (err error) {
 		att, err = loader.Attach(topo.IfName, o)

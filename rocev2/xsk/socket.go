@@ -34,15 +34,15 @@ type Socket struct {
 	bad atomic.Uint64
 
 	// Of Wait, so that it does not allocate.
-	wait  [2]unix.PollFd
-	heard [8]byte
+	wait     [2]unix.PollFd
+	drainBuf [8]byte
 
 	// gate keeps what other goroutines need until they are out: they hold it for
 	// reading, Close for writing.
 	gate   sync.RWMutex
 	closed bool
 	fd     int
-	bell   int // eventfd, or -1
+	wakeFD int // eventfd that Wake signals, or -1
 }
 
 // FD returns the descriptor, to put into an XSKMAP; -1 after Close.
@@ -123,10 +123,10 @@ func (s *Socket) release() error {
 	if s.fd >= 0 {
 		errs = append(errs, unix.Close(s.fd))
 	}
-	if s.bell >= 0 {
-		errs = append(errs, unix.Close(s.bell))
+	if s.wakeFD >= 0 {
+		errs = append(errs, unix.Close(s.wakeFD))
 	}
-	s.fd, s.bell = -1, -1
+	s.fd, s.wakeFD = -1, -1
 	if s.umem != nil {
 		errs = append(errs, unix.Munmap(s.umem))
 	}

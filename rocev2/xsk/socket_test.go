@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 func TestOneWay(t *testing.T) {

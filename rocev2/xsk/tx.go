@@ -155,7 +155,7 @@ func (s *Socket) kick() error {
 		case unix.EINTR:
 		case unix.EAGAIN, unix.EBUSY, unix.ENOBUFS:
 			// EAGAIN: it has moved its share (32 descriptors before Linux 6.17), or can
-			// move none. EBUSY: a packet was dropped on its way out.
+			// move none. EBUSY: the driver did not accept a packet, which is lost.
 			if s.tx.cons.Load() == from {
 				return nil
 			}

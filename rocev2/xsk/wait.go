@@ -33,16 +33,16 @@ func (s *Socket) Wait(timeout time.Duration) (bool, error) {
 		if timeout >= 0 {
 			step = min(step, max(0, time.Until(deadline)))
 		}
-		s.wait = [2]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.bell), Events: unix.POLLIN}}
+		s.wait = [2]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.wakeFD), Events: unix.POLLIN}}
 		errno := ppoll(s.wait[:], step)
 		if errno != 0 && errno != unix.EINTR {
 			return false, ofDevice(errno)
 		}
-		rang := errno == 0 && s.wait[1].Revents != 0 && s.hush()
+		woken := errno == 0 && s.wait[1].Revents != 0 && s.clearWake()
 		if s.rx.available(1) > 0 {
 			return true, nil
 		}
-		if rang {
+		if woken {
 			return false, nil
 		}
 		if err := s.alive(); err != nil {
@@ -63,8 +63,8 @@ func (s *Socket) alive() error {
 	return nil
 }
 
-// stroke is what rings the doorbell: an eventfd adds 1.
-var stroke = binary.NativeEndian.AppendUint64(nil, 1)
+// signal is the value that Wake adds to the eventfd.
+var signal = binary.NativeEndian.AppendUint64(nil, 1)
 
 // Wake makes a Wait return, the current one or the next. Any goroutine may call it.
 func (s *Socket) Wake() {
@@ -73,11 +73,11 @@ func (s *Socket) Wake() {
 	if s.closed {
 		return
 	}
-	_, _ = unix.Write(s.bell, stroke) // fails only if it rang 2^64-2 times unheard
+	_, _ = unix.Write(s.wakeFD, signal) // fails only after 2^64-2 signals without a read
 }
 
-// hush takes back what Wake wrote.
-func (s *Socket) hush() bool {
-	_, err := unix.Read(s.bell, s.heard[:])
+// clearWake resets the eventfd.
+func (s *Socket) clearWake() bool {
+	_, err := unix.Read(s.wakeFD, s.drainBuf[:])
 	return err == nil
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // TestAgentKilled: the data plane outlives its agent. It goes on with the last
@@ -30,7 +30,7 @@ func TestAgentKilled(t *testing.T) {
 	var later bpf.DestRegs
 	eventually(t, "packets and echoes without an agent", func() bool {
 		later = l.row(t, a)
-		return later.TxPackets > dead.TxPackets && later.EchoSeenNs > dead.EchoSeenNs
+		return later.TxPackets > dead.TxPackets && later.LastEchoT1Ns > dead.LastEchoT1Ns
 	})
 	if later.RateBps != dead.RateBps || later.RateBps == 0 {
 		t.Errorf("rate went from %d to %d bit/s without an agent", dead.RateBps, later.RateBps)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/rxepeer"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
 var update = flag.Bool("update", false, "TestCaptures: replace the golden captures in rocev2/testdata/captures")
@@ -94,7 +94,7 @@ func TestCaptures(t *testing.T) {
 		}
 	}
 	control := func(q rocev2.Packet) bool { return q.BTH().DestQP() == rocev2.ControlQPN }
-	data := func(q rocev2.Packet) bool { return !control(q) } // agents greet and echo when they like
+	data := func(q rocev2.Packet) bool { return !control(q) } // agents send HELLO and ECHO at any time
 	traffic := func(suffix string) {
 		for _, g := range golden {
 			take(g.name+suffix, data, func() {

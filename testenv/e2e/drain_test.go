@@ -10,9 +10,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/timing"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // TestDataFirst: a sender at full speed has filled the queue before anybody says
@@ -58,7 +58,7 @@ func TestDataFirst(t *testing.T) {
 		if with > without/2 {
 			timing.Missed(t, "mean queue %.1f kB, without the policy %.1f", with/1e3, without/1e3)
 		}
-		if full < 0.2 { // it comes from above, and is on its way up again
+		if full < 0.2 { // the rate came from above, and increases again
 			timing.Missed(t, "the bottleneck is %.0f %% full", 100*full)
 		}
 		eventually(t, "half of the queue that is there without the policy", func() bool {

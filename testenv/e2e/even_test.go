@@ -9,9 +9,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/timing"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // fan is a host that sends to some of four others.
@@ -121,13 +121,11 @@ func (x *fan) even(to ...int) {
 			least, sum = min(least, part), sum+part
 		}
 		x.t.Logf("%d destinations, rates %d: the least has %.3f of the link, all have %.3f", len(to), rates, least, sum)
-		if sum > 1.05 {
-			x.t.Fatalf("%d destinations: %.2f times the link is sent", len(to), sum)
-		}
 		even := least >= .85*sum/float64(len(to))
 		switch {
-		case even && sum >= .9:
+		case even && sum >= .9 && sum <= 1.05:
 			return
+		case sum > 1.05 && try < tries: // a host that did not run for a while catches up
 		case even && try >= timing.Tries(tries):
 			timing.Missed(x.t, "%d destinations: only %.2f of the link is used", len(to), sum)
 			return

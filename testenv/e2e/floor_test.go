@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
-// TestOutlastedTimeout: at the least rate what a sender has under way waits in our pacer
+// TestOutlastedTimeout: at the floor, all that a sender has in flight waits in the pacer
 // for longer than its timeout, and it repeats what nobody has lost. That is no reason to
 // stay at that rate.
 func TestOutlastedTimeout(t *testing.T) {
@@ -31,8 +31,8 @@ func TestOutlastedTimeout(t *testing.T) {
 	begin := time.Now()
 	f := l.start(load.Flow{Window: 64, MinRTO: rto, GiveUp: 4 * time.Minute})
 	var rate uint64
-	// It takes 15 to 60 s: a step of the rate is judged when what waits has left. Without a
-	// way out it takes for ever.
+	// It takes 15 to 60 s: a decision needs the feedback of packets that wait in the pacer. A
+	// rate that never increases would take for ever.
 	for rate = l.row(t, a).RateBps; rate < enough && time.Since(begin) < 3*time.Minute; rate = l.row(t, a).RateBps {
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -19,9 +19,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/need"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // programs returns the ids of the XDP and the egress program on a host's eth0;
@@ -97,7 +97,7 @@ func (n *node) shape(t *testing.T) map[string]string {
 	s["pins"] = fmt.Sprint(pins)
 	files, _ := filepath.Glob(filepath.Join(n.run, "*"))
 	for _, f := range files {
-		if f != loader.LogPath(n.run, topo.IfName) { // stays, for whoever wants to know
+		if f != loader.LogPath(n.run, topo.IfName) { // stays for diagnosis
 			s["run files"] += f + " "
 		}
 	}
@@ -107,7 +107,7 @@ func (n *node) shape(t *testing.T) map[string]string {
 // TestDetachRestores: what attach changes, detach puts back, whatever was chosen.
 // Meanwhile traffic flows, and does not suffer from either.
 func TestDetachRestores(t *testing.T) {
-	need.Command(t, "ip", "tc", "ethtool", "bpftool")
+	require.Command(t, "ip", "tc", "ethtool", "bpftool")
 	for _, flags := range []string{
 		"", "--egress clsact", "--pacer police", "--pacer none --xdp-mode generic",
 	} {
@@ -151,7 +151,7 @@ func TestDetachRestores(t *testing.T) {
 func TestFirstContact(t *testing.T) {
 	const runs = 5
 	for _, known := range []bool{false, true} {
-		t.Run(map[bool]string{false: "strangers", true: "node_file"}[known], func(t *testing.T) {
+		t.Run(map[bool]string{false: "unverified", true: "node_file"}[known], func(t *testing.T) {
 			for range runs {
 				l := newLab(t, labSpec{bare: true})
 				flags := []string{"attach", topo.IfName, "--rate", "1G", "--pacer", "htb"}
@@ -202,7 +202,7 @@ func (l *lab) known(t *testing.T, a *loader.Attachment) {
 // TestNotOurs: neither does `xdp off` remove our program, nor detach what was
 // there before us.
 func TestNotOurs(t *testing.T) {
-	need.Command(t, "ip", "tc")
+	require.Command(t, "ip", "tc")
 	for _, egress := range []string{"tcx", "clsact"} {
 		t.Run(egress, func(t *testing.T) {
 			l := newLab(t, labSpec{bare: true})
@@ -281,7 +281,7 @@ func TestInterfaceDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the agent's end", func() bool { return !loader.AgentAlive(n.run, topo.IfName) })
-	<-traffic.done // ends with an error: nobody hears it
+	<-traffic.done // ends with an error: nothing receives it
 	for _, path := range []string{loader.PinDir(n.pins, topo.IfName), filepath.Join(n.run, topo.IfName+".json"), filepath.Join(n.run, topo.IfName+".lock")} {
 		if _, err := os.Stat(path); err == nil {
 			t.Errorf("%s is still there", path)

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/testenv/need"
-	"github.com/softroce/softroce-xdp/testenv/rxepeer"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
 // pair are two machines with rxe on one bridge, the product on board: a with
@@ -33,7 +33,7 @@ func bootPair(ctx context.Context, t *testing.T, mtu int, release string) *pair 
 		t.Skip("boots machines")
 	}
 	if err := rxepeer.CheckHost(); err != nil {
-		need.Skip(t, err.Error())
+		require.Skip(t, err.Error())
 	}
 	n, err := rxepeer.NewNet(mtu)
 	if err != nil {
@@ -198,7 +198,7 @@ func (p *pair) exchange(ctx context.Context, t *testing.T, name string, x rxepee
 			t.Logf("%s: the host dropped %d packets in front of a paused machine: again (%v)", name, drops, err)
 			continue
 		}
-		if err != nil && strings.Contains(err.Error(), "Can't produce a report") && i < tries {
+		if rxepeer.Uncalibrated(err) && i < tries {
 			t.Logf("%s: perftest could not calibrate its clock: again", name)
 			got.check(t, name, phase{}) // what was sent counts all the same
 			continue
@@ -231,7 +231,7 @@ func (p *pair) tryExchange(ctx context.Context, t *testing.T, name string, x rxe
 	_, err := p.b.Exchange(ctx, p.a, x)
 	took := time.Since(start).Round(10 * time.Millisecond)
 
-	// The last packets may still be under way when the programs end.
+	// The last packets may still be in flight when the programs end.
 	var afterA, afterB rxepeer.Counters
 	for range 20 {
 		afterA, afterB = rxeCounters(ctx, t, p.a), rxeCounters(ctx, t, p.b)

@@ -15,9 +15,9 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/perdest"
-	"github.com/softroce/softroce-xdp/testenv/timing"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/experiments/isolation"
+	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // attached is the product as the S1.9 experiment drives it.
@@ -90,12 +90,12 @@ func (p *attached) Detach() error {
 	return nil
 }
 
-func (p *attached) Rows() ([]perdest.Row, error) {
+func (p *attached) Rows() ([]isolation.Row, error) {
 	rows, err := p.table.Rows()
-	var out []perdest.Row
+	var out []isolation.Row
 	for _, r := range rows {
-		out = append(out, perdest.Row{
-			Dest: r.Addr, TxNS: r.Regs.TxNs, RxNS: r.Regs.RxNs, QTxNS: r.Regs.Policy.Q_txNs,
+		out = append(out, isolation.Row{
+			Dest: r.Addr, TxNS: r.Regs.TxNs, RxNS: r.Regs.RxNs, QueueingTxNS: r.Regs.Policy.QueueingTxNs,
 			RateBPS: r.Regs.RateBps, Case: int(r.Regs.Policy.CaseNo),
 		})
 	}
@@ -117,7 +117,7 @@ func TestPerDestination(t *testing.T) {
 	for i := 1; i <= runs; i++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		watch := watchOthers(t)
-		result, err := perdest.Run(ctx, perdest.Config{}, &attached{t: t})
+		result, err := isolation.Run(ctx, isolation.Config{}, &attached{t: t})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestPerDestination(t *testing.T) {
 }
 
 // checkApart is what must hold of a run on every machine.
-func checkApart(t *testing.T, r *perdest.Result) {
+func checkApart(t *testing.T, r *isolation.Result) {
 	t.Helper()
 	if r.Damaged != 0 {
 		t.Errorf("%d packets arrived damaged", r.Damaged)
@@ -165,7 +165,7 @@ func checkApart(t *testing.T, r *perdest.Result) {
 	}
 }
 
-func writeReport(t *testing.T, r *perdest.Result, text string) {
+func writeReport(t *testing.T, r *isolation.Result, text string) {
 	dir := os.Getenv("SOFTROCE_REPORT")
 	if dir == "" {
 		return

@@ -18,9 +18,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/need"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // uplink of the sender's switch port, which all its destinations share, in bit/s of
@@ -43,7 +43,7 @@ type sharedUplink struct {
 
 func newSharedUplink(t *testing.T, flags ...string) *sharedUplink {
 	t.Helper()
-	need.Command(t, "tc", "ip")
+	require.Command(t, "tc", "ip")
 	x := &sharedUplink{t: t, top: topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(4), MTU: 4300, StaticNeighbours: true})}
 	// The sender gets a switch of its own, and a slow cable from there to the others.
 	for _, line := range []string{
@@ -245,7 +245,7 @@ func TestPriority(t *testing.T) {
 	x.settles("level 1 is back", 4, 50, 30, 15)
 }
 
-// Nobody says what the uplink carries: it is judged by congestion that all see.
+// The capacity of the uplink is not configured: it is estimated from congestion at all destinations.
 func TestPriorityJudgesTheUplink(t *testing.T) {
 	x := newSharedUplink(t)
 	const tries = 8

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/engines"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 func TestMain(m *testing.M) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/testenv/rxepeer"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
 // TestRxeReadLoss has the attached one of two machines read from the other, which loses a fifth of
@@ -30,8 +30,8 @@ func TestRxeReadLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := destTable(ctx, t, p.a)[p.addr(p.b, false)]
-	t.Logf("%d retransmissions, rate %d, %d cuts, action %d in row %d", d.Rewinds, d.RateBps, d.Policy.Cuts, d.Policy.Action, d.Policy.Row)
-	if d.Rewinds == 0 {
+	t.Logf("%d retransmissions, rate %d, %d cuts, action %d in row %d", d.PSNRegressions, d.RateBps, d.Policy.Decreases, d.Policy.Action, d.Policy.Row)
+	if d.PSNRegressions == 0 {
 		t.Error("nothing was asked for again: this shows nothing")
 	}
 	if d.RateBps < link/10*9 {

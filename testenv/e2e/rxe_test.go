@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/rxepeer"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
 // TestRxePair is the product on two machines that run Linux's own RoCEv2. All

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/testenv/rxepeer"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
 // passage is what is seen of a bottleneck and of the rate towards it at one time.
@@ -36,7 +36,7 @@ func (p *pair) passage(ctx context.Context, t *testing.T, tap string) (s passage
 func TestRxeBottleneck(t *testing.T) {
 	const (
 		carries = 4_000_000 // bit/s
-		buffer  = 100_000   // bytes: less than rxe has under way
+		buffer  = 100_000   // bytes: less than rxe has in flight
 		least   = 0.5       // of the bottleneck
 	)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)

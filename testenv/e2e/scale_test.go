@@ -17,9 +17,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/crowd"
-	"github.com/softroce/softroce-xdp/testenv/timing"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/manydest"
+	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // process reads what the kernel accounts to a process.
@@ -47,14 +47,14 @@ func process(t *testing.T, pid int) (cpu time.Duration, rss uint64) {
 	return time.Duration(ticks) * time.Second / perSecond, pages * uint64(os.Getpagesize())
 }
 
-// decisions counts the policy's over the first n of the crowd, and how many of
+// decisions counts the policy's over the first n destinations, and how many of
 // these have made one since an earlier count.
 func decisions(t *testing.T, a *loader.Attachment, n int, earlier []uint64) (now []uint64, total uint64, active, aware int) {
 	t.Helper()
 	now = make([]uint64, n)
 	byAddr := map[netip.Addr]int{}
 	for i := range n {
-		byAddr[crowd.Addr(i)] = i
+		byAddr[manydest.Addr(i)] = i
 	}
 	err := a.EachRow(func(r loader.Row) {
 		i, ok := byAddr[r.Addr]
@@ -90,22 +90,22 @@ func TestAgentAtScale(t *testing.T) {
 	n := newNode(t, top.Host(1))
 	n.must(t, "attach", topo.IfName, "--rate", "10G")
 	a := n.open(t)
-	people, err := crowd.New(top.Host(1), top.Host(2), active)
+	dests, err := manydest.New(top.Host(1), top.Host(2), active)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(people.Close)
+	t.Cleanup(dests.Close)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	sent := make(chan error, 1)
-	go func() { sent <- people.Send(ctx, period) }()
+	go func() { sent <- dests.Send(ctx, period) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-sent; err != nil {
 			t.Error(err)
 		}
 	})
-	eventually(t, "all of the crowd stamped", func() bool {
+	eventually(t, "all active destinations stamped", func() bool {
 		_, _, _, aware := decisions(t, a, active, nil)
 		return aware == active
 	})
@@ -126,10 +126,10 @@ func TestAgentAtScale(t *testing.T) {
 		pid := n.state(t).AgentPID
 		first, _, _, _ := decisions(t, a, active, nil)
 		cpu0, _ := process(t, pid)
-		c0, start := people.Counters(), time.Now()
+		c0, start := dests.Counters(), time.Now()
 		time.Sleep(measure)
 		cpu1, rss := process(t, pid)
-		took, c1 := time.Since(start), people.Counters()
+		took, c1 := time.Since(start), dests.Counters()
 		_, total, busy, _ := decisions(t, a, active, first)
 		share := (cpu1 - cpu0).Seconds() / took.Seconds()
 		t.Logf("%s: %.2f %% of a CPU, %.1f MB resident; %d destinations decided on %.0f times a second; %.0f packets/s sent, %.0f answered",
@@ -164,17 +164,17 @@ func TestAgentAtScale(t *testing.T) {
 	run("60 000 in the table", runs)
 }
 
-// fill makes entries from..to of the crowd, with nobody behind them.
+// fill makes entries from..to, with nobody behind them.
 func fill(t *testing.T, a *loader.Attachment, from, to int) {
 	t.Helper()
-	now := crowd.Now()
+	now := manydest.Now()
 	for i := from; i < to; i++ {
 		d := bpf.DestRegs{
 			Node: uint32(i + 1), LastTxNs: now, RateBps: 1e6,
 			WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 		}
 		d.Policy.RateBps, d.StackRateBps, d.EngineRateBps = d.RateBps, d.RateBps, d.RateBps
-		if err := a.Maps.DestTable.Update(bpf.KeyOf(crowd.Addr(i)), d, ebpf.UpdateAny); err != nil {
+		if err := a.Maps.DestTable.Update(bpf.KeyOf(manydest.Addr(i)), d, ebpf.UpdateAny); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,22 +14,22 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // heeded are the registers that the policy reads.
 type heeded struct {
-	ceMarks, ceWindow, cnps, naks, rnrs, rewinds uint64
-	loss, cuts                                   uint32
-	caps                                         uint16
-	token                                        uint64
+	ceMarks, ceWindow, cnps, naks, rnrs, psnRegressions uint64
+	loss, cuts                                          uint32
+	caps                                                uint16
+	token                                               uint64
 }
 
 func heededOf(d bpf.DestRegs) heeded {
 	return heeded{
-		ceMarks: d.Ces, ceWindow: uint64(d.WinCe), cnps: d.Cnps, naks: d.Naks, rnrs: d.Rnrs, rewinds: d.Rewinds,
-		loss: d.WinLoss, cuts: d.Policy.Cuts, caps: d.Caps, token: d.TxToken,
+		ceMarks: d.Ces, ceWindow: uint64(d.WinCe), cnps: d.Cnps, naks: d.Naks, rnrs: d.Rnrs, psnRegressions: d.PsnRegressions,
+		loss: d.WinLoss, cuts: d.Policy.Decreases, caps: d.Caps, token: d.TxToken,
 	}
 }
 
@@ -41,7 +41,7 @@ func TestForgedPeer(t *testing.T) {
 	l := newLab(t, labSpec{})
 	a := l.node[0].open(t)
 	l.send(t, 200)
-	eventually(t, "the peer understands stamps", func() bool { return l.row(t, a).Caps&bpf.CapStamp != 0 && l.row(t, a).EchoSeenNs != 0 })
+	eventually(t, "the peer understands stamps", func() bool { return l.row(t, a).Caps&bpf.CapStamp != 0 && l.row(t, a).LastEchoT1Ns != 0 })
 	// Until the policy has judged the traffic, and no window is open.
 	eventually(t, "quiet", func() bool { return l.row(t, a).Queued == 0 })
 	before, rate := heededOf(l.row(t, a)), l.row(t, a).RateBps

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/need"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // TestShapes sends what the wire may look like: both IP versions, small and jumbo
@@ -33,7 +33,7 @@ func TestShapes(t *testing.T) {
 			var after bpf.DestRegs
 			eventually(t, "a thousand packets and an echo", func() bool {
 				after = l.row(t, a)
-				return after.TxPackets-before.TxPackets >= 1000 && after.EchoSeenNs != before.EchoSeenNs
+				return after.TxPackets-before.TxPackets >= 1000 && after.LastEchoT1Ns != before.LastEchoT1Ns
 			})
 			// One clock: all are positive, as soon as the pacer does what the rate says. On a busy
 			// machine the agent changes its class later than the rate.
@@ -54,8 +54,8 @@ func TestShapes(t *testing.T) {
 // TestOtherTraffic: what is not RoCEv2 passes as if nothing were attached, and
 // leaves no trace in the table.
 func TestOtherTraffic(t *testing.T) {
-	need.Command(t, "iperf3")
-	l := newLab(t, labSpec{strangers: true})
+	require.Command(t, "iperf3")
+	l := newLab(t, labSpec{unmet: true})
 	server := l.top.Host(2).Command("iperf3", "-s", "-1")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestOtherTraffic(t *testing.T) {
 	_ = server.Process.Kill() // it does not always end by itself
 	_ = server.Wait()
 
-	// Ports beside RoCEv2's, and RoCEv2's own as the source port.
+	// Ports other than RoCEv2's, and RoCEv2's own as the source port.
 	for _, s := range []struct{ from, to uint16 }{{0, 4790}, {0, 4792}, {0, 53}, {4793, 5000}} {
 		for _, size := range []int{1, 12, 58, 1472} {
 			want := bytes.Repeat([]byte{byte(s.to), 0x11}, size)[:size]
@@ -133,7 +133,7 @@ func TestPolicySetLive(t *testing.T) {
 		if out := n.must(t, "policy", "show", topo.IfName); !strings.Contains(out, mode) {
 			t.Errorf("policy show does not say %s:\n%s", mode, out)
 		}
-		// Two: the first may have been under way when the mode changed. literal may
+		// Two: the first may have been computed when the mode changed. literal may
 		// have cut so deep that an echo takes its time.
 		decisions := func(n uint32) (after bpf.DestRegs) {
 			before := l.row(t, a).Policy.Decisions

@@ -13,8 +13,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/load"
-	"github.com/softroce/softroce-xdp/testenv/topo"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // window of the flows in the tests of faults. It fits the ring of a veth (256),
@@ -37,7 +37,7 @@ type labSpec struct {
 	attach []string // flags of attach; both hosts are attached unless bare
 	bare   bool
 
-	strangers bool // nothing is sent before the test does
+	unmet bool // nothing is sent before the test does
 }
 
 func newLab(t *testing.T, s labSpec) *lab {
@@ -59,7 +59,7 @@ func newLab(t *testing.T, s labSpec) *lab {
 			l.node[i].must(t, append([]string{"attach", topo.IfName}, s.attach...)...)
 		}
 	}
-	if !s.bare && !s.strangers {
+	if !s.bare && !s.unmet {
 		l.meet(t)
 	}
 	return l
@@ -109,7 +109,7 @@ func (l *lab) start(f load.Flow) *flow {
 		f.MinRTO = 5 * time.Second
 	}
 	if f.GiveUp == 0 {
-		f.GiveUp = time.Minute // some timeouts: all that was under way may be lost at once
+		f.GiveUp = time.Minute // some timeouts: all that was in flight may be lost at once
 	}
 	go func() {
 		defer close(r.done)
@@ -128,7 +128,7 @@ func (l *lab) end(t *testing.T, r *flow) load.Report {
 	}
 	got := l.ep[1].Received()[l.addr[0]]
 	for i, ep := range l.ep {
-		// Where nothing is attached, the socket hears the peer's HELLO, whose IP
+		// Where nothing is attached, the socket receives the peer's HELLO, whose IP
 		// header is not the one that sockets of package load expect.
 		if c := ep.Counters(); c.BadICRC+c.Malformed > 0 && !l.bare {
 			t.Errorf("host %d saw damaged packets: %+v", i+1, c)
@@ -178,7 +178,7 @@ func (l *lab) measured(t *testing.T, a *loader.Attachment) bpf.DestRegs {
 			t.Fatal(err)
 		}
 		d = r.Regs
-		return found && d.Caps&bpf.CapStamp != 0 && d.EchoSeenNs != 0 && d.Policy.Decisions > 0
+		return found && d.Caps&bpf.CapStamp != 0 && d.LastEchoT1Ns != 0 && d.Policy.Decisions > 0
 	})
 	return d
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/rxepeer"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
 // eachPacket goes through the RoCEv2 packets of a capture.
@@ -123,29 +123,29 @@ func (w onWire) checkStamped(t *testing.T) {
 
 // dest is what the tests look at in an entry of the destination table.
 type dest struct {
-	TxNs        int64  `json:"tx_ns"`
-	RxNs        int64  `json:"rx_ns"`
-	InTxNs      int64  `json:"in_tx_ns"`
-	RttNs       int64  `json:"rtt_ns"`
-	RateBps     uint64 `json:"rate_bps"`
-	Caps        uint16 `json:"caps"`
-	Node        uint32 `json:"node"`
-	TxPackets   uint64 `json:"tx_packets"`
-	RxPackets   uint64 `json:"rx_packets"`
-	TxUnstamped uint64 `json:"tx_unstamped"`
-	RxUnstamped uint64 `json:"rx_unstamped"`
-	Rewinds     uint64 `json:"rewinds"`
-	Policy      struct {
-		Cuts   uint32 `json:"cuts"`
-		Row    uint8  `json:"row"`
-		Action uint8  `json:"action"`
+	TxNs           int64  `json:"tx_ns"`
+	RxNs           int64  `json:"rx_ns"`
+	InTxNs         int64  `json:"in_tx_ns"`
+	RttNs          int64  `json:"rtt_ns"`
+	RateBps        uint64 `json:"rate_bps"`
+	Caps           uint16 `json:"caps"`
+	Node           uint32 `json:"node"`
+	TxPackets      uint64 `json:"tx_packets"`
+	RxPackets      uint64 `json:"rx_packets"`
+	TxUnstamped    uint64 `json:"tx_unstamped"`
+	RxUnstamped    uint64 `json:"rx_unstamped"`
+	PSNRegressions uint64 `json:"psn_regressions"`
+	Policy         struct {
+		Decreases uint32 `json:"decreases"`
+		Row       uint8  `json:"row"`
+		Action    uint8  `json:"action"`
 	} `json:"policy"`
 }
 
 // destFields are names that bpftool must know.
 var destFields = []string{
 	"tx_ns", "rx_ns", "in_tx_ns", "rtt_ns", "rate_bps", "caps", "node",
-	"tx_packets", "rx_packets", "tx_unstamped", "rx_unstamped",
+	"tx_packets", "rx_packets", "tx_unstamped", "rx_unstamped", "psn_regressions",
 }
 
 // destTable reads the pinned table with bpftool, as a person would.

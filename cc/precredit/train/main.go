@@ -69,7 +69,7 @@ var tree = []node{
 	class := map[precredit.Class]string{precredit.Small: "Small", precredit.Large: "Large"}
 	for i, n := range t {
 		if n.right == 0 {
-			fmt.Fprintf(&b, "%d: {class: %s, small: %d, all: %d},\n", i, class[n.class()], n.small, n.all)
+			fmt.Fprintf(&b, "%d: {class: %s},\n", i, class[n.class()])
 			continue
 		}
 		fmt.Fprintf(&b, "%d: {feature: feature%s, limit: %d, right: %d},\n", i, title(precredit.FeatureNames[n.feature]), n.limit, n.right)

@@ -13,7 +13,7 @@ import (
 // score counts answers.
 type score struct{ flows, right, small, smallRight, posted, majority int }
 
-// scores tells how often the tree is right, beside two answers that need no training:
+// scores tells how often the tree is right, next to two answers that need no training:
 // "small if what was posted fits the first round trip", and "always what is more
 // frequent".
 func scores(t []node, flows []sample) (s score) {

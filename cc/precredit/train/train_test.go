@@ -12,7 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/precredit"
 )
 
-// The committed tree is the one that the committed program grows.
+// TestTreeIsInStep checks that the committed tree_gen.go is what the trainer writes.
 func TestTreeIsInStep(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "tree.go")
 	if err := run(out, nil); err != nil {

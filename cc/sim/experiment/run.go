@@ -11,7 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim/workload"
 )
 
-// run is one run under way.
+// run is the state of one run.
 type run struct {
 	s        *scenario.Scenario
 	net      *sim.Net
@@ -191,7 +191,7 @@ func (r *run) simulate(ctx context.Context, progress func(float64)) error {
 			return err
 		}
 		if at >= m.To && len(r.messages) == r.started {
-			break // nothing is under way any more
+			break // all messages are complete
 		}
 		progress(min(.99, float64(at)/float64(end)))
 	}

@@ -44,13 +44,13 @@ measure: {from: 500us, to: 3ms, at: trunk 0, sample: 50us, buckets: [1MB]}
 seeds: [1, 2]
 `
 
-// The same job gives the same result to the last bit, whatever runs beside it;
+// The same job gives the same result to the last bit, whatever runs at the same time;
 // another seed gives another one.
 func TestDeterminism(t *testing.T) {
 	all := jobs(t, read(t, everything), "dcqcn", "swift", "hpcc", "expresspass")
 	one, two := runAll(t, all, 1), runAll(t, all, 4)
 	if diff := cmp.Diff(one, two); diff != "" {
-		t.Errorf("-alone +beside others\n%s", diff)
+		t.Errorf("-alone +with others\n%s", diff)
 	}
 	if cmp.Equal(one[0].Series, one[1].Series) {
 		t.Error("two seeds give the same run")

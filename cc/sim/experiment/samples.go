@@ -10,7 +10,7 @@ import (
 )
 
 // FromSamples works out the figures of a run from its samples alone, so that a run
-// that was not simulated can stand beside one that was. Queueing delay is that at
+// that was not simulated can be compared with one that was. Queueing delay is that at
 // the moments of sampling, not that of every packet. flows are in the order of
 // Series.FlowBps; their Bps and Jain are filled in. loss is a share.
 func FromSamples(s *scenario.Scenario, scheme string, flows []FlowRate, series *Series, loss float64) *Result {

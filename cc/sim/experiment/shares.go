@@ -13,7 +13,7 @@ type Shares struct {
 
 	mu     sync.Mutex
 	shares []float64
-	last   int // the job that was heard of last
+	last   int // the job that reported last
 }
 
 // NewShares has all jobs at their beginning.

@@ -114,7 +114,7 @@ func (l Link) String() string {
 	return fmt.Sprintf("%s %d", l.Kind, l.Number)
 }
 
-// Scheme is a name, or a mapping with the scheme's parameters beside its name:
+// Scheme is a name, or a mapping with the scheme's parameters and its name:
 //
 //   - fourcase
 //   - {name: swift, target: 25us}

@@ -155,7 +155,7 @@ type Event struct {
 type Measure struct {
 	From Time `yaml:"from"`
 	To   Time `yaml:"to"`
-	// Drain is how long after To the run goes on for messages that are under way.
+	// Drain is how long after To the run goes on for messages that are in flight.
 	Drain Time `yaml:"drain"`
 	// At is the bottleneck: the link whose queue and utilisation count. Without it
 	// neither is measured.

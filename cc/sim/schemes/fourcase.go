@@ -57,7 +57,7 @@ func (s *fourcaseSettings) fields() []field {
 func (s *fourcaseSettings) params(p *sim.Path) fourcase.Params {
 	w := fourcase.ParamsFor(p.LinkBps, uint64(p.BaseRTTNs), s.window)
 	if s.behind {
-		w = fourcase.ParamsBehind(p.LinkBps, uint64(p.BaseRTTNs))
+		w = fourcase.ParamsLowPriority(p.LinkBps, uint64(p.BaseRTTNs))
 	}
 	w.Mode = s.mode
 	ns := func(to *uint64, v int64) {
@@ -146,7 +146,7 @@ func (c *fourcaseControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 		c.scheme.busy[p.Src]++
 		c.initial = c.share(p)
 		params := c.own()
-		fourcase.Wake(&c.regs, &params, uint64(now))
+		fourcase.RestartIdle(&c.regs, &params, uint64(now))
 	}
 	c.apply(p)
 }

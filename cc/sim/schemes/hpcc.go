@@ -25,7 +25,7 @@ type hpccSettings struct {
 
 func (s *hpccSettings) fields() []field {
 	return []field{
-		timeField("base-rtt", &s.baseRTT, "T, a little above the longest round trip without queues"),
+		timeField("base-rtt", &s.baseRTT, "T, a little above the longest base RTT"),
 		shareField("eta", &s.eta, "target utilisation (0.95)"),
 		countField("max-stage", &s.stages, "additive round trips before a multiplicative one; the paper's text has 5, its simulations 0"),
 		rateField("ai", &s.ai, "additive step"),

@@ -11,11 +11,11 @@ import (
 
 var precreditEntries = []Entry{
 	{"fourcase-precredit", "pre-credit (S5) for the first round trip, then four-case with a window; switches with four strict queues by size", func() settings {
-		return &preSettings{with: "fourcase-behind", senders: 64, wait: 1, lead: precredit.DefaultLead, age: precredit.DefaultAge, queues: precredit.Bands}
+		return &preSettings{with: "fourcase-behind", senders: 64, wait: 1, lead: precredit.DefaultSmallBias, age: precredit.DefaultAge, queues: precredit.SwitchQueues}
 	}},
 }
 
-// preSettings are the parameters of pre-credit beside another scheme, which must have
+// preSettings are the parameters of pre-credit in addition to another scheme, which must have
 // one pacer for each destination.
 type preSettings struct {
 	with        string // name of the other scheme
@@ -31,7 +31,7 @@ type preSettings struct {
 
 func (s *preSettings) fields() []field {
 	return []field{
-		wordField("with", &s.with, "the scheme beside; fourcase-behind is fourcase with one-queue"),
+		wordField("with", &s.with, "the scheme after the first RTT; fourcase-behind is fourcase with one-queue"),
 		sizeField("budget", &s.budget, "what a receiver gives away; if not given, and at most, half of what the last hop may queue, in one queue 16 bandwidth-delay products"),
 		countField("senders", &s.senders, "senders among whom the budget is divided; 0 = a bandwidth-delay product each"),
 		timeField("base-rtt", &s.rtt, "round trip of those products (12us)"),
@@ -68,7 +68,7 @@ func (s *preSettings) scheme(name string) (sim.Scheme, error) {
 	return newPre(name, *s, with)
 }
 
-// newPre puts pre-credit beside a scheme.
+// newPre adds pre-credit to a scheme.
 func newPre(name string, s preSettings, with sim.Scheme) (sim.Scheme, error) {
 	needs := with.Needs()
 	if needs.Scope != sim.PerDestination {
@@ -92,35 +92,42 @@ type preScheme struct {
 // preFlow is a flow at its sender.
 type preFlow struct {
 	precredit.Flow
-	reach precredit.Reach
-	acked bool
+	size    precredit.FlowSize
+	blocked bool // until the first feedback
 }
 
 func (x *preScheme) Name() string     { return x.name }
 func (x *preScheme) Needs() sim.Needs { return x.needs }
 
-func (x *preScheme) flow(f *sim.Flow) *preFlow {
+func (x *preScheme) flow(f *sim.Flow) *preFlow { return x.flows[f.ID] }
+
+// add makes the state of a flow that starts.
+func (x *preScheme) add(f *sim.Flow, packet uint32) *preFlow {
 	for len(x.flows) <= f.ID {
 		x.flows = append(x.flows, nil)
 	}
 	if x.flows[f.ID] == nil {
-		x.flows[f.ID] = &preFlow{Flow: precredit.Flow{Data: f}}
+		x.flows[f.ID] = &preFlow{Flow: precredit.Flow{Data: f, Packet: packet}}
 	}
 	return x.flows[f.ID]
 }
 
+// preMaxWait is the longest that a flow waits in the first flight, as in the NIC.
+const preMaxWait = 10_000_000
+
+var preBound = [...]precredit.Bound{precredit.BoundNone, precredit.BoundLarge, precredit.BoundAll} // by preSettings.wait
+
 func (x *preScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
-	c := &preControl{scheme: x, packet: uint32(p.Path.PayloadBytes)}
-	c.src.Lead, c.src.Step = uint32(x.s.lead), precredit.DefaultStep
-	c.cap = x.s.cap
-	if c.cap == 0 {
-		c.cap = max(p.Path.BDPBytes(), int64(c.packet))
-	}
-	c.cap += int64(c.packet) - 1 - (c.cap-1)%int64(c.packet) // whole packets
+	packet := uint32(p.Path.PayloadBytes)
+	c := &preControl{scheme: x, packet: packet}
+	c.src = precredit.NewSender(precredit.SenderParams{
+		LinkBps: p.Path.MinBps, RTTNs: p.Path.BaseRTTNs, BDPBytes: uint32(p.Path.BDPBytes()), FlowBytes: uint32(x.s.cap),
+		MaxWaitNs: preMaxWait, SmallBias: uint32(x.s.lead), AgingStep: precredit.DefaultAgingStep, Bound: preBound[x.s.wait],
+	})
 	// Connecting takes no time here, and so does the answer to its grant.
 	if r := x.receivers[p.Dst]; r != nil && r.connecting.Open {
-		if m, send := c.src.Account.Grant(now, r.connecting); send {
-			r.core.Return(now, precredit.Sender(p.Src), m)
+		if m, send := c.src.Grant(now, packet, r.connecting); send {
+			r.core.Return(now, precredit.SenderID(p.Src), m)
 		}
 		r.connecting = precredit.Grant{}
 	}
@@ -130,21 +137,16 @@ func (x *preScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 	return c
 }
 
-// preControl is the sender's half towards one destination, beside the other scheme's.
+// preControl is the sender's half towards one destination, next to the other scheme's.
 type preControl struct {
 	scheme *preScheme
 	other  sim.Control
-	src    precredit.Source
+	src    *precredit.Sender
 	packet uint32
-	cap    int64
+	active []*sim.Flow
 
-	ramp precredit.Ramp
-	// Least transmit times, of the stamp clocks: of this window and of the next.
-	txMin, txNext, txSince int64
-	// blind: data is under way, and nothing has been heard since the pacer was idle.
-	blind   bool
-	roundNs int64
-	active  []*sim.Flow
+	// unpaidNs is when the other scheme's rate has allowed all that left on pre-credit.
+	unpaidNs int64
 
 	// What the other scheme has set.
 	rate    uint64
@@ -162,39 +164,60 @@ func (c *preControl) save(p *sim.Pacer) {
 	c.rate, c.window, c.burst, c.timerNs = p.RateBps, p.WindowBytes, p.BurstNs, p.TimerNs
 }
 
-// apply sets the pacer: as long as there is pre-credit for what waits, packets leave
-// at line rate and pay with it. Else the other scheme's rate and window hold, or, if
-// so set and nothing has been heard yet, one packet may be under way.
+// apply sets the pacer: as long as there is pre-credit for the next packet, it leaves at line
+// rate. Else rate and window of the other scheme hold, from when the rate has allowed what
+// left ahead of it, or, if all flows are blocked in the first flight, one packet may be in flight.
 func (c *preControl) apply(now int64, p *sim.Pacer) {
 	c.save(p)
-	credit := int64(0)
-	if head := c.src.Head(); head != nil {
-		if n := min(int64(head.Left()), int64(c.packet)); c.src.Ready(now) >= uint32(n) {
-			credit = n
-		}
-	}
+	c.src.Released() // the pacer asks again
+	head := c.src.Next(now, c.ahead(now))
 	switch {
-	case credit > 0:
-		p.RateBps, p.WindowBytes, p.NeedsCredit, p.CreditBytes = 0, 0, true, credit
-	case c.blind && c.waits():
+	case head != nil:
+		p.RateBps, p.WindowBytes, p.NeedsCredit, p.CreditBytes = 0, 0, true, int64(c.packet)
+	case !c.mayStart(now, p):
 		p.WindowBytes = 1 // with nothing in flight a packet may always leave
+	case c.unpaidNs > now:
+		p.NeedsCredit, p.CreditBytes = true, 0 // nothing leaves until then
+		if p.TimerNs == 0 || c.unpaidNs < p.TimerNs {
+			p.TimerNs = c.unpaidNs
+		}
 	default:
-		if w, ok := c.ramp.Window(); ok && (p.WindowBytes == 0 || int64(w) < p.WindowBytes) {
+		if w, ok := c.src.Window(); ok && (p.WindowBytes == 0 || int64(w) < p.WindowBytes) {
 			p.WindowBytes = max(int64(w), 1)
 		}
 	}
-	c.prioritise(now, p)
+	c.prioritise(now, p, head)
+	if at := c.src.Deadline(); at != 0 && (p.TimerNs == 0 || at < p.TimerNs) {
+		p.TimerNs = max(at, now)
+	}
+}
+
+// ahead is how many bytes have left before the rate allows them.
+func (c *preControl) ahead(now int64) uint32 { return precredit.BDP(c.rate, c.unpaidNs-now) }
+
+// mayStart reports whether any flow that has data may send it without pre-credit.
+func (c *preControl) mayStart(now int64, p *sim.Pacer) (may bool) {
+	data := false
+	for _, f := range c.active {
+		x := c.scheme.flow(f)
+		if x.size.SentBytes >= uint64(f.Size) {
+			continue
+		}
+		ok, _ := c.src.MayStart(now, &x.Flow, p.InflightBytes > 0)
+		x.blocked, data, may = !ok, true, may || ok
+	}
+	return may || !data
 }
 
 // prioritise puts the flow that gets the next pre-credit first, then those with the
 // least left, and sees to it that they are looked at again when one has waited enough to
-// come nearer: its host's other flows may keep it from sending, and so from hearing.
-func (c *preControl) prioritise(now int64, p *sim.Pacer) {
-	head, bdp := c.src.Head(), uint64(p.Path.BDPBytes())
+// come nearer: its host's other flows may keep it from sending, and so from feedback.
+func (c *preControl) prioritise(now int64, p *sim.Pacer, head *precredit.Flow) {
+	bdp := uint64(p.Path.BDPBytes())
 	age := int64(c.scheme.s.age) * p.Path.BaseRTTNs
 	least := uint8(0)
 	if head != nil {
-		least = 1 // of one pacer the packet that is paid for must be the next
+		least = 1 // of one pacer the packet on pre-credit must be the next
 	}
 	for _, f := range c.active {
 		x := c.scheme.flow(f)
@@ -203,9 +226,13 @@ func (c *preControl) prioritise(now int64, p *sim.Pacer) {
 			continue
 		}
 		waited := now - f.StartNs
-		turn := x.reach.Turn(bdp, uint64(waited/max(p.Path.BaseRTTNs, 1)), uint64(c.scheme.s.age))
-		p.SetPrio(f, max(turn, least))
-		if turn > 0 && age > 0 {
+		rank := x.size.Rank(bdp, uint64(waited/max(p.Path.BaseRTTNs, 1)), uint64(c.scheme.s.age))
+		if x.blocked {
+			p.SetPrio(f, precredit.Ranks-1) // after those that may send
+		} else {
+			p.SetPrio(f, max(rank, least))
+		}
+		if rank > 0 && age > 0 {
 			if next := now + age - waited%age; p.TimerNs == 0 || next < p.TimerNs {
 				p.TimerNs = next
 			}
@@ -213,39 +240,19 @@ func (c *preControl) prioritise(now int64, p *sim.Pacer) {
 	}
 }
 
-// waits tells whether the pacer may send nothing but pre-credit blindly.
-func (c *preControl) waits() bool {
-	if c.scheme.s.wait != 1 {
-		return c.scheme.s.wait == 2
-	}
-	for _, f := range c.active {
-		if c.scheme.flow(f).reach.Class == precredit.Small {
-			return false
-		}
-	}
-	return true
-}
-
 var verbs = [...]precredit.Verb{sim.OpWrite: precredit.VerbWrite, sim.OpSend: precredit.VerbSend, sim.OpRead: precredit.VerbRead}
 
 func (c *preControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 	c.restore(p)
 	c.other.Start(now, p, f)
-	x := c.scheme.flow(f)
+	x := c.scheme.add(f, c.packet)
 	k := c.scheme.features(p, f)
-	x.reach = precredit.Reach{Known: max(k.TotalBytes, k.PostedBytes), Class: precredit.Classify(k)}
-	if p.InflightBytes == 0 {
-		c.blind = true
-		c.ramp.End()
+	m, send := c.src.Post(now, &x.Flow, precredit.Work{First: true, Idle: p.InflightBytes == 0, Bytes: uint64(f.Size), Features: k})
+	if send {
+		p.Send(nil, returnMessage(m))
 	}
+	x.size = precredit.FlowSize{KnownBytes: max(k.TotalBytes, k.PostedBytes), Class: x.Class()}
 	c.active = append(c.active, f)
-	if c.src.Usable(now) == 0 {
-		if m, send := c.src.Report(); send {
-			p.Send(nil, returnMessage(m))
-		}
-	}
-	c.src.Push(&x.Flow, x.reach.Class, uint32(min(f.Size, c.cap)))
-	c.src.Refill(now, c.packet)
 	c.apply(now, p)
 }
 
@@ -267,7 +274,7 @@ func (x *preScheme) features(p *sim.Pacer, f *sim.Flow) precredit.Features {
 func (c *preControl) Done(now int64, p *sim.Pacer, f *sim.Flow) {
 	c.restore(p)
 	c.other.Done(now, p, f)
-	c.src.Drop(&c.scheme.flow(f).Flow)
+	c.src.End(&c.scheme.flow(f).Flow)
 	c.scheme.flows[f.ID] = nil
 	for i, g := range c.active {
 		if g == f {
@@ -279,20 +286,20 @@ func (c *preControl) Done(now int64, p *sim.Pacer, f *sim.Flow) {
 }
 
 func (c *preControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) {
-	paid := p.NeedsCredit
+	ahead := p.NeedsCredit
 	c.restore(p)
 	c.other.Sent(now, p, f, d)
 	x := c.scheme.flow(f)
-	d.Class += x.reach.Band(uint64(p.Path.BDPBytes()), c.scheme.s.queues)
+	d.Class += x.size.QueueIndex(uint64(p.Path.BDPBytes()), c.scheme.s.queues)
 	if !d.Retransmit {
-		x.reach.Sent += uint64(d.Bytes)
+		x.size.SentBytes += uint64(d.Bytes)
 	}
-	if head := c.src.Head(); paid && !d.Retransmit && head == &x.Flow {
-		if k, ok := c.src.SrcSchedulePrecredit(now, uint32(d.Bytes)); ok {
-			d.Tag, d.Unscheduled = k.Credit.Bytes, true
-		}
-	} else if !d.Retransmit {
-		c.src.Pass(&x.Flow, uint32(d.Bytes))
+	if k, ok := c.src.Sent(now, &x.Flow, uint32(d.Bytes), ahead, d.Retransmit); ok {
+		d.Tag, d.Unscheduled = k.Bytes, true
+	}
+	if ahead && p.RateBps != 0 {
+		wire := uint64(d.Bytes) + uint64(p.Path.PacketBytes-p.Path.PayloadBytes)
+		c.unpaidNs = max(c.unpaidNs, now) + int64(wire*8e9/p.RateBps)
 	}
 	c.apply(now, p)
 }
@@ -301,57 +308,22 @@ func (c *preControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 	c.restore(p)
 	c.other.Ack(now, p, a)
 	if a.Flow != nil {
-		if c.blind && c.waits() {
-			c.ramp.Begin(uint32(p.InflightBytes + a.Bytes))
-		}
-		c.blind = false
-		c.ramp.Ack(uint32(a.Bytes), c.queueing(now, p, a), p.Path.BaseRTTNs, c.enough(p, a))
-		if x := c.scheme.flow(a.Flow); !x.acked {
-			x.acked = true
-			c.src.Drop(&x.Flow)
+		answer := precredit.Answer{
+			Credit: precredit.Credit{Bytes: a.Tag, Seq: c.src.Seq()}, HasCredit: a.CreditBytes > 0,
+			InFlight: uint64(p.InflightBytes + a.Bytes), Acked: uint64(a.Bytes), RateBps: p.RateBps,
 		}
 		if !a.Retransmit {
-			c.src.SrcFixPrecredit(a.RTTNs)
+			answer.RTTNs = a.RTTNs
 		}
-		if a.CreditBytes > 0 {
-			c.src.Account.Credit(now, precredit.Credit{Bytes: a.Tag, Seq: c.src.Seq()})
-		}
-		if now-c.roundNs >= p.Path.BaseRTTNs {
-			c.roundNs = now
-			c.src.NextRound(now, c.packet)
-		}
+		c.src.Answer(now, &c.scheme.flow(a.Flow).Flow, answer)
 	}
 	c.apply(now, p)
-}
-
-// queueing is the queueing delay of the way out: over the least transmit time of the
-// last 10 to 20 ms, in which clocks drift by a microsecond, and no more than the round
-// trip has.
-func (c *preControl) queueing(now int64, p *sim.Pacer, a *sim.Ack) int64 {
-	tx := a.T2 - a.T1
-	if c.txSince == 0 || now-c.txSince >= 10e6 {
-		c.txMin, c.txNext, c.txSince = c.txNext, tx, now
-		if c.txMin == 0 {
-			c.txMin = tx
-		}
-	}
-	c.txMin, c.txNext = min(c.txMin, tx), min(c.txNext, tx)
-	return min(tx-c.txMin, a.RTTNs-p.Path.BaseRTTNs)
-}
-
-// enough is the window at which the ramp ends.
-func (c *preControl) enough(p *sim.Pacer, a *sim.Ack) uint32 {
-	n := 2 * uint64(p.Path.BDPBytes())
-	if c.rate != 0 {
-		n = min(n, c.rate/8_000*uint64(a.RTTNs)/1_000_000)
-	}
-	return uint32(n)
 }
 
 func (c *preControl) Loss(now int64, p *sim.Pacer, f *sim.Flow, bytes int64) {
 	c.restore(p)
 	c.other.Loss(now, p, f, bytes)
-	if m, send := c.src.Report(); send {
+	if m, send := c.src.Loss(now); send {
 		p.Send(nil, returnMessage(m))
 	}
 	c.apply(now, p)
@@ -360,7 +332,7 @@ func (c *preControl) Loss(now int64, p *sim.Pacer, f *sim.Flow, bytes int64) {
 func (c *preControl) Timeout(now int64, p *sim.Pacer, f *sim.Flow) {
 	c.restore(p)
 	c.other.Timeout(now, p, f)
-	if m, send := c.src.GiveUp(); send {
+	if m, send := c.src.Timeout(true, uint64(p.InflightBytes)); send {
 		p.Send(nil, returnMessage(m))
 	}
 	c.apply(now, p)
@@ -376,9 +348,8 @@ func (c *preControl) Message(now int64, p *sim.Pacer, f *sim.Flow, m *sim.Messag
 	c.restore(p)
 	if m.Kind != sim.MsgGrant {
 		c.other.Message(now, p, f, m)
-	} else if r, send := c.src.Account.Grant(now, grantOf(m, c.scheme)); send {
+	} else if r, send := c.src.Grant(now, c.packet, grantOf(m, c.scheme)); send {
 		p.Send(nil, returnMessage(r))
-		c.src.Refill(now, c.packet)
 	}
 	c.apply(now, p)
 }
@@ -388,6 +359,9 @@ func (c *preControl) Expire(now int64, p *sim.Pacer) {
 	if p.TimerNs != 0 && p.TimerNs <= now {
 		p.TimerNs = 0
 		c.other.Expire(now, p)
+	}
+	if m, send := c.src.Expire(now, uint64(p.InflightBytes)); send {
+		p.Send(nil, returnMessage(m))
 	}
 	c.apply(now, p)
 }

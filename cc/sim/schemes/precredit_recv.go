@@ -45,7 +45,7 @@ func (r *preReceiver) Connect(now int64, src int) (grant int64) {
 		grant = r.other.Connect(now, src)
 	}
 	r.asking = src
-	r.core.NewFlow(now, precredit.Sender(src))
+	r.core.NewFlow(now, precredit.SenderID(src))
 	r.flush(now)
 	r.asking = -1
 	return grant
@@ -73,7 +73,7 @@ func (r *preReceiver) Data(now int64, f *sim.Flow, d *sim.Data, reply *sim.Reply
 	if r.other != nil {
 		r.other.Data(now, f, d, reply)
 	}
-	src := precredit.Sender(f.Src)
+	src := precredit.SenderID(f.Src)
 	n := uint32(0)
 	if d.Unscheduled {
 		n = uint32(d.Bytes)
@@ -97,7 +97,7 @@ func (r *preReceiver) Message(now int64, src int, f *sim.Flow, m *sim.Message) {
 	}
 	ret := returnOf(m)
 	r.opened[src] = ret.Seq
-	r.core.Return(now, precredit.Sender(src), ret)
+	r.core.Return(now, precredit.SenderID(src), ret)
 	r.flush(now)
 }
 

@@ -78,12 +78,12 @@ func fatTree(t testing.TB, k int, s sim.Scheme, sizes *workload.CDF, load float6
 	return judge(n, path), n
 }
 
-// beside makes pre-credit beside a window of a bandwidth-delay product, the simplest
+// withWindow makes pre-credit in addition to a window of a bandwidth-delay product, the simplest
 // control that keeps queues in bounds, and that window alone.
-func beside(t *testing.T, change func(*preSettings)) (with *preScheme, without sim.Scheme) {
+func withWindow(t *testing.T, change func(*preSettings)) (with *preScheme, without sim.Scheme) {
 	t.Helper()
 	window := &sim.Fixed{BDP: true, Want: sim.Needs{Scope: sim.PerDestination}}
-	set := preSettings{senders: 64, lead: precredit.DefaultLead, noQueues: true}
+	set := preSettings{senders: 64, lead: precredit.DefaultSmallBias, noQueues: true}
 	if change != nil {
 		change(&set)
 	}
@@ -102,7 +102,7 @@ func quantile(v []float64, q float64) float64 {
 // More small flows are complete in the first round trip with pre-credit than without,
 // the slowest are faster, and large flows do not pay for it.
 func TestPrecreditFirstRoundTrip(t *testing.T) {
-	with, without := beside(t, nil)
+	with, without := withWindow(t, nil)
 	a, na := fatTree(t, 4, without, workload.WebSearch, 0.5, 4)
 	b, nb := fatTree(t, 4, with, workload.WebSearch, 0.5, 4)
 	t.Logf("of %d small flows %d complete in the first round trip without, %d with; p99 slowdown %.2f and %.2f",
@@ -153,7 +153,7 @@ func TestPrecreditIncastFitsTheBuffer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		n.Run(8 * time.Microsecond) // the first round trip, all ACKs still under way
+		n.Run(8 * time.Microsecond) // the first round trip, all ACKs still in flight
 		drops := n.DataDrops[sim.DropBuffer]
 		t.Logf("%s: %d of the first packets dropped", c.name, drops)
 		if (drops > 0) == (c.wait == 2) {
@@ -225,7 +225,7 @@ func TestPrecreditWithFourcase(t *testing.T) {
 // flows end; also when one packet in fifty gets lost.
 func TestPrecreditFewShares(t *testing.T) {
 	for _, loss := range []float64{0, 0.02} {
-		with, _ := beside(t, func(s *preSettings) { s.budget, s.senders = 200_000, 4 })
+		with, _ := withWindow(t, func(s *preSettings) { s.budget, s.senders = 200_000, 4 })
 		link := link100
 		link.Loss = loss
 		n, err := sim.New(sim.Config{Seed: 3, RTO: 200 * time.Microsecond}, topo.Star(13, link), with)
@@ -241,7 +241,7 @@ func TestPrecreditFewShares(t *testing.T) {
 			t.Fatalf("loss %v: %d of 240 flows done", loss, n.DoneFlows)
 		}
 		st := with.receivers[0].core.Stats()
-		t.Logf("loss %v: %+v, %d/1024 wasted", loss, st, st.Waste())
+		t.Logf("loss %v: %+v, %d/1024 wasted", loss, st, (st.Void+st.Reclaimed)<<10/st.Given)
 		if st.Flows[precredit.RuleHead] == 0 || st.Flows[precredit.RuleShare] == 0 || st.Drained == 0 || st.Void == 0 || (st.Lost > 0) != (loss > 0) {
 			t.Errorf("loss %v: %+v", loss, st)
 		}
@@ -257,7 +257,7 @@ func TestPrecreditFewShares(t *testing.T) {
 func TestPrecreditDeterministic(t *testing.T) {
 	var hops []uint64
 	for range 2 {
-		with, _ := beside(t, nil)
+		with, _ := withWindow(t, nil)
 		_, n := fatTree(t, 4, with, workload.FBHadoop, 0.2, 1)
 		hops = append(hops, n.PacketHops)
 	}
@@ -268,7 +268,7 @@ func TestPrecreditDeterministic(t *testing.T) {
 
 func TestPrecreditRefusals(t *testing.T) {
 	if _, err := newPre("x", preSettings{}, &sim.Fixed{}); err == nil {
-		t.Error("beside a scheme with one pacer a flow")
+		t.Error("added to a scheme with one pacer a flow")
 	}
 	for _, p := range []Param{{"senders", "-1"}, {"lead", "-1"}, {"wait", "3"}, {"unknown", "2"}} {
 		if _, err := New("fourcase-precredit", p); err == nil {
@@ -298,8 +298,8 @@ func TestPrecreditMessages(t *testing.T) {
 	})
 }
 
-// Completion times on a fat-tree, with pre-credit and without (docs/pre-credit.md):
-// go test -run - -bench FatTree -benchtime 1x ./cc/sim/schemes
+// Completion times on a fat-tree, with pre-credit and without (docs/congestion-control.md has the whole
+// table): go test -run - -bench FatTree -benchtime 1x ./cc/sim/schemes
 func BenchmarkPrecreditFatTree(b *testing.B) {
 	for _, sizes := range []*workload.CDF{workload.WebSearch, workload.FBHadoop} {
 		for _, c := range []struct {
@@ -401,7 +401,7 @@ func TestPrecreditQueuesBySize(t *testing.T) {
 				t.Errorf("unknown %s: %d bytes end in queue %d, before those of less", unknown, f.Size, last)
 			}
 		}
-		if first, last := watch.used[0], watch.used[3]; first[0] != 0 || last[len(last)-1] != precredit.Bands-1 {
+		if first, last := watch.used[0], watch.used[3]; first[0] != 0 || last[len(last)-1] != precredit.SwitchQueues-1 {
 			t.Errorf("unknown %s: the smallest in queue %d, the largest ends in %d", unknown, first[0], last[len(last)-1])
 		}
 	}

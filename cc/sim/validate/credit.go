@@ -12,7 +12,7 @@ import (
 )
 
 // creditIncast is what ExpressPass promises: no data lost however many send at
-// once, and a link that is full but for what credits take on the way back.
+// once, and a link that is full except for what credits take of the reverse path.
 func creditIncast(length time.Duration) ([]Row, error) {
 	b := bottleneck{scheme: "expresspass", bps: 100e9, delay: 2 * time.Microsecond, senders: 64, settle: length / 2, length: length}
 	o, err := b.run()

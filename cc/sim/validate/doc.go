@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package validate runs the published congestion controls on experiments whose
-// outcome is known, and sets what the simulator says beside what the papers say.
+// outcome is known, and compares the simulator's figures with those of the papers.
 // It is the reason to believe the comparisons of docs/congestion-control.md.
 //
 // Experiments with the completion times of a workload are data (completions);

@@ -38,7 +38,7 @@ func (r Range) ratio(v float64) float64 {
 	return 1
 }
 
-// Row is one known result beside ours.
+// Row is one known result and ours.
 type Row struct {
 	ID     string // V1 to V9 of the list of known results
 	What   string // what is measured

@@ -14,10 +14,10 @@
 package qpn
 
 import (
-	"errors"
 	"iter"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 const (
@@ -32,9 +32,6 @@ const (
 	// reuseAfter is how many slots are free before the first of them is used again.
 	reuseAfter = 1024
 )
-
-// ErrTooMany is the error of a Table with Max numbers in use.
-var ErrTooMany = errors.New("too many")
 
 // OfEngine reports whether n is a number that a Table can allocate: the queue pair belongs
 // to a softroce engine, not to rxe.
@@ -65,7 +62,7 @@ func (t *Table[T]) Alloc(x *T) (uint32, error) {
 		t.free = t.free[1:]
 		t.slots[i].num = nextGeneration(t.slots[i].num)
 	case i == Max:
-		return 0, ErrTooMany
+		return 0, verbs.ErrTooMany
 	default:
 		t.slots = append(t.slots, slot[T]{num: engineBit | i})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 type owner struct{ num uint32 }
@@ -42,7 +43,7 @@ func TestNumbers(t *testing.T) {
 		x := &owner{}
 		n, err := tab.Alloc(x)
 		if err != nil {
-			if !errors.Is(err, ErrTooMany) {
+			if !errors.Is(err, verbs.ErrTooMany) {
 				t.Errorf("%v, want ErrTooMany", err)
 			}
 			break

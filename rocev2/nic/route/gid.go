@@ -9,7 +9,7 @@ import (
 
 // gidTable numbers the interface's addresses as the kernel's RDMA core does: index 0
 // is the IPv6 link-local address, and nothing else; the others take the lowest free
-// index and keep it for as long as they exist. An address that is not valid is a hole.
+// index and keep it for as long as they exist. An address that is not valid is a gap.
 type gidTable []netip.Addr
 
 func (g gidTable) has(a netip.Addr) bool { return a.IsValid() && slices.Contains(g, a) }

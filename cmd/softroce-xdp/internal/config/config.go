@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the configuration file. It knows no setting itself: its
-// keys are the names of flags, and what a flag accepts, its key does.
+// Package config reads the configuration file. It has no list of settings: the keys are the
+// names of flags, and a key has the values of its flag.
 //
 //	log-level: info
 //	defaults:            # flags of attach, for every interface
@@ -29,7 +29,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/yamlfile"
 )
 
-// DefaultPath is where the file is looked for. It need not exist.
+// DefaultPath is the path of the file unless --config names another one. It need not exist.
 const DefaultPath = "/etc/softroce-xdp/config.yaml"
 
 // A File is a configuration that was read.
@@ -49,8 +49,8 @@ type setting struct {
 	line       int
 }
 
-// Read reads a file. It returns an error that satisfies fs.ErrNotExist if there
-// is none. With any other error it returns what could be understood as well.
+// Read reads a file. The error wraps fs.ErrNotExist if there is none. With any other error it
+// also returns the part that could be parsed.
 func Read(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -110,7 +110,7 @@ func (f *File) section(k, v *yaml.Node) (err error) {
 	return err
 }
 
-// eachKey walks a mapping; nothing at all (a key without a value) is an empty one.
+// eachKey walks a mapping. A key without a value counts as an empty mapping.
 func eachKey(n *yaml.Node, visit func(k, v *yaml.Node) error) error {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return nil

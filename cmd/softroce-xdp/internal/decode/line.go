@@ -18,9 +18,8 @@ func appendTime(b []byte, t time.Time) []byte {
 
 func text(e rocev2.Error) string { return strings.TrimPrefix(e.Error(), "rocev2: ") }
 
-// appendPacket prints what a person asks first: from whom to whom, what, which QP,
-// which PSN; then the facts of the extended headers, the payload length, the
-// verdict on the ICRC and the stamp.
+// appendPacket prints addresses, opcode, QP and PSN; then the extended headers, the payload
+// length, the verdict on the ICRC and the stamp.
 func appendPacket(b []byte, p *rocev2.Packet, icrc error) []byte {
 	h := p.BTH()
 	b = append(b, ' ')

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package facts finds out what an interface and its driver can do for the
-// product, without changing anything on it.
+// Package facts finds out which features of the product an interface and its driver support. It
+// changes nothing.
 package facts
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// Interface is what `features` says of one.
+// Interface is the output of `features` for an interface.
 type Interface struct {
 	Name     string `json:"name"`
 	Driver   string `json:"driver"`
@@ -64,7 +64,7 @@ func Of(name string) (*Interface, error) {
 	return f, nil
 }
 
-// measure says what of the MTU is left for the stamp option.
+// measure computes whether the MTU has room for the stamp option.
 func (f *Interface) measure() {
 	pmtu, ok := rocev2.PMTUForMTU(f.MTU)
 	if !ok {
@@ -99,7 +99,7 @@ func (f *Interface) askDriver() {
 	}
 }
 
-// Advice lists what stands in the way, and what to do.
+// Advice lists obstacles, each with what to do about it.
 func (f *Interface) Advice() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

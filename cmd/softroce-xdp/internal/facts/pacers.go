@@ -12,19 +12,19 @@ import (
 
 // Pacer is one way of making packets wait.
 type Pacer struct {
-	Name  string `json:"name"`
-	Works bool   `json:"works"`
-	Why   string `json:"why,omitempty"` // not
+	Name  pacer.Kind `json:"name"`
+	Works bool       `json:"works"`
+	Why   string     `json:"why,omitempty"` // not
 }
 
 func tryPacers() []Pacer {
 	var out []Pacer
-	for _, name := range pacer.Names {
-		if name == "none" {
+	for _, kind := range pacer.Kinds {
+		if kind == pacer.None {
 			continue
 		}
-		p := Pacer{Name: name, Works: true}
-		if err := pacer.Try(name); err != nil {
+		p := Pacer{Name: kind, Works: true}
+		if err := pacer.Try(kind); err != nil {
 			p.Works, p.Why = false, err.Error()
 		}
 		out = append(out, p)

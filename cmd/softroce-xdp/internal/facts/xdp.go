@@ -14,7 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
-// XDP is what a driver says of itself (netlink family "netdev", Linux 6.3).
+// XDP has the XDP features that a driver reports (netlink family "netdev", Linux 6.3).
 type XDP struct {
 	Native   bool `json:"native"`   // XDP_PASS, DROP, TX, ABORTED in the driver
 	Redirect bool `json:"redirect"` // can redirect, to AF_XDP sockets too
@@ -34,7 +34,7 @@ const (
 	netdevXDPRxSG     = 1 << 5
 )
 
-// xdpFeatures returns nil if the kernel cannot tell.
+// xdpFeatures returns nil if the kernel does not report them.
 func xdpFeatures(ifindex int) (*XDP, error) {
 	family, err := netlink.GenlFamilyGet("netdev")
 	if err != nil {
@@ -69,7 +69,7 @@ func xdpFeatures(ifindex int) (*XDP, error) {
 }
 
 // genlHeader is struct genlmsghdr: command, version, and two reserved bytes that
-// must be zero. (nl.Genlmsg leaves those to chance, and the kernel then refuses.)
+// must be zero: nl.Genlmsg leaves them uninitialised, and the kernel then refuses.
 type genlHeader [nl.SizeofGenlmsg]byte
 
 func (genlHeader) Len() int            { return nl.SizeofGenlmsg }

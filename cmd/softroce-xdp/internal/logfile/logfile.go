@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxBytes is how long a log may become. The one before it is kept, as PATH.1: the two
-// take no more than twice as much of /run, which is memory.
+// MaxBytes is the largest size of a log. The previous log is kept as PATH.1, so both take at
+// most twice that much of /run, which is in memory.
 const MaxBytes = 1 << 20
 
 // Open opens the log at path to be appended to.

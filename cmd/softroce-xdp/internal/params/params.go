@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package params names the policy's parameters for people: `policy show` and
-// `policy set`, the configuration file and the manual all read this one list.
+// Package params has the list of the policy parameters: `policy show`, `policy set`, the
+// configuration file and the manual use it.
 package params
 
 import (
@@ -53,33 +53,33 @@ type params = Policy
 // All parameters, in the order of struct policy_params but the mode first.
 var All = []Param{
 	{Name: "mode", Register: "mode", Type: "word",
-		Text: "robust judges the excess over each direction's baseline; literal follows the words of S1.6, for equal clocks only; fixed leaves every rate as it is",
+		Text: "robust uses the queueing delay of each direction; literal follows the words of S1.6, for equal clocks only; fixed changes no rate",
 		get:  func(v *params) string { return v.Mode.String() },
 		set:  func(v *params, s string) error { return assign(&v.Mode, s, fourcase.ParseMode) }},
 	rate("min-rate", "min_rate_bps", "no destination's rate falls below this", func(v *params) *uint64 { return &v.MinRateBps }),
 	rate("max-rate", "max_rate_bps", "no destination's rate rises above this; the link's rate unless set", func(v *params) *uint64 { return &v.MaxRateBps }),
-	rate("initial-rate", "initial_rate_bps", "where the policy starts a destination; 0 for max-rate", func(v *params) *uint64 { return &v.InitialRateBps }),
-	span("target", "target_ns", "queueing delay aimed at (D), for a destination at target-rate", func(v *params) *uint64 { return &v.TargetNs }),
-	rate("target-rate", "target_rate_bps", "D grows below this rate and shrinks above it, as 1/sqrt(rate)", func(v *params) *uint64 { return &v.TargetRateBps }),
-	share("target-steep", "target_steep_q10", "near target-rate D is no more than this part of target, and grows as 1/rate^2; 0 for off", func(v *params) *uint32 { return &v.TargetSteepQ10 }),
-	span("target-max", "target_max_ns", "but D does not grow beyond this", func(v *params) *uint64 { return &v.TargetMaxNs }),
-	span("deadband", "deadband_ns", "changes of a time below this are no change (e)", func(v *params) *uint64 { return &v.DeadbandNs }),
-	span("base-window", "base_window_ns", "how long the least time seen stays the baseline", func(v *params) *uint64 { return &v.BaseWindowNs }),
-	span("interval", "interval_ns", "least time between two decisions for a destination", func(v *params) *uint64 { return &v.IntervalNs }),
+	rate("initial-rate", "initial_rate_bps", "first rate of a destination; 0 for max-rate", func(v *params) *uint64 { return &v.InitialRateBps }),
+	span("target", "target_ns", "target of the queueing delay (D), for a destination at target-rate", func(v *params) *uint64 { return &v.TargetNs }),
+	rate("target-rate", "target_rate_bps", "D is larger below this rate and smaller above it, as 1/sqrt(rate)", func(v *params) *uint64 { return &v.TargetRateBps }),
+	share("target-steep", "target_steep_q10", "second bound of D: this part of target at target-rate, growing as 1/rate^2; 0 for off", func(v *params) *uint32 { return &v.TargetSteepQ10 }),
+	span("target-max", "target_max_ns", "upper bound of D", func(v *params) *uint64 { return &v.TargetMaxNs }),
+	span("deadband", "deadband_ns", "changes of a delay below this count as no change (e)", func(v *params) *uint64 { return &v.DeadbandNs }),
+	span("base-window", "base_window_ns", "period of the minimums that are the base delay", func(v *params) *uint64 { return &v.BaseWindowNs }),
+	span("interval", "interval_ns", "shortest time between two decisions for a destination", func(v *params) *uint64 { return &v.IntervalNs }),
 	span("literal-deadband", "literal_deadband_ns", "literal: changes below this are no change; 0 for the words of S1.6", func(v *params) *uint64 { return &v.LiteralDeadbandNs }),
-	share("beta", "beta_q10", "gain of the proportional cut", func(v *params) *uint32 { return &v.BetaQ10 }),
-	share("max-cut", "max_cut_q10", "most that one decision takes off a rate", func(v *params) *uint32 { return &v.MaxCutQ10 }),
-	share("raise", "raise_q10", "one raise at target-rate, of the rate", func(v *params) *uint32 { return &v.RaiseQ10 }),
-	share("max-raise", "max_raise_q10", "most that one decision adds, of the rate", func(v *params) *uint32 { return &v.MaxRaiseQ10 }),
-	{Name: "raise-after", Register: "raise_after", Type: "number", Text: "raises in a row before they accelerate",
+	share("beta", "beta_q10", "gain of the proportional decrease", func(v *params) *uint32 { return &v.BetaQ10 }),
+	share("max-cut", "max_cut_q10", "largest decrease of one decision", func(v *params) *uint32 { return &v.MaxCutQ10 }),
+	share("raise", "raise_q10", "one increase at target-rate, of the rate", func(v *params) *uint32 { return &v.RaiseQ10 }),
+	share("max-raise", "max_raise_q10", "largest increase of one decision, of the rate", func(v *params) *uint32 { return &v.MaxRaiseQ10 }),
+	{Name: "raise-after", Register: "raise_after", Type: "number", Text: "increases in a row before they accelerate",
 		get: func(v *params) string { return strconv.FormatUint(uint64(v.RaiseAfter), 10) },
 		set: func(v *params, s string) error { return assign(&v.RaiseAfter, s, parseNumber) }},
 	share("loss-cut", "loss_cut_q10", "cut on loss", func(v *params) *uint32 { return &v.LossCutQ10 }),
-	share("ce-cut", "ce_cut_q10", "cut if every echo reports CE", func(v *params) *uint32 { return &v.CECutQ10 }),
-	share("big-cut", "big_cut_q10", "literal: the cut of case 1", func(v *params) *uint32 { return &v.BigCutQ10 }),
-	share("small-cut", "small_cut_q10", "literal: the cut of case 2", func(v *params) *uint32 { return &v.SmallCutQ10 }),
+	share("ce-cut", "ce_cut_q10", "decrease if every echo reports CE", func(v *params) *uint32 { return &v.CECutQ10 }),
+	share("big-cut", "big_cut_q10", "literal: the decrease of case 1", func(v *params) *uint32 { return &v.BigCutQ10 }),
+	share("small-cut", "small_cut_q10", "literal: the decrease of case 2", func(v *params) *uint32 { return &v.SmallCutQ10 }),
 	{Name: "window", Register: "window_off", Type: "word",
-		Text: "on: the engine has no more under way to a destination than its rate needs at the delay aimed at; off: rates alone",
+		Text: "on: the engine has no more bytes in flight to a destination than its rate needs at the target delay; off: rates alone",
 		get: func(v *params) string {
 			if v.WindowOff {
 				return "off"
@@ -88,10 +88,10 @@ var All = []Param{
 		},
 		set: func(v *params, s string) error { return assign(&v.WindowOff, s, parseOff) }},
 	{Name: "priority", Register: "priority.mode", Type: "word",
-		Text: "on: levels, minimums and maximums of the node file hold (S4.5); off: the four-case policy alone",
+		Text: "on: levels, minimums and maximums of the node file apply (S4.5); off: the four-case policy alone",
 		get:  func(v *params) string { return v.Priority.Mode.String() },
 		set:  func(v *params, s string) error { return assign(&v.Priority.Mode, s, priority.ParseMode) }},
-	rate("priority-capacity", "priority.capacity_bps", "what the nodes' priorities share; 0 for the link's rate",
+	rate("priority-capacity", "priority.capacity_bps", "capacity that the nodes with priorities share; 0 for the link's rate",
 		func(v *params) *uint64 { return &v.Priority.CapacityBps }),
 }
 

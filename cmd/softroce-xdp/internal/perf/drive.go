@@ -12,28 +12,26 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// A Moment is the state of a run that is under way.
+// A Moment is the state of a run.
 type Moment struct {
 	Elapsed  time.Duration
 	Messages uint64
 	Bytes    uint64
 }
 
-// Client runs a plan against the server at host:port. progress, if not nil, is
-// called about every interval.
+// Client runs plans against servers. Progress, if not nil, is called about every Interval.
 type Client struct {
-	Device    *nic.Device
+	Device    verbs.Device
 	Interface string
 	Interval  time.Duration
 	Progress  func(Moment)
 }
 
-// Run returns what was measured. It ends early with ctx, within a second, and returns
-// what was measured so far together with the context's error.
+// Run runs a plan against the server at host:port, and returns the result. After the end of ctx
+// it returns within a second, with the result until then and the error of the context.
 func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -61,11 +59,15 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if err != nil {
 		return nil, err
 	}
-	local, err := address(c.Device, remote.Addr())
+	port, err := c.Device.Port()
 	if err != nil {
 		return nil, err
 	}
-	mtu := c.Device.Link().MTU
+	local, err := address(port, remote.Addr())
+	if err != nil {
+		return nil, err
+	}
+	mtu := port.MTU
 	if err := t.say(message{Plan: &p, Addr: local, MTU: mtu, Pairs: e.pairs()}); err != nil {
 		return nil, err
 	}
@@ -97,7 +99,7 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if !release() {
 		return nil, ctx.Err()
 	}
-	// The server has nothing to say before we have finished: if it does, it has failed.
+	// The server sends nothing before the client has finished, unless it has failed.
 	_ = conn.SetReadDeadline(time.Time{})
 	answers := make(chan answer, 1)
 	go func() {
@@ -105,7 +107,10 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 		answers <- answer{m, err}
 	}()
 	run := &run{end: e, peer: &peer, client: c, answers: answers}
-	if runErr := run.drive(ctx, r); runErr != nil && (ctx.Err() == nil || r.Messages == 0) {
+	stop := run.sampleLimits(ctx)
+	runErr := run.drive(ctx, r)
+	r.Limits = stop()
+	if runErr != nil && (ctx.Err() == nil || r.Messages == 0) {
 		return nil, runErr
 	}
 	idle := run.idle()
@@ -115,7 +120,7 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 		}
 	}
 	r.Sent, r.Counters, r.GivenUp = run.done, e.counters(), run.under
-	// Who interrupts does not wait long for the server's figures.
+	// After an interrupt, the wait for the server's figures is short.
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(drainTime)) })()
 	if err := t.say(message{Messages: run.done, Idle: idle}); err != nil {
 		return unanswered(ctx, r, err)
@@ -138,7 +143,7 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 // ErrData is what a run with Check ends with if the data is wrong.
 var ErrData = errors.New("the data is not what was sent")
 
-// unanswered is the outcome without the server's figures: an error, but for who has
+// unanswered returns the result without the server's figures: an error, unless the run was
 // interrupted.
 func unanswered(ctx context.Context, r *Result, err error) (*Result, error) {
 	if ctx.Err() != nil {
@@ -147,7 +152,7 @@ func unanswered(ctx context.Context, r *Result, err error) (*Result, error) {
 	return nil, err
 }
 
-// dialError says why no server was reached.
+// dialError returns why no server was reached, and what to do.
 func dialError(server string, err error) error {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -174,36 +179,36 @@ type run struct {
 	answers <-chan answer // the server's last word
 	done    uint64        // messages completed
 	posted  []uint64
-	open    []int // messages under way on each queue pair
+	open    []int // messages outstanding on each queue pair
 	under   int   // on all of them
-	wr      qp.SendWR
-	sgl     [1]qp.SGE
+	wr      verbs.SendWR
+	sgl     [1]verbs.SGE
 }
 
-// answer is what the server said, or why it did not.
+// answer is the last message of the server, or the error instead of it.
 type answer struct {
 	message
 	err error
 }
 
-// stuck is how long no message may complete once no more are posted.
+// stuck is the longest time without a completion after the last post.
 const stuck = 30 * time.Second
 
-// drainTime is how long an interrupted run waits for messages under way, and then for
-// the server's answer.
+// drainTime is the time for which an interrupted run waits for outstanding messages, and then
+// again for the server's answer.
 const drainTime = 300 * time.Millisecond
 
 // request prepares the work request of queue pair i.
-func (r *run) request(i int) *qp.SendWR {
+func (r *run) request(i int) *verbs.SendWR {
 	s := r.sge(i)
 	s.Len = r.plan.Size
 	r.sgl[0] = s
-	r.wr = qp.SendWR{
-		ID: uint64(i), Op: Operations[r.plan.Op], Flags: qp.Signaled, SGL: r.sgl[:],
+	r.wr = verbs.SendWR{
+		ID: uint64(i), Op: Operations[r.plan.Op], Flags: verbs.Signaled, SGL: r.sgl[:],
 		RemoteAddr: r.peer.Buffer + uint64(i)*r.stride, RKey: r.peer.RKey, Add: 1,
 	}
 	if r.ah != nil {
-		r.wr.AH = r.ah.To(r.peer.Pairs[i].QPN, r.peer.Pairs[i].QKey)
+		r.wr.AH, r.wr.RemoteQPN, r.wr.RemoteQKey = r.ah, r.peer.Pairs[i].QPN, r.peer.Pairs[i].QKey
 	}
 	return &r.wr
 }
@@ -224,10 +229,10 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 	measuring, from := p.Warmup == 0, uint64(0)
 	next := begin.Add(r.client.Interval)
 	ending := false
-	var batch [256]qp.Completion
-	var giveUp time.Time // once interrupted: what is under way then is given up
+	var batch [256]verbs.Completion
+	var giveUp time.Time // once interrupted: what is outstanding then is given up
 	moved := begin       // when a message was last posted or completed
-	posted := begin      // --latency: when the message under way was
+	posted := begin      // --latency: when the outstanding message was
 	for {
 		now := time.Now()
 		select {
@@ -277,7 +282,7 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 			break
 		}
 		if ending && now.Sub(moved) > stuck {
-			return fmt.Errorf("%d messages are under way and none has completed for %v: the peer takes them no more", r.under, stuck)
+			return fmt.Errorf("%d messages are outstanding and none has completed for %v: the peer does not accept them any more", r.under, stuck)
 		}
 		n := 0
 		if r.under > 0 {
@@ -288,7 +293,7 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 		}
 		for i := range batch[:n] {
 			w := &batch[i]
-			if w.Status != qp.Success {
+			if w.Status != verbs.StatusSuccess {
 				return fmt.Errorf("queue pair %d (%#x): %s", w.WRID, w.QPN, w.Status)
 			}
 			r.open[w.WRID]--
@@ -313,8 +318,8 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 	return nil
 }
 
-// following is when progress is told after now, if that was due at next: after a stall
-// of many intervals once, not for each of them.
+// following returns the time of the next progress report after now; the previous one was due at
+// next. After a stall of several intervals there is one report, not one for each.
 func following(next, now time.Time, interval time.Duration) time.Time {
 	if interval <= 0 {
 		return now
@@ -322,12 +327,12 @@ func following(next, now time.Time, interval time.Duration) time.Time {
 	return next.Add(interval * (1 + now.Sub(next)/interval))
 }
 
-// refill posts until every queue pair has its depth under way.
+// refill posts until every queue pair has `depth` messages outstanding.
 func (r *run) refill() error {
 	for i := range r.qps {
 		for r.open[i] < r.plan.Depth && (r.plan.Count == 0 || r.posted[i] < r.plan.Count) {
 			err := r.qps[i].PostSend(r.request(i))
-			if errors.Is(err, nic.ErrQueueFull) {
+			if errors.Is(err, verbs.ErrQueueFull) {
 				break // its completion was seen before its room was made
 			}
 			if err != nil {
@@ -357,8 +362,8 @@ func (r *run) finished() bool {
 	return true
 }
 
-// idle are the queue pairs on which no message has completed, in a run that was
-// interrupted early: it is not known how much of their data has arrived.
+// idle returns the queue pairs on which no message has completed, as in a run that was
+// interrupted early: it is unknown how much of their data has arrived.
 func (r *run) idle() (all []int) {
 	for i, n := range r.posted {
 		if n == uint64(r.open[i]) {
@@ -370,7 +375,7 @@ func (r *run) idle() (all []int) {
 
 // poll waits for completions: a second at most, less if the context ends, and until
 // giveUp if it has. For latency it never sleeps.
-func (r *run) poll(ctx context.Context, giveUp time.Time, batch []qp.Completion) (int, error) {
+func (r *run) poll(ctx context.Context, giveUp time.Time, batch []verbs.Completion) (int, error) {
 	for range 1000 {
 		if n := r.cq.Poll(batch); n > 0 {
 			return n, nil

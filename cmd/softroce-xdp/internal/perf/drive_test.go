@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Progress is told in step with the start of the run, and once after a stall.
@@ -32,7 +32,7 @@ func TestFollowing(t *testing.T) {
 func TestCompareInterrupted(t *testing.T) {
 	p := goodPlan()
 	p.QPs, p.Size = 4, 100
-	e := &end{plan: &p, qps: make([]*nic.QP, 4), stride: 128, buf: make([]byte, 4*128)}
+	e := &end{plan: &p, qps: make([]verbs.QP, 4), stride: 128, buf: make([]byte, 4*128)}
 	r := &run{end: e, posted: []uint64{2, 1, 0, 5}, open: []int{1, 1, 0, 0}}
 	if got := r.idle(); !slices.Equal(got, []int{1, 2}) {
 		t.Fatalf("idle: %v", got)

@@ -15,34 +15,31 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
-	"github.com/softroce/softroce-xdp/rocev2/mr"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // end is one side of a run: its queue pairs and their memory.
 type end struct {
-	dev    *nic.Device
+	dev    verbs.Device
 	plan   *Plan
-	pd     *nic.PD
-	cq     *nic.CQ
-	qps    []*nic.QP
+	pd     verbs.PD
+	cq     verbs.CQ
+	qps    []verbs.QP
 	psns   []rocev2.PSN
-	ah     *nic.AH
+	ah     verbs.AH
 	buf    []byte // a slice of `stride` bytes for each queue pair
 	stride uint64
-	region *mr.Region
+	region verbs.MR
 	before map[string]uint64
 }
 
 const qkey = 0x11111111
 
-var services = map[string]qp.Type{"rc": qp.RC, "uc": qp.UC, "ud": qp.UD}
+var services = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD}
 
 // newEnd makes memory and queue pairs. The server's receive queues are filled by
 // connect.
-func newEnd(ctx context.Context, dev *nic.Device, p *Plan) (_ *end, err error) {
+func newEnd(ctx context.Context, dev verbs.Device, p *Plan) (_ *end, err error) {
 	e := &end{dev: dev, plan: p, before: counts(dev)}
 	defer func() {
 		if err != nil {
@@ -53,25 +50,25 @@ func newEnd(ctx context.Context, dev *nic.Device, p *Plan) (_ *end, err error) {
 		return nil, err
 	}
 	e.stride = p.stride()
-	// Of the kernel and not of Go: pages that are touched once are not cleared twice,
-	// and large memory is not scanned.
+	// The memory is mapped, not allocated by Go: it is cleared once only, and the garbage
+	// collector does not scan it.
 	if e.buf, err = unix.Mmap(-1, 0, int(e.stride)*p.QPs, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE); err != nil {
 		return nil, fmt.Errorf("%s of memory: %w: lower --size or --qps", units.Bytes(p.memory()), err)
 	}
-	if e.region, err = e.pd.RegMR(e.buf, mem.LocalWrite|mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic); err != nil {
+	if e.region, err = e.pd.RegMR(e.buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic); err != nil {
 		return nil, err
 	}
 	// Every message may have a completion at both of its ends.
-	if e.cq, err = dev.CreateCQ(min(2*p.Depth*p.QPs+16, nic.MaxCQ)); err != nil {
+	if e.cq, err = dev.CreateCQ(min(2*p.Depth*p.QPs+16, dev.Limits().CQ)); err != nil {
 		return nil, err
 	}
 	for range p.QPs {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		x, err := dev.CreateQP(e.pd, nic.QPInit{
+		x, err := e.pd.CreateQP(verbs.QPInit{
 			Type: services[p.Service], SendCQ: e.cq, RecvCQ: e.cq,
-			MaxSend: p.Depth, MaxRecv: recvDepth(p),
+			MaxSend: p.Depth, MaxRecv: e.recvDepth(),
 		})
 		if err != nil {
 			return nil, err
@@ -84,8 +81,9 @@ func newEnd(ctx context.Context, dev *nic.Device, p *Plan) (_ *end, err error) {
 	return e, nil
 }
 
-// recvDepth has receives enough for all that may be under way, twice.
-func recvDepth(p *Plan) int { return min(2*p.Depth, nic.MaxWR) }
+// recvDepth returns the number of receives of a queue pair: twice the depth, if the device
+// permits it.
+func (e *end) recvDepth() int { return min(2*e.plan.Depth, e.dev.Limits().WR) }
 
 // pairs describes the queue pairs to the peer.
 func (e *end) pairs() []pair {
@@ -112,49 +110,27 @@ func (e *end) connect(ctx context.Context, peer *message, pmtu rocev2.PMTU, rece
 	return nil
 }
 
-func (e *end) raise(x *nic.QP, i int, addr netip.Addr, peer pair, pmtu rocev2.PMTU, receiving bool) (err error) {
-	rc, ud := x.Type() == qp.RC, x.Type() == qp.UD
-	a := nic.Attr{Dst: addr}
-	a.State, a.Access, a.QKey = qp.Init, mem.RemoteWrite|mem.RemoteRead|mem.RemoteAtomic, qkey
-	mask := qp.MaskState
-	if ud {
-		mask |= qp.MaskQKey
-	} else {
-		mask |= qp.MaskAccess
-	}
-	if err := x.Modify(a, mask); err != nil {
+func (e *end) raise(x verbs.QP, i int, addr netip.Addr, peer pair, pmtu rocev2.PMTU, receiving bool) (err error) {
+	local := verbs.Endpoint{PSN: e.psns[i], QKey: qkey}
+	remote := verbs.Endpoint{Addr: addr, QPN: peer.QPN, PSN: rocev2.PSN(peer.PSN) & rocev2.PSNMask}
+	a := verbs.DefaultAttr()
+	a.PMTU, a.MaxRdAtomic, a.MaxDestRdAtomic = pmtu, maxReads, maxReads
+	a.Timeout, a.RetryCnt = e.plan.Timeout, e.plan.Retries
+	if err := verbs.ToInit(x, local, a); err != nil {
 		return err
 	}
 	if receiving && e.plan.Op == "send" {
-		for range recvDepth(e.plan) {
+		for range e.recvDepth() {
 			if err := e.postRecv(i); err != nil {
 				return err
 			}
 		}
 	}
-	a.State, a.PMTU, a.DestQPN, a.RQPSN = qp.RTR, pmtu, peer.QPN, rocev2.PSN(peer.PSN)&rocev2.PSNMask
-	a.MaxDestRdAtomic, a.MinRNRTimer = maxReads, 1
-	mask = qp.MaskState
-	if !ud {
-		mask |= nic.MaskPath | qp.MaskPMTU | qp.MaskDestQPN | qp.MaskRQPSN
-	}
-	if rc {
-		mask |= qp.MaskMaxDestRdAtomic | qp.MaskMinRNRTimer
-	}
-	if err := x.Modify(a, mask); err != nil {
+	if err := verbs.Connect(x, local, remote, a); err != nil {
 		return err
 	}
-	a.State, a.SQPSN = qp.RTS, e.psns[i]
-	a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRdAtomic = e.plan.Timeout, e.plan.Retries, 7, maxReads
-	mask = qp.MaskState | qp.MaskSQPSN
-	if rc {
-		mask |= qp.MaskTimeout | qp.MaskRetryCnt | qp.MaskRNRRetry | qp.MaskMaxRdAtomic
-	}
-	if err := x.Modify(a, mask); err != nil {
-		return err
-	}
-	if ud && e.ah == nil {
-		e.ah, err = e.dev.CreateAH(e.pd, netip.Addr{}, addr, nic.Flow{})
+	if x.Type() == verbs.UD && e.ah == nil {
+		e.ah, err = e.pd.CreateAH(verbs.AddressVector{Dst: addr})
 	}
 	return err
 }
@@ -164,12 +140,12 @@ func (e *end) raise(x *nic.QP, i int, addr netip.Addr, peer pair, pmtu rocev2.PM
 const maxReads = 128
 
 // sge is the memory of queue pair i.
-func (e *end) sge(i int) qp.SGE {
+func (e *end) sge(i int) verbs.SGE {
 	n := e.plan.Size
 	if e.plan.Service == "ud" {
-		n += qp.GRHLen
+		n += verbs.GRHLen
 	}
-	return qp.SGE{Addr: e.region.VA() + uint64(i)*e.stride, Len: n, LKey: e.region.LKey()}
+	return verbs.SGE{Addr: e.region.VA() + uint64(i)*e.stride, Len: n, LKey: e.region.LKey()}
 }
 
 // data is the part of the memory that a message of queue pair i fills.
@@ -178,10 +154,10 @@ func (e *end) data(i int) []byte {
 }
 
 func (e *end) postRecv(i int) error {
-	return e.qps[i].PostRecv(&qp.RecvWR{ID: uint64(i), SGL: []qp.SGE{e.sge(i)}})
+	return e.qps[i].PostRecv(&verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{e.sge(i)}})
 }
 
-// close gives everything back.
+// close destroys queue pairs, memory and the other resources.
 func (e *end) close() error {
 	var errs []error
 	for _, x := range e.qps {
@@ -205,7 +181,7 @@ func (e *end) close() error {
 	return errors.Join(errs...)
 }
 
-// counters returns those that moved during the run.
+// counters returns the counters that changed during the run, as differences.
 func (e *end) counters() map[string]uint64 {
 	now := counts(e.dev)
 	for name, n := range e.before {
@@ -218,27 +194,29 @@ func (e *end) counters() map[string]uint64 {
 	return now
 }
 
-func counts(d *nic.Device) map[string]uint64 {
+func counts(d verbs.Device) map[string]uint64 {
 	m := map[string]uint64{}
-	for _, c := range d.Counters() {
-		m[c.Name] = c.Value
+	if s, ok := d.(verbs.Statistics); ok {
+		for _, c := range s.Counters() {
+			m[c.Name] = c.Value
+		}
 	}
 	delete(m, "queue_pairs")
 	return m
 }
 
-// troubles are the counters that a person should see if they moved.
+// troubles are the counters that are printed if they have changed.
 var troubles = []string{
 	"tx_retransmits", "local_ack_timeout_err", "rcvd_seq_err", "rcvd_rnr_err", "sack_rcvd",
 	"out_of_seq_request", "rx_icrc_encapsulated", "rx_no_buffer", "rx_xsk_dropped",
 	"rx_xsk_ring_full", "rx_xsk_fill_empty", "tx_no_path",
 }
 
-// address is the one of the device's that speaks to the peer: of its family, and
+// address returns the address of the port for traffic with the peer: of its family, and
 // link-local only if the peer is.
-func address(d *nic.Device, peer netip.Addr) (netip.Addr, error) {
+func address(port verbs.Port, peer netip.Addr) (netip.Addr, error) {
 	peer = peer.Unmap()
-	all := slices.DeleteFunc(d.GIDs(), func(a netip.Addr) bool {
+	all := slices.DeleteFunc(slices.Clone(port.GIDs), func(a netip.Addr) bool {
 		a = a.Unmap()
 		return !a.IsValid() || a.Is4() != peer.Is4() || a.IsLinkLocalUnicast() != peer.IsLinkLocalUnicast()
 	})

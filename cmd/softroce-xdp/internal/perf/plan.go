@@ -12,14 +12,13 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Operations that can be measured, by the names the user gives them.
-var Operations = map[string]qp.Operation{
-	"write": qp.OpWrite, "read": qp.OpRead, "send": qp.OpSend,
-	"fetch-add": qp.OpFetchAdd, "compare-swap": qp.OpCompareSwap,
+var Operations = map[string]verbs.Op{
+	"write": verbs.OpWrite, "read": verbs.OpRead, "send": verbs.OpSend,
+	"fetch-add": verbs.OpFetchAdd, "compare-swap": verbs.OpCompareSwap,
 }
 
 // Plan is what a run does. The client makes it and sends it to the server.
@@ -28,7 +27,7 @@ type Plan struct {
 	Service  string        `json:"service"`               // rc, uc or ud
 	Size     uint32        `json:"size"`                  // bytes a message
 	QPs      int           `json:"qps"`                   // queue pairs, each with its own message stream
-	Depth    int           `json:"depth"`                 // messages under way on each
+	Depth    int           `json:"depth"`                 // messages outstanding on each
 	Latency  bool          `json:"latency"`               // one message at a time, each timed
 	Duration time.Duration `json:"duration_ns,omitempty"` // of the measurement; or
 	Count    uint64        `json:"count,omitempty"`       // messages on each queue pair
@@ -47,10 +46,11 @@ const (
 	MaxDepth = 8192
 	// MaxMemory is what a run may register: one message for each queue pair.
 	MaxMemory = 4 << 30
-	// MaxUnderWay is the messages of a run that may be under way: each may have a
-	// completion, and a receive in reserve, in the same completion queue.
-	MaxUnderWay = (nic.MaxCQ - 16) / 2
-	maxDuration = 24 * time.Hour
+	// MaxOutstanding is how many messages of a run may be outstanding: each may have a
+	// completion, and a receive in reserve, in the same completion queue, of which the
+	// engine has at most 1<<22.
+	MaxOutstanding = (1<<22 - 16) / 2
+	maxDuration    = 24 * time.Hour
 )
 
 // memory is what a run registers at each end, in bytes.
@@ -60,7 +60,7 @@ func (p *Plan) memory() uint64 { return p.stride() * uint64(p.QPs) }
 func (p *Plan) stride() uint64 {
 	n := uint64(p.Size)
 	if p.Service == "ud" {
-		n += qp.GRHLen
+		n += verbs.GRHLen
 	}
 	return (n + 63) &^ 63
 }
@@ -68,15 +68,15 @@ func (p *Plan) stride() uint64 {
 // Validate returns an error that says what does not fit together.
 func (p *Plan) Validate() error {
 	op, ok := Operations[p.Op]
-	atomic := op == qp.OpFetchAdd || op == qp.OpCompareSwap
+	atomic := op == verbs.OpFetchAdd || op == verbs.OpCompareSwap
 	switch {
 	case !ok:
 		return fmt.Errorf("no operation %q: choose write, read, send, fetch-add or compare-swap", p.Op)
 	case p.Service != "rc" && p.Service != "uc" && p.Service != "ud":
 		return fmt.Errorf("no service %q: choose rc, uc or ud", p.Service)
-	case p.Service == "uc" && (op == qp.OpRead || atomic):
+	case p.Service == "uc" && (op == verbs.OpRead || atomic):
 		return fmt.Errorf("%s needs --service rc: an unreliable connection has no answers", p.Op)
-	case p.Service == "ud" && op != qp.OpSend:
+	case p.Service == "ud" && op != verbs.OpSend:
 		return fmt.Errorf("%s needs --service rc or uc: datagrams can only be sent", p.Op)
 	case atomic && p.Size != 8:
 		return fmt.Errorf("%s acts on 8 bytes: leave --size out", p.Op)
@@ -100,8 +100,8 @@ func (p *Plan) Validate() error {
 		return errors.New("--check needs --service rc: the others may lose messages")
 	case p.Check && atomic:
 		return fmt.Errorf("--check compares data that was written, read or sent: %s has none", p.Op)
-	case p.Depth*p.QPs > MaxUnderWay:
-		return fmt.Errorf("--depth times --qps is %d messages under way: at most %d", p.Depth*p.QPs, MaxUnderWay)
+	case p.Depth*p.QPs > MaxOutstanding:
+		return fmt.Errorf("--depth times --qps is %d messages outstanding: at most %d", p.Depth*p.QPs, MaxOutstanding)
 	case p.memory() > MaxMemory:
 		return fmt.Errorf("--size times --qps is %s of memory: at most %s", units.Bytes(p.memory()), units.Bytes(MaxMemory))
 	}

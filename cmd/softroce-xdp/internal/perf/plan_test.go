@@ -18,7 +18,7 @@ func goodPlan() Plan {
 	return Plan{Op: "write", Service: "rc", Size: 4096, QPs: 1, Depth: 64, Duration: time.Second, Timeout: 14, Retries: 7}
 }
 
-// What a plan may not ask for, whoever sends it, and the flag that the error names.
+// What a plan may not ask for, and the flag that the error names.
 func TestValidate(t *testing.T) {
 	if p := goodPlan(); p.Validate() != nil {
 		t.Fatal(p.Validate())
@@ -26,7 +26,7 @@ func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*Plan){
 		"no operation":                  func(p *Plan) { p.Op = "knit" },
 		"--messages":                    func(p *Plan) { p.Count = 1 },
-		"messages under way":            func(p *Plan) { p.QPs, p.Depth = MaxQPs, MaxDepth },
+		"messages outstanding":          func(p *Plan) { p.QPs, p.Depth = MaxQPs, MaxDepth },
 		"5GiB of memory":                func(p *Plan) { p.QPs, p.Size = 5, MaxSize },
 		"fetch-add has none":            func(p *Plan) { p.Op, p.Size, p.Check = "fetch-add", 8, true },
 		"--duration -1s":                func(p *Plan) { p.Duration = -time.Second },

@@ -48,7 +48,7 @@ const protoVersion = 1
 //	client  finished  after the last completion
 //	server  finished  with what arrived
 //
-// If either side hangs up, the other one ends the run at once.
+// If one side closes the connection, the other one ends the run at once.
 type message struct {
 	Version  int               `json:"version,omitempty"`
 	Error    string            `json:"error,omitempty"`
@@ -79,17 +79,17 @@ type talk struct {
 	dec  *json.Decoder
 }
 
-// answerTime is how long the peer may take for an answer. Making thousands of
-// queue pairs takes a while.
+// answerTime is the longest time for an answer of the peer, which may have to create thousands
+// of queue pairs.
 const answerTime = 30 * time.Second
 
 func newTalk(ctx context.Context, c net.Conn) *talk {
-	// What a stranger sends is read up to a size that 16384 queue pairs need.
+	// The input of an unverified peer is limited to the size that 16384 queue pairs need.
 	return &talk{ctx, c, json.NewEncoder(c), json.NewDecoder(io.LimitReader(c, 16<<20))}
 }
 
-// guard hangs up when the context ends, until the function that it returns is called,
-// which reports whether it came in time.
+// guard closes the connection when the context ends, until release is called. release reports
+// whether the connection is still open.
 func (t *talk) guard() (release func() bool) {
 	return context.AfterFunc(t.ctx, func() { _ = t.conn.Close() })
 }
@@ -109,7 +109,7 @@ func (t *talk) hear(d time.Duration) (message, error) {
 	return t.next()
 }
 
-// next is hear with whatever deadline is set.
+// next is hear without setting a deadline.
 func (t *talk) next() (message, error) {
 	var m message
 	err := t.dec.Decode(&m)

@@ -27,9 +27,10 @@ type Result struct {
 	PerSecond float64           `json:"messages_per_second"`
 	Sent      uint64            `json:"sent"`               // with those of the warm-up and after the end
 	Received  uint64            `json:"received"`           // of these; fewer only with UC and UD
-	Answered  bool              `json:"answered"`           // the peer has told Received and PeerCount
-	GivenUp   int               `json:"given_up,omitempty"` // messages under way when the run was interrupted
+	Answered  bool              `json:"answered"`           // the peer has sent Received and PeerCount
+	GivenUp   int               `json:"given_up,omitempty"` // messages outstanding when the run was interrupted
 	Checked   bool              `json:"data_checked,omitempty"`
+	Limits    map[string]uint64 `json:"send_limits,omitempty"` // samples of what kept the queue pairs here from sending
 	Latency   *Latency          `json:"latency,omitempty"`
 	Counters  map[string]uint64 `json:"counters"`      // of this host, that moved
 	PeerCount map[string]uint64 `json:"peer_counters"` // of the peer
@@ -98,15 +99,18 @@ func (r *Result) Write(w io.Writer, histogram bool) {
 			l.bars(w)
 		}
 	} else {
-		fmt.Fprintf(w, "%d queue pairs, %d messages under way on each\n", p.QPs, p.Depth)
+		fmt.Fprintf(w, "%d queue pairs, %d messages outstanding on each\n", p.QPs, p.Depth)
 		fmt.Fprintf(w, "%s messages in %.2fs: %sbit/s, %s messages/s\n",
 			units.Count(r.Messages), r.Seconds, units.Rate(r.Bps), units.Count(uint64(r.PerSecond)))
 		if p.Service != "rc" && r.Answered {
 			fmt.Fprintf(w, "%d of %d messages arrived (%.2f%%)\n", r.Received, r.Sent, 100*float64(r.Received)/float64(max(r.Sent, 1)))
 		}
 	}
+	if s := limitShares(r.Limits); s != "" {
+		fmt.Fprintf(w, "kept from sending by: %s\n", s)
+	}
 	if r.GivenUp > 0 {
-		fmt.Fprintf(w, "interrupted: %d messages that were under way are given up\n", r.GivenUp)
+		fmt.Fprintf(w, "interrupted: %d outstanding messages are given up\n", r.GivenUp)
 	}
 	if r.Checked {
 		fmt.Fprintln(w, "data checked: all bytes arrived as they were sent")

@@ -13,26 +13,25 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// maxClients is how many are listened to: one has its run, the others wait for theirs or
-// have not said yet what they want, for which they have answerTime.
+// maxClients is the number of connections that are served at a time: one has its run, the
+// others wait for it or have not sent their plan yet, for which they have answerTime.
 const maxClients = 16
 
-// server is what the clients share.
+// server is the state that all clients share.
 type server struct {
-	dev    *nic.Device
+	dev    verbs.Device
 	memory uint64 // that one run may register
 	log    *slog.Logger
 	turn   chan struct{} // holds one element while a run has the device
 }
 
-// Serve answers clients until ctx or the device ends: it listens to several at once,
-// and their runs are one after the other. What goes wrong with a client is told to it
-// and logged. No client gets more than memory bytes.
-func Serve(ctx context.Context, l net.Listener, dev *nic.Device, memory uint64, log *slog.Logger) error {
+// Serve serves clients until ctx or the device ends: up to maxClients at a time, and their runs
+// one after the other. An error of a run is sent to the client and logged. No run gets more
+// than memory bytes.
+func Serve(ctx context.Context, l net.Listener, dev verbs.Device, memory uint64, log *slog.Logger) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var clients sync.WaitGroup
@@ -49,7 +48,7 @@ func Serve(ctx context.Context, l net.Listener, dev *nic.Device, memory uint64, 
 		}
 		conn, err := l.Accept()
 		if err != nil {
-			if cause := context.Cause(ctx); errors.Is(cause, nic.ErrGone) {
+			if cause := context.Cause(ctx); errors.Is(cause, verbs.ErrGone) {
 				return cause
 			} else if cause != nil {
 				return nil
@@ -58,14 +57,14 @@ func Serve(ctx context.Context, l net.Listener, dev *nic.Device, memory uint64, 
 		}
 		clients.Go(func() {
 			defer func() { <-room }()
-			if err := s.client(ctx, conn); errors.Is(err, nic.ErrGone) {
+			if err := s.client(ctx, conn); errors.Is(err, verbs.ErrGone) {
 				end(err)
 			}
 		})
 	}
 }
 
-// client answers one client, whatever it says.
+// client serves one client, and sends it the error if the run fails.
 func (s *server) client(ctx context.Context, conn net.Conn) error {
 	t := newTalk(ctx, conn)
 	defer t.guard()()
@@ -78,7 +77,7 @@ func (s *server) client(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// agree hears what the client wants, and refuses what it may not have.
+// agree reads the client's plan, and refuses what is not permitted.
 func (s *server) agree(t *talk) (*message, error) {
 	hello, err := t.hear(answerTime)
 	if err != nil {
@@ -113,7 +112,11 @@ func (s *server) serve(ctx context.Context, t *talk) error {
 	}
 	p, dev, log := hello.Plan, s.dev, s.log
 	log.Info("run", "client", t.conn.RemoteAddr(), "operation", p.Op, "service", p.Service, "size", p.Size, "qps", p.QPs)
-	mtu := dev.Link().MTU
+	port, err := dev.Port()
+	if err != nil {
+		return err
+	}
+	mtu := port.MTU
 	pmtu, err := p.pmtu(min(mtu, hello.MTU))
 	if err != nil {
 		return err
@@ -126,7 +129,7 @@ func (s *server) serve(ctx context.Context, t *talk) error {
 	if p.Op == "read" {
 		e.fillAll()
 	}
-	local, err := address(dev, hello.Addr)
+	local, err := address(port, hello.Addr)
 	if err != nil {
 		return err
 	}
@@ -147,7 +150,7 @@ func (s *server) serve(ctx context.Context, t *talk) error {
 	receiving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	got := make(chan result, 1)
-	// How long a counted run takes nobody knows; TCP notices a client that is gone.
+	// The duration of a counted run is unknown; TCP detects a client that is gone.
 	limit := time.Time{}
 	if p.Count == 0 {
 		limit = time.Now().Add(p.Warmup + p.Duration + 10*time.Minute)
@@ -173,33 +176,33 @@ func (s *server) serve(ctx context.Context, t *talk) error {
 	if p.Op != "send" {
 		answer.Messages = finished.Messages
 	}
-	// Fewer messages: a client that does not tell which queue pairs are idle.
+	// With fewer messages than busy queue pairs, the client has not listed the idle ones.
 	if p.Check && p.Op != "read" && finished.Messages >= uint64(len(e.qps)-min(len(finished.Idle), len(e.qps))) {
 		answer.Bad = e.compare(finished.Idle)
 	}
 	return t.say(answer)
 }
 
-// result is what the receive queues saw.
+// result has the messages that the receive queues got.
 type result struct {
 	messages uint64
 	err      error
 }
 
-// receive takes messages and posts receives again, until ctx ends and what has
-// arrived is taken.
+// receive polls completions and posts the receives again, until ctx has ended and no completion
+// is left.
 func (e *end) receive(ctx context.Context) (r result) {
-	var batch [256]qp.Completion
+	var batch [256]verbs.Completion
 	for {
 		n := e.cq.Poll(batch[:])
 		for i := range batch[:n] {
 			w := &batch[i]
-			if w.Status != qp.Success {
+			if w.Status != verbs.StatusSuccess {
 				r.err = fmt.Errorf("receive on queue pair %#x: %s", w.QPN, w.Status)
 				return r
 			}
 			r.messages++
-			if err := e.postRecv(int(w.WRID)); err != nil && !errors.Is(err, nic.ErrQueueFull) {
+			if err := e.postRecv(int(w.WRID)); err != nil && !errors.Is(err, verbs.ErrQueueFull) {
 				r.err = err
 				return r
 			}
@@ -216,8 +219,8 @@ func (e *end) receive(ctx context.Context) (r result) {
 	}
 }
 
-// compare returns where the memory is not what the sender has, or "". Queue pairs that
-// are idle are left out.
+// compare returns the first place at which the memory differs from the sender's, or "". Idle
+// queue pairs are not compared.
 func (e *end) compare(idle []int) string {
 	for i := range e.qps {
 		if slices.Contains(idle, i) {

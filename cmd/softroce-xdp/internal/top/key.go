@@ -31,7 +31,7 @@ var sequences = []struct {
 }
 
 // parseKeys splits what one read returned. A sequence is taken to arrive whole;
-// one that we do not know is left out.
+// an unknown one is ignored.
 func parseKeys(in string) (keys []Key) {
 next:
 	for in != "" {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 )
 
-// ErrNoTerminal says that there is none to draw on or to read keys from.
+// ErrNoTerminal: standard input or output is no terminal.
 var ErrNoTerminal = errors.New("no terminal")
 
 const (

@@ -54,7 +54,7 @@ func (m *Model) Refresh() error {
 	return nil
 }
 
-// Key obeys a key and reports whether it was the one that ends the view.
+// Key handles a key, and reports whether it ends the view.
 func (m *Model) Key(k Key) (quit bool) {
 	columns := len(view.Columns)
 	switch k {
@@ -90,7 +90,7 @@ func (m *Model) order() {
 	m.top = max(0, min(m.top, len(m.table.Destinations)-m.page()))
 }
 
-// chrome is what stands around the lines: title, keys, head of the table.
+// chrome is the number of lines above those of the table: title, keys, head of the table.
 const chrome = 3
 
 func (m *Model) page() int { return max(1, m.height-chrome) }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package units reads and writes quantities the way people do: rates, times,
-// counts and shares. What a format function writes, its parser reads.
+// Package units reads and writes quantities as people write them: rates, times, counts, bytes
+// and shares. ParseRate, ParseNanos and ParseShare read the output of Rate, Nanos and Share.
 package units
 
 import (
@@ -44,7 +44,7 @@ func ParseBytes(s string) (uint64, error) {
 	return v << shift, nil
 }
 
-// Bytes writes a number of bytes as ParseBytes reads it: 64B, 4KiB, 1.5GiB.
+// Bytes writes a number of bytes with a binary unit: 64B, 4KiB, 1.5GiB.
 func Bytes(n uint64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(n), 0
@@ -54,7 +54,7 @@ func Bytes(n uint64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + units[i]
 }
 
-// Rate writes bits per second with up to four digits: 97.3M, 10G.
+// Rate writes bits per second with at most four digits: 97.3M, 10G.
 func Rate(bps uint64) string { return scaled(float64(bps)) }
 
 // Count writes a number of packets or bytes likewise: 950, 12.6k, 1.2M.

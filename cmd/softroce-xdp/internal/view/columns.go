@@ -36,14 +36,14 @@ var whereTo = []Column{
 		compare: func(a, b *Destination) int { return cmp.Compare(a.Node-1, b.Node-1) }},
 	{Head: "ADDRESS", Sort: "address", Text: "the destination's IP address",
 		cell: func(d *Destination) string { return d.Address }, compare: byAddress},
-	{Head: "STAMPS", Sort: "stamps", Text: "whether the peer understands the stamp option; without it only the round trip is measured",
+	{Head: "STAMPS", Sort: "stamps", Text: "whether the peer understands the stamp option; without it only the RTT is measured",
 		cell:    func(d *Destination) string { return map[bool]string{true: "yes", false: "no"}[d.Stamps] },
 		compare: func(a, b *Destination) int { return cmp.Compare(yes(b.Stamps), yes(a.Stamps)) }},
-	timeColumn("TX", "tx", "transmit time: my data to the peer (T2-T1); holds the offset of the two clocks", func(d *Destination) int64 { return d.TxNs }),
-	timeColumn("RX", "rx", "receive time: its feedback to me (T3-T2), with the time the peer took to answer", func(d *Destination) int64 { return d.RxNs }),
-	timeColumn("IN_TX", "in-tx", "transmit time of the peer's data to me", func(d *Destination) int64 { return d.InTxNs }),
-	excess("Q_TX", "excess", "excess of the transmit time over its baseline: the queue on the way there", func(d *Destination) int64 { return d.Policy.ExcessTxNs }),
-	excess("Q_RX", "excess-rx", "excess of the receive time over its baseline: the queue on the way back", func(d *Destination) int64 { return d.Policy.ExcessRxNs }),
+	timeColumn("TX", "tx", "transmit time of this host's data to the peer (T2-T1); contains the offset of the two clocks", func(d *Destination) int64 { return d.TxNs }),
+	timeColumn("RX", "rx", "receive time of the peer's feedback (T3-T2), with the receiver turnaround", func(d *Destination) int64 { return d.RxNs }),
+	timeColumn("IN_TX", "in-tx", "transmit time of the peer's data to this host", func(d *Destination) int64 { return d.InTxNs }),
+	queueingColumn("Q_TX", "q-tx", "queueing delay of the forward path: growth of the transmit time over the base delay", func(d *Destination) int64 { return d.Policy.QueueingTxNs }),
+	queueingColumn("Q_RX", "q-rx", "queueing delay of the reverse path: growth of the receive time over the base delay", func(d *Destination) int64 { return d.Policy.QueueingRxNs }),
 	{Head: "CASE", Sort: "case", Text: "case of the last decision (1-4, S1.6); - for none of the four",
 		cell: func(d *Destination) string {
 			return dashUnless(d.Policy.Case != 0, strconv.Itoa(int(d.Policy.Case)))
@@ -64,11 +64,14 @@ var howMuch = []Column{
 	{Head: "RECEIVING", Sort: "receiving", Live: true, Text: "bits per second received since the last refresh",
 		cell:    func(d *Destination) string { return live(d.ReceivingBps) },
 		compare: func(a, b *Destination) int { return cmp.Compare(deref(b.ReceivingBps), deref(a.ReceivingBps)) }},
+	{Head: "LIMIT", Sort: "limit", Live: true, Text: "what kept the engine's queue pairs from sending (docs/transport.md); - without an engine",
+		cell:    func(d *Destination) string { return dashUnless(d.Limit != "", d.Limit) },
+		compare: func(a, b *Destination) int { return cmp.Compare(a.Limit, b.Limit) }},
 	counter("TX_PKTS", "tx-packets", "packets sent", func(d *Destination) uint64 { return d.TxPackets }),
 	counter("TX_BYTES", "tx-bytes", "bytes of IP sent, without the option", func(d *Destination) uint64 { return d.TxBytes }),
 	counter("RX_PKTS", "rx-packets", "packets received", func(d *Destination) uint64 { return d.RxPackets }),
 	counter("RX_BYTES", "rx-bytes", "bytes of IP received, without the option", func(d *Destination) uint64 { return d.RxBytes }),
-	counter("RETX", "retransmits", "times that a flow's PSN went back: retransmissions", func(d *Destination) uint64 { return d.Rewinds }),
+	counter("RETX", "retransmits", "times that a flow's PSN went back: retransmissions", func(d *Destination) uint64 { return d.PSNRegressions }),
 	counter("CE", "ce", "packets received with the CE mark, and CNPs", func(d *Destination) uint64 { return d.CEs + d.CNPs }),
 	counter("NAK", "nak", "NAKs received", func(d *Destination) uint64 { return d.NAKs }),
 	counter("RNR", "rnr", "RNR NAKs received (receiver not ready)", func(d *Destination) uint64 { return d.RNRs }),
@@ -80,7 +83,7 @@ func timeColumn(head, sort, text string, field func(*Destination) int64) Column 
 		compare: func(a, b *Destination) int { return cmp.Compare(field(b), field(a)) }}
 }
 
-func excess(head, sort, text string, field func(*Destination) int64) Column {
+func queueingColumn(head, sort, text string, field func(*Destination) int64) Column {
 	c := timeColumn(head, sort, text, field)
 	c.cell = func(d *Destination) string { return dashUnless(d.Policy.BaseValid, units.Nanos(field(d))) }
 	return c

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package view turns what the loader reads into what people and scripts see. It
-// does no I/O of its own and asks no clock.
+// Package view converts what the loader reads into the output of the commands, for people and
+// as JSON. It has no I/O of its own and reads no clock.
 package view
 
 import (
@@ -10,6 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
 // Destination is one entry of the destination table. Times are nanoseconds,
@@ -18,40 +19,41 @@ import (
 type Destination struct {
 	Node         uint32   `json:"node"` // S1.2; 0 = not numbered yet
 	Address      string   `json:"address"`
-	Stamps       bool     `json:"stamps"` // we stamp what goes there
+	Stamps       bool     `json:"stamps"` // packets to it get stamps
 	Capabilities []string `json:"capabilities"`
 
-	TxNs   int64 `json:"tx_ns"`    // S1.4
-	RxNs   int64 `json:"rx_ns"`    // S1.4
-	InTxNs int64 `json:"in_tx_ns"` // S1.3
-	TurnNs int64 `json:"turn_ns"`
-	RttNs  int64 `json:"rtt_ns"`
+	TxNs         int64 `json:"tx_ns"`    // S1.4
+	RxNs         int64 `json:"rx_ns"`    // S1.4
+	InTxNs       int64 `json:"in_tx_ns"` // S1.3
+	TurnaroundNs int64 `json:"turnaround_ns"`
+	RttNs        int64 `json:"rtt_ns"`
 
 	Policy   Policy    `json:"policy"`
 	Priority *Priority `json:"priority,omitempty"` // only where the node file gives priorities
 	Window   Window    `json:"window"`
 
 	RateBps   uint64 `json:"rate_bps"`       // 0 = unpaced
-	StackBps  uint64 `json:"stack_rate_bps"` // of it, for the host's stack
+	StackBps  uint64 `json:"stack_rate_bps"` // part of rate_bps that the kernel stack may use
 	EngineBps uint64 `json:"engine_rate_bps"`
+	Limit     string `json:"engine_limit,omitempty"` // what kept a queue pair of the engine from sending at its last report
 	NextTxNs  uint64 `json:"next_tx_ns"`
 	PacedNs   uint64 `json:"paced_ns"`
 	Class     uint32 `json:"class_id"`
 
-	TxPackets     uint64 `json:"tx_packets"`
-	TxBytes       uint64 `json:"tx_bytes"`
-	EnginePackets uint64 `json:"engine_packets"` // of tx_packets
-	EngineBytes   uint64 `json:"engine_bytes"`
-	TxUnstamped   uint64 `json:"tx_unstamped"`
-	RxPackets     uint64 `json:"rx_packets"`
-	RxBytes       uint64 `json:"rx_bytes"`
-	RxUnstamped   uint64 `json:"rx_unstamped"`
-	Rewinds       uint64 `json:"rewinds"`
-	NAKs          uint64 `json:"naks"`
-	RNRs          uint64 `json:"rnrs"`
-	CNPs          uint64 `json:"cnps"`
-	CEs           uint64 `json:"ces"`
-	Dropped       uint64 `json:"dropped"`
+	TxPackets      uint64 `json:"tx_packets"`
+	TxBytes        uint64 `json:"tx_bytes"`
+	EnginePackets  uint64 `json:"engine_packets"` // of tx_packets
+	EngineBytes    uint64 `json:"engine_bytes"`
+	TxUnstamped    uint64 `json:"tx_unstamped"`
+	RxPackets      uint64 `json:"rx_packets"`
+	RxBytes        uint64 `json:"rx_bytes"`
+	RxUnstamped    uint64 `json:"rx_unstamped"`
+	PSNRegressions uint64 `json:"psn_regressions"`
+	NAKs           uint64 `json:"naks"`
+	RNRs           uint64 `json:"rnrs"`
+	CNPs           uint64 `json:"cnps"`
+	CEs            uint64 `json:"ces"`
+	Dropped        uint64 `json:"dropped"`
 
 	Credit    uint32 `json:"credit"`
 	CreditSeq uint16 `json:"credit_seq"`
@@ -70,22 +72,22 @@ type Policy struct {
 	Row       *uint8 `json:"row"`  // of the completed table, robust mode; null = none
 	Action    string `json:"action"`
 	RateBps   uint64 `json:"rate_bps"`
-	Window    uint64 `json:"window_bytes"` // the engine may have so much under way; 0 = no limit
+	Window    uint64 `json:"window_bytes"` // bytes that the engine may have in flight; 0 = no limit
 	BaseTxNs  int64  `json:"base_tx_ns"`
 	BaseRxNs  int64  `json:"base_rx_ns"`
 	BaseRttNs int64  `json:"base_rtt_ns"`
 	BaseValid bool   `json:"base_valid"`
-	BaseIsRtt bool   `json:"base_is_rtt"` // the peer echoes nothing: excess is that of the round trip
+	BaseIsRtt bool   `json:"base_is_rtt"` // the peer echoes nothing: the queueing delay is that of the RTT
 
-	ExcessTxNs int64  `json:"excess_tx_ns"`
-	ExcessRxNs int64  `json:"excess_rx_ns"`
-	TrendTxNs  int64  `json:"trend_tx_ns"`
-	TrendRxNs  int64  `json:"trend_rx_ns"`
-	Decisions  uint32 `json:"decisions"`
-	DecidedNs  uint64 `json:"decided_ns"`
-	Cuts       uint32 `json:"cuts"`
-	CutNs      uint64 `json:"cut_ns"`
-	Raises     uint32 `json:"raises"`
+	QueueingTxNs int64  `json:"queueing_tx_ns"`
+	QueueingRxNs int64  `json:"queueing_rx_ns"`
+	TrendTxNs    int64  `json:"trend_tx_ns"`
+	TrendRxNs    int64  `json:"trend_rx_ns"`
+	Decisions    uint32 `json:"decisions"`
+	DecidedNs    uint64 `json:"decided_ns"`
+	Decreases    uint32 `json:"decreases"`
+	DecreasedNs  uint64 `json:"decreased_ns"`
+	Increases    uint32 `json:"increases"`
 }
 
 // Window is what the data plane has gathered since the last evaluation.
@@ -105,13 +107,13 @@ func DestinationOf(r loader.Row) Destination {
 	d, p := &r.Regs, bpf.PolicyAs[fourcase.Regs](&r.Regs.Policy)
 	return Destination{
 		Node: d.Node, Address: r.Addr.String(), Stamps: d.Caps&bpf.CapStamp != 0, Capabilities: capabilities(d.Caps),
-		TxNs: d.TxNs, RxNs: d.RxNs, InTxNs: d.InTxNs, TurnNs: d.TurnNs, RttNs: d.RttNs,
+		TxNs: d.TxNs, RxNs: d.RxNs, InTxNs: d.InTxNs, TurnaroundNs: d.TurnaroundNs, RttNs: d.RttNs,
 		Policy: Policy{
 			Case: p.CaseNo, Row: row(p), Action: action(p), RateBps: p.RateBps, Window: p.WindowBytes,
 			BaseTxNs: p.BaseTxNs, BaseRxNs: p.BaseRxNs, BaseRttNs: p.BaseRttNs,
 			BaseValid: p.State&fourcase.StateBase != 0, BaseIsRtt: p.State&fourcase.StateRTT != 0,
-			ExcessTxNs: p.QTxNs, ExcessRxNs: p.QRxNs, TrendTxNs: p.DTxNs, TrendRxNs: p.DRxNs,
-			Decisions: p.Decisions, DecidedNs: p.DecidedNs, Cuts: p.Cuts, CutNs: p.CutNs, Raises: p.Raises,
+			QueueingTxNs: p.QueueingTxNs, QueueingRxNs: p.QueueingRxNs, TrendTxNs: p.TrendTxNs, TrendRxNs: p.TrendRxNs,
+			Decisions: p.Decisions, DecidedNs: p.DecidedNs, Decreases: p.Decreases, DecreasedNs: p.DecreasedNs, Increases: p.Increases,
 		},
 		Window: Window{
 			TxNs: sample(d.WinTxNs), RxNs: sample(d.WinRxNs), RttNs: sample(d.WinRttNs),
@@ -119,12 +121,20 @@ func DestinationOf(r loader.Row) Destination {
 		},
 		RateBps: d.RateBps, StackBps: d.StackRateBps, EngineBps: d.EngineRateBps, NextTxNs: d.NextTxNs, PacedNs: d.PacedNs, Class: d.ClassId,
 		TxPackets: d.TxPackets, TxBytes: d.TxBytes, TxUnstamped: d.TxUnstamped,
-		EnginePackets: d.EnginePackets, EngineBytes: d.EngineBytes,
+		Limit: limit(d), EnginePackets: d.EnginePackets, EngineBytes: d.EngineBytes,
 		RxPackets: d.RxPackets, RxBytes: d.RxBytes, RxUnstamped: d.RxUnstamped,
-		Rewinds: d.Rewinds, NAKs: d.Naks, RNRs: d.Rnrs, CNPs: d.Cnps, CEs: d.Ces, Dropped: d.Dropped,
+		PSNRegressions: d.PsnRegressions, NAKs: d.Naks, RNRs: d.Rnrs, CNPs: d.Cnps, CEs: d.Ces, Dropped: d.Dropped,
 		Credit: d.Credit, CreditSeq: d.CreditSeq,
 		LastTxNs: d.LastTxNs, LastRxNs: d.LastRxNs,
 	}
+}
+
+// limit is empty for a destination to which no engine has sent.
+func limit(d *bpf.DestRegs) string {
+	if d.EnginePackets == 0 {
+		return ""
+	}
+	return qp.SendLimit(d.EngineLimit).String()
 }
 
 func sample(ns int64) *int64 {

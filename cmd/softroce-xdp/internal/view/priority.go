@@ -11,11 +11,11 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
-	"github.com/softroce/softroce-xdp/loader/agent"
+	"github.com/softroce/softroce-xdp/loader/nodefile"
 )
 
-// Priority is what the node file says of a destination's node (S4.5). The bounds are
-// those of the node: its addresses share them.
+// Priority is the priority of a destination's node by the node file (S4.5). The addresses of a
+// node share its minimum and maximum.
 type Priority struct {
 	Level  uint8  `json:"level"` // 1 is the highest
 	MinBps uint64 `json:"min_bps"`
@@ -23,16 +23,16 @@ type Priority struct {
 	Held   bool   `json:"held"`    // the rate is below what the four-case policy allows
 }
 
-// SetPriorities puts in what the node file says. A file without priorities changes
-// nothing; with them, nodes that it leaves out are of the lowest level.
-func (t *Table) SetPriorities(nodes []agent.Node) {
-	if !agent.Prioritized(nodes) {
+// SetPriorities adds the priorities of the node file. A file without priorities changes
+// nothing. With priorities, nodes that the file does not list have the lowest level.
+func (t *Table) SetPriorities(file nodefile.File) {
+	if !file.Prioritized() {
 		return
 	}
-	of := map[string]*agent.Node{}
-	for i := range nodes {
-		for _, a := range nodes[i].Addresses {
-			of[a.Unmap().String()] = &nodes[i]
+	of := map[string]*nodefile.Node{}
+	for i := range file.Nodes {
+		for _, a := range file.Nodes[i].Addresses {
+			of[a.Unmap().String()] = &file.Nodes[i]
 		}
 	}
 	for i := range t.Destinations {
@@ -65,10 +65,10 @@ var priorityColumns = []Column{
 	priorityColumn("LEVEL", "level", "priority of its node, 1 is the highest",
 		func(p *Priority) string { return strconv.Itoa(int(p.Level)) },
 		func(a, b *Priority) int { return cmp.Compare(a.Level, b.Level) }),
-	priorityColumn("MIN", "min", "what is reserved for its node, in bits per second",
+	priorityColumn("MIN", "min", "minimum of its node, in bits per second",
 		func(p *Priority) string { return dashUnless(p.MinBps != 0, units.Rate(p.MinBps)) },
 		func(a, b *Priority) int { return cmp.Compare(b.MinBps, a.MinBps) }),
-	priorityColumn("MAX", "max", "the most that its node gets",
+	priorityColumn("MAX", "max", "maximum of its node, in bits per second",
 		func(p *Priority) string { return dashUnless(p.MaxBps != 0, units.Rate(p.MaxBps)) },
 		func(a, b *Priority) int { return cmp.Compare(b.MaxBps, a.MaxBps) }),
 	priorityColumn("HELD", "held", "whether priority holds the rate below what the four-case policy allows",
@@ -93,7 +93,7 @@ func priorityColumn(head, sort, text string, cell func(*Priority) string, compar
 type PriorityState struct {
 	On          bool   `json:"on"`
 	CapacityBps uint64 `json:"capacity_bps"` // what is shared
-	Judged      bool   `json:"judged"`       // by congestion that all destinations see
+	Estimated   bool   `json:"estimated"`    // from congestion at all destinations
 	Active      uint32 `json:"active"`       // destinations that it is shared among
 	Congested   bool   `json:"congested"`
 	Scaled      bool   `json:"scaled"` // not even the minimums fit
@@ -107,7 +107,7 @@ func priorityStateOf(cfg *bpf.Config) *PriorityState {
 		return nil
 	}
 	return &PriorityState{
-		On: true, CapacityBps: s.CapacityBps, Judged: s.Flags&priority.Judged != 0, Active: s.Active,
+		On: true, CapacityBps: s.CapacityBps, Estimated: s.Flags&priority.Judged != 0, Active: s.Active,
 		Congested: s.Flags&priority.Congested != 0, Scaled: s.Flags&priority.Scaled != 0, Level: s.Level, Held: s.Held,
 	}
 }
@@ -115,8 +115,8 @@ func priorityStateOf(cfg *bpf.Config) *PriorityState {
 // String is the line of `status`.
 func (p *PriorityState) String() string {
 	from := ""
-	if p.Judged {
-		from = " (judged by congestion that all see)"
+	if p.Estimated {
+		from = " (estimated from congestion that all see)"
 	}
 	text := fmt.Sprintf("shares %sbit/s%s among %d active", units.Rate(p.CapacityBps), from, p.Active)
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 // Status of one attached interface.
@@ -21,11 +22,11 @@ type Status struct {
 	UptimeSeconds int64             `json:"uptime_s"`
 	Version       string            `json:"version"`        // of the programs in the kernel
 	BinaryVersion string            `json:"binary_version"` // of this command
-	XDPMode       string            `json:"xdp_mode"`
-	Egress        string            `json:"egress"`
-	Pacer         string            `json:"pacer"`
+	XDPMode       loader.XDPMode    `json:"xdp_mode"`
+	Egress        loader.EgressHook `json:"egress"`
+	Pacer         pacer.Kind        `json:"pacer"`
 	OwnQdisc      bool              `json:"own_qdisc"`
-	Clock         string            `json:"clock"`
+	Clock         loader.StampClock `json:"clock"`
 	PolicyMode    string            `json:"policy_mode"`
 	RateBps       uint64            `json:"rate_bps"`
 	RateFrom      string            `json:"rate_from"`
@@ -53,7 +54,7 @@ type Agent struct {
 	HeartbeatAgeNs int64 `json:"heartbeat_age_ns"`
 }
 
-// StatusInput is what Status is made of.
+// StatusInput has the data from which a Status is made.
 type StatusInput struct {
 	State      loader.State
 	Config     bpf.Config
@@ -67,7 +68,7 @@ type StatusInput struct {
 	MonoNs     uint64    // the heartbeat's clock
 }
 
-// StatusOf judges one interface.
+// StatusOf makes the status of one interface, with its problems.
 func StatusOf(in StatusInput) *Status {
 	s := &Status{
 		Interface: in.State.Interface, Attached: in.State.Attached,
@@ -101,8 +102,8 @@ func StatusOf(in StatusInput) *Status {
 	return s
 }
 
-// Elsewhere marks the status of an interface of another network namespace; where says
-// so in words. Its problems are those of who works there.
+// Elsewhere marks the status of an interface in another network namespace; where describes it.
+// Its problems are omitted: commands that work there show them.
 func (s *Status) Elsewhere(where string) {
 	s.OtherNamespace, s.where, s.Problems = true, where, []string{}
 }
@@ -172,12 +173,12 @@ func (s *Status) Write(w io.Writer) {
 	if s.Agent.Alive {
 		agent = fmt.Sprintf("pid %d, heartbeat %s ago", s.Agent.PID, units.Nanos(s.Agent.HeartbeatAgeNs))
 	}
-	pacer := s.Pacer
+	paced := string(s.Pacer)
 	switch {
-	case s.Pacer == "htb" && s.Paced == 0:
-		pacer += " (no destination paced yet)"
+	case s.Pacer == pacer.HTB && s.Paced == 0:
+		paced += " (no destination paced yet)"
 	case s.OwnQdisc:
-		pacer += " (root qdisc replaced; detach puts it back)"
+		paced += " (root qdisc replaced; detach puts it back)"
 	}
 	node := "not numbered"
 	if s.Node != 0 {
@@ -189,10 +190,10 @@ func (s *Status) Write(w io.Writer) {
 	pairs := [][2]string{
 		{"agent", agent},
 		{"version", s.Version},
-		{"pacer", pacer},
+		{"pacer", paced},
 		{"policy", s.PolicyMode},
 		{"rate", fmt.Sprintf("%sbit/s (from %s); a new destination starts with %sbit/s", units.Rate(s.RateBps), s.RateFrom, units.Rate(s.InitialBps))},
-		{"clock", s.Clock},
+		{"clock", string(s.Clock)},
 		{"node", node},
 		{"destinations", fmt.Sprintf("%d, %d of them stamped", s.Destinations, s.Stamped)},
 	}

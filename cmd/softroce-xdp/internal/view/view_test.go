@@ -14,6 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
 // rows are three destinations: one measured, one that echoes nothing, one new.
@@ -25,7 +26,7 @@ func rows() []loader.Row {
 	a.RateBps, a.TxPackets, a.TxBytes, a.RxPackets, a.RxBytes = 97_300_000, 12_600, 14_000_000, 800, 48_000
 	a.Ces, a.Cnps, a.Naks = 3, 2, 1
 	p := bpf.PolicyAs[fourcase.Regs](&a.Policy)
-	p.State, p.QTxNs, p.QRxNs, p.CaseNo, p.Row, p.Action = fourcase.StateBase, 12_000, 900, 2, 5, fourcase.ActionCut
+	p.State, p.QueueingTxNs, p.QueueingRxNs, p.CaseNo, p.Row, p.Action = fourcase.StateBase, 12_000, 900, 2, 5, fourcase.ActionCut
 	b.Node, b.RateBps, b.TxPackets = 1, 1_000_000_000, 7
 	return []loader.Row{
 		{Addr: netip.MustParseAddr("10.0.0.10"), Regs: a},
@@ -147,5 +148,21 @@ func TestCountersExist(t *testing.T) {
 		if _, ok := bpf.ReasonNumber(n); !ok {
 			t.Errorf("no counter %s in bpf/lib/reasons.h", n)
 		}
+	}
+}
+
+// The limit of the engine is a column of the live table, for destinations of an engine only.
+func TestLimitColumn(t *testing.T) {
+	all := rows()
+	all[0].Regs.EnginePackets, all[0].Regs.EngineLimit = 9, uint8(qp.LimitCongestionWindow)
+	all[1].Regs.EngineLimit = uint8(qp.LimitPacer) // of an engine that has sent nothing
+	tab := TableOf("eth0", all, time.Unix(1, 0), TableOf("eth0", rows(), time.Unix(0, 0), nil))
+	cells := tab.Cells()
+	at := slices.Index(cells[0], "LIMIT")
+	if at < 0 {
+		t.Fatalf("no column LIMIT: %q", cells[0])
+	}
+	if a, b := cells[1][at], cells[2][at]; a != "congestion window" || b != "-" {
+		t.Errorf("%q and %q, want congestion window and -", a, b)
 	}
 }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package priority
+
+import "time"
+
+// Observation is what an evaluation observed of a destination and decided for it.
+type Observation struct {
+	Node   uint32 // its number, if the node is not defined
+	Bytes  uint64 // of layer 2 that were sent to it, ever
+	Paced  bool   // packets waited for the rate since the last evaluation
+	Queued bool   // packets wait in the network, or were lost or marked
+
+	RateBps    uint64 // that congestion control allows
+	Configured bool   // RateBps was set by a person and stays as it is
+	MinBps     uint64 // the least that any destination gets, if possible
+
+	DecidedNs uint64 // when congestion control last decided with feedback
+	CutNs     uint64 // when it last decreased the rate
+}
+
+// destination has the state of one destination with traffic.
+type destination struct {
+	key          Key
+	node         *node
+	demand       uint64 // at the last call of Share
+	limit, floor uint64 // of the last call of Share; limit 0 = there was none
+	rate         uint64 // that is enforced
+	allowed      uint64 // by congestion control
+	observedNs   uint64
+	pacedNs      uint64 // when packets last waited for the rate, 0 = never
+	queued       bool
+	decidedNs    uint64
+	cutNs        uint64
+	usage        usage
+}
+
+const (
+	// idleNs is how long a destination without traffic keeps its share.
+	idleNs = uint64(500 * time.Millisecond)
+	// pacedForNs: a destination whose packets waited for the rate within this time is
+	// assumed to want more.
+	pacedForNs = uint64(100 * time.Millisecond)
+	// maxAhead bounds the rate of congestion control, as a multiple of the enforced rate.
+	// If the destination's own path becomes the bottleneck, few decreases must be enough.
+	maxAhead = 4
+)
+
+// enforce stores the observation. It returns the rate to enforce and the rate of congestion
+// control, which stays within maxAhead times the enforced one unless it is configured.
+func (d *destination) enforce(o *Observation, now uint64) (rate, allowed uint64) {
+	d.observedNs = now
+	d.usage.update(o.Bytes, now)
+	if o.Paced {
+		d.pacedNs = now
+	}
+	d.rate = min(o.RateBps, d.node.max)
+	if d.limit != 0 {
+		d.rate = max(min(d.rate, d.limit), d.floor)
+	}
+	d.allowed = o.RateBps
+	if !o.Configured {
+		d.allowed = max(min(o.RateBps, maxAhead*min(d.rate, All/maxAhead)), d.floor)
+	}
+	d.decidedNs, d.cutNs, d.queued = o.DecidedNs, o.CutNs, o.Queued
+	return d.rate, d.allowed
+}
+
+// wantsMore reports whether the rate limits what is sent.
+func (d *destination) wantsMore(now uint64) bool { return d.pacedNs != 0 && now-d.pacedNs < pacedForNs }
+
+// estimateDemand returns what the destination could use until the next call of Share: a
+// quarter more than congestion control allows, or than was sent if that was enough. The
+// quarter keeps free what a destination may have but cannot use yet, because its rate
+// grows in steps.
+func (d *destination) estimateDemand(now uint64) uint64 {
+	use := d.usage.bps
+	if d.wantsMore(now) {
+		use = d.allowed
+	}
+	return use + use/4
+}
+
+// addSigns adds the destination's signs of congestion. changedNs is when the capacity last
+// changed.
+func (d *destination) addSigns(s *Signs, changedNs, now uint64) {
+	if d.wantsMore(now) {
+		s.UsedBps += d.rate
+	} else {
+		s.UsedBps += min(d.usage.bps, d.rate)
+	}
+	if d.decidedNs == 0 || now-d.decidedNs > Recent {
+		return
+	}
+	s.Active++
+	if d.queued {
+		s.Waiting++
+	}
+	if d.cutNs > changedNs {
+		s.Cut++
+	}
+}
+
+// usage measures the rate at which bytes are sent.
+type usage struct {
+	bytes, at uint64
+	bps       uint64
+}
+
+const usagePeriod = uint64(50 * time.Millisecond)
+
+func (u *usage) update(bytes, now uint64) {
+	took := now - u.at
+	switch {
+	case u.at == 0 || bytes < u.bytes || took > uint64(time.Second):
+		u.bytes, u.at = bytes, now
+	case took >= usagePeriod:
+		u.bps = uint64(float64(bytes-u.bytes) * 8e9 / float64(took))
+		u.bytes, u.at = bytes, now
+	}
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package priority
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// sharerLab has traffic for a Sharer: each evaluation is 10 ms.
+type sharerLab struct {
+	t     *testing.T
+	s     *Sharer
+	now   uint64
+	rates map[string]uint64 // that are enforced
+	sent  map[string]uint64
+	state State
+}
+
+// newSharerLab defines three nodes with different priorities.
+func newSharerLab(t *testing.T) *sharerLab {
+	t.Helper()
+	l := &sharerLab{t: t, s: NewSharer(), now: 1e9, rates: map[string]uint64{}, sent: map[string]uint64{}}
+	l.s.Define(Node{ID: 1, Level: 1, Min: 10e6, Max: 60e6}, keyOf("10.0.0.1"))
+	l.s.Define(Node{ID: 2, Level: 2, Min: 10e6, Max: 50e6}, keyOf("10.0.0.2"), keyOf("fd00::2"))
+	l.s.Define(Node{ID: 3, Level: 3, Min: 5e6, Max: All}, keyOf("10.0.0.3"))
+	return l
+}
+
+// traffic is what a destination does in an evaluation.
+type traffic struct {
+	peer    string
+	allowed uint64 // by congestion control, bit/s
+	uses    uint64 // bit/s that the application has; above the rate, packets wait in the pacer
+}
+
+// minimum is that of every destination.
+const minimum = 1e6
+
+// evaluate runs evaluations and returns the rates in the order of the traffic.
+func (l *sharerLab) evaluate(n int, capacity uint64, all ...traffic) []uint64 {
+	rates := make([]uint64, len(all))
+	for range n {
+		l.now += uint64(10 * time.Millisecond)
+		for i, x := range all {
+			before, known := l.rates[x.peer]
+			if !known {
+				before = x.allowed
+			}
+			l.sent[x.peer] += min(x.uses, before) / 8 / 100
+			o := Observation{Bytes: l.sent[x.peer], Paced: x.uses > before, RateBps: x.allowed, MinBps: minimum}
+			rates[i], _ = l.s.Enforce(keyOf(x.peer), &o, l.now)
+			l.rates[x.peer] = rates[i]
+		}
+		l.state = l.s.Share(capacity, l.now)
+	}
+	return rates
+}
+
+func keyOf(peer string) Key { return netip.MustParseAddr(peer).As16() }
+
+func (l *sharerLab) want(what string, got []uint64, want ...uint64) {
+	l.t.Helper()
+	for i := range want {
+		if got[i] != want[i] {
+			l.t.Errorf("%s: rates %d, want %d", what, got, want)
+			return
+		}
+	}
+}
+
+const line = 1_000_000_000
+
+func greedy(peer string) traffic { return traffic{peer, line, 2 * line} }
+
+func TestSharerByLevel(t *testing.T) {
+	l := newSharerLab(t)
+	one, two, three := greedy("10.0.0.1"), greedy("10.0.0.2"), greedy("10.0.0.3")
+
+	l.want("more than there is", l.evaluate(3, 100e6, one, two, three), 60e6, 35e6, 5e6)
+	if l.state.Flags != On|Congested || l.state.Level != 2 || l.state.Active != 3 || l.state.Held != 3 {
+		t.Errorf("state %+v", l.state)
+	}
+	l.want("enough, but the maximums hold", l.evaluate(3, 900e6, one, two, three), 60e6, 50e6, 790e6)
+	l.want("an undefined node has the lowest level", l.evaluate(3, 100e6, one, two, three, greedy("10.0.0.9")), 60e6, 34e6, 5e6, 1e6)
+
+	// The bottleneck of the first is elsewhere: what it may not use is free.
+	one.allowed = 20e6
+	l.want("congestion of its own", l.evaluate(30, 100e6, one, two, three), 20e6, 50e6, 25e6)
+}
+
+// A destination that asks for little leaves the rest to others, and has its part
+// again as soon as it wants more.
+func TestSharerDemand(t *testing.T) {
+	l := newSharerLab(t)
+	one, two, three := greedy("10.0.0.1"), greedy("10.0.0.2"), greedy("10.0.0.3")
+	one.uses = 8e6
+	l.want("8 Mbit/s are 10 with the margin", l.evaluate(30, 100e6, one, two, three)[1:], 50e6, 40e6)
+	one.uses = line
+	l.want("this evaluation measures it", l.evaluate(1, 100e6, one, two, three)[1:], 50e6, 40e6)
+	l.want("the next ones use it", l.evaluate(2, 100e6, one, two, three), 60e6, 35e6, 5e6)
+	l.want("the others are gone", l.evaluate(60, 100e6, three), 100e6)
+	l.want("and come back", l.evaluate(3, 100e6, one, two, three), 60e6, 35e6, 5e6)
+}
+
+// A node has its minimum, whatever congestion control allows.
+func TestSharerMinimum(t *testing.T) {
+	l := newSharerLab(t)
+	one := greedy("10.0.0.1")
+	one.allowed = 2e6
+	l.want("decreased to 2 Mbit/s", l.evaluate(3, 100e6, one), 10e6)
+	l.want("not even the minimums", l.evaluate(4, 5e6, greedy("10.0.0.1"), greedy("10.0.0.2"), greedy("10.0.0.3")), 2e6, 2e6, 1e6)
+	if l.state.Flags&Scaled == 0 {
+		t.Errorf("state %+v", l.state)
+	}
+}
+
+// Two addresses of a node share what it gets.
+func TestSharerAddressesOfANode(t *testing.T) {
+	l := newSharerLab(t)
+	got := l.evaluate(3, 100e6, greedy("10.0.0.1"), greedy("10.0.0.2"), greedy("fd00::2"), greedy("10.0.0.3"))
+	l.want("35 Mbit/s for both", got, 60e6, 17.5e6, 17.5e6, 5e6)
+}
+
+// The rate of congestion control stays near the enforced one.
+func TestSharerKeepsRatesNear(t *testing.T) {
+	l := newSharerLab(t)
+	l.evaluate(3, 100e6, greedy("10.0.0.1"), greedy("10.0.0.2"), greedy("10.0.0.3"))
+	o := Observation{RateBps: line, MinBps: minimum}
+	if rate, allowed := l.s.Enforce(keyOf("10.0.0.3"), &o, l.now); rate != 5e6 || allowed != 20e6 {
+		t.Errorf("enforced %d, allowed %d", rate, allowed)
+	}
+	o.Configured = true
+	if rate, allowed := l.s.Enforce(keyOf("10.0.0.3"), &o, l.now); rate != 5e6 || allowed != line {
+		t.Errorf("a configured rate: enforced %d, allowed %d", rate, allowed)
+	}
+}
+
+// Reset ends what the policy did, and it starts anew.
+func TestSharerReset(t *testing.T) {
+	l := newSharerLab(t)
+	l.evaluate(3, 100e6, greedy("10.0.0.1"), greedy("10.0.0.3"))
+	l.s.Reset()
+	if l.want("after Reset", l.evaluate(1, 100e6, greedy("10.0.0.3")), line); l.state.Active != 1 {
+		t.Errorf("state %+v", l.state)
+	}
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"log/slog"
+	"net/netip"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+// control builds and sends the control packets of this host: HELLO, HELLO_ACK and ECHO.
+type control struct {
+	origin rocev2.Hello // node, capabilities and link rate; Nonce and Token differ per packet
+	secret bpf.Secret
+	send   func(peer netip.Addr, build packetBuilder) error
+
+	log *slog.Logger
+}
+
+// packetBuilder writes a packet between two addresses into b and returns its length.
+type packetBuilder func(b []byte, src, dst netip.Addr) (int, error)
+
+// hello sends a HELLO. The peer returns the nonce in its HELLO_ACK.
+func (c *control) hello(peer bpf.DestKey) {
+	h := c.origin
+	h.Nonce = c.secret.Nonce(peer)
+	c.transmit("HELLO", peer, func(b []byte, src, dst netip.Addr) (int, error) {
+		return rocev2.BuildHello(b, src, dst, h)
+	})
+}
+
+// helloAck answers a HELLO where the data plane leaves this to the agent.
+func (c *control) helloAck(e *bpf.Event) {
+	h := c.origin
+	h.Nonce, h.Token = e.Nonce, c.secret.Token(e.Peer)
+	stamp := rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: e.T1Ns, EchoT2: e.Ns}
+	c.transmit("HELLO_ACK", e.Peer, func(b []byte, src, dst netip.Addr) (int, error) {
+		return rocev2.BuildHelloAck(b, src, dst, h, stamp)
+	})
+}
+
+// echo sends an ECHO. Egress appends the stamp.
+func (c *control) echo(peer bpf.DestKey) { c.transmit("ECHO", peer, rocev2.BuildEcho) }
+
+func (c *control) transmit(kind string, peer bpf.DestKey, build packetBuilder) {
+	addr := bpf.AddrOf(peer)
+	if err := c.send(addr, build); err != nil {
+		c.log.Debug(kind+" not sent", "peer", addr, "err", err)
+	}
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+// rawSockets send whole IP datagrams through one interface: the ICRC covers the IP header,
+// so the agent builds it. The kernel still finds the route and the neighbour.
+type rawSockets struct {
+	ifname   string
+	fd4, fd6 int // fd6 is -1 without IPv6
+	sources  sources
+}
+
+func openRawSockets(ifname string) (*rawSockets, error) {
+	s := &rawSockets{ifname: ifname, fd6: -1}
+	var err error
+	if s.fd4, err = rawSocket(unix.AF_INET, ifname); err != nil {
+		return nil, err
+	}
+	if s.fd6, err = rawSocket(unix.AF_INET6, ifname); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func rawSocket(family int, ifname string) (int, error) {
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+	if err != nil {
+		return -1, fmt.Errorf("raw socket for HELLO: %w", err)
+	}
+	if err := unix.BindToDevice(fd, ifname); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("bind the HELLO socket to %s: %w", ifname, err)
+	}
+	return fd, nil
+}
+
+func (s *rawSockets) close() {
+	for _, fd := range []int{s.fd4, s.fd6} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// send sends a control packet to the peer.
+func (s *rawSockets) send(peer netip.Addr, build packetBuilder) error {
+	src, err := s.sources.get(peer, loader.Monotonic(), s.source)
+	if err != nil {
+		return err
+	}
+	var buf [rocev2.MaxHelloLen]byte
+	n, err := build(buf[:], src, peer)
+	if err != nil {
+		return err
+	}
+	if peer.Is4() {
+		return unix.Sendto(s.fd4, buf[:n], 0, &unix.SockaddrInet4{Addr: peer.As4()})
+	}
+	return unix.Sendto(s.fd6, buf[:n], 0, &unix.SockaddrInet6{Addr: peer.As16()})
+}
+
+// source returns the address from which this host sends to the peer through the
+// interface. A connected socket knows it, at a fraction of the cost of a netlink request.
+func (s *rawSockets) source(peer netip.Addr) (netip.Addr, error) {
+	family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: peer.As16(), Port: rocev2.UDPPort})
+	if peer.Is4() {
+		family, to = unix.AF_INET, &unix.SockaddrInet4{Addr: peer.As4(), Port: rocev2.UDPPort}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("source address: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.BindToDevice(fd, s.ifname); err != nil {
+		return netip.Addr{}, fmt.Errorf("source address: %w", err)
+	}
+	if err := unix.Connect(fd, to); err != nil {
+		return netip.Addr{}, fmt.Errorf("not reached through %s: %w", s.ifname, err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("source address: %w", err)
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(sa.Addr), nil
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(sa.Addr), nil
+	}
+	return netip.Addr{}, errors.New("no source address")
+}
+
+// sources caches for a second the address from which this host sends to each peer. To ask
+// the kernel costs as much as to send, and some peers get an ECHO every few milliseconds.
+type sources struct {
+	of    map[netip.Addr]netip.Addr
+	since uint64 // monotonic ns
+}
+
+const sourceTime = uint64(time.Second)
+
+func (s *sources) get(peer netip.Addr, now uint64, ask func(netip.Addr) (netip.Addr, error)) (src netip.Addr, err error) {
+	if s.of == nil || now-s.since > sourceTime {
+		s.of, s.since = map[netip.Addr]netip.Addr{}, now
+	}
+	src, known := s.of[peer]
+	if !known {
+		if src, err = ask(peer); err == nil {
+			s.of[peer] = src
+		}
+	}
+	return src, err
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodefile
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/softroce/softroce-xdp/cc/priority"
+	"github.com/softroce/softroce-xdp/cc/sim/quantity"
+	"github.com/softroce/softroce-xdp/loader/rate"
+)
+
+// Rate is bits per second, written as 100M or 2.5G.
+type Rate uint64
+
+// UnmarshalYAML reads a rate; the error has its line.
+func (r *Rate) UnmarshalYAML(n *yaml.Node) error {
+	v, err := rate.Parse(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*r = Rate(v)
+	return nil
+}
+
+// String is the inverse of UnmarshalYAML, without rounding.
+func (r Rate) String() string { return quantity.ExactRate(uint64(r)) }
+
+// Prioritized reports whether any node has a priority. If one has, priorities apply to
+// all nodes.
+func (f *File) Prioritized() bool {
+	return slices.ContainsFunc(f.Nodes, func(n Node) bool { return n.Level != 0 || n.Min != 0 || n.Max != 0 })
+}
+
+func (n *Node) checkPriority() error {
+	if n.Level > priority.Levels {
+		return fmt.Errorf("level %d: levels are 1 (the highest) to %d", n.Level, priority.Levels)
+	}
+	if n.Max != 0 && n.Min > n.Max {
+		return fmt.Errorf("min %s is above max %s: lower one or raise the other", n.Min, n.Max)
+	}
+	return nil
+}
+
+// CheckMinimums returns an error if the minimums do not fit the capacity that the nodes
+// share, in bits per second. self is the number of this node, whose minimum does not
+// count: it sends nothing to itself.
+func (f *File) CheckMinimums(self uint32, capacity uint64) error {
+	sum := Rate(0)
+	for _, n := range f.Nodes {
+		if n.Number != self {
+			sum += n.Min // each at most 1e14
+		}
+	}
+	if sum > Rate(capacity) {
+		return fmt.Errorf("the minimums of all nodes are %s together, and there are %s to share: lower some, or raise --rate or priority-capacity",
+			sum, Rate(capacity))
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
+	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/xsk"
+)
+
+// The objects that applications hold, as package verbs describes them.
+
+// Device is a RoCEv2 NIC in this process, on one interface. Its methods and those of
+// what it makes may be called by any goroutine.
+type Device struct {
+	opts      Options
+	dataplane Dataplane
+	routes    *route.Table // nil: a loopback device
+	socks     xsk.Set
+	mem       *mr.Table
+	eng       *engine
+	mtu       int // of the interface when the device was opened: what its frames have room for
+
+	gone    atomic.Bool            // the interface is
+	started atomic.Pointer[engine] // eng, for the goroutine that follows the interface
+
+	err  atomic.Pointer[error] // why it is of no use
+	done chan struct{}         // closed when it ended
+	once sync.Once
+
+	eventMu      sync.Mutex
+	events       chan verbs.Event
+	eventsClosed bool
+	eventsLost   atomic.Uint64
+}
+
+// PD is a protection domain: what may be used together (IBTA 10.2.3).
+type PD struct {
+	dev *Device
+	num uint32
+}
+
+// CQ is a completion queue (IBTA 10.8). The engine fills it, any goroutine may empty
+// it.
+type CQ struct {
+	dev   *Device
+	ring  []verbs.Completion
+	mask  uint32
+	depth uint32
+	tail  atomic.Uint32 // applications see what is before
+
+	// The engine's.
+	next    uint32 // to be written
+	overrun bool   // a completion was lost
+	updated bool   // there are completions that were not shown
+	alert   bool   // one of them is solicited or an error
+
+	polling sync.Mutex
+	head    atomic.Uint32 // next to be read
+
+	armed  atomic.Uint32
+	notify chan struct{}
+	fdMu   sync.Mutex
+	fd     int // eventfd to write to, or -1
+	users  users
+	gone   chan struct{} // closed by Destroy
+}
+
+// SRQ is a shared receive queue (IBTA 10.2.9).
+type SRQ struct {
+	dev  *Device
+	pd   *PD
+	conf qp.SRQConfig
+	q    *qp.SRQ // engine
+
+	posted, taken, lost uint32 // the first under posts.mu, the others the engine's
+	done                atomic.Uint32
+	users               users
+}
+
+// AH is an address handle: the route to a destination of datagrams (IBTA 10.2.2).
+type AH struct {
+	dev  *Device
+	pd   *PD
+	path *route.Path
+	dest *dest // engine; nil after Destroy
+	flow flow
+	gone atomic.Bool
+}
+
+// QP is a queue pair of a device. Where many are served one after the other, the caches do
+// not hold their state: so what every message needs is close together in one object, what
+// PostSend needs in its first two cache lines, and what few need at the end. The order
+// of fields is that of lines of 64 bytes, behind the 8 bytes that Go's heap puts first.
+type QP struct {
+	// For applications.
+	dev                    *Device
+	state                  atomic.Uint32 // as the engine last showed it
+	sendDone, recvDone     atomic.Uint32 // work requests that made room
+	sendPosted, recvPosted uint32        // under posts.mu
+	destroyed              atomic.Bool
+
+	// The engine's.
+	num                 uint32
+	typ                 verbs.QPType
+	dirty               bool
+	ackWaiting          bool   // it is in engine.ackWait
+	ackWaitSlot         uint32 // there
+	sendTaken, sendLost uint32
+
+	q qp.QP // all but its Config
+
+	dead                bool
+	selective           bool // what dest.sack was when it was last negotiated
+	pkey                uint16
+	port                uint16 // UDP source port
+	flow                flow
+	recvTaken, recvLost uint32
+	path                *route.Path
+	dest                *dest           // where its peer lives; nil for UD
+	home                *dest           // where it is queued to send
+	drr                 sched.Flow[*QP] // in the queue of home
+	srq                 *SRQ
+	src                 netip.Addr
+	timer               wheel.Timer[*QP]
+	hooks               hooks       // nil unless it uses an optional feature
+	credit              *creditFlow // pre-credit's, nil unless it uses that
+
+	pd         *PD
+	send, recv *CQ
+	pmtu       rocev2.PMTU // as Modify set it; under posts.mu
+	rdAtomic   uint8       // also
+}
+
+// flow has the fields of IP that the application chooses.
+type flow struct{ TClass, HopLimit uint8 }
+
+// Limits of a queue pair.
+const (
+	MaxWR     = 1 << 15 // work requests of a queue
+	MaxSGE    = 32      // elements of one
+	MaxInline = 1024    // bytes of inline data
+)
+
+// MaxCQ is the largest completion queue.
+const MaxCQ = 1 << 22
+
+// Options of a device. Zero values mean the defaults.
+type Options struct {
+	Interface string // in the network namespace of the calling thread
+
+	// Spin is how long the engine looks for work before it sleeps: latency against
+	// CPU time. Default 20 us; negative means never.
+	Spin time.Duration
+
+	// ResolveTimeout is how long Modify and CreateAH wait for a neighbour; default 4 s,
+	// as the kernel gives up after 3.
+	ResolveTimeout time.Duration
+
+	Mode     xsk.Mode      // copy or zero-copy; default: what the driver can
+	RxFrames int           // per receive queue; default 4096
+	TxFrames int           // per queue; default 512
+	BusyPoll time.Duration // see xsk.Config
+	// PreCredit has the engine grant pre-credit to peers, and send the first round trip
+	// of large messages on theirs (S5). Peers without it get plain RoCEv2.
+	PreCredit bool
+	// LargeDSCP is for large flows' data to other engines, 1 to 63: switches that have two
+	// queues can serve all other packets first. 0: it is that of the queue pair. Needs PreCredit.
+	LargeDSCP uint8
+
+	Keys int // memory regions and windows at once, see mr.Config
+}

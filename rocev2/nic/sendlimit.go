@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import "github.com/softroce/softroce-xdp/rocev2/qp"
+
+// SendLimit returns why the queue pair sends nothing at this moment. qp.NotLimited means that
+// its next packet leaves at once.
+func (x *QP) SendLimit() (why qp.SendLimit, err error) {
+	err = x.dev.do(func() error {
+		why = x.dev.eng.sendLimit(x)
+		return nil
+	})
+	return why, err
+}
+
+// sendLimit tries the queue pair's own limits first: the others do not matter to one that has
+// nothing to send. The rest are in the order in which serve meets them.
+func (e *engine) sendLimit(x *QP) qp.SendLimit {
+	own := x.q.SendLimit(e.now)
+	switch d := x.nextDest(); {
+	case own != qp.NotLimited || d == nil:
+		return own
+	case x.hooks != nil && !x.drr.Queued() && !x.dirty: // mayStart returned false; flushDirty enqueues a dirty one
+		return qp.LimitFirstFlight
+	case d.paceBlocked != 0:
+		return qp.LimitPacer
+	case !e.hasFrame(x):
+		return qp.LimitSocket
+	}
+	return own
+}
+
+// destLimit returns the limit of the queue pair that is in service at a destination, else of
+// the first that is blocked on its window, else of the last that left service with work requests in
+// its queue.
+func (e *engine) destLimit(d *dest) qp.SendLimit {
+	x := d.drr.First()
+	if x == nil {
+		num := d.idle
+		if q := d.flight.Head(); q != nil {
+			num = q.QPN()
+		}
+		if x = e.qps.Lookup(num); x == nil || x.dest != d {
+			return qp.NotLimited
+		}
+	}
+	return e.sendLimit(x)
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Each limit of the engine is named when it is the one that keeps a queue pair from sending.
+func TestSendLimit(t *testing.T) {
+	for _, c := range []struct {
+		want  qp.SendLimit
+		limit func(e *engine, d *dest, x *QP) // sets the limit, before anything is sent
+	}{
+		{qp.LimitLossWindow, func(*engine, *dest, *QP) {}},
+		{qp.LimitCongestionWindow, func(_ *engine, d *dest, _ *QP) { d.flight.SetWindow(5000) }},
+		{qp.LimitPacer, func(e *engine, d *dest, _ *QP) { d.setRate(e, 1e6) }},
+		{qp.LimitSocket, func(e *engine, _ *dest, _ *QP) { e.loopback.count = loopbackLimit }},
+		{qp.LimitFirstFlight, func(_ *engine, _ *dest, x *QP) { x.hooks = blockingHooks{} }},
+	} {
+		t.Run(c.want.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoopback(t, 1)
+				x := l.connect(verbs.RC, rocev2.PMTU1024, 8)
+				e := l.e
+				e.now = 1
+				if got := e.sendLimit(x); got != qp.LimitNoWork {
+					t.Errorf("before anything is posted: %v, want no work", got)
+				}
+				for range 8 {
+					l.post(x, verbs.OpWrite, 100_000)
+				}
+				e.takePosts()
+				if got := e.sendLimit(x); c.want == qp.LimitLossWindow && got != qp.NotLimited {
+					t.Errorf("before it was served: %v, want not limited", got)
+				}
+				e.flushDirty()
+				c.limit(e, x.dest, x)
+				for range 10 {
+					e.transmit()
+				}
+				if got := e.sendLimit(x); got != c.want {
+					t.Errorf("got %v", got)
+				}
+				if got := e.destLimit(x.dest); got != c.want {
+					t.Errorf("the destination: got %v", got)
+				}
+			})
+		})
+	}
+}
+
+// blockingHooks lets no queue pair start.
+type blockingHooks struct{ noHooks }
+
+func (blockingHooks) mayStart(*engine, *QP) bool { return false }
+
+// A queue pair that was posted to in this iteration is not in service yet, but nothing blocks
+// it: SendLimit runs between the two.
+func TestSendLimitBeforeService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopback(t, 1)
+		l.e.hooks = &recorder{calls: map[string]int{}}
+		x := l.connect(verbs.RC, rocev2.PMTU1024, 8)
+		if err := l.iterate(0); err != nil {
+			t.Fatal(err)
+		}
+		l.post(x, verbs.OpWrite, 1000)
+		l.e.takePosts()
+		if got := l.e.sendLimit(x); got != qp.NotLimited {
+			t.Errorf("got %v, want not limited", got)
+		}
+	})
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures the product, and shows it at work. `bench --help` lists
+// its subcommands; package status has the exit statuses. Most need root, as they
+// create network namespaces.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/testenv/bench/ccreport"
+	"github.com/softroce/softroce-xdp/testenv/bench/demo"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/roceload"
+	"github.com/softroce/softroce-xdp/testenv/bench/rxebench"
+	"github.com/softroce/softroce-xdp/testenv/bench/tcpbench"
+)
+
+func main() { os.Exit(status.Run(newRoot())) }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure softroce-xdp, and show it at work",
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(
+		ccreport.Command(), demo.Command(), nicbench.Command(), pacerCommand(), roceload.Command(),
+		rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
+	)
+	return root
+}

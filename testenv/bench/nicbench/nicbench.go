@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nicbench holds the NIC's engine (S2) against what it is built on: raw AF_XDP over
+// the same veth pair, in the same run, taking turns. It prints goodput, latency,
+// message rate, the cost of many queue pairs, allocations and the efficiency under
+// loss.
+package nicbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+)
+
+// config is what the flags say.
+type config struct {
+	bin    string
+	rounds int
+	each   time.Duration
+	only   []string
+	match  string
+}
+
+// section is one table of the report.
+type section struct {
+	name string
+	run  func(context.Context, *world, config, *report) error
+}
+
+var sections = []section{
+	{"goodput", goodput},
+	{"latency", latency},
+	{"rate", messageRate},
+	{"qps", manyQPs},
+	{"many", busyQPs},
+	{"allocs", allocations},
+	{"loss", underLoss},
+}
+
+// Command is the subcommand of bench.
+func Command() *cobra.Command {
+	var c config
+	var profile string
+	cmd := &cobra.Command{
+		Use:   "nic",
+		Short: "Compare the engine with raw AF_XDP and TCP",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return status.Verdict(run(cmd.Context(), c, profile))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.bin, "bin", "bin/softroce-xdp", "the product's binary")
+	f.IntVar(&c.rounds, "rounds", 5, "times that each candidate is measured; the median counts")
+	f.DurationVar(&c.each, "time", 300*time.Millisecond, "length of a measurement")
+	f.StringSliceVar(&c.only, "only", nil, "sections: goodput, latency, rate, qps, many, allocs, loss (default: all)")
+	f.StringVar(&c.match, "match", "", "only rows of the goodput table whose name has this in it")
+	f.StringVar(&profile, "cpuprofile", "", "write a profile of the process there")
+	return cmd
+}
+
+func run(ctx context.Context, c config, profile string) (ok bool, err error) {
+	if c.rounds < 1 || c.each < 10*time.Millisecond {
+		return false, errors.New("--rounds must be at least 1, --time at least 10ms")
+	}
+	for _, name := range c.only {
+		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
+			return false, fmt.Errorf("--only %s: choose goodput, latency, rate, qps, many, allocs or loss", name)
+		}
+	}
+	if c.bin, err = filepath.Abs(c.bin); err != nil {
+		return false, err
+	}
+	// Both hosts and what drives them live in this process, and threads of theirs
+	// spend time in system calls.
+	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
+	w, err := newWorld(c.bin)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if profile != "" {
+		f, err := os.Create(profile)
+		if err != nil {
+			return false, err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return false, err
+		}
+		defer f.Close()
+		defer pprof.StopCPUProfile()
+	}
+	r := &report{out: os.Stdout, ok: true}
+	for _, s := range sections {
+		if len(c.only) != 0 && !slices.Contains(c.only, s.name) {
+			continue
+		}
+		if err := s.run(ctx, w, c, r); err != nil {
+			return false, fmt.Errorf("%s: %w", s.name, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+	}
+	return r.ok, nil
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/loader/rate"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/experiments/pacers"
+)
+
+// pacerCommand prints how well each pacer keeps its rates: what leaves, how far that
+// is from the rate, and how soon a changed rate is in force.
+func pacerCommand() *cobra.Command {
+	cfg := pacers.Config{Tries: 3}
+	var names, list []string
+	cmd := &cobra.Command{
+		Use:   "pacer",
+		Short: "Measure the rates of the kernel stack's pacers and of the engine's",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, s := range list {
+				bps, err := rate.Parse(s)
+				if err != nil {
+					return fmt.Errorf("--rates: %w", err)
+				}
+				cfg.Rates = append(cfg.Rates, bps)
+			}
+			return status.Verdict(measurePacers(cmd.Context(), cfg, names))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Bin, "bin", "bin/softroce-xdp", "the product's binary")
+	f.StringSliceVar(&names, "pacers", pacers.Names, "which")
+	f.StringSliceVar(&list, "rates", strings.Split("1M,3M,10M,30M,100M,300M,1G,2G,3G,5G,8G", ","), "at which rates")
+	f.DurationVar(&cfg.Measure, "measure", 2*time.Second, "how long each rate is measured")
+	f.BoolVar(&cfg.Stamped, "stamped", false, "the peer has the product too, so packets carry stamps")
+	f.BoolVar(&cfg.Stalls, "emulated", false, "this machine is emulated, and stands still now and then")
+	return cmd
+}
+
+func measurePacers(ctx context.Context, cfg pacers.Config, names []string) (ok bool, err error) {
+	fmt.Println(pacers.Head)
+	ok = true
+	cfg.Note = func(r pacers.Row) {
+		fmt.Println(r)
+		ok = ok && r.Verdict() == nil
+	}
+	_, err = pacers.Run(ctx, cfg, names...)
+	return ok, err
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package isolation
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/softroce/softroce-xdp/internal/chart"
+)
+
+// WriteText writes the figures as a table, the decisions, and the verdict.
+func (r *Result) WriteText(w io.Writer) error {
+	t := chart.Table{
+		Title:  "One sender, two receivers (S1.9)",
+		Header: []string{"phase", "receiver", "bottleneck", "passed", "full", "queue mean", "queue p99", "drops", "tx time", "rx time"},
+	}
+	for _, p := range r.Phases {
+		for i, f := range p.Dest {
+			t.Rows = append(t.Rows, []string{
+				p.Name, names[i],
+				fmt.Sprintf("%.0f Mbit/s", float64(f.RateBPS)/1e6), fmt.Sprintf("%.1f Mbit/s", f.PassedBPS/1e6),
+				fmt.Sprintf("%.1f %%", 100*f.Fill),
+				fmt.Sprintf("%.1f kB", f.QueueMean/1e3), fmt.Sprintf("%.1f kB", f.QueueP99/1e3),
+				fmt.Sprint(f.Drops), measured(f.TxMean), measured(f.RxMean),
+			})
+		}
+	}
+	if err := t.WriteText(w); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for i, name := range names {
+		fmt.Fprintf(&b, "Table readings of receiver %s by S1.6 case:", name)
+		if len(r.Decided[i]) == 0 {
+			b.WriteString(" none")
+		}
+		for _, c := range slices.Sorted(maps.Keys(r.Decided[i])) {
+			fmt.Fprintf(&b, "  %s: %d", caseName(c), r.Decided[i][c])
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "Slowing A by %d changed B's rate by %+.2f %%.\n", r.Config.SlowBy, 100*r.OtherChange())
+	if failures := r.Failures(); len(failures) > 0 {
+		fmt.Fprintf(&b, "Missed:\n  %s\n", strings.Join(failures, "\n  "))
+	} else {
+		b.WriteString("All limits met.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func caseName(c int) string {
+	if c == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("case %d", c)
+}
+
+func measured(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f ms", float64(d)/1e6)
+}
+
+// rateBin is over how long the plotted rate is averaged.
+const rateBin = 50 * time.Millisecond
+
+// WritePNG draws rate, queue, times and the policy's rate over time.
+func (r *Result) WritePNG(w io.Writer) error {
+	rates := chart.Panel{Title: "Rate through the bottleneck", Unit: "Mbit/s"}
+	queues := chart.Panel{Title: "Queue at the bottleneck", Unit: "kB"}
+	times := chart.Panel{Title: "Destination table: queueing delay", Unit: "ms"}
+	txrx := chart.Panel{Title: "Destination table: transmit and receive time", Unit: "ms"}
+	// What the policy asks for at the start is the link's rate: cut off, or the
+	// rest of the figure would lie flat at the bottom.
+	top := 1.25 * float64(max(r.Config.RateA, r.Config.RateB))
+	for i, name := range names {
+		line := func(suffix string, dashed bool, pts []chart.Point) chart.Series {
+			return chart.Series{Name: name + suffix, Points: pts, Color: i, Dashed: dashed}
+		}
+		rates.Lines = append(rates.Lines,
+			line("", false, r.rate(i)),
+			line(" asked by the policy", true, r.rows(i, func(row *Row) float64 { return min(float64(row.RateBPS), top) / 1e6 })))
+		queues.Lines = append(queues.Lines, line("", false, r.queue(i)))
+		times.Lines = append(times.Lines, line("", false, r.rows(i, func(row *Row) float64 { return float64(row.QueueingTxNS) / 1e6 })))
+		txrx.Lines = append(txrx.Lines,
+			line(" transmit", false, r.rows(i, func(row *Row) float64 { return float64(row.TxNS) / 1e6 })),
+			line(" receive", true, r.rows(i, func(row *Row) float64 { return float64(row.RxNS) / 1e6 })))
+	}
+	f := chart.Figure{
+		Title:  "One sender, two receivers",
+		Panels: []chart.Panel{rates, queues, times, txrx},
+		Marks: []chart.Mark{
+			{At: r.Phases[1].From - r.Config.Warmup, Text: "attached"},
+			{At: r.Slowed, Text: fmt.Sprintf("A slowed by %d", r.Config.SlowBy)},
+		},
+	}
+	return f.WritePNG(w)
+}
+
+func (r *Result) rate(dest int) (pts []chart.Point) {
+	last := 0
+	for i, s := range r.Samples {
+		span := s.At - r.Samples[last].At
+		if span < rateBin {
+			continue
+		}
+		bits := float64(s.Queue[dest].Sent-r.Samples[last].Queue[dest].Sent) * 8
+		pts = append(pts, chart.Point{At: s.At, Value: bits / span.Seconds() / 1e6})
+		last = i
+	}
+	return pts
+}
+
+func (r *Result) queue(dest int) (pts []chart.Point) {
+	for _, s := range r.Samples {
+		pts = append(pts, chart.Point{At: s.At, Value: float64(s.Queue[dest].Backlog) / 1e3})
+	}
+	return pts
+}
+
+func (r *Result) rows(dest int, value func(*Row) float64) (pts []chart.Point) {
+	for _, s := range r.Samples {
+		if row := s.Rows[dest]; row != nil {
+			pts = append(pts, chart.Point{At: s.At, Value: value(row)})
+		}
+	}
+	return pts
+}

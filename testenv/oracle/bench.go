@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
+)
+
+// Bench runs cases between two sides. It is not for use by several goroutines.
+type Bench struct {
+	A, B Side
+	// Impair sets what happens to packets both ways, Link.Netem. Nil: no case may ask for it.
+	Impair func(ctx context.Context, netem string) error
+	// Lost counts messages of UC and UD that did not arrive. They are sent again, on a new link, twice.
+	Lost int
+
+	link  Link
+	ends  [2]*end
+	open  bool
+	netem string
+	seed  uint64
+}
+
+// ImpairBetween returns an Impair that works inside machines: at the egress of two, or at both
+// directions of one whose peer is no machine.
+func ImpairBetween(vms ...*rxepeer.VM) func(context.Context, string) error {
+	return func(ctx context.Context, netem string) error {
+		n := rxepeer.Netem{Egress: netem}
+		if len(vms) == 1 {
+			n.Ingress = netem
+		}
+		var errs []error
+		for _, vm := range vms {
+			errs = append(errs, vm.SetNetem(ctx, n))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// CaseTimeout bounds one case.
+const CaseTimeout = time.Minute
+
+// Run runs one case; nil means that all that the case says came true, data byte for byte. After an
+// error the link is made anew.
+func (b *Bench) Run(ctx context.Context, c Case) error {
+	for again := 2; ; again-- {
+		err := b.run(ctx, c)
+		if again == 0 || !errors.Is(err, errLost) {
+			return err
+		}
+		b.Lost++
+	}
+}
+
+func (b *Bench) run(ctx context.Context, c Case) error {
+	ctx, cancel := context.WithTimeout(ctx, CaseTimeout)
+	defer cancel()
+	err := b.use(ctx, c.Link)
+	if err == nil {
+		b.seed++
+		from, to := b.ends[0], b.ends[1]
+		if c.FromB {
+			from, to = to, from
+		}
+		e := &exchange{Case: c, from: from, to: to, seed: b.seed << 16}
+		err = e.run(ctx)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w%s", c.Name(), err, b.states()), b.drop())
+	}
+	return nil
+}
+
+// states tells how the queue pairs are after a failure, as far as they can say.
+func (b *Bench) states() string {
+	if !b.open {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var s strings.Builder
+	for _, e := range b.ends {
+		state, err := e.qp.State(ctx)
+		fmt.Fprintf(&s, "; %s's QP %d: %v", e.side.Name(), e.qp.QPN(), state)
+		if err != nil {
+			fmt.Fprintf(&s, " (%v)", err)
+		}
+	}
+	return s.String()
+}
+
+// use makes the link unless it is there.
+func (b *Bench) use(ctx context.Context, l Link) error {
+	if b.open && b.link == l {
+		return nil
+	}
+	if err := b.drop(); err != nil {
+		return err
+	}
+	if l.Netem != b.netem {
+		if b.Impair == nil {
+			return errors.New("oracle: the case wants impairment, and Bench.Impair is nil")
+		}
+		if err := b.Impair(ctx, l.Netem); err != nil {
+			return err
+		}
+		b.netem = l.Netem
+	}
+	ends, err := connectPair(ctx, b.A, b.B, l, AllRights&^MWBind)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	b.link, b.ends, b.open = l, ends, true
+	return nil
+}
+
+// drop takes the link down, also after the context of a case has ended.
+func (b *Bench) drop() error {
+	if !b.open {
+		return nil
+	}
+	b.open = false
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return errors.Join(b.ends[0].close(ctx), b.ends[1].close(ctx))
+}
+
+// Close takes down the link and the impairment.
+func (b *Bench) Close() error {
+	err := b.drop()
+	if b.netem == "" {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	b.netem = ""
+	return errors.Join(err, b.Impair(ctx, ""))
+}

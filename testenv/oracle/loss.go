@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Efficiency is how often a requester's packets had to be sent until all had arrived.
+type Efficiency struct {
+	Run       RunResult
+	Delivered uint64 // request packets that the messages take
+	Sent      uint64 // request packets that the requester sent
+}
+
+// PerDelivered is packets sent per packet delivered: 1 without loss.
+func (e Efficiency) PerDelivered() float64 { return float64(e.Sent) / float64(e.Delivered) }
+
+// Efficiency has the requester (A, or B if fromB) write count messages of size bytes, depth at a
+// time, while netem is in force. sent reads how many packets the requester has sent so far.
+func (b *Bench) Efficiency(ctx context.Context, l Link, fromB bool, size, count, depth int, sent func(context.Context) (uint64, error)) (Efficiency, error) {
+	var e Efficiency
+	if depth > maxCount || depth*size > region {
+		return e, fmt.Errorf("%d messages of %d bytes at a time are more than %d, or do not fit %d bytes", depth, size, maxCount, region)
+	}
+	if err := b.use(ctx, l); err != nil {
+		return e, err
+	}
+	from, to := b.ends[0], b.ends[1]
+	if fromB {
+		from, to = to, from
+	}
+	b.seed++
+	seed := b.seed << 16
+	if err := errors.Join(from.source.Fill(ctx, 0, depth*size, seed, 0), to.sink.Fill(ctx, 0, depth*size, seed+1, 0)); err != nil {
+		return e, err
+	}
+	before, err := sent(ctx)
+	if err != nil {
+		return e, err
+	}
+	e.Run, err = from.qp.Run(ctx, Run{
+		CQ: from.sendCQ, Count: count, Depth: depth, Stride: size, Wait: 5 * time.Minute,
+		WR: SendWR{Op: Write, SGEs: []SGE{{from.source, 0, size}}, RemoteAddr: to.sink.Addr(), RKey: to.sink.RKey()},
+	})
+	if err == nil && (e.Run.Done != count || e.Run.Errors > 0) {
+		err = fmt.Errorf("%+v, want %d messages done", e.Run, count)
+	}
+	if err != nil {
+		return e, errors.Join(err, b.drop())
+	}
+	after, err := sent(ctx)
+	if err != nil {
+		return e, err
+	}
+	e.Sent = after - before
+	e.Delivered = uint64(count) * uint64((size+l.PMTU-1)/l.PMTU)
+	m, err := to.sink.Check(ctx, 0, depth*size, seed, 0)
+	if err == nil && m.Bad > 0 {
+		err = fmt.Errorf("%d bytes are wrong, the first at %d", m.Bad, m.First)
+	}
+	return e, err
+}

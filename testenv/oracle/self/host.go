@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package self
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/engine"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
+	"github.com/softroce/softroce-xdp/testenv/oracle"
+)
+
+// Side is our engine on a host. Close it before the host.
+type Side struct {
+	Dev *nic.Device
+
+	host *rxepeer.Host
+	bin  string
+	opts loader.Options
+
+	mu   sync.Mutex
+	qps  map[verbs.QP]*queuePair
+	srqs map[verbs.SRQ]*sharedQueue
+}
+
+var _ oracle.Side = (*Side)(nil)
+
+// Attach attaches the product to eth0 of the host, with these flags of `softroce-xdp attach`, and
+// opens the engine there.
+func Attach(host *rxepeer.Host, flags ...string) (*Side, error) {
+	bin, err := engines.Binary()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "oracle-self-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Side{
+		host: host, bin: bin, qps: map[verbs.QP]*queuePair{}, srqs: map[verbs.SRQ]*sharedQueue{},
+		opts: loader.Options{PinRoot: "/sys/fs/bpf/" + filepath.Base(dir), RunDir: dir},
+	}
+	if out, err := s.Product(append([]string{"attach", rxepeer.HostIface}, flags...)...); err != nil {
+		return nil, errors.Join(fmt.Errorf("attach: %w\n%s%s", err, out, s.Log()), s.Close())
+	}
+	err = host.Do(func() (err error) {
+		s.Dev, err = engine.Open(rxepeer.HostIface, s.opts, nic.Options{})
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Product runs a command line of the product on the host.
+func (s *Side) Product(args ...string) (string, error) {
+	args = append(args, "--pin-root", s.opts.PinRoot, "--run-dir", s.opts.RunDir)
+	var out []byte
+	err := s.host.Do(func() (err error) {
+		out, err = exec.Command(s.bin, args...).CombinedOutput()
+		return err
+	})
+	return string(out), err
+}
+
+// Log is the agent's.
+func (s *Side) Log() string {
+	b, _ := os.ReadFile(loader.LogPath(s.opts.RunDir, rxepeer.HostIface))
+	return string(b)
+}
+
+// Close closes the engine and detaches the product.
+func (s *Side) Close() error {
+	var errs []error
+	if s.Dev != nil {
+		errs = append(errs, s.Dev.Close())
+	}
+	if _, err := os.Stat(loader.PinDir(s.opts.PinRoot, rxepeer.HostIface)); err == nil {
+		if out, err := s.Product("detach", rxepeer.HostIface); err != nil {
+			errs = append(errs, fmt.Errorf("detach: %w\n%s", err, out))
+		}
+	}
+	if err := os.Remove(s.opts.PinRoot); err != nil && !errors.Is(err, unix.ENOENT) {
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.opts.RunDir))...)
+}
+
+// Name is the host's.
+func (s *Side) Name() string { return s.host.Config.Name }
+
+// Addr is the host's first address of a family.
+func (s *Side) Addr(v6 bool) (netip.Addr, error) {
+	for _, p := range s.host.Config.Addrs {
+		if p.Addr().Is6() == v6 {
+			return p.Addr(), nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("%s has no address of the family (IPv6: %v)", s.Name(), v6)
+}
+
+// Counter returns a counter of the engine by its name.
+func (s *Side) Counter(name string) (uint64, error) {
+	for _, c := range s.Dev.Counters() {
+		if c.Name == name {
+			return c.Value, nil
+		}
+	}
+	return 0, fmt.Errorf("the engine has no counter %q", name)
+}
