@@ -256,6 +256,15 @@ func (p *pair) tryExchange(ctx context.Context, t *testing.T, name string, x rxe
 	if got.lost["a to b"] != 0 || got.lost["b to a"] != 0 {
 		note += fmt.Sprint(" lost ", got.lost)
 	}
+	// A pingpong that has all it waits for destroys its queue pair. What its peer then
+	// sends again, for want of the last ACK, reaches no queue pair, and rxe does not count it.
+	const retries = "completer_retry_err"
+	if x.Impatient && afterA[retries] > beforeA[retries] {
+		delete(got.lost, "a to b")
+	}
+	if x.Impatient && afterB[retries] > beforeB[retries] {
+		delete(got.lost, "b to a")
+	}
 	t.Logf("%-50s %6v %d packets%s", name, took, afterA["sent_pkts"]-beforeA["sent_pkts"]+afterB["sent_pkts"]-beforeB["sent_pkts"], note)
 	return got, err
 }
