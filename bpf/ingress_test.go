@@ -58,6 +58,22 @@ func TestIngressStripsTheOption(t *testing.T) {
 	}
 }
 
+// A packet with a wrong token counts as one without an option: the agent takes the difference
+// of the two registers for the number of stamps received (loader/agent/echo.go).
+func TestIngressTokenWrong(t *testing.T) {
+	l := newLab(t)
+	l.know(peer4, aware)
+	write := rocev2.Datagram{Src: peer4, Dst: us4, Opcode: rocev2.RCWriteOnly, DestQP: 17, Payload: make([]byte, 64)}
+	for _, token := range []uint64{0, 1} {
+		before := l.regs(peer4)
+		l.in(fromPeer(t, stamped(write, someStamp, token)))
+		l.wantCounters("rx_token_wrong")
+		if d := l.regs(peer4); d.RxPackets != before.RxPackets+1 || d.RxUnstamped != before.RxUnstamped+1 || d.RxNs != before.RxNs {
+			t.Errorf("token %d: %+v", token, d)
+		}
+	}
+}
+
 // Ethernet padding behind the datagram goes with the option.
 func TestIngressPaddingBehindTheOption(t *testing.T) {
 	l := newLab(t)

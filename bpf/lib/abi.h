@@ -3,9 +3,8 @@
  * The structures that the data plane, the agent and bpftool share.
  *
  * This header is the one place where they are defined: bpf2go turns it into Go
- * (bpf/softroce_bpfel.go), `bpftool map dump` prints its field names, and
- * hwoffload carries the same registers to a card. Everything is in host byte
- * order unless a comment says otherwise; times are nanoseconds of the clock
+ * (bpf/softroce_bpfel.go), and `bpftool map dump` prints its field names. Everything
+ * is in host byte order unless a comment says otherwise; times are nanoseconds of the clock
  * chosen at attach (CLOCK_MONOTONIC, or CLOCK_TAI for PTP-synchronised hosts).
  * Pacing and the heartbeat are always on CLOCK_MONOTONIC, as fq is: next_tx_ns and
  * heartbeat_ns. Differences between the clocks of two hosts are known modulo 2^48 ns:

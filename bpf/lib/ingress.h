@@ -121,7 +121,7 @@ static __noinline int ask_unknown(const struct dest_key *key, __u64 token, __u64
 /*
  * note_stamped takes the stamp of a packet. A sender without the right token has not
  * received the HELLO_ACK at the peer's address, so the whole stamp is forged or outdated
- * and is ignored. Returns as note_packet does.
+ * and is ignored: the packet counts as one without an option. Returns as note_packet does.
  */
 static __always_inline int note_stamped(struct dest_regs *d, const struct dest_key *key,
 					const struct sr_config *cfg, struct roce *r, void *end,
@@ -129,22 +129,22 @@ static __always_inline int note_stamped(struct dest_regs *d, const struct dest_k
 {
 	int update;
 
-	if (!d || s->token != d->rx_token || !s->token) {
+	if (!d) {
+		count(SR_STAT_rx_stamped);
+		count(SR_STAT_rx_unknown_peer);
 		s->flags = 0;
 		r->ce = 0;
-		if (d) {
-			count(SR_STAT_rx_token_wrong);
-			add(&d->rx_unstamped, 1);
-		} else {
-			count(SR_STAT_rx_stamped);
-			count(SR_STAT_rx_unknown_peer);
-			ask_unknown(key, s->token, now);
-		}
+		ask_unknown(key, s->token, now);
 		return 0;
 	}
+	s->proven = s->token && s->token == d->rx_token;
+	update = note_packet(d, cfg, r, end, now, s->proven ? TRUST_PROVEN : TRUST_NONE);
+	if (!s->proven) {
+		count(SR_STAT_rx_token_wrong);
+		s->flags = 0;
+		return update;
+	}
 	count(SR_STAT_rx_stamped);
-	s->proven = 1;
-	update = note_packet(d, cfg, r, end, now, TRUST_PROVEN);
 	note_stamp(d, s, now, r->opcode);
 	/* For a T1 the agent checks whether an ECHO is needed. */
 	return update | (s->flags & (STAMP_T1 | STAMP_ECHO | STAMP_CE));

@@ -2,8 +2,8 @@
 /*
  * The policy's registers and parameters, as cc/fourcase defines them: the Go
  * structs fourcase.Regs and fourcase.Params have the same fields in the same
- * places (a test compares them). BPF stores them, bpftool prints them, and
- * hwoffload maps them to a card; only cc/fourcase computes with them.
+ * places (a test compares them). BPF stores them and bpftool prints them; only
+ * cc/fourcase computes with them.
  * docs/four-case.md explains every field. The parameters have the names of the flags of
  * `policy set`.
  */

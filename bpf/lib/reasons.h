@@ -16,7 +16,7 @@
 	SR_REASON(3, rx_steered, "ingress: packets redirected to the engine's AF_XDP socket") \
 	SR_REASON(4, rx_unknown_peer, "ingress: stamped packets from an address without a table entry") \
 	SR_REASON(5, rx_fragment, "ingress: IP fragments, passed unread") \
-	SR_REASON(6, rx_ip_options, "ingress: IPv4 options or IPv6 extension headers in front of RoCEv2, passed unread") \
+	SR_REASON(6, rx_ip_options, "ingress: IPv4 options in front of RoCEv2, passed unread") \
 	SR_REASON(7, rx_truncated, "ingress: RoCEv2 packets shorter than their headers say, passed on") \
 	SR_REASON(8, rx_bad_length, "ingress: UDP length does not fit the IP length or the BTH, or is no multiple of 4, passed on") \
 	SR_REASON(9, rx_option_foreign, "ingress: surplus area without a stamp option, passed on") \
@@ -44,7 +44,7 @@
 	SR_REASON(31, tx_policed, "egress: packets that the police pacer dropped") \
 	SR_REASON(32, tx_fail_open, "egress: packets let through unpaced because the agent's heartbeat stopped") \
 	SR_REASON(33, tx_fragment, "egress: IP fragments, passed untouched") \
-	SR_REASON(34, tx_ip_options, "egress: IPv4 options or IPv6 extension headers in front of RoCEv2, passed unstamped") \
+	SR_REASON(34, tx_ip_options, "egress: IPv4 options in front of RoCEv2, passed unstamped") \
 	SR_REASON(35, active_lost, "active destinations not evaluated in time because the active queue was full") \
 	SR_REASON(36, tx_option_foreign, "egress: packets with UDP options of their sender, left as they are") \
 	SR_REASON(37, rx_other_host, "ingress: RoCEv2 packets to another MAC address, passed unread") \
