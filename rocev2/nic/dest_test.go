@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
@@ -58,6 +59,25 @@ func TestProbeCovers(t *testing.T) {
 			t.Errorf("%s: the next answer gives %v", name, again)
 		}
 	}
+}
+
+// A queue pair that goes does not keep the destination from measuring with another.
+func TestProbeEndsWithItsQueuePair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopback(t, 1)
+		x, y := l.connect(verbs.RC, rocev2.PMTU1024, 8), l.connect(verbs.RC, rocev2.PMTU1024, 8)
+		d := x.dest
+		if y.dest != d {
+			t.Fatal("two destinations")
+		}
+		d.probe = probe{x, 3, 100}
+		if l.e.unroute(y); d.probe.qp != x {
+			t.Errorf("the other's end: %+v", d.probe)
+		}
+		if l.e.unroute(x); d.probe != (probe{}) {
+			t.Errorf("its own end: %+v", d.probe)
+		}
+	})
 }
 
 // What the peer understands does not matter to a queue pair in ERR: nothing is tried

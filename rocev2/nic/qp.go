@@ -155,7 +155,7 @@ func (x *QP) State() verbs.State { return verbs.State(x.state.Load()) }
 func (x *QP) Query() (a verbs.Attr, err error) {
 	err = x.dev.do(func() error {
 		if x.dead {
-			return verbs.ErrDestroyed
+			return errQPDestroyed
 		}
 		a = x.q.Attr()
 		a.AV = verbs.AddressVector{Src: x.src, TClass: x.flow.TClass, HopLimit: x.flow.HopLimit}
@@ -188,7 +188,7 @@ func (x *QP) publish() {
 // polled stay; its work requests vanish without one.
 func (x *QP) Destroy() error {
 	if !x.destroyed.CompareAndSwap(false, true) {
-		return verbs.ErrDestroyed
+		return errQPDestroyed
 	}
 	err := x.dev.dataplane.Unsteer(x.num)
 	var left *route.Path

@@ -78,7 +78,7 @@ func (d *Device) fits(m rocev2.PMTU, to *route.State) error {
 // returns the one that the queue pair has no more.
 func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.Path) (left *route.Path, err error) {
 	if x.dead {
-		return nil, verbs.ErrDestroyed
+		return nil, errQPDestroyed
 	}
 	if err := x.q.Modify(*a, mask); err != nil {
 		return nil, err
@@ -120,6 +120,9 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 			x.hooks.onDisconnect(e, x)
 		}
 		x.q.SetFlight(nil)
+		if x.dest.probe.qp == x {
+			x.dest.probe = probe{} // no answer comes to it any more
+		}
 		e.enqueueUnblocked(x.dest)
 		e.drop(x.dest)
 		x.path, x.dest, x.home, x.selective = nil, nil, nil, false

@@ -41,7 +41,7 @@ func (e *engine) destLimit(d *dest) qp.SendLimit {
 		if q := d.flight.Head(); q != nil {
 			num = q.QPN()
 		}
-		if x = e.qps.Lookup(num); x == nil || x.dest != d {
+		if x = e.qps.Lookup(num); x == nil || x.home != d {
 			return qp.NotLimited
 		}
 	}

@@ -27,6 +27,8 @@ func (p *PD) CreateSRQ(depth, maxSGE int) (verbs.SRQ, error) {
 	return s, nil
 }
 
+var errSRQDestroyed = fmt.Errorf("nic: the shared receive queue %w", verbs.ErrDestroyed)
+
 // PostRecv puts a copy of a work request on the queue. Any goroutine may call it.
 func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
 	p := &s.dev.eng.posts
@@ -36,7 +38,7 @@ func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
 	case p.closed:
 		err = s.dev.alive()
 	case s.users.ended():
-		err = verbs.ErrDestroyed
+		err = errSRQDestroyed
 	case len(wr.SGL) > s.conf.MaxSGE:
 		err = fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), s.conf.MaxSGE)
 	case s.posted-s.done.Load() >= uint32(s.conf.Max):
