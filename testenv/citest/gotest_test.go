@@ -19,6 +19,9 @@ const (
 {"Time":"2026-01-02T03:04:05Z","Action":"pass","Package":"example.com/a","Elapsed":1.5}
 {"Time":"2026-01-02T03:04:05Z","Action":"skip","Package":"example.com/empty","Elapsed":0}
 `
+	testless = `{"Time":"2026-01-02T03:04:05Z","Action":"output","Package":"example.com/main","Output":"ok  \texample.com/main\t0.003s\n"}
+{"Time":"2026-01-02T03:04:05Z","Action":"pass","Package":"example.com/main","Elapsed":0.003}
+`
 	skipped = `{"Time":"2026-01-02T03:04:05Z","Action":"run","Package":"example.com/a","Test":"TestSkip"}
 {"Time":"2026-01-02T03:04:05Z","Action":"output","Package":"example.com/a","Test":"TestSkip","Output":"    x_test.go:9: needs root\n"}
 {"Time":"2026-01-02T03:04:05Z","Action":"skip","Package":"example.com/a","Test":"TestSkip","Elapsed":0}
@@ -43,6 +46,8 @@ func TestSummary(t *testing.T) {
 		{"skipped where all must run", "0 7", skipped + good, "1", false, "FAIL  stage"},
 		{"a test failed", "1 7", bad, "", false, "1 is not 2"},
 		{"not built", "1 7", good, "", false, "FAIL  stage"},
+		{"a TestMain that runs no test", "0 7", good + testless, "", false, "example.com/main passed without running a test"},
+		{"skipped, and 0 is no demand", "0 7", skipped + good, "0", true, "needs root"},
 		{"no test", "0 7", "", "", false, "0 tests passed"},
 		{"no stage", "", "", "", false, "no stage has run"},
 	} {
