@@ -16,7 +16,7 @@ type domains struct {
 
 func newDomains() domains { return domains{holds: map[uint32]int{}} }
 
-func (d *domains) hold(pd uint32) error {
+func (d *domains) acquire(pd uint32) error {
 	if _, ok := d.holds[pd]; !ok {
 		return fmt.Errorf("protection domain %d: %w", pd, verbs.ErrPD)
 	}
@@ -62,18 +62,18 @@ func (t *Table) FreePD(pd uint32) error {
 	return nil
 }
 
-// HoldPD keeps the domain from being freed until ReleasePD: for queue pairs, shared
+// AcquirePD keeps the domain from being freed until ReleasePD: for queue pairs, shared
 // receive queues and address handles.
-func (t *Table) HoldPD(pd uint32) error {
+func (t *Table) AcquirePD(pd uint32) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.domains.hold(pd); err != nil {
+	if err := t.domains.acquire(pd); err != nil {
 		return fmt.Errorf("mr: %w", err)
 	}
 	return nil
 }
 
-// ReleasePD undoes one HoldPD. It panics if there is none to undo.
+// ReleasePD undoes one AcquirePD. It panics if there is none to undo.
 func (t *Table) ReleasePD(pd uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

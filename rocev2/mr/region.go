@@ -102,7 +102,7 @@ func (t *Table) Register(s Spec) (*Region, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.domains.hold(s.PD); err != nil {
+	if err := t.domains.acquire(s.PD); err != nil {
 		return nil, fmt.Errorf("mr: register: %w", err)
 	}
 	slot, ok := t.keys.take()
@@ -154,7 +154,7 @@ func (r *Region) Reregister(s Spec) error {
 	t.mu.Lock()
 	err = r.removable()
 	if err == nil {
-		err = t.domains.hold(s.PD)
+		err = t.domains.acquire(s.PD)
 	}
 	if err != nil {
 		t.mu.Unlock()

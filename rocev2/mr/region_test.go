@@ -244,7 +244,7 @@ func TestDomains(t *testing.T) {
 	if other := table.AllocPD(); pd == 0 || other == pd {
 		t.Fatalf("domains %d and %d", pd, other)
 	}
-	if err := table.HoldPD(pd); err != nil {
+	if err := table.AcquirePD(pd); err != nil {
 		t.Fatal(err)
 	}
 	if err := table.FreePD(pd); !errors.Is(err, verbs.ErrBusy) {
@@ -261,7 +261,7 @@ func TestDomains(t *testing.T) {
 	if err := table.FreePD(pd); err != nil {
 		t.Error(err)
 	}
-	for what, err := range map[string]error{"free": table.FreePD(pd), "hold": table.HoldPD(pd)} {
+	for what, err := range map[string]error{"free": table.FreePD(pd), "hold": table.AcquirePD(pd)} {
 		if !errors.Is(err, verbs.ErrPD) {
 			t.Errorf("%s after free: %v", what, err)
 		}

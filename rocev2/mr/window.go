@@ -26,7 +26,7 @@ type Window struct {
 func (t *Table) AllocWindow(pd uint32) (*Window, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.domains.hold(pd); err != nil {
+	if err := t.domains.acquire(pd); err != nil {
 		return nil, fmt.Errorf("mr: allocate window: %w", err)
 	}
 	slot, ok := t.keys.take()

@@ -12,7 +12,7 @@ import (
 func newEngine(d *Device) (*engine, error) {
 	e := &engine{
 		dev: d, dataplane: d.dataplane, clock: newClock(), kick: newKicker(),
-		dests: map[netip.Addr]*dest{}, held: qp.NewHoldPool(heldPackets),
+		dests: map[netip.Addr]*dest{}, reorder: qp.NewReorderPool(reorderPackets),
 	}
 	e.posts.init()
 	e.config = d.dataplane.RuntimeConfig()
@@ -42,9 +42,9 @@ func newEngine(d *Device) (*engine, error) {
 	return e, nil
 }
 
-// heldPackets is how many packets behind gaps all queue pairs buffer together, of
+// reorderPackets is how many packets behind gaps all queue pairs buffer together, of
 // 4.25 KB each and only when needed.
-const heldPackets = 4096
+const reorderPackets = 4096
 
 func (e *engine) start() {
 	e.dev.started.Store(e)

@@ -26,7 +26,7 @@ func (p *PD) acquire() error {
 	if err := p.dev.alive(); err != nil {
 		return err
 	}
-	return p.dev.mem.HoldPD(p.num)
+	return p.dev.mem.AcquirePD(p.num)
 }
 
 // RegMR registers memory of this process, which must not be moved or freed until

@@ -61,11 +61,11 @@ func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more 
 			return sent, true
 		}
 		if p.src.WantsAck(int64(e.now), flow) {
-			x.q.AskAck()
+			x.q.RequestAckNext()
 		}
-		p.dest.flight.Pass(true)
+		p.dest.flight.BypassWindow(true)
 		has := x.q.NextData(e.now, o)
-		p.dest.flight.Pass(false)
+		p.dest.flight.BypassWindow(false)
 		if !has { // what it still has is sent without pre-credit
 			p.src.Skip(flow)
 			continue
@@ -91,7 +91,7 @@ func (c *credits) mayStart(e *engine, x *QP) bool {
 	}
 	may, ask := p.src.MayStart(int64(e.now), &x.credit.Flow, p.dest.flight.Used() > 0)
 	if ask {
-		x.q.AskAck()
+		x.q.RequestAckNext()
 	}
 	if !may {
 		c.waits = true
@@ -114,7 +114,7 @@ func (d *dest) aheadOfRate(e *engine) uint32 {
 // point and back only when nothing is outstanding, so none overtakes an earlier one in
 // switches that serve the other class first. In switches that share between the two it
 // may: only queue pairs with SACK are marked.
-func (c *credits) tclass(e *engine, x *QP, o *qp.Outbound, own uint8) uint8 {
+func (c *credits) tclass(e *engine, x *QP, o *qp.Outbound, requested uint8) uint8 {
 	f := x.credit
 	switch o.Opcode.Info().Operation {
 	case rocev2.OperationSend, rocev2.OperationWrite:
@@ -122,19 +122,19 @@ func (c *credits) tclass(e *engine, x *QP, o *qp.Outbound, own uint8) uint8 {
 		if p := o.Opcode.Info().Position; p == rocev2.PosFirst || p == rocev2.PosOnly {
 			f.served = 0
 		}
-		return own
+		return requested
 	default:
-		return own
+		return requested
 	}
 	large := f.Begun() && f.Class() == precredit.Large || f.sent >= uint64(c.bdp)
 	f.sent += uint64(o.PayloadLen)
 	if c.large == 0 || !x.selective || !large {
-		return own
+		return requested
 	}
 	f.sent = max(f.sent, uint64(c.bdp)) // it stays so
 	x.dest.largeAt = e.now
 	const ecn = 3
-	return c.large<<2 | own&ecn
+	return c.large<<2 | requested&ecn
 }
 
 // omitT1 reports whether a packet's delay does not show the queue that the destination's rate

@@ -45,7 +45,7 @@ func (e *engine) receive() (n int) {
 }
 
 // frame is stages 2 to 5 for one Ethernet frame. own: it comes from this engine.
-func (e *engine) frame(b []byte, m rxMeta, own bool) {
+func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 	p, ok := e.parse(b)
 	if !ok {
 		return
@@ -58,10 +58,10 @@ func (e *engine) frame(b []byte, m rxMeta, own bool) {
 	if x == nil {
 		return
 	}
-	if !own {
+	if !loopback {
 		e.note(x, &p, m)
 	}
-	if x.hooks == nil || own {
+	if x.hooks == nil || loopback {
 		e.deliver(x, &p)
 		return
 	}

@@ -14,13 +14,13 @@ func (x *QP) SendLimit() (why qp.SendLimit, err error) {
 	return why, err
 }
 
-// sendLimit tries the queue pair's own limits first: the others do not matter to one that has
+// sendLimit tries the queue pair's limit limits first: the others do not matter to one that has
 // nothing to send. The rest are in the order in which serve meets them.
 func (e *engine) sendLimit(x *QP) qp.SendLimit {
-	own := x.q.SendLimit(e.now)
+	limit := x.q.SendLimit(e.now)
 	switch d := x.nextDest(); {
-	case own != qp.NotLimited || d == nil:
-		return own
+	case limit != qp.NotLimited || d == nil:
+		return limit
 	case x.hooks != nil && !x.drr.Queued() && !x.dirty: // mayStart returned false; flushDirty enqueues a dirty one
 		return qp.LimitFirstFlight
 	case d.paceBlocked != 0:
@@ -28,7 +28,7 @@ func (e *engine) sendLimit(x *QP) qp.SendLimit {
 	case !e.hasFrame(x):
 		return qp.LimitSocket
 	}
-	return own
+	return limit
 }
 
 // destLimit returns the limit of the queue pair that is in service at a destination, else of

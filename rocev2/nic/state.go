@@ -71,7 +71,7 @@ type engine struct {
 
 	count   engineCounters
 	qpCount qp.Counters
-	held    *qp.HoldPool
+	reorder *qp.ReorderPool
 
 	failed error       // why the loop is to end
 	stop   atomic.Bool // Close has been called

@@ -30,12 +30,12 @@ const (
 // flushDirty sends the ACKs and NAKs of queue pairs that something happened to since it last
 // ran, shows applications what completed, and queues those that may have data.
 func (e *engine) flushDirty() {
-	stuck, n := 0, len(e.dirty)
+	remaining, n := 0, len(e.dirty)
 	for _, x := range e.dirty[:n] {
 		if !x.dead && !e.flushAnswers(x) {
 			// The rest waits for the next iteration.
-			e.dirty[stuck] = x
-			stuck++
+			e.dirty[remaining] = x
+			remaining++
 			e.txFramesExhausted = true
 			x.publish()
 			continue
@@ -54,7 +54,7 @@ func (e *engine) flushDirty() {
 		}
 		e.enqueue(x)
 	}
-	e.dirty = append(e.dirty[:stuck], e.dirty[n:]...)
+	e.dirty = append(e.dirty[:remaining], e.dirty[n:]...)
 	e.publishCompletions()
 }
 
@@ -150,7 +150,7 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 // dispatch sends a packet of the queue pair in service at a destination.
 func (e *engine) dispatch(d *dest, x *QP, o *qp.Outbound) {
 	if !o.AckReq && d.lastOfQuantum(etherLen+o.Len(o.PayloadLen)) {
-		x.q.AskNow(e.now, o) // no other packet asks for it before its next service
+		x.q.RequestAck(e.now, o) // no other packet asks for it before its next service
 	}
 	size, to := e.send(x, o, false)
 	to.consumeTokens(e, size)

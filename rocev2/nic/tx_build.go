@@ -74,9 +74,9 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 }
 
 // stampFor returns where to build the option, or nil: the packet gets none.
-func (e *engine) stampFor(d *dest, own bool, plain, mtu int) *rocev2.Stamp {
+func (e *engine) stampFor(d *dest, loopback bool, plain, mtu int) *rocev2.Stamp {
 	switch {
-	case own || !d.stamps:
+	case loopback || !d.stamps:
 		return nil
 	case plain+rocev2.StampLen > mtu:
 		e.count.txTooBig++

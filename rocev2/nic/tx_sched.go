@@ -45,7 +45,7 @@ func (e *engine) enqueueDest(d *dest) {
 func (d *dest) dequeue() {
 	x := d.drr.First()
 	d.drr.Dequeue()
-	x.q.EndTurn()
+	x.q.EndService()
 	if d.drr.Empty() {
 		d.pacer.Idle()
 	}
@@ -86,7 +86,7 @@ func (e *engine) dequeueIdle(d *dest, x *QP) {
 // for longest, if there is room for it now. Whatever makes room calls it, and whatever ends
 // a burst.
 func (e *engine) enqueueUnblocked(d *dest) {
-	if q := d.flight.Turn(); q != nil {
+	if q := d.flight.ServeNext(); q != nil {
 		e.enqueue(e.qps.Lookup(q.QPN()))
 	}
 }
@@ -106,6 +106,6 @@ func (e *engine) chargeDeficit(d *dest, x *QP, n int) {
 	}
 	if d.drr.Charge(int32(n)) <= 0 && d.contended() {
 		d.drr.Rotate(x.quantum())
-		x.q.EndTurn()
+		x.q.EndService()
 	}
 }

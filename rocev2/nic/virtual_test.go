@@ -59,7 +59,7 @@ const loopbackSize = 1 << 20
 func newLoopback(t testing.TB, seed uint64) *loopback {
 	t.Helper()
 	d := &Device{events: make(chan verbs.Event, eventBacklog), done: make(chan struct{})}
-	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, senders: []*sock{{}}, held: qp.NewHoldPool(heldPackets)}
+	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, senders: []*sock{{}}, reorder: qp.NewReorderPool(reorderPackets)}
 	e.config = RuntimeConfig{Paced: true, Burst: 4e6}
 	e.loopback.maxFrame = 4096 + 256
 	e.posts.init()
@@ -90,7 +90,7 @@ func (l *loopback) connect(typ verbs.QPType, pmtu rocev2.PMTU, depth int) *QP {
 		x := &QP{dev: l.e.dev, typ: typ, pd: l.pd, send: l.cq, recv: l.cq}
 		x.timer.Owner = x
 		err := l.e.addQP(x, qp.Config{
-			Type: typ, PD: l.pd.num, Memory: l.e.dev.mem, SendCQ: l.cq, RecvCQ: l.cq, Count: &l.e.qpCount, Held: l.e.held,
+			Type: typ, PD: l.pd.num, Memory: l.e.dev.mem, SendCQ: l.cq, RecvCQ: l.cq, Count: &l.e.qpCount, Reorder: l.e.reorder,
 			MaxSend: depth, MaxRecv: depth, MaxSendSGE: 1, MaxRecvSGE: 1, AckPackets: ackPackets,
 		})
 		if err != nil {

@@ -37,7 +37,7 @@
 //	rsp_refuse                                 NAKs and what they end
 //
 // A queue pair belongs to one thread of its engine. No method may run concurrently with a
-// method of the same queue pair, or of one that shares its SRQ, Flight, HoldPool or Counters.
+// method of the same queue pair, or of one that shares its SRQ, Flight, ReorderPool or Counters.
 //
 // Clause numbers are those of the InfiniBand Architecture Specification, volume 1. Comments
 // name the places where Linux rxe behaves differently.

@@ -37,10 +37,10 @@ type Config struct {
 
 	MaxRecv, MaxRecvSGE int // see MaxSend
 
-	RecvCQ CompletionQueue
-	SRQ    *SRQ                  // or nil
-	Held   *HoldPool             // for out-of-order packets; nil: a pool of its own, when needed
-	Notify func(verbs.EventType) // or nil; called in the engine's thread
+	RecvCQ  CompletionQueue
+	SRQ     *SRQ                  // or nil
+	Reorder *ReorderPool          // for out-of-order packets; nil: a pool of its own, when needed
+	Notify  func(verbs.EventType) // or nil; called in the engine's thread
 }
 
 // QP is one queue pair. With thousands of active queue pairs none stays in the CPU caches.
@@ -131,7 +131,7 @@ func (q *QP) NextAck(now Time, out *Outbound) bool { return q.rsp.nextAck(now, o
 
 // NextData writes the next packet of data to out: a request or a READ response, by turns.
 // It returns false if no packet may be sent now; SendLimit returns why. Receive, Expire,
-// PostSend, Modify and Flight.Turn may change that.
+// PostSend, Modify and Flight.ServeNext may change that.
 func (q *QP) NextData(now Time, out *Outbound) bool {
 	if q.rsp.readFirst {
 		q.rsp.readFirst = false
@@ -149,12 +149,12 @@ func (q *QP) nextRequest(now Time, out *Outbound) bool {
 	return true
 }
 
-// AskAck sets AckReq in the next new packet of a SEND or WRITE and arms the ACK timer.
-func (q *QP) AskAck() { q.req.requestAckNext() }
+// RequestAckNext sets AckReq in the next new packet of a SEND or WRITE and arms the ACK timer.
+func (q *QP) RequestAckNext() { q.req.requestAckNext() }
 
-// AskNow sets AckReq in the packet that NextData has just written, if it belongs to a SEND
+// RequestAck sets AckReq in the packet that NextData has just written, if it belongs to a SEND
 // or WRITE. The engine uses it if it will not call NextData again soon.
-func (q *QP) AskNow(now Time, out *Outbound) {
+func (q *QP) RequestAck(now Time, out *Outbound) {
 	if q.cfg.Type == verbs.RC && out.fill == filler(&q.req) && !out.AckReq {
 		q.req.requestAckNow(now, out)
 	}

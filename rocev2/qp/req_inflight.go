@@ -25,9 +25,9 @@ const frameOverhead = 14 + 20 + 8 + 12 + 4
 // engine's thread.
 //
 // A queue pair whose next packet finds no room enters a FIFO queue. So does one that finds
-// other queue pairs queued. Turn removes the head of the queue as soon as there is room for
+// other queue pairs queued. ServeNext removes the head of the queue as soon as there is room for
 // its packet: from then on it is served. No other queue pair may send new packets while the
-// queue is not empty. Service ends with the burst that the engine allows (EndTurn). If
+// queue is not empty. Service ends with the burst that the engine allows (EndService). If
 // there is no room left before, the queue pair becomes the head again. So no queue pair
 // overtakes another, and no room stays unused while a queue pair needs it.
 type Flight struct {
@@ -58,9 +58,9 @@ func (f *Flight) Waiting() bool { return f.queueHead != nil }
 // Head returns the first queue pair that is queued, or nil.
 func (f *Flight) Head() *QP { return f.queueHead }
 
-// Turn starts the service of the queue's head if no queue pair is being served and there
+// ServeNext starts the service of the queue's head if no queue pair is being served and there
 // is room. It returns the queue pair whose NextData the engine must call, or nil.
-func (f *Flight) Turn() *QP {
+func (f *Flight) ServeNext() *QP {
 	q := f.queueHead
 	if q == nil || f.serving != nil || f.room(q.wantPackets, q.wantSize) == 0 {
 		return nil
@@ -70,12 +70,12 @@ func (f *Flight) Turn() *QP {
 	return q
 }
 
-// HasTurn reports whether the queue pair is being served.
-func (q *QP) HasTurn() bool { return q.flight != nil && q.flight.serving == q }
+// InService reports whether the queue pair is being served.
+func (q *QP) InService() bool { return q.flight != nil && q.flight.serving == q }
 
-// EndTurn ends the service of the queue pair, if it is being served.
-func (q *QP) EndTurn() {
-	if q.HasTurn() {
+// EndService ends the service of the queue pair, if it is being served.
+func (q *QP) EndService() {
+	if q.InService() {
 		q.flight.serving = nil
 	}
 }
@@ -84,7 +84,7 @@ func (q *QP) EndTurn() {
 func (q *QP) SetFlight(f *Flight) {
 	if old := q.flight; old != nil {
 		q.setInflight(0)
-		q.EndTurn()
+		q.EndService()
 		old.remove(q)
 	}
 	q.flight = f

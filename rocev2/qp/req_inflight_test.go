@@ -41,7 +41,7 @@ func (c *sharedDest) check(t *testing.T) {
 		if q.queued {
 			waiting++
 		}
-		if q.HasTurn() {
+		if q.InService() {
 			turns++
 		}
 	}
@@ -62,28 +62,28 @@ func (c *sharedDest) check(t *testing.T) {
 // step lets a pair send as the engine would: the queue's head is served when there is room,
 // for one step.
 func (c *sharedDest) step(p *pair) {
-	c.flight.Turn()
+	c.flight.ServeNext()
 	p.step()
-	p.side[0].q.EndTurn()
+	p.side[0].q.EndService()
 }
 
 // stepAll advances all pairs to the next event of any of them. Each may send when it has
-// the turn, in random order. It returns false if there is no event.
+// been served, in random order. It returns false if there is no event.
 func (c *sharedDest) stepAll(r *rand.Rand) bool {
 	next := Time(0)
-	turn := c.flight.Turn()
+	served := c.flight.ServeNext()
 	for _, i := range r.Perm(len(c.pairs)) {
 		p := c.pairs[i]
 		if at := p.sendBoth(); at != 0 && (next == 0 || at < next) {
 			next = at
 		}
-		if turn == p.side[0].q {
-			turn.EndTurn()
-			turn = c.flight.Turn()
+		if served == p.side[0].q {
+			served.EndService()
+			served = c.flight.ServeNext()
 		}
 	}
-	if turn != nil {
-		turn.EndTurn()
+	if served != nil {
+		served.EndService()
 		next = c.pairs[0].now + 1
 	}
 	for _, p := range c.pairs {

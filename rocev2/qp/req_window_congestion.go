@@ -22,9 +22,9 @@ func (f *Flight) Window() uint64 { return f.window }
 // Bytes returns the bytes in flight: frames of SEND and WRITE without a response.
 func (f *Flight) Bytes() uint64 { return f.bytes }
 
-// Pass exempts the next packets of NextData from the window and the queue, because they
+// BypassWindow exempts the next packets of NextData from the window and the queue, because they
 // have pre-credit. They count as in flight, and the limit in packets applies.
-func (f *Flight) Pass(on bool) { f.bypassWindow = on }
+func (f *Flight) BypassWindow(on bool) { f.bypassWindow = on }
 
 // Open reports whether the window has room for a packet.
 func (f *Flight) Open() bool { return f.window == 0 || f.bytes < f.window || f.bytes == 0 }

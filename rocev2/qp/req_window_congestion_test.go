@@ -70,7 +70,7 @@ func TestCongestionWindowChanges(t *testing.T) {
 	p.post(&verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: dataBase, RKey: dataKey, SGL: []verbs.SGE{{Addr: dataBase, Len: 1 << 20, LKey: dataKey}}})
 	fill := func(window uint64) (packets int) {
 		c.flight.SetWindow(window)
-		c.flight.Turn()
+		c.flight.ServeNext()
 		for p.side[0].q.NextData(p.now, &p.out) {
 			packets++
 		}
@@ -91,7 +91,7 @@ func TestCongestionWindowChanges(t *testing.T) {
 	// Packets with another permission bypass the window, and are counted.
 	p.side[0].q.req.window.size = maxWindow
 	c.flight.SetWindow(1)
-	c.flight.Pass(true)
+	c.flight.BypassWindow(true)
 	before := c.flight.Bytes()
 	if !p.side[0].q.NextData(p.now, &p.out) || c.flight.Bytes() != before+full {
 		t.Errorf("past the window: %d bytes, then %d", before, c.flight.Bytes())
@@ -203,33 +203,33 @@ func TestCongestionWindowTurns(t *testing.T) {
 	}
 	greedy, other := c.pairs[0], c.pairs[1]
 	more := func(p *pair) bool { return p.side[0].q.NextData(p.now, &p.out) }
-	turn := func(p *pair) bool { return c.flight.Turn() == p.side[0].q }
+	next := func(p *pair) bool { return c.flight.ServeNext() == p.side[0].q }
 	for range 10 {
 		more(greedy)
 	}
 	if more(other) {
 		t.Fatal("there was room")
 	}
-	if turn(other) {
-		t.Fatal("the turn to nobody's use: there is no room")
+	if next(other) {
+		t.Fatal("a queue pair is served without room")
 	}
 	greedy.side[0].q.req.onAcked(0, 2)
 	if more(greedy) {
 		t.Error("the greedy one goes on although the other waits")
 	}
-	if !turn(other) || more(greedy) || !more(other) {
+	if !next(other) || more(greedy) || !more(other) {
 		t.Error("the other one does not get the room")
 	}
-	other.side[0].q.EndTurn()
-	if !turn(greedy) || !more(greedy) {
+	other.side[0].q.EndService()
+	if !next(greedy) || !more(greedy) {
 		t.Error("what the other one leaves is not for who waits behind it")
 	}
 	// A queue pair that is being served and finds no room becomes the head again.
-	if more(other) || more(greedy) || greedy.side[0].q.HasTurn() {
+	if more(other) || more(greedy) || greedy.side[0].q.InService() {
 		t.Error("there was room")
 	}
 	greedy.side[0].q.req.onAcked(0, 3)
-	if !turn(greedy) {
-		t.Error("who had the turn is not the first in line")
+	if !next(greedy) {
+		t.Error("the one that was served is not the head of the queue")
 	}
 }

@@ -18,9 +18,6 @@ const (
 	// costs little: go-back-N sends the packets after the loss again.
 	initialWindow = 64
 
-	// The reorder window of a softroce responder.
-	sackWindow = 128
-
 	minWindowAfterNAK = 4 // after a reported loss
 	minWindow         = 1 // after silence
 

@@ -70,17 +70,17 @@ type fuzzRun struct {
 	memory  *fuzzMemory
 	posted  uint64
 	done    uint64
-	pool    *HoldPool
+	pool    *ReorderPool
 	seenErr bool
 }
 
 func newFuzzRun(t *testing.T, kind int) *fuzzRun {
-	r := &fuzzRun{pool: NewHoldPool(32)}
+	r := &fuzzRun{pool: NewReorderPool(32)}
 	typ := []verbs.QPType{verbs.RC, verbs.RC, verbs.UC, verbs.UD}[kind]
 	r.memory = &fuzzMemory{t: t, mayGo: map[uint32][]bool{}}
 	r.target = newTarget(t, typ, func(c *Config, a *verbs.Attr) {
 		r.memory.testMemory = c.Memory.(*testMemory)
-		c.Memory, c.Held = r.memory, r.pool
+		c.Memory, c.Reorder = r.memory, r.pool
 		a.Selective = kind == 1
 	})
 	r.memory.add(0x300, 0x7000, 256, verbs.AccessRemoteRead) // read only
@@ -279,7 +279,7 @@ func (r *fuzzRun) check() {
 				continue
 			}
 			kept++
-			if d := rsp.reorder.psn[i].Diff(rsp.expected); d <= 0 || d >= reorderWindow {
+			if d := rsp.reorder.psn[i].Diff(rsp.expected); d <= 0 || d >= sackWindow {
 				t.Fatalf("a packet %d ahead is kept", d)
 			}
 		}

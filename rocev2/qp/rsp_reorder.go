@@ -8,28 +8,27 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // buffered and executed in order once the gap is filled. A SACK reports them to the
 // requester (rsp_sack.go), which sends only missing packets again. IBTA has no such thing.
 
-// reorderWindow is how far after the expected PSN packets are buffered: the bitmap of a
-// SACK.
-const reorderWindow = 128
+// sackWindow is how far after the expected PSN packets are buffered: the bitmap of a SACK.
+const sackWindow = 128
 
 // bufferBytes is the size of a pool's buffer: an IP datagram with 4096 bytes of payload
 // and the longest headers that fit with it.
 const bufferBytes = 4096 + 256
 
-// HoldPool is the memory for out-of-order packets. Queue pairs of one thread share one,
+// ReorderPool is the memory for out-of-order packets. Queue pairs of one thread share one,
 // which bounds the memory: a packet that finds no buffer is dropped and sent again.
 // Buffers are allocated at first use.
-type HoldPool struct {
+type ReorderPool struct {
 	buffers   [][]byte
 	free      []*reorderBuffer
 	allowed   int // buffers that may still be allocated
 	allocated int
 }
 
-// NewHoldPool makes a pool for this many packets, of 4.25 KB each.
-func NewHoldPool(packets int) *HoldPool { return &HoldPool{allowed: packets} }
+// NewReorderPool makes a pool for this many packets, of 4.25 KB each.
+func NewReorderPool(packets int) *ReorderPool { return &ReorderPool{allowed: packets} }
 
-func (h *HoldPool) buffer() []byte {
+func (h *ReorderPool) buffer() []byte {
 	if n := len(h.buffers); n != 0 {
 		b := h.buffers[n-1]
 		h.buffers = h.buffers[:n-1]
@@ -43,12 +42,12 @@ func (h *HoldPool) buffer() []byte {
 	return make([]byte, 0, bufferBytes)
 }
 
-// Lent returns the number of packets buffered now.
-func (h *HoldPool) Lent() int { return h.allocated - len(h.buffers) }
+// InUse returns the number of packets buffered now.
+func (h *ReorderPool) InUse() int { return h.allocated - len(h.buffers) }
 
-func (h *HoldPool) put(b []byte) { h.buffers = append(h.buffers, b[:0]) }
+func (h *ReorderPool) put(b []byte) { h.buffers = append(h.buffers, b[:0]) }
 
-func (h *HoldPool) newReorderBuffer() *reorderBuffer {
+func (h *ReorderPool) newReorderBuffer() *reorderBuffer {
 	if n := len(h.free); n != 0 {
 		x := h.free[n-1]
 		h.free = h.free[:n-1]
@@ -60,15 +59,15 @@ func (h *HoldPool) newReorderBuffer() *reorderBuffer {
 // reorderBuffer holds the out-of-order packets of one queue pair, by the low bits of the
 // PSN. A queue pair has one only while packets are buffered: n is never 0 between calls.
 type reorderBuffer struct {
-	slot      [reorderWindow][]byte // IP datagrams
-	psn       [reorderWindow]rocev2.PSN
+	slot      [sackWindow][]byte // IP datagrams
+	psn       [sackWindow]rocev2.PSN
 	n         int
 	sinceSACK int // packets since the last SACK
 }
 
 // has reports whether the packet with this PSN is buffered.
 func (h *reorderBuffer) has(psn rocev2.PSN) bool {
-	i := psn % reorderWindow
+	i := psn % sackWindow
 	return h.slot[i] != nil && h.psn[i] == psn
 }
 
@@ -91,13 +90,13 @@ func (r *responder) buffer(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 
 func (r *responder) store(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 	data := p.Datagram()
-	if ahead >= reorderWindow || len(data) > bufferBytes || r.reorder != nil && r.reorder.has(psn) {
+	if ahead >= sackWindow || len(data) > bufferBytes || r.reorder != nil && r.reorder.has(psn) {
 		return false
 	}
-	pool := r.q.cfg.Held
+	pool := r.q.cfg.Reorder
 	if pool == nil {
-		pool = NewHoldPool(reorderWindow)
-		r.q.cfg.Held = pool
+		pool = NewReorderPool(sackWindow)
+		r.q.cfg.Reorder = pool
 	}
 	b := pool.buffer()
 	if b == nil {
@@ -107,7 +106,7 @@ func (r *responder) store(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 		r.reorder = pool.newReorderBuffer()
 	}
 	h := r.reorder
-	i := psn % reorderWindow
+	i := psn % sackWindow
 	h.slot[i], h.psn[i] = append(b, data...), psn
 	h.n++
 	return true
@@ -118,7 +117,7 @@ func (h *reorderBuffer) take(psn rocev2.PSN) []byte {
 	if !h.has(psn) {
 		return nil
 	}
-	i := psn % reorderWindow
+	i := psn % sackWindow
 	b := h.slot[i]
 	h.slot[i] = nil
 	h.n--
@@ -138,7 +137,7 @@ func (r *responder) deliverBuffered(now Time) {
 		if p, err := rocev2.ParseIP(b); err == nil {
 			r.deliver(now, &p)
 		}
-		r.q.cfg.Held.put(b)
+		r.q.cfg.Reorder.put(b)
 		if r.expected == was { // rejected
 			break
 		}
@@ -147,7 +146,7 @@ func (r *responder) deliverBuffered(now Time) {
 	if h == nil {
 		return
 	}
-	h.dropBefore(r.expected, r.q.cfg.Held)
+	h.dropBefore(r.expected, r.q.cfg.Reorder)
 	if h.n == 0 {
 		r.dropBuffered()
 	} else if found {
@@ -157,7 +156,7 @@ func (r *responder) deliverBuffered(now Time) {
 
 // dropBefore drops packets with PSNs of a READ's responses, which no correct requester
 // sends.
-func (h *reorderBuffer) dropBefore(psn rocev2.PSN, pool *HoldPool) {
+func (h *reorderBuffer) dropBefore(psn rocev2.PSN, pool *ReorderPool) {
 	for i, b := range h.slot {
 		if b != nil && h.psn[i].Before(psn) {
 			h.slot[i] = nil
@@ -173,7 +172,7 @@ func (r *responder) dropBuffered() {
 	if h == nil {
 		return
 	}
-	pool := r.q.cfg.Held
+	pool := r.q.cfg.Reorder
 	for _, b := range h.slot {
 		if b != nil {
 			pool.put(b)

@@ -17,7 +17,7 @@ func (x *target) sackBits() (cumulative rocev2.PSN, reported []int) {
 		x.t.Fatalf("the last packet is no SACK: %v", err)
 	}
 	cumulative = p.BTH().PSN()
-	for i := range reorderWindow {
+	for i := range sackWindow {
 		if p.SACK().Has(i) {
 			reported = append(reported, cumulative.Add(i+1).Diff(firstPSN))
 		}
@@ -105,9 +105,9 @@ func TestReorderWindow(t *testing.T) {
 
 // A pool without buffers: a packet that finds none is dropped and sent again.
 func TestHoldPoolIsTheBound(t *testing.T) {
-	pool := NewHoldPool(2)
-	x := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Held = pool })
-	y := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Held = pool })
+	pool := NewReorderPool(2)
+	x := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Reorder = pool })
+	y := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Reorder = pool })
 	x.put(1, false)
 	x.put(2, false)
 	x.put(3, true)
@@ -172,16 +172,16 @@ func TestReorderRead(t *testing.T) {
 	}
 	x.put(4, true)
 	x.wantOut(ackOf(5, 5))
-	if x.q.rsp.reorder != nil || len(x.q.cfg.Held.buffers) != 4 {
-		t.Errorf("%d buffers back, want 4", len(x.q.cfg.Held.buffers))
+	if x.q.rsp.reorder != nil || len(x.q.cfg.Reorder.buffers) != 4 {
+		t.Errorf("%d buffers back, want 4", len(x.q.cfg.Reorder.buffers))
 	}
 }
 
 // Buffers return to the pool when the connection ends.
 func TestReorderEnds(t *testing.T) {
 	for _, end := range []verbs.State{verbs.StateErr, verbs.StateReset} {
-		pool := NewHoldPool(8)
-		x := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Held = pool })
+		pool := NewReorderPool(8)
+		x := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Reorder = pool })
 		x.put(1, false)
 		x.put(2, false)
 		if err := x.q.Modify(verbs.Attr{State: end}, verbs.MaskState); err != nil {
@@ -201,8 +201,8 @@ func TestReorderEnds(t *testing.T) {
 	y.wantOut(ackOf(0, 1))
 
 	// And when a buffered packet ends it.
-	pool := NewHoldPool(8)
-	x := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Held = pool })
+	pool := NewReorderPool(8)
+	x := newTarget(t, verbs.RC, selective, func(c *Config, _ *verbs.Attr) { c.Reorder = pool })
 	bad := write(wo, 0, 4, 4)
 	bad.PSN = psn(1)
 	x.in(bad)

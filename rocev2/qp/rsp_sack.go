@@ -11,7 +11,7 @@ const sackEvery = 4
 // rules for the order of ACKs and READ responses apply to it too.
 func (r *responder) sack(out *Outbound, upTo rocev2.PSN) {
 	var hi, lo uint64
-	for i := 1; i < reorderWindow; i++ {
+	for i := 1; i < sackWindow; i++ {
 		if !r.reorder.has(r.expected.Add(i)) {
 			continue
 		}

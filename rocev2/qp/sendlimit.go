@@ -35,7 +35,7 @@ type SendLimit uint8
 //	LimitCredits           MSN of the last ACK + credits  peer            an ACK with credits
 //	LimitInflight          Flight's limit, packets        destination     ACKs, responses
 //	LimitCongestionWindow  Flight.SetWindow, bytes        policy          ACKs, a larger window
-//	LimitTurn              other queue pairs are before   destination     Flight.Turn
+//	LimitDestQueue              other queue pairs are before   destination     Flight.ServeNext
 //	LimitFirstFlight       large flow without pre-credit  engine          an ACK of the destination
 //	LimitPacer             rate of the destination, bit/s policy          time, a larger rate
 //	LimitSocket            TX frames of the AF_XDP socket engine          frames that the kernel gives back
@@ -57,7 +57,7 @@ const (
 	LimitCredits
 	LimitInflight
 	LimitCongestionWindow
-	LimitTurn
+	LimitDestQueue
 	LimitFirstFlight
 	LimitPacer
 	LimitSocket
@@ -66,7 +66,7 @@ const (
 var sendLimitNames = [...]string{
 	"not limited", "state", "no work", "RNR wait", "draining", "fence", "MaxRdAtomic", "local invalidate",
 	"loss window", "RNR slow start", "SACK window", "READ window", "PSN range", "halted", "credits",
-	"in-flight limit", "congestion window", "turn", "first flight", "pacer", "socket",
+	"in-flight limit", "congestion window", "destination queue", "first flight", "pacer", "socket",
 }
 
 func (l SendLimit) String() string {
@@ -268,7 +268,7 @@ func (q *QP) inflightLimit(n, size uint32) SendLimit {
 		}
 		return LimitInflight
 	case !f.mayServe(q):
-		return LimitTurn
+		return LimitDestQueue
 	}
 	return NotLimited
 }

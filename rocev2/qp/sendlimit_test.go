@@ -104,21 +104,21 @@ func TestSendLimit(t *testing.T) {
 			x.sends(9)
 		}, func(x *source) { x.aeth(1, rocev2.SyndromeACK(4), 2) }},
 		{LimitInflight, func(x *source) { shared(x).packets = maxInflight; x.post(verbs.OpWrite, 1, 0) },
-			func(x *source) { x.q.flight.packets = 0; x.q.flight.Turn() }},
+			func(x *source) { x.q.flight.packets = 0; x.q.flight.ServeNext() }},
 		{LimitInflight, func(x *source) { shared(x).packets = maxInflight; x.post(verbs.OpRead, 1, 0) },
-			func(x *source) { x.q.flight.packets = 0; x.q.flight.Turn() }},
+			func(x *source) { x.q.flight.packets = 0; x.q.flight.ServeNext() }},
 		{LimitCongestionWindow, func(x *source) {
 			shared(x).SetWindow(100)
 			x.post(verbs.OpWrite, 512, 0)
 			x.sends(9)
-		}, func(x *source) { x.q.flight.SetWindow(0); x.q.flight.Turn() }},
-		{LimitTurn, func(x *source) {
+		}, func(x *source) { x.q.flight.SetWindow(0); x.q.flight.ServeNext() }},
+		{LimitDestQueue, func(x *source) {
 			f := shared(x)
 			other := newSource(t, verbs.RC)
 			other.q.SetFlight(f)
 			f.enqueue(other.q, 1, 1)
 			x.post(verbs.OpWrite, 1, 0)
-		}, func(x *source) { x.q.flight.Turn().EndTurn(); x.q.flight.Turn() }},
+		}, func(x *source) { x.q.flight.ServeNext().EndService(); x.q.flight.ServeNext() }},
 	}
 	reached := map[SendLimit]bool{NotLimited: true}
 	for _, c := range cases {

@@ -41,8 +41,8 @@ func NewEndpoint(n *Node, qpn, pd uint32, s *Settings, recv *Supply) *Endpoint {
 	cfg := qp.Config{
 		QPN: qpn, Type: s.Type, PD: pd, Memory: n.Mem,
 		SendCQ: sendQueue{e}, RecvCQ: recvQueue{e}, Count: &n.Count,
-		Notify: func(ev verbs.EventType) { e.Events = append(e.Events, ev) },
-		Held:   n.hold(s.Hold), MaxSend: s.MaxSend, MaxRecv: s.Receives, MaxSendSGE: maxSGE, MaxRecvSGE: maxSGE, MaxInline: maxInline,
+		Notify:  func(ev verbs.EventType) { e.Events = append(e.Events, ev) },
+		Reorder: n.hold(s.Hold), MaxSend: s.MaxSend, MaxRecv: s.Receives, MaxSendSGE: maxSGE, MaxRecvSGE: maxSGE, MaxInline: maxInline,
 		AckPackets: s.AckPackets,
 	}
 	if recv != nil {
@@ -62,11 +62,11 @@ func NewEndpoint(n *Node, qpn, pd uint32, s *Settings, recv *Supply) *Endpoint {
 }
 
 // hold is the node's pool, made when first asked for.
-func (n *Node) hold(packets int) *qp.HoldPool {
-	if n.held == nil {
-		n.held = qp.NewHoldPool(packets)
+func (n *Node) hold(packets int) *qp.ReorderPool {
+	if n.reorder == nil {
+		n.reorder = qp.NewReorderPool(packets)
 	}
-	return n.held
+	return n.reorder
 }
 
 func (n *Node) work() {

@@ -45,7 +45,7 @@ type Node struct {
 	serving   bool
 
 	completions int
-	held        *qp.HoldPool
+	reorder     *qp.ReorderPool
 }
 
 type attached struct {
@@ -265,8 +265,8 @@ func (n *Node) Quiet() string {
 			return n.Name + " has data left: " + n.out.Opcode.String()
 		}
 	}
-	if n.held != nil && n.held.Lent() != 0 {
-		return fmt.Sprintf("%s keeps %d packets", n.Name, n.held.Lent())
+	if n.reorder != nil && n.reorder.InUse() != 0 {
+		return fmt.Sprintf("%s keeps %d packets", n.Name, n.reorder.InUse())
 	}
 	return ""
 }

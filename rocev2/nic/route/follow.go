@@ -64,7 +64,7 @@ func (t *Table) neighbourNews(body []byte, removed bool) {
 		return
 	}
 	now := time.Now()
-	if h.hear(n, now) {
+	if h.onNeighbour(n, now) {
 		t.ask(h, now) // looks first: the message may be old
 		return
 	}

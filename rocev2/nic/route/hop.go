@@ -53,9 +53,9 @@ func newHop(addr netip.Addr, ifName string, timeout time.Duration, now time.Time
 	return h
 }
 
-// hear takes in what the kernel says. If it returns true the kernel should be told
-// to use the entry, and tell be called.
-func (h *hop) hear(n neighbour, now time.Time) (use bool) {
+// onNeighbour takes the state of the kernel's entry. If it returns true the kernel should be told
+// to use the entry, and onUsed be called.
+func (h *hop) onNeighbour(n neighbour, now time.Time) (use bool) {
 	switch {
 	case n.state&usable != 0:
 		h.mac, h.err = n.mac, nil
@@ -81,8 +81,8 @@ func (h *hop) hear(n neighbour, now time.Time) (use bool) {
 	return true
 }
 
-// tell notes that the kernel was told to use the entry, with this result.
-func (h *hop) tell(now time.Time, err error) {
+// onUsed notes that the kernel was told to use the entry, with this result.
+func (h *hop) onUsed(now time.Time, err error) {
 	h.told = now
 	if h.err == nil { // only to be confirmed, or its entry was removed: the MAC stays in use
 		h.asking = err == nil

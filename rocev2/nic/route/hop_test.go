@@ -25,17 +25,17 @@ func newHopScript(t *testing.T) *hopScript {
 	return &hopScript{t: t, h: newHop(netip.MustParseAddr("10.0.0.2"), "eth0", 5*time.Second, start), start: start, now: start}
 }
 
-// hear tells the hop what the kernel says and checks what comes of it: whether it
+// onNeighbour tells the hop what the kernel says and checks what comes of it: whether it
 // wants the entry used, its error, and when it is due (seconds from now, -1: never).
-func (s *hopScript) hear(what string, state int, mac byte, use bool, err error, due float64) {
+func (s *hopScript) onNeighbour(what string, state int, mac byte, use bool, err error, due float64) {
 	s.t.Helper()
 	n := neighbour{state: state, mac: [6]byte{2, 0, 0, 0, 0, mac}}
-	got := s.h.hear(n, s.now)
+	got := s.h.onNeighbour(n, s.now)
 	if got != use {
 		s.t.Errorf("%s: use %v, want %v", what, got, use)
 	}
 	if got {
-		s.h.tell(s.now, nil)
+		s.h.onUsed(s.now, nil)
 	}
 	if !errors.Is(s.h.err, err) || (err == nil) != (s.h.err == nil) {
 		s.t.Errorf("%s: error %v, want %v", what, s.h.err, err)
@@ -61,77 +61,77 @@ func (s *hopScript) pass(d time.Duration) {
 
 func TestHopResolves(t *testing.T) {
 	s := newHopScript(t)
-	s.hear("no entry", 0, 0, true, ErrPending, 1)
-	s.hear("incomplete", netlink.NUD_INCOMPLETE, 0, false, ErrPending, 1)
+	s.onNeighbour("no entry", 0, 0, true, ErrPending, 1)
+	s.onNeighbour("incomplete", netlink.NUD_INCOMPLETE, 0, false, ErrPending, 1)
 	s.pass(20 * time.Millisecond)
-	s.hear("answer", netlink.NUD_REACHABLE, 7, false, nil, -1)
+	s.onNeighbour("answer", netlink.NUD_REACHABLE, 7, false, nil, -1)
 	s.pass(30 * time.Second)
-	s.hear("stale", netlink.NUD_STALE, 7, true, nil, 1)
-	s.hear("still stale", netlink.NUD_STALE, 7, false, nil, 1) // not asked for twice
-	s.hear("delay", netlink.NUD_DELAY, 7, false, nil, -1)
+	s.onNeighbour("stale", netlink.NUD_STALE, 7, true, nil, 1)
+	s.onNeighbour("still stale", netlink.NUD_STALE, 7, false, nil, 1) // not asked for twice
+	s.onNeighbour("delay", netlink.NUD_DELAY, 7, false, nil, -1)
 	s.pass(5 * time.Second)
-	s.hear("probe", netlink.NUD_PROBE, 7, false, nil, -1)
-	s.hear("another MAC", netlink.NUD_REACHABLE, 8, false, nil, -1)
+	s.onNeighbour("probe", netlink.NUD_PROBE, 7, false, nil, -1)
+	s.onNeighbour("another MAC", netlink.NUD_REACHABLE, 8, false, nil, -1)
 }
 
 func TestHopPermanentIsLeftAlone(t *testing.T) {
 	for _, state := range []int{netlink.NUD_PERMANENT, netlink.NUD_NOARP} {
 		s := newHopScript(t)
-		s.hear("entry", state, 3, false, nil, -1)
-		s.hear("entry again", state, 4, false, nil, -1)
+		s.onNeighbour("entry", state, 3, false, nil, -1)
+		s.onNeighbour("entry again", state, 4, false, nil, -1)
 	}
 }
 
 func TestHopSilent(t *testing.T) {
 	s := newHopScript(t)
-	s.hear("an old failure", netlink.NUD_FAILED, 0, true, ErrPending, 1)
-	s.hear("asking", netlink.NUD_INCOMPLETE, 0, false, ErrPending, 1)
+	s.onNeighbour("an old failure", netlink.NUD_FAILED, 0, true, ErrPending, 1)
+	s.onNeighbour("asking", netlink.NUD_INCOMPLETE, 0, false, ErrPending, 1)
 	s.pass(3 * time.Second)
-	s.hear("failed", netlink.NUD_FAILED, 0, false, ErrNeighbour, 1)
+	s.onNeighbour("failed", netlink.NUD_FAILED, 0, false, ErrNeighbour, 1)
 	if text := s.h.err.Error(); !strings.Contains(text, "10.0.0.2 on eth0") {
 		t.Errorf("error %q does not say who", text)
 	}
 	for _, pause := range []float64{2, 4, 8, 16, 30, 30} {
-		s.hear("failed, told twice", netlink.NUD_FAILED, 0, false, ErrNeighbour, s.h.due.Sub(s.now).Seconds())
-		s.hear("entry collected", 0, 0, false, ErrNeighbour, s.h.due.Sub(s.now).Seconds())
+		s.onNeighbour("failed, told twice", netlink.NUD_FAILED, 0, false, ErrNeighbour, s.h.due.Sub(s.now).Seconds())
+		s.onNeighbour("entry collected", 0, 0, false, ErrNeighbour, s.h.due.Sub(s.now).Seconds())
 		s.pass(s.h.due.Sub(s.now))
-		s.hear("next attempt", netlink.NUD_FAILED, 0, true, ErrNeighbour, 1)
+		s.onNeighbour("next attempt", netlink.NUD_FAILED, 0, true, ErrNeighbour, 1)
 		s.pass(3 * time.Second)
-		s.hear("failed again", netlink.NUD_FAILED, 0, false, ErrNeighbour, pause)
+		s.onNeighbour("failed again", netlink.NUD_FAILED, 0, false, ErrNeighbour, pause)
 	}
-	s.hear("it came up", netlink.NUD_REACHABLE, 5, false, nil, -1)
-	s.hear("and fails", netlink.NUD_FAILED, 5, false, ErrNeighbour, 1)
+	s.onNeighbour("it came up", netlink.NUD_REACHABLE, 5, false, nil, -1)
+	s.onNeighbour("and fails", netlink.NUD_FAILED, 5, false, ErrNeighbour, 1)
 }
 
 func TestHopTimeout(t *testing.T) {
 	s := newHopScript(t)
-	s.hear("no entry", 0, 0, true, ErrPending, 1)
+	s.onNeighbour("no entry", 0, 0, true, ErrPending, 1)
 	for range 4 {
 		s.pass(time.Second)
-		s.hear("kernel still asks", netlink.NUD_INCOMPLETE, 0, false, ErrPending, 1)
+		s.onNeighbour("kernel still asks", netlink.NUD_INCOMPLETE, 0, false, ErrPending, 1)
 	}
 	s.pass(time.Second)
-	s.hear("too long", netlink.NUD_INCOMPLETE, 0, false, ErrNeighbour, 1)
-	s.hear("late answer", netlink.NUD_REACHABLE, 5, false, nil, -1)
+	s.onNeighbour("too long", netlink.NUD_INCOMPLETE, 0, false, ErrNeighbour, 1)
+	s.onNeighbour("late answer", netlink.NUD_REACHABLE, 5, false, nil, -1)
 }
 
 func TestHopKeepsItsMACUntilFailure(t *testing.T) {
 	s := newHopScript(t)
-	s.hear("known", netlink.NUD_REACHABLE, 5, false, nil, -1)
+	s.onNeighbour("known", netlink.NUD_REACHABLE, 5, false, nil, -1)
 	s.pass(time.Minute)
-	s.hear("entry removed", 0, 5, true, nil, 1)
-	s.hear("asked anew", netlink.NUD_INCOMPLETE, 5, false, nil, 1)
+	s.onNeighbour("entry removed", 0, 5, true, nil, 1)
+	s.onNeighbour("asked anew", netlink.NUD_INCOMPLETE, 5, false, nil, 1)
 	s.pass(3 * time.Second)
-	s.hear("failed", netlink.NUD_FAILED, 5, false, ErrNeighbour, 1)
+	s.onNeighbour("failed", netlink.NUD_FAILED, 5, false, ErrNeighbour, 1)
 }
 
 func TestHopKernelRefuses(t *testing.T) {
 	s := newHopScript(t)
-	s.h.tell(s.now, errors.New("table full"))
+	s.h.onUsed(s.now, errors.New("table full"))
 	if !errors.Is(s.h.err, ErrNeighbour) || !strings.Contains(s.h.err.Error(), "table full") {
 		t.Errorf("error %v", s.h.err)
 	}
 	s.pass(time.Second)
-	s.hear("next attempt", 0, 0, true, ErrNeighbour, 1)
-	s.hear("answer", netlink.NUD_REACHABLE, 5, false, nil, -1)
+	s.onNeighbour("next attempt", 0, 0, true, ErrNeighbour, 1)
+	s.onNeighbour("answer", netlink.NUD_REACHABLE, 5, false, nil, -1)
 }

@@ -179,11 +179,11 @@ func (t *Table) leaveHop(p *Path) {
 // ask looks a neighbour up and has the kernel resolve or confirm it if need be.
 func (t *Table) ask(h *hop, now time.Time) {
 	n, err := t.kernel.neighbour(h.addr)
-	if err == nil && h.hear(n, now) {
+	if err == nil && h.onNeighbour(n, now) {
 		err = t.kernel.use(h.addr)
-		h.tell(now, err)
+		h.onUsed(now, err)
 	} else if err != nil {
-		h.tell(now, err)
+		h.onUsed(now, err)
 	}
 	for p := range h.paths {
 		p.publish()

@@ -44,7 +44,7 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 		return nil, dialError(server, err)
 	}
 	defer conn.Close()
-	t := newTalk(ctx, conn)
+	t := newControlConn(ctx, conn)
 	release := t.guard()
 
 	e, err := newEnd(ctx, c.Device, &p)
@@ -68,10 +68,10 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 		return nil, err
 	}
 	mtu := port.MTU
-	if err := t.say(message{Plan: &p, Addr: local, MTU: mtu, Pairs: e.pairs()}); err != nil {
+	if err := t.send(message{Plan: &p, Addr: local, MTU: mtu, Pairs: e.pairs()}); err != nil {
 		return nil, err
 	}
-	peer, err := t.hear(answerTime)
+	peer, err := t.receive(answerTime)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +88,10 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if err := e.connect(ctx, &peer, pmtu, false); err != nil {
 		return nil, err
 	}
-	if err := t.say(message{}); err != nil {
+	if err := t.send(message{}); err != nil {
 		return nil, err
 	}
-	if _, err := t.hear(answerTime); err != nil {
+	if _, err := t.receive(answerTime); err != nil {
 		return nil, err
 	}
 
@@ -119,10 +119,10 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 			return nil, fmt.Errorf("%w: what was read is not what the peer has: %s", ErrData, bad)
 		}
 	}
-	r.Sent, r.Counters, r.GivenUp = run.done, e.counters(), run.under
+	r.Sent, r.Counters, r.GivenUp = run.done, e.counters(), run.outstanding
 	// After an interrupt, the wait for the server's figures is short.
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(drainTime)) })()
-	if err := t.say(message{Messages: run.done, Idle: idle}); err != nil {
+	if err := t.send(message{Messages: run.done, Idle: idle}); err != nil {
 		return unanswered(ctx, r, err)
 	}
 	if ctx.Err() == nil {
@@ -174,15 +174,15 @@ func dialError(server string, err error) error {
 // run is the client's side while messages flow.
 type run struct {
 	*end
-	peer    *message
-	client  *Client
-	answers <-chan answer // the server's last word
-	done    uint64        // messages completed
-	posted  []uint64
-	open    []int // messages outstanding on each queue pair
-	under   int   // on all of them
-	wr      verbs.SendWR
-	sgl     [1]verbs.SGE
+	peer        *message
+	client      *Client
+	answers     <-chan answer // the server's last word
+	done        uint64        // messages completed
+	posted      []uint64
+	open        []int // messages outstanding on each queue pair
+	outstanding int   // on all of them
+	wr          verbs.SendWR
+	sgl         [1]verbs.SGE
 }
 
 // answer is the last message of the server, or the error instead of it.
@@ -191,8 +191,8 @@ type answer struct {
 	err error
 }
 
-// stuck is the longest time without a completion after the last post.
-const stuck = 30 * time.Second
+// stallTime is the longest time without a completion after the last post.
+const stallTime = 30 * time.Second
 
 // drainTime is the time for which an interrupted run waits for outstanding messages, and then
 // again for the server's answer.
@@ -267,25 +267,25 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 			next = following(next, now, r.client.Interval)
 		}
 		if !ending {
-			if moved = now; r.under == 0 {
+			if moved = now; r.outstanding == 0 {
 				posted = now
 			}
 			if err := r.refill(); err != nil {
 				return err
 			}
-			if r.under == 0 && r.finished() {
+			if r.outstanding == 0 && r.finished() {
 				out.Messages, out.Seconds = r.done-from, now.Sub(begin).Seconds()
 				break
 			}
 		}
-		if ending && (r.under == 0 || !giveUp.IsZero() && now.After(giveUp)) {
+		if ending && (r.outstanding == 0 || !giveUp.IsZero() && now.After(giveUp)) {
 			break
 		}
-		if ending && now.Sub(moved) > stuck {
-			return fmt.Errorf("%d messages are outstanding and none has completed for %v: the peer does not accept them any more", r.under, stuck)
+		if ending && now.Sub(moved) > stallTime {
+			return fmt.Errorf("%d messages are outstanding and none has completed for %v: the peer does not accept them any more", r.outstanding, stallTime)
 		}
 		n := 0
-		if r.under > 0 {
+		if r.outstanding > 0 {
 			var err error
 			if n, err = r.poll(ctx, giveUp, batch[:]); err != nil {
 				return err
@@ -297,7 +297,7 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 				return fmt.Errorf("queue pair %d (%#x): %s", w.WRID, w.QPN, w.Status)
 			}
 			r.open[w.WRID]--
-			r.under--
+			r.outstanding--
 			r.done++
 			moved = now
 		}
@@ -340,10 +340,10 @@ func (r *run) refill() error {
 			}
 			r.open[i]++
 			r.posted[i]++
-			r.under++
+			r.outstanding++
 		}
 	}
-	if r.under == 0 {
+	if r.outstanding == 0 {
 		runtime.Gosched()
 	}
 	return nil

@@ -13,7 +13,7 @@ func TestLimitShares(t *testing.T) {
 		{map[string]uint64{"pacer": 1}, "pacer 100%"},
 		{map[string]uint64{"pacer": 300, "congestion window": 699, "fence": 1}, "congestion window 70%, pacer 30%"},
 		{map[string]uint64{"not limited": 3, "no work": 1}, "nothing 75%, no work 25%"},
-		{map[string]uint64{"turn": 5, "credits": 5}, "credits 50%, turn 50%"},
+		{map[string]uint64{"pacer": 5, "credits": 5}, "credits 50%, pacer 50%"},
 	} {
 		if got := limitShares(c.limits); got != c.want {
 			t.Errorf("%v: %q, want %q", c.limits, got, c.want)

@@ -63,14 +63,14 @@ func TestAddress(t *testing.T) {
 func TestServerMemory(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
-	client := newTalk(t.Context(), here)
+	client := newControlConn(t.Context(), here)
 	p := goodPlan()
 	p.Size = 1 << 20
 	go func() {
-		_ = client.say(message{Plan: &p, Addr: netip.MustParseAddr("10.0.0.1"), Pairs: make([]pair, 1)})
+		_ = client.send(message{Plan: &p, Addr: netip.MustParseAddr("10.0.0.1"), Pairs: make([]pair, 1)})
 	}()
 	s := &server{memory: 1<<20 - 1, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	_, err := s.agree(newTalk(t.Context(), there))
+	_, err := s.agree(newControlConn(t.Context(), there))
 	if err == nil || !strings.Contains(err.Error(), "start it with a larger --memory") {
 		t.Errorf("%v", err)
 	}
@@ -81,11 +81,11 @@ func TestInterruptedTalk(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	talk := newTalk(ctx, here)
-	release := talk.guard()
+	c := newControlConn(ctx, here)
+	release := c.guard()
 	time.AfterFunc(20*time.Millisecond, cancel)
 	begin := time.Now()
-	if _, err := talk.hear(answerTime); !errors.Is(err, context.Canceled) || time.Since(begin) > 5*time.Second {
+	if _, err := c.receive(answerTime); !errors.Is(err, context.Canceled) || time.Since(begin) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(begin))
 	}
 	if release() {

@@ -71,8 +71,8 @@ type pair struct {
 	QKey uint32 `json:"qkey,omitempty"`
 }
 
-// talk is one end of the conversation.
-type talk struct {
+// controlConn is one end of the TCP connection on which client and server agree.
+type controlConn struct {
 	ctx  context.Context
 	conn net.Conn
 	enc  *json.Encoder
@@ -83,18 +83,18 @@ type talk struct {
 // of queue pairs.
 const answerTime = 30 * time.Second
 
-func newTalk(ctx context.Context, c net.Conn) *talk {
+func newControlConn(ctx context.Context, c net.Conn) *controlConn {
 	// The input of an unverified peer is limited to the size that 16384 queue pairs need.
-	return &talk{ctx, c, json.NewEncoder(c), json.NewDecoder(io.LimitReader(c, 16<<20))}
+	return &controlConn{ctx, c, json.NewEncoder(c), json.NewDecoder(io.LimitReader(c, 16<<20))}
 }
 
 // guard closes the connection when the context ends, until release is called. release reports
 // whether the connection is still open.
-func (t *talk) guard() (release func() bool) {
+func (t *controlConn) guard() (release func() bool) {
 	return context.AfterFunc(t.ctx, func() { _ = t.conn.Close() })
 }
 
-func (t *talk) say(m message) error {
+func (t *controlConn) send(m message) error {
 	m.Version = protoVersion
 	_ = t.conn.SetWriteDeadline(time.Now().Add(answerTime))
 	if err := t.enc.Encode(m); err != nil {
@@ -103,14 +103,14 @@ func (t *talk) say(m message) error {
 	return nil
 }
 
-// hear waits for the peer's next message, at most for d.
-func (t *talk) hear(d time.Duration) (message, error) {
+// receive waits for the peer's next message, at most for d.
+func (t *controlConn) receive(d time.Duration) (message, error) {
 	_ = t.conn.SetReadDeadline(time.Now().Add(d))
 	return t.next()
 }
 
-// next is hear without setting a deadline.
-func (t *talk) next() (message, error) {
+// next is receive without setting a deadline.
+func (t *controlConn) next() (message, error) {
 	var m message
 	err := t.dec.Decode(&m)
 	switch {
@@ -121,7 +121,7 @@ func (t *talk) next() (message, error) {
 	case errors.Is(err, io.EOF):
 		return m, errors.New("the peer hung up")
 	case err != nil:
-		return m, fmt.Errorf("hear from the peer: %w", err)
+		return m, fmt.Errorf("receive from the peer: %w", err)
 	case m.Error != "":
 		return m, fmt.Errorf("the peer says: %s", m.Error)
 	case m.Version != protoVersion:

@@ -25,7 +25,7 @@ type server struct {
 	dev    verbs.Device
 	memory uint64 // that one run may register
 	log    *slog.Logger
-	turn   chan struct{} // holds one element while a run has the device
+	device chan struct{} // holds one element while a run has the device
 }
 
 // Serve serves clients until ctx or the device ends: up to maxClients at a time, and their runs
@@ -66,20 +66,20 @@ func Serve(ctx context.Context, l net.Listener, dev verbs.Device, memory uint64,
 
 // client serves one client, and sends it the error if the run fails.
 func (s *server) client(ctx context.Context, conn net.Conn) error {
-	t := newTalk(ctx, conn)
+	t := newControlConn(ctx, conn)
 	defer t.guard()()
 	defer conn.Close()
 	err := s.serve(ctx, t)
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("the run failed", "client", conn.RemoteAddr(), "err", err)
-		_ = t.say(message{Error: err.Error()})
+		_ = t.send(message{Error: err.Error()})
 	}
 	return err
 }
 
 // agree reads the client's plan, and refuses what is not permitted.
-func (s *server) agree(t *talk) (*message, error) {
-	hello, err := t.hear(answerTime)
+func (s *server) agree(t *controlConn) (*message, error) {
+	hello, err := t.receive(answerTime)
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +99,14 @@ func (s *server) agree(t *talk) (*message, error) {
 	return &hello, nil
 }
 
-func (s *server) serve(ctx context.Context, t *talk) error {
+func (s *server) serve(ctx context.Context, t *controlConn) error {
 	hello, err := s.agree(t)
 	if err != nil {
 		return err
 	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.device <- struct{}{}:
+		defer func() { <-s.device }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -136,13 +136,13 @@ func (s *server) serve(ctx context.Context, t *talk) error {
 	if err := e.connect(ctx, hello, pmtu, true); err != nil {
 		return err
 	}
-	if err := t.say(message{Addr: local, MTU: mtu, Pairs: e.pairs(), Buffer: e.region.VA(), RKey: e.region.RKey()}); err != nil {
+	if err := t.send(message{Addr: local, MTU: mtu, Pairs: e.pairs(), Buffer: e.region.VA(), RKey: e.region.RKey()}); err != nil {
 		return err
 	}
-	if _, err := t.hear(answerTime); err != nil {
+	if _, err := t.receive(answerTime); err != nil {
 		return err
 	}
-	if err := t.say(message{}); err != nil {
+	if err := t.send(message{}); err != nil {
 		return err
 	}
 
@@ -180,7 +180,7 @@ func (s *server) serve(ctx context.Context, t *talk) error {
 	if p.Check && p.Op != "read" && finished.Messages >= uint64(len(e.qps)-min(len(finished.Idle), len(e.qps))) {
 		answer.Bad = e.compare(finished.Idle)
 	}
-	return t.say(answer)
+	return t.send(answer)
 }
 
 // result has the messages that the receive queues got.

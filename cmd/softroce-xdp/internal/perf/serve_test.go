@@ -48,10 +48,10 @@ func dialed(t *testing.T, addr string) net.Conn {
 
 // answered asks for a run and returns why there is none.
 func answered(t *testing.T, c net.Conn) string {
-	talk := newTalk(t.Context(), c)
+	conn := newControlConn(t.Context(), c)
 	p := goodPlan()
-	_ = talk.say(message{Plan: &p, Addr: netip.MustParseAddr("10.0.0.1"), Pairs: make([]pair, 1)})
-	_, err := talk.hear(answerTime / 3)
+	_ = conn.send(message{Plan: &p, Addr: netip.MustParseAddr("10.0.0.1"), Pairs: make([]pair, 1)})
+	_, err := conn.receive(answerTime / 3)
 	if err == nil {
 		t.Fatal("a run without memory")
 	}
