@@ -17,11 +17,14 @@ func (x *QP) SendLimit() (why qp.SendLimit, err error) {
 // sendLimit tries the queue pair's limit limits first: the others do not matter to one that has
 // nothing to send. The rest are in the order in which serve meets them.
 func (e *engine) sendLimit(x *QP) qp.SendLimit {
-	limit := x.q.SendLimit(e.now)
-	switch d := x.nextDest(); {
+	limit, d := x.q.SendLimit(e.now), x.nextDest()
+	if limit == qp.LimitDestQueue && d.flight.IsNext(&x.q) {
+		limit = qp.NotLimited // there is room: the next iteration serves it
+	}
+	switch {
 	case limit != qp.NotLimited || d == nil:
 		return limit
-	case x.hooks != nil && !x.drr.Queued() && !x.dirty: // mayStart returned false; flushDirty enqueues a dirty one
+	case x.hooks != nil && !x.drr.Queued() && !x.dirty && !x.q.Waits(): // mayStart returned false
 		return qp.LimitFirstFlight
 	case d.paceBlocked != 0:
 		return qp.LimitPacer

@@ -50,6 +50,11 @@ func TestSendLimit(t *testing.T) {
 				if got := e.destLimit(x.dest); got != c.want {
 					t.Errorf("the destination: got %v", got)
 				}
+				if c.want == qp.LimitCongestionWindow {
+					if x.dest.flight.SetWindow(0); e.sendLimit(x) != qp.NotLimited {
+						t.Errorf("with room for the head of the queue: got %v", e.sendLimit(x))
+					}
+				}
 			})
 		})
 	}

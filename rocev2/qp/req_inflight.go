@@ -70,6 +70,9 @@ func (f *Flight) ServeNext() *QP {
 	return q
 }
 
+// IsNext reports whether the queue pair is the one that ServeNext serves when there is room.
+func (f *Flight) IsNext(q *QP) bool { return f.queueHead == q && f.serving == nil }
+
 // InService reports whether the queue pair is being served.
 func (q *QP) InService() bool { return q.flight != nil && q.flight.serving == q }
 
