@@ -194,11 +194,11 @@ func (a *Agent) loop(ctx context.Context) error {
 	go readEvents(ring, events)
 	defer ring.Close()
 
-	links, stop, err := watchLink(a.iface.Index)
+	links, err := watchLink(a.iface.Index)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer links.close()
 
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -212,7 +212,14 @@ func (a *Agent) loop(ctx context.Context) error {
 				return errors.New("the events ring was closed")
 			}
 			a.handle(e)
-		case l := <-links:
+		case l, ok := <-links.changes:
+			if !ok {
+				a.log.Warn("reports of interface changes were lost: the agent subscribes again")
+				if err := links.subscribe(); err != nil {
+					return err
+				}
+				continue
+			}
 			if l == nil {
 				a.log.Warn("the interface was deleted")
 				return loader.Forget(ctx, a.att)

@@ -3,34 +3,78 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
-// watchLink reports changes of the interface, and nil when it is deleted.
-func watchLink(index int) (<-chan netlink.Link, func(), error) {
-	updates, done, out := make(chan netlink.LinkUpdate, 16), make(chan struct{}), make(chan netlink.Link, 16)
-	if err := netlink.LinkSubscribe(updates, done); err != nil {
-		return nil, nil, fmt.Errorf("watch the interface: %w", err)
-	}
-	go func() {
-		for u := range updates {
-			if u.Attrs().Index != index {
-				continue
-			}
-			if u.Header.Type == rtmDelLink {
-				out <- nil
-				return
-			}
-			out <- u.Link
-		}
-	}()
-	return out, func() { close(done) }, nil
+// linkWatch reports changes of an interface.
+type linkWatch struct {
+	index int
+	// changes receives the present state of the interface, then each change, and nil when the
+	// interface is deleted. It is closed when the kernel has dropped reports (ENOBUFS); subscribe
+	// starts again then.
+	changes chan netlink.Link
+	done    chan struct{} // nil = there is no subscription
 }
 
-const rtmDelLink = 17 // RTM_DELLINK
+// watchLink watches an interface of the calling thread's network namespace.
+func watchLink(index int) (*linkWatch, error) {
+	w := &linkWatch{index: index}
+	return w, w.subscribe()
+}
+
+// subscribe replaces the subscription. It reads the present state after it has subscribed, so
+// that no change is missed in between.
+func (w *linkWatch) subscribe() error {
+	w.close()
+	updates := make(chan netlink.LinkUpdate, 16)
+	w.changes, w.done = make(chan netlink.Link, 16), make(chan struct{})
+	if err := netlink.LinkSubscribe(updates, w.done); err != nil {
+		return fmt.Errorf("watch the interface: %w", err)
+	}
+	l, err := netlink.LinkByIndex(w.index)
+	var deleted netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &deleted):
+		l = nil
+	case err != nil:
+		w.close()
+		return fmt.Errorf("read the state of the interface: %w", err)
+	}
+	w.changes <- l
+	go forward(updates, w.index, w.changes, w.done)
+	return nil
+}
+
+// forward passes the reports of one interface on until the subscription ends.
+func forward(updates <-chan netlink.LinkUpdate, index int, changes chan<- netlink.Link, done <-chan struct{}) {
+	defer close(changes)
+	for u := range updates {
+		if u.Attrs().Index != index {
+			continue
+		}
+		l := u.Link
+		if u.Header.Type == unix.RTM_DELLINK {
+			l = nil
+		}
+		select {
+		case changes <- l:
+		case <-done: // the rest is discarded, so that the subscription can end
+		}
+	}
+}
+
+// close ends the subscription.
+func (w *linkWatch) close() {
+	if w.done != nil {
+		close(w.done)
+		w.done = nil
+	}
+}
 
 // linkChanged follows the MTU and the MAC address.
 func (a *Agent) linkChanged(l netlink.Link) {
