@@ -118,7 +118,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	if a.pacer, err = pacer.Adopt(a.iface.Link, a.att.State.Pacer, a.att.State.OwnQdisc); err != nil {
 		return nil, err
 	}
-	if a.sockets, err = openRawSockets(a.iface.Name); err != nil {
+	if a.sockets, err = openRawSockets(a.iface.Index); err != nil {
 		return nil, err
 	}
 	a.control = control{

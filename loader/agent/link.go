@@ -76,9 +76,13 @@ func (w *linkWatch) close() {
 	}
 }
 
-// linkChanged follows the MTU and the MAC address.
+// linkChanged follows the name, the MTU and the MAC address.
 func (a *Agent) linkChanged(l netlink.Link) {
 	attrs := l.Attrs()
+	if attrs.Name != a.iface.Name {
+		a.log.Info("interface renamed", "from", a.iface.Name, "to", attrs.Name)
+		a.iface.Name = attrs.Name
+	}
 	if uint32(attrs.MTU) != a.cfg.Mtu {
 		a.log.Info("MTU changed", "from", a.cfg.Mtu, "to", attrs.MTU)
 		a.cfg.Mtu = uint32(attrs.MTU)

@@ -15,36 +15,41 @@ import (
 )
 
 // rawSockets send whole IP datagrams through one interface: the ICRC covers the IP header,
-// so the agent builds it. The kernel still finds the route and the neighbour.
+// so the agent builds it. The kernel still finds the route and the neighbour. The sockets are
+// bound by the index of the interface, which a change of its name does not change.
 type rawSockets struct {
-	ifname   string
+	ifindex  int
 	fd4, fd6 int // fd6 is -1 without IPv6
 	sources  sources
 }
 
-func openRawSockets(ifname string) (*rawSockets, error) {
-	s := &rawSockets{ifname: ifname, fd6: -1}
+func openRawSockets(ifindex int) (*rawSockets, error) {
+	s := &rawSockets{ifindex: ifindex, fd6: -1}
 	var err error
-	if s.fd4, err = rawSocket(unix.AF_INET, ifname); err != nil {
+	if s.fd4, err = rawSocket(unix.AF_INET, ifindex); err != nil {
 		return nil, err
 	}
-	if s.fd6, err = rawSocket(unix.AF_INET6, ifname); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+	if s.fd6, err = rawSocket(unix.AF_INET6, ifindex); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func rawSocket(family int, ifname string) (int, error) {
+func rawSocket(family, ifindex int) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
 	if err != nil {
 		return -1, fmt.Errorf("raw socket for HELLO: %w", err)
 	}
-	if err := unix.BindToDevice(fd, ifname); err != nil {
+	if err := bindToInterface(fd, ifindex); err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("bind the HELLO socket to %s: %w", ifname, err)
+		return -1, fmt.Errorf("bind the HELLO socket to interface %d: %w", ifindex, err)
 	}
 	return fd, nil
+}
+
+func bindToInterface(fd, ifindex int) error {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, ifindex)
 }
 
 func (s *rawSockets) close() {
@@ -84,11 +89,11 @@ func (s *rawSockets) source(peer netip.Addr) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("source address: %w", err)
 	}
 	defer unix.Close(fd)
-	if err := unix.BindToDevice(fd, s.ifname); err != nil {
+	if err := bindToInterface(fd, s.ifindex); err != nil {
 		return netip.Addr{}, fmt.Errorf("source address: %w", err)
 	}
 	if err := unix.Connect(fd, to); err != nil {
-		return netip.Addr{}, fmt.Errorf("not reached through %s: %w", s.ifname, err)
+		return netip.Addr{}, fmt.Errorf("not reached through interface %d: %w", s.ifindex, err)
 	}
 	sa, err := unix.Getsockname(fd)
 	if err != nil {
