@@ -244,6 +244,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	defer runtime.UnlockOSThread()
 	start := loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
 	atomic.StoreUint64(&a.cfg.HeartbeatNs, now)
+	a.followClock(a.att.State.Clock.Offset(), now)
 	n, err := a.evaluate(now)
 	if err != nil {
 		return 0, err

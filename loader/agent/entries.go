@@ -113,8 +113,9 @@ func (a *Agent) addEntry(peer netip.Addr, token uint64, caps uint16) bool {
 	}
 	key := bpf.KeyOf(peer)
 	d := &bpf.DestRegs{
-		RxToken: a.control.secret.Token(key), TxToken: token, Node: a.nodes.Assign(peer), Caps: caps, LastTxNs: loader.Monotonic(),
-		RateBps: a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
+		RxToken: a.control.secret.Token(key), TxToken: token, Node: a.nodes.Assign(peer), Caps: caps,
+		LastTxNs: loader.Monotonic() + a.clockOffset, // on the clock of the stamps
+		RateBps:  a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 	}
 	d.Policy.RateBps, d.StackRateBps, d.EngineRateBps = d.RateBps, d.RateBps, d.RateBps
 	a.window(bpf.PolicyAs[fourcase.Regs](&d.Policy), bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)

@@ -25,13 +25,19 @@ const (
 // sweeper walks the table again and again, and removes idle entries.
 type sweeper struct {
 	cursor ebpf.MapBatchCursor
-	last   uint64
+	last   uint64 // time of the last call that checked entries
+	after  uint64 // none is checked before this
 	keys   []bpf.DestKey
 	regs   []bpf.DestRegs
 }
 
+// due reports whether it is time to check some entries.
+func (s *sweeper) due(now uint64) bool {
+	return now >= s.after && now-s.last >= uint64(sweepPeriod)
+}
+
 func (s *sweeper) some(a *Agent, now uint64) {
-	if now-s.last < uint64(sweepPeriod) {
+	if !s.due(now) {
 		return
 	}
 	s.last = now
@@ -59,9 +65,25 @@ func lastUsed(d *bpf.DestRegs, offset uint64) uint64 {
 	return last - min(offset, last)
 }
 
+// idle reports whether a destination was not used for idleLimit. A time that is as far in the
+// future is from before the clock was set back.
 func idle(d *bpf.DestRegs, now, offset uint64) bool {
 	last := lastUsed(d, offset)
-	return now > last && now-last > uint64(idleLimit)
+	return max(now, last)-min(now, last) > uint64(idleLimit)
+}
+
+// clockSet is the change of the offset by which a clock that was set differs from two clocks
+// that were not read at the same instant.
+const clockSet = uint64(time.Second)
+
+// followClock takes the present offset of the clock of the stamps. TAI may be set while the
+// agent runs. Times in the table from before cannot be compared then, so no entry is removed
+// for idleLimit: by then the destinations in use have new ones.
+func (a *Agent) followClock(offset, now uint64) {
+	if before := a.clockOffset; max(offset, before)-min(offset, before) > clockSet {
+		a.sweep.after = now + uint64(idleLimit)
+	}
+	a.clockOffset = offset
 }
 
 // forget removes an idle destination and its class.
