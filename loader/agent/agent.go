@@ -59,7 +59,7 @@ type Agent struct {
 	sharer  *priority.Sharer
 
 	engine uint64 // last check for the entries of a killed engine, monotonic ns
-	dests  int    // entries in the table, by the events that were received
+	dests  int    // entries in the table that have a number
 
 	rdma        string // RDMA device on the interface; "" = none was found
 	rdmaSeen    uint64 // last search for an RDMA device, monotonic ns
@@ -293,7 +293,7 @@ func (a *Agent) handle(e bpf.Event) {
 	peer, now := bpf.AddrOf(e.Peer), loader.Monotonic()
 	switch e.Type {
 	case bpf.EventNewDest:
-		a.welcome(e)
+		a.welcome(e.Peer)
 	case bpf.EventPeerAware:
 		changed := a.peers.OnAck(e.Peer, uint16(e.Caps), now)
 		if changed {

@@ -31,9 +31,14 @@ func (a *Agent) prepare() error {
 	for _, addr := range others {
 		a.addEntry(addr, 0, 0)
 	}
-	count := 0
+	var unhandled []bpf.DestKey // by any agent
+	a.dests = 0
 	err := a.att.EachRow(func(r loader.Row) {
-		count++
+		if r.Regs.Node == 0 {
+			unhandled = append(unhandled, bpf.KeyOf(r.Addr))
+			return
+		}
+		a.dests++
 		if r.Regs.ClassId != 0 && r.Regs.Policy.Decisions == 0 && r.Regs.Policy.State != 0 {
 			// The previous agent may have ended in a baseline pause, which lowers the rate of
 			// the class.
@@ -42,14 +47,12 @@ func (a *Agent) prepare() error {
 			}
 		}
 		a.nodes.Used(r.Regs.Node)
-		discover := a.peers.Adopt
-		if r.Regs.Node == 0 { // no agent has handled it yet
-			discover = a.peers.Add
-		}
-		discover(bpf.KeyOf(r.Addr), r.Regs.Caps, loader.Monotonic())
+		a.peers.Adopt(bpf.KeyOf(r.Addr), r.Regs.Caps, loader.Monotonic())
 	})
-	a.dests = count
 	a.evenShare()
+	for _, key := range unhandled {
+		a.welcome(key)
+	}
 	debug.FreeOSMemory() // walking a large table leaves much garbage
 	return err
 }
@@ -66,27 +69,28 @@ func (a *Agent) evenShare() {
 }
 
 // welcome handles a new destination, whose entry egress or the engine has created: it sends
-// a HELLO, assigns the node number, and sets window and class.
-func (a *Agent) welcome(e bpf.Event) {
-	peer := bpf.AddrOf(e.Peer)
-	a.dests++
-	a.evenShare()
+// a HELLO, assigns the node number, and sets window and class. An entry that has a number was
+// handled before, and does not change.
+func (a *Agent) welcome(key bpf.DestKey) {
+	peer := bpf.AddrOf(key)
+	row, found, err := a.att.Lookup(peer)
+	if err != nil || !found || row.Regs.Node != 0 {
+		return
+	}
 	now := loader.Monotonic()
-	a.peers.Add(e.Peer, 0, now)
+	a.peers.Add(key, row.Regs.Caps, now)
 	// The HELLO leaves first: its answer is the base delay, and a sender at full speed
 	// fills the queue of a bottleneck within milliseconds.
 	a.sendHellos(now)
 
 	slot := &a.x.Slots[0]
-	slot.Key = e.Peer
+	slot.Key = key
 	if err := a.x.Read(1); err != nil || slot.Found == 0 {
 		return
 	}
 	st := stepOf(slot)
-	if st.node == 0 {
-		st.node = a.nodes.Assign(peer)
-		st.set |= bpf.SetNode
-	}
+	st.node = a.nodes.Assign(peer)
+	st.set |= bpf.SetNode
 	a.log.Info("new destination", "peer", peer, "node", st.node)
 	if st.policy.Decisions == 0 {
 		// This is before the first data if queue pairs connect first.
@@ -99,7 +103,10 @@ func (a *Agent) welcome(e bpf.Event) {
 	st.store(slot)
 	if err := a.x.Apply(1); err != nil {
 		a.log.Warn("new destination", "peer", peer, "err", err)
+		return
 	}
+	a.dests++
+	a.evenShare()
 }
 
 // addEntry creates an entry before traffic: for the nodes of the node file, and for peers

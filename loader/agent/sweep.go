@@ -22,22 +22,18 @@ const (
 	sweepPeriod = 250 * time.Millisecond
 )
 
-// sweeper walks the table again and again, and removes idle entries.
+// sweeper walks the table again and again. It removes idle entries, and handles those whose
+// event was lost because the ring was full.
 type sweeper struct {
 	cursor ebpf.MapBatchCursor
 	last   uint64 // time of the last call that checked entries
-	after  uint64 // none is checked before this
+	after  uint64 // no entry is idle before this
 	keys   []bpf.DestKey
 	regs   []bpf.DestRegs
 }
 
-// due reports whether it is time to check some entries.
-func (s *sweeper) due(now uint64) bool {
-	return now >= s.after && now-s.last >= uint64(sweepPeriod)
-}
-
 func (s *sweeper) some(a *Agent, now uint64) {
-	if !s.due(now) {
+	if now-s.last < uint64(sweepPeriod) {
 		return
 	}
 	s.last = now
@@ -46,7 +42,10 @@ func (s *sweeper) some(a *Agent, now uint64) {
 	}
 	n, err := a.att.Maps.DestTable.BatchLookup(&s.cursor, s.keys, s.regs, nil)
 	for i := range n {
-		if idle(&s.regs[i], now, a.clockOffset) {
+		switch {
+		case s.regs[i].Node == 0: // its event was lost, or was not read yet
+			a.welcome(s.keys[i])
+		case now >= s.after && idle(&s.regs[i], now, a.clockOffset):
 			a.forget(s.keys[i], s.regs[i].ClassId)
 		}
 	}
