@@ -136,7 +136,7 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 		return usagef("the parameters do not fit together, nothing was changed: %w", err)
 	}
 	if _, ok := changed["priority-capacity"]; ok {
-		if err := minimumsFit(att.State.NodeFile, live.Node, next.Priority.Limit(live.LinkRateBps)); err != nil {
+		if err := minimumsFit(name, att.State.NodeFile, live.Node, next.Priority.Limit(live.LinkRateBps)); err != nil {
 			return usagef("nothing was changed: %w", err)
 		}
 	}

@@ -43,7 +43,7 @@ func (s *settings) revise(att *loader.Attachment) (*revision, error) {
 		r.state.NodeFile = file
 	}
 	next := policyOf(&r.cfg)
-	if err := minimumsFit(r.state.NodeFile, r.cfg.Node, next.Priority.Limit(r.cfg.LinkRateBps)); err != nil {
+	if err := minimumsFit(r.state.Interface, r.state.NodeFile, r.cfg.Node, next.Priority.Limit(r.cfg.LinkRateBps)); err != nil {
 		return nil, usageError{fmt.Errorf("%s: nothing was changed: %w", r.state.Interface, err), true}
 	}
 	return r, nil

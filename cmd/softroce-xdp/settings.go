@@ -120,18 +120,18 @@ func (s *settings) checkMinimums(name string) error {
 			rate = loader.DefaultRateBps
 		}
 	}
-	if err := minimumsFit(s.NodeFile, s.Node, s.Priority.Limit(rate)); err != nil {
+	if err := minimumsFit(name, s.NodeFile, s.Node, s.Priority.Limit(rate)); err != nil {
 		return usageError{err, true}
 	}
 	return nil
 }
 
 // minimumsFit refuses nodes whose minimums exceed the capacity that they share.
-func minimumsFit(nodeFile string, node uint32, capacity uint64) error {
+func minimumsFit(ifname, nodeFile string, node uint32, capacity uint64) error {
 	if nodeFile == "" {
 		return nil
 	}
-	nodes, err := nodefile.Read(nodeFile)
+	nodes, err := nodefile.ReadAttached(nodeFile, ifname)
 	if err != nil {
 		return err
 	}

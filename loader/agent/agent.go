@@ -128,7 +128,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	a.peers, a.admission = discovery.New(rand.Uint64N), discovery.NewAdmission(idleLimit)
 	a.clockOffset = a.att.State.Clock.Offset()
 	if path := a.att.State.NodeFile; path != "" {
-		if a.file, err = nodefile.Read(path); err != nil {
+		if a.file, err = nodefile.ReadAttached(path, ifname); err != nil {
 			return nil, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 
@@ -43,6 +44,16 @@ func Read(path string) (File, error) {
 	}
 	defer f.Close()
 	return Parse(f, path)
+}
+
+// ReadAttached reads the node file of an attached interface, which may have been deleted since:
+// the error then says what to do.
+func ReadAttached(path, ifname string) (File, error) {
+	f, err := Read(path)
+	if _, unreadable := errors.AsType[*fs.PathError](err); unreadable {
+		err = fmt.Errorf("%w: restore the file, or name another one: `softroce-xdp attach --upgrade --nodes FILE %s`", err, ifname)
+	}
+	return f, err
 }
 
 // Parse reads and checks a node file: a YAML list under the key nodes. Every error starts
