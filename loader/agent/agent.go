@@ -61,8 +61,8 @@ type Agent struct {
 	engine uint64 // last check for the entries of a killed engine, monotonic ns
 	dests  int    // entries in the table that have a number
 
-	rdma        string // RDMA device on the interface; "" = none was found
-	rdmaSeen    uint64 // last search for an RDMA device, monotonic ns
+	rdma        string // RDMA device for which the pacer is ready; "" = none
+	rdmaAfter   uint64 // no search for an RDMA device before this, monotonic ns
 	classAfter  uint64 // no new pacer class before this, monotonic ns
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
 }
@@ -84,7 +84,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 	if err := a.att.SetAgent(os.Getpid()); err != nil {
 		log.Warn("status will not know this process", "err", err) // the lock does
 	}
-	a.expectRDMA(loader.Monotonic())
+	a.expectRDMA(sysRDMA, loader.Monotonic())
 	if err := a.prepare(); err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	a.shareOut(now)
 	a.watchEngine(now)
 	a.sendHellos(now)
-	a.expectRDMA(now)
+	a.expectRDMA(sysRDMA, now)
 	a.sweep.some(a, now)
 	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
 	a.sendEchoes(now) // which have a budget of their own

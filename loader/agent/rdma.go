@@ -12,8 +12,12 @@ import (
 // sysRDMA is where the kernel lists RDMA devices.
 const sysRDMA = "/sys/class/infiniband"
 
-// rdmaEvery is the time between two searches for an RDMA device.
-const rdmaEvery = 100 * time.Millisecond
+const (
+	// rdmaEvery is the time between two searches for an RDMA device.
+	rdmaEvery = 100 * time.Millisecond
+	// rdmaRetry is the time until the next attempt after the pacer could not be prepared.
+	rdmaRetry = 5 * time.Second
+)
 
 // rdmaDevice returns the name of the RDMA device on a network interface, "" if there is
 // none. root is sysRDMA.
@@ -31,20 +35,21 @@ func rdmaDevice(root, ifname string) string {
 }
 
 // expectRDMA prepares the pacer before a QP sends its first packet: rdma_rxe ends a QP whose
-// packet is dropped on its own host, which a change of the root qdisc may do.
-func (a *Agent) expectRDMA(now uint64) {
-	if a.rdma != "" || now-a.rdmaSeen < uint64(rdmaEvery) {
+// packet is dropped on its own host, which a change of the root qdisc may do. root is sysRDMA.
+func (a *Agent) expectRDMA(root string, now uint64) {
+	if a.rdma != "" || now < a.rdmaAfter {
 		return
 	}
-	a.rdmaSeen = now
-	name := rdmaDevice(sysRDMA, a.iface.Name)
+	a.rdmaAfter = now + uint64(rdmaEvery)
+	name := rdmaDevice(root, a.iface.Name)
 	if name == "" {
 		return
 	}
-	a.rdma = name
 	if err := a.pacer.Prepare(); err != nil {
+		a.rdmaAfter = now + uint64(rdmaRetry)
 		a.log.Warn("pacer", "rdma", name, "err", err)
 		return
 	}
+	a.rdma = name
 	a.log.Info("RDMA device on the interface: the pacer is ready", "rdma", name)
 }

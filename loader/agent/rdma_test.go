@@ -3,9 +3,12 @@
 package agent
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 func TestRDMADevice(t *testing.T) {
@@ -30,5 +33,39 @@ func TestRDMADevice(t *testing.T) {
 		if got := rdmaDevice(root, ifname); got != want {
 			t.Errorf("%s: %q, want %q", ifname, got, want)
 		}
+	}
+}
+
+// failingPacer is a pacer whose first calls of Prepare fail.
+type failingPacer struct {
+	pacer.Pacer
+	failures, calls int
+}
+
+func (p *failingPacer) Prepare() error {
+	if p.calls++; p.calls <= p.failures {
+		return errors.New("no root qdisc")
+	}
+	return nil
+}
+
+// A pacer that could not be prepared is prepared later. The attempts do not fill the log.
+func TestPrepareIsRepeated(t *testing.T) {
+	root := t.TempDir()
+	file := filepath.Join(root, "rxe0/ports/1/gid_attrs/ndevs/0")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("eth0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pacer := &failingPacer{failures: 2}
+	a := play(1e9, 1e9, 0, 0).a
+	a.iface.Name, a.pacer = "eth0", pacer
+	for tick := range 2000 {
+		a.expectRDMA(root, 1000*second+uint64(tick)*playTick)
+	}
+	if pacer.calls != 3 || a.rdma != "rxe0" {
+		t.Errorf("%d attempts in 20 s, the pacer is ready for %q; want 3 and rxe0", pacer.calls, a.rdma)
 	}
 }
