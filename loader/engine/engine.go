@@ -6,6 +6,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -26,29 +27,35 @@ type Config struct {
 	NIC    nic.Options    // Interface is the name of the device
 }
 
-func open(_ context.Context, name string, config any) (verbs.Device, error) {
+// open returns the error of ctx if it has ended by the time when there is a device. Nothing that
+// Open does takes longer than the wait for the lease, 100 ms.
+func open(ctx context.Context, name string, config any) (verbs.Device, error) {
 	c, ok := config.(Config)
 	if !ok && config != nil {
 		return nil, fmt.Errorf("the configuration is a %T; use engine.Config or nil", config)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	d, err := Open(name, c.Loader, c.NIC)
 	if err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	return d, nil
 }
 
 // Open opens a device on an attached interface, in the network namespace of the calling
-// thread. An interface has at most one device at a time, in any process: for a second one the
+// thread. The interface must be there, under the name of the attach. An interface has at most one device at a time, in any process: for a second one the
 // error wraps loader.ErrEngineRunning.
 func Open(ifname string, lo loader.Options, o nic.Options) (*nic.Device, error) {
-	att, err := loader.Open(ifname, lo)
+	// The sockets are bound by the name, so the interface of that name must be the one that was
+	// attached.
+	att, err := loader.OpenHere(ifname, lo)
 	if err != nil {
 		return nil, fmt.Errorf("open the device: %w", err)
-	}
-	if !att.Alive() {
-		att.Close()
-		return nil, fmt.Errorf("open the device: %s: the interface that was attached is gone: run `softroce-xdp clean`", ifname)
 	}
 	lease, err := att.TakeEngineLease()
 	if err != nil {
