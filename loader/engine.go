@@ -118,16 +118,17 @@ func (s *EngineLease) Unsteer(qpn uint32) error {
 }
 
 // Sync reports the packets that the engine sent to any number of destinations, and fills in
-// rates, windows and capabilities from the table. It has one caller at a time.
-func (s *EngineLease) Sync(slots []bpf.EngineSlot) error {
-	for len(slots) > 0 {
-		n := min(len(slots), bpf.EngineSlots)
-		if err := s.sync.Run(slots[:n]); err != nil {
-			return err
+// rates, windows and capabilities from the table. It returns the number of slots for which it
+// has done so: all unless there is an error. It has one caller at a time.
+func (s *EngineLease) Sync(slots []bpf.EngineSlot) (reported int, err error) {
+	for reported < len(slots) {
+		n := min(len(slots)-reported, bpf.EngineSlots)
+		if err := s.sync.Run(slots[reported : reported+n]); err != nil {
+			return reported, err
 		}
-		slots = slots[n:]
+		reported += n
 	}
-	return nil
+	return reported, nil
 }
 
 // Close removes the engine's entries and capabilities, and releases the lease. The attachment

@@ -106,7 +106,7 @@ func heartbeatStopped(c *bpf.Config, mono uint64) bool {
 }
 
 // Sync implements nic.Dataplane.
-func (w *wire) Sync(dests []nic.DestSync) error {
+func (w *wire) Sync(dests []nic.DestSync) (int, error) {
 	w.slots = slices.Grow(w.slots[:0], len(dests))[:len(dests)]
 	for i := range dests {
 		d, s := &dests[i], &w.slots[i]
@@ -125,16 +125,14 @@ func (w *wire) Sync(dests []nic.DestSync) error {
 			s.Flags |= bpf.EngineWaits
 		}
 	}
-	if err := w.EngineLease.Sync(w.slots); err != nil {
-		return err
-	}
-	for i := range dests {
+	reported, err := w.EngineLease.Sync(w.slots)
+	for i := range reported {
 		d, s := &dests[i], &w.slots[i]
 		d.Known, d.Rate, d.Window = s.Found != 0, s.RateBps, uint64(s.WindowBytes)
 		d.Stamps, d.SACK = s.Caps&bpf.CapStamp != 0, s.Caps&bpf.CapSACK != 0
 		d.Credit, d.Token = s.Caps&bpf.CapCredit != 0, s.TxToken
 	}
-	return nil
+	return reported, err
 }
 
 var _ nic.Dataplane = (*wire)(nil)

@@ -23,9 +23,10 @@ type Dataplane interface {
 	// RuntimeConfig returns the present configuration. It is called a few hundred times a second.
 	RuntimeConfig() RuntimeConfig
 
-	// Sync reports what was sent to some destinations and fills in what is known
-	// of them. Only one call runs at a time.
-	Sync(dests []DestSync) error
+	// Sync reports what was sent to some destinations, in their order, and fills in what is
+	// known of them. It returns the number of reports that succeeded: all unless there is an
+	// error. Only one call runs at a time.
+	Sync(dests []DestSync) (reported int, err error)
 
 	// Close takes back all that Register and Steer did.
 	Close() error

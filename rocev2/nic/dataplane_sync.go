@@ -13,8 +13,12 @@ import (
 // what was sent to the destinations that were active, and brings back their rates
 // and what they understand. The engine only exchanges batches with it.
 
-// syncPeriod is the time between reports. The agent judges every 5 to 10 ms.
-const syncPeriod = qp.Time(3 * time.Millisecond)
+const (
+	// syncPeriod is the time between reports. The agent evaluates every 5 to 10 ms.
+	syncPeriod = qp.Time(3 * time.Millisecond)
+	// syncRetry is the time until the next report after one that failed.
+	syncRetry = 10 * syncPeriod
+)
 
 func (s *syncer) init() { s.wake, s.ended = make(chan struct{}, 1), make(chan struct{}) }
 
@@ -22,7 +26,7 @@ func (s *syncer) init() { s.wake, s.ended = make(chan struct{}, 1), make(chan st
 func (s *syncer) run(e *engine) {
 	defer close(s.ended)
 	for range s.wake {
-		s.err = e.dataplane.Sync(s.reports)
+		s.reported, s.err = e.dataplane.Sync(s.reports)
 		s.done.Store(true)
 		e.driver.Wake()
 	}
@@ -62,20 +66,24 @@ func (e *engine) report() {
 	s.wake <- struct{}{}
 }
 
-// applyReplies applies the replies, if there are any, and queues those destinations again that
-// wait for the next ones.
+// applyReplies applies the replies, and queues those destinations again that wait for the next
+// ones, or whose report failed.
 func (e *engine) applyReplies() {
 	s := &e.sync
 	if s.err != nil {
 		e.count.syncErrors++
+		s.due = max(s.due, e.now+syncRetry)
 	}
 	for i, d := range s.dests {
+		if i >= s.reported {
+			d.report.add(&s.reports[i])
+			e.queueForSync(d)
+			continue
+		}
 		if d.refs == 0 {
 			continue
 		}
-		if s.err == nil {
-			e.applyEntry(d, &s.reports[i])
-		}
+		e.applyEntry(d, &s.reports[i])
 		// HELLO is in flight, or data waits for the pacer or the window, which may change.
 		if d.initialSyncs > 0 || d.paceBlocked != 0 || d.flight.Waiting() {
 			d.initialSyncs = max(d.initialSyncs-1, 0)

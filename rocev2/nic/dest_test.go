@@ -120,26 +120,32 @@ func TestDroppedWhileHeld(t *testing.T) {
 	}
 }
 
-// After a report that failed, those that wait for an answer are reported again: for as
-// often as HELLO may take, or until the pacer lets them go on. Others are not.
+// A report that failed is sent again, together with what was sent since, until it succeeds.
+// Reports of the same batch that succeeded are not.
 func TestReportedAgain(t *testing.T) {
 	e := bench(t)
-	e.sync.err = errFull
-	fresh, held, old, gone := &dest{refs: 1, initialSyncs: initialSyncReports}, &dest{refs: 1, paceBlocked: 1}, &dest{refs: 1, pacer: pacer.New(5)}, &dest{initialSyncs: 5}
-	e.sync.dests = []*dest{fresh, held, old, gone}
-	e.sync.reports = make([]DestSync, 4)
-	for i := range initialSyncReports {
-		e.applyReplies()
-		if !slices.Equal(e.syncQueue, []*dest{fresh, held}) {
-			t.Fatalf("after %d failures %d are listed", i+1, len(e.syncQueue))
-		}
-		e.syncQueue, fresh.syncQueued, held.syncQueued = nil, false, false
+	ok, old, gone := &dest{refs: 1}, &dest{refs: 1, pacer: pacer.New(5)}, &dest{pacer: pacer.New(5)}
+	old.report = DestSync{Packets: 1, Bytes: 100, Lost: 1, RTT: 8, RTTSent: 80}
+	e.sync.err, e.sync.reported = errFull, 1
+	e.sync.dests = []*dest{ok, old, gone}
+	e.sync.reports = []DestSync{
+		{Packets: 7, Rate: 5},
+		{Packets: 2, Unstamped: 1, Bytes: 300, Repeated: 1, Lost: 65535, Due: true, Waited: 3, WaitedTime: 4, RTT: 9, RTTSent: 90, CEEchoed: true},
+		{Packets: 9},
 	}
-	if e.applyReplies(); !slices.Equal(e.syncQueue, []*dest{held}) {
-		t.Errorf("at last %d are listed", len(e.syncQueue))
+	e.applyReplies()
+	if !slices.Equal(e.syncQueue, []*dest{old, gone}) || e.count.syncErrors != 1 {
+		t.Errorf("%d are queued, %d errors", len(e.syncQueue), e.count.syncErrors)
 	}
-	if old.pacer.Rate() != 5 || e.count.syncErrors != initialSyncReports+1 {
-		t.Errorf("rate %d, %d errors", old.pacer.Rate(), e.count.syncErrors)
+	if e.sync.due != e.now+syncRetry {
+		t.Errorf("the next report is due in %v", e.sync.due-e.now)
+	}
+	want := DestSync{Packets: 3, Unstamped: 1, Bytes: 400, Repeated: 1, Lost: 65535, Due: true, Waited: 3, WaitedTime: 4, RTT: 8, RTTSent: 80, CEEchoed: true}
+	if old.report != want {
+		t.Errorf("%+v, want %+v", old.report, want)
+	}
+	if ok.report.Packets != 0 || gone.report.Packets != 9 || ok.pacer.Rate() != 5 || old.pacer.Rate() != 5 {
+		t.Errorf("packets %d, %d; rates %d, %d", ok.report.Packets, gone.report.Packets, ok.pacer.Rate(), old.pacer.Rate())
 	}
 }
 
@@ -151,7 +157,7 @@ func TestUnpacedWhileHeld(t *testing.T) {
 		"no agent": func(e *engine, _ *DestSync) { e.config.Paced = false },
 	} {
 		e, d, _ := pacedEngine()
-		e.sync.dests, e.sync.reports = []*dest{d}, []DestSync{{Addr: d.addr, Rate: d.pacer.Rate()}}
+		e.sync.dests, e.sync.reports, e.sync.reported = []*dest{d}, []DestSync{{Addr: d.addr, Rate: d.pacer.Rate()}}, 1
 		change(e, &e.sync.reports[0])
 		e.applyReplies()
 		if !ready(e, 2e6) {

@@ -61,9 +61,9 @@ func loopbackPath(src, dst netip.Addr) (*route.Path, error) {
 // noDataplane is the data plane of a loopback device: nothing is steered, nothing is paced.
 type noDataplane struct{}
 
-func (noDataplane) Register(int, int) error      { return nil }
-func (noDataplane) Steer(uint32) error           { return nil }
-func (noDataplane) Unsteer(uint32) error         { return nil }
-func (noDataplane) RuntimeConfig() RuntimeConfig { return RuntimeConfig{} }
-func (noDataplane) Sync([]DestSync) error        { return nil }
-func (noDataplane) Close() error                 { return nil }
+func (noDataplane) Register(int, int) error        { return nil }
+func (noDataplane) Steer(uint32) error             { return nil }
+func (noDataplane) Unsteer(uint32) error           { return nil }
+func (noDataplane) RuntimeConfig() RuntimeConfig   { return RuntimeConfig{} }
+func (noDataplane) Sync(d []DestSync) (int, error) { return len(d), nil }
+func (noDataplane) Close() error                   { return nil }

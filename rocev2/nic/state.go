@@ -233,10 +233,11 @@ type syncer struct {
 	done atomic.Bool // the batch is back
 	out  bool        // the batch is with the goroutine
 
-	dests   []*dest
-	reports []DestSync
-	err     error
-	ended   chan struct{}
+	dests    []*dest
+	reports  []DestSync
+	reported int // reports at the start of the batch that succeeded
+	err      error
+	ended    chan struct{}
 }
 
 // engineCounters are what the engine counts in addition to the queue pairs' own (counters.go).

@@ -33,6 +33,22 @@ func (r *DestSync) answers(service verbs.QPType, o *qp.Outbound) {
 	}
 }
 
+// add adds an earlier report, which failed, to the present one.
+func (r *DestSync) add(earlier *DestSync) {
+	r.Packets += earlier.Packets
+	r.Unstamped += earlier.Unstamped
+	r.Bytes += earlier.Bytes
+	r.Repeated += earlier.Repeated
+	r.Lost = uint16(min(uint32(r.Lost)+uint32(earlier.Lost), math.MaxUint16))
+	r.Due = r.Due || earlier.Due
+	r.Waited += earlier.Waited
+	r.WaitedTime += earlier.WaitedTime
+	r.CEEchoed = r.CEEchoed || earlier.CEEchoed
+	if earlier.RTT != 0 && (r.RTT == 0 || earlier.RTT < r.RTT) {
+		r.RTT, r.RTTSent = earlier.RTT, earlier.RTTSent
+	}
+}
+
 // sent accounts a packet that has left.
 func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
 	r := &d.report
