@@ -83,8 +83,8 @@ func (h *htb) install() error {
 	return nil
 }
 
-// adoptHTB continues with the classes of an earlier agent. New classes get the numbers behind
-// the largest one.
+// adoptHTB continues with the classes of an earlier agent. New classes get the numbers that are
+// free below the largest one, then those above it.
 func adoptHTB(l netlink.Link) (Pacer, error) {
 	h := &htb{link: l}
 	root, err := rootQdisc(l)
@@ -99,13 +99,18 @@ func adoptHTB(l netlink.Link) (Pacer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: list htb classes: %w", l.Attrs().Name, err)
 	}
+	taken := map[uint16]bool{}
 	for _, c := range classes {
-		major, minor := netlink.MajorMinor(c.Attrs().Handle)
-		if major != ourMajor {
-			continue
+		if major, minor := netlink.MajorMinor(c.Attrs().Handle); major == ourMajor {
+			taken[minor] = true
+			h.next = max(h.next, minor)
 		}
-		h.used++
-		h.next = max(h.next, minor)
+	}
+	h.used = len(taken)
+	for minor := h.next; minor > 0; minor-- {
+		if !taken[minor] {
+			h.free = append(h.free, minor)
+		}
 	}
 	return h, nil
 }

@@ -195,6 +195,44 @@ func TestConfiguredQdisc(t *testing.T) {
 	})
 }
 
+// An agent that adopts the classes of another one uses the numbers between them again: with many
+// short-lived destinations and restarts there would be no number left.
+func TestAdoptedHTBUsesFreeNumbers(t *testing.T) {
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		p, err := pacer.Setup(l, pacer.HTB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var classes []uint32
+		for range 5 {
+			class, err := p.SetRate(0, 1e6)
+			if err != nil {
+				t.Fatal(err)
+			}
+			classes = append(classes, class)
+		}
+		free := map[uint32]bool{classes[0]: true, classes[2]: true, classes[3]: true}
+		for class := range free {
+			if err := p.Release(class); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p, err = pacer.Adopt(l, pacer.HTB, true); err != nil {
+			t.Fatal(err)
+		}
+		for range len(free) {
+			class, err := p.SetRate(0, 1e6)
+			if err != nil || !free[class] {
+				t.Errorf("class %x, %v: it was not free", class, err)
+			}
+			delete(free, class)
+		}
+		if class, err := p.SetRate(0, 1e6); err != nil || class != classes[4]+1 {
+			t.Errorf("class %x, %v; want %x", class, err, classes[4]+1)
+		}
+	})
+}
+
 func TestPacersWithoutHelp(t *testing.T) {
 	onHost(t, func(t *testing.T, l netlink.Link) {
 		before := qdiscs(t, l)
