@@ -19,6 +19,9 @@ import (
 // Open opens the pins of an earlier Attach with the same layout of the tables.
 func Open(ifname string, o Options) (_ *Attachment, err error) {
 	o = o.withDefaults()
+	if err := checkRunDir(ifname, o); err != nil {
+		return nil, err
+	}
 	dir := PinDir(o.PinRoot, ifname)
 	a := &Attachment{Dir: dir, opts: o}
 	defer func() {

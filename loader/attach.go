@@ -108,6 +108,9 @@ func build(iface Iface, o Options) (_ *Attachment, err error) {
 	if err := os.MkdirAll(a.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("pin directory: %w", err)
 	}
+	if err := linkRunDir(a.Dir, o.RunDir); err != nil {
+		return nil, err
+	}
 	objs, err := load(o, nil)
 	if err != nil {
 		return nil, err
@@ -141,9 +144,14 @@ func build(iface Iface, o Options) (_ *Attachment, err error) {
 // program are errors; the remains of an earlier attachment are removed.
 func makeRoom(ifname string, iface Iface, o Options) error {
 	dir := PinDir(o.PinRoot, ifname)
-	switch where, dev := locate(dir); {
-	case where == elsewhere:
+	where, dev := locate(dir)
+	if where == elsewhere {
 		return fmt.Errorf("%w, or use another --pin-root here", elsewhereError(ifname, o))
+	}
+	if err := checkRunDir(ifname, o); err != nil {
+		return err
+	}
+	switch {
 	case where == here && dev.Attrs().Index != iface.Index:
 		return fmt.Errorf("%s: the pins at %s belong to %s, which had that name when it was attached: run `softroce-xdp detach %s` first", ifname, dir, dev.Attrs().Name, ifname)
 	case where == here:

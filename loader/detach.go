@@ -40,6 +40,9 @@ func Detach(ifname string, o Options) error {
 	if where == elsewhere {
 		return elsewhereError(ifname, o)
 	}
+	if err := checkRunDir(ifname, o); err != nil {
+		return err
+	}
 	// The lease keeps an engine from starting during the detach.
 	switch engine, err := takeEngineLease(o.RunDir, ifname); {
 	case err == nil:
@@ -160,6 +163,9 @@ func cleanOne(name string, o Options) (bool, error) {
 	dir := PinDir(o.PinRoot, name)
 	if !exists(dir) {
 		return false, nil
+	}
+	if err := checkRunDir(name, o); err != nil {
+		return false, err
 	}
 	if where, _ := locate(dir); where != gone {
 		return cleanLive(name, o)

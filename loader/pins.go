@@ -22,6 +22,7 @@ const (
 	pinAgentCall   = "prog_agent_call"
 	pinEngineSync  = "prog_engine_sync"
 	pinEgressProg  = "prog_egress" // only with clsact, which has no link
+	pinRunDir      = "run_dir"     // a symbolic link to the run directory of the attachment
 )
 
 // escapeName returns the file name of an interface: bpffs refuses dots ("eth0.100"), which
@@ -36,6 +37,36 @@ func unescapeName(file string) string {
 
 // PinDir returns the directory of an interface's pins.
 func PinDir(root, ifname string) string { return filepath.Join(root, escapeName(ifname)) }
+
+// linkRunDir records the run directory of the attachment next to its pins.
+func linkRunDir(dir, runDir string) error {
+	path, err := filepath.Abs(runDir)
+	if err == nil {
+		err = os.Symlink(path, filepath.Join(dir, pinRunDir))
+	}
+	if err != nil {
+		return fmt.Errorf("record the run directory: %w", err)
+	}
+	return nil
+}
+
+// checkRunDir refuses a run directory other than that of the attachment. State, locks and agent
+// of the attachment would not be found there: a detach would leave the agent without pins.
+func checkRunDir(ifname string, o Options) error {
+	of, err := os.Readlink(filepath.Join(PinDir(o.PinRoot, ifname), pinRunDir))
+	if err != nil {
+		return nil // not attached, or by a version that did not record it
+	}
+	if path, err := filepath.Abs(o.RunDir); err == nil && path == of {
+		return nil
+	}
+	theirs, err := os.Stat(of)
+	ours, err2 := os.Stat(o.RunDir)
+	if err == nil && err2 == nil && os.SameFile(theirs, ours) {
+		return nil
+	}
+	return fmt.Errorf("%s: attached with --run-dir %s, not %s: name that one", ifname, of, o.RunDir)
+}
 
 // Pinned lists the interfaces that have a pin directory under root.
 func Pinned(root string) ([]string, error) {
