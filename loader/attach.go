@@ -92,7 +92,7 @@ func build(iface Iface, o Options) (_ *Attachment, err error) {
 	a := &Attachment{Dir: PinDir(o.PinRoot, iface.Name), opts: o}
 	// The state file comes first: if this process is killed, it says what to undo.
 	a.State = State{
-		Interface: iface.Name, Ifindex: iface.Index, Netns: NetnsInode(), Version: o.Version,
+		Interface: iface.Name, Ifindex: iface.Index, Netns: NetnsInode(), PinRoot: o.PinRoot, Version: o.Version,
 		Attached: time.Now().UTC().Truncate(time.Second), Clock: o.Clock, NodeFile: o.NodeFile,
 		Egress: EgressClsact, OwnQdisc: true, QueueLen: &iface.TxQueueLen,
 	}
@@ -146,9 +146,12 @@ func makeRoom(ifname string, iface Iface, o Options) error {
 	dir := PinDir(o.PinRoot, ifname)
 	where, dev := locate(dir)
 	if where == elsewhere {
-		return fmt.Errorf("%w, or use another --pin-root here", elsewhereError(ifname, o))
+		return fmt.Errorf("%w, or use another --pin-root and --run-dir here", elsewhereError(ifname, o))
 	}
 	if err := checkRunDir(ifname, o); err != nil {
+		return err
+	}
+	if err := checkPinRoot(ifname, o); err != nil {
 		return err
 	}
 	switch {

@@ -68,6 +68,17 @@ func checkRunDir(ifname string, o Options) error {
 	return fmt.Errorf("%s: attached with --run-dir %s, not %s: name that one", ifname, of, o.RunDir)
 }
 
+// checkPinRoot refuses a run directory that has the state of an interface of this name under
+// another pin root: agents, locks and states of both would be mixed up.
+func checkPinRoot(ifname string, o Options) error {
+	s, err := ReadState(o.RunDir, ifname)
+	theirs := PinDir(s.PinRoot, ifname)
+	if err != nil || s.PinRoot == "" || theirs == PinDir(o.PinRoot, ifname) || !exists(theirs) {
+		return nil // there is no such state, or it is left over
+	}
+	return fmt.Errorf("%s: %s has the state of an attachment with --pin-root %s: use another --run-dir", ifname, o.RunDir, s.PinRoot)
+}
+
 // Pinned lists the interfaces that have a pin directory under root.
 func Pinned(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)

@@ -25,6 +25,7 @@ type State struct {
 	Interface string     `json:"interface"`
 	Ifindex   int        `json:"ifindex"`
 	Netns     uint64     `json:"netns"` // inode of the network namespace
+	PinRoot   string     `json:"pin_root,omitempty"`
 	Version   string     `json:"version"`
 	Attached  time.Time  `json:"attached"`
 	XDPMode   XDPMode    `json:"xdp_mode"` // native or generic

@@ -16,7 +16,7 @@ import (
 func TestStateRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	want := State{
-		Interface: "eth0.7", Ifindex: 3, Netns: 4026531840, Version: "v1", Attached: time.Unix(1, 0).UTC(),
+		Interface: "eth0.7", Ifindex: 3, Netns: 4026531840, PinRoot: "/sys/fs/bpf/x", Version: "v1", Attached: time.Unix(1, 0).UTC(),
 		XDPMode: "native", Egress: "clsact", OwnClsact: true, Pacer: "htb", OwnQdisc: true, Clock: "tai",
 		RateFrom: "flag", NodeFile: "/etc/nodes.yaml", AgentPID: 77,
 	}
