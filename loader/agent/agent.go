@@ -40,23 +40,23 @@ type Agent struct {
 	pacer pacer.Pacer
 	log   *slog.Logger
 
-	sockets *rawSockets
-	control control
-	peers   *discovery.Peers
-	file    nodefile.File
-	nodes   *nodefile.Numbers
-	sweep   sweeper
-	resyncs resyncs
-	drains  drains
-	echoes  echoes
+	sockets    *rawSockets
+	control    control
+	peers      *discovery.Peers
+	file       nodefile.File
+	nodes      *nodefile.Numbers
+	sweep      sweeper
+	reconciler reconciler
+	pauses     baselinePauses
+	echoes     echoes
 
 	admission *discovery.Admission
 
-	waiting waiters
-	senders senders
-	steps   []step // of the slots that are evaluated; kept for their memory
-	busy    busy
-	sharer  *priority.Sharer
+	paceBlocked    paceBlocked
+	senders        senders
+	steps          []step // of the slots that are evaluated; kept for their memory
+	recentlyActive recentlyActive
+	sharer         *priority.Sharer
 
 	engine uint64 // last check for the entries of a killed engine, monotonic ns
 	dests  int    // entries in the table that have a number
@@ -96,8 +96,8 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 
 func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err error) {
 	a := &Agent{log: log}
-	a.resyncs.last = map[bpf.DestKey]uint64{}
-	a.drains.all = map[bpf.DestKey]*drain{}
+	a.reconciler.last = map[bpf.DestKey]uint64{}
+	a.pauses.all = map[bpf.DestKey]*baselinePause{}
 	defer func() {
 		if err != nil {
 			a.close()
@@ -173,14 +173,14 @@ const (
 	quickShare = 30
 )
 
-// pause returns the time until the next tick, after a tick that evaluated n destinations
-// and took busy of CPU time. engine: the interface has an engine.
-func pause(busy time.Duration, n int, engine bool) time.Duration {
-	tick := idleTick
+// tickPeriod returns the time until the next tick, after a tick that evaluated n destinations
+// and took cost of CPU time. engine: the interface has an engine.
+func tickPeriod(cost time.Duration, n int, engine bool) time.Duration {
+	period := idleTick
 	if n > 0 && engine {
-		tick = min(max(minTick, busy*quickShare), idleTick)
+		period = min(max(minTick, cost*quickShare), idleTick)
 	}
-	return min(max(tick, (busy-freeCost)*costShare, time.Duration(n)*perDest), maxTick)
+	return min(max(period, (cost-freeCost)*costShare, time.Duration(n)*perDest), maxTick)
 }
 
 // loop handles events, changes of the interface and ticks in one goroutine, so that no
@@ -226,7 +226,7 @@ func (a *Agent) loop(ctx context.Context) error {
 			}
 			a.linkChanged(l)
 		case <-tick.C:
-			next, err := a.turn(loader.Monotonic())
+			next, err := a.tick(loader.Monotonic())
 			if err != nil {
 				return err
 			}
@@ -235,8 +235,8 @@ func (a *Agent) loop(ctx context.Context) error {
 	}
 }
 
-// turn does the work of one tick. It returns the time until the next one.
-func (a *Agent) turn(now uint64) (time.Duration, error) {
+// tick does the work of one tick. It returns the time until the next one.
+func (a *Agent) tick(now uint64) (time.Duration, error) {
 	// The cost is CPU time: on a busy machine, elapsed time includes that of other
 	// processes. The thread is locked for the tick only: a goroutine that is locked to its
 	// thread while it waits has to be woken by another thread.
@@ -249,7 +249,7 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	waited, err := a.evaluateWaiting(now)
+	waited, err := a.evaluatePaceBlocked(now)
 	if err != nil {
 		return 0, err
 	}
@@ -259,9 +259,9 @@ func (a *Agent) turn(now uint64) (time.Duration, error) {
 	a.sendHellos(now)
 	a.expectRDMA(sysRDMA, now)
 	a.sweep.some(a, now)
-	busy := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
+	cost := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
 	a.sendEchoes(now) // which have a budget of their own
-	return a.drainStep(loader.Monotonic(), pause(busy, n+waited, a.hasEngine())), nil
+	return a.advancePauses(loader.Monotonic(), tickPeriod(cost, n+waited, a.hasEngine())), nil
 }
 
 // sendHellos sends the HELLOs that are due.
@@ -293,7 +293,7 @@ func (a *Agent) handle(e bpf.Event) {
 	peer, now := bpf.AddrOf(e.Peer), loader.Monotonic()
 	switch e.Type {
 	case bpf.EventNewDest:
-		a.welcome(e.Peer)
+		a.handleNewDest(e.Peer)
 	case bpf.EventPeerAware:
 		changed := a.peers.OnAck(e.Peer, uint16(e.Caps), now)
 		if changed {

@@ -178,8 +178,8 @@ func TestReceiverIsNotBusy(t *testing.T) {
 		slot.Regs.RxPackets++
 		a.evaluateSlots(slots, &p, true, now, now)
 	}
-	if n := len(a.busy.now) + len(a.busy.before); n > 1 {
-		t.Errorf("%d destinations are busy", n)
+	if n := len(a.recentlyActive.now) + len(a.recentlyActive.before); n > 1 {
+		t.Errorf("%d destinations are recently active", n)
 	}
 	slot.Regs.LastTxNs, slot.Regs.TxPackets = now, 1
 	if a.evaluateSlots(slots, &p, true, now, now); r.RateBps != 1e9 {

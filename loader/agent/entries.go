@@ -51,7 +51,7 @@ func (a *Agent) prepare() error {
 	})
 	a.evenShare()
 	for _, key := range unhandled {
-		a.welcome(key)
+		a.handleNewDest(key)
 	}
 	debug.FreeOSMemory() // walking a large table leaves much garbage
 	return err
@@ -68,10 +68,10 @@ func (a *Agent) evenShare() {
 	atomic.StoreUint64(&a.cfg.InitialRateBps, rate)
 }
 
-// welcome handles a new destination, whose entry egress or the engine has created: it sends
+// handleNewDest handles a new destination, whose entry egress or the engine has created: it sends
 // a HELLO, assigns the node number, and sets window and class. An entry that has a number was
 // handled before, and does not change.
-func (a *Agent) welcome(key bpf.DestKey) {
+func (a *Agent) handleNewDest(key bpf.DestKey) {
 	peer := bpf.AddrOf(key)
 	row, found, err := a.att.Lookup(peer)
 	if err != nil || !found || row.Regs.Node != 0 {

@@ -14,7 +14,7 @@ import (
 // evaluate runs the policy for every destination that had traffic since the last
 // evaluation. It returns their number.
 func (a *Agent) evaluate(now uint64) (total int, err error) {
-	a.resyncs.left = resyncPerTick
+	a.reconciler.left = reconcilePerTick
 	a.senders.begin(now)
 	params := *bpf.ParamsAs[fourcase.Params](&a.cfg.Policy)
 	for {
@@ -56,14 +56,14 @@ func (a *Agent) evaluateSlots(slots []bpf.AgentSlot, params *fourcase.Params, sa
 		slot, st := &slots[i], &steps[i]
 		slot.Op = 0
 		if slot.Found == 0 {
-			a.waiting.drop(slot.Key)
+			a.paceBlocked.drop(slot.Key)
 			continue
 		}
-		st.waits = a.waiting.note(st.key, st.regs.NextTxNs, now)
+		st.waits = a.paceBlocked.note(st.key, st.regs.NextTxNs, now)
 		if sampled {
 			a.echoes.note(st.key, st.regs, now)
 		}
-		a.resync(st) // also where the model is at its limit and the class has a larger backlog
+		a.reconcileBacklog(st) // also where the model is at its limit and the class has a larger backlog
 		a.decide(st, params, now)
 		changed = st.store(slot) || changed
 	}
@@ -77,15 +77,15 @@ func (a *Agent) decide(st *step, params *fourcase.Params, now uint64) {
 		share = a.senders.even.Share(params.MaxRateBps)
 	}
 	if a.sends(st, now) {
-		a.wake(st, params, now)
+		a.restartIdle(st, params, now)
 	}
 	bounded := st.sender.bounded(&st.policy, params, share)
 	sample := st.sample()
 	sample.ShareBps = a.share(params)
-	sample.Idle = sample.Idle || a.drains.answers(st.key, &sample, now)
+	sample.Idle = sample.Idle || a.pauses.answers(st.key, &sample, now)
 	st.sender.decided(fourcase.Step(&st.policy, &bounded, sample, now), &st.policy)
 	if firstLoaded(st.regs.Policy.State, st.policy.State, &sample) {
-		a.startDrain(st, &sample, now)
+		a.startPause(st, &sample, now)
 	}
 	rate := min(a.enforced(st, params, now), share)
 	a.window(&st.policy, params, rate)

@@ -64,13 +64,13 @@ func TestFirstLoaded(t *testing.T) {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
-	ds := drains{all: map[bpf.DestKey]*drain{{}: {sent: true, end: 100}}}
+	ps := baselinePauses{all: map[bpf.DestKey]*baselinePause{{}: {sent: true, end: 100}}}
 	s := &fourcase.Sample{Samples: 1}
-	if !ds.answers(bpf.DestKey{}, s, 90) || ds.answers(bpf.DestKey{}, s, 95) {
+	if !ps.answers(bpf.DestKey{}, s, 90) || ps.answers(bpf.DestKey{}, s, 95) {
 		t.Error("one window answers the HELLO")
 	}
-	ds.all[bpf.DestKey{}].answered = false
-	if ds.answers(bpf.DestKey{}, s, 101+uint64(drainAnswer)) {
+	ps.all[bpf.DestKey{}].answered = false
+	if ps.answers(bpf.DestKey{}, s, 101+uint64(pauseAnswer)) {
 		t.Error("an echo long after the pause is data's")
 	}
 }
@@ -102,7 +102,7 @@ func TestIdle(t *testing.T) {
 // The agent's share of a CPU is bounded, however many destinations are active.
 func TestPause(t *testing.T) {
 	for _, c := range []struct {
-		busy time.Duration
+		cost time.Duration
 		n    int
 		want time.Duration
 	}{
@@ -118,19 +118,19 @@ func TestPause(t *testing.T) {
 		{time.Millisecond, 2, 91200 * time.Microsecond},
 		{time.Hour, 60_000, maxTick},
 	} {
-		if got := pause(c.busy, c.n, true); got != c.want {
-			t.Errorf("after %v and %d destinations: %v, want %v", c.busy, c.n, got, c.want)
+		if got := tickPeriod(c.cost, c.n, true); got != c.want {
+			t.Errorf("after %v and %d destinations: %v, want %v", c.cost, c.n, got, c.want)
 		}
 	}
-	if got := pause(0, 2, false); got != idleTick {
+	if got := tickPeriod(0, 2, false); got != idleTick {
 		t.Errorf("without an engine: %v, want %v", got, idleTick)
 	}
 }
 
-// What a turn does after its evaluation compares with the time at which the turn began,
+// What a tick does after its evaluation compares with the time at which the tick began,
 // though the slots were read later: an ECHO is due at once, and who waits in the pacer has
 // had its evaluation.
-func TestTurnHasOneTime(t *testing.T) {
+func TestTickHasOneTime(t *testing.T) {
 	p := play(1e9, 1e9, fourcase.ModeRobust, 0)
 	a, now, params := p.a, p.now, fourcase.DefaultParams(1e9)
 	slot := bpf.AgentSlot{Key: keyN(1), Found: 1}
@@ -139,7 +139,7 @@ func TestTurnHasOneTime(t *testing.T) {
 	if key, ok := a.echoes.next(now); !ok || key != slot.Key {
 		t.Errorf("no ECHO is due: %v, %t", key, ok)
 	}
-	if due := a.waiting.due(now); len(due) != 0 {
+	if due := a.paceBlocked.due(now); len(due) != 0 {
 		t.Errorf("%v is evaluated a second time", due)
 	}
 }

@@ -14,7 +14,7 @@ import "github.com/softroce/softroce-xdp/cc/fourcase"
 func (s *senders) shareLink(link uint64, p *fourcase.Params) {
 	s.demands = s.demands[:0]
 	for _, x := range s.list {
-		if d := x.demand(s.turn, p); d != 0 {
+		if d := x.demand(s.tick, p); d != 0 {
 			s.demands = append(s.demands, d)
 		}
 	}
@@ -22,10 +22,10 @@ func (s *senders) shareLink(link uint64, p *fourcase.Params) {
 }
 
 // demand returns the rate that the destination would use of the link, bit/s.
-func (x *sender) demand(turn uint64, p *fourcase.Params) uint64 {
-	age := turn - x.turn
+func (x *sender) demand(tick uint64, p *fourcase.Params) uint64 {
+	age := tick - x.tick
 	switch {
-	case age > staleTurns:
+	case age > staleTicks:
 		return 0
 	case !x.stack.waits && !x.engine.waits:
 		if age > 0 {

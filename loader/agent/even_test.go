@@ -25,19 +25,19 @@ func TestLinkShare(t *testing.T) {
 			step := func(what string, n, evaluations int, want uint64) {
 				t.Helper()
 				send(n)
-				p.turns(evaluations)
+				p.ticks(evaluations)
 				for range 20 {
 					if _, sum := p.rates(); sum > playLink+playLink/20 {
 						t.Fatalf("%s: the rates' sum is %d, more than the link's %d", what, sum, playLink)
 					}
 					p.wantEach(t, what, want)
-					p.turns(1)
+					p.ticks(1)
 				}
 			}
 			step("one alone", 1, 1, playLink)
 			step("four", 4, 1, playLink/4)
-			step("two are left", 2, staleTurns+1, playLink/2)
-			step("one is left", 1, staleTurns+1, playLink)
+			step("two are left", 2, staleTicks+1, playLink/2)
+			step("one is left", 1, staleTicks+1, playLink)
 			step("three", 3, 1, playLink/3)
 		})
 	}
@@ -52,18 +52,18 @@ func TestLinkShareByDemand(t *testing.T) {
 	}
 	little := p.dests[0]
 	little.stack = playLink / 10
-	p.turns(5)
+	p.ticks(5)
 	if a, b := p.dests[1].sent[0], p.dests[2].sent[0]; !near(a, playLink*45/100) || !near(b, playLink*45/100) || !near(little.sent[0], playLink/10) {
 		t.Errorf("%d, %d and %d are sent, want a tenth, and half of the rest each", little.sent[0], a, b)
 	}
 	little.stack = 2 * playLink
-	p.turns(2)
+	p.ticks(2)
 	p.wantEach(t, "all three want all", playLink/3)
 
 	// Its way is congested elsewhere: what it cannot use is the others'.
 	little.regs.Policy.RateBps = playLink / 10
 	little.queue = 10e6
-	p.turns(3)
+	p.ticks(3)
 	if got := p.dests[1].regs.RateBps; got < playLink*42/100 {
 		t.Errorf("a third of the link is idle: %d for the others", got)
 	}
@@ -79,18 +79,18 @@ func TestLinkShareIsNoCongestion(t *testing.T) {
 	slow := p.dests[0]
 	slow.regs.Policy.RateBps, slow.stack = playLink*3/5, 2*playLink // found before: 60 % of the link
 	slow.regs.Policy.Decisions = 100
-	p.turns(1)
+	p.ticks(1)
 	found := slow.regs.Policy.RateBps
 	p.dests[1].stack = 2 * playLink
-	p.turns(1)
+	p.ticks(1)
 	p.wantEach(t, "two", playLink/2)
-	p.turns(300)
+	p.ticks(300)
 	p.wantEach(t, "two", playLink/2)
 	if r := &slow.regs.Policy; r.Decreases != 0 {
 		t.Errorf("%d cuts without a queue", r.Decreases)
 	}
 	p.dests[1].stack = 0
-	p.turns(staleTurns + 1)
+	p.ticks(staleTicks + 1)
 	if got := slow.regs.RateBps; got < found || got > found+found/10 {
 		t.Errorf("alone again it has %d, want what it had: %d, and a few raises", got, found)
 	}
@@ -103,15 +103,15 @@ func TestLinkShareSeesCongestion(t *testing.T) {
 	for _, d := range p.dests {
 		d.stack = 2 * playLink
 	}
-	p.turns(10)
+	p.ticks(10)
 	p.dests[0].queue = 40e6
-	p.turns(3)
+	p.ticks(3)
 	if got := p.dests[0].regs.RateBps; got > playLink*45/100 {
 		t.Errorf("the rate is %d with 40 ms of queue", got)
 	}
-	p.turns(20)
+	p.ticks(20)
 	p.dests[1].stack = 0
-	p.turns(staleTurns + 1)
+	p.ticks(staleTicks + 1)
 	if got := p.dests[0].regs.RateBps; got > playLink/4 {
 		t.Errorf("congested, and alone on the link it has %d", got)
 	}
@@ -122,20 +122,20 @@ func TestLinkShareSeesCongestion(t *testing.T) {
 func TestLinkShareOneAfterTheOther(t *testing.T) {
 	p := play(playLink, playLink, fourcase.ModeRobust, 40)
 	var sum uint64
-	const turns = 400
-	for i := range turns {
+	const ticks = 400
+	for i := range ticks {
 		for j, d := range p.dests {
 			d.stack = 0
 			if j/4 == i%10 {
 				d.stack = playLink / 4 // each for a quarter of the tick: none waits
 			}
 		}
-		p.turns(1)
+		p.ticks(1)
 		for _, d := range p.dests {
 			sum += d.sent[0]
 		}
 	}
-	if got := sum / turns; !near(got, playLink) {
+	if got := sum / ticks; !near(got, playLink) {
 		t.Errorf("%d bit/s of %d", got, playLink)
 	}
 }

@@ -55,7 +55,7 @@ func play(link, initial uint64, mode fourcase.Mode, n int) *player {
 	cfg := &bpf.Config{Mtu: 1500, LinkRateBps: link, Policy: *bpf.ParamsFrom(&params)}
 	a := &Agent{
 		cfg: &loader.LiveConfig{Config: cfg}, pacer: noPacer{}, log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		drains: drains{all: map[bpf.DestKey]*drain{}}, resyncs: resyncs{last: map[bpf.DestKey]uint64{}},
+		pauses: baselinePauses{all: map[bpf.DestKey]*baselinePause{}}, reconciler: reconciler{last: map[bpf.DestKey]uint64{}},
 	}
 	p := &player{a: a, now: 1000 * second}
 	for i := range n {
@@ -66,8 +66,8 @@ func play(link, initial uint64, mode fourcase.Mode, n int) *player {
 	return p
 }
 
-// turns lets time pass, with an evaluation at the end of each tick.
-func (p *player) turns(n int) {
+// ticks lets time pass, with an evaluation at the end of each tick.
+func (p *player) ticks(n int) {
 	for range n {
 		p.now += playTick
 		var slots []bpf.AgentSlot

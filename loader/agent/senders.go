@@ -13,7 +13,7 @@ import (
 type senders struct {
 	all  map[bpf.DestKey]*sender
 	list []*sender
-	turn uint64 // the number of this evaluation
+	tick uint64 // the number of this evaluation
 
 	demands []uint64
 	even    priority.Even
@@ -23,7 +23,7 @@ type senders struct {
 type sender struct {
 	key           bpf.DestKey
 	place         int    // index in the list
-	turn          uint64 // number of its last evaluation
+	tick          uint64 // number of its last evaluation
 	seen          uint64 // time of its last evaluation
 	stack, engine party
 	policy        uint64         // the four-case policy's rate
@@ -36,7 +36,7 @@ type party struct {
 	at    uint64    // time of the last update, 0 = none
 	used  [3]uint64 // bit/s in the last windows, the latest first
 	waits bool      // data waits for its pacer
-	turn  uint64    // number of the evaluation of the last update
+	tick  uint64    // number of the evaluation of the last update
 }
 
 // etherLen is the Ethernet header: rates count L2 frames, and tx_bytes does not.
@@ -44,17 +44,17 @@ const etherLen = 14
 
 const (
 	// senderIdle is the time for which a destination without traffic is kept. One that was
-	// idle for longer starts with its even share again (wake.go).
-	senderIdle = 2 * busySpan
+	// idle for longer starts with its even share again (restart_idle.go).
+	senderIdle = 2 * activeSpan
 
-	// staleTurns is the number of evaluations without an update after which data no longer
+	// staleTicks is the number of evaluations without an update after which data no longer
 	// counts as waiting: on a busy machine an update may be late by a tick.
-	staleTurns = 3
+	staleTicks = 3
 )
 
 // begin starts an evaluation.
 func (s *senders) begin(now uint64) {
-	s.turn++
+	s.tick++
 	s.forget(now)
 }
 
@@ -68,11 +68,11 @@ func (s *senders) note(key bpf.DestKey, d *bpf.DestRegs, cfg *bpf.Config, now ui
 		}
 		s.all[key], s.list = x, append(s.list, x)
 	}
-	x.turn, x.seen, x.policy = s.turn, now, d.Policy.RateBps
+	x.tick, x.seen, x.policy = s.tick, now, d.Policy.RateBps
 	engine := d.EngineBytes + etherLen*d.EnginePackets
 	all := d.TxBytes + etherLen*d.TxPackets
 
-	x.stack.take(all-min(engine, all), s.turn, now)
+	x.stack.take(all-min(engine, all), s.tick, now)
 	// The time that the last packet has used does not count as waiting: a sender of single
 	// packets has none that wait.
 	x.stack.waits = d.StackRateBps != 0 && d.NextTxNs > now+uint64(2*frameTime(cfg, d.StackRateBps))
@@ -80,25 +80,25 @@ func (s *senders) note(key bpf.DestKey, d *bpf.DestRegs, cfg *bpf.Config, now ui
 		x.stack.waits = d.WinPaced > d.WinEnginePaced
 	}
 	if d.WinEngine != bpf.EngineSilent {
-		x.engine.take(engine, s.turn, now)
+		x.engine.take(engine, s.tick, now)
 		x.engine.waits = d.WinEngine == bpf.EnginePaceBlocked
-	} else if s.turn-x.engine.turn >= staleTurns {
-		x.engine.take(engine, s.turn, now)
+	} else if s.tick-x.engine.tick >= staleTicks {
+		x.engine.take(engine, s.tick, now)
 		x.engine.waits = false
 	}
 	return x
 }
 
 // take records the bytes sent so far.
-func (p *party) take(bytes, turn, now uint64) {
+func (p *party) take(bytes, tick, now uint64) {
 	if p.at != 0 && now > p.at && bytes >= p.bytes {
 		p.used[2], p.used[1] = p.used[1], p.used[0]
 		p.used[0] = uint64(float64(bytes-p.bytes) * 8e9 / float64(now-p.at))
-		if turn-p.turn > staleTurns {
+		if tick-p.tick > staleTicks {
 			p.used[1], p.used[2] = 0, 0 // it was idle in between
 		}
 	}
-	p.bytes, p.at, p.turn = bytes, now, turn
+	p.bytes, p.at, p.tick = bytes, now, tick
 }
 
 // steady returns the rate that each of the last windows has reached, bit/s. One window alone

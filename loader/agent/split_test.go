@@ -51,9 +51,9 @@ func TestSplitByDemand(t *testing.T) {
 	step := func(what string, evaluations int, stack, engine, wantStack, wantEngine uint64) {
 		t.Helper()
 		d.stack, d.engine = stack, engine
-		p.turns(evaluations)
+		p.ticks(evaluations)
 		for range 20 {
-			p.turns(1)
+			p.ticks(1)
 			if sum := d.sent[0] + d.sent[1]; sum > playLink+playLink/20 {
 				t.Errorf("%s: %d and %d are sent, more than the rate", what, d.sent[0], d.sent[1])
 				return
@@ -69,8 +69,8 @@ func TestSplitByDemand(t *testing.T) {
 	step("the engine comes", 1, greedy, greedy, link/2, link/2)
 	step("the stack stops", 1, 0, greedy, 0, link)
 	step("the stack comes", 1, greedy, greedy, link/2, link/2)
-	step("the engine stops", staleTurns, greedy, 0, link, 0)
-	step("the engine needs little", staleTurns+1, greedy, link/10, link*9/10, link/10)
+	step("the engine stops", staleTicks, greedy, 0, link, 0)
+	step("the engine needs little", staleTicks+1, greedy, link/10, link*9/10, link/10)
 	step("the stack needs little", 3, link/5, greedy, link/5, link*4/5)
 	step("enough for both", 3, link/5, link/5, link/5, link/5)
 	if d.regs.RateBps != link || d.regs.Policy.RateBps != link {
@@ -84,11 +84,11 @@ func TestSplitRateIsUsed(t *testing.T) {
 	p := play(1e9, playLink, fourcase.ModeRobust, 1)
 	d := p.dests[0]
 	d.stack, d.engine = 1e9, 1e9
-	p.turns(5)
+	p.ticks(5)
 	if d.regs.Policy.RateBps <= playLink {
 		t.Errorf("the rate is %d after five evaluations without a queue, and was %d", d.regs.Policy.RateBps, playLink)
 	}
-	p.turns(200)
+	p.ticks(200)
 	if got := d.sent[0] + d.sent[1]; !near(got, 1e9) || !near(d.sent[0], 5e8) {
 		t.Errorf("%d and %d are sent, want half of 1 Gbit/s each", d.sent[0], d.sent[1])
 	}

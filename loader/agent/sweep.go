@@ -44,7 +44,7 @@ func (s *sweeper) some(a *Agent, now uint64) {
 	for i := range n {
 		switch {
 		case s.regs[i].Node == 0: // its event was lost, or was not read yet
-			a.welcome(s.keys[i])
+			a.handleNewDest(s.keys[i])
 		case now >= s.after && idle(&s.regs[i], now, a.clockOffset):
 			a.forget(s.keys[i], s.regs[i].ClassId)
 		}
@@ -98,8 +98,8 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 		a.log.Warn("pacer", "peer", peer, "err", err)
 	}
 	a.peers.Remove(key)
-	delete(a.resyncs.last, key)
-	delete(a.drains.all, key)
+	delete(a.reconciler.last, key)
+	delete(a.pauses.all, key)
 	delete(a.echoes.all, key)
 	a.dests--
 	a.evenShare()

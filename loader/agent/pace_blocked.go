@@ -15,13 +15,13 @@ import (
 // kilobyte at 100 kbit/s. A sender of 64 packets that continues when half of them have left
 // would not get a new rate for seconds. Destinations with packets in the pacer are therefore
 // evaluated too, without a sample.
-type waiters struct {
-	all  map[bpf.DestKey]waiter
+type paceBlocked struct {
+	all  map[bpf.DestKey]blockedDest
 	keys []bpf.DestKey
 }
 
-// waiter is a destination with packets in the pacer; times are monotonic ns.
-type waiter struct {
+// blockedDest is a destination with packets in the pacer; times are monotonic ns.
+type blockedDest struct {
 	empty uint64 // time at which the pacer is empty
 	seen  uint64 // time of the last evaluation
 }
@@ -31,42 +31,42 @@ const shortWait = uint64(2 * idleTick)
 
 // note records the time at which the pacer's model of a destination is empty. It reports
 // whether packets wait for longer than shortWait.
-func (w *waiters) note(key bpf.DestKey, empty, now uint64) (waits bool) {
+func (p *paceBlocked) note(key bpf.DestKey, empty, now uint64) (waits bool) {
 	if waits = empty > now+shortWait && empty < now+uint64(time.Minute); !waits {
-		delete(w.all, key)
+		delete(p.all, key)
 		return false
 	}
-	if w.all == nil {
-		w.all = map[bpf.DestKey]waiter{}
+	if p.all == nil {
+		p.all = map[bpf.DestKey]blockedDest{}
 	}
-	w.all[key] = waiter{empty, now}
+	p.all[key] = blockedDest{empty, now}
 	return true
 }
 
 // drop removes a destination whose entry was deleted.
-func (w *waiters) drop(key bpf.DestKey) { delete(w.all, key) }
+func (p *paceBlocked) drop(key bpf.DestKey) { delete(p.all, key) }
 
 // due returns the destinations that the tick which began at now has not evaluated yet.
-func (w *waiters) due(now uint64) []bpf.DestKey {
-	w.keys = w.keys[:0]
-	for key, x := range w.all {
+func (p *paceBlocked) due(now uint64) []bpf.DestKey {
+	p.keys = p.keys[:0]
+	for key, x := range p.all {
 		switch {
 		case x.seen == now:
 		case x.empty <= now:
-			delete(w.all, key)
+			delete(p.all, key)
 		default:
-			w.keys = append(w.keys, key)
+			p.keys = append(p.keys, key)
 		}
 	}
-	return w.keys
+	return p.keys
 }
 
-// evaluateWaiting evaluates the destinations with packets in the pacer that had no traffic
+// evaluatePaceBlocked evaluates the destinations with packets in the pacer that had no traffic
 // in the tick that began at now. It returns their number.
-func (a *Agent) evaluateWaiting(now uint64) (total int, err error) {
-	w := &a.waiting
+func (a *Agent) evaluatePaceBlocked(now uint64) (total int, err error) {
+	p := &a.paceBlocked
 	params := *bpf.ParamsAs[fourcase.Params](&a.cfg.Policy)
-	for keys := w.due(now); len(keys) > 0; {
+	for keys := p.due(now); len(keys) > 0; {
 		n := min(len(keys), len(a.x.Slots))
 		for i, key := range keys[:n] {
 			a.x.Slots[i].Key = key

@@ -14,44 +14,44 @@ import (
 // still differ after some time: a timer that is later than the burst loses tokens. They are
 // therefore compared from time to time, where packets wait.
 const (
-	resyncPeriod  = 50 * time.Millisecond
-	resyncPerTick = 16 // each costs a netlink request
-	resyncHaste   = 200 * time.Microsecond
+	reconcilePeriod  = 50 * time.Millisecond
+	reconcilePerTick = 16                     // each costs a netlink request
+	reconcileMaxRead = 200 * time.Microsecond // longer readings are of different times
 
 	// Smaller differences are ignored: they are within the error of the reading.
-	resyncSlack = 500 * time.Microsecond
+	reconcileSlack = 500 * time.Microsecond
 )
 
-// resyncs spreads the comparisons over the destinations.
-type resyncs struct {
+// reconciler spreads the comparisons over the destinations.
+type reconciler struct {
 	left int
 	last map[bpf.DestKey]uint64
 }
 
-// resync corrects the model by the backlog of the class.
-func (a *Agent) resync(st *step) {
+// reconcileBacklog corrects the model by the backlog of the class.
+func (a *Agent) reconcileBacklog(st *step) {
 	d := st.regs
-	if a.pacer.Kind() != pacer.HTB || !st.paced() || d.ClassId == 0 || d.StackRateBps == 0 || a.resyncs.left == 0 || a.drains.paused(st.key) {
+	if a.pacer.Kind() != pacer.HTB || !st.paced() || d.ClassId == 0 || d.StackRateBps == 0 || a.reconciler.left == 0 || a.pauses.paused(st.key) {
 		return
 	}
 	now := loader.Monotonic()
-	if now-a.resyncs.last[st.key] < uint64(resyncPeriod) {
+	if now-a.reconciler.last[st.key] < uint64(reconcilePeriod) {
 		return
 	}
-	a.resyncs.left--
+	a.reconciler.left--
 	// The model is read before and after the queue. If packets arrived in between, or this
 	// thread was interrupted, the readings are of different times and cannot be compared.
-	model, ok := a.modelOf(st.key)
+	model, ok := a.modelledEmptyTime(st.key)
 	if !ok {
 		return
 	}
 	bytes, ok, err := a.pacer.Backlog(d.ClassId)
 	then := now
 	now = loader.Monotonic()
-	if again, same := a.modelOf(st.key); err != nil || !ok || !same || again != model || now-then > uint64(resyncHaste) {
+	if again, same := a.modelledEmptyTime(st.key); err != nil || !ok || !same || again != model || now-then > uint64(reconcileMaxRead) {
 		return
 	}
-	a.resyncs.last[st.key] = now
+	a.reconciler.last[st.key] = now
 	packet := frameTime(a.cfg.Config, d.StackRateBps)
 	if off := apart(model, now, bytes, d.StackRateBps, packet); off != 0 {
 		a.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(st.key), "by", off)
@@ -71,7 +71,7 @@ func (a *Agent) resync(st *step) {
 // too early makes T1 too early, and the network seem slow.
 func apart(model, now, bytes, bps uint64, packet time.Duration) time.Duration {
 	off := time.Duration(now + bytes*8*uint64(time.Second)/bps - max(model, now))
-	if off > resyncSlack || -off > resyncSlack+2*packet {
+	if off > reconcileSlack || -off > reconcileSlack+2*packet {
 		return off
 	}
 	return 0
@@ -82,8 +82,8 @@ func frameTime(cfg *bpf.Config, bps uint64) time.Duration {
 	return time.Duration(cfg.Mtu+etherLen) * 8 * time.Second / time.Duration(bps)
 }
 
-// modelOf returns the time at which the model of a destination is empty, monotonic ns.
-func (a *Agent) modelOf(key bpf.DestKey) (uint64, bool) {
+// modelledEmptyTime returns the time at which the model of a destination is empty, monotonic ns.
+func (a *Agent) modelledEmptyTime(key bpf.DestKey) (uint64, bool) {
 	row, found, err := a.att.Lookup(bpf.AddrOf(key))
 	return row.Regs.NextTxNs, found && err == nil
 }

@@ -18,16 +18,16 @@ import (
 // such pause.
 
 const (
-	// drainMax bounds the pause, and with it the queueing delay that can be excluded.
-	drainMax = 250 * time.Millisecond
-	// drainSlack is by how much the HELLO may be late and still leave before the data.
-	drainSlack = 3 * time.Millisecond
-	// drainAnswer is the time after the pause in which an echo counts as that of the HELLO.
-	drainAnswer = 200 * time.Millisecond
+	// pauseMax bounds the pause, and with it the queueing delay that can be excluded.
+	pauseMax = 250 * time.Millisecond
+	// pauseSlack is by how much the HELLO may be late and still leave before the data.
+	pauseSlack = 3 * time.Millisecond
+	// pauseAnswer is the time after the pause in which an echo counts as that of the HELLO.
+	pauseAnswer = 200 * time.Millisecond
 )
 
-// drain is the pause of one destination; times are of the monotonic clock.
-type drain struct {
+// baselinePause is the pause of one destination; times are of the monotonic clock.
+type baselinePause struct {
 	peer       bpf.DestKey
 	hello, end uint64 // departure of the HELLO; end of the pause
 	class      uint32 // HTB class whose rate is lowered until the end; 0 = none
@@ -35,11 +35,11 @@ type drain struct {
 	answered   bool   // the HELLO was answered
 }
 
-// drains has all pauses, so that no destination has a second one, and those that have not
-// ended.
-type drains struct {
-	all map[bpf.DestKey]*drain
-	now []*drain
+// baselinePauses has all pauses, so that no destination has a second one. Those in active have
+// not ended.
+type baselinePauses struct {
+	all    map[bpf.DestKey]*baselinePause
+	active []*baselinePause
 }
 
 // firstLoaded reports whether this step took the first base delay from a sample that data
@@ -52,23 +52,23 @@ func firstLoaded(before, after uint8, s *fourcase.Sample) bool {
 	return !s.Idle && !oneWay(before) && oneWay(after)
 }
 
-// startDrain begins the pause.
-func (a *Agent) startDrain(st *step, s *fourcase.Sample, now uint64) {
+// startPause begins the pause.
+func (a *Agent) startPause(st *step, s *fourcase.Sample, now uint64) {
 	kind := a.pacer.Kind()
-	if kind != pacer.EDT && kind != pacer.HTB || kind == pacer.HTB && st.class == 0 || a.drains.all[st.key] != nil {
+	if kind != pacer.EDT && kind != pacer.HTB || kind == pacer.HTB && st.class == 0 || a.pauses.all[st.key] != nil {
 		return // the other pacers cannot delay packets
 	}
-	inFlight := uint64(min(max(s.RTT, s.Tx+s.Rx, 0), int64(drainMax)))
+	inFlight := uint64(min(max(s.RTT, s.Tx+s.Rx, 0), int64(pauseMax)))
 	if inFlight <= a.cfg.Policy.TargetNs {
 		return // the RTT is too short to contain a queueing delay that matters
 	}
 	empty := st.emptyAt()
 	waits := max(empty, now) - now // time until the pacer is empty
-	if waits > uint64(drainMax) {
+	if waits > uint64(pauseMax) {
 		return
 	}
-	x := &drain{peer: st.key, hello: now + inFlight}
-	if empty+uint64(drainMax) > now { // else no data was sent recently
+	x := &baselinePause{peer: st.key, hello: now + inFlight}
+	if empty+uint64(pauseMax) > now { // else no data was sent recently
 		switch kind {
 		case pacer.EDT: // waiting packets have departure times, and leave first
 			x.hello += waits
@@ -78,26 +78,26 @@ func (a *Agent) startDrain(st *step, s *fourcase.Sample, now uint64) {
 			}
 			x.class = st.class
 		}
-		st.shiftNextTx(int64(now + waits + inFlight + uint64(drainSlack) - empty))
+		st.shiftNextTx(int64(now + waits + inFlight + uint64(pauseSlack) - empty))
 	}
-	x.end = x.hello + uint64(drainSlack)
-	a.drains.all[st.key] = x
-	a.drains.now = append(a.drains.now, x)
+	x.end = x.hello + uint64(pauseSlack)
+	a.pauses.all[st.key] = x
+	a.pauses.active = append(a.pauses.active, x)
 	a.log.Debug("pause for the baseline", "peer", bpf.AddrOf(st.key), "for", time.Duration(x.end-now))
 }
 
-// drainStep sends the HELLOs that are due and ends pauses. It returns the time until it
+// advancePauses sends the HELLOs that are due and ends pauses. It returns the time until it
 // has to be called again, at most next.
-func (a *Agent) drainStep(now uint64, next time.Duration) time.Duration {
-	rest := a.drains.now[:0]
-	for _, x := range a.drains.now {
+func (a *Agent) advancePauses(now uint64, next time.Duration) time.Duration {
+	rest := a.pauses.active[:0]
+	for _, x := range a.pauses.active {
 		if !x.sent && now >= x.hello {
 			x.sent = true
 			a.control.hello(x.peer)
 		}
 		if now >= x.end {
 			x.over = true
-			a.endDrain(x)
+			a.endPause(x)
 			continue
 		}
 		due := x.end
@@ -107,13 +107,13 @@ func (a *Agent) drainStep(now uint64, next time.Duration) time.Duration {
 		next = min(next, time.Duration(due-now))
 		rest = append(rest, x)
 	}
-	clear(a.drains.now[len(rest):])
-	a.drains.now = rest
+	clear(a.pauses.active[len(rest):])
+	a.pauses.active = rest
 	return next
 }
 
-// endDrain restores the rate of the class.
-func (a *Agent) endDrain(x *drain) {
+// endPause restores the rate of the class.
+func (a *Agent) endPause(x *baselinePause) {
 	if x.class == 0 {
 		return
 	}
@@ -127,19 +127,19 @@ func (a *Agent) endDrain(x *drain) {
 }
 
 // paused reports whether the data of a destination is paused.
-func (ds *drains) paused(key bpf.DestKey) bool {
-	x := ds.all[key]
+func (ps *baselinePauses) paused(key bpf.DestKey) bool {
+	x := ps.all[key]
 	return x != nil && !x.over
 }
 
 // answers reports whether this window contains the answer to the HELLO that was sent in a
 // pause. The window may contain echoes of data too; the sample is a minimum, so it can only
 // lower the base delay.
-func (ds *drains) answers(key bpf.DestKey, s *fourcase.Sample, now uint64) bool {
-	x := ds.all[key]
+func (ps *baselinePauses) answers(key bpf.DestKey, s *fourcase.Sample, now uint64) bool {
+	x := ps.all[key]
 	if x == nil || !x.sent || x.answered || s.Samples == 0 {
 		return false
 	}
 	x.answered = true
-	return now < x.end+uint64(drainAnswer)
+	return now < x.end+uint64(pauseAnswer)
 }

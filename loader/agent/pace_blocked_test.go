@@ -12,7 +12,7 @@ import (
 
 func TestWaiters(t *testing.T) {
 	const now = uint64(time.Hour)
-	var w waiters
+	var w paceBlocked
 	for _, c := range []struct {
 		name  string
 		empty uint64
@@ -20,7 +20,7 @@ func TestWaiters(t *testing.T) {
 	}{
 		{"empty long ago", 5, false},
 		{"a second of packets", now + 1e9, true},
-		{"gone by the next turn", now + uint64(minTick), false},
+		{"gone by the next tick", now + uint64(minTick), false},
 		{"an entry that says nonsense", 1 << 63, false},
 	} {
 		said := w.note(keyN(1), c.empty, now)
@@ -30,9 +30,9 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
-// One is due while it waits, but not in the turn that has evaluated it.
+// One is due while it waits, but not in the tick that has evaluated it.
 func TestWaitersDue(t *testing.T) {
-	var w waiters
+	var w paceBlocked
 	w.note(keyN(1), 1e9, 100)
 	for _, c := range []struct {
 		now  uint64

@@ -48,9 +48,9 @@ func TestApartConverges(t *testing.T) {
 			left := time.Duration(i*37%100) * packet * 8 * time.Microsecond / 100 // of the last packet
 			truth = now + bytes*8*uint64(time.Second)/bps + uint64(left)
 			off += apart(truth+uint64(off), now, bytes, bps, 12112*time.Microsecond)
-			now += uint64(resyncPeriod)
+			now += uint64(reconcilePeriod)
 		}
-		if off > 0 || off < -resyncSlack-packet*8*time.Microsecond/100 {
+		if off > 0 || off < -reconcileSlack-packet*8*time.Microsecond/100 {
 			t.Errorf("a model that was off by %v is off by %v", wrong, off)
 		}
 	}

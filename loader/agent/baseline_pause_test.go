@@ -25,7 +25,7 @@ func (c classes) SetRate(n uint32, bps uint64) (uint32, error) { c[n] = bps; ret
 
 // A model that was put right in the same step is when the class is empty, plus or minus: the
 // pause for the baseline begins with that in mind.
-func TestDrainAfterResync(t *testing.T) {
+func TestPauseAfterReconciliation(t *testing.T) {
 	const now, ms = uint64(time.Hour), int64(time.Millisecond)
 	for _, c := range []struct {
 		name      string
@@ -41,7 +41,7 @@ func TestDrainAfterResync(t *testing.T) {
 		*bpf.ParamsAs[fourcase.Params](&cfg.Policy) = fourcase.DefaultParams(1e9)
 		rates := classes{}
 		a := &Agent{cfg: &loader.LiveConfig{Config: cfg}, pacer: rates, log: slog.New(slog.DiscardHandler)}
-		a.drains.all = map[bpf.DestKey]*drain{}
+		a.pauses.all = map[bpf.DestKey]*baselinePause{}
 		slot := &bpf.AgentSlot{Key: keyN(1)}
 		slot.Regs.NextTxNs, slot.Regs.ClassId = now+uint64(c.empty), 7
 		slot.ShiftNs = 99 // of an earlier step
@@ -50,13 +50,13 @@ func TestDrainAfterResync(t *testing.T) {
 			st.shiftNextTx(c.by)
 		}
 		const inFlight = 10 * int64(time.Millisecond)
-		a.startDrain(&st, &fourcase.Sample{RTT: inFlight}, now)
+		a.startPause(&st, &fourcase.Sample{RTT: inFlight}, now)
 		st.store(slot)
-		if rates[7] != cfg.Policy.MinRateBps || a.drains.all[slot.Key] == nil {
+		if rates[7] != cfg.Policy.MinRateBps || a.pauses.all[slot.Key] == nil {
 			t.Errorf("%s: no pause, class at %d", c.name, rates[7])
 			continue
 		}
-		want := now + uint64(c.wait+inFlight) + uint64(drainSlack)
+		want := now + uint64(c.wait+inFlight) + uint64(pauseSlack)
 		if got := slot.Regs.NextTxNs + uint64(slot.ShiftNs); got != want || slot.Op&bpf.ShiftNextTx == 0 {
 			t.Errorf("%s: data goes on after %v, want %v", c.name, time.Duration(got-now), time.Duration(want-now))
 		}

@@ -10,36 +10,36 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-func TestBusy(t *testing.T) {
-	var b busy
+func TestRecentlyActive(t *testing.T) {
+	var r recentlyActive
 	now := uint64(1000 * second)
 	see := func(n byte, after uint64, want bool) {
 		t.Helper()
-		if now += after; b.note(keyN(n), now) != want {
-			t.Errorf("destination %d, %v later: busy %v, want %v", n, after, !want, want)
+		if now += after; r.note(keyN(n), now) != want {
+			t.Errorf("destination %d, %v later: recently active %v, want %v", n, after, !want, want)
 		}
 	}
 	see(1, 0, false)
 	see(2, 1, false)
-	see(1, busySpan-2, true)
-	see(1, busySpan, true) // 2 was last seen in the span before
-	see(2, busySpan/2, true)
-	if n := b.count(); n != 2 {
-		t.Errorf("%d are busy, want 2", n)
+	see(1, activeSpan-2, true)
+	see(1, activeSpan, true) // 2 was last seen in the span before
+	see(2, activeSpan/2, true)
+	if n := r.count(); n != 2 {
+		t.Errorf("%d are recently active, want 2", n)
 	}
-	see(1, 2*busySpan, false)
+	see(1, 2*activeSpan, false)
 	see(2, 3, false)
-	see(3, 5*busySpan, false)
-	see(1, busySpan, false)
+	see(3, 5*activeSpan, false)
+	see(1, activeSpan, false)
 	see(3, 1, true)
-	if n := b.count(); n != 2 {
-		t.Errorf("%d are busy, want 2", n)
+	if n := r.count(); n != 2 {
+		t.Errorf("%d are recently active, want 2", n)
 	}
 }
 
 // A destination that was idle for some seconds starts with its share of the link, or with its
 // rate if that is higher. One to which data was sent all the time keeps its rate.
-func TestWake(t *testing.T) {
+func TestRestartIdle(t *testing.T) {
 	const idle = 5 * second
 	for name, c := range map[string]struct {
 		rate, initial uint64
@@ -62,13 +62,13 @@ func TestWake(t *testing.T) {
 		r := bpf.PolicyAs[fourcase.Regs](&slot.Regs.Policy)
 		*r = fourcase.Regs{RateBps: c.rate, Decisions: 9, DecidedNs: now, PeriodNs: 10e6}
 		if c.always {
-			a.busy.note(slot.Key, now+idle-busySpan/2)
+			a.recentlyActive.note(slot.Key, now+idle-activeSpan/2)
 		}
 		for i := range c.others {
-			a.busy.note(keyN(byte(10+i)), now+idle)
+			a.recentlyActive.note(keyN(byte(10+i)), now+idle)
 		}
 		st := stepOf(slot)
-		if a.wake(&st, &p, now+idle); st.policy.RateBps != c.want {
+		if a.restartIdle(&st, &p, now+idle); st.policy.RateBps != c.want {
 			t.Errorf("%s: %d, want %d", name, st.policy.RateBps, c.want)
 		}
 	}
