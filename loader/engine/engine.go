@@ -48,8 +48,9 @@ func open(ctx context.Context, name string, config any) (verbs.Device, error) {
 }
 
 // Open opens a device on an attached interface, in the network namespace of the calling
-// thread. The interface must be there, under the name of the attach. An interface has at most one device at a time, in any process: for a second one the
-// error wraps loader.ErrEngineRunning.
+// thread. The interface must be there, under the name of the attach. An interface has at most
+// one device at a time, in any process: for a second one the error wraps
+// loader.ErrEngineRunning.
 func Open(ifname string, lo loader.Options, o nic.Options) (*nic.Device, error) {
 	// The sockets are bound by the name, so the interface of that name must be the one that was
 	// attached.
