@@ -26,6 +26,8 @@ func TestAgentKilled(t *testing.T) {
 	l.measured(t, a)
 
 	l.node[0].killAgent(t)
+	// An agent that did not run for the whole timeout has had traffic unpaced before.
+	opened := stat(t, a, "tx_fail_open")
 	dead, overdue := l.row(t, a), overdueAt(t, a, timeout)
 	var later bpf.DestRegs
 	eventually(t, "packets and echoes without an agent", func() bool {
@@ -35,7 +37,7 @@ func TestAgentKilled(t *testing.T) {
 	if later.RateBps != dead.RateBps || later.RateBps == 0 {
 		t.Errorf("rate went from %d to %d bit/s without an agent", dead.RateBps, later.RateBps)
 	}
-	eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > 0 })
+	eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > opened })
 	if early := time.Duration(overdue - loader.Monotonic()); early > 0 {
 		t.Errorf("traffic went unpaced %v before the heartbeat was overdue", early)
 	}
@@ -43,10 +45,12 @@ func TestAgentKilled(t *testing.T) {
 		t.Errorf("status does not complain about the dead agent:\n%s", out)
 	}
 
-	out := l.node[0].must(t, "attach", topo.IfName)
+	// What the new agent lets pass unpaced is its fault, however seldom it runs.
+	out := l.node[0].must(t, "attach", topo.IfName, "--heartbeat-timeout", "1h")
 	if !strings.Contains(out, "adopted") {
 		t.Errorf("attach says %q", out)
 	}
+	beats(t, a, overdue-uint64(timeout))
 	adopted := l.row(t, a)
 	if adopted.Node != dead.Node || dead.Node == 0 || adopted.TxPackets < later.TxPackets || adopted.ClassId != dead.ClassId || adopted.RxToken != dead.RxToken {
 		t.Errorf("the entry did not outlive the agent: node %d -> %d, packets %d -> %d, class %x -> %x",
@@ -55,12 +59,18 @@ func TestAgentKilled(t *testing.T) {
 	eventually(t, "decisions of the new agent", func() bool {
 		return l.row(t, a).Policy.Decisions > dead.Policy.Decisions
 	})
-	opened := stat(t, a, "tx_fail_open")
+	opened = stat(t, a, "tx_fail_open")
 	time.Sleep(200 * time.Millisecond)
 	if now := stat(t, a, "tx_fail_open"); now != opened {
 		t.Errorf("%d packets went unpaced with the new agent", now-opened)
 	}
-	lossless(t, l.end(t, traffic))
+	l.lossless(t, traffic)
+}
+
+// beats waits for a heartbeat after an earlier one.
+func beats(t *testing.T, a *loader.Attachment, earlier uint64) {
+	t.Helper()
+	eventually(t, "a heartbeat of the new agent", func() bool { return overdueAt(t, a, 0) > earlier })
 }
 
 // overdueAt is when a heartbeat that has stopped is overdue, on the monotonic clock.
@@ -89,14 +99,15 @@ func TestAgentKilledWhilePacing(t *testing.T) {
 		return float64(l.row(t, a).TxBytes-before) * 8 / time.Since(start).Seconds()
 	}
 	l.node[0].killAgent(t)
-	overdue := overdueAt(t, a, timeout)
+	opened, overdue := stat(t, a, "tx_fail_open"), overdueAt(t, a, timeout)
 	// A machine that stops for ten seconds here looks at what is unpaced rightly.
 	if bps := sent(look); bps > 1.3*rate && loader.Monotonic() < overdue {
 		t.Errorf("%.0f Mbit/s right after the agent died, the last rate was at most %.0f", bps/1e6, rate/1e6)
 	}
-	eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > 0 })
+	eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > opened })
 	eventually(t, "more than the last rate after the heartbeat timeout", func() bool { return sent(look/2) > 1.3*rate })
-	l.node[0].must(t, "attach", topo.IfName)
+	l.node[0].must(t, "attach", topo.IfName, "--heartbeat-timeout", "1h") // as above
+	beats(t, a, overdue-uint64(timeout))
 	// What waits in the sender's socket and beyond goes first.
 	eventually(t, "pacing by the new agent", func() bool { return sent(look/2) < 1.1*rate })
 	if bps := sent(look); bps > 1.3*rate {
@@ -104,8 +115,12 @@ func TestAgentKilledWhilePacing(t *testing.T) {
 	}
 	// With htb, what waits in the class at the moment of opening is overtaken until
 	// it has drained: the receiver asks for it again a few times, then all is well.
-	if r := l.end(t, traffic); r.NAKs > 5 || r.Timeouts > 0 {
-		t.Errorf("%d NAKs and %d timeouts; opening costs a few NAKs", r.NAKs, r.Timeouts)
+	r := l.end(t, traffic)
+	if r.NAKs > 5 {
+		t.Errorf("%d NAKs; opening costs a few", r.NAKs)
+	}
+	if r.Timeouts > 0 {
+		l.allArrived(t, traffic)
 	}
 }
 
@@ -114,8 +129,8 @@ func TestAgentKilledWhilePacing(t *testing.T) {
 func TestUpgradeUnderTraffic(t *testing.T) {
 	for _, egress := range []string{"tcx", "clsact"} {
 		t.Run(egress, func(t *testing.T) {
-			l := newLab(t, labSpec{attach: []string{"--egress", egress, "--rate", "1G", "--heartbeat-timeout", "30s"}}) // however slow the machine
-			l.node[0].must(t, "policy", "set", topo.IfName, "--mode", "fixed")                                          // as above
+			l := newLab(t, labSpec{attach: []string{"--egress", egress, "--rate", "1G", "--heartbeat-timeout", "1h"}}) // however slow the machine
+			l.node[0].must(t, "policy", "set", topo.IfName, "--mode", "fixed")                                         // as above
 			a := l.node[0].open(t)
 			traffic := l.start(load.Flow{})
 			before := l.measured(t, a)
@@ -140,7 +155,7 @@ func TestUpgradeUnderTraffic(t *testing.T) {
 			if n := stat(t, a, "tx_fail_open"); n > 0 {
 				t.Errorf("%d packets went unpaced", n)
 			}
-			lossless(t, l.end(t, traffic))
+			l.lossless(t, traffic)
 		})
 	}
 }

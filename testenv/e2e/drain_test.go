@@ -40,7 +40,7 @@ func TestDataFirst(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		sent := make(chan error, 1)
 		go func() {
-			_, err := l.ends[0].Send(ctx, load.Flow{To: l.addr(1), Window: 256, MinRTO: time.Second})
+			_, err := l.ends[0].Send(ctx, load.Flow{To: l.addr(1), Window: 256, MinRTO: time.Second, GiveUp: patience})
 			sent <- err
 		}()
 		eventually(t, "a full queue", func() bool { return l.queue(t).Backlog > 100_000 })

@@ -20,6 +20,7 @@ func TestOutlastedTimeout(t *testing.T) {
 		least  = 1_000_000 // bit/s: the window takes half a second
 		enough = 200 * least
 		rto    = 67 * time.Millisecond
+		bound  = 2 * patience // many times what it takes
 	)
 	l := newLab(t, labSpec{attach: []string{"--rate", "1G", "--policy", "min-rate=1M", "--policy", "initial-rate=1M"}})
 	a := l.node[0].open(t)
@@ -29,11 +30,11 @@ func TestOutlastedTimeout(t *testing.T) {
 	}
 
 	begin := time.Now()
-	f := l.start(load.Flow{Window: 64, MinRTO: rto, GiveUp: 4 * time.Minute})
+	f := l.start(load.Flow{Window: 64, MinRTO: rto, GiveUp: bound})
 	var rate uint64
 	// It takes 15 to 60 s: a decision needs the feedback of packets that wait in the pacer. A
 	// rate that never increases would take for ever.
-	for rate = l.row(t, a).RateBps; rate < enough && time.Since(begin) < 3*time.Minute; rate = l.row(t, a).RateBps {
+	for rate = l.row(t, a).RateBps; rate < enough && time.Since(begin) < bound; rate = l.row(t, a).RateBps {
 		time.Sleep(20 * time.Millisecond)
 	}
 	took := time.Since(begin)

@@ -137,9 +137,10 @@ func TestDetachRestores(t *testing.T) {
 					t.Errorf("host %d, before attach (-) and after detach (+):\n%s", i+1, d)
 				}
 			}
-			r := l.end(t, traffic)
 			if strings.Contains(flags, "--pacer none") {
-				lossless(t, r)
+				l.lossless(t, traffic)
+			} else {
+				l.end(t, traffic)
 			}
 		})
 	}
@@ -168,10 +169,9 @@ func TestFirstContact(t *testing.T) {
 				traffic := l.start(load.Flow{})
 				l.measured(t, a)
 				eventually(t, "a class", func() bool { return l.row(t, a).ClassId != 0 })
-				r := l.end(t, traffic)
 				if known {
-					lossless(t, r)
-				} else if r.NAKs > 1 || r.Timeouts > 1 {
+					l.lossless(t, traffic)
+				} else if r := l.end(t, traffic); r.NAKs > 1 || r.Timeouts > 1 {
 					t.Errorf("%d NAKs and %d timeouts; the change of qdisc is one gap", r.NAKs, r.Timeouts)
 				}
 			}

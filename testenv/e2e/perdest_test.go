@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,7 +56,7 @@ func (p *attached) Attach(hosts []*topo.Host) error {
 		return err
 	}
 	// A host asks again 50 ms after it found a peer not yet attached, and so on.
-	for range 100 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		rows, err := p.table.Rows()
 		if err != nil {
 			return err
@@ -71,9 +70,8 @@ func (p *attached) Attach(hosts []*topo.Host) error {
 		if measured == len(hosts)-1 {
 			return nil
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
-	return errors.New("HELLO did not measure every node within ten seconds")
+	return fmt.Errorf("HELLO did not measure every node within %v", patience)
 }
 
 func (p *attached) Detach() error {
@@ -115,7 +113,7 @@ func TestPerDestination(t *testing.T) {
 	runs := timing.Tries(4)
 	inPeace := 0 // runs that missed although the machine was ours
 	for i := 1; i <= runs; i++ {
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 		watch := watchOthers(t)
 		result, err := isolation.Run(ctx, isolation.Config{}, &attached{t: t})
 		cancel()

@@ -61,7 +61,7 @@ func TestForgedPeer(t *testing.T) {
 // send sends so many packets to host 1.
 func (l *lab) send(t *testing.T, packets uint64) load.Report {
 	t.Helper()
-	r, err := l.ep[0].Send(t.Context(), load.Flow{To: l.addr[1], Bytes: packets * 1024, MinRTO: 5 * time.Second, GiveUp: time.Minute})
+	r, err := l.ep[0].Send(t.Context(), load.Flow{To: l.addr[1], Bytes: packets * 1024, MinRTO: time.Minute, GiveUp: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

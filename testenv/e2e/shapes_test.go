@@ -43,7 +43,7 @@ func TestShapes(t *testing.T) {
 				peer, found, err := b.Lookup(l.addr[0])
 				return err == nil && found && after.TxNs > 0 && after.RxNs > 0 && peer.Regs.InTxNs > 0
 			})
-			lossless(t, l.end(t, traffic))
+			l.lossless(t, traffic)
 			if after.TxUnstamped != before.TxUnstamped {
 				t.Errorf("%d of %d packets left unstamped after HELLO", after.TxUnstamped-before.TxUnstamped, after.TxPackets-before.TxPackets)
 			}
@@ -113,7 +113,7 @@ func (l *lab) datagram(t *testing.T, from, to uint16, data []byte) []byte {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 4096)
-	_ = dst.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = dst.SetReadDeadline(time.Now().Add(patience))
 	n, err := dst.Read(buf)
 	if err != nil {
 		t.Error(err)

@@ -17,6 +17,10 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
+// patience is how long a test waits for something that takes seconds on an idle machine and
+// never happens if the product is at fault. A busy machine only makes it later.
+const patience = 5 * time.Minute
+
 // window of the flows in the tests of faults. It fits the ring of a veth (256),
 // so that no queue drops: whatever is lost, the fault has lost.
 const window = 128
@@ -70,7 +74,7 @@ func newLab(t *testing.T, s labSpec) *lab {
 // TestFirstContact looks at that, the other tests look at what comes after.
 func (l *lab) meet(t *testing.T) {
 	t.Helper()
-	if _, err := l.ep[0].Send(t.Context(), load.Flow{To: l.addr[1], Bytes: 1, MessageBytes: 1}); err != nil {
+	if _, err := l.ep[0].Send(t.Context(), load.Flow{To: l.addr[1], Bytes: 1, MessageBytes: 1, GiveUp: patience}); err != nil {
 		t.Fatal(err)
 	}
 	for i, n := range l.node {
@@ -92,6 +96,7 @@ func (l *lab) meet(t *testing.T) {
 // flow is a running flow from host 0 to host 1.
 type flow struct {
 	stop   context.CancelFunc
+	before uint64 // packets that the receiver had before
 	report load.Report
 	err    error
 	done   chan struct{}
@@ -99,7 +104,7 @@ type flow struct {
 
 func (l *lab) start(f load.Flow) *flow {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &flow{stop: cancel, done: make(chan struct{})}
+	r := &flow{stop: cancel, before: l.arrived(), done: make(chan struct{})}
 	f.To = l.addr[1]
 	if f.Window == 0 {
 		f.Window = window
@@ -109,7 +114,7 @@ func (l *lab) start(f load.Flow) *flow {
 		f.MinRTO = 5 * time.Second
 	}
 	if f.GiveUp == 0 {
-		f.GiveUp = time.Minute // some timeouts: all that was in flight may be lost at once
+		f.GiveUp = patience
 	}
 	go func() {
 		defer close(r.done)
@@ -146,12 +151,28 @@ func (l *lab) end(t *testing.T, r *flow) load.Report {
 	return r.report
 }
 
-// lossless fails the test if a packet of the flow was lost or overtaken.
-func lossless(t *testing.T, r load.Report) {
+// arrived is the number of packets that host 1 has received from host 0, repeated ones too.
+func (l *lab) arrived() uint64 {
+	got := l.ep[1].Received()[l.addr[0]]
+	return got.Packets + got.Ahead + got.Duplicates
+}
+
+// allArrived waits until the receiver has as many packets of a flow that has ended as were
+// sent. A machine that stalls for longer than the timeout has packets sent again of which none
+// was lost. A packet that was lost never arrives.
+func (l *lab) allArrived(t *testing.T, f *flow) {
 	t.Helper()
-	if r.Retransmits+r.NAKs+r.Timeouts > 0 {
-		t.Errorf("packets were lost: %d sent again, %d NAKs, %d timeouts", r.Retransmits, r.NAKs, r.Timeouts)
+	eventually(t, "every packet that was sent", func() bool { return l.arrived()-f.before >= f.report.Packets })
+}
+
+// lossless ends the flow and fails the test if a packet was lost or overtaken.
+func (l *lab) lossless(t *testing.T, f *flow) {
+	t.Helper()
+	if r := l.end(t, f); r.NAKs > 0 {
+		t.Errorf("packets were lost or overtaken: %d sent again, %d NAKs, %d timeouts", r.Retransmits, r.NAKs, r.Timeouts)
+		return
 	}
+	l.allArrived(t, f)
 }
 
 // row reads the entry of host 1 in host 0's table.
@@ -183,10 +204,10 @@ func (l *lab) measured(t *testing.T, a *loader.Attachment) bpf.DestRegs {
 	return d
 }
 
-// eventually fails the test if it is not so within a minute: the machine may be slow.
+// eventually fails the test if it is not so within patience.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for: %s", what)
 		}
