@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -36,6 +37,7 @@ type sharedUplink struct {
 	t     *testing.T
 	top   *topo.Topology
 	nodes []*node
+	regs  *loader.Attachment // of the sender
 	ends  [4]*load.Endpoint
 	stops [3]context.CancelFunc
 	done  [3]chan error
@@ -91,10 +93,9 @@ func newSharedUplink(t *testing.T, flags ...string) *sharedUplink {
 		n.must(t, args...)
 		x.nodes = append(x.nodes, n)
 	}
-	table := x.table()
-	defer table.Close()
+	x.regs = x.nodes[0].open(t)
 	eventually(t, "all destinations stamp", func() bool {
-		rows, err := table.Rows()
+		rows, err := x.regs.Rows()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,13 +140,17 @@ func cable(ends ...string) error {
 	return nil
 }
 
-func (x *sharedUplink) table() *loader.Attachment {
+// minimums are those of prioNodes, in bit/s.
+var minimums = [3]uint64{10e6, 10e6, 5e6}
+
+// row is the sender's entry of the destination of a level, 0 to 2.
+func (x *sharedUplink) row(level int) bpf.DestRegs {
 	x.t.Helper()
-	a, err := loader.Open(topo.IfName, x.nodes[0].options())
-	if err != nil {
-		x.t.Fatal(err)
+	r, found, err := x.regs.Lookup(x.top.Host(level + 2).IPv4())
+	if err != nil || !found {
+		x.t.Fatalf("level %d: no entry (%v)", level+1, err)
 	}
-	return a
+	return r.Regs
 }
 
 // start sends to destination i, 0 to 2, until stop.
@@ -156,7 +161,7 @@ func (x *sharedUplink) start(i int) {
 	go func() {
 		_, err := x.ends[0].Send(ctx, load.Flow{
 			To: x.top.Host(i + 2).IPv4(), PMTU: 4096, Window: 128, SendBuffer: 64 * 2300,
-			MinRTO: 500 * time.Millisecond, GiveUp: 20 * time.Second,
+			MinRTO: 500 * time.Millisecond, GiveUp: patience,
 		})
 		done <- err
 	}()
@@ -204,24 +209,25 @@ func (x *sharedUplink) goodputs(name string, settle, measure time.Duration) (mbi
 
 // settles measures until shares are those that S4.5 gives, within 8 % and 1 Mbit/s: how
 // soon is a matter of the four-case policy, which finds its way there on a busy machine.
-// Meanwhile nobody starves.
-func (x *sharedUplink) settles(name string, least float64, want ...float64) {
+// Meanwhile no level starves: the rate of each is its minimum at least. Less than that may
+// arrive on a machine that stalls, so the registers are compared.
+func (x *sharedUplink) settles(name string, want ...float64) {
 	x.t.Helper()
-	const tries = 30
-	for i := 1; ; i++ {
+	for start := time.Now(); ; {
 		got := x.goodputs(name, 500*time.Millisecond, 1500*time.Millisecond)
 		near := true
-		for j := range want {
-			near = near && math.Abs(got[j]-want[j]) <= 0.08*want[j]+1
-			if want[j] > 0 && got[j] < least && i > 1 {
-				x.t.Errorf("%s: level %d starves with %.1f Mbit/s", name, j+1, got[j])
+		for level := range want {
+			near = near && math.Abs(got[level]-want[level]) <= 0.08*want[level]+1
+			if rate := x.row(level).RateBps; want[level] > 0 && rate < minimums[level] {
+				x.t.Fatalf("%s: level %d starves: its rate is %d bit/s, its minimum %d", name, level+1, rate, minimums[level])
 			}
 		}
 		if near {
 			return
 		}
-		if i == tries {
-			x.t.Errorf("%s: shares of %.1f Mbit/s, want %.1f", name, got, want)
+		if time.Since(start) > patience {
+			x.t.Errorf("%s: shares of %.1f Mbit/s after %v, want %.1f; the rates are %d, %d and %d", name, got, patience, want,
+				x.row(0).RateBps, x.row(1).RateBps, x.row(2).RateBps)
 			return
 		}
 	}
@@ -232,33 +238,52 @@ func (x *sharedUplink) settles(name string, least float64, want ...float64) {
 // maximums, nobody starves, and what one does not use is the others'.
 func TestPriority(t *testing.T) {
 	x := newSharedUplink(t, "--policy", "priority-capacity=95M", "--policy", "priority=off")
-	// How soon shares are equal is the four-case policy's affair; they are not by level.
-	if got := x.goodputs("off", 2*time.Second, 2*time.Second); got[0] < 55 && got[1] < 33 && got[2] < 17 {
-		t.Errorf("without priorities: %.1f Mbit/s, and no level has more than its maximum, or what is left, with them", got)
+	// How soon shares are equal is the four-case policy's affair; they are not by level. A
+	// machine that stalls sends less on all levels for a while.
+	for start := time.Now(); ; {
+		got := x.goodputs("off", 2*time.Second, 2*time.Second)
+		if got[0] >= 55 || got[1] >= 33 || got[2] >= 17 {
+			break
+		}
+		if time.Since(start) > patience {
+			t.Errorf("without priorities: %.1f Mbit/s, and no level has more than its maximum, or what is left, with them", got)
+			break
+		}
 	}
 	x.nodes[0].must(t, "policy", "set", topo.IfName, "--priority", "on")
-	x.settles("on", 4, 50, 30, 15)
+	x.settles("on", 50, 30, 15)
 
 	x.stop(0)
-	x.settles("without level 1", 4, 0, 30, 65)
+	x.settles("without level 1", 0, 30, 65)
 	x.start(0)
-	x.settles("level 1 is back", 4, 50, 30, 15)
+	x.settles("level 1 is back", 50, 30, 15)
 }
 
-// The capacity of the uplink is not configured: it is estimated from congestion at all destinations.
+// The capacity of the uplink is not configured: it is estimated from congestion at all
+// destinations. A machine that is noisier than the target has an estimate that is lower for a
+// while (docs/priority.md); one that stays too low, or none, never divides the whole uplink.
 func TestPriorityJudgesTheUplink(t *testing.T) {
 	x := newSharedUplink(t)
-	const tries = 8
-	for i := 1; ; i++ {
+	for start := time.Now(); ; {
 		got := x.goodputs("capacity judged", 3*time.Second, 3*time.Second)
 		full := got[0]+got[1]+got[2] >= 0.85*uplink/1e6
 		inOrder := got[0] >= 40 && got[0] <= 52 && got[1] >= 22 && got[1] <= 33 && got[2] >= 4.5
-		if full && inOrder {
+		if full && inOrder && x.estimated() {
 			return
 		}
-		if i == tries {
-			t.Errorf("shares of %.1f Mbit/s, want about 50, 30 and the rest of 100", got)
+		if time.Since(start) > patience {
+			t.Errorf("shares of %.1f Mbit/s after %v, want about 50, 30 and the rest of 100", got, patience)
 			return
 		}
 	}
+}
+
+// estimated reports whether the agent shares an estimate, and not the rate of the interface.
+func (x *sharedUplink) estimated() bool {
+	x.t.Helper()
+	cfg, err := x.regs.Config()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return priority.Flags(cfg.PriorityNow.Flags)&priority.Judged != 0
 }
