@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"regexp"
@@ -306,10 +308,11 @@ find /sys/fs/bpf /run/softroce-xdp -mindepth 1 ! -name '*.log' 2>/dev/null | gre
 }
 
 // TestRxePaced sends a write of some megabytes through the edt pacer at a fixed rate
-// and measures it on the wire. The rate is one that every emulated machine exceeds.
+// and measures it on the wire. The rate is half of what these machines do unpaced, or 5 Mbit/s
+// where they do more.
 func TestRxePaced(t *testing.T) {
-	const rate, tries = 5e6, 3
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	const most = 5e6
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
 	p := bootPair(ctx, t, 4200, rxepeer.Debian13)
 	x := rxepeer.Exchanges(p.route(ctx, t, false))[0]
@@ -318,9 +321,10 @@ func TestRxePaced(t *testing.T) {
 	}
 	var control phase
 	unpaced := p.rateOf(t, func() { control = p.exchange(ctx, t, "without", x) })
+	rate := math.Trunc(min(most, unpaced/2))
 
 	for _, vm := range p.both() {
-		said := p.attachOne(ctx, t, vm, "--rate", "5M", "--policy", "mode=fixed")
+		said := p.attachOne(ctx, t, vm, "--rate", fmt.Sprint(uint64(rate)), "--policy", "mode=fixed")
 		if !strings.Contains(said, "pacer edt") {
 			t.Errorf("attach says %q: not edt", said)
 		}
@@ -329,22 +333,21 @@ func TestRxePaced(t *testing.T) {
 	p.exchange(ctx, t, "first", x) // see TestRxeJumbo
 	t.Logf("virtio_net dropped %d frames on buffers from before attach", p.driverDrops(ctx, t)-drops)
 	var paced float64
-	for range tries { // a stall of the machine in the first or last packets makes it faster or slower
-		paced = p.rateOf(t, func() { p.exchange(ctx, t, "at 5 Mbit/s", x).check(t, "at 5 Mbit/s", control) })
+	// A stall of the machine in the first packets makes it faster, one in the last packets slower.
+	// A pacer that is wrong is so every time.
+	for start := time.Now(); time.Since(start) < patience; {
+		paced = p.rateOf(t, func() { p.exchange(ctx, t, "paced", x).check(t, "paced", control) })
 		if paced >= 0.95*rate && paced <= 1.03*rate {
 			break
 		}
 	}
 	d := destTable(ctx, t, p.a)[p.addr(p.b, false)]
-	t.Logf("unpaced %.1f Mbit/s, paced %.2f Mbit/s of %.0f", unpaced/1e6, paced/1e6, rate/1e6)
-	if d.RateBps != rate {
+	t.Logf("unpaced %.1f Mbit/s, paced %.2f Mbit/s of %.2f", unpaced/1e6, paced/1e6, rate/1e6)
+	if d.RateBps != uint64(rate) {
 		t.Errorf("the table says %d bit/s", d.RateBps)
 	}
-	if unpaced < 1.2*rate {
-		t.Errorf("without the product these machines do %.1f Mbit/s: too slow to show pacing", unpaced/1e6)
-	}
 	if paced < 0.95*rate || paced > 1.03*rate {
-		t.Errorf("paced at %.2f Mbit/s, want %.0f", paced/1e6, rate/1e6)
+		t.Errorf("paced at %.2f Mbit/s, want %.2f", paced/1e6, rate/1e6)
 	}
 }
 
