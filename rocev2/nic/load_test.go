@@ -26,7 +26,7 @@ import (
 func pump(t testing.TB, a *side, wr *verbs.SendWR, window int, d time.Duration) (n int, took time.Duration) {
 	t.Helper()
 	out := make([]verbs.Completion, window)
-	ctx, cancel := context.WithTimeout(context.Background(), d+10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), d+patience)
 	defer cancel()
 	start := time.Now()
 	outstanding := 0
@@ -109,7 +109,7 @@ func pacedRate(t *testing.T, hosts []*engines.Host, a *side, wr *verbs.SendWR) f
 	read := func() (bytes uint64, before time.Time) {
 		before = time.Now()
 		last := sent()
-		for deadline := before.Add(10 * time.Second); ; time.Sleep(100 * time.Microsecond) {
+		for deadline := before.Add(patience); ; time.Sleep(100 * time.Microsecond) {
 			look := time.Now()
 			if now := sent(); now != last || look.After(deadline) {
 				return now, before
@@ -228,20 +228,27 @@ func TestManyQueuePairs(t *testing.T) {
 	// all of them for each message: that would be a factor of hundreds. The goal of 1.15 is that of
 	// caches, and is measured where the machine is quiet enough to tell (make bench-transport,
 	// section qps).
-	const tolerance = 1.6
-	flat := func(what string, cost, reference time.Duration) {
-		t.Logf("%s: %v of CPU a message, both ends", what, cost)
-		if r := float64(cost) / float64(reference); r > tolerance && !underRace {
-			t.Errorf("%s: %.2f times the cost", what, r)
+	const tolerance, rounds = 1.6, 5
+	// flat compares n queue pairs at work with the cost of as many when only so many were
+	// connected. Others that use the caches make a round dearer, a walk makes every round so.
+	flat := func(what string, n int, reference time.Duration) {
+		var r float64
+		for range rounds {
+			cost := cheapest(n)
+			t.Logf("%s: %v of CPU a message, both ends", what, cost)
+			if r = float64(cost) / float64(reference); r <= tolerance || underRace {
+				return
+			}
 		}
+		t.Errorf("%s: %.2f times the cost", what, r)
 	}
 
 	before := heap()
 	more(1)
 	one := cheapest(1)
-	flat("1 connected", one, one)
+	t.Logf("1 connected: %v of CPU a message, both ends", one)
 	more(100)
-	flat("100 connected, 1 at work", cheapest(1), one)
+	flat("100 connected, 1 at work", 1, one)
 	start := time.Now()
 	more(many)
 	each := (heap() - before) / int64(2*many)
@@ -249,10 +256,10 @@ func TestManyQueuePairs(t *testing.T) {
 	if each > limit {
 		t.Errorf("an idle queue pair takes %d bytes, more than %d", each, limit)
 	}
-	flat(fmt.Sprintf("%d connected, 1 at work", many), cheapest(1), one)
+	flat(fmt.Sprintf("%d connected, 1 at work", many), 1, one)
 	hundred := cheapest(100)
-	flat(fmt.Sprintf("%d connected, 100 at work", many), hundred, hundred)
-	flat(fmt.Sprintf("%d connected, all at work", many), cheapest(many), hundred)
+	t.Logf("%d connected, 100 at work: %v of CPU a message, both ends", many, hundred)
+	flat(fmt.Sprintf("%d connected, all at work", many), many, hundred)
 }
 
 func heap() int64 {
@@ -283,7 +290,7 @@ func (s *side) connect(t testing.TB, peer *side) verbs.QP {
 // spread sends n messages over queue pairs in turn and returns the CPU time of each.
 func spread(t testing.TB, a *side, qps []verbs.QP, wr *verbs.SendWR, n int) time.Duration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	out := make([]verbs.Completion, 64)
 	start := cpu()

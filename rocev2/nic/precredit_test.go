@@ -39,7 +39,7 @@ func creditConnect(t *testing.T, a, b *side, v6 bool) {
 }
 
 // patience is how long a condition may take that comes at once on an idle machine.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // until waits for a condition, and says what the engines counted if it does not come.
 func until(t *testing.T, what string, a, b *side, f func() bool) {

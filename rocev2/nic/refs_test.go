@@ -84,7 +84,7 @@ func TestDestroyEndsWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	e.stop.Store(true) // the engine takes no callers
 	if err := e.driver.Init(loop{e}); err != nil {

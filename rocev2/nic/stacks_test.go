@@ -144,7 +144,7 @@ func (x *stacks) row(a *loader.Attachment, of netip.Addr) bpf.DestRegs {
 func (x *stacks) until(what string, so func(*bpf.DestRegs) bool) {
 	x.t.Helper()
 	var d bpf.DestRegs
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		if d = x.row(x.from, x.hosts[1].IPv4()); so(&d) {
 			return
 		}
@@ -167,8 +167,9 @@ func (x *stacks) measure() (all, engine float64) {
 	return float64(all1-all0) * 8 / took, float64(engine1-engine0) * 8 / took
 }
 
-// shares measures until each has at least these parts of what is sent. More than the rate
-// is wrong at once; less may be a machine that is busy.
+// shares measures until each has at least these parts of what is sent, and all no more than the
+// rate. Less may be a machine that is busy, and more one that did not run for a while and takes
+// what has waited; a pacer that is wrong is so every time.
 func (x *stacks) shares(what string, leastStack, leastEngine float64) {
 	x.t.Helper()
 	const tries = 20
@@ -177,7 +178,10 @@ func (x *stacks) shares(what string, leastStack, leastEngine float64) {
 		stack := all - engine
 		x.t.Logf("%s: %.3f of the rate, of this %.3f by the kernel stack and %.3f by the engine", what, all/x.rate, stack/all, engine/all)
 		if all > 1.05*x.rate {
-			x.t.Fatalf("%s: %.3f times the destination's rate is sent", what, all/x.rate)
+			if i >= tries {
+				x.t.Fatalf("%s: %.3f times the destination's rate is sent", what, all/x.rate)
+			}
+			continue
 		}
 		even := stack >= leastStack*all && engine >= leastEngine*all
 		switch full := all >= .95*x.rate; {

@@ -105,9 +105,14 @@ func TestLinkDown(t *testing.T) {
 			t.Errorf("state %s", s)
 		}
 	}
-	time.Sleep(200 * time.Millisecond)
-	if used := processorTime(t, 500*time.Millisecond); used > 150*time.Millisecond {
-		t.Errorf("idle on a link that is down, the engines used %v of 500ms", used)
+	// An engine that burns a processor does so all the time, the runtime now and then.
+	const most = 0.3
+	used := 1.
+	for start := time.Now(); used > most && time.Since(start) < patience; {
+		used = processorShare(t, 500*time.Millisecond)
+	}
+	if used > most {
+		t.Errorf("idle on a link that is down, the engines use %.2f processors", used)
 	}
 	within(t, patience, "Close on a link that is down", func() {
 		if err := hosts[0].Dev.Close(); err != nil {
@@ -116,8 +121,8 @@ func TestLinkDown(t *testing.T) {
 	})
 }
 
-// processorTime is what this process uses in a while.
-func processorTime(t testing.TB, d time.Duration) time.Duration {
+// processorShare is how much of a processor this process uses for a while.
+func processorShare(t testing.TB, d time.Duration) float64 {
 	t.Helper()
 	now := func() time.Duration {
 		var r unix.Rusage
@@ -126,9 +131,9 @@ func processorTime(t testing.TB, d time.Duration) time.Duration {
 		}
 		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 	}
-	before := now()
+	start, before := time.Now(), now()
 	time.Sleep(d)
-	return now() - before
+	return (now() - before).Seconds() / time.Since(start).Seconds()
 }
 
 // After the link was down and up again, new connections work.

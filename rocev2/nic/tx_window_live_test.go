@@ -88,7 +88,8 @@ func slowLink(t *testing.T, window string, pairs int) *slowed {
 	return s
 }
 
-// keepBusy has each queue pair always have messages to send, and counts them.
+// keepBusy has each queue pair always have messages to send, and counts them. It ends after
+// stop, once each has sent one or patience is over.
 func keepBusy(a *side, qps []verbs.QP, wr *verbs.SendWR, stop chan struct{}, done []int) error {
 	post := func(i int) error {
 		w := *wr
@@ -102,10 +103,16 @@ func keepBusy(a *side, qps []verbs.QP, wr *verbs.SendWR, stop chan struct{}, don
 			}
 		}
 	}
-	for {
+	for stopped := (time.Time{}); ; {
 		select {
 		case <-stop:
-			return nil
+			// Each is served in the end, on a busy machine later than others.
+			if stopped.IsZero() {
+				stopped = time.Now()
+			}
+			if slices.Min(done) > 0 || time.Since(stopped) > patience {
+				return nil
+			}
 		default:
 		}
 		c, err := engines.PollOne(a.cq, patience)

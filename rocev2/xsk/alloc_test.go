@@ -32,7 +32,7 @@ func TestNoAllocations(t *testing.T) {
 					t.Error(err)
 				}
 				b.Wake()
-				if _, err := b.Wait(time.Second); err != nil {
+				if _, err := b.Wait(patience); err != nil {
 					t.Error(err)
 				}
 				for i := range b.Receive(batch) {

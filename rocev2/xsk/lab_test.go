@@ -81,7 +81,7 @@ func receive(t testing.TB, s *xsk.Socket, n int) [][]byte {
 	t.Helper()
 	b := s.NewBatch(64)
 	var got [][]byte
-	for deadline := time.Now().Add(5 * time.Second); len(got) < n; {
+	for deadline := time.Now().Add(patience); len(got) < n; {
 		if time.Now().After(deadline) {
 			st, err := s.Stats()
 			t.Fatalf("%d of %d packets came; %+v %v", len(got), n, st, err)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
@@ -94,7 +93,7 @@ func testSteered(t *testing.T, mode loader.XDPMode) {
 			before := loader.Monotonic()
 			send(t, out, frame(c.d))
 			batch := set[0].NewBatch(8)
-			if ok, err := set[0].Wait(5 * time.Second); !ok || err != nil {
+			if ok, err := set[0].Wait(patience); !ok || err != nil {
 				st, _ := set[0].Stats()
 				t.Fatalf("nothing came: %v, %+v, %v", err, st, counters(t, att))
 			}

@@ -19,7 +19,8 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
-const patience = 5 * time.Second
+// patience is how long a test waits for what comes within seconds on an idle machine.
+const patience = 5 * time.Minute
 
 // log gathers events.
 type log struct {
@@ -269,7 +270,7 @@ func TestNeighbourIsKeptAlive(t *testing.T) {
 	sh(t, c, "ip addr add 10.53.7.7/16 dev eth0")
 	start := time.Now()
 	for p.Current().DstMAC != mac(c.MAC()) {
-		if time.Since(start) > 3*patience {
+		if time.Since(start) > patience {
 			t.Fatalf("still %+v", p.Current())
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -306,13 +307,13 @@ func TestUnreachable(t *testing.T) {
 func TestResolveTimeout(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(1)})
 	a := top.Host(1)
-	if err := a.Sysctl("net/ipv4/neigh/eth0/mcast_solicit", "60"); err != nil {
+	if err := a.Sysctl("net/ipv4/neigh/eth0/mcast_solicit", "600"); err != nil {
 		t.Fatal(err)
 	}
 	table := open(t, a, Options{ResolveTimeout: 500 * time.Millisecond})
 	start := time.Now()
 	_, err := wait(t, resolve(t, table, netip.MustParseAddr("10.53.8.8")))
-	if took := time.Since(start); !errors.Is(err, ErrNeighbour) || took < 500*time.Millisecond || took > 30*time.Second { // the kernel would take a minute
+	if took := time.Since(start); !errors.Is(err, ErrNeighbour) || took < 500*time.Millisecond || took >= patience { // the kernel would take ten minutes
 		t.Errorf("%v after %v", err, took)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

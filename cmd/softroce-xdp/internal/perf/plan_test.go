@@ -85,7 +85,7 @@ func TestInterruptedTalk(t *testing.T) {
 	release := c.guard()
 	time.AfterFunc(20*time.Millisecond, cancel)
 	begin := time.Now()
-	if _, err := c.receive(answerTime); !errors.Is(err, context.Canceled) || time.Since(begin) > 5*time.Second {
+	if _, err := c.receive(time.Hour); !errors.Is(err, context.Canceled) || time.Since(begin) > 5*time.Minute {
 		t.Errorf("%v after %v", err, time.Since(begin))
 	}
 	if release() {

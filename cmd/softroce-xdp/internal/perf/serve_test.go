@@ -30,7 +30,7 @@ func served(t *testing.T) string {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(5 * time.Minute):
 			t.Error("the server goes on after its context has ended")
 		}
 	})
