@@ -19,7 +19,7 @@ import (
 )
 
 // patient is a timeout that means a lost packet, not a machine out of breath.
-const patient = 10 * time.Second
+const patient = 2 * time.Minute
 
 func open(t *testing.T, h *topo.Host, addr netip.Addr, change func(*Config)) *Endpoint {
 	t.Helper()
@@ -59,7 +59,7 @@ func TestTransferOverBothFamiliesAndAllPMTUs(t *testing.T) {
 		src, dst := open(t, a, pair[0], nil), open(t, b, pair[1], nil)
 		var bytes uint64
 		for _, pmtu := range []int{256, 512, 1024, 2048, 4096} {
-			r, err := src.Send(t.Context(), Flow{To: pair[1], PMTU: pmtu, MessageBytes: 10*pmtu + 3, Bytes: uint64(100 * pmtu), MinRTO: patient})
+			r, err := src.Send(t.Context(), Flow{To: pair[1], PMTU: pmtu, MessageBytes: 10*pmtu + 3, Bytes: uint64(100 * pmtu), MinRTO: patient, GiveUp: 2 * patient})
 			if err != nil {
 				t.Fatalf("PMTU %d to %s: %v", pmtu, pair[1], err)
 			}
@@ -138,7 +138,7 @@ func TestDataIsIntactAfterLoss(t *testing.T) {
 	a, b := top.Host(1), top.Host(2)
 	src := open(t, a, a.IPv4(), nil)
 	dst := open(t, b, b.IPv4(), func(c *Config) { c.Drop = 0.02 })
-	r, err := src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 4 << 20, Window: 64, MinRTO: 10 * time.Millisecond})
+	r, err := src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 4 << 20, Window: 64, MinRTO: 10 * time.Millisecond, GiveUp: 2 * patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestBadICRCIsCountedAndRepaired(t *testing.T) {
 	a, b := top.Host(1), top.Host(2)
 	src := open(t, a, a.IPv6(), func(c *Config) { c.Corrupt = 0.02 })
 	dst := open(t, b, b.IPv6(), nil)
-	r, err := src.Send(t.Context(), Flow{To: b.IPv6(), Bytes: 2 << 20, Window: 64, MinRTO: 10 * time.Millisecond})
+	r, err := src.Send(t.Context(), Flow{To: b.IPv6(), Bytes: 2 << 20, Window: 64, MinRTO: 10 * time.Millisecond, GiveUp: 2 * patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestFlowsFillTheirBottlenecks(t *testing.T) {
 		h := top.Host(2 + i)
 		eps[i] = open(t, h, h.IPv4(), nil)
 		go func() {
-			r, err := src.Send(t.Context(), Flow{To: h.IPv4(), Duration: 800 * time.Millisecond, Window: 64, MinRTO: patient})
+			r, err := src.Send(t.Context(), Flow{To: h.IPv4(), Duration: 800 * time.Millisecond, Window: 64, MinRTO: patient, GiveUp: 2 * patient})
 			results[i] <- outcome{r, err}
 		}()
 	}
@@ -248,7 +248,7 @@ func TestWindowBeyondTheBufferLosesAndRecovers(t *testing.T) {
 	}})
 	a, b := top.Host(1), top.Host(2)
 	src, dst := open(t, a, a.IPv4(), nil), open(t, b, b.IPv4(), nil)
-	r, err := src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 1 << 20, Window: 64, MinRTO: 10 * time.Millisecond})
+	r, err := src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 1 << 20, Window: 64, MinRTO: 10 * time.Millisecond, GiveUp: 2 * patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestFullHostQdiscPausesTheSender(t *testing.T) {
 	}
 	src, dst := open(t, a, a.IPv4(), nil), open(t, b, b.IPv4(), nil)
 	// The long timeout keeps a stalled machine from looking like a loss.
-	r, err := src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 2 << 20, MinRTO: patient})
+	r, err := src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 2 << 20, MinRTO: patient, GiveUp: 2 * patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestFullHostQdiscPausesTheSender(t *testing.T) {
 	}
 
 	// A small socket buffer does the same without any refusal.
-	r, err = src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 1 << 20, SendBuffer: 8 << 10, MinRTO: patient})
+	r, err = src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 1 << 20, SendBuffer: 8 << 10, MinRTO: patient, GiveUp: 2 * patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,9 +328,15 @@ func TestContextEndsAFlowAfterItsMessage(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true})
 	a, b := top.Host(1), top.Host(2)
 	src, dst := open(t, a, a.IPv4(), nil), open(t, b, b.IPv4(), nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r, err := src.Send(ctx, Flow{To: b.IPv4()})
+	go func() { // in the midst of a message, however late that comes
+		for ctx.Err() == nil && dst.Received()[a.IPv4()].Bytes == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	r, err := src.Send(ctx, Flow{To: b.IPv4(), GiveUp: 2 * patient})
 	if err != nil {
 		t.Fatal(err)
 	}

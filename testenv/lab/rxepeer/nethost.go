@@ -153,7 +153,7 @@ func (h *Host) plug() error {
 
 // awaitUp waits until the kernel has noticed a link's carrier; what is sent before is lost.
 func awaitUp(name string) (netlink.Link, error) {
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		link, err := netlink.LinkByName(name)
 		if err != nil || link.Attrs().OperState == netlink.OperUp {
 			return link, err

@@ -76,7 +76,7 @@ func TestHostReachesMachine(t *testing.T) {
 		t.Run("ping "+addr, func(t *testing.T) {
 			// The machine asks and the host answers, so both ways are taken.
 			here := strings.TrimSuffix(addr, "1") + "9"
-			if _, err := vm.Run(ctx, "ping", "-c", "3", "-i", "0.2", "-W", "5", "-s", strconv.Itoa(mtu-header), here); err != nil {
+			if _, err := vm.Run(ctx, "ping", "-c", "3", "-i", "0.2", "-W", "60", "-s", strconv.Itoa(mtu-header), here); err != nil {
 				t.Error(err)
 			}
 		})
@@ -95,7 +95,7 @@ func udpEcho(t *testing.T, h *Host, addr string, size int) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Minute))
 	sent, got := bytes.Repeat([]byte("datagram"), size/8), make([]byte, size+1)
 	if _, err := conn.Write(sent); err != nil {
 		t.Fatal(err)

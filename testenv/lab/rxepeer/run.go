@@ -173,7 +173,7 @@ func (p *Proc) Signal(sig unix.Signal) error {
 }
 
 // controlTimeout bounds calls that the agent answers at once.
-const controlTimeout = 30 * time.Second
+const controlTimeout = 2 * time.Minute
 
 // IsExit reports whether err says that a command ran and failed, and how.
 func IsExit(err error) (Result, bool) {
