@@ -12,8 +12,8 @@ import (
 // FullEnv names the variable that has TestRxeAgainstRxe run the whole table; `make judge` sets it.
 const FullEnv = "SOFTROCE_JUDGE_FULL"
 
-// tooMany failures end the table early: each may take a minute.
-const tooMany = 5
+// tooMany failures end the table early: each may take minutes.
+const tooMany = 3
 
 // TestRxeAgainstRxe shows that the judge judges right: what Linux rxe says to itself passes.
 func TestRxeAgainstRxe(t *testing.T) {
@@ -46,10 +46,10 @@ func runTable(ctx context.Context, t *testing.T, b *Bench, cases []Case) {
 			}
 		})
 	}
-	// A busy host drops a packet of the long bursts of UC now and then: too many are our fault.
+	// Those of which the host dropped packets are not among them.
 	if most := 1 + ran/200; b.Lost > most {
 		t.Errorf("%d messages of UC and UD were lost, want %d at most", b.Lost, most)
 	}
-	t.Logf("%d messages of UC and UD were lost and sent again", b.Lost)
+	t.Logf("%d messages of UC and UD were lost and sent again, and %d of which the host dropped packets", b.Lost, b.Spoilt)
 	t.Logf("%d cases in %v, the slowest %s in %v", ran, time.Since(start).Round(time.Millisecond), slowest, slowestTook.Round(time.Millisecond))
 }

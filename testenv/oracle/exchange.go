@@ -18,8 +18,9 @@ type exchange struct {
 	seed     uint64
 }
 
-// wait is how long completions may take; impaired links wait for timeouts now and then.
-const wait = 40 * time.Second
+// wait is how long completions may take; impaired links wait for timeouts now and then, and busy
+// machines for a processor.
+const wait = 2 * time.Minute
 
 func (x *exchange) run(ctx context.Context) error {
 	if x.Op == LocalInv {
@@ -262,8 +263,9 @@ func (x *exchange) received(ctx context.Context) error {
 // errLost is a message that an unreliable service did not bring.
 var errLost = errors.New("lost on the way")
 
-// unreliable is how long a message of UC or UD may be in flight.
-const unreliable = 5 * time.Second
+// unreliable is how long a message of UC or UD may be in flight. What a machine that is paused has
+// not taken yet is not lost.
+const unreliable = 20 * time.Second
 
 // takeReceives polls the responder's completions.
 func (x *exchange) takeReceives(ctx context.Context) ([]Completion, error) {

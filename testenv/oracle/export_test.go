@@ -22,6 +22,9 @@ type Pair = pair
 // Net is where the machines are plugged in.
 func (p *pair) Net() *rxepeer.Net { return p.net }
 
+// HostDrops counts the packets that the host has dropped in front of the machines.
+func (p *pair) HostDrops() (uint64, error) { return p.hostDrops() }
+
 // Judge is that of the first machine.
 func (p *pair) Judge() *Judge { return p.a }
 

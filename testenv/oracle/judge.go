@@ -124,7 +124,7 @@ func (j *Judge) watch() {
 // Close ends the helper; the kernel takes all that it made.
 func (j *Judge) Close() error {
 	j.conn.fail(fmt.Errorf("judge %s: closed", j.Name()))
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
 	if err := j.proc.Signal(unix.SIGKILL); err != nil {
 		return nil // it has ended

@@ -111,11 +111,23 @@ func (p *pair) close() error {
 }
 
 func (p *pair) bench(t *testing.T) *Bench {
-	b := &Bench{A: p.a, B: p.b, Impair: ImpairBetween(p.vms...)}
+	b := &Bench{A: p.a, B: p.b, Impair: ImpairBetween(p.vms...), HostDrops: p.hostDrops}
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return b
+}
+
+// hostDrops counts the packets that the host has dropped in front of the machines.
+func (p *pair) hostDrops() (sum uint64, err error) {
+	for _, vm := range p.vms {
+		n, err := p.net.Drops(rxepeer.TapName(vm.Config.Name, 0))
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
 }
