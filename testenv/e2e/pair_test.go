@@ -78,7 +78,7 @@ func (p *pair) attach(ctx context.Context, t *testing.T, flags ...string) string
 	for _, v6 := range []bool{false, true} {
 		// The first packets to an address make its entry, and then HELLO goes out.
 		x := rxepeer.Exchanges(p.route(ctx, t, v6))[0]
-		if _, err := p.b.Exchange(ctx, p.a, x); err != nil && !rxepeer.Uncalibrated(err) {
+		if _, err := p.b.Exchange(ctx, p.a, x); err != nil {
 			t.Fatal(err)
 		}
 		waitAware(ctx, t, p.a, p.addr(p.b, v6))
@@ -191,8 +191,7 @@ func family(v6 bool) string {
 
 // exchange runs one exchange. One that the host has spoilt, by dropping packets in
 // front of a machine that it had paused, is run again: UC and UD do not repeat
-// what is lost, and then wait for it. So is one that perftest ended after its
-// traffic because it could not calibrate its clock while the host was busy.
+// what is lost, and then wait for it.
 func (p *pair) exchange(ctx context.Context, t *testing.T, name string, x rxepeer.Exchange) phase {
 	t.Helper()
 	const tries = 10
@@ -202,11 +201,6 @@ func (p *pair) exchange(ctx context.Context, t *testing.T, name string, x rxepee
 		drops = p.hostDrops(t) - drops
 		if drops > 0 && i < tries {
 			t.Logf("%s: the host dropped %d packets in front of a paused machine: again (%v)", name, drops, err)
-			continue
-		}
-		if rxepeer.Uncalibrated(err) && i < tries {
-			t.Logf("%s: perftest could not calibrate its clock: again", name)
-			got.check(t, name, phase{}) // what was sent counts all the same
 			continue
 		}
 		if err != nil {

@@ -18,9 +18,8 @@ type exchange struct {
 	seed     uint64
 }
 
-// wait is how long completions may take; impaired links wait for timeouts now and then, and busy
-// machines for a processor.
-const wait = 2 * time.Minute
+// wait is how long completions may take; impaired links wait for timeouts now and then.
+const wait = 40 * time.Second
 
 func (x *exchange) run(ctx context.Context) error {
 	if x.Op == LocalInv {

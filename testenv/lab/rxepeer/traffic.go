@@ -74,12 +74,6 @@ func (vm *VM) Exchange(ctx context.Context, client *VM, x Exchange) (Outcome, er
 	return out, nil
 }
 
-// Uncalibrated reports whether perftest ended an exchange after its traffic because it could
-// not calibrate its clock, as happens while the host is busy.
-func Uncalibrated(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "Can't produce a report")
-}
-
 // AwaitReady waits until a server can be reached, or has ended.
 func (p *Proc) AwaitReady(ctx context.Context, r Readiness) error {
 	for {
