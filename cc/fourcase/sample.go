@@ -147,7 +147,7 @@ var whyText = [...]string{
 	WhyLiteral2:    "both grew, receive < transmit",
 	WhyLiteral3:    "transmit grew, receive shrank, both above their original values",
 	WhyLiteral4:    "both shrank, both above their original values",
-	WhyLiteralBack: "both shrank back to their original values",
+	WhyLiteralBack: "both are at their original values",
 	WhyLiteralNone: "none of the four cases",
 }
 
