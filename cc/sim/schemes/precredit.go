@@ -126,7 +126,7 @@ func (x *preScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 	})
 	// Connecting takes no time here, and so does the answer to its grant.
 	if r := x.receivers[p.Dst]; r != nil && r.connecting.Open {
-		if m, send := c.src.Grant(now, packet, r.connecting); send {
+		if m, send := c.src.Grant(now, r.connecting); send {
 			r.core.Return(now, precredit.SenderID(p.Src), m)
 		}
 		r.connecting = precredit.Grant{}
@@ -348,7 +348,7 @@ func (c *preControl) Message(now int64, p *sim.Pacer, f *sim.Flow, m *sim.Messag
 	c.restore(p)
 	if m.Kind != sim.MsgGrant {
 		c.other.Message(now, p, f, m)
-	} else if r, send := c.src.Grant(now, c.packet, grantOf(m, c.scheme)); send {
+	} else if r, send := c.src.Grant(now, grantOf(m, c.scheme)); send {
 		p.Send(nil, returnMessage(r))
 	}
 	c.apply(now, p)
