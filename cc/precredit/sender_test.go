@@ -280,7 +280,7 @@ func TestSenderPostsShareARound(t *testing.T) {
 	if sent := burst(testRTT); sent > part || sent+1000 <= part {
 		t.Errorf("60 works of one round took %d bytes, want the %d that the gradient allows", sent, part)
 	}
-	if sent := burst(2*testRTT); sent == 0 {
+	if sent := burst(2 * testRTT); sent == 0 {
 		t.Error("the next round hands out nothing")
 	}
 }
