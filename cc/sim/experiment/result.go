@@ -123,12 +123,12 @@ func (s *Summary) Missed() (missed []scenario.Criterion) {
 // Text writes a metric's value for people.
 func Text(metric string, v float64) string {
 	switch metric {
-	case "queue-p50", "queue-p99", "convergence":
+	case "queue-p50", "queue-p99", "start-queue-p99", "convergence":
 		if v >= Never {
 			return "never"
 		}
 		return scenario.Time(v).String()
-	case "loss", "unfinished":
+	case "loss", "start-loss", "unfinished":
 		switch {
 		case v == 0:
 			return "0 %"
@@ -136,7 +136,7 @@ func Text(metric string, v float64) string {
 			return "< 0.01 %"
 		}
 		return fmt.Sprintf("%.2f %%", v*100)
-	case "utilisation", "jain":
+	case "utilisation", "start-utilisation", "jain":
 		// Rounded down, so that what misses 0.95 does not look like 0.95.
 		return fmt.Sprintf("%.3f", math.Floor(v*1000+1e-9)/1000)
 	}

@@ -20,6 +20,7 @@ type run struct {
 	messages []message
 	started  int // messages that started while measured
 	bdp      int64
+	marks    bool // messages take the queue of their size; the scheme does not see to it
 	series   *Series
 	meter    *meter // of the bottleneck, nil without one
 
@@ -57,6 +58,7 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 	if w := r.s.Transport.Window; w > 0 {
 		scheme = windowed{scheme, int64(w)}
 	}
+	r.marks = r.s.Switch.Queues > 1 && scheme.Needs().Classes <= 1
 	if rates := crossRates(r.s); len(rates) > 0 {
 		scheme = cross{scheme, rates}
 	}
@@ -88,7 +90,7 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 func config(s *scenario.Scenario, seed uint64) sim.Config {
 	c := sim.Config{
 		Seed: seed, PayloadBytes: int(s.Transport.MTU), BufferBytes: int64(s.Switch.Buffer),
-		Transport: sim.Selective, RTO: time.Duration(s.Transport.RTO),
+		Transport: sim.Selective, RTO: time.Duration(s.Transport.RTO), Classes: s.Switch.Queues,
 	}
 	if s.Transport.Recovery == "go-back-n" {
 		c.Transport = sim.GoBackN
@@ -313,6 +315,10 @@ func (r *run) result(job Job) *Result {
 		r.meter.values(res.Values)
 	}
 	res.Values["loss"] = r.lossTo.since(r.lossFrom)
+	if m.From > 0 && r.meter != nil {
+		r.meter.startValues(res.Values)
+		res.Values["start-loss"] = r.lossFrom.since(loss{})
+	}
 	res.Cost = r.cost()
 	if m.Sample > 0 {
 		res.Series = r.series
