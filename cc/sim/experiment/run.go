@@ -20,7 +20,6 @@ type run struct {
 	messages []message
 	started  int // messages that started while measured
 	bdp      int64
-	marks    bool // messages take the queue of their size; the scheme does not see to it
 	series   *Series
 	meter    *meter // of the bottleneck, nil without one
 
@@ -58,7 +57,9 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 	if w := r.s.Transport.Window; w > 0 {
 		scheme = windowed{scheme, int64(w)}
 	}
-	r.marks = r.s.Switch.Queues > 1 && scheme.Needs().Classes <= 1
+	if r.s.Switch.Queues > 1 && scheme.Needs().Classes <= 1 {
+		scheme = bySize{scheme, r.s.Switch.Queues}
+	}
 	if rates := crossRates(r.s); len(rates) > 0 {
 		scheme = cross{scheme, rates}
 	}

@@ -5,6 +5,7 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 
@@ -206,5 +207,26 @@ func TestChoosingSchemes(t *testing.T) {
 	}
 	if all, err := Schemes(s, nil); err != nil || len(all) != 2 {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// Queues by size serve every scheme's small messages first, and one queue does not.
+func TestQueues(t *testing.T) {
+	const text = `name: queues
+group: completion
+topology: {kind: star, hosts: 4}
+links: {host: 10Gbit/s, delay: 1us}
+switch: {queues: %d}
+transport: {mtu: 1000, window: 500KB}
+traffic:
+  - flows: {from: 1-2, to: 0, bytes: 2MB}
+  - flows: {from: 3, to: 0, bytes: 1KB, start: 1ms}
+measure: {from: 1ms, to: 2ms, drain: 20ms}
+`
+	slowdown := func(queues int) float64 {
+		return runAll(t, jobs(t, read(t, fmt.Sprintf(text, queues)), "dcqcn-no-window"), 1)[0].Values["slowdown-p99"]
+	}
+	if one, four := slowdown(1), slowdown(4); four > 2 || one < 10 {
+		t.Errorf("a small message takes %.1f times as long as alone in one queue, %.1f times in the first of four; want above 10, at most 2", one, four)
 	}
 }

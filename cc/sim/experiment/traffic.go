@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/workload"
@@ -51,7 +50,7 @@ func (r *run) flow(f *scenario.Flows, src, dst int, at scenario.Time) error {
 	if f.Bytes == 0 {
 		spec.Bytes, spec.Tag = endless, tagLong
 	}
-	flow, err := r.add(spec)
+	flow, err := r.net.Add(spec)
 	switch {
 	case err != nil:
 		return err
@@ -61,16 +60,6 @@ func (r *run) flow(f *scenario.Flows, src, dst int, at scenario.Time) error {
 		r.started++
 	}
 	return nil
-}
-
-// add adds a flow, in the data queue of its size where switches have several.
-func (r *run) add(spec sim.FlowSpec) (*sim.Flow, error) {
-	f, err := r.net.Add(spec)
-	if err == nil && r.marks {
-		size := precredit.FlowSize{KnownBytes: uint64(f.Size)}
-		f.Class = size.QueueIndex(uint64(f.Pacer().Path.BDPBytes()), r.s.Switch.Queues)
-	}
-	return f, err
 }
 
 // tagAt says whether a message that starts then counts.
@@ -136,7 +125,7 @@ func (r *run) drawn(t scenario.Traffic, random *rand.Rand) error {
 		if tag == tagMessage {
 			r.started++
 		}
-		if _, err := r.add(sim.FlowSpec{Src: f.Src, Dst: f.Dst, Bytes: f.Bytes, Start: time.Duration(f.At), Tag: tag}); err != nil {
+		if _, err := r.net.Add(sim.FlowSpec{Src: f.Src, Dst: f.Dst, Bytes: f.Bytes, Start: time.Duration(f.At), Tag: tag}); err != nil {
 			return err
 		}
 	}

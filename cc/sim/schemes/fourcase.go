@@ -13,7 +13,7 @@ var fourcaseEntries = []Entry{
 	{"fourcase", "four-case: a rate and a window for each destination from two one-way times (S1.6), the NIC's own code", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true}
 	}},
-	{"fourcase-low-priority", "the same with the parameters for a low-priority class (ParamsLowPriority), which large flows use where switches have queues by size", func() settings {
+	{"fourcase-low-priority", "fourcase with the parameters for a low-priority class (ParamsLowPriority): for large flows where switches have queues by size", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true, lowPriority: true}
 	}},
 	{"fourcase-rate", "the same by rates alone, as where a kernel's pacer or policer enforces them", func() settings {

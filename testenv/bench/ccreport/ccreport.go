@@ -89,7 +89,7 @@ func run(ctx context.Context, o options) error {
 	}
 	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known, Short: o.quick}
 	for _, j := range slices.Concat(jobs, scale) {
-		in.About[j.Scheme.Label] = about(j.Scheme)
+		in.About[j.Scheme.Label] = about(in.About[j.Scheme.Label], j.Scheme)
 	}
 	if text, err := os.ReadFile(filepath.Join(o.dir, "img", "simreal.txt")); err == nil {
 		in.Reality = string(text)
@@ -102,18 +102,19 @@ func run(ctx context.Context, o options) error {
 	return os.WriteFile(filepath.Join(o.dir, "cc-timing.txt"), []byte(times), 0o666)
 }
 
-// about says what a scheme is, and which parameters a scenario gave it.
-func about(x scenario.Scheme) string {
-	var b strings.Builder
-	for _, e := range schemes.List() {
-		if e.Name == x.Name {
-			b.WriteString(e.About)
-		}
+// about says what a scheme is, and which parameters the scenarios gave it. known is what was
+// said of it for the scenarios before.
+func about(known string, x scenario.Scheme) string {
+	if known == "" {
+		i := slices.IndexFunc(schemes.List(), func(e schemes.Entry) bool { return e.Name == x.Name })
+		known = schemes.List()[i].About
 	}
 	for _, p := range x.Params {
-		fmt.Fprintf(&b, ", %s %s", p.Name, p.Value)
+		if text := p.Name + " " + p.Value; !strings.Contains(known, text) {
+			known += "; " + text
+		}
 	}
-	return b.String()
+	return known
 }
 
 // validated runs the published experiments.
