@@ -30,9 +30,9 @@ const uplink = 100e6
 // prioNodes are the priorities of hosts 2 to 4.
 var prioNodes = []string{"level: 1, min: 10M, max: 50M", "level: 2, min: 10M, max: 30M", "level: 3, min: 5M"}
 
-// sharedUplink is a sender with three destinations of levels 1 to 3 behind one slow
+// sharedLink is a sender with three destinations of levels 1 to 3 behind one slow
 // port of the switch.
-type sharedUplink struct {
+type sharedLink struct {
 	t     *testing.T
 	top   *topo.Topology
 	nodes []*node
@@ -41,10 +41,10 @@ type sharedUplink struct {
 	done  [3]chan error
 }
 
-func newSharedUplink(t *testing.T, flags ...string) *sharedUplink {
+func newSharedLink(t *testing.T, flags ...string) *sharedLink {
 	t.Helper()
 	require.Command(t, "tc", "ip")
-	x := &sharedUplink{t: t, top: topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(4), MTU: 4300, StaticNeighbours: true})}
+	x := &sharedLink{t: t, top: topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(4), MTU: 4300, StaticNeighbours: true})}
 	// The sender gets a switch of its own, and a slow cable from there to the others.
 	for _, line := range []string{
 		"ip link add br1 type bridge",
@@ -139,7 +139,7 @@ func cable(ends ...string) error {
 	return nil
 }
 
-func (x *sharedUplink) table() *loader.Attachment {
+func (x *sharedLink) table() *loader.Attachment {
 	x.t.Helper()
 	a, err := loader.Open(topo.IfName, x.nodes[0].options())
 	if err != nil {
@@ -149,7 +149,7 @@ func (x *sharedUplink) table() *loader.Attachment {
 }
 
 // start sends to destination i, 0 to 2, until stop.
-func (x *sharedUplink) start(i int) {
+func (x *sharedLink) start(i int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	x.stops[i], x.done[i] = cancel, done
@@ -162,7 +162,7 @@ func (x *sharedUplink) start(i int) {
 	}()
 }
 
-func (x *sharedUplink) stop(i int) {
+func (x *sharedLink) stop(i int) {
 	if x.stops[i] == nil {
 		return
 	}
@@ -177,7 +177,7 @@ func (x *sharedUplink) stop(i int) {
 const frame = 14 + 20 + 8 + 12 + 4096 + 4
 
 // goodputs waits, then measures what arrives at each destination, as Mbit/s of frames.
-func (x *sharedUplink) goodputs(name string, settle, measure time.Duration) (mbit [3]float64) {
+func (x *sharedLink) goodputs(name string, settle, measure time.Duration) (mbit [3]float64) {
 	received := func() (b [3]uint64) {
 		for i := range b {
 			b[i] = x.ends[i+1].Received()[x.top.Host(1).IPv4()].Bytes
@@ -205,7 +205,7 @@ func (x *sharedUplink) goodputs(name string, settle, measure time.Duration) (mbi
 // settles measures until shares are those that S4.5 gives, within 8 % and 1 Mbit/s: how
 // soon is a matter of the four-case policy, which finds its way there on a busy machine.
 // Meanwhile nobody starves.
-func (x *sharedUplink) settles(name string, least float64, want ...float64) {
+func (x *sharedLink) settles(name string, least float64, want ...float64) {
 	x.t.Helper()
 	const tries = 30
 	for i := 1; ; i++ {
@@ -231,7 +231,7 @@ func (x *sharedUplink) settles(name string, least float64, want ...float64) {
 // priorities levels mean nothing; with them shares follow levels, minimums and
 // maximums, nobody starves, and what one does not use is the others'.
 func TestPriority(t *testing.T) {
-	x := newSharedUplink(t, "--policy", "priority-capacity=95M", "--policy", "priority=off")
+	x := newSharedLink(t, "--policy", "priority-capacity=95M", "--policy", "priority=off")
 	// How soon shares are equal is the four-case policy's affair; they are not by level.
 	if got := x.goodputs("off", 2*time.Second, 2*time.Second); got[0] < 55 && got[1] < 33 && got[2] < 17 {
 		t.Errorf("without priorities: %.1f Mbit/s, and no level has more than its maximum, or what is left, with them", got)
@@ -246,8 +246,8 @@ func TestPriority(t *testing.T) {
 }
 
 // The capacity of the uplink is not configured: it is estimated from congestion at all destinations.
-func TestPriorityJudgesTheUplink(t *testing.T) {
-	x := newSharedUplink(t)
+func TestPriorityEstimatesTheSharedLink(t *testing.T) {
+	x := newSharedLink(t)
 	const tries = 8
 	for i := 1; ; i++ {
 		got := x.goodputs("capacity judged", 3*time.Second, 3*time.Second)
