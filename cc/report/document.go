@@ -35,12 +35,12 @@ type Document struct {
 	Schemes    []named
 	Overview   experiment.Table
 	Control    []section
-	Completion []queueGroup
+	Completion []queueGroup // with one data queue, and with queues by size
 	Claims     []ClaimsOf
-	Ablation   experiment.Table
-	Costs      []Cost
-	Summary    []string
-	Seeds      string
+	Ablation   experiment.Table // what queues, parameters and pre-credit bring
+	Costs      []Cost           // of pre-credit
+	Summary    []string         // the page in a few sentences
+	Seeds      string           // of long flows and completion times
 	Scale      experiment.Table
 	Validation []validate.Row
 	Reality    string

@@ -192,7 +192,7 @@ func (c *completion) runScheme(name string, length time.Duration) ([]sample, str
 	if err != nil {
 		return nil, "", err
 	}
-	n, err := sim.New(sim.Config{Seed: c.seed + 1, BufferBytes: buffer, AckPriority: ackPriority[name]}, clos(c.leaves, c.perLeaf), s)
+	n, err := sim.New(sim.Config{Seed: c.seed + 1, BufferBytes: buffer}, clos(c.leaves, c.perLeaf), s)
 	if err != nil {
 		return nil, "", err
 	}
@@ -221,9 +221,6 @@ func (c *completion) runScheme(name string, length time.Duration) ([]sample, str
 	return samples, fmt.Sprintf("%d flows, %d not done, %d pauses, %d data packets dropped, %.1f M packet hops",
 		len(samples), unfinished, n.Pauses, dropped(n), float64(n.PacketHops)/1e6), nil
 }
-
-// ackPriority is where the HPCC artefact lets ACKs pass data.
-var ackPriority = map[string]bool{"dcqcn-no-window": true, "timely-no-window": true, "timely": true}
 
 // slowdown is a flow's, or what it would be if it ended now.
 func slowdown(n *sim.Net, f *sim.Flow) float64 {
