@@ -13,7 +13,6 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 # package at a time; only the command and the NIC are under the race detector as well.
 # wiretest has virtual time: it runs with the other packages.
 GOTEST   := GO=$(GO) ./.ci/gotest
-NETWORK  := $$($(GO) list ./testenv/... | grep -v '/testenv/wiretest$$') ./cmd/softroce-xdp ./rocev2/nic
 # Minutes of simulation on one goroutine: nothing for the race detector.
 SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate
 AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
@@ -65,11 +64,13 @@ test: lint check-generate build check-unit check-install test-go ## everything; 
 .PHONY: test-go
 test-go:
 	rm -rf out/gotest
-	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) ./testenv/wiretest $$($(GO) list ./... | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	all=$$($(GO) list ./...) && \
+	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) ./testenv/wiretest $$(echo "$$all" | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
 	$(GOTEST) run simulated -timeout 15m $(foreach p,$(SIMULATED),./$(p))
 	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
 	$(GOTEST) run race-nic -race -timeout 15m $(AS_ROOT) ./rocev2/nic
-	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) $(NETWORK)
+	all=$$($(GO) list ./testenv/...) && \
+	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) ./cmd/softroce-xdp ./rocev2/nic $$(echo "$$all" | grep -v '/testenv/wiretest$$')
 	$(GOTEST) summary
 
 # What is judged here depends on how fast the machine is (package testenv/lab/timing).
@@ -133,7 +134,7 @@ report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)
 	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -run TestPerDestination $(AS_ROOT) ./testenv/e2e
 
 .PHONY: cc-report
-cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (about 16 minutes on two cores)
+cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
 	$(GO) run ./testenv/bench ccreport
 
 .PHONY: sim-real
