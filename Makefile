@@ -128,7 +128,7 @@ bench-rxe: build-bench ## Linux rxe against our engine between the same two virt
 	$(SUDO) ./bin/bench rxe
 
 .PHONY: report
-report: ## S1.9 on this machine: docs/img/perdest.png and .txt (root)
+report: ## S1.9 on this machine: docs/img/perdest.svg and .txt (root)
 	mkdir -p docs/img
 	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -run TestPerDestination $(AS_ROOT) ./testenv/e2e
 

@@ -43,6 +43,7 @@ type Document struct {
 	Validation []validate.Row
 	Reality    string
 	Lost       []string // where fourcase misses a criterion
+	HeatMap    *Plot    // of the scenarios of long flows
 	Plots      []Plot
 }
 
@@ -88,6 +89,9 @@ func New(in Input) *Document {
 		}
 	}
 	d.Overview = overview(control)
+	if d.HeatMap = heatMap(control); d.HeatMap != nil {
+		d.Plots = append(d.Plots, *d.HeatMap)
+	}
 	d.Control = d.controlSections(control)
 	d.Completion = d.completionSections(completion)
 	d.Claims, d.OneQueue = Claims(completion, precredit), Claims(completion, oneQueue)
@@ -162,7 +166,7 @@ func (d *Document) completionSections(groups [][]*experiment.Summary) (all []wor
 			n = len(groups)
 		}
 		title, _, _ := strings.Cut(groups[0][0].Scenario.Title, " at ")
-		w := workloadSection{Title: title, Plot: slowdownPlot("cc-fct-"+sizes+".png", title, groups[:n])}
+		w := workloadSection{Title: title, Plot: slowdownPlot("cc-fct-"+sizes+".svg", title, groups[:n])}
 		for _, g := range groups[:n] {
 			count := 0
 			for _, b := range g[0].Results[0].Buckets {

@@ -4,7 +4,7 @@ package report
 
 import (
 	"bytes"
-	"image/png"
+	"encoding/xml"
 	"strings"
 	"testing"
 
@@ -62,7 +62,7 @@ func TestDocument(t *testing.T) {
 		"| all criteria held in | 0 of 1 | 1 of 1 |",
 		"| fourcase | 0.900 ! | 0 % | MISSED utilisation |",
 		"Criteria: utilisation >= 0.95, loss <= 0.5%.",
-		"![Incast: rates and queue over time, by scheme](img/cc-incast.png)",
+		"![Incast: rates and queue over time, by scheme](img/cc-incast.svg)",
 		"hadoop at 50 %, 110 messages, median:",
 		"| fourcase-precredit | 1.50 | 4.00 |",
 		"for messages of less than one BDP: holds in all 1 cases",
@@ -78,14 +78,14 @@ func TestDocument(t *testing.T) {
 	if strings.Contains(text, "no value") || strings.Contains(text, "\n\n\n") {
 		t.Errorf("gaps in the document:\n%s", text)
 	}
-	if len(d.Plots) != 2 {
+	if len(d.Plots) != 3 {
 		t.Fatalf("%d pictures", len(d.Plots))
 	}
 	for _, p := range d.Plots {
 		var b bytes.Buffer
-		if err := p.WritePNG(&b); err != nil {
+		if err := p.WriteSVG(&b); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
-		} else if _, err := png.Decode(&b); err != nil {
+		} else if err := xml.Unmarshal(b.Bytes(), new(struct{})); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 		if !strings.Contains(text, "(img/"+p.Name+")") {

@@ -154,7 +154,7 @@ func write(d *report.Document, dir string) error {
 	}
 	for _, p := range d.Plots {
 		var b bytes.Buffer
-		if err := p.WritePNG(&b); err != nil {
+		if err := p.WriteSVG(&b); err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 		if err := os.WriteFile(filepath.Join(img, p.Name), b.Bytes(), 0o666); err != nil {
