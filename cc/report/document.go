@@ -25,6 +25,8 @@ type Input struct {
 	// made.
 	Reality string
 	Short   bool // made of Quick scenarios
+	// Sources is the Fingerprint of what was run.
+	Sources string
 	// About says what each scheme is, by name.
 	About map[string]string
 }
@@ -32,6 +34,7 @@ type Input struct {
 // Document is the report before it is text.
 type Document struct {
 	Short      bool
+	Sources    string
 	Schemes    []named
 	Overview   experiment.Table
 	Control    []section
@@ -71,7 +74,7 @@ type loadSection struct {
 
 // New puts a document together.
 func New(in Input) *Document {
-	d := &Document{Short: in.Short, Validation: in.Validation, Reality: in.Reality}
+	d := &Document{Short: in.Short, Sources: in.Sources, Validation: in.Validation, Reality: in.Reality}
 	var control, completion, scale [][]*experiment.Summary
 	for _, g := range ByScenario(in.Summaries) {
 		for _, s := range g {
@@ -291,7 +294,6 @@ var document = template.Must(template.New("document").Funcs(template.FuncMap{
 		err := validate.Markdown(&b, rows)
 		return b.String(), err
 	},
-	"fingerprint": Fingerprint,
 }).Parse(source))
 
 // WriteMarkdown writes the document; pictures are in the directory img next to it.

@@ -47,6 +47,7 @@ func TestDocument(t *testing.T) {
 		Summaries: append(control(t, map[string]float64{fourcase: .9, "hpcc": .96}, fourcase, "hpcc"),
 			completion(s, fourcase, 1, 2, 3, 4), completion(s, precredit, 1, 1.5, 3, 4), completion(s, "hpcc", 1, 3, 3, 4)),
 		Validation: []validate.Row{{ID: "V1", What: "short flows", Scheme: "hpcc", Paper: validate.Range{Low: 1.9, High: 1.9}, Ours: 2, OK: true}},
+		Sources:    "0123456789abcdef",
 		Reality:    "real and simulated\n",
 		About:      map[string]string{"hpcc": "telemetry | windows"},
 	}
@@ -69,7 +70,7 @@ func TestDocument(t *testing.T) {
 		"| hadoop at 50 % | fourcase-precredit | 80.0 % of 100 | 3.00 | 4.00 |",
 		"| V1 | short flows | hpcc | 1.9 | 2 | 1.05 | agrees |",
 		"real and simulated",
-		Fingerprint(),
+		"Sources: 0123456789abcdef -->",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the document lacks %q", want)
