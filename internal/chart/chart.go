@@ -285,17 +285,34 @@ func summaries(points []Point, t timeAxis) (all []summary) {
 
 // draw draws the line and the area behind it.
 func (s Series) draw(c *canvas, t timeAxis, v scale) {
-	all := summaries(s.Points, t)
+	for _, all := range unbroken(summaries(s.Points, t)) {
+		var line, upper, lower []spot
+		for _, x := range all {
+			line = append(line, spot{x.at, v.at(x.mean)})
+			upper = append(upper, spot{x.at, v.at(x.high)})
+			lower = append(lower, spot{x.at, v.at(x.low)})
+		}
+		slices.Reverse(lower)
+		c.add(`<path class="area f%d" d="%sZ"/>`, s.Style%most, path(append(upper, lower...)))
+		c.add(`<path d="%s" %s/>`, path(line), entry{style: s.Style, bold: s.Bold}.attributes())
+	}
+}
+
+// unbroken splits a series where nothing was measured for much longer than usual.
+func unbroken(all []summary) (runs [][]summary) {
+	var gaps []float64
+	for i := 1; i < len(all); i++ {
+		gaps = append(gaps, all[i].at-all[i-1].at)
+	}
 	if len(all) == 0 {
-		return
+		return nil
 	}
-	var line, upper, lower []spot
-	for _, x := range all {
-		line = append(line, spot{x.at, v.at(x.mean)})
-		upper = append(upper, spot{x.at, v.at(x.high)})
-		lower = append(lower, spot{x.at, v.at(x.low)})
+	usual := slices.Sorted(slices.Values(gaps))
+	from := 0
+	for i, gap := range gaps {
+		if gap > max(8*stretch, 4*usual[len(usual)/2]) {
+			runs, from = append(runs, all[from:i+1]), i+1
+		}
 	}
-	slices.Reverse(lower)
-	c.add(`<path class="area f%d" d="%sZ"/>`, s.Style%most, path(append(upper, lower...)))
-	c.add(`<path d="%s" %s/>`, path(line), entry{style: s.Style, bold: s.Bold}.attributes())
+	return append(runs, all[from:])
 }

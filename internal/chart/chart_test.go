@@ -106,6 +106,29 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
+// Where nothing was measured there is no line, however far apart the others are.
+func TestUnbroken(t *testing.T) {
+	at := func(places ...float64) (all []summary) {
+		for _, x := range places {
+			all = append(all, summary{at: x})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		in   []summary
+		want [][]summary
+	}{
+		"nothing": {nil, nil},
+		"one":     {at(5), [][]summary{at(5)}},
+		"sparse":  {at(0, 100, 200), [][]summary{at(0, 100, 200)}},
+		"a gap":   {at(0, 4, 8, 40, 44), [][]summary{at(0, 4, 8), at(40, 44)}},
+	} {
+		if diff := cmp.Diff(c.want, unbroken(c.in), cmp.AllowUnexported(summary{})); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+	}
+}
+
 func TestFigureRejectsNoNumbers(t *testing.T) {
 	f := &Figure{Panels: []Panel{{Title: "rate", Lines: []Series{{Name: "A", Points: []Point{{0, math.NaN()}}}}}}}
 	if err := f.WriteSVG(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), `"A"`) {

@@ -52,6 +52,9 @@ func TestCommittedReport(t *testing.T) {
 	if !strings.Contains(text, made) {
 		t.Error("docs/congestion-control.md is older than the code that it measures: run `make cc-report` and commit docs/")
 	}
+	if !strings.Contains(text, read(t, docs+"img/simreal.txt")) {
+		t.Error("docs/congestion-control.md does not have what docs/img/simreal.txt has: run `make cc-report` and commit docs/")
+	}
 	linked := map[string]bool{}
 	for _, m := range regexp.MustCompile(`\]\(img/([^)]*)\)`).FindAllStringSubmatch(text, -1) {
 		linked[m[1]] = true

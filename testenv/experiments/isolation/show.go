@@ -74,8 +74,8 @@ const rateBin = 50 * time.Millisecond
 // WriteSVG draws rate, the policy's rate, queue and times over time.
 func (r *Result) WriteSVG(w io.Writer) error {
 	rates := chart.Panel{Title: "Rate through each bottleneck", Unit: "Mbit/s"}
-	queues := chart.Panel{Title: "Queue at each bottleneck", Unit: "kB"}
-	times := chart.Panel{Title: "Destination table: transmit and receive time (S1.4)", Unit: "ms"}
+	queues := chart.Panel{Title: "Queue at each bottleneck", Unit: "kB, logarithmic", LogFrom: 1}
+	times := chart.Panel{Title: "Destination table: transmit and receive time (S1.4)", Unit: "ms, logarithmic", LogFrom: .01}
 	// What the policy asks for at the start is the link's rate: cut off, or the
 	// rest of the figure would lie flat at the bottom.
 	top := 1.25 * float64(max(r.Config.RateA, r.Config.RateB))
@@ -84,9 +84,9 @@ func (r *Result) WriteSVG(w io.Writer) error {
 			return chart.Series{Name: name + what, Points: pts, Style: style}
 		}
 		rates.Lines = append(rates.Lines,
-			line(": passed, queued", i, r.rate(i)),
+			line(": at its bottleneck", i, r.rate(i)),
 			line(": rate of the policy", 2+i, r.rows(i, func(row *Row) float64 { return min(float64(row.RateBPS), top) / 1e6 })))
-		queues.Lines = append(queues.Lines, line(": passed, queued", i, r.queue(i)))
+		queues.Lines = append(queues.Lines, line(": at its bottleneck", i, r.queue(i)))
 		times.Lines = append(times.Lines,
 			line(": transmit time", 4+i, r.rows(i, func(row *Row) float64 { return float64(row.TxNS) / 1e6 })),
 			line(": receive time", 6+i, r.rows(i, func(row *Row) float64 { return float64(row.RxNS) / 1e6 })))
