@@ -146,7 +146,7 @@ func slowdownPlot(name, title string, groups [][]*experiment.Summary) Plot {
 		for _, p := range []int{50, 99} {
 			panel := chart.StepPanel{Title: fmt.Sprintf("%s, percentile %d", loadOf(group[0].Scenario), p)}
 			for i, s := range group {
-				line := chart.StepSeries{Name: s.Scheme, Style: i, Bold: ownFamily[s.Scheme]}
+				line := chart.StepSeries{Name: s.Scheme, Style: styleOf(group, i), Bold: ownFamily[s.Scheme]}
 				for i := range steps.Names {
 					line.Values = append(line.Values, s.Slowdown(i, p))
 				}
@@ -156,6 +156,21 @@ func slowdownPlot(name, title string, groups [][]*experiment.Summary) Plot {
 		}
 	}
 	return Plot{name, title + ": slowdown by size of message", steps}
+}
+
+// styled are the schemes with styles of their own, the same in all pictures.
+var styled = []string{"fourcase", "fourcase-precredit", "precredit-one-queue", "dcqcn", "timely", "dctcp", "swift", "hpcc", "expresspass",
+	"aeolus", "fourcase-low-priority", "fourcase-rate", "literal"}
+
+// styleOf is the style of a scheme. Where another one has none of its own, the schemes
+// of the picture are counted, so that no two have the same.
+func styleOf(group []*experiment.Summary, i int) int {
+	for _, s := range group {
+		if !slices.Contains(styled, s.Scheme) {
+			return i
+		}
+	}
+	return slices.Index(styled, group[i].Scheme)
 }
 
 // loadOf writes the loads of a scenario's workloads: "50 %".
