@@ -58,7 +58,7 @@ func (d *Document) queueGroup(groups [][]*experiment.Summary, prefix string) (q 
 		if q.Queues > 1 {
 			title += ", queues by size"
 		}
-		w := workloadSection{Title: title, Plot: slowdownPlot(prefix+sizes+".png", title, groups[:n])}
+		w := workloadSection{Title: title, Plot: slowdownPlot(prefix+sizes+".svg", title, groups[:n])}
 		for _, g := range groups[:n] {
 			counts := bucketCounts(g)
 			all := 0

@@ -25,6 +25,8 @@ type Input struct {
 	// made.
 	Reality string
 	Short   bool // made of Quick scenarios
+	// Sources is the Fingerprint of what was run.
+	Sources string
 	// About says what each scheme is, by name.
 	About map[string]string
 }
@@ -32,6 +34,7 @@ type Input struct {
 // Document is the report before it is text.
 type Document struct {
 	Short      bool
+	Sources    string
 	Schemes    []named
 	Overview   experiment.Table
 	Control    []section
@@ -45,6 +48,7 @@ type Document struct {
 	Validation []validate.Row
 	Reality    string
 	Lost       []string // where our schemes miss a criterion
+	HeatMap    *Plot    // of the scenarios of long flows
 	Plots      []Plot
 }
 
@@ -59,7 +63,7 @@ type section struct {
 
 // New puts a document together.
 func New(in Input) *Document {
-	d := &Document{Short: in.Short, Validation: in.Validation, Reality: in.Reality}
+	d := &Document{Short: in.Short, Sources: in.Sources, Validation: in.Validation, Reality: in.Reality}
 	var control, completion, scale [][]*experiment.Summary
 	for _, g := range ByScenario(in.Summaries) {
 		for _, s := range g {
@@ -77,6 +81,9 @@ func New(in Input) *Document {
 		}
 	}
 	d.Overview = overview(control)
+	if d.HeatMap = heatMap(control); d.HeatMap != nil {
+		d.Plots = append(d.Plots, *d.HeatMap)
+	}
 	d.Control = d.controlSections(control)
 	one, bySize := split(completion)
 	d.Completion = []queueGroup{d.queueGroup(one, "cc-fct-"), d.queueGroup(bySize, "cc-queues-")}
@@ -209,7 +216,6 @@ var document = template.Must(template.New("document").Funcs(template.FuncMap{
 		err := validate.Markdown(&b, rows)
 		return b.String(), err
 	},
-	"fingerprint": Fingerprint,
 }).Parse(source))
 
 // WriteMarkdown writes the document; pictures are in the directory img next to it.

@@ -55,6 +55,11 @@ type options struct {
 
 func run(ctx context.Context, o options) error {
 	begin := time.Now()
+	// Now, as sources that change during the runs are not what is measured.
+	sources, err := report.Fingerprint(".")
+	if err != nil {
+		return err
+	}
 	library, err := scenario.Library()
 	if err != nil {
 		return err
@@ -87,7 +92,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known, Short: o.quick}
+	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known, Short: o.quick, Sources: sources}
 	for _, j := range slices.Concat(jobs, scale) {
 		in.About[j.Scheme.Label] = about(in.About[j.Scheme.Label], j.Scheme)
 	}
@@ -155,9 +160,10 @@ func write(d *report.Document, dir string) error {
 	}
 	for _, p := range d.Plots {
 		var b bytes.Buffer
-		if err := p.WritePNG(&b); err != nil {
+		if err := p.WriteSVG(&b); err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
+		fmt.Fprintf(&b, "<!-- Made by `make cc-report`; do not edit. Sources: %s -->\n", d.Sources)
 		if err := os.WriteFile(filepath.Join(img, p.Name), b.Bytes(), 0o666); err != nil {
 			return err
 		}
