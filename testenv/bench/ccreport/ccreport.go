@@ -107,12 +107,15 @@ func run(ctx context.Context, o options) error {
 	return os.WriteFile(filepath.Join(o.dir, "cc-timing.txt"), []byte(times), 0o666)
 }
 
-// about says what a scheme is, and which parameters the scenarios gave it. known is what was
-// said of it for the scenarios before.
+// about says what a scheme is, and which parameters the scenarios gave it under a label of its
+// own. known is what was said of it for the scenarios before.
 func about(known string, x scenario.Scheme) string {
 	if known == "" {
 		i := slices.IndexFunc(schemes.List(), func(e schemes.Entry) bool { return e.Name == x.Name })
 		known = schemes.List()[i].About
+	}
+	if x.Label == x.Name {
+		return known // the scenario says why it has parameters there
 	}
 	for _, p := range x.Params {
 		if text := p.Name + " " + p.Value; !strings.Contains(known, text) {
