@@ -34,7 +34,7 @@ var cleanPackages = []string{
 	"cc/precredit",
 	"cc/precredit/train",
 	"cc/sim",
-	"cc/sim/quantity",
+	"cc/quantity",
 	"cc/sim/schemes",
 	"cc/sim/topo",
 	"cc/sim/workload",

@@ -37,7 +37,7 @@ func TestDrainedQueueLowersBaseline(t *testing.T) {
 	r := started(&p, 5e6, 1e6) // learnt in a standing queue
 	Step(r, &p, measured(1e6, 1e6), uint64(sec))
 	if r.BaseTxNs != 1e6 || r.BaseRxNs != 1e6 || r.BaseRttNs != 2e6 {
-		t.Errorf("baselines %d, %d, %d; want 1, 1 and 2 ms", r.BaseTxNs, r.BaseRxNs, r.BaseRttNs)
+		t.Errorf("base delays %d, %d, %d; want 1, 1 and 2 ms", r.BaseTxNs, r.BaseRxNs, r.BaseRttNs)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestClockMovesResplit(t *testing.T) {
 			}
 			d = run(r, &p, measured(5e5+x, 5e5-x))
 			if d.Action != ActionRaise || r.QueueingTxNs != 0 || r.QueueingRxNs != 0 || r.BaseTxNs != 5e5+x || r.BaseRxNs != 5e5-x {
-				t.Errorf("clock moved by %d, queue of %d drained: %v, excess %d/%d, baselines %d/%d",
+				t.Errorf("clock moved by %d, queue of %d drained: %v, excess %d/%d, base delays %d/%d",
 					x, queue, d.Action, r.QueueingTxNs, r.QueueingRxNs, r.BaseTxNs, r.BaseRxNs)
 			}
 		}
@@ -71,19 +71,19 @@ func TestClockMovesResplit(t *testing.T) {
 }
 
 // TestBothFall: lower minima of both directions, from different packets, so that
-// the round trip did not fall with them. Neither baseline may rise over that.
+// the round trip did not fall with them. Neither base delay may rise over that.
 func TestBothFall(t *testing.T) {
 	p := DefaultParams(gbit)
 	r := started(&p, 500, 500)
 	run(r, &p, Sample{Tx: 400, Rx: 400, RTT: 1000, Samples: 10})
 	if r.BaseTxNs != 400 || r.BaseRxNs != 500 || r.BaseRttNs != 1000 {
-		t.Errorf("baselines %d, %d, %d; want 400, 500, 1000", r.BaseTxNs, r.BaseRxNs, r.BaseRttNs)
+		t.Errorf("base delays %d, %d, %d; want 400, 500, 1000", r.BaseTxNs, r.BaseRxNs, r.BaseRttNs)
 	}
 }
 
 // TestMixedWindow: the clock was set within the window, so the minima of the two
 // directions are from before and after. Without a round trip of its own the
-// sample is seen to be impossible; with it the baselines stay right.
+// sample is seen to be impossible; with it the base delays stay right.
 func TestMixedWindow(t *testing.T) {
 	p := DefaultParams(gbit)
 	r := started(&p, 5e5, 5e5)
@@ -101,7 +101,7 @@ func TestMixedWindow(t *testing.T) {
 	}
 }
 
-// TestRouteChange: a longer way becomes the baseline when the window ends, and
+// TestRouteChange: a longer way becomes the base delay when the window ends, and
 // not before one window and not after two.
 func TestRouteChange(t *testing.T) {
 	p := DefaultParams(gbit)
@@ -114,10 +114,10 @@ func TestRouteChange(t *testing.T) {
 		}
 	}
 	if learnt < p.BaseWindowNs || learnt > 2*p.BaseWindowNs+uint64(sec) {
-		t.Errorf("new baseline after %d ms, want 10 to 21 s", learnt/1e6)
+		t.Errorf("new base delay after %d ms, want 10 to 21 s", learnt/1e6)
 	}
 	if r.TrendTxNs != 0 {
-		t.Errorf("the new baseline looks like a trend of %d", r.TrendTxNs)
+		t.Errorf("the new base delay looks like a trend of %d", r.TrendTxNs)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestPeerBeginsToEcho(t *testing.T) {
 		t.Errorf("round trips: q %d/%d, want 1 ms and 0", r.QueueingTxNs, r.QueueingRxNs)
 	}
 	if d := run(&r, &p, measured(-5e9, 5e9+2e6)); d.Why != WhyFirstSample || r.State&StateRTT != 0 {
-		t.Errorf("the first echo must set new baselines: %s", d.Reason())
+		t.Errorf("the first echo must set new base delays: %s", d.Reason())
 	}
 }
 

@@ -3,16 +3,16 @@
 package fourcase
 
 const (
-	swingBand   = 6 // oscillations up to e/2^swingBand are those of any queue
-	commonSwing = 7 // common-mode jitter is at most 2^commonSwing times what is above that
-	commonShift = 3 // weight of a sample in the estimate: 1/2^commonShift
+	oscillationBand  = 6 // oscillations up to e/2^oscillationBand are those of any queue
+	commonModeFactor = 7 // common-mode jitter is at most 2^commonModeFactor times what is above that
+	commonModeShift  = 3 // weight of a sample in the estimate: 1/2^commonModeShift
 )
 
 // adaptCommonMode estimates the common-mode jitter (Regs.CommonModeNs): the delay above the base
 // delay that the forward and the reverse path have at the same time. It uses the estimates of
 // oscillations and, of the decision before, of delay spikes.
 //
-//	most   := min(128 x max(swing - e/64, 0), max(3 x TargetMaxNs - spikes, 0), jitterMax)
+//	most   := min(128 x max(oscillation - e/64, 0), max(3 x TargetMaxNs - spikes, 0), jitterMax)
 //	common := common + (min(max(q_rx, 0), most) - common)/8
 //
 // Unit: nanoseconds. Range: 0 to jitterMax.
@@ -26,9 +26,9 @@ const (
 // Needed by TestCommonMode ("both directions, oscillating": the rate would fall to the floor).
 // TestCommonModeFormula checks the formula.
 func (r *Regs) adaptCommonMode(p *Params, e int64) {
-	swing, common := int64(r.OscillationNs), int64(r.CommonModeNs)
-	most := min(max(swing-e>>swingBand, 0)<<commonSwing, max(3*int64(p.TargetMaxNs)-int64(r.SpikeNs), 0), jitterMax)
-	common += (min(max(r.QueueingRxNs, 0), most) - common) >> commonShift
+	oscillation, common := int64(r.OscillationNs), int64(r.CommonModeNs)
+	most := min(max(oscillation-e>>oscillationBand, 0)<<commonModeFactor, max(3*int64(p.TargetMaxNs)-int64(r.SpikeNs), 0), jitterMax)
+	common += (min(max(r.QueueingRxNs, 0), most) - common) >> commonModeShift
 	r.CommonModeNs = uint32(common)
 }
 

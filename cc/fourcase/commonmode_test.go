@@ -9,19 +9,19 @@ import "testing"
 func TestCommonMode(t *testing.T) {
 	const high = 2 * testD
 	for _, c := range []struct {
-		name         string
-		swing, qRx   int64
-		common, held bool
+		name             string
+		oscillation, qRx int64
+		common, held     bool
 	}{
-		{name: "both directions, oscillating", swing: testD, qRx: high, common: true, held: true},
+		{name: "both directions, oscillating", oscillation: testD, qRx: high, common: true, held: true},
 		{name: "both directions, standing still", qRx: high},
-		{name: "the forward path only, oscillating", swing: testD},
+		{name: "the forward path only, oscillating", oscillation: testD},
 	} {
 		p := DefaultParams(gbit)
 		r := Regs{RateBps: gbit}
 		run(&r, &p, queued(0, 0))
 		for range 200 {
-			run(&r, &p, queued(high-c.swing/2, c.qRx), queued(high+c.swing/2, c.qRx))
+			run(&r, &p, queued(high-c.oscillation/2, c.qRx), queued(high+c.oscillation/2, c.qRx))
 		}
 		if common := int64(r.CommonModeNs) > high*3/4; common != c.common {
 			t.Errorf("%s: %d ns of %d are taken for common-mode jitter", c.name, r.CommonModeNs, high)
@@ -42,7 +42,7 @@ func TestCommonModeDecays(t *testing.T) {
 		run(&r, &p, queued(testD, 2*testD), queued(3*testD, 2*testD))
 	}
 	if r.CommonModeNs == 0 || r.OscillationNs == 0 {
-		t.Fatalf("common %d, swing %d: no estimate", r.CommonModeNs, r.OscillationNs)
+		t.Fatalf("common %d, oscillation %d: no estimate", r.CommonModeNs, r.OscillationNs)
 	}
 	for range 100 {
 		run(&r, &p, queued(0, 0))
@@ -59,7 +59,7 @@ func TestOneSwingIsLittle(t *testing.T) {
 	r := Regs{RateBps: gbit}
 	run(&r, &p, queued(0, 4*testD), queued(0, 4*testD), queued(100*testD, 4*testD), queued(0, 4*testD))
 	if r.OscillationNs > uint32(testD/4) {
-		t.Errorf("one swing of %d ns counts %d ns", 100*testD, r.OscillationNs)
+		t.Errorf("one oscillation of %d ns counts %d ns", 100*testD, r.OscillationNs)
 	}
 }
 
@@ -67,10 +67,10 @@ func TestOneSwingIsLittle(t *testing.T) {
 func TestCommonModeFormula(t *testing.T) {
 	const e = 640 // oscillations up to 10 ns are those of any queue
 	for _, c := range []struct {
-		name                  string
-		common, swing, spikes uint32
-		qRx                   int64
-		want                  uint32
+		name                        string
+		common, oscillation, spikes uint32
+		qRx                         int64
+		want                        uint32
 	}{
 		{"an eighth of the reverse path's delay", 0, 1000, 0, 8000, 1000},
 		{"no oscillations: none", 0, 10, 0, 8000, 0},
@@ -82,7 +82,7 @@ func TestCommonModeFormula(t *testing.T) {
 		{"delay spikes of more than that", 8000, 1000, 40_000, 1 << 40, 7000},
 	} {
 		p := Params{TargetMaxNs: 10_000}
-		r := Regs{CommonModeNs: c.common, OscillationNs: c.swing, SpikeNs: c.spikes, QueueingRxNs: c.qRx}
+		r := Regs{CommonModeNs: c.common, OscillationNs: c.oscillation, SpikeNs: c.spikes, QueueingRxNs: c.qRx}
 		if r.adaptCommonMode(&p, e); r.CommonModeNs != c.want {
 			t.Errorf("%s: %d, want %d", c.name, r.CommonModeNs, c.want)
 		}

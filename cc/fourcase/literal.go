@@ -32,7 +32,8 @@ func (r *Regs) literal(p *Params, s *Sample, now uint64) Decision {
 }
 
 // literalCase finds the case. lead is transmit time - receive time, q the time above the
-// original value and d the change since the last evaluation, all in nanoseconds.
+// original value and d the change since the last evaluation, all in nanoseconds. Times at
+// their original values are a reason to increase whether they changed or not.
 func literalCase(p *Params, lead, qTx, qRx, dTx, dRx int64) (v Verdict, q10 uint32) {
 	band := int64(p.LiteralDeadbandNs)
 	txGrew, rxGrew := dTx > band, dRx > band
@@ -45,13 +46,13 @@ func literalCase(p *Params, lead, qTx, qRx, dTx, dRx int64) (v Verdict, q10 uint
 	case txGrew && rxGrew && lead > 0:
 		v.Action, v.Case, v.Why = ActionCut, 2, WhyLiteral2
 		return v, p.SmallCutQ10
+	case qTx <= band && qRx <= band:
+		v.Action, v.Case, v.Why = ActionRaise, 4, WhyLiteralBack
+		return v, p.RaiseQ10
 	case txGrew && rxShrank && qTx > 0 && qRx > 0:
 		v.Case, v.Why = 3, WhyLiteral3
 	case txShrank && rxShrank && qTx > 0 && qRx > 0:
 		v.Case, v.Why = 4, WhyLiteral4
-	case txShrank && rxShrank && qTx <= band && qRx <= band:
-		v.Action, v.Case, v.Why = ActionRaise, 4, WhyLiteralBack
-		return v, p.RaiseQ10
 	}
 	return v, 0
 }

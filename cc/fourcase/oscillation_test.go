@@ -20,7 +20,7 @@ func TestOscillation(t *testing.T) {
 	const d, elapsed = 1000, 8192
 	for _, c := range []struct {
 		name        string
-		swing       uint32
+		oscillation uint32
 		trend, dTx  int64
 		cutQ10      uint32
 		targetMaxNs uint64
@@ -39,7 +39,7 @@ func TestOscillation(t *testing.T) {
 		{"a smaller one than the estimate", 640, 320, -320, 0, 1e6, 635},
 	} {
 		p := Params{TargetMaxNs: c.targetMaxNs}
-		r := Regs{OscillationNs: c.swing, TrendTxNs: c.dTx, DecreaseQ10: c.cutQ10}
+		r := Regs{OscillationNs: c.oscillation, TrendTxNs: c.dTx, DecreaseQ10: c.cutQ10}
 		if r.updateOscillation(&p, c.trend, d, elapsed); r.OscillationNs != c.want {
 			t.Errorf("%s: %d, want %d", c.name, r.OscillationNs, c.want)
 		}

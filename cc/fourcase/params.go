@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/sim/quantity"
+	"github.com/softroce/softroce-xdp/cc/quantity"
 )
 
 // Mode selects the rules.
@@ -204,7 +204,7 @@ func (p *Params) validateTimes() error {
 			quantity.ExactTime(p.DeadbandNs), quantity.ExactTime(p.TargetNs))
 	}
 	if p.BaseWindowNs < 10*p.IntervalNs {
-		return paramErrorf("base-window (%s) is below ten times interval (%s): a baseline needs several decisions to see an empty queue; 10s is usual",
+		return paramErrorf("base-window (%s) is below ten times interval (%s): a base delay needs several decisions to see an empty queue; 10s is usual",
 			quantity.ExactTime(p.BaseWindowNs), quantity.ExactTime(p.IntervalNs))
 	}
 	return nil

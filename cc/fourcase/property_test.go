@@ -121,7 +121,7 @@ func TestPropertyAnyInput(t *testing.T) {
 }
 
 // TestPropertyClockOffset: any constant offset o, added to tx and taken from rx,
-// changes no decision and no register but the baselines, by o.
+// changes no decision and no register but the base delays, by o.
 func TestPropertyClockOffset(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyParams(t)
@@ -184,7 +184,7 @@ func TestPropertyMonotone(t *testing.T) {
 	})
 }
 
-// TestPropertyBaselines: the two one-way baselines never add up to less than the
+// TestPropertyBaselines: the two one-way base delays never add up to less than the
 // round trip's while samples are those of a network.
 func TestPropertyBaselines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -124,7 +124,7 @@ func (x *path) trouble(t *rapid.T, k traffic) {
 }
 
 // What a sender takes to be back at full rate, at the default parameters and with a
-// decision every 10 ms, and what baselines that are too low stay: up to two of their windows.
+// decision every 10 ms, and what base delays that are too low stay: up to two of their windows.
 const (
 	recoveryBound = 2 * time.Second
 	baseBound     = 20 * time.Second
@@ -132,7 +132,7 @@ const (
 
 // bound is recoveryBound and what packets take at a low rate: each has to leave before anything can
 // be learnt from it. At 18 % more or better with each of them these are seven of the first, and
-// two that only set the baselines.
+// two that only set the base delays.
 func bound(bps uint64) time.Duration {
 	return recoveryBound + 9*time.Duration(recoveryPacket*uint64(sec)/bps)
 }
@@ -165,7 +165,7 @@ func TestPropertyRecoveryFromAnyRegisters(t *testing.T) {
 			NextBaseTxNs: ns("next tx"), NextBaseRxNs: ns("next rx"), NextBaseRttNs: ns("next rtt"),
 			QueueingTxNs: ns("q tx"), QueueingRxNs: ns("q rx"), TrendTxNs: ns("d tx"), TrendRxNs: ns("d rx"),
 			RateBeforeDecreaseBps: u64("from", x.link), SentPackets: u64("sent", 2*x.sent), PeriodNs: u64("period", uint64(time.Second)),
-			SpikeNs: u32("jitter", jitterMax), OscillationNs: u32("swing", jitterMax), CommonModeNs: u32("common", jitterMax),
+			SpikeNs: u32("jitter", jitterMax), OscillationNs: u32("oscillation", jitterMax), CommonModeNs: u32("common", jitterMax),
 			Decisions: u32("decisions", 1<<32-1), Decreases: u32("cuts", 1<<32-1), Increases: u32("raises", 1<<32-1),
 			LossQ20: u32("loss", lossOne), BaseLossQ20: u32("base loss", lossOne), DecreaseQ10: u32("cut q10", one),
 			FloorPatience: uint16(u32("at min", floorPatience)), NoFeedback: uint16(u32("blind", lossBlind)), OpenLost: uint16(u32("open lost", 1<<16-1)),

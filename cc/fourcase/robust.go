@@ -15,7 +15,7 @@ const (
 	rowImproving          // q_tx > D, transmit grows, receive shrinks: case 3
 	rowDraining           // q_tx > D, transmit shrinks: case 4
 	rowAboveTarget        // q_tx > D otherwise: case 2, widened
-	rowBaseline           // q_tx <= e: case 4 back at baseline
+	rowBaseDelay          // q_tx <= e: case 4 back at the base delay
 	rowBelowTarget        // e < q_tx <= D
 	rowOpenLoop           // no packet can cause feedback: openloop.go
 )
@@ -27,7 +27,7 @@ var verdicts = [...]Verdict{
 	rowImproving:   {ActionHold, 3, rowImproving, WhyImproving},
 	rowDraining:    {ActionHold, 4, rowDraining, WhyDraining},
 	rowAboveTarget: {ActionCut, 2, rowAboveTarget, WhyAboveTarget},
-	rowBaseline:    {ActionRaise, 4, rowBaseline, WhyBaseline},
+	rowBaseDelay:   {ActionRaise, 4, rowBaseDelay, WhyBaseDelay},
 	rowBelowTarget: {ActionHold, 0, rowBelowTarget, WhyBelowTarget},
 }
 
@@ -49,7 +49,7 @@ func delayRow(qTx, qRx, dTx, dRx, turnaround, d, e int64) uint8 {
 	case qTx > d:
 		return rowAboveTarget
 	case qTx <= e:
-		return rowBaseline
+		return rowBaseDelay
 	default:
 		return rowBelowTarget
 	}
@@ -269,7 +269,7 @@ func (r *Regs) robust(p *Params, s *Sample, now uint64) Decision {
 	case signal && out.Action == ActionRaise:
 		out.Action, out.Why = ActionHold, WhyLossRecent
 	case q <= d && !signal && !s.AppLimited && r.drainedByOthers(elapsed, max(-trend, 0), d):
-		out.Action, out.Why = ActionRaise, WhyRestored
+		out.Action, out.Why = ActionRaise, WhyUndone
 		amount = max(r.RateBps*uint64(r.DecreaseQ10)/uint64(one-min(r.DecreaseQ10, one-1)), 1)
 		r.Undos = uint16(min(uint32(r.Undos)+1, math.MaxUint16))
 	case out.Action == ActionRaise:

@@ -91,10 +91,10 @@ func TestRows(t *testing.T) {
 		{name: "5 pure forward congestion", tx0: d, tx: 3 * d, row: 5, caseNo: 2, action: ActionCut, cutQ10: 120},
 		{name: "5 standing queue", tx0: 2 * d, tx: 2 * d, row: 5, caseNo: 2, action: ActionCut, cutQ10: 77},
 		{name: "5 just above D", tx0: d, tx: d + 1, row: 5, caseNo: 2, action: ActionCut, cutQ10: 1},
-		{name: "6 at baseline", tx: 0, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
+		{name: "6 at the base delay", tx: 0, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
 		{name: "6 half way to e", tx: e / 2, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3, half: true},
 		{name: "6 reverse path congested", tx: 0, rx: 50 * d, row: 6, caseNo: 4, action: ActionRaise, rateUp: 3},
-		{name: "6 at baseline, sender idle", tx: 0, edit: func(s *Sample) { s.AppLimited = true }, row: 6, caseNo: 4, action: ActionHold},
+		{name: "6 at the base delay, sender idle", tx: 0, edit: func(s *Sample) { s.AppLimited = true }, row: 6, caseNo: 4, action: ActionHold},
 		{name: "7 just above e", tx: e + 1, row: 7, action: ActionHold},
 		{name: "7 at D", tx0: 0, tx: d, row: 7, action: ActionHold},
 	} {
@@ -196,7 +196,7 @@ func TestLossCutsOncePerRoundTrip(t *testing.T) {
 	// Loss that a cut has answered still forbids a raise.
 	d := Step(&r, &p, Sample{Tx: 0, Rx: 0, RTT: int64(30 * ms), Samples: 5, Loss: 1, Sent: 40}, at+uint64(95*ms))
 	if d.Action != ActionHold || d.Why != WhyLossRecent {
-		t.Errorf("loss at baseline just after a cut: %v (%s), want hold", d.Action, d.Reason())
+		t.Errorf("loss at the base delay just after a cut: %v (%s), want hold", d.Action, d.Reason())
 	}
 }
 

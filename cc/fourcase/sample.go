@@ -100,8 +100,8 @@ const (
 	WhyImproving
 	WhyDraining
 	WhyAboveTarget
-	WhyBaseline
-	WhyRestored
+	WhyBaseDelay
+	WhyUndone
 	WhyLossUsual
 	WhyAppLimited
 	WhyAtMax
@@ -121,23 +121,23 @@ const (
 var whyText = [...]string{
 	WhyFixed:       "fixed rate",
 	WhyNoFeedback:  "no feedback in this window",
-	WhyFirstSample: "first sample: it sets the baselines",
-	WhyIdleSample:  "idle sample: it sets the baselines",
+	WhyFirstSample: "first sample: it sets the base delays",
+	WhyIdleSample:  "idle sample: it sets the base delays",
 	WhyClockStep:   "a clock was set within this window",
 	WhyInterval:    "decided less than an interval ago",
 	WhyLoss:        "packets were lost",
 	WhyCE:          "congestion was marked (CE or CNP)",
-	WhyLossRecent:  "loss or CE, already answered by a recent cut: no raise",
+	WhyLossRecent:  "loss or CE, already answered by a recent decrease: no increase",
 	WhyFarAbove:    "queueing delay above four times the target",
 	WhyReceiver:    "both directions grow and the receiver is the slower one",
 	WhyImproving:   "above target, transmit grows but receive shrinks",
 	WhyDraining:    "above target, but the queue drains",
 	WhyAboveTarget: "queueing delay above the target",
-	WhyBaseline:    "transmit time is back at its baseline",
-	WhyRestored:    "the queue went faster than our cuts drain it: back to the rate before them",
+	WhyBaseDelay:   "transmit time is back at its base delay",
+	WhyUndone:      "the queue drained faster than the decreases explain: they are undone",
 	WhyLossUsual:   "loss without delay, as much as usual",
-	WhyAppLimited:  "at baseline, but the sender did not use its rate",
-	WhyAtMax:       "at baseline, already at the highest rate",
+	WhyAppLimited:  "at the base delay, but the sender did not use its rate",
+	WhyAtMax:       "at the base delay, already at the highest rate",
 	WhyAtMin:       "congested, already at the lowest rate",
 	WhyBelowTarget: "some queueing, below the target",
 	WhyOpenWait:    "nothing can answer: the open-loop law decides ten times a second",
@@ -147,7 +147,7 @@ var whyText = [...]string{
 	WhyLiteral2:    "both grew, receive < transmit",
 	WhyLiteral3:    "transmit grew, receive shrank, both above their original values",
 	WhyLiteral4:    "both shrank, both above their original values",
-	WhyLiteralBack: "both shrank back to their original values",
+	WhyLiteralBack: "both are at their original values",
 	WhyLiteralNone: "none of the four cases",
 }
 

@@ -92,7 +92,11 @@ func TestLiteralCases(t *testing.T) {
 		{"both shrank, one is back", oneWay(600, 500), oneWay(500, 400), ActionHold, 0},
 		{"transmit grew, receive unchanged: pure forward congestion", oneWay(600, 300), oneWay(900, 300), ActionHold, 0},
 		{"transmit shrank, receive grew", oneWay(800, 400), oneWay(700, 600), ActionHold, 0},
-		{"nothing changed", oneWay(500, 300), oneWay(500, 300), ActionHold, 0},
+		{"4: both at their originals, as before", oneWay(500, 300), oneWay(500, 300), ActionRaise, 4},
+		{"4: one reached its original after the other", oneWay(600, 300), oneWay(500, 300), ActionRaise, 4},
+		{"4: both below their originals, one grew", oneWay(400, 200), oneWay(450, 200), ActionRaise, 4},
+		{"both grew up to their originals, receive < transmit", oneWay(400, 200), oneWay(500, 300), ActionCut, 2},
+		{"nothing changed, above", oneWay(600, 400), oneWay(600, 400), ActionHold, 0},
 	} {
 		p := DefaultParams(gbit)
 		p.Mode = ModeLiteral

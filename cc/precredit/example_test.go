@@ -24,7 +24,7 @@ func Example() {
 	rule := receiver.NewFlow(now, peer).Rule
 	for _, grant, ok := receiver.Next(now); ok; _, grant, ok = receiver.Next(now) {
 		fmt.Println("granted", grant.Limit, "bytes by rule", rule)
-		if m, send := sender.Grant(now, packet, grant); send {
+		if m, send := sender.Grant(now, grant); send {
 			receiver.Return(now, peer, m)
 		}
 	}

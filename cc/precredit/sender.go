@@ -135,7 +135,7 @@ func (s *Sender) Post(now int64, f *Flow, w Work) (r Return, send bool) {
 		r, send = s.src.Report()
 	}
 	s.src.Push(f, f.class, more)
-	s.src.Refill(now, f.Packet)
+	s.beginRound(now, f.Packet)
 	return r, send
 }
 
@@ -248,7 +248,9 @@ type Answer struct {
 // Answer takes feedback: it ends the flow's use of pre-credit, and the first flight.
 func (s *Sender) Answer(now int64, f *Flow, a Answer) {
 	if a.HasCredit {
+		before := s.src.Usable(now)
 		s.src.Account.Credit(now, a.Credit)
+		s.src.Risen(now, before)
 	}
 	if a.RTTNs > 0 {
 		s.rtt = a.RTTNs
@@ -257,12 +259,17 @@ func (s *Sender) Answer(now int64, f *Flow, a Answer) {
 	s.src.Drop(f)
 	f.begun = false
 	s.endFirstFlight(a.InFlight)
-	if now-s.round >= s.latestRTT() {
-		s.round = now
-		s.src.NextRound(now, f.Packet)
-	}
+	s.beginRound(now, f.Packet)
 	base := s.baseRTT()
 	s.ramp.Ack(uint32(min(a.Acked, maxBuffer)), s.latestRTT()-base, base, s.enough(base, a.RateBps))
+}
+
+// beginRound begins a round if the last one began an RTT ago.
+func (s *Sender) beginRound(now int64, packet uint32) {
+	if now-s.round >= s.latestRTT() {
+		s.round = now
+		s.src.NextRound(now, packet)
+	}
 }
 
 // baseRTT is the least RTT, but at least the one planned with.
@@ -300,9 +307,10 @@ func (s *Sender) endFirstFlight(inFlight uint64) {
 func (s *Sender) Window() (bytes uint32, ok bool) { return s.ramp.Window() }
 
 // Grant takes a CREDIT_GRANT. send is false if it is out of date.
-func (s *Sender) Grant(now int64, packet uint32, g Grant) (r Return, send bool) {
+func (s *Sender) Grant(now int64, g Grant) (r Return, send bool) {
+	before := s.src.Usable(now)
 	if r, send = s.src.Account.Grant(now, g); send {
-		s.src.Refill(now, packet)
+		s.src.Risen(now, before)
 		s.releaseAll() // they may have pre-credit now
 	}
 	return r, send

@@ -10,7 +10,7 @@ const testRTT = 10 * us
 func testSender(bound Bound, limit uint32) *Sender {
 	const link = 10_000_000_000
 	s := NewSender(SenderParams{LinkBps: link, RTTNs: testRTT, BDPBytes: BDP(link, testRTT), MaxWaitNs: ms, SmallBias: DefaultSmallBias, AgingStep: DefaultAgingStep, Bound: bound})
-	s.Grant(0, 1000, Grant{Epoch: 1, Open: true, Seq: 1, Limit: limit, LifeNs: 100 * ms})
+	s.Grant(0, Grant{Epoch: 1, Open: true, Seq: 1, Limit: limit, LifeNs: 100 * ms})
 	return s
 }
 
@@ -254,5 +254,51 @@ func TestSenderRounds(t *testing.T) {
 		if got := rounds(c.now, c.rtt); got != c.want {
 			t.Errorf("at %d: %d rounds, want %d", c.now, got, c.want)
 		}
+	}
+}
+
+// A round hands out the part of the pre-credit that the gradient allows, however many works
+// are posted in it, and the next round begins after one RTT.
+func TestSenderPostsShareARound(t *testing.T) {
+	s := testSender(BoundNone, 64_000)
+	rtt := testRTT
+	for range 40 { // RTTs grow: the part shrinks to its least
+		rtt += testRTT
+		s.src.SrcFixPrecredit(rtt)
+	}
+	part := uint32(64_000 * uint64(s.src.Part()) >> 10)
+	if part > 32_000 {
+		t.Fatalf("the gradient lets %d of 64 000 bytes be handed out", part)
+	}
+	burst := func(now int64) (sent uint32) {
+		for i := range 60 {
+			s.post(now, 1000, i == 0)
+			sent += s.send(now, 1000)
+		}
+		return sent
+	}
+	if sent := burst(testRTT); sent > part || sent+1000 <= part {
+		t.Errorf("60 works of one round took %d bytes, want the %d that the gradient allows", sent, part)
+	}
+	if sent := burst(2 * testRTT); sent == 0 {
+		t.Error("the next round hands out nothing")
+	}
+}
+
+// Pre-credit that comes within a round adds its part to what the round hands out.
+func TestSenderCreditWithinARound(t *testing.T) {
+	s := testSender(BoundNone, 2000)
+	f := s.post(0, 12_000, true)
+	if sent := s.send(0, 1000); sent != 2000 {
+		t.Fatalf("%d bytes on a credit of 2000", sent)
+	}
+	other := s.post(0, 9000, false)
+	s.Answer(1, f, Answer{Credit: Credit{Bytes: 6000, Seq: 1}, HasCredit: true, RTTNs: testRTT, InFlight: 2000, Acked: 1000})
+	if sent := s.send(1, 1000); sent != 4000 || other.Left() != 5000 {
+		t.Errorf("%d bytes on the 4000 that an ACK brought", sent)
+	}
+	s.Grant(2, Grant{Epoch: 1, Seq: 2, Limit: 9000, LifeNs: 100 * ms})
+	if sent := s.send(2, 1000); sent != 3000 {
+		t.Errorf("%d bytes on the 3000 that a grant brought", sent)
 	}
 }

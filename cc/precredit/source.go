@@ -41,15 +41,19 @@ func (s *Source) Ready(now int64) uint32 { return min(s.Usable(now), s.round) }
 // one packet.
 func (s *Source) NextRound(now int64, packet uint32) {
 	s.Round()
-	s.Refill(now, packet)
+	s.round = max(s.part(s.Usable(now)), packet)
 }
 
-// Refill lets this round hand out what is at hand now; call it when pre-credit has
-// come, or a first flow.
-func (s *Source) Refill(now int64, packet uint32) {
-	usable := uint64(s.Usable(now))
-	s.round = max(uint32(usable*uint64(s.Part())>>10), packet)
+// Risen lets this round also hand out the allowed part of the pre-credit that came within it.
+// before is what was usable until then, in bytes.
+func (s *Source) Risen(now int64, before uint32) {
+	if usable := s.Usable(now); usable > before {
+		s.round = min(s.round+s.part(usable-before), maxBuffer)
+	}
 }
+
+// part is the part of n bytes of pre-credit that SrcFixPrecredit allows.
+func (s *Source) part(n uint32) uint32 { return uint32(uint64(n) * uint64(s.Part()) >> 10) }
 
 // Gradient is the state of src_fix_precredit: the trend of the RTT. The zero value lets all
 // pre-credit be used.

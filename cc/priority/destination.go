@@ -15,8 +15,8 @@ type Observation struct {
 	Configured bool   // RateBps was set by a person and stays as it is
 	MinBps     uint64 // the least that any destination gets, if possible
 
-	DecidedNs uint64 // when congestion control last decided with feedback
-	CutNs     uint64 // when it last decreased the rate
+	DecidedNs   uint64 // when congestion control last decided with feedback
+	DecreasedNs uint64 // when it last decreased the rate
 }
 
 // destination has the state of one destination with traffic.
@@ -31,7 +31,7 @@ type destination struct {
 	pacedNs      uint64 // when packets last waited for the rate, 0 = never
 	queued       bool
 	decidedNs    uint64
-	cutNs        uint64
+	decreasedNs  uint64
 	usage        usage
 }
 
@@ -62,7 +62,7 @@ func (d *destination) enforce(o *Observation, now uint64) (rate, allowed uint64)
 	if !o.Configured {
 		d.allowed = max(min(o.RateBps, maxAhead*min(d.rate, All/maxAhead)), d.floor)
 	}
-	d.decidedNs, d.cutNs, d.queued = o.DecidedNs, o.CutNs, o.Queued
+	d.decidedNs, d.decreasedNs, d.queued = o.DecidedNs, o.DecreasedNs, o.Queued
 	return d.rate, d.allowed
 }
 
@@ -81,9 +81,9 @@ func (d *destination) estimateDemand(now uint64) uint64 {
 	return use + use/4
 }
 
-// addSigns adds the destination's signs of congestion. changedNs is when the capacity last
+// addCongestionSigns adds the destination's signs of congestion. changedNs is when the capacity last
 // changed.
-func (d *destination) addSigns(s *Signs, changedNs, now uint64) {
+func (d *destination) addCongestionSigns(s *CongestionSigns, changedNs, now uint64) {
 	if d.wantsMore(now) {
 		s.UsedBps += d.rate
 	} else {
@@ -96,8 +96,8 @@ func (d *destination) addSigns(s *Signs, changedNs, now uint64) {
 	if d.queued {
 		s.Waiting++
 	}
-	if d.cutNs > changedNs {
-		s.Cut++
+	if d.decreasedNs > changedNs {
+		s.Decreased++
 	}
 }
 

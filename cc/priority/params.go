@@ -57,7 +57,7 @@ const (
 	On        Flags = 1 << iota // the node file gives priorities, and the mode is on
 	Congested                   // the nodes want more than there is
 	Scaled                      // not even the minimums fit
-	Judged                      // CapacityBps is estimated from congestion at several destinations
+	Estimated                   // CapacityBps is estimated from congestion at several destinations
 )
 
 // Limit is the capacity to share on an interface of linkBps.

@@ -13,7 +13,7 @@ package priority
 type Sharer struct {
 	defined map[Key]*node
 	dests   map[Key]*destination // with traffic
-	link    Uplink
+	link    SharedLink
 	minimum uint64 // of every destination, so that no node starves
 
 	nodes []*node // of those in dests
@@ -114,8 +114,8 @@ func (s *Sharer) state(outcome Outcome, limit uint64) State {
 	if outcome.Scaled {
 		x.Flags |= Scaled
 	}
-	if s.link.Judged(limit) {
-		x.Flags |= Judged
+	if s.link.Estimated(limit) {
+		x.Flags |= Estimated
 	}
 	return x
 }
@@ -127,7 +127,7 @@ func (s *Sharer) floor(n *node) uint64 {
 
 // gather removes idle destinations, lists the others by node, and returns the signs of
 // congestion that they show.
-func (s *Sharer) gather(now uint64) (signs Signs) {
+func (s *Sharer) gather(now uint64) (signs CongestionSigns) {
 	for _, n := range s.nodes {
 		n.dests = n.dests[:0]
 	}
@@ -141,7 +141,7 @@ func (s *Sharer) gather(now uint64) (signs Signs) {
 			s.nodes = append(s.nodes, d.node)
 		}
 		d.node.dests = append(d.node.dests, d)
-		d.addSigns(&signs, s.link.ChangedNs, now)
+		d.addCongestionSigns(&signs, s.link.ChangedNs, now)
 	}
 	return signs
 }

@@ -25,6 +25,8 @@ type Input struct {
 	// made.
 	Reality string
 	Short   bool // made of Quick scenarios
+	// Sources is the Fingerprint of what was run.
+	Sources string
 	// About says what each scheme is, by name.
 	About map[string]string
 }
@@ -32,17 +34,21 @@ type Input struct {
 // Document is the report before it is text.
 type Document struct {
 	Short      bool
+	Sources    string
 	Schemes    []named
 	Overview   experiment.Table
 	Control    []section
-	Completion []workloadSection
-	Claims     []Claim // of pre-credit with its data queues
-	OneQueue   []Claim // and with one
-	Precredit  []experiment.Table
+	Completion []queueGroup // with one data queue, and with queues by size
+	Claims     []ClaimsOf
+	Ablation   experiment.Table // what queues, parameters and pre-credit bring
+	Costs      []Cost           // of pre-credit
+	Summary    []string         // the page in a few sentences
+	Seeds      string           // of long flows and completion times
 	Scale      experiment.Table
 	Validation []validate.Row
 	Reality    string
-	Lost       []string // where fourcase misses a criterion
+	Lost       []string // where our schemes miss a criterion
+	HeatMap    *Plot    // of the scenarios of long flows
 	Plots      []Plot
 }
 
@@ -55,22 +61,9 @@ type section struct {
 	Plot     *Plot
 }
 
-// workloadSection is one workload at several loads.
-type workloadSection struct {
-	Title string
-	Plot  Plot
-	Loads []loadSection
-}
-
-type loadSection struct {
-	Load     string
-	Messages int
-	P50, P99 experiment.Table
-}
-
 // New puts a document together.
 func New(in Input) *Document {
-	d := &Document{Short: in.Short, Validation: in.Validation, Reality: in.Reality}
+	d := &Document{Short: in.Short, Sources: in.Sources, Validation: in.Validation, Reality: in.Reality}
 	var control, completion, scale [][]*experiment.Summary
 	for _, g := range ByScenario(in.Summaries) {
 		for _, s := range g {
@@ -88,10 +81,17 @@ func New(in Input) *Document {
 		}
 	}
 	d.Overview = overview(control)
+	if d.HeatMap = heatMap(control); d.HeatMap != nil {
+		d.Plots = append(d.Plots, *d.HeatMap)
+	}
 	d.Control = d.controlSections(control)
-	d.Completion = d.completionSections(completion)
-	d.Claims, d.OneQueue = Claims(completion, precredit), Claims(completion, oneQueue)
-	d.Precredit = precreditTables(completion)
+	one, bySize := split(completion)
+	d.Completion = []queueGroup{d.queueGroup(one, "cc-fct-"), d.queueGroup(bySize, "cc-queues-")}
+	d.Claims = allClaims(one, bySize)
+	both := pairs(one, bySize)
+	d.Ablation, d.Costs = ablation(both), costs(both)
+	d.Summary = d.summary(control, both)
+	d.Seeds = seedsOf(slices.Concat(control, completion))
 	d.Scale = scaleTable(scale)
 	d.Lost = lost(control)
 	return d
@@ -144,7 +144,7 @@ func overview(groups [][]*experiment.Summary) (t experiment.Table) {
 
 func (d *Document) controlSections(groups [][]*experiment.Summary) (all []section) {
 	for _, g := range groups {
-		s := section{Scenario: g[0].Scenario, Table: experiment.Verdicts(g)}
+		s := section{Scenario: g[0].Scenario, Table: figures(g)}
 		if plots := Plots(g); len(plots) > 0 {
 			s.Plot = &plots[0]
 			d.Plots = append(d.Plots, plots[0])
@@ -152,77 +152,6 @@ func (d *Document) controlSections(groups [][]*experiment.Summary) (all []sectio
 		all = append(all, s)
 	}
 	return all
-}
-
-func (d *Document) completionSections(groups [][]*experiment.Summary) (all []workloadSection) {
-	for len(groups) > 0 {
-		sizes := sizesOf(groups[0][0].Scenario)
-		n := slices.IndexFunc(groups, func(g []*experiment.Summary) bool { return sizesOf(g[0].Scenario) != sizes })
-		if n < 0 {
-			n = len(groups)
-		}
-		title, _, _ := strings.Cut(groups[0][0].Scenario.Title, " at ")
-		w := workloadSection{Title: title, Plot: slowdownPlot("cc-fct-"+sizes+".png", title, groups[:n])}
-		for _, g := range groups[:n] {
-			count := 0
-			for _, b := range g[0].Results[0].Buckets {
-				count += b.Count
-			}
-			w.Loads = append(w.Loads, loadSection{loadOf(g[0].Scenario), count, experiment.Slowdowns(g, 50), experiment.Slowdowns(g, 99)})
-		}
-		d.Plots = append(d.Plots, w.Plot)
-		all = append(all, w)
-		groups = groups[n:]
-	}
-	return all
-}
-
-func sizesOf(s *scenario.Scenario) string {
-	for _, t := range s.Traffic {
-		if t.Workload != nil {
-			return t.Workload.Sizes
-		}
-	}
-	return s.Name
-}
-
-// precreditTables show, for each completion scenario, the share of messages under
-// one BDP that lost no more than a round trip, with and without pre-credit, and
-// what it does to the largest.
-func precreditTables(groups [][]*experiment.Summary) (all []experiment.Table) {
-	t := experiment.Table{Header: []string{"workload", "scheme", "under one BDP: lost no round trip", "largest messages: p50", "largest messages: p99"}}
-	for _, g := range groups {
-		for _, name := range []string{fourcase, rates, oneQueue, precredit} {
-			s := find(g, name)
-			if s == nil {
-				continue
-			}
-			last := len(g[0].Scenario.Measure.Buckets) - 1
-			t.Rows = append(t.Rows, []string{loadOf(g[0].Scenario), name, oneRTT(s),
-				fmt.Sprintf("%.2f", s.Slowdown(last, 50)), fmt.Sprintf("%.2f", s.Slowdown(last, 99))})
-		}
-	}
-	if len(t.Rows) == 0 {
-		return nil
-	}
-	return append(all, t)
-}
-
-// oneRTT is the share over all seeds.
-func oneRTT(s *experiment.Summary) string {
-	fast, count := 0.0, 0
-	for _, r := range s.Results {
-		for _, b := range r.Buckets {
-			if b.Bytes != 0 && b.Bytes <= r.BDPBytes {
-				fast += b.OneRTT * float64(b.Count)
-				count += b.Count
-			}
-		}
-	}
-	if count == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %% of %d", 100*fast/float64(count), count)
 }
 
 // scaleTable has what scale scenarios cost in packets; the machine's time is in a
@@ -239,10 +168,10 @@ func scaleTable(groups [][]*experiment.Summary) experiment.Table {
 	return t
 }
 
-// lost says where the robust four-case misses a criterion.
+// lost says where our schemes miss a criterion.
 func lost(groups [][]*experiment.Summary) (all []string) {
 	for _, g := range groups {
-		for _, name := range []string{fourcase, rates, precredit} {
+		for _, name := range []string{fourcase, rates, oneQueue, precredit} {
 			s := find(g, name)
 			if s == nil {
 				continue
@@ -287,7 +216,6 @@ var document = template.Must(template.New("document").Funcs(template.FuncMap{
 		err := validate.Markdown(&b, rows)
 		return b.String(), err
 	},
-	"fingerprint": Fingerprint,
 }).Parse(source))
 
 // WriteMarkdown writes the document; pictures are in the directory img next to it.

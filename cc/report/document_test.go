@@ -4,7 +4,8 @@ package report
 
 import (
 	"bytes"
-	"image/png"
+	"encoding/xml"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,11 +43,14 @@ func control(t *testing.T, schemes map[string]float64, order ...string) (all []*
 
 // The document says plainly who misses what; nothing in it is decided beforehand.
 func TestDocument(t *testing.T) {
-	s := parse(t, completionText)
+	s, bySize := parse(t, completionText), parse(t, completionText+"switch: {queues: 4}\n")
 	in := Input{
 		Summaries: append(control(t, map[string]float64{fourcase: .9, "hpcc": .96}, fourcase, "hpcc"),
-			completion(s, fourcase, 1, 2, 3, 4), completion(s, precredit, 1, 1.5, 3, 4), completion(s, "hpcc", 1, 3, 3, 4)),
+			completion(s, fourcase, 1, 2, 3, 4), completion(s, oneQueue, 1, 1.5, 3, 6), completion(s, "hpcc", 1, 1, 3, 4),
+			completion(bySize, fourcase, 1, 2, 3, 4), completion(bySize, lowPriority, 1, 2, 2, 4), completion(bySize, precredit, 1, 1.5, 3, 4),
+			completion(bySize, "hpcc", 1, 3, 3, 4)),
 		Validation: []validate.Row{{ID: "V1", What: "short flows", Scheme: "hpcc", Paper: validate.Range{Low: 1.9, High: 1.9}, Ours: 2, OK: true}},
+		Sources:    "0123456789abcdef",
 		Reality:    "real and simulated\n",
 		About:      map[string]string{"hpcc": "telemetry | windows"},
 	}
@@ -62,14 +66,24 @@ func TestDocument(t *testing.T) {
 		"| all criteria held in | 0 of 1 | 1 of 1 |",
 		"| fourcase | 0.900 ! | 0 % | MISSED utilisation |",
 		"Criteria: utilisation >= 0.95, loss <= 0.5%.",
-		"![Incast: rates and queue over time, by scheme](img/cc-incast.png)",
+		"![Incast: rates and queue over time, by scheme](img/cc-incast.svg)",
 		"hadoop at 50 %, 110 messages, median:",
 		"| fourcase-precredit | 1.50 | 4.00 |",
+		"| messages in all seeds | 100 | 10 |",
+		"Completion times of `fourcase-precredit`, the same queues by size for all",
 		"for messages of less than one BDP: holds in all 1 cases",
-		"| hadoop at 50 % | fourcase-precredit | 80.0 % of 100 | 3.00 | 4.00 |",
+		"for messages of less than one BDP: holds in 0 of 1 cases",
+		"| hadoop at 50 % | all | 80.0 % of 100 | 1.50 | 3.00 | 4.00 | 3.00 | 4.00 |",
+		"- one data queue: of 2 cases 1 are slower with pre-credit by more than 5 %, and 0 faster",
+		"- hadoop at 50 %, to 1MB, percentile 99: 6.00 with pre-credit, 4.00 without (+50 %)",
+		"- hadoop at 50 %, to 1MB, percentile 50: 3.00 with pre-credit, 2.00 without (+50 %)",
+		"- Long flows: all criteria hold in 0 (fourcase), 1 (hpcc) of the 1 scenarios.",
+		"- fourcase misses \"Incast\" (utilisation).",
+		"80.0 % lose no round trip with four-case alone, 80.0 % with queues by size",
+		"Seeds are 0.",
 		"| V1 | short flows | hpcc | 1.9 | 2 | 1.05 | agrees |",
 		"real and simulated",
-		Fingerprint(),
+		"Sources: 0123456789abcdef -->",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the document lacks %q", want)
@@ -78,15 +92,20 @@ func TestDocument(t *testing.T) {
 	if strings.Contains(text, "no value") || strings.Contains(text, "\n\n\n") {
 		t.Errorf("gaps in the document:\n%s", text)
 	}
-	if len(d.Plots) != 2 {
-		t.Fatalf("%d pictures", len(d.Plots))
+	for _, name := range []string{"cc-heatmap.svg", "cc-incast.svg", "cc-fct-hadoop.svg", "cc-queues-hadoop.svg"} {
+		if !slices.ContainsFunc(d.Plots, func(p Plot) bool { return p.Name == name }) {
+			t.Errorf("there is no picture %s", name)
+		}
 	}
 	for _, p := range d.Plots {
 		var b bytes.Buffer
-		if err := p.WritePNG(&b); err != nil {
+		if err := p.WriteSVG(&b); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
-		} else if _, err := png.Decode(&b); err != nil {
+		} else if err := xml.Unmarshal(b.Bytes(), new(struct{})); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
+		}
+		if !strings.HasSuffix(p.Name, ".svg") {
+			t.Errorf("%s is an SVG picture", p.Name)
 		}
 		if !strings.Contains(text, "(img/"+p.Name+")") {
 			t.Errorf("%s is not in the document", p.Name)

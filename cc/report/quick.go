@@ -2,13 +2,7 @@
 
 package report
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"io"
-
-	"github.com/softroce/softroce-xdp/cc/sim/scenario"
-)
+import "github.com/softroce/softroce-xdp/cc/sim/scenario"
 
 // Quick makes a short scenario of one of the library: a tenth of the time, one
 // seed, a small network. Its figures mean little; that it runs and gives the same
@@ -51,19 +45,4 @@ func Quick(s *scenario.Scenario) {
 	if s.Clocks.Step != nil {
 		s.Clocks.Step.At /= tenth
 	}
-}
-
-// Fingerprint changes with whatever the report is made of that can be read
-// without running it: the library and the words around the figures.
-func Fingerprint() string {
-	h := sha256.New()
-	io.WriteString(h, source)
-	for _, name := range scenario.Names() {
-		text, err := scenario.Source(name)
-		if err != nil {
-			panic(err) // embedded
-		}
-		h.Write(text)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
 }

@@ -31,7 +31,8 @@ type Config struct {
 	AckEvery int
 	AckDelay time.Duration
 	// AckPriority puts ACKs into the control queue that is served first. Without
-	// it they queue with the data of their flow's class.
+	// it they queue with data: of several data queues they take the first, whatever
+	// the scheme.
 	AckPriority bool
 	// Classes is the number of data queues of a port, 1 to 6, by default what the
 	// scheme wants. Without Weights a lower class is served first, with them they share by deficit round robin.

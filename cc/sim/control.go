@@ -115,8 +115,8 @@ type Needs struct {
 	// PFC: the scheme counts on lossless classes. The scenario may override it.
 	PFC bool
 	// Classes: data queues that it wants of a port, by Data.Class, the lower ones
-	// served first; 0 = one. ACKs then take the first. The scenario may
-	// override it.
+	// served first; 0 = one. The scenario may override it. A scheme that wants
+	// several sets Data.Class itself.
 	Classes int
 	// CreditQueue gives MsgCredit packets their own queue at every port, nil =
 	// they travel with ACKs.

@@ -145,7 +145,7 @@ func (h *host) sendAck(f *Flow, id int32, kind pktKind) {
 	switch {
 	case n.cfg.AckPriority:
 		pk.queue = controlQueue
-	case n.needs.Classes > 1:
+	case n.cfg.Classes > 1:
 		pk.queue = dataQueue
 	}
 	c.cum, c.sack = f.expect, [2]uint64{}

@@ -56,7 +56,7 @@ criterion, the median of the others. What misses its criterion is marked with "!
 	f.BoolVar(&r.json, "json", false, "print every run as JSON and not the table")
 	f.BoolVar(&r.check, "check", false, "exit with code 3 if a criterion is missed")
 	f.StringVar(&r.csv, "csv", "", "write every figure of every run to a file, one a line; - is the standard output, instead of the table")
-	f.StringVar(&r.plots, "plot", "", "draw pictures (PNG) into a directory, one or more for each scenario")
+	f.StringVar(&r.plots, "plot", "", "draw pictures (SVG) into a directory, one or more for each scenario")
 	f.Var(countVar{&r.jobs, 1, maxSimJobs}, "jobs", "runs at the same time")
 	return cmd
 }
@@ -180,7 +180,7 @@ func (r *simRun) show(w io.Writer, all []*experiment.Summary, results []*experim
 		}
 		for _, p := range report.Plots(group) {
 			path := filepath.Join(r.plots, p.Name)
-			if err := writeFile(path, p.WritePNG); err != nil {
+			if err := writeFile(path, p.WriteSVG); err != nil {
 				return err
 			}
 			if table {

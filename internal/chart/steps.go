@@ -4,31 +4,25 @@ package chart
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
-	"strconv"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
 )
 
 // Steps is a picture of values for a few named steps, such as sizes of messages:
-// panels row by row, one line for each series. The series are the same in all
-// panels; what line is whose stands right of the first row.
+// panels row by row with one axis for all values, a line for each series.
 type Steps struct {
+	Title   string
+	Unit    string   // of the values
 	Names   []string // of the steps, on the horizontal axis
+	Of      string   // what the steps are
 	Columns int      // of panels, 0 = 1
+	Log     bool     // the values' axis is logarithmic
 	Panels  []StepPanel
 }
 
 // StepPanel is one diagram of a Steps.
 type StepPanel struct {
 	Title string
-	Unit  string
-	Log   bool // the values' axis is logarithmic
 	Lines []StepSeries
 }
 
@@ -36,99 +30,87 @@ type StepPanel struct {
 type StepSeries struct {
 	Name   string
 	Values []float64
-	Color  int
-	Dashed bool
+	Style  int
+	Bold   bool
 }
 
-// WritePNG draws the picture.
-func (s *Steps) WritePNG(w io.Writer) error {
+const stepHeight = 250.0
+
+// WriteSVG draws the picture.
+func (s *Steps) WriteSVG(w io.Writer) error {
 	if len(s.Panels) == 0 {
 		return errors.New("chart: a picture without panels")
 	}
-	columns := max(1, s.Columns)
-	grid := newGrid(columns+1, len(s.Panels)+1, panelHeight)
-	for i, panel := range s.Panels {
-		p, legend, err := s.plot(panel)
-		if err != nil {
-			return fmt.Errorf("chart: panel %q: %w", panel.Title, err)
-		}
-		grid.add(p)
-		if (i+1)%columns == 0 || i == len(s.Panels)-1 {
-			if i >= columns {
-				legend = emptyPlot()
-			}
-			grid.add(legend)
+	columns := max(1, min(s.Columns, len(s.Panels)))
+	rows := (len(s.Panels) + columns - 1) / columns
+	c := &canvas{width: width}
+	c.body.WriteString(markers)
+	var head legend
+	for _, p := range s.Panels {
+		for _, l := range p.Lines {
+			head.add(entry{l.Name, l.Style, l.Bold, true})
 		}
 	}
-	return grid.writePNG(w)
+	y := c.head(s.Title, "", head)
+	v := s.values()
+	cell := (width - 2*margin) / float64(columns)
+	row := stepHeight + panelTop + axisHeight
+	for i, p := range s.Panels {
+		x, top := margin+cell*float64(i%columns), y+row*float64(i/columns)
+		v.from, v.to = top+panelTop+stepHeight, top+panelTop
+		s.panel(c, p, scale{min: -.3, max: float64(len(s.Names)) - .7, from: x + panelLeft, to: x + cell - 10}, v)
+	}
+	c.height = y + row*float64(rows) + margin
+	return c.write(w, s.Title)
 }
 
-// plot draws a panel, and its legend by itself.
-func (s *Steps) plot(panel StepPanel) (p, legend *plot.Plot, err error) {
-	p, legend = plot.New(), emptyPlot()
-	legend.Legend.Top, legend.Legend.Left = true, true
-	p.Title.Text = panel.Title
-	p.Y.Label.Text = panel.Unit
-	p.Add(plotter.NewGrid())
-	p.NominalX(s.Names...)
+// values is the axis of the values of all panels, without its place.
+func (s *Steps) values() scale {
 	low, high := math.Inf(1), math.Inf(-1)
-	for _, line := range panel.Lines {
-		var xys plotter.XYs
-		for i, v := range line.Values {
-			if !math.IsNaN(v) && (v > 0 || !panel.Log) {
-				xys = append(xys, plotter.XY{X: float64(i), Y: v})
-				low, high = min(low, v), max(high, v)
+	for _, p := range s.Panels {
+		for _, l := range p.Lines {
+			for _, v := range l.Values {
+				if s.has(v) {
+					low, high = min(low, v), max(high, v)
+				}
 			}
 		}
-		if len(xys) == 0 {
-			continue
-		}
-		l, points, err := plotter.NewLinePoints(xys)
-		if err != nil {
-			return nil, nil, fmt.Errorf("line %q: %w", line.Name, err)
-		}
-		l.Color, points.Color = plotutil.Color(line.Color), plotutil.Color(line.Color)
-		l.Width, points.Shape = vg.Points(1), plotutil.Shape(line.Color)
-		if line.Dashed {
-			l.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
-		}
-		p.Add(l, points)
-		legend.Legend.Add(line.Name, l, points)
 	}
 	switch {
-	case low > high: // no line at all
-	case panel.Log:
-		p.Y.Scale = plot.LogScale{}
-		p.Y.Tick.Marker = oneTwoFive{}
-		p.Y.Min, p.Y.Max = low*.9, high*1.1
-	default:
-		p.Y.Min, p.Y.Max = 0, max(high*1.1, 1e-9)
+	case low > high:
+		return scale{max: 1}
+	case s.Log:
+		return scale{min: low * .9, max: high * 1.1, log: true}
 	}
-	return p, legend, nil
+	return scale{max: roundUp(max(high, 1e-9))}
 }
 
-func emptyPlot() *plot.Plot {
-	p := plot.New()
-	p.HideAxes()
-	return p
-}
+// has says whether a value can be drawn.
+func (s *Steps) has(v float64) bool { return !math.IsNaN(v) && (v > 0 || !s.Log) }
 
-// oneTwoFive labels a logarithmic axis at 1, 2, 5, 10, 20 and so on.
-type oneTwoFive struct{}
-
-func (oneTwoFive) Ticks(low, high float64) (ticks []plot.Tick) {
-	for decade := math.Pow(10, math.Floor(math.Log10(low))); decade <= high; decade *= 10 {
-		for digit := 1.0; digit < 10; digit++ {
-			v := digit * decade
-			if v < low || v > high {
+func (s *Steps) panel(c *canvas, p StepPanel, x, v scale) {
+	c.text(x.from, v.to-8, left, `class="bold"`, p.Title)
+	c.text(x.to, v.to-8, right, `class="note"`, s.Unit)
+	c.frame(x, v, 8)
+	for i, name := range s.Names {
+		at := x.at(float64(i))
+		c.line(at, v.to, at, v.from, `class="grid"`)
+		c.text(at, v.from+15, centre, "", name)
+	}
+	c.text((x.from+x.to)/2, v.from+30, centre, `class="note"`, s.Of)
+	for _, l := range p.Lines {
+		// A step without a value ends the line; the next one begins another.
+		var d string
+		var run []spot
+		for i, value := range l.Values {
+			if s.has(value) {
+				run = append(run, spot{x.at(float64(i)), v.at(value)})
 				continue
 			}
-			tick := plot.Tick{Value: v}
-			if digit == 1 || digit == 2 || digit == 5 {
-				tick.Label = strconv.FormatFloat(v, 'g', -1, 64)
-			}
-			ticks = append(ticks, tick)
+			d, run = d+path(run), nil
+		}
+		if d += path(run); d != "" {
+			c.add(`<path d="%s" %s/>`, d, entry{"", l.Style, l.Bold, true}.attributes())
 		}
 	}
-	return ticks
 }

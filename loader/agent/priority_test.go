@@ -75,7 +75,7 @@ func TestObserve(t *testing.T) {
 	d := bpf.DestRegs{Node: 4, TxBytes: 1000, TxPackets: 10}
 	st := step{regs: &d, sampled: true, policy: fourcase.Regs{RateBps: 50, QueueingTxNs: 1000, DecidedNs: 5, DecreasedNs: 3}}
 	r := &st.policy
-	want := priority.Observation{Node: 4, Bytes: 1140, RateBps: 50, MinBps: 7, DecidedNs: 5, CutNs: 3}
+	want := priority.Observation{Node: 4, Bytes: 1140, RateBps: 50, MinBps: 7, DecidedNs: 5, DecreasedNs: 3}
 	check := func() {
 		t.Helper()
 		if diff := cmp.Diff(&want, observe(&st, &params)); diff != "" {

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/softroce/softroce-xdp/cc/priority"
-	"github.com/softroce/softroce-xdp/cc/sim/quantity"
+	"github.com/softroce/softroce-xdp/cc/quantity"
 	"github.com/softroce/softroce-xdp/loader/rate"
 )
 

@@ -142,7 +142,7 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 			c.recv.NewFlow(now, p.id)
 			c.dirty = true
 		}
-		if m, send := p.src.Grant(now, p.qps[0].credit.Packet, g); send {
+		if m, send := p.src.Grant(now, g); send {
 			c.sendReturn(e, p, m)
 			p.apply(e)
 			c.markReady(p)

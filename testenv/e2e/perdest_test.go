@@ -171,12 +171,12 @@ func writeReport(t *testing.T, r *isolation.Result, text string) {
 	if err := os.WriteFile(filepath.Join(dir, "perdest.txt"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Create(filepath.Join(dir, "perdest.png"))
+	f, err := os.Create(filepath.Join(dir, "perdest.svg"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := r.WritePNG(f); err != nil {
+	if err := r.WriteSVG(f); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,9 +31,9 @@ const uplink = 100e6
 // prioNodes are the priorities of hosts 2 to 4.
 var prioNodes = []string{"level: 1, min: 10M, max: 50M", "level: 2, min: 10M, max: 30M", "level: 3, min: 5M"}
 
-// sharedUplink is a sender with three destinations of levels 1 to 3 behind one slow
+// sharedLink is a sender with three destinations of levels 1 to 3 behind one slow
 // port of the switch.
-type sharedUplink struct {
+type sharedLink struct {
 	t     *testing.T
 	top   *topo.Topology
 	nodes []*node
@@ -43,10 +43,10 @@ type sharedUplink struct {
 	done  [3]chan error
 }
 
-func newSharedUplink(t *testing.T, flags ...string) *sharedUplink {
+func newSharedLink(t *testing.T, flags ...string) *sharedLink {
 	t.Helper()
 	require.Command(t, "tc", "ip")
-	x := &sharedUplink{t: t, top: topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(4), MTU: 4300, StaticNeighbours: true})}
+	x := &sharedLink{t: t, top: topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(4), MTU: 4300, StaticNeighbours: true})}
 	// The sender gets a switch of its own, and a slow cable from there to the others.
 	for _, line := range []string{
 		"ip link add br1 type bridge",
@@ -144,7 +144,7 @@ func cable(ends ...string) error {
 var minimums = [3]uint64{10e6, 10e6, 5e6}
 
 // row is the sender's entry of the destination of a level, 0 to 2.
-func (x *sharedUplink) row(level int) bpf.DestRegs {
+func (x *sharedLink) row(level int) bpf.DestRegs {
 	x.t.Helper()
 	r, found, err := x.regs.Lookup(x.top.Host(level + 2).IPv4())
 	if err != nil || !found {
@@ -154,7 +154,7 @@ func (x *sharedUplink) row(level int) bpf.DestRegs {
 }
 
 // start sends to destination i, 0 to 2, until stop.
-func (x *sharedUplink) start(i int) {
+func (x *sharedLink) start(i int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	x.stops[i], x.done[i] = cancel, done
@@ -167,7 +167,7 @@ func (x *sharedUplink) start(i int) {
 	}()
 }
 
-func (x *sharedUplink) stop(i int) {
+func (x *sharedLink) stop(i int) {
 	if x.stops[i] == nil {
 		return
 	}
@@ -182,7 +182,7 @@ func (x *sharedUplink) stop(i int) {
 const frame = 14 + 20 + 8 + 12 + 4096 + 4
 
 // goodputs waits, then measures what arrives at each destination, as Mbit/s of frames.
-func (x *sharedUplink) goodputs(name string, settle, measure time.Duration) (mbit [3]float64) {
+func (x *sharedLink) goodputs(name string, settle, measure time.Duration) (mbit [3]float64) {
 	received := func() (b [3]uint64) {
 		for i := range b {
 			b[i] = x.ends[i+1].Received()[x.top.Host(1).IPv4()].Bytes
@@ -211,7 +211,7 @@ func (x *sharedUplink) goodputs(name string, settle, measure time.Duration) (mbi
 // soon is a matter of the four-case policy, which finds its way there on a busy machine.
 // Meanwhile no level starves: the rate of each is its minimum at least. Less than that may
 // arrive on a machine that stalls, so the registers are compared.
-func (x *sharedUplink) settles(name string, want ...float64) {
+func (x *sharedLink) settles(name string, want ...float64) {
 	x.t.Helper()
 	for start := time.Now(); ; {
 		got := x.goodputs(name, 500*time.Millisecond, 1500*time.Millisecond)
@@ -237,7 +237,7 @@ func (x *sharedUplink) settles(name string, want ...float64) {
 // priorities levels mean nothing; with them shares follow levels, minimums and
 // maximums, nobody starves, and what one does not use is the others'.
 func TestPriority(t *testing.T) {
-	x := newSharedUplink(t, "--policy", "priority-capacity=95M", "--policy", "priority=off")
+	x := newSharedLink(t, "--policy", "priority-capacity=95M", "--policy", "priority=off")
 	// How soon shares are equal is the four-case policy's affair; they are not by level. A
 	// machine that stalls sends less on all levels for a while.
 	for start := time.Now(); ; {
@@ -262,8 +262,8 @@ func TestPriority(t *testing.T) {
 // The capacity of the uplink is not configured: it is estimated from congestion at all
 // destinations. A machine that is noisier than the target has an estimate that is lower for a
 // while (docs/priority.md); one that stays too low, or none, never divides the whole uplink.
-func TestPriorityJudgesTheUplink(t *testing.T) {
-	x := newSharedUplink(t)
+func TestPriorityEstimatesTheSharedLink(t *testing.T) {
+	x := newSharedLink(t)
 	for start := time.Now(); ; {
 		got := x.goodputs("capacity judged", 3*time.Second, 3*time.Second)
 		full := got[0]+got[1]+got[2] >= 0.85*uplink/1e6
@@ -279,7 +279,7 @@ func TestPriorityJudgesTheUplink(t *testing.T) {
 }
 
 // estimated reports whether the agent shares an estimate, and not the rate of the interface.
-func (x *sharedUplink) estimated() bool {
+func (x *sharedLink) estimated() bool {
 	x.t.Helper()
 	cfg, err := x.regs.Config()
 	if err != nil {

@@ -95,7 +95,16 @@ func slowdownText(v float64) string {
 // Slowdown is the median over the seeds of percentile p (50, 95 or 99) in bucket
 // i; NaN if no seed had a message there.
 func (s *Summary) Slowdown(i, p int) float64 {
-	var all []float64
+	all := s.SlowdownsBySeed(i, p)
+	if len(all) == 0 {
+		return math.NaN()
+	}
+	return sim.Percentile(all, .5)
+}
+
+// SlowdownsBySeed is percentile p (50, 95 or 99) in bucket i of each seed that had a message
+// there, sorted.
+func (s *Summary) SlowdownsBySeed(i, p int) (all []float64) {
 	for _, r := range s.Results {
 		if i >= len(r.Buckets) || r.Buckets[i].Count == 0 {
 			continue
@@ -103,9 +112,6 @@ func (s *Summary) Slowdown(i, p int) float64 {
 		b := r.Buckets[i]
 		all = append(all, map[int]float64{50: b.P50, 95: b.P95, 99: b.P99}[p])
 	}
-	if len(all) == 0 {
-		return math.NaN()
-	}
 	slices.Sort(all)
-	return sim.Percentile(all, .5)
+	return all
 }

@@ -23,6 +23,9 @@ type meter struct {
 	lastCapacity, fromCapacity float64
 	queueP50, queueP99         int64 // ns
 	utilisation                float64
+
+	startUtilisation float64 // before measuring began
+	startP99         int64   // ns
 }
 
 // change is a new rate of the link.
@@ -71,6 +74,7 @@ func share(sent uint64, capacity float64) float64 {
 
 // begin is the beginning of the measured interval.
 func (m *meter) begin() {
+	m.startUtilisation, m.startP99 = share(m.sent, m.capacity), m.tracer.Delay.Quantile(.99)
 	m.fromSent, m.fromCapacity = m.sent, m.capacity
 	m.tracer.Delay.Reset()
 }
@@ -79,6 +83,11 @@ func (m *meter) begin() {
 func (m *meter) end() {
 	m.utilisation = share(m.sent-m.fromSent, m.capacity-m.fromCapacity)
 	m.queueP50, m.queueP99 = m.tracer.Delay.Quantile(.5), m.tracer.Delay.Quantile(.99)
+}
+
+// startValues are the figures of the time before measuring began.
+func (m *meter) startValues(to map[string]float64) {
+	to["start-utilisation"], to["start-queue-p99"] = m.startUtilisation, float64(m.startP99)
 }
 
 func (m *meter) values(to map[string]float64) {

@@ -74,7 +74,7 @@ type Summary struct {
 
 // Median is the middle value of a metric over the seeds.
 func (s *Summary) Median(metric string) (v float64, ok bool) {
-	all := s.values(metric)
+	all := s.BySeed(metric)
 	if len(all) == 0 {
 		return 0, false
 	}
@@ -83,15 +83,15 @@ func (s *Summary) Median(metric string) (v float64, ok bool) {
 
 // Range is the least and the greatest value of a metric over the seeds.
 func (s *Summary) Range(metric string) (low, high float64, ok bool) {
-	all := s.values(metric)
+	all := s.BySeed(metric)
 	if len(all) == 0 {
 		return 0, 0, false
 	}
 	return all[0], all[len(all)-1], true
 }
 
-// values are those of all seeds, sorted.
-func (s *Summary) values(metric string) (all []float64) {
+// BySeed are the values of a metric in all seeds that have it, sorted.
+func (s *Summary) BySeed(metric string) (all []float64) {
 	for _, r := range s.Results {
 		if v, ok := r.Values[metric]; ok {
 			all = append(all, v)
@@ -123,12 +123,12 @@ func (s *Summary) Missed() (missed []scenario.Criterion) {
 // Text writes a metric's value for people.
 func Text(metric string, v float64) string {
 	switch metric {
-	case "queue-p50", "queue-p99", "convergence":
+	case "queue-p50", "queue-p99", "start-queue-p99", "convergence":
 		if v >= Never {
 			return "never"
 		}
 		return scenario.Time(v).String()
-	case "loss", "unfinished":
+	case "loss", "start-loss", "unfinished":
 		switch {
 		case v == 0:
 			return "0 %"
@@ -136,7 +136,7 @@ func Text(metric string, v float64) string {
 			return "< 0.01 %"
 		}
 		return fmt.Sprintf("%.2f %%", v*100)
-	case "utilisation", "jain":
+	case "utilisation", "start-utilisation", "jain":
 		// Rounded down, so that what misses 0.95 does not look like 0.95.
 		return fmt.Sprintf("%.3f", math.Floor(v*1000+1e-9)/1000)
 	}

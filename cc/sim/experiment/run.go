@@ -57,6 +57,9 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 	if w := r.s.Transport.Window; w > 0 {
 		scheme = windowed{scheme, int64(w)}
 	}
+	if r.s.Switch.Queues > 1 && scheme.Needs().Classes <= 1 {
+		scheme = bySize{scheme, r.s.Switch.Queues}
+	}
 	if rates := crossRates(r.s); len(rates) > 0 {
 		scheme = cross{scheme, rates}
 	}
@@ -88,7 +91,7 @@ func Run(ctx context.Context, job Job, progress func(share float64)) (*Result, e
 func config(s *scenario.Scenario, seed uint64) sim.Config {
 	c := sim.Config{
 		Seed: seed, PayloadBytes: int(s.Transport.MTU), BufferBytes: int64(s.Switch.Buffer),
-		Transport: sim.Selective, RTO: time.Duration(s.Transport.RTO),
+		Transport: sim.Selective, RTO: time.Duration(s.Transport.RTO), Classes: s.Switch.Queues,
 	}
 	if s.Transport.Recovery == "go-back-n" {
 		c.Transport = sim.GoBackN
@@ -313,6 +316,10 @@ func (r *run) result(job Job) *Result {
 		r.meter.values(res.Values)
 	}
 	res.Values["loss"] = r.lossTo.since(r.lossFrom)
+	if m.From > 0 && r.meter != nil {
+		r.meter.startValues(res.Values)
+		res.Values["start-loss"] = r.lossFrom.since(loss{})
+	}
 	res.Cost = r.cost()
 	if m.Sample > 0 {
 		res.Series = r.series

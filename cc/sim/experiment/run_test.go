@@ -5,6 +5,7 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 
@@ -107,7 +108,7 @@ traffic: [{flows: {from: 1, to: 0}}]
 measure: {from: 2ms, to: 12ms}
 `
 	// 50 KB in a round trip of 403 us are 993 Mbit/s.
-	if r := runAll(t, jobs(t, read(t, text), "dcqcn"), 1)[0]; math.Abs(r.Flows[0].Bps/993e6-1) > .02 {
+	if r := runAll(t, jobs(t, read(t, text), "dcqcn-no-window"), 1)[0]; math.Abs(r.Flows[0].Bps/993e6-1) > .02 {
 		t.Errorf("%.0f bit/s", r.Flows[0].Bps)
 	}
 }
@@ -206,5 +207,26 @@ func TestChoosingSchemes(t *testing.T) {
 	}
 	if all, err := Schemes(s, nil); err != nil || len(all) != 2 {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// Queues by size serve every scheme's small messages first, and one queue does not.
+func TestQueues(t *testing.T) {
+	const text = `name: queues
+group: completion
+topology: {kind: star, hosts: 4}
+links: {host: 10Gbit/s, delay: 1us}
+switch: {queues: %d}
+transport: {mtu: 1000, window: 500KB}
+traffic:
+  - flows: {from: 1-2, to: 0, bytes: 2MB}
+  - flows: {from: 3, to: 0, bytes: 1KB, start: 1ms}
+measure: {from: 1ms, to: 2ms, drain: 20ms}
+`
+	slowdown := func(queues int) float64 {
+		return runAll(t, jobs(t, read(t, fmt.Sprintf(text, queues)), "dcqcn-no-window"), 1)[0].Values["slowdown-p99"]
+	}
+	if one, four := slowdown(1), slowdown(4); four > 2 || one < 10 {
+		t.Errorf("a small message takes %.1f times as long as alone in one queue, %.1f times in the first of four; want above 10, at most 2", one, four)
 	}
 }

@@ -13,16 +13,26 @@ import (
 	"github.com/softroce/softroce-xdp/internal/nearest"
 )
 
-// usual are the schemes of a scenario that names none: ours, and each of the
-// published ones as its paper's followers run it.
-var usual = []string{"fourcase", "fourcase-rate", "fourcase-precredit", "literal", "dcqcn", "timely", "dctcp", "swift", "hpcc", "expresspass"}
+// The schemes of a scenario that names none: ours, and each of the published ones as its
+// paper's followers run it. Where switches have queues by size, those whose data waits for
+// credits are left out: it leaves no queue to order.
+var (
+	usual           = []string{"fourcase", "fourcase-rate", "precredit-one-queue", "fourcase-precredit", "literal", "dcqcn", "timely", "dctcp", "swift", "hpcc", "expresspass"}
+	usualCompletion = []string{"fourcase", "precredit-one-queue", "dcqcn", "timely", "dctcp", "swift", "hpcc", "expresspass", "aeolus"}
+	usualBySize     = []string{"fourcase", "fourcase-low-priority", "fourcase-precredit", "dcqcn", "timely", "dctcp", "swift", "hpcc"}
+)
 
 // Usual are the schemes of a scenario that names none.
-func Usual() (all []scenario.Scheme) {
-	for _, name := range usual {
-		if slices.Contains(schemes.Names(), name) {
-			all = append(all, scenario.Scheme{Name: name, Label: name})
-		}
+func Usual(s *scenario.Scenario) (all []scenario.Scheme) {
+	names := usual
+	switch {
+	case s.Group == scenario.Completion && s.Switch.Queues > 1:
+		names = usualBySize
+	case s.Group == scenario.Completion:
+		names = usualCompletion
+	}
+	for _, name := range names {
+		all = append(all, scenario.Scheme{Name: name, Label: name})
 	}
 	return all
 }
@@ -33,7 +43,7 @@ func Usual() (all []scenario.Scheme) {
 func Schemes(s *scenario.Scenario, chosen []string) ([]scenario.Scheme, error) {
 	all := s.Schemes
 	if len(all) == 0 {
-		all = Usual()
+		all = Usual(s)
 	}
 	if len(chosen) > 0 {
 		var err error

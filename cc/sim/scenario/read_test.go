@@ -3,6 +3,7 @@
 package scenario
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestDefaults(t *testing.T) {
 		Name: "small", Group: Control, Seeds: []uint64{1},
 		Topology:  Topology{Kind: "star", Hosts: 3},
 		Links:     Links{Host: 10e9, Trunk: 10e9, Delay: 1000},
-		Switch:    Switch{Buffer: 32e6},
+		Switch:    Switch{Buffer: 32e6, Queues: 1},
 		Transport: Transport{MTU: 1000, Recovery: "selective"},
 		Traffic:   []Traffic{{Flows: &Flows{From: Hosts{List: []int{1, 2}}, To: Hosts{List: []int{0}}, Count: 1}}},
 		Measure:   Measure{To: 1e6},
@@ -152,7 +153,8 @@ func TestRefusals(t *testing.T) {
 		"metric":            {small + "criteria: {utilization: \">= 1\"}\n", `line 7: there is no metric "utilization": did you mean utilisation?`},
 		"condition":         {small + "criteria: {jain: \"> 1\"}\n", `line 7: jain: "> 1" is no condition`},
 		"condition's value": {small + "criteria: {jain: \">= 1ms\"}\n", `"1ms" is no share`},
-		"no target":         {with("to: 1ms", "to: 1ms, at: down 0") + "criteria: {queue-p99: \"<= 2 target\"}\n", "measure: target, which is missing"},
+		"no target":         {small + "criteria: {convergence: \"<= 2 target\"}\n", "measure: target, which is missing"},
+		"queues":            {small + "switch: {queues: 7}\n", "switch: queues: 7; a switch has 1 to 6"},
 		"no bottleneck":     {small + "criteria: {utilisation: \">= 1\"}\n", "utilisation needs measure: at"},
 		"scheme twice":      {small + "schemes: [hpcc, hpcc]\n", `line 7: scheme "hpcc" stands twice`},
 		"scheme without":    {small + "schemes: [{eta: 1}]\n", "line 7: a scheme is a name, or"},
@@ -201,4 +203,34 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("accepted and not valid: %v", s.validate())
 		}
 	})
+}
+
+// Without a target the criteria refer to three base RTTs, from delay and transmission time of
+// the links and the size of a packet.
+func TestTarget(t *testing.T) {
+	const text = `name: target
+topology: {kind: %s}
+links: {host: %s, delay: %s}
+traffic: [{flows: {from: 1, to: 0}}]
+measure: {to: 1s, at: %s}
+criteria: {queue-p99: "<= 2 target"}
+`
+	for _, c := range []struct {
+		kind, rate, delay, at string
+		rtt                   Time
+	}{
+		// 4 delays, and on 2 links 1082 bytes there and 86 back.
+		{"star, hosts: 3", "100Gbit/s", "2us", "down 0", 8186},
+		{"star, hosts: 3", "200Mbit/s", "250us", "down 0", 1_093_440},
+		// The flows over one trunk cross three links.
+		{"parking-lot, hops: 3", "100Gbit/s", "2us", "trunk 1", 12_279},
+	} {
+		s, err := read(fmt.Sprintf(text, c.kind, c.rate, c.delay, c.at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.BaseRTT(); got != c.rtt || s.Measure.Target != 3*got || s.Criteria[0].Value != float64(6*got) {
+			t.Errorf("%s of %s: base RTT %d, target %d, limit %v; want %d, three and six times that", c.kind, c.rate, got, s.Measure.Target, s.Criteria[0].Value, c.rtt)
+		}
+	}
 }

@@ -70,6 +70,10 @@ type Links struct {
 type Switch struct {
 	Buffer Size  `yaml:"buffer"` // shared by the ports
 	PFC    *bool `yaml:"pfc"`    // lossless: pause the sender instead of dropping; if not given, as the scheme wants it
+	// Queues is the number of data queues of each port, served strictly in order; 1 if not given.
+	// With several, each message takes the queue of its size (precredit.FlowSize.QueueIndex),
+	// whatever the scheme, and ACKs take the first.
+	Queues int `yaml:"queues"`
 }
 
 // Transport is how hosts send.
@@ -160,7 +164,8 @@ type Measure struct {
 	// At is the bottleneck: the link whose queue and utilisation count. Without it
 	// neither is measured.
 	At Link `yaml:"at"`
-	// Target is the queueing delay that criteria refer to as "target".
+	// Target is the queueing delay that criteria refer to as "target"; three base RTTs of
+	// the bottleneck's shortest path if not given (Scenario.BaseRTT).
 	Target Time `yaml:"target"`
 	// Buckets are the upper ends of the sizes that messages are grouped by.
 	Buckets []Size `yaml:"buckets"`

@@ -17,10 +17,14 @@ func (s *Scenario) defaults() {
 	set(&s.Links.Trunk, s.Links.Host)
 	set(&s.Links.Delay, 1000)
 	set(&s.Switch.Buffer, 32e6)
+	set(&s.Switch.Queues, 1)
 	set(&s.Transport.MTU, 1000)
 	set(&s.Transport.Recovery, "selective")
 	if len(s.Seeds) == 0 {
 		s.Seeds = []uint64{1}
+	}
+	if s.Measure.At.Kind != "" {
+		set(&s.Measure.Target, targetRTTs*s.BaseRTT())
 	}
 	if s.Measure.Converge == 0 {
 		s.Measure.Converge = s.lastChange()
@@ -49,6 +53,29 @@ func set[T comparable](v *T, otherwise T) {
 	if *v == zero {
 		*v = otherwise
 	}
+}
+
+// targetRTTs is the queueing delay that criteria refer to, in base RTTs. It is about the
+// marking threshold of DCTCP in HPCC's evaluation: 300 KB at 100 Gbit/s and RTTs of 8 us.
+const targetRTTs = 3
+
+// headers of a data packet: Ethernet with FCS, preamble and gap, IPv4, UDP, BTH and ICRC. An
+// ACK has nothing else but 4 bytes of AETH.
+const headers, ackBytes = 82, 86
+
+// BaseRTT is the time from a full data packet to its ACK without any queue, on the shortest path
+// that crosses a bottleneck: delay and transmission time of each link. Jitter does not count.
+func (s *Scenario) BaseRTT() Time {
+	links, ok := map[string]Time{"star": 2, "dumbbell": 3, "parking-lot": 3, "leaf-spine": 4, "fat-tree": 6}[s.Topology.Kind]
+	if !ok || s.Links.Host == 0 {
+		return 0 // checkTopology and checkLinks say so
+	}
+	transmission := func(bytes Size, trunks Time) Time {
+		ns := func(r Rate) float64 { return float64(bytes) * 8e9 / float64(r) }
+		return Time(float64(links-trunks)*ns(s.Links.Host) + float64(trunks)*ns(s.Links.Trunk))
+	}
+	trunks := links - 2
+	return 2*links*s.Links.Delay + transmission(s.Transport.MTU+headers, trunks) + transmission(ackBytes, trunks)
 }
 
 // lastChange is the last moment at which a flow joins or a link changes.
@@ -150,6 +177,9 @@ func (s *Scenario) checkLinks() error {
 		return fmt.Errorf("links: delay %v, jitter %v: neither may be negative", l.Delay, l.Jitter)
 	case l.Loss >= 1:
 		return fmt.Errorf("links: loss: %v of all packets; must be below 1", l.Loss)
+	}
+	if q := s.Switch.Queues; q < 1 || q > 6 {
+		return fmt.Errorf("switch: queues: %d; a switch has 1 to 6 for data", q)
 	}
 	return nil
 }

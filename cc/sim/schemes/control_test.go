@@ -27,7 +27,7 @@ func control(t *testing.T, p *sim.Pacer, name string, params ...Param) sim.Contr
 
 func TestDCQCNCutsAtTheTimerAfterAMark(t *testing.T) {
 	p := pacer()
-	c := control(t, p, "dcqcn-window")
+	c := control(t, p, "dcqcn")
 	if p.RateBps != 100e9 || p.WindowBytes != 120_000 || p.TimerNs != 0 {
 		t.Fatalf("starts at %d bit/s, window %d, timer %d", p.RateBps, p.WindowBytes, p.TimerNs)
 	}
@@ -47,12 +47,12 @@ func TestDCQCNCutsAtTheTimerAfterAMark(t *testing.T) {
 
 func TestWindowOfAnotherRoundTrip(t *testing.T) {
 	p := pacer()
-	control(t, p, "timely-window", Param{"base-rtt", "24us"})
+	control(t, p, "timely", Param{"base-rtt", "24us"})
 	if p.WindowBytes != 240_000 {
 		t.Errorf("window %d", p.WindowBytes)
 	}
 	p = pacer()
-	control(t, p, "timely")
+	control(t, p, "timely-no-window")
 	if p.WindowBytes != 0 {
 		t.Errorf("window %d without one", p.WindowBytes)
 	}
@@ -83,7 +83,7 @@ func TestDCQCNPaperSendsCNPs(t *testing.T) {
 
 func TestTimelyDecidesOncePerRound(t *testing.T) {
 	p := pacer()
-	c := control(t, p, "timely")
+	c := control(t, p, "timely-no-window")
 	for psn := range uint32(100) {
 		c.Sent(0, p, nil, &sim.Data{PSN: psn})
 	}

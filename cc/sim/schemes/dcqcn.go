@@ -8,13 +8,13 @@ import (
 )
 
 var dcqcnEntries = []Entry{
-	{"dcqcn", "DCQCN with ConnectX's timers, as the HPCC paper ran it", func() settings {
-		return &dcqcnSettings{kmin: 100_000, kmax: 400_000, pmax: 0.2}
-	}},
-	{"dcqcn-window", "the same with a limit on bytes in flight", func() settings {
+	{"dcqcn", "DCQCN with ConnectX's timers and a window, as the HPCC paper ran it", func() settings {
 		return &dcqcnSettings{kmin: 100_000, kmax: 400_000, pmax: 0.2, window: window{on: true}}
 	}},
-	{"dcqcn-paper", "DCQCN with the timers of its paper: CNPs each 50 us", func() settings {
+	{"dcqcn-no-window", "the same without a limit on bytes in flight", func() settings {
+		return &dcqcnSettings{kmin: 100_000, kmax: 400_000, pmax: 0.2}
+	}},
+	{"dcqcn-paper", "DCQCN with the timers of its paper, CNPs each 50 us, without a window", func() settings {
 		return &dcqcnSettings{kmin: 100_000, kmax: 400_000, pmax: 0.2, paper: true}
 	}},
 }

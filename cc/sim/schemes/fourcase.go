@@ -13,8 +13,8 @@ var fourcaseEntries = []Entry{
 	{"fourcase", "four-case: a rate and a window for each destination from two one-way times (S1.6), the NIC's own code", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true}
 	}},
-	{"fourcase-behind", "the same for data that switches serve after other data", func() settings {
-		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true, behind: true}
+	{"fourcase-low-priority", "fourcase with the parameters for a low-priority class (ParamsLowPriority): for large flows where switches have queues by size", func() settings {
+		return &fourcaseSettings{mode: fourcase.ModeRobust, window: true, lowPriority: true}
 	}},
 	{"fourcase-rate", "the same by rates alone, as where a kernel's pacer or policer enforces them", func() settings {
 		return &fourcaseSettings{mode: fourcase.ModeRobust}
@@ -28,7 +28,7 @@ var fourcaseEntries = []Entry{
 const stampBytes = 40
 
 type fourcaseSettings struct {
-	window, behind                        bool
+	window, lowPriority                   bool
 	mode                                  fourcase.Mode
 	interval, target, targetMax, deadband int64
 	minRate, initial                      float64
@@ -56,7 +56,7 @@ func (s *fourcaseSettings) fields() []field {
 
 func (s *fourcaseSettings) params(p *sim.Path) fourcase.Params {
 	w := fourcase.ParamsFor(p.LinkBps, uint64(p.BaseRTTNs), s.window)
-	if s.behind {
+	if s.lowPriority {
 		w = fourcase.ParamsLowPriority(p.LinkBps, uint64(p.BaseRTTNs))
 	}
 	w.Mode = s.mode

@@ -10,10 +10,22 @@ import (
 )
 
 var precreditEntries = []Entry{
-	{"fourcase-precredit", "pre-credit (S5) for the first round trip, then four-case with a window; switches with four strict queues by size", func() settings {
-		return &preSettings{with: "fourcase-behind", senders: 64, wait: 1, lead: precredit.DefaultSmallBias, age: precredit.DefaultAge, queues: precredit.SwitchQueues}
+	{"fourcase-precredit", "pre-credit (S5) for the first round trip, then fourcase-low-priority; for switches with queues by size; its sender serves flows by size", func() settings {
+		return defaultPre()
+	}},
+	{"precredit-one-queue", "pre-credit (S5) for the first round trip, then fourcase; for switches with one data queue; its sender serves flows by size", func() settings {
+		s := defaultPre()
+		s.oneQueue = true
+		return s
 	}},
 }
+
+func defaultPre() *preSettings {
+	return &preSettings{with: lowPriority, senders: 64, wait: 1, bias: precredit.DefaultSmallBias, age: precredit.DefaultAge, queues: precredit.SwitchQueues}
+}
+
+// lowPriority is the scheme after the first RTT where switches have queues by size.
+const lowPriority = "fourcase-low-priority"
 
 // preSettings are the parameters of pre-credit in addition to another scheme, which must have
 // one pacer for each destination.
@@ -22,39 +34,39 @@ type preSettings struct {
 	budget, cap int64
 	senders     int
 	rtt         int64
-	lead        int
+	bias        int
 	wait        int
 	age, queues int
-	noQueues    bool
+	oneQueue    bool
 	unknown     float64
 }
 
 func (s *preSettings) fields() []field {
 	return []field{
-		wordField("with", &s.with, "the scheme after the first RTT; fourcase-behind is fourcase with one-queue"),
+		wordField("with", &s.with, "the scheme after the first RTT; fourcase-low-priority is fourcase with one-queue"),
 		sizeField("budget", &s.budget, "what a receiver gives away; if not given, and at most, half of what the last hop may queue, in one queue 16 bandwidth-delay products"),
 		countField("senders", &s.senders, "senders among whom the budget is divided; 0 = a bandwidth-delay product each"),
 		timeField("base-rtt", &s.rtt, "round trip of those products (12us)"),
 		sizeField("first", &s.cap, "how much of a flow may go on pre-credit; one bandwidth-delay product if not given"),
-		countField("lead", &s.lead, "rounds for which small flows are ahead of large ones"),
+		countField("small-bias", &s.bias, "rounds for which small flows are ahead of large ones"),
 		countField("wait", &s.wait, "who starts with no more than pre-credit, and goes on in proportion to ACKs: 0 nobody, 1 large flows, 2 all"),
 		countField("queues", &s.queues, "data queues of switches, the smaller a flow the earlier it is served"),
-		boolField("one-queue", &s.noQueues, "all flows share the switches' data queue"),
+		boolField("one-queue", &s.oneQueue, "all flows share the switches' data queue"),
 		countField("age", &s.age, "round trips for which a flow waits until its sender takes it for one of half the size; 0 = any number"),
 		shareField("unknown", &s.unknown, "share of flows whose size the sender is not told: it sees 64 KB of them"),
 	}
 }
 
 func (s *preSettings) scheme(name string) (sim.Scheme, error) {
-	if s.senders < 0 || s.lead < 0 || s.age < 0 || s.wait < 0 || s.wait > 2 {
-		return nil, fmt.Errorf("%d senders, lead %d, age %d, wait %d: the first three cannot be negative, wait is 0, 1 or 2", s.senders, s.lead, s.age, s.wait)
+	if s.senders < 0 || s.bias < 0 || s.age < 0 || s.wait < 0 || s.wait > 2 {
+		return nil, fmt.Errorf("%d senders, small-bias %d, age %d, wait %d: the first three cannot be negative, wait is 0, 1 or 2", s.senders, s.bias, s.age, s.wait)
 	}
 	if s.queues < 1 || s.queues > 6 {
 		return nil, fmt.Errorf("%d queues: a switch has 1 to 6 for data", s.queues)
 	}
-	if s.noQueues {
+	if s.oneQueue {
 		s.queues = 1
-		if s.with == "fourcase-behind" { // the default, and nothing is behind anything
+		if s.with == lowPriority { // the default, and no data has a higher priority
 			s.with = "fourcase"
 		}
 	}
@@ -122,11 +134,11 @@ func (x *preScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 	c := &preControl{scheme: x, packet: packet}
 	c.src = precredit.NewSender(precredit.SenderParams{
 		LinkBps: p.Path.MinBps, RTTNs: p.Path.BaseRTTNs, BDPBytes: uint32(p.Path.BDPBytes()), FlowBytes: uint32(x.s.cap),
-		MaxWaitNs: preMaxWait, SmallBias: uint32(x.s.lead), AgingStep: precredit.DefaultAgingStep, Bound: preBound[x.s.wait],
+		MaxWaitNs: preMaxWait, SmallBias: uint32(x.s.bias), AgingStep: precredit.DefaultAgingStep, Bound: preBound[x.s.wait],
 	})
 	// Connecting takes no time here, and so does the answer to its grant.
 	if r := x.receivers[p.Dst]; r != nil && r.connecting.Open {
-		if m, send := c.src.Grant(now, packet, r.connecting); send {
+		if m, send := c.src.Grant(now, r.connecting); send {
 			r.core.Return(now, precredit.SenderID(p.Src), m)
 		}
 		r.connecting = precredit.Grant{}
@@ -348,7 +360,7 @@ func (c *preControl) Message(now int64, p *sim.Pacer, f *sim.Flow, m *sim.Messag
 	c.restore(p)
 	if m.Kind != sim.MsgGrant {
 		c.other.Message(now, p, f, m)
-	} else if r, send := c.src.Grant(now, c.packet, grantOf(m, c.scheme)); send {
+	} else if r, send := c.src.Grant(now, grantOf(m, c.scheme)); send {
 		p.Send(nil, returnMessage(r))
 	}
 	c.apply(now, p)

@@ -27,7 +27,7 @@ func (x *preScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
 	switch {
 	case x.s.budget != 0:
 		budget = min(budget, x.s.budget)
-	case x.s.noQueues: // what large flows send unasked is in everybody's way
+	case x.s.oneQueue: // what large flows send unasked is in everybody's way
 		budget = min(budget, 16*int64(precredit.BDP(out.LinkBps(), x.s.rtt)))
 	}
 	budget = max(budget, 4096)

@@ -83,7 +83,7 @@ func fatTree(t testing.TB, k int, s sim.Scheme, sizes *workload.CDF, load float6
 func withWindow(t *testing.T, change func(*preSettings)) (with *preScheme, without sim.Scheme) {
 	t.Helper()
 	window := &sim.Fixed{BDP: true, Want: sim.Needs{Scope: sim.PerDestination}}
-	set := preSettings{senders: 64, lead: precredit.DefaultSmallBias, noQueues: true}
+	set := preSettings{senders: 64, bias: precredit.DefaultSmallBias, oneQueue: true}
 	if change != nil {
 		change(&set)
 	}
@@ -136,7 +136,7 @@ func TestPrecreditIncastFitsTheBuffer(t *testing.T) {
 		name string
 		wait int
 	}{{"pre-credit", 2}, {"line rate", 0}} {
-		set := preSettings{senders: senders, wait: c.wait, budget: buffer / 4, noQueues: true, cap: 1 << 20}
+		set := preSettings{senders: senders, wait: c.wait, budget: buffer / 4, oneQueue: true, cap: 1 << 20}
 		if c.wait == 0 {
 			set.budget = 4096 // nobody gets any
 		}
@@ -270,7 +270,7 @@ func TestPrecreditRefusals(t *testing.T) {
 	if _, err := newPre("x", preSettings{}, &sim.Fixed{}); err == nil {
 		t.Error("added to a scheme with one pacer a flow")
 	}
-	for _, p := range []Param{{"senders", "-1"}, {"lead", "-1"}, {"wait", "3"}, {"unknown", "2"}} {
+	for _, p := range []Param{{"senders", "-1"}, {"small-bias", "-1"}, {"wait", "3"}, {"unknown", "2"}} {
 		if _, err := New("fourcase-precredit", p); err == nil {
 			t.Errorf("%s %s was taken", p.Name, p.Value)
 		}

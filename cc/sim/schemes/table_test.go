@@ -51,7 +51,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		param Param
 		want  string
 	}{
-		{"dcqcm", Param{}, "dcqcn-window"},
+		{"dcqcm", Param{}, "dcqcn-no-window"},
 		{"dcqcn", Param{"kmid", "1KB"}, "kmin"},
 		{"dcqcn", Param{"kmin", "1 bushel"}, "64KB"},
 		{"dcqcn", Param{"g", "2"}, "at most 1"},

@@ -8,10 +8,10 @@ import (
 )
 
 var timelyEntries = []Entry{
-	{"timely", "TIMELY, as the HPCC paper ran it", func() settings { return &timelySettings{} }},
-	{"timely-window", "the same with a limit on bytes in flight", func() settings {
+	{"timely", "TIMELY with a window, as the HPCC paper ran it", func() settings {
 		return &timelySettings{window: window{on: true}}
 	}},
+	{"timely-no-window", "the same without a limit on bytes in flight", func() settings { return &timelySettings{} }},
 }
 
 type timelySettings struct {

@@ -91,7 +91,7 @@ func twoToOne(length time.Duration) ([]Row, error) {
 		paper  Range // kB
 		factor float64
 	}{
-		{"dcqcn", "highest queue", func(o *outcome) float64 { return o.peakQueue }, at(550), 1.5},
+		{"dcqcn-no-window", "highest queue", func(o *outcome) float64 { return o.peakQueue }, at(550), 1.5},
 		{"dcqcn-paper", "highest queue", func(o *outcome) float64 { return o.peakQueue }, at(550), 1.5},
 		{"hpcc", "mean queue", func(o *outcome) float64 { return o.meanQueue }, Range{0, 30}, 1},
 	} {
@@ -122,8 +122,8 @@ func lateJoiner(length time.Duration) ([]Row, error) {
 		params        []schemes.Param
 		paper         Range
 	}{
-		{"timely", "timely, per segment", []schemes.Param{start, noHAI, {Name: "segment", Value: "16KB"}}, Range{0, .7}},
-		{"timely", "timely, per round trip", []schemes.Param{start, noHAI}, Range{}},
+		{"timely-no-window", "timely, per segment", []schemes.Param{start, noHAI, {Name: "segment", Value: "16KB"}}, Range{0, .7}},
+		{"timely-no-window", "timely, per round trip", []schemes.Param{start, noHAI}, Range{}},
 		{"swift", "swift", nil, Range{.9, 1}},
 	} {
 		b := bottleneck{scheme: c.scheme, params: c.params, bps: 10e9, delay: 4 * time.Microsecond, senders: 2, each: length / 10, settle: length / 2, length: length}

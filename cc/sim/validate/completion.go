@@ -43,8 +43,8 @@ type published struct {
 }
 
 var (
-	withoutPlain = []string{"hpcc", "dctcp", "timely-window", "dcqcn-window"}
-	withPlain    = []string{"hpcc", "dctcp", "timely-window", "dcqcn-window", "dcqcn", "timely"}
+	windowed     = []string{"hpcc", "dctcp", "timely", "dcqcn"}
+	withNoWindow = []string{"hpcc", "dctcp", "timely", "dcqcn", "dcqcn-no-window", "timely-no-window"}
 )
 
 // completions are V1 to V6. Values of V1 to V4 were read off plots of HPCC's
@@ -56,7 +56,7 @@ var completions = []completion{
 	{
 		name: "FB_Hadoop 50 %", sizes: workload.FBHadoop, load: .5,
 		leaves: 4, perLeaf: 16, length: 8 * time.Millisecond, drain: 2 * time.Millisecond,
-		schemes: withPlain,
+		schemes: withNoWindow,
 		published: []published{
 			{"V1", "p95 slowdown up to 7 kB", 0, 7_000, .95, []Range{at(1.9), at(3.55), at(4.2), at(4.4), {}, {}}, 1.5, 0},
 			{"V2", "p99 slowdown up to 7 kB", 0, 7_000, .99, []Range{{2.6, 2.75}, at(5.3), at(6.4), at(6.7), {}, {}}, 1.5, 0},
@@ -66,7 +66,7 @@ var completions = []completion{
 	{
 		name: "WebSearch 50 %", sizes: workload.WebSearch, load: .5,
 		leaves: 4, perLeaf: 8, length: 60 * time.Millisecond, drain: 5 * time.Millisecond,
-		schemes: withoutPlain,
+		schemes: windowed,
 		published: []published{
 			{"V3", "p99 slowdown up to 6.7 kB", 0, 6_700, .99, []Range{at(2.0), at(5.6), at(6.3), at(7.0)}, 1.5, 0},
 			{"V4", "p95 slowdown from 8.6 MB", 8_600_000, math.MaxInt64, .95, []Range{{10.8, 11.8}, at(7.6), at(9.9), at(8.0)}, 1.5, .6},
@@ -75,7 +75,7 @@ var completions = []completion{
 	{
 		name: "FB_Hadoop 30 % + 60:1 incast", sizes: workload.FBHadoop, load: .3, incast: true,
 		leaves: 4, perLeaf: 16, length: 16 * time.Millisecond, drain: 3 * time.Millisecond,
-		schemes: withPlain,
+		schemes: withNoWindow,
 		published: []published{
 			{"V6", "p95 slowdown of 1 kB", 800, 1_000, .95, []Range{at(1.69), at(3.29), at(9.6), at(5.2), at(192), at(223)}, 3, 0},
 		},
@@ -192,7 +192,7 @@ func (c *completion) runScheme(name string, length time.Duration) ([]sample, str
 	if err != nil {
 		return nil, "", err
 	}
-	n, err := sim.New(sim.Config{Seed: c.seed + 1, BufferBytes: buffer, AckPriority: ackPriority[name]}, clos(c.leaves, c.perLeaf), s)
+	n, err := sim.New(sim.Config{Seed: c.seed + 1, BufferBytes: buffer}, clos(c.leaves, c.perLeaf), s)
 	if err != nil {
 		return nil, "", err
 	}
@@ -222,9 +222,6 @@ func (c *completion) runScheme(name string, length time.Duration) ([]sample, str
 		len(samples), unfinished, n.Pauses, dropped(n), float64(n.PacketHops)/1e6), nil
 }
 
-// ackPriority is where the HPCC artefact lets ACKs pass data.
-var ackPriority = map[string]bool{"dcqcn": true, "timely": true, "timely-window": true}
-
 // slowdown is a flow's, or what it would be if it ended now.
 func slowdown(n *sim.Net, f *sim.Flow) float64 {
 	if f.EndNs != 0 {
@@ -241,7 +238,7 @@ func dropped(n *sim.Net) (sum uint64) {
 }
 
 // usesBaseRTT are the schemes that HPCC's artefact gives the longest round trip.
-var usesBaseRTT = map[string]bool{"hpcc": true, "dctcp": true, "dcqcn": true, "dcqcn-window": true, "timely": true, "timely-window": true}
+var usesBaseRTT = map[string]bool{"hpcc": true, "dctcp": true, "dcqcn-no-window": true, "dcqcn": true, "timely-no-window": true, "timely": true}
 
 // schemeLikeHPCC makes a scheme with the HPCC artefact's settings: one round trip
 // for all, and no additive rounds in HPCC.

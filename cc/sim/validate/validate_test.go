@@ -51,7 +51,7 @@ func first(c completion, published, schemes int) *completion {
 // incast pauses the network and small flows wait for milliseconds.
 func TestWindowTamesIncast(t *testing.T) {
 	c := completions[2]
-	c.schemes = []string{"dcqcn-window", "dcqcn"}
+	c.schemes = []string{"dcqcn", "dcqcn-no-window"}
 	c.published = slices.Clone(c.published)
 	c.published[0].values = []Range{at(5.2), at(192)}
 	rows, err := c.run(1./4, 2, func(s string) { t.Log(s) })

@@ -55,6 +55,11 @@ type options struct {
 
 func run(ctx context.Context, o options) error {
 	begin := time.Now()
+	// Now, as sources that change during the runs are not what is measured.
+	sources, err := report.Fingerprint(".")
+	if err != nil {
+		return err
+	}
 	library, err := scenario.Library()
 	if err != nil {
 		return err
@@ -87,9 +92,9 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known, Short: o.quick}
+	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known, Short: o.quick, Sources: sources}
 	for _, j := range slices.Concat(jobs, scale) {
-		in.About[j.Scheme.Label] = about(j.Scheme)
+		in.About[j.Scheme.Label] = about(in.About[j.Scheme.Label], j.Scheme)
 	}
 	if text, err := os.ReadFile(filepath.Join(o.dir, "img", "simreal.txt")); err == nil {
 		in.Reality = string(text)
@@ -102,18 +107,22 @@ func run(ctx context.Context, o options) error {
 	return os.WriteFile(filepath.Join(o.dir, "cc-timing.txt"), []byte(times), 0o666)
 }
 
-// about says what a scheme is, and which parameters a scenario gave it.
-func about(x scenario.Scheme) string {
-	var b strings.Builder
-	for _, e := range schemes.List() {
-		if e.Name == x.Name {
-			b.WriteString(e.About)
-		}
+// about says what a scheme is, and which parameters the scenarios gave it under a label of its
+// own. known is what was said of it for the scenarios before.
+func about(known string, x scenario.Scheme) string {
+	if known == "" {
+		i := slices.IndexFunc(schemes.List(), func(e schemes.Entry) bool { return e.Name == x.Name })
+		known = schemes.List()[i].About
+	}
+	if x.Label == x.Name {
+		return known // the scenario says why it has parameters there
 	}
 	for _, p := range x.Params {
-		fmt.Fprintf(&b, ", %s %s", p.Name, p.Value)
+		if text := p.Name + " " + p.Value; !strings.Contains(known, text) {
+			known += "; " + text
+		}
 	}
-	return b.String()
+	return known
 }
 
 // validated runs the published experiments.
@@ -154,9 +163,10 @@ func write(d *report.Document, dir string) error {
 	}
 	for _, p := range d.Plots {
 		var b bytes.Buffer
-		if err := p.WritePNG(&b); err != nil {
+		if err := p.WriteSVG(&b); err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
+		fmt.Fprintf(&b, "<!-- Made by `make cc-report`; do not edit. Sources: %s -->\n", d.Sources)
 		if err := os.WriteFile(filepath.Join(img, p.Name), b.Bytes(), 0o666); err != nil {
 			return err
 		}

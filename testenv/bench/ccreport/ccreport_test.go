@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -38,11 +39,37 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// The committed report is of this library and these words.
+// The committed report and its pictures are of these sources. If this fails, the page is
+// older than the code that it measures: `make cc-report` (20 minutes), and commit docs/.
 func TestCommittedReport(t *testing.T) {
-	text := read(t, "../../../docs/congestion-control.md")
-	if !strings.Contains(text, report.Fingerprint()) {
-		t.Error("docs/congestion-control.md was made from another library or template: run `make cc-report`")
+	const docs = "../../../docs/"
+	text := read(t, docs+"congestion-control.md")
+	sources, err := report.Fingerprint(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := "Made by `make cc-report`; do not edit. Sources: " + sources
+	if !strings.Contains(text, made) {
+		t.Error("docs/congestion-control.md is older than the code that it measures: run `make cc-report` and commit docs/")
+	}
+	if !strings.Contains(text, read(t, docs+"img/simreal.txt")) {
+		t.Error("docs/congestion-control.md does not have what docs/img/simreal.txt has: run `make cc-report` and commit docs/")
+	}
+	linked := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\]\(img/([^)]*)\)`).FindAllStringSubmatch(text, -1) {
+		linked[m[1]] = true
+		if b, err := os.ReadFile(docs + "img/" + m[1]); err != nil || !strings.Contains(string(b), made) {
+			t.Errorf("docs/img/%s is missing or older than the code that it measures: run `make cc-report` and commit docs/", m[1])
+		}
+	}
+	pictures, err := filepath.Glob(docs + "img/cc-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pictures {
+		if !linked[filepath.Base(p)] {
+			t.Errorf("docs/congestion-control.md does not show docs/img/%s: remove it", filepath.Base(p))
+		}
 	}
 	if strings.Contains(text, "This is the shortened report") {
 		t.Error("docs/congestion-control.md was made with --quick: run `make cc-report`")

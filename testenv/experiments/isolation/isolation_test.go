@@ -5,9 +5,9 @@ package isolation
 import (
 	"bytes"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
-	"image/png"
 	"os"
 	"strings"
 	"testing"
@@ -135,15 +135,15 @@ func TestOracleMeetsTheLimits(t *testing.T) {
 		t.Errorf("detached %v, decided %v, %+v", o.detached, r.Decided, r.Phases)
 	}
 	var b bytes.Buffer
-	if err := r.WritePNG(&b); err != nil {
+	if err := r.WriteSVG(&b); err != nil {
 		t.Fatal(err)
 	}
 	if dir := os.Getenv("PERDEST_OUT"); dir != "" {
-		if err := os.WriteFile(dir+"/oracle.png", b.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(dir+"/oracle.svg", b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := png.Decode(&b); err != nil {
+	if err := xml.Unmarshal(b.Bytes(), new(struct{})); err != nil {
 		t.Error(err)
 	}
 }

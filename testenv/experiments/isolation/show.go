@@ -71,37 +71,36 @@ func measured(d time.Duration) string {
 // rateBin is over how long the plotted rate is averaged.
 const rateBin = 50 * time.Millisecond
 
-// WritePNG draws rate, queue, times and the policy's rate over time.
-func (r *Result) WritePNG(w io.Writer) error {
-	rates := chart.Panel{Title: "Rate through the bottleneck", Unit: "Mbit/s"}
-	queues := chart.Panel{Title: "Queue at the bottleneck", Unit: "kB"}
-	times := chart.Panel{Title: "Destination table: queueing delay", Unit: "ms"}
-	txrx := chart.Panel{Title: "Destination table: transmit and receive time", Unit: "ms"}
+// WriteSVG draws rate, the policy's rate, queue and times over time.
+func (r *Result) WriteSVG(w io.Writer) error {
+	rates := chart.Panel{Title: "Rate through each bottleneck", Unit: "Mbit/s"}
+	queues := chart.Panel{Title: "Queue at each bottleneck", Unit: "kB, logarithmic", LogFrom: 1}
+	times := chart.Panel{Title: "Destination table: transmit and receive time (S1.4)", Unit: "ms, logarithmic", LogFrom: .01}
 	// What the policy asks for at the start is the link's rate: cut off, or the
 	// rest of the figure would lie flat at the bottom.
 	top := 1.25 * float64(max(r.Config.RateA, r.Config.RateB))
 	for i, name := range names {
-		line := func(suffix string, dashed bool, pts []chart.Point) chart.Series {
-			return chart.Series{Name: name + suffix, Points: pts, Color: i, Dashed: dashed}
+		line := func(what string, style int, pts []chart.Point) chart.Series {
+			return chart.Series{Name: name + what, Points: pts, Style: style}
 		}
 		rates.Lines = append(rates.Lines,
-			line("", false, r.rate(i)),
-			line(" asked by the policy", true, r.rows(i, func(row *Row) float64 { return min(float64(row.RateBPS), top) / 1e6 })))
-		queues.Lines = append(queues.Lines, line("", false, r.queue(i)))
-		times.Lines = append(times.Lines, line("", false, r.rows(i, func(row *Row) float64 { return float64(row.QueueingTxNS) / 1e6 })))
-		txrx.Lines = append(txrx.Lines,
-			line(" transmit", false, r.rows(i, func(row *Row) float64 { return float64(row.TxNS) / 1e6 })),
-			line(" receive", true, r.rows(i, func(row *Row) float64 { return float64(row.RxNS) / 1e6 })))
+			line(": at its bottleneck", i, r.rate(i)),
+			line(": rate of the policy", 2+i, r.rows(i, func(row *Row) float64 { return min(float64(row.RateBPS), top) / 1e6 })))
+		queues.Lines = append(queues.Lines, line(": at its bottleneck", i, r.queue(i)))
+		times.Lines = append(times.Lines,
+			line(": transmit time", 4+i, r.rows(i, func(row *Row) float64 { return float64(row.TxNS) / 1e6 })),
+			line(": receive time", 6+i, r.rows(i, func(row *Row) float64 { return float64(row.RxNS) / 1e6 })))
 	}
 	f := chart.Figure{
-		Title:  "One sender, two receivers",
-		Panels: []chart.Panel{rates, queues, times, txrx},
+		Title:  fmt.Sprintf("One sender, receiver A behind %d and receiver B behind %d Mbit/s", r.Config.RateA/1e6, r.Config.RateB/1e6),
+		Note:   "Lines are means over short times, areas reach from the least to the greatest value.",
+		Panels: []chart.Panel{rates, queues, times},
 		Marks: []chart.Mark{
 			{At: r.Phases[1].From - r.Config.Warmup, Text: "attached"},
-			{At: r.Slowed, Text: fmt.Sprintf("A slowed by %d", r.Config.SlowBy)},
+			{At: r.Slowed, Text: fmt.Sprintf("A slowed to %d Mbit/s", r.Config.RateA/r.Config.SlowBy/1e6)},
 		},
 	}
-	return f.WritePNG(w)
+	return f.WriteSVG(w)
 }
 
 func (r *Result) rate(dest int) (pts []chart.Point) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/sim/quantity"
+	"github.com/softroce/softroce-xdp/cc/quantity"
 	"github.com/softroce/softroce-xdp/loader/rate"
 )
 

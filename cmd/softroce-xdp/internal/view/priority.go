@@ -107,7 +107,7 @@ func priorityStateOf(cfg *bpf.Config) *PriorityState {
 		return nil
 	}
 	return &PriorityState{
-		On: true, CapacityBps: s.CapacityBps, Estimated: s.Flags&priority.Judged != 0, Active: s.Active,
+		On: true, CapacityBps: s.CapacityBps, Estimated: s.Flags&priority.Estimated != 0, Active: s.Active,
 		Congested: s.Flags&priority.Congested != 0, Scaled: s.Flags&priority.Scaled != 0, Level: s.Level, Held: s.Held,
 	}
 }
