@@ -285,5 +285,5 @@ func (x *sharedLink) estimated() bool {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	return priority.Flags(cfg.PriorityNow.Flags)&priority.Judged != 0
+	return priority.Flags(cfg.PriorityNow.Flags)&priority.Estimated != 0
 }
