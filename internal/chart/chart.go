@@ -5,12 +5,21 @@
 package chart
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"image/color"
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // Point is one value of a series.
@@ -62,244 +71,184 @@ type Figure struct {
 	Marks   []Mark
 }
 
-const (
-	width       = 1000.0
-	panelHeight = 190.0
-	smallHeight = 110.0
-	margin      = 12.0
-	panelLeft   = 44.0 // of a panel: the labels of its values
-	panelTop    = 24.0 // its title
-	panelBottom = 8.0
-	axisHeight  = 34.0 // of the time axis below the last row
-)
-
 // WriteSVG draws the figure.
 func (f *Figure) WriteSVG(w io.Writer) error {
 	if len(f.Panels) == 0 {
 		return errors.New("chart: a figure without panels")
 	}
-	if err := f.check(); err != nil {
-		return err
-	}
-	columns := max(1, min(f.Columns, len(f.Panels)))
-	rows := (len(f.Panels) + columns - 1) / columns
-	height := panelHeight
+	out := page{title: f.Title, note: f.Note, columns: max(1, min(f.Columns, len(f.Panels))), height: 160}
 	if f.Small {
-		height = smallHeight
+		out.height = 92
 	}
-	c := &canvas{width: width}
-	y := c.head(f.Title, f.Note, f.legend())
-	axis := f.time()
-	cell := (width - 2*margin) / float64(columns)
-	for i, p := range f.Panels {
-		x, top := margin+cell*float64(i%columns), y+(height+panelTop+panelBottom)*float64(i/columns)
-		axis.from, axis.to = x+panelLeft, x+cell-10
-		v := f.values(p)
-		v.from, v.to = top+panelTop+height, top+panelTop
+	axes := f.axes()
+	stretch := 3.5 * (axes.to - axes.from) / float64((width-2*margin)/vg.Length(out.columns))
+	for i, panel := range f.Panels {
+		p := newPlot(panel.Title, panel.Unit)
+		for _, s := range panel.Lines {
+			out.legend.add(s.Name, s.Style, s.Bold)
+			if err := s.add(p, axes.unit, panel.LogFrom, stretch); err != nil {
+				return fmt.Errorf("chart: panel %q: line %q: %w", panel.Title, s.Name, err)
+			}
+		}
 		// The last panel of a column has the labels of the time.
-		f.panel(c, p, axis, v, i+columns >= len(f.Panels))
+		ticks := timeTicks{labelled: i+out.columns >= len(f.Panels), dense: out.columns == 1}
+		if p.X.Tick.Marker = ticks; ticks.labelled {
+			p.X.Label.Text = "time, " + axes.name
+		}
+		axes.set(p, panel)
+		for _, l := range panel.Levels {
+			y := max(l.Value, p.Y.Min)
+			reference(p, plotter.XY{X: p.X.Min, Y: y}, plotter.XY{X: p.X.Max, Y: y}, l.Text)
+		}
+		for _, m := range f.Marks {
+			x := m.At.Seconds() / axes.unit
+			reference(p, plotter.XY{X: x, Y: p.Y.Min}, plotter.XY{X: x, Y: p.Y.Max}, m.Text)
+		}
+		out.plots = append(out.plots, p)
 	}
-	c.height = y + (height+panelTop+panelBottom)*float64(rows) + axisHeight
-	return c.write(w, f.Title)
+	return out.write(w)
 }
 
-// check refuses what has no place in a diagram.
-func (f *Figure) check() error {
+// axes are what the panels share: the time, and the values of each unit.
+type axes struct {
+	name     string
+	unit     float64 // of the time, in seconds
+	from, to float64 // in this unit
+	top      map[string]float64
+}
+
+func (f *Figure) axes() axes {
+	a := axes{name: "s", unit: 1, from: math.Inf(1), to: math.Inf(-1), top: map[string]float64{}}
 	for _, p := range f.Panels {
+		for _, l := range p.Levels {
+			a.top[p.Unit] = max(a.top[p.Unit], l.Value)
+		}
 		for _, s := range p.Lines {
 			for _, pt := range s.Points {
-				if math.IsNaN(pt.Value) || math.IsInf(pt.Value, 0) {
-					return fmt.Errorf("chart: panel %q: line %q: %v at %v is no number", p.Title, s.Name, pt.Value, pt.At)
-				}
+				a.from, a.to = min(a.from, pt.At.Seconds()), max(a.to, pt.At.Seconds())
+				a.top[p.Unit] = max(a.top[p.Unit], pt.Value)
 			}
 		}
 	}
-	return nil
-}
-
-// legend lists the lines of all panels.
-func (f *Figure) legend() (l legend) {
-	for _, p := range f.Panels {
-		for _, s := range p.Lines {
-			l.add(entry{name: s.Name, style: s.Style, bold: s.Bold})
-		}
+	if a.from >= a.to {
+		a.from, a.to = 0, 1
 	}
-	return l
-}
-
-// head writes title, note and legend, and returns where the panels begin.
-func (c *canvas) head(title, note string, l legend) float64 {
-	y := margin
-	if title != "" {
-		y += 14
-		c.text(margin, y, left, `class="title"`, title)
-		y += 6
-	}
-	if note != "" {
-		y += 14
-		c.text(margin, y, left, `class="note"`, note)
-		y += 4
-	}
-	for _, row := range l.rows(width - 2*margin) {
-		y += 14
-		x := margin
-		for _, e := range row {
-			e.draw(c, x, y)
-			x += e.width()
-		}
-		y += 6
-	}
-	return y + 4
-}
-
-// timeAxis is the scale of the time in a unit.
-type timeAxis struct {
-	scale
-	name string
-	unit float64 // in seconds
-}
-
-func (a timeAxis) place(t time.Duration) float64 { return a.at(t.Seconds() / a.unit) }
-
-// time is the axis of all panels, without its place.
-func (f *Figure) time() timeAxis {
-	from, to := math.Inf(1), math.Inf(-1)
-	for _, p := range f.Panels {
-		for _, s := range p.Lines {
-			for _, pt := range s.Points {
-				from, to = min(from, pt.At.Seconds()), max(to, pt.At.Seconds())
-			}
-		}
-	}
-	if from >= to {
-		from, to = 0, 1
-	}
-	a := timeAxis{name: "s", unit: 1}
 	switch {
-	case to < 2e-3:
+	case a.to < 2e-3:
 		a.name, a.unit = "us", 1e-6
-	case to < 2:
+	case a.to < 2:
 		a.name, a.unit = "ms", 1e-3
 	}
-	a.min, a.max = from/a.unit, to/a.unit
-	if a.min < (a.max-a.min)/20 {
-		a.min = 0
+	a.from, a.to = a.from/a.unit, a.to/a.unit
+	if a.from < (a.to-a.from)/20 {
+		a.from = 0
 	}
 	return a
 }
 
-// values is the axis of a panel's values, without its place: that of all panels with
-// the same unit.
-func (f *Figure) values(of Panel) scale {
-	s := scale{log: of.LogFrom > 0, min: of.LogFrom}
-	for _, p := range f.Panels {
-		if p.Unit != of.Unit {
-			continue
-		}
-		for _, l := range p.Lines {
-			for _, pt := range l.Points {
-				s.max = max(s.max, pt.Value)
-			}
-		}
-		for _, l := range p.Levels {
-			s.max = max(s.max, l.Value)
-		}
-	}
+// set sets the axes of a panel's plot.
+func (a axes) set(p *plot.Plot, panel Panel) {
+	p.X.Min, p.X.Max = a.from, a.to
+	top := a.top[panel.Unit]
 	switch {
-	case s.log:
-		s.max = max(s.max*1.5, s.min*10)
-	case s.max == 0:
-		s.max = 1
+	case panel.LogFrom > 0:
+		p.Y.Min, p.Y.Max = panel.LogFrom, max(top*1.5, panel.LogFrom*10)
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	case top == 0:
+		p.Y.Min, p.Y.Max = 0, 1
 	default:
-		s.max = roundUp(s.max * 1.02)
+		p.Y.Min, p.Y.Max = 0, top*1.05
 	}
-	return s
 }
 
-// panel draws one diagram.
-func (f *Figure) panel(c *canvas, p Panel, t timeAxis, v scale, labelled bool) {
-	c.text(t.from, v.to-8, left, `class="bold"`, p.Title)
-	c.text(t.to, v.to-8, right, `class="note"`, p.Unit)
-	c.frame(t.scale, v, int((v.from-v.to)/24))
-	for _, at := range t.ticks(int((t.to - t.from) / 45)) {
-		x := t.at(at)
-		c.line(x, v.to, x, v.from, `class="grid"`)
-		if labelled {
-			c.text(x, v.from+15, centre, "", label(at))
+// timeTicks are the library's, with its minor ones in a wide panel. Without labels
+// there is a space at each, for the grid.
+type timeTicks struct{ labelled, dense bool }
+
+// Ticks implements plot.Ticker.
+func (t timeTicks) Ticks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i, tick := range ticks {
+		switch {
+		case tick.IsMinor() && !t.dense:
+		case t.labelled:
+			ticks[i].Label = strconv.FormatFloat(math.Round(tick.Value*1e6)/1e6+0, 'g', 6, 64)
+		default:
+			ticks[i].Label = " "
 		}
 	}
-	if labelled {
-		c.text((t.from+t.to)/2, v.from+30, centre, `class="note"`, "time, "+t.name)
-	}
-	for _, s := range p.Lines {
-		s.draw(c, t, v)
-	}
-	for _, l := range p.Levels {
-		y := v.at(l.Value)
-		c.line(t.from, y, t.to, y, `class="level"`)
-		c.text(t.to-3, y-3, right, `class="note"`, l.Text)
-	}
-	for _, m := range f.Marks {
-		x := t.place(m.At)
-		c.line(x, v.to, x, v.from, `class="mark"`)
-		c.text(x+4, v.to+12, left, `class="note"`, m.Text)
-	}
+	return ticks
 }
 
-// frame draws the frame of a diagram and the lines and labels of its values.
-func (c *canvas) frame(x, v scale, ticks int) {
-	for _, value := range v.ticks(max(2, ticks)) {
-		y := v.at(value)
-		c.line(x.from, y, x.to, y, `class="grid"`)
-		c.text(x.from-5, y+4, right, "", label(value))
+// reference draws a straight line, such as a limit, with a text at its end: above a
+// level, right of a mark.
+func reference(p *plot.Plot, from, to plotter.XY, words string) {
+	style, offset := textStyle(7, false), vg.Point{X: 3}
+	style.YAlign, style.Color = draw.YTop, grey
+	if from.Y == to.Y {
+		style.XAlign, style.YAlign, offset = draw.XRight, draw.YBottom, vg.Point{X: -2, Y: 2}
 	}
-	c.rect(x.from, v.to, x.to-x.from, v.from-v.to, `class="frame"`)
+	p.Add(&plotter.Line{XYs: plotter.XYs{from, to}, LineStyle: draw.LineStyle{Color: grey, Width: .8, Dashes: []vg.Length{4, 2}}},
+		&plotter.Labels{XYs: plotter.XYs{to}, Labels: []string{words}, TextStyle: []text.Style{style}, Offset: offset})
 }
-
-// stretch is how many pixels wide the stretches are over which points are averaged.
-const stretch = 3.5
 
 // summary is the points of one stretch of time.
 type summary struct{ at, mean, low, high float64 }
 
-// summaries averages points over stretches of the axis.
-func summaries(points []Point, t timeAxis) (all []summary) {
+// summaries averages points over stretches of the time.
+func summaries(points plotter.XYs, stretch float64) (all []summary) {
 	points = slices.Clone(points)
-	slices.SortStableFunc(points, func(a, b Point) int { return int(min(1, max(-1, a.At-b.At))) })
+	slices.SortStableFunc(points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
 	for len(points) > 0 {
-		bin := math.Floor(t.place(points[0].At) / stretch)
-		n := slices.IndexFunc(points, func(p Point) bool { return math.Floor(t.place(p.At)/stretch) != bin })
+		bin := math.Floor(points[0].X / stretch)
+		n := slices.IndexFunc(points, func(p plotter.XY) bool { return math.Floor(p.X/stretch) != bin })
 		if n < 0 {
 			n = len(points)
 		}
 		s := summary{low: math.Inf(1), high: math.Inf(-1)}
 		for _, p := range points[:n] {
-			s.at += t.place(p.At) / float64(n)
-			s.mean += p.Value / float64(n)
-			s.low, s.high = min(s.low, p.Value), max(s.high, p.Value)
+			s.at += p.X / float64(n)
+			s.mean += p.Y / float64(n)
+			s.low, s.high = min(s.low, p.Y), max(s.high, p.Y)
 		}
 		all, points = append(all, s), points[n:]
 	}
 	return all
 }
 
-// draw draws the line and the area behind it.
-func (s Series) draw(c *canvas, t timeAxis, v scale) {
-	for _, all := range unbroken(summaries(s.Points, t)) {
-		var line, upper, lower []spot
-		for _, x := range all {
-			line = append(line, spot{x.at, v.at(x.mean)})
-			upper = append(upper, spot{x.at, v.at(x.high)})
-			lower = append(lower, spot{x.at, v.at(x.low)})
+// glyphsEvery is how many stretches are between two glyphs of a line.
+const glyphsEvery = 16
+
+// add adds the line and the area behind it. Values below least are drawn there.
+func (s Series) add(p *plot.Plot, unit, least, stretch float64) error {
+	var points plotter.XYs
+	for _, pt := range s.Points {
+		if err := plotter.CheckFloats(pt.Value); err != nil {
+			return err
+		}
+		points = append(points, plotter.XY{X: pt.At.Seconds() / unit, Y: max(pt.Value, least)})
+	}
+	for _, run := range unbroken(summaries(points, stretch), stretch) {
+		l, glyphs := line(s.Style, s.Bold)
+		var upper, lower plotter.XYs
+		for i, x := range run {
+			l.XYs = append(l.XYs, plotter.XY{X: x.at, Y: x.mean})
+			upper, lower = append(upper, plotter.XY{X: x.at, Y: x.high}), append(lower, plotter.XY{X: x.at, Y: x.low})
+			// Lines that lie on each other have their glyphs at different places.
+			if i%glyphsEvery == min(5*s.Style%glyphsEvery, len(run)-1) {
+				glyphs.XYs = append(glyphs.XYs, l.XYs[i])
+			}
 		}
 		slices.Reverse(lower)
-		c.add(`<path class="area f%d" d="%sZ"/>`, s.Style%most, path(append(upper, lower...)))
-		c.add(`<path d="%s" %s/>`, path(line), entry{style: s.Style, bold: s.Bold}.attributes())
+		r, g, b, _ := l.Color.RGBA()
+		area := &plotter.Polygon{XYs: []plotter.XYs{append(upper, lower...)}, Color: color.NRGBA64{uint16(r), uint16(g), uint16(b), 0x3800}}
+		p.Add(area, l, glyphs)
 	}
+	return nil
 }
 
 // unbroken splits a series where nothing was measured for much longer than usual.
-func unbroken(all []summary) (runs [][]summary) {
+func unbroken(all []summary, stretch float64) (runs [][]summary) {
 	var gaps []float64
 	for i := 1; i < len(all); i++ {
 		gaps = append(gaps, all[i].at-all[i-1].at)

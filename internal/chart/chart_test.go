@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gonum.org/v1/plot/plotter"
 )
 
 func sine(n int) (pts []Point) {
@@ -41,33 +42,32 @@ func svg(t *testing.T, f interface{ WriteSVG(io.Writer) error }) string {
 	return one.String()
 }
 
-// lines are the spots of the lines of a picture.
-func lines(text string) (all []string) {
-	for _, m := range regexp.MustCompile(`d="([^"]*)" class="line s`).FindAllStringSubmatch(text, -1) {
-		all = append(all, m[1])
-	}
-	return all
+// lines counts the lines of a style, with those of the legend.
+func lines(text string, style int) int {
+	l, _ := line(style, false)
+	r, g, b, _ := l.Color.RGBA()
+	return len(regexp.MustCompile(fmt.Sprintf(`:#%02X%02X%02X;[a-z]+-width:1\.1`, r>>8, g>>8, b>>8)).FindAllString(text, -1))
 }
 
 func TestFigureShowsItsLines(t *testing.T) {
 	f := &Figure{Title: "a < b", Panels: []Panel{{Title: "rate", Unit: "Mbit/s", Lines: []Series{{Name: "A"}}}}}
-	if got := lines(svg(t, f)); len(got) != 1 { // the legend's
-		t.Errorf("without points: %q", got)
+	if got := lines(svg(t, f), 0); got != 1 { // the legend's
+		t.Errorf("without points: %d lines", got)
 	}
 	f.Panels[0].Lines[0].Points = sine(5000)
-	f.Panels = append(f.Panels, Panel{Title: "queue", Unit: "kB", LogFrom: 1, Lines: []Series{{Name: "A", Points: sine(5000)}, {Name: "B", Style: 1, Points: sine(10)}},
+	f.Panels = append(f.Panels, Panel{Title: "queue", Unit: "kB", LogFrom: 1, Lines: []Series{{Name: "A", Points: sine(5000)}, {Name: "B", Style: 1, Points: sine(500)}},
 		Levels: []Level{{20, "limit"}}})
 	f.Marks = []Mark{{time.Second, "slowed"}}
 	text := svg(t, f)
-	for _, want := range []string{">a &lt; b<", ">rate<", ">Mbit/s<", ">limit<", ">slowed<", ">time, s<", `class="line s1"`} {
+	for _, want := range []string{">a &lt; b<", ">rate, Mbit/s<", ">limit<", ">slowed<", ">time, s<"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the picture lacks %s", want)
 		}
 	}
-	if got := lines(text); len(got) != 2+3 {
-		t.Errorf("%d lines, want two of the legend and three", len(got))
+	if got := [2]int{lines(text, 0), lines(text, 1)}; got != [2]int{1 + 2, 1 + 1} {
+		t.Errorf("%v lines, want one of each in the legend, and two and one", got)
 	}
-	if len(text) > 30_000 {
+	if len(text) > 60_000 {
 		t.Errorf("%d bytes for 10 000 points", len(text))
 	}
 	if strings.Contains(text, ">-0<") {
@@ -80,27 +80,24 @@ func TestFigureShowsItsLines(t *testing.T) {
 
 // Panels of one unit have one axis, so that equal values are equally high.
 func TestPanelsShareTheAxis(t *testing.T) {
-	at := func(v float64) []Point { return []Point{{0, v}, {time.Second, v}} }
-	f := &Figure{Columns: 2, Panels: []Panel{
-		{Unit: "us", Lines: []Series{{Points: at(10)}}},
-		{Unit: "us", Lines: []Series{{Points: at(10)}, {Points: at(70)}}},
-		{Unit: "ms", Lines: []Series{{Points: at(10)}}},
-	}}
-	var heights []string
-	for _, l := range lines(svg(t, f)) {
-		_, y, _ := strings.Cut(l[:strings.Index(l, "L")], " ")
-		heights = append(heights, y)
+	at := func(v float64) []Series { return []Series{{Points: []Point{{0, v}, {time.Second, v}}}} }
+	f := &Figure{Panels: []Panel{{Unit: "us", Lines: at(10)}, {Unit: "us", Lines: at(70)}, {Unit: "ms", Lines: at(10)}}}
+	a := f.axes()
+	var tops []float64
+	for _, panel := range f.Panels {
+		p := newPlot("", "")
+		a.set(p, panel)
+		tops = append(tops, p.Y.Max)
 	}
-	if len(heights) != 4 || heights[0] != heights[1] || heights[0] == heights[2] {
-		t.Errorf("10, 10 and 70 are drawn at the heights %v", heights[:3])
+	if tops[0] != tops[1] || tops[0] < 70 || tops[2] > 20 {
+		t.Errorf("10, 70 and another unit's 10 have axes up to %v", tops)
 	}
 }
 
 // A line is the mean of what is measured at one time; the area has all of it.
 func TestSummaries(t *testing.T) {
-	axis := timeAxis{scale: scale{min: 0, max: 10, from: 0, to: 1000}, unit: 1}
-	got := summaries([]Point{{time.Second, 10}, {4 * time.Second, 5}, {time.Second, 20}}, axis)
-	want := []summary{{100, 15, 10, 20}, {400, 5, 5, 5}}
+	got := summaries(plotter.XYs{{X: 1, Y: 10}, {X: 4, Y: 5}, {X: 1, Y: 20}}, .1)
+	want := []summary{{1, 15, 10, 20}, {4, 5, 5, 5}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(summary{})); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -123,7 +120,7 @@ func TestUnbroken(t *testing.T) {
 		"sparse":  {at(0, 100, 200), [][]summary{at(0, 100, 200)}},
 		"a gap":   {at(0, 4, 8, 40, 44), [][]summary{at(0, 4, 8), at(40, 44)}},
 	} {
-		if diff := cmp.Diff(c.want, unbroken(c.in), cmp.AllowUnexported(summary{})); diff != "" {
+		if diff := cmp.Diff(c.want, unbroken(c.in, 3.5), cmp.AllowUnexported(summary{})); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}
@@ -136,21 +133,12 @@ func TestFigureRejectsNoNumbers(t *testing.T) {
 	}
 }
 
-// Every style differs from all others by dashes and marker too, not by colour alone.
+// Every style differs from all others by dashes and glyph too, not by colour alone.
 func TestStylesDifferWithoutColour(t *testing.T) {
-	part := func(pattern, of string) []string {
-		found := regexp.MustCompile(pattern).FindStringSubmatch(of)
-		if found == nil {
-			t.Fatalf("there is no %s", pattern)
-		}
-		return found
-	}
-	seen := map[[3]string]int{}
-	for i := range most {
-		dashes := part(fmt.Sprintf(`(?m)^\.s%d\{.*?dasharray:([^}]*)\}`, i), style)[1]
-		hollow := part(fmt.Sprintf(`\.m%d\{.*?fill:([^}]*)\}`, i), style)[1] == "#fff"
-		shape := part(fmt.Sprintf(`id="m%d" .*?<g [^>]*>(.*)</g>`, i), markers)[1]
-		look := [3]string{dashes, shape, fmt.Sprint(hollow)}
+	seen := map[string]int{}
+	for i := range 14 {
+		l, glyphs := line(i, false)
+		look := fmt.Sprintf("%v %T", l.Dashes, glyphs.Shape)
 		if j, ok := seen[look]; ok {
 			t.Errorf("the styles %d and %d differ by colour only", i, j)
 		}
@@ -158,24 +146,13 @@ func TestStylesDifferWithoutColour(t *testing.T) {
 	}
 }
 
-func TestTicks(t *testing.T) {
-	for name, c := range map[string]struct {
-		s    scale
-		n    int
-		want []float64
-	}{
-		"linear":       {scale{max: 80}, 4, []float64{0, 20, 40, 60, 80}},
-		"from above 0": {scale{min: 3, max: 11}, 4, []float64{4, 6, 8, 10}},
-		"digits":       {scale{min: 1, max: 30, log: true}, 8, []float64{1, 2, 5, 10, 20}},
-		"decades":      {scale{min: .1, max: 2000, log: true}, 4, []float64{.1, 1, 10, 100, 1000}},
-	} {
-		var got []float64
-		for _, v := range c.s.ticks(c.n) {
-			got = append(got, math.Round(v*1e9)/1e9)
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s: -want +got\n%s", name, diff)
-		}
+func TestOneTwoFive(t *testing.T) {
+	var got []string
+	for _, tick := range (oneTwoFive{}).Ticks(.9, 30) {
+		got = append(got, tick.Label)
+	}
+	if diff := cmp.Diff([]string{"1", "2", "5", "10", "20"}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
@@ -196,17 +173,16 @@ func TestTableAlignsColumns(t *testing.T) {
 
 // A step without a value ends the line; without any value there is no line.
 func TestStepsShowTheirLines(t *testing.T) {
-	missing := []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
-	some := []float64{1, math.NaN(), 30, 3}
+	missing := []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+	some := []float64{1, 2, math.NaN(), 30, 3}
 	for _, log := range []bool{false, true} {
-		s := &Steps{Names: []string{"1KB", "10KB", "100KB", "1MB"}, Log: log, Panels: []StepPanel{{Lines: []StepSeries{{Name: "A", Values: missing}}}}}
-		if got := lines(svg(t, s)); len(got) != 1 {
-			t.Errorf("log %v: without values: %q", log, got)
+		s := &Steps{Names: []string{"1KB", "10KB", "100KB", "1MB", "10MB"}, Log: log, Panels: []StepPanel{{Lines: []StepSeries{{Name: "A", Values: missing}}}}}
+		if got := lines(svg(t, s), 0); got != 1 { // the legend's
+			t.Errorf("log %v: without values: %d lines", log, got)
 		}
 		s.Panels[0].Lines[0].Values = some
-		got := lines(svg(t, s))
-		if len(got) != 2 || strings.Count(got[1], "M") != 2 || strings.Count(got[1], "L") != 1 {
-			t.Errorf("log %v: the line is %q", log, got)
+		if got := lines(svg(t, s), 0); got != 1+2 {
+			t.Errorf("log %v: %d lines, want the legend's and two", log, got)
 		}
 	}
 	if err := (&Steps{}).WriteSVG(io.Discard); err == nil {
@@ -218,7 +194,7 @@ func TestStepsShowTheirLines(t *testing.T) {
 func TestHeat(t *testing.T) {
 	h := &Heat{Title: "T", Columns: []string{"one", "two"}, Rows: []HeatRow{{"row", []HeatCell{{"0.5", 0}, {"9.1 Q", 99}}}}, Notes: []string{"how to read it"}}
 	text := svg(t, h)
-	for _, want := range []string{">one<", ">two<", ">row<", ">0.5<", ">9.1 Q<", ">how to read it<", `"heat heat0"`, `"heat heat4"`} {
+	for _, want := range []string{">one<", ">two<", ">row<", ">0.5<", ">9.1 Q<", ">how to read it<", "fill:#6B1D3C"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the picture lacks %s", want)
 		}

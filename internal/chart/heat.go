@@ -4,14 +4,22 @@ package chart
 
 import (
 	"errors"
-	"fmt"
+	"image/color"
 	"io"
+	"math"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // Heat is a table whose cells are darker the worse they are. Each has its text.
 type Heat struct {
 	Title   string
-	Notes   []string // below the table: how to read it
+	Notes   []string // below the title: how to read it
 	Columns []string
 	Rows    []HeatRow
 }
@@ -31,44 +39,49 @@ type HeatCell struct {
 // MostHeat is the darkest level.
 const MostHeat = 4
 
-const (
-	heatRow  = 26.0
-	heatName = 250.0
-)
+var heat = [MostHeat + 1]color.Color{color.White, color.RGBA{0xfd, 0xe0, 0xc5, 255}, color.RGBA{0xf8, 0xa4, 0x74, 255}, color.RGBA{0xd1, 0x49, 0x5b, 255}, color.RGBA{0x6b, 0x1d, 0x3c, 255}}
 
 // WriteSVG draws the table.
 func (h *Heat) WriteSVG(w io.Writer) error {
 	if len(h.Columns) == 0 || len(h.Rows) == 0 {
 		return errors.New("chart: a table without cells")
 	}
-	c := &canvas{width: width}
-	y := c.head(h.Title, "", nil)
-	cell := (width - heatName - 2*margin - 50) / float64(len(h.Columns))
-	longest := 0.0
-	for _, name := range h.Columns {
-		longest = max(longest, textWidth(name, 12))
-	}
-	y += longest*.64 + 16 // sine of 40 degrees
-	for i, name := range h.Columns {
-		x := margin + heatName + cell*(float64(i)+.45)
-		c.text(x, y-8, left, fmt.Sprintf(`class="bold" transform="rotate(-40 %s %s)"`, number(x), number(y-8)), name)
-	}
-	for _, row := range h.Rows {
-		c.text(margin+heatName-8, y+heatRow*.67, right, "", row.Name)
-		for i, one := range row.Cells {
-			level := max(0, min(one.Level, MostHeat))
-			x := margin + heatName + cell*float64(i)
-			c.rect(x, y, cell, heatRow, fmt.Sprintf(`class="heat heat%d"`, level))
-			class := [MostHeat + 1]string{"", `class="bold"`, `class="bold"`, `class="light"`, `class="light"`}[level]
-			c.text(x+cell/2, y+heatRow*.67, centre, class, one.Text)
+	p, names := newPlot("", ""), make([]string, len(h.Rows))
+	for y, row := range h.Rows {
+		names[y] = row.Name
+		for x, cell := range row.Cells {
+			cell.add(p, float64(x), float64(y))
 		}
-		y += heatRow
 	}
-	y += 8
-	for _, note := range h.Notes {
-		y += 16
-		c.text(margin, y, left, `class="note"`, note)
+	p.X.Tick.Marker, p.Y.Tick.Marker = named(h.Columns), named(names)
+	p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = math.Pi/6, draw.XRight, draw.YCenter
+	p.X.Width, p.Y.Width = 0, 0
+	p.X.Padding, p.Y.Padding = 10, 6
+	p.X.Min, p.X.Max = -.5, float64(len(h.Columns))-.5
+	p.Y.Min, p.Y.Max = -.5, float64(len(h.Rows))-.5
+	p.Y.Scale = plot.InvertedScale{Normalizer: plot.LinearScale{}}
+	const row, columnNames = 19, 70
+	return (&page{title: h.Title, note: strings.Join(h.Notes, "\n"), columns: 1, plots: []*plot.Plot{p}, height: columnNames + row*vg.Length(len(h.Rows))}).write(w)
+}
+
+// named labels 0, 1 and so on with names.
+func named(names []string) plot.ConstantTicks {
+	ticks := make(plot.ConstantTicks, len(names))
+	for i, n := range names {
+		ticks[i] = plot.Tick{Value: float64(i), Label: n}
 	}
-	c.height = y + margin
-	return c.write(w, h.Title)
+	return ticks
+}
+
+// add draws a cell at its column and row.
+func (cell HeatCell) add(p *plot.Plot, x, y float64) {
+	level := max(0, min(cell.Level, MostHeat))
+	style := textStyle(8, level > 0)
+	style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
+	if level > MostHeat/2 {
+		style.Color = color.White
+	}
+	box := plotter.XYs{{X: x - .5, Y: y - .5}, {X: x + .5, Y: y - .5}, {X: x + .5, Y: y + .5}, {X: x - .5, Y: y + .5}}
+	p.Add(&plotter.Polygon{XYs: []plotter.XYs{box}, Color: heat[level], LineStyle: draw.LineStyle{Color: color.Gray{0x99}, Width: .5}},
+		&plotter.Labels{XYs: plotter.XYs{{X: x, Y: y}}, Labels: []string{cell.Text}, TextStyle: []text.Style{style}, Offset: vg.Point{Y: style.FontExtents().Descent}})
 }

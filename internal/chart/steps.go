@@ -6,6 +6,10 @@ import (
 	"errors"
 	"io"
 	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
 )
 
 // Steps is a picture of values for a few named steps, such as sizes of messages:
@@ -34,41 +38,48 @@ type StepSeries struct {
 	Bold   bool
 }
 
-const stepHeight = 250.0
-
 // WriteSVG draws the picture.
 func (s *Steps) WriteSVG(w io.Writer) error {
 	if len(s.Panels) == 0 {
 		return errors.New("chart: a picture without panels")
 	}
-	columns := max(1, min(s.Columns, len(s.Panels)))
-	rows := (len(s.Panels) + columns - 1) / columns
-	c := &canvas{width: width}
-	c.body.WriteString(markers)
-	var head legend
-	for _, p := range s.Panels {
-		for _, l := range p.Lines {
-			head.add(entry{l.Name, l.Style, l.Bold, true})
+	out := page{title: s.Title, columns: max(1, min(s.Columns, len(s.Panels))), height: 235}
+	for _, panel := range s.Panels {
+		p := newPlot(panel.Title, s.Unit)
+		for _, l := range panel.Lines {
+			out.legend.add(l.Name, l.Style, l.Bold)
+			s.add(p, l)
 		}
+		s.axes(p)
+		out.plots = append(out.plots, p)
 	}
-	y := c.head(s.Title, "", head)
-	v := s.values()
-	cell := (width - 2*margin) / float64(columns)
-	row := stepHeight + panelTop + axisHeight
-	for i, p := range s.Panels {
-		x, top := margin+cell*float64(i%columns), y+row*float64(i/columns)
-		v.from, v.to = top+panelTop+stepHeight, top+panelTop
-		s.panel(c, p, scale{min: -.3, max: float64(len(s.Names)) - .7, from: x + panelLeft, to: x + cell - 10}, v)
-	}
-	c.height = y + row*float64(rows) + margin
-	return c.write(w, s.Title)
+	return out.write(w)
 }
 
-// values is the axis of the values of all panels, without its place.
-func (s *Steps) values() scale {
+// add adds a line; a step without a value ends it, and the next one begins another.
+func (s *Steps) add(p *plot.Plot, series StepSeries) {
+	var run plotter.XYs
+	for i := range len(series.Values) + 1 {
+		if i < len(series.Values) && s.has(series.Values[i]) {
+			run = append(run, plotter.XY{X: float64(i), Y: series.Values[i]})
+		} else if len(run) > 0 {
+			l, glyphs := line(series.Style, series.Bold)
+			l.XYs, glyphs.XYs, run = run, run, nil
+			p.Add(l, glyphs)
+		}
+	}
+}
+
+// has says whether a value can be drawn.
+func (s *Steps) has(v float64) bool { return !math.IsNaN(v) && (v > 0 || !s.Log) }
+
+// axes sets the axes, which are the same in all panels.
+func (s *Steps) axes(p *plot.Plot) {
+	p.X.Label.Text = s.Of
+	p.X.Min, p.X.Max, p.X.Tick.Marker = -.3, float64(len(s.Names))-.7, named(s.Names)
 	low, high := math.Inf(1), math.Inf(-1)
-	for _, p := range s.Panels {
-		for _, l := range p.Lines {
+	for _, panel := range s.Panels {
+		for _, l := range panel.Lines {
 			for _, v := range l.Values {
 				if s.has(v) {
 					low, high = min(low, v), max(high, v)
@@ -77,40 +88,26 @@ func (s *Steps) values() scale {
 		}
 	}
 	switch {
-	case low > high:
-		return scale{max: 1}
+	case low > high: // no value at all
+		p.Y.Min, p.Y.Max = 0, 1
 	case s.Log:
-		return scale{min: low * .9, max: high * 1.1, log: true}
+		p.Y.Min, p.Y.Max, p.Y.Scale, p.Y.Tick.Marker = low*.9, high*1.1, plot.LogScale{}, oneTwoFive{}
+	default:
+		p.Y.Min, p.Y.Max = 0, max(high*1.05, 1e-9)
 	}
-	return scale{max: roundUp(max(high, 1e-9))}
 }
 
-// has says whether a value can be drawn.
-func (s *Steps) has(v float64) bool { return !math.IsNaN(v) && (v > 0 || !s.Log) }
+// oneTwoFive labels a logarithmic axis at 1, 2, 5, 10, 20 and so on.
+type oneTwoFive struct{}
 
-func (s *Steps) panel(c *canvas, p StepPanel, x, v scale) {
-	c.text(x.from, v.to-8, left, `class="bold"`, p.Title)
-	c.text(x.to, v.to-8, right, `class="note"`, s.Unit)
-	c.frame(x, v, 8)
-	for i, name := range s.Names {
-		at := x.at(float64(i))
-		c.line(at, v.to, at, v.from, `class="grid"`)
-		c.text(at, v.from+15, centre, "", name)
-	}
-	c.text((x.from+x.to)/2, v.from+30, centre, `class="note"`, s.Of)
-	for _, l := range p.Lines {
-		// A step without a value ends the line; the next one begins another.
-		var d string
-		var run []spot
-		for i, value := range l.Values {
-			if s.has(value) {
-				run = append(run, spot{x.at(float64(i)), v.at(value)})
-				continue
+// Ticks implements plot.Ticker.
+func (oneTwoFive) Ticks(low, high float64) (ticks []plot.Tick) {
+	for e := math.Floor(math.Log10(low)); math.Pow(10, e) <= high; e++ {
+		for _, digit := range []float64{1, 2, 5} {
+			if v := digit * math.Pow(10, e); v >= low && v <= high {
+				ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 6, 64)})
 			}
-			d, run = d+path(run), nil
-		}
-		if d += path(run); d != "" {
-			c.add(`<path d="%s" %s/>`, d, entry{"", l.Style, l.Bold, true}.attributes())
 		}
 	}
+	return ticks
 }
