@@ -44,7 +44,7 @@ func (e *engine) receive() (n int) {
 	return n + e.receiveLoopback()
 }
 
-// frame is stages 2 to 5 for one Ethernet frame. own: it comes from this engine.
+// frame is stages 2 to 5 for one Ethernet frame. loopback: it comes from this engine.
 func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 	p, ok := e.parse(b)
 	if !ok {
