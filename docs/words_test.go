@@ -51,6 +51,8 @@ var cleanPackages = []string{
 	"cmd/softroce-xdp/internal/units",
 	"cmd/softroce-xdp/internal/view",
 	"docs",
+	"hwoffload",
+	"hwoffload/card",
 	"hwoffload/regs",
 	"hwoffload/regs/def",
 	"hwoffload/regs/gen",
