@@ -25,10 +25,12 @@ type Block struct {
 	Count         uint64 // elements
 }
 
-// Card is a card whose identification was checked. All methods may be called concurrently.
+// Card is a card whose identification was checked. There must be one Card for a Device, since
+// its DDR has the lock of the window. All methods may be called concurrently.
 type Card struct {
 	Device
 	Blocks []Block // in the order of the card's list
+	ddr    DDR
 }
 
 // Open checks that a device is a card with registers that this driver knows.
@@ -47,6 +49,7 @@ func Open(d Device) (*Card, error) {
 			version.Major(), version.Minor(), major)
 	}
 	c := &Card{Device: d}
+	c.ddr.dev = d
 	if err := c.readList(id); err != nil {
 		return nil, err
 	}
@@ -91,3 +94,6 @@ func (c *Card) checkBlocks() error {
 	}
 	return nil
 }
+
+// DDR is the memory of the card (S2.1).
+func (c *Card) DDR() *DDR { return &c.ddr }

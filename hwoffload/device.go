@@ -31,3 +31,6 @@ type Device interface {
 
 	Close() error
 }
+
+// flush waits until all writes have arrived.
+func flush(d Device) { regs.IdentOf(d).Scratch() }
