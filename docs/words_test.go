@@ -57,6 +57,7 @@ var cleanPackages = []string{
 	"hwoffload/regs/def",
 	"hwoffload/regs/gen",
 	"hwoffload/regs/layout",
+	"hwoffload/vectors",
 	"internal/chart",
 	"internal/nearest",
 	"internal/pacevectors",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package card is the model of a card in memory: its registers and its DDR. It is a
-// hwoffload.Device for tests, and for work without a card. The model has the contents of
-// registers and memory only; it sends no packets.
+// hwoffload.Device for tests, and for work without a card. The model sends no packets; Receive
+// updates the destination table by a packet that the caller describes.
 package card
 
 import (

@@ -19,7 +19,10 @@ Change the definition, not the page.
 The card is an FPGA with four ports and memory of its own (S2.1).
 There is no card yet: the registers have a model in memory (` + "`hwoffload/card`" + `), and a driver in Go (` + "`hwoffload`" + `) that
 accesses the model or a PCI BAR.
-The model has register contents and memory only; it sends no packets.
+The access to a BAR is tested on a plain file of its size, and not yet on a PCI device.
+The model has registers and memory, and updates the destination table by packets that a test hands to it.
+It sends no packets.
+` + "`hwoffload/vectors`" + ` has streams of events after each of which this table has the same bits as that of the data plane.
 The definition has no blocks yet for MTT, MR, queue pairs, doorbells, compute, distribution, pre-credit and interrupts.
 
 ## Rules
