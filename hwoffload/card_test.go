@@ -59,7 +59,7 @@ func TestOpenRefuses(t *testing.T) {
 		"list with loop":  {regs.IdentListNextOffset + last, regs.IdentListTypeOffset, "has a loop"},
 		"list empty":      {regs.IdentListStartOffset, 0, "the card has no block ident"},
 		"list ends early": {regs.IdentListNextOffset, 0, "the card has no block ports"},
-		"block elsewhere": {regs.IdentListBaseOffset + last, 0x5000, "block dest of the card has version 1 and 1024 elements of 1024 bytes at 0x5000"},
+		"block elsewhere": {regs.IdentListBaseOffset + last, 0x5000, "block dest of the card has version 5 and 1024 elements of 1024 bytes at 0x5000"},
 		"block version":   {regs.IdentListVersionOffset + last, 2, "block dest of the card has version 2"},
 	} {
 		m := card.New()

@@ -303,7 +303,7 @@ func (r Ports) RxIcrcErrors() uint64 { return r.bus.R64(r.base + PortsRxIcrcErro
 // Block fourcase.
 const (
 	BlockTypeFourcase               = 4 // in the list of blocks
-	BlockVersionFourcase            = 1
+	BlockVersionFourcase            = 5
 	FourcaseBase                    = 0x3000 // address
 	FourcaseStride                  = 0x1000 // bytes from one element to the next
 	FourcaseCount                   = 1      // elements
@@ -330,7 +330,7 @@ const (
 	FourcaseTargetSteepQ10Offset    = 0x78
 )
 
-// Fourcase accesses one element of block fourcase. Parameters of the four-case policy (S1.6), struct policy_params of bpf/lib/policy.h. Reset values are fourcase.DefaultParams for 100 Gbit/s.
+// Fourcase accesses one element of block fourcase. Parameters of the four-case policy (S1.6), struct policy_params of bpf/lib/policy.h. The version of the block is SR_ABI_VERSION of bpf/lib/abi.h. Reset values are fourcase.DefaultParams for 100 Gbit/s.
 type Fourcase struct {
 	bus  Bus
 	base uint64
@@ -615,7 +615,7 @@ func (r Nodes) SetAddrLow(i int, v uint64) {
 // Block dest.
 const (
 	BlockTypeDest                         = 5 // in the list of blocks
-	BlockVersionDest                      = 1
+	BlockVersionDest                      = 5
 	DestBase                              = 0x100000 // address
 	DestStride                            = 0x400    // bytes from one element to the next
 	DestCount                             = 1024     // elements
@@ -707,7 +707,7 @@ const (
 	DestPolicyCaseNoWordOffset            = 0x23c
 )
 
-// Dest accesses one element of block dest. The destination table (S1.2 to S1.4), struct dest_regs of bpf/lib/abi.h. Element i belongs to node i + 1.
+// Dest accesses one element of block dest. The destination table (S1.2 to S1.4), struct dest_regs of bpf/lib/abi.h. The version of the block is SR_ABI_VERSION of that file. Element i belongs to node i + 1.
 type Dest struct {
 	bus  Bus
 	base uint64

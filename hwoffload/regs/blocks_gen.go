@@ -32,7 +32,7 @@ var Blocks = []layout.Block{
 		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 16, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0x3, 0x5, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_type", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "type of the block"},
 		}},
-		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 16, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 16, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x5, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_version", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "version of the block"},
 		}},
 		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 16, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
@@ -88,7 +88,7 @@ var Blocks = []layout.Block{
 			{Name: "rx_icrc_errors", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "packets dropped because their ICRC was wrong"},
 		}},
 	}},
-	{Name: "fourcase", Type: 4, Version: 1, Base: 0x3000, Stride: 0x1000, Count: 1, Text: "Parameters of the four-case policy (S1.6), struct policy_params of bpf/lib/policy.h. Reset values are fourcase.DefaultParams for 100 Gbit/s.", Registers: []layout.Register{
+	{Name: "fourcase", Type: 4, Version: 5, Base: 0x3000, Stride: 0x1000, Count: 1, Text: "Parameters of the four-case policy (S1.6), struct policy_params of bpf/lib/policy.h. The version of the block is SR_ABI_VERSION of bpf/lib/abi.h. Reset values are fourcase.DefaultParams for 100 Gbit/s.", Registers: []layout.Register{
 		{Name: "min_rate_bps", Offset: 0x0, Bits: 64, Stride: 0x0, Count: 1, Text: "floor: the rate at which decreases become slow", Fields: []layout.Field{
 			{Name: "min_rate_bps", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x5f5e100, Unit: "bit/s", Text: "floor: the rate at which decreases become slow"},
 		}},
@@ -191,7 +191,7 @@ var Blocks = []layout.Block{
 			{Name: "addr_low", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "bytes 8 to 15 of the address in the same order"},
 		}},
 	}},
-	{Name: "dest", Type: 5, Version: 1, Base: 0x100000, Stride: 0x400, Count: 1024, Text: "The destination table (S1.2 to S1.4), struct dest_regs of bpf/lib/abi.h. Element i belongs to node i + 1.", Registers: []layout.Register{
+	{Name: "dest", Type: 5, Version: 5, Base: 0x100000, Stride: 0x400, Count: 1024, Text: "The destination table (S1.2 to S1.4), struct dest_regs of bpf/lib/abi.h. The version of the block is SR_ABI_VERSION of that file. Element i belongs to node i + 1.", Registers: []layout.Register{
 		{Name: "rx_token", Offset: 0x0, Bits: 64, Stride: 0x0, Count: 1, Text: "token that the peer's stamps must carry; 0 = every stamp is refused", Fields: []layout.Field{
 			{Name: "rx_token", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "token that the peer's stamps must carry; 0 = every stamp is refused"},
 		}},

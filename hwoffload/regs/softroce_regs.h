@@ -81,10 +81,10 @@
 #define SRC_IDENT_LIST_VERSION_MASK 0xffffffffull
 #define SRC_IDENT_LIST_VERSION_RESET_0 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_1 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_2 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_2 0x5ull
 #define SRC_IDENT_LIST_VERSION_RESET_3 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_4 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_5 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_5 0x5ull
 #define SRC_IDENT_LIST_VERSION_RESET_6 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_7 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_8 0x0ull
@@ -245,9 +245,9 @@
 #define SRC_PORTS_RX_ICRC_ERRORS_LSB 0x0 /* RO: packets dropped because their ICRC was wrong [packets] */
 #define SRC_PORTS_RX_ICRC_ERRORS_MASK 0xffffffffffffffffull
 
-/* Parameters of the four-case policy (S1.6), struct policy_params of bpf/lib/policy.h. Reset values are fourcase.DefaultParams for 100 Gbit/s. */
+/* Parameters of the four-case policy (S1.6), struct policy_params of bpf/lib/policy.h. The version of the block is SR_ABI_VERSION of bpf/lib/abi.h. Reset values are fourcase.DefaultParams for 100 Gbit/s. */
 #define SRC_FOURCASE_TYPE 0x4
-#define SRC_FOURCASE_VERSION_OF_BLOCK 0x1
+#define SRC_FOURCASE_VERSION_OF_BLOCK 0x5
 #define SRC_FOURCASE_BASE 0x3000
 #define SRC_FOURCASE_STRIDE 0x1000
 #define SRC_FOURCASE_COUNT 0x1
@@ -425,9 +425,9 @@
 #define SRC_NODES_ADDR_LOW_LSB 0x0 /* RW: bytes 8 to 15 of the address in the same order */
 #define SRC_NODES_ADDR_LOW_MASK 0xffffffffffffffffull
 
-/* The destination table (S1.2 to S1.4), struct dest_regs of bpf/lib/abi.h. Element i belongs to node i + 1. */
+/* The destination table (S1.2 to S1.4), struct dest_regs of bpf/lib/abi.h. The version of the block is SR_ABI_VERSION of that file. Element i belongs to node i + 1. */
 #define SRC_DEST_TYPE 0x5
-#define SRC_DEST_VERSION_OF_BLOCK 0x1
+#define SRC_DEST_VERSION_OF_BLOCK 0x5
 #define SRC_DEST_BASE 0x100000
 #define SRC_DEST_STRIDE 0x400
 #define SRC_DEST_COUNT 0x400

@@ -121,6 +121,9 @@ func TestStructsAsInGo(t *testing.T) {
 				}
 			}
 		}
+		if b.Version != bpf.ABIVersion {
+			t.Errorf("%s has version %d, its structure is of version %d: write that into the YAML file", b.Name, b.Version, bpf.ABIVersion)
+		}
 		left := bits(b, typ.Size())
 		count := 0
 		members(typ, 0, func(name string, typ reflect.Type, at uintptr) {
