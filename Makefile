@@ -30,8 +30,9 @@ build: ## bin/softroce-xdp
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/softroce-xdp ./cmd/softroce-xdp
 
 .PHONY: generate
-generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), and the lists in docs/
+generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, and the lists in docs/
 	$(GO) generate ./bpf/...
+	$(GO) generate ./hwoffload/...
 	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp -run Docs
 
 .PHONY: check-generate

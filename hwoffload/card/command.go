@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package card
+
+import "github.com/softroce/softroce-xdp/hwoffload/regs"
+
+// command executes the commands of a write to a WO field.
+func (m *Model) command(addr uint64, bits uint32) {
+	if bits == 0 || addr < regs.PortsBase || addr >= regs.PortsBase+regs.PortsCount*regs.PortsStride {
+		return
+	}
+	port := addr - (addr-regs.PortsBase)%regs.PortsStride
+	if addr-port == regs.PortsCommandOffset && regs.PortsCommand(bits).ClearCounters() {
+		for at := uint64(regs.PortsTxPacketsOffset); at < regs.PortsRxIcrcErrorsOffset+8; at += 4 {
+			delete(m.values, port+at)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package card is the model of a card in memory: its registers and its DDR. It is a
+// hwoffload.Device for tests, and for work without a card. The model sends no packets; Receive
+// updates the destination table by a packet that the caller describes.
+package card
+
+import (
+	"sync"
+
+	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
+)
+
+// Model is a card in memory. Registers behave as their access in the definition says, and
+// hold their reset values at first. All methods may be called concurrently.
+type Model struct {
+	hwoffload.Fault
+	lock   sync.Mutex
+	blocks []block
+	values map[uint64]uint32 // words of registers by address; one that is missing has its reset value
+	ddr    ddr
+}
+
+var _ hwoffload.Device = (*Model)(nil)
+
+// New returns a card after reset.
+func New() *Model { return newModel(regs.Blocks) }
+
+func newModel(blocks []layout.Block) *Model {
+	m := &Model{values: map[uint64]uint32{}}
+	for i := range blocks {
+		m.blocks = append(m.blocks, index(&blocks[i]))
+	}
+	return m
+}
+
+// Size is the length of the address space in bytes: registers and the DDR window.
+func (m *Model) Size() uint64 { return hwoffload.BARSize }
+
+// Close does nothing.
+func (m *Model) Close() error { return nil }
+
+// R32 reads 32 bits. All ones is the value after a failure.
+func (m *Model) R32(addr uint64) uint32 {
+	if !m.Check(addr, 4, m.Size()) {
+		return ^uint32(0)
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if addr >= regs.DdrWindowBaseReset {
+		return m.ddr.r32(m.ddrAddr(addr))
+	}
+	return m.read(addr)
+}
+
+// R64 reads 64 bits. All ones is the value after a failure.
+func (m *Model) R64(addr uint64) uint64 {
+	if !m.Check(addr, 8, m.Size()) {
+		return ^uint64(0)
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if addr >= regs.DdrWindowBaseReset {
+		return m.ddr.r64(m.ddrAddr(addr))
+	}
+	return uint64(m.read(addr)) | uint64(m.read(addr+4))<<32
+}
+
+// W32 writes 32 bits.
+func (m *Model) W32(addr uint64, v uint32) {
+	if !m.Check(addr, 4, m.Size()) {
+		return
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if addr >= regs.DdrWindowBaseReset {
+		m.ddr.w32(m.ddrAddr(addr), v)
+		return
+	}
+	m.write(addr, v)
+}
+
+// W64 writes 64 bits.
+func (m *Model) W64(addr uint64, v uint64) {
+	if !m.Check(addr, 8, m.Size()) {
+		return
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if addr >= regs.DdrWindowBaseReset {
+		m.ddr.w64(m.ddrAddr(addr), v)
+		return
+	}
+	m.write(addr, uint32(v))
+	m.write(addr+4, uint32(v>>32))
+}
+
+// Put sets the word of a register as the card itself does: also fields that the driver cannot
+// write. Reserved bits stay 0. addr is a multiple of 4.
+func (m *Model) Put(addr uint64, v uint32) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if w := m.find(addr); w != nil {
+		m.values[addr] = v & w.readable
+	}
+}
+
+// read returns what the driver reads from a word.
+func (m *Model) read(addr uint64) uint32 {
+	w := m.find(addr)
+	if w == nil {
+		return 0
+	}
+	return m.value(addr, w)
+}
+
+func (m *Model) value(addr uint64, w *word) uint32 {
+	if v, written := m.values[addr]; written {
+		return v
+	}
+	return w.reset()
+}
+
+// write does what a write of the driver does to a word.
+func (m *Model) write(addr uint64, v uint32) {
+	w := m.find(addr)
+	if w == nil {
+		return
+	}
+	old := m.value(addr, w)
+	now := old&^w.rw | v&w.rw
+	now &^= v & w.rw1c
+	if now != old {
+		m.values[addr] = now
+	}
+	m.command(addr, v&w.wo)
+}
+
+// ddrAddr is the DDR address behind an address in the window (S2.5).
+func (m *Model) ddrAddr(addr uint64) uint64 {
+	const selectAddr = regs.DdrBase + regs.DdrWindowOffset
+	window := regs.DdrWindow(m.read(selectAddr)).Select()
+	return uint64(window)<<28 | (addr - regs.DdrWindowBaseReset)
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package card
+
+import (
+	"math"
+
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+// Packet is an arriving packet with a stamp option, as the destination table needs it.
+type Packet struct {
+	Bytes    uint64 // IP length without the option
+	Feedback bool   // an acknowledgement, which the peer sends when data arrives
+	CE       bool   // the IP header has CE
+	Stamp    rocev2.Stamp
+}
+
+const (
+	noSample   = math.MaxInt64  // a window without a sample
+	maxRTT     = 10_000_000_000 // ns; an echo with a larger RTT is ignored
+	maxEchoAge = 1_000_000_000  // ns by which an echo may be older than the latest; an older one is after a clock step
+)
+
+// diff48 is the difference of two times in ns of which one is modulo 2^48.
+func diff48(a, b uint64) int64 { return int64((a-b)<<16) >> 16 }
+
+const mask48 = 1<<48 - 1
+
+// Receive updates the entry of a node by a packet that arrives at now, in ns of the card's
+// clock (S1.3, S1.4). It does what the data plane does in bpf/lib/ingress.h, and leaves the
+// same bits. A packet with the wrong token counts as one without an option.
+//
+// Receive and NewWindow are for one goroutine.
+func (m *Model) Receive(node int, p *Packet, now uint64) {
+	d := regs.DestOf(m, node-1)
+	s := p.Stamp
+	s.T1, s.EchoT1, s.EchoT2 = s.T1&mask48, s.EchoT1&mask48, s.EchoT2&mask48
+	d.SetRxPackets(d.RxPackets() + 1)
+	d.SetRxBytes(d.RxBytes() + p.Bytes)
+	if s.Token == 0 || s.Token != d.RxToken() {
+		d.SetRxUnstamped(d.RxUnstamped() + 1)
+		return
+	}
+	d.SetLastRxNs(now)
+	if p.CE {
+		d.SetCes(d.Ces() + 1)
+		d.SetQueuedWord(d.QueuedWord().WithCePending(1))
+	}
+	if s.Flags&rocev2.StampT1 != 0 {
+		inTx := diff48(now, s.T1)
+		d.SetPeerT1Ns(s.T1)
+		d.SetInTxNs(inTx)
+		d.SetEchoGuard(^(s.T1 ^ uint64(inTx)))
+	}
+	if s.Flags&rocev2.StampEcho != 0 {
+		echo(d, &s, now, p.Feedback)
+	}
+	if s.Flags&rocev2.StampCredit != 0 {
+		d.SetCredit(s.Credit)
+		d.SetCreditSeqWord(d.CreditSeqWord().WithCreditSeq(uint32(s.CreditSeq)))
+	}
+	if s.Flags&rocev2.StampCE != 0 {
+		d.SetWinCe(d.WinCe() + 1)
+	}
+	if s.Flags&(rocev2.StampT1|rocev2.StampEcho|rocev2.StampCE) != 0 {
+		d.SetQueuedWord(d.QueuedWord().WithQueued(1))
+	}
+}
+
+// echo measures by an echo of the peer that arrives at t3 (S1.4).
+func echo(d regs.Dest, s *rocev2.Stamp, t3 uint64, feedback bool) {
+	turnaround, rtt := diff48(s.T1, s.EchoT2), diff48(t3, s.EchoT1)
+	t1 := t3 - uint64(rtt)
+	newer := int64(t1 - d.LastEchoT1Ns())
+	if d.LastEchoT1Ns() != 0 && newer <= 0 && newer > -maxEchoAge {
+		return // not the first echo of this stamp
+	}
+	if !feedback {
+		if s.Flags&rocev2.StampT1 == 0 {
+			return
+		}
+		rtt -= turnaround
+		turnaround = 0
+	}
+	if rtt < 0 || rtt > maxRTT {
+		return
+	}
+	tx := d.TxNs() + diff48(s.EchoT2-s.EchoT1, uint64(d.TxNs()))
+	rx := rtt - tx
+	d.SetLastEchoT1Ns(t1)
+	d.SetTxNs(tx)
+	d.SetRxNs(rx)
+	if s.Flags&rocev2.StampT1 != 0 {
+		d.SetTurnaroundNs(turnaround)
+	}
+	if int64(t1-d.ValidAfterNs()) < 0 {
+		return // the packet left under an earlier rate
+	}
+	d.SetWinTxNs(min(d.WinTxNs(), tx))
+	d.SetWinRxNs(min(d.WinRxNs(), rx))
+	d.SetWinRttNs(min(d.WinRttNs(), rtt))
+	d.SetWinSamples(d.WinSamples() + 1)
+}
+
+// NewWindow starts a new window of samples for a node. It reports whether there is something
+// to evaluate, and changes nothing otherwise.
+func (m *Model) NewWindow(node int) bool {
+	d := regs.DestOf(m, node-1)
+	if d.QueuedWord().Queued() == 0 {
+		return false
+	}
+	d.SetQueuedWord(d.QueuedWord().WithQueued(0))
+	d.SetWinTxNs(noSample)
+	d.SetWinRxNs(noSample)
+	d.SetWinRttNs(noSample)
+	d.SetWinSamples(0)
+	d.SetWinCe(0)
+	d.SetWinLoss(0)
+	d.SetWinPaced(0)
+	d.SetWinEnginePaced(0)
+	d.SetWinEngineWord(d.WinEngineWord().WithWinEngine(0))
+	d.SetCreditSeqWord(d.CreditSeqWord().WithWinRnr(0))
+	d.SetWinDueWord(0)
+	return true
+}
+
+// SetRates sets the three rates of a node, in bits per second, at now. Echoes of packets that
+// left before do not measure a changed rate. The model has no pacer, so no packet waits.
+func (m *Model) SetRates(node int, rate, stack, engine, now uint64) {
+	d := regs.DestOf(m, node-1)
+	if rate != d.RateBps() {
+		d.SetValidAfterNs(now)
+	}
+	d.SetRateBps(rate)
+	d.SetStackRateBps(stack)
+	d.SetEngineRateBps(engine)
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Gen generates from the definition of the card's registers what other languages and people
+// read: Go accessors, a C header, a SystemVerilog package and a reference page. `go generate
+// ./hwoffload/...` runs it.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/hwoffload/regs/def"
+	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
+)
+
+// portBps is the rate of a port of the card (S2.1), bits per second.
+const portBps = 100e9
+
+func main() {
+	root := filepath.Join("..", "..") // of hwoffload/regs, where go generate runs
+	if err := run(root); err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+// run writes all generated files of the tree at root.
+func run(root string) error {
+	files, err := generate(root)
+	if err != nil {
+		return err
+	}
+	for path, text := range files {
+		if err := os.WriteFile(filepath.Join(root, path), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generate returns the generated files by their path in the tree.
+func generate(root string) (map[string][]byte, error) {
+	blocks, err := read(root)
+	if err != nil {
+		return nil, err
+	}
+	accessors, err := goAccessors(blocks)
+	if err != nil {
+		return nil, err
+	}
+	table, err := goTable(blocks)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		"hwoffload/regs/accessors_gen.go":    accessors,
+		"hwoffload/regs/blocks_gen.go":       table,
+		"hwoffload/regs/softroce_regs.h":     cHeader(blocks),
+		"hwoffload/rtl/softroce_regs_pkg.sv": svPackage(blocks),
+		"docs/card-registers.md":             page(blocks),
+	}, nil
+}
+
+// read reads the definition.
+func read(root string) ([]layout.Block, error) {
+	lib := filepath.Join(root, "bpf", "lib")
+	structs, err := def.ReadStructs(filepath.Join(lib, "policy.h"), filepath.Join(lib, "abi.h"))
+	if err != nil {
+		return nil, err
+	}
+	structs.Resets["policy_params"] = paramResets()
+	return def.Read(filepath.Join(root, "hwoffload", "regs"), structs)
+}
+
+// paramResets are the default parameters of the policy by their offset, which is the same in
+// Go and in C (TestLayoutMatchesHeader of cc/fourcase).
+func paramResets() map[uint64]uint64 {
+	resets := map[uint64]uint64{}
+	v := reflect.ValueOf(fourcase.DefaultParams(portBps))
+	for i := range v.NumField() {
+		resets[uint64(v.Type().Field(i).Offset)] = v.Field(i).Uint()
+	}
+	return resets
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/softroce/softroce-xdp/hwoffload/regs/def"
+	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
+)
+
+const pageHead = `# Registers of the card
+
+This page is generated from ` + "`hwoffload/regs/*.yaml`" + ` by ` + "`go generate ./hwoffload/...`" + `.
+Change the definition, not the page.
+
+The card is an FPGA with four ports and memory of its own (S2.1).
+There is no card yet: the registers have a model in memory (` + "`hwoffload/card`" + `), and a driver in Go (` + "`hwoffload`" + `) that
+accesses the model or a PCI BAR.
+The access to a BAR is tested on a plain file of its size, and not yet on a PCI device.
+The model has registers and memory, and updates the destination table by packets that a test hands to it.
+It sends no packets.
+` + "`hwoffload/vectors`" + ` has streams of events after each of which this table has the same bits as that of the data plane.
+The definition has no blocks yet for MTT, MR, queue pairs, doorbells, compute, distribution, pre-credit and interrupts.
+
+## Rules
+
+- Addresses are in bytes, relative to the BAR.
+  Registers are little-endian and have 32 or 64 bits.
+- An access has 32 or 64 bits and is aligned to its width.
+  A register of 64 bits may be accessed as two of 32 bits, the low half first.
+- A block is an array of elements, which lie ` + "`stride`" + ` bytes apart.
+  A register may be an array inside an element.
+- Reserved bits and addresses read 0, and writes do not change them.
+- A driver reads ` + "`magic`" + ` and ` + "`version`" + ` of block ` + "`ident`" + ` first, and refuses a major version that it does not know.
+  It finds all other blocks by the list that begins at ` + "`list_start`" + `.
+- Writes may be posted: a write has arrived when a later read of the card returns.
+
+| access | meaning |
+|---|---|
+| RO | read only: writes are ignored |
+| RW | reads return the last value written |
+| WO | write only, a command: reads return 0 |
+| RW1C | the card sets bits; writing 1 clears a bit, writing 0 keeps it |
+
+## Address space
+
+| address | block | type | version | elements | bytes each |
+|---|---|---|---|---|---|
+`
+
+// page writes the reference page.
+func page(blocks []layout.Block) []byte {
+	var w bytes.Buffer
+	fmt.Fprint(&w, pageHead)
+	for _, b := range blocks {
+		fmt.Fprintf(&w, "| `0x%08x` | [%s](#%s) | %d | %d | %d | %d |\n", b.Base, b.Name, b.Name, b.Type, b.Version, b.Count, b.Stride)
+	}
+	fmt.Fprintf(&w, "| `0x%08x` | window of the DDR, 256 MB (S2.5) | | | | |\n", def.RegisterSpace)
+	for i := range blocks {
+		b := &blocks[i]
+		fmt.Fprintf(&w, "\n## %s\n\n%s\n\n", b.Name, strings.ReplaceAll(b.Text, ". ", ".\n"))
+		fmt.Fprintf(&w, "| offset | register | field | bits | access | reset | unit | meaning |\n|---|---|---|---|---|---|---|---|\n")
+		for j := range b.Registers {
+			pageRegister(&w, &b.Registers[j])
+		}
+	}
+	return w.Bytes()
+}
+
+func pageRegister(w *bytes.Buffer, r *layout.Register) {
+	name := "`" + r.Name + "`"
+	if r.Count > 1 {
+		name += fmt.Sprintf(", %d elements, stride %d", r.Count, r.Stride)
+	}
+	if !r.Single() && r.Text != "" {
+		name += ": " + r.Text
+	}
+	offset := fmt.Sprintf("`0x%04x`", r.Offset)
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		field, reset := "", fmt.Sprintf("%#x", f.Reset)
+		if !r.Single() {
+			field = "`" + f.Name + "`"
+		}
+		switch {
+		case len(r.Resets) > 0:
+			reset = "list"
+		case f.Reset < 10:
+			reset = fmt.Sprint(f.Reset)
+		}
+		if r.Count == 1 && len(r.Resets) == 1 {
+			reset = fmt.Sprintf("%#x", r.Resets[0])
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", offset, name, field, bitRange(f), f.Access, reset, f.Unit, f.Text)
+		offset, name = "", ""
+	}
+}
+
+func bitRange(f *layout.Field) string {
+	if f.Bits == 1 {
+		return fmt.Sprint(f.LSB)
+	}
+	return fmt.Sprintf("%d:%d", f.LSB+f.Bits-1, f.LSB)
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vectors has streams of events for one entry of the destination table: packets that
+// arrive and evaluations of the policy. Each implementation of the table replays them, and
+// has the same registers after every event. The implementations are the model of the card
+// (package card) and the programs of the data plane (a test of package bpf).
+package vectors
+
+import (
+	"math/rand/v2"
+	"unsafe"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+// Lengths of the two packets of the streams: IPv4, without the option.
+const (
+	AckBytes  = 48  // an acknowledgement
+	DataBytes = 124 // a WRITE of PayloadBytes
+	// PayloadBytes is the payload of the WRITE.
+	PayloadBytes = 64
+)
+
+// Token is the token of the peer in the streams.
+const Token = 41
+
+// Event is one step of a stream.
+type Event struct {
+	At       uint64 // time on this host's clock, ns; 0 cannot be told from "never" in some registers
+	Evaluate bool   // evaluate the policy; else a packet arrives
+	Packet   card.Packet
+}
+
+// Vector is a stream of events for an entry that starts as First says.
+type Vector struct {
+	Name   string
+	Params fourcase.Params
+	Token  uint64 // what stamps of the peer must carry; 0 = every stamp is refused
+	Events []Event
+}
+
+// First is the entry before the first event.
+func (v *Vector) First() bpf.DestRegs {
+	p := &v.Params
+	d := bpf.DestRegs{
+		RxToken: v.Token, Node: 1, Caps: bpf.CapStamp, RateBps: p.MaxRateBps, StackRateBps: p.MaxRateBps, EngineRateBps: p.MaxRateBps,
+		WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
+	}
+	d.Policy.RateBps = p.MaxRateBps
+	return d
+}
+
+// Decide makes one step of the policy at now with the registers of the window that has ended,
+// and stores the decision in them.
+func Decide(d *bpf.DestRegs, p *fourcase.Params, now uint64) {
+	s := fourcase.Sample{CE: d.WinCe, Loss: d.WinLoss, OpenLoop: d.WinDue == 0, Sent: d.TxPackets}
+	if d.WinSamples > 0 {
+		s.Samples, s.Tx, s.Rx, s.RTT, s.Turn = d.WinSamples, d.WinTxNs, d.WinRxNs, d.WinRttNs, max(d.TurnaroundNs, 1)
+	}
+	r := bpf.PolicyAs[fourcase.Regs](&d.Policy)
+	rate := fourcase.Step(r, p, s, now).RateBps
+	d.RateBps, d.StackRateBps, d.EngineRateBps = rate, rate, rate
+}
+
+// words is an entry as 64-bit words, in the order of their addresses.
+type words = [unsafe.Sizeof(bpf.DestRegs{}) / 8]uint64
+
+func wordsOf(d *bpf.DestRegs) *words { return (*words)(unsafe.Pointer(d)) }
+
+// Card replays events on a model of the card. The entry is that of node 1.
+type Card struct {
+	model  *card.Model
+	params fourcase.Params
+}
+
+// NewCard returns a card with the entry before the first event.
+func NewCard(v *Vector) *Card {
+	c := &Card{card.New(), v.Params}
+	d := v.First()
+	c.write(&d, 0, len(words{}))
+	return c
+}
+
+// write writes words of the entry.
+func (c *Card) write(d *bpf.DestRegs, from, to int) {
+	for i := from; i < to; i++ {
+		c.model.W64(regs.DestBase+uint64(i)*8, wordsOf(d)[i])
+	}
+}
+
+// Regs reads the entry.
+func (c *Card) Regs() (d bpf.DestRegs) {
+	for i := range wordsOf(&d) {
+		wordsOf(&d)[i] = c.model.R64(regs.DestBase + uint64(i)*8)
+	}
+	return d
+}
+
+// Do executes one event.
+func (c *Card) Do(e *Event) {
+	if !e.Evaluate {
+		c.model.Receive(1, &e.Packet, e.At)
+		return
+	}
+	d := c.Regs()
+	if !c.model.NewWindow(1) {
+		return
+	}
+	Decide(&d, &c.params, e.At)
+	policy := int(unsafe.Offsetof(d.Policy) / 8)
+	c.write(&d, policy, policy+int(unsafe.Sizeof(d.Policy)/8))
+	c.model.SetRates(1, d.RateBps, d.StackRateBps, d.EngineRateBps, e.At)
+}
+
+// ack is feedback to data that left at t1 and arrived at t2.
+func ack(at, t1, t2 uint64) Event {
+	return Event{At: at, Packet: card.Packet{Bytes: AckBytes, Feedback: true,
+		Stamp: rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: Token, T1: t2, EchoT1: t1, EchoT2: t2}}}
+}
+
+// data is a packet of the peer without an echo.
+func data(at, t1 uint64) Event {
+	return Event{At: at, Packet: card.Packet{Bytes: DataBytes, Stamp: rocev2.Stamp{Flags: rocev2.StampT1, Token: Token, T1: t1}}}
+}
+
+func evaluate(at uint64) Event { return Event{At: at, Evaluate: true} }
+
+// Params are the parameters of a vector: a link of 100 Gbit/s with a base RTT of 10 us.
+func Params(mode fourcase.Mode) fourcase.Params {
+	p := fourcase.ParamsFor(100e9, 10_000, false)
+	p.Mode = mode
+	return p
+}
+
+// All are the vectors that were written by hand.
+func All() []Vector {
+	return []Vector{
+		{"S1.5: 0, 5, 8", Params(fourcase.ModeLiteral), Token, []Event{data(5, 0), ack(8, 0, 5), evaluate(9)}},
+		{"S1.6: four cases", Params(fourcase.ModeLiteral), Token, fourCases()},
+		{"clocks far apart", Params(fourcase.ModeRobust), Token, []Event{
+			ack(1_000_000, 990_000, 1<<47+990_005), ack(1_020_000, 1_000_000, 1<<47+1_000_010), evaluate(1_030_000),
+		}},
+		{"a time passes 2^48", Params(fourcase.ModeRobust), Token, []Event{
+			data(1<<48+10, 1<<48-5), ack(1<<48+20, 1<<48-10, 1<<48+3), evaluate(1<<48 + 30),
+		}},
+		{"limits", Params(fourcase.ModeRobust), Token, limits()},
+		{"no token", Params(fourcase.ModeRobust), 0, []Event{noToken(ack(30, 10, 20)), ack(50, 40, 45), evaluate(60)}},
+	}
+}
+
+// limits has echoes at both sides of each limit of their age and of the RTT.
+func limits() (events []Event) {
+	const second, start = 1_000_000_000, 100_000_000_000
+	for i, e := range []struct{ t1, rtt uint64 }{
+		{start, 0},
+		{start, 100}, // the same stamp again
+		{start + 1, 10 * second},
+		{start + 2, 10*second + 1},
+		{start + 1 - second + 1, 12 * second}, // old
+		{start + 1 - second + 1, 9 * second},  // not a second older than the latest: a late echo
+		{start + 1 - second, 9 * second},      // a second older: a clock was set
+		{start + 5*second, 1 << 46},
+		{start + 60*second, 50},
+	} {
+		t3 := e.t1 + e.rtt
+		events = append(events, ack(t3, e.t1, e.t1+e.rtt/2))
+		if i%3 == 2 {
+			events = append(events, evaluate(t3+1))
+		}
+	}
+	return events
+}
+
+// noToken removes the token.
+func noToken(e Event) Event {
+	e.Packet.Stamp.Token = 0
+	return e
+}
+
+// fourCases has times that grow and shrink as S1.6 says, one evaluation each.
+func fourCases() (events []Event) {
+	for i, times := range [][2]uint64{
+		{1000, 1500}, // original values
+		{1100, 1800}, // case 1
+		{2900, 2000}, // case 2
+		{3000, 1900}, // case 3
+		{2000, 1700}, // case 4
+		{1000, 1500}, // case 4, back at the original values
+	} {
+		t1 := uint64(i+1) * 1_000_000
+		t3 := t1 + times[0] + times[1]
+		events = append(events, ack(t3, t1, t1+times[0]), evaluate(t3+1))
+	}
+	return events
+}
+
+// Random returns a stream of n events: delays that change, clocks that are set, CE, repeated,
+// old and absurd echoes, wrong tokens. The same seed gives the same stream.
+func Random(seed uint64, n int) Vector {
+	r := rand.New(rand.NewPCG(seed, 1))
+	v := Vector{Name: "random", Params: Params(fourcase.Mode(r.IntN(2))), Token: Token}
+	now := r.Uint64N(1<<49) + 1
+	offset := r.Uint64() // of the peer's clock
+	tx, rx := uint64(1+r.IntN(20_000)), uint64(1+r.IntN(20_000))
+	for range n {
+		now += r.Uint64N(20_000)
+		switch r.IntN(100) {
+		case 0:
+			offset = r.Uint64()
+		case 1:
+			now += r.Uint64N(20_000_000_000)
+		}
+		tx, rx = walk(r, tx), walk(r, rx)
+		if r.IntN(5) == 0 {
+			v.Events = append(v.Events, evaluate(now))
+			continue
+		}
+		t1 := now - tx - rx
+		e := ack(now, t1, t1+tx+offset)
+		disturb(r, &e)
+		v.Events = append(v.Events, e)
+	}
+	return v
+}
+
+// walk changes a delay by up to an eighth.
+func walk(r *rand.Rand, ns uint64) uint64 { return max(ns-ns/8+r.Uint64N(ns/4+2), 1) % 1_000_000_000 }
+
+// disturb changes a packet in one of the ways that occur or that a peer could try.
+func disturb(r *rand.Rand, e *Event) {
+	s := &e.Packet.Stamp
+	switch r.IntN(16) {
+	case 0:
+		s.Token = r.Uint64N(2) * 7 // none, or a wrong one
+	case 1:
+		e.Packet.CE = true
+	case 2:
+		s.Flags |= rocev2.StampCE
+	case 3:
+		s.Flags = uint8(r.IntN(16))
+	case 4:
+		s.EchoT1 = r.Uint64()
+	case 5:
+		s.EchoT1 -= 1_000_000_000 + r.Uint64N(20_000_000_000)
+	case 6:
+		s.EchoT2 = r.Uint64()
+	case 7:
+		s.Flags |= rocev2.StampCredit
+		s.Credit, s.CreditSeq = r.Uint32(), uint16(r.Uint32())
+	case 8, 9:
+		e.Packet.Bytes, e.Packet.Feedback = DataBytes, false
+		s.T1 += r.Uint64N(5000)
+	case 10:
+		s.T1 += r.Uint64N(5000) // turnaround
+	}
+	if e.Packet.CE && r.IntN(2) == 0 {
+		s.Flags |= rocev2.StampCE
+	}
+}
