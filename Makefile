@@ -144,7 +144,7 @@ sim-real: build ## docs/img/simreal.txt: scenarios on this machine with the prod
 	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/experiments/simvsreal
 
 .PHONY: judge
-judge: ## our engine and Linux rxe in virtual machines, each against rxe: the whole table of cases (root, half an hour)
+judge: ## our engine and Linux rxe in virtual machines, each against rxe: the whole table of cases (root, ten minutes)
 	mkdir -p out
 	SOFTROCE_REQUIRE_ALL=1 SOFTROCE_JUDGE_FULL=1 $(GO) test -count=1 -v -timeout 90m $(AS_ROOT) ./testenv/oracle > out/judge.log || { grep -B2 -A8 -e '^ *--- FAIL' out/judge.log; exit 1; }
 	@grep -e 'cases in' -e 'sent again' -e 'sent per packet' -e '^ok' out/judge.log

@@ -56,9 +56,9 @@ func TestCasesOnInterfaces(t *testing.T) {
 			traffic := l.start(load.Flow{PMTU: 256, Window: 64, AckEvery: 1})
 			l.measured(t, a)
 			seen := 0
-			for deadline := time.Now().Add(2 * time.Minute); seen == 0; {
+			for deadline := time.Now().Add(patience); seen == 0; {
 				if time.Now().After(deadline) {
-					t.Fatalf("no decision by %s in two minutes", c.name)
+					t.Fatalf("no decision by %s in %v", c.name, patience)
 				}
 				stop := make(chan struct{})
 				forward, reverse := l.fill(t, 0, c.forward, stop), l.fill(t, 1, c.reverse, stop)
