@@ -135,7 +135,7 @@ report: ## S1.9 on this machine: docs/img/perdest.svg and .txt (root)
 	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -run TestPerDestination $(AS_ROOT) ./testenv/e2e
 
 .PHONY: cc-report
-cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (20 minutes on two cores)
+cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
 	$(GO) run ./testenv/bench ccreport
 
 .PHONY: sim-real
