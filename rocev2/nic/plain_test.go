@@ -44,9 +44,7 @@ func newPlainPair(t *testing.T, typ verbs.QPType, pmtu rocev2.PMTU, v6 bool) *pl
 	})
 	p := &plainPair{sw: sw, v6: v6}
 	p.lose(t, 0)
-	// The target is far above the delays that a busy machine causes: rates are decreased for
-	// losses alone, which is what these tests are about.
-	p.hosts = engines.On(t, top, "--rate", fmt.Sprint(plainLink), "--policy", "target=1m", "--policy", "target-max=1m")
+	p.hosts = engines.On(t, top, "--rate", fmt.Sprint(plainLink))
 	for _, h := range p.hosts {
 		h.MustOpen(t, nic.Options{})
 	}

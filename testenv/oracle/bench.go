@@ -50,7 +50,7 @@ func ImpairBetween(vms ...*rxepeer.VM) func(context.Context, string) error {
 }
 
 // CaseTimeout bounds one case, which takes a second on an idle machine.
-const CaseTimeout = 2 * time.Minute
+const CaseTimeout = time.Minute
 
 // mostSpoilt bounds the repetitions of one case for the host's sake: a side that never takes
 // what arrives is at fault itself.
