@@ -129,7 +129,7 @@ func spreadOf(sorted []float64, text func(float64) string) string {
 	return fmt.Sprintf("%s (%s..%s)", middle, low, high)
 }
 
-// part is a variant of ours in the ablation.
+// part is a variant of our scheme in the ablation.
 type part struct {
 	text, scheme string
 	bySize       bool

@@ -17,7 +17,7 @@ type ClaimsOf struct {
 	Claims         []Claim
 }
 
-// allClaims holds the claims for each of ours against the schemes with the same switches.
+// allClaims holds the claims for each of our schemes against those with the same switches.
 func allClaims(one, bySize [][]*experiment.Summary) []ClaimsOf {
 	return []ClaimsOf{
 		{fourcase, "one data queue for all", Claims(one, fourcase)},

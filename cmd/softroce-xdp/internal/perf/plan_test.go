@@ -77,7 +77,7 @@ func TestServerMemory(t *testing.T) {
 }
 
 // Who waits for a silent peer can be interrupted.
-func TestInterruptedTalk(t *testing.T) {
+func TestInterruptedControlConn(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	ctx, cancel := context.WithCancel(t.Context())
