@@ -23,22 +23,22 @@ const (
 	IdentListStartOffset            = 0x18
 	IdentListTypeOffset             = 0x100
 	IdentListTypeStride             = 0x20
-	IdentListTypeCount              = 16 // elements
+	IdentListTypeCount              = 32 // elements
 	IdentListVersionOffset          = 0x104
 	IdentListVersionStride          = 0x20
-	IdentListVersionCount           = 16 // elements
+	IdentListVersionCount           = 32 // elements
 	IdentListNextOffset             = 0x108
 	IdentListNextStride             = 0x20
-	IdentListNextCount              = 16 // elements
+	IdentListNextCount              = 32 // elements
 	IdentListBaseOffset             = 0x10c
 	IdentListBaseStride             = 0x20
-	IdentListBaseCount              = 16 // elements
+	IdentListBaseCount              = 32 // elements
 	IdentListStrideOffset           = 0x110
 	IdentListStrideStride           = 0x20
-	IdentListStrideCount            = 16 // elements
+	IdentListStrideCount            = 32 // elements
 	IdentListCountOffset            = 0x114
 	IdentListCountStride            = 0x20
-	IdentListCountCount             = 16 // elements
+	IdentListCountCount             = 32 // elements
 )
 
 // Ident accesses one element of block ident. Identification. A driver reads magic and version first, and then follows the list of blocks.
