@@ -4,12 +4,14 @@ package hwoffload_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
 )
 
 func TestOpen(t *testing.T) {
@@ -44,6 +46,7 @@ func TestOpenNewerMinor(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	last := uint64(len(regs.Blocks)-1) * regs.IdentListTypeStride
+	dest := uint64(slices.IndexFunc(regs.Blocks, func(b layout.Block) bool { return b.Name == "dest" })) * regs.IdentListTypeStride
 	for name, c := range map[string]struct {
 		addr uint64
 		v    uint32
@@ -59,8 +62,8 @@ func TestOpenRefuses(t *testing.T) {
 		"list with loop":  {regs.IdentListNextOffset + last, regs.IdentListTypeOffset, "has a loop"},
 		"list empty":      {regs.IdentListStartOffset, 0, "the card has no block ident"},
 		"list ends early": {regs.IdentListNextOffset, 0, "the card has no block ports"},
-		"block elsewhere": {regs.IdentListBaseOffset + last, 0x5000, "block dest of the card has version 5 and 1024 elements of 1024 bytes at 0x5000"},
-		"block version":   {regs.IdentListVersionOffset + last, 2, "block dest of the card has version 2"},
+		"block elsewhere": {regs.IdentListBaseOffset + dest, 0x5000, "block dest of the card has version 5 and 1024 elements of 1024 bytes at 0x5000"},
+		"block version":   {regs.IdentListVersionOffset + dest, 2, "block dest of the card has version 2"},
 	} {
 		m := card.New()
 		m.Put(c.addr, c.v)

@@ -528,6 +528,119 @@ func (r Ddr) Window() DdrWindow { return DdrWindow(r.bus.R32(r.base + DdrWindowO
 // SetWindow writes register window. The window that appears at window_base.
 func (r Ddr) SetWindow(v DdrWindow) { r.bus.W32(r.base+DdrWindowOffset, uint32(v)) }
 
+// Block calls.
+const (
+	BlockTypeCalls     = 7 // in the list of blocks
+	BlockVersionCalls  = 1
+	CallsBase          = 0x7000 // address
+	CallsStride        = 0x1000 // bytes from one element to the next
+	CallsCount         = 1      // elements
+	CallsActiveOffset  = 0x0
+	CallsActiveStride  = 0x4
+	CallsActiveCount   = 32 // elements
+	CallsCollectOffset = 0x80
+	CallsApplyOffset   = 0x84
+	CallsResultOffset  = 0x88
+	CallsNowNsOffset   = 0x90
+	CallsShiftNsOffset = 0x98
+	CallsBufferOffset  = 0x400
+	CallsBufferStride  = 0x8
+	CallsBufferCount   = 72 // elements
+)
+
+// Calls accesses one element of block calls. Calls of the policy loop. A command reads or changes several registers of an entry of the destination table in one step, between two packets. A call uses buffer, so one caller makes them.
+type Calls struct {
+	bus  Bus
+	base uint64
+}
+
+// CallsOf returns the block.
+func CallsOf(bus Bus) Calls { return Calls{bus, CallsBase} }
+
+// Active reads register active of element i. Bit i of word w is 1: element 32 w + i of the destination table has a window to evaluate (its field queued). RO, all bits.
+func (r Calls) Active(i int) uint32 {
+	return r.bus.R32(r.base + CallsActiveOffset + element(i, CallsActiveCount, CallsActiveStride))
+}
+
+// CallsCollect is a value of register collect of block calls.
+type CallsCollect uint32
+
+// CollectElement returns field collect_element. Element of the destination table. WO, bits 0 to 9.
+func (v CallsCollect) CollectElement() uint32 { return uint32(v >> 0 & 0x3ff) }
+
+// WithCollectElement returns v with field collect_element set to x.
+func (v CallsCollect) WithCollectElement(x uint32) CallsCollect {
+	return v&^(0x3ff<<0) | CallsCollect(x)&0x3ff<<0
+}
+
+// CollectStart returns field collect_start. 1: executes the command. WO, bit 31.
+func (v CallsCollect) CollectStart() bool { return v>>31&0x1 != 0 }
+
+// WithCollectStart returns v with field collect_start set to x.
+func (v CallsCollect) WithCollectStart(x bool) CallsCollect {
+	return v&^(0x1<<31) | CallsCollect(bit(x))<<31
+}
+
+// SetCollect writes register collect. Copies the registers of an entry to buffer and starts a new window of samples for it, if it has a window to evaluate.
+func (r Calls) SetCollect(v CallsCollect) { r.bus.W32(r.base+CallsCollectOffset, uint32(v)) }
+
+// CallsApply is a value of register apply of block calls.
+type CallsApply uint32
+
+// ApplyElement returns field apply_element. Element of the destination table. WO, bits 0 to 9.
+func (v CallsApply) ApplyElement() uint32 { return uint32(v >> 0 & 0x3ff) }
+
+// WithApplyElement returns v with field apply_element set to x.
+func (v CallsApply) WithApplyElement(x uint32) CallsApply {
+	return v&^(0x3ff<<0) | CallsApply(x)&0x3ff<<0
+}
+
+// ApplySet returns field apply_set. Which registers, enum sr_agent_set of bpf/lib/abi.h: policy, rates, valid_after_ns; class_id; node; caps; next_tx_ns. WO, bits 16 to 21.
+func (v CallsApply) ApplySet() uint32 { return uint32(v >> 16 & 0x3f) }
+
+// WithApplySet returns v with field apply_set set to x.
+func (v CallsApply) WithApplySet(x uint32) CallsApply { return v&^(0x3f<<16) | CallsApply(x)&0x3f<<16 }
+
+// ApplyStart returns field apply_start. 1: executes the command. WO, bit 31.
+func (v CallsApply) ApplyStart() bool { return v>>31&0x1 != 0 }
+
+// WithApplyStart returns v with field apply_start set to x.
+func (v CallsApply) WithApplyStart(x bool) CallsApply { return v&^(0x1<<31) | CallsApply(bit(x))<<31 }
+
+// SetApply writes register apply. Writes registers of an entry from buffer.
+func (r Calls) SetApply(v CallsApply) { r.bus.W32(r.base+CallsApplyOffset, uint32(v)) }
+
+// CallsResult is a value of register result of block calls.
+type CallsResult uint32
+
+// Done returns field done. 1: collect copied an entry, or apply changed one; 0: there was no window to evaluate, or element is beyond the table. RO, bit 0.
+func (v CallsResult) Done() bool { return v>>0&0x1 != 0 }
+
+// WithDone returns v with field done set to x.
+func (v CallsResult) WithDone(x bool) CallsResult { return v&^(0x1<<0) | CallsResult(bit(x))<<0 }
+
+// Result reads register result. Result of the latest command. A command has ended when a read of this register returns.
+func (r Calls) Result() CallsResult { return CallsResult(r.bus.R32(r.base + CallsResultOffset)) }
+
+// NowNs reads register now_ns. Clock of the card, which all times in the destination table are of [ns]. RO, all bits.
+func (r Calls) NowNs() uint64 { return r.bus.R64(r.base + CallsNowNsOffset) }
+
+// ShiftNs reads register shift_ns. Signed; what apply adds to next_tx_ns [ns]. RW, all bits.
+func (r Calls) ShiftNs() uint64 { return r.bus.R64(r.base + CallsShiftNsOffset) }
+
+// SetShiftNs writes register shift_ns. Signed; what apply adds to next_tx_ns [ns]. RW, all bits.
+func (r Calls) SetShiftNs(v uint64) { r.bus.W64(r.base+CallsShiftNsOffset, v) }
+
+// Buffer reads register buffer of element i. Registers of an entry in the order of their addresses in block dest. RW, all bits.
+func (r Calls) Buffer(i int) uint64 {
+	return r.bus.R64(r.base + CallsBufferOffset + element(i, CallsBufferCount, CallsBufferStride))
+}
+
+// SetBuffer writes register buffer of element i. Registers of an entry in the order of their addresses in block dest. RW, all bits.
+func (r Calls) SetBuffer(i int, v uint64) {
+	r.bus.W64(r.base+CallsBufferOffset+element(i, CallsBufferCount, CallsBufferStride), v)
+}
+
 // Block nodes.
 const (
 	BlockTypeNodes      = 3 // in the list of blocks
@@ -1417,3 +1530,186 @@ func (r Dest) PolicyCaseNoWord() DestPolicyCaseNoWord {
 func (r Dest) SetPolicyCaseNoWord(v DestPolicyCaseNoWord) {
 	r.bus.W32(r.base+DestPolicyCaseNoWordOffset, uint32(v))
 }
+
+// Block mr.
+const (
+	BlockTypeMr       = 8 // in the list of blocks
+	BlockVersionMr    = 1
+	MrBase            = 0x300000 // address
+	MrStride          = 0x40     // bytes from one element to the next
+	MrCount           = 1024     // elements
+	MrControlOffset   = 0x0
+	MrKeyOffset       = 0x4
+	MrDomainOffset    = 0x8
+	MrPagesOffset     = 0xc
+	MrVaOffset        = 0x10
+	MrLengthOffset    = 0x18
+	MrMttFirstOffset  = 0x20
+	MrFirstByteOffset = 0x24
+)
+
+// Mr accesses one element of block mr. Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid; it clears valid and reads control before it changes anything else.
+type Mr struct {
+	bus  Bus
+	base uint64
+}
+
+// MrOf returns element i of the block. It panics if i is not below MrCount.
+func MrOf(bus Bus, i int) Mr {
+	return Mr{bus, MrBase + element(i, MrCount, MrStride)}
+}
+
+// MrControl is a value of register control of block mr.
+type MrControl uint32
+
+// Valid returns field valid. 1: the region exists. RW, bit 0.
+func (v MrControl) Valid() bool { return v>>0&0x1 != 0 }
+
+// WithValid returns v with field valid set to x.
+func (v MrControl) WithValid(x bool) MrControl { return v&^(0x1<<0) | MrControl(bit(x))<<0 }
+
+// LocalWrite returns field local_write. 1: own queue pairs may write. RW, bit 1.
+func (v MrControl) LocalWrite() bool { return v>>1&0x1 != 0 }
+
+// WithLocalWrite returns v with field local_write set to x.
+func (v MrControl) WithLocalWrite(x bool) MrControl { return v&^(0x1<<1) | MrControl(bit(x))<<1 }
+
+// RemoteWrite returns field remote_write. 1: peers may write. RW, bit 2.
+func (v MrControl) RemoteWrite() bool { return v>>2&0x1 != 0 }
+
+// WithRemoteWrite returns v with field remote_write set to x.
+func (v MrControl) WithRemoteWrite(x bool) MrControl { return v&^(0x1<<2) | MrControl(bit(x))<<2 }
+
+// RemoteRead returns field remote_read. 1: peers may read. RW, bit 3.
+func (v MrControl) RemoteRead() bool { return v>>3&0x1 != 0 }
+
+// WithRemoteRead returns v with field remote_read set to x.
+func (v MrControl) WithRemoteRead(x bool) MrControl { return v&^(0x1<<3) | MrControl(bit(x))<<3 }
+
+// RemoteAtomic returns field remote_atomic. 1: peers may execute atomics. RW, bit 4.
+func (v MrControl) RemoteAtomic() bool { return v>>4&0x1 != 0 }
+
+// WithRemoteAtomic returns v with field remote_atomic set to x.
+func (v MrControl) WithRemoteAtomic(x bool) MrControl { return v&^(0x1<<4) | MrControl(bit(x))<<4 }
+
+// BindWindows returns field bind_windows. 1: windows may be bound to the region. RW, bit 5.
+func (v MrControl) BindWindows() bool { return v>>5&0x1 != 0 }
+
+// WithBindWindows returns v with field bind_windows set to x.
+func (v MrControl) WithBindWindows(x bool) MrControl { return v&^(0x1<<5) | MrControl(bit(x))<<5 }
+
+// Kind returns field kind. 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7). RW, bits 8 to 9.
+func (v MrControl) Kind() uint32 { return uint32(v >> 8 & 0x3) }
+
+// WithKind returns v with field kind set to x.
+func (v MrControl) WithKind(x uint32) MrControl { return v&^(0x3<<8) | MrControl(x)&0x3<<8 }
+
+// Group returns field group. Kind 1: element of the block of distribution groups. RW, bits 16 to 23.
+func (v MrControl) Group() uint32 { return uint32(v >> 16 & 0xff) }
+
+// WithGroup returns v with field group set to x.
+func (v MrControl) WithGroup(x uint32) MrControl { return v&^(0xff<<16) | MrControl(x)&0xff<<16 }
+
+// Control reads register control. Kind and rights of the region.
+func (r Mr) Control() MrControl { return MrControl(r.bus.R32(r.base + MrControlOffset)) }
+
+// SetControl writes register control. Kind and rights of the region.
+func (r Mr) SetControl(v MrControl) { r.bus.W32(r.base+MrControlOffset, uint32(v)) }
+
+// Key reads register key. Key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access. RW, all bits.
+func (r Mr) Key() uint32 { return r.bus.R32(r.base + MrKeyOffset) }
+
+// SetKey writes register key. Key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access. RW, all bits.
+func (r Mr) SetKey(v uint32) { r.bus.W32(r.base+MrKeyOffset, v) }
+
+// MrDomain is a value of register domain of block mr.
+type MrDomain uint32
+
+// Pd returns field pd. Number of the protection domain. RW, bits 0 to 23.
+func (v MrDomain) Pd() uint32 { return uint32(v >> 0 & 0xffffff) }
+
+// WithPd returns v with field pd set to x.
+func (v MrDomain) WithPd(x uint32) MrDomain { return v&^(0xffffff<<0) | MrDomain(x)&0xffffff<<0 }
+
+// Domain reads register domain. Protection domain.
+func (r Mr) Domain() MrDomain { return MrDomain(r.bus.R32(r.base + MrDomainOffset)) }
+
+// SetDomain writes register domain. Protection domain.
+func (r Mr) SetDomain(v MrDomain) { r.bus.W32(r.base+MrDomainOffset, uint32(v)) }
+
+// MrPages is a value of register pages of block mr.
+type MrPages uint32
+
+// PageShift returns field page_shift. Log2 of the bytes of a page, 12 to 30. RW, bits 0 to 5.
+func (v MrPages) PageShift() uint32 { return uint32(v >> 0 & 0x3f) }
+
+// WithPageShift returns v with field page_shift set to x.
+func (v MrPages) WithPageShift(x uint32) MrPages { return v&^(0x3f<<0) | MrPages(x)&0x3f<<0 }
+
+// Pages reads register pages. Size of the pages.
+func (r Mr) Pages() MrPages { return MrPages(r.bus.R32(r.base + MrPagesOffset)) }
+
+// SetPages writes register pages. Size of the pages.
+func (r Mr) SetPages(v MrPages) { r.bus.W32(r.base+MrPagesOffset, uint32(v)) }
+
+// Va reads register va. Virtual address of the first byte [address]. RW, all bits.
+func (r Mr) Va() uint64 { return r.bus.R64(r.base + MrVaOffset) }
+
+// SetVa writes register va. Virtual address of the first byte [address]. RW, all bits.
+func (r Mr) SetVa(v uint64) { r.bus.W64(r.base+MrVaOffset, v) }
+
+// Length reads register length. Length of the region [bytes]. RW, all bits.
+func (r Mr) Length() uint64 { return r.bus.R64(r.base + MrLengthOffset) }
+
+// SetLength writes register length. Length of the region [bytes]. RW, all bits.
+func (r Mr) SetLength(v uint64) { r.bus.W64(r.base+MrLengthOffset, v) }
+
+// MttFirst reads register mtt_first. Element of block mtt that has the first page; the other pages follow. RW, all bits.
+func (r Mr) MttFirst() uint32 { return r.bus.R32(r.base + MrMttFirstOffset) }
+
+// SetMttFirst writes register mtt_first. Element of block mtt that has the first page; the other pages follow. RW, all bits.
+func (r Mr) SetMttFirst(v uint32) { r.bus.W32(r.base+MrMttFirstOffset, v) }
+
+// FirstByte reads register first_byte. Offset of the first byte in the first page [bytes]. RW, all bits.
+func (r Mr) FirstByte() uint32 { return r.bus.R32(r.base + MrFirstByteOffset) }
+
+// SetFirstByte writes register first_byte. Offset of the first byte in the first page [bytes]. RW, all bits.
+func (r Mr) SetFirstByte(v uint32) { r.bus.W32(r.base+MrFirstByteOffset, v) }
+
+// Block mtt.
+const (
+	BlockTypeMtt    = 9 // in the list of blocks
+	BlockVersionMtt = 1
+	MttBase         = 0x400000 // address
+	MttStride       = 0x8      // bytes from one element to the next
+	MttCount        = 65536    // elements
+	MttPageOffset   = 0x0
+)
+
+// Mtt accesses one element of block mtt. Translation table of memory (S2.2). A page of a region is a page of the DDR.
+type Mtt struct {
+	bus  Bus
+	base uint64
+}
+
+// MttOf returns element i of the block. It panics if i is not below MttCount.
+func MttOf(bus Bus, i int) Mtt {
+	return Mtt{bus, MttBase + element(i, MttCount, MttStride)}
+}
+
+// MttPage is a value of register page of block mtt.
+type MttPage uint64
+
+// PageAddress returns field page_address. DDR address of the page, a multiple of its size [address]. RW, bits 0 to 33.
+func (v MttPage) PageAddress() uint64 { return uint64(v >> 0 & 0x3ffffffff) }
+
+// WithPageAddress returns v with field page_address set to x.
+func (v MttPage) WithPageAddress(x uint64) MttPage {
+	return v&^(0x3ffffffff<<0) | MttPage(x)&0x3ffffffff<<0
+}
+
+// Page reads register page. One page.
+func (r Mtt) Page() MttPage { return MttPage(r.bus.R64(r.base + MttPageOffset)) }
+
+// SetPage writes register page. One page.
+func (r Mtt) SetPage(v MttPage) { r.bus.W64(r.base+MttPageOffset, uint64(v)) }

@@ -29,22 +29,22 @@ var Blocks = []layout.Block{
 		{Name: "list_start", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "address of the first entry of the list of blocks", Resets: []uint64{0x100}, Fields: []layout.Field{
 			{Name: "list_start", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the first entry of the list of blocks"},
 		}},
-		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0x3, 0x5, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0x7, 0x3, 0x5, 0x8, 0x9, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_type", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "type of the block"},
 		}},
-		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x5, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x5, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_version", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "version of the block"},
 		}},
-		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x1c0, 0x1e0, 0x200, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_next", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the next entry, 0 = this is the last"},
 		}},
-		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x20000, 0x100000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x7000, 0x20000, 0x100000, 0x300000, 0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_base", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the block"},
 		}},
-		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x10000, 0x400, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x1000, 0x10000, 0x400, 0x40, 0x8, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_stride", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "bytes from one element of the block to the next"},
 		}},
-		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x400, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x1, 0x400, 0x400, 0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_count", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "elements of the block"},
 		}},
 	}},
@@ -171,6 +171,32 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "window", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "The window that appears at window_base.", Fields: []layout.Field{
 			{Name: "select", LSB: 0, Bits: 6, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the window; reading it back makes sure that later accesses use it"},
+		}},
+	}},
+	{Name: "calls", Type: 7, Version: 1, Base: 0x7000, Stride: 0x1000, Count: 1, Text: "Calls of the policy loop. A command reads or changes several registers of an entry of the destination table in one step, between two packets. A call uses buffer, so one caller makes them.", Registers: []layout.Register{
+		{Name: "active", Offset: 0x0, Bits: 32, Stride: 0x4, Count: 32, Text: "bit i of word w is 1: element 32 w + i of the destination table has a window to evaluate (its field queued)", Fields: []layout.Field{
+			{Name: "active", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "bit i of word w is 1: element 32 w + i of the destination table has a window to evaluate (its field queued)"},
+		}},
+		{Name: "collect", Offset: 0x80, Bits: 32, Stride: 0x0, Count: 1, Text: "Copies the registers of an entry to buffer and starts a new window of samples for it, if it has a window to evaluate.", Fields: []layout.Field{
+			{Name: "collect_element", LSB: 0, Bits: 10, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "element of the destination table"},
+			{Name: "collect_start", LSB: 31, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: executes the command"},
+		}},
+		{Name: "apply", Offset: 0x84, Bits: 32, Stride: 0x0, Count: 1, Text: "Writes registers of an entry from buffer.", Fields: []layout.Field{
+			{Name: "apply_element", LSB: 0, Bits: 10, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "element of the destination table"},
+			{Name: "apply_set", LSB: 16, Bits: 6, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "which registers, enum sr_agent_set of bpf/lib/abi.h: policy, rates, valid_after_ns; class_id; node; caps; next_tx_ns"},
+			{Name: "apply_start", LSB: 31, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: executes the command"},
+		}},
+		{Name: "result", Offset: 0x88, Bits: 32, Stride: 0x0, Count: 1, Text: "Result of the latest command. A command has ended when a read of this register returns.", Fields: []layout.Field{
+			{Name: "done", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: collect copied an entry, or apply changed one; 0: there was no window to evaluate, or element is beyond the table"},
+		}},
+		{Name: "now_ns", Offset: 0x90, Bits: 64, Stride: 0x0, Count: 1, Text: "clock of the card, which all times in the destination table are of", Fields: []layout.Field{
+			{Name: "now_ns", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "ns", Text: "clock of the card, which all times in the destination table are of"},
+		}},
+		{Name: "shift_ns", Offset: 0x98, Bits: 64, Stride: 0x0, Count: 1, Text: "signed; what apply adds to next_tx_ns", Fields: []layout.Field{
+			{Name: "shift_ns", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "ns", Text: "signed; what apply adds to next_tx_ns"},
+		}},
+		{Name: "buffer", Offset: 0x400, Bits: 64, Stride: 0x8, Count: 72, Text: "registers of an entry in the order of their addresses in block dest", Fields: []layout.Field{
+			{Name: "buffer", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "registers of an entry in the order of their addresses in block dest"},
 		}},
 	}},
 	{Name: "nodes", Type: 3, Version: 1, Base: 0x20000, Stride: 0x10000, Count: 1, Text: "Node numbers and addresses (S1.2). Element i of an array belongs to node i + 1, as element i of the destination table does.", Registers: []layout.Register{
@@ -445,6 +471,44 @@ var Blocks = []layout.Block{
 			{Name: "policy_row", LSB: 8, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "row of the completed table 0-7, 8 = open-loop law, 255 = none"},
 			{Name: "policy_action", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "enum fourcase.Action, 0 = no decision yet"},
 			{Name: "policy_state", LSB: 24, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "fourcase.State* bits"},
+		}},
+	}},
+	{Name: "mr", Type: 8, Version: 1, Base: 0x300000, Stride: 0x40, Count: 1024, Text: "Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid; it clears valid and reads control before it changes anything else.", Registers: []layout.Register{
+		{Name: "control", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "Kind and rights of the region.", Fields: []layout.Field{
+			{Name: "valid", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: the region exists"},
+			{Name: "local_write", LSB: 1, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: own queue pairs may write"},
+			{Name: "remote_write", LSB: 2, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may write"},
+			{Name: "remote_read", LSB: 3, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may read"},
+			{Name: "remote_atomic", LSB: 4, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may execute atomics"},
+			{Name: "bind_windows", LSB: 5, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: windows may be bound to the region"},
+			{Name: "kind", LSB: 8, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7)"},
+			{Name: "group", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "kind 1: element of the block of distribution groups"},
+		}},
+		{Name: "key", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access", Fields: []layout.Field{
+			{Name: "key", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access"},
+		}},
+		{Name: "domain", Offset: 0x8, Bits: 32, Stride: 0x0, Count: 1, Text: "Protection domain.", Fields: []layout.Field{
+			{Name: "pd", LSB: 0, Bits: 24, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the protection domain"},
+		}},
+		{Name: "pages", Offset: 0xc, Bits: 32, Stride: 0x0, Count: 1, Text: "Size of the pages.", Fields: []layout.Field{
+			{Name: "page_shift", LSB: 0, Bits: 6, Access: layout.RW, Signed: false, Reset: 0xc, Unit: "", Text: "log2 of the bytes of a page, 12 to 30"},
+		}},
+		{Name: "va", Offset: 0x10, Bits: 64, Stride: 0x0, Count: 1, Text: "virtual address of the first byte", Fields: []layout.Field{
+			{Name: "va", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "virtual address of the first byte"},
+		}},
+		{Name: "length", Offset: 0x18, Bits: 64, Stride: 0x0, Count: 1, Text: "length of the region", Fields: []layout.Field{
+			{Name: "length", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bytes", Text: "length of the region"},
+		}},
+		{Name: "mtt_first", Offset: 0x20, Bits: 32, Stride: 0x0, Count: 1, Text: "element of block mtt that has the first page; the other pages follow", Fields: []layout.Field{
+			{Name: "mtt_first", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "element of block mtt that has the first page; the other pages follow"},
+		}},
+		{Name: "first_byte", Offset: 0x24, Bits: 32, Stride: 0x0, Count: 1, Text: "offset of the first byte in the first page", Fields: []layout.Field{
+			{Name: "first_byte", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bytes", Text: "offset of the first byte in the first page"},
+		}},
+	}},
+	{Name: "mtt", Type: 9, Version: 1, Base: 0x400000, Stride: 0x8, Count: 65536, Text: "Translation table of memory (S2.2). A page of a region is a page of the DDR.", Registers: []layout.Register{
+		{Name: "page", Offset: 0x0, Bits: 64, Stride: 0x0, Count: 1, Text: "One page.", Fields: []layout.Field{
+			{Name: "page_address", LSB: 0, Bits: 34, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "DDR address of the page, a multiple of its size"},
 		}},
 	}},
 }

@@ -43,6 +43,7 @@ func last(b regs.Bus) map[string]any {
 	return map[string]any{
 		"ident": regs.IdentOf(b), "ports": regs.PortsOf(b, regs.PortsCount-1), "fourcase": regs.FourcaseOf(b),
 		"ddr": regs.DdrOf(b), "nodes": regs.NodesOf(b), "dest": regs.DestOf(b, regs.DestCount-1),
+		"calls": regs.CallsOf(b), "mr": regs.MrOf(b, regs.MrCount-1), "mtt": regs.MttOf(b, regs.MttCount-1),
 	}
 }
 

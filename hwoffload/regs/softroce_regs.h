@@ -61,11 +61,11 @@
 #define SRC_IDENT_LIST_TYPE_RESET_1 0x2ull
 #define SRC_IDENT_LIST_TYPE_RESET_2 0x4ull
 #define SRC_IDENT_LIST_TYPE_RESET_3 0x6ull
-#define SRC_IDENT_LIST_TYPE_RESET_4 0x3ull
-#define SRC_IDENT_LIST_TYPE_RESET_5 0x5ull
-#define SRC_IDENT_LIST_TYPE_RESET_6 0x0ull
-#define SRC_IDENT_LIST_TYPE_RESET_7 0x0ull
-#define SRC_IDENT_LIST_TYPE_RESET_8 0x0ull
+#define SRC_IDENT_LIST_TYPE_RESET_4 0x7ull
+#define SRC_IDENT_LIST_TYPE_RESET_5 0x3ull
+#define SRC_IDENT_LIST_TYPE_RESET_6 0x5ull
+#define SRC_IDENT_LIST_TYPE_RESET_7 0x8ull
+#define SRC_IDENT_LIST_TYPE_RESET_8 0x9ull
 #define SRC_IDENT_LIST_TYPE_RESET_9 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_10 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_11 0x0ull
@@ -100,10 +100,10 @@
 #define SRC_IDENT_LIST_VERSION_RESET_2 0x5ull
 #define SRC_IDENT_LIST_VERSION_RESET_3 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_4 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_5 0x5ull
-#define SRC_IDENT_LIST_VERSION_RESET_6 0x0ull
-#define SRC_IDENT_LIST_VERSION_RESET_7 0x0ull
-#define SRC_IDENT_LIST_VERSION_RESET_8 0x0ull
+#define SRC_IDENT_LIST_VERSION_RESET_5 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_6 0x5ull
+#define SRC_IDENT_LIST_VERSION_RESET_7 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_8 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_9 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_10 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_11 0x0ull
@@ -138,9 +138,9 @@
 #define SRC_IDENT_LIST_NEXT_RESET_2 0x160ull
 #define SRC_IDENT_LIST_NEXT_RESET_3 0x180ull
 #define SRC_IDENT_LIST_NEXT_RESET_4 0x1a0ull
-#define SRC_IDENT_LIST_NEXT_RESET_5 0x0ull
-#define SRC_IDENT_LIST_NEXT_RESET_6 0x0ull
-#define SRC_IDENT_LIST_NEXT_RESET_7 0x0ull
+#define SRC_IDENT_LIST_NEXT_RESET_5 0x1c0ull
+#define SRC_IDENT_LIST_NEXT_RESET_6 0x1e0ull
+#define SRC_IDENT_LIST_NEXT_RESET_7 0x200ull
 #define SRC_IDENT_LIST_NEXT_RESET_8 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_9 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_10 0x0ull
@@ -175,11 +175,11 @@
 #define SRC_IDENT_LIST_BASE_RESET_1 0x1000ull
 #define SRC_IDENT_LIST_BASE_RESET_2 0x3000ull
 #define SRC_IDENT_LIST_BASE_RESET_3 0x4000ull
-#define SRC_IDENT_LIST_BASE_RESET_4 0x20000ull
-#define SRC_IDENT_LIST_BASE_RESET_5 0x100000ull
-#define SRC_IDENT_LIST_BASE_RESET_6 0x0ull
-#define SRC_IDENT_LIST_BASE_RESET_7 0x0ull
-#define SRC_IDENT_LIST_BASE_RESET_8 0x0ull
+#define SRC_IDENT_LIST_BASE_RESET_4 0x7000ull
+#define SRC_IDENT_LIST_BASE_RESET_5 0x20000ull
+#define SRC_IDENT_LIST_BASE_RESET_6 0x100000ull
+#define SRC_IDENT_LIST_BASE_RESET_7 0x300000ull
+#define SRC_IDENT_LIST_BASE_RESET_8 0x400000ull
 #define SRC_IDENT_LIST_BASE_RESET_9 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_10 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_11 0x0ull
@@ -213,11 +213,11 @@
 #define SRC_IDENT_LIST_STRIDE_RESET_1 0x400ull
 #define SRC_IDENT_LIST_STRIDE_RESET_2 0x1000ull
 #define SRC_IDENT_LIST_STRIDE_RESET_3 0x1000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_4 0x10000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_5 0x400ull
-#define SRC_IDENT_LIST_STRIDE_RESET_6 0x0ull
-#define SRC_IDENT_LIST_STRIDE_RESET_7 0x0ull
-#define SRC_IDENT_LIST_STRIDE_RESET_8 0x0ull
+#define SRC_IDENT_LIST_STRIDE_RESET_4 0x1000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_5 0x10000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_6 0x400ull
+#define SRC_IDENT_LIST_STRIDE_RESET_7 0x40ull
+#define SRC_IDENT_LIST_STRIDE_RESET_8 0x8ull
 #define SRC_IDENT_LIST_STRIDE_RESET_9 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_10 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_11 0x0ull
@@ -252,10 +252,10 @@
 #define SRC_IDENT_LIST_COUNT_RESET_2 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_3 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_4 0x1ull
-#define SRC_IDENT_LIST_COUNT_RESET_5 0x400ull
-#define SRC_IDENT_LIST_COUNT_RESET_6 0x0ull
-#define SRC_IDENT_LIST_COUNT_RESET_7 0x0ull
-#define SRC_IDENT_LIST_COUNT_RESET_8 0x0ull
+#define SRC_IDENT_LIST_COUNT_RESET_5 0x1ull
+#define SRC_IDENT_LIST_COUNT_RESET_6 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_7 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_8 0x10000ull
 #define SRC_IDENT_LIST_COUNT_RESET_9 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_10 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_11 0x0ull
@@ -484,6 +484,51 @@
 #define SRC_DDR_WINDOW 0x18 /* 32 bits */
 #define SRC_DDR_WINDOW_SELECT_LSB 0x0 /* RW: number of the window; reading it back makes sure that later accesses use it */
 #define SRC_DDR_WINDOW_SELECT_MASK 0x3full
+
+/* Calls of the policy loop. A command reads or changes several registers of an entry of the destination table in one step, between two packets. A call uses buffer, so one caller makes them. */
+#define SRC_CALLS_TYPE 0x7
+#define SRC_CALLS_VERSION_OF_BLOCK 0x1
+#define SRC_CALLS_BASE 0x7000
+#define SRC_CALLS_STRIDE 0x1000
+#define SRC_CALLS_COUNT 0x1
+
+#define SRC_CALLS_ACTIVE 0x0 /* 32 bits */
+#define SRC_CALLS_ACTIVE_STRIDE 0x4
+#define SRC_CALLS_ACTIVE_COUNT 0x20
+#define SRC_CALLS_ACTIVE_LSB 0x0 /* RO: bit i of word w is 1: element 32 w + i of the destination table has a window to evaluate (its field queued) */
+#define SRC_CALLS_ACTIVE_MASK 0xffffffffull
+
+#define SRC_CALLS_COLLECT 0x80 /* 32 bits */
+#define SRC_CALLS_COLLECT_COLLECT_ELEMENT_LSB 0x0 /* WO: element of the destination table */
+#define SRC_CALLS_COLLECT_COLLECT_ELEMENT_MASK 0x3ffull
+#define SRC_CALLS_COLLECT_COLLECT_START_LSB 0x1f /* WO: 1: executes the command */
+#define SRC_CALLS_COLLECT_COLLECT_START_MASK 0x80000000ull
+
+#define SRC_CALLS_APPLY 0x84 /* 32 bits */
+#define SRC_CALLS_APPLY_APPLY_ELEMENT_LSB 0x0 /* WO: element of the destination table */
+#define SRC_CALLS_APPLY_APPLY_ELEMENT_MASK 0x3ffull
+#define SRC_CALLS_APPLY_APPLY_SET_LSB 0x10 /* WO: which registers, enum sr_agent_set of bpf/lib/abi.h: policy, rates, valid_after_ns; class_id; node; caps; next_tx_ns */
+#define SRC_CALLS_APPLY_APPLY_SET_MASK 0x3f0000ull
+#define SRC_CALLS_APPLY_APPLY_START_LSB 0x1f /* WO: 1: executes the command */
+#define SRC_CALLS_APPLY_APPLY_START_MASK 0x80000000ull
+
+#define SRC_CALLS_RESULT 0x88 /* 32 bits */
+#define SRC_CALLS_RESULT_DONE_LSB 0x0 /* RO: 1: collect copied an entry, or apply changed one; 0: there was no window to evaluate, or element is beyond the table */
+#define SRC_CALLS_RESULT_DONE_MASK 0x1ull
+
+#define SRC_CALLS_NOW_NS 0x90 /* 64 bits */
+#define SRC_CALLS_NOW_NS_LSB 0x0 /* RO: clock of the card, which all times in the destination table are of [ns] */
+#define SRC_CALLS_NOW_NS_MASK 0xffffffffffffffffull
+
+#define SRC_CALLS_SHIFT_NS 0x98 /* 64 bits */
+#define SRC_CALLS_SHIFT_NS_LSB 0x0 /* RW: signed; what apply adds to next_tx_ns [ns] */
+#define SRC_CALLS_SHIFT_NS_MASK 0xffffffffffffffffull
+
+#define SRC_CALLS_BUFFER 0x400 /* 64 bits */
+#define SRC_CALLS_BUFFER_STRIDE 0x8
+#define SRC_CALLS_BUFFER_COUNT 0x48
+#define SRC_CALLS_BUFFER_LSB 0x0 /* RW: registers of an entry in the order of their addresses in block dest */
+#define SRC_CALLS_BUFFER_MASK 0xffffffffffffffffull
 
 /* Node numbers and addresses (S1.2). Element i of an array belongs to node i + 1, as element i of the destination table does. */
 #define SRC_NODES_TYPE 0x3
@@ -875,5 +920,70 @@
 #define SRC_DEST_POLICY_CASE_NO_WORD_POLICY_ACTION_MASK 0xff0000ull
 #define SRC_DEST_POLICY_CASE_NO_WORD_POLICY_STATE_LSB 0x18 /* RW: fourcase.State* bits */
 #define SRC_DEST_POLICY_CASE_NO_WORD_POLICY_STATE_MASK 0xff000000ull
+
+/* Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid; it clears valid and reads control before it changes anything else. */
+#define SRC_MR_TYPE 0x8
+#define SRC_MR_VERSION_OF_BLOCK 0x1
+#define SRC_MR_BASE 0x300000
+#define SRC_MR_STRIDE 0x40
+#define SRC_MR_COUNT 0x400
+
+#define SRC_MR_CONTROL 0x0 /* 32 bits */
+#define SRC_MR_CONTROL_VALID_LSB 0x0 /* RW: 1: the region exists */
+#define SRC_MR_CONTROL_VALID_MASK 0x1ull
+#define SRC_MR_CONTROL_LOCAL_WRITE_LSB 0x1 /* RW: 1: own queue pairs may write */
+#define SRC_MR_CONTROL_LOCAL_WRITE_MASK 0x2ull
+#define SRC_MR_CONTROL_REMOTE_WRITE_LSB 0x2 /* RW: 1: peers may write */
+#define SRC_MR_CONTROL_REMOTE_WRITE_MASK 0x4ull
+#define SRC_MR_CONTROL_REMOTE_READ_LSB 0x3 /* RW: 1: peers may read */
+#define SRC_MR_CONTROL_REMOTE_READ_MASK 0x8ull
+#define SRC_MR_CONTROL_REMOTE_ATOMIC_LSB 0x4 /* RW: 1: peers may execute atomics */
+#define SRC_MR_CONTROL_REMOTE_ATOMIC_MASK 0x10ull
+#define SRC_MR_CONTROL_BIND_WINDOWS_LSB 0x5 /* RW: 1: windows may be bound to the region */
+#define SRC_MR_CONTROL_BIND_WINDOWS_MASK 0x20ull
+#define SRC_MR_CONTROL_KIND_LSB 0x8 /* RW: 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7) */
+#define SRC_MR_CONTROL_KIND_MASK 0x300ull
+#define SRC_MR_CONTROL_GROUP_LSB 0x10 /* RW: kind 1: element of the block of distribution groups */
+#define SRC_MR_CONTROL_GROUP_MASK 0xff0000ull
+
+#define SRC_MR_KEY 0x4 /* 32 bits */
+#define SRC_MR_KEY_LSB 0x0 /* RW: key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access */
+#define SRC_MR_KEY_MASK 0xffffffffull
+
+#define SRC_MR_DOMAIN 0x8 /* 32 bits */
+#define SRC_MR_DOMAIN_PD_LSB 0x0 /* RW: number of the protection domain */
+#define SRC_MR_DOMAIN_PD_MASK 0xffffffull
+
+#define SRC_MR_PAGES 0xc /* 32 bits */
+#define SRC_MR_PAGES_PAGE_SHIFT_LSB 0x0 /* RW: log2 of the bytes of a page, 12 to 30 */
+#define SRC_MR_PAGES_PAGE_SHIFT_MASK 0x3full
+#define SRC_MR_PAGES_PAGE_SHIFT_RESET 0xcull
+
+#define SRC_MR_VA 0x10 /* 64 bits */
+#define SRC_MR_VA_LSB 0x0 /* RW: virtual address of the first byte [address] */
+#define SRC_MR_VA_MASK 0xffffffffffffffffull
+
+#define SRC_MR_LENGTH 0x18 /* 64 bits */
+#define SRC_MR_LENGTH_LSB 0x0 /* RW: length of the region [bytes] */
+#define SRC_MR_LENGTH_MASK 0xffffffffffffffffull
+
+#define SRC_MR_MTT_FIRST 0x20 /* 32 bits */
+#define SRC_MR_MTT_FIRST_LSB 0x0 /* RW: element of block mtt that has the first page; the other pages follow */
+#define SRC_MR_MTT_FIRST_MASK 0xffffffffull
+
+#define SRC_MR_FIRST_BYTE 0x24 /* 32 bits */
+#define SRC_MR_FIRST_BYTE_LSB 0x0 /* RW: offset of the first byte in the first page [bytes] */
+#define SRC_MR_FIRST_BYTE_MASK 0xffffffffull
+
+/* Translation table of memory (S2.2). A page of a region is a page of the DDR. */
+#define SRC_MTT_TYPE 0x9
+#define SRC_MTT_VERSION_OF_BLOCK 0x1
+#define SRC_MTT_BASE 0x400000
+#define SRC_MTT_STRIDE 0x8
+#define SRC_MTT_COUNT 0x10000
+
+#define SRC_MTT_PAGE 0x0 /* 64 bits */
+#define SRC_MTT_PAGE_PAGE_ADDRESS_LSB 0x0 /* RW: DDR address of the page, a multiple of its size [address] */
+#define SRC_MTT_PAGE_PAGE_ADDRESS_MASK 0x3ffffffffull
 
 #endif

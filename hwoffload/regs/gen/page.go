@@ -23,7 +23,8 @@ The access to a BAR is tested on a plain file of its size, and not yet on a PCI 
 The model has registers and memory, and updates the destination table by packets that a test hands to it.
 It sends no packets.
 ` + "`hwoffload/vectors`" + ` has streams of events after each of which this table has the same bits as that of the data plane.
-The definition has no blocks yet for MTT, MR, queue pairs, doorbells, compute, distribution, pre-credit and interrupts.
+The model does not execute the commands of block calls yet, and uses neither mr nor mtt.
+The definition has no blocks yet for queue pairs, doorbells, compute, distribution, pre-credit and interrupts.
 
 ## Rules
 
