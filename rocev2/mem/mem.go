@@ -39,6 +39,16 @@ func (f Fault) String() string {
 	return "fault " + strconv.Itoa(int(f))
 }
 
+// Arrival is a WRITE that has arrived as a whole.
+type Arrival struct {
+	QPN    uint32 // queue pair at which it arrived
+	RKey   uint32
+	Addr   uint64 // of the first byte, as the peer named it
+	Len    uint32 // bytes, at least 1
+	Imm    uint32 // host order
+	HasImm bool
+}
+
 // Memory is what a queue pair can touch. All methods may be called for every
 // packet: they do not allocate and do not block. Lengths are bytes; a length of zero
 // touches nothing and needs no valid key (IBTA 9.7.4.1.5). An access that faults
@@ -58,6 +68,10 @@ type Memory interface {
 	// The atomics act on 8 bytes in host order and return what was there.
 	CompareSwap(pd, qpn, rkey uint32, addr uint64, compare, swap uint64) (uint64, Fault)
 	FetchAdd(pd, qpn, rkey uint32, addr uint64, add uint64) (uint64, Fault)
+
+	// EndWrite is called when the last packet of a WRITE was written. Memory may forward the
+	// message (S2.7).
+	EndWrite(pd uint32, a Arrival)
 
 	InvalidateRemote(pd, qpn, rkey uint32) Fault
 	InvalidateLocal(pd, qpn, key uint32) Fault

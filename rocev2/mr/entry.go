@@ -25,10 +25,11 @@ type entry struct {
 	length uint64 // bytes, never beyond 2^64-va
 	host   []byte // the bytes, if they are contiguous memory of this process
 	pages  *mtt   // else where they are, from byte first on
-	first  uint64
+	first  uint64 // of a window: offset of its first byte in the region
 
-	region *Region // whose memory this is; nil for a window that is not bound
-	window *Window // nil for a region
+	arrived func(a mem.Arrival, offset uint64) // Spec.Arrived
+	region  *Region                            // whose memory this is; nil for a window that is not bound
+	window  *Window                            // nil for a region
 
 	_     [64]byte // users is written with each access: keep it off the line of the rest
 	users atomic.Int64

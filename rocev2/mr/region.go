@@ -34,6 +34,12 @@ type Spec struct {
 	// invalidate; regions that an application registers by ibv_reg_mr do not: as in
 	// rxe only those for fast registration do.
 	Invalidatable bool
+
+	// Arrived is called after each WRITE of a peer that has arrived as a whole, in the
+	// region itself or in a window bound to it. offset is where in the region its first byte
+	// is. The call is made in the engine's thread, so it must neither block nor change the region.
+	// No call is in progress any more when Deregister or Reregister returns. nil: none.
+	Arrived func(a mem.Arrival, offset uint64)
 }
 
 const (
@@ -50,7 +56,7 @@ func (s Spec) entry() (*entry, error) {
 		// IBTA 10.6.3, 11.2.8
 		return nil, fmt.Errorf("%w: remote write and remote atomic need local write as well", verbs.ErrAccess)
 	}
-	e := &entry{pd: s.PD, access: s.Access, va: s.VA}
+	e := &entry{pd: s.PD, access: s.Access, va: s.VA, arrived: s.Arrived}
 	switch {
 	case (s.Host == nil) == (s.Pages == nil):
 		return nil, fmt.Errorf("%w: give either host memory or pages", verbs.ErrRange)

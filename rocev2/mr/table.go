@@ -153,6 +153,16 @@ func (t *Table) WriteRemote(pd, qpn, rkey uint32, addr uint64, src []byte) mem.F
 	return e.write(addr, src)
 }
 
+// EndWrite implements mem.Memory: it calls Spec.Arrived of the region.
+func (t *Table) EndWrite(pd uint32, a mem.Arrival) {
+	e := t.find(a.RKey)
+	if e == nil || e.arrived == nil || e.enter() != mem.FaultNone {
+		return
+	}
+	e.arrived(a, e.first+(a.Addr-e.va))
+	e.leave()
+}
+
 // CompareSwap implements mem.Memory. It is atomic towards all other atomics on the
 // same memory, through whatever key, and in host memory towards sync/atomic too.
 func (t *Table) CompareSwap(pd, qpn, rkey uint32, addr, compare, swap uint64) (uint64, mem.Fault) {

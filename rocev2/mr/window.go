@@ -150,7 +150,7 @@ func (t *Table) BindWindow(pd, qpn uint32, b verbs.Bind) mem.Fault {
 	e := &entry{
 		key: old.key&^0xff | uint32(b.NewKey), pd: pd, qpn: qpn, access: b.Access,
 		va: b.Addr, length: b.Length, pages: target.pages, first: off,
-		region: target.region, window: old.window,
+		arrived: target.arrived, region: target.region, window: old.window,
 	}
 	if e.pages == nil {
 		e.host = target.host[off : off+b.Length : off+b.Length]

@@ -20,7 +20,8 @@ type testRegion struct {
 // of a region are the same.
 type testMemory struct {
 	regions map[uint32]*testRegion
-	broken  bool // the next access fails with FaultBackend
+	broken  bool          // the next access fails with FaultBackend
+	ended   []mem.Arrival // WRITEs that have arrived as a whole
 }
 
 func newTestMemory() *testMemory { return &testMemory{regions: map[uint32]*testRegion{}} }
@@ -86,6 +87,8 @@ func (m *testMemory) WriteRemote(pd, _, key uint32, addr uint64, src []byte) mem
 	copy(b, src)
 	return f
 }
+
+func (m *testMemory) EndWrite(_ uint32, a mem.Arrival) { m.ended = append(m.ended, a) }
 
 func (m *testMemory) CompareSwap(pd, _, key uint32, addr uint64, compare, swap uint64) (uint64, mem.Fault) {
 	b, f := m.at(pd, key, addr, 8, verbs.AccessRemoteAtomic)

@@ -24,6 +24,7 @@ func (quick) CheckLocal(uint32, uint32, uint64, uint32, verbs.Access) mem.Fault 
 func (quick) WriteLocal(uint32, uint32, uint64, []byte) mem.Fault                        { return 0 }
 func (quick) CheckRemote(uint32, uint32, uint32, uint64, uint32, verbs.Access) mem.Fault { return 0 }
 func (quick) WriteRemote(uint32, uint32, uint32, uint64, []byte) mem.Fault               { return 0 }
+func (quick) EndWrite(uint32, mem.Arrival)                                               {}
 func (quick) FetchAdd(_, _, _ uint32, _, _ uint64) (uint64, mem.Fault)                   { return 0, 0 }
 func (quick) ReadRemote(uint32, uint32, uint32, uint64, []byte) mem.Fault                { return 0 }
 

@@ -132,6 +132,13 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 		r.message = m
 		return accepted
 	}
+	if m.length != 0 {
+		a := mem.Arrival{QPN: q.cfg.QPN, RKey: m.rkey, Addr: m.va + uint64(n) - uint64(m.length), Len: m.length, HasImm: imm}
+		if imm {
+			a.Imm = p.ImmDt().Value()
+		}
+		q.cfg.Memory.EndWrite(q.cfg.PD, a)
+	}
 	if imm {
 		r.complete(p, verbs.Completion{Op: verbs.OpRecvWriteImm, Bytes: m.length})
 	}

@@ -5,9 +5,11 @@ package qp
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -83,4 +85,36 @@ func TestZeroLength(t *testing.T) {
 	x.next(dg{Opcode: rocev2.RCReadRequest, VA: 1, RKey: 0xBAD})
 	x.wantOut(ackOf(2, 3), said{Op: rocev2.RCReadResponseOnly, PSN: psn(3), Syndrome: noCredits, MSN: 4})
 	x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecvWriteImm, HasImm: true, Imm: 6}, verbs.Completion{WRID: 2, Op: verbs.OpRecv})
+}
+
+// The memory is told of each WRITE once, when its last packet was written.
+func TestEndWrite(t *testing.T) {
+	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC} {
+		x := newTarget(t, typ)
+		x.postRecv(1, 1, 0)
+		first, last, only := write(wf, dataBase+8, 260, 256), write(wl, 0, 0, 4), write(rocev2.RCWriteOnlyImm, dataBase+1000, 4, 4)
+		if typ == verbs.UC {
+			first.Opcode, last.Opcode, only.Opcode = ucWF, ucWL, rocev2.UCWriteOnlyImm
+		}
+		only.Imm = 6
+		x.next(first)
+		if len(x.m.ended) != 0 {
+			t.Errorf("%v: %+v after the first packet", typ, x.m.ended)
+		}
+		x.next(last)
+		x.next(only)
+		none := only
+		none.VA, none.DMALen, none.Payload, none.Opcode = dataBase, 0, nil, first.Opcode-wf+wo
+		x.next(none)
+		bad := only
+		bad.RKey, bad.Opcode = 0xBAD, none.Opcode
+		x.next(bad)
+		want := []mem.Arrival{
+			{QPN: x.q.QPN(), RKey: dataKey, Addr: dataBase + 8, Len: 260},
+			{QPN: x.q.QPN(), RKey: dataKey, Addr: dataBase + 1000, Len: 4, Imm: 6, HasImm: true},
+		}
+		if !slices.Equal(x.m.ended, want) {
+			t.Errorf("%v: %+v, want %+v", typ, x.m.ended, want)
+		}
+	}
 }

@@ -100,7 +100,7 @@ func TestDuplicates(t *testing.T) {
 	x.in(w)
 	x.wantOut(ackOf(1, 2))
 	x.wantDone()
-	if x.m.regions[dataKey].data[0] != 0 || x.q.rsp.ring.n != 1 || x.count.DuplicateRequest != 3 {
+	if len(x.m.ended) != 1 || x.m.regions[dataKey].data[0] != 0 || x.q.rsp.ring.n != 1 || x.count.DuplicateRequest != 3 {
 		t.Errorf("a duplicate had an effect: %d receives left, counted %+v", x.q.rsp.ring.n, x.count)
 	}
 }

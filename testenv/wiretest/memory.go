@@ -171,6 +171,9 @@ func (m *Memory) WriteRemote(pd, qpn, rkey uint32, addr uint64, src []byte) mem.
 	return f
 }
 
+// EndWrite forwards nothing.
+func (m *Memory) EndWrite(uint32, mem.Arrival) {}
+
 func (m *Memory) CompareSwap(pd, qpn, rkey uint32, addr uint64, compare, swap uint64) (uint64, mem.Fault) {
 	return m.atomic(pd, qpn, rkey, addr, func(v uint64) uint64 {
 		if v == compare {
