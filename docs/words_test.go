@@ -57,6 +57,7 @@ var cleanPackages = []string{
 	"hwoffload/regs/def",
 	"hwoffload/regs/gen",
 	"hwoffload/regs/layout",
+	"hwoffload/rtl/verilate",
 	"hwoffload/vectors",
 	"internal/chart",
 	"internal/nearest",

@@ -1598,6 +1598,12 @@ func (v MrControl) BindWindows() bool { return v>>5&0x1 != 0 }
 // WithBindWindows returns v with field bind_windows set to x.
 func (v MrControl) WithBindWindows(x bool) MrControl { return v&^(0x1<<5) | MrControl(bit(x))<<5 }
 
+// Invalidated returns field invalidated. 1: invalidated by a work request or a peer; no access until the driver registers it again. RW, bit 6.
+func (v MrControl) Invalidated() bool { return v>>6&0x1 != 0 }
+
+// WithInvalidated returns v with field invalidated set to x.
+func (v MrControl) WithInvalidated(x bool) MrControl { return v&^(0x1<<6) | MrControl(bit(x))<<6 }
+
 // Kind returns field kind. 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7). RW, bits 8 to 9.
 func (v MrControl) Kind() uint32 { return uint32(v >> 8 & 0x3) }
 

@@ -481,6 +481,7 @@ var Blocks = []layout.Block{
 			{Name: "remote_read", LSB: 3, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may read"},
 			{Name: "remote_atomic", LSB: 4, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may execute atomics"},
 			{Name: "bind_windows", LSB: 5, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: windows may be bound to the region"},
+			{Name: "invalidated", LSB: 6, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: invalidated by a work request or a peer; no access until the driver registers it again"},
 			{Name: "kind", LSB: 8, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7)"},
 			{Name: "group", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "kind 1: element of the block of distribution groups"},
 		}},

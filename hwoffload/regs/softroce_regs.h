@@ -941,6 +941,8 @@
 #define SRC_MR_CONTROL_REMOTE_ATOMIC_MASK 0x10ull
 #define SRC_MR_CONTROL_BIND_WINDOWS_LSB 0x5 /* RW: 1: windows may be bound to the region */
 #define SRC_MR_CONTROL_BIND_WINDOWS_MASK 0x20ull
+#define SRC_MR_CONTROL_INVALIDATED_LSB 0x6 /* RW: 1: invalidated by a work request or a peer; no access until the driver registers it again */
+#define SRC_MR_CONTROL_INVALIDATED_MASK 0x40ull
 #define SRC_MR_CONTROL_KIND_LSB 0x8 /* RW: 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7) */
 #define SRC_MR_CONTROL_KIND_MASK 0x300ull
 #define SRC_MR_CONTROL_GROUP_LSB 0x10 /* RW: kind 1: element of the block of distribution groups */
