@@ -17,7 +17,7 @@ import (
 
 // barFile makes a sparse file with the identification of a card. A file has no access rules
 // and no windows.
-func barFile(t *testing.T) string {
+func barFile(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "resource0")
 	f, err := os.Create(path)
@@ -39,7 +39,7 @@ func barFile(t *testing.T) string {
 	return path
 }
 
-func openBAR(t *testing.T, path string) hwoffload.Device {
+func openBAR(t testing.TB, path string) hwoffload.Device {
 	t.Helper()
 	d, err := hwoffload.OpenBAR(path)
 	if err != nil {

@@ -4,7 +4,8 @@
 // Go (S1, S2). The registers of the card are in package regs, and docs/card-registers.md
 // describes them.
 //
-// A Device is the access to the registers: a PCI BAR (OpenBAR), or the model of package card.
+// A Device is the access to the registers: a PCI BAR (OpenBAR), the model of package card, or a
+// socket to a simulator or to a model in another process (Dial, Serve).
 // Open checks that a Device is a card which this driver knows, and finds its blocks.
 package hwoffload
 

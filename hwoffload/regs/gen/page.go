@@ -18,7 +18,7 @@ Change the definition, not the page.
 
 The card is an FPGA with four ports and memory of its own (S2.1).
 There is no card yet: the registers have a model in memory (` + "`hwoffload/card`" + `), and a driver in Go (` + "`hwoffload`" + `) that
-accesses the model or a PCI BAR.
+accesses the model, a PCI BAR, or a [socket](#socket).
 The access to a BAR is tested on a plain file of its size, and not yet on a PCI device.
 The model has registers and memory, and updates the destination table by packets that a test hands to it.
 It sends no packets.
@@ -45,6 +45,35 @@ The definition has no blocks yet for queue pairs, doorbells, compute, distributi
 | RW | reads return the last value written |
 | WO | write only, a command: reads return 0 |
 | RW1C | the card sets bits; writing 1 clears a bit, writing 0 keeps it |
+
+## Socket
+
+` + "`hwoffload.Dial`" + ` accesses a card through a unix stream socket, for example ` + "`unix:/run/card.sock`" + `.
+The server is a simulator, or a process that serves a model with ` + "`hwoffload.Serve`" + `.
+One client at a time uses a card; a second one is refused after a second.
+Numbers are little-endian, and lengths are in bytes.
+
+| message | bytes |
+|---|---|
+| client's first | "SRCS", version of the protocol = 1 (8 bits), 0 (24) |
+| server's first | "SRCS", version = 1 (8), status (8), 0 (16), length of the address space (64) |
+| request | operation (8), 0 (8), length of the body (16), body |
+| answer | operation (8), status (8), length of the body (16), body |
+
+The first status is 0; 1 if the server has another version, and 2 if another client uses the card.
+
+| operation | request | body | answer |
+|---|---|---|---|
+| 1 | read of 32 bits | address (64) | value (64) |
+| 2 | read of 64 bits | address (64) | value (64) |
+| 3 | write of 32 bits | address (64), value (64) | none |
+| 4 | write of 64 bits | address (64), value (64) | none |
+| 64 and above | of simulators only | | |
+
+Requests are executed in their order, and reads are answered in it.
+An answer whose status is not 0 has the text of an error as its body, and the server ends the connection after it.
+A client that ends its side of the connection finds all of its writes executed when the server ends the other side.
+The driver gives up if an answer does not arrive within the time that the caller of ` + "`Dial`" + ` chose.
 
 ## Address space
 
