@@ -116,6 +116,8 @@ var cleanPackages = []string{
 	"testenv/lab/timing",
 	"testenv/lab/topo",
 	"testenv/oracle",
+	"testenv/pcibar",
+	"testenv/pcibar/guest",
 	"testenv/oracle/helper",
 	"testenv/oracle/self",
 	"testenv/wiretest",

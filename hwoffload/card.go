@@ -40,8 +40,8 @@ func Open(d Device) (*Card, error) {
 	switch {
 	case d.Err() != nil:
 		return nil, d.Err()
-	case magic == math.MaxUint32:
-		return nil, fmt.Errorf("%w: the device does not answer (it reads %#x at address 0): is memory access enabled in its PCI command register?", ErrNoCard, magic)
+	case magic == math.MaxUint32 || magic == 0: // qemu reads 0 where a PCI bus reads all ones
+		return nil, fmt.Errorf("%w: the device does not answer (it reads %#x at address 0): is memory access enabled in its PCI command register? 1 in the file enable of its sysfs folder enables it", ErrNoCard, magic)
 	case magic != regs.IdentMagicReset:
 		return nil, fmt.Errorf("%w: it reads %#x at address 0, a card %#x", ErrNoCard, magic, regs.IdentMagicReset)
 	case version.Major() != major:

@@ -53,6 +53,7 @@ func TestOpenRefuses(t *testing.T) {
 		want string
 	}{
 		"no answer":       {regs.IdentMagicOffset, 0xffffffff, "does not answer"},
+		"nothing":         {regs.IdentMagicOffset, 0, "does not answer"},
 		"another device":  {regs.IdentMagicOffset, 0x12345678, "no softroce card: it reads 0x12345678 at address 0, a card 0x53524331"},
 		"unknown major":   {regs.IdentVersionOffset, 2 << 16, "the card has registers of version 2.0, this program knows version 1"},
 		"no version":      {regs.IdentVersionOffset, 0, "version 0.0"},
@@ -72,7 +73,7 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 	m := card.New()
-	m.Put(regs.IdentMagicOffset, 0)
+	m.Put(regs.IdentMagicOffset, 0x12345678)
 	if _, err := hwoffload.Open(m); !errors.Is(err, hwoffload.ErrNoCard) {
 		t.Errorf("error %v, want ErrNoCard", err)
 	}

@@ -33,6 +33,9 @@ type Config struct {
 	// in the machine finds by /sys/class/virtio-ports/*/name. They work without a network.
 	Ports []string
 
+	// Qemu are further arguments of qemu, for example devices. PCI slots from 0x10 on are free.
+	Qemu []string
+
 	// Dir receives the console log NAME.console; empty means a temporary folder that
 	// Close removes.
 	Dir string

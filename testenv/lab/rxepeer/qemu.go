@@ -63,7 +63,7 @@ func qemuArgs(c Config, initrd, console string) []string {
 			"-netdev", fmt.Sprintf("tap,id=net%d,fds=%s", i, strings.Join(fds, ":")),
 			"-device", nicDevice(i, n))
 	}
-	return args
+	return append(args, c.Qemu...)
 }
 
 func nicDevice(i int, n NIC) string {
