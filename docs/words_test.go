@@ -53,6 +53,7 @@ var cleanPackages = []string{
 	"docs",
 	"hwoffload",
 	"hwoffload/card",
+	"hwoffload/devtest",
 	"hwoffload/regs",
 	"hwoffload/regs/def",
 	"hwoffload/regs/gen",
