@@ -6,6 +6,10 @@ import "github.com/softroce/softroce-xdp/hwoffload/regs"
 
 // command executes the commands of a write to a WO field.
 func (m *Model) command(addr uint64, bits uint32) {
+	if addr >= regs.CallsBase && addr < regs.CallsBase+regs.CallsStride {
+		m.calls(addr-regs.CallsBase, bits)
+		return
+	}
 	if bits == 0 || addr < regs.PortsBase || addr >= regs.PortsBase+regs.PortsCount*regs.PortsStride {
 		return
 	}

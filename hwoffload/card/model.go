@@ -21,12 +21,21 @@ type Model struct {
 	blocks []block
 	values map[uint64]uint32 // words of registers by address; one that is missing has its reset value
 	ddr    ddr
+	clock  func() uint64 // nil: register now_ns stays as it is
 }
 
 var _ hwoffload.Device = (*Model)(nil)
 
-// New returns a card after reset.
+// New returns a card after reset whose clock stands still at 0.
 func New() *Model { return newModel(regs.Blocks) }
+
+// NewAt returns a card after reset with a clock, in nanoseconds, which register now_ns of block
+// calls shows. The times that are given to Receive must be of the same clock.
+func NewAt(clock func() uint64) *Model {
+	m := New()
+	m.clock = clock
+	return m
+}
 
 func newModel(blocks []layout.Block) *Model {
 	m := &Model{values: map[uint64]uint32{}}
@@ -65,7 +74,7 @@ func (m *Model) R64(addr uint64) uint64 {
 	if addr >= regs.DdrWindowBaseReset {
 		return m.ddr.r64(m.ddrAddr(addr))
 	}
-	return uint64(m.read(addr)) | uint64(m.read(addr+4))<<32
+	return m.read64(addr)
 }
 
 // W32 writes 32 bits.
@@ -93,8 +102,7 @@ func (m *Model) W64(addr uint64, v uint64) {
 		m.ddr.w64(m.ddrAddr(addr), v)
 		return
 	}
-	m.write(addr, uint32(v))
-	m.write(addr+4, uint32(v>>32))
+	m.write64(addr, v)
 }
 
 // Put sets the word of a register as the card itself does: also fields that the driver cannot
@@ -103,8 +111,47 @@ func (m *Model) Put(addr uint64, v uint32) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	if w := m.find(addr); w != nil {
-		m.values[addr] = v & w.readable
+		m.set(addr, v&w.readable)
 	}
+}
+
+// set stores the word of a register. A word with the field queued of an entry changes the bit
+// of the entry in active.
+func (m *Model) set(addr uint64, v uint32) {
+	m.values[addr] = v
+	const queued = regs.DestQueuedWordOffset
+	if addr < regs.DestBase || addr >= regs.DestBase+regs.DestCount*regs.DestStride || (addr-regs.DestBase)%regs.DestStride != queued {
+		return
+	}
+	i := (addr - regs.DestBase) / regs.DestStride
+	active, bit := regs.CallsBase+regs.CallsActiveOffset+i/32*regs.CallsActiveStride, uint32(1)<<(i%32)
+	if regs.DestQueuedWord(v).Queued() != 0 {
+		m.values[active] |= bit
+	} else {
+		m.values[active] &^= bit
+	}
+}
+
+// now is the time of the card's clock.
+func (m *Model) now() uint64 { return m.read64(regs.CallsBase + regs.CallsNowNsOffset) }
+
+// tick brings register now_ns up to date. It is called when the lower half is read: the upper
+// half is of the same time.
+func (m *Model) tick() {
+	const addr = regs.CallsBase + regs.CallsNowNsOffset
+	if m.clock != nil {
+		now := m.clock()
+		m.values[addr], m.values[addr+4] = uint32(now), uint32(now>>32)
+	}
+}
+
+func (m *Model) read64(addr uint64) uint64 {
+	return uint64(m.read(addr)) | uint64(m.read(addr+4))<<32
+}
+
+func (m *Model) write64(addr, v uint64) {
+	m.write(addr, uint32(v))
+	m.write(addr+4, uint32(v>>32))
 }
 
 // read returns what the driver reads from a word.
@@ -112,6 +159,9 @@ func (m *Model) read(addr uint64) uint32 {
 	w := m.find(addr)
 	if w == nil {
 		return 0
+	}
+	if addr == regs.CallsBase+regs.CallsNowNsOffset {
+		m.tick()
 	}
 	return m.value(addr, w)
 }
@@ -133,7 +183,7 @@ func (m *Model) write(addr uint64, v uint32) {
 	now := old&^w.rw | v&w.rw
 	now &^= v & w.rw1c
 	if now != old {
-		m.values[addr] = now
+		m.set(addr, now)
 	}
 	m.command(addr, v&w.wo)
 }

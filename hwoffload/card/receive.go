@@ -32,9 +32,11 @@ const mask48 = 1<<48 - 1
 // clock (S1.3, S1.4). It does what the data plane does in bpf/lib/ingress.h, and leaves the
 // same bits. A packet with the wrong token counts as one without an option.
 //
-// Receive and NewWindow are for one goroutine.
+// It is one step for the driver.
 func (m *Model) Receive(node int, p *Packet, now uint64) {
-	d := regs.DestOf(m, node-1)
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	d := regs.DestOf(inside{m}, node-1)
 	s := p.Stamp
 	s.T1, s.EchoT1, s.EchoT2 = s.T1&mask48, s.EchoT1&mask48, s.EchoT2&mask48
 	d.SetRxPackets(d.RxPackets() + 1)
@@ -102,38 +104,4 @@ func echo(d regs.Dest, s *rocev2.Stamp, t3 uint64, feedback bool) {
 	d.SetWinRxNs(min(d.WinRxNs(), rx))
 	d.SetWinRttNs(min(d.WinRttNs(), rtt))
 	d.SetWinSamples(d.WinSamples() + 1)
-}
-
-// NewWindow starts a new window of samples for a node. It reports whether there is something
-// to evaluate, and changes nothing otherwise.
-func (m *Model) NewWindow(node int) bool {
-	d := regs.DestOf(m, node-1)
-	if d.QueuedWord().Queued() == 0 {
-		return false
-	}
-	d.SetQueuedWord(d.QueuedWord().WithQueued(0))
-	d.SetWinTxNs(noSample)
-	d.SetWinRxNs(noSample)
-	d.SetWinRttNs(noSample)
-	d.SetWinSamples(0)
-	d.SetWinCe(0)
-	d.SetWinLoss(0)
-	d.SetWinPaced(0)
-	d.SetWinEnginePaced(0)
-	d.SetWinEngineWord(d.WinEngineWord().WithWinEngine(0))
-	d.SetCreditSeqWord(d.CreditSeqWord().WithWinRnr(0))
-	d.SetWinDueWord(0)
-	return true
-}
-
-// SetRates sets the three rates of a node, in bits per second, at now. Echoes of packets that
-// left before do not measure a changed rate. The model has no pacer, so no packet waits.
-func (m *Model) SetRates(node int, rate, stack, engine, now uint64) {
-	d := regs.DestOf(m, node-1)
-	if rate != d.RateBps() {
-		d.SetValidAfterNs(now)
-	}
-	d.SetRateBps(rate)
-	d.SetStackRateBps(stack)
-	d.SetEngineRateBps(engine)
 }

@@ -75,21 +75,18 @@ func wordsOf(d *bpf.DestRegs) *words { return (*words)(unsafe.Pointer(d)) }
 type Card struct {
 	model  *card.Model
 	params fourcase.Params
+	now    uint64
 }
 
 // NewCard returns a card with the entry before the first event.
 func NewCard(v *Vector) *Card {
-	c := &Card{card.New(), v.Params}
+	c := &Card{params: v.Params}
+	c.model = card.NewAt(func() uint64 { return c.now })
 	d := v.First()
-	c.write(&d, 0, len(words{}))
-	return c
-}
-
-// write writes words of the entry.
-func (c *Card) write(d *bpf.DestRegs, from, to int) {
-	for i := from; i < to; i++ {
-		c.model.W64(regs.DestBase+uint64(i)*8, wordsOf(d)[i])
+	for i, w := range wordsOf(&d) {
+		c.model.W64(regs.DestBase+uint64(i)*8, w)
 	}
+	return c
 }
 
 // Regs reads the entry.
@@ -100,20 +97,27 @@ func (c *Card) Regs() (d bpf.DestRegs) {
 	return d
 }
 
-// Do executes one event.
+// Do executes one event. It evaluates by the calls of the card, as the policy loop does.
 func (c *Card) Do(e *Event) {
+	c.now = e.At
 	if !e.Evaluate {
 		c.model.Receive(1, &e.Packet, e.At)
 		return
 	}
-	d := c.Regs()
-	if !c.model.NewWindow(1) {
+	calls := regs.CallsOf(c.model)
+	calls.SetCollect(regs.CallsCollect(0).WithCollectStart(true))
+	if !calls.Result().Done() {
 		return
 	}
+	var d bpf.DestRegs
+	for i := range wordsOf(&d) {
+		wordsOf(&d)[i] = calls.Buffer(i)
+	}
 	Decide(&d, &c.params, e.At)
-	policy := int(unsafe.Offsetof(d.Policy) / 8)
-	c.write(&d, policy, policy+int(unsafe.Sizeof(d.Policy)/8))
-	c.model.SetRates(1, d.RateBps, d.StackRateBps, d.EngineRateBps, e.At)
+	for i, w := range wordsOf(&d) {
+		calls.SetBuffer(i, w)
+	}
+	calls.SetApply(regs.CallsApply(0).WithApplySet(bpf.SetPolicy).WithApplyStart(true))
 }
 
 // ack is feedback to data that left at t1 and arrived at t2.
