@@ -68,6 +68,7 @@ var cleanPackages = []string{
 	"loader",
 	"loader/agent",
 	"loader/agent/discovery",
+	"loader/agent/policyloop",
 	"loader/engine",
 	"loader/nodefile",
 	"loader/pacer",

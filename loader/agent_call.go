@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -14,7 +15,8 @@ import (
 // AgentCall reads and writes live table entries in batches, by the call buffer and the agent
 // call program. It has one user: the agent.
 type AgentCall struct {
-	Slots []bpf.AgentSlot // the call buffer itself, bpf.AgentSlots long
+	slots []bpf.AgentSlot // the call buffer itself
+	dests *ebpf.Map
 	prog  *ebpf.Program
 	mem   []byte
 }
@@ -25,16 +27,19 @@ func (a *Attachment) NewAgentCall() (*AgentCall, error) {
 	if err != nil {
 		return nil, fmt.Errorf("call buffer: %w", err)
 	}
-	return &AgentCall{Slots: bpf.SlotsOf(mem), prog: a.agentCall, mem: mem}, nil
+	return &AgentCall{slots: bpf.SlotsOf(mem), dests: a.Maps.DestTable, prog: a.agentCall, mem: mem}, nil
 }
 
 // Close unmaps the call buffer.
 func (x *AgentCall) Close() error { return unix.Munmap(x.mem) }
 
-// Collect moves up to len(Slots) destinations from the active queue to the slots, with a
+// Slots returns the slots of the call buffer, of which there are bpf.AgentSlots.
+func (x *AgentCall) Slots() []bpf.AgentSlot { return x.slots }
+
+// Collect moves up to len(Slots()) destinations from the active queue to the slots, with a
 // snapshot of their registers, and starts a new sample window for each. It returns the
 // number of slots filled. A slot whose Found is 0 has the key of an entry that was deleted.
-func (x *AgentCall) Collect() (int, error) { return x.run(bpf.AgentCollect, len(x.Slots)) }
+func (x *AgentCall) Collect() (int, error) { return x.run(bpf.AgentCollect, len(x.slots)) }
 
 // Apply writes, for the first n slots, the fields that their Op names.
 func (x *AgentCall) Apply(n int) error {
@@ -46,6 +51,18 @@ func (x *AgentCall) Apply(n int) error {
 func (x *AgentCall) Read(n int) error {
 	_, err := x.run(bpf.AgentRead, n)
 	return err
+}
+
+// Lookup reads the registers of a destination. It returns false if there is no entry.
+func (x *AgentCall) Lookup(key bpf.DestKey, d *bpf.DestRegs) (bool, error) {
+	err := x.dests.Lookup(key, d)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the destination table: %w", err)
+	}
+	return true, nil
 }
 
 func (x *AgentCall) run(op uint32, n int) (int, error) {

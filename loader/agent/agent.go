@@ -23,9 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/agent/discovery"
+	"github.com/softroce/softroce-xdp/loader/agent/policyloop"
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -36,34 +36,26 @@ type Agent struct {
 	att   *loader.Attachment
 	iface loader.Iface
 	cfg   *loader.LiveConfig
-	x     *loader.AgentCall
+	table *loader.AgentCall
 	pacer pacer.Pacer
+	loop  *policyloop.Loop
 	log   *slog.Logger
 
-	sockets    *rawSockets
-	control    control
-	peers      *discovery.Peers
-	file       nodefile.File
-	nodes      *nodefile.Numbers
-	sweep      sweeper
-	reconciler reconciler
-	pauses     baselinePauses
-	echoes     echoes
+	sockets *rawSockets
+	control control
+	peers   *discovery.Peers
+	file    nodefile.File
+	nodes   *nodefile.Numbers
+	sweep   sweeper
+	echoes  echoes
 
 	admission *discovery.Admission
-
-	paceBlocked    paceBlocked
-	senders        senders
-	steps          []step // of the slots that are evaluated; kept for their memory
-	recentlyActive recentlyActive
-	sharer         *priority.Sharer
 
 	engine uint64 // last check for the entries of a killed engine, monotonic ns
 	dests  int    // entries in the table that have a number
 
 	rdma        string // RDMA device for which the pacer is ready; "" = none
 	rdmaAfter   uint64 // no search for an RDMA device before this, monotonic ns
-	classAfter  uint64 // no new pacer class before this, monotonic ns
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
 }
 
@@ -91,13 +83,11 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 	log.Info("agent works", "pacer", a.pacer.Kind(), "xdp", a.att.State.XDPMode, "egress", a.att.State.Egress,
 		"rate_bps", a.cfg.LinkRateBps, "destinations", a.dests)
 	ready()
-	return a.loop(ctx)
+	return a.run(ctx)
 }
 
 func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err error) {
 	a := &Agent{log: log}
-	a.reconciler.last = map[bpf.DestKey]uint64{}
-	a.pauses.all = map[bpf.DestKey]*baselinePause{}
 	defer func() {
 		if err != nil {
 			a.close()
@@ -112,7 +102,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	if a.cfg, err = a.att.LiveConfig(); err != nil {
 		return nil, err
 	}
-	if a.x, err = a.att.NewAgentCall(); err != nil {
+	if a.table, err = a.att.NewAgentCall(); err != nil {
 		return nil, err
 	}
 	if a.pacer, err = pacer.Adopt(a.iface.Link, a.att.State.Pacer, a.att.State.OwnQdisc); err != nil {
@@ -133,7 +123,11 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 		}
 	}
 	a.nodes = a.file.Numbers()
-	a.sharer = newSharer(&a.file)
+	a.loop = policyloop.New(policyloop.Options{
+		Table: a.table, Pacer: a.pacer, Config: a.cfg.Config, Nodes: &a.file, Clock: loader.Monotonic, Log: log,
+		Hello: a.control.hello, Evaluated: a.echoes.note,
+	})
+	a.loop.ClockOffset = a.clockOffset
 	return a, nil
 }
 
@@ -141,8 +135,8 @@ func (a *Agent) close() {
 	if a.sockets != nil {
 		a.sockets.close()
 	}
-	if a.x != nil {
-		_ = a.x.Close()
+	if a.table != nil {
+		_ = a.table.Close()
 	}
 	if a.cfg != nil {
 		_ = a.cfg.Close()
@@ -152,40 +146,9 @@ func (a *Agent) close() {
 	}
 }
 
-// The period of heartbeat and evaluation. It is short for a few destinations, and grows
-// with the CPU time of a tick and with the number of destinations, so that the agent's
-// share of a CPU stays small. The shortest period is interval_ns of the policy, and
-// applies if the interface has an engine: more frequent decisions cost more and improve
-// little. Traffic of the kernel stack does not profit from it (docs/four-case.md).
-const (
-	minTick   = 5 * time.Millisecond
-	idleTick  = 10 * time.Millisecond // no engine is active, or ticks take much CPU time
-	maxTick   = 250 * time.Millisecond
-	perDest   = 200 * time.Microsecond // shortest period per destination evaluated
-	costShare = 120                    // ticks take at most 1/costShare of a CPU
-
-	// freeCost is the CPU time of a tick that costShare does not count: a few destinations
-	// are evaluated every tick, although each change of an HTB class is a request to the
-	// kernel.
-	freeCost = 240 * time.Microsecond
-
-	// quickShare stands for costShare where ticks are less than idleTick apart.
-	quickShare = 30
-)
-
-// tickPeriod returns the time until the next tick, after a tick that evaluated n destinations
-// and took cost of CPU time. engine: the interface has an engine.
-func tickPeriod(cost time.Duration, n int, engine bool) time.Duration {
-	period := idleTick
-	if n > 0 && engine {
-		period = min(max(minTick, cost*quickShare), idleTick)
-	}
-	return min(max(period, (cost-freeCost)*costShare, time.Duration(n)*perDest), maxTick)
-}
-
-// loop handles events, changes of the interface and ticks in one goroutine, so that no
+// run handles events, changes of the interface and ticks in one goroutine, so that no
 // state needs a lock.
-func (a *Agent) loop(ctx context.Context) error {
+func (a *Agent) run(ctx context.Context) error {
 	events := make(chan bpf.Event, 256)
 	ring, err := ringbuf.NewReader(a.att.Maps.Events)
 	if err != nil {
@@ -245,23 +208,19 @@ func (a *Agent) tick(now uint64) (time.Duration, error) {
 	start := loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
 	atomic.StoreUint64(&a.cfg.HeartbeatNs, now)
 	a.followClock(a.att.State.Clock.Offset(), now)
-	n, err := a.evaluate(now)
+	n, err := a.loop.Evaluate(now)
 	if err != nil {
 		return 0, err
 	}
-	waited, err := a.evaluatePaceBlocked(now)
-	if err != nil {
-		return 0, err
-	}
-	a.evenShare() // `policy set` may have changed it
-	a.shareOut(now)
+	a.loop.EvenShare(a.dests) // `policy set` may have changed it
+	a.loop.ShareOut(now)
 	a.watchEngine(now)
 	a.sendHellos(now)
 	a.expectRDMA(sysRDMA, now)
 	a.sweep.some(a, now)
 	cost := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
 	a.sendEchoes(now) // which have a budget of their own
-	return a.advancePauses(loader.Monotonic(), tickPeriod(cost, n+waited, a.hasEngine())), nil
+	return a.loop.AdvancePauses(loader.Monotonic(), policyloop.TickPeriod(cost, n, a.hasEngine())), nil
 }
 
 // sendHellos sends the HELLOs that are due.
@@ -314,7 +273,7 @@ func (a *Agent) handle(e bpf.Event) {
 	case bpf.EventAckUnknown:
 		if a.admission.Admit(peer, now) && a.addEntry(peer, e.Token, uint16(e.Caps)) {
 			a.dests++
-			a.evenShare()
+			a.loop.EvenShare(a.dests)
 		}
 	}
 }

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/agent/policyloop"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -47,5 +51,19 @@ func mustOpen(t *testing.T, o loader.Options) *Agent {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.close)
+	return a
+}
+
+// second is a second of the monotonic clock, in nanoseconds.
+const second = uint64(time.Second)
+
+func peerN(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
+
+func keyN(n byte) bpf.DestKey { return bpf.KeyOf(peerN(n)) }
+
+// bare returns an agent that has neither an interface nor a table.
+func bare() *Agent {
+	a := &Agent{cfg: &loader.LiveConfig{Config: &bpf.Config{}}, log: slog.New(slog.DiscardHandler)}
+	a.loop = policyloop.New(policyloop.Options{Config: a.cfg.Config, Log: a.log})
 	return a
 }

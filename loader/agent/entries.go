@@ -6,12 +6,10 @@ import (
 	"errors"
 	"net/netip"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -27,7 +25,7 @@ func (a *Agent) prepare() error {
 		}
 	}
 	a.dests = len(others)
-	a.evenShare() // before the first entry, so that all get the same rate
+	a.loop.EvenShare(a.dests) // before the first entry, so that all get the same rate
 	for _, addr := range others {
 		a.addEntry(addr, 0, 0)
 	}
@@ -49,23 +47,12 @@ func (a *Agent) prepare() error {
 		a.nodes.Used(r.Regs.Node)
 		a.peers.Adopt(bpf.KeyOf(r.Addr), r.Regs.Caps, loader.Monotonic())
 	})
-	a.evenShare()
+	a.loop.EvenShare(a.dests)
 	for _, key := range unhandled {
 		a.handleNewDest(key)
 	}
 	debug.FreeOSMemory() // walking a large table leaves much garbage
 	return err
-}
-
-// evenShare writes the rate at which a new destination starts: initial_rate_bps of the
-// policy if it is set, else the even share of the link among all entries (S1.2).
-func (a *Agent) evenShare() {
-	p := &a.cfg.Policy
-	rate := max(fourcase.EvenShare(a.cfg.LinkRateBps, a.dests), p.MinRateBps)
-	if p.InitialRateBps != 0 {
-		rate = p.InitialRateBps
-	}
-	atomic.StoreUint64(&a.cfg.InitialRateBps, rate)
 }
 
 // handleNewDest handles a new destination, whose entry egress or the engine has created: it sends
@@ -83,30 +70,19 @@ func (a *Agent) handleNewDest(key bpf.DestKey) {
 	// fills the queue of a bottleneck within milliseconds.
 	a.sendHellos(now)
 
-	slot := &a.x.Slots[0]
-	slot.Key = key
-	if err := a.x.Read(1); err != nil || slot.Found == 0 {
-		return
-	}
-	st := stepOf(slot)
-	st.node = a.nodes.Assign(peer)
-	st.set |= bpf.SetNode
-	a.log.Info("new destination", "peer", peer, "node", st.node)
-	if st.policy.Decisions == 0 {
-		// This is before the first data if queue pairs connect first.
-		a.window(&st.policy, bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), st.rate)
-		st.set |= bpf.SetPolicy
-	}
-	if st.class == 0 && st.rate != 0 {
-		st.setClass(a.classFor(st.key, st.class, st.stackRate))
-	}
-	st.store(slot)
-	if err := a.x.Apply(1); err != nil {
+	found, err = a.loop.Number(key, func() uint32 {
+		node := a.nodes.Assign(peer)
+		a.log.Info("new destination", "peer", peer, "node", node)
+		return node
+	})
+	if err != nil {
 		a.log.Warn("new destination", "peer", peer, "err", err)
+	}
+	if err != nil || !found {
 		return
 	}
 	a.dests++
-	a.evenShare()
+	a.loop.EvenShare(a.dests)
 }
 
 // addEntry creates an entry before traffic: for the nodes of the node file, and for peers
@@ -119,14 +95,9 @@ func (a *Agent) addEntry(peer netip.Addr, token uint64, caps uint16) bool {
 		return false
 	}
 	key := bpf.KeyOf(peer)
-	d := &bpf.DestRegs{
-		RxToken: a.control.secret.Token(key), TxToken: token, Node: a.nodes.Assign(peer), Caps: caps,
-		LastTxNs: loader.Monotonic() + a.clockOffset, // on the clock of the stamps
-		RateBps:  a.cfg.InitialRateBps, WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
-	}
-	d.Policy.RateBps, d.StackRateBps, d.EngineRateBps = d.RateBps, d.RateBps, d.RateBps
-	a.window(bpf.PolicyAs[fourcase.Regs](&d.Policy), bpf.ParamsAs[fourcase.Params](&a.cfg.Policy), d.RateBps)
-	d.ClassId = a.classFor(key, 0, d.RateBps)
+	d := a.loop.First(key)
+	d.RxToken, d.TxToken, d.Node, d.Caps = a.control.secret.Token(key), token, a.nodes.Assign(peer), caps
+	d.LastTxNs = loader.Monotonic() + a.clockOffset // on the clock of the stamps
 	if err := a.att.Maps.DestTable.Update(key, d, ebpf.UpdateNoExist); err != nil {
 		if err := a.pacer.Release(d.ClassId); err != nil {
 			a.log.Warn("pacer", "peer", peer, "err", err)
@@ -142,9 +113,8 @@ func (a *Agent) addEntry(peer netip.Addr, token uint64, caps uint16) bool {
 
 // unaware stops stamping to a peer that no longer answers HELLO.
 func (a *Agent) unaware(key bpf.DestKey) {
-	slot, peer := &a.x.Slots[0], bpf.AddrOf(key)
-	slot.Key, slot.Op, slot.Regs.Caps = key, bpf.SetCaps, 0
-	if err := a.x.Apply(1); err != nil {
+	peer := bpf.AddrOf(key)
+	if err := a.loop.ClearCaps(key); err != nil {
 		a.log.Warn("clear capabilities", "peer", peer, "err", err)
 		return
 	}

@@ -42,7 +42,7 @@ func TestAddedEntryHasClockOfStamps(t *testing.T) {
 func TestClockSet(t *testing.T) {
 	for name, by := range map[string]int64{"forward": 3600e9, "back": -3600e9} {
 		t.Run(name, func(t *testing.T) {
-			a := play(1e9, 1e9, 0, 0).a
+			a := bare()
 			now, offset := 10000*second, 7200*second
 			a.clockOffset = offset
 			old := bpf.DestRegs{LastTxNs: now + offset}

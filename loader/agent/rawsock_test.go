@@ -45,11 +45,11 @@ func TestSendAfterRename(t *testing.T) {
 
 // The RDMA device is found by the present name of the interface.
 func TestRenameIsFollowed(t *testing.T) {
-	p := play(1e9, 1e9, 0, 0)
-	p.a.iface.Name, p.a.cfg.Mtu = "eth0", 1500
-	p.a.linkChanged(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth7", MTU: 1500}})
-	if p.a.iface.Name != "eth7" {
-		t.Errorf("the name is %s", p.a.iface.Name)
+	a := bare()
+	a.iface.Name, a.cfg.Mtu = "eth0", 1500
+	a.linkChanged(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth7", MTU: 1500}})
+	if a.iface.Name != "eth7" {
+		t.Errorf("the name is %s", a.iface.Name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
@@ -60,10 +61,10 @@ func TestPrepareIsRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	pacer := &failingPacer{failures: 2}
-	a := play(1e9, 1e9, 0, 0).a
+	a := bare()
 	a.iface.Name, a.pacer = "eth0", pacer
 	for tick := range 2000 {
-		a.expectRDMA(root, 1000*second+uint64(tick)*playTick)
+		a.expectRDMA(root, 1000*second+uint64(tick)*uint64(10*time.Millisecond))
 	}
 	if pacer.calls != 3 || a.rdma != "rxe0" {
 		t.Errorf("%d attempts in 20 s, the pacer is ready for %q; want 3 and rxe0", pacer.calls, a.rdma)

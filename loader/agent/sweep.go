@@ -82,7 +82,7 @@ func (a *Agent) followClock(offset, now uint64) {
 	if before := a.clockOffset; max(offset, before)-min(offset, before) > clockSet {
 		a.sweep.after = now + uint64(idleLimit)
 	}
-	a.clockOffset = offset
+	a.clockOffset, a.loop.ClockOffset = offset, offset
 }
 
 // forget removes an idle destination and its class.
@@ -98,9 +98,8 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 		a.log.Warn("pacer", "peer", peer, "err", err)
 	}
 	a.peers.Remove(key)
-	delete(a.reconciler.last, key)
-	delete(a.pauses.all, key)
+	a.loop.Forget(key)
 	delete(a.echoes.all, key)
 	a.dests--
-	a.evenShare()
+	a.loop.EvenShare(a.dests)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
 	"github.com/softroce/softroce-xdp/bpf"
@@ -83,7 +83,7 @@ func (st *step) sample() fourcase.Sample {
 	if !st.sampled {
 		return withoutSample(st.regs)
 	}
-	return sampleOf(st.regs, st.waits)
+	return SampleOf(st.regs, st.waits)
 }
 
 // withoutSample is the sample of a window that goes on: packets wait in the pacer, so the
@@ -98,10 +98,10 @@ func withoutSample(d *bpf.DestRegs) fourcase.Sample {
 	}
 }
 
-// sampleOf converts a window of the data plane into the policy's sample. waits: packets wait
+// SampleOf converts a window of the data plane into the policy's sample. waits: packets wait
 // in the pacer for longer than shortWait. A sender whose packets all wait there uses its
 // rate, even if none was sent.
-func sampleOf(d *bpf.DestRegs, waits bool) fourcase.Sample {
+func SampleOf(d *bpf.DestRegs, waits bool) fourcase.Sample {
 	s := withoutSample(d)
 	s.CE, s.AppLimited = d.WinCe, d.WinPaced == 0 && !waits
 	if d.WinRnr == 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
 	"testing"
@@ -34,12 +34,12 @@ func TestSampleOf(t *testing.T) {
 		{"sent again is not sent", window(func(d *bpf.DestRegs) { d.PsnRegressions, d.WinLoss = 4, 1 }), fourcase.Sample{Sent: 5, Loss: 1}},
 		{"a receiver that is not ready loses nothing", window(func(d *bpf.DestRegs) { d.WinLoss, d.WinRnr = 2, 1 }), fourcase.Sample{Sent: 9}},
 	} {
-		if got := sampleOf(c.d, false); got != c.want {
+		if got := SampleOf(c.d, false); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
 	none := window(func(d *bpf.DestRegs) { d.WinPaced = 0 })
-	if got, want := sampleOf(none, true), (fourcase.Sample{Sent: 9}); got != want {
+	if got, want := SampleOf(none, true), (fourcase.Sample{Sent: 9}); got != want {
 		t.Errorf("none was sent, but some still wait: %+v, want %+v", got, want)
 	}
 }
@@ -75,30 +75,6 @@ func TestFirstLoaded(t *testing.T) {
 	}
 }
 
-func TestIdle(t *testing.T) {
-	limit := uint64(idleLimit)
-	for _, c := range []struct {
-		name        string
-		d           bpf.DestRegs
-		now, offset uint64
-		want        bool
-	}{
-		{"never used", bpf.DestRegs{LastTxNs: 5}, limit + 6, 0, true},
-		{"at the limit", bpf.DestRegs{LastTxNs: 5}, limit + 5, 0, false},
-		{"it still sends", bpf.DestRegs{LastTxNs: 5, LastRxNs: limit}, limit + 6, 0, false},
-		{"stamps on CLOCK_TAI", bpf.DestRegs{LastTxNs: 5, LastRxNs: 5 + 37e9}, limit + 6, 37e9, true},
-		{"stamps on CLOCK_TAI, it still sends", bpf.DestRegs{LastTxNs: 5, LastRxNs: limit + 37e9}, limit + 6, 37e9, false},
-		{"touched after the clock was read", bpf.DestRegs{LastTxNs: limit + 9}, limit + 6, 0, false},
-	} {
-		if got := idle(&c.d, c.now, c.offset); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
-		}
-	}
-	if idleLimit < time.Minute {
-		t.Error("an entry must outlive the pauses of its traffic")
-	}
-}
-
 // The agent's share of a CPU is bounded, however many destinations are active.
 func TestPause(t *testing.T) {
 	for _, c := range []struct {
@@ -118,28 +94,30 @@ func TestPause(t *testing.T) {
 		{time.Millisecond, 2, 91200 * time.Microsecond},
 		{time.Hour, 60_000, maxTick},
 	} {
-		if got := tickPeriod(c.cost, c.n, true); got != c.want {
+		if got := TickPeriod(c.cost, c.n, true); got != c.want {
 			t.Errorf("after %v and %d destinations: %v, want %v", c.cost, c.n, got, c.want)
 		}
 	}
-	if got := tickPeriod(0, 2, false); got != idleTick {
+	if got := TickPeriod(0, 2, false); got != idleTick {
 		t.Errorf("without an engine: %v, want %v", got, idleTick)
 	}
 }
 
-// What a tick does after its evaluation compares with the time at which the tick began,
-// though the slots were read later: an ECHO is due at once, and who waits in the pacer has
-// had its evaluation.
+// What comes after an evaluation compares with the time at which the tick began, though the
+// slots were read later: Evaluated has that time, and who waits in the pacer has had its
+// evaluation.
 func TestTickHasOneTime(t *testing.T) {
 	p := play(1e9, 1e9, fourcase.ModeRobust, 0)
-	a, now, params := p.a, p.now, fourcase.DefaultParams(1e9)
+	l, now, params := p.l, p.now, fourcase.DefaultParams(1e9)
+	var evaluated []uint64
+	l.evaluated = func(_ bpf.DestKey, _ *bpf.DestRegs, at uint64) { evaluated = append(evaluated, at) }
 	slot := bpf.AgentSlot{Key: keyN(1), Found: 1}
-	slot.Regs.Caps, slot.Regs.RxPackets, slot.Regs.NextTxNs = bpf.CapStamp, 1, now+uint64(time.Second)
-	a.evaluateSlots([]bpf.AgentSlot{slot}, &params, true, now, now+uint64(time.Millisecond))
-	if key, ok := a.echoes.next(now); !ok || key != slot.Key {
-		t.Errorf("no ECHO is due: %v, %t", key, ok)
+	slot.Regs.NextTxNs = now + uint64(time.Second)
+	l.evaluateSlots([]bpf.AgentSlot{slot}, &params, true, now, now+uint64(time.Millisecond))
+	if len(evaluated) != 1 || evaluated[0] != now {
+		t.Errorf("evaluated at %d, want %d", evaluated, now)
 	}
-	if due := a.paceBlocked.due(now); len(due) != 0 {
+	if due := l.paceBlocked.due(now); len(due) != 0 {
 		t.Errorf("%v is evaluated a second time", due)
 	}
 }

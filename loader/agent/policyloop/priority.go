@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
 	"github.com/softroce/softroce-xdp/bpf"
@@ -29,18 +29,18 @@ func newSharer(file *nodefile.File) *priority.Sharer {
 
 // prioritizes reports whether priorities share the link: the node file has some, and the
 // mode is on.
-func (a *Agent) prioritizes() bool {
-	prio, _ := bpf.PriorityAs[priority.Params, priority.State](a.cfg.Config)
-	return prio.Mode == priority.ModeOn && a.file.Prioritized()
+func (l *Loop) prioritizes() bool {
+	prio, _ := bpf.PriorityAs[priority.Params, priority.State](l.cfg)
+	return prio.Mode == priority.ModeOn && l.priorities
 }
 
 // enforced returns the rate for a destination for which the four-case policy has just
 // decided.
-func (a *Agent) enforced(st *step, params *fourcase.Params, now uint64) uint64 {
-	if !a.prioritizes() {
+func (l *Loop) enforced(st *step, params *fourcase.Params, now uint64) uint64 {
+	if !l.prioritizes() {
 		return st.policy.RateBps
 	}
-	rate, allowed := a.sharer.Enforce(st.key.Addr, observe(st, params), now)
+	rate, allowed := l.sharer.Enforce(st.key.Addr, observe(st, params), now)
 	st.policy.RateBps = allowed
 	return rate
 }
@@ -56,14 +56,14 @@ func observe(st *step, params *fourcase.Params) *priority.Observation {
 	}
 }
 
-// shareOut makes an allocation after an evaluation, and writes the outcome into the
+// ShareOut makes an allocation after an evaluation, and writes the outcome into the
 // configuration.
-func (a *Agent) shareOut(now uint64) {
-	prio, state := bpf.PriorityAs[priority.Params, priority.State](a.cfg.Config)
-	if !a.prioritizes() {
+func (l *Loop) ShareOut(now uint64) {
+	prio, state := bpf.PriorityAs[priority.Params, priority.State](l.cfg)
+	if !l.prioritizes() {
 		*state = priority.State{}
-		a.sharer.Reset()
+		l.sharer.Reset()
 		return
 	}
-	*state = a.sharer.Share(prio.Limit(a.cfg.LinkRateBps), now)
+	*state = l.sharer.Share(prio.Limit(l.cfg.LinkRateBps), now)
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
-	"io"
 	"log/slog"
 	"net/netip"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
@@ -22,10 +20,10 @@ func keyN(n byte) bpf.DestKey { return bpf.KeyOf(peerN(n)) }
 // second is a second of the monotonic clock, in nanoseconds.
 const second = uint64(time.Second)
 
-// player simulates the data plane, the kernel stack and an engine for an agent, on virtual
+// player simulates the data plane, the kernel stack and an engine for a loop, on virtual
 // time. Data is sent at the rates of the registers, and arrives without a queue.
 type player struct {
-	a     *Agent
+	l     *Loop
 	now   uint64
 	dests []*played
 }
@@ -53,11 +51,7 @@ func play(link, initial uint64, mode fourcase.Mode, n int) *player {
 	params := fourcase.DefaultParams(link)
 	params.Mode = mode
 	cfg := &bpf.Config{Mtu: 1500, LinkRateBps: link, Policy: *bpf.ParamsFrom(&params)}
-	a := &Agent{
-		cfg: &loader.LiveConfig{Config: cfg}, pacer: noPacer{}, log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		pauses: baselinePauses{all: map[bpf.DestKey]*baselinePause{}}, reconciler: reconciler{last: map[bpf.DestKey]uint64{}},
-	}
-	p := &player{a: a, now: 1000 * second}
+	p := &player{l: New(Options{Pacer: noPacer{}, Config: cfg, Log: slog.New(slog.DiscardHandler)}), now: 1000 * second}
 	for i := range n {
 		d := &played{key: keyN(byte(i + 1)), regs: bpf.DestRegs{RateBps: initial, StackRateBps: initial, EngineRateBps: initial}}
 		d.regs.Policy.RateBps = initial
@@ -77,9 +71,9 @@ func (p *player) ticks(n int) {
 				slots, at = append(slots, bpf.AgentSlot{Key: d.key, Found: 1, Regs: d.regs}), append(at, d)
 			}
 		}
-		params := *bpf.ParamsAs[fourcase.Params](&p.a.cfg.Policy)
-		p.a.senders.begin(p.now)
-		p.a.evaluateSlots(slots, &params, true, p.now, p.now)
+		params := *bpf.ParamsAs[fourcase.Params](&p.l.cfg.Policy)
+		p.l.senders.begin(p.now)
+		p.l.evaluateSlots(slots, &params, true, p.now, p.now)
 		for i, d := range at {
 			if slots[i].Op&bpf.SetPolicy != 0 {
 				r := &slots[i].Regs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
 	"strings"
@@ -12,21 +12,17 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cc/priority"
-	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 )
 
-// newPriorityAgent is an agent with a node file and a link of 100 Mbit/s.
-func newPriorityAgent(t *testing.T, nodes string) *Agent {
+// newPriorityLoop is a loop with a node file and a link of 100 Mbit/s.
+func newPriorityLoop(t *testing.T, nodes string) *Loop {
 	t.Helper()
 	file, err := nodefile.Parse(strings.NewReader(nodes), "nodes.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Agent{
-		file: file, sharer: newSharer(&file),
-		cfg: &loader.LiveConfig{Config: &bpf.Config{LinkRateBps: 100e6}},
-	}
+	return New(Options{Nodes: &file, Config: &bpf.Config{LinkRateBps: 100e6}})
 }
 
 const twoLevels = `
@@ -37,16 +33,16 @@ nodes:
 
 // The priorities of the node file reach the destinations, and the mode turns them off.
 func TestPriorityOfNodeFile(t *testing.T) {
-	a := newPriorityAgent(t, twoLevels)
+	l := newPriorityLoop(t, twoLevels)
 	params := fourcase.DefaultParams(100e6)
-	prio, state := bpf.PriorityAs[priority.Params, priority.State](a.cfg.Config)
+	prio, state := bpf.PriorityAs[priority.Params, priority.State](l.cfg)
 	now := 1000 * second
 	evaluate := func() (rates [2]uint64) {
 		for i := range rates {
 			st := &step{key: keyN(byte(i + 1)), regs: &bpf.DestRegs{WinPaced: 1}, sampled: true, policy: fourcase.Regs{RateBps: 100e6}}
-			rates[i] = a.enforced(st, &params, now)
+			rates[i] = l.enforced(st, &params, now)
 		}
-		a.shareOut(now)
+		l.ShareOut(now)
 		now += uint64(10 * time.Millisecond)
 		return rates
 	}
@@ -61,10 +57,10 @@ func TestPriorityOfNodeFile(t *testing.T) {
 }
 
 func TestNoPriorities(t *testing.T) {
-	if newPriorityAgent(t, "nodes: [{number: 1, addresses: [10.0.0.1]}]").prioritizes() {
+	if newPriorityLoop(t, "nodes: [{number: 1, addresses: [10.0.0.1]}]").prioritizes() {
 		t.Error("a file without priorities has some")
 	}
-	if newPriorityAgent(t, "nodes: []").prioritizes() {
+	if newPriorityLoop(t, "nodes: []").prioritizes() {
 		t.Error("no nodes have priorities")
 	}
 }

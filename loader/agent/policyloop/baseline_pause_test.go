@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
 	"log/slog"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
@@ -40,8 +39,7 @@ func TestPauseAfterReconciliation(t *testing.T) {
 		cfg := &bpf.Config{LinkRateBps: 1e9}
 		*bpf.ParamsAs[fourcase.Params](&cfg.Policy) = fourcase.DefaultParams(1e9)
 		rates := classes{}
-		a := &Agent{cfg: &loader.LiveConfig{Config: cfg}, pacer: rates, log: slog.New(slog.DiscardHandler)}
-		a.pauses.all = map[bpf.DestKey]*baselinePause{}
+		l := New(Options{Pacer: rates, Config: cfg, Log: slog.New(slog.DiscardHandler)})
 		slot := &bpf.AgentSlot{Key: keyN(1)}
 		slot.Regs.NextTxNs, slot.Regs.ClassId = now+uint64(c.empty), 7
 		slot.ShiftNs = 99 // of an earlier step
@@ -50,9 +48,9 @@ func TestPauseAfterReconciliation(t *testing.T) {
 			st.shiftNextTx(c.by)
 		}
 		const inFlight = 10 * int64(time.Millisecond)
-		a.startPause(&st, &fourcase.Sample{RTT: inFlight}, now)
+		l.startPause(&st, &fourcase.Sample{RTT: inFlight}, now)
 		st.store(slot)
-		if rates[7] != cfg.Policy.MinRateBps || a.pauses.all[slot.Key] == nil {
+		if rates[7] != cfg.Policy.MinRateBps || l.pauses.all[slot.Key] == nil {
 			t.Errorf("%s: no pause, class at %d", c.name, rates[7])
 			continue
 		}

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 func TestRecentlyActive(t *testing.T) {
@@ -54,7 +55,7 @@ func TestRestartIdle(t *testing.T) {
 		"somebody knew better": {rate: 10e6, initial: 50e6, want: 50e6},
 	} {
 		cfg := &bpf.Config{LinkRateBps: 1e9}
-		a := &Agent{cfg: &loader.LiveConfig{Config: cfg}}
+		l := New(Options{Config: cfg})
 		p := fourcase.DefaultParams(1e9)
 		p.InitialRateBps = c.initial
 		now := uint64(1000 * second)
@@ -62,14 +63,43 @@ func TestRestartIdle(t *testing.T) {
 		r := bpf.PolicyAs[fourcase.Regs](&slot.Regs.Policy)
 		*r = fourcase.Regs{RateBps: c.rate, Decisions: 9, DecidedNs: now, PeriodNs: 10e6}
 		if c.always {
-			a.recentlyActive.note(slot.Key, now+idle-activeSpan/2)
+			l.recentlyActive.note(slot.Key, now+idle-activeSpan/2)
 		}
 		for i := range c.others {
-			a.recentlyActive.note(keyN(byte(10+i)), now+idle)
+			l.recentlyActive.note(keyN(byte(10+i)), now+idle)
 		}
 		st := stepOf(slot)
-		if a.restartIdle(&st, &p, now+idle); st.policy.RateBps != c.want {
+		if l.restartIdle(&st, &p, now+idle); st.policy.RateBps != c.want {
 			t.Errorf("%s: %d, want %d", name, st.policy.RateBps, c.want)
 		}
+	}
+}
+
+// A peer that only sends to this host does not count for the even share. Data to it starts at
+// the even share later.
+func TestReceiverIsNotBusy(t *testing.T) {
+	none, err := pacer.Adopt(nil, pacer.None, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := New(Options{Pacer: none, Config: &bpf.Config{LinkRateBps: 1e9}, Log: slog.New(slog.DiscardHandler)})
+	p := fourcase.DefaultParams(1e9)
+	now := 1000 * second
+	slots := []bpf.AgentSlot{{Key: keyN(1), Found: 1}}
+	slot := &slots[0]
+	r := bpf.PolicyAs[fourcase.Regs](&slot.Regs.Policy)
+	*r = fourcase.Regs{RateBps: 10e6, Decisions: 9, DecidedNs: now, PeriodNs: 10e6}
+	slot.Regs.LastTxNs = now
+	for range 1000 { // 5 s in which the peer sends
+		now += uint64(minTick)
+		slot.Regs.RxPackets++
+		l.evaluateSlots(slots, &p, true, now, now)
+	}
+	if n := len(l.recentlyActive.now) + len(l.recentlyActive.before); n > 1 {
+		t.Errorf("%d destinations are recently active", n)
+	}
+	slot.Regs.LastTxNs, slot.Regs.TxPackets = now, 1
+	if l.evaluateSlots(slots, &p, true, now, now); r.RateBps != 1e9 {
+		t.Errorf("it starts with %d bit/s", r.RateBps)
 	}
 }

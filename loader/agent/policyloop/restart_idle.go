@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
 	"time"
@@ -44,26 +44,26 @@ func (r *recentlyActive) count() int { return max(len(r.now), len(r.before), 1) 
 
 // sends reports whether this host has data for a destination; packets of the peer alone make
 // it active too.
-func (a *Agent) sends(st *step, now uint64) bool {
-	return st.waits || st.paced() || now+a.clockOffset < st.regs.LastTxNs+activeSpan
+func (l *Loop) sends(st *step, now uint64) bool {
+	return st.waits || st.paced() || now+l.ClockOffset < st.regs.LastTxNs+activeSpan
 }
 
 // restartIdle restarts a destination that has data again after idle, at the even share among those
 // with data: the congestion that lowered its rate before is over.
-func (a *Agent) restartIdle(st *step, params *fourcase.Params, now uint64) {
-	if a.recentlyActive.note(st.key, now) {
+func (l *Loop) restartIdle(st *step, params *fourcase.Params, now uint64) {
+	if l.recentlyActive.note(st.key, now) {
 		return
 	}
 	p := *params
-	p.InitialRateBps = a.share(params)
+	p.InitialRateBps = l.share(params)
 	fourcase.RestartIdle(&st.policy, &p, now)
 }
 
 // share returns a destination's even share among those with data, or initial_rate_bps of the
 // policy if it is set.
-func (a *Agent) share(params *fourcase.Params) uint64 {
+func (l *Loop) share(params *fourcase.Params) uint64 {
 	if params.InitialRateBps != 0 {
 		return params.InitialRateBps
 	}
-	return min(max(fourcase.EvenShare(a.cfg.LinkRateBps, a.recentlyActive.count()), params.MinRateBps), params.MaxRateBps)
+	return min(max(fourcase.EvenShare(l.cfg.LinkRateBps, l.recentlyActive.count()), params.MinRateBps), params.MaxRateBps)
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/loader"
 )
 
 // Destinations are evaluated when they have traffic. If all packets that a sender may have
@@ -63,20 +62,21 @@ func (p *paceBlocked) due(now uint64) []bpf.DestKey {
 
 // evaluatePaceBlocked evaluates the destinations with packets in the pacer that had no traffic
 // in the tick that began at now. It returns their number.
-func (a *Agent) evaluatePaceBlocked(now uint64) (total int, err error) {
-	p := &a.paceBlocked
-	params := *bpf.ParamsAs[fourcase.Params](&a.cfg.Policy)
+func (l *Loop) evaluatePaceBlocked(now uint64) (total int, err error) {
+	p := &l.paceBlocked
+	params := *bpf.ParamsAs[fourcase.Params](&l.cfg.Policy)
+	slots := l.table.Slots()
 	for keys := p.due(now); len(keys) > 0; {
-		n := min(len(keys), len(a.x.Slots))
+		n := min(len(keys), len(slots))
 		for i, key := range keys[:n] {
-			a.x.Slots[i].Key = key
+			slots[i].Key = key
 		}
 		keys = keys[n:]
-		if err := a.x.Read(n); err != nil {
+		if err := l.table.Read(n); err != nil {
 			return total, err
 		}
-		if a.evaluateSlots(a.x.Slots[:n], &params, false, now, loader.Monotonic()) {
-			if err := a.x.Apply(n); err != nil {
+		if l.evaluateSlots(slots[:n], &params, false, now, l.clock()) {
+			if err := l.table.Apply(n); err != nil {
 				return total, err
 			}
 		}

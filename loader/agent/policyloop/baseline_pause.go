@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
 	"time"
@@ -53,13 +53,13 @@ func firstLoaded(before, after uint8, s *fourcase.Sample) bool {
 }
 
 // startPause begins the pause.
-func (a *Agent) startPause(st *step, s *fourcase.Sample, now uint64) {
-	kind := a.pacer.Kind()
-	if kind != pacer.EDT && kind != pacer.HTB || kind == pacer.HTB && st.class == 0 || a.pauses.all[st.key] != nil {
+func (l *Loop) startPause(st *step, s *fourcase.Sample, now uint64) {
+	kind := l.pacer.Kind()
+	if kind != pacer.EDT && kind != pacer.HTB || kind == pacer.HTB && st.class == 0 || l.pauses.all[st.key] != nil {
 		return // the other pacers cannot delay packets
 	}
 	inFlight := uint64(min(max(s.RTT, s.Tx+s.Rx, 0), int64(pauseMax)))
-	if inFlight <= a.cfg.Policy.TargetNs {
+	if inFlight <= l.cfg.Policy.TargetNs {
 		return // the RTT is too short to contain a queueing delay that matters
 	}
 	empty := st.emptyAt()
@@ -73,7 +73,7 @@ func (a *Agent) startPause(st *step, s *fourcase.Sample, now uint64) {
 		case pacer.EDT: // waiting packets have departure times, and leave first
 			x.hello += waits
 		case pacer.HTB: // waiting packets leave by the rate of the class
-			if _, err := a.pacer.SetRate(st.class, a.cfg.Policy.MinRateBps); err != nil {
+			if _, err := l.pacer.SetRate(st.class, l.cfg.Policy.MinRateBps); err != nil {
 				return
 			}
 			x.class = st.class
@@ -81,23 +81,23 @@ func (a *Agent) startPause(st *step, s *fourcase.Sample, now uint64) {
 		st.shiftNextTx(int64(now + waits + inFlight + uint64(pauseSlack) - empty))
 	}
 	x.end = x.hello + uint64(pauseSlack)
-	a.pauses.all[st.key] = x
-	a.pauses.active = append(a.pauses.active, x)
-	a.log.Debug("pause for the baseline", "peer", bpf.AddrOf(st.key), "for", time.Duration(x.end-now))
+	l.pauses.all[st.key] = x
+	l.pauses.active = append(l.pauses.active, x)
+	l.log.Debug("pause for the baseline", "peer", bpf.AddrOf(st.key), "for", time.Duration(x.end-now))
 }
 
-// advancePauses sends the HELLOs that are due and ends pauses. It returns the time until it
+// AdvancePauses sends the HELLOs that are due and ends pauses. It returns the time until it
 // has to be called again, at most next.
-func (a *Agent) advancePauses(now uint64, next time.Duration) time.Duration {
-	rest := a.pauses.active[:0]
-	for _, x := range a.pauses.active {
+func (l *Loop) AdvancePauses(now uint64, next time.Duration) time.Duration {
+	rest := l.pauses.active[:0]
+	for _, x := range l.pauses.active {
 		if !x.sent && now >= x.hello {
 			x.sent = true
-			a.control.hello(x.peer)
+			l.hello(x.peer)
 		}
 		if now >= x.end {
 			x.over = true
-			a.endPause(x)
+			l.endPause(x)
 			continue
 		}
 		due := x.end
@@ -107,22 +107,23 @@ func (a *Agent) advancePauses(now uint64, next time.Duration) time.Duration {
 		next = min(next, time.Duration(due-now))
 		rest = append(rest, x)
 	}
-	clear(a.pauses.active[len(rest):])
-	a.pauses.active = rest
+	clear(l.pauses.active[len(rest):])
+	l.pauses.active = rest
 	return next
 }
 
 // endPause restores the rate of the class.
-func (a *Agent) endPause(x *baselinePause) {
+func (l *Loop) endPause(x *baselinePause) {
 	if x.class == 0 {
 		return
 	}
-	row, found, err := a.att.Lookup(bpf.AddrOf(x.peer))
-	if err == nil && found && row.Regs.ClassId == x.class {
-		_, err = a.pacer.SetRate(x.class, row.Regs.StackRateBps)
+	var d bpf.DestRegs
+	found, err := l.table.Lookup(x.peer, &d)
+	if err == nil && found && d.ClassId == x.class {
+		_, err = l.pacer.SetRate(x.class, d.StackRateBps)
 	}
 	if err != nil {
-		a.log.Warn("pacer", "peer", bpf.AddrOf(x.peer), "err", err)
+		l.log.Warn("pacer", "peer", bpf.AddrOf(x.peer), "err", err)
 	}
 }
 

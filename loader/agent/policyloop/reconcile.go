@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
@@ -29,32 +28,32 @@ type reconciler struct {
 }
 
 // reconcileBacklog corrects the model by the backlog of the class.
-func (a *Agent) reconcileBacklog(st *step) {
+func (l *Loop) reconcileBacklog(st *step) {
 	d := st.regs
-	if a.pacer.Kind() != pacer.HTB || !st.paced() || d.ClassId == 0 || d.StackRateBps == 0 || a.reconciler.left == 0 || a.pauses.paused(st.key) {
+	if l.pacer.Kind() != pacer.HTB || !st.paced() || d.ClassId == 0 || d.StackRateBps == 0 || l.reconciler.left == 0 || l.pauses.paused(st.key) {
 		return
 	}
-	now := loader.Monotonic()
-	if now-a.reconciler.last[st.key] < uint64(reconcilePeriod) {
+	now := l.clock()
+	if now-l.reconciler.last[st.key] < uint64(reconcilePeriod) {
 		return
 	}
-	a.reconciler.left--
+	l.reconciler.left--
 	// The model is read before and after the queue. If packets arrived in between, or this
 	// thread was interrupted, the readings are of different times and cannot be compared.
-	model, ok := a.modelledEmptyTime(st.key)
+	model, ok := l.modelledEmptyTime(st.key)
 	if !ok {
 		return
 	}
-	bytes, ok, err := a.pacer.Backlog(d.ClassId)
+	bytes, ok, err := l.pacer.Backlog(d.ClassId)
 	then := now
-	now = loader.Monotonic()
-	if again, same := a.modelledEmptyTime(st.key); err != nil || !ok || !same || again != model || now-then > uint64(reconcileMaxRead) {
+	now = l.clock()
+	if again, same := l.modelledEmptyTime(st.key); err != nil || !ok || !same || again != model || now-then > uint64(reconcileMaxRead) {
 		return
 	}
-	a.reconciler.last[st.key] = now
-	packet := frameTime(a.cfg.Config, d.StackRateBps)
+	l.reconciler.last[st.key] = now
+	packet := frameTime(l.cfg, d.StackRateBps)
 	if off := apart(model, now, bytes, d.StackRateBps, packet); off != 0 {
-		a.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(st.key), "by", off)
+		l.log.Debug("pacer and its model apart", "peer", bpf.AddrOf(st.key), "by", off)
 		st.shiftNextTx(int64(off))
 		if off.Abs() <= packet {
 			st.set |= bpf.KeepEchoes
@@ -83,7 +82,8 @@ func frameTime(cfg *bpf.Config, bps uint64) time.Duration {
 }
 
 // modelledEmptyTime returns the time at which the model of a destination is empty, monotonic ns.
-func (a *Agent) modelledEmptyTime(key bpf.DestKey) (uint64, bool) {
-	row, found, err := a.att.Lookup(bpf.AddrOf(key))
-	return row.Regs.NextTxNs, found && err == nil
+func (l *Loop) modelledEmptyTime(key bpf.DestKey) (uint64, bool) {
+	var d bpf.DestRegs
+	found, err := l.table.Lookup(key, &d)
+	return d.NextTxNs, found && err == nil
 }

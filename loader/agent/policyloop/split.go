@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package policyloop
 
 import "github.com/softroce/softroce-xdp/bpf"
 
@@ -32,7 +32,7 @@ const splitShift = 6
 
 // setRates sets the destination's rate and its parts if they have changed. exact: a part
 // that is the whole rate is set exactly.
-func (a *Agent) setRates(st *step, rate uint64, exact bool) {
+func (l *Loop) setRates(st *step, rate uint64, exact bool) {
 	x := st.sender
 	stack, engine := x.split(rate)
 	stack, engine = x.stack.part(st.stackRate, stack, rate, exact), x.engine.part(st.engineRate, engine, rate, exact)
@@ -40,7 +40,7 @@ func (a *Agent) setRates(st *step, rate uint64, exact bool) {
 		return
 	}
 	if st.class != 0 && stack != st.stackRate {
-		st.setClass(a.classFor(st.key, st.class, stack))
+		st.setClass(l.classFor(st.key, st.class, stack))
 	}
 	st.rate, st.stackRate, st.engineRate = rate, stack, engine
 	st.set |= bpf.SetPolicy
