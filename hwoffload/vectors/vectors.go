@@ -14,6 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/loader/agent/policyloop"
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
@@ -47,7 +48,8 @@ type Vector struct {
 func (v *Vector) First() bpf.DestRegs {
 	p := &v.Params
 	d := bpf.DestRegs{
-		RxToken: v.Token, Node: 1, Caps: bpf.CapStamp, RateBps: p.MaxRateBps, StackRateBps: p.MaxRateBps, EngineRateBps: p.MaxRateBps,
+		RxToken: v.Token, Node: 1, TxPackets: 1, // data was sent: its echoes are no idle measurement
+		Caps: bpf.CapStamp, RateBps: p.MaxRateBps, StackRateBps: p.MaxRateBps, EngineRateBps: p.MaxRateBps,
 		WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 	}
 	d.Policy.RateBps = p.MaxRateBps
@@ -55,14 +57,11 @@ func (v *Vector) First() bpf.DestRegs {
 }
 
 // Decide makes one step of the policy at now with the registers of the window that has ended,
-// and stores the decision in them.
+// and stores the decision in them. The sample is that of the agent, for a host that always has
+// data to send; shares of the link and priorities are left out.
 func Decide(d *bpf.DestRegs, p *fourcase.Params, now uint64) {
-	s := fourcase.Sample{CE: d.WinCe, Loss: d.WinLoss, OpenLoop: d.WinDue == 0, Sent: d.TxPackets}
-	if d.WinSamples > 0 {
-		s.Samples, s.Tx, s.Rx, s.RTT, s.Turn = d.WinSamples, d.WinTxNs, d.WinRxNs, d.WinRttNs, max(d.TurnaroundNs, 1)
-	}
 	r := bpf.PolicyAs[fourcase.Regs](&d.Policy)
-	rate := fourcase.Step(r, p, s, now).RateBps
+	rate := fourcase.Step(r, p, policyloop.SampleOf(d, true), now).RateBps
 	d.RateBps, d.StackRateBps, d.EngineRateBps = rate, rate, rate
 }
 
