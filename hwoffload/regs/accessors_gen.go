@@ -528,6 +528,154 @@ func (r Ddr) Window() DdrWindow { return DdrWindow(r.bus.R32(r.base + DdrWindowO
 // SetWindow writes register window. The window that appears at window_base.
 func (r Ddr) SetWindow(v DdrWindow) { r.bus.W32(r.base+DdrWindowOffset, uint32(v)) }
 
+// Block interrupts.
+const (
+	BlockTypeInterrupts             = 11 // in the list of blocks
+	BlockVersionInterrupts          = 1
+	InterruptsBase                  = 0x6000 // address
+	InterruptsStride                = 0x1000 // bytes from one element to the next
+	InterruptsCount                 = 1      // elements
+	InterruptsCausesOffset          = 0x0
+	InterruptsMaskOffset            = 0x4
+	InterruptsBadDoorbellOffset     = 0x8
+	InterruptsBadDoorbellAddrOffset = 0xc
+	InterruptsBadDoorbellsOffset    = 0x10
+	InterruptsCqReadyOffset         = 0x100
+	InterruptsCqReadyStride         = 0x4
+	InterruptsCqReadyCount          = 32 // elements
+	InterruptsQpEventOffset         = 0x200
+	InterruptsQpEventStride         = 0x4
+	InterruptsQpEventCount          = 128 // elements
+)
+
+// Interrupts accesses one element of block interrupts. Interrupts. The line is active while a bit is set in both causes and mask. The driver clears causes first, and then reads and clears what the bits stand for.
+type Interrupts struct {
+	bus  Bus
+	base uint64
+}
+
+// InterruptsOf returns the block.
+func InterruptsOf(bus Bus) Interrupts { return Interrupts{bus, InterruptsBase} }
+
+// InterruptsCauses is a value of register causes of block interrupts.
+type InterruptsCauses uint32
+
+// Completion returns field completion. A bit of cq_ready was set. RW1C, bit 0.
+func (v InterruptsCauses) Completion() bool { return v>>0&0x1 != 0 }
+
+// WithCompletion returns v with field completion set to x.
+func (v InterruptsCauses) WithCompletion(x bool) InterruptsCauses {
+	return v&^(0x1<<0) | InterruptsCauses(bit(x))<<0
+}
+
+// QueuePair returns field queue_pair. A bit of qp_event was set. RW1C, bit 1.
+func (v InterruptsCauses) QueuePair() bool { return v>>1&0x1 != 0 }
+
+// WithQueuePair returns v with field queue_pair set to x.
+func (v InterruptsCauses) WithQueuePair(x bool) InterruptsCauses {
+	return v&^(0x1<<1) | InterruptsCauses(bit(x))<<1
+}
+
+// CqOverrun returns field cq_overrun. A completion queue had an overrun (its register events). RW1C, bit 2.
+func (v InterruptsCauses) CqOverrun() bool { return v>>2&0x1 != 0 }
+
+// WithCqOverrun returns v with field cq_overrun set to x.
+func (v InterruptsCauses) WithCqOverrun(x bool) InterruptsCauses {
+	return v&^(0x1<<2) | InterruptsCauses(bit(x))<<2
+}
+
+// Doorbell returns field doorbell. A doorbell was refused (bad_doorbell). RW1C, bit 3.
+func (v InterruptsCauses) Doorbell() bool { return v>>3&0x1 != 0 }
+
+// WithDoorbell returns v with field doorbell set to x.
+func (v InterruptsCauses) WithDoorbell(x bool) InterruptsCauses {
+	return v&^(0x1<<3) | InterruptsCauses(bit(x))<<3
+}
+
+// Causes reads register causes. What happened since the bit was cleared.
+func (r Interrupts) Causes() InterruptsCauses {
+	return InterruptsCauses(r.bus.R32(r.base + InterruptsCausesOffset))
+}
+
+// SetCauses writes register causes. What happened since the bit was cleared.
+func (r Interrupts) SetCauses(v InterruptsCauses) {
+	r.bus.W32(r.base+InterruptsCausesOffset, uint32(v))
+}
+
+// InterruptsMask is a value of register mask of block interrupts.
+type InterruptsMask uint32
+
+// CompletionOn returns field completion_on. 1: completion does. RW, bit 0.
+func (v InterruptsMask) CompletionOn() bool { return v>>0&0x1 != 0 }
+
+// WithCompletionOn returns v with field completion_on set to x.
+func (v InterruptsMask) WithCompletionOn(x bool) InterruptsMask {
+	return v&^(0x1<<0) | InterruptsMask(bit(x))<<0
+}
+
+// QueuePairOn returns field queue_pair_on. 1: queue_pair does. RW, bit 1.
+func (v InterruptsMask) QueuePairOn() bool { return v>>1&0x1 != 0 }
+
+// WithQueuePairOn returns v with field queue_pair_on set to x.
+func (v InterruptsMask) WithQueuePairOn(x bool) InterruptsMask {
+	return v&^(0x1<<1) | InterruptsMask(bit(x))<<1
+}
+
+// CqOverrunOn returns field cq_overrun_on. 1: cq_overrun does. RW, bit 2.
+func (v InterruptsMask) CqOverrunOn() bool { return v>>2&0x1 != 0 }
+
+// WithCqOverrunOn returns v with field cq_overrun_on set to x.
+func (v InterruptsMask) WithCqOverrunOn(x bool) InterruptsMask {
+	return v&^(0x1<<2) | InterruptsMask(bit(x))<<2
+}
+
+// DoorbellOn returns field doorbell_on. 1: doorbell does. RW, bit 3.
+func (v InterruptsMask) DoorbellOn() bool { return v>>3&0x1 != 0 }
+
+// WithDoorbellOn returns v with field doorbell_on set to x.
+func (v InterruptsMask) WithDoorbellOn(x bool) InterruptsMask {
+	return v&^(0x1<<3) | InterruptsMask(bit(x))<<3
+}
+
+// Mask reads register mask. Which causes activate the line.
+func (r Interrupts) Mask() InterruptsMask {
+	return InterruptsMask(r.bus.R32(r.base + InterruptsMaskOffset))
+}
+
+// SetMask writes register mask. Which causes activate the line.
+func (r Interrupts) SetMask(v InterruptsMask) { r.bus.W32(r.base+InterruptsMaskOffset, uint32(v)) }
+
+// BadDoorbell reads register bad_doorbell. Command word of the latest doorbell that was refused. RO, all bits.
+func (r Interrupts) BadDoorbell() uint32 { return r.bus.R32(r.base + InterruptsBadDoorbellOffset) }
+
+// BadDoorbellAddr reads register bad_doorbell_addr. Its address [address]. RO, all bits.
+func (r Interrupts) BadDoorbellAddr() uint32 {
+	return r.bus.R32(r.base + InterruptsBadDoorbellAddrOffset)
+}
+
+// BadDoorbells reads register bad_doorbells. Doorbells that were refused. RO, all bits.
+func (r Interrupts) BadDoorbells() uint64 { return r.bus.R64(r.base + InterruptsBadDoorbellsOffset) }
+
+// CqReady reads register cq_ready of element i. Bit i of word w is 1: element 32 w + i of block cq was armed and has a completion. RW1C, all bits.
+func (r Interrupts) CqReady(i int) uint32 {
+	return r.bus.R32(r.base + InterruptsCqReadyOffset + element(i, InterruptsCqReadyCount, InterruptsCqReadyStride))
+}
+
+// SetCqReady writes register cq_ready of element i. Bit i of word w is 1: element 32 w + i of block cq was armed and has a completion. RW1C, all bits.
+func (r Interrupts) SetCqReady(i int, v uint32) {
+	r.bus.W32(r.base+InterruptsCqReadyOffset+element(i, InterruptsCqReadyCount, InterruptsCqReadyStride), v)
+}
+
+// QpEvent reads register qp_event of element i. Bit i of word w is 1: element 32 w + i of block qp has a new bit in events. RW1C, all bits.
+func (r Interrupts) QpEvent(i int) uint32 {
+	return r.bus.R32(r.base + InterruptsQpEventOffset + element(i, InterruptsQpEventCount, InterruptsQpEventStride))
+}
+
+// SetQpEvent writes register qp_event of element i. Bit i of word w is 1: element 32 w + i of block qp has a new bit in events. RW1C, all bits.
+func (r Interrupts) SetQpEvent(i int, v uint32) {
+	r.bus.W32(r.base+InterruptsQpEventOffset+element(i, InterruptsQpEventCount, InterruptsQpEventStride), v)
+}
+
 // Block calls.
 const (
 	BlockTypeCalls     = 7 // in the list of blocks
@@ -640,6 +788,118 @@ func (r Calls) Buffer(i int) uint64 {
 func (r Calls) SetBuffer(i int, v uint64) {
 	r.bus.W64(r.base+CallsBufferOffset+element(i, CallsBufferCount, CallsBufferStride), v)
 }
+
+// Block doorbells.
+const (
+	BlockTypeDoorbells    = 14 // in the list of blocks
+	BlockVersionDoorbells = 1
+	DoorbellsBase         = 0x10000 // address
+	DoorbellsStride       = 0x1000  // bytes from one element to the next
+	DoorbellsCount        = 16      // elements
+	DoorbellsSqOffset     = 0x0
+	DoorbellsRqOffset     = 0x4
+	DoorbellsCqOffset     = 0x8
+	DoorbellsArmOffset    = 0xc
+)
+
+// Doorbells accesses one element of block doorbells. Doorbells, a page for each of 16 processes. A doorbell is one write of a command word; nothing is read before. Doorbells are accepted of the page that the queue names only, so a process that has one page mapped cannot ring those of another.
+type Doorbells struct {
+	bus  Bus
+	base uint64
+}
+
+// DoorbellsOf returns element i of the block. It panics if i is not below DoorbellsCount.
+func DoorbellsOf(bus Bus, i int) Doorbells {
+	return Doorbells{bus, DoorbellsBase + element(i, DoorbellsCount, DoorbellsStride)}
+}
+
+// DoorbellsSq is a value of register sq of block doorbells.
+type DoorbellsSq uint32
+
+// SqQueue returns field sq_queue. Element of block qp. WO, bits 0 to 11.
+func (v DoorbellsSq) SqQueue() uint32 { return uint32(v >> 0 & 0xfff) }
+
+// WithSqQueue returns v with field sq_queue set to x.
+func (v DoorbellsSq) WithSqQueue(x uint32) DoorbellsSq {
+	return v&^(0xfff<<0) | DoorbellsSq(x)&0xfff<<0
+}
+
+// SqProducer returns field sq_producer. Index behind the last WQE, modulo 2^16; at most the entries of the ring ahead of sq_consumer. WO, bits 16 to 31.
+func (v DoorbellsSq) SqProducer() uint32 { return uint32(v >> 16 & 0xffff) }
+
+// WithSqProducer returns v with field sq_producer set to x.
+func (v DoorbellsSq) WithSqProducer(x uint32) DoorbellsSq {
+	return v&^(0xffff<<16) | DoorbellsSq(x)&0xffff<<16
+}
+
+// SetSq writes register sq. WQEs were written to a send queue.
+func (r Doorbells) SetSq(v DoorbellsSq) { r.bus.W32(r.base+DoorbellsSqOffset, uint32(v)) }
+
+// DoorbellsRq is a value of register rq of block doorbells.
+type DoorbellsRq uint32
+
+// RqQueue returns field rq_queue. Element of block qp. WO, bits 0 to 11.
+func (v DoorbellsRq) RqQueue() uint32 { return uint32(v >> 0 & 0xfff) }
+
+// WithRqQueue returns v with field rq_queue set to x.
+func (v DoorbellsRq) WithRqQueue(x uint32) DoorbellsRq {
+	return v&^(0xfff<<0) | DoorbellsRq(x)&0xfff<<0
+}
+
+// RqProducer returns field rq_producer. As sq_producer. WO, bits 16 to 31.
+func (v DoorbellsRq) RqProducer() uint32 { return uint32(v >> 16 & 0xffff) }
+
+// WithRqProducer returns v with field rq_producer set to x.
+func (v DoorbellsRq) WithRqProducer(x uint32) DoorbellsRq {
+	return v&^(0xffff<<16) | DoorbellsRq(x)&0xffff<<16
+}
+
+// SetRq writes register rq. WQEs were written to a receive queue, own or shared.
+func (r Doorbells) SetRq(v DoorbellsRq) { r.bus.W32(r.base+DoorbellsRqOffset, uint32(v)) }
+
+// DoorbellsCq is a value of register cq of block doorbells.
+type DoorbellsCq uint32
+
+// CqQueue returns field cq_queue. Element of block cq. WO, bits 0 to 9.
+func (v DoorbellsCq) CqQueue() uint32 { return uint32(v >> 0 & 0x3ff) }
+
+// WithCqQueue returns v with field cq_queue set to x.
+func (v DoorbellsCq) WithCqQueue(x uint32) DoorbellsCq {
+	return v&^(0x3ff<<0) | DoorbellsCq(x)&0x3ff<<0
+}
+
+// CqConsumer returns field cq_consumer. Index behind the last completion that was read, modulo 2^16; not beyond producer. WO, bits 16 to 31.
+func (v DoorbellsCq) CqConsumer() uint32 { return uint32(v >> 16 & 0xffff) }
+
+// WithCqConsumer returns v with field cq_consumer set to x.
+func (v DoorbellsCq) WithCqConsumer(x uint32) DoorbellsCq {
+	return v&^(0xffff<<16) | DoorbellsCq(x)&0xffff<<16
+}
+
+// SetCq writes register cq. Completions were read.
+func (r Doorbells) SetCq(v DoorbellsCq) { r.bus.W32(r.base+DoorbellsCqOffset, uint32(v)) }
+
+// DoorbellsArm is a value of register arm of block doorbells.
+type DoorbellsArm uint32
+
+// ArmQueue returns field arm_queue. Element of block cq. WO, bits 0 to 9.
+func (v DoorbellsArm) ArmQueue() uint32 { return uint32(v >> 0 & 0x3ff) }
+
+// WithArmQueue returns v with field arm_queue set to x.
+func (v DoorbellsArm) WithArmQueue(x uint32) DoorbellsArm {
+	return v&^(0x3ff<<0) | DoorbellsArm(x)&0x3ff<<0
+}
+
+// ArmSolicited returns field arm_solicited. 1: only for a solicited completion or an error. WO, bit 16.
+func (v DoorbellsArm) ArmSolicited() bool { return v>>16&0x1 != 0 }
+
+// WithArmSolicited returns v with field arm_solicited set to x.
+func (v DoorbellsArm) WithArmSolicited(x bool) DoorbellsArm {
+	return v&^(0x1<<16) | DoorbellsArm(bit(x))<<16
+}
+
+// SetArm writes register arm. Requests one interrupt for the next completion. One that is there already causes none.
+func (r Doorbells) SetArm(v DoorbellsArm) { r.bus.W32(r.base+DoorbellsArmOffset, uint32(v)) }
 
 // Block nodes.
 const (
@@ -1531,6 +1791,611 @@ func (r Dest) SetPolicyCaseNoWord(v DestPolicyCaseNoWord) {
 	r.bus.W32(r.base+DestPolicyCaseNoWordOffset, uint32(v))
 }
 
+// Block qp.
+const (
+	BlockTypeQp        = 12 // in the list of blocks
+	BlockVersionQp     = 1
+	QpBase             = 0x200000 // address
+	QpStride           = 0x100    // bytes from one element to the next
+	QpCount            = 4096     // elements
+	QpModifyOffset     = 0x0
+	QpStatusOffset     = 0x4
+	QpEventsOffset     = 0x8
+	QpConfigOffset     = 0xc
+	QpDomainOffset     = 0x10
+	QpQueuesOffset     = 0x14
+	QpSharedOffset     = 0x18
+	QpRingsOffset      = 0x1c
+	QpSqBaseOffset     = 0x20
+	QpRqBaseOffset     = 0x28
+	QpAhBaseOffset     = 0x30
+	QpAhSizeOffset     = 0x38
+	QpSqConsumedOffset = 0x3c
+	QpRqConsumedOffset = 0x40
+	QpDestOffset       = 0x44
+	QpTransportOffset  = 0x48
+	QpReadsOffset      = 0x4c
+	QpRightsOffset     = 0x50
+	QpSendPsnOffset    = 0x54
+	QpRecvPsnOffset    = 0x58
+	QpPartitionOffset  = 0x5c
+	QpQkeyOffset       = 0x60
+	QpRouteOffset      = 0x64
+	QpPathOffset       = 0x68
+	QpSrcAddrOffset    = 0x70
+	QpSrcAddrLowOffset = 0x78
+	QpDstAddrOffset    = 0x80
+	QpDstAddrLowOffset = 0x88
+)
+
+// Qp accesses one element of block qp. Queue pairs (S2.2, S2.3). Element i is queue pair number i; 0 and 1 are the management queue pairs of IBTA and are not used. The driver writes the registers of the context, and then modify. Those from config to ah_entries are taken when the queue pair leaves RESET, the others when a modify names them. An element of type 4 is a shared receive queue and uses only the registers of a receive queue.
+type Qp struct {
+	bus  Bus
+	base uint64
+}
+
+// QpOf returns element i of the block. It panics if i is not below QpCount.
+func QpOf(bus Bus, i int) Qp {
+	return Qp{bus, QpBase + element(i, QpCount, QpStride)}
+}
+
+// QpModify is a value of register modify of block qp.
+type QpModify uint32
+
+// To returns field to. New state: 0 RESET, 1 INIT, 2 RTR, 3 RTS, 4 SQD, 5 SQE, 6 ERR. A shared receive queue knows RESET and INIT. WO, bits 0 to 2.
+func (v QpModify) To() uint32 { return uint32(v >> 0 & 0x7) }
+
+// WithTo returns v with field to set to x.
+func (v QpModify) WithTo(x uint32) QpModify { return v&^(0x7<<0) | QpModify(x)&0x7<<0 }
+
+// Attributes returns field attributes. What is taken from the context, one bit each: 0 pmtu, 1 dest_qpn, 2 pkey, 3 qkey, 4 sq_psn, 5 rq_psn, 6 rights, 7 max_rd_atomic, 8 max_dest_rd_atomic, 9 min_rnr_timer, 10 timeout, 11 retry_cnt, 12 rnr_retry, 13 selective, 14 address vector (path to dst_addr_low). WO, bits 8 to 22.
+func (v QpModify) Attributes() uint32 { return uint32(v >> 8 & 0x7fff) }
+
+// WithAttributes returns v with field attributes set to x.
+func (v QpModify) WithAttributes(x uint32) QpModify { return v&^(0x7fff<<8) | QpModify(x)&0x7fff<<8 }
+
+// ModifyStart returns field modify_start. 1: executes the command. WO, bit 31.
+func (v QpModify) ModifyStart() bool { return v>>31&0x1 != 0 }
+
+// WithModifyStart returns v with field modify_start set to x.
+func (v QpModify) WithModifyStart(x bool) QpModify { return v&^(0x1<<31) | QpModify(bit(x))<<31 }
+
+// SetModify writes register modify. Changes state and attributes in one step, or refuses and changes nothing (IBTA 11.2.5.2).
+func (r Qp) SetModify(v QpModify) { r.bus.W32(r.base+QpModifyOffset, uint32(v)) }
+
+// QpStatus is a value of register status of block qp.
+type QpStatus uint32
+
+// State returns field state. As in modify. RO, bits 0 to 2.
+func (v QpStatus) State() uint32 { return uint32(v >> 0 & 0x7) }
+
+// WithState returns v with field state set to x.
+func (v QpStatus) WithState(x uint32) QpStatus { return v&^(0x7<<0) | QpStatus(x)&0x7<<0 }
+
+// Refused returns field refused. 1: the latest modify was refused. RO, bit 8.
+func (v QpStatus) Refused() bool { return v>>8&0x1 != 0 }
+
+// WithRefused returns v with field refused set to x.
+func (v QpStatus) WithRefused(x bool) QpStatus { return v&^(0x1<<8) | QpStatus(bit(x))<<8 }
+
+// Status reads register status. State of the queue pair.
+func (r Qp) Status() QpStatus { return QpStatus(r.bus.R32(r.base + QpStatusOffset)) }
+
+// QpEvents is a value of register events of block qp.
+type QpEvents uint32
+
+// Established returns field established. The first packet arrived in RTR. RW1C, bit 0.
+func (v QpEvents) Established() bool { return v>>0&0x1 != 0 }
+
+// WithEstablished returns v with field established set to x.
+func (v QpEvents) WithEstablished(x bool) QpEvents { return v&^(0x1<<0) | QpEvents(bit(x))<<0 }
+
+// Drained returns field drained. SQD: nothing is outstanding any more. RW1C, bit 1.
+func (v QpEvents) Drained() bool { return v>>1&0x1 != 0 }
+
+// WithDrained returns v with field drained set to x.
+func (v QpEvents) WithDrained(x bool) QpEvents { return v&^(0x1<<1) | QpEvents(bit(x))<<1 }
+
+// Fatal returns field fatal. The queue pair is in ERR, and no completion has the reason. RW1C, bit 2.
+func (v QpEvents) Fatal() bool { return v>>2&0x1 != 0 }
+
+// WithFatal returns v with field fatal set to x.
+func (v QpEvents) WithFatal(x bool) QpEvents { return v&^(0x1<<2) | QpEvents(bit(x))<<2 }
+
+// AccessError returns field access_error. A request of the peer had a wrong key, range or right. RW1C, bit 3.
+func (v QpEvents) AccessError() bool { return v>>3&0x1 != 0 }
+
+// WithAccessError returns v with field access_error set to x.
+func (v QpEvents) WithAccessError(x bool) QpEvents { return v&^(0x1<<3) | QpEvents(bit(x))<<3 }
+
+// RequestError returns field request_error. A request of the peer was invalid. RW1C, bit 4.
+func (v QpEvents) RequestError() bool { return v>>4&0x1 != 0 }
+
+// WithRequestError returns v with field request_error set to x.
+func (v QpEvents) WithRequestError(x bool) QpEvents { return v&^(0x1<<4) | QpEvents(bit(x))<<4 }
+
+// LastWqe returns field last_wqe. ERR: the queue pair takes no more receives from its shared receive queue. RW1C, bit 5.
+func (v QpEvents) LastWqe() bool { return v>>5&0x1 != 0 }
+
+// WithLastWqe returns v with field last_wqe set to x.
+func (v QpEvents) WithLastWqe(x bool) QpEvents { return v&^(0x1<<5) | QpEvents(bit(x))<<5 }
+
+// LimitReached returns field limit_reached. Shared receive queue: fewer receives are left than srq_limit. RW1C, bit 6.
+func (v QpEvents) LimitReached() bool { return v>>6&0x1 != 0 }
+
+// WithLimitReached returns v with field limit_reached set to x.
+func (v QpEvents) WithLimitReached(x bool) QpEvents { return v&^(0x1<<6) | QpEvents(bit(x))<<6 }
+
+// BadWqe returns field bad_wqe. A WQE was not valid; the queue pair is in ERR. RW1C, bit 7.
+func (v QpEvents) BadWqe() bool { return v>>7&0x1 != 0 }
+
+// WithBadWqe returns v with field bad_wqe set to x.
+func (v QpEvents) WithBadWqe(x bool) QpEvents { return v&^(0x1<<7) | QpEvents(bit(x))<<7 }
+
+// BadDoorbell returns field bad_doorbell. A doorbell named an index beyond the ring, came from another page, or came in a state in which the queue takes no WQE; it had no effect. RW1C, bit 8.
+func (v QpEvents) BadDoorbell() bool { return v>>8&0x1 != 0 }
+
+// WithBadDoorbell returns v with field bad_doorbell set to x.
+func (v QpEvents) WithBadDoorbell(x bool) QpEvents { return v&^(0x1<<8) | QpEvents(bit(x))<<8 }
+
+// Events reads register events. What happened since the bit was cleared (IBTA 11.6.3).
+func (r Qp) Events() QpEvents { return QpEvents(r.bus.R32(r.base + QpEventsOffset)) }
+
+// SetEvents writes register events. What happened since the bit was cleared (IBTA 11.6.3).
+func (r Qp) SetEvents(v QpEvents) { r.bus.W32(r.base+QpEventsOffset, uint32(v)) }
+
+// QpConfig is a value of register config of block qp.
+type QpConfig uint32
+
+// QpType returns field qp_type. 1 RC, 2 UC, 3 UD, 4 shared receive queue. RW, bits 0 to 2.
+func (v QpConfig) QpType() uint32 { return uint32(v >> 0 & 0x7) }
+
+// WithQpType returns v with field qp_type set to x.
+func (v QpConfig) WithQpType(x uint32) QpConfig { return v&^(0x7<<0) | QpConfig(x)&0x7<<0 }
+
+// SignalAll returns field signal_all. 1: every WQE has a completion, also without signaled. RW, bit 8.
+func (v QpConfig) SignalAll() bool { return v>>8&0x1 != 0 }
+
+// WithSignalAll returns v with field signal_all set to x.
+func (v QpConfig) WithSignalAll(x bool) QpConfig { return v&^(0x1<<8) | QpConfig(bit(x))<<8 }
+
+// UseSrq returns field use_srq. 1: receives are taken from srq. RW, bit 9.
+func (v QpConfig) UseSrq() bool { return v>>9&0x1 != 0 }
+
+// WithUseSrq returns v with field use_srq set to x.
+func (v QpConfig) WithUseSrq(x bool) QpConfig { return v&^(0x1<<9) | QpConfig(bit(x))<<9 }
+
+// QpPage returns field qp_page. Element of block doorbells whose doorbells are accepted. RW, bits 16 to 19.
+func (v QpConfig) QpPage() uint32 { return uint32(v >> 16 & 0xf) }
+
+// WithQpPage returns v with field qp_page set to x.
+func (v QpConfig) WithQpPage(x uint32) QpConfig { return v&^(0xf<<16) | QpConfig(x)&0xf<<16 }
+
+// Config reads register config. Properties of the queue pair.
+func (r Qp) Config() QpConfig { return QpConfig(r.bus.R32(r.base + QpConfigOffset)) }
+
+// SetConfig writes register config. Properties of the queue pair.
+func (r Qp) SetConfig(v QpConfig) { r.bus.W32(r.base+QpConfigOffset, uint32(v)) }
+
+// QpDomain is a value of register domain of block qp.
+type QpDomain uint32
+
+// QpPd returns field qp_pd. Number of the protection domain. RW, bits 0 to 23.
+func (v QpDomain) QpPd() uint32 { return uint32(v >> 0 & 0xffffff) }
+
+// WithQpPd returns v with field qp_pd set to x.
+func (v QpDomain) WithQpPd(x uint32) QpDomain { return v&^(0xffffff<<0) | QpDomain(x)&0xffffff<<0 }
+
+// Domain reads register domain. Protection domain.
+func (r Qp) Domain() QpDomain { return QpDomain(r.bus.R32(r.base + QpDomainOffset)) }
+
+// SetDomain writes register domain. Protection domain.
+func (r Qp) SetDomain(v QpDomain) { r.bus.W32(r.base+QpDomainOffset, uint32(v)) }
+
+// QpQueues is a value of register queues of block qp.
+type QpQueues uint32
+
+// SendCq returns field send_cq. Element of block cq for the send queue. RW, bits 0 to 9.
+func (v QpQueues) SendCq() uint32 { return uint32(v >> 0 & 0x3ff) }
+
+// WithSendCq returns v with field send_cq set to x.
+func (v QpQueues) WithSendCq(x uint32) QpQueues { return v&^(0x3ff<<0) | QpQueues(x)&0x3ff<<0 }
+
+// RecvCq returns field recv_cq. Element of block cq for the receive queue. RW, bits 16 to 25.
+func (v QpQueues) RecvCq() uint32 { return uint32(v >> 16 & 0x3ff) }
+
+// WithRecvCq returns v with field recv_cq set to x.
+func (v QpQueues) WithRecvCq(x uint32) QpQueues { return v&^(0x3ff<<16) | QpQueues(x)&0x3ff<<16 }
+
+// Queues reads register queues. Completion queues.
+func (r Qp) Queues() QpQueues { return QpQueues(r.bus.R32(r.base + QpQueuesOffset)) }
+
+// SetQueues writes register queues. Completion queues.
+func (r Qp) SetQueues(v QpQueues) { r.bus.W32(r.base+QpQueuesOffset, uint32(v)) }
+
+// QpShared is a value of register shared of block qp.
+type QpShared uint32
+
+// Srq returns field srq. With use_srq: element of this block. RW, bits 0 to 11.
+func (v QpShared) Srq() uint32 { return uint32(v >> 0 & 0xfff) }
+
+// WithSrq returns v with field srq set to x.
+func (v QpShared) WithSrq(x uint32) QpShared { return v&^(0xfff<<0) | QpShared(x)&0xfff<<0 }
+
+// SrqLimit returns field srq_limit. Type 4: a modify to INIT sets the limit of limit_reached, 0 = none; it acts once. RW, bits 16 to 31.
+func (v QpShared) SrqLimit() uint32 { return uint32(v >> 16 & 0xffff) }
+
+// WithSrqLimit returns v with field srq_limit set to x.
+func (v QpShared) WithSrqLimit(x uint32) QpShared { return v&^(0xffff<<16) | QpShared(x)&0xffff<<16 }
+
+// Shared reads register shared. Shared receive queue.
+func (r Qp) Shared() QpShared { return QpShared(r.bus.R32(r.base + QpSharedOffset)) }
+
+// SetShared writes register shared. Shared receive queue.
+func (r Qp) SetShared(v QpShared) { r.bus.W32(r.base+QpSharedOffset, uint32(v)) }
+
+// QpRings is a value of register rings of block qp.
+type QpRings uint32
+
+// SqLog2 returns field sq_log2. Log2 of the entries of the send queue, 0 to 15. RW, bits 0 to 3.
+func (v QpRings) SqLog2() uint32 { return uint32(v >> 0 & 0xf) }
+
+// WithSqLog2 returns v with field sq_log2 set to x.
+func (v QpRings) WithSqLog2(x uint32) QpRings { return v&^(0xf<<0) | QpRings(x)&0xf<<0 }
+
+// SqEntryLog2 returns field sq_entry_log2. Log2 of the bytes of an entry, 6 to 10: layout wqe, then SGEs or inline data. RW, bits 8 to 11.
+func (v QpRings) SqEntryLog2() uint32 { return uint32(v >> 8 & 0xf) }
+
+// WithSqEntryLog2 returns v with field sq_entry_log2 set to x.
+func (v QpRings) WithSqEntryLog2(x uint32) QpRings { return v&^(0xf<<8) | QpRings(x)&0xf<<8 }
+
+// RqLog2 returns field rq_log2. Log2 of the entries of the receive queue, 0 to 15. RW, bits 16 to 19.
+func (v QpRings) RqLog2() uint32 { return uint32(v >> 16 & 0xf) }
+
+// WithRqLog2 returns v with field rq_log2 set to x.
+func (v QpRings) WithRqLog2(x uint32) QpRings { return v&^(0xf<<16) | QpRings(x)&0xf<<16 }
+
+// RqEntryLog2 returns field rq_entry_log2. Log2 of the bytes of an entry, 5 to 10: layout wqe_recv, then SGEs. RW, bits 24 to 27.
+func (v QpRings) RqEntryLog2() uint32 { return uint32(v >> 24 & 0xf) }
+
+// WithRqEntryLog2 returns v with field rq_entry_log2 set to x.
+func (v QpRings) WithRqEntryLog2(x uint32) QpRings { return v&^(0xf<<24) | QpRings(x)&0xf<<24 }
+
+// Rings reads register rings. Sizes of the rings.
+func (r Qp) Rings() QpRings { return QpRings(r.bus.R32(r.base + QpRingsOffset)) }
+
+// SetRings writes register rings. Sizes of the rings.
+func (r Qp) SetRings(v QpRings) { r.bus.W32(r.base+QpRingsOffset, uint32(v)) }
+
+// QpSqBase is a value of register sq_base of block qp.
+type QpSqBase uint64
+
+// SqAddress returns field sq_address. DDR address of the ring, a multiple of 64 [address]. RW, bits 0 to 33.
+func (v QpSqBase) SqAddress() uint64 { return uint64(v >> 0 & 0x3ffffffff) }
+
+// WithSqAddress returns v with field sq_address set to x.
+func (v QpSqBase) WithSqAddress(x uint64) QpSqBase {
+	return v&^(0x3ffffffff<<0) | QpSqBase(x)&0x3ffffffff<<0
+}
+
+// SqBase reads register sq_base. Send queue.
+func (r Qp) SqBase() QpSqBase { return QpSqBase(r.bus.R64(r.base + QpSqBaseOffset)) }
+
+// SetSqBase writes register sq_base. Send queue.
+func (r Qp) SetSqBase(v QpSqBase) { r.bus.W64(r.base+QpSqBaseOffset, uint64(v)) }
+
+// QpRqBase is a value of register rq_base of block qp.
+type QpRqBase uint64
+
+// RqAddress returns field rq_address. DDR address of the ring, a multiple of 64 [address]. RW, bits 0 to 33.
+func (v QpRqBase) RqAddress() uint64 { return uint64(v >> 0 & 0x3ffffffff) }
+
+// WithRqAddress returns v with field rq_address set to x.
+func (v QpRqBase) WithRqAddress(x uint64) QpRqBase {
+	return v&^(0x3ffffffff<<0) | QpRqBase(x)&0x3ffffffff<<0
+}
+
+// RqBase reads register rq_base. Receive queue.
+func (r Qp) RqBase() QpRqBase { return QpRqBase(r.bus.R64(r.base + QpRqBaseOffset)) }
+
+// SetRqBase writes register rq_base. Receive queue.
+func (r Qp) SetRqBase(v QpRqBase) { r.bus.W64(r.base+QpRqBaseOffset, uint64(v)) }
+
+// QpAhBase is a value of register ah_base of block qp.
+type QpAhBase uint64
+
+// AhAddress returns field ah_address. DDR address of a table of layout address_handle, a multiple of 64 [address]. RW, bits 0 to 33.
+func (v QpAhBase) AhAddress() uint64 { return uint64(v >> 0 & 0x3ffffffff) }
+
+// WithAhAddress returns v with field ah_address set to x.
+func (v QpAhBase) WithAhAddress(x uint64) QpAhBase {
+	return v&^(0x3ffffffff<<0) | QpAhBase(x)&0x3ffffffff<<0
+}
+
+// AhBase reads register ah_base. Address handles of UD.
+func (r Qp) AhBase() QpAhBase { return QpAhBase(r.bus.R64(r.base + QpAhBaseOffset)) }
+
+// SetAhBase writes register ah_base. Address handles of UD.
+func (r Qp) SetAhBase(v QpAhBase) { r.bus.W64(r.base+QpAhBaseOffset, uint64(v)) }
+
+// QpAhSize is a value of register ah_size of block qp.
+type QpAhSize uint32
+
+// AhEntries returns field ah_entries. Entries of the table. RW, bits 0 to 15.
+func (v QpAhSize) AhEntries() uint32 { return uint32(v >> 0 & 0xffff) }
+
+// WithAhEntries returns v with field ah_entries set to x.
+func (v QpAhSize) WithAhEntries(x uint32) QpAhSize { return v&^(0xffff<<0) | QpAhSize(x)&0xffff<<0 }
+
+// AhSize reads register ah_size. Address handles of UD.
+func (r Qp) AhSize() QpAhSize { return QpAhSize(r.bus.R32(r.base + QpAhSizeOffset)) }
+
+// SetAhSize writes register ah_size. Address handles of UD.
+func (r Qp) SetAhSize(v QpAhSize) { r.bus.W32(r.base+QpAhSizeOffset, uint32(v)) }
+
+// QpSqConsumed is a value of register sq_consumed of block qp.
+type QpSqConsumed uint32
+
+// SqConsumer returns field sq_consumer. Index of the next WQE that the card reads, modulo 2^16. Entries before it may be written again. RO, bits 0 to 15.
+func (v QpSqConsumed) SqConsumer() uint32 { return uint32(v >> 0 & 0xffff) }
+
+// WithSqConsumer returns v with field sq_consumer set to x.
+func (v QpSqConsumed) WithSqConsumer(x uint32) QpSqConsumed {
+	return v&^(0xffff<<0) | QpSqConsumed(x)&0xffff<<0
+}
+
+// SqConsumed reads register sq_consumed. Progress of the send queue.
+func (r Qp) SqConsumed() QpSqConsumed { return QpSqConsumed(r.bus.R32(r.base + QpSqConsumedOffset)) }
+
+// QpRqConsumed is a value of register rq_consumed of block qp.
+type QpRqConsumed uint32
+
+// RqConsumer returns field rq_consumer. As sq_consumer. RO, bits 0 to 15.
+func (v QpRqConsumed) RqConsumer() uint32 { return uint32(v >> 0 & 0xffff) }
+
+// WithRqConsumer returns v with field rq_consumer set to x.
+func (v QpRqConsumed) WithRqConsumer(x uint32) QpRqConsumed {
+	return v&^(0xffff<<0) | QpRqConsumed(x)&0xffff<<0
+}
+
+// RqConsumed reads register rq_consumed. Progress of the receive queue.
+func (r Qp) RqConsumed() QpRqConsumed { return QpRqConsumed(r.bus.R32(r.base + QpRqConsumedOffset)) }
+
+// QpDest is a value of register dest of block qp.
+type QpDest uint32
+
+// DestQpn returns field dest_qpn. Queue pair number of the peer. RW, bits 0 to 23.
+func (v QpDest) DestQpn() uint32 { return uint32(v >> 0 & 0xffffff) }
+
+// WithDestQpn returns v with field dest_qpn set to x.
+func (v QpDest) WithDestQpn(x uint32) QpDest { return v&^(0xffffff<<0) | QpDest(x)&0xffffff<<0 }
+
+// Dest reads register dest. The peer.
+func (r Qp) Dest() QpDest { return QpDest(r.bus.R32(r.base + QpDestOffset)) }
+
+// SetDest writes register dest. The peer.
+func (r Qp) SetDest(v QpDest) { r.bus.W32(r.base+QpDestOffset, uint32(v)) }
+
+// QpTransport is a value of register transport of block qp.
+type QpTransport uint32
+
+// Pmtu returns field pmtu. 1 to 5: 256, 512, 1024, 2048, 4096 bytes. RW, bits 0 to 2.
+func (v QpTransport) Pmtu() uint32 { return uint32(v >> 0 & 0x7) }
+
+// WithPmtu returns v with field pmtu set to x.
+func (v QpTransport) WithPmtu(x uint32) QpTransport { return v&^(0x7<<0) | QpTransport(x)&0x7<<0 }
+
+// MinRnrTimer returns field min_rnr_timer. Code of the wait in RNR NAKs (IBTA table 45). RW, bits 8 to 12.
+func (v QpTransport) MinRnrTimer() uint32 { return uint32(v >> 8 & 0x1f) }
+
+// WithMinRnrTimer returns v with field min_rnr_timer set to x.
+func (v QpTransport) WithMinRnrTimer(x uint32) QpTransport {
+	return v&^(0x1f<<8) | QpTransport(x)&0x1f<<8
+}
+
+// Timeout returns field timeout. Of ACKs: 4.096 us * 2^timeout, 0 = none. RW, bits 16 to 20.
+func (v QpTransport) Timeout() uint32 { return uint32(v >> 16 & 0x1f) }
+
+// WithTimeout returns v with field timeout set to x.
+func (v QpTransport) WithTimeout(x uint32) QpTransport {
+	return v&^(0x1f<<16) | QpTransport(x)&0x1f<<16
+}
+
+// RetryCnt returns field retry_cnt. Retries after timeouts. RW, bits 24 to 26.
+func (v QpTransport) RetryCnt() uint32 { return uint32(v >> 24 & 0x7) }
+
+// WithRetryCnt returns v with field retry_cnt set to x.
+func (v QpTransport) WithRetryCnt(x uint32) QpTransport { return v&^(0x7<<24) | QpTransport(x)&0x7<<24 }
+
+// RnrRetry returns field rnr_retry. Retries after RNR NAKs, 7 = without limit. RW, bits 28 to 30.
+func (v QpTransport) RnrRetry() uint32 { return uint32(v >> 28 & 0x7) }
+
+// WithRnrRetry returns v with field rnr_retry set to x.
+func (v QpTransport) WithRnrRetry(x uint32) QpTransport { return v&^(0x7<<28) | QpTransport(x)&0x7<<28 }
+
+// Transport reads register transport. MTU, timers and counters.
+func (r Qp) Transport() QpTransport { return QpTransport(r.bus.R32(r.base + QpTransportOffset)) }
+
+// SetTransport writes register transport. MTU, timers and counters.
+func (r Qp) SetTransport(v QpTransport) { r.bus.W32(r.base+QpTransportOffset, uint32(v)) }
+
+// QpReads is a value of register reads of block qp.
+type QpReads uint32
+
+// MaxRdAtomic returns field max_rd_atomic. To the peer, up to 128. RW, bits 0 to 7.
+func (v QpReads) MaxRdAtomic() uint32 { return uint32(v >> 0 & 0xff) }
+
+// WithMaxRdAtomic returns v with field max_rd_atomic set to x.
+func (v QpReads) WithMaxRdAtomic(x uint32) QpReads { return v&^(0xff<<0) | QpReads(x)&0xff<<0 }
+
+// MaxDestRdAtomic returns field max_dest_rd_atomic. From the peer, up to 128. RW, bits 8 to 15.
+func (v QpReads) MaxDestRdAtomic() uint32 { return uint32(v >> 8 & 0xff) }
+
+// WithMaxDestRdAtomic returns v with field max_dest_rd_atomic set to x.
+func (v QpReads) WithMaxDestRdAtomic(x uint32) QpReads { return v&^(0xff<<8) | QpReads(x)&0xff<<8 }
+
+// Reads reads register reads. READs and ATOMICs outstanding.
+func (r Qp) Reads() QpReads { return QpReads(r.bus.R32(r.base + QpReadsOffset)) }
+
+// SetReads writes register reads. READs and ATOMICs outstanding.
+func (r Qp) SetReads(v QpReads) { r.bus.W32(r.base+QpReadsOffset, uint32(v)) }
+
+// QpRights is a value of register rights of block qp.
+type QpRights uint32
+
+// AllowWrite returns field allow_write. 1: WRITE. RW, bit 0.
+func (v QpRights) AllowWrite() bool { return v>>0&0x1 != 0 }
+
+// WithAllowWrite returns v with field allow_write set to x.
+func (v QpRights) WithAllowWrite(x bool) QpRights { return v&^(0x1<<0) | QpRights(bit(x))<<0 }
+
+// AllowRead returns field allow_read. 1: READ. RW, bit 1.
+func (v QpRights) AllowRead() bool { return v>>1&0x1 != 0 }
+
+// WithAllowRead returns v with field allow_read set to x.
+func (v QpRights) WithAllowRead(x bool) QpRights { return v&^(0x1<<1) | QpRights(bit(x))<<1 }
+
+// AllowAtomic returns field allow_atomic. 1: ATOMIC. RW, bit 2.
+func (v QpRights) AllowAtomic() bool { return v>>2&0x1 != 0 }
+
+// WithAllowAtomic returns v with field allow_atomic set to x.
+func (v QpRights) WithAllowAtomic(x bool) QpRights { return v&^(0x1<<2) | QpRights(bit(x))<<2 }
+
+// Selective returns field selective. 1: SACK at both ends (docs/wire-format.md). RW, bit 8.
+func (v QpRights) Selective() bool { return v>>8&0x1 != 0 }
+
+// WithSelective returns v with field selective set to x.
+func (v QpRights) WithSelective(x bool) QpRights { return v&^(0x1<<8) | QpRights(bit(x))<<8 }
+
+// Rights reads register rights. What the peer may do.
+func (r Qp) Rights() QpRights { return QpRights(r.bus.R32(r.base + QpRightsOffset)) }
+
+// SetRights writes register rights. What the peer may do.
+func (r Qp) SetRights(v QpRights) { r.bus.W32(r.base+QpRightsOffset, uint32(v)) }
+
+// QpSendPsn is a value of register send_psn of block qp.
+type QpSendPsn uint32
+
+// SqPsn returns field sq_psn. First PSN of requests to the peer. RW, bits 0 to 23.
+func (v QpSendPsn) SqPsn() uint32 { return uint32(v >> 0 & 0xffffff) }
+
+// WithSqPsn returns v with field sq_psn set to x.
+func (v QpSendPsn) WithSqPsn(x uint32) QpSendPsn { return v&^(0xffffff<<0) | QpSendPsn(x)&0xffffff<<0 }
+
+// SendPsn reads register send_psn. First PSN of requests.
+func (r Qp) SendPsn() QpSendPsn { return QpSendPsn(r.bus.R32(r.base + QpSendPsnOffset)) }
+
+// SetSendPsn writes register send_psn. First PSN of requests.
+func (r Qp) SetSendPsn(v QpSendPsn) { r.bus.W32(r.base+QpSendPsnOffset, uint32(v)) }
+
+// QpRecvPsn is a value of register recv_psn of block qp.
+type QpRecvPsn uint32
+
+// RqPsn returns field rq_psn. First PSN of requests of the peer. RW, bits 0 to 23.
+func (v QpRecvPsn) RqPsn() uint32 { return uint32(v >> 0 & 0xffffff) }
+
+// WithRqPsn returns v with field rq_psn set to x.
+func (v QpRecvPsn) WithRqPsn(x uint32) QpRecvPsn { return v&^(0xffffff<<0) | QpRecvPsn(x)&0xffffff<<0 }
+
+// RecvPsn reads register recv_psn. First PSN of requests.
+func (r Qp) RecvPsn() QpRecvPsn { return QpRecvPsn(r.bus.R32(r.base + QpRecvPsnOffset)) }
+
+// SetRecvPsn writes register recv_psn. First PSN of requests.
+func (r Qp) SetRecvPsn(v QpRecvPsn) { r.bus.W32(r.base+QpRecvPsnOffset, uint32(v)) }
+
+// QpPartition is a value of register partition of block qp.
+type QpPartition uint32
+
+// Pkey returns field pkey. P_Key, 0 = 0xffff. RW, bits 0 to 15.
+func (v QpPartition) Pkey() uint32 { return uint32(v >> 0 & 0xffff) }
+
+// WithPkey returns v with field pkey set to x.
+func (v QpPartition) WithPkey(x uint32) QpPartition { return v&^(0xffff<<0) | QpPartition(x)&0xffff<<0 }
+
+// Partition reads register partition. Partition.
+func (r Qp) Partition() QpPartition { return QpPartition(r.bus.R32(r.base + QpPartitionOffset)) }
+
+// SetPartition writes register partition. Partition.
+func (r Qp) SetPartition(v QpPartition) { r.bus.W32(r.base+QpPartitionOffset, uint32(v)) }
+
+// Qkey reads register qkey. UD: Q_Key that datagrams to this queue pair carry. RW, all bits.
+func (r Qp) Qkey() uint32 { return r.bus.R32(r.base + QpQkeyOffset) }
+
+// SetQkey writes register qkey. UD: Q_Key that datagrams to this queue pair carry. RW, all bits.
+func (r Qp) SetQkey(v uint32) { r.bus.W32(r.base+QpQkeyOffset, v) }
+
+// QpRoute is a value of register route of block qp.
+type QpRoute uint32
+
+// Node returns field node. Number of the peer in block nodes, whose port sends; 0 = port. RW, bits 0 to 10.
+func (v QpRoute) Node() uint32 { return uint32(v >> 0 & 0x7ff) }
+
+// WithNode returns v with field node set to x.
+func (v QpRoute) WithNode(x uint32) QpRoute { return v&^(0x7ff<<0) | QpRoute(x)&0x7ff<<0 }
+
+// Port returns field port. With node 0: element of block ports that sends. RW, bits 12 to 13.
+func (v QpRoute) Port() uint32 { return uint32(v >> 12 & 0x3) }
+
+// WithPort returns v with field port set to x.
+func (v QpRoute) WithPort(x uint32) QpRoute { return v&^(0x3<<12) | QpRoute(x)&0x3<<12 }
+
+// Tclass returns field tclass. IPv4 TOS, IPv6 traffic class. RW, bits 16 to 23.
+func (v QpRoute) Tclass() uint32 { return uint32(v >> 16 & 0xff) }
+
+// WithTclass returns v with field tclass set to x.
+func (v QpRoute) WithTclass(x uint32) QpRoute { return v&^(0xff<<16) | QpRoute(x)&0xff<<16 }
+
+// HopLimit returns field hop_limit. IPv4 TTL, IPv6 hop limit, 0 = 64. RW, bits 24 to 31.
+func (v QpRoute) HopLimit() uint32 { return uint32(v >> 24 & 0xff) }
+
+// WithHopLimit returns v with field hop_limit set to x.
+func (v QpRoute) WithHopLimit(x uint32) QpRoute { return v&^(0xff<<24) | QpRoute(x)&0xff<<24 }
+
+// Route reads register route. Address vector of RC and UC, first part.
+func (r Qp) Route() QpRoute { return QpRoute(r.bus.R32(r.base + QpRouteOffset)) }
+
+// SetRoute writes register route. Address vector of RC and UC, first part.
+func (r Qp) SetRoute(v QpRoute) { r.bus.W32(r.base+QpRouteOffset, uint32(v)) }
+
+// QpPath is a value of register path of block qp.
+type QpPath uint64
+
+// Mac returns field mac. Ethernet address of the next hop, its first byte in bits 40 to 47. RW, bits 0 to 47.
+func (v QpPath) Mac() uint64 { return uint64(v >> 0 & 0xffffffffffff) }
+
+// WithMac returns v with field mac set to x.
+func (v QpPath) WithMac(x uint64) QpPath { return v&^(0xffffffffffff<<0) | QpPath(x)&0xffffffffffff<<0 }
+
+// Path reads register path. Address vector, second part.
+func (r Qp) Path() QpPath { return QpPath(r.bus.R64(r.base + QpPathOffset)) }
+
+// SetPath writes register path. Address vector, second part.
+func (r Qp) SetPath(v QpPath) { r.bus.W64(r.base+QpPathOffset, uint64(v)) }
+
+// SrcAddr reads register src_addr. Own address, also of UD, in the order of block nodes. RW, all bits.
+func (r Qp) SrcAddr() uint64 { return r.bus.R64(r.base + QpSrcAddrOffset) }
+
+// SetSrcAddr writes register src_addr. Own address, also of UD, in the order of block nodes. RW, all bits.
+func (r Qp) SetSrcAddr(v uint64) { r.bus.W64(r.base+QpSrcAddrOffset, v) }
+
+// SrcAddrLow reads register src_addr_low. Own address, bytes 8 to 15. RW, all bits.
+func (r Qp) SrcAddrLow() uint64 { return r.bus.R64(r.base + QpSrcAddrLowOffset) }
+
+// SetSrcAddrLow writes register src_addr_low. Own address, bytes 8 to 15. RW, all bits.
+func (r Qp) SetSrcAddrLow(v uint64) { r.bus.W64(r.base+QpSrcAddrLowOffset, v) }
+
+// DstAddr reads register dst_addr. Address of the peer, in the order of block nodes. RW, all bits.
+func (r Qp) DstAddr() uint64 { return r.bus.R64(r.base + QpDstAddrOffset) }
+
+// SetDstAddr writes register dst_addr. Address of the peer, in the order of block nodes. RW, all bits.
+func (r Qp) SetDstAddr(v uint64) { r.bus.W64(r.base+QpDstAddrOffset, v) }
+
+// DstAddrLow reads register dst_addr_low. Address of the peer, bytes 8 to 15. RW, all bits.
+func (r Qp) DstAddrLow() uint64 { return r.bus.R64(r.base + QpDstAddrLowOffset) }
+
+// SetDstAddrLow writes register dst_addr_low. Address of the peer, bytes 8 to 15. RW, all bits.
+func (r Qp) SetDstAddrLow(v uint64) { r.bus.W64(r.base+QpDstAddrLowOffset, v) }
+
 // Block mr.
 const (
 	BlockTypeMr       = 8 // in the list of blocks
@@ -1546,9 +2411,10 @@ const (
 	MrLengthOffset    = 0x18
 	MrMttFirstOffset  = 0x20
 	MrFirstByteOffset = 0x24
+	MrStateOffset     = 0x28
 )
 
-// Mr accesses one element of block mr. Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid; it clears valid and reads control before it changes anything else.
+// Mr accesses one element of block mr. Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid, and reads usable back; it clears valid and reads control before it changes anything else. Entries of mtt are taken when valid changes from 0 to 1.
 type Mr struct {
 	bus  Bus
 	base uint64
@@ -1562,7 +2428,7 @@ func MrOf(bus Bus, i int) Mr {
 // MrControl is a value of register control of block mr.
 type MrControl uint32
 
-// Valid returns field valid. 1: the region exists. RW, bit 0.
+// Valid returns field valid. 1: the region exists. It stays 1 while windows are bound to the region. RW, bit 0.
 func (v MrControl) Valid() bool { return v>>0&0x1 != 0 }
 
 // WithValid returns v with field valid set to x.
@@ -1598,17 +2464,29 @@ func (v MrControl) BindWindows() bool { return v>>5&0x1 != 0 }
 // WithBindWindows returns v with field bind_windows set to x.
 func (v MrControl) WithBindWindows(x bool) MrControl { return v&^(0x1<<5) | MrControl(bit(x))<<5 }
 
-// Invalidated returns field invalidated. 1: invalidated by a work request or a peer; no access until the driver registers it again. RW, bit 6.
-func (v MrControl) Invalidated() bool { return v>>6&0x1 != 0 }
+// Invalidatable returns field invalidatable. 1: local invalidate and SEND with invalidate of the peer end the region. RW, bit 6.
+func (v MrControl) Invalidatable() bool { return v>>6&0x1 != 0 }
 
-// WithInvalidated returns v with field invalidated set to x.
-func (v MrControl) WithInvalidated(x bool) MrControl { return v&^(0x1<<6) | MrControl(bit(x))<<6 }
+// WithInvalidatable returns v with field invalidatable set to x.
+func (v MrControl) WithInvalidatable(x bool) MrControl { return v&^(0x1<<6) | MrControl(bit(x))<<6 }
 
-// Kind returns field kind. 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7). RW, bits 8 to 9.
+// ZeroBased returns field zero_based. 1: addresses count from the start of the region; va is 0. RW, bit 7.
+func (v MrControl) ZeroBased() bool { return v>>7&0x1 != 0 }
+
+// WithZeroBased returns v with field zero_based set to x.
+func (v MrControl) WithZeroBased(x bool) MrControl { return v&^(0x1<<7) | MrControl(bit(x))<<7 }
+
+// Kind returns field kind. 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7), 3 = memory window of type 2B, which has only key and pd. RW, bits 8 to 9.
 func (v MrControl) Kind() uint32 { return uint32(v >> 8 & 0x3) }
 
 // WithKind returns v with field kind set to x.
 func (v MrControl) WithKind(x uint32) MrControl { return v&^(0x3<<8) | MrControl(x)&0x3<<8 }
+
+// Invalidated returns field invalidated. 1: invalidated by a work request or a peer; no access until the driver registers it again. RW, bit 10.
+func (v MrControl) Invalidated() bool { return v>>10&0x1 != 0 }
+
+// WithInvalidated returns v with field invalidated set to x.
+func (v MrControl) WithInvalidated(x bool) MrControl { return v&^(0x1<<10) | MrControl(bit(x))<<10 }
 
 // Group returns field group. Kind 1: element of the block of distribution groups. RW, bits 16 to 23.
 func (v MrControl) Group() uint32 { return uint32(v >> 16 & 0xff) }
@@ -1622,10 +2500,10 @@ func (r Mr) Control() MrControl { return MrControl(r.bus.R32(r.base + MrControlO
 // SetControl writes register control. Kind and rights of the region.
 func (r Mr) SetControl(v MrControl) { r.bus.W32(r.base+MrControlOffset, uint32(v)) }
 
-// Key reads register key. Key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access. RW, all bits.
+// Key reads register key. Key of the region: lkey and rkey. All its bits must match those of an access. A bind replaces bits 0 to 7 of the key of a window. RW, all bits.
 func (r Mr) Key() uint32 { return r.bus.R32(r.base + MrKeyOffset) }
 
-// SetKey writes register key. Key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access. RW, all bits.
+// SetKey writes register key. Key of the region: lkey and rkey. All its bits must match those of an access. A bind replaces bits 0 to 7 of the key of a window. RW, all bits.
 func (r Mr) SetKey(v uint32) { r.bus.W32(r.base+MrKeyOffset, v) }
 
 // MrDomain is a value of register domain of block mr.
@@ -1681,6 +2559,163 @@ func (r Mr) FirstByte() uint32 { return r.bus.R32(r.base + MrFirstByteOffset) }
 
 // SetFirstByte writes register first_byte. Offset of the first byte in the first page [bytes]. RW, all bits.
 func (r Mr) SetFirstByte(v uint32) { r.bus.W32(r.base+MrFirstByteOffset, v) }
+
+// MrState is a value of register state of block mr.
+type MrState uint32
+
+// Usable returns field usable. 1: the card has accepted the region or window; 0: its registers contradict each other or the mtt. RO, bit 0.
+func (v MrState) Usable() bool { return v>>0&0x1 != 0 }
+
+// WithUsable returns v with field usable set to x.
+func (v MrState) WithUsable(x bool) MrState { return v&^(0x1<<0) | MrState(bit(x))<<0 }
+
+// Invalid returns field invalid. 1: the region was invalidated, or the window is not bound. RO, bit 1.
+func (v MrState) Invalid() bool { return v>>1&0x1 != 0 }
+
+// WithInvalid returns v with field invalid set to x.
+func (v MrState) WithInvalid(x bool) MrState { return v&^(0x1<<1) | MrState(bit(x))<<1 }
+
+// State reads register state. State of the region.
+func (r Mr) State() MrState { return MrState(r.bus.R32(r.base + MrStateOffset)) }
+
+// Block cq.
+const (
+	BlockTypeCq      = 13 // in the list of blocks
+	BlockVersionCq   = 1
+	CqBase           = 0x340000 // address
+	CqStride         = 0x40     // bytes from one element to the next
+	CqCount          = 1024     // elements
+	CqControlOffset  = 0x0
+	CqSizeOffset     = 0x4
+	CqRingOffset     = 0x8
+	CqProducedOffset = 0x10
+	CqConsumedOffset = 0x14
+	CqEventsOffset   = 0x18
+	CqNotifyOffset   = 0x1c
+)
+
+// Cq accesses one element of block cq. Completion queues (S2.4). The driver clears the ring, writes size and ring, and then control. The card writes an entry (layout cqe), its word with owner last, and then producer. Where the ring is full, the queue has an overrun, and its queue pairs go to ERR.
+type Cq struct {
+	bus  Bus
+	base uint64
+}
+
+// CqOf returns element i of the block. It panics if i is not below CqCount.
+func CqOf(bus Bus, i int) Cq {
+	return Cq{bus, CqBase + element(i, CqCount, CqStride)}
+}
+
+// CqControl is a value of register control of block cq.
+type CqControl uint32
+
+// CqValid returns field cq_valid. 1: the queue exists; a change from 0 to 1 starts it empty. RW, bit 0.
+func (v CqControl) CqValid() bool { return v>>0&0x1 != 0 }
+
+// WithCqValid returns v with field cq_valid set to x.
+func (v CqControl) WithCqValid(x bool) CqControl { return v&^(0x1<<0) | CqControl(bit(x))<<0 }
+
+// CqPage returns field cq_page. Element of block doorbells whose doorbells are accepted. RW, bits 16 to 19.
+func (v CqControl) CqPage() uint32 { return uint32(v >> 16 & 0xf) }
+
+// WithCqPage returns v with field cq_page set to x.
+func (v CqControl) WithCqPage(x uint32) CqControl { return v&^(0xf<<16) | CqControl(x)&0xf<<16 }
+
+// Control reads register control. Settings of the queue.
+func (r Cq) Control() CqControl { return CqControl(r.bus.R32(r.base + CqControlOffset)) }
+
+// SetControl writes register control. Settings of the queue.
+func (r Cq) SetControl(v CqControl) { r.bus.W32(r.base+CqControlOffset, uint32(v)) }
+
+// CqSize is a value of register size of block cq.
+type CqSize uint32
+
+// CqLog2 returns field cq_log2. Log2 of the entries, 0 to 15. RW, bits 0 to 3.
+func (v CqSize) CqLog2() uint32 { return uint32(v >> 0 & 0xf) }
+
+// WithCqLog2 returns v with field cq_log2 set to x.
+func (v CqSize) WithCqLog2(x uint32) CqSize { return v&^(0xf<<0) | CqSize(x)&0xf<<0 }
+
+// Size reads register size. Size of the ring.
+func (r Cq) Size() CqSize { return CqSize(r.bus.R32(r.base + CqSizeOffset)) }
+
+// SetSize writes register size. Size of the ring.
+func (r Cq) SetSize(v CqSize) { r.bus.W32(r.base+CqSizeOffset, uint32(v)) }
+
+// CqRing is a value of register ring of block cq.
+type CqRing uint64
+
+// CqAddress returns field cq_address. DDR address of the ring, a multiple of 64 [address]. RW, bits 0 to 33.
+func (v CqRing) CqAddress() uint64 { return uint64(v >> 0 & 0x3ffffffff) }
+
+// WithCqAddress returns v with field cq_address set to x.
+func (v CqRing) WithCqAddress(x uint64) CqRing { return v&^(0x3ffffffff<<0) | CqRing(x)&0x3ffffffff<<0 }
+
+// Ring reads register ring. The ring.
+func (r Cq) Ring() CqRing { return CqRing(r.bus.R64(r.base + CqRingOffset)) }
+
+// SetRing writes register ring. The ring.
+func (r Cq) SetRing(v CqRing) { r.bus.W64(r.base+CqRingOffset, uint64(v)) }
+
+// CqProduced is a value of register produced of block cq.
+type CqProduced uint32
+
+// Producer returns field producer. Index of the next entry that the card writes, modulo 2^16. RO, bits 0 to 15.
+func (v CqProduced) Producer() uint32 { return uint32(v >> 0 & 0xffff) }
+
+// WithProducer returns v with field producer set to x.
+func (v CqProduced) WithProducer(x uint32) CqProduced {
+	return v&^(0xffff<<0) | CqProduced(x)&0xffff<<0
+}
+
+// Produced reads register produced. Progress of the card.
+func (r Cq) Produced() CqProduced { return CqProduced(r.bus.R32(r.base + CqProducedOffset)) }
+
+// CqConsumed is a value of register consumed of block cq.
+type CqConsumed uint32
+
+// Consumer returns field consumer. Index of the next entry that the driver reads, as its doorbell said. RO, bits 0 to 15.
+func (v CqConsumed) Consumer() uint32 { return uint32(v >> 0 & 0xffff) }
+
+// WithConsumer returns v with field consumer set to x.
+func (v CqConsumed) WithConsumer(x uint32) CqConsumed {
+	return v&^(0xffff<<0) | CqConsumed(x)&0xffff<<0
+}
+
+// Consumed reads register consumed. Progress of the driver.
+func (r Cq) Consumed() CqConsumed { return CqConsumed(r.bus.R32(r.base + CqConsumedOffset)) }
+
+// CqEvents is a value of register events of block cq.
+type CqEvents uint32
+
+// Overrun returns field overrun. A completion was lost because the ring was full. RW1C, bit 0.
+func (v CqEvents) Overrun() bool { return v>>0&0x1 != 0 }
+
+// WithOverrun returns v with field overrun set to x.
+func (v CqEvents) WithOverrun(x bool) CqEvents { return v&^(0x1<<0) | CqEvents(bit(x))<<0 }
+
+// Events reads register events. What happened since the bit was cleared.
+func (r Cq) Events() CqEvents { return CqEvents(r.bus.R32(r.base + CqEventsOffset)) }
+
+// SetEvents writes register events. What happened since the bit was cleared.
+func (r Cq) SetEvents(v CqEvents) { r.bus.W32(r.base+CqEventsOffset, uint32(v)) }
+
+// CqNotify is a value of register notify of block cq.
+type CqNotify uint32
+
+// Armed returns field armed. 1: the next completion sets cq_ready of block interrupts. RO, bit 0.
+func (v CqNotify) Armed() bool { return v>>0&0x1 != 0 }
+
+// WithArmed returns v with field armed set to x.
+func (v CqNotify) WithArmed(x bool) CqNotify { return v&^(0x1<<0) | CqNotify(bit(x))<<0 }
+
+// ArmedSolicited returns field armed_solicited. 1: only a solicited completion or an error does. RO, bit 1.
+func (v CqNotify) ArmedSolicited() bool { return v>>1&0x1 != 0 }
+
+// WithArmedSolicited returns v with field armed_solicited set to x.
+func (v CqNotify) WithArmedSolicited(x bool) CqNotify { return v&^(0x1<<1) | CqNotify(bit(x))<<1 }
+
+// Notify reads register notify. Request for an interrupt (IBTA 11.4.2.2).
+func (r Cq) Notify() CqNotify { return CqNotify(r.bus.R32(r.base + CqNotifyOffset)) }
 
 // Block mtt.
 const (

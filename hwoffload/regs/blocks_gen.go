@@ -29,22 +29,22 @@ var Blocks = []layout.Block{
 		{Name: "list_start", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "address of the first entry of the list of blocks", Resets: []uint64{0x100}, Fields: []layout.Field{
 			{Name: "list_start", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the first entry of the list of blocks"},
 		}},
-		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0x7, 0x3, 0x5, 0x8, 0x9, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0xb, 0x7, 0xe, 0x3, 0x5, 0xc, 0x8, 0xd, 0x9, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_type", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "type of the block"},
 		}},
-		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x5, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_version", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "version of the block"},
 		}},
-		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x1c0, 0x1e0, 0x200, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x1c0, 0x1e0, 0x200, 0x220, 0x240, 0x260, 0x280, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_next", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the next entry, 0 = this is the last"},
 		}},
-		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x7000, 0x20000, 0x100000, 0x300000, 0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x6000, 0x7000, 0x10000, 0x20000, 0x100000, 0x200000, 0x300000, 0x340000, 0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_base", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the block"},
 		}},
-		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x1000, 0x10000, 0x400, 0x40, 0x8, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x1000, 0x1000, 0x1000, 0x10000, 0x400, 0x100, 0x40, 0x40, 0x8, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_stride", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "bytes from one element of the block to the next"},
 		}},
-		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x1, 0x400, 0x400, 0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x1, 0x10, 0x1, 0x400, 0x1000, 0x400, 0x400, 0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_count", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "elements of the block"},
 		}},
 	}},
@@ -173,6 +173,35 @@ var Blocks = []layout.Block{
 			{Name: "select", LSB: 0, Bits: 6, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the window; reading it back makes sure that later accesses use it"},
 		}},
 	}},
+	{Name: "interrupts", Type: 11, Version: 1, Base: 0x6000, Stride: 0x1000, Count: 1, Text: "Interrupts. The line is active while a bit is set in both causes and mask. The driver clears causes first, and then reads and clears what the bits stand for.", Registers: []layout.Register{
+		{Name: "causes", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "What happened since the bit was cleared.", Fields: []layout.Field{
+			{Name: "completion", LSB: 0, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a bit of cq_ready was set"},
+			{Name: "queue_pair", LSB: 1, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a bit of qp_event was set"},
+			{Name: "cq_overrun", LSB: 2, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a completion queue had an overrun (its register events)"},
+			{Name: "doorbell", LSB: 3, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a doorbell was refused (bad_doorbell)"},
+		}},
+		{Name: "mask", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "Which causes activate the line.", Fields: []layout.Field{
+			{Name: "completion_on", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: completion does"},
+			{Name: "queue_pair_on", LSB: 1, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: queue_pair does"},
+			{Name: "cq_overrun_on", LSB: 2, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: cq_overrun does"},
+			{Name: "doorbell_on", LSB: 3, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: doorbell does"},
+		}},
+		{Name: "bad_doorbell", Offset: 0x8, Bits: 32, Stride: 0x0, Count: 1, Text: "command word of the latest doorbell that was refused", Fields: []layout.Field{
+			{Name: "bad_doorbell", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "command word of the latest doorbell that was refused"},
+		}},
+		{Name: "bad_doorbell_addr", Offset: 0xc, Bits: 32, Stride: 0x0, Count: 1, Text: "its address", Fields: []layout.Field{
+			{Name: "bad_doorbell_addr", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "its address"},
+		}},
+		{Name: "bad_doorbells", Offset: 0x10, Bits: 64, Stride: 0x0, Count: 1, Text: "doorbells that were refused", Fields: []layout.Field{
+			{Name: "bad_doorbells", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "doorbells that were refused"},
+		}},
+		{Name: "cq_ready", Offset: 0x100, Bits: 32, Stride: 0x4, Count: 32, Text: "bit i of word w is 1: element 32 w + i of block cq was armed and has a completion", Fields: []layout.Field{
+			{Name: "cq_ready", LSB: 0, Bits: 32, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "bit i of word w is 1: element 32 w + i of block cq was armed and has a completion"},
+		}},
+		{Name: "qp_event", Offset: 0x200, Bits: 32, Stride: 0x4, Count: 128, Text: "bit i of word w is 1: element 32 w + i of block qp has a new bit in events", Fields: []layout.Field{
+			{Name: "qp_event", LSB: 0, Bits: 32, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "bit i of word w is 1: element 32 w + i of block qp has a new bit in events"},
+		}},
+	}},
 	{Name: "calls", Type: 7, Version: 1, Base: 0x7000, Stride: 0x1000, Count: 1, Text: "Calls of the policy loop. A command reads or changes several registers of an entry of the destination table in one step, between two packets. A call uses buffer, so one caller makes them.", Registers: []layout.Register{
 		{Name: "active", Offset: 0x0, Bits: 32, Stride: 0x4, Count: 32, Text: "bit i of word w is 1: element 32 w + i of the destination table has a window to evaluate (its field queued)", Fields: []layout.Field{
 			{Name: "active", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "bit i of word w is 1: element 32 w + i of the destination table has a window to evaluate (its field queued)"},
@@ -197,6 +226,24 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "buffer", Offset: 0x400, Bits: 64, Stride: 0x8, Count: 72, Text: "registers of an entry in the order of their addresses in block dest", Fields: []layout.Field{
 			{Name: "buffer", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "registers of an entry in the order of their addresses in block dest"},
+		}},
+	}},
+	{Name: "doorbells", Type: 14, Version: 1, Base: 0x10000, Stride: 0x1000, Count: 16, Text: "Doorbells, a page for each of 16 processes. A doorbell is one write of a command word; nothing is read before. Doorbells are accepted of the page that the queue names only, so a process that has one page mapped cannot ring those of another.", Registers: []layout.Register{
+		{Name: "sq", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "WQEs were written to a send queue.", Fields: []layout.Field{
+			{Name: "sq_queue", LSB: 0, Bits: 12, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "element of block qp"},
+			{Name: "sq_producer", LSB: 16, Bits: 16, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "index behind the last WQE, modulo 2^16; at most the entries of the ring ahead of sq_consumer"},
+		}},
+		{Name: "rq", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "WQEs were written to a receive queue, own or shared.", Fields: []layout.Field{
+			{Name: "rq_queue", LSB: 0, Bits: 12, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "element of block qp"},
+			{Name: "rq_producer", LSB: 16, Bits: 16, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "as sq_producer"},
+		}},
+		{Name: "cq", Offset: 0x8, Bits: 32, Stride: 0x0, Count: 1, Text: "Completions were read.", Fields: []layout.Field{
+			{Name: "cq_queue", LSB: 0, Bits: 10, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "element of block cq"},
+			{Name: "cq_consumer", LSB: 16, Bits: 16, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "index behind the last completion that was read, modulo 2^16; not beyond producer"},
+		}},
+		{Name: "arm", Offset: 0xc, Bits: 32, Stride: 0x0, Count: 1, Text: "Requests one interrupt for the next completion. One that is there already causes none.", Fields: []layout.Field{
+			{Name: "arm_queue", LSB: 0, Bits: 10, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "element of block cq"},
+			{Name: "arm_solicited", LSB: 16, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: only for a solicited completion or an error"},
 		}},
 	}},
 	{Name: "nodes", Type: 3, Version: 1, Base: 0x20000, Stride: 0x10000, Count: 1, Text: "Node numbers and addresses (S1.2). Element i of an array belongs to node i + 1, as element i of the destination table does.", Registers: []layout.Register{
@@ -473,20 +520,138 @@ var Blocks = []layout.Block{
 			{Name: "policy_state", LSB: 24, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "fourcase.State* bits"},
 		}},
 	}},
-	{Name: "mr", Type: 8, Version: 1, Base: 0x300000, Stride: 0x40, Count: 1024, Text: "Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid; it clears valid and reads control before it changes anything else.", Registers: []layout.Register{
+	{Name: "qp", Type: 12, Version: 1, Base: 0x200000, Stride: 0x100, Count: 4096, Text: "Queue pairs (S2.2, S2.3). Element i is queue pair number i; 0 and 1 are the management queue pairs of IBTA and are not used. The driver writes the registers of the context, and then modify. Those from config to ah_entries are taken when the queue pair leaves RESET, the others when a modify names them. An element of type 4 is a shared receive queue and uses only the registers of a receive queue.", Registers: []layout.Register{
+		{Name: "modify", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "Changes state and attributes in one step, or refuses and changes nothing (IBTA 11.2.5.2).", Fields: []layout.Field{
+			{Name: "to", LSB: 0, Bits: 3, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "new state: 0 RESET, 1 INIT, 2 RTR, 3 RTS, 4 SQD, 5 SQE, 6 ERR. A shared receive queue knows RESET and INIT"},
+			{Name: "attributes", LSB: 8, Bits: 15, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "what is taken from the context, one bit each: 0 pmtu, 1 dest_qpn, 2 pkey, 3 qkey, 4 sq_psn, 5 rq_psn, 6 rights, 7 max_rd_atomic, 8 max_dest_rd_atomic, 9 min_rnr_timer, 10 timeout, 11 retry_cnt, 12 rnr_retry, 13 selective, 14 address vector (path to dst_addr_low)"},
+			{Name: "modify_start", LSB: 31, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: executes the command"},
+		}},
+		{Name: "status", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "State of the queue pair.", Fields: []layout.Field{
+			{Name: "state", LSB: 0, Bits: 3, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "as in modify"},
+			{Name: "refused", LSB: 8, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the latest modify was refused"},
+		}},
+		{Name: "events", Offset: 0x8, Bits: 32, Stride: 0x0, Count: 1, Text: "What happened since the bit was cleared (IBTA 11.6.3).", Fields: []layout.Field{
+			{Name: "established", LSB: 0, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "the first packet arrived in RTR"},
+			{Name: "drained", LSB: 1, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "SQD: nothing is outstanding any more"},
+			{Name: "fatal", LSB: 2, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "the queue pair is in ERR, and no completion has the reason"},
+			{Name: "access_error", LSB: 3, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a request of the peer had a wrong key, range or right"},
+			{Name: "request_error", LSB: 4, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a request of the peer was invalid"},
+			{Name: "last_wqe", LSB: 5, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "ERR: the queue pair takes no more receives from its shared receive queue"},
+			{Name: "limit_reached", LSB: 6, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "shared receive queue: fewer receives are left than srq_limit"},
+			{Name: "bad_wqe", LSB: 7, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a WQE was not valid; the queue pair is in ERR"},
+			{Name: "bad_doorbell", LSB: 8, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a doorbell named an index beyond the ring, came from another page, or came in a state in which the queue takes no WQE; it had no effect"},
+		}},
+		{Name: "config", Offset: 0xc, Bits: 32, Stride: 0x0, Count: 1, Text: "Properties of the queue pair.", Fields: []layout.Field{
+			{Name: "qp_type", LSB: 0, Bits: 3, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1 RC, 2 UC, 3 UD, 4 shared receive queue"},
+			{Name: "signal_all", LSB: 8, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: every WQE has a completion, also without signaled"},
+			{Name: "use_srq", LSB: 9, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: receives are taken from srq"},
+			{Name: "qp_page", LSB: 16, Bits: 4, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "element of block doorbells whose doorbells are accepted"},
+		}},
+		{Name: "domain", Offset: 0x10, Bits: 32, Stride: 0x0, Count: 1, Text: "Protection domain.", Fields: []layout.Field{
+			{Name: "qp_pd", LSB: 0, Bits: 24, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the protection domain"},
+		}},
+		{Name: "queues", Offset: 0x14, Bits: 32, Stride: 0x0, Count: 1, Text: "Completion queues.", Fields: []layout.Field{
+			{Name: "send_cq", LSB: 0, Bits: 10, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "element of block cq for the send queue"},
+			{Name: "recv_cq", LSB: 16, Bits: 10, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "element of block cq for the receive queue"},
+		}},
+		{Name: "shared", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "Shared receive queue.", Fields: []layout.Field{
+			{Name: "srq", LSB: 0, Bits: 12, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "with use_srq: element of this block"},
+			{Name: "srq_limit", LSB: 16, Bits: 16, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "type 4: a modify to INIT sets the limit of limit_reached, 0 = none; it acts once"},
+		}},
+		{Name: "rings", Offset: 0x1c, Bits: 32, Stride: 0x0, Count: 1, Text: "Sizes of the rings.", Fields: []layout.Field{
+			{Name: "sq_log2", LSB: 0, Bits: 4, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "log2 of the entries of the send queue, 0 to 15"},
+			{Name: "sq_entry_log2", LSB: 8, Bits: 4, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "log2 of the bytes of an entry, 6 to 10: layout wqe, then SGEs or inline data"},
+			{Name: "rq_log2", LSB: 16, Bits: 4, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "log2 of the entries of the receive queue, 0 to 15"},
+			{Name: "rq_entry_log2", LSB: 24, Bits: 4, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "log2 of the bytes of an entry, 5 to 10: layout wqe_recv, then SGEs"},
+		}},
+		{Name: "sq_base", Offset: 0x20, Bits: 64, Stride: 0x0, Count: 1, Text: "Send queue.", Fields: []layout.Field{
+			{Name: "sq_address", LSB: 0, Bits: 34, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "DDR address of the ring, a multiple of 64"},
+		}},
+		{Name: "rq_base", Offset: 0x28, Bits: 64, Stride: 0x0, Count: 1, Text: "Receive queue.", Fields: []layout.Field{
+			{Name: "rq_address", LSB: 0, Bits: 34, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "DDR address of the ring, a multiple of 64"},
+		}},
+		{Name: "ah_base", Offset: 0x30, Bits: 64, Stride: 0x0, Count: 1, Text: "Address handles of UD.", Fields: []layout.Field{
+			{Name: "ah_address", LSB: 0, Bits: 34, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "DDR address of a table of layout address_handle, a multiple of 64"},
+		}},
+		{Name: "ah_size", Offset: 0x38, Bits: 32, Stride: 0x0, Count: 1, Text: "Address handles of UD.", Fields: []layout.Field{
+			{Name: "ah_entries", LSB: 0, Bits: 16, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "entries of the table"},
+		}},
+		{Name: "sq_consumed", Offset: 0x3c, Bits: 32, Stride: 0x0, Count: 1, Text: "Progress of the send queue.", Fields: []layout.Field{
+			{Name: "sq_consumer", LSB: 0, Bits: 16, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "index of the next WQE that the card reads, modulo 2^16. Entries before it may be written again"},
+		}},
+		{Name: "rq_consumed", Offset: 0x40, Bits: 32, Stride: 0x0, Count: 1, Text: "Progress of the receive queue.", Fields: []layout.Field{
+			{Name: "rq_consumer", LSB: 0, Bits: 16, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "as sq_consumer"},
+		}},
+		{Name: "dest", Offset: 0x44, Bits: 32, Stride: 0x0, Count: 1, Text: "The peer.", Fields: []layout.Field{
+			{Name: "dest_qpn", LSB: 0, Bits: 24, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "queue pair number of the peer"},
+		}},
+		{Name: "transport", Offset: 0x48, Bits: 32, Stride: 0x0, Count: 1, Text: "MTU, timers and counters.", Fields: []layout.Field{
+			{Name: "pmtu", LSB: 0, Bits: 3, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1 to 5: 256, 512, 1024, 2048, 4096 bytes"},
+			{Name: "min_rnr_timer", LSB: 8, Bits: 5, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "code of the wait in RNR NAKs (IBTA table 45)"},
+			{Name: "timeout", LSB: 16, Bits: 5, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "of ACKs: 4.096 us * 2^timeout, 0 = none"},
+			{Name: "retry_cnt", LSB: 24, Bits: 3, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "retries after timeouts"},
+			{Name: "rnr_retry", LSB: 28, Bits: 3, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "retries after RNR NAKs, 7 = without limit"},
+		}},
+		{Name: "reads", Offset: 0x4c, Bits: 32, Stride: 0x0, Count: 1, Text: "READs and ATOMICs outstanding.", Fields: []layout.Field{
+			{Name: "max_rd_atomic", LSB: 0, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "to the peer, up to 128"},
+			{Name: "max_dest_rd_atomic", LSB: 8, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "from the peer, up to 128"},
+		}},
+		{Name: "rights", Offset: 0x50, Bits: 32, Stride: 0x0, Count: 1, Text: "What the peer may do.", Fields: []layout.Field{
+			{Name: "allow_write", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: WRITE"},
+			{Name: "allow_read", LSB: 1, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: READ"},
+			{Name: "allow_atomic", LSB: 2, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: ATOMIC"},
+			{Name: "selective", LSB: 8, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: SACK at both ends (docs/wire-format.md)"},
+		}},
+		{Name: "send_psn", Offset: 0x54, Bits: 32, Stride: 0x0, Count: 1, Text: "First PSN of requests.", Fields: []layout.Field{
+			{Name: "sq_psn", LSB: 0, Bits: 24, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "first PSN of requests to the peer"},
+		}},
+		{Name: "recv_psn", Offset: 0x58, Bits: 32, Stride: 0x0, Count: 1, Text: "First PSN of requests.", Fields: []layout.Field{
+			{Name: "rq_psn", LSB: 0, Bits: 24, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "first PSN of requests of the peer"},
+		}},
+		{Name: "partition", Offset: 0x5c, Bits: 32, Stride: 0x0, Count: 1, Text: "Partition.", Fields: []layout.Field{
+			{Name: "pkey", LSB: 0, Bits: 16, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "P_Key, 0 = 0xffff"},
+		}},
+		{Name: "qkey", Offset: 0x60, Bits: 32, Stride: 0x0, Count: 1, Text: "UD: Q_Key that datagrams to this queue pair carry", Fields: []layout.Field{
+			{Name: "qkey", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "UD: Q_Key that datagrams to this queue pair carry"},
+		}},
+		{Name: "route", Offset: 0x64, Bits: 32, Stride: 0x0, Count: 1, Text: "Address vector of RC and UC, first part.", Fields: []layout.Field{
+			{Name: "node", LSB: 0, Bits: 11, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the peer in block nodes, whose port sends; 0 = port"},
+			{Name: "port", LSB: 12, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "with node 0: element of block ports that sends"},
+			{Name: "tclass", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "IPv4 TOS, IPv6 traffic class"},
+			{Name: "hop_limit", LSB: 24, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "IPv4 TTL, IPv6 hop limit, 0 = 64"},
+		}},
+		{Name: "path", Offset: 0x68, Bits: 64, Stride: 0x0, Count: 1, Text: "Address vector, second part.", Fields: []layout.Field{
+			{Name: "mac", LSB: 0, Bits: 48, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "Ethernet address of the next hop, its first byte in bits 40 to 47"},
+		}},
+		{Name: "src_addr", Offset: 0x70, Bits: 64, Stride: 0x0, Count: 1, Text: "own address, also of UD, in the order of block nodes", Fields: []layout.Field{
+			{Name: "src_addr", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "own address, also of UD, in the order of block nodes"},
+		}},
+		{Name: "src_addr_low", Offset: 0x78, Bits: 64, Stride: 0x0, Count: 1, Text: "own address, bytes 8 to 15", Fields: []layout.Field{
+			{Name: "src_addr_low", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "own address, bytes 8 to 15"},
+		}},
+		{Name: "dst_addr", Offset: 0x80, Bits: 64, Stride: 0x0, Count: 1, Text: "address of the peer, in the order of block nodes", Fields: []layout.Field{
+			{Name: "dst_addr", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "address of the peer, in the order of block nodes"},
+		}},
+		{Name: "dst_addr_low", Offset: 0x88, Bits: 64, Stride: 0x0, Count: 1, Text: "address of the peer, bytes 8 to 15", Fields: []layout.Field{
+			{Name: "dst_addr_low", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "address of the peer, bytes 8 to 15"},
+		}},
+	}},
+	{Name: "mr", Type: 8, Version: 1, Base: 0x300000, Stride: 0x40, Count: 1024, Text: "Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid, and reads usable back; it clears valid and reads control before it changes anything else. Entries of mtt are taken when valid changes from 0 to 1.", Registers: []layout.Register{
 		{Name: "control", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "Kind and rights of the region.", Fields: []layout.Field{
-			{Name: "valid", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: the region exists"},
+			{Name: "valid", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: the region exists. It stays 1 while windows are bound to the region"},
 			{Name: "local_write", LSB: 1, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: own queue pairs may write"},
 			{Name: "remote_write", LSB: 2, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may write"},
 			{Name: "remote_read", LSB: 3, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may read"},
 			{Name: "remote_atomic", LSB: 4, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may execute atomics"},
 			{Name: "bind_windows", LSB: 5, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: windows may be bound to the region"},
-			{Name: "invalidated", LSB: 6, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: invalidated by a work request or a peer; no access until the driver registers it again"},
-			{Name: "kind", LSB: 8, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7)"},
+			{Name: "invalidatable", LSB: 6, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: local invalidate and SEND with invalidate of the peer end the region"},
+			{Name: "zero_based", LSB: 7, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: addresses count from the start of the region; va is 0"},
+			{Name: "kind", LSB: 8, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7), 3 = memory window of type 2B, which has only key and pd"},
+			{Name: "invalidated", LSB: 10, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: invalidated by a work request or a peer; no access until the driver registers it again"},
 			{Name: "group", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "kind 1: element of the block of distribution groups"},
 		}},
-		{Name: "key", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access", Fields: []layout.Field{
-			{Name: "key", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access"},
+		{Name: "key", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "key of the region: lkey and rkey. All its bits must match those of an access. A bind replaces bits 0 to 7 of the key of a window", Fields: []layout.Field{
+			{Name: "key", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "key of the region: lkey and rkey. All its bits must match those of an access. A bind replaces bits 0 to 7 of the key of a window"},
 		}},
 		{Name: "domain", Offset: 0x8, Bits: 32, Stride: 0x0, Count: 1, Text: "Protection domain.", Fields: []layout.Field{
 			{Name: "pd", LSB: 0, Bits: 24, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the protection domain"},
@@ -505,6 +670,35 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "first_byte", Offset: 0x24, Bits: 32, Stride: 0x0, Count: 1, Text: "offset of the first byte in the first page", Fields: []layout.Field{
 			{Name: "first_byte", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bytes", Text: "offset of the first byte in the first page"},
+		}},
+		{Name: "state", Offset: 0x28, Bits: 32, Stride: 0x0, Count: 1, Text: "State of the region.", Fields: []layout.Field{
+			{Name: "usable", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the card has accepted the region or window; 0: its registers contradict each other or the mtt"},
+			{Name: "invalid", LSB: 1, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the region was invalidated, or the window is not bound"},
+		}},
+	}},
+	{Name: "cq", Type: 13, Version: 1, Base: 0x340000, Stride: 0x40, Count: 1024, Text: "Completion queues (S2.4). The driver clears the ring, writes size and ring, and then control. The card writes an entry (layout cqe), its word with owner last, and then producer. Where the ring is full, the queue has an overrun, and its queue pairs go to ERR.", Registers: []layout.Register{
+		{Name: "control", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "Settings of the queue.", Fields: []layout.Field{
+			{Name: "cq_valid", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: the queue exists; a change from 0 to 1 starts it empty"},
+			{Name: "cq_page", LSB: 16, Bits: 4, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "element of block doorbells whose doorbells are accepted"},
+		}},
+		{Name: "size", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "Size of the ring.", Fields: []layout.Field{
+			{Name: "cq_log2", LSB: 0, Bits: 4, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "log2 of the entries, 0 to 15"},
+		}},
+		{Name: "ring", Offset: 0x8, Bits: 64, Stride: 0x0, Count: 1, Text: "The ring.", Fields: []layout.Field{
+			{Name: "cq_address", LSB: 0, Bits: 34, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "DDR address of the ring, a multiple of 64"},
+		}},
+		{Name: "produced", Offset: 0x10, Bits: 32, Stride: 0x0, Count: 1, Text: "Progress of the card.", Fields: []layout.Field{
+			{Name: "producer", LSB: 0, Bits: 16, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "index of the next entry that the card writes, modulo 2^16"},
+		}},
+		{Name: "consumed", Offset: 0x14, Bits: 32, Stride: 0x0, Count: 1, Text: "Progress of the driver.", Fields: []layout.Field{
+			{Name: "consumer", LSB: 0, Bits: 16, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "index of the next entry that the driver reads, as its doorbell said"},
+		}},
+		{Name: "events", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "What happened since the bit was cleared.", Fields: []layout.Field{
+			{Name: "overrun", LSB: 0, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a completion was lost because the ring was full"},
+		}},
+		{Name: "notify", Offset: 0x1c, Bits: 32, Stride: 0x0, Count: 1, Text: "Request for an interrupt (IBTA 11.4.2.2).", Fields: []layout.Field{
+			{Name: "armed", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the next completion sets cq_ready of block interrupts"},
+			{Name: "armed_solicited", LSB: 1, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: only a solicited completion or an error does"},
 		}},
 	}},
 	{Name: "mtt", Type: 9, Version: 1, Base: 0x400000, Stride: 0x8, Count: 65536, Text: "Translation table of memory (S2.2). A page of a region is a page of the DDR.", Registers: []layout.Register{

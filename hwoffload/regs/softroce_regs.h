@@ -61,15 +61,15 @@
 #define SRC_IDENT_LIST_TYPE_RESET_1 0x2ull
 #define SRC_IDENT_LIST_TYPE_RESET_2 0x4ull
 #define SRC_IDENT_LIST_TYPE_RESET_3 0x6ull
-#define SRC_IDENT_LIST_TYPE_RESET_4 0x7ull
-#define SRC_IDENT_LIST_TYPE_RESET_5 0x3ull
-#define SRC_IDENT_LIST_TYPE_RESET_6 0x5ull
-#define SRC_IDENT_LIST_TYPE_RESET_7 0x8ull
-#define SRC_IDENT_LIST_TYPE_RESET_8 0x9ull
-#define SRC_IDENT_LIST_TYPE_RESET_9 0x0ull
-#define SRC_IDENT_LIST_TYPE_RESET_10 0x0ull
-#define SRC_IDENT_LIST_TYPE_RESET_11 0x0ull
-#define SRC_IDENT_LIST_TYPE_RESET_12 0x0ull
+#define SRC_IDENT_LIST_TYPE_RESET_4 0xbull
+#define SRC_IDENT_LIST_TYPE_RESET_5 0x7ull
+#define SRC_IDENT_LIST_TYPE_RESET_6 0xeull
+#define SRC_IDENT_LIST_TYPE_RESET_7 0x3ull
+#define SRC_IDENT_LIST_TYPE_RESET_8 0x5ull
+#define SRC_IDENT_LIST_TYPE_RESET_9 0xcull
+#define SRC_IDENT_LIST_TYPE_RESET_10 0x8ull
+#define SRC_IDENT_LIST_TYPE_RESET_11 0xdull
+#define SRC_IDENT_LIST_TYPE_RESET_12 0x9ull
 #define SRC_IDENT_LIST_TYPE_RESET_13 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_14 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_15 0x0ull
@@ -101,13 +101,13 @@
 #define SRC_IDENT_LIST_VERSION_RESET_3 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_4 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_5 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_6 0x5ull
+#define SRC_IDENT_LIST_VERSION_RESET_6 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_7 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_8 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_9 0x0ull
-#define SRC_IDENT_LIST_VERSION_RESET_10 0x0ull
-#define SRC_IDENT_LIST_VERSION_RESET_11 0x0ull
-#define SRC_IDENT_LIST_VERSION_RESET_12 0x0ull
+#define SRC_IDENT_LIST_VERSION_RESET_8 0x5ull
+#define SRC_IDENT_LIST_VERSION_RESET_9 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_10 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_11 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_12 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_13 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_14 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_15 0x0ull
@@ -141,10 +141,10 @@
 #define SRC_IDENT_LIST_NEXT_RESET_5 0x1c0ull
 #define SRC_IDENT_LIST_NEXT_RESET_6 0x1e0ull
 #define SRC_IDENT_LIST_NEXT_RESET_7 0x200ull
-#define SRC_IDENT_LIST_NEXT_RESET_8 0x0ull
-#define SRC_IDENT_LIST_NEXT_RESET_9 0x0ull
-#define SRC_IDENT_LIST_NEXT_RESET_10 0x0ull
-#define SRC_IDENT_LIST_NEXT_RESET_11 0x0ull
+#define SRC_IDENT_LIST_NEXT_RESET_8 0x220ull
+#define SRC_IDENT_LIST_NEXT_RESET_9 0x240ull
+#define SRC_IDENT_LIST_NEXT_RESET_10 0x260ull
+#define SRC_IDENT_LIST_NEXT_RESET_11 0x280ull
 #define SRC_IDENT_LIST_NEXT_RESET_12 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_13 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_14 0x0ull
@@ -175,15 +175,15 @@
 #define SRC_IDENT_LIST_BASE_RESET_1 0x1000ull
 #define SRC_IDENT_LIST_BASE_RESET_2 0x3000ull
 #define SRC_IDENT_LIST_BASE_RESET_3 0x4000ull
-#define SRC_IDENT_LIST_BASE_RESET_4 0x7000ull
-#define SRC_IDENT_LIST_BASE_RESET_5 0x20000ull
-#define SRC_IDENT_LIST_BASE_RESET_6 0x100000ull
-#define SRC_IDENT_LIST_BASE_RESET_7 0x300000ull
-#define SRC_IDENT_LIST_BASE_RESET_8 0x400000ull
-#define SRC_IDENT_LIST_BASE_RESET_9 0x0ull
-#define SRC_IDENT_LIST_BASE_RESET_10 0x0ull
-#define SRC_IDENT_LIST_BASE_RESET_11 0x0ull
-#define SRC_IDENT_LIST_BASE_RESET_12 0x0ull
+#define SRC_IDENT_LIST_BASE_RESET_4 0x6000ull
+#define SRC_IDENT_LIST_BASE_RESET_5 0x7000ull
+#define SRC_IDENT_LIST_BASE_RESET_6 0x10000ull
+#define SRC_IDENT_LIST_BASE_RESET_7 0x20000ull
+#define SRC_IDENT_LIST_BASE_RESET_8 0x100000ull
+#define SRC_IDENT_LIST_BASE_RESET_9 0x200000ull
+#define SRC_IDENT_LIST_BASE_RESET_10 0x300000ull
+#define SRC_IDENT_LIST_BASE_RESET_11 0x340000ull
+#define SRC_IDENT_LIST_BASE_RESET_12 0x400000ull
 #define SRC_IDENT_LIST_BASE_RESET_13 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_14 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_15 0x0ull
@@ -214,14 +214,14 @@
 #define SRC_IDENT_LIST_STRIDE_RESET_2 0x1000ull
 #define SRC_IDENT_LIST_STRIDE_RESET_3 0x1000ull
 #define SRC_IDENT_LIST_STRIDE_RESET_4 0x1000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_5 0x10000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_6 0x400ull
-#define SRC_IDENT_LIST_STRIDE_RESET_7 0x40ull
-#define SRC_IDENT_LIST_STRIDE_RESET_8 0x8ull
-#define SRC_IDENT_LIST_STRIDE_RESET_9 0x0ull
-#define SRC_IDENT_LIST_STRIDE_RESET_10 0x0ull
-#define SRC_IDENT_LIST_STRIDE_RESET_11 0x0ull
-#define SRC_IDENT_LIST_STRIDE_RESET_12 0x0ull
+#define SRC_IDENT_LIST_STRIDE_RESET_5 0x1000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_6 0x1000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_7 0x10000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_8 0x400ull
+#define SRC_IDENT_LIST_STRIDE_RESET_9 0x100ull
+#define SRC_IDENT_LIST_STRIDE_RESET_10 0x40ull
+#define SRC_IDENT_LIST_STRIDE_RESET_11 0x40ull
+#define SRC_IDENT_LIST_STRIDE_RESET_12 0x8ull
 #define SRC_IDENT_LIST_STRIDE_RESET_13 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_14 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_15 0x0ull
@@ -253,13 +253,13 @@
 #define SRC_IDENT_LIST_COUNT_RESET_3 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_4 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_5 0x1ull
-#define SRC_IDENT_LIST_COUNT_RESET_6 0x400ull
-#define SRC_IDENT_LIST_COUNT_RESET_7 0x400ull
-#define SRC_IDENT_LIST_COUNT_RESET_8 0x10000ull
-#define SRC_IDENT_LIST_COUNT_RESET_9 0x0ull
-#define SRC_IDENT_LIST_COUNT_RESET_10 0x0ull
-#define SRC_IDENT_LIST_COUNT_RESET_11 0x0ull
-#define SRC_IDENT_LIST_COUNT_RESET_12 0x0ull
+#define SRC_IDENT_LIST_COUNT_RESET_6 0x10ull
+#define SRC_IDENT_LIST_COUNT_RESET_7 0x1ull
+#define SRC_IDENT_LIST_COUNT_RESET_8 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_9 0x1000ull
+#define SRC_IDENT_LIST_COUNT_RESET_10 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_11 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_12 0x10000ull
 #define SRC_IDENT_LIST_COUNT_RESET_13 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_14 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_15 0x0ull
@@ -485,6 +485,57 @@
 #define SRC_DDR_WINDOW_SELECT_LSB 0x0 /* RW: number of the window; reading it back makes sure that later accesses use it */
 #define SRC_DDR_WINDOW_SELECT_MASK 0x3full
 
+/* Interrupts. The line is active while a bit is set in both causes and mask. The driver clears causes first, and then reads and clears what the bits stand for. */
+#define SRC_INTERRUPTS_TYPE 0xb
+#define SRC_INTERRUPTS_VERSION_OF_BLOCK 0x1
+#define SRC_INTERRUPTS_BASE 0x6000
+#define SRC_INTERRUPTS_STRIDE 0x1000
+#define SRC_INTERRUPTS_COUNT 0x1
+
+#define SRC_INTERRUPTS_CAUSES 0x0 /* 32 bits */
+#define SRC_INTERRUPTS_CAUSES_COMPLETION_LSB 0x0 /* RW1C: a bit of cq_ready was set */
+#define SRC_INTERRUPTS_CAUSES_COMPLETION_MASK 0x1ull
+#define SRC_INTERRUPTS_CAUSES_QUEUE_PAIR_LSB 0x1 /* RW1C: a bit of qp_event was set */
+#define SRC_INTERRUPTS_CAUSES_QUEUE_PAIR_MASK 0x2ull
+#define SRC_INTERRUPTS_CAUSES_CQ_OVERRUN_LSB 0x2 /* RW1C: a completion queue had an overrun (its register events) */
+#define SRC_INTERRUPTS_CAUSES_CQ_OVERRUN_MASK 0x4ull
+#define SRC_INTERRUPTS_CAUSES_DOORBELL_LSB 0x3 /* RW1C: a doorbell was refused (bad_doorbell) */
+#define SRC_INTERRUPTS_CAUSES_DOORBELL_MASK 0x8ull
+
+#define SRC_INTERRUPTS_MASK 0x4 /* 32 bits */
+#define SRC_INTERRUPTS_MASK_COMPLETION_ON_LSB 0x0 /* RW: 1: completion does */
+#define SRC_INTERRUPTS_MASK_COMPLETION_ON_MASK 0x1ull
+#define SRC_INTERRUPTS_MASK_QUEUE_PAIR_ON_LSB 0x1 /* RW: 1: queue_pair does */
+#define SRC_INTERRUPTS_MASK_QUEUE_PAIR_ON_MASK 0x2ull
+#define SRC_INTERRUPTS_MASK_CQ_OVERRUN_ON_LSB 0x2 /* RW: 1: cq_overrun does */
+#define SRC_INTERRUPTS_MASK_CQ_OVERRUN_ON_MASK 0x4ull
+#define SRC_INTERRUPTS_MASK_DOORBELL_ON_LSB 0x3 /* RW: 1: doorbell does */
+#define SRC_INTERRUPTS_MASK_DOORBELL_ON_MASK 0x8ull
+
+#define SRC_INTERRUPTS_BAD_DOORBELL 0x8 /* 32 bits */
+#define SRC_INTERRUPTS_BAD_DOORBELL_LSB 0x0 /* RO: command word of the latest doorbell that was refused */
+#define SRC_INTERRUPTS_BAD_DOORBELL_MASK 0xffffffffull
+
+#define SRC_INTERRUPTS_BAD_DOORBELL_ADDR 0xc /* 32 bits */
+#define SRC_INTERRUPTS_BAD_DOORBELL_ADDR_LSB 0x0 /* RO: its address [address] */
+#define SRC_INTERRUPTS_BAD_DOORBELL_ADDR_MASK 0xffffffffull
+
+#define SRC_INTERRUPTS_BAD_DOORBELLS 0x10 /* 64 bits */
+#define SRC_INTERRUPTS_BAD_DOORBELLS_LSB 0x0 /* RO: doorbells that were refused */
+#define SRC_INTERRUPTS_BAD_DOORBELLS_MASK 0xffffffffffffffffull
+
+#define SRC_INTERRUPTS_CQ_READY 0x100 /* 32 bits */
+#define SRC_INTERRUPTS_CQ_READY_STRIDE 0x4
+#define SRC_INTERRUPTS_CQ_READY_COUNT 0x20
+#define SRC_INTERRUPTS_CQ_READY_LSB 0x0 /* RW1C: bit i of word w is 1: element 32 w + i of block cq was armed and has a completion */
+#define SRC_INTERRUPTS_CQ_READY_MASK 0xffffffffull
+
+#define SRC_INTERRUPTS_QP_EVENT 0x200 /* 32 bits */
+#define SRC_INTERRUPTS_QP_EVENT_STRIDE 0x4
+#define SRC_INTERRUPTS_QP_EVENT_COUNT 0x80
+#define SRC_INTERRUPTS_QP_EVENT_LSB 0x0 /* RW1C: bit i of word w is 1: element 32 w + i of block qp has a new bit in events */
+#define SRC_INTERRUPTS_QP_EVENT_MASK 0xffffffffull
+
 /* Calls of the policy loop. A command reads or changes several registers of an entry of the destination table in one step, between two packets. A call uses buffer, so one caller makes them. */
 #define SRC_CALLS_TYPE 0x7
 #define SRC_CALLS_VERSION_OF_BLOCK 0x1
@@ -529,6 +580,37 @@
 #define SRC_CALLS_BUFFER_COUNT 0x48
 #define SRC_CALLS_BUFFER_LSB 0x0 /* RW: registers of an entry in the order of their addresses in block dest */
 #define SRC_CALLS_BUFFER_MASK 0xffffffffffffffffull
+
+/* Doorbells, a page for each of 16 processes. A doorbell is one write of a command word; nothing is read before. Doorbells are accepted of the page that the queue names only, so a process that has one page mapped cannot ring those of another. */
+#define SRC_DOORBELLS_TYPE 0xe
+#define SRC_DOORBELLS_VERSION_OF_BLOCK 0x1
+#define SRC_DOORBELLS_BASE 0x10000
+#define SRC_DOORBELLS_STRIDE 0x1000
+#define SRC_DOORBELLS_COUNT 0x10
+
+#define SRC_DOORBELLS_SQ 0x0 /* 32 bits */
+#define SRC_DOORBELLS_SQ_SQ_QUEUE_LSB 0x0 /* WO: element of block qp */
+#define SRC_DOORBELLS_SQ_SQ_QUEUE_MASK 0xfffull
+#define SRC_DOORBELLS_SQ_SQ_PRODUCER_LSB 0x10 /* WO: index behind the last WQE, modulo 2^16; at most the entries of the ring ahead of sq_consumer */
+#define SRC_DOORBELLS_SQ_SQ_PRODUCER_MASK 0xffff0000ull
+
+#define SRC_DOORBELLS_RQ 0x4 /* 32 bits */
+#define SRC_DOORBELLS_RQ_RQ_QUEUE_LSB 0x0 /* WO: element of block qp */
+#define SRC_DOORBELLS_RQ_RQ_QUEUE_MASK 0xfffull
+#define SRC_DOORBELLS_RQ_RQ_PRODUCER_LSB 0x10 /* WO: as sq_producer */
+#define SRC_DOORBELLS_RQ_RQ_PRODUCER_MASK 0xffff0000ull
+
+#define SRC_DOORBELLS_CQ 0x8 /* 32 bits */
+#define SRC_DOORBELLS_CQ_CQ_QUEUE_LSB 0x0 /* WO: element of block cq */
+#define SRC_DOORBELLS_CQ_CQ_QUEUE_MASK 0x3ffull
+#define SRC_DOORBELLS_CQ_CQ_CONSUMER_LSB 0x10 /* WO: index behind the last completion that was read, modulo 2^16; not beyond producer */
+#define SRC_DOORBELLS_CQ_CQ_CONSUMER_MASK 0xffff0000ull
+
+#define SRC_DOORBELLS_ARM 0xc /* 32 bits */
+#define SRC_DOORBELLS_ARM_ARM_QUEUE_LSB 0x0 /* WO: element of block cq */
+#define SRC_DOORBELLS_ARM_ARM_QUEUE_MASK 0x3ffull
+#define SRC_DOORBELLS_ARM_ARM_SOLICITED_LSB 0x10 /* WO: 1: only for a solicited completion or an error */
+#define SRC_DOORBELLS_ARM_ARM_SOLICITED_MASK 0x10000ull
 
 /* Node numbers and addresses (S1.2). Element i of an array belongs to node i + 1, as element i of the destination table does. */
 #define SRC_NODES_TYPE 0x3
@@ -921,7 +1003,186 @@
 #define SRC_DEST_POLICY_CASE_NO_WORD_POLICY_STATE_LSB 0x18 /* RW: fourcase.State* bits */
 #define SRC_DEST_POLICY_CASE_NO_WORD_POLICY_STATE_MASK 0xff000000ull
 
-/* Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid; it clears valid and reads control before it changes anything else. */
+/* Queue pairs (S2.2, S2.3). Element i is queue pair number i; 0 and 1 are the management queue pairs of IBTA and are not used. The driver writes the registers of the context, and then modify. Those from config to ah_entries are taken when the queue pair leaves RESET, the others when a modify names them. An element of type 4 is a shared receive queue and uses only the registers of a receive queue. */
+#define SRC_QP_TYPE 0xc
+#define SRC_QP_VERSION_OF_BLOCK 0x1
+#define SRC_QP_BASE 0x200000
+#define SRC_QP_STRIDE 0x100
+#define SRC_QP_COUNT 0x1000
+
+#define SRC_QP_MODIFY 0x0 /* 32 bits */
+#define SRC_QP_MODIFY_TO_LSB 0x0 /* WO: new state: 0 RESET, 1 INIT, 2 RTR, 3 RTS, 4 SQD, 5 SQE, 6 ERR. A shared receive queue knows RESET and INIT */
+#define SRC_QP_MODIFY_TO_MASK 0x7ull
+#define SRC_QP_MODIFY_ATTRIBUTES_LSB 0x8 /* WO: what is taken from the context, one bit each: 0 pmtu, 1 dest_qpn, 2 pkey, 3 qkey, 4 sq_psn, 5 rq_psn, 6 rights, 7 max_rd_atomic, 8 max_dest_rd_atomic, 9 min_rnr_timer, 10 timeout, 11 retry_cnt, 12 rnr_retry, 13 selective, 14 address vector (path to dst_addr_low) */
+#define SRC_QP_MODIFY_ATTRIBUTES_MASK 0x7fff00ull
+#define SRC_QP_MODIFY_MODIFY_START_LSB 0x1f /* WO: 1: executes the command */
+#define SRC_QP_MODIFY_MODIFY_START_MASK 0x80000000ull
+
+#define SRC_QP_STATUS 0x4 /* 32 bits */
+#define SRC_QP_STATUS_STATE_LSB 0x0 /* RO: as in modify */
+#define SRC_QP_STATUS_STATE_MASK 0x7ull
+#define SRC_QP_STATUS_REFUSED_LSB 0x8 /* RO: 1: the latest modify was refused */
+#define SRC_QP_STATUS_REFUSED_MASK 0x100ull
+
+#define SRC_QP_EVENTS 0x8 /* 32 bits */
+#define SRC_QP_EVENTS_ESTABLISHED_LSB 0x0 /* RW1C: the first packet arrived in RTR */
+#define SRC_QP_EVENTS_ESTABLISHED_MASK 0x1ull
+#define SRC_QP_EVENTS_DRAINED_LSB 0x1 /* RW1C: SQD: nothing is outstanding any more */
+#define SRC_QP_EVENTS_DRAINED_MASK 0x2ull
+#define SRC_QP_EVENTS_FATAL_LSB 0x2 /* RW1C: the queue pair is in ERR, and no completion has the reason */
+#define SRC_QP_EVENTS_FATAL_MASK 0x4ull
+#define SRC_QP_EVENTS_ACCESS_ERROR_LSB 0x3 /* RW1C: a request of the peer had a wrong key, range or right */
+#define SRC_QP_EVENTS_ACCESS_ERROR_MASK 0x8ull
+#define SRC_QP_EVENTS_REQUEST_ERROR_LSB 0x4 /* RW1C: a request of the peer was invalid */
+#define SRC_QP_EVENTS_REQUEST_ERROR_MASK 0x10ull
+#define SRC_QP_EVENTS_LAST_WQE_LSB 0x5 /* RW1C: ERR: the queue pair takes no more receives from its shared receive queue */
+#define SRC_QP_EVENTS_LAST_WQE_MASK 0x20ull
+#define SRC_QP_EVENTS_LIMIT_REACHED_LSB 0x6 /* RW1C: shared receive queue: fewer receives are left than srq_limit */
+#define SRC_QP_EVENTS_LIMIT_REACHED_MASK 0x40ull
+#define SRC_QP_EVENTS_BAD_WQE_LSB 0x7 /* RW1C: a WQE was not valid; the queue pair is in ERR */
+#define SRC_QP_EVENTS_BAD_WQE_MASK 0x80ull
+#define SRC_QP_EVENTS_BAD_DOORBELL_LSB 0x8 /* RW1C: a doorbell named an index beyond the ring, came from another page, or came in a state in which the queue takes no WQE; it had no effect */
+#define SRC_QP_EVENTS_BAD_DOORBELL_MASK 0x100ull
+
+#define SRC_QP_CONFIG 0xc /* 32 bits */
+#define SRC_QP_CONFIG_QP_TYPE_LSB 0x0 /* RW: 1 RC, 2 UC, 3 UD, 4 shared receive queue */
+#define SRC_QP_CONFIG_QP_TYPE_MASK 0x7ull
+#define SRC_QP_CONFIG_SIGNAL_ALL_LSB 0x8 /* RW: 1: every WQE has a completion, also without signaled */
+#define SRC_QP_CONFIG_SIGNAL_ALL_MASK 0x100ull
+#define SRC_QP_CONFIG_USE_SRQ_LSB 0x9 /* RW: 1: receives are taken from srq */
+#define SRC_QP_CONFIG_USE_SRQ_MASK 0x200ull
+#define SRC_QP_CONFIG_QP_PAGE_LSB 0x10 /* RW: element of block doorbells whose doorbells are accepted */
+#define SRC_QP_CONFIG_QP_PAGE_MASK 0xf0000ull
+
+#define SRC_QP_DOMAIN 0x10 /* 32 bits */
+#define SRC_QP_DOMAIN_QP_PD_LSB 0x0 /* RW: number of the protection domain */
+#define SRC_QP_DOMAIN_QP_PD_MASK 0xffffffull
+
+#define SRC_QP_QUEUES 0x14 /* 32 bits */
+#define SRC_QP_QUEUES_SEND_CQ_LSB 0x0 /* RW: element of block cq for the send queue */
+#define SRC_QP_QUEUES_SEND_CQ_MASK 0x3ffull
+#define SRC_QP_QUEUES_RECV_CQ_LSB 0x10 /* RW: element of block cq for the receive queue */
+#define SRC_QP_QUEUES_RECV_CQ_MASK 0x3ff0000ull
+
+#define SRC_QP_SHARED 0x18 /* 32 bits */
+#define SRC_QP_SHARED_SRQ_LSB 0x0 /* RW: with use_srq: element of this block */
+#define SRC_QP_SHARED_SRQ_MASK 0xfffull
+#define SRC_QP_SHARED_SRQ_LIMIT_LSB 0x10 /* RW: type 4: a modify to INIT sets the limit of limit_reached, 0 = none; it acts once */
+#define SRC_QP_SHARED_SRQ_LIMIT_MASK 0xffff0000ull
+
+#define SRC_QP_RINGS 0x1c /* 32 bits */
+#define SRC_QP_RINGS_SQ_LOG2_LSB 0x0 /* RW: log2 of the entries of the send queue, 0 to 15 */
+#define SRC_QP_RINGS_SQ_LOG2_MASK 0xfull
+#define SRC_QP_RINGS_SQ_ENTRY_LOG2_LSB 0x8 /* RW: log2 of the bytes of an entry, 6 to 10: layout wqe, then SGEs or inline data */
+#define SRC_QP_RINGS_SQ_ENTRY_LOG2_MASK 0xf00ull
+#define SRC_QP_RINGS_RQ_LOG2_LSB 0x10 /* RW: log2 of the entries of the receive queue, 0 to 15 */
+#define SRC_QP_RINGS_RQ_LOG2_MASK 0xf0000ull
+#define SRC_QP_RINGS_RQ_ENTRY_LOG2_LSB 0x18 /* RW: log2 of the bytes of an entry, 5 to 10: layout wqe_recv, then SGEs */
+#define SRC_QP_RINGS_RQ_ENTRY_LOG2_MASK 0xf000000ull
+
+#define SRC_QP_SQ_BASE 0x20 /* 64 bits */
+#define SRC_QP_SQ_BASE_SQ_ADDRESS_LSB 0x0 /* RW: DDR address of the ring, a multiple of 64 [address] */
+#define SRC_QP_SQ_BASE_SQ_ADDRESS_MASK 0x3ffffffffull
+
+#define SRC_QP_RQ_BASE 0x28 /* 64 bits */
+#define SRC_QP_RQ_BASE_RQ_ADDRESS_LSB 0x0 /* RW: DDR address of the ring, a multiple of 64 [address] */
+#define SRC_QP_RQ_BASE_RQ_ADDRESS_MASK 0x3ffffffffull
+
+#define SRC_QP_AH_BASE 0x30 /* 64 bits */
+#define SRC_QP_AH_BASE_AH_ADDRESS_LSB 0x0 /* RW: DDR address of a table of layout address_handle, a multiple of 64 [address] */
+#define SRC_QP_AH_BASE_AH_ADDRESS_MASK 0x3ffffffffull
+
+#define SRC_QP_AH_SIZE 0x38 /* 32 bits */
+#define SRC_QP_AH_SIZE_AH_ENTRIES_LSB 0x0 /* RW: entries of the table */
+#define SRC_QP_AH_SIZE_AH_ENTRIES_MASK 0xffffull
+
+#define SRC_QP_SQ_CONSUMED 0x3c /* 32 bits */
+#define SRC_QP_SQ_CONSUMED_SQ_CONSUMER_LSB 0x0 /* RO: index of the next WQE that the card reads, modulo 2^16. Entries before it may be written again */
+#define SRC_QP_SQ_CONSUMED_SQ_CONSUMER_MASK 0xffffull
+
+#define SRC_QP_RQ_CONSUMED 0x40 /* 32 bits */
+#define SRC_QP_RQ_CONSUMED_RQ_CONSUMER_LSB 0x0 /* RO: as sq_consumer */
+#define SRC_QP_RQ_CONSUMED_RQ_CONSUMER_MASK 0xffffull
+
+#define SRC_QP_DEST 0x44 /* 32 bits */
+#define SRC_QP_DEST_DEST_QPN_LSB 0x0 /* RW: queue pair number of the peer */
+#define SRC_QP_DEST_DEST_QPN_MASK 0xffffffull
+
+#define SRC_QP_TRANSPORT 0x48 /* 32 bits */
+#define SRC_QP_TRANSPORT_PMTU_LSB 0x0 /* RW: 1 to 5: 256, 512, 1024, 2048, 4096 bytes */
+#define SRC_QP_TRANSPORT_PMTU_MASK 0x7ull
+#define SRC_QP_TRANSPORT_MIN_RNR_TIMER_LSB 0x8 /* RW: code of the wait in RNR NAKs (IBTA table 45) */
+#define SRC_QP_TRANSPORT_MIN_RNR_TIMER_MASK 0x1f00ull
+#define SRC_QP_TRANSPORT_TIMEOUT_LSB 0x10 /* RW: of ACKs: 4.096 us * 2^timeout, 0 = none */
+#define SRC_QP_TRANSPORT_TIMEOUT_MASK 0x1f0000ull
+#define SRC_QP_TRANSPORT_RETRY_CNT_LSB 0x18 /* RW: retries after timeouts */
+#define SRC_QP_TRANSPORT_RETRY_CNT_MASK 0x7000000ull
+#define SRC_QP_TRANSPORT_RNR_RETRY_LSB 0x1c /* RW: retries after RNR NAKs, 7 = without limit */
+#define SRC_QP_TRANSPORT_RNR_RETRY_MASK 0x70000000ull
+
+#define SRC_QP_READS 0x4c /* 32 bits */
+#define SRC_QP_READS_MAX_RD_ATOMIC_LSB 0x0 /* RW: to the peer, up to 128 */
+#define SRC_QP_READS_MAX_RD_ATOMIC_MASK 0xffull
+#define SRC_QP_READS_MAX_DEST_RD_ATOMIC_LSB 0x8 /* RW: from the peer, up to 128 */
+#define SRC_QP_READS_MAX_DEST_RD_ATOMIC_MASK 0xff00ull
+
+#define SRC_QP_RIGHTS 0x50 /* 32 bits */
+#define SRC_QP_RIGHTS_ALLOW_WRITE_LSB 0x0 /* RW: 1: WRITE */
+#define SRC_QP_RIGHTS_ALLOW_WRITE_MASK 0x1ull
+#define SRC_QP_RIGHTS_ALLOW_READ_LSB 0x1 /* RW: 1: READ */
+#define SRC_QP_RIGHTS_ALLOW_READ_MASK 0x2ull
+#define SRC_QP_RIGHTS_ALLOW_ATOMIC_LSB 0x2 /* RW: 1: ATOMIC */
+#define SRC_QP_RIGHTS_ALLOW_ATOMIC_MASK 0x4ull
+#define SRC_QP_RIGHTS_SELECTIVE_LSB 0x8 /* RW: 1: SACK at both ends (docs/wire-format.md) */
+#define SRC_QP_RIGHTS_SELECTIVE_MASK 0x100ull
+
+#define SRC_QP_SEND_PSN 0x54 /* 32 bits */
+#define SRC_QP_SEND_PSN_SQ_PSN_LSB 0x0 /* RW: first PSN of requests to the peer */
+#define SRC_QP_SEND_PSN_SQ_PSN_MASK 0xffffffull
+
+#define SRC_QP_RECV_PSN 0x58 /* 32 bits */
+#define SRC_QP_RECV_PSN_RQ_PSN_LSB 0x0 /* RW: first PSN of requests of the peer */
+#define SRC_QP_RECV_PSN_RQ_PSN_MASK 0xffffffull
+
+#define SRC_QP_PARTITION 0x5c /* 32 bits */
+#define SRC_QP_PARTITION_PKEY_LSB 0x0 /* RW: P_Key, 0 = 0xffff */
+#define SRC_QP_PARTITION_PKEY_MASK 0xffffull
+
+#define SRC_QP_QKEY 0x60 /* 32 bits */
+#define SRC_QP_QKEY_LSB 0x0 /* RW: UD: Q_Key that datagrams to this queue pair carry */
+#define SRC_QP_QKEY_MASK 0xffffffffull
+
+#define SRC_QP_ROUTE 0x64 /* 32 bits */
+#define SRC_QP_ROUTE_NODE_LSB 0x0 /* RW: number of the peer in block nodes, whose port sends; 0 = port */
+#define SRC_QP_ROUTE_NODE_MASK 0x7ffull
+#define SRC_QP_ROUTE_PORT_LSB 0xc /* RW: with node 0: element of block ports that sends */
+#define SRC_QP_ROUTE_PORT_MASK 0x3000ull
+#define SRC_QP_ROUTE_TCLASS_LSB 0x10 /* RW: IPv4 TOS, IPv6 traffic class */
+#define SRC_QP_ROUTE_TCLASS_MASK 0xff0000ull
+#define SRC_QP_ROUTE_HOP_LIMIT_LSB 0x18 /* RW: IPv4 TTL, IPv6 hop limit, 0 = 64 */
+#define SRC_QP_ROUTE_HOP_LIMIT_MASK 0xff000000ull
+
+#define SRC_QP_PATH 0x68 /* 64 bits */
+#define SRC_QP_PATH_MAC_LSB 0x0 /* RW: Ethernet address of the next hop, its first byte in bits 40 to 47 */
+#define SRC_QP_PATH_MAC_MASK 0xffffffffffffull
+
+#define SRC_QP_SRC_ADDR 0x70 /* 64 bits */
+#define SRC_QP_SRC_ADDR_LSB 0x0 /* RW: own address, also of UD, in the order of block nodes */
+#define SRC_QP_SRC_ADDR_MASK 0xffffffffffffffffull
+
+#define SRC_QP_SRC_ADDR_LOW 0x78 /* 64 bits */
+#define SRC_QP_SRC_ADDR_LOW_LSB 0x0 /* RW: own address, bytes 8 to 15 */
+#define SRC_QP_SRC_ADDR_LOW_MASK 0xffffffffffffffffull
+
+#define SRC_QP_DST_ADDR 0x80 /* 64 bits */
+#define SRC_QP_DST_ADDR_LSB 0x0 /* RW: address of the peer, in the order of block nodes */
+#define SRC_QP_DST_ADDR_MASK 0xffffffffffffffffull
+
+#define SRC_QP_DST_ADDR_LOW 0x88 /* 64 bits */
+#define SRC_QP_DST_ADDR_LOW_LSB 0x0 /* RW: address of the peer, bytes 8 to 15 */
+#define SRC_QP_DST_ADDR_LOW_MASK 0xffffffffffffffffull
+
+/* Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid, and reads usable back; it clears valid and reads control before it changes anything else. Entries of mtt are taken when valid changes from 0 to 1. */
 #define SRC_MR_TYPE 0x8
 #define SRC_MR_VERSION_OF_BLOCK 0x1
 #define SRC_MR_BASE 0x300000
@@ -929,7 +1190,7 @@
 #define SRC_MR_COUNT 0x400
 
 #define SRC_MR_CONTROL 0x0 /* 32 bits */
-#define SRC_MR_CONTROL_VALID_LSB 0x0 /* RW: 1: the region exists */
+#define SRC_MR_CONTROL_VALID_LSB 0x0 /* RW: 1: the region exists. It stays 1 while windows are bound to the region */
 #define SRC_MR_CONTROL_VALID_MASK 0x1ull
 #define SRC_MR_CONTROL_LOCAL_WRITE_LSB 0x1 /* RW: 1: own queue pairs may write */
 #define SRC_MR_CONTROL_LOCAL_WRITE_MASK 0x2ull
@@ -941,15 +1202,19 @@
 #define SRC_MR_CONTROL_REMOTE_ATOMIC_MASK 0x10ull
 #define SRC_MR_CONTROL_BIND_WINDOWS_LSB 0x5 /* RW: 1: windows may be bound to the region */
 #define SRC_MR_CONTROL_BIND_WINDOWS_MASK 0x20ull
-#define SRC_MR_CONTROL_INVALIDATED_LSB 0x6 /* RW: 1: invalidated by a work request or a peer; no access until the driver registers it again */
-#define SRC_MR_CONTROL_INVALIDATED_MASK 0x40ull
-#define SRC_MR_CONTROL_KIND_LSB 0x8 /* RW: 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7) */
+#define SRC_MR_CONTROL_INVALIDATABLE_LSB 0x6 /* RW: 1: local invalidate and SEND with invalidate of the peer end the region */
+#define SRC_MR_CONTROL_INVALIDATABLE_MASK 0x40ull
+#define SRC_MR_CONTROL_ZERO_BASED_LSB 0x7 /* RW: 1: addresses count from the start of the region; va is 0 */
+#define SRC_MR_CONTROL_ZERO_BASED_MASK 0x80ull
+#define SRC_MR_CONTROL_KIND_LSB 0x8 /* RW: 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7), 3 = memory window of type 2B, which has only key and pd */
 #define SRC_MR_CONTROL_KIND_MASK 0x300ull
+#define SRC_MR_CONTROL_INVALIDATED_LSB 0xa /* RW: 1: invalidated by a work request or a peer; no access until the driver registers it again */
+#define SRC_MR_CONTROL_INVALIDATED_MASK 0x400ull
 #define SRC_MR_CONTROL_GROUP_LSB 0x10 /* RW: kind 1: element of the block of distribution groups */
 #define SRC_MR_CONTROL_GROUP_MASK 0xff0000ull
 
 #define SRC_MR_KEY 0x4 /* 32 bits */
-#define SRC_MR_KEY_LSB 0x0 /* RW: key of the region: lkey and rkey. Its bits 0 to 15 must match those of an access */
+#define SRC_MR_KEY_LSB 0x0 /* RW: key of the region: lkey and rkey. All its bits must match those of an access. A bind replaces bits 0 to 7 of the key of a window */
 #define SRC_MR_KEY_MASK 0xffffffffull
 
 #define SRC_MR_DOMAIN 0x8 /* 32 bits */
@@ -977,6 +1242,51 @@
 #define SRC_MR_FIRST_BYTE_LSB 0x0 /* RW: offset of the first byte in the first page [bytes] */
 #define SRC_MR_FIRST_BYTE_MASK 0xffffffffull
 
+#define SRC_MR_STATE 0x28 /* 32 bits */
+#define SRC_MR_STATE_USABLE_LSB 0x0 /* RO: 1: the card has accepted the region or window; 0: its registers contradict each other or the mtt */
+#define SRC_MR_STATE_USABLE_MASK 0x1ull
+#define SRC_MR_STATE_INVALID_LSB 0x1 /* RO: 1: the region was invalidated, or the window is not bound */
+#define SRC_MR_STATE_INVALID_MASK 0x2ull
+
+/* Completion queues (S2.4). The driver clears the ring, writes size and ring, and then control. The card writes an entry (layout cqe), its word with owner last, and then producer. Where the ring is full, the queue has an overrun, and its queue pairs go to ERR. */
+#define SRC_CQ_TYPE 0xd
+#define SRC_CQ_VERSION_OF_BLOCK 0x1
+#define SRC_CQ_BASE 0x340000
+#define SRC_CQ_STRIDE 0x40
+#define SRC_CQ_COUNT 0x400
+
+#define SRC_CQ_CONTROL 0x0 /* 32 bits */
+#define SRC_CQ_CONTROL_CQ_VALID_LSB 0x0 /* RW: 1: the queue exists; a change from 0 to 1 starts it empty */
+#define SRC_CQ_CONTROL_CQ_VALID_MASK 0x1ull
+#define SRC_CQ_CONTROL_CQ_PAGE_LSB 0x10 /* RW: element of block doorbells whose doorbells are accepted */
+#define SRC_CQ_CONTROL_CQ_PAGE_MASK 0xf0000ull
+
+#define SRC_CQ_SIZE 0x4 /* 32 bits */
+#define SRC_CQ_SIZE_CQ_LOG2_LSB 0x0 /* RW: log2 of the entries, 0 to 15 */
+#define SRC_CQ_SIZE_CQ_LOG2_MASK 0xfull
+
+#define SRC_CQ_RING 0x8 /* 64 bits */
+#define SRC_CQ_RING_CQ_ADDRESS_LSB 0x0 /* RW: DDR address of the ring, a multiple of 64 [address] */
+#define SRC_CQ_RING_CQ_ADDRESS_MASK 0x3ffffffffull
+
+#define SRC_CQ_PRODUCED 0x10 /* 32 bits */
+#define SRC_CQ_PRODUCED_PRODUCER_LSB 0x0 /* RO: index of the next entry that the card writes, modulo 2^16 */
+#define SRC_CQ_PRODUCED_PRODUCER_MASK 0xffffull
+
+#define SRC_CQ_CONSUMED 0x14 /* 32 bits */
+#define SRC_CQ_CONSUMED_CONSUMER_LSB 0x0 /* RO: index of the next entry that the driver reads, as its doorbell said */
+#define SRC_CQ_CONSUMED_CONSUMER_MASK 0xffffull
+
+#define SRC_CQ_EVENTS 0x18 /* 32 bits */
+#define SRC_CQ_EVENTS_OVERRUN_LSB 0x0 /* RW1C: a completion was lost because the ring was full */
+#define SRC_CQ_EVENTS_OVERRUN_MASK 0x1ull
+
+#define SRC_CQ_NOTIFY 0x1c /* 32 bits */
+#define SRC_CQ_NOTIFY_ARMED_LSB 0x0 /* RO: 1: the next completion sets cq_ready of block interrupts */
+#define SRC_CQ_NOTIFY_ARMED_MASK 0x1ull
+#define SRC_CQ_NOTIFY_ARMED_SOLICITED_LSB 0x1 /* RO: 1: only a solicited completion or an error does */
+#define SRC_CQ_NOTIFY_ARMED_SOLICITED_MASK 0x2ull
+
 /* Translation table of memory (S2.2). A page of a region is a page of the DDR. */
 #define SRC_MTT_TYPE 0x9
 #define SRC_MTT_VERSION_OF_BLOCK 0x1
@@ -987,5 +1297,217 @@
 #define SRC_MTT_PAGE 0x0 /* 64 bits */
 #define SRC_MTT_PAGE_PAGE_ADDRESS_LSB 0x0 /* RW: DDR address of the page, a multiple of its size [address] */
 #define SRC_MTT_PAGE_PAGE_ADDRESS_MASK 0x3ffffffffull
+
+/*
+ * Layouts in memory. SRC_<layout>_<field>_OFS is the offset of the field's word, which has
+ * 64 bits.
+ */
+
+/* Address of a destination of UD (IBTA 10.2.2), an entry of the table at ah_base of block qp. */
+#define SRC_ADDRESS_HANDLE_BYTES 0x40
+#define SRC_ADDRESS_HANDLE_SRC_ADDR_OFS 0x0 /* own address, in the order of block nodes */
+#define SRC_ADDRESS_HANDLE_SRC_ADDR_LSB 0x0
+#define SRC_ADDRESS_HANDLE_SRC_ADDR_MASK 0xffffffffffffffffull
+#define SRC_ADDRESS_HANDLE_SRC_ADDR_LOW_OFS 0x8 /* own address, bytes 8 to 15 */
+#define SRC_ADDRESS_HANDLE_SRC_ADDR_LOW_LSB 0x0
+#define SRC_ADDRESS_HANDLE_SRC_ADDR_LOW_MASK 0xffffffffffffffffull
+#define SRC_ADDRESS_HANDLE_DST_ADDR_OFS 0x10 /* address of the receiver, in the order of block nodes */
+#define SRC_ADDRESS_HANDLE_DST_ADDR_LSB 0x0
+#define SRC_ADDRESS_HANDLE_DST_ADDR_MASK 0xffffffffffffffffull
+#define SRC_ADDRESS_HANDLE_DST_ADDR_LOW_OFS 0x18 /* address of the receiver, bytes 8 to 15 */
+#define SRC_ADDRESS_HANDLE_DST_ADDR_LOW_LSB 0x0
+#define SRC_ADDRESS_HANDLE_DST_ADDR_LOW_MASK 0xffffffffffffffffull
+#define SRC_ADDRESS_HANDLE_MAC_OFS 0x20 /* Ethernet address of the next hop, its first byte in bits 40 to 47 */
+#define SRC_ADDRESS_HANDLE_MAC_LSB 0x0
+#define SRC_ADDRESS_HANDLE_MAC_MASK 0xffffffffffffull
+#define SRC_ADDRESS_HANDLE_NODE_OFS 0x28 /* number of the receiver in block nodes, whose port sends; 0 = port */
+#define SRC_ADDRESS_HANDLE_NODE_LSB 0x0
+#define SRC_ADDRESS_HANDLE_NODE_MASK 0x7ffull
+#define SRC_ADDRESS_HANDLE_PORT_OFS 0x28 /* with node 0: element of block ports that sends */
+#define SRC_ADDRESS_HANDLE_PORT_LSB 0xc
+#define SRC_ADDRESS_HANDLE_PORT_MASK 0x3000ull
+#define SRC_ADDRESS_HANDLE_TCLASS_OFS 0x28 /* IPv4 TOS, IPv6 traffic class */
+#define SRC_ADDRESS_HANDLE_TCLASS_LSB 0x10
+#define SRC_ADDRESS_HANDLE_TCLASS_MASK 0xff0000ull
+#define SRC_ADDRESS_HANDLE_HOP_LIMIT_OFS 0x28 /* IPv4 TTL, IPv6 hop limit, 0 = 64 */
+#define SRC_ADDRESS_HANDLE_HOP_LIMIT_LSB 0x18
+#define SRC_ADDRESS_HANDLE_HOP_LIMIT_MASK 0xff000000ull
+#define SRC_ADDRESS_HANDLE_AH_PD_OFS 0x28 /* protection domain; it must be that of the queue pair */
+#define SRC_ADDRESS_HANDLE_AH_PD_LSB 0x20
+#define SRC_ADDRESS_HANDLE_AH_PD_MASK 0xffffff00000000ull
+#define SRC_ADDRESS_HANDLE_VALID_OFS 0x28 /* 1: the handle exists */
+#define SRC_ADDRESS_HANDLE_VALID_LSB 0x3f
+#define SRC_ADDRESS_HANDLE_VALID_MASK 0x8000000000000000ull
+
+/* Entry of a completion queue. The fields but wr_id, qpn and status hold for status success only. */
+#define SRC_CQE_BYTES 0x20
+#define SRC_CQE_WR_ID_OFS 0x0 /* of the WQE */
+#define SRC_CQE_WR_ID_LSB 0x0
+#define SRC_CQE_WR_ID_MASK 0xffffffffffffffffull
+#define SRC_CQE_LENGTH_OFS 0x8 /* bytes received, or read [bytes] */
+#define SRC_CQE_LENGTH_LSB 0x0
+#define SRC_CQE_LENGTH_MASK 0xffffffffull
+#define SRC_CQE_IMMEDIATE_OFS 0x8 /* immediate data, or the key that the peer invalidated */
+#define SRC_CQE_IMMEDIATE_LSB 0x20
+#define SRC_CQE_IMMEDIATE_MASK 0xffffffff00000000ull
+#define SRC_CQE_QPN_OFS 0x10 /* queue pair of this card */
+#define SRC_CQE_QPN_LSB 0x0
+#define SRC_CQE_QPN_MASK 0xffffffull
+#define SRC_CQE_STATUS_OFS 0x10 /* outcome (IBTA 11.6.2) */
+#define SRC_CQE_STATUS_LSB 0x18
+#define SRC_CQE_STATUS_MASK 0xff000000ull
+#define SRC_CQE_STATUS_IS_SUCCESS 0x0
+#define SRC_CQE_STATUS_IS_LOCAL_LENGTH 0x1
+#define SRC_CQE_STATUS_IS_LOCAL_QP_OPERATION 0x2
+#define SRC_CQE_STATUS_IS_LOCAL_PROTECTION 0x3
+#define SRC_CQE_STATUS_IS_FLUSHED 0x4
+#define SRC_CQE_STATUS_IS_BIND_ERROR 0x5
+#define SRC_CQE_STATUS_IS_BAD_RESPONSE 0x6
+#define SRC_CQE_STATUS_IS_LOCAL_ACCESS 0x7
+#define SRC_CQE_STATUS_IS_REMOTE_INVALID_REQUEST 0x8
+#define SRC_CQE_STATUS_IS_REMOTE_ACCESS 0x9
+#define SRC_CQE_STATUS_IS_REMOTE_OPERATION 0xa
+#define SRC_CQE_STATUS_IS_RETRY_EXCEEDED 0xb
+#define SRC_CQE_STATUS_IS_RNR_RETRY_EXCEEDED 0xc
+#define SRC_CQE_STATUS_IS_REMOTE_ABORTED 0xd
+#define SRC_CQE_STATUS_IS_FATAL 0xe
+#define SRC_CQE_SRC_QP_OFS 0x10 /* UD: queue pair number of the sender */
+#define SRC_CQE_SRC_QP_LSB 0x20
+#define SRC_CQE_SRC_QP_MASK 0xffffff00000000ull
+#define SRC_CQE_OPCODE_OFS 0x10 /* operation: that of the WQE, or one of a receive */
+#define SRC_CQE_OPCODE_LSB 0x38
+#define SRC_CQE_OPCODE_MASK 0xff00000000000000ull
+#define SRC_CQE_OPCODE_IS_RECV 0xb
+#define SRC_CQE_OPCODE_IS_RECV_WRITE_IMM 0xc
+#define SRC_CQE_SOLICITED_OFS 0x18 /* 1: a receive with solicited set by the sender, or an error */
+#define SRC_CQE_SOLICITED_LSB 0x0
+#define SRC_CQE_SOLICITED_MASK 0x1ull
+#define SRC_CQE_HAS_IMM_OFS 0x18 /* 1: immediate has immediate data */
+#define SRC_CQE_HAS_IMM_LSB 0x1
+#define SRC_CQE_HAS_IMM_MASK 0x2ull
+#define SRC_CQE_HAS_INV_OFS 0x18 /* 1: immediate has the key that was invalidated */
+#define SRC_CQE_HAS_INV_LSB 0x2
+#define SRC_CQE_HAS_INV_MASK 0x4ull
+#define SRC_CQE_HAS_GRH_OFS 0x18 /* UD: the first 40 bytes of the receive are the network header */
+#define SRC_CQE_HAS_GRH_LSB 0x3
+#define SRC_CQE_HAS_GRH_MASK 0x8ull
+#define SRC_CQE_OWNER_OFS 0x18 /* 1 in the first pass through the ring, 0 in the second, and so on: an entry is new if it has the value of its pass */
+#define SRC_CQE_OWNER_LSB 0x3f
+#define SRC_CQE_OWNER_MASK 0x8000000000000000ull
+
+/* Element of a scatter/gather list. */
+#define SRC_SGE_BYTES 0x10
+#define SRC_SGE_ADDR_OFS 0x0 /* virtual address of the first byte [address] */
+#define SRC_SGE_ADDR_LSB 0x0
+#define SRC_SGE_ADDR_MASK 0xffffffffffffffffull
+#define SRC_SGE_LENGTH_OFS 0x8 /* length of the element [bytes] */
+#define SRC_SGE_LENGTH_LSB 0x0
+#define SRC_SGE_LENGTH_MASK 0xffffffffull
+#define SRC_SGE_LKEY_OFS 0x8 /* key of the region */
+#define SRC_SGE_LKEY_LSB 0x20
+#define SRC_SGE_LKEY_MASK 0xffffffff00000000ull
+
+/* Entry of a send queue, first part. The words from 0x10 on depend on the operation (wqe_rdma, wqe_ud, wqe_bind). Behind the 64 bytes are the elements of the list (sge), or the inline data. */
+#define SRC_WQE_BYTES 0x40
+#define SRC_WQE_OPCODE_OFS 0x0 /* operation */
+#define SRC_WQE_OPCODE_LSB 0x0
+#define SRC_WQE_OPCODE_MASK 0xffull
+#define SRC_WQE_OPCODE_IS_SEND 0x1
+#define SRC_WQE_OPCODE_IS_SEND_IMM 0x2
+#define SRC_WQE_OPCODE_IS_SEND_INV 0x3
+#define SRC_WQE_OPCODE_IS_WRITE 0x4
+#define SRC_WQE_OPCODE_IS_WRITE_IMM 0x5
+#define SRC_WQE_OPCODE_IS_READ 0x6
+#define SRC_WQE_OPCODE_IS_COMPARE_SWAP 0x7
+#define SRC_WQE_OPCODE_IS_FETCH_ADD 0x8
+#define SRC_WQE_OPCODE_IS_LOCAL_INV 0x9
+#define SRC_WQE_OPCODE_IS_BIND_WINDOW 0xa
+#define SRC_WQE_SIGNALED_OFS 0x0 /* 1: has a completion also on success */
+#define SRC_WQE_SIGNALED_LSB 0x8
+#define SRC_WQE_SIGNALED_MASK 0x100ull
+#define SRC_WQE_SOLICITED_OFS 0x0 /* 1: requests a completion event at the peer */
+#define SRC_WQE_SOLICITED_LSB 0x9
+#define SRC_WQE_SOLICITED_MASK 0x200ull
+#define SRC_WQE_FENCE_OFS 0x0 /* 1: starts after all READs and ATOMICs before it */
+#define SRC_WQE_FENCE_LSB 0xa
+#define SRC_WQE_FENCE_MASK 0x400ull
+#define SRC_WQE_INLINE_OFS 0x0 /* 1: the data is in the entry */
+#define SRC_WQE_INLINE_LSB 0xb
+#define SRC_WQE_INLINE_MASK 0x800ull
+#define SRC_WQE_COUNT_OFS 0x0 /* elements of the list; with inline bytes of data */
+#define SRC_WQE_COUNT_LSB 0x10
+#define SRC_WQE_COUNT_MASK 0xffff0000ull
+#define SRC_WQE_IMMEDIATE_OFS 0x0 /* immediate data of send_imm and write_imm; key to invalidate of send_inv and local_inv */
+#define SRC_WQE_IMMEDIATE_LSB 0x20
+#define SRC_WQE_IMMEDIATE_MASK 0xffffffff00000000ull
+#define SRC_WQE_WR_ID_OFS 0x8 /* returned in the completion */
+#define SRC_WQE_WR_ID_LSB 0x0
+#define SRC_WQE_WR_ID_MASK 0xffffffffffffffffull
+
+/* Entry of a send queue, second part of bind_window (type 2B, IBTA 10.6.7.2.6). */
+#define SRC_WQE_BIND_BYTES 0x40
+#define SRC_WQE_BIND_BIND_ADDR_OFS 0x10 /* first virtual address of the window [address] */
+#define SRC_WQE_BIND_BIND_ADDR_LSB 0x0
+#define SRC_WQE_BIND_BIND_ADDR_MASK 0xffffffffffffffffull
+#define SRC_WQE_BIND_BIND_BYTES_OFS 0x18 /* length of the window [bytes] */
+#define SRC_WQE_BIND_BIND_BYTES_LSB 0x0
+#define SRC_WQE_BIND_BIND_BYTES_MASK 0xffffffffffffffffull
+#define SRC_WQE_BIND_WINDOW_KEY_OFS 0x20 /* present key of the window */
+#define SRC_WQE_BIND_WINDOW_KEY_LSB 0x0
+#define SRC_WQE_BIND_WINDOW_KEY_MASK 0xffffffffull
+#define SRC_WQE_BIND_REGION_KEY_OFS 0x20 /* key of the region */
+#define SRC_WQE_BIND_REGION_KEY_LSB 0x20
+#define SRC_WQE_BIND_REGION_KEY_MASK 0xffffffff00000000ull
+#define SRC_WQE_BIND_NEW_KEY_OFS 0x28 /* new bits 0 to 7 of the window's key */
+#define SRC_WQE_BIND_NEW_KEY_LSB 0x0
+#define SRC_WQE_BIND_NEW_KEY_MASK 0xffull
+#define SRC_WQE_BIND_ALLOW_WRITE_OFS 0x28 /* 1: peers may write */
+#define SRC_WQE_BIND_ALLOW_WRITE_LSB 0x8
+#define SRC_WQE_BIND_ALLOW_WRITE_MASK 0x100ull
+#define SRC_WQE_BIND_ALLOW_READ_OFS 0x28 /* 1: peers may read */
+#define SRC_WQE_BIND_ALLOW_READ_LSB 0x9
+#define SRC_WQE_BIND_ALLOW_READ_MASK 0x200ull
+#define SRC_WQE_BIND_ALLOW_ATOMIC_OFS 0x28 /* 1: peers may execute atomics */
+#define SRC_WQE_BIND_ALLOW_ATOMIC_LSB 0xa
+#define SRC_WQE_BIND_ALLOW_ATOMIC_MASK 0x400ull
+#define SRC_WQE_BIND_ZERO_BASED_OFS 0x28 /* 1: addresses count from the start of the window */
+#define SRC_WQE_BIND_ZERO_BASED_LSB 0xb
+#define SRC_WQE_BIND_ZERO_BASED_MASK 0x800ull
+
+/* Entry of a send queue, second part of WRITE, READ and ATOMIC. */
+#define SRC_WQE_RDMA_BYTES 0x40
+#define SRC_WQE_RDMA_REMOTE_ADDR_OFS 0x10 /* virtual address at the peer [address] */
+#define SRC_WQE_RDMA_REMOTE_ADDR_LSB 0x0
+#define SRC_WQE_RDMA_REMOTE_ADDR_MASK 0xffffffffffffffffull
+#define SRC_WQE_RDMA_RKEY_OFS 0x18 /* key of the peer's region or window */
+#define SRC_WQE_RDMA_RKEY_LSB 0x0
+#define SRC_WQE_RDMA_RKEY_MASK 0xffffffffull
+#define SRC_WQE_RDMA_COMPARE_OFS 0x20 /* compare_swap: value that the 8 bytes are compared with */
+#define SRC_WQE_RDMA_COMPARE_LSB 0x0
+#define SRC_WQE_RDMA_COMPARE_MASK 0xffffffffffffffffull
+#define SRC_WQE_RDMA_SWAP_ADD_OFS 0x28 /* compare_swap: new value; fetch_add: what is added */
+#define SRC_WQE_RDMA_SWAP_ADD_LSB 0x0
+#define SRC_WQE_RDMA_SWAP_ADD_MASK 0xffffffffffffffffull
+
+/* Entry of a receive queue. Behind it are the elements of its list (sge). */
+#define SRC_WQE_RECV_BYTES 0x10
+#define SRC_WQE_RECV_WR_ID_OFS 0x0 /* returned in the completion */
+#define SRC_WQE_RECV_WR_ID_LSB 0x0
+#define SRC_WQE_RECV_WR_ID_MASK 0xffffffffffffffffull
+#define SRC_WQE_RECV_COUNT_OFS 0x8 /* elements of the list */
+#define SRC_WQE_RECV_COUNT_LSB 0x0
+#define SRC_WQE_RECV_COUNT_MASK 0xffffull
+
+/* Entry of a send queue, second part of a SEND of UD. */
+#define SRC_WQE_UD_BYTES 0x40
+#define SRC_WQE_UD_AH_OFS 0x10 /* entry of the table of address handles */
+#define SRC_WQE_UD_AH_LSB 0x0
+#define SRC_WQE_UD_AH_MASK 0xffffffffull
+#define SRC_WQE_UD_DEST_QPN_OFS 0x18 /* queue pair number of the receiver */
+#define SRC_WQE_UD_DEST_QPN_LSB 0x0
+#define SRC_WQE_UD_DEST_QPN_MASK 0xffffffull
+#define SRC_WQE_UD_DEST_QKEY_OFS 0x18 /* Q_Key; with bit 31 set, that of the sending queue pair is sent (IBTA 10.2.5) */
+#define SRC_WQE_UD_DEST_QKEY_LSB 0x20
+#define SRC_WQE_UD_DEST_QKEY_MASK 0xffffffff00000000ull
 
 #endif

@@ -10,7 +10,7 @@ import (
 )
 
 // cHeader writes macros for addresses, bits and reset values.
-func cHeader(blocks []layout.Block) []byte {
+func cHeader(blocks []layout.Block, records []layout.Record) []byte {
 	var w bytes.Buffer
 	fmt.Fprint(&w, `/* SPDX-License-Identifier: Apache-2.0 */
 /*
@@ -54,6 +54,7 @@ func cHeader(blocks []layout.Block) []byte {
 			define(fmt.Sprintf("%s_RESET_%d", name, i), reset, "ull")
 		}
 	})
+	cRecords(&w, records)
 	fmt.Fprint(&w, "\n#endif\n")
 	return w.Bytes()
 }

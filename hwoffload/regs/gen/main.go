@@ -47,6 +47,14 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	records, err := def.ReadRecords(filepath.Join(root, "hwoffload", "regs", "queue"))
+	if err != nil {
+		return nil, err
+	}
+	layouts, err := goRecords(records)
+	if err != nil {
+		return nil, err
+	}
 	accessors, err := goAccessors(blocks)
 	if err != nil {
 		return nil, err
@@ -58,9 +66,10 @@ func generate(root string) (map[string][]byte, error) {
 	return map[string][]byte{
 		"hwoffload/regs/accessors_gen.go":    accessors,
 		"hwoffload/regs/blocks_gen.go":       table,
-		"hwoffload/regs/softroce_regs.h":     cHeader(blocks),
-		"hwoffload/rtl/softroce_regs_pkg.sv": svPackage(blocks),
-		"docs/card-registers.md":             page(blocks),
+		"hwoffload/regs/layouts_gen.go":      layouts,
+		"hwoffload/regs/softroce_regs.h":     cHeader(blocks, records),
+		"hwoffload/rtl/softroce_regs_pkg.sv": svPackage(blocks, records),
+		"docs/card-registers.md":             page(blocks, records),
 	}, nil
 }
 

@@ -26,7 +26,7 @@ The model has registers and memory, and updates the destination table by packets
 It sends no packets.
 ` + "`hwoffload/vectors`" + ` has streams of events after each of which this table has the same bits as that of the data plane.
 The model does not execute the commands of block calls yet, and uses neither mr nor mtt.
-The definition has no blocks yet for queue pairs, doorbells, compute, distribution, pre-credit and interrupts.
+The definition has no blocks yet for compute, distribution and pre-credit.
 
 ## Rules
 
@@ -84,7 +84,7 @@ The driver gives up if an answer does not arrive within the time that the caller
 `
 
 // page writes the reference page.
-func page(blocks []layout.Block) []byte {
+func page(blocks []layout.Block, records []layout.Record) []byte {
 	var w bytes.Buffer
 	fmt.Fprint(&w, pageHead)
 	for _, b := range blocks {
@@ -99,6 +99,7 @@ func page(blocks []layout.Block) []byte {
 			pageRegister(&w, &b.Registers[j])
 		}
 	}
+	pageRecords(&w, records)
 	return w.Bytes()
 }
 

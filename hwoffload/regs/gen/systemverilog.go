@@ -11,7 +11,7 @@ import (
 
 // svPackage writes constants for addresses, bits and reset values. Modules refer to them as
 // softroce_regs_pkg::NAME, because yosys 0.23 refuses import.
-func svPackage(blocks []layout.Block) []byte {
+func svPackage(blocks []layout.Block, records []layout.Record) []byte {
 	var w bytes.Buffer
 	fmt.Fprint(&w, `// SPDX-License-Identifier: Apache-2.0
 //
@@ -52,6 +52,7 @@ package softroce_regs_pkg;
 			fmt.Fprintf(&w, "  localparam logic [%d:0] %s_RESET = %d'h%x;\n", f.Bits-1, name, f.Bits, f.Reset)
 		}
 	})
+	svRecords(&w, records)
 	fmt.Fprint(&w, "endpackage\n")
 	return w.Bytes()
 }

@@ -43,10 +43,17 @@ type Field struct {
 	LSB    uint // number of its lowest bit
 	Bits   uint // width
 	Access Access
-	Signed bool   // two's complement
-	Reset  uint64 // value after reset
-	Unit   string // of the value; empty = a number
-	Text   string // meaning
+	Signed bool    // two's complement
+	Reset  uint64  // value after reset
+	Unit   string  // of the value; empty = a number
+	Text   string  // meaning
+	Values []Value // of a field of a Record: its values by name; empty = a number
+}
+
+// Value is a value of a field that has a name.
+type Value struct {
+	Name  string
+	Value uint64
 }
 
 // Mask has the field's bits of the register.
@@ -106,4 +113,13 @@ func (b *Block) Size() uint64 { return b.Stride * b.Count }
 // Address is the address of element j of register r in the block's element i.
 func (b *Block) Address(i uint64, r *Register, j uint64) uint64 {
 	return b.Base + i*b.Stride + r.Offset + j*r.Stride
+}
+
+// Record is a structure in memory, such as an entry of a queue. Its words are little-endian and
+// have 64 bits.
+type Record struct {
+	Name  string
+	Bytes uint64 // length
+	Text  string
+	Words []Register // their fields have the access RW; no field name occurs twice in a record
 }
