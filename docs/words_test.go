@@ -86,6 +86,7 @@ var cleanPackages = []string{
 	"rocev2/nic/wheel",
 	"rocev2/qp",
 	"rocev2/rdma",
+	"rocev2/task",
 	"rocev2/verbs",
 	"rocev2/xsk",
 	"testenv/bench",

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import "time"
+
+// queue decides which task is executed next, and on which core. It is a pure state machine: no
+// goroutine, lock or clock. Times are since any fixed moment.
+type queue struct {
+	depth int       // tasks of an origin that have not ended
+	cores []core    // what each core does
+	ready []*origin // origins with tasks that can start, the next one first
+}
+
+// origin is the part of an Origin that the queue keeps.
+type origin struct {
+	window window
+	open   int    // calls of Done that are outstanding
+	fifo   []*job // tasks that can start, the oldest first
+	listed bool   // in queue.ready
+	closed bool
+}
+
+// job is a task that was taken.
+type job struct {
+	task    Task
+	kernel  Kernel
+	from    *Origin
+	slot    *slot
+	waiting []func(Answer) // of the task, and of repetitions of its descriptor
+}
+
+// core has the counters of a core.
+type core struct {
+	running *job
+	since   time.Duration
+	CoreCounters
+}
+
+// CoreCounters count what a core has done since the executor began.
+type CoreCounters struct {
+	Busy   time.Duration // with tasks, the current one included
+	Tasks  uint64        // executed
+	Errors uint64        // of these, without success
+}
+
+// accept takes a task, or returns the answer to it. A nil job and a false done mean that the
+// answer of the same task in execution is the answer: its done was added to it.
+func (q *queue) accept(o *origin, t Task) (j *job, a Answer, done bool) {
+	id := t.Descriptor.ID
+	if o.closed {
+		return nil, answerTo(id, &Error{Status: StatusCanceled}), true
+	}
+	s, status := o.window.admit(id)
+	if status == StatusOK && s.state == ended {
+		return nil, s.answer, true
+	}
+	if status == StatusOK && o.open >= q.depth {
+		status = StatusBusy
+	}
+	if status != StatusOK {
+		return nil, answerTo(id, &Error{Status: status}), true
+	}
+	o.open++
+	if s.state == pending {
+		s.job.waiting = append(s.job.waiting, t.Done)
+		return nil, Answer{}, false
+	}
+	j = &job{task: t, slot: s, waiting: []func(Answer){t.Done}}
+	s.state, s.job = pending, j
+	return j, Answer{}, false
+}
+
+// enqueue lets a task start.
+func (q *queue) enqueue(o *origin, j *job) {
+	if j.slot.job != j { // it was canceled
+		return
+	}
+	o.fifo = append(o.fifo, j)
+	if !o.listed {
+		o.listed = true
+		q.ready = append(q.ready, o)
+	}
+}
+
+// start begins the next task on a core that is free, or returns nil.
+func (q *queue) start(now time.Duration, c int) *job {
+	if len(q.ready) == 0 {
+		return nil
+	}
+	o := q.ready[0]
+	j := o.fifo[0]
+	o.fifo = o.fifo[1:]
+	q.ready = q.ready[1:]
+	if o.listed = len(o.fifo) > 0; o.listed {
+		q.ready = append(q.ready, o)
+	}
+	q.cores[c].running, q.cores[c].since = j, now
+	return j
+}
+
+// stop ends the work of a core on its task.
+func (q *queue) stop(now time.Duration, c int, err *Error) {
+	k := &q.cores[c]
+	k.Busy += now - k.since
+	k.Tasks++
+	if err != nil {
+		k.Errors++
+	}
+	k.running = nil
+}
+
+// end records the answer of a task and returns to whom it goes. A task ends once: later calls
+// return none.
+func (q *queue) end(o *origin, j *job, err *Error) (a Answer, to []func(Answer)) {
+	s := j.slot
+	if s.job != j {
+		return a, nil
+	}
+	s.state, s.job, s.answer = ended, nil, answerTo(j.task.Descriptor.ID, err)
+	o.open -= len(j.waiting)
+	return s.answer, j.waiting
+}
+
+// close ends all tasks of an origin that have not started, and refuses new ones. It returns
+// these tasks.
+func (q *queue) close(o *origin) (canceled []*job) {
+	o.closed = true
+	started := map[*job]bool{}
+	for i := range q.cores {
+		started[q.cores[i].running] = true
+	}
+	for i := range o.window.slots {
+		if j := o.window.slots[i].job; j != nil && !started[j] {
+			canceled = append(canceled, j)
+		}
+	}
+	o.fifo, o.listed = nil, false
+	for i := range q.ready {
+		if q.ready[i] == o {
+			q.ready = append(q.ready[:i], q.ready[i+1:]...)
+			break
+		}
+	}
+	return canceled
+}
+
+// counters are those of all cores.
+func (q *queue) counters(now time.Duration) []CoreCounters {
+	all := make([]CoreCounters, len(q.cores))
+	for i := range q.cores {
+		k := &q.cores[i]
+		all[i] = k.CoreCounters
+		if k.running != nil {
+			all[i].Busy += now - k.since
+		}
+	}
+	return all
+}
