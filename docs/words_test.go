@@ -60,6 +60,7 @@ var cleanPackages = []string{
 	"hwoffload/regs/layout",
 	"hwoffload/rtl/verilate",
 	"hwoffload/vectors",
+	"hwoffload/vectors/vechex",
 	"internal/chart",
 	"internal/nearest",
 	"internal/pacevectors",

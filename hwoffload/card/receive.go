@@ -13,14 +13,17 @@ import (
 type Packet struct {
 	Bytes    uint64 // IP length without the option
 	Feedback bool   // an acknowledgement, which the peer sends when data arrives
+	Syndrome uint8  // AETH syndrome of feedback: bits 7:5 are 0 = ACK, 1 = RNR NAK, 3 = NAK (IBTA 9.7.5.1.2)
 	CE       bool   // the IP header has CE
 	Stamp    rocev2.Stamp
 }
 
 const (
-	noSample   = math.MaxInt64  // a window without a sample
-	maxRTT     = 10_000_000_000 // ns; an echo with a larger RTT is ignored
-	maxEchoAge = 1_000_000_000  // ns by which an echo may be older than the latest; an older one is after a clock step
+	noSample    = math.MaxInt64  // a window without a sample
+	maxRTT      = 10_000_000_000 // ns; an echo with a larger RTT is ignored
+	capStamp    = 1              // the peer understands the option: SR_CAP_STAMP of bpf/lib/abi.h
+	nakSequence = 0x60           // AETH syndrome: PSN sequence error, a packet before this one is missing
+	maxEchoAge  = 1_000_000_000  // ns by which an echo may be older than the latest; an older one is after a clock step
 )
 
 // diff48 is the difference of two times in ns of which one is modulo 2^48.
@@ -30,10 +33,14 @@ const mask48 = 1<<48 - 1
 
 // Receive updates the entry of a node by a packet that arrives at now, in ns of the card's
 // clock (S1.3, S1.4). It does what the data plane does in bpf/lib/ingress.h, and leaves the
-// same bits. A packet with the wrong token counts as one without an option.
+// same bits. A packet with the wrong token counts as one without an option. A packet of a node
+// that has no entry, because the table is full, changes nothing.
 //
 // It is one step for the driver.
 func (m *Model) Receive(node int, p *Packet, now uint64) {
+	if node < 1 || node > regs.DestCount {
+		return // no entry
+	}
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	d := regs.DestOf(inside{m}, node-1)
@@ -44,6 +51,9 @@ func (m *Model) Receive(node int, p *Packet, now uint64) {
 	if s.Token == 0 || s.Token != d.RxToken() {
 		d.SetRxUnstamped(d.RxUnstamped() + 1)
 		return
+	}
+	if p.Feedback {
+		nak(d, p.Syndrome)
 	}
 	d.SetLastRxNs(now)
 	if p.CE {
@@ -69,6 +79,25 @@ func (m *Model) Receive(node int, p *Packet, now uint64) {
 	if s.Flags&(rocev2.StampT1|rocev2.StampEcho|rocev2.StampCE) != 0 {
 		d.SetQueuedWord(d.QueuedWord().WithQueued(1))
 	}
+}
+
+// nak counts a NAK. A sign of loss counts from the first echo of a packet that left under the
+// present rate.
+func nak(d regs.Dest, syndrome uint8) {
+	switch syndrome >> 5 {
+	case 1:
+		d.SetRnrs(d.Rnrs() + 1)
+		d.SetCreditSeqWord(d.CreditSeqWord().WithWinRnr(1))
+	case 3:
+		d.SetNaks(d.Naks() + 1)
+		stamped := d.CapsWord().Caps()&capStamp != 0
+		if syndrome == nakSequence && (!stamped || int64(d.LastEchoT1Ns()-d.ValidAfterNs()) >= 0) {
+			d.SetWinLoss(d.WinLoss() + 1)
+		}
+	default:
+		return
+	}
+	d.SetQueuedWord(d.QueuedWord().WithQueued(1))
 }
 
 // echo measures by an echo of the peer that arrives at t3 (S1.4).

@@ -42,10 +42,14 @@ type Vector struct {
 	Params fourcase.Params
 	Token  uint64 // what stamps of the peer must carry; 0 = every stamp is refused
 	Events []Event
+	Start  *bpf.DestRegs // the entry before the first event; nil = that of a new destination
 }
 
 // First is the entry before the first event.
 func (v *Vector) First() bpf.DestRegs {
+	if v.Start != nil {
+		return *v.Start
+	}
 	p := &v.Params
 	d := bpf.DestRegs{
 		RxToken: v.Token, Node: 1, TxPackets: 1, // data was sent: its echoes are no idle measurement
@@ -141,18 +145,18 @@ func Params(mode fourcase.Mode) fourcase.Params {
 
 // All are the vectors that were written by hand.
 func All() []Vector {
-	return []Vector{
-		{"S1.5: 0, 5, 8", Params(fourcase.ModeLiteral), Token, []Event{data(5, 0), ack(8, 0, 5), evaluate(9)}},
-		{"S1.6: four cases", Params(fourcase.ModeLiteral), Token, fourCases()},
-		{"clocks far apart", Params(fourcase.ModeRobust), Token, []Event{
+	return append([]Vector{
+		{Name: "S1.5: 0, 5, 8", Params: Params(fourcase.ModeLiteral), Token: Token, Events: []Event{data(5, 0), ack(8, 0, 5), evaluate(9)}},
+		{Name: "S1.6: four cases", Params: Params(fourcase.ModeLiteral), Token: Token, Events: fourCases()},
+		{Name: "clocks far apart", Params: Params(fourcase.ModeRobust), Token: Token, Events: []Event{
 			ack(1_000_000, 990_000, 1<<47+990_005), ack(1_020_000, 1_000_000, 1<<47+1_000_010), evaluate(1_030_000),
 		}},
-		{"a time passes 2^48", Params(fourcase.ModeRobust), Token, []Event{
+		{Name: "a time passes 2^48", Params: Params(fourcase.ModeRobust), Token: Token, Events: []Event{
 			data(1<<48+10, 1<<48-5), ack(1<<48+20, 1<<48-10, 1<<48+3), evaluate(1<<48 + 30),
 		}},
-		{"limits", Params(fourcase.ModeRobust), Token, limits()},
-		{"no token", Params(fourcase.ModeRobust), 0, []Event{noToken(ack(30, 10, 20)), ack(50, 40, 45), evaluate(60)}},
-	}
+		{Name: "limits", Params: Params(fourcase.ModeRobust), Token: Token, Events: limits()},
+		{Name: "no token", Params: Params(fourcase.ModeRobust), Token: 0, Events: []Event{noToken(ack(30, 10, 20)), ack(50, 40, 45), evaluate(60)}},
+	}, ranges()...)
 }
 
 // limits has echoes at both sides of each limit of their age and of the RTT.
@@ -259,6 +263,8 @@ func disturb(r *rand.Rand, e *Event) {
 		s.T1 += r.Uint64N(5000)
 	case 10:
 		s.T1 += r.Uint64N(5000) // turnaround
+	case 11, 12:
+		e.Packet.Syndrome = []uint8{nakSequence, nakSequence, rnrNAK, nakSequence + 2, 0x80, 0xff}[r.IntN(6)]
 	}
 	if e.Packet.CE && r.IntN(2) == 0 {
 		s.Flags |= rocev2.StampCE
