@@ -122,6 +122,18 @@ func (m *engineMessage) bytes(n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(m)), unsafe.Offsetof(m.slots)+uintptr(n)*unsafe.Sizeof(m.slots[0]))
 }
 
+// Row is one destination and its registers.
+type Row struct {
+	Addr netip.Addr
+	Regs DestRegs
+}
+
+// WordsOf views a structure as 64-bit words in the order of their addresses, as a card has
+// them.
+func WordsOf[T DestRegs | PolicyParams](x *T) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(x)), unsafe.Sizeof(*x)/8)
+}
+
 // EventOf reads one record of the events ring. It returns false if the record
 // has another size than struct sr_event.
 func EventOf(raw []byte) (Event, bool) {

@@ -59,6 +59,7 @@ var cleanPackages = []string{
 	"hwoffload/regs/gen",
 	"hwoffload/regs/layout",
 	"hwoffload/rtl/verilate",
+	"hwoffload/table",
 	"hwoffload/vectors",
 	"hwoffload/vectors/vechex",
 	"internal/chart",

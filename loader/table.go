@@ -15,10 +15,7 @@ import (
 )
 
 // Row is one destination and its registers.
-type Row struct {
-	Addr netip.Addr
-	Regs bpf.DestRegs
-}
+type Row = bpf.Row
 
 // Rows reads the destination table, ordered by node number, then address. Entries that are
 // created or deleted meanwhile may or may not be included.
@@ -47,7 +44,7 @@ func (a *Attachment) EachRow(f func(Row)) error {
 			return fmt.Errorf("read the destination table: %w", err)
 		}
 		for i := range n {
-			f(Row{bpf.AddrOf(keys[i]), regs[i]})
+			f(Row{Addr: bpf.AddrOf(keys[i]), Regs: regs[i]})
 		}
 		if err != nil {
 			return nil

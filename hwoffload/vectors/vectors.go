@@ -8,7 +8,6 @@ package vectors
 
 import (
 	"math/rand/v2"
-	"unsafe"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
@@ -69,11 +68,6 @@ func Decide(d *bpf.DestRegs, p *fourcase.Params, now uint64) {
 	d.RateBps, d.StackRateBps, d.EngineRateBps = rate, rate, rate
 }
 
-// words is an entry as 64-bit words, in the order of their addresses.
-type words = [unsafe.Sizeof(bpf.DestRegs{}) / 8]uint64
-
-func wordsOf(d *bpf.DestRegs) *words { return (*words)(unsafe.Pointer(d)) }
-
 // Card replays events on a model of the card. The entry is that of node 1.
 type Card struct {
 	model  *card.Model
@@ -86,7 +80,7 @@ func NewCard(v *Vector) *Card {
 	c := &Card{params: v.Params}
 	c.model = card.NewAt(func() uint64 { return c.now })
 	d := v.First()
-	for i, w := range wordsOf(&d) {
+	for i, w := range bpf.WordsOf(&d) {
 		c.model.W64(regs.DestBase+uint64(i)*8, w)
 	}
 	return c
@@ -94,8 +88,9 @@ func NewCard(v *Vector) *Card {
 
 // Regs reads the entry.
 func (c *Card) Regs() (d bpf.DestRegs) {
-	for i := range wordsOf(&d) {
-		wordsOf(&d)[i] = c.model.R64(regs.DestBase + uint64(i)*8)
+	words := bpf.WordsOf(&d)
+	for i := range words {
+		words[i] = c.model.R64(regs.DestBase + uint64(i)*8)
 	}
 	return d
 }
@@ -113,11 +108,12 @@ func (c *Card) Do(e *Event) {
 		return
 	}
 	var d bpf.DestRegs
-	for i := range wordsOf(&d) {
-		wordsOf(&d)[i] = calls.Buffer(i)
+	words := bpf.WordsOf(&d)
+	for i := range words {
+		words[i] = calls.Buffer(i)
 	}
 	Decide(&d, &c.params, e.At)
-	for i, w := range wordsOf(&d) {
+	for i, w := range words {
 		calls.SetBuffer(i, w)
 	}
 	calls.SetApply(regs.CallsApply(0).WithApplySet(bpf.SetPolicy).WithApplyStart(true))

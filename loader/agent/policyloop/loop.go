@@ -134,6 +134,24 @@ func (l *Loop) Number(key bpf.DestKey, assign func() uint32) (bool, error) {
 	return true, l.table.Apply(1)
 }
 
+// Begin gives an entry that no agent had yet its node number, and the registers that a new entry
+// has.
+func (l *Loop) Begin(key bpf.DestKey, node uint32) error {
+	slot := &l.table.Slots()[0]
+	slot.Key = key
+	if err := l.table.Read(1); err != nil || slot.Found == 0 {
+		return err
+	}
+	d := l.First(key)
+	st := stepOf(slot)
+	st.policy, st.node = *bpf.PolicyAs[fourcase.Regs](&d.Policy), node
+	st.rate, st.stackRate, st.engineRate = d.RateBps, d.StackRateBps, d.EngineRateBps
+	st.set = bpf.SetPolicy | bpf.SetNode
+	st.setClass(d.ClassId)
+	st.store(slot)
+	return l.table.Apply(1)
+}
+
 // First returns the registers of a new entry: its rates, its window and its class, so that its
 // first packet is paced.
 func (l *Loop) First(key bpf.DestKey) *bpf.DestRegs {
