@@ -2482,12 +2482,6 @@ func (v MrControl) Kind() uint32 { return uint32(v >> 8 & 0x3) }
 // WithKind returns v with field kind set to x.
 func (v MrControl) WithKind(x uint32) MrControl { return v&^(0x3<<8) | MrControl(x)&0x3<<8 }
 
-// Invalidated returns field invalidated. 1: invalidated by a work request or a peer; no access until the driver registers it again. RW, bit 10.
-func (v MrControl) Invalidated() bool { return v>>10&0x1 != 0 }
-
-// WithInvalidated returns v with field invalidated set to x.
-func (v MrControl) WithInvalidated(x bool) MrControl { return v&^(0x1<<10) | MrControl(bit(x))<<10 }
-
 // Group returns field group. Kind 1: element of the block of distribution groups. RW, bits 16 to 23.
 func (v MrControl) Group() uint32 { return uint32(v >> 16 & 0xff) }
 

@@ -647,7 +647,6 @@ var Blocks = []layout.Block{
 			{Name: "invalidatable", LSB: 6, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: local invalidate and SEND with invalidate of the peer end the region"},
 			{Name: "zero_based", LSB: 7, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: addresses count from the start of the region; va is 0"},
 			{Name: "kind", LSB: 8, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7), 3 = memory window of type 2B, which has only key and pd"},
-			{Name: "invalidated", LSB: 10, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: invalidated by a work request or a peer; no access until the driver registers it again"},
 			{Name: "group", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "kind 1: element of the block of distribution groups"},
 		}},
 		{Name: "key", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "key of the region: lkey and rkey. All its bits must match those of an access. A bind replaces bits 0 to 7 of the key of a window", Fields: []layout.Field{

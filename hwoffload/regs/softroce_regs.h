@@ -1208,8 +1208,6 @@
 #define SRC_MR_CONTROL_ZERO_BASED_MASK 0x80ull
 #define SRC_MR_CONTROL_KIND_LSB 0x8 /* RW: 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7), 3 = memory window of type 2B, which has only key and pd */
 #define SRC_MR_CONTROL_KIND_MASK 0x300ull
-#define SRC_MR_CONTROL_INVALIDATED_LSB 0xa /* RW: 1: invalidated by a work request or a peer; no access until the driver registers it again */
-#define SRC_MR_CONTROL_INVALIDATED_MASK 0x400ull
 #define SRC_MR_CONTROL_GROUP_LSB 0x10 /* RW: kind 1: element of the block of distribution groups */
 #define SRC_MR_CONTROL_GROUP_MASK 0xff0000ull
 

@@ -4,6 +4,7 @@
 //
 // Registers of the card. <BLOCK>_<REGISTER>_OFS is the address of a register relative to its
 // block's element, in bytes. Refer to a constant as softroce_regs_pkg::NAME.
+/* verilator lint_off UNUSEDPARAM */
 package softroce_regs_pkg;
 
   // Block ident
@@ -937,9 +938,6 @@ package softroce_regs_pkg;
   localparam logic [31:0] MR_CONTROL_KIND_LSB = 32'h8;
   localparam logic [31:0] MR_CONTROL_KIND_BITS = 32'h2;
   localparam logic [1:0] MR_CONTROL_KIND_RESET = 2'h0;
-  localparam logic [31:0] MR_CONTROL_INVALIDATED_LSB = 32'ha;
-  localparam logic [31:0] MR_CONTROL_INVALIDATED_BITS = 32'h1;
-  localparam logic [0:0] MR_CONTROL_INVALIDATED_RESET = 1'h0;
   localparam logic [31:0] MR_CONTROL_GROUP_LSB = 32'h10;
   localparam logic [31:0] MR_CONTROL_GROUP_BITS = 32'h8;
   localparam logic [7:0] MR_CONTROL_GROUP_RESET = 8'h0;
@@ -1226,3 +1224,4 @@ package softroce_regs_pkg;
   localparam logic [31:0] LAYOUT_WQE_UD_DEST_QKEY_LSB = 32'h20;
   localparam logic [31:0] LAYOUT_WQE_UD_DEST_QKEY_BITS = 32'h20;
 endpackage
+/* verilator lint_on UNUSEDPARAM */

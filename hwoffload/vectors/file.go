@@ -47,14 +47,14 @@ func (f *File) Write(to io.Writer) error {
 	w := bufio.NewWriter(to)
 	fmt.Fprint(w, fileHead)
 	fmt.Fprintf(w, "softroce-vector %d\nname %s\nabi %d\n", FormatVersion, f.Name, bpf.ABIVersion)
-	var zero words
-	fmt.Fprintf(w, "params %s\n", strings.Join(changes(paramRegisters, zero[:], paramWordsOf(&f.Params)[:]), " "))
+	var zero bpf.DestRegs
+	fmt.Fprintf(w, "params %s\n", strings.Join(changes(paramRegisters, bpf.WordsOf(&zero), paramWordsOf(&f.Params)[:]), " "))
 	now := f.First()
-	fmt.Fprintf(w, "start %s sum=%016x\n", strings.Join(changes(destRegisters, zero[:], wordsOf(&now)[:]), " "), sum(&now))
+	fmt.Fprintf(w, "start %s sum=%016x\n", strings.Join(changes(destRegisters, bpf.WordsOf(&zero), bpf.WordsOf(&now)), " "), sum(&now))
 	for i := range f.Events {
 		before := now
 		now = f.Want[i]
-		fmt.Fprintf(w, "%s => %s\n", f.Events[i].text(), strings.Join(append(changes(destRegisters, wordsOf(&before)[:], wordsOf(&now)[:]),
+		fmt.Fprintf(w, "%s => %s\n", f.Events[i].text(), strings.Join(append(changes(destRegisters, bpf.WordsOf(&before), bpf.WordsOf(&now)),
 			fmt.Sprintf("sum=%016x", sum(&now))), " "))
 	}
 	fmt.Fprintf(w, "end %d\n", len(f.Events))
@@ -64,7 +64,7 @@ func (f *File) Write(to io.Writer) error {
 // sum is the FNV-1a checksum, 64 bits, of an entry's bytes in the order of their addresses.
 func sum(d *bpf.DestRegs) uint64 {
 	h := fnv.New64a()
-	for _, w := range wordsOf(d) {
+	for _, w := range bpf.WordsOf(d) {
 		var b [8]byte
 		for i := range b {
 			b[i] = byte(w >> (8 * i))

@@ -6,12 +6,15 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"unsafe"
+
+	"github.com/softroce/softroce-xdp/bpf"
 )
 
 // Words of a record of a hex file.
 const (
 	HexEventWords  = 8
-	HexRecordWords = HexEventWords + len(words{})
+	HexRecordWords = HexEventWords + int(unsafe.Sizeof(bpf.DestRegs{})/8)
 )
 
 // Bits of word 0 of an event in a hex file. Bits 8 to 15 are the syndrome, 16 to 23 the flags
@@ -41,14 +44,14 @@ func (f *File) WriteHex(to io.Writer) error {
 		line(0)
 	}
 	first := f.First()
-	for _, v := range wordsOf(&first) {
+	for _, v := range bpf.WordsOf(&first) {
 		line(v)
 	}
 	for i := range f.Events {
 		for _, v := range f.Events[i].hex() {
 			line(v)
 		}
-		for _, v := range wordsOf(&f.Want[i]) {
+		for _, v := range bpf.WordsOf(&f.Want[i]) {
 			line(v)
 		}
 	}

@@ -123,7 +123,7 @@ func (r *reader) registers(w []string) error {
 	if !ok {
 		return errors.New("no sum=CHECKSUM at the end of the line: it is truncated")
 	}
-	if err := assign(destRegisters, wordsOf(&r.now)[:], w[:len(w)-1]); err != nil {
+	if err := assign(destRegisters, bpf.WordsOf(&r.now), w[:len(w)-1]); err != nil {
 		return err
 	}
 	if got := fmt.Sprintf("%016x", sum(&r.now)); got != text {

@@ -43,7 +43,7 @@ func (f *File) Replay(make Maker) error {
 		t.Do(&f.Events[i])
 		if got := t.Regs(); got != f.Want[i] {
 			return fmt.Errorf("%s: after event %d (%s) these registers differ: %v, the file has %v", f.Name, i+1, f.Events[i].text(),
-				changes(destRegisters, wordsOf(&f.Want[i])[:], wordsOf(&got)[:]), changes(destRegisters, wordsOf(&got)[:], wordsOf(&f.Want[i])[:]))
+				changes(destRegisters, bpf.WordsOf(&f.Want[i]), bpf.WordsOf(&got)), changes(destRegisters, bpf.WordsOf(&got), bpf.WordsOf(&f.Want[i])))
 		}
 	}
 	return nil
@@ -104,5 +104,5 @@ func Explain(v *Vector, a, b Maker) string {
 	}
 	ra, rb := ta.Regs(), tb.Regs()
 	return fmt.Sprintf("after the last event the first implementation has %v, the second %v\n%s",
-		changes(destRegisters, wordsOf(&rb)[:], wordsOf(&ra)[:]), changes(destRegisters, wordsOf(&ra)[:], wordsOf(&rb)[:]), Expect(short).String())
+		changes(destRegisters, bpf.WordsOf(&rb), bpf.WordsOf(&ra)), changes(destRegisters, bpf.WordsOf(&ra), bpf.WordsOf(&rb)), Expect(short).String())
 }

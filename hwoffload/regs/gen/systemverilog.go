@@ -19,6 +19,7 @@ func svPackage(blocks []layout.Block, records []layout.Record) []byte {
 //
 // Registers of the card. <BLOCK>_<REGISTER>_OFS is the address of a register relative to its
 // block's element, in bytes. Refer to a constant as softroce_regs_pkg::NAME.
+/* verilator lint_off UNUSEDPARAM */
 package softroce_regs_pkg;
 `)
 	param := func(name string, value uint64) {
@@ -53,6 +54,6 @@ package softroce_regs_pkg;
 		}
 	})
 	svRecords(&w, records)
-	fmt.Fprint(&w, "endpackage\n")
+	fmt.Fprint(&w, "endpackage\n/* verilator lint_on UNUSEDPARAM */\n")
 	return w.Bytes()
 }
