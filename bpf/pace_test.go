@@ -3,6 +3,7 @@
 package bpf_test
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -123,6 +124,33 @@ func TestPaceVectors(t *testing.T) {
 		if empty := l.regs(peer4).NextTxNs; v.FrameNs != 0 && empty != labStart+uint64(v.EmptyNs) {
 			t.Errorf("%s: empty at %d, want %d", v.Name, empty-labStart, v.EmptyNs)
 		}
+	}
+}
+
+// Random packets leave when the reference says, with the same bits in the table. The stamp has
+// 48 bits of a time.
+func TestPaceRandom(t *testing.T) {
+	l := newLab(t)
+	r := rand.New(rand.NewPCG(1, 1))
+	waited := 0
+	for range 2000 {
+		b := pacevectors.RandomBucket(r)
+		now := max(b.RandomTime(r), 1) // the clock of the test cannot be 0
+		l.config(func(c *bpf.Config) { c.Pacer, c.BurstNs, c.HeartbeatTimeoutNs = bpf.PacerEDT, b.BurstNs, 0 })
+		l.know(peer4, func(d *bpf.DestRegs) { paced(d); d.StackRateBps, d.NextTxNs = b.RateBps, b.NextTxNs })
+		l.at(now)
+		before := b
+		want := b.Departure(now, frameB)
+		_, t1, _ := l.send()
+		if next := l.regs(peer4).NextTxNs; t1 != want&rocev2.StampTimeMask || next != b.NextTxNs {
+			t.Fatalf("%+v at %d: leaves at %d, next at %d; want %d and %d", before, now, t1, next, want, b.NextTxNs)
+		}
+		if want != now {
+			waited++
+		}
+	}
+	if waited < 200 {
+		t.Errorf("%d packets waited", waited)
 	}
 }
 

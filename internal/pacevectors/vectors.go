@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pacevectors has test vectors for the two token buckets that pace one destination:
+// Package pacevectors has test vectors and a reference for the token buckets that pace one destination:
 // bpf/lib/pace.h for packets of the kernel stack, rocev2/nic/pacer for those of an engine.
 // Only tests import it.
 package pacevectors
