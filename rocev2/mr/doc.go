@@ -30,6 +30,9 @@
 // 10.6.7.2.6; ibv_inc_rkey changes them), so two keys in a row on one slot always
 // differ above them. With more slots (Config.Keys) fewer bits are left to guess.
 //
+// A table may leave all this to its caller (Config.ChosenKeys): the driver of a card writes the
+// key of a region into a register.
+//
 // # Who may call what, and when
 //
 // All methods may be called by any goroutine. Accesses take no lock: they read an

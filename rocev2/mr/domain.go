@@ -46,6 +46,15 @@ func (t *Table) AllocPD() uint32 {
 	}
 }
 
+// OpenPD makes the protection domain with a number that the caller chose, if it does not exist.
+func (t *Table) OpenPD(pd uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, exists := t.domains.holds[pd]; !exists {
+		t.domains.holds[pd] = 0
+	}
+}
+
 // FreePD ends a protection domain. While regions, windows or holds are left it
 // fails with verbs.ErrBusy (IBTA 11.2.1).
 func (t *Table) FreePD(pd uint32) error {

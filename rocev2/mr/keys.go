@@ -5,6 +5,9 @@ package mr
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 const (
@@ -23,7 +26,11 @@ type keys struct {
 	last  []uint32 // the latest key on each slot
 }
 
-func newKeys(slotBits uint) keys {
+// newKeys has no slots to hand out if the caller chooses keys.
+func newKeys(slotBits uint, chosen bool) keys {
+	if chosen {
+		return keys{shift: 32 - slotBits}
+	}
 	k := keys{
 		shift: 32 - slotBits,
 		free:  make([]uint32, 1<<slotBits),
@@ -50,6 +57,36 @@ func (k *keys) take() (slot uint32, ok bool) {
 
 // give takes a slot back.
 func (k *keys) give(slot uint32) { k.free = append(k.free, slot) }
+
+// takeKey returns a slot and a key on it: a fresh one, or the chosen one. The table's lock
+// must be held.
+func (t *Table) takeKey(chosen uint32) (slot, key uint32, err error) {
+	switch {
+	case t.chosen:
+		slot = chosen >> t.shift
+		switch {
+		case chosen>>consumerBits == 0:
+			return 0, 0, fmt.Errorf("%w: the key %#x: choose one above 0xff", verbs.ErrNoKey, chosen)
+		case t.slots[slot].Load() != nil:
+			return 0, 0, fmt.Errorf("%w: slot %d of the key %#x is taken", verbs.ErrNoKey, slot, chosen)
+		}
+		return slot, chosen, nil
+	case chosen != 0:
+		return 0, 0, fmt.Errorf("%w: this table draws the keys: do not choose %#x", verbs.ErrNoKey, chosen)
+	}
+	slot, ok := t.keys.take()
+	if !ok {
+		return 0, 0, fmt.Errorf("%w: all %d are taken", verbs.ErrNoKey, len(t.slots))
+	}
+	return slot, t.keys.next(slot), nil
+}
+
+// giveKey takes a slot back.
+func (t *Table) giveKey(slot uint32) {
+	if !t.chosen {
+		t.keys.give(slot)
+	}
+}
 
 // next draws a key for the slot that differs from the latest one there in more
 // than the consumer's bits, and is none of 0..255: applications take 0 for "no key".

@@ -40,6 +40,9 @@ type Spec struct {
 	// is. The call is made in the engine's thread, so it must neither block nor change the region.
 	// No call is in progress any more when Deregister or Reregister returns. nil: none.
 	Arrived func(a mem.Arrival, offset uint64)
+
+	// Key is the key of the region in a table whose Config has ChosenKeys. Otherwise it is 0.
+	Key uint32
 }
 
 const (
@@ -111,13 +114,13 @@ func (t *Table) Register(s Spec) (*Region, error) {
 	if err := t.domains.acquire(s.PD); err != nil {
 		return nil, fmt.Errorf("mr: register: %w", err)
 	}
-	slot, ok := t.keys.take()
-	if !ok {
+	slot, key, err := t.takeKey(s.Key)
+	if err != nil {
 		t.domains.release(s.PD)
-		return nil, fmt.Errorf("mr: register: %w: all %d are taken", verbs.ErrNoKey, len(t.slots))
+		return nil, fmt.Errorf("mr: register: %w", err)
 	}
 	r := &Region{table: t, slot: slot, entry: e, invalidatable: s.Invalidatable}
-	e.region, e.key = r, t.keys.next(slot)
+	e.region, e.key = r, key
 	t.slots[slot].Store(e)
 	return r, nil
 }
@@ -138,7 +141,7 @@ func (r *Region) Deregister() error {
 	e := r.entry
 	t.slots[r.slot].Store(nil)
 	e.close(mem.FaultKey)
-	t.keys.give(r.slot)
+	t.giveKey(r.slot)
 	t.domains.release(e.pd)
 	t.mu.Unlock()
 	e.drain()
@@ -154,9 +157,12 @@ func (r *Region) Reregister(s Spec) error {
 	if err != nil {
 		return fmt.Errorf("mr: reregister: %w", err)
 	}
+	t := r.table
+	if t.chosen {
+		return fmt.Errorf("mr: reregister: %w: this table has chosen keys: deregister and register", verbs.ErrNoKey)
+	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	t := r.table
 	t.mu.Lock()
 	err = r.removable()
 	if err == nil {

@@ -17,13 +17,19 @@ type Config struct {
 	// Keys is how many regions and windows may exist at once, rounded up to a
 	// power of 2 between 256 and 1048576. 0 means 65536. A slot costs 16 bytes.
 	Keys int
+
+	// ChosenKeys has the caller choose every key (Spec.Key, AllocWindowKey), as the driver
+	// of a card does, and protection domains (OpenPD). Nothing keeps two keys in a row on
+	// one slot apart then.
+	ChosenKeys bool
 }
 
 // Table holds the memory that one NIC may touch. It implements mem.Memory. Its
 // methods may be called by any goroutine.
 type Table struct {
-	slots []atomic.Pointer[entry]
-	shift uint // a key's slot is key >> shift
+	slots  []atomic.Pointer[entry]
+	shift  uint // a key's slot is key >> shift
+	chosen bool // Config.ChosenKeys
 
 	mu      sync.Mutex // guards what follows, and all writing to slots
 	keys    keys
@@ -45,7 +51,8 @@ func New(c Config) (*Table, error) {
 	return &Table{
 		slots:   make([]atomic.Pointer[entry], 1<<slotBits),
 		shift:   32 - slotBits,
-		keys:    newKeys(slotBits),
+		chosen:  c.ChosenKeys,
+		keys:    newKeys(slotBits, c.ChosenKeys),
 		domains: newDomains(),
 		bound:   map[uint32]map[*Window]struct{}{},
 	}, nil

@@ -23,19 +23,22 @@ type Window struct {
 
 // AllocWindow makes a window that is not bound yet (IBTA 11.2.8, Allocate
 // Memory Window).
-func (t *Table) AllocWindow(pd uint32) (*Window, error) {
+func (t *Table) AllocWindow(pd uint32) (*Window, error) { return t.AllocWindowKey(pd, 0) }
+
+// AllocWindowKey is AllocWindow with a first key, for a table whose Config has ChosenKeys.
+func (t *Table) AllocWindowKey(pd, key uint32) (*Window, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.domains.acquire(pd); err != nil {
 		return nil, fmt.Errorf("mr: allocate window: %w", err)
 	}
-	slot, ok := t.keys.take()
-	if !ok {
+	slot, key, err := t.takeKey(key)
+	if err != nil {
 		t.domains.release(pd)
-		return nil, fmt.Errorf("mr: allocate window: %w: all %d are taken", verbs.ErrNoKey, len(t.slots))
+		return nil, fmt.Errorf("mr: allocate window: %w", err)
 	}
 	w := &Window{table: t, slot: slot, pd: pd}
-	w.setFree(t.keys.next(slot))
+	w.setFree(key)
 	return w, nil
 }
 
@@ -66,7 +69,7 @@ func (w *Window) Free() error {
 	e := w.entry
 	t.slots[w.slot].Store(nil)
 	bound := t.unbind(e, mem.FaultKey)
-	t.keys.give(w.slot)
+	t.giveKey(w.slot)
 	t.domains.release(w.pd)
 	t.mu.Unlock()
 	if bound {
