@@ -54,6 +54,8 @@ var cleanPackages = []string{
 	"hwoffload",
 	"hwoffload/card",
 	"hwoffload/devtest",
+	"hwoffload/card/wire",
+	"hwoffload/queue",
 	"hwoffload/regs",
 	"hwoffload/regs/def",
 	"hwoffload/regs/gen",

@@ -21,15 +21,6 @@ const (
 // destBytes is the length of an entry, and of buffer.
 const destBytes = regs.CallsBufferCount * regs.CallsBufferStride
 
-// inside accesses registers from inside the card, while the lock of the model is held: what it
-// does is one step for the driver.
-type inside struct{ m *Model }
-
-func (b inside) R32(addr uint64) uint32    { return b.m.read(addr) }
-func (b inside) W32(addr uint64, v uint32) { b.m.write(addr, v) }
-func (b inside) R64(addr uint64) uint64    { return b.m.read64(addr) }
-func (b inside) W64(addr uint64, v uint64) { b.m.write64(addr, v) }
-
 // buffered accesses an entry in buffer by the addresses of element 0 of block dest.
 type buffered struct{ m *Model }
 

@@ -10,6 +10,9 @@ func (m *Model) command(addr uint64, bits uint32) {
 		m.calls(addr-regs.CallsBase, bits)
 		return
 	}
+	if m.data.command(addr, bits) {
+		return
+	}
 	if bits == 0 || addr < regs.PortsBase || addr >= regs.PortsBase+regs.PortsCount*regs.PortsStride {
 		return
 	}

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package card is the model of a card in memory: its registers and its DDR. It is a
-// hwoffload.Device for tests, and for work without a card. The model sends no packets; Receive
-// updates the destination table by a packet that the caller describes.
+// Package card is the model of a card in memory: its registers, its DDR and its data path. It is a
+// hwoffload.Device for tests, and for work without a card.
+//
+// The data path executes the WQEs of queue pairs (S2.2 to S2.4). Frames enter by Deliver and leave
+// by NextFrame; Start does both for real wires (package wire). Receive updates the destination table
+// by a packet that the caller describes; the data path does not do so.
 package card
 
 import (
@@ -22,6 +25,10 @@ type Model struct {
 	values map[uint64]uint32 // words of registers by address; one that is missing has its reset value
 	ddr    ddr
 	clock  func() uint64 // nil: register now_ns stays as it is
+
+	data      *dataPath
+	wake      chan struct{} // gets a value when there may be packets to send
+	interrupt chan struct{} // gets a value when the interrupt line becomes active
 }
 
 var _ hwoffload.Device = (*Model)(nil)
@@ -38,7 +45,8 @@ func NewAt(clock func() uint64) *Model {
 }
 
 func newModel(blocks []layout.Block) *Model {
-	m := &Model{values: map[uint64]uint32{}}
+	m := &Model{values: map[uint64]uint32{}, wake: make(chan struct{}, 1), interrupt: make(chan struct{}, 1)}
+	m.data = newDataPath(m)
 	for i := range blocks {
 		m.blocks = append(m.blocks, index(&blocks[i]))
 	}
@@ -110,6 +118,10 @@ func (m *Model) W64(addr uint64, v uint64) {
 func (m *Model) Put(addr uint64, v uint32) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
+	m.put(addr, v)
+}
+
+func (m *Model) put(addr uint64, v uint32) {
 	if w := m.find(addr); w != nil {
 		m.set(addr, v&w.readable)
 	}
@@ -184,8 +196,11 @@ func (m *Model) write(addr uint64, v uint32) {
 	now &^= v & w.rw1c
 	if now != old {
 		m.set(addr, now)
+		m.data.written(addr, old, now)
 	}
-	m.command(addr, v&w.wo)
+	if w.wo != 0 {
+		m.command(addr, v&w.wo)
+	}
 }
 
 // ddrAddr is the DDR address behind an address in the window (S2.5).

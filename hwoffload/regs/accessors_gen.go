@@ -1932,7 +1932,7 @@ func (v QpEvents) BadWqe() bool { return v>>7&0x1 != 0 }
 // WithBadWqe returns v with field bad_wqe set to x.
 func (v QpEvents) WithBadWqe(x bool) QpEvents { return v&^(0x1<<7) | QpEvents(bit(x))<<7 }
 
-// BadDoorbell returns field bad_doorbell. A doorbell named an index beyond the ring, came from another page, or came in a state in which the queue takes no WQE; it had no effect. RW1C, bit 8.
+// BadDoorbell returns field bad_doorbell. A doorbell named an index beyond the ring, or came in a state in which the queue takes no WQE; it had no effect. RW1C, bit 8.
 func (v QpEvents) BadDoorbell() bool { return v>>8&0x1 != 0 }
 
 // WithBadDoorbell returns v with field bad_doorbell set to x.
@@ -2372,10 +2372,10 @@ func (r Qp) Path() QpPath { return QpPath(r.bus.R64(r.base + QpPathOffset)) }
 // SetPath writes register path. Address vector, second part.
 func (r Qp) SetPath(v QpPath) { r.bus.W64(r.base+QpPathOffset, uint64(v)) }
 
-// SrcAddr reads register src_addr. Own address, also of UD, in the order of block nodes. RW, all bits.
+// SrcAddr reads register src_addr. Own address, in the order of block nodes. RW, all bits.
 func (r Qp) SrcAddr() uint64 { return r.bus.R64(r.base + QpSrcAddrOffset) }
 
-// SetSrcAddr writes register src_addr. Own address, also of UD, in the order of block nodes. RW, all bits.
+// SetSrcAddr writes register src_addr. Own address, in the order of block nodes. RW, all bits.
 func (r Qp) SetSrcAddr(v uint64) { r.bus.W64(r.base+QpSrcAddrOffset, v) }
 
 // SrcAddrLow reads register src_addr_low. Own address, bytes 8 to 15. RW, all bits.

@@ -539,7 +539,7 @@ var Blocks = []layout.Block{
 			{Name: "last_wqe", LSB: 5, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "ERR: the queue pair takes no more receives from its shared receive queue"},
 			{Name: "limit_reached", LSB: 6, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "shared receive queue: fewer receives are left than srq_limit"},
 			{Name: "bad_wqe", LSB: 7, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a WQE was not valid; the queue pair is in ERR"},
-			{Name: "bad_doorbell", LSB: 8, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a doorbell named an index beyond the ring, came from another page, or came in a state in which the queue takes no WQE; it had no effect"},
+			{Name: "bad_doorbell", LSB: 8, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a doorbell named an index beyond the ring, or came in a state in which the queue takes no WQE; it had no effect"},
 		}},
 		{Name: "config", Offset: 0xc, Bits: 32, Stride: 0x0, Count: 1, Text: "Properties of the queue pair.", Fields: []layout.Field{
 			{Name: "qp_type", LSB: 0, Bits: 3, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1 RC, 2 UC, 3 UD, 4 shared receive queue"},
@@ -623,8 +623,8 @@ var Blocks = []layout.Block{
 		{Name: "path", Offset: 0x68, Bits: 64, Stride: 0x0, Count: 1, Text: "Address vector, second part.", Fields: []layout.Field{
 			{Name: "mac", LSB: 0, Bits: 48, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "Ethernet address of the next hop, its first byte in bits 40 to 47"},
 		}},
-		{Name: "src_addr", Offset: 0x70, Bits: 64, Stride: 0x0, Count: 1, Text: "own address, also of UD, in the order of block nodes", Fields: []layout.Field{
-			{Name: "src_addr", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "own address, also of UD, in the order of block nodes"},
+		{Name: "src_addr", Offset: 0x70, Bits: 64, Stride: 0x0, Count: 1, Text: "own address, in the order of block nodes", Fields: []layout.Field{
+			{Name: "src_addr", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "own address, in the order of block nodes"},
 		}},
 		{Name: "src_addr_low", Offset: 0x78, Bits: 64, Stride: 0x0, Count: 1, Text: "own address, bytes 8 to 15", Fields: []layout.Field{
 			{Name: "src_addr_low", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "own address, bytes 8 to 15"},

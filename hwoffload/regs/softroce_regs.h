@@ -1041,7 +1041,7 @@
 #define SRC_QP_EVENTS_LIMIT_REACHED_MASK 0x40ull
 #define SRC_QP_EVENTS_BAD_WQE_LSB 0x7 /* RW1C: a WQE was not valid; the queue pair is in ERR */
 #define SRC_QP_EVENTS_BAD_WQE_MASK 0x80ull
-#define SRC_QP_EVENTS_BAD_DOORBELL_LSB 0x8 /* RW1C: a doorbell named an index beyond the ring, came from another page, or came in a state in which the queue takes no WQE; it had no effect */
+#define SRC_QP_EVENTS_BAD_DOORBELL_LSB 0x8 /* RW1C: a doorbell named an index beyond the ring, or came in a state in which the queue takes no WQE; it had no effect */
 #define SRC_QP_EVENTS_BAD_DOORBELL_MASK 0x100ull
 
 #define SRC_QP_CONFIG 0xc /* 32 bits */
@@ -1167,7 +1167,7 @@
 #define SRC_QP_PATH_MAC_MASK 0xffffffffffffull
 
 #define SRC_QP_SRC_ADDR 0x70 /* 64 bits */
-#define SRC_QP_SRC_ADDR_LSB 0x0 /* RW: own address, also of UD, in the order of block nodes */
+#define SRC_QP_SRC_ADDR_LSB 0x0 /* RW: own address, in the order of block nodes */
 #define SRC_QP_SRC_ADDR_MASK 0xffffffffffffffffull
 
 #define SRC_QP_SRC_ADDR_LOW 0x78 /* 64 bits */

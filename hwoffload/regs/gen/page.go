@@ -23,9 +23,9 @@ The access to a BAR is tested on PCI devices of a virtual machine (` + "`testenv
 one that logs each access.
 Neither reacts to accesses as a card does.
 The model has registers and memory, and updates the destination table by packets that a test hands to it.
-It sends no packets.
+It executes the work requests of queue pairs ([card.md](card.md)).
 ` + "`hwoffload/vectors`" + ` has streams of events after each of which this table has the same bits as that of the data plane.
-The model does not execute the commands of block calls yet, and uses neither mr nor mtt.
+The model does not execute the commands of block calls yet.
 The definition has no blocks yet for compute, distribution and pre-credit.
 
 ## Rules

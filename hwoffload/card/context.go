@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package card
+
+import (
+	"net/netip"
+
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// firstQP is the first element of block qp that is used: 0 and 1 are QP0 and QP1 of IBTA.
+const firstQP = 2
+
+// typeSRQ is the type of an element that is a shared receive queue. The other types have the
+// numbers of verbs.QPType.
+const typeSRQ = 4
+
+// route is the way to a peer: an address vector, or an address handle.
+type route struct {
+	src, dst          netip.Addr
+	mac               [6]byte
+	node, port        uint32
+	tclass, hopLimit  uint8
+	addressesAreValid bool
+}
+
+// Destroy implements verbs.AH. An address handle is read for each work request, so there is
+// nothing to do.
+func (*route) Destroy() error { return nil }
+
+// queuePair is an element of block qp that is not in RESET.
+type queuePair struct {
+	num            uint32
+	q              *qp.QP
+	send, recv     *completionQueue
+	sq, rq         ring
+	srq            *sharedQueue // or nil
+	ah             ring         // table of address handles
+	page           uint32
+	pd             uint32
+	path           route
+	pkey           uint16
+	queued         bool // in dataPath.ready
+	shown          verbs.State
+	inline, sendSG int
+}
+
+// sharedQueue is an element of type 4.
+type sharedQueue struct {
+	num  uint32
+	q    *qp.SRQ
+	rq   ring
+	page uint32
+	pd   uint32
+	uses int // queue pairs
+}
+
+// modify executes the command of block qp, and shows state and result.
+func (d *dataPath) modify(i uint32, c regs.QpModify) {
+	if !c.ModifyStart() {
+		return
+	}
+	var ok bool
+	state := verbs.StateReset
+	if i >= firstQP {
+		if d.srqs[i] != nil || d.qps[i] == nil && d.context(i).Config().QpType() == typeSRQ {
+			ok = d.modifyShared(i, verbs.State(c.To()))
+		} else {
+			ok = d.modifyPair(i, verbs.State(c.To()), verbs.AttrMask(c.Attributes()<<1))
+		}
+	}
+	switch {
+	case d.qps[i] != nil:
+		state = d.qps[i].q.State()
+		d.qps[i].shown = state
+		d.touch(d.qps[i])
+	case d.srqs[i] != nil:
+		state = verbs.StateInit
+	}
+	d.showState(i, state, !ok)
+}
+
+func (d *dataPath) context(i uint32) regs.Qp { return regs.QpOf(d.in, int(i)) }
+
+func (d *dataPath) showState(i uint32, s verbs.State, refused bool) {
+	v := regs.QpStatus(0).WithState(uint32(s)).WithRefused(refused)
+	d.in.W32(regs.QpBase+uint64(i)*regs.QpStride+regs.QpStatusOffset, uint32(v))
+}
+
+// modifyPair changes a queue pair, makes it if it leaves RESET, and ends it if it returns there.
+func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) bool {
+	x := d.qps[i]
+	fresh := x == nil
+	if fresh {
+		switch {
+		case to == verbs.StateReset:
+			return true
+		case to != verbs.StateInit:
+			return false
+		}
+		if x = d.newPair(i); x == nil {
+			return false
+		}
+	}
+	path := x.path
+	if mask&verbs.MaskAV != 0 {
+		path = readPath(d.context(i))
+	}
+	a := readAttr(d.context(i))
+	a.State = to
+	if d.fits(x, &path, &a, to, mask) && x.q.Modify(a, mask|verbs.MaskState) == nil {
+		x.path = path
+		if mask&verbs.MaskPKey != 0 {
+			x.pkey = a.PKey
+		}
+		if fresh {
+			d.addPair(x)
+		}
+		if to == verbs.StateReset {
+			d.removePair(x)
+		}
+		return true
+	}
+	return false
+}
+
+// fits reports whether the card can send to where a queue pair is connected, with this PMTU.
+func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, to verbs.State, mask verbs.AttrMask) bool {
+	connected := x.q.Type() != verbs.UD && to >= verbs.StateRTR && to < verbs.StateErr
+	if connected && !path.addressesAreValid {
+		return false
+	}
+	if !connected || mask&verbs.MaskPMTU == 0 || !a.PMTU.Valid() {
+		return true // Modify refuses a PMTU that is not valid
+	}
+	port, ok := d.portOf(path)
+	return ok && a.PMTU.Bytes()+rocev2.PMTUOverhead <= int(d.port(port).mtu)
+}
+
+// newPair makes a queue pair of the registers of its context, or returns nil if they name what
+// does not exist.
+func (d *dataPath) newPair(i uint32) *queuePair {
+	e := d.context(i)
+	config, rings, queues := e.Config(), e.Rings(), e.Queues()
+	t := verbs.QPType(config.QpType())
+	x := &queuePair{
+		num: i, page: config.QpPage(), pd: e.Domain().QpPd(), pkey: rocev2.DefaultPKey,
+		send: d.cqs[queues.SendCq()], recv: d.cqs[queues.RecvCq()],
+	}
+	if t < verbs.RC || t > verbs.UD || x.send == nil || x.recv == nil {
+		return nil
+	}
+	var ok1, ok2 bool
+	x.sq, ok1 = newRing(e.SqBase().SqAddress(), rings.SqLog2(), rings.SqEntryLog2())
+	x.rq, ok2 = newRing(e.RqBase().RqAddress(), rings.RqLog2(), rings.RqEntryLog2())
+	if config.UseSrq() {
+		x.srq, ok2 = d.srqs[e.Shared().Srq()], true
+		ok2 = x.srq != nil
+	} else if x.rq.entry < regs.WqeRecvBytes+regs.SgeBytes || x.rq.entry > maxEntry {
+		return nil
+	}
+	if !ok1 || !ok2 || x.sq.entry < regs.WqeBytes || x.sq.entry > maxEntry || x.sq.entries > maxEntries || x.rq.entries > maxEntries {
+		return nil
+	}
+	x.ah = ring{base: e.AhBase().AhAddress(), entries: e.AhSize().AhEntries(), entry: regs.AddressHandleBytes}
+	x.inline = int(x.sq.entry) - regs.WqeBytes
+	x.sendSG = x.inline / regs.SgeBytes
+	cfg := qp.Config{
+		QPN: i, Type: t, PD: x.pd, SignalAll: config.SignalAll(), Memory: d.memory(), Count: &d.count,
+		MaxSend: int(x.sq.entries), MaxSendSGE: x.sendSG, MaxInline: x.inline, SendCQ: x.send, RecvCQ: x.recv,
+		Notify: func(ev verbs.EventType) { d.event(i, ev) },
+	}
+	if x.srq != nil {
+		cfg.SRQ = x.srq.q
+	} else {
+		cfg.MaxRecv, cfg.MaxRecvSGE = int(x.rq.entries), int(x.rq.entry-regs.WqeRecvBytes)/regs.SgeBytes
+	}
+	x.q = qp.New(cfg)
+	return x
+}
+
+// maxEntry is the longest entry of a ring in bytes.
+const maxEntry = 1024
+
+func (d *dataPath) addPair(x *queuePair) {
+	d.qps[x.num] = x
+	d.openPD(x.pd)
+	_ = d.table().AcquirePD(x.pd) // openPD has made it
+	if x.srq != nil {
+		x.srq.uses++
+	}
+}
+
+// removePair ends a queue pair that has returned to RESET.
+func (d *dataPath) removePair(x *queuePair) {
+	delete(d.qps, x.num)
+	d.releaseWindows(x.num)
+	d.table().ReleasePD(x.pd)
+	d.closePD(x.pd)
+	if x.srq != nil {
+		x.srq.uses--
+	}
+	x.sq.consumer, x.rq.consumer = 0, 0
+	d.showConsumers(x.num, &x.sq, &x.rq)
+}
+
+// modifyShared makes a shared receive queue, sets its limit or ends it.
+func (d *dataPath) modifyShared(i uint32, to verbs.State) bool {
+	s := d.srqs[i]
+	e := d.context(i)
+	switch {
+	case to == verbs.StateReset && s == nil:
+		return true
+	case to == verbs.StateReset && s.uses > 0, to > verbs.StateInit:
+		return false
+	case to == verbs.StateReset:
+		delete(d.srqs, i)
+		d.table().ReleasePD(s.pd)
+		d.closePD(s.pd)
+		d.showConsumers(i, &ring{}, &ring{})
+		return true
+	}
+	if s == nil {
+		rings := e.Rings()
+		r, ok := newRing(e.RqBase().RqAddress(), rings.RqLog2(), rings.RqEntryLog2())
+		if !ok || r.entry < regs.WqeRecvBytes+regs.SgeBytes || r.entry > maxEntry || r.entries > maxEntries {
+			return false
+		}
+		s = &sharedQueue{num: i, rq: r, page: e.Config().QpPage(), pd: e.Domain().QpPd()}
+		s.q = qp.NewSRQ(qp.SRQConfig{
+			PD: s.pd, Max: int(r.entries), MaxSGE: int(r.entry-regs.WqeRecvBytes) / regs.SgeBytes,
+			Notify: func(ev verbs.EventType) { d.event(i, ev) },
+		})
+		d.srqs[i] = s
+		d.openPD(s.pd)
+		_ = d.table().AcquirePD(s.pd)
+	}
+	s.q.SetLimit(int(e.Shared().SrqLimit()))
+	return true
+}
+
+// event shows an event of an element of block qp.
+func (d *dataPath) event(i uint32, ev verbs.EventType) {
+	var v regs.QpEvents
+	switch ev {
+	case verbs.EventQPEstablished:
+		v = v.WithEstablished(true)
+	case verbs.EventQPDrained:
+		v = v.WithDrained(true)
+	case verbs.EventQPFatal:
+		v = v.WithFatal(true)
+	case verbs.EventQPAccess:
+		v = v.WithAccessError(true)
+	case verbs.EventQPRequest:
+		v = v.WithRequestError(true)
+	case verbs.EventQPLastWQE:
+		v = v.WithLastWqe(true)
+	case verbs.EventSRQLimit:
+		v = v.WithLimitReached(true)
+	}
+	d.setEvents(i, v)
+}
+
+func (d *dataPath) setEvents(i uint32, v regs.QpEvents) {
+	e := d.context(i)
+	e.SetEvents(e.Events() | v)
+	d.in.setBit(regs.InterruptsBase+regs.InterruptsQpEventOffset, i)
+	d.raise(regs.InterruptsCauses(0).WithQueuePair(true))
+}
+
+func readAttr(e regs.Qp) verbs.Attr {
+	t, reads, rights := e.Transport(), e.Reads(), e.Rights()
+	a := verbs.Attr{
+		PMTU: rocev2.PMTU(t.Pmtu()), DestQPN: e.Dest().DestQpn(), PKey: uint16(e.Partition().Pkey()), QKey: e.Qkey(),
+		SQPSN: rocev2.PSN(e.SendPsn().SqPsn()), RQPSN: rocev2.PSN(e.RecvPsn().RqPsn()),
+		MaxRdAtomic: uint8(reads.MaxRdAtomic()), MaxDestRdAtomic: uint8(reads.MaxDestRdAtomic()),
+		MinRNRTimer: uint8(t.MinRnrTimer()), Timeout: uint8(t.Timeout()), RetryCnt: uint8(t.RetryCnt()), RNRRetry: uint8(t.RnrRetry()),
+		Selective: rights.Selective(),
+	}
+	if a.PKey == 0 {
+		a.PKey = rocev2.DefaultPKey
+	}
+	for _, r := range []struct {
+		on    bool
+		right verbs.Access
+	}{{rights.AllowWrite(), verbs.AccessRemoteWrite}, {rights.AllowRead(), verbs.AccessRemoteRead}, {rights.AllowAtomic(), verbs.AccessRemoteAtomic}} {
+		if r.on {
+			a.Access |= r.right
+		}
+	}
+	return a
+}
+
+func readPath(e regs.Qp) route {
+	v := e.Route()
+	r := route{
+		src: address(e.SrcAddr(), e.SrcAddrLow()), dst: address(e.DstAddr(), e.DstAddrLow()), mac: macBytes(e.Path().Mac()),
+		node: v.Node(), port: v.Port(), tclass: uint8(v.Tclass()), hopLimit: uint8(v.HopLimit()),
+	}
+	r.addressesAreValid = r.src.Is4() == r.dst.Is4()
+	return r
+}
+
+// handleAt reads entry i of the table of address handles of a queue pair, or returns nil if it
+// does not exist or is of another protection domain.
+func (d *dataPath) handleAt(x *queuePair, i uint32) *route {
+	if i >= x.ah.entries {
+		return nil
+	}
+	var b [regs.AddressHandleBytes]byte
+	if d.ddr.ReadAt(b[:], x.ah.base+uint64(i)*x.ah.entry) != nil {
+		return nil
+	}
+	h := regs.AddressHandle(b[:])
+	r := &route{
+		src: address(h.SrcAddr(), h.SrcAddrLow()), dst: address(h.DstAddr(), h.DstAddrLow()), mac: macBytes(h.Mac()),
+		node: h.Node(), port: h.Port(), tclass: uint8(h.Tclass()), hopLimit: uint8(h.HopLimit()),
+	}
+	if !h.Valid() || h.AhPd() != x.pd || r.src.Is4() != r.dst.Is4() {
+		return nil
+	}
+	return r
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package card
+
+import (
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// doorbell executes a command word of block doorbells.
+func (d *dataPath) doorbell(addr uint64, v uint32) {
+	page := uint32((addr - regs.DoorbellsBase) / regs.DoorbellsStride)
+	known := false
+	switch (addr - regs.DoorbellsBase) % regs.DoorbellsStride {
+	case regs.DoorbellsSqOffset:
+		c := regs.DoorbellsSq(v)
+		known = d.ringSend(d.qps[c.SqQueue()], page, uint16(c.SqProducer()))
+	case regs.DoorbellsRqOffset:
+		c := regs.DoorbellsRq(v)
+		known = d.ringRecv(c.RqQueue(), page, uint16(c.RqProducer()))
+	case regs.DoorbellsCqOffset:
+		c := regs.DoorbellsCq(v)
+		known = d.consume(d.cqs[c.CqQueue()], page, uint16(c.CqConsumer()))
+	case regs.DoorbellsArmOffset:
+		c := regs.DoorbellsArm(v)
+		q := d.cqs[c.ArmQueue()]
+		if known = q != nil && q.page == page; known {
+			q.armed, q.solicited = true, c.ArmSolicited()
+			q.show()
+		}
+	}
+	if known {
+		return
+	}
+	const at = regs.InterruptsBase
+	d.in.W32(at+regs.InterruptsBadDoorbellOffset, v)
+	d.in.W32(at+regs.InterruptsBadDoorbellAddrOffset, uint32(addr))
+	d.in.add(at+regs.InterruptsBadDoorbellsOffset, 1)
+	d.raise(regs.InterruptsCauses(0).WithDoorbell(true))
+}
+
+// ringSend reads new WQEs of a send queue. It returns false if the doorbell is refused.
+func (d *dataPath) ringSend(x *queuePair, page uint32, producer uint16) bool {
+	if x == nil || x.page != page {
+		return false
+	}
+	s := x.q.State()
+	if s == verbs.StateInit || s == verbs.StateRTR || !x.sq.advance(producer) {
+		d.setEvents(x.num, regs.QpEvents(0).WithBadDoorbell(true))
+		return false
+	}
+	d.fetchSend(x)
+	d.touch(x)
+	return true
+}
+
+// ringRecv does so for a receive queue, own or shared.
+func (d *dataPath) ringRecv(i, page uint32, producer uint16) bool {
+	x, s := d.qps[i], d.srqs[i]
+	switch {
+	case x != nil && x.page == page:
+		if x.srq != nil || !x.rq.advance(producer) {
+			d.setEvents(i, regs.QpEvents(0).WithBadDoorbell(true))
+			return false
+		}
+		d.fetchRecv(x)
+		d.touch(x)
+	case s != nil && s.page == page:
+		if !s.rq.advance(producer) {
+			d.setEvents(i, regs.QpEvents(0).WithBadDoorbell(true))
+			return false
+		}
+		d.fetchShared(s)
+	default:
+		return false
+	}
+	return true
+}
+
+// consume takes the consumer index of a completion queue.
+func (d *dataPath) consume(q *completionQueue, page uint32, consumer uint16) bool {
+	if q == nil || q.page != page || consumer-q.ring.consumer > q.ring.producer-q.ring.consumer {
+		return false
+	}
+	q.ring.consumer = consumer
+	q.show()
+	return true
+}
+
+// fetchSend reads WQEs as far as the queue pair has room.
+func (d *dataPath) fetchSend(x *queuePair) {
+	before := x.sq.consumer
+	for x.sq.consumer != x.sq.producer && x.q.SendQueued() < int(x.sq.entries) {
+		b := d.scratch[:x.sq.entry]
+		_ = d.ddr.ReadAt(b, x.sq.at(x.sq.consumer)) // newRing has checked the range
+		x.sq.consumer++
+		w := regs.Wqe(b)
+		if s := x.q.State(); s == verbs.StateErr || s == verbs.StateSQE {
+			x.send.Complete(verbs.Completion{WRID: w.WrId(), QPN: x.num, Status: verbs.StatusWRFlushed})
+			continue
+		}
+		if !d.decodeSend(x, w, b[regs.WqeBytes:]) || x.q.PostSend(&d.wr) != nil {
+			d.badWQE(x, x.send, w.WrId())
+		}
+	}
+	if before != x.sq.consumer {
+		d.showConsumers(x.num, &x.sq, &x.rq)
+	}
+}
+
+// badWQE ends a queue pair because of a WQE that is not valid (IBTA 10.8.2.1: an immediate
+// error, which a card can only report as a completion).
+func (d *dataPath) badWQE(x *queuePair, cq *completionQueue, id uint64) {
+	d.setEvents(x.num, regs.QpEvents(0).WithBadWqe(true))
+	_ = x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // possible from every state but RESET
+	cq.Complete(verbs.Completion{WRID: id, QPN: x.num, Status: verbs.StatusLocalQPOperation})
+}
+
+// decodeSend reads a WQE into d.wr. tail is what follows its first 64 bytes. It returns false if
+// the WQE contradicts itself; PostSend checks the rest.
+func (d *dataPath) decodeSend(x *queuePair, w regs.Wqe, tail []byte) bool {
+	wr := &d.wr
+	*wr = verbs.SendWR{ID: w.WrId(), Op: verbs.Op(w.Opcode()), Imm: w.Immediate(), InvKey: w.Immediate(), SGL: wr.SGL[:0]}
+	for _, f := range []struct {
+		on   bool
+		flag verbs.Flags
+	}{{w.Signaled(), verbs.Signaled}, {w.Solicited(), verbs.Solicited}, {w.Fence(), verbs.Fence}, {w.Inline(), verbs.Inline}} {
+		if f.on {
+			wr.Flags |= f.flag
+		}
+	}
+	if wr.Op < verbs.OpSend || wr.Op > verbs.OpBindWindow {
+		return false
+	}
+	n := int(w.Count())
+	if w.Inline() {
+		if n > len(tail) {
+			return false
+		}
+		wr.Data = tail[:n]
+	} else if !d.decodeList(tail, n, &wr.SGL) {
+		return false
+	}
+	switch rdma := regs.WqeRdma(w); {
+	case wr.Op == verbs.OpBindWindow:
+		wr.Bind = decodeBind(regs.WqeBind(w))
+	case x.q.Type() == verbs.UD:
+		ud := regs.WqeUd(w)
+		h := d.handleAt(x, ud.Ah())
+		if h == nil {
+			return false
+		}
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = h, ud.DestQpn(), ud.DestQkey()
+	default:
+		wr.RemoteAddr, wr.RKey, wr.Compare, wr.Swap, wr.Add = rdma.RemoteAddr(), rdma.Rkey(), rdma.Compare(), rdma.SwapAdd(), rdma.SwapAdd()
+	}
+	return true
+}
+
+// decodeList reads n elements of a list.
+func (d *dataPath) decodeList(b []byte, n int, to *[]verbs.SGE) bool {
+	if n > len(b)/regs.SgeBytes {
+		return false
+	}
+	*to = (*to)[:0]
+	for i := range n {
+		e := regs.Sge(b[i*regs.SgeBytes:])
+		*to = append(*to, verbs.SGE{Addr: e.Addr(), Len: e.Length(), LKey: e.Lkey()})
+	}
+	return true
+}
+
+func decodeBind(w regs.WqeBind) verbs.Bind {
+	b := verbs.Bind{Window: w.WindowKey(), Region: w.RegionKey(), Addr: w.BindAddr(), Length: w.BindBytes(), NewKey: uint8(w.NewKey())}
+	for _, r := range []struct {
+		on    bool
+		right verbs.Access
+	}{
+		{w.AllowWrite(), verbs.AccessRemoteWrite}, {w.AllowRead(), verbs.AccessRemoteRead},
+		{w.AllowAtomic(), verbs.AccessRemoteAtomic}, {w.ZeroBased(), verbs.AccessZeroBased},
+	} {
+		if r.on {
+			b.Access |= r.right
+		}
+	}
+	return b
+}
+
+// nextRecv reads the next WQE of a receive queue into d.recv. It returns false if the WQE has
+// more elements than its entry.
+func (d *dataPath) nextRecv(r *ring) bool {
+	b := d.scratch[:r.entry]
+	_ = d.ddr.ReadAt(b, r.at(r.consumer))
+	r.consumer++
+	w := regs.WqeRecv(b)
+	d.recv.ID = w.WrId()
+	return d.decodeList(b[regs.WqeRecvBytes:], int(w.Count()), &d.recv.SGL)
+}
+
+func (d *dataPath) fetchRecv(x *queuePair) {
+	before := x.rq.consumer
+	for x.rq.consumer != x.rq.producer && x.q.RecvQueued() < int(x.rq.entries) {
+		if !d.nextRecv(&x.rq) || x.q.PostRecv(&d.recv) != nil {
+			d.badWQE(x, x.recv, d.recv.ID)
+		}
+	}
+	if before != x.rq.consumer {
+		d.showConsumers(x.num, &x.sq, &x.rq)
+	}
+}
+
+// fetchShared reads WQEs of a shared receive queue. One that is not valid is left out, since no
+// completion queue belongs to it.
+func (d *dataPath) fetchShared(s *sharedQueue) {
+	before := s.rq.consumer
+	for s.rq.consumer != s.rq.producer && s.q.Len() < int(s.rq.entries) {
+		if !d.nextRecv(&s.rq) || s.q.PostRecv(&d.recv) != nil {
+			d.setEvents(s.num, regs.QpEvents(0).WithBadWqe(true))
+		}
+	}
+	if before != s.rq.consumer {
+		d.showConsumers(s.num, &ring{}, &s.rq)
+	}
+}
+
+// showConsumers writes the registers of what the card has read.
+func (d *dataPath) showConsumers(i uint32, sq, rq *ring) {
+	at := regs.QpBase + uint64(i)*regs.QpStride
+	d.in.W32(at+regs.QpSqConsumedOffset, uint32(sq.consumer))
+	d.in.W32(at+regs.QpRqConsumedOffset, uint32(rq.consumer))
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package card
+
+import (
+	"encoding/binary"
+
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// Frames of the model: Deliver, NextFrame, Expire and Deadline have no clock and no goroutine, so
+// tests run on virtual time. Start (run.go) calls them for a model with real wires. Times are in
+// nanoseconds of any clock that does not run backwards; 0 is no time.
+
+// FrameLen is the length of a buffer that holds every frame of NextFrame, in bytes.
+const FrameLen = etherLen + 4096 + rocev2.PMTUOverhead
+
+const etherLen = 14
+
+// Deliver has a port receive an Ethernet frame. Frames to other addresses, and packets that no
+// queue pair takes, are dropped.
+func (m *Model) Deliver(port int, frame []byte, now qp.Time) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.data.deliver(port, frame, now)
+	m.data.failOverruns()
+	signal(m.wake)
+}
+
+// NextFrame writes the next frame to send to buf, which has FrameLen bytes. It returns the port
+// and the length, and false if there is none now: Deliver, Expire and writes of the driver may
+// change that.
+func (m *Model) NextFrame(now qp.Time, buf []byte) (port, n int, ok bool) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	port, n, ok = m.data.next(now, buf)
+	m.data.failOverruns()
+	return port, n, ok
+}
+
+// Expire handles the timers that have expired at now.
+func (m *Model) Expire(now qp.Time) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.data.expire(now)
+}
+
+// Deadline returns when Expire must be called, or 0.
+func (m *Model) Deadline() qp.Time {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return m.data.deadline()
+}
+
+// Interrupt returns a channel that gets a value when a cause activates the interrupt line (block
+// interrupts).
+func (m *Model) Interrupt() <-chan struct{} { return m.interrupt }
+
+// Counters returns what the transport has counted.
+func (m *Model) Counters() qp.Counters {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return m.data.count
+}
+
+func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
+	to := d.port(i)
+	if !to.enable || len(frame) < etherLen || [6]byte(frame[:6]) != to.mac {
+		return
+	}
+	p, err := rocev2.ParseFrame(frame)
+	if err != nil {
+		return
+	}
+	at := regs.PortsBase + uint64(i)*regs.PortsStride
+	d.in.add(at+regs.PortsRxPacketsOffset, 1)
+	d.in.add(at+regs.PortsRxBytesOffset, uint64(p.IPLen()))
+	if p.VerifyICRC() != nil {
+		d.in.add(at+regs.PortsRxIcrcErrorsOffset, 1)
+		return
+	}
+	x := d.qps[p.BTH().DestQP()]
+	if x == nil || !x.accepts(&p) {
+		return
+	}
+	x.q.Receive(now, &p)
+	if x.srq != nil {
+		d.fetchShared(x.srq)
+	} else {
+		d.fetchRecv(x)
+	}
+	d.touch(x)
+}
+
+// next asks queue pairs for packets, one after the other, responses before data.
+func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
+	for len(d.ready) > 0 {
+		x := d.ready[0]
+		d.ready = d.ready[1:]
+		if d.qps[x.num] != x {
+			continue // it was reset
+		}
+		d.fetchSend(x)
+		if !x.q.NextAck(now, &d.out) && !x.q.NextData(now, &d.out) {
+			x.queued = false
+			d.touchState(x)
+			continue
+		}
+		d.ready = append(d.ready, x)
+		port, n = d.build(x, buf, now)
+		if n > 0 {
+			return port, n, true
+		}
+	}
+	return 0, 0, false
+}
+
+// build writes the packet in d.out as a frame. It returns length 0 if nothing leaves: the queue
+// pair takes a packet without a way to its destination for lost.
+func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time) (i, n int) {
+	o := &d.out
+	path := &x.path
+	if h, ok := o.AH.(*route); ok {
+		path = h
+	}
+	i, ok := d.portOf(path)
+	if !ok {
+		o.Drop()
+		return 0, 0
+	}
+	from := d.port(i)
+	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel, o.SrcPort = path.src, path.dst, path.tclass, path.hopLimit, 0, 0
+	size := o.Len(o.PayloadLen)
+	payload, err := o.Begin(buf[etherLen:], o.PayloadLen)
+	if err != nil || !from.enable || size > int(from.mtu) {
+		o.Drop()
+		return 0, 0
+	}
+	if !o.Fill(payload) {
+		d.touchState(x)
+		return 0, 0
+	}
+	n = etherLen + o.Seal(buf[etherLen:])
+	copy(buf, path.mac[:])
+	copy(buf[6:], from.mac[:])
+	etherType := uint16(0x0800)
+	if path.src.Is6() {
+		etherType = 0x86dd
+	}
+	binary.BigEndian.PutUint16(buf[12:], etherType)
+	at := regs.PortsBase + uint64(i)*regs.PortsStride
+	d.in.add(at+regs.PortsTxPacketsOffset, 1)
+	d.in.add(at+regs.PortsTxBytesOffset, uint64(size))
+	if from.loopback {
+		copy(buf, from.mac[:])
+		d.deliver(i, buf[:n], now)
+		return i, 0
+	}
+	return i, n
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package card
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Kinds of a region, field kind of block mr.
+const (
+	kindPlain  = 0
+	kindWindow = 3
+)
+
+// backend is the DDR as memory of package mr. The model's lock is held in all calls.
+type backend struct{ d *ddr }
+
+var _ mr.Backend = backend{}
+
+var errBeyond = errors.New("card memory: the access is beyond its end")
+
+// pieces calls do for the part of each page that n bytes from addr on touch.
+func (b backend) pieces(addr uint64, n int, do func(at uint64, from, to int)) error {
+	if addr > hwoffload.DDRBytes || uint64(n) > hwoffload.DDRBytes-addr {
+		return errBeyond
+	}
+	for from := 0; from < n; {
+		to := min(n, from+int(pageSize-(addr+uint64(from))%pageSize))
+		do(addr+uint64(from), from, to)
+		from = to
+	}
+	return nil
+}
+
+func (b backend) ReadAt(dst []byte, addr uint64) error {
+	return b.pieces(addr, len(dst), func(at uint64, from, to int) {
+		if p := b.d.page(at); p != nil {
+			copy(dst[from:to], p[at%pageSize:])
+		} else {
+			clear(dst[from:to])
+		}
+	})
+}
+
+func (b backend) WriteAt(src []byte, addr uint64) error {
+	return b.pieces(addr, len(src), func(at uint64, from, to int) {
+		copy(b.d.make(at)[at%pageSize:], src[from:to])
+	})
+}
+
+// update replaces the 8 bytes at addr and returns what was there.
+func (b backend) update(addr uint64, f func(old uint64) uint64) (old uint64, err error) {
+	var word [8]byte
+	if err := b.ReadAt(word[:], addr); err != nil {
+		return 0, err
+	}
+	old = binary.NativeEndian.Uint64(word[:])
+	binary.NativeEndian.PutUint64(word[:], f(old))
+	return old, b.WriteAt(word[:], addr)
+}
+
+func (b backend) CompareSwap(addr, compare, swap uint64) (uint64, error) {
+	return b.update(addr, func(old uint64) uint64 {
+		if old == compare {
+			return swap
+		}
+		return old
+	})
+}
+
+func (b backend) FetchAdd(addr, add uint64) (uint64, error) {
+	return b.update(addr, func(old uint64) uint64 { return old + add })
+}
+
+// region is what an element of block mr stands for: a region or a window.
+type region struct {
+	region *mr.Region
+	window *mr.Window
+	pd     uint32
+	qpn    uint32 // of a window: the queue pair it is bound to, 0 = none
+}
+
+// memory is what queue pairs see. It shows in the registers what work requests change.
+type memory struct {
+	*mr.Table
+	d *dataPath
+}
+
+var _ mem.Memory = memory{}
+
+// element returns the region of a key and its number.
+func (m memory) element(key uint32) (uint32, *region) {
+	i := key >> 16
+	return i, m.d.regions[i]
+}
+
+// BindWindow implements mem.Memory.
+func (m memory) BindWindow(pd, qpn uint32, b verbs.Bind) mem.Fault {
+	f := m.Table.BindWindow(pd, qpn, b)
+	if i, r := m.element(b.Window); f == mem.FaultNone && r != nil && r.window != nil {
+		r.qpn = qpn
+		regs.MrOf(m.d.in, int(i)).SetKey(r.window.RKey())
+		m.d.showRegion(i, true, false)
+	}
+	return f
+}
+
+// InvalidateLocal implements mem.Memory.
+func (m memory) InvalidateLocal(pd, qpn, key uint32) mem.Fault {
+	return m.ended(key, m.Table.InvalidateLocal(pd, qpn, key))
+}
+
+// InvalidateRemote implements mem.Memory.
+func (m memory) InvalidateRemote(pd, qpn, key uint32) mem.Fault {
+	return m.ended(key, m.Table.InvalidateRemote(pd, qpn, key))
+}
+
+func (m memory) ended(key uint32, f mem.Fault) mem.Fault {
+	if i, r := m.element(key); f == mem.FaultNone && r != nil {
+		r.qpn = 0
+		m.d.showRegion(i, true, true)
+	}
+	return f
+}
+
+// releaseWindows unbinds the windows of a queue pair.
+func (d *dataPath) releaseWindows(qpn uint32) {
+	d.table().ReleaseQP(qpn)
+	for i, r := range d.regions {
+		if r.window != nil && r.qpn == qpn {
+			r.qpn = 0
+			d.showRegion(i, true, true)
+		}
+	}
+}
+
+// showRegion writes the register state of an element of block mr.
+func (d *dataPath) showRegion(i uint32, usable, invalid bool) {
+	v := regs.MrState(0).WithUsable(usable).WithInvalid(invalid)
+	d.in.W32(regs.MrBase+uint64(i)*regs.MrStride+regs.MrStateOffset, uint32(v))
+}
+
+// setRegion makes or removes a region when valid of its register control changes. If windows are
+// bound to the region, valid stays 1.
+func (d *dataPath) setRegion(i uint32, was, now regs.MrControl) {
+	switch {
+	case was.Valid() == now.Valid():
+	case now.Valid():
+		r := d.register(i, now)
+		if r != nil {
+			d.regions[i] = r
+		}
+		d.showRegion(i, r != nil, r != nil && r.window != nil)
+	case d.regions[i] != nil:
+		if d.regions[i].release() != nil {
+			regs.MrOf(d.in, int(i)).SetControl(now.WithValid(true))
+			return
+		}
+		d.closePD(d.regions[i].pd)
+		delete(d.regions, i)
+		fallthrough
+	default:
+		d.showRegion(i, false, false)
+	}
+}
+
+func (r *region) release() error {
+	if r.window != nil {
+		return r.window.Free()
+	}
+	return r.region.Deregister()
+}
+
+// register makes what the registers of an element describe, or returns nil if they contradict
+// each other.
+func (d *dataPath) register(i uint32, c regs.MrControl) *region {
+	e := regs.MrOf(d.in, int(i))
+	r := &region{pd: e.Domain().Pd()}
+	key := e.Key()
+	if key>>16 != i {
+		return nil
+	}
+	var err error
+	d.openPD(r.pd)
+	switch c.Kind() {
+	case kindWindow:
+		r.window, err = d.table().AllocWindowKey(r.pd, key)
+	case kindPlain:
+		pages := d.pages(e)
+		if pages == nil {
+			err = errBeyond
+			break
+		}
+		r.region, err = d.table().Register(mr.Spec{
+			PD: r.pd, Key: key, Access: rightsOf(c), Pages: pages, VA: e.Va(), Invalidatable: c.Invalidatable(),
+		})
+	default:
+		err = errors.New("this model has regions of kinds 0 and 3 only")
+	}
+	if err != nil {
+		d.closePD(r.pd)
+		return nil
+	}
+	return r
+}
+
+func rightsOf(c regs.MrControl) (a verbs.Access) {
+	for _, r := range []struct {
+		on    bool
+		right verbs.Access
+	}{
+		{c.LocalWrite(), verbs.AccessLocalWrite}, {c.RemoteWrite(), verbs.AccessRemoteWrite}, {c.RemoteRead(), verbs.AccessRemoteRead},
+		{c.RemoteAtomic(), verbs.AccessRemoteAtomic}, {c.BindWindows(), verbs.AccessBindWindows}, {c.ZeroBased(), verbs.AccessZeroBased},
+	} {
+		if r.on {
+			a |= r.right
+		}
+	}
+	return a
+}
+
+// pages reads the entries of the MTT that a region names, or returns nil if they do not exist
+// or lie outside of the DDR.
+func (d *dataPath) pages(e regs.Mr) *mr.Pages {
+	shift := e.Pages().PageShift()
+	first, length := uint64(e.FirstByte()), e.Length()
+	if shift < 12 || shift > 30 || first >= 1<<shift || length == 0 || length > hwoffload.DDRBytes {
+		return nil
+	}
+	count := (first + length + 1<<shift - 1) >> shift
+	from := uint64(e.MttFirst())
+	if from >= regs.MttCount || count > regs.MttCount-from {
+		return nil
+	}
+	p := &mr.Pages{Backend: d.ddr, PageSize: 1 << shift, First: first, Length: length, Addrs: make([]uint64, count)}
+	for i := range p.Addrs {
+		p.Addrs[i] = regs.MttOf(d.in, int(from)+i).Page().PageAddress()
+	}
+	return p
+}
+
+// openPD has the table know a protection domain, whose number the driver chose; closePD has it
+// forget one that nothing uses.
+func (d *dataPath) openPD(pd uint32) { d.table().OpenPD(pd) }
+
+func (d *dataPath) closePD(pd uint32) { _ = d.table().FreePD(pd) } // ErrBusy: it is in use

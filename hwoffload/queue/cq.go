@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"fmt"
+
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+const (
+	maxLog2 = 15 // of the entries of a ring
+	cqeLog2 = 5
+)
+
+// CQ is a completion queue (S2.4).
+type CQ struct {
+	d        *Device
+	num      uint64
+	base     uint64
+	log2     uint32
+	consumer uint16
+	err      error
+}
+
+// CreateCQ makes a completion queue for at least depth completions. One more, with none polled,
+// is an overrun: the queue pairs of the queue go to ERR.
+func (d *Device) CreateCQ(depth int) (*CQ, error) {
+	if depth < 1 || depth > 1<<maxLog2 {
+		return nil, fmt.Errorf("card: a completion queue of %d entries: use 1 to %d", depth, 1<<maxLog2)
+	}
+	c := &CQ{d: d, log2: log2(depth)}
+	var err error
+	if c.base, err = d.newRing(c.log2, cqeLog2); err != nil {
+		return nil, err
+	}
+	if c.num, err = d.take(&d.cqs, 1, 1); err != nil {
+		d.give(&d.memory, c.base, c.bytes())
+		return nil, err
+	}
+	e := regs.CqOf(d.card, int(c.num))
+	e.SetSize(regs.CqSize(0).WithCqLog2(c.log2))
+	e.SetRing(regs.CqRing(0).WithCqAddress(c.base))
+	e.SetControl(regs.CqControl(0).WithCqValid(true).WithCqPage(uint32(d.config.Page)))
+	return c, d.card.Err()
+}
+
+func (c *CQ) bytes() uint64 { return 1 << (c.log2 + cqeLog2) }
+
+// Depth is the number of entries.
+func (c *CQ) Depth() int { return 1 << c.log2 }
+
+// Poll moves up to len(out) completions to out and returns how many. It does not block.
+func (c *CQ) Poll(out []verbs.Completion) int {
+	producer := uint16(regs.CqOf(c.d.card, int(c.num)).Produced().Producer())
+	if c.d.card.Err() != nil {
+		return 0
+	}
+	n := 0
+	var b [regs.CqeBytes]byte
+	for n < len(out) && c.consumer != producer {
+		at := c.base + uint64(c.consumer)%(1<<c.log2)<<cqeLog2
+		if _, err := c.d.card.DDR().ReadAt(b[:], int64(at)); err != nil {
+			break
+		}
+		e := regs.Cqe(b[:])
+		if e.Owner() != (c.consumer>>c.log2%2 == 0) {
+			c.err = fmt.Errorf("card: entry %d of completion queue %d is not of this pass: does another program write to %#x?", c.consumer, c.num, at)
+			break
+		}
+		out[n] = completion(e)
+		n++
+		c.consumer++
+	}
+	if n > 0 {
+		c.doorbell().SetCq(regs.DoorbellsCq(0).WithCqQueue(uint32(c.num)).WithCqConsumer(uint32(c.consumer)))
+	}
+	return n
+}
+
+// Err returns why Poll returns no more completions, or nil: the card failed, the ring had an
+// overrun, or another program wrote to it.
+func (c *CQ) Err() error {
+	switch {
+	case c.d.card.Err() != nil:
+		return c.d.card.Err()
+	case c.err != nil:
+		return c.err
+	case regs.CqOf(c.d.card, int(c.num)).Events().Overrun():
+		return fmt.Errorf("card: completion queue %d with %d entries had an overrun: create it larger, or poll sooner", c.num, c.Depth())
+	}
+	return nil
+}
+
+// Arm has the next completion, or the next that is solicited or an error, cause an interrupt
+// (block interrupts). Completions that are there already do not: poll after arming.
+func (c *CQ) Arm(solicitedOnly bool) {
+	c.doorbell().SetArm(regs.DoorbellsArm(0).WithArmQueue(uint32(c.num)).WithArmSolicited(solicitedOnly))
+}
+
+func (c *CQ) doorbell() regs.Doorbells { return regs.DoorbellsOf(c.d.card, c.d.config.Page) }
+
+// Destroy ends the queue. Its queue pairs must be destroyed before.
+func (c *CQ) Destroy() error {
+	e := regs.CqOf(c.d.card, int(c.num))
+	e.SetControl(0)
+	e.SetEvents(regs.CqEvents(0).WithOverrun(true))
+	e.Control() // the card has stopped when this returns
+	if err := c.d.card.Err(); err != nil {
+		return err
+	}
+	c.d.give(&c.d.cqs, c.num, 1)
+	c.d.give(&c.d.memory, c.base, c.bytes())
+	return nil
+}
+
+func completion(e regs.Cqe) verbs.Completion {
+	c := verbs.Completion{WRID: e.WrId(), QPN: e.Qpn(), Status: verbs.Status(e.Status()), Solicited: e.Solicited()}
+	if c.Status != verbs.StatusSuccess {
+		return c
+	}
+	c.Op, c.Bytes, c.SrcQP = verbs.Op(e.Opcode()), e.Length(), e.SrcQp()
+	c.HasImm, c.HasInv, c.HasGRH = e.HasImm(), e.HasInv(), e.HasGrh()
+	switch {
+	case c.HasImm:
+		c.Imm = e.Immediate()
+	case c.HasInv:
+		c.InvKey = e.Immediate()
+	}
+	return c
+}

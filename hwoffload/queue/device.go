@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"sync"
+
+	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+)
+
+// Config says what a Device may use of a card.
+type Config struct {
+	// Base and Bytes are the range of the DDR for rings and address handles. Base is a
+	// multiple of 64.
+	Base, Bytes uint64
+
+	// Resolve returns the way to a peer. It is called when a queue pair is connected, and for
+	// an address handle. nil: every peer is refused.
+	Resolve func(dst netip.Addr) (Hop, error)
+
+	// Page is the page of doorbells that the Device uses, 0 to 15.
+	Page int
+}
+
+// Hop is the way to a peer.
+type Hop struct {
+	MAC  [6]byte // of the next hop
+	Node int     // number of the peer in block nodes, whose port sends; 0: Port
+	Port int     // 0 to 3
+}
+
+// Device makes queues and regions on a card.
+type Device struct {
+	card   *hwoffload.Card
+	config Config
+
+	lock     sync.Mutex // guards what follows
+	memory   spans      // DDR
+	mtt      spans
+	regions  spans
+	cqs, qps spans
+	pds      uint32
+	lastKey  map[uint64]uint32 // by element
+}
+
+// firstQP is the first queue pair number: 0 and 1 are QP0 and QP1.
+const firstQP = 2
+
+// New returns a Device on a card whose queues and regions nobody else uses.
+func New(c *hwoffload.Card, config Config) (*Device, error) {
+	switch {
+	case config.Base%ringAlign != 0:
+		return nil, fmt.Errorf("card: memory for rings at %#x: use a multiple of %d", config.Base, ringAlign)
+	case config.Bytes == 0 || config.Bytes > hwoffload.DDRBytes || config.Base > hwoffload.DDRBytes-config.Bytes:
+		return nil, fmt.Errorf("card: memory for rings of %#x bytes at %#x: the DDR has %#x bytes", config.Bytes, config.Base, uint64(hwoffload.DDRBytes))
+	case config.Page < 0 || config.Page >= regs.DoorbellsCount:
+		return nil, fmt.Errorf("card: page %d of doorbells: use 0 to %d", config.Page, regs.DoorbellsCount-1)
+	}
+	if config.Resolve == nil {
+		config.Resolve = func(dst netip.Addr) (Hop, error) {
+			return Hop{}, fmt.Errorf("card: the way to %v is not known: set Resolve of queue.Config", dst)
+		}
+	}
+	return &Device{
+		card: c, config: config,
+		memory:  newSpans("bytes of card memory", config.Base, config.Bytes),
+		mtt:     newSpans("entries of the MTT", 0, regs.MttCount),
+		regions: newSpans("memory regions", 0, regs.MrCount),
+		cqs:     newSpans("completion queues", 0, regs.CqCount),
+		qps:     newSpans("queue pairs", firstQP, regs.QpCount-firstQP),
+		lastKey: map[uint64]uint32{},
+	}, nil
+}
+
+// Card returns the card.
+func (d *Device) Card() *hwoffload.Card { return d.card }
+
+// AllocPD returns the number of a new protection domain. A card keeps no state for it, so it is
+// not freed.
+func (d *Device) AllocPD() uint32 {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.pds++
+	return d.pds
+}
+
+// take and give are those of spans, under the lock.
+func (d *Device) take(s *spans, n, align uint64) (uint64, error) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return s.take(n, align)
+}
+
+func (d *Device) give(s *spans, from, n uint64) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	s.give(from, n)
+}
+
+const ringAlign = 64
+
+// log2 returns the smallest number of which 2 to its power is at least n.
+func log2(n int) uint32 { return uint32(bits.Len(uint(max(n, 1) - 1))) }
+
+// newRing takes and clears card memory for 2^log2Entries entries.
+func (d *Device) newRing(log2Entries, log2Entry uint32) (base uint64, err error) {
+	size := uint64(1) << (log2Entries + log2Entry)
+	if base, err = d.take(&d.memory, size, ringAlign); err != nil {
+		return 0, err
+	}
+	if err = d.clear(base, size); err != nil {
+		d.give(&d.memory, base, size)
+	}
+	return base, err
+}
+
+// clear writes zeros to card memory.
+func (d *Device) clear(base, n uint64) error {
+	zeros := make([]byte, min(n, 1<<16))
+	for at := uint64(0); at < n; at += uint64(len(zeros)) {
+		if _, err := d.card.DDR().WriteAt(zeros[:min(n-at, uint64(len(zeros)))], int64(base+at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// words returns an address as two registers hold it (block nodes).
+func words(a netip.Addr) (high, low uint64) {
+	b := a.As16()
+	return binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])
+}
+
+// macWord returns an Ethernet address as registers hold it.
+func macWord(b [6]byte) (v uint64) {
+	for _, x := range b {
+		v = v<<8 | uint64(x)
+	}
+	return v
+}
+
+// SetPort enables a port of the card and sets its Ethernet address.
+func (d *Device) SetPort(i int, mac [6]byte) error {
+	if i < 0 || i >= regs.PortsCount {
+		return fmt.Errorf("card: port %d: the card has ports 0 to %d", i, regs.PortsCount-1)
+	}
+	p := regs.PortsOf(d.card, i)
+	p.SetMac(regs.PortsMac(0).WithAddress(macWord(mac)))
+	p.SetControl(p.Control().WithEnable(true))
+	return d.card.Err()
+}
+
+// SetNode has a node exist in block nodes: its address, and the port that leads to it.
+func (d *Device) SetNode(number int, addr netip.Addr, port int) error {
+	if number < 1 || number > regs.NodesNodeCount || port < 0 || port >= regs.PortsCount || !addr.IsValid() {
+		return fmt.Errorf("card: node %d with address %v at port %d: use numbers 1 to %d and ports 0 to %d", number, addr, port, regs.NodesNodeCount, regs.PortsCount-1)
+	}
+	n := regs.NodesOf(d.card)
+	high, low := words(addr)
+	n.SetAddr(number-1, high)
+	n.SetAddrLow(number-1, low)
+	n.SetNode(number-1, regs.NodesNode(0).WithValid(true).WithPort(uint32(port)))
+	return d.card.Err()
+}
+
+var errRefused = errors.New("the card refused it")
