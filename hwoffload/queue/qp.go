@@ -67,7 +67,6 @@ type QP struct {
 	sq, rq ring
 	ahs    ring
 	ahUsed []bool
-	mask   verbs.AttrMask // attributes that have been set
 }
 
 var _ verbs.Modifier = (*QP)(nil)

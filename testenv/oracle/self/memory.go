@@ -13,6 +13,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
+	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
 
 type domain struct {
@@ -27,22 +28,6 @@ func (s *Side) NewPD(context.Context) (oracle.PD, error) {
 }
 
 func (d domain) Destroy(context.Context) error { return d.pd.Free() }
-
-// rightsOf translates access rights.
-func rightsOf(a oracle.Access) (m verbs.Access) {
-	for _, r := range []struct {
-		theirs oracle.Access
-		ours   verbs.Access
-	}{
-		{oracle.LocalWrite, verbs.AccessLocalWrite}, {oracle.RemoteWrite, verbs.AccessRemoteWrite}, {oracle.RemoteRead, verbs.AccessRemoteRead},
-		{oracle.RemoteAtomic, verbs.AccessRemoteAtomic}, {oracle.MWBind, verbs.AccessBindWindows},
-	} {
-		if a&r.theirs != 0 {
-			m |= r.ours
-		}
-	}
-	return m
-}
 
 // region owns pages of its own, so that an access outside it hurts nobody, or is seen.
 type region struct {
@@ -60,7 +45,7 @@ func (d domain) RegMR(_ context.Context, size, offset int, rights oracle.Access)
 		return nil, err
 	}
 	g := &region{pages: pages, memory: pages[offset : offset+size]}
-	if g.r, err = d.pd.RegMR(g.memory, rightsOf(rights)); err != nil {
+	if g.r, err = d.pd.RegMR(g.memory, translate.Rights(rights)); err != nil {
 		return nil, errors.Join(err, unix.Munmap(pages))
 	}
 	return g, nil
