@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -35,7 +36,8 @@ func (*route) Destroy() error { return nil }
 type queuePair struct {
 	num            uint32
 	q              *qp.QP
-	send, recv     *completionQueue
+	send           sendQueue
+	recv           *completionQueue
 	sq, rq         ring
 	srq            *sharedQueue // or nil
 	ah             ring         // table of address handles
@@ -148,9 +150,9 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	t := verbs.QPType(config.QpType())
 	x := &queuePair{
 		num: i, page: config.QpPage(), pd: e.Domain().QpPd(), pkey: rocev2.DefaultPKey,
-		send: d.cqs[queues.SendCq()], recv: d.cqs[queues.RecvCq()],
+		send: sendQueue{cq: d.cqs[queues.SendCq()]}, recv: d.cqs[queues.RecvCq()],
 	}
-	if t < verbs.RC || t > verbs.UD || x.send == nil || x.recv == nil {
+	if t < verbs.RC || t > verbs.UD || x.send.cq == nil || x.recv == nil {
 		return nil
 	}
 	var ok1, ok2 bool
@@ -166,11 +168,12 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 		return nil
 	}
 	x.ah = ring{base: e.AhBase().AhAddress(), entries: e.AhSize().AhEntries(), entry: regs.AddressHandleBytes}
+	x.send.sent = make([]posted, x.sq.entries)
 	x.inline = int(x.sq.entry) - regs.WqeBytes
 	x.sendSG = x.inline / regs.SgeBytes
 	cfg := qp.Config{
 		QPN: i, Type: t, PD: x.pd, SignalAll: config.SignalAll(), Memory: d.memory(), Count: &d.count,
-		MaxSend: int(x.sq.entries), MaxSendSGE: x.sendSG, MaxInline: x.inline, SendCQ: x.send, RecvCQ: x.recv,
+		MaxSend: int(x.sq.entries), MaxSendSGE: x.sendSG, MaxInline: max(x.inline, mr.ReportLen), SendCQ: &x.send, RecvCQ: x.recv,
 		Notify: func(ev verbs.EventType) { d.event(i, ev) },
 	}
 	if x.srq != nil {

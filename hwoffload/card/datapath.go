@@ -36,10 +36,13 @@ type dataPath struct {
 	qps     map[uint32]*queuePair
 	srqs    map[uint32]*sharedQueue
 	cqs     map[uint32]*completionQueue
+	groups  map[uint32]*group
 	count   qp.Counters
 
 	ready    []*queuePair // may have packets to send, next first
 	overruns bool         // a completion queue has an overrun that was not handled
+
+	forwarding, spare []*distribution // have something to post; spare is memory for the next list
 
 	// Used in one call only.
 	out     qp.Outbound
@@ -52,6 +55,7 @@ func newDataPath(m *Model) *dataPath {
 	return &dataPath{
 		m: m, in: inside{m}, ddr: backend{&m.ddr},
 		regions: map[uint32]*region{}, qps: map[uint32]*queuePair{}, srqs: map[uint32]*sharedQueue{}, cqs: map[uint32]*completionQueue{},
+		groups: map[uint32]*group{},
 	}
 }
 
@@ -77,6 +81,9 @@ func (d *dataPath) written(addr uint64, was, now uint32) {
 		d.setRegion(uint32(addr-regs.MrBase)/regs.MrStride, regs.MrControl(was), regs.MrControl(now))
 	case addr >= regs.CqBase && addr < regs.CqBase+regs.CqCount*regs.CqStride && (addr-regs.CqBase)%regs.CqStride == regs.CqControlOffset:
 		d.setCQ(uint32(addr-regs.CqBase)/regs.CqStride, regs.CqControl(was), regs.CqControl(now))
+	case addr >= regs.DistributionBase && addr < regs.DistributionBase+regs.DistributionCount*regs.DistributionStride &&
+		(addr-regs.DistributionBase)%regs.DistributionStride == regs.DistributionControlOffset:
+		d.setGroup(uint32(addr-regs.DistributionBase)/regs.DistributionStride, regs.DistributionControl(was), regs.DistributionControl(now))
 	}
 }
 
@@ -121,7 +128,7 @@ func (d *dataPath) failOverruns() {
 	}
 	d.overruns = false
 	for _, x := range d.qps {
-		if (x.send.overrun || x.recv.overrun) && x.q.State() != verbs.StateErr {
+		if (x.send.cq.overrun || x.recv.overrun) && x.q.State() != verbs.StateErr {
 			_ = x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState)
 			d.event(x.num, verbs.EventQPFatal)
 			d.touch(x)

@@ -96,11 +96,11 @@ func (d *dataPath) fetchSend(x *queuePair) {
 		x.sq.consumer++
 		w := regs.Wqe(b)
 		if s := x.q.State(); s == verbs.StateErr || s == verbs.StateSQE {
-			x.send.Complete(verbs.Completion{WRID: w.WrId(), QPN: x.num, Status: verbs.StatusWRFlushed})
+			x.send.cq.Complete(verbs.Completion{WRID: w.WrId(), QPN: x.num, Status: verbs.StatusWRFlushed})
 			continue
 		}
-		if !d.decodeSend(x, w, b[regs.WqeBytes:]) || x.q.PostSend(&d.wr) != nil {
-			d.badWQE(x, x.send, w.WrId())
+		if !d.decodeSend(x, w, b[regs.WqeBytes:]) || x.post(&d.wr, nil) != nil {
+			d.badWQE(x, x.send.cq, w.WrId())
 		}
 	}
 	if before != x.sq.consumer {

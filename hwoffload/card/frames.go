@@ -96,7 +96,7 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 
 // next asks queue pairs for packets, one after the other, responses before data.
 func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
-	for len(d.ready) > 0 {
+	for d.forward(); len(d.ready) > 0; d.forward() {
 		x := d.ready[0]
 		d.ready = d.ready[1:]
 		if d.qps[x.num] != x {

@@ -15,8 +15,9 @@ import (
 
 // Kinds of a region, field kind of block mr.
 const (
-	kindPlain  = 0
-	kindWindow = 3
+	kindPlain        = 0
+	kindDistribution = 1
+	kindWindow       = 3
 )
 
 // backend is the DDR as memory of package mr. The model's lock is held in all calls.
@@ -85,6 +86,7 @@ type region struct {
 	window *mr.Window
 	pd     uint32
 	qpn    uint32 // of a window: the queue pair it is bound to, 0 = none
+	group  *group // of a distribution region
 }
 
 // memory is what queue pairs see. It shows in the registers what work requests change.
@@ -163,6 +165,9 @@ func (d *dataPath) setRegion(i uint32, was, now regs.MrControl) {
 			regs.MrOf(d.in, int(i)).SetControl(now.WithValid(true))
 			return
 		}
+		if g := d.regions[i].group; g != nil {
+			g.regions--
+		}
 		d.closePD(d.regions[i].pd)
 		delete(d.regions, i)
 		fallthrough
@@ -192,17 +197,26 @@ func (d *dataPath) register(i uint32, c regs.MrControl) *region {
 	switch c.Kind() {
 	case kindWindow:
 		r.window, err = d.table().AllocWindowKey(r.pd, key)
-	case kindPlain:
+	case kindPlain, kindDistribution:
 		pages := d.pages(e)
 		if pages == nil {
 			err = errBeyond
 			break
 		}
-		r.region, err = d.table().Register(mr.Spec{
-			PD: r.pd, Key: key, Access: rightsOf(c), Pages: pages, VA: e.Va(), Invalidatable: c.Invalidatable(),
-		})
+		s := mr.Spec{PD: r.pd, Key: key, Access: rightsOf(c), Pages: pages, VA: e.Va(), Invalidatable: c.Invalidatable()}
+		var f *distribution
+		if c.Kind() == kindDistribution {
+			if f, err = d.newDistribution(e, c); err != nil {
+				break
+			}
+			s.Arrived = func(a mem.Arrival, offset uint64) { d.arrived(f, a, offset) }
+		}
+		if r.region, err = d.table().Register(s); err == nil && f != nil {
+			r.group = f.group
+			r.group.regions++
+		}
 	default:
-		err = errors.New("this model has regions of kinds 0 and 3 only")
+		err = errors.New("this model has no task queues")
 	}
 	if err != nil {
 		d.closePD(r.pd)

@@ -45,6 +45,7 @@ type Device struct {
 	mtt      spans
 	regions  spans
 	cqs, qps spans
+	groups   spans
 	pds      uint32
 	lastKey  map[uint64]uint32 // by element
 }
@@ -74,6 +75,7 @@ func New(c *hwoffload.Card, config Config) (*Device, error) {
 		regions: newSpans("memory regions", 0, regs.MrCount),
 		cqs:     newSpans("completion queues", 0, regs.CqCount),
 		qps:     newSpans("queue pairs", firstQP, regs.QpCount-firstQP),
+		groups:  newSpans("distribution groups", 0, regs.DistributionCount),
 		lastKey: map[uint64]uint32{},
 	}, nil
 }

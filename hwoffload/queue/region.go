@@ -30,6 +30,9 @@ type Spec struct {
 	// verbs.AccessZeroBased.
 	VA uint64
 
+	// Group has the card forward what peers write to the region (S2.7); nil: nothing is forwarded.
+	Group *Group
+
 	// Invalidatable allows local invalidate and SEND with invalidate.
 	Invalidatable bool
 }
@@ -121,7 +124,12 @@ func (d *Device) RegMR(s Spec) (*MR, error) {
 
 func control(s *Spec) regs.MrControl {
 	has := func(a verbs.Access) bool { return s.Access&a != 0 }
-	return regs.MrControl(0).WithLocalWrite(has(verbs.AccessLocalWrite)).WithRemoteWrite(has(verbs.AccessRemoteWrite)).
+	c := regs.MrControl(0)
+	if s.Group != nil {
+		const kindDistribution = 1
+		c = c.WithKind(kindDistribution).WithGroup(uint32(s.Group.num))
+	}
+	return c.WithLocalWrite(has(verbs.AccessLocalWrite)).WithRemoteWrite(has(verbs.AccessRemoteWrite)).
 		WithRemoteRead(has(verbs.AccessRemoteRead)).WithRemoteAtomic(has(verbs.AccessRemoteAtomic)).
 		WithBindWindows(has(verbs.AccessBindWindows)).WithZeroBased(has(verbs.AccessZeroBased)).WithInvalidatable(s.Invalidatable)
 }

@@ -23,7 +23,7 @@ import (
 type world struct {
 	t    *testing.T
 	net  *wire.Virtual
-	side [2]*side
+	side []*side
 }
 
 // side is one card with its driver.
@@ -33,6 +33,7 @@ type side struct {
 	card *hwoffload.Card
 	d    *queue.Device
 	addr [2]netip.Addr // IPv4, IPv6
+	port int           // of the other side that leads here
 	mac  [6]byte
 }
 
@@ -47,15 +48,15 @@ const (
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, net: wire.NewVirtual(seed)}
-	for i := range w.side {
-		w.side[i] = w.newSide(i)
-	}
+	w.addSide()
+	w.addSide()
 	w.net.Connect(w.side[0].m, 0, w.side[1].m, 0)
 	return w
 }
 
-func (w *world) newSide(i int) *side {
+func (w *world) addSide() *side {
 	w.t.Helper()
+	i := len(w.side)
 	s := &side{w: w, m: card.New(), mac: [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
 	s.addr[0] = netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
 	s.addr[1] = netip.MustParseAddr(fmt.Sprintf("fd00::%d", i+1))
@@ -70,13 +71,14 @@ func (w *world) newSide(i int) *side {
 	if err := s.d.SetPort(0, s.mac); err != nil {
 		w.t.Fatal(err)
 	}
+	w.side = append(w.side, s)
 	return s
 }
 
 func (w *world) resolve(dst netip.Addr) (queue.Hop, error) {
 	for _, s := range w.side {
 		if s.addr[0] == dst || s.addr[1] == dst {
-			return queue.Hop{MAC: s.mac}, nil
+			return queue.Hop{MAC: s.mac, Port: s.port}, nil
 		}
 	}
 	return queue.Hop{}, fmt.Errorf("nobody has %v", dst)
@@ -109,10 +111,13 @@ const (
 
 var allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic | verbs.AccessBindWindows
 
-func (s *side) endpoint(typ verbs.QPType) *endpoint {
+func (s *side) endpoint(typ verbs.QPType) *endpoint { return s.endpointIn(s.d.AllocPD(), typ) }
+
+// endpointIn makes an endpoint of a protection domain.
+func (s *side) endpointIn(pd uint32, typ verbs.QPType) *endpoint {
 	t := s.w.t
 	t.Helper()
-	e := &endpoint{side: s, pd: s.d.AllocPD(), base: dataBase}
+	e := &endpoint{side: s, pd: pd, base: dataBase}
 	var err error
 	if e.cq, err = s.d.CreateCQ(256); err != nil {
 		t.Fatal(err)
@@ -140,6 +145,13 @@ func (e *endpoint) register(s queue.Spec) *queue.MR {
 func (w *world) connect(typ verbs.QPType, family int, pmtu rocev2.PMTU) (a, b *endpoint) {
 	w.t.Helper()
 	a, b = w.side[0].endpoint(typ), w.side[1].endpoint(typ)
+	w.join(a, b, family, pmtu)
+	return a, b
+}
+
+// join connects two endpoints.
+func (w *world) join(a, b *endpoint, family int, pmtu rocev2.PMTU) {
+	w.t.Helper()
 	a.peer, b.peer = b, a
 	attr := verbs.DefaultAttr()
 	attr.PMTU = pmtu
@@ -148,7 +160,6 @@ func (w *world) connect(typ verbs.QPType, family int, pmtu rocev2.PMTU) (a, b *e
 	if err := errors.Join(verbs.Connect(a.qp, local, remote, attr), verbs.Connect(b.qp, remote, local, attr)); err != nil {
 		w.t.Fatal(err)
 	}
-	return a, b
 }
 
 // fill writes random bytes to the region at off and returns them.

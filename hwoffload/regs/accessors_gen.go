@@ -789,6 +789,155 @@ func (r Calls) SetBuffer(i int, v uint64) {
 	r.bus.W64(r.base+CallsBufferOffset+element(i, CallsBufferCount, CallsBufferStride), v)
 }
 
+// Block distribution.
+const (
+	BlockTypeDistribution         = 16 // in the list of blocks
+	BlockVersionDistribution      = 1
+	DistributionBase              = 0x9000 // address
+	DistributionStride            = 0x100  // bytes from one element to the next
+	DistributionCount             = 64     // elements
+	DistributionControlOffset     = 0x0
+	DistributionStateOffset       = 0x4
+	DistributionArrivedOffset     = 0x8
+	DistributionRefusedOffset     = 0x10
+	DistributionReportsOffset     = 0x18
+	DistributionReportsLostOffset = 0x20
+	DistributionDestQpOffset      = 0x40
+	DistributionDestQpStride      = 0x20
+	DistributionDestQpCount       = 4 // elements
+	DistributionDestKeyOffset     = 0x44
+	DistributionDestKeyStride     = 0x20
+	DistributionDestKeyCount      = 4 // elements
+	DistributionDestVaOffset      = 0x48
+	DistributionDestVaStride      = 0x20
+	DistributionDestVaCount       = 4 // elements
+	DistributionDeliveredOffset   = 0x50
+	DistributionDeliveredStride   = 0x20
+	DistributionDeliveredCount    = 4 // elements
+	DistributionFailedOffset      = 0x58
+	DistributionFailedStride      = 0x20
+	DistributionFailedCount       = 4 // elements
+)
+
+// Distribution accesses one element of block distribution. Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region.
+type Distribution struct {
+	bus  Bus
+	base uint64
+}
+
+// DistributionOf returns element i of the block. It panics if i is not below DistributionCount.
+func DistributionOf(bus Bus, i int) Distribution {
+	return Distribution{bus, DistributionBase + element(i, DistributionCount, DistributionStride)}
+}
+
+// DistributionControl is a value of register control of block distribution.
+type DistributionControl uint32
+
+// GroupValid returns field group_valid. 1: the group exists; it cannot change then. It stays 1 while a region uses the group. RW, bit 0.
+func (v DistributionControl) GroupValid() bool { return v>>0&0x1 != 0 }
+
+// WithGroupValid returns v with field group_valid set to x.
+func (v DistributionControl) WithGroupValid(x bool) DistributionControl {
+	return v&^(0x1<<0) | DistributionControl(bit(x))<<0
+}
+
+// Destinations returns field destinations. Number of destinations, 1 to 4. RW, bits 8 to 10.
+func (v DistributionControl) Destinations() uint32 { return uint32(v >> 8 & 0x7) }
+
+// WithDestinations returns v with field destinations set to x.
+func (v DistributionControl) WithDestinations(x uint32) DistributionControl {
+	return v&^(0x7<<8) | DistributionControl(x)&0x7<<8
+}
+
+// Control reads register control. The group.
+func (r Distribution) Control() DistributionControl {
+	return DistributionControl(r.bus.R32(r.base + DistributionControlOffset))
+}
+
+// SetControl writes register control. The group.
+func (r Distribution) SetControl(v DistributionControl) {
+	r.bus.W32(r.base+DistributionControlOffset, uint32(v))
+}
+
+// DistributionState is a value of register state of block distribution.
+type DistributionState uint32
+
+// GroupUsable returns field group_usable. 1: the card accepted the group. RO, bit 0.
+func (v DistributionState) GroupUsable() bool { return v>>0&0x1 != 0 }
+
+// WithGroupUsable returns v with field group_usable set to x.
+func (v DistributionState) WithGroupUsable(x bool) DistributionState {
+	return v&^(0x1<<0) | DistributionState(bit(x))<<0
+}
+
+// State reads register state. State of the group.
+func (r Distribution) State() DistributionState {
+	return DistributionState(r.bus.R32(r.base + DistributionStateOffset))
+}
+
+// Arrived reads register arrived. Messages that arrived in regions of the group [messages]. RO, all bits.
+func (r Distribution) Arrived() uint64 { return r.bus.R64(r.base + DistributionArrivedOffset) }
+
+// Refused reads register refused. Messages that were not forwarded, because 256 had no report yet [messages]. RO, all bits.
+func (r Distribution) Refused() uint64 { return r.bus.R64(r.base + DistributionRefusedOffset) }
+
+// Reports reads register reports. Reports that origins acknowledged [messages]. RO, all bits.
+func (r Distribution) Reports() uint64 { return r.bus.R64(r.base + DistributionReportsOffset) }
+
+// ReportsLost reads register reports_lost. Reports that could not be sent: the origin's queue pair or its send queue did not allow it [messages]. RO, all bits.
+func (r Distribution) ReportsLost() uint64 { return r.bus.R64(r.base + DistributionReportsLostOffset) }
+
+// DistributionDestQp is a value of register dest_qp of block distribution.
+type DistributionDestQp uint32
+
+// GroupQpn returns field group_qpn. Element of block qp, type RC. RW, bits 0 to 11.
+func (v DistributionDestQp) GroupQpn() uint32 { return uint32(v >> 0 & 0xfff) }
+
+// WithGroupQpn returns v with field group_qpn set to x.
+func (v DistributionDestQp) WithGroupQpn(x uint32) DistributionDestQp {
+	return v&^(0xfff<<0) | DistributionDestQp(x)&0xfff<<0
+}
+
+// DestQp reads register dest_qp of element i. Queue pair to a destination. Port and address are those of its context.
+func (r Distribution) DestQp(i int) DistributionDestQp {
+	return DistributionDestQp(r.bus.R32(r.base + DistributionDestQpOffset + element(i, DistributionDestQpCount, DistributionDestQpStride)))
+}
+
+// SetDestQp writes register dest_qp of element i. Queue pair to a destination. Port and address are those of its context.
+func (r Distribution) SetDestQp(i int, v DistributionDestQp) {
+	r.bus.W32(r.base+DistributionDestQpOffset+element(i, DistributionDestQpCount, DistributionDestQpStride), uint32(v))
+}
+
+// DestKey reads register dest_key of element i. Rkey of the destination's region. RW, all bits.
+func (r Distribution) DestKey(i int) uint32 {
+	return r.bus.R32(r.base + DistributionDestKeyOffset + element(i, DistributionDestKeyCount, DistributionDestKeyStride))
+}
+
+// SetDestKey writes register dest_key of element i. Rkey of the destination's region. RW, all bits.
+func (r Distribution) SetDestKey(i int, v uint32) {
+	r.bus.W32(r.base+DistributionDestKeyOffset+element(i, DistributionDestKeyCount, DistributionDestKeyStride), v)
+}
+
+// DestVa reads register dest_va of element i. Address of the destination's region [address]. RW, all bits.
+func (r Distribution) DestVa(i int) uint64 {
+	return r.bus.R64(r.base + DistributionDestVaOffset + element(i, DistributionDestVaCount, DistributionDestVaStride))
+}
+
+// SetDestVa writes register dest_va of element i. Address of the destination's region [address]. RW, all bits.
+func (r Distribution) SetDestVa(i int, v uint64) {
+	r.bus.W64(r.base+DistributionDestVaOffset+element(i, DistributionDestVaCount, DistributionDestVaStride), v)
+}
+
+// Delivered reads register delivered of element i. Messages that the destination acknowledged [messages]. RO, all bits.
+func (r Distribution) Delivered(i int) uint64 {
+	return r.bus.R64(r.base + DistributionDeliveredOffset + element(i, DistributionDeliveredCount, DistributionDeliveredStride))
+}
+
+// Failed reads register failed of element i. Messages that it did not get [messages]. RO, all bits.
+func (r Distribution) Failed(i int) uint64 {
+	return r.bus.R64(r.base + DistributionFailedOffset + element(i, DistributionFailedCount, DistributionFailedStride))
+}
+
 // Block doorbells.
 const (
 	BlockTypeDoorbells    = 14 // in the list of blocks

@@ -29,22 +29,22 @@ var Blocks = []layout.Block{
 		{Name: "list_start", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "address of the first entry of the list of blocks", Resets: []uint64{0x100}, Fields: []layout.Field{
 			{Name: "list_start", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the first entry of the list of blocks"},
 		}},
-		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0xb, 0x7, 0xe, 0x3, 0x5, 0xc, 0x8, 0xd, 0x9, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0xb, 0x7, 0x10, 0xe, 0x3, 0x5, 0xc, 0x8, 0xd, 0x9, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_type", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "type of the block"},
 		}},
-		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_version", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "version of the block"},
 		}},
-		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x1c0, 0x1e0, 0x200, 0x220, 0x240, 0x260, 0x280, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x1c0, 0x1e0, 0x200, 0x220, 0x240, 0x260, 0x280, 0x2a0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_next", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the next entry, 0 = this is the last"},
 		}},
-		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x6000, 0x7000, 0x10000, 0x20000, 0x100000, 0x200000, 0x300000, 0x340000, 0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x6000, 0x7000, 0x9000, 0x10000, 0x20000, 0x100000, 0x200000, 0x300000, 0x340000, 0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_base", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the block"},
 		}},
-		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x1000, 0x1000, 0x1000, 0x10000, 0x400, 0x100, 0x40, 0x40, 0x8, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x1000, 0x1000, 0x100, 0x1000, 0x10000, 0x400, 0x100, 0x40, 0x40, 0x8, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_stride", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "bytes from one element of the block to the next"},
 		}},
-		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x1, 0x10, 0x1, 0x400, 0x1000, 0x400, 0x400, 0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x1, 0x40, 0x10, 0x1, 0x400, 0x1000, 0x400, 0x400, 0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_count", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "elements of the block"},
 		}},
 	}},
@@ -226,6 +226,42 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "buffer", Offset: 0x400, Bits: 64, Stride: 0x8, Count: 72, Text: "registers of an entry in the order of their addresses in block dest", Fields: []layout.Field{
 			{Name: "buffer", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "registers of an entry in the order of their addresses in block dest"},
+		}},
+	}},
+	{Name: "distribution", Type: 16, Version: 1, Base: 0x9000, Stride: 0x100, Count: 64, Text: "Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region.", Registers: []layout.Register{
+		{Name: "control", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "The group.", Fields: []layout.Field{
+			{Name: "group_valid", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: the group exists; it cannot change then. It stays 1 while a region uses the group"},
+			{Name: "destinations", LSB: 8, Bits: 3, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of destinations, 1 to 4"},
+		}},
+		{Name: "state", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "State of the group.", Fields: []layout.Field{
+			{Name: "group_usable", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the card accepted the group"},
+		}},
+		{Name: "arrived", Offset: 0x8, Bits: 64, Stride: 0x0, Count: 1, Text: "messages that arrived in regions of the group", Fields: []layout.Field{
+			{Name: "arrived", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "messages", Text: "messages that arrived in regions of the group"},
+		}},
+		{Name: "refused", Offset: 0x10, Bits: 64, Stride: 0x0, Count: 1, Text: "messages that were not forwarded, because 256 had no report yet", Fields: []layout.Field{
+			{Name: "refused", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "messages", Text: "messages that were not forwarded, because 256 had no report yet"},
+		}},
+		{Name: "reports", Offset: 0x18, Bits: 64, Stride: 0x0, Count: 1, Text: "reports that origins acknowledged", Fields: []layout.Field{
+			{Name: "reports", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "messages", Text: "reports that origins acknowledged"},
+		}},
+		{Name: "reports_lost", Offset: 0x20, Bits: 64, Stride: 0x0, Count: 1, Text: "reports that could not be sent: the origin's queue pair or its send queue did not allow it", Fields: []layout.Field{
+			{Name: "reports_lost", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "messages", Text: "reports that could not be sent: the origin's queue pair or its send queue did not allow it"},
+		}},
+		{Name: "dest_qp", Offset: 0x40, Bits: 32, Stride: 0x20, Count: 4, Text: "Queue pair to a destination. Port and address are those of its context.", Fields: []layout.Field{
+			{Name: "group_qpn", LSB: 0, Bits: 12, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "element of block qp, type RC"},
+		}},
+		{Name: "dest_key", Offset: 0x44, Bits: 32, Stride: 0x20, Count: 4, Text: "rkey of the destination's region", Fields: []layout.Field{
+			{Name: "dest_key", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "rkey of the destination's region"},
+		}},
+		{Name: "dest_va", Offset: 0x48, Bits: 64, Stride: 0x20, Count: 4, Text: "address of the destination's region", Fields: []layout.Field{
+			{Name: "dest_va", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the destination's region"},
+		}},
+		{Name: "delivered", Offset: 0x50, Bits: 64, Stride: 0x20, Count: 4, Text: "messages that the destination acknowledged", Fields: []layout.Field{
+			{Name: "delivered", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "messages", Text: "messages that the destination acknowledged"},
+		}},
+		{Name: "failed", Offset: 0x58, Bits: 64, Stride: 0x20, Count: 4, Text: "messages that it did not get", Fields: []layout.Field{
+			{Name: "failed", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "messages", Text: "messages that it did not get"},
 		}},
 	}},
 	{Name: "doorbells", Type: 14, Version: 1, Base: 0x10000, Stride: 0x1000, Count: 16, Text: "Doorbells, a page for each of 16 processes. A doorbell is one write of a command word; nothing is read before. Doorbells are accepted of the page that the queue names only, so a process that has one page mapped cannot ring those of another.", Registers: []layout.Register{

@@ -63,14 +63,14 @@
 #define SRC_IDENT_LIST_TYPE_RESET_3 0x6ull
 #define SRC_IDENT_LIST_TYPE_RESET_4 0xbull
 #define SRC_IDENT_LIST_TYPE_RESET_5 0x7ull
-#define SRC_IDENT_LIST_TYPE_RESET_6 0xeull
-#define SRC_IDENT_LIST_TYPE_RESET_7 0x3ull
-#define SRC_IDENT_LIST_TYPE_RESET_8 0x5ull
-#define SRC_IDENT_LIST_TYPE_RESET_9 0xcull
-#define SRC_IDENT_LIST_TYPE_RESET_10 0x8ull
-#define SRC_IDENT_LIST_TYPE_RESET_11 0xdull
-#define SRC_IDENT_LIST_TYPE_RESET_12 0x9ull
-#define SRC_IDENT_LIST_TYPE_RESET_13 0x0ull
+#define SRC_IDENT_LIST_TYPE_RESET_6 0x10ull
+#define SRC_IDENT_LIST_TYPE_RESET_7 0xeull
+#define SRC_IDENT_LIST_TYPE_RESET_8 0x3ull
+#define SRC_IDENT_LIST_TYPE_RESET_9 0x5ull
+#define SRC_IDENT_LIST_TYPE_RESET_10 0xcull
+#define SRC_IDENT_LIST_TYPE_RESET_11 0x8ull
+#define SRC_IDENT_LIST_TYPE_RESET_12 0xdull
+#define SRC_IDENT_LIST_TYPE_RESET_13 0x9ull
 #define SRC_IDENT_LIST_TYPE_RESET_14 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_15 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_16 0x0ull
@@ -103,12 +103,12 @@
 #define SRC_IDENT_LIST_VERSION_RESET_5 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_6 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_7 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_8 0x5ull
-#define SRC_IDENT_LIST_VERSION_RESET_9 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_8 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_9 0x5ull
 #define SRC_IDENT_LIST_VERSION_RESET_10 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_11 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_12 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_13 0x0ull
+#define SRC_IDENT_LIST_VERSION_RESET_13 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_14 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_15 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_16 0x0ull
@@ -145,7 +145,7 @@
 #define SRC_IDENT_LIST_NEXT_RESET_9 0x240ull
 #define SRC_IDENT_LIST_NEXT_RESET_10 0x260ull
 #define SRC_IDENT_LIST_NEXT_RESET_11 0x280ull
-#define SRC_IDENT_LIST_NEXT_RESET_12 0x0ull
+#define SRC_IDENT_LIST_NEXT_RESET_12 0x2a0ull
 #define SRC_IDENT_LIST_NEXT_RESET_13 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_14 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_15 0x0ull
@@ -177,14 +177,14 @@
 #define SRC_IDENT_LIST_BASE_RESET_3 0x4000ull
 #define SRC_IDENT_LIST_BASE_RESET_4 0x6000ull
 #define SRC_IDENT_LIST_BASE_RESET_5 0x7000ull
-#define SRC_IDENT_LIST_BASE_RESET_6 0x10000ull
-#define SRC_IDENT_LIST_BASE_RESET_7 0x20000ull
-#define SRC_IDENT_LIST_BASE_RESET_8 0x100000ull
-#define SRC_IDENT_LIST_BASE_RESET_9 0x200000ull
-#define SRC_IDENT_LIST_BASE_RESET_10 0x300000ull
-#define SRC_IDENT_LIST_BASE_RESET_11 0x340000ull
-#define SRC_IDENT_LIST_BASE_RESET_12 0x400000ull
-#define SRC_IDENT_LIST_BASE_RESET_13 0x0ull
+#define SRC_IDENT_LIST_BASE_RESET_6 0x9000ull
+#define SRC_IDENT_LIST_BASE_RESET_7 0x10000ull
+#define SRC_IDENT_LIST_BASE_RESET_8 0x20000ull
+#define SRC_IDENT_LIST_BASE_RESET_9 0x100000ull
+#define SRC_IDENT_LIST_BASE_RESET_10 0x200000ull
+#define SRC_IDENT_LIST_BASE_RESET_11 0x300000ull
+#define SRC_IDENT_LIST_BASE_RESET_12 0x340000ull
+#define SRC_IDENT_LIST_BASE_RESET_13 0x400000ull
 #define SRC_IDENT_LIST_BASE_RESET_14 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_15 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_16 0x0ull
@@ -215,14 +215,14 @@
 #define SRC_IDENT_LIST_STRIDE_RESET_3 0x1000ull
 #define SRC_IDENT_LIST_STRIDE_RESET_4 0x1000ull
 #define SRC_IDENT_LIST_STRIDE_RESET_5 0x1000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_6 0x1000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_7 0x10000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_8 0x400ull
-#define SRC_IDENT_LIST_STRIDE_RESET_9 0x100ull
-#define SRC_IDENT_LIST_STRIDE_RESET_10 0x40ull
+#define SRC_IDENT_LIST_STRIDE_RESET_6 0x100ull
+#define SRC_IDENT_LIST_STRIDE_RESET_7 0x1000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_8 0x10000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_9 0x400ull
+#define SRC_IDENT_LIST_STRIDE_RESET_10 0x100ull
 #define SRC_IDENT_LIST_STRIDE_RESET_11 0x40ull
-#define SRC_IDENT_LIST_STRIDE_RESET_12 0x8ull
-#define SRC_IDENT_LIST_STRIDE_RESET_13 0x0ull
+#define SRC_IDENT_LIST_STRIDE_RESET_12 0x40ull
+#define SRC_IDENT_LIST_STRIDE_RESET_13 0x8ull
 #define SRC_IDENT_LIST_STRIDE_RESET_14 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_15 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_16 0x0ull
@@ -253,14 +253,14 @@
 #define SRC_IDENT_LIST_COUNT_RESET_3 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_4 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_5 0x1ull
-#define SRC_IDENT_LIST_COUNT_RESET_6 0x10ull
-#define SRC_IDENT_LIST_COUNT_RESET_7 0x1ull
-#define SRC_IDENT_LIST_COUNT_RESET_8 0x400ull
-#define SRC_IDENT_LIST_COUNT_RESET_9 0x1000ull
-#define SRC_IDENT_LIST_COUNT_RESET_10 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_6 0x40ull
+#define SRC_IDENT_LIST_COUNT_RESET_7 0x10ull
+#define SRC_IDENT_LIST_COUNT_RESET_8 0x1ull
+#define SRC_IDENT_LIST_COUNT_RESET_9 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_10 0x1000ull
 #define SRC_IDENT_LIST_COUNT_RESET_11 0x400ull
-#define SRC_IDENT_LIST_COUNT_RESET_12 0x10000ull
-#define SRC_IDENT_LIST_COUNT_RESET_13 0x0ull
+#define SRC_IDENT_LIST_COUNT_RESET_12 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_13 0x10000ull
 #define SRC_IDENT_LIST_COUNT_RESET_14 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_15 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_16 0x0ull
@@ -580,6 +580,69 @@
 #define SRC_CALLS_BUFFER_COUNT 0x48
 #define SRC_CALLS_BUFFER_LSB 0x0 /* RW: registers of an entry in the order of their addresses in block dest */
 #define SRC_CALLS_BUFFER_MASK 0xffffffffffffffffull
+
+/* Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region. */
+#define SRC_DISTRIBUTION_TYPE 0x10
+#define SRC_DISTRIBUTION_VERSION_OF_BLOCK 0x1
+#define SRC_DISTRIBUTION_BASE 0x9000
+#define SRC_DISTRIBUTION_STRIDE 0x100
+#define SRC_DISTRIBUTION_COUNT 0x40
+
+#define SRC_DISTRIBUTION_CONTROL 0x0 /* 32 bits */
+#define SRC_DISTRIBUTION_CONTROL_GROUP_VALID_LSB 0x0 /* RW: 1: the group exists; it cannot change then. It stays 1 while a region uses the group */
+#define SRC_DISTRIBUTION_CONTROL_GROUP_VALID_MASK 0x1ull
+#define SRC_DISTRIBUTION_CONTROL_DESTINATIONS_LSB 0x8 /* RW: number of destinations, 1 to 4 */
+#define SRC_DISTRIBUTION_CONTROL_DESTINATIONS_MASK 0x700ull
+
+#define SRC_DISTRIBUTION_STATE 0x4 /* 32 bits */
+#define SRC_DISTRIBUTION_STATE_GROUP_USABLE_LSB 0x0 /* RO: 1: the card accepted the group */
+#define SRC_DISTRIBUTION_STATE_GROUP_USABLE_MASK 0x1ull
+
+#define SRC_DISTRIBUTION_ARRIVED 0x8 /* 64 bits */
+#define SRC_DISTRIBUTION_ARRIVED_LSB 0x0 /* RO: messages that arrived in regions of the group [messages] */
+#define SRC_DISTRIBUTION_ARRIVED_MASK 0xffffffffffffffffull
+
+#define SRC_DISTRIBUTION_REFUSED 0x10 /* 64 bits */
+#define SRC_DISTRIBUTION_REFUSED_LSB 0x0 /* RO: messages that were not forwarded, because 256 had no report yet [messages] */
+#define SRC_DISTRIBUTION_REFUSED_MASK 0xffffffffffffffffull
+
+#define SRC_DISTRIBUTION_REPORTS 0x18 /* 64 bits */
+#define SRC_DISTRIBUTION_REPORTS_LSB 0x0 /* RO: reports that origins acknowledged [messages] */
+#define SRC_DISTRIBUTION_REPORTS_MASK 0xffffffffffffffffull
+
+#define SRC_DISTRIBUTION_REPORTS_LOST 0x20 /* 64 bits */
+#define SRC_DISTRIBUTION_REPORTS_LOST_LSB 0x0 /* RO: reports that could not be sent: the origin's queue pair or its send queue did not allow it [messages] */
+#define SRC_DISTRIBUTION_REPORTS_LOST_MASK 0xffffffffffffffffull
+
+#define SRC_DISTRIBUTION_DEST_QP 0x40 /* 32 bits */
+#define SRC_DISTRIBUTION_DEST_QP_STRIDE 0x20
+#define SRC_DISTRIBUTION_DEST_QP_COUNT 0x4
+#define SRC_DISTRIBUTION_DEST_QP_GROUP_QPN_LSB 0x0 /* RW: element of block qp, type RC */
+#define SRC_DISTRIBUTION_DEST_QP_GROUP_QPN_MASK 0xfffull
+
+#define SRC_DISTRIBUTION_DEST_KEY 0x44 /* 32 bits */
+#define SRC_DISTRIBUTION_DEST_KEY_STRIDE 0x20
+#define SRC_DISTRIBUTION_DEST_KEY_COUNT 0x4
+#define SRC_DISTRIBUTION_DEST_KEY_LSB 0x0 /* RW: rkey of the destination's region */
+#define SRC_DISTRIBUTION_DEST_KEY_MASK 0xffffffffull
+
+#define SRC_DISTRIBUTION_DEST_VA 0x48 /* 64 bits */
+#define SRC_DISTRIBUTION_DEST_VA_STRIDE 0x20
+#define SRC_DISTRIBUTION_DEST_VA_COUNT 0x4
+#define SRC_DISTRIBUTION_DEST_VA_LSB 0x0 /* RW: address of the destination's region [address] */
+#define SRC_DISTRIBUTION_DEST_VA_MASK 0xffffffffffffffffull
+
+#define SRC_DISTRIBUTION_DELIVERED 0x50 /* 64 bits */
+#define SRC_DISTRIBUTION_DELIVERED_STRIDE 0x20
+#define SRC_DISTRIBUTION_DELIVERED_COUNT 0x4
+#define SRC_DISTRIBUTION_DELIVERED_LSB 0x0 /* RO: messages that the destination acknowledged [messages] */
+#define SRC_DISTRIBUTION_DELIVERED_MASK 0xffffffffffffffffull
+
+#define SRC_DISTRIBUTION_FAILED 0x58 /* 64 bits */
+#define SRC_DISTRIBUTION_FAILED_STRIDE 0x20
+#define SRC_DISTRIBUTION_FAILED_COUNT 0x4
+#define SRC_DISTRIBUTION_FAILED_LSB 0x0 /* RO: messages that it did not get [messages] */
+#define SRC_DISTRIBUTION_FAILED_MASK 0xffffffffffffffffull
 
 /* Doorbells, a page for each of 16 processes. A doorbell is one write of a command word; nothing is read before. Doorbells are accepted of the page that the queue names only, so a process that has one page mapped cannot ring those of another. */
 #define SRC_DOORBELLS_TYPE 0xe

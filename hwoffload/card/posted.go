@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package card
+
+import "github.com/softroce/softroce-xdp/rocev2/verbs"
+
+// sendQueue has the outstanding work requests of a queue pair. It is the completion queue that
+// package qp sees: completions of the driver's work requests go on to the driver's queue, and
+// those of the card itself (distribution) do not.
+type sendQueue struct {
+	cq   *completionQueue // of the driver
+	sent []posted         // by number modulo its length, which is the most that are outstanding
+	next uint64           // number of the next work request
+}
+
+// posted is an outstanding work request.
+type posted struct {
+	id    uint64
+	ended func(id uint64, s verbs.Status) // of one of the card, else nil
+}
+
+// post posts a work request. ended is nil for one of the driver.
+func (x *queuePair) post(wr *verbs.SendWR, ended func(id uint64, s verbs.Status)) error {
+	q := &x.send
+	if x.q.SendQueued() >= len(q.sent) {
+		return verbs.ErrQueueFull
+	}
+	p := &q.sent[q.next%uint64(len(q.sent))]
+	*p = posted{wr.ID, ended}
+	id := wr.ID
+	wr.ID = q.next
+	q.next++ // before PostSend, which completes it at once in ERR
+	err := x.q.PostSend(wr)
+	if err != nil {
+		q.next--
+	}
+	wr.ID = id
+	return err
+}
+
+// Complete implements qp.CompletionQueue.
+func (q *sendQueue) Complete(c verbs.Completion) {
+	p := &q.sent[c.WRID%uint64(len(q.sent))]
+	if c.WRID = p.id; p.ended != nil {
+		p.ended(p.id, c.Status)
+		return
+	}
+	q.cq.Complete(c)
+}
