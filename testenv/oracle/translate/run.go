@@ -86,7 +86,7 @@ func moved(sgl []verbs.SGE, shift uint64) []verbs.SGE {
 // and collects the outstanding ones, as the helper in the machine does.
 func run(ctx context.Context, cq Poller, r oracle.Run, post func(id, shift uint64) error) (res oracle.RunResult, err error) {
 	if r.Depth < 1 {
-		return res, errors.New("Run needs a depth")
+		return res, errors.New("a run needs a depth")
 	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.Wait)
