@@ -50,13 +50,14 @@ type QP struct {
 	attr  attributes
 	state verbs.State
 
-	queued          bool    // in flight's queue
+	queued          bool    // in a queue of flight
 	inflightPackets uint32  // this queue pair's part of flight.packets
 	inflightBytes   uint32  // and of flight.bytes
+	longInflight    uint32  // of inflightPackets: those up to the end of the last long READ
 	flight          *Flight // or nil
 
 	wantPackets, wantSize uint32 // queued: the room that the next packets need
-	next, prev            *QP    // in flight's queue
+	next, prev            *QP    // in the queue of flight
 
 	req requester
 	rsp responder

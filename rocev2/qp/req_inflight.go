@@ -24,12 +24,11 @@ const frameOverhead = 14 + 20 + 8 + 12 + 4
 // Retransmissions, probes and READ responses need no room. A Flight belongs to the
 // engine's thread.
 //
-// A queue pair whose next packet finds no room enters a FIFO queue. So does one that finds
-// other queue pairs queued. ServeNext removes the head of the queue as soon as there is room for
-// its packet: from then on it is served. No other queue pair may send new packets while the
-// queue is not empty. Service ends with the burst that the engine allows (EndService). If
-// there is no room left before, the queue pair becomes the head again. So no queue pair
-// overtakes another, and no room stays unused while a queue pair needs it.
+// A queue pair whose next packet finds no room is queued (req_inflight_queue.go). So is one
+// that finds queue pairs before it. ServeNext removes the next one from its queue as soon
+// as there is room for its packet: from then on it is served. Service ends with a long
+// READ, and otherwise with the burst that the engine allows (EndService). If there is no
+// room left before, the queue pair becomes the head of its queue again.
 type Flight struct {
 	limit       uint32
 	packets     uint32
@@ -41,9 +40,11 @@ type Flight struct {
 	answeredAt   Time   // when packets outstanding were last acknowledged
 	bypassWindow bool   // window and queue do not apply to the packets sent now
 
-	queueHead, queueTail *QP
-	serving              *QP // being served, not queued; or nil
-	dest                 destState
+	short, long flightQueue
+	serving     *QP    // being served, not queued; or nil
+	longReads   uint32 // queue pairs with long READs outstanding
+	shortLead   int32  // packets of the short queue admitted more than of the long one, see longTurn
+	dest        destState
 }
 
 // NewFlight returns the limiter of a destination without history.
@@ -51,27 +52,6 @@ func NewFlight() Flight { return Flight{limit: maxInflight} }
 
 // Used returns the number of packets outstanding.
 func (f *Flight) Used() int { return int(f.packets) }
-
-// Waiting reports whether queue pairs are queued.
-func (f *Flight) Waiting() bool { return f.queueHead != nil }
-
-// Head returns the first queue pair that is queued, or nil.
-func (f *Flight) Head() *QP { return f.queueHead }
-
-// ServeNext starts the service of the queue's head if no queue pair is being served and there
-// is room. It returns the queue pair whose NextData the engine must call, or nil.
-func (f *Flight) ServeNext() *QP {
-	q := f.queueHead
-	if q == nil || f.serving != nil || f.room(q.wantPackets, q.wantSize) == 0 {
-		return nil
-	}
-	f.remove(q)
-	f.serving = q
-	return q
-}
-
-// IsNext reports whether the queue pair is the one that ServeNext serves when there is room.
-func (f *Flight) IsNext(q *QP) bool { return f.queueHead == q && f.serving == nil }
 
 // InService reports whether the queue pair is being served.
 func (q *QP) InService() bool { return q.flight != nil && q.flight.serving == q }
@@ -122,6 +102,11 @@ func (q *QP) setInflight(n uint32) {
 	if n >= was {
 		return
 	}
+	if q.longInflight != 0 {
+		if q.longInflight -= min(q.longInflight, was-n); q.longInflight == 0 {
+			f.longReads--
+		}
+	}
 	f.answeredAt = max(f.answeredAt, q.req.now) // 0 after RESET and ERR
 	if f.limit < maxInflight {
 		if f.ackedRest += was - n; f.ackedRest >= f.limit {
@@ -131,58 +116,28 @@ func (q *QP) setInflight(n uint32) {
 	}
 }
 
-// enqueue queues the queue pair until there is room for n packets of size bytes each: at
-// the end or, if it is being served, at the head.
-func (f *Flight) enqueue(q *QP, n, size uint32) {
-	q.wantPackets, q.wantSize = n, size
-	if q.queued {
-		return
-	}
-	q.queued = true
-	switch {
-	case f.queueHead == nil:
-		f.queueHead, f.queueTail = q, q
-	case f.serving == q:
-		q.next, f.queueHead.prev, f.queueHead = f.queueHead, q, q
-	default:
-		q.prev, f.queueTail.next, f.queueTail = f.queueTail, q, q
-	}
-	if f.serving == q {
-		f.serving = nil
-	}
-}
-
-func (f *Flight) remove(q *QP) {
-	if !q.queued {
-		return
-	}
-	if q.prev != nil {
-		q.prev.next = q.next
-	} else {
-		f.queueHead = q.next
-	}
-	if q.next != nil {
-		q.next.prev = q.prev
-	} else {
-		f.queueTail = q.prev
-	}
-	q.queued, q.next, q.prev = false, nil, nil
-}
-
 // room returns for how many of n packets there is room. size is the largest frame in
 // bytes. size 0 means the responses to a READ, which are admitted together. Half the limit
 // is enough for them, so that the next long READ is requested while the second half of the
-// last one is outstanding.
+// last one is outstanding. So READs as long as the limit take what is outstanding to one
+// and a half times the limit. Next to a long READ, a short one has room up to there too:
+// it does not have to wait until half of a long one has arrived.
 func (f *Flight) room(n, size uint32) uint32 {
-	switch {
-	case f.packets >= f.limit:
-		return 0
-	case size != 0:
-		return f.windowRoom(min(n, f.limit-f.packets), size)
-	case f.limit-f.packets >= min(n, f.limit/2):
-		return n
+	limit := f.limit
+	if size != 0 {
+		if f.packets >= limit {
+			return 0
+		}
+		return f.windowRoom(min(n, limit-f.packets), size)
 	}
-	return 0
+	need := min(n, limit/2)
+	if f.longReads != 0 && n <= shortRead {
+		limit += limit / 2
+	}
+	if f.packets+need > limit {
+		return 0
+	}
+	return n
 }
 
 // admit returns how many of the queue pair's next packets may leave. If none may, it
@@ -193,8 +148,9 @@ func (q *QP) admit(n, size uint32) uint32 {
 	if f == nil {
 		return n
 	}
-	if f.mayServe(q) {
+	if f.mayServe(q, n, size) {
 		if k := f.room(n, size); k != 0 {
+			f.onAdmitted(q, n, size)
 			return k
 		}
 	}
@@ -211,11 +167,6 @@ func (q *QP) admit(n, size uint32) uint32 {
 // responded to anything since the given time. The packet that would request the ACK may
 // find no room then until an ACK has come.
 func (q *QP) blockedInSilence(since Time) bool { return q.queued && q.flight.answeredAt <= since }
-
-// mayServe reports that no other queue pair is before q.
-func (f *Flight) mayServe(q *QP) bool {
-	return f.serving == q || f.serving == nil && f.queueHead == nil || f.bypassWindow
-}
 
 // decreaseInflight halves the limit after a loss, once for all queue pairs that see it.
 func (q *QP) decreaseInflight(now, roundTrip Time) {

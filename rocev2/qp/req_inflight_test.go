@@ -51,8 +51,10 @@ func (c *sharedDest) check(t *testing.T) {
 		t.Fatalf("a queue pair counts %d bytes in flight, it has %d", q.inflightBytes, real)
 	}
 	line := 0
-	for q := c.flight.queueHead; q != nil; q = q.next {
-		line++
+	for _, l := range []flightQueue{c.flight.short, c.flight.long} {
+		for q := l.head; q != nil; q = q.next {
+			line++
+		}
 	}
 	if f := &c.flight; f.bytes != bytes || f.packets != sum || line != waiting || turns > 1 || f.serving != nil && turns == 0 {
 		t.Fatalf("the limiter has %d bytes, %d packets, %d queued; its queue pairs have %d, %d, %d, and %d are being served", f.bytes, f.packets, line, bytes, sum, waiting, turns)

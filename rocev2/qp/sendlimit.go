@@ -267,7 +267,7 @@ func (q *QP) inflightLimit(n, size uint32) SendLimit {
 			return LimitCongestionWindow
 		}
 		return LimitInflight
-	case !f.mayServe(q):
+	case !f.mayServe(q, n, size):
 		return LimitDestQueue
 	}
 	return NotLimited
