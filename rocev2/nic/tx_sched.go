@@ -3,8 +3,8 @@
 package nic
 
 // Who sends next (package sched). Destinations are served first in, first out; the queue
-// pairs of a destination by deficit round robin. The third queue is qp.Flight's: of the
-// queue pairs that are blocked on the window or the in-flight limit of a destination.
+// pairs of a destination by deficit round robin. The queue pairs that are blocked on the window
+// or the in-flight limit of a destination are in the two queues of qp.Flight.
 //
 // A destination is in one of three states.
 //
@@ -82,8 +82,8 @@ func (e *engine) dequeueIdle(d *dest, x *QP) {
 	e.rearm(x)
 }
 
-// enqueueUnblocked enqueues the queue pair that was blocked on the window of a destination
-// for longest, if there is room for it now. Whatever makes room calls it, and whatever ends
+// enqueueUnblocked enqueues the next of the queue pairs that are blocked on the limits of a
+// destination, if there is room for it now. Whatever makes room calls it, and whatever ends
 // a burst.
 func (e *engine) enqueueUnblocked(d *dest) {
 	if q := d.flight.ServeNext(); q != nil {

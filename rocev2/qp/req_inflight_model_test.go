@@ -107,7 +107,7 @@ func (m *flightModel) ask(q *QP) (admitted bool) {
 // classOf returns the queue for which the queue pair asked last.
 func (m *flightModel) classOf(q *QP) int { return wanted{q.wantPackets, q.wantSize}.class() }
 
-// preCredit sends the rest of a WRITE, which has pre-credit, whoever waits.
+// preCredit sends the rest of a WRITE, which has pre-credit.
 func (m *flightModel) preCredit(q *QP) {
 	w := m.next(q)
 	m.f.BypassWindow(true)

@@ -85,22 +85,26 @@ func (f *Flight) mayServe(q *QP, n, size uint32) bool {
 }
 
 // onAdmitted notes that the queue pair sends its next packet, which is one of n of a SEND or
-// WRITE, or requests a READ of n packets.
+// WRITE, or requests a READ of n packets. Packets with pre-credit do not wait for a turn and
+// do not count.
 func (f *Flight) onAdmitted(q *QP, n, size uint32) {
-	long := isLongRead(n, size)
-	if size != 0 {
-		n = 1
-	}
 	switch {
-	case !long && f.long.head != nil:
+	case isLongRead(n, size):
+		f.onLongRead(q, n)
+	case f.long.head == nil || f.bypassWindow:
+	case size != 0:
+		f.shortLead++
+	default:
 		f.shortLead += int32(n)
-	case long && f.short.head != nil:
-		f.shortLead = max(f.shortLead, 0) - int32(n)
-	case long:
-		f.shortLead = max(f.shortLead-int32(n), 0)
 	}
-	if !long {
-		return
+}
+
+// onLongRead is onAdmitted for a long READ. It ends the service of the queue pair.
+func (f *Flight) onLongRead(q *QP, n uint32) {
+	if f.short.head != nil {
+		f.shortLead = max(f.shortLead, 0) - int32(n)
+	} else {
+		f.shortLead = max(f.shortLead-int32(n), 0)
 	}
 	if q.longInflight == 0 {
 		f.longReads++
