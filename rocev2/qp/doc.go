@@ -28,7 +28,7 @@
 //	rsp_sack, rsp_reorder                      SACK sent: packets buffered after a gap
 //	req_window_loss                            loss window of one queue pair
 //	req_inflight, req_window_congestion        limits of one destination, packets and bytes
-//	req_inflight_queue                         who of its queue pairs is next
+//	req_inflight_queue                         which of its queue pairs is next
 //	req_credit                                 end-to-end credits
 //	req_read, rsp_read                         READ and ATOMIC at both ends
 //	req_rtt                                    RTT from ACKs, without timestamps
