@@ -47,6 +47,10 @@ lint: ## gofmt, vet, staticcheck, shellcheck
 	$(GO) tool staticcheck ./...
 	shellcheck .ci/run .ci/gotest .ci/check-generate .ci/check-install .ci/install
 
+.PHONY: card-bulk
+card-bulk: ## two models of the card exchange 1 GB in each direction, and the model's goodput is compared with the engine's
+	$(GO) test -count=1 -v -timeout 30m ./hwoffload/queue -run TestBulk -bench Goodput -args -card.mb=1024
+
 .PHONY: check-unit
 check-unit: build ## what systemd says of the unit (systemd-analyze)
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mkdir -p "$$dir/sbin"; \

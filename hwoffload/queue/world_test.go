@@ -21,7 +21,7 @@ import (
 
 // world has two models joined by a network on virtual time, port 0 to port 0.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	net  *wire.Virtual
 	side []*side
 }
@@ -46,7 +46,7 @@ const (
 	dataBase  = 5<<28 - 1<<16
 )
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{t: t, net: wire.NewVirtual(seed)}
 	w.addSide()
 	w.addSide()

@@ -79,6 +79,7 @@ func (v *Virtual) Run(limit qp.Time, done func() bool) error {
 		if done() {
 			return nil
 		}
+		v.send() // what done has posted
 		next := v.next()
 		switch {
 		case next == 0:
