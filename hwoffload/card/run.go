@@ -5,6 +5,8 @@ package card
 import (
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -112,9 +114,10 @@ func (r *Running) receive(port int, w Wire) {
 	}
 }
 
-// failed keeps the first errors before Close. A frame that could not be sent is lost.
+// failed keeps the first errors before Close. A frame that could not be sent is lost. A wire that
+// its other end has closed is no error.
 func (r *Running) failed(port int, err error) {
-	if err == nil {
+	if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed) {
 		return
 	}
 	select {

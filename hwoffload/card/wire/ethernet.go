@@ -58,8 +58,16 @@ func (e *ethernet) Send(frame []byte) error {
 	return err
 }
 
-// Receive implements card.Wire.
-func (e *ethernet) Receive(buf []byte) (int, error) { return e.f.Read(buf) }
+// Receive implements card.Wire. The socket reports once that the interface has gone down, and
+// receives again when it is up.
+func (e *ethernet) Receive(buf []byte) (int, error) {
+	for {
+		n, err := e.f.Read(buf)
+		if !errors.Is(err, unix.ENETDOWN) {
+			return n, err
+		}
+	}
+}
 
 // Close implements card.Wire.
 func (e *ethernet) Close() error { return e.f.Close() }
