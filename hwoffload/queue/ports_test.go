@@ -3,6 +3,7 @@
 package queue_test
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -86,16 +87,25 @@ func TestPortDown(t *testing.T) {
 	_, a, b := fourPorts(t)
 	down := regs.PortsOf(b.card, 0)
 	down.SetControl(down.Control().WithEnable(false))
-	data := a.fill(0, 3000, 1)
+	data, before := a.fill(0, 3000, 1), b.fill(0, 3000, 2)
 	a.post(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, 3000)}, RemoteAddr: regionVA, RKey: b.mr.RKey()})
 	if err := a.w.net.Run(second/10, wire.Quiet); err == nil || a.cq.Poll(make([]verbs.Completion, 1)) != 0 {
 		t.Fatalf("completed over a port that is off (%v)", err)
 	}
+	b.wants(0, before, "memory behind a port that is off")
+	own := regs.PortsOf(a.card, 0)
+	own.SetControl(own.Control().WithEnable(false))
+	sent := own.TxPackets()
+	if err := a.w.net.Run(second/5, wire.Quiet); err == nil || own.TxPackets() != sent {
+		t.Errorf("a port that is off sent %d packets (%v)", own.TxPackets()-sent, err)
+	}
+	own.SetControl(own.Control().WithEnable(true))
 	a.route(2, b.side)
 	b.route(3, a.side)
 	a.completes(verbs.Completion{WRID: 1, Op: verbs.OpWrite})
 	b.wants(0, data, "write")
-	// A node that does not exist leads nowhere.
+	// A node that does not exist leads nowhere, not even to the port of its element.
+	down.SetControl(down.Control().WithEnable(true))
 	regs.NodesOf(a.card).SetNode(8, 0)
 	a.post(&verbs.SendWR{ID: 2, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, 1)}, RemoteAddr: regionVA, RKey: b.mr.RKey()})
 	a.completes(verbs.Completion{WRID: 2, Status: verbs.StatusRetryExceeded, Solicited: true})
@@ -121,6 +131,37 @@ func TestForeignFrames(t *testing.T) {
 			icrc := regs.PortsOf(b.card, 0).RxIcrcErrors()
 			if want := name == "wrong ICRC" || name == "source address"; (icrc > 0) != want {
 				t.Errorf("%d packets with a wrong ICRC", icrc)
+			}
+		})
+	}
+}
+
+// A packet of another host to a connected queue pair is dropped, though its ICRC is correct: the
+// requester connects again with another address, and its peer does not.
+func TestForeignHost(t *testing.T) {
+	stranger := netip.MustParseAddr("10.0.0.77")
+	for name, change := range map[string]func(local, remote *verbs.Endpoint){
+		"nothing":     func(_, _ *verbs.Endpoint) {},
+		"source":      func(local, _ *verbs.Endpoint) { local.Addr = stranger },
+		"destination": func(_, remote *verbs.Endpoint) { remote.Addr = stranger },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, a, b := fourPorts(t)
+			before := b.fill(0, 100, 5)
+			local, remote := verbs.Endpoint{Addr: a.addr[0], QPN: a.qp.QPN(), PSN: 0xfffffd}, verbs.Endpoint{Addr: b.addr[0], QPN: b.qp.QPN(), PSN: 77}
+			change(&local, &remote)
+			if err := errors.Join(a.qp.Modify(verbs.Attr{}, verbs.MaskState), verbs.Connect(a.qp, local, remote, verbs.DefaultAttr())); err != nil {
+				t.Fatal(err)
+			}
+			a.post(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, 100)}, RemoteAddr: regionVA, RKey: b.mr.RKey()})
+			if name == "nothing" {
+				a.completes(verbs.Completion{WRID: 1, Op: verbs.OpWrite})
+				return
+			}
+			a.completes(verbs.Completion{WRID: 1, Status: verbs.StatusRetryExceeded, Solicited: true})
+			b.wants(0, before, "memory")
+			if p := regs.PortsOf(b.card, 0); p.RxPackets() == 0 || p.RxIcrcErrors() != 0 {
+				t.Errorf("%d packets arrived after %v", p.RxPackets(), w.net.Now())
 			}
 		})
 	}
@@ -211,5 +252,61 @@ func TestDeadDevice(t *testing.T) {
 	}
 	if n := cq.Poll(make([]verbs.Completion, 16)); n != 0 || cq.Err() == nil {
 		t.Errorf("%d completions, %v", n, cq.Err())
+	}
+}
+
+// A queue pair is refused a PMTU for which its port has no room, and what does not exist.
+func TestModifyRefuses(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.side[0].endpoint(verbs.RC)
+	port := regs.PortsOf(a.card, 0)
+	port.SetMtu(port.Mtu().WithBytes(1500))
+	attr := verbs.DefaultAttr()
+	attr.PMTU = rocev2.PMTU2048
+	end := verbs.Endpoint{Addr: a.addr[0], QPN: a.qp.QPN()}
+	peer := verbs.Endpoint{Addr: w.side[1].addr[0], QPN: 7}
+	if err := verbs.Connect(a.qp, end, peer, attr); err == nil || a.qp.State() != verbs.StateInit {
+		t.Errorf("PMTU 2048 at a port of MTU 1500: %v, state %v", err, a.qp.State())
+	}
+	// In INIT a send queue takes nothing; receives may be posted.
+	a.receive(1, a.sge(0, 1))
+	regs.DoorbellsOf(a.card, 0).SetSq(regs.DoorbellsSq(0).WithSqQueue(a.qp.QPN()).WithSqProducer(1))
+	if e := a.qp.Events(); !e.BadDoorbell() || e.BadWqe() {
+		t.Errorf("a doorbell in INIT: events %#x", e)
+	}
+	attr.PMTU = rocev2.PMTU1024
+	if err := verbs.Connect(a.qp, end, peer, attr); err != nil {
+		t.Error(err)
+	}
+	e := regs.QpOf(a.card, 100)
+	for name, change := range map[string]func(){
+		"correct":             func() {},
+		"no completion queue": func() { e.SetQueues(regs.QpQueues(0).WithRecvCq(900)) },
+		"short send entry":    func() { e.SetRings(e.Rings().WithSqEntryLog2(5)) },
+		"long send entry":     func() { e.SetRings(e.Rings().WithSqEntryLog2(11)) },
+		"short receive entry": func() { e.SetRings(e.Rings().WithRqEntryLog2(4)) },
+		"ring beyond the DDR": func() { e.SetSqBase(regs.QpSqBase(0).WithSqAddress(1<<34 - 64)) },
+		"ring misaligned":     func() { e.SetRqBase(regs.QpRqBase(0).WithRqAddress(1<<30 + 8)) },
+		"no shared queue":     func() { e.SetConfig(e.Config().WithUseSrq(true)) },
+		"no service":          func() { e.SetConfig(e.Config().WithQpType(7)) },
+	} {
+		e.SetConfig(regs.QpConfig(0).WithQpType(1))
+		e.SetQueues(0)
+		e.SetRings(regs.QpRings(0).WithSqEntryLog2(7).WithSqLog2(4).WithRqEntryLog2(5))
+		e.SetSqBase(1 << 30)
+		e.SetRqBase(1 << 30)
+		change()
+		e.SetModify(regs.QpModify(0).WithTo(uint32(verbs.StateInit)).WithAttributes(1 << 6).WithModifyStart(true))
+		if s := e.Status(); s.Refused() != (name != "correct") {
+			t.Errorf("%s: status %#x", name, s)
+		}
+		e.SetModify(regs.QpModify(0).WithTo(uint32(verbs.StateReset)).WithModifyStart(true))
+	}
+	for _, i := range []int{0, 1} {
+		e := regs.QpOf(a.card, i)
+		e.SetModify(regs.QpModify(0).WithTo(uint32(verbs.StateReset)).WithModifyStart(true))
+		if !e.Status().Refused() {
+			t.Errorf("queue pair %d is one of IBTA's", i)
+		}
 	}
 }

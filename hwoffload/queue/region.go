@@ -230,5 +230,8 @@ func (d *Device) AllocMW(pd uint32) (*MW, error) {
 // RKey is the present key of the window: a bind changes its low 8 bits.
 func (w *MW) RKey() uint32 { return regs.MrOf(w.d.card, int(w.element)).Key() }
 
+// Bound reports whether the window is bound.
+func (w *MW) Bound() bool { return !regs.MrOf(w.d.card, int(w.element)).State().Invalid() }
+
 // Free ends the window, bound or not.
 func (w *MW) Free() error { return w.d.disable(w.element) }

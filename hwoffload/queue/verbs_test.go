@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -150,12 +151,15 @@ func TestWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := win.RKey()
+	if win.Bound() {
+		t.Error("a new window is bound")
+	}
 	b.post(&verbs.SendWR{ID: 1, Op: verbs.OpBindWindow, Flags: verbs.Signaled, Bind: verbs.Bind{
 		Window: key, Region: b.mr.LKey(), Addr: regionVA + 100, Length: 50, Access: verbs.AccessRemoteWrite, NewKey: uint8(key) + 1,
 	}})
 	b.completes(verbs.Completion{WRID: 1, Op: verbs.OpBindWindow})
-	if want := key&^0xff | uint32(uint8(key)+1); win.RKey() != want {
-		t.Fatalf("key %#x, want %#x", win.RKey(), want)
+	if want := key&^0xff | uint32(uint8(key)+1); win.RKey() != want || !win.Bound() {
+		t.Fatalf("key %#x, want %#x; bound: %v", win.RKey(), want, win.Bound())
 	}
 	if err := b.mr.Deregister(); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("a region with a window: %v", err)
@@ -167,6 +171,9 @@ func TestWindow(t *testing.T) {
 	b.wants(100, data, "window")
 	b.post(&verbs.SendWR{ID: 3, Op: verbs.OpLocalInv, Flags: verbs.Signaled, InvKey: win.RKey()})
 	b.completes(verbs.Completion{WRID: 3, Op: verbs.OpLocalInv})
+	if win.Bound() {
+		t.Error("the window is bound after its invalidation")
+	}
 	a.post(&write)
 	a.completes(verbs.Completion{WRID: 2, Status: verbs.StatusRemoteAccess, Solicited: true})
 	if err := errors.Join(win.Free(), b.mr.Deregister()); err != nil {
@@ -203,20 +210,49 @@ func TestUD(t *testing.T) {
 		b.completes(verbs.Completion{WRID: 1, Op: verbs.OpRecv, Bytes: 4096 + verbs.GRHLen, HasImm: true, Imm: 9, HasGRH: true, SrcQP: a.qp.QPN()})
 		a.completes(verbs.Completion{WRID: 2, Op: verbs.OpSendImm})
 		b.wants(verbs.GRHLen, data, "datagram")
-		// Another Q_Key is dropped; a handle that was destroyed is a bad WQE.
+		// Another Q_Key is dropped; a handle that was destroyed, or is of another domain, is a bad WQE.
 		b.receive(3, b.sge(0, 5000))
 		wr.RemoteQKey++
 		a.post(&wr)
 		a.completes(verbs.Completion{WRID: 2, Op: verbs.OpSendImm})
 		w.quiet()
-		if err := ah.Destroy(); err != nil {
-			t.Fatal(err)
+		if i := regs.QpOf(a.card, int(a.qp.QPN())); family == 0 {
+			if err := ah.Destroy(); err != nil {
+				t.Fatal(err)
+			}
+		} else { // as if the table were that of another domain
+			h := regs.AddressHandle(make([]byte, regs.AddressHandleBytes))
+			at := int64(i.AhBase().AhAddress())
+			if _, err := a.card.DDR().ReadAt(h, at); err != nil {
+				t.Fatal(err)
+			}
+			h.SetAhPd(a.pd + 1)
+			if _, err := a.card.DDR().WriteAt(h, at); err != nil {
+				t.Fatal(err)
+			}
 		}
 		a.post(&wr)
 		a.completes(verbs.Completion{WRID: 2, Status: verbs.StatusLocalQPOperation, Solicited: true})
 		if n := b.cq.Poll(make([]verbs.Completion, 1)); n != 0 {
 			t.Error("a datagram with another Q_Key was taken")
 		}
+	}
+}
+
+// A window that a queue pair has bound ends with the queue pair.
+func TestWindowOfDestroyedQueuePair(t *testing.T) {
+	w := newWorld(t, 1)
+	_, b := w.connect(verbs.RC, 0, rocev2.PMTU1024)
+	win, err := b.d.AllocMW(b.pd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.post(&verbs.SendWR{ID: 1, Op: verbs.OpBindWindow, Flags: verbs.Signaled, Bind: verbs.Bind{
+		Window: win.RKey(), Region: b.mr.LKey(), Addr: regionVA, Length: 50, Access: verbs.AccessRemoteRead, NewKey: 1,
+	}})
+	b.completes(verbs.Completion{WRID: 1, Op: verbs.OpBindWindow})
+	if err := errors.Join(b.qp.Destroy(), b.mr.Deregister()); err != nil || win.Bound() {
+		t.Errorf("%v, bound: %v", err, win.Bound())
 	}
 }
 
