@@ -31,6 +31,7 @@ type Card struct {
 	Device
 	Blocks []Block // in the order of the card's list
 	ddr    DDR
+	alloc  *Allocator
 }
 
 // Open checks that a device is a card with registers that this driver knows.
@@ -48,7 +49,7 @@ func Open(d Device) (*Card, error) {
 		return nil, fmt.Errorf("the card has registers of version %d.%d, this program knows version %d: use a program and a card of the same major version",
 			version.Major(), version.Minor(), major)
 	}
-	c := &Card{Device: d}
+	c := &Card{Device: d, alloc: NewAllocator()}
 	c.ddr.dev = d
 	if err := c.readList(id); err != nil {
 		return nil, err

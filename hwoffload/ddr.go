@@ -28,6 +28,9 @@ const (
 // accesses through it, so that no access goes to the window of another caller. An access that
 // crosses windows is several such steps, and is not atomic.
 //
+// All banks share the window, so a bank that does not answer delays all. DMA has a queue for
+// each bank.
+//
 // The window is accessed in words of 8 bytes. A write whose start or end is not aligned reads
 // the word there and writes it back, including the bytes that are not part of the write. The
 // card must not write these bytes at the same time.

@@ -13,6 +13,10 @@ func (m *Model) command(addr uint64, bits uint32) {
 	if m.data.command(addr, bits) {
 		return
 	}
+	if addr >= regs.DdrBase && addr < regs.DdrBase+regs.DdrStride {
+		m.ddrCommand(addr-regs.DdrBase, bits)
+		return
+	}
 	if bits == 0 || addr < regs.PortsBase || addr >= regs.PortsBase+regs.PortsCount*regs.PortsStride {
 		return
 	}

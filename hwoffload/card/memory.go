@@ -3,7 +3,6 @@
 package card
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
@@ -27,44 +26,32 @@ var _ mr.Backend = backend{}
 
 var errBeyond = errors.New("card memory: the access is beyond its end")
 
-// pieces calls do for the part of each page that n bytes from addr on touch.
-func (b backend) pieces(addr uint64, n int, do func(at uint64, from, to int)) error {
-	if addr > hwoffload.DDRBytes || uint64(n) > hwoffload.DDRBytes-addr {
-		return errBeyond
-	}
-	for from := 0; from < n; {
-		to := min(n, from+int(pageSize-(addr+uint64(from))%pageSize))
-		do(addr+uint64(from), from, to)
-		from = to
-	}
-	return nil
+func beyond(addr uint64, n int) bool {
+	return addr > hwoffload.DDRBytes || uint64(n) > hwoffload.DDRBytes-addr
 }
 
 func (b backend) ReadAt(dst []byte, addr uint64) error {
-	return b.pieces(addr, len(dst), func(at uint64, from, to int) {
-		if p := b.d.page(at); p != nil {
-			copy(dst[from:to], p[at%pageSize:])
-		} else {
-			clear(dst[from:to])
-		}
-	})
+	if beyond(addr, len(dst)) {
+		return errBeyond
+	}
+	b.d.read(dst, addr)
+	return nil
 }
 
 func (b backend) WriteAt(src []byte, addr uint64) error {
-	return b.pieces(addr, len(src), func(at uint64, from, to int) {
-		copy(b.d.make(at)[at%pageSize:], src[from:to])
-	})
+	if beyond(addr, len(src)) {
+		return errBeyond
+	}
+	b.d.write(src, addr)
+	return nil
 }
 
 // update replaces the 8 bytes at addr and returns what was there.
 func (b backend) update(addr uint64, f func(old uint64) uint64) (old uint64, err error) {
-	var word [8]byte
-	if err := b.ReadAt(word[:], addr); err != nil {
-		return 0, err
+	if beyond(addr, 8) {
+		return 0, errBeyond
 	}
-	old = binary.NativeEndian.Uint64(word[:])
-	binary.NativeEndian.PutUint64(word[:], f(old))
-	return old, b.WriteAt(word[:], addr)
+	return b.d.update(addr, f), nil
 }
 
 func (b backend) CompareSwap(addr, compare, swap uint64) (uint64, error) {

@@ -24,6 +24,7 @@ type Model struct {
 	blocks []block
 	values map[uint64]uint32 // words of registers by address; one that is missing has its reset value
 	ddr    ddr
+	dma    dma
 	clock  func() uint64 // nil: register now_ns stays as it is
 
 	data      *dataPath

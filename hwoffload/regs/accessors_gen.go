@@ -471,22 +471,47 @@ func (r Fourcase) SetTargetSteepQ10(v uint32) { r.bus.W32(r.base+FourcaseTargetS
 
 // Block ddr.
 const (
-	BlockTypeDdr         = 6 // in the list of blocks
-	BlockVersionDdr      = 1
-	DdrBase              = 0x4000 // address
-	DdrStride            = 0x1000 // bytes from one element to the next
-	DdrCount             = 1      // elements
-	DdrBanksOffset       = 0x0
-	DdrBanksReset        = 0x4 // number of banks; bits 32 and 33 of a DDR address are the bank
-	DdrWindowsOffset     = 0x4
-	DdrWindowsReset      = 0x40 // number of windows
-	DdrBankBytesOffset   = 0x8
-	DdrBankBytesReset    = 0x100000000 // size of a bank
-	DdrWindowBaseOffset  = 0x10
-	DdrWindowBaseReset   = 0x10000000 // where the selected window appears in BAR space
-	DdrWindowBytesOffset = 0x14
-	DdrWindowBytesReset  = 0x10000000 // size of a window
-	DdrWindowOffset      = 0x18
+	BlockTypeDdr          = 6 // in the list of blocks
+	BlockVersionDdr       = 1
+	DdrBase               = 0x4000 // address
+	DdrStride             = 0x1000 // bytes from one element to the next
+	DdrCount              = 1      // elements
+	DdrBanksOffset        = 0x0
+	DdrBanksReset         = 0x4 // number of banks; bits 32 and 33 of a DDR address are the bank
+	DdrWindowsOffset      = 0x4
+	DdrWindowsReset       = 0x40 // number of windows
+	DdrBankBytesOffset    = 0x8
+	DdrBankBytesReset     = 0x100000000 // size of a bank
+	DdrWindowBaseOffset   = 0x10
+	DdrWindowBaseReset    = 0x10000000 // where the selected window appears in BAR space
+	DdrWindowBytesOffset  = 0x14
+	DdrWindowBytesReset   = 0x10000000 // size of a window
+	DdrWindowOffset       = 0x18
+	DdrDmaHostOffset      = 0x100
+	DdrDmaHostStride      = 0x40
+	DdrDmaHostCount       = 4 // elements
+	DdrDmaCardOffset      = 0x108
+	DdrDmaCardStride      = 0x40
+	DdrDmaCardCount       = 4 // elements
+	DdrDmaBytesOffset     = 0x110
+	DdrDmaBytesStride     = 0x40
+	DdrDmaBytesCount      = 4 // elements
+	DdrDmaStartOffset     = 0x114
+	DdrDmaStartStride     = 0x40
+	DdrDmaStartCount      = 4 // elements
+	DdrDmaAcceptedOffset  = 0x118
+	DdrDmaAcceptedStride  = 0x40
+	DdrDmaAcceptedCount   = 4 // elements
+	DdrDmaCompletedOffset = 0x11c
+	DdrDmaCompletedStride = 0x40
+	DdrDmaCompletedCount  = 4 // elements
+	DdrDmaErrorsOffset    = 0x120
+	DdrDmaErrorsStride    = 0x40
+	DdrDmaErrorsCount     = 4 // elements
+	DdrDmaDepthOffset     = 0x124
+	DdrDmaDepthStride     = 0x40
+	DdrDmaDepthCount      = 4    // elements
+	DdrDmaDepthReset      = 0x40 // transfers that the queue has room for
 )
 
 // Ddr accesses one element of block ddr. Memory of the card (S2.1), and the window through which the CPU reaches it (S2.5). Of a DDR address, bits 0 to 27 are the offset in the window and bits 28 to 33 its number.
@@ -527,6 +552,98 @@ func (r Ddr) Window() DdrWindow { return DdrWindow(r.bus.R32(r.base + DdrWindowO
 
 // SetWindow writes register window. The window that appears at window_base.
 func (r Ddr) SetWindow(v DdrWindow) { r.bus.W32(r.base+DdrWindowOffset, uint32(v)) }
+
+// DmaHost reads register dma_host of element i. DMA queue of bank i: bus address of the first byte in the host's memory [address]. RW, all bits.
+func (r Ddr) DmaHost(i int) uint64 {
+	return r.bus.R64(r.base + DdrDmaHostOffset + element(i, DdrDmaHostCount, DdrDmaHostStride))
+}
+
+// SetDmaHost writes register dma_host of element i. DMA queue of bank i: bus address of the first byte in the host's memory [address]. RW, all bits.
+func (r Ddr) SetDmaHost(i int, v uint64) {
+	r.bus.W64(r.base+DdrDmaHostOffset+element(i, DdrDmaHostCount, DdrDmaHostStride), v)
+}
+
+// DmaCard reads register dma_card of element i. DDR address of the first byte, in bank i [address]. RW, all bits.
+func (r Ddr) DmaCard(i int) uint64 {
+	return r.bus.R64(r.base + DdrDmaCardOffset + element(i, DdrDmaCardCount, DdrDmaCardStride))
+}
+
+// SetDmaCard writes register dma_card of element i. DDR address of the first byte, in bank i [address]. RW, all bits.
+func (r Ddr) SetDmaCard(i int, v uint64) {
+	r.bus.W64(r.base+DdrDmaCardOffset+element(i, DdrDmaCardCount, DdrDmaCardStride), v)
+}
+
+// DmaBytes reads register dma_bytes of element i. Length, 1 or more; the last byte is in bank i too [bytes]. RW, all bits.
+func (r Ddr) DmaBytes(i int) uint32 {
+	return r.bus.R32(r.base + DdrDmaBytesOffset + element(i, DdrDmaBytesCount, DdrDmaBytesStride))
+}
+
+// SetDmaBytes writes register dma_bytes of element i. Length, 1 or more; the last byte is in bank i too [bytes]. RW, all bits.
+func (r Ddr) SetDmaBytes(i int, v uint32) {
+	r.bus.W32(r.base+DdrDmaBytesOffset+element(i, DdrDmaBytesCount, DdrDmaBytesStride), v)
+}
+
+// DdrDmaStart is a value of register dma_start of block ddr.
+type DdrDmaStart uint32
+
+// ToCard returns field to_card. 1: from the host to the card; 0: from the card to the host. WO, bit 0.
+func (v DdrDmaStart) ToCard() bool { return v>>0&0x1 != 0 }
+
+// WithToCard returns v with field to_card set to x.
+func (v DdrDmaStart) WithToCard(x bool) DdrDmaStart { return v&^(0x1<<0) | DdrDmaStart(bit(x))<<0 }
+
+// Go returns field go. 1: executes the command. WO, bit 31.
+func (v DdrDmaStart) Go() bool { return v>>31&0x1 != 0 }
+
+// WithGo returns v with field go set to x.
+func (v DdrDmaStart) WithGo(x bool) DdrDmaStart { return v&^(0x1<<31) | DdrDmaStart(bit(x))<<31 }
+
+// SetDmaStart writes register dma_start of element i. Puts a transfer with dma_host, dma_card and dma_bytes into the queue of bank i. The transfers of a bank are executed in order. The banks work at the same time, and none waits for another.
+func (r Ddr) SetDmaStart(i int, v DdrDmaStart) {
+	r.bus.W32(r.base+DdrDmaStartOffset+element(i, DdrDmaStartCount, DdrDmaStartStride), uint32(v))
+}
+
+// DmaAccepted reads register dma_accepted of element i. Transfers that were put into the queue, modulo 2^32. RO, all bits.
+func (r Ddr) DmaAccepted(i int) uint32 {
+	return r.bus.R32(r.base + DdrDmaAcceptedOffset + element(i, DdrDmaAcceptedCount, DdrDmaAcceptedStride))
+}
+
+// DmaCompleted reads register dma_completed of element i. Transfers that have ended, modulo 2^32; their data has arrived when a read of this register returns. RO, all bits.
+func (r Ddr) DmaCompleted(i int) uint32 {
+	return r.bus.R32(r.base + DdrDmaCompletedOffset + element(i, DdrDmaCompletedCount, DdrDmaCompletedStride))
+}
+
+// DdrDmaErrors is a value of register dma_errors of block ddr.
+type DdrDmaErrors uint32
+
+// Refused returns field refused. A transfer was not put into the queue: the queue was full, dma_bytes was 0, or a byte was outside of bank i. RW1C, bit 0.
+func (v DdrDmaErrors) Refused() bool { return v>>0&0x1 != 0 }
+
+// WithRefused returns v with field refused set to x.
+func (v DdrDmaErrors) WithRefused(x bool) DdrDmaErrors { return v&^(0x1<<0) | DdrDmaErrors(bit(x))<<0 }
+
+// HostError returns field host_error. A transfer has ended without its data: the host's memory could not be reached. RW1C, bit 1.
+func (v DdrDmaErrors) HostError() bool { return v>>1&0x1 != 0 }
+
+// WithHostError returns v with field host_error set to x.
+func (v DdrDmaErrors) WithHostError(x bool) DdrDmaErrors {
+	return v&^(0x1<<1) | DdrDmaErrors(bit(x))<<1
+}
+
+// DmaErrors reads register dma_errors of element i. What happened since the bit was cleared.
+func (r Ddr) DmaErrors(i int) DdrDmaErrors {
+	return DdrDmaErrors(r.bus.R32(r.base + DdrDmaErrorsOffset + element(i, DdrDmaErrorsCount, DdrDmaErrorsStride)))
+}
+
+// SetDmaErrors writes register dma_errors of element i. What happened since the bit was cleared.
+func (r Ddr) SetDmaErrors(i int, v DdrDmaErrors) {
+	r.bus.W32(r.base+DdrDmaErrorsOffset+element(i, DdrDmaErrorsCount, DdrDmaErrorsStride), uint32(v))
+}
+
+// DmaDepth reads register dma_depth of element i. Transfers that the queue has room for. RO, all bits.
+func (r Ddr) DmaDepth(i int) uint32 {
+	return r.bus.R32(r.base + DdrDmaDepthOffset + element(i, DdrDmaDepthCount, DdrDmaDepthStride))
+}
 
 // Block interrupts.
 const (

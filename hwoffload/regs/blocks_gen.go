@@ -172,6 +172,32 @@ var Blocks = []layout.Block{
 		{Name: "window", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "The window that appears at window_base.", Fields: []layout.Field{
 			{Name: "select", LSB: 0, Bits: 6, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the window; reading it back makes sure that later accesses use it"},
 		}},
+		{Name: "dma_host", Offset: 0x100, Bits: 64, Stride: 0x40, Count: 4, Text: "DMA queue of bank i: bus address of the first byte in the host's memory", Fields: []layout.Field{
+			{Name: "dma_host", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "DMA queue of bank i: bus address of the first byte in the host's memory"},
+		}},
+		{Name: "dma_card", Offset: 0x108, Bits: 64, Stride: 0x40, Count: 4, Text: "DDR address of the first byte, in bank i", Fields: []layout.Field{
+			{Name: "dma_card", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "DDR address of the first byte, in bank i"},
+		}},
+		{Name: "dma_bytes", Offset: 0x110, Bits: 32, Stride: 0x40, Count: 4, Text: "length, 1 or more; the last byte is in bank i too", Fields: []layout.Field{
+			{Name: "dma_bytes", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bytes", Text: "length, 1 or more; the last byte is in bank i too"},
+		}},
+		{Name: "dma_start", Offset: 0x114, Bits: 32, Stride: 0x40, Count: 4, Text: "Puts a transfer with dma_host, dma_card and dma_bytes into the queue of bank i. The transfers of a bank are executed in order. The banks work at the same time, and none waits for another.", Fields: []layout.Field{
+			{Name: "to_card", LSB: 0, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: from the host to the card; 0: from the card to the host"},
+			{Name: "go", LSB: 31, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: executes the command"},
+		}},
+		{Name: "dma_accepted", Offset: 0x118, Bits: 32, Stride: 0x40, Count: 4, Text: "transfers that were put into the queue, modulo 2^32", Fields: []layout.Field{
+			{Name: "dma_accepted", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "transfers that were put into the queue, modulo 2^32"},
+		}},
+		{Name: "dma_completed", Offset: 0x11c, Bits: 32, Stride: 0x40, Count: 4, Text: "transfers that have ended, modulo 2^32; their data has arrived when a read of this register returns", Fields: []layout.Field{
+			{Name: "dma_completed", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "transfers that have ended, modulo 2^32; their data has arrived when a read of this register returns"},
+		}},
+		{Name: "dma_errors", Offset: 0x120, Bits: 32, Stride: 0x40, Count: 4, Text: "What happened since the bit was cleared.", Fields: []layout.Field{
+			{Name: "refused", LSB: 0, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a transfer was not put into the queue: the queue was full, dma_bytes was 0, or a byte was outside of bank i"},
+			{Name: "host_error", LSB: 1, Bits: 1, Access: layout.RW1C, Signed: false, Reset: 0x0, Unit: "", Text: "a transfer has ended without its data: the host's memory could not be reached"},
+		}},
+		{Name: "dma_depth", Offset: 0x124, Bits: 32, Stride: 0x40, Count: 4, Text: "transfers that the queue has room for", Fields: []layout.Field{
+			{Name: "dma_depth", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x40, Unit: "", Text: "transfers that the queue has room for"},
+		}},
 	}},
 	{Name: "interrupts", Type: 11, Version: 1, Base: 0x6000, Stride: 0x1000, Count: 1, Text: "Interrupts. The line is active while a bit is set in both causes and mask. The driver clears causes first, and then reads and clears what the bits stand for.", Registers: []layout.Register{
 		{Name: "causes", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "What happened since the bit was cleared.", Fields: []layout.Field{

@@ -485,6 +485,59 @@
 #define SRC_DDR_WINDOW_SELECT_LSB 0x0 /* RW: number of the window; reading it back makes sure that later accesses use it */
 #define SRC_DDR_WINDOW_SELECT_MASK 0x3full
 
+#define SRC_DDR_DMA_HOST 0x100 /* 64 bits */
+#define SRC_DDR_DMA_HOST_STRIDE 0x40
+#define SRC_DDR_DMA_HOST_COUNT 0x4
+#define SRC_DDR_DMA_HOST_LSB 0x0 /* RW: DMA queue of bank i: bus address of the first byte in the host's memory [address] */
+#define SRC_DDR_DMA_HOST_MASK 0xffffffffffffffffull
+
+#define SRC_DDR_DMA_CARD 0x108 /* 64 bits */
+#define SRC_DDR_DMA_CARD_STRIDE 0x40
+#define SRC_DDR_DMA_CARD_COUNT 0x4
+#define SRC_DDR_DMA_CARD_LSB 0x0 /* RW: DDR address of the first byte, in bank i [address] */
+#define SRC_DDR_DMA_CARD_MASK 0xffffffffffffffffull
+
+#define SRC_DDR_DMA_BYTES 0x110 /* 32 bits */
+#define SRC_DDR_DMA_BYTES_STRIDE 0x40
+#define SRC_DDR_DMA_BYTES_COUNT 0x4
+#define SRC_DDR_DMA_BYTES_LSB 0x0 /* RW: length, 1 or more; the last byte is in bank i too [bytes] */
+#define SRC_DDR_DMA_BYTES_MASK 0xffffffffull
+
+#define SRC_DDR_DMA_START 0x114 /* 32 bits */
+#define SRC_DDR_DMA_START_STRIDE 0x40
+#define SRC_DDR_DMA_START_COUNT 0x4
+#define SRC_DDR_DMA_START_TO_CARD_LSB 0x0 /* WO: 1: from the host to the card; 0: from the card to the host */
+#define SRC_DDR_DMA_START_TO_CARD_MASK 0x1ull
+#define SRC_DDR_DMA_START_GO_LSB 0x1f /* WO: 1: executes the command */
+#define SRC_DDR_DMA_START_GO_MASK 0x80000000ull
+
+#define SRC_DDR_DMA_ACCEPTED 0x118 /* 32 bits */
+#define SRC_DDR_DMA_ACCEPTED_STRIDE 0x40
+#define SRC_DDR_DMA_ACCEPTED_COUNT 0x4
+#define SRC_DDR_DMA_ACCEPTED_LSB 0x0 /* RO: transfers that were put into the queue, modulo 2^32 */
+#define SRC_DDR_DMA_ACCEPTED_MASK 0xffffffffull
+
+#define SRC_DDR_DMA_COMPLETED 0x11c /* 32 bits */
+#define SRC_DDR_DMA_COMPLETED_STRIDE 0x40
+#define SRC_DDR_DMA_COMPLETED_COUNT 0x4
+#define SRC_DDR_DMA_COMPLETED_LSB 0x0 /* RO: transfers that have ended, modulo 2^32; their data has arrived when a read of this register returns */
+#define SRC_DDR_DMA_COMPLETED_MASK 0xffffffffull
+
+#define SRC_DDR_DMA_ERRORS 0x120 /* 32 bits */
+#define SRC_DDR_DMA_ERRORS_STRIDE 0x40
+#define SRC_DDR_DMA_ERRORS_COUNT 0x4
+#define SRC_DDR_DMA_ERRORS_REFUSED_LSB 0x0 /* RW1C: a transfer was not put into the queue: the queue was full, dma_bytes was 0, or a byte was outside of bank i */
+#define SRC_DDR_DMA_ERRORS_REFUSED_MASK 0x1ull
+#define SRC_DDR_DMA_ERRORS_HOST_ERROR_LSB 0x1 /* RW1C: a transfer has ended without its data: the host's memory could not be reached */
+#define SRC_DDR_DMA_ERRORS_HOST_ERROR_MASK 0x2ull
+
+#define SRC_DDR_DMA_DEPTH 0x124 /* 32 bits */
+#define SRC_DDR_DMA_DEPTH_STRIDE 0x40
+#define SRC_DDR_DMA_DEPTH_COUNT 0x4
+#define SRC_DDR_DMA_DEPTH_LSB 0x0 /* RO: transfers that the queue has room for */
+#define SRC_DDR_DMA_DEPTH_MASK 0xffffffffull
+#define SRC_DDR_DMA_DEPTH_RESET 0x40ull
+
 /* Interrupts. The line is active while a bit is set in both causes and mask. The driver clears causes first, and then reads and clears what the bits stand for. */
 #define SRC_INTERRUPTS_TYPE 0xb
 #define SRC_INTERRUPTS_VERSION_OF_BLOCK 0x1

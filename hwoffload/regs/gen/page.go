@@ -47,6 +47,27 @@ The definition has no blocks yet for compute and pre-credit.
 | WO | write only, a command: reads return 0 |
 | RW1C | the card sets bits; writing 1 clears a bit, writing 0 keeps it |
 
+## Memory
+
+The CPU reaches the memory of the card (S2.1) in two ways, which the driver offers with the same methods:
+
+| | window (` + "`hwoffload.DDR`" + `) | DMA (` + "`hwoffload.DMA`" + `) |
+|---|---|---|
+| registers of block ddr | ` + "`window`" + ` | ` + "`dma_...`" + `, one queue for each bank |
+| copies | the CPU, 8 bytes at a time | the card, through a buffer of the host |
+| banks | one window, and one lock, for all | all at the same time; a bank that does not answer delays no other |
+
+` + "`hwoffload.Allocator`" + ` divides the memory.
+An allocation is interleaved over the banks in stripes of 64 KB, or lies in one bank.
+` + "`Card.Memory`" + ` gives an application memory of the card, as an extension of that of the host: it reads and writes at
+offsets, and frees the memory.
+It is not mapped into the application, as other users of the card switch the window.
+It is not cleared: it has what its last user left.
+
+A DMA needs memory of the host at a bus address that the card reaches (VFIO, or a kernel driver).
+The driver takes such a buffer from its caller and makes none.
+Only the model executes DMA so far.
+
 ## Socket
 
 ` + "`hwoffload.Dial`" + ` accesses a card through a unix stream socket, for example ` + "`unix:/run/card.sock`" + `.
