@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pacevectors has test vectors and a reference for the token buckets that pace one destination:
-// bpf/lib/pace.h for packets of the kernel stack, rocev2/nic/pacer for those of an engine.
-// Only tests import it.
+// Package pacevectors has test vectors and a reference for the token buckets that pace one
+// destination: bpf/lib/pace.h for packets of the kernel stack, rocev2/nic/pacer for those of an
+// engine, hwoffload/rtl/token_bucket.sv on the card. Only tests import it.
 package pacevectors
 
 // Vector is a sequence of packets to a destination that was idle before.
