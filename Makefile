@@ -142,6 +142,10 @@ report: ## S1.9 on this machine: docs/img/perdest.svg and .txt (root)
 cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
 	$(GO) run ./testenv/bench ccreport
 
+.PHONY: rtl-report
+rtl-report: ## docs/card-rtl.txt: what the modules of hwoffload/rtl take of an FPGA (yosys; some minutes if all have changed)
+	$(GO) run ./hwoffload/rtl/report
+
 .PHONY: sim-real
 sim-real: build ## docs/img/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)
 	mkdir -p docs/img
