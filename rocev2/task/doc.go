@@ -24,4 +24,7 @@
 //   - A task id of an origin is executed at most once, see History.
 //   - Tasks of one origin start in the order in which they were submitted, or in which their
 //     Fetch has ended. They end in any order. Origins are served in turn.
+//
+// A Server executes the tasks that arrive on a queue pair, and a Client sends them. Both use
+// the interfaces of package verbs only.
 package task

@@ -24,10 +24,10 @@ func (s *scratch) execute(j *job) *Error {
 	}
 	clear(out)
 	err := j.kernel.Run(j.from.ctx, d, in, out)
-	if j.from.ctx.Err() != nil {
-		return &Error{Status: StatusCanceled}
-	}
 	if err != nil {
+		if j.from.ctx.Err() != nil {
+			return &Error{Status: StatusCanceled}
+		}
 		return fail(StatusFailed, "%v", err)
 	}
 	return j.write(out)

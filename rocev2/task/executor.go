@@ -148,22 +148,30 @@ func (e *Executor) run(c int) {
 		err := s.execute(j)
 		e.lock.Lock()
 		e.queue.stop(e.now(), c, err)
-		a, to := e.end(j, err)
-		e.lock.Unlock()
-		answer(a, to)
-		e.lock.Lock()
+		e.complete(j, err)
 	}
 }
 
-// end records the answer of a task. The lock must be held.
-func (e *Executor) end(j *job, err *Error) (Answer, []func(Answer)) {
-	a, to := e.queue.end(&j.from.origin, j, err)
+// complete ends a task, unless it has ended. Its Done is called before its answer can be
+// repeated: what Done does to pass on the result comes before any other use of it. The lock
+// must be held; it is released meanwhile.
+func (e *Executor) complete(j *job, err *Error) {
+	if j.over {
+		return
+	}
+	j.over = true
+	a := answerTo(j.task.Descriptor.ID, err)
+	e.lock.Unlock()
+	j.task.Done(a)
+	e.lock.Lock()
+	others := e.queue.end(&j.from.origin, j, a)
 	j.from.checkIdle()
-	return a, to
-}
-
-func answer(a Answer, to []func(Answer)) {
-	for _, done := range to {
+	if len(others) == 0 {
+		return
+	}
+	e.lock.Unlock()
+	for _, done := range others {
 		done(a)
 	}
+	e.lock.Lock()
 }

@@ -106,6 +106,22 @@ func TestExecutedOnce(t *testing.T) {
 	}
 }
 
+// A repetition is answered after Done of the task has returned, which may pass on the result.
+func TestDoneComesFirst(t *testing.T) {
+	w := newWorld(t, Config{Cores: 2})
+	d := Descriptor{Kernel: KernelMax, Result: w.operand(make([]byte, 1), Uint8, scalar), Operands: []Operand{w.operand([]byte{1}, Uint8, scalar)}}
+	var returned atomic.Bool
+	order := make(chan bool, 2)
+	w.origin.Submit(Task{Descriptor: d, Done: func(Answer) {
+		w.origin.Submit(Task{Descriptor: d, Done: func(Answer) { order <- returned.Load() }})
+		order <- false
+		returned.Store(true)
+	}})
+	if receive(t, order) || !receive(t, order) {
+		t.Error("the repetition was answered first")
+	}
+}
+
 // A full queue answers with busy, and the same task is executed when there is room.
 func TestBusy(t *testing.T) {
 	w, started, release := blocked(t, 2)
@@ -196,7 +212,8 @@ func TestCloseOrigin(t *testing.T) {
 	waiting := w.submit(d)
 	fetching := make(chan Answer, 1)
 	d.ID = w.next
-	w.origin.Submit(Task{Descriptor: d, Done: func(a Answer) { fetching <- a }, Fetch: func(func(*Error)) {}})
+	var ready func(*Error)
+	w.origin.Submit(Task{Descriptor: d, Done: func(a Answer) { fetching <- a }, Fetch: func(r func(*Error)) { ready = r }})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := w.origin.Close(ctx); err != nil {
@@ -204,6 +221,11 @@ func TestCloseOrigin(t *testing.T) {
 	}
 	for _, c := range []<-chan Answer{running, waiting, fetching, w.submit(d), w.submitAs(Descriptor{Result: d.Result})} {
 		want(t, "closed", wait(t, c), StatusCanceled)
+	}
+	ready(nil) // too late
+	ready(fail(StatusMemory, "too late"))
+	if len(fetching) != 0 || w.exec.queue.start(0, 0) != nil {
+		t.Error("a canceled task starts, or ends again")
 	}
 	if out[0] != 0 || len(started) != 0 {
 		t.Errorf("written %d, started %d", out, len(started))
@@ -239,6 +261,18 @@ func TestCloseStubborn(t *testing.T) {
 	}
 	if _, err := w.exec.NewOrigin(nil); err == nil {
 		t.Error("a new origin of a closed executor")
+	}
+}
+
+// The memory for a result is 0, also after other tasks.
+func TestResultBeginsZero(t *testing.T) {
+	w := newWorld(t, Config{Cores: 1, Kernels: with(t, func(context.Context, *Descriptor, [][]byte, []byte) error { return nil })})
+	b := bytes.Repeat([]byte{1}, 64)
+	o := w.operand(b, Uint8, Shape{64})
+	want(t, "add", w.run(Descriptor{Kernel: KernelAdd, Operands: []Operand{o, o}, Result: o}), StatusOK)
+	want(t, "nothing", w.run(Descriptor{Kernel: FirstOwnKernel, Result: o}), StatusOK)
+	if !bytes.Equal(b, make([]byte, 64)) {
+		t.Errorf("%d", b)
 	}
 }
 

@@ -80,15 +80,13 @@ func (o *Origin) Submit(t Task) {
 func (o *Origin) ready(j *job, err *Error) {
 	e := o.exec
 	e.lock.Lock()
-	if err == nil {
-		e.queue.enqueue(&o.origin, j)
-		e.work.Signal()
-		e.lock.Unlock()
+	defer e.lock.Unlock()
+	if err != nil {
+		e.complete(j, err)
 		return
 	}
-	a, to := e.end(j, err)
-	e.lock.Unlock()
-	answer(a, to)
+	e.queue.enqueue(&o.origin, j)
+	e.work.Signal()
 }
 
 // check judges a task before anything is read.

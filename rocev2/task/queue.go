@@ -27,7 +27,8 @@ type job struct {
 	kernel  Kernel
 	from    *Origin
 	slot    *slot
-	waiting []func(Answer) // of the task, and of repetitions of its descriptor
+	over    bool           // its answer is known
+	waiting []func(Answer) // Done of repetitions of its descriptor
 }
 
 // core has the counters of a core.
@@ -66,14 +67,14 @@ func (q *queue) accept(o *origin, t Task) (j *job, a Answer, done bool) {
 		s.job.waiting = append(s.job.waiting, t.Done)
 		return nil, Answer{}, false
 	}
-	j = &job{task: t, slot: s, waiting: []func(Answer){t.Done}}
+	j = &job{task: t, slot: s}
 	s.state, s.job = pending, j
 	return j, Answer{}, false
 }
 
 // enqueue lets a task start.
 func (q *queue) enqueue(o *origin, j *job) {
-	if j.slot.job != j { // it was canceled
+	if j.over { // it was canceled
 		return
 	}
 	o.fifo = append(o.fifo, j)
@@ -110,16 +111,11 @@ func (q *queue) stop(now time.Duration, c int, err *Error) {
 	k.running = nil
 }
 
-// end records the answer of a task and returns to whom it goes. A task ends once: later calls
-// return none.
-func (q *queue) end(o *origin, j *job, err *Error) (a Answer, to []func(Answer)) {
-	s := j.slot
-	if s.job != j {
-		return a, nil
-	}
-	s.state, s.job, s.answer = ended, nil, answerTo(j.task.Descriptor.ID, err)
-	o.open -= len(j.waiting)
-	return s.answer, j.waiting
+// end records the answer of a task, and returns to whom else it goes.
+func (q *queue) end(o *origin, j *job, a Answer) (to []func(Answer)) {
+	*j.slot = slot{id: j.slot.id, state: ended, answer: a}
+	o.open -= 1 + len(j.waiting)
+	return j.waiting
 }
 
 // close ends all tasks of an origin that have not started, and refuses new ones. It returns
@@ -131,7 +127,7 @@ func (q *queue) close(o *origin) (canceled []*job) {
 		started[q.cores[i].running] = true
 	}
 	for i := range o.window.slots {
-		if j := o.window.slots[i].job; j != nil && !started[j] {
+		if j := o.window.slots[i].job; j != nil && !j.over && !started[j] {
 			canceled = append(canceled, j)
 		}
 	}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"hash/crc32"
+	"math"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// node is one end of a connection on an engine.
+type node struct {
+	t  testing.TB
+	pd verbs.PD
+	cq verbs.CQ
+	qp verbs.QP
+}
+
+// both returns two connected nodes on an engine of this process. Protection domains differ, so
+// that no node can use a key of the other one.
+func both(t testing.TB, depths ...int) (client, server *node) {
+	t.Helper()
+	dev, err := rdma.Open(context.Background(), "loopback", "", nil)
+	must(t, err)
+	t.Cleanup(func() { must(t, dev.Close()) })
+	var ends [2]*node
+	for i := range ends {
+		n := &node{t: t}
+		n.pd, err = dev.AllocPD()
+		must(t, err)
+		n.cq, err = dev.CreateCQ(CQDepth(depths[i]))
+		must(t, err)
+		n.qp, err = n.pd.CreateQP(QPInit(n.cq, depths[i]))
+		must(t, err)
+		ends[i] = n
+	}
+	here := netip.MustParseAddr("127.0.0.1")
+	for i, n := range ends {
+		a := verbs.Endpoint{Addr: here, QPN: n.qp.QPN(), PSN: 100}
+		b := verbs.Endpoint{Addr: here, QPN: ends[1-i].qp.QPN(), PSN: 100}
+		must(t, verbs.Connect(n.qp, a, b, verbs.DefaultAttr()))
+	}
+	return ends[0], ends[1]
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// register returns memory of a node as an operand by rkey.
+func (n *node) register(b []byte, typ Type, s Shape) (verbs.MR, Operand) {
+	n.t.Helper()
+	mr, err := n.pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+	must(n.t, err)
+	return mr, Operand{VA: mr.VA(), Length: uint32(len(b)), Key: mr.RKey(), Type: typ, Shape: s}
+}
+
+// origin is register for memory of the node that a task comes from.
+func (n *node) origin(b []byte, typ Type, s Shape) Operand {
+	n.t.Helper()
+	_, o := n.register(b, typ, s)
+	o.Origin = true
+	return o
+}
+
+// serve runs a server until the test ends, and returns how Serve ends.
+func serve(t testing.TB, n *node, e *Executor, m Memory, depth int) <-chan error {
+	t.Helper()
+	s, err := NewServer(ServerConfig{Executor: e, PD: n.pd, QP: n.qp, CQ: n.cq, Memory: m, Depth: depth})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	ended := make(chan struct{})
+	go func() { done <- s.Serve(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return done
+}
+
+func newExecutor(t testing.TB, c Config) *Executor {
+	t.Helper()
+	e, err := NewExecutor(c)
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := e.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func newClient(t testing.TB, n *node, depth int) *Client {
+	t.Helper()
+	c, err := NewClient(ClientConfig{PD: n.pd, QP: n.qp, CQ: n.cq, Depth: depth})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+func limit(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A task uses operands of both nodes, has its result on either, and is answered in either way.
+func TestRemoteTask(t *testing.T) {
+	here, there := both(t, 0, 0)
+	var shared Regions
+	e := newExecutor(t, Config{Cores: 2})
+	serve(t, there, e, &shared, 0)
+	c := newClient(t, here, 0)
+
+	ours := []float64{1, 2, 3, 4, 5, 6}
+	theirs := []float64{10, 20, 30, 40, 50, 60}
+	a := here.origin(bytesOf(t, ours), Float64, Shape{2, 3})
+	mem := bytesOf(t, theirs)
+	mr, b := there.register(mem, Float64, Shape{3, 2})
+	must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
+	product := bytesOf(t, []float64{220, 280, 490, 640})
+	for _, immediate := range []bool{false, true} {
+		near, far := make([]byte, 32), make([]byte, 32)
+		mr, there := there.register(far, Float64, Shape{2, 2})
+		must(t, shared.Add(mr, far, verbs.AccessRemoteWrite))
+		for _, d := range []Descriptor{
+			{Kernel: KernelGEMM, Immediate: immediate, Operands: []Operand{a, b}, Result: here.origin(near, Float64, Shape{2, 2})},
+			{Kernel: KernelGEMM, Immediate: immediate, Operands: []Operand{a, b}, Result: there},
+		} {
+			if err := c.Do(limit(t), &d); err != nil {
+				t.Errorf("immediate %v, result here %v: %v", immediate, d.Result.Origin, err)
+			}
+		}
+		if !bytes.Equal(near, product) || !bytes.Equal(far, product) {
+			t.Errorf("immediate %v: %x and %x, want %x", immediate, near, far, product)
+		}
+	}
+	shared.Remove(mr)
+	d := Descriptor{Kernel: KernelSum, Operands: []Operand{b}, Result: here.origin(make([]byte, 8), Float64, scalar)}
+	if err := c.Do(limit(t), &d); !errors.Is(err, &Error{Status: StatusAccess}) {
+		t.Errorf("memory that is not shared any more: %v", err)
+	}
+}
+
+// Each kernel gives the same bytes on this node and on another one.
+func TestRemoteKernels(t *testing.T) {
+	here, there := both(t, 0, 0)
+	serve(t, there, newExecutor(t, Config{}), nil, 0)
+	c := newClient(t, here, 0)
+	w := newWorld(t, Config{})
+	v := make([]float32, 30000)
+	for i := range v {
+		v[i] = float32(math.Sin(float64(i)))
+	}
+	data := bytesOf(t, v)
+	n := Shape{30000}
+	m := Shape{150, 200}
+	k := Shape{200, 150}
+	type in struct {
+		b []byte
+		s Shape
+	}
+	for id, x := range map[KernelID]struct {
+		in     []in
+		result Type
+		shape  Shape
+	}{
+		KernelAdd: {[]in{{data, n}, {data, n}}, Float32, n}, KernelSum: {[]in{{data, n}}, Float64, scalar},
+		KernelMin: {[]in{{data, n}}, Float32, scalar}, KernelMax: {[]in{{data, n}}, Float32, scalar},
+		KernelDot: {[]in{{data, n}, {data, n}}, Float64, scalar}, KernelCRC32C: {[]in{{data, n}}, Uint32, scalar},
+		KernelGEMM:      {[]in{{data, m}, {data, k}}, Float32, Shape{150, 150}},
+		KernelHistogram: {[]in{{data, n}, {bytesOf(t, []float32{-1, 1}), Shape{2}}}, Uint64, Shape{100}},
+	} {
+		size, _ := x.shape.bytes(x.result)
+		local, remote := make([]byte, size), make([]byte, size)
+		l := Descriptor{Kernel: id, Result: w.operand(local, x.result, x.shape)}
+		r := Descriptor{Kernel: id, Result: here.origin(remote, x.result, x.shape)}
+		for _, o := range x.in {
+			l.Operands = append(l.Operands, w.operand(o.b, Float32, o.s))
+			r.Operands = append(r.Operands, here.origin(o.b, Float32, o.s))
+		}
+		want(t, "local", w.run(l), StatusOK)
+		if err := c.Do(limit(t), &r); err != nil || !bytes.Equal(local, remote) || bytes.Equal(remote, make([]byte, size)) {
+			t.Errorf("kernel %d: %v, local and remote results are equal: %v", id, err, bytes.Equal(local, remote))
+		}
+	}
+}
+
+// Tasks that are wrong are answered with their status. They write nothing, and the connection
+// goes on.
+func TestRemoteRefused(t *testing.T) {
+	here, there := both(t, 0, 0)
+	var shared Regions
+	serve(t, there, newExecutor(t, Config{MaxBytes: 1 << 16}), &shared, 0)
+	c := newClient(t, here, 0)
+	mem := bytes.Repeat([]byte{7}, 64)
+	mr, all := there.register(mem, Uint8, Shape{64})
+	must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
+	out := bytes.Repeat([]byte{9}, 8)
+	result := here.origin(out, Uint64, scalar)
+	good := Descriptor{Kernel: KernelSum, Operands: []Operand{all}, Result: result}
+	for what, x := range map[string]struct {
+		status Status
+		change func(d *Descriptor)
+	}{
+		"kernel":            {StatusKernel, func(d *Descriptor) { d.Kernel = 77 }},
+		"operands":          {StatusOperand, func(d *Descriptor) { d.Operands = nil }},
+		"key":               {StatusAccess, func(d *Descriptor) { d.Operands = []Operand{all}; d.Operands[0].Key++ }},
+		"key of the other":  {StatusAccess, func(d *Descriptor) { d.Operands = []Operand{all}; d.Operands[0].Key = result.Key }},
+		"behind the region": {StatusAccess, func(d *Descriptor) { d.Operands = []Operand{all}; d.Operands[0].VA++ }},
+		"not writable": {StatusAccess, func(d *Descriptor) {
+			d.Result = all
+			d.Result.Type, d.Result.Length, d.Result.Shape = Uint64, 8, scalar
+		}},
+		"value": {StatusFailed, func(d *Descriptor) {
+			d.Kernel, d.Operands = KernelHistogram, []Operand{d.Result, d.Result}
+			d.Operands[0].Type, d.Operands[0].Shape, d.Operands[1].Type, d.Operands[1].Shape = Float32, Shape{2}, Float32, Shape{2}
+		}},
+		"operand of this node": {StatusTooLarge, func(d *Descriptor) { d.Operands = []Operand{here.origin(make([]byte, 1<<16), Uint8, Shape{1 << 16})} }},
+	} {
+		for _, immediate := range []bool{false, true} {
+			d := good
+			x.change(&d)
+			d.Immediate = immediate
+			if err := c.Do(limit(t), &d); !errors.Is(err, &Error{Status: x.status}) {
+				t.Errorf("%s, immediate %v: %v, want %s", what, immediate, err, x.status)
+			}
+		}
+	}
+	if !bytes.Equal(out, bytes.Repeat([]byte{9}, 8)) || !bytes.Equal(mem, bytes.Repeat([]byte{7}, 64)) {
+		t.Errorf("written: %x, %x", out, mem)
+	}
+	if err := c.Do(limit(t), &good); err != nil || out[0] != 7*64%256 {
+		t.Errorf("the right task: %v, %x", err, out)
+	}
+	bad := good
+	bad.Result.Length--
+	if err := c.Do(limit(t), &bad); !errors.Is(err, &Error{Status: StatusDescriptor}) {
+		t.Errorf("a descriptor that is not valid is sent: %v", err)
+	}
+}
+
+// peer is a node that sends descriptors by itself.
+type peer struct {
+	*node
+	b  []byte
+	mr verbs.MR
+}
+
+func newPeer(n *node) *peer {
+	p := &peer{node: n, b: make([]byte, 2*SlotLen)}
+	var err error
+	p.mr, err = n.pd.RegMR(p.b, verbs.AccessLocalWrite)
+	must(n.t, err)
+	return p
+}
+
+// send sends bytes, and returns the answer.
+func (p *peer) send(b []byte, immediate bool) Answer {
+	p.t.Helper()
+	sge := func(at, n int) []verbs.SGE {
+		return []verbs.SGE{{Addr: p.mr.VA() + uint64(at), Len: uint32(n), LKey: p.mr.LKey()}}
+	}
+	must(p.t, p.qp.PostRecv(&verbs.RecvWR{ID: 1, SGL: sge(SlotLen, SlotLen)}))
+	copy(p.b, b)
+	must(p.t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(0, len(b))}))
+	must(p.t, p.cq.Wait(limit(p.t), false))
+	var c [1]verbs.Completion
+	if p.cq.Poll(c[:]); c[0].Status != verbs.StatusSuccess || c[0].WRID != 1 {
+		p.t.Fatalf("%+v", c[0])
+	}
+	if c[0].HasImm != immediate {
+		p.t.Errorf("immediate data: %v, want %v", c[0].HasImm, immediate)
+	}
+	if c[0].HasImm {
+		return AnswerOf(c[0].Imm)
+	}
+	a, err := ParseAnswer(p.b[SlotLen:][:c[0].Bytes])
+	must(p.t, err)
+	return a
+}
+
+// A descriptor that is sent again is not executed again: its answer is repeated, its operands
+// are not read, and its result is not written.
+func TestRemoteDuplicate(t *testing.T) {
+	here, there := both(t, 0, 0)
+	e := newExecutor(t, Config{Cores: 1})
+	serve(t, there, e, nil, 0)
+	p := newPeer(here)
+	in, out := []byte{1, 2}, make([]byte, 2)
+	for id, immediate := range []bool{false, true} {
+		d := Descriptor{ID: ID(id), Kernel: KernelAdd, Immediate: immediate, Result: here.origin(out, Uint8, Shape{2})}
+		d.Operands = []Operand{here.origin(in, Uint8, Shape{2}), here.origin(in, Uint8, Shape{2})}
+		b, err := d.Append(nil)
+		must(t, err)
+		for n := range 3 {
+			if a := p.send(b, immediate); a.Status != StatusOK || a.ID != d.ID {
+				t.Fatalf("%+v", a)
+			}
+			if want := []byte{2, 4}; n == 0 && !bytes.Equal(out, want) || n > 0 && out[0] != 0 {
+				t.Errorf("answer %d: the result is %d", n, out)
+			}
+			clear(out)
+		}
+	}
+	if got := e.Cores()[0].Tasks; got != 2 {
+		t.Errorf("%d tasks were executed", got)
+	}
+	// Payloads that are no descriptors have an answer too.
+	for n, b := range [][]byte{nil, {1}, bytes.Repeat([]byte{0xff}, 100), bytes.Repeat([]byte{1}, 256)} {
+		if a := p.send(b, false); a.Status != StatusDescriptor {
+			t.Errorf("payload %d: %+v", n, a)
+		}
+	}
+}
+
+// A wrong key of the peer's own memory ends the connection, on both sides and in bounded time.
+func TestRemoteWrongKey(t *testing.T) {
+	for what, write := range map[string]bool{"operand": false, "result": true} {
+		here, there := both(t, 0, 0)
+		ended := serve(t, there, newExecutor(t, Config{}), nil, 0)
+		c := newClient(t, here, 0)
+		d := Descriptor{Kernel: KernelMax, Operands: []Operand{here.origin([]byte{1}, Uint8, scalar)}, Result: here.origin([]byte{0}, Uint8, scalar)}
+		if write {
+			d.Result.Key++
+		} else {
+			d.Operands[0].Key++
+		}
+		var status *Error
+		if err := c.Do(limit(t), &d); err == nil || errors.As(err, &status) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err := receive(t, ended); err == nil || errors.Is(err, context.Canceled) {
+			t.Errorf("%s: Serve ends with %v", what, err)
+		}
+		if err := c.Do(limit(t), &d); err == nil {
+			t.Errorf("%s: a task on a connection that has ended", what)
+		}
+	}
+}
+
+// Many tasks at once, with more in flight than the server takes: each is answered.
+func TestRemoteMany(t *testing.T) {
+	here, there := both(t, 64, 3)
+	e := newExecutor(t, Config{Cores: 2})
+	serve(t, there, e, nil, 3)
+	c := newClient(t, here, 64)
+	const workers, each = 100, 20
+	var all sync.WaitGroup
+	var failed atomic.Int64
+	for i := range workers {
+		in, out := bytes.Repeat([]byte{byte(i), 1, 2}, 1000), make([]byte, 4)
+		d := Descriptor{
+			Kernel: KernelCRC32C, Immediate: i%2 == 0, Operands: []Operand{here.origin(in, Uint8, Shape{3000})}, Result: here.origin(out, Uint32, scalar),
+		}
+		all.Go(func() {
+			for range each {
+				clear(out)
+				err := c.Do(limit(t), &d)
+				if err != nil || !bytes.Equal(out, bytesOf(t, crc32.Checksum(in, castagnoli))) {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	total := uint64(0)
+	for _, core := range e.Cores() {
+		total += core.Tasks
+	}
+	if failed.Load() != 0 || total != workers*each {
+		t.Errorf("%d failed, %d were executed", failed.Load(), total)
+	}
+}
+
+// Do ends with its context and with the client, and tasks of a server that ends are canceled.
+func TestRemoteEnds(t *testing.T) {
+	here, there := both(t, 0, 0)
+	started := make(chan struct{}, 10)
+	e := newExecutor(t, Config{Cores: 1, Kernels: with(t, func(ctx context.Context, _ *Descriptor, _ [][]byte, _ []byte) error {
+		started <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	})})
+	serve(t, there, e, nil, 0)
+	c := newClient(t, here, 0)
+	out := []byte{5}
+	d := Descriptor{Kernel: FirstOwnKernel, Result: here.origin(out, Uint8, scalar)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { d := d; done <- c.Do(ctx, &d) }()
+	receive(t, started)
+	cancel()
+	if err := receive(t, done); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	go func() { d := d; done <- c.Do(context.Background(), &d) }()
+	must(t, c.Close())
+	if err := receive(t, done); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if out[0] != 5 {
+		t.Error("written")
+	}
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"fmt"
+
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// servedBytes is the registered memory of a served task: a descriptor and an answer.
+const servedBytes = SlotLen + AnswerLen
+
+// served is a task of a server, from the receive of its descriptor until its answer was sent.
+// The server's loop is its only user, but for the Memory methods, which cores call while the
+// loop leaves it alone.
+type served struct {
+	server *Server
+	index  int
+	b      []byte // descriptor and answer, in the server's arena
+	va     uint64 // of b
+
+	d       Descriptor
+	fetched bool         // the operands of the peer were requested, for this descriptor
+	reads   int          // READs that have not ended
+	ready   func(*Error) // what to call then
+
+	// Operands of the peer, and the result if it is the peer's, one behind the other in the
+	// order of the descriptor.
+	stage []byte
+	mr    verbs.MR // of stage
+}
+
+func (p *served) id(kind int) uint64 { return uint64(p.index*kinds + kind) }
+
+// receive posts the receive of the next descriptor.
+func (p *served) receive() error {
+	p.d, p.fetched = Descriptor{}, false
+	if len(p.stage) > keepStage {
+		if err := p.unstage(); err != nil {
+			return err
+		}
+	}
+	wr := verbs.RecvWR{ID: p.id(kindRecv), SGL: []verbs.SGE{{Addr: p.va, Len: SlotLen, LKey: p.server.arena.LKey()}}}
+	if err := p.server.config.QP.PostRecv(&wr); err != nil {
+		return fmt.Errorf("task: server: %w", err)
+	}
+	return nil
+}
+
+// received submits the task of a descriptor.
+func (p *served) received(b []byte) {
+	d, err := Parse(b)
+	if err != nil {
+		p.server.end(p.index, Answer{ID: idOf(b), Status: StatusDescriptor})
+		return
+	}
+	p.d = d
+	t := Task{Descriptor: d, Memory: p, Done: func(a Answer) { p.server.end(p.index, a) }}
+	if p.staged() > 0 {
+		t.Fetch = p.fetch
+	}
+	p.server.origin.Submit(t)
+}
+
+// staged is how many bytes of the task are the peer's.
+func (p *served) staged() (n int) {
+	for i := range p.d.Operands {
+		if p.d.Operands[i].Origin {
+			n += int(p.d.Operands[i].Length)
+		}
+	}
+	if p.d.Result.Origin {
+		n += int(p.d.Result.Length)
+	}
+	return n
+}
+
+// place is where an operand of the peer, or nil for its result, is in stage.
+func (p *served) place(o *Operand) (at int) {
+	for i := range p.d.Operands {
+		have := &p.d.Operands[i]
+		if o != nil && *have == *o {
+			return at
+		}
+		if have.Origin {
+			at += int(have.Length)
+		}
+	}
+	return at
+}
+
+// fetch reads the operands of the peer. The executor has checked the task.
+func (p *served) fetch(ready func(*Error)) {
+	if err := p.makeStage(); err != nil {
+		ready(fail(StatusMemory, "%v", err))
+		return
+	}
+	p.fetched, p.ready, p.reads = true, ready, 0
+	at := 0
+	for i := range p.d.Operands {
+		o := &p.d.Operands[i]
+		if !o.Origin {
+			continue
+		}
+		p.reads++
+		p.server.send(verbs.SendWR{
+			ID: p.id(kindRead), Op: verbs.OpRead, Flags: verbs.Signaled, RemoteAddr: o.VA, RKey: o.Key, SGL: p.sgl(at, o.Length),
+		})
+		at += int(o.Length)
+	}
+	if p.reads == 0 {
+		ready(nil)
+	}
+}
+
+// keepStage is how much memory a slot keeps between tasks.
+const keepStage = 64 << 10
+
+// makeStage makes stage large enough. It is as large as the executor allows at most.
+func (p *served) makeStage() error {
+	n := p.staged()
+	if n <= len(p.stage) {
+		return nil
+	}
+	if err := p.unstage(); err != nil {
+		return err
+	}
+	b := make([]byte, max(n, 4096))
+	mr, err := p.server.config.PD.RegMR(b, verbs.AccessLocalWrite)
+	if err != nil {
+		return err
+	}
+	p.stage, p.mr = b, mr
+	return nil
+}
+
+func (p *served) unstage() error {
+	if p.mr == nil {
+		return nil
+	}
+	err := p.mr.Deregister()
+	p.stage, p.mr = nil, nil
+	return err
+}
+
+func (p *served) sgl(at int, n uint32) []verbs.SGE {
+	return []verbs.SGE{{Addr: p.mr.VA() + uint64(at), Len: n, LKey: p.mr.LKey()}}
+}
+
+// answer sends the result, if it is the peer's, and the answer. Its receive is posted again
+// when they have arrived.
+func (p *served) answer(a Answer) {
+	wr := verbs.SendWR{ID: p.id(kindAnswer), Op: verbs.OpWriteImm, Flags: verbs.Signaled | verbs.Solicited, Imm: a.Immediate()}
+	write := a.Status == StatusOK && p.fetched && p.d.Result.Origin
+	if write {
+		wr.RemoteAddr, wr.RKey, wr.SGL = p.d.Result.VA, p.d.Result.Key, p.sgl(p.place(nil), p.d.Result.Length)
+	}
+	if p.d.Immediate {
+		p.server.send(wr)
+		return
+	}
+	if write {
+		p.server.send(verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey, SGL: wr.SGL, ID: p.id(kindAnswer)})
+	}
+	a.Append(p.b[SlotLen:SlotLen])
+	p.server.send(verbs.SendWR{
+		ID: p.id(kindAnswer), Op: verbs.OpSend, Flags: verbs.Signaled | verbs.Solicited,
+		SGL: []verbs.SGE{{Addr: p.va + SlotLen, Len: AnswerLen, LKey: p.server.arena.LKey()}},
+	})
+}
+
+// Check, Read and Write are the Memory of the task: of the peer in stage, and of this node.
+
+// Check implements Memory. The peer's NIC checks the peer's keys.
+func (p *served) Check(o *Operand, need verbs.Access) mem.Fault {
+	if o.Origin {
+		return mem.FaultNone
+	}
+	return p.server.config.Memory.Check(o, need)
+}
+
+// Read implements Memory.
+func (p *served) Read(o *Operand, dst []byte) mem.Fault {
+	if !o.Origin {
+		return p.server.config.Memory.Read(o, dst)
+	}
+	copy(dst, p.stage[p.place(o):])
+	return mem.FaultNone
+}
+
+// Write implements Memory. It is called for the result only.
+func (p *served) Write(o *Operand, src []byte) mem.Fault {
+	if !o.Origin {
+		return p.server.config.Memory.Write(o, src)
+	}
+	copy(p.stage[p.place(nil):], src)
+	return mem.FaultNone
+}
