@@ -107,26 +107,34 @@ func flag(on bool) byte {
 }
 
 // Parse reads a descriptor that has all bytes of b, such as the payload of a SEND. The error is
-// an *Error of StatusDescriptor.
+// an *Error of StatusDescriptor; the descriptor has its ID only then, for the answer, as far as
+// there is one.
 func Parse(b []byte) (Descriptor, error) {
 	n, err := length(b)
 	if err != nil {
-		return Descriptor{}, err
+		return Descriptor{ID: idOf(b)}, err
 	}
 	if n != len(b) {
-		return Descriptor{}, fail(StatusDescriptor, "%d bytes: with %d operands it has %d", len(b), b[8], n)
+		return Descriptor{ID: idOf(b)}, fail(StatusDescriptor, "%d bytes: with %d operands it has %d", len(b), b[8], n)
 	}
 	return parse(b)
 }
 
-// ParseSlot reads the descriptor at the start of a slot. The error is an *Error of
-// StatusDescriptor.
+// ParseSlot reads the descriptor at the start of a slot, as Parse does.
 func ParseSlot(slot *[SlotLen]byte) (Descriptor, error) {
 	n, err := length(slot[:])
 	if err != nil {
-		return Descriptor{}, err
+		return Descriptor{ID: idOf(slot[:])}, err
 	}
 	return parse(slot[:n])
+}
+
+// idOf is the task id in the bytes of a descriptor.
+func idOf(b []byte) ID {
+	if len(b) < 8 {
+		return 0
+	}
+	return ID(binary.BigEndian.Uint32(b[4:])) & MaxID
 }
 
 // length is the length that the header of a descriptor demands.
@@ -146,18 +154,18 @@ func length(b []byte) (int, error) {
 func parse(b []byte) (Descriptor, error) {
 	word := binary.BigEndian.Uint64
 	if b[1]&^1 != 0 || b[4] != 0 || word(b[8:])<<8 != 0 {
-		return Descriptor{}, fail(StatusDescriptor, "reserved bits of the header are not 0: %x", b[:headerLen])
+		return Descriptor{ID: idOf(b)}, fail(StatusDescriptor, "reserved bits of the header are not 0: %x", b[:headerLen])
 	}
 	d := Descriptor{
 		Kernel: KernelID(binary.BigEndian.Uint16(b[2:])), ID: ID(binary.BigEndian.Uint32(b[4:])), Immediate: b[1] != 0,
 		Operands: make([]Operand, b[8]),
 	}
 	if err := d.Result.parse(b[headerLen:]); err != nil {
-		return Descriptor{}, fail(StatusDescriptor, "result: %v", err)
+		return Descriptor{ID: idOf(b)}, fail(StatusDescriptor, "result: %v", err)
 	}
 	for i := range d.Operands {
 		if err := d.Operands[i].parse(b[headerLen+operandLen*(1+i):]); err != nil {
-			return Descriptor{}, fail(StatusDescriptor, "operand %d: %v", i, err)
+			return Descriptor{ID: idOf(b)}, fail(StatusDescriptor, "operand %d: %v", i, err)
 		}
 	}
 	return d, nil

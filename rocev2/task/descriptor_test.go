@@ -66,6 +66,9 @@ func TestDescriptorRefused(t *testing.T) {
 	}
 	for n := range good {
 		refused("truncated", good[:n])
+		if d, _ := Parse(good[:n]); d.ID != golden.ID && n >= 8 || d.ID != 0 && n < 8 {
+			t.Errorf("%d bytes: id %#x", n, d.ID)
+		}
 	}
 	refused("one byte more", append(bytes.Clone(good), 0))
 	for what, change := range map[string]struct {

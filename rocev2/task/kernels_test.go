@@ -4,6 +4,7 @@ package task
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math"
 	"math/big"
@@ -261,4 +262,24 @@ func TestCRC32C(t *testing.T) {
 			r.Error(err)
 		}
 	})
+}
+
+// Kernels end with their context.
+func TestKernelsEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	in := make([]byte, 32)
+	decimals := bytesOf(t, []float64{0, 1})
+	o := Operand{Length: 32, Type: Float64, Shape: Shape{2, 2}}
+	d := Descriptor{Operands: []Operand{o, o}, Result: o}
+	r := Builtin()
+	for _, id := range r.IDs() {
+		second := in
+		if id == KernelHistogram {
+			second = decimals
+		}
+		if err := r.find(id).Run(ctx, &d, [][]byte{in, second}, make([]byte, 32)); err != context.Canceled {
+			t.Errorf("kernel %d: %v", id, err)
+		}
+	}
 }

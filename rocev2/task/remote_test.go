@@ -327,6 +327,38 @@ func TestRemoteDuplicate(t *testing.T) {
 	}
 }
 
+// A server that answers twice, or an id that was not sent, ends no other task.
+func TestClientIgnores(t *testing.T) {
+	here, there := both(t, 0, 0)
+	c := newClient(t, here, 0)
+	p := newPeer(there)
+	sge := func(at, n int) []verbs.SGE {
+		return []verbs.SGE{{Addr: p.mr.VA() + uint64(at), Len: uint32(n), LKey: p.mr.LKey()}}
+	}
+	for range 2 {
+		must(t, p.qp.PostRecv(&verbs.RecvWR{SGL: sge(0, SlotLen)}))
+	}
+	done := make(chan error, 1)
+	result := here.origin(make([]byte, 1), Uint8, scalar)
+	for id := range ID(2) {
+		d := Descriptor{Kernel: KernelMax, Operands: []Operand{result}, Result: result}
+		go func() { done <- c.Do(limit(t), &d) }()
+		var got [1]verbs.Completion
+		for got[0].Op != verbs.OpRecv {
+			must(t, p.cq.Wait(limit(t), false))
+			p.cq.Poll(got[:])
+		}
+		for i, a := range []Answer{{ID: 77}, {ID: id, Status: StatusBusy}, {ID: id}} {
+			at := SlotLen + (int(id)*3+i)*AnswerLen
+			a.Append(p.b[at:at])
+			must(t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(at, AnswerLen)}))
+		}
+		if err := receive(t, done); !errors.Is(err, &Error{Status: StatusBusy}) {
+			t.Errorf("task %d: %v", id, err)
+		}
+	}
+}
+
 // A wrong key of the peer's own memory ends the connection, on both sides and in bounded time.
 func TestRemoteWrongKey(t *testing.T) {
 	for what, write := range map[string]bool{"operand": false, "result": true} {

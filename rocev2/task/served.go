@@ -53,7 +53,7 @@ func (p *served) receive() error {
 func (p *served) received(b []byte) {
 	d, err := Parse(b)
 	if err != nil {
-		p.server.end(p.index, Answer{ID: idOf(b), Status: StatusDescriptor})
+		p.server.end(p.index, Answer{ID: d.ID, Status: StatusDescriptor})
 		return
 	}
 	p.d = d

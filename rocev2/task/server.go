@@ -4,7 +4,6 @@ package task
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -233,12 +232,4 @@ func (s *Server) end(slot int, a Answer) {
 	case s.answered <- struct{}{}:
 	default:
 	}
-}
-
-// idOf is the task id of a descriptor that is not valid, as far as it has one.
-func idOf(b []byte) ID {
-	if len(b) < 8 {
-		return 0
-	}
-	return ID(binary.BigEndian.Uint32(b[4:])) & MaxID
 }
