@@ -10,6 +10,10 @@ func (m *Model) command(addr uint64, bits uint32) {
 		m.calls(addr-regs.CallsBase, bits)
 		return
 	}
+	if addr >= regs.TaskBase && addr < regs.TaskBase+regs.TaskStride {
+		m.tasks.command(addr-regs.TaskBase, bits)
+		return
+	}
 	if m.data.command(addr, bits) {
 		return
 	}

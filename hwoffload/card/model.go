@@ -28,6 +28,7 @@ type Model struct {
 	clock  func() uint64 // nil: register now_ns stays as it is
 
 	data      *dataPath
+	tasks     *Tasks        // nil: block task has no effect
 	wake      chan struct{} // gets a value when there may be packets to send
 	interrupt chan struct{} // gets a value when the interrupt line becomes active
 }

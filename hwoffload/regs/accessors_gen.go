@@ -906,6 +906,200 @@ func (r Calls) SetBuffer(i int, v uint64) {
 	r.bus.W64(r.base+CallsBufferOffset+element(i, CallsBufferCount, CallsBufferStride), v)
 }
 
+// Block task.
+const (
+	BlockTypeTask                = 15 // in the list of blocks
+	BlockVersionTask             = 1
+	TaskBase                     = 0x8000 // address
+	TaskStride                   = 0x1000 // bytes from one element to the next
+	TaskCount                    = 1      // elements
+	TaskCommandOffset            = 0x0
+	TaskStatusOffset             = 0x4
+	TaskCoresOffset              = 0x8
+	TaskCoresReset               = 0x4 // number of cores: tasks that are executed at the same time
+	TaskSlotBytesOffset          = 0xc
+	TaskSlotBytesReset           = 0x100 // size of an entry of the ring of descriptors
+	TaskRingBaseOffset           = 0x10
+	TaskCompletionBaseOffset     = 0x18
+	TaskRingOffset               = 0x20
+	TaskDomainOffset             = 0x24
+	TaskSubmitOffset             = 0x28
+	TaskConsumerOffset           = 0x2c
+	TaskCompletionProducerOffset = 0x30
+	TaskReleaseOffset            = 0x34
+	TaskCoreBusyNsOffset         = 0x100
+	TaskCoreBusyNsStride         = 0x8
+	TaskCoreBusyNsCount          = 32 // elements
+	TaskCoreTasksOffset          = 0x200
+	TaskCoreTasksStride          = 0x8
+	TaskCoreTasksCount           = 32 // elements
+	TaskCoreErrorsOffset         = 0x300
+	TaskCoreErrorsStride         = 0x8
+	TaskCoreErrorsCount          = 32 // elements
+)
+
+// Task accesses one element of block task. Compute tasks of the local CPU (S1.1). Descriptors (wire-format.md) are in a ring in the DDR, answers in another one. Indexes count from 0 at a start, modulo 2^16; entry i of a ring is at index i modulo its entries. Keys in descriptors are lkeys.
+type Task struct {
+	bus  Bus
+	base uint64
+}
+
+// TaskOf returns the block.
+func TaskOf(bus Bus) Task { return Task{bus, TaskBase} }
+
+// TaskCommand is a value of register command of block task.
+type TaskCommand uint32
+
+// Start returns field start. 1: starts with the present values of rings and domain. All indexes are 0 then. Tasks of an earlier start are canceled. WO, bit 0.
+func (v TaskCommand) Start() bool { return v>>0&0x1 != 0 }
+
+// WithStart returns v with field start set to x.
+func (v TaskCommand) WithStart(x bool) TaskCommand { return v&^(0x1<<0) | TaskCommand(bit(x))<<0 }
+
+// Stop returns field stop. 1: cancels all tasks. WO, bit 1.
+func (v TaskCommand) Stop() bool { return v>>1&0x1 != 0 }
+
+// WithStop returns v with field stop set to x.
+func (v TaskCommand) WithStop(x bool) TaskCommand { return v&^(0x1<<1) | TaskCommand(bit(x))<<1 }
+
+// SetCommand writes register command. Commands. They have ended when status says so.
+func (r Task) SetCommand(v TaskCommand) { r.bus.W32(r.base+TaskCommandOffset, uint32(v)) }
+
+// TaskStatus is a value of register status of block task.
+type TaskStatus uint32
+
+// Running returns field running. 1: descriptors are taken; 0: no memory of a task is accessed. RO, bit 0.
+func (v TaskStatus) Running() bool { return v>>0&0x1 != 0 }
+
+// WithRunning returns v with field running set to x.
+func (v TaskStatus) WithRunning(x bool) TaskStatus { return v&^(0x1<<0) | TaskStatus(bit(x))<<0 }
+
+// Refused returns field refused. 1: the latest start had a ring that is not aligned, too large or outside of the DDR. RO, bit 1.
+func (v TaskStatus) Refused() bool { return v>>1&0x1 != 0 }
+
+// WithRefused returns v with field refused set to x.
+func (v TaskStatus) WithRefused(x bool) TaskStatus { return v&^(0x1<<1) | TaskStatus(bit(x))<<1 }
+
+// Pending returns field pending. 1: a command has not ended. RO, bit 2.
+func (v TaskStatus) Pending() bool { return v>>2&0x1 != 0 }
+
+// WithPending returns v with field pending set to x.
+func (v TaskStatus) WithPending(x bool) TaskStatus { return v&^(0x1<<2) | TaskStatus(bit(x))<<2 }
+
+// Status reads register status. State of the block.
+func (r Task) Status() TaskStatus { return TaskStatus(r.bus.R32(r.base + TaskStatusOffset)) }
+
+// Cores reads register cores. Number of cores: tasks that are executed at the same time. RO, all bits.
+func (r Task) Cores() uint32 { return r.bus.R32(r.base + TaskCoresOffset) }
+
+// SlotBytes reads register slot_bytes. Size of an entry of the ring of descriptors [bytes]. RO, all bits.
+func (r Task) SlotBytes() uint32 { return r.bus.R32(r.base + TaskSlotBytesOffset) }
+
+// RingBase reads register ring_base. DDR address of the ring of descriptors, a multiple of 256 [address]. RW, all bits.
+func (r Task) RingBase() uint64 { return r.bus.R64(r.base + TaskRingBaseOffset) }
+
+// SetRingBase writes register ring_base. DDR address of the ring of descriptors, a multiple of 256 [address]. RW, all bits.
+func (r Task) SetRingBase(v uint64) { r.bus.W64(r.base+TaskRingBaseOffset, v) }
+
+// CompletionBase reads register completion_base. DDR address of the ring of answers, 8 bytes each, a multiple of 8. It has as many entries [address]. RW, all bits.
+func (r Task) CompletionBase() uint64 { return r.bus.R64(r.base + TaskCompletionBaseOffset) }
+
+// SetCompletionBase writes register completion_base. DDR address of the ring of answers, 8 bytes each, a multiple of 8. It has as many entries [address]. RW, all bits.
+func (r Task) SetCompletionBase(v uint64) { r.bus.W64(r.base+TaskCompletionBaseOffset, v) }
+
+// TaskRing is a value of register ring of block task.
+type TaskRing uint32
+
+// Log2Entries returns field log2_entries. Log2 of the number of entries, 0 to 9. RW, bits 0 to 3.
+func (v TaskRing) Log2Entries() uint32 { return uint32(v >> 0 & 0xf) }
+
+// WithLog2Entries returns v with field log2_entries set to x.
+func (v TaskRing) WithLog2Entries(x uint32) TaskRing { return v&^(0xf<<0) | TaskRing(x)&0xf<<0 }
+
+// Ring reads register ring. Size of both rings.
+func (r Task) Ring() TaskRing { return TaskRing(r.bus.R32(r.base + TaskRingOffset)) }
+
+// SetRing writes register ring. Size of both rings.
+func (r Task) SetRing(v TaskRing) { r.bus.W32(r.base+TaskRingOffset, uint32(v)) }
+
+// TaskDomain is a value of register domain of block task.
+type TaskDomain uint32
+
+// Pd returns field pd. Number of the protection domain. RW, bits 0 to 23.
+func (v TaskDomain) Pd() uint32 { return uint32(v >> 0 & 0xffffff) }
+
+// WithPd returns v with field pd set to x.
+func (v TaskDomain) WithPd(x uint32) TaskDomain { return v&^(0xffffff<<0) | TaskDomain(x)&0xffffff<<0 }
+
+// Domain reads register domain. Protection domain of the tasks.
+func (r Task) Domain() TaskDomain { return TaskDomain(r.bus.R32(r.base + TaskDomainOffset)) }
+
+// SetDomain writes register domain. Protection domain of the tasks.
+func (r Task) SetDomain(v TaskDomain) { r.bus.W32(r.base+TaskDomainOffset, uint32(v)) }
+
+// TaskSubmit is a value of register submit of block task.
+type TaskSubmit uint32
+
+// Producer returns field producer. Index behind the last descriptor; at most the entries of the ring ahead of completion_consumer, or the command is ignored. WO, bits 0 to 15.
+func (v TaskSubmit) Producer() uint32 { return uint32(v >> 0 & 0xffff) }
+
+// WithProducer returns v with field producer set to x.
+func (v TaskSubmit) WithProducer(x uint32) TaskSubmit {
+	return v&^(0xffff<<0) | TaskSubmit(x)&0xffff<<0
+}
+
+// SubmitStart returns field submit_start. 1: executes the command. WO, bit 31.
+func (v TaskSubmit) SubmitStart() bool { return v>>31&0x1 != 0 }
+
+// WithSubmitStart returns v with field submit_start set to x.
+func (v TaskSubmit) WithSubmitStart(x bool) TaskSubmit { return v&^(0x1<<31) | TaskSubmit(bit(x))<<31 }
+
+// SetSubmit writes register submit. Doorbell. Descriptors were written.
+func (r Task) SetSubmit(v TaskSubmit) { r.bus.W32(r.base+TaskSubmitOffset, uint32(v)) }
+
+// Consumer reads register consumer. Index behind the last descriptor that was taken. RO, all bits.
+func (r Task) Consumer() uint32 { return r.bus.R32(r.base + TaskConsumerOffset) }
+
+// CompletionProducer reads register completion_producer. Index behind the last answer that was written. RO, all bits.
+func (r Task) CompletionProducer() uint32 { return r.bus.R32(r.base + TaskCompletionProducerOffset) }
+
+// TaskRelease is a value of register release of block task.
+type TaskRelease uint32
+
+// CompletionConsumer returns field completion_consumer. Index behind the last answer that was read; not beyond completion_producer, or the command is ignored. WO, bits 0 to 15.
+func (v TaskRelease) CompletionConsumer() uint32 { return uint32(v >> 0 & 0xffff) }
+
+// WithCompletionConsumer returns v with field completion_consumer set to x.
+func (v TaskRelease) WithCompletionConsumer(x uint32) TaskRelease {
+	return v&^(0xffff<<0) | TaskRelease(x)&0xffff<<0
+}
+
+// ReleaseStart returns field release_start. 1: executes the command. WO, bit 31.
+func (v TaskRelease) ReleaseStart() bool { return v>>31&0x1 != 0 }
+
+// WithReleaseStart returns v with field release_start set to x.
+func (v TaskRelease) WithReleaseStart(x bool) TaskRelease {
+	return v&^(0x1<<31) | TaskRelease(bit(x))<<31
+}
+
+// SetRelease writes register release. Doorbell. Answers were read.
+func (r Task) SetRelease(v TaskRelease) { r.bus.W32(r.base+TaskReleaseOffset, uint32(v)) }
+
+// CoreBusyNs reads register core_busy_ns of element i. Time that a core was busy with tasks that have ended [ns]. RO, all bits.
+func (r Task) CoreBusyNs(i int) uint64 {
+	return r.bus.R64(r.base + TaskCoreBusyNsOffset + element(i, TaskCoreBusyNsCount, TaskCoreBusyNsStride))
+}
+
+// CoreTasks reads register core_tasks of element i. Tasks that a core has executed [tasks]. RO, all bits.
+func (r Task) CoreTasks(i int) uint64 {
+	return r.bus.R64(r.base + TaskCoreTasksOffset + element(i, TaskCoreTasksCount, TaskCoreTasksStride))
+}
+
+// CoreErrors reads register core_errors of element i. Tasks of core_tasks that failed [tasks]. RO, all bits.
+func (r Task) CoreErrors(i int) uint64 {
+	return r.bus.R64(r.base + TaskCoreErrorsOffset + element(i, TaskCoreErrorsCount, TaskCoreErrorsStride))
+}
+
 // Block distribution.
 const (
 	BlockTypeDistribution         = 16 // in the list of blocks

@@ -29,22 +29,22 @@ var Blocks = []layout.Block{
 		{Name: "list_start", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "address of the first entry of the list of blocks", Resets: []uint64{0x100}, Fields: []layout.Field{
 			{Name: "list_start", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the first entry of the list of blocks"},
 		}},
-		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0xb, 0x7, 0x10, 0xe, 0x3, 0x5, 0xc, 0x8, 0xd, 0x9, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0xb, 0x7, 0xf, 0x10, 0xe, 0x3, 0x5, 0xc, 0x8, 0xd, 0x9, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_type", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "type of the block"},
 		}},
-		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_version", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "version of the block"},
 		}},
-		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x1c0, 0x1e0, 0x200, 0x220, 0x240, 0x260, 0x280, 0x2a0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x1c0, 0x1e0, 0x200, 0x220, 0x240, 0x260, 0x280, 0x2a0, 0x2c0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_next", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the next entry, 0 = this is the last"},
 		}},
-		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x6000, 0x7000, 0x9000, 0x10000, 0x20000, 0x100000, 0x200000, 0x300000, 0x340000, 0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x6000, 0x7000, 0x8000, 0x9000, 0x10000, 0x20000, 0x100000, 0x200000, 0x300000, 0x340000, 0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_base", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the block"},
 		}},
-		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x1000, 0x1000, 0x100, 0x1000, 0x10000, 0x400, 0x100, 0x40, 0x40, 0x8, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x1000, 0x1000, 0x1000, 0x100, 0x1000, 0x10000, 0x400, 0x100, 0x40, 0x40, 0x8, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_stride", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "bytes from one element of the block to the next"},
 		}},
-		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x1, 0x40, 0x10, 0x1, 0x400, 0x1000, 0x400, 0x400, 0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x1, 0x1, 0x40, 0x10, 0x1, 0x400, 0x1000, 0x400, 0x400, 0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_count", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "elements of the block"},
 		}},
 	}},
@@ -252,6 +252,58 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "buffer", Offset: 0x400, Bits: 64, Stride: 0x8, Count: 72, Text: "registers of an entry in the order of their addresses in block dest", Fields: []layout.Field{
 			{Name: "buffer", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "registers of an entry in the order of their addresses in block dest"},
+		}},
+	}},
+	{Name: "task", Type: 15, Version: 1, Base: 0x8000, Stride: 0x1000, Count: 1, Text: "Compute tasks of the local CPU (S1.1). Descriptors (wire-format.md) are in a ring in the DDR, answers in another one. Indexes count from 0 at a start, modulo 2^16; entry i of a ring is at index i modulo its entries. Keys in descriptors are lkeys.", Registers: []layout.Register{
+		{Name: "command", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "Commands. They have ended when status says so.", Fields: []layout.Field{
+			{Name: "start", LSB: 0, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: starts with the present values of rings and domain. All indexes are 0 then. Tasks of an earlier start are canceled"},
+			{Name: "stop", LSB: 1, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: cancels all tasks"},
+		}},
+		{Name: "status", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "State of the block.", Fields: []layout.Field{
+			{Name: "running", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: descriptors are taken; 0: no memory of a task is accessed"},
+			{Name: "refused", LSB: 1, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the latest start had a ring that is not aligned, too large or outside of the DDR"},
+			{Name: "pending", LSB: 2, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: a command has not ended"},
+		}},
+		{Name: "cores", Offset: 0x8, Bits: 32, Stride: 0x0, Count: 1, Text: "number of cores: tasks that are executed at the same time", Fields: []layout.Field{
+			{Name: "cores", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x4, Unit: "", Text: "number of cores: tasks that are executed at the same time"},
+		}},
+		{Name: "slot_bytes", Offset: 0xc, Bits: 32, Stride: 0x0, Count: 1, Text: "size of an entry of the ring of descriptors", Fields: []layout.Field{
+			{Name: "slot_bytes", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x100, Unit: "bytes", Text: "size of an entry of the ring of descriptors"},
+		}},
+		{Name: "ring_base", Offset: 0x10, Bits: 64, Stride: 0x0, Count: 1, Text: "DDR address of the ring of descriptors, a multiple of 256", Fields: []layout.Field{
+			{Name: "ring_base", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "DDR address of the ring of descriptors, a multiple of 256"},
+		}},
+		{Name: "completion_base", Offset: 0x18, Bits: 64, Stride: 0x0, Count: 1, Text: "DDR address of the ring of answers, 8 bytes each, a multiple of 8. It has as many entries", Fields: []layout.Field{
+			{Name: "completion_base", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "address", Text: "DDR address of the ring of answers, 8 bytes each, a multiple of 8. It has as many entries"},
+		}},
+		{Name: "ring", Offset: 0x20, Bits: 32, Stride: 0x0, Count: 1, Text: "Size of both rings.", Fields: []layout.Field{
+			{Name: "log2_entries", LSB: 0, Bits: 4, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "log2 of the number of entries, 0 to 9"},
+		}},
+		{Name: "domain", Offset: 0x24, Bits: 32, Stride: 0x0, Count: 1, Text: "Protection domain of the tasks.", Fields: []layout.Field{
+			{Name: "pd", LSB: 0, Bits: 24, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the protection domain"},
+		}},
+		{Name: "submit", Offset: 0x28, Bits: 32, Stride: 0x0, Count: 1, Text: "Doorbell. Descriptors were written.", Fields: []layout.Field{
+			{Name: "producer", LSB: 0, Bits: 16, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "index behind the last descriptor; at most the entries of the ring ahead of completion_consumer, or the command is ignored"},
+			{Name: "submit_start", LSB: 31, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: executes the command"},
+		}},
+		{Name: "consumer", Offset: 0x2c, Bits: 32, Stride: 0x0, Count: 1, Text: "index behind the last descriptor that was taken", Fields: []layout.Field{
+			{Name: "consumer", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "index behind the last descriptor that was taken"},
+		}},
+		{Name: "completion_producer", Offset: 0x30, Bits: 32, Stride: 0x0, Count: 1, Text: "index behind the last answer that was written", Fields: []layout.Field{
+			{Name: "completion_producer", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "index behind the last answer that was written"},
+		}},
+		{Name: "release", Offset: 0x34, Bits: 32, Stride: 0x0, Count: 1, Text: "Doorbell. Answers were read.", Fields: []layout.Field{
+			{Name: "completion_consumer", LSB: 0, Bits: 16, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "index behind the last answer that was read; not beyond completion_producer, or the command is ignored"},
+			{Name: "release_start", LSB: 31, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: executes the command"},
+		}},
+		{Name: "core_busy_ns", Offset: 0x100, Bits: 64, Stride: 0x8, Count: 32, Text: "time that a core was busy with tasks that have ended", Fields: []layout.Field{
+			{Name: "core_busy_ns", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "ns", Text: "time that a core was busy with tasks that have ended"},
+		}},
+		{Name: "core_tasks", Offset: 0x200, Bits: 64, Stride: 0x8, Count: 32, Text: "tasks that a core has executed", Fields: []layout.Field{
+			{Name: "core_tasks", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "tasks", Text: "tasks that a core has executed"},
+		}},
+		{Name: "core_errors", Offset: 0x300, Bits: 64, Stride: 0x8, Count: 32, Text: "tasks of core_tasks that failed", Fields: []layout.Field{
+			{Name: "core_errors", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "tasks", Text: "tasks of core_tasks that failed"},
 		}},
 	}},
 	{Name: "distribution", Type: 16, Version: 1, Base: 0x9000, Stride: 0x100, Count: 64, Text: "Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region.", Registers: []layout.Register{

@@ -63,15 +63,15 @@
 #define SRC_IDENT_LIST_TYPE_RESET_3 0x6ull
 #define SRC_IDENT_LIST_TYPE_RESET_4 0xbull
 #define SRC_IDENT_LIST_TYPE_RESET_5 0x7ull
-#define SRC_IDENT_LIST_TYPE_RESET_6 0x10ull
-#define SRC_IDENT_LIST_TYPE_RESET_7 0xeull
-#define SRC_IDENT_LIST_TYPE_RESET_8 0x3ull
-#define SRC_IDENT_LIST_TYPE_RESET_9 0x5ull
-#define SRC_IDENT_LIST_TYPE_RESET_10 0xcull
-#define SRC_IDENT_LIST_TYPE_RESET_11 0x8ull
-#define SRC_IDENT_LIST_TYPE_RESET_12 0xdull
-#define SRC_IDENT_LIST_TYPE_RESET_13 0x9ull
-#define SRC_IDENT_LIST_TYPE_RESET_14 0x0ull
+#define SRC_IDENT_LIST_TYPE_RESET_6 0xfull
+#define SRC_IDENT_LIST_TYPE_RESET_7 0x10ull
+#define SRC_IDENT_LIST_TYPE_RESET_8 0xeull
+#define SRC_IDENT_LIST_TYPE_RESET_9 0x3ull
+#define SRC_IDENT_LIST_TYPE_RESET_10 0x5ull
+#define SRC_IDENT_LIST_TYPE_RESET_11 0xcull
+#define SRC_IDENT_LIST_TYPE_RESET_12 0x8ull
+#define SRC_IDENT_LIST_TYPE_RESET_13 0xdull
+#define SRC_IDENT_LIST_TYPE_RESET_14 0x9ull
 #define SRC_IDENT_LIST_TYPE_RESET_15 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_16 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_17 0x0ull
@@ -104,12 +104,12 @@
 #define SRC_IDENT_LIST_VERSION_RESET_6 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_7 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_8 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_9 0x5ull
-#define SRC_IDENT_LIST_VERSION_RESET_10 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_9 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_10 0x5ull
 #define SRC_IDENT_LIST_VERSION_RESET_11 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_12 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_13 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_14 0x0ull
+#define SRC_IDENT_LIST_VERSION_RESET_14 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_15 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_16 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_17 0x0ull
@@ -146,7 +146,7 @@
 #define SRC_IDENT_LIST_NEXT_RESET_10 0x260ull
 #define SRC_IDENT_LIST_NEXT_RESET_11 0x280ull
 #define SRC_IDENT_LIST_NEXT_RESET_12 0x2a0ull
-#define SRC_IDENT_LIST_NEXT_RESET_13 0x0ull
+#define SRC_IDENT_LIST_NEXT_RESET_13 0x2c0ull
 #define SRC_IDENT_LIST_NEXT_RESET_14 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_15 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_16 0x0ull
@@ -177,15 +177,15 @@
 #define SRC_IDENT_LIST_BASE_RESET_3 0x4000ull
 #define SRC_IDENT_LIST_BASE_RESET_4 0x6000ull
 #define SRC_IDENT_LIST_BASE_RESET_5 0x7000ull
-#define SRC_IDENT_LIST_BASE_RESET_6 0x9000ull
-#define SRC_IDENT_LIST_BASE_RESET_7 0x10000ull
-#define SRC_IDENT_LIST_BASE_RESET_8 0x20000ull
-#define SRC_IDENT_LIST_BASE_RESET_9 0x100000ull
-#define SRC_IDENT_LIST_BASE_RESET_10 0x200000ull
-#define SRC_IDENT_LIST_BASE_RESET_11 0x300000ull
-#define SRC_IDENT_LIST_BASE_RESET_12 0x340000ull
-#define SRC_IDENT_LIST_BASE_RESET_13 0x400000ull
-#define SRC_IDENT_LIST_BASE_RESET_14 0x0ull
+#define SRC_IDENT_LIST_BASE_RESET_6 0x8000ull
+#define SRC_IDENT_LIST_BASE_RESET_7 0x9000ull
+#define SRC_IDENT_LIST_BASE_RESET_8 0x10000ull
+#define SRC_IDENT_LIST_BASE_RESET_9 0x20000ull
+#define SRC_IDENT_LIST_BASE_RESET_10 0x100000ull
+#define SRC_IDENT_LIST_BASE_RESET_11 0x200000ull
+#define SRC_IDENT_LIST_BASE_RESET_12 0x300000ull
+#define SRC_IDENT_LIST_BASE_RESET_13 0x340000ull
+#define SRC_IDENT_LIST_BASE_RESET_14 0x400000ull
 #define SRC_IDENT_LIST_BASE_RESET_15 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_16 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_17 0x0ull
@@ -215,15 +215,15 @@
 #define SRC_IDENT_LIST_STRIDE_RESET_3 0x1000ull
 #define SRC_IDENT_LIST_STRIDE_RESET_4 0x1000ull
 #define SRC_IDENT_LIST_STRIDE_RESET_5 0x1000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_6 0x100ull
-#define SRC_IDENT_LIST_STRIDE_RESET_7 0x1000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_8 0x10000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_9 0x400ull
-#define SRC_IDENT_LIST_STRIDE_RESET_10 0x100ull
-#define SRC_IDENT_LIST_STRIDE_RESET_11 0x40ull
+#define SRC_IDENT_LIST_STRIDE_RESET_6 0x1000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_7 0x100ull
+#define SRC_IDENT_LIST_STRIDE_RESET_8 0x1000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_9 0x10000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_10 0x400ull
+#define SRC_IDENT_LIST_STRIDE_RESET_11 0x100ull
 #define SRC_IDENT_LIST_STRIDE_RESET_12 0x40ull
-#define SRC_IDENT_LIST_STRIDE_RESET_13 0x8ull
-#define SRC_IDENT_LIST_STRIDE_RESET_14 0x0ull
+#define SRC_IDENT_LIST_STRIDE_RESET_13 0x40ull
+#define SRC_IDENT_LIST_STRIDE_RESET_14 0x8ull
 #define SRC_IDENT_LIST_STRIDE_RESET_15 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_16 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_17 0x0ull
@@ -253,15 +253,15 @@
 #define SRC_IDENT_LIST_COUNT_RESET_3 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_4 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_5 0x1ull
-#define SRC_IDENT_LIST_COUNT_RESET_6 0x40ull
-#define SRC_IDENT_LIST_COUNT_RESET_7 0x10ull
-#define SRC_IDENT_LIST_COUNT_RESET_8 0x1ull
-#define SRC_IDENT_LIST_COUNT_RESET_9 0x400ull
-#define SRC_IDENT_LIST_COUNT_RESET_10 0x1000ull
-#define SRC_IDENT_LIST_COUNT_RESET_11 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_6 0x1ull
+#define SRC_IDENT_LIST_COUNT_RESET_7 0x40ull
+#define SRC_IDENT_LIST_COUNT_RESET_8 0x10ull
+#define SRC_IDENT_LIST_COUNT_RESET_9 0x1ull
+#define SRC_IDENT_LIST_COUNT_RESET_10 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_11 0x1000ull
 #define SRC_IDENT_LIST_COUNT_RESET_12 0x400ull
-#define SRC_IDENT_LIST_COUNT_RESET_13 0x10000ull
-#define SRC_IDENT_LIST_COUNT_RESET_14 0x0ull
+#define SRC_IDENT_LIST_COUNT_RESET_13 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_14 0x10000ull
 #define SRC_IDENT_LIST_COUNT_RESET_15 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_16 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_17 0x0ull
@@ -633,6 +633,91 @@
 #define SRC_CALLS_BUFFER_COUNT 0x48
 #define SRC_CALLS_BUFFER_LSB 0x0 /* RW: registers of an entry in the order of their addresses in block dest */
 #define SRC_CALLS_BUFFER_MASK 0xffffffffffffffffull
+
+/* Compute tasks of the local CPU (S1.1). Descriptors (wire-format.md) are in a ring in the DDR, answers in another one. Indexes count from 0 at a start, modulo 2^16; entry i of a ring is at index i modulo its entries. Keys in descriptors are lkeys. */
+#define SRC_TASK_TYPE 0xf
+#define SRC_TASK_VERSION_OF_BLOCK 0x1
+#define SRC_TASK_BASE 0x8000
+#define SRC_TASK_STRIDE 0x1000
+#define SRC_TASK_COUNT 0x1
+
+#define SRC_TASK_COMMAND 0x0 /* 32 bits */
+#define SRC_TASK_COMMAND_START_LSB 0x0 /* WO: 1: starts with the present values of rings and domain. All indexes are 0 then. Tasks of an earlier start are canceled */
+#define SRC_TASK_COMMAND_START_MASK 0x1ull
+#define SRC_TASK_COMMAND_STOP_LSB 0x1 /* WO: 1: cancels all tasks */
+#define SRC_TASK_COMMAND_STOP_MASK 0x2ull
+
+#define SRC_TASK_STATUS 0x4 /* 32 bits */
+#define SRC_TASK_STATUS_RUNNING_LSB 0x0 /* RO: 1: descriptors are taken; 0: no memory of a task is accessed */
+#define SRC_TASK_STATUS_RUNNING_MASK 0x1ull
+#define SRC_TASK_STATUS_REFUSED_LSB 0x1 /* RO: 1: the latest start had a ring that is not aligned, too large or outside of the DDR */
+#define SRC_TASK_STATUS_REFUSED_MASK 0x2ull
+#define SRC_TASK_STATUS_PENDING_LSB 0x2 /* RO: 1: a command has not ended */
+#define SRC_TASK_STATUS_PENDING_MASK 0x4ull
+
+#define SRC_TASK_CORES 0x8 /* 32 bits */
+#define SRC_TASK_CORES_LSB 0x0 /* RO: number of cores: tasks that are executed at the same time */
+#define SRC_TASK_CORES_MASK 0xffffffffull
+#define SRC_TASK_CORES_RESET 0x4ull
+
+#define SRC_TASK_SLOT_BYTES 0xc /* 32 bits */
+#define SRC_TASK_SLOT_BYTES_LSB 0x0 /* RO: size of an entry of the ring of descriptors [bytes] */
+#define SRC_TASK_SLOT_BYTES_MASK 0xffffffffull
+#define SRC_TASK_SLOT_BYTES_RESET 0x100ull
+
+#define SRC_TASK_RING_BASE 0x10 /* 64 bits */
+#define SRC_TASK_RING_BASE_LSB 0x0 /* RW: DDR address of the ring of descriptors, a multiple of 256 [address] */
+#define SRC_TASK_RING_BASE_MASK 0xffffffffffffffffull
+
+#define SRC_TASK_COMPLETION_BASE 0x18 /* 64 bits */
+#define SRC_TASK_COMPLETION_BASE_LSB 0x0 /* RW: DDR address of the ring of answers, 8 bytes each, a multiple of 8. It has as many entries [address] */
+#define SRC_TASK_COMPLETION_BASE_MASK 0xffffffffffffffffull
+
+#define SRC_TASK_RING 0x20 /* 32 bits */
+#define SRC_TASK_RING_LOG2_ENTRIES_LSB 0x0 /* RW: log2 of the number of entries, 0 to 9 */
+#define SRC_TASK_RING_LOG2_ENTRIES_MASK 0xfull
+
+#define SRC_TASK_DOMAIN 0x24 /* 32 bits */
+#define SRC_TASK_DOMAIN_PD_LSB 0x0 /* RW: number of the protection domain */
+#define SRC_TASK_DOMAIN_PD_MASK 0xffffffull
+
+#define SRC_TASK_SUBMIT 0x28 /* 32 bits */
+#define SRC_TASK_SUBMIT_PRODUCER_LSB 0x0 /* WO: index behind the last descriptor; at most the entries of the ring ahead of completion_consumer, or the command is ignored */
+#define SRC_TASK_SUBMIT_PRODUCER_MASK 0xffffull
+#define SRC_TASK_SUBMIT_SUBMIT_START_LSB 0x1f /* WO: 1: executes the command */
+#define SRC_TASK_SUBMIT_SUBMIT_START_MASK 0x80000000ull
+
+#define SRC_TASK_CONSUMER 0x2c /* 32 bits */
+#define SRC_TASK_CONSUMER_LSB 0x0 /* RO: index behind the last descriptor that was taken */
+#define SRC_TASK_CONSUMER_MASK 0xffffffffull
+
+#define SRC_TASK_COMPLETION_PRODUCER 0x30 /* 32 bits */
+#define SRC_TASK_COMPLETION_PRODUCER_LSB 0x0 /* RO: index behind the last answer that was written */
+#define SRC_TASK_COMPLETION_PRODUCER_MASK 0xffffffffull
+
+#define SRC_TASK_RELEASE 0x34 /* 32 bits */
+#define SRC_TASK_RELEASE_COMPLETION_CONSUMER_LSB 0x0 /* WO: index behind the last answer that was read; not beyond completion_producer, or the command is ignored */
+#define SRC_TASK_RELEASE_COMPLETION_CONSUMER_MASK 0xffffull
+#define SRC_TASK_RELEASE_RELEASE_START_LSB 0x1f /* WO: 1: executes the command */
+#define SRC_TASK_RELEASE_RELEASE_START_MASK 0x80000000ull
+
+#define SRC_TASK_CORE_BUSY_NS 0x100 /* 64 bits */
+#define SRC_TASK_CORE_BUSY_NS_STRIDE 0x8
+#define SRC_TASK_CORE_BUSY_NS_COUNT 0x20
+#define SRC_TASK_CORE_BUSY_NS_LSB 0x0 /* RO: time that a core was busy with tasks that have ended [ns] */
+#define SRC_TASK_CORE_BUSY_NS_MASK 0xffffffffffffffffull
+
+#define SRC_TASK_CORE_TASKS 0x200 /* 64 bits */
+#define SRC_TASK_CORE_TASKS_STRIDE 0x8
+#define SRC_TASK_CORE_TASKS_COUNT 0x20
+#define SRC_TASK_CORE_TASKS_LSB 0x0 /* RO: tasks that a core has executed [tasks] */
+#define SRC_TASK_CORE_TASKS_MASK 0xffffffffffffffffull
+
+#define SRC_TASK_CORE_ERRORS 0x300 /* 64 bits */
+#define SRC_TASK_CORE_ERRORS_STRIDE 0x8
+#define SRC_TASK_CORE_ERRORS_COUNT 0x20
+#define SRC_TASK_CORE_ERRORS_LSB 0x0 /* RO: tasks of core_tasks that failed [tasks] */
+#define SRC_TASK_CORE_ERRORS_MASK 0xffffffffffffffffull
 
 /* Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region. */
 #define SRC_DISTRIBUTION_TYPE 0x10

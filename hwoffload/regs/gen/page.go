@@ -25,7 +25,7 @@ Neither reacts to accesses as a card does.
 The model has registers and memory, and updates the destination table by packets that a test hands to it.
 It executes the work requests of queue pairs ([card.md](card.md)).
 ` + "`hwoffload/vectors`" + ` has streams of events after each of which this table has the same bits as that of the data plane.
-The definition has no blocks yet for compute and pre-credit.
+The definition has no block yet for pre-credit.
 
 ## Rules
 
