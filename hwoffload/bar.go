@@ -63,7 +63,7 @@ func mapBAR(f *os.File) (*bar, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.New("another process uses the card: end it first")
+			return nil, ErrInUse
 		}
 		return nil, fmt.Errorf("lock: %w", err)
 	}

@@ -107,12 +107,17 @@ func (d *DDR) through(addr uint64, p []byte, do func(p []byte, at uint64)) error
 
 // readWindow reads from an address in the window.
 func (d *DDR) readWindow(p []byte, at uint64) {
+	var words [wordsAhead]uint64
 	var word [wordSize]byte
 	for len(p) > 0 {
 		skip := at % wordSize
-		binary.LittleEndian.PutUint64(word[:], d.dev.R64(at-skip))
-		n := copy(p, word[skip:])
-		p, at = p[n:], at+uint64(n)
+		some := words[:min((skip+uint64(len(p))+wordSize-1)/wordSize, wordsAhead)]
+		ReadWords(d.dev, at-skip, some)
+		for _, w := range some {
+			binary.LittleEndian.PutUint64(word[:], w)
+			n := copy(p, word[at%wordSize:])
+			p, at = p[n:], at+uint64(n)
+		}
 	}
 }
 

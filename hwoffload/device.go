@@ -9,7 +9,11 @@
 // Open checks that a Device is a card which this driver knows, and finds its blocks.
 package hwoffload
 
-import "github.com/softroce/softroce-xdp/hwoffload/regs"
+import (
+	"errors"
+
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+)
 
 // Device accesses the registers of a card. Addresses are bytes from the start of the card's
 // address space, and multiples of the width of the access.
@@ -32,6 +36,9 @@ type Device interface {
 
 	Close() error
 }
+
+// ErrInUse is the error of OpenBAR and Dial if another process uses the card.
+var ErrInUse = errors.New("another process uses the card: end it first")
 
 // flush waits until all writes have arrived.
 func flush(d Device) { regs.IdentOf(d).Scratch() }

@@ -124,7 +124,11 @@ func (c session) run() error {
 		if err == io.EOF {
 			return nil
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case m.op == opR64:
+			out, err = c.readAhead(in, out, &m)
+		default:
 			out, err = c.execute(out, &m)
 		}
 		if err != nil {
@@ -164,8 +168,6 @@ func (c session) execute(out []byte, m *message) ([]byte, error) {
 	width, count := uint64(4), 1
 	switch m.op {
 	case opR32:
-	case opR64:
-		width = 8
 	case opW32:
 		count = 2
 	case opW64:
@@ -185,8 +187,6 @@ func (c session) execute(out []byte, m *message) ([]byte, error) {
 	switch m.op {
 	case opR32:
 		value = uint64(c.device.R32(v[0]))
-	case opR64:
-		value = c.device.R64(v[0])
 	case opW32:
 		c.device.W32(v[0], uint32(v[1]))
 		return out, nil

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // flushBytes is how many bytes of posted writes are sent together at most.
@@ -80,7 +82,7 @@ func (s *Socket) explain(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no answer within %v: does its process still run?", s.timeout)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
 		err = fmt.Errorf("the connection has ended: does its process still run? (%w)", err)
 	}
 	return fmt.Errorf("card at %s: %w", s.addr, err)
@@ -110,6 +112,43 @@ func (s *Socket) read(op byte, addr, width uint64) uint64 {
 		return ^uint64(0)
 	}
 	return v
+}
+
+// R64s reads 64-bit words from an address on into dst. The reads are sent together, and one wait
+// is for all answers; each is an access of its own. All ones are the values after a failure.
+func (s *Socket) R64s(addr uint64, dst []uint64) {
+	const most = 512 // answers that fit the socket while the requests are sent
+	for len(dst) > 0 {
+		n := min(len(dst), most)
+		s.someR64s(addr, dst[:n])
+		dst, addr = dst[n:], addr+8*uint64(n)
+	}
+}
+
+func (s *Socket) someR64s(addr uint64, dst []uint64) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	good := s.usable()
+	for i := range dst {
+		if good = good && s.Check(addr+8*uint64(i), 8, s.size); good {
+			s.out = appendMessage(s.out, opR64, 0, addr+8*uint64(i))
+		}
+	}
+	if good {
+		s.flush()
+	}
+	for i := range dst {
+		dst[i] = ^uint64(0)
+		if s.Err() != nil {
+			continue
+		}
+		v, err := s.answer(opR64)
+		if err != nil {
+			s.fail(err)
+			continue
+		}
+		dst[i] = v
+	}
 }
 
 func (s *Socket) write(op byte, addr, v, width uint64) {

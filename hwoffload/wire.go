@@ -52,7 +52,6 @@ const (
 
 var (
 	errNoProtocol = errors.New("the other side does not use the protocol of cards")
-	errBusy       = errors.New("another process uses the card: end it first")
 )
 
 func versionError(theirs byte) error {
@@ -95,7 +94,7 @@ func readWelcome(r io.Reader) (size uint64, err error) {
 	case b[4] != wireVersion || b[5] == welcomeVersion:
 		return 0, versionError(b[4])
 	case b[5] == welcomeBusy:
-		return 0, errBusy
+		return 0, ErrInUse
 	case b[5] != welcomeOK:
 		return 0, fmt.Errorf("status %d, which this program does not know: use a newer one", b[5])
 	}

@@ -52,26 +52,30 @@ func newPolicyShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			policy := policyOf(&cfg)
-			if asJSON {
-				all := map[string]param{}
-				for _, p := range params.All {
-					all[p.Name] = param{p.Get(policy), p.Type, p.Text}
-				}
-				return writeJSON(cmd.OutOrStdout(), map[string]any{"interface": name, "policy": all})
-			}
-			lines := [][]string{{"PARAMETER", "VALUE", "MEANING"}}
-			for _, p := range params.All {
-				lines = append(lines, []string{p.Name, p.Get(policy), p.Text})
-			}
-			for _, l := range view.Align(lines) {
-				fmt.Fprintln(cmd.OutOrStdout(), l)
-			}
-			return nil
+			return showPolicy(cmd, name, params.All, policyOf(&cfg), asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// showPolicy prints the parameters of an interface, or of a card.
+func showPolicy(cmd *cobra.Command, name string, list []params.Param, policy *params.Policy, asJSON bool) error {
+	if asJSON {
+		all := map[string]param{}
+		for _, p := range list {
+			all[p.Name] = param{p.Get(policy), p.Type, p.Text}
+		}
+		return writeJSON(cmd.OutOrStdout(), map[string]any{"interface": name, "policy": all})
+	}
+	lines := [][]string{{"PARAMETER", "VALUE", "MEANING"}}
+	for _, p := range list {
+		lines = append(lines, []string{p.Name, p.Get(policy), p.Text})
+	}
+	for _, l := range view.Align(lines) {
+		fmt.Fprintln(cmd.OutOrStdout(), l)
+	}
+	return nil
 }
 
 func newPolicySet(a *app) *cobra.Command {
@@ -120,20 +124,9 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 	}
 	defer live.Close()
 	next := *policyOf(live.Config)
-	var report []string
-	for _, p := range params.All {
-		value, ok := changed[p.Name]
-		if !ok {
-			continue
-		}
-		was := p.Get(&next)
-		if err := p.Set(&next, value); err != nil {
-			return usageError{error: err}
-		}
-		report = append(report, fmt.Sprintf("%s %s (was %s)", p.Name, p.Get(&next), was))
-	}
-	if err := next.Validate(); err != nil {
-		return usagef("the parameters do not fit together, nothing was changed: %w", err)
+	report, err := changeParams(&next, changed)
+	if err != nil {
+		return err
 	}
 	if _, ok := changed["priority-capacity"]; ok {
 		if err := minimumsFit(name, att.State.NodeFile, live.Node, next.Priority.Limit(live.LinkRateBps)); err != nil {
@@ -143,6 +136,25 @@ func (a *app) setPolicy(cmd *cobra.Command, name string, changed map[string]stri
 	writePolicy(live.Config, &next)
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, strings.Join(report, ", "))
 	return nil
+}
+
+// changeParams sets parameters if they fit together. It returns what has changed, for people.
+func changeParams(next *params.Policy, changed map[string]string) (report []string, err error) {
+	for _, p := range params.All {
+		value, ok := changed[p.Name]
+		if !ok {
+			continue
+		}
+		was := p.Get(next)
+		if err := p.Set(next, value); err != nil {
+			return nil, usageError{error: err}
+		}
+		report = append(report, fmt.Sprintf("%s %s (was %s)", p.Name, p.Get(next), was))
+	}
+	if err := next.Validate(); err != nil {
+		return nil, usagef("the parameters do not fit together, nothing was changed: %w", err)
+	}
+	return report, nil
 }
 
 // policyOf copies the parameters of all policies.

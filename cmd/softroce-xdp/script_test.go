@@ -70,6 +70,9 @@ func TestNetScripts(t *testing.T) {
 //	                          and sends so much after it; not one packet may be lost
 //	eventually N COMMAND...   tries `exits` until it holds, for five seconds
 //	capture FILE [bad]        writes a pcap of two packets, or with one ICRC wrong
+//	barfile FILE [short|future]  writes a file that serves as the BAR of a card, but is too
+//	                          short, or of a version that is not known
+//	livecard SOCKET [stop]    serves a card whose nodes 2 to 4 get data, or ends it
 //	agent VAR                 sets VAR to the pid of a's agent
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"exits":      exits,
@@ -79,6 +82,8 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"traffic":    traffic,
 	"agent":      agentPID,
 	"capture":    capture,
+	"barfile":    barFile,
+	"livecard":   liveCard,
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

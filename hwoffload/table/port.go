@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 )
 
@@ -70,7 +71,10 @@ func (p *Port) Collect() (n int, err error) {
 	calls := regs.CallsOf(p.t.card)
 	for n < len(p.slots) && p.next < regs.DestCount {
 		word := p.next / 32
-		active := calls.Active(word)
+		active := p.t.behind[p.number][word]
+		if active != 0 {
+			active &= calls.Active(word)
+		}
 		for ; n < len(p.slots) && p.next < (word+1)*32; p.next++ {
 			if active>>(p.next%32)&1 != 0 && p.collect(p.next, &p.slots[n]) {
 				n++
@@ -83,21 +87,15 @@ func (p *Port) Collect() (n int, err error) {
 	return n, p.t.err()
 }
 
-// collect takes one entry, if it belongs to the port.
+// collect takes one entry.
 func (p *Port) collect(i int, slot *bpf.AgentSlot) bool {
-	node, ok := p.t.nodes[i]
-	if !ok || node.Port != p.number {
-		return false
-	}
 	calls := regs.CallsOf(p.t.card)
 	calls.SetCollect(regs.CallsCollect(0).WithCollectElement(uint32(i)).WithCollectStart(true))
 	if !calls.Result().Done() {
 		return false // its window was collected meanwhile
 	}
-	slot.Key, slot.Found = bpf.KeyOf(node.Addr), 1
-	for w, at := range addresses(regs.CallsBase + regs.CallsBufferOffset) {
-		bpf.WordsOf(&slot.Regs)[w] = p.t.card.R64(at)
-	}
+	slot.Key, slot.Found = bpf.KeyOf(p.t.nodes[i].Addr), 1
+	hwoffload.ReadWords(p.t.card.Device, regs.CallsBase+regs.CallsBufferOffset, bpf.WordsOf(&slot.Regs))
 	return true
 }
 

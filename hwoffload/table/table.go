@@ -33,7 +33,8 @@ type Node struct {
 type Table struct {
 	card    *hwoffload.Card
 	self    uint32
-	nodes   map[int]Node // by element
+	nodes   map[int]Node                                   // by element
+	behind  [regs.PortsCount][regs.CallsActiveCount]uint32 // of each port: the elements of its nodes, as in register active
 	element map[bpf.DestKey]int
 }
 
@@ -69,6 +70,10 @@ func (t *Table) Refresh() error {
 	}
 	if err := t.err(); err != nil {
 		return err
+	}
+	clear(t.behind[:])
+	for i, n := range nodes {
+		t.behind[n.Port][i/32] |= 1 << (i % 32)
 	}
 	t.self, t.nodes, t.element = self, nodes, element
 	return nil
@@ -165,24 +170,12 @@ func (t *Table) Rows() ([]bpf.Row, error) {
 
 // read reads the registers of an element, each by itself.
 func (t *Table) read(i int, d *bpf.DestRegs) {
-	for w, at := range addresses(regs.DestBase + uint64(i)*regs.DestStride) {
-		bpf.WordsOf(d)[w] = t.card.R64(at)
-	}
-}
-
-// addresses returns the addresses of the words of an entry at base.
-func addresses(base uint64) (at [regs.CallsBufferCount]uint64) {
-	for i := range at {
-		at[i] = base + uint64(i)*8
-	}
-	return at
+	hwoffload.ReadWords(t.card.Device, regs.DestBase+uint64(i)*regs.DestStride, bpf.WordsOf(d))
 }
 
 // Params reads the parameters of the policy from block fourcase.
 func (t *Table) Params() (p bpf.PolicyParams, err error) {
-	for i := range bpf.WordsOf(&p) {
-		bpf.WordsOf(&p)[i] = t.card.R64(regs.FourcaseBase + uint64(i)*8)
-	}
+	hwoffload.ReadWords(t.card.Device, regs.FourcaseBase, bpf.WordsOf(&p))
 	return p, t.err()
 }
 

@@ -178,7 +178,7 @@ func TestApply(t *testing.T) {
 		s[i].Regs.Policy.RateBps, s[i].Regs.Policy.State = 9, 10
 	}
 	s[0].Op, s[1].Op, s[2].Op = bpf.SetPolicy|bpf.SetNode|bpf.SetClass, bpf.SetCaps|bpf.ShiftNextTx, bpf.SetPolicy
-	s[1].ShiftNs = -1
+	s[1].ShiftNs, s[1].Regs.Caps = -1, 11
 	if err := p.Apply(3); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestApply(t *testing.T) {
 	}
 	a := bpf.DestRegs{RateBps: 1, EngineRateBps: 2, StackRateBps: 3, ClassId: 4, Node: 5, ValidAfterNs: 77}
 	a.Policy.RateBps, a.Policy.State = 9, 10
-	b := bpf.DestRegs{Caps: 6, NextTxNs: ^uint64(0), ValidAfterNs: 77}
+	b := bpf.DestRegs{Caps: 11, NextTxNs: ^uint64(0), ValidAfterNs: 77}
 	rows, err := tab.Rows()
 	if diff := cmp.Diff([]bpf.Row{{Addr: addr(3), Regs: a}, {Addr: addr(9), Regs: b}}, rows, cmpopts.EquateComparable(netip.Addr{})); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
