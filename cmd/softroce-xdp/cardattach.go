@@ -65,7 +65,7 @@ first is used. The port of a node that has the same number and address as before
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.nodeFile, "nodes", "", "node file: numbers, addresses and priorities of the nodes (default: what the card has)")
-	f.Var(countVar{&s.node, 1, table.MaxNode}, "node", "number of this node in the node file")
+	f.Var(countVar{&s.node, 1, table.MaxNode}, "node", "number of this node in the node file (default: what the card has)")
 	f.Var(policyVar{&s.policy}, "policy", "a policy parameter, name=value; may be repeated (see card policy set)")
 	return cmd
 }
@@ -126,7 +126,11 @@ func (s *cardSettings) apply(c *hwoffload.Card) (*table.Table, error) {
 		return nil, err
 	}
 	if s.file != nil {
-		if err := t.SetNodes(s.node, cardNodes(s.file, t)); err != nil {
+		self := s.node
+		if self == 0 {
+			self = t.Self()
+		}
+		if err := t.SetNodes(self, cardNodes(s.file, t)); err != nil {
 			return nil, usageError{fmt.Errorf("node file %s: %w", s.nodeFile, err), true}
 		}
 	}
