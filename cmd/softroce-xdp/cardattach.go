@@ -130,8 +130,12 @@ func (s *cardSettings) apply(c *hwoffload.Card) (*table.Table, error) {
 		if self == 0 {
 			self = t.Self()
 		}
-		if err := t.SetNodes(self, cardNodes(s.file, t)); err != nil {
+		nodes := cardNodes(s.file, t)
+		if err := table.CheckNodes(self, nodes); err != nil {
 			return nil, usageError{fmt.Errorf("node file %s: %w", s.nodeFile, err), true}
+		}
+		if err := t.SetNodes(self, nodes); err != nil {
+			return nil, err
 		}
 	}
 	if len(s.changed) > 0 {
@@ -180,7 +184,10 @@ func (a *app) runCard(cmd *cobra.Command, id *cardID, s *cardSettings, c *hwoffl
 	o := agent.CardOptions{
 		Nodes: s.file, Log: a.logger(cmd.ErrOrStderr()).With("card", id.name),
 		Ready: func() {
-			err = state.write(path)
+			if err = state.write(path); err != nil {
+				stop() // the other commands would not find the card
+				return
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: attached (%d destinations, policy %s)\n", id.name, len(t.Nodes()), policyMode(t))
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 		},
@@ -207,14 +214,11 @@ func (a *app) listenCard(id *cardID) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+	// Who may use it may change the rates and the memory of the card.
+	defer unix.Umask(unix.Umask(0o177))
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("socket for the other commands: %w", err)
-	}
-	// Who may use it may change the rates and the memory of the card.
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
-		return nil, err
 	}
 	return l, nil
 }

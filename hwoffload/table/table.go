@@ -106,25 +106,41 @@ func (t *Table) Nodes() []Node {
 	return all
 }
 
-// SetNodes writes the number of this node and all nodes into block nodes. Nodes that are not in
-// the list are removed. It checks the list before it writes anything.
-func (t *Table) SetNodes(self uint32, list []Node) error {
+// CheckNodes returns an error if a card cannot have these nodes.
+func CheckNodes(self uint32, list []Node) error {
 	if self > MaxNode {
 		return fmt.Errorf("node number %d of this node: a card has numbers up to %d", self, MaxNode)
 	}
-	want, of := map[int]Node{}, map[netip.Addr]uint32{}
+	of, number := map[netip.Addr]uint32{}, map[uint32]bool{}
 	for _, n := range list {
+		addr := n.Addr.Unmap()
 		switch {
 		case n.Number < 1 || n.Number > MaxNode:
 			return fmt.Errorf("node number %d: a card has numbers from 1 to %d", n.Number, MaxNode)
+		case number[n.Number]:
+			return fmt.Errorf("node number %d is there twice: a node of a card has one address", n.Number)
 		case n.Port >= regs.PortsCount:
 			return fmt.Errorf("node %d is behind port %d: a card has ports 0 to %d", n.Number, n.Port, regs.PortsCount-1)
-		case !n.Addr.IsValid():
+		case !addr.IsValid():
 			return fmt.Errorf("node %d has no address", n.Number)
-		case of[n.Addr.Unmap()] != 0:
-			return fmt.Errorf("nodes %d and %d have the same address %s", of[n.Addr.Unmap()], n.Number, n.Addr)
+		case of[addr] != 0:
+			return fmt.Errorf("nodes %d and %d have the same address %s", of[addr], n.Number, addr)
 		}
-		want[int(n.Number-1)], of[n.Addr.Unmap()] = n, n.Number
+		of[addr], number[n.Number] = n.Number, true
+	}
+	return nil
+}
+
+// SetNodes writes the number of this node and all nodes into block nodes. Nodes that are not in
+// the list are removed. It writes nothing if CheckNodes refuses the list.
+func (t *Table) SetNodes(self uint32, list []Node) error {
+	if err := CheckNodes(self, list); err != nil {
+		return err
+	}
+	want := map[int]Node{}
+	for _, n := range list {
+		n.Addr = n.Addr.Unmap()
+		want[int(n.Number-1)] = n
 	}
 	block := regs.NodesOf(t.card)
 	block.SetSelf(self)

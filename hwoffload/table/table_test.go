@@ -88,6 +88,7 @@ func TestBadNodes(t *testing.T) {
 		"node number 1025: a card":          {1, []table.Node{{1025, addr(1), 0}}},
 		"a card has ports 0 to 3":           {1, []table.Node{{2, addr(1), 4}}},
 		"node 2 has no address":             {1, []table.Node{{Number: 2}}},
+		"node number 2 is there twice":      {1, []table.Node{{2, addr(1), 0}, {2, addr(2), 0}}},
 		"nodes 2 and 3 have the same addre": {1, []table.Node{{2, addr(1), 0}, {3, addr(1), 0}}},
 	} {
 		m := card.New()
