@@ -63,6 +63,8 @@ var cleanPackages = []string{
 	"hwoffload/rtl/modules",
 	"hwoffload/rtl/report",
 	"hwoffload/rtl/unit",
+	"hwoffload/rtl",
+	"hwoffload/rtl/sim",
 	"hwoffload/rtl/verilate",
 	"hwoffload/table",
 	"hwoffload/vectors",

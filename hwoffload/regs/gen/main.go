@@ -63,12 +63,17 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	decode, err := svDecode(blocks)
+	if err != nil {
+		return nil, err
+	}
 	return map[string][]byte{
 		"hwoffload/regs/accessors_gen.go":    accessors,
 		"hwoffload/regs/blocks_gen.go":       table,
 		"hwoffload/regs/layouts_gen.go":      layouts,
 		"hwoffload/regs/softroce_regs.h":     cHeader(blocks, records),
 		"hwoffload/rtl/softroce_regs_pkg.sv": svPackage(blocks, records),
+		"hwoffload/rtl/softroce_decode.sv":   decode,
 		"docs/card-registers.md":             page(blocks, records),
 	}, nil
 }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rtl has the sources of the card in SystemVerilog. Package sim simulates them, and
+// docs/card-rtl.md describes them.
+package rtl
+
+import "embed"
+
+// Files are the sources.
+//
+//go:embed *.sv
+var Files embed.FS
+
+// Card are the names of the files that module softroce_card needs, packages first.
+var Card = []string{
+	"softroce_regs_pkg.sv", "softroce_decode.sv", "register_store.sv", "softroce_card.sv",
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sim simulates the RTL of the card with Verilator. Start builds the simulator, which
+// is a program of its own, starts it and connects to it: a Card is a hwoffload.Device whose
+// registers are those of the simulated modules. docs/card-rtl.md says what is simulated.
+package sim
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+)
+
+//go:embed cpp/main.cpp
+var mainCPP string
+
+// Operations of the protocol that only a simulator has.
+const (
+	opClock  = hwoffload.OpSimulator + iota // body: time (64), nanoseconds of a cycle (64); no answer
+	opStep                                  // body: cycles (64); no answer
+	opCycles                                // no body; the answer is the number of cycles since the reset
+)
+
+// Limits of the time that a simulator takes to start, and to answer.
+const (
+	startLimit  = time.Minute
+	answerLimit = time.Minute
+	endLimit    = 10 * time.Second
+)
+
+// Card is a simulated card. All methods may be called concurrently.
+type Card struct {
+	*hwoffload.Socket
+	program *exec.Cmd
+	stdin   io.Closer
+	stderr  bytes.Buffer
+	dir     string
+	ended   chan error
+}
+
+// Sources returns the sources of the simulator: the modules, and its C++.
+func Sources() ([]verilate.Source, error) {
+	var all []verilate.Source
+	for _, name := range rtl.Card {
+		text, err := rtl.Files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, verilate.Source{Name: name, Text: string(text)})
+	}
+	return append(all, verilate.Source{Name: "main.cpp", Text: mainCPP}), nil
+}
+
+// Start simulates the card of this version of the sources. Its clock stands still until
+// SetClock. The first Start builds the simulator, which takes some seconds; later ones use
+// the same program. ctx limits building, and ends the simulator.
+func Start(ctx context.Context) (*Card, error) {
+	sources, err := Sources()
+	if err != nil {
+		return nil, err
+	}
+	return StartSources(ctx, sources)
+}
+
+// StartSources simulates the card of other sources.
+func StartSources(ctx context.Context, sources []verilate.Source) (*Card, error) {
+	for _, name := range verilate.Programs {
+		if _, err := exec.LookPath(name); err != nil {
+			return nil, fmt.Errorf("simulator of the card: %s is missing: apt-get install verilator g++ make", name)
+		}
+	}
+	program, err := verilate.Build(ctx, "softroce_card", sources...)
+	if err != nil {
+		return nil, fmt.Errorf("simulator of the card: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "card")
+	if err != nil {
+		return nil, err
+	}
+	c := &Card{dir: dir, ended: make(chan error, 1)}
+	if err := c.start(ctx, program); err != nil {
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("simulator of the card: %w", err)
+	}
+	return c, nil
+}
+
+func (c *Card) start(ctx context.Context, program string) error {
+	path := filepath.Join(c.dir, "card.sock")
+	c.program = exec.CommandContext(ctx, program, path)
+	c.program.Stderr = &c.stderr
+	c.program.WaitDelay = time.Second
+	stdin, err := c.program.StdinPipe()
+	if err != nil {
+		return err
+	}
+	c.stdin = stdin
+	if err := c.program.Start(); err != nil {
+		return err
+	}
+	go func() { c.ended <- c.program.Wait() }()
+	if err := c.connect(ctx, path); err != nil {
+		c.program.Process.Kill()
+		return err
+	}
+	return nil
+}
+
+// connect waits for the socket.
+func (c *Card) connect(ctx context.Context, path string) error {
+	for end := time.Now().Add(startLimit); ; {
+		s, err := hwoffload.Dial("unix:"+path, answerLimit)
+		if err == nil {
+			c.Socket = s
+			return nil
+		}
+		select {
+		case failed := <-c.ended:
+			return fmt.Errorf("ended: %v: %s", failed, c.stderr.String())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// Close ends the simulator.
+func (c *Card) Close() error {
+	err := c.Socket.Close()
+	c.stdin.Close()
+	select {
+	case <-c.ended:
+	case <-time.After(endLimit):
+		c.program.Process.Kill()
+		<-c.ended
+	}
+	os.RemoveAll(c.dir)
+	return err
+}
+
+// SetClock sets the clock of the card to a time, and the nanoseconds that it counts in each
+// cycle: 0 stops it, and 65535 is the largest.
+func (c *Card) SetClock(now, step uint64) { c.Post(opClock, now, step) }
+
+// Step simulates cycles without an access, at most 10^9.
+func (c *Card) Step(cycles uint64) { c.Post(opStep, cycles) }
+
+// Cycles returns the number of cycles since the reset.
+func (c *Card) Cycles() uint64 {
+	n, err := c.Call(opCycles)
+	if err != nil {
+		return 0
+	}
+	return n
+}
