@@ -43,6 +43,10 @@ func (m *Model) calls(offset uint64, bits uint32) {
 			m.apply(int(v.ApplyElement()), v.ApplySet())
 			m.done(true)
 		}
+	case regs.CallsDecideOffset:
+		if v := regs.CallsDecide(bits); v.DecideStart() {
+			m.done(m.decide(int(v.DecideElement())))
+		}
 	}
 }
 
@@ -90,7 +94,7 @@ func (m *Model) apply(element int, set uint32) {
 		for at := uint64(first); at < destBytes; at += 8 {
 			m.write64(regs.DestBase+uint64(element)*regs.DestStride+at, m.read64(regs.CallsBase+regs.CallsBufferOffset+at))
 		}
-		setRates(d, from, now)
+		setRates(d, rates{from.RateBps(), from.StackRateBps(), from.EngineRateBps()}, now)
 	}
 	if set&setClass != 0 {
 		d.SetClassId(from.ClassId())
@@ -109,22 +113,25 @@ func (m *Model) apply(element int, set uint32) {
 	}
 }
 
+// rates are the three rates of an entry, in bits per second.
+type rates struct{ all, stack, engine uint64 }
+
 // setRates sets the three rates. Echoes of packets that left before do not measure a changed
 // rate, and those of packets that wait neither.
 //
 // The card has no rate for packets of a kernel stack, so next_tx_ns is the time at which the
 // next packet leaves, and a packet that waits for it leaves then.
-func setRates(d, to regs.Dest, now uint64) {
-	changed := d.RateBps() != to.RateBps()
-	if d.StackRateBps() != to.StackRateBps() {
+func setRates(d regs.Dest, to rates, now uint64) {
+	changed := d.RateBps() != to.all
+	if d.StackRateBps() != to.stack {
 		changed = changed || int64(d.NextTxNs()-now) > 0
-		d.SetStackRateBps(to.StackRateBps())
+		d.SetStackRateBps(to.stack)
 	}
 	if changed {
 		settle(d, now)
 	}
-	d.SetRateBps(to.RateBps())
-	d.SetEngineRateBps(to.EngineRateBps())
+	d.SetRateBps(to.all)
+	d.SetEngineRateBps(to.engine)
 }
 
 // settle ignores echoes of packets that leave before the packets that wait.

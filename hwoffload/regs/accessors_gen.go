@@ -806,6 +806,7 @@ const (
 	CallsCollectOffset = 0x80
 	CallsApplyOffset   = 0x84
 	CallsResultOffset  = 0x88
+	CallsDecideOffset  = 0x8c
 	CallsNowNsOffset   = 0x90
 	CallsShiftNsOffset = 0x98
 	CallsBufferOffset  = 0x400
@@ -878,7 +879,7 @@ func (r Calls) SetApply(v CallsApply) { r.bus.W32(r.base+CallsApplyOffset, uint3
 // CallsResult is a value of register result of block calls.
 type CallsResult uint32
 
-// Done returns field done. 1: collect copied an entry, or apply changed one; 0: there was no window to evaluate, or element is beyond the table. RO, bit 0.
+// Done returns field done. 1: collect copied an entry, apply changed one, or decide made a step; 0: there was no window to evaluate, or element is beyond the table, or the mode is not literal. RO, bit 0.
 func (v CallsResult) Done() bool { return v>>0&0x1 != 0 }
 
 // WithDone returns v with field done set to x.
@@ -886,6 +887,28 @@ func (v CallsResult) WithDone(x bool) CallsResult { return v&^(0x1<<0) | CallsRe
 
 // Result reads register result. Result of the latest command. A command has ended when a read of this register returns.
 func (r Calls) Result() CallsResult { return CallsResult(r.bus.R32(r.base + CallsResultOffset)) }
+
+// CallsDecide is a value of register decide of block calls.
+type CallsDecide uint32
+
+// DecideElement returns field decide_element. Element of the destination table. WO, bits 0 to 9.
+func (v CallsDecide) DecideElement() uint32 { return uint32(v >> 0 & 0x3ff) }
+
+// WithDecideElement returns v with field decide_element set to x.
+func (v CallsDecide) WithDecideElement(x uint32) CallsDecide {
+	return v&^(0x3ff<<0) | CallsDecide(x)&0x3ff<<0
+}
+
+// DecideStart returns field decide_start. 1: executes the command. WO, bit 31.
+func (v CallsDecide) DecideStart() bool { return v>>31&0x1 != 0 }
+
+// WithDecideStart returns v with field decide_start set to x.
+func (v CallsDecide) WithDecideStart(x bool) CallsDecide {
+	return v&^(0x1<<31) | CallsDecide(bit(x))<<31
+}
+
+// SetDecide writes register decide. Starts a new window of samples for an entry that has a window to evaluate, and makes one step of the four-case policy (S1.6) with the samples of the window before and the parameters of block fourcase. It writes the policy's registers of the entry, and sets its three rates as apply does. The mode must be literal, and the parameters within their limits.
+func (r Calls) SetDecide(v CallsDecide) { r.bus.W32(r.base+CallsDecideOffset, uint32(v)) }
 
 // NowNs reads register now_ns. Clock of the card, which all times in the destination table are of [ns]. RO, all bits.
 func (r Calls) NowNs() uint64 { return r.bus.R64(r.base + CallsNowNsOffset) }

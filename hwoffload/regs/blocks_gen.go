@@ -242,7 +242,11 @@ var Blocks = []layout.Block{
 			{Name: "apply_start", LSB: 31, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: executes the command"},
 		}},
 		{Name: "result", Offset: 0x88, Bits: 32, Stride: 0x0, Count: 1, Text: "Result of the latest command. A command has ended when a read of this register returns.", Fields: []layout.Field{
-			{Name: "done", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: collect copied an entry, or apply changed one; 0: there was no window to evaluate, or element is beyond the table"},
+			{Name: "done", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: collect copied an entry, apply changed one, or decide made a step; 0: there was no window to evaluate, or element is beyond the table, or the mode is not literal"},
+		}},
+		{Name: "decide", Offset: 0x8c, Bits: 32, Stride: 0x0, Count: 1, Text: "Starts a new window of samples for an entry that has a window to evaluate, and makes one step of the four-case policy (S1.6) with the samples of the window before and the parameters of block fourcase. It writes the policy's registers of the entry, and sets its three rates as apply does. The mode must be literal, and the parameters within their limits.", Fields: []layout.Field{
+			{Name: "decide_element", LSB: 0, Bits: 10, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "element of the destination table"},
+			{Name: "decide_start", LSB: 31, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: executes the command"},
 		}},
 		{Name: "now_ns", Offset: 0x90, Bits: 64, Stride: 0x0, Count: 1, Text: "clock of the card, which all times in the destination table are of", Fields: []layout.Field{
 			{Name: "now_ns", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "ns", Text: "clock of the card, which all times in the destination table are of"},

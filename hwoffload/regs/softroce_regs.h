@@ -617,8 +617,14 @@
 #define SRC_CALLS_APPLY_APPLY_START_MASK 0x80000000ull
 
 #define SRC_CALLS_RESULT 0x88 /* 32 bits */
-#define SRC_CALLS_RESULT_DONE_LSB 0x0 /* RO: 1: collect copied an entry, or apply changed one; 0: there was no window to evaluate, or element is beyond the table */
+#define SRC_CALLS_RESULT_DONE_LSB 0x0 /* RO: 1: collect copied an entry, apply changed one, or decide made a step; 0: there was no window to evaluate, or element is beyond the table, or the mode is not literal */
 #define SRC_CALLS_RESULT_DONE_MASK 0x1ull
+
+#define SRC_CALLS_DECIDE 0x8c /* 32 bits */
+#define SRC_CALLS_DECIDE_DECIDE_ELEMENT_LSB 0x0 /* WO: element of the destination table */
+#define SRC_CALLS_DECIDE_DECIDE_ELEMENT_MASK 0x3ffull
+#define SRC_CALLS_DECIDE_DECIDE_START_LSB 0x1f /* WO: 1: executes the command */
+#define SRC_CALLS_DECIDE_DECIDE_START_MASK 0x80000000ull
 
 #define SRC_CALLS_NOW_NS 0x90 /* 64 bits */
 #define SRC_CALLS_NOW_NS_LSB 0x0 /* RO: clock of the card, which all times in the destination table are of [ns] */

@@ -19,7 +19,7 @@ module dest_table (
 );
 
   localparam int LINES = 9 * 1025;
-  localparam int QUEUED = int'(softroce_regs_pkg::DEST_QUEUED_WORD_QUEUED_BIT);
+  localparam int QUEUED = softroce_regs_pkg::DEST_QUEUED_WORD_QUEUED_BIT;
 
   logic [511:0] mem[LINES];
 

@@ -13,7 +13,7 @@ module register_store (
     output logic [63:0] rdata
 );
 
-  localparam int WORDS = int'(softroce_regs_pkg::STORE_WORDS);
+  localparam int WORDS = softroce_regs_pkg::STORE_WORDS;
   localparam int BITS = $clog2(WORDS);
 
   logic [63:0] mem[WORDS];

@@ -9,9 +9,6 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
 )
 
-// lineBytes is the width of the memory of the destination table, a line of struct dest_regs.
-const lineBytes = 64
-
 // svPackage writes constants for addresses, bits and reset values. Modules refer to them as
 // softroce_regs_pkg::NAME, because yosys 0.23 refuses import.
 func svPackage(blocks []layout.Block, records []layout.Record) []byte {
@@ -23,7 +20,7 @@ func svPackage(blocks []layout.Block, records []layout.Record) []byte {
 // Registers of the card. <BLOCK>_<REGISTER>_OFS is the address of a register relative to its
 // block's element, in bytes. Refer to a constant as softroce_regs_pkg::NAME. STORE_WORDS is the
 // length of the register store, in words of 64 bits (softroce_decode). DEST_<FIELD>_BIT is the
-// first bit of a field in its line of 64 bytes.
+// first bit of a field in an entry of the destination table.
 /* verilator lint_off UNUSEDPARAM */
 package softroce_regs_pkg;
 `)
@@ -53,7 +50,7 @@ package softroce_regs_pkg;
 			param(name+"_BITS", uint64(f.Bits))
 		}
 		if b.Name == "dest" {
-			param(name+"_BIT", r.Offset%lineBytes*8+uint64(f.LSB))
+			param(name+"_BIT", r.Offset*8+uint64(f.LSB))
 		}
 		for i, reset := range r.Resets {
 			param(fmt.Sprintf("%s_RESET_%d", name, i), reset)
@@ -63,6 +60,34 @@ package softroce_regs_pkg;
 		}
 	})
 	svRecords(&w, records)
+	paramImage(&w, blocks)
 	fmt.Fprint(&w, "endpackage\n/* verilator lint_on UNUSEDPARAM */\n")
 	return w.Bytes()
+}
+
+// paramImage writes the reset values of block fourcase as one number: the register at offset
+// n has the bits from 8 n on.
+func paramImage(w *bytes.Buffer, blocks []layout.Block) {
+	for i := range blocks {
+		b := &blocks[i]
+		if b.Name != "fourcase" {
+			continue
+		}
+		image := make([]uint64, storeWords(b))
+		for j := range b.Registers {
+			r := &b.Registers[j]
+			image[r.Offset/bus] |= masks{reset: r.Reset(0)}.shifted(r.Offset).reset
+		}
+		fmt.Fprintf(w, "\n  // The reset values of block fourcase, by their addresses\n")
+		fmt.Fprintf(w, "  localparam logic [31:0] FOURCASE_WORDS = 32'h%x;\n", len(image))
+		fmt.Fprintf(w, "  localparam logic [%d:0] FOURCASE_IMAGE = {\n", len(image)*64-1)
+		for j := range image {
+			comma := ","
+			if j == len(image)-1 {
+				comma = ""
+			}
+			fmt.Fprintf(w, "    64'h%016x%s\n", image[len(image)-1-j], comma)
+		}
+		fmt.Fprintf(w, "  };\n")
+	}
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
 )
@@ -29,6 +31,15 @@ const (
 	opClock  = hwoffload.OpSimulator + iota // body: time (64), nanoseconds of a cycle (64); no answer
 	opStep                                  // body: cycles (64); no answer
 	opCycles                                // no body; the answer is the number of cycles since the reset
+	opPacket                                // body: below; no answer
+)
+
+// The numbers of opPacket, 64 bits each: element of the destination table; arrival in ns of
+// the card's clock; bytes; flags of the stamp, with bit 8 for feedback, bit 9 for CE, and the AETH syndrome from bit 16
+// on; token; T1; echoed T1; echoed T2; credit, with its sequence number from bit 32 on.
+const (
+	packetFeedback = 1 << 8
+	packetCE       = 1 << 9
 )
 
 // Limits of the time that a simulator takes to start, and to answer.
@@ -151,12 +162,32 @@ func (c *Card) Close() error {
 	return err
 }
 
+// Addr is the address of the simulator for hwoffload.Dial. One client at a time uses it.
+func (c *Card) Addr() string { return "unix:" + filepath.Join(c.dir, "card.sock") }
+
 // SetClock sets the clock of the card to a time, and the nanoseconds that it counts in each
 // cycle: 0 stops it, and 65535 is the largest.
 func (c *Card) SetClock(now, step uint64) { c.Post(opClock, now, step) }
 
 // Step simulates cycles without an access, at most 10^9.
 func (c *Card) Step(cycles uint64) { c.Post(opStep, cycles) }
+
+// Receive lets a packet of a node arrive at now, as Model.Receive of package card does. A packet
+// of a node that has no entry changes nothing.
+func (c *Card) Receive(node int, p *card.Packet, now uint64) {
+	if node < 1 || node > regs.DestCount {
+		return
+	}
+	s, flags := &p.Stamp, uint64(p.Stamp.Flags)
+	if p.Feedback {
+		flags |= packetFeedback
+	}
+	if p.CE {
+		flags |= packetCE
+	}
+	flags |= uint64(p.Syndrome) << 16
+	c.Post(opPacket, uint64(node-1), now, p.Bytes, flags, s.Token, s.T1, s.EchoT1, s.EchoT2, uint64(s.Credit)|uint64(s.CreditSeq)<<32)
+}
 
 // Cycles returns the number of cycles since the reset.
 func (c *Card) Cycles() uint64 {

@@ -3,14 +3,24 @@
 package sim_test
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/devtest"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
+
+// answer limits the wait for an answer.
+const answer = time.Minute
 
 func start(t testing.TB) *sim.Card {
 	t.Helper()
@@ -23,6 +33,7 @@ func start(t testing.TB) *sim.Card {
 	return c
 }
 
+// The driver opens the simulated card, and its DDR has 16 GB behind the window (S2.5).
 func TestOpen(t *testing.T) {
 	c, err := hwoffload.Open(start(t))
 	if err != nil {
@@ -32,12 +43,173 @@ func TestOpen(t *testing.T) {
 	if v := c.R32(regs.IdentScratchOffset); v != 0x11223344 || c.Err() != nil {
 		t.Errorf("scratch %#x, error %v", v, c.Err())
 	}
-	data := []byte("a line that crosses windows")
-	if _, err := c.DDR().WriteAt(data, 1<<28-9); err != nil {
+	for i, at := range []int64{1<<28 - 9, 5, 1<<33 + 12345, hwoffload.DDRBytes - 40} {
+		data := []byte("a line that crosses windows" + strings.Repeat(".", i))
+		if _, err := c.DDR().WriteAt(data, at); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			got := make([]byte, len(data))
+			if _, err := c.DDR().ReadAt(got, at); err != nil || string(got) != string(data) {
+				t.Errorf("%#x: %q, %v", at, got, err)
+			}
+		}()
+	}
+}
+
+// The RTL has the registers of the definition.
+func TestFields(t *testing.T) { devtest.Run(t, start(t), devtest.Options{}) }
+
+// The clock of the card stands still until it is set, and counts the nanoseconds of cycles.
+func TestClock(t *testing.T) {
+	c := start(t)
+	now := regs.CallsOf(c).NowNs
+	if a, b := now(), now(); a != 0 || b != 0 {
+		t.Errorf("the clock of a new card is %d, then %d", a, b)
+	}
+	c.SetClock(1<<40, 4)
+	before, cycles := now(), c.Cycles()
+	c.Step(1000)
+	after := now()
+	if d, n := after-before, c.Cycles()-cycles; d != 4*n || n < 1000 || before < 1<<40 {
+		t.Errorf("%d ns in %d cycles, from %d on", d, n, before)
+	}
+	// The halves of a time belong together.
+	c.SetClock(1<<32-1, 0)
+	low := c.R32(regs.CallsBase + regs.CallsNowNsOffset)
+	c.SetClock(1<<32, 0)
+	high := c.R32(regs.CallsBase + regs.CallsNowNsOffset + 4)
+	if low != 0xffffffff || high != 0 {
+		t.Errorf("halves %#x %#x", high, low)
+	}
+}
+
+// An entry with a window to evaluate has its bit in calls.active, until it is collected.
+func TestActive(t *testing.T) {
+	c := start(t)
+	const element = 70
+	regs.DestOf(c, element).SetRxToken(7)
+	p := card.Packet{Bytes: 100, Stamp: rocev2.Stamp{Flags: rocev2.StampT1, Token: 7, T1: 3}}
+	c.Receive(element+1, &p, 10)
+	calls := regs.CallsOf(c)
+	active := func() (bits []int) {
+		for i := range 1024 {
+			if calls.Active(i/32)>>(i%32)&1 != 0 {
+				bits = append(bits, i)
+			}
+		}
+		return bits
+	}
+	if got := active(); len(got) != 1 || got[0] != element {
+		t.Errorf("active %v, want %d", got, element)
+	}
+	calls.SetCollect(regs.CallsCollect(0).WithCollectElement(element).WithCollectStart(true))
+	if !calls.Result().Done() || calls.Buffer(regs.DestInTxNsOffset/8) != 7 || len(active()) != 0 {
+		t.Errorf("collect: done %v, in_tx_ns %d, then active %v", calls.Result().Done(), calls.Buffer(regs.DestInTxNsOffset/8), active())
+	}
+	calls.SetCollect(regs.CallsCollect(0).WithCollectElement(element).WithCollectStart(true))
+	if calls.Result().Done() || c.Err() != nil {
+		t.Errorf("a second collect is done, or error %v", c.Err())
+	}
+}
+
+// Fields of apply: the same registers change as on the model.
+func TestApply(t *testing.T) {
+	c, m := start(t), card.NewAt(func() uint64 { return 1000 })
+	c.SetClock(1000, 0)
+	for fields := range uint32(64) {
+		for _, next := range []uint64{0, 1000, 5000} {
+			for _, d := range []hwoffload.Device{c, m} {
+				for i := range uint64(regs.CallsBufferCount) {
+					d.W64(regs.DestBase+regs.DestStride+i*8, 0x0101010101010101*i)
+					d.W64(regs.CallsBase+regs.CallsBufferOffset+i*8, ^(0x0101010101010101 * i))
+				}
+				regs.DestOf(d, 1).SetNextTxNs(next)
+				calls := regs.CallsOf(d)
+				calls.SetShiftNs(700)
+				calls.SetApply(regs.CallsApply(0).WithApplyElement(1).WithApplySet(fields).WithApplyStart(true))
+			}
+			for at := uint64(0); at < regs.DestStride; at += 8 {
+				if got, want := c.R64(regs.DestBase+regs.DestStride+at), m.R64(regs.DestBase+regs.DestStride+at); got != want {
+					t.Fatalf("apply %#b with next_tx_ns %d: offset %#x is %#x, want %#x", fields, next, at, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A simulator that dies is an error, and nothing hangs.
+func TestDies(t *testing.T) {
+	require.Command(t, verilate.Programs...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c, err := sim.Start(ctx)
+	if err != nil {
 		t.Fatal(err)
 	}
-	got := make([]byte, len(data))
-	if _, err := c.DDR().ReadAt(got, 1<<28-9); err != nil || string(got) != string(data) {
-		t.Errorf("%q, %v", got, err)
+	defer c.Close()
+	cancel()
+	for c.Err() == nil {
+		c.R32(0)
+	}
+	if !strings.Contains(c.Err().Error(), "does its process still run?") {
+		t.Error(c.Err())
+	}
+}
+
+// A second client is refused while the first is connected, and its messages are checked.
+func TestSecondClient(t *testing.T) {
+	c := start(t)
+	if _, err := hwoffload.Dial(c.Addr(), answer); err == nil || !strings.Contains(err.Error(), "another process uses the card") {
+		t.Errorf("a second client: %v", err)
+	}
+	if c.R32(0) != regs.IdentMagicReset || c.Err() != nil {
+		t.Errorf("the first client: %v", c.Err())
+	}
+	c.Post(0x7f)
+	if c.R32(0); c.Err() == nil || !strings.Contains(c.Err().Error(), "the message is unknown") {
+		t.Errorf("an unknown message: %v", c.Err())
+	}
+	next, err := hwoffload.Dial(c.Addr(), answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if next.R32(0) != regs.IdentMagicReset {
+		t.Error(next.Err())
+	}
+}
+
+// Verilator has no warning for any module.
+func TestLint(t *testing.T) {
+	require.Command(t, "verilator")
+	paths := make([]string, len(rtl.Card))
+	for i, name := range rtl.Card {
+		paths[i] = "../" + name
+	}
+	if err := verilate.Lint(t.Context(), "softroce_card", paths...); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkAccess measures register accesses of the simulator, as that of package hwoffload
+// does for other devices.
+func BenchmarkAccess(b *testing.B) {
+	c := start(b)
+	b.Run("read", func(b *testing.B) {
+		for range b.N {
+			c.R32(regs.IdentScratchOffset)
+		}
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "accesses/s")
+	})
+	b.Run("write", func(b *testing.B) {
+		for i := range b.N {
+			c.W32(regs.IdentScratchOffset, uint32(i))
+		}
+		c.R32(regs.IdentScratchOffset)
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "accesses/s")
+	})
+	if c.Err() != nil {
+		b.Fatal(c.Err())
 	}
 }

@@ -31,13 +31,16 @@
 namespace {
 
 // The values of the protocol (wire.go and sim.go).
-enum { R32 = 1, R64 = 2, W32 = 3, W64 = 4, CLOCK = 0x40, STEP = 0x41, CYCLES = 0x42 };
+enum { R32 = 1, R64 = 2, W32 = 3, W64 = 4, CLOCK = 0x40, STEP = 0x41, CYCLES = 0x42, PACKET = 0x43 };
 enum { OK = 0, OTHER_VERSION = 1, BUSY = 2 };
 constexpr char magic[] = "SRCS";
 constexpr uint8_t version = 1;
 constexpr size_t head_bytes = 4, max_body = 1024;
 constexpr uint64_t address_space = uint64_t(1) << 29;
 constexpr uint64_t max_steps = 1000000000;
+constexpr uint64_t mask48 = (uint64_t(1) << 48) - 1;
+constexpr size_t packet_numbers = 9;
+constexpr uint64_t elements = 1024;
 
 // An access or a packet that takes longer is a fault of the RTL.
 constexpr unsigned max_clocks = 1000000;
@@ -136,6 +139,28 @@ public:
 		return width == 8 ? value : uint32_t(value);
 	}
 
+	// packet lets a packet arrive. Its numbers are those of PACKET (sim.go).
+	void packet(const uint64_t *v)
+	{
+		top.pkt_element = v[0];
+		top.pkt_at = v[1];
+		top.pkt_bytes = v[2];
+		top.pkt_flags = v[3];
+		top.pkt_feedback = v[3] >> 8 & 1;
+		top.pkt_ce = v[3] >> 9 & 1;
+		top.pkt_syndrome = v[3] >> 16;
+		top.pkt_token = v[4];
+		top.pkt_t1 = v[5] & mask48;
+		top.pkt_echo_t1 = v[6] & mask48;
+		top.pkt_echo_t2 = v[7] & mask48;
+		top.pkt_credit = v[8];
+		top.pkt_credit_seq = v[8] >> 32;
+		top.pkt_valid = 1;
+		clock();
+		until([this] { return top.pkt_done; });
+		top.pkt_valid = 0;
+	}
+
 	void set_clock(uint64_t now, uint64_t step)
 	{
 		top.now_value = now;
@@ -215,6 +240,14 @@ class Session {
 			for (uint64_t i = number(body); i; i--)
 				card.clock();
 			return true;
+		case PACKET: {
+			uint64_t v[packet_numbers];
+			if (n != sizeof(v) || number(body) >= elements)
+				return refuse(op, "a packet needs nine numbers, and an element of the destination table");
+			std::memcpy(v, body, n);
+			card.packet(v);
+			return true;
+		}
 		case CYCLES:
 			answer(op, card.cycles);
 			return true;
