@@ -262,6 +262,19 @@ func TestAttemptsEnd(t *testing.T) {
 		w.want(w.b, 0, Request, Failed, Gone)
 		w.want(w.a, id, Reply, Established) // it learns of it from its queue pair, or at its DREQ
 	})
+	t.Run("slow peer", func(t *testing.T) { // it wants 15 repetitions, 2.4 hours apart
+		w := newWorld(t, 1, nil)
+		w.listen(0)
+		r := request(t)
+		r.SetLocalResponseTimeout(31)
+		r.SetMaxRetries(15)
+		w.b.Receive(w.now, addrA, addrB, r.Header)
+		w.loss = 100
+		w.run(119 * time.Second)
+		w.want(w.b, 0, Request)
+		w.run(4 * time.Second)
+		w.want(w.b, 0, Request, Failed, Gone)
+	})
 	t.Run("DREQ lost", func(t *testing.T) {
 		w := newWorld(t, 1, nil)
 		w.listen(0)

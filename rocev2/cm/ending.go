@@ -60,6 +60,7 @@ func (m *Manager) Disconnect(now int64, id ID, private []byte) error {
 	case StateSIDRSent:
 		m.forget(c, ErrCanceled)
 	case StateSIDRRcvd:
+		m.event(c, Event{Kind: Failed, Err: ErrCanceled})
 		return m.answer(now, c, mad.SIDRReject, 0, 0, nil)
 	default: // ended already, or about to
 		return stateError("Disconnect", c.state)

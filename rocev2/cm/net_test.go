@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/mad"
@@ -33,9 +32,17 @@ type host struct {
 	nextQP uint32
 }
 
+// tester is what *testing.T and *rapid.T share.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // world is two hosts on virtual time and the messages between them.
 type world struct {
-	t      testing.TB
+	t      tester
 	now    int64
 	a, b   *host
 	flying []flight
@@ -49,7 +56,7 @@ type flight struct {
 	Send
 }
 
-func newWorld(t testing.TB, seed uint64, change func(*Config)) *world {
+func newWorld(t tester, seed uint64, change func(*Config)) *world {
 	w := &world{t: t, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
 	for _, h := range []**host{&w.a, &w.b} {
 		c := Config{Rand: w.rand.Uint32, Alone: true}
@@ -202,7 +209,7 @@ func (h *host) kinds(id ID) (k []Kind) {
 }
 
 // the returns the only event of a kind.
-func (h *host) the(t testing.TB, k Kind) Event {
+func (h *host) the(t tester, k Kind) Event {
 	t.Helper()
 	var found []Event
 	for _, e := range h.events {
