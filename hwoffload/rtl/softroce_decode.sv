@@ -100,66 +100,84 @@ module softroce_decode (
           reset = reset | 64'h100001000;
         end
         28'h1c0: begin
-          reset = reset | 64'h10000000e;
+          reset = reset | 64'h10000000f;
         end
         28'h1c8: begin
-          reset = reset | 64'h10000000001e0;
+          reset = reset | 64'h8000000001e0;
         end
         28'h1d0: begin
-          reset = reset | 64'h1000001000;
+          reset = reset | 64'h100001000;
         end
         28'h1e0: begin
-          reset = reset | 64'h100000003;
+          reset = reset | 64'h100000010;
         end
         28'h1e8: begin
-          reset = reset | 64'h2000000000200;
+          reset = reset | 64'h900000000200;
         end
         28'h1f0: begin
-          reset = reset | 64'h100010000;
+          reset = reset | 64'h4000000100;
         end
         28'h200: begin
-          reset = reset | 64'h500000005;
+          reset = reset | 64'h10000000e;
         end
         28'h208: begin
-          reset = reset | 64'h10000000000220;
+          reset = reset | 64'h1000000000220;
         end
         28'h210: begin
-          reset = reset | 64'h40000000400;
+          reset = reset | 64'h1000001000;
         end
         28'h220: begin
-          reset = reset | 64'h10000000c;
+          reset = reset | 64'h100000003;
         end
         28'h228: begin
-          reset = reset | 64'h20000000000240;
+          reset = reset | 64'h2000000000240;
         end
         28'h230: begin
-          reset = reset | 64'h100000000100;
+          reset = reset | 64'h100010000;
         end
         28'h240: begin
-          reset = reset | 64'h100000008;
+          reset = reset | 64'h500000005;
         end
         28'h248: begin
-          reset = reset | 64'h30000000000260;
+          reset = reset | 64'h10000000000260;
         end
         28'h250: begin
-          reset = reset | 64'h40000000040;
+          reset = reset | 64'h40000000400;
         end
         28'h260: begin
-          reset = reset | 64'h10000000d;
+          reset = reset | 64'h10000000c;
         end
         28'h268: begin
-          reset = reset | 64'h34000000000280;
+          reset = reset | 64'h20000000000280;
         end
         28'h270: begin
-          reset = reset | 64'h40000000040;
+          reset = reset | 64'h100000000100;
         end
         28'h280: begin
-          reset = reset | 64'h100000009;
+          reset = reset | 64'h100000008;
         end
         28'h288: begin
-          reset = reset | 64'h40000000000000;
+          reset = reset | 64'h300000000002a0;
         end
         28'h290: begin
+          reset = reset | 64'h40000000040;
+        end
+        28'h2a0: begin
+          reset = reset | 64'h10000000d;
+        end
+        28'h2a8: begin
+          reset = reset | 64'h340000000002c0;
+        end
+        28'h2b0: begin
+          reset = reset | 64'h40000000040;
+        end
+        28'h2c0: begin
+          reset = reset | 64'h100000009;
+        end
+        28'h2c8: begin
+          reset = reset | 64'h40000000000000;
+        end
+        28'h2d0: begin
           reset = reset | 64'h1000000000008;
         end
         default: ;
@@ -306,12 +324,29 @@ module softroce_decode (
         end
         default: ;
       endcase
+      if (ofs >= 28'h100 && ofs < 28'h200 && (ofs - 28'h100) % 28'h40 == 28'd0) begin
+        rw = rw | 64'hffffffffffffffff;
+      end
+      if (ofs >= 28'h108 && ofs < 28'h208 && (ofs - 28'h108) % 28'h40 == 28'd0) begin
+        rw = rw | 64'hffffffffffffffff;
+      end
+      if (ofs >= 28'h110 && ofs < 28'h210 && (ofs - 28'h110) % 28'h40 == 28'd0) begin
+        rw = rw | 64'hffffffff;
+      end
+      if (ofs >= 28'h118 && ofs < 28'h218 && (ofs - 28'h118) % 28'h40 == 28'd0) begin
+        ro = ro | 64'hffffffffffffffff;
+      end
+      if (ofs >= 28'h120 && ofs < 28'h220 && (ofs - 28'h120) % 28'h40 == 28'd0) begin
+        ro = ro | 64'hffffffff00000000;
+        rw1c = rw1c | 64'h3;
+        reset = reset | 64'h4000000000;
+      end
     end
 
     // interrupts
     if (addr >= 28'h6000 && addr <= 28'h6fff) begin
       ofs = (addr - 28'h6000) % 28'h1000;
-      index = 28'd691 + ((addr - 28'h6000) >> 3);
+      index = 28'd748 + ((addr - 28'h6000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'hf00000000;
@@ -336,7 +371,7 @@ module softroce_decode (
     // calls
     if (addr >= 28'h7000 && addr <= 28'h7fff) begin
       ofs = (addr - 28'h7000) % 28'h1000;
-      index = 28'd819 + ((addr - 28'h7000) >> 3);
+      index = 28'd876 + ((addr - 28'h7000) >> 3);
       case (ofs)
         28'h88: begin
           ro = ro | 64'h1;
@@ -357,16 +392,93 @@ module softroce_decode (
       end
     end
 
+    // task
+    if (addr >= 28'h8000 && addr <= 28'h8fff) begin
+      ofs = (addr - 28'h8000) % 28'h1000;
+      index = 28'd1076 + ((addr - 28'h8000) >> 3);
+      case (ofs)
+        28'h0: begin
+          ro = ro | 64'h700000000;
+        end
+        28'h8: begin
+          ro = ro | 64'hffffffffffffffff;
+          reset = reset | 64'h10000000004;
+        end
+        28'h10: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h18: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h20: begin
+          rw = rw | 64'hffffff0000000f;
+        end
+        28'h28: begin
+          ro = ro | 64'hffffffff00000000;
+        end
+        28'h30: begin
+          ro = ro | 64'hffffffff;
+        end
+        default: ;
+      endcase
+      if (ofs >= 28'h100 && ofs < 28'h200 && (ofs - 28'h100) % 28'h8 == 28'd0) begin
+        ro = ro | 64'hffffffffffffffff;
+      end
+      if (ofs >= 28'h200 && ofs < 28'h300 && (ofs - 28'h200) % 28'h8 == 28'd0) begin
+        ro = ro | 64'hffffffffffffffff;
+      end
+      if (ofs >= 28'h300 && ofs < 28'h400 && (ofs - 28'h300) % 28'h8 == 28'd0) begin
+        ro = ro | 64'hffffffffffffffff;
+      end
+    end
+
+    // distribution
+    if (addr >= 28'h9000 && addr <= 28'hcfff) begin
+      ofs = (addr - 28'h9000) % 28'h100;
+      index = 28'd1204 + ((addr - 28'h9000) >> 3);
+      case (ofs)
+        28'h0: begin
+          rw = rw | 64'h701;
+          ro = ro | 64'h100000000;
+        end
+        28'h8: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h10: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h18: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h20: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        default: ;
+      endcase
+      if (ofs >= 28'h40 && ofs < 28'hc0 && (ofs - 28'h40) % 28'h20 == 28'd0) begin
+        rw = rw | 64'hffffffff00000fff;
+      end
+      if (ofs >= 28'h48 && ofs < 28'hc8 && (ofs - 28'h48) % 28'h20 == 28'd0) begin
+        rw = rw | 64'hffffffffffffffff;
+      end
+      if (ofs >= 28'h50 && ofs < 28'hd0 && (ofs - 28'h50) % 28'h20 == 28'd0) begin
+        ro = ro | 64'hffffffffffffffff;
+      end
+      if (ofs >= 28'h58 && ofs < 28'hd8 && (ofs - 28'h58) % 28'h20 == 28'd0) begin
+        ro = ro | 64'hffffffffffffffff;
+      end
+    end
+
     // doorbells
     if (addr >= 28'h10000 && addr <= 28'h1ffff) begin
       ofs = (addr - 28'h10000) % 28'h1000;
-      index = 28'd1019 + ((addr - 28'h10000) >> 3);
+      index = 28'd3252 + ((addr - 28'h10000) >> 3);
     end
 
     // nodes
     if (addr >= 28'h20000 && addr <= 28'h2ffff) begin
       ofs = (addr - 28'h20000) % 28'h10000;
-      index = 28'd9211 + ((addr - 28'h20000) >> 3);
+      index = 28'd11444 + ((addr - 28'h20000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'hffffffff;
@@ -601,7 +713,7 @@ module softroce_decode (
     // qp
     if (addr >= 28'h200000 && addr <= 28'h2fffff) begin
       ofs = (addr - 28'h200000) % 28'h100;
-      index = 28'd17403 + ((addr - 28'h200000) >> 3);
+      index = 28'd19636 + ((addr - 28'h200000) >> 3);
       case (ofs)
         28'h0: begin
           ro = ro | 64'h10700000000;
@@ -667,7 +779,7 @@ module softroce_decode (
     // mr
     if (addr >= 28'h300000 && addr <= 28'h30ffff) begin
       ofs = (addr - 28'h300000) % 28'h40;
-      index = 28'd148475 + ((addr - 28'h300000) >> 3);
+      index = 28'd150708 + ((addr - 28'h300000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'hffffffff00ff03ff;
@@ -695,7 +807,7 @@ module softroce_decode (
     // cq
     if (addr >= 28'h340000 && addr <= 28'h34ffff) begin
       ofs = (addr - 28'h340000) % 28'h40;
-      index = 28'd156667 + ((addr - 28'h340000) >> 3);
+      index = 28'd158900 + ((addr - 28'h340000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'hf000f0001;
@@ -717,7 +829,7 @@ module softroce_decode (
     // mtt
     if (addr >= 28'h400000 && addr <= 28'h47ffff) begin
       ofs = (addr - 28'h400000) % 28'h8;
-      index = 28'd164859 + ((addr - 28'h400000) >> 3);
+      index = 28'd167092 + ((addr - 28'h400000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'h3ffffffff;

@@ -8,7 +8,7 @@
 // first bit of a field in an entry of the destination table.
 /* verilator lint_off UNUSEDPARAM */
 package softroce_regs_pkg;
-  localparam logic [31:0] STORE_WORDS = 32'h383fb;
+  localparam logic [31:0] STORE_WORDS = 32'h38cb4;
 
   // Block ident
   localparam logic [31:0] IDENT_TYPE = 32'h1;
