@@ -139,11 +139,11 @@ func TestForeignFrames(t *testing.T) {
 // A packet of another host to a connected queue pair is dropped, though its ICRC is correct: the
 // requester connects again with another address, and its peer does not.
 func TestForeignHost(t *testing.T) {
-	unverified := netip.MustParseAddr("10.0.0.77")
+	unknown := netip.MustParseAddr("10.0.0.77")
 	for name, change := range map[string]func(local, remote *verbs.Endpoint){
 		"nothing":     func(_, _ *verbs.Endpoint) {},
-		"source":      func(local, _ *verbs.Endpoint) { local.Addr = unverified },
-		"destination": func(_, remote *verbs.Endpoint) { remote.Addr = unverified },
+		"source":      func(local, _ *verbs.Endpoint) { local.Addr = unknown },
+		"destination": func(_, remote *verbs.Endpoint) { remote.Addr = unknown },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, a, b := fourPorts(t)
