@@ -4,6 +4,7 @@ package card
 
 import (
 	"math"
+	"net/netip"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -39,6 +40,8 @@ type dataPath struct {
 	groups  map[uint32]*group
 	count   qp.Counters
 
+	nodes map[netip.Addr]int // numbers by address; nil: to be read again
+
 	ready    []*queuePair // may have packets to send, next first
 	overruns bool         // a completion queue has an overrun that was not handled
 
@@ -46,6 +49,7 @@ type dataPath struct {
 
 	// Used in one call only.
 	out     qp.Outbound
+	stamp   rocev2.Stamp
 	wr      verbs.SendWR
 	recv    verbs.RecvWR
 	scratch [maxEntry]byte
@@ -84,6 +88,8 @@ func (d *dataPath) written(addr uint64, was, now uint32) {
 	case addr >= regs.DistributionBase && addr < regs.DistributionBase+regs.DistributionCount*regs.DistributionStride &&
 		(addr-regs.DistributionBase)%regs.DistributionStride == regs.DistributionControlOffset:
 		d.setGroup(uint32(addr-regs.DistributionBase)/regs.DistributionStride, regs.DistributionControl(was), regs.DistributionControl(now))
+	case addr >= regs.NodesBase && addr < regs.NodesBase+regs.NodesStride:
+		d.nodes = nil
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // nanoseconds of any clock that does not run backwards; 0 is no time.
 
 // FrameLen is the length of a buffer that holds every frame of NextFrame, in bytes.
-const FrameLen = etherLen + 4096 + rocev2.PMTUOverhead
+const FrameLen = etherLen + 4096 + rocev2.PMTUOverhead + rocev2.StampLen
 
 const etherLen = 14
 
@@ -81,6 +81,7 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 		d.in.add(at+regs.PortsRxIcrcErrorsOffset, 1)
 		return
 	}
+	d.measure(&p, now)
 	x := d.qps[p.BTH().DestQP()]
 	if x == nil || !x.accepts(&p) {
 		return
@@ -132,7 +133,11 @@ func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time) (i, n int) {
 	}
 	from := d.port(i)
 	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel, o.SrcPort = path.src, path.dst, path.tclass, path.hopLimit, 0, 0
+	o.Stamp = nil
 	size := o.Len(o.PayloadLen)
+	if from.enable && size <= int(from.mtu) {
+		o.Stamp = d.stampFor(path.node, size, int(from.mtu), now)
+	}
 	payload, err := o.Begin(buf[etherLen:], o.PayloadLen)
 	if err != nil || !from.enable || size > int(from.mtu) {
 		o.Drop()

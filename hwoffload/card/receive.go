@@ -43,6 +43,10 @@ func (m *Model) Receive(node int, p *Packet, now uint64) {
 	}
 	m.lock.Lock()
 	defer m.lock.Unlock()
+	m.receive(node, p, now)
+}
+
+func (m *Model) receive(node int, p *Packet, now uint64) {
 	d := regs.DestOf(inside{m}, node-1)
 	s := p.Stamp
 	s.T1, s.EchoT1, s.EchoT2 = s.T1&mask48, s.EchoT1&mask48, s.EchoT2&mask48
