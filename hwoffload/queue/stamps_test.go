@@ -3,6 +3,7 @@
 package queue_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
@@ -68,5 +69,19 @@ func TestTimestamps(t *testing.T) {
 	write()
 	if stamped != 1 || ab.TxUnstamped() != 3 {
 		t.Errorf("%d packets have a timestamp, %d have none", stamped, ab.TxUnstamped())
+	}
+	// A node that has another address now is not the source of these packets.
+	if err := b.d.SetNode(9, netip.MustParseAddr("10.0.0.50"), 0); err != nil {
+		t.Fatal(err)
+	}
+	before := ba.RxPackets()
+	if write(); ba.RxPackets() != before {
+		t.Errorf("%d packets are counted for a node with another address", ba.RxPackets()-before)
+	}
+	// A NAK is counted.
+	a.post(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, 1)}, RemoteAddr: regionVA, RKey: b.mr.RKey() ^ 0x100})
+	a.completes(verbs.Completion{WRID: 1, Status: verbs.StatusRemoteAccess, Solicited: true})
+	if ab.Naks() != 1 {
+		t.Errorf("%d NAKs", ab.Naks())
 	}
 }
