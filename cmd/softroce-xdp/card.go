@@ -45,6 +45,7 @@ type cardID struct {
 	path string // of the BAR; "" = behind a socket
 	addr string // of the socket, for hwoffload.Dial
 	file string // name of its files in the run directory
+	pci  bool   // file is its PCI address
 }
 
 var pciAddress = regexp.MustCompile(`^([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
@@ -52,11 +53,7 @@ var pciAddress = regexp.MustCompile(`^([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-f
 // parseCard reads the name of a card. It does not check that there is one.
 func parseCard(s string) (cardID, error) {
 	if pciAddress.MatchString(s) {
-		pci := strings.ToLower(s)
-		if strings.Count(pci, ":") == 1 {
-			pci = "0000:" + pci
-		}
-		return cardID{name: s, path: "/sys/bus/pci/devices/" + pci + "/resource0", file: pci}, nil
+		return pciCard(s, s), nil
 	}
 	id, path := cardID{name: s}, s
 	sock, isSocket := strings.CutPrefix(s, "unix:")
@@ -73,6 +70,10 @@ func parseCard(s string) (cardID, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
+	// sysfs has several paths to a device.
+	if pci := filepath.Base(filepath.Dir(path)); !isSocket && filepath.Base(path) == "resource0" && pciAddress.MatchString(pci) {
+		return pciCard(s, pci), nil
+	}
 	if isSocket {
 		id.addr = "unix:" + path
 	} else {
@@ -82,10 +83,19 @@ func parseCard(s string) (cardID, error) {
 	return id, nil
 }
 
+// pciCard is the card at a PCI address.
+func pciCard(name, pci string) cardID {
+	pci = strings.ToLower(pci)
+	if strings.Count(pci, ":") == 1 {
+		pci = "0000:" + pci
+	}
+	return cardID{name: name, path: "/sys/bus/pci/devices/" + pci + "/resource0", file: pci, pci: true}
+}
+
 // full is a name of the card that does not depend on the working directory.
 func (id *cardID) full() string {
 	switch {
-	case pciAddress.MatchString(id.name):
+	case id.pci:
 		return id.file
 	case id.addr != "":
 		return id.addr
@@ -103,8 +113,8 @@ func (id *cardID) open() (hwoffload.Device, error) {
 		return d, nil
 	}
 	d, err := hwoffload.OpenBAR(id.path)
-	if errors.Is(err, fs.ErrNotExist) && pciAddress.MatchString(id.name) {
-		return nil, fmt.Errorf("there is no PCI device %s with a BAR 0: `lspci` lists the devices", id.name)
+	if errors.Is(err, fs.ErrNotExist) && id.pci {
+		return nil, fmt.Errorf("there is no PCI device %s with a BAR 0: `lspci` lists the devices", id.file)
 	}
 	return d, err
 }

@@ -49,9 +49,8 @@ and keeps the last rates when attach ends.
 The destinations are the nodes in the registers of the card (block nodes). With --nodes
 they are written there first, from a node file; of a node with several addresses, the
 first is used. The port of a node that has the same number and address as before stays.`,
-		Example:           "  softroce-xdp card attach --nodes nodes.yaml --node 1 0000:03:00.0\n  softroce-xdp card attach --policy mode=literal unix:/run/card.sock",
-		Args:              takes(1, 1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  softroce-xdp card attach --nodes nodes.yaml --node 1 0000:03:00.0\n  softroce-xdp card attach --policy mode=literal unix:/run/card.sock",
+		Args:    takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseCard(args[0])
 			if err != nil {

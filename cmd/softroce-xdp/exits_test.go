@@ -123,7 +123,7 @@ var exitCases = []exitCase{
 	{"card status --check", 3, "no card is attached"},
 	{"card status a", 1, `"a" is no card`},
 	{"card table", 1, "no card is attached: name one"},
-	{"card table 99:1f.7", 2, "there is no PCI device 99:1f.7"},
+	{"card table 99:1f.7", 2, "there is no PCI device 0000:99:1f.7"},
 	{"card stats --watch=x", 1, "neither true nor false"},
 	{"card stats unix:nosuch7", 2, "no such file or directory"},
 	{"card policy show a b", 1, "one argument too many"},
