@@ -3,6 +3,7 @@
 package table
 
 import (
+	"fmt"
 	"unsafe"
 
 	"github.com/softroce/softroce-xdp/bpf"
@@ -172,7 +173,12 @@ func (p *Port) Apply(n int) error {
 			calls.SetShiftNs(uint64(slot.ShiftNs))
 		}
 		calls.SetApply(regs.CallsApply(0).WithApplyElement(uint32(element)).WithApplySet(slot.Op).WithApplyStart(true))
-		calls.Result() // the command has ended when this returns, and the buffer may be written
+		if !calls.Result().Done() { // the command has ended when this returns, and the buffer may be written
+			if err := p.t.err(); err != nil {
+				return err
+			}
+			return fmt.Errorf("the card does not execute apply for node %d: is it a plain file, or is its build incomplete?", element+1)
+		}
 	}
 	return p.t.err()
 }
