@@ -132,11 +132,6 @@ func (k *Client) send(slot int, d *Descriptor) (*call, error) {
 	if k.err != nil {
 		return nil, k.err
 	}
-	for id := range k.calls {
-		if k.next.after(id) >= History {
-			return nil, fail(StatusBusy, "task %d has not ended, and is %d tasks back", id, History)
-		}
-	}
 	d.ID = k.next
 	if err := d.check(); err != nil {
 		return nil, err

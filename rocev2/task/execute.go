@@ -13,7 +13,7 @@ type scratch struct {
 }
 
 // keepBytes is how much memory a core keeps between tasks.
-const keepBytes = 1 << 20
+const keepBytes = 8 << 20
 
 // execute runs a task: it reads the operands, computes, and writes the result.
 func (s *scratch) execute(j *job) *Error {

@@ -159,23 +159,28 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// A task that the window would lose while it is in execution keeps later ids out.
-func TestWindowKeepsPending(t *testing.T) {
+// A task that is in execution for long is remembered, however far later ids are. Once it has
+// ended, it is too old to be repeated.
+func TestLongTask(t *testing.T) {
 	w, started, release := blocked(t, 10)
 	d := Descriptor{Kernel: FirstOwnKernel, Result: w.operand(make([]byte, 1), Uint8, scalar)}
 	a := w.submitAs(d)
 	receive(t, started)
-	d.ID = History
-	want(t, "too far ahead", wait(t, w.submitAs(d)), StatusBusy)
-	d.ID = History - 1
+	d.ID = 3 * History
 	b := w.submitAs(d)
+	d.ID = 0
+	again := w.submitAs(d)
 	release <- nil
-	release <- nil
-	want(t, "first", wait(t, a), StatusOK)
-	want(t, "last in the window", wait(t, b), StatusOK)
-	d.ID = History
-	release <- nil
-	want(t, "one more", wait(t, w.submitAs(d)), StatusOK)
+	release <- errors.New("the second one")
+	want(t, "long", wait(t, a), StatusOK)
+	want(t, "repeated meanwhile", wait(t, again), StatusOK)
+	want(t, "later", wait(t, b), StatusFailed)
+	want(t, "repeated later", wait(t, w.submitAs(d)), StatusStale)
+	d.ID = 3 * History
+	want(t, "later one repeated", wait(t, w.submitAs(d)), StatusFailed)
+	if got := w.exec.Cores()[0].Tasks; got != 2 {
+		t.Errorf("%d tasks executed", got)
+	}
 }
 
 // Fetch runs after the checks, and the task starts when it has ended.

@@ -26,7 +26,6 @@ type job struct {
 	task    Task
 	kernel  Kernel
 	from    *Origin
-	slot    *slot
 	over    bool           // its answer is known
 	waiting []func(Answer) // Done of repetitions of its descriptor
 }
@@ -52,23 +51,28 @@ func (q *queue) accept(o *origin, t Task) (j *job, a Answer, done bool) {
 	if o.closed {
 		return nil, answerTo(id, &Error{Status: StatusCanceled}), true
 	}
-	s, status := o.window.admit(id)
-	if status == StatusOK && s.state == ended {
-		return nil, s.answer, true
+	j = o.window.pending[id]
+	switch {
+	case j == nil && !o.window.admit(id):
+		return nil, answerTo(id, &Error{Status: StatusStale}), true
+	case j == nil:
+		if a, done = o.window.answer(id); done {
+			return nil, a, true
+		}
 	}
-	if status == StatusOK && o.open >= q.depth {
-		status = StatusBusy
-	}
-	if status != StatusOK {
-		return nil, answerTo(id, &Error{Status: status}), true
+	if o.open >= q.depth {
+		return nil, answerTo(id, &Error{Status: StatusBusy}), true
 	}
 	o.open++
-	if s.state == pending {
-		s.job.waiting = append(s.job.waiting, t.Done)
+	if j != nil {
+		j.waiting = append(j.waiting, t.Done)
 		return nil, Answer{}, false
 	}
-	j = &job{task: t, slot: s}
-	s.state, s.job = pending, j
+	j = &job{task: t}
+	if o.window.pending == nil {
+		o.window.pending = map[ID]*job{}
+	}
+	o.window.pending[id] = j
 	return j, Answer{}, false
 }
 
@@ -113,7 +117,7 @@ func (q *queue) stop(now time.Duration, c int, err *Error) {
 
 // end records the answer of a task, and returns to whom else it goes.
 func (q *queue) end(o *origin, j *job, a Answer) (to []func(Answer)) {
-	*j.slot = slot{id: j.slot.id, state: ended, answer: a}
+	o.window.end(j.task.Descriptor.ID, a)
 	o.open -= 1 + len(j.waiting)
 	return j.waiting
 }
@@ -126,8 +130,8 @@ func (q *queue) close(o *origin) (canceled []*job) {
 	for i := range q.cores {
 		started[q.cores[i].running] = true
 	}
-	for i := range o.window.slots {
-		if j := o.window.slots[i].job; j != nil && !j.over && !started[j] {
+	for _, j := range o.window.pending {
+		if !j.over && !started[j] {
 			canceled = append(canceled, j)
 		}
 	}

@@ -2,66 +2,53 @@
 
 package task
 
-// History is how many task ids behind the latest one an origin's state covers: the answers of
-// these tasks are repeated when their descriptors are, and older ids are refused (StatusStale).
-// So no id is executed twice, unless an origin skips half of all ids at once.
+// History is how many task ids up to the latest one an origin remembers: the answers of these
+// tasks are repeated when their descriptors are, and older ids are refused (StatusStale). Tasks
+// that have not ended are remembered however old they are. So no id is executed twice, unless an
+// origin skips half of all ids at once.
 const History = 1024
 
 // window has the state of the latest task ids of an origin.
 type window struct {
-	slots  [History]slot
-	latest ID
-	any    bool // there is a latest id
+	pending map[ID]*job // tasks that have not ended
+	ended   [History]memory
+	latest  ID
+	any     bool // there is a latest id
 }
 
-type slot struct {
-	id     ID
-	state  state
-	answer Answer // of a task that has ended
-	job    *job   // of one that has not
+// memory is the answer of a task that has ended.
+type memory struct {
+	known  bool
+	answer Answer
 }
 
-// state is how far a task is.
-type state uint8
-
-const (
-	absent  state = iota // the id was not used
-	pending              // taken, and not ended
-	ended
-)
-
-// at returns the slot of an id in the window.
-func (w *window) at(id ID) *slot { return &w.slots[id%History] }
-
-// admit moves the window forward to contain the id, and returns its slot. The status is
-// StatusStale for an id behind the window, and StatusBusy if a task that has not ended would
-// leave the window.
-func (w *window) admit(id ID) (*slot, Status) {
+// admit moves the window forward to contain an id that is not pending. It returns false if the id
+// is behind the window.
+func (w *window) admit(id ID) bool {
 	if !w.any {
 		w.any, w.latest = true, id
-		*w.at(id) = slot{id: id}
-		return w.at(id), StatusOK
 	}
 	ahead := id.after(w.latest)
-	if ahead <= -History {
-		return nil, StatusStale
-	}
 	if ahead <= 0 {
-		s := w.at(id)
-		if s.id != id { // never used
-			*s = slot{id: id}
-		}
-		return s, StatusOK
+		return ahead > -History
 	}
 	for i := range min(ahead, History) {
-		if w.at(id-ID(i)).state == pending {
-			return nil, StatusBusy
-		}
-	}
-	for i := range min(ahead, History) {
-		between := (id - ID(i)) & MaxID
-		*w.at(between) = slot{id: between}
+		w.ended[(id-ID(i))%History] = memory{}
 	}
 	w.latest = id
-	return w.at(id), StatusOK
+	return true
+}
+
+// answer returns the answer of an id in the window, if its task has ended.
+func (w *window) answer(id ID) (Answer, bool) {
+	m := &w.ended[id%History]
+	return m.answer, m.known
+}
+
+// end stores the answer of a pending task. One that has left the window is forgotten.
+func (w *window) end(id ID, a Answer) {
+	delete(w.pending, id)
+	if id.after(w.latest) > -History {
+		w.ended[id%History] = memory{true, a}
+	}
 }
