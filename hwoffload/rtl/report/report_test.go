@@ -92,7 +92,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestFormat(t *testing.T) {
-	r := count(map[string]int{"LUT1": 1, "LUT6": 2, "MUXF7": 3, "CARRY4": 4, "FDRE": 5, "FDSE": 6, "RAM32M": 7, "RAMB36E2": 8, "DSP48E2": 9, "INV": 10})
+	r := count(map[string]int{"LUT1": 1, "LUT6": 2, "MUXF7": 3, "CARRY4": 4, "FDRE": 5, "FDSE": 6, "SRL16E": 7, "RAMB36E2": 8, "DSP48E2": 9, "INV": 10})
 	r.module, r.fingerprint = "m", "abc"
 	if diff := cmp.Diff([]int{3, 3, 4, 11, 7, 8, 9}, r.counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
