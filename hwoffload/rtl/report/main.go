@@ -41,20 +41,29 @@ func run(ctx context.Context, dir, out string, all bool) error {
 	if err != nil && !os.IsNotExist(err) {
 		return err
 	}
+	rows := map[string]row{}
+	write := func() error { return os.WriteFile(out, []byte(format(rows, version)), 0o666) }
 	old := parse(string(text), version)
-	var rows []row
 	for _, m := range sources.Modules() {
-		r, ok := old[m]
-		if fingerprint := sources.Fingerprint(m); all || !ok || r.fingerprint != fingerprint {
-			fmt.Fprintln(os.Stderr, "yosys:", m)
-			cells, err := synthesize(ctx, m, sources.Files(m))
-			if err != nil {
-				return err
-			}
-			r = count(cells)
-			r.module, r.fingerprint = m, fingerprint
+		if r, ok := old[m]; ok && !all && r.fingerprint == sources.Fingerprint(m) {
+			rows[m] = r
 		}
-		rows = append(rows, r)
 	}
-	return os.WriteFile(out, []byte(format(rows, version)), 0o666)
+	for _, m := range sources.Modules() {
+		if _, ok := rows[m]; ok {
+			continue
+		}
+		fmt.Fprintln(os.Stderr, "yosys:", m)
+		cells, err := synthesize(ctx, m, sources.Files(m))
+		if err != nil {
+			return err
+		}
+		r := count(cells)
+		r.module, r.fingerprint = m, sources.Fingerprint(m)
+		rows[m] = r
+		if err := write(); err != nil { // an interruption loses one module
+			return err
+		}
+	}
+	return write()
 }

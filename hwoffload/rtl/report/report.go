@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,12 +119,13 @@ func head(version string) string {
 }
 
 // format writes the report.
-func format(rows []row, version string) string {
+func format(rows map[string]row, version string) string {
 	lines := [][]string{{"module", "sources"}}
 	for _, k := range kinds {
 		lines[0] = append(lines[0], k.column)
 	}
-	for _, r := range rows {
+	for _, m := range slices.Sorted(maps.Keys(rows)) {
+		r := rows[m]
 		line := []string{r.module, r.fingerprint}
 		for _, n := range r.counts {
 			line = append(line, strconv.Itoa(n))

@@ -97,7 +97,7 @@ func TestFormat(t *testing.T) {
 	if diff := cmp.Diff([]int{3, 3, 4, 11, 7, 8, 9}, r.counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
-	text := format([]row{r}, "Yosys 1")
+	text := format(map[string]row{"m": r}, "Yosys 1")
 	if got := parse(text, "Yosys 1")["m"]; got.fingerprint != "abc" || !cmp.Equal(got.counts, r.counts) {
 		t.Errorf("%s gives %+v", text, got)
 	}

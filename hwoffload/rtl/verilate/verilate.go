@@ -61,20 +61,15 @@ func Build(ctx context.Context, top string, sources ...Source) (string, error) {
 	for _, s := range sources {
 		fmt.Fprintf(hash, "%s %d %s", s.Name, len(s.Text), s.Text)
 	}
-	program := filepath.Join(cacheDir(), top+"-"+hex.EncodeToString(hash.Sum(nil))[:24])
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no place to keep the program: %w", err)
+	}
+	program := filepath.Join(cache, "softroce-xdp", "verilate", top+"-"+hex.EncodeToString(hash.Sum(nil))[:24])
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
 	return program, build(ctx, top, program, sources)
-}
-
-// cacheDir is where programs are kept. Without a home it is a directory of this user.
-func cacheDir() string {
-	base, err := os.UserCacheDir()
-	if err != nil {
-		base = filepath.Join(os.TempDir(), fmt.Sprintf("cache-%d", os.Getuid()))
-	}
-	return filepath.Join(base, "softroce-xdp", "verilate")
 }
 
 // build makes the program in a directory of its own, and then moves it to its place, so that
