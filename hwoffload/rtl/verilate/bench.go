@@ -131,7 +131,7 @@ func (b *Bench) each(command byte, in [][]uint64) (results []Result, err error) 
 	for len(in) > 0 {
 		n := min(len(in), batch)
 		if results, err = b.some(command, in[:n], results); err != nil {
-			return nil, fmt.Errorf("simulation: %w: %s", err, b.stderr.String())
+			return nil, fmt.Errorf("simulation: %w", err)
 		}
 		in = in[n:]
 	}
@@ -167,11 +167,11 @@ func (b *Bench) some(command byte, in [][]uint64, results []Result) ([]Result, e
 	return results, nil
 }
 
-// ended waits for the end of the program, after which stderr is complete.
+// ended ends the program, and adds what it wrote to stderr.
 func (b *Bench) ended(err error) error {
 	b.in.Close()
-	b.cmd.Wait()
-	return err
+	b.cmd.Wait() // only then is stderr complete
+	return fmt.Errorf("%w: %s", err, b.stderr.String())
 }
 
 func (b *Bench) parse(line string) (r Result, err error) {
