@@ -65,6 +65,7 @@ var cleanPackages = []string{
 	"hwoffload/rtl/unit",
 	"hwoffload/rtl",
 	"hwoffload/rtl/sim",
+	"hwoffload/rtl/simcard",
 	"hwoffload/rtl/verilate",
 	"hwoffload/table",
 	"hwoffload/vectors",

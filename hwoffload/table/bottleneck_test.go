@@ -8,10 +8,14 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
 	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader/agent"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // path is a destination behind a bottleneck, whose sender always has data. Data is a fluid.
@@ -34,8 +38,14 @@ const (
 	tick    = 10 * time.Millisecond
 )
 
+// simulated is a card whose packets and whose clock are the test's.
+type simulated interface {
+	hwoffload.Device
+	Receive(node int, p *card.Packet, now uint64)
+}
+
 // send sends for one tick at the rate in the registers, and lets the feedback arrive.
-func (p *path) send(m *card.Model, now *uint64) {
+func (p *path) send(m simulated, now *uint64) {
 	d := regs.DestOf(m, int(p.node-1))
 	for range samples {
 		const dt = tick / samples
@@ -61,12 +71,32 @@ func (p *path) send(m *card.Model, now *uint64) {
 	}
 }
 
-// The agent's policy loop drives a card through a bottleneck: the rate of the destination behind
-// it follows the bottleneck, without a queue that lasts, and the destination behind another port
-// keeps the whole link (S1.6, S1.9).
+// The agent's policy loop drives the model of a card through a bottleneck.
 func TestBottleneck(t *testing.T) {
+	now := uint64(0)
+	testBottleneck(t, card.NewAt(func() uint64 { return now }), func(t uint64) { now = t }, 500)
+}
+
+// The same loop drives the simulated RTL.
+func TestBottleneckRTL(t *testing.T) {
+	require.Command(t, verilate.Programs...)
+	c, err := sim.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	testBottleneck(t, c, func(now uint64) { c.SetClock(now, 0) }, 150)
+	if c.Err() != nil {
+		t.Error(c.Err())
+	}
+}
+
+// The rate of the destination behind the bottleneck follows it, without a queue that lasts, and
+// the destination behind another port keeps the whole link (S1.6, S1.9). ticks is how many
+// evaluations each phase takes.
+func testBottleneck(t *testing.T, m simulated, setClock func(now uint64), ticks int) {
 	now := uint64(time.Hour)
-	m := card.NewAt(func() uint64 { return now })
+	setClock(now)
 	tab := open(t, m)
 	if err := tab.SetNodes(1, []table.Node{{1, addr(1), 0}, {2, addr(2), 0}, {3, addr(3), 1}}); err != nil {
 		t.Fatal(err)
@@ -95,6 +125,7 @@ func TestBottleneck(t *testing.T) {
 			slow.send(m, &now)
 			now = at
 			fast.send(m, &now)
+			setClock(now)
 			if n, err := a.Evaluate(); err != nil || n == 0 {
 				t.Fatalf("%d evaluated, %v", n, err)
 			}
@@ -102,8 +133,8 @@ func TestBottleneck(t *testing.T) {
 		}
 		return (slow.arrived - before) * 8e9 / float64(now-start), queue
 	}
-	run(500)
-	goodput, queue := run(500)
+	run(ticks)
+	goodput, queue := run(ticks)
 	if goodput < 8e9 || queue > 2*time.Millisecond {
 		t.Errorf("%.2f Gbit/s arrive through a bottleneck of 10, with a queue of up to %v", goodput/1e9, queue)
 	}
@@ -114,13 +145,13 @@ func TestBottleneck(t *testing.T) {
 
 	// The bottleneck gets narrower, and wider again.
 	slow.capacity = 2e9
-	run(500)
-	if goodput, queue = run(500); goodput < 1.6e9 || regs.DestOf(m, 1).RateBps() > 3e9 {
+	run(ticks)
+	if goodput, queue = run(ticks); goodput < 1.6e9 || regs.DestOf(m, 1).RateBps() > 3e9 {
 		t.Errorf("%.2f Gbit/s arrive through a bottleneck of 2, rate %d, queue %v", goodput/1e9, regs.DestOf(m, 1).RateBps(), queue)
 	}
 	slow.capacity = 10e9
-	run(2000)
-	if goodput, _ = run(500); goodput < 8e9 {
+	run(4 * ticks)
+	if goodput, _ = run(ticks); goodput < 8e9 {
 		t.Errorf("%.2f Gbit/s arrive through a bottleneck of 10 that was narrower", goodput/1e9)
 	}
 	d := regs.DestOf(m, 1)

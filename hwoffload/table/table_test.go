@@ -34,7 +34,7 @@ func addr(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
 func key(n byte) bpf.DestKey { return bpf.KeyOf(addr(n)) }
 
 // open opens the table of a model.
-func open(t testing.TB, m *card.Model) *table.Table {
+func open(t testing.TB, m hwoffload.Device) *table.Table {
 	t.Helper()
 	c, err := hwoffload.Open(m)
 	if err != nil {

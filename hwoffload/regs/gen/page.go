@@ -24,7 +24,8 @@ one that logs each access.
 Neither reacts to accesses as a card does.
 The model has registers and memory, and updates the destination table by packets that a test hands to it.
 It executes the work requests of queue pairs ([card.md](card.md)).
-` + "`hwoffload/vectors`" + ` has streams of events after each of which this table has the same bits as that of the data plane.
+Registers, destination table and a mode of the policy exist as RTL too, which Verilator simulates ([card-rtl.md](card-rtl.md)).
+` + "`hwoffload/vectors`" + ` has streams of events after each of which the tables of model, RTL and data plane have the same bits.
 The definition has no block yet for pre-credit.
 
 ## Rules
@@ -90,7 +91,7 @@ The first status is 0; 1 if the server has another version, and 2 if another cli
 | 2 | read of 64 bits | address (64) | value (64) |
 | 3 | write of 32 bits | address (64), value (64) | none |
 | 4 | write of 64 bits | address (64), value (64) | none |
-| 64 and above | of simulators only | | |
+| 64 and above | of simulators only: [card-rtl.md](card-rtl.md) | | |
 
 Requests are executed in their order, and reads are answered in it.
 An answer whose status is not 0 has the text of an error as its body, and the server ends the connection after it.

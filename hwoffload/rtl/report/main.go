@@ -28,6 +28,12 @@ func main() {
 	}
 }
 
+// leftOut has modules that are not in the report. The first three change with each register of
+// the definition, so that the report would be out of date after each of these changes. Yosys
+// takes longer for entry_engine, which has a whole entry in flip-flops, than for all others
+// together.
+var leftOut = map[string]bool{"softroce_card": true, "softroce_decode": true, "register_store": true, "entry_engine": true}
+
 func run(ctx context.Context, dir, out string, all bool) error {
 	sources, err := modules.Read(dir)
 	if err != nil {
@@ -50,7 +56,7 @@ func run(ctx context.Context, dir, out string, all bool) error {
 		}
 	}
 	for _, m := range sources.Modules() {
-		if _, ok := rows[m]; ok {
+		if _, ok := rows[m]; ok || leftOut[m] {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, "yosys:", m)

@@ -32,7 +32,7 @@ func TestCommittedReport(t *testing.T) {
 	}
 	rows := parse(string(text), string(version[1]))
 	for _, m := range sources.Modules() {
-		if rows[m].fingerprint != sources.Fingerprint(m) {
+		if !leftOut[m] && rows[m].fingerprint != sources.Fingerprint(m) {
 			t.Errorf("docs/card-rtl.txt is older than module %s: run `make rtl-report` and commit it", m)
 		}
 		delete(rows, m)

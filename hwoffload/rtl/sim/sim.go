@@ -8,7 +8,7 @@ package sim
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"fmt"
 	"io"
 	"os"
@@ -23,10 +23,10 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
 )
 
-//go:embed cpp/main.cpp
-var mainCPP string
+//go:embed cpp
+var cpp embed.FS
 
-// Operations of the protocol that only a simulator has.
+// Operations of the protocol that only a simulator has (docs/card-rtl.md).
 const (
 	opClock  = hwoffload.OpSimulator + iota // body: time (64), nanoseconds of a cycle (64); no answer
 	opStep                                  // body: cycles (64); no answer
@@ -69,7 +69,14 @@ func Sources() ([]verilate.Source, error) {
 		}
 		all = append(all, verilate.Source{Name: name, Text: string(text)})
 	}
-	return append(all, verilate.Source{Name: "main.cpp", Text: mainCPP}), nil
+	for _, name := range []string{"card.h", "main.cpp"} {
+		text, err := cpp.ReadFile("cpp/" + name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, verilate.Source{Name: name, Text: string(text)})
+	}
+	return all, nil
 }
 
 // Start simulates the card of this version of the sources. Its clock stands still until
@@ -83,16 +90,27 @@ func Start(ctx context.Context) (*Card, error) {
 	return StartSources(ctx, sources)
 }
 
-// StartSources simulates the card of other sources.
-func StartSources(ctx context.Context, sources []verilate.Source) (*Card, error) {
+// Build builds the simulator of the card of some sources, and returns the path of the program.
+// Its first argument is the path of the socket that it makes. With the second argument "wall"
+// the clock of the card follows CLOCK_MONOTONIC. It ends when its standard input ends.
+func Build(ctx context.Context, sources []verilate.Source) (program string, err error) {
 	for _, name := range verilate.Programs {
 		if _, err := exec.LookPath(name); err != nil {
-			return nil, fmt.Errorf("simulator of the card: %s is missing: apt-get install verilator g++ make", name)
+			return "", fmt.Errorf("simulator of the card: %s is missing: apt-get install verilator g++ make", name)
 		}
 	}
-	program, err := verilate.Build(ctx, "softroce_card", sources...)
+	program, err = verilate.Build(ctx, "softroce_card", sources...)
 	if err != nil {
-		return nil, fmt.Errorf("simulator of the card: %w", err)
+		return "", fmt.Errorf("simulator of the card: %w", err)
+	}
+	return program, nil
+}
+
+// StartSources simulates the card of other sources.
+func StartSources(ctx context.Context, sources []verilate.Source) (*Card, error) {
+	program, err := Build(ctx, sources)
+	if err != nil {
+		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "card")
 	if err != nil {

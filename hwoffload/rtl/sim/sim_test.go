@@ -4,6 +4,7 @@ package sim_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -43,17 +44,23 @@ func TestOpen(t *testing.T) {
 	if v := c.R32(regs.IdentScratchOffset); v != 0x11223344 || c.Err() != nil {
 		t.Errorf("scratch %#x, error %v", v, c.Err())
 	}
-	for i, at := range []int64{1<<28 - 9, 5, 1<<33 + 12345, hwoffload.DDRBytes - 40} {
-		data := []byte("a line that crosses windows" + strings.Repeat(".", i))
-		if _, err := c.DDR().WriteAt(data, at); err != nil {
+	// A line that crosses windows, and the same offset in each of the 64 windows.
+	text := func(i int64) string { return fmt.Sprintf("a line of window %d", i) }
+	places := []int64{1<<28 - 9}
+	for window := range int64(64) {
+		places = append(places, window<<28|12345)
+	}
+	for i, at := range places {
+		if _, err := c.DDR().WriteAt([]byte(text(int64(i))), at); err != nil {
 			t.Fatal(err)
 		}
-		defer func() {
-			got := make([]byte, len(data))
-			if _, err := c.DDR().ReadAt(got, at); err != nil || string(got) != string(data) {
-				t.Errorf("%#x: %q, %v", at, got, err)
-			}
-		}()
+	}
+	for i, at := range places {
+		want := text(int64(i))
+		got := make([]byte, len(want))
+		if _, err := c.DDR().ReadAt(got, at); err != nil || string(got) != want {
+			t.Errorf("%#x: %q, %v", at, got, err)
+		}
 	}
 }
 

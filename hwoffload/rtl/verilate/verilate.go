@@ -33,7 +33,7 @@ var Programs = []string{"verilator", "g++", "make"}
 // options are those of all builds. A warning of Verilator ends the build; Lint has more of them.
 var options = []string{"--cc", "--exe", "--build", "-j", "1", "-CFLAGS", "-O1"}
 
-// Source is a file of a program: its name, which ends in .sv or .cpp, and its text.
+// Source is a file of a program: its name, which ends in .sv, .cpp or .h, and its text.
 type Source struct{ Name, Text string }
 
 // ReadSources reads files. Verilator reads them in this order: packages come first.
@@ -90,7 +90,9 @@ func build(ctx context.Context, top, program string, sources []Source) error {
 		if err := os.WriteFile(filepath.Join(dir, s.Name), []byte(s.Text), 0o600); err != nil {
 			return err
 		}
-		args = append(args, s.Name)
+		if !strings.HasSuffix(s.Name, ".h") {
+			args = append(args, s.Name)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, buildLimit)
 	defer cancel()

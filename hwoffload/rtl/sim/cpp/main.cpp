@@ -7,10 +7,8 @@
 //
 // wall: the clock of the card follows CLOCK_MONOTONIC; otherwise it stands still until a
 // client sets it. The program ends when its standard input ends.
-#include "Vsoftroce_card.h"
-#include "verilated.h"
+#include "card.h"
 
-#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <csignal>
@@ -20,8 +18,6 @@
 #include <ctime>
 #include <memory>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -38,138 +34,14 @@ constexpr uint8_t version = 1;
 constexpr size_t head_bytes = 4, max_body = 1024;
 constexpr uint64_t address_space = uint64_t(1) << 29;
 constexpr uint64_t max_steps = 1000000000;
-constexpr uint64_t mask48 = (uint64_t(1) << 48) - 1;
 constexpr size_t packet_numbers = 9;
 constexpr uint64_t elements = 1024;
-
-// An access or a packet that takes longer is a fault of the RTL.
-constexpr unsigned max_clocks = 1000000;
 
 [[noreturn]] void die(const char *what)
 {
 	std::fprintf(stderr, "simulator: %s: %s\n", what, std::strerror(errno));
 	std::exit(1);
 }
-
-// Memory is the DDR behind the card, by pages. A page that was never written reads 0.
-class Memory {
-	static constexpr uint64_t page_words = 512;
-	using Page = std::array<uint64_t, page_words>;
-	std::unordered_map<uint64_t, std::unique_ptr<Page>> pages;
-
-public:
-	uint64_t read(uint64_t addr) const
-	{
-		auto at = pages.find(addr / 8 / page_words);
-		return at == pages.end() ? 0 : (*at->second)[addr / 8 % page_words];
-	}
-
-	void write(uint64_t addr, uint64_t value, unsigned enable)
-	{
-		auto &page = pages[addr / 8 / page_words];
-		uint64_t mask = (enable & 1 ? 0xffffffff : 0) | (enable & 2 ? 0xffffffff00000000 : 0);
-		if (!page)
-			page = std::make_unique<Page>();
-		uint64_t &word = (*page)[addr / 8 % page_words];
-		word = (word & ~mask) | (value & mask);
-	}
-};
-
-// Card clocks the RTL.
-class Card {
-	VerilatedContext context;
-	Vsoftroce_card top{&context};
-	Memory ddr;
-
-public:
-	uint64_t cycles = 0;
-
-	Card()
-	{
-		top.rst = 1;
-		clock();
-		clock();
-		top.rst = 0;
-		until([this] { return top.ready; });
-		cycles = 0;
-	}
-
-	// clock is one clock of the card, and of its DDR.
-	void clock()
-	{
-		top.ddr_done = 0;
-		if (top.ddr_valid) {
-			if (top.ddr_write)
-				ddr.write(top.ddr_addr, top.ddr_wdata, top.ddr_enable);
-			top.ddr_rdata = ddr.read(top.ddr_addr);
-			top.ddr_done = 1;
-		}
-		top.clk = 1;
-		top.eval();
-		top.clk = 0;
-		top.eval();
-		cycles++;
-	}
-
-	template <typename Condition> void until(Condition reached)
-	{
-		for (unsigned n = 0; !reached(); n++) {
-			if (n == max_clocks) {
-				std::fprintf(stderr, "simulator: no end after %u clocks\n", n);
-				std::exit(1);
-			}
-			clock();
-		}
-	}
-
-	// access is one access of the register bus, of 4 or 8 bytes.
-	uint64_t access(bool write, uint64_t addr, unsigned width, uint64_t value)
-	{
-		bool high = width == 4 && addr & 4;
-
-		top.bus_valid = 1;
-		top.bus_write = write;
-		top.bus_addr = addr & ~uint64_t(7);
-		top.bus_enable = width == 8 ? 3 : high ? 2 : 1;
-		top.bus_wdata = high ? value << 32 : value;
-		clock();
-		until([this] { return top.bus_done; });
-		top.bus_valid = 0;
-		value = high ? top.bus_rdata >> 32 : top.bus_rdata;
-		return width == 8 ? value : uint32_t(value);
-	}
-
-	// packet lets a packet arrive. Its numbers are those of PACKET (sim.go).
-	void packet(const uint64_t *v)
-	{
-		top.pkt_element = v[0];
-		top.pkt_at = v[1];
-		top.pkt_bytes = v[2];
-		top.pkt_flags = v[3];
-		top.pkt_feedback = v[3] >> 8 & 1;
-		top.pkt_ce = v[3] >> 9 & 1;
-		top.pkt_syndrome = v[3] >> 16;
-		top.pkt_token = v[4];
-		top.pkt_t1 = v[5] & mask48;
-		top.pkt_echo_t1 = v[6] & mask48;
-		top.pkt_echo_t2 = v[7] & mask48;
-		top.pkt_credit = v[8];
-		top.pkt_credit_seq = v[8] >> 32;
-		top.pkt_valid = 1;
-		clock();
-		until([this] { return top.pkt_done; });
-		top.pkt_valid = 0;
-	}
-
-	void set_clock(uint64_t now, uint64_t step)
-	{
-		top.now_value = now;
-		top.now_step = step;
-		top.now_set = 1;
-		clock();
-		top.now_set = 0;
-	}
-};
 
 // Session is one client.
 class Session {
