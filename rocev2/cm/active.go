@@ -20,8 +20,8 @@ type ConnectParams struct {
 	SrcPort     uint16       // of this end; only with the service ID of an IP port
 	Type        verbs.QPType // RC (default) or UC
 	QPN         uint32
-	PSN         rocev2.PSN
-	SRQ         bool // the queue pair takes its receives from an SRQ
+	PSN         rocev2.PSN // with which number the peer starts to send
+	SRQ         bool       // the queue pair takes its receives from an SRQ
 
 	// Attr are the attributes of the queue pair; verbs.DefaultAttr is a start. MaxRdAtomic and
 	// MaxDestRdAtomic are what this end wants, and change to what both agree on. Timeout, RetryCnt
@@ -52,8 +52,8 @@ func (m *Manager) Connect(now int64, p ConnectParams) (ID, error) {
 	c := m.add(&conn{
 		active: true, local: p.Local, peer: p.Peer, service: p.Service,
 		path: Path{
-			Type: p.Type, Local: verbs.Endpoint{Addr: p.Local, QPN: p.QPN, PSN: p.PSN},
-			Remote: verbs.Endpoint{Addr: p.Peer}, Attr: p.Attr,
+			Type: p.Type, Local: verbs.Endpoint{Addr: p.Local, QPN: p.QPN},
+			Remote: verbs.Endpoint{Addr: p.Peer, PSN: p.PSN}, Attr: p.Attr,
 		},
 		interval: timeoutNs(m.cfg.ResponseTimeout), repeats: m.cfg.Retries, deadline: now + int64(m.cfg.Limit),
 		linger: m.linger(timeoutNs(m.cfg.ResponseTimeout)),
@@ -171,7 +171,7 @@ func (m *Manager) firstREP(now int64, c *conn, rep mad.REP) {
 		m.fail(now, c, &RejectedError{Reason: reason}, mad.KindREP, reason, nil)
 		return
 	}
-	c.path.Remote.QPN, c.path.Remote.PSN = rep.QPN(), rep.PSN()
+	c.path.Remote.QPN, c.path.Local.PSN = rep.QPN(), rep.PSN()
 	if c.path.Type == verbs.RC {
 		a.MaxRdAtomic = min(a.MaxRdAtomic, rep.ResponderResources())
 		a.MaxDestRdAtomic = depth

@@ -86,7 +86,7 @@ type Path struct {
 }
 
 // Connect brings a queue pair from RESET or INIT to RTS. In a Request, the application first
-// sets Local.QPN and Local.PSN.
+// sets Local.QPN and Remote.PSN, the number with which the peer starts to send.
 func (p Path) Connect(q verbs.Modifier) error { return verbs.Connect(q, p.Local, p.Remote, p.Attr) }
 
 func (Send) action()  {}

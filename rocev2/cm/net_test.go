@@ -118,7 +118,7 @@ func (w *world) serve(h *host, e Event) {
 	switch e.Kind {
 	case Request:
 		h.nextQP++
-		e.Path.Local.QPN, e.Path.Local.PSN = h.nextQP, 0x222222
+		e.Path.Local.QPN, e.Path.Remote.PSN = h.nextQP, 0x222222
 		err = h.Accept(w.now, e.ID, e.Path, []byte("accepted"))
 	case Reply:
 		err = h.Ready(w.now, e.ID, []byte("ready"))

@@ -113,7 +113,7 @@ func (m *Manager) requested(src, dst netip.Addr, r mad.REQ) *conn {
 	return &conn{
 		local: dst, peer: src, remote: r.LocalCommID(), guid: r.CAGUID(), tid: r.TID(), service: r.ServiceID(),
 		path: Path{
-			Type: t, Local: verbs.Endpoint{Addr: dst}, Remote: verbs.Endpoint{Addr: src, QPN: r.QPN(), PSN: r.PSN()}, Attr: a,
+			Type: t, Local: verbs.Endpoint{Addr: dst, PSN: r.PSN()}, Remote: verbs.Endpoint{Addr: src, QPN: r.QPN()}, Attr: a,
 		},
 		interval: peerTimeoutNs(r.LocalResponseTimeout()), repeats: max(r.MaxRetries(), 1),
 		linger: m.linger(peerTimeoutNs(r.RemoteResponseTimeout())),
@@ -141,7 +141,7 @@ func (m *Manager) stale(now int64, c *conn) {
 	}
 }
 
-// Accept accepts a Request. p is the Path of the event with Local.QPN and Local.PSN set; its
+// Accept accepts a Request. p is the Path of the event with Local.QPN and Remote.PSN set; its
 // queue pair is in RTS already, so that no message of the peer is lost. MaxRdAtomic and
 // MaxDestRdAtomic may be lower than in the event. private is for the peer's application, up to
 // 196 bytes. Established or Failed follows.
@@ -154,15 +154,15 @@ func (m *Manager) Accept(now int64, id ID, p Path, private []byte) error {
 		return stateError("Accept", c.state)
 	case !validQPN(p.Local.QPN):
 		return fmt.Errorf("cm: accept: QPN %#x: give the number of a queue pair, 0x2 to 0xfffffe", p.Local.QPN)
-	case uint32(p.Local.PSN) > rocev2.PSNMask:
-		return fmt.Errorf("cm: accept: PSN %#x has more than 24 bits", p.Local.PSN)
+	case uint32(p.Remote.PSN) > rocev2.PSNMask:
+		return fmt.Errorf("cm: accept: PSN %#x has more than 24 bits", p.Remote.PSN)
 	case p.Attr.MaxRdAtomic > c.path.Attr.MaxRdAtomic || p.Attr.MaxDestRdAtomic > c.path.Attr.MaxDestRdAtomic:
 		return fmt.Errorf("cm: accept: MaxRdAtomic %d and MaxDestRdAtomic %d, the peer has %d and %d",
 			p.Attr.MaxRdAtomic, p.Attr.MaxDestRdAtomic, c.path.Attr.MaxRdAtomic, c.path.Attr.MaxDestRdAtomic)
 	}
 	rep := mad.NewREP(c.tid, uint32(c.id), c.remote)
 	rep.SetQPN(p.Local.QPN)
-	rep.SetPSN(p.Local.PSN)
+	rep.SetPSN(p.Remote.PSN)
 	if c.path.Type == verbs.RC {
 		rep.SetResponderResources(p.Attr.MaxDestRdAtomic)
 		rep.SetInitiatorDepth(p.Attr.MaxRdAtomic)
@@ -174,7 +174,7 @@ func (m *Manager) Accept(now int64, id ID, p Path, private []byte) error {
 		return fmt.Errorf("cm: accept: %d bytes of private data: %w", len(private), err)
 	}
 	m.leaveBacklog(c)
-	c.path.Local.QPN, c.path.Local.PSN = p.Local.QPN, p.Local.PSN
+	c.path.Local.QPN, c.path.Remote.PSN = p.Local.QPN, p.Remote.PSN
 	c.deadline = now + int64(m.cfg.Limit)
 	m.ask(now, c, StateREPSent, rep.Header)
 	return nil

@@ -5,6 +5,7 @@ package mad
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -19,8 +20,16 @@ import (
 const capture = "../testdata/captures/cm.pcap"
 
 // captured are the datagrams of the capture to QPN 1.
-func captured(t *testing.T) (packets []rocev2.Packet) {
+func captured(t *testing.T) []rocev2.Packet {
 	t.Helper()
+	packets, _ := capturedAll(t)
+	return packets
+}
+
+// capturedAll also returns the first RC packet that each address sent.
+func capturedAll(t *testing.T) (packets []rocev2.Packet, first map[netip.Addr]rocev2.PSN) {
+	t.Helper()
+	first = map[netip.Addr]rocev2.PSN{}
 	for i, frame := range pcapfile.Frames(t, capture) {
 		p, err := rocev2.ParseFrame(frame)
 		if err != nil {
@@ -28,17 +37,19 @@ func captured(t *testing.T) (packets []rocev2.Packet) {
 		}
 		if p.BTH().DestQP() == QPN {
 			packets = append(packets, p)
+		} else if _, ok := first[p.Src()]; !ok && p.AETH() == nil { // an ACK has the number of the other end
+			first[p.Src()] = p.BTH().PSN()
 		}
 	}
 	if len(packets) != 10 {
 		t.Fatalf("%d MADs, want 10", len(packets))
 	}
-	return packets
+	return packets, first
 }
 
 // The kernel's messages of a connection, from REQ to DREP, parse and belong together.
 func TestCaptureOfLinux(t *testing.T) {
-	packets := captured(t)
+	packets, first := capturedAll(t)
 	for i := 0; i < len(packets); i += 5 {
 		for _, p := range packets[i : i+5] {
 			equal(t, "opcode", p.Opcode(), rocev2.UDSendOnly)
@@ -88,6 +99,9 @@ func TestCaptureOfLinux(t *testing.T) {
 			equal(t, "remote comm ID of "+x.Attr().String(), x.RemoteCommID(), x.remote)
 		}
 		equal(t, "QPN of DREQ", dreq.RemoteQPN(), rep.QPN())
+		// Each message has the number with which its receiver starts.
+		equal(t, "PSN of REQ", req.PSN(), first[p.Dst()])
+		equal(t, "PSN of REP", rep.PSN(), first[p.Src()])
 		equal(t, "responder resources", rep.ResponderResources(), req.InitiatorDepth())
 		equal(t, "ACK delay", rep.TargetAckDelay(), 15)
 	}

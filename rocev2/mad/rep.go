@@ -27,7 +27,7 @@ func NewREP(tid uint64, local, remote uint32) REP { return REP{startPair(AttrREP
 // QPN is the queue pair of the sender, 24 bits.
 func (m REP) QPN() uint32 { return m.u24(36) }
 
-// PSN is that of the first packet the sender will send.
+// PSN is with which number the receiver of this message starts to send (IBTA 12.7.31).
 func (m REP) PSN() rocev2.PSN { return rocev2.PSN(m.u24(44)) }
 
 // ResponderResources is how many READs and ATOMICs of the receiver the sender serves at a time.

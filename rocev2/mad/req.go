@@ -76,7 +76,7 @@ func (m REQ) Service() Service { return Service(m.bits(67, 1, 2)) }
 // FlowControl says that the sender's send queue observes the credits of AETHs.
 func (m REQ) FlowControl() bool { return m.bits(67, 0, 1) != 0 }
 
-// PSN is that of the first packet the sender will send.
+// PSN is with which number the receiver of this message starts to send (IBTA 12.7.31).
 func (m REQ) PSN() rocev2.PSN { return rocev2.PSN(m.u24(68)) }
 
 // LocalResponseTimeout is within what time the sender answers: 4.096 us * 2^n, 5 bits.
