@@ -107,6 +107,47 @@ func TestCaptureOfLinux(t *testing.T) {
 	}
 }
 
+// What Linux sent to our communication manager: also REJ and both messages of SIDR.
+func TestCaptureOfLinuxWithUs(t *testing.T) {
+	seen := map[Attr]Header{}
+	var ours, theirs netip.Addr
+	for i, frame := range pcapfile.Frames(t, "testdata/linux.pcap") {
+		p, err := rocev2.ParseFrame(frame)
+		if err != nil || p.VerifyICRC() != nil {
+			t.Fatalf("packet %d: %v", i+1, err)
+		}
+		h, err := Parse(p.Payload())
+		if err != nil {
+			t.Fatalf("packet %d: %v", i+1, err)
+		}
+		seen[h.Attr()] = h
+		theirs, ours = p.Src(), p.Dst()
+	}
+	for a := AttrREQ; a <= AttrSIDRREP; a++ {
+		if (seen[a] == nil) != (a == AttrMRA) {
+			t.Fatalf("%s in the capture: %v", a, seen[a] != nil)
+		}
+	}
+	rej := REJ{Pair{seen[AttrREJ]}}
+	equal(t, "reason", rej.Reason(), ReasonInvalidServiceID)
+	equal(t, "rejected", rej.Message(), KindREQ)
+	equal(t, "information", len(rej.Info()), 0)
+
+	ask := SIDRREQ{seen[AttrSIDRREQ]}
+	equal(t, "service", ask.ServiceID(), IPServiceID(PortUDP, 7174))
+	equal(t, "P_Key", ask.PKey(), rocev2.DefaultPKey)
+	if d, _, err := ParseIPData(ask.PrivateData()); err != nil || d.Src != theirs || d.Dst != ours || d.SrcPort == 0 {
+		t.Errorf("addresses %+v, %v", d, err)
+	}
+	tell := SIDRREP{seen[AttrSIDRREP]}
+	equal(t, "status", tell.Status(), SIDRSuccess)
+	equal(t, "service of the answer", tell.ServiceID(), IPServiceID(PortUDP, 7174))
+	equal(t, "Q_Key of librdmacm's UDP ports", tell.QKey(), 0x01234567)
+	if tell.QPN() < 2 {
+		t.Errorf("QPN %#x", tell.QPN())
+	}
+}
+
 // A REQ and a REP built from the fields of the kernel's are the same bytes, so that no field that
 // the kernel sets is missing here. What is not a field of ours are flow label and packet rate.
 func TestCaptureRebuilt(t *testing.T) {

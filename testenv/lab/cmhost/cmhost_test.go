@@ -5,6 +5,7 @@ package cmhost_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"net/netip"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -21,6 +23,28 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/oracle/self"
 )
+
+var update = flag.Bool("update", false, "rewrite "+golden)
+
+// golden has one of each message that the kernel sent in TestLinux, for rocev2/mad.
+const golden = "../../../rocev2/mad/testdata/linux.pcap"
+
+// firstOfEach keeps the first message of each kind that a machine sends.
+func firstOfEach() func(frame []byte) bool {
+	seen := map[mad.Attr]bool{}
+	return func(frame []byte) bool {
+		p, err := rocev2.ParseFrame(frame)
+		if err != nil || p.BTH().DestQP() != mad.QPN || p.Src() != addresses[0].theirs {
+			return false
+		}
+		h, err := mad.Parse(p.Payload())
+		if err != nil || seen[h.Attr()] {
+			return false
+		}
+		seen[h.Attr()] = true
+		return true
+	}
+}
 
 // rpingPort is the default of rping, ucmatose and udaddy.
 const rpingPort = 7174
@@ -33,6 +57,7 @@ var addresses = []struct{ ours, theirs netip.Addr }{
 
 // place is a machine with rxe, and our engine with a connection manager on a host next to it.
 type place struct {
+	net  *rxepeer.Net
 	vm   *rxepeer.VM
 	us   *self.Side
 	host *cmhost.Host
@@ -64,7 +89,7 @@ func newPlace(ctx context.Context, t *testing.T) *place {
 	host, err := n.AddHost(rxepeer.HostConfig{Name: "cm", Addrs: ours})
 	must(t, err)
 	t.Cleanup(func() { checked(t, host.Close()) })
-	p := &place{}
+	p := &place{net: n}
 	p.vm, err = rxepeer.Boot(ctx, rxepeer.Config{Name: "rxe", NICs: []rxepeer.NIC{{Net: n, Addrs: theirs}}})
 	must(t, err)
 	t.Cleanup(func() { checked(t, p.vm.Close()) })
@@ -97,6 +122,14 @@ func TestLinux(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
 	p := newPlace(ctx, t)
+	if *update {
+		c, err := p.net.Capture(golden, rxepeer.CaptureConfig{Iface: rxepeer.TapName("rxe", 0), Max: 100, Keep: firstOfEach()})
+		must(t, err)
+		defer func() {
+			_, err := c.Stop()
+			checked(t, err)
+		}()
+	}
 	run := func(name string, f func(t *testing.T)) {
 		if !t.Run(name, f) {
 			t.FailNow() // events that are left would confuse the others
@@ -109,6 +142,7 @@ func TestLinux(t *testing.T) {
 		run("we resolve udaddy, "+family(a.ours), func(t *testing.T) { p.resolve(ctx, t, a.ours, a.theirs) })
 	}
 	a := addresses[0]
+	run("udaddy asks us", func(t *testing.T) { p.asked(ctx, t, a.ours) })
 	run("we refuse", func(t *testing.T) { p.refuse(ctx, t, a.ours) })
 	run("10 % of messages lost", func(t *testing.T) {
 		p.host.Loss.Store(100)
@@ -303,5 +337,32 @@ func (p *place) refuse(ctx context.Context, t *testing.T, ours netip.Addr) {
 	res, err := client.Wait(ctx)
 	if _, exited := rxepeer.IsExit(err); !exited || !strings.Contains(res.Stdout+res.Stderr, "RDMA_CM_EVENT_REJECTED") {
 		t.Errorf("%v\n%s%s", err, res.Stdout, res.Stderr)
+	}
+}
+
+// asked: the kernel asks us for the UD queue pair of a port, and its program hears that we refuse.
+func (p *place) asked(ctx context.Context, t *testing.T, ours netip.Addr) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	p.listen(t, mad.IPServiceID(mad.PortUDP, rpingPort))
+	client, err := p.vm.StartCmd(ctx, rxepeer.Cmd{Argv: []string{"udaddy", "-s", ours.String()}})
+	must(t, err)
+	defer p.explain(t, client)
+	req, err := await(ctx, p.host.Events(), cm.ResolveRequest)
+	must(t, err)
+	if req.Service != mad.IPServiceID(mad.PortUDP, rpingPort) || req.SrcPort == 0 || req.Path.Remote.Addr != addresses[0].theirs {
+		t.Errorf("%+v", req)
+	}
+	must(t, p.host.Do(func(m *cm.Manager, now int64) error { return m.Reject(now, req.ID, nil) }))
+	_, err = await(ctx, p.host.Events(), cm.Gone)
+	must(t, err)
+	res, err := client.Wait(ctx)
+	if err != nil {
+		if _, exited := rxepeer.IsExit(err); !exited {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(res.Stdout+res.Stderr, "event: RDMA_CM_EVENT_UNREACHABLE, error: 2") {
+		t.Errorf("udaddy printed\n%s%s", res.Stdout, res.Stderr)
 	}
 }
