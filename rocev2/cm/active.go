@@ -168,7 +168,7 @@ func (m *Manager) firstREP(now int64, c *conn, rep mad.REP) {
 		reason = mad.ReasonResponderResources
 	}
 	if reason != 0 {
-		m.fail(now, c, &RejectedError{Reason: reason}, mad.KindREP, reason, nil)
+		m.fail(now, c, fmt.Errorf("%w: %s", ErrReply, reason), mad.KindREP, reason, nil)
 		return
 	}
 	c.path.Remote.QPN, c.path.Local.PSN = rep.QPN(), rep.PSN()

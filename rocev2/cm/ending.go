@@ -35,7 +35,7 @@ func (m *Manager) Reject(now int64, id ID, private []byte) error {
 
 // Disconnect ends a connection, or the attempt to make one. A connection in Established gets
 // Disconnected, and Gone after timewait; bring its queue pair to ERR before. An attempt gets
-// Failed and Gone at once. private is for the peer's application, up to 220 bytes, and only sent
+// Failed, and then Gone. private is for the peer's application, up to 220 bytes, and only sent
 // from Established.
 func (m *Manager) Disconnect(now int64, id ID, private []byte) error {
 	c := m.live(id)

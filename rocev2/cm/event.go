@@ -98,6 +98,7 @@ var (
 	ErrUnserved = errors.New("cm: the application did not answer within AnswerTimeout")
 	ErrCanceled = errors.New("cm: canceled by the application")
 	ErrHungUp   = errors.New("cm: the peer disconnected before the connection was ready")
+	ErrReply    = errors.New("cm: the reply of the peer cannot be used")
 	ErrStale    = errors.New("cm: the peer uses the queue pair of this connection for another one")
 )
 

@@ -75,10 +75,7 @@ func checkREQ(src, dst netip.Addr, r mad.REQ) (d mad.IPData, private []byte, rea
 	case !r.PMTU().Valid():
 		return d, nil, mad.ReasonInvalidMTU
 	}
-	if d, private, reason = ipData(r.ServiceID(), dst, r.PrivateData()); reason != 0 {
-		return d, nil, reason
-	}
-	return d, private, 0
+	return ipData(r.ServiceID(), dst, r.PrivateData())
 }
 
 // ipData reads the IP addressing header of private data, if the service ID says that it is there.

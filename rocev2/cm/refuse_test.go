@@ -381,3 +381,41 @@ func TestResolve(t *testing.T) {
 		t.Error("two families were taken")
 	}
 }
+
+// A REP that cannot be used is refused, and the peer is told why.
+func TestRefusedREP(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(mad.REP)
+		want   mad.Reason
+	}{
+		{"QPN 0", func(r mad.REP) { r.SetQPN(0) }, mad.ReasonUnsupported},
+		{"129 outstanding READs", func(r mad.REP) { r.SetInitiatorDepth(129) }, mad.ReasonResponderResources},
+		{"queue pair of another connection", func(r mad.REP) { r.SetQPN(0x11) }, mad.ReasonStaleConnection},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 1, nil)
+			w.listen(0)
+			w.connect(params()) // with queue pair 0x11 of b
+			w.run(time.Second / 2)
+			w.a.events = nil
+			w.b.Unlisten(service)
+			id := w.connect(params())
+			rep := mad.NewREP(1, 0x4321, uint32(id))
+			rep.SetQPN(0x12)
+			rep.SetCAGUID(w.b.cfg.GUID)
+			c.change(rep)
+			w.a.Take()
+			w.a.Receive(w.now, addrB, addrA, rep.Header)
+			actions := w.a.Take()
+			rej, err := mad.ParseREJ(actions[1].(Send).MAD)
+			if err != nil || rej.Reason() != c.want || rej.Message() != mad.KindREP || rej.RemoteCommID() != 0x4321 {
+				t.Errorf("%v, %v; want %v", rej.Reason(), err, c.want)
+			}
+			e := actions[0].(Event)
+			if e.Kind != Failed || !errors.Is(e.Err, ErrReply) && !errors.Is(e.Err, ErrStale) {
+				t.Errorf("event %v, %v", e.Kind, e.Err)
+			}
+		})
+	}
+}

@@ -210,8 +210,7 @@ func TestCaptureRebuilt(t *testing.T) {
 }
 
 // tshark, written by others from the specification, reads the same values from the kernel's REQ
-// and REP. Version 4.0 does not know MRA and SIDR, and reads
-// another flow label than the kernel wrote.
+// and REP. Version 4.0 does not know MRA, and reads another flow label than the kernel wrote.
 func TestTsharkAgrees(t *testing.T) {
 	require.Command(t, "tshark")
 	fields := []struct {
