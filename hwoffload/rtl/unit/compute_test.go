@@ -135,10 +135,10 @@ func checkTasks(t *testing.T, in [][]uint64, results []verilate.Result) {
 			taken++
 		}
 	}
-	if len(waiting) > 0 || taken-first[7]-first[8] < 1000 {
+	if len(waiting) > 0 || taken-first[7]-first[8] < uint64(quantity(1000)) {
 		t.Errorf("%d of %d tasks have no result", len(waiting), taken-first[7]-first[8])
 	}
-	if o := results[len(results)-1].Outputs; min(o[7], o[8]) < 500 || parallel < 1000 {
+	if o := results[len(results)-1].Outputs; min(o[7], o[8]) < uint64(quantity(500)) || parallel < quantity(1000) {
 		t.Errorf("tasks per core: %d; both were busy for %d clocks", o[7:], parallel)
 	}
 }
