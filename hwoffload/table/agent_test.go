@@ -53,6 +53,10 @@ func TestNewEntries(t *testing.T) {
 	check(2, 50e9)
 	check(3, 7e9)
 	check(4, 100e9)
+	regs.DestOf(m, 0).SetQueuedWord(regs.DestQueuedWord(0).WithQueued(1))
+	if n, err := a.Evaluate(); n != 0 || err != nil {
+		t.Errorf("%d destinations are evaluated, %v", n, err)
+	}
 	if d := regs.DestOf(m, 0); d.Node() != 0 || d.RateBps() != 0 {
 		t.Errorf("the entry of this node has number %d and rate %d", d.Node(), d.RateBps())
 	}

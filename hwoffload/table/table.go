@@ -34,7 +34,7 @@ type Table struct {
 	card    *hwoffload.Card
 	self    uint32
 	nodes   map[int]Node                                   // by element
-	behind  [regs.PortsCount][regs.CallsActiveCount]uint32 // of each port: the elements of its nodes, as in register active
+	behind  [regs.PortsCount][regs.CallsActiveCount]uint32 // of each port: the elements of its nodes but this one, as in register active
 	element map[bpf.DestKey]int
 }
 
@@ -73,7 +73,9 @@ func (t *Table) Refresh() error {
 	}
 	clear(t.behind[:])
 	for i, n := range nodes {
-		t.behind[n.Port][i/32] |= 1 << (i % 32)
+		if n.Number != self {
+			t.behind[n.Port][i/32] |= 1 << (i % 32)
+		}
 	}
 	t.self, t.nodes, t.element = self, nodes, element
 	return nil
