@@ -10,7 +10,9 @@ import (
 // ReadWords reads words of 64 bits from addr on, each as by R64. Behind a socket this is much
 // faster than one access after the other. After a failure the words are all ones.
 func ReadWords(d Device, addr uint64, out []uint64) {
-	if s, ok := d.(interface{ R64s(addr uint64, dst []uint64) }); ok {
+	if s, ok := d.(interface {
+		R64s(addr uint64, dst []uint64)
+	}); ok {
 		s.R64s(addr, out)
 		return
 	}
