@@ -34,20 +34,19 @@ func (*route) Destroy() error { return nil }
 
 // queuePair is an element of block qp that is not in RESET.
 type queuePair struct {
-	num            uint32
-	q              *qp.QP
-	send           sendQueue
-	recv           *completionQueue
-	sq, rq         ring
-	srq            *sharedQueue // or nil
-	ah             ring         // table of address handles
-	page           uint32
-	pd             uint32
-	path           route
-	pkey           uint16
-	queued         bool // in dataPath.ready
-	shown          verbs.State
-	inline, sendSG int
+	num    uint32
+	q      *qp.QP
+	send   sendQueue
+	recv   *completionQueue
+	sq, rq ring
+	srq    *sharedQueue // or nil
+	ah     ring         // table of address handles
+	page   uint32
+	pd     uint32
+	path   route
+	pkey   uint16
+	queued bool // in dataPath.ready
+	shown  verbs.State
 }
 
 // sharedQueue is an element of type 4.
@@ -159,7 +158,7 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	x.sq, ok1 = newRing(e.SqBase().SqAddress(), rings.SqLog2(), rings.SqEntryLog2())
 	x.rq, ok2 = newRing(e.RqBase().RqAddress(), rings.RqLog2(), rings.RqEntryLog2())
 	if config.UseSrq() {
-		x.srq, ok2 = d.srqs[e.Shared().Srq()], true
+		x.srq = d.srqs[e.Shared().Srq()]
 		ok2 = x.srq != nil
 	} else if x.rq.entry < regs.WqeRecvBytes+regs.SgeBytes || x.rq.entry > maxEntry {
 		return nil
@@ -169,11 +168,10 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	}
 	x.ah = ring{base: e.AhBase().AhAddress(), entries: e.AhSize().AhEntries(), entry: regs.AddressHandleBytes}
 	x.send.sent = make([]posted, x.sq.entries)
-	x.inline = int(x.sq.entry) - regs.WqeBytes
-	x.sendSG = x.inline / regs.SgeBytes
+	inline := int(x.sq.entry) - regs.WqeBytes
 	cfg := qp.Config{
 		QPN: i, Type: t, PD: x.pd, SignalAll: config.SignalAll(), Memory: d.memory(), Count: &d.count,
-		MaxSend: int(x.sq.entries), MaxSendSGE: x.sendSG, MaxInline: max(x.inline, mr.ReportLen), SendCQ: &x.send, RecvCQ: x.recv,
+		MaxSend: int(x.sq.entries), MaxSendSGE: inline / regs.SgeBytes, MaxInline: max(inline, mr.ReportLen), SendCQ: &x.send, RecvCQ: x.recv,
 		Notify: func(ev verbs.EventType) { d.event(i, ev) },
 	}
 	if x.srq != nil {

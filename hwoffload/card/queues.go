@@ -47,15 +47,21 @@ type completionQueue struct {
 	ring      ring // producer is the card's, consumer the driver's
 	armed     bool
 	solicited bool // armed for solicited completions and errors only
-	overrun   bool
+	overrun   bool // or the queue was removed: completions are dropped
 }
 
+// setCQ makes or removes a completion queue when valid of its register control changes. Queue pairs
+// of a queue that is removed go to ERR, and nothing writes to its ring any more.
 func (d *dataPath) setCQ(i uint32, was, now regs.CqControl) {
 	if was.CqValid() == now.CqValid() {
 		return
 	}
-	delete(d.cqs, i)
 	if !now.CqValid() {
+		if q := d.cqs[i]; q != nil {
+			q.overrun, d.overruns = true, true
+			delete(d.cqs, i)
+			d.failOverruns()
+		}
 		return
 	}
 	e := regs.CqOf(d.in, int(i))

@@ -223,6 +223,26 @@ func TestOverrun(t *testing.T) {
 	stillWorks(c, d)
 }
 
+// A completion queue that the driver removes too early takes its queue pairs along, and the card does
+// not write to its ring any more.
+func TestQueueRemovedTooEarly(t *testing.T) {
+	w := newWorld(t, 1)
+	a, b := w.connect(verbs.RC, 0, rocev2.PMTU1024)
+	c, d := w.connect(verbs.RC, 0, rocev2.PMTU1024)
+	a.post(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, 100)}, RemoteAddr: regionVA, RKey: b.mr.RKey()})
+	e := regs.CqOf(a.card, 0) // that of a, the first
+	ring := make([]byte, a.cq.Depth()*regs.CqeBytes)
+	e.SetControl(0)
+	w.quiet()
+	if a.qp.State() != verbs.StateErr {
+		t.Errorf("the queue pair is in %v", a.qp.State())
+	}
+	if _, err := a.card.DDR().ReadAt(ring, int64(e.Ring().CqAddress())); err != nil || !bytes.Equal(ring, make([]byte, len(ring))) {
+		t.Errorf("the ring was written (%v)", err)
+	}
+	stillWorks(c, d)
+}
+
 // An armed queue causes one interrupt; with solicited only for completions that are.
 func TestArm(t *testing.T) {
 	w := newWorld(t, 1)

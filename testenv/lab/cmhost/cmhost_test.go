@@ -340,7 +340,7 @@ func (p *place) refuse(ctx context.Context, t *testing.T, ours netip.Addr) {
 	}
 }
 
-// asked: the kernel asks us for the UD queue pair of a port, and its program hears that we refuse.
+// asked: the kernel asks us for the UD queue pair of a port, and its program is told that we refuse.
 func (p *place) asked(ctx context.Context, t *testing.T, ours netip.Addr) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
