@@ -41,6 +41,7 @@ func newTasks(t *testing.T, entries int) *tasks {
 	unit, err := c.m.StartTasks()
 	c.must(err)
 	t.Cleanup(func() { c.must(unit.Close(context.Background())) })
+	c.d.AllocPD() // of another process
 	c.pd = c.d.AllocPD()
 	c.mr = c.register(queue.Spec{PD: c.pd, Access: verbs.AccessLocalWrite, Addr: dataBase, Len: taskBytes, VA: taskVA})
 	c.ring, err = c.d.StartTasks(ctx, c.pd, entries)
@@ -204,11 +205,23 @@ func TestCardTaskRing(t *testing.T) {
 func TestCardTaskDoorbells(t *testing.T) {
 	c := newTasks(t, 4)
 	e := regs.TaskOf(c.card)
+	nothing := func(what string) {
+		for range 20 {
+			time.Sleep(time.Millisecond) // for the cores
+			if e.Consumer() != 0 || e.CompletionProducer() != 0 {
+				t.Fatalf("%s: indexes %d and %d", what, e.Consumer(), e.CompletionProducer())
+			}
+		}
+	}
 	for _, v := range []uint32{5, 0xffff, 0x8000} {
 		e.SetSubmit(regs.TaskSubmit(0).WithProducer(v).WithSubmitStart(true))
+		nothing("producer beyond the ring")
 	}
-	e.SetSubmit(regs.TaskSubmit(0).WithProducer(1)) // without start
-	e.SetRelease(regs.TaskRelease(0).WithCompletionConsumer(1).WithReleaseStart(true))
+	e.SetSubmit(regs.TaskSubmit(0).WithProducer(3))
+	nothing("without start")
+	e.SetRelease(regs.TaskRelease(0).WithCompletionConsumer(3).WithReleaseStart(true))
+	e.SetSubmit(regs.TaskSubmit(0).WithProducer(7).WithSubmitStart(true))
+	nothing("release of answers that were not written")
 	d := task.Descriptor{Kernel: task.KernelMax, Operands: []task.Operand{c.operand(0, 1, task.Uint8, 1)}, Result: c.operand(8, 1, task.Uint8, 1)}
 	for range 10 {
 		if s := c.run(d); s != task.StatusOK {

@@ -255,8 +255,13 @@ func TestCloseStubborn(t *testing.T) {
 	<-entered
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := w.exec.Close(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("close: %v", err)
+	if err := w.origin.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("close of the origin: %v", err)
+	}
+	for range 2 {
+		if err := w.exec.Close(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("close: %v", err)
+		}
 	}
 	w.forget() // no access is in progress, and none comes
 	close(leave)

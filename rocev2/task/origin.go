@@ -163,7 +163,6 @@ func (o *Origin) Close(ctx context.Context) error {
 	e.lock.Lock()
 	canceled := e.queue.close(&o.origin)
 	o.cancel()
-	delete(e.origins, o)
 	for o.accessing > 0 { // copies, which end
 		e.quiet.Wait()
 	}
@@ -174,13 +173,15 @@ func (o *Origin) Close(ctx context.Context) error {
 	}
 	select {
 	case <-o.idle:
-		return nil
-	case <-ctx.Done():
+	default:
 		select {
 		case <-o.idle:
-			return nil
-		default:
+		case <-ctx.Done():
+			return fmt.Errorf("task: kernels are still in execution: %w", ctx.Err())
 		}
-		return fmt.Errorf("task: kernels are still in execution: %w", ctx.Err())
 	}
+	e.lock.Lock()
+	delete(e.origins, o)
+	e.lock.Unlock()
+	return nil
 }

@@ -78,7 +78,7 @@ func (q *queue) accept(o *origin, t Task) (j *job, a Answer, done bool) {
 
 // enqueue lets a task start.
 func (q *queue) enqueue(o *origin, j *job) {
-	if j.over { // it was canceled
+	if o.closed || j.over { // it is canceled
 		return
 	}
 	o.fifo = append(o.fifo, j)
