@@ -991,7 +991,7 @@ func (r Task) SetCommand(v TaskCommand) { r.bus.W32(r.base+TaskCommandOffset, ui
 // TaskStatus is a value of register status of block task.
 type TaskStatus uint32
 
-// Running returns field running. 1: descriptors are taken; 0: no memory of a task is accessed. RO, bit 0.
+// Running returns field running. 1: descriptors are taken; 0, and no command pending: no memory of a task is accessed. RO, bit 0.
 func (v TaskStatus) Running() bool { return v>>0&0x1 != 0 }
 
 // WithRunning returns v with field running set to x.

@@ -264,7 +264,7 @@ var Blocks = []layout.Block{
 			{Name: "stop", LSB: 1, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: cancels all tasks"},
 		}},
 		{Name: "status", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "State of the block.", Fields: []layout.Field{
-			{Name: "running", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: descriptors are taken; 0: no memory of a task is accessed"},
+			{Name: "running", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: descriptors are taken; 0, and no command pending: no memory of a task is accessed"},
 			{Name: "refused", LSB: 1, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the latest start had a ring that is not aligned, too large or outside of the DDR"},
 			{Name: "pending", LSB: 2, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: a command has not ended"},
 		}},

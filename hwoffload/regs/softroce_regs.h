@@ -654,7 +654,7 @@
 #define SRC_TASK_COMMAND_STOP_MASK 0x2ull
 
 #define SRC_TASK_STATUS 0x4 /* 32 bits */
-#define SRC_TASK_STATUS_RUNNING_LSB 0x0 /* RO: 1: descriptors are taken; 0: no memory of a task is accessed */
+#define SRC_TASK_STATUS_RUNNING_LSB 0x0 /* RO: 1: descriptors are taken; 0, and no command pending: no memory of a task is accessed */
 #define SRC_TASK_STATUS_RUNNING_MASK 0x1ull
 #define SRC_TASK_STATUS_REFUSED_LSB 0x1 /* RO: 1: the latest start had a ring that is not aligned, too large or outside of the DDR */
 #define SRC_TASK_STATUS_REFUSED_MASK 0x2ull
