@@ -238,6 +238,10 @@ func TestAttemptsEnd(t *testing.T) {
 		}
 		wantReason(t, w.a, mad.ReasonTimeout)
 	})
+}
+
+// The same once the peer has answered.
+func TestLaterStatesEnd(t *testing.T) {
 	t.Run("REP not served", func(t *testing.T) {
 		w := newWorld(t, 1, nil)
 		w.listen(0)

@@ -348,12 +348,21 @@ func TestResolve(t *testing.T) {
 	w.loss = 100
 	id = resolve()
 	w.want(w.a, id, Failed, Gone)
-	w.loss = 0
+}
 
-	// An application that does not answer, and one that refuses.
+// An application that does not answer a resolution, and one that refuses.
+func TestResolveRefused(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	if err := w.b.Listen(udp, 1); err != nil {
+		t.Fatal(err)
+	}
+	p := ResolveParams{Local: addrA, Peer: addrB, Service: udp}
 	w.b.auto = false
-	p.Service = udp
-	id = resolve()
+	id, err := w.a.Resolve(w.now, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run(time.Minute)
 	w.want(w.a, id, Failed, Gone)
 	if w.a.Len()+w.b.Len() != 0 {
 		t.Errorf("left: %d, %d", w.a.Len(), w.b.Len())
@@ -374,6 +383,7 @@ func TestResolve(t *testing.T) {
 	}
 	w.run(time.Second / 2)
 	last := w.a.events[len(w.a.events)-2]
+	var unresolved *UnresolvedError
 	if !errors.As(last.Err, &unresolved) || unresolved.Status != mad.SIDRReject || string(unresolved.Private[:3]) != "no\x00" {
 		t.Errorf("%v", last.Err)
 	}
