@@ -98,6 +98,12 @@ demo: ## two hosts and a bottleneck on this machine, with the table live
 	$(MAKE) --no-print-directory build-bench
 	$(SUDO) ./bin/bench demo
 
+.PHONY: card-demo
+card-demo: ## the card in a simulator: the policy on its RTL, then memory, distribution and compute of its model
+	$(SUDO) ./.ci/install card-demo
+	$(MAKE) --no-print-directory build-bench
+	./bin/bench card-demo
+
 .PHONY: build-bench
 build-bench: build ## bin/bench: its subcommands are what the targets below run
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/bench ./testenv/bench

@@ -102,6 +102,7 @@ var cleanPackages = []string{
 	"rocev2/verbs",
 	"rocev2/xsk",
 	"testenv/bench",
+	"testenv/bench/carddemo",
 	"testenv/bench/ccreport",
 	"testenv/bench/demo",
 	"testenv/bench/internal/stats",

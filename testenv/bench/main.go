@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/softroce/softroce-xdp/testenv/bench/carddemo"
 	"github.com/softroce/softroce-xdp/testenv/bench/ccreport"
 	"github.com/softroce/softroce-xdp/testenv/bench/demo"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
@@ -28,7 +29,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		ccreport.Command(), demo.Command(), nicbench.Command(), pacerCommand(), roceload.Command(),
+		carddemo.Command(), ccreport.Command(), demo.Command(), nicbench.Command(), pacerCommand(), roceload.Command(),
 		rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
 	)
 	return root

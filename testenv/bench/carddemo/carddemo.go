@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package carddemo shows the card without a card: the RTL in a simulator with the policy of
+// `softroce-xdp card attach`, and the model's memory, distribution and compute cores. It needs
+// Verilator and no root, and leaves nothing behind. `make card-demo` installs and builds all it
+// needs and runs it.
+package carddemo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+)
+
+// Command is the subcommand of bench.
+func Command() *cobra.Command {
+	var bin string
+	cmd := &cobra.Command{
+		Use:   "card-demo",
+		Short: "Show a simulated card: policy, memory, distribution, compute",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return status.Failure(run(cmd.Context(), bin))
+		},
+	}
+	cmd.Flags().StringVar(&bin, "bin", "bin/softroce-xdp", "the product's binary")
+	return cmd
+}
+
+// limit ends a demonstration in which something hangs. Building the simulator takes most of it.
+const limit = 5 * time.Minute
+
+func run(ctx context.Context, bin string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	p := product{}
+	if p.bin, err = filepath.Abs(bin); err != nil {
+		return err
+	}
+	if p.dir, err = os.MkdirTemp("", "softroce-card-demo-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(p.dir)) }()
+	for _, part := range []func(context.Context, *product) error{showPolicy, showMemory, showDistribution, showTask} {
+		if err := part(ctx, &p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// product is the binary, as a user runs it.
+type product struct{ bin, dir string }
+
+func (p *product) command(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, p.bin, append([]string{"--run-dir", filepath.Join(p.dir, "run")}, args...)...)
+}
+
+// show runs a command and prints it with its output.
+func (p *product) show(ctx context.Context, args ...string) error {
+	fmt.Println("# softroce-xdp " + strings.Join(args, " "))
+	out, err := p.command(ctx, args...).CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		fmt.Print("  " + line)
+	}
+	if err != nil {
+		return fmt.Errorf("softroce-xdp %s: %w", args[1], err)
+	}
+	return nil
+}
+
+func step(format string, args ...any) { fmt.Printf("\n--- "+format+"\n", args...) }

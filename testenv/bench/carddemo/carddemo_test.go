@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carddemo
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+)
+
+// The demonstration runs to its end. It fails by itself where data or results are wrong.
+func TestRun(t *testing.T) {
+	require.Command(t, verilate.Programs...)
+	bin := filepath.Join(t.TempDir(), "softroce-xdp")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/softroce/softroce-xdp/cmd/softroce-xdp")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := run(t.Context(), bin); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carddemo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
+)
+
+// showMemory writes and reads card memory by the commands, across a border of windows (S2.5).
+func showMemory(ctx context.Context, p *product) (err error) {
+	step("Memory of a card (its model): 16 GB through 64 windows of 256 MB.")
+	l, err := net.Listen("unix", filepath.Join(p.dir, "memory.sock"))
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- hwoffload.Serve(l, card.New()) }()
+	defer func() { err = errors.Join(err, l.Close(), <-served) }()
+
+	const at = "0x3fffffff8" // 8 bytes before the end of the last window of bank 3
+	const border = "0x0fffffff8"
+	addr := "unix:" + l.Addr().String()
+	for _, place := range []struct{ addr, text string }{{border, "across the border of two windows"}, {at, "the end"}} {
+		text := []byte(place.text)
+		if place.addr == at {
+			text = text[:min(len(text), 8)]
+		}
+		write := p.command(ctx, "card", "ddr", "write", addr, place.addr)
+		write.Stdin = bytes.NewReader(text)
+		fmt.Printf("# printf %q | softroce-xdp card ddr write %s %s\n", text, addr, place.addr)
+		if out, err := write.CombinedOutput(); err != nil {
+			return fmt.Errorf("card ddr write: %w: %s", err, out)
+		}
+		fmt.Printf("# softroce-xdp card ddr read %s %s %d\n", addr, place.addr, len(text))
+		got, err := p.command(ctx, "card", "ddr", "read", addr, place.addr, fmt.Sprint(len(text))).Output()
+		if err != nil {
+			return fmt.Errorf("card ddr read: %w", err)
+		}
+		fmt.Printf("  %s\n", got)
+		if !bytes.Equal(got, text) {
+			return fmt.Errorf("card ddr read: %q, want %q", got, text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carddemo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+const (
+	copies    = 4
+	dataBytes = 1 << 20
+	dataAddr  = 1 << 30 // in the memory of each card, and its address for peers
+	second    = qp.Time(1e9)
+)
+
+// host is a card with its driver.
+type host struct {
+	number int
+	model  *card.Model
+	card   *hwoffload.Card
+	dev    *queue.Device
+	pd     uint32
+	cq     *queue.CQ
+	region *queue.MR
+}
+
+func (h *host) addr() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(h.number)}) }
+
+// newHost makes a card. Host 1 reaches host n by port n - 2, the others reach it by port 0.
+func newHost(number int) (*host, error) {
+	h := &host{number: number, model: card.New()}
+	var err error
+	if h.card, err = hwoffload.Open(h.model); err != nil {
+		return nil, err
+	}
+	h.dev, err = queue.New(h.card, queue.Config{Bytes: 1 << 20, Resolve: func(dst netip.Addr) (queue.Hop, error) {
+		to := dst.As4()[3]
+		hop := queue.Hop{MAC: [6]byte{2, 5: to}}
+		if number == 1 {
+			hop.Port = int(to) - 2
+		}
+		return hop, nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	for port := range copies {
+		err = errors.Join(err, h.dev.SetPort(port, [6]byte{2, 5: byte(number)}))
+	}
+	h.pd = h.dev.AllocPD()
+	var err1, err2 error
+	h.cq, err1 = h.dev.CreateCQ(64)
+	h.region, err2 = h.dev.RegMR(queue.Spec{PD: h.pd, Addr: dataAddr, VA: dataAddr, Len: 2 * dataBytes, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
+	return h, errors.Join(err, err1, err2)
+}
+
+// connect makes a queue pair on each of two hosts.
+func connect(a, b *host) (x, y *queue.QP, err error) {
+	create := func(h *host) (*queue.QP, error) {
+		return h.dev.CreateQP(queue.QPInit{Type: verbs.RC, PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq})
+	}
+	x, err1 := create(a)
+	y, err2 := create(b)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, nil, err
+	}
+	ends := [2]verbs.Endpoint{{Addr: a.addr(), QPN: x.QPN(), PSN: 1}, {Addr: b.addr(), QPN: y.QPN(), PSN: 1}}
+	return x, y, errors.Join(verbs.Connect(x, ends[0], ends[1], verbs.DefaultAttr()), verbs.Connect(y, ends[1], ends[0], verbs.DefaultAttr()))
+}
+
+// showDistribution has a card forward one WRITE to four hosts, of which one is dead (S2.7).
+func showDistribution(ctx context.Context, _ *product) error {
+	step("Distribution: one WRITE of 1 MB leaves a card (its model) on four ports. The host at port 3 is dead.")
+	net := wire.NewVirtual(1)
+	hub, err := newHost(1)
+	if err != nil {
+		return err
+	}
+	var hosts []*host
+	var group []queue.Destination
+	for i := range copies {
+		h, err := newHost(2 + i)
+		if err != nil {
+			return err
+		}
+		net.Connect(hub.model, i, h.model, 0)
+		x, _, err := connect(hub, h)
+		if err != nil {
+			return err
+		}
+		hosts = append(hosts, h)
+		group = append(group, queue.Destination{QP: x, VA: h.region.VA(), RKey: h.region.RKey()})
+	}
+	dead := hosts[3].number
+	net.Drop = func(frame []byte) bool { return frame[5] == byte(dead) }
+	g, err := hub.dev.NewGroup(group...)
+	if err != nil {
+		return err
+	}
+	target, err := hub.dev.RegMR(queue.Spec{PD: hub.pd, Addr: dataAddr, VA: dataAddr, Len: dataBytes, Group: g, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
+	if err != nil {
+		return err
+	}
+	report, err := sendOne(ctx, net, hub, hosts[0], target)
+	if err != nil {
+		return err
+	}
+	want := make([]byte, dataBytes)
+	if _, err := hub.card.DDR().ReadAt(want, dataAddr); err != nil {
+		return err
+	}
+	for i, h := range hosts {
+		got := make([]byte, dataBytes)
+		if _, err := h.card.DDR().ReadAt(got, dataAddr); err != nil {
+			return err
+		}
+		fmt.Printf("  port %d: %v; the data is there: %v\n", i, report.Status[i], bytes.Equal(got, want))
+		if bytes.Equal(got, want) != (report.Status[i] == verbs.StatusSuccess) || (h.number == dead) == bytes.Equal(got, want) {
+			return fmt.Errorf("port %d: status %v, and the data is there: %v", i, report.Status[i], bytes.Equal(got, want))
+		}
+	}
+	return nil
+}
+
+// sendOne has a host write to the distribution region, and waits for its report.
+func sendOne(ctx context.Context, net *wire.Virtual, hub, origin *host, target *queue.MR) (r mr.Report, err error) {
+	x, _, err := connect(origin, hub)
+	if err != nil {
+		return r, err
+	}
+	data := make([]byte, dataBytes)
+	rng := rand.NewChaCha8([32]byte{})
+	_, _ = rng.Read(data) // never fails
+	const source = dataAddr + dataBytes
+	if _, err := origin.card.DDR().WriteAt(data, source); err != nil {
+		return r, err
+	}
+	spare, err := origin.dev.RegMR(queue.Spec{PD: origin.pd, Addr: 3 << 30, VA: 3 << 30, Len: 4096, Access: verbs.AccessLocalWrite})
+	if err != nil {
+		return r, err
+	}
+	err = errors.Join(
+		x.PostRecv(&verbs.RecvWR{ID: 2, SGL: []verbs.SGE{{Addr: spare.VA(), Len: mr.ReportLen, LKey: spare.LKey()}}}),
+		x.PostSend(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: target.VA(), RKey: target.RKey(),
+			SGL: []verbs.SGE{{Addr: source, Len: dataBytes, LKey: origin.region.LKey()}}}),
+	)
+	if err != nil {
+		return r, err
+	}
+	var done [2]verbs.Completion
+	have := 0
+	if err := net.Run(60*second, func() bool {
+		have += origin.cq.Poll(done[have:])
+		return have == 2 || ctx.Err() != nil
+	}); err != nil {
+		return r, err
+	}
+	for _, c := range done[:have] {
+		if c.Status != verbs.StatusSuccess {
+			return r, fmt.Errorf("work request %d: %v", c.WRID, c.Status)
+		}
+	}
+	b := make([]byte, mr.ReportLen)
+	if _, err := origin.card.DDR().ReadAt(b, 3<<30); err != nil {
+		return r, errors.Join(err, ctx.Err())
+	}
+	return mr.ParseReport(b)
+}
