@@ -6,8 +6,8 @@
 //
 // policy has the policy's registers by their addresses, params those of block fourcase. start
 // is 1 for one clock, with all inputs. done is 1 for one clock, and result then has the
-// registers after the step. A step without a decision takes 2 clocks, one that decreases the
-// rate 16, and another one 5.
+// registers after the step. A step without a decision takes 1 clock, one that decreases the
+// rate 15, and another one 4.
 module four_case (
     input  logic          clk,
     input  logic          rst,

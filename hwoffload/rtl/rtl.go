@@ -14,5 +14,5 @@ var Files embed.FS
 // Card are the names of the files that module softroce_card needs, packages first.
 var Card = []string{
 	"softroce_regs_pkg.sv", "softroce_decode.sv", "register_store.sv", "dest_table.sv", "stamp_times.sv",
-	"receive_update.sv", "four_case.sv", "entry_engine.sv", "softroce_card.sv",
+	"receive_update.sv", "four_case.sv", "entry_engine.sv", "ddr_window.sv", "softroce_card.sv",
 }

@@ -4,8 +4,8 @@
 // register bus. It does one thing at a time: an access of the bus, a command, or a packet.
 //
 // Bus: bus_valid and the request hold until bus_done is 1 for one clock, with bus_rdata. The
-// address is a multiple of 8 bytes; bus_enable selects the halves of 32 bits. Addresses with
-// bit 28 are in the window of the DDR (S2.5).
+// address is a multiple of 8 bytes; bus_enable selects the halves of 32 bits. The upper half of
+// the address space is the window of the DDR (S2.5).
 //
 // DDR: ddr_valid and the request hold until ddr_done is 1, with ddr_rdata.
 //
@@ -109,7 +109,9 @@ module softroce_card (
 
   logic [31:0] low, high;
   logic unused;
-  assign unused = &{1'b0, in_block, low, high};
+  logic [1:0] bank;
+  logic [31:0] bank_addr;
+  assign unused = &{1'b0, in_block, low, high, bank, bank_addr};
   assign low  = bus_wdata[31:0];
   assign high = bus_wdata[63:32];
 
@@ -204,9 +206,10 @@ module softroce_card (
 
   // The window of the DDR.
   logic [5:0] window;
+  logic in_window;
+  ddr_window windows (.bar_addr(bus_addr), .select(window), .in_window, .ddr_addr, .bank, .bank_addr);
   assign ddr_valid = state == MEMORY;
   assign ddr_write = bus_write;
-  assign ddr_addr = {window, addr};
   assign ddr_enable = bus_enable;
   assign ddr_wdata = bus_wdata;
 
@@ -241,7 +244,7 @@ module softroce_card (
         if (pkt_valid && !pkt_done) begin
           engine_start <= 1'b1;
           state <= PACKET;
-        end else if (bus_valid && !bus_done) state <= bus_addr[28] ? MEMORY : ACCESS;
+        end else if (bus_valid && !bus_done) state <= in_window ? MEMORY : ACCESS;
         ACCESS: begin
           bus_rdata <= value;
           if (addr == NOW && bus_enable[0]) now_high <= now[63:32];

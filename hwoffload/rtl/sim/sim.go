@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
@@ -57,6 +58,7 @@ type Card struct {
 	stderr  bytes.Buffer
 	dir     string
 	ended   chan error
+	once    sync.Once // of end
 }
 
 // Sources returns the sources of the simulator: the modules, and its C++.
@@ -169,6 +171,12 @@ func (c *Card) connect(ctx context.Context, path string) error {
 // Close ends the simulator.
 func (c *Card) Close() error {
 	err := c.Socket.Close()
+	c.once.Do(c.end)
+	return err
+}
+
+// end waits for the program, or kills it.
+func (c *Card) end() {
 	c.stdin.Close()
 	select {
 	case <-c.ended:
@@ -177,7 +185,6 @@ func (c *Card) Close() error {
 		<-c.ended
 	}
 	os.RemoveAll(c.dir)
-	return err
 }
 
 // Addr is the address of the simulator for hwoffload.Dial. One client at a time uses it.

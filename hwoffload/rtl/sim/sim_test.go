@@ -154,7 +154,6 @@ func TestDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
 	cancel()
 	for c.Err() == nil {
 		c.R32(0)
@@ -162,6 +161,8 @@ func TestDies(t *testing.T) {
 	if !strings.Contains(c.Err().Error(), "does its process still run?") {
 		t.Error(c.Err())
 	}
+	c.Close()
+	c.Close() // has no effect
 }
 
 // A second client is refused while the first is connected, and its messages are checked.
