@@ -192,7 +192,7 @@ func (k *Client) run(ctx context.Context) {
 	}
 }
 
-// end is before the close of ended.
+// end stores why the client has ended. run closes ended afterwards.
 func (k *Client) end(err error) {
 	k.lock.Lock()
 	defer k.lock.Unlock()

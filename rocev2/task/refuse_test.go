@@ -12,6 +12,70 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
+// wrongMemory is what wrong tasks are made of: parts of a region, and keys that do not fit.
+type wrongMemory struct {
+	at              func(off, n int, typ Type, s ...uint32) Operand
+	all             Operand
+	readOnly, other uint32
+}
+
+// wrongTask makes a task wrong in one way.
+type wrongTask struct {
+	status Status
+	change func(d *Descriptor)
+}
+
+func (m wrongMemory) tasks() map[string]wrongTask {
+	return map[string]wrongTask{
+		"no such kernel":         {StatusKernel, func(d *Descriptor) { d.Kernel = 99 }},
+		"kernel 0":               {StatusKernel, func(d *Descriptor) { d.Kernel = 0 }},
+		"length":                 {StatusDescriptor, func(d *Descriptor) { d.Result.Length-- }},
+		"no type":                {StatusDescriptor, func(d *Descriptor) { d.Operands[1].Type = 0 }},
+		"no shape":               {StatusDescriptor, func(d *Descriptor) { d.Operands[1].Shape = Shape{} }},
+		"7 operands":             {StatusDescriptor, func(d *Descriptor) { d.Operands = make([]Operand, 7) }},
+		"address wraps":          {StatusDescriptor, func(d *Descriptor) { d.Result.VA = 1<<64 - 15 }},
+		"no operands":            {StatusOperand, func(d *Descriptor) { d.Operands = nil }},
+		"an operand too many":    {StatusOperand, func(d *Descriptor) { d.Operands = append(d.Operands, d.Operands[0]) }},
+		"another type":           {StatusOperand, func(d *Descriptor) { d.Operands[1].Type = Int32 }},
+		"another shape":          {StatusOperand, func(d *Descriptor) { d.Operands[1].Shape = Shape{2, 2} }},
+		"result of another type": {StatusOperand, func(d *Descriptor) { d.Result.Type = Uint32 }},
+		"too large": {StatusTooLarge, func(d *Descriptor) {
+			d.Kernel, d.Operands, d.Result = KernelCRC32C, []Operand{m.at(0, 997, Uint8, 997)}, m.at(0, 4, Uint32, 1)
+		}},
+		"key of an operand":      {StatusAccess, func(d *Descriptor) { d.Operands[0].Key ^= 1 << 31 }},
+		"key of the result":      {StatusAccess, func(d *Descriptor) { d.Result.Key++ }},
+		"operand behind region":  {StatusAccess, func(d *Descriptor) { d.Operands[1].VA = m.all.VA + 512 - 15 }},
+		"operand before region":  {StatusAccess, func(d *Descriptor) { d.Operands[1].VA = m.all.VA - 1 }},
+		"result behind region":   {StatusAccess, func(d *Descriptor) { d.Result.VA = m.all.VA + 512 - 15 }},
+		"result is not writable": {StatusAccess, func(d *Descriptor) { d.Result.Key = m.readOnly }},
+		"protection domain":      {StatusAccess, func(d *Descriptor) { d.Operands[0].Key = m.other }},
+		"memory of another node": {StatusAccess, func(d *Descriptor) { d.Operands[0].Origin = true }},
+		"result of another node": {StatusAccess, func(d *Descriptor) { d.Result.Origin = true }},
+		"limits of the histogram": {StatusFailed, func(d *Descriptor) {
+			d.Kernel, d.Operands[1], d.Result = KernelHistogram, m.at(32, 8, Float32, 2), m.at(0, 8, Uint64, 1)
+		}},
+		"gemm of vectors": {StatusOperand, func(d *Descriptor) { d.Kernel = KernelGEMM }},
+		"gemm of integers": {StatusOperand, func(d *Descriptor) {
+			d.Kernel, d.Result = KernelGEMM, m.at(0, 16, Int32, 2, 2)
+			d.Operands = []Operand{d.Result, d.Result}
+		}},
+		"gemm of other shapes": {StatusOperand, func(d *Descriptor) {
+			d.Kernel, d.Result = KernelGEMM, m.at(0, 16, Float32, 2, 2)
+			d.Operands = []Operand{d.Result, m.at(16, 12, Float32, 3, 1)}
+		}},
+		"dot of matrices": {StatusOperand, func(d *Descriptor) {
+			d.Kernel, d.Result = KernelDot, m.at(0, 8, Float64, 1)
+			d.Operands = []Operand{m.at(0, 16, Float32, 2, 2), m.at(0, 16, Float32, 2, 2)}
+		}},
+		"sum that is not wide": {StatusOperand, func(d *Descriptor) {
+			d.Kernel, d.Operands = KernelSum, d.Operands[:1]
+			d.Result = m.at(0, 4, Float32, 1)
+		}},
+		"crc of two":           {StatusOperand, func(d *Descriptor) { d.Kernel, d.Result = KernelCRC32C, m.at(0, 4, Uint32, 1) }},
+		"bins of another type": {StatusOperand, func(d *Descriptor) { d.Kernel, d.Operands[1] = KernelHistogram, m.at(32, 8, Float32, 2) }},
+	}
+}
+
 // Tasks that are wrong in one way have the right status, and write nothing.
 func TestRefused(t *testing.T) {
 	w := newWorld(t, Config{Cores: 1, MaxBytes: 1000})
@@ -33,54 +97,8 @@ func TestRefused(t *testing.T) {
 	good := func() Descriptor {
 		return Descriptor{Kernel: KernelAdd, Result: at(0, 16, Float32, 4), Operands: []Operand{at(16, 16, Float32, 4), at(32, 16, Float32, 4)}}
 	}
-	for what, c := range map[string]struct {
-		status Status
-		change func(d *Descriptor)
-	}{
-		"no such kernel":         {StatusKernel, func(d *Descriptor) { d.Kernel = 99 }},
-		"kernel 0":               {StatusKernel, func(d *Descriptor) { d.Kernel = 0 }},
-		"length":                 {StatusDescriptor, func(d *Descriptor) { d.Result.Length-- }},
-		"no type":                {StatusDescriptor, func(d *Descriptor) { d.Operands[1].Type = 0 }},
-		"no shape":               {StatusDescriptor, func(d *Descriptor) { d.Operands[1].Shape = Shape{} }},
-		"7 operands":             {StatusDescriptor, func(d *Descriptor) { d.Operands = make([]Operand, 7) }},
-		"address wraps":          {StatusDescriptor, func(d *Descriptor) { d.Result.VA = 1<<64 - 15 }},
-		"no operands":            {StatusOperand, func(d *Descriptor) { d.Operands = nil }},
-		"an operand too many":    {StatusOperand, func(d *Descriptor) { d.Operands = append(d.Operands, d.Operands[0]) }},
-		"another type":           {StatusOperand, func(d *Descriptor) { d.Operands[1].Type = Int32 }},
-		"another shape":          {StatusOperand, func(d *Descriptor) { d.Operands[1].Shape = Shape{2, 2} }},
-		"result of another type": {StatusOperand, func(d *Descriptor) { d.Result.Type = Uint32 }},
-		"too large": {StatusTooLarge, func(d *Descriptor) {
-			d.Kernel, d.Operands, d.Result = KernelCRC32C, []Operand{at(0, 997, Uint8, 997)}, at(0, 4, Uint32, 1)
-		}},
-		"key of an operand":      {StatusAccess, func(d *Descriptor) { d.Operands[0].Key ^= 1 << 31 }},
-		"key of the result":      {StatusAccess, func(d *Descriptor) { d.Result.Key++ }},
-		"operand behind region":  {StatusAccess, func(d *Descriptor) { d.Operands[1].VA = all.VA + 512 - 15 }},
-		"operand before region":  {StatusAccess, func(d *Descriptor) { d.Operands[1].VA = all.VA - 1 }},
-		"result behind region":   {StatusAccess, func(d *Descriptor) { d.Result.VA = all.VA + 512 - 15 }},
-		"result is not writable": {StatusAccess, func(d *Descriptor) { d.Result.Key = readOnly.LKey() }},
-		"protection domain":      {StatusAccess, func(d *Descriptor) { d.Operands[0].Key = other.LKey() }},
-		"memory of another node": {StatusAccess, func(d *Descriptor) { d.Operands[0].Origin = true }},
-		"result of another node": {StatusAccess, func(d *Descriptor) { d.Result.Origin = true }},
-		"limits of the histogram": {StatusFailed, func(d *Descriptor) {
-			d.Kernel, d.Operands[1], d.Result = KernelHistogram, at(32, 8, Float32, 2), at(0, 8, Uint64, 1)
-		}},
-		"gemm of vectors": {StatusOperand, func(d *Descriptor) { d.Kernel = KernelGEMM }},
-		"gemm of integers": {StatusOperand, func(d *Descriptor) {
-			d.Kernel, d.Result = KernelGEMM, at(0, 16, Int32, 2, 2)
-			d.Operands = []Operand{d.Result, d.Result}
-		}},
-		"gemm of other shapes": {StatusOperand, func(d *Descriptor) {
-			d.Kernel, d.Result = KernelGEMM, at(0, 16, Float32, 2, 2)
-			d.Operands = []Operand{d.Result, at(16, 12, Float32, 3, 1)}
-		}},
-		"dot of matrices": {StatusOperand, func(d *Descriptor) {
-			d.Kernel, d.Result = KernelDot, at(0, 8, Float64, 1)
-			d.Operands = []Operand{at(0, 16, Float32, 2, 2), at(0, 16, Float32, 2, 2)}
-		}},
-		"sum that is not wide": {StatusOperand, func(d *Descriptor) { d.Kernel, d.Operands = KernelSum, d.Operands[:1]; d.Result = at(0, 4, Float32, 1) }},
-		"crc of two":           {StatusOperand, func(d *Descriptor) { d.Kernel, d.Result = KernelCRC32C, at(0, 4, Uint32, 1) }},
-		"bins of another type": {StatusOperand, func(d *Descriptor) { d.Kernel, d.Operands[1] = KernelHistogram, at(32, 8, Float32, 2) }},
-	} {
+	m := wrongMemory{at, all, readOnly.LKey(), other.LKey()}
+	for what, c := range m.tasks() {
 		for i := range memory {
 			memory[i] = 0x40
 		}

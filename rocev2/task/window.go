@@ -11,13 +11,13 @@ const History = 1024
 // window has the state of the latest task ids of an origin.
 type window struct {
 	pending map[ID]*job // tasks that have not ended
-	ended   [History]memory
+	ended   [History]remembered
 	latest  ID
 	any     bool // there is a latest id
 }
 
-// memory is the answer of a task that has ended.
-type memory struct {
+// remembered is the answer of a task that has ended.
+type remembered struct {
 	known  bool
 	answer Answer
 }
@@ -33,7 +33,7 @@ func (w *window) admit(id ID) bool {
 		return ahead > -History
 	}
 	for i := range min(ahead, History) {
-		w.ended[(id-ID(i))%History] = memory{}
+		w.ended[(id-ID(i))%History] = remembered{}
 	}
 	w.latest = id
 	return true
@@ -49,6 +49,6 @@ func (w *window) answer(id ID) (Answer, bool) {
 func (w *window) end(id ID, a Answer) {
 	delete(w.pending, id)
 	if id.after(w.latest) > -History {
-		w.ended[id%History] = memory{true, a}
+		w.ended[id%History] = remembered{true, a}
 	}
 }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// node is one end of a connection on an engine.
+type node struct {
+	t  testing.TB
+	pd verbs.PD
+	cq verbs.CQ
+	qp verbs.QP
+}
+
+// both returns two connected nodes on an engine of this process. Protection domains differ, so
+// that no node can use a key of the other one.
+func both(t testing.TB, depths ...int) (client, server *node) {
+	t.Helper()
+	dev, err := rdma.Open(context.Background(), "loopback", "", nil)
+	must(t, err)
+	t.Cleanup(func() { must(t, dev.Close()) })
+	var ends [2]*node
+	for i := range ends {
+		n := &node{t: t}
+		n.pd, err = dev.AllocPD()
+		must(t, err)
+		n.cq, err = dev.CreateCQ(CQDepth(depths[i]))
+		must(t, err)
+		n.qp, err = n.pd.CreateQP(QPInit(n.cq, depths[i]))
+		must(t, err)
+		ends[i] = n
+	}
+	here := netip.MustParseAddr("127.0.0.1")
+	for i, n := range ends {
+		a := verbs.Endpoint{Addr: here, QPN: n.qp.QPN(), PSN: 100}
+		b := verbs.Endpoint{Addr: here, QPN: ends[1-i].qp.QPN(), PSN: 100}
+		must(t, verbs.Connect(n.qp, a, b, verbs.DefaultAttr()))
+	}
+	return ends[0], ends[1]
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// register returns memory of a node as an operand by rkey.
+func (n *node) register(b []byte, typ Type, s Shape) (verbs.MR, Operand) {
+	n.t.Helper()
+	mr, err := n.pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+	must(n.t, err)
+	return mr, Operand{VA: mr.VA(), Length: uint32(len(b)), Key: mr.RKey(), Type: typ, Shape: s}
+}
+
+// origin is register for memory of the node that a task comes from.
+func (n *node) origin(b []byte, typ Type, s Shape) Operand {
+	n.t.Helper()
+	_, o := n.register(b, typ, s)
+	o.Origin = true
+	return o
+}
+
+// serve runs a server until the test ends, and returns how Serve ends.
+func serve(t testing.TB, n *node, e *Executor, m Memory, depth int) <-chan error {
+	t.Helper()
+	s, err := NewServer(ServerConfig{Executor: e, PD: n.pd, QP: n.qp, CQ: n.cq, Memory: m, Depth: depth})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	ended := make(chan struct{})
+	go func() { done <- s.Serve(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return done
+}
+
+func newExecutor(t testing.TB, c Config) *Executor {
+	t.Helper()
+	e, err := NewExecutor(c)
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := e.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func newClient(t testing.TB, n *node, depth int) *Client {
+	t.Helper()
+	c, err := NewClient(ClientConfig{PD: n.pd, QP: n.qp, CQ: n.cq, Depth: depth})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+func limit(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// peer is a node that sends descriptors by itself.
+type peer struct {
+	*node
+	b  []byte
+	mr verbs.MR
+}
+
+func newPeer(n *node) *peer {
+	p := &peer{node: n, b: make([]byte, 2*SlotLen)}
+	var err error
+	p.mr, err = n.pd.RegMR(p.b, verbs.AccessLocalWrite)
+	must(n.t, err)
+	return p
+}
+
+// send sends bytes, and returns the answer.
+func (p *peer) send(b []byte, immediate bool) Answer {
+	p.t.Helper()
+	sge := func(at, n int) []verbs.SGE {
+		return []verbs.SGE{{Addr: p.mr.VA() + uint64(at), Len: uint32(n), LKey: p.mr.LKey()}}
+	}
+	must(p.t, p.qp.PostRecv(&verbs.RecvWR{ID: 1, SGL: sge(SlotLen, SlotLen)}))
+	copy(p.b, b)
+	must(p.t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(0, len(b))}))
+	must(p.t, p.cq.Wait(limit(p.t), false))
+	var c [1]verbs.Completion
+	if p.cq.Poll(c[:]); c[0].Status != verbs.StatusSuccess || c[0].WRID != 1 {
+		p.t.Fatalf("%+v", c[0])
+	}
+	if c[0].HasImm != immediate {
+		p.t.Errorf("immediate data: %v, want %v", c[0].HasImm, immediate)
+	}
+	if c[0].HasImm {
+		return AnswerOf(c[0].Imm)
+	}
+	a, err := ParseAnswer(p.b[SlotLen:][:c[0].Bytes])
+	must(p.t, err)
+	return a
+}
