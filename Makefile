@@ -13,7 +13,8 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 # package at a time; only the command and the NIC are under the race detector as well.
 # wiretest has virtual time: it runs with the other packages.
 GOTEST   := GO=$(GO) ./.ci/gotest
-# Minutes of simulation on one goroutine: nothing for the race detector.
+# Minutes of simulation on one goroutine: nothing for the race detector. The same holds for the
+# million random events of stage vectors.
 SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate
 AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
 
@@ -72,6 +73,7 @@ test-go:
 	all=$$($(GO) list ./...) && \
 	$(GOTEST) run race -race -timeout 15m $(AS_ROOT) ./testenv/wiretest $$(echo "$$all" | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
 	$(GOTEST) run simulated -timeout 15m $(foreach p,$(SIMULATED),./$(p))
+	$(GOTEST) run vectors -timeout 15m $(AS_ROOT) ./bpf -run '^TestCardVectors$$' -args -card.streams=5000
 	$(GOTEST) run race-cli -race -timeout 15m $(AS_ROOT) ./cmd/softroce-xdp
 	$(GOTEST) run race-nic -race -timeout 15m $(AS_ROOT) ./rocev2/nic
 	all=$$($(GO) list ./testenv/...) && \
