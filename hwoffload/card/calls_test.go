@@ -175,7 +175,9 @@ func TestCollectIsOneStep(t *testing.T) {
 		}
 		if collect(m, 0) {
 			b := regs.DestOf(buffered{m}, 0)
+			m.lock.Lock()
 			samples, ces = samples+b.WinSamples(), ces+b.WinCe()
+			m.lock.Unlock()
 		}
 	}
 	all.Wait()
