@@ -4,6 +4,7 @@ package cardside
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -60,17 +61,40 @@ type region struct {
 	pages []uint64
 	first int // offset in the first page
 	size  int
+	group *queue.Group // of its own, or nil
 }
 
 func (d domain) RegMR(_ context.Context, size, offset int, rights oracle.Access) (oracle.MR, error) {
+	return d.register(size, offset, rights, nil)
+}
+
+// Distribute registers memory with a distribution group of its own.
+func (s *Side) Distribute(_ context.Context, pd oracle.PD, size int, to []oracle.Destination) (oracle.MR, error) {
+	var list []queue.Destination
+	for _, x := range to {
+		list = append(list, queue.Destination{QP: x.QP.(*queuePair).q, VA: x.Addr, RKey: x.RKey})
+	}
+	g, err := s.dev.NewGroup(list...)
+	if err != nil {
+		return nil, err
+	}
+	const offset = 24 // messages and pages do not end together
+	m, err := pd.(domain).register(size, offset, oracle.LocalWrite|oracle.RemoteWrite, g)
+	if err != nil {
+		return nil, errors.Join(err, g.Free())
+	}
+	return m, nil
+}
+
+func (d domain) register(size, offset int, rights oracle.Access, group *queue.Group) (oracle.MR, error) {
 	if size < 1 || offset < 0 || offset >= pageSize {
 		return nil, fmt.Errorf("a region of %d bytes at %d in a page", size, offset)
 	}
-	g := &region{s: d.s, pages: d.s.takePages((offset + size + pageSize - 1) / pageSize), first: offset, size: size}
+	g := &region{s: d.s, pages: d.s.takePages((offset + size + pageSize - 1) / pageSize), first: offset, size: size, group: group}
 	var err error
 	g.r, err = d.s.dev.RegMR(queue.Spec{
 		PD: d.pd, Access: translate.Rights(rights), Pages: g.pages, PageShift: pageShift, First: uint32(offset),
-		Len: uint64(size), VA: regionVA + g.pages[0] + uint64(offset),
+		Len: uint64(size), VA: regionVA + g.pages[0] + uint64(offset), Group: group,
 	})
 	return g, err
 }
@@ -80,6 +104,9 @@ func (g *region) Destroy(context.Context) error {
 		return err
 	}
 	g.s.givePages(g.pages)
+	if g.group != nil {
+		return g.group.Free()
+	}
 	return nil
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cardside makes the model of the card, with the driver of package queue, one side of
-// package oracle. The model's port 0 is a packet socket on the interface of a host.
+// package oracle. The model's ports are packet sockets on interfaces.
 package cardside
 
 import (
@@ -23,11 +23,12 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/oracle"
 )
 
-// Side is a model of a card on a host. Close it before the host.
+// Side is a model of a card. Close it before the hosts of its interfaces.
 type Side struct {
 	Model *card.Model
 
-	host    *rxepeer.Host
+	name    string
+	addrs   []netip.Addr
 	card    *hwoffload.Card
 	dev     *queue.Device
 	running *card.Running
@@ -39,7 +40,7 @@ type Side struct {
 	nextPage uint64
 }
 
-var _ oracle.Side = (*Side)(nil)
+var _ oracle.Hub = (*Side)(nil)
 
 // Memory of the card: rings first, then pages of regions.
 const (
@@ -47,35 +48,64 @@ const (
 	firstPage = 1 << 30
 )
 
+// Port is what a port of a card is connected to.
+type Port struct {
+	Iface string
+	MAC   net.HardwareAddr
+	Do    func(func() error) error // has a function run in the namespace of Iface
+	Peers map[netip.Addr]net.HardwareAddr
+}
+
 // Attach has a new model send and receive on eth0 of the host. macs are the Ethernet addresses of
 // the peers.
 func Attach(host *rxepeer.Host, macs map[netip.Addr]net.HardwareAddr) (*Side, error) {
-	s := &Side{Model: card.New(), host: host, srqs: map[*sharedQueue]bool{}, nextPage: firstPage}
+	var addrs []netip.Addr
+	for _, p := range host.Config.Addrs {
+		addrs = append(addrs, p.Addr())
+	}
+	return New(host.Config.Name, addrs, Port{Iface: rxepeer.HostIface, MAC: host.Config.MAC, Do: host.Do, Peers: macs})
+}
+
+// New has a new model with these addresses send and receive on one to four ports. Only the
+// namespace of port 0 may have the addresses too.
+func New(name string, addrs []netip.Addr, ports ...Port) (*Side, error) {
+	s := &Side{Model: card.New(), name: name, addrs: addrs, srqs: map[*sharedQueue]bool{}, nextPage: firstPage}
 	var err error
 	if s.card, err = hwoffload.Open(s.Model); err != nil {
 		return nil, err
 	}
 	s.dev, err = queue.New(s.card, queue.Config{Bytes: ringBytes, Resolve: func(dst netip.Addr) (queue.Hop, error) {
-		mac, ok := macs[dst]
-		if !ok || len(mac) != 6 {
-			return queue.Hop{}, fmt.Errorf("there is no peer %v", dst)
+		for i, p := range ports {
+			if mac := p.Peers[dst]; len(mac) == 6 {
+				return queue.Hop{MAC: [6]byte(mac), Port: i}, nil
+			}
 		}
-		return queue.Hop{MAC: [6]byte(mac)}, nil
+		return queue.Hop{}, fmt.Errorf("there is no peer %v", dst)
 	}})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.dev.SetPort(0, [6]byte(host.Config.MAC)); err != nil {
-		return nil, err
+	var wires [regs.PortsCount]card.Wire
+	for i, p := range ports {
+		if err = s.dev.SetPort(i, [6]byte(p.MAC)); err != nil {
+			break
+		}
+		if err = p.Do(func() (err error) {
+			if i == 0 {
+				err = s.listen()
+			}
+			if err == nil {
+				wires[i], err = wire.Ethernet(p.Iface)
+			}
+			return err
+		}); err != nil {
+			break
+		}
 	}
-	var w card.Wire
-	if err := host.Do(func() (err error) {
-		w, err = wire.Ethernet(rxepeer.HostIface)
-		return errors.Join(err, s.listen())
-	}); err != nil {
+	s.running = card.Start(s.Model, wires)
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.running = card.Start(s.Model, [regs.PortsCount]card.Wire{w})
 	return s, nil
 }
 
@@ -115,13 +145,13 @@ func (s *Side) Close() error {
 }
 
 // Name is the host's.
-func (s *Side) Name() string { return s.host.Config.Name }
+func (s *Side) Name() string { return s.name }
 
-// Addr is the host's first address of a family.
+// Addr is the first address of a family.
 func (s *Side) Addr(v6 bool) (netip.Addr, error) {
-	for _, p := range s.host.Config.Addrs {
-		if p.Addr().Is6() == v6 {
-			return p.Addr(), nil
+	for _, a := range s.addrs {
+		if a.Is6() == v6 {
+			return a, nil
 		}
 	}
 	return netip.Addr{}, fmt.Errorf("%s has no address of the family (IPv6: %v)", s.Name(), v6)
