@@ -141,7 +141,7 @@ func (s *Star) Send(ctx context.Context, size, reportBytes int) ([]byte, error) 
 }
 
 // Holds reports whether a destination has the size bytes that were sent last. Half of them, or
-// bytes beside them, are an error.
+// bytes around them, are an error.
 func (s *Star) Holds(ctx context.Context, i, size int) (bool, error) {
 	sink := s.at[i].sink
 	after := starOff + size
