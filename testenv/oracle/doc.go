@@ -7,7 +7,7 @@
 // while a test breaks the network. A Judge is a Side; an implementation that is to be judged is
 // made one by an adapter. Cases are the table of operations, sizes, PMTUs, address families,
 // directions and impairments that two Sides go through, every byte compared; Refusals are requests
-// that must fail, and how.
+// that must fail, and how. A Star is one Side that distributes what another one writes.
 //
 //	net, err := rxepeer.NewNet(4200)
 //	host, err := net.AddHost(rxepeer.HostConfig{Name: "engine", MTU: 4200, Addrs: ...})

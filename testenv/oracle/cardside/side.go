@@ -52,8 +52,8 @@ const (
 type Port struct {
 	Iface string
 	MAC   net.HardwareAddr
-	Do    func(func() error) error // has a function run in the namespace of Iface
-	Peers map[netip.Addr]net.HardwareAddr
+	Do    func(func() error) error        // has a function run in the namespace of Iface
+	Peers map[netip.Addr]net.HardwareAddr // whom the port leads to
 }
 
 // Attach has a new model send and receive on eth0 of the host. macs are the Ethernet addresses of
