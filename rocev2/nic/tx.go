@@ -160,6 +160,8 @@ func (e *engine) dispatch(d *dest, x *QP, o *qp.Outbound) {
 	e.chargeDeficit(d, x, size)
 	if x.typ != verbs.RC {
 		e.markDirty(x) // what has left is complete: flushDirty makes room for another before the completion shows
+	} else if x.q.AckDue() {
+		e.markDirty(x) // it waited for the READ response that has left
 	}
 }
 

@@ -84,8 +84,10 @@ func (p *pair) send(i int) bool {
 	p.t.Helper()
 	s, o := p.side[i], &p.out
 	for {
-		data := false
-		if !s.q.NextAck(p.now, o) {
+		data, due := false, s.q.AckDue()
+		if ack := s.q.NextAck(p.now, o); ack && !due && o.Syndrome != gapNAK {
+			p.t.Fatalf("%v, which AckDue has not reported", o.Opcode)
+		} else if !ack {
 			if data = nextData(p.t, s.q, p.now, o); !data {
 				return false
 			}

@@ -130,6 +130,11 @@ func (q *QP) isResponse(op rocev2.Opcode, info *rocev2.OpcodeInfo) bool {
 // and reports whether there was one. These responses are not paced.
 func (q *QP) NextAck(now Time, out *Outbound) bool { return q.rsp.nextAck(now, out) }
 
+// AckDue reports that NextAck has to be called. Responses leave in PSN order, so NextData may
+// be what makes one due: the READ response that it has written was the last one before it. A
+// NAK PSN alone does not count: it may wait until another packet arrives.
+func (q *QP) AckDue() bool { return q.rsp.ackDue() }
+
 // NextData writes the next packet of data to out: a request or a READ response, by turns.
 // It returns false if no packet may be sent now; SendLimit returns why. Receive, Expire,
 // PostSend, Modify and Flight.ServeNext may change that.

@@ -101,6 +101,22 @@ func (r *responder) nextAck(now Time, out *Outbound) bool {
 	return true
 }
 
+// gapNAK is the syndrome of the NAK that reports a gap.
+var gapNAK = rocev2.SyndromeNAK(rocev2.NAKPSNSequence)
+
+// ackDue reports that nextAck has a packet, or an ACK to cancel. The NAK of a gap does not
+// count: behind READ responses it waits until another packet arrives. The policy of a plain
+// peer takes each such NAK for a loss, and its requester finds a lost READ request by itself.
+func (r *responder) ackDue() bool {
+	a, s := &r.ack, &r.res
+	if !s.responding() {
+		return a.ackDue && !a.nakDue || a.nakDue && a.syndrome != gapNAK
+	}
+	i, at := s.nextResponse()
+	res := &s.ring[i]
+	return res.atomic || a.ackDue && res.psn.Add(int(at)-1).After(a.acked)
+}
+
 // ackBeforeData is nextAck while READs or ATOMICs have no response: results of ATOMICs in
 // PSN order, and ACKs for earlier packets.
 func (r *responder) ackBeforeData(out *Outbound) bool {

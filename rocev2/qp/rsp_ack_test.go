@@ -101,6 +101,9 @@ func TestAnswersInOrder(t *testing.T) {
 		if got, _ := x.sent(); got != want {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
+		if last := i == 1; x.q.AckDue() != last {
+			t.Fatalf("after response %d of the READ: AckDue %v", i, !last)
+		}
 	}
 	if x.q.NextData(x.now, &x.answer) {
 		t.Fatal("data where the result of an ATOMIC is due")
@@ -108,4 +111,27 @@ func TestAnswersInOrder(t *testing.T) {
 	x.wantOut( // the result acknowledges the WRITE before it
 		said{Op: rocev2.RCAtomicAck, PSN: psn(4), Syndrome: noCredits, MSN: 4, Original: word},
 		ackOf(5, 5))
+}
+
+// A NAK behind a READ is due right after the READ's response, but the NAK of a gap alone is not.
+func TestNAKBehindRead(t *testing.T) {
+	for name, gap := range map[string]bool{"RNR": false, "PSN": true} {
+		t.Run(name, func(t *testing.T) {
+			x := newTarget(t, verbs.RC)
+			x.next(read(dataBase, 4))
+			if gap {
+				x.psn = x.psn.Add(1)
+			}
+			x.next(send(so, 4)) // there is no receive
+			if x.q.AckDue() || !x.q.NextData(x.now, &x.answer) {
+				t.Fatal("the response of the READ is not the next one")
+			}
+			if due := x.q.AckDue(); due == gap {
+				t.Errorf("AckDue %v", due)
+			}
+			if !x.q.NextAck(x.now, &x.answer) {
+				t.Error("no NAK")
+			}
+		})
+	}
 }
