@@ -22,7 +22,7 @@ const activeSpan = uint64(640 * time.Millisecond)
 // note records a destination with data, and reports whether it was recorded in the present
 // or the previous span already.
 func (r *recentlyActive) note(key bpf.DestKey, now uint64) (was bool) {
-	if over := now - r.since; over >= activeSpan {
+	if over := now - r.since; r.now == nil || over >= activeSpan {
 		r.before, r.now, r.since = r.now, r.before, now
 		if over >= 2*activeSpan {
 			clear(r.before)

@@ -38,6 +38,14 @@ func TestRecentlyActive(t *testing.T) {
 	}
 }
 
+// The clock of a card starts at 0 with the card.
+func TestRecentlyActiveOnAYoungClock(t *testing.T) {
+	var r recentlyActive
+	if r.note(keyN(1), 5) || !r.note(keyN(1), 6) {
+		t.Error("a destination is active before it was noted, or not active afterwards")
+	}
+}
+
 // A destination that was idle for some seconds starts with its share of the link, or with its
 // rate if that is higher. One to which data was sent all the time keeps its rate.
 func TestRestartIdle(t *testing.T) {
