@@ -37,6 +37,7 @@ type Virtual struct {
 	order  uint64
 	models []*card.Model
 	links  map[end]end
+	limits map[end]*Link
 	buf    []byte
 	free   [][]byte
 }
@@ -48,7 +49,7 @@ type end struct {
 
 // NewVirtual returns a network without models. seed selects what happens by chance.
 func NewVirtual(seed uint64) *Virtual {
-	return &Virtual{Delay: 1000, now: 1, rand: rand.New(rand.NewPCG(seed, 0x5352)), links: map[end]end{}, buf: make([]byte, card.FrameLen)}
+	return &Virtual{Delay: 1000, now: 1, rand: rand.New(rand.NewPCG(seed, 0x5352)), links: map[end]end{}, limits: map[end]*Link{}, buf: make([]byte, card.FrameLen)}
 }
 
 // Connect joins two ports. A model may be joined to itself.
@@ -106,28 +107,33 @@ func (v *Virtual) send() {
 			if !ok {
 				break
 			}
-			if to, ok := v.links[end{m, port}]; ok {
-				v.transmit(to, v.buf[:n])
+			from := end{m, port}
+			if to, ok := v.links[from]; ok {
+				v.transmit(to, v.limits[from], v.buf[:n])
 			}
 		}
 	}
 }
 
-// transmit sends one frame.
-func (v *Virtual) transmit(to end, frame []byte) {
+// transmit sends one frame by a link, which has no limits if it is nil.
+func (v *Virtual) transmit(to end, l *Link, frame []byte) {
 	v.Sent++
 	if v.Drop != nil && v.Drop(frame) || v.hit(v.Faults.Loss) {
 		v.Lost++
 		return
 	}
-	v.push(to, frame)
+	leaves, ok := l.leaves(v.now, len(frame))
+	if !ok {
+		v.Lost++
+		return
+	}
+	v.push(to, frame, leaves+v.Delay)
 	if v.hit(v.Faults.Duplicate) {
-		v.push(to, frame)
+		v.push(to, frame, leaves+v.Delay)
 	}
 }
 
-func (v *Virtual) push(to end, frame []byte) {
-	at := v.now + v.Delay
+func (v *Virtual) push(to end, frame []byte, at qp.Time) {
 	if v.Faults.ReorderBy > 0 && v.hit(v.Faults.Reorder) {
 		at += 1 + qp.Time(v.rand.Int64N(int64(v.Faults.ReorderBy)))
 	}
