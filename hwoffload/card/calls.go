@@ -33,6 +33,7 @@ func (b buffered) W64(addr uint64, v uint64) { b.m.write64(addr+bufferShift, v) 
 
 // calls executes the commands of a write to block calls.
 func (m *Model) calls(offset uint64, bits uint32) {
+	defer m.data.rateChanged()
 	switch offset {
 	case regs.CallsCollectOffset:
 		if v := regs.CallsCollect(bits); v.CollectStart() {

@@ -46,6 +46,7 @@ type queuePair struct {
 	path   route
 	pkey   uint16
 	queued bool // in dataPath.ready
+	paced  turn
 	shown  verbs.State
 }
 

@@ -43,7 +43,8 @@ type dataPath struct {
 	nodes map[netip.Addr]int // numbers by address; nil: to be read again
 
 	ready    []*queuePair // may have packets to send, next first
-	overruns bool         // a completion queue has an overrun that was not handled
+	pacing   pacing
+	overruns bool // a completion queue has an overrun that was not handled
 
 	forwarding, spare []*distribution // have something to post; spare is memory for the next list
 
@@ -59,7 +60,7 @@ func newDataPath(m *Model) *dataPath {
 	return &dataPath{
 		m: m, in: inside{m}, ddr: backend{&m.ddr},
 		regions: map[uint32]*region{}, qps: map[uint32]*queuePair{}, srqs: map[uint32]*sharedQueue{}, cqs: map[uint32]*completionQueue{},
-		groups: map[uint32]*group{},
+		groups: map[uint32]*group{}, pacing: pacing{dests: map[uint32]*pacedDest{}},
 	}
 }
 
@@ -90,6 +91,8 @@ func (d *dataPath) written(addr uint64, was, now uint32) {
 		d.setGroup(uint32(addr-regs.DistributionBase)/regs.DistributionStride, regs.DistributionControl(was), regs.DistributionControl(now))
 	case addr >= regs.NodesBase && addr < regs.NodesBase+regs.NodesStride:
 		d.nodes = nil
+	case addr >= regs.DestBase && addr < regs.DestBase+regs.DestCount*regs.DestStride:
+		d.rateChanged()
 	}
 }
 
@@ -112,11 +115,15 @@ func (d *dataPath) command(addr uint64, v uint32) bool {
 
 // touch has next ask a queue pair for packets, after something has happened to it.
 func (d *dataPath) touch(x *queuePair) {
+	d.enqueue(x)
+	d.touchState(x)
+}
+
+func (d *dataPath) enqueue(x *queuePair) {
 	if !x.queued {
 		x.queued = true
 		d.ready = append(d.ready, x)
 	}
-	d.touchState(x)
 }
 
 // touchState shows the state of a queue pair if it has changed.
@@ -153,9 +160,13 @@ func (d *dataPath) expire(now qp.Time) {
 	d.failOverruns()
 }
 
-// deadline returns when expire has something to do, or 0.
+// deadline returns when expire has something to do, or a packet that waits for its destination's
+// rate may leave, or 0.
 func (d *dataPath) deadline() qp.Time {
 	first := qp.Time(math.MaxInt64)
+	if d.pacing.due != 0 {
+		first = d.pacing.due
+	}
 	for _, x := range d.qps {
 		if at := x.q.Deadline(); at != 0 {
 			first = min(first, at)

@@ -47,7 +47,7 @@ func (m *Model) Expire(now qp.Time) {
 	m.data.expire(now)
 }
 
-// Deadline returns when Expire must be called, or 0.
+// Deadline returns when Expire and then NextFrame must be called, or 0.
 func (m *Model) Deadline() qp.Time {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -95,22 +95,32 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 	d.touch(x)
 }
 
-// next asks queue pairs for packets, one after the other, responses before data.
+// next asks queue pairs for packets, one after the other, responses before data. Data leaves at
+// the rate of its destination (pacer.go).
 func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
+	d.release(now)
 	for d.forward(); len(d.ready) > 0; d.forward() {
 		x := d.ready[0]
 		d.ready = d.ready[1:]
 		if d.qps[x.num] != x {
-			continue // it was reset
-		}
-		d.fetchSend(x)
-		if !x.q.NextAck(now, &d.out) && !x.q.NextData(now, &d.out) {
-			x.queued = false
-			d.touchState(x)
+			d.endTurn(x, now) // it was reset
 			continue
 		}
-		d.ready = append(d.ready, x)
-		port, n = d.build(x, buf, now)
+		d.fetchSend(x)
+		n = 0
+		switch {
+		case x.q.NextAck(now, &d.out):
+			d.ready = append(d.ready, x)
+			port, n = d.build(x, buf, now, false)
+		case d.mayLeave(x, now) && x.q.NextData(now, &d.out):
+			d.ready = append(d.ready, x)
+			port, n = d.build(x, buf, now, true)
+			d.endTurn(x, now)
+		default:
+			x.queued = false
+			d.endTurn(x, now)
+			d.touchState(x)
+		}
 		if n > 0 {
 			return port, n, true
 		}
@@ -118,14 +128,11 @@ func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
 	return 0, 0, false
 }
 
-// build writes the packet in d.out as a frame. It returns length 0 if nothing leaves: the queue
-// pair takes a packet without a way to its destination for lost.
-func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time) (i, n int) {
+// build writes the packet in d.out as a frame; data is paced. It returns length 0 if nothing
+// leaves: the queue pair takes a packet without a way to its destination for lost.
+func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, data bool) (i, n int) {
 	o := &d.out
-	path := &x.path
-	if h, ok := o.AH.(*route); ok {
-		path = h
-	}
+	path := x.next(o.AH)
 	i, ok := d.portOf(path)
 	if !ok {
 		o.Drop()
@@ -137,6 +144,9 @@ func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time) (i, n int) {
 	size := o.Len(o.PayloadLen)
 	if from.enable && size <= int(from.mtu) {
 		o.Stamp = d.stampFor(path.node, size, int(from.mtu), now)
+		if data {
+			d.charge(x, path.node, etherLen+size, now)
+		}
 	}
 	payload, err := o.Begin(buf[etherLen:], o.PayloadLen)
 	if err != nil || !from.enable || size > int(from.mtu) {

@@ -57,7 +57,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 func (w *world) addSide() *side {
 	w.t.Helper()
 	i := len(w.side)
-	s := &side{w: w, m: card.New(), mac: [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
+	s := &side{w: w, m: card.NewAt(func() uint64 { return uint64(w.net.Now()) }), mac: [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
 	s.addr[0] = netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
 	s.addr[1] = netip.MustParseAddr(fmt.Sprintf("fd00::%d", i+1))
 	var err error

@@ -6,7 +6,7 @@ import "math/rand/v2"
 
 // Bucket is the token bucket of bpf/lib/pace.h in Go, with the same bits for all values. The
 // data plane and the rate limiter of the card (hwoffload/rtl/token_bucket.sv) are compared
-// with it.
+// with it, and the data path of the card's model uses it.
 type Bucket struct {
 	RateBps  uint64 // 0: unpaced
 	BurstNs  uint64 // what a destination that was idle may send at once

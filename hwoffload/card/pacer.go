@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package card
+
+import (
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/internal/pacevectors"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// The pacer (S1.8, S1.9). Data to a node leaves at rate_bps of its entry of the destination table,
+// by the token bucket of the data plane: it may leave if next_tx_ns has come, and moves it by what
+// its frame takes. A card has one user of a destination, so the rates of the stack and of the
+// engine have no effect. ACKs are neither held back nor counted.
+//
+// A queue pair whose destination may not send yet is not asked for data. It waits in the queue of
+// its destination, first in, first out, so a destination delays no other one. The first in the
+// queue gets a turn when next_tx_ns has come: it is the one that may send the next packet. Then it
+// waits behind the others. ACKs of a queue pair that waits leave at once.
+
+// burstNs is what a destination that was idle may send at once, as time at its rate. It covers a
+// timer of a running model that is late.
+const burstNs = 1_000_000
+
+// pacing is the pacer's part of the data path.
+type pacing struct {
+	dests   map[uint32]*pacedDest // by node number; made when a queue pair waits first
+	timed   []*pacedDest          // whose next packet leaves later
+	due     qp.Time               // the first of their times, or 0
+	changed bool                  // registers of the destination table have changed: the times are to be found again
+}
+
+// pacedDest is the queue of a destination.
+type pacedDest struct {
+	node    uint32
+	waiting []*queuePair
+	turn    *queuePair // is in dataPath.ready and may send the next packet, or nil
+	until   qp.Time    // when the next packet may leave, if timed
+	timed   bool       // in pacing.timed
+}
+
+// turn is a queue pair's part of the pacer.
+type turn struct {
+	of    *pacedDest // may send the next packet there, or nil
+	waits bool       // in the queue of a destination
+	since qp.Time    // when it began to wait; 0: it has not waited
+}
+
+// next returns the way of a packet with an address handle, or nil.
+func (x *queuePair) next(ah verbs.AH) *route {
+	if h, ok := ah.(*route); ok {
+		return h
+	}
+	return &x.path
+}
+
+// mayLeave reports whether a queue pair may be asked for data, and has it wait otherwise.
+func (d *dataPath) mayLeave(x *queuePair, now qp.Time) bool {
+	node := x.next(x.q.NextAH()).node
+	if node == 0 || node > regs.DestCount {
+		return !x.paced.waits
+	}
+	p, wait := d.pacing.dests[node], d.wait(node, now)
+	switch {
+	case x.paced.waits:
+		return false
+	case p == nil && wait <= 0:
+		return true
+	case p == nil:
+		p = &pacedDest{node: node}
+		d.pacing.dests[node] = p
+	case x.paced.of == p && wait <= 0:
+		return true
+	case x.paced.of == p: // the rate has become lower
+		p.waiting = append([]*queuePair{x}, p.waiting...)
+		x.paced.waits = true
+		return false
+	case p.turn == nil && len(p.waiting) == 0 && wait <= 0:
+		return true
+	}
+	p.waiting = append(p.waiting, x)
+	x.paced.waits, x.paced.since = true, now
+	d.schedule(p, now)
+	return false
+}
+
+// wait returns how long the next packet to a node has to wait, in ns; 0 or less: it may leave. No
+// packet waits for longer than the longest frame takes at the present rate: next_tx_ns that is
+// later is of a lower rate, and becomes earlier.
+func (d *dataPath) wait(node uint32, now qp.Time) int64 {
+	e := regs.DestOf(d.in, int(node)-1)
+	rate := e.RateBps()
+	if rate == 0 {
+		return 0
+	}
+	at := d.time(now)
+	wait := int64(e.NextTxNs() - at)
+	if most := int64(FrameLen * 8_000_000_000 / rate); wait > most {
+		wait = most
+		e.SetNextTxNs(at + uint64(wait))
+	}
+	return wait
+}
+
+// charge takes a frame of n bytes out of the bucket of a node. Its queue pair was allowed to send.
+func (d *dataPath) charge(x *queuePair, node uint32, n int, now qp.Time) {
+	if node == 0 || node > regs.DestCount {
+		return
+	}
+	e := regs.DestOf(d.in, int(node)-1)
+	b := pacevectors.Bucket{RateBps: e.RateBps(), BurstNs: burstNs, NextTxNs: e.NextTxNs()}
+	if b.RateBps != 0 {
+		b.Departure(d.time(now), uint32(n))
+		e.SetNextTxNs(b.NextTxNs)
+	}
+	if x.paced.since != 0 && now > x.paced.since {
+		e.SetPacedNs(e.PacedNs() + uint64(now-x.paced.since))
+		e.SetWinPaced(e.WinPaced() + 1)
+	}
+}
+
+// schedule gives the first queue pair of a destination its turn, or finds out when.
+func (d *dataPath) schedule(p *pacedDest, now qp.Time) {
+	if p.turn != nil || p.timed {
+		return
+	}
+	for len(p.waiting) > 0 && d.qps[p.waiting[0].num] != p.waiting[0] {
+		p.waiting = p.waiting[1:] // it was reset
+	}
+	if len(p.waiting) == 0 {
+		return
+	}
+	if wait := d.wait(p.node, now); wait > 0 {
+		p.until, p.timed = now+qp.Time(wait), true
+		d.pacing.timed = append(d.pacing.timed, p)
+		d.pacing.dueAt(p.until)
+		return
+	}
+	x := p.waiting[0]
+	p.waiting = p.waiting[1:]
+	x.paced.waits, x.paced.of, p.turn = false, p, x
+	d.enqueue(x)
+}
+
+func (p *pacing) dueAt(at qp.Time) {
+	if p.due == 0 || at < p.due {
+		p.due = at
+	}
+}
+
+// endTurn ends the turn of a queue pair, which has sent, or has nothing to send, or may not send
+// yet.
+func (d *dataPath) endTurn(x *queuePair, now qp.Time) {
+	if !x.paced.waits {
+		x.paced.since = 0
+	}
+	if p := x.paced.of; p != nil {
+		x.paced.of, p.turn = nil, nil
+		d.schedule(p, now)
+	}
+}
+
+// release gives queue pairs their turn whose time has come.
+func (d *dataPath) release(now qp.Time) {
+	p := &d.pacing
+	changed := p.changed
+	if p.changed = false; !changed && (p.due == 0 || now < p.due) {
+		return
+	}
+	timed := p.timed
+	p.timed, p.due = nil, 0
+	for _, dest := range timed {
+		if !changed && dest.until > now {
+			p.timed = append(p.timed, dest)
+			p.dueAt(dest.until)
+			continue
+		}
+		dest.timed = false
+		d.schedule(dest, now)
+	}
+}
+
+// rateChanged has the next call of next look at the rates again.
+func (d *dataPath) rateChanged() {
+	if len(d.pacing.timed) > 0 {
+		d.pacing.changed = true
+		signal(d.m.wake)
+	}
+}
