@@ -5,6 +5,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -20,15 +21,26 @@ const (
 
 // BenchmarkGoodput has the model and the engine WRITE messages of 64 KB in packets of 4096 bytes in
 // one process, 16 at a time: two models over a network in memory on one thread, and one engine over
-// its loopback. Neither uses a socket, and both compute and check the ICRC.
+// its loopback. Neither uses a socket, and both compute and check the ICRC. The model has no node for
+// its peer, or one, or one with the rate of a port, so that every packet waits for the pacer.
 func BenchmarkGoodput(b *testing.B) {
-	b.Run("model", benchModel)
+	b.Run("model", func(b *testing.B) {
+		w := newWorld(b, 1)
+		a, c := w.connect(verbs.RC, 0, rocev2.PMTU4096)
+		benchModel(b, w, a, c)
+	})
+	for _, rate := range []uint64{0, 100e9} {
+		b.Run(fmt.Sprintf("model to a node, rate %d", rate), func(b *testing.B) {
+			w := newNodes(b, 2)
+			a, c := w.pair(w.side[0], w.side[1], rocev2.PMTU4096)
+			a.dest(c.side).SetRateBps(rate)
+			benchModel(b, w, a, c)
+		})
+	}
 	b.Run("engine", benchEngine)
 }
 
-func benchModel(b *testing.B) {
-	w := newWorld(b, 1)
-	a, c := w.connect(verbs.RC, 0, rocev2.PMTU4096)
+func benchModel(b *testing.B, w *world, a, c *endpoint) {
 	wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, goodputMessage)}, RemoteAddr: regionVA, RKey: c.mr.RKey()}
 	got := make([]verbs.Completion, goodputDepth)
 	sent, done := 0, 0

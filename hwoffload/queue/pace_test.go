@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -241,6 +244,80 @@ func TestRateChanges(t *testing.T) {
 		a.poll(1)
 		if took := w.net.Now() - start; took > 200_000 || e.TxPackets() != 100 {
 			t.Errorf("after the change to %d bit/s: %d ns, %d packets", to, took, e.TxPackets())
+		}
+	}
+}
+
+// A queue pair of UD waits for the destination of its next datagram.
+func TestPacedDatagrams(t *testing.T) {
+	const size = 1000
+	w := newNodes(t, 3)
+	a := w.side[0].endpoint(verbs.UD)
+	attr := verbs.DefaultAttr()
+	attr.PMTU = rocev2.PMTU4096
+	var to [2]*endpoint
+	var send [2]verbs.SendWR
+	for i := range to {
+		to[i] = w.side[i+1].endpoint(verbs.UD)
+		from := verbs.Endpoint{Addr: a.addr[0], QPN: a.qp.QPN(), PSN: 1, QKey: qkey}
+		here := verbs.Endpoint{Addr: to[i].addr[0], QPN: to[i].qp.QPN(), PSN: 1, QKey: qkey}
+		if err := verbs.Connect(to[i].qp, here, from, attr); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if err := verbs.Connect(a.qp, from, here, attr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ah, err := a.qp.CreateAH(verbs.AddressVector{Src: a.addr[0], Dst: to[i].addr[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to[i].receive(1, to[i].sge(0, 4096))
+		to[i].receive(2, to[i].sge(0, 4096))
+		send[i] = verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, size)}, AH: ah, RemoteQPN: to[i].qp.QPN(), RemoteQKey: qkey}
+	}
+	w.quiet()
+	slow, fast := a.dest(to[0].side), a.dest(to[1].side)
+	slow.SetRateBps(1_000_000)
+	fast.SetRateBps(1_000_000_000)
+	start := w.net.Now()
+	slow.SetNextTxNs(uint64(start) + 5e6)
+	fast.SetNextTxNs(uint64(start))
+	all := w.watch(a.side)
+	a.post(&send[1])
+	a.post(&send[0])
+	a.post(&send[1])
+	a.poll(3)
+	if d := *all; len(d) != 3 || d[0].at != start || d[1].at != start+5e6 || d[2].at != d[1].at {
+		t.Errorf("datagrams leave at %v, after %d", d, start)
+	}
+	if slow.WinPaced() != 1 || fast.WinPaced() != 0 || slow.PacedNs() != 5e6 || fast.TxPackets() != 2 {
+		t.Errorf("%d and %d datagrams were delayed, by %d ns", slow.WinPaced(), fast.WinPaced(), slow.PacedNs())
+	}
+}
+
+// Models that run by themselves obey the rate too.
+func TestPacedRunning(t *testing.T) {
+	const rate = 100_000_000
+	w := newNodes(t, 2)
+	begin := time.Now()
+	w.clock = func() uint64 { return uint64(time.Since(begin)) }
+	a, b := w.pair(w.side[0], w.side[1], rocev2.PMTU1024)
+	a.dest(b.side).SetRateBps(rate)
+	var left, right [regs.PortsCount]card.Wire
+	left[0], right[0] = wire.Cable(64)
+	runs := []*card.Running{card.Start(a.m, left), card.Start(b.m, right)}
+	start := time.Now()
+	a.start(verbs.OpWrite)
+	wait(t, a)
+	least := time.Duration(float64(paceBytes-firstEth)*8e9/rate - paceBurst)
+	if took := time.Since(start); took < least {
+		t.Errorf("%d bytes took %v, at least %v expected", paceBytes, took, least)
+	}
+	for _, r := range runs {
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -21,9 +21,10 @@ import (
 
 // world has two models joined by a network on virtual time, port 0 to port 0.
 type world struct {
-	t    testing.TB
-	net  *wire.Virtual
-	side []*side
+	t     testing.TB
+	net   *wire.Virtual
+	side  []*side
+	clock func() uint64 // of all cards; that of the network at first
 }
 
 // side is one card with its driver.
@@ -48,6 +49,7 @@ const (
 
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{t: t, net: wire.NewVirtual(seed)}
+	w.clock = func() uint64 { return uint64(w.net.Now()) }
 	w.addSide()
 	w.addSide()
 	w.net.Connect(w.side[0].m, 0, w.side[1].m, 0)
@@ -57,7 +59,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 func (w *world) addSide() *side {
 	w.t.Helper()
 	i := len(w.side)
-	s := &side{w: w, m: card.NewAt(func() uint64 { return uint64(w.net.Now()) }), mac: [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
+	s := &side{w: w, m: card.NewAt(func() uint64 { return w.clock() }), mac: [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
 	s.addr[0] = netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
 	s.addr[1] = netip.MustParseAddr(fmt.Sprintf("fd00::%d", i+1))
 	var err error
