@@ -132,7 +132,7 @@ func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
 // leaves: the queue pair takes a packet without a way to its destination for lost.
 func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, data bool) (i, n int) {
 	o := &d.out
-	path := x.next(o.AH)
+	path := x.routeOf(o.AH)
 	i, ok := d.portOf(path)
 	if !ok {
 		o.Drop()

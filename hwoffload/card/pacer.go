@@ -47,8 +47,8 @@ type turn struct {
 	since qp.Time    // when it began to wait; 0: it has not waited
 }
 
-// next returns the way of a packet with an address handle, or nil.
-func (x *queuePair) next(ah verbs.AH) *route {
+// routeOf returns the way of a packet that has an address handle (UD), or has none (nil).
+func (x *queuePair) routeOf(ah verbs.AH) *route {
 	if h, ok := ah.(*route); ok {
 		return h
 	}
@@ -57,7 +57,7 @@ func (x *queuePair) next(ah verbs.AH) *route {
 
 // mayLeave reports whether a queue pair may be asked for data, and has it wait otherwise.
 func (d *dataPath) mayLeave(x *queuePair, now qp.Time) bool {
-	node := x.next(x.q.NextAH()).node
+	node := x.routeOf(x.q.NextAH()).node
 	if node == 0 || node > regs.DestCount {
 		return !x.paced.waits
 	}
@@ -72,7 +72,7 @@ func (d *dataPath) mayLeave(x *queuePair, now qp.Time) bool {
 		d.pacing.dests[node] = p
 	case x.paced.of == p && wait <= 0:
 		return true
-	case x.paced.of == p: // the rate has become lower
+	case x.paced.of == p: // the rate is lower than when its turn began
 		p.waiting = append([]*queuePair{x}, p.waiting...)
 		x.paced.waits = true
 		return false
