@@ -123,12 +123,12 @@ func (x *bottleneck) fill() {
 func TestPolicyPacesTheDataPath(t *testing.T) {
 	x := newBottleneck(t, 1e9)
 	x.agent()
-	x.run(100)
+	x.run(50)
 	for _, rate := range []uint64{1e9, 400e6, 1e9} {
 		x.link.RateBps = rate
-		x.run(150)
+		x.run(100)
 		x.link.Queued, x.link.Dropped = 0, 0
-		goodput := x.run(100)
+		goodput := x.run(50)
 		d := x.a.dest(x.b.side)
 		queue := float64(x.link.Queued) * 8e9 / float64(rate)
 		t.Logf("link %d: %.0f bit/s arrive, rate %d, queue up to %d bytes, %.0f ns", rate, goodput, d.RateBps(), x.link.Queued, queue)
