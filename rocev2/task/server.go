@@ -141,6 +141,10 @@ func (s *Server) Serve(ctx context.Context) error {
 func (s *Server) loop(ctx context.Context) error {
 	for {
 		busy, err := s.poll()
+		if err == nil && !busy {
+			s.config.CQ.RequestNotify(false)
+			busy, err = s.poll() // what came before the queue was armed
+		}
 		if err != nil {
 			return err
 		}
@@ -149,10 +153,6 @@ func (s *Server) loop(ctx context.Context) error {
 				return ctx.Err()
 			}
 			continue
-		}
-		s.config.CQ.RequestNotify(false)
-		if busy, err = s.poll(); busy || err != nil {
-			continue // an error comes again
 		}
 		select {
 		case <-s.config.CQ.Notify():
