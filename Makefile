@@ -104,7 +104,7 @@ demo: ## two hosts and a bottleneck on this machine, with the table live
 card-demo: ## the card in a simulator: the policy on its RTL, then memory, distribution and compute of its model
 	$(SUDO) ./.ci/install card-demo
 	$(MAKE) --no-print-directory build-bench
-	./bin/bench card-demo
+	./bin/bench carddemo
 
 .PHONY: build-bench
 build-bench: build ## bin/bench: its subcommands are what the targets below run

@@ -25,7 +25,7 @@ import (
 func Command() *cobra.Command {
 	var bin string
 	cmd := &cobra.Command{
-		Use:   "card-demo",
+		Use:   "carddemo",
 		Short: "Show a simulated card: policy, memory, distribution, compute",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
