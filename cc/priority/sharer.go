@@ -71,6 +71,7 @@ func (s *Sharer) Enforce(key Key, o *Observation, now uint64) (rate, allowed uin
 func (s *Sharer) Share(limit, now uint64) State {
 	s.link.Step(limit, s.gather(now), now)
 	s.in, s.out = s.in[:0], s.out[:0]
+	var minimums wide
 	for _, n := range s.nodes {
 		in := Node{ID: n.id, Level: n.level, Min: s.floor(n), Max: n.max}
 		for _, d := range n.dests {
@@ -78,22 +79,27 @@ func (s *Sharer) Share(limit, now uint64) State {
 			in.Demand += min(d.demand, All-in.Demand)
 		}
 		s.in, s.out = append(s.in, in), append(s.out, 0)
+		minimums.add(in.Min)
 	}
 	outcome := s.alloc.Allocate(s.link.CapacityBps, s.in, s.out)
 	state := s.state(outcome, limit)
 	for i, n := range s.nodes {
-		state.Held += s.assign(n, s.out[i], outcome)
+		floor := s.in[i].Min
+		if outcome.Scaled {
+			part, _ := mulDiv(s.link.CapacityBps, floor, minimums)
+			floor = max(part, s.out[i])
+		}
+		state.Held += s.assign(n, s.out[i], floor, outcome)
 	}
 	return state
 }
 
-// assign gives a node's part of an allocation to its destinations. It returns how many of
-// them congestion control would let have more.
-func (s *Sharer) assign(n *node, granted uint64, outcome Outcome) (held uint32) {
-	floor, share := s.floor(n), n.max
-	if outcome.Scaled {
-		floor = granted
-	}
+// assign gives a node's part of an allocation to its destinations, or its floor if that is more:
+// a node that sends little now may begin to send at its minimum at any time. Where the minimums
+// do not fit, the floor is the part of its own that fits. It returns how many destinations
+// congestion control would let have more.
+func (s *Sharer) assign(n *node, granted, floor uint64, outcome Outcome) (held uint32) {
+	share := n.max
 	if outcome.Congested {
 		share = max(granted, floor)
 	}

@@ -146,3 +146,16 @@ func TestSharerReset(t *testing.T) {
 		t.Errorf("state %+v", l.state)
 	}
 }
+
+// Where the minimums do not fit, a node that sends little may still begin to send at the part of
+// its minimum that fits. Otherwise its rate would be as small as what it sends, and it could never
+// show that it wants more.
+func TestSharerScaledIdle(t *testing.T) {
+	l := newSharerLab(t)
+	const capacity = 12_500_000 // half of the minimums
+	rates := l.evaluate(60, capacity,
+		traffic{"10.0.0.1", 60e6, 60e6}, traffic{"10.0.0.2", 60e6, 3000}, traffic{"10.0.0.3", 60e6, 60e6})
+	if l.state.Flags&Scaled == 0 || rates[1] < 5e6 {
+		t.Errorf("a node with a minimum of 10 Mbit/s, of which half fits, has a rate of %d bit/s (flags %#x)", rates[1], l.state.Flags)
+	}
+}
