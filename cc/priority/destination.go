@@ -84,7 +84,7 @@ func (d *destination) estimateDemand(now uint64) uint64 {
 // addCongestionSigns adds the destination's signs of congestion. changedNs is when the capacity last
 // changed.
 func (d *destination) addCongestionSigns(s *CongestionSigns, changedNs, now uint64) {
-	if d.wantsMore(now) {
+	if d.wantsMore(now) || !d.usage.measured {
 		s.UsedBps += d.rate
 	} else {
 		s.UsedBps += min(d.usage.bps, d.rate)
@@ -105,6 +105,7 @@ func (d *destination) addCongestionSigns(s *CongestionSigns, changedNs, now uint
 type usage struct {
 	bytes, at uint64
 	bps       uint64
+	measured  bool // bps has a value: not in the first usagePeriod
 }
 
 const usagePeriod = uint64(50 * time.Millisecond)
@@ -116,6 +117,6 @@ func (u *usage) update(bytes, now uint64) {
 		u.bytes, u.at = bytes, now
 	case took >= usagePeriod:
 		u.bps = uint64(float64(bytes-u.bytes) * 8e9 / float64(took))
-		u.bytes, u.at = bytes, now
+		u.bytes, u.at, u.measured = bytes, now, true
 	}
 }

@@ -159,3 +159,17 @@ func TestSharerScaledIdle(t *testing.T) {
 		t.Errorf("a node with a minimum of 10 Mbit/s, of which half fits, has a rate of %d bit/s (flags %#x)", rates[1], l.state.Flags)
 	}
 }
+
+// What a destination uses is not known in the first evaluations after the policy was turned on. If
+// all see congestion at that time, the link is not taken to carry only what the others use.
+func TestSharerFirstSigns(t *testing.T) {
+	s := NewSharer()
+	now := uint64(1e9)
+	for i, peer := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
+		o := Observation{Bytes: 1e9, Paced: i < 2, Queued: true, RateBps: []uint64{9e6, 8e6, 80e6}[i], MinBps: minimum, DecidedNs: now, DecreasedNs: now}
+		s.Enforce(keyOf(peer), &o, now)
+	}
+	if state := s.Share(95e6, now); state.CapacityBps < 90e6 {
+		t.Errorf("the link carries 97 Mbit/s, and is taken to carry %.1f", float64(state.CapacityBps)/1e6)
+	}
+}
