@@ -150,7 +150,9 @@ func (q *QP) admit(n, size uint32) uint32 {
 	}
 	if f.mayServe(q, n, size) {
 		if k := f.room(n, size); k != 0 {
-			f.onAdmitted(q, n, size)
+			if size == 0 || f.long.head != nil { // else there are no turns to count
+				f.onAdmitted(q, n, size)
+			}
 			return k
 		}
 	}
