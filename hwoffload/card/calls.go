@@ -33,7 +33,6 @@ func (b buffered) W64(addr uint64, v uint64) { b.m.write64(addr+bufferShift, v) 
 
 // calls executes the commands of a write to block calls.
 func (m *Model) calls(offset uint64, bits uint32) {
-	defer m.data.rateChanged()
 	switch offset {
 	case regs.CallsCollectOffset:
 		if v := regs.CallsCollect(bits); v.CollectStart() {
@@ -42,11 +41,13 @@ func (m *Model) calls(offset uint64, bits uint32) {
 	case regs.CallsApplyOffset:
 		if v := regs.CallsApply(bits); v.ApplyStart() {
 			m.apply(int(v.ApplyElement()), v.ApplySet())
+			m.data.rateChanged()
 			m.done(true)
 		}
 	case regs.CallsDecideOffset:
 		if v := regs.CallsDecide(bits); v.DecideStart() {
 			m.done(m.decide(int(v.DecideElement())))
+			m.data.rateChanged()
 		}
 	}
 }

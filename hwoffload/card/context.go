@@ -299,7 +299,7 @@ func readAttr(e regs.Qp) verbs.Attr {
 func readPath(e regs.Qp) route {
 	v := e.Route()
 	r := route{
-		src: address(e.SrcAddr(), e.SrcAddrLow()), dst: address(e.DstAddr(), e.DstAddrLow()), mac: macBytes(e.Path().Mac()),
+		src: regs.AddrOf(e.SrcAddr(), e.SrcAddrLow()), dst: regs.AddrOf(e.DstAddr(), e.DstAddrLow()), mac: regs.MACOf(e.Path().Mac()),
 		node: v.Node(), port: v.Port(), tclass: uint8(v.Tclass()), hopLimit: uint8(v.HopLimit()),
 	}
 	r.addressesAreValid = r.src.Is4() == r.dst.Is4()
@@ -318,7 +318,7 @@ func (d *dataPath) handleAt(x *queuePair, i uint32) *route {
 	}
 	h := regs.AddressHandle(b[:])
 	r := &route{
-		src: address(h.SrcAddr(), h.SrcAddrLow()), dst: address(h.DstAddr(), h.DstAddrLow()), mac: macBytes(h.Mac()),
+		src: regs.AddrOf(h.SrcAddr(), h.SrcAddrLow()), dst: regs.AddrOf(h.DstAddr(), h.DstAddrLow()), mac: regs.MACOf(h.Mac()),
 		node: h.Node(), port: h.Port(), tclass: uint8(h.Tclass()), hopLimit: uint8(h.HopLimit()),
 	}
 	if !h.Valid() || h.AhPd() != x.pd || r.src.Is4() != r.dst.Is4() {

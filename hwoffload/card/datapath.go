@@ -188,7 +188,7 @@ type port struct {
 func (d *dataPath) port(i int) port {
 	e := regs.PortsOf(d.in, i)
 	c := e.Control()
-	return port{enable: c.Enable(), loopback: c.Loopback(), mac: macBytes(e.Mac().Address()), mtu: e.Mtu().Bytes()}
+	return port{enable: c.Enable(), loopback: c.Loopback(), mac: regs.MACOf(e.Mac().Address()), mtu: e.Mtu().Bytes()}
 }
 
 // portOf returns the port that leads to a peer: that of its node (S1.8), or the one that the route

@@ -12,13 +12,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Kinds of a region, field kind of block mr.
-const (
-	kindPlain        = 0
-	kindDistribution = 1
-	kindWindow       = 3
-)
-
 // backend is the DDR as memory of package mr. The model's lock is held in all calls.
 type backend struct{ d *ddr }
 
@@ -182,9 +175,9 @@ func (d *dataPath) register(i uint32, c regs.MrControl) *region {
 	var err error
 	d.openPD(r.pd)
 	switch c.Kind() {
-	case kindWindow:
+	case regs.MrKindWindow:
 		r.window, err = d.table().AllocWindowKey(r.pd, key)
-	case kindPlain, kindDistribution:
+	case regs.MrKindPlain, regs.MrKindDistribution:
 		pages := d.pages(e)
 		if pages == nil {
 			err = errBeyond
@@ -192,7 +185,7 @@ func (d *dataPath) register(i uint32, c regs.MrControl) *region {
 		}
 		s := mr.Spec{PD: r.pd, Key: key, Access: rightsOf(c), Pages: pages, VA: e.Va(), Invalidatable: c.Invalidatable()}
 		var f *distribution
-		if c.Kind() == kindDistribution {
+		if c.Kind() == regs.MrKindDistribution {
 			if f, err = d.newDistribution(e, c); err != nil {
 				break
 			}

@@ -39,7 +39,7 @@ func (d *dataPath) readNodes() {
 	n := regs.NodesOf(d.in)
 	for i := range regs.NodesNodeCount {
 		if n.Node(i).Valid() {
-			d.nodes[address(n.Addr(i), n.AddrLow(i))] = i + 1
+			d.nodes[regs.AddrOf(n.Addr(i), n.AddrLow(i))] = i + 1
 		}
 	}
 }

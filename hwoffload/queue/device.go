@@ -3,7 +3,6 @@
 package queue
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -133,27 +132,13 @@ func (d *Device) clear(base, n uint64) error {
 	return nil
 }
 
-// words returns an address as two registers hold it (block nodes).
-func words(a netip.Addr) (high, low uint64) {
-	b := a.As16()
-	return binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])
-}
-
-// macWord returns an Ethernet address as registers hold it.
-func macWord(b [6]byte) (v uint64) {
-	for _, x := range b {
-		v = v<<8 | uint64(x)
-	}
-	return v
-}
-
 // SetPort enables a port of the card and sets its Ethernet address.
 func (d *Device) SetPort(i int, mac [6]byte) error {
 	if i < 0 || i >= regs.PortsCount {
 		return fmt.Errorf("card: port %d: the card has ports 0 to %d", i, regs.PortsCount-1)
 	}
 	p := regs.PortsOf(d.card, i)
-	p.SetMac(regs.PortsMac(0).WithAddress(macWord(mac)))
+	p.SetMac(regs.PortsMac(0).WithAddress(regs.MACWord(mac)))
 	p.SetControl(p.Control().WithEnable(true))
 	return d.card.Err()
 }
@@ -164,7 +149,7 @@ func (d *Device) SetNode(number int, addr netip.Addr, port int) error {
 		return fmt.Errorf("card: node %d with address %v at port %d: use numbers 1 to %d and ports 0 to %d", number, addr, port, regs.NodesNodeCount, regs.PortsCount-1)
 	}
 	n := regs.NodesOf(d.card)
-	high, low := words(addr)
+	high, low := regs.AddrWords(addr)
 	n.SetAddr(number-1, high)
 	n.SetAddrLow(number-1, low)
 	n.SetNode(number-1, regs.NodesNode(0).WithValid(true).WithPort(uint32(port)))

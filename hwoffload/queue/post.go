@@ -73,13 +73,13 @@ func (q *QP) CreateAH(av verbs.AddressVector) (*AH, error) {
 			continue
 		}
 		h := regs.AddressHandle(make([]byte, regs.AddressHandleBytes))
-		high, low := words(av.Src)
+		high, low := regs.AddrWords(av.Src)
 		h.SetSrcAddr(high)
 		h.SetSrcAddrLow(low)
-		high, low = words(av.Dst)
+		high, low = regs.AddrWords(av.Dst)
 		h.SetDstAddr(high)
 		h.SetDstAddrLow(low)
-		h.SetMac(macWord(hop.MAC))
+		h.SetMac(regs.MACWord(hop.MAC))
 		h.SetNode(uint32(hop.Node))
 		h.SetPort(uint32(hop.Port))
 		h.SetTclass(uint32(av.TClass))

@@ -253,11 +253,11 @@ func (q *QP) writeAV(e regs.Qp, av *verbs.AddressVector) error {
 		return err
 	}
 	e.SetRoute(regs.QpRoute(0).WithNode(uint32(hop.Node)).WithPort(uint32(hop.Port)).WithTclass(uint32(av.TClass)).WithHopLimit(uint32(av.HopLimit)))
-	e.SetPath(regs.QpPath(0).WithMac(macWord(hop.MAC)))
-	high, low := words(av.Src)
+	e.SetPath(regs.QpPath(0).WithMac(regs.MACWord(hop.MAC)))
+	high, low := regs.AddrWords(av.Src)
 	e.SetSrcAddr(high)
 	e.SetSrcAddrLow(low)
-	high, low = words(av.Dst)
+	high, low = regs.AddrWords(av.Dst)
 	e.SetDstAddr(high)
 	e.SetDstAddrLow(low)
 	return nil

@@ -126,8 +126,7 @@ func control(s *Spec) regs.MrControl {
 	has := func(a verbs.Access) bool { return s.Access&a != 0 }
 	c := regs.MrControl(0)
 	if s.Group != nil {
-		const kindDistribution = 1
-		c = c.WithKind(kindDistribution).WithGroup(uint32(s.Group.num))
+		c = c.WithKind(regs.MrKindDistribution).WithGroup(uint32(s.Group.num))
 	}
 	return c.WithLocalWrite(has(verbs.AccessLocalWrite)).WithRemoteWrite(has(verbs.AccessRemoteWrite)).
 		WithRemoteRead(has(verbs.AccessRemoteRead)).WithRemoteAtomic(has(verbs.AccessRemoteAtomic)).
@@ -219,8 +218,7 @@ func (d *Device) AllocMW(pd uint32) (*MW, error) {
 	if err != nil {
 		return nil, err
 	}
-	const kindWindow = 3
-	if err := d.enable(regs.MrOf(d.card, int(element)), key, pd, regs.MrControl(0).WithKind(kindWindow)); err != nil {
+	if err := d.enable(regs.MrOf(d.card, int(element)), key, pd, regs.MrControl(0).WithKind(regs.MrKindWindow)); err != nil {
 		d.freeKey(element)
 		return nil, fmt.Errorf("card: window: %w", err)
 	}

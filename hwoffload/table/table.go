@@ -9,7 +9,6 @@
 package table
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -88,10 +87,7 @@ func (t *Table) readNode(i int) (Node, bool) {
 	if !n.Valid() {
 		return Node{}, false
 	}
-	var a [16]byte
-	binary.LittleEndian.PutUint64(a[:8], block.Addr(i))
-	binary.LittleEndian.PutUint64(a[8:], block.AddrLow(i))
-	return Node{Number: uint32(i + 1), Addr: netip.AddrFrom16(a).Unmap(), Port: n.Port()}, true
+	return Node{Number: uint32(i + 1), Addr: regs.AddrOf(block.Addr(i), block.AddrLow(i)), Port: n.Port()}, true
 }
 
 // Self returns the number of this node, 0 = not numbered.
@@ -157,9 +153,9 @@ func (t *Table) SetNodes(self uint32, list []Node) error {
 		if !ok {
 			continue
 		}
-		a := n.Addr.As16()
-		block.SetAddr(i, binary.LittleEndian.Uint64(a[:8]))
-		block.SetAddrLow(i, binary.LittleEndian.Uint64(a[8:]))
+		high, low := regs.AddrWords(n.Addr)
+		block.SetAddr(i, high)
+		block.SetAddrLow(i, low)
 		block.SetNode(i, regs.NodesNode(0).WithValid(true).WithPort(n.Port))
 	}
 	return t.Refresh()
