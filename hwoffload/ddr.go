@@ -50,16 +50,22 @@ func (d *DDR) Size() int64 { return DDRBytes }
 // ReadAt reads len(p) bytes from DDR address off. At the end of the memory it returns the
 // bytes before the end, and io.EOF.
 func (d *DDR) ReadAt(p []byte, off int64) (n int, err error) {
+	return readTo(DDRBytes, p, off, "address", func(p []byte, addr uint64) (int, error) { return d.each(p, addr, d.readWindow) })
+}
+
+// readTo does io.ReaderAt for memory of size bytes: read is called with what is inside of it. what
+// names off.
+func readTo(size int64, p []byte, off int64, what string, read func(p []byte, at uint64) (int, error)) (n int, err error) {
 	if off < 0 {
-		return 0, fmt.Errorf("card memory: negative address %d", off)
+		return 0, fmt.Errorf("card memory: negative %s %d", what, off)
 	}
-	if off >= DDRBytes {
+	if off >= size {
 		return 0, io.EOF
 	}
-	if int64(len(p)) > DDRBytes-off {
-		p, err = p[:DDRBytes-off], io.EOF
+	if int64(len(p)) > size-off {
+		p, err = p[:size-off], io.EOF
 	}
-	n, failed := d.each(p, uint64(off), d.readWindow)
+	n, failed := read(p, uint64(off))
 	if failed != nil {
 		return n, failed
 	}
@@ -68,10 +74,18 @@ func (d *DDR) ReadAt(p []byte, off int64) (n int, err error) {
 
 // WriteAt writes p to DDR address off. It writes nothing if the end is outside of the memory.
 func (d *DDR) WriteAt(p []byte, off int64) (n int, err error) {
-	if off < 0 || off > DDRBytes || int64(len(p)) > DDRBytes-off {
-		return 0, fmt.Errorf("card memory: %d bytes at %#x: the memory ends at %#x", len(p), off, int64(DDRBytes))
+	if err := checkWrite(len(p), off); err != nil {
+		return 0, err
 	}
 	return d.each(p, uint64(off), d.writeWindow)
+}
+
+// checkWrite reports a write of n bytes that does not end inside of the memory.
+func checkWrite(n int, off int64) error {
+	if off < 0 || off > DDRBytes || int64(n) > DDRBytes-off {
+		return fmt.Errorf("card memory: %d bytes at %#x: the memory ends at %#x", n, off, int64(DDRBytes))
+	}
+	return nil
 }
 
 // each splits an access at the borders of windows. It returns how many bytes were done.

@@ -5,7 +5,6 @@ package hwoffload
 import (
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -77,26 +76,13 @@ func (c *Card) openDMA(buffer HostBuffer, timeout time.Duration) (*DMA, error) {
 
 // ReadAt is as DDR.ReadAt.
 func (d *DMA) ReadAt(p []byte, off int64) (n int, err error) {
-	if off < 0 {
-		return 0, fmt.Errorf("card memory: negative address %d", off)
-	}
-	if off >= DDRBytes {
-		return 0, io.EOF
-	}
-	if int64(len(p)) > DDRBytes-off {
-		p, err = p[:DDRBytes-off], io.EOF
-	}
-	n, failed := d.each(p, uint64(off), false)
-	if failed != nil {
-		return n, failed
-	}
-	return n, err
+	return readTo(DDRBytes, p, off, "address", func(p []byte, addr uint64) (int, error) { return d.each(p, addr, false) })
 }
 
 // WriteAt is as DDR.WriteAt.
 func (d *DMA) WriteAt(p []byte, off int64) (n int, err error) {
-	if off < 0 || off > DDRBytes || int64(len(p)) > DDRBytes-off {
-		return 0, fmt.Errorf("card memory: %d bytes at %#x: the memory ends at %#x", len(p), off, int64(DDRBytes))
+	if err := checkWrite(len(p), off); err != nil {
+		return 0, err
 	}
 	return d.each(p, uint64(off), true)
 }

@@ -68,20 +68,7 @@ func (m *Memory) Free() error {
 // ReadAt reads len(p) bytes from offset off. At the end of the memory it returns the bytes
 // before the end, and io.EOF.
 func (m *Memory) ReadAt(p []byte, off int64) (n int, err error) {
-	if off < 0 {
-		return 0, fmt.Errorf("card memory: negative offset %d", off)
-	}
-	if off >= m.Size() {
-		return 0, io.EOF
-	}
-	if int64(len(p)) > m.Size()-off {
-		p, err = p[:m.Size()-off], io.EOF
-	}
-	n, failed := m.each(p, uint64(off), m.through.ReadAt)
-	if failed != nil {
-		return n, failed
-	}
-	return n, err
+	return readTo(m.Size(), p, off, "offset", func(p []byte, at uint64) (int, error) { return m.each(p, at, m.through.ReadAt) })
 }
 
 // WriteAt writes p to offset off. It writes nothing if the end is outside of the memory.
