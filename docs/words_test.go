@@ -74,6 +74,7 @@ var cleanPackages = []string{
 	"internal/nearest",
 	"internal/pacevectors",
 	"internal/progress",
+	"internal/spans",
 	"internal/yamlfile",
 	"loader",
 	"loader/agent",

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"iter"
 	"math/bits"
-	"slices"
 	"sync"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/internal/spans"
 )
 
 const (
@@ -35,19 +35,14 @@ var ErrDDRFull = errors.New("the card's memory has no room")
 // may be called concurrently.
 type Allocator struct {
 	lock sync.Mutex
-	free [Banks][]extent // by address; no two are adjacent
+	free [Banks]spans.List // DDR addresses
 }
-
-// extent is a range of DDR addresses in one bank.
-type extent struct{ addr, bytes uint64 }
-
-func (e extent) end() uint64 { return e.addr + e.bytes }
 
 // NewAllocator returns an allocator of the whole memory.
 func NewAllocator() *Allocator {
 	a := &Allocator{}
 	for b := range a.free {
-		a.free[b] = []extent{{uint64(b) * regs.DdrBankBytesReset, regs.DdrBankBytesReset}}
+		a.free[b] = spans.New(uint64(b)*regs.DdrBankBytesReset, regs.DdrBankBytesReset)
 	}
 	return a
 }
@@ -57,14 +52,7 @@ func (a *Allocator) Available() (bytes [Banks]uint64) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	for b := range a.free {
-		bytes[b] = a.available(b)
-	}
-	return bytes
-}
-
-func (a *Allocator) available(bank int) (bytes uint64) {
-	for _, e := range a.free[bank] {
-		bytes += e.bytes
+		bytes[b] = a.free[b].Available()
 	}
 	return bytes
 }
@@ -80,7 +68,7 @@ func (a *Allocator) Alloc(bytes, align uint64) (*Space, error) {
 	defer a.lock.Unlock()
 	first := 0
 	for b := range a.free {
-		if a.available(b) > a.available(first) {
+		if a.free[b].Available() > a.free[first].Available() {
 			first = b
 		}
 	}
@@ -111,58 +99,17 @@ func (a *Allocator) alloc(s *Space, align uint64) (*Space, error) {
 			break
 		}
 		bank := (s.first + j) % Banks
-		e, ok := a.take(bank, n, s.align)
+		part, ok := a.free[bank].Take(n, s.align)
 		if !ok {
-			for i, e := range s.parts {
-				a.put((s.first+i)%Banks, e)
+			for i, part := range s.parts {
+				a.free[(s.first+i)%Banks].Give(part)
 			}
 			return nil, fmt.Errorf("%w: %d bytes need %d contiguous ones in bank %d, aligned to %d; it has %d free in %d pieces",
-				ErrDDRFull, s.bytes, n, bank, s.align, a.available(bank), len(a.free[bank]))
+				ErrDDRFull, s.bytes, n, bank, s.align, a.free[bank].Available(), a.free[bank].Pieces())
 		}
-		s.parts = append(s.parts, e)
+		s.parts = append(s.parts, part)
 	}
 	return s, nil
-}
-
-// take removes bytes from the first free extent of a bank that has room for them.
-func (a *Allocator) take(bank int, bytes, align uint64) (extent, bool) {
-	for i, e := range a.free[bank] {
-		at := (e.addr + align - 1) &^ (align - 1)
-		if at < e.addr || at > e.end() || e.end()-at < bytes {
-			continue
-		}
-		var rest []extent
-		if at > e.addr {
-			rest = append(rest, extent{e.addr, at - e.addr})
-		}
-		if at+bytes < e.end() {
-			rest = append(rest, extent{at + bytes, e.end() - at - bytes})
-		}
-		a.free[bank] = slices.Replace(a.free[bank], i, i+1, rest...)
-		return extent{at, bytes}, true
-	}
-	return extent{}, false
-}
-
-// put returns an extent, and joins it with its neighbours.
-func (a *Allocator) put(bank int, e extent) {
-	list := a.free[bank]
-	i, _ := slices.BinarySearchFunc(list, e.addr, func(x extent, addr uint64) int {
-		if x.addr < addr {
-			return -1
-		}
-		return 1
-	})
-	from, to := i, i
-	if i > 0 && list[i-1].end() == e.addr {
-		from--
-		e = extent{list[i-1].addr, list[i-1].bytes + e.bytes}
-	}
-	if i < len(list) && e.end() == list[i].addr {
-		to++
-		e.bytes += list[i].bytes
-	}
-	a.free[bank] = slices.Replace(list, from, to, e)
 }
 
 // Space is reserved memory of the card.
@@ -173,7 +120,7 @@ type Space struct {
 	stripe uint64
 	first  int // bank of the first stripe
 	banks  int // over which it is interleaved
-	parts  []extent
+	parts  []spans.Span
 	freed  bool // guarded by alloc.lock
 }
 
@@ -199,7 +146,7 @@ func (s *Space) Address(off uint64) uint64 {
 		panic(fmt.Sprintf("card memory: offset %d of %d bytes", off, s.bytes))
 	}
 	i := off / s.stripe
-	return s.parts[i%uint64(s.banks)].addr + i/uint64(s.banks)*s.stripe + off%s.stripe
+	return s.parts[i%uint64(s.banks)].From + i/uint64(s.banks)*s.stripe + off%s.stripe
 }
 
 // Bank is the bank of a DDR address.
@@ -242,8 +189,8 @@ func (s *Space) Free() error {
 		return errors.New("card memory: it was freed before")
 	}
 	s.freed = true
-	for j, e := range s.parts {
-		s.alloc.put((s.first+j)%Banks, e)
+	for j, part := range s.parts {
+		s.alloc.free[(s.first+j)%Banks].Give(part)
 	}
 	return nil
 }
