@@ -14,7 +14,8 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
 
-type completionQueue struct{ q *queue.CQ }
+// poller is a completion queue that is polled over and over again.
+type poller struct{ q *queue.CQ }
 
 // NewCQ makes a completion queue.
 func (s *Side) NewCQ(_ context.Context, depth int) (oracle.CQ, error) {
@@ -24,15 +25,12 @@ func (s *Side) NewCQ(_ context.Context, depth int) (oracle.CQ, error) {
 
 func (c poller) Destroy(context.Context) error { return c.q.Destroy() }
 
-// poller is a completion queue that is polled over and over again.
-type poller completionQueue
-
 func (c poller) Poll(ctx context.Context, n int, wait time.Duration) ([]oracle.Completion, error) {
 	return translate.Poll(ctx, busy(c), n, wait)
 }
 
 // busy is the translate.Poller of a queue.
-type busy completionQueue
+type busy poller
 
 func (c busy) Poll(out []verbs.Completion) int { return c.q.Poll(out) }
 
@@ -101,7 +99,7 @@ func (s *Side) AsyncEvent(ctx context.Context, wait time.Duration) (*oracle.Asyn
 }
 
 type queuePair struct {
-	s *Side
+	translate.Pair
 	q *queue.QP
 }
 
@@ -124,42 +122,11 @@ func (d domain) NewQP(_ context.Context, c oracle.QPConfig) (oracle.QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &queuePair{d.s, q}, nil
+	return &queuePair{translate.Pair{Q: q, Addr: d.s.Addr}, q}, nil
 }
 
 func (q *queuePair) QPN() uint32                   { return q.q.QPN() }
 func (q *queuePair) Destroy(context.Context) error { return q.q.Destroy() }
-
-func (q *queuePair) ToInit(_ context.Context, a oracle.InitAttr) error {
-	return q.modify(verbs.Attr{State: verbs.StateInit, Access: translate.Rights(a.Rights), QKey: a.QKey})
-}
-
-func (q *queuePair) ToRTR(_ context.Context, a oracle.RTRAttr) error {
-	attr := translate.RTR(a)
-	if a.Service != oracle.UD {
-		src, err := q.s.Addr(a.Peer.Is6())
-		if err != nil {
-			return err
-		}
-		attr.AV.Src = src
-	}
-	return q.modify(attr)
-}
-
-func (q *queuePair) ToRTS(_ context.Context, a oracle.RTSAttr) error {
-	return q.modify(translate.RTS(a))
-}
-
-// modify sets the attributes that the step to a.State needs.
-func (q *queuePair) modify(a verbs.Attr) error {
-	return q.q.Modify(a, verbs.RequiredMask(q.q.Type(), a.State))
-}
-
-func (q *queuePair) To(_ context.Context, s oracle.State) error {
-	return q.q.Modify(verbs.Attr{State: translate.States[s]}, verbs.MaskState)
-}
-
-func (q *queuePair) State(context.Context) (oracle.State, error) { return translate.State(q.q.State()) }
 
 // send translates a work request, with the address handle of this queue pair.
 func (q *queuePair) send(ctx context.Context, wr oracle.SendWR) (out *verbs.SendWR, err error) {

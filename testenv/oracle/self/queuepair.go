@@ -12,6 +12,7 @@ import (
 )
 
 type queuePair struct {
+	translate.Pair
 	s *Side
 	q verbs.QP
 }
@@ -33,7 +34,7 @@ func (d domain) NewQP(_ context.Context, c oracle.QPConfig) (oracle.QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &queuePair{d.s, x}
+	q := &queuePair{translate.Pair{Q: x, Addr: d.s.Addr}, d.s, x}
 	d.s.mu.Lock()
 	d.s.qps[x] = q
 	d.s.mu.Unlock()
@@ -48,39 +49,6 @@ func (q *queuePair) Destroy(context.Context) error {
 	q.s.mu.Unlock()
 	return q.q.Destroy()
 }
-
-func (q *queuePair) ToInit(_ context.Context, a oracle.InitAttr) error {
-	return q.modify(verbs.Attr{State: verbs.StateInit, Access: translate.Rights(a.Rights), QKey: a.QKey})
-}
-
-func (q *queuePair) ToRTR(_ context.Context, a oracle.RTRAttr) error {
-	attr := translate.RTR(a)
-	if a.Service != oracle.UD {
-		src, err := q.s.Addr(a.Peer.Is6())
-		if err != nil {
-			return err
-		}
-		attr.AV.Src = src
-	}
-	return q.modify(attr)
-}
-
-func (q *queuePair) ToRTS(_ context.Context, a oracle.RTSAttr) error {
-	return q.modify(translate.RTS(a))
-}
-
-// modify sets the attributes that the step to a.State needs.
-func (q *queuePair) modify(a verbs.Attr) error {
-	return q.q.Modify(a, verbs.RequiredMask(q.q.Type(), a.State))
-}
-
-func (q *queuePair) To(_ context.Context, s oracle.State) error {
-	attr := verbs.Attr{}
-	attr.State = translate.States[s]
-	return q.q.Modify(attr, verbs.MaskState)
-}
-
-func (q *queuePair) State(context.Context) (oracle.State, error) { return translate.State(q.q.State()) }
 
 // handle returns the engine's address handle.
 func handle(a oracle.AH) verbs.AH { return a.(addressHandle).a }
