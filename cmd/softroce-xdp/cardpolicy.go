@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
@@ -65,14 +64,9 @@ that are not given stay. They last until the card is reset. Rates are written as
 		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeCards,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			changed := map[string]string{}
-			cmd.Flags().Visit(func(f *pflag.Flag) {
-				if _, err := params.Named(f.Name); err == nil {
-					changed[f.Name] = f.Value.String()
-				}
-			})
-			if len(changed) == 0 {
-				return usagef("name at least one parameter to change (`softroce-xdp card policy show` lists them)")
+			changed, err := changedParams(cmd, "card policy show")
+			if err != nil {
+				return err
 			}
 			id, err := a.oneCard(args)
 			if err != nil {

@@ -203,21 +203,12 @@ nodes. With --watch a second number says how much was added since the last refre
 			if err != nil {
 				return err
 			}
-			var before []loader.Stat
-			return out.show(cmd, func() (any, func(io.Writer), error) {
-				var now []loader.Stat
-				err := a.withTable(id, func(c *hwoffload.Card, t *table.Table) (err error) {
+			return out.showStats(cmd, id.name, all, func() (now []loader.Stat, err error) {
+				err = a.withTable(id, func(c *hwoffload.Card, t *table.Table) (err error) {
 					now, err = cardStats(c, t)
 					return err
 				})
-				if err != nil {
-					return nil, nil, err
-				}
-				s := view.StatsOf(id.name, now, all, time.Now(), before)
-				if out.watch {
-					before = now
-				}
-				return s, s.Write, nil
+				return now, err
 			})
 		},
 	}

@@ -89,14 +89,9 @@ Rates are written as 100M or 2.5G, times as 500us, shares as 0.4 or 40%.`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeAttached,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			changed := map[string]string{}
-			cmd.Flags().Visit(func(f *pflag.Flag) {
-				if _, err := params.Named(f.Name); err == nil {
-					changed[f.Name] = f.Value.String()
-				}
-			})
-			if len(changed) == 0 {
-				return usagef("name at least one parameter to change (`softroce-xdp policy show` lists them)")
+			changed, err := changedParams(cmd, "policy show")
+			if err != nil {
+				return err
 			}
 			name, err := a.one(args)
 			if err != nil {
@@ -109,6 +104,21 @@ Rates are written as 100M or 2.5G, times as 500us, shares as 0.4 or 40%.`,
 		cmd.Flags().Var(&paramVar{param: p}, p.Name, p.Text)
 	}
 	return cmd
+}
+
+// changedParams returns the parameters that flags name, at least one. show is the command that
+// lists them.
+func changedParams(cmd *cobra.Command, show string) (map[string]string, error) {
+	changed := map[string]string{}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if _, err := params.Named(f.Name); err == nil {
+			changed[f.Name] = f.Value.String()
+		}
+	})
+	if len(changed) == 0 {
+		return nil, usagef("name at least one parameter to change (`softroce-xdp %s` lists them)", show)
+	}
+	return changed, nil
 }
 
 // setPolicy writes the parameters if they fit together.

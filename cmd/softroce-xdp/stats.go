@@ -28,23 +28,28 @@ since the last refresh.`,
 			if err != nil {
 				return err
 			}
-			var before []loader.Stat
-			return out.show(cmd, func() (any, func(io.Writer), error) {
-				now, err := a.readStats(name)
-				if err != nil {
-					return nil, nil, err
-				}
-				s := view.StatsOf(name, now, all, time.Now(), before)
-				if out.watch {
-					before = now
-				}
-				return s, s.Write, nil
-			})
+			return out.showStats(cmd, name, all, func() ([]loader.Stat, error) { return a.readStats(name) })
 		},
 	}
 	out.flags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "the counters at zero, too")
 	return cmd
+}
+
+// showStats shows counters, as often as the flags say.
+func (o *output) showStats(cmd *cobra.Command, name string, all bool, read func() ([]loader.Stat, error)) error {
+	var before []loader.Stat
+	return o.show(cmd, func() (any, func(io.Writer), error) {
+		now, err := read()
+		if err != nil {
+			return nil, nil, err
+		}
+		s := view.StatsOf(name, now, all, time.Now(), before)
+		if o.watch {
+			before = now
+		}
+		return s, s.Write, nil
+	})
 }
 
 func (a *app) readStats(name string) ([]loader.Stat, error) {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -56,7 +55,7 @@ func showPolicy(ctx context.Context, p *product) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	t := traffic{card: simulated, slow: &fluid.Path{Node: 2, Token: token}, fast: &fluid.Path{Node: 3, Token: token, Capacity: 200e9}}
-	if err := t.start(ctx); err != nil {
+	if err := t.start(); err != nil {
 		return err
 	}
 	for _, gbps := range []float64{10, 2, 10} {
@@ -102,7 +101,7 @@ func (p *product) attach(ctx context.Context, addr string) (stop func() error, e
 		}
 		select {
 		case err := <-ended:
-			return nil, fmt.Errorf("card attach ended: %w: %s", errors.Join(err, exec.ErrNotFound), out.Bytes())
+			return nil, fmt.Errorf("card attach ended (%v): %s", err, out.Bytes())
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), stop())
 		case <-time.After(50 * time.Millisecond):
@@ -118,13 +117,13 @@ type traffic struct {
 }
 
 // start has the peers known to the card.
-func (t *traffic) start(ctx context.Context) error {
+func (t *traffic) start() error {
 	t.now = uint64(time.Hour)
 	t.card.SetClock(t.now, 0)
 	for _, p := range []*fluid.Path{t.slow, t.fast} {
 		regs.DestOf(t.card, p.Node-1).SetRxToken(token)
 	}
-	return errors.Join(t.card.Err(), ctx.Err())
+	return t.card.Err()
 }
 
 // run sends for a phase in real time, while the agent decides. The figures are of its second half.

@@ -144,16 +144,16 @@ func sendOne(ctx context.Context, net *wire.Virtual, hub, origin *host, target *
 	data := make([]byte, dataBytes)
 	rng := rand.NewChaCha8([32]byte{})
 	_, _ = rng.Read(data) // never fails
-	const source = dataAddr + dataBytes
+	const source, reportAddr = dataAddr + dataBytes, 3 << 30
 	if _, err := origin.card.DDR().WriteAt(data, source); err != nil {
 		return r, err
 	}
-	spare, err := origin.dev.RegMR(queue.Spec{PD: origin.pd, Addr: 3 << 30, VA: 3 << 30, Len: 4096, Access: verbs.AccessLocalWrite})
+	reports, err := origin.dev.RegMR(queue.Spec{PD: origin.pd, Addr: reportAddr, VA: reportAddr, Len: 4096, Access: verbs.AccessLocalWrite})
 	if err != nil {
 		return r, err
 	}
 	err = errors.Join(
-		x.PostRecv(&verbs.RecvWR{ID: 2, SGL: []verbs.SGE{{Addr: spare.VA(), Len: mr.ReportLen, LKey: spare.LKey()}}}),
+		x.PostRecv(&verbs.RecvWR{ID: 2, SGL: []verbs.SGE{{Addr: reports.VA(), Len: mr.ReportLen, LKey: reports.LKey()}}}),
 		x.PostSend(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: target.VA(), RKey: target.RKey(),
 			SGL: []verbs.SGE{{Addr: source, Len: dataBytes, LKey: origin.region.LKey()}}}),
 	)
@@ -165,8 +165,8 @@ func sendOne(ctx context.Context, net *wire.Virtual, hub, origin *host, target *
 	if err := net.Run(60*second, func() bool {
 		have += origin.cq.Poll(done[have:])
 		return have == 2 || ctx.Err() != nil
-	}); err != nil {
-		return r, err
+	}); err != nil || ctx.Err() != nil {
+		return r, errors.Join(err, ctx.Err())
 	}
 	for _, c := range done[:have] {
 		if c.Status != verbs.StatusSuccess {
@@ -174,8 +174,8 @@ func sendOne(ctx context.Context, net *wire.Virtual, hub, origin *host, target *
 		}
 	}
 	b := make([]byte, mr.ReportLen)
-	if _, err := origin.card.DDR().ReadAt(b, 3<<30); err != nil {
-		return r, errors.Join(err, ctx.Err())
+	if _, err := origin.card.DDR().ReadAt(b, reportAddr); err != nil {
+		return r, err
 	}
 	return mr.ParseReport(b)
 }
