@@ -54,6 +54,8 @@ type Datagram struct {
 	LifeNs     uint64       // CREDIT_GRANT
 	Sent, Void uint32       // CREDIT_RETURN
 
+	OOO *OOOFields // OWRITE .. ONAK; nil: zeros
+
 	Payload []byte // padded to a multiple of 4
 	Stamp   *Stamp // appended if not nil
 }
@@ -275,6 +277,37 @@ func (d *Datagram) putExt(info *OpcodeInfo, body []byte) {
 	}
 	if h := CreditReturn(info.view(ExtReturn, body)); h != nil {
 		h.Set(d.Credit, d.Sent, d.Void)
+	}
+	if d.OOO != nil {
+		d.OOO.put(info, body)
+	}
+}
+
+// OOOFields are the fields of the headers of out-of-order mode (S3). They are behind a
+// pointer because other packets have none of them.
+type OOOFields struct {
+	OETH      OETHFields       // OWRITE, OREAD_REQ, OREAD_RESP
+	OACK      OACKFields       // OACK
+	Notify    ONotifyFields    // ONOTIFY
+	NotifyAck ONotifyAckFields // ONOTIFY_ACK
+	Nak       ONakFields       // ONAK
+}
+
+func (f *OOOFields) put(info *OpcodeInfo, body []byte) {
+	if h := OETH(info.view(ExtOETH, body)); h != nil {
+		h.Set(f.OETH)
+	}
+	if h := OACK(info.view(ExtOACK, body)); h != nil {
+		h.Set(f.OACK)
+	}
+	if h := ONotify(info.view(ExtONotify, body)); h != nil {
+		h.Set(f.Notify)
+	}
+	if h := ONotifyAck(info.view(ExtONotifyAck, body)); h != nil {
+		h.Set(f.NotifyAck)
+	}
+	if h := ONak(info.view(ExtONak, body)); h != nil {
+		h.Set(f.Nak)
 	}
 }
 

@@ -16,7 +16,7 @@ func TestBuildEveryOpcode(t *testing.T) {
 			Src: src4, Dst: dst4, Opcode: op, DestQP: 0x123456, PSN: 0xFEDCBA, AckReq: true,
 			QKey: 1, SrcQP: 2, VA: 3, RKey: 4, DMALen: 5, SwapAdd: 6, Compare: 7, Syndrome: 8, MSN: 9,
 			Original: 10, Imm: 11, SACKHi: 12, SACKLo: 13, FlushPlacement: 2, Hello: goldenHello,
-			Credit: CreditFields{CreditOpen, 14, 15, 16}, LifeNs: 17, Sent: 18, Void: 19,
+			Credit: CreditFields{CreditOpen, 14, 15, 16}, LifeNs: 17, Sent: 18, Void: 19, OOO: &goldenOOO,
 		}
 		b, err := d.AppendTo(nil)
 		if !op.Known() {
@@ -34,6 +34,21 @@ func TestBuildEveryOpcode(t *testing.T) {
 			t.Errorf("%s: %v", op, err)
 		}
 		equal(t, op.String()+" length", len(b), 20+8+12+int(op.Info().ExtLen)+len(p.Payload())+4)
+		if h := p.OETH(); h != nil {
+			equal(t, "OETH", h.Fields(), goldenOOO.OETH)
+		}
+		if h := p.OACK(); h != nil {
+			equal(t, "OACK", h.Fields(), goldenOOO.OACK)
+		}
+		if h := p.ONotify(); h != nil {
+			equal(t, "ONotify", h.Fields(), goldenOOO.Notify)
+		}
+		if h := p.ONotifyAck(); h != nil {
+			equal(t, "ONotifyAck", h.Fields(), goldenOOO.NotifyAck)
+		}
+		if h := p.ONak(); h != nil {
+			equal(t, "ONak", h.Fields(), goldenOOO.Nak)
+		}
 		if h := p.DETH(); h != nil {
 			equal(t, "qkey", h.QKey(), 1)
 			equal(t, "srcqp", h.SrcQP(), 2)

@@ -36,6 +36,7 @@ func FuzzHeaders(f *testing.F) {
 				t.Errorf("BTH %x rewritten as %x", b[:BTHLen], []byte(h))
 			}
 		}
+		fuzzOOO(t, bytes.Clone(b))
 		if h, err := ParseAETH(b); err == nil {
 			_ = h.Syndrome().String()
 			h.Syndrome().Credits()
@@ -44,12 +45,49 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
+// fuzzOOO writes the fields of the out-of-order headers again: reserved bytes become zero.
+func fuzzOOO(t *testing.T, b []byte) {
+	var got [OACKLen]byte
+	check := func(name string, n int, zero ...int) {
+		want := bytes.Clone(b[:n])
+		for _, i := range zero {
+			want[i] = 0
+		}
+		if !bytes.Equal(got[:n], want) {
+			t.Errorf("%s %x rewritten as %x", name, b[:n], got[:n])
+		}
+	}
+	if h, err := ParseOETH(b); err == nil && h.Version() == OETHVersion {
+		OETH(got[:]).Set(h.Fields())
+		check("OETH", OETHLen)
+	}
+	if h, err := ParseOACK(b); err == nil {
+		OACK(got[:]).Set(h.Fields())
+		check("OACK", OACKLen, 7, 11)
+	}
+	if h, err := ParseONotify(b); err == nil {
+		ONotify(got[:]).Set(h.Fields())
+		check("ONotify", ONotifyLen)
+	}
+	if h, err := ParseONotifyAck(b); err == nil {
+		ONotifyAck(got[:]).Set(h.Fields())
+		check("ONotifyAck", ONotifyAckLen)
+	}
+	if h, err := ParseONak(b); err == nil {
+		_ = h.Fields().Code.String()
+		ONak(got[:]).Set(h.Fields())
+		check("ONak", ONakLen, 5, 6, 7)
+	}
+}
+
 func packetSeeds(f *testing.F) {
 	ack := Datagram{Src: src6, Dst: dst6, Opcode: RCAck, Syndrome: 0x60, Stamp: &goldenStamp}
 	ud := Datagram{Src: src4, Dst: dst4, Opcode: UDSendOnlyImm, Payload: []byte("x")}
 	hello := Datagram{Src: src4, Dst: dst4, Opcode: OpHello, Hello: goldenHello, Stamp: &Stamp{}}
 	grant := Datagram{Src: src6, Dst: dst6, Opcode: OpCreditGrant, DestQP: ControlQPN, LifeNs: 5, Stamp: &Stamp{}}
-	for _, d := range []Datagram{ack, ud, hello, grant} {
+	owrite := Datagram{Src: src4, Dst: dst4, Opcode: OpOWrite, OOO: &goldenOOO, Payload: []byte("abc"), Stamp: &Stamp{}}
+	oack := Datagram{Src: src6, Dst: dst6, Opcode: OpOAck, OOO: &goldenOOO}
+	for _, d := range []Datagram{ack, ud, hello, grant, owrite, oack} {
 		b, err := d.AppendTo(nil)
 		if err != nil {
 			f.Fatal(err)

@@ -176,6 +176,69 @@ var headers = []struct {
 			equal(t, "void", h.Void(), 0x61626364)
 		},
 	},
+	{
+		"OETH", "1d abcdef 01020304 1112131415161718 cafe0001 00001000",
+		func(b []byte) ([]byte, error) { return ParseOETH(b) },
+		func(b []byte) { OETH(b).Set(goldenOOO.OETH) },
+		func(t *testing.T, b []byte) {
+			equal(t, "version", OETH(b).Version(), OETHVersion)
+			equal(t, "fields", OETH(b).Fields(), goldenOOO.OETH)
+		},
+	},
+	{
+		"OACK", "01020304 a1a2a3 00 b1b2c0 00 8000000000000005 0100 fffe c1c2c3c4",
+		func(b []byte) ([]byte, error) { return ParseOACK(b) },
+		func(b []byte) { OACK(b).Set(goldenOOO.OACK) },
+		func(t *testing.T, b []byte) { equal(t, "fields", OACK(b).Fields(), goldenOOO.OACK) },
+	},
+	{
+		"ONotify", "01020304 d1d2d3d4 e1e2e3e4e5e6e7e8 f1f2f3f4 00000001",
+		func(b []byte) ([]byte, error) { return ParseONotify(b) },
+		func(b []byte) { ONotify(b).Set(goldenOOO.Notify) },
+		func(t *testing.T, b []byte) { equal(t, "fields", ONotify(b).Fields(), goldenOOO.Notify) },
+	},
+	{
+		"ONotifyAck", "01020304 c1c2c3c4",
+		func(b []byte) ([]byte, error) { return ParseONotifyAck(b) },
+		func(b []byte) { ONotifyAck(b).Set(goldenOOO.NotifyAck) },
+		func(t *testing.T, b []byte) { equal(t, "fields", ONotifyAck(b).Fields(), goldenOOO.NotifyAck) },
+	},
+	{
+		"ONak", "01020304 20 000000",
+		func(b []byte) ([]byte, error) { return ParseONak(b) },
+		func(b []byte) { ONak(b).Set(goldenOOO.Nak) },
+		func(t *testing.T, b []byte) { equal(t, "fields", ONak(b).Fields(), goldenOOO.Nak) },
+	},
+}
+
+var goldenOOO = OOOFields{
+	OETH:      OETHFields{OFirst | ORetry | OSolicited, 0xABCDEF, 0x01020304, 0x1112131415161718, 0xCAFE0001, 4096},
+	OACK:      OACKFields{0x01020304, 0xA1A2A3, 0xB1B2C0, 1<<63 | 5, 256, 0xFFFE, 0xC1C2C3C4},
+	Notify:    ONotifyFields{0x01020304, 0xD1D2D3D4, 0xE1E2E3E4E5E6E7E8, 0xF1F2F3F4, ONotifySolicited},
+	NotifyAck: ONotifyAckFields{0x01020304, 0xC1C2C3C4},
+	Nak:       ONakFields{0x01020304, ONakNotReady},
+}
+
+func TestONakCodeNames(t *testing.T) {
+	for code, want := range map[ONakCode]string{1: "invalid request", 2: "remote access", 3: "remote operation", 0x20: "not ready", 0: "code 0", 4: "code 4"} {
+		equal(t, "name", code.String(), want)
+	}
+}
+
+// An OETH of another version is none.
+func TestOETHVersion(t *testing.T) {
+	d := Datagram{Src: src4, Dst: dst4, Opcode: OpOWrite, OOO: &goldenOOO, Payload: []byte("data")}
+	b, err := d.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := range byte(16) {
+		b[20+8+12] = version<<4 | 1
+		p, err := ParseIP(b)
+		if err != nil || (p.OETH() != nil) != (version == OETHVersion) {
+			t.Errorf("version %d: %x, %v", version, []byte(p.OETH()), err)
+		}
+	}
 }
 
 func equal[T comparable](t *testing.T, what string, got, want T) {

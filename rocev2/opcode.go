@@ -61,8 +61,8 @@ const (
 )
 
 // Our control opcodes, in the manufacturer range. HELLO, ECHO and the credit packets
-// go to ControlQPN, the others to a queue pair. The bodies of the
-// out-of-order opcodes (S3) are defined by the packages that speak them.
+// go to ControlQPN, the others to a queue pair. Those of out-of-order mode (S3) have an
+// O in front.
 const (
 	OpHello        Opcode = 0xC0
 	OpHelloAck     Opcode = 0xC1
@@ -106,7 +106,7 @@ const (
 )
 
 // Ext is a set of extended headers. They follow the BTH in the order of the bits.
-type Ext uint16
+type Ext uint32
 
 // The extended headers, in wire order.
 const (
@@ -123,9 +123,17 @@ const (
 	ExtGrant
 	ExtReturn
 	ExtEcho
+	ExtOETH
+	ExtOACK
+	ExtONotify
+	ExtONotifyAck
+	ExtONak
 )
 
-var extLen = [...]uint8{FETHLen, DETHLen, RETHLen, AtomicETHLen, AETHLen, AtomicAckETHLen, ImmDtLen, IETHLen, SACKLen, HelloLen, CreditLen, CreditLen, EchoLen}
+var extLen = [...]uint8{
+	FETHLen, DETHLen, RETHLen, AtomicETHLen, AETHLen, AtomicAckETHLen, ImmDtLen, IETHLen, SACKLen, HelloLen,
+	CreditLen, CreditLen, EchoLen, OETHLen, OACKLen, ONotifyLen, ONotifyAckLen, ONakLen,
+}
 
 // Operation is what a packet does, whatever its position in the message.
 type Operation uint8
@@ -231,13 +239,13 @@ func buildOpcodeTable() (t [256]OpcodeInfo) {
 	control(OpCreditReturn, "CREDIT_RETURN", ExtReturn, false)
 	control(OpSACK, "SACK", ExtAETH|ExtSACK, false)
 	control(OpEcho, "ECHO", ExtEcho, false)
-	control(OpOWrite, "OWRITE", 0, true)
-	control(OpOReadReq, "OREAD_REQ", 0, true)
-	control(OpOReadResp, "OREAD_RESP", 0, true)
-	control(OpOAck, "OACK", 0, true)
-	control(OpONotify, "ONOTIFY", 0, true)
-	control(OpONotifyAck, "ONOTIFY_ACK", 0, true)
-	control(OpONak, "ONAK", 0, true)
+	control(OpOWrite, "OWRITE", ExtOETH, true)
+	control(OpOReadReq, "OREAD_REQ", ExtOETH, false)
+	control(OpOReadResp, "OREAD_RESP", ExtOETH, true)
+	control(OpOAck, "OACK", ExtOACK, false)
+	control(OpONotify, "ONOTIFY", ExtONotify, false)
+	control(OpONotifyAck, "ONOTIFY_ACK", ExtONotifyAck, false)
+	control(OpONak, "ONAK", ExtONak, false)
 	return t
 }
 
@@ -251,7 +259,7 @@ func (i *OpcodeInfo) view(e Ext, body []byte) []byte {
 	if i.Ext&e == 0 {
 		return nil
 	}
-	n := bits.TrailingZeros16(uint16(e))
+	n := bits.TrailingZeros32(uint32(e))
 	off := i.extOff[n]
 	end := off + extLen[n]
 	return body[off:end:end]

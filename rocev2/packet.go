@@ -293,6 +293,28 @@ func (p *Packet) CreditReturn() CreditReturn {
 	return h
 }
 
+// OETH is the header of OWRITE, OREAD_REQ and OREAD_RESP, nil if this is none or of another
+// version.
+func (p *Packet) OETH() OETH {
+	h := OETH(p.ext(ExtOETH))
+	if h == nil || h.Version() != OETHVersion {
+		return nil
+	}
+	return h
+}
+
+// OACK is the body of OACK or nil.
+func (p *Packet) OACK() OACK { return p.ext(ExtOACK) }
+
+// ONotify is the body of ONOTIFY or nil.
+func (p *Packet) ONotify() ONotify { return p.ext(ExtONotify) }
+
+// ONotifyAck is the body of ONOTIFY_ACK or nil.
+func (p *Packet) ONotifyAck() ONotifyAck { return p.ext(ExtONotifyAck) }
+
+// ONak is the body of ONAK or nil.
+func (p *Packet) ONak() ONak { return p.ext(ExtONak) }
+
 // Hello is the body of HELLO and HELLO_ACK, checked; ErrNotHello for others.
 func (p *Packet) Hello() (Hello, error) {
 	b := p.ext(ExtHello)

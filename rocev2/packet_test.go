@@ -211,7 +211,8 @@ func TestEveryTruncation(t *testing.T) {
 func touch(p *Packet) (n int) {
 	for _, b := range [][]byte{
 		p.Frame(), p.LinkHeader(), p.Datagram(), p.IPHeader(), p.BTH(), p.FETH(), p.DETH(), p.RETH(),
-		p.AtomicETH(), p.AETH(), p.AtomicAckETH(), p.ImmDt(), p.IETH(), p.SACK(), p.CreditGrant(), p.CreditReturn(), p.Payload(), p.Surplus(),
+		p.AtomicETH(), p.AETH(), p.AtomicAckETH(), p.ImmDt(), p.IETH(), p.SACK(), p.CreditGrant(), p.CreditReturn(),
+		p.OETH(), p.OACK(), p.ONotify(), p.ONotifyAck(), p.ONak(), p.Payload(), p.Surplus(),
 	} {
 		n += len(b)
 	}
