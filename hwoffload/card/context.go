@@ -10,6 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
 
 // firstQP is the first element of block qp that is used: 0 and 1 are QP0 and QP1 of IBTA.
@@ -161,24 +162,24 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	if config.UseSrq() {
 		x.srq = d.srqs[e.Shared().Srq()]
 		ok2 = x.srq != nil
-	} else if x.rq.entry < regs.WqeRecvBytes+regs.SgeBytes || x.rq.entry > maxEntry {
+	} else if x.rq.entry < wqe.WqeRecvBytes+wqe.SgeBytes || x.rq.entry > maxEntry {
 		return nil
 	}
-	if !ok1 || !ok2 || x.sq.entry < regs.WqeBytes || x.sq.entry > maxEntry || x.sq.entries > maxEntries || x.rq.entries > maxEntries {
+	if !ok1 || !ok2 || x.sq.entry < wqe.WqeBytes || x.sq.entry > maxEntry || x.sq.entries > maxEntries || x.rq.entries > maxEntries {
 		return nil
 	}
 	x.ah = ring{base: e.AhBase().AhAddress(), entries: e.AhSize().AhEntries(), entry: regs.AddressHandleBytes}
 	x.send.sent = make([]posted, x.sq.entries)
-	inline := int(x.sq.entry) - regs.WqeBytes
+	inline := int(x.sq.entry) - wqe.WqeBytes
 	cfg := qp.Config{
 		QPN: i, Type: t, PD: x.pd, SignalAll: config.SignalAll(), Memory: d.memory(), Count: &d.count,
-		MaxSend: int(x.sq.entries), MaxSendSGE: inline / regs.SgeBytes, MaxInline: max(inline, mr.ReportLen), SendCQ: &x.send, RecvCQ: x.recv,
+		MaxSend: int(x.sq.entries), MaxSendSGE: inline / wqe.SgeBytes, MaxInline: max(inline, mr.ReportLen), SendCQ: &x.send, RecvCQ: x.recv,
 		Notify: func(ev verbs.EventType) { d.event(i, ev) },
 	}
 	if x.srq != nil {
 		cfg.SRQ = x.srq.q
 	} else {
-		cfg.MaxRecv, cfg.MaxRecvSGE = int(x.rq.entries), int(x.rq.entry-regs.WqeRecvBytes)/regs.SgeBytes
+		cfg.MaxRecv, cfg.MaxRecvSGE = int(x.rq.entries), int(x.rq.entry-wqe.WqeRecvBytes)/wqe.SgeBytes
 	}
 	x.q = qp.New(cfg)
 	return x
@@ -228,12 +229,12 @@ func (d *dataPath) modifyShared(i uint32, to verbs.State) bool {
 	if s == nil {
 		rings := e.Rings()
 		r, ok := newRing(e.RqBase().RqAddress(), rings.RqLog2(), rings.RqEntryLog2())
-		if !ok || r.entry < regs.WqeRecvBytes+regs.SgeBytes || r.entry > maxEntry || r.entries > maxEntries {
+		if !ok || r.entry < wqe.WqeRecvBytes+wqe.SgeBytes || r.entry > maxEntry || r.entries > maxEntries {
 			return false
 		}
 		s = &sharedQueue{num: i, rq: r, page: e.Config().QpPage(), pd: e.Domain().QpPd()}
 		s.q = qp.NewSRQ(qp.SRQConfig{
-			PD: s.pd, Max: int(r.entries), MaxSGE: int(r.entry-regs.WqeRecvBytes) / regs.SgeBytes,
+			PD: s.pd, Max: int(r.entries), MaxSGE: int(r.entry-wqe.WqeRecvBytes) / wqe.SgeBytes,
 			Notify: func(ev verbs.EventType) { d.event(i, ev) },
 		})
 		d.srqs[i] = s

@@ -5,6 +5,7 @@ package card
 import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
 
 // doorbell executes a command word of block doorbells.
@@ -94,12 +95,12 @@ func (d *dataPath) fetchSend(x *queuePair) {
 		b := d.scratch[:x.sq.entry]
 		_ = d.ddr.ReadAt(b, x.sq.at(x.sq.consumer)) // newRing has checked the range
 		x.sq.consumer++
-		w := regs.Wqe(b)
+		w := wqe.Wqe(b)
 		if s := x.q.State(); s == verbs.StateErr || s == verbs.StateSQE {
 			x.send.cq.Complete(verbs.Completion{WRID: w.WrId(), QPN: x.num, Status: verbs.StatusWRFlushed})
 			continue
 		}
-		if !d.decodeSend(x, w, b[regs.WqeBytes:]) || x.post(&d.wr, nil) != nil {
+		if !d.decodeSend(x, b) || x.post(&d.wr, nil) != nil {
 			d.badWQE(x, x.send.cq, w.WrId())
 		}
 	}
@@ -116,74 +117,19 @@ func (d *dataPath) badWQE(x *queuePair, cq *completionQueue, id uint64) {
 	cq.Complete(verbs.Completion{WRID: id, QPN: x.num, Status: verbs.StatusLocalQPOperation})
 }
 
-// decodeSend reads a WQE into d.wr. tail is what follows its first 64 bytes. It returns false if
-// the WQE contradicts itself; PostSend checks the rest.
-func (d *dataPath) decodeSend(x *queuePair, w regs.Wqe, tail []byte) bool {
-	wr := &d.wr
-	*wr = verbs.SendWR{ID: w.WrId(), Op: verbs.Op(w.Opcode()), Imm: w.Immediate(), InvKey: w.Immediate(), SGL: wr.SGL[:0]}
-	for _, f := range []struct {
-		on   bool
-		flag verbs.Flags
-	}{{w.Signaled(), verbs.Signaled}, {w.Solicited(), verbs.Solicited}, {w.Fence(), verbs.Fence}, {w.Inline(), verbs.Inline}} {
-		if f.on {
-			wr.Flags |= f.flag
-		}
+// decodeSend reads a WQE into d.wr. It returns false if the WQE contradicts itself or names no
+// address handle of the queue pair; PostSend checks the rest.
+func (d *dataPath) decodeSend(x *queuePair, entry []byte) bool {
+	ah, ok := wqe.DecodeSend(entry, x.q.Type(), &d.wr)
+	if !ok || x.q.Type() != verbs.UD || d.wr.Op == verbs.OpBindWindow {
+		return ok
 	}
-	if wr.Op < verbs.OpSend || wr.Op > verbs.OpBindWindow {
+	h := d.handleAt(x, ah)
+	if h == nil {
 		return false
 	}
-	n := int(w.Count())
-	if w.Inline() {
-		if n > len(tail) {
-			return false
-		}
-		wr.Data = tail[:n]
-	} else if !d.decodeList(tail, n, &wr.SGL) {
-		return false
-	}
-	switch rdma := regs.WqeRdma(w); {
-	case wr.Op == verbs.OpBindWindow:
-		wr.Bind = decodeBind(regs.WqeBind(w))
-	case x.q.Type() == verbs.UD:
-		ud := regs.WqeUd(w)
-		h := d.handleAt(x, ud.Ah())
-		if h == nil {
-			return false
-		}
-		wr.AH, wr.RemoteQPN, wr.RemoteQKey = h, ud.DestQpn(), ud.DestQkey()
-	default:
-		wr.RemoteAddr, wr.RKey, wr.Compare, wr.Swap, wr.Add = rdma.RemoteAddr(), rdma.Rkey(), rdma.Compare(), rdma.SwapAdd(), rdma.SwapAdd()
-	}
+	d.wr.AH = h
 	return true
-}
-
-// decodeList reads n elements of a list.
-func (d *dataPath) decodeList(b []byte, n int, to *[]verbs.SGE) bool {
-	if n > len(b)/regs.SgeBytes {
-		return false
-	}
-	*to = (*to)[:0]
-	for i := range n {
-		e := regs.Sge(b[i*regs.SgeBytes:])
-		*to = append(*to, verbs.SGE{Addr: e.Addr(), Len: e.Length(), LKey: e.Lkey()})
-	}
-	return true
-}
-
-func decodeBind(w regs.WqeBind) verbs.Bind {
-	b := verbs.Bind{Window: w.WindowKey(), Region: w.RegionKey(), Addr: w.BindAddr(), Length: w.BindBytes(), NewKey: uint8(w.NewKey())}
-	for _, r := range []struct {
-		on    bool
-		right verbs.Access
-	}{
-		{w.AllowWrite(), verbs.AccessRemoteWrite}, {w.AllowRead(), verbs.AccessRemoteRead},
-		{w.AllowAtomic(), verbs.AccessRemoteAtomic}, {w.ZeroBased(), verbs.AccessZeroBased},
-	} {
-		if r.on {
-			b.Access |= r.right
-		}
-	}
-	return b
 }
 
 // nextRecv reads the next WQE of a receive queue into d.recv. It returns false if the WQE has
@@ -192,9 +138,7 @@ func (d *dataPath) nextRecv(r *ring) bool {
 	b := d.scratch[:r.entry]
 	_ = d.ddr.ReadAt(b, r.at(r.consumer))
 	r.consumer++
-	w := regs.WqeRecv(b)
-	d.recv.ID = w.WrId()
-	return d.decodeList(b[regs.WqeRecvBytes:], int(w.Count()), &d.recv.SGL)
+	return wqe.DecodeRecv(b, &d.recv)
 }
 
 func (d *dataPath) fetchRecv(x *queuePair) {

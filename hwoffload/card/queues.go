@@ -6,6 +6,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
 
 // ring is a queue in the DDR that the driver fills. Indexes run modulo 2^16.
@@ -100,11 +101,10 @@ func (c *completionQueue) Complete(w verbs.Completion) {
 		c.d.raise(regs.InterruptsCauses(0).WithCqOverrun(true))
 		return
 	}
-	var b [regs.CqeBytes]byte
-	e := regs.Cqe(b[:])
-	encodeCompletion(e, &w)
+	var b [wqe.CqeBytes]byte
+	wqe.EncodeCompletion(b[:], &w)
 	pass := uint32(c.ring.producer) / c.ring.entries
-	e.SetOwner(pass%2 == 0)
+	wqe.Cqe(b[:]).SetOwner(pass%2 == 0)
 	_ = c.d.ddr.WriteAt(b[:], c.ring.at(c.ring.producer)) // newRing has checked the range
 	c.ring.producer++
 	if c.armed && (!c.solicited || w.Solicited || w.Status != verbs.StatusSuccess) {
@@ -113,28 +113,6 @@ func (c *completionQueue) Complete(w verbs.Completion) {
 		c.d.raise(regs.InterruptsCauses(0).WithCompletion(true))
 	}
 	c.show()
-}
-
-func encodeCompletion(e regs.Cqe, w *verbs.Completion) {
-	e.SetWrId(w.WRID)
-	e.SetQpn(w.QPN)
-	e.SetStatus(uint32(w.Status))
-	e.SetSolicited(w.Solicited || w.Status != verbs.StatusSuccess)
-	if w.Status != verbs.StatusSuccess {
-		return
-	}
-	e.SetOpcode(uint32(w.Op))
-	e.SetLength(w.Bytes)
-	e.SetSrcQp(w.SrcQP)
-	e.SetHasImm(w.HasImm)
-	e.SetHasInv(w.HasInv)
-	e.SetHasGrh(w.HasGRH)
-	switch {
-	case w.HasImm:
-		e.SetImmediate(w.Imm)
-	case w.HasInv:
-		e.SetImmediate(w.InvKey)
-	}
 }
 
 // raise sets causes of an interrupt.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
 
 const (
@@ -58,18 +59,18 @@ func (c *CQ) Poll(out []verbs.Completion) int {
 		return 0
 	}
 	n := 0
-	var b [regs.CqeBytes]byte
+	var b [wqe.CqeBytes]byte
 	for n < len(out) && c.consumer != producer {
 		at := c.base + uint64(c.consumer)%(1<<c.log2)<<cqeLog2
 		if _, err := c.d.card.DDR().ReadAt(b[:], int64(at)); err != nil {
 			break
 		}
-		e := regs.Cqe(b[:])
+		e := wqe.Cqe(b[:])
 		if e.Owner() != (c.consumer>>c.log2%2 == 0) {
 			c.err = fmt.Errorf("card: entry %d of completion queue %d is not of this pass: does another program write to %#x?", c.consumer, c.num, at)
 			break
 		}
-		out[n] = completion(e)
+		out[n] = wqe.DecodeCompletion(b[:])
 		n++
 		c.consumer++
 	}
@@ -113,20 +114,4 @@ func (c *CQ) Destroy() error {
 	c.d.give(&c.d.cqs, c.num, 1)
 	c.d.give(&c.d.memory, c.base, c.bytes())
 	return nil
-}
-
-func completion(e regs.Cqe) verbs.Completion {
-	c := verbs.Completion{WRID: e.WrId(), QPN: e.Qpn(), Status: verbs.Status(e.Status()), Solicited: e.Solicited()}
-	if c.Status != verbs.StatusSuccess {
-		return c
-	}
-	c.Op, c.Bytes, c.SrcQP = verbs.Op(e.Opcode()), e.Length(), e.SrcQp()
-	c.HasImm, c.HasInv, c.HasGRH = e.HasImm(), e.HasInv(), e.HasGrh()
-	switch {
-	case c.HasImm:
-		c.Imm = e.Immediate()
-	case c.HasInv:
-		c.InvKey = e.Immediate()
-	}
-	return c
 }

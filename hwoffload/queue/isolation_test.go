@@ -10,6 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
 
 // Isolation (S2.6): a request with a wrong key, protection domain, range or right is refused with
@@ -106,13 +107,13 @@ func TestIsolation(t *testing.T) {
 // A WQE that is not valid ends its queue pair, and no other one.
 func TestBadWQE(t *testing.T) {
 	for name, change := range map[string]func(b []byte){
-		"no operation":                 func(b []byte) { regs.Wqe(b).SetOpcode(0) },
-		"unknown operation":            func(b []byte) { regs.Wqe(b).SetOpcode(regs.WqeOpcodeBindWindow + 1) },
-		"list longer than the entry":   func(b []byte) { regs.Wqe(b).SetCount(0xffff) },
-		"inline longer than the entry": func(b []byte) { regs.Wqe(b).SetInline(true); regs.Wqe(b).SetCount(0xffff) },
-		"inline read":                  func(b []byte) { regs.Wqe(b).SetInline(true); regs.Wqe(b).SetOpcode(regs.WqeOpcodeRead) },
-		"atomic of a wrong length":     func(b []byte) { regs.Wqe(b).SetOpcode(regs.WqeOpcodeFetchAdd) },
-		"message longer than 2^31":     func(b []byte) { regs.Sge(b[regs.WqeBytes:]).SetLength(1<<31 + 1) },
+		"no operation":                 func(b []byte) { wqe.Wqe(b).SetOpcode(0) },
+		"unknown operation":            func(b []byte) { wqe.Wqe(b).SetOpcode(wqe.WqeOpcodeBindWindow + 1) },
+		"list longer than the entry":   func(b []byte) { wqe.Wqe(b).SetCount(0xffff) },
+		"inline longer than the entry": func(b []byte) { wqe.Wqe(b).SetInline(true); wqe.Wqe(b).SetCount(0xffff) },
+		"inline read":                  func(b []byte) { wqe.Wqe(b).SetInline(true); wqe.Wqe(b).SetOpcode(wqe.WqeOpcodeRead) },
+		"atomic of a wrong length":     func(b []byte) { wqe.Wqe(b).SetOpcode(wqe.WqeOpcodeFetchAdd) },
+		"message longer than 2^31":     func(b []byte) { wqe.Sge(b[wqe.WqeBytes:]).SetLength(1<<31 + 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
@@ -129,7 +130,7 @@ func TestBadWQE(t *testing.T) {
 			if _, err := a.card.DDR().ReadAt(entry, base); err != nil {
 				t.Fatal(err)
 			}
-			regs.Wqe(entry).SetWrId(2)
+			wqe.Wqe(entry).SetWrId(2)
 			change(entry)
 			if _, err := a.card.DDR().WriteAt(entry, base+int64(len(entry))); err != nil {
 				t.Fatal(err)
@@ -231,7 +232,7 @@ func TestQueueRemovedTooEarly(t *testing.T) {
 	c, d := w.connect(verbs.RC, 0, rocev2.PMTU1024)
 	a.post(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, 100)}, RemoteAddr: regionVA, RKey: b.mr.RKey()})
 	e := regs.CqOf(a.card, 0) // that of a, the first
-	ring := make([]byte, a.cq.Depth()*regs.CqeBytes)
+	ring := make([]byte, a.cq.Depth()*wqe.CqeBytes)
 	e.SetControl(0)
 	w.quiet()
 	if a.qp.State() != verbs.StateErr {

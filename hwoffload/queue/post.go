@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
 
 // ring is a queue in card memory that the driver fills. The zero ring has no memory.
@@ -119,91 +120,22 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 
 // encode writes a work request to the entry.
 func (q *QP) encode(wr *verbs.SendWR) error {
-	b := q.sq.entry
-	clear(b[:regs.WqeBytes])
-	w, tail := regs.Wqe(b), b[regs.WqeBytes:]
-	w.SetOpcode(uint32(wr.Op))
-	w.SetWrId(wr.ID)
-	w.SetSignaled(wr.Flags&verbs.Signaled != 0)
-	w.SetSolicited(wr.Flags&verbs.Solicited != 0)
-	w.SetFence(wr.Flags&verbs.Fence != 0)
-	switch wr.Op {
-	case verbs.OpSendImm, verbs.OpWriteImm:
-		w.SetImmediate(wr.Imm)
-	case verbs.OpSendInv, verbs.OpLocalInv:
-		w.SetImmediate(wr.InvKey)
-	}
-	switch {
-	case wr.Flags&verbs.Inline != 0:
-		if len(wr.Data) > len(tail) || len(wr.SGL) > 0 {
-			return fmt.Errorf("%w: %d bytes of %d", verbs.ErrInline, len(wr.Data), len(tail))
-		}
-		w.SetInline(true)
-		w.SetCount(uint32(len(wr.Data)))
-		copy(tail, wr.Data)
-	case len(wr.SGL)*regs.SgeBytes > len(tail):
-		return fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), len(tail)/regs.SgeBytes)
-	default:
-		w.SetCount(uint32(len(wr.SGL)))
-		encodeList(tail, wr.SGL)
-	}
-	switch wr.Op {
-	case verbs.OpBindWindow:
-		encodeBind(regs.WqeBind(b), &wr.Bind)
-	case verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCompareSwap, verbs.OpFetchAdd:
-		r := regs.WqeRdma(b)
-		r.SetRemoteAddr(wr.RemoteAddr)
-		r.SetRkey(wr.RKey)
-		r.SetCompare(wr.Compare)
-		r.SetSwapAdd(wr.Swap)
-		if wr.Op == verbs.OpFetchAdd {
-			r.SetSwapAdd(wr.Add)
-		}
-	}
+	handle := uint32(0)
 	if q.init.Type == verbs.UD {
 		a, ok := wr.AH.(*AH)
 		if !ok || a.q != q {
 			return fmt.Errorf("%w: make it with CreateAH of this queue pair", verbs.ErrAH)
 		}
-		u := regs.WqeUd(b)
-		u.SetAh(uint32(a.i))
-		u.SetDestQpn(wr.RemoteQPN)
-		u.SetDestQkey(wr.RemoteQKey)
+		handle = uint32(a.i)
 	}
-	return nil
-}
-
-func encodeList(b []byte, sgl []verbs.SGE) {
-	for i, s := range sgl {
-		e := regs.Sge(b[i*regs.SgeBytes:])
-		e.SetAddr(s.Addr)
-		e.SetLength(s.Len)
-		e.SetLkey(s.LKey)
-	}
-}
-
-func encodeBind(w regs.WqeBind, b *verbs.Bind) {
-	w.SetBindAddr(b.Addr)
-	w.SetBindBytes(b.Length)
-	w.SetWindowKey(b.Window)
-	w.SetRegionKey(b.Region)
-	w.SetNewKey(uint32(b.NewKey))
-	w.SetAllowWrite(b.Access&verbs.AccessRemoteWrite != 0)
-	w.SetAllowRead(b.Access&verbs.AccessRemoteRead != 0)
-	w.SetAllowAtomic(b.Access&verbs.AccessRemoteAtomic != 0)
-	w.SetZeroBased(b.Access&verbs.AccessZeroBased != 0)
+	return wqe.EncodeSend(q.sq.entry, q.init.Type, wr, handle)
 }
 
 // postRecv puts a work request on a receive queue.
 func (r *ring) postRecv(d *Device, num uint64, wr *verbs.RecvWR) error {
-	tail := r.entry[regs.WqeRecvBytes:]
-	if len(wr.SGL)*regs.SgeBytes > len(tail) {
-		return fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), len(tail)/regs.SgeBytes)
+	if err := wqe.EncodeRecv(r.entry, wr); err != nil {
+		return err
 	}
-	w := regs.WqeRecv(r.entry)
-	w.SetWrId(wr.ID)
-	w.SetCount(uint32(len(wr.SGL)))
-	encodeList(tail, wr.SGL)
 	if err := r.push(d, func() uint32 { return regs.QpOf(d.card, int(num)).RqConsumed().RqConsumer() }); err != nil {
 		return err
 	}
@@ -233,7 +165,7 @@ func (d *Device) CreateSRQ(pd uint32, depth, maxSGE int) (*SRQ, error) {
 	}
 	s := &SRQ{d: d}
 	var err error
-	if s.rq, err = newRing(d, log2(depth), log2(regs.WqeRecvBytes+maxSGE*regs.SgeBytes)); err != nil {
+	if s.rq, err = newRing(d, log2(depth), log2(wqe.WqeRecvBytes+maxSGE*wqe.SgeBytes)); err != nil {
 		return nil, err
 	}
 	if s.num, err = d.take(&d.qps, 1, 1); err != nil {

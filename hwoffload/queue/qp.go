@@ -8,6 +8,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
 
 // QPInit are the properties of a queue pair that never change.
@@ -26,9 +27,9 @@ type QPInit struct {
 
 // Limits of one work request, of the longest entry of a ring.
 const (
-	MaxInline  = 1024 - regs.WqeBytes
-	MaxSendSGE = MaxInline / regs.SgeBytes
-	MaxRecvSGE = (1024 - regs.WqeRecvBytes) / regs.SgeBytes
+	MaxInline  = 1024 - wqe.WqeBytes
+	MaxSendSGE = MaxInline / wqe.SgeBytes
+	MaxRecvSGE = (1024 - wqe.WqeRecvBytes) / wqe.SgeBytes
 
 	defaultDepth = 64
 )
@@ -77,12 +78,12 @@ func (d *Device) CreateQP(init QPInit) (q *QP, err error) {
 		return nil, err
 	}
 	q = &QP{d: d, init: init}
-	entry := regs.WqeBytes + max(init.MaxInline, init.MaxSendSGE*regs.SgeBytes)
+	entry := wqe.WqeBytes + max(init.MaxInline, init.MaxSendSGE*wqe.SgeBytes)
 	if q.sq, err = newRing(d, log2(init.MaxSend), log2(entry)); err != nil {
 		return nil, err
 	}
 	if init.SRQ == nil {
-		q.rq, err = newRing(d, log2(init.MaxRecv), log2(regs.WqeRecvBytes+init.MaxRecvSGE*regs.SgeBytes))
+		q.rq, err = newRing(d, log2(init.MaxRecv), log2(wqe.WqeRecvBytes+init.MaxRecvSGE*wqe.SgeBytes))
 	}
 	if err == nil && init.Type == verbs.UD {
 		q.ahs, err = newRing(d, log2(init.MaxAH), log2(regs.AddressHandleBytes))

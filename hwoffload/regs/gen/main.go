@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload/regs/def"
@@ -51,7 +52,13 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	layouts, err := goRecords(records)
+	shared := slices.DeleteFunc(slices.Clone(records), cardOnly)
+	layouts, err := goRecords(wqeHead, shared)
+	if err != nil {
+		return nil, err
+	}
+	own := slices.DeleteFunc(slices.Clone(records), func(r layout.Record) bool { return !cardOnly(r) })
+	ownLayouts, err := goRecords(goHead, own)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +77,8 @@ func generate(root string) (map[string][]byte, error) {
 	return map[string][]byte{
 		"hwoffload/regs/accessors_gen.go":    accessors,
 		"hwoffload/regs/blocks_gen.go":       table,
-		"hwoffload/regs/layouts_gen.go":      layouts,
+		"hwoffload/regs/layouts_gen.go":      ownLayouts,
+		"rocev2/wqe/layouts_gen.go":          layouts,
 		"hwoffload/regs/softroce_regs.h":     cHeader(blocks, records),
 		"hwoffload/rtl/softroce_regs_pkg.sv": svPackage(blocks, records),
 		"hwoffload/rtl/softroce_decode.sv":   decode,

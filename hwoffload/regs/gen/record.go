@@ -24,10 +24,14 @@ func eachRecordField(records []layout.Record, do func(name string, first bool, r
 	}
 }
 
+// cardOnly reports whether only cards have a layout. The others are those of the software NIC too,
+// in package wqe.
+func cardOnly(r layout.Record) bool { return r.Name == "address_handle" }
+
 // goRecords writes a type of bytes for each layout, with methods for its fields.
-func goRecords(records []layout.Record) ([]byte, error) {
+func goRecords(head string, records []layout.Record) ([]byte, error) {
 	var w bytes.Buffer
-	fmt.Fprintf(&w, "%s\nimport \"encoding/binary\"\n", goHead)
+	fmt.Fprintf(&w, "%s\nimport \"encoding/binary\"\n", head)
 	for i := range records {
 		r := &records[i]
 		typ := camel(r.Name)
