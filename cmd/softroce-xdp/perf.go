@@ -91,10 +91,10 @@ func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, e
 	if spin == 0 {
 		spin = -1
 	}
-	dev, err := rdma.Open(ctx, "softroce", name, engine.Config{
+	dev, err := rdma.Open(ctx, name, rdma.WithDriver("softroce"), rdma.WithConfig(engine.Config{
 		Loader: a.options(),
 		NIC:    nic.Options{Spin: spin, PreCredit: e.precredit, LargeDSCP: uint8(e.largeDSCP)},
-	})
+	}))
 	return dev, name, err
 }
 

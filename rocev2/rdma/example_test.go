@@ -18,7 +18,7 @@ import (
 // process here. Two hosts exchange Endpoint, address and rkey by a channel of their own.
 func Example_write() {
 	ctx := context.Background()
-	dev, err := rdma.Open(ctx, "loopback", "", nil)
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	check(err)
 	defer dev.Close()
 	pd, err := dev.AllocPD()
@@ -160,7 +160,7 @@ type pair struct {
 func newPair(t verbs.QPType) *pair {
 	p := &pair{clientBuf: make([]byte, 4096), serverBuf: make([]byte, 4096)}
 	var err error
-	p.dev, err = rdma.Open(context.Background(), "loopback", "", nil)
+	p.dev, err = rdma.Open(context.Background(), "lo", rdma.WithDriver("loopback"))
 	check(err)
 	port, err := p.dev.Port()
 	check(err)

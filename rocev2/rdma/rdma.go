@@ -1,23 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rdma opens RDMA devices by the name of their driver. The device, what it makes and
-// all types are those of package verbs.
-//
-// A driver registers itself when its package is imported, as with database/sql:
-//
-//	import (
-//		"github.com/softroce/softroce-xdp/rocev2/rdma"
-//		"github.com/softroce/softroce-xdp/rocev2/verbs"
-//
-//		_ "github.com/softroce/softroce-xdp/loader/engine" // driver "softroce"
-//	)
-//
-//	dev, err := rdma.Open(ctx, "softroce", "eth0", nil)
-//
-// These drivers exist:
-//
-//	softroce   loader/engine         the engine in this process, on an attached interface
-//	loopback   rocev2/nic/loopback   an engine without interface and without root, for tests
 package rdma
 
 import (
@@ -29,6 +11,10 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
+
+// DefaultDriver is the driver of Open without WithDriver: the device server of the agent, which
+// `softroce-xdp attach --nic` starts.
+const DefaultDriver = "server"
 
 // Driver opens devices.
 type Driver interface {
@@ -71,18 +57,44 @@ func Drivers() []string {
 	return slices.Sorted(maps.Keys(drivers.byName))
 }
 
-// Open opens the device of a driver. For an engine in this process the name is that of the
-// interface, in the network namespace of the calling thread. config is a type of the driver's
-// package, or nil for the defaults.
-func Open(ctx context.Context, driver, name string, config any) (verbs.Device, error) {
+// OpenOption changes what Open opens.
+type OpenOption func(*openOptions)
+
+type openOptions struct {
+	driver string
+	config any
+}
+
+// WithDriver chooses the driver. Its package must be imported.
+func WithDriver(name string) OpenOption { return func(o *openOptions) { o.driver = name } }
+
+// WithConfig passes a configuration to the driver: a type of the driver's package.
+func WithConfig(config any) OpenOption { return func(o *openOptions) { o.config = config } }
+
+// Open opens the device of a network interface, in the network namespace of the calling thread.
+// ctx bounds the opening only; the device stays open until its Close.
+//
+// Without options, the device is the one that the agent serves (DefaultDriver). The error says
+// what to do, and wraps ErrNotAttached, ErrNoNIC or fs.ErrPermission if the server cannot be
+// reached for one of these reasons.
+func Open(ctx context.Context, name string, options ...OpenOption) (verbs.Device, error) {
+	o := openOptions{driver: DefaultDriver}
+	for _, set := range options {
+		set(&o)
+	}
 	drivers.RLock()
-	d := drivers.byName[driver]
+	d := drivers.byName[o.driver]
 	drivers.RUnlock()
 	if d == nil {
-		return nil, fmt.Errorf("rdma: no driver %q among %q: import the package of the driver", driver, Drivers())
+		return nil, fmt.Errorf("rdma: open %s: this program has no driver %q, but %q: import the package of the driver, or choose one with WithDriver",
+			name, o.driver, Drivers())
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("rdma: open %s %s: %w", driver, name, err)
+		return nil, fmt.Errorf("rdma: open %s by driver %s: %w", name, o.driver, err)
 	}
-	return d.Open(ctx, name, config)
+	dev, err := d.Open(ctx, name, o.config)
+	if err != nil && o.driver == DefaultDriver {
+		err = serverError(runDir, name, err)
+	}
+	return dev, err
 }

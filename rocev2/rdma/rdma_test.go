@@ -32,18 +32,18 @@ func TestOpen(t *testing.T) {
 	if !slices.Contains(Drivers(), "test") {
 		t.Error(Drivers())
 	}
-	if d, err := Open(t.Context(), "test", "eth0", 7); err != nil || d != (device{name: "eth0", config: 7}) {
+	if d, err := Open(t.Context(), "eth0", WithDriver("test"), WithConfig(7)); err != nil || d != (device{name: "eth0", config: 7}) {
 		t.Errorf("%v, %v", d, err)
 	}
-	if d, err := Open(t.Context(), "test", "", nil); d != nil || !errors.Is(err, errDriver) {
+	if d, err := Open(t.Context(), "", WithDriver("test")); d != nil || !errors.Is(err, errDriver) {
 		t.Errorf("%v, %v", d, err)
 	}
-	if _, err := Open(t.Context(), "tset", "eth0", nil); err == nil || !strings.Contains(err.Error(), `no driver "tset"`) || !strings.Contains(err.Error(), "test") {
+	if _, err := Open(t.Context(), "eth0", WithDriver("tset")); err == nil || !strings.Contains(err.Error(), `no driver "tset"`) || !strings.Contains(err.Error(), "test") {
 		t.Error(err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if d, err := Open(ended, "test", "eth0", nil); d != nil || !errors.Is(err, context.Canceled) {
+	if d, err := Open(ended, "eth0", WithDriver("test")); d != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", d, err)
 	}
 }

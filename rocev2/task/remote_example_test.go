@@ -17,7 +17,7 @@ import (
 // A client sends a task to a server, which reads the operand from the client, and writes the
 // result to it. Both queue pairs are in this process here.
 func ExampleServer() {
-	dev, err := rdma.Open(context.Background(), "loopback", "", nil)
+	dev, err := rdma.Open(context.Background(), "lo", rdma.WithDriver("loopback"))
 	check(err)
 	defer dev.Close()
 	near, far := newEnd(dev), newEnd(dev)

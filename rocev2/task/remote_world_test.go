@@ -24,7 +24,7 @@ type node struct {
 // that no node can use a key of the other one.
 func both(t testing.TB, depths ...int) (client, server *node) {
 	t.Helper()
-	dev, err := rdma.Open(context.Background(), "loopback", "", nil)
+	dev, err := rdma.Open(context.Background(), "lo", rdma.WithDriver("loopback"))
 	must(t, err)
 	t.Cleanup(func() { must(t, dev.Close()) })
 	var ends [2]*node
