@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -29,8 +30,7 @@ type ClientConfig struct {
 // called concurrently.
 type Client struct {
 	config ClientConfig
-	arena  verbs.MR
-	b      []byte   // descriptors, and behind them answers
+	arena  verbs.DM // descriptors, and behind them answers
 	free   chan int // slots without a task
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the connection has ended, or Close was called
@@ -63,9 +63,8 @@ func NewClient(c ClientConfig) (*Client, error) {
 	}
 	k := &Client{
 		config: c, free: make(chan int, depth), ended: make(chan struct{}), calls: map[ID]*call{}, slots: make([]*call, depth),
-		b: make([]byte, depth*servedBytes),
 	}
-	if k.arena, err = c.PD.RegMR(k.b, verbs.AccessLocalWrite); err != nil {
+	if k.arena, err = verbs.NewMemory(c.PD, depth*servedBytes, verbs.AccessLocalWrite); err != nil {
 		return nil, fmt.Errorf("task: client: %w", err)
 	}
 	for i := range depth {
@@ -137,7 +136,10 @@ func (k *Client) send(slot int, d *Descriptor) (*call, error) {
 		return nil, err
 	}
 	at := slot * SlotLen
-	b, err := d.Append(k.b[at : at : at+SlotLen])
+	b, err := d.Append(make([]byte, 0, SlotLen))
+	if err == nil {
+		_, err = k.arena.WriteAt(b, int64(at))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -213,11 +215,8 @@ func (k *Client) complete(c *verbs.Completion) error {
 		k.finish(k.slots[i])
 		return nil
 	}
-	a, err := AnswerOf(c.Imm), error(nil)
-	if !c.HasImm {
-		a, err = ParseAnswer(k.b[k.at(i):][:min(c.Bytes, AnswerLen)])
-	}
-	if err != nil {
+	a := AnswerOf(c.Imm)
+	if err := k.read(i, c, &a); err != nil {
 		return err
 	}
 	if err := k.receive(i); err != nil {
@@ -231,6 +230,19 @@ func (k *Client) complete(c *verbs.Completion) error {
 		k.finish(t)
 	}
 	return nil
+}
+
+// read reads the answer of a receive, if it is not in the completion.
+func (k *Client) read(i int, c *verbs.Completion, a *Answer) (err error) {
+	if c.HasImm {
+		return nil
+	}
+	var b [AnswerLen]byte
+	if readAt(k.arena, b[:], int64(k.at(i))) != mem.FaultNone {
+		return errors.New("task: client: the memory of answers failed")
+	}
+	*a, err = ParseAnswer(b[:min(c.Bytes, AnswerLen)])
+	return err
 }
 
 // finish frees the slot of a task that was sent and answered. The lock must be held.

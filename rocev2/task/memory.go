@@ -3,6 +3,7 @@
 package task
 
 import (
+	"io"
 	"sync"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
@@ -100,8 +101,11 @@ type Regions struct {
 }
 
 type region struct {
-	va     uint64
-	b      []byte
+	va, length uint64
+	memory     interface {
+		io.ReaderAt
+		io.WriterAt
+	}
 	access verbs.Access
 }
 
@@ -111,13 +115,26 @@ func (r *Regions) Add(m verbs.MR, b []byte, access verbs.Access) error {
 	if m.RKey() == 0 || uint64(len(b)) != m.Len() {
 		return fail(StatusAccess, "a region of %d bytes with rkey %#x and a slice of %d bytes: register exactly this slice, with a remote right", m.Len(), m.RKey(), len(b))
 	}
+	r.add(m.RKey(), region{m.VA(), m.Len(), verbs.Bytes(b), access})
+	return nil
+}
+
+// AddDM does so for a region that has its memory, as verbs.NewMemory makes it.
+func (r *Regions) AddDM(m verbs.DM, access verbs.Access) error {
+	if m.RKey() == 0 {
+		return fail(StatusAccess, "a region of %d bytes without rkey: register it with a remote right", m.Len())
+	}
+	r.add(m.RKey(), region{m.VA(), m.Len(), m, access})
+	return nil
+}
+
+func (r *Regions) add(rkey uint32, x region) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if r.regions == nil {
 		r.regions = map[uint32]region{}
 	}
-	r.regions[m.RKey()] = region{m.VA(), b, access}
-	return nil
+	r.regions[rkey] = x
 }
 
 // Remove ends what Add began. When it returns, no task accesses the memory.
@@ -131,7 +148,7 @@ func (r *Regions) Remove(m verbs.MR) {
 func (r *Regions) Check(o *Operand, need verbs.Access) mem.Fault {
 	r.lock.RLock()
 	defer r.lock.RUnlock()
-	_, f := r.find(o, remoteRight(need))
+	_, _, f := r.find(o, remoteRight(need))
 	return f
 }
 
@@ -139,8 +156,10 @@ func (r *Regions) Check(o *Operand, need verbs.Access) mem.Fault {
 func (r *Regions) Read(o *Operand, dst []byte) mem.Fault {
 	r.lock.RLock()
 	defer r.lock.RUnlock()
-	b, f := r.find(o, verbs.AccessRemoteRead)
-	copy(dst, b)
+	x, off, f := r.find(o, verbs.AccessRemoteRead)
+	if f == mem.FaultNone {
+		f = readAt(x.memory, dst, off)
+	}
 	return f
 }
 
@@ -148,22 +167,39 @@ func (r *Regions) Read(o *Operand, dst []byte) mem.Fault {
 func (r *Regions) Write(o *Operand, src []byte) mem.Fault {
 	r.lock.RLock()
 	defer r.lock.RUnlock()
-	b, f := r.find(o, verbs.AccessRemoteWrite)
-	copy(b, src)
+	x, off, f := r.find(o, verbs.AccessRemoteWrite)
+	if f == mem.FaultNone {
+		f = writeAt(x.memory, src, off)
+	}
 	return f
 }
 
-// find returns the bytes of an operand. The lock must be held.
-func (r *Regions) find(o *Operand, need verbs.Access) ([]byte, mem.Fault) {
+// find returns the region of an operand, and where the operand is in it. The lock must be held.
+func (r *Regions) find(o *Operand, need verbs.Access) (have region, off int64, f mem.Fault) {
 	have, ok := r.regions[o.Key]
-	off := o.VA - have.va
+	at := o.VA - have.va
 	switch {
 	case o.Origin || !ok:
-		return nil, mem.FaultKey
-	case off > uint64(len(have.b)) || uint64(o.Length) > uint64(len(have.b))-off:
-		return nil, mem.FaultRange
+		return have, 0, mem.FaultKey
+	case at > have.length || uint64(o.Length) > have.length-at:
+		return have, 0, mem.FaultRange
 	case have.access&need != need:
-		return nil, mem.FaultRights
+		return have, 0, mem.FaultRights
 	}
-	return have.b[off : off+uint64(o.Length)], mem.FaultNone
+	return have, int64(at), mem.FaultNone
+}
+
+// readAt and writeAt access memory whose range was checked.
+func readAt(m io.ReaderAt, dst []byte, off int64) mem.Fault {
+	if n, _ := m.ReadAt(dst, off); n != len(dst) { // all bytes and io.EOF are possible
+		return mem.FaultBackend
+	}
+	return mem.FaultNone
+}
+
+func writeAt(m io.WriterAt, src []byte, off int64) mem.Fault {
+	if _, err := m.WriteAt(src, off); err != nil {
+		return mem.FaultBackend
+	}
+	return mem.FaultNone
 }

@@ -3,6 +3,7 @@
 package task
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/rocev2/mem"
@@ -18,8 +19,7 @@ const servedBytes = SlotLen + AnswerLen
 type served struct {
 	server *Server
 	index  int
-	b      []byte // descriptor and answer, in the server's arena
-	va     uint64 // of b
+	at     int64 // where descriptor and answer are in the server's arena
 
 	d       Descriptor
 	fetched bool         // the operands of the peer were requested, for this descriptor
@@ -27,9 +27,8 @@ type served struct {
 	ready   func(*Error) // what to call then
 
 	// Operands of the peer, and the result if it is the peer's, one behind the other in the
-	// order of the descriptor.
-	stage []byte
-	mr    verbs.MR // of stage
+	// order of the descriptor; nil for none.
+	stage verbs.DM
 }
 
 func (p *served) id(kind int) uint64 { return uint64(p.index*kinds + kind) }
@@ -37,24 +36,29 @@ func (p *served) id(kind int) uint64 { return uint64(p.index*kinds + kind) }
 // receive posts the receive of the next descriptor.
 func (p *served) receive() error {
 	p.d, p.fetched = Descriptor{}, false
-	if len(p.stage) > keepStage {
+	if p.room() > keepStage {
 		if err := p.unstage(); err != nil {
 			return err
 		}
 	}
-	wr := verbs.RecvWR{ID: p.id(kindRecv), SGL: []verbs.SGE{{Addr: p.va, Len: SlotLen, LKey: p.server.arena.LKey()}}}
+	wr := verbs.RecvWR{ID: p.id(kindRecv), SGL: p.server.sgl(p.at, SlotLen)}
 	if err := p.server.config.QP.PostRecv(&wr); err != nil {
 		return fmt.Errorf("task: server: %w", err)
 	}
 	return nil
 }
 
-// received submits the task of a descriptor.
-func (p *served) received(b []byte) {
+// received submits the task of a descriptor of n bytes.
+func (p *served) received(n uint32) error {
+	var slot [SlotLen]byte
+	b := slot[:min(n, SlotLen)]
+	if readAt(p.server.arena, b, p.at) != mem.FaultNone {
+		return errArena
+	}
 	d, err := Parse(b)
 	if err != nil {
 		p.server.end(p.index, Answer{ID: d.ID, Status: StatusDescriptor})
-		return
+		return nil
 	}
 	p.d = d
 	t := Task{Descriptor: d, Memory: p, Done: func(a Answer) { p.server.end(p.index, a) }}
@@ -62,7 +66,11 @@ func (p *served) received(b []byte) {
 		t.Fetch = p.fetch
 	}
 	p.server.origin.Submit(t)
+	return nil
 }
+
+// errArena is why a server ends whose own memory fails.
+var errArena = errors.New("task: server: the memory of descriptors and answers failed")
 
 // staged is how many bytes of the task are the peer's.
 func (p *served) staged() (n int) {
@@ -121,37 +129,41 @@ const keepStage = 64 << 10
 // makeStage makes stage large enough. It is as large as the executor allows at most.
 func (p *served) makeStage() error {
 	n := p.staged()
-	if n <= len(p.stage) {
+	if n <= p.room() {
 		return nil
 	}
 	if err := p.unstage(); err != nil {
 		return err
 	}
-	b := make([]byte, max(n, 4096))
-	mr, err := p.server.config.PD.RegMR(b, verbs.AccessLocalWrite)
-	if err != nil {
-		return err
+	var err error
+	p.stage, err = verbs.NewMemory(p.server.config.PD, max(n, 4096), verbs.AccessLocalWrite)
+	return err
+}
+
+// room is the length of stage in bytes.
+func (p *served) room() int {
+	if p.stage == nil {
+		return 0
 	}
-	p.stage, p.mr = b, mr
-	return nil
+	return int(p.stage.Len())
 }
 
 func (p *served) unstage() error {
-	if p.mr == nil {
+	if p.stage == nil {
 		return nil
 	}
-	err := p.mr.Deregister()
-	p.stage, p.mr = nil, nil
+	err := p.stage.Deregister()
+	p.stage = nil
 	return err
 }
 
 func (p *served) sgl(at int, n uint32) []verbs.SGE {
-	return []verbs.SGE{{Addr: p.mr.VA() + uint64(at), Len: n, LKey: p.mr.LKey()}}
+	return []verbs.SGE{{Addr: p.stage.VA() + uint64(at), Len: n, LKey: p.stage.LKey()}}
 }
 
 // answer sends the result, if it is the peer's, and the answer. Its receive is posted again
 // when they have arrived.
-func (p *served) answer(a Answer) {
+func (p *served) answer(a Answer) error {
 	wr := verbs.SendWR{ID: p.id(kindAnswer), Op: verbs.OpWriteImm, Flags: verbs.Signaled | verbs.Solicited, Imm: a.Immediate()}
 	write := a.Status == StatusOK && p.fetched && p.d.Result.Origin
 	if write {
@@ -159,16 +171,19 @@ func (p *served) answer(a Answer) {
 	}
 	if p.d.Immediate {
 		p.server.send(wr)
-		return
+		return nil
 	}
 	if write {
 		p.server.send(verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey, SGL: wr.SGL, ID: p.id(kindAnswer)})
 	}
-	a.Append(p.b[SlotLen:SlotLen])
+	at := p.at + SlotLen
+	if writeAt(p.server.arena, a.Append(nil), at) != mem.FaultNone {
+		return errArena
+	}
 	p.server.send(verbs.SendWR{
-		ID: p.id(kindAnswer), Op: verbs.OpSend, Flags: verbs.Signaled | verbs.Solicited,
-		SGL: []verbs.SGE{{Addr: p.va + SlotLen, Len: AnswerLen, LKey: p.server.arena.LKey()}},
+		ID: p.id(kindAnswer), Op: verbs.OpSend, Flags: verbs.Signaled | verbs.Solicited, SGL: p.server.sgl(at, AnswerLen),
 	})
+	return nil
 }
 
 // Check, Read and Write are the Memory of the task: of the peer in stage, and of this node.
@@ -186,8 +201,7 @@ func (p *served) Read(o *Operand, dst []byte) mem.Fault {
 	if !o.Origin {
 		return p.server.config.Memory.Read(o, dst)
 	}
-	copy(dst, p.stage[p.place(o):])
-	return mem.FaultNone
+	return readAt(p.stage, dst, int64(p.place(o)))
 }
 
 // Write implements Memory. It is called for the result only.
@@ -195,6 +209,5 @@ func (p *served) Write(o *Operand, src []byte) mem.Fault {
 	if !o.Origin {
 		return p.server.config.Memory.Write(o, src)
 	}
-	copy(p.stage[p.place(nil):], src)
-	return mem.FaultNone
+	return writeAt(p.stage, src, int64(p.place(nil)))
 }

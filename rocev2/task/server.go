@@ -14,13 +14,15 @@ import (
 // ServerConfig are the properties of a Server.
 type ServerConfig struct {
 	Executor *Executor
-	PD       verbs.PD
+
+	// PD is where the server makes its memory (verbs.NewMemory).
+	PD verbs.Registrar
 
 	// QP is a queue pair of service RC in INIT, or later if the peer has sent nothing yet. QPInit
 	// has what it is created with. CQ is its completion queue for both directions. The server
 	// is the only user of both.
-	QP verbs.QP
-	CQ verbs.CQ
+	QP Poster
+	CQ Completions
 
 	// Memory is what tasks may access on this node, by rkey; nil for nothing.
 	Memory Memory
@@ -29,6 +31,19 @@ type ServerConfig struct {
 	// peer's next SEND is delayed (RNR) until there is room. Each of them may need memory for
 	// the operands and the result of the peer, up to MaxBytes of the executor.
 	Depth int
+}
+
+// Poster is the part of a verbs.QP that a Server needs.
+type Poster interface {
+	PostSend(wr *verbs.SendWR) error
+	PostRecv(wr *verbs.RecvWR) error
+}
+
+// Completions is the part of a verbs.CQ that a Server needs.
+type Completions interface {
+	Poll(out []verbs.Completion) int
+	RequestNotify(solicitedOnly bool)
+	Notify() <-chan struct{}
 }
 
 // DefaultDepth is the Depth of a Server and of a Client that have none.
@@ -69,7 +84,7 @@ func checkDepth(depth int) (int, error) {
 type Server struct {
 	config ServerConfig
 	origin *Origin
-	arena  verbs.MR
+	arena  verbs.DM // descriptors and answers
 	slots  []served
 	out    []verbs.SendWR // that wait for room in the send queue
 
@@ -103,8 +118,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 		c.Memory = &Regions{}
 	}
 	s := &Server{config: c, slots: make([]served, depth), answered: make(chan struct{}, 1)}
-	b := make([]byte, depth*servedBytes)
-	if s.arena, err = c.PD.RegMR(b, verbs.AccessLocalWrite); err != nil {
+	if s.arena, err = verbs.NewMemory(c.PD, depth*servedBytes, verbs.AccessLocalWrite); err != nil {
 		return nil, fmt.Errorf("task: server: %w", err)
 	}
 	if s.origin, err = c.Executor.NewOrigin(c.Memory); err != nil {
@@ -112,8 +126,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 	}
 	for i := range s.slots {
 		p := &s.slots[i]
-		p.server, p.index, p.b = s, i, b[i*servedBytes:(i+1)*servedBytes]
-		p.va = s.arena.VA() + uint64(i*servedBytes)
+		p.server, p.index, p.at = s, i, int64(i*servedBytes)
 		if err := p.receive(); err != nil {
 			return nil, errors.Join(err, s.release(context.Background()))
 		}
@@ -180,7 +193,9 @@ func (s *Server) poll() (busy bool, err error) {
 	s.answers = nil
 	s.lock.Unlock()
 	for _, a := range answers {
-		s.slots[a.slot].answer(a.answer)
+		if err := s.slots[a.slot].answer(a.answer); err != nil {
+			return true, err
+		}
 	}
 	return n > 0 || len(answers) > 0, s.flush()
 }
@@ -194,7 +209,7 @@ func (s *Server) complete(c *verbs.Completion) error {
 	p := &s.slots[slot]
 	switch c.WRID % kinds {
 	case kindRecv:
-		p.received(p.b[:min(c.Bytes, SlotLen)])
+		return p.received(c.Bytes)
 	case kindRead:
 		if p.reads--; p.reads == 0 {
 			p.ready(nil)
@@ -203,6 +218,11 @@ func (s *Server) complete(c *verbs.Completion) error {
 		return p.receive()
 	}
 	return nil
+}
+
+// sgl is a place in the arena.
+func (s *Server) sgl(at int64, n uint32) []verbs.SGE {
+	return []verbs.SGE{{Addr: s.arena.VA() + uint64(at), Len: n, LKey: s.arena.LKey()}}
 }
 
 // send posts a work request, or keeps it until the queue has room.
