@@ -15,9 +15,9 @@ import (
 
 // Config says what a Device may use of a card.
 type Config struct {
-	// Base and Bytes are the range of the DDR for rings and address handles. Base is a
-	// multiple of 64.
-	Base, Bytes uint64
+	// Bytes is how much of the DDR is for rings and address handles. It is reserved from the
+	// card's Allocator, in one bank.
+	Bytes uint64
 
 	// Resolve returns the way to a peer. It is called when a queue pair is connected, and for
 	// an address handle. nil: every peer is refused.
@@ -38,6 +38,7 @@ type Hop struct {
 type Device struct {
 	card   *hwoffload.Card
 	config Config
+	space  *hwoffload.Space // of memory
 
 	lock     sync.Mutex // guards what follows
 	memory   spans      // DDR
@@ -52,15 +53,14 @@ type Device struct {
 // firstQP is the first queue pair number: 0 and 1 are QP0 and QP1.
 const firstQP = 2
 
-// New returns a Device on a card whose queues and regions nobody else uses.
+// New returns a Device on a card whose queues and regions nobody else uses. Close ends it.
 func New(c *hwoffload.Card, config Config) (*Device, error) {
-	switch {
-	case config.Base%ringAlign != 0:
-		return nil, fmt.Errorf("card: memory for rings at %#x: use a multiple of %d", config.Base, ringAlign)
-	case config.Bytes == 0 || config.Bytes > hwoffload.DDRBytes || config.Base > hwoffload.DDRBytes-config.Bytes:
-		return nil, fmt.Errorf("card: memory for rings of %#x bytes at %#x: the DDR has %#x bytes", config.Bytes, config.Base, uint64(hwoffload.DDRBytes))
-	case config.Page < 0 || config.Page >= regs.DoorbellsCount:
+	if config.Page < 0 || config.Page >= regs.DoorbellsCount {
 		return nil, fmt.Errorf("card: page %d of doorbells: use 0 to %d", config.Page, regs.DoorbellsCount-1)
+	}
+	space, err := reserve(c.Allocator(), config.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("card: memory for rings: %w", err)
 	}
 	if config.Resolve == nil {
 		config.Resolve = func(dst netip.Addr) (Hop, error) {
@@ -68,8 +68,8 @@ func New(c *hwoffload.Card, config Config) (*Device, error) {
 		}
 	}
 	return &Device{
-		card: c, config: config,
-		memory:  newSpans("bytes of card memory", config.Base, config.Bytes),
+		card: c, config: config, space: space,
+		memory:  newSpans("bytes of card memory for rings (Bytes of queue.Config)", space.Address(0), config.Bytes),
 		mtt:     newSpans("entries of the MTT", 0, regs.MttCount),
 		regions: newSpans("memory regions", 0, regs.MrCount),
 		cqs:     newSpans("completion queues", 0, regs.CqCount),
@@ -78,6 +78,20 @@ func New(c *hwoffload.Card, config Config) (*Device, error) {
 		lastKey: map[uint64]uint32{},
 	}, nil
 }
+
+// reserve takes memory from the first bank that has room.
+func reserve(a *hwoffload.Allocator, bytes uint64) (s *hwoffload.Space, err error) {
+	for bank := range hwoffload.Banks {
+		if s, err = a.AllocBank(bank, bytes, 0); !errors.Is(err, hwoffload.ErrDDRFull) {
+			return s, err
+		}
+	}
+	return nil, err
+}
+
+// Close returns the memory of the rings. All queues must have been destroyed: the card would go on
+// to use theirs.
+func (d *Device) Close() error { return d.space.Free() }
 
 // Card returns the card.
 func (d *Device) Card() *hwoffload.Card { return d.card }

@@ -35,7 +35,7 @@ func newNodes(t testing.TB, n int) *world {
 	}
 	for i, s := range w.side {
 		var err error
-		if s.d, err = queue.New(s.card, queue.Config{Base: ringBase, Bytes: ringBytes, Resolve: func(a netip.Addr) (queue.Hop, error) {
+		if s.d, err = queue.New(s.card, queue.Config{Bytes: ringBytes, Resolve: func(a netip.Addr) (queue.Hop, error) {
 			for j, to := range w.side {
 				if to.addr[0] == a {
 					return queue.Hop{MAC: to.mac, Node: j + 1}, nil

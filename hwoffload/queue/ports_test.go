@@ -24,7 +24,7 @@ func fourPorts(t *testing.T) (w *world, a, b *endpoint) {
 	for i, s := range w.side {
 		var err error
 		other := w.side[1-i]
-		s.d, err = queue.New(s.card, queue.Config{Base: ringBase, Bytes: ringBytes, Resolve: func(netip.Addr) (queue.Hop, error) {
+		s.d, err = queue.New(s.card, queue.Config{Bytes: ringBytes, Resolve: func(netip.Addr) (queue.Hop, error) {
 			return queue.Hop{MAC: other.mac, Node: 9}, nil
 		}})
 		if err != nil {

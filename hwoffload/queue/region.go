@@ -16,7 +16,8 @@ type Spec struct {
 	PD     uint32
 	Access verbs.Access
 
-	// Addr is the DDR address of the first byte of a region that lies in one piece.
+	// Addr is the DDR address of the first byte of a region that lies in one piece. The memory of
+	// a region is the caller's, from the card's Allocator.
 	Addr uint64
 	// Pages are the DDR addresses of the pages of any other region, multiples of the page
 	// size. First is the offset of the first byte in the first page. Addr is 0.

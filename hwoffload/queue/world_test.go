@@ -42,7 +42,6 @@ const second = qp.Time(1e9)
 
 // Places in card memory. Data of side i crosses a window of the DDR.
 const (
-	ringBase  = 1 << 20
 	ringBytes = 1 << 22
 	dataBase  = 5<<28 - 1<<16
 )
@@ -66,7 +65,7 @@ func (w *world) addSide() *side {
 	if s.card, err = hwoffload.Open(s.m); err != nil {
 		w.t.Fatal(err)
 	}
-	s.d, err = queue.New(s.card, queue.Config{Base: ringBase, Bytes: ringBytes, Resolve: w.resolve})
+	s.d, err = queue.New(s.card, queue.Config{Bytes: ringBytes, Resolve: w.resolve})
 	if err != nil {
 		w.t.Fatal(err)
 	}
