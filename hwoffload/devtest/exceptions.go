@@ -15,6 +15,8 @@ var exceptions = map[string]exception{
 	"calls.active":   {live: true, why: "it follows the field queued of block dest"},
 	"calls.now_ns":   {live: true, why: "it is a clock"},
 	"ident.build_id": {live: true, why: "each build of a card has its own"},
+
+	"ident.capabilities": {live: true, why: "each card has its own, and cores of a model start and end"},
 }
 
 // Exceptions returns the reasons by block and register.

@@ -102,6 +102,30 @@ func (v IdentCapabilities) WithDdr(x bool) IdentCapabilities {
 	return v&^(0x1<<2) | IdentCapabilities(bit(x))<<2
 }
 
+// QueuePairs returns field queue_pairs. WQEs are executed (S2.2 to S2.4): blocks mr, mtt, qp, cq and doorbells. RO, bit 3.
+func (v IdentCapabilities) QueuePairs() bool { return v>>3&0x1 != 0 }
+
+// WithQueuePairs returns v with field queue_pairs set to x.
+func (v IdentCapabilities) WithQueuePairs(x bool) IdentCapabilities {
+	return v&^(0x1<<3) | IdentCapabilities(bit(x))<<3
+}
+
+// Distribution returns field distribution. Groups of destinations (S2.7): block distribution, regions of kind 1. RO, bit 4.
+func (v IdentCapabilities) Distribution() bool { return v>>4&0x1 != 0 }
+
+// WithDistribution returns v with field distribution set to x.
+func (v IdentCapabilities) WithDistribution(x bool) IdentCapabilities {
+	return v&^(0x1<<4) | IdentCapabilities(bit(x))<<4
+}
+
+// Compute returns field compute. Cores execute tasks (S1.1, S1.7): block task, regions of kind 2. RO, bit 5.
+func (v IdentCapabilities) Compute() bool { return v>>5&0x1 != 0 }
+
+// WithCompute returns v with field compute set to x.
+func (v IdentCapabilities) WithCompute(x bool) IdentCapabilities {
+	return v&^(0x1<<5) | IdentCapabilities(bit(x))<<5
+}
+
 // Capabilities reads register capabilities. What the card contains.
 func (r Ident) Capabilities() IdentCapabilities {
 	return IdentCapabilities(r.bus.R32(r.base + IdentCapabilitiesOffset))
@@ -2895,6 +2919,7 @@ const (
 	MrMttFirstOffset  = 0x20
 	MrFirstByteOffset = 0x24
 	MrStateOffset     = 0x28
+	MrTasksOffset     = 0x2c
 )
 
 // Mr accesses one element of block mr. Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid, and reads usable back; it clears valid and reads control before it changes anything else. Entries of mtt are taken when valid changes from 0 to 1.
@@ -2911,7 +2936,7 @@ func MrOf(bus Bus, i int) Mr {
 // MrControl is a value of register control of block mr.
 type MrControl uint32
 
-// Valid returns field valid. 1: the region exists. It stays 1 while windows are bound to the region. RW, bit 0.
+// Valid returns field valid. 1: the region exists. It stays 1 while windows are bound to the region, and for kind 2 until the cores access no memory for it. RW, bit 0.
 func (v MrControl) Valid() bool { return v>>0&0x1 != 0 }
 
 // WithValid returns v with field valid set to x.
@@ -2959,7 +2984,7 @@ func (v MrControl) ZeroBased() bool { return v>>7&0x1 != 0 }
 // WithZeroBased returns v with field zero_based set to x.
 func (v MrControl) WithZeroBased(x bool) MrControl { return v&^(0x1<<7) | MrControl(bit(x))<<7 }
 
-// Kind returns field kind. 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7), 3 = memory window of type 2B, which has only key and pd. RW, bits 8 to 9.
+// Kind returns field kind. 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7): memory of the card for the tasks that arrive on a queue pair, 3 = memory window of type 2B, which has only key and pd. RW, bits 8 to 9.
 func (v MrControl) Kind() uint32 { return uint32(v >> 8 & 0x3) }
 
 // WithKind returns v with field kind set to x.
@@ -3046,7 +3071,7 @@ func (v MrState) Usable() bool { return v>>0&0x1 != 0 }
 // WithUsable returns v with field usable set to x.
 func (v MrState) WithUsable(x bool) MrState { return v&^(0x1<<0) | MrState(bit(x))<<0 }
 
-// Invalid returns field invalid. 1: the region was invalidated, or the window is not bound. RO, bit 1.
+// Invalid returns field invalid. 1: the region was invalidated, or the window is not bound; kind 2: its queue pair has failed or was reset, and no task is taken any more. RO, bit 1.
 func (v MrState) Invalid() bool { return v>>1&0x1 != 0 }
 
 // WithInvalid returns v with field invalid set to x.
@@ -3054,6 +3079,27 @@ func (v MrState) WithInvalid(x bool) MrState { return v&^(0x1<<1) | MrState(bit(
 
 // State reads register state. State of the region.
 func (r Mr) State() MrState { return MrState(r.bus.R32(r.base + MrStateOffset)) }
+
+// MrTasks is a value of register tasks of block mr.
+type MrTasks uint32
+
+// TaskQp returns field task_qp. Element of block qp. RW, bits 0 to 11.
+func (v MrTasks) TaskQp() uint32 { return uint32(v >> 0 & 0xfff) }
+
+// WithTaskQp returns v with field task_qp set to x.
+func (v MrTasks) WithTaskQp(x uint32) MrTasks { return v&^(0xfff<<0) | MrTasks(x)&0xfff<<0 }
+
+// TaskDepth returns field task_depth. Tasks that are received and not answered, 1 to 512, and at most the entries of the receive queue [tasks]. RW, bits 16 to 25.
+func (v MrTasks) TaskDepth() uint32 { return uint32(v >> 16 & 0x3ff) }
+
+// WithTaskDepth returns v with field task_depth set to x.
+func (v MrTasks) WithTaskDepth(x uint32) MrTasks { return v&^(0x3ff<<16) | MrTasks(x)&0x3ff<<16 }
+
+// Tasks reads register tasks. Kind 2: where tasks come from. The queue pair is of type RC and of the protection domain of the region, in a state from INIT to RTS, without a shared receive queue, and has no receives. Its receive queue is the card's: doorbells for it are refused. The region needs local_write and has no remote right. It holds descriptors, answers, and the operands and results of peers.
+func (r Mr) Tasks() MrTasks { return MrTasks(r.bus.R32(r.base + MrTasksOffset)) }
+
+// SetTasks writes register tasks. Kind 2: where tasks come from. The queue pair is of type RC and of the protection domain of the region, in a state from INIT to RTS, without a shared receive queue, and has no receives. Its receive queue is the card's: doorbells for it are refused. The region needs local_write and has no remote right. It holds descriptors, answers, and the operands and results of peers.
+func (r Mr) SetTasks(v MrTasks) { r.bus.W32(r.base+MrTasksOffset, uint32(v)) }
 
 // Block cq.
 const (

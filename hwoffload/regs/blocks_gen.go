@@ -19,6 +19,9 @@ var Blocks = []layout.Block{
 			{Name: "dest_table", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x1, Unit: "", Text: "destination table (S1.2)"},
 			{Name: "four_case", LSB: 1, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x1, Unit: "", Text: "parameters of the four-case policy (S1.6)"},
 			{Name: "ddr", LSB: 2, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x1, Unit: "", Text: "DDR behind a window (S2.1, S2.5)"},
+			{Name: "queue_pairs", LSB: 3, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "WQEs are executed (S2.2 to S2.4): blocks mr, mtt, qp, cq and doorbells"},
+			{Name: "distribution", LSB: 4, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "groups of destinations (S2.7): block distribution, regions of kind 1"},
+			{Name: "compute", LSB: 5, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "cores execute tasks (S1.1, S1.7): block task, regions of kind 2"},
 		}},
 		{Name: "scratch", Offset: 0xc, Bits: 32, Stride: 0x0, Count: 1, Text: "has no effect; for tests of the access", Fields: []layout.Field{
 			{Name: "scratch", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "has no effect; for tests of the access"},
@@ -756,7 +759,7 @@ var Blocks = []layout.Block{
 	}},
 	{Name: "mr", Type: 8, Version: 1, Base: 0x300000, Stride: 0x40, Count: 1024, Text: "Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid, and reads usable back; it clears valid and reads control before it changes anything else. Entries of mtt are taken when valid changes from 0 to 1.", Registers: []layout.Register{
 		{Name: "control", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "Kind and rights of the region.", Fields: []layout.Field{
-			{Name: "valid", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: the region exists. It stays 1 while windows are bound to the region"},
+			{Name: "valid", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: the region exists. It stays 1 while windows are bound to the region, and for kind 2 until the cores access no memory for it"},
 			{Name: "local_write", LSB: 1, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: own queue pairs may write"},
 			{Name: "remote_write", LSB: 2, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may write"},
 			{Name: "remote_read", LSB: 3, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: peers may read"},
@@ -764,7 +767,7 @@ var Blocks = []layout.Block{
 			{Name: "bind_windows", LSB: 5, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: windows may be bound to the region"},
 			{Name: "invalidatable", LSB: 6, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: local invalidate and SEND with invalidate of the peer end the region"},
 			{Name: "zero_based", LSB: 7, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: addresses count from the start of the region; va is 0"},
-			{Name: "kind", LSB: 8, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7), 3 = memory window of type 2B, which has only key and pd"},
+			{Name: "kind", LSB: 8, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7): memory of the card for the tasks that arrive on a queue pair, 3 = memory window of type 2B, which has only key and pd"},
 			{Name: "group", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "kind 1: element of the block of distribution groups"},
 		}},
 		{Name: "key", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "key of the region: lkey and rkey. All its bits must match those of an access. A bind replaces bits 0 to 7 of the key of a window", Fields: []layout.Field{
@@ -790,7 +793,11 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "state", Offset: 0x28, Bits: 32, Stride: 0x0, Count: 1, Text: "State of the region.", Fields: []layout.Field{
 			{Name: "usable", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the card has accepted the region or window; 0: its registers contradict each other or the mtt"},
-			{Name: "invalid", LSB: 1, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the region was invalidated, or the window is not bound"},
+			{Name: "invalid", LSB: 1, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the region was invalidated, or the window is not bound; kind 2: its queue pair has failed or was reset, and no task is taken any more"},
+		}},
+		{Name: "tasks", Offset: 0x2c, Bits: 32, Stride: 0x0, Count: 1, Text: "Kind 2: where tasks come from. The queue pair is of type RC and of the protection domain of the region, in a state from INIT to RTS, without a shared receive queue, and has no receives. Its receive queue is the card's: doorbells for it are refused. The region needs local_write and has no remote right. It holds descriptors, answers, and the operands and results of peers.", Fields: []layout.Field{
+			{Name: "task_qp", LSB: 0, Bits: 12, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "element of block qp"},
+			{Name: "task_depth", LSB: 16, Bits: 10, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "tasks", Text: "tasks that are received and not answered, 1 to 512, and at most the entries of the receive queue"},
 		}},
 	}},
 	{Name: "cq", Type: 13, Version: 1, Base: 0x340000, Stride: 0x40, Count: 1024, Text: "Completion queues (S2.4). The driver clears the ring, writes size and ring, and then control. The card writes an entry (layout cqe), its word with owner last, and then producer. Where the ring is full, the queue has an overrun, and its queue pairs go to ERR.", Registers: []layout.Register{

@@ -38,6 +38,12 @@
 #define SRC_IDENT_CAPABILITIES_DDR_LSB 0x2 /* RO: DDR behind a window (S2.1, S2.5) */
 #define SRC_IDENT_CAPABILITIES_DDR_MASK 0x4ull
 #define SRC_IDENT_CAPABILITIES_DDR_RESET 0x1ull
+#define SRC_IDENT_CAPABILITIES_QUEUE_PAIRS_LSB 0x3 /* RO: WQEs are executed (S2.2 to S2.4): blocks mr, mtt, qp, cq and doorbells */
+#define SRC_IDENT_CAPABILITIES_QUEUE_PAIRS_MASK 0x8ull
+#define SRC_IDENT_CAPABILITIES_DISTRIBUTION_LSB 0x4 /* RO: groups of destinations (S2.7): block distribution, regions of kind 1 */
+#define SRC_IDENT_CAPABILITIES_DISTRIBUTION_MASK 0x10ull
+#define SRC_IDENT_CAPABILITIES_COMPUTE_LSB 0x5 /* RO: cores execute tasks (S1.1, S1.7): block task, regions of kind 2 */
+#define SRC_IDENT_CAPABILITIES_COMPUTE_MASK 0x20ull
 
 #define SRC_IDENT_SCRATCH 0xc /* 32 bits */
 #define SRC_IDENT_SCRATCH_LSB 0x0 /* RW: has no effect; for tests of the access */
@@ -1397,7 +1403,7 @@
 #define SRC_MR_COUNT 0x400
 
 #define SRC_MR_CONTROL 0x0 /* 32 bits */
-#define SRC_MR_CONTROL_VALID_LSB 0x0 /* RW: 1: the region exists. It stays 1 while windows are bound to the region */
+#define SRC_MR_CONTROL_VALID_LSB 0x0 /* RW: 1: the region exists. It stays 1 while windows are bound to the region, and for kind 2 until the cores access no memory for it */
 #define SRC_MR_CONTROL_VALID_MASK 0x1ull
 #define SRC_MR_CONTROL_LOCAL_WRITE_LSB 0x1 /* RW: 1: own queue pairs may write */
 #define SRC_MR_CONTROL_LOCAL_WRITE_MASK 0x2ull
@@ -1413,7 +1419,7 @@
 #define SRC_MR_CONTROL_INVALIDATABLE_MASK 0x40ull
 #define SRC_MR_CONTROL_ZERO_BASED_LSB 0x7 /* RW: 1: addresses count from the start of the region; va is 0 */
 #define SRC_MR_CONTROL_ZERO_BASED_MASK 0x80ull
-#define SRC_MR_CONTROL_KIND_LSB 0x8 /* RW: 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7), 3 = memory window of type 2B, which has only key and pd */
+#define SRC_MR_CONTROL_KIND_LSB 0x8 /* RW: 0 = plain, 1 = distribution (S2.7), 2 = task queue (S1.7): memory of the card for the tasks that arrive on a queue pair, 3 = memory window of type 2B, which has only key and pd */
 #define SRC_MR_CONTROL_KIND_MASK 0x300ull
 #define SRC_MR_CONTROL_GROUP_LSB 0x10 /* RW: kind 1: element of the block of distribution groups */
 #define SRC_MR_CONTROL_GROUP_MASK 0xff0000ull
@@ -1450,8 +1456,14 @@
 #define SRC_MR_STATE 0x28 /* 32 bits */
 #define SRC_MR_STATE_USABLE_LSB 0x0 /* RO: 1: the card has accepted the region or window; 0: its registers contradict each other or the mtt */
 #define SRC_MR_STATE_USABLE_MASK 0x1ull
-#define SRC_MR_STATE_INVALID_LSB 0x1 /* RO: 1: the region was invalidated, or the window is not bound */
+#define SRC_MR_STATE_INVALID_LSB 0x1 /* RO: 1: the region was invalidated, or the window is not bound; kind 2: its queue pair has failed or was reset, and no task is taken any more */
 #define SRC_MR_STATE_INVALID_MASK 0x2ull
+
+#define SRC_MR_TASKS 0x2c /* 32 bits */
+#define SRC_MR_TASKS_TASK_QP_LSB 0x0 /* RW: element of block qp */
+#define SRC_MR_TASKS_TASK_QP_MASK 0xfffull
+#define SRC_MR_TASKS_TASK_DEPTH_LSB 0x10 /* RW: tasks that are received and not answered, 1 to 512, and at most the entries of the receive queue [tasks] */
+#define SRC_MR_TASKS_TASK_DEPTH_MASK 0x3ff0000ull
 
 /* Completion queues (S2.4). The driver clears the ring, writes size and ring, and then control. The card writes an entry (layout cqe), its word with owner last, and then producer. Where the ring is full, the queue has an overrun, and its queue pairs go to ERR. */
 #define SRC_CQ_TYPE 0xd

@@ -35,7 +35,7 @@ module softroce_decode (
         end
         28'h8: begin
           rw = rw | 64'hffffffff00000000;
-          ro = ro | 64'h7;
+          ro = ro | 64'h3f;
           reset = reset | 64'h7;
         end
         28'h10: begin
@@ -798,6 +798,7 @@ module softroce_decode (
           rw = rw | 64'hffffffffffffffff;
         end
         28'h28: begin
+          rw = rw | 64'h3ff0fff00000000;
           ro = ro | 64'h3;
         end
         default: ;
