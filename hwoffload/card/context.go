@@ -38,7 +38,7 @@ type queuePair struct {
 	num    uint32
 	q      *qp.QP
 	send   sendQueue
-	recv   *completionQueue
+	recv   recvQueue
 	sq, rq ring
 	srq    *sharedQueue // or nil
 	ah     ring         // table of address handles
@@ -151,9 +151,9 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	t := verbs.QPType(config.QpType())
 	x := &queuePair{
 		num: i, page: config.QpPage(), pd: e.Domain().QpPd(), pkey: rocev2.DefaultPKey,
-		send: sendQueue{cq: d.cqs[queues.SendCq()]}, recv: d.cqs[queues.RecvCq()],
+		send: sendQueue{cq: d.cqs[queues.SendCq()]}, recv: recvQueue{cq: d.cqs[queues.RecvCq()]},
 	}
-	if t < verbs.RC || t > verbs.UD || x.send.cq == nil || x.recv == nil {
+	if t < verbs.RC || t > verbs.UD || x.send.cq == nil || x.recv.cq == nil {
 		return nil
 	}
 	var ok1, ok2 bool
@@ -173,7 +173,7 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	inline := int(x.sq.entry) - wqe.WqeBytes
 	cfg := qp.Config{
 		QPN: i, Type: t, PD: x.pd, SignalAll: config.SignalAll(), Memory: d.memory(), Count: &d.count,
-		MaxSend: int(x.sq.entries), MaxSendSGE: inline / wqe.SgeBytes, MaxInline: max(inline, mr.ReportLen), SendCQ: &x.send, RecvCQ: x.recv,
+		MaxSend: int(x.sq.entries), MaxSendSGE: inline / wqe.SgeBytes, MaxInline: max(inline, mr.ReportLen), SendCQ: &x.send, RecvCQ: &x.recv,
 		Notify: func(ev verbs.EventType) { d.event(i, ev) },
 	}
 	if x.srq != nil {
@@ -200,6 +200,9 @@ func (d *dataPath) addPair(x *queuePair) {
 // removePair ends a queue pair that has returned to RESET.
 func (d *dataPath) removePair(x *queuePair) {
 	delete(d.qps, x.num)
+	if t := x.recv.tasks; t != nil {
+		t.complete(verbs.Completion{QPN: x.num, Status: verbs.StatusWRFlushed}) // ends it
+	}
 	d.releaseWindows(x.num)
 	d.table().ReleasePD(x.pd)
 	d.closePD(x.pd)

@@ -141,7 +141,7 @@ func (d *dataPath) failOverruns() {
 	}
 	d.overruns = false
 	for _, x := range d.qps {
-		if (x.send.cq.overrun || x.recv.overrun) && x.q.State() != verbs.StateErr {
+		if (x.send.cq.overrun || x.recv.cq.overrun) && x.q.State() != verbs.StateErr {
 			_ = x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState)
 			d.event(x.num, verbs.EventQPFatal)
 			d.touch(x)

@@ -60,7 +60,7 @@ func (d *dataPath) ringRecv(i, page uint32, producer uint16) bool {
 	x, s := d.qps[i], d.srqs[i]
 	switch {
 	case x != nil && x.page == page:
-		if x.srq != nil || !x.rq.advance(producer) {
+		if x.srq != nil || x.recv.tasks != nil || !x.rq.advance(producer) {
 			d.setEvents(i, regs.QpEvents(0).WithBadDoorbell(true))
 			return false
 		}
@@ -145,7 +145,7 @@ func (d *dataPath) fetchRecv(x *queuePair) {
 	before := x.rq.consumer
 	for x.rq.consumer != x.rq.producer && x.q.RecvQueued() < int(x.rq.entries) {
 		if !d.nextRecv(&x.rq) || x.q.PostRecv(&d.recv) != nil {
-			d.badWQE(x, x.recv, d.recv.ID)
+			d.badWQE(x, x.recv.cq, d.recv.ID)
 		}
 	}
 	if before != x.rq.consumer {

@@ -67,6 +67,7 @@ type region struct {
 	pd     uint32
 	qpn    uint32 // of a window: the queue pair it is bound to, 0 = none
 	group  *group // of a distribution region
+	tasks  *taskQueue
 }
 
 // memory is what queue pairs see. It shows in the registers what work requests change.
@@ -139,21 +140,33 @@ func (d *dataPath) setRegion(i uint32, was, now regs.MrControl) {
 		if r != nil {
 			d.regions[i] = r
 		}
-		d.showRegion(i, r != nil, r != nil && r.window != nil)
-	case d.regions[i] != nil:
-		if d.regions[i].release() != nil {
-			regs.MrOf(d.in, int(i)).SetControl(now.WithValid(true))
+		if r != nil && r.tasks != nil {
+			r.tasks.start()
+			v := regs.MrState(0).WithPending(true)
+			d.in.W32(regs.MrBase+uint64(i)*regs.MrStride+regs.MrStateOffset, uint32(v))
 			return
 		}
-		if g := d.regions[i].group; g != nil {
-			g.regions--
-		}
-		d.closePD(d.regions[i].pd)
-		delete(d.regions, i)
-		fallthrough
-	default:
+		d.showRegion(i, r != nil, r != nil && r.window != nil)
+	case d.regions[i] == nil:
 		d.showRegion(i, false, false)
+	case d.regions[i].tasks != nil && !d.regions[i].tasks.close() || !d.removeRegion(i):
+		regs.MrOf(d.in, int(i)).SetControl(now.WithValid(true))
 	}
+}
+
+// removeRegion ends a region or window. It returns false if windows are bound to it.
+func (d *dataPath) removeRegion(i uint32) bool {
+	r := d.regions[i]
+	if r.release() != nil {
+		return false
+	}
+	if r.group != nil {
+		r.group.regions--
+	}
+	d.closePD(r.pd)
+	delete(d.regions, i)
+	d.showRegion(i, false, false)
+	return true
 }
 
 func (r *region) release() error {
@@ -177,7 +190,7 @@ func (d *dataPath) register(i uint32, c regs.MrControl) *region {
 	switch c.Kind() {
 	case regs.MrKindWindow:
 		r.window, err = d.table().AllocWindowKey(r.pd, key)
-	case regs.MrKindPlain, regs.MrKindDistribution:
+	case regs.MrKindPlain, regs.MrKindDistribution, regs.MrKindTaskQueue:
 		pages := d.pages(e)
 		if pages == nil {
 			err = errBeyond
@@ -191,12 +204,15 @@ func (d *dataPath) register(i uint32, c regs.MrControl) *region {
 			}
 			s.Arrived = func(a mem.Arrival, offset uint64) { d.arrived(f, a, offset) }
 		}
+		if c.Kind() == regs.MrKindTaskQueue {
+			if r.tasks, err = d.newTaskQueue(i, e, c); err != nil {
+				break
+			}
+		}
 		if r.region, err = d.table().Register(s); err == nil && f != nil {
 			r.group = f.group
 			r.group.regions++
 		}
-	default:
-		err = errors.New("this model has no task queues")
 	}
 	if err != nil {
 		d.closePD(r.pd)

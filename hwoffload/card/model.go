@@ -53,7 +53,14 @@ func newModel(blocks []layout.Block) *Model {
 	for i := range blocks {
 		m.blocks = append(m.blocks, index(&blocks[i]))
 	}
+	m.setCapabilities()
 	return m
+}
+
+// setCapabilities writes what the card contains. Cores come and go.
+func (m *Model) setCapabilities() {
+	e := regs.IdentOf(inside{m})
+	m.put(regs.IdentBase+regs.IdentCapabilitiesOffset, uint32(e.Capabilities().WithQueuePairs(true).WithDistribution(true).WithCompute(m.tasks != nil)))
 }
 
 // Size is the length of the address space in bytes: registers and the DDR window.

@@ -13,6 +13,22 @@ type sendQueue struct {
 	next uint64           // number of the next work request
 }
 
+// recvQueue is the completion queue of receives that package qp sees. Those of a task queue are the
+// card's own, until the queue pair returns to RESET.
+type recvQueue struct {
+	cq    *completionQueue // of the driver
+	tasks *taskQueue       // or nil
+}
+
+// Complete implements qp.CompletionQueue.
+func (q *recvQueue) Complete(c verbs.Completion) {
+	if q.tasks != nil {
+		q.tasks.complete(c)
+		return
+	}
+	q.cq.Complete(c)
+}
+
 // posted is an outstanding work request.
 type posted struct {
 	id    uint64

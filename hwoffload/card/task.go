@@ -28,6 +28,7 @@ type Tasks struct {
 	ended sync.WaitGroup
 
 	// Under the model's lock.
+	queues  map[*taskQueue]struct{}
 	ring    taskRing // of the latest start
 	starts  int      // start and stop commands so far
 	running bool
@@ -44,16 +45,17 @@ type taskRing struct {
 	answered, released uint32 // of answers
 }
 
-// StartTasks starts the cores of the card, until Close: block task has no effect without. There
-// is one Tasks for a model at a time.
+// StartTasks starts the cores of the card, until Close: block task has no effect without, and
+// regions of kind 2 are refused. There is one Tasks for a model at a time.
 func (m *Model) StartTasks() (*Tasks, error) {
 	exec, err := task.NewExecutor(task.Config{Cores: regs.TaskCoresReset, Queue: 1 << maxTaskLog2})
 	if err != nil {
 		return nil, err
 	}
-	u := &Tasks{m: m, exec: exec, wake: make(chan struct{}, 1)}
+	u := &Tasks{m: m, exec: exec, wake: make(chan struct{}, 1), queues: map[*taskQueue]struct{}{}}
 	m.lock.Lock()
 	m.tasks = u
+	m.setCapabilities()
 	m.lock.Unlock()
 	u.ended.Go(u.run)
 	return u, nil
@@ -65,6 +67,10 @@ func (u *Tasks) Close(ctx context.Context) error {
 	u.closed, u.running = true, false
 	if u.m.tasks == u {
 		u.m.tasks = nil
+		u.m.setCapabilities()
+	}
+	for t := range u.queues {
+		t.cancel()
 	}
 	u.m.lock.Unlock()
 	u.signal()
@@ -139,7 +145,7 @@ func (u *Tasks) run() {
 			return
 		}
 		if starts != done && running {
-			origin, _ = u.exec.NewOrigin(taskMemory{u.m, pd})
+			origin, _ = u.exec.NewOrigin(taskMemory{u.m, func(m mem.Memory) task.Memory { return task.Local(m, pd) }})
 		}
 		if starts != done && u.began(starts) {
 			done = starts
@@ -225,17 +231,17 @@ func (u *Tasks) show() {
 	in.W32(regs.TaskBase+regs.TaskCompletionProducerOffset, u.ring.answered)
 }
 
-// taskMemory is the memory of tasks: block mr, by lkey.
+// taskMemory is the memory of tasks: block mr. of says by which keys.
 type taskMemory struct {
 	m  *Model
-	pd uint32
+	of func(mem.Memory) task.Memory
 }
 
 // use calls do with the memory of the data path, which the model's lock guards.
 func (t taskMemory) use(do func(task.Memory) mem.Fault) mem.Fault {
 	t.m.lock.Lock()
 	defer t.m.lock.Unlock()
-	return do(task.Local(t.m.data.memory(), t.pd))
+	return do(t.of(t.m.data.memory()))
 }
 
 func (t taskMemory) Check(o *task.Operand, need verbs.Access) mem.Fault {

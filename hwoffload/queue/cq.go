@@ -31,8 +31,11 @@ func (d *Device) CreateCQ(depth int) (*CQ, error) {
 	if depth < 1 || depth > 1<<maxLog2 {
 		return nil, fmt.Errorf("card: a completion queue of %d entries: use 1 to %d", depth, 1<<maxLog2)
 	}
+	err := d.require("queue pairs", regs.IdentCapabilities.QueuePairs)
+	if err != nil {
+		return nil, err
+	}
 	c := &CQ{d: d, log2: log2(depth)}
-	var err error
 	if c.base, err = d.newRing(c.log2, cqeLog2); err != nil {
 		return nil, err
 	}

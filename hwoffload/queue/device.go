@@ -96,6 +96,18 @@ func (d *Device) Close() error { return d.space.Free() }
 // Card returns the card.
 func (d *Device) Card() *hwoffload.Card { return d.card }
 
+// require returns an error if the card has not what a call needs.
+func (d *Device) require(what string, has func(regs.IdentCapabilities) bool) error {
+	c := regs.IdentOf(d.card).Capabilities()
+	if err := d.card.Err(); err != nil {
+		return err
+	}
+	if !has(c) {
+		return fmt.Errorf("card: %w: this card has no %s (capabilities %#x): use another build of the card, or start them in the model", errors.ErrUnsupported, what, uint32(c))
+	}
+	return nil
+}
+
 // AllocPD returns the number of a new protection domain. A card keeps no state for it, so it is
 // not freed.
 func (d *Device) AllocPD() uint32 {

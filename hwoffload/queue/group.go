@@ -40,8 +40,11 @@ func (d *Device) NewGroup(list ...Destination) (*Group, error) {
 	if len(list) < 1 || len(list) > mr.MaxDestinations {
 		return nil, fmt.Errorf("card: a distribution group of %d destinations: give 1 to %d", len(list), mr.MaxDestinations)
 	}
+	err := d.require("distribution groups", regs.IdentCapabilities.Distribution)
+	if err != nil {
+		return nil, err
+	}
 	g := &Group{d: d, dest: len(list)}
-	var err error
 	if g.num, err = d.take(&d.groups, 1, 1); err != nil {
 		return nil, err
 	}

@@ -3,8 +3,10 @@
 package queue
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
@@ -36,6 +38,8 @@ type Spec struct {
 
 	// Invalidatable allows local invalidate and SEND with invalidate.
 	Invalidatable bool
+
+	tasks *tasksOf // of a task queue, or nil
 }
 
 // Page sizes of a region in one piece.
@@ -114,6 +118,9 @@ func (d *Device) RegMR(s Spec) (*MR, error) {
 	e.SetLength(s.Len)
 	e.SetMttFirst(uint32(m.mtt))
 	e.SetFirstByte(s.First)
+	if s.tasks != nil {
+		e.SetTasks(regs.MrTasks(0).WithTaskQp(s.tasks.qpn).WithTaskDepth(s.tasks.depth))
+	}
 	if err := d.enable(e, m.key, s.PD, control(&s)); err != nil {
 		d.freeKey(m.element)
 		d.give(&d.mtt, m.mtt, m.pages)
@@ -129,21 +136,32 @@ func control(s *Spec) regs.MrControl {
 	if s.Group != nil {
 		c = c.WithKind(regs.MrKindDistribution).WithGroup(uint32(s.Group.num))
 	}
+	if s.tasks != nil {
+		c = c.WithKind(regs.MrKindTaskQueue)
+	}
 	return c.WithLocalWrite(has(verbs.AccessLocalWrite)).WithRemoteWrite(has(verbs.AccessRemoteWrite)).
 		WithRemoteRead(has(verbs.AccessRemoteRead)).WithRemoteAtomic(has(verbs.AccessRemoteAtomic)).
 		WithBindWindows(has(verbs.AccessBindWindows)).WithZeroBased(has(verbs.AccessZeroBased)).WithInvalidatable(s.Invalidatable)
 }
+
+// decideLimit is how long the card may take to decide about a region.
+const decideLimit = time.Minute
 
 // enable has the card use an element of block mr.
 func (d *Device) enable(e regs.Mr, key, pd uint32, c regs.MrControl) error {
 	e.SetKey(key)
 	e.SetDomain(regs.MrDomain(0).WithPd(pd))
 	e.SetControl(c.WithValid(true))
-	usable := e.State().Usable()
+	state := e.State()
+	ctx, cancel := context.WithTimeout(context.Background(), decideLimit)
+	defer cancel()
+	for state.Pending() && d.card.Err() == nil && pause(ctx) == nil {
+		state = e.State()
+	}
 	if err := d.card.Err(); err != nil {
 		return err
 	}
-	if !usable {
+	if !state.Usable() {
 		e.SetControl(0)
 		return errRefused
 	}
@@ -176,7 +194,7 @@ func (d *Device) disable(element uint64) error {
 		return err
 	}
 	if still {
-		return fmt.Errorf("card: the region is %w: windows are bound to it; invalidate or free them first", verbs.ErrBusy)
+		return fmt.Errorf("card: the region is %w: windows are bound to it (invalidate or free them first), or tasks of it are in execution", verbs.ErrBusy)
 	}
 	d.freeKey(element)
 	return nil

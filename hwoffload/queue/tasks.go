@@ -44,6 +44,9 @@ func (d *Device) StartTasks(ctx context.Context, pd uint32, entries int) (*Tasks
 	if pd>>24 != 0 {
 		return nil, fmt.Errorf("card: tasks: %w: protection domain %#x: a number has 24 bits", verbs.ErrPD, pd)
 	}
+	if err := d.require("cores for compute tasks", regs.IdentCapabilities.Compute); err != nil {
+		return nil, err
+	}
 	e := regs.TaskOf(d.card)
 	if s := e.Status(); s.Running() || s.Pending() {
 		return nil, fmt.Errorf("card: the compute block is %w: stop its tasks first", verbs.ErrBusy)

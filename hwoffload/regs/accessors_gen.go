@@ -3077,6 +3077,12 @@ func (v MrState) Invalid() bool { return v>>1&0x1 != 0 }
 // WithInvalid returns v with field invalid set to x.
 func (v MrState) WithInvalid(x bool) MrState { return v&^(0x1<<1) | MrState(bit(x))<<1 }
 
+// Pending returns field pending. Kind 2, 1: the card has not decided yet about usable; it decides soon. RO, bit 2.
+func (v MrState) Pending() bool { return v>>2&0x1 != 0 }
+
+// WithPending returns v with field pending set to x.
+func (v MrState) WithPending(x bool) MrState { return v&^(0x1<<2) | MrState(bit(x))<<2 }
+
 // State reads register state. State of the region.
 func (r Mr) State() MrState { return MrState(r.bus.R32(r.base + MrStateOffset)) }
 

@@ -794,6 +794,7 @@ var Blocks = []layout.Block{
 		{Name: "state", Offset: 0x28, Bits: 32, Stride: 0x0, Count: 1, Text: "State of the region.", Fields: []layout.Field{
 			{Name: "usable", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the card has accepted the region or window; 0: its registers contradict each other or the mtt"},
 			{Name: "invalid", LSB: 1, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: the region was invalidated, or the window is not bound; kind 2: its queue pair has failed or was reset, and no task is taken any more"},
+			{Name: "pending", LSB: 2, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "kind 2, 1: the card has not decided yet about usable; it decides soon"},
 		}},
 		{Name: "tasks", Offset: 0x2c, Bits: 32, Stride: 0x0, Count: 1, Text: "Kind 2: where tasks come from. The queue pair is of type RC and of the protection domain of the region, in a state from INIT to RTS, without a shared receive queue, and has no receives. Its receive queue is the card's: doorbells for it are refused. The region needs local_write and has no remote right. It holds descriptors, answers, and the operands and results of peers.", Fields: []layout.Field{
 			{Name: "task_qp", LSB: 0, Bits: 12, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "element of block qp"},

@@ -1458,6 +1458,8 @@
 #define SRC_MR_STATE_USABLE_MASK 0x1ull
 #define SRC_MR_STATE_INVALID_LSB 0x1 /* RO: 1: the region was invalidated, or the window is not bound; kind 2: its queue pair has failed or was reset, and no task is taken any more */
 #define SRC_MR_STATE_INVALID_MASK 0x2ull
+#define SRC_MR_STATE_PENDING_LSB 0x2 /* RO: kind 2, 1: the card has not decided yet about usable; it decides soon */
+#define SRC_MR_STATE_PENDING_MASK 0x4ull
 
 #define SRC_MR_TASKS 0x2c /* 32 bits */
 #define SRC_MR_TASKS_TASK_QP_LSB 0x0 /* RW: element of block qp */

@@ -799,7 +799,7 @@ module softroce_decode (
         end
         28'h28: begin
           rw = rw | 64'h3ff0fff00000000;
-          ro = ro | 64'h3;
+          ro = ro | 64'h7;
         end
         default: ;
       endcase

@@ -21,6 +21,7 @@ type served struct {
 	index  int
 	at     int64 // where descriptor and answer are in the server's arena
 
+	idle    bool // it has no task: its receive is posted
 	d       Descriptor
 	fetched bool         // the operands of the peer were requested, for this descriptor
 	reads   int          // READs that have not ended
@@ -35,7 +36,7 @@ func (p *served) id(kind int) uint64 { return uint64(p.index*kinds + kind) }
 
 // receive posts the receive of the next descriptor.
 func (p *served) receive() error {
-	p.d, p.fetched = Descriptor{}, false
+	p.d, p.fetched, p.idle = Descriptor{}, false, true
 	if p.room() > keepStage {
 		if err := p.unstage(); err != nil {
 			return err
@@ -45,11 +46,13 @@ func (p *served) receive() error {
 	if err := p.server.config.QP.PostRecv(&wr); err != nil {
 		return fmt.Errorf("task: server: %w", err)
 	}
+	p.server.fetchWaiting()
 	return nil
 }
 
 // received submits the task of a descriptor of n bytes.
 func (p *served) received(n uint32) error {
+	p.idle = false
 	var slot [SlotLen]byte
 	b := slot[:min(n, SlotLen)]
 	if readAt(p.server.arena, b, p.at) != mem.FaultNone {
@@ -99,13 +102,42 @@ func (p *served) place(o *Operand) (at int) {
 	return at
 }
 
-// fetch reads the operands of the peer. The executor has checked the task.
+// fetch gets the operands of the peer. The executor has checked the task.
 func (p *served) fetch(ready func(*Error)) {
-	if err := p.makeStage(); err != nil {
-		ready(fail(StatusMemory, "%v", err))
-		return
+	p.ready = ready
+	p.server.waiting = append(p.server.waiting, p)
+	p.server.fetchWaiting()
+}
+
+// fetchWaiting gets the operands of the tasks that wait for memory, as far as there is some. A task
+// that has all memory of the server for itself, and not enough, fails.
+func (s *Server) fetchWaiting() {
+	for len(s.waiting) > 0 {
+		p := s.waiting[0]
+		err := p.makeStage()
+		others := false
+		for i := range s.slots {
+			if q := &s.slots[i]; err != nil && q != p && q.idle {
+				err = errors.Join(q.unstage(), p.makeStage())
+			} else if q != p && q.stage != nil {
+				others = true
+			}
+		}
+		if err != nil && others {
+			return // until one of them has ended
+		}
+		s.waiting = s.waiting[1:]
+		if err != nil {
+			p.ready(fail(StatusMemory, "%v", err))
+			continue
+		}
+		p.read()
 	}
-	p.fetched, p.ready, p.reads = true, ready, 0
+}
+
+// read reads the operands of the peer to stage.
+func (p *served) read() {
+	p.fetched, p.reads = true, 0
 	at := 0
 	for i := range p.d.Operands {
 		o := &p.d.Operands[i]
@@ -119,7 +151,7 @@ func (p *served) fetch(ready func(*Error)) {
 		at += int(o.Length)
 	}
 	if p.reads == 0 {
-		ready(nil)
+		p.ready(nil)
 	}
 }
 

@@ -57,6 +57,13 @@ func QPInit(cq verbs.CQ, depth int) verbs.QPInit {
 	return verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSend: 3 * depth, MaxRecv: depth, MaxSendSGE: 1, MaxRecvSGE: 1}
 }
 
+// MaxDepth is the largest Depth.
+const MaxDepth = maxQueue
+
+// ServerBytes is how much memory of its PD a Server has for descriptors and answers. Operands and
+// results of the peer need more.
+func ServerBytes(depth int) int { return depth * servedBytes }
+
 // CQDepth is the size of the completion queue for QPInit.
 func CQDepth(depth int) int {
 	if depth == 0 {
@@ -88,6 +95,8 @@ type Server struct {
 	slots  []served
 	out    []verbs.SendWR // that wait for room in the send queue
 
+	waiting []*served // for memory of the peer's operands, the oldest first
+
 	lock     sync.Mutex
 	answers  []answered // from cores
 	answered chan struct{}
@@ -118,7 +127,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 		c.Memory = &Regions{}
 	}
 	s := &Server{config: c, slots: make([]served, depth), answered: make(chan struct{}, 1)}
-	if s.arena, err = verbs.NewMemory(c.PD, depth*servedBytes, verbs.AccessLocalWrite); err != nil {
+	if s.arena, err = verbs.NewMemory(c.PD, ServerBytes(depth), verbs.AccessLocalWrite); err != nil {
 		return nil, fmt.Errorf("task: server: %w", err)
 	}
 	if s.origin, err = c.Executor.NewOrigin(c.Memory); err != nil {
