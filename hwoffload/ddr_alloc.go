@@ -181,6 +181,9 @@ func (s *Space) Pages(size uint64) ([]uint64, error) {
 	return pages, nil
 }
 
+// PageSize is the log2 of the largest size that Pages takes.
+func (s *Space) PageSize() int { return bits.TrailingZeros64(min(Stripe, s.align)) }
+
 // Free returns the memory. A second call is an error and changes nothing.
 func (s *Space) Free() error {
 	s.alloc.lock.Lock()

@@ -40,7 +40,11 @@ func (c *Card) Memory(bytes uint64, through Transport) (*Memory, error) {
 	if through == nil {
 		through = c.DDR()
 	}
-	s, err := c.alloc.Alloc(bytes, 0)
+	align := uint64(0)
+	if bytes > Stripe {
+		align = Stripe // so that large memory needs few entries of block mtt
+	}
+	s, err := c.alloc.Alloc(bytes, align)
 	if err != nil {
 		return nil, err
 	}

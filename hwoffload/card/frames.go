@@ -54,6 +54,11 @@ func (m *Model) Deadline() qp.Time {
 	return m.data.deadline()
 }
 
+// Work returns a channel that gets a value when there may be frames to send: after writes of the
+// driver, frames that arrived, and tasks that have ended. It is for one receiver: Start, or a network
+// on virtual time.
+func (m *Model) Work() <-chan struct{} { return m.wake }
+
 // Interrupt returns a channel that gets a value when a cause activates the interrupt line (block
 // interrupts).
 func (m *Model) Interrupt() <-chan struct{} { return m.interrupt }

@@ -10,6 +10,9 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
 
+// MaxDepth is the most entries of a queue.
+const MaxDepth = 1 << maxLog2
+
 const (
 	maxLog2 = 15 // of the entries of a ring
 	cqeLog2 = 5
@@ -64,13 +67,8 @@ func (c *CQ) Poll(out []verbs.Completion) int {
 	n := 0
 	var b [wqe.CqeBytes]byte
 	for n < len(out) && c.consumer != producer {
-		at := c.base + uint64(c.consumer)%(1<<c.log2)<<cqeLog2
-		if _, err := c.d.card.DDR().ReadAt(b[:], int64(at)); err != nil {
-			break
-		}
-		e := wqe.Cqe(b[:])
-		if e.Owner() != (c.consumer>>c.log2%2 == 0) {
-			c.err = fmt.Errorf("card: entry %d of completion queue %d is not of this pass: does another program write to %#x?", c.consumer, c.num, at)
+		e := c.entry(&b, c.consumer)
+		if e == nil {
 			break
 		}
 		out[n] = wqe.DecodeCompletion(b[:])
@@ -83,6 +81,49 @@ func (c *CQ) Poll(out []verbs.Completion) int {
 	return n
 }
 
+// entry reads an entry, or returns nil (Err says why).
+func (c *CQ) entry(b *[wqe.CqeBytes]byte, i uint16) wqe.Cqe {
+	at := c.base + uint64(i)%(1<<c.log2)<<cqeLog2
+	if _, err := c.d.card.DDR().ReadAt(b[:], int64(at)); err != nil {
+		return nil
+	}
+	e := wqe.Cqe(b[:])
+	if e.Owner() != (i>>c.log2%2 == 0) {
+		c.err = fmt.Errorf("card: entry %d of completion queue %d is not of this pass: does another program write to %#x?", i, c.num, at)
+		return nil
+	}
+	return e
+}
+
+// Ready reports whether there is a completion to poll, or one that is solicited or an error. It is
+// not called at the same time as Poll.
+func (c *CQ) Ready(solicitedOnly bool) bool {
+	producer := uint16(regs.CqOf(c.d.card, int(c.num)).Produced().Producer())
+	if c.d.card.Err() != nil {
+		return false
+	}
+	if !solicitedOnly {
+		return c.consumer != producer
+	}
+	var b [wqe.CqeBytes]byte
+	for i := c.consumer; i != producer; i++ {
+		e := c.entry(&b, i)
+		if e == nil {
+			return false
+		}
+		if e.Solicited() {
+			return true
+		}
+	}
+	return false
+}
+
+// Overrun reports whether completions were lost because the queue was full.
+func (c *CQ) Overrun() bool { return regs.CqOf(c.d.card, int(c.num)).Events().Overrun() }
+
+// Number is the element of block cq.
+func (c *CQ) Number() uint32 { return uint32(c.num) }
+
 // Err returns why Poll returns no more completions, or nil: the card failed, the ring had an
 // overrun, or another program wrote to it.
 func (c *CQ) Err() error {
@@ -91,7 +132,7 @@ func (c *CQ) Err() error {
 		return c.d.card.Err()
 	case c.err != nil:
 		return c.err
-	case regs.CqOf(c.d.card, int(c.num)).Events().Overrun():
+	case c.Overrun():
 		return fmt.Errorf("card: completion queue %d with %d entries had an overrun: create it larger, or poll sooner", c.num, c.Depth())
 	}
 	return nil

@@ -183,6 +183,9 @@ func (d *Device) CreateSRQ(pd uint32, depth, maxSGE int) (*SRQ, error) {
 	return s, s.SetLimit(0)
 }
 
+// Number is the element of block qp.
+func (s *SRQ) Number() uint32 { return uint32(s.num) }
+
 func (s *SRQ) context() regs.Qp { return regs.QpOf(s.d.card, int(s.num)) }
 
 func (s *SRQ) modify(to verbs.State) error {

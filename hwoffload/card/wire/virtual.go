@@ -6,9 +6,12 @@ package wire
 
 import (
 	"container/heap"
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"sync"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -92,6 +95,41 @@ func (v *Virtual) Run(limit qp.Time, done func() bool) error {
 		v.arrive()
 		for _, m := range v.models {
 			m.Expire(v.now)
+		}
+	}
+}
+
+// Serve has frames sent and received, and timers expire, until ctx ends: for programs that use the
+// models from other goroutines. While nothing is left to happen, the virtual time stands still, and
+// Serve waits for work of the models.
+func (v *Virtual) Serve(ctx context.Context) {
+	wake := make(chan struct{}, 1)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, m := range v.models {
+		all.Go(func() { forward(ctx, m.Work(), wake) })
+	}
+	ended := func() bool { return ctx.Err() != nil }
+	for !ended() {
+		_ = v.Run(math.MaxInt64/2, ended) // ErrQuiet
+		select {
+		case <-wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// forward joins channels that wake.
+func forward(ctx context.Context, from <-chan struct{}, to chan<- struct{}) {
+	for {
+		select {
+		case <-from:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case to <- struct{}{}:
+		default:
 		}
 	}
 }

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbsdev_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/task"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// executors are the two ways in which tasks of another node are executed: by the cores of the card,
+// and by a program on its host. Both have the same answers.
+var executors = map[string]func(w *world, n *node, shared *task.Regions){
+	"card": func(w *world, n *node, _ *task.Regions) {
+		w.cores(n.side)
+		q, err := n.dev.Queue().ServeTasks(n.qp.(*verbsdev.QP).Queue(), task.DefaultDepth, 1<<20)
+		w.must(err)
+		w.t.Cleanup(func() { w.must(q.Close(w.limit())) })
+	},
+	"host": func(w *world, n *node, shared *task.Regions) {
+		e, err := task.NewExecutor(task.Config{Cores: 4})
+		w.must(err)
+		s, err := task.NewServer(task.ServerConfig{Executor: e, PD: n.pd, QP: n.qp, CQ: n.cq, Memory: shared})
+		w.must(err)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Serve(ctx) }()
+		w.t.Cleanup(func() { cancel(); <-ended; w.must(e.Close(w.limit())) })
+	},
+}
+
+// each runs a test with each executor, on a network with faults. The client is a program on the
+// other card.
+func each(t *testing.T, f wire.Faults, do func(w *world, client *task.Client, here, there *node, shared *task.Regions)) {
+	for name, serve := range executors {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, f, name == "host")
+			here, there := w.pair(rc)
+			var shared task.Regions
+			serve(w, there, &shared)
+			w.connect(here, there)
+			c, err := task.NewClient(task.ClientConfig{PD: here.pd, QP: here.qp, CQ: here.cq})
+			w.must(err)
+			t.Cleanup(func() { w.must(c.Close()) })
+			do(w, c, here, there, &shared)
+		})
+	}
+}
+
+var lossy = wire.Faults{Loss: 0.02, Duplicate: 0.02, Reorder: 0.02, ReorderBy: 100_000}
+
+// local executes a task in this process, as the reference.
+func local(t *testing.T, d task.Descriptor, in [][]byte, size int) []byte {
+	t.Helper()
+	table, err := mr.New(mr.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pd := table.AllocPD()
+	register := func(o task.Operand, b []byte) task.Operand {
+		r, err := table.Register(mr.Spec{PD: pd, Host: b, Access: verbs.AccessLocalWrite})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.VA, o.Key, o.Origin = r.VA(), r.LKey(), false
+		return o
+	}
+	out := make([]byte, size)
+	d.Result = register(d.Result, out)
+	d.Operands = append([]task.Operand(nil), d.Operands...)
+	for i := range in {
+		d.Operands[i] = register(d.Operands[i], in[i])
+	}
+	e, err := task.NewExecutor(task.Config{Cores: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	o, err := e.NewOrigin(task.Local(table, pd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan task.Answer, 1)
+	o.Submit(task.Task{Descriptor: d, Done: func(a task.Answer) { done <- a }})
+	if a := <-done; a.Status != task.StatusOK {
+		t.Fatalf("the reference: %v", a.Err)
+	}
+	return out
+}
+
+func bytesOf(v any) []byte {
+	b, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// kernelCase is a task of a kernel: operands of float32, and the result.
+type kernelCase struct {
+	shapes []task.Shape
+	typ    task.Type
+	result task.Shape
+}
+
+// kernelCases has a task of each built-in kernel, with n elements.
+func kernelCases(n, rows uint32) map[task.KernelID]kernelCase {
+	v, one := task.Shape{n}, task.Shape{1}
+	return map[task.KernelID]kernelCase{
+		task.KernelAdd: {[]task.Shape{v, v}, task.Float32, v}, task.KernelSum: {[]task.Shape{v}, task.Float64, one},
+		task.KernelMin: {[]task.Shape{v}, task.Float32, one}, task.KernelMax: {[]task.Shape{v}, task.Float32, one},
+		task.KernelDot: {[]task.Shape{v, v}, task.Float64, one}, task.KernelCRC32C: {[]task.Shape{v}, task.Uint32, one},
+		task.KernelGEMM:      {[]task.Shape{{rows, n / rows}, {n / rows, rows}}, task.Float32, task.Shape{rows, rows}},
+		task.KernelHistogram: {[]task.Shape{v, {2}}, task.Uint64, task.Shape{50}},
+	}
+}
+
+func elements(s task.Shape) int {
+	n := 1
+	for _, x := range s[:s.Dims()] {
+		n *= int(x)
+	}
+	return n
+}
+
+// Each kernel gives the bytes of the reference for a task of another node: with operands and result
+// at the node that sends it, at the node that executes it, or one of each, with either kind of
+// answer, although packets are lost, duplicated and reordered.
+func TestRemoteKernels(t *testing.T) {
+	const n, rows = 3000, 50
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(math.Sin(float64(i)))
+	}
+	data := bytesOf(v)
+	cases := kernelCases(n, rows)
+	if len(cases) != len(task.Builtin().IDs()) {
+		t.Fatal("a kernel has no task here")
+	}
+	each(t, lossy, func(w *world, client *task.Client, here, there *node, shared *task.Regions) {
+		for id, k := range cases {
+			d := task.Descriptor{Kernel: id, Result: task.Operand{Type: k.typ, Shape: k.result}}
+			size := elements(k.result) * int(k.typ.Size())
+			d.Result.Length = uint32(size)
+			var in [][]byte
+			for i, s := range k.shapes {
+				b := data[:elements(s)*4]
+				if id == task.KernelHistogram && i == 1 {
+					b = bytesOf([]float32{-1, 1})
+				}
+				in = append(in, b)
+				d.Operands = append(d.Operands, task.Operand{Length: uint32(len(b)), Type: task.Float32, Shape: s})
+			}
+			want := local(t, d, in, size)
+			for place := range 4 { // bit 0: operand 0, bit 1: the result is of the sender; other operands are the sender's
+				memory := func(b []byte, ofSender bool) verbs.DM {
+					if ofSender {
+						return here.memory(b, allRights)
+					}
+					m := there.memory(b, allRights)
+					w.must(shared.AddDM(m, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
+					return m
+				}
+				r := d
+				r.Immediate = place%3 == 0
+				out := memory(make([]byte, size), place&2 != 0)
+				r.Result = operand(out, k.typ, place&2 != 0, k.result[:]...)
+				r.Operands = nil
+				used := []verbs.DM{out}
+				for i, s := range k.shapes {
+					origin := i > 0 || place&1 != 0
+					m := memory(in[i], origin)
+					used = append(used, m)
+					r.Operands = append(r.Operands, operand(m, task.Float32, origin, s[:]...))
+				}
+				if err := client.Do(w.limit(), &r); err != nil || !bytes.Equal(w.bytes(out), want) {
+					t.Errorf("kernel %d, places %d: %v; the result is that of the reference: %v", id, place, err, bytes.Equal(w.bytes(out), want))
+				}
+				for _, m := range used {
+					w.must(m.Deregister())
+				}
+			}
+		}
+		if w.net.Lost == 0 {
+			t.Error("no packet was lost")
+		}
+	})
+}
+
+// Tasks that are wrong are answered with their status and change no byte, and the connection goes on.
+func TestRemoteRefused(t *testing.T) {
+	each(t, lossy, func(w *world, client *task.Client, here, there *node, shared *task.Regions) {
+		seven := bytes.Repeat([]byte{7}, 64)
+		in := there.memory(seven, verbs.AccessRemoteRead)
+		w.must(shared.AddDM(in, verbs.AccessRemoteRead))
+		other, err := there.dev.AllocPD()
+		w.must(err)
+		foreign, err := verbs.NewMemory(other, 64, allRights)
+		w.must(err)
+		out := here.memory(bytes.Repeat([]byte{9}, 8), allRights)
+		good := task.Descriptor{Kernel: task.KernelSum, Operands: []task.Operand{operand(in, task.Uint8, false, 64)}, Result: operand(out, task.Uint64, true, 1)}
+		for what, x := range map[string]struct {
+			status task.Status
+			change func(d *task.Descriptor, o *task.Operand)
+		}{
+			"kernel":            {task.StatusKernel, func(d *task.Descriptor, _ *task.Operand) { d.Kernel = 77 }},
+			"operands":          {task.StatusOperand, func(d *task.Descriptor, _ *task.Operand) { d.Operands = nil }},
+			"key":               {task.StatusAccess, func(_ *task.Descriptor, o *task.Operand) { o.Key ^= 1 }},
+			"protection domain": {task.StatusAccess, func(_ *task.Descriptor, o *task.Operand) { o.VA, o.Key = foreign.VA(), foreign.RKey() }},
+			"lkey of the queue": {task.StatusAccess, func(_ *task.Descriptor, o *task.Operand) { o.Key = in.LKey() + 1<<16 }},
+			"behind the region": {task.StatusAccess, func(_ *task.Descriptor, o *task.Operand) { o.VA++ }},
+			"not writable": {task.StatusAccess, func(d *task.Descriptor, o *task.Operand) {
+				d.Result = *o
+				d.Result.Type, d.Result.Length, d.Result.Shape = task.Uint64, 8, task.Shape{1}
+			}},
+			"value": {task.StatusFailed, func(d *task.Descriptor, o *task.Operand) {
+				o.Type, o.Length, o.Shape = task.Float32, 8, task.Shape{2}
+				d.Kernel, d.Operands = task.KernelHistogram, []task.Operand{*o, *o}
+			}},
+			"too large": {task.StatusTooLarge, func(d *task.Descriptor, o *task.Operand) {
+				o.Origin, o.Length, o.Shape = true, 100<<20, task.Shape{100 << 20}
+			}},
+		} {
+			for _, immediate := range []bool{false, true} {
+				d := good
+				d.Operands = append([]task.Operand(nil), good.Operands...)
+				d.Immediate = immediate
+				x.change(&d, &d.Operands[0])
+				if err := client.Do(w.limit(), &d); !errors.Is(err, &task.Error{Status: x.status}) {
+					t.Errorf("%s, immediate %v: %v, want %s", what, immediate, err, x.status)
+				}
+			}
+		}
+		if !bytes.Equal(w.bytes(out), bytes.Repeat([]byte{9}, 8)) || !bytes.Equal(w.bytes(in), seven) || !bytes.Equal(w.bytes(foreign), make([]byte, 64)) {
+			t.Errorf("written: %x, %x, %x", w.bytes(out), w.bytes(in), w.bytes(foreign))
+		}
+		if err := client.Do(w.limit(), &good); err != nil || binary.LittleEndian.Uint64(w.bytes(out)) != 7*64 {
+			t.Errorf("the right task: %v, %x", err, w.bytes(out))
+		}
+	})
+}
+
+// A wrong key of the sender's own memory ends the connection at both ends, in bounded time, and the
+// driver of the card sees that its task queue has ended.
+func TestRemoteWrongKey(t *testing.T) {
+	for what, write := range map[string]bool{"operand": false, "result": true} {
+		w := newWorld(t, wire.Faults{}, false)
+		here, there := w.pair(rc)
+		w.cores(there.side)
+		q, err := there.dev.Queue().ServeTasks(there.qp.(*verbsdev.QP).Queue(), 4, 1<<20)
+		w.must(err)
+		w.connect(here, there)
+		c, err := task.NewClient(task.ClientConfig{PD: here.pd, QP: here.qp, CQ: here.cq})
+		w.must(err)
+		d := task.Descriptor{
+			Kernel: task.KernelMax, Operands: []task.Operand{operand(here.memory([]byte{1}, allRights), task.Uint8, true, 1)},
+			Result: operand(here.memory([]byte{0}, allRights), task.Uint8, true, 1),
+		}
+		if write {
+			d.Result.Key ^= 1
+		} else {
+			d.Operands[0].Key ^= 1
+		}
+		var status *task.Error
+		if err := c.Do(w.limit(), &d); err == nil || errors.As(err, &status) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", what, err)
+		}
+		for ctx := w.limit(); !q.Ended(); {
+			if ctx.Err() != nil {
+				t.Fatalf("%s: the task queue does not end", what)
+			}
+		}
+		w.must(c.Close())
+		w.must(q.Close(w.limit()))
+	}
+}
+
+// Two tasks of another node are executed at the same time: each is in execution until the other has
+// begun. Many at once are all answered, each executed once, with less memory than all of them need.
+func TestRemoteParallel(t *testing.T) {
+	w := newWorld(t, lossy, false)
+	here, there := w.pair(rc)
+	w.cores(there.side)
+	tasks, err := there.dev.Queue().ServeTasks(there.qp.(*verbsdev.QP).Queue(), 8, uint64(task.ServerBytes(8)+3*8192))
+	w.must(err)
+	w.connect(here, there)
+	client, err := task.NewClient(task.ClientConfig{PD: here.pd, QP: here.qp, CQ: here.cq})
+	w.must(err)
+	const workers, times, n = 20, 5, 6000
+	var all sync.WaitGroup
+	for i := range workers {
+		in := here.memory(bytes.Repeat([]byte{byte(i), 1, 2}, n/3), allRights)
+		out := here.memory(make([]byte, 8), allRights)
+		d := task.Descriptor{
+			Kernel: task.KernelSum, Immediate: i%2 == 0,
+			Operands: []task.Operand{operand(in, task.Uint8, true, n)}, Result: operand(out, task.Uint64, true, 1),
+		}
+		all.Go(func() {
+			for range times {
+				if err := client.Do(w.limit(), &d); err != nil || binary.LittleEndian.Uint64(w.bytes(out)) != uint64(i+3)*n/3 {
+					t.Errorf("task of %d: %v, %x", i, err, w.bytes(out))
+				}
+				_, err := out.WriteAt(make([]byte, 8), 0)
+				w.must(err)
+			}
+		})
+	}
+	all.Wait()
+	if executed(w, there) != workers*times {
+		t.Errorf("%d tasks were executed, want %d", executed(w, there), workers*times)
+	}
+	d := task.Descriptor{
+		Kernel: task.KernelSum, Result: operand(here.memory(make([]byte, 8), allRights), task.Uint64, true, 1),
+		Operands: []task.Operand{operand(here.memory(make([]byte, 1<<16), allRights), task.Uint8, true, 1<<16)},
+	}
+	if err := client.Do(w.limit(), &d); !errors.Is(err, &task.Error{Status: task.StatusMemory}) {
+		t.Errorf("an operand that is longer than the memory of the queue: %v", err)
+	}
+	w.must(client.Close())
+	w.must(tasks.Close(w.limit()))
+}
+
+// executed is how many tasks the cores of a card have executed.
+func executed(w *world, n *node) (sum uint64) {
+	for i := range 32 {
+		sum += n.card.R64(0x8200 + uint64(i)*8) // core_tasks
+	}
+	return sum
+}
+
+var _ mem.Fault
