@@ -45,10 +45,13 @@ type taskRing struct {
 	answered, released uint32 // of answers
 }
 
-// StartTasks starts the cores of the card, until Close: block task has no effect without, and
-// regions of kind 2 are refused. There is one Tasks for a model at a time.
-func (m *Model) StartTasks() (*Tasks, error) {
-	exec, err := task.NewExecutor(task.Config{Cores: regs.TaskCoresReset, Queue: 1 << maxTaskLog2})
+// StartTasks starts the cores of the card, with the kernels of task.Builtin, until Close: block task
+// has no effect without, and regions of kind 2 are refused. There is one Tasks for a model at a time.
+func (m *Model) StartTasks() (*Tasks, error) { return m.StartKernels(task.Builtin()) }
+
+// StartKernels is StartTasks with other kernels.
+func (m *Model) StartKernels(kernels *task.Registry) (*Tasks, error) {
+	exec, err := task.NewExecutor(task.Config{Cores: regs.TaskCoresReset, Queue: 1 << maxTaskLog2, Kernels: kernels})
 	if err != nil {
 		return nil, err
 	}
@@ -209,12 +212,7 @@ func (u *Tasks) answer(a task.Answer, starts int) {
 	counters := u.exec.Cores()
 	u.m.lock.Lock()
 	defer u.m.lock.Unlock()
-	for i, c := range counters {
-		at := regs.TaskBase + uint64(i)*8
-		inside{u.m}.W64(at+regs.TaskCoreBusyNsOffset, uint64(c.Busy))
-		inside{u.m}.W64(at+regs.TaskCoreTasksOffset, c.Tasks)
-		inside{u.m}.W64(at+regs.TaskCoreErrorsOffset, c.Errors)
-	}
+	u.showCores(counters)
 	if u.starts != starts { // canceled by a later start
 		return
 	}
@@ -222,6 +220,16 @@ func (u *Tasks) answer(a task.Answer, starts int) {
 	_ = u.m.data.ddr.WriteAt(a.Append(nil), r.answers+uint64(r.answered%r.entries)*task.AnswerLen)
 	r.answered = (r.answered + 1) & taskIndexMax
 	u.show()
+}
+
+// showCores writes the counters of the cores to their registers. The model's lock is held.
+func (u *Tasks) showCores(counters []task.CoreCounters) {
+	for i, c := range counters {
+		at := regs.TaskBase + uint64(i)*8
+		inside{u.m}.W64(at+regs.TaskCoreBusyNsOffset, uint64(c.Busy))
+		inside{u.m}.W64(at+regs.TaskCoreTasksOffset, c.Tasks)
+		inside{u.m}.W64(at+regs.TaskCoreErrorsOffset, c.Errors)
+	}
 }
 
 // show writes the indexes to their registers. The model's lock is held.

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -286,9 +286,9 @@ func TestRemoteWrongKey(t *testing.T) {
 	}
 }
 
-// Two tasks of another node are executed at the same time: each is in execution until the other has
-// begun. Many at once are all answered, each executed once, with less memory than all of them need.
-func TestRemoteParallel(t *testing.T) {
+// Many tasks of another node at once are all answered, each executed once, with less memory in the
+// queue than all of them need. No completion goes to the driver of the card that executes them.
+func TestRemoteMany(t *testing.T) {
 	w := newWorld(t, lossy, false)
 	here, there := w.pair(rc)
 	w.cores(there.side)
@@ -327,6 +327,10 @@ func TestRemoteParallel(t *testing.T) {
 	if err := client.Do(w.limit(), &d); !errors.Is(err, &task.Error{Status: task.StatusMemory}) {
 		t.Errorf("an operand that is longer than the memory of the queue: %v", err)
 	}
+	var c [1]verbs.Completion
+	if there.cq.Poll(c[:]) != 0 {
+		t.Errorf("the driver got %+v", c[0])
+	}
 	w.must(client.Close())
 	w.must(tasks.Close(w.limit()))
 }
@@ -334,9 +338,70 @@ func TestRemoteParallel(t *testing.T) {
 // executed is how many tasks the cores of a card have executed.
 func executed(w *world, n *node) (sum uint64) {
 	for i := range 32 {
-		sum += n.card.R64(0x8200 + uint64(i)*8) // core_tasks
+		sum += regs.TaskOf(n.card).CoreTasks(i)
 	}
 	return sum
 }
 
-var _ mem.Fault
+// Two tasks of another node are executed at the same time: each waits for the start of the other.
+// A task in execution ends when its queue is closed, and its result is not written.
+func TestRemoteParallel(t *testing.T) {
+	w := newWorld(t, wire.Faults{}, false)
+	here, there := w.pair(rc)
+	kernels := task.Builtin()
+	meet, began := make(chan struct{}), make(chan struct{}, 8)
+	w.must(kernels.Register(task.FirstOwnKernel, "meet", kernel(func(ctx context.Context, out []byte) error {
+		began <- struct{}{}
+		select {
+		case meet <- struct{}{}:
+		case <-meet:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		out[0] = 1
+		return nil
+	})))
+	cores, err := there.m.StartKernels(kernels)
+	w.must(err)
+	tasks, err := there.dev.Queue().ServeTasks(there.qp.(*verbsdev.QP).Queue(), 4, 1<<16)
+	w.must(err)
+	w.connect(here, there)
+	client, err := task.NewClient(task.ClientConfig{PD: here.pd, QP: here.qp, CQ: here.cq})
+	w.must(err)
+	do := func() error {
+		out := here.memory([]byte{0}, allRights)
+		d := task.Descriptor{Kernel: task.FirstOwnKernel, Result: operand(out, task.Uint8, true, 1)}
+		err := client.Do(w.limit(), &d)
+		if got := w.bytes(out)[0]; (err == nil) != (got == 1) {
+			t.Errorf("%v, and the result is %d", err, got)
+		}
+		return err
+	}
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() { ended <- do() }()
+	}
+	for range 2 {
+		w.must(<-ended)
+	}
+	go func() { ended <- do() }() // alone
+	for range 3 {
+		<-began
+	}
+	w.must(tasks.Close(w.limit()))
+	w.must(there.qp.Destroy())
+	w.must(cores.Close(w.limit()))
+	w.must(client.Close())
+	if err := <-ended; err == nil {
+		t.Error("a task of a queue that was closed has success")
+	}
+}
+
+// kernel is a kernel that takes everything.
+type kernel func(ctx context.Context, out []byte) error
+
+func (kernel) Check(task.Operand, []task.Operand) error { return nil }
+
+func (k kernel) Run(ctx context.Context, _ *task.Descriptor, _ [][]byte, out []byte) error {
+	return k(ctx, out)
+}

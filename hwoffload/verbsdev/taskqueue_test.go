@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbsdev_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
+	"github.com/softroce/softroce-xdp/rocev2/task"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// A descriptor that is sent again is not executed again: its answer is repeated, and its result is
+// not written. Payloads that are no descriptors are answered too.
+func TestRemoteDuplicate(t *testing.T) {
+	for name, serve := range executors {
+		w := newWorld(t, lossy, false)
+		here, there := w.pair(rc)
+		serve(w, there, &task.Regions{})
+		w.connect(here, there)
+		slot := here.memory(make([]byte, 2*task.SlotLen), verbs.AccessLocalWrite)
+		send := func(b []byte) task.Answer {
+			_, err := slot.WriteAt(b, 0)
+			w.must(err)
+			w.must(here.qp.PostRecv(&verbs.RecvWR{ID: 1, SGL: sge(slot, task.SlotLen, task.AnswerLen)}))
+			w.must(here.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(slot, 0, len(b))}))
+			c := here.ends(1, verbs.StatusSuccess)
+			if c.HasImm {
+				return task.AnswerOf(c.Imm)
+			}
+			answer := make([]byte, task.AnswerLen)
+			_, err = slot.ReadAt(answer, task.SlotLen)
+			w.must(err)
+			a, err := task.ParseAnswer(answer[:c.Bytes])
+			w.must(err)
+			return a
+		}
+		in, out := here.memory([]byte{1, 2}, allRights), here.memory([]byte{0, 0}, allRights)
+		for id, immediate := range []bool{false, true} {
+			d := task.Descriptor{ID: task.ID(id), Kernel: task.KernelAdd, Immediate: immediate, Result: operand(out, task.Uint8, true, 2)}
+			d.Operands = []task.Operand{operand(in, task.Uint8, true, 2), operand(in, task.Uint8, true, 2)}
+			b, err := d.Append(nil)
+			w.must(err)
+			for n := range 3 {
+				if a := send(b); a.Status != task.StatusOK || a.ID != d.ID {
+					t.Fatalf("%s: %+v", name, a)
+				}
+				if got := w.bytes(out); (got[1] == 4) != (n == 0) {
+					t.Errorf("%s: answer %d, and the result is %d", name, n, got)
+				}
+				_, err := out.WriteAt([]byte{0, 0}, 0)
+				w.must(err)
+			}
+		}
+		if name == "card" && executed(w, there) != 2 {
+			t.Errorf("%d tasks were executed", executed(w, there))
+		}
+		for n, b := range [][]byte{{1}, make([]byte, 100), make([]byte, task.SlotLen)} {
+			if a := send(b); a.Status != task.StatusDescriptor {
+				t.Errorf("%s: payload %d: %+v", name, n, a)
+			}
+		}
+	}
+}
+
+// The card refuses task queues that cannot work, and says why. What was taken for them is free again.
+func TestTaskQueueRefused(t *testing.T) {
+	w := newWorld(t, wire.Faults{}, false)
+	_, n := w.pair(rc)
+	serve := func(n *node, depth int, bytes uint64) error {
+		q, err := n.dev.Queue().ServeTasks(n.qp.(*verbsdev.QP).Queue(), depth, bytes)
+		if err == nil {
+			w.must(q.Close(w.limit()))
+		}
+		return err
+	}
+	if err := serve(n, 4, 1<<20); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("without cores: %v", err)
+	}
+	w.cores(n.side)
+	free := n.card.Allocator().Available()
+	ud := w.node(n.side, func(i *verbs.QPInit) { i.Type = verbs.UD })
+	srq, err := n.pd.CreateSRQ(4, 1)
+	w.must(err)
+	shared, err := n.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: n.cq, RecvCQ: n.cq, SRQ: srq})
+	w.must(err)
+	fresh, err := n.pd.CreateQP(task.QPInit(n.cq, 0))
+	w.must(err)
+	busy := w.node(n.side, rc)
+	w.must(busy.qp.PostRecv(&verbs.RecvWR{}))
+	for what, err := range map[string]error{
+		"UD": serve(ud, 4, 1<<20), "depth 0": serve(n, 0, 1<<20), "deeper than the queue": serve(n, 17, 1<<20), "too little memory": serve(n, 4, 5000),
+		"SRQ": serve(&node{side: n.side, qp: shared}, 4, 1<<20), "RESET": serve(&node{side: n.side, qp: fresh}, 4, 1<<20), "receives": serve(busy, 4, 1<<20),
+		"more memory than the card has": serve(n, 4, 1<<36),
+	} {
+		if err == nil {
+			t.Errorf("%s: a task queue", what)
+		}
+	}
+	if now := n.card.Allocator().Available(); now != free {
+		t.Errorf("free memory: %d, before %d", now, free)
+	}
+	q, err := n.dev.Queue().ServeTasks(n.qp.(*verbsdev.QP).Queue(), 4, 1<<20)
+	w.must(err)
+	if err := serve(n, 4, 1<<20); err == nil {
+		t.Error("two task queues of a queue pair")
+	}
+	w.must(n.qp.PostRecv(&verbs.RecvWR{ID: 3})) // the doorbell is refused
+	if q.Ended() {
+		t.Error("a refused doorbell has ended the queue")
+	}
+	w.must(n.qp.Modify(verbs.Attr{}, verbs.MaskState)) // RESET
+	for ctx := w.limit(); !q.Ended(); {
+		w.must(ctx.Err())
+	}
+	w.must(q.Close(w.limit()))
+	var c [1]verbs.Completion
+	if n.cq.Poll(c[:]) != 0 {
+		t.Errorf("a completion of a receive of the card: %+v", c[0])
+	}
+	w.must(verbs.ToInit(n.qp, verbs.Endpoint{}, verbs.DefaultAttr()))
+	if err := serve(n, 4, 1<<20); err != nil {
+		t.Errorf("after RESET: %v", err)
+	}
+}
+
+// Task queues end with the cores of the card.
+func TestTaskQueueWithoutCores(t *testing.T) {
+	w := newWorld(t, wire.Faults{}, false)
+	_, n := w.pair(rc)
+	cores, err := n.m.StartTasks()
+	w.must(err)
+	q, err := n.dev.Queue().ServeTasks(n.qp.(*verbsdev.QP).Queue(), 4, 1<<20)
+	w.must(err)
+	w.must(cores.Close(context.Background()))
+	if !q.Ended() {
+		t.Error("a task queue without cores")
+	}
+	w.must(q.Close(w.limit()))
+}
+
+// Rings of devices, regions and task queues have memory of their own.
+func TestOneOwnerOfMemory(t *testing.T) {
+	w := newWorld(t, wire.Faults{}, false)
+	s := w.side[0]
+	other, err := queue.New(s.card, queue.Config{Bytes: 1 << 20, Page: 1})
+	w.must(err)
+	pd, err := s.dev.AllocPD()
+	w.must(err)
+	// All that is left is a region. The queues that follow lie in the rings' memory.
+	free := s.card.Allocator().Available()
+	var all []verbs.DM
+	for _, n := range free {
+		m, err := pd.(verbs.DeviceMemory).AllocDM(int(n/2), verbs.AccessLocalWrite)
+		if err == nil {
+			all = append(all, m)
+		}
+	}
+	ones := make([]byte, 1<<16)
+	for i := range ones {
+		ones[i] = 0xff
+	}
+	for _, m := range all {
+		_, err := m.WriteAt(ones, 0)
+		w.must(err)
+	}
+	for _, d := range []*queue.Device{s.dev.Queue(), other} {
+		_, err := d.CreateCQ(1024) // clears its ring
+		w.must(err)
+	}
+	for i, m := range all {
+		b := make([]byte, len(ones))
+		_, err := m.ReadAt(b, 0)
+		w.must(err)
+		if string(b) != string(ones) {
+			t.Errorf("region %d was written", i)
+		}
+	}
+	if len(all) == 0 {
+		t.Error("no region")
+	}
+	if _, err := queue.New(s.card, queue.Config{Bytes: 1 << 33}); err == nil {
+		t.Error("rings in memory that regions have")
+	}
+	before := s.card.Allocator().Available()
+	w.must(other.Close())
+	if s.card.Allocator().Available() == before {
+		t.Error("Close returns nothing")
+	}
+}
