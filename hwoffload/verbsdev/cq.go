@@ -77,11 +77,14 @@ func (c *CQ) Poll(out []verbs.Completion) int {
 
 // err returns why the queue is of no use, or nil.
 func (c *CQ) err() error {
+	if err := c.d.err(); err != nil {
+		return err
+	}
 	select {
 	case <-c.destroyed:
 		return fmt.Errorf("card: the completion queue %w", verbs.ErrDestroyed)
 	default:
-		return c.d.err()
+		return nil
 	}
 }
 
