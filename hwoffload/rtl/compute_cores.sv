@@ -22,6 +22,7 @@ module compute_cores #(
     input  logic [33:0] task_addr,
     input  logic [31:0] task_length,
     input  logic [15:0] task_tag,
+    input  logic [CORES-1:0] cancel,
 
     output logic [   CORES-1:0] rd_valid,
     input  logic [   CORES-1:0] rd_ready,
@@ -80,6 +81,7 @@ module compute_cores #(
         .task_addr,
         .task_length,
         .task_tag,
+        .cancel(cancel[i]),
         .rd_valid(rd_valid[i]),
         .rd_ready(rd_ready[i]),
         .rd_addr(rd_addr[34*i+:34]),

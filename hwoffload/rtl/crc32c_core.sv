@@ -13,6 +13,9 @@
 // Result: result_valid, result_tag and result_crc hold until result_ready is 1. busy is 1 from
 // the task on until then.
 //
+// Cancel: while no read is without its data, a clock with cancel = 1 ends the task. Its result then
+// has no meaning.
+//
 // Latency: 3 clocks from the task to result_valid, and 1 for each word after the first, if the
 // memory answers in the clock after rd_valid; 1 for no bytes. One task at a time.
 module crc32c_core (
@@ -24,6 +27,7 @@ module crc32c_core (
     input  logic [33:0] task_addr,
     input  logic [31:0] task_length,
     input  logic [15:0] task_tag,
+    input  logic        cancel,
 
     output logic        rd_valid,
     input  logic        rd_ready,
@@ -97,6 +101,10 @@ module crc32c_core (
         skip <= 3'd0;
         first <= 1'b0;
         result_valid <= left == {28'd0, added};
+      end
+      if (cancel) begin
+        reads <= 30'd0;
+        result_valid <= 1'b1;
       end
       if (result_valid && result_ready) begin
         result_valid <= 1'b0;

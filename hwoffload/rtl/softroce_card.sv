@@ -7,20 +7,27 @@
 // address is a multiple of 8 bytes; bus_enable selects the halves of 32 bits. The upper half of
 // the address space is the window of the DDR (S2.5).
 //
-// DDR: ddr_valid and the request hold until ddr_done is 1, with ddr_rdata.
+// DDR: ddr_valid and the request hold until ddr_done is 1, with ddr_rdata. Bit i of ddr_enable writes
+// byte i. Each core of block task reads through a port of its own: core_addr is taken when
+// core_valid and core_ready are 1. The words come back in the same order, each in a clock in which
+// core_arrived is 1, at the earliest in the clock after. Element i of a vector belongs to core i.
 //
 // Packet: pkt_valid and the fields of its stamp hold until pkt_done is 1 for one clock. The
 // packet is one of the peer with entry pkt_element, and has arrived at pkt_at.
 //
-// Time: the clock of the card counts now_step nanoseconds in each clock. now_set sets it.
-module softroce_card (
+// Time: the clock of the card counts nanoseconds while now_run is 1; CLK_HZ is the frequency of clk.
+// now_set sets it.
+module softroce_card #(
+    parameter logic [31:0] CLK_HZ = 32'd322265625,
+    parameter int CORES = softroce_regs_pkg::TASK_CORES_RESET
+) (
     input  logic        clk,
     input  logic        rst,
     output logic        ready,  // after rst all memories are cleared first
 
     input  logic        now_set,
     input  logic [63:0] now_value,
-    input  logic [15:0] now_step,
+    input  logic        now_run,
 
     input  logic        bus_valid,
     input  logic        bus_write,
@@ -49,34 +56,43 @@ module softroce_card (
     output logic        ddr_valid,
     output logic        ddr_write,
     output logic [33:0] ddr_addr,
-    output logic [ 1:0] ddr_enable,
+    output logic [ 7:0] ddr_enable,
     output logic [63:0] ddr_wdata,
     input  logic        ddr_done,
-    input  logic [63:0] ddr_rdata
+    input  logic [63:0] ddr_rdata,
+
+    output logic                working,  // a task is executed, or waits for it
+    output logic [   CORES-1:0] core_valid,
+    input  logic [   CORES-1:0] core_ready,
+    output logic [64*CORES-1:0] core_addr,
+    input  logic [   CORES-1:0] core_arrived,
+    input  logic [64*CORES-1:0] core_data
 );
 
-  typedef enum logic [2:0] {
+  typedef enum logic [3:0] {
     CLEAR,
     IDLE,
     ACCESS,   // a word was read
     MEMORY,   // an access to the DDR
     COMMAND,  // a command of block calls
+    REGION,   // mr.control.valid has changed
+    LOOKUP,   // mr_check reads a word
+    TASK,     // an access of block task to the DDR
     PACKET
   } state_t;
   state_t state;
   assign ready = state != CLEAR;
 
   logic [63:0] now;
-  always_ff @(posedge clk) begin
-    if (rst) now <= 64'd0;
-    else if (now_set) now <= now_value;
-    else now <= now + {48'd0, now_step};
-  end
+  ns_clock #(
+      .CLK_HZ(CLK_HZ)
+  ) clock (.clk, .rst, .run(now_run), .load(now_set), .load_ns(now_value), .ns(now));
 
   logic [27:0] clear_addr;
   logic [27:0] index;
   logic [63:0] rw, ro, rw1c, reset;
-  softroce_decode decode (.addr(bus_addr[27:0]), .index, .rw, .ro, .rw1c, .reset);
+  logic [27:0] word_addr;  // of the word that is read or written
+  softroce_decode decode (.addr(word_addr), .index, .rw, .ro, .rw1c, .reset);
 
   // Operations of the entry engine.
   localparam logic [1:0] RECEIVE = 2'd0;
@@ -110,8 +126,9 @@ module softroce_card (
   logic [31:0] low, high;
   logic unused;
   logic [1:0] bank;
+  logic [31:0] region_addr, lookup_addr;  // of words that the card itself reads
   logic [31:0] bank_addr;
-  assign unused = &{1'b0, in_block, low, high, bank, bank_addr};
+  assign unused = &{1'b0, in_block, low, high, bank, bank_addr, region_addr[31:28], lookup_addr[31:28]};
   assign low  = bus_wdata[31:0];
   assign high = bus_wdata[63:32];
 
@@ -135,8 +152,21 @@ module softroce_card (
     end
   end
 
+  // Block task, and block mr: a change of valid.
+  localparam logic [27:0] TASK_BLOCK = softroce_regs_pkg::TASK_BASE[27:0];
+  localparam logic [27:0] MR = softroce_regs_pkg::MR_BASE[27:0];
+  localparam logic [27:0] MR_BYTES = 28'(softroce_regs_pkg::MR_COUNT * softroce_regs_pkg::MR_STRIDE);
+  logic in_task, task_live, changes_region;
+  logic [27:0] in_mr;  // bytes from the start of block mr
+  logic [63:0] task_value;
+  assign in_task = addr >= TASK_BLOCK && addr < TASK_BLOCK + softroce_regs_pkg::TASK_STRIDE[27:0];
+  assign in_mr = addr - MR;
+  assign changes_region = addr >= MR && in_mr < MR_BYTES && in_mr[5:0] == softroce_regs_pkg::MR_CONTROL_OFS[5:0]
+      && value[softroce_regs_pkg::MR_CONTROL_VALID_LSB] != next[softroce_regs_pkg::MR_CONTROL_VALID_LSB];
+
   // Registers that the card sets.
   logic result, hardware;
+  logic now_valid;  // mr.control.valid after the change
   logic [31:0] now_high;  // of the time whose low half was read
   logic [63:0] set_by_card;
   logic [1023:0] active;
@@ -146,6 +176,7 @@ module softroce_card (
     if (addr >= ACTIVE && addr < COLLECT_APPLY) set_by_card = active[{addr[6:3], 6'd0}+:64];
     else if (addr == RESULT_DECIDE) set_by_card = {63'd0, result};
     else if (addr == NOW) set_by_card = bus_enable[0] ? now : {now_high, 32'd0};
+    else if (in_task && task_live) set_by_card = task_value;
     else hardware = 1'b0;
   end
 
@@ -169,9 +200,45 @@ module softroce_card (
   register_store store (
       .clk,
       .addr (state == CLEAR ? clear_addr : index),
-      .write(state == CLEAR || write && !in_table && (rw | rw1c) != 64'd0),
-      .wdata(state == CLEAR ? 64'd0 : next ^ reset),
+      .write(state == CLEAR || region_write || write && !in_table && (rw | rw1c) != 64'd0),
+      .wdata(state == CLEAR ? 64'd0 : (region_write ? region_wdata : next) ^ reset),
       .rdata(stored)
+  );
+
+  // The words that the card itself reads are those that the driver reads. One is read in the first
+  // clock of its state, and is there in the second.
+  logic region_start, region_done, region_req, region_write, region_writes, looked;
+  logic [63:0] region_wdata, found;
+  logic lookup_req;
+  assign found = (stored ^ reset) & (rw | ro | rw1c);
+  assign region_write = state == REGION && region_req && region_writes && !looked;
+  always_comb begin
+    word_addr = bus_addr[27:0];
+    if (state == REGION) word_addr = region_addr[27:0];
+    if (state == LOOKUP) word_addr = lookup_addr[27:0];
+  end
+  always_ff @(posedge clk) looked <= !rst && !looked && (state == REGION && region_req || state == LOOKUP);
+
+  region_accept regions (
+      .clk, .rst, .start(region_start), .valid(now_valid), .element(in_mr[15:6]), .done(region_done),
+      .mem_req(region_req), .mem_write(region_writes), .mem_addr(region_addr), .mem_wdata(region_wdata),
+      .mem_ack(looked && state == REGION), .mem_data(found)
+  );
+
+  logic task_req, task_writes;
+  logic [33:0] task_addr;
+  logic [7:0] task_enable;
+  logic [63:0] task_wdata;
+  task_engine #(
+      .CORES(CORES)
+  ) tasks (
+      .clk, .rst, .now, .reg_write(write && in_task), .offset(addr[11:0]), .reg_wdata(next),
+      .command(bus_wdata & enabled), .reg_live(task_live), .reg_value(task_value),
+      .flush(write && changes_region && !next[softroce_regs_pkg::MR_CONTROL_VALID_LSB]), .mr_req(lookup_req),
+      .mr_addr(lookup_addr), .mr_ack(looked && state == LOOKUP), .mr_data(found), .ddr_req(task_req),
+      .ddr_write(task_writes), .ddr_addr(task_addr), .ddr_enable(task_enable), .ddr_wdata(task_wdata),
+      .ddr_ack(state == TASK && ddr_done), .ddr_rdata, .working, .core_valid, .core_ready, .core_addr,
+      .core_arrived, .core_data
   );
 
   logic engine_start, engine_busy, engine_done, engine_result, table_write;
@@ -207,11 +274,15 @@ module softroce_card (
   // The window of the DDR.
   logic [5:0] window;
   logic in_window;
-  ddr_window windows (.bar_addr(bus_addr), .select(window), .in_window, .ddr_addr, .bank, .bank_addr);
-  assign ddr_valid = state == MEMORY;
-  assign ddr_write = bus_write;
-  assign ddr_enable = bus_enable;
-  assign ddr_wdata = bus_wdata;
+  logic [33:0] window_addr;
+  ddr_window windows (
+      .bar_addr(bus_addr), .select(window), .in_window, .ddr_addr(window_addr), .bank, .bank_addr
+  );
+  assign ddr_valid = state == MEMORY || state == TASK;
+  assign ddr_write = state == TASK ? task_writes : bus_write;
+  assign ddr_addr = state == TASK ? task_addr : window_addr;
+  assign ddr_enable = state == TASK ? task_enable : {{4{bus_enable[1]}}, {4{bus_enable[0]}}};
+  assign ddr_wdata = state == TASK ? task_wdata : bus_wdata;
 
   // Copies of registers that the card itself uses.
   always_ff @(posedge clk) begin
@@ -230,6 +301,7 @@ module softroce_card (
     bus_done <= 1'b0;
     pkt_done <= 1'b0;
     engine_start <= 1'b0;
+    region_start <= 1'b0;
     if (rst) begin
       state <= CLEAR;
       clear_addr <= 28'd0;
@@ -245,12 +317,18 @@ module softroce_card (
           engine_start <= 1'b1;
           state <= PACKET;
         end else if (bus_valid && !bus_done) state <= in_window ? MEMORY : ACCESS;
+        else if (lookup_req) state <= LOOKUP;
+        else if (task_req) state <= TASK;
         ACCESS: begin
           bus_rdata <= value;
           if (addr == NOW && bus_enable[0]) now_high <= now[63:32];
           if (bus_write && command) begin
             engine_start <= 1'b1;
             state <= COMMAND;
+          end else if (bus_write && changes_region) begin
+            region_start <= 1'b1;
+            now_valid <= next[softroce_regs_pkg::MR_CONTROL_VALID_LSB];
+            state <= REGION;
           end else begin
             bus_done <= 1'b1;
             state <= IDLE;
@@ -262,6 +340,13 @@ module softroce_card (
           bus_done <= 1'b1;
           state <= IDLE;
         end
+        REGION:
+        if (region_done) begin
+          bus_done <= 1'b1;
+          state <= IDLE;
+        end
+        LOOKUP: if (looked) state <= IDLE;
+        TASK: if (ddr_done) state <= IDLE;
         COMMAND:
         if (engine_done) begin
           result <= engine_result;

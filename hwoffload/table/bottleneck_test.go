@@ -34,7 +34,7 @@ func TestBottleneckRTL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	testBottleneck(t, c, func(now uint64) { c.SetClock(now, 0) }, 150)
+	testBottleneck(t, c, func(now uint64) { c.SetClock(now, false) }, 150)
 	if c.Err() != nil {
 		t.Error(c.Err())
 	}

@@ -66,7 +66,7 @@ func TestAgentOverRTL(t *testing.T) {
 		for i := range v.Events {
 			e := &v.Events[i]
 			now = e.At
-			s.SetClock(now, 0)
+			s.SetClock(now, false)
 			if e.Evaluate {
 				for _, a := range []*agent.CardAgent{overRTL, overModel} {
 					if _, err := a.Evaluate(); err != nil {

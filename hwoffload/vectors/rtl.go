@@ -24,7 +24,7 @@ type Deciding struct {
 // RTL returns the Maker of a simulated card. The entries that it makes are the same one of the
 // card, so each is used before the next is made.
 func RTL(c *sim.Card) Maker {
-	setClock := func(now uint64) { c.SetClock(now, 0) }
+	setClock := func(now uint64) { c.SetClock(now, false) }
 	return func(v *Vector) Table {
 		return (&Deciding{c, c.Receive, setClock, c.R64s, v.Params}).start(v)
 	}

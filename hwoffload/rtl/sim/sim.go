@@ -29,7 +29,7 @@ var cpp embed.FS
 
 // Operations of the protocol that only a simulator has (docs/card-rtl.md).
 const (
-	opClock  = hwoffload.OpSimulator + iota // body: time (64), nanoseconds of a cycle (64); no answer
+	opClock  = hwoffload.OpSimulator + iota // body: time (64), 1 = it runs, 0 = it stands still (64); no answer
 	opStep                                  // body: cycles (64); no answer
 	opCycles                                // no body; the answer is the number of cycles since the reset
 	opPacket                                // body: below; no answer
@@ -42,6 +42,10 @@ const (
 	packetFeedback = 1 << 8
 	packetCE       = 1 << 9
 )
+
+// ClockHz is the frequency of the cycles, by which the clock of the card counts nanoseconds: parameter
+// CLK_HZ of softroce_card.
+const ClockHz = 322265625
 
 // Limits of the time that a simulator takes to start, and to answer.
 const (
@@ -190,9 +194,15 @@ func (c *Card) end() {
 // Addr is the address of the simulator for hwoffload.Dial. One client at a time uses it.
 func (c *Card) Addr() string { return "unix:" + filepath.Join(c.dir, "card.sock") }
 
-// SetClock sets the clock of the card to a time, and the nanoseconds that it counts in each
-// cycle: 0 stops it, and 65535 is the largest.
-func (c *Card) SetClock(now, step uint64) { c.Post(opClock, now, step) }
+// SetClock sets the clock of the card to a time, from which it counts the nanoseconds of the
+// cycles, or stands still. The frequency of the cycles is ClockHz.
+func (c *Card) SetClock(now uint64, runs bool) {
+	run := uint64(0)
+	if runs {
+		run = 1
+	}
+	c.Post(opClock, now, run)
+}
 
 // Step simulates cycles without an access, at most 10^9.
 func (c *Card) Step(cycles uint64) { c.Post(opStep, cycles) }

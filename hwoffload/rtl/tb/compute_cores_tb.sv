@@ -30,8 +30,8 @@ module compute_cores_tb (
   logic [127:0] data;
 
   compute_cores dut (
-      .clk, .rst, .task_valid, .task_ready, .task_addr, .task_length, .task_tag, .rd_valid,
-      .rd_ready, .rd_addr, .data_valid, .data, .result_valid, .result_ready, .result_tag,
+      .clk, .rst, .task_valid, .task_ready, .task_addr, .task_length, .task_tag, .cancel(2'd0),
+      .rd_valid, .rd_ready, .rd_addr, .data_valid, .data, .result_valid, .result_ready, .result_tag,
       .result_crc, .busy, .busy_clocks({busy_clocks_1, busy_clocks_0}), .tasks({tasks_1, tasks_0})
   );
 

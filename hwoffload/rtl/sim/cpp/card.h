@@ -32,10 +32,13 @@ public:
 		return at == pages.end() ? 0 : (*at->second)[addr / 8 % page_words];
 	}
 
+	// write writes byte i of a word if bit i of enable is 1.
 	void write(uint64_t addr, uint64_t value, unsigned enable)
 	{
 		auto &page = pages[addr / 8 / page_words];
-		uint64_t mask = (enable & 1 ? 0xffffffff : 0) | (enable & 2 ? 0xffffffff00000000 : 0);
+		uint64_t mask = 0;
+		for (unsigned i = 0; i < 8; i++)
+			mask |= enable >> i & 1 ? uint64_t(0xff) << 8 * i : 0;
 		if (!page)
 			page = std::make_unique<Page>();
 		uint64_t &word = (*page)[addr / 8 % page_words];
@@ -49,11 +52,17 @@ class Card {
 	Vsoftroce_card top{&context};
 	Memory ddr;
 
+	// Reads of the cores that were taken in the clock before.
+	static constexpr unsigned n_cores = sizeof(Vsoftroce_card::core_addr) / 8;
+	unsigned asked = 0;
+	uint64_t asked_addr[n_cores] = {};
+
 public:
 	uint64_t cycles = 0;
 
 	Card()
 	{
+		top.core_ready = (1u << n_cores) - 1;
 		top.rst = 1;
 		clock();
 		clock();
@@ -72,12 +81,30 @@ public:
 			top.ddr_rdata = ddr.read(top.ddr_addr);
 			top.ddr_done = 1;
 		}
+		if (top.core_valid | top.core_arrived)
+			cores();
 		top.clk = 1;
 		top.eval();
 		top.clk = 0;
 		top.eval();
 		cycles++;
 	}
+
+	// cores answers the reads that the cores made in the clock before, and takes those of this clock.
+	void cores()
+	{
+		top.core_arrived = asked;
+		for (unsigned i = 0; i < n_cores; i++) {
+			uint64_t data = asked >> i & 1 ? ddr.read(asked_addr[i]) : 0;
+			top.core_data[2 * i] = uint32_t(data);
+			top.core_data[2 * i + 1] = uint32_t(data >> 32);
+			asked_addr[i] = top.core_addr[2 * i] | uint64_t(top.core_addr[2 * i + 1]) << 32;
+		}
+		asked = top.core_valid;
+	}
+
+	// working says that a task is executed, or waits for it.
+	bool working() const { return top.working; }
 
 	template <typename Condition> void until(Condition reached)
 	{
@@ -129,10 +156,10 @@ public:
 		top.pkt_valid = 0;
 	}
 
-	void set_clock(uint64_t now, uint64_t step)
+	void set_clock(uint64_t now, bool run)
 	{
 		top.now_value = now;
-		top.now_step = step;
+		top.now_run = run;
 		top.now_set = 1;
 		clock();
 		top.now_set = 0;

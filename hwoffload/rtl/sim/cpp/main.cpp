@@ -36,6 +36,7 @@ constexpr uint64_t address_space = uint64_t(1) << 29;
 constexpr uint64_t max_steps = 1000000000;
 constexpr size_t packet_numbers = 9;
 constexpr uint64_t elements = 1024;
+constexpr unsigned task_clocks = 1000; // between two looks for a message
 
 [[noreturn]] void die(const char *what)
 {
@@ -96,14 +97,14 @@ class Session {
 		if (wall) {
 			timespec t;
 			clock_gettime(CLOCK_MONOTONIC, &t);
-			card.set_clock(uint64_t(t.tv_sec) * 1000000000 + t.tv_nsec, 0);
+			card.set_clock(uint64_t(t.tv_sec) * 1000000000 + t.tv_nsec, false);
 		}
 		switch (op) {
 		case R32: case R64: case W32: case W64:
 			return access(op, body, n);
 		case CLOCK:
-			if (n != 16 || number(body + 8) > 0xffff)
-				return refuse(op, "the clock needs a time and the nanoseconds of a cycle, at most 65535");
+			if (n != 16 || number(body + 8) > 1)
+				return refuse(op, "the clock needs a time, and 1 if it runs, 0 if it stands still");
 			card.set_clock(number(body), number(body + 8));
 			return true;
 		case STEP:
@@ -263,8 +264,11 @@ int main(int argc, char **argv)
 
 	for (;;) {
 		pollfd fds[] = {{0, POLLIN, 0}, {listener, POLLIN, 0}, {client ? client->descriptor() : -1, POLLIN, 0}};
-		if (poll(fds, 3, -1) < 0)
+		// Tasks are executed also while no message comes.
+		if (poll(fds, 3, card.working() ? 0 : -1) < 0)
 			die("poll");
+		for (unsigned i = 0; i < task_clocks && card.working(); i++)
+			card.clock();
 		if (fds[0].revents && read(0, ignored, sizeof(ignored)) <= 0)
 			return 0;
 		if (fds[2].revents && !client->receive())
