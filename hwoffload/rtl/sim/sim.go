@@ -33,6 +33,7 @@ const (
 	opStep                                  // body: cycles (64); no answer
 	opCycles                                // no body; the answer is the number of cycles since the reset
 	opPacket                                // body: below; no answer
+	opStall                                 // body: 1 = the memory takes no reads of the cores, 0 = it does (64); no answer
 )
 
 // The numbers of opPacket, 64 bits each: element of the destination table; arrival in ns of
@@ -202,6 +203,15 @@ func (c *Card) SetClock(now uint64, runs bool) {
 		run = 1
 	}
 	c.Post(opClock, now, run)
+}
+
+// Stall has the memory take no reads of the cores, or take them again.
+func (c *Card) Stall(on bool) {
+	v := uint64(0)
+	if on {
+		v = 1
+	}
+	c.Post(opStall, v)
 }
 
 // Step simulates cycles without an access, at most 10^9.

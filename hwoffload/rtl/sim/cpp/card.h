@@ -81,7 +81,7 @@ public:
 			top.ddr_rdata = ddr.read(top.ddr_addr);
 			top.ddr_done = 1;
 		}
-		if (top.core_valid | top.core_arrived)
+		if (top.core_valid | top.core_arrived | asked)
 			cores();
 		top.clk = 1;
 		top.eval();
@@ -100,11 +100,14 @@ public:
 			top.core_data[2 * i + 1] = uint32_t(data >> 32);
 			asked_addr[i] = top.core_addr[2 * i] | uint64_t(top.core_addr[2 * i + 1]) << 32;
 		}
-		asked = top.core_valid;
+		asked = top.core_valid & top.core_ready;
 	}
 
-	// working says that a task is executed, or waits for it.
-	bool working() const { return top.working; }
+	// stall has the memory take no reads of the cores.
+	void stall(bool on) { top.core_ready = on ? 0 : (1u << n_cores) - 1; }
+
+	// working says that tasks make progress without a message.
+	bool working() const { return top.working && top.core_ready; }
 
 	template <typename Condition> void until(Condition reached)
 	{

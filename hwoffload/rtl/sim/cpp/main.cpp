@@ -27,7 +27,7 @@
 namespace {
 
 // The values of the protocol (wire.go and sim.go).
-enum { R32 = 1, R64 = 2, W32 = 3, W64 = 4, CLOCK = 0x40, STEP = 0x41, CYCLES = 0x42, PACKET = 0x43 };
+enum { R32 = 1, R64 = 2, W32 = 3, W64 = 4, CLOCK = 0x40, STEP = 0x41, CYCLES = 0x42, PACKET = 0x43, STALL = 0x44 };
 enum { OK = 0, OTHER_VERSION = 1, BUSY = 2 };
 constexpr char magic[] = "SRCS";
 constexpr uint8_t version = 1;
@@ -42,6 +42,14 @@ constexpr unsigned task_clocks = 1000; // between two looks for a message
 {
 	std::fprintf(stderr, "simulator: %s: %s\n", what, std::strerror(errno));
 	std::exit(1);
+}
+
+// follow sets the clock of the card to CLOCK_MONOTONIC.
+void follow(Card &card)
+{
+	timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	card.set_clock(uint64_t(t.tv_sec) * 1000000000 + t.tv_nsec, false);
 }
 
 // Session is one client.
@@ -94,11 +102,8 @@ class Session {
 
 	bool execute(uint8_t op, const char *body, size_t n)
 	{
-		if (wall) {
-			timespec t;
-			clock_gettime(CLOCK_MONOTONIC, &t);
-			card.set_clock(uint64_t(t.tv_sec) * 1000000000 + t.tv_nsec, false);
-		}
+		if (wall)
+			follow(card);
 		switch (op) {
 		case R32: case R64: case W32: case W64:
 			return access(op, body, n);
@@ -121,6 +126,11 @@ class Session {
 			card.packet(v);
 			return true;
 		}
+		case STALL:
+			if (n != 8 || number(body) > 1)
+				return refuse(op, "a stall needs 1 if the cores cannot read, 0 if they can");
+			card.stall(number(body));
+			return true;
 		case CYCLES:
 			answer(op, card.cycles);
 			return true;
@@ -267,6 +277,8 @@ int main(int argc, char **argv)
 		// Tasks are executed also while no message comes.
 		if (poll(fds, 3, card.working() ? 0 : -1) < 0)
 			die("poll");
+		if (card.working() && argc == 3)
+			follow(card);
 		for (unsigned i = 0; i < task_clocks && card.working(); i++)
 			card.clock();
 		if (fds[0].revents && read(0, ignored, sizeof(ignored)) <= 0)
