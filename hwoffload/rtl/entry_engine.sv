@@ -119,9 +119,15 @@ module entry_engine (
   end
   assign table_entry = state == MERGE || state == COPY ? BUFFER : entry;
   assign table_line  = current;
+  // A line of the entry. Constant places keep the synthesis from a shifter of the whole entry.
+  function automatic logic [511:0] line_of(input logic [4607:0] all, input logic [3:0] number);
+    line_of = 512'd0;
+    for (int i = 0; i < 9; i++) if (number == 4'(i)) line_of = all[512*i+:512];
+  endfunction
+
   assign table_write = (state == COPY || state == STORE) && pending != 9'd0;
   always_comb begin
-    table_wdata = held[{current, 9'd0}+:512];
+    table_wdata = line_of(held, current);
     if (state == COPY && current == 4'd0) table_wdata[QUEUED+:8] = 8'd0;
   end
 
@@ -129,7 +135,7 @@ module entry_engine (
   // both; % 512 is the place in a line.
   logic [511:0] merged;
   always_comb begin
-    merged = held[{arriving, 9'd0}+:512];
+    merged = line_of(held, arriving);
     case (arriving)
       4'd0: if (what[SET_NODE]) merged[NODE%512+:32] = table_rdata[NODE%512+:32];
       4'd2:
@@ -231,9 +237,9 @@ module entry_engine (
         arriving <= current;
         arrives  <= state == LOAD || state == MERGE;
       end
-      if (state == LOAD && arrives) held[{arriving, 9'd0}+:512] <= table_rdata;
+      for (int i = 0; i < 9; i++)
+        if (arrives && arriving == 4'(i)) held[512*i+:512] <= state == MERGE ? merged : table_rdata;
       if (state == MERGE && arrives) begin
-        held[{arriving, 9'd0}+:512] <= merged;
         if (arriving == 4'd2) rate_changed <= merged[RATE%512+:64] != held[RATE+:64];
         if (arriving == 4'd3) stack_changed <= merged[STACK_RATE%512+:64] != held[STACK_RATE+:64];
       end

@@ -14,6 +14,7 @@ module compute_cores_tb (
     input  logic        result_ready,
     input  logic        gap,
     input  logic        together,
+    input  logic [ 1:0] cancel,  // has an effect on a core without a read in flight
     output logic        result_valid,
     output logic        task_ready,
     output logic [15:0] result_tag,
@@ -30,11 +31,12 @@ module compute_cores_tb (
   logic [127:0] data;
 
   compute_cores dut (
-      .clk, .rst, .task_valid, .task_ready, .task_addr, .task_length, .task_tag, .cancel(2'd0),
+      .clk, .rst, .task_valid, .task_ready, .task_addr, .task_length, .task_tag, .cancel(ends),
       .rd_valid, .rd_ready, .rd_addr, .data_valid, .data, .result_valid, .result_ready, .result_tag,
       .result_crc, .busy, .busy_clocks({busy_clocks_1, busy_clocks_0}), .tasks({tasks_1, tasks_0})
   );
 
+  logic [1:0] ends;
   logic [15:0] noise;
   logic met;
   always_ff @(posedge clk)
@@ -57,6 +59,7 @@ module compute_cores_tb (
       addr[2] <= addr[1];
       if (!rst && rd_valid[i] && rd_addr[34*i+:3] != 3'd0) $fatal(1, "read at %h", rd_addr[34*i+:34]);
     end
+    assign ends[i] = cancel[i] && taken == 3'd0 && !rd_ready[i];
     assign data_valid[i] = taken[2];
     assign data[64*i+:64] = {30'd0, addr[2]} * 64'h9e3779b97f4a7c15;
   end

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
@@ -53,7 +54,7 @@ var computeCores = module{
 	files: []string{"../crc32c.sv", "../crc32c_core.sv", "../compute_cores.sv", "../tb/compute_cores_tb.sv"},
 	ports: verilate.Ports{
 		Clock:  "clk",
-		Inputs: []string{"task_valid", "task_addr", "task_length", "task_tag", "result_ready", "gap", "together"},
+		Inputs: []string{"task_valid", "task_addr", "task_length", "task_tag", "result_ready", "gap", "together", "cancel"},
 		Outputs: []string{"result_valid", "task_ready", "result_tag", "result_crc", "busy", "busy_clocks_0", "busy_clocks_1",
 			"tasks_0", "tasks_1"},
 	},
@@ -89,10 +90,10 @@ func TestComputeCores(t *testing.T) {
 			if r.IntN(10) == 0 { // beyond the end of the memory
 				o.addr = 1<<34 - 1 - r.Uint64N(32)
 			}
-			in = append(in, []uint64{r.Uint64N(2), o.addr, uint64(o.length), uint64(i) & 0xffff, max(r.Uint64N(2), 1-pause), pause, 0})
+			in = append(in, []uint64{r.Uint64N(2), o.addr, uint64(o.length), uint64(i) & 0xffff, max(r.Uint64N(2), 1-pause), pause, 0, 0})
 		}
 		for range 20_000 { // the last tasks end
-			in = append(in, []uint64{0, 0, 0, 0, 1, pause, 0})
+			in = append(in, []uint64{0, 0, 0, 0, 1, pause, 0, 0})
 		}
 		results, err := b.Cycles(in)
 		if err != nil {
@@ -149,10 +150,10 @@ func TestComputeCoresTogether(t *testing.T) {
 	operands := []operand{{100, 1000}, {1 << 33, 77}}
 	var in [][]uint64
 	for i := range 1000 {
-		line := []uint64{0, 0, 0, 0, 1, 0, 1}
+		line := []uint64{0, 0, 0, 0, 1, 0, 1, 0}
 		for tag, o := range operands {
 			if i == 50*tag { // the second comes much later
-				line = []uint64{1, o.addr, uint64(o.length), uint64(tag), 1, 0, 1}
+				line = []uint64{1, o.addr, uint64(o.length), uint64(tag), 1, 0, 1, 0}
 			}
 		}
 		in = append(in, line)
@@ -190,7 +191,7 @@ func TestComputeLatency(t *testing.T) {
 		{operand{0, 4096}, 3 + 2 + 511},
 	} {
 		b := computeCores.start(t)
-		results, err := b.Run([][]uint64{{1, c.o.addr, uint64(c.o.length), 0, 1, 0, 0}})
+		results, err := b.Run([][]uint64{{1, c.o.addr, uint64(c.o.length), 0, 1, 0, 0, 0}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +206,7 @@ func TestComputeCoresTakeTurns(t *testing.T) {
 	b := computeCores.start(t)
 	var in [][]uint64
 	for i := range uint64(1000) {
-		in = append(in, []uint64{1, 0, 0, i, max(i%4, 2) - 2, 0, 0})
+		in = append(in, []uint64{1, 0, 0, i, max(i%4, 2) - 2, 0, 0, 0})
 	}
 	results, err := b.Cycles(in)
 	if err != nil {
@@ -213,5 +214,40 @@ func TestComputeCoresTakeTurns(t *testing.T) {
 	}
 	if o := results[len(results)-1].Outputs; o[7]+o[8] < 200 || max(o[7], o[8])-min(o[7], o[8]) > 1 {
 		t.Errorf("tasks per core: %d", o[7:])
+	}
+}
+
+// A task that is canceled ends without reading the rest of its operand, and the core takes another.
+func TestComputeCoresCancel(t *testing.T) {
+	b := computeCores.start(t)
+	long, short := operand{0, 1 << 31}, operand{3, 700}
+	in := [][]uint64{{1, long.addr, uint64(long.length), 1, 1, 1, 0, 0}, {1, short.addr, uint64(short.length), 2, 1, 1, 0, 0}}
+	for i := range uint64(20_000) {
+		in = append(in, []uint64{0, 0, 0, 0, 1, 1, 0, max(i, 9_999) / 10_000}) // core 0, from clock 10 000 on
+	}
+	in = append(in, []uint64{1, short.addr, uint64(short.length), 3, 1, 0, 0, 0})
+	for range 500 {
+		in = append(in, []uint64{0, 0, 0, 0, 1, 0, 0, 0})
+	}
+	results, err := b.Cycles(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tags []uint64
+	for i, r := range results {
+		o := r.Outputs
+		if o[0] == 0 {
+			continue
+		}
+		tags = append(tags, o[2])
+		if o[2] == 1 && (i < 10_000 || i > 10_100) {
+			t.Errorf("the canceled task ends in clock %d", i)
+		}
+		if o[2] != 1 && o[3] != uint64(short.crc()) {
+			t.Errorf("task %d: %#x, want %#x", o[2], o[3], short.crc())
+		}
+	}
+	if !slices.Equal(tags, []uint64{2, 1, 3}) {
+		t.Errorf("results of tasks %d", tags)
 	}
 }
