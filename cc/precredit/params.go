@@ -3,6 +3,7 @@
 package precredit
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -81,13 +82,35 @@ func (p *Params) Validate() error {
 	case p.MinBytes == 0 || p.MinBytes > p.ShareBytes:
 		return fmt.Errorf("least pre-credit is %d: set it between 1 and the share, %d bytes; a packet is usual", p.MinBytes, p.ShareBytes)
 	}
-	for _, t := range []struct {
-		name string
-		ns   int64
-	}{{"life", p.LifeNs}, {"delay", p.DelayNs}, {"retry", p.RetryNs}} {
+	return checkTimes(duration{"life", p.LifeNs}, duration{"delay", p.DelayNs}, duration{"retry", p.RetryNs})
+}
+
+// duration is a parameter in ns.
+type duration struct {
+	name string
+	ns   int64
+}
+
+func checkTimes(list ...duration) error {
+	for _, t := range list {
 		if t.ns <= 0 || t.ns > maxTime {
 			return fmt.Errorf("pre-credit %s is %d: set it between 1 and %d ns (one hour)", t.name, t.ns, maxTime)
 		}
 	}
 	return nil
+}
+
+// Validate returns an error that says what is wrong with the parameters, and what to do.
+func (p *SenderParams) Validate() error {
+	switch {
+	case p.LinkBps == 0:
+		return errors.New("pre-credit link is 0: set its rate in bit/s")
+	case p.BDPBytes == 0 || p.BDPBytes > maxBuffer:
+		return fmt.Errorf("bandwidth-delay product is %d: set it between 1 and %d bytes", p.BDPBytes, maxBuffer)
+	case p.FlowBytes > maxBuffer:
+		return fmt.Errorf("pre-credit of a flow is %d: set it to at most %d bytes, or 0 for the bandwidth-delay product", p.FlowBytes, maxBuffer)
+	case p.Bound > BoundNone:
+		return fmt.Errorf("bound is %d: set it between %d and %d", p.Bound, BoundLarge, BoundNone)
+	}
+	return checkTimes(duration{"RTT", p.RTTNs}, duration{"wait", p.MaxWaitNs})
 }

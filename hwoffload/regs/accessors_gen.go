@@ -669,6 +669,298 @@ func (r Ddr) DmaDepth(i int) uint32 {
 	return r.bus.R32(r.base + DdrDmaDepthOffset + element(i, DdrDmaDepthCount, DdrDmaDepthStride))
 }
 
+// Block precredit.
+const (
+	BlockTypePrecredit              = 10 // in the list of blocks
+	BlockVersionPrecredit           = 1
+	PrecreditBase                   = 0x5000 // address
+	PrecreditStride                 = 0x1000 // bytes from one element to the next
+	PrecreditCount                  = 1      // elements
+	PrecreditControlOffset          = 0x0
+	PrecreditStatusOffset           = 0x4
+	PrecreditEpochOffset            = 0x8
+	PrecreditBdpBytesOffset         = 0xc
+	PrecreditBudgetBytesOffset      = 0x10
+	PrecreditShareBytesOffset       = 0x14
+	PrecreditLeastBytesOffset       = 0x18
+	PrecreditFlowBytesOffset        = 0x1c
+	PrecreditLifeNsOffset           = 0x20
+	PrecreditDelayNsOffset          = 0x28
+	PrecreditRetryNsOffset          = 0x30
+	PrecreditLinkBpsOffset          = 0x38
+	PrecreditRttNsOffset            = 0x40
+	PrecreditMaxWaitNsOffset        = 0x48
+	PrecreditSmallBiasOffset        = 0x50
+	PrecreditAgingStepOffset        = 0x54
+	PrecreditBoundOffset            = 0x58
+	PrecreditListFirstOffset        = 0x60
+	PrecreditListChangesOffset      = 0x64
+	PrecreditSendersOffset          = 0x68
+	PrecreditFreeBytesOffset        = 0x6c
+	PrecreditOutstandingBytesOffset = 0x70
+	PrecreditFlowsShareOffset       = 0x100
+	PrecreditFlowsFreeOffset        = 0x108
+	PrecreditFlowsHeadOffset        = 0x110
+	PrecreditFlowsNoneOffset        = 0x118
+	PrecreditGrantedOffset          = 0x120
+	PrecreditDeliveredOffset        = 0x128
+	PrecreditUnusedOffset           = 0x130
+	PrecreditLostOffset             = 0x138
+	PrecreditReclaimedOffset        = 0x140
+	PrecreditUsedOffset             = 0x148
+	PrecreditReturnedOffset         = 0x150
+	PrecreditBlockedOffset          = 0x158
+	PrecreditRampsOffset            = 0x160
+	PrecreditGrantsSentOffset       = 0x168
+	PrecreditGrantsAgainOffset      = 0x170
+	PrecreditReturnsSentOffset      = 0x178
+	PrecreditIgnoredOffset          = 0x180
+	PrecreditListNodeOffset         = 0x800
+	PrecreditListNodeStride         = 0x10
+	PrecreditListNodeCount          = 128 // elements
+	PrecreditListShareOffset        = 0x804
+	PrecreditListShareStride        = 0x10
+	PrecreditListShareCount         = 128 // elements
+	PrecreditListOutstandingOffset  = 0x808
+	PrecreditListOutstandingStride  = 0x10
+	PrecreditListOutstandingCount   = 128 // elements
+)
+
+// Precredit accesses one element of block precredit. Pre-credit (S5) with the nodes that understand it (bits 0 and 2 of caps in block dest). The driver writes the parameters first, then enable. A sender is a node that this card grants pre-credit to.
+type Precredit struct {
+	bus  Bus
+	base uint64
+}
+
+// PrecreditOf returns the block.
+func PrecreditOf(bus Bus) Precredit { return Precredit{bus, PrecreditBase} }
+
+// PrecreditControl is a value of register control of block precredit.
+type PrecreditControl uint32
+
+// Enable returns field enable. 1: the card takes the parameters and uses pre-credit. 0: it gives back what it has not used, and recalls what it granted. RW, bit 0.
+func (v PrecreditControl) Enable() bool { return v>>0&0x1 != 0 }
+
+// WithEnable returns v with field enable set to x.
+func (v PrecreditControl) WithEnable(x bool) PrecreditControl {
+	return v&^(0x1<<0) | PrecreditControl(bit(x))<<0
+}
+
+// Control reads register control. Settings.
+func (r Precredit) Control() PrecreditControl {
+	return PrecreditControl(r.bus.R32(r.base + PrecreditControlOffset))
+}
+
+// SetControl writes register control. Settings.
+func (r Precredit) SetControl(v PrecreditControl) {
+	r.bus.W32(r.base+PrecreditControlOffset, uint32(v))
+}
+
+// PrecreditStatus is a value of register status of block precredit.
+type PrecreditStatus uint32
+
+// Active returns field active. 1: pre-credit is in use; 0 in spite of enable: a parameter is out of its range, or the card has no pre-credit. RO, bit 0.
+func (v PrecreditStatus) Active() bool { return v>>0&0x1 != 0 }
+
+// WithActive returns v with field active set to x.
+func (v PrecreditStatus) WithActive(x bool) PrecreditStatus {
+	return v&^(0x1<<0) | PrecreditStatus(bit(x))<<0
+}
+
+// Status reads register status. State.
+func (r Precredit) Status() PrecreditStatus {
+	return PrecreditStatus(r.bus.R32(r.base + PrecreditStatusOffset))
+}
+
+// Epoch reads register epoch. Number of the first account; beyond those before the card's reset, as Unix time in seconds is. Without a reset between them, the card itself keeps the numbers growing. RW, all bits.
+func (r Precredit) Epoch() uint32 { return r.bus.R32(r.base + PrecreditEpochOffset) }
+
+// SetEpoch writes register epoch. Number of the first account; beyond those before the card's reset, as Unix time in seconds is. Without a reset between them, the card itself keeps the numbers growing. RW, all bits.
+func (r Precredit) SetEpoch(v uint32) { r.bus.W32(r.base+PrecreditEpochOffset, v) }
+
+// BdpBytes reads register bdp_bytes. Bandwidth-delay product, 1 to 2^30: flows up to it are small, and as much may leave ahead of the rate [bytes]. RW, all bits.
+func (r Precredit) BdpBytes() uint32 { return r.bus.R32(r.base + PrecreditBdpBytesOffset) }
+
+// SetBdpBytes writes register bdp_bytes. Bandwidth-delay product, 1 to 2^30: flows up to it are small, and as much may leave ahead of the rate [bytes]. RW, all bits.
+func (r Precredit) SetBdpBytes(v uint32) { r.bus.W32(r.base+PrecreditBdpBytesOffset, v) }
+
+// BudgetBytes reads register budget_bytes. Most pre-credit of all senders together, 1 to 2^30 [bytes]. RW, all bits.
+func (r Precredit) BudgetBytes() uint32 { return r.bus.R32(r.base + PrecreditBudgetBytesOffset) }
+
+// SetBudgetBytes writes register budget_bytes. Most pre-credit of all senders together, 1 to 2^30 [bytes]. RW, all bits.
+func (r Precredit) SetBudgetBytes(v uint32) { r.bus.W32(r.base+PrecreditBudgetBytesOffset, v) }
+
+// ShareBytes reads register share_bytes. Most pre-credit of one sender, 1 to budget_bytes [bytes]. RW, all bits.
+func (r Precredit) ShareBytes() uint32 { return r.bus.R32(r.base + PrecreditShareBytesOffset) }
+
+// SetShareBytes writes register share_bytes. Most pre-credit of one sender, 1 to budget_bytes [bytes]. RW, all bits.
+func (r Precredit) SetShareBytes(v uint32) { r.bus.W32(r.base+PrecreditShareBytesOffset, v) }
+
+// LeastBytes reads register least_bytes. Least pre-credit of one sender, 1 to share_bytes: the payload of a packet [bytes]. RW, all bits.
+func (r Precredit) LeastBytes() uint32 { return r.bus.R32(r.base + PrecreditLeastBytesOffset) }
+
+// SetLeastBytes writes register least_bytes. Least pre-credit of one sender, 1 to share_bytes: the payload of a packet [bytes]. RW, all bits.
+func (r Precredit) SetLeastBytes(v uint32) { r.bus.W32(r.base+PrecreditLeastBytesOffset, v) }
+
+// FlowBytes reads register flow_bytes. Most of a flow that leaves on pre-credit, up to 2^30; 0 = bdp_bytes [bytes]. RW, all bits.
+func (r Precredit) FlowBytes() uint32 { return r.bus.R32(r.base + PrecreditFlowBytesOffset) }
+
+// SetFlowBytes writes register flow_bytes. Most of a flow that leaves on pre-credit, up to 2^30; 0 = bdp_bytes [bytes]. RW, all bits.
+func (r Precredit) SetFlowBytes(v uint32) { r.bus.W32(r.base+PrecreditFlowBytesOffset, v) }
+
+// LifeNs reads register life_ns. How long a sender keeps pre-credit that it does not use, 1 ns to 1 h, as all times here [ns]. RW, all bits.
+func (r Precredit) LifeNs() uint64 { return r.bus.R64(r.base + PrecreditLifeNsOffset) }
+
+// SetLifeNs writes register life_ns. How long a sender keeps pre-credit that it does not use, 1 ns to 1 h, as all times here [ns]. RW, all bits.
+func (r Precredit) SetLifeNs(v uint64) { r.bus.W64(r.base+PrecreditLifeNsOffset, v) }
+
+// DelayNs reads register delay_ns. Longest life of a packet in the network [ns]. RW, all bits.
+func (r Precredit) DelayNs() uint64 { return r.bus.R64(r.base + PrecreditDelayNsOffset) }
+
+// SetDelayNs writes register delay_ns. Longest life of a packet in the network [ns]. RW, all bits.
+func (r Precredit) SetDelayNs(v uint64) { r.bus.W64(r.base+PrecreditDelayNsOffset, v) }
+
+// RetryNs reads register retry_ns. When a grant without an answer is sent again [ns]. RW, all bits.
+func (r Precredit) RetryNs() uint64 { return r.bus.R64(r.base + PrecreditRetryNsOffset) }
+
+// SetRetryNs writes register retry_ns. When a grant without an answer is sent again [ns]. RW, all bits.
+func (r Precredit) SetRetryNs(v uint64) { r.bus.W64(r.base+PrecreditRetryNsOffset, v) }
+
+// LinkBps reads register link_bps. Rate of the link, at least 1 [bit/s]. RW, all bits.
+func (r Precredit) LinkBps() uint64 { return r.bus.R64(r.base + PrecreditLinkBpsOffset) }
+
+// SetLinkBps writes register link_bps. Rate of the link, at least 1 [bit/s]. RW, all bits.
+func (r Precredit) SetLinkBps(v uint64) { r.bus.W64(r.base+PrecreditLinkBpsOffset, v) }
+
+// RttNs reads register rtt_ns. Base RTT to plan with; shorter RTTs are taken for this one [ns]. RW, all bits.
+func (r Precredit) RttNs() uint64 { return r.bus.R64(r.base + PrecreditRttNsOffset) }
+
+// SetRttNs writes register rtt_ns. Base RTT to plan with; shorter RTTs are taken for this one [ns]. RW, all bits.
+func (r Precredit) SetRttNs(v uint64) { r.bus.W64(r.base+PrecreditRttNsOffset, v) }
+
+// MaxWaitNs reads register max_wait_ns. Longest that a flow without pre-credit waits for the first feedback [ns]. RW, all bits.
+func (r Precredit) MaxWaitNs() uint64 { return r.bus.R64(r.base + PrecreditMaxWaitNsOffset) }
+
+// SetMaxWaitNs writes register max_wait_ns. Longest that a flow without pre-credit waits for the first feedback [ns]. RW, all bits.
+func (r Precredit) SetMaxWaitNs(v uint64) { r.bus.W64(r.base+PrecreditMaxWaitNsOffset, v) }
+
+// SmallBias reads register small_bias. Priority of small flows over large ones (S5.4). RW, all bits.
+func (r Precredit) SmallBias() uint32 { return r.bus.R32(r.base + PrecreditSmallBiasOffset) }
+
+// SetSmallBias writes register small_bias. Priority of small flows over large ones (S5.4). RW, all bits.
+func (r Precredit) SetSmallBias(v uint32) { r.bus.W32(r.base+PrecreditSmallBiasOffset, v) }
+
+// AgingStep reads register aging_step. What a round adds to the priority of a flow that waits (S5.4); 0 counts as 1. RW, all bits.
+func (r Precredit) AgingStep() uint32 { return r.bus.R32(r.base + PrecreditAgingStepOffset) }
+
+// SetAgingStep writes register aging_step. What a round adds to the priority of a flow that waits (S5.4); 0 counts as 1. RW, all bits.
+func (r Precredit) SetAgingStep(v uint32) { r.bus.W32(r.base+PrecreditAgingStepOffset, v) }
+
+// PrecreditBound is a value of register bound of block precredit.
+type PrecreditBound uint32
+
+// BoundFlows returns field bound_flows. Flows that send nothing but pre-credit before the first feedback: 0 = large ones, 1 = all, 2 = none. RW, bits 0 to 1.
+func (v PrecreditBound) BoundFlows() uint32 { return uint32(v >> 0 & 0x3) }
+
+// WithBoundFlows returns v with field bound_flows set to x.
+func (v PrecreditBound) WithBoundFlows(x uint32) PrecreditBound {
+	return v&^(0x3<<0) | PrecreditBound(x)&0x3<<0
+}
+
+// Bound reads register bound. Which flows wait.
+func (r Precredit) Bound() PrecreditBound {
+	return PrecreditBound(r.bus.R32(r.base + PrecreditBoundOffset))
+}
+
+// SetBound writes register bound. Which flows wait.
+func (r Precredit) SetBound(v PrecreditBound) { r.bus.W32(r.base+PrecreditBoundOffset, uint32(v)) }
+
+// ListFirst reads register list_first. Position of the sender that element 0 of the list shows; 0 = the first. RW, all bits.
+func (r Precredit) ListFirst() uint32 { return r.bus.R32(r.base + PrecreditListFirstOffset) }
+
+// SetListFirst writes register list_first. Position of the sender that element 0 of the list shows; 0 = the first. RW, all bits.
+func (r Precredit) SetListFirst(v uint32) { r.bus.W32(r.base+PrecreditListFirstOffset, v) }
+
+// ListChanges reads register list_changes. Changes of the list that was shown, modulo 2^32. A driver reads it before and after the list; if the values differ, it reads again. RO, all bits.
+func (r Precredit) ListChanges() uint32 { return r.bus.R32(r.base + PrecreditListChangesOffset) }
+
+// Senders reads register senders. Senders in the list. RO, all bits.
+func (r Precredit) Senders() uint32 { return r.bus.R32(r.base + PrecreditSendersOffset) }
+
+// FreeBytes reads register free_bytes. Part of the budget that is no sender's share [bytes]. RO, all bits.
+func (r Precredit) FreeBytes() uint32 { return r.bus.R32(r.base + PrecreditFreeBytesOffset) }
+
+// OutstandingBytes reads register outstanding_bytes. Part of the budget that is given away: unused at senders or in flight [bytes]. RO, all bits.
+func (r Precredit) OutstandingBytes() uint32 {
+	return r.bus.R32(r.base + PrecreditOutstandingBytesOffset)
+}
+
+// FlowsShare reads register flows_share. New flows of senders in the list, which have their share (S5.2) [flows]. RO, all bits.
+func (r Precredit) FlowsShare() uint64 { return r.bus.R64(r.base + PrecreditFlowsShareOffset) }
+
+// FlowsFree reads register flows_free. New flows whose sender got free pre-credit [flows]. RO, all bits.
+func (r Precredit) FlowsFree() uint64 { return r.bus.R64(r.base + PrecreditFlowsFreeOffset) }
+
+// FlowsHead reads register flows_head. New flows whose sender got the pre-credit of the first of the list [flows]. RO, all bits.
+func (r Precredit) FlowsHead() uint64 { return r.bus.R64(r.base + PrecreditFlowsHeadOffset) }
+
+// FlowsNone reads register flows_none. New flows whose sender got none [flows]. RO, all bits.
+func (r Precredit) FlowsNone() uint64 { return r.bus.R64(r.base + PrecreditFlowsNoneOffset) }
+
+// Granted reads register granted. Pre-credit given to senders [bytes]. RO, all bits.
+func (r Precredit) Granted() uint64 { return r.bus.R64(r.base + PrecreditGrantedOffset) }
+
+// Delivered reads register delivered. Of it, payload that arrived [bytes]. RO, all bits.
+func (r Precredit) Delivered() uint64 { return r.bus.R64(r.base + PrecreditDeliveredOffset) }
+
+// Unused reads register unused. Of it, came back unused [bytes]. RO, all bits.
+func (r Precredit) Unused() uint64 { return r.bus.R64(r.base + PrecreditUnusedOffset) }
+
+// Lost reads register lost. Of it, sent and lost [bytes]. RO, all bits.
+func (r Precredit) Lost() uint64 { return r.bus.R64(r.base + PrecreditLostOffset) }
+
+// Reclaimed reads register reclaimed. Of it, taken back from silent senders [bytes]. RO, all bits.
+func (r Precredit) Reclaimed() uint64 { return r.bus.R64(r.base + PrecreditReclaimedOffset) }
+
+// Used reads register used. Payload that this card sent on pre-credit of other nodes [bytes]. RO, all bits.
+func (r Precredit) Used() uint64 { return r.bus.R64(r.base + PrecreditUsedOffset) }
+
+// Returned reads register returned. Pre-credit of other nodes that this card gave up unused [bytes]. RO, all bits.
+func (r Precredit) Returned() uint64 { return r.bus.R64(r.base + PrecreditReturnedOffset) }
+
+// Blocked reads register blocked. Flows of this card that waited for the first feedback [flows]. RO, all bits.
+func (r Precredit) Blocked() uint64 { return r.bus.R64(r.base + PrecreditBlockedOffset) }
+
+// Ramps reads register ramps. Times that the window began at the bytes in flight, as a flow had waited. RO, all bits.
+func (r Precredit) Ramps() uint64 { return r.bus.R64(r.base + PrecreditRampsOffset) }
+
+// GrantsSent reads register grants_sent. CREDIT_GRANT sent [packets]. RO, all bits.
+func (r Precredit) GrantsSent() uint64 { return r.bus.R64(r.base + PrecreditGrantsSentOffset) }
+
+// GrantsAgain reads register grants_again. Of them, grants that were sent again [packets]. RO, all bits.
+func (r Precredit) GrantsAgain() uint64 { return r.bus.R64(r.base + PrecreditGrantsAgainOffset) }
+
+// ReturnsSent reads register returns_sent. CREDIT_RETURN sent [packets]. RO, all bits.
+func (r Precredit) ReturnsSent() uint64 { return r.bus.R64(r.base + PrecreditReturnsSentOffset) }
+
+// Ignored reads register ignored. CREDIT_GRANT and CREDIT_RETURN of nodes without pre-credit, or with the wrong token [packets]. RO, all bits.
+func (r Precredit) Ignored() uint64 { return r.bus.R64(r.base + PrecreditIgnoredOffset) }
+
+// ListNode reads register list_node of element i. Number of the sender's node; 0 = the list has ended. The list has the largest share first, and of equal shares the oldest (S5.2). RO, all bits.
+func (r Precredit) ListNode(i int) uint32 {
+	return r.bus.R32(r.base + PrecreditListNodeOffset + element(i, PrecreditListNodeCount, PrecreditListNodeStride))
+}
+
+// ListShare reads register list_share of element i. Pre-credit of the sender [bytes]. RO, all bits.
+func (r Precredit) ListShare(i int) uint32 {
+	return r.bus.R32(r.base + PrecreditListShareOffset + element(i, PrecreditListShareCount, PrecreditListShareStride))
+}
+
+// ListOutstanding reads register list_outstanding of element i. Of the sender: given, and neither arrived nor returned [bytes]. RO, all bits.
+func (r Precredit) ListOutstanding(i int) uint32 {
+	return r.bus.R32(r.base + PrecreditListOutstandingOffset + element(i, PrecreditListOutstandingCount, PrecreditListOutstandingStride))
+}
+
 // Block interrupts.
 const (
 	BlockTypeInterrupts             = 11 // in the list of blocks

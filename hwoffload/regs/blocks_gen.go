@@ -32,22 +32,22 @@ var Blocks = []layout.Block{
 		{Name: "list_start", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "address of the first entry of the list of blocks", Resets: []uint64{0x100}, Fields: []layout.Field{
 			{Name: "list_start", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the first entry of the list of blocks"},
 		}},
-		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0xb, 0x7, 0xf, 0x10, 0xe, 0x3, 0x5, 0xc, 0x8, 0xd, 0x9, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_type", Offset: 0x100, Bits: 32, Stride: 0x20, Count: 32, Text: "type of the block", Resets: []uint64{0x1, 0x2, 0x4, 0x6, 0xa, 0xb, 0x7, 0xf, 0x10, 0xe, 0x3, 0x5, 0xc, 0x8, 0xd, 0x9, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_type", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "type of the block"},
 		}},
-		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_version", Offset: 0x104, Bits: 32, Stride: 0x20, Count: 32, Text: "version of the block", Resets: []uint64{0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x5, 0x1, 0x1, 0x1, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_version", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "version of the block"},
 		}},
-		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x1c0, 0x1e0, 0x200, 0x220, 0x240, 0x260, 0x280, 0x2a0, 0x2c0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_next", Offset: 0x108, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the next entry, 0 = this is the last", Resets: []uint64{0x120, 0x140, 0x160, 0x180, 0x1a0, 0x1c0, 0x1e0, 0x200, 0x220, 0x240, 0x260, 0x280, 0x2a0, 0x2c0, 0x2e0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_next", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the next entry, 0 = this is the last"},
 		}},
-		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x6000, 0x7000, 0x8000, 0x9000, 0x10000, 0x20000, 0x100000, 0x200000, 0x300000, 0x340000, 0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_base", Offset: 0x10c, Bits: 32, Stride: 0x20, Count: 32, Text: "address of the block", Resets: []uint64{0x0, 0x1000, 0x3000, 0x4000, 0x5000, 0x6000, 0x7000, 0x8000, 0x9000, 0x10000, 0x20000, 0x100000, 0x200000, 0x300000, 0x340000, 0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_base", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "address", Text: "address of the block"},
 		}},
-		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x1000, 0x1000, 0x1000, 0x100, 0x1000, 0x10000, 0x400, 0x100, 0x40, 0x40, 0x8, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_stride", Offset: 0x110, Bits: 32, Stride: 0x20, Count: 32, Text: "bytes from one element of the block to the next", Resets: []uint64{0x1000, 0x400, 0x1000, 0x1000, 0x1000, 0x1000, 0x1000, 0x1000, 0x100, 0x1000, 0x10000, 0x400, 0x100, 0x40, 0x40, 0x8, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_stride", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "bytes from one element of the block to the next"},
 		}},
-		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x1, 0x1, 0x40, 0x10, 0x1, 0x400, 0x1000, 0x400, 0x400, 0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
+		{Name: "list_count", Offset: 0x114, Bits: 32, Stride: 0x20, Count: 32, Text: "elements of the block", Resets: []uint64{0x1, 0x4, 0x1, 0x1, 0x1, 0x1, 0x1, 0x1, 0x40, 0x10, 0x1, 0x400, 0x1000, 0x400, 0x400, 0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0}, Fields: []layout.Field{
 			{Name: "list_count", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "elements of the block"},
 		}},
 	}},
@@ -200,6 +200,134 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "dma_depth", Offset: 0x124, Bits: 32, Stride: 0x40, Count: 4, Text: "transfers that the queue has room for", Fields: []layout.Field{
 			{Name: "dma_depth", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x40, Unit: "", Text: "transfers that the queue has room for"},
+		}},
+	}},
+	{Name: "precredit", Type: 10, Version: 1, Base: 0x5000, Stride: 0x1000, Count: 1, Text: "Pre-credit (S5) with the nodes that understand it (bits 0 and 2 of caps in block dest). The driver writes the parameters first, then enable. A sender is a node that this card grants pre-credit to.", Registers: []layout.Register{
+		{Name: "control", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "Settings.", Fields: []layout.Field{
+			{Name: "enable", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: the card takes the parameters and uses pre-credit. 0: it gives back what it has not used, and recalls what it granted"},
+		}},
+		{Name: "status", Offset: 0x4, Bits: 32, Stride: 0x0, Count: 1, Text: "State.", Fields: []layout.Field{
+			{Name: "active", LSB: 0, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "1: pre-credit is in use; 0 in spite of enable: a parameter is out of its range, or the card has no pre-credit"},
+		}},
+		{Name: "epoch", Offset: 0x8, Bits: 32, Stride: 0x0, Count: 1, Text: "number of the first account; beyond those before the card's reset, as Unix time in seconds is. Without a reset between them, the card itself keeps the numbers growing", Fields: []layout.Field{
+			{Name: "epoch", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the first account; beyond those before the card's reset, as Unix time in seconds is. Without a reset between them, the card itself keeps the numbers growing"},
+		}},
+		{Name: "bdp_bytes", Offset: 0xc, Bits: 32, Stride: 0x0, Count: 1, Text: "bandwidth-delay product, 1 to 2^30: flows up to it are small, and as much may leave ahead of the rate", Fields: []layout.Field{
+			{Name: "bdp_bytes", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bytes", Text: "bandwidth-delay product, 1 to 2^30: flows up to it are small, and as much may leave ahead of the rate"},
+		}},
+		{Name: "budget_bytes", Offset: 0x10, Bits: 32, Stride: 0x0, Count: 1, Text: "most pre-credit of all senders together, 1 to 2^30", Fields: []layout.Field{
+			{Name: "budget_bytes", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bytes", Text: "most pre-credit of all senders together, 1 to 2^30"},
+		}},
+		{Name: "share_bytes", Offset: 0x14, Bits: 32, Stride: 0x0, Count: 1, Text: "most pre-credit of one sender, 1 to budget_bytes", Fields: []layout.Field{
+			{Name: "share_bytes", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bytes", Text: "most pre-credit of one sender, 1 to budget_bytes"},
+		}},
+		{Name: "least_bytes", Offset: 0x18, Bits: 32, Stride: 0x0, Count: 1, Text: "least pre-credit of one sender, 1 to share_bytes: the payload of a packet", Fields: []layout.Field{
+			{Name: "least_bytes", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bytes", Text: "least pre-credit of one sender, 1 to share_bytes: the payload of a packet"},
+		}},
+		{Name: "flow_bytes", Offset: 0x1c, Bits: 32, Stride: 0x0, Count: 1, Text: "most of a flow that leaves on pre-credit, up to 2^30; 0 = bdp_bytes", Fields: []layout.Field{
+			{Name: "flow_bytes", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bytes", Text: "most of a flow that leaves on pre-credit, up to 2^30; 0 = bdp_bytes"},
+		}},
+		{Name: "life_ns", Offset: 0x20, Bits: 64, Stride: 0x0, Count: 1, Text: "how long a sender keeps pre-credit that it does not use, 1 ns to 1 h, as all times here", Fields: []layout.Field{
+			{Name: "life_ns", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "ns", Text: "how long a sender keeps pre-credit that it does not use, 1 ns to 1 h, as all times here"},
+		}},
+		{Name: "delay_ns", Offset: 0x28, Bits: 64, Stride: 0x0, Count: 1, Text: "longest life of a packet in the network", Fields: []layout.Field{
+			{Name: "delay_ns", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "ns", Text: "longest life of a packet in the network"},
+		}},
+		{Name: "retry_ns", Offset: 0x30, Bits: 64, Stride: 0x0, Count: 1, Text: "when a grant without an answer is sent again", Fields: []layout.Field{
+			{Name: "retry_ns", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "ns", Text: "when a grant without an answer is sent again"},
+		}},
+		{Name: "link_bps", Offset: 0x38, Bits: 64, Stride: 0x0, Count: 1, Text: "rate of the link, at least 1", Fields: []layout.Field{
+			{Name: "link_bps", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "bit/s", Text: "rate of the link, at least 1"},
+		}},
+		{Name: "rtt_ns", Offset: 0x40, Bits: 64, Stride: 0x0, Count: 1, Text: "base RTT to plan with; shorter RTTs are taken for this one", Fields: []layout.Field{
+			{Name: "rtt_ns", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "ns", Text: "base RTT to plan with; shorter RTTs are taken for this one"},
+		}},
+		{Name: "max_wait_ns", Offset: 0x48, Bits: 64, Stride: 0x0, Count: 1, Text: "longest that a flow without pre-credit waits for the first feedback", Fields: []layout.Field{
+			{Name: "max_wait_ns", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "ns", Text: "longest that a flow without pre-credit waits for the first feedback"},
+		}},
+		{Name: "small_bias", Offset: 0x50, Bits: 32, Stride: 0x0, Count: 1, Text: "priority of small flows over large ones (S5.4)", Fields: []layout.Field{
+			{Name: "small_bias", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "priority of small flows over large ones (S5.4)"},
+		}},
+		{Name: "aging_step", Offset: 0x54, Bits: 32, Stride: 0x0, Count: 1, Text: "what a round adds to the priority of a flow that waits (S5.4); 0 counts as 1", Fields: []layout.Field{
+			{Name: "aging_step", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "what a round adds to the priority of a flow that waits (S5.4); 0 counts as 1"},
+		}},
+		{Name: "bound", Offset: 0x58, Bits: 32, Stride: 0x0, Count: 1, Text: "Which flows wait.", Fields: []layout.Field{
+			{Name: "bound_flows", LSB: 0, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "flows that send nothing but pre-credit before the first feedback: 0 = large ones, 1 = all, 2 = none"},
+		}},
+		{Name: "list_first", Offset: 0x60, Bits: 32, Stride: 0x0, Count: 1, Text: "position of the sender that element 0 of the list shows; 0 = the first", Fields: []layout.Field{
+			{Name: "list_first", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "position of the sender that element 0 of the list shows; 0 = the first"},
+		}},
+		{Name: "list_changes", Offset: 0x64, Bits: 32, Stride: 0x0, Count: 1, Text: "changes of the list that was shown, modulo 2^32. A driver reads it before and after the list; if the values differ, it reads again", Fields: []layout.Field{
+			{Name: "list_changes", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "changes of the list that was shown, modulo 2^32. A driver reads it before and after the list; if the values differ, it reads again"},
+		}},
+		{Name: "senders", Offset: 0x68, Bits: 32, Stride: 0x0, Count: 1, Text: "senders in the list", Fields: []layout.Field{
+			{Name: "senders", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "senders in the list"},
+		}},
+		{Name: "free_bytes", Offset: 0x6c, Bits: 32, Stride: 0x0, Count: 1, Text: "part of the budget that is no sender's share", Fields: []layout.Field{
+			{Name: "free_bytes", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "part of the budget that is no sender's share"},
+		}},
+		{Name: "outstanding_bytes", Offset: 0x70, Bits: 32, Stride: 0x0, Count: 1, Text: "part of the budget that is given away: unused at senders or in flight", Fields: []layout.Field{
+			{Name: "outstanding_bytes", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "part of the budget that is given away: unused at senders or in flight"},
+		}},
+		{Name: "flows_share", Offset: 0x100, Bits: 64, Stride: 0x0, Count: 1, Text: "new flows of senders in the list, which have their share (S5.2)", Fields: []layout.Field{
+			{Name: "flows_share", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "flows", Text: "new flows of senders in the list, which have their share (S5.2)"},
+		}},
+		{Name: "flows_free", Offset: 0x108, Bits: 64, Stride: 0x0, Count: 1, Text: "new flows whose sender got free pre-credit", Fields: []layout.Field{
+			{Name: "flows_free", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "flows", Text: "new flows whose sender got free pre-credit"},
+		}},
+		{Name: "flows_head", Offset: 0x110, Bits: 64, Stride: 0x0, Count: 1, Text: "new flows whose sender got the pre-credit of the first of the list", Fields: []layout.Field{
+			{Name: "flows_head", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "flows", Text: "new flows whose sender got the pre-credit of the first of the list"},
+		}},
+		{Name: "flows_none", Offset: 0x118, Bits: 64, Stride: 0x0, Count: 1, Text: "new flows whose sender got none", Fields: []layout.Field{
+			{Name: "flows_none", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "flows", Text: "new flows whose sender got none"},
+		}},
+		{Name: "granted", Offset: 0x120, Bits: 64, Stride: 0x0, Count: 1, Text: "pre-credit given to senders", Fields: []layout.Field{
+			{Name: "granted", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "pre-credit given to senders"},
+		}},
+		{Name: "delivered", Offset: 0x128, Bits: 64, Stride: 0x0, Count: 1, Text: "of it, payload that arrived", Fields: []layout.Field{
+			{Name: "delivered", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "of it, payload that arrived"},
+		}},
+		{Name: "unused", Offset: 0x130, Bits: 64, Stride: 0x0, Count: 1, Text: "of it, came back unused", Fields: []layout.Field{
+			{Name: "unused", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "of it, came back unused"},
+		}},
+		{Name: "lost", Offset: 0x138, Bits: 64, Stride: 0x0, Count: 1, Text: "of it, sent and lost", Fields: []layout.Field{
+			{Name: "lost", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "of it, sent and lost"},
+		}},
+		{Name: "reclaimed", Offset: 0x140, Bits: 64, Stride: 0x0, Count: 1, Text: "of it, taken back from silent senders", Fields: []layout.Field{
+			{Name: "reclaimed", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "of it, taken back from silent senders"},
+		}},
+		{Name: "used", Offset: 0x148, Bits: 64, Stride: 0x0, Count: 1, Text: "payload that this card sent on pre-credit of other nodes", Fields: []layout.Field{
+			{Name: "used", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "payload that this card sent on pre-credit of other nodes"},
+		}},
+		{Name: "returned", Offset: 0x150, Bits: 64, Stride: 0x0, Count: 1, Text: "pre-credit of other nodes that this card gave up unused", Fields: []layout.Field{
+			{Name: "returned", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "pre-credit of other nodes that this card gave up unused"},
+		}},
+		{Name: "blocked", Offset: 0x158, Bits: 64, Stride: 0x0, Count: 1, Text: "flows of this card that waited for the first feedback", Fields: []layout.Field{
+			{Name: "blocked", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "flows", Text: "flows of this card that waited for the first feedback"},
+		}},
+		{Name: "ramps", Offset: 0x160, Bits: 64, Stride: 0x0, Count: 1, Text: "times that the window began at the bytes in flight, as a flow had waited", Fields: []layout.Field{
+			{Name: "ramps", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "times that the window began at the bytes in flight, as a flow had waited"},
+		}},
+		{Name: "grants_sent", Offset: 0x168, Bits: 64, Stride: 0x0, Count: 1, Text: "CREDIT_GRANT sent", Fields: []layout.Field{
+			{Name: "grants_sent", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "CREDIT_GRANT sent"},
+		}},
+		{Name: "grants_again", Offset: 0x170, Bits: 64, Stride: 0x0, Count: 1, Text: "of them, grants that were sent again", Fields: []layout.Field{
+			{Name: "grants_again", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "of them, grants that were sent again"},
+		}},
+		{Name: "returns_sent", Offset: 0x178, Bits: 64, Stride: 0x0, Count: 1, Text: "CREDIT_RETURN sent", Fields: []layout.Field{
+			{Name: "returns_sent", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "CREDIT_RETURN sent"},
+		}},
+		{Name: "ignored", Offset: 0x180, Bits: 64, Stride: 0x0, Count: 1, Text: "CREDIT_GRANT and CREDIT_RETURN of nodes without pre-credit, or with the wrong token", Fields: []layout.Field{
+			{Name: "ignored", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "CREDIT_GRANT and CREDIT_RETURN of nodes without pre-credit, or with the wrong token"},
+		}},
+		{Name: "list_node", Offset: 0x800, Bits: 32, Stride: 0x10, Count: 128, Text: "number of the sender's node; 0 = the list has ended. The list has the largest share first, and of equal shares the oldest (S5.2)", Fields: []layout.Field{
+			{Name: "list_node", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "number of the sender's node; 0 = the list has ended. The list has the largest share first, and of equal shares the oldest (S5.2)"},
+		}},
+		{Name: "list_share", Offset: 0x804, Bits: 32, Stride: 0x10, Count: 128, Text: "pre-credit of the sender", Fields: []layout.Field{
+			{Name: "list_share", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "pre-credit of the sender"},
+		}},
+		{Name: "list_outstanding", Offset: 0x808, Bits: 32, Stride: 0x10, Count: 128, Text: "of the sender: given, and neither arrived nor returned", Fields: []layout.Field{
+			{Name: "list_outstanding", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "bytes", Text: "of the sender: given, and neither arrived nor returned"},
 		}},
 	}},
 	{Name: "interrupts", Type: 11, Version: 1, Base: 0x6000, Stride: 0x1000, Count: 1, Text: "Interrupts. The line is active while a bit is set in both causes and mask. The driver clears causes first, and then reads and clears what the bits stand for.", Registers: []layout.Register{

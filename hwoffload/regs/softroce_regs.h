@@ -67,18 +67,18 @@
 #define SRC_IDENT_LIST_TYPE_RESET_1 0x2ull
 #define SRC_IDENT_LIST_TYPE_RESET_2 0x4ull
 #define SRC_IDENT_LIST_TYPE_RESET_3 0x6ull
-#define SRC_IDENT_LIST_TYPE_RESET_4 0xbull
-#define SRC_IDENT_LIST_TYPE_RESET_5 0x7ull
-#define SRC_IDENT_LIST_TYPE_RESET_6 0xfull
-#define SRC_IDENT_LIST_TYPE_RESET_7 0x10ull
-#define SRC_IDENT_LIST_TYPE_RESET_8 0xeull
-#define SRC_IDENT_LIST_TYPE_RESET_9 0x3ull
-#define SRC_IDENT_LIST_TYPE_RESET_10 0x5ull
-#define SRC_IDENT_LIST_TYPE_RESET_11 0xcull
-#define SRC_IDENT_LIST_TYPE_RESET_12 0x8ull
-#define SRC_IDENT_LIST_TYPE_RESET_13 0xdull
-#define SRC_IDENT_LIST_TYPE_RESET_14 0x9ull
-#define SRC_IDENT_LIST_TYPE_RESET_15 0x0ull
+#define SRC_IDENT_LIST_TYPE_RESET_4 0xaull
+#define SRC_IDENT_LIST_TYPE_RESET_5 0xbull
+#define SRC_IDENT_LIST_TYPE_RESET_6 0x7ull
+#define SRC_IDENT_LIST_TYPE_RESET_7 0xfull
+#define SRC_IDENT_LIST_TYPE_RESET_8 0x10ull
+#define SRC_IDENT_LIST_TYPE_RESET_9 0xeull
+#define SRC_IDENT_LIST_TYPE_RESET_10 0x3ull
+#define SRC_IDENT_LIST_TYPE_RESET_11 0x5ull
+#define SRC_IDENT_LIST_TYPE_RESET_12 0xcull
+#define SRC_IDENT_LIST_TYPE_RESET_13 0x8ull
+#define SRC_IDENT_LIST_TYPE_RESET_14 0xdull
+#define SRC_IDENT_LIST_TYPE_RESET_15 0x9ull
 #define SRC_IDENT_LIST_TYPE_RESET_16 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_17 0x0ull
 #define SRC_IDENT_LIST_TYPE_RESET_18 0x0ull
@@ -111,12 +111,12 @@
 #define SRC_IDENT_LIST_VERSION_RESET_7 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_8 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_9 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_10 0x5ull
-#define SRC_IDENT_LIST_VERSION_RESET_11 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_10 0x1ull
+#define SRC_IDENT_LIST_VERSION_RESET_11 0x5ull
 #define SRC_IDENT_LIST_VERSION_RESET_12 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_13 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_14 0x1ull
-#define SRC_IDENT_LIST_VERSION_RESET_15 0x0ull
+#define SRC_IDENT_LIST_VERSION_RESET_15 0x1ull
 #define SRC_IDENT_LIST_VERSION_RESET_16 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_17 0x0ull
 #define SRC_IDENT_LIST_VERSION_RESET_18 0x0ull
@@ -153,7 +153,7 @@
 #define SRC_IDENT_LIST_NEXT_RESET_11 0x280ull
 #define SRC_IDENT_LIST_NEXT_RESET_12 0x2a0ull
 #define SRC_IDENT_LIST_NEXT_RESET_13 0x2c0ull
-#define SRC_IDENT_LIST_NEXT_RESET_14 0x0ull
+#define SRC_IDENT_LIST_NEXT_RESET_14 0x2e0ull
 #define SRC_IDENT_LIST_NEXT_RESET_15 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_16 0x0ull
 #define SRC_IDENT_LIST_NEXT_RESET_17 0x0ull
@@ -181,18 +181,18 @@
 #define SRC_IDENT_LIST_BASE_RESET_1 0x1000ull
 #define SRC_IDENT_LIST_BASE_RESET_2 0x3000ull
 #define SRC_IDENT_LIST_BASE_RESET_3 0x4000ull
-#define SRC_IDENT_LIST_BASE_RESET_4 0x6000ull
-#define SRC_IDENT_LIST_BASE_RESET_5 0x7000ull
-#define SRC_IDENT_LIST_BASE_RESET_6 0x8000ull
-#define SRC_IDENT_LIST_BASE_RESET_7 0x9000ull
-#define SRC_IDENT_LIST_BASE_RESET_8 0x10000ull
-#define SRC_IDENT_LIST_BASE_RESET_9 0x20000ull
-#define SRC_IDENT_LIST_BASE_RESET_10 0x100000ull
-#define SRC_IDENT_LIST_BASE_RESET_11 0x200000ull
-#define SRC_IDENT_LIST_BASE_RESET_12 0x300000ull
-#define SRC_IDENT_LIST_BASE_RESET_13 0x340000ull
-#define SRC_IDENT_LIST_BASE_RESET_14 0x400000ull
-#define SRC_IDENT_LIST_BASE_RESET_15 0x0ull
+#define SRC_IDENT_LIST_BASE_RESET_4 0x5000ull
+#define SRC_IDENT_LIST_BASE_RESET_5 0x6000ull
+#define SRC_IDENT_LIST_BASE_RESET_6 0x7000ull
+#define SRC_IDENT_LIST_BASE_RESET_7 0x8000ull
+#define SRC_IDENT_LIST_BASE_RESET_8 0x9000ull
+#define SRC_IDENT_LIST_BASE_RESET_9 0x10000ull
+#define SRC_IDENT_LIST_BASE_RESET_10 0x20000ull
+#define SRC_IDENT_LIST_BASE_RESET_11 0x100000ull
+#define SRC_IDENT_LIST_BASE_RESET_12 0x200000ull
+#define SRC_IDENT_LIST_BASE_RESET_13 0x300000ull
+#define SRC_IDENT_LIST_BASE_RESET_14 0x340000ull
+#define SRC_IDENT_LIST_BASE_RESET_15 0x400000ull
 #define SRC_IDENT_LIST_BASE_RESET_16 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_17 0x0ull
 #define SRC_IDENT_LIST_BASE_RESET_18 0x0ull
@@ -222,15 +222,15 @@
 #define SRC_IDENT_LIST_STRIDE_RESET_4 0x1000ull
 #define SRC_IDENT_LIST_STRIDE_RESET_5 0x1000ull
 #define SRC_IDENT_LIST_STRIDE_RESET_6 0x1000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_7 0x100ull
-#define SRC_IDENT_LIST_STRIDE_RESET_8 0x1000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_9 0x10000ull
-#define SRC_IDENT_LIST_STRIDE_RESET_10 0x400ull
-#define SRC_IDENT_LIST_STRIDE_RESET_11 0x100ull
-#define SRC_IDENT_LIST_STRIDE_RESET_12 0x40ull
+#define SRC_IDENT_LIST_STRIDE_RESET_7 0x1000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_8 0x100ull
+#define SRC_IDENT_LIST_STRIDE_RESET_9 0x1000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_10 0x10000ull
+#define SRC_IDENT_LIST_STRIDE_RESET_11 0x400ull
+#define SRC_IDENT_LIST_STRIDE_RESET_12 0x100ull
 #define SRC_IDENT_LIST_STRIDE_RESET_13 0x40ull
-#define SRC_IDENT_LIST_STRIDE_RESET_14 0x8ull
-#define SRC_IDENT_LIST_STRIDE_RESET_15 0x0ull
+#define SRC_IDENT_LIST_STRIDE_RESET_14 0x40ull
+#define SRC_IDENT_LIST_STRIDE_RESET_15 0x8ull
 #define SRC_IDENT_LIST_STRIDE_RESET_16 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_17 0x0ull
 #define SRC_IDENT_LIST_STRIDE_RESET_18 0x0ull
@@ -260,15 +260,15 @@
 #define SRC_IDENT_LIST_COUNT_RESET_4 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_5 0x1ull
 #define SRC_IDENT_LIST_COUNT_RESET_6 0x1ull
-#define SRC_IDENT_LIST_COUNT_RESET_7 0x40ull
-#define SRC_IDENT_LIST_COUNT_RESET_8 0x10ull
-#define SRC_IDENT_LIST_COUNT_RESET_9 0x1ull
-#define SRC_IDENT_LIST_COUNT_RESET_10 0x400ull
-#define SRC_IDENT_LIST_COUNT_RESET_11 0x1000ull
-#define SRC_IDENT_LIST_COUNT_RESET_12 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_7 0x1ull
+#define SRC_IDENT_LIST_COUNT_RESET_8 0x40ull
+#define SRC_IDENT_LIST_COUNT_RESET_9 0x10ull
+#define SRC_IDENT_LIST_COUNT_RESET_10 0x1ull
+#define SRC_IDENT_LIST_COUNT_RESET_11 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_12 0x1000ull
 #define SRC_IDENT_LIST_COUNT_RESET_13 0x400ull
-#define SRC_IDENT_LIST_COUNT_RESET_14 0x10000ull
-#define SRC_IDENT_LIST_COUNT_RESET_15 0x0ull
+#define SRC_IDENT_LIST_COUNT_RESET_14 0x400ull
+#define SRC_IDENT_LIST_COUNT_RESET_15 0x10000ull
 #define SRC_IDENT_LIST_COUNT_RESET_16 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_17 0x0ull
 #define SRC_IDENT_LIST_COUNT_RESET_18 0x0ull
@@ -543,6 +543,187 @@
 #define SRC_DDR_DMA_DEPTH_LSB 0x0 /* RO: transfers that the queue has room for */
 #define SRC_DDR_DMA_DEPTH_MASK 0xffffffffull
 #define SRC_DDR_DMA_DEPTH_RESET 0x40ull
+
+/* Pre-credit (S5) with the nodes that understand it (bits 0 and 2 of caps in block dest). The driver writes the parameters first, then enable. A sender is a node that this card grants pre-credit to. */
+#define SRC_PRECREDIT_TYPE 0xa
+#define SRC_PRECREDIT_VERSION_OF_BLOCK 0x1
+#define SRC_PRECREDIT_BASE 0x5000
+#define SRC_PRECREDIT_STRIDE 0x1000
+#define SRC_PRECREDIT_COUNT 0x1
+
+#define SRC_PRECREDIT_CONTROL 0x0 /* 32 bits */
+#define SRC_PRECREDIT_CONTROL_ENABLE_LSB 0x0 /* RW: 1: the card takes the parameters and uses pre-credit. 0: it gives back what it has not used, and recalls what it granted */
+#define SRC_PRECREDIT_CONTROL_ENABLE_MASK 0x1ull
+
+#define SRC_PRECREDIT_STATUS 0x4 /* 32 bits */
+#define SRC_PRECREDIT_STATUS_ACTIVE_LSB 0x0 /* RO: 1: pre-credit is in use; 0 in spite of enable: a parameter is out of its range, or the card has no pre-credit */
+#define SRC_PRECREDIT_STATUS_ACTIVE_MASK 0x1ull
+
+#define SRC_PRECREDIT_EPOCH 0x8 /* 32 bits */
+#define SRC_PRECREDIT_EPOCH_LSB 0x0 /* RW: number of the first account; beyond those before the card's reset, as Unix time in seconds is. Without a reset between them, the card itself keeps the numbers growing */
+#define SRC_PRECREDIT_EPOCH_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_BDP_BYTES 0xc /* 32 bits */
+#define SRC_PRECREDIT_BDP_BYTES_LSB 0x0 /* RW: bandwidth-delay product, 1 to 2^30: flows up to it are small, and as much may leave ahead of the rate [bytes] */
+#define SRC_PRECREDIT_BDP_BYTES_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_BUDGET_BYTES 0x10 /* 32 bits */
+#define SRC_PRECREDIT_BUDGET_BYTES_LSB 0x0 /* RW: most pre-credit of all senders together, 1 to 2^30 [bytes] */
+#define SRC_PRECREDIT_BUDGET_BYTES_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_SHARE_BYTES 0x14 /* 32 bits */
+#define SRC_PRECREDIT_SHARE_BYTES_LSB 0x0 /* RW: most pre-credit of one sender, 1 to budget_bytes [bytes] */
+#define SRC_PRECREDIT_SHARE_BYTES_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_LEAST_BYTES 0x18 /* 32 bits */
+#define SRC_PRECREDIT_LEAST_BYTES_LSB 0x0 /* RW: least pre-credit of one sender, 1 to share_bytes: the payload of a packet [bytes] */
+#define SRC_PRECREDIT_LEAST_BYTES_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_FLOW_BYTES 0x1c /* 32 bits */
+#define SRC_PRECREDIT_FLOW_BYTES_LSB 0x0 /* RW: most of a flow that leaves on pre-credit, up to 2^30; 0 = bdp_bytes [bytes] */
+#define SRC_PRECREDIT_FLOW_BYTES_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_LIFE_NS 0x20 /* 64 bits */
+#define SRC_PRECREDIT_LIFE_NS_LSB 0x0 /* RW: how long a sender keeps pre-credit that it does not use, 1 ns to 1 h, as all times here [ns] */
+#define SRC_PRECREDIT_LIFE_NS_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_DELAY_NS 0x28 /* 64 bits */
+#define SRC_PRECREDIT_DELAY_NS_LSB 0x0 /* RW: longest life of a packet in the network [ns] */
+#define SRC_PRECREDIT_DELAY_NS_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_RETRY_NS 0x30 /* 64 bits */
+#define SRC_PRECREDIT_RETRY_NS_LSB 0x0 /* RW: when a grant without an answer is sent again [ns] */
+#define SRC_PRECREDIT_RETRY_NS_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_LINK_BPS 0x38 /* 64 bits */
+#define SRC_PRECREDIT_LINK_BPS_LSB 0x0 /* RW: rate of the link, at least 1 [bit/s] */
+#define SRC_PRECREDIT_LINK_BPS_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_RTT_NS 0x40 /* 64 bits */
+#define SRC_PRECREDIT_RTT_NS_LSB 0x0 /* RW: base RTT to plan with; shorter RTTs are taken for this one [ns] */
+#define SRC_PRECREDIT_RTT_NS_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_MAX_WAIT_NS 0x48 /* 64 bits */
+#define SRC_PRECREDIT_MAX_WAIT_NS_LSB 0x0 /* RW: longest that a flow without pre-credit waits for the first feedback [ns] */
+#define SRC_PRECREDIT_MAX_WAIT_NS_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_SMALL_BIAS 0x50 /* 32 bits */
+#define SRC_PRECREDIT_SMALL_BIAS_LSB 0x0 /* RW: priority of small flows over large ones (S5.4) */
+#define SRC_PRECREDIT_SMALL_BIAS_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_AGING_STEP 0x54 /* 32 bits */
+#define SRC_PRECREDIT_AGING_STEP_LSB 0x0 /* RW: what a round adds to the priority of a flow that waits (S5.4); 0 counts as 1 */
+#define SRC_PRECREDIT_AGING_STEP_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_BOUND 0x58 /* 32 bits */
+#define SRC_PRECREDIT_BOUND_BOUND_FLOWS_LSB 0x0 /* RW: flows that send nothing but pre-credit before the first feedback: 0 = large ones, 1 = all, 2 = none */
+#define SRC_PRECREDIT_BOUND_BOUND_FLOWS_MASK 0x3ull
+
+#define SRC_PRECREDIT_LIST_FIRST 0x60 /* 32 bits */
+#define SRC_PRECREDIT_LIST_FIRST_LSB 0x0 /* RW: position of the sender that element 0 of the list shows; 0 = the first */
+#define SRC_PRECREDIT_LIST_FIRST_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_LIST_CHANGES 0x64 /* 32 bits */
+#define SRC_PRECREDIT_LIST_CHANGES_LSB 0x0 /* RO: changes of the list that was shown, modulo 2^32. A driver reads it before and after the list; if the values differ, it reads again */
+#define SRC_PRECREDIT_LIST_CHANGES_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_SENDERS 0x68 /* 32 bits */
+#define SRC_PRECREDIT_SENDERS_LSB 0x0 /* RO: senders in the list */
+#define SRC_PRECREDIT_SENDERS_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_FREE_BYTES 0x6c /* 32 bits */
+#define SRC_PRECREDIT_FREE_BYTES_LSB 0x0 /* RO: part of the budget that is no sender's share [bytes] */
+#define SRC_PRECREDIT_FREE_BYTES_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_OUTSTANDING_BYTES 0x70 /* 32 bits */
+#define SRC_PRECREDIT_OUTSTANDING_BYTES_LSB 0x0 /* RO: part of the budget that is given away: unused at senders or in flight [bytes] */
+#define SRC_PRECREDIT_OUTSTANDING_BYTES_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_FLOWS_SHARE 0x100 /* 64 bits */
+#define SRC_PRECREDIT_FLOWS_SHARE_LSB 0x0 /* RO: new flows of senders in the list, which have their share (S5.2) [flows] */
+#define SRC_PRECREDIT_FLOWS_SHARE_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_FLOWS_FREE 0x108 /* 64 bits */
+#define SRC_PRECREDIT_FLOWS_FREE_LSB 0x0 /* RO: new flows whose sender got free pre-credit [flows] */
+#define SRC_PRECREDIT_FLOWS_FREE_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_FLOWS_HEAD 0x110 /* 64 bits */
+#define SRC_PRECREDIT_FLOWS_HEAD_LSB 0x0 /* RO: new flows whose sender got the pre-credit of the first of the list [flows] */
+#define SRC_PRECREDIT_FLOWS_HEAD_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_FLOWS_NONE 0x118 /* 64 bits */
+#define SRC_PRECREDIT_FLOWS_NONE_LSB 0x0 /* RO: new flows whose sender got none [flows] */
+#define SRC_PRECREDIT_FLOWS_NONE_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_GRANTED 0x120 /* 64 bits */
+#define SRC_PRECREDIT_GRANTED_LSB 0x0 /* RO: pre-credit given to senders [bytes] */
+#define SRC_PRECREDIT_GRANTED_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_DELIVERED 0x128 /* 64 bits */
+#define SRC_PRECREDIT_DELIVERED_LSB 0x0 /* RO: of it, payload that arrived [bytes] */
+#define SRC_PRECREDIT_DELIVERED_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_UNUSED 0x130 /* 64 bits */
+#define SRC_PRECREDIT_UNUSED_LSB 0x0 /* RO: of it, came back unused [bytes] */
+#define SRC_PRECREDIT_UNUSED_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_LOST 0x138 /* 64 bits */
+#define SRC_PRECREDIT_LOST_LSB 0x0 /* RO: of it, sent and lost [bytes] */
+#define SRC_PRECREDIT_LOST_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_RECLAIMED 0x140 /* 64 bits */
+#define SRC_PRECREDIT_RECLAIMED_LSB 0x0 /* RO: of it, taken back from silent senders [bytes] */
+#define SRC_PRECREDIT_RECLAIMED_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_USED 0x148 /* 64 bits */
+#define SRC_PRECREDIT_USED_LSB 0x0 /* RO: payload that this card sent on pre-credit of other nodes [bytes] */
+#define SRC_PRECREDIT_USED_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_RETURNED 0x150 /* 64 bits */
+#define SRC_PRECREDIT_RETURNED_LSB 0x0 /* RO: pre-credit of other nodes that this card gave up unused [bytes] */
+#define SRC_PRECREDIT_RETURNED_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_BLOCKED 0x158 /* 64 bits */
+#define SRC_PRECREDIT_BLOCKED_LSB 0x0 /* RO: flows of this card that waited for the first feedback [flows] */
+#define SRC_PRECREDIT_BLOCKED_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_RAMPS 0x160 /* 64 bits */
+#define SRC_PRECREDIT_RAMPS_LSB 0x0 /* RO: times that the window began at the bytes in flight, as a flow had waited */
+#define SRC_PRECREDIT_RAMPS_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_GRANTS_SENT 0x168 /* 64 bits */
+#define SRC_PRECREDIT_GRANTS_SENT_LSB 0x0 /* RO: CREDIT_GRANT sent [packets] */
+#define SRC_PRECREDIT_GRANTS_SENT_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_GRANTS_AGAIN 0x170 /* 64 bits */
+#define SRC_PRECREDIT_GRANTS_AGAIN_LSB 0x0 /* RO: of them, grants that were sent again [packets] */
+#define SRC_PRECREDIT_GRANTS_AGAIN_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_RETURNS_SENT 0x178 /* 64 bits */
+#define SRC_PRECREDIT_RETURNS_SENT_LSB 0x0 /* RO: CREDIT_RETURN sent [packets] */
+#define SRC_PRECREDIT_RETURNS_SENT_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_IGNORED 0x180 /* 64 bits */
+#define SRC_PRECREDIT_IGNORED_LSB 0x0 /* RO: CREDIT_GRANT and CREDIT_RETURN of nodes without pre-credit, or with the wrong token [packets] */
+#define SRC_PRECREDIT_IGNORED_MASK 0xffffffffffffffffull
+
+#define SRC_PRECREDIT_LIST_NODE 0x800 /* 32 bits */
+#define SRC_PRECREDIT_LIST_NODE_STRIDE 0x10
+#define SRC_PRECREDIT_LIST_NODE_COUNT 0x80
+#define SRC_PRECREDIT_LIST_NODE_LSB 0x0 /* RO: number of the sender's node; 0 = the list has ended. The list has the largest share first, and of equal shares the oldest (S5.2) */
+#define SRC_PRECREDIT_LIST_NODE_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_LIST_SHARE 0x804 /* 32 bits */
+#define SRC_PRECREDIT_LIST_SHARE_STRIDE 0x10
+#define SRC_PRECREDIT_LIST_SHARE_COUNT 0x80
+#define SRC_PRECREDIT_LIST_SHARE_LSB 0x0 /* RO: pre-credit of the sender [bytes] */
+#define SRC_PRECREDIT_LIST_SHARE_MASK 0xffffffffull
+
+#define SRC_PRECREDIT_LIST_OUTSTANDING 0x808 /* 32 bits */
+#define SRC_PRECREDIT_LIST_OUTSTANDING_STRIDE 0x10
+#define SRC_PRECREDIT_LIST_OUTSTANDING_COUNT 0x80
+#define SRC_PRECREDIT_LIST_OUTSTANDING_LSB 0x0 /* RO: of the sender: given, and neither arrived nor returned [bytes] */
+#define SRC_PRECREDIT_LIST_OUTSTANDING_MASK 0xffffffffull
 
 /* Interrupts. The line is active while a bit is set in both causes and mask. The driver clears causes first, and then reads and clears what the bits stand for. */
 #define SRC_INTERRUPTS_TYPE 0xb

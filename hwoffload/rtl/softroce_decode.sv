@@ -82,102 +82,111 @@ module softroce_decode (
           reset = reset | 64'h100001000;
         end
         28'h180: begin
-          reset = reset | 64'h10000000b;
+          reset = reset | 64'h10000000a;
         end
         28'h188: begin
-          reset = reset | 64'h6000000001a0;
+          reset = reset | 64'h5000000001a0;
         end
         28'h190: begin
           reset = reset | 64'h100001000;
         end
         28'h1a0: begin
-          reset = reset | 64'h100000007;
+          reset = reset | 64'h10000000b;
         end
         28'h1a8: begin
-          reset = reset | 64'h7000000001c0;
+          reset = reset | 64'h6000000001c0;
         end
         28'h1b0: begin
           reset = reset | 64'h100001000;
         end
         28'h1c0: begin
-          reset = reset | 64'h10000000f;
+          reset = reset | 64'h100000007;
         end
         28'h1c8: begin
-          reset = reset | 64'h8000000001e0;
+          reset = reset | 64'h7000000001e0;
         end
         28'h1d0: begin
           reset = reset | 64'h100001000;
         end
         28'h1e0: begin
-          reset = reset | 64'h100000010;
+          reset = reset | 64'h10000000f;
         end
         28'h1e8: begin
-          reset = reset | 64'h900000000200;
+          reset = reset | 64'h800000000200;
         end
         28'h1f0: begin
-          reset = reset | 64'h4000000100;
+          reset = reset | 64'h100001000;
         end
         28'h200: begin
-          reset = reset | 64'h10000000e;
+          reset = reset | 64'h100000010;
         end
         28'h208: begin
-          reset = reset | 64'h1000000000220;
+          reset = reset | 64'h900000000220;
         end
         28'h210: begin
-          reset = reset | 64'h1000001000;
+          reset = reset | 64'h4000000100;
         end
         28'h220: begin
-          reset = reset | 64'h100000003;
+          reset = reset | 64'h10000000e;
         end
         28'h228: begin
-          reset = reset | 64'h2000000000240;
+          reset = reset | 64'h1000000000240;
         end
         28'h230: begin
-          reset = reset | 64'h100010000;
+          reset = reset | 64'h1000001000;
         end
         28'h240: begin
-          reset = reset | 64'h500000005;
+          reset = reset | 64'h100000003;
         end
         28'h248: begin
-          reset = reset | 64'h10000000000260;
+          reset = reset | 64'h2000000000260;
         end
         28'h250: begin
-          reset = reset | 64'h40000000400;
+          reset = reset | 64'h100010000;
         end
         28'h260: begin
-          reset = reset | 64'h10000000c;
+          reset = reset | 64'h500000005;
         end
         28'h268: begin
-          reset = reset | 64'h20000000000280;
+          reset = reset | 64'h10000000000280;
         end
         28'h270: begin
-          reset = reset | 64'h100000000100;
+          reset = reset | 64'h40000000400;
         end
         28'h280: begin
-          reset = reset | 64'h100000008;
+          reset = reset | 64'h10000000c;
         end
         28'h288: begin
-          reset = reset | 64'h300000000002a0;
+          reset = reset | 64'h200000000002a0;
         end
         28'h290: begin
-          reset = reset | 64'h40000000040;
+          reset = reset | 64'h100000000100;
         end
         28'h2a0: begin
-          reset = reset | 64'h10000000d;
+          reset = reset | 64'h100000008;
         end
         28'h2a8: begin
-          reset = reset | 64'h340000000002c0;
+          reset = reset | 64'h300000000002c0;
         end
         28'h2b0: begin
           reset = reset | 64'h40000000040;
         end
         28'h2c0: begin
-          reset = reset | 64'h100000009;
+          reset = reset | 64'h10000000d;
         end
         28'h2c8: begin
-          reset = reset | 64'h40000000000000;
+          reset = reset | 64'h340000000002e0;
         end
         28'h2d0: begin
+          reset = reset | 64'h40000000040;
+        end
+        28'h2e0: begin
+          reset = reset | 64'h100000009;
+        end
+        28'h2e8: begin
+          reset = reset | 64'h40000000000000;
+        end
+        28'h2f0: begin
           reset = reset | 64'h1000000000008;
         end
         default: ;
@@ -343,10 +352,123 @@ module softroce_decode (
       end
     end
 
+    // precredit
+    if (addr >= 28'h5000 && addr <= 28'h5fff) begin
+      ofs = (addr - 28'h5000) % 28'h1000;
+      index = 28'd748 + ((addr - 28'h5000) >> 3);
+      case (ofs)
+        28'h0: begin
+          rw = rw | 64'h1;
+          ro = ro | 64'h100000000;
+        end
+        28'h8: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h10: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h18: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h20: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h28: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h30: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h38: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h40: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h48: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h50: begin
+          rw = rw | 64'hffffffffffffffff;
+        end
+        28'h58: begin
+          rw = rw | 64'h3;
+        end
+        28'h60: begin
+          rw = rw | 64'hffffffff;
+          ro = ro | 64'hffffffff00000000;
+        end
+        28'h68: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h70: begin
+          ro = ro | 64'hffffffff;
+        end
+        28'h100: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h108: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h110: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h118: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h120: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h128: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h130: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h138: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h140: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h148: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h150: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h158: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h160: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h168: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h170: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h178: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'h180: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        default: ;
+      endcase
+      if (ofs >= 28'h800 && ofs < 28'h1000 && (ofs - 28'h800) % 28'h10 == 28'd0) begin
+        ro = ro | 64'hffffffffffffffff;
+      end
+      if (ofs >= 28'h808 && ofs < 28'h1008 && (ofs - 28'h808) % 28'h10 == 28'd0) begin
+        ro = ro | 64'hffffffff;
+      end
+    end
+
     // interrupts
     if (addr >= 28'h6000 && addr <= 28'h6fff) begin
       ofs = (addr - 28'h6000) % 28'h1000;
-      index = 28'd748 + ((addr - 28'h6000) >> 3);
+      index = 28'd1260 + ((addr - 28'h6000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'hf00000000;
@@ -371,7 +493,7 @@ module softroce_decode (
     // calls
     if (addr >= 28'h7000 && addr <= 28'h7fff) begin
       ofs = (addr - 28'h7000) % 28'h1000;
-      index = 28'd876 + ((addr - 28'h7000) >> 3);
+      index = 28'd1388 + ((addr - 28'h7000) >> 3);
       case (ofs)
         28'h88: begin
           ro = ro | 64'h1;
@@ -395,7 +517,7 @@ module softroce_decode (
     // task
     if (addr >= 28'h8000 && addr <= 28'h8fff) begin
       ofs = (addr - 28'h8000) % 28'h1000;
-      index = 28'd1076 + ((addr - 28'h8000) >> 3);
+      index = 28'd1588 + ((addr - 28'h8000) >> 3);
       case (ofs)
         28'h0: begin
           ro = ro | 64'h700000000;
@@ -435,7 +557,7 @@ module softroce_decode (
     // distribution
     if (addr >= 28'h9000 && addr <= 28'hcfff) begin
       ofs = (addr - 28'h9000) % 28'h100;
-      index = 28'd1204 + ((addr - 28'h9000) >> 3);
+      index = 28'd1716 + ((addr - 28'h9000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'h701;
@@ -472,13 +594,13 @@ module softroce_decode (
     // doorbells
     if (addr >= 28'h10000 && addr <= 28'h1ffff) begin
       ofs = (addr - 28'h10000) % 28'h1000;
-      index = 28'd3252 + ((addr - 28'h10000) >> 3);
+      index = 28'd3764 + ((addr - 28'h10000) >> 3);
     end
 
     // nodes
     if (addr >= 28'h20000 && addr <= 28'h2ffff) begin
       ofs = (addr - 28'h20000) % 28'h10000;
-      index = 28'd11444 + ((addr - 28'h20000) >> 3);
+      index = 28'd11956 + ((addr - 28'h20000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'hffffffff;
@@ -713,7 +835,7 @@ module softroce_decode (
     // qp
     if (addr >= 28'h200000 && addr <= 28'h2fffff) begin
       ofs = (addr - 28'h200000) % 28'h100;
-      index = 28'd19636 + ((addr - 28'h200000) >> 3);
+      index = 28'd20148 + ((addr - 28'h200000) >> 3);
       case (ofs)
         28'h0: begin
           ro = ro | 64'h10700000000;
@@ -779,7 +901,7 @@ module softroce_decode (
     // mr
     if (addr >= 28'h300000 && addr <= 28'h30ffff) begin
       ofs = (addr - 28'h300000) % 28'h40;
-      index = 28'd150708 + ((addr - 28'h300000) >> 3);
+      index = 28'd151220 + ((addr - 28'h300000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'hffffffff00ff03ff;
@@ -808,7 +930,7 @@ module softroce_decode (
     // cq
     if (addr >= 28'h340000 && addr <= 28'h34ffff) begin
       ofs = (addr - 28'h340000) % 28'h40;
-      index = 28'd158900 + ((addr - 28'h340000) >> 3);
+      index = 28'd159412 + ((addr - 28'h340000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'hf000f0001;
@@ -830,7 +952,7 @@ module softroce_decode (
     // mtt
     if (addr >= 28'h400000 && addr <= 28'h47ffff) begin
       ofs = (addr - 28'h400000) % 28'h8;
-      index = 28'd167092 + ((addr - 28'h400000) >> 3);
+      index = 28'd167604 + ((addr - 28'h400000) >> 3);
       case (ofs)
         28'h0: begin
           rw = rw | 64'h3ffffffff;

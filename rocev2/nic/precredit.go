@@ -9,6 +9,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/creditwire"
 	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -190,22 +191,12 @@ func (c *credits) onPosted(e *engine, x *QP, wr *verbs.SendWR) {
 	if !p.enabled {
 		return
 	}
-	verb := precredit.VerbSend
-	switch wr.Op {
-	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv:
-	case verbs.OpWrite, verbs.OpWriteImm:
-		verb = precredit.VerbWrite
-	default: // the data of a READ comes from the peer, which cannot plan for it
+	w, ok := creditwire.Work(wr)
+	if !ok {
 		return
 	}
-	n := uint64(len(wr.Data))
-	for i := range wr.SGL {
-		n += uint64(wr.SGL[i].Len)
-	}
-	m, send := p.src.Post(int64(e.now), &f.Flow, precredit.Work{
-		First: first, Idle: p.dest.flight.Used() == 0, Bytes: n,
-		Features: precredit.Features{TotalBytes: n, PostedBytes: n, Verb: verb, RegionBytes: n},
-	})
+	w.First, w.Idle = first, p.dest.flight.Used() == 0
+	m, send := p.src.Post(int64(e.now), &f.Flow, w)
 	if send {
 		c.sendReturn(e, p, m)
 	}

@@ -3,10 +3,9 @@
 package nic
 
 import (
-	"time"
-
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/creditwire"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -103,13 +102,8 @@ func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta, inFl
 		c.markReady(p)
 		c.watch(p)
 	case rocev2.OperationSend, rocev2.OperationWrite:
-		if says {
-			n := uint32(pkt.PayloadLen())
-			c.recv.Arrive(now, p.id, n, k)
-			c.recv.DstScheduleCredit(now, p.id, n)
-			c.dirty = true
-		} else if c.recv.Share(p.id) == 0 && (info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly) {
-			c.recv.NewFlow(now, p.id)
+		first := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
+		if c.recv.Data(now, p.id, precredit.Arrival{Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: says, First: first}) {
 			c.dirty = true
 		}
 	}
@@ -132,11 +126,7 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 		return
 	}
 	if b != nil {
-		f := b.Fields()
-		g := precredit.Grant{
-			Epoch: f.Epoch, Limit: f.Limit, Seq: f.Seq, Open: f.Flags&rocev2.CreditOpen != 0, Recall: f.Flags&rocev2.CreditRecall != 0,
-			LifeNs: int64(min(b.LifeNs(), uint64(time.Hour))),
-		}
+		g := creditwire.Grant(b)
 		// The peer may have ignored earlier grants, before HELLO announced this host.
 		if g.Open && c.recv.Share(p.id) == 0 {
 			c.recv.NewFlow(now, p.id)
@@ -151,11 +141,7 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 		return
 	}
 	if b := pkt.CreditReturn(); b != nil {
-		f := b.Fields()
-		c.recv.Return(now, p.id, precredit.Return{
-			Epoch: f.Epoch, Limit: f.Limit, Seq: f.Seq, Sent: b.Sent(), Void: b.Void(),
-			Expired: f.Flags&rocev2.CreditExpired != 0, Unknown: f.Flags&rocev2.CreditUnknown != 0,
-		})
+		c.recv.Return(now, p.id, creditwire.Return(b))
 		c.dirty = true
 		return
 	}
@@ -226,16 +212,8 @@ func (c *credits) flush(e *engine) {
 		if !ok {
 			return
 		}
-		o := &c.out
-		*o = rocev2.Datagram{Opcode: rocev2.OpCreditGrant, LifeNs: uint64(g.LifeNs)}
-		o.Credit = rocev2.CreditFields{Epoch: g.Epoch, Limit: g.Limit, Seq: g.Seq}
-		if g.Open {
-			o.Credit.Flags |= rocev2.CreditOpen
-		}
-		if g.Recall {
-			o.Credit.Flags |= rocev2.CreditRecall
-		}
-		if c.send(e, c.ids[to], o) {
+		creditwire.PutGrant(&c.out, g)
+		if c.send(e, c.ids[to], &c.out) {
 			c.count.grants++
 		}
 	}
@@ -247,16 +225,8 @@ func (c *credits) sendReturn(e *engine, p *creditPeer, m precredit.Return) {
 	}
 	c.count.returned += uint64(m.Void - p.void)
 	p.void = m.Void
-	o := &c.out
-	*o = rocev2.Datagram{Opcode: rocev2.OpCreditReturn, Sent: m.Sent, Void: m.Void}
-	o.Credit = rocev2.CreditFields{Epoch: m.Epoch, Limit: m.Limit, Seq: m.Seq}
-	if m.Expired {
-		o.Credit.Flags |= rocev2.CreditExpired
-	}
-	if m.Unknown {
-		o.Credit.Flags |= rocev2.CreditUnknown
-	}
-	if c.send(e, p, o) {
+	creditwire.PutReturn(&c.out, m)
+	if c.send(e, p, &c.out) {
 		c.count.returns++
 	}
 }
@@ -278,7 +248,7 @@ func (c *credits) send(e *engine, p *creditPeer, o *rocev2.Datagram) bool {
 		return false
 	}
 	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.port
-	o.DestQP, o.Stamp = rocev2.ControlQPN, &c.stamp
+	o.Stamp = &c.stamp
 	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: p.dest.token, T1: uint64(int64(e.clock.now()) + e.config.ClockOffset)}
 	if c.omitT1(p.dest, o.TOS, e.now) {
 		c.stamp.Flags = 0
