@@ -48,6 +48,7 @@ type queuePair struct {
 	pkey   uint16
 	queued bool // in dataPath.ready
 	paced  turn
+	credit *creditFlow // of pre-credit; nil: it does not use it
 	shown  verbs.State
 }
 
@@ -122,8 +123,11 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 		if fresh {
 			d.addPair(x)
 		}
-		if to == verbs.StateReset {
+		switch {
+		case to == verbs.StateReset:
 			d.removePair(x)
+		case d.credits != nil:
+			d.credits.connect(x)
 		}
 		return true
 	}
@@ -202,6 +206,9 @@ func (d *dataPath) removePair(x *queuePair) {
 	delete(d.qps, x.num)
 	if t := x.recv.tasks; t != nil {
 		t.complete(verbs.Completion{QPN: x.num, Status: verbs.StatusWRFlushed}) // ends it
+	}
+	if x.credit != nil {
+		d.credits.disconnect(x)
 	}
 	d.releaseWindows(x.num)
 	d.table().ReleasePD(x.pd)

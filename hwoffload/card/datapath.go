@@ -44,7 +44,11 @@ type dataPath struct {
 
 	ready    []*queuePair // may have packets to send, next first
 	pacing   pacing
-	overruns bool // a completion queue has an overrun that was not handled
+	credits  *credits // nil: no pre-credit
+	overruns bool     // a completion queue has an overrun that was not handled
+
+	creditEpoch uint32 // number of the next account, if credits was set before
+	creditsUsed bool
 
 	forwarding, spare []*distribution // have something to post; spare is memory for the next list
 
@@ -91,6 +95,8 @@ func (d *dataPath) written(addr uint64, was, now uint32) {
 		d.setGroup(uint32(addr-regs.DistributionBase)/regs.DistributionStride, regs.DistributionControl(was), regs.DistributionControl(now))
 	case addr >= regs.NodesBase && addr < regs.NodesBase+regs.NodesStride:
 		d.nodes = nil
+	case addr == regs.PrecreditBase+regs.PrecreditControlOffset:
+		d.setCredits(regs.PrecreditControl(was), regs.PrecreditControl(now))
 	case addr >= regs.DestBase && addr < regs.DestBase+regs.DestCount*regs.DestStride:
 		d.rateChanged()
 	}
@@ -153,7 +159,11 @@ func (d *dataPath) failOverruns() {
 func (d *dataPath) expire(now qp.Time) {
 	for _, x := range d.qps {
 		if at := x.q.Deadline(); at != 0 && at <= now {
+			before := d.count.Timeouts
 			x.q.Expire(now)
+			if x.credit != nil {
+				d.credits.onTimeout(x, d.count.Timeouts != before)
+			}
 			d.touch(x)
 		}
 	}
@@ -166,6 +176,9 @@ func (d *dataPath) deadline() qp.Time {
 	first := qp.Time(math.MaxInt64)
 	if d.pacing.due != 0 {
 		first = d.pacing.due
+	}
+	if d.credits != nil {
+		first = min(first, d.credits.deadline())
 	}
 	for _, x := range d.qps {
 		if at := x.q.Deadline(); at != 0 {

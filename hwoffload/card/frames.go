@@ -86,12 +86,22 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 		d.in.add(at+regs.PortsRxIcrcErrorsOffset, 1)
 		return
 	}
-	d.measure(&p, now)
+	of := d.measure(&p, now)
+	if d.credits != nil && p.BTH().DestQP() == rocev2.ControlQPN {
+		d.credits.onControl(&p, &of, now)
+		return
+	}
 	x := d.qps[p.BTH().DestQP()]
 	if x == nil || !x.accepts(&p) {
 		return
 	}
-	x.q.Receive(now, &p)
+	if x.credit == nil {
+		x.q.Receive(now, &p)
+	} else {
+		inFlight, copies := x.credit.peer.flight.Bytes(), d.count.DuplicateRequest
+		x.q.Receive(now, &p)
+		d.credits.onReceived(x, &p, &of, inFlight, d.count.DuplicateRequest != copies, now)
+	}
 	if x.srq != nil {
 		d.fetchShared(x.srq)
 	} else {
@@ -100,10 +110,24 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 	d.touch(x)
 }
 
+// kind says how a packet leaves.
+type kind uint8
+
+const (
+	kindAnswer   kind = iota // at once
+	kindData                 // paced
+	kindCredited             // at once, on pre-credit; the pacer counts it
+)
+
 // next asks queue pairs for packets, one after the other, responses before data. Data leaves at
-// the rate of its destination (pacer.go).
+// the rate of its destination (pacer.go), or before that on pre-credit (precredit_send.go).
 func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
 	d.release(now)
+	if d.credits != nil {
+		if port, n = d.credits.next(now, buf); n > 0 {
+			return port, n, true
+		}
+	}
 	for d.forward(); len(d.ready) > 0; d.forward() {
 		x := d.ready[0]
 		d.ready = d.ready[1:]
@@ -114,16 +138,21 @@ func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
 		d.fetchSend(x)
 		n = 0
 		switch {
+		case d.credits != nil && len(d.credits.posted) > 0: // its first packets may have pre-credit
+			d.ready = append(d.ready, x)
+			port, n = d.credits.next(now, buf)
 		case x.q.NextAck(now, &d.out):
 			d.ready = append(d.ready, x)
-			port, n = d.build(x, buf, now, false)
-		case d.mayLeave(x, now) && x.q.NextData(now, &d.out):
+			port, n = d.build(x, buf, now, kindAnswer)
+		case d.mayStart(x, now) && d.mayLeave(x, now) && x.q.NextData(now, &d.out):
 			d.ready = append(d.ready, x)
-			port, n = d.build(x, buf, now, true)
+			port, n = d.build(x, buf, now, kindData)
 			d.endTurn(x, now)
+			d.served(x, false)
 		default:
 			x.queued = false
 			d.endTurn(x, now)
+			d.served(x, true)
 			d.touchState(x)
 		}
 		if n > 0 {
@@ -133,9 +162,21 @@ func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
 	return 0, 0, false
 }
 
-// build writes the packet in d.out as a frame; data is paced. It returns length 0 if nothing
-// leaves: the queue pair takes a packet without a way to its destination for lost.
-func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, data bool) (i, n int) {
+// mayStart reports whether a queue pair may send data without pre-credit.
+func (d *dataPath) mayStart(x *queuePair, now qp.Time) bool {
+	return x.credit == nil || d.credits.mayStart(x, now)
+}
+
+// served is called after a turn of a queue pair. idle: it had nothing to send.
+func (d *dataPath) served(x *queuePair, idle bool) {
+	if x.credit != nil {
+		d.credits.served(x, idle)
+	}
+}
+
+// build writes the packet in d.out as a frame. It returns length 0 if nothing leaves: the queue
+// pair takes a packet without a way to its destination for lost.
+func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, how kind) (i, n int) {
 	o := &d.out
 	path := x.routeOf(o.AH)
 	i, ok := d.portOf(path)
@@ -149,8 +190,11 @@ func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, data bool) (i, n
 	size := o.Len(o.PayloadLen)
 	if from.enable && size <= int(from.mtu) {
 		o.Stamp = d.stampFor(path.node, size, int(from.mtu), now)
-		if data {
-			d.charge(x, path.node, etherLen+size, now)
+		if x.credit != nil {
+			d.credits.onSend(x, o, how == kindCredited, now)
+		}
+		if how != kindAnswer {
+			d.charge(x, path.node, etherLen+size, how == kindCredited, now)
 		}
 	}
 	payload, err := o.Begin(buf[etherLen:], o.PayloadLen)
@@ -162,6 +206,12 @@ func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, data bool) (i, n
 		d.touchState(x)
 		return 0, 0
 	}
+	return d.finish(i, &from, path, &o.Datagram, size, buf, now)
+}
+
+// finish completes the frame of a packet whose size is that of its IP datagram without the option.
+// It returns length 0 if the port receives it itself.
+func (d *dataPath) finish(i int, from *port, path *route, o *rocev2.Datagram, size int, buf []byte, now qp.Time) (port, n int) {
 	n = etherLen + o.Seal(buf[etherLen:])
 	copy(buf, path.mac[:])
 	copy(buf[6:], from.mac[:])

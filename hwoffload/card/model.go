@@ -182,8 +182,11 @@ func (m *Model) read(addr uint64) uint32 {
 	if w == nil {
 		return 0
 	}
-	if addr == regs.CallsBase+regs.CallsNowNsOffset {
+	switch {
+	case addr == regs.CallsBase+regs.CallsNowNsOffset:
 		m.tick()
+	case m.data.credits != nil && addr >= regs.PrecreditBase && addr < regs.PrecreditBase+regs.PrecreditStride:
+		m.data.credits.show()
 	}
 	return m.value(addr, w)
 }

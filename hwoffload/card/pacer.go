@@ -86,8 +86,8 @@ func (d *dataPath) mayLeave(x *queuePair, now qp.Time) bool {
 }
 
 // wait returns how long the next packet to a node has to wait, in ns; 0 or less: it may leave. No
-// packet waits for longer than the longest frame takes at the present rate: next_tx_ns that is
-// later is of a lower rate, and becomes earlier.
+// packet waits for longer than the longest frame, and what has left ahead of the rate on pre-credit,
+// take at the present rate: next_tx_ns that is later is of a lower rate, and becomes earlier.
 func (d *dataPath) wait(node uint32, now qp.Time) int64 {
 	e := regs.DestOf(d.in, int(node)-1)
 	rate := e.RateBps()
@@ -96,25 +96,29 @@ func (d *dataPath) wait(node uint32, now qp.Time) int64 {
 	}
 	at := d.time(now)
 	wait := int64(e.NextTxNs() - at)
-	if most := int64(FrameLen * 8_000_000_000 / rate); wait > most {
+	if most := int64((FrameLen + d.ahead(node)) * 8_000_000_000 / rate); wait > most {
 		wait = most
 		e.SetNextTxNs(at + uint64(wait))
 	}
 	return wait
 }
 
-// charge takes a frame of n bytes out of the bucket of a node. Its queue pair was allowed to send.
-func (d *dataPath) charge(x *queuePair, node uint32, n int, now qp.Time) {
+// charge takes a frame of n bytes out of the bucket of a node. Its queue pair was allowed to send,
+// or the frame is on pre-credit.
+func (d *dataPath) charge(x *queuePair, node uint32, n int, credited bool, now qp.Time) {
 	if node == 0 || node > regs.DestCount {
 		return
 	}
 	e := regs.DestOf(d.in, int(node)-1)
 	b := pacevectors.Bucket{RateBps: e.RateBps(), BurstNs: burstNs, NextTxNs: e.NextTxNs()}
 	if b.RateBps != 0 {
+		if d.credits != nil {
+			d.credits.charged(node, n, credited, int64(b.NextTxNs-d.time(now)) <= 0)
+		}
 		b.Departure(d.time(now), uint32(n))
 		e.SetNextTxNs(b.NextTxNs)
 	}
-	if x.paced.since != 0 && now > x.paced.since {
+	if !credited && x.paced.since != 0 && now > x.paced.since {
 		e.SetPacedNs(e.PacedNs() + uint64(now-x.paced.since))
 		e.SetWinPaced(e.WinPaced() + 1)
 	}
@@ -142,6 +146,9 @@ func (d *dataPath) schedule(p *pacedDest, now qp.Time) {
 	x.paced.waits, x.paced.of, p.turn = false, p, x
 	d.enqueue(x)
 }
+
+// rateOf is the rate of a node in bit/s, 0 = not limited.
+func (d *dataPath) rateOf(node uint32) uint64 { return regs.DestOf(d.in, int(node)-1).RateBps() }
 
 func (p *pacing) dueAt(at qp.Time) {
 	if p.due == 0 || at < p.due {
@@ -183,6 +190,10 @@ func (d *dataPath) release(now qp.Time) {
 
 // rateChanged has the next call of next look at the rates again.
 func (d *dataPath) rateChanged() {
+	if d.credits != nil { // capabilities are in the table too
+		d.credits.look = true
+		signal(d.m.wake)
+	}
 	if len(d.pacing.timed) > 0 {
 		d.pacing.changed = true
 		signal(d.m.wake)

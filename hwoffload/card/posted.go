@@ -49,6 +49,8 @@ func (x *queuePair) post(wr *verbs.SendWR, ended func(id uint64, s verbs.Status)
 	err := x.q.PostSend(wr)
 	if err != nil {
 		q.next--
+	} else if x.credit != nil {
+		q.cq.d.credits.onPosted(x, wr)
 	}
 	wr.ID = id
 	return err

@@ -46,7 +46,9 @@ func (m *Model) Receive(node int, p *Packet, now uint64) {
 	m.receive(node, p, now)
 }
 
-func (m *Model) receive(node int, p *Packet, now uint64) {
+// receive is Receive under the lock. accepted: the option has the right token. rtt is the RTT in ns
+// that its echo has measured, 0 = none.
+func (m *Model) receive(node int, p *Packet, now uint64) (accepted bool, rtt int64) {
 	d := regs.DestOf(inside{m}, node-1)
 	s := p.Stamp
 	s.T1, s.EchoT1, s.EchoT2 = s.T1&mask48, s.EchoT1&mask48, s.EchoT2&mask48
@@ -54,7 +56,7 @@ func (m *Model) receive(node int, p *Packet, now uint64) {
 	d.SetRxBytes(d.RxBytes() + p.Bytes)
 	if s.Token == 0 || s.Token != d.RxToken() {
 		d.SetRxUnstamped(d.RxUnstamped() + 1)
-		return
+		return false, 0
 	}
 	if p.Feedback {
 		nak(d, p.Syndrome)
@@ -71,7 +73,7 @@ func (m *Model) receive(node int, p *Packet, now uint64) {
 		d.SetEchoGuard(^(s.T1 ^ uint64(inTx)))
 	}
 	if s.Flags&rocev2.StampEcho != 0 {
-		echo(d, &s, now, p.Feedback)
+		rtt = echo(d, &s, now, p.Feedback)
 	}
 	if s.Flags&rocev2.StampCredit != 0 {
 		d.SetCredit(s.Credit)
@@ -83,6 +85,7 @@ func (m *Model) receive(node int, p *Packet, now uint64) {
 	if s.Flags&(rocev2.StampT1|rocev2.StampEcho|rocev2.StampCE) != 0 {
 		d.SetQueuedWord(d.QueuedWord().WithQueued(1))
 	}
+	return true, rtt
 }
 
 // nak counts a NAK. A sign of loss counts from the first echo of a packet that left under the
@@ -104,23 +107,23 @@ func nak(d regs.Dest, syndrome uint8) {
 	d.SetQueuedWord(d.QueuedWord().WithQueued(1))
 }
 
-// echo measures by an echo of the peer that arrives at t3 (S1.4).
-func echo(d regs.Dest, s *rocev2.Stamp, t3 uint64, feedback bool) {
+// echo measures by an echo of the peer that arrives at t3 (S1.4). It returns the RTT, 0 = none.
+func echo(d regs.Dest, s *rocev2.Stamp, t3 uint64, feedback bool) int64 {
 	turnaround, rtt := diff48(s.T1, s.EchoT2), diff48(t3, s.EchoT1)
 	t1 := t3 - uint64(rtt)
 	newer := int64(t1 - d.LastEchoT1Ns())
 	if d.LastEchoT1Ns() != 0 && newer <= 0 && newer > -maxEchoAge {
-		return // not the first echo of this stamp
+		return 0 // not the first echo of this stamp
 	}
 	if !feedback {
 		if s.Flags&rocev2.StampT1 == 0 {
-			return
+			return 0
 		}
 		rtt -= turnaround
 		turnaround = 0
 	}
 	if rtt < 0 || rtt > maxRTT {
-		return
+		return 0
 	}
 	tx := d.TxNs() + diff48(s.EchoT2-s.EchoT1, uint64(d.TxNs()))
 	rx := rtt - tx
@@ -131,10 +134,11 @@ func echo(d regs.Dest, s *rocev2.Stamp, t3 uint64, feedback bool) {
 		d.SetTurnaroundNs(turnaround)
 	}
 	if int64(t1-d.ValidAfterNs()) < 0 {
-		return // the packet left under an earlier rate
+		return rtt // the packet left under an earlier rate
 	}
 	d.SetWinTxNs(min(d.WinTxNs(), tx))
 	d.SetWinRxNs(min(d.WinRxNs(), rx))
 	d.SetWinRttNs(min(d.WinRttNs(), rtt))
 	d.SetWinSamples(d.WinSamples() + 1)
+	return rtt
 }

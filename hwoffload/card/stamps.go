@@ -44,11 +44,18 @@ func (d *dataPath) readNodes() {
 	}
 }
 
+// seen is what measure has found out of a packet.
+type seen struct {
+	node     int // its source, 0 = none that is known
+	accepted bool
+	stamp    rocev2.Stamp
+	rtt      int64 // measured by its echo, ns; 0 = none
+}
+
 // measure updates the entry of the source of a packet.
-func (d *dataPath) measure(p *rocev2.Packet, now qp.Time) {
-	node := d.nodeOf(p)
-	if node == 0 {
-		return
+func (d *dataPath) measure(p *rocev2.Packet, now qp.Time) (of seen) {
+	if of.node = d.nodeOf(p); of.node == 0 {
+		return of
 	}
 	in := Packet{Bytes: uint64(p.IPLen()), CE: p.CE()}
 	if s, err := p.Stamp(); err == nil {
@@ -60,7 +67,9 @@ func (d *dataPath) measure(p *rocev2.Packet, now qp.Time) {
 		in.Feedback, in.Syndrome = true, uint8(p.AETH().Syndrome())
 	}
 	in.Feedback = in.Feedback || p.Opcode() == rocev2.OpSACK
-	d.m.receive(node, &in, d.time(now))
+	of.stamp = in.Stamp
+	of.accepted, of.rtt = d.m.receive(of.node, &in, d.time(now))
+	return of
 }
 
 // stampFor counts a packet to a node and returns the option that it leaves with, or nil: the peer

@@ -881,7 +881,7 @@ func (r Precredit) ListFirst() uint32 { return r.bus.R32(r.base + PrecreditListF
 // SetListFirst writes register list_first. Position of the sender that element 0 of the list shows; 0 = the first. RW, all bits.
 func (r Precredit) SetListFirst(v uint32) { r.bus.W32(r.base+PrecreditListFirstOffset, v) }
 
-// ListChanges reads register list_changes. Changes of the list that was shown, modulo 2^32. A driver reads it before and after the list; if the values differ, it reads again. RO, all bits.
+// ListChanges reads register list_changes. Changes of the list, free_bytes and outstanding_bytes that were seen, modulo 2^32. A driver reads it before and after them; if the values differ, it reads again. RO, all bits.
 func (r Precredit) ListChanges() uint32 { return r.bus.R32(r.base + PrecreditListChangesOffset) }
 
 // Senders reads register senders. Senders in the list. RO, all bits.

@@ -257,8 +257,8 @@ var Blocks = []layout.Block{
 		{Name: "list_first", Offset: 0x60, Bits: 32, Stride: 0x0, Count: 1, Text: "position of the sender that element 0 of the list shows; 0 = the first", Fields: []layout.Field{
 			{Name: "list_first", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "position of the sender that element 0 of the list shows; 0 = the first"},
 		}},
-		{Name: "list_changes", Offset: 0x64, Bits: 32, Stride: 0x0, Count: 1, Text: "changes of the list that was shown, modulo 2^32. A driver reads it before and after the list; if the values differ, it reads again", Fields: []layout.Field{
-			{Name: "list_changes", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "changes of the list that was shown, modulo 2^32. A driver reads it before and after the list; if the values differ, it reads again"},
+		{Name: "list_changes", Offset: 0x64, Bits: 32, Stride: 0x0, Count: 1, Text: "changes of the list, free_bytes and outstanding_bytes that were seen, modulo 2^32. A driver reads it before and after them; if the values differ, it reads again", Fields: []layout.Field{
+			{Name: "list_changes", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "changes of the list, free_bytes and outstanding_bytes that were seen, modulo 2^32. A driver reads it before and after them; if the values differ, it reads again"},
 		}},
 		{Name: "senders", Offset: 0x68, Bits: 32, Stride: 0x0, Count: 1, Text: "senders in the list", Fields: []layout.Field{
 			{Name: "senders", LSB: 0, Bits: 32, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "senders in the list"},

@@ -45,7 +45,7 @@ func last(b regs.Bus) map[string]any {
 		"ddr": regs.DdrOf(b), "nodes": regs.NodesOf(b), "dest": regs.DestOf(b, regs.DestCount-1),
 		"calls": regs.CallsOf(b), "mr": regs.MrOf(b, regs.MrCount-1), "mtt": regs.MttOf(b, regs.MttCount-1),
 		"qp": regs.QpOf(b, regs.QpCount-1), "cq": regs.CqOf(b, regs.CqCount-1), "doorbells": regs.DoorbellsOf(b, regs.DoorbellsCount-1), "interrupts": regs.InterruptsOf(b),
-		"distribution": regs.DistributionOf(b, regs.DistributionCount-1), "task": regs.TaskOf(b),
+		"distribution": regs.DistributionOf(b, regs.DistributionCount-1), "task": regs.TaskOf(b), "precredit": regs.PrecreditOf(b),
 	}
 }
 

@@ -624,7 +624,7 @@
 #define SRC_PRECREDIT_LIST_FIRST_MASK 0xffffffffull
 
 #define SRC_PRECREDIT_LIST_CHANGES 0x64 /* 32 bits */
-#define SRC_PRECREDIT_LIST_CHANGES_LSB 0x0 /* RO: changes of the list that was shown, modulo 2^32. A driver reads it before and after the list; if the values differ, it reads again */
+#define SRC_PRECREDIT_LIST_CHANGES_LSB 0x0 /* RO: changes of the list, free_bytes and outstanding_bytes that were seen, modulo 2^32. A driver reads it before and after them; if the values differ, it reads again */
 #define SRC_PRECREDIT_LIST_CHANGES_MASK 0xffffffffull
 
 #define SRC_PRECREDIT_SENDERS 0x68 /* 32 bits */

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package card
+
+import (
+	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/creditwire"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// onControl takes a CREDIT_GRANT or CREDIT_RETURN of a node.
+func (c *credits) onControl(pkt *rocev2.Packet, s *seen, now qp.Time) {
+	c.shown.stale = true
+	p := c.peers[uint32(s.node)]
+	if p == nil || !s.accepted || pkt.Src() != p.path.dst || pkt.Dst() != p.path.src {
+		c.count.ignored++
+		return
+	}
+	id := precredit.SenderID(p.node)
+	if b := pkt.CreditReturn(); b != nil { // also of a node that is not used any more
+		c.recv.Return(int64(now), id, creditwire.Return(b))
+		return
+	}
+	b := pkt.CreditGrant()
+	if b != nil && !p.enabled && len(p.pairs) > 0 && !c.closing {
+		p.implied = true
+		c.update(p)
+	}
+	if b == nil || !p.enabled {
+		c.count.ignored++
+		return
+	}
+	g := creditwire.Grant(b)
+	// The node may have ignored earlier grants, when it did not use pre-credit yet.
+	if g.Open && c.recv.Share(id) == 0 {
+		c.newFlow(p)
+	}
+	if m, send := p.src.Grant(int64(now), g); send {
+		c.sendReturn(p, m)
+		c.apply(p)
+		c.markReady(p)
+		c.watch(p)
+	}
+}
+
+// onReceived takes a packet of a node after its queue pair has processed it. inFlight: bytes in
+// flight to the node before. copied: the queue pair has had the request before.
+func (c *credits) onReceived(x *queuePair, pkt *rocev2.Packet, s *seen, inFlight uint64, copied bool, now qp.Time) {
+	c.shown.stale = true
+	p := x.credit.peer
+	if !p.enabled {
+		c.unblock(p)
+		return
+	}
+	k := precredit.Credit{Bytes: s.stamp.Credit, Seq: s.stamp.CreditSeq}
+	has := s.accepted && s.stamp.Flags&rocev2.StampCredit != 0
+	switch info := pkt.Opcode().Info(); info.Operation {
+	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
+		p.src.Answer(int64(now), &x.credit.Flow, precredit.Answer{
+			Credit: k, HasCredit: has && info.Operation != rocev2.OperationReadResponse, RTTNs: s.rtt,
+			InFlight: inFlight, Acked: inFlight - min(p.flight.Bytes(), inFlight), RateBps: c.d.rateOf(p.node),
+		})
+		c.apply(p)
+		c.markReady(p)
+		c.watch(p)
+	case rocev2.OperationSend, rocev2.OperationWrite:
+		if copied && has {
+			return // a copy of the network's: it counts once
+		}
+		first := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
+		c.recv.Data(int64(now), precredit.SenderID(p.node), precredit.Arrival{Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: has, First: first})
+	}
+}
