@@ -98,9 +98,9 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 	if x.credit == nil {
 		x.q.Receive(now, &p)
 	} else {
-		inFlight, copies := x.credit.peer.flight.Bytes(), d.count.DuplicateRequest
+		inFlight, accepted := x.credit.peer.flight.Bytes(), d.count.Delivered
 		x.q.Receive(now, &p)
-		d.credits.onReceived(x, &p, &of, inFlight, d.count.DuplicateRequest != copies, now)
+		d.credits.onReceived(x, &p, &of, inFlight, d.count.Delivered != accepted, now)
 	}
 	if x.srq != nil {
 		d.fetchShared(x.srq)

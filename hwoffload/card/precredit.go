@@ -115,7 +115,7 @@ func (d *dataPath) startCredits() {
 	}
 	d.creditsUsed = true
 	d.credits = &credits{d: d, recv: precredit.NewReceiver(r, epoch), sender: s, peers: map[uint32]*creditPeer{}, look: true}
-	d.credits.shown.changes = d.m.values[regs.PrecreditBase+regs.PrecreditListChangesOffset]
+	d.credits.shown = creditView{stale: true, changes: d.m.values[regs.PrecreditBase+regs.PrecreditListChangesOffset]}
 	d.showCreditState(true)
 	pairs := make([]*queuePair, 0, len(d.qps))
 	for _, x := range d.qps {
@@ -262,7 +262,7 @@ func (c *credits) unblock(p *creditPeer) {
 
 // onPosted adds a work request to the flow of its queue pair, at the next step.
 func (c *credits) onPosted(x *queuePair, wr *verbs.SendWR) {
-	if w, ok := creditwire.Work(wr); ok && x.credit.peer.enabled {
+	if w, ok := creditwire.Work(wr); ok {
 		w.First = x.q.SendQueued() == 1
 		c.posted = append(c.posted, postedWork{x, w})
 	}

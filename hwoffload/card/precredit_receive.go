@@ -45,8 +45,8 @@ func (c *credits) onControl(pkt *rocev2.Packet, s *seen, now qp.Time) {
 }
 
 // onReceived takes a packet of a node after its queue pair has processed it. inFlight: bytes in
-// flight to the node before. copied: the queue pair has had the request before.
-func (c *credits) onReceived(x *queuePair, pkt *rocev2.Packet, s *seen, inFlight uint64, copied bool, now qp.Time) {
+// flight to the node before. fresh: the queue pair has accepted data, for the first time.
+func (c *credits) onReceived(x *queuePair, pkt *rocev2.Packet, s *seen, inFlight uint64, fresh bool, now qp.Time) {
 	c.shown.stale = true
 	p := x.credit.peer
 	if !p.enabled {
@@ -65,8 +65,8 @@ func (c *credits) onReceived(x *queuePair, pkt *rocev2.Packet, s *seen, inFlight
 		c.markReady(p)
 		c.watch(p)
 	case rocev2.OperationSend, rocev2.OperationWrite:
-		if copied && has {
-			return // a copy of the network's: it counts once
+		if has && !fresh {
+			return // a copy, or out of order and dropped: it counts once at most, and else as lost
 		}
 		first := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
 		c.recv.Data(int64(now), precredit.SenderID(p.node), precredit.Arrival{Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: has, First: first})
