@@ -6,23 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
+	"slices"
 
+	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
 	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
-
-type domain struct {
-	s  *Side
-	pd uint32
-}
-
-// NewPD allocates a protection domain.
-func (s *Side) NewPD(context.Context) (oracle.PD, error) { return domain{s, s.dev.AllocPD()}, nil }
-
-func (d domain) Destroy(context.Context) error { return nil }
 
 // Pages of card memory for regions.
 const (
@@ -31,69 +23,52 @@ const (
 	regionVA  = 0x7f00_0000_0000
 )
 
-// takePages returns n pages of card memory, none of which follows the one before it.
-func (s *Side) takePages(n int) []uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.pages) < n {
-		s.pages = append(s.pages, s.nextPage)
-		s.nextPage += pageSize
-	}
-	at := len(s.pages) - n
-	pages := make([]uint64, n)
-	for i := range pages {
-		pages[i] = s.pages[len(s.pages)-1-i]
-	}
-	s.pages = s.pages[:at]
-	return pages
-}
-
-func (s *Side) givePages(pages []uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pages = append(s.pages, pages...)
-}
-
 // region is a memory region whose pages lie apart in the DDR.
 type region struct {
 	s     *Side
 	r     *queue.MR
+	space *hwoffload.Space
 	pages []uint64
 	first int // offset in the first page
 	size  int
 	group *queue.Group // of its own, or nil
 }
 
-func (d domain) RegMR(_ context.Context, size, offset int, rights oracle.Access) (oracle.MR, error) {
-	return d.register(size, offset, rights, nil)
-}
-
 // Distribute registers memory with a distribution group of its own.
 func (s *Side) Distribute(_ context.Context, pd oracle.PD, size int, to []oracle.Destination) (oracle.MR, error) {
 	var list []queue.Destination
 	for _, x := range to {
-		list = append(list, queue.Destination{QP: x.QP.(*queuePair).q, VA: x.Addr, RKey: x.RKey})
+		list = append(list, queue.Destination{QP: translate.QueuePair(x.QP).(*verbsdev.QP).Queue(), VA: x.Addr, RKey: x.RKey})
 	}
-	g, err := s.dev.NewGroup(list...)
+	g, err := s.dev.Queue().NewGroup(list...)
 	if err != nil {
 		return nil, err
 	}
 	const offset = 24 // messages and pages do not end together
-	m, err := pd.(domain).register(size, offset, oracle.LocalWrite|oracle.RemoteWrite, g)
+	m, err := s.register(pd.(translate.Domain).PD, size, offset, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, g)
 	if err != nil {
 		return nil, errors.Join(err, g.Free())
 	}
 	return m, nil
 }
 
-func (d domain) register(size, offset int, rights oracle.Access, group *queue.Group) (oracle.MR, error) {
+// register makes a region of pages in the reverse order of their addresses, so that none follows the
+// one before it.
+func (s *Side) register(pd verbs.PD, size, offset int, rights verbs.Access, group *queue.Group) (oracle.MR, error) {
 	if size < 1 || offset < 0 || offset >= pageSize {
 		return nil, fmt.Errorf("a region of %d bytes at %d in a page", size, offset)
 	}
-	g := &region{s: d.s, pages: d.s.takePages((offset + size + pageSize - 1) / pageSize), first: offset, size: size, group: group}
-	var err error
-	g.r, err = d.s.dev.RegMR(queue.Spec{
-		PD: d.pd, Access: translate.Rights(rights), Pages: g.pages, PageShift: pageShift, First: uint32(offset),
+	space, err := s.card.Allocator().AllocBank(0, uint64(offset+size), pageSize)
+	if err != nil {
+		return nil, err
+	}
+	g := &region{s: s, space: space, first: offset, size: size, group: group}
+	if g.pages, err = space.Pages(pageSize); err != nil {
+		return nil, err
+	}
+	slices.Reverse(g.pages)
+	g.r, err = s.dev.Queue().RegMR(queue.Spec{
+		PD: pd.(*verbsdev.PD).Number(), Access: rights, Pages: g.pages, PageShift: pageShift, First: uint32(offset),
 		Len: uint64(size), VA: regionVA + g.pages[0] + uint64(offset), Group: group,
 	})
 	return g, err
@@ -103,11 +78,11 @@ func (g *region) Destroy(context.Context) error {
 	if err := g.r.Deregister(); err != nil {
 		return err
 	}
-	g.s.givePages(g.pages)
+	err := g.space.Free()
 	if g.group != nil {
-		return g.group.Free()
+		err = errors.Join(err, g.group.Free())
 	}
-	return nil
+	return err
 }
 
 func (g *region) Addr() uint64 { return g.r.VA() }
@@ -159,48 +134,4 @@ func (g *region) Check(ctx context.Context, off, n int, seed, skip uint64) (orac
 		return oracle.Mismatch{}, err
 	}
 	return oracle.CheckPattern(b, seed, skip), nil
-}
-
-type window struct{ w *queue.MW }
-
-func (d domain) NewMW(context.Context) (oracle.MW, error) {
-	w, err := d.s.dev.AllocMW(d.pd)
-	return window{w}, err
-}
-
-func (w window) RKey() uint32                  { return w.w.RKey() }
-func (w window) Destroy(context.Context) error { return w.w.Free() }
-
-// addressHandle is a destination. The card has address handles in the queue pair that sends.
-type addressHandle struct {
-	s  *Side
-	to netip.Addr
-
-	q    *queuePair // the only one that has used it
-	made *queue.AH
-}
-
-func (d domain) NewAH(_ context.Context, to netip.Addr) (oracle.AH, error) {
-	return &addressHandle{s: d.s, to: to}, nil
-}
-
-// of makes the handle for a queue pair when first asked for.
-func (a *addressHandle) of(q *queuePair) (*queue.AH, error) {
-	if a.made != nil && a.q == q {
-		return a.made, nil
-	}
-	src, err := a.s.Addr(a.to.Is6())
-	if err != nil {
-		return nil, err
-	}
-	a.q = q
-	a.made, err = q.q.CreateAH(verbs.AddressVector{Src: src, Dst: a.to})
-	return a.made, err
-}
-
-func (a *addressHandle) Destroy(context.Context) error {
-	if a.made == nil {
-		return nil
-	}
-	return a.made.Destroy()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cardside makes the model of the card, with the driver of package queue, one side of
+// Package cardside makes the model of the card, with the driver of package verbsdev, one side of
 // package oracle. The model's ports are packet sockets on interfaces.
 package cardside
 
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -18,35 +17,28 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
+	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
 
 // Side is a model of a card. Close it before the hosts of its interfaces.
 type Side struct {
+	*translate.Device
 	Model *card.Model
 
-	name    string
-	addrs   []netip.Addr
 	card    *hwoffload.Card
-	dev     *queue.Device
+	dev     *verbsdev.Device
 	running *card.Running
 	sink    []net.PacketConn
-
-	mu       sync.Mutex
-	srqs     map[*sharedQueue]bool
-	pages    []uint64 // free pages of card memory
-	nextPage uint64
 }
 
 var _ oracle.Hub = (*Side)(nil)
 
-// Memory of the card: rings first, then pages of regions.
-const (
-	ringBytes = 64 << 20
-	firstPage = 1 << 30
-)
+const ringBytes = 64 << 20
 
 // Port is what a port of a card is connected to.
 type Port struct {
@@ -69,27 +61,12 @@ func Attach(host *rxepeer.Host, macs map[netip.Addr]net.HardwareAddr) (*Side, er
 // New has a new model with these addresses send and receive on one to four ports. Only the
 // namespace of port 0 may have the addresses too.
 func New(name string, addrs []netip.Addr, ports ...Port) (*Side, error) {
-	s := &Side{Model: card.New(), name: name, addrs: addrs, srqs: map[*sharedQueue]bool{}, nextPage: firstPage}
-	var err error
-	if s.card, err = hwoffload.Open(s.Model); err != nil {
-		return nil, err
-	}
-	s.dev, err = queue.New(s.card, queue.Config{Bytes: ringBytes, Resolve: func(dst netip.Addr) (queue.Hop, error) {
-		for i, p := range ports {
-			if mac := p.Peers[dst]; len(mac) == 6 {
-				return queue.Hop{MAC: [6]byte(mac), Port: i}, nil
-			}
-		}
-		return queue.Hop{}, fmt.Errorf("there is no peer %v", dst)
-	}})
+	s, err := open(name, addrs, ports)
 	if err != nil {
 		return nil, err
 	}
 	var wires [regs.PortsCount]card.Wire
 	for i, p := range ports {
-		if err = s.dev.SetPort(i, [6]byte(p.MAC)); err != nil {
-			break
-		}
 		if err = p.Do(func() (err error) {
 			if i == 0 {
 				err = s.listen()
@@ -107,6 +84,58 @@ func New(name string, addrs []netip.Addr, ports ...Port) (*Side, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// open makes a model with its device.
+func open(name string, addrs []netip.Addr, ports []Port) (*Side, error) {
+	s := &Side{Model: card.New()}
+	var err error
+	if s.card, err = hwoffload.Open(s.Model); err != nil {
+		return nil, err
+	}
+	s.dev, err = verbsdev.Open(s.card, verbsdev.Config{Addrs: addrs, RingBytes: ringBytes, Resolve: func(dst netip.Addr) (queue.Hop, error) {
+		for i, p := range ports {
+			if mac := p.Peers[dst]; len(mac) == 6 {
+				return queue.Hop{MAC: [6]byte(mac), Port: i}, nil
+			}
+		}
+		return queue.Hop{}, fmt.Errorf("there is no peer %v", dst)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	s.Device = translate.NewDevice(s.dev, name, addrs)
+	s.Device.Register = func(pd verbs.PD, size, offset int, rights verbs.Access) (oracle.MR, error) {
+		return s.register(pd, size, offset, rights, nil)
+	}
+	for i, p := range ports {
+		if err := s.dev.Queue().SetPort(i, [6]byte(p.MAC)); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Cabled returns two models whose ports 0 are joined by a cable.
+func Cabled() (a, b *Side, err error) {
+	var sides [2]*Side
+	var wires [2]card.Wire
+	wires[0], wires[1] = wire.Cable(256)
+	addrs := func(i int) []netip.Addr {
+		return []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), netip.MustParseAddr(fmt.Sprintf("fd00::%d", i+1))}
+	}
+	mac := func(i int) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, byte(i + 1)} }
+	for i := range sides {
+		p := Port{MAC: mac(i), Peers: map[netip.Addr]net.HardwareAddr{}}
+		for _, to := range addrs(1 - i) {
+			p.Peers[to] = mac(1 - i)
+		}
+		if sides[i], err = open([]string{"card a", "card b"}[i], addrs(i), []Port{p}); err != nil {
+			return nil, nil, err
+		}
+		sides[i].running = card.Start(sides[i].Model, [regs.PortsCount]card.Wire{wires[i]})
+	}
+	return sides[0], sides[1], nil
 }
 
 // listen binds port 4791 so that the kernel, which has the same addresses, does not refuse RoCEv2
@@ -134,7 +163,7 @@ func (s *Side) listen() error {
 
 // Close stops the model.
 func (s *Side) Close() error {
-	var errs []error
+	errs := []error{s.dev.Close()}
 	if s.running != nil {
 		errs = append(errs, s.running.Close())
 	}
@@ -144,15 +173,12 @@ func (s *Side) Close() error {
 	return errors.Join(errs...)
 }
 
-// Name is the host's.
-func (s *Side) Name() string { return s.name }
-
-// Addr is the first address of a family.
-func (s *Side) Addr(v6 bool) (netip.Addr, error) {
-	for _, a := range s.addrs {
-		if a.Is6() == v6 {
-			return a, nil
+// Used reports whether card memory is reserved. After Close there is none.
+func (s *Side) Used() bool {
+	for _, free := range s.card.Allocator().Available() {
+		if free != regs.DdrBankBytesReset {
+			return true
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%s has no address of the family (IPv6: %v)", s.Name(), v6)
+	return false
 }

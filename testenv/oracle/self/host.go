@@ -9,30 +9,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/engine"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
+	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
 
 // Side is our engine on a host. Close it before the host.
 type Side struct {
+	*translate.Device
 	Dev *nic.Device
 
 	host *rxepeer.Host
 	bin  string
 	opts loader.Options
-
-	mu   sync.Mutex
-	qps  map[verbs.QP]*queuePair
-	srqs map[verbs.SRQ]*sharedQueue
 }
 
 var _ oracle.Side = (*Side)(nil)
@@ -49,7 +45,7 @@ func Attach(host *rxepeer.Host, flags ...string) (*Side, error) {
 		return nil, err
 	}
 	s := &Side{
-		host: host, bin: bin, qps: map[verbs.QP]*queuePair{}, srqs: map[verbs.SRQ]*sharedQueue{},
+		host: host, bin: bin,
 		opts: loader.Options{PinRoot: "/sys/fs/bpf/" + filepath.Base(dir), RunDir: dir},
 	}
 	if out, err := s.Product(append([]string{"attach", rxepeer.HostIface}, flags...)...); err != nil {
@@ -62,6 +58,12 @@ func Attach(host *rxepeer.Host, flags ...string) (*Side, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	var addrs []netip.Addr
+	for _, p := range host.Config.Addrs {
+		addrs = append(addrs, p.Addr())
+	}
+	s.Device = translate.NewDevice(s.Dev, host.Config.Name, addrs)
+	s.Device.Register = register
 	return s, nil
 }
 
@@ -97,19 +99,6 @@ func (s *Side) Close() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, os.RemoveAll(s.opts.RunDir))...)
-}
-
-// Name is the host's.
-func (s *Side) Name() string { return s.host.Config.Name }
-
-// Addr is the host's first address of a family.
-func (s *Side) Addr(v6 bool) (netip.Addr, error) {
-	for _, p := range s.host.Config.Addrs {
-		if p.Addr().Is6() == v6 {
-			return p.Addr(), nil
-		}
-	}
-	return netip.Addr{}, fmt.Errorf("%s has no address of the family (IPv6: %v)", s.Name(), v6)
 }
 
 // Counter returns a counter of the engine by its name.

@@ -6,28 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
-	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
-
-type domain struct {
-	s  *Side
-	pd verbs.PD
-}
-
-// NewPD allocates a protection domain.
-func (s *Side) NewPD(context.Context) (oracle.PD, error) {
-	pd, err := s.Dev.AllocPD()
-	return domain{s, pd}, err
-}
-
-func (d domain) Destroy(context.Context) error { return d.pd.Free() }
 
 // region owns pages of its own, so that an access outside it hurts nobody, or is seen.
 type region struct {
@@ -36,7 +21,8 @@ type region struct {
 	memory []byte
 }
 
-func (d domain) RegMR(_ context.Context, size, offset int, rights oracle.Access) (oracle.MR, error) {
+// register makes and registers memory.
+func register(pd verbs.PD, size, offset int, rights verbs.Access) (oracle.MR, error) {
 	if size < 1 || offset < 0 || offset >= os.Getpagesize() {
 		return nil, fmt.Errorf("a region of %d bytes at %d in a page", size, offset)
 	}
@@ -45,7 +31,7 @@ func (d domain) RegMR(_ context.Context, size, offset int, rights oracle.Access)
 		return nil, err
 	}
 	g := &region{pages: pages, memory: pages[offset : offset+size]}
-	if g.r, err = d.pd.RegMR(g.memory, translate.Rights(rights)); err != nil {
+	if g.r, err = pd.RegMR(g.memory, rights); err != nil {
 		return nil, errors.Join(err, unix.Munmap(pages))
 	}
 	return g, nil
@@ -91,26 +77,3 @@ func (g *region) Poke(_ context.Context, off int, data []byte) error {
 	copy(b, data)
 	return err
 }
-
-type window struct{ w verbs.MW }
-
-func (d domain) NewMW(context.Context) (oracle.MW, error) {
-	w, err := d.pd.AllocMW()
-	return window{w}, err
-}
-
-func (w window) RKey() uint32                  { return w.w.RKey() }
-func (w window) Destroy(context.Context) error { return w.w.Free() }
-
-type addressHandle struct{ a verbs.AH }
-
-func (d domain) NewAH(_ context.Context, to netip.Addr) (oracle.AH, error) {
-	src, err := d.s.Addr(to.Is6())
-	if err != nil {
-		return nil, err
-	}
-	a, err := d.pd.CreateAH(verbs.AddressVector{Src: src, Dst: to})
-	return addressHandle{a}, err
-}
-
-func (a addressHandle) Destroy(context.Context) error { return a.a.Destroy() }

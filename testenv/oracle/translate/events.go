@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package self
+package translate
 
 import (
 	"context"
@@ -19,15 +19,15 @@ var eventNumbers = map[verbs.EventType]int{
 }
 
 // AsyncEvent returns the next event, or nil when wait has passed.
-func (s *Side) AsyncEvent(ctx context.Context, wait time.Duration) (*oracle.AsyncEvent, error) {
+func (s *Device) AsyncEvent(ctx context.Context, wait time.Duration) (*oracle.AsyncEvent, error) {
 	var e verbs.Event
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case e = <-s.Dev.Events():
+	case e = <-s.Verbs.Events():
 	default:
 		select {
-		case e = <-s.Dev.Events():
+		case e = <-s.Verbs.Events():
 		case <-timer.C:
 			return nil, nil
 		case <-ctx.Done():

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package self
+package translate
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/testenv/oracle"
-	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
 
-func (q *queuePair) queue(r oracle.Run) (translate.Poller, error) {
+func (q *queuePair) queue(r oracle.Run) (Poller, error) {
 	cq, ok := r.CQ.(completionQueue)
 	if !ok {
 		return nil, fmt.Errorf("%s: Run needs a completion queue of the same side", q.s.Name())
@@ -25,11 +24,11 @@ func (q *queuePair) Run(ctx context.Context, r oracle.Run) (oracle.RunResult, er
 		return oracle.RunResult{}, err
 	}
 	r.WR.Unsignaled = false
-	first, err := translate.SendWR(ctx, r.WR, handle)
+	first, err := SendWR(ctx, r.WR, handle)
 	if err != nil {
 		return oracle.RunResult{}, err
 	}
-	return translate.Send(ctx, q.q, cq, r, first)
+	return Send(ctx, q.q, cq, r, first)
 }
 
 // RunRecv takes the messages of the peer's Run.
@@ -38,5 +37,5 @@ func (q *queuePair) RunRecv(ctx context.Context, r oracle.Run) (oracle.RunResult
 	if err != nil {
 		return oracle.RunResult{}, err
 	}
-	return translate.Receive(ctx, q.q, cq, r)
+	return Receive(ctx, q.q, cq, r)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package self
+package translate
 
 import (
 	"context"
@@ -8,33 +8,32 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
-	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
 
 type queuePair struct {
-	translate.Pair
-	s *Side
+	Pair
+	s *Device
 	q verbs.QP
 }
 
-func (d domain) NewQP(_ context.Context, c oracle.QPConfig) (oracle.QP, error) {
+func (d Domain) NewQP(_ context.Context, c oracle.QPConfig) (oracle.QP, error) {
 	send, ok1 := c.SendCQ.(completionQueue)
 	recv, ok2 := c.RecvCQ.(completionQueue)
 	if !ok1 || !ok2 {
 		return nil, fmt.Errorf("%s: the completion queues of a QP must be of the same side", d.s.Name())
 	}
 	init := verbs.QPInit{
-		Type: translate.Types[c.Service], SendCQ: send.q, RecvCQ: recv.q, MaxSend: c.SendWR, MaxRecv: c.RecvWR,
+		Type: Types[c.Service], SendCQ: send.q, RecvCQ: recv.q, MaxSend: c.SendWR, MaxRecv: c.RecvWR,
 		MaxSendSGE: max(1, c.SendSGE), MaxRecvSGE: max(1, c.RecvSGE), MaxInline: c.Inline,
 	}
 	if c.SRQ != nil {
 		init.SRQ = c.SRQ.(*sharedQueue).q
 	}
-	x, err := d.pd.CreateQP(init)
+	x, err := d.PD.CreateQP(init)
 	if err != nil {
 		return nil, err
 	}
-	q := &queuePair{translate.Pair{Q: x, Addr: d.s.Addr}, d.s, x}
+	q := &queuePair{Pair{Q: x, Addr: d.s.Addr}, d.s, x}
 	d.s.mu.Lock()
 	d.s.qps[x] = q
 	d.s.mu.Unlock()
@@ -55,7 +54,7 @@ func handle(a oracle.AH) verbs.AH { return a.(addressHandle).a }
 
 func (q *queuePair) PostSend(ctx context.Context, wrs ...oracle.SendWR) error {
 	for _, wr := range wrs {
-		out, err := translate.SendWR(ctx, wr, handle)
+		out, err := SendWR(ctx, wr, handle)
 		if err == nil {
 			err = q.q.PostSend(out)
 		}
@@ -67,5 +66,5 @@ func (q *queuePair) PostSend(ctx context.Context, wrs ...oracle.SendWR) error {
 }
 
 func (q *queuePair) PostRecv(_ context.Context, wrs ...oracle.RecvWR) error {
-	return translate.PostRecv(q.q.PostRecv, wrs)
+	return PostRecv(q.q.PostRecv, wrs)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package self
+package translate
 
 import (
 	"context"
@@ -8,30 +8,29 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
-	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
 
 type completionQueue struct{ q verbs.CQ }
 
 // NewCQ makes a completion queue.
-func (s *Side) NewCQ(_ context.Context, depth int) (oracle.CQ, error) {
-	q, err := s.Dev.CreateCQ(depth)
+func (s *Device) NewCQ(_ context.Context, depth int) (oracle.CQ, error) {
+	q, err := s.Verbs.CreateCQ(depth)
 	return completionQueue{q}, err
 }
 
 func (c completionQueue) Destroy(context.Context) error { return c.q.Destroy() }
 
 func (c completionQueue) Poll(ctx context.Context, n int, wait time.Duration) ([]oracle.Completion, error) {
-	return translate.Poll(ctx, c.q, n, wait)
+	return Poll(ctx, c.q, n, wait)
 }
 
 type sharedQueue struct {
-	s *Side
+	s *Device
 	q verbs.SRQ
 }
 
-func (d domain) NewSRQ(_ context.Context, depth int) (oracle.SRQ, error) {
-	q, err := d.pd.CreateSRQ(depth, 1)
+func (d Domain) NewSRQ(_ context.Context, depth int) (oracle.SRQ, error) {
+	q, err := d.PD.CreateSRQ(depth, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -52,5 +51,5 @@ func (s *sharedQueue) Destroy(context.Context) error {
 }
 
 func (s *sharedQueue) PostRecv(_ context.Context, wrs ...oracle.RecvWR) error {
-	return translate.PostRecv(s.q.PostRecv, wrs)
+	return PostRecv(s.q.PostRecv, wrs)
 }
