@@ -9,6 +9,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -110,6 +111,9 @@ func TestTaskQueueRefused(t *testing.T) {
 		t.Error("two task queues of a queue pair")
 	}
 	w.must(n.qp.PostRecv(&verbs.RecvWR{ID: 3})) // the doorbell is refused
+	if got := regs.InterruptsOf(n.card).BadDoorbells(); got != 1 {
+		t.Errorf("%d doorbells were refused", got)
+	}
 	if q.Ended() {
 		t.Error("a refused doorbell has ended the queue")
 	}

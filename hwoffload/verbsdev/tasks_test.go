@@ -208,6 +208,7 @@ func TestRemoteRefused(t *testing.T) {
 		w.must(err)
 		foreign, err := verbs.NewMemory(other, 64, allRights)
 		w.must(err)
+		private := there.memory(seven, verbs.AccessLocalWrite)
 		out := here.memory(bytes.Repeat([]byte{9}, 8), allRights)
 		good := task.Descriptor{Kernel: task.KernelSum, Operands: []task.Operand{operand(in, task.Uint8, false, 64)}, Result: operand(out, task.Uint64, true, 1)}
 		for what, x := range map[string]struct {
@@ -219,6 +220,7 @@ func TestRemoteRefused(t *testing.T) {
 			"key":               {task.StatusAccess, func(_ *task.Descriptor, o *task.Operand) { o.Key ^= 1 }},
 			"protection domain": {task.StatusAccess, func(_ *task.Descriptor, o *task.Operand) { o.VA, o.Key = foreign.VA(), foreign.RKey() }},
 			"lkey of the queue": {task.StatusAccess, func(_ *task.Descriptor, o *task.Operand) { o.Key = in.LKey() + 1<<16 }},
+			"not readable":      {task.StatusAccess, func(_ *task.Descriptor, o *task.Operand) { o.VA, o.Key = private.VA(), private.LKey() }},
 			"behind the region": {task.StatusAccess, func(_ *task.Descriptor, o *task.Operand) { o.VA++ }},
 			"not writable": {task.StatusAccess, func(d *task.Descriptor, o *task.Operand) {
 				d.Result = *o
