@@ -63,7 +63,9 @@ func (d *Device) ServeTasks(q *QP, depth int, bytes uint64) (*TaskQueue, error) 
 		tasks: &tasksOf{uint32(q.num), uint32(depth)},
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("card: task queue of queue pair %d in %s: is it in INIT, without receives, and without another task queue since its RESET? %w", q.num, q.State(), err), space.Free())
+		err = fmt.Errorf("card: task queue of queue pair %d in %s: is it in INIT, without receives, and without another task queue since its RESET? %w",
+			q.num, q.State(), err)
+		return nil, errors.Join(err, space.Free())
 	}
 	return &TaskQueue{mr, space}, nil
 }

@@ -4,12 +4,9 @@ package verbsdev_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
@@ -18,79 +15,6 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// Notify and the eventfd are signalled once for a queue that is armed, for completions of the kind
-// that was asked for, whether the backend has an interrupt line or is polled.
-func TestNotify(t *testing.T) {
-	for _, polled := range []bool{false, true} {
-		w := newWorld(t, wire.Faults{}, polled)
-		a, b := w.pair(rc)
-		w.connect(a, b)
-		a2, b2 := w.pair(rc)
-		w.connect(a2, b2)
-		fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
-		w.must(err)
-		defer unix.Close(fd)
-		b.cq.SetEventFD(fd)
-		send := func(f verbs.Flags) {
-			w.must(b.qp.PostRecv(&verbs.RecvWR{}))
-			w.must(a.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: f | verbs.Signaled}))
-			a.ends(0, verbs.StatusSuccess)
-		}
-		signals := func() uint64 {
-			var n [8]byte
-			if _, err := unix.Read(fd, n[:]); err != nil {
-				return 0
-			}
-			return binary.NativeEndian.Uint64(n[:])
-		}
-		take := func() {
-			t.Helper()
-			select {
-			case <-b.cq.Notify():
-			case <-time.After(patience):
-				t.Fatal("no signal")
-			}
-			for deadline := time.Now().Add(patience); signals() != 1; { // written behind Notify
-				if time.Now().After(deadline) {
-					t.Fatal("the eventfd was not signalled")
-				}
-			}
-		}
-		none := func(what string) {
-			t.Helper()
-			// A signal for another queue of the device comes behind one for this queue.
-			b2.cq.RequestNotify(false)
-			w.must(b2.qp.PostRecv(&verbs.RecvWR{}))
-			w.must(a2.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend}))
-			<-b2.cq.Notify()
-			b2.ends(0, verbs.StatusSuccess)
-			select {
-			case <-b.cq.Notify():
-				t.Errorf("%s is signalled", what)
-			default:
-			}
-		}
-		send(0)
-		none("a queue that is not armed")
-		b.cq.RequestNotify(false)
-		none("a completion that was there")
-		send(0)
-		take()
-		send(0)
-		none("a second completion")
-		b.cq.RequestNotify(true)
-		send(0)
-		none("a completion that is not solicited")
-		b.cq.RequestNotify(false) // any, from here on
-		b.cq.RequestNotify(true)
-		send(0)
-		take()
-		b.cq.RequestNotify(true)
-		send(verbs.Solicited)
-		take()
-	}
-}
 
 // Wait returns for what it waits for, and ends with its context, its queue and its device.
 func TestWait(t *testing.T) {
@@ -186,7 +110,8 @@ func TestMistakes(t *testing.T) {
 	}
 	w.connect(a, b)
 	for want, wr := range map[error]verbs.SendWR{
-		verbs.ErrOp: {Op: 99}, verbs.ErrSGL: {Op: verbs.OpSend, SGL: append(sge(m, 0, 1), sge(m, 0, 1)...)}, verbs.ErrInline: {Op: verbs.OpSend, Flags: verbs.Inline, Data: []byte{1}},
+		verbs.ErrOp: {Op: 99}, verbs.ErrSGL: {Op: verbs.OpSend, SGL: append(sge(m, 0, 1), sge(m, 0, 1)...)},
+		verbs.ErrInline:  {Op: verbs.OpSend, Flags: verbs.Inline, Data: []byte{1}},
 		verbs.ErrTooLong: {Op: verbs.OpSend, SGL: []verbs.SGE{{Len: 1<<31 + 1}}}, verbs.ErrAtomic: {Op: verbs.OpFetchAdd, SGL: sge(m, 0, 4)},
 	} {
 		if err := post(wr); !errors.Is(err, want) {

@@ -68,18 +68,20 @@ func TestRemoteDuplicate(t *testing.T) {
 	}
 }
 
+// serve makes a task queue and closes it.
+func (w *world) serve(n *node, depth int, bytes uint64) error {
+	q, err := n.dev.Queue().ServeTasks(n.qp.(*verbsdev.QP).Queue(), depth, bytes)
+	if err == nil {
+		w.must(q.Close(w.limit()))
+	}
+	return err
+}
+
 // The card refuses task queues that cannot work, and says why. What was taken for them is free again.
 func TestTaskQueueRefused(t *testing.T) {
 	w := newWorld(t, wire.Faults{}, false)
 	_, n := w.pair(rc)
-	serve := func(n *node, depth int, bytes uint64) error {
-		q, err := n.dev.Queue().ServeTasks(n.qp.(*verbsdev.QP).Queue(), depth, bytes)
-		if err == nil {
-			w.must(q.Close(w.limit()))
-		}
-		return err
-	}
-	if err := serve(n, 4, 1<<20); !errors.Is(err, errors.ErrUnsupported) {
+	if err := w.serve(n, 4, 1<<20); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without cores: %v", err)
 	}
 	w.cores(n.side)
@@ -94,9 +96,9 @@ func TestTaskQueueRefused(t *testing.T) {
 	busy := w.node(n.side, rc)
 	w.must(busy.qp.PostRecv(&verbs.RecvWR{}))
 	for what, err := range map[string]error{
-		"UD": serve(ud, 4, 1<<20), "depth 0": serve(n, 0, 1<<20), "deeper than the queue": serve(n, 17, 1<<20), "too little memory": serve(n, 4, 5000),
-		"SRQ": serve(&node{side: n.side, qp: shared}, 4, 1<<20), "RESET": serve(&node{side: n.side, qp: fresh}, 4, 1<<20), "receives": serve(busy, 4, 1<<20),
-		"more memory than the card has": serve(n, 4, 1<<36),
+		"UD": w.serve(ud, 4, 1<<20), "depth 0": w.serve(n, 0, 1<<20), "deeper than the queue": w.serve(n, 17, 1<<20), "too little memory": w.serve(n, 4, 5000),
+		"SRQ": w.serve(&node{side: n.side, qp: shared}, 4, 1<<20), "RESET": w.serve(&node{side: n.side, qp: fresh}, 4, 1<<20), "receives": w.serve(busy, 4, 1<<20),
+		"more memory than the card has": w.serve(n, 4, 1<<36),
 	} {
 		if err == nil {
 			t.Errorf("%s: a task queue", what)
@@ -105,9 +107,17 @@ func TestTaskQueueRefused(t *testing.T) {
 	if now := n.card.Allocator().Available(); now != free {
 		t.Errorf("free memory: %d, before %d", now, free)
 	}
+}
+
+// A queue pair has one task queue, whose receives are the card's. It ends with RESET, and after that
+// there can be another one.
+func TestTaskQueueOwnsReceives(t *testing.T) {
+	w := newWorld(t, wire.Faults{}, false)
+	_, n := w.pair(rc)
+	w.cores(n.side)
 	q, err := n.dev.Queue().ServeTasks(n.qp.(*verbsdev.QP).Queue(), 4, 1<<20)
 	w.must(err)
-	if err := serve(n, 4, 1<<20); err == nil {
+	if err := w.serve(n, 4, 1<<20); err == nil {
 		t.Error("two task queues of a queue pair")
 	}
 	w.must(n.qp.PostRecv(&verbs.RecvWR{ID: 3})) // the doorbell is refused
@@ -127,7 +137,7 @@ func TestTaskQueueRefused(t *testing.T) {
 		t.Errorf("a completion of a receive of the card: %+v", c[0])
 	}
 	w.must(verbs.ToInit(n.qp, verbs.Endpoint{}, verbs.DefaultAttr()))
-	if err := serve(n, 4, 1<<20); err != nil {
+	if err := w.serve(n, 4, 1<<20); err != nil {
 		t.Errorf("after RESET: %v", err)
 	}
 }

@@ -53,7 +53,8 @@ func TestOperations(t *testing.T) {
 
 	w.must(a.qp.PostSend(&verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("inline"), RemoteAddr: to.VA(), RKey: to.RKey()}))
 	w.must(a.qp.PostSend(&verbs.SendWR{ID: 5, Op: verbs.OpRead, Flags: verbs.Signaled, SGL: sge(from, 8, 60_000), RemoteAddr: to.VA(), RKey: to.RKey()}))
-	if c := a.ends(5, verbs.StatusSuccess); c.Op != verbs.OpRead || c.Bytes != 60_000 || !bytes.Equal(part(from, 8, 60_000), part(to, 0, 60_000)) || string(part(from, 8, 6)) != "inline" {
+	c := a.ends(5, verbs.StatusSuccess)
+	if c.Op != verbs.OpRead || c.Bytes != 60_000 || !bytes.Equal(part(from, 8, 60_000), part(to, 0, 60_000)) || string(part(from, 8, 6)) != "inline" {
 		t.Errorf("READ: %+v", c)
 	}
 
@@ -65,7 +66,9 @@ func TestOperations(t *testing.T) {
 	if word(from) != 40 || word(to) != 42 {
 		t.Errorf("fetch and add: %d, %d", word(from), word(to))
 	}
-	w.must(a.qp.PostSend(&verbs.SendWR{ID: 7, Op: verbs.OpCompareSwap, Flags: verbs.Signaled, Compare: 42, Swap: 99, SGL: sge(from, 0, 8), RemoteAddr: to.VA(), RKey: to.RKey()}))
+	w.must(a.qp.PostSend(&verbs.SendWR{
+		ID: 7, Op: verbs.OpCompareSwap, Flags: verbs.Signaled, Compare: 42, Swap: 99, SGL: sge(from, 0, 8), RemoteAddr: to.VA(), RKey: to.RKey(),
+	}))
 	a.ends(7, verbs.StatusSuccess)
 	if word(from) != 42 || word(to) != 99 {
 		t.Errorf("compare and swap: %d, %d", word(from), word(to))
@@ -141,7 +144,8 @@ func TestDatagrams(t *testing.T) {
 		w.must(b.qp.PostRecv(&verbs.RecvWR{ID: 2, SGL: sge(to, 0, 2000)}))
 		w.must(a.qp.PostSend(&wr))
 		a.ends(1, verbs.StatusSuccess)
-		if c := b.ends(2, verbs.StatusSuccess); c.SrcQP != a.qp.QPN() || !c.HasGRH || c.Bytes != 1000+verbs.GRHLen || !bytes.Equal(w.bytes(to)[verbs.GRHLen:][:1000], pattern(1000)) {
+		c := b.ends(2, verbs.StatusSuccess)
+		if c.SrcQP != a.qp.QPN() || !c.HasGRH || c.Bytes != 1000+verbs.GRHLen || !bytes.Equal(w.bytes(to)[verbs.GRHLen:][:1000], pattern(1000)) {
 			t.Errorf("%+v", c)
 		}
 	}
