@@ -10,8 +10,10 @@ import (
 	"math"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2/task"
@@ -270,32 +272,22 @@ func executed(w *world, n *node) (sum uint64) {
 	return sum
 }
 
-// Two tasks of another node are executed at the same time: each waits for the start of the other.
-// A task in execution ends when its queue is closed, and its result is not written.
-func TestRemoteParallel(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+// parallel is a card whose kernel FirstOwnKernel is a function, and a client of it.
+func parallel(t *testing.T, depth int, run kernel) (w *world, client *task.Client, there *node, tasks *queue.TaskQueue, do func() error) {
+	w = newWorld(t, wire.Faults{}, false)
 	here, there := w.pair(rc)
 	kernels := task.Builtin()
-	meet, began := make(chan struct{}), make(chan struct{}, 8)
-	w.must(kernels.Register(task.FirstOwnKernel, "meet", kernel(func(ctx context.Context, out []byte) error {
-		began <- struct{}{}
-		select {
-		case meet <- struct{}{}:
-		case <-meet:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		out[0] = 1
-		return nil
-	})))
+	w.must(kernels.Register(task.FirstOwnKernel, "own", run))
 	cores, err := there.m.StartKernels(kernels)
 	w.must(err)
-	tasks, err := there.dev.Queue().ServeTasks(there.qp.(*verbsdev.QP).Queue(), 4, 1<<16)
+	t.Cleanup(func() { w.must(cores.Close(w.limit())) })
+	tasks, err = there.dev.Queue().ServeTasks(there.qp.(*verbsdev.QP).Queue(), depth, 1<<16)
 	w.must(err)
 	w.connect(here, there)
-	client, err := task.NewClient(task.ClientConfig{PD: here.pd, QP: here.qp, CQ: here.cq})
+	client, err = task.NewClient(task.ClientConfig{PD: here.pd, QP: here.qp, CQ: here.cq})
 	w.must(err)
-	do := func() error {
+	t.Cleanup(func() { w.must(client.Close()) })
+	do = func() error {
 		out := here.memory([]byte{0}, allRights)
 		d := task.Descriptor{Kernel: task.FirstOwnKernel, Result: operand(out, task.Uint8, true, 1)}
 		err := client.Do(w.limit(), &d)
@@ -304,6 +296,22 @@ func TestRemoteParallel(t *testing.T) {
 		}
 		return err
 	}
+	return w, client, there, tasks, do
+}
+
+// Two tasks of another node are executed at the same time: each waits for the start of the other.
+func TestRemoteParallel(t *testing.T) {
+	meet := make(chan struct{})
+	w, _, _, tasks, do := parallel(t, 4, func(ctx context.Context, out []byte) error {
+		select {
+		case meet <- struct{}{}:
+		case <-meet:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		out[0] = 1
+		return nil
+	})
 	ended := make(chan error, 2)
 	for range 2 {
 		go func() { ended <- do() }()
@@ -311,13 +319,32 @@ func TestRemoteParallel(t *testing.T) {
 	for range 2 {
 		w.must(<-ended)
 	}
-	go func() { ended <- do() }() // alone
-	for range 3 {
-		<-began
-	}
 	w.must(tasks.Close(w.limit()))
-	w.must(there.qp.Destroy())
-	w.must(cores.Close(w.limit()))
+}
+
+// Close of a task queue waits for a kernel in execution, in bounded time: its memory is in use until
+// then. The result is not written.
+func TestRemoteClose(t *testing.T) {
+	began, release := make(chan struct{}), make(chan struct{})
+	w, client, there, tasks, do := parallel(t, 1, func(_ context.Context, out []byte) error {
+		close(began)
+		<-release
+		out[0] = 1
+		return nil
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- do() }()
+	<-began
+	if err := w.serve(there, 1, 1<<16); err == nil {
+		t.Error("a second task queue while the receive of the first one is in use")
+	}
+	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if err := tasks.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close with a kernel in execution: %v", err)
+	}
+	close(release)
+	w.must(tasks.Close(w.limit()))
 	w.must(client.Close())
 	if err := <-ended; err == nil {
 		t.Error("a task of a queue that was closed has success")

@@ -109,8 +109,10 @@ func TestWindow(t *testing.T) {
 	if got := w.bytes(to); !bytes.Equal(got[8:12], []byte{1, 2, 3, 4}) || got[12] != 0 {
 		t.Errorf("%x", got)
 	}
-	if e := event(t, b); e.Type != verbs.EventQPEstablished && e.Type != verbs.EventQPAccess {
-		t.Errorf("%+v", e)
+	for e := (verbs.Event{}); e.Type != verbs.EventQPAccess; {
+		if e = event(t, b); e.Type != verbs.EventQPEstablished && (e.Type != verbs.EventQPAccess || e.QP != b.qp) {
+			t.Fatalf("%+v", e)
+		}
 	}
 	w.must(mw.Free())
 	w.must(to.Deregister())
