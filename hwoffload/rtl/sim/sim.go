@@ -33,7 +33,7 @@ const (
 	opStep                                  // body: cycles (64); no answer
 	opCycles                                // no body; the answer is the number of cycles since the reset
 	opPacket                                // body: below; no answer
-	opStall                                 // body: 1 = the memory takes no reads of the cores, 0 = it does (64); no answer
+	opStall                                 // body: flags below (64); no answer
 )
 
 // The numbers of opPacket, 64 bits each: element of the destination table; arrival in ns of
@@ -47,6 +47,12 @@ const (
 // ClockHz is the frequency of the cycles, by which the clock of the card counts nanoseconds: parameter
 // CLK_HZ of softroce_card.
 const ClockHz = 322265625
+
+// Flags of opStall.
+const (
+	coresStall = 1 << iota // the memory takes no reads of the cores
+	coresHold              // no cycles but those of messages
+)
 
 // Limits of the time that a simulator takes to start, and to answer.
 const (
@@ -205,14 +211,14 @@ func (c *Card) SetClock(now uint64, runs bool) {
 	c.Post(opClock, now, run)
 }
 
-// Stall has the memory take no reads of the cores, or take them again.
-func (c *Card) Stall(on bool) {
-	v := uint64(0)
-	if on {
-		v = 1
-	}
-	c.Post(opStall, v)
-}
+// Stall has the memory take no reads of the cores, until Run.
+func (c *Card) Stall() { c.Post(opStall, coresStall) }
+
+// Hold has the simulator make no cycles but those of accesses and of Step, until Run.
+func (c *Card) Hold() { c.Post(opStall, coresHold) }
+
+// Run ends Stall and Hold: while tasks are executed, there are cycles without an access.
+func (c *Card) Run() { c.Post(opStall, 0) }
 
 // Step simulates cycles without an access, at most 10^9.
 func (c *Card) Step(cycles uint64) { c.Post(opStep, cycles) }

@@ -4,20 +4,21 @@ package sim_test
 
 import (
 	"encoding/binary"
-	"math/bits"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2/task"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // rawRing is where the tests below have descriptors and answers: rings of one entry.
 const (
 	rawSlot   = 1 << 30
 	rawAnswer = 1<<30 + 1<<12
+
+	rawElement = 9 // of block mr, over the data of the tasks
 )
 
 // raw submits the bytes of a slot as they are, and returns those of the answer.
@@ -54,9 +55,8 @@ func (c *tasks) rawStart() {
 // rawKey writes the registers of a region of block mr over the data of the tests.
 func (c *tasks) rawKey(key uint32) {
 	c.t.Helper()
-	const element = 9
 	regs.MttOf(c.card, 0).SetPage(regs.MttPage(0).WithPageAddress(1 << 29))
-	e := regs.MrOf(c.card, element)
+	e := regs.MrOf(c.card, rawElement)
 	e.SetKey(key)
 	e.SetDomain(regs.MrDomain(0).WithPd(c.pd))
 	e.SetPages(regs.MrPages(0).WithPageShift(21))
@@ -118,27 +118,11 @@ func onlyModel(slot []byte) bool {
 
 // Random descriptors, valid and not, have the same answers over model and RTL.
 func TestDescriptors(t *testing.T) {
-	m, s := onModel(t), onRTL(t)
-	const element, all = 9, 3000
-	r := rand.New(rand.NewPCG(2, 1))
-	for _, c := range []*tasks{m, s} {
-		c.rawStart()
-		c.rawKey(element<<16 | 77)
-	}
+	const all = 3000
 	seen := map[task.Status]int{}
-	for number := uint32(0); number < all; {
-		slot := slotOf(r, element<<16|77, number)
-		if onlyModel(slot) {
-			continue
-		}
-		number++
-		want, got := m.raw(slot, number), s.raw(slot, number)
-		if want != got {
-			t.Fatalf("task %d, %x: answer %#016x, want %#016x", number, slot, got, want)
-		}
-		seen[task.Status(want>>48)]++
+	if text := compareDescriptors(onModel(t), onRTL(t), all, seen); text != "" {
+		t.Fatal(text)
 	}
-	t.Logf("%v", seen)
 	for _, status := range []task.Status{task.StatusOK, task.StatusDescriptor, task.StatusKernel, task.StatusOperand, task.StatusTooLarge, task.StatusAccess} {
 		if seen[status] < 5 {
 			t.Errorf("%d of %d tasks: %s", seen[status], all, status)
@@ -146,161 +130,122 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
+// compareDescriptors submits the same slots to both, and returns the first difference. It counts the
+// statuses.
+func compareDescriptors(m, s *tasks, all uint32, seen map[task.Status]int) string {
+	r := rand.New(rand.NewPCG(2, 1))
+	for _, c := range []*tasks{m, s} {
+		c.rawStart()
+		c.rawKey(rawElement<<16 | 77)
+	}
+	for number := uint32(0); number < all; {
+		slot := slotOf(r, rawElement<<16|77, number)
+		if onlyModel(slot) {
+			continue
+		}
+		number++
+		want, got := m.raw(slot, number), s.raw(slot, number)
+		if want != got {
+			return fmt.Sprintf("task %d, %x: answer %#016x, want %#016x", number, slot, got, want)
+		}
+		seen[task.Status(want>>48)]++
+	}
+	return ""
+}
+
 // Random registers of regions and windows, possible and not, are accepted by both or by none.
 func TestRegions(t *testing.T) {
-	m, s := onModel(t), onRTL(t)
-	r := rand.New(rand.NewPCG(3, 1))
-	accepted := 0
 	const all = 3000
-	for i := range all {
-		element := uint32(r.IntN(4)) // the key of element 0 has another limit
-		shift := []uint32{12, 12, 13, 21, 30, r.Uint32N(64)}[r.IntN(6)]
-		size := uint64(1) << min(shift, 34)
-		first := []uint32{0, 8, r.Uint32N(8), uint32(size - 1), uint32(size), r.Uint32()}[r.IntN(6)]
-		length := []uint64{1, size, size - uint64(first), size*3 - uint64(first) + uint64(r.IntN(2)), 0, 1 << 34, 1<<34 + 1, r.Uint64()}[r.IntN(8)]
-		if length>>min(shift, 34) > 1<<10 && length <= 1<<34 { // many pages, which are all 0
-			shift, length = 21, min(length, 1<<34)
-		}
-		va := []uint64{0, uint64(first), -length, -length + 1, r.Uint64()}[r.IntN(5)]
-		mtt := []uint32{0, 1, regs.MttCount - 3, regs.MttCount - 1, regs.MttCount, r.Uint32()}[r.IntN(6)]
-		key := element<<16 | []uint32{r.Uint32() & 0xffff, 1, 0xff, 0x100}[r.IntN(4)]
-		if r.IntN(20) == 0 {
-			key ^= 1 << r.IntN(32)
-		}
-		control := regs.MrControl(r.Uint32()&^0x3ff) | regs.MrControl(r.Uint32()&0xfe)
-		if r.IntN(6) == 0 {
-			control = control.WithKind([]uint32{2, 3}[r.IntN(2)])
-		} else {
-			control = control.WithKind(0)
-		}
-		var pages [4]uint64
-		for i := range pages {
-			pages[i] = r.Uint64N(1<<34>>min(shift, 30)) << min(shift, 30)
-			if r.IntN(30) == 0 {
-				pages[i] ^= 1 << r.IntN(34)
-			}
-		}
-		var state [2]regs.MrState
-		for j, c := range []*tasks{m, s} {
-			for k, p := range pages {
-				if at := uint64(mtt) + uint64(k); at < regs.MttCount {
-					regs.MttOf(c.card, int(at)).SetPage(regs.MttPage(0).WithPageAddress(p))
-				}
-			}
-			e := regs.MrOf(c.card, int(element))
-			e.SetKey(key)
-			e.SetDomain(regs.MrDomain(0).WithPd(c.pd))
-			e.SetPages(regs.MrPages(0).WithPageShift(shift & 63))
-			e.SetVa(va)
-			e.SetLength(length)
-			e.SetMttFirst(mtt)
-			e.SetFirstByte(first)
-			e.SetControl(control.WithValid(true))
-			state[j] = e.State()
-			e.SetControl(0)
-			if after := e.State(); after != 0 {
-				t.Fatalf("state %#x without valid", uint32(after))
-			}
-			for k := range pages {
-				if at := uint64(mtt) + uint64(k); at < regs.MttCount {
-					regs.MttOf(c.card, int(at)).SetPage(0)
-				}
-			}
-			c.must(c.card.Err())
-		}
-		if state[0] != state[1] {
-			t.Fatalf("region %d: element %d, key %#x, control %#x, shift %d, va %#x, length %#x, mtt %#x, first byte %#x, pages %#x: state %#x, want %#x",
-				i, element, key, uint32(control), shift, va, length, mtt, first, pages, uint32(state[1]), uint32(state[0]))
-		}
-		accepted += bits.OnesCount32(uint32(state[0]) & 1)
+	accepted, text := compareRegions(onModel(t), onRTL(t), all)
+	if text != "" {
+		t.Fatal(text)
 	}
 	if accepted < all/20 || accepted > all*19/20 {
 		t.Errorf("%d of %d regions are accepted", accepted, all)
 	}
 }
 
-// All cores of the RTL work at the same time: each has taken a task before one can end (S1.1).
-func TestTasksTogether(t *testing.T) {
-	c := onRTL(t)
-	c.start(8)
-	mr := c.region(c.pd, verbs.AccessLocalWrite)
-	c.rtl.Stall(true)
-	for i := range regs.TaskCoresReset + 1 {
-		c.submit(crcOf(mr, i, 1000, 2000+4*i))
-	}
-	c.rtl.Step(2000)
-	e := regs.TaskOf(c.card)
-	if e.Consumer() != regs.TaskCoresReset || e.CompletionProducer() != 0 {
-		t.Errorf("%d tasks are taken and %d have ended, want %d and 0", e.Consumer(), e.CompletionProducer(), regs.TaskCoresReset)
-	}
-	c.rtl.Stall(false)
-	for range regs.TaskCoresReset + 1 {
-		if a, err := c.ring.Wait(c.ctx); err != nil || a.Status != task.StatusOK {
-			t.Fatalf("%+v, %v", a, err)
-		}
-	}
-	cores, err := c.ring.Cores()
-	c.must(err)
-	for i, core := range cores {
-		if core.Tasks == 0 || core.Busy <= 0 {
-			t.Errorf("core %d: %+v", i, core)
-		}
-	}
+// element is what a test writes to an element of block mr, and to block mtt.
+type element struct {
+	number, key, shift, mtt, first uint32
+	control                        regs.MrControl
+	va, length                     uint64
+	pages                          [4]uint64
 }
 
-// A region that ends while a task reads it is not read any more: the task fails (S2.6).
-func TestTaskLosesRegion(t *testing.T) {
-	for _, clocks := range []uint64{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007} {
-		c := onRTL(t)
-		c.start(4)
-		mr, readable := c.region(c.pd, verbs.AccessLocalWrite), c.region(c.pd, 0)
-		before := noise(rand.New(rand.NewPCG(4, clocks)), dataBytes)
-		c.write(dataBase, before)
-		c.rtl.Stall(true)
-		d := crcOf(readable, 0, 100000, 0)
-		d.Result = crcOf(mr, 0, 8, dataBytes-4).Result
-		c.submit(d)
-		c.rtl.Step(clocks)
-		c.must(readable.Deregister())
-		c.rtl.Stall(false)
-		if a, err := c.ring.Wait(c.ctx); err != nil || a.Status != task.StatusAccess {
-			t.Errorf("a task whose operand ends: %+v, %v", a, err)
-		}
-		if n, failed, _ := c.counters(); n != 1 || failed != 1 {
-			t.Errorf("%d tasks, %d failed", n, failed)
-		}
-		if got := c.bytesAt(dataBase+dataBytes-4, 4); string(got) != string(before[dataBytes-4:]) {
-			t.Errorf("the result is written: %x", got)
-		}
-		if s := c.run(crcOf(mr, 0, 5000, 6000)); s != task.StatusOK { // the core is free again
-			t.Error(s)
+// randomElement returns registers at the limits of what is possible.
+func randomElement(r *rand.Rand) element {
+	e := element{number: uint32(r.IntN(4)), shift: pick(r, 12, 12, 13, 21, 30, r.Uint32N(64))} // the key of element 0 has another limit
+	size := uint64(1) << min(e.shift, 34)
+	e.first = pick(r, 0, 8, r.Uint32N(8), uint32(size-1), uint32(size), r.Uint32())
+	e.length = pick(r, 1, size, size-uint64(e.first), size*3-uint64(e.first)+r.Uint64N(2), 0, 1<<34, 1<<34+1, r.Uint64())
+	if e.length>>min(e.shift, 34) > 1<<10 && e.length <= 1<<34 { // fewer pages, which are all 0
+		e.shift = 21
+	}
+	e.va = pick(r, 0, uint64(e.first), -e.length, -e.length+1, r.Uint64())
+	e.mtt = pick(r, 0, 1, regs.MttCount-3, regs.MttCount-1, regs.MttCount, r.Uint32())
+	e.key = e.number<<16 | pick(r, r.Uint32()&0xffff, 1, 0xff, 0x100)
+	if r.IntN(20) == 0 {
+		e.key ^= 1 << r.IntN(32)
+	}
+	e.control = regs.MrControl(r.Uint32()&^0x3ff | r.Uint32()&0xfe)
+	if r.IntN(6) == 0 {
+		e.control = e.control.WithKind(pick[uint32](r, 2, 3))
+	}
+	for i := range e.pages {
+		e.pages[i] = r.Uint64N(1<<34>>min(e.shift, 30)) << min(e.shift, 30)
+		if r.IntN(30) == 0 {
+			e.pages[i] ^= 1 << r.IntN(34)
 		}
 	}
+	return e
 }
 
-// Stop ends tasks that cannot go on, and the next start has cores and indexes as the first.
-func TestStopWhileStalled(t *testing.T) {
-	c := onRTL(t)
-	c.start(8)
-	mr := c.region(c.pd, verbs.AccessLocalWrite)
-	c.write(dataBase, make([]byte, dataBytes))
-	c.rtl.Stall(true)
-	for i := range 8 {
-		c.submit(crcOf(mr, 0, 100000, 110000+4*i))
-	}
-	c.rtl.Step(3000)
-	c.must(c.ring.Stop(c.ctx))
-	c.rtl.Stall(false)
-	c.rtl.Step(300000)
-	for _, b := range c.bytesAt(dataBase+110000, 32) {
-		if b != 0 {
-			t.Fatal("a task that was stopped has a result")
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// accept writes the registers, and returns the state that the card gives them. It then clears valid
+// and the pages.
+func (e *element) accept(c *tasks) (valid, after regs.MrState) {
+	c.t.Helper()
+	setPages := func(pages [4]uint64) {
+		for k, p := range pages {
+			if at := uint64(e.mtt) + uint64(k); at < regs.MttCount {
+				regs.MttOf(c.card, int(at)).SetPage(regs.MttPage(0).WithPageAddress(p))
+			}
 		}
 	}
-	c.start(2)
-	for range 5 {
-		if s := c.run(crcOf(mr, 3, 5000, 6000)); s != task.StatusOK {
-			t.Error(s)
+	setPages(e.pages)
+	m := regs.MrOf(c.card, int(e.number))
+	m.SetKey(e.key)
+	m.SetDomain(regs.MrDomain(0).WithPd(c.pd))
+	m.SetPages(regs.MrPages(0).WithPageShift(e.shift))
+	m.SetVa(e.va)
+	m.SetLength(e.length)
+	m.SetMttFirst(e.mtt)
+	m.SetFirstByte(e.first)
+	m.SetControl(e.control.WithValid(true))
+	valid = m.State()
+	m.SetControl(0)
+	after = m.State()
+	setPages([4]uint64{})
+	c.must(c.card.Err())
+	return valid, after
+}
+
+// compareRegions writes the same elements to both, and returns how many are accepted, and the first
+// difference.
+func compareRegions(m, s *tasks, all int) (accepted int, text string) {
+	r := rand.New(rand.NewPCG(3, 1))
+	for i := range all {
+		e := randomElement(r)
+		want, cleared := e.accept(m)
+		got, after := e.accept(s)
+		if got != want || after != cleared || after != 0 {
+			return 0, fmt.Sprintf("region %d, %+v: state %#x, then %#x, want %#x, then %#x", i, e, uint32(got), uint32(after), uint32(want), uint32(cleared))
+		}
+		if got.Usable() {
+			accepted++
 		}
 	}
+	return accepted, ""
 }

@@ -59,6 +59,7 @@ class Card {
 
 public:
 	uint64_t cycles = 0;
+	bool hold = false; // clocks are those of messages only
 
 	Card()
 	{
@@ -107,7 +108,7 @@ public:
 	void stall(bool on) { top.core_ready = on ? 0 : (1u << n_cores) - 1; }
 
 	// working says that tasks make progress without a message.
-	bool working() const { return top.working && top.core_ready; }
+	bool working() const { return top.working && top.core_ready && !hold; }
 
 	template <typename Condition> void until(Condition reached)
 	{

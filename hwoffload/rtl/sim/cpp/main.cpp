@@ -127,9 +127,10 @@ class Session {
 			return true;
 		}
 		case STALL:
-			if (n != 8 || number(body) > 1)
-				return refuse(op, "a stall needs 1 if the cores cannot read, 0 if they can");
-			card.stall(number(body));
+			if (n != 8 || number(body) > 3)
+				return refuse(op, "the flags of the cores are 0 to 3");
+			card.stall(number(body) & 1);
+			card.hold = number(body) & 2;
 			return true;
 		case CYCLES:
 			answer(op, card.cycles);
