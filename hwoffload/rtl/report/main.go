@@ -28,11 +28,9 @@ func main() {
 	}
 }
 
-// leftOut has modules that are not in the report. The first three change with each register of
-// the definition, so that the report would be out of date after each of these changes. Yosys
-// takes longer for entry_engine, which has a whole entry in flip-flops, than for all others
-// together.
-var leftOut = map[string]bool{"softroce_card": true, "softroce_decode": true, "register_store": true, "entry_engine": true}
+// ofDefinition has the modules that change with each register of the definition. The test does not
+// demand that their rows are of the present definition: their fingerprints tell.
+var ofDefinition = map[string]bool{"softroce_card": true, "softroce_decode": true, "register_store": true}
 
 func run(ctx context.Context, dir, out string, all bool) error {
 	sources, err := modules.Read(dir)
@@ -56,7 +54,7 @@ func run(ctx context.Context, dir, out string, all bool) error {
 		}
 	}
 	for _, m := range sources.Modules() {
-		if _, ok := rows[m]; ok || leftOut[m] {
+		if _, ok := rows[m]; ok {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, "yosys:", m)

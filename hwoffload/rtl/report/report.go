@@ -23,7 +23,7 @@ import (
 const synthesis = "synth_xilinx -family xcup -flatten -noiopad -nolutram"
 
 // synthesisLimit ends a synthesis that does not end.
-const synthesisLimit = 30 * time.Minute
+const synthesisLimit = time.Hour
 
 // kinds are what a module is made of: the columns of the report, and how the names of their
 // cells begin.
@@ -115,6 +115,9 @@ func kindOf(cell string) int {
 func head(version string) string {
 	return "What the modules of hwoffload/rtl take of an FPGA, after synthesis and before placement.\n" +
 		"Made by `make rtl-report`; do not edit. A module includes the modules that it instantiates.\n" +
+		"Parameters are those of the source: 1024 destinations, 4 cores in softroce_card, 2 in compute_cores alone.\n" +
+		"softroce_card, softroce_decode and register_store change with each register of the definition, and may be\n" +
+		"of an earlier one; sources is a fingerprint of what was synthesized.\n" +
 		version + ": " + synthesis + "\n\n"
 }
 

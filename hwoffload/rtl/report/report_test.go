@@ -15,7 +15,8 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
-// The committed report has the modules that are there now. If this fails, it is older than the
+// The committed report has all modules that are there now. Those that change with each register of the
+// definition may have the row of an earlier one. If this fails, it is older than the
 // sources: `make rtl-report` (some minutes), and commit docs/card-rtl.txt.
 func TestCommittedReport(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/card-rtl.txt")
@@ -32,7 +33,8 @@ func TestCommittedReport(t *testing.T) {
 	}
 	rows := parse(string(text), string(version[1]))
 	for _, m := range sources.Modules() {
-		if !leftOut[m] && rows[m].fingerprint != sources.Fingerprint(m) {
+		r, ok := rows[m]
+		if !ok || r.fingerprint != sources.Fingerprint(m) && !ofDefinition[m] {
 			t.Errorf("docs/card-rtl.txt is older than module %s: run `make rtl-report` and commit it", m)
 		}
 		delete(rows, m)
