@@ -12,7 +12,7 @@
 // Registers are words of 64 bits: mem_req, mem_write, mem_wdata and mem_addr, an address in the BAR,
 // hold until mem_ack, which comes with mem_data.
 //
-// Latency: 14 clocks, and 2 for each page, if mem_ack comes in the clock after mem_req.
+// Latency: 13 clocks, and 2 for each page, if mem_ack comes in the clock after mem_req.
 module region_accept (
     input  logic        clk,
     input  logic        rst,

@@ -9,7 +9,7 @@
 //
 // Reads of the DDR: mem_req and mem_addr hold until mem_ack, which comes with mem_data.
 //
-// Latency: 17 clocks, and 10 for each operand after the first, with a memory that answers at once.
+// Latency: 20 clocks, and 8 for each operand after the first, with a memory that answers at once.
 module task_descriptor (
     input  logic        clk,
     input  logic        rst,

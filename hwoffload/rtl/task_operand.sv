@@ -4,7 +4,7 @@
 // judges it as rocev2/task does.
 //
 // word_valid is 1 for one clock with each of the four words, in the order of word_number. Bits 63 to
-// 56 of a word are its first byte in memory. done is 1 for one clock, 3 clocks after the last word.
+// 56 of a word are its first byte in memory. done is 1 for one clock, 4 clocks after the last word.
 // valid and the fields then hold until the next word: type, length and extents fit, reserved bits
 // are 0, and the operand ends at or below the last address.
 module task_operand (

@@ -24,7 +24,7 @@ one that logs each access.
 Neither reacts to accesses as a card does.
 The model has registers and memory, and updates the destination table by packets that a test hands to it.
 It executes the work requests of queue pairs ([card.md](card.md)).
-Registers, destination table and the literal policy exist as RTL too ([card-rtl.md](card-rtl.md)).
+Registers, destination table, the literal policy, regions and block task exist as RTL too ([card-rtl.md](card-rtl.md)).
 ` + "`hwoffload/vectors`" + ` has streams of events after each of which the tables of model, RTL and data plane have the same bits.
 The definition has no block yet for pre-credit.
 

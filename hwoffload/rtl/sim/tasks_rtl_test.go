@@ -44,17 +44,20 @@ func TestTasksTogether(t *testing.T) {
 
 // A region that ends while a task reads it is not read any more: the task fails (S2.6).
 func TestTaskLosesRegion(t *testing.T) {
-	for _, clocks := range []uint64{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007} {
+	for clocks := range uint64(8) {
 		c := onRTL(t)
 		c.start(4)
 		mr, readable := c.region(c.pd, verbs.AccessLocalWrite), c.region(c.pd, 0)
 		before := noise(rand.New(rand.NewPCG(4, clocks)), dataBytes)
 		c.write(dataBase, before)
 		c.rtl.Stall()
-		d := crcOf(readable, 0, 100000, 0)
+		d := crcOf(readable, 0, 2000, 0) // in one page, which was checked
+		if clocks%2 == 1 {
+			d = crcOf(readable, 0, 100000, 0)
+		}
 		d.Result = crcOf(mr, 0, 8, dataBytes-4).Result
 		c.submit(d)
-		c.rtl.Step(clocks)
+		c.rtl.Step(1000 + clocks)
 		c.must(readable.Deregister())
 		c.rtl.Run()
 		if a, err := c.ring.Wait(c.ctx); err != nil || a.Status != task.StatusAccess {
