@@ -13,6 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
 
 // A descriptor that is sent again is not executed again: its answer is repeated, and its result is
@@ -182,7 +183,7 @@ func TestOneOwnerOfMemory(t *testing.T) {
 	for what, d := range map[string]*queue.Device{"the first device": s.dev.Queue(), "the second device": other} {
 		cq, err := d.CreateCQ(1024)
 		w.must(err)
-		own(what, regs.CqOf(s.card, int(cq.Number())).Ring().CqAddress(), 1024*regs.CqeBytes)
+		own(what, regs.CqOf(s.card, int(cq.Number())).Ring().CqAddress(), 1024*wqe.CqeBytes)
 	}
 	for bank, free := range s.card.Allocator().Available() {
 		rest, err := s.card.Allocator().AllocBank(bank, free, 0)

@@ -73,7 +73,7 @@ func newTasks(t testing.TB, d hwoffload.Device) *tasks {
 	var err error
 	c.card, err = hwoffload.Open(d)
 	c.must(err)
-	c.d, err = queue.New(c.card, queue.Config{Base: 1 << 20, Bytes: 1 << 22})
+	c.d, err = queue.New(c.card, queue.Config{Bytes: 1 << 22})
 	c.must(err)
 	c.d.AllocPD() // of another process
 	c.pd = c.d.AllocPD()

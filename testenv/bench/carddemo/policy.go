@@ -119,7 +119,7 @@ type traffic struct {
 // start has the peers known to the card.
 func (t *traffic) start() error {
 	t.now = uint64(time.Hour)
-	t.card.SetClock(t.now, 0)
+	t.card.SetClock(t.now, false)
 	for _, p := range []*fluid.Path{t.slow, t.fast} {
 		regs.DestOf(t.card, p.Node-1).SetRxToken(token)
 	}
@@ -139,7 +139,7 @@ func (t *traffic) run(ctx context.Context) (bps float64, queue time.Duration, er
 		}
 		t.slow.Send(t.card, t.now, tick)
 		t.now = t.fast.Send(t.card, t.now, tick)
-		t.card.SetClock(t.now, 0)
+		t.card.SetClock(t.now, false)
 		if n == phase/tick/2 {
 			before, queue = t.slow.Arrived, 0
 		}
