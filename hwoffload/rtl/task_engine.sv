@@ -274,18 +274,21 @@ module task_engine #(
   end
 
   // Counters of the cores.
-  logic [63:0] busy_ns[CORES], executed[CORES], errors[CORES];
-  always_ff @(posedge clk)
-    for (int i = 0; i < CORES; i++)
+  logic [64*CORES-1:0] busy_ns, executed, errors;
+  logic [63:0] took;
+  assign took = ended - began[core];
+  for (genvar i = 0; i < CORES; i++) begin : counter
+    always_ff @(posedge clk)
       if (rst) begin
-        busy_ns[i] <= 64'd0;
-        executed[i] <= 64'd0;
-        errors[i] <= 64'd0;
+        busy_ns[64*i+:64] <= 64'd0;
+        executed[64*i+:64] <= 64'd0;
+        errors[64*i+:64] <= 64'd0;
       end else if (answered && computed && core == INDEX'(i)) begin
-        busy_ns[i] <= busy_ns[i] + ended - began[i];
-        executed[i] <= executed[i] + 64'd1;
-        errors[i] <= errors[i] + {63'd0, outcome != STATUS_OK};
+        busy_ns[64*i+:64] <= busy_ns[64*i+:64] + took;
+        executed[64*i+:64] <= executed[64*i+:64] + 64'd1;
+        errors[64*i+:64] <= errors[64*i+:64] + {63'd0, outcome != STATUS_OK};
       end
+  end
 
   always_comb begin
     reg_live  = 1'b1;
@@ -295,9 +298,9 @@ module task_engine #(
     else if (offset == softroce_regs_pkg::TASK_COMPLETION_PRODUCER_OFS[11:0]) reg_value = {48'd0, completion_producer};
     else if (offset < softroce_regs_pkg::TASK_CORE_BUSY_NS_OFS[11:0]) reg_live = 1'b0;
     for (int i = 0; i < CORES; i++) begin
-      if (offset == 12'(softroce_regs_pkg::TASK_CORE_BUSY_NS_OFS + 8 * i)) reg_value = busy_ns[i];
-      if (offset == 12'(softroce_regs_pkg::TASK_CORE_TASKS_OFS + 8 * i)) reg_value = executed[i];
-      if (offset == 12'(softroce_regs_pkg::TASK_CORE_ERRORS_OFS + 8 * i)) reg_value = errors[i];
+      if (offset == 12'(softroce_regs_pkg::TASK_CORE_BUSY_NS_OFS + 8 * i)) reg_value = busy_ns[64*i+:64];
+      if (offset == 12'(softroce_regs_pkg::TASK_CORE_TASKS_OFS + 8 * i)) reg_value = executed[64*i+:64];
+      if (offset == 12'(softroce_regs_pkg::TASK_CORE_ERRORS_OFS + 8 * i)) reg_value = errors[64*i+:64];
     end
   end
 

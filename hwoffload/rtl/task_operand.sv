@@ -32,7 +32,7 @@ module task_operand (
 
   logic [7:0] kind;
   logic reserved_zero;
-  logic [31:0] extent[3];
+  logic [31:0] extent_0, extent_1, extent_2;
   logic [2:0] step;  // multiplications that follow the last word, from bit 0 on
 
   // log2 of the bytes of an element: int8 to int64, uint8 to uint64, float32, float64.
@@ -46,12 +46,12 @@ module task_operand (
   logic [31:0] factor, product;
   logic overflow;
   logic [63:0] multiplied;
-  assign factor = step[1] ? extent[1] : extent[2];
+  assign factor = step[1] ? extent_1 : extent_2;
   assign multiplied = {32'd0, product} * {32'd0, factor == 32'd0 ? 32'd1 : factor};
 
   logic extents_valid, ends;
   assign ends = va <= -{32'd0, length};
-  assign extents_valid = extent[0] != 32'd0 && (extent[1] != 32'd0 || extent[2] == 32'd0);
+  assign extents_valid = extent_0 != 32'd0 && (extent_1 != 32'd0 || extent_2 == 32'd0);
 
   always_ff @(posedge clk) begin
     step <= {step[1:0], word_valid && word_number == 2'd3};
@@ -67,12 +67,12 @@ module task_operand (
           kind <= word[63:56];
           origin <= word[48];
           reserved_zero <= word[55:49] == 7'd0 && word[47:32] == 16'd0;
-          extent[0] <= word[31:0];
+          extent_0 <= word[31:0];
         end
-        default: {extent[1], extent[2]} <= word;
+        default: {extent_1, extent_2} <= word;
       endcase
     end
-    if (step[0]) {overflow, product} <= {|(extent[0] >> (6'd32 - {4'd0, size})), extent[0] << size};
+    if (step[0]) {overflow, product} <= {|(extent_0 >> (6'd32 - {4'd0, size})), extent_0 << size};
     if (step[1]) begin
       product <= multiplied[31:0];
       overflow <= overflow || multiplied[63:32] != 32'd0;
@@ -80,7 +80,7 @@ module task_operand (
     if (step[2])
       valid <= kind >= INT8 && kind <= FLOAT64 && reserved_zero && extents_valid && ends
           && !overflow && multiplied == {32'd0, length};
-    one_uint32 <= kind == UINT32 && extent[0] == 32'd1 && extent[1] == 32'd0;
+    one_uint32 <= kind == UINT32 && extent_0 == 32'd1 && extent_1 == 32'd0;
   end
 
 endmodule
