@@ -32,7 +32,7 @@ func newCard(a *app) *cobra.Command {
 
 One process at a time uses a card. While card attach runs, it is that process, and the
 other commands reach the card through it. DEV may be left out if one card is attached.`,
-	}, newCardAttach(a), newCardStatus(a), newCardTable(a), newCardPolicy(a), newCardStats(a), newCardDDR(a), newCardRegs(a), newCardModel())
+	}, newCardAttach(a), newCardStatus(a), newCardTable(a), newCardPolicy(a), newCardPrecredit(a), newCardStats(a), newCardDDR(a), newCardRegs(a), newCardModel())
 }
 
 // cardTimeout limits the wait for an answer of a card behind a socket, and for another command

@@ -194,8 +194,8 @@ func newCardStats(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats [DEV]",
 		Short: "Show the counters of a card",
-		Long: `Stats shows the counters of the ports, and those of the destination table as sums over the
-nodes. With --watch a second number says how much was added since the last refresh.`,
+		Long: `Stats shows the counters of the ports, those of the destination table as sums over the nodes,
+and those of pre-credit. With --watch a second number says how much was added since the last refresh.`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: a.completeCards,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -245,7 +245,7 @@ func cardStats(c *hwoffload.Card, t *table.Table) (out []loader.Stat, err error)
 	block := blockNamed("ports")
 	for i := range block.Count {
 		for j := range block.Registers {
-			if r := &block.Registers[j]; r.Bits == 64 && r.Single() && r.Fields[0].Unit != "" {
+			if r := &block.Registers[j]; r.Counter() {
 				add(fmt.Sprintf("port%d_%s", i, r.Name), r.Fields[0].Text+fmt.Sprintf(" by port %d", i), c.R64(block.Address(i, r, 0)))
 			}
 		}
@@ -258,5 +258,5 @@ func cardStats(c *hwoffload.Card, t *table.Table) (out []loader.Stat, err error)
 		}
 		add(x.name, x.text, sum)
 	}
-	return out, err
+	return append(out, precreditStats(c)...), err
 }

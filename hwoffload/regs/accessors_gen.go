@@ -931,7 +931,7 @@ func (r Precredit) Returned() uint64 { return r.bus.R64(r.base + PrecreditReturn
 // Blocked reads register blocked. Flows of this card that waited for the first feedback [flows]. RO, all bits.
 func (r Precredit) Blocked() uint64 { return r.bus.R64(r.base + PrecreditBlockedOffset) }
 
-// Ramps reads register ramps. Times that the window began at the bytes in flight, as a flow had waited. RO, all bits.
+// Ramps reads register ramps. Times that the window began at the bytes in flight, as a flow had waited [flights]. RO, all bits.
 func (r Precredit) Ramps() uint64 { return r.bus.R64(r.base + PrecreditRampsOffset) }
 
 // GrantsSent reads register grants_sent. CREDIT_GRANT sent [packets]. RO, all bits.

@@ -306,7 +306,7 @@ var Blocks = []layout.Block{
 			{Name: "blocked", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "flows", Text: "flows of this card that waited for the first feedback"},
 		}},
 		{Name: "ramps", Offset: 0x160, Bits: 64, Stride: 0x0, Count: 1, Text: "times that the window began at the bytes in flight, as a flow had waited", Fields: []layout.Field{
-			{Name: "ramps", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "times that the window began at the bytes in flight, as a flow had waited"},
+			{Name: "ramps", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "flights", Text: "times that the window began at the bytes in flight, as a flow had waited"},
 		}},
 		{Name: "grants_sent", Offset: 0x168, Bits: 64, Stride: 0x0, Count: 1, Text: "CREDIT_GRANT sent", Fields: []layout.Field{
 			{Name: "grants_sent", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "CREDIT_GRANT sent"},

@@ -688,7 +688,7 @@
 #define SRC_PRECREDIT_BLOCKED_MASK 0xffffffffffffffffull
 
 #define SRC_PRECREDIT_RAMPS 0x160 /* 64 bits */
-#define SRC_PRECREDIT_RAMPS_LSB 0x0 /* RO: times that the window began at the bytes in flight, as a flow had waited */
+#define SRC_PRECREDIT_RAMPS_LSB 0x0 /* RO: times that the window began at the bytes in flight, as a flow had waited [flights] */
 #define SRC_PRECREDIT_RAMPS_MASK 0xffffffffffffffffull
 
 #define SRC_PRECREDIT_GRANTS_SENT 0x168 /* 64 bits */

@@ -74,6 +74,12 @@ type Register struct {
 // Single reports whether one field has the name of the register, and is the only one.
 func (r *Register) Single() bool { return len(r.Fields) == 1 && r.Fields[0].Name == r.Name }
 
+// Counter reports whether the register counts something: it has 64 bits, a unit, and only the card
+// writes it.
+func (r *Register) Counter() bool {
+	return r.Bits == 64 && r.Count == 1 && r.Single() && r.Fields[0].Unit != "" && r.Fields[0].Access == RO
+}
+
 // Mask has the bits of all fields with an access.
 func (r *Register) Mask(a Access) (mask uint64) {
 	for i := range r.Fields {

@@ -46,3 +46,24 @@ func TestAddress(t *testing.T) {
 		t.Errorf("%#x", got)
 	}
 }
+
+// A counter has 64 bits, a unit, and one field that only the card writes.
+func TestCounter(t *testing.T) {
+	counter := Register{Name: "r", Bits: 64, Count: 1, Fields: []Field{{Name: "r", Bits: 64, Unit: "packets", Access: RO}}}
+	if !counter.Counter() {
+		t.Error("a counter is none")
+	}
+	for name, change := range map[string]func(r *Register){
+		"32 bits":    func(r *Register) { r.Bits = 32 },
+		"an array":   func(r *Register) { r.Count = 2 },
+		"no unit":    func(r *Register) { r.Fields[0].Unit = "" },
+		"RW":         func(r *Register) { r.Fields[0].Access = RW },
+		"two fields": func(r *Register) { r.Fields = append(r.Fields, Field{Name: "s"}) },
+	} {
+		r := counter
+		r.Fields = append([]Field{}, counter.Fields...)
+		if change(&r); r.Counter() {
+			t.Errorf("%s: a counter", name)
+		}
+	}
+}
