@@ -84,6 +84,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"capture":    capture,
 	"barfile":    barFile,
 	"livecard":   liveCard,
+	"cardpair":   cardPair,
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

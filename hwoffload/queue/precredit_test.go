@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -418,5 +421,39 @@ func TestPreCreditCopies(t *testing.T) {
 	if b.credits().Lost() != 2*creditPacket {
 		t.Errorf("%d bytes lost, want the two packets that were dropped", b.credits().Lost())
 	}
+	b.conserved(creditBudget)
+}
+
+// Models that run by themselves use pre-credit too.
+func TestPreCreditRunning(t *testing.T) {
+	w := newCreditNodes(t, 2)
+	begin := time.Now()
+	w.clock = func() uint64 { return uint64(time.Since(begin)) }
+	config := creditConfig(creditBudget)
+	config.Receiver.DelayNs = int64(time.Minute) // of a busy machine
+	for _, s := range w.side {
+		s.enable(config)
+	}
+	a, b := w.pair(w.side[0], w.side[1], rocev2.PMTU1024)
+	var left, right [regs.PortsCount]card.Wire
+	left[0], right[0] = wire.Cable(256)
+	runs := []*card.Running{card.Start(a.m, left), card.Start(b.m, right)}
+	for end := time.Now().Add(5 * time.Minute); a.credits().Used() == 0 || b.credits().Used() == 0; {
+		if time.Now().After(end) {
+			t.Fatalf("nothing left on pre-credit: %d grants", b.credits().GrantsSent())
+		}
+		for _, e := range []*endpoint{a, b} {
+			data := e.fill(0, paceBytes, uint64(time.Now().UnixNano()))
+			e.send(paceBytes)
+			wait(t, e)
+			e.peer.wants(0, data, "write")
+		}
+	}
+	for _, r := range runs {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	a.conserved(creditBudget) // nothing changes any more
 	b.conserved(creditBudget)
 }
