@@ -4,6 +4,7 @@ package sim_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/credit"
 	"github.com/softroce/softroce-xdp/hwoffload/devtest"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
@@ -221,5 +223,23 @@ func BenchmarkAccess(b *testing.B) {
 	})
 	if c.Err() != nil {
 		b.Fatal(c.Err())
+	}
+}
+
+// The RTL has the registers of pre-credit and nothing behind them, and the driver finds that out.
+func TestPreCreditIsRefused(t *testing.T) {
+	c, err := hwoffload.Open(start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := credit.Plan(100e9, 10_000, 1<<20, 4096)
+	if err := credit.Enable(c, plan, 1); !errors.Is(err, credit.ErrMissing) {
+		t.Errorf("%v, want %v", err, credit.ErrMissing)
+	}
+	if got, err := credit.Read(c); got != plan || err != nil {
+		t.Errorf("%+v (%v), want %+v", got, err, plan)
+	}
+	if s, err := credit.ReadSenders(c); len(s.List) != 0 || err != nil {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
