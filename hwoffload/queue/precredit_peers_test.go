@@ -76,6 +76,13 @@ func TestPreCreditIgnored(t *testing.T) {
 		t.Errorf("%d bytes used, %d grants sent", c.Used(), c.GrantsSent())
 	}
 	a.conserved(creditBudget)
+
+	// When it understands them at last, its own grant shows that, and it gets one.
+	w.side[1].enable(creditConfig(creditBudget))
+	w.after(6 * creditDelay)
+	if l := a.senders().List; len(l) != 1 || l[0].Outstanding == 0 {
+		t.Errorf("the list is %+v", l)
+	}
 }
 
 // A grant shows that its sender understands pre-credit, before its capability is in the table.

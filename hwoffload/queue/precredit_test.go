@@ -242,17 +242,59 @@ func TestPreCreditLargeFlowWaits(t *testing.T) {
 		c.fill(0, size, 1)
 		c.send(size)
 		a.poll(1)
-		sent := 0
-		for _, e := range *all {
-			if e.data() && e.at == start {
-				sent += int(e.bytes)
+		at := func(when qp.Time) (sent int) {
+			for _, e := range *all {
+				if e.data() && e.at == when {
+					sent += int(e.bytes)
+				}
 			}
+			return sent
 		}
+		sent := at(start)
 		c.poll(1)
 		c.peer.wants(0, c.read(0, size), "write")
 		large := size == paceBytes
 		if got := sent == 1024; got != large || (a.credits().Blocked() == 1) != large || (a.credits().Ramps() == 1) != large {
 			t.Errorf("%d bytes: %d leave at once, %d flows blocked, %d ramps", size, sent, a.credits().Blocked(), a.credits().Ramps())
 		}
+		// One packet was in flight at the first feedback, which doubles the window.
+		if next := at(start + creditRTT); large && (next == 0 || next > 3*creditPacket) {
+			t.Errorf("%d bytes leave at the first feedback", next)
+		}
+	}
+}
+
+// A timeout voids the pre-credit that is left: nothing is known of the path.
+func TestPreCreditTimeout(t *testing.T) {
+	w, a, b := creditPair(t)
+	w.after(4 * creditDelay)
+	dead := true
+	w.trace(func(e *creditEvent) bool { return dead && e.data() })
+	a.send(creditPacket)
+	w.after(second / 2)
+	share := uint64(creditConfig(creditBudget).Receiver.ShareBytes)
+	if used, returned := a.credits().Used(), a.credits().Returned(); used != creditPacket || returned != share-creditPacket {
+		t.Errorf("%d bytes used and %d given up, want %d and %d", used, returned, creditPacket, share-creditPacket)
+	}
+	if c := b.credits(); c.Unused() != share-creditPacket || c.Lost() != creditPacket {
+		t.Errorf("%d bytes came back unused, %d were lost", c.Unused(), c.Lost())
+	}
+	dead = false
+	a.poll(1)
+	b.conserved(creditBudget)
+}
+
+// Packets that have no room for the option use no pre-credit.
+func TestPreCreditNeedsRoom(t *testing.T) {
+	w := newCreditNodes(t, 2)
+	for _, s := range w.side {
+		s.enable(creditConfig(creditBudget))
+	}
+	a, b := w.pair(w.side[0], w.side[1], rocev2.PMTU4096) // the MTU of the ports is 4200
+	w.after(4 * creditDelay)
+	a.send(paceBytes)
+	a.poll(1)
+	if a.credits().Used() != 0 || b.credits().GrantsSent() != 0 {
+		t.Errorf("%d bytes used, %d grants", a.credits().Used(), b.credits().GrantsSent())
 	}
 }
