@@ -132,7 +132,7 @@ var exitCases = []exitCase{
 	{"card policy set unix:nosuch7 --target 1ms", 2, "no such file or directory"},
 	{"card precredit show a b", 1, "one argument too many"},
 	{"card precredit show unix:nosuch7", 2, "no such file or directory"},
-	{"card precredit enable unix:nosuch7 --budget 0", 1, "not between 1 byte and 1G"},
+	{"card precredit enable unix:nosuch7 --budget 2G", 1, "not between 1 byte and 1G"},
 	{"card precredit enable unix:nosuch7", 2, "no such file or directory"},
 	{"card precredit disable a b", 1, "one argument too many"},
 	{"card precredit disable unix:nosuch7", 2, "no such file or directory"},
