@@ -60,7 +60,7 @@ func newCreditEnd(ts *testscript.TestScript, i int) *creditEnd {
 	c, err := hwoffload.Open(e.m)
 	ts.Check(err)
 	mac := func(i int) [6]byte { return [6]byte{2, 0, 0, 0, 0, byte(i + 1)} }
-	d, err := queue.New(c, queue.Config{Base: 1 << 20, Bytes: 1 << 20, Resolve: func(netip.Addr) (queue.Hop, error) {
+	d, err := queue.New(c, queue.Config{Bytes: 1 << 20, Resolve: func(netip.Addr) (queue.Hop, error) {
 		return queue.Hop{MAC: mac(1 - i), Node: 2 - i}, nil
 	}})
 	ts.Check(err)

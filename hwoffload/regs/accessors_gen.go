@@ -18,6 +18,7 @@ const (
 	IdentCapabilitiesDestTableReset = 0x1 // destination table (S1.2)
 	IdentCapabilitiesFourCaseReset  = 0x1 // parameters of the four-case policy (S1.6)
 	IdentCapabilitiesDdrReset       = 0x1 // DDR behind a window (S2.1, S2.5)
+	IdentCapabilitiesComputeReset   = 0x1 // cores execute tasks (S1.1, S1.7): block task; with queue_pairs regions of kind 2
 	IdentScratchOffset              = 0xc
 	IdentBuildIdOffset              = 0x10
 	IdentListStartOffset            = 0x18
@@ -118,7 +119,7 @@ func (v IdentCapabilities) WithDistribution(x bool) IdentCapabilities {
 	return v&^(0x1<<4) | IdentCapabilities(bit(x))<<4
 }
 
-// Compute returns field compute. Cores execute tasks (S1.1, S1.7): block task, regions of kind 2. RO, bit 5.
+// Compute returns field compute. Cores execute tasks (S1.1, S1.7): block task; with queue_pairs regions of kind 2. RO, bit 5.
 func (v IdentCapabilities) Compute() bool { return v>>5&0x1 != 0 }
 
 // WithCompute returns v with field compute set to x.

@@ -21,7 +21,7 @@ var Blocks = []layout.Block{
 			{Name: "ddr", LSB: 2, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x1, Unit: "", Text: "DDR behind a window (S2.1, S2.5)"},
 			{Name: "queue_pairs", LSB: 3, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "WQEs are executed (S2.2 to S2.4): blocks mr, mtt, qp, cq and doorbells"},
 			{Name: "distribution", LSB: 4, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "groups of destinations (S2.7): block distribution, regions of kind 1"},
-			{Name: "compute", LSB: 5, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "", Text: "cores execute tasks (S1.1, S1.7): block task, regions of kind 2"},
+			{Name: "compute", LSB: 5, Bits: 1, Access: layout.RO, Signed: false, Reset: 0x1, Unit: "", Text: "cores execute tasks (S1.1, S1.7): block task; with queue_pairs regions of kind 2"},
 		}},
 		{Name: "scratch", Offset: 0xc, Bits: 32, Stride: 0x0, Count: 1, Text: "has no effect; for tests of the access", Fields: []layout.Field{
 			{Name: "scratch", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "has no effect; for tests of the access"},

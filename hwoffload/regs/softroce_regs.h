@@ -42,8 +42,9 @@
 #define SRC_IDENT_CAPABILITIES_QUEUE_PAIRS_MASK 0x8ull
 #define SRC_IDENT_CAPABILITIES_DISTRIBUTION_LSB 0x4 /* RO: groups of destinations (S2.7): block distribution, regions of kind 1 */
 #define SRC_IDENT_CAPABILITIES_DISTRIBUTION_MASK 0x10ull
-#define SRC_IDENT_CAPABILITIES_COMPUTE_LSB 0x5 /* RO: cores execute tasks (S1.1, S1.7): block task, regions of kind 2 */
+#define SRC_IDENT_CAPABILITIES_COMPUTE_LSB 0x5 /* RO: cores execute tasks (S1.1, S1.7): block task; with queue_pairs regions of kind 2 */
 #define SRC_IDENT_CAPABILITIES_COMPUTE_MASK 0x20ull
+#define SRC_IDENT_CAPABILITIES_COMPUTE_RESET 0x1ull
 
 #define SRC_IDENT_SCRATCH 0xc /* 32 bits */
 #define SRC_IDENT_SCRATCH_LSB 0x0 /* RW: has no effect; for tests of the access */

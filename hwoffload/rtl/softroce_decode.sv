@@ -36,7 +36,7 @@ module softroce_decode (
         28'h8: begin
           rw = rw | 64'hffffffff00000000;
           ro = ro | 64'h3f;
-          reset = reset | 64'h7;
+          reset = reset | 64'h27;
         end
         28'h10: begin
           ro = ro | 64'hffffffffffffffff;

@@ -42,7 +42,7 @@ package softroce_regs_pkg;
   localparam logic [0:0] IDENT_CAPABILITIES_DISTRIBUTION_RESET = 1'h0;
   localparam logic [31:0] IDENT_CAPABILITIES_COMPUTE_LSB = 32'h5;
   localparam logic [31:0] IDENT_CAPABILITIES_COMPUTE_BITS = 32'h1;
-  localparam logic [0:0] IDENT_CAPABILITIES_COMPUTE_RESET = 1'h0;
+  localparam logic [0:0] IDENT_CAPABILITIES_COMPUTE_RESET = 1'h1;
   localparam logic [31:0] IDENT_SCRATCH_OFS = 32'hc;
   localparam logic [31:0] IDENT_SCRATCH_RESET = 32'h0;
   localparam logic [31:0] IDENT_BUILD_ID_OFS = 32'h10;
