@@ -151,10 +151,11 @@ func (m *Manager) onREP(now int64, c *conn, rep mad.REP) {
 }
 
 func (m *Manager) firstREP(now int64, c *conn, rep mad.REP) {
-	if c.remote = rep.LocalCommID(); c.remote == 0 {
+	if rep.LocalCommID() == 0 {
 		m.count.Malformed++
 		return
 	}
+	m.setRemote(c, rep.LocalCommID())
 	c.guid = rep.CAGUID()
 	a := &c.path.Attr
 	// The peer gives what it will have outstanding. More than was asked for is fine as long as the
@@ -229,7 +230,7 @@ func (m *Manager) established(c *conn, private []byte) {
 func (m *Manager) onMRA(now int64, c *conn, mra mad.MRA) {
 	switch {
 	case c.state == StateREQSent && mra.Message() == mad.KindREQ && mra.LocalCommID() != 0:
-		c.remote = mra.LocalCommID()
+		m.setRemote(c, mra.LocalCommID())
 	case c.state == StateREPSent && mra.Message() == mad.KindREP:
 	default:
 		m.count.Unexpected++

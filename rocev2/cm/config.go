@@ -20,6 +20,8 @@ type Config struct {
 	// Alone means that no other communication manager works at these addresses: messages that
 	// belong to nobody are answered (REJ, DREP) and not left to others.
 	Alone bool
+	// Steer has the Manager report by Steer actions which messages belong to it.
+	Steer bool
 
 	// ResponseTimeout is the time until a message is repeated: 4.096 us * 2^n, 8 to 21. It is in
 	// every REQ, so that the peer does the same. Default 18 (1.1 s).

@@ -138,6 +138,7 @@ func (m *Manager) add(c *conn) *conn {
 		c.id = ID(m.cfg.Rand())
 	}
 	m.conns[c.id] = c
+	m.steerID(c, true)
 	return c
 }
 
@@ -154,8 +155,10 @@ func (m *Manager) remove(c *conn) {
 	m.leaveBacklog(c)
 	m.setTimer(c, 0)
 	delete(m.conns, c.id)
+	m.steerID(c, false)
 	if k := c.peerKey(); m.byPeer[k] == c {
 		delete(m.byPeer, k)
+		m.steer(KeyRequest{k.addr, k.guid, k.id, k.sidr}, false)
 	}
 	m.unbindQP(c)
 	if c.state == StateAnswered {

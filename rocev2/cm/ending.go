@@ -232,7 +232,7 @@ func (m *Manager) repeatAnswer(c *conn, h mad.Header) {
 	switch h.Attr() {
 	case mad.AttrREP, mad.AttrRTU:
 		if c.remote == 0 { // the REP crossed our REJ
-			c.remote = mad.Pair{Header: h}.LocalCommID()
+			m.setRemote(c, mad.Pair{Header: h}.LocalCommID())
 		}
 		p := mad.REJ{Pair: mad.Pair{Header: c.last}}
 		m.send(c, m.rej(c, mad.KindREP, p.Reason(), p.PrivateData()))

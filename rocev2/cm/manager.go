@@ -79,12 +79,18 @@ func (m *Manager) Listen(id mad.ServiceID, backlog int) error {
 		backlog = DefaultBacklog
 	}
 	m.listeners[id] = &listener{backlog: backlog}
+	m.steer(KeyService{id}, true)
 	return nil
 }
 
 // Unlisten refuses requests for a service ID from now on. Requests that wait for the application
 // stay valid.
-func (m *Manager) Unlisten(id mad.ServiceID) { delete(m.listeners, id) }
+func (m *Manager) Unlisten(id mad.ServiceID) {
+	if m.listeners[id] != nil {
+		delete(m.listeners, id)
+		m.steer(KeyService{id}, false)
+	}
+}
 
 // Owns reports whether a message that arrived from src belongs to this Manager: it is for one of
 // its listeners or for one of its connections. Queue pair 1 may have another owner for the rest.

@@ -53,7 +53,8 @@ func (m *Manager) onREQ(now int64, src, dst netip.Addr, r mad.REQ) {
 		c := m.add(m.requested(src, dst, r))
 		c.listener = l
 		l.waiting++
-		m.byPeer[c.peerKey()], m.byQP[c.qpKey()] = c, c
+		m.setPeer(c)
+		m.byQP[c.qpKey()] = c
 		m.await(now, c, StateREQRcvd)
 		m.event(c, Event{Kind: Request, Service: c.service, SrcPort: data.SrcPort, Path: c.path, Private: private})
 	}

@@ -92,7 +92,7 @@ func (m *Manager) onSIDRREQ(now int64, src, dst netip.Addr, r mad.SIDRREQ) {
 		})
 		l.waiting++
 		m.await(now, c, StateSIDRRcvd)
-		m.byPeer[c.peerKey()] = c
+		m.setPeer(c)
 		m.event(c, Event{Kind: ResolveRequest, Service: c.service, SrcPort: data.SrcPort, Path: c.path, Private: private})
 	}
 }

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+)
+
+// now is the Manager's time. It does not begin at 0, which is no time.
+func (s *Service) now() int64 { return int64(time.Since(s.start) + time.Second) }
+
+// run is the goroutine.
+func (s *Service) run() {
+	defer close(s.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for s.turn() {
+		if at, ok := s.manager.Next(); ok {
+			timer.Reset(time.Duration(max(at-s.now(), 0)))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-s.wake:
+		case <-timer.C:
+		}
+	}
+	for x := range s.sessions {
+		x.end()
+	}
+}
+
+// turn does what there is to do now. False: the service has ended.
+func (s *Service) turn() bool {
+	s.mu.Lock()
+	arrived, qpns, calls, closing := s.arrived, s.qpns, s.calls, s.closing
+	s.arrived, s.qpns, s.calls = nil, nil, nil
+	s.mu.Unlock()
+	for _, m := range arrived {
+		s.receive(m)
+	}
+	for _, qpn := range qpns {
+		if id, ok := s.byQPN[qpn]; ok {
+			s.manager.Arrived(id)
+			s.carry()
+		}
+	}
+	for _, f := range calls {
+		f()
+		s.carry()
+	}
+	s.manager.Expire(s.now())
+	s.carry()
+	return !closing
+}
+
+// receive passes a message to the Manager, unless it is a request for a session that does not take
+// its events.
+func (s *Service) receive(m message) {
+	s.count.Arrived++
+	if x := s.requested(m.mad); x != nil && x.waiting() >= MaxEvents {
+		s.count.NotTaken++
+		return
+	}
+	s.manager.Receive(s.now(), m.src, m.dst, m.mad)
+	s.carry()
+}
+
+// requested returns the session of the listener that a REQ or SIDR_REQ is for.
+func (s *Service) requested(m []byte) *session {
+	h, err := mad.Parse(m)
+	if err != nil {
+		return nil
+	}
+	switch h.Attr() {
+	case mad.AttrREQ:
+		return s.listeners[mad.REQ{Header: h}.ServiceID()]
+	case mad.AttrSIDRREQ:
+		return s.listeners[mad.SIDRREQ{Header: h}.ServiceID()]
+	}
+	return nil
+}
+
+// carry does what the Manager wants done.
+func (s *Service) carry() {
+	s.steerErr = nil
+	for _, a := range s.manager.Take() {
+		switch a := a.(type) {
+		case cm.Send:
+			s.count.Sent++
+			s.transport.Send(a.Local, a.Peer, a.MAD)
+		case cm.Steer:
+			if err := s.transport.Steer(a); err != nil {
+				s.count.SteerErrors++
+				s.steerErr = err
+			}
+		case cm.Event:
+			s.event(a)
+		}
+	}
+}
+
+// event passes an event to the session of its ID.
+func (s *Service) event(e cm.Event) {
+	c := s.conns[e.ID]
+	if c == nil { // Request or ResolveRequest
+		c = s.add(e.ID, s.listeners[e.Service])
+	}
+	if c.session != nil {
+		c.session.add(e)
+	}
+	if e.Kind == cm.Gone {
+		s.remove(e.ID, c)
+	}
+}
+
+func (s *Service) add(id cm.ID, x *session) *conn {
+	c := &conn{session: x}
+	s.conns[id] = c
+	if x != nil {
+		x.ids[id] = struct{}{}
+	}
+	return c
+}
+
+func (s *Service) remove(id cm.ID, c *conn) {
+	delete(s.conns, id)
+	if s.byQPN[c.qpn] == id {
+		delete(s.byQPN, c.qpn)
+	}
+	if c.session != nil {
+		delete(c.session.ids, id)
+	}
+}
+
+// abandon ends what a session has. Its connections stay until they are gone.
+func (s *Service) abandon(x *session) {
+	if _, ok := s.sessions[x]; !ok {
+		return
+	}
+	delete(s.sessions, x)
+	for id, owner := range s.listeners {
+		if owner == x {
+			delete(s.listeners, id)
+			s.manager.Unlisten(id)
+		}
+	}
+	for id := range x.ids {
+		s.conns[id].session = nil
+		_ = s.manager.Disconnect(s.now(), id, nil) // refused where it has ended already
+	}
+	clear(x.ids)
+	x.end()
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Two sessions connect and disconnect, whatever is lost, and nothing stays steered.
+func TestConnect(t *testing.T) {
+	for _, loss := range []int{0, 10, 30} {
+		for seed := range uint64(20) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := newNetwork(t, seed)
+				a.net.loss = loss
+				x, y := a.open(t), b.open(t)
+				must(t, y.Listen(port, 0))
+				id, _ := connected(t, x, y)
+				must(t, x.Disconnect(id, nil))
+				await(t, x, cm.Disconnected)
+				await(t, x, cm.Gone)
+				wantErr(t, x.Disconnect(id, nil), cm.ErrID)
+				if a.keysOn() != 0 {
+					t.Errorf("%d keys are still on at the active end", a.keysOn())
+				}
+				must(t, y.Unlisten(port))
+			})
+		}
+	}
+}
+
+// What belongs to one session is not there for others.
+func TestOwnership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newNetwork(t, 1)
+		x, y, other := a.open(t), b.open(t), b.open(t)
+		must(t, y.Listen(port, 0))
+		wantErr(t, other.Listen(port, 0), cm.ErrInUse)
+		if other.Unlisten(port) == nil {
+			t.Error("another session has ended the listener")
+		}
+		must(t, other.Listen(port+1, 0))
+		_, id := connected(t, x, y)
+		for name, err := range map[string]error{
+			"Accept": other.Accept(id, cm.Path{}, nil), "Ready": other.Ready(id, nil), "Reject": other.Reject(id, nil),
+			"Disconnect": other.Disconnect(id, nil), "Arrived": other.Arrived(id), "Answer": other.Answer(id, 2, 3, nil),
+		} {
+			if !errors.Is(err, cm.ErrID) {
+				t.Errorf("%s of another session's connection: %v", name, err)
+			}
+		}
+		nothing(t, other)
+		p := params()
+		p.Service, p.QPN = port+1, 0x56
+		_, err := x.Connect(p)
+		must(t, err)
+		must(t, other.Reject(await(t, other, cm.Request).ID, nil))
+		await(t, other, cm.Gone)
+		await(t, x, cm.Failed)
+		await(t, x, cm.Gone)
+		nothing(t, y)
+	})
+}
+
+// A closed session leaves nothing: its listeners are free, its connections and attempts end at
+// the peers, and the keys are off when all is over.
+func TestCloseSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newNetwork(t, 2)
+		x, y := a.open(t), b.open(t)
+		must(t, y.Listen(port, 0))
+		connected(t, x, y)
+		p := params()
+		p.QPN = 0x56
+		_, err := x.Connect(p) // which stays unanswered
+		must(t, err)
+		await(t, y, cm.Request)
+		must(t, y.Close())
+		if _, ok := <-y.Events(); ok {
+			t.Error("an event after Close")
+		}
+		wantErr(t, y.Listen(port, 0), verbs.ErrClosed)
+		must(t, y.Close())
+		got := map[cm.Kind]int{}
+		for range 4 {
+			got[(<-x.Events()).Kind]++
+		}
+		if got[cm.Disconnected] != 1 || got[cm.Failed] != 1 || got[cm.Gone] != 2 {
+			t.Errorf("the peer got %v", got)
+		}
+		z := b.open(t)
+		must(t, z.Listen(port, 0))
+		must(t, z.Unlisten(port))
+		time.Sleep(time.Hour)
+		if n := a.keysOn() + b.keysOn(); n != 0 {
+			t.Errorf("%d keys are still on", n)
+		}
+	})
+}
+
+// A service that ends tells the peers, and closes all sessions.
+func TestCloseService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newNetwork(t, 3)
+		x, y := a.open(t), b.open(t)
+		must(t, y.Listen(port, 0))
+		connected(t, x, y)
+		b.svc.Close()
+		if _, ok := <-y.Events(); ok {
+			t.Error("an event after Close")
+		}
+		wantErr(t, y.Listen(port+1, 0), verbs.ErrClosed)
+		must(t, y.Close())
+		if _, err := b.svc.Open(); !errors.Is(err, verbs.ErrClosed) {
+			t.Errorf("opened: %v", err)
+		}
+		await(t, x, cm.Disconnected)
+		b.svc.Receive(addrA, addrB, make([]byte, mad.Len)) // as if nobody were there
+		b.svc.Arrived(0x66)
+		_ = b.svc.Counters()
+	})
+}
+
+// Data that arrives stands for a lost RTU.
+func TestArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newNetwork(t, 4)
+		a.lose = func(h mad.Header) bool { return h.Attr() == mad.AttrRTU }
+		x, y := a.open(t), b.open(t)
+		must(t, y.Listen(port, 0))
+		_, err := x.Connect(params())
+		must(t, err)
+		accept(t, y, await(t, y, cm.Request), 0x66)
+		must(t, x.Ready(await(t, x, cm.Reply).ID, nil))
+		await(t, x, cm.Established)
+		b.svc.Arrived(0x77) // of another queue pair
+		synctest.Wait()
+		select {
+		case e := <-y.Events():
+			t.Fatalf("event %s, but nothing arrived", e.Kind)
+		default:
+		}
+		b.svc.Arrived(0x66)
+		await(t, y, cm.Established)
+	})
+}
+
+// A session that takes no events costs bounded memory, others nothing, and it goes on when it
+// takes them.
+func TestSlowSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newNetwork(t, 5)
+		x, slow, y := a.open(t), b.open(t), b.open(t)
+		must(t, slow.Listen(port, 1<<20))
+		must(t, y.Listen(port+1, 0))
+		go func() {
+			for range x.Events() {
+			}
+		}()
+		p := params()
+		const requests = 3 * service.MaxEvents
+		for i := range requests {
+			p.QPN = uint32(1000 + i)
+			_, err := x.Connect(p)
+			must(t, err)
+		}
+		time.Sleep(100 * time.Millisecond) // all have arrived, none was repeated
+		c := b.svc.Counters()
+		if c.NotTaken < requests-service.MaxEvents-2 || c.Overflow != 0 || c.Dropped != 0 {
+			t.Errorf("%+v", c)
+		}
+		p.Service, p.QPN = port+1, 0x99
+		_, err := x.Connect(p)
+		must(t, err)
+		await(t, y, cm.Request)
+		// What was reported before is there, in order; then the repetitions of the rest come.
+		for range 2 * service.MaxEvents {
+			await(t, slow, cm.Request)
+		}
+	})
+}
+
+// Where messages cannot be steered to this end, nothing begins.
+func TestSteerRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newNetwork(t, 6)
+		x := a.open(t)
+		full := errors.New("the map is full")
+		a.refuses(full)
+		wantErr(t, x.Listen(port, 0), full)
+		_, err := x.Connect(params())
+		wantErr(t, err, full)
+		_, err = x.Resolve(cm.ResolveParams{Local: addrA, Peer: addrB, Service: port})
+		wantErr(t, err, full)
+		a.refuses(nil)
+		must(t, x.Listen(port, 0))
+		nothing(t, x)
+	})
+}
+
+// Calls that come while the service ends return.
+func TestCallsWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 200 {
+			a, _ := newNetwork(t, 7)
+			x := a.open(t)
+			for range 8 {
+				go func() {
+					for i := range mad.ServiceID(50) {
+						if x.Listen(i, 0) != nil {
+							return
+						}
+					}
+				}()
+				go func() {
+					if s, err := a.svc.Open(); err == nil {
+						_ = s.Close()
+					}
+				}()
+			}
+			a.svc.Close()
+			synctest.Wait()
+		}
+	})
+}
