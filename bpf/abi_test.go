@@ -24,6 +24,8 @@ func TestLayouts(t *testing.T) {
 		{"policy_regs", unsafe.Sizeof(bpf.PolicyRegs{}), 3 * 64},
 		{"rx_meta", unsafe.Sizeof(bpf.RxMeta{}), 32},
 		{"steer", unsafe.Sizeof(bpf.Steer{}), 8},
+		{"cm_request", unsafe.Sizeof(bpf.CmRequest{}), 32},
+		{"cm_id", unsafe.Sizeof(bpf.CmId{}), 24},
 		{"sr_event", unsafe.Sizeof(bpf.Event{}), 64},
 		{"agent_slot", unsafe.Sizeof(bpf.AgentSlot{}), 32 + 9*64},
 		{"engine_slot", unsafe.Sizeof(bpf.EngineSlot{}), 96},

@@ -22,6 +22,7 @@
 #include "lib/dest.h"
 #include "lib/icrc.h"
 #include "lib/steer.h"
+#include "lib/cm.h"
 #include "lib/control.h"
 #include "lib/ingress.h"
 #include "lib/egress.h"

@@ -22,6 +22,21 @@ type SoftroceAgentSlot struct {
 	Regs    SoftroceDestRegs
 }
 
+type SoftroceCmId struct {
+	_      structs.HostLayout
+	Peer   SoftroceDestKey
+	Remote uint32
+	Sidr   uint32
+}
+
+type SoftroceCmRequest struct {
+	_    structs.HostLayout
+	Peer SoftroceDestKey
+	Guid uint64
+	Id   uint32
+	Sidr uint32
+}
+
 type SoftroceDestKey struct {
 	_    structs.HostLayout
 	Addr [16]uint8
@@ -329,6 +344,9 @@ type SoftroceSteer struct {
 const (
 	SoftroceMapActive              = "active"
 	SoftroceMapCallBuffer          = "call_buffer"
+	SoftroceMapCmIds               = "cm_ids"
+	SoftroceMapCmRequests          = "cm_requests"
+	SoftroceMapCmServices          = "cm_services"
 	SoftroceMapConfig              = "config"
 	SoftroceMapDestTable           = "dest_table"
 	SoftroceMapEvents              = "events"
@@ -401,6 +419,9 @@ type SoftroceProgramSpecs struct {
 type SoftroceMapSpecs struct {
 	Active     *ebpf.MapSpec `ebpf:"active"`
 	CallBuffer *ebpf.MapSpec `ebpf:"call_buffer"`
+	CmIds      *ebpf.MapSpec `ebpf:"cm_ids"`
+	CmRequests *ebpf.MapSpec `ebpf:"cm_requests"`
+	CmServices *ebpf.MapSpec `ebpf:"cm_services"`
 	Config     *ebpf.MapSpec `ebpf:"config"`
 	DestTable  *ebpf.MapSpec `ebpf:"dest_table"`
 	Events     *ebpf.MapSpec `ebpf:"events"`
@@ -443,6 +464,9 @@ func (o *SoftroceObjects) Close() error {
 type SoftroceMaps struct {
 	Active     *ebpf.Map `ebpf:"active"`
 	CallBuffer *ebpf.Map `ebpf:"call_buffer"`
+	CmIds      *ebpf.Map `ebpf:"cm_ids"`
+	CmRequests *ebpf.Map `ebpf:"cm_requests"`
+	CmServices *ebpf.Map `ebpf:"cm_services"`
 	Config     *ebpf.Map `ebpf:"config"`
 	DestTable  *ebpf.Map `ebpf:"dest_table"`
 	Events     *ebpf.Map `ebpf:"events"`
@@ -457,6 +481,9 @@ func (m *SoftroceMaps) Close() error {
 	return _SoftroceClose(
 		m.Active,
 		m.CallBuffer,
+		m.CmIds,
+		m.CmRequests,
+		m.CmServices,
 		m.Config,
 		m.DestTable,
 		m.Events,

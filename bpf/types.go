@@ -20,6 +20,8 @@ type (
 	Event          = SoftroceSrEvent
 	RxMeta         = SoftroceRxMeta
 	Steer          = SoftroceSteer
+	CmRequest      = SoftroceCmRequest
+	CmId           = SoftroceCmId
 	AgentSlot      = SoftroceAgentSlot
 	EngineSlot     = SoftroceEngineSlot
 	Objects        = SoftroceObjects

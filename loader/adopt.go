@@ -40,7 +40,12 @@ func Open(ifname string, o Options) (_ *Attachment, err error) {
 		return nil, err
 	}
 	for name, m := range a.pinnedMaps() {
-		if *m, err = ebpf.LoadPinnedMap(filepath.Join(dir, name), nil); err != nil {
+		*m, err = ebpf.LoadPinnedMap(filepath.Join(dir, name), nil)
+		if errors.Is(err, os.ErrNotExist) && addedMaps[name] {
+			err = nil
+			continue
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: pinned map %s: %w: run `softroce-xdp clean`", ifname, name, err)
 		}
 	}
@@ -166,7 +171,12 @@ func Upgrade(ifname string, o Options) (*Attachment, error) {
 
 func (a *Attachment) replacePrograms() error {
 	reuse := map[string]*ebpf.Map{}
+	var missing []string
 	for name, m := range a.pinnedMaps() {
+		if *m == nil {
+			missing = append(missing, name)
+			continue
+		}
 		reuse[name] = *m
 	}
 	o := a.opts
@@ -176,6 +186,9 @@ func (a *Attachment) replacePrograms() error {
 		return err
 	}
 	defer objs.Close()
+	if err := a.addMaps(objs, missing); err != nil {
+		return err
+	}
 	if err := a.ingress.Update(objs.SoftroceIngress); err != nil {
 		return fmt.Errorf("ingress: %w", err)
 	}
@@ -199,6 +212,22 @@ func (a *Attachment) replacePrograms() error {
 		return err
 	}
 	return repin(objs.SoftroceAgentCall, filepath.Join(a.Dir, pinAgentCall))
+}
+
+// addMaps pins maps that the attachment did not have.
+func (a *Attachment) addMaps(objs *bpf.Objects, names []string) error {
+	added := Attachment{Maps: objs.SoftroceMaps}
+	for _, name := range names {
+		m, err := (*added.pinnedMaps()[name]).Clone()
+		if err != nil {
+			return fmt.Errorf("add map %s: %w", name, err)
+		}
+		*a.pinnedMaps()[name] = m
+		if err := m.Pin(filepath.Join(a.Dir, name)); err != nil {
+			return fmt.Errorf("pin %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // repin replaces the program of a pin atomically.

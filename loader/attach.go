@@ -235,7 +235,15 @@ func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
 		bpf.SoftroceMapEvents: &m.Events, bpf.SoftroceMapActive: &m.Active,
 		bpf.SoftroceMapCallBuffer: &m.CallBuffer, bpf.SoftroceMapHelloLimit: &m.HelloLimit,
 		bpf.SoftroceMapScratch: &m.Scratch,
+
+		bpf.SoftroceMapCmServices: &m.CmServices, bpf.SoftroceMapCmRequests: &m.CmRequests, bpf.SoftroceMapCmIds: &m.CmIds,
 	}
+}
+
+// addedMaps may be missing in an attachment of an earlier version with the same layout. Upgrade
+// adds them.
+var addedMaps = map[string]bool{
+	bpf.SoftroceMapCmServices: true, bpf.SoftroceMapCmRequests: true, bpf.SoftroceMapCmIds: true,
 }
 
 func (a *Attachment) pinMaps() error {

@@ -87,6 +87,10 @@ func (s *EngineLease) Steer(qpn uint32) error {
 	if s.closed {
 		return fmt.Errorf("%s: steer queue pair %#x: %w", s.att.State.Interface, qpn, errLeaseClosed)
 	}
+	// Programs of that version would redirect the kernel stack's messages too.
+	if qpn == managementQPN && s.att.Maps.CmServices == nil {
+		return s.noCM()
+	}
 	if err := s.att.Maps.SteerTable.Put(qpn, bpf.Steer{Queues: uint32(len(s.queues))}); err != nil {
 		return fmt.Errorf("%s: steer queue pair %#x: %w", s.att.State.Interface, qpn, err)
 	}
@@ -149,17 +153,7 @@ func (s *EngineLease) Close() error {
 func clearSteering(a *Attachment, cfg *LiveConfig) error {
 	setCaps(cfg, uint32(bpf.CapSACK|bpf.CapCredit), false)
 	atomic.StoreUint32(&cfg.Steered, 0)
-	var qpns []uint32
-	var qpn uint32
-	var value bpf.Steer
-	it := a.Maps.SteerTable.Iterate()
-	for it.Next(&qpn, &value) {
-		qpns = append(qpns, qpn)
-	}
-	errs := []error{it.Err()}
-	for _, q := range qpns {
-		errs = append(errs, a.Maps.SteerTable.Delete(q))
-	}
+	errs := []error{clearMap[uint32](a.Maps.SteerTable), clearCM(a)}
 	// The kernel removes a socket from the map when it is closed; those of an engine that
 	// releases its lease may still be open.
 	for q := range a.Maps.Xsks.MaxEntries() {

@@ -22,6 +22,21 @@ type BenchAgentSlot struct {
 	Regs    BenchDestRegs
 }
 
+type BenchCmId struct {
+	_      structs.HostLayout
+	Peer   BenchDestKey
+	Remote uint32
+	Sidr   uint32
+}
+
+type BenchCmRequest struct {
+	_    structs.HostLayout
+	Peer BenchDestKey
+	Guid uint64
+	Id   uint32
+	Sidr uint32
+}
+
 type BenchDestKey struct {
 	_    structs.HostLayout
 	Addr [16]uint8
@@ -220,6 +235,9 @@ const (
 	BenchMapActive              = "active"
 	BenchMapAddresses           = "addresses"
 	BenchMapCallBuffer          = "call_buffer"
+	BenchMapCmIds               = "cm_ids"
+	BenchMapCmRequests          = "cm_requests"
+	BenchMapCmServices          = "cm_services"
 	BenchMapConfig              = "config"
 	BenchMapDestTable           = "dest_table"
 	BenchMapEvents              = "events"
@@ -320,6 +338,9 @@ type BenchMapSpecs struct {
 	Active     *ebpf.MapSpec `ebpf:"active"`
 	Addresses  *ebpf.MapSpec `ebpf:"addresses"`
 	CallBuffer *ebpf.MapSpec `ebpf:"call_buffer"`
+	CmIds      *ebpf.MapSpec `ebpf:"cm_ids"`
+	CmRequests *ebpf.MapSpec `ebpf:"cm_requests"`
+	CmServices *ebpf.MapSpec `ebpf:"cm_services"`
 	Config     *ebpf.MapSpec `ebpf:"config"`
 	DestTable  *ebpf.MapSpec `ebpf:"dest_table"`
 	Events     *ebpf.MapSpec `ebpf:"events"`
@@ -364,6 +385,9 @@ type BenchMaps struct {
 	Active     *ebpf.Map `ebpf:"active"`
 	Addresses  *ebpf.Map `ebpf:"addresses"`
 	CallBuffer *ebpf.Map `ebpf:"call_buffer"`
+	CmIds      *ebpf.Map `ebpf:"cm_ids"`
+	CmRequests *ebpf.Map `ebpf:"cm_requests"`
+	CmServices *ebpf.Map `ebpf:"cm_services"`
 	Config     *ebpf.Map `ebpf:"config"`
 	DestTable  *ebpf.Map `ebpf:"dest_table"`
 	Events     *ebpf.Map `ebpf:"events"`
@@ -380,6 +404,9 @@ func (m *BenchMaps) Close() error {
 		m.Active,
 		m.Addresses,
 		m.CallBuffer,
+		m.CmIds,
+		m.CmRequests,
+		m.CmServices,
 		m.Config,
 		m.DestTable,
 		m.Events,

@@ -159,6 +159,21 @@ struct steer {
 	__u32 queues;        /* number of sockets from xsk_base on, one per receive queue */
 };
 
+/* cm_requests key: a REQ or SIDR_REQ that the engine's connection manager has received. */
+struct cm_request {
+	struct dest_key peer;
+	__u64 guid;          /* CA GUID of the peer; 0 for SIDR_REQ */
+	__u32 id;            /* communication ID or request ID of the peer */
+	__u32 sidr;          /* 1 = SIDR_REQ */
+};
+
+/* cm_ids value: a connection or resolution of the engine's connection manager. */
+struct cm_id {
+	struct dest_key peer;
+	__u32 remote;        /* communication ID of the peer, 0 = not known yet, any */
+	__u32 sidr;          /* 1 = a resolution, whose answer is a SIDR_REP */
+};
+
 enum sr_pacer {
 	SR_PACER_NONE = 0,
 	SR_PACER_EDT = 1,

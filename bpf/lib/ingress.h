@@ -40,7 +40,8 @@ enum trust {
 static __always_inline int concerns_us(const struct dest_regs *d, const struct sr_config *cfg,
 				       const struct roce *r, __u64 now)
 {
-	if (steer_find(cfg, r->qpn))
+	/* Anybody knows the number of queue pair 1. */
+	if (r->qpn != CM_QPN && steer_find(cfg, r->qpn))
 		return 1;
 	if (r->opcode == OP_CNP)
 		return (__s64)(now - d->last_tx_ns) < (__s64)PROBE_TIMEOUT_NS;
@@ -228,6 +229,8 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	if (update)
 		mark_active(d, &key);
 	st = steer_find(cfg, r.qpn);
+	if (st && r.qpn == CM_QPN && !cm_owns(&r, end, &key))
+		st = NULL;
 	if (!why || why == SR_STAT_rx_option_version)
 		strip(ctx, &r, one_buffer, padding);
 	return st ? steer_packet(ctx, st, &s, r.ce, now) : XDP_PASS;

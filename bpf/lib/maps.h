@@ -29,6 +29,37 @@ struct {
 	__type(value, struct steer);
 } steer_table SEC(".maps");
 
+/*
+ * Service IDs at which the engine's connection manager listens. cm_services, cm_requests and
+ * cm_ids say which messages to queue pair 1 are the engine's while steer_table has an entry
+ * for it; all others are the kernel stack's (cm.h). Written by the engine.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u32);
+} cm_services SEC(".maps");
+
+/* Requests that the engine's connection manager has received: their copies are for it as well. Written by the engine. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct cm_request);
+	__type(value, __u32);
+} cm_requests SEC(".maps");
+
+/* Communication IDs of the engine's connection manager. Written by the engine. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct cm_id);
+} cm_ids SEC(".maps");
+
 /* AF_XDP sockets, by steer.xsk_base + receive queue. Written by the engine. */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);

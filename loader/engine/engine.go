@@ -13,6 +13,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -134,6 +135,27 @@ func (w *wire) Sync(dests []nic.DestSync) (int, error) {
 		d.Credit, d.Token = s.Caps&bpf.CapCredit != 0, s.TxToken
 	}
 	return reported, err
+}
+
+// SteerMAD implements nic.Dataplane.
+func (w *wire) SteerMAD(s cm.Steer) error {
+	switch k := s.Key.(type) {
+	case cm.KeyService:
+		return w.SteerService(uint64(k.Service), !s.Off)
+	case cm.KeyRequest:
+		r := bpf.CmRequest{Peer: bpf.KeyOf(k.Addr), Guid: k.GUID, Id: k.ID}
+		if k.SIDR {
+			r.Sidr = 1
+		}
+		return w.SteerRequest(r, !s.Off)
+	case cm.KeyID:
+		v := bpf.CmId{Peer: bpf.KeyOf(k.Addr), Remote: k.Remote}
+		if k.SIDR {
+			v.Sidr = 1
+		}
+		return w.SteerID(uint32(k.ID), v, !s.Off)
+	}
+	return fmt.Errorf("steer by %T: unknown", s.Key)
 }
 
 var _ nic.Dataplane = (*wire)(nil)

@@ -19,6 +19,20 @@ func (e *engine) do(f func()) bool {
 	return true
 }
 
+// post has the owner of the loop run f, and does not wait. f does not run if the engine ends before.
+func (e *engine) post(f func()) {
+	e.calls.mu.Lock()
+	closed := e.calls.closed
+	if !closed {
+		e.calls.waiting = append(e.calls.waiting, f)
+		e.calls.any.Store(true)
+	}
+	e.calls.mu.Unlock()
+	if !closed {
+		e.driver.Call()
+	}
+}
+
 // takeCalls runs the queued functions. Work requests that were posted before them come first.
 func (e *engine) takeCalls() int {
 	if !e.calls.any.Load() {

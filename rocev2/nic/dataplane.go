@@ -5,6 +5,7 @@ package nic
 import (
 	"net/netip"
 
+	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -19,6 +20,10 @@ type Dataplane interface {
 	// CREDIT_RETURN, which go to nothing else.
 	Steer(qpn uint32) error
 	Unsteer(qpn uint32) error
+
+	// SteerMAD has ingress hand the messages of the connection manager that match a key to the
+	// sockets, or pass them on again, once Steer(mad.QPN) was called.
+	SteerMAD(s cm.Steer) error
 
 	// RuntimeConfig returns the present configuration. It is called a few hundred times a second.
 	RuntimeConfig() RuntimeConfig

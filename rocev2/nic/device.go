@@ -218,6 +218,7 @@ func (d *Device) routeEvent(e route.Event) {
 // Close ends the device: what was posted and has not completed is flushed, its queue
 // pair numbers go back to the kernel stack. Waiting goroutines return.
 func (d *Device) Close() error {
+	d.closeCM()
 	d.eng.stop.Store(true)
 	d.eng.driver.Call()
 	<-d.done

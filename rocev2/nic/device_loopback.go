@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -64,6 +65,7 @@ type noDataplane struct{}
 func (noDataplane) Register(int, int) error        { return nil }
 func (noDataplane) Steer(uint32) error             { return nil }
 func (noDataplane) Unsteer(uint32) error           { return nil }
+func (noDataplane) SteerMAD(cm.Steer) error        { return nil }
 func (noDataplane) RuntimeConfig() RuntimeConfig   { return RuntimeConfig{} }
 func (noDataplane) Sync(d []DestSync) (int, error) { return len(d), nil }
 func (noDataplane) Close() error                   { return nil }

@@ -29,6 +29,9 @@ func (e *engine) iterate() int {
 	}
 	e.destTimers.Advance(int64(e.now), e.onDest)
 	e.flushDirty()
+	if len(e.mads.queue) > 0 {
+		n += e.sendMADs()
+	}
 	n += e.transmit()
 	e.flushDirty()
 	if e.hooks != nil {

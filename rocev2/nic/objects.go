@@ -31,6 +31,8 @@ type Device struct {
 	eng       *engine
 	mtu       int // of the interface when the device was opened: what its frames have room for
 
+	cm cmState
+
 	gone    atomic.Bool            // the interface is
 	started atomic.Pointer[engine] // eng, for the goroutine that follows the interface
 

@@ -4,6 +4,7 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -93,7 +94,9 @@ func (e *engine) lookup(p *rocev2.Packet) *QP {
 	x := e.qps.Lookup(bth.DestQP())
 	switch {
 	case x == nil:
-		e.count.rxUnknownQPN++
+		if bth.DestQP() != mad.QPN || !e.receiveMAD(p) {
+			e.count.rxUnknownQPN++
+		}
 	case bth.Version() != 0:
 		e.count.rxMalformed++
 	case !matchPKey(bth.PKey(), x.pkey):

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
 	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
 	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
@@ -68,6 +70,7 @@ type engine struct {
 	onDest  func(*dest)
 
 	hooks hooks // of an optional feature, nil without one
+	mads  madQueue
 
 	count   engineCounters
 	qpCount qp.Counters
@@ -215,6 +218,20 @@ type loopbackQueue struct {
 	maxFrame    int
 }
 
+// madQueue has queue pair 1: the messages of the connection manager (mad.go).
+type madQueue struct {
+	qp    *QP              // stands for queue pair 1 where packets are sent
+	svc   *service.Service // nil: there is none
+	queue []madOut         // to be sent
+	psn   rocev2.PSN
+}
+
+// madOut is a message to be sent.
+type madOut struct {
+	to *AH
+	m  mad.Header
+}
+
 // kicker is the thread that makes the kernel transmit (tx_kick.go).
 type kicker struct {
 	wake  chan struct{}
@@ -246,4 +263,5 @@ type engineCounters struct {
 	rxUnknownQPN, rxBadPKey, rxWrongPeer         uint64
 	txPackets, txStamped, txTooBig, txNoPath     uint64
 	txNoRoom, syncErrors                         uint64
+	rxMADs, txMADs, rxBadMAD, madsDropped        uint64
 }

@@ -47,3 +47,16 @@ func (o *Outbound) Drop() {
 		o.fill.dropPayload(o)
 	}
 }
+
+// SetPayload has Fill copy b: for a packet that no queue pair has made.
+func (o *Outbound) SetPayload(b []byte) { o.PayloadLen, o.fill = len(b), bytes(b) }
+
+// bytes is a payload outside registered memory.
+type bytes []byte
+
+func (b bytes) fillPayload(_ *Outbound, dst []byte) bool {
+	copy(dst, b)
+	return true
+}
+
+func (bytes) dropPayload(*Outbound) {}

@@ -41,6 +41,7 @@ type Config struct {
 	SRQ     *SRQ                  // or nil
 	Reorder *ReorderPool          // for out-of-order packets; nil: a pool of its own, when needed
 	Notify  func(verbs.EventType) // or nil; called in the engine's thread
+	First   func()                // or nil; called once after RESET, with the first request, in any state
 }
 
 // QP is one queue pair. With thousands of active queue pairs none stays in the CPU caches.

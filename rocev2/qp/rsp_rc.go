@@ -49,9 +49,13 @@ func (r *responder) deliver(now Time, p *rocev2.Packet) {
 	}
 }
 
-// notifyEstablished reports EventQPEstablished once (IBTA 11.6.3).
+// notifyEstablished reports the first request: to Config.First, and in RTR as EventQPEstablished
+// (IBTA 11.6.3).
 func (r *responder) notifyEstablished() {
 	r.established = true
+	if r.q.cfg.First != nil {
+		r.q.cfg.First()
+	}
 	if r.q.state == verbs.StateRTR {
 		r.q.notify(verbs.EventQPEstablished)
 	}

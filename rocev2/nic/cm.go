@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// The connection manager of a device: package cm/service runs it, mad.go carries its messages. It
+// begins with the first session.
+
+var _ cm.Connector = (*Device)(nil)
+
+// cmState is what a device has of its connection manager.
+type cmState struct {
+	mu     sync.Mutex // for the beginning and the end
+	closed bool
+	svc    atomic.Pointer[service.Service] // nil before the first session
+}
+
+// OpenCM implements cm.Connector. On an attached interface, messages for the listeners and
+// connections of the sessions come to this device, all others to the kernel stack. A loopback device
+// connects its own queue pairs.
+func (d *Device) OpenCM() (cm.Session, error) {
+	svc, err := d.startCM()
+	if err != nil {
+		return nil, err
+	}
+	return svc.Open()
+}
+
+// cmSteered is how many keys of a kind the data plane has room for (bpf/lib/maps.h). Requests that
+// were refused are remembered in addition to the connections.
+const cmSteered = 1 << 16
+
+func (d *Device) startCM() (*service.Service, error) {
+	c := &d.cm
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if svc := c.svc.Load(); svc != nil {
+		return svc, nil
+	}
+	if err := d.alive(); err != nil {
+		return nil, err
+	}
+	if c.closed {
+		return nil, verbs.ErrClosed
+	}
+	if err := d.dataplane.Steer(mad.QPN); err != nil {
+		return nil, fmt.Errorf("nic: connection manager: %w", err)
+	}
+	const answered = 1024
+	pmtu, _ := rocev2.PMTUForMTU(d.mtu)
+	svc := service.New(newMADPort(d), cm.Config{
+		Alone: d.routes == nil, MaxPMTU: pmtu, MaxConns: cmSteered - 2*answered, MaxAnswered: answered,
+	})
+	if err := d.do(func() error { d.eng.startMADs(svc); return nil }); err != nil {
+		svc.Close()
+		return nil, errors.Join(err, d.dataplane.Unsteer(mad.QPN))
+	}
+	c.svc.Store(svc)
+	go func() {
+		<-d.done
+		svc.Close()
+	}()
+	return svc, nil
+}
+
+// closeCM ends the connection manager while its messages still leave: the peers of connections are
+// told.
+func (d *Device) closeCM() {
+	c := &d.cm
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if svc := c.svc.Load(); svc != nil {
+		svc.Close()
+		_ = d.do(func() error { return nil }) // the iteration that sends them
+	}
+}
+
+// firstRequest is called in the engine's thread when a queue pair has received its first request.
+func (d *Device) firstRequest(x *QP) {
+	if svc := d.cm.svc.Load(); svc != nil {
+		svc.Arrived(x.num)
+	}
+}

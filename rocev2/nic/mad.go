@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Queue pair 1: the messages of the connection manager, in the engine's thread. There is no queue
+// pair behind the number. A received message goes to the manager (cm.go), a sent one leaves before
+// data, like an ACK; the pacer counts it, so that data makes up for it.
+
+// madsWaiting is how many messages may wait for frames of the socket; more are dropped, and the
+// manager repeats them.
+const madsWaiting = 4096
+
+func (e *engine) startMADs(svc *service.Service) {
+	e.mads.qp = &QP{dev: e.dev, num: mad.QPN, typ: verbs.UD}
+	e.mads.svc = svc
+}
+
+// receiveMAD takes a packet to queue pair 1. False: there is no connection manager.
+func (e *engine) receiveMAD(p *rocev2.Packet) bool {
+	m := &e.mads
+	if m.svc == nil {
+		return false
+	}
+	e.count.rxPackets++
+	switch bth, deth := p.BTH(), p.DETH(); {
+	case bth.Version() != 0 || !matchPKey(bth.PKey(), rocev2.DefaultPKey),
+		p.Opcode() != rocev2.UDSendOnly || deth == nil || deth.QKey() != mad.QKey,
+		p.PayloadLen() != mad.Len:
+		e.count.rxBadMAD++
+	default:
+		e.count.rxMADs++
+		m.svc.Receive(p.Src(), p.Dst(), p.Payload())
+	}
+	return true
+}
+
+// queueMAD queues a message.
+func (e *engine) queueMAD(to *AH, m mad.Header) {
+	if len(e.mads.queue) >= madsWaiting {
+		e.count.madsDropped++
+		return
+	}
+	e.mads.queue = append(e.mads.queue, madOut{to, m})
+}
+
+// sendMADs sends messages until there is no frame for the next one, and returns how many.
+func (e *engine) sendMADs() (n int) {
+	q := e.mads.queue
+	for ; n < len(q) && e.roomForMAD(q[n].to); n++ {
+		e.sendMAD(&q[n])
+		q[n] = madOut{}
+	}
+	if n == len(q) {
+		e.mads.queue = q[:0]
+		return n
+	}
+	e.mads.queue = q[n:]
+	e.txFramesExhausted = true
+	return n
+}
+
+// roomForMAD reports whether there is memory for a packet, or the packet is lost anyway.
+func (e *engine) roomForMAD(a *AH) bool {
+	switch to := a.path.Current(); {
+	case to.Err != nil || a.dest == nil:
+		return true
+	case to.Loopback:
+		return e.loopback.count < loopbackLimit
+	}
+	return a.dest.sock.xsk.Reserve(1) > 0
+}
+
+func (e *engine) sendMAD(m *madOut) {
+	if m.to.dest == nil {
+		e.count.txNoPath++
+		return
+	}
+	o := &e.out
+	*o = qp.Outbound{}
+	e.mads.psn = e.mads.psn.Add(1)
+	o.Opcode, o.DestQP, o.SrcQP, o.QKey, o.PSN = rocev2.UDSendOnly, mad.QPN, mad.QPN, mad.QKey, e.mads.psn
+	o.AH = m.to
+	o.SetPayload(m.m)
+	size, to := e.send(e.mads.qp, o, false)
+	to.consumeTokens(e, size)
+	e.count.txMADs++
+}
