@@ -19,8 +19,8 @@
 
 /* Base version 1, class 7, class version 2, method Send. */
 #define CM_START bpf_htonl(0x01070203)
-/* Bytes of a MAD that are read: to the end of the GUID in a REJ. */
-#define CM_READ 44
+/* Bytes of a MAD that are read: to the end of the GUID in a REQ. */
+#define CM_READ 48
 
 enum cm_attr {
 	CM_REQ = 0x10,
