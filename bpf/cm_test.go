@@ -121,7 +121,8 @@ func cmCases(peer netip.Addr) []cmCase {
 	req.SetCAGUID(cmGUID)
 	timeout := func(info int) mad.Header {
 		rej := mad.NewREJ(1, cmTheirs, 0, mad.KindOther, mad.ReasonTimeout)
-		_ = rej.SetInfo(binary.BigEndian.AppendUint64(nil, cmGUID)[:info])
+		_ = rej.SetInfo(binary.BigEndian.AppendUint64(nil, cmGUID))
+		rej.Header[33] = byte(info) << 1
 		return rej.Header
 	}
 	other := mad.NewREJ(1, cmTheirs, 0, mad.KindREQ, mad.ReasonConsumer)
