@@ -27,8 +27,28 @@ type Switch struct {
 
 const opcodes = 256
 
+// Port is an interface by whose XDP hook packets come into a switch.
+type Port struct {
+	Do    func(func() error) error // runs a function in its network namespace
+	Index int
+}
+
 // New attaches to all ports. Nothing is lost before Lose.
-func New(top *topo.Topology) (_ *Switch, err error) {
+func New(top *topo.Topology) (*Switch, error) {
+	sw := top.Switch()
+	var ports []Port
+	for _, h := range top.Hosts() {
+		port, err := sw.Netlink().LinkByName(h.Port().Name())
+		if err != nil {
+			return nil, fmt.Errorf("loss: %w", err)
+		}
+		ports = append(ports, Port{sw.Do, port.Attrs().Index})
+	}
+	return On(ports...)
+}
+
+// On is New for ports of another switch.
+func On(ports ...Port) (_ *Switch, err error) {
 	s := &Switch{}
 	defer func() {
 		if err != nil {
@@ -53,14 +73,9 @@ func New(top *topo.Topology) (_ *Switch, err error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, prog.Close)
-	sw := top.Switch()
-	for _, h := range top.Hosts() {
-		port, err := sw.Netlink().LinkByName(h.Port().Name())
-		if err != nil {
-			return nil, err
-		}
-		err = sw.Do(func() error {
-			l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: port.Attrs().Index, Flags: link.XDPDriverMode})
+	for _, p := range ports {
+		err = p.Do(func() error {
+			l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: p.Index, Flags: link.XDPDriverMode})
 			if err == nil {
 				s.closers = append(s.closers, l.Close)
 			}

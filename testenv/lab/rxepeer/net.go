@@ -124,6 +124,9 @@ func (n *Net) Drops(iface string) (drops uint64, err error) {
 	return drops, err
 }
 
+// Do runs f on a thread that is inside the namespace of the bridge.
+func (n *Net) Do(f func() error) error { return n.do(f) }
+
 // do runs f on a thread that is inside the namespace.
 func (n *Net) do(f func() error) error {
 	return onThread(func() error {

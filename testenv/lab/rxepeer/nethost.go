@@ -74,6 +74,9 @@ func (n *Net) AddHost(c HostConfig) (*Host, error) {
 	return h, nil
 }
 
+// Port is the name of the bridge's end of the host's link.
+func (h *Host) Port() string { return h.portName() }
+
 func (h *Host) portName() string { return h.Config.Name + "-v" }
 
 func (h *Host) link() error {
