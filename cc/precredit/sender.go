@@ -316,6 +316,9 @@ func (s *Sender) Grant(now int64, g Grant) (r Return, send bool) {
 	return r, send
 }
 
+// Usable is how much pre-credit there is now, bytes.
+func (s *Sender) Usable(now int64) uint32 { return s.src.Usable(now) }
+
 // Seq is the number of the latest grant.
 func (s *Sender) Seq() uint16 { return s.src.Seq() }
 

@@ -83,9 +83,10 @@ func (c *credits) onConnect(e *engine, x *QP, a *verbs.Attr) {
 	if p.enabled {
 		c.recv.NewFlow(int64(e.now), p.id)
 		c.dirty = true
-	} else {
+	} else if c.knownAtConnect(e, p); !p.enabled {
 		p.pollsLeft, c.pollAt = creditPolls, int64(e.now)
 	}
+	c.awaitGrant(e, x)
 }
 
 // pollPeers has the table asked for the peers that are not known to understand pre-credit. An
@@ -152,6 +153,7 @@ func (c *credits) turnOn(e *engine, p *creditPeer) {
 	p.enabled = true
 	c.recv.NewFlow(int64(e.now), p.id)
 	c.dirty = true
+	c.takeEarly(e, p)
 }
 
 // turnOff ends pre-credit with a peer: what is unused at either end goes back.
@@ -168,6 +170,7 @@ func (c *credits) turnOff(e *engine, p *creditPeer) {
 	c.recv.Leave(p.id)
 	c.flush(e)
 	p.enabled = false
+	c.endHold(e, p)
 	p.apply(e)
 }
 

@@ -27,6 +27,8 @@ type credits struct {
 	waits  bool          // queue pairs may wait in a first flight
 	again  bool          // onIteration has enqueued queue pairs
 
+	connects
+
 	out   rocev2.Datagram
 	stamp rocev2.Stamp
 	count creditCounters
@@ -46,6 +48,8 @@ type creditPeer struct {
 	pollsLeft  int // to be had still whether it does
 	qps        []*QP
 
+	connectState
+
 	src   *precredit.Sender
 	ready bool // in a list of credits
 	loss  bool
@@ -59,6 +63,7 @@ type creditPeer struct {
 type creditFlow struct {
 	precredit.Flow
 	sent   uint64 // payload since the queue pair had nothing outstanding
+	held   bool   // it sends nothing before a grant (precredit_connect.go)
 	served uint64 // for its quantum: the same with headers, or of the READ that is responded to
 }
 

@@ -89,6 +89,9 @@ func (c *credits) mayStart(e *engine, x *QP) bool {
 	if !p.enabled {
 		return true
 	}
+	if x.credit.held {
+		return false
+	}
 	may, ask := p.src.MayStart(int64(e.now), &x.credit.Flow, p.dest.flight.Used() > 0)
 	if ask {
 		x.q.RequestAckNext()

@@ -114,6 +114,7 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 	now := int64(e.now)
 	p := c.peers[pkt.Src()]
 	if p == nil || len(p.qps) == 0 || pkt.Dst() != p.qps[0].src {
+		c.keepEarly(now, &pkt)
 		c.count.ignored++
 		return
 	}
@@ -132,12 +133,7 @@ func (c *credits) onControl(e *engine, pkt rocev2.Packet) {
 			c.recv.NewFlow(now, p.id)
 			c.dirty = true
 		}
-		if m, send := p.src.Grant(now, g); send {
-			c.sendReturn(e, p, m)
-			p.apply(e)
-			c.markReady(p)
-			c.watch(p)
-		}
+		c.onGrant(e, p, g)
 		return
 	}
 	if b := pkt.CreditReturn(); b != nil {
@@ -181,6 +177,9 @@ func (c *credits) onIteration(e *engine) {
 	if c.pollAt != 0 && now >= c.pollAt {
 		c.pollPeers(e)
 	}
+	if c.holdAt != 0 && now >= c.holdAt {
+		c.endHolds(e)
+	}
 	if at := c.recv.Deadline(); at != 0 && now >= at {
 		c.recv.Expire(now)
 		c.dirty = true
@@ -196,7 +195,7 @@ func (c *credits) deadline(now qp.Time) int64 {
 		return int64(now)
 	}
 	at := c.recv.Deadline()
-	for _, other := range [...]int64{c.timer, c.pollAt} {
+	for _, other := range [...]int64{c.timer, c.pollAt, c.holdAt} {
 		if at == 0 || other != 0 && other < at {
 			at = other
 		}

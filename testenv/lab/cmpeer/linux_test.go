@@ -68,7 +68,7 @@ type place struct {
 	lose *loss.Switch
 }
 
-func newPlace(ctx context.Context, t *testing.T) *place {
+func newPlace(ctx context.Context, t *testing.T, change ...func(*testing.T, *rxepeer.Config)) *place {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots a machine")
@@ -95,7 +95,11 @@ func newPlace(ctx context.Context, t *testing.T) *place {
 	must(t, err)
 	t.Cleanup(func() { checked(t, host.Close()) })
 	p := &place{net: n}
-	p.vm, err = rxepeer.Boot(ctx, rxepeer.Config{Name: "rxe", NICs: []rxepeer.NIC{{Net: n, Addrs: theirs}}})
+	machine := rxepeer.Config{Name: "rxe", NICs: []rxepeer.NIC{{Net: n, Addrs: theirs}}}
+	for _, f := range change {
+		f(t, &machine)
+	}
+	p.vm, err = rxepeer.Boot(ctx, machine)
 	must(t, err)
 	t.Cleanup(func() { checked(t, p.vm.Close()) })
 	p.us, err = self.Attach(host)

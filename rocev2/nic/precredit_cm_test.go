@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/loss"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
+)
+
+// creditPrograms are two programs that connect by the connection manager, on hosts with pre-credit
+// that know each other, and the switch between them.
+func creditPrograms(t *testing.T) (a, b *program, sw *loss.Switch) {
+	t.Helper()
+	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
+	hosts := engines.On(t, top, "--policy", "mode=fixed")
+	sw, err := loss.New(top)
+	ok(t, err)
+	t.Cleanup(func() {
+		if err := sw.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, h := range hosts {
+		h.MustOpen(t, nic.Options{PreCredit: true})
+	}
+	a, b = newProgram(t, hosts[0].Dev, hosts[0].IPv4()), newProgram(t, hosts[1].Dev, hosts[1].IPv4())
+	ok(t, b.s.Listen(cmPort, 0))
+	qa, qb, id, _ := a.dial(t, b)
+	for end := time.Now().Add(patience); counter(a.dev, "precredit_grants_sent") == 0 || counter(b.dev, "precredit_grants_sent") == 0; {
+		if time.Now().After(end) {
+			t.Fatalf("the hosts do not get to know each other\n%s\n%s", dump(a.dev), dump(b.dev))
+		}
+		time.Sleep(time.Millisecond)
+	}
+	hangUp(t, a, b, id, qa, qb)
+	return a, b, sw
+}
+
+// firstData posts a SEND right when p is established, and returns when it has arrived.
+func firstData(t *testing.T, p, to *program, q verbs.QP, n int) {
+	t.Helper()
+	half := len(p.buf) / 2
+	for i := range n {
+		p.buf[half+i] = byte(i * 5)
+	}
+	ok(t, q.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: p.sge(half, n)}))
+	p.poll(t, verbs.OpSend)
+	if c := to.poll(t, verbs.OpRecv); int(c.Bytes) != n || !bytes.Equal(to.buf[:n], p.buf[half:half+n]) {
+		t.Errorf("%+v, or other bytes", c)
+	}
+}
+
+// The first data of a connection leaves on pre-credit, whichever end sends it: the grant has come
+// before.
+func TestCMPreCredit(t *testing.T) {
+	t.Cleanup(nic.SetCreditHold(patience)) // else a busy machine could need more
+	a, b, _ := creditPrograms(t)
+	const n = 20000
+	for i := range 10 {
+		from, to, used := a, b, counter(a.dev, "precredit_used")
+		qa, qb, id, _ := a.dial(t, b)
+		q := qa
+		if i%2 == 1 {
+			from, to, q, used = b, a, qb, counter(b.dev, "precredit_used")
+		}
+		firstData(t, from, to, q, n)
+		if got := counter(from.dev, "precredit_used") - used; got != n {
+			t.Fatalf("connection %d: %d of the first %d bytes left on pre-credit\n%s\n%s", i, got, n, dump(a.dev), dump(b.dev))
+		}
+		hangUp(t, a, b, id, qa, qb)
+	}
+}
+
+// A lost grant comes again, and the first data waits for it.
+func TestCMPreCreditLost(t *testing.T) {
+	t.Cleanup(nic.SetCreditHold(patience))
+	a, b, sw := creditPrograms(t)
+	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
+	before := counter(a.dev, "precredit_used")
+	lost, err := sw.Lost(rocev2.OpCreditGrant)
+	ok(t, err)
+	qa, qb, id, _ := a.dial(t, b)
+	const n = 20000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if now, err := sw.Lost(rocev2.OpCreditGrant); err != nil || now >= lost+6 {
+				break
+			}
+		}
+		if sent := counter(a.dev, "tx_data_pkts"); sent != 0 {
+			t.Errorf("%d packets of data left before the grant", sent)
+		}
+		if err := sw.Lose(0, rocev2.OpCreditGrant); err != nil {
+			t.Error(err)
+		}
+	}()
+	firstData(t, a, b, qa, n)
+	<-done
+	if got := counter(a.dev, "precredit_used") - before; got != n {
+		t.Errorf("%d of the first %d bytes left on pre-credit\n%s\n%s", got, n, dump(a.dev), dump(b.dev))
+	}
+	hangUp(t, a, b, id, qa, qb)
+}
+
+// Where no grant comes at all, the first data leaves without.
+func TestCMPreCreditNeverGranted(t *testing.T) {
+	a, b, sw := creditPrograms(t)
+	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
+	qa, qb, id, _ := a.dial(t, b)
+	used := counter(a.dev, "precredit_used")
+	firstData(t, a, b, qa, 20000)
+	firstData(t, b, a, qb, 20000)
+	if n := counter(a.dev, "precredit_used"); n != used {
+		t.Errorf("%d bytes left on pre-credit that never came", n-used)
+	}
+	hangUp(t, a, b, id, qa, qb)
+}
+
+// The grant of the passive end, which is connected first, is kept until the active end is connected:
+// here no other arrives.
+func TestCMPreCreditEarly(t *testing.T) {
+	t.Cleanup(nic.SetCreditHold(patience))
+	a, b, sw := creditPrograms(t)
+	ignored := counter(a.dev, "precredit_ignored")
+	qa := a.newQP(t)
+	id, err := a.s.Connect(a.params(b, qa))
+	ok(t, err)
+	req := b.await(t, cm.Request)
+	qb := b.newQP(t)
+	path := req.Path
+	path.Local.QPN, path.Remote.PSN = qb.QPN(), 0x222
+	ok(t, path.Connect(qb))
+	for end := time.Now().Add(patience); counter(a.dev, "precredit_ignored") == ignored; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no grant comes\n%s\n%s", dump(a.dev), dump(b.dev))
+		}
+	}
+	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
+	ok(t, b.s.Accept(req.ID, path, nil))
+	used := counter(a.dev, "precredit_used")
+	rep := a.await(t, cm.Reply)
+	ok(t, rep.Path.Connect(qa))
+	ok(t, a.s.Ready(id, nil))
+	firstData(t, a, b, qa, 20000)
+	if n := counter(a.dev, "precredit_used") - used; n != 20000 {
+		t.Errorf("%d of the first 20000 bytes left on pre-credit", n)
+	}
+}

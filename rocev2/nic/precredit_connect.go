@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"net/netip"
+
+	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/creditwire"
+)
+
+// When a queue pair connects, the peer's grant comes ahead of the first data (S5.1). A queue pair
+// that has none sends nothing until one comes, for creditHold at most: the peer repeats its grant
+// every creditRetry until it is answered, so a lost one costs a part of that. With the connection
+// manager the passive end connects first, and its grant may arrive before this end has its queue
+// pair in RTR: it is kept.
+
+// creditHold is how long the first data of a queue pair waits for a grant, nanoseconds.
+var creditHold = 4 * creditRetry
+
+// earlyLimit is how many grants are kept that arrived before their queue pair was connected.
+const earlyLimit = 1024
+
+// earlyGrant is such a grant.
+type earlyGrant struct {
+	precredit.Grant
+	at int64 // when it arrived
+}
+
+// connectState is what creditPeer has for the time until the first grant.
+type connectState struct {
+	holdUntil int64 // queue pairs that are held send nothing until then; 0: none is
+}
+
+// connects has what credits needs for that.
+type connects struct {
+	early  map[netip.Addr]earlyGrant
+	holdAt int64 // when the first hold ends, 0 = none
+}
+
+// keepEarly keeps a grant of a peer to which no queue pair is connected yet. Ingress has checked
+// that it is the peer's.
+func (c *credits) keepEarly(now int64, pkt *rocev2.Packet) {
+	b := pkt.CreditGrant()
+	if b == nil {
+		return
+	}
+	if c.early == nil || len(c.early) >= earlyLimit {
+		c.early = map[netip.Addr]earlyGrant{}
+	}
+	c.early[pkt.Src()] = earlyGrant{creditwire.Grant(b), now}
+}
+
+// knownAtConnect turns pre-credit on with a peer of which the destination table has said before that
+// it understands.
+func (c *credits) knownAtConnect(e *engine, p *creditPeer) {
+	if !p.enabled && p.dest.stamps && p.dest.offersCredit {
+		p.advertised = true
+		c.turnOn(e, p)
+	}
+}
+
+// takeEarly takes a grant that came early.
+func (c *credits) takeEarly(e *engine, p *creditPeer) {
+	g, ok := c.early[p.dest.addr]
+	if !ok {
+		return
+	}
+	delete(c.early, p.dest.addr)
+	if g.LifeNs -= int64(e.now) - g.at; g.LifeNs > 0 {
+		c.onGrant(e, p, g.Grant)
+	}
+}
+
+// awaitGrant begins the wait of a queue pair that has just been connected, unless there is
+// pre-credit.
+func (c *credits) awaitGrant(e *engine, x *QP) {
+	now, p := int64(e.now), x.dest.credit
+	if !p.enabled || p.src.Usable(now) > 0 {
+		return
+	}
+	x.credit.held = true
+	p.holdUntil = now + creditHold
+	if c.holdAt == 0 || p.holdUntil < c.holdAt {
+		c.holdAt = p.holdUntil
+	}
+}
+
+// onGrant takes a grant, and returns the answer.
+func (c *credits) onGrant(e *engine, p *creditPeer, g precredit.Grant) {
+	if m, send := p.src.Grant(int64(e.now), g); send {
+		c.sendReturn(e, p, m)
+		p.apply(e)
+		c.markReady(p)
+		c.watch(p)
+		c.endHold(e, p)
+	}
+}
+
+// endHold has the queue pairs of a peer send.
+func (c *credits) endHold(e *engine, p *creditPeer) {
+	if p.holdUntil == 0 {
+		return
+	}
+	p.holdUntil = 0
+	for _, x := range p.qps {
+		if x.credit.held {
+			x.credit.held = false
+			e.enqueue(x)
+		}
+	}
+}
+
+// endHolds ends the waits that have lasted for creditHold.
+func (c *credits) endHolds(e *engine) {
+	c.holdAt = 0
+	for _, p := range c.ids {
+		switch at := p.holdUntil; {
+		case at == 0:
+		case at <= int64(e.now):
+			c.again = true
+			c.endHold(e, p)
+		case c.holdAt == 0 || at < c.holdAt:
+			c.holdAt = at
+		}
+	}
+}
