@@ -130,7 +130,7 @@ func awaitOutput(ctx context.Context, t *testing.T, program *rxepeer.Proc, text 
 	t.Helper()
 	for {
 		out, errs := program.Output()
-		if strings.Count(string(out), text) >= count {
+		if strings.Count(string(out)+string(errs), text) >= count {
 			return
 		}
 		select {
