@@ -36,6 +36,7 @@ type network struct {
 type end struct {
 	net    *network
 	svc    *service.Service
+	gate   chan struct{}           // if not nil, Steer waits for it
 	refuse error                   // of Steer
 	keys   map[cm.Key]bool         // that are on
 	lose   func(h mad.Header) bool // besides what is lost at random
@@ -73,6 +74,9 @@ func (e *end) Send(local, peer netip.Addr, m mad.Header) {
 
 // Steer implements service.Transport.
 func (e *end) Steer(s cm.Steer) error {
+	if e.gate != nil {
+		<-e.gate
+	}
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
 	if e.refuse != nil && !s.Off {
