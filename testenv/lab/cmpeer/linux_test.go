@@ -31,6 +31,8 @@ var update = flag.Bool("update", false, "rewrite "+golden)
 // golden has one of each message that the kernel sent in TestLinux, for rocev2/mad.
 const golden = "../../../rocev2/mad/testdata/linux.pcap"
 
+func TestMain(m *testing.M) { engines.Main(m) }
+
 // firstOfEach keeps the first message of each kind that a machine sends.
 func firstOfEach() func(frame []byte) bool {
 	seen := map[mad.Attr]bool{}
@@ -104,7 +106,7 @@ func newPlace(ctx context.Context, t *testing.T, change ...func(*testing.T, *rxe
 	t.Cleanup(func() { checked(t, p.vm.Close()) })
 	p.us, err = self.Attach(host)
 	must(t, err)
-	t.Cleanup(func() { checked(t, p.us.Close()); engines.RemoveBinary() })
+	t.Cleanup(func() { checked(t, p.us.Close()) })
 	must(t, n.Do(func() error {
 		var ports []loss.Port
 		for _, name := range []string{host.Port(), rxepeer.TapName("rxe", 0)} {

@@ -132,7 +132,7 @@ func (a *App) sendUD(local, peer netip.Addr, qpn uint32) error {
 	}
 	defer func() { _ = ah.Destroy() }()
 	for range Messages {
-		// udaddy finds the way back by the immediate data: the sender's queue pair.
+		// udaddy answers to the queue pair that the immediate data names.
 		err := a.QP.PostSend(&verbs.SendWR{
 			Op: verbs.OpSendImm, Flags: verbs.Signaled, SGL: a.sge(sendAt, MessageLen), Imm: a.QP.QPN(),
 			AH: ah, RemoteQPN: qpn, RemoteQKey: udQKey,

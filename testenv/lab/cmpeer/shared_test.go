@@ -37,9 +37,9 @@ func withEngine(t *testing.T, c *rxepeer.Config) {
 	c.Files = map[string]string{"/usr/bin/engineping": bin}
 }
 
-// TestBesideRxe has rxe and an engine on one interface of the machine. Each message for queue pair 1
+// TestSharedInterface has rxe and an engine on one interface of the machine. Each message for queue pair 1
 // goes to the one that it is for: both listen and both call, at the same time.
-func TestBesideRxe(t *testing.T) {
+func TestSharedInterface(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	p := newPlace(ctx, t, withEngine)
