@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
+)
+
+const cmPort = mad.ServiceID(0x01060000 | 7174)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// entries counts those of the connection manager, and of queue pair 1 in the steering table.
+func entries(t *testing.T, a *loader.Attachment) (services, requests, ids int, steered bool) {
+	t.Helper()
+	count := func(m *ebpf.Map) (n int) {
+		key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
+		it := m.Iterate()
+		for it.Next(&key, &value) {
+			n++
+		}
+		must(t, it.Err())
+		return n
+	}
+	var s bpf.Steer
+	err := a.Maps.SteerTable.Lookup(uint32(mad.QPN), &s)
+	return count(a.Maps.CmServices), count(a.Maps.CmRequests), count(a.Maps.CmIds), err == nil
+}
+
+func wantEntries(t *testing.T, what string, a *loader.Attachment, services, requests, ids int, steered bool) {
+	t.Helper()
+	s, r, i, on := entries(t, a)
+	if s != services || r != requests || i != ids || on != steered {
+		t.Errorf("%s: %d services, %d requests, %d IDs, queue pair 1 steered: %v; want %d, %d, %d, %v", what, s, r, i, on, services, requests, ids, steered)
+	}
+}
+
+// The maps have what the sessions have, and nothing when the device is closed.
+func TestCMMaps(t *testing.T) {
+	top, o := attached(t)
+	must(t, top.Host(1).Do(func() error {
+		a, err := loader.Open(topo.IfName, o)
+		must(t, err)
+		defer a.Close()
+		d, err := Open(topo.IfName, o, nic.Options{})
+		must(t, err)
+		wantEntries(t, "no session", a, 0, 0, 0, false)
+		s, err := d.OpenCM()
+		must(t, err)
+		must(t, s.Listen(cmPort, 0))
+		p := cm.ConnectParams{Local: top.Host(1).IPv4(), Peer: top.Host(2).IPv4(), Service: cmPort, QPN: 5, Attr: verbs.DefaultAttr()}
+		id, err := s.Connect(p)
+		must(t, err)
+		wantEntries(t, "a listener and a connection", a, 1, 0, 1, true)
+		var v bpf.CmId
+		must(t, a.Maps.CmIds.Lookup(uint32(id), &v))
+		if bpf.AddrOf(v.Peer) != p.Peer || v.Sidr != 0 || v.Remote != 0 {
+			t.Errorf("%+v", v)
+		}
+		p.Peer = p.Local // of this host: a request arrives, and both ends are here
+		_, err = s.Connect(p)
+		must(t, err)
+		for e := range s.Events() {
+			if e.Kind == cm.Request {
+				break
+			}
+		}
+		wantEntries(t, "a request", a, 1, 1, 3, true)
+		must(t, s.Unlisten(cmPort))
+		wantEntries(t, "without the listener", a, 0, 1, 3, true)
+		must(t, d.Close())
+		wantEntries(t, "closed", a, 0, 0, 0, false)
+		return nil
+	}))
+}
+
+// What a killed engine leaves is removed, by the agent (CleanEngine) or by the next engine.
+func TestCMEntriesOfKilledEngine(t *testing.T) {
+	top, o := attached(t)
+	must(t, top.Host(1).Do(func() error {
+		a, err := loader.Open(topo.IfName, o)
+		must(t, err)
+		defer a.Close()
+		leave := func() {
+			t.Helper()
+			must(t, a.Maps.SteerTable.Put(uint32(mad.QPN), bpf.Steer{Queues: 1}))
+			must(t, a.Maps.CmServices.Put(uint64(cmPort), uint32(0)))
+			must(t, a.Maps.CmRequests.Put(bpf.CmRequest{Id: 1}, uint32(0)))
+			for id := range uint32(1000) {
+				must(t, a.Maps.CmIds.Put(id, bpf.CmId{Remote: 3}))
+			}
+			cfg, err := a.LiveConfig()
+			must(t, err)
+			cfg.Steered = 1
+			must(t, cfg.Close())
+		}
+		leave()
+		left, err := loader.CleanEngine(a)
+		if err != nil || !left {
+			t.Errorf("%v, %v", left, err)
+		}
+		wantEntries(t, "cleaned", a, 0, 0, 0, false)
+		leave()
+		d, err := Open(topo.IfName, o, nic.Options{})
+		must(t, err)
+		wantEntries(t, "the next engine", a, 0, 0, 0, false)
+		return d.Close()
+	}))
+}
+
+// An attachment of a version without these maps has no connection manager until it is upgraded.
+func TestCMAfterUpgrade(t *testing.T) {
+	top, o := attached(t)
+	must(t, top.Host(1).Do(func() error {
+		for _, name := range []string{bpf.SoftroceMapCmServices, bpf.SoftroceMapCmRequests, bpf.SoftroceMapCmIds} {
+			must(t, os.Remove(filepath.Join(loader.PinDir(o.PinRoot, topo.IfName), name)))
+		}
+		d, err := Open(topo.IfName, o, nic.Options{})
+		must(t, err)
+		if _, err := d.OpenCM(); err == nil || !strings.Contains(err.Error(), "softroce-xdp upgrade eth0") {
+			t.Errorf("OpenCM: %v", err)
+		}
+		must(t, d.Close())
+		a, err := loader.Upgrade(topo.IfName, o)
+		must(t, err)
+		a.Close()
+		if d, err = Open(topo.IfName, o, nic.Options{}); err != nil {
+			return err
+		}
+		s, err := d.OpenCM()
+		must(t, err)
+		must(t, s.Listen(cmPort, 0))
+		if a, err = loader.Open(topo.IfName, o); err != nil {
+			return errors.Join(err, d.Close())
+		}
+		defer a.Close()
+		wantEntries(t, "after the upgrade", a, 1, 0, 0, true)
+		return d.Close()
+	}))
+}
