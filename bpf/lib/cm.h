@@ -102,17 +102,17 @@ static __always_inline int cm_is_ours(const void *mad, const struct dest_key *pe
 	}
 }
 
-/* cm_owns returns whether a packet to CM_QPN is for the engine. */
-static __noinline int cm_owns(const struct roce *r, const void *end, const struct dest_key *peer)
+/*
+ * cm_owns returns whether a packet to CM_QPN is for the engine. It takes no struct roce: one whose
+ * address is passed is kept in memory for all packets.
+ */
+static __noinline int cm_owns(const void *bth, const void *end, __u32 udp_len,
+			      const struct dest_key *peer)
 {
-	const void *bth, *mad;
+	const void *mad = bth + BTH_LEN + DETH_LEN;
 
-	if (!r || !peer)
-		return 0;
-	bth = r->bth;
-	mad = bth + BTH_LEN + DETH_LEN;
 	/* The second byte of the BTH has pad count and version: both 0. */
-	if (r->udp_len != CM_UDP_LEN || mad + CM_READ > end || r->opcode != OP_UD_SEND_ONLY ||
+	if (udp_len != CM_UDP_LEN || mad + CM_READ > end || *(__u8 *)bth != OP_UD_SEND_ONLY ||
 	    *(__u8 *)(bth + 1) & 0x3f || LD32(bth + BTH_LEN) != CM_QKEY || LD32(mad) != CM_START ||
 	    !cm_is_ours(mad, peer)) {
 		count(SR_STAT_rx_cm_passed);

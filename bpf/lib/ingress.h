@@ -229,7 +229,7 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	if (update)
 		mark_active(d, &key);
 	st = steer_find(cfg, r.qpn);
-	if (st && r.qpn == CM_QPN && !cm_owns(&r, end, &key))
+	if (st && r.qpn == CM_QPN && !cm_owns(r.bth, end, r.udp_len, &key))
 		st = NULL;
 	if (!why || why == SR_STAT_rx_option_version)
 		strip(ctx, &r, one_buffer, padding);

@@ -49,14 +49,14 @@ func (o *Outbound) Drop() {
 }
 
 // SetPayload has Fill copy b: for a packet that no queue pair has made.
-func (o *Outbound) SetPayload(b []byte) { o.PayloadLen, o.fill = len(b), bytes(b) }
+func (o *Outbound) SetPayload(b []byte) { o.PayloadLen, o.fill = len(b), payload(b) }
 
-// bytes is a payload outside registered memory.
-type bytes []byte
+// payload is one outside registered memory.
+type payload []byte
 
-func (b bytes) fillPayload(_ *Outbound, dst []byte) bool {
+func (b payload) fillPayload(_ *Outbound, dst []byte) bool {
 	copy(dst, b)
 	return true
 }
 
-func (bytes) dropPayload(*Outbound) {}
+func (payload) dropPayload(*Outbound) {}
