@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arena
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/internal/spans"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// ErrFull: no free range of the arena is large enough.
+var ErrFull = errors.New("no room left in the arena")
+
+// seals fix the size of the file. Without F_SEAL_SEAL a process could add F_SEAL_WRITE.
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// Arena is memory that several processes have mapped. Its methods may be called by any
+// goroutine, Close after all others.
+type Arena struct {
+	fd   int
+	data []byte
+
+	mu   sync.Mutex
+	free spans.List
+}
+
+// Create makes an arena of n bytes, rounded up to whole pages. Its pages are zero.
+func Create(n int) (*Arena, error) {
+	page := os.Getpagesize()
+	if n < 1 || n > maxBytes {
+		return nil, fmt.Errorf("arena: %w: %d bytes; choose 1 to %d", verbs.ErrRange, n, maxBytes)
+	}
+	n = (n + page - 1) / page * page
+	fd, err := unix.MemfdCreate("softroce-arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate("softroce-arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("arena: memfd_create: %w", err)
+	}
+	if err := unix.Ftruncate(fd, int64(n)); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("arena: %d bytes: %w", n, err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("arena: seal: %w", err)
+	}
+	return mapFile(fd, n)
+}
+
+// maxBytes is the largest arena: what the addresses of a process have room for several times.
+const maxBytes = 1 << 44
+
+// Open maps an arena that another process has made, of up to limit bytes. It takes over the
+// descriptor, and closes it also if it fails.
+func Open(fd int, limit uint64) (*Arena, error) {
+	n, err := check(fd, limit)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("arena: descriptor %d: %w", fd, err)
+	}
+	return mapFile(fd, n)
+}
+
+// check checks the file without changing or reading it.
+func check(fd int, limit uint64) (int, error) {
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if err := errors.Join(unix.Fstat(fd, &st), unix.Fstatfs(fd, &fs)); err != nil {
+		return 0, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || fs.Type != unix.TMPFS_MAGIC {
+		return 0, fmt.Errorf("%w: not a memfd (or one of huge pages); use memfd_create without MFD_HUGETLB", verbs.ErrRange)
+	}
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w; use memfd_create with MFD_ALLOW_SEALING", verbs.ErrRange, err)
+	}
+	if got&seals != seals {
+		return 0, fmt.Errorf("%w: seals %#x; add F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL (%#x)", verbs.ErrRange, got, seals)
+	}
+	if got&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 {
+		return 0, fmt.Errorf("%w: seals %#x forbid writing; leave out F_SEAL_WRITE and F_SEAL_FUTURE_WRITE", verbs.ErrAccess, got)
+	}
+	limit = min(limit, maxBytes)
+	if st.Size < 1 || uint64(st.Size) > limit || st.Size%int64(os.Getpagesize()) != 0 {
+		return 0, fmt.Errorf("%w: %d bytes; an arena has whole pages of %d bytes, up to %d bytes", verbs.ErrRange, st.Size, os.Getpagesize(), limit)
+	}
+	return int(st.Size), nil
+}
+
+func mapFile(fd, n int) (*Arena, error) {
+	data, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("arena: map %d bytes of descriptor %d for reading and writing: %w", n, fd, err)
+	}
+	return &Arena{fd: fd, data: data, free: spans.New(0, uint64(n))}, nil
+}
+
+// FD is the descriptor of the memfd. It stays the arena's.
+func (a *Arena) FD() int { return a.fd }
+
+// Bytes is the whole memory. It stays at its address until Close.
+func (a *Arena) Bytes() []byte { return a.data }
+
+// Slice returns n bytes from an offset on. The error wraps verbs.ErrRange.
+func (a *Arena) Slice(offset, n uint64) ([]byte, error) {
+	if size := uint64(len(a.data)); n == 0 || offset > size || n > size-offset {
+		return nil, fmt.Errorf("arena: %w: %d bytes at offset %d of an arena of %d bytes", verbs.ErrRange, n, offset, size)
+	}
+	return a.data[offset : offset+n : offset+n], nil
+}
+
+// Close unmaps the memory and closes the descriptor. All regions of it are deregistered
+// before. The memory exists as long as another process has it mapped.
+func (a *Arena) Close() error {
+	err := errors.Join(unix.Munmap(a.data), unix.Close(a.fd))
+	a.data, a.fd, a.free = nil, -1, spans.List{}
+	return err
+}

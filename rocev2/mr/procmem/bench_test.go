@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procmem
+
+import (
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
+)
+
+// BenchmarkWrite compares the ways to put packets of 4 KB into the memory of an application,
+// one by one and as a burst of 64 KB:
+//
+//	host      copy to memory of this process
+//	arena     copy to memory that both processes have mapped
+//	process   one write through the descriptor for each packet
+//	combined  packets are copied to a buffer, which is written at once
+//	vector    one pwritev for all packets
+func BenchmarkWrite(b *testing.B) {
+	const burst, packet = 64 << 10, 4 << 10
+	a := startApplication(b)
+	const size = 16 << 20
+	addr := a.mapped("plain", size/page)
+	host, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer unix.Munmap(host)
+	shared, err := arena.Create(size)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer shared.Close()
+	if _, err := shared.Alloc(size); err != nil { // populates it
+		b.Fatal(err)
+	}
+	packets, buffer := pattern(burst), make([]byte, burst)
+	toMemory := func(m []byte) func(at uint64, n int) error {
+		return func(at uint64, n int) error {
+			for i := 0; i < n; i += packet {
+				copy(m[at+uint64(i):][:packet], packets[i:])
+			}
+			return nil
+		}
+	}
+	vector := make([][]byte, 0, burst/packet)
+	ways := []struct {
+		name  string
+		write func(at uint64, n int) error
+	}{
+		{"host", toMemory(host)},
+		{"arena", toMemory(shared.Bytes())},
+		{"process", func(at uint64, n int) error {
+			for i := 0; i < n; i += packet {
+				if err := a.WriteAt(packets[i:i+packet], addr+at+uint64(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"combined", func(at uint64, n int) error {
+			for i := 0; i < n; i += packet {
+				copy(buffer[i:], packets[i:i+packet])
+			}
+			return a.WriteAt(buffer[:n], addr+at)
+		}},
+		{"vector", func(at uint64, n int) error {
+			vector = vector[:0]
+			for i := 0; i < n; i += packet {
+				vector = append(vector, packets[i:i+packet])
+			}
+			_, err := unix.Pwritev(a.mem, vector, int64(addr+at))
+			return err
+		}},
+	}
+	for _, n := range []int{packet, burst} {
+		for _, w := range ways {
+			b.Run(fmt.Sprintf("bytes=%d/%s", n, w.name), func(b *testing.B) {
+				b.SetBytes(int64(n))
+				at := uint64(0)
+				for b.Loop() {
+					if err := w.write(at, n); err != nil {
+						b.Fatal(err)
+					}
+					at = (at + uint64(n)) % size
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n/packet), "ns/packet")
+			})
+		}
+	}
+}
+
+// BenchmarkCheck prints what a registration costs for each GB of populated memory.
+func BenchmarkCheck(b *testing.B) {
+	const size = 1 << 28
+	a := startApplication(b)
+	addr := a.mapped("plain", size/page)
+	for b.Loop() {
+		if err := a.Check(addr, size, everything); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)*(1<<30)/size, "us/GB")
+}

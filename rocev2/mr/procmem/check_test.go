@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procmem
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Memory that cannot be accessed, or may not by the process itself, is refused with its
+// reason, whether the kernel answers PROCMAP_QUERY or maps is read as text.
+func TestCheck(t *testing.T) {
+	const read, write = verbs.AccessRemoteRead, verbs.AccessLocalWrite
+	a := startApplication(t)
+	for _, c := range []struct {
+		kind        string
+		read, write error
+	}{
+		{kind: "plain"},
+		{kind: "huge"},
+		{kind: "filled"},
+		{kind: "fresh", read: ErrNotPresent, write: ErrNotPresent},
+		{kind: "read-only", write: verbs.ErrAccess},
+		{kind: "shared-read-only", write: verbs.ErrAccess},
+		{kind: "write-only", read: verbs.ErrAccess, write: verbs.ErrAccess},
+		{kind: "none", read: verbs.ErrAccess, write: verbs.ErrAccess},
+		{kind: "gap", read: verbs.ErrRange, write: verbs.ErrRange},
+		{kind: "missing", read: ErrNotPresent, write: ErrNotPresent},
+		{kind: "write-protected", write: verbs.ErrAccess},
+		{kind: "file", read: ErrNotPresent, write: ErrNotPresent},
+	} {
+		addr := a.mapped(c.kind, 3)
+		for _, text := range []bool{false, true} {
+			a.textOnly = text
+			for access, want := range map[verbs.Access]error{read: c.read, write: c.write, write | verbs.AccessRemoteAtomic: c.write} {
+				err := a.Check(addr+1, uint64(3*page)-2, access)
+				if !errors.Is(err, want) {
+					t.Errorf("%s, access %#x, text %v: %v; want %v", c.kind, access, text, err, want)
+				}
+				if err != nil && !strings.Contains(err.Error(), "regist") && !strings.Contains(err.Error(), "populate") {
+					t.Errorf("%s: the error does not say what to do: %v", c.kind, err)
+				}
+			}
+		}
+	}
+}
+
+// Memory of the kernel and of the stack, and addresses that are none.
+func TestCheckPlaces(t *testing.T) {
+	a := startApplication(t)
+	stack, vvar := a.address("where [stack]"), a.address("where [vvar]")
+	if err := a.Check(stack, 64, everything); err != nil {
+		t.Error("stack:", err)
+	}
+	if err := a.Check(vvar, 64, verbs.AccessRemoteRead); err == nil {
+		t.Error("memory of the kernel (VM_PFNMAP) accepted")
+	}
+	plain := a.mapped("plain", 2)
+	end := plain + uint64(2*page)
+	for _, c := range []struct {
+		addr, n uint64
+		want    error
+	}{
+		{plain, 0, verbs.ErrRange}, {0, 1, verbs.ErrRange}, {plain, 1 << 60, verbs.ErrRange}, {^uint64(0), 1, verbs.ErrRange},
+		{^uint64(0), 2, verbs.ErrRange}, {1 << 63, 4096, verbs.ErrRange}, {1<<47 - 1, 1, verbs.ErrRange}, {1 << 56, 1, verbs.ErrRange},
+		{plain, 1 << 46, nil}, {end - 1, 1, nil},
+	} {
+		for _, text := range []bool{false, true} {
+			a.textOnly = text
+			err := a.Check(c.addr, c.n, 0)
+			if c.want != nil && !errors.Is(err, c.want) || c.n == 1<<46 && err == nil || c.n == 1 && c.want == nil && err != nil {
+				t.Errorf("%d bytes at %#x, text %v: %v", c.n, c.addr, text, err)
+			}
+		}
+	}
+}
+
+// Populate provides what a registration needs. The handler of a userfaultfd fills its pages.
+func TestPopulate(t *testing.T) {
+	a := startApplication(t)
+	for _, kind := range []string{"fresh", "handled", "file"} {
+		for _, write := range []bool{true, false} {
+			addr := a.mapped(kind, 5)
+			n := uint64(5*page) - 20
+			if err := a.Check(addr+10, n, verbs.AccessLocalWrite); !errors.Is(err, ErrNotPresent) {
+				t.Errorf("%s before: %v", kind, err)
+			}
+			a.do("populate %d %d %v", addr+10, n, write)
+			if err := a.Check(addr+10, n, verbs.AccessLocalWrite); err != nil {
+				t.Errorf("%s after: %v", kind, err)
+			}
+			if err := a.WriteAt(pattern(int(n)), addr+10); err != nil || !bytes.Equal(a.sees(addr+10, int(n)), pattern(int(n))) {
+				t.Errorf("%s: write: %v", kind, err)
+			}
+			got := make([]byte, 1)
+			if err := a.ReadAt(got, addr); err != nil || kind == "handled" && got[0] != 0x5A {
+				t.Errorf("%s: %#x, %v", kind, got, err)
+			}
+		}
+	}
+	for _, kind := range []string{"read-only", "none", "gap"} {
+		if reply, ok := a.try("populate %d %d true", a.mapped(kind, 3), 3*page); ok || !strings.Contains(reply, "register memory that is mapped and writable") {
+			t.Errorf("%s: %q", kind, reply)
+		}
+	}
+	for _, r := range [][2]uint64{{4096, 0}, {1, 1 << 63}, {^uint64(0) - 10, 20}} {
+		if Populate(r[0], r[1], false) == nil {
+			t.Errorf("%d bytes at %#x", r[1], r[0])
+		}
+	}
+}
+
+// Accesses to memory that Check refuses fail: the descriptor delivers no fault to a handler,
+// and does not write a shared read-only mapping of a file. It does write read-only private
+// memory, unless the kernel forbids it (proc_mem.force_override).
+func TestWhatTheDescriptorDoes(t *testing.T) {
+	a := startApplication(t)
+	for kind, want := range map[string]error{
+		"missing": ErrUnmapped, "shared-read-only": ErrUnmapped, "write-protected": ErrUnmapped, "handled": ErrUnmapped,
+	} {
+		if err := a.WriteAt([]byte{7}, a.mapped(kind, 1)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", kind, err, want)
+		}
+	}
+}
+
+// A line of maps is parsed whatever its path is; what is no line is refused.
+func FuzzParseMapping(f *testing.F) {
+	f.Add([]byte("7f0000000000-7f0000001000 rw-s 00002000 fd:01 42                         /tmp/a b (deleted)"))
+	f.Add([]byte("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]"))
+	f.Add([]byte("1-2 r"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		m, err := parseMapping(line)
+		if err != nil && !strings.Contains(err.Error(), "a line of maps that is none") {
+			t.Error(err)
+		}
+		_ = m.allows(true)
+	})
+	m, err := parseMapping([]byte("7f0000000000-7f0000001000 rw-s 00002000 fd:01 42   /x"))
+	if want := (Mapping{Start: 0x7f0000000000, End: 0x7f0000001000, Read: true, Write: true, Shared: true, Offset: 0x2000, DevMajor: 0xfd, DevMinor: 1, Inode: 42}); m != want || err != nil {
+		f.Errorf("%+v, %v", m, err)
+	}
+}
+
+// Both ways of reading the mappings give the same.
+func TestMappingsAgree(t *testing.T) {
+	a := startApplication(t)
+	a.mapped("file", 3)
+	var both [2][]Mapping
+	for i := range both {
+		a.textOnly = i == 1
+		if err := a.mappings(0, 1<<47, func(m Mapping) bool { both[i] = append(both[i], m); return true }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(both[0]) < 20 || len(both[0]) != len(both[1]) {
+		t.Fatalf("%d by query, %d by text", len(both[0]), len(both[1]))
+	}
+	for i, m := range both[0] {
+		if m != both[1][i] {
+			t.Errorf("query %+v, text %+v", m, both[1][i])
+		}
+	}
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procmem
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Errors of accesses.
+var (
+	// ErrEnded: the process has ended, or it executes another program.
+	ErrEnded = errors.New("procmem: the process has ended or executes another program")
+
+	// ErrUnmapped: the memory is not there any more, or the kernel cannot access it.
+	ErrUnmapped = errors.New("procmem: the memory is not mapped any more, or a userfaultfd handler or file system does not provide it")
+)
+
+// Process is the address space of another process. Its methods may be called by any
+// goroutine. They do not allocate, except Check and Spec.
+type Process struct {
+	mem, maps, pagemap int
+	textOnly           bool // read maps as text, as with a kernel before 6.11
+
+	ended  atomic.Bool
+	faults atomic.Uint64
+	starts atomic.Uint64 // accesses that have begun
+	ends   atomic.Uint64 // and that have ended
+}
+
+var _ mr.Backend = (*Process)(nil)
+
+// Open returns the process that opened /proc/self/mem (for reading and writing),
+// /proc/self/maps and /proc/self/pagemap. It takes over the descriptors, and closes them also
+// if it fails. A descriptor of another file is refused without being read: it could block,
+// or be one that its owner may not write.
+func Open(mem, maps, pagemap int) (*Process, error) {
+	p := &Process{mem: mem, maps: maps, pagemap: pagemap}
+	err := errors.Join(
+		checkDescriptor(mem, "mem", unix.O_RDWR),
+		checkDescriptor(maps, "maps", unix.O_RDONLY),
+		checkDescriptor(pagemap, "pagemap", unix.O_RDONLY),
+	)
+	if err != nil {
+		_ = p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close closes the descriptors. The caller deregisters the regions of the process first:
+// after that no access is in progress.
+func (p *Process) Close() error {
+	err := errors.Join(unix.Close(p.mem), unix.Close(p.maps), unix.Close(p.pagemap))
+	p.mem, p.maps, p.pagemap = -1, -1, -1
+	return err
+}
+
+// Ended reports whether an access found that the process has ended. It stays false until
+// there is one.
+func (p *Process) Ended() bool { return p.ended.Load() }
+
+// Faults is how many accesses have failed.
+func (p *Process) Faults() uint64 { return p.faults.Load() }
+
+// pageSize of a region: all addresses of a process are in one page, so that the table of a
+// region has one entry. The largest user address has 56 bits.
+const pageSize = 1 << 57
+
+// Spec checks n bytes at addr of the process as Check does and returns how to register them.
+// Work requests and peers name them by the addresses of the process, or with
+// verbs.AccessZeroBased from 0 on. The caller sets PD.
+func (p *Process) Spec(addr, n uint64, access verbs.Access) (mr.Spec, error) {
+	if err := p.Check(addr, n, access); err != nil {
+		return mr.Spec{}, err
+	}
+	va := addr
+	if access&verbs.AccessZeroBased != 0 {
+		va = 0
+	}
+	return mr.Spec{Access: access, VA: va, Pages: &mr.Pages{
+		Backend: p, PageSize: pageSize, Addrs: []uint64{0}, First: addr, Length: n,
+	}}, nil
+}
+
+// ReadAt implements mr.Backend.
+func (p *Process) ReadAt(dst []byte, addr uint64) error {
+	for len(dst) > 0 {
+		p.starts.Add(1)
+		n, err := unix.Pread(p.mem, dst, int64(addr))
+		p.ends.Add(1)
+		if n <= 0 && err != unix.EINTR {
+			return p.fault(err)
+		}
+		dst, addr = dst[max(n, 0):], addr+uint64(max(n, 0))
+	}
+	return nil
+}
+
+// WriteAt implements mr.Backend. The bytes are in the memory when it returns.
+func (p *Process) WriteAt(src []byte, addr uint64) error {
+	for len(src) > 0 {
+		p.starts.Add(1)
+		n, err := unix.Pwrite(p.mem, src, int64(addr))
+		p.ends.Add(1)
+		if n <= 0 && err != unix.EINTR {
+			return p.fault(err)
+		}
+		src, addr = src[max(n, 0):], addr+uint64(max(n, 0))
+	}
+	return nil
+}
+
+// fault counts an access that failed. The kernel transfers 0 bytes once the address space
+// has no process any more.
+func (p *Process) fault(err error) error {
+	p.faults.Add(1)
+	if err == nil || err == unix.ESRCH {
+		p.ended.Store(true)
+		return ErrEnded
+	}
+	return ErrUnmapped
+}
+
+// atomics makes the atomics of all processes atomic towards each other: two processes may
+// share memory, and one may have opened the device twice.
+var atomics sync.Mutex
+
+// CompareSwap implements mr.Backend.
+func (p *Process) CompareSwap(addr, compare, swap uint64) (uint64, error) {
+	return p.atomic(addr, func(old uint64) (uint64, bool) { return swap, old == compare })
+}
+
+// FetchAdd implements mr.Backend.
+func (p *Process) FetchAdd(addr, add uint64) (uint64, error) {
+	return p.atomic(addr, func(old uint64) (uint64, bool) { return old + add, true })
+}
+
+func (p *Process) atomic(addr uint64, next func(old uint64) (uint64, bool)) (uint64, error) {
+	atomics.Lock()
+	defer atomics.Unlock()
+	var b [8]byte
+	if err := p.ReadAt(b[:], addr); err != nil {
+		return 0, err
+	}
+	old := binary.NativeEndian.Uint64(b[:])
+	value, write := next(old)
+	if !write {
+		return old, nil
+	}
+	binary.NativeEndian.PutUint64(b[:], value)
+	return old, p.WriteAt(b[:], addr)
+}
+
+// Progress is how many accesses to a process have begun and have ended.
+type Progress struct{ Begun, Ended uint64 }
+
+// Progress returns the numbers now.
+func (p *Process) Progress() Progress {
+	ended := p.ends.Load() // first: an access ends after it has begun
+	return Progress{Begun: p.starts.Load(), Ended: ended}
+}
+
+// Stalled reports whether an access was in progress at an earlier time and none has ended
+// since.
+func (now Progress) Stalled(earlier Progress) bool {
+	return earlier.Begun != earlier.Ended && now.Ended == earlier.Ended
+}
+
+func (p *Process) String() string { return fmt.Sprintf("process memory (descriptor %d)", p.mem) }
