@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package limits counts what each process and each user has of a shared device, and refuses
+// what exceeds a limit (issue 13, S2). It does no I/O.
+//
+//	accounts := limits.New(limits.Defaults())
+//	p, err := accounts.Open(uid)                       // a process connects
+//	err = p.Acquire(limits.Use{limits.QPs, 1}, limits.Use{limits.WRs, 256})
+//	p.Release(limits.Use{limits.QPs, 1}, limits.Use{limits.WRs, 256})
+//	p.Close()                                          // it has ended: all of it is free again
+//
+// Each object counts for its process and for the user of that process. Both limits hold. A
+// request is granted as a whole or not at all. The error names the limit, and the flag that
+// raises it.
+package limits

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import "fmt"
+
+// Kind is what is counted.
+type Kind uint8
+
+// The kinds.
+const (
+	Processes Kind = iota // connections of processes; only users have a limit
+	QPs                   // queue pairs
+	CQs                   // completion queues
+	CQEntries             // entries of all completion queues
+	SRQs                  // shared receive queues
+	WRs                   // work requests for which queues have room: send, receive and SRQ
+	MRs                   // memory regions
+	MWs                   // memory windows
+	AHs                   // address handles
+	Bytes                 // bytes of registered memory; memory in two regions counts twice
+	Arenas                // bytes of mapped arenas
+	kinds
+)
+
+var names = [kinds]struct{ flag, text string }{
+	Processes: {"processes", "processes"},
+	QPs:       {"qps", "queue pairs"},
+	CQs:       {"cqs", "completion queues"},
+	CQEntries: {"cq-entries", "entries of completion queues"},
+	SRQs:      {"srqs", "shared receive queues"},
+	WRs:       {"wrs", "work requests in queues"},
+	MRs:       {"mrs", "memory regions"},
+	MWs:       {"mws", "memory windows"},
+	AHs:       {"ahs", "address handles"},
+	Bytes:     {"registered-bytes", "bytes of registered memory"},
+	Arenas:    {"arena-bytes", "bytes of arenas"},
+}
+
+func (k Kind) String() string {
+	if k < kinds {
+		return names[k].text
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Kinds returns all kinds.
+func Kinds() []Kind {
+	all := make([]Kind, kinds)
+	for i := range all {
+		all[i] = Kind(i)
+	}
+	return all
+}
+
+// Scope is whose objects a limit counts.
+type Scope uint8
+
+// The scopes.
+const (
+	PerProcess Scope = iota
+	PerUser
+)
+
+func (s Scope) String() string { return [...]string{"process", "user"}[s&1] }
+
+// Flag is the name of the flag that sets a limit, without dashes, such as max-user-qps.
+func Flag(s Scope, k Kind) string {
+	if s == PerUser {
+		return "max-user-" + names[k].flag
+	}
+	return "max-" + names[k].flag
+}
+
+// Limits are the most that a process and a user may have of each kind. 0 allows none.
+// Process[Processes] is not used.
+type Limits struct{ Process, User [kinds]uint64 }
+
+// Defaults are limits for machines where many processes share a device. A user has four times
+// as much as a process.
+func Defaults() Limits {
+	l := Limits{Process: [kinds]uint64{
+		QPs: 1024, CQs: 1024, CQEntries: 1 << 20, SRQs: 256, WRs: 1 << 20, MRs: 4096, MWs: 4096, AHs: 4096,
+		Bytes: 16 << 30, Arenas: 4 << 30,
+	}}
+	for k, n := range l.Process {
+		l.User[k] = 4 * n
+	}
+	l.User[Processes] = 64
+	return l
+}
+
+// Use is a number of one kind.
+type Use struct {
+	Kind Kind
+	N    uint64
+}
+
+// Error is a refusal.
+type Error struct {
+	Scope Scope
+	UID   uint32
+	Use   Use    // what was asked for
+	InUse uint64 // what there is
+	Limit uint64
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("limits: %d more %s: this %s (user ID %d) has %d of at most %d; free some, or have the administrator raise --%s",
+		e.Use.N, e.Use.Kind, e.Scope, e.UID, e.InUse, e.Limit, Flag(e.Scope, e.Use.Kind))
+}

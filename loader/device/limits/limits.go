@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// ErrClosed: the account of the process was closed.
+var ErrClosed = errors.New("limits: the process has ended or disconnected")
+
+// Accounts counts for all processes of one device. Its methods and those of its processes may
+// be called by any goroutine.
+type Accounts struct {
+	mu     sync.Mutex
+	limits Limits
+	users  map[uint32]*user // those with processes
+}
+
+type user struct{ inUse [kinds]uint64 }
+
+// Process is the account of a process.
+type Process struct {
+	accounts *Accounts
+	uid      uint32
+	user     *user
+	inUse    [kinds]uint64
+	closed   bool
+}
+
+// New returns accounts without processes.
+func New(l Limits) *Accounts { return &Accounts{limits: l, users: map[uint32]*user{}} }
+
+// SetLimits changes the limits. What exceeds them already stays.
+func (a *Accounts) SetLimits(l Limits) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limits = l
+}
+
+// Open counts a process of a user. The error is an *Error.
+func (a *Accounts) Open(uid uint32) (*Process, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	u := a.users[uid]
+	if u == nil {
+		u = &user{}
+	}
+	if err := a.limits.check(PerUser, uid, &u.inUse, Use{Processes, 1}); err != nil {
+		return nil, err
+	}
+	u.inUse[Processes]++
+	a.users[uid] = u
+	return &Process{accounts: a, uid: uid, user: u}, nil
+}
+
+// User returns what the processes of a user have.
+func (a *Accounts) User(uid uint32) []Use {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if u := a.users[uid]; u != nil {
+		return list(&u.inUse)
+	}
+	return nil
+}
+
+// Users returns the users that have processes, by number.
+func (a *Accounts) Users() []uint32 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ids := make([]uint32, 0, len(a.users))
+	for id := range a.users {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// check returns an error if more of a kind would exceed the limit.
+func (l *Limits) check(s Scope, uid uint32, inUse *[kinds]uint64, u Use) error {
+	limit := &l.Process
+	if s == PerUser {
+		limit = &l.User
+	}
+	if n := inUse[u.Kind]; u.N > 0 && (n > limit[u.Kind] || u.N > limit[u.Kind]-n) {
+		return &Error{Scope: s, UID: uid, Use: u, InUse: n, Limit: limit[u.Kind]}
+	}
+	return nil
+}
+
+// Acquire counts all of the uses, or none of them and returns an *Error or ErrClosed.
+// A kind may occur more than once.
+func (p *Process) Acquire(uses ...Use) error {
+	a := p.accounts
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p.closed {
+		return ErrClosed
+	}
+	for i, u := range uses {
+		err := a.limits.check(PerProcess, p.uid, &p.inUse, u)
+		if err == nil {
+			err = a.limits.check(PerUser, p.uid, &p.user.inUse, u)
+		}
+		if err != nil {
+			p.give(uses[:i])
+			return err
+		}
+		p.inUse[u.Kind] += u.N
+		p.user.inUse[u.Kind] += u.N
+	}
+	return nil
+}
+
+// Release undoes an Acquire, or a part of one. After Close it does nothing: objects of a
+// process that has ended may be freed in any order. It panics if the process does not have
+// so much.
+func (p *Process) Release(uses ...Use) {
+	p.accounts.mu.Lock()
+	defer p.accounts.mu.Unlock()
+	if !p.closed {
+		p.give(uses)
+	}
+}
+
+func (p *Process) give(uses []Use) {
+	for _, u := range uses {
+		if u.N > p.inUse[u.Kind] {
+			panic(fmt.Sprintf("limits: %d %s released, and the process has %d", u.N, u.Kind, p.inUse[u.Kind]))
+		}
+		p.inUse[u.Kind] -= u.N
+		p.user.inUse[u.Kind] -= u.N
+	}
+}
+
+// InUse returns what the process has; nothing after Close.
+func (p *Process) InUse() []Use {
+	p.accounts.mu.Lock()
+	defer p.accounts.mu.Unlock()
+	return list(&p.inUse)
+}
+
+// Close releases all that the process has, and the process. A second call does nothing.
+func (p *Process) Close() {
+	a := p.accounts
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.closed = true
+	p.give(list(&p.inUse))
+	if p.user.inUse[Processes]--; p.user.inUse[Processes] == 0 {
+		delete(a.users, p.uid)
+	}
+}
+
+// list is what is not 0.
+func list(inUse *[kinds]uint64) (uses []Use) {
+	for k, n := range inUse {
+		if n > 0 {
+			uses = append(uses, Use{Kind(k), n})
+		}
+	}
+	return uses
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// model is what a process has, one entry for each object that was acquired.
+type model struct {
+	p       *Process
+	uid     uint32
+	objects [][]Use
+	closed  bool
+}
+
+func (m *model) sum(k Kind) (n uint64) {
+	for _, uses := range m.objects {
+		for _, u := range uses {
+			if u.Kind == k {
+				n += u.N
+			}
+		}
+	}
+	return n
+}
+
+// What is granted, refused and counted is what a sum over all objects says.
+func TestAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := Limits{}
+		for k := range kinds {
+			l.Process[k] = rapid.Uint64Range(0, 12).Draw(t, "process")
+			l.User[k] = rapid.Uint64Range(0, 20).Draw(t, "user")
+		}
+		a := New(l)
+		var all []*model
+		sumOf := func(uid uint32, k Kind) (n uint64) {
+			for _, m := range all {
+				if m.uid == uid && !m.closed {
+					if n += m.sum(k); k == Processes {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		pick := func() *model {
+			if len(all) == 0 {
+				t.Skip("no process")
+			}
+			return all[rapid.IntRange(0, len(all)-1).Draw(t, "which")]
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"open": func(t *rapid.T) {
+				uid := rapid.Uint32Range(0, 2).Draw(t, "uid")
+				p, err := a.Open(uid)
+				if fits := sumOf(uid, Processes) < l.User[Processes]; fits != (err == nil) {
+					t.Fatalf("fits %v: %v", fits, err)
+				}
+				if err == nil {
+					all = append(all, &model{p: p, uid: uid})
+				}
+			},
+			"acquire": func(t *rapid.T) {
+				m := pick()
+				uses := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Use {
+					n := rapid.OneOf(rapid.Uint64Range(0, 6), rapid.Just(uint64(math.MaxUint64))).Draw(t, "n")
+					return Use{Kind(rapid.Uint8Range(uint8(QPs), uint8(kinds)-1).Draw(t, "kind")), n}
+				}), 0, 4).Draw(t, "uses")
+				err := m.p.Acquire(uses...)
+				var want [kinds]uint64
+				fits := true
+				for _, u := range uses {
+					if u.N > 100 {
+						fits = false
+						break
+					}
+					want[u.Kind] += u.N
+					fits = fits && (u.N == 0 || m.sum(u.Kind)+want[u.Kind] <= l.Process[u.Kind] && sumOf(m.uid, u.Kind)+want[u.Kind] <= l.User[u.Kind])
+				}
+				if m.closed {
+					if !errors.Is(err, ErrClosed) {
+						t.Fatalf("after Close: %v", err)
+					}
+					return
+				}
+				if fits != (err == nil) {
+					t.Fatalf("%v: fits %v: %v", uses, fits, err)
+				}
+				if err == nil {
+					m.objects = append(m.objects, uses)
+				} else if e := (*Error)(nil); !errors.As(err, &e) || e.InUse > e.Limit || e.InUse+e.Use.N <= e.Limit && e.Use.N < 100 {
+					t.Fatalf("%#v", err)
+				}
+			},
+			"release": func(t *rapid.T) {
+				m := pick()
+				if len(m.objects) == 0 {
+					t.Skip("no object")
+				}
+				i := rapid.IntRange(0, len(m.objects)-1).Draw(t, "object")
+				m.p.Release(m.objects[i]...)
+				m.objects = slices.Delete(m.objects, i, i+1)
+			},
+			"close": func(t *rapid.T) {
+				m := pick()
+				m.p.Close()
+				m.closed = true // and its objects are released in any order later
+			},
+			"": func(t *rapid.T) {
+				for _, m := range all {
+					compare(t, m.p.InUse(), func(k Kind) uint64 {
+						if m.closed {
+							return 0
+						}
+						return m.sum(k)
+					})
+				}
+				for uid := range uint32(3) {
+					compare(t, a.User(uid), func(k Kind) uint64 { return sumOf(uid, k) })
+					if slices.Contains(a.Users(), uid) != (sumOf(uid, Processes) > 0) {
+						t.Fatalf("users %v", a.Users())
+					}
+				}
+			},
+		})
+	})
+}
+
+func compare(t *rapid.T, got []Use, want func(Kind) uint64) {
+	for _, k := range Kinds() {
+		n := uint64(0)
+		if i := slices.IndexFunc(got, func(u Use) bool { return u.Kind == k }); i >= 0 {
+			n = got[i].N
+		}
+		if n != want(k) {
+			t.Fatalf("%d %s, want %d", n, k, want(k))
+		}
+	}
+}
+
+// The error has all that is needed to act on it.
+func TestErrorText(t *testing.T) {
+	l := Defaults()
+	l.Process[QPs], l.User[MRs] = 3, 1
+	a := New(l)
+	p, err := a.Open(1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Acquire(Use{QPs, 2}); err != nil {
+		t.Fatal(err)
+	}
+	err = p.Acquire(Use{WRs, 100}, Use{QPs, 2})
+	if want := "limits: 2 more queue pairs: this process (user ID 1000) has 2 of at most 3; free some, or have the administrator raise --max-qps"; err == nil || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+	err = p.Acquire(Use{MRs, 2})
+	if want := "this user (user ID 1000) has 0 of at most 1; free some, or have the administrator raise --max-user-mrs"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+	if got := fmt.Sprint(p.InUse()); got != "[{queue pairs 2}]" {
+		t.Error(got)
+	}
+}
+
+// Every kind has a name, a flag of its own and a default.
+func TestKinds(t *testing.T) {
+	flags := map[string]bool{}
+	d := Defaults()
+	for _, k := range Kinds() {
+		for _, s := range []Scope{PerProcess, PerUser} {
+			flags[Flag(s, k)] = true
+		}
+		if k.String() == "" || d.User[k] == 0 || d.Process[k] == 0 && k != Processes {
+			t.Errorf("kind %d: %q, %d, %d", k, k, d.Process[k], d.User[k])
+		}
+	}
+	if len(flags) != 2*int(kinds) {
+		t.Errorf("%d flags of %d kinds: %v", len(flags), kinds, flags)
+	}
+}
+
+// New limits hold for what comes, and what exceeds them stays until it is released.
+func TestSetLimits(t *testing.T) {
+	l := Defaults()
+	a := New(l)
+	p, _ := a.Open(1)
+	if err := p.Acquire(Use{CQs, 10}); err != nil {
+		t.Fatal(err)
+	}
+	l.Process[CQs] = 9
+	a.SetLimits(l)
+	if p.Acquire(Use{CQs, 1}) == nil {
+		t.Error("granted beyond the limit")
+	}
+	p.Release(Use{CQs, 2})
+	if err := p.Acquire(Use{CQs, 1}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A release of what is not there is a mistake of the caller.
+func TestReleaseTooMuch(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("accepted")
+		}
+	}()
+	p, _ := New(Defaults()).Open(1)
+	p.Release(Use{AHs, 1})
+}
+
+// Many goroutines never exceed the limit together, and leave nothing behind.
+func TestConcurrent(t *testing.T) {
+	l := Defaults()
+	l.User[QPs] = 5
+	a := New(l)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			p, err := a.Open(7)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer p.Close()
+			for range 500 {
+				if p.Acquire(Use{QPs, 2}, Use{WRs, 1}) == nil {
+					for _, u := range a.User(7) {
+						if u.Kind == QPs && u.N > 5 {
+							t.Errorf("%d queue pairs", u.N)
+						}
+					}
+					p.Release(Use{WRs, 1}, Use{QPs, 2})
+				}
+			}
+		})
+	}
+	all.Wait()
+	if len(a.Users()) != 0 {
+		t.Error(a.Users(), a.User(7))
+	}
+}
