@@ -175,6 +175,8 @@ func mapKind(kind string, n int) ([]byte, error) {
 		if f, err = os.Open("/proc/self/exe"); err == nil {
 			b, err = unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
 		}
+	case "fuse":
+		b, err = mapFUSE(n)
 	case "missing": // no handler reads the descriptor
 		_, err = registerUffd(b, uffdMissing)
 	case "filled": // missing pages would be faults, but there are none

@@ -22,6 +22,9 @@ var (
 
 	// ErrUnmapped: the memory is not there any more, or the kernel cannot access it.
 	ErrUnmapped = errors.New("procmem: the memory is not mapped any more, or a userfaultfd handler or file system does not provide it")
+
+	// ErrRevoked: Revoke was called.
+	ErrRevoked = errors.New("procmem: the server accesses this process no more: its memory was too slow")
 )
 
 // Process is the address space of another process. Its methods may be called by any
@@ -30,10 +33,10 @@ type Process struct {
 	mem, maps, pagemap int
 	textOnly           bool // read maps as text, as with a kernel before 6.11
 
-	ended  atomic.Bool
-	faults atomic.Uint64
-	starts atomic.Uint64 // accesses that have begun
-	ends   atomic.Uint64 // and that have ended
+	refused atomic.Pointer[error] // set when no access can succeed any more: why
+	faults  atomic.Uint64
+	starts  atomic.Uint64 // accesses that have begun
+	ends    atomic.Uint64 // and that have ended
 }
 
 var _ mr.Backend = (*Process)(nil)
@@ -66,7 +69,7 @@ func (p *Process) Close() error {
 
 // Ended reports whether an access found that the process has ended. It stays false until
 // there is one.
-func (p *Process) Ended() bool { return p.ended.Load() }
+func (p *Process) Ended() bool { return p.refused.Load() == &ErrEnded }
 
 // Faults is how many accesses have failed.
 func (p *Process) Faults() uint64 { return p.faults.Load() }
@@ -94,6 +97,10 @@ func (p *Process) Spec(addr, n uint64, access verbs.Access) (mr.Spec, error) {
 // ReadAt implements mr.Backend.
 func (p *Process) ReadAt(dst []byte, addr uint64) error {
 	for len(dst) > 0 {
+		if why := p.refused.Load(); why != nil {
+			p.faults.Add(1)
+			return *why
+		}
 		p.starts.Add(1)
 		n, err := unix.Pread(p.mem, dst, int64(addr))
 		p.ends.Add(1)
@@ -108,6 +115,10 @@ func (p *Process) ReadAt(dst []byte, addr uint64) error {
 // WriteAt implements mr.Backend. The bytes are in the memory when it returns.
 func (p *Process) WriteAt(src []byte, addr uint64) error {
 	for len(src) > 0 {
+		if why := p.refused.Load(); why != nil {
+			p.faults.Add(1)
+			return *why
+		}
 		p.starts.Add(1)
 		n, err := unix.Pwrite(p.mem, src, int64(addr))
 		p.ends.Add(1)
@@ -124,7 +135,7 @@ func (p *Process) WriteAt(src []byte, addr uint64) error {
 func (p *Process) fault(err error) error {
 	p.faults.Add(1)
 	if err == nil || err == unix.ESRCH {
-		p.ended.Store(true)
+		p.refused.CompareAndSwap(nil, &ErrEnded)
 		return ErrEnded
 	}
 	return ErrUnmapped
@@ -158,21 +169,6 @@ func (p *Process) atomic(addr uint64, next func(old uint64) (uint64, bool)) (uin
 	}
 	binary.NativeEndian.PutUint64(b[:], value)
 	return old, p.WriteAt(b[:], addr)
-}
-
-// Progress is how many accesses to a process have begun and have ended.
-type Progress struct{ Begun, Ended uint64 }
-
-// Progress returns the numbers now.
-func (p *Process) Progress() Progress {
-	ended := p.ends.Load() // first: an access ends after it has begun
-	return Progress{Begun: p.starts.Load(), Ended: ended}
-}
-
-// Stalled reports whether an access was in progress at an earlier time and none has ended
-// since.
-func (now Progress) Stalled(earlier Progress) bool {
-	return earlier.Begun != earlier.Ended && now.Ended == earlier.Ended
 }
 
 func (p *Process) String() string { return fmt.Sprintf("process memory (descriptor %d)", p.mem) }

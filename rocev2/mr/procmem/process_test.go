@@ -264,29 +264,6 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// Progress shows an access that does not end: here one of a pipe, which Open would refuse.
-func TestProgress(t *testing.T) {
-	a := startApplication(t)
-	addr := a.mapped("plain", 1)
-	first := a.Progress()
-	if a.Progress().Stalled(first) {
-		t.Error("stalled without an access")
-	}
-	if err := a.WriteAt([]byte{1}, addr); err != nil {
-		t.Fatal(err)
-	}
-	second := a.Progress()
-	if second.Stalled(first) || second != (Progress{first.Begun + 1, first.Ended + 1}) {
-		t.Error(first, second)
-	}
-	inside := Progress{5, 4}
-	for now, want := range map[Progress]bool{{5, 4}: true, {5, 5}: false, {6, 5}: false} {
-		if now.Stalled(inside) != want {
-			t.Errorf("%v after %v: %v", now, inside, !want)
-		}
-	}
-}
-
 // Only the files that are meant are accepted; the others are neither read nor left open.
 func TestOpenRefuses(t *testing.T) {
 	open := func(name string, flags int) int {

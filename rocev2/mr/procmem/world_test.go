@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,12 @@ type application struct {
 // startApplication starts a process and opens its memory.
 func startApplication(t testing.TB) *application {
 	t.Helper()
+	return startApplicationWith(t, 0)
+}
+
+// startApplicationWith starts it with namespaces of its own.
+func startApplicationWith(t testing.TB, unshare uintptr) *application {
+	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +44,7 @@ func startApplication(t testing.TB) *application {
 	defer unix.Close(pair[0])
 	a := &application{t: t, cmd: exec.Command("/proc/self/exe")}
 	a.cmd.Env = append(os.Environ(), childEnv+"=application")
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unshare}
 	a.cmd.ExtraFiles = []*os.File{theirs}
 	a.cmd.Stderr = os.Stderr
 	a.in, _ = a.cmd.StdinPipe()
