@@ -11,8 +11,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
 )
 
-// BenchmarkWrite compares the ways to put packets of 4 KB into the memory of an application,
-// one by one and as a burst of 64 KB:
+// BenchmarkWrite compares the ways to put packets of 1 KB and 4 KB into the memory of an
+// application, one by one and as a burst of 64 KB:
 //
 //	host      copy to memory of this process
 //	arena     copy to memory that both processes have mapped
@@ -20,7 +20,8 @@ import (
 //	combined  packets are copied to a buffer, which is written at once
 //	vector    one pwritev for all packets
 func BenchmarkWrite(b *testing.B) {
-	const burst, packet = 64 << 10, 4 << 10
+	const burst = 64 << 10
+	packet := 4 << 10
 	a := startApplication(b)
 	const size = 16 << 20
 	addr := a.mapped("plain", size/page)
@@ -46,7 +47,7 @@ func BenchmarkWrite(b *testing.B) {
 			return nil
 		}
 	}
-	vector := make([][]byte, 0, burst/packet)
+	vector := make([][]byte, 0, 64)
 	ways := []struct {
 		name  string
 		write func(at uint64, n int) error
@@ -76,9 +77,11 @@ func BenchmarkWrite(b *testing.B) {
 			return err
 		}},
 	}
-	for _, n := range []int{packet, burst} {
+	for _, c := range [][2]int{{1 << 10, 1 << 10}, {4 << 10, 4 << 10}, {1 << 10, burst}, {4 << 10, burst}} {
+		n := c[1]
 		for _, w := range ways {
-			b.Run(fmt.Sprintf("bytes=%d/%s", n, w.name), func(b *testing.B) {
+			packet = c[0]
+			b.Run(fmt.Sprintf("packet=%d/bytes=%d/%s", packet, n, w.name), func(b *testing.B) {
 				b.SetBytes(int64(n))
 				at := uint64(0)
 				for b.Loop() {

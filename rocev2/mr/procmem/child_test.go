@@ -31,7 +31,20 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// procEnv has the process mount a procfs of its own PID namespace first, as a container has it.
+const procEnv = "PROCMEM_TEST_PROC"
+
 func runChild() {
+	if os.Getenv(procEnv) != "" {
+		err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		if err == nil {
+			err = unix.Mount("proc", "/proc", "proc", 0, "")
+		}
+		if err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+	}
 	files, err := Self()
 	if err != nil {
 		fmt.Println("error", err)

@@ -143,7 +143,10 @@ func (p *Process) fault(err error) error {
 
 // atomics makes the atomics of all processes atomic towards each other: two processes may
 // share memory, and one may have opened the device twice.
-var atomics sync.Mutex
+var atomics struct {
+	sync.Mutex
+	word [8]byte
+}
 
 // CompareSwap implements mr.Backend.
 func (p *Process) CompareSwap(addr, compare, swap uint64) (uint64, error) {
@@ -158,17 +161,17 @@ func (p *Process) FetchAdd(addr, add uint64) (uint64, error) {
 func (p *Process) atomic(addr uint64, next func(old uint64) (uint64, bool)) (uint64, error) {
 	atomics.Lock()
 	defer atomics.Unlock()
-	var b [8]byte
-	if err := p.ReadAt(b[:], addr); err != nil {
+	b := atomics.word[:]
+	if err := p.ReadAt(b, addr); err != nil {
 		return 0, err
 	}
-	old := binary.NativeEndian.Uint64(b[:])
+	old := binary.NativeEndian.Uint64(b)
 	value, write := next(old)
 	if !write {
 		return old, nil
 	}
-	binary.NativeEndian.PutUint64(b[:], value)
-	return old, p.WriteAt(b[:], addr)
+	binary.NativeEndian.PutUint64(b, value)
+	return old, p.WriteAt(b, addr)
 }
 
 func (p *Process) String() string { return fmt.Sprintf("process memory (descriptor %d)", p.mem) }

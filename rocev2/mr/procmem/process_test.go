@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 const everything = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
@@ -261,6 +264,52 @@ func TestNoAllocations(t *testing.T) {
 		if got != 0 {
 			t.Errorf("%s: %v allocations", what, got)
 		}
+	}
+}
+
+// A process in a container, with other process IDs and a procfs that is not mounted here, is
+// like any other.
+func TestContainer(t *testing.T) {
+	require.Root(t)
+	a := startApplicationWith(t, unix.CLONE_NEWNS|unix.CLONE_NEWPID)
+	addr := a.mapped("plain", 2)
+	m, pd, r := table(t, a, addr, uint64(2*page))
+	try(t, "container", m, pd, r, addr, mem.FaultNone)
+	a.kill()
+	try(t, "after its end", m, pd, r, addr, mem.FaultBackend)
+}
+
+// A bind mount may give a file of procfs the name of another one. It is refused.
+func TestBindMount(t *testing.T) {
+	require.Root(t)
+	dir := t.TempDir() + "/1"
+	name := dir + "/mem"
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(name, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var fds [3]int
+	errs := make(chan error)
+	go func() { // in a mount namespace of its own, which ends with the thread
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+		for _, step := range []func() error{
+			func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
+			func() error { return unix.Mount("/proc/self/oom_score_adj", name, "", unix.MS_BIND, "") },
+			func() (err error) { fds[0], err = unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0); return err },
+			func() (err error) { fds[1], err = unix.Open("/proc/self/maps", unix.O_CLOEXEC, 0); return err },
+			func() (err error) { fds[2], err = unix.Open("/proc/self/pagemap", unix.O_CLOEXEC, 0); return err },
+		} {
+			if err == nil {
+				err = step()
+			}
+		}
+		if err == nil {
+			_, err = Open(fds[0], fds[1], fds[2])
+		}
+		errs <- err
+	}()
+	if err := <-errs; err == nil || !strings.Contains(err.Error(), "bind mount") {
+		t.Errorf("%v, want a refusal of the bind mount", err)
 	}
 }
 

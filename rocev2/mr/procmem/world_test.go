@@ -32,7 +32,7 @@ func startApplication(t testing.TB) *application {
 	return startApplicationWith(t, 0)
 }
 
-// startApplicationWith starts it with namespaces of its own.
+// startApplicationWith starts it in namespaces of its own.
 func startApplicationWith(t testing.TB, unshare uintptr) *application {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -44,7 +44,10 @@ func startApplicationWith(t testing.TB, unshare uintptr) *application {
 	defer unix.Close(pair[0])
 	a := &application{t: t, cmd: exec.Command("/proc/self/exe")}
 	a.cmd.Env = append(os.Environ(), childEnv+"=application")
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unshare}
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unshare}
+	if unshare&unix.CLONE_NEWPID != 0 {
+		a.cmd.Env = append(a.cmd.Env, procEnv+"=1")
+	}
 	a.cmd.ExtraFiles = []*os.File{theirs}
 	a.cmd.Stderr = os.Stderr
 	a.in, _ = a.cmd.StdinPipe()
