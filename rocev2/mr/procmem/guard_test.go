@@ -116,10 +116,16 @@ func TestUnansweredFUSE(t *testing.T) {
 	a := startApplicationWith(t, unix.CLONE_NEWNS)
 	t.Cleanup(func() { _, _ = AbortFUSE(control, fuseUser) }) // before the process is killed: its end may wait too
 	addr := a.mapped("fuse", 1)
-	if err := a.Check(addr, 8, 0); !errors.Is(err, ErrNotPresent) { // without waiting
-		t.Errorf("registration: %v", err)
-	}
 	done := make(chan error, 1)
+	go func() { done <- a.Check(addr, 8, 0) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, ErrNotPresent) {
+			t.Errorf("registration: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("a registration waits for the file system")
+	}
 	go func() { done <- a.ReadAt(make([]byte, 8), addr) }()
 	var g Guard
 	for deadline := time.Now().Add(2 * time.Minute); !g.Sample(a.Progress()); time.Sleep(time.Millisecond) {

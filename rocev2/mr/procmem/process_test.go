@@ -347,6 +347,16 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		}
 	}
+	for what, fds := range map[string][3]int{
+		"path of maps":     {open("/proc/self/mem", unix.O_RDWR), open("/proc/self/maps", unix.O_PATH), open("/proc/self/pagemap", unix.O_RDONLY)},
+		"path of pagemap":  {open("/proc/self/mem", unix.O_RDWR), open("/proc/self/maps", unix.O_RDONLY), open("/proc/self/pagemap", unix.O_PATH)},
+		"maps for pagemap": {open("/proc/self/mem", unix.O_RDWR), open("/proc/self/maps", unix.O_RDONLY), open("/proc/self/maps", unix.O_RDONLY)},
+		"smaps for maps":   {open("/proc/self/mem", unix.O_RDWR), open("/proc/self/smaps", unix.O_RDONLY), open("/proc/self/pagemap", unix.O_RDONLY)},
+	} {
+		if p, err := Open(fds[0], fds[1], fds[2]); err == nil {
+			t.Errorf("%s accepted: %v", what, p)
+		}
+	}
 	if p, err := Open(open("/proc/self/mem", unix.O_RDWR), open("/proc/self/maps", unix.O_RDONLY), open("/proc/self/pagemap", unix.O_RDONLY)); err != nil {
 		t.Error(err)
 	} else if err := p.Close(); err != nil {
