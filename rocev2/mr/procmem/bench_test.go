@@ -8,7 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // BenchmarkWrite compares the ways to put packets of 1 KB and 4 KB into the memory of an
@@ -91,6 +94,60 @@ func BenchmarkWrite(b *testing.B) {
 					at = (at + uint64(n)) % size
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n/packet), "ns/packet")
+			})
+		}
+	}
+}
+
+// BenchmarkDevice is the cost of a packet in an engine without a network, from the work request
+// to its completion, with the target of WRITEs of 64 KB in memory of this process, in an arena
+// and in memory of another process. The source is memory of this process.
+func BenchmarkDevice(b *testing.B) {
+	const size = 64 << 10
+	a, d := startApplication(b), openDevice(b)
+	shared, err := arena.Create(size)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer shared.Close()
+	spec, err := a.Spec(a.mapped("plain", size/page), size, everything)
+	if err != nil {
+		b.Fatal(err)
+	}
+	targets := []struct {
+		name string
+		spec mr.Spec
+	}{
+		{"host", mr.Spec{Host: make([]byte, size), Access: everything}},
+		{"arena", mr.Spec{Host: shared.Bytes(), Access: everything}},
+		{"process", spec},
+	}
+	for _, pmtu := range []rocev2.PMTU{rocev2.PMTU1024, rocev2.PMTU4096} {
+		for _, to := range targets {
+			b.Run(fmt.Sprintf("pmtu=%d/%s", pmtu.Bytes(), to.name), func(b *testing.B) {
+				d.t = b
+				r := d.register(to.spec)
+				x, _ := d.pairWith(pmtu)
+				wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: d.here(0, size), RemoteAddr: r.VA(), RKey: r.RKey()}
+				outstanding, out := 0, make([]verbs.Completion, 16)
+				b.SetBytes(size)
+				for b.Loop() {
+					if err := x.PostSend(&wr); err != nil {
+						b.Fatal(err)
+					}
+					for outstanding++; outstanding > 8; {
+						n := d.cq.Poll(out)
+						for _, c := range out[:n] {
+							if c.Status != verbs.StatusSuccess {
+								b.Fatal(c.Status)
+							}
+						}
+						outstanding -= n
+					}
+				}
+				for ; outstanding > 0; outstanding -= d.cq.Poll(out) {
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size/pmtu.Bytes()), "ns/packet")
 			})
 		}
 	}

@@ -19,14 +19,14 @@ import (
 
 // device is an engine with a domain, and memory of this process of which pattern is the content.
 type device struct {
-	t     *testing.T
+	t     testing.TB
 	pd    verbs.PD
 	cq    verbs.CQ
 	local *mr.Region
 	mem   []byte
 }
 
-func openDevice(t *testing.T) *device {
+func openDevice(t testing.TB) *device {
 	t.Helper()
 	d, err := nic.OpenLoopback(nic.Options{})
 	if err != nil {
@@ -56,6 +56,13 @@ func (d *device) register(s mr.Spec) *mr.Region {
 // pair returns two connected queue pairs.
 func (d *device) pair() (x, y verbs.QP) {
 	d.t.Helper()
+	return d.pairWith(verbs.DefaultAttr().PMTU)
+}
+
+func (d *device) pairWith(pmtu rocev2.PMTU) (x, y verbs.QP) {
+	d.t.Helper()
+	attr := verbs.DefaultAttr()
+	attr.PMTU = pmtu
 	addr := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	x, err1 := d.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: d.cq, RecvCQ: d.cq})
 	y, err2 := d.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: d.cq, RecvCQ: d.cq})
@@ -63,7 +70,7 @@ func (d *device) pair() (x, y verbs.QP) {
 		d.t.Fatal(err)
 	}
 	a, b := verbs.Endpoint{Addr: addr, QPN: x.QPN(), PSN: rocev2.PSNMask}, verbs.Endpoint{Addr: addr, QPN: y.QPN(), PSN: 7}
-	if err := errors.Join(verbs.Connect(x, a, b, verbs.DefaultAttr()), verbs.Connect(y, b, a, verbs.DefaultAttr())); err != nil {
+	if err := errors.Join(verbs.Connect(x, a, b, attr), verbs.Connect(y, b, a, attr)); err != nil {
 		d.t.Fatal(err)
 	}
 	return x, y
