@@ -5,10 +5,12 @@ package procmem
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // Memory that cannot be accessed, or may not by the process itself, is refused with its
@@ -49,6 +51,22 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Memory that is there, but that the kernel does not access for another process, is refused.
+func TestCheckSecret(t *testing.T) {
+	a := startApplication(t)
+	reply, ok := a.try("map secret 2")
+	if !ok {
+		require.Skip(t, "needs memfd_secret: "+reply)
+	}
+	var addr uint64
+	if _, err := fmt.Sscan(reply, &addr); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Check(addr, 64, 0); !errors.Is(err, ErrUnmapped) || !strings.Contains(err.Error(), "register ordinary memory") {
+		t.Error(err)
+	}
+}
+
 // Memory of the kernel and of the stack, and addresses that are none.
 func TestCheckPlaces(t *testing.T) {
 	a := startApplication(t)
@@ -56,8 +74,8 @@ func TestCheckPlaces(t *testing.T) {
 	if err := a.Check(stack, 64, everything); err != nil {
 		t.Error("stack:", err)
 	}
-	if err := a.Check(vvar, 64, verbs.AccessRemoteRead); err == nil {
-		t.Error("memory of the kernel (VM_PFNMAP) accepted")
+	if err := a.Check(vvar, 64, verbs.AccessRemoteRead); !errors.Is(err, ErrNotPresent) {
+		t.Errorf("memory of the kernel (VM_PFNMAP): %v", err)
 	}
 	plain := a.mapped("plain", 2)
 	end := plain + uint64(2*page)
@@ -67,6 +85,7 @@ func TestCheckPlaces(t *testing.T) {
 	}{
 		{plain, 0, verbs.ErrRange}, {0, 1, verbs.ErrRange}, {plain, 1 << 60, verbs.ErrRange}, {^uint64(0), 1, verbs.ErrRange},
 		{^uint64(0), 2, verbs.ErrRange}, {1 << 63, 4096, verbs.ErrRange}, {1<<47 - 1, 1, verbs.ErrRange}, {1 << 56, 1, verbs.ErrRange},
+		{plain, -plain, verbs.ErrRange}, {plain, 1 - plain, verbs.ErrRange},
 		{plain, 1 << 46, nil}, {end - 1, 1, nil},
 	} {
 		for _, text := range []bool{false, true} {
@@ -75,6 +94,23 @@ func TestCheckPlaces(t *testing.T) {
 			if c.want != nil && !errors.Is(err, c.want) || c.n == 1<<46 && err == nil || c.n == 1 && c.want == nil && err != nil {
 				t.Errorf("%d bytes at %#x, text %v: %v", c.n, c.addr, text, err)
 			}
+		}
+	}
+}
+
+// The process may end between the parts of a check.
+func TestCheckEnds(t *testing.T) {
+	a, b := startApplication(t), startApplication(t)
+	addr := a.mapped("plain", 2)
+	b.kill()
+	for what, p := range map[string]*Process{
+		"before the mappings": {mem: a.mem, maps: b.maps, pagemap: a.pagemap},
+		"as text":             {mem: a.mem, maps: b.maps, pagemap: a.pagemap, textOnly: true},
+		"before the pages":    {mem: a.mem, maps: a.maps, pagemap: b.pagemap},
+		"before the access":   {mem: b.mem, maps: a.maps, pagemap: a.pagemap},
+	} {
+		if err := p.Check(addr, 8, 0); !errors.Is(err, ErrEnded) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

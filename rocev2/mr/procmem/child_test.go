@@ -188,6 +188,16 @@ func mapKind(kind string, n int) ([]byte, error) {
 		if f, err = os.Open("/proc/self/exe"); err == nil {
 			b, err = unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
 		}
+	case "secret": // memory that the kernel itself has not mapped
+		var fd int
+		if fd, err = unix.MemfdSecret(0); err == nil {
+			_ = unix.Ftruncate(fd, int64(n))
+			if b, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err == nil {
+				for i := 0; i < n; i += page {
+					b[i] = 1
+				}
+			}
+		}
 	case "fuse":
 		b, err = mapFUSE(n)
 	case "missing": // no handler reads the descriptor

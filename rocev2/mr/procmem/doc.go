@@ -29,7 +29,7 @@
 //   - memory that the process itself cannot read, or for verbs.AccessLocalWrite cannot write
 //   - pages that are not there yet, see [Populate]
 //   - pages that a userfaultfd handler has write-protected, for verbs.AccessLocalWrite
-//   - memory of devices (VM_IO, VM_PFNMAP) that the kernel cannot read for another process
+//   - memory that the kernel does not access for another process: of devices, of memfd_secret
 //
 // A process may change its mappings after the check. An access to memory that is not there
 // any more fails as failed memory does (NAK 0x63, remote operation error). Protection that

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,7 +61,10 @@ func (p *Process) mappingsText(addr, end uint64, visit func(Mapping) bool) error
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if err != nil && err != io.EOF {
+		if errors.Is(err, unix.ESRCH) {
+			return ErrEnded
+		}
+		if err != nil {
 			return fmt.Errorf("procmem: mappings of the process: %w", err)
 		}
 		if n == 0 {
