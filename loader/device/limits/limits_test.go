@@ -203,6 +203,9 @@ func TestSetLimits(t *testing.T) {
 	if p.Acquire(Use{CQs, 1}) == nil {
 		t.Error("granted beyond the limit")
 	}
+	if err := p.Acquire(Use{CQs, 0}, Use{MRs, 1}); err != nil {
+		t.Errorf("other things: %v", err)
+	}
 	p.Release(Use{CQs, 2})
 	if err := p.Acquire(Use{CQs, 1}); err != nil {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -138,6 +139,14 @@ func TestPopulate(t *testing.T) {
 			}
 		}
 	}
+	addr := a.mapped("fresh", 3) // across the end of a page
+	a.do("populate %d 20 true", addr+uint64(page)-10)
+	if err := a.Check(addr, uint64(2*page), verbs.AccessLocalWrite); err != nil {
+		t.Error(err)
+	}
+	if err := a.Check(addr, uint64(3*page), verbs.AccessLocalWrite); !errors.Is(err, ErrNotPresent) {
+		t.Errorf("more than was asked for: %v", err)
+	}
 	for _, kind := range []string{"read-only", "none", "gap"} {
 		if reply, ok := a.try("populate %d %d true", a.mapped(kind, 3), 3*page); ok || !strings.Contains(reply, "register memory that is mapped and writable") {
 			t.Errorf("%s: %q", kind, reply)
@@ -179,6 +188,51 @@ func FuzzParseMapping(f *testing.F) {
 	m, err := parseMapping([]byte("7f0000000000-7f0000001000 rw-s 00002000 fd:01 42   /x"))
 	if want := (Mapping{Start: 0x7f0000000000, End: 0x7f0000001000, Read: true, Write: true, Shared: true, Offset: 0x2000, DevMajor: 0xfd, DevMinor: 1, Inode: 42}); m != want || err != nil {
 		f.Errorf("%+v, %v", m, err)
+	}
+}
+
+// Text longer than a buffer is read as a whole, and what has no lines comes to an end.
+func TestMappingsText(t *testing.T) {
+	name := t.TempDir() + "/maps"
+	read := func(text string, addr, end uint64) (n int, err error) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		p := &Process{maps: int(f.Fd()), textOnly: true}
+		next := addr
+		err = p.mappings(addr, end, func(m Mapping) bool {
+			if m.Start != next || m.End != next+0x1000 {
+				t.Fatalf("%+v, want one at %#x", m, next)
+			}
+			n, next = n+1, m.End
+			return true
+		})
+		return n, err
+	}
+	var text strings.Builder
+	const lines = 5000
+	for i := range uint64(lines) {
+		fmt.Fprintf(&text, "%x-%x rw-p 00000000 00:00 0    %s\n", i<<12, (i+1)<<12, strings.Repeat("x", int(i%50)))
+	}
+	if n, err := read(text.String(), 0x1000, 1<<40); n != lines-1 || err != nil {
+		t.Errorf("%d mappings, %v", n, err)
+	}
+	if n, err := read(text.String(), 0x2000, 0x5000); n != 3 || err != nil {
+		t.Errorf("%d mappings, %v", n, err)
+	}
+	if _, err := read(strings.Repeat("x", 1<<20), 0, 1<<40); err == nil || !strings.Contains(err.Error(), "a line of more than") {
+		t.Errorf("no lines: %v", err)
+	}
+	if _, err := read("x\n", 0, 1<<40); err == nil {
+		t.Error("a line that is none")
+	}
+	if _, err := read("", 0, 1<<40); !errors.Is(err, ErrEnded) {
+		t.Errorf("nothing: %v", err)
 	}
 }
 
