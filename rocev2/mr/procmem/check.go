@@ -31,18 +31,18 @@ func (p *Process) Check(addr, n uint64, access verbs.Access) error {
 		return fmt.Errorf("procmem: %w: %d bytes at %#x; a region has 1 byte or more, at addresses of a process", verbs.ErrRange, n, addr)
 	}
 	end := addr + n
-	var found []Mapping // checked after the walk: reading memory may take time
+	var found []mapping // checked after the walk: reading memory may take time
 	next := addr
 	var bad error
-	err := p.mappings(addr, end, func(m Mapping) bool {
-		if m.Start > next {
+	err := p.mappings(addr, end, func(m mapping) bool {
+		if m.start > next {
 			return false
 		}
 		if bad = m.allows(write); bad != nil {
 			return false
 		}
 		found = append(found, m)
-		next = m.End
+		next = m.end
 		return next < end
 	})
 	switch {
@@ -58,7 +58,7 @@ func (p *Process) Check(addr, n uint64, access verbs.Access) error {
 	}
 	for _, m := range found {
 		var b [1]byte
-		at := max(m.Start, addr)
+		at := max(m.start, addr)
 		if err := p.ReadAt(b[:], at); err != nil {
 			return fmt.Errorf("procmem: %w: memory at %#x (memfd_secret, or of a device); register ordinary memory", err, at)
 		}
@@ -67,12 +67,12 @@ func (p *Process) Check(addr, n uint64, access verbs.Access) error {
 }
 
 // allows checks the rights that the process itself has.
-func (m *Mapping) allows(write bool) error {
+func (m *mapping) allows(write bool) error {
 	switch {
-	case !m.Read:
-		return fmt.Errorf("procmem: %w: the process cannot read its memory at %#x to %#x; make it readable (mprotect) or register other memory", verbs.ErrAccess, m.Start, m.End)
-	case write && !m.Write:
-		return fmt.Errorf("procmem: %w: the memory at %#x to %#x is read-only; register it without local write, or writable memory", verbs.ErrAccess, m.Start, m.End)
+	case !m.read:
+		return fmt.Errorf("procmem: %w: the process cannot read its memory at %#x to %#x; make it readable (mprotect) or register other memory", verbs.ErrAccess, m.start, m.end)
+	case write && !m.write:
+		return fmt.Errorf("procmem: %w: the memory at %#x to %#x is read-only; register it without local write, or writable memory", verbs.ErrAccess, m.start, m.end)
 	}
 	return nil
 }

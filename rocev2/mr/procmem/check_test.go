@@ -186,7 +186,7 @@ func FuzzParseMapping(f *testing.F) {
 		_ = m.allows(true)
 	})
 	m, err := parseMapping([]byte("7f0000000000-7f0000001000 rw-s 00002000 fd:01 42   /x"))
-	if want := (Mapping{Start: 0x7f0000000000, End: 0x7f0000001000, Read: true, Write: true, Shared: true, Offset: 0x2000, DevMajor: 0xfd, DevMinor: 1, Inode: 42}); m != want || err != nil {
+	if want := (mapping{start: 0x7f0000000000, end: 0x7f0000001000, read: true, write: true}); m != want || err != nil {
 		f.Errorf("%+v, %v", m, err)
 	}
 }
@@ -205,11 +205,11 @@ func TestMappingsText(t *testing.T) {
 		defer f.Close()
 		p := &Process{maps: int(f.Fd()), textOnly: true}
 		next := addr
-		err = p.mappings(addr, end, func(m Mapping) bool {
-			if m.Start != next || m.End != next+0x1000 {
+		err = p.mappings(addr, end, func(m mapping) bool {
+			if m.start != next || m.end != next+0x1000 {
 				t.Fatalf("%+v, want one at %#x", m, next)
 			}
-			n, next = n+1, m.End
+			n, next = n+1, m.end
 			return true
 		})
 		return n, err
@@ -240,10 +240,10 @@ func TestMappingsText(t *testing.T) {
 func TestMappingsAgree(t *testing.T) {
 	a := startApplication(t)
 	a.mapped("file", 3)
-	var both [2][]Mapping
+	var both [2][]mapping
 	for i := range both {
 		a.textOnly = i == 1
-		if err := a.mappings(0, 1<<47, func(m Mapping) bool { both[i] = append(both[i], m); return true }); err != nil {
+		if err := a.mappings(0, 1<<47, func(m mapping) bool { both[i] = append(both[i], m); return true }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,18 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mapping is a range of addresses of a process with the same properties (proc_pid_maps(5)).
-type Mapping struct {
-	Start, End          uint64
-	Read, Write, Shared bool
-	Offset              uint64 // of Start in the file
-	DevMajor, DevMinor  uint32 // device of the file; 0 with Inode 0: no file
-	Inode               uint64
+// mapping is a range of addresses of a process with the same protection (proc_pid_maps(5)).
+type mapping struct {
+	start, end  uint64
+	read, write bool
 }
 
-// Mappings calls visit for each mapping that has bytes of [addr, end), by address, until visit
+// mappings calls visit for each mapping that has bytes of [addr, end), by address, until visit
 // returns false.
-func (p *Process) mappings(addr, end uint64, visit func(Mapping) bool) error {
+func (p *Process) mappings(addr, end uint64, visit func(mapping) bool) error {
 	if p.textOnly {
 		return p.mappingsText(addr, end, visit)
 	}
@@ -41,10 +38,7 @@ func (p *Process) mappings(addr, end uint64, visit func(Mapping) bool) error {
 		if q.start >= end || q.end <= addr {
 			return nil
 		}
-		m := Mapping{
-			Start: q.start, End: q.end, Offset: q.offset, DevMajor: q.major, DevMinor: q.minor, Inode: q.inode,
-			Read: q.vmaFlags&procmapReadable != 0, Write: q.vmaFlags&procmapWritable != 0, Shared: q.vmaFlags&procmapShared != 0,
-		}
+		m := mapping{start: q.start, end: q.end, read: q.vmaFlags&procmapReadable != 0, write: q.vmaFlags&procmapWritable != 0}
 		if !visit(m) {
 			return nil
 		}
@@ -54,7 +48,7 @@ func (p *Process) mappings(addr, end uint64, visit func(Mapping) bool) error {
 }
 
 // mappingsText reads the text of maps, of which the kernel gives whole lines.
-func (p *Process) mappingsText(addr, end uint64, visit func(Mapping) bool) error {
+func (p *Process) mappingsText(addr, end uint64, visit func(mapping) bool) error {
 	buf := make([]byte, 0, 64<<10)
 	for at := int64(0); ; {
 		n, err := unix.Pread(p.maps, buf[len(buf):cap(buf)], at)
@@ -84,7 +78,7 @@ func (p *Process) mappingsText(addr, end uint64, visit func(Mapping) bool) error
 			if err != nil {
 				return err
 			}
-			if m.Start >= end || m.End > addr && !visit(m) {
+			if m.start >= end || m.end > addr && !visit(m) {
 				return nil
 			}
 			buf = rest
@@ -96,12 +90,12 @@ func (p *Process) mappingsText(addr, end uint64, visit func(Mapping) bool) error
 	}
 }
 
-// parseMapping parses a line of maps. The path is left out: it may be any text.
-func parseMapping(line []byte) (m Mapping, err error) {
+// parseMapping parses the beginning of a line of maps. The path at its end may be any text.
+func parseMapping(line []byte) (m mapping, err error) {
 	var mode string
-	if _, err = fmt.Sscanf(string(line), "%x-%x %4s %x %x:%x %d", &m.Start, &m.End, &mode, &m.Offset, &m.DevMajor, &m.DevMinor, &m.Inode); err != nil || len(mode) != 4 {
+	if _, err = fmt.Sscanf(string(line[:min(len(line), 100)]), "%x-%x %4s", &m.start, &m.end, &mode); err != nil || len(mode) != 4 {
 		return m, fmt.Errorf("procmem: a line of maps that is none: %.80q", line)
 	}
-	m.Read, m.Write, m.Shared = mode[0] == 'r', mode[1] == 'w', mode[3] == 's'
+	m.read, m.write = mode[0] == 'r', mode[1] == 'w'
 	return m, nil
 }

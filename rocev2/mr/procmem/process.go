@@ -5,7 +5,6 @@ package procmem
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -173,5 +172,3 @@ func (p *Process) atomic(addr uint64, next func(old uint64) (uint64, bool)) (uin
 	binary.NativeEndian.PutUint64(b, value)
 	return old, p.WriteAt(b, addr)
 }
-
-func (p *Process) String() string { return fmt.Sprintf("process memory (descriptor %d)", p.mem) }

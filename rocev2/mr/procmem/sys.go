@@ -30,7 +30,6 @@ const (
 
 	procmapReadable = 1
 	procmapWritable = 2
-	procmapShared   = 8
 )
 
 // query asks for the mapping at addr or the next one after it. ENOENT: there is none.
