@@ -119,9 +119,9 @@ func TestCheckEnds(t *testing.T) {
 // Populate provides what a registration needs. The handler of a userfaultfd fills its pages.
 func TestPopulate(t *testing.T) {
 	a := startApplication(t)
-	for _, kind := range []string{"fresh", "handled", "file"} {
+	for _, kind := range []string{"fresh", "handled", "handled in user mode", "file"} {
 		for _, write := range []bool{true, false} {
-			addr := a.mapped(kind, 5)
+			addr := a.mapped(strings.ReplaceAll(kind, " ", "-"), 5)
 			n := uint64(5*page) - 20
 			if err := a.Check(addr+10, n, verbs.AccessLocalWrite); !errors.Is(err, ErrNotPresent) {
 				t.Errorf("%s before: %v", kind, err)
@@ -134,7 +134,7 @@ func TestPopulate(t *testing.T) {
 				t.Errorf("%s: write: %v", kind, err)
 			}
 			got := make([]byte, 1)
-			if err := a.ReadAt(got, addr); err != nil || kind == "handled" && got[0] != 0x5A {
+			if err := a.ReadAt(got, addr); err != nil || strings.HasPrefix(kind, "handled") && got[0] != 0x5A {
 				t.Errorf("%s: %#x, %v", kind, got, err)
 			}
 		}
@@ -146,6 +146,11 @@ func TestPopulate(t *testing.T) {
 	}
 	if err := a.Check(addr, uint64(3*page), verbs.AccessLocalWrite); !errors.Is(err, ErrNotPresent) {
 		t.Errorf("more than was asked for: %v", err)
+	}
+	addr = a.mapped("file", 3)
+	a.do("truncate")
+	if reply, ok := a.try("populate %d 1 false", addr); ok || !strings.Contains(reply, "register memory that is mapped and readable") {
+		t.Errorf("beyond the end of a file: %q", reply)
 	}
 	for _, kind := range []string{"read-only", "none", "gap"} {
 		if reply, ok := a.try("populate %d %d true", a.mapped(kind, 3), 3*page); ok || !strings.Contains(reply, "register memory that is mapped and writable") {

@@ -201,13 +201,15 @@ func mapKind(kind string, n int) ([]byte, error) {
 	case "fuse":
 		b, err = mapFUSE(n)
 	case "missing": // no handler reads the descriptor
-		_, err = registerUffd(b, uffdMissing)
+		_, err = registerUffd(b, uffdMissing, 0)
 	case "filled": // missing pages would be faults, but there are none
-		_, err = registerUffd(b, uffdMissing)
+		_, err = registerUffd(b, uffdMissing, 0)
 	case "write-protected":
 		err = writeProtect(b)
 	case "handled":
-		err = handleMissing(b)
+		err = handleMissing(b, 0)
+	case "handled-in-user-mode":
+		err = handleMissing(b, userModeOnly)
 	default:
 		err = fmt.Errorf("no kind %s", kind)
 	}
@@ -217,6 +219,8 @@ func mapKind(kind string, n int) ([]byte, error) {
 const (
 	uffdMissing = 1
 	uffdWP      = 2
+
+	userModeOnly = 1 // UFFD_USER_MODE_ONLY
 )
 
 func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
@@ -226,10 +230,10 @@ func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-func registerUffd(b []byte, mode uint64) (int, error) {
-	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
-	if errno == unix.EPERM { // without privilege: faults of user mode only
-		fd, _, errno = unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|1, 0, 0)
+func registerUffd(b []byte, mode uint64, flags uintptr) (int, error) {
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|flags, 0, 0)
+	if errno == unix.EPERM { // without privilege
+		fd, _, errno = unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|userModeOnly, 0, 0)
 	}
 	if errno != 0 {
 		return -1, fmt.Errorf("userfaultfd: %w", errno)
@@ -246,7 +250,7 @@ func registerUffd(b []byte, mode uint64) (int, error) {
 }
 
 func writeProtect(b []byte) error {
-	fd, err := registerUffd(b, uffdWP)
+	fd, err := registerUffd(b, uffdWP, 0)
 	if err != nil {
 		return err
 	}
@@ -255,11 +259,11 @@ func writeProtect(b []byte) error {
 }
 
 // handleMissing has missing pages of memory filled with 0x5A by a handler.
-func handleMissing(b []byte) error {
+func handleMissing(b []byte, flags uintptr) error {
 	if err := unix.Madvise(b, unix.MADV_DONTNEED); err != nil {
 		return err
 	}
-	fd, err := registerUffd(b, uffdMissing)
+	fd, err := registerUffd(b, uffdMissing, flags)
 	if err != nil {
 		return err
 	}

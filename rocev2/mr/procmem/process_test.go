@@ -279,6 +279,15 @@ func TestContainer(t *testing.T) {
 	try(t, "after its end", m, pd, r, addr, mem.FaultBackend)
 }
 
+// A process of another user is reached, because it opened the descriptor itself.
+func TestOtherUser(t *testing.T) {
+	require.Root(t)
+	a := startApplicationWith(t, 0, 65534)
+	addr := a.mapped("plain", 2)
+	m, pd, r := table(t, a, addr, uint64(2*page))
+	try(t, "other user", m, pd, r, addr, mem.FaultNone)
+}
+
 // A bind mount may give a file of procfs the name of another one. It is refused.
 func TestBindMount(t *testing.T) {
 	require.Root(t)
@@ -334,7 +343,7 @@ func TestOpenRefuses(t *testing.T) {
 	for what, mem := range map[string]int{
 		"closed": 1 << 20, "pipe": pipe[0], "regular file": open(regular, unix.O_RDWR), "directory": open("/proc/self", unix.O_RDONLY),
 		"read only": open("/proc/self/mem", unix.O_RDONLY), "path": open("/proc/self/mem", unix.O_PATH),
-		"other file of procfs": open("/proc/self/oom_score_adj", unix.O_RDWR), "sysctl": open("/proc/sys/vm/overcommit_memory", unix.O_RDWR),
+		"other file of procfs": open("/proc/self/oom_score_adj", unix.O_RDWR), "name": open("/proc/self/comm", unix.O_RDWR),
 		"maps": open("/proc/self/maps", unix.O_RDONLY),
 	} {
 		fds := []int{mem, open("/proc/self/maps", unix.O_RDONLY), open("/proc/self/pagemap", unix.O_RDONLY)}

@@ -44,10 +44,9 @@ func (f *Files) Close() (err error) {
 	return err
 }
 
-// Populate has the kernel provide all pages of n bytes at addr of this process, as a
-// registration needs them (MADV_POPULATE_WRITE, Linux 5.14). A userfaultfd handler is called
-// for what it must fill. write is for memory that the NIC may write; otherwise pages that
-// nothing has written stay shared. The content does not change.
+// Populate makes all pages of n bytes at addr of this process present, as a registration needs
+// them. A userfaultfd handler is called for what it must fill. write is for memory that the NIC
+// may write; otherwise pages that nothing has written stay shared. The content does not change.
 func Populate(addr, n uint64, write bool) error {
 	if n == 0 || n > math.MaxInt64 || addr > math.MaxUint64-n {
 		return fmt.Errorf("procmem: populate: %d bytes at %#x are no range of addresses", n, addr)
@@ -58,15 +57,21 @@ func Populate(addr, n uint64, write bool) error {
 	}
 	page := uint64(os.Getpagesize())
 	first := addr &^ (page - 1)
-	length := (addr + n - first + page - 1) &^ (page - 1)
+	last := (addr + n - 1) &^ (page - 1)
 	for {
-		errno := madvise(first, length, advice)
+		errno := madvise(first, last-first+page, advice)
 		switch errno {
 		case 0:
 			return nil
 		case unix.EINTR, unix.EAGAIN: // pages so far stay, so it comes to an end
 			continue
+		case unix.EFAULT, unix.EINVAL:
+			// EFAULT: the handler takes faults of user mode only, as one without privilege does.
+			// EINVAL: a kernel before Linux 5.14.
+			if touch(first, last, page, write) {
+				return nil
+			}
 		}
-		return fmt.Errorf("procmem: populate: %d bytes at %#x: %w; register memory that is mapped and %s (Linux 5.14)", n, addr, errno, verb)
+		return fmt.Errorf("procmem: populate: %d bytes at %#x: %w; register memory that is mapped and %s", n, addr, errno, verb)
 	}
 }

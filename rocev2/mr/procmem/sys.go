@@ -3,16 +3,47 @@
 package procmem
 
 import (
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// This file has all of the package's unsafe code: two system calls that package unix lacks.
+// This file has all of the package's unsafe code: two system calls that package unix lacks, and
+// memory by its address.
 
 func madvise(addr, n uint64, advice int) unix.Errno {
 	_, _, errno := unix.Syscall(unix.SYS_MADVISE, uintptr(addr), uintptr(n), uintptr(advice))
 	return errno
+}
+
+// touch accesses a word of each page from first to last, which stays as it is. It reports
+// whether all pages are there and may be accessed.
+func touch(first, last, page uint64, write bool) (ok bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			if _, fault := r.(interface {
+				runtime.Error
+				Addr() uintptr
+			}); !fault {
+				panic(r)
+			}
+		}
+	}()
+	for at := uintptr(first); ; at += uintptr(page) {
+		word := *(**uint32)(unsafe.Pointer(&at))
+		if write {
+			atomic.AddUint32(word, 0)
+		} else {
+			atomic.LoadUint32(word)
+		}
+		if at == uintptr(last) {
+			return true
+		}
+	}
 }
 
 // procmapQuery is struct procmap_query of linux/fs.h.

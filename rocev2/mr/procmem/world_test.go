@@ -32,8 +32,8 @@ func startApplication(t testing.TB) *application {
 	return startApplicationWith(t, 0)
 }
 
-// startApplicationWith starts it in namespaces of its own.
-func startApplicationWith(t testing.TB, unshare uintptr) *application {
+// startApplicationWith starts it in namespaces of its own, or as another user.
+func startApplicationWith(t testing.TB, unshare uintptr, user ...uint32) *application {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -45,6 +45,9 @@ func startApplicationWith(t testing.TB, unshare uintptr) *application {
 	a := &application{t: t, cmd: exec.Command("/proc/self/exe")}
 	a.cmd.Env = append(os.Environ(), childEnv+"=application")
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unshare}
+	if len(user) > 0 {
+		a.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user[0], Gid: user[0]}
+	}
 	if unshare&unix.CLONE_NEWPID != 0 {
 		a.cmd.Env = append(a.cmd.Env, procEnv+"=1")
 	}
