@@ -255,6 +255,13 @@ func TestMappingsAgree(t *testing.T) {
 	if len(both[0]) < 20 || len(both[0]) != len(both[1]) {
 		t.Fatalf("%d by query, %d by text", len(both[0]), len(both[1]))
 	}
+	for _, text := range []bool{false, true} {
+		a.textOnly = text
+		n, first := 0, both[0][0]
+		if err := a.mappings(first.start, first.end, func(m mapping) bool { n++; return true }); n != 1 || err != nil {
+			t.Errorf("text %v: %d mappings of one byte, %v", text, n, err)
+		}
+	}
 	for i, m := range both[0] {
 		if m != both[1][i] {
 			t.Errorf("query %+v, text %+v", m, both[1][i])
