@@ -149,8 +149,10 @@ func TestPopulate(t *testing.T) {
 	}
 	addr = a.mapped("file", 3)
 	a.do("truncate")
-	if reply, ok := a.try("populate %d 1 false", addr); ok || !strings.Contains(reply, "register memory that is mapped and readable") {
-		t.Errorf("beyond the end of a file: %q", reply)
+	for _, write := range []bool{false, true} {
+		if reply, ok := a.try("populate %d 1 %v", addr, write); ok || !strings.Contains(reply, "register memory that is mapped") {
+			t.Errorf("beyond the end of a file: %q", reply)
+		}
 	}
 	for _, kind := range []string{"read-only", "none", "gap"} {
 		if reply, ok := a.try("populate %d %d true", a.mapped(kind, 3), 3*page); ok || !strings.Contains(reply, "register memory that is mapped and writable") {

@@ -65,13 +65,12 @@ func Populate(addr, n uint64, write bool) error {
 			return nil
 		case unix.EINTR, unix.EAGAIN: // pages so far stay, so it comes to an end
 			continue
-		case unix.EFAULT, unix.EINVAL:
-			// EFAULT: the handler takes faults of user mode only, as one without privilege does.
-			// EINVAL: a kernel before Linux 5.14.
+		case unix.EFAULT:
+			// The handler takes faults of user mode only, as one without privilege does.
 			if touch(first, last, page, write) {
 				return nil
 			}
 		}
-		return fmt.Errorf("procmem: populate: %d bytes at %#x: %w; register memory that is mapped and %s", n, addr, errno, verb)
+		return fmt.Errorf("procmem: populate: %d bytes at %#x: %w; register memory that is mapped and %s (Linux 5.14)", n, addr, errno, verb)
 	}
 }

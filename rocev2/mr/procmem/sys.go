@@ -20,7 +20,8 @@ func madvise(addr, n uint64, advice int) unix.Errno {
 }
 
 // touch accesses a word of each page from first to last, which stays as it is. It reports
-// whether all pages are there and may be accessed.
+// whether all pages are there. The process may access them: in a program with the race detector
+// a write to read-only memory would end it.
 func touch(first, last, page uint64, write bool) (ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
