@@ -111,6 +111,8 @@ func (n *Node) Detach(q *qp.QP) {
 	}
 }
 
+func (n *Node) name() string { return n.Name }
+
 // arrive takes a frame from the wire.
 func (n *Node) arrive(frame []byte) {
 	p, err := rocev2.ParseIP(frame)
@@ -215,8 +217,7 @@ func (n *Node) transmit(a *attached) {
 		n.w.Failf("%s: no path to %v", n.Name, o.Dst)
 		return
 	}
-	const ethernetPerPacket = 14 + 4 + 20 // header, FCS, preamble and gap
-	n.free = n.w.now + qp.Time(int64(len(frame)+ethernetPerPacket)*8*int64(Second)/n.Rate)
+	n.free = n.w.now + serialize(frame, n.Rate)
 	path.send(frame)
 }
 

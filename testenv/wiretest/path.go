@@ -23,17 +23,21 @@ type Faults struct {
 // their way.
 type Path struct {
 	Delay qp.Time
+	Rate  int64   // of a link on the path, bit/s; 0: none is slower than the port
+	Queue qp.Time // the longest time in the queue of that link; more is lost; 0: no bound
 	Faults
 	Drop func(p *rocev2.Packet) bool // or nil; a scripted loss
 	Tap  func(p *rocev2.Packet)      // or nil; sees what is sent, before any fault
 
 	Sent, Bytes                          int // by the node
-	Lost, Duplicated, Delayed, Corrupted int // by the path
+	Lost, Duplicated, Delayed, Corrupted int // by the path, Lost with Overflow
+	Overflow                             int // lost as the queue was full
 	Harmless                             int // corrupted where the ICRC does not look
 
 	w        *Wire
-	to       *Node
+	to       receiver
 	lastTime qp.Time // of arrival, of what was not held back
+	free     qp.Time // when the link can take the next frame
 }
 
 // send takes a frame that leaves the port now.
@@ -100,7 +104,13 @@ func (p *Path) lose(frame []byte) {
 }
 
 func (p *Path) deliver(frame []byte) {
-	at := p.w.now + p.Delay
+	at, ok := p.queue(frame)
+	if !ok {
+		p.Overflow++
+		p.lose(frame)
+		return
+	}
+	at += p.Delay
 	if p.Jitter > 0 {
 		at += qp.Time(p.w.Rand.Int64N(int64(p.Jitter)))
 	}
@@ -112,6 +122,25 @@ func (p *Path) deliver(frame []byte) {
 		p.lastTime = at
 	}
 	p.w.push(event{at: at, to: p.to, frame: frame})
+}
+
+// queue returns when the frame has passed the link, or false if its queue is full.
+func (p *Path) queue(frame []byte) (qp.Time, bool) {
+	if p.Rate == 0 {
+		return p.w.now, true
+	}
+	start := max(p.free, p.w.now)
+	if p.Queue > 0 && start-p.w.now > p.Queue {
+		return 0, false
+	}
+	p.free = start + serialize(frame, p.Rate)
+	return p.free, true
+}
+
+// serialize is how long a frame takes at a rate in bit/s.
+func serialize(frame []byte, rate int64) qp.Time {
+	const ethernetPerPacket = 14 + 4 + 20 // header, FCS, preamble and gap
+	return qp.Time(int64(len(frame)+ethernetPerPacket) * 8 * int64(Second) / rate)
 }
 
 func (p *Path) hit(probability float64) bool {

@@ -15,7 +15,7 @@ func (p *Path) trace(frame []byte) {
 		return
 	}
 	h := pkt.BTH()
-	fmt.Fprintf(p.w.Trace, "%9.3f us to %s QP %d %v PSN %d len %d", float64(p.w.now)/1000, p.to.Name, h.DestQP(), h.Opcode(), h.PSN(), pkt.PayloadLen())
+	fmt.Fprintf(p.w.Trace, "%9.3f us to %s QP %d %v PSN %d len %d", float64(p.w.now)/1000, p.to.name(), h.DestQP(), h.Opcode(), h.PSN(), pkt.PayloadLen())
 	if h.AckReq() {
 		fmt.Fprint(p.w.Trace, " AckReq")
 	}

@@ -34,9 +34,15 @@ type Wire struct {
 type event struct {
 	at    qp.Time
 	order uint64
-	to    *Node
+	to    receiver
 	frame []byte
 	call  func()
+}
+
+// receiver gets the frames of a path.
+type receiver interface {
+	arrive(frame []byte)
+	name() string
 }
 
 // New returns a wire whose clock shows one microsecond: 0 is no time for qp.

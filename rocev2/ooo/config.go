@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ooo
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Time is a moment or a duration in nanoseconds on the engine's monotonic clock. The moment zero
+// means no moment.
+type Time int64
+
+// Units of Time.
+const (
+	Microsecond Time = 1000
+	Millisecond      = 1000 * Microsecond
+	Second           = 1000 * Millisecond
+)
+
+// Limits of Config.
+const (
+	MinWindow   = 64
+	MaxWindow   = 1 << 15
+	MaxMessages = 1 << 11 // half of the range in which a target finds repeated message ids
+	MaxPaths    = 64
+)
+
+// Config is fixed for the life of a queue pair. Zero values stand for the defaults that are
+// given in parentheses.
+type Config struct {
+	QPN, PeerQPN     uint32
+	PD               uint32
+	SendPSN, RecvPSN rocev2.PSN // first PSN of each direction
+	PMTU             rocev2.PMTU
+
+	// Window is the number of packets after the first missing one that this side accepts, a power
+	// of two in 64..32768 (256). PeerWindow is that of the peer (Window). InFlight bounds the
+	// unanswered packets of this side (PeerWindow).
+	Window, PeerWindow, InFlight int
+
+	Messages  int // outstanding messages of this side, a power of two up to 2048 (64)
+	Responses int // responses and READ responses that wait for NextAck and NextData, each (Window)
+
+	Paths int    // UDP source ports in use, 1..64 (16)
+	Seed  uint64 // of the choice of ports; any value
+
+	Tries         int  // transmissions of one packet before the queue pair fails, 1..255 (16)
+	NotReadyTries int  // refusals of one notification before its message fails, 1..65535 (1000)
+	NotReadyDelay Time // until a refused notification is repeated (100 us)
+	InitialRTO    Time // before the first RTT sample (4 ms)
+	MinRTO        Time // without later answers of the same path (1 ms)
+	MinReorder    Time // the least time that reordering may take (20 us)
+
+	Memory   mem.Memory
+	Queues   *Queues                // or nil: every notification is refused
+	Complete func(verbs.Completion) // or nil; called in the engine's thread
+	Count    *Counters              // or nil; shared by the queue pairs of an engine
+}
+
+// ErrConfig is what New wraps.
+var ErrConfig = errors.New("ooo: impossible configuration")
+
+func (c *Config) setDefaults() error {
+	def := func(v *int, value int) {
+		if *v == 0 {
+			*v = value
+		}
+	}
+	defTime := func(v *Time, value Time) {
+		if *v == 0 {
+			*v = value
+		}
+	}
+	def(&c.Window, 256)
+	def(&c.PeerWindow, c.Window)
+	def(&c.InFlight, c.PeerWindow)
+	def(&c.Messages, 64)
+	def(&c.Responses, c.Window)
+	def(&c.Paths, 16)
+	def(&c.Tries, 16)
+	def(&c.NotReadyTries, 1000)
+	defTime(&c.NotReadyDelay, 100*Microsecond)
+	defTime(&c.InitialRTO, 4*Millisecond)
+	defTime(&c.MinRTO, Millisecond)
+	defTime(&c.MinReorder, 20*Microsecond)
+	if c.Count == nil {
+		c.Count = new(Counters)
+	}
+	c.InFlight = min(c.InFlight, c.PeerWindow)
+	return c.check()
+}
+
+func (c *Config) check() error {
+	for _, l := range []struct {
+		name            string
+		value, min, max int
+		power           bool
+	}{
+		{"Window", c.Window, MinWindow, MaxWindow, true},
+		{"PeerWindow", c.PeerWindow, 1, MaxWindow, false},
+		{"InFlight", c.InFlight, 1, MaxWindow, false},
+		{"Messages", c.Messages, 1, MaxMessages, true},
+		{"Responses", c.Responses, 1, MaxWindow, false},
+		{"Paths", c.Paths, 1, MaxPaths, false},
+		{"Tries", c.Tries, 1, 255, false},
+		{"NotReadyTries", c.NotReadyTries, 1, 1<<16 - 1, false},
+	} {
+		if l.value < l.min || l.value > l.max {
+			return fmt.Errorf("%w: %s is %d: choose %d..%d", ErrConfig, l.name, l.value, l.min, l.max)
+		}
+		if l.power && l.value&(l.value-1) != 0 {
+			return fmt.Errorf("%w: %s is %d: choose a power of two", ErrConfig, l.name, l.value)
+		}
+	}
+	for _, t := range []Time{c.NotReadyDelay, c.InitialRTO, c.MinRTO, c.MinReorder} {
+		if t <= 0 || t > 60*Second {
+			return fmt.Errorf("%w: a time of %d ns: choose 1 ns to 60 s", ErrConfig, t)
+		}
+	}
+	switch {
+	case !c.PMTU.Valid():
+		return fmt.Errorf("%w: PMTU %d: choose 1..5", ErrConfig, c.PMTU)
+	case c.Memory == nil:
+		return fmt.Errorf("%w: no Memory", ErrConfig)
+	case (c.QPN | c.PeerQPN | uint32(c.SendPSN) | uint32(c.RecvPSN)) > rocev2.PSNMask:
+		return fmt.Errorf("%w: queue pair numbers and PSNs have 24 bits", ErrConfig)
+	}
+	return nil
+}

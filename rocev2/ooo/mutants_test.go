@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ooo_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mutants are wrong versions of this package, each with the test that must fail. They are tests of
+// the tests.
+var mutants = []struct {
+	name, file, old, new, test string
+}{
+	{
+		"a repeated response counts again, so the count matches early", "snd_response.go",
+		"	if k.state == packetAnswered {\n		s.q.cfg.Count.Repeated++\n		return\n	}\n	if k.state == packetInFlight {",
+		"	if m := s.messages.get(k.id); k.state == packetAnswered {\n		s.q.cfg.Count.Repeated++\n" +
+			"		if m != nil && m.outstanding > 0 {\n			m.outstanding--\n			s.settle(m)\n		}\n		return\n	}\n	if k.state == packetInFlight {",
+		"TestMessages",
+	},
+	{
+		"the notification leaves at the first count of zero, with data that is not sent", "snd_suspension.go",
+		"	if m.outstanding != 0 || m.status == messageSending || m.status == messageFree {\n		return\n	}\n",
+		"	if m.outstanding != 0 || m.status == messageFree {\n		return\n	}\n" +
+			"	if m.status == messageSending && m.next > 0 && m.notify {\n		m.status = messageWaiting\n	}\n",
+		"TestMessages",
+	},
+	{
+		"a repeated notification is put on its queue again", "rcv_request.go",
+		"	if r.notified.has(f.Message) {", "	if false {", "TestMessages",
+	},
+	{
+		"a duplicate is written again", "rcv_request.go",
+		"	case class == psnDuplicate:\n	case int", "	case int", "TestMessages",
+	},
+	{
+		"the arrival of a READ request counts as its answer", "snd_response.go",
+		"	if k != nil && k.state != packetAnswered && (k.kind == packetWrite || k.kind == packetVoid) {",
+		"	if k != nil && k.state != packetAnswered && k.kind != packetNotify {", "TestMessages",
+	},
+	{
+		"the arrival of a notification counts as its acknowledgement", "snd_response.go",
+		"	if k != nil && k.state != packetAnswered && (k.kind == packetWrite || k.kind == packetVoid) {",
+		"	if k != nil && k.state != packetAnswered && k.kind != packetRead {", "TestFullQueue",
+	},
+	{
+		"a READ response is placed again", "snd_response.go",
+		"	if m == nil || k.state == packetAnswered {", "	if m == nil {", "TestMessages",
+	},
+	{
+		"the window of the target opens with OACKs only", "snd_databuffer.go",
+		"	b.accept(b.una)\n", "", "TestMessages",
+	},
+	{
+		"a refused packet counts as arrived", "rcv_request.go",
+		"	a.op, a.code = rocev2.OpONak, code\n	r.responses.put(r.q.cfg.Count, a)\n}",
+		"	a.op, a.code = rocev2.OpONak, code\n	if r.arrivals.classify(a.psn) == psnNew {\n		r.arrivals.add(a.psn)\n	}\n	r.responses.put(r.q.cfg.Count, a)\n}",
+		"TestRefusedAndLost",
+	},
+	{
+		"the target does not check the key", "rcv_memory.go",
+		"	case mem.FaultNone:\n", "	case mem.FaultNone, mem.FaultKey:\n", "TestRefused",
+	},
+}
+
+// TestMutants builds each mutant and runs its test, which must fail.
+func TestMutants(t *testing.T) {
+	if os.Getenv("OOO_MESSAGES") != "" {
+		t.Skip("this is a mutant")
+	}
+	if testing.Short() {
+		t.Skip("builds a test binary for each mutant")
+	}
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) { runMutant(t, dir, m.file, m.old, m.new, m.test) })
+	}
+}
+
+func runMutant(t *testing.T, dir, file, old, replacement, test string) {
+	path := filepath.Join(dir, file)
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), old); n != 1 {
+		t.Fatalf("%s has the text to replace %d times: adapt the mutant", file, n)
+	}
+	mutated := filepath.Join(t.TempDir(), file)
+	if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), old, replacement, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutated}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlayFile := filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-overlay", overlayFile, "-run", "^"+test+"$", ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "OOO_MESSAGES=4000")
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		t.Errorf("%s does not fail", test)
+	case !strings.Contains(string(out), "--- FAIL: "+test):
+		t.Fatalf("the mutant was not tested: %v\n%s", err, out)
+	}
+	t.Logf("%.400s", out)
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ooo
+
+import "math/rand/v2"
+
+// A path is a UDP source port 0xC000..0xFFFF: switches choose among equal routes by it. Which
+// ports share a link is not known. So, as in REPS of Ultra Ethernet, a port whose answer came
+// without queueing is used again for a later packet. Other packets choose between two random
+// ports. A port that loses its packets is replaced by another one.
+
+const (
+	firstPort = 0xC000
+	ports     = 1 << 14
+
+	newShare      = 64 // packets that may be in flight at first, on all paths together, before answers
+	silentLosses  = 4  // in a row without an answer, after which a path is replaced
+	lossUnit      = 1 << 16
+	lossTooHigh   = lossUnit / 4 // of the recent packets, if twice the average of all paths
+	lossShift     = 4            // recent: about 2^4 packets
+	recycledLimit = 4            // recycled entries for each path
+)
+
+// pathRef names a path; it is void after the path was replaced.
+type pathRef struct{ index, generation uint8 }
+
+var noPath = pathRef{index: MaxPaths}
+
+// path is one source port.
+type path struct {
+	rtt        rtt
+	newest     Time // send time of the latest packet of this path that is answered
+	head, tail int32
+	inFlight   int32
+	allowed    int32  // packets in flight until the first answer
+	loss       uint32 // recent share, of lossUnit
+	silent     uint8  // losses in a row without an answer
+	generation uint8
+	proven     bool // an answer came
+	port       uint16
+}
+
+// paths is the set of paths of a queue pair.
+type paths struct {
+	list []path
+	good fifo[pathRef] // answered without queueing
+	all  rtt
+	loss uint32 // of all paths, recent
+	rand rand.PCG
+}
+
+func (s *paths) init(c *Config) {
+	s.rand.Seed(c.Seed, uint64(c.QPN)<<32|uint64(c.PeerQPN))
+	s.list = make([]path, c.Paths)
+	s.good.limit = recycledLimit * c.Paths
+	for i := range s.list {
+		s.list[i] = path{port: s.freePort(), allowed: int32(max(1, newShare/c.Paths)), head: -1, tail: -1}
+	}
+}
+
+// freePort returns a random port that no path has.
+func (s *paths) freePort() uint16 {
+	port := uint16(s.rand.Uint64() % ports)
+	for used := true; used; {
+		used = false
+		for i := range s.list {
+			if s.list[i].port == firstPort|port {
+				used = true
+				port = (port + 1) % ports
+			}
+		}
+	}
+	return firstPort | port
+}
+
+func (s *paths) ref(i int) pathRef { return pathRef{uint8(i), s.list[i].generation} }
+
+// get returns the path, or nil if it was replaced.
+func (s *paths) get(r pathRef) *path {
+	if int(r.index) >= len(s.list) || s.list[r.index].generation != r.generation {
+		return nil
+	}
+	return &s.list[r.index]
+}
+
+func (p *path) open() bool { return p.proven || p.inFlight < p.allowed }
+
+// choose returns the path of the next packet, another one than avoid if possible. It returns
+// false if no path may have another packet in flight.
+func (s *paths) choose(avoid pathRef) (int, bool) {
+	for s.good.n > 0 {
+		r := s.good.pop()
+		if s.get(r) != nil && r != avoid {
+			return int(r.index), true
+		}
+	}
+	a, ok := s.pick(avoid)
+	if !ok {
+		return 0, false
+	}
+	if b, _ := s.pick(avoid); s.load(b) < s.load(a) {
+		a = b
+	}
+	return a, true
+}
+
+// pick returns a random open path.
+func (s *paths) pick(avoid pathRef) (int, bool) {
+	n := len(s.list)
+	start := int(s.rand.Uint64() % uint64(n))
+	second, found := 0, false
+	for i := range n {
+		at := (start + i) % n
+		switch {
+		case !s.list[at].open():
+		case s.ref(at) != avoid:
+			return at, true
+		default:
+			second, found = at, true
+		}
+	}
+	return second, found
+}
+
+// load compares paths: a packet arrives later on the one with the larger value.
+func (s *paths) load(i int) int64 {
+	p := &s.list[i]
+	t := p.rtt.smoothed
+	if p.rtt.samples == 0 {
+		t = s.all.smoothed
+	}
+	return int64(t) * int64(p.inFlight+1)
+}
+
+// answered notes that a packet of the path was answered.
+func (s *paths) answered(r pathRef) *path {
+	p := s.get(r)
+	if p != nil {
+		p.proven, p.silent = true, 0
+		p.loss -= p.loss >> lossShift
+	}
+	s.loss -= s.loss >> (lossShift + 2)
+	return p
+}
+
+// sample notes the answer to a packet that was sent at this time on the path, with its RTT. The
+// path is used again if the RTT is not above the average, and no switch has marked the packet.
+func (s *paths) sample(r pathRef, sent, t Time, congested bool) {
+	p := s.answered(r)
+	s.all.sample(t)
+	if p == nil {
+		return
+	}
+	p.rtt.sample(t)
+	p.newest = max(p.newest, sent)
+	if !congested && t <= s.all.smoothed {
+		s.good.push(r)
+	}
+}
+
+// lost notes the loss of a packet, and reports whether the path has to be replaced. silent means
+// that no later packet of the path was answered.
+func (s *paths) lost(p *path, silent bool) bool {
+	p.loss += (lossUnit - p.loss) >> lossShift
+	s.loss += (lossUnit - s.loss) >> (lossShift + 2)
+	if silent && p.silent < 255 {
+		p.silent++
+	}
+	switch {
+	case len(s.list) == 1:
+		return false
+	case !p.proven:
+		return silent
+	}
+	return p.silent >= silentLosses || p.loss > lossTooHigh && p.loss > 2*s.loss
+}
+
+// replace gives the path another port. It carries one packet until that is answered.
+func (s *paths) replace(p *path) {
+	port := s.freePort()
+	*p = path{port: port, allowed: 1, head: -1, tail: -1, generation: p.generation + 1}
+}
+
+// link puts packet k at the end of the list of its path.
+func (s *sender) link(i int, k *packet) {
+	p := &s.paths.list[i]
+	at := s.packets.position(k.psn)
+	k.next, k.prev = -1, p.tail
+	if p.tail >= 0 {
+		s.packets.ring[p.tail].next = at
+	} else {
+		p.head = at
+	}
+	p.tail = at
+	p.inFlight++
+}
+
+// unlink removes packet k, which is in flight, from the list of its path.
+func (s *sender) unlink(k *packet) {
+	p := &s.paths.list[k.path.index]
+	if k.prev >= 0 {
+		s.packets.ring[k.prev].next = k.next
+	} else {
+		p.head = k.next
+	}
+	if k.next >= 0 {
+		s.packets.ring[k.next].prev = k.prev
+	} else {
+		p.tail = k.prev
+	}
+	p.inFlight--
+}

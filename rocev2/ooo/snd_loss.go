@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ooo
+
+import (
+	"slices"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Loss is found by time, as RACK does (RFC 8985), and per path: packets of one path may overtake
+// each other, and packets of different paths do so all the time. A packet is lost
+//
+//   - when a packet that was sent later on the same path is answered, and more time has passed
+//     than the RTT of the path and its variation explain;
+//   - without such an answer, when twice that time and MinRTO have passed, doubled for each time
+//     that nothing at all was answered meanwhile.
+//
+// If a packet that was found lost is answered after all, more reordering is tolerated.
+type lossState struct {
+	tolerance  Time // in eighths of the variation's factor
+	calm       int  // losses since the last spurious one
+	backoff    uint
+	backedOff  Time // when backoff last grew
+	lastAnswer Time
+}
+
+const (
+	toleranceUnit = 8
+	toleranceMax  = 4 * toleranceUnit
+	calmLosses    = 256
+	maxBackoff    = 6
+)
+
+func (l *lossState) init() { l.tolerance = toleranceUnit }
+
+// progress notes an answer.
+func (l *lossState) progress(now Time) { l.lastAnswer, l.backoff = now, 0 }
+
+func (l *lossState) spurious() {
+	l.tolerance = min(l.tolerance+toleranceUnit/2, toleranceMax)
+	l.calm = 0
+}
+
+func (l *lossState) found() {
+	if l.calm++; l.calm >= calmLosses {
+		l.calm = 0
+		l.tolerance = max(l.tolerance-1, toleranceUnit)
+	}
+}
+
+// delay returns after what time a packet of this path is lost if a later one was answered.
+func (s *sender) delay(p *path) Time {
+	r := &p.rtt
+	if r.samples < 4 {
+		r = &s.paths.all
+	}
+	if r.samples == 0 {
+		return s.q.cfg.InitialRTO
+	}
+	slack := max(4*r.variation, r.smoothed/4, s.q.cfg.MinReorder)
+	return r.smoothed + slack*s.loss.tolerance/toleranceUnit
+}
+
+// RTO returns after what time a packet is lost if nothing is answered, of the path whose RTT is
+// the largest.
+func (q *QP) RTO() Time {
+	var longest Time
+	for i := range q.snd.paths.list {
+		longest = max(longest, q.snd.timeout(&q.snd.paths.list[i]))
+	}
+	return longest
+}
+
+func (s *sender) timeout(p *path) Time {
+	return max(2*s.delay(p), s.q.cfg.MinRTO) << s.loss.backoff
+}
+
+// due returns when packet k is lost.
+func (s *sender) due(p *path, k *packet) Time {
+	if k.sent < p.newest {
+		return k.sent + s.delay(p)
+	}
+	return k.sent + s.timeout(p)
+}
+
+// findLost marks the packets that are lost at now. In the list of a path the earliest sent packet
+// is the first to be lost.
+func (s *sender) findLost(now Time) {
+	for i := range s.paths.list {
+		p := &s.paths.list[i]
+		for p.head >= 0 && !s.q.ended {
+			k := &s.packets.ring[p.head]
+			if now < s.due(p, k) {
+				break
+			}
+			s.lose(now, p, k)
+		}
+	}
+}
+
+func (s *sender) lose(now Time, p *path, k *packet) {
+	silent := k.sent >= p.newest
+	if silent {
+		s.q.cfg.Count.LostTimeout++
+		if s.loss.lastAnswer <= k.sent && s.loss.backedOff <= k.sent {
+			s.loss.backoff = min(s.loss.backoff+1, maxBackoff)
+			s.loss.backedOff = now
+		}
+	} else {
+		s.q.cfg.Count.LostReorder++
+	}
+	s.loss.found()
+	s.drop(k)
+	if !s.q.ended && s.paths.lost(p, silent) {
+		s.replace(p)
+	}
+}
+
+// replace gives a path another port. Its packets in flight are lost, too.
+func (s *sender) replace(p *path) {
+	s.q.cfg.Count.PathsReplaced++
+	for p.head >= 0 && !s.q.ended {
+		s.q.cfg.Count.LostPath++
+		s.drop(&s.packets.ring[p.head])
+	}
+	s.paths.replace(p)
+}
+
+// drop takes a packet out of flight for a retransmission, or ends the queue pair if it has had
+// its transmissions.
+func (s *sender) drop(k *packet) {
+	s.unlink(k)
+	s.packets.putLost(k)
+	if int(k.tries) >= s.q.cfg.Tries {
+		s.q.end(verbs.StatusRetryExceeded)
+	}
+}
+
+// deadline returns when the next packet is lost, or a refused notification is to be repeated.
+func (s *sender) deadline() (at Time) {
+	earlier := func(t Time) {
+		if at == 0 || t < at {
+			at = t
+		}
+	}
+	for i := range s.paths.list {
+		if p := &s.paths.list[i]; p.head >= 0 {
+			earlier(s.due(p, &s.packets.ring[p.head]))
+		}
+	}
+	for _, psn := range s.packets.deferred {
+		if k := s.packets.get(psn); k != nil {
+			earlier(k.notBefore)
+		}
+	}
+	return at
+}
+
+func (s *sender) expire(now Time) {
+	s.now = now
+	s.packets.deferred = slices.DeleteFunc(s.packets.deferred, func(psn rocev2.PSN) bool {
+		k := s.packets.get(psn)
+		if k == nil || k.state != packetDeferred {
+			return true
+		}
+		if k.notBefore > now {
+			return false
+		}
+		s.packets.putLost(k)
+		return true
+	})
+	s.findLost(now)
+}
+
+// transmission is which transmission of a packet an answer belongs to.
+type transmission uint8
+
+const (
+	transmissionUnknown transmission = iota
+	transmissionLatest
+	transmissionBefore
+)
+
+// transmission compares the echoed T1 with the send times. T1 is not earlier than the send time
+// of its own transmission, and earlier than that of the next.
+func (s *sender) transmission(k *packet, echoUs uint32) transmission {
+	switch {
+	case echoUs == 0 && k.tries == 1:
+		return transmissionLatest
+	case echoUs == 0:
+		return transmissionUnknown
+	case int32(echoUs-microseconds(k.sent)) >= 0:
+		return transmissionLatest
+	case k.tries >= 2 && int32(echoUs-microseconds(k.before)) >= 0:
+		return transmissionBefore
+	}
+	return transmissionUnknown
+}
+
+// sample takes the RTT of a transmission.
+func (s *sender) sample(now Time, k *packet, t transmission, congested bool) {
+	s.loss.progress(now)
+	sent, ref := k.sent, k.path
+	switch t {
+	case transmissionUnknown:
+		return
+	case transmissionBefore:
+		sent, ref = k.before, k.pathBefore
+		s.q.cfg.Count.Spurious++
+		s.loss.spurious()
+	}
+	s.paths.sample(ref, sent, now-sent, congested)
+}
