@@ -62,7 +62,7 @@ var mutants = []struct {
 		"a refused packet counts as arrived", "rcv_request.go",
 		"	a.op, a.code = rocev2.OpONak, code\n	r.responses.put(r.q.cfg.Count, a)\n}",
 		"	a.op, a.code = rocev2.OpONak, code\n	if r.arrivals.classify(a.psn) == psnNew {\n		r.arrivals.add(a.psn)\n	}\n	r.responses.put(r.q.cfg.Count, a)\n}",
-		"TestRefusedAndLost",
+		"TestRefusedEnd",
 	},
 	{
 		"the target does not check the key", "rcv_memory.go",

@@ -33,6 +33,20 @@ func messages(seed uint64, n, longest int) []wiretest.OrderOp {
 	return ops
 }
 
+// dataPackets counts the packets with data.
+func dataPackets(ops []wiretest.OrderOp, m rocev2.PMTU) (reads, writes uint64) {
+	for _, op := range ops {
+		switch n := uint64(m.Packets(uint32(op.Len))); {
+		case op.Len == 0:
+		case op.Op == verbs.OpRead:
+			reads += n
+		default:
+			writes += n
+		}
+	}
+	return reads, writes
+}
+
 // TestMessages sends 100000 messages over a wire that permutes the packets of some hundred
 // messages, loses 5 % and duplicates 10 % of them, in both directions (S3.5). The application
 // checks that memory is equal, that each notification comes exactly once, and not early.
@@ -48,11 +62,16 @@ func TestMessages(t *testing.T) {
 		cfg.Window = 64 << (seed % 4)
 		cfg.SendPSN, cfg.RecvPSN = 1<<24-rocev2.PSN(seed*100), 1<<23
 		cfg.SendPSN &= rocev2.PSNMask
-		w := newWorld(seed, cfg, 1+int(seed%3), 32, messages(seed, n/worlds, 1200))
+		ops := messages(seed, n/worlds, 1200)
+		w := newWorld(seed, cfg, 1+int(seed%3), 32, ops)
 		delay := []qp.Time{50, 400}[seed/10] * wiretest.Microsecond
 		w.faults(wiretest.Faults{Loss: 0.05, Duplicate: 0.10, Reorder: 1, ReorderBy: delay})
 		w.run(t)
 		a, b := &w.nodes[0].Count, &w.nodes[1].Count
+		reads, writes := dataPackets(ops, cfg.PMTU)
+		if a.ReadPlaced != reads || b.Placed != writes {
+			t.Errorf("world %d: data of %d READ and %d WRITE packets placed, want %d and %d", seed, a.ReadPlaced, b.Placed, reads, writes)
+		}
 		if w.app.Completed != n/worlds || a.Resent == 0 || b.Duplicates == 0 || a.Repeated == 0 {
 			t.Errorf("world %d: %d messages; source %+v; target %+v", seed, w.app.Completed, *a, *b)
 		}

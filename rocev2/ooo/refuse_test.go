@@ -157,15 +157,25 @@ func refuse(t *testing.T, name string, f wiretest.Faults) {
 // A message whose end lies outside of the region fails, and nothing outside changes. (What lies
 // inside may be written, as with RC.)
 func TestRefusedEnd(t *testing.T) {
-	p := newPair(t, config(), 4)
-	p.post(t, ooo.Request{
-		Op: verbs.OpWrite, Notify: true, Queue: 5, RemoteAddr: p.regions[1].Addr + regionLen - 3000, RKey: p.regions[1].Key,
-		Local: verbs.SGE{Addr: p.regions[0].Addr, Len: 5000, LKey: p.regions[0].Key},
-	})
-	p.run(t)
-	p.poll()
-	if len(p.completions) != 1 || p.completions[0].Status != verbs.StatusRemoteAccess || len(p.notifications) != 0 {
-		t.Fatalf("%+v, %+v", p.completions, p.notifications)
+	for seed := range 200 {
+		p := newPair(t, config(), 4)
+		for range seed {
+			p.Rand.Uint64()
+		}
+		if seed > 0 {
+			for _, n := range p.nodes {
+				n.Links[0].Faults = wiretest.Faults{Loss: 0.3, Reorder: 0.5, ReorderBy: 100 * wiretest.Microsecond}
+			}
+		}
+		p.post(t, ooo.Request{
+			Op: verbs.OpWrite, Notify: true, Queue: 5, RemoteAddr: p.regions[1].Addr + regionLen - 3000, RKey: p.regions[1].Key,
+			Local: verbs.SGE{Addr: p.regions[0].Addr, Len: 5000, LKey: p.regions[0].Key},
+		})
+		p.run(t)
+		p.poll()
+		if len(p.completions) != 1 || p.completions[0].Status != verbs.StatusRemoteAccess || len(p.notifications) != 0 {
+			t.Fatalf("seed %d: %+v, %+v", seed, p.completions, p.notifications)
+		}
 	}
 }
 
