@@ -186,6 +186,29 @@ func addExt(b gopacket.PacketBuilder, body []byte, op rocev2.Opcode) {
 		h := rocev2.CreditReturn(base.Contents)
 		b.AddLayer(&CreditReturn{base, h.Fields(), h.Version(), h.Sent(), h.Void()})
 	}
+	addOOO(b, ext, next)
+}
+
+// addOOO adds the header of a packet of out-of-order mode.
+func addOOO(b gopacket.PacketBuilder, ext rocev2.Ext, next func(int) gplayers.BaseLayer) {
+	switch {
+	case ext&rocev2.ExtOETH != 0:
+		base := next(rocev2.OETHLen)
+		h := rocev2.OETH(base.Contents)
+		b.AddLayer(&OETH{base, h.Fields(), h.Version()})
+	case ext&rocev2.ExtOACK != 0:
+		base := next(rocev2.OACKLen)
+		b.AddLayer(&OACK{base, rocev2.OACK(base.Contents).Fields()})
+	case ext&rocev2.ExtONotify != 0:
+		base := next(rocev2.ONotifyLen)
+		b.AddLayer(&ONotify{base, rocev2.ONotify(base.Contents).Fields()})
+	case ext&rocev2.ExtONotifyAck != 0:
+		base := next(rocev2.ONotifyAckLen)
+		b.AddLayer(&ONotifyAck{base, rocev2.ONotifyAck(base.Contents).Fields()})
+	case ext&rocev2.ExtONak != 0:
+		base := next(rocev2.ONakLen)
+		b.AddLayer(&ONak{base, rocev2.ONak(base.Contents).Fields()})
+	}
 }
 
 func addPayload(b gopacket.PacketBuilder, payload []byte) {

@@ -35,6 +35,11 @@ var (
 	LayerTypeSurplus      = register(13, "Surplus", nil)
 	LayerTypeCreditGrant  = register(14, "CreditGrant", nil)
 	LayerTypeCreditReturn = register(15, "CreditReturn", nil)
+	LayerTypeOETH         = register(16, "OETH", nil)
+	LayerTypeOACK         = register(17, "OACK", nil)
+	LayerTypeONotify      = register(18, "ONotify", nil)
+	LayerTypeONotifyAck   = register(19, "ONotifyAck", nil)
+	LayerTypeONak         = register(20, "ONak", nil)
 )
 
 const firstLayerType = 4791
@@ -147,6 +152,37 @@ type CreditReturn struct {
 	Sent, Void uint32
 }
 
+// OETH is the header of OWRITE, OREAD_REQ and OREAD_RESP.
+type OETH struct {
+	gplayers.BaseLayer
+	rocev2.OETHFields
+	Version uint8
+}
+
+// OACK is the body of OACK.
+type OACK struct {
+	gplayers.BaseLayer
+	rocev2.OACKFields
+}
+
+// ONotify is the body of ONOTIFY.
+type ONotify struct {
+	gplayers.BaseLayer
+	rocev2.ONotifyFields
+}
+
+// ONotifyAck is the body of ONOTIFY_ACK.
+type ONotifyAck struct {
+	gplayers.BaseLayer
+	rocev2.ONotifyAckFields
+}
+
+// ONak is the body of ONAK.
+type ONak struct {
+	gplayers.BaseLayer
+	rocev2.ONakFields
+}
+
 // ICRC is the invariant CRC with its verdict: Err is nil if it is right,
 // rocev2.ErrICRC if it is wrong, and another error if it could not be checked, for
 // instance because the IP header is not part of the packet.
@@ -206,6 +242,21 @@ func (*CreditGrant) LayerType() gopacket.LayerType { return LayerTypeCreditGrant
 
 // LayerType implements gopacket.Layer.
 func (*CreditReturn) LayerType() gopacket.LayerType { return LayerTypeCreditReturn }
+
+// LayerType implements gopacket.Layer.
+func (*OETH) LayerType() gopacket.LayerType { return LayerTypeOETH }
+
+// LayerType implements gopacket.Layer.
+func (*OACK) LayerType() gopacket.LayerType { return LayerTypeOACK }
+
+// LayerType implements gopacket.Layer.
+func (*ONotify) LayerType() gopacket.LayerType { return LayerTypeONotify }
+
+// LayerType implements gopacket.Layer.
+func (*ONotifyAck) LayerType() gopacket.LayerType { return LayerTypeONotifyAck }
+
+// LayerType implements gopacket.Layer.
+func (*ONak) LayerType() gopacket.LayerType { return LayerTypeONak }
 
 // LayerType implements gopacket.Layer.
 func (*ICRC) LayerType() gopacket.LayerType { return LayerTypeICRC }

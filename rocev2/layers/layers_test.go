@@ -62,6 +62,13 @@ func TestDecode(t *testing.T) {
 		{rocev2.Datagram{Opcode: rocev2.OpEcho, Stamp: &stamp}, "BTH ICRC Stamp"},
 		{rocev2.Datagram{Opcode: rocev2.OpCreditGrant, Stamp: &stamp}, "BTH CreditGrant ICRC Stamp"},
 		{rocev2.Datagram{Opcode: rocev2.OpCreditReturn, Stamp: &stamp}, "BTH CreditReturn ICRC Stamp"},
+		{rocev2.Datagram{Opcode: rocev2.OpOWrite, Payload: []byte("abc"), Stamp: &stamp}, "BTH OETH Payload ICRC Stamp"},
+		{rocev2.Datagram{Opcode: rocev2.OpOReadReq}, "BTH OETH ICRC"},
+		{rocev2.Datagram{Opcode: rocev2.OpOReadResp, Payload: []byte("abc")}, "BTH OETH Payload ICRC"},
+		{rocev2.Datagram{Opcode: rocev2.OpOAck}, "BTH OACK ICRC"},
+		{rocev2.Datagram{Opcode: rocev2.OpONotify}, "BTH ONotify ICRC"},
+		{rocev2.Datagram{Opcode: rocev2.OpONotifyAck}, "BTH ONotifyAck ICRC"},
+		{rocev2.Datagram{Opcode: rocev2.OpONak}, "BTH ONak ICRC"},
 	} {
 		for _, opt := range []gopacket.DecodeOptions{gopacket.Default, gopacket.Lazy, gopacket.NoCopy} {
 			p := gopacket.NewPacket(frame(t, c.d), gplayers.LayerTypeEthernet, opt)
@@ -89,6 +96,13 @@ func TestFields(t *testing.T) {
 		Compare: 7, Syndrome: 0x62, MSN: 9, Original: 10, Imm: 11, SACKHi: 12, SACKLo: 13, FlushPlacement: 2,
 		Hello:  rocev2.Hello{Node: 4, Caps: 1, LinkMbps: 100, Nonce: 5},
 		Credit: rocev2.CreditFields{Flags: 1, Epoch: 14, Limit: 15, Seq: 16}, LifeNs: 17, Sent: 18, Void: 19,
+		OOO: &rocev2.OOOFields{
+			OETH:      rocev2.OETHFields{Flags: 5, Index: 20, Message: 21, VA: 22, RKey: 23, Length: 24},
+			OACK:      rocev2.OACKFields{Message: 25, Cumulative: 26, Base: 64, Bitmap: 28, Window: 29, OutOfOrder: 30, EchoUs: 31},
+			Notify:    rocev2.ONotifyFields{Message: 32, Queue: 33, Descriptor: 34, Length: 35, Status: 1},
+			NotifyAck: rocev2.ONotifyAckFields{Message: 36, EchoUs: 37},
+			Nak:       rocev2.ONakFields{Message: 38, Code: rocev2.ONakRemoteAccess},
+		},
 	}
 	for i := range 256 {
 		d.Opcode = rocev2.Opcode(i)
@@ -125,6 +139,16 @@ func TestFields(t *testing.T) {
 				got, want = fmt.Sprint(l.CreditFields, l.Version, l.LifeNs), "{1 14 15 16} 1 17"
 			case *CreditReturn:
 				got, want = fmt.Sprint(l.CreditFields, l.Version, l.Sent, l.Void), "{1 14 15 16} 1 18 19"
+			case *OETH:
+				got, want = fmt.Sprint(l.OETHFields, l.Version), "{5 20 21 22 23 24} 1"
+			case *OACK:
+				got, want = fmt.Sprint(l.OACKFields), "{25 26 64 28 29 30 31}"
+			case *ONotify:
+				got, want = fmt.Sprint(l.ONotifyFields), "{32 33 34 35 1}"
+			case *ONotifyAck:
+				got, want = fmt.Sprint(l.ONotifyAckFields), "{36 37}"
+			case *ONak:
+				got, want = fmt.Sprint(l.ONakFields), "{38 remote access}"
 			case *ICRC:
 				got, want = fmt.Sprint(l.Err), "<nil>"
 			}

@@ -132,6 +132,34 @@ func TestLines(t *testing.T) {
 			"192.0.2.1 > 198.51.100.7 CREDIT_RETURN qp 0xfffffe psn 0 epoch 5 seq 7 limit 65536 flags 0x0000 sent 4096 void 10 payload 0 icrc ok",
 		},
 		{
+			rocev2.Datagram{Opcode: rocev2.OpOWrite, DestQP: 5, PSN: 9, Payload: []byte("hello"), OOO: &rocev2.OOOFields{OETH: rocev2.OETHFields{Flags: 15, Index: 2, Message: 3, VA: 0x1000, RKey: 4, Length: 5}}},
+			"192.0.2.1 > 198.51.100.7 OWRITE qp 0x000005 psn 9 message 3 index 2 first last retry solicited-notify va 0x1000 rkey 0x00000004 len 5 payload 5 icrc ok",
+		},
+		{
+			rocev2.Datagram{Opcode: rocev2.OpOReadReq, OOO: &rocev2.OOOFields{OETH: rocev2.OETHFields{Flags: 1, Length: 5}}},
+			"192.0.2.1 > 198.51.100.7 OREAD_REQ qp 0x000000 psn 0 message 0 index 0 first va 0x0 rkey 0x00000000 len 5 payload 0 icrc ok",
+		},
+		{
+			rocev2.Datagram{Opcode: rocev2.OpOReadResp},
+			"192.0.2.1 > 198.51.100.7 OREAD_RESP qp 0x000000 psn 0 (OETH of another version) payload 0 icrc ok",
+		},
+		{
+			rocev2.Datagram{Opcode: rocev2.OpOAck, PSN: 70, OOO: &rocev2.OOOFields{OACK: rocev2.OACKFields{Message: 3, Cumulative: 64, Base: 64, Bitmap: 0x41, Window: 256, OutOfOrder: 1, EchoUs: 8}}},
+			"192.0.2.1 > 198.51.100.7 OACK qp 0x000000 psn 70 message 3 cumulative 64 base 64 bitmap 0x0000000000000041 window 256 out-of-order 1 echo 8 us payload 0 icrc ok",
+		},
+		{
+			rocev2.Datagram{Opcode: rocev2.OpONotify, PSN: 71, OOO: &rocev2.OOOFields{Notify: rocev2.ONotifyFields{Message: 3, Queue: 4, Descriptor: 0xABC, Length: 5, Status: 1}}},
+			"192.0.2.1 > 198.51.100.7 ONOTIFY qp 0x000000 psn 71 message 3 queue 4 descriptor 0x0000000000000abc len 5 status 0x1 payload 0 icrc ok",
+		},
+		{
+			rocev2.Datagram{Opcode: rocev2.OpONotifyAck, PSN: 71, OOO: &rocev2.OOOFields{NotifyAck: rocev2.ONotifyAckFields{Message: 3, EchoUs: 9}}},
+			"192.0.2.1 > 198.51.100.7 ONOTIFY_ACK qp 0x000000 psn 71 message 3 echo 9 us payload 0 icrc ok",
+		},
+		{
+			rocev2.Datagram{Opcode: rocev2.OpONak, PSN: 71, OOO: &rocev2.OOOFields{Nak: rocev2.ONakFields{Message: 3, Code: rocev2.ONakNotReady}}},
+			"192.0.2.1 > 198.51.100.7 ONAK qp 0x000000 psn 71 message 3 not ready payload 0 icrc ok",
+		},
+		{
 			rocev2.Datagram{Src: v6.Src, Dst: v6.Dst, Opcode: rocev2.RCSendOnly, Payload: []byte("abc")},
 			"2001:db8::1 > 2001:db8::7 RC_SEND_ONLY qp 0x000000 psn 0 payload 3 icrc ok",
 		},

@@ -106,6 +106,7 @@ func appendExt(b []byte, p *rocev2.Packet) []byte {
 	if h := p.CreditReturn(); h != nil {
 		b = fmt.Appendf(appendCredit(b, h.Fields()), " sent %d void %d", h.Sent(), h.Void())
 	}
+	b = appendOOO(b, p)
 	switch h, err := p.Hello(); err {
 	case nil:
 		b = fmt.Appendf(b, " node %d caps 0x%x link %d Mbit/s nonce 0x%016x", h.Node, h.Caps, h.LinkMbps, h.Nonce)
@@ -115,6 +116,43 @@ func appendExt(b []byte, p *rocev2.Packet) []byte {
 	case rocev2.ErrNotHello:
 	default:
 		b = fmt.Appendf(b, " (%s)", text(err.(rocev2.Error)))
+	}
+	return b
+}
+
+// oethFlags are the flags of an OETH, from bit 0 on.
+var oethFlags = [...]string{" first", " last", " retry", " solicited-notify"}
+
+// appendOOO prints the header of a packet of out-of-order mode.
+func appendOOO(b []byte, p *rocev2.Packet) []byte {
+	if h := p.OETH(); h != nil {
+		f := h.Fields()
+		b = fmt.Appendf(b, " message %d index %d", f.Message, f.Index)
+		for i, name := range oethFlags {
+			if f.Flags>>i&1 != 0 {
+				b = append(b, name...)
+			}
+		}
+		b = fmt.Appendf(b, " va 0x%x rkey 0x%08x len %d", f.VA, f.RKey, f.Length)
+	} else if p.Opcode().Ext()&rocev2.ExtOETH != 0 {
+		b = append(b, " (OETH of another version)"...)
+	}
+	if h := p.OACK(); h != nil {
+		f := h.Fields()
+		b = fmt.Appendf(b, " message %d cumulative %d base %d bitmap 0x%016x window %d out-of-order %d echo %d us",
+			f.Message, f.Cumulative, f.Base, f.Bitmap, f.Window, f.OutOfOrder, f.EchoUs)
+	}
+	if h := p.ONotify(); h != nil {
+		f := h.Fields()
+		b = fmt.Appendf(b, " message %d queue %d descriptor 0x%016x len %d status 0x%x", f.Message, f.Queue, f.Descriptor, f.Length, f.Status)
+	}
+	if h := p.ONotifyAck(); h != nil {
+		f := h.Fields()
+		b = fmt.Appendf(b, " message %d echo %d us", f.Message, f.EchoUs)
+	}
+	if h := p.ONak(); h != nil {
+		f := h.Fields()
+		b = fmt.Appendf(b, " message %d %s", f.Message, f.Code)
 	}
 	return b
 }
