@@ -17,6 +17,7 @@ const (
 	silentLosses  = 4  // in a row without an answer, after which a path is replaced
 	lossUnit      = 1 << 16
 	lossTooHigh   = lossUnit / 4 // of the recent packets, if twice the average of all paths
+	lossOfQueue   = lossUnit / 8 // of the recent packets; shrinks the window of the path
 	lossShift     = 4            // recent: about 2^4 packets
 	recycledLimit = 4            // recycled entries for each path
 )
@@ -32,7 +33,7 @@ type path struct {
 	newest     Time // send time of the latest packet of this path that is answered
 	head, tail int32
 	inFlight   int32
-	allowed    int32  // packets in flight until the first answer
+	window     pathWindow
 	loss       uint32 // recent share, of lossUnit
 	silent     uint8  // losses in a row without an answer
 	generation uint8
@@ -42,19 +43,21 @@ type path struct {
 
 // paths is the set of paths of a queue pair.
 type paths struct {
-	list []path
-	good fifo[pathRef] // answered without queueing
-	all  rtt
-	loss uint32 // of all paths, recent
-	rand rand.PCG
+	list  []path
+	idle  fifo[pathRef] // answered without queueing
+	all   rtt
+	loss  uint32 // of all paths, recent
+	slack Time   // the least queueing delay that shrinks a window
+	rand  rand.PCG
 }
 
 func (s *paths) init(c *Config) {
 	s.rand.Seed(c.Seed, uint64(c.QPN)<<32|uint64(c.PeerQPN))
+	s.slack = c.MinReorder
 	s.list = make([]path, c.Paths)
-	s.good.limit = recycledLimit * c.Paths
+	s.idle.limit = recycledLimit * c.Paths
 	for i := range s.list {
-		s.list[i] = path{port: s.freePort(), allowed: int32(max(1, newShare/c.Paths)), head: -1, tail: -1}
+		s.list[i] = path{port: s.freePort(), window: pathWindow{size: int32(max(1, newShare/c.Paths)) * windowUnit}, head: -1, tail: -1}
 	}
 }
 
@@ -83,36 +86,57 @@ func (s *paths) get(r pathRef) *path {
 	return &s.list[r.index]
 }
 
-func (p *path) open() bool { return p.proven || p.inFlight < p.allowed }
+func (p *path) open() bool { return p.inFlight < p.window.packets() }
 
-// choose returns the path of the next packet, another one than avoid if possible. It returns
-// false if no path may have another packet in flight.
+// good reports whether the latest news of the path is an answer.
+func (p *path) good() bool { return p.proven && p.silent == 0 }
+
+// choose returns the path of the next packet. A retransmission takes another path than avoid if
+// possible, and leaves the trial of doubtful paths to new packets. It returns false if no path may
+// have another packet in flight.
 func (s *paths) choose(avoid pathRef) (int, bool) {
-	for s.good.n > 0 {
-		r := s.good.pop()
-		if s.get(r) != nil && r != avoid {
+	if avoid != noPath && s.anyGood() {
+		return s.better(avoid, true)
+	}
+	for s.idle.n > 0 {
+		r := s.idle.pop()
+		if p := s.get(r); p != nil && p.open() && r != avoid {
 			return int(r.index), true
 		}
 	}
-	a, ok := s.pick(avoid)
+	return s.better(avoid, false)
+}
+
+func (s *paths) anyGood() bool {
+	for i := range s.list {
+		if s.list[i].good() {
+			return true
+		}
+	}
+	return false
+}
+
+// better returns the better one of two random open paths.
+func (s *paths) better(avoid pathRef, good bool) (int, bool) {
+	a, ok := s.pick(avoid, good)
 	if !ok {
 		return 0, false
 	}
-	if b, _ := s.pick(avoid); s.load(b) < s.load(a) {
+	if b, _ := s.pick(avoid, good); s.load(b) < s.load(a) {
 		a = b
 	}
 	return a, true
 }
 
-// pick returns a random open path.
-func (s *paths) pick(avoid pathRef) (int, bool) {
+// pick returns a random open path, or only a good one.
+func (s *paths) pick(avoid pathRef, good bool) (int, bool) {
 	n := len(s.list)
 	start := int(s.rand.Uint64() % uint64(n))
 	second, found := 0, false
 	for i := range n {
 		at := (start + i) % n
 		switch {
-		case !s.list[at].open():
+		case !s.list[at].open() || good && !s.list[at].good():
 		case s.ref(at) != avoid:
 			return at, true
 		default:
@@ -145,7 +169,8 @@ func (s *paths) answered(r pathRef) *path {
 
 // sample notes the answer to a packet that was sent at this time on the path, with its RTT. The
 // path is used again if the RTT is not above the average, and no switch has marked the packet.
-func (s *paths) sample(r pathRef, sent, t Time, congested bool) {
+func (s *paths) sample(now Time, r pathRef, sent Time, congested bool) {
+	t := now - sent
 	p := s.answered(r)
 	s.all.sample(t)
 	if p == nil {
@@ -153,8 +178,9 @@ func (s *paths) sample(r pathRef, sent, t Time, congested bool) {
 	}
 	p.rtt.sample(t)
 	p.newest = max(p.newest, sent)
+	p.window.sample(now, sent, t, p.rtt.least, max(p.rtt.least/2, s.slack), congested, p.loss > lossOfQueue)
 	if !congested && t <= s.all.smoothed {
-		s.good.push(r)
+		s.idle.push(r)
 	}
 }
 
@@ -178,7 +204,7 @@ func (s *paths) lost(p *path, silent bool) bool {
 // replace gives the path another port. It carries one packet until that is answered.
 func (s *paths) replace(p *path) {
 	port := s.freePort()
-	*p = path{port: port, allowed: 1, head: -1, tail: -1, generation: p.generation + 1}
+	*p = path{port: port, window: pathWindow{size: windowUnit}, head: -1, tail: -1, generation: p.generation + 1}
 }
 
 // link puts packet k at the end of the list of its path.
@@ -193,6 +219,9 @@ func (s *sender) link(i int, k *packet) {
 	}
 	p.tail = at
 	p.inFlight++
+	if !p.open() {
+		p.window.used = true
+	}
 }
 
 // unlink removes packet k, which is in flight, from the list of its path.

@@ -211,5 +211,5 @@ func (s *sender) sample(now Time, k *packet, t transmission, congested bool) {
 		s.q.cfg.Count.Spurious++
 		s.loss.spurious()
 	}
-	s.paths.sample(ref, sent, now-sent, congested)
+	s.paths.sample(now, ref, sent, congested)
 }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ooo
+
+// pathWindow limits the packets in flight on one path by its queueing delay: the least RTT of some
+// packets, compared with the least RTT ever. Reordering delays some packets, a queue delays all,
+// so the least of several RTTs tells them apart. Random loss does not shrink the window; only a
+// share of losses that is typical of a full queue does.
+//
+// The policy of the destination still has its own limit, the rate. This window keeps ports of a
+// slow link from taking the whole window of the queue pair.
+type pathWindow struct {
+	size    int32 // packets, in units of 1/windowUnit
+	started Time  // of the round
+	least   Time  // RTT of the round
+	samples int32 // of the round
+	steady  bool  // the first queueing delay was seen
+	marked  bool  // a packet of the round arrived with CE
+	used    bool  // the window was full in the round
+}
+
+const (
+	windowUnit   = 1 << 8
+	windowMax    = MaxWindow * windowUnit
+	roundSamples = 8
+)
+
+// packets returns the limit, at least 1.
+func (w *pathWindow) packets() int32 { return max(1, w.size/windowUnit) }
+
+// sample takes the RTT of a packet that was sent then. base is the least RTT of the path, slack
+// what a queue may add to it.
+func (w *pathWindow) sample(now, sent, t, base, slack Time, congested, lossy bool) {
+	if w.samples == 0 || t < w.least {
+		w.least = t
+	}
+	w.samples++
+	w.marked = w.marked || congested
+	enough := int32(roundSamples)
+	if !w.steady {
+		enough = min(enough, w.packets())
+	}
+	if w.samples < enough || sent < w.started {
+		return
+	}
+	excess := w.least - base - slack
+	switch {
+	case excess > 0:
+		w.steady = true
+		w.size -= int32(min(int64(w.size)*int64(excess)/int64(w.least), int64(w.size)/2))
+	case w.marked || lossy:
+		w.steady = true
+		w.size -= w.size / 4
+	case !w.used:
+	case w.steady:
+		w.size += windowUnit
+	default:
+		w.size *= 2
+	}
+	w.size = min(max(w.size, windowUnit), windowMax)
+	*w = pathWindow{size: w.size, started: now, steady: w.steady}
+}

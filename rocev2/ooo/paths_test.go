@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ooo_test
+
+import (
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/wiretest"
+)
+
+// unequal makes a world with links of 100 and 300 Mbit/s and a base RTT of 1 ms.
+func unequal(seed uint64, port int64, window, n int) *world {
+	ops := make([]wiretest.OrderOp, n)
+	for i := range ops {
+		ops[i] = write(32 << 10)
+	}
+	cfg := config()
+	cfg.Window = window
+	cfg.MinRTO = ooo.Millisecond
+	cfg.InitialRTO = 10 * ooo.Millisecond
+	w := newWorld(seed, cfg, 2, 16, ops)
+	for i, rate := range []int64{100e6, 300e6} {
+		for side, node := range w.nodes {
+			l := node.Links[i]
+			l.Delay = 500 * wiretest.Microsecond
+			if side == 0 {
+				l.Rate, l.Queue = rate, 4*wiretest.Millisecond
+			}
+		}
+		w.nodes[i].Rate = port
+	}
+	return w
+}
+
+// frameLen is the length of an OWRITE with a payload of 1024 bytes on the wire: Ethernet with
+// preamble and gap, IPv4, UDP, BTH, OETH, payload, ICRC, stamp.
+const frameLen = 38 + 20 + 8 + 12 + 24 + 1024 + 4 + 40
+
+// Two links of 100 and 300 Mbit/s carry 0.95 of 400 Mbit/s, paced at their sum or not at all.
+func TestUnequalPaths(t *testing.T) {
+	for _, port := range []int64{400e6, 10e9} {
+		for seed := range uint64(5) {
+			w := unequal(seed, port, 256, 400)
+			w.run(t)
+			rate := float64(w.app.Bytes) / 1024 * frameLen * 8 / (float64(w.app.Last) / 1e9)
+			c := &w.nodes[0].Count
+			t.Logf("port %d Mbit/s, seed %d: %.1f Mbit/s of frames (%.1f of payload); %d packets, %d resent, %d spurious, overflow %d and %d", port/1e6, seed,
+				rate/1e6, rate/1e6*1024/frameLen, c.SentPackets, c.Resent, c.Spurious, w.nodes[0].Links[0].Overflow, w.nodes[0].Links[1].Overflow)
+			if rate < 0.95*400e6 {
+				t.Errorf("port %d Mbit/s, seed %d: %.1f Mbit/s", port/1e6, seed, rate/1e6)
+			}
+		}
+	}
+}
+
+// One of two links dies in the middle of a message. No notification is lost or comes twice. Within
+// 3 RTOs each packet that was lost is on the other link, and from then on that link is full.
+func TestDeadPath(t *testing.T) {
+	for seed := range uint64(20) {
+		w := unequal(seed, 400e6, 256, 300)
+		var died, rto, longest qp.Time
+		var lost int
+		swallowed := map[rocev2.PSN]qp.Time{} // by the dead link, not yet sent on the other one
+		link, other := w.nodes[0].Links[seed%2], w.nodes[0].Links[1-seed%2]
+		other.Tap = func(p *rocev2.Packet) {
+			if at, ok := swallowed[p.BTH().PSN()]; ok {
+				longest = max(longest, w.Now()-at)
+				delete(swallowed, p.BTH().PSN())
+			}
+		}
+		link.Drop = func(p *rocev2.Packet) bool {
+			if w.app.Completed < 50 {
+				return false
+			}
+			if died == 0 {
+				died, rto = w.Now(), qp.Time(w.app.QP.RTO())
+			}
+			lost++
+			if psn := p.BTH().PSN(); swallowed[psn] == 0 {
+				swallowed[psn] = w.Now()
+			}
+			return true
+		}
+		var bytes int
+		var from qp.Time
+		w.app.Done = func(int) {
+			if from == 0 && died != 0 && w.Now() > died+3*rto {
+				from, bytes = w.Now(), w.app.Bytes
+			}
+		}
+		w.run(t)
+		c := &w.nodes[0].Count
+		after := float64(w.app.Bytes-bytes) / 1024 * frameLen * 8 / (float64(w.app.Last-from) / 1e9)
+		t.Logf("seed %d: died at %d us, %d packets lost, RTO %d us, on the other link after %d us at most; %.1f of %d Mbit/s; %d paths replaced, %d resent",
+			seed, died/1000, lost, rto/1000, longest/1000, after/1e6, other.Rate/1e6, c.PathsReplaced, c.Resent)
+		if died == 0 || lost == 0 || len(swallowed) != 0 || longest > 3*rto {
+			t.Errorf("seed %d: died at %d, %d packets not sent again, recovered after %d, RTO %d", seed, died, len(swallowed), longest, rto)
+		}
+		if after < 0.9*float64(other.Rate) {
+			t.Errorf("seed %d: %.1f Mbit/s", seed, after/1e6)
+		}
+	}
+}
