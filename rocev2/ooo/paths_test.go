@@ -43,7 +43,7 @@ const frameLen = 38 + 20 + 8 + 12 + 24 + 1024 + 4 + 40
 func TestUnequalPaths(t *testing.T) {
 	for _, port := range []int64{400e6, 10e9} {
 		for seed := range uint64(5) {
-			w := unequal(seed, port, 256, 400)
+			w := unequal(seed, port, 256, 2000)
 			w.run(t)
 			rate := float64(w.app.Bytes) / 1024 * frameLen * 8 / (float64(w.app.Last) / 1e9)
 			c := &w.nodes[0].Count

@@ -49,14 +49,15 @@ type dataBuffer struct {
 	next     rocev2.PSN
 	limit    rocev2.PSN // the first PSN that the target does not accept yet
 	window   int        // of the target
-	inFlight int        // the most packets from una on
+	open     int        // packets that are not answered
+	inFlight int        // the most of these
 	lost     fifo[rocev2.PSN]
 	deferred []rocev2.PSN
 }
 
 func (b *dataBuffer) init(c *Config) {
 	size := 1
-	for size < c.InFlight {
+	for size < c.PeerWindow {
 		size *= 2
 	}
 	b.ring = make([]packet, size)
@@ -80,7 +81,7 @@ func (b *dataBuffer) get(p rocev2.PSN) *packet {
 
 // hasRoom reports whether a new packet may be sent: this side has room, and the target too.
 func (b *dataBuffer) hasRoom() bool {
-	return b.next.Diff(b.una) < b.inFlight && b.next.Before(b.limit)
+	return b.open < b.inFlight && b.next.Diff(b.una) < len(b.ring) && b.next.Before(b.limit)
 }
 
 // add makes the entry of the next PSN; hasRoom must hold.
@@ -88,6 +89,7 @@ func (b *dataBuffer) add(kind packetKind, id, index uint32) *packet {
 	k := &b.ring[b.position(b.next)]
 	*k = packet{psn: b.next, id: id, index: index, kind: kind, next: -1, prev: -1}
 	b.next = b.next.Add(1)
+	b.open++
 	return k
 }
 

@@ -20,6 +20,7 @@ func (s *sender) answer(k *packet) {
 		s.unlink(k)
 	}
 	k.state = packetAnswered
+	s.packets.open--
 	s.q.cfg.Count.Answered++
 	s.packets.advance()
 	m := s.messages.get(k.id)

@@ -15,6 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/bench/demo"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/orderbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/roceload"
 	"github.com/softroce/softroce-xdp/testenv/bench/rxebench"
 	"github.com/softroce/softroce-xdp/testenv/bench/tcpbench"
@@ -29,8 +30,8 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		carddemo.Command(), ccreport.Command(), demo.Command(), nicbench.Command(), pacerCommand(), roceload.Command(),
-		rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
+		carddemo.Command(), ccreport.Command(), demo.Command(), nicbench.Command(), orderbench.Command(), pacerCommand(),
+		roceload.Command(), rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
 	)
 	return root
 }
