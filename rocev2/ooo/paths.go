@@ -43,12 +43,13 @@ type path struct {
 
 // paths is the set of paths of a queue pair.
 type paths struct {
-	list  []path
-	idle  fifo[pathRef] // answered without queueing
-	all   rtt
-	loss  uint32 // of all paths, recent
-	slack Time   // the least queueing delay that shrinks a window
-	rand  rand.PCG
+	list   []path
+	idle   fifo[pathRef] // answered without queueing
+	all    rtt
+	newest Time   // as in path, of all
+	loss   uint32 // of all paths, recent
+	slack  Time   // the least queueing delay that shrinks a window
+	rand   rand.PCG
 }
 
 func (s *paths) init(c *Config) {
@@ -173,6 +174,7 @@ func (s *paths) sample(now Time, r pathRef, sent Time, congested bool) {
 	t := now - sent
 	p := s.answered(r)
 	s.all.sample(t)
+	s.newest = max(s.newest, sent)
 	if p == nil {
 		return
 	}

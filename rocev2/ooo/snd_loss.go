@@ -14,6 +14,7 @@ import (
 //
 //   - when a packet that was sent later on the same path is answered, and more time has passed
 //     than the RTT of the path and its variation explain;
+//   - when one that was sent later on another path is answered, and twice that time has passed;
 //   - without such an answer, when twice that time and MinRTO have passed, doubled for each time
 //     that nothing at all was answered meanwhile.
 //
@@ -79,8 +80,11 @@ func (s *sender) timeout(p *path) Time {
 
 // due returns when packet k is lost.
 func (s *sender) due(p *path, k *packet) Time {
-	if k.sent < p.newest {
+	switch {
+	case k.sent < p.newest:
 		return k.sent + s.delay(p)
+	case k.sent < s.paths.newest && s.loss.backoff == 0:
+		return k.sent + 2*s.delay(p)
 	}
 	return k.sent + s.timeout(p)
 }

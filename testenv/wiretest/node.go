@@ -29,6 +29,9 @@ type Node struct {
 	SentAcks  int // packets from NextAck
 	SentBytes int // payload from NextData
 
+	// Stamp is appended to every packet, if set.
+	Stamp *rocev2.Stamp
+
 	// Tick, if set, is called when the application may post again.
 	Tick func()
 
@@ -199,7 +202,7 @@ func (n *Node) transmit(a *attached) {
 		n.Unfilled++
 		return
 	}
-	o.Src, o.Dst, o.Payload = n.Addr, a.peer, payload
+	o.Src, o.Dst, o.Payload, o.Stamp = n.Addr, a.peer, payload, n.Stamp
 	if a.q.Type() == verbs.UD {
 		if o.AH == nil {
 			n.w.Failf("%s: UD packet without address handle", n.Name)

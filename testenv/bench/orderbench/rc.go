@@ -34,6 +34,7 @@ func newReliable(selective bool) maker {
 		for i := range t.nodes {
 			t.nodes[i] = w.NewNode([]string{"A", "B"}[i], 1+i, false, portRate)
 			t.nodes[i].Tick = func() {}
+			t.nodes[i].Stamp = &rocev2.Stamp{} // as between any two hosts of this project
 		}
 		received := func(c verbs.Completion) {
 			t.check(c)
