@@ -60,7 +60,7 @@ func (s *sender) delay(p *path) Time {
 	if r.samples == 0 {
 		return s.q.cfg.InitialRTO
 	}
-	slack := max(4*r.variation, r.smoothed/4, s.q.cfg.MinReorder)
+	slack := max(2*r.variation, r.smoothed/4, s.q.cfg.MinReorder)
 	return r.smoothed + slack*s.loss.tolerance/toleranceUnit
 }
 
