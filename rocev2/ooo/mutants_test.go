@@ -68,6 +68,27 @@ var mutants = []struct {
 		"the target does not check the key", "rcv_memory.go",
 		"	case mem.FaultNone:\n", "	case mem.FaultNone, mem.FaultKey:\n", "TestRefused",
 	},
+	{
+		"a later answer means loss", "snd_loss.go",
+		"	slack := max(2*r.variation, r.smoothed/4, s.q.cfg.MinReorder)\n	return r.smoothed + slack*s.loss.tolerance/toleranceUnit\n",
+		"	return r.least\n", "TestReorderingIsNotLoss",
+	},
+	{
+		"a path has no window of its own", "paths.go",
+		"return p.inFlight < p.window.packets()", "return p.inFlight < 1000", "TestUnequalPaths",
+	},
+	{
+		"a dead path is not replaced", "paths.go",
+		"	return p.silent >= silentLosses || p.loss > lossTooHigh && p.loss > 2*s.loss\n", "	return false\n", "TestDeadPath",
+	},
+	{
+		"the window of arrivals forgets where its first word ends", "psnwindow.go",
+		"		arrived |= below\n", "", "TestPSNWindow",
+	},
+	{
+		"the window of message ids is too short", "idwindow.go",
+		"const idWindowSize = 2 * MaxMessages", "const idWindowSize = MaxMessages / 2", "TestIDWindow",
+	},
 }
 
 // TestMutants builds each mutant and runs its test, which must fail.

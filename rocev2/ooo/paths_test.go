@@ -104,3 +104,25 @@ func TestDeadPath(t *testing.T) {
 		}
 	}
 }
+
+// Reordering does not look like loss: without loss almost nothing is sent again, whatever the share
+// of packets that others overtake.
+func TestReorderingIsNotLoss(t *testing.T) {
+	for _, share := range []float64{0.1, 0.5, 1} {
+		for _, noStamp := range []bool{false, true} {
+			ops := make([]wiretest.OrderOp, 1000)
+			for i := range ops {
+				ops[i] = write(16 << 10)
+			}
+			w := newWorld(3, config(), 1, 16, ops)
+			w.faults(wiretest.Faults{Reorder: share, ReorderBy: 50 * wiretest.Microsecond})
+			w.nodes[0].NoStamp, w.nodes[1].NoStamp = noStamp, noStamp
+			w.run(t)
+			c := &w.nodes[0].Count
+			t.Logf("%.0f %% reordered, no stamps %v: %d packets, %d sent again", 100*share, noStamp, c.SentPackets, c.Resent)
+			if c.Resent > c.SentPackets/100 {
+				t.Errorf("%.0f %% reordered, no stamps %v: %d of %d packets sent again", 100*share, noStamp, c.Resent, c.SentPackets)
+			}
+		}
+	}
+}

@@ -14,7 +14,7 @@ import (
 //
 //   - when a packet that was sent later on the same path is answered, and more time has passed
 //     than the RTT of the path and its variation explain;
-//   - when one that was sent later on another path is answered, and twice that time has passed;
+//   - when one that was sent later on another path is answered, and 5/4 of that time have passed;
 //   - without such an answer, when twice that time and MinRTO have passed, doubled for each time
 //     that nothing at all was answered meanwhile.
 //
@@ -84,7 +84,7 @@ func (s *sender) due(p *path, k *packet) Time {
 	case k.sent < p.newest:
 		return k.sent + s.delay(p)
 	case k.sent < s.paths.newest && s.loss.backoff == 0:
-		return k.sent + 2*s.delay(p)
+		return k.sent + s.delay(p)*5/4
 	}
 	return k.sent + s.timeout(p)
 }
@@ -188,11 +188,14 @@ const (
 )
 
 // transmission compares the echoed T1 with the send times. T1 is not earlier than the send time
-// of its own transmission, and earlier than that of the next.
+// of its own transmission, and earlier than that of the next. Without T1, an answer that comes sooner
+// after a retransmission than any RTT belongs to the original.
 func (s *sender) transmission(k *packet, echoUs uint32) transmission {
 	switch {
 	case echoUs == 0 && k.tries == 1:
 		return transmissionLatest
+	case echoUs == 0 && k.tries >= 2 && s.now-k.sent < s.paths.all.least:
+		return transmissionBefore
 	case echoUs == 0:
 		return transmissionUnknown
 	case int32(echoUs-microseconds(k.sent)) >= 0:
