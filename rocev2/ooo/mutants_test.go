@@ -83,11 +83,50 @@ var mutants = []struct {
 	},
 	{
 		"the window of arrivals forgets where its first word ends", "psnwindow.go",
-		"		arrived |= below\n", "", "TestPSNWindow",
+		"		arrived |= below\n", "		_ = below\n", "TestPSNWindow",
 	},
 	{
 		"the window of message ids is too short", "idwindow.go",
 		"const idWindowSize = 2 * MaxMessages", "const idWindowSize = MaxMessages / 2", "TestIDWindow",
+	},
+	{
+		"the target takes packets in order only", "psnwindow.go",
+		"	case d >= w.size():\n		return psnBeyond", "	case d > 0:\n		return psnBeyond", "TestPermutations",
+	},
+	{
+		"limits are not checked", "config.go",
+		"if l.value < l.min || l.value > l.max {", "if false {", "TestConfig",
+	},
+	{
+		"local memory is not checked", "snd_suspension.go",
+		"r.Local.Addr, r.Local.Len, need) != 0 {", "r.Local.Addr, 0, need) != 0 {", "TestPostErrors",
+	},
+	{
+		"memory that went away is sent as zeros", "snd_memory.go",
+		"	k, m := s.packets.get(o.data.psn), s.messages.get(o.data.id)\n",
+		"	k, m := s.packets.get(o.data.psn), s.messages.get(o.data.id)\n	if k != nil {\n		return true\n	}\n", "TestLocalMemoryGone",
+	},
+	{
+		"memory that went away is read as zeros", "rcv_memory.go",
+		"	r.refuse(answer{psn: o.data.psn, message: o.data.id, port: o.SrcPort}, code)\n	return false\n", "	return true\n", "TestTargetMemoryGone",
+	},
+	{
+		"the index of a READ response is believed", "snd_response.go",
+		"	_, n := m.offset(k.index)\n", "	k.index = f.Index\n	_, n := m.offset(k.index)\n", "TestHostileReadResponse",
+	},
+	{
+		"Close completes nothing", "qp.go", "	q.snd.flush(first)\n", "", "TestClose",
+	},
+	{
+		"a queue number is given twice", "rcv_queues.go", "	if s.byNumber[number] != nil {", "	if false {", "TestQueues",
+	},
+	{
+		"the limit of transmissions is ignored", "snd_loss.go", "int(k.tries) >= s.q.cfg.Tries", "int(k.tries) >= 255", "TestNoAnswer",
+	},
+	{
+		"queue pairs share the window of message ids", "rcv_request.go",
+		"	notified  idWindow\n	responses responseQueue\n}\n\nfunc (r *receiver) init(q *QP) {\n	r.q = q\n",
+		"	notified  *idWindow\n	responses responseQueue\n}\n\nvar sharedIDs idWindow\n\nfunc (r *receiver) init(q *QP) {\n	r.q, r.notified = q, &sharedIDs\n", "TestTwoQueuePairs",
 	},
 }
 

@@ -71,8 +71,6 @@ func write(n int) wiretest.OrderOp {
 	return wiretest.OrderOp{Op: verbs.OpWrite, Notify: true, Len: n}
 }
 
-func read(n int) wiretest.OrderOp { return wiretest.OrderOp{Op: verbs.OpRead, Len: n} }
-
 // The three packets of a WRITE arrive in each order: memory is whole, and the message notified
 // once.
 func TestPermutations(t *testing.T) {
