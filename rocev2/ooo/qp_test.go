@@ -97,8 +97,8 @@ func TestLocalMemoryGone(t *testing.T) {
 func TestTargetMemoryGone(t *testing.T) {
 	p := newPair(t, config(), 4)
 	p.nodes[0].Links[0].Tap = func(pk *rocev2.Packet) {
-		if pk.Opcode() == rocev2.OpOReadReq {
-			p.After(5*wiretest.Microsecond+700, func() { p.regions[1].Invalid = true })
+		if o := pk.OETH(); o != nil && o.Fields().Flags&rocev2.OLast != 0 { // all requests arrive, then it goes
+			p.After(6*wiretest.Microsecond, func() { p.regions[1].Invalid = true })
 		}
 	}
 	p.post(t, ooo.Request{
@@ -106,7 +106,7 @@ func TestTargetMemoryGone(t *testing.T) {
 		Local: verbs.SGE{Addr: p.regions[0].Addr, Len: regionLen, LKey: p.regions[0].Key},
 	})
 	p.run(t)
-	if len(p.completions) != 1 || p.completions[0].Status != verbs.StatusRemoteAccess || p.nodes[1].Count.Refused == 0 {
+	if len(p.completions) != 1 || p.completions[0].Status != verbs.StatusRemoteAccess || p.nodes[1].Unfilled == 0 {
 		t.Errorf("%+v, %+v", p.completions, p.nodes[1].Count)
 	}
 }
