@@ -66,7 +66,13 @@
 //
 // hooks.go is the interface by which a feature takes part in all of that. A feature that is
 // off costs a comparison with nil. Pre-credit is one (Options.PreCredit): precredit.go,
-// precredit_tx.go, precredit_wire.go, precredit_state.go.
+// precredit_tx.go, precredit_wire.go, precredit_state.go, precredit_connect.go.
+//
+// # The connection manager
+//
+//	cm.go        sessions of package cm; package cm/service runs the manager
+//	mad.go       queue pair 1: its messages, received and sent
+//	mad_path.go  the paths that they take
 //
 // # The rest
 //
