@@ -177,6 +177,9 @@ func TestCMLoopback(t *testing.T) {
 			qa, qb, id, _ := a.dial(t, b)
 			exchange(t, a, b, qa, qb, 20000)
 			hangUp(t, a, b, id, qa, qb)
+			if n := counter(dev, "cm_unexpected"); n == 0 { // the request that nobody listened to
+				t.Errorf("counted %s", dump(dev))
+			}
 			ok(t, a.s.Close())
 			ok(t, b.s.Close())
 		})

@@ -3,6 +3,7 @@
 package nic
 
 import (
+	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -14,6 +15,10 @@ func (d *Device) Counters() []verbs.Counter {
 	var q qp.Counters
 	var qps int
 	var pre creditTotals
+	var conn service.Counters
+	if svc := d.cm.svc.Load(); svc != nil {
+		conn = svc.Counters()
+	}
 	read := func() error {
 		c, q, qps = d.eng.count, d.eng.qpCount, d.eng.qps.Len()
 		if c, ok := d.eng.hooks.(*credits); ok {
@@ -72,6 +77,10 @@ func (d *Device) Counters() []verbs.Counter {
 		{"tx_cm_messages", c.txMADs, "messages of the connection manager sent from queue pair 1"},
 		{"rx_cm_malformed", c.rxBadMAD, "packets to queue pair 1 that are no such message: another opcode, Q_Key or length"},
 		{"tx_cm_dropped", c.madsDropped, "messages of the connection manager dropped because too many waited"},
+		{"cm_repeated", conn.Repeated, "messages of the connection manager sent again because no answer came"},
+		{"cm_requests_dropped", conn.Overflow + conn.NotTaken + conn.Dropped, "requests and messages dropped because their application did not take earlier ones"},
+		{"cm_unexpected", conn.Unexpected + conn.Unowned + conn.Malformed, "messages that fit no connection, or not its state"},
+		{"cm_steer_errors", conn.SteerErrors, "messages that ingress could not be told to hand over"},
 		{"sync_errors", c.syncErrors, "reports to the destination table that failed"},
 		{"events_lost", d.eventsLost.Load(), "asynchronous events lost because the queue was full"},
 		{"precredit_granted", pre.given, "pre-credit given to peers, bytes"},
