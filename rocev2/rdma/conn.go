@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rdma
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Conn is a reliable connection (RC) to a peer. Any goroutine may call its methods, several at a
+// time too.
+//
+// A method that waits takes a context and returns when it ends. The operation itself is not taken
+// back then: a message may still arrive. If the peer does not answer, operations fail after the
+// retries of the queue pair (WithAttr), about a second by default. After a failure the connection is
+// of no further use; Close it. Messages that arrived before can still be received.
+//
+// Who waits polls the completion queue for all others, so that the answer is found without a switch
+// of goroutines if one goroutine works alone.
+type Conn struct {
+	host          *host
+	o             options
+	pd            verbs.PD
+	cq            verbs.CQ
+	qp            verbs.QP
+	id            cm.ID
+	local, remote Addr
+	private       []byte // of the peer
+
+	recvMR   verbs.MR
+	recvs    []*Message
+	inbox    chan *Message // arrived and not received; room for all receives
+	sends    sends
+	lead     chan struct{} // full while somebody polls the completion queue
+	comps    [32]verbs.Completion
+	recvOpen atomic.Int32 // receives posted and not completed
+	alive    keepAlive
+
+	established chan struct{} // closed: both ends are connected, or never will be
+	reply       chan cm.Event // Dial: Reply or Failed
+	dead        chan struct{} // closed: err is set, no operation begins
+	drained     chan struct{} // closed: every operation has completed
+	released    chan struct{} // closed: the communication manager has reported the end
+
+	mu         sync.Mutex
+	err        error // why dead is closed
+	isUp       bool
+	isReleased bool
+	isGone     bool // the QPN is free again
+	isClosed   bool // by the application, and its memory is released
+	closing    atomic.Bool
+}
+
+// LocalAddr returns the address of this end.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr returns the address of the peer.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// PeerPrivate returns the private data that the peer sent with its request or acceptance, padded
+// with zeros.
+func (c *Conn) PeerPrivate() []byte { return c.private }
+
+// MaxMessage returns the longest message in bytes that Send and Recv copy.
+func (c *Conn) MaxMessage() int { return c.o.maxMessage }
+
+// QP returns the queue pair, to look at its attributes. Work is posted by the methods of Conn.
+func (c *Conn) QP() verbs.QP { return c.qp }
+
+// PD returns the protection domain: regions and windows of it can be used with the connection.
+func (c *Conn) PD() verbs.PD { return c.pd }
+
+// Err returns why the connection has ended, or nil.
+func (c *Conn) Err() error {
+	if c.closing.Load() {
+		return net.ErrClosed
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// newConn makes queue pair, completion queue and receive buffers, with the receives posted.
+func newConn(h *host, o options) (*Conn, error) {
+	c := &Conn{
+		host: h, o: o, pd: o.pd, lead: make(chan struct{}, 1), inbox: make(chan *Message, o.recvs),
+		established: make(chan struct{}), reply: make(chan cm.Event, 4), dead: make(chan struct{}),
+		drained: make(chan struct{}), released: make(chan struct{}),
+	}
+	if c.pd == nil {
+		c.pd = h.pd
+	}
+	if err := c.open(); err != nil {
+		return nil, errors.Join(err, c.destroy())
+	}
+	return c, nil
+}
+
+// maxSGE and maxInline limit the list and the inline data of an operation.
+const (
+	maxSGE    = 8
+	maxInline = 256
+)
+
+func (c *Conn) open() (err error) {
+	limits := c.host.dev.Limits()
+	// Two more than operations: the keep-alive, and the work request that ends a Wait.
+	if c.cq, err = c.host.dev.CreateCQ(c.o.sends + c.o.recvs + 2); err != nil {
+		return err
+	}
+	c.sends.init(c.o.sends, min(maxInline, limits.Inline))
+	c.qp, err = c.pd.CreateQP(verbs.QPInit{
+		Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.cq, MaxSend: c.o.sends + 2, MaxRecv: c.o.recvs,
+		MaxSendSGE: min(maxSGE, limits.SGE), MaxInline: c.sends.inline,
+	})
+	if err != nil {
+		return err
+	}
+	mem := make([]byte, c.o.recvs*c.o.maxMessage)
+	if c.recvMR, err = c.pd.RegMR(mem, verbs.AccessLocalWrite); err != nil {
+		return err
+	}
+	if err := verbs.ToInit(c.qp, verbs.Endpoint{}, verbs.DefaultAttr()); err != nil {
+		return err
+	}
+	for i := range c.o.recvs {
+		m := &Message{c: c, mem: mem[i*c.o.maxMessage:][:c.o.maxMessage:c.o.maxMessage]}
+		m.wr = verbs.RecvWR{ID: recvBit | uint64(i), SGL: []verbs.SGE{{
+			Addr: c.recvMR.VA() + uint64(i*c.o.maxMessage), Len: uint32(c.o.maxMessage), LKey: c.recvMR.LKey(),
+		}}}
+		c.recvs = append(c.recvs, m)
+		if err := m.post(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeMemory deregisters buffers. The queue pair is in ERR and drained.
+func (c *Conn) freeMemory() error {
+	var errs []error
+	if c.recvMR != nil {
+		errs = append(errs, c.recvMR.Deregister())
+		c.recvMR = nil
+	}
+	return errors.Join(append(errs, c.sends.free())...)
+}
+
+// destroy destroys what newConn and Close have left.
+func (c *Conn) destroy() error {
+	var errs []error
+	if c.qp != nil {
+		errs = append(errs, c.qp.Destroy())
+	}
+	errs = append(errs, c.freeMemory())
+	if c.cq != nil {
+		errs = append(errs, c.cq.Destroy())
+	}
+	return errors.Join(errs...)
+}

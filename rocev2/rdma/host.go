@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// host is what all connections and listeners of a device share: the session of the communication
+// manager, a protection domain, and the goroutine that distributes events. It begins with the first
+// Dial, Listen or Resolve, and ends with the device.
+type host struct {
+	dev     verbs.Device
+	pd      verbs.PD
+	session cm.Session
+
+	mu        sync.Mutex
+	ended     bool
+	handlers  map[cm.ID]handler
+	listeners map[mad.ServiceID]requestQueue
+	early     map[cm.ID][]cm.Event // of IDs whose handler is not known yet
+}
+
+// handler gets the events of an ID, in order, from the goroutine of the host. It does not block.
+// cm.Gone is the last one, unless the device ends before.
+type handler interface{ event(e cm.Event) }
+
+// requestQueue gets the requests for a service. It returns the handler of the request's ID, or nil
+// for a request that it refuses.
+type requestQueue interface {
+	request(e cm.Event) handler
+	deviceEnded()
+}
+
+var hosts = struct {
+	sync.Mutex
+	byDevice map[verbs.Device]*host
+}{byDevice: map[verbs.Device]*host{}}
+
+// ErrNoCM: the device cannot connect by address.
+var ErrNoCM = errors.New("the device has no communication manager: exchange QPN, PSN and address by other means, and use verbs.Connect")
+
+// hostOf returns the host of a device.
+func hostOf(dev verbs.Device) (*host, error) {
+	hosts.Lock()
+	defer hosts.Unlock()
+	if h := hosts.byDevice[dev]; h != nil {
+		return h, nil
+	}
+	c, ok := dev.(cm.Connector)
+	if !ok {
+		return nil, ErrNoCM
+	}
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.OpenCM()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the communication manager: %w", err), pd.Free())
+	}
+	h := &host{
+		dev: dev, pd: pd, session: s, handlers: map[cm.ID]handler{}, listeners: map[mad.ServiceID]requestQueue{},
+		early: map[cm.ID][]cm.Event{},
+	}
+	hosts.byDevice[dev] = h
+	go h.run()
+	return h, nil
+}
+
+// run distributes events until the device ends.
+func (h *host) run() {
+	for e := range h.session.Events() {
+		h.dispatch(e)
+	}
+	hosts.Lock()
+	delete(hosts.byDevice, h.dev)
+	hosts.Unlock()
+	h.mu.Lock()
+	h.ended = true
+	handlers, listeners := h.handlers, h.listeners
+	h.handlers, h.listeners = nil, nil
+	h.mu.Unlock()
+	for id, x := range handlers {
+		x.event(cm.Event{ID: id, Kind: cm.Disconnected, Err: verbs.ErrClosed})
+		x.event(cm.Event{ID: id, Kind: cm.Gone})
+	}
+	for _, l := range listeners {
+		l.deviceEnded()
+	}
+}
+
+func (h *host) dispatch(e cm.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e.Kind == cm.Request || e.Kind == cm.ResolveRequest {
+		if l := h.listeners[e.Service]; l != nil {
+			if x := l.request(e); x != nil {
+				h.handlers[e.ID] = x
+				return
+			}
+		}
+		h.handlers[e.ID] = nobody{}
+		go func() { _ = h.session.Reject(e.ID, nil) }() // it may have ended by now
+		return
+	}
+	x := h.handlers[e.ID]
+	if x == nil {
+		h.early[e.ID] = append(h.early[e.ID], e)
+		return
+	}
+	if e.Kind == cm.Gone {
+		delete(h.handlers, e.ID)
+	}
+	x.event(e)
+}
+
+// handle has the events of an ID go to x, also those that came before.
+func (h *host) handle(id cm.ID, x handler) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	early := h.early[id]
+	delete(h.early, id)
+	if h.ended {
+		early = append(early, cm.Event{ID: id, Kind: cm.Disconnected, Err: verbs.ErrClosed}, cm.Event{ID: id, Kind: cm.Gone})
+	} else {
+		h.handlers[id] = x
+	}
+	for _, e := range early {
+		if e.Kind == cm.Gone {
+			delete(h.handlers, id)
+		}
+		x.event(e)
+	}
+}
+
+// takeOver has the events of a request go to x from now on. False: the request is gone.
+func (h *host) takeOver(id cm.ID, x handler) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.handlers[id] == nil {
+		return false
+	}
+	h.handlers[id] = x
+	return true
+}
+
+// listen has the requests for a service go to q.
+func (h *host) listen(s mad.ServiceID, backlog int, q requestQueue) error {
+	h.mu.Lock()
+	if h.ended {
+		h.mu.Unlock()
+		return verbs.ErrClosed
+	}
+	if h.listeners[s] != nil {
+		h.mu.Unlock()
+		return fmt.Errorf("%w: %s", cm.ErrInUse, s)
+	}
+	h.listeners[s] = q
+	h.mu.Unlock()
+	if err := h.session.Listen(s, backlog); err != nil {
+		h.unlisten(s)
+		return err
+	}
+	return nil
+}
+
+func (h *host) unlisten(s mad.ServiceID) {
+	h.mu.Lock()
+	delete(h.listeners, s)
+	h.mu.Unlock()
+}
+
+// nobody ignores events of a request that is refused.
+type nobody struct{}
+
+func (nobody) event(cm.Event) {}

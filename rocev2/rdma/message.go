@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rdma
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Message is a message that arrived. Its bytes are in a receive buffer of the connection, which is
+// posted again by Release.
+type Message struct {
+	c      *Conn
+	wr     verbs.RecvWR
+	mem    []byte
+	n      int
+	imm    uint32
+	hasImm bool
+	out    atomic.Bool // the application has it
+}
+
+// Bytes returns the message, until Release.
+func (m *Message) Bytes() []byte { return m.mem[:m.n] }
+
+// Imm returns the immediate data, if the peer has sent some.
+func (m *Message) Imm() (v uint32, ok bool) { return m.imm, m.hasImm }
+
+// Release posts the buffer again: the next message may be in it. A message is released once;
+// messages that are never released leave fewer buffers.
+func (m *Message) Release() error {
+	if !m.out.CompareAndSwap(true, false) {
+		return errors.New("rdma: the message was released before")
+	}
+	select {
+	case <-m.c.dead:
+		return nil
+	default:
+	}
+	return wrap("release", m.c.remote, m.post())
+}
+
+func (m *Message) post() error {
+	c := m.c
+	c.recvOpen.Add(1)
+	if err := c.qp.PostRecv(&m.wr); err != nil {
+		c.recvOpen.Add(-1)
+		return err
+	}
+	return nil
+}
+
+// RecvMessage waits for the next message and returns it without a copy. The message is released
+// when it is no longer used. After the peer has closed the connection, and all messages were
+// received, the error is io.EOF.
+func (c *Conn) RecvMessage(ctx context.Context) (*Message, error) {
+	m, err := await(ctx, c, c.inbox)
+	switch {
+	case c.closing.Load():
+		return nil, wrap("recv", c.remote, net.ErrClosed)
+	case err == ErrPeerClosed:
+		return nil, io.EOF
+	case err != nil:
+		return nil, wrap("recv", c.remote, err)
+	}
+	m.out.Store(true)
+	return m, nil
+}
+
+// Recv waits for the next message, copies it to p and returns its length. If p is too short, it
+// gets the beginning, the rest is lost, and the error is io.ErrShortBuffer. After the peer has closed
+// the connection, and all messages were received, the error is io.EOF.
+func (c *Conn) Recv(ctx context.Context, p []byte) (int, error) {
+	m, err := c.RecvMessage(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := copy(p, m.Bytes())
+	if n < m.n {
+		err = io.ErrShortBuffer
+	}
+	if failed := m.Release(); err == nil && failed != nil && c.Err() == nil {
+		err = failed
+	}
+	return n, err
+}
