@@ -113,8 +113,11 @@ func TestFlowControl(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		before := rnrs(t, dev)
+		smallest := 1 << 20 // buffer, so that no run has more than 300 messages in a direction
 		window := func(name string) []stream.Option {
-			return []stream.Option{stream.WithWindow(rapid.IntRange(1, 9).Draw(r, name+" buffers"), rapid.IntRange(1, 5000).Draw(r, name+" size"))}
+			buffers, size := rapid.IntRange(1, 9).Draw(r, name+" buffers"), rapid.IntRange(1, 5000).Draw(r, name+" size")
+			smallest = min(smallest, size)
+			return []stream.Option{stream.WithWindow(buffers, size)}
 		}
 		a, b, err := connect(ctx, dev, window("client"), window("server"))
 		if err != nil {
@@ -123,7 +126,7 @@ func TestFlowControl(t *testing.T) {
 		var all sync.WaitGroup
 		errs := make(chan error, 4)
 		for _, ends := range [][2]*stream.Conn{{a, b}, {b, a}} {
-			data := make([]byte, rapid.IntRange(0, 100_000).Draw(r, "bytes"))
+			data := make([]byte, rapid.IntRange(0, 300*smallest).Draw(r, "bytes"))
 			seed := rapid.Uint64().Draw(r, "seed")
 			_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(data)
 			all.Add(2)
