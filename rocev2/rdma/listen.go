@@ -134,7 +134,7 @@ func (l *Listener) takeAll() []*Request {
 // request implements requestQueue.
 func (l *Listener) request(e cm.Event) handler {
 	at := l.addr.Addr()
-	if e.Path.Type != verbs.RC || !at.IsUnspecified() && at != e.Path.Local.Addr {
+	if e.Kind != cm.Request || e.Path.Type != verbs.RC || !at.IsUnspecified() && at != e.Path.Local.Addr {
 		return nil
 	}
 	l.mu.Lock()

@@ -14,20 +14,13 @@ import (
 // Op is an operation that Start has begun.
 type Op struct {
 	c    *Conn
-	slot *slot
 	name string
 	done chan struct{} // closed when comp is set
 	comp verbs.Completion
-	keep atomic.Int32 // of an operation that uses the slot's buffer after its completion
-}
 
-// The states of Op.keep.
-const (
-	slotFree    int32 = iota // the completion frees the slot
-	slotKept                 // the waiting goroutine frees the slot
-	slotUsed                 // it completed, and the waiting goroutine frees the slot
-	slotDropped              // the waiting goroutine has left: the completion frees the slot
-)
+	mu sync.Mutex
+	to []byte // READ: where the slot's buffer is copied to on completion, if somebody still waits
+}
 
 // Done is closed when the operation has completed. Completions are only noticed while some
 // goroutine waits in a method of the connection or in Wait.
@@ -125,18 +118,20 @@ func (s *sends) completed(x *slot, w *verbs.Completion) {
 	x.op = nil
 	s.open.Add(-1)
 	o.comp = *w
-	kept := o.keep.CompareAndSwap(slotKept, slotUsed)
-	close(o.done)
-	if !kept {
-		s.idle <- x
+	if w.Status == verbs.StatusSuccess {
+		o.mu.Lock()
+		copy(o.to, x.buf)
+		o.mu.Unlock()
 	}
+	close(o.done)
+	s.idle <- x
 }
 
-// release gives back the slot of an operation that kept it, or lets its completion do so.
-func (o *Op) release() {
-	if !o.keep.CompareAndSwap(slotKept, slotDropped) {
-		o.c.sends.idle <- o.slot
-	}
+// leave says that nobody waits any more: the memory that READ copies to is the caller's again.
+func (o *Op) leave() {
+	o.mu.Lock()
+	o.to = nil
+	o.mu.Unlock()
 }
 
 // ready waits until both ends are connected.
@@ -144,8 +139,7 @@ func (c *Conn) ready(ctx context.Context) error {
 	select {
 	case <-c.established:
 	default:
-		// A message of the peer also says that it is ready, so the queue is polled.
-		if _, err := await(ctx, c, c.established); err != nil {
+		if err := c.awaitPeer(ctx); err != nil {
 			return err
 		}
 	}
@@ -154,6 +148,27 @@ func (c *Conn) ready(ctx context.Context) error {
 		return c.Err()
 	default:
 		return nil
+	}
+}
+
+// awaitPeer waits until the peer is ready. Its first message says so too, so the completion queue is
+// polled. No completion says so: a leader in a Wait is woken by its context.
+func (c *Conn) awaitPeer(ctx context.Context) error {
+	woken, wake := context.WithCancel(ctx)
+	defer wake()
+	go func() {
+		select {
+		case <-c.established:
+			wake()
+		case <-woken.Done():
+		}
+	}()
+	_, err := await(woken, c, c.established)
+	select {
+	case <-c.established:
+		return nil
+	default:
+		return err
 	}
 }
 
@@ -166,9 +181,8 @@ func (c *Conn) takeSlot(ctx context.Context) (*slot, error) {
 }
 
 // start posts the work request of a slot.
-func (c *Conn) start(name string, x *slot, keep int32) (*Op, error) {
-	o := &Op{c: c, slot: x, name: name, done: make(chan struct{})}
-	o.keep.Store(keep)
+func (c *Conn) start(name string, x *slot, to []byte) (*Op, error) {
+	o := &Op{c: c, name: name, done: make(chan struct{}), to: to}
 	x.op = o
 	x.wr.ID = x.index
 	x.wr.Flags |= verbs.Signaled
@@ -176,7 +190,7 @@ func (c *Conn) start(name string, x *slot, keep int32) (*Op, error) {
 	if err := c.qp.PostSend(&x.wr); err != nil {
 		c.sends.open.Add(-1)
 		x.op = nil
-		c.sends.idle <- x
+		c.unused(x)
 		if errors.Is(err, verbs.ErrSendState) || errors.Is(err, verbs.ErrDestroyed) {
 			if end := c.Err(); end != nil {
 				err = end
@@ -185,6 +199,13 @@ func (c *Conn) start(name string, x *slot, keep int32) (*Op, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// unused gives back a slot that was not used. No completion says so: the leader may wait for a slot
+// in a Wait for a completion, which an empty WRITE ends.
+func (c *Conn) unused(x *slot) {
+	c.sends.idle <- x
+	_ = c.qp.PostSend(&verbs.SendWR{ID: wakeID, Op: verbs.OpWrite, Flags: verbs.Signaled}) // full: one is outstanding
 }
 
 // Start posts a work request and does not wait for its completion: SEND, WRITE, READ, ATOMIC or
@@ -197,7 +218,7 @@ func (c *Conn) Start(ctx context.Context, wr *verbs.SendWR) (*Op, error) {
 		return nil, wrap("post", c.remote, err)
 	}
 	x.wr = *wr
-	o, err := c.start("work request", x, slotFree)
+	o, err := c.start("work request", x, nil)
 	return o, wrap("post", c.remote, err)
 }
 

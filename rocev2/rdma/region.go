@@ -94,7 +94,7 @@ func (c *Conn) Send(ctx context.Context, p []byte) error {
 	if err != nil {
 		return wrap("send", c.remote, err)
 	}
-	o, err := c.start("send", x, slotFree)
+	o, err := c.start("send", x, nil)
 	if err != nil {
 		return wrap("send", c.remote, err)
 	}
@@ -125,7 +125,7 @@ func (c *Conn) buffer(x *slot) error {
 		err = errors.New("no buffer: the connection was closed")
 	}
 	if err != nil {
-		c.sends.idle <- x
+		c.unused(x)
 	}
 	return err
 }
@@ -146,24 +146,15 @@ func (c *Conn) transfer(ctx context.Context, p []byte, r Remote, op verbs.Op) er
 	if uint64(len(p)) > r.Len {
 		return fmt.Errorf("%d bytes, and the remote memory has %d", len(p), r.Len)
 	}
-	type part struct {
-		o *Op
-		p []byte
-	}
-	var parts []part
+	var parts []*Op
 	defer func() {
-		for _, x := range parts {
-			x.o.release()
+		for _, o := range parts {
+			o.leave()
 		}
 	}()
 	finish := func() error {
-		first := parts[0]
-		_, err := first.o.Wait(ctx)
-		if err == nil && op == verbs.OpRead {
-			copy(first.p, first.o.slot.buf)
-		}
+		_, err := parts[0].Wait(ctx)
 		if err == nil {
-			first.o.release()
 			parts = parts[1:]
 		}
 		return err
@@ -185,7 +176,7 @@ func (c *Conn) transfer(ctx context.Context, p []byte, r Remote, op verbs.Op) er
 		if err != nil {
 			return err
 		}
-		parts = append(parts, part{o, chunk})
+		parts = append(parts, o)
 		if off += len(chunk); len(p) == 0 {
 			break
 		}
@@ -216,7 +207,7 @@ func (c *Conn) startPart(x *slot, p []byte, wr verbs.SendWR) (*Op, error) {
 		if err := c.fill(x, p, wr); err != nil {
 			return nil, err
 		}
-		return c.start("write", x, slotKept)
+		return c.start("write", x, nil)
 	}
 	if err := c.buffer(x); err != nil {
 		return nil, err
@@ -224,5 +215,5 @@ func (c *Conn) startPart(x *slot, p []byte, wr verbs.SendWR) (*Op, error) {
 	x.sge[0].Len = uint32(len(p))
 	x.wr = wr
 	x.wr.SGL = x.sge[:]
-	return c.start("read", x, slotKept)
+	return c.start("read", x, p)
 }
