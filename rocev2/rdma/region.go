@@ -56,16 +56,21 @@ type Region struct {
 	mem []byte
 }
 
-// Register registers memory of the application in the protection domain of the connection, which
-// all connections of the device share unless WithPD was used. Peers may access it with the given
-// rights if they know its Remote. b must not be freed before Deregister; memory that Go allocated
-// with make does not move.
-func (c *Conn) Register(b []byte, access verbs.Access) (*Region, error) {
-	mr, err := c.pd.RegMR(b, access)
+// RegisterMemory registers memory of the application in a protection domain. Peers that know the
+// region's Remote may access it with the given rights, by connections of the same domain (WithPD). b
+// must not be freed before Deregister; memory that Go allocated with make does not move.
+func RegisterMemory(pd verbs.PD, b []byte, access verbs.Access) (*Region, error) {
+	mr, err := pd.RegMR(b, access)
 	if err != nil {
 		return nil, wrap("register", nil, err)
 	}
 	return &Region{mr, b}, nil
+}
+
+// Register is RegisterMemory in the protection domain of the connection, which all connections of
+// the device share unless WithPD was used.
+func (c *Conn) Register(b []byte, access verbs.Access) (*Region, error) {
+	return RegisterMemory(c.pd, b, access)
 }
 
 // Bytes returns the memory.
