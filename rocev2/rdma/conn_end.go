@@ -130,8 +130,8 @@ func (c *Conn) pollWhile(d time.Duration, holds func() bool) {
 	}
 }
 
-// Close disconnects and releases the memory. Operations that have not completed fail, and whoever
-// waits returns with an error that wraps net.ErrClosed. It takes a round trip; one second if the peer
+// Close disconnects and releases the memory. Operations that have not completed fail, and goroutines
+// that wait return with an error that wraps net.ErrClosed. It takes a round trip; one second if the peer
 // does not answer.
 func (c *Conn) Close() error {
 	if !c.closing.CompareAndSwap(false, true) {

@@ -83,7 +83,7 @@ func (c *Conn) poll() int {
 		c.completed(&c.comps[i])
 	}
 	if n > 0 {
-		c.alive.heard.Store(true)
+		c.alive.active.Store(true)
 	}
 	return n
 }

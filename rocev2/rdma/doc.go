@@ -24,8 +24,8 @@
 //
 // Every call that waits takes a context. A peer that has closed is io.EOF for Recv and
 // ErrPeerClosed for others; one that does not answer is StatusRetryExceeded after the retries of the
-// queue pair, which the keep-alive causes also for a connection that only receives. Close wakes whoever
-// waits, and so does the end of the device.
+// queue pair, which the keep-alive causes also for a connection that only receives. Close wakes all that
+// wait, and so does the end of the device.
 //
 // # Errors
 //

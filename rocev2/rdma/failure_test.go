@@ -19,8 +19,8 @@ import (
 // impatient are attributes with which a silent peer is given up after some 20 ms.
 func impatient(a *verbs.Attr) { a.Timeout, a.RetryCnt = 10, 2 }
 
-// A peer that has vanished without a word is an error of whoever sends, and by the keep-alive of
-// whoever only receives.
+// A peer that has vanished without a word is an error for a sender, and by the keep-alive for
+// a receiver.
 func TestPeerDead(t *testing.T) {
 	for name, x := range map[string]struct {
 		keepAlive time.Duration

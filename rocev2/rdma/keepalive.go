@@ -10,12 +10,12 @@ import (
 )
 
 // keepAlive asks an idle peer whether it is there, with a WRITE of 0 bytes: it needs no key and no
-// receive (IBTA 9.7.4.1.3), and the peer's NIC answers it. If the answer does not come, the queue
-// pair fails, and with it whoever waits.
+// receive (IBTA C9-88), and the peer's NIC answers it. If the answer does not come, the queue
+// pair fails, and with it all operations.
 type keepAlive struct {
-	heard atomic.Bool // a completion was seen since the last look
-	asked atomic.Bool // the WRITE is outstanding
-	timer *time.Timer
+	active atomic.Bool // a completion was seen since the last look
+	asked  atomic.Bool // the WRITE is outstanding
+	timer  *time.Timer
 }
 
 func (k *keepAlive) start(c *Conn) {
@@ -36,7 +36,7 @@ func (k *keepAlive) look(c *Conn) {
 		return
 	default:
 	}
-	if !k.heard.Swap(false) && k.asked.CompareAndSwap(false, true) {
+	if !k.active.Swap(false) && k.asked.CompareAndSwap(false, true) {
 		if c.qp.PostSend(&verbs.SendWR{ID: aliveID, Op: verbs.OpWrite, Flags: verbs.Signaled}) != nil {
 			k.asked.Store(false)
 		}
