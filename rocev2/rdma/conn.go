@@ -32,7 +32,7 @@ type Conn struct {
 	local, remote Addr
 	private       []byte // of the peer
 
-	recvMR   verbs.MR
+	recvMem  buffers
 	recvs    []*Message
 	inbox    chan *Message // arrived and not received; room for all receives
 	sends    sends
@@ -71,6 +71,9 @@ func (c *Conn) MaxMessage() int { return c.o.maxMessage }
 
 // QP returns the queue pair, to look at its attributes. Work is posted by the methods of Conn.
 func (c *Conn) QP() verbs.QP { return c.qp }
+
+// Device returns the device.
+func (c *Conn) Device() verbs.Device { return c.host.dev }
 
 // PD returns the protection domain: regions and windows of it can be used with the connection.
 func (c *Conn) PD() verbs.PD { return c.pd }
@@ -113,7 +116,7 @@ func (c *Conn) open() (err error) {
 	if c.cq, err = c.host.dev.CreateCQ(c.o.sends + c.o.recvs + 2); err != nil {
 		return err
 	}
-	c.sends.init(c.o.sends, min(maxInline, limits.Inline))
+	c.sends.init(c.o.sends, c.o.maxMessage, min(maxInline, limits.Inline))
 	c.qp, err = c.pd.CreateQP(verbs.QPInit{
 		Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.cq, MaxSend: c.o.sends + 2, MaxRecv: c.o.recvs,
 		MaxSendSGE: min(maxSGE, limits.SGE), MaxInline: c.sends.inline,
@@ -121,17 +124,17 @@ func (c *Conn) open() (err error) {
 	if err != nil {
 		return err
 	}
-	mem := make([]byte, c.o.recvs*c.o.maxMessage)
-	if c.recvMR, err = c.pd.RegMR(mem, verbs.AccessLocalWrite); err != nil {
+	if err := c.recvMem.make(c.host.dev, c.pd, c.o.recvs*c.o.maxMessage); err != nil {
 		return err
 	}
+	mem, mr := c.recvMem.mem, c.recvMem.mr
 	if err := verbs.ToInit(c.qp, verbs.Endpoint{}, verbs.DefaultAttr()); err != nil {
 		return err
 	}
 	for i := range c.o.recvs {
 		m := &Message{c: c, mem: mem[i*c.o.maxMessage:][:c.o.maxMessage:c.o.maxMessage]}
 		m.wr = verbs.RecvWR{ID: recvBit | uint64(i), SGL: []verbs.SGE{{
-			Addr: c.recvMR.VA() + uint64(i*c.o.maxMessage), Len: uint32(c.o.maxMessage), LKey: c.recvMR.LKey(),
+			Addr: mr.VA() + uint64(i*c.o.maxMessage), Len: uint32(c.o.maxMessage), LKey: mr.LKey(),
 		}}}
 		c.recvs = append(c.recvs, m)
 		if err := m.post(); err != nil {
@@ -141,14 +144,9 @@ func (c *Conn) open() (err error) {
 	return nil
 }
 
-// freeMemory deregisters buffers. The queue pair is in ERR and drained.
+// freeMemory gives the buffers back. The queue pair is in ERR and drained.
 func (c *Conn) freeMemory() error {
-	var errs []error
-	if c.recvMR != nil {
-		errs = append(errs, c.recvMR.Deregister())
-		c.recvMR = nil
-	}
-	return errors.Join(append(errs, c.sends.free())...)
+	return errors.Join(c.recvMem.free(c.host.dev), c.sends.mem.free(c.host.dev))
 }
 
 // destroy destroys what newConn and Close have left.

@@ -101,7 +101,7 @@ func (c *Conn) handshake(ctx context.Context) error {
 		return e.Err
 	}
 	c.private = e.Private
-	if err := e.Path.Connect(c.qp); err != nil {
+	if err := c.toRTS(ctx, e.Path); err != nil {
 		_ = c.host.session.Reject(c.id, []byte("the queue pair cannot be connected"))
 		return err
 	}
@@ -111,6 +111,18 @@ func (c *Conn) handshake(ctx context.Context) error {
 	select {
 	case <-c.established:
 		return c.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// toRTS brings the queue pair to RTS, which may wait for the peer's neighbour.
+func (c *Conn) toRTS(ctx context.Context, p cm.Path) error {
+	done := make(chan error, 1)
+	go func() { done <- p.Connect(c.qp) }()
+	select {
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}

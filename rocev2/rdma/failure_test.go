@@ -182,6 +182,9 @@ func TestNothingLeft(t *testing.T) {
 	}
 	for {
 		if err = pd.Free(); err == nil {
+			if n := dev.Allocated(); n != 0 {
+				t.Errorf("%d pieces of memory are left", n)
+			}
 			return
 		}
 		select {

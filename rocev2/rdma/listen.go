@@ -266,7 +266,7 @@ func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
 	path.Local.QPN, path.Remote.PSN = c.qp.QPN(), randomPSN()
 	c.id, c.private = r.e.ID, r.e.Private
 	c.local, c.remote = Addr{netip.AddrPortFrom(path.Local.Addr, r.l.addr.Port())}, r.remote()
-	if err := path.Connect(c.qp); err != nil {
+	if err := c.toRTS(ctx, path); err != nil {
 		return nil, errors.Join(err, c.destroy())
 	}
 	if !h.takeOver(c.id, c) {

@@ -24,7 +24,7 @@ type Message struct {
 	out    atomic.Bool // the application has it
 }
 
-// Bytes returns the message, until Release.
+// Bytes returns the message, until Release or Close of the connection.
 func (m *Message) Bytes() []byte { return m.mem[:m.n] }
 
 // Imm returns the immediate data, if the peer has sent some.
@@ -79,7 +79,11 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if !c.recvMem.enter() {
+		return 0, wrap("recv", c.remote, net.ErrClosed)
+	}
 	n := copy(p, m.Bytes())
+	c.recvMem.leave()
 	if n < m.n {
 		err = io.ErrShortBuffer
 	}

@@ -54,8 +54,7 @@ func (o *Op) err() error {
 type slot struct {
 	index uint64
 	wr    verbs.SendWR
-	sge   [1]verbs.SGE // of the buffer
-	buf   []byte       // nil until the buffers are made
+	sge   [1]verbs.SGE // of its buffer
 	op    *Op
 }
 
@@ -65,51 +64,25 @@ type sends struct {
 	idle   chan *slot   // has room for all
 	open   atomic.Int32 // operations posted and not completed
 	inline int          // bytes that need no buffer
-
-	mu  sync.Mutex
-	mr  verbs.MR // of the buffers, nil until the first operation that needs one
-	end bool
+	size   int          // of a slot's buffer
+	mem    buffers      // made when the first operation needs one
 }
 
-func (s *sends) init(n, inline int) {
-	s.slots, s.idle, s.inline = make([]slot, n), make(chan *slot, n), inline
+func (s *sends) init(n, size, inline int) {
+	s.slots, s.idle, s.size, s.inline = make([]slot, n), make(chan *slot, n), size, inline
 	for i := range s.slots {
 		s.slots[i].index = uint64(i)
 		s.idle <- &s.slots[i]
 	}
 }
 
-// buffers makes a buffer for each slot, once.
-func (s *sends) buffers(pd verbs.PD, size int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mr != nil || s.end {
-		return nil
-	}
-	mem := make([]byte, len(s.slots)*size)
-	mr, err := pd.RegMR(mem, verbs.AccessLocalWrite)
-	if err != nil {
-		return err
-	}
-	for i := range s.slots {
-		x := &s.slots[i]
-		x.buf = mem[i*size:][:size:size]
-		x.sge[0] = verbs.SGE{Addr: mr.VA() + uint64(i*size), LKey: mr.LKey()}
-	}
-	s.mr = mr
-	return nil
-}
+// buffer returns the buffer of a slot, between enter and leave of mem.
+func (s *sends) buffer(x *slot) []byte { return s.mem.mem[int(x.index)*s.size:][:s.size] }
 
-func (s *sends) free() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.end = true
-	if s.mr == nil {
-		return nil
-	}
-	err := s.mr.Deregister()
-	s.mr = nil
-	return err
+// list sets the list of a slot's work request to n bytes of its buffer, between enter and leave.
+func (s *sends) list(x *slot, n int) {
+	x.sge[0] = verbs.SGE{Addr: s.mem.mr.VA() + x.index*uint64(s.size), Len: uint32(n), LKey: s.mem.mr.LKey()}
+	x.wr.SGL = x.sge[:]
 }
 
 // completed handles the completion of a slot's operation.
@@ -119,12 +92,20 @@ func (s *sends) completed(x *slot, w *verbs.Completion) {
 	s.open.Add(-1)
 	o.comp = *w
 	if w.Status == verbs.StatusSuccess {
-		o.mu.Lock()
-		copy(o.to, x.buf)
-		o.mu.Unlock()
+		o.finish(x)
 	}
 	close(o.done)
 	s.idle <- x
+}
+
+// finish copies what a READ has read.
+func (o *Op) finish(x *slot) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.to != nil && o.c.sends.mem.enter() {
+		copy(o.to, o.c.sends.buffer(x))
+		o.c.sends.mem.leave()
+	}
 }
 
 // leave says that nobody waits any more: the memory that READ copies to is the caller's again.

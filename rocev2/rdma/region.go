@@ -5,8 +5,8 @@ package rdma
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"net"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -58,7 +58,8 @@ type Region struct {
 
 // RegisterMemory registers memory of the application in a protection domain. Peers that know the
 // region's Remote may access it with the given rights, by connections of the same domain (WithPD). b
-// must not be freed before Deregister; memory that Go allocated with make does not move.
+// must not be freed before Deregister; memory that Go allocated with make does not move, and that of
+// Alloc is accessed in the fastest way.
 func RegisterMemory(pd verbs.PD, b []byte, access verbs.Access) (*Region, error) {
 	mr, err := pd.RegMR(b, access)
 	if err != nil {
@@ -114,25 +115,25 @@ func (c *Conn) fill(x *slot, p []byte, wr verbs.SendWR) error {
 		x.wr.Flags, x.wr.Data = verbs.Inline, p
 		return nil
 	}
-	if err := c.buffer(x); err != nil {
-		return err
-	}
-	copy(x.buf, p)
-	x.sge[0].Len = uint32(len(p))
-	x.wr.SGL = x.sge[:]
-	return nil
+	return c.useBuffer(x, len(p), p)
 }
 
-// buffer gives a slot its buffer. After an error the slot is free.
-func (c *Conn) buffer(x *slot) error {
-	err := c.sends.buffers(c.pd, c.o.maxMessage)
-	if err == nil && x.buf == nil {
-		err = errors.New("no buffer: the connection was closed")
+// useBuffer has the work request of a slot use n bytes of its buffer, with a copy of p. After an
+// error the slot is free.
+func (c *Conn) useBuffer(x *slot, n int, p []byte) error {
+	m := &c.sends.mem
+	err := m.make(c.host.dev, c.pd, len(c.sends.slots)*c.sends.size)
+	if err == nil && !m.enter() {
+		err = net.ErrClosed
 	}
 	if err != nil {
 		c.unused(x)
+		return err
 	}
-	return err
+	copy(c.sends.buffer(x), p)
+	c.sends.list(x, n)
+	m.leave()
+	return nil
 }
 
 // Write copies p to memory of the peer (RDMA WRITE) and waits until it is there. The peer's
@@ -214,11 +215,9 @@ func (c *Conn) startPart(x *slot, p []byte, wr verbs.SendWR) (*Op, error) {
 		}
 		return c.start("write", x, nil)
 	}
-	if err := c.buffer(x); err != nil {
+	x.wr = wr
+	if err := c.useBuffer(x, len(p), nil); err != nil {
 		return nil, err
 	}
-	x.sge[0].Len = uint32(len(p))
-	x.wr = wr
-	x.wr.SGL = x.sge[:]
 	return c.start("read", x, p)
 }

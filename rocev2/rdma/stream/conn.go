@@ -61,9 +61,13 @@ func newConn(c *rdma.Conn, cfg config) (*Conn, error) {
 		return nil, err
 	}
 	size = min(size, cfg.size)
-	ring, err := c.Register(make([]byte, cfg.sends*size), 0)
+	mem, err := rdma.Alloc(c.Device(), cfg.sends*size)
 	if err != nil {
 		return nil, err
+	}
+	ring, err := c.Register(mem, 0)
+	if err != nil {
+		return nil, errors.Join(err, rdma.Free(c.Device(), mem))
 	}
 	return &Conn{
 		c: c, size: size, give: (cfg.buffers + 1) / 2, credits: buffers, limit: buffers, ring: ring, ops: make([]*rdma.Op, cfg.sends),

@@ -149,6 +149,9 @@ func TestFlowControl(t *testing.T) {
 		if err := errors.Join(a.Close(), b.Close()); err != nil {
 			r.Error(err)
 		}
+		if n := dev.Allocated(); n != 0 {
+			r.Errorf("%d pieces of memory are left", n)
+		}
 		if n := rnrs(t, dev) - before; n != 0 {
 			r.Errorf("%d messages met an end without a receive", n)
 		}

@@ -150,7 +150,7 @@ func (s *Conn) Close() error {
 	if s.peerDone() {
 		err = nil
 	}
-	err = errors.Join(err, s.c.Close(), s.ring.Deregister())
+	err = errors.Join(err, s.c.Close(), s.ring.Deregister(), rdma.Free(s.c.Device(), s.ring.Bytes()))
 	return s.fails("close", err)
 }
 

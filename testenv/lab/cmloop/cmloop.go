@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -50,6 +52,7 @@ type Device struct {
 	sessions []*session
 	timer    *time.Timer
 	closed   bool
+	taken    map[*byte]bool
 
 	// Sent counts the messages of the managers, those that Drop lost included.
 	Sent atomic.Int64
@@ -61,7 +64,7 @@ func Open(c Config) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev := &Device{Device: d, cfg: c, start: time.Now().Add(-time.Second)}
+	dev := &Device{Device: d, cfg: c, start: time.Now().Add(-time.Second), taken: map[*byte]bool{}}
 	dev.timer = time.AfterFunc(time.Hour, dev.expire)
 	return dev, nil
 }
@@ -81,6 +84,36 @@ func (d *Device) Close() error {
 	d.sessions = nil
 	d.mu.Unlock()
 	return err
+}
+
+// Alloc implements rdma.Allocator.
+func (d *Device) Alloc(n int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.taken[&b[0]] = true
+	d.mu.Unlock()
+	return b, nil
+}
+
+// Free implements rdma.Allocator. A later access ends the test with a fault.
+func (d *Device) Free(b []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.taken[&b[0]] {
+		return errors.New("cmloop: free of memory that Alloc did not return, or that is free")
+	}
+	delete(d.taken, &b[0])
+	return unix.Mprotect(b, unix.PROT_NONE)
+}
+
+// Allocated is how many pieces of memory were allocated and not freed.
+func (d *Device) Allocated() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.taken)
 }
 
 // OpenCM implements cm.Connector. Each session has a manager of its own.
