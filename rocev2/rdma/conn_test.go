@@ -185,6 +185,9 @@ func TestPeerCloses(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
+	if s := b.QP().State(); s != verbs.StateErr && s != verbs.StateReset { // RESET: destroyed
+		t.Errorf("the queue pair is in %s", s)
+	}
 	for what, err := range map[string]error{"send": b.Send(ctx, p), "close": b.Close()} {
 		if !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s after Close: %v", what, err)
@@ -242,5 +245,68 @@ func TestWake(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A goroutine waits for a message, and no work request is outstanding that the end would flush.
+func TestWakeWithoutReceives(t *testing.T) {
+	dev := openLoop(t, cmloop.Config{})
+	a, b := connect(t, dev, rdma.WithRecvBuffers(1), rdma.WithKeepAlive(-1))
+	defer b.Close()
+	ctx := patient(t)
+	if err := b.Send(ctx, []byte("the only buffer")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.RecvMessage(ctx); err != nil { // not released
+		t.Fatal(err)
+	}
+	started, result := make(chan struct{}), make(chan error)
+	go func() {
+		_, err := a.RecvMessage(startedContext{context.Background(), started})
+		result <- err
+	}()
+	<-started
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-result:
+		if !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	case <-ctx.Done():
+		t.Fatal("it still waits")
+	}
+}
+
+// startedContext says when somebody begins to wait.
+type startedContext struct {
+	context.Context
+	started chan struct{}
+}
+
+func (c startedContext) Done() <-chan struct{} {
+	select {
+	case <-c.started:
+	default:
+		close(c.started)
+	}
+	return nil
+}
+
+// A peer that closes as soon as it has a message does not make its Send fail.
+func TestCloseAfterRecv(t *testing.T) {
+	dev := openLoop(t, cmloop.Config{CM: fast})
+	ctx := patient(t)
+	for range 100 {
+		a, b := connect(t, dev, rdma.WithRecvBuffers(2))
+		done := make(chan error)
+		go func() {
+			_, err := b.Recv(ctx, make([]byte, 10))
+			done <- errors.Join(err, b.Close())
+		}()
+		if err := errors.Join(a.Send(ctx, []byte("bye")), <-done, a.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
