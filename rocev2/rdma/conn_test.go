@@ -9,9 +9,12 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
@@ -170,6 +173,9 @@ func TestPeerCloses(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
+	if s := a.QP().State(); s != verbs.StateErr && s != verbs.StateReset { // RESET: destroyed
+		t.Errorf("the queue pair is in %s", s)
+	}
 	p := make([]byte, 10)
 	for i := range 10 {
 		if n, err := b.Recv(ctx, p); n != 1 || err != nil || p[0] != byte(i) {
@@ -184,9 +190,6 @@ func TestPeerCloses(t *testing.T) {
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
-	}
-	if s := b.QP().State(); s != verbs.StateErr && s != verbs.StateReset { // RESET: destroyed
-		t.Errorf("the queue pair is in %s", s)
 	}
 	for what, err := range map[string]error{"send": b.Send(ctx, p), "close": b.Close()} {
 		if !errors.Is(err, net.ErrClosed) {
@@ -250,7 +253,8 @@ func TestWake(t *testing.T) {
 
 // A goroutine waits for a message, and no work request is outstanding that the end would flush.
 func TestWakeWithoutReceives(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{})
+	// Without timewait, the end of the completion queue would wake too.
+	dev := openLoop(t, cmloop.Config{CM: cm.Config{Timewait: time.Hour}})
 	a, b := connect(t, dev, rdma.WithRecvBuffers(1), rdma.WithKeepAlive(-1))
 	defer b.Close()
 	ctx := patient(t)
@@ -262,7 +266,7 @@ func TestWakeWithoutReceives(t *testing.T) {
 	}
 	started, result := make(chan struct{}), make(chan error)
 	go func() {
-		_, err := a.RecvMessage(startedContext{context.Background(), started})
+		_, err := a.RecvMessage(&startedContext{Context: context.Background(), started: started})
 		result <- err
 	}()
 	<-started
@@ -279,17 +283,23 @@ func TestWakeWithoutReceives(t *testing.T) {
 	}
 }
 
-// startedContext says when somebody begins to wait.
+// startedContext says when a Wait for a completion has begun: Err is called there only, Done also by
+// the goroutine that becomes the one that waits.
 type startedContext struct {
 	context.Context
+	dones   atomic.Int32
+	once    sync.Once
 	started chan struct{}
 }
 
-func (c startedContext) Done() <-chan struct{} {
-	select {
-	case <-c.started:
-	default:
-		close(c.started)
+func (c *startedContext) Err() error {
+	c.once.Do(func() { close(c.started) })
+	return nil
+}
+
+func (c *startedContext) Done() <-chan struct{} {
+	if c.dones.Add(1) > 1 {
+		_ = c.Err()
 	}
 	return nil
 }

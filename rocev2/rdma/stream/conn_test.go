@@ -94,15 +94,20 @@ func TestNettest(t *testing.T) {
 	})
 }
 
-// rnrs is how many RNR NAKs the device has sent.
-func rnrs(t interface{ Fatal(...any) }, dev *cmloop.Device) uint64 {
+// counter returns a counter of the device.
+func counter(t interface{ Fatalf(string, ...any) }, dev *cmloop.Device, name string) uint64 {
 	for _, c := range dev.Counters() {
-		if c.Name == "send_rnr_err" {
+		if c.Name == name {
 			return c.Value
 		}
 	}
-	t.Fatal("the device has no counter send_rnr_err")
+	t.Fatalf("the device has no counter %s", name)
 	return 0
+}
+
+// rnrs is how many RNR NAKs the device has sent.
+func rnrs(t interface{ Fatalf(string, ...any) }, dev *cmloop.Device) uint64 {
+	return counter(t, dev, "send_rnr_err")
 }
 
 // Both ends write and read at the same time, with windows and lengths of any size. All bytes
@@ -214,6 +219,38 @@ func TestHalfClose(t *testing.T) {
 	}
 	if got, err := io.ReadAll(a); err != nil || string(got) != "answer" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// CloseWrite ends a Write that waits for the peer.
+func TestCloseWriteWakes(t *testing.T) {
+	dev := openLoop(t)
+	for range 20 {
+		a, _ := pair(t, dev, stream.WithWindow(1, 1))
+		before := counter(t, dev, "sent_pkts")
+		written := make(chan error, 1)
+		go func() {
+			_, err := a.Write(make([]byte, 2)) // the peer has one buffer of one byte
+			written <- err
+		}()
+		for counter(t, dev, "sent_pkts") == before {
+			time.Sleep(10 * time.Microsecond)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- a.CloseWrite() }()
+		for _, x := range []struct {
+			result <-chan error
+			want   error
+		}{{written, net.ErrClosed}, {closed, nil}} {
+			select {
+			case err := <-x.result:
+				if !errors.Is(err, x.want) {
+					t.Errorf("%v, want %v", err, x.want)
+				}
+			case <-time.After(patience):
+				t.Fatal("it still waits")
+			}
+		}
 	}
 }
 
