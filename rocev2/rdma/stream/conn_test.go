@@ -233,7 +233,7 @@ func TestCloseWriteWakes(t *testing.T) {
 			_, err := a.Write(make([]byte, 2)) // the peer has one buffer of one byte
 			written <- err
 		}()
-		for counter(t, dev, "sent_pkts") == before {
+		for ctx := patient(t); counter(t, dev, "sent_pkts") == before && ctx.Err() == nil; {
 			time.Sleep(10 * time.Microsecond)
 		}
 		closed := make(chan error, 1)
