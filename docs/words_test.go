@@ -131,7 +131,6 @@ var cleanPackages = []string{
 	"testenv/experiments/sweep",
 	"rocev2/cm/service",
 	"testenv/lab/cmpeer",
-	"testenv/lab/cmhost",
 	"testenv/lab/cmloop",
 	"testenv/lab/engines",
 	"testenv/lab/load",
