@@ -158,7 +158,14 @@ func (c *CQ) Complete(w verbs.Completion) {
 		// the failure has put it into.
 		if x := e.qps.Lookup(w.QPN); x != nil {
 			x.state.Store(uint32(x.q.State()))
+			if x.view != nil {
+				x.view.Show(x.q.State(), x.sendDone.Load(), x.recvDone.Load())
+			}
 		}
+	}
+	if c.sink != nil {
+		c.completeTo(w)
+		return
 	}
 	if c.next-c.head.Load() >= c.depth {
 		if !c.overrun {
@@ -169,9 +176,15 @@ func (c *CQ) Complete(w verbs.Completion) {
 	}
 	c.ring[c.next&c.mask] = w
 	c.next++
+	c.noteUpdate(w)
+}
+
+// noteUpdate has publishCompletions show the completion.
+func (c *CQ) noteUpdate(w verbs.Completion) {
 	c.alert = c.alert || w.Solicited || w.Status != verbs.StatusSuccess
 	if !c.updated {
 		c.updated = true
+		e := c.dev.eng
 		e.updatedCQs = append(e.updatedCQs, c)
 	}
 }
@@ -181,6 +194,10 @@ func (e *engine) publishCompletions() {
 	for _, c := range e.updatedCQs {
 		alert := c.alert
 		c.updated, c.alert = false, false
+		if c.sink != nil {
+			c.sink.Publish(alert)
+			continue
+		}
 		c.tail.Store(c.next)
 		if armed := c.armed.Load(); armed == armedAny || armed == armedSolicited && alert {
 			c.signal()

@@ -22,6 +22,9 @@ func newEngine(d *Device) (*engine, error) {
 	e.sync.init()
 	e.onTimer, e.onDest = e.expire, e.unblock
 	var fds []int
+	if e.feeder = d.opts.Feeder; e.feeder != nil {
+		fds = append(fds, e.feeder.FD())
+	}
 	for _, s := range d.socks {
 		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
 		fds = append(fds, s.FD())

@@ -20,6 +20,9 @@ func (e *engine) iterate() int {
 	n := e.receive()
 	n += e.takeCalls()
 	n += e.takePosts()
+	if e.feeder != nil {
+		n += e.feeder.Take()
+	}
 	if e.rxBacklog && e.timersDeferred < maxDeferred {
 		e.timersDeferred++
 	} else {

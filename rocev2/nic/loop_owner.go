@@ -37,7 +37,7 @@ const spins = 64
 
 func (l loop) Spin() bool {
 	for range spins {
-		if l.posts.any.Load() || l.calls.any.Load() {
+		if l.posts.any.Load() || l.calls.any.Load() || l.feeder != nil && l.feeder.Waiting() {
 			return true
 		}
 		for _, s := range l.socks {
@@ -77,7 +77,8 @@ func (l loop) IdleWait(n int) (d time.Duration, maskRX bool) {
 }
 
 func (l loop) NothingPending() bool {
-	return !l.posts.any.Load() && !l.calls.any.Load() && !l.sync.done.Load() && !l.stop.Load() && !l.dev.gone.Load()
+	return !l.posts.any.Load() && !l.calls.any.Load() && !l.sync.done.Load() && !l.stop.Load() && !l.dev.gone.Load() &&
+		(l.feeder == nil || l.feeder.Sleep())
 }
 
 func (l loop) Urgent() bool { return l.stop.Load() || l.dev.gone.Load() || l.calls.any.Load() }

@@ -76,6 +76,7 @@ type CQ struct {
 	fd     int // eventfd to write to, or -1
 	users  users
 	gone   chan struct{} // closed by Destroy
+	sink   CQSink        // takes the completions in place of ring, nil without one
 }
 
 // SRQ is a shared receive queue (IBTA 10.2.9).
@@ -88,6 +89,7 @@ type SRQ struct {
 	posted, taken, lost uint32 // the first under posts.mu, the others the engine's
 	done                atomic.Uint32
 	users               users
+	view                QueueView // nil unless another process uses it
 }
 
 // AH is an address handle: the route to a destination of datagrams (IBTA 10.2.2).
@@ -139,6 +141,7 @@ type QP struct {
 	credit              *creditFlow // pre-credit's, nil unless it uses that
 
 	pd         *PD
+	view       QueueView // nil unless another process uses it
 	send, recv *CQ
 	pmtu       rocev2.PMTU // as Modify set it; under posts.mu
 	rdAtomic   uint8       // also
@@ -181,4 +184,7 @@ type Options struct {
 	LargeDSCP uint8
 
 	Keys int // memory regions and windows at once, see mr.Config
+
+	// Feeder brings work requests of other processes. nil: there are none.
+	Feeder Feeder
 }

@@ -168,8 +168,13 @@ func (e *engine) takePosts() int {
 }
 
 func (e *engine) postSend(p *post, b *postBatch) {
-	x, wr := p.qp, &p.wr
+	wr := &p.wr
 	wr.SGL, wr.Data = b.sgl(p), b.data[p.byte:p.byte+p.size]
+	e.putSend(p.qp, wr)
+}
+
+// putSend puts a work request on the send queue.
+func (e *engine) putSend(x *QP, wr *verbs.SendWR) {
 	if x.q.PostSend(wr) != nil {
 		// The state changed after PostSend had looked: to RESET, which forgets.
 		x.sendLost++
@@ -183,8 +188,11 @@ func (e *engine) postSend(p *post, b *postBatch) {
 }
 
 func (e *engine) postRecv(p *post, sgl []verbs.SGE) {
-	x := p.qp
-	if x.q.PostRecv(&verbs.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
+	e.putRecv(p.qp, &verbs.RecvWR{ID: p.wr.ID, SGL: sgl})
+}
+
+func (e *engine) putRecv(x *QP, wr *verbs.RecvWR) {
+	if x.q.PostRecv(wr) != nil {
 		x.recvLost++
 	} else {
 		x.recvTaken++
@@ -193,8 +201,11 @@ func (e *engine) postRecv(p *post, sgl []verbs.SGE) {
 }
 
 func (e *engine) postSRQ(p *post, sgl []verbs.SGE) {
-	s := p.srq
-	if s.q.PostRecv(&verbs.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
+	p.srq.put(&verbs.RecvWR{ID: p.wr.ID, SGL: sgl})
+}
+
+func (s *SRQ) put(wr *verbs.RecvWR) {
+	if s.q.PostRecv(wr) != nil {
 		s.lost++
 	} else {
 		s.taken++

@@ -180,6 +180,9 @@ func (x *QP) publish() {
 	show(&x.state, uint32(x.q.State()))
 	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.q.SendQueued()))
 	show(&x.recvDone, x.recvTaken+x.recvLost-uint32(x.q.RecvQueued()))
+	if x.view != nil {
+		x.view.Show(verbs.State(x.state.Load()), x.sendDone.Load(), x.recvDone.Load())
+	}
 	if x.srq != nil {
 		x.srq.publish()
 	}

@@ -56,7 +56,12 @@ func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
 }
 
 // publish shows the application how much room there is.
-func (s *SRQ) publish() { s.done.Store(s.taken + s.lost - uint32(s.q.Len())) }
+func (s *SRQ) publish() {
+	s.done.Store(s.taken + s.lost - uint32(s.q.Len()))
+	if s.view != nil {
+		s.view.Show(verbs.StateRTS, 0, s.done.Load())
+	}
+}
 
 // SetLimit asks for an EventSRQLimit, once, when fewer than n work requests are left.
 func (s *SRQ) SetLimit(n int) error {

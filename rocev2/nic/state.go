@@ -69,8 +69,9 @@ type engine struct {
 	onTimer func(*QP)
 	onDest  func(*dest)
 
-	hooks hooks // of an optional feature, nil without one
-	mads  madQueue
+	hooks  hooks // of an optional feature, nil without one
+	mads   madQueue
+	feeder Feeder // of work from other processes, nil without one
 
 	count   engineCounters
 	qpCount qp.Counters

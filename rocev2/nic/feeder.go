@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Feeder brings work requests of other processes to the engine (package loader/device). The owner
+// of the loop calls it, so that between the memory of a process and the queue pair there is no other
+// thread and no other queue.
+type Feeder interface {
+	// Take passes waiting work requests to FeedSend and FeedRecv, within a budget, and returns how
+	// many it took. It is called in every iteration.
+	Take() int
+	// Waiting reports that Take would find something. It is called often.
+	Waiting() bool
+	// Sleep is called when the owner of the loop is about to sleep. false: something waits. After
+	// true, a producer makes FD readable.
+	Sleep() bool
+	// FD is a descriptor that becomes readable when the sleep is to end.
+	FD() int
+}
+
+// QueueView is where a process sees the progress of a queue pair or of a shared receive queue. The
+// owner of the loop calls it.
+type QueueView interface {
+	// Show shows the state, and the numbers of work requests modulo 2^32 that are off the queue.
+	Show(s verbs.State, sendDone, recvDone uint32)
+}
+
+// CQSink takes the completions of a queue that another process polls. The owner of the loop calls
+// it.
+type CQSink interface {
+	// Put stores a completion. false: there is no room, and the completion is lost.
+	Put(c verbs.Completion) bool
+	// Publish shows what Put has stored since the last call. alert: one of them is solicited or an
+	// error.
+	Publish(alert bool)
+}
+
+// CreateCQTo makes a completion queue whose completions go to a sink. Poll finds none.
+func (d *Device) CreateCQTo(depth int, sink CQSink) (*CQ, error) {
+	if depth < 1 || depth > MaxCQ {
+		return nil, fmt.Errorf("nic: a completion queue of %d; choose 1 to %d", depth, MaxCQ)
+	}
+	c, err := d.createCQ(1)
+	if err != nil {
+		return nil, err
+	}
+	c.depth, c.sink = uint32(depth), sink
+	return c, nil
+}
+
+// CQEntries is the number of entries of the ring of a completion queue of that depth.
+func CQEntries(depth int) int { return 1 << bits.Len32(uint32(depth-1)) }
+
+func (c *CQ) completeTo(w verbs.Completion) {
+	if c.overrun || !c.sink.Put(w) {
+		if !c.overrun {
+			c.overrun = true
+			c.dev.eng.overrun(c)
+		}
+		return
+	}
+	c.noteUpdate(w)
+}
+
+// InLoop has the owner of the loop run f between two iterations, and waits for it. If the engine
+// has ended, the caller runs f.
+func (d *Device) InLoop(f func()) {
+	if !d.eng.do(f) {
+		f()
+	}
+}
+
+// SetView sets where another process sees the progress of the queue pair. Work requests of such a
+// queue pair are posted by FeedSend and FeedRecv only.
+func (x *QP) SetView(v QueueView) { x.dev.InLoop(func() { x.view = v; x.publish() }) }
+
+// SetView sets where another process sees the progress of the queue.
+func (s *SRQ) SetView(v QueueView) { s.dev.InLoop(func() { s.view = v; s.publish() }) }
+
+// FeedSend is PostSend for a Feeder: the owner of the loop calls it.
+func (x *QP) FeedSend(wr *verbs.SendWR) error {
+	if err := x.mayPostSend(wr, uint32(x.q.Config().MaxSend)); err != nil {
+		return err
+	}
+	x.sendPosted++
+	x.dev.eng.putSend(x, wr)
+	return nil
+}
+
+// FeedRecv is PostRecv for a Feeder.
+func (x *QP) FeedRecv(wr *verbs.RecvWR) error {
+	err := x.q.Config().CheckRecv(verbs.State(x.state.Load()), wr)
+	switch {
+	case x.destroyed.Load():
+		err = errQPDestroyed
+	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.q.Config().MaxRecv):
+		err = verbs.ErrQueueFull
+	}
+	if err != nil {
+		return err
+	}
+	x.recvPosted++
+	x.dev.eng.putRecv(x, wr)
+	return nil
+}
+
+// FeedRecv is PostRecv for a Feeder.
+func (s *SRQ) FeedRecv(wr *verbs.RecvWR) error {
+	switch {
+	case s.users.ended():
+		return errSRQDestroyed
+	case len(wr.SGL) > s.conf.MaxSGE:
+		return fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), s.conf.MaxSGE)
+	case s.posted-s.done.Load() >= uint32(s.conf.Max):
+		return verbs.ErrQueueFull
+	}
+	s.posted++
+	s.put(wr)
+	return nil
+}
+
+// FeedBad takes an entry that is no work request which the queue pair takes, and ends the queue
+// pair (IBTA 10.8.2.1: an immediate error, which for a ring can only be a completion). recv: the
+// entry was in the receive queue. A Feeder calls it.
+func (x *QP) FeedBad(id uint64, recv bool) {
+	cq := x.send
+	if recv {
+		cq = x.recv
+		x.recvPosted, x.recvLost = x.recvPosted+1, x.recvLost+1
+	} else {
+		x.sendPosted, x.sendLost = x.sendPosted+1, x.sendLost+1
+	}
+	if x.dead {
+		return
+	}
+	if x.q.State() != verbs.StateReset { // which forgets work requests
+		_ = x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // possible from all other states
+		cq.Complete(verbs.Completion{WRID: id, QPN: x.num, Status: verbs.StatusLocalQPOperation, Solicited: true})
+	}
+	x.publish()
+	x.dev.eng.markDirty(x)
+}
+
+// Fail ends the queue pair because its ring is damaged. A Feeder calls it.
+func (x *QP) Fail() {
+	if x.dead || x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) != nil {
+		return
+	}
+	x.publish()
+	x.dev.event(verbs.Event{Type: verbs.EventQPFatal, QP: x})
+	x.dev.eng.markDirty(x)
+}
+
+// FeedBad takes an entry that is no work request. Without a completion queue that it belongs to, it
+// is left out.
+func (s *SRQ) FeedBad() {
+	s.posted, s.lost = s.posted+1, s.lost+1
+	s.publish()
+}
