@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
+)
+
+// charge takes several resources, or none.
+func (c *client) charge(amount map[resource]int64) error {
+	var taken []resource
+	for r, n := range amount {
+		if err := c.account.take(r, n); err != nil {
+			for _, t := range taken {
+				c.account.give(t, amount[t])
+			}
+			return err
+		}
+		taken = append(taken, r)
+	}
+	return nil
+}
+
+func (c *client) refund(amount map[resource]int64) {
+	for r, n := range amount {
+		c.account.give(r, n)
+	}
+}
+
+// wireShape is a shape in messages.
+func wireShape(s ring.Shape) proto.Shape {
+	return proto.Shape{Entries: s.Entries, EntryBytes: s.EntryBytes}
+}
+
+// newRings makes memory with rings of these shapes one behind the other.
+func newRings(name string, shapes ...ring.Shape) (*shared, []ring.Ring, error) {
+	size := 0
+	for _, s := range shapes {
+		size += s.Bytes()
+	}
+	m, err := newShared(name, size, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	var rings []ring.Ring
+	at := 0
+	for _, s := range shapes {
+		r, err := ring.Open(m.b[at:], s)
+		if err != nil {
+			m.close()
+			return nil, nil, err
+		}
+		rings = append(rings, r)
+		at += s.Bytes()
+	}
+	return m, rings, nil
+}
+
+// limit refuses what the device does not have.
+func limit(what string, v uint32, most int) error {
+	if v < 1 || v > uint32(most) {
+		return fmt.Errorf("%s is %d; choose 1 to %d", what, v, most)
+	}
+	return nil
+}
+
+func (c *client) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
+	if err := limit("the depth of a completion queue", m.Depth, nic.MaxCQ); err != nil {
+		return nil, nil, err
+	}
+	s := ring.ShapeFor(int(m.Depth), wqe.CqeBytes)
+	cost := map[resource]int64{resCQEntries: int64(s.Entries), resBytes: int64(s.Bytes())}
+	if err := c.charge(cost); err != nil {
+		return nil, nil, err
+	}
+	q := &completionQueue{c: c, depth: int(m.Depth), cost: cost}
+	memory, rings, err := newRings("cq", s)
+	if err != nil {
+		c.refund(cost)
+		return nil, nil, err
+	}
+	q.memory, q.out = memory, ring.NewProducer(rings[0], m.Depth)
+	if q.cq, err = c.s.dev.CreateCQTo(q.depth, q); err != nil {
+		c.refund(cost)
+		memory.close()
+		return nil, nil, err
+	}
+	h, err := c.added(q)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.s.owners.Store(verbs.CQ(q.cq), owner{c, h})
+	return &proto.CreateCQReply{Handle: h, Ring: wireShape(s)}, []int{memory.fd}, nil
+}
+
+func (c *client) destroyCQ(q *completionQueue) error {
+	if err := q.cq.Destroy(); err != nil {
+		return err
+	}
+	c.s.owners.Delete(verbs.CQ(q.cq))
+	c.s.dev.InLoop(func() { q.ended = true })
+	q.memory.close()
+	c.refund(q.cost)
+	return nil
+}
+
+// number returns a free number of the bell for a queue. The engine's thread calls it.
+func (c *client) number(q *queue) (uint32, error) {
+	for i, used := range c.queues {
+		if used == nil {
+			c.queues[i] = q
+			return uint32(i), nil
+		}
+	}
+	if len(c.queues) == ring.Queues {
+		return 0, fmt.Errorf("%w: a process has %d send and receive queues", verbs.ErrTooMany, ring.Queues)
+	}
+	c.queues = append(c.queues, q)
+	return uint32(len(c.queues) - 1), nil
+}
+
+func (c *client) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
+	pd, err := get[*domain](c, m.PD)
+	if err == nil {
+		err = limit("the depth of a shared receive queue", m.Depth, nic.MaxWR)
+	}
+	if err == nil {
+		err = limit("the number of elements of a receive", m.SGE, nic.MaxSGE)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	s := ring.ShapeFor(int(m.Depth), wqe.RecvBytes(int(m.SGE)))
+	q := &sharedQueue{c: c, cost: map[resource]int64{resQPs: 1, resBytes: int64(s.Bytes())}}
+	if err := c.charge(q.cost); err != nil {
+		return nil, nil, err
+	}
+	memory, rings, err := newRings("srq", s)
+	if err != nil {
+		c.refund(q.cost)
+		return nil, nil, err
+	}
+	q.memory, q.recv = memory, newQueue(c, rings[0], s)
+	q.recv.srq, q.recv.recv = q, true
+	srq, err := pd.CreateSRQ(int(m.Depth), int(m.SGE))
+	if err != nil {
+		c.refund(q.cost)
+		memory.close()
+		return nil, nil, err
+	}
+	q.srq = srq.(*nic.SRQ)
+	q.srq.SetView(q)
+	c.s.dev.InLoop(func() { q.number, err = c.number(q.recv) })
+	if err != nil {
+		q.number = ring.Queues
+		return nil, nil, errors.Join(err, c.destroySRQ(q))
+	}
+	h, err := c.added(q)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.s.owners.Store(verbs.SRQ(q.srq), owner{c, h})
+	return &proto.CreateSRQReply{Handle: h, Queue: q.number, Ring: wireShape(s)}, []int{memory.fd}, nil
+}
+
+func (c *client) destroySRQ(q *sharedQueue) error {
+	if err := q.srq.Destroy(); err != nil {
+		return err
+	}
+	c.s.owners.Delete(verbs.SRQ(q.srq))
+	c.s.dev.InLoop(func() {
+		q.ended, q.recv.ended = true, true
+		c.free(q.number, q.recv)
+	})
+	q.memory.close()
+	c.refund(q.cost)
+	return nil
+}
+
+// free gives the number of a queue back. The engine's thread calls it.
+func (c *client) free(number uint32, q *queue) {
+	if int(number) < len(c.queues) && c.queues[number] == q {
+		c.queues[number] = nil
+	}
+}
+
+func (c *client) setLimit(m *proto.SRQLimit) error {
+	q, err := get[*sharedQueue](c, m.Handle)
+	if err != nil {
+		return err
+	}
+	return q.srq.SetLimit(int(m.Limit))
+}
+
+// initOf checks the numbers of a queue pair, and finds the objects that it uses.
+func (c *client) initOf(m *proto.CreateQP) (pd *domain, init verbs.QPInit, err error) {
+	if pd, err = get[*domain](c, m.PD); err != nil {
+		return nil, init, err
+	}
+	send, err := get[*completionQueue](c, m.SendCQ)
+	if err != nil {
+		return nil, init, err
+	}
+	recv, err := get[*completionQueue](c, m.RecvCQ)
+	if err != nil {
+		return nil, init, err
+	}
+	for _, err := range []error{
+		limit("MaxSend", m.MaxSend, nic.MaxWR), limit("MaxRecv", m.MaxRecv, nic.MaxWR), limit("MaxSendSGE", m.MaxSendSGE, nic.MaxSGE),
+		limit("MaxRecvSGE", m.MaxRecvSGE, nic.MaxSGE), limit("MaxInline+1", m.MaxInline+1, nic.MaxInline+1),
+	} {
+		if err != nil {
+			return nil, init, err
+		}
+	}
+	init = verbs.QPInit{
+		Type: verbs.QPType(m.Type), SendCQ: send.cq, RecvCQ: recv.cq, MaxSend: int(m.MaxSend), MaxRecv: int(m.MaxRecv),
+		MaxSendSGE: int(m.MaxSendSGE), MaxRecvSGE: int(m.MaxRecvSGE), MaxInline: int(m.MaxInline), SignalAll: m.SignalAll != 0,
+	}
+	if m.SRQ != 0 {
+		s, err := get[*sharedQueue](c, m.SRQ)
+		if err != nil {
+			return nil, init, err
+		}
+		init.SRQ = s.srq
+	}
+	return pd, init, nil
+}
+
+func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
+	pd, init, err := c.initOf(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	shapes := []ring.Shape{ring.ShapeFor(init.MaxSend, wqe.SendBytes(init.MaxInline, init.MaxSendSGE))}
+	if init.SRQ == nil {
+		shapes = append(shapes, ring.ShapeFor(init.MaxRecv, wqe.RecvBytes(init.MaxRecvSGE)))
+	}
+	q := &queuePair{c: c, cost: map[resource]int64{resQPs: 1}}
+	for _, s := range shapes {
+		q.cost[resBytes] += int64(s.Bytes())
+	}
+	if err := c.charge(q.cost); err != nil {
+		return nil, nil, err
+	}
+	var rings []ring.Ring
+	if q.memory, rings, err = newRings("qp", shapes...); err != nil {
+		c.refund(q.cost)
+		return nil, nil, err
+	}
+	x, err := pd.CreateQP(init)
+	if err != nil {
+		c.refund(q.cost)
+		q.memory.close()
+		return nil, nil, err
+	}
+	q.qp = x.(*nic.QP)
+	r := &proto.CreateQPReply{QPN: x.QPN()}
+	for i, ring := range rings {
+		half := newQueue(c, ring, shapes[i])
+		half.qp, half.recv = q, i == 1
+		q.halves = append(q.halves, half)
+	}
+	r.Send = wireShape(shapes[0])
+	if len(shapes) > 1 {
+		r.Recv = wireShape(shapes[1])
+	}
+	q.qp.SetView(q)
+	if err := c.enlist(q); err != nil {
+		return nil, nil, errors.Join(err, c.destroyQP(q))
+	}
+	if r.SendQueue = q.numbers[0]; len(q.numbers) > 1 {
+		r.RecvQueue = q.numbers[1]
+	}
+	if r.Handle, err = c.added(q); err != nil {
+		return nil, nil, err
+	}
+	c.s.owners.Store(verbs.QP(q.qp), owner{c, r.Handle})
+	return r, []int{q.memory.fd}, nil
+}
+
+// enlist gives the queues of a queue pair their numbers.
+func (c *client) enlist(q *queuePair) (err error) {
+	c.s.dev.InLoop(func() {
+		for _, half := range q.halves {
+			var n uint32
+			if n, err = c.number(half); err != nil {
+				return
+			}
+			q.numbers = append(q.numbers, n)
+		}
+	})
+	return err
+}
+
+func (c *client) destroyQP(q *queuePair) error {
+	if err := q.qp.Destroy(); err != nil {
+		return err
+	}
+	c.s.owners.Delete(verbs.QP(q.qp))
+	c.s.dev.InLoop(func() {
+		q.ended = true
+		for i, half := range q.halves {
+			half.ended = true
+			if i < len(q.numbers) {
+				c.free(q.numbers[i], half)
+			}
+		}
+	})
+	q.memory.close()
+	c.refund(q.cost)
+	return nil
+}
+
+func (c *client) modify(m *proto.ModifyQP) error {
+	q, err := get[*queuePair](c, m.Handle)
+	if err != nil {
+		return err
+	}
+	c.settle()
+	return q.qp.Modify(m.Attr.Verbs(), verbs.AttrMask(m.Mask))
+}
+
+func (c *client) query(m *proto.Handle) (*proto.Attr, error) {
+	q, err := get[*queuePair](c, m.Handle)
+	if err != nil {
+		return nil, err
+	}
+	a, err := q.qp.Query()
+	if err != nil {
+		return nil, err
+	}
+	r := proto.AttrOf(a)
+	return &r, nil
+}

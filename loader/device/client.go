@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// client is a process that uses the device.
+type client struct {
+	s        *Server
+	conn     *net.UnixConn
+	pid, uid uint32
+	account  *account
+	slow     chan struct{} // calls that wait for a neighbour
+	calls    sync.WaitGroup
+	events   chan []byte
+
+	mu      sync.Mutex
+	objects map[uint32]object
+	last    uint32
+	memory  Memory // of the process, nil before TPassMemory
+
+	handles sync.Map // address handles: uint32 to *nic.AH
+
+	bellMemory   *shared
+	bell         ring.Bell
+	wake, signal int // eventfd for the engine's thread; socket to the process
+
+	// The engine's thread.
+	queues  []*queue // by the number that the bell has for them
+	pending []*queue // with entries that were not taken yet
+	send    verbs.SendWR
+	recv    verbs.RecvWR
+}
+
+const (
+	maxSlowCalls = 16
+	eventBacklog = 1024
+
+	// writePatience is how long a process may leave a message unread while its socket is full.
+	writePatience = 10 * time.Second
+)
+
+func newClient(s *Server, conn *net.UnixConn) (*client, error) {
+	cred, err := peerOf(conn)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{
+		s: s, conn: conn, pid: uint32(cred.Pid), uid: cred.Uid, objects: map[uint32]object{}, wake: -1, signal: -1,
+		slow: make(chan struct{}, maxSlowCalls), events: make(chan []byte, eventBacklog),
+	}
+	c.account, err = s.accounts.open(c.uid)
+	return c, err
+}
+
+func peerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+		return nil, e
+	}
+	return cred, err
+}
+
+// serve answers the messages of the process until it closes its socket, or dies.
+func (c *client) serve() {
+	buf := make([]byte, proto.MaxMessage)
+	greeted := false
+	for {
+		n, fds, err := proto.Read(c.conn, buf)
+		if err != nil {
+			return
+		}
+		h, body, err := proto.Split(buf[:n])
+		switch {
+		case err != nil: // it has no number to answer to
+			proto.CloseFDs(fds)
+			return
+		case !greeted && h.Type != proto.THello:
+			err = fmt.Errorf("%w: the first message must be a hello", proto.ErrProtocol)
+		case greeted && h.Type == proto.THello:
+			err = fmt.Errorf("%w: a second hello", proto.ErrProtocol)
+		}
+		if err != nil {
+			proto.CloseFDs(fds)
+			c.reply(h, nil, nil, err)
+			if !greeted {
+				return
+			}
+			continue
+		}
+		if !greeted {
+			if greeted = c.hello(h, body); !greeted {
+				proto.CloseFDs(fds)
+				return
+			}
+			proto.CloseFDs(fds)
+			continue
+		}
+		c.request(h, body, fds)
+	}
+}
+
+// hello answers the first message. It returns false if there is no use in going on.
+func (c *client) hello(h proto.Header, body []byte) bool {
+	var m proto.Hello
+	err := proto.Decode(body, &m)
+	switch {
+	case err != nil:
+	case m.Magic != proto.Magic:
+		err = proto.ErrProtocol
+	case m.Version != proto.Version:
+		err = fmt.Errorf("%w: %d and %d", proto.ErrVersion, m.Version, proto.Version)
+	default:
+		err = c.open()
+	}
+	if err != nil {
+		c.reply(h, nil, nil, err)
+		return false
+	}
+	processEnd := c.signal
+	if c.signal, processEnd, err = signalPair(); err == nil {
+		l := c.s.dev.Limits()
+		r := &proto.HelloReply{
+			Version: proto.Version, CQ: uint32(l.CQ), WR: uint32(l.WR), SGE: uint32(l.SGE), Inline: uint32(l.Inline),
+			MaxRdAtomic: uint32(l.MaxRdAtomic),
+		}
+		c.reply(h, r, []int{c.s.feeder.memory.fd, c.bellMemory.fd, c.wake, processEnd}, nil)
+		unix.Close(processEnd)
+		c.bellMemory.closeFD()
+		return true
+	}
+	c.reply(h, nil, nil, err)
+	return false
+}
+
+// open makes what the process and the engine's thread share, and has the engine look at it.
+func (c *client) open() (err error) {
+	if c.bellMemory, err = newShared("bell", ring.BellBytes, false); err != nil {
+		return err
+	}
+	if c.bell, err = ring.OpenBell(c.bellMemory.b); err != nil {
+		return err
+	}
+	if c.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		c.wake = -1
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	if err := c.s.feeder.watch(c.wake); err != nil {
+		return err
+	}
+	c.s.dev.InLoop(func() { c.s.feeder.clients = append(c.s.feeder.clients, c) })
+	return nil
+}
+
+// request answers one message. Those that wait for a neighbour do so in a goroutine.
+func (c *client) request(h proto.Header, body []byte, fds []int) {
+	defer proto.CloseFDs(fds)
+	req, _, ok := proto.Bodies(h.Type)
+	if !ok {
+		c.reply(h, nil, nil, fmt.Errorf("%w: type %d", proto.ErrProtocol, h.Type))
+		return
+	}
+	if err := proto.Decode(body, req); err != nil {
+		c.reply(h, nil, nil, fmt.Errorf("type %d: %w", h.Type, err))
+		return
+	}
+	if h.Type != proto.TModifyQP && h.Type != proto.TCreateAH {
+		r, give, err := c.do(h.Type, req, fds)
+		c.reply(h, r, give, err)
+		return
+	}
+	select {
+	case c.slow <- struct{}{}:
+	default:
+		c.reply(h, nil, nil, proto.ErrBusyCalls)
+		return
+	}
+	c.calls.Go(func() {
+		r, give, err := c.do(h.Type, req, nil)
+		<-c.slow
+		c.reply(h, r, give, err)
+	})
+}
+
+// reply answers a request. fds stay the server's.
+func (c *client) reply(h proto.Header, body any, fds []int, err error) {
+	r := proto.Header{Type: h.Type | proto.Reply, Seq: h.Seq, Status: proto.StatusOf(err)}
+	if err != nil {
+		text := err.Error()
+		b := append(proto.Append(nil, r, nil), text[:min(len(text), 1024)]...)
+		c.write(b)
+		return
+	}
+	c.write(proto.Append(nil, r, body), fds...)
+}
+
+// write sends a message. A process that does not read loses its connection.
+func (c *client) write(b []byte, fds ...int) {
+	_ = c.conn.SetWriteDeadline(time.Now().Add(writePatience))
+	if err := proto.Write(c.conn, b, fds...); err != nil {
+		c.conn.Close()
+	}
+}
+
+// event queues an event for the process. The oldest is lost if it does not read them.
+func (c *client) event(b []byte) {
+	for {
+		select {
+		case c.events <- b:
+			return
+		default:
+		}
+		select {
+		case <-c.events:
+		default:
+		}
+	}
+}
+
+// sendEvents sends events until the connection ends.
+func (c *client) sendEvents(done <-chan struct{}) {
+	for {
+		select {
+		case b := <-c.events:
+			c.write(b)
+		case <-done:
+			return
+		}
+	}
+}
+
+// close ends all that the process had.
+func (c *client) close() {
+	c.conn.Close()
+	c.calls.Wait()
+	for _, o := range c.inOrder() {
+		if err := c.destroy(o); err != nil {
+			c.s.log.Error("an object of a process that has ended cannot be destroyed", "pid", c.pid, "object", o, "err", err)
+		}
+	}
+	c.s.dev.InLoop(func() {
+		f := c.s.feeder
+		f.clients = slices.DeleteFunc(f.clients, func(x *client) bool { return x == c })
+	})
+	if c.memory != nil {
+		c.memory.Close()
+	}
+	if c.bellMemory != nil {
+		c.bellMemory.close()
+	}
+	if c.wake >= 0 {
+		c.s.feeder.forget(c.wake)
+		unix.Close(c.wake)
+	}
+	if c.signal >= 0 {
+		unix.Close(c.signal)
+	}
+	c.account.give(resProcesses, 1)
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package device serves an engine (rocev2/nic) to other processes: docs/device.md has the protocol,
+// the memory and the limits. The other end is package rocev2/rdma/client.
+//
+//	server.go     the socket, its clients, events of the device
+//	client.go     one process: its messages, its objects, and the end of all of them
+//	calls.go      what the messages do; calls_queue.go those of queues
+//	feeder.go     work requests from the rings of all processes to the engine
+//	queue.go      rings of queue pairs, shared receive queues and completion queues
+//	arena.go      memory of regions that client and server have both mapped
+//	limits.go     what a process and a user may use
+//	memory.go     memory that the server gives to a process
+//
+// # Threads
+//
+// The engine's thread takes work requests from the rings and writes completions to them (nic.Feeder,
+// nic.CQSink): between a process and its queue pair there is no other thread. Each process has a
+// goroutine for its control messages, and one for its events.
+//
+// What the engine's thread uses of a process (client.queues, client.pending, queue) is changed in
+// nic.Device.InLoop only, and memory is unmapped after that.
+package device

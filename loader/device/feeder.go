@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+)
+
+const (
+	// clientBudget is how many entries of one process an iteration of the engine takes, so that
+	// a process with much work does not delay the packets of others. queueBudget is that of one
+	// queue in a row.
+	clientBudget = 256
+	queueBudget  = 64
+)
+
+// feeder implements nic.Feeder for all processes.
+type feeder struct {
+	memory  *shared
+	beacon  ring.Beacon
+	epoll   int
+	clients []*client // the engine's thread
+	events  [64]unix.EpollEvent
+}
+
+var _ nic.Feeder = (*feeder)(nil)
+
+func newFeeder() (*feeder, error) {
+	m, err := newShared("beacon", ring.BeaconBytes, true)
+	if err != nil {
+		return nil, err
+	}
+	f := &feeder{memory: m}
+	if f.beacon, err = ring.OpenBeacon(m.b); err == nil {
+		if f.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+			err = fmt.Errorf("epoll: %w", err)
+		}
+	}
+	if err != nil {
+		m.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *feeder) close() {
+	unix.Close(f.epoll)
+	f.memory.close()
+}
+
+// watch has the eventfd of a process end the engine's sleep. It is edge-triggered and never read: a
+// read could block if the process has changed its flags.
+func (f *feeder) watch(fd int) error {
+	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
+	if err := unix.EpollCtl(f.epoll, unix.EPOLL_CTL_ADD, fd, &e); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	return nil
+}
+
+// forget is the inverse of watch. Closing the descriptor is not enough: the process has another one.
+func (f *feeder) forget(fd int) { _ = unix.EpollCtl(f.epoll, unix.EPOLL_CTL_DEL, fd, nil) }
+
+// FD implements nic.Feeder.
+func (f *feeder) FD() int { return f.epoll }
+
+// Waiting implements nic.Feeder.
+func (f *feeder) Waiting() bool {
+	for _, c := range f.clients {
+		if c.bell.Any() || len(c.pending) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Sleep implements nic.Feeder.
+func (f *feeder) Sleep() bool {
+	f.beacon.Asleep().Store(1)
+	return !f.Waiting()
+}
+
+// Take implements nic.Feeder.
+func (f *feeder) Take() (n int) {
+	if f.beacon.Asleep().Load() != 0 {
+		f.beacon.Asleep().Store(0)
+		_, _ = unix.EpollWait(f.epoll, f.events[:], 0) // takes the edges; more of them end the next sleep
+	}
+	for _, c := range f.clients {
+		if len(c.pending) > 0 || c.bell.Any() {
+			n += c.take()
+		}
+	}
+	return n
+}
+
+// take takes entries of one process.
+func (c *client) take() (n int) {
+	c.bell.Take(func(i uint32) {
+		if int(i) < len(c.queues) {
+			if q := c.queues[i]; q != nil && !q.pending {
+				q.pending = true
+				c.pending = append(c.pending, q)
+			}
+		}
+	})
+	served := 0
+	for k := len(c.pending); served < k && n < clientBudget; served++ {
+		q := c.pending[served]
+		m, more := q.take(min(queueBudget, clientBudget-n))
+		n += m
+		if more {
+			c.pending = append(c.pending, q) // behind those that were not served
+		} else {
+			q.pending = false
+		}
+	}
+	c.pending = append(c.pending[:0], c.pending[served:]...)
+	return n
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
+)
+
+// queue is a ring of work requests, which the engine's thread takes.
+type queue struct {
+	c       *client
+	in      *ring.Consumer
+	entry   []byte // copy of the entry that is decoded
+	qp      *queuePair
+	srq     *sharedQueue // of a shared receive queue; qp is nil then
+	recv    bool
+	pending bool // in client.pending
+	ended   bool // nothing is taken: it was destroyed, or its ring is damaged
+}
+
+func newQueue(c *client, r ring.Ring, s ring.Shape) *queue {
+	return &queue{c: c, in: ring.NewConsumer(r), entry: make([]byte, s.EntryBytes)}
+}
+
+// take passes up to budget work requests to the engine. more: others may wait.
+func (q *queue) take(budget int) (n int, more bool) {
+	for ; n < budget; n++ {
+		if q.ended {
+			return n, false
+		}
+		k, err := q.in.Available()
+		if err != nil {
+			q.damaged()
+			return n, false
+		}
+		if k == 0 {
+			return n, false
+		}
+		q.in.Copy(q.entry)
+		switch {
+		case q.srq != nil:
+			q.takeShared()
+		case q.recv:
+			q.takeRecv()
+		default:
+			q.takeSend()
+		}
+	}
+	return n, true
+}
+
+func (q *queue) takeSend() {
+	wr := &q.c.send
+	ah, ok := wqe.DecodeSend(q.entry, q.qp.qp.Type(), wr)
+	if ok && q.qp.qp.Type() == verbs.UD {
+		if h, found := q.c.handles.Load(ah); found {
+			wr.AH = h.(*nic.AH)
+		}
+	}
+	if !ok || q.qp.qp.FeedSend(wr) != nil {
+		q.qp.qp.FeedBad(wr.ID, false)
+	}
+}
+
+func (q *queue) takeRecv() {
+	wr := &q.c.recv
+	if !wqe.DecodeRecv(q.entry, wr) || q.qp.qp.FeedRecv(wr) != nil {
+		q.qp.qp.FeedBad(wr.ID, true)
+	}
+}
+
+func (q *queue) takeShared() {
+	wr := &q.c.recv
+	if !wqe.DecodeRecv(q.entry, wr) || q.srq.srq.FeedRecv(wr) != nil {
+		q.srq.srq.FeedBad()
+	}
+}
+
+// damaged ends a ring whose index is not possible.
+func (q *queue) damaged() {
+	q.ended = true
+	q.c.s.log.Warn("a process wrote an impossible index to its ring", "pid", q.c.pid)
+	if q.qp != nil {
+		q.qp.qp.Fail()
+	}
+}
+
+// queuePair is a queue pair of a process. It implements nic.QueueView.
+type queuePair struct {
+	c       *client
+	qp      *nic.QP
+	memory  *shared
+	halves  []*queue // send, and receive unless it has a shared receive queue
+	numbers []uint32 // by which the bell names them
+	ended   bool
+	cost    map[resource]int64
+}
+
+// Show implements nic.QueueView.
+func (q *queuePair) Show(s verbs.State, sendDone, recvDone uint32) {
+	if q.ended {
+		return
+	}
+	q.halves[0].in.Free(sendDone)
+	if len(q.halves) > 1 {
+		q.halves[1].in.Free(recvDone)
+	}
+	if w := q.halves[0].in.State(); w.Load() != uint32(s) {
+		w.Store(uint32(s))
+	}
+}
+
+// sharedQueue is a shared receive queue of a process. It implements nic.QueueView.
+type sharedQueue struct {
+	c      *client
+	srq    *nic.SRQ
+	memory *shared
+	recv   *queue
+	number uint32
+	ended  bool
+	cost   map[resource]int64
+}
+
+// Show implements nic.QueueView.
+func (q *sharedQueue) Show(_ verbs.State, _, recvDone uint32) {
+	if !q.ended {
+		q.recv.in.Free(recvDone)
+	}
+}
+
+// completionQueue is a completion queue of a process. It implements nic.CQSink.
+type completionQueue struct {
+	c      *client
+	cq     *nic.CQ
+	memory *shared
+	out    *ring.Producer
+	depth  int
+	ended  bool
+	cost   map[resource]int64
+}
+
+// What a process writes to ring.Armed.
+const (
+	armedSolicited = 1
+	armedAny       = 2
+)
+
+// Put implements nic.CQSink. A damaged index is an overrun.
+func (q *completionQueue) Put(w verbs.Completion) bool {
+	if q.ended {
+		return true
+	}
+	entry, err := q.out.Next()
+	if err != nil || entry == nil {
+		return false
+	}
+	wqe.EncodeCompletion(entry, &w)
+	if q.out.Written()&q.out.Len() == 0 { // first pass, third, and so on
+		wqe.Cqe(entry).SetOwner(true)
+	}
+	q.out.Advance()
+	return true
+}
+
+// Publish implements nic.CQSink.
+func (q *completionQueue) Publish(alert bool) {
+	if q.ended {
+		return
+	}
+	q.out.Publish()
+	armed := q.out.Armed()
+	if a := armed.Load(); a == armedAny || a == armedSolicited && alert {
+		armed.Store(0)
+		q.out.State().Add(1)
+		signalProcess(q.c.signal)
+	}
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Config configures a server.
+type Config struct {
+	Socket string      // path, see proto.SocketPath
+	Mode   fs.FileMode // of the socket; who may write to it may use the device. 0: 0600
+	Group  int         // group of the socket; 0: that of this process
+
+	Process, User Limits
+
+	Memory OpenMemory // nil: regions of arenas only
+	Log    *slog.Logger
+}
+
+// Server serves a device to the processes that connect to its socket.
+type Server struct {
+	conf     Config
+	log      *slog.Logger
+	feeder   *feeder
+	dev      *nic.Device
+	listener *net.UnixListener
+	accounts accounts
+	owners   sync.Map // verbs.QP, verbs.SRQ or verbs.CQ to owner
+
+	mu      sync.Mutex
+	clients map[*client]struct{}
+	ended   bool
+	all     sync.WaitGroup
+}
+
+// owner is the process of an object, and its handle.
+type owner struct {
+	c      *client
+	handle uint32
+}
+
+// New makes a server. Its Feeder is an option of the device that it serves, so it comes first.
+func New(c Config) (*Server, error) {
+	f, err := newFeeder()
+	if err != nil {
+		return nil, fmt.Errorf("device server: %w", err)
+	}
+	s := &Server{conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}}
+	s.accounts = accounts{process: c.Process.amounts(DefaultProcess), user: c.User.amounts(DefaultUser), users: map[uint32]*amounts{}}
+	return s, nil
+}
+
+// Feeder returns what brings the work requests of processes to the device: nic.Options.Feeder.
+func (s *Server) Feeder() nic.Feeder { return s.feeder }
+
+// Serve begins to serve a device that was opened with the Feeder of this server. It returns when
+// processes can connect. The server receives the device's events from here on.
+func (s *Server) Serve(dev *nic.Device) error {
+	s.dev = dev
+	if err := s.listen(); err != nil {
+		return fmt.Errorf("device server: %w", err)
+	}
+	s.all.Go(s.accept)
+	s.all.Go(s.follow)
+	return nil
+}
+
+// listen makes the socket under another name first, so that nobody connects before it has its mode
+// and group.
+func (s *Server) listen() error {
+	path := s.conf.Socket + ".new"
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return err
+	}
+	l.SetUnlinkOnClose(false)
+	s.listener = l
+	err = os.Chmod(path, cmp.Or(s.conf.Mode, 0o600))
+	if err == nil && s.conf.Group != 0 {
+		err = os.Chown(path, -1, s.conf.Group)
+	}
+	if err == nil {
+		err = os.Rename(path, s.conf.Socket)
+	}
+	if err != nil {
+		_ = os.Remove(path)
+		return errors.Join(err, l.Close())
+	}
+	return nil
+}
+
+func (s *Server) accept() {
+	for {
+		conn, err := s.listener.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			s.log.Warn("a process cannot connect", "err", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		s.all.Go(func() { s.serve(conn) })
+	}
+}
+
+// acceptPause is the pause after accept has failed, because there are too many descriptors for
+// example.
+const acceptPause = 50 * time.Millisecond
+
+// serve serves a process until it ends.
+func (s *Server) serve(conn *net.UnixConn) {
+	c, err := newClient(s, conn)
+	if err != nil {
+		refuse(conn, err)
+		return
+	}
+	done := make(chan struct{})
+	if !s.admit(c) {
+		conn.Close()
+		c.account.give(resProcesses, 1)
+		return
+	}
+	s.all.Go(func() { c.sendEvents(done) })
+	s.log.Debug("a process opened the device", "pid", c.pid, "uid", c.uid)
+	c.serve()
+	close(done)
+	s.mu.Lock()
+	delete(s.clients, c)
+	s.mu.Unlock()
+	c.close()
+	s.log.Debug("a process left the device", "pid", c.pid, "uid", c.uid)
+}
+
+// refuse answers the first message of a process with an error.
+func refuse(conn *net.UnixConn, why error) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(writePatience))
+	buf := make([]byte, proto.MaxMessage)
+	n, fds, err := proto.Read(conn, buf)
+	if err != nil {
+		return
+	}
+	proto.CloseFDs(fds)
+	if h, _, err := proto.Split(buf[:n]); err == nil {
+		(&client{conn: conn}).reply(h, nil, nil, why)
+	}
+}
+
+func (s *Server) admit(c *client) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.clients[c] = struct{}{}
+	return true
+}
+
+// follow passes events of the device to the processes they concern.
+func (s *Server) follow() {
+	for e := range s.dev.Events() {
+		s.event(e)
+		if e.Type == verbs.EventDeviceFatal {
+			s.hangUp()
+		}
+	}
+	s.hangUp()
+}
+
+func (s *Server) event(e verbs.Event) {
+	m := proto.Event{Type: uint32(e.Type), Addr: proto.AddrOf(e.Addr)}
+	var about any
+	switch {
+	case e.QP != nil:
+		about = e.QP
+	case e.SRQ != nil:
+		about = e.SRQ
+	case e.CQ != nil:
+		about = e.CQ
+	}
+	text := ""
+	if e.Err != nil {
+		text = e.Err.Error()
+	}
+	if about != nil {
+		if o, ok := s.owners.Load(about); ok {
+			m.Object = o.(owner).handle
+			o.(owner).c.event(eventBytes(&m, text))
+		}
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.clients {
+		c.event(eventBytes(&m, text))
+	}
+}
+
+func eventBytes(m *proto.Event, text string) []byte {
+	return append(proto.Append(nil, proto.Header{Type: proto.TEvent}, m), text[:min(len(text), 1024)]...)
+}
+
+// hangUp ends all connections: to a client, the end of the connection is the end of the device.
+func (s *Server) hangUp() {
+	s.feeder.beacon.Ended().Store(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for c := range s.clients {
+		_ = c.conn.CloseRead() // the goroutine of the client does the rest
+		c.conn.Close()
+	}
+	if s.listener != nil {
+		s.listener.Close()
+	}
+}
+
+// Close ends all clients and the device. It returns when nothing of them is left.
+func (s *Server) Close() error {
+	if s.dev == nil {
+		s.feeder.close()
+		return nil
+	}
+	s.hangUp()
+	// Before the end of the device, since the next server may make its socket then.
+	err := os.Remove(s.conf.Socket)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	err = errors.Join(err, s.dev.Close()) // whose events end, and with them follow
+	s.all.Wait()
+	s.feeder.close()
+	return err
+}

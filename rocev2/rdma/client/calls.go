@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// calls are requests whose replies have not arrived.
+type calls struct {
+	mu      sync.Mutex
+	seq     uint32
+	waiting map[uint32]chan answer
+}
+
+// answer is a reply.
+type answer struct {
+	status proto.Status
+	body   []byte
+	fds    []int
+}
+
+// call sends a request and waits for the reply, which it reads into reply. The descriptors are the
+// caller's.
+func (d *Device) call(t proto.Type, request, reply any) ([]int, error) {
+	return d.callWith(t, request, reply)
+}
+
+// callWith is call with descriptors for the server.
+func (d *Device) callWith(t proto.Type, request, reply any, fds ...int) ([]int, error) {
+	if err := d.alive(); err != nil {
+		return nil, err
+	}
+	got := make(chan answer, 1)
+	d.calls.mu.Lock()
+	for d.calls.seq++; d.calls.seq == 0 || d.calls.waiting[d.calls.seq] != nil; d.calls.seq++ {
+	}
+	seq := d.calls.seq
+	d.calls.waiting[seq] = got
+	d.calls.mu.Unlock()
+	defer func() {
+		d.calls.mu.Lock()
+		delete(d.calls.waiting, seq)
+		d.calls.mu.Unlock()
+	}()
+	b := proto.Append(nil, proto.Header{Type: t, Seq: seq}, request)
+	if err := proto.Write(d.conn, b, fds...); err != nil {
+		d.fail(fmt.Errorf("%w: the device server has ended: %w", verbs.ErrGone, err))
+	}
+	select {
+	case a := <-got:
+		return a.fds, decode(t, &a, reply)
+	case <-d.dead:
+		select {
+		case a := <-got: // a reply that refuses may be the server's last message
+			return a.fds, decode(t, &a, reply)
+		default:
+		}
+		return nil, d.alive()
+	}
+}
+
+func decode(t proto.Type, a *answer, reply any) error {
+	var err error
+	if a.status != proto.StatusOK {
+		err = &proto.Error{Status: a.status, Text: string(a.body)}
+	} else if err = proto.Decode(a.body, reply); err != nil {
+		err = fmt.Errorf("the reply to message %d: %w", t, err)
+	}
+	if err != nil {
+		proto.CloseFDs(a.fds)
+		a.fds = nil
+	}
+	return err
+}
+
+// plain is call without descriptors in the reply.
+func (d *Device) plain(t proto.Type, request, reply any) error {
+	fds, err := d.call(t, request, reply)
+	proto.CloseFDs(fds)
+	return err
+}
+
+// end sends a request that destroys an object.
+func (d *Device) end(t proto.Type, handle uint32) error {
+	return d.plain(t, &proto.Handle{Handle: handle}, nil)
+}
+
+// mapReply is call for a reply with one descriptor, of memory of n bytes that depend on the reply.
+func (d *Device) mapReply(t proto.Type, request, reply any, n func() int) ([]byte, error) {
+	fds, err := d.call(t, request, reply)
+	if err != nil {
+		return nil, err
+	}
+	defer proto.CloseFDs(fds)
+	if len(fds) != 1 {
+		return nil, fmt.Errorf("%w: %d descriptors in the reply to message %d", proto.ErrProtocol, len(fds), t)
+	}
+	return mapShared(fds[0], n())
+}
+
+// read receives the server's messages until the connection ends.
+func (d *Device) read() {
+	buf := make([]byte, proto.MaxMessage)
+	for {
+		n, fds, err := proto.Read(d.conn, buf)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errors.New("the connection was closed")
+			}
+			d.fail(fmt.Errorf("%w: the device server of %s has ended (%w): open the device again", verbs.ErrGone, d.name, err))
+			return
+		}
+		h, body, err := proto.Split(buf[:n])
+		if err == nil && h.Type == proto.TEvent {
+			d.onEvent(body)
+			proto.CloseFDs(fds)
+			continue
+		}
+		d.calls.mu.Lock()
+		got := d.calls.waiting[h.Seq]
+		delete(d.calls.waiting, h.Seq)
+		d.calls.mu.Unlock()
+		if err != nil || got == nil || h.Type&proto.Reply == 0 {
+			proto.CloseFDs(fds)
+			continue
+		}
+		got <- answer{h.Status, append([]byte(nil), body...), fds}
+	}
+}
+
+// onEvent delivers an event of the server.
+func (d *Device) onEvent(body []byte) {
+	m, text, err := proto.DecodeEvent(body)
+	if err != nil {
+		return
+	}
+	e := verbs.Event{Type: verbs.EventType(m.Type), Addr: m.Addr.IP()}
+	d.mu.Lock()
+	known := true
+	switch {
+	case e.Type <= verbs.EventQPLastWQE:
+		e.QP, known = find(d.qps, m.Object)
+	case e.Type == verbs.EventSRQLimit:
+		e.SRQ, known = find(d.srqs, m.Object)
+	case e.Type == verbs.EventCQError:
+		e.CQ, known = find(d.cqs, m.Object)
+	}
+	d.mu.Unlock()
+	switch {
+	case !known: // it was destroyed meanwhile
+	case e.Type == verbs.EventDeviceFatal:
+		d.fail(fmt.Errorf("%w: the device of %s has ended: %s", verbs.ErrGone, d.name, text))
+	default:
+		d.event(e)
+	}
+}
+
+// find returns the object of a handle.
+func find[T any](all map[uint32]T, handle uint32) (T, bool) {
+	o, ok := all[handle]
+	return o, ok
+}

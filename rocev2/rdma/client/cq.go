@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
+)
+
+// CQ is a completion queue. It implements verbs.CQ.
+type CQ struct {
+	d      *Device
+	handle uint32
+	depth  int
+
+	mu     sync.Mutex
+	memory []byte // nil after unmap
+	in     *ring.Consumer
+
+	gone    chan struct{} // closed by Destroy
+	notify  chan struct{}
+	signals uint32 // as it was when the server last signalled; readSignals'
+	fdMu    sync.Mutex
+	fd      int // eventfd of the application, or -1
+}
+
+var _ verbs.CQ = (*CQ)(nil)
+
+// CreateCQ implements verbs.Device.
+func (d *Device) CreateCQ(depth int) (verbs.CQ, error) {
+	if depth < 1 || depth > d.limits.CQ {
+		return nil, fmt.Errorf("a completion queue of %d; choose 1 to %d", depth, d.limits.CQ)
+	}
+	var r proto.CreateCQReply
+	b, err := d.mapReply(proto.TCreateCQ, &proto.CreateCQ{Depth: uint32(depth)}, &r, func() int { return ring.Shape(r.Ring).Bytes() })
+	if err != nil {
+		return nil, err
+	}
+	c := &CQ{d: d, handle: r.Handle, depth: depth, memory: b, gone: make(chan struct{}), notify: make(chan struct{}, 1), fd: -1}
+	m, err := ring.Open(b, ring.Shape(r.Ring))
+	if err == nil && r.Ring.EntryBytes < wqe.CqeBytes {
+		err = fmt.Errorf("%w: completions of %d bytes", proto.ErrProtocol, r.Ring.EntryBytes)
+	}
+	if err != nil {
+		c.unmap()
+		return nil, errors.Join(err, d.end(proto.TDestroyCQ, r.Handle))
+	}
+	c.in = ring.NewConsumer(m)
+	d.mu.Lock()
+	d.cqs[c.handle] = c
+	d.mu.Unlock()
+	return c, nil
+}
+
+// Depth implements verbs.CQ.
+func (c *CQ) Depth() int { return c.depth }
+
+// Poll implements verbs.CQ.
+func (c *CQ) Poll(out []verbs.Completion) int {
+	c.mu.Lock()
+	n := 0
+	if c.memory != nil {
+		n = c.take(out)
+	}
+	c.mu.Unlock()
+	return n
+}
+
+func (c *CQ) take(out []verbs.Completion) (n int) {
+	var entry [wqe.CqeBytes]byte
+	for n < len(out) {
+		if k, err := c.in.Available(); k == 0 || err != nil {
+			break
+		}
+		c.in.Copy(entry[:])
+		out[n] = wqe.DecodeCompletion(entry[:])
+		n++
+	}
+	if n > 0 {
+		c.in.Free(c.in.Read())
+	}
+	return n
+}
+
+// ready reports whether there is something to poll.
+func (c *CQ) ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.memory == nil {
+		return false
+	}
+	k, _ := c.in.Available()
+	return k > 0
+}
+
+// What a process writes to ring.Armed.
+const (
+	armedSolicited = 1
+	armedAny       = 2
+)
+
+// RequestNotify implements verbs.CQ.
+func (c *CQ) RequestNotify(solicitedOnly bool) {
+	want := uint32(armedAny)
+	if solicitedOnly {
+		want = armedSolicited
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.memory == nil {
+		return
+	}
+	armed := c.in.Armed()
+	for {
+		now := armed.Load()
+		if now >= want || armed.CompareAndSwap(now, want) {
+			return
+		}
+	}
+}
+
+// Notify implements verbs.CQ.
+func (c *CQ) Notify() <-chan struct{} { return c.notify }
+
+// SetEventFD implements verbs.CQ.
+func (c *CQ) SetEventFD(fd int) {
+	c.fdMu.Lock()
+	c.fd = fd
+	c.fdMu.Unlock()
+}
+
+// Wait implements verbs.CQ.
+func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
+	if c.ready() || !solicitedOnly && c.spin(ctx) {
+		return nil
+	}
+	for {
+		c.RequestNotify(solicitedOnly)
+		if c.ready() {
+			return nil
+		}
+		select {
+		case <-c.notify:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.gone:
+			return fmt.Errorf("the completion queue %w", verbs.ErrDestroyed)
+		case <-c.d.dead:
+			if c.ready() {
+				return nil
+			}
+			return c.d.alive()
+		}
+		if c.ready() {
+			return nil
+		}
+	}
+}
+
+// spin polls for Config.Spin.
+func (c *CQ) spin(ctx context.Context) bool {
+	for end := time.Now().Add(c.d.conf.Spin); ctx.Err() == nil; {
+		for range 16 {
+			if c.ready() {
+				return true
+			}
+		}
+		if time.Now().After(end) {
+			break
+		}
+	}
+	return false
+}
+
+// signal passes on a signal of the server.
+func (c *CQ) signal() {
+	select {
+	case c.notify <- struct{}{}:
+	default:
+	}
+	c.fdMu.Lock()
+	if c.fd >= 0 {
+		_, _ = unix.Write(c.fd, oneSignal) // fails only at 2^64-2 signals that nobody has read
+	}
+	c.fdMu.Unlock()
+}
+
+// signalled reports whether the server has signalled the queue since the last call.
+func (c *CQ) signalled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.memory == nil {
+		return false
+	}
+	now := c.in.State().Load()
+	was := c.signals
+	c.signals = now
+	return now != was
+}
+
+// readSignals passes the server's signals to their completion queues.
+func (d *Device) readSignals() {
+	buf := make([]byte, 4096)
+	for {
+		if _, err := d.signal.Read(buf); err != nil { // the end of the server, or of this device
+			return
+		}
+		d.mu.Lock()
+		for _, c := range d.cqs {
+			if c.signalled() {
+				c.signal()
+			}
+		}
+		d.mu.Unlock()
+	}
+}
+
+// Destroy implements verbs.CQ.
+func (c *CQ) Destroy() error {
+	select {
+	case <-c.gone:
+		return nil
+	default:
+	}
+	if err := c.d.end(proto.TDestroyCQ, c.handle); err != nil {
+		return err
+	}
+	c.d.mu.Lock()
+	delete(c.d.cqs, c.handle)
+	c.d.mu.Unlock()
+	c.unmap()
+	return nil
+}
+
+func (c *CQ) unmap() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.memory != nil {
+		_ = unix.Munmap(c.memory)
+		c.memory = nil
+		close(c.gone)
+	}
+}

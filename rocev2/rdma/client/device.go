@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+func init() { rdma.Register("server", rdma.DriverFunc(open)) }
+
+// Config is the configuration of the driver "server" of package rdma.
+type Config struct {
+	RunDir string // where the server's sockets are; default proto.DefaultRunDir
+
+	// Spin is how long CQ.Wait polls before it sleeps: latency against CPU time. Default 20 us;
+	// negative means never.
+	Spin time.Duration
+
+	// ArenaBytes is how much memory Alloc takes from the system at once; default 64 MiB. Pages that
+	// are not used take no memory.
+	ArenaBytes int
+}
+
+// Device is the device of an interface, of this process. It implements verbs.Device.
+type Device struct {
+	conf   Config
+	name   string
+	conn   *net.UnixConn
+	limits verbs.Limits
+
+	beacon ring.Beacon
+	bell   ring.Bell
+	maps   [][]byte
+	wake   int      // eventfd that ends the server's sleep
+	signal *os.File // readable when a completion queue was signalled
+
+	calls  calls
+	arena  arenas
+	memory memory
+
+	dead   chan struct{} // closed when the device is of no further use
+	why    atomic.Pointer[error]
+	closed atomic.Bool
+	ends   sync.WaitGroup // its goroutines
+
+	mu      sync.Mutex
+	cqs     map[uint32]*CQ
+	qps     map[uint32]*QP
+	srqs    map[uint32]*SRQ
+	events  chan verbs.Event
+	noEvent bool // events is closed
+}
+
+var _ verbs.Device = (*Device)(nil)
+
+func open(ctx context.Context, name string, config any) (verbs.Device, error) {
+	c, ok := config.(Config)
+	if !ok && config != nil {
+		return nil, fmt.Errorf("the configuration is a %T; use client.Config or nil", config)
+	}
+	d, err := Open(ctx, name, c)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// eventBacklog is how many events are kept for an application that does not receive them.
+const eventBacklog = 1024
+
+// Open opens the device of an interface.
+func Open(ctx context.Context, ifname string, c Config) (_ *Device, err error) {
+	if c.Spin == 0 {
+		c.Spin = 20 * time.Microsecond
+	}
+	if c.ArenaBytes == 0 {
+		c.ArenaBytes = 64 << 20
+	}
+	path := proto.SocketPath(c.RunDir, ifname)
+	conn, err := new(net.Dialer).DialContext(ctx, "unixpacket", path)
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return nil, fmt.Errorf("open the device of %s: no device server at %s: run `softroce-xdp attach --nic %s`: %w", ifname, path, ifname, err)
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("open the device of %s: this user may not write to %s: ask for `attach --nic-group` or `--nic-mode`: %w", ifname, path, err)
+	case err != nil:
+		return nil, fmt.Errorf("open the device of %s: %w", ifname, err)
+	}
+	d := &Device{
+		conf: c, name: ifname, conn: conn.(*net.UnixConn), dead: make(chan struct{}), wake: -1,
+		cqs: map[uint32]*CQ{}, qps: map[uint32]*QP{}, srqs: map[uint32]*SRQ{}, events: make(chan verbs.Event, eventBacklog),
+	}
+	d.calls.waiting = map[uint32]chan answer{}
+	d.arena.d = d
+	stop := context.AfterFunc(ctx, func() { d.conn.Close() })
+	d.ends.Go(d.read)
+	err = d.hello()
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = d.Close()
+		return nil, fmt.Errorf("open the device of %s: %w", ifname, err)
+	}
+	d.ends.Go(d.readSignals)
+	return d, nil
+}
+
+// hello exchanges the first messages and maps what server and process share.
+func (d *Device) hello() error {
+	var r proto.HelloReply
+	fds, err := d.call(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, &r)
+	if err != nil {
+		return err
+	}
+	if len(fds) != proto.HelloFDs {
+		proto.CloseFDs(fds)
+		return fmt.Errorf("%w: %d descriptors", proto.ErrProtocol, len(fds))
+	}
+	d.limits = verbs.Limits{CQ: int(r.CQ), WR: int(r.WR), SGE: int(r.SGE), Inline: int(r.Inline), MaxRdAtomic: int(r.MaxRdAtomic)}
+	d.wake = fds[2]
+	d.signal = os.NewFile(uintptr(fds[3]), "signals")
+	defer proto.CloseFDs(fds[:2])
+	beacon, err := unix.Mmap(fds[0], 0, ring.BeaconBytes, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map the server's beacon: %w", err)
+	}
+	d.maps = append(d.maps, beacon)
+	bell, err := unix.Mmap(fds[1], 0, ring.BellBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map the bell: %w", err)
+	}
+	d.maps = append(d.maps, bell)
+	if d.beacon, err = ring.OpenBeacon(beacon); err != nil {
+		return err
+	}
+	d.bell, err = ring.OpenBell(bell)
+	return err
+}
+
+// ring tells the server that a queue has new entries. The caller holds a lock of the queue, under
+// which the queue and so the device are open.
+func (d *Device) ring(queue uint32) {
+	d.bell.Set(queue)
+	if d.beacon.Asleep().Load() != 0 {
+		_, _ = unix.Write(d.wake, oneSignal)
+	}
+}
+
+var oneSignal = []byte{1, 0, 0, 0, 0, 0, 0, 0}
+
+// alive returns nil, or why the device is of no further use.
+func (d *Device) alive() error {
+	if err := d.why.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Limits implements verbs.Device.
+func (d *Device) Limits() verbs.Limits { return d.limits }
+
+// Port implements verbs.Device.
+func (d *Device) Port() (verbs.Port, error) {
+	var r proto.PortReply
+	if err := d.plain(proto.TPort, nil, &r); err != nil {
+		return verbs.Port{}, err
+	}
+	p := verbs.Port{Active: r.Active != 0, MTU: int(r.MTU), GIDs: make([]netip.Addr, min(r.Count, proto.MaxGIDs))}
+	for i := range p.GIDs {
+		p.GIDs[i] = r.GIDs[i].IP()
+	}
+	return p, nil
+}
+
+// Events implements verbs.Device.
+func (d *Device) Events() <-chan verbs.Event { return d.events }
+
+// event delivers an event without blocking. The oldest are lost.
+func (d *Device) event(e verbs.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !d.noEvent {
+		select {
+		case d.events <- e:
+			return
+		default:
+		}
+		select {
+		case <-d.events:
+		default:
+		}
+	}
+}
+
+// fail ends the device.
+func (d *Device) fail(why error) {
+	if !d.why.CompareAndSwap(nil, &why) {
+		return
+	}
+	close(d.dead)
+	d.conn.Close()
+	if !errors.Is(why, verbs.ErrClosed) {
+		d.event(verbs.Event{Type: verbs.EventDeviceFatal, Err: why})
+	}
+}
+
+// Close implements verbs.Device. The server frees all that this process had.
+func (d *Device) Close() error {
+	if !d.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	d.fail(verbs.ErrClosed)
+	if d.signal != nil {
+		d.signal.Close()
+	}
+	d.ends.Wait()
+	d.mu.Lock()
+	d.noEvent = true
+	close(d.events)
+	var all []interface{ unmap() }
+	for _, q := range d.qps {
+		all = append(all, q)
+	}
+	for _, q := range d.srqs {
+		all = append(all, q)
+	}
+	for _, q := range d.cqs {
+		all = append(all, q)
+	}
+	d.mu.Unlock()
+	for _, q := range all {
+		q.unmap()
+	}
+	for _, m := range d.maps {
+		_ = unix.Munmap(m)
+	}
+	if d.wake >= 0 {
+		unix.Close(d.wake)
+	}
+	d.arena.close()
+	return nil
+}

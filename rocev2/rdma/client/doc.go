@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package client is the driver "server" of package rdma: the device of an interface whose agent
+// serves it to all processes (`softroce-xdp attach --nic`, docs/device.md). It needs no privileges
+// but access to the server's socket.
+//
+//	import (
+//		"github.com/softroce/softroce-xdp/rocev2/rdma"
+//		_ "github.com/softroce/softroce-xdp/rocev2/rdma/client"
+//	)
+//
+//	dev, err := rdma.Open(ctx, "server", "eth0", nil)
+//
+// Posting and polling use memory that the server has mapped too, without system calls. All else is a
+// message to the server.
+//
+// # Memory
+//
+// The server accesses memory of the arena without a copy: Device.Alloc returns such memory, and RegMR
+// registers it. RegMR of other memory needs a server that accesses the memory of processes; without
+// one it is an error.
+//
+// # The end of the server
+//
+// When the agent ends or is upgraded, the device is of no further use: an EventDeviceFatal, waiting
+// calls return, and all calls fail with an error that wraps verbs.ErrGone. Close it and open it again.
+package client

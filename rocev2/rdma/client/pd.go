@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// PD is a protection domain. It implements verbs.PD.
+type PD struct {
+	d      *Device
+	handle uint32
+}
+
+// AllocPD implements verbs.Device.
+func (d *Device) AllocPD() (verbs.PD, error) {
+	var r proto.Handle
+	if err := d.plain(proto.TAllocPD, nil, &r); err != nil {
+		return nil, err
+	}
+	return &PD{d, r.Handle}, nil
+}
+
+// Free implements verbs.PD.
+func (p *PD) Free() error { return p.d.end(proto.TFreePD, p.handle) }
+
+// MR is a memory region. It implements verbs.MR.
+type MR struct {
+	d                  *Device
+	handle, lkey, rkey uint32
+	va, n              uint64
+}
+
+// RegMR implements verbs.PD. Memory that Alloc has returned, or a part of it, costs no copy.
+func (p *PD) RegMR(b []byte, access verbs.Access) (verbs.MR, error) {
+	d := p.d
+	m := &MR{d: d, n: uint64(len(b))}
+	if access&verbs.AccessZeroBased == 0 {
+		m.va = addressOf(b)
+	}
+	d.arena.mu.Lock()
+	a, offset := d.arena.find(b)
+	d.arena.mu.Unlock()
+	var r proto.RegReply
+	var err error
+	switch {
+	case len(b) == 0:
+		err = fmt.Errorf("register: %w: a region of 0 bytes", verbs.ErrRange)
+	case a != nil:
+		err = d.plain(proto.TRegArena, &proto.RegArena{
+			PD: p.handle, Arena: a.handle, Offset: offset, Length: m.n, VA: m.va, Access: uint32(access),
+		}, &r)
+	default:
+		if err = d.passMemory(); err == nil {
+			err = d.plain(proto.TRegMemory, &proto.RegMemory{PD: p.handle, Access: uint32(access), Addr: addressOf(b), Length: m.n}, &r)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.handle, m.lkey, m.rkey = r.Handle, r.LKey, r.RKey
+	return m, nil
+}
+
+// memory is whether the server has the descriptor of this process's memory.
+type memory struct {
+	mu     sync.Mutex
+	passed bool
+}
+
+// passMemory passes the server the descriptor by which it accesses memory of this process, once.
+func (d *Device) passMemory() error {
+	d.memory.mu.Lock()
+	defer d.memory.mu.Unlock()
+	if d.memory.passed {
+		return nil
+	}
+	f, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("register: %w: %w", proto.ErrMemory, err)
+	}
+	defer f.Close()
+	if _, err := d.callWith(proto.TPassMemory, nil, nil, int(f.Fd())); err != nil {
+		return err
+	}
+	d.memory.passed = true
+	return nil
+}
+
+// VA implements verbs.MR.
+func (m *MR) VA() uint64 { return m.va }
+
+// Len implements verbs.MR.
+func (m *MR) Len() uint64 { return m.n }
+
+// LKey implements verbs.MR.
+func (m *MR) LKey() uint32 { return m.lkey }
+
+// RKey implements verbs.MR.
+func (m *MR) RKey() uint32 { return m.rkey }
+
+// Deregister implements verbs.MR.
+func (m *MR) Deregister() error { return m.d.end(proto.TDeregMR, m.handle) }
+
+// MW is a memory window. It implements verbs.MW.
+type MW struct {
+	d      *Device
+	handle uint32
+	rkey   atomic.Uint32
+}
+
+// AllocMW implements verbs.PD.
+func (p *PD) AllocMW() (verbs.MW, error) {
+	var r proto.AllocMWReply
+	if err := p.d.plain(proto.TAllocMW, &proto.Handle{Handle: p.handle}, &r); err != nil {
+		return nil, err
+	}
+	w := &MW{d: p.d, handle: r.Handle}
+	w.rkey.Store(r.RKey)
+	return w, nil
+}
+
+// RKey implements verbs.MW. It asks the server, since a bind changes the key when it is executed.
+// After the device's end it is the latest key that is known.
+func (w *MW) RKey() uint32 {
+	var r proto.AllocMWReply
+	if w.d.plain(proto.TQueryMW, &proto.Handle{Handle: w.handle}, &r) == nil {
+		w.rkey.Store(r.RKey)
+	}
+	return w.rkey.Load()
+}
+
+// Free implements verbs.MW.
+func (w *MW) Free() error { return w.d.end(proto.TFreeMW, w.handle) }
+
+// AH is an address handle. It implements verbs.AH.
+type AH struct {
+	pd     *PD
+	handle uint32
+	gone   atomic.Bool
+}
+
+// CreateAH implements verbs.PD.
+func (p *PD) CreateAH(av verbs.AddressVector) (verbs.AH, error) {
+	var r proto.Handle
+	if err := p.d.plain(proto.TCreateAH, &proto.CreateAH{PD: p.handle, AV: proto.AVOf(av)}, &r); err != nil {
+		return nil, err
+	}
+	return &AH{pd: p, handle: r.Handle}, nil
+}
+
+// Destroy implements verbs.AH.
+func (a *AH) Destroy() error {
+	if !a.gone.CompareAndSwap(false, true) {
+		return fmt.Errorf("address handle %w", verbs.ErrDestroyed)
+	}
+	return a.pd.d.end(proto.TDestroyAH, a.handle)
+}

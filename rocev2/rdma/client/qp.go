@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
+)
+
+// QP is a queue pair. It implements verbs.QP.
+type QP struct {
+	pd     *PD
+	handle uint32
+	num    uint32
+	conf   qp.Config // the limits, for CheckSend and CheckRecv
+
+	sendMu   sync.Mutex
+	memory   []byte // nil after unmap; both locks are held to change it
+	send     *ring.Producer
+	queue    uint32      // number of the send queue
+	pmtu     rocev2.PMTU // as Modify has set it
+	rdAtomic uint8       // also
+
+	recvMu    sync.Mutex
+	recv      *ring.Producer // nil with an SRQ
+	recvQueue uint32
+}
+
+var _ verbs.QP = (*QP)(nil)
+
+var errForeign = errors.New("the queues of a queue pair must be of its device")
+
+// CreateQP implements verbs.PD. The limits that init leaves out are 128 work requests, 1 element and
+// no inline data.
+func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	if init.SendCQ == nil || init.RecvCQ == nil {
+		return nil, errors.New("a queue pair needs a completion queue for each direction; both may be the same")
+	}
+	send, ok1 := init.SendCQ.(*CQ)
+	recv, ok2 := init.RecvCQ.(*CQ)
+	if !ok1 || !ok2 || send.d != p.d || recv.d != p.d {
+		return nil, errForeign
+	}
+	m := &proto.CreateQP{
+		PD: p.handle, SendCQ: send.handle, RecvCQ: recv.handle, Type: uint8(init.Type),
+		MaxSend: uint32(cmp.Or(init.MaxSend, 128)), MaxRecv: uint32(cmp.Or(init.MaxRecv, 128)),
+		MaxSendSGE: uint32(cmp.Or(init.MaxSendSGE, 1)), MaxRecvSGE: uint32(cmp.Or(init.MaxRecvSGE, 1)), MaxInline: uint32(init.MaxInline),
+	}
+	if init.SignalAll {
+		m.SignalAll = 1
+	}
+	if init.SRQ != nil {
+		s, ok := init.SRQ.(*SRQ)
+		if !ok || s.d != p.d {
+			return nil, errForeign
+		}
+		m.SRQ = s.handle
+	}
+	return p.createQP(m)
+}
+
+func (p *PD) createQP(m *proto.CreateQP) (_ *QP, err error) {
+	d := p.d
+	var r proto.CreateQPReply
+	b, err := d.mapReply(proto.TCreateQP, m, &r, func() int {
+		n := ring.Shape(r.Send).Bytes()
+		if m.SRQ == 0 {
+			n += ring.Shape(r.Recv).Bytes()
+		}
+		return n
+	})
+	if err != nil {
+		return nil, err
+	}
+	q := &QP{pd: p, handle: r.Handle, num: r.QPN, memory: b, queue: r.SendQueue, recvQueue: r.RecvQueue}
+	q.conf = qp.Config{
+		Type: verbs.QPType(m.Type), MaxSend: int(m.MaxSend), MaxRecv: int(m.MaxRecv), MaxSendSGE: int(m.MaxSendSGE),
+		MaxRecvSGE: int(m.MaxRecvSGE), MaxInline: int(m.MaxInline),
+	}
+	if err := q.open(&r, m); err != nil {
+		q.unmap()
+		return nil, errors.Join(err, d.end(proto.TDestroyQP, r.Handle))
+	}
+	d.mu.Lock()
+	d.qps[q.handle] = q
+	d.mu.Unlock()
+	return q, nil
+}
+
+// open opens the rings.
+func (q *QP) open(r *proto.CreateQPReply, m *proto.CreateQP) error {
+	send, err := ring.Open(q.memory, ring.Shape(r.Send))
+	if err != nil {
+		return err
+	}
+	q.send = ring.NewProducer(send, m.MaxSend)
+	if m.SRQ != 0 {
+		q.conf.SRQ = new(qp.SRQ) // CheckRecv only looks whether there is one
+		return nil
+	}
+	recv, err := ring.Open(q.memory[ring.Shape(r.Send).Bytes():], ring.Shape(r.Recv))
+	if err != nil {
+		return err
+	}
+	q.recv = ring.NewProducer(recv, m.MaxRecv)
+	return nil
+}
+
+// QPN implements verbs.QP.
+func (q *QP) QPN() uint32 { return q.num }
+
+// Type implements verbs.QP.
+func (q *QP) Type() verbs.QPType { return q.conf.Type }
+
+// State implements verbs.QP.
+func (q *QP) State() verbs.State {
+	q.sendMu.Lock()
+	defer q.sendMu.Unlock()
+	return q.state()
+}
+
+// state is State with one of the locks held.
+func (q *QP) state() verbs.State {
+	if q.memory == nil {
+		return verbs.StateReset
+	}
+	return verbs.State(q.send.State().Load())
+}
+
+// Modify implements verbs.QP.
+func (q *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
+	if err := q.pd.d.plain(proto.TModifyQP, &proto.ModifyQP{Handle: q.handle, Mask: uint32(mask), Attr: proto.AttrOf(a)}, nil); err != nil {
+		return err
+	}
+	q.sendMu.Lock()
+	defer q.sendMu.Unlock()
+	if mask&verbs.MaskState != 0 && a.State == verbs.StateReset {
+		q.pmtu, q.rdAtomic = 0, 0
+	}
+	if mask&verbs.MaskPMTU != 0 {
+		q.pmtu = a.PMTU
+	}
+	if mask&verbs.MaskMaxRdAtomic != 0 {
+		q.rdAtomic = a.MaxRdAtomic
+	}
+	return nil
+}
+
+// Query implements verbs.QP.
+func (q *QP) Query() (verbs.Attr, error) {
+	var r proto.Attr
+	if err := q.pd.d.plain(proto.TQueryQP, &proto.Handle{Handle: q.handle}, &r); err != nil {
+		return verbs.Attr{}, err
+	}
+	return r.Verbs(), nil
+}
+
+var errDestroyed = fmt.Errorf("the queue pair %w", verbs.ErrDestroyed)
+
+// PostSend implements verbs.QP: it writes the work request to the ring.
+func (q *QP) PostSend(wr *verbs.SendWR) error {
+	q.sendMu.Lock()
+	defer q.sendMu.Unlock()
+	if q.memory == nil {
+		return errDestroyed
+	}
+	d := q.pd.d
+	if err := d.alive(); err != nil {
+		return err
+	}
+	if err := q.conf.CheckSend(q.state(), q.pmtu, q.rdAtomic, wr); err != nil {
+		return err
+	}
+	handle := uint32(0)
+	if wr.AH != nil {
+		a, ok := wr.AH.(*AH)
+		if !ok || a.pd.d != d || a.gone.Load() {
+			return errors.New("the address handle is none of this device, or was destroyed")
+		}
+		if a.pd != q.pd {
+			return errors.New("the address handle is of another protection domain than the queue pair: make it with that of the queue pair")
+		}
+		handle = a.handle
+	}
+	entry, err := q.send.Next()
+	if err != nil {
+		return err
+	}
+	if entry == nil {
+		return verbs.ErrQueueFull
+	}
+	if err := wqe.EncodeSend(entry, q.conf.Type, wr, handle); err != nil {
+		return err
+	}
+	q.send.Advance()
+	q.send.Publish()
+	d.ring(q.queue)
+	return nil
+}
+
+// PostRecv implements verbs.QP.
+func (q *QP) PostRecv(wr *verbs.RecvWR) error {
+	q.recvMu.Lock()
+	defer q.recvMu.Unlock()
+	if q.memory == nil {
+		return errDestroyed
+	}
+	if err := q.pd.d.alive(); err != nil {
+		return err
+	}
+	if err := q.conf.CheckRecv(q.state(), wr); err != nil {
+		return err
+	}
+	return q.pd.d.postRecv(q.recv, q.recvQueue, wr)
+}
+
+// postRecv writes a receive to a ring, whose lock is held.
+func (d *Device) postRecv(to *ring.Producer, queue uint32, wr *verbs.RecvWR) error {
+	entry, err := to.Next()
+	if err != nil {
+		return err
+	}
+	if entry == nil {
+		return verbs.ErrQueueFull
+	}
+	if err := wqe.EncodeRecv(entry, wr); err != nil {
+		return err
+	}
+	to.Advance()
+	to.Publish()
+	d.ring(queue)
+	return nil
+}
+
+// Destroy implements verbs.QP.
+func (q *QP) Destroy() error {
+	q.sendMu.Lock()
+	gone := q.memory == nil
+	q.sendMu.Unlock()
+	if gone {
+		return errDestroyed
+	}
+	d := q.pd.d
+	if err := d.end(proto.TDestroyQP, q.handle); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	delete(d.qps, q.handle)
+	d.mu.Unlock()
+	q.unmap()
+	return nil
+}
+
+func (q *QP) unmap() {
+	q.sendMu.Lock()
+	q.recvMu.Lock()
+	defer q.sendMu.Unlock()
+	defer q.recvMu.Unlock()
+	if q.memory != nil {
+		_ = unix.Munmap(q.memory)
+		q.memory = nil
+	}
+}

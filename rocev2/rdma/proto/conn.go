@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proto
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultRunDir is where the sockets are.
+const DefaultRunDir = "/run/softroce-xdp"
+
+// SocketPath is the socket of the device server of an interface.
+func SocketPath(runDir, ifname string) string {
+	return filepath.Join(cmp.Or(runDir, DefaultRunDir), strings.NewReplacer("%", "%25", ".", "%2E").Replace(ifname)+".sock")
+}
+
+// maxFDs is how many descriptors a message may have.
+const maxFDs = 8
+
+// Read reads a message into b and returns its length and its descriptors, which are the caller's.
+// At the end of the connection the error is io.EOF. A message that is longer than b is ErrProtocol.
+func Read(c *net.UnixConn, b []byte) (n int, fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	if err != nil {
+		return 0, nil, err
+	}
+	fds = rights(oob[:oobn])
+	switch {
+	case n == 0 && oobn == 0:
+		err = io.EOF
+	case flags&unix.MSG_TRUNC != 0:
+		err = fmt.Errorf("%w: a message longer than %d bytes", ErrProtocol, len(b))
+	case flags&unix.MSG_CTRUNC != 0:
+		err = fmt.Errorf("%w: a message with more than %d descriptors", ErrProtocol, maxFDs)
+	}
+	if err != nil {
+		CloseFDs(fds)
+		return 0, nil, err
+	}
+	return n, fds, nil
+}
+
+// rights returns the descriptors of control messages.
+func rights(oob []byte) (fds []int) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for i := range messages {
+		got, err := unix.ParseUnixRights(&messages[i])
+		if err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	return fds
+}
+
+// CloseFDs closes descriptors.
+func CloseFDs(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// Write writes a message with descriptors, which stay the caller's.
+func Write(c *net.UnixConn, b []byte, fds ...int) error {
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	n, _, err := c.WriteMsgUnix(b, oob, nil)
+	if err == nil && n != len(b) {
+		err = errors.New("a message was sent in part")
+	}
+	return err
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proto
+
+// Version is the version of the protocol. Server and client must have the same.
+const Version = 1
+
+// Magic begins a Hello.
+const Magic = 0x49445253 // "SRDI"
+
+// MaxMessage is the length of the longest message in bytes.
+const MaxMessage = 4096
+
+// Type is the type of a message.
+type Type uint16
+
+// Reply is the bit of a Type that marks replies.
+const Reply Type = 0x8000
+
+// The requests of a client, and behind them the messages of the server that reply to none.
+const (
+	THello Type = iota + 1
+	TPort
+	TAllocPD
+	TFreePD
+	TAddArena
+	TDropArena
+	TRegArena
+	TPassMemory
+	TRegMemory
+	TDeregMR
+	TAllocMW
+	TQueryMW
+	TFreeMW
+	TCreateCQ
+	TDestroyCQ
+	TCreateSRQ
+	TSetSRQLimit
+	TDestroySRQ
+	TCreateAH
+	TDestroyAH
+	TCreateQP
+	TModifyQP
+	TQueryQP
+	TDestroyQP
+
+	// TEvent is an asynchronous event, a message of the server.
+	TEvent Type = 0x100
+
+	// From here on are the calls and events of the communication manager.
+	TCM Type = 0x200
+)
+
+// Header begins every message.
+type Header struct {
+	Type   Type
+	Status Status // of a reply
+	Seq    uint32 // of a request, chosen by the client; a reply has the same; 0 for events
+}
+
+// HeaderBytes is the length of a Header.
+const HeaderBytes = 8
+
+// Hello is the first message of a client.
+type Hello struct{ Magic, Version uint32 }
+
+// HelloReply has the limits of the device. Descriptors: the beacon, which can be mapped for reading
+// only (package ring); the bell; an eventfd that the client signals when the server sleeps; a
+// socket from which the client reads a byte when a completion queue was signalled.
+type HelloReply struct {
+	Version                          uint32
+	CQ, WR, SGE, Inline, MaxRdAtomic uint32
+}
+
+// HelloFDs is the number of descriptors of a HelloReply.
+const HelloFDs = 4
+
+// Handle names an object of a client.
+type Handle struct{ Handle uint32 }
+
+// MaxGIDs is the largest number of GIDs that a PortReply has.
+const MaxGIDs = 128
+
+// Addr is an IP address as 16 bytes in network byte order; IPv4 is ::ffff:a.b.c.d. All zeros: none.
+type Addr [16]byte
+
+// PortReply is the state of the port.
+type PortReply struct {
+	Active, MTU, Count uint32
+	GIDs               [MaxGIDs]Addr
+}
+
+// AddArena has the server map a memfd, sealed with F_SEAL_SHRINK, as memory for regions.
+// Descriptor: the memfd.
+type AddArena struct{ Bytes uint64 }
+
+// RegArena registers a part of an arena. VA is the address by which the client and its peers name
+// the first byte.
+type RegArena struct {
+	PD, Arena          uint32
+	Offset, Length, VA uint64
+	Access, _          uint32
+}
+
+// RegMemory registers memory of the client at an address, which the server reads and writes through
+// the descriptor of a TPassMemory: /proc/self/mem of the client.
+type RegMemory struct {
+	PD, Access   uint32
+	Addr, Length uint64
+}
+
+// RegReply has the keys of a region.
+type RegReply struct{ Handle, LKey, RKey, _ uint32 }
+
+// AllocMWReply has the present key of a window; so has the reply to TQueryMW.
+type AllocMWReply struct{ Handle, RKey uint32 }
+
+// CreateCQ makes a completion queue.
+type CreateCQ struct{ Depth uint32 }
+
+// Shape is ring.Shape.
+type Shape struct{ Entries, EntryBytes uint32 }
+
+// CreateCQReply has the ring of a completion queue. Descriptor: its memory.
+type CreateCQReply struct {
+	Handle, _ uint32
+	Ring      Shape
+}
+
+// CreateSRQ makes a shared receive queue.
+type CreateSRQ struct{ PD, Depth, SGE uint32 }
+
+// CreateSRQReply has its ring, and the number by which the bell names it. Descriptor: its memory.
+type CreateSRQReply struct {
+	Handle, Queue uint32
+	Ring          Shape
+}
+
+// SRQLimit sets the limit of a shared receive queue.
+type SRQLimit struct {
+	Handle uint32
+	Limit  int32
+}
+
+// AddressVector is verbs.AddressVector.
+type AddressVector struct {
+	Dst, Src Addr
+	TClass   uint8
+	HopLimit uint8
+	_        [6]byte
+}
+
+// CreateAH makes an address handle.
+type CreateAH struct {
+	PD, _ uint32
+	AV    AddressVector
+}
+
+// CreateQP makes a queue pair. Queues are named by their handles; SRQ may be 0.
+type CreateQP struct {
+	PD, SendCQ, RecvCQ, SRQ                                uint32
+	MaxSend, MaxRecv, MaxSendSGE, MaxRecvSGE, MaxInline, _ uint32
+	Type, SignalAll                                        uint8
+	_                                                      [6]byte
+}
+
+// CreateQPReply has the number of the queue pair, the numbers by which the bell names its queues,
+// and its rings. Descriptor: the memory, with the receive queue behind the send queue.
+type CreateQPReply struct {
+	Handle, QPN          uint32
+	SendQueue, RecvQueue uint32
+	Send, Recv           Shape
+}
+
+// Attr is verbs.Attr.
+type Attr struct {
+	State, PMTU, Access, MaxRdAtomic                          uint8
+	MaxDestRdAtomic, MinRNRTimer, Timeout, RetryCnt, RNRRetry uint8
+	Selective                                                 uint8
+	PKey                                                      uint16
+	DestQPN, QKey, SQPSN, RQPSN, _                            uint32
+	AV                                                        AddressVector
+}
+
+// ModifyQP sets the attributes that Mask names.
+type ModifyQP struct {
+	Handle, Mask uint32
+	Attr         Attr
+}
+
+// Event is verbs.Event. Object is the handle of a queue pair, a shared receive queue or a completion
+// queue, by the type of the event. The text of Err follows the structure.
+type Event struct {
+	Type, Object uint32
+	Addr         Addr
+}
+
+// Bodies returns the structures of the request and of the reply of a type, nil for an empty body.
+// It returns false if no request has the type.
+func Bodies(t Type) (request, reply any, ok bool) {
+	switch t {
+	case THello:
+		return new(Hello), new(HelloReply), true
+	case TPort:
+		return nil, new(PortReply), true
+	case TAllocPD:
+		return nil, new(Handle), true
+	case TFreePD, TDropArena, TDeregMR, TFreeMW, TDestroyCQ, TDestroySRQ, TDestroyAH, TDestroyQP:
+		return new(Handle), nil, true
+	case TAddArena:
+		return new(AddArena), new(Handle), true
+	case TRegArena:
+		return new(RegArena), new(RegReply), true
+	case TPassMemory:
+		return nil, nil, true
+	case TRegMemory:
+		return new(RegMemory), new(RegReply), true
+	case TAllocMW, TQueryMW:
+		return new(Handle), new(AllocMWReply), true
+	case TCreateCQ:
+		return new(CreateCQ), new(CreateCQReply), true
+	case TCreateSRQ:
+		return new(CreateSRQ), new(CreateSRQReply), true
+	case TSetSRQLimit:
+		return new(SRQLimit), nil, true
+	case TCreateAH:
+		return new(CreateAH), new(Handle), true
+	case TCreateQP:
+		return new(CreateQP), new(CreateQPReply), true
+	case TModifyQP:
+		return new(ModifyQP), nil, true
+	case TQueryQP:
+		return new(Handle), new(Attr), true
+	}
+	return nil, nil, false
+}

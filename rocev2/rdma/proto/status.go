@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proto
+
+import (
+	"errors"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Status is the outcome of a request.
+type Status uint16
+
+// The statuses that are not those of an error of package verbs.
+const (
+	StatusOK Status = iota
+	StatusFailed
+	StatusProtocol
+	StatusVersion
+	StatusHandle
+	StatusLimit
+	StatusMemory
+	StatusBusyCalls
+
+	firstVerbs Status = 64
+	lastVerbs         = firstVerbs + 8
+)
+
+// Errors of the server that package verbs does not have.
+var (
+	ErrProtocol  = errors.New("not a message of the device server's protocol")
+	ErrVersion   = errors.New("client and device server have different versions: install the same for both")
+	ErrHandle    = errors.New("no such object of this process")
+	ErrLimit     = errors.New("over the limit that the administrator has set")
+	ErrMemory    = errors.New("memory that the device server cannot use")
+	ErrBusyCalls = errors.New("too many calls of this process are in progress: wait for some of them")
+)
+
+// statuses are the errors by their status. New ones are added at the end.
+var statuses = map[Status]error{
+	StatusProtocol: ErrProtocol, StatusVersion: ErrVersion, StatusHandle: ErrHandle, StatusLimit: ErrLimit,
+	StatusMemory: ErrMemory, StatusBusyCalls: ErrBusyCalls,
+
+	firstVerbs: verbs.ErrClosed, firstVerbs + 1: verbs.ErrGone, firstVerbs + 2: verbs.ErrDestroyed, firstVerbs + 3: verbs.ErrBusy,
+	firstVerbs + 4: verbs.ErrTooMany, firstVerbs + 5: verbs.ErrPD, firstVerbs + 6: verbs.ErrNoKey, firstVerbs + 7: verbs.ErrAccess,
+	firstVerbs + 8: verbs.ErrRange,
+}
+
+// StatusOf returns the status of an error.
+func StatusOf(err error) Status {
+	if err == nil {
+		return StatusOK
+	}
+	for s := StatusFailed; s <= lastVerbs; s++ {
+		if e := statuses[s]; e != nil && errors.Is(err, e) {
+			return s
+		}
+	}
+	return StatusFailed
+}
+
+// Error is an error of the server: what it wraps, and the text.
+type Error struct {
+	Status Status
+	Text   string
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// Unwrap returns the error of package verbs or of this package that the status stands for, or nil.
+func (e *Error) Unwrap() error { return statuses[e.Status] }
