@@ -141,10 +141,10 @@ func (s *Server) serve(conn *net.UnixConn) {
 	s.log.Debug("a process opened the device", "pid", c.pid, "uid", c.uid)
 	c.serve()
 	close(done)
+	c.close()
 	s.mu.Lock()
 	delete(s.clients, c)
 	s.mu.Unlock()
-	c.close()
 	s.log.Debug("a process left the device", "pid", c.pid, "uid", c.uid)
 }
 

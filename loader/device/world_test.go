@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,3 +131,16 @@ func (e *end) wait(t testing.TB) verbs.Completion {
 	}
 	return c[0]
 }
+
+// wait waits until a condition holds.
+func wait(t testing.TB, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it never became so")
+		}
+	}
+}
+
+// countMemfds counts the mappings of memfds in /proc/self/maps.
+func countMemfds(maps string) int { return strings.Count(maps, "/memfd:softroce-") }

@@ -160,8 +160,8 @@ func (c *Consumer) Free(n uint32) {
 	}
 }
 
-// Freed is the number that Free has shown, for the producer: entries that are free again.
-func (p *Producer) Freed() uint32 { return p.consumer.Load() }
+// Freed is the number that Free has shown: entries that are free again.
+func (r *Ring) Freed() uint32 { return r.consumer.Load() }
 
 // Written is the number of entries that were written, modulo 2^32.
 func (p *Producer) Written() uint32 { return p.next }

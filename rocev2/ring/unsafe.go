@@ -27,3 +27,7 @@ func checkAligned(b []byte) error {
 	}
 	return nil
 }
+
+// Word returns the word of a ring at the start of b: 0 producer, 1 consumer, 2 armed, 3 state. It is
+// for tests of the other side.
+func Word(b []byte, i int) *atomic.Uint32 { return word32(b, i*line) }

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/wqe"
+)
+
+// raw is a process that speaks the protocol itself, and does what no client does.
+type raw struct {
+	t       *testing.T
+	conn    *net.UnixConn
+	seq     uint32
+	buf     []byte
+	bell    ring.Bell
+	wake    int
+	overrun bool // an event of a completion queue has arrived
+}
+
+func dial(t *testing.T, dir string) *raw {
+	t.Helper()
+	conn, err := net.Dial("unixpacket", proto.SocketPath(dir, "lo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	return &raw{t: t, conn: conn.(*net.UnixConn), buf: make([]byte, proto.MaxMessage)}
+}
+
+// hello opens the device.
+func (r *raw) hello() *raw {
+	r.t.Helper()
+	var m proto.HelloReply
+	fds, err := r.call(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, &m)
+	if err != nil || len(fds) != proto.HelloFDs {
+		r.t.Fatalf("%v, %d descriptors", err, len(fds))
+	}
+	r.bell, _ = ring.OpenBell(r.mapped(fds[1], ring.BellBytes))
+	r.wake = fds[2]
+	unix.Close(fds[3])
+	_, err = unix.Mmap(fds[0], 0, ring.BeaconBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == nil {
+		r.t.Error("a process can map the beacon for writing")
+	}
+	if unix.Ftruncate(fds[0], 0) == nil {
+		r.t.Error("a process can truncate the beacon")
+	}
+	unix.Close(fds[0])
+	return r
+}
+
+func (r *raw) mapped(fd, n int) []byte {
+	r.t.Helper()
+	if unix.Ftruncate(fd, 0) == nil {
+		r.t.Error("a process can truncate memory of the server")
+	}
+	b, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	unix.Close(fd)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
+func (r *raw) send(b []byte, fds ...int) {
+	r.t.Helper()
+	if err := proto.Write(r.conn, b, fds...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// reply returns the next reply, without events.
+func (r *raw) reply() (h proto.Header, body []byte, fds []int, err error) {
+	for {
+		n, fds, err := proto.Read(r.conn, r.buf)
+		if err != nil {
+			return h, nil, nil, err
+		}
+		if h, body, err = proto.Split(r.buf[:n]); err != nil || h.Type != proto.TEvent {
+			return h, body, fds, err
+		}
+		e, _, _ := proto.DecodeEvent(body)
+		r.overrun = r.overrun || e.Type == uint32(verbs.EventCQError)
+	}
+}
+
+// call sends a request and reads its reply.
+func (r *raw) call(t proto.Type, request, reply any, fds ...int) ([]int, error) {
+	r.t.Helper()
+	r.seq++
+	r.send(proto.Append(nil, proto.Header{Type: t, Seq: r.seq}, request), fds...)
+	return r.answer(t, reply)
+}
+
+func (r *raw) answer(t proto.Type, reply any) ([]int, error) {
+	r.t.Helper()
+	h, body, got, err := r.reply()
+	if err != nil {
+		return nil, err
+	}
+	if h.Type != t|proto.Reply || h.Seq != r.seq {
+		r.t.Fatalf("%+v answers message %d of type %d", h, r.seq, t)
+	}
+	if h.Status != proto.StatusOK {
+		return got, &proto.Error{Status: h.Status, Text: string(body)}
+	}
+	return got, proto.Decode(body, reply)
+}
+
+// Messages in the wrong order, of unknown types and of wrong lengths get an error. The connection
+// goes on if the server still knows what the messages mean.
+func TestWrongMessages(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	r := dial(t, dir)
+	if _, err := r.call(proto.TAllocPD, nil, nil); !errors.Is(err, proto.ErrProtocol) {
+		t.Errorf("without a hello: %v", err)
+	}
+	if _, _, _, err := r.reply(); err == nil {
+		t.Error("the connection goes on without a hello")
+	}
+	r = dial(t, dir)
+	if _, err := r.call(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version + 1}, nil); !errors.Is(err, proto.ErrVersion) {
+		t.Errorf("another version: %v", err)
+	}
+	r = dial(t, dir).hello()
+	for name, m := range map[string]struct {
+		t    proto.Type
+		body any
+		want error
+	}{
+		"a second hello":         {proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, proto.ErrProtocol},
+		"an unknown message":     {99, nil, proto.ErrProtocol},
+		"an event":               {proto.TEvent, nil, proto.ErrProtocol},
+		"a reply":                {proto.TAllocPD | proto.Reply, nil, proto.ErrProtocol},
+		"a short body":           {proto.TCreateQP, &proto.Handle{}, proto.ErrProtocol},
+		"a long body":            {proto.TAllocPD, &proto.Handle{}, proto.ErrProtocol},
+		"no object":              {proto.TDestroyQP, &proto.Handle{Handle: 5}, proto.ErrHandle},
+		"an arena without memfd": {proto.TAddArena, &proto.AddArena{Bytes: 4096}, proto.ErrProtocol},
+		"a deep queue":           {proto.TCreateCQ, &proto.CreateCQ{Depth: 1 << 31}, nil},
+		"memory of the process":  {proto.TRegMemory, &proto.RegMemory{}, proto.ErrHandle},
+	} {
+		if _, err := r.call(m.t, m.body, nil); err == nil || m.want != nil && !errors.Is(err, m.want) {
+			t.Errorf("%s: %v, want %v", name, err, m.want)
+		}
+	}
+	var pd proto.Handle
+	if _, err := r.call(proto.TAllocPD, nil, &pd); err != nil {
+		t.Errorf("the connection does not go on: %v", err)
+	}
+	if _, err := r.call(proto.TDestroyQP, &pd, nil); !errors.Is(err, proto.ErrHandle) {
+		t.Errorf("a domain destroyed as a queue pair: %v", err)
+	}
+	r.send(make([]byte, proto.MaxMessage+1))
+	if _, _, _, err := r.reply(); !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("after a message that is too long: %v", err)
+	}
+}
+
+// memfd returns a sealed memfd.
+func memfd(t *testing.T, size int64, seals int) int {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Ftruncate(fd, size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// Only a memfd that cannot shrink, and has what it is said to have, becomes an arena.
+func TestWrongArenas(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	r := dial(t, dir).hello()
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for name, c := range map[string]struct {
+		fd    int
+		bytes uint64
+	}{
+		"a file":           {int(file.Fd()), 4096},
+		"without a seal":   {memfd(t, 4096, unix.F_SEAL_GROW), 4096},
+		"too short":        {memfd(t, 4096, unix.F_SEAL_SHRINK), 8192},
+		"empty":            {memfd(t, 4096, unix.F_SEAL_SHRINK), 0},
+		"not for writing":  {memfd(t, 4096, unix.F_SEAL_SHRINK|unix.F_SEAL_FUTURE_WRITE), 4096},
+		"larger than 2^63": {memfd(t, 4096, unix.F_SEAL_SHRINK), 1<<64 - 1},
+	} {
+		if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: c.bytes}, nil, c.fd); !errors.Is(err, proto.ErrMemory) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var a, pd proto.Handle
+	if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: 8192}, &a, memfd(t, 8192, unix.F_SEAL_SHRINK)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.call(proto.TAllocPD, nil, &pd); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []proto.RegArena{
+		{Offset: 8192, Length: 1}, {Offset: 4096, Length: 4097}, {Offset: 1<<64 - 1, Length: 2}, {Offset: 2, Length: 1<<64 - 1}, {Length: 0},
+	} {
+		m.PD, m.Arena, m.Access = pd.Handle, a.Handle, uint32(allRights)
+		if _, err := r.call(proto.TRegArena, &m, nil); err == nil {
+			t.Errorf("%d bytes at %d of 8192 were registered", m.Length, m.Offset)
+		}
+	}
+}
+
+// victim is a queue pair of a hostile process, whose rings it writes itself.
+type victim struct {
+	*raw
+	pd, cq     proto.Handle
+	qp         proto.CreateQPReply
+	send, recv ring.Ring
+	sendMem    []byte
+	cqMem      []byte
+}
+
+func (r *raw) queuePair() *victim {
+	r.t.Helper()
+	v := &victim{raw: r}
+	must := func(fds []int, err error) []int {
+		r.t.Helper()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return fds
+	}
+	must(r.call(proto.TAllocPD, nil, &v.pd))
+	var cq proto.CreateCQReply
+	fds := must(r.call(proto.TCreateCQ, &proto.CreateCQ{Depth: 16}, &cq))
+	v.cq.Handle, v.cqMem = cq.Handle, r.mapped(fds[0], ring.Shape(cq.Ring).Bytes())
+	m := &proto.CreateQP{
+		PD: v.pd.Handle, SendCQ: cq.Handle, RecvCQ: cq.Handle, MaxSend: 16, MaxRecv: 16, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64,
+		Type: uint8(verbs.RC),
+	}
+	fds = must(r.call(proto.TCreateQP, m, &v.qp))
+	shape := ring.Shape(v.qp.Send)
+	v.sendMem = r.mapped(fds[0], shape.Bytes()+ring.Shape(v.qp.Recv).Bytes())
+	var err error
+	if v.send, err = ring.Open(v.sendMem, shape); err != nil {
+		r.t.Fatal(err)
+	}
+	if v.recv, err = ring.Open(v.sendMem[shape.Bytes():], ring.Shape(v.qp.Recv)); err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+// connect connects the queue pair with itself.
+func (v *victim) connect() {
+	v.t.Helper()
+	for _, to := range []verbs.State{verbs.StateInit, verbs.StateRTR, verbs.StateRTS} {
+		a := verbs.DefaultAttr()
+		a.State, a.DestQPN, a.AV.Dst = to, v.qp.QPN, here
+		m := &proto.ModifyQP{Handle: v.qp.Handle, Mask: uint32(verbs.RequiredMask(verbs.RC, to)), Attr: proto.AttrOf(a)}
+		if _, err := v.call(proto.TModifyQP, m, nil); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+}
+
+func (v *victim) ring(queue uint32) {
+	v.bell.Set(queue)
+	_, _ = unix.Write(v.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+}
+
+func (v *victim) state() verbs.State { return verbs.State(v.send.State().Load()) }
+
+// word is a word of a ring that the hostile process writes: 0 the producer's index, 1 the
+// consumer's.
+func word(mem []byte, i int) *atomic.Uint32 { return ring.Word(mem, i) }
+
+// bystander is a pair of honest clients.
+type bystander struct{ a, b *end }
+
+func newBystander(t *testing.T, dir string) *bystander {
+	s := &bystander{newEnd(t, open(t, dir), 1<<16, verbs.QPInit{Type: verbs.RC}), newEnd(t, open(t, dir), 1<<16, verbs.QPInit{Type: verbs.RC})}
+	connect(t, s.a, s.b)
+	return s
+}
+
+// works moves data and checks it.
+func (s *bystander) works(t *testing.T) {
+	t.Helper()
+	fill(s.a.buf, byte(rand.Uint32()))
+	clear(s.b.buf)
+	wr := &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: s.a.sgl(0, 1<<16), RemoteAddr: s.b.mr.VA(), RKey: s.b.mr.RKey()}
+	if err := s.a.qp.PostSend(wr); err != nil {
+		t.Fatal(err)
+	}
+	if c := s.a.wait(t); c.Status != verbs.StatusSuccess || string(s.a.buf) != string(s.b.buf) {
+		t.Errorf("the transfer of another process: %s", c.Status)
+	}
+}
+
+// A ring with an impossible index ends its queue pair, and nothing else.
+func TestGarbageIndexes(t *testing.T) {
+	for name, spoil := range map[string]func(v *victim){
+		"producer of the send queue": func(v *victim) {
+			word(v.sendMem, 0).Store(17)
+			v.ring(v.qp.SendQueue)
+		},
+		"producer far away": func(v *victim) {
+			word(v.sendMem, 0).Store(1 << 31)
+			v.ring(v.qp.SendQueue)
+		},
+		"producer of the receive queue": func(v *victim) {
+			word(v.sendMem[ring.Shape(v.qp.Send).Bytes():], 0).Store(0xffffffff)
+			v.ring(v.qp.RecvQueue)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, dir := serve(t, device.Config{})
+			other := newBystander(t, dir)
+			v := dial(t, dir).hello().queuePair()
+			v.connect()
+			for i := range uint32(ring.Queues) {
+				v.bell.Set(i) // queues that do not exist
+			}
+			spoil(v)
+			wait(t, func() bool { return v.state() == verbs.StateErr })
+			other.works(t)
+			if _, err := v.call(proto.TDestroyQP, &proto.Handle{Handle: v.qp.Handle}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// An impossible index of a completion queue's consumer is an overrun of it.
+func TestGarbageConsumer(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	other := newBystander(t, dir)
+	v := dial(t, dir).hello().queuePair()
+	v.connect()
+	word(v.cqMem, 1).Store(1 << 30)
+	// Entries of zeros are no operation: each completes with an error. More of them than the queue has
+	// entries make the server look at the index.
+	posted := uint32(0)
+	for !v.overrun {
+		if posted-v.send.Freed() < 16 {
+			posted++
+			word(v.sendMem, 0).Store(posted)
+		}
+		v.ring(v.qp.SendQueue)
+		if _, err := v.call(proto.TPort, nil, new(proto.PortReply)); err != nil {
+			t.Fatal(err)
+		}
+		if posted > 1000 {
+			t.Fatal("1000 completions without an overrun in a queue of 16")
+		}
+	}
+	other.works(t)
+}
+
+// Entries with random bytes end the queue pair or are refused; memory of others is out of reach.
+func TestGarbageEntries(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	other := newBystander(t, dir)
+	secret := append([]byte(nil), other.b.buf...)
+	rng := rand.New(rand.NewPCG(1, 2))
+	r := dial(t, dir).hello()
+	for range 300 {
+		v := r.queuePair()
+		v.connect()
+		entries := v.sendMem[256:ring.Shape(v.qp.Send).Bytes()]
+		for i := range entries {
+			entries[i] = byte(rng.Uint32())
+		}
+		size := int(v.qp.Send.EntryBytes)
+		for i := range 16 { // operations that exist, with keys of the other process
+			w := wqe.Wqe(entries[i*size:])
+			if rng.IntN(4) > 0 {
+				w.SetOpcode(uint32(1 + rng.IntN(10)))
+				w.SetCount(uint32(rng.IntN(3)))
+				w.SetInline(false)
+				s := wqe.Sge(entries[i*size+wqe.WqeBytes:])
+				s.SetAddr(other.b.mr.VA())
+				s.SetLkey(other.b.mr.LKey())
+				s.SetLength(rng.Uint32() >> rng.IntN(32))
+				wqe.WqeRdma(w).SetRemoteAddr(other.b.mr.VA())
+				wqe.WqeRdma(w).SetRkey(other.b.mr.RKey())
+			}
+		}
+		word(v.sendMem, 0).Store(16)
+		v.ring(v.qp.SendQueue)
+		wait(t, func() bool { return v.state() == verbs.StateErr })
+		for _, h := range []struct {
+			t proto.Type
+			h uint32
+		}{{proto.TDestroyQP, v.qp.Handle}, {proto.TDestroyCQ, v.cq.Handle}, {proto.TFreePD, v.pd.Handle}} {
+			if _, err := v.call(h.t, &proto.Handle{Handle: h.h}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if string(secret) != string(other.b.buf) {
+		t.Error("memory of another process was written")
+	}
+	other.works(t)
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// pairOf starts two processes that are connected with each other.
+func pairOf(t *testing.T, dir string) [2]*process {
+	t.Helper()
+	p := [2]*process{start(t, "peer", dir), start(t, "peer", dir)}
+	a, b := p[0].line("address "), p[1].line("address ")
+	p[0].say("connect " + b)
+	p[1].say("connect " + a)
+	both(p, "done")
+	return p
+}
+
+func both(p [2]*process, prefix string) {
+	p[0].t.Helper()
+	p[0].line(prefix)
+	p[1].line(prefix)
+}
+
+// transfer has both processes move their data by an operation, and check what has arrived.
+func transfer(p [2]*process, how string) {
+	p[0].t.Helper()
+	for _, verb := range []string{how, "check"} {
+		p[0].say(verb)
+		p[1].say(verb)
+		both(p, "done")
+	}
+}
+
+// Two processes exchange data in all ways.
+func TestTwoProcesses(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	p := pairOf(t, dir)
+	for range 3 {
+		for _, how := range []string{"write", "read", "send"} {
+			transfer(p, how)
+		}
+	}
+}
+
+// A process is killed in the middle of a transfer. Its peer gets an error, all that it had is free
+// again, and other processes are not disturbed.
+func TestKilledProcess(t *testing.T) {
+	s, dir := serve(t, device.Config{})
+	others, victims := pairOf(t, dir), pairOf(t, dir)
+	before := s.Status()
+	victims[0].say("forever")
+	victims[0].line("done")
+	victims[1].say("forever")
+	victims[1].line("done")
+	transfer(others, "write")
+	victims[0].kill()
+	transfer(others, "read")
+	if got := victims[1].line("error: "); !strings.Contains(got, verbs.StatusRetryExceeded.String()) {
+		t.Errorf("the peer of the killed process got %q", got)
+	}
+	transfer(others, "send")
+	wait(t, func() bool { return len(s.Status().Processes) == len(before.Processes)-2 })
+	for _, p := range s.Status().Processes {
+		if p.PID == victims[0].cmd.Process.Pid {
+			t.Errorf("%+v is left of a process that is dead", p)
+		}
+	}
+	transfer(pairOf(t, dir), "write")
+}
+
+// The server is killed: clients notice, nothing hangs, and the next server is opened.
+func TestKilledServer(t *testing.T) {
+	dir, err := os.MkdirTemp("", "srd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	first := start(t, "server", dir)
+	first.line("serves")
+	p := pairOf(t, dir)
+	p[0].say("fatal")
+	p[0].line("done")
+	first.kill()
+	p[0].line("done")
+	second := start(t, "server", dir)
+	second.line("serves")
+	transfer(pairOf(t, dir), "write")
+}
