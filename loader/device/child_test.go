@@ -56,13 +56,13 @@ func childMain(f func(dir string, in *bufio.Scanner) error) {
 
 // process is a child, with the lines that it prints.
 type process struct {
-	t     *testing.T
+	t     testing.TB
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string
 }
 
-func start(t *testing.T, role, dir string) *process {
+func start(t testing.TB, role, dir string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childRole+"="+role, childDir+"="+dir)

@@ -20,7 +20,7 @@ import (
 // couple is two queue pairs of one device, a log of what happened, and names for numbers that
 // differ from run to run.
 type couple struct {
-	t      *testing.T
+	t      testing.TB
 	dev    verbs.Device
 	pd     verbs.PD
 	cq     [2]verbs.CQ
@@ -32,7 +32,7 @@ type couple struct {
 	events <-chan verbs.Event
 }
 
-func newCouple(t *testing.T, d verbs.Device, alloc func(int) ([]byte, error), init verbs.QPInit, srq bool) *couple {
+func newCouple(t testing.TB, d verbs.Device, alloc func(int) ([]byte, error), init verbs.QPInit, size int, srq bool) *couple {
 	p := &couple{t: t, dev: d, events: d.Events()}
 	var err error
 	must := func(e error) {
@@ -50,7 +50,7 @@ func newCouple(t *testing.T, d verbs.Device, alloc func(int) ([]byte, error), in
 	for i := range p.qp {
 		p.cq[i], err = d.CreateCQ(64)
 		must(err)
-		p.buf[i], err = alloc(8192)
+		p.buf[i], err = alloc(size)
 		must(err)
 		p.mr[i], err = p.pd.RegMR(p.buf[i], allRights|verbs.AccessBindWindows)
 		must(err)
@@ -304,7 +304,7 @@ func TestSameAsInProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer inProcess.Close()
-			p := newCouple(t, inProcess, func(n int) ([]byte, error) { return make([]byte, n), nil }, s.init, s.srq)
+			p := newCouple(t, inProcess, func(n int) ([]byte, error) { return make([]byte, n), nil }, s.init, 8192, s.srq)
 			s.run(p)
 			want := strings.Join(p.log, "\n")
 			if !strings.Contains(want, s.want) {
@@ -312,7 +312,7 @@ func TestSameAsInProcess(t *testing.T) {
 			}
 			_, dir := serve(t, device.Config{})
 			d := open(t, dir)
-			q := newCouple(t, d, d.Alloc, s.init, s.srq)
+			q := newCouple(t, d, d.Alloc, s.init, 8192, s.srq)
 			s.run(q)
 			if got := strings.Join(q.log, "\n"); got != want {
 				t.Errorf("through the server:\n%s\n\nin this process:\n%s", got, want)

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// benchDevices calls do with the engine in this process and with the device of a server that is a
+// process of its own.
+func benchDevices(b *testing.B, do func(b *testing.B, d verbs.Device, alloc func(int) ([]byte, error))) {
+	b.Run("in-process", func(b *testing.B) {
+		d, err := nic.OpenLoopback(nic.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer d.Close()
+		do(b, d, func(n int) ([]byte, error) { return make([]byte, n), nil })
+	})
+	b.Run("server", func(b *testing.B) {
+		dir, err := os.MkdirTemp("", "srd")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		start(b, "server", dir).line("serves")
+		d, err := client.Open(b.Context(), "lo", client.Config{RunDir: dir})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer d.Close()
+		do(b, d, d.Alloc)
+	})
+}
+
+func benchPair(b *testing.B, d verbs.Device, alloc func(int) ([]byte, error), size int) *couple {
+	p := newCouple(b, d, alloc, verbs.QPInit{Type: verbs.RC, MaxSend: 64, MaxInline: 64}, size, false)
+	p.connect()
+	return p
+}
+
+func pollOne(q verbs.CQ, c []verbs.Completion) int {
+	for {
+		if n := q.Poll(c); n > 0 {
+			return n
+		}
+	}
+}
+
+// From work request to completion, with polling.
+func BenchmarkLatency(b *testing.B) {
+	benchDevices(b, func(b *testing.B, d verbs.Device, alloc func(int) ([]byte, error)) {
+		p := benchPair(b, d, alloc, 4096)
+		wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled | verbs.Inline, Data: make([]byte, 8), RemoteAddr: p.mr[1].VA(), RKey: p.mr[1].RKey()}
+		c := make([]verbs.Completion, 1)
+		for b.Loop() {
+			if err := p.qp[0].PostSend(&wr); err != nil {
+				b.Fatal(err)
+			}
+			pollOne(p.cq[0], c)
+		}
+	})
+}
+
+// Writes of 64 KB, 16 outstanding.
+func BenchmarkGoodput(b *testing.B) {
+	for _, size := range []int{4096, 64 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			benchDevices(b, func(b *testing.B, d verbs.Device, alloc func(int) ([]byte, error)) {
+				p := benchPair(b, d, alloc, size)
+				wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: p.sgl(0, 0, size), RemoteAddr: p.mr[1].VA(), RKey: p.mr[1].RKey()}
+				c := make([]verbs.Completion, 16)
+				outstanding := 0
+				b.SetBytes(int64(size))
+				for b.Loop() {
+					if err := p.qp[0].PostSend(&wr); err != nil {
+						b.Fatal(err)
+					}
+					if outstanding++; outstanding == 16 {
+						outstanding -= pollOne(p.cq[0], c)
+					}
+				}
+			})
+		})
+	}
+}
