@@ -143,8 +143,8 @@ func (a *Attachment) SetAgent(pid int) error {
 }
 
 // SetSettings stores the settings that can change while attached in the state file.
-func (a *Attachment) SetSettings(nodeFile, rateFrom string) error {
-	a.State.NodeFile, a.State.RateFrom = nodeFile, rateFrom
+func (a *Attachment) SetSettings(nodeFile, rateFrom string, nic *NIC) error {
+	a.State.NodeFile, a.State.RateFrom, a.State.NIC = nodeFile, rateFrom, nic
 	return writeState(a.opts.RunDir, a.State)
 }
 

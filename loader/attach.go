@@ -94,6 +94,7 @@ func build(iface Iface, o Options) (_ *Attachment, err error) {
 	a.State = State{
 		Interface: iface.Name, Ifindex: iface.Index, Netns: NetnsInode(), PinRoot: o.PinRoot, Version: o.Version,
 		Attached: time.Now().UTC().Truncate(time.Second), Clock: o.Clock, NodeFile: o.NodeFile,
+		NIC:    o.NIC,
 		Egress: EgressClsact, OwnQdisc: true, QueueLen: &iface.TxQueueLen,
 	}
 	defer func() {

@@ -43,6 +43,12 @@ func Detach(ifname string, o Options) error {
 	if err := checkRunDir(ifname, o); err != nil {
 		return err
 	}
+	// An engine that the agent serves ends with it; a process that has one of its own is not ended.
+	if pid := leasePID(o.RunDir, ifname, leaseEngine); pid != 0 && pid == leasePID(o.RunDir, ifname, leaseAgent) {
+		if err := StopAgent(o.RunDir, ifname, stopPatience); err != nil {
+			return err
+		}
+	}
 	// The lease keeps an engine from starting during the detach.
 	switch engine, err := takeEngineLease(o.RunDir, ifname); {
 	case err == nil:

@@ -37,6 +37,9 @@ type Options struct {
 
 	Priority priority.Params
 
+	// NIC has the agent serve an engine to other processes; nil: it does not.
+	NIC *NIC
+
 	// WindowOff: the engine is limited by rates alone.
 	WindowOff bool
 }

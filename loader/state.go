@@ -38,6 +38,7 @@ type State struct {
 	RateFrom  string     `json:"rate_from"` // ethtool, flag or default
 	NodeFile  string     `json:"node_file,omitempty"`
 	AgentPID  int        `json:"agent_pid,omitempty"`
+	NIC       *NIC       `json:"nic,omitempty"` // nil: the agent serves no engine
 }
 
 func statePath(runDir, ifname string) string {

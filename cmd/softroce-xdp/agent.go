@@ -22,7 +22,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/logfile"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/loader/agent"
 )
 
 // readyFD is the descriptor to which a background agent writes "ready" or its error.
@@ -43,8 +42,15 @@ func newAgent(a *app) *cobra.Command {
 			}
 			// All work is done in one goroutine: with more processors, idle threads
 			// wake each other, and that costs more than the work.
-			runtime.GOMAXPROCS(1)
-			if os.Getenv("GOGC") == "" {
+			// A device that the agent serves has threads of its own.
+			serves := false
+			if st, err := loader.ReadState(a.runDir, args[0]); err == nil {
+				serves = st.NIC != nil
+			}
+			if !serves {
+				runtime.GOMAXPROCS(1)
+			}
+			if !serves && os.Getenv("GOGC") == "" {
 				// The agent makes little garbage: lower memory use is worth the CPU time of
 				// more collections.
 				debug.SetGCPercent(25)
@@ -64,7 +70,7 @@ func newAgent(a *app) *cobra.Command {
 				errOut = logfile.Stderr(logPath)
 			}
 			log := a.logger(errOut).With("if", args[0])
-			err := agent.Run(ctx, args[0], a.options(), log, func() { say("ready") })
+			err := runAgent(ctx, args[0], a.options(), log, func() { say("ready") })
 			if err != nil {
 				say(err.Error())
 				log.Error("agent ends", "err", err)

@@ -84,7 +84,7 @@ func newJobs(a *app, cmd *cobra.Command, names []string, upgrade bool) ([]*attac
 			return nil, err
 		}
 		if !upgrade && !loader.IsAttached(name, s.Options) {
-			if err := s.checkMinimums(name); err != nil {
+			if err := errors.Join(s.checkMinimums(name), s.checkNIC(false)); err != nil {
 				return nil, err
 			}
 		}

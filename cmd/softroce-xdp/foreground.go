@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/loader/agent"
 )
 
 // runForeground runs the agents in this process. SIGTERM and SIGINT detach and end it. SIGHUP
@@ -117,7 +116,7 @@ func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Lo
 			var once sync.Once
 			ready := func() { once.Do(up.Done) }
 			defer ready()
-			if errs[i] = agent.Run(ctx, j.name, j.options(), log.With("if", j.name), ready); errs[i] != nil {
+			if errs[i] = runAgent(ctx, j.name, j.options(), log.With("if", j.name), ready); errs[i] != nil {
 				stop()
 			}
 		})

@@ -42,6 +42,9 @@ func (s *settings) revise(att *loader.Attachment) (*revision, error) {
 		r.note("nodes", cmp.Or(r.state.NodeFile, "none"), file)
 		r.state.NodeFile = file
 	}
+	if err := r.nic(s); err != nil {
+		return nil, err
+	}
 	next := policyOf(&r.cfg)
 	if err := minimumsFit(r.state.Interface, r.state.NodeFile, r.cfg.Node, next.Priority.Limit(r.cfg.LinkRateBps)); err != nil {
 		return nil, usageError{fmt.Errorf("%s: nothing was changed: %w", r.state.Interface, err), true}
@@ -145,7 +148,7 @@ func (r *revision) apply(att *loader.Attachment) error {
 	live.LinkRateBps, live.Node, live.HelloRate = r.cfg.LinkRateBps, r.cfg.Node, r.cfg.HelloRate
 	live.HeartbeatTimeoutNs = r.cfg.HeartbeatTimeoutNs
 	writePolicy(live.Config, policyOf(&r.cfg))
-	return att.SetSettings(r.state.NodeFile, r.state.RateFrom)
+	return att.SetSettings(r.state.NodeFile, r.state.RateFrom, r.state.NIC)
 }
 
 // String returns the changes as the end of a report.

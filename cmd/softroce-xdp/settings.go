@@ -25,6 +25,8 @@ type settings struct {
 	loader.Options
 	policy []string        // name=value; of one name the last applies
 	given  map[string]bool // flags that the command line or the file names
+	serve  bool            // the agent serves an engine: nic
+	nic    loader.NIC
 }
 
 // flags returns the flags of attach, which are the keys of an interface in the configuration
@@ -45,6 +47,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.Var(countVar{&s.HelloRate, 1, 1 << 24}, "hello-rate", "HELLOs answered per second and CPU")
 	f.Var(spanVar{&s.Heartbeat, 200 * time.Millisecond, time.Hour}, "heartbeat-timeout", "time without a heartbeat of the agent after which traffic is unpaced")
 	f.Var(policyVar{&s.policy}, "policy", "a policy parameter, name=value; may be repeated (see policy set)")
+	s.nicFlags(f)
 	return f
 }
 
@@ -76,6 +79,9 @@ func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 		return nil, err
 	}
 	s.PinRoot, s.RunDir, s.Version = a.pinRoot, a.runDir, version
+	if s.serve {
+		s.NIC = &s.nic
+	}
 	if err := s.findNodes(filepath.Dir(a.file.Path)); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -91,6 +94,9 @@ func healthy(all []*view.Status, err error) error {
 	return nil
 }
 
+// nicPatience is how long status waits for the device server.
+const nicPatience = 5 * time.Second
+
 func (a *app) readStatus(name string) (*view.Status, error) {
 	att, err := loader.Open(name, a.options())
 	if err != nil {
@@ -109,6 +115,12 @@ func (a *app) readStatus(name string) (*view.Status, error) {
 	}
 	if in.Stats, err = att.Stats(); err != nil {
 		return nil, err
+	}
+	if att.State.NIC != nil && in.AgentAlive {
+		ctx, cancel := context.WithTimeout(context.Background(), nicPatience)
+		defer cancel()
+		st, err := device.ReadStatus(ctx, proto.SocketPath(a.runDir, name))
+		in.NIC, in.NICError = &st, err
 	}
 	s := view.StatusOf(in)
 	if err := loader.CheckHere(name, a.options()); err != nil {

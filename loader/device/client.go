@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +24,7 @@ type client struct {
 	pid, uid uint32
 	account  *account
 	slow     chan struct{} // calls that wait for a neighbour
+	greeted  atomic.Bool   // it has opened the device
 	calls    sync.WaitGroup
 	events   chan []byte
 
@@ -79,7 +81,6 @@ func peerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 // serve answers the messages of the process until it closes its socket, or dies.
 func (c *client) serve() {
 	buf := make([]byte, proto.MaxMessage)
-	greeted := false
 	for {
 		n, fds, err := proto.Read(c.conn, buf)
 		if err != nil {
@@ -90,25 +91,28 @@ func (c *client) serve() {
 		case err != nil: // it has no number to answer to
 			proto.CloseFDs(fds)
 			return
-		case !greeted && h.Type != proto.THello:
+		case !c.greeted.Load() && h.Type == proto.TStatus:
+			proto.CloseFDs(fds)
+			c.status(h, body)
+			return
+		case !c.greeted.Load() && h.Type != proto.THello:
 			err = fmt.Errorf("%w: the first message must be a hello", proto.ErrProtocol)
-		case greeted && h.Type == proto.THello:
+		case c.greeted.Load() && h.Type == proto.THello:
 			err = fmt.Errorf("%w: a second hello", proto.ErrProtocol)
 		}
 		if err != nil {
 			proto.CloseFDs(fds)
 			c.reply(h, nil, nil, err)
-			if !greeted {
+			if !c.greeted.Load() {
 				return
 			}
 			continue
 		}
-		if !greeted {
-			if greeted = c.hello(h, body); !greeted {
-				proto.CloseFDs(fds)
+		if !c.greeted.Load() {
+			proto.CloseFDs(fds)
+			if !c.hello(h, body) {
 				return
 			}
-			proto.CloseFDs(fds)
 			continue
 		}
 		c.request(h, body, fds)
@@ -139,6 +143,7 @@ func (c *client) hello(h proto.Header, body []byte) bool {
 			Version: proto.Version, CQ: uint32(l.CQ), WR: uint32(l.WR), SGE: uint32(l.SGE), Inline: uint32(l.Inline),
 			MaxRdAtomic: uint32(l.MaxRdAtomic),
 		}
+		c.greeted.Store(true)
 		c.reply(h, r, []int{c.s.feeder.memory.fd, c.bellMemory.fd, c.wake, processEnd}, nil)
 		unix.Close(processEnd)
 		c.bellMemory.closeFD()

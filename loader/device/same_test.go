@@ -320,4 +320,3 @@ func TestSameAsInProcess(t *testing.T) {
 		})
 	}
 }
-

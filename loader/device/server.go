@@ -44,6 +44,7 @@ type Server struct {
 	clients map[*client]struct{}
 	ended   bool
 	all     sync.WaitGroup
+	done    chan struct{} // closed when the device has ended
 }
 
 // owner is the process of an object, and its handle.
@@ -58,7 +59,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
-	s := &Server{conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}}
+	s := &Server{conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}, done: make(chan struct{})}
 	s.accounts = accounts{process: c.Process.amounts(DefaultProcess), user: c.User.amounts(DefaultUser), users: map[uint32]*amounts{}}
 	return s, nil
 }
@@ -184,6 +185,9 @@ func (s *Server) follow() {
 	s.hangUp()
 }
 
+// Ended is closed when the device has ended, by itself or by Close.
+func (s *Server) Ended() <-chan struct{} { return s.done }
+
 func (s *Server) event(e verbs.Event) {
 	m := proto.Event{Type: uint32(e.Type), Addr: proto.AddrOf(e.Addr)}
 	var about any
@@ -222,7 +226,10 @@ func (s *Server) hangUp() {
 	s.feeder.beacon.Ended().Store(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended = true
+	if !s.ended {
+		s.ended = true
+		close(s.done)
+	}
 	for c := range s.clients {
 		_ = c.conn.CloseRead() // the goroutine of the client does the rest
 		c.conn.Close()

@@ -4,7 +4,14 @@ package device
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
 	"slices"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
 // Status is what the server serves now.
@@ -28,6 +35,9 @@ func (s *Server) Status() Status {
 	defer s.mu.Unlock()
 	st := Status{Processes: []Process{}}
 	for c := range s.clients {
+		if !c.greeted.Load() { // it asks for the status, for example
+			continue
+		}
 		u := c.account.usage()
 		st.Processes = append(st.Processes, Process{
 			PID: int(c.pid), UID: c.uid, QPs: u[resQPs], MRs: u[resMRs], CQEntries: u[resCQEntries], Bytes: u[resBytes],
@@ -35,4 +45,72 @@ func (s *Server) Status() Status {
 	}
 	slices.SortFunc(st.Processes, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
 	return st
+}
+
+var errNotYours = errors.New("only root and the user of the server may read its status")
+
+// status answers a request for the status.
+func (c *client) status(h proto.Header, body []byte) {
+	var m proto.StatusRequest
+	err := proto.Decode(body, &m)
+	if err == nil && c.uid != 0 && c.uid != uint32(os.Getuid()) {
+		err = errNotYours
+	}
+	all := c.s.Status().Processes
+	r := &proto.StatusReply{Total: uint32(len(all))}
+	for _, p := range all[min(int(m.First), len(all)):min(int(m.First)+proto.StatusPart, len(all))] {
+		r.Processes[r.Count] = proto.ProcessStatus{
+			PID: uint32(p.PID), UID: p.UID, QPs: uint64(p.QPs), MRs: uint64(p.MRs), CQEntries: uint64(p.CQEntries), Bytes: uint64(p.Bytes),
+		}
+		r.Count++
+	}
+	c.reply(h, r, nil, err)
+}
+
+// ReadStatus returns the status of the server with that socket.
+func ReadStatus(ctx context.Context, socket string) (Status, error) {
+	st := Status{Processes: []Process{}}
+	for {
+		r, err := readStatus(ctx, socket, uint32(len(st.Processes)))
+		if err != nil {
+			return st, fmt.Errorf("device server %s: %w", socket, err)
+		}
+		for _, p := range r.Processes[:min(r.Count, proto.StatusPart)] {
+			st.Processes = append(st.Processes, Process{
+				PID: int(p.PID), UID: p.UID, QPs: int64(p.QPs), MRs: int64(p.MRs), CQEntries: int64(p.CQEntries), Bytes: int64(p.Bytes),
+			})
+		}
+		if r.Count == 0 || len(st.Processes) >= int(r.Total) {
+			return st, nil
+		}
+	}
+}
+
+func readStatus(ctx context.Context, socket string, first uint32) (*proto.StatusReply, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unixpacket", socket)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	c := conn.(*net.UnixConn)
+	if err := proto.Write(c, proto.Append(nil, proto.Header{Type: proto.TStatus}, &proto.StatusRequest{First: first})); err != nil {
+		return nil, err
+	}
+	b := make([]byte, proto.MaxMessage)
+	n, fds, err := proto.Read(c, b)
+	if err != nil {
+		return nil, err
+	}
+	proto.CloseFDs(fds)
+	h, body, err := proto.Split(b[:n])
+	if err != nil {
+		return nil, err
+	}
+	if h.Status != proto.StatusOK {
+		return nil, &proto.Error{Status: h.Status, Text: string(body)}
+	}
+	r := new(proto.StatusReply)
+	return r, proto.Decode(body, r)
 }

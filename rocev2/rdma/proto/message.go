@@ -44,6 +44,9 @@ const (
 	TQueryQP
 	TDestroyQP
 
+	// TStatus may be the first message, instead of a hello, and the only one then.
+	TStatus
+
 	// TEvent is an asynchronous event, a message of the server.
 	TEvent Type = 0x100
 
@@ -188,6 +191,25 @@ type ModifyQP struct {
 	Attr         Attr
 }
 
+// StatusRequest requests what processes use, from the process with index First on. Only root and the user of
+// the server get an answer.
+type StatusRequest struct{ First uint32 }
+
+// StatusPart is how many processes a StatusReply has.
+const StatusPart = 64
+
+// StatusReply has Count processes of all Total.
+type StatusReply struct {
+	Total, Count uint32
+	Processes    [StatusPart]ProcessStatus
+}
+
+// ProcessStatus is what a process uses.
+type ProcessStatus struct {
+	PID, UID                   uint32
+	QPs, MRs, CQEntries, Bytes uint64
+}
+
 // Event is verbs.Event. Object is the handle of a queue pair, a shared receive queue or a completion
 // queue, by the type of the event. The text of Err follows the structure.
 type Event struct {
@@ -231,6 +253,8 @@ func Bodies(t Type) (request, reply any, ok bool) {
 		return new(ModifyQP), nil, true
 	case TQueryQP:
 		return new(Handle), new(Attr), true
+	case TStatus:
+		return new(StatusRequest), new(StatusReply), true
 	}
 	return nil, nil, false
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
@@ -39,7 +40,8 @@ type Status struct {
 	Paced         int               `json:"paced_destinations"` // with a class of their own (htb)
 	Stamped       int               `json:"stamped_destinations"`
 	Priority      *PriorityState    `json:"priority,omitempty"`
-	Counters      map[string]uint64 `json:"counters"` // all that are not zero
+	NIC           *device.Status    `json:"nic,omitempty"` // the device that the agent serves
+	Counters      map[string]uint64 `json:"counters"`      // all that are not zero
 	Problems      []string          `json:"problems"`
 
 	// OtherNamespace: it is attached in another network namespace than this command's.
@@ -66,6 +68,9 @@ type StatusInput struct {
 	Version    string    // of this binary
 	Now        time.Time // wall clock
 	MonoNs     uint64    // the heartbeat's clock
+
+	NIC      *device.Status // of the device that the agent serves; nil: it serves none
+	NICError error          // why NIC is not known
 }
 
 // StatusOf makes the status of one interface, with its problems.
@@ -83,6 +88,7 @@ func StatusOf(in StatusInput) *Status {
 			HeartbeatAgeNs: int64(in.MonoNs - min(in.Config.HeartbeatNs, in.MonoNs)),
 		},
 		Priority:     priorityStateOf(&in.Config),
+		NIC:          in.NIC,
 		Destinations: len(in.Rows), Counters: map[string]uint64{}, Problems: []string{},
 	}
 	for _, r := range in.Rows {
@@ -138,6 +144,9 @@ func (s *Status) judge(in StatusInput) {
 	case s.Agent.HeartbeatAgeNs > timeout && timeout > 0:
 		say("the agent (pid %d) lives but its heartbeat is %s old: traffic goes unpaced; see its log, and run `softroce-xdp attach --upgrade %s` to replace it",
 			s.Agent.PID, units.Nanos(s.Agent.HeartbeatAgeNs), name)
+	}
+	if in.NICError != nil {
+		say("the device of %s does not answer (%v): see %s.log, and run `softroce-xdp attach --upgrade %s` to start it again", name, in.NICError, name, name)
 	}
 	if s.Version != s.BinaryVersion {
 		say("the programs are of version %s, this binary is %s: run `softroce-xdp attach --upgrade %s`, which loses no packet", s.Version, s.BinaryVersion, name)
@@ -200,6 +209,9 @@ func (s *Status) Write(w io.Writer) {
 	if s.Priority != nil {
 		pairs = append(pairs, [2]string{"priority", s.Priority.String()})
 	}
+	if s.NIC != nil {
+		pairs = append(pairs, [2]string{"nic", nicLine(s.NIC)})
+	}
 	for _, name := range headline {
 		if n, ok := s.Counters[name]; ok {
 			pairs = append(pairs, [2]string{name, units.Count(n)})
@@ -209,4 +221,13 @@ func (s *Status) Write(w io.Writer) {
 	for _, p := range slices.Compact(slices.Clone(s.Problems)) {
 		fmt.Fprintf(w, "  ! %s\n", p)
 	}
+}
+
+// nicLine describes what processes use of the device that the agent serves.
+func nicLine(n *device.Status) string {
+	var qps, mrs, bytes int64
+	for _, p := range n.Processes {
+		qps, mrs, bytes = qps+p.QPs, mrs+p.MRs, bytes+p.Bytes
+	}
+	return fmt.Sprintf("processes %d, queue pairs %d, regions %d, %.1f MB of arenas and queues", len(n.Processes), qps, mrs, float64(bytes)/1e6)
 }

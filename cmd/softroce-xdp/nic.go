@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/agent"
+	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/engine"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+)
+
+// nicFlags adds the flags of the device that the agent serves.
+func (s *settings) nicFlags(f *pflag.FlagSet) {
+	s.nic.Mode = 0o600
+	f.BoolVar(&s.serve, "nic", false, "the agent serves an RDMA device of the interface to other processes")
+	f.Var(modeVar{&s.nic.Mode}, "nic-mode", "mode of the device's socket, octal: who may write to it may use the device")
+	f.Var(groupVar{&s.nic.Group}, "nic-group", "group of the device's socket (default: that of the agent)")
+	for _, l := range []struct {
+		whose string
+		of    *loader.NICLimits
+		def   device.Limits
+	}{{"process", &s.nic.Process, device.DefaultProcess}, {"user", &s.nic.User, device.DefaultUser}} {
+		add := func(name, what string, v *uint32, def int) {
+			*v = uint32(def)
+			f.Var(countVar{v, 1, 1 << 30}, "nic-"+l.whose+"-"+name, "most "+what+" of a "+l.whose)
+		}
+		if l.whose == "user" {
+			add("processes", "processes", &l.of.Processes, l.def.Processes)
+		}
+		add("qps", "queue pairs and shared receive queues", &l.of.QPs, l.def.QPs)
+		add("regions", "memory regions and windows", &l.of.MRs, l.def.MRs)
+		add("cqes", "entries of completion queues", &l.of.CQEntries, l.def.CQEntries)
+		l.of.Bytes = uint64(l.def.Bytes)
+		f.Var(bigVar{&l.of.Bytes, 1 << 20}, "nic-"+l.whose+"-bytes", "most bytes of arenas and queues of a "+l.whose)
+	}
+}
+
+// modeVar is a mode of a file, octal.
+type modeVar struct{ dst *uint32 }
+
+func (m modeVar) Type() string   { return "mode" }
+func (m modeVar) String() string { return fmt.Sprintf("%04o", *m.dst) }
+func (m modeVar) Set(s string) error {
+	v, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || v > 0o777 {
+		return fmt.Errorf("%q is not a mode, for example 0660", s)
+	}
+	*m.dst = uint32(v)
+	return nil
+}
+
+// groupVar is a group of users, by its name or its number.
+type groupVar struct{ dst *int }
+
+func (g groupVar) Type() string { return "group" }
+func (g groupVar) String() string {
+	if g.dst == nil || *g.dst == 0 {
+		return ""
+	}
+	return strconv.Itoa(*g.dst)
+}
+func (g groupVar) Set(s string) error {
+	id, err := strconv.Atoi(s)
+	if err != nil {
+		found, lookup := user.LookupGroup(s)
+		if lookup != nil {
+			return fmt.Errorf("there is no group %q: see `getent group`", s)
+		}
+		id, err = strconv.Atoi(found.Gid)
+	}
+	if err != nil || id < 0 {
+		return fmt.Errorf("%q is not a group", s)
+	}
+	*g.dst = id
+	return nil
+}
+
+// checkNIC refuses settings of a device that is not served. has: the attachment has one already.
+func (s *settings) checkNIC(has bool) error {
+	for name, given := range s.given {
+		if given && strings.HasPrefix(name, "nic-") && !s.serve && (!has || s.given["nic"]) {
+			return usageError{fmt.Errorf("%s is for a device that the agent serves: add --nic", name), true}
+		}
+	}
+	return nil
+}
+
+// nic compares the settings of the device that the agent serves.
+func (r *revision) nic(s *settings) error {
+	has := r.state.NIC != nil
+	if err := s.checkNIC(has); err != nil {
+		return err
+	}
+	if s.given["nic"] && s.serve != has {
+		r.note("nic", strconv.FormatBool(has), strconv.FormatBool(s.serve))
+		r.state.NIC = s.NIC
+		return nil
+	}
+	if !has {
+		return nil
+	}
+	next, nextFlags := &settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	next.nicFlags(nextFlags)
+	next.nic = *r.state.NIC
+	want, wantFlags := &settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	want.nicFlags(wantFlags)
+	want.nic = s.nic
+	nextFlags.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "nic" || !s.given[f.Name] {
+			return
+		}
+		value := wantFlags.Lookup(f.Name).Value.String()
+		r.note(f.Name, f.Value.String(), value)
+		_ = f.Value.Set(value) // it was accepted before
+	})
+	r.state.NIC = &next.nic
+	return nil
+}
+
+// runAgent runs the agent of an interface, and the device that it serves if the attachment has one.
+func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logger, ready func()) error {
+	st, err := loader.ReadState(o.RunDir, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if st.NIC == nil {
+		return agent.Run(ctx, name, o, log, ready)
+	}
+	served, err := serveNIC(name, o, st.NIC, log)
+	if err != nil {
+		return err
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		keepServing(served, stop, func() (*device.Server, error) { return serveNIC(name, o, st.NIC, log) }, log)
+	}()
+	err = agent.Run(ctx, name, o, log, ready)
+	close(stop)
+	<-ended
+	return err
+}
+
+// nicRetry is the time between two attempts to open a device that has ended.
+const nicRetry = time.Second
+
+// keepServing opens the device again when it has ended by itself, until stop.
+func keepServing(s *device.Server, stop <-chan struct{}, again func() (*device.Server, error), log *slog.Logger) {
+	for {
+		var ended <-chan struct{}
+		if s != nil {
+			ended = s.Ended()
+		}
+		select {
+		case <-stop:
+			if s != nil {
+				closeNIC(s, log)
+			}
+			return
+		case <-ended:
+			log.Error("the device has ended; it is opened again")
+			closeNIC(s, log)
+			s = nil
+		case <-time.After(nicRetry):
+			if s != nil {
+				continue
+			}
+			var err error
+			if s, err = again(); err != nil {
+				log.Error("the device cannot be opened again", "err", err)
+				s = nil
+			}
+		}
+	}
+}
+
+func closeNIC(s *device.Server, log *slog.Logger) {
+	if err := s.Close(); err != nil {
+		log.Warn("end of the device", "err", err)
+	}
+}
+
+// serveNIC opens the engine of an interface and serves it.
+func serveNIC(name string, o loader.Options, n *loader.NIC, log *slog.Logger) (*device.Server, error) {
+	limits := func(l loader.NICLimits) device.Limits {
+		return device.Limits{Processes: int(l.Processes), QPs: int(l.QPs), MRs: int(l.MRs), CQEntries: int(l.CQEntries), Bytes: int64(l.Bytes)}
+	}
+	s, err := device.New(device.Config{
+		Socket: proto.SocketPath(o.RunDir, name), Mode: fs.FileMode(n.Mode), Group: n.Group,
+		Process: limits(n.Process), User: limits(n.User), Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	dev, err := engine.Open(name, o, nic.Options{Feeder: s.Feeder()})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if err := s.Serve(dev); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	log.Info("serves the device", "socket", proto.SocketPath(o.RunDir, name))
+	return s, nil
+}
