@@ -18,6 +18,7 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/loader/engine"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
@@ -29,24 +30,28 @@ func (s *settings) nicFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.serve, "nic", false, "the agent serves an RDMA device of the interface to other processes")
 	f.Var(modeVar{&s.nic.Mode}, "nic-mode", "mode of the device's socket, octal: who may write to it may use the device")
 	f.Var(groupVar{&s.nic.Group}, "nic-group", "group of the device's socket (default: that of the agent)")
-	for _, l := range []struct {
-		whose string
-		of    *loader.NICLimits
-		def   device.Limits
-	}{{"process", &s.nic.Process, device.DefaultProcess}, {"user", &s.nic.User, device.DefaultUser}} {
-		add := func(name, what string, v *uint32, def int) {
-			*v = uint32(def)
-			f.Var(countVar{v, 1, 1 << 30}, "nic-"+l.whose+"-"+name, "most "+what+" of a "+l.whose)
-		}
-		if l.whose == "user" {
-			add("processes", "processes", &l.of.Processes, l.def.Processes)
-		}
-		add("qps", "queue pairs and shared receive queues", &l.of.QPs, l.def.QPs)
-		add("regions", "memory regions and windows", &l.of.MRs, l.def.MRs)
-		add("cqes", "entries of completion queues", &l.of.CQEntries, l.def.CQEntries)
-		l.of.Bytes = uint64(l.def.Bytes)
-		f.Var(bigVar{&l.of.Bytes, 1 << 20}, "nic-"+l.whose+"-bytes", "most bytes of arenas and queues of a "+l.whose)
+	for _, l := range s.nicLimits() {
+		f.Var(bigVar{l.value, 0}, limits.Flag(l.scope, l.kind), fmt.Sprintf("most %s of a %s", l.kind, l.scope))
 	}
+}
+
+// nicLimit is one limit of the device that the agent serves.
+type nicLimit struct {
+	scope limits.Scope
+	kind  limits.Kind
+	value *uint64
+}
+
+// nicLimits returns the limits, with their defaults as values.
+func (s *settings) nicLimits() (all []nicLimit) {
+	s.limits = limits.Defaults()
+	for _, k := range limits.Kinds() {
+		if k != limits.Processes {
+			all = append(all, nicLimit{limits.PerProcess, k, &s.limits.Process[k]})
+		}
+		all = append(all, nicLimit{limits.PerUser, k, &s.limits.User[k]})
+	}
+	return all
 }
 
 // modeVar is a mode of a file, octal.
@@ -115,10 +120,10 @@ func (r *revision) nic(s *settings) error {
 	}
 	next, nextFlags := &settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	next.nicFlags(nextFlags)
-	next.nic = *r.state.NIC
+	next.setNIC(nextFlags, r.state.NIC)
 	want, wantFlags := &settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	want.nicFlags(wantFlags)
-	want.nic = s.nic
+	want.nic, want.limits = s.nic, s.limits
 	nextFlags.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "nic" || !s.given[f.Name] {
 			return
@@ -127,9 +132,33 @@ func (r *revision) nic(s *settings) error {
 		r.note(f.Name, f.Value.String(), value)
 		_ = f.Value.Set(value) // it was accepted before
 	})
-	r.state.NIC = &next.nic
+	r.state.NIC = next.stateNIC(nextFlags)
 	return nil
 }
+
+// stateNIC returns the settings as the state of an attachment has them.
+func (s *settings) stateNIC(flags *pflag.FlagSet) *loader.NIC {
+	n := &loader.NIC{Mode: s.nic.Mode, Group: s.nic.Group, Limits: map[string]string{}}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, limitPrefix) && f.Value.String() != f.DefValue {
+			n.Limits[f.Name] = f.Value.String()
+		}
+	})
+	return n
+}
+
+// setNIC sets the settings of the state of an attachment.
+func (s *settings) setNIC(flags *pflag.FlagSet, n *loader.NIC) {
+	s.nic.Mode, s.nic.Group = n.Mode, n.Group
+	for name, value := range n.Limits {
+		if f := flags.Lookup(name); f != nil { // or another version had it
+			_ = f.Value.Set(value) // it was accepted before
+		}
+	}
+}
+
+// limitPrefix begins the names of the flags of limits.
+const limitPrefix = "nic-max-"
 
 // runAgent runs the agent of an interface, and the device that it serves if the attachment has one.
 func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logger, ready func()) error {
@@ -196,12 +225,12 @@ func closeNIC(s *device.Server, log *slog.Logger) {
 
 // serveNIC opens the engine of an interface and serves it.
 func serveNIC(name string, o loader.Options, n *loader.NIC, log *slog.Logger) (*device.Server, error) {
-	limits := func(l loader.NICLimits) device.Limits {
-		return device.Limits{Processes: int(l.Processes), QPs: int(l.QPs), MRs: int(l.MRs), CQEntries: int(l.CQEntries), Bytes: int64(l.Bytes)}
-	}
+	set, flags := &settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	set.nicFlags(flags)
+	set.setNIC(flags, n)
 	s, err := device.New(device.Config{
 		Socket: proto.SocketPath(o.RunDir, name), Mode: fs.FileMode(n.Mode), Group: n.Group,
-		Process: limits(n.Process), User: limits(n.User), Log: log,
+		Limits: &set.limits, Log: log,
 	})
 	if err != nil {
 		return nil, err

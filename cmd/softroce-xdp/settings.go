@@ -16,6 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/config"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
@@ -27,6 +28,7 @@ type settings struct {
 	given  map[string]bool // flags that the command line or the file names
 	serve  bool            // the agent serves an engine: nic
 	nic    loader.NIC
+	limits limits.Limits // of that device
 }
 
 // flags returns the flags of attach, which are the keys of an interface in the configuration
@@ -80,7 +82,7 @@ func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 	}
 	s.PinRoot, s.RunDir, s.Version = a.pinRoot, a.runDir, version
 	if s.serve {
-		s.NIC = &s.nic
+		s.NIC = s.stateNIC(flags)
 	}
 	if err := s.findNodes(filepath.Dir(a.file.Path)); err != nil {
 		return nil, err

@@ -3,11 +3,14 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -62,7 +65,7 @@ func (c *client) end(t proto.Type, req any) error {
 	case proto.TFreePD:
 		return drop[*domain](c, m.Handle)
 	case proto.TDropArena:
-		return drop[*arena](c, m.Handle)
+		return drop[*arenaMemory](c, m.Handle)
 	case proto.TDeregMR:
 		return drop[*region](c, m.Handle)
 	case proto.TFreeMW:
@@ -132,59 +135,75 @@ func (c *client) addArena(m *proto.AddArena, fds []int) (*proto.Handle, error) {
 	if len(fds) != 1 {
 		return nil, fmt.Errorf("%w: an arena is one descriptor, not %d", proto.ErrProtocol, len(fds))
 	}
-	if m.Bytes > 1<<46 {
-		return nil, fmt.Errorf("%w: an arena of %d bytes", proto.ErrMemory, m.Bytes)
-	}
-	if err := c.account.take(resBytes, int64(m.Bytes)); err != nil {
+	cost := limits.Use{Kind: limits.Arenas, N: m.Bytes}
+	if err := c.charge(cost); err != nil {
 		return nil, err
 	}
-	a, err := openArena(fds[0], m.Bytes)
+	fd, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		c.account.give(resBytes, int64(m.Bytes))
-		return nil, err
+		c.account.Release(cost)
+		return nil, fmt.Errorf("%w: %w", proto.ErrMemory, err)
 	}
-	h, err := c.added(a)
+	a, err := arena.Open(fd, m.Bytes)
+	if err != nil {
+		c.account.Release(cost)
+		return nil, fmt.Errorf("%w: %w", proto.ErrMemory, err)
+	}
+	h, err := c.added(&arenaMemory{Arena: a, cost: cost})
 	return &proto.Handle{Handle: h}, err
 }
+
+// overLimit has the client see an error of limits as proto.ErrLimit.
+func overLimit(err error) error {
+	var e *limits.Error
+	if errors.As(err, &e) {
+		return fmt.Errorf("%w: %w", proto.ErrLimit, err)
+	}
+	return err
+}
+
+// charge counts what the process uses, or returns which limit it would exceed.
+func (c *client) charge(uses ...limits.Use) error { return overLimit(c.account.Acquire(uses...)) }
 
 func (c *client) regArena(m *proto.RegArena) (*proto.RegReply, error) {
 	pd, err := get[*domain](c, m.PD)
 	if err != nil {
 		return nil, err
 	}
-	a, err := get[*arena](c, m.Arena)
+	a, err := get[*arenaMemory](c, m.Arena)
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.part(m.Offset, m.Length)
+	b, err := a.Slice(m.Offset, m.Length)
 	if err != nil {
 		return nil, err
 	}
 	a.regions.Add(1)
-	r, err := c.register(pd, mr.Spec{Host: b, VA: m.VA}, m.Access, &region{arena: a})
+	r, err := c.register(pd, mr.Spec{Host: b, VA: m.VA}, m.Access, m.Length, &region{arena: a})
 	if err != nil {
 		a.regions.Add(-1)
 	}
 	return r, err
 }
 
-// register makes a region. o is its object, without the region.
-func (c *client) register(pd *domain, s mr.Spec, access uint32, o *region) (*proto.RegReply, error) {
+// register makes a region of n bytes. o is its object, without the region.
+func (c *client) register(pd *domain, s mr.Spec, access uint32, n uint64, o *region) (*proto.RegReply, error) {
 	if access > 0xff {
 		return nil, fmt.Errorf("%w: %#x", verbs.ErrAccess, access)
 	}
-	if err := c.account.take(resMRs, 1); err != nil {
+	s.Access = verbs.Access(access)
+	o.cost = []limits.Use{{Kind: limits.MRs, N: 1}, {Kind: limits.Bytes, N: n}}
+	if err := c.charge(o.cost...); err != nil {
 		return nil, err
 	}
-	s.Access = verbs.Access(access)
 	var err error
 	if o.r, err = pd.Register(s); err != nil {
-		c.account.give(resMRs, 1)
+		c.account.Release(o.cost...)
 		return nil, err
 	}
 	h, err := c.add(o)
 	if err != nil {
-		c.account.give(resMRs, 1)
+		c.account.Release(o.cost...)
 		_ = o.r.Deregister() // nothing is bound to it yet
 		return nil, err
 	}
@@ -192,18 +211,12 @@ func (c *client) register(pd *domain, s mr.Spec, access uint32, o *region) (*pro
 }
 
 func (c *client) passMemory(fds []int) error {
-	if len(fds) != 1 {
-		return fmt.Errorf("%w: memory of a process is one descriptor, not %d", proto.ErrProtocol, len(fds))
-	}
-	if c.s.conf.Memory == nil {
-		return fmt.Errorf("%w: %w", proto.ErrMemory, errNoMemory)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.memory != nil {
 		return fmt.Errorf("%w: the memory was passed already", proto.ErrProtocol)
 	}
-	m, err := c.s.conf.Memory(fds[0], &unix.Ucred{Pid: int32(c.pid), Uid: c.uid})
+	m, err := openProcess(fds)
 	if err != nil {
 		return fmt.Errorf("%w: %w", proto.ErrMemory, err)
 	}
@@ -220,17 +233,16 @@ func (c *client) regMemory(m *proto.RegMemory) (*proto.RegReply, error) {
 	memory := c.memory
 	c.mu.Unlock()
 	if memory == nil {
-		return nil, fmt.Errorf("%w: %w", proto.ErrMemory, errNoMemory)
+		return nil, fmt.Errorf("%w: pass the memory of the process first", proto.ErrProtocol)
 	}
-	s, end, err := memory.Region(m.Addr, m.Length, verbs.Access(m.Access))
+	if m.Access > 0xff {
+		return nil, fmt.Errorf("%w: %#x", verbs.ErrAccess, m.Access)
+	}
+	s, err := memory.Spec(m.Addr, m.Length, verbs.Access(m.Access))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", proto.ErrMemory, err)
 	}
-	r, err := c.register(pd, s, m.Access, &region{close: end})
-	if err != nil && end != nil {
-		end()
-	}
-	return r, err
+	return c.register(pd, s, m.Access, m.Length, &region{})
 }
 
 func (c *client) allocMW(m *proto.Handle) (*proto.AllocMWReply, error) {
@@ -238,12 +250,13 @@ func (c *client) allocMW(m *proto.Handle) (*proto.AllocMWReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.account.take(resMRs, 1); err != nil {
+	cost := limits.Use{Kind: limits.MWs, N: 1}
+	if err := c.charge(cost); err != nil {
 		return nil, err
 	}
 	w, err := pd.AllocMW()
 	if err != nil {
-		c.account.give(resMRs, 1)
+		c.account.Release(cost)
 		return nil, err
 	}
 	h, err := c.added(&window{w})
@@ -263,8 +276,13 @@ func (c *client) createAH(m *proto.CreateAH) (*proto.Handle, error) {
 	if err != nil {
 		return nil, err
 	}
+	cost := limits.Use{Kind: limits.AHs, N: 1}
+	if err := c.charge(cost); err != nil {
+		return nil, err
+	}
 	ah, err := pd.CreateAH(m.AV.Verbs())
 	if err != nil {
+		c.account.Release(cost)
 		return nil, err
 	}
 	h, err := c.added(&address{ah})

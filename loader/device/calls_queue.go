@@ -6,33 +6,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
-
-// charge takes several resources, or none.
-func (c *client) charge(amount map[resource]int64) error {
-	var taken []resource
-	for r, n := range amount {
-		if err := c.account.take(r, n); err != nil {
-			for _, t := range taken {
-				c.account.give(t, amount[t])
-			}
-			return err
-		}
-		taken = append(taken, r)
-	}
-	return nil
-}
-
-func (c *client) refund(amount map[resource]int64) {
-	for r, n := range amount {
-		c.account.give(r, n)
-	}
-}
 
 // wireShape is a shape in messages.
 func wireShape(s ring.Shape) proto.Shape {
@@ -76,19 +56,19 @@ func (c *client) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	s := ring.ShapeFor(int(m.Depth), wqe.CqeBytes)
-	cost := map[resource]int64{resCQEntries: int64(s.Entries), resBytes: int64(s.Bytes())}
-	if err := c.charge(cost); err != nil {
+	cost := []limits.Use{{Kind: limits.CQs, N: 1}, {Kind: limits.CQEntries, N: uint64(s.Entries)}}
+	if err := c.charge(cost...); err != nil {
 		return nil, nil, err
 	}
 	q := &completionQueue{c: c, depth: int(m.Depth), cost: cost}
 	memory, rings, err := newRings("cq", s)
 	if err != nil {
-		c.refund(cost)
+		c.account.Release(cost...)
 		return nil, nil, err
 	}
 	q.memory, q.out = memory, ring.NewProducer(rings[0], m.Depth)
 	if q.cq, err = c.s.dev.CreateCQTo(q.depth, q); err != nil {
-		c.refund(cost)
+		c.account.Release(cost...)
 		memory.close()
 		return nil, nil, err
 	}
@@ -107,7 +87,7 @@ func (c *client) destroyCQ(q *completionQueue) error {
 	c.s.owners.Delete(verbs.CQ(q.cq))
 	c.s.dev.InLoop(func() { q.ended = true })
 	q.memory.close()
-	c.refund(q.cost)
+	c.account.Release(q.cost...)
 	return nil
 }
 
@@ -138,20 +118,20 @@ func (c *client) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	s := ring.ShapeFor(int(m.Depth), wqe.RecvBytes(int(m.SGE)))
-	q := &sharedQueue{c: c, cost: map[resource]int64{resQPs: 1, resBytes: int64(s.Bytes())}}
-	if err := c.charge(q.cost); err != nil {
+	q := &sharedQueue{c: c, cost: []limits.Use{{Kind: limits.SRQs, N: 1}, {Kind: limits.WRs, N: uint64(s.Entries)}}}
+	if err := c.charge(q.cost...); err != nil {
 		return nil, nil, err
 	}
 	memory, rings, err := newRings("srq", s)
 	if err != nil {
-		c.refund(q.cost)
+		c.account.Release(q.cost...)
 		return nil, nil, err
 	}
 	q.memory, q.recv = memory, newQueue(c, rings[0], s)
 	q.recv.srq, q.recv.recv = q, true
 	srq, err := pd.CreateSRQ(int(m.Depth), int(m.SGE))
 	if err != nil {
-		c.refund(q.cost)
+		c.account.Release(q.cost...)
 		memory.close()
 		return nil, nil, err
 	}
@@ -180,7 +160,7 @@ func (c *client) destroySRQ(q *sharedQueue) error {
 		c.free(q.number, q.recv)
 	})
 	q.memory.close()
-	c.refund(q.cost)
+	c.account.Release(q.cost...)
 	return nil
 }
 
@@ -243,21 +223,21 @@ func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	if init.SRQ == nil {
 		shapes = append(shapes, ring.ShapeFor(init.MaxRecv, wqe.RecvBytes(init.MaxRecvSGE)))
 	}
-	q := &queuePair{c: c, cost: map[resource]int64{resQPs: 1}}
+	q := &queuePair{c: c, cost: []limits.Use{{Kind: limits.QPs, N: 1}}}
 	for _, s := range shapes {
-		q.cost[resBytes] += int64(s.Bytes())
+		q.cost = append(q.cost, limits.Use{Kind: limits.WRs, N: uint64(s.Entries)})
 	}
-	if err := c.charge(q.cost); err != nil {
+	if err := c.charge(q.cost...); err != nil {
 		return nil, nil, err
 	}
 	var rings []ring.Ring
 	if q.memory, rings, err = newRings("qp", shapes...); err != nil {
-		c.refund(q.cost)
+		c.account.Release(q.cost...)
 		return nil, nil, err
 	}
 	x, err := pd.CreateQP(init)
 	if err != nil {
-		c.refund(q.cost)
+		c.account.Release(q.cost...)
 		q.memory.close()
 		return nil, nil, err
 	}
@@ -315,7 +295,7 @@ func (c *client) destroyQP(q *queuePair) error {
 		}
 	})
 	q.memory.close()
-	c.refund(q.cost)
+	c.account.Release(q.cost...)
 	return nil
 }
 

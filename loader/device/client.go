@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -22,7 +23,8 @@ type client struct {
 	s        *Server
 	conn     *net.UnixConn
 	pid, uid uint32
-	account  *account
+	pidfd    int // -1 if it has ended already
+	account  *limits.Process
 	slow     chan struct{} // calls that wait for a neighbour
 	greeted  atomic.Bool   // it has opened the device
 	calls    sync.WaitGroup
@@ -31,7 +33,7 @@ type client struct {
 	mu      sync.Mutex
 	objects map[uint32]object
 	last    uint32
-	memory  Memory // of the process, nil before TPassMemory
+	memory  *processMemory // nil before TPassMemory
 
 	handles sync.Map // address handles: uint32 to *nic.AH
 
@@ -60,11 +62,16 @@ func newClient(s *Server, conn *net.UnixConn) (*client, error) {
 		return nil, err
 	}
 	c := &client{
-		s: s, conn: conn, pid: uint32(cred.Pid), uid: cred.Uid, objects: map[uint32]object{}, wake: -1, signal: -1,
+		s: s, conn: conn, pid: uint32(cred.Pid), uid: cred.Uid, pidfd: -1, objects: map[uint32]object{}, wake: -1, signal: -1,
 		slow: make(chan struct{}, maxSlowCalls), events: make(chan []byte, eventBacklog),
 	}
-	c.account, err = s.accounts.open(c.uid)
-	return c, err
+	if c.account, err = s.accounts.Open(c.uid); err != nil {
+		return c, overLimit(err)
+	}
+	if c.pidfd, err = unix.PidfdOpen(int(cred.Pid), 0); err != nil { // of another pid namespace, or it has ended
+		c.pidfd = -1
+	}
+	return c, nil
 }
 
 func peerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {
@@ -262,9 +269,16 @@ func (c *client) close() {
 		f := c.s.feeder
 		f.clients = slices.DeleteFunc(f.clients, func(x *client) bool { return x == c })
 	})
+	c.mu.Lock() // which checkMemory takes
 	if c.memory != nil {
-		c.memory.Close()
+		c.memory.close()
+		c.memory = nil
 	}
+	if c.pidfd >= 0 {
+		unix.Close(c.pidfd)
+		c.pidfd = -1
+	}
+	c.mu.Unlock()
 	if c.bellMemory != nil {
 		c.bellMemory.close()
 	}
@@ -275,5 +289,5 @@ func (c *client) close() {
 	if c.signal >= 0 {
 		unix.Close(c.signal)
 	}
-	c.account.give(resProcesses, 1)
+	c.account.Close()
 }

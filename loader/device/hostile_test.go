@@ -189,6 +189,8 @@ func memfd(t *testing.T, size int64, seals int) int {
 	return fd
 }
 
+const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
 // Only a memfd that cannot shrink, and has what it is said to have, becomes an arena.
 func TestWrongArenas(t *testing.T) {
 	_, dir := serve(t, device.Config{})
@@ -203,18 +205,20 @@ func TestWrongArenas(t *testing.T) {
 		bytes uint64
 	}{
 		"a file":           {int(file.Fd()), 4096},
-		"without a seal":   {memfd(t, 4096, unix.F_SEAL_GROW), 4096},
-		"too short":        {memfd(t, 4096, unix.F_SEAL_SHRINK), 8192},
-		"empty":            {memfd(t, 4096, unix.F_SEAL_SHRINK), 0},
-		"not for writing":  {memfd(t, 4096, unix.F_SEAL_SHRINK|unix.F_SEAL_FUTURE_WRITE), 4096},
-		"larger than 2^63": {memfd(t, 4096, unix.F_SEAL_SHRINK), 1<<64 - 1},
+		"without a seal":   {memfd(t, 4096, unix.F_SEAL_GROW|unix.F_SEAL_SEAL), 4096},
+		"longer than said": {memfd(t, 8192, sealed), 4096},
+		"empty":            {memfd(t, 4096, sealed), 0},
+		"not for writing":  {memfd(t, 4096, sealed|unix.F_SEAL_FUTURE_WRITE), 4096},
 	} {
 		if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: c.bytes}, nil, c.fd); !errors.Is(err, proto.ErrMemory) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: 1<<64 - 1}, nil, memfd(t, 4096, sealed)); !errors.Is(err, proto.ErrLimit) {
+		t.Errorf("2^64-1 bytes: %v", err)
+	}
 	var a, pd proto.Handle
-	if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: 8192}, &a, memfd(t, 8192, unix.F_SEAL_SHRINK)); err != nil {
+	if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: 8192}, &a, memfd(t, 8192, sealed)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.call(proto.TAllocPD, nil, &pd); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -17,73 +18,67 @@ import (
 // again when the process has ended.
 func TestLimits(t *testing.T) {
 	const most = 5
-	for name, c := range map[string]struct {
-		set  func(*device.Limits)
-		text string
-		use  func(d *client.Device, pd verbs.PD) error
-	}{
-		"queue pairs": {func(l *device.Limits) { l.QPs = most }, "queue pairs", func(d *client.Device, pd verbs.PD) error {
-			cq, err := d.CreateCQ(4)
-			if err == nil {
-				_, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
-			}
+	for kind, use := range map[limits.Kind]func(d *client.Device, pd verbs.PD, cq verbs.CQ) error{
+		limits.QPs: func(_ *client.Device, pd verbs.PD, cq verbs.CQ) error {
+			_, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
 			return err
-		}},
-		"shared receive queues": {func(l *device.Limits) { l.QPs = most }, "queue pairs", func(_ *client.Device, pd verbs.PD) error {
+		},
+		limits.WRs: func(_ *client.Device, pd verbs.PD, _ verbs.CQ) error { // one is one unit of 64
+			_, err := pd.CreateSRQ(64, 1)
+			return err
+		},
+		limits.SRQs: func(_ *client.Device, pd verbs.PD, _ verbs.CQ) error {
 			_, err := pd.CreateSRQ(4, 1)
 			return err
-		}},
-		"regions": {func(l *device.Limits) { l.MRs = most }, "regions", func(d *client.Device, pd verbs.PD) error {
+		},
+		limits.MRs: func(d *client.Device, pd verbs.PD, _ verbs.CQ) error {
 			b, err := d.Alloc(64)
 			if err == nil {
 				_, err = pd.RegMR(b, verbs.AccessLocalWrite)
 			}
 			return err
-		}},
-		"windows": {func(l *device.Limits) { l.MRs = most }, "windows", func(_ *client.Device, pd verbs.PD) error {
+		},
+		limits.Bytes: func(_ *client.Device, pd verbs.PD, _ verbs.CQ) error {
+			_, err := pd.RegMR(make([]byte, 64), verbs.AccessLocalWrite)
+			return err
+		},
+		limits.MWs: func(_ *client.Device, pd verbs.PD, _ verbs.CQ) error {
 			_, err := pd.AllocMW()
 			return err
-		}},
-		"completions": {func(l *device.Limits) { l.CQEntries = most << 6 }, "completion", func(d *client.Device, _ verbs.PD) error {
-			_, err := d.CreateCQ(1 << 6)
+		},
+		limits.AHs: func(_ *client.Device, pd verbs.PD, _ verbs.CQ) error {
+			_, err := pd.CreateAH(verbs.AddressVector{Dst: here})
 			return err
-		}},
-		"bytes": {func(l *device.Limits) { l.Bytes = most << 20 }, "bytes", func(d *client.Device, _ verbs.PD) error {
+		},
+		limits.CQs: func(d *client.Device, _ verbs.PD, _ verbs.CQ) error {
+			_, err := d.CreateCQ(1)
+			return err
+		},
+		limits.CQEntries: func(d *client.Device, _ verbs.PD, _ verbs.CQ) error {
+			_, err := d.CreateCQ(64)
+			return err
+		},
+		limits.Arenas: func(d *client.Device, _ verbs.PD, _ verbs.CQ) error {
 			_, err := d.Alloc(1 << 20)
 			return err
-		}},
-		"objects": {func(l *device.Limits) { l.Objects = most + 1 }, "objects", func(d *client.Device, _ verbs.PD) error { // and the domain
-			_, err := d.AllocPD()
-			return err
-		}},
+		},
 	} {
-		for _, whose := range []string{"process", "user"} {
-			t.Run(name+" of a "+whose, func(t *testing.T) {
-				var conf device.Config
-				if whose == "process" {
-					c.set(&conf.Process)
-				} else {
-					c.set(&conf.User)
+		unit := map[limits.Kind]uint64{limits.WRs: 64, limits.Bytes: 64, limits.CQEntries: 64, limits.Arenas: 1 << 20}[kind]
+		for _, scope := range []limits.Scope{limits.PerProcess, limits.PerUser} {
+			t.Run(limits.Flag(scope, kind), func(t *testing.T) {
+				allowed := uint64(most) * max(unit, 1)
+				if kind == limits.CQs || kind == limits.CQEntries {
+					allowed += max(unit, 1) // that of the queue pairs
 				}
-				s, dir := serve(t, conf)
+				l := limits.Defaults()
+				if scope == limits.PerProcess {
+					l.Process[kind] = allowed
+				} else {
+					l.User[kind] = allowed
+				}
+				s, dir := serve(t, device.Config{Limits: &l})
 				for range 2 {
-					d := open(t, dir)
-					pd, err := d.AllocPD()
-					if err != nil {
-						t.Fatal(err)
-					}
-					n := 0
-					for n <= most && err == nil {
-						if err = c.use(d, pd); err == nil {
-							n++
-						}
-					}
-					if n != most || !errors.Is(err, proto.ErrLimit) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), whose) {
-						t.Errorf("%d of %d, then %v", n, most, err)
-					}
-					if err := d.Close(); err != nil {
-						t.Error(err)
-					}
+					useUp(t, dir, kind, scope, most, use)
 					wait(t, func() bool { return len(s.Status().Processes) == 0 })
 				}
 			})
@@ -91,9 +86,36 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// useUp opens the device and uses it until a limit refuses more, which must be after most times.
+func useUp(t *testing.T, dir string, kind limits.Kind, scope limits.Scope, most int, use func(*client.Device, verbs.PD, verbs.CQ) error) {
+	d := open(t, dir)
+	pd, err := d.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := d.CreateCQ(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for n <= most && err == nil {
+		if err = use(d, pd, cq); err == nil {
+			n++
+		}
+	}
+	if n != most || !errors.Is(err, proto.ErrLimit) || !strings.Contains(err.Error(), "--"+limits.Flag(scope, kind)) {
+		t.Errorf("%d of %d, then %v", n, most, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // What a process destroys is free at once.
 func TestLimitsAreGivenBack(t *testing.T) {
-	s, dir := serve(t, device.Config{Process: device.Limits{QPs: 1, MRs: 1, CQEntries: 4}})
+	l := limits.Defaults()
+	l.Process[limits.QPs], l.Process[limits.MRs], l.Process[limits.CQEntries] = 1, 1, 4
+	s, dir := serve(t, device.Config{Limits: &l})
 	d := open(t, dir)
 	pd, err := d.AllocPD()
 	if err != nil {
@@ -131,7 +153,9 @@ func TestLimitsAreGivenBack(t *testing.T) {
 
 // A user may have so many processes.
 func TestProcessesOfUser(t *testing.T) {
-	s, dir := serve(t, device.Config{User: device.Limits{Processes: 2}})
+	l := limits.Defaults()
+	l.User[limits.Processes] = 2
+	s, dir := serve(t, device.Config{Limits: &l})
 	a := open(t, dir)
 	open(t, dir)
 	if _, err := client.Open(t.Context(), "lo", client.Config{RunDir: dir}); !errors.Is(err, proto.ErrLimit) {

@@ -3,13 +3,13 @@
 package device
 
 import (
-	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -23,30 +23,38 @@ type object interface{ rank() int }
 type (
 	domain  struct{ *nic.PD }
 	address struct{ verbs.AH }
+	window  struct{ verbs.MW }
 	region  struct {
 		r     *mr.Region
-		arena *arena // nil: other memory
-		close func() // of other memory, may be nil
+		arena *arenaMemory // nil: memory of the process
+		cost  []limits.Use
 	}
-	window struct{ verbs.MW }
+	arenaMemory struct {
+		*arena.Arena
+		regions atomic.Int32
+		cost    limits.Use
+	}
 )
 
 func (*queuePair) rank() int       { return 0 }
 func (*window) rank() int          { return 1 }
 func (*region) rank() int          { return 2 }
-func (*arena) rank() int           { return 3 }
+func (*arenaMemory) rank() int     { return 3 }
 func (*sharedQueue) rank() int     { return 3 }
 func (*completionQueue) rank() int { return 3 }
 func (*address) rank() int         { return 3 }
 func (*domain) rank() int          { return 4 }
 
-// add gives an object a handle. The caller has charged it, except for the object itself.
+// maxObjects is how many objects a process may have, of those that have no limit too.
+const maxObjects = 1 << 16
+
+// add gives an object a handle. The caller has charged it.
 func (c *client) add(o object) (uint32, error) {
-	if err := c.account.take(resObjects, 1); err != nil {
-		return 0, err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.objects) >= maxObjects {
+		return 0, fmt.Errorf("%w objects: a process has %d", verbs.ErrTooMany, maxObjects)
+	}
 	for {
 		c.last++
 		if _, taken := c.objects[c.last]; !taken && c.last != 0 {
@@ -79,7 +87,6 @@ func drop[T object](c *client, handle uint32) error {
 	c.mu.Lock()
 	delete(c.objects, handle)
 	c.mu.Unlock()
-	c.account.give(resObjects, 1)
 	return nil
 }
 
@@ -93,7 +100,6 @@ func (c *client) inOrder() (all []object) {
 	}
 	c.mu.Unlock()
 	slices.SortFunc(all, func(a, b object) int { return a.rank() - b.rank() })
-	c.account.give(resObjects, int64(len(all)))
 	return all
 }
 
@@ -110,17 +116,20 @@ func (c *client) destroy(o object) error {
 		if err := o.Free(); err != nil {
 			return err
 		}
-		c.account.give(resMRs, 1)
+		c.account.Release(limits.Use{Kind: limits.MWs, N: 1})
 	case *region:
 		return c.destroyRegion(o)
-	case *arena:
+	case *arenaMemory:
 		if n := o.regions.Load(); n != 0 {
 			return fmt.Errorf("arena: %w by %d regions", verbs.ErrBusy, n)
 		}
-		c.account.give(resBytes, int64(len(o.b)))
-		o.close()
+		c.account.Release(o.cost)
+		return o.Close()
 	case *address:
-		return o.Destroy()
+		if err := o.Destroy(); err != nil {
+			return err
+		}
+		c.account.Release(limits.Use{Kind: limits.AHs, N: 1})
 	case *domain:
 		return o.Free()
 	}
@@ -131,26 +140,9 @@ func (c *client) destroyRegion(o *region) error {
 	if err := o.r.Deregister(); err != nil {
 		return err
 	}
-	c.account.give(resMRs, 1)
+	c.account.Release(o.cost...)
 	if o.arena != nil {
 		o.arena.regions.Add(-1)
 	}
-	if o.close != nil {
-		o.close()
-	}
 	return nil
 }
-
-// Memory is memory of another process, which the server reads and writes through a descriptor that
-// the process has passed.
-type Memory interface {
-	// Region returns how memory of the process is registered: PD and Access are set by the
-	// caller. close, if it is not nil, is called after the region was deregistered.
-	Region(addr, n uint64, access verbs.Access) (s mr.Spec, close func(), err error)
-	Close()
-}
-
-// OpenMemory makes a Memory of a descriptor, which it duplicates if it keeps it.
-type OpenMemory func(fd int, peer *unix.Ucred) (Memory, error)
-
-var errNoMemory = errors.New("this server registers memory of arenas only: allocate it with the client's Alloc")

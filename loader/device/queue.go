@@ -3,6 +3,7 @@
 package device
 
 import (
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -96,7 +97,7 @@ type queuePair struct {
 	halves  []*queue // send, and receive unless it has a shared receive queue
 	numbers []uint32 // by which the bell names them
 	ended   bool
-	cost    map[resource]int64
+	cost    []limits.Use
 }
 
 // Show implements nic.QueueView.
@@ -121,7 +122,7 @@ type sharedQueue struct {
 	recv   *queue
 	number uint32
 	ended  bool
-	cost   map[resource]int64
+	cost   []limits.Use
 }
 
 // Show implements nic.QueueView.
@@ -139,7 +140,7 @@ type completionQueue struct {
 	out    *ring.Producer
 	depth  int
 	ended  bool
-	cost   map[resource]int64
+	cost   []limits.Use
 }
 
 // What a process writes to ring.Armed.

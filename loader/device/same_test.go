@@ -312,10 +312,14 @@ func TestSameAsInProcess(t *testing.T) {
 			}
 			_, dir := serve(t, device.Config{})
 			d := open(t, dir)
-			q := newCouple(t, d, d.Alloc, s.init, 8192, s.srq)
-			s.run(q)
-			if got := strings.Join(q.log, "\n"); got != want {
-				t.Errorf("through the server:\n%s\n\nin this process:\n%s", got, want)
+			for memory, alloc := range map[string]func(int) ([]byte, error){
+				"of the arena": d.Alloc, "of Go": func(n int) ([]byte, error) { return make([]byte, n), nil },
+			} {
+				q := newCouple(t, d, alloc, s.init, 8192, s.srq)
+				s.run(q)
+				if got := strings.Join(q.log, "\n"); got != want {
+					t.Errorf("through the server, memory %s:\n%s\n\nin this process:\n%s", memory, got, want)
+				}
 			}
 		})
 	}

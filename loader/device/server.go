@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -24,9 +25,7 @@ type Config struct {
 	Mode   fs.FileMode // of the socket; who may write to it may use the device. 0: 0600
 	Group  int         // group of the socket; 0: that of this process
 
-	Process, User Limits
-
-	Memory OpenMemory // nil: regions of arenas only
+	Limits *limits.Limits // nil: limits.Defaults
 	Log    *slog.Logger
 }
 
@@ -37,7 +36,7 @@ type Server struct {
 	feeder   *feeder
 	dev      *nic.Device
 	listener *net.UnixListener
-	accounts accounts
+	accounts *limits.Accounts
 	owners   sync.Map // verbs.QP, verbs.SRQ or verbs.CQ to owner
 
 	mu      sync.Mutex
@@ -60,7 +59,11 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
 	s := &Server{conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}, done: make(chan struct{})}
-	s.accounts = accounts{process: c.Process.amounts(DefaultProcess), user: c.User.amounts(DefaultUser), users: map[uint32]*amounts{}}
+	most := limits.Defaults()
+	if c.Limits != nil {
+		most = *c.Limits
+	}
+	s.accounts = limits.New(most)
 	return s, nil
 }
 
@@ -76,6 +79,7 @@ func (s *Server) Serve(dev *nic.Device) error {
 	}
 	s.all.Go(s.accept)
 	s.all.Go(s.follow)
+	s.all.Go(s.guard)
 	return nil
 }
 
@@ -134,8 +138,7 @@ func (s *Server) serve(conn *net.UnixConn) {
 	}
 	done := make(chan struct{})
 	if !s.admit(c) {
-		conn.Close()
-		c.account.give(resProcesses, 1)
+		c.close()
 		return
 	}
 	s.all.Go(func() { c.sendEvents(done) })

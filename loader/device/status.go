@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
@@ -23,10 +24,11 @@ type Status struct {
 type Process struct {
 	PID       int    `json:"pid"`
 	UID       uint32 `json:"uid"`
-	QPs       int64  `json:"queue_pairs"` // with shared receive queues
-	MRs       int64  `json:"regions"`     // with windows
-	CQEntries int64  `json:"cq_entries"`
-	Bytes     int64  `json:"bytes"` // of arenas and queues
+	QPs       uint64 `json:"queue_pairs"`
+	CQEntries uint64 `json:"cq_entries"`
+	MRs       uint64 `json:"regions"`
+	Bytes     uint64 `json:"registered_bytes"`
+	Arenas    uint64 `json:"arena_bytes"`
 }
 
 // Status returns the processes, ordered by their IDs.
@@ -38,10 +40,22 @@ func (s *Server) Status() Status {
 		if !c.greeted.Load() { // it asks for the status, for example
 			continue
 		}
-		u := c.account.usage()
-		st.Processes = append(st.Processes, Process{
-			PID: int(c.pid), UID: c.uid, QPs: u[resQPs], MRs: u[resMRs], CQEntries: u[resCQEntries], Bytes: u[resBytes],
-		})
+		p := Process{PID: int(c.pid), UID: c.uid}
+		for _, u := range c.account.InUse() {
+			switch u.Kind {
+			case limits.QPs:
+				p.QPs = u.N
+			case limits.CQEntries:
+				p.CQEntries = u.N
+			case limits.MRs:
+				p.MRs = u.N
+			case limits.Bytes:
+				p.Bytes = u.N
+			case limits.Arenas:
+				p.Arenas = u.N
+			}
+		}
+		st.Processes = append(st.Processes, p)
 	}
 	slices.SortFunc(st.Processes, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
 	return st
@@ -60,7 +74,7 @@ func (c *client) status(h proto.Header, body []byte) {
 	r := &proto.StatusReply{Total: uint32(len(all))}
 	for _, p := range all[min(int(m.First), len(all)):min(int(m.First)+proto.StatusPart, len(all))] {
 		r.Processes[r.Count] = proto.ProcessStatus{
-			PID: uint32(p.PID), UID: p.UID, QPs: uint64(p.QPs), MRs: uint64(p.MRs), CQEntries: uint64(p.CQEntries), Bytes: uint64(p.Bytes),
+			PID: uint32(p.PID), UID: p.UID, QPs: p.QPs, CQEntries: p.CQEntries, MRs: p.MRs, Bytes: p.Bytes, Arenas: p.Arenas,
 		}
 		r.Count++
 	}
@@ -77,7 +91,7 @@ func ReadStatus(ctx context.Context, socket string) (Status, error) {
 		}
 		for _, p := range r.Processes[:min(r.Count, proto.StatusPart)] {
 			st.Processes = append(st.Processes, Process{
-				PID: int(p.PID), UID: p.UID, QPs: int64(p.QPs), MRs: int64(p.MRs), CQEntries: int64(p.CQEntries), Bytes: int64(p.Bytes),
+				PID: int(p.PID), UID: p.UID, QPs: p.QPs, CQEntries: p.CQEntries, MRs: p.MRs, Bytes: p.Bytes, Arenas: p.Arenas,
 			})
 		}
 		if r.Count == 0 || len(st.Processes) >= int(r.Total) {

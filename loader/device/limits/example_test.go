@@ -20,6 +20,6 @@ func Example() {
 	fmt.Println(q.Acquire(limits.Use{Kind: limits.QPs, N: 1}))
 	// Output:
 	// <nil>
-	// limits: 1 more queue pairs: this user (user ID 1000) has 1 of at most 1; free some, or have the administrator raise --max-user-qps
+	// limits: 1 more queue pairs: this user (user ID 1000) has 1 of at most 1; free some, or have the administrator raise --nic-max-user-qps
 	// <nil>
 }

@@ -64,12 +64,12 @@ const (
 
 func (s Scope) String() string { return [...]string{"process", "user"}[s&1] }
 
-// Flag is the name of the flag that sets a limit, without dashes, such as max-user-qps.
+// Flag is the name of the flag that sets a limit, without dashes, such as nic-max-user-qps.
 func Flag(s Scope, k Kind) string {
 	if s == PerUser {
-		return "max-user-" + names[k].flag
+		return "nic-max-user-" + names[k].flag
 	}
-	return "max-" + names[k].flag
+	return "nic-max-" + names[k].flag
 }
 
 // Limits are the most that a process and a user may have of each kind. 0 allows none.

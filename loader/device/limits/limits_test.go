@@ -161,11 +161,11 @@ func TestErrorText(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = p.Acquire(Use{WRs, 100}, Use{QPs, 2})
-	if want := "limits: 2 more queue pairs: this process (user ID 1000) has 2 of at most 3; free some, or have the administrator raise --max-qps"; err == nil || err.Error() != want {
+	if want := "limits: 2 more queue pairs: this process (user ID 1000) has 2 of at most 3; free some, or have the administrator raise --nic-max-qps"; err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
 	err = p.Acquire(Use{MRs, 2})
-	if want := "this user (user ID 1000) has 0 of at most 1; free some, or have the administrator raise --max-user-mrs"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "this user (user ID 1000) has 0 of at most 1; free some, or have the administrator raise --nic-max-user-mrs"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v\nwant %s", err, want)
 	}
 	if got := fmt.Sprint(p.InUse()); got != "[{queue pairs 2}]" {

@@ -106,7 +106,6 @@ func Open(ctx context.Context, ifname string, c Config) (_ *Device, err error) {
 		cqs: map[uint32]*CQ{}, qps: map[uint32]*QP{}, srqs: map[uint32]*SRQ{}, events: make(chan verbs.Event, eventBacklog),
 	}
 	d.calls.waiting = map[uint32]chan answer{}
-	d.arena.d = d
 	stop := context.AfterFunc(ctx, func() { d.conn.Close() })
 	d.ends.Go(d.read)
 	err = d.hello()
@@ -253,6 +252,5 @@ func (d *Device) Close() error {
 	if d.wake >= 0 {
 		unix.Close(d.wake)
 	}
-	d.arena.close()
-	return nil
+	return d.arena.close()
 }

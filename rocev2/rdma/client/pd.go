@@ -4,10 +4,10 @@ package client
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 
+	"github.com/softroce/softroce-xdp/rocev2/mr/procmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -35,12 +35,13 @@ type MR struct {
 	d                  *Device
 	handle, lkey, rkey uint32
 	va, n              uint64
+	memory             []byte // which the garbage collector is to keep
 }
 
 // RegMR implements verbs.PD. Memory that Alloc has returned, or a part of it, costs no copy.
 func (p *PD) RegMR(b []byte, access verbs.Access) (verbs.MR, error) {
 	d := p.d
-	m := &MR{d: d, n: uint64(len(b))}
+	m := &MR{d: d, n: uint64(len(b)), memory: b}
 	if access&verbs.AccessZeroBased == 0 {
 		m.va = addressOf(b)
 	}
@@ -57,7 +58,7 @@ func (p *PD) RegMR(b []byte, access verbs.Access) (verbs.MR, error) {
 			PD: p.handle, Arena: a.handle, Offset: offset, Length: m.n, VA: m.va, Access: uint32(access),
 		}, &r)
 	default:
-		if err = d.passMemory(); err == nil {
+		if err = d.passMemory(addressOf(b), m.n, access); err == nil {
 			err = d.plain(proto.TRegMemory, &proto.RegMemory{PD: p.handle, Access: uint32(access), Addr: addressOf(b), Length: m.n}, &r)
 		}
 	}
@@ -74,19 +75,23 @@ type memory struct {
 	passed bool
 }
 
-// passMemory passes the server the descriptor by which it accesses memory of this process, once.
-func (d *Device) passMemory() error {
+// passMemory passes the server the descriptors by which it accesses memory of this process, once, and
+// has the kernel provide the pages of the memory that is to be registered.
+func (d *Device) passMemory(addr, n uint64, access verbs.Access) error {
+	if err := procmem.Populate(addr, n, access&verbs.AccessLocalWrite != 0); err != nil {
+		return fmt.Errorf("register: %w: %w", proto.ErrMemory, err)
+	}
 	d.memory.mu.Lock()
 	defer d.memory.mu.Unlock()
 	if d.memory.passed {
 		return nil
 	}
-	f, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	f, err := procmem.Self()
 	if err != nil {
 		return fmt.Errorf("register: %w: %w", proto.ErrMemory, err)
 	}
 	defer f.Close()
-	if _, err := d.callWith(proto.TPassMemory, nil, nil, int(f.Fd())); err != nil {
+	if _, err := d.callWith(proto.TPassMemory, nil, nil, f.FDs()...); err != nil {
 		return err
 	}
 	d.memory.passed = true

@@ -105,8 +105,8 @@ type RegArena struct {
 	Access, _          uint32
 }
 
-// RegMemory registers memory of the client at an address, which the server reads and writes through
-// the descriptor of a TPassMemory: /proc/self/mem of the client.
+// RegMemory registers memory of the client at an address (package mr/procmem). The client has sent a
+// TPassMemory before, with the descriptors of its /proc/self/mem, maps and pagemap.
 type RegMemory struct {
 	PD, Access   uint32
 	Addr, Length uint64
@@ -206,8 +206,8 @@ type StatusReply struct {
 
 // ProcessStatus is what a process uses.
 type ProcessStatus struct {
-	PID, UID                   uint32
-	QPs, MRs, CQEntries, Bytes uint64
+	PID, UID                           uint32
+	QPs, CQEntries, MRs, Bytes, Arenas uint64
 }
 
 // Event is verbs.Event. Object is the handle of a queue pair, a shared receive queue or a completion

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/mr/procmem"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+)
+
+// processMemory is the memory of a process that is not in an arena.
+type processMemory struct {
+	*procmem.Process
+	guard   procmem.Guard
+	revoked bool
+}
+
+// openProcess opens the memory of a process by the three descriptors that it has passed.
+func openProcess(fds []int) (*processMemory, error) {
+	if len(fds) != 3 {
+		return nil, fmt.Errorf("%w: memory of a process is three descriptors, not %d", proto.ErrProtocol, len(fds))
+	}
+	var own [3]int
+	for i, fd := range fds {
+		d, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			proto.CloseFDs(own[:i])
+			return nil, err
+		}
+		own[i] = d
+	}
+	p, err := procmem.Open(own[0], own[1], own[2])
+	if err != nil {
+		return nil, err
+	}
+	return &processMemory{Process: p}, nil
+}
+
+func (m *processMemory) close() { _ = m.Process.Close() }
+
+// guard ends processes whose memory takes so long that the engine's thread is no use to others.
+func (s *Server) guard() {
+	tick := time.NewTicker(procmem.GuardInterval * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		for c := range s.clients {
+			c.checkMemory()
+		}
+		s.mu.Unlock()
+	}
+}
+
+// checkMemory takes a sample of the accesses to the memory of a process.
+func (c *client) checkMemory() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memory
+	if m == nil || !m.guard.Sample(m.Progress()) {
+		return
+	}
+	if !m.revoked {
+		m.revoked = true
+		c.s.log.Warn("the memory of a process is too slow: it is ended", "pid", c.pid, "uid", c.uid)
+		m.Revoke()
+		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) // or it has ended
+		c.conn.Close()
+		return
+	}
+	if _, err := procmem.AbortFUSE(procmem.FUSEControl, c.uid); err != nil {
+		c.s.log.Warn("file systems of a process that is too slow", "uid", c.uid, "err", err)
+	}
+}
