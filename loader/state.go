@@ -45,6 +45,11 @@ func statePath(runDir, ifname string) string {
 	return filepath.Join(runDir, escapeName(ifname)+".json")
 }
 
+// socketPath is the socket of the device that the agent serves: proto.SocketPath.
+func socketPath(runDir, ifname string) string {
+	return filepath.Join(runDir, escapeName(ifname)+".sock")
+}
+
 // LogPath returns the path of a background agent's log.
 func LogPath(runDir, ifname string) string {
 	return filepath.Join(runDir, escapeName(ifname)+".log")
@@ -87,6 +92,7 @@ func writeState(runDir string, s State) error {
 }
 
 func removeState(runDir, ifname string) error {
+	_ = os.Remove(socketPath(runDir, ifname)) // of a device server that was killed
 	err := os.Remove(statePath(runDir, ifname))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil

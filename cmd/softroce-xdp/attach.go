@@ -84,7 +84,10 @@ func newJobs(a *app, cmd *cobra.Command, names []string, upgrade bool) ([]*attac
 			return nil, err
 		}
 		if !upgrade && !loader.IsAttached(name, s.Options) {
-			if err := errors.Join(s.checkMinimums(name), s.checkNIC(false)); err != nil {
+			if err := s.checkMinimums(name); err != nil {
+				return nil, err
+			}
+			if err := s.checkNIC(false); err != nil {
 				return nil, err
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -22,6 +23,8 @@ import (
 	"github.com/softroce/softroce-xdp/loader/engine"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -74,8 +77,35 @@ func (e *engineFlags) flags(a *app, cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("dev", a.completeAttached)
 }
 
+// served returns the interface whose agent serves its engine: the one that was named, or the only one;
+// "" if there is none. It needs no privileges.
+func (e *engineFlags) served(a *app) string {
+	names := []string{e.iface}
+	if e.iface == "" {
+		names = proto.Served(a.runDir)
+	}
+	if len(names) != 1 {
+		return ""
+	}
+	if _, err := os.Stat(proto.SocketPath(a.runDir, names[0])); err != nil {
+		return ""
+	}
+	return names[0]
+}
+
 // open opens a device on the interface, and returns the name of the interface.
 func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, error) {
+	if name := e.served(a); name != "" {
+		if e.precredit || e.largeDSCP != 0 {
+			return nil, "", usageError{fmt.Errorf("the agent of %s serves its engine: --precredit and --large-dscp are for an engine of this command", name), false}
+		}
+		spin := e.spin
+		if spin == 0 {
+			spin = -1
+		}
+		dev, err := rdma.Open(ctx, "server", name, client.Config{RunDir: a.runDir, Spin: spin})
+		return dev, name, err
+	}
 	var args []string
 	if e.iface != "" {
 		args = []string{e.iface}
@@ -129,7 +159,11 @@ one run may take by --memory.`,
 				return fmt.Errorf("--listen %s: %w", listen, err)
 			}
 			defer l.Close()
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: engine works (AF_XDP %s), clients come to %s\n", name, dev.(*nic.Device).Mode(), l.Addr())
+			how := "the device of the agent"
+			if d, ok := dev.(*nic.Device); ok {
+				how = fmt.Sprintf("engine works (AF_XDP %s)", d.Mode())
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, clients come to %s\n", name, how, l.Addr())
 			return perf.Serve(ctx, l, dev, lent, a.logger(cmd.ErrOrStderr()))
 		},
 	}

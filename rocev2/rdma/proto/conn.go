@@ -22,6 +22,17 @@ func SocketPath(runDir, ifname string) string {
 	return filepath.Join(cmp.Or(runDir, DefaultRunDir), strings.NewReplacer("%", "%25", ".", "%2E").Replace(ifname)+".sock")
 }
 
+// Served returns the interfaces that have a device server's socket in a directory. A server that was
+// killed has left its own.
+func Served(runDir string) (names []string) {
+	paths, _ := filepath.Glob(filepath.Join(cmp.Or(runDir, DefaultRunDir), "*.sock"))
+	for _, p := range paths {
+		name := strings.TrimSuffix(filepath.Base(p), ".sock")
+		names = append(names, strings.NewReplacer("%2E", ".", "%25", "%").Replace(name))
+	}
+	return names
+}
+
 // maxFDs is how many descriptors a message may have.
 const maxFDs = 8
 

@@ -28,12 +28,28 @@ type end struct {
 	psns   []rocev2.PSN
 	ah     verbs.AH
 	buf    []byte // a slice of `stride` bytes for each queue pair
+	free   func([]byte) error
 	stride uint64
 	region verbs.MR
 	before map[string]uint64
 }
 
 const qkey = 0x11111111
+
+// memoryOf returns memory, and what frees it. Some devices have memory of their own, which they access
+// faster than other memory. Otherwise it is mapped, not allocated by Go: it is cleared once only, and
+// the garbage collector does not scan it.
+func memoryOf(dev verbs.Device, n int) (b []byte, free func([]byte) error, err error) {
+	if a, ok := dev.(interface {
+		Alloc(n int) ([]byte, error)
+		Free(b []byte) error
+	}); ok {
+		b, err = a.Alloc(n)
+		return b, a.Free, err
+	}
+	b, err = unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	return b, unix.Munmap, err
+}
 
 var services = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD}
 
@@ -50,9 +66,7 @@ func newEnd(ctx context.Context, dev verbs.Device, p *Plan) (_ *end, err error) 
 		return nil, err
 	}
 	e.stride = p.stride()
-	// The memory is mapped, not allocated by Go: it is cleared once only, and the garbage
-	// collector does not scan it.
-	if e.buf, err = unix.Mmap(-1, 0, int(e.stride)*p.QPs, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE); err != nil {
+	if e.buf, e.free, err = memoryOf(dev, int(e.stride)*p.QPs); err != nil {
 		return nil, fmt.Errorf("%s of memory: %w: lower --size or --qps", units.Bytes(p.memory()), err)
 	}
 	if e.region, err = e.pd.RegMR(e.buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic); err != nil {
@@ -176,7 +190,7 @@ func (e *end) close() error {
 		errs = append(errs, e.pd.Free())
 	}
 	if e.buf != nil {
-		errs = append(errs, unix.Munmap(e.buf))
+		errs = append(errs, e.free(e.buf))
 	}
 	return errors.Join(errs...)
 }
