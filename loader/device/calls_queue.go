@@ -91,7 +91,7 @@ func (c *client) destroyCQ(q *completionQueue) error {
 	return nil
 }
 
-// number returns a free number of the bell for a queue. The engine's thread calls it.
+// number returns a free number of the doorbell for a queue. The engine's thread calls it.
 func (c *client) number(q *queue) (uint32, error) {
 	for i, used := range c.queues {
 		if used == nil {

@@ -37,12 +37,12 @@ type client struct {
 
 	handles sync.Map // address handles: uint32 to *nic.AH
 
-	bellMemory   *shared
-	bell         ring.Bell
-	wake, signal int // eventfd for the engine's thread; socket to the process
+	doorbellMemory *shared
+	doorbell       ring.Doorbell
+	wake, signal   int // eventfd for the engine's thread; socket to the process
 
 	// The engine's thread.
-	queues  []*queue // by the number that the bell has for them
+	queues  []*queue // by the number that the doorbell has for them
 	pending []*queue // with entries that were not taken yet
 	send    verbs.SendWR
 	recv    verbs.RecvWR
@@ -151,9 +151,9 @@ func (c *client) hello(h proto.Header, body []byte) bool {
 			MaxRdAtomic: uint32(l.MaxRdAtomic),
 		}
 		c.greeted.Store(true)
-		c.reply(h, r, []int{c.s.feeder.memory.fd, c.bellMemory.fd, c.wake, processEnd}, nil)
+		c.reply(h, r, []int{c.s.feeder.memory.fd, c.doorbellMemory.fd, c.wake, processEnd}, nil)
 		unix.Close(processEnd)
-		c.bellMemory.closeFD()
+		c.doorbellMemory.closeFD()
 		return true
 	}
 	c.reply(h, nil, nil, err)
@@ -162,10 +162,10 @@ func (c *client) hello(h proto.Header, body []byte) bool {
 
 // open makes what the process and the engine's thread share, and has the engine look at it.
 func (c *client) open() (err error) {
-	if c.bellMemory, err = newShared("bell", ring.BellBytes, false); err != nil {
+	if c.doorbellMemory, err = newShared("doorbell", ring.DoorbellBytes, false); err != nil {
 		return err
 	}
-	if c.bell, err = ring.OpenBell(c.bellMemory.b); err != nil {
+	if c.doorbell, err = ring.OpenDoorbell(c.doorbellMemory.b); err != nil {
 		return err
 	}
 	if c.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
@@ -279,8 +279,8 @@ func (c *client) close() {
 		c.pidfd = -1
 	}
 	c.mu.Unlock()
-	if c.bellMemory != nil {
-		c.bellMemory.close()
+	if c.doorbellMemory != nil {
+		c.doorbellMemory.close()
 	}
 	if c.wake >= 0 {
 		c.s.feeder.forget(c.wake)

@@ -21,22 +21,22 @@ const (
 
 // feeder implements nic.Feeder for all processes.
 type feeder struct {
-	memory  *shared
-	beacon  ring.Beacon
-	epoll   int
-	clients []*client // the engine's thread
-	events  [64]unix.EpollEvent
+	memory     *shared
+	statusPage ring.StatusPage
+	epoll      int
+	clients    []*client // the engine's thread
+	events     [64]unix.EpollEvent
 }
 
 var _ nic.Feeder = (*feeder)(nil)
 
 func newFeeder() (*feeder, error) {
-	m, err := newShared("beacon", ring.BeaconBytes, true)
+	m, err := newShared("status", ring.StatusPageBytes, true)
 	if err != nil {
 		return nil, err
 	}
 	f := &feeder{memory: m}
-	if f.beacon, err = ring.OpenBeacon(m.b); err == nil {
+	if f.statusPage, err = ring.OpenStatusPage(m.b); err == nil {
 		if f.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 			err = fmt.Errorf("epoll: %w", err)
 		}
@@ -72,7 +72,7 @@ func (f *feeder) FD() int { return f.epoll }
 // Waiting implements nic.Feeder.
 func (f *feeder) Waiting() bool {
 	for _, c := range f.clients {
-		if c.bell.Any() || len(c.pending) > 0 {
+		if c.doorbell.Any() || len(c.pending) > 0 {
 			return true
 		}
 	}
@@ -81,18 +81,18 @@ func (f *feeder) Waiting() bool {
 
 // Sleep implements nic.Feeder.
 func (f *feeder) Sleep() bool {
-	f.beacon.Asleep().Store(1)
+	f.statusPage.Asleep().Store(1)
 	return !f.Waiting()
 }
 
 // Take implements nic.Feeder.
 func (f *feeder) Take() (n int) {
-	if f.beacon.Asleep().Load() != 0 {
-		f.beacon.Asleep().Store(0)
+	if f.statusPage.Asleep().Load() != 0 {
+		f.statusPage.Asleep().Store(0)
 		_, _ = unix.EpollWait(f.epoll, f.events[:], 0) // takes the edges; more of them end the next sleep
 	}
 	for _, c := range f.clients {
-		if len(c.pending) > 0 || c.bell.Any() {
+		if len(c.pending) > 0 || c.doorbell.Any() {
 			n += c.take()
 		}
 	}
@@ -101,7 +101,7 @@ func (f *feeder) Take() (n int) {
 
 // take takes entries of one process.
 func (c *client) take() (n int) {
-	c.bell.Take(func(i uint32) {
+	c.doorbell.Take(func(i uint32) {
 		if int(i) < len(c.queues) {
 			if q := c.queues[i]; q != nil && !q.pending {
 				q.pending = true

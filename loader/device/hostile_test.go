@@ -23,13 +23,13 @@ import (
 
 // raw is a process that speaks the protocol itself, and does what no client does.
 type raw struct {
-	t       *testing.T
-	conn    *net.UnixConn
-	seq     uint32
-	buf     []byte
-	bell    ring.Bell
-	wake    int
-	overrun bool // an event of a completion queue has arrived
+	t        *testing.T
+	conn     *net.UnixConn
+	seq      uint32
+	buf      []byte
+	doorbell ring.Doorbell
+	wake     int
+	overrun  bool // an event of a completion queue has arrived
 }
 
 func dial(t *testing.T, dir string) *raw {
@@ -51,15 +51,15 @@ func (r *raw) hello() *raw {
 	if err != nil || len(fds) != proto.HelloFDs {
 		r.t.Fatalf("%v, %d descriptors", err, len(fds))
 	}
-	r.bell, _ = ring.OpenBell(r.mapped(fds[1], ring.BellBytes))
+	r.doorbell, _ = ring.OpenDoorbell(r.mapped(fds[1], ring.DoorbellBytes))
 	r.wake = fds[2]
 	unix.Close(fds[3])
-	_, err = unix.Mmap(fds[0], 0, ring.BeaconBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	_, err = unix.Mmap(fds[0], 0, ring.StatusPageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == nil {
-		r.t.Error("a process can map the beacon for writing")
+		r.t.Error("a process can map the statusPage for writing")
 	}
 	if unix.Ftruncate(fds[0], 0) == nil {
-		r.t.Error("a process can truncate the beacon")
+		r.t.Error("a process can truncate the statusPage")
 	}
 	unix.Close(fds[0])
 	return r
@@ -289,7 +289,7 @@ func (v *victim) connect() {
 }
 
 func (v *victim) ring(queue uint32) {
-	v.bell.Set(queue)
+	v.doorbell.Set(queue)
 	_, _ = unix.Write(v.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
@@ -344,7 +344,7 @@ func TestGarbageIndexes(t *testing.T) {
 			v := dial(t, dir).hello().queuePair()
 			v.connect()
 			for i := range uint32(ring.Queues) {
-				v.bell.Set(i) // queues that do not exist
+				v.doorbell.Set(i) // queues that do not exist
 			}
 			spoil(v)
 			wait(t, func() bool { return v.state() == verbs.StateErr })

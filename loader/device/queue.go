@@ -95,7 +95,7 @@ type queuePair struct {
 	qp      *nic.QP
 	memory  *shared
 	halves  []*queue // send, and receive unless it has a shared receive queue
-	numbers []uint32 // by which the bell names them
+	numbers []uint32 // by which the doorbell names them
 	ended   bool
 	cost    []limits.Use
 }

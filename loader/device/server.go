@@ -226,7 +226,7 @@ func eventBytes(m *proto.Event, text string) []byte {
 
 // hangUp ends all connections: to a client, the end of the connection is the end of the device.
 func (s *Server) hangUp() {
-	s.feeder.beacon.Ended().Store(1)
+	s.feeder.statusPage.Ended().Store(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {

@@ -69,12 +69,16 @@ func (c *CQ) completeTo(w verbs.Completion) {
 	c.noteUpdate(w)
 }
 
-// InLoop has the owner of the loop run f between two iterations, and waits for it. If the engine
-// has ended, the caller runs f.
+// InLoop has the owner of the loop run f between two iterations, and waits for it. When the engine
+// has ended, the callers run their functions, one after the other.
 func (d *Device) InLoop(f func()) {
-	if !d.eng.do(f) {
-		f()
+	if d.eng.do(f) {
+		return
 	}
+	<-d.done
+	d.ownerless.Lock()
+	defer d.ownerless.Unlock()
+	f()
 }
 
 // SetView sets where another process sees the progress of the queue pair. Work requests of such a

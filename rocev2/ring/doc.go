@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ring has queues in memory that two processes share: rings with one producer and one
-// consumer, a bell that names the rings with new entries, and a beacon that says whether the other
+// consumer, a doorbell that names the rings with new entries, and a status page that says whether the other
 // side sleeps. Device server and client use them (docs/device.md).
 //
 // # Layout of a ring

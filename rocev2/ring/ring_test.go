@@ -183,10 +183,10 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// No ring of a bell is forgotten: every number that was set after the last Take is in the next.
-func TestBell(t *testing.T) {
-	b := mapping(t, ring.BellBytes)
-	bell, err := ring.OpenBell(b)
+// No ring of a doorbell is forgotten: every number that was set after the last Take is in the next.
+func TestDoorbell(t *testing.T) {
+	b := mapping(t, ring.DoorbellBytes)
+	doorbell, err := ring.OpenDoorbell(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,20 +197,20 @@ func TestBell(t *testing.T) {
 		counts[i] = make(chan int, 1)
 		all.Go(func() {
 			for range rounds { // sets again only when the last one was seen
-				bell.Set(uint32(i * 1365))
+				doorbell.Set(uint32(i * 1365))
 				<-counts[i]
 			}
 		})
 	}
 	for seen := 0; seen < producers*rounds; {
-		bell.Take(func(i uint32) {
+		doorbell.Take(func(i uint32) {
 			counts[i/1365] <- 1
 			seen++
 		})
 		runtime.Gosched()
 	}
 	all.Wait()
-	if bell.Any() {
+	if doorbell.Any() {
 		t.Error("a bit is left")
 	}
 }

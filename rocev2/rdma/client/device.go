@@ -43,11 +43,11 @@ type Device struct {
 	conn   *net.UnixConn
 	limits verbs.Limits
 
-	beacon ring.Beacon
-	bell   ring.Bell
-	maps   [][]byte
-	wake   int      // eventfd that ends the server's sleep
-	signal *os.File // readable when a completion queue was signalled
+	statusPage ring.StatusPage
+	doorbell   ring.Doorbell
+	maps       [][]byte
+	wake       int      // eventfd that ends the server's sleep
+	signal     *os.File // readable when a completion queue was signalled
 
 	calls  calls
 	arena  arenas
@@ -135,28 +135,28 @@ func (d *Device) hello() error {
 	d.wake = fds[2]
 	d.signal = os.NewFile(uintptr(fds[3]), "signals")
 	defer proto.CloseFDs(fds[:2])
-	beacon, err := unix.Mmap(fds[0], 0, ring.BeaconBytes, unix.PROT_READ, unix.MAP_SHARED)
+	statusPage, err := unix.Mmap(fds[0], 0, ring.StatusPageBytes, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("map the server's beacon: %w", err)
+		return fmt.Errorf("map the server's statusPage: %w", err)
 	}
-	d.maps = append(d.maps, beacon)
-	bell, err := unix.Mmap(fds[1], 0, ring.BellBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	d.maps = append(d.maps, statusPage)
+	doorbell, err := unix.Mmap(fds[1], 0, ring.DoorbellBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("map the bell: %w", err)
+		return fmt.Errorf("map the doorbell: %w", err)
 	}
-	d.maps = append(d.maps, bell)
-	if d.beacon, err = ring.OpenBeacon(beacon); err != nil {
+	d.maps = append(d.maps, doorbell)
+	if d.statusPage, err = ring.OpenStatusPage(statusPage); err != nil {
 		return err
 	}
-	d.bell, err = ring.OpenBell(bell)
+	d.doorbell, err = ring.OpenDoorbell(doorbell)
 	return err
 }
 
 // ring tells the server that a queue has new entries. The caller holds a lock of the queue, under
 // which the queue and so the device are open.
 func (d *Device) ring(queue uint32) {
-	d.bell.Set(queue)
-	if d.beacon.Asleep().Load() != 0 {
+	d.doorbell.Set(queue)
+	if d.statusPage.Asleep().Load() != 0 {
 		_, _ = unix.Write(d.wake, oneSignal)
 	}
 }

@@ -67,8 +67,8 @@ const HeaderBytes = 8
 // Hello is the first message of a client.
 type Hello struct{ Magic, Version uint32 }
 
-// HelloReply has the limits of the device. Descriptors: the beacon, which can be mapped for reading
-// only (package ring); the bell; an eventfd that the client signals when the server sleeps; a
+// HelloReply has the limits of the device. Descriptors: the status page, which can be mapped for reading
+// only (package ring); the doorbell; an eventfd that the client signals when the server sleeps; a
 // socket from which the client reads a byte when a completion queue was signalled.
 type HelloReply struct {
 	Version                          uint32
@@ -133,7 +133,7 @@ type CreateCQReply struct {
 // CreateSRQ makes a shared receive queue.
 type CreateSRQ struct{ PD, Depth, SGE uint32 }
 
-// CreateSRQReply has its ring, and the number by which the bell names it. Descriptor: its memory.
+// CreateSRQReply has its ring, and the number by which the doorbell names it. Descriptor: its memory.
 type CreateSRQReply struct {
 	Handle, Queue uint32
 	Ring          Shape
@@ -167,7 +167,7 @@ type CreateQP struct {
 	_                                                      [6]byte
 }
 
-// CreateQPReply has the number of the queue pair, the numbers by which the bell names its queues,
+// CreateQPReply has the number of the queue pair, the numbers by which the doorbell names its queues,
 // and its rings. Descriptor: the memory, with the receive queue behind the send queue.
 type CreateQPReply struct {
 	Handle, QPN          uint32

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ring
+
+import (
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+)
+
+// Queues is how many rings a doorbell can name.
+const Queues = 64 * 64
+
+// DoorbellBytes is the memory of a doorbell: a word with one bit for each group of 64 rings, on a cache
+// line of its own, and a word for each group.
+const DoorbellBytes = line + Queues/8
+
+// Doorbell tells a server which rings of one process have new entries. Idle rings cost nothing.
+//
+// A producer writes entries first and calls Set then. The server clears the bits first and reads the
+// rings then. So an entry that the server did not see has its bit set again.
+type Doorbell struct {
+	groups *atomic.Uint64
+	rings  []byte
+}
+
+// OpenDoorbell returns the doorbell at the start of b.
+func OpenDoorbell(b []byte) (Doorbell, error) {
+	if len(b) < DoorbellBytes {
+		return Doorbell{}, fmt.Errorf("ring: %d bytes of memory for a doorbell of %d", len(b), DoorbellBytes)
+	}
+	if err := checkAligned(b); err != nil {
+		return Doorbell{}, err
+	}
+	return Doorbell{groups: word64(b, 0), rings: b[line:DoorbellBytes]}, nil
+}
+
+func (b Doorbell) group(g int) *atomic.Uint64 { return word64(b.rings, 8*g) }
+
+// Set says that ring i has new entries.
+func (b Doorbell) Set(i uint32) {
+	g := i / 64 % 64
+	w, bit := b.group(int(g)), uint64(1)<<(i%64)
+	if w.Load()&bit == 0 {
+		w.Or(bit)
+	}
+	if bit = 1 << g; b.groups.Load()&bit == 0 {
+		b.groups.Or(bit)
+	}
+}
+
+// Any reports whether a bit is set.
+func (b Doorbell) Any() bool { return b.groups.Load() != 0 }
+
+// Take clears all bits and calls do for each ring whose bit was set.
+func (b Doorbell) Take(do func(i uint32)) {
+	if b.groups.Load() == 0 {
+		return
+	}
+	for groups := b.groups.Swap(0); groups != 0; groups &= groups - 1 {
+		g := bits.TrailingZeros64(groups)
+		for rings := b.group(g).Swap(0); rings != 0; rings &= rings - 1 {
+			do(uint32(64*g + bits.TrailingZeros64(rings)))
+		}
+	}
+}
+
+// StatusPageBytes is the memory of a status page.
+const StatusPageBytes = 2 * line
+
+// StatusPage is what a server shows all its clients, in memory that only the server can write.
+type StatusPage struct{ asleep, ended *atomic.Uint32 }
+
+// OpenStatusPage returns the status page at the start of b.
+func OpenStatusPage(b []byte) (StatusPage, error) {
+	if len(b) < StatusPageBytes {
+		return StatusPage{}, fmt.Errorf("ring: %d bytes of memory for a statusPage of %d", len(b), StatusPageBytes)
+	}
+	if err := checkAligned(b); err != nil {
+		return StatusPage{}, err
+	}
+	return StatusPage{word32(b, 0), word32(b, line)}, nil
+}
+
+// Asleep is the word that is 1 while the server sleeps, or is about to: a client that has rung the
+// doorbell signals it then.
+func (b StatusPage) Asleep() *atomic.Uint32 { return b.asleep }
+
+// Ended is the word that is 1 when the device has ended.
+func (b StatusPage) Ended() *atomic.Uint32 { return b.ended }
