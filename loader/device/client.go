@@ -143,7 +143,7 @@ func (c *client) hello(h proto.Header, body []byte) bool {
 		c.reply(h, nil, nil, err)
 		return false
 	}
-	processEnd := c.signal
+	var processEnd int
 	if c.signal, processEnd, err = signalPair(); err == nil {
 		l := c.s.dev.Limits()
 		r := &proto.HelloReply{

@@ -3,7 +3,6 @@
 package device
 
 import (
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -80,5 +79,3 @@ var oneByte = []byte{1}
 func signalProcess(fd int) {
 	_, _ = unix.SendmsgN(fd, oneByte, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
-
-var errSeals = errors.New("its size can shrink: seal it with F_SEAL_SHRINK")

@@ -36,9 +36,10 @@ type Device struct {
 	gone    atomic.Bool            // the interface is
 	started atomic.Pointer[engine] // eng, for the goroutine that follows the interface
 
-	err  atomic.Pointer[error] // why it is of no use
-	done chan struct{}         // closed when it ended
-	once sync.Once
+	err       atomic.Pointer[error] // why it is of no use
+	done      chan struct{}         // closed when it ended
+	ownerless sync.Mutex            // of InLoop after the end
+	once      sync.Once
 
 	eventMu      sync.Mutex
 	events       chan verbs.Event
