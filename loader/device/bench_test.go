@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
@@ -89,4 +92,35 @@ func BenchmarkGoodput(b *testing.B) {
 			})
 		})
 	}
+}
+
+// CPU time of a server with 16 idle clients, in percent of a core.
+func BenchmarkIdle(b *testing.B) {
+	dir, err := os.MkdirTemp("", "srd")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	p := start(b, "server", dir)
+	p.line("serves")
+	for range 16 {
+		d, err := client.Open(b.Context(), "lo", client.Config{RunDir: dir})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer d.Close()
+		newEnd(b, d, 4096, verbs.QPInit{Type: verbs.RC})
+	}
+	cpu := func() time.Duration { // of the process, by clock_getcpuclockid(3)
+		var ts unix.Timespec
+		if err := unix.ClockGettime(int32(^p.cmd.Process.Pid<<3|2), &ts); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(ts.Nano())
+	}
+	before, start := cpu(), time.Now()
+	for b.Loop() {
+		time.Sleep(100 * time.Millisecond)
+	}
+	b.ReportMetric(100*float64(cpu()-before)/float64(time.Since(start)), "%core")
 }

@@ -176,6 +176,7 @@ func (c *client) setLimit(m *proto.SRQLimit) error {
 	if err != nil {
 		return err
 	}
+	c.settle()
 	return q.srq.SetLimit(int(m.Limit))
 }
 

@@ -3,11 +3,15 @@
 package device_test
 
 import (
+	"errors"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -92,4 +96,56 @@ func TestKilledServer(t *testing.T) {
 	second := start(t, "server", dir)
 	second.line("serves")
 	transfer(pairOf(t, dir), "write")
+}
+
+// The server ends: who waits returns, everything else fails at once, and the socket is gone.
+func TestServerCloses(t *testing.T) {
+	s, dir := serve(t, device.Config{})
+	d := open(t, dir)
+	e := newEnd(t, d, 4096, verbs.QPInit{Type: verbs.RC})
+	waits := make(chan error)
+	go func() { waits <- e.cq.Wait(t.Context(), false) }()
+	go func() { waits <- e.cq.Wait(t.Context(), true) }()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Ended()
+	for range 2 {
+		if err := <-waits; !errors.Is(err, verbs.ErrGone) {
+			t.Errorf("the wait returned %v", err)
+		}
+	}
+	if ev := <-d.Events(); ev.Type != verbs.EventDeviceFatal || !errors.Is(ev.Err, verbs.ErrGone) {
+		t.Errorf("%+v", ev)
+	}
+	_, portErr := d.Port()
+	for what, err := range map[string]error{"a call": portErr, "a post": e.qp.PostSend(&verbs.SendWR{}), "a receive": e.qp.PostRecv(&verbs.RecvWR{})} {
+		if !errors.Is(err, verbs.ErrGone) {
+			t.Errorf("%s returned %v", what, err)
+		}
+	}
+	if _, err := client.Open(t.Context(), "lo", client.Config{RunDir: dir}); err == nil || !strings.Contains(err.Error(), "attach --nic") {
+		t.Errorf("open: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, open := <-d.Events(); open {
+		t.Error("the events are not closed")
+	}
+}
+
+// The status, as the command reads it.
+func TestReadStatus(t *testing.T) {
+	s, dir := serve(t, device.Config{})
+	newBystander(t, dir)
+	got, err := device.ReadStatus(t.Context(), proto.SocketPath(dir, "lo"))
+	if err != nil || !reflect.DeepEqual(got, s.Status()) || len(got.Processes) != 2 {
+		t.Errorf("%+v, %v; want %+v", got, err, s.Status())
+	}
+	for _, p := range got.Processes {
+		if p.PID != os.Getpid() || p.QPs != 1 || p.MRs != 1 || p.Bytes != 1<<16 || p.Arenas != 1<<20 || p.CQEntries != 256 {
+			t.Errorf("%+v", p)
+		}
+	}
 }

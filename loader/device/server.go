@@ -44,6 +44,7 @@ type Server struct {
 	ended   bool
 	all     sync.WaitGroup
 	done    chan struct{} // closed when the device has ended
+	close   sync.Once
 }
 
 // owner is the process of an object, and its handle.
@@ -242,8 +243,14 @@ func (s *Server) hangUp() {
 	}
 }
 
-// Close ends all clients and the device. It returns when nothing of them is left.
-func (s *Server) Close() error {
+// Close ends all clients and the device. It returns when nothing of them is left. Further calls do
+// nothing.
+func (s *Server) Close() (err error) {
+	s.close.Do(func() { err = s.end() })
+	return err
+}
+
+func (s *Server) end() error {
 	if s.dev == nil {
 		s.feeder.close()
 		return nil

@@ -44,6 +44,7 @@ func serve(t testing.TB, c device.Config) (*device.Server, string) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+		<-s.Ended()
 		if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) != 0 {
 			t.Errorf("the server left %q", names)
 		}
