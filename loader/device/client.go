@@ -42,10 +42,11 @@ type client struct {
 	wake, signal   int // eventfd for the engine's thread; socket to the process
 
 	// The engine's thread.
-	queues  []*queue // by the number that the doorbell has for them
-	pending []*queue // with entries that were not taken yet
-	send    verbs.SendWR
-	recv    verbs.RecvWR
+	queues   []*queue // by the number that the doorbell has for them
+	receives []*queue // with entries that were not taken
+	sends    []*queue // also
+	send     verbs.SendWR
+	recv     verbs.RecvWR
 }
 
 const (

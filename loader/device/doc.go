@@ -18,6 +18,6 @@
 // nic.CQSink): between a process and its queue pair there is no other thread. Each process has a
 // goroutine for its control messages, and one for its events.
 //
-// What the engine's thread uses of a process (client.queues, client.pending, queue) is changed in
+// What the engine's thread uses of a process (client.queues, receives, sends; queue) is changed in
 // nic.Device.InLoop only, and memory is unmapped after that.
 package device

@@ -72,7 +72,7 @@ func (f *feeder) FD() int { return f.epoll }
 // Waiting implements nic.Feeder.
 func (f *feeder) Waiting() bool {
 	for _, c := range f.clients {
-		if c.doorbell.Any() || len(c.pending) > 0 {
+		if c.waiting() {
 			return true
 		}
 	}
@@ -92,34 +92,64 @@ func (f *feeder) Take() (n int) {
 		_, _ = unix.EpollWait(f.epoll, f.events[:], 0) // takes the edges; more of them end the next sleep
 	}
 	for _, c := range f.clients {
-		if len(c.pending) > 0 || c.doorbell.Any() {
+		if c.waiting() {
 			n += c.take()
 		}
 	}
 	return n
 }
 
-// take takes entries of one process.
+// take takes entries of one process: receives before sends, so that a message does not arrive before
+// the receive that was posted for it.
 func (c *client) take() (n int) {
+	c.collect()
+	if c.doorbell.Any() { // a receive, for example, that was posted before a send which collect has found
+		c.collect()
+	}
+	n = takeFrom(&c.receives, clientBudget)
+	if len(c.receives) == 0 {
+		n += takeFrom(&c.sends, clientBudget-n)
+	}
+	return n
+}
+
+// collect puts the queues that the doorbell names to those that have entries.
+func (c *client) collect() {
 	c.doorbell.Take(func(i uint32) {
-		if int(i) < len(c.queues) {
-			if q := c.queues[i]; q != nil && !q.pending {
-				q.pending = true
-				c.pending = append(c.pending, q)
-			}
+		if int(i) >= len(c.queues) {
+			return
+		}
+		q := c.queues[i]
+		if q == nil || q.pending {
+			return
+		}
+		q.pending = true
+		if q.recv {
+			c.receives = append(c.receives, q)
+		} else {
+			c.sends = append(c.sends, q)
 		}
 	})
-	served := 0
-	for k := len(c.pending); served < k && n < clientBudget; served++ {
-		q := c.pending[served]
-		m, more := q.take(min(queueBudget, clientBudget-n))
+}
+
+// takeFrom takes entries of queues in turn, and keeps those that have more.
+func takeFrom(list *[]*queue, budget int) (n int) {
+	all, served := *list, 0
+	for k := len(all); served < k && n < budget; served++ {
+		q := all[served]
+		m, more := q.take(min(queueBudget, budget-n))
 		n += m
 		if more {
-			c.pending = append(c.pending, q) // behind those that were not served
+			all = append(all, q) // behind those that were not served
 		} else {
 			q.pending = false
 		}
 	}
-	c.pending = append(c.pending[:0], c.pending[served:]...)
+	*list = append(all[:0], all[served:]...)
 	return n
+}
+
+// waiting reports whether the process has entries that were not taken.
+func (c *client) waiting() bool {
+	return len(c.receives) > 0 || len(c.sends) > 0 || c.doorbell.Any()
 }

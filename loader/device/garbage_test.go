@@ -210,3 +210,33 @@ func TestGarbageEntries(t *testing.T) {
 	}
 	other.works(t)
 }
+
+// An entry with more elements than it has room for is no work request, not one without elements.
+func TestOverlongList(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	v := dial(t, dir).hello().queuePair()
+	v.connect()
+	w := wqe.Wqe(v.sendMem[256:])
+	w.SetOpcode(wqe.WqeOpcodeWrite)
+	w.SetSignaled(true)
+	w.SetCount(1000)
+	word(v.sendMem, 0).Store(1)
+	v.ring(v.qp.SendQueue)
+	wait(t, func() bool { return word(v.cqMem, 0).Load() > 0 })
+	if c := wqe.DecodeCompletion(v.cqMem[256:]); c.Status != verbs.StatusLocalQPOperation {
+		t.Errorf("%+v", c)
+	}
+}
+
+// An idle server says that it sleeps, and is woken.
+func TestSleeps(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	v := dial(t, dir).hello().queuePair()
+	v.connect()
+	for i := range uint32(3) {
+		wait(t, func() bool { return v.page.Asleep().Load() == 1 })
+		word(v.sendMem, 0).Store(i + 1) // no operation: it ends the queue pair, and the others are flushed
+		v.ring(v.qp.SendQueue)
+		wait(t, func() bool { return word(v.cqMem, 0).Load() == i+1 })
+	}
+}

@@ -26,6 +26,7 @@ type raw struct {
 	buf      []byte
 	doorbell ring.Doorbell
 	wake     int
+	page     ring.StatusPage
 	overrun  bool // an event of a completion queue has arrived
 }
 
@@ -51,6 +52,11 @@ func (r *raw) hello() *raw {
 	r.doorbell, _ = ring.OpenDoorbell(r.mapped(fds[1], ring.DoorbellBytes))
 	r.wake = fds[2]
 	unix.Close(fds[3])
+	page, err := unix.Mmap(fds[0], 0, ring.StatusPageBytes, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.page, _ = ring.OpenStatusPage(page)
 	_, err = unix.Mmap(fds[0], 0, ring.StatusPageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == nil {
 		r.t.Error("a process can map the statusPage for writing")

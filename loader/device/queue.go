@@ -18,7 +18,7 @@ type queue struct {
 	qp      *queuePair
 	srq     *sharedQueue // of a shared receive queue; qp is nil then
 	recv    bool
-	pending bool // in client.pending
+	pending bool // in client.receives or client.sends
 	ended   bool // nothing is taken: it was destroyed, or its ring is damaged
 }
 

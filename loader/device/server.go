@@ -235,8 +235,7 @@ func (s *Server) hangUp() {
 		close(s.done)
 	}
 	for c := range s.clients {
-		_ = c.conn.CloseRead() // the goroutine of the client does the rest
-		c.conn.Close()
+		c.conn.Close() // the goroutine of the client does the rest
 	}
 	if s.listener != nil {
 		s.listener.Close()

@@ -139,6 +139,9 @@ func TestModel(t *testing.T) {
 func FuzzIndex(f *testing.F) {
 	f.Add(uint32(5), uint32(0))
 	f.Add(uint32(0xffffffff), uint32(1))
+	f.Add(uint32(4), uint32(5))
+	f.Add(uint32(1), uint32(1<<31))
+	f.Add(uint32(0), uint32(4))
 	f.Fuzz(func(t *testing.T, producer, consumer uint32) {
 		s := ring.ShapeFor(4, 16)
 		b := mapping(t, s.Bytes())
