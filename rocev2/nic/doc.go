@@ -78,5 +78,6 @@
 //
 //	clock.go     CLOCK_MONOTONIC without a system call
 //	refs.go      counts the queue pairs of a CQ or an SRQ
+//	feeder.go           work requests of other processes: queues in memory that they share with a server
 //	device_loopback.go  a device without interface, for tests of applications
 package nic
