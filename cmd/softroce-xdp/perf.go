@@ -103,7 +103,7 @@ func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, e
 		if spin == 0 {
 			spin = -1
 		}
-		dev, err := rdma.Open(ctx, "server", name, client.Config{RunDir: a.runDir, Spin: spin})
+		dev, err := rdma.Open(ctx, name, rdma.WithConfig(client.Config{RunDir: a.runDir, Spin: spin}))
 		return dev, name, err
 	}
 	var args []string

@@ -39,7 +39,7 @@ func Example() {
 	check(err)
 	defer s.Close()
 
-	opened, err := rdma.Open(context.Background(), "server", "eth0", client.Config{RunDir: dir})
+	opened, err := rdma.Open(context.Background(), "eth0", rdma.WithConfig(client.Config{RunDir: dir}))
 	check(err)
 	defer opened.Close()
 	dev := opened.(*client.Device)
