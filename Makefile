@@ -13,9 +13,9 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 # package at a time; only the command and the NIC are under the race detector as well.
 # wiretest has virtual time: it runs with the other packages.
 GOTEST   := GO=$(GO) ./.ci/gotest
-# Minutes of simulation on one goroutine: nothing for the race detector. The same holds for the
+# Minutes of one goroutine, or of other programs: nothing for the race detector. The same holds for the
 # million random events of stage vectors.
-SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate
+SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate docs rocev2/ooo hwoffload/rtl/modules hwoffload/rtl/report hwoffload/rtl/unit
 AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
 
 # What CI skips, it fails.
