@@ -8,13 +8,17 @@ type Arrival struct {
 	Credit    Credit // of its stamp
 	HasCredit bool   // it was sent on pre-credit
 	First     bool   // of its message
+	Fresh     bool   // it was taken, for the first time
 }
 
 // Data takes a data packet that is served at once: Arrive and DstScheduleCredit for one that was
-// sent on pre-credit. The first packet of a message without pre-credit is a new flow, if its
+// sent on pre-credit. One that is not fresh has no effect: it is a copy, or was
+// dropped, and then counts as lost. The first packet of a message without pre-credit is a new flow, if its
 // sender is not in the list. Data reports whether there may be grants to send.
 func (r *Receiver) Data(now int64, id SenderID, a Arrival) bool {
 	switch {
+	case a.HasCredit && !a.Fresh:
+		return false
 	case a.HasCredit:
 		r.Arrive(now, id, a.Bytes, a.Credit)
 		r.DstScheduleCredit(now, id, a.Bytes)

@@ -59,7 +59,12 @@ func TestReceiverData(t *testing.T) {
 	}
 	_, g, _ := r.Next(1)
 	r.Return(2, 1, Return{Epoch: g.Epoch, Limit: g.Limit, Seq: g.Seq})
-	if !r.Data(3, 1, Arrival{Bytes: 10, HasCredit: true, Credit: Credit{10, g.Seq}, First: true}) || r.Stats().Drained != 10 {
+	a := Arrival{Bytes: 10, HasCredit: true, Credit: Credit{20, g.Seq}, First: true}
+	if r.Data(3, 1, a) || r.Stats().Drained != 0 {
+		t.Errorf("a copy: %+v", r.Stats())
+	}
+	a.Fresh = true
+	if !r.Data(3, 1, a) || r.Stats().Drained != 10 {
 		t.Errorf("on pre-credit: %+v", r.Stats())
 	}
 }

@@ -98,9 +98,9 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 	if x.credit == nil {
 		x.q.Receive(now, &p)
 	} else {
-		inFlight, accepted := x.credit.peer.flight.Bytes(), d.count.Delivered
+		inFlight, taken := x.credit.peer.flight.Bytes(), d.count.Taken()
 		x.q.Receive(now, &p)
-		d.credits.onReceived(x, &p, &of, inFlight, d.count.Delivered != accepted, now)
+		d.credits.onReceived(x, &p, &of, inFlight, d.count.Taken() != taken, now)
 	}
 	if x.srq != nil {
 		d.fetchShared(x.srq)

@@ -45,7 +45,7 @@ func (c *credits) onControl(pkt *rocev2.Packet, s *seen, now qp.Time) {
 }
 
 // onReceived takes a packet of a node after its queue pair has processed it. inFlight: bytes in
-// flight to the node before. fresh: the queue pair has accepted data, for the first time.
+// flight to the node before. fresh: the queue pair has taken data, for the first time.
 func (c *credits) onReceived(x *queuePair, pkt *rocev2.Packet, s *seen, inFlight uint64, fresh bool, now qp.Time) {
 	c.shown.stale = true
 	p := x.credit.peer
@@ -65,10 +65,9 @@ func (c *credits) onReceived(x *queuePair, pkt *rocev2.Packet, s *seen, inFlight
 		c.markReady(p)
 		c.watch(p)
 	case rocev2.OperationSend, rocev2.OperationWrite:
-		if has && !fresh {
-			return // a copy, or out of order and dropped: it counts once at most, and else as lost
-		}
 		first := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
-		c.recv.Data(int64(now), precredit.SenderID(p.node), precredit.Arrival{Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: has, First: first})
+		c.recv.Data(int64(now), precredit.SenderID(p.node), precredit.Arrival{
+			Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: has, First: first, Fresh: fresh,
+		})
 	}
 }

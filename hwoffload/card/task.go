@@ -99,7 +99,8 @@ func (u *Tasks) command(offset uint64, bits uint32) {
 		u.setRunning(regs.TaskCommand(bits))
 	case regs.TaskSubmitOffset:
 		c := regs.TaskSubmit(bits)
-		if ahead := (c.Producer() - r.released) & taskIndexMax; u.running && c.SubmitStart() && ahead <= r.entries {
+		ahead, taken := (c.Producer()-r.released)&taskIndexMax, (r.consumer-r.released)&taskIndexMax
+		if u.running && c.SubmitStart() && taken <= ahead && ahead <= r.entries {
 			r.producer = c.Producer()
 		}
 	case regs.TaskReleaseOffset:

@@ -205,12 +205,18 @@ func TestCardTaskRing(t *testing.T) {
 func TestCardTaskDoorbells(t *testing.T) {
 	c := newTasks(t, 4)
 	e := regs.TaskOf(c.card)
+	indexes := func(what string, want uint32) {
+		t.Helper()
+		if e.Consumer() != want || e.CompletionProducer() != want {
+			t.Fatalf("%s: indexes %d and %d, want %d", what, e.Consumer(), e.CompletionProducer(), want)
+		}
+	}
+	taken := uint32(0)
 	nothing := func(what string) {
+		t.Helper()
 		for range 20 {
 			time.Sleep(time.Millisecond) // for the cores
-			if e.Consumer() != 0 || e.CompletionProducer() != 0 {
-				t.Fatalf("%s: indexes %d and %d", what, e.Consumer(), e.CompletionProducer())
-			}
+			indexes(what, taken)
 		}
 	}
 	for _, v := range []uint32{5, 0xffff, 0x8000} {
@@ -228,9 +234,23 @@ func TestCardTaskDoorbells(t *testing.T) {
 			t.Fatal(s)
 		}
 	}
-	if e.Consumer() != 10 || e.CompletionProducer() != 10 {
-		t.Errorf("indexes %d and %d", e.Consumer(), e.CompletionProducer())
+	indexes("ten tasks", 10)
+	// While an answer is not released, a producer behind consumer would have old descriptors executed.
+	id, err := c.ring.Submit(d)
+	c.must(err)
+	for e.CompletionProducer() != 11 {
+		c.must(c.ctx.Err())
 	}
+	e.SetSubmit(regs.TaskSubmit(0).WithProducer(10).WithSubmitStart(true))
+	taken = 11
+	nothing("producer behind consumer")
+	if a, err := c.ring.Wait(c.ctx); err != nil || a.ID != id {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if s := c.run(d); s != task.StatusOK {
+		t.Fatal(s)
+	}
+	indexes("twelve tasks", 12)
 }
 
 // Stop ends the tasks, and the block starts again with another size. Settings that are not

@@ -1380,7 +1380,7 @@ func (r Task) SetDomain(v TaskDomain) { r.bus.W32(r.base+TaskDomainOffset, uint3
 // TaskSubmit is a value of register submit of block task.
 type TaskSubmit uint32
 
-// Producer returns field producer. Index behind the last descriptor; at most the entries of the ring ahead of completion_consumer, or the command is ignored. WO, bits 0 to 15.
+// Producer returns field producer. Index behind the last descriptor; not behind consumer, and at most the entries of the ring ahead of completion_consumer, or the command is ignored. WO, bits 0 to 15.
 func (v TaskSubmit) Producer() uint32 { return uint32(v >> 0 & 0xffff) }
 
 // WithProducer returns v with field producer set to x.

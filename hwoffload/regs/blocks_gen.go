@@ -418,7 +418,7 @@ var Blocks = []layout.Block{
 			{Name: "pd", LSB: 0, Bits: 24, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of the protection domain"},
 		}},
 		{Name: "submit", Offset: 0x28, Bits: 32, Stride: 0x0, Count: 1, Text: "Doorbell. Descriptors were written.", Fields: []layout.Field{
-			{Name: "producer", LSB: 0, Bits: 16, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "index behind the last descriptor; at most the entries of the ring ahead of completion_consumer, or the command is ignored"},
+			{Name: "producer", LSB: 0, Bits: 16, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "index behind the last descriptor; not behind consumer, and at most the entries of the ring ahead of completion_consumer, or the command is ignored"},
 			{Name: "submit_start", LSB: 31, Bits: 1, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "1: executes the command"},
 		}},
 		{Name: "consumer", Offset: 0x2c, Bits: 32, Stride: 0x0, Count: 1, Text: "index behind the last descriptor that was taken", Fields: []layout.Field{

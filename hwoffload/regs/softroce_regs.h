@@ -876,7 +876,7 @@
 #define SRC_TASK_DOMAIN_PD_MASK 0xffffffull
 
 #define SRC_TASK_SUBMIT 0x28 /* 32 bits */
-#define SRC_TASK_SUBMIT_PRODUCER_LSB 0x0 /* WO: index behind the last descriptor; at most the entries of the ring ahead of completion_consumer, or the command is ignored */
+#define SRC_TASK_SUBMIT_PRODUCER_LSB 0x0 /* WO: index behind the last descriptor; not behind consumer, and at most the entries of the ring ahead of completion_consumer, or the command is ignored */
 #define SRC_TASK_SUBMIT_PRODUCER_MASK 0xffffull
 #define SRC_TASK_SUBMIT_SUBMIT_START_LSB 0x1f /* WO: 1: executes the command */
 #define SRC_TASK_SUBMIT_SUBMIT_START_MASK 0x80000000ull

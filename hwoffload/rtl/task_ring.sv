@@ -135,7 +135,7 @@ module task_ring (
         end
       end
     end else begin
-      if (submit && running && ahead <= mask + 16'd1 && ahead >= taken_ahead) producer <= submitted;
+      if (submit && running && ahead <= mask + 16'd1 && ahead >= taken_ahead + 16'(taken)) producer <= submitted;
       if (free && running && freed_ahead <= completion_producer - released) released <= freed;
       if (taken) consumer <= consumer + 16'd1;
       if (answered) completion_producer <= completion_producer + 16'd1;

@@ -51,8 +51,9 @@ type hooks interface {
 	// onTimeout is called when a timer ran out. ack: the wait for an ACK was too long.
 	onTimeout(e *engine, x *QP, ack bool)
 	// onReceived is called with a packet of the peer after the queue pair has processed it.
-	// inFlight: bytes in flight to the destination before.
-	onReceived(e *engine, x *QP, p rocev2.Packet, m rxMeta, inFlight uint64)
+	// inFlight: bytes in flight to the destination before. fresh: the queue pair has taken data, for
+	// the first time.
+	onReceived(e *engine, x *QP, p rocev2.Packet, m rxMeta, inFlight uint64, fresh bool)
 	// onDisconnect is called before it loses its address. It clears QP.hooks.
 	onDisconnect(e *engine, x *QP)
 }
@@ -62,17 +63,17 @@ type noHooks struct{}
 
 var _ hooks = noHooks{}
 
-func (noHooks) onConnect(*engine, *QP, *verbs.Attr)                    {}
-func (noHooks) onPeer(*engine, *dest, *DestSync)                       {}
-func (noHooks) onControl(*engine, rocev2.Packet)                       {}
-func (noHooks) next(*engine, int) int                                  { return 0 }
-func (noHooks) onSend(*engine, *QP, *dest, *qp.Outbound, bool) bool    { return false }
-func (noHooks) onIteration(*engine)                                    {}
-func (noHooks) deadline(qp.Time) int64                                 { return 0 }
-func (noHooks) onPosted(*engine, *QP, *verbs.SendWR)                   {}
-func (noHooks) mayStart(*engine, *QP) bool                             { return true }
-func (noHooks) quantum(*QP) int32                                      { return quantum }
-func (noHooks) onCharged(*QP, int)                                     {}
-func (noHooks) onTimeout(*engine, *QP, bool)                           {}
-func (noHooks) onReceived(*engine, *QP, rocev2.Packet, rxMeta, uint64) {}
-func (noHooks) onDisconnect(*engine, *QP)                              {}
+func (noHooks) onConnect(*engine, *QP, *verbs.Attr)                          {}
+func (noHooks) onPeer(*engine, *dest, *DestSync)                             {}
+func (noHooks) onControl(*engine, rocev2.Packet)                             {}
+func (noHooks) next(*engine, int) int                                        { return 0 }
+func (noHooks) onSend(*engine, *QP, *dest, *qp.Outbound, bool) bool          { return false }
+func (noHooks) onIteration(*engine)                                          {}
+func (noHooks) deadline(qp.Time) int64                                       { return 0 }
+func (noHooks) onPosted(*engine, *QP, *verbs.SendWR)                         {}
+func (noHooks) mayStart(*engine, *QP) bool                                   { return true }
+func (noHooks) quantum(*QP) int32                                            { return quantum }
+func (noHooks) onCharged(*QP, int)                                           {}
+func (noHooks) onTimeout(*engine, *QP, bool)                                 {}
+func (noHooks) onReceived(*engine, *QP, rocev2.Packet, rxMeta, uint64, bool) {}
+func (noHooks) onDisconnect(*engine, *QP)                                    {}

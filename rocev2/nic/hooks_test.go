@@ -31,13 +31,15 @@ func (r *recorder) onSend(*engine, *QP, *dest, *qp.Outbound, bool) bool {
 	r.count("onSend")
 	return false
 }
-func (r *recorder) onIteration(*engine)                                    { r.count("onIteration") }
-func (r *recorder) onPosted(*engine, *QP, *verbs.SendWR)                   { r.count("onPosted") }
-func (r *recorder) mayStart(*engine, *QP) bool                             { r.count("mayStart"); return !r.refuse }
-func (r *recorder) quantum(*QP) int32                                      { r.count("quantum"); return 1 }
-func (r *recorder) onCharged(_ *QP, n int)                                 { r.charged += n }
-func (r *recorder) onReceived(*engine, *QP, rocev2.Packet, rxMeta, uint64) { r.count("onReceived") }
-func (r *recorder) onDisconnect(_ *engine, x *QP)                          { r.count("onDisconnect"); x.hooks = nil }
+func (r *recorder) onIteration(*engine)                  { r.count("onIteration") }
+func (r *recorder) onPosted(*engine, *QP, *verbs.SendWR) { r.count("onPosted") }
+func (r *recorder) mayStart(*engine, *QP) bool           { r.count("mayStart"); return !r.refuse }
+func (r *recorder) quantum(*QP) int32                    { r.count("quantum"); return 1 }
+func (r *recorder) onCharged(_ *QP, n int)               { r.charged += n }
+func (r *recorder) onReceived(*engine, *QP, rocev2.Packet, rxMeta, uint64, bool) {
+	r.count("onReceived")
+}
+func (r *recorder) onDisconnect(_ *engine, x *QP) { r.count("onDisconnect"); x.hooks = nil }
 
 // A feature is called for what happens to queue pairs that use it, from their connection to
 // their end.

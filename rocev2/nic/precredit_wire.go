@@ -82,8 +82,8 @@ func (c *credits) mark(e *engine, p *creditPeer, x *QP, o *qp.Outbound, ahead bo
 }
 
 // onReceived takes a packet of a peer. It was delivered at once: what arrives waits in no buffer
-// but the socket's.
-func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta, inFlight uint64) {
+// but the socket's. fresh: the queue pair has taken it, for the first time.
+func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta, inFlight uint64, fresh bool) {
 	p := x.dest.credit
 	if !p.enabled {
 		return
@@ -103,7 +103,7 @@ func (c *credits) onReceived(e *engine, x *QP, pkt rocev2.Packet, m rxMeta, inFl
 		c.watch(p)
 	case rocev2.OperationSend, rocev2.OperationWrite:
 		first := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
-		if c.recv.Data(now, p.id, precredit.Arrival{Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: says, First: first}) {
+		if c.recv.Data(now, p.id, precredit.Arrival{Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: says, First: first, Fresh: fresh}) {
 			c.dirty = true
 		}
 	}

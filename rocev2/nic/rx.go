@@ -66,9 +66,9 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 		e.deliver(x, &p)
 		return
 	}
-	inFlight := x.dest.flight.Bytes()
+	inFlight, taken := x.dest.flight.Bytes(), e.qpCount.Taken()
 	e.deliver(x, &p)
-	x.hooks.onReceived(e, x, p, m, inFlight)
+	x.hooks.onReceived(e, x, p, m, inFlight, e.qpCount.Taken() != taken)
 }
 
 func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {

@@ -109,6 +109,7 @@ func (r *responder) store(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 	i := psn % sackWindow
 	h.slot[i], h.psn[i] = append(b, data...), psn
 	h.n++
+	r.q.cfg.Count.Buffered++
 	return true
 }
 

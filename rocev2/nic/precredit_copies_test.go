@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"testing"
+
+	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// A packet on pre-credit is counted once, also if it is kept behind a gap. Copies that the network
+// makes do not take what is still in flight off the budget.
+func TestPreCreditCopies(t *testing.T) {
+	l := newLoopback(t, 1)
+	x := l.connect(verbs.RC, rocev2.PMTU1024, 8)
+	y := l.e.qps.Lookup(x.q.Attr().DestQPN)
+	if err := y.q.Modify(verbs.Attr{Selective: true}, verbs.MaskSelective); err != nil {
+		t.Fatal(err)
+	}
+	c := newCredits(&Options{RxFrames: 4096}, 1e10)
+	p := &creditPeer{id: 1, enabled: true, src: c.newSender(), dest: y.dest}
+	y.dest.credit, y.credit, y.hooks = p, &creditFlow{}, c
+	c.recv.NewFlow(1, p.id)
+	_, g, _ := c.recv.Next(1)
+	c.recv.Return(1, p.id, precredit.Return{Epoch: g.Epoch, Limit: g.Limit, Seq: g.Seq})
+
+	const size = 1000
+	first := y.q.Attr().RQPSN
+	send := func(i int) {
+		d := rocev2.Datagram{
+			Src: y.dest.addr, Dst: y.src, Opcode: rocev2.RCWriteOnly, DestQP: y.num, PSN: first.Add(i),
+			VA: l.region.VA(), RKey: l.region.RKey(), DMALen: size, Payload: make([]byte, size),
+		}
+		b, err := d.AppendTo([]byte{12: 8, 13: 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.e.frame(b, rxMeta{flags: rocev2.StampCredit, proven: true, credit: 4 * size, creditSeq: g.Seq}, false)
+	}
+	for i, step := range []struct{ packet, delivered int }{{0, 1}, {0, 1}, {2, 2}, {2, 2}, {3, 3}, {1, 4}, {1, 4}, {3, 4}} {
+		send(step.packet)
+		if n := c.recv.Stats().Drained; n != uint64(step.delivered*size) {
+			t.Errorf("step %d: %d bytes delivered, want %d", i, n, step.delivered*size)
+		}
+	}
+}
