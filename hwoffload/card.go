@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 )
@@ -32,7 +33,16 @@ type Card struct {
 	Blocks []Block // in the order of the card's list
 	ddr    DDR
 	alloc  *Allocator
+
+	queues atomic.Bool // TakeQueues
 }
+
+// TakeQueues reserves the queues and regions of the card for the caller, until it calls
+// ReturnQueues. It returns false if somebody has them: two users would use the same numbers.
+func (c *Card) TakeQueues() bool { return c.queues.CompareAndSwap(false, true) }
+
+// ReturnQueues ends what TakeQueues has begun.
+func (c *Card) ReturnQueues() { c.queues.Store(false) }
 
 // Open checks that a device is a card with registers that this driver knows.
 func Open(d Device) (*Card, error) {

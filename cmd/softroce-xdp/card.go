@@ -31,7 +31,7 @@ func newCard(a *app) *cobra.Command {
   unix:/run/card.sock     the socket of a simulator, or of card model
 
 One process at a time uses a card. While card attach runs, it is that process, and the
-other commands reach the card through it. DEV may be left out if one card is attached.`,
+other commands reach the card through it. [DEV] may be left out if one card is attached.`,
 	}, newCardAttach(a), newCardStatus(a), newCardTable(a), newCardPolicy(a), newCardPrecredit(a), newCardStats(a), newCardDDR(a), newCardRegs(a), newCardModel())
 }
 

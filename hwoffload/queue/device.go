@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Config says what a Device may use of a card.
@@ -53,13 +54,18 @@ type Device struct {
 // firstQP is the first queue pair number: 0 and 1 are QP0 and QP1.
 const firstQP = 2
 
-// New returns a Device on a card whose queues and regions nobody else uses. Close ends it.
+// New returns a Device. A card has one at a time: the error wraps verbs.ErrBusy if another one was not
+// closed.
 func New(c *hwoffload.Card, config Config) (*Device, error) {
 	if config.Page < 0 || config.Page >= regs.DoorbellsCount {
 		return nil, fmt.Errorf("card: page %d of doorbells: use 0 to %d", config.Page, regs.DoorbellsCount-1)
 	}
+	if !c.TakeQueues() {
+		return nil, fmt.Errorf("card: its queues are %w: another queue.Device has them: share or close it", verbs.ErrBusy)
+	}
 	space, err := reserve(c.Allocator(), config.Bytes)
 	if err != nil {
+		c.ReturnQueues()
 		return nil, fmt.Errorf("card: memory for rings: %w", err)
 	}
 	if config.Resolve == nil {
@@ -91,7 +97,13 @@ func reserve(a *hwoffload.Allocator, bytes uint64) (s *hwoffload.Space, err erro
 
 // Close returns the memory of the rings. All queues must have been destroyed: the card would go on
 // to use theirs.
-func (d *Device) Close() error { return d.space.Free() }
+func (d *Device) Close() error {
+	if err := d.space.Free(); err != nil {
+		return err
+	}
+	d.card.ReturnQueues()
+	return nil
+}
 
 // Card returns the card.
 func (d *Device) Card() *hwoffload.Card { return d.card }

@@ -34,7 +34,10 @@ func newNodes(t testing.TB, n int) *world {
 		w.net.Connect(w.side[0].m, len(w.side)-2, s.m, 0)
 	}
 	for i, s := range w.side {
-		var err error
+		err := s.d.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if s.d, err = queue.New(s.card, queue.Config{Bytes: ringBytes, Resolve: func(a netip.Addr) (queue.Hop, error) {
 			for j, to := range w.side {
 				if to.addr[0] == a {

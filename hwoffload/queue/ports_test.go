@@ -22,7 +22,10 @@ import (
 func fourPorts(t *testing.T) (w *world, a, b *endpoint) {
 	w = newWorld(t, 1)
 	for i, s := range w.side {
-		var err error
+		err := s.d.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
 		other := w.side[1-i]
 		s.d, err = queue.New(s.card, queue.Config{Bytes: ringBytes, Resolve: func(netip.Addr) (queue.Hop, error) {
 			return queue.Hop{MAC: other.mac, Node: 9}, nil
