@@ -36,6 +36,9 @@ func (e *engine) iterate() int {
 		n += e.sendMADs()
 	}
 	n += e.transmit()
+	if e.distributor != nil {
+		n += e.distributor.run()
+	}
 	e.flushDirty()
 	if e.hooks != nil {
 		e.hooks.onIteration(e)

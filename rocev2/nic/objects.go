@@ -146,6 +146,8 @@ type QP struct {
 	send, recv *CQ
 	pmtu       rocev2.PMTU // as Modify set it; under posts.mu
 	rdAtomic   uint8       // also
+
+	internal *internalSends // the engine's; nil without a distribution
 }
 
 // flow has the fields of IP that the application chooses.

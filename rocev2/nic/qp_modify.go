@@ -115,6 +115,9 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 	if x.drr.Queued() {
 		x.home.remove(x)
 	}
+	if x.internal != nil {
+		x.internal.disconnect()
+	}
 	if left = x.path; left != nil {
 		if x.hooks != nil {
 			x.hooks.onDisconnect(e, x)

@@ -69,9 +69,10 @@ type engine struct {
 	onTimer func(*QP)
 	onDest  func(*dest)
 
-	hooks  hooks // of an optional feature, nil without one
-	mads   madQueue
-	feeder Feeder // of work from other processes, nil without one
+	hooks       hooks // of an optional feature, nil without one
+	mads        madQueue
+	feeder      Feeder       // of work from other processes, nil without one
+	distributor *distributor // nil before the first distribution region
 
 	count   engineCounters
 	qpCount qp.Counters

@@ -187,6 +187,16 @@ func (q *QP) Expire(now Time) {
 // ERR the work request completes as flushed.
 func (q *QP) PostSend(wr *verbs.SendWR) error { return q.req.post(wr) }
 
+// InternalInline is how many bytes of inline data PostInternal takes at least.
+const InternalInline = 64
+
+// PostInternal is PostSend for a work request of the NIC itself. Its completion goes to sink and
+// not to Config.SendCQ. Inline data may have InternalInline bytes on any queue pair. In ERR, sink is
+// called before PostInternal returns.
+func (q *QP) PostInternal(wr *verbs.SendWR, sink CompletionQueue) error {
+	return q.req.postInternal(wr, sink)
+}
+
 // PostRecv puts a work request on the receive queue.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error { return q.rsp.post(wr) }
 

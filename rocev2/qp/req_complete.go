@@ -64,6 +64,10 @@ func (r *requester) complete(w *wqe) {
 	if w.isRead() && w.status == verbs.StatusSuccess {
 		c.Bytes = w.length
 	}
+	if w.internal {
+		w.x.sink.Complete(c)
+		return
+	}
 	cfg.SendCQ.Complete(c)
 }
 

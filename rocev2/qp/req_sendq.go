@@ -35,6 +35,7 @@ type wqe struct {
 	hasGaps     bool         // READ: x.arrived is in use
 	onePacket   bool         // READ: the last request was a probe for one packet
 	timed       bool         // READ: the response to the last request gives an RTT of a repair
+	internal    bool         // of PostInternal: the completion goes to x.sink
 
 	// READ: the progress, in packets of the response.
 	received    uint32 // all packets before it were received
@@ -55,6 +56,7 @@ type extra struct {
 	ah      verbs.AH
 	qpn     uint32 // UD: of the destination
 	qkey    uint32
+	sink    CompletionQueue // of PostInternal
 }
 
 func (w *wqe) end() uint64 { return w.first + uint64(w.packets) }
@@ -93,15 +95,25 @@ func (r *requester) grow() {
 	r.ring = ring
 }
 
+// postInternal implements PostInternal.
+func (r *requester) postInternal(wr *verbs.SendWR, sink CompletionQueue) error {
+	limits := r.q.cfg
+	limits.MaxInline, limits.MaxSendSGE = max(limits.MaxInline, InternalInline), max(limits.MaxSendSGE, 1)
+	return r.put(&limits, wr, sink)
+}
+
 // post implements PostSend.
-func (r *requester) post(wr *verbs.SendWR) error {
+func (r *requester) post(wr *verbs.SendWR) error { return r.put(&r.q.cfg, wr, nil) }
+
+// put puts a work request on the queue. sink is nil for one of the application.
+func (r *requester) put(limits *Config, wr *verbs.SendWR, sink CompletionQueue) error {
 	q := r.q
-	length, err := q.cfg.checkSend(q.state, q.attr.PMTU, q.attr.MaxRdAtomic, wr)
+	length, err := limits.checkSend(q.state, q.attr.PMTU, q.attr.MaxRdAtomic, wr)
 	if err != nil {
 		return err
 	}
 	if q.state == verbs.StateErr || q.state == verbs.StateSQE { // IBTA 10.3.1
-		r.complete(&wqe{id: wr.ID, op: wr.Op, status: verbs.StatusWRFlushed})
+		r.complete(&wqe{id: wr.ID, op: wr.Op, status: verbs.StatusWRFlushed, internal: sink != nil, x: &extra{sink: sink}})
 		return nil
 	}
 	if int(r.tail-r.head) >= q.cfg.MaxSend {
@@ -153,6 +165,10 @@ func (r *requester) post(wr *verbs.SendWR) error {
 		}
 		w.ssn = r.ssn
 		r.ssn = (r.ssn + 1) & ssnMask
+	}
+	if sink != nil {
+		w.internal = true
+		w.getExtra().sink = sink
 	}
 	r.tail++
 	return nil
