@@ -114,8 +114,8 @@ func (d *Distribution) Stats() (s DistributionStats, err error) {
 	return s, err
 }
 
-// Deregister ends the region. The error wraps verbs.ErrBusy while messages have no report; the way
-// out is to destroy the queue pairs of destinations that do not respond.
+// Deregister ends the region. The error wraps verbs.ErrBusy while messages have no report. If
+// destinations do not respond and their retries have no end, destroy their queue pairs first.
 func (d *Distribution) Deregister() error {
 	err := d.pd.dev.do(func() error {
 		if !d.forward.Idle() || len(d.unsent) > 0 {

@@ -338,6 +338,20 @@ func TestDistributionFullQueue(t *testing.T) {
 	})
 }
 
+// A peer of UC can be an origin. Its WRITEs have no ACK, and its reports neither.
+func TestDistributionUC(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newStar(t, 1, 2, 8)
+		s.origin = s.connect(verbs.UC, rocev2.PMTU1024, 8)
+		s.receive1(0)
+		s.write(verbs.OpWrite, 0, 3000)
+		s.until("a report", func() bool { return len(s.reports) == 1 })
+		if want := (mr.Report{VA: s.d.VA(), Length: 3000, Destinations: 2}); s.reports[0] != want || !s.same(0, 0, 3000) || !s.same(1, 0, 3000) {
+			t.Errorf("%+v", s.reports)
+		}
+	})
+}
+
 // A group that cannot be served is refused.
 func TestDistributionGroup(t *testing.T) {
 	s := newStar(t, 1, 1, 8)

@@ -14,8 +14,9 @@
 //	CQ       cq.go                 completion queue: Poll, Wait, an eventfd
 //	QP       qp.go, qp_modify.go   queue pair; PostSend and PostRecv in post.go
 //	SRQ      srq.go                shared receive queue
-//	Distribution distribution.go   region whose WRITEs go on to a group of destinations (S2.7)
 //	AH       ah.go                 address handle: the destination of a datagram
+//	Distribution                   region whose data goes on to a group of destinations:
+//	         distribution.go, distribution_run.go
 //
 // They implement the interfaces of package verbs. objects.go has what they consist of.
 // event.go has the asynchronous events, counters.go the counters by the names of rxe and mlx5.

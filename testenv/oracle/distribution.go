@@ -104,6 +104,9 @@ func (s *Star) Close(ctx context.Context) error {
 // VA is where messages are written, as the origin names it.
 func (s *Star) VA() uint64 { return s.region.Addr() + starOff }
 
+// Fail puts the queue pair of a destination into ERR.
+func (s *Star) Fail(ctx context.Context, i int) error { return s.at[i].qp.To(ctx, Err) }
+
 // Send has the origin write size bytes, and returns the payload of its report, which has
 // reportBytes.
 func (s *Star) Send(ctx context.Context, size, reportBytes int) ([]byte, error) {

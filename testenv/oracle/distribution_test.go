@@ -102,32 +102,57 @@ func newStar(t *testing.T) (ctx context.Context, s *oracle.Star, down func() err
 // interfaces (S2.7). rxe is one of the destinations too. Then the link of another one is down.
 func TestCardDistribution(t *testing.T) {
 	ctx, s, down := newStar(t)
-	const size = 50001
-	wants := func(want mr.Report) {
-		t.Helper()
-		want.VA, want.Length, want.Destinations = s.VA(), size, 4
-		b, err := s.Send(ctx, size, mr.ReportLen)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := mr.ParseReport(b)
-		if err != nil || got != want {
-			t.Errorf("report %+v, %v, want %+v", got, err, want)
-		}
-		for i, status := range want.Status[:want.Destinations] {
-			if has, err := s.Holds(ctx, i, size); err != nil || has != (status == verbs.StatusSuccess) {
-				t.Errorf("destination %d of status %v has the data: %v, %v", i, status, has, err)
-			}
-		}
-	}
-	wants(mr.Report{})
-	wants(mr.Report{Message: 1})
+	expect := func(want mr.Report) { t.Helper(); expectReport(ctx, t, s, 4, want) }
+	expect(mr.Report{})
+	expect(mr.Report{Message: 1})
 	if t.Failed() {
 		return
 	}
 	if err := down(); err != nil {
 		t.Fatal(err)
 	}
-	wants(mr.Report{Message: 2, Status: [4]verbs.Status{2: verbs.StatusRetryExceeded}})
-	wants(mr.Report{Message: 3, Status: [4]verbs.Status{2: verbs.StatusWRFlushed}})
+	expect(mr.Report{Message: 2, Status: [4]verbs.Status{2: verbs.StatusRetryExceeded}})
+	expect(mr.Report{Message: 3, Status: [4]verbs.Status{2: verbs.StatusWRFlushed}})
+}
+
+// TestEngineDistribution has rxe write to a distribution region of the engine, whose destinations
+// are the rxe of two machines, the origin's among them (S2.7). Then the queue pair of one is in ERR.
+func TestEngineDistribution(t *testing.T) {
+	ctx, p, us := engineAndJudge(t)
+	s, err := oracle.NewStar(ctx, us, p.Judge(), p.SecondJudge())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, "the star", func() error { return s.Close(context.Background()) })
+	expect := func(want mr.Report) { t.Helper(); expectReport(ctx, t, s, 2, want) }
+	expect(mr.Report{})
+	expect(mr.Report{Message: 1})
+	if t.Failed() {
+		return
+	}
+	if err := s.Fail(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	expect(mr.Report{Message: 2, Status: [4]verbs.Status{1: verbs.StatusRetryExceeded}})
+	expect(mr.Report{Message: 3, Status: [4]verbs.Status{1: verbs.StatusWRFlushed}})
+}
+
+// expectReport sends a message, and compares its report and the data of all destinations.
+func expectReport(ctx context.Context, t *testing.T, s *oracle.Star, destinations uint8, want mr.Report) {
+	t.Helper()
+	const size = 50001
+	want.VA, want.Length, want.Destinations = s.VA(), size, destinations
+	b, err := s.Send(ctx, size, mr.ReportLen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := mr.ParseReport(b)
+	if err != nil || got != want {
+		t.Errorf("report %+v, %v, want %+v", got, err, want)
+	}
+	for i, status := range want.Status[:want.Destinations] {
+		if has, err := s.Holds(ctx, i, size); err != nil || has != (status == verbs.StatusSuccess) {
+			t.Errorf("destination %d of status %v has the data: %v, %v", i, status, has, err)
+		}
+	}
 }

@@ -28,6 +28,9 @@ func (p *pair) HostDrops() (uint64, error) { return p.hostDrops() }
 // Judge is that of the first machine.
 func (p *pair) Judge() *Judge { return p.a }
 
+// SecondJudge is that of the second machine.
+func (p *pair) SecondJudge() *Judge { return p.b }
+
 // Guest has close called before the machines go.
 func (p *pair) Guest(close func() error) { p.guests = append(p.guests, close) }
 

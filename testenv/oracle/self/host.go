@@ -31,7 +31,7 @@ type Side struct {
 	opts loader.Options
 }
 
-var _ oracle.Side = (*Side)(nil)
+var _ oracle.Hub = (*Side)(nil)
 
 // Attach attaches the product to eth0 of the host, with these flags of `softroce-xdp attach`, and
 // opens the engine there.

@@ -10,8 +10,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
+	"github.com/softroce/softroce-xdp/testenv/oracle/translate"
 )
 
 // region owns pages of its own, so that an access outside it hurts nobody, or is seen.
@@ -23,6 +26,24 @@ type region struct {
 
 // register makes and registers memory.
 func register(pd verbs.PD, size, offset int, rights verbs.Access) (oracle.MR, error) {
+	return allocate(size, offset, func(b []byte) (verbs.MR, error) { return pd.RegMR(b, rights) })
+}
+
+// Distribute implements oracle.Hub.
+func (s *Side) Distribute(_ context.Context, pd oracle.PD, size int, to []oracle.Destination) (oracle.MR, error) {
+	var g mr.Group
+	for _, x := range to {
+		g = append(g, mr.Destination{QPN: x.QP.QPN(), VA: x.Addr, RKey: x.RKey})
+	}
+	const offset = 24 // messages and pages do not end together
+	return allocate(size, offset, func(b []byte) (verbs.MR, error) {
+		spec := mr.Spec{Host: b, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite}
+		return pd.(translate.Domain).PD.(*nic.PD).RegDistribution(spec, g)
+	})
+}
+
+// allocate makes memory and has it registered.
+func allocate(size, offset int, register func(b []byte) (verbs.MR, error)) (oracle.MR, error) {
 	if size < 1 || offset < 0 || offset >= os.Getpagesize() {
 		return nil, fmt.Errorf("a region of %d bytes at %d in a page", size, offset)
 	}
@@ -31,7 +52,7 @@ func register(pd verbs.PD, size, offset int, rights verbs.Access) (oracle.MR, er
 		return nil, err
 	}
 	g := &region{pages: pages, memory: pages[offset : offset+size]}
-	if g.r, err = pd.RegMR(g.memory, rights); err != nil {
+	if g.r, err = register(g.memory); err != nil {
 		return nil, errors.Join(err, unix.Munmap(pages))
 	}
 	return g, nil
