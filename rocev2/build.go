@@ -57,6 +57,7 @@ type Datagram struct {
 	OOO *OOOFields // OWRITE .. ONAK; nil: zeros
 
 	Payload []byte // padded to a multiple of 4
+	Sealed  bool   // payload is allowed with every opcode: packets of package seal
 	Stamp   *Stamp // appended if not nil
 }
 
@@ -144,7 +145,7 @@ func (d *Datagram) layout(n int) (l layout, err error) {
 		return l, ErrOpcode
 	case !d.Src.IsValid() || !d.Dst.IsValid() || v4 != d.Dst.Unmap().Is4():
 		return l, ErrFamily
-	case n != 0 && !l.info.Payload:
+	case n != 0 && !l.info.Payload && !d.Sealed:
 		return l, ErrPayload
 	case d.DestQP|d.SrcQP|uint32(d.PSN)|d.MSN > PSNMask:
 		return l, ErrFieldMax

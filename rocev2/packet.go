@@ -334,6 +334,21 @@ func (p *Packet) Payload() []byte { return p.slice(p.payload, p.pad) }
 // PayloadLen is the length of the payload in bytes, even if it was not captured.
 func (p *Packet) PayloadLen() int { return int(p.pad - p.payload) }
 
+// Body is what stands between the UDP header and the pad: BTH, extended headers and
+// payload; in a truncated capture as much of it as there is.
+func (p *Packet) Body() []byte { return p.slice(p.bth, p.pad) }
+
+// Pad is what stands between the payload and the ICRC, 0 to 3 bytes.
+func (p *Packet) Pad() []byte { return p.slice(p.pad, p.icrc) }
+
+// CutPayload removes bytes from both ends of the payload of this view, in the way in which
+// an opened packet of package seal is cut. The packet itself stays as it is, and the ICRC is
+// still found; Body and Pad are no longer valid. A payload of fewer bytes becomes empty.
+func (p *Packet) CutPayload(front, back int) {
+	p.payload = min(p.payload+uint32(front), p.pad)
+	p.pad -= min(uint32(back), p.pad-p.payload)
+}
+
 // Surplus is the surplus area of RFC 9868: what the IP datagram holds beyond the
 // UDP length.
 func (p *Packet) Surplus() []byte { return p.slice(p.surplus, p.end) }
