@@ -31,6 +31,11 @@ type Node struct {
 
 	// Stamp is appended to every packet, if set.
 	Stamp *rocev2.Stamp
+	// Build, if set, makes the frame of a packet of queue pair qpn, instead of o.AppendTo.
+	Build func(qpn uint32, o *qp.Outbound, b []byte) ([]byte, error)
+	// Check, if set, judges a packet whose ICRC is right. One with an error is dropped.
+	Check   func(p *rocev2.Packet) error
+	Refused int // by Check
 
 	// Tick, if set, is called when the application may post again.
 	Tick func()
@@ -132,6 +137,10 @@ func (n *Node) arrive(frame []byte) {
 		n.Unknown++
 		return
 	}
+	if n.Check != nil && n.Check(&p) != nil {
+		n.Refused++
+		return
+	}
 	n.Received++
 	a.q.Receive(n.w.now, &p)
 	n.Serve()
@@ -210,7 +219,7 @@ func (n *Node) transmit(a *attached) {
 		}
 		o.Dst = o.AH.(handle).to.Addr
 	}
-	frame, err := o.AppendTo(n.w.frame())
+	frame, err := n.build(a.q.QPN(), o)
 	if err != nil {
 		n.w.Failf("%s: QP %d: %v packet cannot be built: %v", n.Name, a.q.QPN(), o.Opcode, err)
 		return
@@ -222,6 +231,13 @@ func (n *Node) transmit(a *attached) {
 	}
 	n.free = n.w.now + serialize(frame, n.Rate)
 	path.send(frame)
+}
+
+func (n *Node) build(qpn uint32, o *qp.Outbound) ([]byte, error) {
+	if n.Build != nil {
+		return n.Build(qpn, o, n.w.frame())
+	}
+	return o.AppendTo(n.w.frame())
 }
 
 // setTimer makes sure that an event is set for the queue pair's deadline or before.
