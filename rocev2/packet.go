@@ -343,10 +343,23 @@ func (p *Packet) Pad() []byte { return p.slice(p.pad, p.icrc) }
 
 // CutPayload removes bytes from both ends of the payload of this view, in the way in which
 // an opened packet of package seal is cut. The packet itself stays as it is, and the ICRC is
-// still found; Body and Pad are no longer valid. A payload of fewer bytes becomes empty.
+// still found; Body and Pad are no longer valid. A payload of fewer bytes becomes empty. A copy
+// of the view is made by Copy.
 func (p *Packet) CutPayload(front, back int) {
 	p.payload = min(p.payload+uint32(front), p.pad)
 	p.pad -= min(uint32(back), p.pad-p.payload)
+}
+
+// Copy appends the IP datagram to b, and returns a view of the copy with the payload of this
+// view, cut or not. Parsing the copy again would find the whole payload.
+func (p *Packet) Copy(b []byte) Packet {
+	c := *p
+	start := uint32(len(b))
+	c.b = append(b, p.Datagram()...)
+	for _, off := range []*uint32{&c.ip, &c.udp, &c.bth, &c.payload, &c.pad, &c.icrc, &c.surplus, &c.end} {
+		*off += start - p.ip
+	}
+	return c
 }
 
 // Surplus is the surplus area of RFC 9868: what the IP datagram holds beyond the

@@ -60,6 +60,7 @@ func (h *ReorderPool) newReorderBuffer() *reorderBuffer {
 // PSN. A queue pair has one only while packets are buffered: n is never 0 between calls.
 type reorderBuffer struct {
 	slot      [sackWindow][]byte // IP datagrams
+	packet    [sackWindow]rocev2.Packet
 	psn       [sackWindow]rocev2.PSN
 	n         int
 	sinceSACK int // packets since the last SACK
@@ -89,8 +90,7 @@ func (r *responder) buffer(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 }
 
 func (r *responder) store(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
-	data := p.Datagram()
-	if ahead >= sackWindow || len(data) > bufferBytes || r.reorder != nil && r.reorder.has(psn) {
+	if ahead >= sackWindow || len(p.Datagram()) > bufferBytes || r.reorder != nil && r.reorder.has(psn) {
 		return false
 	}
 	pool := r.q.cfg.Reorder
@@ -107,22 +107,23 @@ func (r *responder) store(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 	}
 	h := r.reorder
 	i := psn % sackWindow
-	h.slot[i], h.psn[i] = append(b, data...), psn
+	h.packet[i], h.psn[i] = p.Copy(b), psn // what was opened is not parsed again (package seal)
+	h.slot[i] = h.packet[i].Frame()
 	h.n++
 	r.q.cfg.Count.Buffered++
 	return true
 }
 
-// take removes a packet and returns it, or nil.
-func (h *reorderBuffer) take(psn rocev2.PSN) []byte {
+// take removes a packet and returns it with its buffer, or nil.
+func (h *reorderBuffer) take(psn rocev2.PSN) ([]byte, *rocev2.Packet) {
 	if !h.has(psn) {
-		return nil
+		return nil, nil
 	}
 	i := psn % sackWindow
 	b := h.slot[i]
 	h.slot[i] = nil
 	h.n--
-	return b
+	return b, &h.packet[i]
 }
 
 // deliverBuffered executes buffered packets up to the next gap.
@@ -130,14 +131,12 @@ func (r *responder) deliverBuffered(now Time) {
 	found := false
 	for r.reorder != nil {
 		was := r.expected
-		b := r.reorder.take(was)
+		b, p := r.reorder.take(was)
 		if b == nil {
 			break
 		}
 		found = true
-		if p, err := rocev2.ParseIP(b); err == nil {
-			r.deliver(now, &p)
-		}
+		r.deliver(now, p)
 		r.q.cfg.Reorder.put(b)
 		if r.expected == was { // rejected
 			break
