@@ -31,6 +31,7 @@ var cleanPackages = []string{
 	"rocev2/mr/arena",
 	"rocev2/mr/procmem",
 	"rocev2/nic/route",
+	"rocev2/seal",
 	"rocev2/nic/loopback",
 	"cc/dcqcn",
 	"cc/dctcp",
