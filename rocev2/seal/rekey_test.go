@@ -5,6 +5,7 @@ package seal
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"testing"
 
@@ -155,9 +156,34 @@ func TestDefaultLimit(t *testing.T) {
 	body := make([]byte, rocev2.BTHLen+4096+Overhead)
 	body[0] = byte(rocev2.RCSendMiddle)
 	s.blocks = MaxBlocks - blocks(4096)
-	for want := range uint32(2) {
+	for _, want := range []uint32{0, 1, 1, 1} {
 		if err := s.Seal(body); err != nil || s.Epoch() != want {
 			t.Errorf("epoch %d, want %d: %v", s.Epoch(), want, err)
+		}
+	}
+}
+
+// The previous epoch is accepted until its time is over, to the nanosecond, and no longer when
+// the epoch after the present one begins.
+func TestOverlap(t *testing.T) {
+	d := rocev2.Datagram{Opcode: rocev2.RCAck, DestQP: 2}
+	for _, test := range []struct {
+		at     int64
+		epochs int
+		want   error
+	}{{100 + 1e9 - 1, 1, nil}, {100 + 1e9, 1, ErrEpoch}, {100, 2, ErrEpoch}} {
+		s, o := pair(t, AES128GCM, Limits{Overlap: 1e9})
+		late := build(t, s, d, nil)
+		for range test.epochs {
+			if err := s.Rekey(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := open(o, 100, build(t, s, d, nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := open(o, test.at, late); !errors.Is(err, test.want) {
+			t.Errorf("packet of epoch 0 at %d ns, %d epochs later: %v, want %v", test.at, test.epochs, err, test.want)
 		}
 	}
 }
