@@ -13,6 +13,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -301,10 +302,25 @@ func TestCardTaskStop(t *testing.T) {
 	}
 }
 
-// A card without cores is an error, not a wait.
-func TestCardWithoutCores(t *testing.T) {
-	s := newWorld(t, 1).side[0]
-	if _, err := s.d.StartTasks(context.Background(), 1, 4); err == nil {
-		t.Error("tasks start")
+// The driver refuses what a card has no block for, before it writes a register.
+func TestCapabilities(t *testing.T) {
+	w := newWorld(t, 1)
+	a, _ := w.connect(verbs.RC, 0, rocev2.PMTU1024)
+	for caps, calls := range map[uint32]map[string]func() error{
+		7: {
+			"CreateCQ": func() error { _, err := a.d.CreateCQ(4); return err },
+			"NewGroup": func() error { _, err := a.d.NewGroup(queue.Destination{QP: a.qp}); return err },
+		},
+		31: { // that of a model without cores
+			"StartTasks": func() error { _, err := a.d.StartTasks(context.Background(), 1, 4); return err },
+			"ServeTasks": func() error { _, err := a.d.ServeTasks(a.qp, 4, 1<<20); return err },
+		},
+	} {
+		a.m.Put(regs.IdentBase+regs.IdentCapabilitiesOffset, caps)
+		for name, call := range calls {
+			if err := call(); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("%s with capabilities %d: %v", name, caps, err)
+			}
+		}
 	}
 }
