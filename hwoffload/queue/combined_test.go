@@ -29,96 +29,129 @@ func TestAllTogether(t *testing.T) {
 	}
 }
 
-func allTogether(t *testing.T, seed uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
+// together is a hub that distributes to two other cards, the first of which is the origin, and
+// executes tasks.
+type together struct {
+	*world
+	hub          *side
+	at           []*endpoint // of the others
+	origin, twin *endpoint   // twin is the hub's
+	group        *queue.Group
+	region       *queue.MR
+	ring         *queue.Tasks
+}
+
+const (
+	togetherBytes = 30000
+	togetherCRC   = togetherBytes // where the hub's tasks write
+)
+
+func newTogether(ctx context.Context, t *testing.T) *together {
+	t.Helper()
 	w := newCreditNodes(t, 3)
-	hub := w.side[0]
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	c := &together{world: w, hub: w.side[0]}
 	for _, s := range w.side {
 		s.enable(creditConfig(creditBudget))
 	}
 	w.net.Faults = wire.Faults{Loss: 0.03, Duplicate: 0.03, Reorder: 0.03, ReorderBy: creditDelay}
-
-	// The hub distributes to both others. The first of them is the origin.
-	pd := hub.d.AllocPD()
+	pd := c.hub.d.AllocPD()
 	var list []queue.Destination
-	var at []*endpoint
 	for _, s := range w.side[1:] {
-		to, from := hub.endpointIn(pd, verbs.RC), s.endpoint(verbs.RC)
+		to, from := c.hub.endpointIn(pd, verbs.RC), s.endpoint(verbs.RC)
 		w.join(to, from, 0, rocev2.PMTU1024)
-		at = append(at, from)
+		c.at = append(c.at, from)
 		list = append(list, queue.Destination{QP: to.qp, VA: from.mr.VA(), RKey: from.mr.RKey()})
 	}
-	origin, twin := at[0].side.endpoint(verbs.RC), hub.endpointIn(pd, verbs.RC)
-	w.join(origin, twin, 0, rocev2.PMTU1024)
-	group, err := hub.d.NewGroup(list...)
-	must(err)
-	const size = 30000
-	region := twin.register(queue.Spec{PD: pd, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite, Addr: distributionAddr,
-		Len: size, VA: distributionVA, Group: group})
-	const crc = size // where the hub's tasks write
-	cores, err := hub.m.StartTasks()
-	must(err)
-	defer func() { must(cores.Close(context.Background())) }()
-	ring, err := hub.d.StartTasks(ctx, pd, 4)
-	must(err)
+	c.origin, c.twin = c.at[0].side.endpoint(verbs.RC), c.hub.endpointIn(pd, verbs.RC)
+	w.join(c.origin, c.twin, 0, rocev2.PMTU1024)
+	var err error
+	c.group, err = c.hub.d.NewGroup(list...)
+	c.must(err)
+	c.region = c.twin.register(queue.Spec{PD: pd, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite, Addr: distributionAddr,
+		Len: togetherBytes, VA: distributionVA, Group: c.group})
+	cores, err := c.hub.m.StartTasks()
+	c.must(err)
+	t.Cleanup(func() { c.must(cores.Close(context.Background())) })
+	c.ring, err = c.hub.d.StartTasks(ctx, pd, 4)
+	c.must(err)
+	return c
+}
 
+func (c *together) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// distribute writes n bytes to the group, and returns them.
+func (c *together) distribute(n int, seed uint64) []byte {
+	c.t.Helper()
+	data := c.origin.fill(sourceOff, n, seed)
+	c.origin.receive(1, c.origin.sge(reportOff, mr.ReportLen))
+	c.origin.post(&verbs.SendWR{ID: 2, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{c.origin.sge(sourceOff, n)},
+		RemoteAddr: distributionVA, RKey: c.region.RKey()})
+	for _, done := range c.origin.poll(2) {
+		if done.Status != verbs.StatusSuccess {
+			c.t.Fatalf("%+v", done)
+		}
+	}
+	for i, e := range c.at {
+		e.wants(0, data, fmt.Sprintf("copy %d", i))
+	}
+	return data
+}
+
+// sum has a task compute the CRC of the first bytes of the distribution region.
+func (c *together) sum(ctx context.Context, n int) uint32 {
+	c.t.Helper()
+	_, err := c.ring.Submit(task.Descriptor{
+		Kernel:   task.KernelCRC32C,
+		Operands: []task.Operand{{VA: distributionVA, Length: uint32(n), Key: c.region.LKey(), Type: task.Uint8, Shape: [3]uint32{uint32(n)}}},
+		Result:   task.Operand{VA: c.twin.mr.VA() + togetherCRC, Length: 4, Key: c.twin.mr.LKey(), Type: task.Uint32, Shape: [3]uint32{1}},
+	})
+	c.must(err)
+	a, err := c.ring.Wait(ctx)
+	c.must(err)
+	if a.Status != task.StatusOK {
+		c.t.Fatalf("%+v", a)
+	}
+	return binary.LittleEndian.Uint32(c.twin.read(togetherCRC, 4))
+}
+
+func allTogether(t *testing.T, seed uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	c := newTogether(ctx, t)
 	rng := rand.New(rand.NewPCG(seed, 7))
-	for round := range 12 {
-		if s := w.side[rng.IntN(3)]; rng.IntN(2) == 0 {
-			must(credit.Disable(s.card))
+	const rounds = 12
+	for round := range rounds {
+		if s := c.side[rng.IntN(3)]; rng.IntN(2) == 0 {
+			c.must(credit.Disable(s.card))
 			if rng.IntN(2) == 0 {
-				w.after(creditDelay)
+				c.after(creditDelay)
 			}
 			s.enable(creditConfig(creditBudget))
 		}
-		n := 1 + rng.IntN(size)
-		data := origin.fill(sourceOff, n, seed<<8+uint64(round))
-		origin.receive(1, origin.sge(reportOff, mr.ReportLen))
-		origin.post(&verbs.SendWR{ID: 2, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{origin.sge(sourceOff, n)},
-			RemoteAddr: distributionVA, RKey: region.RKey()})
-		for _, c := range origin.poll(2) {
-			if c.Status != verbs.StatusSuccess {
-				t.Fatalf("round %d: %+v", round, c)
-			}
-		}
-		for i, e := range at {
-			e.wants(0, data, fmt.Sprintf("round %d: copy %d", round, i))
-		}
-		_, err := ring.Submit(task.Descriptor{
-			Kernel:   task.KernelCRC32C,
-			Operands: []task.Operand{{VA: distributionVA, Length: uint32(n), Key: region.LKey(), Type: task.Uint8, Shape: [3]uint32{uint32(n)}}},
-			Result:   task.Operand{VA: twin.mr.VA() + crc, Length: 4, Key: twin.mr.LKey(), Type: task.Uint32, Shape: [3]uint32{1}},
-		})
-		must(err)
-		a, err := ring.Wait(ctx)
-		must(err)
-		if a.Status != task.StatusOK {
-			t.Fatalf("round %d: %+v", round, a)
-		}
-		if got, want := binary.LittleEndian.Uint32(twin.read(crc, 4)), crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)); got != want {
+		n := 1 + rng.IntN(togetherBytes)
+		data := c.distribute(n, seed<<8+uint64(round))
+		if got, want := c.sum(ctx, n), crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)); got != want {
 			t.Errorf("round %d: CRC %#x, want %#x", round, got, want)
 		}
 	}
-	w.quiet()
+	c.quiet()
 	used := uint64(0)
-	for _, s := range w.side {
+	for _, s := range c.side {
 		s.conserved(creditBudget)
 		if l := s.senders(); l.Outstanding != 0 {
 			t.Errorf("when all is quiet: %+v", l)
 		}
 		used += s.credits().Used()
 	}
-	if g, err := group.Stats(); err != nil || g.Arrived != 12 || g.Refused != 0 || used == 0 {
+	if g, err := c.group.Stats(); err != nil || g.Arrived != rounds || g.Refused != 0 || used == 0 {
 		t.Errorf("%+v, %v, %d bytes on pre-credit", g, err, used)
 	}
-	must(ring.Stop(ctx))
+	c.must(c.ring.Stop(ctx))
 }
 
 // A region that is deregistered while a WRITE to it arrives: the peer gets an error, no byte arrives
