@@ -50,7 +50,11 @@ func (c *client) do(t proto.Type, req any, fds []int) (reply any, give []int, er
 	case proto.TQueryQP:
 		reply, err = c.query(req.(*proto.Handle))
 	default:
-		err = c.end(t, req)
+		if t >= proto.TCM {
+			reply, err = c.doCM(t, req)
+		} else {
+			err = c.end(t, req)
+		}
 	}
 	return reply, nil, err
 }

@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 		childMain(serverChild)
 	case "peer":
 		childMain(peerChild)
+	case "connected":
+		childMain(connectedChild)
 	default:
 		panic("unknown role " + role)
 	}

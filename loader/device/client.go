@@ -35,6 +35,8 @@ type client struct {
 	last    uint32
 	memory  *processMemory // nil before TPassMemory
 
+	cm connections
+
 	handles sync.Map // address handles: uint32 to *nic.AH
 
 	doorbellMemory *shared
@@ -66,6 +68,7 @@ func newClient(s *Server, conn *net.UnixConn) (*client, error) {
 		s: s, conn: conn, pid: uint32(cred.Pid), uid: cred.Uid, pidfd: -1, objects: map[uint32]object{}, wake: -1, signal: -1,
 		slow: make(chan struct{}, maxSlowCalls), events: make(chan []byte, eventBacklog),
 	}
+	c.cm.c = c
 	if c.account, err = s.accounts.Open(c.uid); err != nil {
 		return c, overLimit(err)
 	}
@@ -261,6 +264,7 @@ func (c *client) sendEvents(done <-chan struct{}) {
 func (c *client) close() {
 	c.conn.Close()
 	c.calls.Wait()
+	c.cm.close()
 	for _, o := range c.inOrder() {
 		if err := c.destroy(o); err != nil {
 			c.s.log.Error("an object of a process that has ended cannot be destroyed", "pid", c.pid, "object", o, "err", err)

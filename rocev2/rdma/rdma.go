@@ -5,10 +5,9 @@ package rdma
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 
+	_ "github.com/softroce/softroce-xdp/rocev2/rdma/client" // DefaultDriver
+	"github.com/softroce/softroce-xdp/rocev2/rdma/driver"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -17,45 +16,16 @@ import (
 const DefaultDriver = "server"
 
 // Driver opens devices.
-type Driver interface {
-	// Open opens the device of this name. config is a type of the driver's package, or nil
-	// for the defaults. Open gives up when ctx ends before there is a device; an open device
-	// does not depend on ctx.
-	Open(ctx context.Context, name string, config any) (verbs.Device, error)
-}
+type Driver = driver.Driver
 
 // DriverFunc is a function as a Driver.
-type DriverFunc func(ctx context.Context, name string, config any) (verbs.Device, error)
-
-// Open implements Driver.
-func (f DriverFunc) Open(ctx context.Context, name string, config any) (verbs.Device, error) {
-	return f(ctx, name, config)
-}
-
-var drivers = struct {
-	sync.RWMutex
-	byName map[string]Driver
-}{byName: map[string]Driver{}}
+type DriverFunc = driver.Func
 
 // Register makes a driver available by a name. It panics if the name is taken or d is nil.
-func Register(name string, d Driver) {
-	drivers.Lock()
-	defer drivers.Unlock()
-	if d == nil {
-		panic("rdma: driver " + name + " is nil")
-	}
-	if _, taken := drivers.byName[name]; taken {
-		panic("rdma: driver " + name + " is registered twice")
-	}
-	drivers.byName[name] = d
-}
+func Register(name string, d Driver) { driver.Register(name, d) }
 
 // Drivers returns the names of the registered drivers, sorted.
-func Drivers() []string {
-	drivers.RLock()
-	defer drivers.RUnlock()
-	return slices.Sorted(maps.Keys(drivers.byName))
-}
+func Drivers() []string { return driver.Names() }
 
 // OpenOption changes what Open opens.
 type OpenOption func(*openOptions)
@@ -82,9 +52,7 @@ func Open(ctx context.Context, name string, options ...OpenOption) (verbs.Device
 	for _, set := range options {
 		set(&o)
 	}
-	drivers.RLock()
-	d := drivers.byName[o.driver]
-	drivers.RUnlock()
+	d := driver.Find(o.driver)
 	if d == nil {
 		return nil, fmt.Errorf("rdma: open %s: this program has no driver %q, but %q: import the package of the driver, or choose one with WithDriver",
 			name, o.driver, Drivers())

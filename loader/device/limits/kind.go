@@ -9,17 +9,19 @@ type Kind uint8
 
 // The kinds.
 const (
-	Processes Kind = iota // connections of processes; only users have a limit
-	QPs                   // queue pairs
-	CQs                   // completion queues
-	CQEntries             // entries of all completion queues
-	SRQs                  // shared receive queues
-	WRs                   // work requests for which queues have room: send, receive and SRQ
-	MRs                   // memory regions
-	MWs                   // memory windows
-	AHs                   // address handles
-	Bytes                 // bytes of registered memory; memory in two regions counts twice
-	Arenas                // bytes of mapped arenas
+	Processes   Kind = iota // connections of processes; only users have a limit
+	QPs                     // queue pairs
+	CQs                     // completion queues
+	CQEntries               // entries of all completion queues
+	SRQs                    // shared receive queues
+	WRs                     // work requests for which queues have room: send, receive and SRQ
+	MRs                     // memory regions
+	MWs                     // memory windows
+	AHs                     // address handles
+	Bytes                   // bytes of registered memory; memory in two regions counts twice
+	Arenas                  // bytes of mapped arenas
+	Connections             // connections and resolutions of the communication manager, until they are gone
+	Listeners               // services at which the communication manager listens
 	kinds
 )
 
@@ -35,6 +37,9 @@ var names = [kinds]struct{ flag, text string }{
 	AHs:       {"ahs", "address handles"},
 	Bytes:     {"registered-bytes", "bytes of registered memory"},
 	Arenas:    {"arena-bytes", "bytes of arenas"},
+
+	Connections: {"connections", "connections"},
+	Listeners:   {"listeners", "listeners"},
 }
 
 func (k Kind) String() string {
@@ -81,7 +86,7 @@ type Limits struct{ Process, User [kinds]uint64 }
 func Defaults() Limits {
 	l := Limits{Process: [kinds]uint64{
 		QPs: 1024, CQs: 1024, CQEntries: 1 << 20, SRQs: 256, WRs: 1 << 20, MRs: 4096, MWs: 4096, AHs: 4096,
-		Bytes: 16 << 30, Arenas: 4 << 30,
+		Bytes: 16 << 30, Arenas: 4 << 30, Connections: 4096, Listeners: 256,
 	}}
 	for k, n := range l.Process {
 		l.User[k] = 4 * n

@@ -123,6 +123,11 @@ func (d *Device) read() {
 			proto.CloseFDs(fds)
 			continue
 		}
+		if err == nil && h.Type == proto.TCMEvent {
+			d.cm.event(body)
+			proto.CloseFDs(fds)
+			continue
+		}
 		d.calls.mu.Lock()
 		got := d.calls.waiting[h.Seq]
 		delete(d.calls.waiting, h.Seq)

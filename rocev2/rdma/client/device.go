@@ -15,13 +15,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/driver"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-func init() { rdma.Register("server", rdma.DriverFunc(open)) }
+func init() { driver.Register("server", driver.Func(open)) }
 
 // Config is the configuration of the driver "server" of package rdma.
 type Config struct {
@@ -50,6 +50,7 @@ type Device struct {
 	signal     *os.File // readable when a completion queue was signalled
 
 	calls  calls
+	cm     connections
 	arena  arenas
 	memory memory
 

@@ -50,7 +50,7 @@ const (
 	// TEvent is an asynchronous event, a message of the server.
 	TEvent Type = 0x100
 
-	// From here on are the calls and events of the communication manager.
+	// TCM is the first of the calls and events of the communication manager (cm.go).
 	TCM Type = 0x200
 )
 
@@ -256,5 +256,5 @@ func Bodies(t Type) (request, reply any, ok bool) {
 	case TStatus:
 		return new(StatusRequest), new(StatusReply), true
 	}
-	return nil, nil, false
+	return cmBodies(t)
 }

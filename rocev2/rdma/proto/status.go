@@ -5,6 +5,8 @@ package proto
 import (
 	"errors"
 
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -23,7 +25,14 @@ const (
 	StatusBusyCalls
 
 	firstVerbs Status = 64
-	lastVerbs         = firstVerbs + 8
+
+	firstCM Status = 128
+
+	// The errors of events of the communication manager that have fields: *cm.RejectedError and
+	// *cm.UnresolvedError.
+	StatusRejected   = firstCM + 32
+	StatusUnresolved = firstCM + 33
+	lastStatus       = firstCM + 31
 )
 
 // Errors of the server that package verbs does not have.
@@ -44,6 +53,9 @@ var statuses = map[Status]error{
 	firstVerbs: verbs.ErrClosed, firstVerbs + 1: verbs.ErrGone, firstVerbs + 2: verbs.ErrDestroyed, firstVerbs + 3: verbs.ErrBusy,
 	firstVerbs + 4: verbs.ErrTooMany, firstVerbs + 5: verbs.ErrPD, firstVerbs + 6: verbs.ErrNoKey, firstVerbs + 7: verbs.ErrAccess,
 	firstVerbs + 8: verbs.ErrRange,
+
+	firstCM: cm.ErrID, firstCM + 1: cm.ErrInUse, firstCM + 2: cm.ErrTooMany, firstCM + 3: cm.ErrTimeout, firstCM + 4: cm.ErrUnserved,
+	firstCM + 5: cm.ErrCanceled, firstCM + 6: cm.ErrHungUp, firstCM + 7: cm.ErrReply, firstCM + 8: cm.ErrStale, firstCM + 9: mad.ErrPrivate,
 }
 
 // StatusOf returns the status of an error.
@@ -51,7 +63,7 @@ func StatusOf(err error) Status {
 	if err == nil {
 		return StatusOK
 	}
-	for s := StatusFailed; s <= lastVerbs; s++ {
+	for s := StatusFailed; s <= lastStatus; s++ {
 		if e := statuses[s]; e != nil && errors.Is(err, e) {
 			return s
 		}

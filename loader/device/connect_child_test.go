@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// connected is a process that connects by address, as its parent says.
+type connected struct {
+	dev    verbs.Device
+	l      *rdma.Listener
+	c      *rdma.Conn
+	region *rdma.Region
+	remote rdma.Remote
+}
+
+const (
+	regionBytes = 1 << 20
+	clientSeed  = 7
+	serverSeed  = 99
+)
+
+func connectedChild(dir string, in *bufio.Scanner) error {
+	dev, err := rdma.Open(context.Background(), "lo", rdma.WithConfig(client.Config{RunDir: dir}))
+	if err != nil {
+		return err
+	}
+	p := &connected{dev: dev}
+	fmt.Println("ready")
+	for in.Scan() {
+		verb, rest, _ := strings.Cut(in.Text(), " ")
+		said, err := p.do(verb, rest)
+		if err != nil {
+			return fmt.Errorf("%s: %w", verb, err)
+		}
+		fmt.Println("done " + said)
+	}
+	return nil
+}
+
+func (p *connected) do(verb, rest string) (said string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	buf := make([]byte, 5000)
+	switch verb {
+	case "listen":
+		if p.l, err = rdma.Listen(ctx, p.dev, "127.0.0.1:0"); err == nil {
+			said = p.l.Addr().String()
+		}
+	case "dial":
+		p.c, err = rdma.Dial(ctx, p.dev, rest, rdma.WithPrivate([]byte("hello")))
+	case "accept":
+		if p.c, err = p.l.Accept(ctx); err == nil && !bytes.HasPrefix(p.c.PeerPrivate(), []byte("hello")) {
+			err = fmt.Errorf("private data %q", p.c.PeerPrivate())
+		}
+	case "send":
+		fill(buf, clientSeed)
+		err = p.c.Send(ctx, buf)
+	case "recv":
+		want := make([]byte, len(buf))
+		fill(want, clientSeed)
+		var n int
+		if n, err = p.c.Recv(ctx, buf); err == nil && !bytes.Equal(buf[:n], want) {
+			err = fmt.Errorf("%d bytes, or others than were sent", n)
+		}
+	case "region":
+		mem, err := rdma.Alloc(p.dev, regionBytes)
+		if err != nil {
+			return "", err
+		}
+		fill(mem, serverSeed)
+		if p.region, err = p.c.Register(mem, allRights); err != nil {
+			return "", err
+		}
+		b, _ := p.region.Remote().MarshalBinary()
+		return hex.EncodeToString(b), nil
+	case "check":
+		want := make([]byte, regionBytes)
+		if fill(want, clientSeed); !bytes.Equal(p.region.Bytes(), want) {
+			err = fmt.Errorf("the memory is not what the peer wrote")
+		}
+	case "far":
+		b, _ := hex.DecodeString(rest)
+		err = p.remote.UnmarshalBinary(b)
+	case "read":
+		got, want := make([]byte, regionBytes), make([]byte, regionBytes)
+		fill(want, serverSeed)
+		if err = p.c.Read(ctx, got, p.remote); err == nil && !bytes.Equal(got, want) {
+			err = fmt.Errorf("the memory read is not that of the peer")
+		}
+	case "write":
+		b := make([]byte, regionBytes)
+		fill(b, clientSeed)
+		err = p.c.Write(ctx, b, p.remote)
+	case "end": // the peer ends
+		if n, e := p.c.Recv(ctx, buf); e == nil {
+			err = fmt.Errorf("%d bytes were received", n)
+		} else if ctx.Err() == nil {
+			said = e.Error()
+		} else {
+			err = e
+		}
+	case "close":
+		err = p.c.Close()
+	default:
+		err = fmt.Errorf("unknown command")
+	}
+	return said, err
+}
