@@ -5,6 +5,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -16,24 +17,30 @@ import (
 
 // arenas is the memory that server and process have both mapped: one or more memfds.
 type arenas struct {
-	mu  sync.Mutex
-	all []*sharedArena
+	mu     sync.Mutex
+	all    []*sharedArena
+	closed bool // the device is; arenas end with their last buffer
 }
 
 type sharedArena struct {
 	*arena.Arena
-	handle uint32
+	handle  uint32
+	buffers int // that Alloc has returned, and Free has not got back
 }
 
 // Alloc returns n bytes of memory that the server accesses without a copy, for RegMR. Its alignment
-// is 128 bytes. It does not move, and Close of the device frees it.
+// is 128 bytes. It does not move, and stays accessible until Free, also after Close of the device.
 func (d *Device) Alloc(n int) ([]byte, error) {
 	s := &d.arena
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("alloc: %d bytes: %w", n, verbs.ErrClosed)
+	}
 	for _, a := range s.all {
 		b, err := a.Alloc(n)
 		if err == nil {
+			a.buffers++
 			clear(b)
 			return b, nil
 		}
@@ -46,7 +53,11 @@ func (d *Device) Alloc(n int) ([]byte, error) {
 		return nil, fmt.Errorf("alloc: %d bytes: %w", n, err)
 	}
 	s.all = append(s.all, a)
-	return a.Alloc(n)
+	b, err := a.Alloc(n)
+	if err == nil {
+		a.buffers++
+	}
+	return b, err
 }
 
 // Free gives memory of Alloc back. No region of it is registered any more.
@@ -59,6 +70,10 @@ func (d *Device) Free(b []byte) error {
 		return fmt.Errorf("free: %w: not what Alloc has returned", verbs.ErrRange)
 	}
 	a.Free(b)
+	if a.buffers--; s.closed && a.buffers == 0 {
+		s.all = slices.DeleteFunc(s.all, func(x *sharedArena) bool { return x == a })
+		return a.Close()
+	}
 	return nil
 }
 
@@ -74,7 +89,7 @@ func (d *Device) newArena(size int) (*sharedArena, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	return &sharedArena{a, r.Handle}, nil
+	return &sharedArena{Arena: a, handle: r.Handle}, nil
 }
 
 // find returns the arena of memory, and the offset there; nil: none.
@@ -87,14 +102,20 @@ func (s *arenas) find(b []byte) (*sharedArena, uint64) {
 	return nil, 0
 }
 
-// close unmaps all arenas.
+// close unmaps the arenas that nobody uses. The others end with their last buffer.
 func (s *arenas) close() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed = true
+	used := s.all[:0]
 	for _, a := range s.all {
+		if a.buffers > 0 {
+			used = append(used, a)
+			continue
+		}
 		err = errors.Join(err, a.Close())
 	}
-	s.all = nil
+	s.all = used
 	return err
 }
 

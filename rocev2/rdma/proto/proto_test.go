@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -25,7 +27,14 @@ import (
 // Every type between the first and the last has structures of a fixed size, which fit a message and
 // whose fields lie at multiples of their size, as in C.
 func TestBodies(t *testing.T) {
+	var all []proto.Type
 	for ty := proto.THello; ty <= proto.TStatus; ty++ {
+		all = append(all, ty)
+	}
+	for ty := proto.TCMOpen; ty <= proto.TCMAnswer; ty++ {
+		all = append(all, ty)
+	}
+	for _, ty := range all {
 		req, reply, ok := proto.Bodies(ty)
 		if !ok {
 			t.Errorf("type %d has no bodies", ty)
@@ -40,7 +49,7 @@ func TestBodies(t *testing.T) {
 			}
 		}
 	}
-	for _, ty := range []proto.Type{0, proto.TStatus + 1, proto.TEvent, proto.TCM, proto.THello | proto.Reply} {
+	for _, ty := range []proto.Type{0, proto.TStatus + 1, proto.TEvent, proto.TCMAnswer + 1, proto.TCMEvent, proto.THello | proto.Reply} {
 		if _, _, ok := proto.Bodies(ty); ok {
 			t.Errorf("type %#x is a request", ty)
 		}
@@ -97,6 +106,7 @@ func TestStatus(t *testing.T) {
 	for _, want := range []error{
 		proto.ErrProtocol, proto.ErrVersion, proto.ErrHandle, proto.ErrLimit, proto.ErrMemory, proto.ErrBusyCalls,
 		verbs.ErrClosed, verbs.ErrGone, verbs.ErrDestroyed, verbs.ErrBusy, verbs.ErrTooMany, verbs.ErrPD, verbs.ErrNoKey, verbs.ErrAccess, verbs.ErrRange,
+		cm.ErrID, cm.ErrInUse, cm.ErrTooMany, cm.ErrTimeout, cm.ErrUnserved, cm.ErrCanceled, cm.ErrHungUp, cm.ErrReply, cm.ErrStale, mad.ErrPrivate,
 	} {
 		err := fmt.Errorf("about it: %w", want)
 		got := &proto.Error{Status: proto.StatusOf(err), Text: err.Error()}
