@@ -16,6 +16,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -24,7 +26,8 @@ import (
 // and sizes, or with random bytes of a random length.
 // The first objects of an attacker are a domain, a completion queue and an arena; qp is its latest
 // queue pair.
-func randomBody(rng *rand.Rand, t proto.Type, qp uint32) []byte {
+func randomBody(rng *rand.Rand, t proto.Type, own *owned) []byte {
+	qp := own.qp.Load()
 	req, _, ok := proto.Bodies(t)
 	if !ok || rng.IntN(8) == 0 {
 		b := make([]byte, rng.IntN(300))
@@ -80,13 +83,53 @@ func randomBody(rng *rand.Rand, t proto.Type, qp uint32) []byte {
 		m.PD = uint32(rng.IntN(3))
 		m.AV.Dst = proto.AddrOf(here)
 	}
+	if t >= proto.TCM {
+		randomCM(rng, req, own)
+	}
 	b, _ := binary.Append(nil, binary.LittleEndian, req)
 	return b
 }
 
+// owned has what an attacker made last.
+type owned struct{ qp, qpn, id, request, reply atomic.Uint32 }
+
+// randomCM has calls of the communication manager get further than to the first check: attackers
+// connect to each other.
+func randomCM(rng *rand.Rand, req any, own *owned) {
+	if rng.IntN(8) == 0 {
+		return
+	}
+	service := uint64(mad.IPServiceID(mad.PortTCP, uint16(rng.IntN(4))))
+	qpn, id, at := own.qpn.Load(), own.id.Load(), proto.AddrOf(here)
+	private := proto.CMPrivate{Len: uint32(rng.IntN(60))}
+	switch m := req.(type) {
+	case *proto.CMListen:
+		m.Service = service
+	case *proto.CMUnlisten:
+		m.Service = service
+	case *proto.CMConnect:
+		m.Service, m.Local, m.Peer, m.QPN, m.Type, m.PSN = service, at, at, qpn, 0, m.PSN&0xffffff
+		m.Attr, m.Private = proto.AttrOf(verbs.DefaultAttr()), private
+	case *proto.CMResolve:
+		m.Service, m.Local, m.Peer, m.Private = service, at, at, private
+	case *proto.CMAccept:
+		m.ID, m.Private = own.request.Load(), private
+		m.Path.Local.QPN, m.Path.Remote.PSN = qpn, rng.Uint32N(1<<24)
+	case *proto.CMAnswer:
+		m.ID, m.QPN, m.Private = id, qpn, private
+	case *proto.CMCall:
+		m.ID, m.Private = id, private
+		if rng.IntN(2) == 0 {
+			m.ID = own.reply.Load()
+		}
+	case *proto.Handle:
+		m.Handle = id
+	}
+}
+
 // attack sends n random messages, on new connections when the server has ended one. ok counts the
 // requests that were executed, by type.
-func attack(dir string, seed uint64, n int, ok *[256]atomic.Int64) error {
+func attack(dir string, seed uint64, n int, ok *[1024]atomic.Int64) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -110,14 +153,14 @@ func attack(dir string, seed uint64, n int, ok *[256]atomic.Int64) error {
 	return nil
 }
 
-func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[256]atomic.Int64) (sent int, err error) {
+func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[1024]atomic.Int64) (sent int, err error) {
 	c, err := net.Dial("unixpacket", proto.SocketPath(dir, "lo"))
 	if err != nil {
 		return 0, err
 	}
 	conn := c.(*net.UnixConn)
 	var reader sync.WaitGroup
-	var qp atomic.Uint32
+	var own owned
 	reader.Go(func() { // replies are read, or the server would end the connection
 		b := make([]byte, proto.MaxMessage)
 		for {
@@ -126,10 +169,20 @@ func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[256]atomic.
 				return
 			}
 			proto.CloseFDs(fds)
+			if e, err := proto.DecodeCMEvent(b[min(n, proto.HeaderBytes):n]); err == nil && e.Kind != cm.Gone {
+				own.id.Store(uint32(e.ID))
+				switch e.Kind {
+				case cm.Request:
+					own.request.Store(uint32(e.ID))
+				case cm.Reply:
+					own.reply.Store(uint32(e.ID))
+				}
+			}
 			if h, _, err := proto.Split(b[:n]); err == nil && h.Type&proto.Reply != 0 && h.Status == proto.StatusOK {
-				ok[h.Type%256].Add(1)
+				ok[(h.Type&^proto.Reply)%1024].Add(1)
 				if h.Type == proto.TCreateQP|proto.Reply {
-					qp.Store(binary.LittleEndian.Uint32(b[proto.HeaderBytes:]))
+					own.qp.Store(binary.LittleEndian.Uint32(b[proto.HeaderBytes:]))
+					own.qpn.Store(binary.LittleEndian.Uint32(b[proto.HeaderBytes+4:]))
 				}
 			}
 		}
@@ -145,7 +198,7 @@ func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[256]atomic.
 			t    proto.Type
 			body any
 			fds  []int
-		}{{proto.TAllocPD, nil, nil}, {proto.TCreateCQ, &proto.CreateCQ{Depth: 64}, nil}, {proto.TAddArena, &proto.AddArena{Bytes: 1 << 20}, []int{memfd}}} {
+		}{{proto.TAllocPD, nil, nil}, {proto.TCreateCQ, &proto.CreateCQ{Depth: 64}, nil}, {proto.TAddArena, &proto.AddArena{Bytes: 1 << 20}, []int{memfd}}, {proto.TCMOpen, nil, nil}} {
 			if proto.Write(conn, proto.Append(nil, proto.Header{Type: m.t, Seq: 1}, m.body), m.fds...) != nil {
 				return 1, nil
 			}
@@ -153,10 +206,16 @@ func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[256]atomic.
 	}
 	for sent = 1; sent < n && rng.IntN(2000) != 0; sent++ {
 		t := proto.Type(1 + rng.IntN(int(proto.TDestroyQP)))
+		if rng.IntN(3) == 0 {
+			t = proto.TCM + proto.Type(rng.IntN(int(proto.TCMAnswer-proto.TCM)+1))
+		}
+		if (t == proto.TCMClose || t == proto.TCMUnlisten || t == proto.TCMReject || t == proto.TCMDisconnect) && rng.IntN(20) != 0 {
+			t = []proto.Type{proto.TCMConnect, proto.TCMAccept, proto.TCMReady}[rng.IntN(3)] // or no connection would live for long
+		}
 		if rng.IntN(50) == 0 {
 			t = proto.Type(rng.Uint32())
 		}
-		b := append(proto.Append(nil, proto.Header{Type: t, Seq: rng.Uint32()}, nil), randomBody(rng, t, qp.Load())...)
+		b := append(proto.Append(nil, proto.Header{Type: t, Seq: rng.Uint32()}, nil), randomBody(rng, t, &own)...)
 		if rng.IntN(100) == 0 {
 			b = b[:1+rng.IntN(len(b))]
 		}
@@ -198,7 +257,7 @@ func TestRandomMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	mapped := countMemfds(string(maps))
-	var ok [256]atomic.Int64
+	var ok [1024]atomic.Int64
 	var attackers sync.WaitGroup
 	for i := range 2 {
 		attackers.Go(func() {
@@ -227,7 +286,9 @@ func TestRandomMessages(t *testing.T) {
 	}
 	other.works(t)
 	// An attack that only meets the first checks shows nothing.
-	for _, want := range []proto.Type{proto.TAddArena, proto.TRegArena, proto.TCreateQP, proto.TModifyQP, proto.TDestroyQP, proto.TCreateAH, proto.TDeregMR} {
+	for _, want := range []proto.Type{proto.TAddArena, proto.TRegArena, proto.TCreateQP, proto.TModifyQP, proto.TDestroyQP, proto.TCreateAH, proto.TDeregMR,
+		proto.TCMOpen, proto.TCMClose, proto.TCMListen, proto.TCMUnlisten, proto.TCMConnect, proto.TCMAccept, proto.TCMReady, proto.TCMReject,
+		proto.TCMDisconnect, proto.TCMArrived, proto.TCMResolve, proto.TCMAnswer} {
 		if ok[want].Load() == 0 {
 			t.Errorf("no request of type %d was executed", want)
 		}

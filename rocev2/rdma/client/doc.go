@@ -4,12 +4,10 @@
 // serves it to all processes (`softroce-xdp attach --nic`, docs/device.md). It needs no privileges
 // but access to the server's socket.
 //
-//	import (
-//		"github.com/softroce/softroce-xdp/rocev2/rdma"
-//		_ "github.com/softroce/softroce-xdp/rocev2/rdma/client"
-//	)
+// Package rdma imports it. An application imports it too if it needs a Config or the types of this
+// package:
 //
-//	dev, err := rdma.Open(ctx, "server", "eth0", nil)
+//	dev, err := rdma.Open(ctx, "eth0", rdma.WithConfig(client.Config{Spin: -1}))
 //
 // Posting and polling use memory that the server has mapped too, without system calls. All else is a
 // message to the server.
@@ -17,7 +15,7 @@
 // # Memory
 //
 // The server accesses memory of the arena without a copy: Device.Alloc returns such memory, and RegMR
-// registers it. RegMR takes any other memory of the process too. The server accesses it through
+// registers it. It stays mapped until Device.Free, also after Close. RegMR takes any other memory of the process too. The server accesses it through
 // descriptors of /proc/self, which the client passes (package mr/procmem): that takes about three times
 // as long for a packet of 4 KB, and atomics on it are not atomic towards the process itself.
 //
