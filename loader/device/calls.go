@@ -143,12 +143,13 @@ func (c *client) addArena(m *proto.AddArena, fds []int) (*proto.Handle, error) {
 	if err := c.charge(cost); err != nil {
 		return nil, err
 	}
-	fd, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		c.account.Release(cost)
-		return nil, fmt.Errorf("%w: %w", proto.ErrMemory, err)
-	}
-	a, err := arena.Open(fd, m.Bytes)
+	a, err := patiently(c, fds, func() (*arena.Arena, error) {
+		fd, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		return arena.Open(fd, m.Bytes)
+	}, func(a *arena.Arena) { _ = a.Close() })
 	if err != nil {
 		c.account.Release(cost)
 		return nil, fmt.Errorf("%w: %w", proto.ErrMemory, err)
@@ -216,15 +217,18 @@ func (c *client) register(pd *domain, s mr.Spec, access uint32, n uint64, o *reg
 
 func (c *client) passMemory(fds []int) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.memory != nil {
+	passed := c.memory != nil
+	c.mu.Unlock()
+	if passed {
 		return fmt.Errorf("%w: the memory was passed already", proto.ErrProtocol)
 	}
-	m, err := openProcess(fds)
+	m, err := patiently(c, fds, func() (*processMemory, error) { return openProcess(fds) }, (*processMemory).close)
 	if err != nil {
 		return fmt.Errorf("%w: %w", proto.ErrMemory, err)
 	}
-	c.memory = m
+	c.mu.Lock()
+	c.memory = m // calls with descriptors are done in order
+	c.mu.Unlock()
 	return nil
 }
 

@@ -35,7 +35,11 @@ type client struct {
 	last    uint32
 	memory  *processMemory // nil before TPassMemory
 
-	cm connections
+	cm        connections
+	over      atomic.Bool       // hangUp was called
+	late      []<-chan struct{} // calls on descriptors that took too long; closed when they return
+	lastCall  <-chan struct{}   // the latest of all such calls
+	abandoned bool              // the descriptors of the request belong to such a call
 
 	handles sync.Map // address handles: uint32 to *nic.AH
 
@@ -100,10 +104,10 @@ func (c *client) serve() {
 		h, body, err := proto.Split(buf[:n])
 		switch {
 		case err != nil: // it has no number to answer to
-			proto.CloseFDs(fds)
+			c.discard(fds)
 			return
 		case !c.greeted.Load() && h.Type == proto.TStatus:
-			proto.CloseFDs(fds)
+			c.discard(fds)
 			c.status(h, body)
 			return
 		case !c.greeted.Load() && h.Type != proto.THello:
@@ -112,7 +116,7 @@ func (c *client) serve() {
 			err = fmt.Errorf("%w: a second hello", proto.ErrProtocol)
 		}
 		if err != nil {
-			proto.CloseFDs(fds)
+			c.discard(fds)
 			c.reply(h, nil, nil, err)
 			if !c.greeted.Load() {
 				return
@@ -120,7 +124,7 @@ func (c *client) serve() {
 			continue
 		}
 		if !c.greeted.Load() {
-			proto.CloseFDs(fds)
+			c.discard(fds)
 			if !c.hello(h, body) {
 				return
 			}
@@ -185,7 +189,11 @@ func (c *client) open() (err error) {
 
 // request answers one message. Those that wait for a neighbour do so in a goroutine.
 func (c *client) request(h proto.Header, body []byte, fds []int) {
-	defer proto.CloseFDs(fds)
+	defer func() {
+		if !c.abandoned {
+			c.discard(fds)
+		}
+	}()
 	req, _, ok := proto.Bodies(h.Type)
 	if !ok {
 		c.reply(h, nil, nil, fmt.Errorf("%w: type %d", proto.ErrProtocol, h.Type))
@@ -228,8 +236,11 @@ func (c *client) reply(h proto.Header, body any, fds []int, err error) {
 // write sends a message. A process that does not read loses its connection.
 func (c *client) write(b []byte, fds ...int) {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(writePatience))
+	if c.over.Load() { // hangUp has set an earlier deadline
+		return
+	}
 	if err := proto.Write(c.conn, b, fds...); err != nil {
-		c.conn.Close()
+		c.hangUp()
 	}
 }
 
@@ -262,7 +273,9 @@ func (c *client) sendEvents(done <-chan struct{}) {
 
 // close ends all that the process had.
 func (c *client) close() {
-	c.conn.Close()
+	c.hangUp()
+	_ = c.conn.CloseWrite() // the process sees the end also if Close takes long
+	c.within(func() { c.conn.Close() })
 	c.calls.Wait()
 	c.cm.close()
 	for _, o := range c.inOrder() {
@@ -294,5 +307,5 @@ func (c *client) close() {
 	if c.signal >= 0 {
 		unix.Close(c.signal)
 	}
-	c.account.Close()
+	c.closeAccount()
 }

@@ -73,7 +73,7 @@ func (c *client) checkMemory() {
 		c.s.log.Warn("the memory of a process is too slow: it is ended", "pid", c.pid, "uid", c.uid)
 		m.Revoke()
 		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) // or it has ended
-		c.conn.Close()
+		c.hangUp()
 		return
 	}
 	if _, err := procmem.AbortFUSE(procmem.FUSEControl, c.uid); err != nil {

@@ -235,7 +235,7 @@ func (s *Server) hangUp() {
 		close(s.done)
 	}
 	for c := range s.clients {
-		c.conn.Close() // the goroutine of the client does the rest
+		c.hangUp() // the goroutine of the client does the rest
 	}
 	if s.listener != nil {
 		s.listener.Close()

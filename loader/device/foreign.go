@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+)
+
+// A system call on a descriptor that a process has passed may take as long as that process likes:
+// fstatfs and close of a file of FUSE wait for its file system, close of a TCP socket waits for
+// SO_LINGER. So such calls have a goroutine of their own, with a limit of time and without a lock.
+// A process that exceeds it loses its connection. It counts as a process of its user until the call
+// returns, which limits the number of such goroutines.
+
+// foreignPatience is how long the server waits for a system call on a descriptor of a process.
+const foreignPatience = 2 * time.Second
+
+// within calls f, and returns false if it takes too long. f goes on then.
+func (c *client) within(f func()) bool {
+	done := make(chan struct{})
+	c.lastCall = done
+	go func() {
+		defer close(done)
+		f()
+	}()
+	late := time.NewTimer(foreignPatience)
+	defer late.Stop()
+	select {
+	case <-done:
+		return true
+	case <-late.C:
+	}
+	c.s.log.Warn("a descriptor that a process has passed blocks: the process loses its connection", "pid", c.pid, "uid", c.uid)
+	c.late = append(c.late, done)
+	c.hangUp()
+	return false
+}
+
+// patiently calls open, which uses descriptors of the process. If it takes too long, what it opens is
+// closed later, and the descriptors too.
+func patiently[T any](c *client, fds []int, open func() (T, error), cancel func(T)) (v T, err error) {
+	var decided atomic.Bool // open has returned in time, or it is too late
+	if c.within(func() {
+		got, failed := open()
+		if decided.CompareAndSwap(false, true) {
+			v, err = got, failed
+			return
+		}
+		if failed == nil {
+			cancel(got)
+		}
+		proto.CloseFDs(fds)
+	}) || !decided.CompareAndSwap(false, true) {
+		<-c.lastCall
+		return v, err
+	}
+	c.abandoned = true
+	var none T
+	return none, fmt.Errorf("the descriptor has not answered for %v; pass one of procfs or a memfd", foreignPatience)
+}
+
+// discard closes descriptors that a process has passed.
+func (c *client) discard(fds []int) {
+	if len(fds) > 0 {
+		c.within(func() { proto.CloseFDs(fds) })
+	}
+}
+
+// closeAccount gives back what the process was charged for, when no call on its descriptors is left.
+func (c *client) closeAccount() {
+	if len(c.late) == 0 {
+		c.account.Close()
+		return
+	}
+	go func() {
+		for _, done := range c.late {
+			<-done
+		}
+		c.account.Close()
+	}()
+}
+
+// hangUp ends the connection. Any goroutine may call it. The goroutine of the process closes the
+// socket: the descriptors in messages that nobody has read are closed with it, which may block.
+func (c *client) hangUp() {
+	c.over.Store(true)
+	_ = c.conn.SetDeadline(time.Unix(1, 0))
+}

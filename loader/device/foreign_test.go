@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/device/limits"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+)
+
+// slowToClose returns a descriptor whose last close takes ten minutes: of a TCP connection with
+// SO_LINGER whose peer does not read.
+func slowToClose(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = peer.(*net.TCPConn).SetLinger(0); peer.Close() }) // a reset, which ends the close
+	f, err := c.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c.Close()
+	fd, err := unix.Dup(int(f.Fd())) // that f does not close
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.SetNonblock(fd, true)
+	for buf := make([]byte, 1<<20); ; {
+		if _, err := unix.Write(fd, buf); err != nil {
+			break
+		}
+	}
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 600}); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// A process passes descriptors whose close blocks, and leaves messages with such descriptors
+// unread: others go on, it still counts as a process of its user, and the server ends.
+func TestDescriptorThatBlocks(t *testing.T) {
+	most := limits.Defaults()
+	most.User[limits.Processes] = 3
+	s, dir := serve(t, device.Config{Limits: &most})
+	other := newBystander(t, dir)
+	r := dial(t, dir).hello()
+	for range 3 { // the first is received, the others stay in the socket
+		fd := slowToClose(t)
+		r.send(proto.Append(nil, proto.Header{Type: proto.TPort, Seq: 1}, nil), fd)
+		unix.Close(fd)
+	}
+	_ = r.conn.SetDeadline(time.Now().Add(patience))
+	for { // until the server ends the connection
+		_, _, _, err := r.reply()
+		if err != nil {
+			if e, ok := err.(net.Error); ok && e.Timeout() {
+				t.Fatal("the connection did not end")
+			}
+			break
+		}
+	}
+	other.works(t)
+	wait(t, func() bool { return len(s.Status().Processes) == 2 })
+	if _, err := dial(t, dir).call(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, new(proto.HelloReply)); err == nil {
+		t.Error("a process whose descriptors are still being closed does not count any more")
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Close() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the server did not end")
+	}
+}
