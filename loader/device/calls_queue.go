@@ -77,7 +77,7 @@ func (c *client) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	c.s.owners.Store(verbs.CQ(q.cq), owner{c, h})
-	return &proto.CreateCQReply{Handle: h, Ring: wireShape(s)}, []int{memory.fd}, nil
+	return &proto.CreateCQReply{Handle: h, Ring: wireShape(s)}, []int{memory.give()}, nil
 }
 
 func (c *client) destroyCQ(q *completionQueue) error {
@@ -147,7 +147,7 @@ func (c *client) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	c.s.owners.Store(verbs.SRQ(q.srq), owner{c, h})
-	return &proto.CreateSRQReply{Handle: h, Queue: q.number, Ring: wireShape(s)}, []int{memory.fd}, nil
+	return &proto.CreateSRQReply{Handle: h, Queue: q.number, Ring: wireShape(s)}, []int{memory.give()}, nil
 }
 
 func (c *client) destroySRQ(q *sharedQueue) error {
@@ -264,7 +264,7 @@ func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	c.s.owners.Store(verbs.QP(q.qp), owner{c, r.Handle})
-	return r, []int{q.memory.fd}, nil
+	return r, []int{q.memory.give()}, nil
 }
 
 // enlist gives the queues of a queue pair their numbers.
@@ -303,6 +303,9 @@ func (c *client) destroyQP(q *queuePair) error {
 func (c *client) modify(m *proto.ModifyQP) error {
 	q, err := get[*queuePair](c, m.Handle)
 	if err != nil {
+		return err
+	}
+	if err := c.mayUse(m); err != nil {
 		return err
 	}
 	c.settle()

@@ -206,6 +206,7 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 	if h.Type != proto.TModifyQP && h.Type != proto.TCreateAH {
 		r, give, err := c.do(h.Type, req, fds)
 		c.reply(h, r, give, err)
+		proto.CloseFDs(give)
 		return
 	}
 	select {

@@ -45,6 +45,14 @@ func newShared(name string, size int, readOnly bool) (_ *shared, err error) {
 	return m, nil
 }
 
+// give returns the descriptor for a message. The caller closes it when the message is sent: a process
+// may have thousands of rings.
+func (m *shared) give() int {
+	fd := m.fd
+	m.fd = -1
+	return fd
+}
+
 // closeFD closes the descriptor; the mapping stays.
 func (m *shared) closeFD() {
 	if m.fd >= 0 {
