@@ -88,13 +88,16 @@ func (c *client) end(t proto.Type, req any) error {
 	return fmt.Errorf("%w: type %d", proto.ErrProtocol, t)
 }
 
-// settle has the engine take what the process has posted before this request. A process that goes on
-// posting does not delay it without bound.
+// settle has the engine take what the process has posted before this request. Between two parts the
+// engine serves others. A process that goes on posting does not delay it without bound.
 func (c *client) settle() {
-	c.s.dev.InLoop(func() {
-		for i := 0; i < settleRounds && c.take() > 0; i++ {
+	for range settleRounds {
+		n := 0
+		c.s.dev.InLoop(func() { n = c.take() })
+		if n < clientBudget {
+			return
 		}
-	})
+	}
 }
 
 // settleRounds is how often settle takes: more than all rings of an honest process hold, mostly.

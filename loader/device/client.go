@@ -3,6 +3,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -76,10 +77,24 @@ func newClient(s *Server, conn *net.UnixConn) (*client, error) {
 	if c.account, err = s.accounts.Open(c.uid); err != nil {
 		return c, overLimit(err)
 	}
-	if c.pidfd, err = unix.PidfdOpen(int(cred.Pid), 0); err != nil { // of another pid namespace, or it has ended
-		c.pidfd = -1
-	}
+	c.pidfd = pidfdOf(conn, int(cred.Pid))
 	return c, nil
+}
+
+// pidfdOf returns the pidfd of the process that has connected, or -1. SO_PEERPIDFD (Linux 6.5) is that
+// process also if it has ended and another one has its number, which is not to be killed in its place.
+func pidfdOf(conn *net.UnixConn, pid int) int {
+	fd, err := -1, error(unix.ENOPROTOOPT)
+	if raw, e := conn.SyscallConn(); e == nil {
+		_ = raw.Control(func(s uintptr) { fd, err = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PEERPIDFD) })
+	}
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		fd, err = unix.PidfdOpen(pid, 0)
+	}
+	if err != nil { // it has ended
+		return -1
+	}
+	return fd
 }
 
 func peerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {

@@ -93,3 +93,28 @@ func TestDescriptorThatBlocks(t *testing.T) {
 		t.Fatal("the server did not end")
 	}
 }
+
+// Processes that are refused and say nothing take no more descriptors of the server than a few: the
+// first ones may still ask why they are refused when the connection of the last one has ended.
+func TestRefusedProcesses(t *testing.T) {
+	most := limits.Defaults()
+	most.User[limits.Processes] = 1
+	_, dir := serve(t, device.Config{Limits: &most})
+	dial(t, dir).hello()
+	wait(t, func() bool { // at once, unless this takes the ten seconds that the server waits
+		var all []*raw
+		for range 100 {
+			all = append(all, dial(t, dir))
+			defer all[len(all)-1].conn.Close()
+		}
+		if _, _, _, err := all[99].reply(); err == nil {
+			t.Error("a reply without a request")
+		}
+		hello := proto.Append(nil, proto.Header{Type: proto.THello, Seq: 1}, &proto.Hello{Magic: proto.Magic, Version: proto.Version})
+		if proto.Write(all[0].conn, hello) != nil {
+			return false
+		}
+		h, _, _, err := all[0].reply()
+		return err == nil && h.Status == proto.StatusLimit
+	})
+}

@@ -43,6 +43,7 @@ type Server struct {
 	clients map[*client]struct{}
 	ended   bool
 	all     sync.WaitGroup
+	refused chan struct{} // processes that are being refused
 	done    chan struct{} // closed when the device has ended
 	close   sync.Once
 }
@@ -59,7 +60,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
-	s := &Server{conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}, done: make(chan struct{})}
+	s := &Server{conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}, done: make(chan struct{}), refused: make(chan struct{}, maxRefused)}
 	most := limits.Defaults()
 	if c.Limits != nil {
 		most = *c.Limits
@@ -134,7 +135,7 @@ const acceptPause = 50 * time.Millisecond
 func (s *Server) serve(conn *net.UnixConn) {
 	c, err := newClient(s, conn)
 	if err != nil {
-		refuse(conn, err)
+		s.refuse(conn, err)
 		return
 	}
 	done := make(chan struct{})
@@ -153,10 +154,29 @@ func (s *Server) serve(conn *net.UnixConn) {
 	s.log.Debug("a process left the device", "pid", c.pid, "uid", c.uid)
 }
 
+// maxRefused is how many processes get an answer at the same time that says why they are refused. More
+// of them only see that the connection ends: waiting for their messages would take as many descriptors.
+const maxRefused = 64
+
 // refuse answers the first message of a process with an error.
-func refuse(conn *net.UnixConn, why error) {
+func (s *Server) refuse(conn *net.UnixConn, why error) {
 	defer conn.Close()
+	select {
+	case s.refused <- struct{}{}:
+		defer func() { <-s.refused }()
+	default:
+		return
+	}
 	_ = conn.SetDeadline(time.Now().Add(writePatience))
+	answered := make(chan struct{})
+	defer close(answered)
+	go func() {
+		select {
+		case <-answered:
+		case <-s.done:
+			conn.Close()
+		}
+	}()
 	buf := make([]byte, proto.MaxMessage)
 	n, fds, err := proto.Read(conn, buf)
 	if err != nil {
