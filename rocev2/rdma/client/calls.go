@@ -99,10 +99,21 @@ func (d *Device) mapReply(t proto.Type, request, reply any, n func() int) ([]byt
 		return nil, err
 	}
 	defer proto.CloseFDs(fds)
+	var b []byte
 	if len(fds) != 1 {
-		return nil, fmt.Errorf("%w: %d descriptors in the reply to message %d", proto.ErrProtocol, len(fds), t)
+		err = fmt.Errorf("%w: %d descriptors in the reply to message %d; RLIMIT_NOFILE may be too low", proto.ErrProtocol, len(fds), t)
+	} else if b, err = mapShared(fds[0], n()); err == nil {
+		return b, nil
 	}
-	return mapShared(fds[0], n())
+	switch r := reply.(type) { // the server has made it already
+	case *proto.CreateCQReply:
+		err = errors.Join(err, d.end(proto.TDestroyCQ, r.Handle))
+	case *proto.CreateSRQReply:
+		err = errors.Join(err, d.end(proto.TDestroySRQ, r.Handle))
+	case *proto.CreateQPReply:
+		err = errors.Join(err, d.end(proto.TDestroyQP, r.Handle))
+	}
+	return nil, err
 }
 
 // read receives the server's messages until the connection ends.
@@ -110,7 +121,7 @@ func (d *Device) read() {
 	buf := make([]byte, proto.MaxMessage)
 	for {
 		n, fds, err := proto.Read(d.conn, buf)
-		if err != nil {
+		if err != nil && !errors.Is(err, proto.ErrDescriptors) { // whose call fails, and no other
 			if errors.Is(err, io.EOF) {
 				err = errors.New("the connection was closed")
 			}

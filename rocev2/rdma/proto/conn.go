@@ -33,11 +33,16 @@ func Served(runDir string) (names []string) {
 	return names
 }
 
+// ErrDescriptors: the kernel has not passed all descriptors of a message.
+var ErrDescriptors = fmt.Errorf("%w: a message with more than %d descriptors, or this process may not open more files (RLIMIT_NOFILE)",
+	ErrProtocol, maxFDs)
+
 // maxFDs is how many descriptors a message may have.
 const maxFDs = 8
 
 // Read reads a message into b and returns its length and its descriptors, which are the caller's.
-// At the end of the connection the error is io.EOF. A message that is longer than b is ErrProtocol.
+// At the end of the connection the error is io.EOF. A message that is longer than b is ErrProtocol. If
+// descriptors were lost, the error is ErrDescriptors; the message is there without any.
 func Read(c *net.UnixConn, b []byte) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
 	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
@@ -51,7 +56,8 @@ func Read(c *net.UnixConn, b []byte) (n int, fds []int, err error) {
 	case flags&unix.MSG_TRUNC != 0:
 		err = fmt.Errorf("%w: a message longer than %d bytes", ErrProtocol, len(b))
 	case flags&unix.MSG_CTRUNC != 0:
-		err = fmt.Errorf("%w: a message with more than %d descriptors", ErrProtocol, maxFDs)
+		CloseFDs(fds)
+		return n, nil, ErrDescriptors
 	}
 	if err != nil {
 		CloseFDs(fds)
