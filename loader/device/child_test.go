@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +36,10 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "server":
 		childMain(serverChild)
+	case "slow":
+		childMain(slowChild)
+	case "holder":
+		childMain(holderChild)
 	case "peer":
 		childMain(peerChild)
 	case "connected":
@@ -66,8 +71,15 @@ type process struct {
 
 func start(t testing.TB, role, dir string) *process {
 	t.Helper()
+	return startWith(t, role, dir, nil)
+}
+
+func startWith(t testing.TB, role, dir string, attr *syscall.SysProcAttr, env ...string) *process {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childRole+"="+role, childDir+"="+dir)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = attr
 	cmd.Stderr = os.Stderr
 	p := &process{t: t, cmd: cmd, lines: make(chan string, 1000)}
 	out, err := cmd.StdoutPipe()

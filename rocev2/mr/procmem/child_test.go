@@ -13,11 +13,16 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/testenv/lab/stallfs"
 )
 
 // childEnv has the test binary be an application: it passes its descriptors over file 3, and
 // answers lines of its standard input.
 const childEnv = "PROCMEM_TEST_CHILD"
+
+// fuseUser is the user that file systems of children belong to.
+const fuseUser = 54321
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(childEnv) {
@@ -199,7 +204,7 @@ func mapKind(kind string, n int) ([]byte, error) {
 			}
 		}
 	case "fuse":
-		b, err = mapFUSE(n)
+		b, _, err = stallfs.Map(fuseUser, n)
 	case "missing": // no handler reads the descriptor
 		_, err = registerUffd(b, uffdMissing, 0)
 	case "filled": // missing pages would be faults, but there are none

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procmem
+// Package stallfs mounts a FUSE file system that answers no READ: an access to a mapping of its file
+// waits until the file system ends. A hostile process can have an RDMA server wait like that.
+package stallfs
 
 import (
 	"encoding/binary"
@@ -10,30 +12,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fuseUser is the user that the file system of mapFUSE belongs to.
-const fuseUser = 54321
-
-// mapFUSE mounts a file system of one file, answers everything but READ, and maps the file.
-// The process has a mount namespace of its own, with which the mount ends.
-func mapFUSE(n int) ([]byte, error) {
-	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
+// Map mounts a file system of one file, which belongs to user, and maps the first n bytes of the
+// file for reading. It needs root and a mount namespace that is this process's alone, with which
+// the mount ends. The file system ends when all copies of dev, the descriptor that it is served by,
+// are closed.
+func Map(user, n int) (b []byte, dev int, err error) {
+	if dev, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+		return nil, -1, fmt.Errorf("stallfs: open /dev/fuse (modprobe fuse): %w", err)
 	}
+	if b, err = mapFile(dev, user, n); err != nil {
+		unix.Close(dev)
+		return nil, -1, fmt.Errorf("stallfs: %w", err)
+	}
+	return b, dev, nil
+}
+
+func mapFile(dev, user, n int) ([]byte, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp("", "procmem")
+	f, err := os.CreateTemp("", "stallfs")
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(f.Name())
 	f.Close()
-	options := fmt.Sprintf("fd=%d,rootmode=100644,user_id=%d,group_id=0,allow_other", dev, fuseUser)
+	options := fmt.Sprintf("fd=%d,rootmode=100644,user_id=%d,group_id=0,allow_other", dev, user)
 	if err := unix.Mount("test", f.Name(), "fuse", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
 		return nil, fmt.Errorf("mount: %w", err)
 	}
-	go serveFUSE(dev)
+	go serve(dev)
 	fd, err := unix.Open(f.Name(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	_ = unix.Unmount(f.Name(), unix.MNT_DETACH)
 	if err != nil {
@@ -55,7 +63,7 @@ const (
 	fuseInit    = 26
 )
 
-func serveFUSE(dev int) {
+func serve(dev int) {
 	buf := make([]byte, 1<<20)
 	for {
 		n, err := unix.Read(dev, buf)

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/rocev2/mr/procmem"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/stallfs"
+)
+
+const (
+	slowUser = 54322 // user of the slow process and of its file system
+	slowPage = 4096
+
+	// heldEnv has a second process serve the file system, which outlives the first one.
+	heldEnv = "SRD_TEST_HELD"
+)
+
+// slowChild registers memory, maps a file that an access waits for in its place, and has the engine
+// send from there. It says nothing more if that succeeds.
+func slowChild(dir string, in *bufio.Scanner) error {
+	stall, dev, err := stallfs.Map(slowUser, slowPage)
+	if err != nil {
+		return err
+	}
+	if os.Getenv(heldEnv) != "" {
+		own, err := unix.FcntlInt(uintptr(dev), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		fuse := os.NewFile(uintptr(own), "fuse")
+		defer fuse.Close()
+		holder := exec.Command(os.Args[0])
+		holder.Env = append(os.Environ(), childRole+"=holder")
+		holder.Stdin, holder.ExtraFiles = os.Stdin, []*os.File{fuse}
+		if err := holder.Start(); err != nil {
+			return err
+		}
+	}
+	if err := syscall.Setresuid(slowUser, slowUser, slowUser); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil { // or /proc/self/mem is root's
+		return err
+	}
+	d, err := client.Open(context.Background(), "lo", client.Config{RunDir: dir})
+	if err != nil {
+		return err
+	}
+	if err := sendFrom(d, stall); err != nil {
+		return err
+	}
+	fmt.Println("posted")
+	select {}
+}
+
+// holderChild keeps descriptors open until its parent's parent lets go.
+func holderChild(string, *bufio.Scanner) error {
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// sendFrom posts a send from where the pages of stall then are.
+func sendFrom(d *client.Device, stall []byte) error {
+	pd, err := d.AllocPD()
+	if err != nil {
+		return err
+	}
+	cq, err := d.CreateCQ(4)
+	if err != nil {
+		return err
+	}
+	b, err := unix.Mmap(-1, 0, slowPage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	mr, err := pd.RegMR(b, allRights)
+	if err != nil {
+		return err
+	}
+	qp, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSend: 1, MaxRecv: 1})
+	if err != nil {
+		return err
+	}
+	self := verbs.Endpoint{Addr: here, QPN: qp.QPN()}
+	if err := verbs.Connect(qp, self, self, verbs.DefaultAttr()); err != nil {
+		return err
+	}
+	from, to := unsafe.Pointer(&stall[0]), unsafe.Pointer(&b[0])
+	if _, err := unix.MremapPtr(from, slowPage, to, slowPage, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+		return err
+	}
+	sgl := []verbs.SGE{{Addr: mr.VA(), Len: 8, LKey: mr.LKey()}}
+	return qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: sgl})
+}
+
+// A process whose memory makes the engine wait is killed. If another process keeps the engine
+// waiting, the file systems of the user are ended. Both times others go on.
+func TestSlowMemory(t *testing.T) {
+	require.Root(t)
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		require.Skip(t, "needs FUSE: "+err.Error())
+	}
+	if _, err := procmem.AbortFUSE(procmem.FUSEControl, slowUser); err != nil {
+		if err := unix.Mount("fusectl", procmem.FUSEControl, "fusectl", 0, ""); err != nil {
+			require.Skip(t, "needs FUSE: "+err.Error())
+		}
+		t.Cleanup(func() { _ = unix.Unmount(procmem.FUSEControl, unix.MNT_DETACH) })
+	}
+	for name, held := range map[string]string{"served by the process": "", "served by another process": "1"} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := serve(t, device.Config{Mode: 0o666})
+			if err := os.Chmod(dir, 0o711); err != nil {
+				t.Fatal(err)
+			}
+			other := newBystander(t, dir)
+			before := len(s.Status().Processes)
+			p := startWith(t, "slow", dir, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, heldEnv+"="+held)
+			p.line("posted")
+			other.works(t)
+			p.killed()
+			wait(t, func() bool { return len(s.Status().Processes) == before })
+			other.works(t)
+		})
+	}
+}
+
+// killed waits for the end of the process, which must be by SIGKILL.
+func (p *process) killed() {
+	p.t.Helper()
+	select {
+	case l, more := <-p.lines:
+		if more {
+			p.t.Fatalf("the process said %q", l)
+		}
+		_ = p.cmd.Wait()
+		if s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != unix.SIGKILL {
+			p.t.Fatalf("the process ended: %s", p.cmd.ProcessState)
+		}
+	case <-time.After(patience):
+		p.t.Fatal("the process was not killed")
+	}
+}
