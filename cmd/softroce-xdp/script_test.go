@@ -73,6 +73,8 @@ func TestNetScripts(t *testing.T) {
 //	barfile FILE [short|future]  writes a file that serves as the BAR of a card, but is too
 //	                          short, or of a version that is not known
 //	livecard SOCKET [stop]    serves a card whose nodes 2 to 4 get data, or ends it
+//	engine REASON             opens an engine on a's eth0 in this process, which must be refused with
+//	                          loader.ErrEngineRunning and that reason
 //	agent VAR                 sets VAR to the pid of a's agent
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"exits":      exits,
@@ -81,6 +83,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"b":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "B", args) },
 	"traffic":    traffic,
 	"agent":      agentPID,
+	"engine":     engineRefused,
 	"capture":    capture,
 	"barfile":    barFile,
 	"livecard":   liveCard,

@@ -133,7 +133,8 @@ func TestSlowMemory(t *testing.T) {
 			before := len(s.Status().Processes)
 			p := startWith(t, "slow", dir, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, heldEnv+"="+held)
 			p.line("posted")
-			other.works(t)
+			p.silent()
+			other.works(t) // before Wait, which closes the input that a second process has too
 			p.killed()
 			wait(t, func() bool { return len(s.Status().Processes) == before })
 			other.works(t)
@@ -141,19 +142,24 @@ func TestSlowMemory(t *testing.T) {
 	}
 }
 
-// killed waits for the end of the process, which must be by SIGKILL.
-func (p *process) killed() {
+// silent waits until the process has closed its output.
+func (p *process) silent() {
 	p.t.Helper()
 	select {
 	case l, more := <-p.lines:
 		if more {
 			p.t.Fatalf("the process said %q", l)
 		}
-		_ = p.cmd.Wait()
-		if s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != unix.SIGKILL {
-			p.t.Fatalf("the process ended: %s", p.cmd.ProcessState)
-		}
 	case <-time.After(patience):
 		p.t.Fatal("the process was not killed")
+	}
+}
+
+// killed waits for the end of the process, which must be by SIGKILL.
+func (p *process) killed() {
+	p.t.Helper()
+	_ = p.cmd.Wait()
+	if s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != unix.SIGKILL {
+		p.t.Fatalf("the process ended: %s", p.cmd.ProcessState)
 	}
 }
