@@ -124,6 +124,10 @@ bench: build-bench ## what it costs: ns per packet over an empty program, TCP th
 bench-transport: build-bench ## only the NIC compared with raw AF_XDP: goodput, latency, rate, many queue pairs, loss (root)
 	$(SUDO) ./bin/bench nic
 
+.PHONY: test-device
+test-device: build ## the device server at length: 1 GB by each operation between processes of two hosts, 10^6 random messages (root, ten minutes)
+	$(GO) test -count=1 -v -timeout 60m -run 'TestTwoHosts|TestAgentAgain|TestRandomMessages|TestSlowMemory' $(AS_ROOT) ./loader/device -args -device.bytes=1073741824 -device.messages=1000000
+
 .PHONY: sweep
 sweep: build-bench ## perf over operations, sizes, MTUs, queue pairs and depths: every run ends, none sends more than 1.05 packets for one (root, ten minutes)
 	$(SUDO) ./bin/bench sweep

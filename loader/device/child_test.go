@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -22,18 +23,21 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // The test binary is also the processes that tests start: the environment names the role.
 const (
 	childRole = "SRD_TEST_ROLE"
 	childDir  = "SRD_TEST_DIR"
+	childAddr = "SRD_TEST_ADDR" // of a peer; without it, it is on the loopback device
 )
 
 func TestMain(m *testing.M) {
 	switch role := os.Getenv(childRole); role {
 	case "":
-		os.Exit(m.Run())
+		engines.Main(m)
 	case "server":
 		childMain(serverChild)
 	case "slow":
@@ -76,11 +80,17 @@ func start(t testing.TB, role, dir string) *process {
 
 func startWith(t testing.TB, role, dir string, attr *syscall.SysProcAttr, env ...string) *process {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.Command("/proc/self/exe") // the name may be out of an unprivileged process's reach
 	cmd.Env = append(os.Environ(), childRole+"="+role, childDir+"="+dir)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = attr
 	cmd.Stderr = os.Stderr
+	return run(t, cmd)
+}
+
+// run starts a child.
+func run(t testing.TB, cmd *exec.Cmd) *process {
+	t.Helper()
 	p := &process{t: t, cmd: cmd, lines: make(chan string, 1000)}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -157,6 +167,7 @@ const (
 
 // address is what two peers tell each other.
 type address struct {
+	Addr      netip.Addr
 	QPN, RKey uint32
 	Dst, Src  uint64 // addresses of the memory that is written to and read from
 	Seed      byte
@@ -170,10 +181,15 @@ type peer struct {
 	mr       verbs.MR
 	src, dst []byte
 	own, far address
+	round    byte // number of checks; the data of each is different
 }
 
 func openPeer(dir string) (*peer, error) {
-	d, err := client.Open(context.Background(), "lo", client.Config{RunDir: dir})
+	ifname, addr := "lo", here
+	if v := os.Getenv(childAddr); v != "" {
+		ifname, addr = topo.IfName, netip.MustParseAddr(v)
+	}
+	d, err := client.Open(context.Background(), ifname, client.Config{RunDir: dir})
 	if err != nil {
 		return nil, err
 	}
@@ -194,9 +210,18 @@ func openPeer(dir string) (*peer, error) {
 		return nil, err
 	}
 	p.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: p.cq, RecvCQ: p.cq, MaxSend: 256, MaxRecv: 256})
-	p.own = address{QPN: 0, RKey: p.mr.RKey(), Src: p.mr.VA(), Dst: p.mr.VA() + peerBytes, Seed: byte(os.Getpid())}
+	p.own = address{Addr: addr, RKey: p.mr.RKey(), Src: p.mr.VA(), Dst: p.mr.VA() + peerBytes, Seed: byte(os.Getpid())}
 	fill(p.src, p.own.Seed)
+	if err == nil {
+		p.own.QPN = p.qp.QPN()
+	}
 	return p, err
+}
+
+// introduce prints what the other peer must know.
+func (p *peer) introduce() {
+	b, _ := json.Marshal(p.own)
+	fmt.Printf("address %s\n", b)
 }
 
 // fill fills memory with bytes that depend on a seed and on the place.
@@ -211,15 +236,13 @@ func peerChild(dir string, in *bufio.Scanner) error {
 	if err != nil {
 		return err
 	}
-	p.own.QPN = p.qp.QPN()
-	b, _ := json.Marshal(p.own)
-	fmt.Printf("address %s\n", b)
+	p.introduce()
 	for in.Scan() {
 		verb, rest, _ := strings.Cut(in.Text(), " ")
 		switch verb {
 		case "connect":
 			if err = json.Unmarshal([]byte(rest), &p.far); err == nil {
-				local, remote := verbs.Endpoint{Addr: here, QPN: p.own.QPN}, verbs.Endpoint{Addr: here, QPN: p.far.QPN}
+				local, remote := verbs.Endpoint{Addr: p.own.Addr, QPN: p.own.QPN}, verbs.Endpoint{Addr: p.far.Addr, QPN: p.far.QPN}
 				err = verbs.Connect(p.qp, local, remote, verbs.DefaultAttr())
 			}
 		case "forever": // never ends
@@ -230,11 +253,12 @@ func peerChild(dir string, in *bufio.Scanner) error {
 		case "fatal":
 			err = p.waitFatal()
 		case "check":
-			want := make([]byte, len(p.dst))
-			if fill(want, p.far.Seed); !bytes.Equal(p.dst, want) {
-				err = errors.New("the data is not that of the peer")
+			err = p.check()
+		case "again":
+			if p, err = p.again(dir, rest == "fatal"); err == nil {
+				p.introduce()
+				continue
 			}
-			clear(p.dst)
 		default:
 			err = p.transfer(verb)
 		}
@@ -243,6 +267,18 @@ func peerChild(dir string, in *bufio.Scanner) error {
 		}
 		fmt.Println("done")
 	}
+	return nil
+}
+
+// check compares what has arrived, and has other data for the next transfer.
+func (p *peer) check() error {
+	want := make([]byte, len(p.dst))
+	if fill(want, p.far.Seed+p.round); !bytes.Equal(p.dst, want) {
+		return errors.New("the data is not that of the peer")
+	}
+	clear(p.dst)
+	p.round++
+	fill(p.src, p.own.Seed+p.round)
 	return nil
 }
 

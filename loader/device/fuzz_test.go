@@ -241,13 +241,13 @@ func descriptors(t *testing.T) int {
 	return len(names)
 }
 
-// 10^5 random messages hurt nobody, and leave nothing.
+// Random messages hurt nobody, and leave nothing.
 func TestRandomMessages(t *testing.T) {
 	most := limits.Defaults()
 	most.Process[limits.Arenas], most.Process[limits.QPs] = 64<<20, 64
 	s, dir := serve(t, device.Config{Limits: &most})
 	other := newBystander(t, dir)
-	n := 100_000
+	n := *allMessages
 	if testing.Short() {
 		n = 10_000
 	}

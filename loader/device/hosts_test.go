@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
+)
+
+// How much the tests do: little in CI, more by `make test-device`.
+var (
+	eachBytes   = flag.Int("device.bytes", 2*peerBytes, "bytes that each process moves by each operation between two hosts")
+	allMessages = flag.Int("device.messages", 100_000, "random control messages of a hostile client")
+)
+
+const nobody = 65534
+
+// twoHosts returns two hosts whose agents serve a device to all users.
+func twoHosts(t *testing.T) []*engines.Host {
+	t.Helper()
+	require.Root(t)
+	spec := topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true}
+	return engines.New(t, spec, "--nic", "--nic-mode", "0666", "--rate", "10G", "--pacer", "none")
+}
+
+// startOn starts an unprivileged peer on a host.
+func startOn(t *testing.T, h *engines.Host) (p *process) {
+	t.Helper()
+	dir := h.LoaderOptions().RunDir
+	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = d[:strings.LastIndex(d, "/")] {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := h.Do(func() error {
+		user := &syscall.Credential{Uid: nobody, Gid: nobody}
+		p = startWith(t, "peer", dir, &syscall.SysProcAttr{Credential: user}, childAddr+"="+h.IPv4().String())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// join connects two peers.
+func join(p [2]*process, a, b string) {
+	p[0].t.Helper()
+	p[0].say("connect " + b)
+	p[1].say("connect " + a)
+	both(p, "done")
+}
+
+func pairOn(t *testing.T, hosts []*engines.Host) [2]*process {
+	t.Helper()
+	p := [2]*process{startOn(t, hosts[0]), startOn(t, hosts[1])}
+	join(p, p[0].line("address "), p[1].line("address "))
+	return p
+}
+
+// Unprivileged processes of two hosts move data in both directions and check all of it. One of other
+// processes is killed meanwhile: its peer gets an error, and the rest goes on to the end.
+func TestTwoHosts(t *testing.T) {
+	hosts := twoHosts(t)
+	others, victims := pairOn(t, hosts), pairOn(t, hosts)
+	for _, v := range victims {
+		v.say("forever")
+		v.line("done")
+	}
+	rounds := max(1, *eachBytes/peerBytes)
+	for i, how := range []string{"write", "read", "send"} {
+		for r := range rounds {
+			if i == 1 && r == rounds/2 {
+				victims[0].kill()
+			}
+			transfer(others, how)
+		}
+		t.Logf("%s: %d bytes in each direction", how, rounds*peerBytes)
+	}
+	if got := victims[1].line("error: "); !strings.Contains(got, verbs.StatusRetryExceeded.String()) {
+		t.Errorf("the peer of the killed process got %q", got)
+	}
+	transfer(pairOn(t, hosts), "write")
+}
+
+// again moves data until that fails, and opens the device anew. fatal: it must have ended.
+func (p *peer) again(dir string, fatal bool) (*peer, error) {
+	var err error
+	for n := 0; err == nil; n++ {
+		if err = p.transfer("write"); n == 0 {
+			fmt.Println("runs")
+		}
+	}
+	if !fatal && errors.Is(err, verbs.ErrGone) {
+		return nil, err
+	}
+	if fatal { // after completions of flushed work requests, or without
+		for e := range p.dev.Events() {
+			if e.Type == verbs.EventDeviceFatal {
+				err = nil
+				break
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("no event of the end of the device: %w", err)
+		}
+	}
+	if err := p.dev.Close(); err != nil {
+		return nil, err
+	}
+	next, err := openPeer(dir)
+	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); next, err = openPeer(dir) {
+		time.Sleep(10 * time.Millisecond) // until the next agent serves
+	}
+	return next, err
+}
+
+// The agent is upgraded, and killed and started again, while processes move data. Its processes are told
+// so and open the device again; their peers get an error.
+func TestAgentAgain(t *testing.T) {
+	hosts := twoHosts(t)
+	for name, restart := range map[string]func(){
+		"upgrade": func() { must(t)(hosts[0].Product("attach", "--upgrade", topo.IfName)) },
+		"kill": func() {
+			st, err := loader.ReadState(hosts[0].LoaderOptions().RunDir, topo.IfName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fd, err := unix.PidfdOpen(st.AgentPID, 0)
+			if err == nil {
+				err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := waitEnd(ctx, fd); err != nil {
+				t.Fatal(err)
+			}
+			must(t)(hosts[0].Product("attach", topo.IfName))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pairOn(t, hosts)
+			transfer(p, "write")
+			p[0].say("again fatal")
+			p[1].say("again error")
+			both(p, "runs")
+			restart()
+			join(p, p[0].line("address "), p[1].line("address "))
+			for _, how := range []string{"write", "read", "send"} {
+				transfer(p, how)
+			}
+		})
+	}
+}
+
+func must(t *testing.T) func(string, error) {
+	return func(out string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
+// waitEnd waits for the end of a process by its descriptor.
+func waitEnd(ctx context.Context, fd int) error {
+	defer unix.Close(fd)
+	for ctx.Err() == nil {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000)
+		if n > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	return ctx.Err()
+}
