@@ -20,7 +20,7 @@ import (
 // pair is queue pairs of two devices, connected one to one, with memory. Requests go
 // from side 0 to side 1.
 type pair struct {
-	devs  [2]*nic.Device
+	devs  [2]verbs.Device
 	pd    [2]verbs.PD
 	cq    [2]verbs.CQ
 	mem   [2][]byte
@@ -45,8 +45,8 @@ type pairSpec struct {
 	cq     int // completions; 0 means all that may be outstanding
 }
 
-func newPair(devs [2]*nic.Device, addrs [2]netip.Addr, s pairSpec) (_ *pair, err error) {
-	p := &pair{devs: devs}
+func newPair[D verbs.Device](devs [2]D, addrs [2]netip.Addr, s pairSpec) (_ *pair, err error) {
+	p := &pair{devs: [2]verbs.Device{devs[0], devs[1]}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -55,11 +55,11 @@ func newPair(devs [2]*nic.Device, addrs [2]netip.Addr, s pairSpec) (_ *pair, err
 	if s.cq == 0 {
 		s.cq = s.qps * s.depth * 2
 	}
-	for i, d := range devs {
+	for i, d := range p.devs {
 		if p.pd[i], err = d.AllocPD(); err != nil {
 			return nil, err
 		}
-		if p.mem[i], err = unix.Mmap(-1, 0, s.memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE); err != nil {
+		if p.mem[i], err = allocate(d, s.memory); err != nil {
 			return nil, err
 		}
 		if p.mr[i], err = p.pd[i].RegMR(p.mem[i], engines.Access); err != nil {
@@ -75,6 +75,16 @@ func newPair(devs [2]*nic.Device, addrs [2]netip.Addr, s pairSpec) (_ *pair, err
 		}
 	}
 	return p, nil
+}
+
+// allocator is a device with memory of its own: that of a device server.
+type allocator interface{ Alloc(n int) ([]byte, error) }
+
+func allocate(d verbs.Device, n int) ([]byte, error) {
+	if a, ok := d.(allocator); ok {
+		return a.Alloc(n)
+	}
+	return unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 }
 
 // add connects one more queue pair of each side.
@@ -104,7 +114,7 @@ func (p *pair) close() error {
 		if p.mr[i] != nil {
 			errs = append(errs, p.mr[i].Deregister())
 		}
-		if p.mem[i] != nil {
+		if _, ok := p.devs[i].(allocator); p.mem[i] != nil && !ok {
 			errs = append(errs, unix.Munmap(p.mem[i]))
 		}
 		if p.pd[i] != nil {

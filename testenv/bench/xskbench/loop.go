@@ -35,6 +35,11 @@ type LoopSpec struct {
 	// Kicker kicks from a thread of its own, not from the one that builds.
 	Kicker bool
 
+	// Data has both ends do what no transport can leave out (IBTA annex A17): the sender copies the
+	// packet's data from a message and computes an ICRC, the receiver checks that and copies the
+	// data to its place.
+	Data bool
+
 	// Spin makes the receiver look at the ring all the time instead of waiting in
 	// the kernel when it is empty.
 	Spin bool
@@ -104,6 +109,12 @@ func Loop(ctx context.Context, ends [2]topo.CableEnd, spec LoopSpec) (LoopResult
 	ctx, cancel := context.WithTimeout(ctx, spec.Duration)
 	defer cancel()
 	l := &loop{spec: spec, ends: ends, tx: tx, rx: rx}
+	if spec.Data {
+		for i := range l.memory {
+			l.memory[i] = make([]byte, messageBytes)
+		}
+		fill(l.memory[0])
+	}
 	context.AfterFunc(ctx, func() { l.stop.Store(true) })
 	var wg sync.WaitGroup
 	var errTx, errKick, errRx error
@@ -172,6 +183,7 @@ type loop struct {
 	spec   LoopSpec
 	ends   [2]topo.CableEnd
 	tx, rx *xsk.Socket
+	memory [2][]byte // LoopSpec.Data: what is sent, and where it goes
 
 	stop     atomic.Bool   // the time is over
 	sent     atomic.Bool   // everything was kicked
@@ -198,7 +210,11 @@ func (l *loop) transmit() (sent uint64, err error) {
 			continue
 		}
 		for range n {
-			header(l.tx.Frame(), l.ends[0], l.ends[1], sent)
+			frame := l.tx.Frame()
+			header(frame, l.ends[0], l.ends[1], sent)
+			if l.spec.Data {
+				l.put(frame, sent)
+			}
 			l.tx.Push(l.spec.Size)
 			sent++
 		}
@@ -259,6 +275,9 @@ func (l *loop) receive() error {
 			}
 			if p.Len() != l.spec.Size || seq < next {
 				return fmt.Errorf("xskbench: packet %d has %d bytes, want number %d or later and %d bytes", seq, p.Len(), next, l.spec.Size)
+			}
+			if l.spec.Data && !l.take(p, seq) {
+				return fmt.Errorf("xskbench: packet %d has a wrong ICRC", seq)
 			}
 			next = seq + 1
 			ours++

@@ -26,7 +26,7 @@ func cable(t *testing.T) [2]topo.CableEnd {
 func TestLoop(t *testing.T) {
 	ends := cable(t)
 	for _, spec := range []xskbench.LoopSpec{
-		{Size: 64}, {Size: 2120, Kicker: true}, {Size: 4170}, {Size: 8900, Batch: 32}, {Size: 1100, Spin: true, Busy: 20 * time.Microsecond},
+		{Size: 4170, Data: true}, {Size: 3522, Data: true}, {Size: 64, Data: true}, {Size: 64}, {Size: 2120, Kicker: true}, {Size: 4170}, {Size: 8900, Batch: 32}, {Size: 1100, Spin: true, Busy: 20 * time.Microsecond},
 	} {
 		spec.Duration = 100 * time.Millisecond
 		r, err := xskbench.Loop(context.Background(), ends, spec)
