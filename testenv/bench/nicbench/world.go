@@ -89,7 +89,7 @@ func (w *world) options(h *topo.Host) loader.Options {
 }
 
 // attach puts the product on an interface of both hosts, by the real binary.
-func (w *world) attach(ifName string) (detach func() error, err error) {
+func (w *world) attach(ifName string, flags ...string) (detach func() error, err error) {
 	var attached []*topo.Host
 	do := func(h *topo.Host, args ...string) error {
 		o := w.options(h)
@@ -107,7 +107,7 @@ func (w *world) attach(ifName string) (detach func() error, err error) {
 		return errors.Join(errs...)
 	}
 	for _, h := range w.top.Hosts() {
-		if err := do(h, "attach", "--pacer", "none"); err != nil {
+		if err := do(h, append([]string{"attach", "--pacer", "none"}, flags...)...); err != nil {
 			return nil, errors.Join(err, detach())
 		}
 		attached = append(attached, h)

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nicbench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
+)
+
+// Targets of several processes on one device.
+const (
+	fairTarget   = 0.95 // Jain's index of four
+	victimTarget = 0.95 // throughput beside a process that is killed, of that beside one that is not
+	sleepTarget  = 1.0  // percent of a core with idle processes
+)
+
+// ClientCommand is what bench starts as a client process of the device: it connects, says so, and
+// measures when it is told to.
+func ClientCommand() *cobra.Command {
+	var dirs, addrs []string
+	var size, under int
+	var each time.Duration
+	cmd := &cobra.Command{
+		Use: "nic-client", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if len(dirs) != 2 || len(addrs) != 2 {
+				return errors.New("nic-client is started by `bench nic`")
+			}
+			var to [2]netip.Addr
+			for i, a := range addrs {
+				if to[i], err = netip.ParseAddr(a); err != nil {
+					return err
+				}
+			}
+			devs, closeAll, err := openClients(cmd.Context(), [2]string(dirs))
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, closeAll()) }()
+			p, err := newPair(devs, to, pairSpec{qps: 1, depth: under, memory: max(1<<16, size*under), pmtu: rocev2.PMTU4096})
+			if err != nil {
+				return err
+			}
+			fmt.Println("ready")
+			for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+				f, err := p.run(stream{op: verbs.OpWrite, size: size, under: under}, each/4, each, nil, nil)
+				if err != nil {
+					return err
+				}
+				fmt.Println(f.perSecond())
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&dirs, "dirs", nil, "directories of the sockets of both hosts")
+	f.StringSliceVar(&addrs, "addrs", nil, "addresses of both hosts")
+	f.IntVar(&size, "size", 64, "bytes of a message")
+	f.IntVar(&under, "under", 64, "messages outstanding")
+	f.DurationVar(&each, "time", time.Second, "length of a measurement")
+	return cmd
+}
+
+// child is a client process.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func (w *world) child(ctx context.Context, size, under int, each time.Duration) (*child, error) {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "nic-client",
+		"--dirs", w.options(w.top.Host(1)).RunDir+","+w.options(w.top.Host(2)).RunDir, "--addrs", w.addrs[0].String()+","+w.addrs[1].String(),
+		"--size", fmt.Sprint(size), "--under", fmt.Sprint(under), "--time", each.String())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c := &child{cmd: cmd, in: in, out: bufio.NewScanner(out)}
+	if !c.out.Scan() || c.out.Text() != "ready" {
+		c.kill()
+		return nil, fmt.Errorf("a client process said %q", c.out.Text())
+	}
+	return c, nil
+}
+
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+}
+
+func (c *child) start() error {
+	_, err := fmt.Fprintln(c.in, "go")
+	return err
+}
+
+// rate returns the messages a second of what start has started.
+func (c *child) rate() (v float64, err error) {
+	if !c.out.Scan() {
+		return 0, errors.New("a client process has ended")
+	}
+	_, err = fmt.Sscan(c.out.Text(), &v)
+	return v, err
+}
+
+// children runs f with n client processes.
+func (w *world) children(ctx context.Context, n, size, under int, each time.Duration, f func([]*child) error) (err error) {
+	var all []*child
+	defer func() {
+		for _, c := range all {
+			c.kill()
+		}
+	}()
+	for range n {
+		c, err := w.child(ctx, size, under, each)
+		if err != nil {
+			return err
+		}
+		all = append(all, c)
+	}
+	return f(all)
+}
+
+// together measures all of them at the same time.
+func together(all []*child) (rates []float64, err error) {
+	for _, c := range all {
+		if err := c.start(); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range all {
+		v, err := c.rate()
+		if err != nil {
+			return nil, err
+		}
+		rates = append(rates, v)
+	}
+	return rates, nil
+}
+
+func sum(v []float64) (s float64) {
+	for _, x := range v {
+		s += x
+	}
+	return s
+}
+
+// jain is the index of fairness of Jain, Chiu and Hawe (1984).
+func jain(v []float64) float64 {
+	squares := 0.0
+	for _, x := range v {
+		squares += x * x
+	}
+	return sum(v) * sum(v) / (float64(len(v)) * squares)
+}
+
+// processes is what several client processes of one device get.
+func processes(ctx context.Context, w *world, c config, r *report) error {
+	return w.withServers(func() error {
+		counts := []int{1, 4, 16}
+		rates := make([][]float64, len(counts))
+		for i, n := range counts {
+			err := w.children(ctx, n, 64, max(16, 256/n), c.each, func(all []*child) error {
+				for range c.rounds {
+					v, err := together(all)
+					if err != nil {
+						return err
+					}
+					rates[i] = append(rates[i], sum(v)/1e3)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		r.table("Messages of all client processes, WRITE of 64 B, 256 outstanding", "PROCESSES\t1000 MESSAGES/S\tMIN TO MAX\t")
+		for i, n := range counts {
+			r.row("%d\t%.0f\t%s", n, stats.Median(rates[i]), span(rates[i], "%.0f"))
+		}
+		r.end()
+		r.table("Client processes beside each other, WRITE of 64 KB", "WHAT\tVALUE\tTARGET\t\t")
+		for _, f := range []func(context.Context, *world, config, *report) error{fairness, besideKilled, idleProcesses} {
+			if err := f(ctx, w, c, r); err != nil {
+				return err
+			}
+		}
+		r.end()
+		return nil
+	})
+}
+
+func fairness(ctx context.Context, w *world, c config, r *report) error {
+	var fair []float64
+	err := w.children(ctx, 4, 64<<10, 16, c.each, func(all []*child) error {
+		for range c.rounds {
+			v, err := together(all)
+			if err != nil {
+				return err
+			}
+			fair = append(fair, jain(v))
+		}
+		return nil
+	})
+	if err == nil {
+		r.row("Jain's index of four\t%.3f\t%s", stats.Median(fair), r.atLeast(stats.Median(fair), fairTarget, "%.2f"))
+	}
+	return err
+}
+
+// besideKilled compares a process beside one that goes on with the same beside one that is killed in
+// the middle.
+func besideKilled(ctx context.Context, w *world, c config, r *report) error {
+	var usual, killed []float64
+	for range c.rounds {
+		err := w.children(ctx, 2, 64<<10, 16, c.each, func(all []*child) error {
+			v, err := together(all)
+			if err != nil {
+				return err
+			}
+			usual = append(usual, v[0])
+			if err := errors.Join(all[0].start(), all[1].start()); err != nil {
+				return err
+			}
+			time.Sleep(c.each / 2) // a quarter of it warms up
+			all[1].kill()
+			x, err := all[0].rate()
+			killed = append(killed, x)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	share := stats.Median(ratios(killed, usual))
+	r.row("throughput beside a process that is killed, of that beside one that is not\t%.2f\t%s", share, r.atLeast(share, victimTarget, "%.2f"))
+	return nil
+}
+
+// idleProcesses is the CPU time of an agent with 16 processes that do nothing.
+func idleProcesses(ctx context.Context, w *world, c config, r *report) error {
+	st, err := loader.ReadState(w.options(w.top.Host(1)).RunDir, cableName)
+	if err != nil {
+		return err
+	}
+	return w.children(ctx, 16, 64, 16, c.each, func([]*child) error {
+		begin, start := cpuOf(st.AgentPID), time.Now()
+		select {
+		case <-time.After(max(time.Second, c.each*time.Duration(c.rounds))):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		share := 100 * float64(cpuOf(st.AgentPID)-begin) / float64(time.Since(start))
+		r.row("percent of a core of the agent with 16 idle processes\t%.2f\t%s", share, r.atMost(share, sleepTarget, "%.1f"))
+		return nil
+	})
+}
+
+// cpuOf is the CPU time of another process (clock_getcpuclockid(3)).
+func cpuOf(pid int) time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(int32(^pid<<3|2), &ts)
+	return time.Duration(ts.Nano())
+}
