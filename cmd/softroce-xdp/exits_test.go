@@ -162,6 +162,18 @@ var exitCases = []exitCase{
 	{"perf fetch-add h --dev nosuch7", 2, "not attached"},
 	{"perf compare-swap", 1, "HOST[:PORT] is missing"},
 	{"perf compare-swap h --dev nosuch7", 2, "not attached"},
+
+	{"ping", 1, "HOST[:PORT] is missing: softroce-xdp ping HOST[:PORT]"},
+	{"ping a b", 1, "one argument too many"},
+	{"ping :7174", 1, "the host is missing: write HOST or HOST:PORT"},
+	{"ping h:port", 1, `"port" is no port: write a number from 1 to 65535`},
+	{"ping h --size 65K", 1, "--size 65K: at most 64KiB"},
+	{"ping h -c 0", 1, "0"},
+	{"ping h --dev nosuch7", 2, "not attached"},
+	{"ping h", 2, "no interface is attached"},
+	{"ping --listen a b", 1, "one argument too many"},
+	{"ping --listen --count 3", 1, "--count is for the client: leave it out with --listen"},
+	{"ping --listen --dev nosuch7", 2, "not attached"},
 }
 
 // scenarioText is a run of some milliseconds; %s is what its utilisation must be.

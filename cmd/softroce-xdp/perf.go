@@ -144,7 +144,7 @@ one run may take by --memory.`,
 			if err != nil {
 				return usageError{fmt.Errorf("--memory: %w", err), false}
 			}
-			if listen, err = perf.Address(listen); err != nil {
+			if listen, err = perf.Address(listen, perf.DefaultPort); err != nil {
 				return usageError{fmt.Errorf("--listen: %w", err), false}
 			}
 			ctx, stop := interruptible(cmd.Context())
@@ -204,7 +204,7 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 			if err != nil {
 				return usageError{err, false}
 			}
-			server, err := perf.Address(args[0])
+			server, err := perf.Address(args[0], perf.DefaultPort)
 			if err != nil {
 				return usageError{err, false}
 			}

@@ -19,10 +19,10 @@ import (
 const DefaultPort = 18516
 
 // Address is a host and a port; a host without one gets the default port.
-func Address(s string) (string, error) {
+func Address(s string, defaultPort int) (string, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		host, port = s, strconv.Itoa(DefaultPort)
+		host, port = s, strconv.Itoa(defaultPort)
 		if n := len(s); n > 2 && s[0] == '[' && s[n-1] == ']' {
 			host = s[1 : n-1]
 		}

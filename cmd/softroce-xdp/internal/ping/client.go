@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ping is the client and the server of the command ping: round trips of package rping, their
+// times, and what the user is told.
+package ping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/softroce/softroce-xdp/internal/rping"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// CheckDevice refuses a device that cannot connect by address.
+func CheckDevice(dev verbs.Device, name string) error {
+	if _, ok := dev.(cm.Connector); ok {
+		return nil
+	}
+	return fmt.Errorf("the device of %s has no connection manager, which ping needs: update the agent (`softroce-xdp attach --nic`), "+
+		"or attach without --nic and run ping as root", name)
+}
+
+// Plan is what a Client does.
+type Plan struct {
+	Server   string        // HOST:PORT
+	Count    uint64        // round trips, 0: until the context ends
+	Size     int           // bytes of a round trip, 1 to rping.MaxSize
+	Interval time.Duration // from the start of a round trip to the start of the next one
+	Timeout  time.Duration // of a connection, and of a round trip
+	Verify   bool          // compare what came back
+}
+
+// Client pings a server.
+type Client struct {
+	Device verbs.Device
+	Plan   Plan
+	Report func(Trip) // after each round trip
+	Start  func(peer net.Addr)
+
+	conn *rping.Client
+	peer netip.AddrPort
+}
+
+// Trip is a round trip.
+type Trip struct {
+	Seq  uint64 // from 1
+	Time time.Duration
+	Err  error // errors.Is rping.ErrData: it was answered; another one: it was lost
+}
+
+// Run pings until the plan is done or ctx ends, and returns the sum of it. An error says that there was
+// no first connection. After a round trip that was lost it connects again.
+func (c *Client) Run(ctx context.Context) (*Summary, error) {
+	s := newSummary(c.Plan)
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	defer c.hangUp()
+	c.Start(net.TCPAddrFromAddrPort(c.peer))
+	s.Peer = c.peer.String()
+	tick := time.NewTicker(max(c.Plan.Interval, 1))
+	defer tick.Stop()
+	for seq := uint64(1); ; seq++ {
+		t := c.trip(ctx, seq)
+		if t.Err != nil && ctx.Err() != nil {
+			return s, nil // interrupted: this one is neither lost nor answered
+		}
+		s.add(t)
+		c.Report(t)
+		if seq == c.Plan.Count {
+			return s, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return s, nil
+		}
+	}
+}
+
+// connect connects unless there is a connection.
+func (c *Client) connect(ctx context.Context) error {
+	if c.conn != nil {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.Plan.Timeout)
+	defer cancel()
+	conn, err := rdma.Dial(bounded, c.Device, c.Plan.Server, rping.Options()...)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted before there was a connection to %s", c.Plan.Server)
+		}
+		return c.explain(err)
+	}
+	if c.conn, err = rping.NewClient(conn); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	c.peer = conn.RemoteAddr().(rdma.Addr).AddrPort
+	return nil
+}
+
+func (c *Client) hangUp() {
+	if c.conn != nil {
+		_ = c.conn.Close() // what is to be said about the peer was said
+		c.conn = nil
+	}
+}
+
+// trip makes one round trip.
+func (c *Client) trip(ctx context.Context, seq uint64) Trip {
+	if err := c.connect(ctx); err != nil {
+		return Trip{Seq: seq, Err: err}
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.Plan.Timeout)
+	defer cancel()
+	text := Text(seq, c.Plan.Size)
+	start := time.Now()
+	err := c.conn.Ping(bounded, text, c.Plan.Verify)
+	t := Trip{Seq: seq, Time: time.Since(start), Err: err}
+	if err != nil && !errors.Is(err, rping.ErrData) {
+		t.Err = c.explain(err)
+		c.hangUp()
+	}
+	return t
+}
+
+// explain says what to do about an error of a connection.
+func (c *Client) explain(err error) error {
+	to := c.Plan.Server
+	var r *rdma.RejectedError
+	switch {
+	case errors.As(err, &r) && r.Reason == mad.ReasonInvalidServiceID:
+		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: "+
+			"run `softroce-xdp ping --listen` or `rping -s` there (%w)", to, err)
+	case errors.As(err, &r):
+		return fmt.Errorf("%s refuses the connection: its log says more (%w)", to, err)
+	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer from %s within %v: can the host be reached (`ping`), does it have RoCEv2 at this address, "+
+			"and does its firewall admit UDP port 4791? (%w)", to, c.Plan.Timeout, err)
+	case errors.Is(err, rdma.ErrPeerClosed):
+		return fmt.Errorf("%s has ended the connection: is it a server of rping, and still running? (%w)", to, err)
+	}
+	var e *rdma.Error
+	if errors.As(err, &e) && e.Status == verbs.StatusRetryExceeded {
+		return fmt.Errorf("%s has become silent: is the host up, and the server running? (%w)", to, err)
+	}
+	return err
+}
+
+// Text is the data of a round trip, like that of rping: a number, then letters that depend on it, then
+// a zero, with which servers in C print it.
+func Text(seq uint64, size int) []byte {
+	b := fmt.Appendf(make([]byte, 0, size+32), "softroce-ping-%d: ", seq)
+	for i := len(b); i < size; i++ {
+		b = append(b, 'A'+byte((uint64(i)+seq)%26))
+	}
+	b = b[:size]
+	b[size-1] = 0
+	return b
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/perf"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/ping"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/internal/rping"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// pingFlags are those of ping.
+type pingFlags struct {
+	engineFlags
+	listen, verify, json, quiet bool
+	count                       uint64
+	size                        string
+	interval, timeout           time.Duration
+}
+
+func newPing(a *app) *cobra.Command {
+	p := pingFlags{verify: true, interval: time.Second, timeout: 10 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "ping HOST[:PORT]",
+		Short: "Ask a host for round trips over RDMA",
+		Long: `Ping connects to a host by the connection manager and makes round trips: the server
+READs the data from the memory of ping and WRITEs it back. Ping compares it and
+prints how long that took:
+
+  host2# softroce-xdp ping --listen
+  host1# softroce-xdp ping host2
+
+The protocol is that of rping from librdmacm. Either end may be rping: "rping -s" is
+a server (-S at least the --size of ping), "rping -c -a HOST" a client.
+
+With --listen the argument is the address to listen at, and may be left out:
+
+  softroce-xdp ping --listen [ADDRESS][:PORT]
+
+Ping needs no privileges where the agent serves the device (attach --nic). Otherwise
+it opens an engine of its own on an attached interface, as root. The connection is
+made again after a round trip that was lost. Ctrl-C ends ping with the summary. The
+exit code is 0 if all round trips came back with the right data, else 3; it is 2
+without a connection.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if p.listen {
+				return takes(0, 1)(cmd, args)
+			}
+			return takes(1, 1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if p.listen {
+				return p.serve(a, cmd, args)
+			}
+			return p.run(a, cmd, args[0])
+		},
+	}
+	p.flags(a, cmd)
+	f := cmd.Flags()
+	f.BoolVar(&p.listen, "listen", false, "be the server")
+	f.VarP(bigVar{&p.count, 1}, "count", "c", "round trips; without it until Ctrl-C")
+	f.StringVarP(&p.size, "size", "s", "64", "bytes of a round trip, up to 64K")
+	f.VarP(spanVar{&p.interval, 0, time.Hour}, "interval", "i", "time from one round trip to the next; 0 for none")
+	f.VarP(spanVar{&p.timeout, time.Millisecond, time.Hour}, "timeout", "W", "how long to wait for a connection, and for a round trip")
+	f.BoolVar(&p.verify, "verify", true, "compare the data that comes back")
+	f.BoolVarP(&p.quiet, "quiet", "q", false, "print the summary only")
+	f.BoolVar(&p.json, "json", false, "print the summary only, as JSON; times are in nanoseconds")
+	return cmd
+}
+
+// pingAddress returns the address with a port.
+func pingAddress(s string) (string, error) {
+	if s == "" {
+		return net.JoinHostPort("", strconv.Itoa(rping.Port)), nil
+	}
+	return perf.Address(s, rping.Port)
+}
+
+// openPing opens a device that can connect.
+func (p *pingFlags) openPing(ctx context.Context, a *app) (verbs.Device, string, error) {
+	dev, name, err := p.open(ctx, a)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := ping.CheckDevice(dev, name); err != nil {
+		return nil, "", errors.Join(err, dev.Close())
+	}
+	return dev, name, nil
+}
+
+func (p *pingFlags) serve(a *app, cmd *cobra.Command, args []string) error {
+	for _, f := range []string{"count", "size", "interval", "timeout", "verify", "json"} {
+		if cmd.Flags().Changed(f) {
+			return usagef("--%s is for the client: leave it out with --listen", f)
+		}
+	}
+	at, err := pingAddress(append(args, "")[0])
+	if err != nil {
+		return usageError{fmt.Errorf("--listen: %w", err), false}
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	dev, name, err := p.openPing(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	l, err := rdma.Listen(ctx, dev, at, rping.Options()...)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w", at, err)
+	}
+	defer l.Close()
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "%s: listening at %s\n", name, l.Addr())
+	var mu sync.Mutex
+	return ping.Serve(ctx, l, func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !p.quiet {
+			fmt.Fprintln(w, line)
+		}
+	})
+}
+
+// plan returns what the client does.
+func (p *pingFlags) plan(host string) (ping.Plan, error) {
+	server, err := pingAddress(host)
+	if err != nil {
+		return ping.Plan{}, err
+	}
+	if name, _, err := net.SplitHostPort(server); err != nil || name == "" {
+		return ping.Plan{}, fmt.Errorf("%q: the host is missing: write HOST or HOST:PORT", host)
+	}
+	size, err := units.ParseBytes(p.size)
+	if err != nil {
+		return ping.Plan{}, fmt.Errorf("--size: %w", err)
+	}
+	if size > rping.MaxSize {
+		return ping.Plan{}, fmt.Errorf("--size %s: at most %s", p.size, units.Bytes(rping.MaxSize))
+	}
+	return ping.Plan{
+		Server: server, Count: p.count, Size: int(size), Interval: p.interval, Timeout: p.timeout, Verify: p.verify,
+	}, nil
+}
+
+func (p *pingFlags) run(a *app, cmd *cobra.Command, host string) error {
+	plan, err := p.plan(host)
+	if err != nil {
+		return usageError{err, false}
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	dev, name, err := p.openPing(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	w := cmd.OutOrStdout()
+	lines := w
+	if p.quiet || p.json {
+		lines = io.Discard
+	}
+	c := ping.Client{
+		Device: dev, Plan: plan,
+		Start: func(peer net.Addr) {
+			fmt.Fprintf(lines, "ping %s by %s: round trips of %d bytes, READ and WRITE\n", peer, name, plan.Size)
+		},
+		Report: func(t ping.Trip) { tellTrip(lines, plan, t) },
+	}
+	s, err := c.Run(ctx)
+	if err != nil {
+		return err
+	}
+	s.Interface = name
+	if p.json {
+		if err := json.NewEncoder(w).Encode(s); err != nil {
+			return err
+		}
+	} else {
+		s.Write(w)
+	}
+	if err := s.Err(); err != nil {
+		return noError{err}
+	}
+	return nil
+}
+
+// tellTrip prints a round trip.
+func tellTrip(w io.Writer, plan ping.Plan, t ping.Trip) {
+	if t.Err != nil {
+		fmt.Fprintf(w, "seq=%d: %v\n", t.Seq, t.Err)
+		return
+	}
+	fmt.Fprintf(w, "%d bytes from %s: seq=%d time=%s\n", plan.Size, plan.Server, t.Seq, units.Nanos(int64(t.Time)))
+}
