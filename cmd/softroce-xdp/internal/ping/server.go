@@ -62,11 +62,11 @@ func answer(ctx context.Context, c *rdma.Conn, tell func(string)) {
 			trips, bytes = trips+1, len(data)
 			continue
 		case errors.Is(err, io.EOF):
-			tell(fmt.Sprintf("%s: disconnected after %d round trips, the last one of %d bytes", peer, trips, bytes))
+			tell(fmt.Sprintf("%s: disconnected after %s, the last one of %d bytes", peer, roundTrips(trips), bytes))
 		case ctx.Err() != nil:
-			tell(fmt.Sprintf("%s: interrupted after %d round trips", peer, trips))
+			tell(fmt.Sprintf("%s: interrupted after %s", peer, roundTrips(trips)))
 		default:
-			tell(fmt.Sprintf("%s: given up after %d round trips: %v", peer, trips, err))
+			tell(fmt.Sprintf("%s: given up after %s: %v", peer, roundTrips(trips), err))
 		}
 		return
 	}

@@ -65,7 +65,7 @@ func (s *Summary) Write(w io.Writer) {
 	if s.Sent > 0 {
 		lost = 100 * float64(s.Lost) / float64(s.Sent)
 	}
-	fmt.Fprintf(w, "--- %s ---\n%d round trips: %d answered, %d lost (%.3g%%)", s.Peer, s.Sent, s.Answered, s.Lost, lost)
+	fmt.Fprintf(w, "--- %s ---\n%s: %d answered, %d lost (%.3g%%)", s.Peer, roundTrips(s.Sent), s.Answered, s.Lost, lost)
 	switch {
 	case s.Wrong > 0:
 		fmt.Fprintf(w, ", %d with wrong data", s.Wrong)
@@ -78,13 +78,20 @@ func (s *Summary) Write(w io.Writer) {
 	}
 }
 
+func roundTrips(n uint64) string {
+	if n == 1 {
+		return "1 round trip"
+	}
+	return fmt.Sprintf("%d round trips", n)
+}
+
 // Err is nil if all round trips came back with the right data.
 func (s *Summary) Err() error {
 	switch {
 	case s.Wrong > 0:
-		return fmt.Errorf("wrong data came back in %d of %d round trips", s.Wrong, s.Answered)
+		return fmt.Errorf("wrong data came back in %d of %s", s.Wrong, roundTrips(s.Answered))
 	case s.Lost > 0:
-		return fmt.Errorf("%d of %d round trips were lost", s.Lost, s.Sent)
+		return fmt.Errorf("%d of %s lost", s.Lost, roundTrips(s.Sent))
 	}
 	return nil
 }
