@@ -143,8 +143,8 @@ func (c *Client) explain(err error) error {
 	case errors.As(err, &r):
 		return fmt.Errorf("%s refuses the connection: its log says more (%w)", to, err)
 	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer from %s within %v: can the host be reached (`ping`), does it have RoCEv2 at this address, "+
-			"and does its firewall admit UDP port 4791? (%w)", to, c.Plan.Timeout, err)
+		return fmt.Errorf("no answer from %s: does `softroce-xdp ping --listen` or `rping -s` run there, "+
+			"and does the firewall admit UDP port 4791? (%w)", to, err)
 	case errors.Is(err, rdma.ErrPeerClosed):
 		return fmt.Errorf("%s has ended the connection: is it a server of rping, and still running? (%w)", to, err)
 	}

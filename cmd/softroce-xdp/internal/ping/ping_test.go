@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ping
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/internal/rping"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// place is a device and a server on it.
+type place struct {
+	dev  *cmloop.Device
+	port string
+	stop func() error // ends the server
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+func (p *place) serve(t *testing.T, ctx context.Context, address string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	l, err := rdma.Listen(ctx, p.dev, address, rping.Options()...)
+	must(t, err)
+	_, p.port, _ = net.SplitHostPort(l.Addr().String())
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, l, func(line string) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			fmt.Fprintln(&p.said, line)
+		})
+	}()
+	p.stop = sync.OnceValue(func() error {
+		cancel()
+		return errors.Join(<-done, l.Close())
+	})
+	t.Cleanup(func() { must(t, p.stop()) })
+}
+
+// count is how often the server has said something.
+func (p *place) count(text string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Count(p.said.String(), text)
+}
+
+func newPlace(t *testing.T) (context.Context, *place) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	t.Cleanup(cancel)
+	dev, err := cmloop.Open(cmloop.Config{CM: cm.Config{ResponseTimeout: 8, Retries: 15, Timewait: 10 * time.Millisecond}})
+	must(t, err)
+	t.Cleanup(func() { must(t, dev.Close()) })
+	return ctx, &place{dev: dev}
+}
+
+func (p *place) client(host string, count uint64, report func(Trip)) *Client {
+	return &Client{
+		Device: p.dev, Start: func(net.Addr) {}, Report: report,
+		Plan: Plan{Server: net.JoinHostPort(host, p.port), Count: count, Size: 100, Timeout: time.Minute, Verify: true},
+	}
+}
+
+func TestPing(t *testing.T) {
+	ctx, p := newPlace(t)
+	p.serve(t, ctx, ":0")
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		var seqs []uint64
+		s, err := p.client(host, 5, func(x Trip) {
+			if x.Err != nil || x.Time <= 0 {
+				t.Errorf("%+v", x)
+			}
+			seqs = append(seqs, x.Seq)
+		}).Run(ctx)
+		must(t, err)
+		must(t, s.Err())
+		if fmt.Sprint(seqs) != "[1 2 3 4 5]" || s.Sent != 5 || s.Answered != 5 || s.Lost+s.Wrong != 0 ||
+			s.Min <= 0 || s.Min > s.Avg || s.Avg > s.Max || s.P99 < s.Min || s.P99 > s.Max {
+			t.Errorf("%v: %+v", seqs, s)
+		}
+	}
+	for p.count("disconnected after 5 round trips, the last one of 100 bytes\n") != 2 {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("the server said:\n%s", p.said.String())
+		}
+	}
+}
+
+// Many clients at a time, more than a server has room for, all get their turn.
+func TestManyClients(t *testing.T) {
+	ctx, p := newPlace(t)
+	p.serve(t, ctx, ":0")
+	var all sync.WaitGroup
+	for range MaxClients + 10 {
+		all.Go(func() {
+			if s, err := p.client("127.0.0.1", 3, func(Trip) {}).Run(ctx); err != nil || s.Answered != 3 {
+				t.Error(s, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// What is asked while there is no server is lost; the client connects again when there is one.
+func TestServerRestarts(t *testing.T) {
+	ctx, p := newPlace(t)
+	p.serve(t, ctx, ":0")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var refused, lost uint64
+	s, err := p.client("127.0.0.1", 0, func(x Trip) {
+		switch {
+		case x.Err == nil && lost > 0:
+			cancel()
+		case x.Err == nil && x.Seq == 3:
+			must(t, p.stop())
+		case x.Err != nil:
+			lost++
+			if strings.Contains(x.Err.Error(), "nobody listens at this port") {
+				if refused++; refused == 2 {
+					p.serve(t, context.Background(), ":"+p.port)
+				}
+			}
+		}
+	}).Run(ctx)
+	must(t, err)
+	if s.Lost != lost || s.Answered != s.Sent-lost || refused < 2 || s.Err() == nil {
+		t.Errorf("%+v, %d lost, %d refused", s, lost, refused)
+	}
+}
+
+// The end of the context ends a client that waits: for its turn, or for an answer.
+func TestInterrupted(t *testing.T) {
+	ctx, p := newPlace(t)
+	p.serve(t, ctx, ":0")
+	inner, cancel := context.WithCancel(ctx)
+	c := p.client("127.0.0.1", 0, func(Trip) { cancel() })
+	c.Plan.Interval = time.Hour
+	s, err := c.Run(inner)
+	must(t, err)
+	must(t, s.Err())
+	if s.Sent != 1 || s.Answered != 1 {
+		t.Errorf("%+v", s)
+	}
+	must(t, p.stop())
+
+	l, err := rdma.Listen(ctx, p.dev, ":"+p.port, rping.Options()...) // accepts, and is silent
+	must(t, err)
+	defer l.Close()
+	inner, cancel = context.WithCancel(ctx)
+	go func() {
+		if conn, err := l.Accept(ctx); err == nil {
+			defer conn.Close()
+			var b [16]byte
+			_, _ = conn.Recv(ctx, b[:]) // the round trip has begun
+			cancel()
+			<-ctx.Done()
+		}
+	}()
+	ctxErr := p.client("127.0.0.1", 0, func(x Trip) { t.Errorf("%+v", x) })
+	if s, err = ctxErr.Run(inner); err != nil || s.Sent != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	ctx, p := newPlace(t)
+	p.port = "9"
+	if _, err := p.client("127.0.0.1", 1, nil).Run(ctx); err == nil || !strings.Contains(err.Error(), "run `softroce-xdp ping --listen`") {
+		t.Error(err)
+	}
+	p.dev.Close()
+	if _, err := p.client("127.0.0.1", 1, nil).Run(ctx); err == nil {
+		t.Error("a device that was closed connects")
+	}
+}
+
+type without struct{ verbs.Device }
+
+func TestCheckDevice(t *testing.T) {
+	_, p := newPlace(t)
+	must(t, CheckDevice(p.dev, "eth0"))
+	if err := CheckDevice(without{p.dev}, "eth0"); err == nil || !strings.Contains(err.Error(), "no connection manager") {
+		t.Error(err)
+	}
+}
+
+func TestText(t *testing.T) {
+	for size := range 100 {
+		b := Text(7, size+1)
+		if len(b) != size+1 || b[size] != 0 || bytes.IndexByte(b, 0) != size {
+			t.Errorf("%q", b)
+		}
+	}
+	if a, b := string(Text(7, 30)), "softroce-ping-7: "; !strings.HasPrefix(a, b) {
+		t.Error(a)
+	}
+	if bytes.Equal(Text(1, 8000)[100:], Text(2, 8000)[100:]) {
+		t.Error("two round trips have the same data")
+	}
+}
+
+func TestSummary(t *testing.T) {
+	s := newSummary(Plan{Server: "h:1", Verify: true})
+	var b strings.Builder
+	s.Write(&b)
+	for i := range 100 {
+		s.add(Trip{Time: time.Duration(i+1) * time.Millisecond})
+	}
+	s.Write(&b)
+	must(t, s.Err())
+	s.add(Trip{Time: time.Hour, Err: errors.New("gone")})
+	s.Write(&b)
+	if err := s.Err(); err == nil || err.Error() != "1 of 101 round trips lost" {
+		t.Error(err)
+	}
+	s.add(Trip{Time: 2 * time.Hour, Err: fmt.Errorf("x: %w", rping.ErrData)})
+	s.Write(&b)
+	if err := s.Err(); err == nil || err.Error() != "wrong data came back in 1 of 101 round trips" {
+		t.Error(err)
+	}
+	want := `--- h:1 ---
+0 round trips: 0 answered, 0 lost (0%)
+--- h:1 ---
+100 round trips: 100 answered, 0 lost (0%), all data verified
+min 1ms, avg 50.5ms, p99 99ms, max 100ms
+--- h:1 ---
+101 round trips: 100 answered, 1 lost (0.99%), all data verified
+min 1ms, avg 50.5ms, p99 99ms, max 100ms
+--- h:1 ---
+102 round trips: 101 answered, 1 lost (0.98%), 1 with wrong data
+min 1ms, avg 71.3s, p99 100ms, max 7200s
+`
+	if b.String() != want {
+		t.Errorf("got\n%s", b.String())
+	}
+}
