@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,40 +66,7 @@ func TestLinux(t *testing.T) {
 		}
 		t.Logf("%d messages were lost", n)
 	})
-}
-
-// theyPing: rping in the machine is the client and checks what comes back.
-func (p *place) theyPing(ctx context.Context, t *testing.T, ours, _ netip.Addr) {
-	const count = 3
-	a := cmpeer.Rping{App: p.app(ctx, t, verbs.RC)}
-	listen(t, a.App, mad.PortTCP, rpingPort)
-	client := p.client(ctx, t, "rping", "-c", "-v", "-V", "-C", "3", "-S", "601", "-a", ours.String())
-	defer p.explain(t, client)
-	must(t, a.Start())
-	must(t, a.Accept())
-	text, err := a.Serve(count)
-	must(t, err)
-	if !strings.HasPrefix(text, "rdma-ping-2: ") || len(text) != 601 {
-		t.Errorf("the last text is %d bytes %.20q", len(text), text)
-	}
-	ended(ctx, t, client, "ping data: rdma-ping-", count)
-	// The kernel does not repeat the DREQ of a program that has ended, so it may be lost for good.
-	must(t, a.HangUp())
-	must(t, a.Close())
-}
-
-// wePing: rping in the machine is the server and prints what we send.
-func (p *place) wePing(ctx context.Context, t *testing.T, ours, theirs netip.Addr) {
-	server := p.server(ctx, t, "rping", "-s", "-v", "-a", theirs.String(), "-C", "2")
-	defer p.explain(t, server)
-	a := cmpeer.Rping{App: p.app(ctx, t, verbs.RC)}
-	must(t, a.Start())
-	must(t, a.Dial(ours, theirs, rpingPort))
-	must(t, a.Ping("first text from the engine\x00"))
-	must(t, a.Ping("second text from the engine\x00"))
-	must(t, a.HangUp())
-	ended(ctx, t, server, "text from the engine", 2)
-	must(t, a.Close())
+	p.testCommand(ctx, t)
 }
 
 // sampleCalls: rdma_client sends a message and receives one.

@@ -152,6 +152,9 @@ func (p *place) explain(t *testing.T, program *rxepeer.Proc) {
 	_ = program.Signal(unix.SIGKILL) // it may have ended
 	stdout, stderr := program.Output()
 	t.Logf("the program printed\n%s%s", stdout, stderr)
+	if p.us.Dev == nil {
+		return
+	}
 	for _, c := range p.us.Dev.Counters() {
 		if c.Value != 0 {
 			t.Logf("%-30s %d", c.Name, c.Value)

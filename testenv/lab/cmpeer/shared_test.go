@@ -5,16 +5,13 @@ package cmpeer_test
 import (
 	"context"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/internal/rping"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
@@ -22,19 +19,12 @@ import (
 // enginePort is that of the engine in the machine; the kernel's is rpingPort.
 const enginePort = 7175
 
-// withEngine adds the product and engineping to the machine.
-func withEngine(t *testing.T, c *rxepeer.Config) {
+// withProduct adds the product to the machine.
+func withProduct(t *testing.T, c *rxepeer.Config) {
 	t.Helper()
 	var err error
 	c.Product, err = engines.Binary()
 	must(t, err)
-	bin := filepath.Join(t.TempDir(), "engineping")
-	cmd := exec.Command("go", "build", "-o", bin, "./engineping")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	c.Files = map[string]string{"/usr/bin/engineping": bin}
 }
 
 // TestSharedInterface has rxe and an engine on one interface of the machine. Each message for queue pair 1
@@ -42,7 +32,7 @@ func withEngine(t *testing.T, c *rxepeer.Config) {
 func TestSharedInterface(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	p := newPlace(ctx, t, withEngine)
+	p := newPlace(ctx, t, withProduct)
 	if _, err := p.vm.Run(ctx, "softroce-xdp", "attach", "eth0"); err != nil {
 		t.Fatal(err)
 	}
@@ -65,47 +55,40 @@ func (p *place) callBoth(ctx context.Context, t *testing.T, ours, theirs netip.A
 	const calls = 3
 	kernel := p.server(ctx, t, "rping", "-s", "-P", "-v", "-a", theirs.String())
 	defer p.explain(t, kernel)
-	engine := p.client(ctx, t, "engineping", "-s", "-n", "3", "-C", "2")
+	engine := p.client(ctx, t, "softroce-xdp", "ping", "--listen", netip.AddrPortFrom(theirs, enginePort).String())
 	defer p.explain(t, engine)
-	for i := range calls {
+	awaitOutput(ctx, t, engine, "listening at", 1)
+	for range calls {
 		for _, port := range []uint16{rpingPort, enginePort} {
-			if port == enginePort {
-				awaitOutput(ctx, t, engine, "engineping: listening", i+1)
-			}
-			a := cmpeer.Rping{App: p.app(ctx, t, verbs.RC)}
-			must(t, a.Start())
-			must(t, a.Dial(ours, theirs, port))
-			must(t, a.Ping("first text\x00"))
-			must(t, a.Ping("second text\x00"))
-			must(t, a.HangUp())
-			must(t, a.Close())
+			c := p.dial(ctx, t, ours, netip.AddrPortFrom(theirs, port))
+			must(t, c.Ping(ctx, []byte("first text\x00"), true))
+			must(t, c.Ping(ctx, []byte("second text\x00"), true))
+			must(t, c.Close())
 		}
 	}
-	ended(ctx, t, engine, `the last text was "second text"`, calls)
+	awaitOutput(ctx, t, engine, "disconnected after 2 round trips, the last one of 12 bytes", calls)
+	must(t, engine.Signal(unix.SIGINT))
+	ended(ctx, t, engine, ": connected", calls)
 	// A persistent rping prints no texts, but sends each back, where Ping compares it.
 	awaitOutput(ctx, t, kernel, "server DISCONNECT EVENT", calls)
 }
 
 // bothCall: rping and the engine of the machine call us at the same time.
 func (p *place) bothCall(ctx context.Context, t *testing.T, ours, theirs netip.Addr) {
-	first, second := cmpeer.Rping{App: p.app(ctx, t, verbs.RC)}, cmpeer.Rping{App: p.app(ctx, t, verbs.RC)}
-	listen(t, first.App, mad.PortTCP, rpingPort)
-	listen(t, second.App, mad.PortTCP, enginePort)
-	must(t, first.Start())
-	must(t, second.Start())
+	first, second := p.listen(ctx, t, ours, rpingPort), p.listen(ctx, t, ours, enginePort)
 	kernel := p.client(ctx, t, "rping", "-c", "-v", "-V", "-C", "3", "-S", "601", "-a", ours.String())
 	defer p.explain(t, kernel)
-	engine := p.client(ctx, t, "engineping", "-C", "3", "-l", theirs.String(), "-a", ours.String())
+	engine := p.client(ctx, t, "softroce-xdp", "ping", "-c", "3", "-i", "0", netip.AddrPortFrom(ours, enginePort).String())
 	defer p.explain(t, engine)
-	must(t, first.Accept())
-	must(t, second.Accept())
-	for _, a := range []cmpeer.Rping{first, second} {
-		_, err := a.Serve(3)
-		must(t, err)
+	a, b := accept(ctx, t, first), accept(ctx, t, second)
+	for range 3 {
+		for _, s := range []*rping.Server{a, b} {
+			_, err := s.Answer(ctx)
+			must(t, err)
+		}
 	}
 	ended(ctx, t, kernel, "ping data: rdma-ping-", 3)
-	ended(ctx, t, engine, "engineping: done", 1)
-	must(t, first.HangUp())
+	ended(ctx, t, engine, "3 round trips: 3 answered, 0 lost (0%), all data verified", 1)
 }
 
 // wantSteered wants messages of both kinds counted in the machine.

@@ -3,8 +3,10 @@
 package self
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -76,6 +78,24 @@ func (s *Side) Product(args ...string) (string, error) {
 		return err
 	})
 	return string(out), err
+}
+
+// Start starts a command line of the product on the host, and returns it and what it prints. It is
+// killed when ctx ends.
+func (s *Side) Start(ctx context.Context, args ...string) (*exec.Cmd, io.Reader, error) {
+	cmd := exec.CommandContext(ctx, s.bin, append(args, "--pin-root", s.opts.PinRoot, "--run-dir", s.opts.RunDir)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return cmd, out, s.host.Do(cmd.Start)
+}
+
+// CloseEngine closes the engine: another process may open one. The product stays attached.
+func (s *Side) CloseEngine() error {
+	dev := s.Dev
+	s.Dev = nil
+	return dev.Close()
 }
 
 // Log is the agent's.
