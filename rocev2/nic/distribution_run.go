@@ -39,9 +39,8 @@ func (f *distributor) run() int {
 	f.queue = f.spare[:0]
 	for _, d := range list {
 		d.queued = false
-		d.takeEnded()
 		full := d.post()
-		d.takeEnded() // in ERR, work requests end at once
+		d.takeEnded() // after post: in ERR, work requests end at once
 		if d.report() || full {
 			f.add(d)
 		}
@@ -176,11 +175,9 @@ func (l *internalSends) disconnect() {
 }
 
 // postInternal posts a work request of a distribution. It counts as one of the application, so that
-// the queue has room for all that PostSend has accepted.
+// the queue has room for all that PostSend has accepted. A queue pair that was destroyed is in RESET,
+// which refuses.
 func (x *QP) postInternal(wr *verbs.SendWR, s internalSend) error {
-	if x.dead {
-		return errQPDestroyed
-	}
 	e := x.dev.eng
 	x.publish() // the room
 	e.posts.mu.Lock()
