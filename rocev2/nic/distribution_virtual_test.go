@@ -253,7 +253,10 @@ func TestDistributionDead(t *testing.T) {
 func TestDistributionReset(t *testing.T) {
 	end := map[string]func(s *star, x *QP){
 		"reset": func(s *star, x *QP) {
-			release(must(s.e.modify(x, &verbs.Attr{State: verbs.StateReset}, verbs.MaskState, nil)))
+			left, err := s.e.modify(x, &verbs.Attr{State: verbs.StateReset}, verbs.MaskState, nil)
+			if release(left); err != nil {
+				s.t.Fatal(err)
+			}
 		},
 		"destroy": func(s *star, x *QP) { release(s.e.removeQP(x)) },
 	}
@@ -303,13 +306,6 @@ func TestDistributionReset(t *testing.T) {
 			})
 		})
 	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // Reports wait while the send queue of their origin is full, and do not delay those of another.
