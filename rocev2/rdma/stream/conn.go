@@ -41,6 +41,7 @@ type Conn struct {
 	credits     int             // data messages that the peer has room for
 	limit       int             // of credits: all buffers of the peer
 	owed        int             // buffers that were posted again, and the peer does not know
+	returning   bool            // a goroutine sends credits
 	eof         bool            // the peer has ended its direction
 	err         error           // the connection has failed
 	writeClosed bool
@@ -258,14 +259,29 @@ func (s *Conn) take(ctx context.Context, p []byte) (n int, done bool, err error)
 	return 0, s.err != nil, s.err
 }
 
-// returnCredits sends a message with the owed credits if it is worth one. The connection is locked.
+// returnCredits sends a message with the owed credits if it is worth one. The connection is locked. A
+// goroutine sends it: that may wait for room in the send queue, for ever if the peer takes no message,
+// and a Read or Close does not. It ends with the connection.
 func (s *Conn) returnCredits() {
-	if s.owed < s.give || s.err != nil {
+	if s.owed < s.give || s.err != nil || s.returning {
 		return
 	}
-	if _, err := s.c.Start(context.Background(), message(uint32(s.owed))); err == nil { // else the connection has ended
-		s.owed = 0
-	}
+	s.returning = true
+	go func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for s.owed >= s.give && s.err == nil {
+			owed := s.owed
+			s.owed = 0
+			s.mu.Unlock()
+			_, err := s.c.Start(context.Background(), message(uint32(owed)))
+			s.mu.Lock()
+			if err != nil { // the connection has ended
+				break
+			}
+		}
+		s.returning = false
+	}()
 }
 
 // message is a message without data.

@@ -111,13 +111,25 @@ func (s *Conn) closeWrite(ctx context.Context) (*rdma.Op, error) {
 		return nil, net.ErrClosed
 	}
 	s.wr.end()
-	s.writing <- struct{}{} // a Write returns now
+	if !s.endWrites(ctx) {
+		return nil, ctx.Err()
+	}
 	defer func() { <-s.writing }()
 	s.mu.Lock()
 	imm := uint32(s.owed)
 	s.owed = 0
 	s.mu.Unlock()
 	return s.c.Start(ctx, message(last|imm))
+}
+
+// endWrites waits for the end of a Write, which returns at once, or of CloseWrite.
+func (s *Conn) endWrites(ctx context.Context) bool {
+	select {
+	case s.writing <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Close ends both directions and disconnects. What was written is sent before, which takes a round
@@ -137,15 +149,18 @@ func (s *Conn) Close() error {
 	if errors.Is(err, net.ErrClosed) {
 		err = nil // by CloseWrite
 	}
-	s.writing <- struct{}{}
-	defer func() { <-s.writing }()
-	if s.peerDone() {
-		err = nil // the peer has closed before; nobody wants the rest
-	}
-	for _, op := range append(s.ops, end) {
-		if op != nil && err == nil {
-			_, err = op.Wait(ctx)
+	if s.endWrites(ctx) { // else CloseWrite waits for room in the send queue until the connection ends
+		defer func() { <-s.writing }()
+		if s.peerDone() {
+			err = nil // the peer has closed before; nobody wants the rest
 		}
+		for _, op := range append(s.ops, end) {
+			if op != nil && err == nil {
+				_, err = op.Wait(ctx)
+			}
+		}
+	} else {
+		err = errors.Join(err, ctx.Err())
 	}
 	if s.peerDone() {
 		err = nil
