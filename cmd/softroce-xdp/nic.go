@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -178,9 +179,20 @@ func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logg
 		defer close(ended)
 		keepServing(served, stop, func() (*device.Server, error) { return serveNIC(name, o, st.NIC, log) }, log)
 	}()
-	err = agent.Run(ctx, name, o, log, ready)
-	close(stop)
-	<-ended
+	// The device ends before the agent gives up its lease: who stops the agent may take the engine's
+	// lease then.
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	endDevice := sync.OnceFunc(func() {
+		close(stop)
+		<-ended
+	})
+	defer context.AfterFunc(ctx, func() {
+		endDevice()
+		end()
+	})()
+	err = agent.Run(running, name, o, log, ready)
+	endDevice()
 	return err
 }
 
