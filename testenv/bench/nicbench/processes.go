@@ -25,7 +25,7 @@ import (
 // Targets of several processes on one device.
 const (
 	fairTarget   = 0.95 // Jain's index of four
-	victimTarget = 0.95 // throughput beside a process that is killed, of that beside one that is not
+	victimTarget = 0.95 // throughput next to a process that is killed, of that next to one that is not
 	sleepTarget  = 1.0  // percent of a core with idle processes
 )
 
@@ -202,8 +202,8 @@ func processes(ctx context.Context, w *world, c config, r *report) error {
 			r.row("%d\t%.0f\t%s", n, stats.Median(rates[i]), span(rates[i], "%.0f"))
 		}
 		r.end()
-		r.table("Client processes beside each other, WRITE of 64 KB", "WHAT\tVALUE\tTARGET\t\t")
-		for _, f := range []func(context.Context, *world, config, *report) error{fairness, besideKilled, idleProcesses} {
+		r.table("Client processes at the same time, WRITE of 64 KB", "WHAT\tVALUE\tTARGET\t\t")
+		for _, f := range []func(context.Context, *world, config, *report) error{fairness, nextToKilled, idleProcesses} {
 			if err := f(ctx, w, c, r); err != nil {
 				return err
 			}
@@ -231,9 +231,9 @@ func fairness(ctx context.Context, w *world, c config, r *report) error {
 	return err
 }
 
-// besideKilled compares a process beside one that goes on with the same beside one that is killed in
+// nextToKilled compares a process next to one that goes on with the same next to one that is killed in
 // the middle.
-func besideKilled(ctx context.Context, w *world, c config, r *report) error {
+func nextToKilled(ctx context.Context, w *world, c config, r *report) error {
 	var usual, killed []float64
 	for range c.rounds {
 		err := w.children(ctx, 2, 64<<10, 16, c.each, func(all []*child) error {
@@ -256,7 +256,7 @@ func besideKilled(ctx context.Context, w *world, c config, r *report) error {
 		}
 	}
 	share := stats.Median(ratios(killed, usual))
-	r.row("throughput beside a process that is killed, of that beside one that is not\t%.2f\t%s", share, r.atLeast(share, victimTarget, "%.2f"))
+	r.row("throughput next to a process that is killed, of that next to one that is not\t%.2f\t%s", share, r.atLeast(share, victimTarget, "%.2f"))
 	return nil
 }
 
