@@ -47,6 +47,9 @@ func ClientCommand() *cobra.Command {
 					return err
 				}
 			}
+			if size == 0 {
+				return attack(dirs[0])
+			}
 			devs, closeAll, err := openClients(cmd.Context(), [2]string(dirs))
 			if err != nil {
 				return err
@@ -70,13 +73,13 @@ func ClientCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&dirs, "dirs", nil, "directories of the sockets of both hosts")
 	f.StringSliceVar(&addrs, "addrs", nil, "addresses of both hosts")
-	f.IntVar(&size, "size", 64, "bytes of a message")
+	f.IntVar(&size, "size", 64, "bytes of a message; 0 sends random control messages instead")
 	f.IntVar(&under, "under", 64, "messages outstanding")
 	f.DurationVar(&each, "time", time.Second, "length of a measurement")
 	return cmd
 }
 
-// child is a client process.
+// child is a client process, or a hostile one.
 type child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -203,7 +206,7 @@ func processes(ctx context.Context, w *world, c config, r *report) error {
 		}
 		r.end()
 		r.table("Client processes at the same time, WRITE of 64 KB", "WHAT\tVALUE\tTARGET\t\t")
-		for _, f := range []func(context.Context, *world, config, *report) error{fairness, nextToKilled, idleProcesses} {
+		for _, f := range []func(context.Context, *world, config, *report) error{fairness, nextToKilled, nextToHostile, idleProcesses} {
 			if err := f(ctx, w, c, r); err != nil {
 				return err
 			}
