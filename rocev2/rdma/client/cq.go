@@ -88,6 +88,7 @@ func (c *CQ) take(out []verbs.Completion) (n int) {
 	}
 	if n > 0 {
 		c.in.Free(c.in.Read())
+		c.d.posts.Load()
 	}
 	return n
 }

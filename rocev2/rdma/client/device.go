@@ -49,6 +49,11 @@ type Device struct {
 	wake       int      // eventfd that ends the server's sleep
 	signal     *os.File // readable when a completion queue was signalled
 
+	// posts counts work requests. What a goroutine wrote before it posted is visible to another one
+	// that polls the completion. The words of the rings order that, but the two have different
+	// addresses, so Go's memory model, and the race detector, know of no order without posts.
+	posts atomic.Uint32
+
 	calls  calls
 	cm     connections
 	arena  arenas

@@ -204,6 +204,7 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 		return err
 	}
 	q.send.Advance()
+	d.posts.Add(1)
 	q.send.Publish()
 	d.ring(q.queue)
 	return nil
@@ -238,6 +239,7 @@ func (d *Device) postRecv(to *ring.Producer, queue uint32, wr *verbs.RecvWR) err
 		return err
 	}
 	to.Advance()
+	d.posts.Add(1)
 	to.Publish()
 	d.ring(queue)
 	return nil
