@@ -8,9 +8,15 @@
 //	calls.go      what the messages do; calls_queue.go those of queues
 //	feeder.go     work requests from the rings of all processes to the engine
 //	queue.go      rings of queue pairs, shared receive queues and completion queues
-//	arena.go      memory of regions that client and server have both mapped
-//	limits.go     what a process and a user may use
+//	cm.go         connections: what a process has of the communication manager
+//	objects.go    the objects of a process
 //	memory.go     memory that the server gives to a process
+//	process_memory.go  memory of the process itself, and the guard that ends one that delays accesses
+//	foreign.go    system calls on descriptors of a process
+//	privilege.go  what only root may set
+//	status.go     what `softroce-xdp status` shows
+//
+// Limits are package limits, arenas package rocev2/mr/arena.
 //
 // # Threads
 //

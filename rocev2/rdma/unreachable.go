@@ -40,7 +40,7 @@ func serverError(dir, name string, err error) error {
 		if _, missing := os.Stat(base + ".json"); missing != nil {
 			return fail("%w: run `softroce-xdp attach %s --nic`: %w", ErrNotAttached, name, err)
 		}
-		return fail("%w: run `softroce-xdp attach %s --nic`: %w", ErrNoNIC, name, err)
+		return fail("%w: run `softroce-xdp attach --upgrade --nic %s`: %w", ErrNoNIC, name, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fail("the agent that served %s has ended: run `softroce-xdp attach %s --nic` again: %w", socket, name, err)
 	}

@@ -26,7 +26,7 @@ func TestServerError(t *testing.T) {
 	}{
 		"no interface":         {"nosuch0", false, syscall.ENOENT, ErrNotAttached, "no interface of this name"},
 		"not attached":         {"lo", false, syscall.ENOENT, ErrNotAttached, "softroce-xdp attach lo --nic"},
-		"attached without NIC": {"lo", true, syscall.ENOENT, ErrNoNIC, "softroce-xdp attach lo --nic"},
+		"attached without NIC": {"lo", true, syscall.ENOENT, ErrNoNIC, "softroce-xdp attach --upgrade --nic lo"},
 		"permission":           {"lo", true, syscall.EACCES, fs.ErrPermission, "join the group of the socket"},
 		"ended":                {"lo", true, syscall.ECONNREFUSED, syscall.ECONNREFUSED, "has ended"},
 		"another error":        {"lo", true, syscall.EIO, syscall.EIO, "input/output error"},

@@ -45,7 +45,7 @@ type Guard struct {
 const GuardInterval = 50
 
 // A sample in which nothing ended adds guardStep, another one takes 1. Beyond guardLimit the
-// process is to be revoked: after half a second in a row, or with more than a ninth of its time.
+// process is to be revoked: after half a second in a row, or with more than a tenth of the samples.
 const (
 	guardStep  = 9
 	guardLimit = 80

@@ -93,7 +93,7 @@ type PortReply struct {
 	GIDs               [MaxGIDs]Addr
 }
 
-// AddArena has the server map a memfd, sealed with F_SEAL_SHRINK, as memory for regions.
+// AddArena has the server map a memfd, sealed in its size, as memory for regions.
 // Descriptor: the memfd.
 type AddArena struct{ Bytes uint64 }
 
