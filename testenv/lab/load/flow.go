@@ -123,6 +123,8 @@ type flow struct {
 	addr *net.UDPAddr
 	wake chan struct{} // an ACK or NAK came
 
+	refused bool // the host took no packet when it was sent last; run's
+
 	mu        sync.Mutex
 	s         *sender
 	fatal     error
@@ -240,7 +242,7 @@ func (f *flow) run(ctx context.Context, start time.Time) error {
 			return f.fatal
 		}
 		f.s.expire(now)
-		if f.s.una < f.s.high && now.Sub(f.s.moved) > f.GiveUp {
+		if (f.s.una < f.s.high || f.refused) && now.Sub(f.s.moved) > f.GiveUp {
 			f.mu.Unlock()
 			return fmt.Errorf("load: no ACK from %s for %v; is a responder listening there, and does the path carry packets of %d bytes?",
 				f.To, f.GiveUp, headerLen(f.To)+rocev2.BTHLen+rocev2.RETHLen+f.PMTU+rocev2.ICRCLen)
@@ -297,6 +299,7 @@ func (f *flow) transmit(first uint64, n int, high uint64, out *outbox, rng *rand
 		}
 	}
 	sent, err := out.flush(f.sock)
+	f.refused = err != nil
 	if err == nil {
 		return nil
 	}

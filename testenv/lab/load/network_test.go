@@ -324,6 +324,26 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// A flow whose packets its own host does not take gives up, too: an interface that stays down.
+func TestGivesUpWithoutInterface(t *testing.T) {
+	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true})
+	a, b := top.Host(1), top.Host(2)
+	src := open(t, a, a.IPv4(), nil)
+	eth0, err := a.Netlink().LinkByName(topo.IfName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Netlink().LinkSetDown(eth0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := src.Send(ctx, Flow{To: b.IPv4(), Bytes: 1, GiveUp: 100 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "is a responder listening") {
+		t.Errorf("%v after %d refusals of the host", err, r.PushBacks)
+	}
+}
+
 func TestContextEndsAFlowAfterItsMessage(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true})
 	a, b := top.Host(1), top.Host(2)
