@@ -17,6 +17,10 @@ type Config struct {
 	Queue    int       // tasks of an origin that have not ended; default 256, at most 512
 	MaxBytes uint64    // operands and result of a task together; default 64 MB, at most 1 GB
 	Kernels  *Registry // default: those of Builtin
+
+	// Background has the cores run at the lowest priority of the operating system (SCHED_IDLE of
+	// Linux): they use the time that no other thread wants. Each core is a thread of its own then.
+	Background bool
 }
 
 const (
@@ -90,8 +94,23 @@ func NewExecutor(c Config) (*Executor, error) {
 		queue: queue{depth: c.Queue, cores: make([]core, c.Cores)},
 	}
 	e.work.L, e.quiet.L = &e.lock, &e.lock
+	started := make(chan error, c.Cores)
 	for i := range c.Cores {
-		e.stopped.Go(func() { e.run(i) })
+		e.stopped.Go(func() {
+			var err error
+			if c.Background {
+				err = lowestPriority()
+			}
+			if started <- err; err == nil {
+				e.run(i)
+			}
+		})
+	}
+	for range c.Cores {
+		err = errors.Join(err, <-started)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("task: cores at the lowest priority: %w", err), e.Close(context.Background()))
 	}
 	return e, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // gemm is KernelGEMM: the product of two matrices, plus a third one if there are three
-// operands, by gonum. Large products use several threads of the process.
+// operands, by gonum.
 type gemm struct{}
 
 func (gemm) Check(result Operand, in []Operand) error {
@@ -42,17 +42,17 @@ func (gemm) Run(ctx context.Context, d *Descriptor, in [][]byte, out []byte) err
 	m, k, n := int(d.Operands[0].Shape[0]), int(d.Operands[0].Shape[1]), int(d.Operands[1].Shape[1])
 	if d.Result.Type == Float32 {
 		a, b, c := matrices[float32](m, k, n, in)
-		err := rows(ctx, m, k, n, func(at, count int) {
-			blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, blas32.General{Rows: count, Cols: k, Stride: k, Data: a[at*k:]},
-				blas32.General{Rows: k, Cols: n, Stride: n, Data: b}, 1, blas32.General{Rows: count, Cols: n, Stride: n, Data: c[at*n:]})
+		err := tiles(ctx, m, n, func(i, j, rows, cols int) {
+			blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, blas32.General{Rows: rows, Cols: k, Stride: k, Data: a[i*k:]},
+				blas32.General{Rows: k, Cols: cols, Stride: n, Data: b[j:]}, 1, blas32.General{Rows: rows, Cols: cols, Stride: n, Data: c[i*n+j:]})
 		})
 		encode(out, c)
 		return err
 	}
 	a, b, c := matrices[float64](m, k, n, in)
-	err := rows(ctx, m, k, n, func(at, count int) {
-		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, blas64.General{Rows: count, Cols: k, Stride: k, Data: a[at*k:]},
-			blas64.General{Rows: k, Cols: n, Stride: n, Data: b}, 1, blas64.General{Rows: count, Cols: n, Stride: n, Data: c[at*n:]})
+	err := tiles(ctx, m, n, func(i, j, rows, cols int) {
+		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, blas64.General{Rows: rows, Cols: k, Stride: k, Data: a[i*k:]},
+			blas64.General{Rows: k, Cols: cols, Stride: n, Data: b[j:]}, 1, blas64.General{Rows: rows, Cols: cols, Stride: n, Data: c[i*n+j:]})
 	})
 	encode(out, c)
 	return err
@@ -68,18 +68,23 @@ func matrices[T number](m, k, n int, in [][]byte) (a, b, c []T) {
 	return a, b, c
 }
 
-// stepFlops is about how many multiplications a step of a product has. Between steps the end of
-// the context is checked.
-const stepFlops = 1 << 27
+// A part of a product has at most tileRows rows and tileCols columns. gonum starts goroutines for
+// four blocks of 64 x 64 and more, whose threads would not have the priority of the core.
+const (
+	tileRows = 64
+	tileCols = 3 * 64
+)
 
-// rows calls do for some rows after the others, so that a step has about stepFlops.
-func rows(ctx context.Context, m, k, n int, do func(at, count int)) error {
-	step := max(1, min(m, stepFlops/(k*n)))
-	for at := 0; at < m; at += step {
-		if err := ctx.Err(); err != nil {
-			return err
+// tiles calls do for each part of a result of m rows and n columns: its first row and column, and
+// how many it has. It ends early with ctx.
+func tiles(ctx context.Context, m, n int, do func(i, j, rows, cols int)) error {
+	for i := 0; i < m; i += tileRows {
+		for j := 0; j < n; j += tileCols {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			do(i, j, min(tileRows, m-i), min(tileCols, n-j))
 		}
-		do(at, min(step, m-at))
 	}
 	return nil
 }

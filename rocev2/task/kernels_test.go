@@ -283,3 +283,26 @@ func TestKernelsEnd(t *testing.T) {
 		}
 	}
 }
+
+// Parts of a product cover it once, and none is so large that gonum starts goroutines.
+func TestTiles(t *testing.T) {
+	for _, size := range [][2]int{{1, 1}, {64, 192}, {65, 193}, {1, 1000}, {1000, 1}, {300, 700}} {
+		m, n := size[0], size[1]
+		seen := make([]int, m*n)
+		must(t, tiles(context.Background(), m, n, func(i, j, rows, cols int) {
+			if ((rows+63)/64)*((cols+63)/64) >= 4 {
+				t.Errorf("%d x %d: a part of %d x %d", m, n, rows, cols)
+			}
+			for r := range rows {
+				for c := range cols {
+					seen[(i+r)*n+j+c]++
+				}
+			}
+		}))
+		for i, count := range seen {
+			if count != 1 {
+				t.Fatalf("%d x %d: element %d is in %d parts", m, n, i, count)
+			}
+		}
+	}
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kernels run at the lowest priority if they are wanted in the background, and other threads keep
+// theirs.
+func TestBackground(t *testing.T) {
+	policy := func() int {
+		a, err := unix.SchedGetAttr(0, 0)
+		must(t, err)
+		return int(a.Policy)
+	}
+	for _, background := range []bool{false, true} {
+		seen := -1
+		w := newWorld(t, Config{Cores: 1, Background: background, Kernels: with(t, func(context.Context, *Descriptor, [][]byte, []byte) error {
+			seen = policy()
+			return nil
+		})})
+		want(t, "task", w.run(Descriptor{Kernel: FirstOwnKernel, Result: w.operand(make([]byte, 1), Uint8, scalar)}), StatusOK)
+		wanted := unix.SCHED_NORMAL
+		if background {
+			wanted = unix.SCHED_IDLE
+		}
+		if seen != wanted || policy() != unix.SCHED_NORMAL {
+			t.Errorf("background %v: policy %d of the core, %d of the test", background, seen, policy())
+		}
+	}
+}
