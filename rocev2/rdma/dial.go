@@ -47,79 +47,110 @@ func DialAddrPort(ctx context.Context, dev verbs.Device, peer netip.AddrPort, li
 }
 
 func dial(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list []Option) (*Conn, error) {
-	o, err := complete(options{}, list)
+	a, err := newAttempt(ctx, dev, peer, list)
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	h, err := hostOf(dev)
+	c, err := newConn(a.host, a.o)
 	if err != nil {
 		return nil, err
 	}
-	attr, err := o.attributes(dev)
-	if err != nil {
-		return nil, err
-	}
-	if !o.local.IsValid() {
-		if o.local, err = source(dev, peer.Addr()); err != nil {
-			return nil, err
-		}
-	}
-	c, err := newConn(h, o)
-	if err != nil {
-		return nil, err
-	}
-	c.local, c.remote = Addr{netip.AddrPortFrom(o.local, ephemeralPort())}, Addr{peer}
-	c.id, err = h.session.Connect(cm.ConnectParams{
-		Local: o.local, Peer: peer.Addr(), Service: mad.IPServiceID(mad.PortTCP, peer.Port()), SrcPort: c.local.Port(),
-		Type: verbs.RC, QPN: c.qp.QPN(), PSN: randomPSN(), Attr: attr, Private: o.private,
-	})
-	if err != nil {
+	if c.id, err = a.request(c.qp); err != nil {
 		return nil, errors.Join(err, c.destroy())
 	}
-	h.handle(c.id, c)
-	if err := c.handshake(ctx); err != nil {
+	c.local, c.remote = a.local, a.remote
+	a.host.handle(c.id, c)
+	c.private, err = a.handshake(ctx, c.id, c.qp, c)
+	if err != nil {
 		_ = c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// handshake waits for the peer's answer and brings the queue pair to RTS.
-func (c *Conn) handshake(ctx context.Context) error {
+// attempt is an attempt to connect to a peer.
+type attempt struct {
+	host          *host
+	o             options
+	attr          verbs.Attr
+	local, remote Addr
+}
+
+func newAttempt(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list []Option) (a attempt, err error) {
+	if a.o, err = complete(options{}, list); err != nil {
+		return a, err
+	}
+	if err := ctx.Err(); err != nil {
+		return a, err
+	}
+	if a.host, err = hostOf(dev); err != nil {
+		return a, err
+	}
+	if a.attr, err = a.o.attributes(dev); err != nil {
+		return a, err
+	}
+	if !a.o.local.IsValid() {
+		if a.o.local, err = source(dev, peer.Addr()); err != nil {
+			return a, err
+		}
+	}
+	a.local, a.remote = Addr{netip.AddrPortFrom(a.o.local, ephemeralPort())}, Addr{peer}
+	return a, nil
+}
+
+// request sends the request to connect a queue pair.
+func (a *attempt) request(qp verbs.QP) (cm.ID, error) {
+	return a.host.session.Connect(cm.ConnectParams{
+		Local: a.o.local, Peer: a.remote.Addr(), Service: mad.IPServiceID(mad.PortTCP, a.remote.Port()), SrcPort: a.local.Port(),
+		Type: verbs.RC, QPN: qp.QPN(), PSN: randomPSN(), Attr: a.attr, Private: a.o.private,
+	})
+}
+
+// dialer is who gets the events of an attempt.
+type dialer interface {
+	replies() <-chan cm.Event // Reply or Failed
+	connected() <-chan struct{}
+	ended() <-chan struct{}
+	Err() error
+}
+
+// handshake waits for the peer's answer, brings the queue pair to RTS, and returns the private data of
+// the peer.
+func (a *attempt) handshake(ctx context.Context, id cm.ID, qp verbs.QP, d dialer) ([]byte, error) {
 	var e cm.Event
 	select {
-	case e = <-c.reply:
-	case <-c.dead:
-		return c.Err()
+	case e = <-d.replies():
+	case <-d.ended():
+		return nil, d.Err()
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	if e.Kind == cm.Failed {
-		return e.Err
+		return nil, e.Err
 	}
-	c.private = e.Private
-	if err := c.toRTS(ctx, e.Path); err != nil {
-		_ = c.host.session.Reject(c.id, []byte("the queue pair cannot be connected"))
-		return err
+	if err := connectQP(ctx, qp, e.Path); err != nil {
+		_ = a.host.session.Reject(id, []byte("the queue pair cannot be connected"))
+		return nil, err
 	}
-	if err := c.host.session.Ready(c.id, nil); err != nil {
-		return err
+	if err := a.host.session.Ready(id, nil); err != nil {
+		return nil, err
 	}
 	select {
-	case <-c.established:
-		return c.Err()
+	case <-d.connected():
+		return e.Private, d.Err()
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
-// toRTS brings the queue pair to RTS, which may wait for the peer's neighbour.
-func (c *Conn) toRTS(ctx context.Context, p cm.Path) error {
+func (c *Conn) replies() <-chan cm.Event   { return c.reply }
+func (c *Conn) connected() <-chan struct{} { return c.established }
+func (c *Conn) ended() <-chan struct{}     { return c.dead }
+
+// connectQP brings a queue pair to RTS, which may wait for the peer's neighbour.
+func connectQP(ctx context.Context, qp verbs.QP, p cm.Path) error {
 	done := make(chan error, 1)
-	go func() { done <- p.Connect(c.qp) }()
+	go func() { done <- p.Connect(qp) }()
 	select {
 	case err := <-done:
 		return err

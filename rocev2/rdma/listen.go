@@ -257,16 +257,10 @@ func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := r.e.Path
-	limit := uint8(min(h.dev.Limits().MaxRdAtomic, 255))
-	path.Attr.MaxRdAtomic, path.Attr.MaxDestRdAtomic = min(path.Attr.MaxRdAtomic, limit), min(path.Attr.MaxDestRdAtomic, limit)
-	if o.attr != nil {
-		o.attr(&path.Attr)
-	}
-	path.Local.QPN, path.Remote.PSN = c.qp.QPN(), randomPSN()
+	path := r.path(o, c.qp)
 	c.id, c.private = r.e.ID, r.e.Private
 	c.local, c.remote = Addr{netip.AddrPortFrom(path.Local.Addr, r.l.addr.Port())}, r.remote()
-	if err := c.toRTS(ctx, path); err != nil {
+	if err := connectQP(ctx, c.qp, path); err != nil {
 		return nil, errors.Join(err, c.destroy())
 	}
 	if !h.takeOver(c.id, c) {
@@ -278,6 +272,18 @@ func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
 		return nil, errors.Join(err, c.closed())
 	}
 	return c, nil
+}
+
+// path returns the path of the request to a queue pair of this end.
+func (r *Request) path(o options, qp verbs.QP) cm.Path {
+	p := r.e.Path
+	limit := uint8(min(r.l.host.dev.Limits().MaxRdAtomic, 255))
+	p.Attr.MaxRdAtomic, p.Attr.MaxDestRdAtomic = min(p.Attr.MaxRdAtomic, limit), min(p.Attr.MaxDestRdAtomic, limit)
+	if o.attr != nil {
+		o.attr(&p.Attr)
+	}
+	p.Local.QPN, p.Remote.PSN = qp.QPN(), randomPSN()
+	return p
 }
 
 // errGivenUp: a request is gone when it is accepted.
