@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compute offers the cores of a node to other nodes (S1.1, S1.7), by address and port.
+//
+//	executor, err := task.NewExecutor(task.Config{Cores: 2, Background: true})
+//	s, err := compute.Listen(ctx, dev, ":7176", compute.ServerConfig{Executor: executor})
+//	err = s.Serve(ctx)
+//
+//	c, err := compute.Dial(ctx, dev, "10.0.0.2:7176", compute.ClientConfig{})
+//	in, err := c.Register(vector, task.Float32, task.Shape{1000})
+//	out, err := c.Register(sum, task.Float64, task.Shape{1})
+//	err = c.Do(ctx, &task.Descriptor{Kernel: task.KernelSum, Operands: []task.Operand{in}, Result: out})
+//
+// The server reads the operands from the memory of the client by RDMA READ, and writes the result to
+// it by RDMA WRITE. Descriptors, kernels and statuses are those of package task.
+//
+// # Isolation of clients
+//
+// Each client has a connection, a protection domain and a queue of its own: the keys of one are of no
+// use to another one, a full queue delays only its own client, and cores take tasks from the clients in
+// turn. When a connection ends, its tasks that have not started are canceled, and a kernel in execution
+// sees the end of its context; its result is not written.
+//
+// Who can reach the port can use the cores. Limits are MaxClients and Depth of the server, and Cores and
+// MaxBytes of its executor.
+package compute
