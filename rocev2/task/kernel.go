@@ -78,8 +78,8 @@ func (r *Registry) Name(id KernelID) string {
 	return r.kernels[id].name
 }
 
-// find returns a kernel, or nil.
-func (r *Registry) find(id KernelID) Kernel {
+// Kernel returns a kernel, or nil.
+func (r *Registry) Kernel(id KernelID) Kernel {
 	r.lock.RLock()
 	defer r.lock.RUnlock()
 	return r.kernels[id].Kernel

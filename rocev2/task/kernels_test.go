@@ -278,7 +278,7 @@ func TestKernelsEnd(t *testing.T) {
 		if id == KernelHistogram {
 			second = decimals
 		}
-		if err := r.find(id).Run(ctx, &d, [][]byte{in, second}, make([]byte, 32)); err != context.Canceled {
+		if err := r.Kernel(id).Run(ctx, &d, [][]byte{in, second}, make([]byte, 32)); err != context.Canceled {
 			t.Errorf("kernel %d: %v", id, err)
 		}
 	}

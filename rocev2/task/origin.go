@@ -92,7 +92,7 @@ func (o *Origin) ready(j *job, err *Error) {
 // check judges a task before anything is read.
 func (e *Executor) check(t *Task) (Kernel, *Error) {
 	d := &t.Descriptor
-	k := e.config.Kernels.find(d.Kernel)
+	k := e.config.Kernels.Kernel(d.Kernel)
 	if k == nil {
 		return nil, fail(StatusKernel, "kernel %d: there are %d", d.Kernel, e.config.Kernels.IDs())
 	}
