@@ -243,6 +243,47 @@ func TestNodeGoes(t *testing.T) {
 	}
 }
 
+// Nobody writes to a node that has not entered AllReduce: its program may still use the last sum.
+func TestNotBeforeBegin(t *testing.T) {
+	for _, inNIC := range []bool{false, true} {
+		vectors := [][]byte{{1, 1, 1}, {2, 2, 2}, {3, 3, 3}}
+		w := newWorld(t, vectors, task.Uint8, inNIC, nil)
+		w.allReduce(t)
+		ctx, cancel := context.WithTimeout(patient(t), 100*time.Millisecond)
+		defer cancel()
+		w.each(func(i int) {
+			if i == 2 {
+				return
+			}
+			if err := w.rings[i].AllReduce(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("node %d: %v", i, err)
+			}
+		})
+		if !bytes.Equal(vectors[2], []byte{6, 6, 6}) || !inNIC && !bytes.Equal(w.rings[2].staging, []byte{3, 2, 0}) {
+			t.Errorf("in the NIC %v: the vector is %d, and %d is staged", inNIC, vectors[2], w.rings[2].staging)
+		}
+	}
+}
+
+// A message that is not due is an error.
+func TestWrongMessage(t *testing.T) {
+	w := newWorld(t, [][]byte{make([]byte, 2), make([]byte, 2)}, task.Uint8, false, nil)
+	ctx := patient(t)
+	if err := w.rings[0].next.Send(ctx, []byte{77}); err != nil {
+		t.Fatal(err)
+	}
+	w.each(func(i int) {
+		w.errs[i] = w.rings[i].AllReduce(ctx)
+		if i == 1 {
+			_ = w.rings[i].Close() // so that the other one ends, too
+			w.rings[i] = nil
+		}
+	})
+	if err := w.errs[1]; err == nil || !strings.Contains(err.Error(), "message 77") {
+		t.Error(err)
+	}
+}
+
 // BenchmarkAllReduce sums 8 MB of float32 of four nodes on an engine of this process.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, inNIC := range []bool{false, true} {
