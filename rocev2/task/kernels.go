@@ -54,7 +54,7 @@ func (k reduce) Check(result Operand, in []Operand) error {
 	}
 	t := in[0].Type
 	if k.fold == sum {
-		t = t.wide()
+		t = t.Wide()
 	}
 	return alike("the result", result, t, scalar)
 }
@@ -76,7 +76,7 @@ func (dot) Check(result Operand, in []Operand) error {
 	if err := alike("operand 1", in[1], in[0].Type, in[0].Shape); err != nil {
 		return err
 	}
-	return alike("the result", result, in[0].Type.wide(), scalar)
+	return alike("the result", result, in[0].Type.Wide(), scalar)
 }
 
 func (dot) Run(ctx context.Context, d *Descriptor, in [][]byte, out []byte) error {

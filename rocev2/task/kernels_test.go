@@ -32,7 +32,7 @@ func lengths(r *rapid.T) int {
 // integers compares the kernels on an integer type with arithmetic of any length.
 func integers[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](typ Type, gen *rapid.Generator[T]) func(*testing.T) {
 	exact := func(x T) *big.Int {
-		if typ.wide() == Int64 {
+		if typ.Wide() == Int64 {
 			return big.NewInt(int64(x))
 		}
 		return new(big.Int).SetUint64(uint64(x))
@@ -73,8 +73,8 @@ func integers[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64]
 			}
 			k := checker{r, t, typ, n}
 			k.equal(KernelAdd, added, typ, Shape{uint32(n)}, a, b)
-			k.equal(KernelSum, low(total, 8), typ.wide(), scalar, a)
-			k.equal(KernelDot, low(product, 8), typ.wide(), scalar, a, b)
+			k.equal(KernelSum, low(total, 8), typ.Wide(), scalar, a)
+			k.equal(KernelDot, low(product, 8), typ.Wide(), scalar, a, b)
 			k.equal(KernelMin, bytesOf(t, smallest), typ, scalar, a)
 			k.equal(KernelMax, bytesOf(t, largest), typ, scalar, a)
 			if lo < hi {

@@ -306,3 +306,49 @@ func TestRemoteEnds(t *testing.T) {
 		t.Error("written")
 	}
 }
+
+// The engine never waits for a core: while a kernel does not return, READs of other queue pairs of
+// this engine complete, and tasks are accepted.
+func TestKernelDelaysNoEngine(t *testing.T) {
+	here, there := both(t, 0, 0)
+	started, release := make(chan struct{}, 2), make(chan struct{})
+	e := newExecutor(t, Config{Cores: 1, Background: true, Kernels: with(t, func(ctx context.Context, _ *Descriptor, _ [][]byte, out []byte) error {
+		started <- struct{}{}
+		<-release
+		out[0] = 1
+		return nil
+	})})
+	serve(t, there, e, nil, 0)
+	c := newClient(t, here, 0)
+	out := make([]byte, 2)
+	d := Descriptor{Kernel: FirstOwnKernel, Result: here.origin(out[:1], Uint8, scalar)}
+	second := Descriptor{Kernel: FirstOwnKernel, Result: here.origin(out[1:], Uint8, scalar)}
+	done := make(chan error, 2)
+	go func() { done <- c.Do(limit(t), &d) }()
+	receive(t, started)
+	go func() { done <- c.Do(limit(t), &second) }()
+
+	near, far := connected(t, here.dev, 0, 0) // on the same engine
+	_, from := far.register([]byte("read"), Uint8, Shape{4})
+	b := make([]byte, 4)
+	mr, _ := near.register(b, Uint8, Shape{4})
+	for range 100 {
+		must(t, near.qp.PostSend(&verbs.SendWR{
+			Op: verbs.OpRead, Flags: verbs.Signaled, RemoteAddr: from.VA, RKey: from.Key, SGL: []verbs.SGE{{Addr: mr.VA(), Len: 4, LKey: mr.LKey()}},
+		}))
+		must(t, near.cq.Wait(limit(t), false))
+		var got [1]verbs.Completion
+		if near.cq.Poll(got[:]); got[0].Status != verbs.StatusSuccess || string(b) != "read" {
+			t.Fatalf("%+v %q", got[0], b)
+		}
+	}
+	if len(done) > 0 || out[0] != 0 {
+		t.Error("the kernel has returned")
+	}
+	close(release)
+	must(t, receive(t, done))
+	must(t, receive(t, done))
+	if out[0] != 1 || out[1] != 1 {
+		t.Errorf("%d", out)
+	}
+}

@@ -14,10 +14,11 @@ import (
 
 // node is one end of a connection on an engine.
 type node struct {
-	t  testing.TB
-	pd verbs.PD
-	cq verbs.CQ
-	qp verbs.QP
+	t   testing.TB
+	dev verbs.Device
+	pd  verbs.PD
+	cq  verbs.CQ
+	qp  verbs.QP
 }
 
 // both returns two connected nodes on an engine of this process. Protection domains differ, so
@@ -27,9 +28,16 @@ func both(t testing.TB, depths ...int) (client, server *node) {
 	dev, err := rdma.Open(context.Background(), "lo", rdma.WithDriver("loopback"))
 	must(t, err)
 	t.Cleanup(func() { must(t, dev.Close()) })
+	return connected(t, dev, depths...)
+}
+
+// connected is both for an engine that exists.
+func connected(t testing.TB, dev verbs.Device, depths ...int) (client, server *node) {
+	t.Helper()
+	var err error
 	var ends [2]*node
 	for i := range ends {
-		n := &node{t: t}
+		n := &node{t: t, dev: dev}
 		n.pd, err = dev.AllocPD()
 		must(t, err)
 		n.cq, err = dev.CreateCQ(CQDepth(depths[i]))

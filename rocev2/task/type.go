@@ -53,8 +53,8 @@ func (t Type) String() string {
 	return typeInfo[t].name
 }
 
-// wide is the type of sums of elements: 64 bits of the same kind.
-func (t Type) wide() Type {
+// Wide is the type of sums of elements: 64 bits of the same kind.
+func (t Type) Wide() Type {
 	switch t {
 	case Int8, Int16, Int32, Int64:
 		return Int64

@@ -11,20 +11,20 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// BenchmarkReadBeside measures a READ of 4 KB through an engine of this process while kernels
+// BenchmarkReadNextToKernels measures a READ of 4 KB through an engine of this process while kernels
 // compute on as many cores as there are CPUs, at the lowest priority and at the normal one. Rounds
 // without kernels take turns with them: the metrics are the medians, and the ratio to those without.
-func BenchmarkReadBeside(b *testing.B) {
+func BenchmarkReadNextToKernels(b *testing.B) {
 	for _, background := range []bool{true, false} {
 		name := "normal"
 		if background {
 			name = "lowest"
 		}
-		b.Run(name, func(b *testing.B) { readBeside(b, background) })
+		b.Run(name, func(b *testing.B) { readNextToKernels(b, background) })
 	}
 }
 
-func readBeside(b *testing.B, background bool) {
+func readNextToKernels(b *testing.B, background bool) {
 	here, there := both(b, 0, 0)
 	_, from := there.register(make([]byte, 4096), Uint8, Shape{4096})
 	to, _ := here.register(make([]byte, 4096), Uint8, Shape{4096})
