@@ -57,7 +57,6 @@ type client struct {
 }
 
 const (
-	maxSlowCalls = 16
 	eventBacklog = 1024
 
 	// writePatience is how long a process may leave a message unread while its socket is full.
@@ -71,7 +70,7 @@ func newClient(s *Server, conn *net.UnixConn) (*client, error) {
 	}
 	c := &client{
 		s: s, conn: conn, pid: uint32(cred.Pid), uid: cred.Uid, pidfd: -1, objects: map[uint32]object{}, wake: -1, signal: -1,
-		slow: make(chan struct{}, maxSlowCalls), events: make(chan []byte, eventBacklog),
+		slow: make(chan struct{}, proto.MaxWaiting), events: make(chan []byte, eventBacklog),
 	}
 	c.cm.c = c
 	if c.account, err = s.accounts.Open(c.uid); err != nil {
@@ -218,7 +217,7 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 		c.reply(h, nil, nil, fmt.Errorf("type %d: %w", h.Type, err))
 		return
 	}
-	if h.Type != proto.TModifyQP && h.Type != proto.TCreateAH {
+	if !proto.Waits(h.Type, req) {
 		r, give, err := c.do(h.Type, req, fds)
 		c.reply(h, r, give, err)
 		proto.CloseFDs(give)

@@ -32,10 +32,19 @@ func (d *Device) call(t proto.Type, request, reply any) ([]int, error) {
 	return d.callWith(t, request, reply)
 }
 
-// callWith is call with descriptors for the server.
+// callWith is call with descriptors for the server. While the server executes as many calls that wait
+// as it takes, another one waits here.
 func (d *Device) callWith(t proto.Type, request, reply any, fds ...int) ([]int, error) {
 	if err := d.alive(); err != nil {
 		return nil, err
+	}
+	if proto.Waits(t, request) {
+		select {
+		case d.slots <- struct{}{}:
+			defer func() { <-d.slots }()
+		case <-d.dead:
+			return nil, d.alive()
+		}
 	}
 	got := make(chan answer, 1)
 	d.calls.mu.Lock()

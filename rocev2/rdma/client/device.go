@@ -55,6 +55,7 @@ type Device struct {
 	posts atomic.Uint32
 
 	calls  calls
+	slots  chan struct{} // full while the server executes as many calls that wait as it takes
 	cm     connections
 	arena  arenas
 	memory memory
@@ -109,7 +110,8 @@ func Open(ctx context.Context, ifname string, c Config) (_ *Device, err error) {
 	}
 	d := &Device{
 		conf: c, name: ifname, conn: conn.(*net.UnixConn), dead: make(chan struct{}), wake: -1,
-		cqs: map[uint32]*CQ{}, qps: map[uint32]*QP{}, srqs: map[uint32]*SRQ{}, events: make(chan verbs.Event, eventBacklog),
+		slots: make(chan struct{}, proto.MaxWaiting),
+		cqs:   map[uint32]*CQ{}, qps: map[uint32]*QP{}, srqs: map[uint32]*SRQ{}, events: make(chan verbs.Event, eventBacklog),
 	}
 	d.calls.waiting = map[uint32]chan answer{}
 	stop := context.AfterFunc(ctx, func() { d.conn.Close() })
