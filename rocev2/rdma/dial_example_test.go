@@ -9,16 +9,16 @@ import (
 	"io"
 	"time"
 
+	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback" // a device without an interface
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	_ "github.com/softroce/softroce-xdp/testenv/lab/cmloop" // a device for tests
 )
 
 // A client connects, sends a message and receives the answer. The server is the example Listen.
 func ExampleDial() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("cmloop")) // rdma.Open(ctx, "eth0")
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback")) // rdma.Open(ctx, "eth0")
 	check(err)
 	defer dev.Close()
 	defer echoServer(dev, ":7174").Close()
@@ -67,7 +67,7 @@ func echoServer(dev verbs.Device, address string) io.Closer {
 // server's program has nothing to do.
 func ExampleConn_Write() {
 	ctx := context.Background()
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("cmloop"))
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	check(err)
 	defer dev.Close()
 	l, err := rdma.Listen(ctx, dev, ":7174")
@@ -103,7 +103,7 @@ func ExampleConn_Write() {
 // A server rejects a request and says why.
 func ExampleRequest_Reject() {
 	ctx := context.Background()
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("cmloop"))
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	check(err)
 	defer dev.Close()
 	l, err := rdma.Listen(ctx, dev, ":7174")
@@ -127,7 +127,7 @@ func ExampleRequest_Reject() {
 // A UD queue pair is found by address and port. Work requests then name it by its number and key.
 func ExampleResolve() {
 	ctx := context.Background()
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("cmloop"))
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	check(err)
 	defer dev.Close()
 	pd, err := dev.AllocPD()

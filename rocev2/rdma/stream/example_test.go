@@ -10,16 +10,16 @@ import (
 	"net"
 	"net/http"
 
+	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback" // a device without an interface
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/stream"
-	_ "github.com/softroce/softroce-xdp/testenv/lab/cmloop" // a device for tests
 )
 
 // An ordinary HTTP server and an ordinary HTTP client talk over RDMA: the server serves a
 // stream.Listener, the client dials with stream.Dial.
 func Example_http() {
 	ctx := context.Background()
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("cmloop")) // rdma.Open(ctx, "eth0")
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback")) // rdma.Open(ctx, "eth0")
 	check(err)
 	defer dev.Close()
 
@@ -54,7 +54,7 @@ func Example_http() {
 // A client writes a line, and the server answers it.
 func Example() {
 	ctx := context.Background()
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("cmloop"))
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	check(err)
 	defer dev.Close()
 	l, err := stream.Listen(ctx, dev, ":7174")

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cmloop is a loopback device with a communication manager (rocev2/cm), for tests of
-// applications that connect. It registers the driver "cmloop" of package rdma. Both ends of a
-// connection are on one device. Messages of the managers go from one to the other by function
-// calls; queue pairs and data are those of the engine.
+// applications that connect: a test configures the managers and loses messages between them. Both
+// ends of a connection are on one device. Messages of the managers go from one to the other by
+// function calls; queue pairs and data are those of the engine.
 package cmloop
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,19 +17,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-func init() {
-	rdma.Register("cmloop", rdma.DriverFunc(func(_ context.Context, _ string, config any) (verbs.Device, error) {
-		c, ok := config.(Config)
-		if !ok && config != nil {
-			return nil, fmt.Errorf("the configuration is a %T; use cmloop.Config or nil", config)
-		}
-		return Open(c)
-	}))
-}
 
 // Config are the properties of a device.
 type Config struct {
