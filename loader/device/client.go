@@ -157,7 +157,7 @@ func (c *client) hello(h proto.Header, body []byte) bool {
 	case m.Magic != proto.Magic:
 		err = proto.ErrProtocol
 	case m.Version != proto.Version:
-		err = fmt.Errorf("%w: %d and %d", proto.ErrVersion, m.Version, proto.Version)
+		err = proto.VersionError(m.Version, proto.Version)
 	default:
 		err = c.open()
 	}

@@ -2,7 +2,8 @@
 
 package proto
 
-// Version is the version of the protocol. Server and client must have the same.
+// Version is the version of the protocol. Server and client must have the same. It stays 1 until the
+// first release, and is raised with every later change of a message.
 const Version = 1
 
 // Magic begins a Hello.

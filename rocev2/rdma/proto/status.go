@@ -4,6 +4,7 @@ package proto
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
@@ -81,3 +82,8 @@ func (e *Error) Error() string { return e.Text }
 
 // Unwrap returns the error of package verbs or of this package that the status stands for, or nil.
 func (e *Error) Unwrap() error { return statuses[e.Status] }
+
+// VersionError refuses a client whose version is not that of the server.
+func VersionError(client, server uint32) error {
+	return fmt.Errorf("%w: %d and %d", ErrVersion, client, server)
+}
