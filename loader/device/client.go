@@ -30,6 +30,7 @@ type client struct {
 	greeted  atomic.Bool   // it has opened the device
 	calls    sync.WaitGroup
 	events   chan []byte
+	writing  sync.Mutex // held while a message is written
 
 	mu      sync.Mutex
 	objects map[uint32]object
@@ -248,8 +249,11 @@ func (c *client) reply(h proto.Header, body any, fds []int, err error) {
 	c.write(proto.Append(nil, r, body), fds...)
 }
 
-// write sends a message. A process that does not read loses its connection.
+// write sends a message. A process that does not read loses its connection. Messages have one deadline
+// each, in turn: one that waits for its turn does not extend that of another.
 func (c *client) write(b []byte, fds ...int) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	_ = c.conn.SetWriteDeadline(time.Now().Add(writePatience))
 	if c.over.Load() { // hangUp has set an earlier deadline
 		return
