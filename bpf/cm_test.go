@@ -64,6 +64,13 @@ func (l *cmLab) steer(s cm.Steer) {
 		} else {
 			l.must(l.objs.CmRequests.Put(key, uint32(0)))
 		}
+	case cm.KeyRest:
+		key := bpf.CmRequest{Peer: bpf.KeyOf(x.Local), Sidr: bpf.CmRest}
+		if s.Off {
+			l.must(l.objs.CmRequests.Delete(key))
+		} else {
+			l.must(l.objs.CmRequests.Put(key, uint32(0)))
+		}
 	case cm.KeyID:
 		if k = (cm.KeyID{ID: x.ID}); s.Off {
 			l.must(l.objs.CmIds.Delete(uint32(x.ID)))
@@ -180,7 +187,7 @@ func TestSteerCM(t *testing.T) {
 						if stamp {
 							d, count = stamped(d, someStamp), "rx_stamped"
 						}
-						l.check(c, fromPeer(t, d, link.tags...), plain, count)
+						l.check(c, d.Dst, fromPeer(t, d, link.tags...), plain, count)
 					}
 				})
 			}
@@ -189,7 +196,7 @@ func TestSteerCM(t *testing.T) {
 	l.t = t
 }
 
-func (l *cmLab) check(c cmCase, in, out []byte, count string) {
+func (l *cmLab) check(c cmCase, own netip.Addr, in, out []byte, count string) {
 	l.t.Helper()
 	want := func(what string, verdict uint32, counts ...string) {
 		l.t.Helper()
@@ -205,6 +212,10 @@ func (l *cmLab) check(c cmCase, in, out []byte, count string) {
 		l.steer(cm.Steer{Key: k})
 		want(fmt.Sprintf("with %+v", k), xdpRedirect, "rx_steered", "rx_cm_steered")
 	}
+	l.steer(cm.Steer{Key: cm.KeyRest{Local: own}})
+	want("with all messages", xdpRedirect, "rx_steered", "rx_cm_steered")
+	l.steer(cm.Steer{Key: cm.KeyRest{Local: own.Next()}})
+	want("with those to another address", xdpPass, "rx_cm_passed")
 	for _, k := range c.not {
 		l.steer(cm.Steer{Key: k})
 		want(fmt.Sprintf("with %+v", k), xdpPass, "rx_cm_passed")

@@ -184,3 +184,7 @@ func PriorityAs[P, S any](c *Config) (*P, *S) {
 	}
 	return (*P)(unsafe.Pointer(&c.Priority)), (*S)(unsafe.Pointer(&c.PriorityNow))
 }
+
+// CmRest is CmRequest.Sidr of an entry whose Peer is an address of this host: all messages of the
+// communication manager to it that nothing else matches are the engine's.
+const CmRest = 2

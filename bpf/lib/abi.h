@@ -164,7 +164,7 @@ struct cm_request {
 	struct dest_key peer;
 	__u64 guid;          /* CA GUID of the peer; 0 for SIDR_REQ */
 	__u32 id;            /* communication ID or request ID of the peer */
-	__u32 sidr;          /* 1 = SIDR_REQ */
+	__u32 sidr;          /* 1 = SIDR_REQ; CM_REST: peer is an address of this host, guid and id are 0 */
 };
 
 /* cm_ids value: a connection or resolution of the engine's connection manager. */

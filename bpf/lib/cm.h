@@ -3,7 +3,8 @@
  * Queue pair 1 has two owners: messages of the connection manager (MADs of communication
  * management, IBTA 12) go to the engine's manager if they are for its listeners or its
  * communication IDs, all others to the kernel stack. The tables are what cm.Manager.Owns
- * (rocev2/cm) decides by; the offsets are those of rocev2/mad.
+ * (rocev2/cm) decides by; the offsets are those of rocev2/mad. Where the kernel has no RDMA device,
+ * the engine takes the others, too (CM_REST).
  *
  * An entry of steer_table for CM_QPN turns this on.
  */
@@ -34,6 +35,7 @@ enum cm_attr {
 	CM_SIDR_REP = 0x18,
 };
 #define CM_REJ_TIMEOUT bpf_htons(4)
+#define CM_REST 2 /* cm_request.sidr: all messages to an address that match nothing else */
 
 static __always_inline int cm_listens(const void *mad)
 {
@@ -51,6 +53,14 @@ static __always_inline int cm_known(const void *mad, const struct dest_key *peer
 		.id = bpf_ntohl(LD32(mad + 24)),
 		.sidr = sidr,
 	};
+
+	return bpf_map_lookup_elem(&cm_requests, &key) != NULL;
+}
+
+/* cm_takes_rest returns whether messages to an address of this host are the engine's, whatever they are. */
+static __always_inline int cm_takes_rest(const struct dest_key *own)
+{
+	struct cm_request key = { .peer = *own, .sidr = CM_REST };
 
 	return bpf_map_lookup_elem(&cm_requests, &key) != NULL;
 }
@@ -107,14 +117,14 @@ static __always_inline int cm_is_ours(const void *mad, const struct dest_key *pe
  * address is passed is kept in memory for all packets.
  */
 static __noinline int cm_owns(const void *bth, const void *end, __u32 udp_len,
-			      const struct dest_key *peer)
+			      const struct dest_key *peer, const struct dest_key *own)
 {
 	const void *mad = bth + BTH_LEN + DETH_LEN;
 
 	/* The second byte of the BTH has pad count and version: both 0. */
 	if (udp_len != CM_UDP_LEN || mad + CM_READ > end || *(__u8 *)bth != OP_UD_SEND_ONLY ||
 	    *(__u8 *)(bth + 1) & 0x3f || LD32(bth + BTH_LEN) != CM_QKEY || LD32(mad) != CM_START ||
-	    !cm_is_ours(mad, peer)) {
+	    (!cm_is_ours(mad, peer) && !cm_takes_rest(own))) {
 		count(SR_STAT_rx_cm_passed);
 		return 0;
 	}

@@ -229,8 +229,13 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	if (update)
 		mark_active(d, &key);
 	st = steer_find(cfg, r.qpn);
-	if (st && r.qpn == CM_QPN && !cm_owns(r.bth, end, r.udp_len, &key))
-		st = NULL;
+	if (st && r.qpn == CM_QPN) {
+		struct dest_key own;
+
+		peer_key(&r, 0, &own);
+		if (!cm_owns(r.bth, end, r.udp_len, &key, &own))
+			st = NULL;
+	}
 	if (!why || why == SR_STAT_rx_option_version)
 		strip(ctx, &r, one_buffer, padding);
 	return st ? steer_packet(ctx, st, &s, r.ce, now) : XDP_PASS;

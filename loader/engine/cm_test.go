@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -36,6 +37,9 @@ func entries(t *testing.T, a *loader.Attachment) (services, requests, ids int, s
 		key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
 		it := m.Iterate()
 		for it.Next(&key, &value) {
+			if m == a.Maps.CmRequests && binary.NativeEndian.Uint32(key[28:]) == bpf.CmRest {
+				continue // TestCMRest
+			}
 			n++
 		}
 		must(t, it.Err())

@@ -148,6 +148,8 @@ func (w *wire) SteerMAD(s cm.Steer) error {
 			r.Sidr = 1
 		}
 		return w.SteerRequest(r, !s.Off)
+	case cm.KeyRest:
+		return w.SteerRequest(bpf.CmRequest{Peer: bpf.KeyOf(k.Local), Sidr: bpf.CmRest}, !s.Off)
 	case cm.KeyID:
 		v := bpf.CmId{Peer: bpf.KeyOf(k.Addr), Remote: k.Remote}
 		if k.SIDR {

@@ -57,6 +57,9 @@ func (m *Manager) Take() []Action {
 // Counters returns the counters.
 func (m *Manager) Counters() Counters { return m.count }
 
+// SetAlone sets Config.Alone.
+func (m *Manager) SetAlone(on bool) { m.cfg.Alone = on }
+
 // Len is the number of connections and resolutions, those in timewait included.
 func (m *Manager) Len() int { return len(m.conns) }
 

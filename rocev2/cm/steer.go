@@ -21,7 +21,8 @@ type Steer struct {
 
 func (Steer) action() {}
 
-// Key says which messages belong to a Manager: a KeyService, a KeyRequest or a KeyID.
+// Key says which messages belong to a Manager: a KeyService, a KeyRequest or a KeyID. The owner of
+// queue pair 1 sets a KeyRest itself.
 type Key interface{ key() }
 
 // KeyService matches every REQ and SIDR_REQ for a service ID.
@@ -45,6 +46,11 @@ type KeyID struct {
 	SIDR   bool
 }
 
+// KeyRest matches all messages to an address of this end that no other key matches. It is right only
+// where the Manager is alone (Config.Alone).
+type KeyRest struct{ Local netip.Addr }
+
+func (KeyRest) key()    {}
 func (KeyService) key() {}
 func (KeyRequest) key() {}
 func (KeyID) key()      {}

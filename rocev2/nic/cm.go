@@ -69,7 +69,7 @@ func (d *Device) startCM() (*service.Service, error) {
 	}
 	c.svc.Store(svc)
 	go func() {
-		<-d.done
+		d.followKernelCM(svc)
 		svc.Close()
 	}()
 	return svc, nil
@@ -92,5 +92,12 @@ func (d *Device) closeCM() {
 func (d *Device) firstRequest(x *QP) {
 	if svc := d.cm.svc.Load(); svc != nil {
 		svc.Arrived(x.num)
+	}
+}
+
+// pairDestroyed ends the connections of a queue pair.
+func (d *Device) pairDestroyed(x *QP) {
+	if svc := d.cm.svc.Load(); svc != nil {
+		svc.Destroyed(x.num)
 	}
 }

@@ -194,6 +194,7 @@ func (x *QP) Destroy() error {
 	if !x.destroyed.CompareAndSwap(false, true) {
 		return errQPDestroyed
 	}
+	x.dev.pairDestroyed(x) // while nobody else has its number
 	err := x.dev.dataplane.Unsteer(x.num)
 	var left *route.Path
 	// After the engine's end nothing runs: finish has flushed the queue pair and released its path.

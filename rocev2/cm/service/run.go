@@ -3,6 +3,7 @@
 package service
 
 import (
+	"slices"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
@@ -36,17 +37,14 @@ func (s *Service) run() {
 // turn does what there is to do now. False: the service has ended.
 func (s *Service) turn() bool {
 	s.mu.Lock()
-	arrived, qpns, calls, closing := s.arrived, s.qpns, s.calls, s.closing
-	s.arrived, s.qpns, s.calls = nil, nil, nil
+	arrived, pairs, calls, closing := s.arrived, s.pairs, s.calls, s.closing
+	s.arrived, s.pairs, s.calls = nil, nil, nil
 	s.mu.Unlock()
 	for _, m := range arrived {
 		s.receive(m)
 	}
-	for _, qpn := range qpns {
-		if id, ok := s.byQPN[qpn]; ok {
-			s.manager.Arrived(id)
-			s.carry()
-		}
+	for _, n := range pairs {
+		s.pair(n)
 	}
 	for _, f := range calls {
 		f()
@@ -55,6 +53,24 @@ func (s *Service) turn() bool {
 	s.manager.Expire(s.now())
 	s.carry()
 	return !closing
+}
+
+// pair has the connections of a queue pair go on or end.
+func (s *Service) pair(n pairNews) {
+	for _, id := range slices.Clone(s.byQPN[n.qpn]) {
+		if n.destroyed {
+			_ = s.manager.Disconnect(s.now(), id, nil) // refused where it has ended already
+		} else {
+			s.manager.Arrived(id)
+		}
+		s.carry()
+	}
+}
+
+// use notes the queue pair of a connection.
+func (s *Service) use(id cm.ID, qpn uint32) {
+	s.conns[id].qpn = qpn
+	s.byQPN[qpn] = append(s.byQPN[qpn], id)
 }
 
 // receive passes a message to the Manager, unless it is a request for a session that does not take
@@ -128,7 +144,9 @@ func (s *Service) add(id cm.ID, x *session) *conn {
 
 func (s *Service) remove(id cm.ID, c *conn) {
 	delete(s.conns, id)
-	if s.byQPN[c.qpn] == id {
+	if left := slices.DeleteFunc(s.byQPN[c.qpn], func(x cm.ID) bool { return x == id }); len(left) > 0 {
+		s.byQPN[c.qpn] = left
+	} else {
 		delete(s.byQPN, c.qpn)
 	}
 	if c.session != nil {

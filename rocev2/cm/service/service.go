@@ -62,7 +62,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	arrived []message
-	qpns    []uint32 // of queue pairs that received their first packet
+	pairs   []pairNews
 	calls   []func()
 	dropped uint64
 	closing bool // no more calls
@@ -72,8 +72,8 @@ type Service struct {
 	sessions  map[*session]struct{}
 	listeners map[mad.ServiceID]*session
 	conns     map[cm.ID]*conn
-	byQPN     map[uint32]cm.ID // of accepted connections
-	steerErr  error            // of the actions that were carried out last
+	byQPN     map[uint32][]cm.ID // the connections of a queue pair of this end
+	steerErr  error              // of the actions that were carried out last
 	count     Counters
 }
 
@@ -85,7 +85,13 @@ type message struct {
 // conn is what the service knows of an ID.
 type conn struct {
 	session *session // nil: it was closed
-	qpn     uint32   // accepted with it, or 0
+	qpn     uint32   // of this end, or 0
+}
+
+// pairNews is what has happened to a queue pair: it was destroyed, or received its first packet.
+type pairNews struct {
+	qpn       uint32
+	destroyed bool
 }
 
 // New starts a Service. Config.Steer is set.
@@ -94,7 +100,7 @@ func New(t Transport, c cm.Config) *Service {
 	s := &Service{
 		transport: t, start: time.Now(), wake: make(chan struct{}, 1), done: make(chan struct{}),
 		manager: cm.New(c), sessions: map[*session]struct{}{}, listeners: map[mad.ServiceID]*session{},
-		conns: map[cm.ID]*conn{}, byQPN: map[uint32]cm.ID{},
+		conns: map[cm.ID]*conn{}, byQPN: map[uint32][]cm.ID{},
 	}
 	go s.run()
 	return s
@@ -118,12 +124,22 @@ func (s *Service) Receive(src, dst netip.Addr, m []byte) {
 
 // Arrived says that the first packet arrived at a queue pair: if it is that of an accepted
 // connection, the connection is established (IBTA 12.9.7.2). It does not wait.
-func (s *Service) Arrived(qpn uint32) {
+func (s *Service) Arrived(qpn uint32) { s.note(pairNews{qpn, false}) }
+
+// Destroyed says that a queue pair does not exist any more: its connections end as by
+// Session.Disconnect, which their peers are told. It is called before the number is used for another
+// queue pair. It does not wait.
+func (s *Service) Destroyed(qpn uint32) { s.note(pairNews{qpn, true}) }
+
+func (s *Service) note(n pairNews) {
 	s.mu.Lock()
-	s.qpns = append(s.qpns, qpn)
+	s.pairs = append(s.pairs, n)
 	s.mu.Unlock()
 	s.poke()
 }
+
+// SetAlone is Config.Alone from now on.
+func (s *Service) SetAlone(on bool) { s.do(func() { s.manager.SetAlone(on) }) }
 
 func (s *Service) poke() {
 	select {

@@ -157,14 +157,13 @@ func (x *session) Unlisten(id mad.ServiceID) error {
 	})
 }
 
-// start takes over an ID that the Manager has just made.
+// start sends the first message of a new ID.
 func (x *session) start(s *Service, id cm.ID) error {
-	c := s.add(id, x)
 	if s.carry(); s.steerErr == nil {
 		return nil
 	}
 	err := fmt.Errorf("cm: the answers of the peer would not arrive: %w", s.steerErr)
-	c.session = nil
+	s.conns[id].session = nil
 	delete(x.ids, id)
 	_ = s.manager.Disconnect(s.now(), id, nil) // refused where it has ended already
 	return err
@@ -176,6 +175,8 @@ func (x *session) Connect(p cm.ConnectParams) (id cm.ID, err error) {
 		if id, err = s.manager.Connect(now, p); err != nil {
 			return err
 		}
+		s.add(id, x)
+		s.use(id, p.QPN)
 		return x.start(s, id)
 	})
 	return id, err
@@ -187,6 +188,7 @@ func (x *session) Resolve(p cm.ResolveParams) (id cm.ID, err error) {
 		if id, err = s.manager.Resolve(now, p); err != nil {
 			return err
 		}
+		s.add(id, x)
 		return x.start(s, id)
 	})
 	return id, err
@@ -197,8 +199,7 @@ func (x *session) Accept(id cm.ID, p cm.Path, private []byte) error {
 	return x.of(id, func(s *Service, now int64) error {
 		err := s.manager.Accept(now, id, p, private)
 		if err == nil {
-			s.conns[id].qpn = p.Local.QPN
-			s.byQPN[p.Local.QPN] = id
+			s.use(id, p.Local.QPN)
 		}
 		return err
 	})

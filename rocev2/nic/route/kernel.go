@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -22,6 +23,10 @@ type kernel struct {
 	sock   *nl.NetlinkSocket // for requests that the library has no call for
 	socks  map[int]*nl.SocketHandle
 	news   *nl.NetlinkSocket
+
+	rdma   sync.Mutex     // held by KernelRDMA, which close waits for
+	ns     netns.NsHandle // the namespace
+	closed bool
 }
 
 // answerTimeout is for a kernel that does not answer; it always does.
@@ -32,7 +37,7 @@ const newsBuffer = 1 << 20
 
 // openKernel subscribes before anything is asked, so that no change is missed.
 func openKernel(ifName string) (_ *kernel, _ Link, err error) {
-	k := &kernel{}
+	k := &kernel{ns: netns.None()}
 	defer func() {
 		if err != nil {
 			k.close()
@@ -67,10 +72,16 @@ func openKernel(ifName string) (_ *kernel, _ Link, err error) {
 		return nil, Link{}, fmt.Errorf("interface %q is of type %q: RoCEv2 needs Ethernet", ifName, a.EncapType)
 	}
 	k.index = l.Attrs().Index
+	if k.ns, err = netns.Get(); err != nil {
+		return nil, Link{}, fmt.Errorf("network namespace: %w", err)
+	}
 	return k, linkOf(l), nil
 }
 
 func (k *kernel) close() {
+	k.rdma.Lock()
+	defer k.rdma.Unlock()
+	k.closed = true
 	if k.news != nil {
 		k.news.Close()
 	}
@@ -79,6 +90,9 @@ func (k *kernel) close() {
 	}
 	if k.sock != nil {
 		k.sock.Close()
+	}
+	if k.ns.IsOpen() {
+		k.ns.Close()
 	}
 }
 
