@@ -61,7 +61,7 @@ func TestPerftest(t *testing.T) {
 	for _, a := range addresses {
 		argv := []string{"ib_send_bw", "-R", "-F", "-n", strconv.Itoa(perftestMessages), "-s", strconv.Itoa(perftestSize)}
 		if a.ours.Is6() {
-			argv = append(argv, "--ipv6")
+			argv = append(argv, "--ipv6-addr")
 		}
 		t.Run("ib_send_bw calls us, "+family(a.ours), func(t *testing.T) {
 			ctx, cancel := bounded(ctx)

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/device/limits"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+func service(port uint16) mad.ServiceID { return mad.IPServiceID(mad.PortTCP, port) }
+
+// established connects two managers, of which b listens.
+func established(t *testing.T, a, b *manager, s mad.ServiceID) (idA, idB cm.ID) {
+	t.Helper()
+	idA, err := a.connectTo(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := b.want(cm.Request)
+	e.Path.Local.QPN = b.qp.QPN()
+	if err := b.Accept(e.ID, e.Path, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.want(cm.Reply)
+	if err := a.Ready(idA, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.want(cm.Established)
+	b.want(cm.Established)
+	return idA, e.ID
+}
+
+// calls are all calls that name an ID.
+func (m *manager) calls(id cm.ID) map[string]error {
+	path := cm.Path{Local: verbs.Endpoint{QPN: m.qp.QPN()}}
+	return map[string]error{
+		"accept": m.Accept(id, path, nil), "ready": m.Ready(id, nil), "reject": m.Reject(id, nil), "disconnect": m.Disconnect(id, nil),
+		"arrived": m.Arrived(id), "answer": m.Answer(id, m.qp.QPN(), 1, nil),
+	}
+}
+
+// The next session of a process does not know the IDs of the one before, although they still exist: the
+// connection is in timewait.
+func TestIDsOfEarlierSession(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	a, b := manage(t, dir), manage(t, dir)
+	if err := b.Listen(service(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	id, peer := established(t, a, b, service(1))
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.want(cm.Disconnected); e.ID != peer { // and not only at the end of the process
+		t.Errorf("%+v", e)
+	}
+	var err error
+	if a.Session, err = a.d.OpenCM(); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range a.calls(id) {
+		if !errors.Is(err, cm.ErrID) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := a.connectTo(service(1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(cm.Request)
+	b.want(cm.Gone) // timewait begins at the same time at both ends
+	select {
+	case e := <-a.Events():
+		t.Errorf("%+v: the session before had this ID", e)
+	default:
+	}
+}
+
+// Calls in a wrong state get an error, and the state stays as it is.
+func TestCallsInWrongStates(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	a, b := manage(t, dir), manage(t, dir)
+	if err := b.Listen(service(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, m *manager, id cm.ID, allowed ...string) {
+		t.Helper()
+		ok := map[string]bool{"arrived": true} // it is allowed in all states
+		for _, k := range allowed {
+			ok[k] = true
+		}
+		path := cm.Path{Local: verbs.Endpoint{QPN: m.qp.QPN()}}
+		for k, f := range map[string]func() error{
+			"accept": func() error { return m.Accept(id, path, nil) }, "ready": func() error { return m.Ready(id, nil) },
+			"reject": func() error { return m.Reject(id, nil) }, "disconnect": func() error { return m.Disconnect(id, nil) },
+			"arrived": func() error { return m.Arrived(id) }, "answer": func() error { return m.Answer(id, m.qp.QPN(), 1, nil) },
+		} {
+			if ok[k] && k != "arrived" {
+				continue
+			}
+			if err := f(); (err == nil) != ok[k] || errors.Is(err, cm.ErrID) {
+				t.Errorf("%s, %s: %v", what, k, err)
+			}
+		}
+	}
+	long := make([]byte, 225) // more than any message has room for
+	wantPrivate := func(what string, err error) {
+		t.Helper()
+		if err == nil || errors.Is(err, cm.ErrID) {
+			t.Errorf("%s with too much private data: %v", what, err)
+		}
+	}
+	idA, err := a.connectTo(service(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := b.want(cm.Request)
+	refused("REQ Sent", a, idA, "disconnect")
+	refused("REQ Rcvd", b, e.ID, "accept", "reject", "disconnect")
+	e.Path.Local.QPN = b.qp.QPN()
+	wantPrivate("accept", b.Accept(e.ID, e.Path, long))
+	wantPrivate("reject", b.Reject(e.ID, long))
+	bad := e.Path
+	bad.Attr.MaxRdAtomic = 255
+	if err := b.Accept(e.ID, bad, nil); err == nil {
+		t.Error("accept: more READs than the peer has")
+	}
+	if err := b.Accept(e.ID, e.Path, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.want(cm.Reply)
+	refused("REP Sent", b, e.ID, "disconnect", "arrived")
+	b.want(cm.Established) // by Arrived
+	refused("REP Rcvd", a, idA, "ready", "reject", "disconnect")
+	wantPrivate("ready", a.Ready(idA, long))
+	if err := a.Ready(idA, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.want(cm.Established)
+	refused("Established", a, idA, "disconnect")
+	refused("Established", b, e.ID, "disconnect")
+	wantPrivate("disconnect", a.Disconnect(idA, long))
+	if err := a.Disconnect(idA, nil); err != nil {
+		t.Fatal(err)
+	}
+	ends := []struct {
+		m  *manager
+		id cm.ID
+	}{{a, idA}, {b, e.ID}}
+	for _, x := range ends {
+		x.m.want(cm.Disconnected)
+		refused("Timewait", x.m, x.id)
+	}
+	for _, x := range ends {
+		x.m.want(cm.Gone)
+		for what, err := range x.m.calls(x.id) {
+			if !errors.Is(err, cm.ErrID) {
+				t.Errorf("gone, %s: %v", what, err)
+			}
+		}
+	}
+}
+
+// A resolution is answered or rejected once.
+func TestResolutionOverSocket(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	a, b := manage(t, dir), manage(t, dir)
+	if err := b.Listen(service(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	p := cm.ResolveParams{Local: here, Peer: here, Service: service(1)}
+	for _, reject := range []bool{false, true} {
+		id, err := a.Resolve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := b.want(cm.ResolveRequest)
+		if err := b.Answer(e.ID, b.qp.QPN(), 1, make([]byte, 200)); err == nil {
+			t.Error("200 bytes of private data")
+		}
+		if err := b.Accept(e.ID, cm.Path{Local: verbs.Endpoint{QPN: b.qp.QPN()}}, nil); err == nil || errors.Is(err, cm.ErrID) {
+			t.Errorf("a resolution was accepted: %v", err)
+		}
+		want := cm.Resolved
+		if reject {
+			want, err = cm.Failed, b.Reject(e.ID, nil)
+		} else {
+			err = b.Answer(e.ID, b.qp.QPN(), 77, []byte("text"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Answer(e.ID, b.qp.QPN(), 77, nil); !errors.Is(err, cm.ErrID) && err == nil {
+			t.Errorf("a second answer: %v", err)
+		}
+		b.want(cm.Gone)
+		got := a.want(want)
+		if got.ID != id || !reject && (got.Path.Remote.QPN != b.qp.QPN() || got.Path.Remote.QKey != 77) {
+			t.Errorf("%+v", got)
+		}
+		a.want(cm.Gone)
+	}
+}
+
+// What is refused by the manager does not count.
+func TestRefusedCallsDoNotCount(t *testing.T) {
+	l := limits.Defaults()
+	l.Process[limits.Connections], l.Process[limits.Listeners] = 1, 1
+	_, dir := serve(t, device.Config{Limits: &l})
+	a, b := manage(t, dir), manage(t, dir)
+	if err := a.Listen(service(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	six := netip.MustParseAddr("::1")
+	for range 3 {
+		if err := b.Listen(service(1), 0); !errors.Is(err, cm.ErrInUse) {
+			t.Errorf("a listener of another: %v", err)
+		}
+		p := cm.ConnectParams{Local: here, Peer: six, Service: service(1), QPN: b.qp.QPN(), Attr: verbs.DefaultAttr()}
+		if _, err := b.Connect(p); err == nil || errors.Is(err, proto.ErrLimit) {
+			t.Errorf("from IPv4 to IPv6: %v", err)
+		}
+		if _, err := b.Resolve(cm.ResolveParams{Local: here, Peer: six, Service: service(1)}); err == nil || errors.Is(err, proto.ErrLimit) {
+			t.Errorf("from IPv4 to IPv6: %v", err)
+		}
+		if err := b.Unlisten(service(1)); err == nil {
+			t.Error("the listener of another was ended")
+		}
+	}
+	if err := b.Listen(service(2), 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Resolve(cm.ResolveParams{Local: here, Peer: here, Service: service(1)}); err != nil {
+		t.Error(err)
+	}
+	a.want(cm.ResolveRequest)
+}
+
+// The number of a queue pair that the process has destroyed is not one of the process.
+func TestDestroyedQueuePair(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	a, b := manage(t, dir), manage(t, dir)
+	if err := b.Listen(service(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	_, peer := established(t, a, b, service(1))
+	if err := b.qp.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.want(cm.Disconnected); e.ID != peer { // the connection of the queue pair has ended
+		t.Errorf("%+v", e)
+	}
+	a.want(cm.Disconnected)
+	p := cm.ConnectParams{Local: here, Peer: here, Service: service(1), QPN: b.qp.QPN(), Attr: verbs.DefaultAttr()}
+	if _, err := b.Connect(p); !errors.Is(err, proto.ErrHandle) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A listener keeps 1024 requests, whatever it asks for.
+func TestLongestBacklog(t *testing.T) {
+	const most, more = 1024, 1100
+	_, dir := serve(t, device.Config{})
+	a := manage(t, dir)
+	for port, backlog := range map[uint16]int{1: 1 << 30, 2: 5} {
+		if err := a.Listen(service(port), backlog); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends := []*manager{manage(t, dir), manage(t, dir)}
+	for i := range more {
+		if _, err := ends[i%2].connectTo(service(1)); err != nil {
+			t.Fatal(err)
+		}
+		if i < most { // the process takes its events, which have a limit too
+			a.want(cm.Request)
+		}
+	}
+	if _, err := ends[0].connectTo(service(2)); err != nil {
+		t.Fatal(err)
+	}
+	if e := a.want(cm.Request); e.Service != service(2) { // events come in the order of the requests
+		t.Errorf("more than %d requests", most)
+	}
+}
