@@ -19,11 +19,16 @@ import (
 // restInterval is how often the kernel is asked.
 const restInterval = time.Second
 
-// restOwner says who owns the messages that no key of the manager matches.
+// restOwner says who owns the messages that no key of the manager matches. All functions may be called
+// at any time.
 type restOwner struct {
-	dev *Device
-	svc *service.Service
-	on  []netip.Addr // addresses with a KeyRest, so that the manager is alone
+	kernel    func() bool         // the kernel has an RDMA device on the interface
+	addresses func() []netip.Addr // of the interface; some may be invalid
+	steer     func(s cm.Steer) error
+	alone     func(on bool) // of the manager
+
+	on      []netip.Addr // addresses with a KeyRest
+	isAlone bool
 }
 
 // followKernelCM gives these messages to the manager or to the kernel until the device has ended.
@@ -32,7 +37,7 @@ func (d *Device) followKernelCM(svc *service.Service) {
 		<-d.done
 		return
 	}
-	r := restOwner{dev: d, svc: svc}
+	r := restOwner{kernel: d.routes.KernelRDMA, addresses: d.GIDs, steer: d.dataplane.SteerMAD, alone: svc.SetAlone}
 	t := time.NewTicker(restInterval)
 	defer t.Stop()
 	for {
@@ -48,32 +53,28 @@ func (d *Device) followKernelCM(svc *service.Service) {
 // update asks the kernel, and writes what has changed. What fails is tried again the next time.
 func (r *restOwner) update() {
 	var want []netip.Addr
-	if !r.dev.routes.KernelRDMA() {
-		for _, a := range r.dev.GIDs() {
+	if !r.kernel() {
+		for _, a := range r.addresses() {
 			if a.IsValid() {
 				want = append(want, a.Unmap())
 			}
 		}
 	}
-	if len(want) > 0 && len(r.on) == 0 {
-		r.svc.SetAlone(true)
+	// Before the first message comes, and not while some still come that are the kernel's.
+	if is := len(want) > 0; is != r.isAlone {
+		r.isAlone = is
+		r.alone(is)
 	}
 	var on []netip.Addr
 	for _, a := range r.on {
-		if slices.Contains(want, a) || !r.steer(a, true) {
+		if slices.Contains(want, a) || r.steer(cm.Steer{Key: cm.KeyRest{Local: a}, Off: true}) != nil {
 			on = append(on, a)
 		}
 	}
 	for _, a := range want {
-		if !slices.Contains(on, a) && r.steer(a, false) {
+		if !slices.Contains(on, a) && r.steer(cm.Steer{Key: cm.KeyRest{Local: a}}) == nil {
 			on = append(on, a)
 		}
 	}
-	if r.on = on; len(on) == 0 {
-		r.svc.SetAlone(false)
-	}
-}
-
-func (r *restOwner) steer(a netip.Addr, off bool) bool {
-	return r.dev.dataplane.SteerMAD(cm.Steer{Key: cm.KeyRest{Local: a}, Off: off}) == nil
+	r.on = on
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+)
+
+// Whatever the kernel and the interface do, and whatever fails: after an update that succeeded, the
+// messages to all addresses are the manager's, or none is. While the kernel has a device, the manager
+// is not alone. It is alone before the first message comes.
+func TestRestOwner(t *testing.T) {
+	addrs := []netip.Addr{
+		netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::ffff:10.0.0.2"), netip.MustParseAddr("fd00::1"), {},
+	}
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		var kernel, alone, failing bool
+		var now []netip.Addr
+		steered := map[netip.Addr]bool{}
+		r := restOwner{
+			kernel: func() bool { return kernel }, addresses: func() []netip.Addr { return now },
+			alone: func(on bool) { alone = on },
+			steer: func(s cm.Steer) error {
+				a := s.Key.(cm.KeyRest).Local
+				switch {
+				case failing && rng.IntN(2) == 0:
+					return errors.New("the map is full")
+				case s.Off && !steered[a]:
+					t.Errorf("%s is not steered", a)
+				case !s.Off && !alone:
+					t.Errorf("a message to %s would be lost", a)
+				case s.Off:
+					delete(steered, a)
+				default:
+					steered[a] = true
+				}
+				return nil
+			},
+		}
+		for range 30 {
+			kernel, failing, now = rng.IntN(3) == 0, rng.IntN(3) == 0, nil
+			for _, a := range addrs {
+				if rng.IntN(2) == 0 {
+					now = append(now, a)
+				}
+			}
+			r.update()
+			want := map[netip.Addr]bool{}
+			for _, a := range now {
+				if a.IsValid() && !kernel {
+					want[a.Unmap()] = true
+				}
+			}
+			if !failing && !maps.Equal(steered, want) {
+				t.Fatalf("seed %d: %v, want %v", seed, steered, want)
+			}
+			if kernel && alone || !alone && len(want) > 0 {
+				t.Fatalf("seed %d: kernel %v, alone %v", seed, kernel, alone)
+			}
+		}
+	}
+}
