@@ -290,3 +290,27 @@ func TestLongestBacklog(t *testing.T) {
 		t.Errorf("more than %d requests", most)
 	}
 }
+
+// The end of a process is the end of its session: requests that it has not answered are rejected, and
+// its listeners are free.
+func TestEndOfProcessEndsSession(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	a, b := manage(t, dir), manage(t, dir)
+	if err := a.Listen(service(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.connectTo(service(1)); err != nil {
+		t.Fatal(err)
+	}
+	a.want(cm.Request)
+	if err := a.d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var rejected *cm.RejectedError
+	if e := b.want(cm.Failed); !errors.As(e.Err, &rejected) || rejected.Reason != mad.ReasonConsumer {
+		t.Errorf("%+v", e)
+	}
+	if err := b.Listen(service(1), 0); err != nil {
+		t.Error(err)
+	}
+}
