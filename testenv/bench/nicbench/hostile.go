@@ -4,78 +4,116 @@ package nicbench
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
+	"slices"
+	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
 )
 
-// attack sends random control messages to a device until this process is killed. Where the server
-// ends the connection, it makes another one.
-func attack(dir string) error {
-	rng := rand.New(rand.NewPCG(1, 2))
-	fmt.Println("ready")
-	for {
-		c, err := net.Dial("unixpacket", proto.SocketPath(dir, cableName))
-		if err != nil {
-			return err
-		}
-		conn := c.(*net.UnixConn)
-		go discard(conn)
-		err = proto.Write(conn, proto.Append(nil, proto.Header{Type: proto.THello}, &proto.Hello{Magic: proto.Magic, Version: proto.Version}))
-		for err == nil {
-			body := make([]byte, rng.IntN(100))
-			for i := range body {
-				body[i] = byte(rng.IntN(4)) // often a handle or a size that is possible
-			}
-			t := proto.Type(1 + rng.IntN(int(proto.TDestroyQP)))
-			err = proto.Write(conn, append(proto.Append(nil, proto.Header{Type: t}, nil), body...))
-		}
-		conn.Close()
+// hostile is a kind of process that costs others as much as it can. Its loop runs until the process is
+// killed.
+type hostile struct {
+	name, does string
+	loop       func(dir string) error
+}
+
+// baseline uses one core without the device, which every process may. The others are compared with it.
+const baseline = "spin"
+
+func hostiles() []hostile {
+	return []hostile{
+		{baseline, "uses one core", spin},
+		{"random", "sends random control messages", randomMessages},
+		{"connect", "connects to the socket and closes it", connectOnly},
+		{"open", "opens the device and closes it", openClose},
+		{"status", "asks for the status", askStatus},
+		{"register", "registers and deregisters 64 MB of its memory", registerMemory},
+		{"qps", "creates and destroys queue pairs", createQPs},
+		{"modify", "moves a queue pair between RESET and INIT", modifyQP},
+		{"cm", "listens, connects and resolves", manyConnections},
+		{"doorbell", "rings the doorbell for 2048 empty rings", ringDoorbell},
+		{"arm", "arms 64 empty completion queues and signals the engine", armQueues},
 	}
 }
 
-// discard reads replies, or the server would end the connection for that.
-func discard(conn *net.UnixConn) {
-	b := make([]byte, proto.MaxMessage)
-	for {
-		_, fds, err := proto.Read(conn, b)
-		if err != nil {
-			return
-		}
-		proto.CloseFDs(fds)
+// warmUp is how long a hostile process runs before the measurement: a process may use at once what it
+// has not used before, which is not what is measured.
+const warmUp = 1500 * time.Millisecond
+
+// attack runs a hostile process until it is killed.
+func attack(dir, kind string) error {
+	all := hostiles()
+	i := slices.IndexFunc(all, func(h hostile) bool { return h.name == kind })
+	if i < 0 {
+		return fmt.Errorf("no kind of hostile process is %q", kind)
+	}
+	time.AfterFunc(warmUp, func() { fmt.Println("ready") })
+	return all[i].loop(dir)
+}
+
+func spin(string) error {
+	for i := uint64(0); ; i++ {
+		spinSink = i
 	}
 }
 
-// nextToHostile compares a process that is alone with the same next to one that sends garbage.
+var spinSink uint64
+
+// nextToHostile compares a process next to each kind of hostile process with the same next to one that
+// uses a core and not the device.
 func nextToHostile(ctx context.Context, w *world, c config, r *report) error {
-	var alone, next []float64
-	err := w.children(ctx, 1, 64<<10, 16, c.each, func(all []*child) error {
+	all := hostiles()
+	alone, next := make([][]float64, len(all)), make([][]float64, len(all))
+	err := w.children(ctx, 1, 64<<10, 16, c.each, func(victim []*child) error {
 		for range c.rounds {
-			v, err := together(all)
-			if err != nil {
-				return err
+			for i, h := range all {
+				before, err := together(victim)
+				if err != nil {
+					return err
+				}
+				with, err := w.besides(ctx, h.name, victim)
+				if err != nil {
+					return fmt.Errorf("a process that %s: %w", h.does, err)
+				}
+				after, err := together(victim)
+				if err != nil {
+					return err
+				}
+				alone[i] = append(alone[i], (before[0]+after[0])/2)
+				next[i] = append(next[i], with)
 			}
-			alone = append(alone, v[0])
-			hostile, err := w.child(ctx, 0, 0, c.each)
-			if err != nil {
-				return err
-			}
-			v, err = together(all)
-			hostile.kill()
-			if err != nil {
-				return err
-			}
-			next = append(next, v[0])
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	share := stats.Median(ratios(next, alone))
-	r.row("throughput next to a process that sends random messages, of that alone\t%.2f\t%s", share, r.atLeast(share, victimTarget, "%.2f"))
+	usual := ratios(next[0], alone[0])
+	r.row("throughput next to a process that %s, of that alone\t%.2f\t%s", all[0].does, stats.Median(usual), none)
+	for i, h := range all[1:] {
+		of := ratios(next[i+1], alone[i+1])
+		share := stats.Median(of) / stats.Median(usual)
+		r.row("next to a process that %s, of that next to one that %s (of that alone: %.2f)\t%.2f\t%s",
+			h.does, all[0].does, stats.Median(of), share, r.atLeast(share, victimTarget, "%.2f"))
+	}
 	return nil
+}
+
+// besides returns the rate of the victim next to a hostile process.
+func (w *world) besides(ctx context.Context, kind string, victim []*child) (rate float64, err error) {
+	h, err := w.hostile(ctx, kind)
+	if err != nil {
+		return 0, err
+	}
+	defer h.kill()
+	v, err := together(victim)
+	if err != nil {
+		return 0, err
+	}
+	if !h.runs() {
+		return 0, errors.New("it has ended")
+	}
+	return v[0], nil
 }

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +37,7 @@ func ClientCommand() *cobra.Command {
 	var dirs, addrs []string
 	var size, under int
 	var each time.Duration
+	var kind string
 	cmd := &cobra.Command{
 		Use: "nic-client", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -47,8 +50,8 @@ func ClientCommand() *cobra.Command {
 					return err
 				}
 			}
-			if size == 0 {
-				return attack(dirs[0])
+			if kind != "" {
+				return attack(dirs[0], kind)
 			}
 			devs, closeAll, err := openClients(cmd.Context(), [2]string(dirs))
 			if err != nil {
@@ -73,9 +76,10 @@ func ClientCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&dirs, "dirs", nil, "directories of the sockets of both hosts")
 	f.StringSliceVar(&addrs, "addrs", nil, "addresses of both hosts")
-	f.IntVar(&size, "size", 64, "bytes of a message; 0 sends random control messages instead")
+	f.IntVar(&size, "size", 64, "bytes of a message")
 	f.IntVar(&under, "under", 64, "messages outstanding")
 	f.DurationVar(&each, "time", time.Second, "length of a measurement")
+	f.StringVar(&kind, "hostile", "", "a hostile process of this kind instead")
 	return cmd
 }
 
@@ -87,9 +91,23 @@ type child struct {
 }
 
 func (w *world) child(ctx context.Context, size, under int, each time.Duration) (*child, error) {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "nic-client",
-		"--dirs", w.options(w.top.Host(1)).RunDir+","+w.options(w.top.Host(2)).RunDir, "--addrs", w.addrs[0].String()+","+w.addrs[1].String(),
-		"--size", fmt.Sprint(size), "--under", fmt.Sprint(under), "--time", each.String())
+	return w.begin(ctx, 0, "--size", fmt.Sprint(size), "--under", fmt.Sprint(under), "--time", each.String())
+}
+
+// hostileUser is the user of hostile processes: nobody.
+const hostileUser = 65534
+
+func (w *world) hostile(ctx context.Context, kind string) (*child, error) {
+	return w.begin(ctx, hostileUser, "--hostile", kind)
+}
+
+// begin starts a client process of a user, and waits until it is ready.
+func (w *world) begin(ctx context.Context, uid uint32, args ...string) (*child, error) {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{
+		"nic-client", "--dirs", w.options(w.top.Host(1)).RunDir + "," + w.options(w.top.Host(2)).RunDir,
+		"--addrs", w.addrs[0].String() + "," + w.addrs[1].String(),
+	}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -108,6 +126,15 @@ func (w *world) child(ctx context.Context, size, under int, each time.Duration) 
 		return nil, fmt.Errorf("a client process said %q", c.out.Text())
 	}
 	return c, nil
+}
+
+// runs reports whether the process has not ended.
+func (c *child) runs() bool { return unix.Kill(c.cmd.Process.Pid, 0) == nil && !zombie(c.cmd.Process.Pid) }
+
+func zombie(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, ok := strings.Cut(string(b), ") ")
+	return err != nil || !ok || strings.HasPrefix(state, "Z")
 }
 
 func (c *child) kill() {

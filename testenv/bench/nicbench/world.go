@@ -40,6 +40,9 @@ func newWorld(bin string) (_ *world, err error) {
 	if w.dir, err = os.MkdirTemp("", "nicbench-"); err != nil {
 		return nil, err
 	}
+	if err = os.Chmod(w.dir, 0o711); err != nil { // processes of other users reach the sockets in it
+		return nil, err
+	}
 	if w.top, err = topo.New(topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true}); err != nil {
 		return nil, err
 	}
