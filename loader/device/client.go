@@ -39,6 +39,8 @@ type client struct {
 
 	cm        connections
 	over      atomic.Bool       // hangUp was called
+	hung      chan struct{}     // closed then
+	debt      atomic.Int64      // ns until the process may make another call; see pace
 	late      []<-chan struct{} // calls on descriptors that took too long; closed when they return
 	lastCall  <-chan struct{}   // the latest of all such calls
 	abandoned bool              // the descriptors of the request belong to such a call
@@ -47,7 +49,8 @@ type client struct {
 
 	doorbellMemory *shared
 	doorbell       ring.Doorbell
-	wake, signal   int // eventfd for the engine's thread; socket to the process
+	wake, signal   int  // eventfd for the engine's thread; socket to the process
+	watched        bool // feeder.clients has it
 
 	// The engine's thread.
 	queues   []*queue // by the number that the doorbell has for them
@@ -72,6 +75,7 @@ func newClient(s *Server, conn *net.UnixConn) (*client, error) {
 	c := &client{
 		s: s, conn: conn, pid: uint32(cred.Pid), uid: cred.Uid, pidfd: -1, objects: map[uint32]object{}, wake: -1, signal: -1,
 		slow: make(chan struct{}, proto.MaxWaiting), events: make(chan []byte, eventBacklog),
+		hung: make(chan struct{}),
 	}
 	c.cm.c = c
 	if c.account, err = s.accounts.Open(c.uid); err != nil {
@@ -111,7 +115,8 @@ func peerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 // serve answers the messages of the process until it closes its socket, or dies.
 func (c *client) serve() {
 	buf := make([]byte, proto.MaxMessage)
-	for {
+	c.spend(callsToOpen)
+	for c.pace() {
 		n, fds, err := proto.Read(c.conn, buf)
 		if err != nil {
 			return
@@ -132,6 +137,7 @@ func (c *client) serve() {
 		}
 		if err != nil {
 			c.discard(fds)
+			c.spend(1)
 			c.reply(h, nil, nil, err)
 			if !c.greeted.Load() {
 				return
@@ -174,6 +180,7 @@ func (c *client) hello(h proto.Header, body []byte) bool {
 			MaxRdAtomic: uint32(l.MaxRdAtomic),
 		}
 		c.greeted.Store(true)
+		passRights(c.conn, true)
 		c.reply(h, r, []int{c.s.feeder.memory.fd, c.doorbellMemory.fd, c.wake, processEnd}, nil)
 		unix.Close(processEnd)
 		c.doorbellMemory.closeFD()
@@ -198,6 +205,7 @@ func (c *client) open() (err error) {
 	if err := c.s.feeder.watch(c.wake); err != nil {
 		return err
 	}
+	c.watched = true
 	c.s.dev.InLoop(func() { c.s.feeder.clients = append(c.s.feeder.clients, c) })
 	return nil
 }
@@ -210,14 +218,16 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 		}
 	}()
 	req, _, ok := proto.Bodies(h.Type)
-	if !ok {
-		c.reply(h, nil, nil, fmt.Errorf("%w: type %d", proto.ErrProtocol, h.Type))
-		return
+	err := error(proto.ErrProtocol)
+	if ok {
+		err = proto.Decode(body, req)
 	}
-	if err := proto.Decode(body, req); err != nil {
+	if err != nil {
+		c.spend(1)
 		c.reply(h, nil, nil, fmt.Errorf("type %d: %w", h.Type, err))
 		return
 	}
+	c.spend(callsOf(h.Type, req))
 	if !proto.Waits(h.Type, req) {
 		r, give, err := c.do(h.Type, req, fds)
 		c.reply(h, r, give, err)
@@ -302,10 +312,12 @@ func (c *client) close() {
 			c.s.log.Error("an object of a process that has ended cannot be destroyed", "pid", c.pid, "object", o, "err", err)
 		}
 	}
-	c.s.dev.InLoop(func() {
-		f := c.s.feeder
-		f.clients = slices.DeleteFunc(f.clients, func(x *client) bool { return x == c })
-	})
+	if c.watched {
+		c.s.dev.InLoop(func() {
+			f := c.s.feeder
+			f.clients = slices.DeleteFunc(f.clients, func(x *client) bool { return x == c })
+		})
+	}
 	c.mu.Lock() // which checkMemory takes
 	if c.memory != nil {
 		c.memory.close()

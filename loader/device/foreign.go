@@ -87,6 +87,8 @@ func (c *client) closeAccount() {
 // hangUp ends the connection. Any goroutine may call it. The goroutine of the process closes the
 // socket: the descriptors in messages that nobody has read are closed with it, which may block.
 func (c *client) hangUp() {
-	c.over.Store(true)
+	if c.over.CompareAndSwap(false, true) {
+		close(c.hung)
+	}
 	_ = c.conn.SetDeadline(time.Unix(1, 0))
 }

@@ -43,7 +43,10 @@ type Server struct {
 	clients map[*client]struct{}
 	ended   bool
 	all     sync.WaitGroup
+	start   time.Time
+	accepts limits.Bucket // accept's
 	refused chan struct{} // processes that are being refused
+	closers chan struct{} // connections that are being closed without an answer
 	done    chan struct{} // closed when the device has ended
 	close   sync.Once
 }
@@ -60,7 +63,10 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
-	s := &Server{conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}, done: make(chan struct{}), refused: make(chan struct{}, maxRefused)}
+	s := &Server{
+		conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}, done: make(chan struct{}),
+		refused: make(chan struct{}, maxRefused), closers: make(chan struct{}, maxClosers), start: time.Now(),
+	}
 	most := limits.Defaults()
 	if c.Limits != nil {
 		most = *c.Limits
@@ -98,6 +104,9 @@ func (s *Server) listen() error {
 	}
 	l.SetUnlinkOnClose(false)
 	s.listener = l
+	if err := configure(l); err != nil {
+		return errors.Join(err, l.Close(), os.Remove(path))
+	}
 	err = os.Chmod(path, cmp.Or(s.conf.Mode, 0o600))
 	if err == nil && s.conf.Group != 0 {
 		err = os.Chown(path, -1, s.conf.Group)
@@ -110,82 +119,6 @@ func (s *Server) listen() error {
 		return errors.Join(err, l.Close())
 	}
 	return nil
-}
-
-func (s *Server) accept() {
-	for {
-		conn, err := s.listener.AcceptUnix()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil:
-			s.log.Warn("a process cannot connect", "err", err)
-			time.Sleep(acceptPause)
-			continue
-		}
-		s.all.Go(func() { s.serve(conn) })
-	}
-}
-
-// acceptPause is the pause after accept has failed, because there are too many descriptors for
-// example.
-const acceptPause = 50 * time.Millisecond
-
-// serve serves a process until it ends.
-func (s *Server) serve(conn *net.UnixConn) {
-	c, err := newClient(s, conn)
-	if err != nil {
-		s.refuse(conn, err)
-		return
-	}
-	done := make(chan struct{})
-	if !s.admit(c) {
-		c.close()
-		return
-	}
-	s.all.Go(func() { c.sendEvents(done) })
-	s.log.Debug("a process opened the device", "pid", c.pid, "uid", c.uid)
-	c.serve()
-	close(done)
-	c.close()
-	s.mu.Lock()
-	delete(s.clients, c)
-	s.mu.Unlock()
-	s.log.Debug("a process left the device", "pid", c.pid, "uid", c.uid)
-}
-
-// maxRefused is how many processes get an answer at the same time that says why they are refused. More
-// of them only see that the connection ends: waiting for their messages would take as many descriptors.
-const maxRefused = 64
-
-// refuse answers the first message of a process with an error.
-func (s *Server) refuse(conn *net.UnixConn, why error) {
-	defer conn.Close()
-	select {
-	case s.refused <- struct{}{}:
-		defer func() { <-s.refused }()
-	default:
-		return
-	}
-	_ = conn.SetDeadline(time.Now().Add(writePatience))
-	answered := make(chan struct{})
-	defer close(answered)
-	go func() {
-		select {
-		case <-answered:
-		case <-s.done:
-			conn.Close()
-		}
-	}()
-	buf := make([]byte, proto.MaxMessage)
-	n, fds, err := proto.Read(conn, buf)
-	if err != nil {
-		return
-	}
-	proto.CloseFDs(fds)
-	if h, _, err := proto.Split(buf[:n]); err == nil {
-		(&client{conn: conn}).reply(h, nil, nil, why)
-	}
 }
 
 func (s *Server) admit(c *client) bool {

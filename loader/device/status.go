@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 
@@ -101,14 +100,13 @@ func ReadStatus(ctx context.Context, socket string) (Status, error) {
 }
 
 func readStatus(ctx context.Context, socket string, first uint32) (*proto.StatusReply, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "unixpacket", socket)
+	c, err := proto.Dial(ctx, socket)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	c := conn.(*net.UnixConn)
 	if err := proto.Write(c, proto.Append(nil, proto.Header{Type: proto.TStatus}, &proto.StatusRequest{First: first})); err != nil {
 		return nil, err
 	}

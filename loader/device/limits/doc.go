@@ -12,4 +12,7 @@
 // Each object counts for its process and for the user of that process. Both limits hold. A
 // request is granted as a whole or not at all. The error names the limit, and the flag that
 // raises it.
+//
+// Calls are a rate and not a number of objects. Process.Spend counts them, and returns how long the
+// process has to wait. It is a pure function of the times that it is given.
 package limits

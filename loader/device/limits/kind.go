@@ -22,6 +22,7 @@ const (
 	Arenas                  // bytes of mapped arenas
 	Connections             // connections and resolutions of the communication manager, until they are gone
 	Listeners               // services at which the communication manager listens
+	Calls                   // control messages in a second: a rate, see Process.Spend
 	kinds
 )
 
@@ -40,6 +41,7 @@ var names = [kinds]struct{ flag, text string }{
 
 	Connections: {"connections", "connections"},
 	Listeners:   {"listeners", "listeners"},
+	Calls:       {"calls", "control messages in a second"},
 }
 
 func (k Kind) String() string {
@@ -77,21 +79,22 @@ func Flag(s Scope, k Kind) string {
 	return "nic-max-" + names[k].flag
 }
 
-// Limits are the most that a process and a user may have of each kind. 0 allows none.
-// Process[Processes] is not used.
+// Limits are the most that a process and a user may have of each kind. 0 allows none, but for Calls,
+// where it counts as 1. Process[Processes] is not used.
 type Limits struct{ Process, User [kinds]uint64 }
 
 // Defaults are limits for machines where many processes share a device. A user has four times
-// as much as a process.
+// as much as a process, and twice as many calls: 1000 of them take about 2 percent of a core.
 func Defaults() Limits {
 	l := Limits{Process: [kinds]uint64{
 		QPs: 1024, CQs: 1024, CQEntries: 1 << 20, SRQs: 256, WRs: 1 << 20, MRs: 4096, MWs: 4096, AHs: 4096,
-		Bytes: 16 << 30, Arenas: 4 << 30, Connections: 4096, Listeners: 256,
+		Bytes: 16 << 30, Arenas: 4 << 30, Connections: 4096, Listeners: 256, Calls: 1000,
 	}}
 	for k, n := range l.Process {
 		l.User[k] = 4 * n
 	}
 	l.User[Processes] = 64
+	l.User[Calls] = 2 * l.Process[Calls]
 	return l
 }
 

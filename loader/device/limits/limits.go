@@ -18,6 +18,8 @@ type Accounts struct {
 	mu     sync.Mutex
 	limits Limits
 	users  map[uint32]*user // those with processes
+	calls  map[uint32]*Bucket
+	sweep  int // len(calls) when full buckets are removed
 }
 
 type user struct{ inUse [kinds]uint64 }
@@ -28,11 +30,14 @@ type Process struct {
 	uid      uint32
 	user     *user
 	inUse    [kinds]uint64
+	calls    Bucket
 	closed   bool
 }
 
 // New returns accounts without processes.
-func New(l Limits) *Accounts { return &Accounts{limits: l, users: map[uint32]*user{}} }
+func New(l Limits) *Accounts {
+	return &Accounts{limits: l, users: map[uint32]*user{}, calls: map[uint32]*Bucket{}, sweep: minSweep}
+}
 
 // SetLimits changes the limits. What exceeds them already stays.
 func (a *Accounts) SetLimits(l Limits) {

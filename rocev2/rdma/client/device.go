@@ -99,7 +99,7 @@ func Open(ctx context.Context, ifname string, c Config) (_ *Device, err error) {
 		c.ArenaBytes = 64 << 20
 	}
 	path := proto.SocketPath(c.RunDir, ifname)
-	conn, err := new(net.Dialer).DialContext(ctx, "unixpacket", path)
+	conn, err := proto.Dial(ctx, path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return nil, fmt.Errorf("open the device of %s: no device server at %s: run `softroce-xdp attach --nic %s`: %w", ifname, path, ifname, err)
@@ -109,7 +109,7 @@ func Open(ctx context.Context, ifname string, c Config) (_ *Device, err error) {
 		return nil, fmt.Errorf("open the device of %s: %w", ifname, err)
 	}
 	d := &Device{
-		conf: c, name: ifname, conn: conn.(*net.UnixConn), dead: make(chan struct{}), wake: -1,
+		conf: c, name: ifname, conn: conn, dead: make(chan struct{}), wake: -1,
 		slots: make(chan struct{}, proto.MaxWaiting),
 		cqs:   map[uint32]*CQ{}, qps: map[uint32]*QP{}, srqs: map[uint32]*SRQ{}, events: make(chan verbs.Event, eventBacklog),
 	}

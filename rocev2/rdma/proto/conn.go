@@ -4,12 +4,15 @@ package proto
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +34,47 @@ func Served(runDir string) (names []string) {
 		names = append(names, strings.NewReplacer("%2E", ".", "%25", "%").Replace(name))
 	}
 	return names
+}
+
+// dialStep is how often Dial looks whether its context has ended. A process that connects again loses its
+// place in the queue.
+const dialStep = 500 * time.Millisecond
+
+// Dial connects to the socket of a device server. While the queue of the server is full, which another
+// process may cause, it waits for its turn. (package net returns EAGAIN.)
+func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	step := unix.NsecToTimeval(int64(dialStep))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &step); err != nil {
+		return nil, os.NewSyscallError("setsockopt", err)
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		err := unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		if err == unix.EAGAIN || err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, &net.OpError{Op: "connect", Net: "unixpacket", Addr: &net.UnixAddr{Name: path, Net: "unixpacket"}, Err: os.NewSyscallError("connect", err)}
+		}
+		break
+	}
+	var none unix.Timeval
+	if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &none), unix.SetNonblock(fd, true)); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", path, err)
+	}
+	c, err := net.FileConn(file) // a copy of the descriptor
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
 }
 
 // ErrDescriptors: the kernel has not passed all descriptors of a message.

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+)
+
+// Control messages cost CPU time of the server, so their rate is limited (limits.Calls). A message counts
+// as about 20 us of CPU time each. The server does not read further messages of a process that is over
+// the limit, so the process blocks when it sends.
+
+// What counts more than one call.
+const (
+	callsToOpen   = 16      // a connection of a process, with its beginning and its end
+	callsOfEngine = 4       // a message that changes what the engine's thread has
+	bytesOfCall   = 4 << 20 // so many bytes of other memory to register
+	stepsOfCall   = 16      // so many mappings of that memory
+)
+
+// callsOf is what a message counts. What it causes later, such as the end of a process, is included.
+func callsOf(t proto.Type, req any) uint64 {
+	switch t {
+	case proto.TCreateQP, proto.TModifyQP, proto.TDestroyQP, proto.TCreateSRQ, proto.TDestroySRQ, proto.TCreateAH, proto.TDestroyAH,
+		proto.TCMConnect, proto.TCMResolve, proto.TCMListen, proto.TCMAccept:
+		return callsOfEngine
+	case proto.TRegMemory:
+		return 1 + req.(*proto.RegMemory).Length/bytesOfCall
+	}
+	return 1
+}
+
+const (
+	// shortWait is the shortest wait: several messages together cost less than one timer for each.
+	shortWait = 20 * time.Millisecond
+	// paceStep is how often a wait looks whether the process is still there.
+	paceStep = 100 * time.Millisecond
+)
+
+// spend counts calls of the process.
+func (c *client) spend(calls uint64) {
+	c.debt.Store(int64(c.account.Spend(c.s.now(), calls)))
+}
+
+// pace waits until the process may make another call. false: the process or its connection has ended.
+func (c *client) pace() bool {
+	wait := time.Duration(c.debt.Swap(0))
+	if wait < shortWait {
+		return true
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ; wait > 0; wait -= paceStep {
+		timer.Reset(min(wait, paceStep))
+		select {
+		case <-timer.C:
+		case <-c.hung:
+			return false
+		}
+		if c.left() {
+			return false
+		}
+	}
+	return true
+}
+
+// left reports whether the process has closed its end of the socket.
+func (c *client) left() (left bool) {
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(p, 0)
+		left = err == nil && n > 0 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
+	})
+	return left || err != nil
+}
