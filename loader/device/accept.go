@@ -20,8 +20,8 @@ const (
 	// acceptRate is how many connections the server accepts in a second on average, and acceptSaved for
 	// how long those that were not made are kept. This limits what connections cost of which the server
 	// does not know the user yet.
-	acceptRate  = 500
-	acceptSaved = 2 * time.Second
+	acceptRate  = 200
+	acceptSaved = 5 * time.Second
 
 	// backlog is how many connections wait to be accepted. Processes block in connect beyond it, and are
 	// served in order. So a process that connects without pause delays others by a fraction of a second.

@@ -187,31 +187,38 @@ func (c *client) regArena(m *proto.RegArena) (*proto.RegReply, error) {
 		return nil, err
 	}
 	a.regions.Add(1)
-	r, err := c.register(pd, mr.Spec{Host: b, VA: m.VA}, m.Access, m.Length, &region{arena: a})
+	r, err := c.register(pd, m.Access, m.Length, &region{arena: a}, func() (mr.Spec, error) { return mr.Spec{Host: b, VA: m.VA}, nil })
 	if err != nil {
 		a.regions.Add(-1)
 	}
 	return r, err
 }
 
-// register makes a region of n bytes. o is its object, without the region.
-func (c *client) register(pd *domain, s mr.Spec, access uint32, n uint64, o *region) (*proto.RegReply, error) {
+// register makes a region of n bytes. o is its object, without the region. spec is called when the
+// limits allow the region.
+func (c *client) register(pd *domain, access uint32, n uint64, o *region, spec func() (mr.Spec, error)) (_ *proto.RegReply, err error) {
 	if access > 0xff {
 		return nil, fmt.Errorf("%w: %#x", verbs.ErrAccess, access)
 	}
-	s.Access = verbs.Access(access)
 	o.cost = []limits.Use{{Kind: limits.MRs, N: 1}, {Kind: limits.Bytes, N: n}}
 	if err := c.charge(o.cost...); err != nil {
 		return nil, err
 	}
-	var err error
+	defer func() {
+		if err != nil {
+			c.account.Release(o.cost...)
+		}
+	}()
+	s, err := spec()
+	if err != nil {
+		return nil, err
+	}
+	s.Access = verbs.Access(access)
 	if o.r, err = pd.Register(s); err != nil {
-		c.account.Release(o.cost...)
 		return nil, err
 	}
 	h, err := c.add(o)
 	if err != nil {
-		c.account.Release(o.cost...)
 		_ = o.r.Deregister() // nothing is bound to it yet
 		return nil, err
 	}
@@ -246,14 +253,16 @@ func (c *client) regMemory(m *proto.RegMemory) (*proto.RegReply, error) {
 	if memory == nil {
 		return nil, fmt.Errorf("%w: pass the memory of the process first", proto.ErrProtocol)
 	}
-	if m.Access > 0xff {
-		return nil, fmt.Errorf("%w: %#x", verbs.ErrAccess, m.Access)
-	}
-	s, err := memory.Spec(m.Addr, m.Length, verbs.Access(m.Access))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", proto.ErrMemory, err)
-	}
-	return c.register(pd, s, m.Access, m.Length, &region{})
+	return c.register(pd, m.Access, m.Length, &region{}, func() (mr.Spec, error) {
+		c.spend(m.Length / bytesOfCall) // the limit of bytes bounds it
+		before := memory.Steps()
+		s, err := memory.Spec(m.Addr, m.Length, verbs.Access(m.Access))
+		c.spend((memory.Steps() - before) / stepsOfCall)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", proto.ErrMemory, err)
+		}
+		return s, err
+	})
 }
 
 func (c *client) allocMW(m *proto.Handle) (*proto.AllocMWReply, error) {

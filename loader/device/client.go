@@ -115,7 +115,7 @@ func peerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 // serve answers the messages of the process until it closes its socket, or dies.
 func (c *client) serve() {
 	buf := make([]byte, proto.MaxMessage)
-	c.spend(callsToOpen)
+	c.spend(callsToAccept)
 	for c.pace() {
 		n, fds, err := proto.Read(c.conn, buf)
 		if err != nil {
@@ -128,6 +128,7 @@ func (c *client) serve() {
 			return
 		case !c.greeted.Load() && h.Type == proto.TStatus:
 			c.discard(fds)
+			c.spend(callsToOpen)
 			c.status(h, body)
 			return
 		case !c.greeted.Load() && h.Type != proto.THello:
@@ -157,6 +158,7 @@ func (c *client) serve() {
 
 // hello answers the first message. It returns false if there is no use in going on.
 func (c *client) hello(h proto.Header, body []byte) bool {
+	c.spend(callsToOpen)
 	var m proto.Hello
 	err := proto.Decode(body, &m)
 	switch {
@@ -227,7 +229,7 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 		c.reply(h, nil, nil, fmt.Errorf("type %d: %w", h.Type, err))
 		return
 	}
-	c.spend(callsOf(h.Type, req))
+	c.spend(callsOf(h.Type))
 	if !proto.Waits(h.Type, req) {
 		r, give, err := c.do(h.Type, req, fds)
 		c.reply(h, r, give, err)

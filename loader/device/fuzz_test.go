@@ -245,6 +245,7 @@ func descriptors(t *testing.T) int {
 func TestRandomMessages(t *testing.T) {
 	most := limits.Defaults()
 	most.Process[limits.Arenas], most.Process[limits.QPs] = 64<<20, 64
+	most.Process[limits.Calls], most.User[limits.Calls] = 1<<32, 1<<32
 	s, dir := serve(t, device.Config{Limits: &most})
 	other := newBystander(t, dir)
 	n := *allMessages

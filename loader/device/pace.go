@@ -16,20 +16,20 @@ import (
 
 // What counts more than one call.
 const (
-	callsToOpen   = 16      // a connection of a process, with its beginning and its end
+	callsToAccept = 4       // a connection to the socket: less than the rate of a user at acceptRate
+	callsToOpen   = 12      // a hello, with the end of the process
 	callsOfEngine = 4       // a message that changes what the engine's thread has
 	bytesOfCall   = 4 << 20 // so many bytes of other memory to register
 	stepsOfCall   = 16      // so many mappings of that memory
 )
 
 // callsOf is what a message counts. What it causes later, such as the end of a process, is included.
-func callsOf(t proto.Type, req any) uint64 {
+// regMemory counts the memory, of which the message alone says nothing.
+func callsOf(t proto.Type) uint64 {
 	switch t {
 	case proto.TCreateQP, proto.TModifyQP, proto.TDestroyQP, proto.TCreateSRQ, proto.TDestroySRQ, proto.TCreateAH, proto.TDestroyAH,
 		proto.TCMConnect, proto.TCMResolve, proto.TCMListen, proto.TCMAccept:
 		return callsOfEngine
-	case proto.TRegMemory:
-		return 1 + req.(*proto.RegMemory).Length/bytesOfCall
 	}
 	return 1
 }

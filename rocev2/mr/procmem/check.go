@@ -35,6 +35,7 @@ func (p *Process) Check(addr, n uint64, access verbs.Access) error {
 	next := addr
 	var bad error
 	err := p.mappings(addr, end, func(m mapping) bool {
+		p.steps.Add(1)
 		if m.start > next {
 			return false
 		}

@@ -36,6 +36,7 @@ type Process struct {
 	faults  atomic.Uint64
 	starts  atomic.Uint64 // accesses that have begun
 	ends    atomic.Uint64 // and that have ended
+	steps   atomic.Uint64 // mappings that Check has looked at
 }
 
 var _ mr.Backend = (*Process)(nil)
@@ -72,6 +73,10 @@ func (p *Process) Ended() bool { return p.refused.Load() == &ErrEnded }
 
 // Faults is how many accesses have failed.
 func (p *Process) Faults() uint64 { return p.faults.Load() }
+
+// Steps is how many mappings Check has looked at in all: a process may have tens of thousands in one
+// region, and each costs system calls.
+func (p *Process) Steps() uint64 { return p.steps.Load() }
 
 // pageSize of a region: all addresses of a process are in one page, so that the table of a
 // region has one entry. The largest user address has 56 bits.

@@ -7,16 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
 )
 
-// hostile is a kind of process that costs others as much as it can. Its loop runs until the process is
-// killed.
+// hostile is a kind of process that costs others as much as it can. Its loop calls ready when it begins,
+// and runs until the process is killed.
 type hostile struct {
 	name, does string
-	loop       func(dir string) error
+	loop       func(dir string, ready func()) error
 }
 
 // baseline uses one core without the device, which every process may. The others are compared with it.
@@ -49,11 +51,17 @@ func attack(dir, kind string) error {
 	if i < 0 {
 		return fmt.Errorf("no kind of hostile process is %q", kind)
 	}
-	time.AfterFunc(warmUp, func() { fmt.Println("ready") })
-	return all[i].loop(dir)
+	return all[i].loop(dir, func() {
+		if kind == baseline {
+			fmt.Println("ready")
+			return
+		}
+		time.AfterFunc(warmUp, func() { fmt.Println("ready") })
+	})
 }
 
-func spin(string) error {
+func spin(_ string, ready func()) error {
+	ready()
 	for i := uint64(0); ; i++ {
 		spinSink = i
 	}
@@ -64,25 +72,14 @@ var spinSink uint64
 // nextToHostile compares a process next to each kind of hostile process with the same next to one that
 // uses a core and not the device.
 func nextToHostile(ctx context.Context, w *world, c config, r *report) error {
-	all := hostiles()
-	alone, next := make([][]float64, len(all)), make([][]float64, len(all))
+	kinds := slices.DeleteFunc(hostiles()[1:], func(h hostile) bool { return !strings.Contains(h.does, c.match) })
+	got := make([]besides, len(kinds))
 	err := w.children(ctx, 1, 64<<10, 16, c.each, func(victim []*child) error {
 		for range c.rounds {
-			for i, h := range all {
-				before, err := together(victim)
-				if err != nil {
-					return err
+			for i, h := range kinds {
+				if err := got[i].round(ctx, w, h.name, victim); err != nil {
+					return fmt.Errorf("next to a process that %s: %w", h.does, err)
 				}
-				with, err := w.besides(ctx, h.name, victim)
-				if err != nil {
-					return fmt.Errorf("a process that %s: %w", h.does, err)
-				}
-				after, err := together(victim)
-				if err != nil {
-					return err
-				}
-				alone[i] = append(alone[i], (before[0]+after[0])/2)
-				next[i] = append(next[i], with)
 			}
 		}
 		return nil
@@ -90,24 +87,58 @@ func nextToHostile(ctx context.Context, w *world, c config, r *report) error {
 	if err != nil {
 		return err
 	}
-	usual := ratios(next[0], alone[0])
-	r.row("throughput next to a process that %s, of that alone\t%.2f\t%s", all[0].does, stats.Median(usual), none)
-	for i, h := range all[1:] {
-		of := ratios(next[i+1], alone[i+1])
-		share := stats.Median(of) / stats.Median(usual)
-		r.row("next to a process that %s, of that next to one that %s (of that alone: %.2f)\t%.2f\t%s",
-			h.does, all[0].does, stats.Median(of), share, r.atLeast(share, victimTarget, "%.2f"))
+	for i, h := range kinds {
+		g := got[i]
+		share := stats.Median(ratios(g.next, g.spinning))
+		r.row("next to one that %s, of that next to one that uses a core (of that alone: %.2f; of the latter: %.2f; agent without the first: %.1f %% of a core)\t%.2f\t%s",
+			h.does, stats.Median(ratios(g.next, g.alone)), stats.Median(ratios(g.spinning, g.alone)), stats.Median(g.agent),
+			share, r.atLeast(share, victimTarget, "%.2f"))
 	}
 	return nil
 }
 
-// besides returns the rate of the victim next to a hostile process.
-func (w *world) besides(ctx context.Context, kind string, victim []*child) (rate float64, err error) {
+// besides is what was measured with a kind of hostile process.
+type besides struct {
+	alone, spinning, next []float64 // messages a second of the victim: alone, next to the baseline, next to it
+	agent                 []float64 // percent of a core of the agent while the victim does nothing
+}
+
+// round measures the baseline right before and right after, as the speed of the machine changes.
+func (b *besides) round(ctx context.Context, w *world, kind string, victim []*child) error {
+	alone, err := together(victim)
+	if err != nil {
+		return err
+	}
+	var rates [3]float64
+	for i, k := range []string{baseline, kind, baseline} {
+		if rates[i], err = b.with(ctx, w, k, victim); err != nil {
+			return err
+		}
+	}
+	b.alone, b.spinning, b.next = append(b.alone, alone[0]), append(b.spinning, (rates[0]+rates[2])/2), append(b.next, rates[1])
+	return nil
+}
+
+// with returns the rate of the victim next to a process of a kind.
+func (b *besides) with(ctx context.Context, w *world, kind string, victim []*child) (float64, error) {
+	st, err := loader.ReadState(w.options(w.top.Host(1)).RunDir, cableName)
+	if err != nil {
+		return 0, err
+	}
 	h, err := w.hostile(ctx, kind)
 	if err != nil {
 		return 0, err
 	}
 	defer h.kill()
+	if kind != baseline {
+		begin, start := cpuOf(st.AgentPID), time.Now()
+		select {
+		case <-time.After(agentTime):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+		b.agent = append(b.agent, 100*float64(cpuOf(st.AgentPID)-begin)/float64(time.Since(start)))
+	}
 	v, err := together(victim)
 	if err != nil {
 		return 0, err
@@ -117,3 +148,6 @@ func (w *world) besides(ctx context.Context, kind string, victim []*child) (rate
 	}
 	return v[0], nil
 }
+
+// agentTime is how long the CPU time of the agent is measured.
+const agentTime = 500 * time.Millisecond

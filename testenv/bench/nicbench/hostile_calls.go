@@ -23,21 +23,13 @@ import (
 
 var helloMessage = proto.Append(nil, proto.Header{Type: proto.THello}, &proto.Hello{Magic: proto.Magic, Version: proto.Version})
 
-// dial connects to the socket. A full queue of connections is no error.
 func dial(dir string) (*net.UnixConn, error) {
-	for {
-		c, err := net.Dial("unixpacket", proto.SocketPath(dir, cableName))
-		if err == nil {
-			return c.(*net.UnixConn), nil
-		}
-		if !errors.Is(err, unix.EAGAIN) {
-			return nil, err
-		}
-	}
+	return proto.Dial(context.Background(), proto.SocketPath(dir, cableName))
 }
 
 // randomMessages makes another connection where the server ends the first.
-func randomMessages(dir string) error {
+func randomMessages(dir string, ready func()) error {
+	ready()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for {
 		conn, err := dial(dir)
@@ -70,7 +62,8 @@ func discard(conn *net.UnixConn) {
 	}
 }
 
-func connectOnly(dir string) error {
+func connectOnly(dir string, ready func()) error {
+	ready()
 	for {
 		conn, err := dial(dir)
 		if err != nil {
@@ -80,7 +73,8 @@ func connectOnly(dir string) error {
 	}
 }
 
-func openClose(dir string) error {
+func openClose(dir string, ready func()) error {
+	ready()
 	b := make([]byte, proto.MaxMessage)
 	for {
 		conn, err := dial(dir)
@@ -96,7 +90,8 @@ func openClose(dir string) error {
 	}
 }
 
-func askStatus(dir string) error {
+func askStatus(dir string, ready func()) error {
+	ready()
 	for {
 		_, err := device.ReadStatus(context.Background(), proto.SocketPath(dir, cableName))
 		if errors.Is(err, os.ErrPermission) {
@@ -134,12 +129,13 @@ func many(f func() error) error {
 	return <-errs
 }
 
-func registerMemory(dir string) error {
+func registerMemory(dir string, ready func()) error {
 	_, pd, _, err := opened(dir)
 	if err != nil {
 		return err
 	}
 	b := make([]byte, 64<<20)
+	ready()
 	return many(func() error {
 		m, err := pd.RegMR(b, verbs.AccessLocalWrite)
 		if err != nil {
@@ -149,11 +145,12 @@ func registerMemory(dir string) error {
 	})
 }
 
-func createQPs(dir string) error {
+func createQPs(dir string, ready func()) error {
 	_, pd, cq, err := opened(dir)
 	if err != nil {
 		return err
 	}
+	ready()
 	return many(func() error {
 		q, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
 		if err != nil {
@@ -163,11 +160,12 @@ func createQPs(dir string) error {
 	})
 }
 
-func modifyQP(dir string) error {
+func modifyQP(dir string, ready func()) error {
 	_, pd, cq, err := opened(dir)
 	if err != nil {
 		return err
 	}
+	ready()
 	return many(func() error {
 		q, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
 		for err == nil {
@@ -179,7 +177,7 @@ func modifyQP(dir string) error {
 	})
 }
 
-func manyConnections(dir string) error {
+func manyConnections(dir string, ready func()) error {
 	d, pd, cq, err := opened(dir)
 	if err != nil {
 		return err
@@ -206,6 +204,7 @@ func manyConnections(dir string) error {
 		for range s.Events() {
 		}
 	}()
+	ready()
 	return manyCalls(s, self, q.QPN())
 }
 
@@ -283,7 +282,7 @@ func (b bell) signal() {
 // emptyRings is how many rings ringDoorbell names, half of what a doorbell can.
 const emptyRings = 2048
 
-func ringDoorbell(dir string) error {
+func ringDoorbell(dir string, ready func()) error {
 	conn, b, err := rawOpen(dir)
 	if err != nil {
 		return err
@@ -310,6 +309,7 @@ func ringDoorbell(dir string) error {
 		proto.CloseFDs(fds)
 		queues = append(queues, q.SendQueue, q.RecvQueue)
 	}
+	ready()
 	for {
 		for _, q := range queues {
 			b.Set(q)
@@ -320,7 +320,7 @@ func ringDoorbell(dir string) error {
 	}
 }
 
-func armQueues(dir string) error {
+func armQueues(dir string, ready func()) error {
 	conn, b, err := rawOpen(dir)
 	if err != nil {
 		return err
@@ -344,6 +344,7 @@ func armQueues(dir string) error {
 		}
 		rings = append(rings, r)
 	}
+	ready()
 	for i := uint32(0); ; i++ {
 		for _, r := range rings {
 			r.Armed().Store(i % 3)

@@ -66,7 +66,7 @@ func Command() *cobra.Command {
 	f.IntVar(&c.rounds, "rounds", 5, "times that each candidate is measured; the median counts")
 	f.DurationVar(&c.each, "time", 300*time.Millisecond, "length of a measurement")
 	f.StringSliceVar(&c.only, "only", nil, "sections: goodput, latency, rate, qps, many, allocs, loss, device, processes (default: all)")
-	f.StringVar(&c.match, "match", "", "only rows of the goodput table whose name has this in it")
+	f.StringVar(&c.match, "match", "", "only rows of the goodput table, and of hostile processes, whose name has this in it")
 	f.StringVar(&profile, "cpuprofile", "", "write a profile of the process there")
 	return cmd
 }

@@ -129,7 +129,9 @@ func (w *world) begin(ctx context.Context, uid uint32, args ...string) (*child, 
 }
 
 // runs reports whether the process has not ended.
-func (c *child) runs() bool { return unix.Kill(c.cmd.Process.Pid, 0) == nil && !zombie(c.cmd.Process.Pid) }
+func (c *child) runs() bool {
+	return unix.Kill(c.cmd.Process.Pid, 0) == nil && !zombie(c.cmd.Process.Pid)
+}
 
 func zombie(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
