@@ -5,6 +5,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -166,8 +167,14 @@ func (c *client) destroySRQ(q *sharedQueue) error {
 
 // free gives the number of a queue back. The engine's thread calls it.
 func (c *client) free(number uint32, q *queue) {
-	if int(number) < len(c.queues) && c.queues[number] == q {
-		c.queues[number] = nil
+	if int(number) >= len(c.queues) || c.queues[number] != q {
+		return
+	}
+	c.queues[number] = nil
+	if bit := uint64(1) << (number % 64); c.pending[number/64]&bit != 0 { // the next queue has the number
+		c.pending[number/64] &^= bit
+		c.receives = slices.DeleteFunc(c.receives, func(x *queue) bool { return x == q })
+		c.sends = slices.DeleteFunc(c.sends, func(x *queue) bool { return x == q })
 	}
 }
 

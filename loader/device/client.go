@@ -53,9 +53,10 @@ type client struct {
 	watched        bool // feeder.clients has it
 
 	// The engine's thread.
-	queues   []*queue // by the number that the doorbell has for them
-	receives []*queue // with entries that were not taken
-	sends    []*queue // also
+	queues   []*queue                 // by the number that the doorbell has for them
+	pending  [ring.Queues / 64]uint64 // bits of those in receives and sends
+	receives []*queue                 // with entries that were not taken
+	sends    []*queue                 // also
 	send     verbs.SendWR
 	recv     verbs.RecvWR
 }

@@ -17,6 +17,10 @@ const (
 	// queue in a row.
 	clientBudget = 256
 	queueBudget  = 64
+
+	// flushBudget is after how many work requests that were flushed an iteration takes no more: a bad
+	// entry flushes all of its queue pair.
+	flushBudget = 4096
 )
 
 // feeder implements nic.Feeder for all processes.
@@ -25,6 +29,8 @@ type feeder struct {
 	statusPage ring.StatusPage
 	epoll      int
 	clients    []*client // the engine's thread
+	next       int       // the client that is first in the next iteration
+	flushed    int       // work requests that bad entries have flushed in this iteration
 	events     [64]unix.EpollEvent
 }
 
@@ -91,9 +97,15 @@ func (f *feeder) Take() (n int) {
 		f.statusPage.Asleep().Store(0)
 		_, _ = unix.EpollWait(f.epoll, f.events[:], 0) // takes the edges; more of them end the next sleep
 	}
-	for _, c := range f.clients {
+	f.flushed = 0
+	for i := range f.clients {
+		c := f.clients[(f.next+i)%len(f.clients)]
 		if c.waiting() {
 			n += c.take()
+		}
+		if f.flushed > flushBudget {
+			f.next = (f.next + i + 1) % len(f.clients)
+			break
 		}
 	}
 	return n
@@ -115,15 +127,16 @@ func (c *client) take() (n int) {
 
 // collect puts the queues that the doorbell names to those that have entries.
 func (c *client) collect() {
-	c.doorbell.Take(func(i uint32) {
+	c.doorbell.Take(&c.pending, func(i uint32) {
 		if int(i) >= len(c.queues) {
 			return
 		}
 		q := c.queues[i]
-		if q == nil || q.pending {
+		if q == nil {
 			return
 		}
-		q.pending = true
+		q.number = i
+		c.pending[i/64] |= 1 << (i % 64)
 		if q.recv {
 			c.receives = append(c.receives, q)
 		} else {
@@ -132,17 +145,18 @@ func (c *client) collect() {
 	})
 }
 
-// takeFrom takes entries of queues in turn, and keeps those that have more.
+// takeFrom takes entries of queues in turn, and keeps those that have more. An empty queue counts as one
+// entry: a process can ring the doorbell for thousands of them without pause.
 func takeFrom(list *[]*queue, budget int) (n int) {
 	all, served := *list, 0
-	for k := len(all); served < k && n < budget; served++ {
+	for k := len(all); served < k && n < budget && all[served].c.s.feeder.flushed <= flushBudget; served++ {
 		q := all[served]
 		m, more := q.take(min(queueBudget, budget-n))
-		n += m
+		n += max(m, 1)
 		if more {
 			all = append(all, q) // behind those that were not served
 		} else {
-			q.pending = false
+			q.c.pending[q.number/64] &^= 1 << (q.number % 64)
 		}
 	}
 	*list = append(all[:0], all[served:]...)

@@ -12,14 +12,14 @@ import (
 
 // queue is a ring of work requests, which the engine's thread takes.
 type queue struct {
-	c       *client
-	in      *ring.Consumer
-	entry   []byte // copy of the entry that is decoded
-	qp      *queuePair
-	srq     *sharedQueue // of a shared receive queue; qp is nil then
-	recv    bool
-	pending bool // in client.receives or client.sends
-	ended   bool // nothing is taken: it was destroyed, or its ring is damaged
+	c      *client
+	in     *ring.Consumer
+	entry  []byte // copy of the entry that is decoded
+	qp     *queuePair
+	srq    *sharedQueue // of a shared receive queue; qp is nil then
+	recv   bool
+	number uint32 // by which the doorbell names it; client.pending has the bit
+	ended  bool   // nothing is taken: it was destroyed, or its ring is damaged
 }
 
 func newQueue(c *client, r ring.Ring, s ring.Shape) *queue {
@@ -62,14 +62,14 @@ func (q *queue) takeSend() {
 		}
 	}
 	if !ok || q.qp.qp.FeedSend(wr) != nil {
-		q.qp.qp.FeedBad(wr.ID, false)
+		q.c.s.feeder.flushed += q.qp.qp.FeedBad(wr.ID, false)
 	}
 }
 
 func (q *queue) takeRecv() {
 	wr := &q.c.recv
 	if !wqe.DecodeRecv(q.entry, wr) || q.qp.qp.FeedRecv(wr) != nil {
-		q.qp.qp.FeedBad(wr.ID, true)
+		q.c.s.feeder.flushed += q.qp.qp.FeedBad(wr.ID, true)
 	}
 }
 
@@ -85,7 +85,7 @@ func (q *queue) damaged() {
 	q.ended = true
 	q.c.s.log.Warn("a process wrote an impossible index to its ring", "pid", q.c.pid)
 	if q.qp != nil {
-		q.qp.qp.Fail()
+		q.c.s.feeder.flushed += q.qp.qp.Fail()
 	}
 }
 

@@ -33,15 +33,20 @@ func (e *engine) post(f func()) {
 	}
 }
 
-// takeCalls runs the queued functions. Work requests that were posted before them come first.
+// callBudget is how many functions an iteration runs: when processes end, there is one for each of their
+// objects, and packets arrive meanwhile.
+const callBudget = 16
+
+// takeCalls runs queued functions. Work requests that were posted before them come first.
 func (e *engine) takeCalls() int {
 	if !e.calls.any.Load() {
 		return 0
 	}
 	e.calls.mu.Lock()
 	list := e.calls.waiting
-	e.calls.waiting = nil
-	e.calls.any.Store(false)
+	k := min(len(list), callBudget)
+	list, e.calls.waiting = list[:k:k], list[k:]
+	e.calls.any.Store(len(e.calls.waiting) > 0)
 	e.calls.mu.Unlock()
 	e.takePosts()
 	for _, f := range list {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -211,22 +212,38 @@ func (e *engine) publishCompletions() {
 // queue pair is in use (IBTA 10.8.4).
 func (e *engine) overrun(c *CQ) { e.overruns = append(e.overruns, c) }
 
-func (e *engine) failOverruns() {
-	full := e.overruns
-	e.overruns = nil // what it causes is for the next iteration
-	for _, c := range full {
+// overrunSteps is how many queue pairs an iteration looks at because of overruns. The work requests that
+// it flushes count too, so that an iteration ends with the first queue pair that has as many.
+const overrunSteps = 1024
+
+// failOverruns ends the queue pairs of the first completion queue that has lost completions, a part of
+// them in each iteration: thousands of queue pairs may have a million work requests. It returns how much
+// it has done.
+func (e *engine) failOverruns() (steps int) {
+	if len(e.overruns) == 0 {
+		return 0
+	}
+	c := e.overruns[0]
+	if e.overrunAt == 0 {
 		e.dev.event(verbs.Event{Type: verbs.EventCQError, CQ: c})
-		for x := range e.qps.All() {
-			if x.send != c && x.recv != c {
-				continue
-			}
-			if x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) == nil {
-				x.publish() // the state is visible before the event
-				e.dev.event(verbs.Event{Type: verbs.EventQPFatal, QP: x})
-				e.markDirty(x)
-			}
+	}
+	for ; e.overrunAt < e.qps.Slots() && steps < overrunSteps; e.overrunAt++ {
+		steps++
+		x := e.qps.At(e.overrunAt)
+		if x == nil || x.send != c && x.recv != c {
+			continue
+		}
+		steps += x.queued()
+		if x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) == nil {
+			x.publish() // the state is visible before the event
+			e.dev.event(verbs.Event{Type: verbs.EventQPFatal, QP: x})
+			e.markDirty(x)
 		}
 	}
+	if e.overrunAt >= e.qps.Slots() {
+		e.overruns, e.overrunAt = slices.Delete(e.overruns, 0, 1), 0
+	}
+	return steps + 1
 }
 
 func (c *CQ) signal() {

@@ -132,8 +132,8 @@ func (s *SRQ) FeedRecv(wr *verbs.RecvWR) error {
 
 // FeedBad takes an entry that is no work request which the queue pair takes, and ends the queue
 // pair (IBTA 10.8.2.1: an immediate error, which for a ring can only be a completion). recv: the
-// entry was in the receive queue. A Feeder calls it.
-func (x *QP) FeedBad(id uint64, recv bool) {
+// entry was in the receive queue. A Feeder calls it. It returns how many work requests it has flushed.
+func (x *QP) FeedBad(id uint64, recv bool) (flushed int) {
 	cq := x.send
 	if recv {
 		cq = x.recv
@@ -142,24 +142,32 @@ func (x *QP) FeedBad(id uint64, recv bool) {
 		x.sendPosted, x.sendLost = x.sendPosted+1, x.sendLost+1
 	}
 	if x.dead {
-		return
+		return 0
 	}
 	if x.q.State() != verbs.StateReset { // which forgets work requests
+		flushed = x.queued()
 		_ = x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // possible from all other states
 		cq.Complete(verbs.Completion{WRID: id, QPN: x.num, Status: verbs.StatusLocalQPOperation, Solicited: true})
 	}
 	x.publish()
 	x.dev.eng.markDirty(x)
+	return flushed
 }
 
-// Fail ends the queue pair because its ring is damaged. A Feeder calls it.
-func (x *QP) Fail() {
+// queued is the number of work requests on the queues.
+func (x *QP) queued() int { return x.q.SendQueued() + x.q.RecvQueued() }
+
+// Fail ends the queue pair because its ring is damaged. A Feeder calls it. It returns how many work
+// requests it has flushed.
+func (x *QP) Fail() (flushed int) {
+	flushed = x.queued()
 	if x.dead || x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) != nil {
-		return
+		return 0
 	}
 	x.publish()
 	x.dev.event(verbs.Event{Type: verbs.EventQPFatal, QP: x})
 	x.dev.eng.markDirty(x)
+	return flushed
 }
 
 // FeedBad takes an entry that is no work request. Without a completion queue that it belongs to, it

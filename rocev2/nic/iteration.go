@@ -44,7 +44,7 @@ func (e *engine) iterate() int {
 		e.hooks.onIteration(e)
 	}
 	e.submit()
-	e.failOverruns()
+	n += e.failOverruns()
 	e.report()
 	if e.dev.gone.Load() {
 		e.failed = verbs.ErrGone

@@ -54,6 +54,7 @@ type engine struct {
 	rxBacklog         bool // more may have arrived than this iteration has taken
 	timersDeferred    int  // iterations since timers of queue pairs have fired
 	overruns          []*CQ
+	overrunAt         int   // the slot of qps at which failOverruns goes on
 	updatedCQs        []*CQ // with completions that were not shown
 
 	posts     posts

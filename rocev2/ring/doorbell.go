@@ -52,14 +52,19 @@ func (b Doorbell) Set(i uint32) {
 // Any reports whether a bit is set.
 func (b Doorbell) Any() bool { return b.groups.Load() != 0 }
 
-// Take clears all bits and calls do for each ring whose bit was set.
-func (b Doorbell) Take(do func(i uint32)) {
+// Take clears all bits and calls do for each ring whose bit was set, but for those whose bits are set in
+// skip, which may be nil. What a process can have Take do without new entries is so bounded.
+func (b Doorbell) Take(skip *[64]uint64, do func(i uint32)) {
 	if b.groups.Load() == 0 {
 		return
 	}
 	for groups := b.groups.Swap(0); groups != 0; groups &= groups - 1 {
 		g := bits.TrailingZeros64(groups)
-		for rings := b.group(g).Swap(0); rings != 0; rings &= rings - 1 {
+		rings := b.group(g).Swap(0)
+		if skip != nil {
+			rings &^= skip[g]
+		}
+		for ; rings != 0; rings &= rings - 1 {
 			do(uint32(64*g + bits.TrailingZeros64(rings)))
 		}
 	}

@@ -206,7 +206,7 @@ func TestDoorbell(t *testing.T) {
 		})
 	}
 	for seen := 0; seen < producers*rounds; {
-		doorbell.Take(func(i uint32) {
+		doorbell.Take(nil, func(i uint32) {
 			counts[i/1365] <- 1
 			seen++
 		})

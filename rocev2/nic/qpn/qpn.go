@@ -117,3 +117,9 @@ func (t *Table[T]) All() iter.Seq[*T] {
 		}
 	}
 }
+
+// Slots is the number of slots, of which each has an entry or none.
+func (t *Table[T]) Slots() int { return len(t.slots) }
+
+// At returns the entry of a slot, or nil: All in parts.
+func (t *Table[T]) At(slot int) *T { return t.slots[slot].owner }
