@@ -31,6 +31,8 @@ func (s *settings) nicFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.serve, "nic", false, "the agent serves an RDMA device of the interface to other processes")
 	f.Var(modeVar{&s.nic.Mode}, "nic-mode", "mode of the device's socket, octal: who may write to it may use the device")
 	f.Var(groupVar{&s.nic.Group}, "nic-group", "group of the device's socket (default: that of the agent)")
+	f.BoolVar(&s.nic.PreCredit, "nic-precredit", false, "the device grants pre-credit to peers whose engine has it too, and sends first round trips on theirs")
+	f.Var(countVar{&s.nic.LargeDSCP, 0, 63}, "nic-large-dscp", "with --nic-precredit: DSCP of large flows, for switches with a queue that they serve last; 0 for none")
 	for _, l := range s.nicLimits() {
 		f.Var(bigVar{l.value, 0}, limits.Flag(l.scope, l.kind), fmt.Sprintf("most %s of a %s", l.kind, l.scope))
 	}
@@ -102,6 +104,17 @@ func (s *settings) checkNIC(has bool) error {
 			return usageError{fmt.Errorf("%s is for a device that the agent serves: add --nic", name), true}
 		}
 	}
+	if s.serve && !has {
+		return checkDSCP(&s.nic)
+	}
+	return nil
+}
+
+// checkDSCP refuses a DSCP of large flows without pre-credit, which tells large flows from small ones.
+func checkDSCP(n *loader.NIC) error {
+	if n.LargeDSCP != 0 && !n.PreCredit {
+		return usageError{errors.New("nic-large-dscp needs pre-credit: add --nic-precredit, or set it to 0"), true}
+	}
 	return nil
 }
 
@@ -134,23 +147,24 @@ func (r *revision) nic(s *settings) error {
 		_ = f.Value.Set(value) // it was accepted before
 	})
 	r.state.NIC = next.stateNIC(nextFlags)
-	return nil
+	return checkDSCP(r.state.NIC)
 }
 
 // stateNIC returns the settings as the state of an attachment has them.
 func (s *settings) stateNIC(flags *pflag.FlagSet) *loader.NIC {
-	n := &loader.NIC{Mode: s.nic.Mode, Group: s.nic.Group, Limits: map[string]string{}}
+	n := s.nic
+	n.Limits = map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if strings.HasPrefix(f.Name, limitPrefix) && f.Value.String() != f.DefValue {
 			n.Limits[f.Name] = f.Value.String()
 		}
 	})
-	return n
+	return &n
 }
 
 // setNIC sets the settings of the state of an attachment.
 func (s *settings) setNIC(flags *pflag.FlagSet, n *loader.NIC) {
-	s.nic.Mode, s.nic.Group = n.Mode, n.Group
+	s.nic.Mode, s.nic.Group, s.nic.PreCredit, s.nic.LargeDSCP = n.Mode, n.Group, n.PreCredit, n.LargeDSCP
 	for name, value := range n.Limits {
 		if f := flags.Lookup(name); f != nil { // or another version had it
 			_ = f.Value.Set(value) // it was accepted before
@@ -247,7 +261,7 @@ func serveNIC(name string, o loader.Options, n *loader.NIC, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	dev, err := engine.Open(name, o, nic.Options{Feeder: s.Feeder()})
+	dev, err := engine.Open(name, o, nic.Options{Feeder: s.Feeder(), PreCredit: n.PreCredit, LargeDSCP: uint8(n.LargeDSCP)})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

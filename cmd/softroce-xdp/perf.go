@@ -97,7 +97,7 @@ func (e *engineFlags) served(a *app) string {
 func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, error) {
 	if name := e.served(a); name != "" {
 		if e.precredit || e.largeDSCP != 0 {
-			return nil, "", usageError{fmt.Errorf("the agent of %s serves its engine: --precredit and --large-dscp are for an engine of this command", name), false}
+			return nil, "", usageError{fmt.Errorf("the agent of %s serves its engine: --precredit and --large-dscp are for an engine of this command; for all users of the device, `softroce-xdp attach --upgrade --nic-precredit %s`", name, name), false}
 		}
 		spin := e.spin
 		if spin == 0 {

@@ -37,6 +37,8 @@ func (c *client) do(t proto.Type, req any, fds []int) (reply any, give []int, er
 		reply, err = c.queryMW(req.(*proto.Handle))
 	case proto.TCreateAH:
 		reply, err = c.createAH(req.(*proto.CreateAH))
+	case proto.TCounters:
+		reply = countersReply(c.counts.Counters(), req.(*proto.CountersRequest).First)
 	case proto.TCreateCQ:
 		return c.createCQ(req.(*proto.CreateCQ))
 	case proto.TCreateSRQ:
@@ -134,6 +136,7 @@ func (c *client) allocPD() (*proto.Handle, error) {
 	if err != nil {
 		return nil, err
 	}
+	pd.(*nic.PD).CountTo(c.counts)
 	h, err := c.added(&domain{pd.(*nic.PD)})
 	return &proto.Handle{Handle: h}, err
 }

@@ -184,11 +184,16 @@ type peer struct {
 	round    byte // number of checks; the data of each is different
 }
 
-func openPeer(dir string) (*peer, error) {
-	ifname, addr := "lo", here
+// childPort is the interface of a child, and its address.
+func childPort() (ifname string, addr netip.Addr) {
 	if v := os.Getenv(childAddr); v != "" {
-		ifname, addr = topo.IfName, netip.MustParseAddr(v)
+		return topo.IfName, netip.MustParseAddr(v)
 	}
+	return "lo", here
+}
+
+func openPeer(dir string) (*peer, error) {
+	ifname, addr := childPort()
 	d, err := client.Open(context.Background(), ifname, client.Config{RunDir: dir})
 	if err != nil {
 		return nil, err
@@ -250,6 +255,8 @@ func peerChild(dir string, in *bufio.Scanner) error {
 			for err == nil {
 				err = p.transfer("write")
 			}
+		case "counter":
+			fmt.Println(counterOf(p.dev, rest))
 		case "fatal":
 			err = p.waitFatal()
 		case "check":

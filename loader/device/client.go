@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -26,6 +27,7 @@ type client struct {
 	pid, uid uint32
 	pidfd    int // -1 if it has ended already
 	account  *limits.Process
+	counts   *nic.Counts   // nil before the hello
 	slow     chan struct{} // calls that wait for a neighbour
 	greeted  atomic.Bool   // it has opened the device
 	calls    sync.WaitGroup
@@ -127,7 +129,7 @@ func (c *client) serve() {
 		case err != nil: // it has no number to answer to
 			c.discard(fds)
 			return
-		case !c.greeted.Load() && h.Type == proto.TStatus:
+		case !c.greeted.Load() && (h.Type == proto.TStatus || h.Type == proto.TCounters):
 			c.discard(fds)
 			c.spend(callsToOpen)
 			c.status(h, body)
@@ -209,6 +211,7 @@ func (c *client) open() (err error) {
 		return err
 	}
 	c.watched = true
+	c.counts = c.s.dev.NewCounts()
 	c.s.dev.InLoop(func() { c.s.feeder.clients = append(c.s.feeder.clients, c) })
 	return nil
 }
@@ -320,6 +323,9 @@ func (c *client) close() {
 			f := c.s.feeder
 			f.clients = slices.DeleteFunc(f.clients, func(x *client) bool { return x == c })
 		})
+	}
+	if c.counts != nil {
+		c.counts.Close()
 	}
 	c.mu.Lock() // which checkMemory takes
 	if c.memory != nil {

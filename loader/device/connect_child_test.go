@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -31,7 +32,8 @@ const (
 )
 
 func connectedChild(dir string, in *bufio.Scanner) error {
-	dev, err := rdma.Open(context.Background(), "lo", rdma.WithConfig(client.Config{RunDir: dir}))
+	ifname, _ := childPort()
+	dev, err := rdma.Open(context.Background(), ifname, rdma.WithConfig(client.Config{RunDir: dir}))
 	if err != nil {
 		return err
 	}
@@ -54,7 +56,8 @@ func (p *connected) do(verb, rest string) (said string, err error) {
 	buf := make([]byte, 5000)
 	switch verb {
 	case "listen":
-		if p.l, err = rdma.Listen(ctx, p.dev, "127.0.0.1:0"); err == nil {
+		_, addr := childPort()
+		if p.l, err = rdma.Listen(ctx, p.dev, netip.AddrPortFrom(addr, 0).String()); err == nil {
 			said = p.l.Addr().String()
 		}
 	case "dial":
@@ -110,6 +113,8 @@ func (p *connected) do(verb, rest string) (said string, err error) {
 		} else {
 			err = e
 		}
+	case "counter":
+		said = fmt.Sprint(counterOf(p.dev, rest))
 	case "close":
 		err = p.c.Close()
 	default:

@@ -31,15 +31,22 @@ var (
 const nobody = 65534
 
 // twoHosts returns two hosts whose agents serve a device to all users.
-func twoHosts(t *testing.T) []*engines.Host {
+func twoHosts(t *testing.T, flags ...string) []*engines.Host {
 	t.Helper()
 	require.Root(t)
 	spec := topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true}
-	return engines.New(t, spec, "--nic", "--nic-mode", "0666", "--rate", "10G", "--pacer", "none")
+	return engines.New(t, spec, append([]string{"--nic", "--nic-mode", "0666", "--rate", "10G", "--pacer", "none"}, flags...)...)
 }
 
 // startOn starts an unprivileged peer on a host.
-func startOn(t *testing.T, h *engines.Host) (p *process) {
+func startOn(t *testing.T, h *engines.Host) *process {
+	t.Helper()
+	return startRoleOn(t, "peer", h, h)
+}
+
+// startRoleOn starts an unprivileged process that uses the device of a host, in the network namespace of
+// another one perhaps.
+func startRoleOn(t *testing.T, role string, h, namespace *engines.Host) (p *process) {
 	t.Helper()
 	dir := h.LoaderOptions().RunDir
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = d[:strings.LastIndex(d, "/")] {
@@ -47,9 +54,9 @@ func startOn(t *testing.T, h *engines.Host) (p *process) {
 			t.Fatal(err)
 		}
 	}
-	err := h.Do(func() error {
+	err := namespace.Do(func() error {
 		user := &syscall.Credential{Uid: nobody, Gid: nobody}
-		p = startWith(t, "peer", dir, &syscall.SysProcAttr{Credential: user}, childAddr+"="+h.IPv4().String())
+		p = startWith(t, role, dir, &syscall.SysProcAttr{Credential: user}, childAddr+"="+h.IPv4().String())
 		return nil
 	})
 	if err != nil {

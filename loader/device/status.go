@@ -12,117 +12,188 @@ import (
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Status is what the server serves now.
 type Status struct {
-	Processes []Process `json:"processes"`
+	Processes []Process         `json:"processes"`
+	Counters  map[string]uint64 `json:"counters"` // of the device, those that are not zero
 }
 
 // Process is a process that has opened the device, and what it uses.
 type Process struct {
-	PID       int    `json:"pid"`
-	UID       uint32 `json:"uid"`
-	QPs       uint64 `json:"queue_pairs"`
-	CQEntries uint64 `json:"cq_entries"`
-	MRs       uint64 `json:"regions"`
-	Bytes     uint64 `json:"registered_bytes"`
-	Arenas    uint64 `json:"arena_bytes"`
+	PID         int    `json:"pid"`
+	UID         uint32 `json:"uid"`
+	QPs         uint64 `json:"queue_pairs"`
+	CQs         uint64 `json:"completion_queues"`
+	CQEntries   uint64 `json:"cq_entries"`
+	SRQs        uint64 `json:"shared_receive_queues"`
+	WRs         uint64 `json:"work_requests"` // for which queues have room
+	MRs         uint64 `json:"regions"`
+	MWs         uint64 `json:"windows"`
+	AHs         uint64 `json:"address_handles"`
+	Bytes       uint64 `json:"registered_bytes"`
+	Arenas      uint64 `json:"arena_bytes"`
+	Connections uint64 `json:"connections"`
+	Listeners   uint64 `json:"listeners"`
 }
 
-// Status returns the processes, ordered by their IDs.
+// of returns where a Process has what is in use of a kind.
+func (p *Process) of(k limits.Kind) *uint64 {
+	return map[limits.Kind]*uint64{
+		limits.QPs: &p.QPs, limits.CQs: &p.CQs, limits.CQEntries: &p.CQEntries, limits.SRQs: &p.SRQs, limits.WRs: &p.WRs,
+		limits.MRs: &p.MRs, limits.MWs: &p.MWs, limits.AHs: &p.AHs, limits.Bytes: &p.Bytes, limits.Arenas: &p.Arenas,
+		limits.Connections: &p.Connections, limits.Listeners: &p.Listeners,
+	}[k]
+}
+
+// Status returns the processes, ordered by their IDs, and the counters.
 func (s *Server) Status() Status {
+	st := Status{Processes: s.processes(), Counters: map[string]uint64{}}
+	st.count(s.dev.Counters())
+	return st
+}
+
+func (st *Status) count(all []verbs.Counter) {
+	for _, c := range all {
+		if c.Value != 0 {
+			st.Counters[c.Name] = c.Value
+		}
+	}
+}
+
+func (s *Server) processes() []Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Processes: []Process{}}
+	all := []Process{}
 	for c := range s.clients {
 		if !c.greeted.Load() { // it asks for the status, for example
 			continue
 		}
 		p := Process{PID: int(c.pid), UID: c.uid}
 		for _, u := range c.account.InUse() {
-			switch u.Kind {
-			case limits.QPs:
-				p.QPs = u.N
-			case limits.CQEntries:
-				p.CQEntries = u.N
-			case limits.MRs:
-				p.MRs = u.N
-			case limits.Bytes:
-				p.Bytes = u.N
-			case limits.Arenas:
-				p.Arenas = u.N
-			}
+			*p.of(u.Kind) = u.N
 		}
-		st.Processes = append(st.Processes, p)
+		all = append(all, p)
 	}
-	slices.SortFunc(st.Processes, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
-	return st
+	slices.SortFunc(all, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
+	return all
 }
 
 var errNotYours = errors.New("only root and the user of the server may read its status")
 
-// status answers a request for the status.
+// status answers a request for the status or for the counters of the device.
 func (c *client) status(h proto.Header, body []byte) {
-	var m proto.StatusRequest
-	err := proto.Decode(body, &m)
+	req, _, _ := proto.Bodies(h.Type)
+	err := proto.Decode(body, req)
 	if err == nil && c.uid != 0 && c.uid != uint32(os.Getuid()) {
 		err = errNotYours
 	}
-	all := c.s.Status().Processes
+	if err != nil {
+		c.reply(h, nil, nil, err)
+		return
+	}
+	switch req := req.(type) {
+	case *proto.StatusRequest:
+		c.reply(h, statusReply(c.s.processes(), req.First), nil, nil)
+	case *proto.CountersRequest:
+		c.reply(h, countersReply(c.s.dev.Counters(), req.First), nil, nil)
+	}
+}
+
+// part returns what a reply with room for n has of all, from the one with index first on.
+func part[T any](all []T, first uint32, n int) []T {
+	from := min(uint64(first), uint64(len(all)))
+	return all[from:min(from+uint64(n), uint64(len(all)))]
+}
+
+func statusReply(all []Process, first uint32) *proto.StatusReply {
 	r := &proto.StatusReply{Total: uint32(len(all))}
-	for _, p := range all[min(int(m.First), len(all)):min(int(m.First)+proto.StatusPart, len(all))] {
-		r.Processes[r.Count] = proto.ProcessStatus{
-			PID: uint32(p.PID), UID: p.UID, QPs: p.QPs, CQEntries: p.CQEntries, MRs: p.MRs, Bytes: p.Bytes, Arenas: p.Arenas,
+	for i, p := range part(all, first, proto.StatusPart) {
+		r.Processes[i] = proto.ProcessStatus{
+			PID: uint32(p.PID), UID: p.UID, QPs: p.QPs, CQs: p.CQs, CQEntries: p.CQEntries, SRQs: p.SRQs, WRs: p.WRs, MRs: p.MRs,
+			MWs: p.MWs, AHs: p.AHs, Bytes: p.Bytes, Arenas: p.Arenas, Connections: p.Connections, Listeners: p.Listeners,
 		}
 		r.Count++
 	}
-	c.reply(h, r, nil, err)
+	return r
+}
+
+func countersReply(all []verbs.Counter, first uint32) *proto.CountersReply {
+	r := &proto.CountersReply{Total: uint32(len(all))}
+	for i, c := range part(all, first, proto.CountersPart) {
+		r.Counters[i] = proto.CounterOf(c)
+		r.Count++
+	}
+	return r
 }
 
 // ReadStatus returns the status of the server with that socket.
 func ReadStatus(ctx context.Context, socket string) (Status, error) {
-	st := Status{Processes: []Process{}}
+	st := Status{Processes: []Process{}, Counters: map[string]uint64{}}
 	for {
-		r, err := readStatus(ctx, socket, uint32(len(st.Processes)))
-		if err != nil {
-			return st, fmt.Errorf("device server %s: %w", socket, err)
+		var r proto.StatusReply
+		if err := ask(ctx, socket, proto.TStatus, &proto.StatusRequest{First: uint32(len(st.Processes))}, &r); err != nil {
+			return st, err
 		}
 		for _, p := range r.Processes[:min(r.Count, proto.StatusPart)] {
 			st.Processes = append(st.Processes, Process{
-				PID: int(p.PID), UID: p.UID, QPs: p.QPs, CQEntries: p.CQEntries, MRs: p.MRs, Bytes: p.Bytes, Arenas: p.Arenas,
+				PID: int(p.PID), UID: p.UID, QPs: p.QPs, CQs: p.CQs, CQEntries: p.CQEntries, SRQs: p.SRQs, WRs: p.WRs, MRs: p.MRs,
+				MWs: p.MWs, AHs: p.AHs, Bytes: p.Bytes, Arenas: p.Arenas, Connections: p.Connections, Listeners: p.Listeners,
 			})
 		}
 		if r.Count == 0 || len(st.Processes) >= int(r.Total) {
+			break
+		}
+	}
+	var all []verbs.Counter
+	for {
+		var r proto.CountersReply
+		if err := ask(ctx, socket, proto.TCounters, &proto.CountersRequest{First: uint32(len(all))}, &r); err != nil {
+			return st, err
+		}
+		for _, c := range r.Counters[:min(r.Count, proto.CountersPart)] {
+			all = append(all, c.Verbs())
+		}
+		if r.Count == 0 || len(all) >= int(r.Total) {
+			st.count(all)
 			return st, nil
 		}
 	}
 }
 
-func readStatus(ctx context.Context, socket string, first uint32) (*proto.StatusReply, error) {
+// ask sends a message that is the only one of its connection, and reads the reply.
+func ask(ctx context.Context, socket string, t proto.Type, req, reply any) error {
+	if err := exchange(ctx, socket, t, req, reply); err != nil {
+		return fmt.Errorf("device server %s: %w", socket, err)
+	}
+	return nil
+}
+
+func exchange(ctx context.Context, socket string, t proto.Type, req, reply any) error {
 	c, err := proto.Dial(ctx, socket)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	if err := proto.Write(c, proto.Append(nil, proto.Header{Type: proto.TStatus}, &proto.StatusRequest{First: first})); err != nil {
-		return nil, err
+	if err := proto.Write(c, proto.Append(nil, proto.Header{Type: t}, req)); err != nil {
+		return err
 	}
 	b := make([]byte, proto.MaxMessage)
 	n, fds, err := proto.Read(c, b)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	proto.CloseFDs(fds)
 	h, body, err := proto.Split(b[:n])
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if h.Status != proto.StatusOK {
-		return nil, &proto.Error{Status: h.Status, Text: string(body)}
+		return &proto.Error{Status: h.Status, Text: string(body)}
 	}
-	r := new(proto.StatusReply)
-	return r, proto.Decode(body, r)
+	return proto.Decode(body, reply)
 }

@@ -3,6 +3,8 @@
 package nic
 
 import (
+	"slices"
+
 	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -19,84 +21,90 @@ func (d *Device) Counters() []verbs.Counter {
 	if svc := d.cm.svc.Load(); svc != nil {
 		conn = svc.Counters()
 	}
-	read := func() error {
-		c, q, qps = d.eng.count, d.eng.qpCount, d.eng.qps.Len()
+	d.count(func() {
+		c, q, qps = d.eng.count, d.eng.counts.total(&d.eng.qpCount), d.eng.qps.Len()
 		if c, ok := d.eng.hooks.(*credits); ok {
 			pre = c.totals()
 		}
-		return nil
+	})
+	return slices.Concat([]verbs.Counter{
+		{Name: "rcvd_pkts", Value: c.rxPackets, Text: "packets received for a queue pair"},
+		{Name: "sent_pkts", Value: c.txPackets, Text: "packets sent, acknowledgements too"},
+		{Name: "tx_stamped", Value: c.txStamped, Text: "packets sent with a stamp"},
+	}, ofQueuePairs(&q), d.ofDrops(&c), []verbs.Counter{
+		{Name: "rx_cm_messages", Value: c.rxMADs, Text: "messages of connection managers received at queue pair 1"},
+		{Name: "tx_cm_messages", Value: c.txMADs, Text: "messages of the connection manager sent from queue pair 1"},
+		{Name: "rx_cm_malformed", Value: c.rxBadMAD, Text: "packets to queue pair 1 that are no such message: another opcode, Q_Key or length"},
+		{Name: "tx_cm_dropped", Value: c.madsDropped, Text: "messages of the connection manager dropped because too many waited"},
+		{Name: "cm_repeated", Value: conn.Repeated, Text: "messages of the connection manager sent again because no answer came"},
+		{Name: "cm_requests_dropped", Value: conn.Overflow + conn.NotTaken + conn.Dropped, Text: "requests and messages dropped because their application did not take earlier ones"},
+		{Name: "cm_unexpected", Value: conn.Unexpected + conn.Unowned + conn.Malformed, Text: "messages that fit no connection, or not its state"},
+		{Name: "cm_steer_errors", Value: conn.SteerErrors, Text: "messages that ingress could not be told to hand over"},
+		{Name: "sync_errors", Value: c.syncErrors, Text: "reports to the destination table that failed"},
+		{Name: "events_lost", Value: d.eventsLost.Load(), Text: "asynchronous events lost because the queue was full"},
+		{Name: "precredit_granted", Value: pre.given, Text: "pre-credit given to peers, bytes"},
+		{Name: "precredit_delivered", Value: pre.drained, Text: "of it, bytes of payload that arrived"},
+		{Name: "precredit_wasted", Value: pre.wasted, Text: "of it, bytes that came back unused or were lost"},
+		{Name: "precredit_reclaimed", Value: pre.reclaimed, Text: "of these, bytes taken back from silent peers"},
+		{Name: "precredit_outstanding", Value: pre.outstanding, Text: "of it, bytes unused at peers or in flight now"},
+		{Name: "precredit_used", Value: pre.used, Text: "bytes of payload sent on pre-credit of peers"},
+		{Name: "precredit_returned", Value: pre.returned, Text: "bytes of pre-credit of peers given up unused"},
+		{Name: "precredit_blocked", Value: pre.withheld, Text: "times that a large flow without pre-credit was blocked until the first ACK"},
+		{Name: "precredit_ramps", Value: pre.ramps, Text: "times that the window of a start began at what was in flight"},
+		{Name: "precredit_grants_sent", Value: pre.grants, Text: "CREDIT_GRANT messages sent"},
+		{Name: "precredit_returns_sent", Value: pre.returns, Text: "CREDIT_RETURN messages sent"},
+		{Name: "precredit_ignored", Value: pre.ignored, Text: "such messages from hosts with which there is no pre-credit"},
+		{Name: "queue_pairs", Value: uint64(qps), Text: "queue pairs that exist now"},
+	})
+}
+
+// count runs a function between two iterations, or after the last one: nothing is counted any more then.
+func (d *Device) count(read func()) {
+	if d.do(func() error { read(); return nil }) != nil {
+		<-d.done
+		read()
 	}
-	if d.do(read) != nil {
-		<-d.done // nothing is counted any more
-		_ = read()
+}
+
+// ofQueuePairs are the counters of queue pairs.
+func ofQueuePairs(q *qp.Counters) []verbs.Counter {
+	return []verbs.Counter{
+		{Name: "rx_read_bytes", Value: q.RecvBytes, Text: "payload received by responders, bytes"},
+		{Name: "tx_data_pkts", Value: q.SentPackets, Text: "requests and READ responses sent"},
+		{Name: "tx_data_bytes", Value: q.SentBytes, Text: "their payload, bytes"},
+		{Name: "tx_retransmits", Value: q.SentAgain, Text: "packets sent more than once"},
+		{Name: "rx_delivered", Value: q.Delivered, Text: "requests accepted for the first time"},
+		{Name: "duplicate_request", Value: q.DuplicateRequest, Text: "requests received again"},
+		{Name: "out_of_seq_request", Value: q.OutOfSequence, Text: "requests beyond a missing one"},
+		{Name: "implied_nak_seq_err", Value: q.ImpliedNak, Text: "ACKs beyond an unanswered READ or ATOMIC"},
+		{Name: "rcvd_seq_err", Value: q.SeqErr, Text: "NAKs received: PSN sequence error"},
+		{Name: "rcvd_rnr_err", Value: q.RNRReceived, Text: "NAKs received: receiver not ready"},
+		{Name: "send_rnr_err", Value: q.RNRSent, Text: "NAKs sent: receiver not ready"},
+		{Name: "retry_exceeded_err", Value: q.RetryExceeded, Text: "queue pairs given up: peer does not answer"},
+		{Name: "retry_rnr_exceeded_err", Value: q.RNRRetryExceeded, Text: "queue pairs given up: receiver never ready"},
+		{Name: "local_ack_timeout_err", Value: q.Timeouts, Text: "timeouts of acknowledgements"},
+		{Name: "tail_probes", Value: q.TailProbes, Text: "tail loss probes sent"},
+		{Name: "sack_sent", Value: q.SACKSent, Text: "selective acknowledgements sent"},
+		{Name: "sack_rcvd", Value: q.SACKReceived, Text: "selective acknowledgements received"},
+		{Name: "resp_remote_access_errors", Value: q.RemoteAccess, Text: "NAKs sent: remote access error"},
+		{Name: "resp_remote_invalid_request", Value: q.InvalidRequest, Text: "NAKs sent: invalid request"},
+		{Name: "resp_remote_operation_errors", Value: q.RemoteOperation, Text: "NAKs sent: remote operational error"},
+		{Name: "req_remote_access_errors", Value: q.NakAccess, Text: "NAKs received: remote access error"},
+		{Name: "req_remote_invalid_request", Value: q.NakInvalid, Text: "NAKs received: invalid request"},
+		{Name: "req_remote_operation_errors", Value: q.NakOperation, Text: "NAKs received: remote operational error"},
+		{Name: "resp_local_errors", Value: q.LocalError, Text: "messages that did not fit, or whose buffer was wrong"},
+		{Name: "req_cqe_flush_error", Value: q.Flushed, Text: "work requests flushed"},
+		{Name: "rx_ignored", Value: q.Ignored, Text: "packets that the state or service of the queue pair does not take"},
+		{Name: "rx_malformed_request", Value: q.Malformed, Text: "opcode out of place, wrong length or pad"},
+		{Name: "rx_stale_answer", Value: q.StaleAnswer, Text: "answers to no outstanding request"},
+		{Name: "rx_bad_qkey", Value: q.BadQKey, Text: "datagrams with a wrong Q_Key"},
+		{Name: "rx_no_buffer", Value: q.NoBuffer, Text: "UC and UD messages that found no receive"},
 	}
-	list := []counter{
-		{"rcvd_pkts", c.rxPackets, "packets received for a queue pair"},
-		{"sent_pkts", c.txPackets, "packets sent, acknowledgements too"},
-		{"rx_read_bytes", q.RecvBytes, "payload received by responders, bytes"},
-		{"tx_data_pkts", q.SentPackets, "requests and READ responses sent"},
-		{"tx_data_bytes", q.SentBytes, "their payload, bytes"},
-		{"tx_retransmits", q.SentAgain, "packets sent more than once"},
-		{"rx_delivered", q.Delivered, "requests accepted for the first time"},
-		{"tx_stamped", c.txStamped, "packets sent with a stamp"},
-		{"duplicate_request", q.DuplicateRequest, "requests received again"},
-		{"out_of_seq_request", q.OutOfSequence, "requests beyond a missing one"},
-		{"implied_nak_seq_err", q.ImpliedNak, "ACKs beyond an unanswered READ or ATOMIC"},
-		{"rcvd_seq_err", q.SeqErr, "NAKs received: PSN sequence error"},
-		{"rcvd_rnr_err", q.RNRReceived, "NAKs received: receiver not ready"},
-		{"send_rnr_err", q.RNRSent, "NAKs sent: receiver not ready"},
-		{"retry_exceeded_err", q.RetryExceeded, "queue pairs given up: peer does not answer"},
-		{"retry_rnr_exceeded_err", q.RNRRetryExceeded, "queue pairs given up: receiver never ready"},
-		{"local_ack_timeout_err", q.Timeouts, "timeouts of acknowledgements"},
-		{"tail_probes", q.TailProbes, "tail loss probes sent"},
-		{"sack_sent", q.SACKSent, "selective acknowledgements sent"},
-		{"sack_rcvd", q.SACKReceived, "selective acknowledgements received"},
-		{"resp_remote_access_errors", q.RemoteAccess, "NAKs sent: remote access error"},
-		{"resp_remote_invalid_request", q.InvalidRequest, "NAKs sent: invalid request"},
-		{"resp_remote_operation_errors", q.RemoteOperation, "NAKs sent: remote operational error"},
-		{"req_remote_access_errors", q.NakAccess, "NAKs received: remote access error"},
-		{"req_remote_invalid_request", q.NakInvalid, "NAKs received: invalid request"},
-		{"req_remote_operation_errors", q.NakOperation, "NAKs received: remote operational error"},
-		{"resp_local_errors", q.LocalError, "messages that did not fit, or whose buffer was wrong"},
-		{"req_cqe_flush_error", q.Flushed, "work requests flushed"},
-		{"rx_ignored", q.Ignored, "packets that the state or service of the queue pair does not take"},
-		{"rx_malformed_request", q.Malformed, "opcode out of place, wrong length or pad"},
-		{"rx_stale_answer", q.StaleAnswer, "answers to no outstanding request"},
-		{"rx_bad_qkey", q.BadQKey, "datagrams with a wrong Q_Key"},
-		{"rx_no_buffer", q.NoBuffer, "UC and UD messages that found no receive"},
-		{"rx_icrc_encapsulated", c.rxBadICRC, "packets with a wrong ICRC, dropped"},
-		{"rx_malformed", c.rxMalformed, "frames that are no whole RoCEv2 packet, dropped"},
-		{"rx_too_long", c.rxTooLong, "frames longer than the MTU, dropped"},
-		{"rx_unknown_qpn", c.rxUnknownQPN, "packets to a queue pair that does not exist"},
-		{"rx_bad_pkey", c.rxBadPKey, "packets of another partition"},
-		{"rx_wrong_peer", c.rxWrongPeer, "packets to a connected queue pair from another address than its peer's"},
-		{"tx_no_path", c.txNoPath, "packets dropped: no route or neighbour"},
-		{"tx_no_room", c.txNoRoom, "packets dropped: longer than the MTU, or than the frame"},
-		{"tx_stamp_too_big", c.txTooBig, "packets that exceed the MTU with the stamp, left unstamped"},
-		{"rx_cm_messages", c.rxMADs, "messages of connection managers received at queue pair 1"},
-		{"tx_cm_messages", c.txMADs, "messages of the connection manager sent from queue pair 1"},
-		{"rx_cm_malformed", c.rxBadMAD, "packets to queue pair 1 that are no such message: another opcode, Q_Key or length"},
-		{"tx_cm_dropped", c.madsDropped, "messages of the connection manager dropped because too many waited"},
-		{"cm_repeated", conn.Repeated, "messages of the connection manager sent again because no answer came"},
-		{"cm_requests_dropped", conn.Overflow + conn.NotTaken + conn.Dropped, "requests and messages dropped because their application did not take earlier ones"},
-		{"cm_unexpected", conn.Unexpected + conn.Unowned + conn.Malformed, "messages that fit no connection, or not its state"},
-		{"cm_steer_errors", conn.SteerErrors, "messages that ingress could not be told to hand over"},
-		{"sync_errors", c.syncErrors, "reports to the destination table that failed"},
-		{"events_lost", d.eventsLost.Load(), "asynchronous events lost because the queue was full"},
-		{"precredit_granted", pre.given, "pre-credit given to peers, bytes"},
-		{"precredit_delivered", pre.drained, "of it, bytes of payload that arrived"},
-		{"precredit_wasted", pre.wasted, "of it, bytes that came back unused or were lost"},
-		{"precredit_reclaimed", pre.reclaimed, "of these, bytes taken back from silent peers"},
-		{"precredit_outstanding", pre.outstanding, "of it, bytes unused at peers or in flight now"},
-		{"precredit_used", pre.used, "bytes of payload sent on pre-credit of peers"},
-		{"precredit_returned", pre.returned, "bytes of pre-credit of peers given up unused"},
-		{"precredit_blocked", pre.withheld, "times that a large flow without pre-credit was blocked until the first ACK"},
-		{"precredit_ramps", pre.ramps, "times that the window of a start began at what was in flight"},
-		{"precredit_grants_sent", pre.grants, "CREDIT_GRANT messages sent"},
-		{"precredit_returns_sent", pre.returns, "CREDIT_RETURN messages sent"},
-		{"precredit_ignored", pre.ignored, "such messages from hosts with which there is no pre-credit"},
-		{"queue_pairs", uint64(qps), "queue pairs that exist now"},
-	}
+}
+
+// ofDrops are the counters of packets that were dropped before they had a queue pair, and of packets of
+// any queue pair that could not be sent as they should be.
+func (d *Device) ofDrops(c *engineCounters) []verbs.Counter {
 	var rx [3]uint64
 	for _, s := range d.socks {
 		if st, err := s.Stats(); err == nil {
@@ -105,20 +113,18 @@ func (d *Device) Counters() []verbs.Counter {
 			rx[2] += st.RxFillEmpty
 		}
 	}
-	list = append(list,
-		counter{"rx_xsk_dropped", rx[0], "packets that the kernel could not put into a frame"},
-		counter{"rx_xsk_ring_full", rx[1], "packets that found the receive ring full"},
-		counter{"rx_xsk_fill_empty", rx[2], "times that the kernel found no free frame"})
-	out := make([]verbs.Counter, len(list))
-	for i, c := range list {
-		out[i] = verbs.Counter(c)
+	return []verbs.Counter{
+		{Name: "rx_icrc_encapsulated", Value: c.rxBadICRC, Text: "packets with a wrong ICRC, dropped"},
+		{Name: "rx_malformed", Value: c.rxMalformed, Text: "frames that are no whole RoCEv2 packet, dropped"},
+		{Name: "rx_too_long", Value: c.rxTooLong, Text: "frames longer than the MTU, dropped"},
+		{Name: "rx_unknown_qpn", Value: c.rxUnknownQPN, Text: "packets to a queue pair that does not exist"},
+		{Name: "rx_bad_pkey", Value: c.rxBadPKey, Text: "packets of another partition"},
+		{Name: "rx_wrong_peer", Value: c.rxWrongPeer, Text: "packets to a connected queue pair from another address than its peer's"},
+		{Name: "tx_no_path", Value: c.txNoPath, Text: "packets dropped: no route or neighbour"},
+		{Name: "tx_no_room", Value: c.txNoRoom, Text: "packets dropped: longer than the MTU, or than the frame"},
+		{Name: "tx_stamp_too_big", Value: c.txTooBig, Text: "packets that exceed the MTU with the stamp, left unstamped"},
+		{Name: "rx_xsk_dropped", Value: rx[0], Text: "packets that the kernel could not put into a frame"},
+		{Name: "rx_xsk_ring_full", Value: rx[1], Text: "packets that found the receive ring full"},
+		{Name: "rx_xsk_fill_empty", Value: rx[2], Text: "times that the kernel found no free frame"},
 	}
-	return out
-}
-
-// counter is a verbs.Counter whose literals need no field names.
-type counter struct {
-	Name  string
-	Value uint64
-	Text  string
 }

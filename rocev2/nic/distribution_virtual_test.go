@@ -378,7 +378,7 @@ func TestDistributionUC(t *testing.T) {
 func TestDistributionGroup(t *testing.T) {
 	s := newStar(t, 1, 1, 8)
 	uc := s.connect(verbs.UC, rocev2.PMTU1024, 4)
-	elsewhere := &loopback{t: t, e: s.e, pd: &PD{s.e.dev, s.e.dev.mem.AllocPD()}, cq: s.cq, region: s.region}
+	elsewhere := &loopback{t: t, e: s.e, pd: &PD{dev: s.e.dev, num: s.e.dev.mem.AllocPD()}, cq: s.cq, region: s.region}
 	rc := elsewhere.connect(verbs.RC, rocev2.PMTU1024, 4)
 	for name, g := range map[string]mr.Group{
 		"none":                      {},

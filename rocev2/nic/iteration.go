@@ -63,10 +63,11 @@ func (e *engine) expire(x *QP) {
 		e.rearm(x)
 		return
 	}
-	before := e.qpCount.Timeouts
+	count := x.q.Config().Count
+	before := count.Timeouts
 	x.q.Expire(e.now)
 	if x.hooks != nil {
-		x.hooks.onTimeout(e, x, e.qpCount.Timeouts != before)
+		x.hooks.onTimeout(e, x, count.Timeouts != before)
 	}
 	e.markDirty(x)
 }

@@ -49,8 +49,9 @@ type Device struct {
 
 // PD is a protection domain: what may be used together (IBTA 10.2.3).
 type PD struct {
-	dev *Device
-	num uint32
+	dev    *Device
+	num    uint32
+	counts *Counts // nil: those of the device
 }
 
 // CQ is a completion queue (IBTA 10.8). The engine fills it, any goroutine may empty

@@ -12,7 +12,7 @@ func (d *Device) AllocPD() (verbs.PD, error) {
 	if err := d.alive(); err != nil {
 		return nil, err
 	}
-	return &PD{d, d.mem.AllocPD()}, nil
+	return &PD{dev: d, num: d.mem.AllocPD()}, nil
 }
 
 // Num is the number by which work goes to the engine.

@@ -45,7 +45,7 @@ func (p *PD) createQP(init verbs.QPInit) (*QP, error) {
 		Type: init.Type, PD: p.num, Memory: d.mem, SendCQ: x.send, RecvCQ: x.recv,
 		Notify: func(e verbs.EventType) { d.event(verbs.Event{Type: e, QP: x}) },
 		First:  func() { d.firstRequest(x) },
-		Count:  &d.eng.qpCount, Reorder: d.eng.reorder,
+		Count:  p.count(), Reorder: d.eng.reorder,
 		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
 		MaxInline: init.MaxInline, SignalAll: init.SignalAll, AckPackets: ackPackets,
 	}

@@ -66,9 +66,10 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 		e.deliver(x, &p)
 		return
 	}
-	inFlight, taken := x.dest.flight.Bytes(), e.qpCount.Taken()
+	count := x.q.Config().Count
+	inFlight, taken := x.dest.flight.Bytes(), count.Taken()
 	e.deliver(x, &p)
-	x.hooks.onReceived(e, x, p, m, inFlight, e.qpCount.Taken() != taken)
+	x.hooks.onReceived(e, x, p, m, inFlight, count.Taken() != taken)
 }
 
 func (e *engine) parse(b []byte) (p rocev2.Packet, ok bool) {

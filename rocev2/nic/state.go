@@ -76,7 +76,8 @@ type engine struct {
 	distributor *distributor // nil before the first distribution region
 
 	count   engineCounters
-	qpCount qp.Counters
+	qpCount qp.Counters // of queue pairs without Counts
+	counts  countsList
 	reorder *qp.ReorderPool
 
 	failed error       // why the loop is to end

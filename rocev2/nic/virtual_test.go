@@ -74,7 +74,7 @@ func newLoopback(t testing.TB, seed uint64) *loopback {
 	}
 	d.mem, err = mr.New(mr.Config{})
 	must()
-	l.pd = &PD{d, d.mem.AllocPD()}
+	l.pd = &PD{dev: d, num: d.mem.AllocPD()}
 	l.region, err = l.pd.RegMR(make([]byte, loopbackSize), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
 	must()
 	l.cq, err = d.createCQ(MaxCQ)

@@ -2,7 +2,9 @@
 
 package qp
 
-// Counters counts events of all queue pairs of an engine. The engine shows them under
+import "reflect"
+
+// Counters counts events of the queue pairs that share it. The engine shows them under
 // the names of rxe's and mlx5's hw_counters.
 type Counters struct {
 	SentPackets, SentBytes uint64 // requests and READ responses, payload bytes
@@ -43,3 +45,11 @@ type Counters struct {
 // Taken is how many data packets were taken. It does not grow by a copy, nor by a packet that was
 // dropped. A packet that was kept first counts twice.
 func (c *Counters) Taken() uint64 { return c.Delivered + c.Buffered }
+
+// Add adds all counters of o.
+func (c *Counters) Add(o *Counters) {
+	to, from := reflect.ValueOf(c).Elem(), reflect.ValueOf(o).Elem()
+	for i := range to.NumField() {
+		to.Field(i).SetUint(to.Field(i).Uint() + from.Field(i).Uint())
+	}
+}

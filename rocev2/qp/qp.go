@@ -32,7 +32,7 @@ type Config struct {
 	MaxInline           int
 
 	SendCQ CompletionQueue
-	Count  *Counters // shared by the queue pairs of an engine
+	Count  *Counters // which queue pairs may share
 	Memory mem.Memory
 
 	MaxRecv, MaxRecvSGE int // see MaxSend

@@ -70,7 +70,8 @@ type Device struct {
 	qps     map[uint32]*QP
 	srqs    map[uint32]*SRQ
 	events  chan verbs.Event
-	noEvent bool // events is closed
+	noEvent bool            // events is closed
+	counted []verbs.Counter // what Counters returned last
 }
 
 var _ verbs.Device = (*Device)(nil)

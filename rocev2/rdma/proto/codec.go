@@ -3,6 +3,7 @@
 package proto
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -70,6 +71,23 @@ func (a Addr) IP() netip.Addr {
 		return netip.Addr{}
 	}
 	return netip.AddrFrom16(a).Unmap()
+}
+
+var zero = []byte{0}
+
+// CounterOf returns a counter as messages have it.
+func CounterOf(v verbs.Counter) (c Counter) {
+	c.Value = v.Value
+	copy(c.Name[:], v.Name)
+	copy(c.Text[:], v.Text)
+	return c
+}
+
+// Verbs is the inverse of CounterOf.
+func (c *Counter) Verbs() verbs.Counter {
+	name, _, _ := bytes.Cut(c.Name[:], zero)
+	text, _, _ := bytes.Cut(c.Text[:], zero)
+	return verbs.Counter{Name: string(name), Value: c.Value, Text: string(text)}
 }
 
 // AVOf returns an address vector as messages have it.

@@ -48,6 +48,9 @@ const (
 	// TStatus may be the first message, instead of a hello, and the only one then.
 	TStatus
 
+	// TCounters requests the counters of the process.
+	TCounters
+
 	// TEvent is an asynchronous event, a message of the server.
 	TEvent Type = 0x100
 
@@ -197,7 +200,7 @@ type ModifyQP struct {
 type StatusRequest struct{ First uint32 }
 
 // StatusPart is how many processes a StatusReply has.
-const StatusPart = 64
+const StatusPart = 32
 
 // StatusReply has Count processes of all Total.
 type StatusReply struct {
@@ -207,8 +210,29 @@ type StatusReply struct {
 
 // ProcessStatus is what a process uses.
 type ProcessStatus struct {
-	PID, UID                           uint32
-	QPs, CQEntries, MRs, Bytes, Arenas uint64
+	PID, UID                                      uint32
+	QPs, CQs, CQEntries, SRQs, WRs, MRs, MWs, AHs uint64
+	Bytes, Arenas, Connections, Listeners         uint64
+}
+
+// CountersRequest requests the counters from the one with index First on. As the first message, instead of
+// a hello, it requests those of the whole device, and only root and the user of the server get an answer.
+type CountersRequest struct{ First uint32 }
+
+// CountersPart is how many counters a CountersReply has.
+const CountersPart = 31
+
+// CountersReply has Count counters of all Total.
+type CountersReply struct {
+	Total, Count uint32
+	Counters     [CountersPart]Counter
+}
+
+// Counter is verbs.Counter. Name and Text end with a byte of zero, or fill their room.
+type Counter struct {
+	Value uint64
+	Name  [32]byte
+	Text  [88]byte
 }
 
 // Event is verbs.Event. Object is the handle of a queue pair, a shared receive queue or a completion
@@ -254,6 +278,8 @@ func Bodies(t Type) (request, reply any, ok bool) {
 		return new(ModifyQP), nil, true
 	case TQueryQP:
 		return new(Handle), new(Attr), true
+	case TCounters:
+		return new(CountersRequest), new(CountersReply), true
 	case TStatus:
 		return new(StatusRequest), new(StatusReply), true
 	}

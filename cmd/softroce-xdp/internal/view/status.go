@@ -225,9 +225,9 @@ func (s *Status) Write(w io.Writer) {
 
 // nicLine describes what processes use of the device that the agent serves.
 func nicLine(n *device.Status) string {
-	var qps, mrs, bytes uint64
+	var qps, conns, mrs, bytes uint64
 	for _, p := range n.Processes {
-		qps, mrs, bytes = qps+p.QPs, mrs+p.MRs, bytes+p.Bytes
+		qps, conns, mrs, bytes = qps+p.QPs, conns+p.Connections, mrs+p.MRs, bytes+p.Bytes
 	}
-	return fmt.Sprintf("processes %d, queue pairs %d, regions %d with %.1f MB", len(n.Processes), qps, mrs, float64(bytes)/1e6)
+	return fmt.Sprintf("processes %d, queue pairs %d, connections %d, regions %d with %.1f MB", len(n.Processes), qps, conns, mrs, float64(bytes)/1e6)
 }
