@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,6 +49,8 @@ func TestMain(m *testing.M) {
 		childMain(peerChild)
 	case "connected":
 		childMain(connectedChild)
+	case "many":
+		childMain(manyChild)
 	default:
 		panic("unknown role " + role)
 	}
@@ -156,6 +159,7 @@ func serverChild(dir string, in *bufio.Scanner) error {
 	}
 	fmt.Println("serves")
 	for in.Scan() {
+		fmt.Println(runtime.NumGoroutine())
 	}
 	return nil
 }
@@ -223,6 +227,35 @@ func openPeer(dir string) (*peer, error) {
 	return p, err
 }
 
+// register registers memory of both kinds, and makes and destroys queues.
+func (p *peer) register() error {
+	pd, err := p.dev.AllocPD()
+	if err != nil {
+		return err
+	}
+	arena, err := p.dev.Alloc(chunk)
+	if err != nil {
+		return err
+	}
+	a, err := pd.RegMR(arena, allRights)
+	if err != nil {
+		return err
+	}
+	b, err := pd.RegMR(make([]byte, chunk), allRights)
+	if err != nil {
+		return err
+	}
+	cq, err := p.dev.CreateCQ(16)
+	if err != nil {
+		return err
+	}
+	q, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
+	if err != nil {
+		return err
+	}
+	return errors.Join(q.Destroy(), cq.Destroy(), a.Deregister(), b.Deregister(), pd.Free(), p.dev.Free(arena))
+}
+
 // introduce prints what the other peer must know.
 func (p *peer) introduce() {
 	b, _ := json.Marshal(p.own)
@@ -253,7 +286,12 @@ func peerChild(dir string, in *bufio.Scanner) error {
 		case "forever": // never ends
 			fmt.Println("done")
 			for err == nil {
-				err = p.transfer("write")
+				err = p.transfer(rest)
+			}
+		case "register": // never ends
+			fmt.Println("done")
+			for err == nil {
+				err = p.register()
 			}
 		case "counter":
 			fmt.Println(counterOf(p.dev, rest))

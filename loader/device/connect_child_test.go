@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
@@ -18,6 +20,7 @@ import (
 
 // connected is a process that connects by address, as its parent says.
 type connected struct {
+	dir    string
 	dev    verbs.Device
 	l      *rdma.Listener
 	c      *rdma.Conn
@@ -32,12 +35,11 @@ const (
 )
 
 func connectedChild(dir string, in *bufio.Scanner) error {
-	ifname, _ := childPort()
-	dev, err := rdma.Open(context.Background(), ifname, rdma.WithConfig(client.Config{RunDir: dir}))
+	dev, err := openDefault(context.Background(), dir)
 	if err != nil {
 		return err
 	}
-	p := &connected{dev: dev}
+	p := &connected{dir: dir, dev: dev}
 	fmt.Println("ready")
 	for in.Scan() {
 		verb, rest, _ := strings.Cut(in.Text(), " ")
@@ -48,6 +50,31 @@ func connectedChild(dir string, in *bufio.Scanner) error {
 		fmt.Println("done " + said)
 	}
 	return nil
+}
+
+// reopen opens the device again when it has ended.
+func (p *connected) reopen(ctx context.Context) error {
+	for e := range p.dev.Events() {
+		if e.Type == verbs.EventDeviceFatal {
+			break
+		}
+	}
+	if err := p.dev.Close(); err != nil {
+		return err
+	}
+	var err error
+	for ctx.Err() == nil {
+		if p.dev, err = openDefault(ctx, p.dir); !errors.Is(err, rdma.ErrNotServing) {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return fmt.Errorf("%w after %w", ctx.Err(), err)
+}
+
+func openDefault(ctx context.Context, dir string) (verbs.Device, error) {
+	ifname, _ := childPort()
+	return rdma.Open(ctx, ifname, rdma.WithConfig(client.Config{RunDir: dir}))
 }
 
 func (p *connected) do(verb, rest string) (said string, err error) {
@@ -113,6 +140,24 @@ func (p *connected) do(verb, rest string) (said string, err error) {
 		} else {
 			err = e
 		}
+	case "dials": // never ends
+		fmt.Println("done")
+		for err == nil {
+			var c *rdma.Conn
+			if c, err = rdma.Dial(ctx, p.dev, rest, rdma.WithPrivate([]byte("hello"))); err == nil {
+				err = c.Close()
+			}
+		}
+	case "gone": // a server whose device ends
+		if _, err := p.l.Accept(ctx); !errors.Is(err, verbs.ErrGone) {
+			return "", fmt.Errorf("accept: %w", err)
+		}
+		return "", p.reopen(ctx)
+	case "lost": // a client whose device ends
+		if _, err := p.c.Recv(ctx, buf); !errors.Is(err, verbs.ErrGone) {
+			return "", fmt.Errorf("receive: %w", err)
+		}
+		return "", p.reopen(ctx)
 	case "counter":
 		said = fmt.Sprint(counterOf(p.dev, rest))
 	case "close":

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,9 +45,28 @@ func startOn(t *testing.T, h *engines.Host) *process {
 	return startRoleOn(t, "peer", h, h)
 }
 
+// namespace runs functions in a network namespace.
+type namespace interface{ Do(f func() error) error }
+
+// noInterface is a network namespace without interfaces, a new one in each call.
+type noInterface struct{}
+
+func (noInterface) Do(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
 // startRoleOn starts an unprivileged process that uses the device of a host, in the network namespace of
 // another one perhaps.
-func startRoleOn(t *testing.T, role string, h, namespace *engines.Host) (p *process) {
+func startRoleOn(t *testing.T, role string, h *engines.Host, in namespace) (p *process) {
 	t.Helper()
 	dir := h.LoaderOptions().RunDir
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = d[:strings.LastIndex(d, "/")] {
@@ -54,7 +74,7 @@ func startRoleOn(t *testing.T, role string, h, namespace *engines.Host) (p *proc
 			t.Fatal(err)
 		}
 	}
-	err := namespace.Do(func() error {
+	err := in.Do(func() error {
 		user := &syscall.Credential{Uid: nobody, Gid: nobody}
 		p = startWith(t, role, dir, &syscall.SysProcAttr{Credential: user}, childAddr+"="+h.IPv4().String())
 		return nil
@@ -86,7 +106,7 @@ func TestTwoHosts(t *testing.T) {
 	hosts := twoHosts(t)
 	others, victims := pairOn(t, hosts), pairOn(t, hosts)
 	for _, v := range victims {
-		v.say("forever")
+		v.say("forever write")
 		v.line("done")
 	}
 	rounds := max(1, *eachBytes/peerBytes)
@@ -200,4 +220,57 @@ func waitEnd(ctx context.Context, fd int) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// Programs that use connections do the same: the server's Accept and the client's Recv return that the device is
+// gone, and what they open next connects again.
+func TestConnectedAgentAgain(t *testing.T) {
+	hosts := twoHosts(t)
+	client, server := startRoleOn(t, "connected", hosts[0], hosts[0]), startRoleOn(t, "connected", hosts[1], hosts[1])
+	client.line("ready")
+	server.line("ready")
+	meet := func() {
+		t.Helper()
+		addr := server.tell("listen")
+		server.say("accept")
+		client.tell("dial " + addr)
+		server.line("done ")
+		client.tell("send")
+		server.tell("recv")
+	}
+	meet()
+	client.say("end")
+	server.say("gone")
+	must(t)(hosts[1].Product("attach", "--upgrade", topo.IfName))
+	t.Logf("the client of a server whose agent was upgraded: %s", client.line("done "))
+	server.line("done ")
+	meet()
+	client.say("lost")
+	must(t)(hosts[0].Product("attach", "--upgrade", topo.IfName))
+	client.line("done ")
+	meet()
+}
+
+// A program in another network namespace than the interface uses the device as one in its own does: with another
+// interface of that name, and without any.
+func TestOtherNamespace(t *testing.T) {
+	hosts := twoHosts(t)
+	for _, other := range []namespace{hosts[1], noInterface{}} {
+		p := [2]*process{startRoleOn(t, "peer", hosts[0], other), startOn(t, hosts[1])}
+		join(p, p[0].line("address "), p[1].line("address "))
+		for _, how := range []string{"write", "read", "send"} {
+			transfer(p, how)
+		}
+		c := [2]*process{startRoleOn(t, "connected", hosts[0], other), startRoleOn(t, "connected", hosts[1], hosts[1])}
+		c[0].line("ready")
+		c[1].line("ready")
+		for i := range c {
+			addr := c[i].tell("listen")
+			c[i].say("accept")
+			c[1-i].tell("dial " + addr)
+			c[i].line("done ")
+			c[1-i].tell("send")
+			c[i].tell("recv")
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -18,7 +19,7 @@ import (
 // again when the process has ended.
 func TestLimits(t *testing.T) {
 	const most = 5
-	for kind, use := range map[limits.Kind]func(d *client.Device, pd verbs.PD, cq verbs.CQ) error{
+	uses := map[limits.Kind]func(d *client.Device, pd verbs.PD, cq verbs.CQ) error{
 		limits.QPs: func(_ *client.Device, pd verbs.PD, cq verbs.CQ) error {
 			_, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
 			return err
@@ -62,7 +63,17 @@ func TestLimits(t *testing.T) {
 			_, err := d.Alloc(1 << 20)
 			return err
 		},
-	} {
+		limits.Listeners: func(d *client.Device, _ verbs.PD, _ verbs.CQ) error {
+			_, err := rdma.Listen(t.Context(), d, "127.0.0.1:0")
+			return err
+		},
+	}
+	for _, kind := range limits.Kinds() {
+		if uses[kind] == nil && kind != limits.Processes && kind != limits.Connections { // TestProcessesOfUser, TestConnectionLimits
+			t.Errorf("%s is not tested", kind)
+		}
+	}
+	for kind, use := range uses {
 		unit := map[limits.Kind]uint64{limits.WRs: 64, limits.Bytes: 64, limits.CQEntries: 64, limits.Arenas: 1 << 20}[kind]
 		for _, scope := range []limits.Scope{limits.PerProcess, limits.PerUser} {
 			t.Run(limits.Flag(scope, kind), func(t *testing.T) {

@@ -3,6 +3,7 @@
 package device_test
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"reflect"
@@ -53,30 +54,69 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// A process is killed in the middle of a transfer. Its peer gets an error, all that it had is free
-// again, and other processes are not disturbed.
+// A process is killed while it transfers data, while its peer does, while it registers memory, and while it connects.
+// Its peer gets an error, all that it had is free again, and other processes are not disturbed.
 func TestKilledProcess(t *testing.T) {
+	for name, c := range map[string]struct {
+		how    string // what both do
+		second string // what the one that is not killed does, if it is something else
+	}{
+		"write": {"forever write", ""}, "read": {"forever read", ""}, "send": {"forever send", ""},
+		"target of a write": {"register", "forever write"}, "target of a read": {"register", "forever read"},
+		"registers memory": {"register", "register"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := serve(t, device.Config{})
+			others, victims := pairOf(t, dir), pairOf(t, dir)
+			before := s.Status()
+			for i, v := range victims {
+				v.say([]string{c.how, cmp.Or(c.second, c.how)}[i])
+			}
+			both(victims, "done")
+			transfer(others, "write")
+			victims[0].kill()
+			transfer(others, "read")
+			if c.second == "register" { // it does not notice
+				victims[1].kill()
+			} else if got := victims[1].line("error: "); !strings.Contains(got, verbs.StatusRetryExceeded.String()) {
+				t.Errorf("the peer of the killed process got %q", got)
+			}
+			transfer(others, "send")
+			wait(t, func() bool { return len(s.Status().Processes) == len(before.Processes)-2 })
+			for _, p := range s.Status().Processes {
+				if p.PID == victims[0].cmd.Process.Pid {
+					t.Errorf("%+v is left of a process that is dead", p)
+				}
+			}
+			transfer(pairOf(t, dir), "write")
+		})
+	}
+}
+
+// A process is killed while it connects, again and again: what it had is free, and others connect.
+func TestKilledWhileConnecting(t *testing.T) {
 	s, dir := serve(t, device.Config{})
-	others, victims := pairOf(t, dir), pairOf(t, dir)
-	before := s.Status()
-	victims[0].say("forever")
-	victims[0].line("done")
-	victims[1].say("forever")
-	victims[1].line("done")
-	transfer(others, "write")
-	victims[0].kill()
-	transfer(others, "read")
-	if got := victims[1].line("error: "); !strings.Contains(got, verbs.StatusRetryExceeded.String()) {
-		t.Errorf("the peer of the killed process got %q", got)
+	server := start(t, "connected", dir)
+	server.line("ready")
+	for range 3 {
+		addr := server.tell("listen")
+		killed, next := start(t, "connected", dir), start(t, "connected", dir)
+		killed.line("ready")
+		next.line("ready")
+		server.say("accept")
+		killed.say("dials " + addr)
+		killed.line("done")
+		server.line("done ")
+		killed.kill()
+		addr = server.tell("listen") // another one: requests of the dead may still wait at the first
+		server.say("accept")
+		next.tell("dial " + addr)
+		server.line("done ")
+		next.tell("send")
+		server.tell("recv")
+		next.kill()
+		wait(t, func() bool { return len(s.Status().Processes) == 1 })
 	}
-	transfer(others, "send")
-	wait(t, func() bool { return len(s.Status().Processes) == len(before.Processes)-2 })
-	for _, p := range s.Status().Processes {
-		if p.PID == victims[0].cmd.Process.Pid {
-			t.Errorf("%+v is left of a process that is dead", p)
-		}
-	}
-	transfer(pairOf(t, dir), "write")
 }
 
 // The server is killed: clients notice, nothing hangs, and the next server is opened.

@@ -21,7 +21,7 @@ type host struct {
 	session cm.Session
 
 	mu        sync.Mutex
-	ended     bool
+	ended     error // why the device has ended
 	handlers  map[cm.ID]handler
 	listeners map[mad.ServiceID]requestQueue
 	early     map[cm.ID][]cm.Event // of IDs whose handler is not known yet
@@ -35,7 +35,7 @@ type handler interface{ event(e cm.Event) }
 // for a request that it refuses.
 type requestQueue interface {
 	request(e cm.Event) handler
-	deviceEnded()
+	deviceEnded(why error)
 }
 
 var hosts = struct {
@@ -82,18 +82,27 @@ func (h *host) run() {
 	hosts.Lock()
 	delete(hosts.byDevice, h.dev)
 	hosts.Unlock()
+	why := endOf(h.dev)
 	h.mu.Lock()
-	h.ended = true
+	h.ended = why
 	handlers, listeners := h.handlers, h.listeners
 	h.handlers, h.listeners = nil, nil
 	h.mu.Unlock()
 	for id, x := range handlers {
-		x.event(cm.Event{ID: id, Kind: cm.Disconnected, Err: verbs.ErrClosed})
+		x.event(cm.Event{ID: id, Kind: cm.Disconnected, Err: why})
 		x.event(cm.Event{ID: id, Kind: cm.Gone})
 	}
 	for _, l := range listeners {
-		l.deviceEnded()
+		l.deviceEnded(why)
 	}
+}
+
+// endOf returns why a device has ended: an error that wraps verbs.ErrGone, or verbs.ErrClosed.
+func endOf(dev verbs.Device) error {
+	if _, err := dev.Port(); errors.Is(err, verbs.ErrGone) {
+		return err
+	}
+	return verbs.ErrClosed
 }
 
 func (h *host) dispatch(e cm.Event) {
@@ -127,8 +136,8 @@ func (h *host) handle(id cm.ID, x handler) {
 	defer h.mu.Unlock()
 	early := h.early[id]
 	delete(h.early, id)
-	if h.ended {
-		early = append(early, cm.Event{ID: id, Kind: cm.Disconnected, Err: verbs.ErrClosed}, cm.Event{ID: id, Kind: cm.Gone})
+	if h.ended != nil {
+		early = append(early, cm.Event{ID: id, Kind: cm.Disconnected, Err: h.ended}, cm.Event{ID: id, Kind: cm.Gone})
 	} else {
 		h.handlers[id] = x
 	}
@@ -154,9 +163,9 @@ func (h *host) takeOver(id cm.ID, x handler) bool {
 // listen has the requests for a service go to q.
 func (h *host) listen(s mad.ServiceID, backlog int, q requestQueue) error {
 	h.mu.Lock()
-	if h.ended {
+	if h.ended != nil {
 		h.mu.Unlock()
-		return verbs.ErrClosed
+		return h.ended
 	}
 	if h.listeners[s] != nil {
 		h.mu.Unlock()

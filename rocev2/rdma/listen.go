@@ -156,7 +156,7 @@ func (l *Listener) signal() {
 	}
 }
 
-func (l *Listener) deviceEnded() { l.end(verbs.ErrClosed) }
+func (l *Listener) deviceEnded(why error) { l.end(why) }
 
 // Next waits for the next request, which the application accepts or rejects within 30 s.
 func (l *Listener) Next(ctx context.Context) (*Request, error) {

@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 
-	_ "github.com/softroce/softroce-xdp/rocev2/rdma/client" // DefaultDriver
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client" // DefaultDriver
 	"github.com/softroce/softroce-xdp/rocev2/rdma/driver"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -45,7 +45,7 @@ func WithConfig(config any) OpenOption { return func(o *openOptions) { o.config 
 // ctx bounds the opening only; the device stays open until its Close.
 //
 // Without options, the device is the one that the agent serves (DefaultDriver). The error says
-// what to do, and wraps ErrNotAttached, ErrNoNIC or fs.ErrPermission if the server cannot be
+// what to do, and wraps ErrNotAttached, ErrNoNIC, ErrNotServing or fs.ErrPermission if the server cannot be
 // reached for one of these reasons.
 func Open(ctx context.Context, name string, options ...OpenOption) (verbs.Device, error) {
 	o := openOptions{driver: DefaultDriver}
@@ -62,7 +62,11 @@ func Open(ctx context.Context, name string, options ...OpenOption) (verbs.Device
 	}
 	dev, err := d.Open(ctx, name, o.config)
 	if err != nil && o.driver == DefaultDriver {
-		err = serverError(runDir, name, err)
+		dir := runDir
+		if c, ok := o.config.(client.Config); ok && c.RunDir != "" {
+			dir = c.RunDir
+		}
+		err = serverError(dir, name, err)
 	}
 	return dev, err
 }

@@ -141,7 +141,7 @@ func (a *Announcement) request(e cm.Event) handler {
 	return nobody{}
 }
 
-func (a *Announcement) deviceEnded() {}
+func (a *Announcement) deviceEnded(error) {}
 
 // Addr returns the address of the announcement.
 func (a *Announcement) Addr() net.Addr { return a.addr }

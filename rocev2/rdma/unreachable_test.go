@@ -16,24 +16,26 @@ import (
 // The errors of the device server say what to do.
 func TestServerError(t *testing.T) {
 	dir := t.TempDir()
-	without := filepath.Join(dir, "lo.json")
 	for name, x := range map[string]struct {
 		iface    string
-		attached bool
+		attached string // its state
 		err      error
 		is       error
 		text     string
 	}{
-		"no interface":         {"nosuch0", false, syscall.ENOENT, ErrNotAttached, "no interface of this name"},
-		"not attached":         {"lo", false, syscall.ENOENT, ErrNotAttached, "softroce-xdp attach lo --nic"},
-		"attached without NIC": {"lo", true, syscall.ENOENT, ErrNoNIC, "softroce-xdp attach --upgrade --nic lo"},
-		"permission":           {"lo", true, syscall.EACCES, fs.ErrPermission, "join the group of the socket"},
-		"ended":                {"lo", true, syscall.ECONNREFUSED, syscall.ECONNREFUSED, "has ended"},
-		"another error":        {"lo", true, syscall.EIO, syscall.EIO, "input/output error"},
+		"no interface":         {"nosuch0", "", syscall.ENOENT, ErrNotAttached, "no interface of this name"},
+		"not attached":         {"lo", "", syscall.ENOENT, ErrNotAttached, "attach lo --nic"},
+		"attached without NIC": {"lo", "{}", syscall.ENOENT, ErrNoNIC, "softroce-xdp --run-dir " + dir + " attach --upgrade --nic lo"},
+		"in a container":       {"nosuch0", "{}", syscall.ENOENT, ErrNoNIC, "attach --upgrade --nic nosuch0"},
+		"being upgraded":       {"lo", `{"nic": {"mode": 384}}`, syscall.ENOENT, ErrNotServing, "try again in a second"},
+		"permission":           {"lo", "{}", syscall.EACCES, fs.ErrPermission, "join the group of the socket"},
+		"ended":                {"lo", "{}", syscall.ECONNREFUSED, ErrNotServing, "has ended"},
+		"another error":        {"lo", "{}", syscall.EIO, syscall.EIO, "input/output error"},
 	} {
-		_ = os.Remove(without)
-		if x.attached {
-			if err := os.WriteFile(without, nil, 0o600); err != nil {
+		state := filepath.Join(dir, x.iface+".json")
+		_ = os.Remove(state)
+		if x.attached != "" {
+			if err := os.WriteFile(state, []byte(x.attached), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

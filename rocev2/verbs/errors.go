@@ -8,7 +8,7 @@ import "errors"
 // the values.
 var (
 	ErrClosed    = errors.New("verbs: the device was closed")
-	ErrGone      = errors.New("verbs: the interface of the device is gone")
+	ErrGone      = errors.New("verbs: the device is gone")
 	ErrDestroyed = errors.New("was destroyed")
 	ErrBusy      = errors.New("still in use")
 	ErrTooMany   = errors.New("too many") // queue pairs of one device
