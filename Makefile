@@ -121,7 +121,7 @@ bench: build-bench ## what it costs: ns per packet over an empty program, TCP th
 	exit $$missed
 
 .PHONY: bench-transport
-bench-transport: build-bench ## only the NIC compared with raw AF_XDP: goodput, latency, rate, many queue pairs, loss (root)
+bench-transport: build-bench ## only the NIC: compared with raw AF_XDP; sections device and processes: through the agent, by 1, 4 and 16 processes (root)
 	$(SUDO) ./bin/bench nic
 
 .PHONY: test-device

@@ -3,7 +3,8 @@
 // Package nicbench holds the NIC's engine (S2) against what it is built on: raw AF_XDP over
 // the same veth pair, in the same run, taking turns. It prints goodput, latency,
 // message rate, the cost of many queue pairs, allocations and the efficiency under
-// loss.
+// loss. Sections device and processes compare the device that an agent serves with an engine in
+// the process, and several client processes with each other.
 package nicbench
 
 import (
@@ -55,7 +56,7 @@ func Command() *cobra.Command {
 	var profile string
 	cmd := &cobra.Command{
 		Use:   "nic",
-		Short: "Compare the engine with raw AF_XDP and TCP",
+		Short: "Compare the engine with raw AF_XDP and TCP, and the device of an agent with the engine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return status.Verdict(run(cmd.Context(), c, profile))
