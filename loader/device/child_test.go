@@ -227,35 +227,6 @@ func openPeer(dir string) (*peer, error) {
 	return p, err
 }
 
-// register registers memory of both kinds, and makes and destroys queues.
-func (p *peer) register() error {
-	pd, err := p.dev.AllocPD()
-	if err != nil {
-		return err
-	}
-	arena, err := p.dev.Alloc(chunk)
-	if err != nil {
-		return err
-	}
-	a, err := pd.RegMR(arena, allRights)
-	if err != nil {
-		return err
-	}
-	b, err := pd.RegMR(make([]byte, chunk), allRights)
-	if err != nil {
-		return err
-	}
-	cq, err := p.dev.CreateCQ(16)
-	if err != nil {
-		return err
-	}
-	q, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
-	if err != nil {
-		return err
-	}
-	return errors.Join(q.Destroy(), cq.Destroy(), a.Deregister(), b.Deregister(), pd.Free(), p.dev.Free(arena))
-}
-
 // introduce prints what the other peer must know.
 func (p *peer) introduce() {
 	b, _ := json.Marshal(p.own)

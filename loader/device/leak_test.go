@@ -4,6 +4,7 @@ package device_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -116,4 +117,33 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// register registers memory of both kinds, and makes and destroys queues.
+func (p *peer) register() error {
+	pd, err := p.dev.AllocPD()
+	if err != nil {
+		return err
+	}
+	arena, err := p.dev.Alloc(chunk)
+	if err != nil {
+		return err
+	}
+	a, err := pd.RegMR(arena, allRights)
+	if err != nil {
+		return err
+	}
+	b, err := pd.RegMR(make([]byte, chunk), allRights)
+	if err != nil {
+		return err
+	}
+	cq, err := p.dev.CreateCQ(16)
+	if err != nil {
+		return err
+	}
+	q, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
+	if err != nil {
+		return err
+	}
+	return errors.Join(q.Destroy(), cq.Destroy(), a.Deregister(), b.Deregister(), pd.Free(), p.dev.Free(arena))
 }
