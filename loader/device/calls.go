@@ -94,16 +94,19 @@ func (c *client) end(t proto.Type, req any) error {
 // engine serves others. A process that goes on posting does not delay it without bound.
 func (c *client) settle() {
 	for range settleRounds {
-		n := 0
-		c.s.dev.InLoop(func() { n = c.take() })
-		if n < clientBudget {
+		more := false
+		c.s.dev.InLoop(func() {
+			c.take()
+			more = c.waiting()
+		})
+		if !more {
 			return
 		}
 	}
 }
 
 // settleRounds is how often settle takes: more than all rings of an honest process hold, mostly.
-const settleRounds = 64
+const settleRounds = 256
 
 func (c *client) port() (*proto.PortReply, error) {
 	p, err := c.s.dev.Port()

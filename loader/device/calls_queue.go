@@ -158,6 +158,7 @@ func (c *client) destroySRQ(q *sharedQueue) error {
 	c.s.owners.Delete(verbs.SRQ(q.srq))
 	c.s.dev.InLoop(func() {
 		q.ended, q.recv.ended = true, true
+		c.unwatch(q.recv)
 		c.free(q.number, q.recv)
 	})
 	q.memory.close()
@@ -297,6 +298,7 @@ func (c *client) destroyQP(q *queuePair) error {
 		q.ended = true
 		for i, half := range q.halves {
 			half.ended = true
+			c.unwatch(half)
 			if i < len(q.numbers) {
 				c.free(q.numbers[i], half)
 			}

@@ -52,13 +52,15 @@ type client struct {
 	doorbellMemory *shared
 	doorbell       ring.Doorbell
 	wake, signal   int  // eventfd for the engine's thread; socket to the process
-	watched        bool // feeder.clients has it
+	fed            bool // feeder.clients has it
 
 	// The engine's thread.
 	queues   []*queue                 // by the number that the doorbell has for them
 	pending  [ring.Queues / 64]uint64 // bits of those in receives and sends
 	receives []*queue                 // with entries that were not taken
 	sends    []*queue                 // also
+	watched  []*queue                 // whose process rings no doorbell (watch.go)
+	reviewed uint32                   // iterations since the last review
 	send     verbs.SendWR
 	recv     verbs.RecvWR
 }
@@ -210,7 +212,7 @@ func (c *client) open() (err error) {
 	if err := c.s.feeder.watch(c.wake); err != nil {
 		return err
 	}
-	c.watched = true
+	c.fed = true
 	c.counts = c.s.dev.NewCounts()
 	c.s.dev.InLoop(func() { c.s.feeder.clients = append(c.s.feeder.clients, c) })
 	return nil
@@ -318,7 +320,7 @@ func (c *client) close() {
 			c.s.log.Error("an object of a process that has ended cannot be destroyed", "pid", c.pid, "object", o, "err", err)
 		}
 	}
-	if c.watched {
+	if c.fed {
 		c.s.dev.InLoop(func() {
 			f := c.s.feeder
 			f.clients = slices.DeleteFunc(f.clients, func(x *client) bool { return x == c })

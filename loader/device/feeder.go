@@ -103,6 +103,7 @@ func (f *feeder) Take() (n int) {
 		if c.waiting() {
 			n += c.take()
 		}
+		c.review()
 		if f.flushed > flushBudget {
 			f.next = (f.next + i + 1) % len(f.clients)
 			break
@@ -112,42 +113,59 @@ func (f *feeder) Take() (n int) {
 }
 
 // take takes entries of one process: receives before sends, so that a message does not arrive before
-// the receive that was posted for it.
+// the receive that was posted for it. For that, it looks for receives after it has looked for sends.
 func (c *client) take() (n int) {
 	c.collect()
-	if c.doorbell.Any() { // a receive, for example, that was posted before a send which collect has found
-		c.collect()
-	}
-	n = takeFrom(&c.receives, clientBudget)
+	look(c.sends)
+	c.collect()
+	look(c.receives)
+	n = c.takeFrom(&c.receives, clientBudget)
 	if len(c.receives) == 0 {
-		n += takeFrom(&c.sends, clientBudget-n)
+		n += c.takeFrom(&c.sends, clientBudget-n)
 	}
 	return n
 }
 
-// collect puts the queues that the doorbell names to those that have entries.
-func (c *client) collect() {
-	c.doorbell.Take(&c.pending, func(i uint32) {
-		if int(i) >= len(c.queues) {
-			return
-		}
-		q := c.queues[i]
-		if q == nil {
-			return
-		}
-		q.number = i
-		c.pending[i/64] |= 1 << (i % 64)
-		if q.recv {
-			c.receives = append(c.receives, q)
-		} else {
-			c.sends = append(c.sends, q)
-		}
-	})
+// look looks at the queues that takeFrom may serve.
+func look(list []*queue) {
+	for _, q := range list[:min(len(list), clientBudget)] {
+		q.look()
+	}
 }
 
-// takeFrom takes entries of queues in turn, and keeps those that have more. An empty queue counts as one
-// entry: a process can ring the doorbell for thousands of them without pause.
-func takeFrom(list *[]*queue, budget int) (n int) {
+// collect puts the queues that the doorbell names, and watched ones with entries, to those that have
+// entries.
+func (c *client) collect() {
+	c.doorbell.Take(&c.pending, func(i uint32) {
+		if int(i) < len(c.queues) && c.queues[i] != nil {
+			c.queues[i].number = i
+			c.found(c.queues[i])
+		}
+	})
+	for _, q := range c.watched {
+		if q.in.Changed() {
+			c.found(q)
+		}
+	}
+}
+
+// found puts a queue to those that have entries. The doorbell has named it before.
+func (c *client) found(q *queue) {
+	if q.pending() {
+		return
+	}
+	c.pending[q.number/64] |= 1 << (q.number % 64)
+	q.used = true
+	if q.recv {
+		c.receives = append(c.receives, q)
+	} else {
+		c.sends = append(c.sends, q)
+	}
+}
+
+// takeFrom takes entries of queues in turn, and keeps those that have more. It watches the others. An empty
+// queue counts as one entry: a process can ring the doorbell for thousands of them without pause.
+func (c *client) takeFrom(list *[]*queue, budget int) (n int) {
 	all, served := *list, 0
 	for k := len(all); served < k && n < budget && all[served].c.s.feeder.flushed <= flushBudget; served++ {
 		q := all[served]
@@ -156,7 +174,8 @@ func takeFrom(list *[]*queue, budget int) (n int) {
 		if more {
 			all = append(all, q) // behind those that were not served
 		} else {
-			q.c.pending[q.number/64] &^= 1 << (q.number % 64)
+			c.pending[q.number/64] &^= 1 << (q.number % 64)
+			c.watch(q)
 		}
 	}
 	*list = append(all[:0], all[served:]...)
@@ -165,5 +184,13 @@ func takeFrom(list *[]*queue, budget int) (n int) {
 
 // waiting reports whether the process has entries that were not taken.
 func (c *client) waiting() bool {
-	return len(c.receives) > 0 || len(c.sends) > 0 || c.doorbell.Any()
+	if len(c.receives) > 0 || len(c.sends) > 0 || c.doorbell.Any() {
+		return true
+	}
+	for _, q := range c.watched {
+		if q.in.Changed() {
+			return true
+		}
+	}
+	return false
 }

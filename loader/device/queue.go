@@ -12,32 +12,37 @@ import (
 
 // queue is a ring of work requests, which the engine's thread takes.
 type queue struct {
-	c      *client
-	in     *ring.Consumer
-	entry  []byte // copy of the entry that is decoded
-	qp     *queuePair
-	srq    *sharedQueue // of a shared receive queue; qp is nil then
-	recv   bool
-	number uint32 // by which the doorbell names it; client.pending has the bit
-	ended  bool   // nothing is taken: it was destroyed, or its ring is damaged
+	c       *client
+	in      *ring.Consumer
+	entry   []byte // copy of the entry that is decoded
+	qp      *queuePair
+	srq     *sharedQueue // of a shared receive queue; qp is nil then
+	recv    bool
+	number  uint32 // by which the doorbell names it
+	ended   bool   // nothing is taken: it was destroyed, or its ring is damaged
+	watched bool   // in client.watched
+	used    bool   // it had entries since the last review
 }
 
 func newQueue(c *client, r ring.Ring, s ring.Shape) *queue {
 	return &queue{c: c, in: ring.NewConsumer(r), entry: make([]byte, s.EntryBytes)}
 }
 
-// take passes up to budget work requests to the engine. more: others may wait.
+// pending reports whether the queue is in client.receives or client.sends.
+func (q *queue) pending() bool { return q.c.pending[q.number/64]&(1<<(q.number%64)) != 0 }
+
+// look finds out how many entries there are. take takes no others.
+func (q *queue) look() {
+	if !q.ended && q.in.Look() != nil {
+		q.damaged()
+	}
+}
+
+// take passes up to budget work requests to the engine, of those that look has found. more: others of
+// these wait.
 func (q *queue) take(budget int) (n int, more bool) {
 	for ; n < budget; n++ {
-		if q.ended {
-			return n, false
-		}
-		k, err := q.in.Available()
-		if err != nil {
-			q.damaged()
-			return n, false
-		}
-		if k == 0 {
+		if q.ended || q.in.Left() == 0 {
 			return n, false
 		}
 		q.in.Copy(q.entry)
@@ -50,7 +55,7 @@ func (q *queue) take(budget int) (n int, more bool) {
 			q.takeSend()
 		}
 	}
-	return n, true
+	return n, !q.ended && q.in.Left() > 0
 }
 
 func (q *queue) takeSend() {
@@ -83,6 +88,7 @@ func (q *queue) takeShared() {
 // damaged ends a ring whose index is not possible.
 func (q *queue) damaged() {
 	q.ended = true
+	q.c.unwatch(q)
 	q.c.s.log.Warn("a process wrote an impossible index to its ring", "pid", q.c.pid)
 	if q.qp != nil {
 		q.c.s.feeder.flushed += q.qp.qp.Fail()

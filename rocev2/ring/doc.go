@@ -6,12 +6,13 @@
 //
 // # Layout of a ring
 //
-// All numbers have the byte order of the machine. Each word is alone on its cache line.
+// All numbers have the byte order of the machine. Words of different writers are on different cache lines.
 //
 //	0    producer   uint32: entries produced, modulo 2^32
 //	64   consumer   uint32: entries that are free again, modulo 2^32
 //	128  armed      uint32: a completion queue's consumer wants a signal, see Armed
 //	192  state      uint32: shown by the server, see State
+//	196  watched    uint32: the server needs no doorbell for this ring, see Watched
 //	256  entries of a fixed length each, a power of two of them
 //
 // # The other side is not trusted

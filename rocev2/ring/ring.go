@@ -48,9 +48,9 @@ func (s Shape) check() error {
 
 // Ring is a ring in memory, as both sides see it.
 type Ring struct {
-	producer, consumer, armed, state *atomic.Uint32
-	entries                          []byte
-	mask, bytes                      uint32
+	producer, consumer, armed, state, watched *atomic.Uint32
+	entries                                   []byte
+	mask, bytes                               uint32
 }
 
 // Open returns the ring at the start of b, which both sides have mapped.
@@ -65,7 +65,7 @@ func Open(b []byte, s Shape) (Ring, error) {
 		return Ring{}, err
 	}
 	return Ring{
-		producer: word32(b, 0), consumer: word32(b, line), armed: word32(b, 2*line), state: word32(b, 3*line),
+		producer: word32(b, 0), consumer: word32(b, line), armed: word32(b, 2*line), state: word32(b, 3*line), watched: word32(b, 3*line+4),
 		entries: b[header : header+int(s.Entries)*int(s.EntryBytes)], mask: s.Entries - 1, bytes: s.EntryBytes,
 	}, nil
 }
@@ -84,6 +84,10 @@ func (r *Ring) Armed() *atomic.Uint32 { return r.armed }
 
 // State is the word in which a server shows the state of what the ring belongs to.
 func (r *Ring) State() *atomic.Uint32 { return r.state }
+
+// Watched is the word by which a server that looks at the producer's index by itself says so: 1 = the
+// producer need not ring the doorbell. It is on the line of State, which a producer reads anyway.
+func (r *Ring) Watched() *atomic.Uint32 { return r.watched }
 
 // Producer is the side of a ring that writes entries. It has one user at a time.
 type Producer struct {
@@ -143,8 +147,27 @@ func (c *Consumer) Available() (uint32, error) {
 	return c.limit - c.next, nil
 }
 
-// Copy copies the next entry to dst, which is as long as an entry, and counts it as read. Available
-// has returned that there is one. The memory of the entry is not free before Free.
+// Look reads the producer's index, also if entries are left of the last time. An index that is not
+// possible is ErrIndex; Left is 0 then.
+func (c *Consumer) Look() error {
+	limit := c.producer.Load()
+	if limit-c.next > c.Len() {
+		c.limit = c.next
+		return ErrIndex
+	}
+	c.limit = limit
+	return nil
+}
+
+// Left is how many entries wait of those that the producer's index, as read last, has shown.
+func (c *Consumer) Left() uint32 { return c.limit - c.next }
+
+// Changed reports whether the producer's index is another one than the number of entries read. It does
+// not check the index.
+func (c *Consumer) Changed() bool { return c.producer.Load() != c.next }
+
+// Copy copies the next entry to dst, which is as long as an entry, and counts it as read. Left or
+// Available has returned that there is one. The memory of the entry is not free before Free.
 func (c *Consumer) Copy(dst []byte) {
 	copy(dst, c.entry(c.next))
 	c.next++

@@ -161,10 +161,12 @@ func (d *Device) hello() error {
 	return err
 }
 
-// ring tells the server that a queue has new entries. The caller holds a lock of the queue, under
-// which the queue and so the device are open.
-func (d *Device) ring(queue uint32) {
-	d.doorbell.Set(queue)
+// ring tells the server that a queue has new entries, unless it looks by itself. The caller holds a
+// lock of the queue, under which the queue and so the device are open. It has published the entries.
+func (d *Device) ring(queue uint32, r *ring.Producer) {
+	if r.Watched().Load() == 0 {
+		d.doorbell.Set(queue)
+	}
 	if d.statusPage.Asleep().Load() != 0 {
 		_, _ = unix.Write(d.wake, oneSignal)
 	}

@@ -206,7 +206,7 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 	q.send.Advance()
 	d.posts.Add(1)
 	q.send.Publish()
-	d.ring(q.queue)
+	d.ring(q.queue, q.send)
 	return nil
 }
 
@@ -241,7 +241,7 @@ func (d *Device) postRecv(to *ring.Producer, queue uint32, wr *verbs.RecvWR) err
 	to.Advance()
 	d.posts.Add(1)
 	to.Publish()
-	d.ring(queue)
+	d.ring(queue, to)
 	return nil
 }
 
