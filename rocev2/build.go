@@ -108,7 +108,13 @@ func (d *Datagram) Begin(b []byte, n int) (payload []byte, err error) {
 // Seal completes the datagram that Begin started in b with pad, ICRC and stamp,
 // and returns its length. The stamp may have changed meanwhile, but not whether
 // there is one.
-func (d *Datagram) Seal(b []byte) int {
+func (d *Datagram) Seal(b []byte) int { return d.seal(b, true) }
+
+// SealLocal is Seal for a datagram that stays in the memory of its sender, where nothing can change it: its
+// ICRC is 0, and VerifyICRC does not accept it.
+func (d *Datagram) SealLocal(b []byte) int { return d.seal(b, false) }
+
+func (d *Datagram) seal(b []byte, checked bool) int {
 	ipLen := ipv4MinLen
 	if b[0]>>4 == 6 {
 		ipLen = ipv6Len
@@ -117,7 +123,11 @@ func (d *Datagram) Seal(b []byte) int {
 	end := ipLen + udpLen
 	bth := BTH(b[ipLen+udpHeaderLen:])
 	clear(b[end-ICRCLen-bth.PadCount() : end-ICRCLen])
-	binary.LittleEndian.PutUint32(b[end-ICRCLen:], icrc(b, ipLen, udpLen))
+	crc := uint32(0)
+	if checked {
+		crc = icrc(b, ipLen, udpLen)
+	}
+	binary.LittleEndian.PutUint32(b[end-ICRCLen:], crc)
 	if d.Stamp != nil {
 		d.Stamp.Put(b[end:])
 		end += StampLen

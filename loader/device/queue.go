@@ -3,6 +3,8 @@
 package device
 
 import (
+	"encoding/binary"
+
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
@@ -145,6 +147,8 @@ type completionQueue struct {
 	memory *shared
 	out    *ring.Producer
 	depth  int
+	entry  [wqe.CqeBytes]byte
+	owners []uint64 // of entries that were not published: the words that show them
 	ended  bool
 	cost   []limits.Use
 }
@@ -164,10 +168,13 @@ func (q *completionQueue) Put(w verbs.Completion) bool {
 	if err != nil || entry == nil {
 		return false
 	}
-	wqe.EncodeCompletion(entry, &w)
+	wqe.EncodeCompletion(q.entry[:], &w)
 	if q.out.Written()&q.out.Len() == 0 { // first pass, third, and so on
-		wqe.Cqe(entry).SetOwner(true)
+		wqe.Cqe(q.entry[:]).SetOwner(true)
 	}
+	copy(entry, q.entry[:wqe.OwnerAt])
+	copy(entry[wqe.OwnerAt+8:], q.entry[wqe.OwnerAt+8:])
+	q.owners = append(q.owners, binary.NativeEndian.Uint64(q.entry[wqe.OwnerAt:]))
 	q.out.Advance()
 	return true
 }
@@ -177,6 +184,11 @@ func (q *completionQueue) Publish(alert bool) {
 	if q.ended {
 		return
 	}
+	first := q.out.Written() - uint32(len(q.owners))
+	for i, word := range q.owners {
+		q.out.Word(first+uint32(i), wqe.OwnerAt).Store(word)
+	}
+	q.owners = q.owners[:0]
 	q.out.Publish()
 	armed := q.out.Armed()
 	if a := armed.Load(); a == armedAny || a == armedSolicited && alert {

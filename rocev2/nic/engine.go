@@ -17,6 +17,7 @@ func newEngine(d *Device) (*engine, error) {
 	e.posts.init()
 	e.config = d.dataplane.RuntimeConfig()
 	e.loopback.maxFrame = max(maxFrame(d.mtu), 4096+256)
+	e.loopback.rounds = loopbackRounds
 	e.scratch = make([]byte, max(maxFrame(d.mtu)+64, 16<<10))
 	e.datagrams.report.Addr = netip.Addr{}
 	e.sync.init()

@@ -40,6 +40,7 @@ func (e *engine) iterate() int {
 		n += e.distributor.run()
 	}
 	e.flushDirty()
+	n += e.shortLoopback()
 	if e.hooks != nil {
 		e.hooks.onIteration(e)
 	}

@@ -221,6 +221,7 @@ type loopbackQueue struct {
 	lens        [loopbackLimit]int
 	head, count int
 	maxFrame    int
+	rounds      int // of shortLoopback
 }
 
 // madQueue has queue pair 1: the messages of the connection manager (mad.go).

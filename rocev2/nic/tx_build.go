@@ -61,13 +61,12 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 			o.Stamp.Flags &^= rocev2.StampT1
 		}
 	}
-	n := etherLen + o.Seal(frame[etherLen:])
 	e.count.txPackets++
 	if to.Loopback {
-		e.loopback.push(n)
+		e.loopback.push(etherLen + o.SealLocal(frame[etherLen:]))
 		return etherLen + plain, d
 	}
-	d.sock.xsk.Push(n)
+	d.sock.xsk.Push(etherLen + o.Seal(frame[etherLen:]))
 	d.sock.pushed++
 	e.sent(x, d, o, plain)
 	return etherLen + plain, d

@@ -117,6 +117,10 @@ func (p *Producer) Next() ([]byte, error) {
 	return p.entry(p.next), nil
 }
 
+// Word is 8 bytes of an entry, by its number modulo 2^32: a word that shows the consumer that the entry is
+// new, in the cache line that it reads anyway. at is a multiple of 8.
+func (p *Producer) Word(i uint32, at int) *atomic.Uint64 { return word64(p.entry(i), at) }
+
 // Advance counts the entry that Next returned as written. The consumer does not see it before
 // Publish.
 func (p *Producer) Advance() { p.next++ }
@@ -165,6 +169,9 @@ func (c *Consumer) Left() uint32 { return c.limit - c.next }
 // Changed reports whether the producer's index is another one than the number of entries read. It does
 // not check the index.
 func (c *Consumer) Changed() bool { return c.producer.Load() != c.next }
+
+// Word is 8 bytes of the next entry. at is a multiple of 8.
+func (c *Consumer) Word(at int) *atomic.Uint64 { return word64(c.entry(c.next), at) }
 
 // Copy copies the next entry to dst, which is as long as an entry, and counts it as read. Left or
 // Available has returned that there is one. The memory of the entry is not free before Free.

@@ -3,6 +3,7 @@
 package wqe
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -222,6 +223,18 @@ func EncodeCompletion(entry []byte, c *verbs.Completion) {
 		e.SetImmediate(c.InvKey)
 	}
 }
+
+// OwnerAt is where the 8 bytes of a completion are that have the bit owner, and OwnerMask that bit of them
+// in the byte order of the machine. Who writes these bytes last, and at once, shows an entry as a whole.
+var OwnerAt, OwnerMask = func() (int, uint64) {
+	var b [CqeBytes]byte
+	Cqe(b[:]).SetOwner(true)
+	at := 0
+	for binary.NativeEndian.Uint64(b[at:]) == 0 {
+		at += 8
+	}
+	return at, binary.NativeEndian.Uint64(b[at:])
+}()
 
 // DecodeCompletion reads an entry of CqeBytes.
 func DecodeCompletion(entry []byte) verbs.Completion {

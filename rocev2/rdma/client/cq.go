@@ -78,10 +78,7 @@ func (c *CQ) Poll(out []verbs.Completion) int {
 
 func (c *CQ) take(out []verbs.Completion) (n int) {
 	var entry [wqe.CqeBytes]byte
-	for n < len(out) {
-		if k, err := c.in.Available(); k == 0 || err != nil {
-			break
-		}
+	for n < len(out) && c.fresh() {
 		c.in.Copy(entry[:])
 		out[n] = wqe.DecodeCompletion(entry[:])
 		n++
@@ -93,6 +90,12 @@ func (c *CQ) take(out []verbs.Completion) (n int) {
 	return n
 }
 
+// fresh reports whether the next entry is new: it has the bit owner of this pass through the ring.
+func (c *CQ) fresh() bool {
+	owner := c.in.Word(wqe.OwnerAt).Load()&wqe.OwnerMask != 0
+	return owner == (c.in.Read()&c.in.Len() == 0)
+}
+
 // ready reports whether there is something to poll.
 func (c *CQ) ready() bool {
 	c.mu.Lock()
@@ -100,8 +103,7 @@ func (c *CQ) ready() bool {
 	if c.memory == nil {
 		return false
 	}
-	k, _ := c.in.Available()
-	return k > 0
+	return c.fresh()
 }
 
 // What a process writes to ring.Armed.
