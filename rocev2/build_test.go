@@ -243,6 +243,36 @@ func TestBeginSeal(t *testing.T) {
 	}
 }
 
+// SealLocal is Seal but for the ICRC, which is 0.
+func TestSealLocal(t *testing.T) {
+	d := Datagram{Src: src4, Dst: dst4, Opcode: RCWriteOnly, Payload: []byte("abc"), Stamp: &goldenStamp}
+	var sealed, local [256]byte
+	for i := range local {
+		local[i] = 0xff // what the memory had before does not matter
+	}
+	for _, b := range [][]byte{sealed[:], local[:]} {
+		payload, err := d.Begin(b, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(payload, d.Payload)
+	}
+	n := d.Seal(sealed[:])
+	if got := d.SealLocal(local[:]); got != n {
+		t.Fatalf("%d bytes, want %d", got, n)
+	}
+	p, err := Parse(local[:n])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.ICRC() != 0 || p.VerifyICRC() == nil {
+		t.Errorf("the ICRC is %#x, and accepted", p.ICRC())
+	}
+	if err := p.PutICRC(); err != nil || string(local[:n]) != string(sealed[:n]) {
+		t.Errorf("with its ICRC it is %x, want %x; %v", local[:n], sealed[:n], err)
+	}
+}
+
 func BenchmarkBeginSeal(b *testing.B) {
 	for _, n := range []int{0, 1024, 4096} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

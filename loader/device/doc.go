@@ -7,6 +7,7 @@
 //	client.go     one process: its messages, its objects, and the end of all of them
 //	calls.go      what the messages do; calls_queue.go those of queues
 //	feeder.go     work requests from the rings of all processes to the engine
+//	watch.go      rings that it looks at without a doorbell
 //	queue.go      rings of queue pairs, shared receive queues and completion queues
 //	cm.go         connections: what a process has of the communication manager
 //	objects.go    the objects of a process
@@ -24,6 +25,6 @@
 // nic.CQSink): between a process and its queue pair there is no other thread. Each process has a
 // goroutine for its control messages, and one for its events.
 //
-// What the engine's thread uses of a process (client.queues, receives, sends; queue) is changed in
+// What the engine's thread uses of a process (client.queues, receives, sends, watched; queue) is changed in
 // nic.Device.InLoop only, and memory is unmapped after that.
 package device

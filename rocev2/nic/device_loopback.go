@@ -21,7 +21,7 @@ const loopbackMTU = 4096 + rocev2.PMTUOverhead
 
 // OpenLoopback makes a device without interface, sockets and data plane, which needs no
 // privileges. Its queue pairs reach each other, at the addresses 127.0.0.1 and ::1. The
-// engine is the same: packets are built, parsed and checked.
+// engine is the same: packets are built and parsed. They have no ICRC, as all that an engine sends itself.
 func OpenLoopback(o Options) (_ *Device, err error) {
 	if o.PreCredit || o.Interface != "" {
 		return nil, fmt.Errorf("nic: a loopback device has no interface and no pre-credit")

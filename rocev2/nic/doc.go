@@ -37,6 +37,7 @@
 //	timers    timer_ackwait.go    deadlines of queue pairs and of pacers (package wheel)
 //	flush     tx.go               ACKs and NAKs of queue pairs that something happened to
 //	transmit  tx.go               data
+//	loopback  rx.go               the few packets that it has sent to itself in this iteration
 //	submit    tx_kick.go          shows the kernel what was pushed
 //	sync      dataplane_sync.go   reports to the destination table every 3 ms, and its replies
 //

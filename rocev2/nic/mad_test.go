@@ -105,7 +105,7 @@ func TestMADsWait(t *testing.T) {
 		q := &l.e.loopback
 		for ; q.count > 0; q.count-- {
 			p, err := rocev2.ParseFrame(q.slots[q.head][:q.lens[q.head]])
-			if err != nil || p.VerifyICRC() != nil {
+			if err != nil || p.ICRC() != 0 { // it does not leave the memory
 				t.Fatalf("%v", err)
 			}
 			h, err := mad.Parse(p.Payload())

@@ -167,6 +167,38 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
+// Look fixes what is left: entries that come later are not. An impossible index leaves none.
+func TestLook(t *testing.T) {
+	s := ring.ShapeFor(4, 16)
+	b := mapping(t, s.Bytes())
+	p, c := ring.NewProducer(open(t, b, s), 4), ring.NewConsumer(open(t, b, s))
+	publish := func() {
+		if _, err := p.Next(); err != nil {
+			t.Fatal(err)
+		}
+		p.Advance()
+		p.Publish()
+	}
+	publish()
+	if c.Left() != 0 || !c.Changed() {
+		t.Errorf("%d left before Look, changed: %v", c.Left(), c.Changed())
+	}
+	if err := c.Look(); err != nil || c.Left() != 1 {
+		t.Fatalf("%d left, %v", c.Left(), err)
+	}
+	publish()
+	if c.Left() != 1 {
+		t.Errorf("%d left after another entry", c.Left())
+	}
+	if err := c.Look(); err != nil || c.Left() != 2 {
+		t.Errorf("%d left after another Look, %v", c.Left(), err)
+	}
+	ring.Word(b, 0).Store(5)
+	if err := c.Look(); !errors.Is(err, ring.ErrIndex) || c.Left() != 0 {
+		t.Errorf("an impossible index: %d left, %v", c.Left(), err)
+	}
+}
+
 func TestShapes(t *testing.T) {
 	b := mapping(t, 1<<16)
 	for _, s := range []ring.Shape{{}, {Entries: 3, EntryBytes: 16}, {Entries: 4, EntryBytes: 8}, {Entries: 4}, {Entries: 1 << 31, EntryBytes: 16}, {Entries: 4, EntryBytes: 1 << 20}} {

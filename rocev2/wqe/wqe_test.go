@@ -4,6 +4,7 @@ package wqe_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"reflect"
 	"testing"
@@ -18,6 +19,24 @@ func drawSGL(t *rapid.T, n int) []verbs.SGE {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) verbs.SGE {
 		return verbs.SGE{Addr: rapid.Uint64().Draw(t, "addr"), Len: rapid.Uint32().Draw(t, "len"), LKey: rapid.Uint32().Draw(t, "lkey")}
 	}), 0, n).Draw(t, "sgl")
+}
+
+// OwnerAt and OwnerMask name the bit owner, and no other.
+func TestOwner(t *testing.T) {
+	for _, owner := range []bool{false, true} {
+		var b [wqe.CqeBytes]byte
+		wqe.EncodeCompletion(b[:], &verbs.Completion{WRID: 1<<64 - 1, QPN: 1<<24 - 1, Bytes: 1<<32 - 1, HasImm: true, Imm: 1<<32 - 1, SrcQP: 1<<24 - 1})
+		without := b
+		wqe.Cqe(b[:]).SetOwner(owner)
+		if w := binary.NativeEndian.Uint64(b[wqe.OwnerAt:]); w&wqe.OwnerMask != 0 != owner {
+			t.Errorf("owner %v: the word is %#x", owner, w)
+		}
+		w := binary.NativeEndian.Uint64(b[wqe.OwnerAt:])
+		binary.NativeEndian.PutUint64(b[wqe.OwnerAt:], w&^wqe.OwnerMask)
+		if b != without {
+			t.Errorf("owner %v: OwnerMask has other bits too", owner)
+		}
+	}
 }
 
 // drawSend draws a work request that has only the fields of its operation.

@@ -30,6 +30,7 @@ type CQ struct {
 	gone    chan struct{} // closed by Destroy
 	notify  chan struct{}
 	signals uint32 // as it was when the server last signalled; readSignals'
+	spins   spinning
 	fdMu    sync.Mutex
 	fd      int // eventfd of the application, or -1
 }
@@ -170,8 +171,17 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 	}
 }
 
-// spin polls for Config.Spin.
+// spin polls for Config.Spin, unless that has found nothing in the latest waits.
 func (c *CQ) spin(ctx context.Context) bool {
+	if !c.spins.worth() {
+		return false
+	}
+	found := c.pollFor(ctx)
+	c.spins.note(found)
+	return found
+}
+
+func (c *CQ) pollFor(ctx context.Context) bool {
 	for end := time.Now().Add(c.d.conf.Spin); ctx.Err() == nil; {
 		for range 16 {
 			if c.ready() {

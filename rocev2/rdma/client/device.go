@@ -28,7 +28,8 @@ type Config struct {
 	RunDir string // where the server's sockets are; default proto.DefaultRunDir
 
 	// Spin is how long CQ.Wait polls before it sleeps: latency against CPU time. Default 20 us;
-	// negative means never.
+	// negative means never. While completions take longer than that, one in up to 32 waits polls; the
+	// others sleep at once.
 	Spin time.Duration
 
 	// ArenaBytes is how much memory Alloc takes from the system at once; default 64 MiB. Pages that

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+)
+
+// watchWorld is the engine's side of a process, without an engine, with some rings, and the other side.
+type watchWorld struct {
+	c         *client
+	doorbell  ring.Doorbell // the process's
+	producers []*ring.Producer
+}
+
+func newWatchWorld(t *testing.T, queues int) *watchWorld {
+	t.Helper()
+	shape := ring.ShapeFor(8, 16)
+	mapped := func(n int) []byte {
+		b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Munmap(b) })
+		return b
+	}
+	w := &watchWorld{c: &client{}}
+	var err error
+	if w.doorbell, err = ring.OpenDoorbell(mapped(ring.DoorbellBytes)); err != nil {
+		t.Fatal(err)
+	}
+	w.c.doorbell = w.doorbell
+	for range queues {
+		r, err := ring.Open(mapped(shape.Bytes()), shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.producers = append(w.producers, ring.NewProducer(r, 8))
+		w.c.queues = append(w.c.queues, newQueue(w.c, r, shape))
+	}
+	return w
+}
+
+// post is what a process does for an entry. False: the ring is full.
+func (w *watchWorld) post(i int, value uint64) bool {
+	p := w.producers[i]
+	entry, err := p.Next()
+	if err != nil || entry == nil {
+		return false
+	}
+	binary.NativeEndian.PutUint64(entry, value)
+	p.Advance()
+	p.Publish()
+	if p.Watched().Load() == 0 {
+		w.doorbell.Set(uint32(i))
+	}
+	return true
+}
+
+// taken takes what collect has found, and returns the values.
+func (w *watchWorld) taken() (values []uint64) {
+	for _, q := range w.c.sends {
+		q.look()
+		for q.in.Left() > 0 {
+			q.in.Copy(q.entry)
+			values = append(values, binary.NativeEndian.Uint64(q.entry))
+		}
+		q.in.Free(q.in.Read())
+		q.pending = false
+	}
+	w.c.sends = nil
+	return values
+}
+
+// No entry is lost, whenever the watch of its ring begins and ends: a process that rings no doorbell for
+// it has it found.
+func TestWatchFindsAll(t *testing.T) {
+	const each, queues = 20_000, 3
+	w := newWatchWorld(t, queues)
+	for i := range queues {
+		go func() {
+			for v := uint64(0); v < each; {
+				if w.post(i, uint64(i)<<32|v) {
+					v++
+				} else {
+					runtime.Gosched()
+				}
+			}
+		}()
+	}
+	var next [queues]uint64
+	watched := 0 // values that came while all rings were watched
+	for got := 0; got < queues*each; runtime.Gosched() {
+		q := w.c.queues[rand.IntN(queues)]
+		if rand.IntN(2) == 0 {
+			w.c.watch(q)
+		} else {
+			w.c.unwatch(q)
+		}
+		all := len(w.c.watched) == queues
+		w.c.collect()
+		for _, v := range w.taken() {
+			if i := v >> 32; uint32(v) != uint32(next[i]) {
+				t.Fatalf("queue %d has %d, want %d", i, uint32(v), next[i])
+			}
+			next[v>>32]++
+			got++
+			if all {
+				watched++
+			}
+		}
+	}
+	if watched == 0 {
+		t.Error("nothing came while all rings were watched")
+	}
+}
+
+// A watched ring needs no doorbell, and is found as long as it is watched; one that has ended is not looked at.
+func TestWatchEnds(t *testing.T) {
+	w := newWatchWorld(t, 2)
+	q, ended := w.c.queues[0], w.c.queues[1]
+	w.c.watch(q)
+	w.c.watch(ended)
+	if !w.post(0, 1) || w.doorbell.Any() || !w.c.waiting() {
+		t.Fatal("an entry of a watched ring has a doorbell, or is not found")
+	}
+	w.c.collect()
+	if got := w.taken(); len(got) != 1 || w.c.waiting() {
+		t.Fatalf("%d entries taken, waiting: %v", len(got), w.c.waiting())
+	}
+	w.post(0, 2)
+	w.post(1, 3)
+	ended.ended = true
+	w.c.unwatch(ended)
+	w.c.unwatch(q)
+	if got := w.taken(); len(got) != 1 || got[0] != 2 || len(w.c.watched) != 0 {
+		t.Errorf("%v found at the end of the watch of a ring with one and of one that has ended; %d are watched", got, len(w.c.watched))
+	}
+	if w.c.watch(ended); ended.watched {
+		t.Error("a ring is watched that has ended")
+	}
+}
+
+// The rings that are watched are few, and those that were used of late.
+func TestWatchReview(t *testing.T) {
+	w := newWatchWorld(t, maxWatched+1)
+	for _, q := range w.c.queues {
+		w.c.watch(q)
+	}
+	if len(w.c.watched) != maxWatched {
+		t.Fatalf("%d are watched", len(w.c.watched))
+	}
+	w.post(0, 1)
+	w.c.collect()
+	w.taken()
+	for range reviewEvery - 1 {
+		w.c.review()
+	}
+	if len(w.c.watched) != maxWatched {
+		t.Errorf("%d are watched before the review", len(w.c.watched))
+	}
+	w.c.review()
+	if len(w.c.watched) != 1 || w.c.watched[0] != w.c.queues[0] || w.producers[1].Watched().Load() != 0 {
+		t.Errorf("%d are watched after a review, of which one was used", len(w.c.watched))
+	}
+	for range reviewEvery {
+		w.c.review()
+	}
+	if len(w.c.watched) != 0 {
+		t.Error("a ring is watched that was not used since the last review")
+	}
+}
