@@ -6,7 +6,10 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -84,20 +87,27 @@ func (w *watchWorld) taken() (values []uint64) {
 func TestWatchFindsAll(t *testing.T) {
 	const each, queues = 20_000, 3
 	w := newWatchWorld(t, queues)
+	var stop atomic.Bool
+	var producers sync.WaitGroup
+	defer producers.Wait()
+	defer stop.Store(true)
 	for i := range queues {
-		go func() {
-			for v := uint64(0); v < each; {
+		producers.Go(func() {
+			for v := uint64(0); v < each && !stop.Load(); {
 				if w.post(i, uint64(i)<<32|v) {
 					v++
 				} else {
 					runtime.Gosched()
 				}
 			}
-		}()
+		})
 	}
 	var next [queues]uint64
 	watched := 0 // values that came while all rings were watched
-	for got := 0; got < queues*each; runtime.Gosched() {
+	for got, end := 0, time.Now().Add(2*time.Minute); got < queues*each; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d entries were found", got, queues*each)
+		}
 		q := w.c.queues[rand.IntN(queues)]
 		if rand.IntN(2) == 0 {
 			w.c.watch(q)
