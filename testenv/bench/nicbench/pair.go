@@ -25,6 +25,9 @@ type pair struct {
 	cq    [2]verbs.CQ
 	mem   [2][]byte
 	mr    [2]verbs.MR
+	local verbs.SGE // where mem[0] begins
+	va    uint64    // of mem[1], for side 0
+	rkey  uint32
 	qps   [2][]verbs.QP
 	each  []uint64 // if made: messages of each queue pair that run has counted
 	batch [256]verbs.Completion
@@ -69,6 +72,9 @@ func newPair[D verbs.Device](devs [2]D, addrs [2]netip.Addr, s pairSpec) (_ *pai
 			return nil, err
 		}
 	}
+	// As an application does, once: a region takes a lock to tell its key and its address.
+	p.local = verbs.SGE{Addr: p.mr[0].VA(), LKey: p.mr[0].LKey()}
+	p.va, p.rkey = p.mr[1].VA(), p.mr[1].RKey()
 	for range s.qps {
 		if err := p.add(addrs, s); err != nil {
 			return nil, err
@@ -127,8 +133,8 @@ func (p *pair) close() error {
 // post posts a message of n bytes on queue pair i, from and to the place off in the
 // memories.
 func (p *pair) post(i int, op verbs.Op, off, n int) error {
-	p.sgl[0] = verbs.SGE{Addr: p.mr[0].VA() + uint64(off), Len: uint32(n), LKey: p.mr[0].LKey()}
-	p.wr = verbs.SendWR{ID: uint64(i), Op: op, Flags: verbs.Signaled, SGL: p.sgl[:], RemoteAddr: p.mr[1].VA() + uint64(off), RKey: p.mr[1].RKey()}
+	p.sgl[0] = verbs.SGE{Addr: p.local.Addr + uint64(off), Len: uint32(n), LKey: p.local.LKey}
+	p.wr = verbs.SendWR{ID: uint64(i), Op: op, Flags: verbs.Signaled, SGL: p.sgl[:], RemoteAddr: p.va + uint64(off), RKey: p.rkey}
 	return p.qps[0][i].PostSend(&p.wr)
 }
 
