@@ -125,7 +125,7 @@ func (d *Datagram) seal(b []byte, checked bool) int {
 	clear(b[end-ICRCLen-bth.PadCount() : end-ICRCLen])
 	crc := uint32(0)
 	if checked {
-		crc = icrc(b, ipLen, udpLen)
+		crc = icrcInPlace(b, ipLen, udpLen)
 	}
 	binary.LittleEndian.PutUint32(b[end-ICRCLen:], crc)
 	if d.Stamp != nil {
@@ -227,7 +227,12 @@ func (d *Datagram) putIP(p []byte, total int) {
 	src, dst := d.Src.Unmap().As4(), d.Dst.Unmap().As4()
 	copy(p[12:16], src[:])
 	copy(p[16:20], dst[:])
-	putIPv4Checksum(p[:ipv4MinLen])
+	// The sum is formed from the fields. To read back the bytes just written would wait until
+	// they are in the cache (store forwarding fails for wider loads).
+	sum := uint32(0x4500) + uint32(d.TOS) + uint32(uint16(total)) + uint32(d.IPID) + dontFragment + uint32(ttl)<<8 + protoUDP +
+		uint32(binary.BigEndian.Uint16(src[:])) + uint32(binary.BigEndian.Uint16(src[2:])) +
+		uint32(binary.BigEndian.Uint16(dst[:])) + uint32(binary.BigEndian.Uint16(dst[2:]))
+	binary.BigEndian.PutUint16(p[10:12], ^uint16(onesSum(sum, nil)))
 }
 
 func (d *Datagram) putBTH(h BTH, pad int) {
