@@ -261,7 +261,7 @@ func TestSealLocal(t *testing.T) {
 	if got := d.SealLocal(local[:]); got != n {
 		t.Fatalf("%d bytes, want %d", got, n)
 	}
-	p, err := Parse(local[:n])
+	p, err := ParseIP(local[:n])
 	if err != nil {
 		t.Fatal(err)
 	}
