@@ -109,7 +109,7 @@ func (d *Device) openSockets() (err error) {
 	d.mtu = mtu
 	const frameSize = 4096
 	c := xsk.Config{
-		Ifindex: index, FrameSize: frameSize, RxFrames: d.opts.RxFrames, TxFrames: d.opts.TxFrames,
+		Ifindex: index, FrameSize: frameSize, RxFrames: d.opts.RxFrames, RxReserve: d.opts.RxFrames / 2, TxFrames: d.opts.TxFrames,
 		TxPacket: maxFrame(mtu), Mode: d.opts.Mode, BusyPoll: d.opts.BusyPoll,
 	}
 	c.SG = maxFrame(mtu)+8 > frameSize-256

@@ -22,10 +22,7 @@ func fakeSocket(l layout, start uint32) *Socket {
 	s.done = consumer[uint64]{fakeShared[uint64](l.slots*l.slotFrames, start), start, start}
 	s.rx = consumer[unix.XDPDesc]{fakeShared[unix.XDPDesc](l.rxFrames, start), start, start}
 	s.tx = producer[unix.XDPDesc]{fakeShared[unix.XDPDesc](l.slots*l.slotFrames, start), start, start}
-	for i := range l.rxFrames {
-		s.fill.put(uint64(i * l.frameSize))
-	}
-	s.fill.publish()
+	s.fillAll(l)
 	return s
 }
 

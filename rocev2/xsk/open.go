@@ -50,10 +50,7 @@ func Open(c Config) (_ *Socket, err error) {
 	}
 	s.options(l)
 	// Before bind, so that a zero-copy driver finds frames when it starts its queue.
-	for i := range l.rxFrames {
-		s.fill.put(uint64(i * l.frameSize))
-	}
-	s.fill.publish()
+	s.fillAll(l)
 	if err := s.bind(); err != nil {
 		return nil, explain("bind", err, c, iface.Name)
 	}

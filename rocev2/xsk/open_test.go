@@ -41,6 +41,7 @@ func TestOpenErrors(t *testing.T) {
 		"frame size":          {xsk.Config{Ifindex: end.Index, FrameSize: 8192}, "2048 or 4096"},
 		"too many frames":     {xsk.Config{Ifindex: end.Index, RxFrames: 1 << 30}, "choose"},
 		"too many to send":    {xsk.Config{Ifindex: end.Index, TxFrames: 1 << 30}, "choose"},
+		"reserve of most":     {xsk.Config{Ifindex: end.Index, RxFrames: 128, RxReserve: 65}, "half of them"},
 		"long without SG":     {xsk.Config{Ifindex: end.Index, TxPacket: 5000}, "set SG"},
 		"longer than anybody": {xsk.Config{Ifindex: end.Index, TxPacket: 1 << 20, SG: true}, "choose"},
 		"mode":                {xsk.Config{Ifindex: end.Index, Mode: 7}, "choose Auto"},

@@ -5,10 +5,11 @@ package xsk
 import "fmt"
 
 // rxPool knows which receive frames are lent, so that none is lent or given back
-// twice. Frames that are not lent are the kernel's.
+// twice. Frames that are not lent are the kernel's, or in the reserve.
 type rxPool struct {
 	frameSize uint64
 	lent      []bool
+	out       uint32 // how many are lent
 }
 
 func newRxPool(l layout) rxPool {
@@ -23,6 +24,7 @@ func (p *rxPool) take(addr uint64, length uint32) bool {
 		return false
 	}
 	p.lent[i] = true
+	p.out++
 	return true
 }
 
@@ -33,6 +35,7 @@ func (p *rxPool) give(addr uint64) uint64 {
 		panic(fmt.Sprintf("xsk: receive frame %d was given back twice", i))
 	}
 	p.lent[i] = false
+	p.out--
 	return i * p.frameSize
 }
 

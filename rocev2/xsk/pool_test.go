@@ -18,6 +18,7 @@ func TestFramesHaveOneOwner(t *testing.T) {
 			frameSize: 512, rxFrames: rapid.IntRange(1, 40).Draw(t, "rxFrames"),
 			slots: rapid.IntRange(1, 20).Draw(t, "slots"), slotFrames: rapid.IntRange(1, 3).Draw(t, "slotFrames"),
 		}
+		l.rxReserve = rapid.IntRange(0, l.rxFrames/2).Draw(t, "rxReserve")
 		// Near the end of the indices, which wrap around.
 		s := fakeSocket(l, rapid.SampledFrom([]uint32{0, 1<<32 - 7, 1<<32 - 1}).Draw(t, "start"))
 		k := newFakeKernel(s, l, t.Fatalf)
@@ -105,8 +106,12 @@ func TestFramesHaveOneOwner(t *testing.T) {
 				}
 				onRing := int(s.fill.prod.Load() - k.fillNext)
 				waiting := int(s.rx.prod.Load() - s.rx.cons.Load())
-				if all := lentRx + onRing + waiting + len(k.rx); all != l.rxFrames {
-					t.Fatalf("%d receive frames of %d: %d lent, %d to fill, %d received, %d the kernel's", all, l.rxFrames, lentRx, onRing, waiting, len(k.rx))
+				reserve := len(s.reserve.frames)
+				if all := lentRx + onRing + waiting + len(k.rx) + reserve; all != l.rxFrames {
+					t.Fatalf("%d receive frames of %d: %d lent, %d to fill, %d received, %d the kernel's, %d in reserve", all, l.rxFrames, lentRx, onRing, waiting, len(k.rx), reserve)
+				}
+				if int(s.rxPool.out) != lentRx || reserve > l.rxReserve {
+					t.Fatalf("%d frames count as lent, and %d are; %d in a reserve of %d", s.rxPool.out, lentRx, reserve, l.rxReserve)
 				}
 				if n := s.tx.next - s.tx.cons.Load(); int(n) > len(s.tx.entries) {
 					t.Fatalf("%d entries on the tx ring of %d that the kernel has not released", n, len(s.tx.entries))

@@ -45,6 +45,7 @@ func (s *Socket) Receive(b *Batch) int {
 			return 0
 		}
 	}
+	s.keepUp(s.rx.seen-s.rx.next, n)
 	var whole uint32 // descriptors of complete packets
 	for i := range n {
 		d := s.rx.at(i)
@@ -59,7 +60,7 @@ func (s *Socket) Receive(b *Batch) int {
 	}
 	b.descs = b.descs[:b.end()] // the head of a packet whose tail comes later stays
 	s.rx.release(whole)
-	if s.fill.prod.Load() != s.fill.next { // claim gave frames back
+	if s.fill.prod.Load() != s.fill.next { // claim gave frames back, or keepUp the reserve
 		s.fill.publish()
 	}
 	return len(b.ends)
@@ -128,7 +129,7 @@ func (b *Batch) Release() {
 				clear(s.meta(d.Addr))
 			}
 			first = d.Options&unix.XDP_PKT_CONTD == 0
-			s.fill.put(s.rxPool.give(d.Addr))
+			s.giveBack(s.rxPool.give(d.Addr))
 		}
 		s.fill.publish()
 	}

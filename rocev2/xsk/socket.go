@@ -23,9 +23,10 @@ type Socket struct {
 	umem []byte
 	maps [4][]byte // of the rings
 
-	fill   producer[uint64]
-	rx     consumer[unix.XDPDesc]
-	rxPool rxPool
+	fill    producer[uint64]
+	rx      consumer[unix.XDPDesc]
+	rxPool  rxPool
+	reserve reserve
 
 	tx     producer[unix.XDPDesc]
 	done   consumer[uint64]
