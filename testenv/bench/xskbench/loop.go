@@ -149,7 +149,7 @@ func pair(ends [2]topo.CableEnd, size int, busy time.Duration) (a, b *xsk.Socket
 	}
 	var socks [2]*xsk.Socket
 	for i, end := range ends {
-		set, redi, err := Open(end, xsk.Config{SG: true, TxPacket: max(size, 2048), BusyPoll: busy})
+		set, redi, err := Open(end, xsk.Config{SG: true, TxPacket: max(size, 2048), BusyPoll: busy, RxFrames: rxFrames, RxReserve: rxReserve})
 		if err != nil {
 			closeAll()
 			return nil, nil, nil, err
@@ -190,11 +190,14 @@ type loop struct {
 	received atomic.Uint64 // packets
 }
 
-// window is how many packets may be in flight: half of the frames, of which a
-// packet takes one in 3520 bytes.
+// rxFrames are the receive frames, rxReserve of which in reserve, as the engine has them.
+const rxFrames, rxReserve = 4096, 2048
+
+// window is how many packets may be in flight: as many as fit the frames that are not in
+// reserve, of which a packet takes one in 3520 bytes.
 func (l *loop) window() uint64 {
-	const frames, room = 4096, 3520
-	return uint64(frames / 2 / (1 + l.spec.Size/room))
+	const room = 3520
+	return uint64((rxFrames - rxReserve) / (1 + l.spec.Size/room))
 }
 
 func (l *loop) transmit() (sent uint64, err error) {
