@@ -113,6 +113,18 @@ func (p *Packet) VerifyICRC() error {
 	return err
 }
 
+// VerifyICRCInPlace is VerifyICRC for a packet in a buffer that belongs to the caller alone. It
+// changes bytes of the headers meanwhile, and takes less time.
+func (p *Packet) VerifyICRCInPlace() error {
+	if int(p.surplus) > len(p.b) {
+		return ErrNoICRC
+	}
+	if icrcInPlace(p.b[p.ip:], int(p.udp-p.ip), int(p.surplus-p.udp)) != p.ICRC() {
+		return ErrICRC
+	}
+	return nil
+}
+
 // PutICRC computes and writes the ICRC, or returns ErrNoICRC.
 func (p *Packet) PutICRC() error {
 	if int(p.surplus) > len(p.b) {

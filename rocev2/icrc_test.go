@@ -5,6 +5,7 @@ package rocev2
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -118,7 +119,7 @@ func TestICRCWithIPv4Options(t *testing.T) {
 	if err := p.PutICRC(); err != nil {
 		t.Fatal(err)
 	}
-	if want := icrcByTheBook(b); !bytes.Equal(b[len(b)-4:], want) || p.VerifyICRC() != nil {
+	if want := icrcByTheBook(b); !bytes.Equal(b[len(b)-4:], want) || p.VerifyICRC() != nil || p.VerifyICRCInPlace() != nil {
 		t.Errorf("ICRC %x, want %x", b[len(b)-4:], want)
 	}
 }
@@ -145,6 +146,10 @@ func TestICRCCoversAllButTheMaskedBits(t *testing.T) {
 					continue // the flip broke a length, version or protocol
 				}
 				free := masked[i]>>bit&1 == 1
+				before := bytes.Clone(b)
+				if inPlace := p.VerifyICRCInPlace(); inPlace != p.VerifyICRC() || !bytes.Equal(b, before) {
+					t.Errorf("byte %d bit %d: in place %v, else %v; the packet was %x and is %x", i, bit, inPlace, p.VerifyICRC(), before, b)
+				}
 				if ok := p.VerifyICRC() == nil; ok != free {
 					t.Errorf("IPv%c byte %d bit %d: ICRC ok %v, masked %v", "46"[map[bool]int{true: 1}[src == src6]], i, bit, ok, free)
 				}
@@ -163,18 +168,24 @@ func benchmarkICRC(b *testing.B, src, dst netip.Addr, n int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.SetBytes(int64(len(buf)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if p.VerifyICRC() != nil {
-			b.Fatal("bad")
-		}
+	for name, verify := range map[string]func() error{"": p.VerifyICRC, "/inplace": p.VerifyICRCInPlace} {
+		b.Run(fmt.Sprintf("%d%s", n, name), func(b *testing.B) {
+			b.SetBytes(int64(len(buf)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if verify() != nil {
+					b.Fatal("bad")
+				}
+			}
+		})
 	}
 }
 
 func BenchmarkICRC(b *testing.B) {
-	b.Run("v4/0", func(b *testing.B) { benchmarkICRC(b, src4, dst4, 0) })
-	b.Run("v4/1024", func(b *testing.B) { benchmarkICRC(b, src4, dst4, 1024) })
-	b.Run("v4/4096", func(b *testing.B) { benchmarkICRC(b, src4, dst4, 4096) })
-	b.Run("v6/1024", func(b *testing.B) { benchmarkICRC(b, src6, dst6, 1024) })
+	b.Run("v4", func(b *testing.B) {
+		for _, n := range []int{0, 1024, 4096} {
+			benchmarkICRC(b, src4, dst4, n)
+		}
+	})
+	b.Run("v6", func(b *testing.B) { benchmarkICRC(b, src6, dst6, 1024) })
 }
