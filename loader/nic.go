@@ -6,7 +6,7 @@ package loader
 // the state of an attachment.
 type NIC struct {
 	Mode      uint32            `json:"mode"`                 // of the socket
-	Group     int               `json:"group"`                // of the socket; 0: that of the agent
+	Group     *int              `json:"group,omitempty"`      // of the socket; nil: that of the agent
 	PreCredit bool              `json:"precredit,omitempty"`  // the engine uses pre-credit (nic.Options)
 	LargeDSCP uint32            `json:"large_dscp,omitempty"` // of large flows with pre-credit; 0: none
 	Limits    map[string]string `json:"limits,omitempty"`     // other than the defaults, by the names of the flags of attach

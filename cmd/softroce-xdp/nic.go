@@ -72,14 +72,14 @@ func (m modeVar) Set(s string) error {
 }
 
 // groupVar is a group of users, by its name or its number.
-type groupVar struct{ dst *int }
+type groupVar struct{ dst **int }
 
 func (g groupVar) Type() string { return "group" }
 func (g groupVar) String() string {
-	if g.dst == nil || *g.dst == 0 {
+	if g.dst == nil || *g.dst == nil {
 		return ""
 	}
-	return strconv.Itoa(*g.dst)
+	return strconv.Itoa(**g.dst)
 }
 func (g groupVar) Set(s string) error {
 	id, err := strconv.Atoi(s)
@@ -93,7 +93,7 @@ func (g groupVar) Set(s string) error {
 	if err != nil || id < 0 {
 		return fmt.Errorf("%q is not a group", s)
 	}
-	*g.dst = id
+	*g.dst = &id
 	return nil
 }
 

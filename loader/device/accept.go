@@ -3,6 +3,7 @@
 package device
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"time"
@@ -17,7 +18,7 @@ const (
 	// example.
 	acceptPause = 50 * time.Millisecond
 
-	// acceptRate is how many connections the server accepts in a second on average, and acceptSaved for
+	// acceptRate is how many connections the server accepts in a second on average by default, and acceptSaved for
 	// how long those that were not made are kept. This limits what connections cost of which the server
 	// does not know the user yet.
 	acceptRate  = 200
@@ -77,7 +78,7 @@ func (s *Server) accept() {
 			s.log.Warn("a process cannot connect", "err", err)
 		default:
 			s.begin(conn)
-			if pause = s.accepts.Spend(s.now(), 1, acceptRate, acceptSaved); pause < shortWait {
+			if pause = s.accepts.Spend(s.now(), 1, cmp.Or(s.conf.Accepts, acceptRate), acceptSaved); pause < shortWait {
 				continue
 			}
 		}

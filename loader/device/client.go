@@ -55,14 +55,15 @@ type client struct {
 	fed            bool // feeder.clients has it
 
 	// The engine's thread.
-	queues   []*queue                 // by the number that the doorbell has for them
-	pending  [ring.Queues / 64]uint64 // bits of those in receives and sends
-	receives []*queue                 // with entries that were not taken
-	sends    []*queue                 // also
-	watched  []*queue                 // whose process rings no doorbell (watch.go)
-	reviewed uint32                   // iterations since the last review
-	send     verbs.SendWR
-	recv     verbs.RecvWR
+	slowSignals int                      // signals in a row that took long
+	queues      []*queue                 // by the number that the doorbell has for them
+	pending     [ring.Queues / 64]uint64 // bits of those in receives and sends
+	receives    []*queue                 // with entries that were not taken
+	sends       []*queue                 // also
+	watched     []*queue                 // whose process rings no doorbell (watch.go)
+	reviewed    uint32                   // iterations since the last review
+	send        verbs.SendWR
+	recv        verbs.RecvWR
 }
 
 const (

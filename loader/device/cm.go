@@ -109,6 +109,9 @@ func (x *connections) shut() error {
 }
 
 func (x *connections) listen(id mad.ServiceID, backlog int) error {
+	if err := x.c.mayListen(id); err != nil {
+		return err
+	}
 	if err := x.c.charge(oneListener); err != nil {
 		return err
 	}

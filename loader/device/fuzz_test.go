@@ -3,9 +3,9 @@
 package device_test
 
 import (
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
-	"net"
 	"os"
 	"reflect"
 	"sync"
@@ -154,11 +154,11 @@ func attack(dir string, seed uint64, n int, ok *[1024]atomic.Int64) error {
 }
 
 func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[1024]atomic.Int64) (sent int, err error) {
-	c, err := net.Dial("unixpacket", proto.SocketPath(dir, "lo"))
+	c, err := proto.Dial(context.Background(), proto.SocketPath(dir, "lo"))
 	if err != nil {
 		return 0, err
 	}
-	conn := c.(*net.UnixConn)
+	conn := c
 	var reader sync.WaitGroup
 	var own owned
 	reader.Go(func() { // replies are read, or the server would end the connection
@@ -246,7 +246,7 @@ func TestRandomMessages(t *testing.T) {
 	most := limits.Defaults()
 	most.Process[limits.Arenas], most.Process[limits.QPs] = 64<<20, 64
 	most.Process[limits.Calls], most.User[limits.Calls] = 1<<32, 1<<32
-	s, dir := serve(t, device.Config{Limits: &most})
+	s, dir := serve(t, device.Config{Limits: &most, Accepts: 1 << 32})
 	other := newBystander(t, dir)
 	n := *allMessages
 	if testing.Short() {

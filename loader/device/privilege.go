@@ -4,7 +4,14 @@ package device
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -22,4 +29,38 @@ func (c *client) mayUse(m *proto.ModifyQP) error {
 		return errControlledQKey
 	}
 	return nil
+}
+
+// privilegedPorts is the first port that needs no privilege, as for the kernel stack (PROT_SOCK in
+// cma_use_port of drivers/infiniband/core/cma.c), which does not use ip_unprivileged_port_start either.
+const privilegedPorts = 1024
+
+// mayListen refuses a port for which the kernel stack requires CAP_NET_BIND_SERVICE.
+func (c *client) mayListen(id mad.ServiceID) error {
+	if _, port, ok := id.IP(); !ok || port >= privilegedPorts || c.hasCapability(unix.CAP_NET_BIND_SERVICE) {
+		return nil
+	}
+	return fmt.Errorf("listen at %s: ports below %d are for processes with CAP_NET_BIND_SERVICE: choose another or run as root: %w",
+		id, privilegedPorts, os.ErrPermission)
+}
+
+var effective = regexp.MustCompile(`(?m)^CapEff:\s*([0-9a-f]+)$`)
+
+// hasCapability reports whether the process has a capability now, in the user namespace of the server.
+func (c *client) hasCapability(n uint) bool {
+	dir := fmt.Sprintf("/proc/%d/", c.pid)
+	status, err1 := os.ReadFile(dir + "status")
+	theirs, err2 := os.Readlink(dir + "ns/user")
+	ours, err3 := os.Readlink("/proc/self/ns/user")
+	// The process has not ended, so the files are not those of another one with its number.
+	err4 := unix.PidfdSendSignal(c.pidfd, 0, nil, 0)
+	if errors.Join(err1, err2, err3, err4) != nil || theirs != ours {
+		return false
+	}
+	m := effective.FindSubmatch(status)
+	if m == nil {
+		return false
+	}
+	caps, err := strconv.ParseUint(string(m[1]), 16, 64)
+	return err == nil && caps>>n&1 != 0
 }

@@ -91,7 +91,7 @@ func (q *queue) takeShared() {
 func (q *queue) damaged() {
 	q.ended = true
 	q.c.unwatch(q)
-	q.c.s.log.Warn("a process wrote an impossible index to its ring", "pid", q.c.pid)
+	q.c.s.warn("a process wrote an impossible index to its ring", q.c)
 	if q.qp != nil {
 		q.c.s.feeder.flushed += q.qp.qp.Fail()
 	}
@@ -194,6 +194,6 @@ func (q *completionQueue) Publish(alert bool) {
 	if a := armed.Load(); a == armedAny || a == armedSolicited && alert {
 		armed.Store(0)
 		q.out.State().Add(1)
-		signalProcess(q.c.signal)
+		q.c.alert()
 	}
 }

@@ -23,10 +23,11 @@ import (
 type Config struct {
 	Socket string      // path, see proto.SocketPath
 	Mode   fs.FileMode // of the socket; who may write to it may use the device. 0: 0600
-	Group  int         // group of the socket; 0: that of this process
+	Group  *int        // group of the socket; nil: that of this process
 
-	Limits *limits.Limits // nil: limits.Defaults
-	Log    *slog.Logger
+	Limits  *limits.Limits // nil: limits.Defaults
+	Accepts uint64         // connections a second that are accepted on average; 0: 200
+	Log     *slog.Logger
 }
 
 // Server serves a device to the processes that connect to its socket.
@@ -47,6 +48,7 @@ type Server struct {
 	accepts limits.Bucket // accept's
 	refused chan struct{} // processes that are being refused
 	closers chan struct{} // connections that are being closed without an answer
+	notes   chan note     // lines for the log from the engine's thread
 	done    chan struct{} // closed when the device has ended
 	close   sync.Once
 }
@@ -65,7 +67,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}, done: make(chan struct{}),
-		refused: make(chan struct{}, maxRefused), closers: make(chan struct{}, maxClosers), start: time.Now(),
+		refused: make(chan struct{}, maxRefused), closers: make(chan struct{}, maxClosers), start: time.Now(), notes: make(chan note, noteBacklog),
 	}
 	most := limits.Defaults()
 	if c.Limits != nil {
@@ -88,6 +90,7 @@ func (s *Server) Serve(dev *nic.Device) error {
 	s.all.Go(s.accept)
 	s.all.Go(s.follow)
 	s.all.Go(s.guard)
+	s.all.Go(s.writeNotes)
 	return nil
 }
 
@@ -108,8 +111,8 @@ func (s *Server) listen() error {
 		return errors.Join(err, l.Close(), os.Remove(path))
 	}
 	err = os.Chmod(path, cmp.Or(s.conf.Mode, 0o600))
-	if err == nil && s.conf.Group != 0 {
-		err = os.Chown(path, -1, s.conf.Group)
+	if err == nil && s.conf.Group != nil {
+		err = os.Chown(path, -1, *s.conf.Group)
 	}
 	if err == nil {
 		err = os.Rename(path, s.conf.Socket)

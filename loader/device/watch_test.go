@@ -76,7 +76,7 @@ func (w *watchWorld) taken() (values []uint64) {
 			values = append(values, binary.NativeEndian.Uint64(q.entry))
 		}
 		q.in.Free(q.in.Read())
-		q.pending = false
+		q.c.pending[q.number/64] &^= 1 << (q.number % 64)
 	}
 	w.c.sends = nil
 	return values

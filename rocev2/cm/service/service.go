@@ -37,6 +37,9 @@ type Transport interface {
 const (
 	// MaxArrived is how many received messages wait for the Manager; more are dropped.
 	MaxArrived = 4096
+	// MaxFirst is how many first packets of queue pairs wait for the Manager: as many as there are
+	// connections. More are dropped; the peer repeats the message that does the same.
+	MaxFirst = 1 << 16
 	// MaxEvents is how many events of a session may wait before requests for its listeners are
 	// dropped.
 	MaxEvents = 1024
@@ -47,7 +50,7 @@ type Counters struct {
 	cm.Counters
 	Arrived     uint64 // messages received
 	Sent        uint64 // messages sent
-	Dropped     uint64 // messages dropped because MaxArrived waited
+	Dropped     uint64 // messages and first packets dropped because MaxArrived or MaxFirst waited
 	NotTaken    uint64 // requests dropped because their session had MaxEvents events
 	SteerErrors uint64 // Steer failed
 }
@@ -133,9 +136,16 @@ func (s *Service) Destroyed(qpn uint32) { s.note(pairNews{qpn, true}) }
 
 func (s *Service) note(n pairNews) {
 	s.mu.Lock()
-	s.pairs = append(s.pairs, n)
+	full := !n.destroyed && len(s.pairs) >= MaxFirst
+	if full {
+		s.dropped++
+	} else {
+		s.pairs = append(s.pairs, n)
+	}
 	s.mu.Unlock()
-	s.poke()
+	if !full {
+		s.poke()
+	}
 }
 
 // SetAlone is Config.Alone from now on.

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"time"
+
+	"github.com/softroce/softroce-xdp/loader/device/limits"
+)
+
+// What the engine's thread does for a process without waiting: lines for the log, and signals.
+
+// note is a line for the log.
+type note struct {
+	text     string
+	pid, uid uint32
+}
+
+const (
+	noteBacklog = 16
+	// noteRate is how many lines a second a process can cause, and noteSaved for how long those that
+	// were not written are kept.
+	noteRate  = 1
+	noteSaved = 10 * time.Second
+)
+
+// warn has a line written to the log. Beyond noteBacklog, lines are lost.
+func (s *Server) warn(text string, c *client) {
+	select {
+	case s.notes <- note{text, c.pid, c.uid}:
+	default:
+	}
+}
+
+// writeNotes writes the lines at a limited rate.
+func (s *Server) writeNotes() {
+	var b limits.Bucket
+	for {
+		select {
+		case n := <-s.notes:
+			s.log.Warn(n.text, "pid", n.pid, "uid", n.uid)
+		case <-s.done:
+			return
+		}
+		select {
+		case <-time.After(b.Spend(s.now(), 1, noteRate, noteSaved)):
+		case <-s.done:
+			return
+		}
+	}
+}
+
+const (
+	// slowSignal is how long a signal may take: about 100 times as long as usual. A process can wait for
+	// its socket with very many epoll entries, and the kernel visits all of them.
+	slowSignal = 100 * time.Microsecond
+	// maxSlowSignals is how many in a row end the connection of the process. One alone may be a thread
+	// that had to wait for a processor.
+	maxSlowSignals = 8
+)
+
+// alert wakes the process. The engine's thread calls it.
+func (c *client) alert() {
+	if c.slowSignals >= maxSlowSignals {
+		return
+	}
+	began := time.Now()
+	signalProcess(c.signal)
+	if time.Since(began) < slowSignal {
+		c.slowSignals = 0
+		return
+	}
+	if c.slowSignals++; c.slowSignals == maxSlowSignals {
+		c.s.warn("to signal a process takes too long: it loses its connection; it waits for its socket in too many places", c)
+		c.hangUp()
+	}
+}

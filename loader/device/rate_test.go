@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader/device/limits"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+)
+
+// A process that registers 4096 regions of 4 GB together and makes and connects 1000 queue pairs is not
+// delayed.
+func TestCallsOfStart(t *testing.T) {
+	n := uint64(callsToAccept + callsToOpen + 4096 + 4<<30/bytesOfCall)
+	for _, m := range []proto.Type{proto.TCreateCQ, proto.TCreateQP, proto.TModifyQP, proto.TModifyQP, proto.TModifyQP} {
+		n += 1000 * callsOf(m)
+	}
+	p, err := limits.New(limits.Defaults()).Open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait := p.Spend(0, n); wait != 0 {
+		t.Errorf("%d calls have to wait %v", n, wait)
+	}
+}
+
+// tested returns a server and a process of it, without a connection.
+func tested(t *testing.T) *client {
+	t.Helper()
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.dev, err = nic.OpenLoopback(nic.Options{}); err != nil { // without the feeder: the test is its thread
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.dev.Close(); err != nil {
+			t.Error(err)
+		}
+		s.feeder.close()
+	})
+	c := &client{s: s, hung: make(chan struct{}), pidfd: -1}
+	if c.doorbell, err = ring.OpenDoorbell(make([]byte, ring.DoorbellBytes+64)[:ring.DoorbellBytes]); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// emptyQueue returns a queue of a ring without entries.
+func emptyQueue(t *testing.T, c *client) *queue {
+	t.Helper()
+	shape := ring.ShapeFor(1, 64)
+	r, err := ring.Open(make([]byte, shape.Bytes()), shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := newQueue(c, r, shape)
+	if _, err := c.number(q); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// An iteration visits a bounded number of rings of a process that rings the doorbell for all of them
+// without pause, and comes to each of them in turn.
+func TestDoorbellStorm(t *testing.T) {
+	c := tested(t)
+	all := make([]*queue, ring.Queues)
+	for i := range all {
+		all[i] = emptyQueue(t, c)
+	}
+	storm := func() {
+		for i := range all {
+			c.doorbell.Set(uint32(i))
+		}
+	}
+	storm()
+	for i := range 3 * ring.Queues / clientBudget {
+		if n := c.take(); n > clientBudget {
+			t.Fatalf("iteration %d visits %d rings, want at most %d", i, n, clientBudget)
+		}
+		if i < ring.Queues/clientBudget {
+			storm()
+		}
+	}
+	if c.waiting() {
+		t.Errorf("%d queues are left after the storm", len(c.sends))
+	}
+	if c.pending != [ring.Queues / 64]uint64{} {
+		t.Error("a queue counts as pending and is not")
+	}
+}
+
+// A queue that gets the number of one that was destroyed while it was pending is found by the doorbell.
+func TestNumberIsUsedAgain(t *testing.T) {
+	c := tested(t)
+	first := emptyQueue(t, c)
+	c.doorbell.Set(0)
+	c.collect()
+	if len(c.sends) != 1 {
+		t.Fatal("the queue is not pending")
+	}
+	c.free(0, first)
+	second := emptyQueue(t, c)
+	c.doorbell.Set(0)
+	c.collect()
+	if len(c.sends) != 1 || c.sends[0] != second {
+		t.Errorf("%d queues are pending, want the second one", len(c.sends))
+	}
+}
+
+// A process whose signals take long, since it waits for its socket in thousands of places, loses its
+// connection and gets no more of them.
+func TestSlowSignals(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	const places = 30_000
+	if old.Max < places+1000 {
+		t.Skipf("RLIMIT_NOFILE is %d", old.Max)
+	}
+	c := tested(t)
+	server, process, err := signalPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds := []int{server, process, epoll}
+	defer func() { proto.CloseFDs(fds) }()
+	c.signal = server
+	for range 100 {
+		c.slowSignals = 0
+		c.alert()
+		if c.slowSignals >= maxSlowSignals {
+			t.Fatal("an honest process has lost its connection")
+		}
+	}
+	for range places {
+		fd, err := unix.FcntlInt(uintptr(process), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fds = append(fds, fd)
+		if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.conn = pairConn(t)
+	for range 10 * maxSlowSignals {
+		c.alert()
+	}
+	if !c.over.Load() {
+		t.Errorf("the connection goes on after signals with %d places to wake, %d slow ones in a row", places, c.slowSignals)
+	}
+}
+
+// A process without CAP_NET_BIND_SERVICE cannot listen at ports below 1024.
+func TestPrivilegedPorts(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	of := func(uid uint32) *client {
+		cmd := exec.Command("sleep", "600")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			unix.Close(fd)
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		return &client{pid: uint32(cmd.Process.Pid), uid: uid, pidfd: fd}
+	}
+	root, nobody := of(0), of(65534)
+	for port, want := range map[uint16]bool{0: false, 80: false, 1023: false, 1024: true, 20049: true} {
+		id := mad.IPServiceID(mad.PortTCP, port)
+		if err := nobody.mayListen(id); (err == nil) != want {
+			t.Errorf("port %d without the capability: %v", port, err)
+		}
+		if err := root.mayListen(id); err != nil {
+			t.Errorf("port %d with the capability: %v", port, err)
+		}
+	}
+	root.pidfd = -1 // it has ended, and its number may be that of another process
+	if root.mayListen(mad.IPServiceID(mad.PortTCP, 80)) == nil {
+		t.Error("a process that has ended has a capability")
+	}
+}
+
+// Lines for the log that a process causes are bounded, and the engine's thread never waits for them.
+func TestNotes(t *testing.T) {
+	c := tested(t)
+	done := make(chan struct{})
+	go func() {
+		for range 100 * noteBacklog {
+			c.s.warn("text", c)
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("a line for the log waits")
+	}
+	if n := len(c.s.notes); n != noteBacklog {
+		t.Errorf("%d lines, want %d", n, noteBacklog)
+	}
+}
+
+func pairConn(t *testing.T) *net.UnixConn {
+	t.Helper()
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(p[1])
+	f := os.NewFile(uintptr(p[0]), "pair")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*net.UnixConn)
+}
