@@ -154,20 +154,23 @@ func attack(dir string, seed uint64, n int, ok *[1024]atomic.Int64) error {
 }
 
 func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[1024]atomic.Int64) (sent int, err error) {
-	c, err := proto.Dial(context.Background(), proto.SocketPath(dir, "lo"))
+	conn, err := proto.Dial(context.Background(), proto.SocketPath(dir, "lo"))
 	if err != nil {
 		return 0, err
 	}
-	conn := c
 	var reader sync.WaitGroup
+	answered := make(chan struct{}) // before, messages cannot have descriptors
+	answer := sync.OnceFunc(func() { close(answered) })
 	var own owned
 	reader.Go(func() { // replies are read, or the server would end the connection
+		defer answer()
 		b := make([]byte, proto.MaxMessage)
 		for {
 			n, fds, err := proto.Read(conn, b)
 			if err != nil {
 				return
 			}
+			answer()
 			proto.CloseFDs(fds)
 			if e, err := proto.DecodeCMEvent(b[min(n, proto.HeaderBytes):n]); err == nil && e.Kind != cm.Gone {
 				own.id.Store(uint32(e.ID))
@@ -194,6 +197,7 @@ func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[1024]atomic
 		if proto.Write(conn, hello) != nil {
 			return 1, nil
 		}
+		<-answered
 		for _, m := range []struct {
 			t    proto.Type
 			body any

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -235,4 +236,67 @@ func TestWrongArenas(t *testing.T) {
 			t.Errorf("%d bytes at %d of 8192 were registered", m.Length, m.Offset)
 		}
 	}
+}
+
+// A process cannot pass descriptors before the server has answered its hello, so that a connection which
+// is refused can be closed at once (Linux 6.16).
+func TestNoDescriptorsBeforeHello(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	r := dial(t, dir)
+	if err := r.supportsPassRights(); err != nil {
+		t.Skipf("SO_PASSRIGHTS: %v", err)
+	}
+	fd := memfd(t, 4096, sealed)
+	hello := proto.Append(nil, proto.Header{Type: proto.THello}, &proto.Hello{Magic: proto.Magic, Version: proto.Version})
+	if err := proto.Write(r.conn, hello, fd); !errors.Is(err, unix.EPERM) {
+		t.Errorf("a descriptor with the hello: %v, want EPERM", err)
+	}
+	r.hello()
+	if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: 4096}, new(proto.Handle), fd); err != nil {
+		t.Errorf("a descriptor after the hello: %v", err)
+	}
+}
+
+func (r *raw) supportsPassRights() (err error) {
+	raw, err := r.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	e := raw.Control(func(fd uintptr) { _, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS) })
+	return errors.Join(e, err)
+}
+
+// The server reads the messages of a process at a limited rate, other processes are not concerned, and the
+// end of the process is seen while its messages wait.
+func TestMessagesWait(t *testing.T) {
+	l := limits.Defaults()
+	l.Process[limits.Calls], l.User[limits.Calls] = 10, 1000
+	s, dir := serve(t, device.Config{Limits: &l})
+	const n = 2000
+	began := time.Now()
+	r := dial(t, dir).hello()
+	go func() {
+		for range n {
+			if proto.Write(r.conn, proto.Append(nil, proto.Header{Type: proto.TPort}, nil)) != nil {
+				return
+			}
+		}
+	}()
+	saved := int(limits.Saved/time.Second) * 10
+	for i := range saved + 20 { // 2 seconds beyond what is saved
+		if _, _, _, err := r.reply(); err != nil {
+			t.Fatalf("reply %d: %v", i, err)
+		}
+		if earned := saved + 10*int(time.Since(began)/time.Second+2); i > earned {
+			t.Fatalf("%d replies after %v", i, time.Since(began))
+		}
+	}
+	other := open(t, dir)
+	for range 100 {
+		if _, err := other.Port(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.conn.Close()
+	wait(t, func() bool { return len(s.Status().Processes) == 1 })
 }
