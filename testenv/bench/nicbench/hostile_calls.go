@@ -226,8 +226,8 @@ func manyCalls(s cm.Session, self netip.Addr, qpn uint32) error {
 	})
 }
 
-// bell is the memory of a process that the engine reads.
-type bell struct {
+// doorbell is the memory of a process that the engine reads.
+type doorbell struct {
 	ring.Doorbell
 	page ring.StatusPage
 	wake int
@@ -253,7 +253,7 @@ func call(conn *net.UnixConn, t proto.Type, request, reply any) ([]int, error) {
 	return fds, err
 }
 
-func rawOpen(dir string) (conn *net.UnixConn, b bell, err error) {
+func rawOpen(dir string) (conn *net.UnixConn, b doorbell, err error) {
 	if conn, err = dial(dir); err != nil {
 		return nil, b, err
 	}
@@ -262,18 +262,18 @@ func rawOpen(dir string) (conn *net.UnixConn, b bell, err error) {
 		return nil, b, err
 	}
 	page, err1 := unix.Mmap(fds[0], 0, ring.StatusPageBytes, unix.PROT_READ, unix.MAP_SHARED)
-	doorbell, err2 := unix.Mmap(fds[1], 0, ring.DoorbellBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	words, err2 := unix.Mmap(fds[1], 0, ring.DoorbellBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, b, err
 	}
 	b.wake = fds[2]
 	b.page, err1 = ring.OpenStatusPage(page)
-	b.Doorbell, err2 = ring.OpenDoorbell(doorbell)
+	b.Doorbell, err2 = ring.OpenDoorbell(words)
 	return conn, b, errors.Join(err1, err2)
 }
 
 // signal ends the sleep of the engine.
-func (b bell) signal() {
+func (b doorbell) signal() {
 	_, _ = unix.Write(b.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	var count [8]byte
 	_, _ = unix.Read(b.wake, count[:])
