@@ -5,6 +5,8 @@ package device
 import (
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 )
 
@@ -54,24 +56,39 @@ const (
 	// slowSignal is how long a signal may take: about 100 times as long as usual. A process can wait for
 	// its socket with very many epoll entries, and the kernel visits all of them.
 	slowSignal = 100 * time.Microsecond
-	// maxSlowSignals is how many in a row end the connection of the process. One alone may be a thread
-	// that had to wait for a processor.
+	// maxSlowSignals is how many in a row end the connection of the process.
 	maxSlowSignals = 8
 )
 
-// alert wakes the process. The engine's thread calls it.
+// alert wakes the process. The engine's thread calls it. The signal after one that took long is measured
+// in CPU time of the thread, which costs system calls: the woken process may have taken the processor.
 func (c *client) alert() {
-	if c.slowSignals >= maxSlowSignals {
+	switch {
+	case c.slowSignals > maxSlowSignals:
+		return
+	case c.slowSignals == 0:
+		began := time.Now()
+		signalProcess(c.signal)
+		if time.Since(began) >= slowSignal {
+			c.slowSignals = 1
+		}
 		return
 	}
-	began := time.Now()
+	began := threadTime()
 	signalProcess(c.signal)
-	if time.Since(began) < slowSignal {
+	if threadTime()-began < slowSignal {
 		c.slowSignals = 0
 		return
 	}
-	if c.slowSignals++; c.slowSignals == maxSlowSignals {
+	if c.slowSignals++; c.slowSignals > maxSlowSignals {
 		c.s.warn("to signal a process takes too long: it loses its connection; it waits for its socket in too many places", c)
 		c.hangUp()
 	}
+}
+
+// threadTime is the CPU time of this thread.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return time.Duration(t.Nano())
 }
