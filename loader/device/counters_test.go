@@ -64,6 +64,9 @@ func TestCounters(t *testing.T) {
 		t.Errorf("%d messages delivered", n)
 	}
 	rnr := counterOf(sender, "rcvd_rnr_err")
+	if got := s.Status().Counters; got["rcvd_rnr_err"] != rnr || got["rx_delivered"] != 2 {
+		t.Errorf("the device has counted %v; the sender %d", got, rnr)
+	}
 	last := sender.Counters()
 	for _, d := range []verbs.Device{sender, receiver} {
 		if err := d.Close(); err != nil {

@@ -19,7 +19,8 @@
 //	         distribution.go, distribution_run.go
 //
 // They implement the interfaces of package verbs. objects.go has what they consist of.
-// event.go has the asynchronous events, counters.go the counters by the names of rxe and mlx5.
+// event.go has the asynchronous events, counters.go the counters by the names of rxe and mlx5,
+// counts.go those of one user of several.
 //
 // All of them share one engine, which owns the state of all queue pairs. state.go has what it
 // consists of, engine.go its beginning and end. It belongs to one thread at a time: its own,
