@@ -3,7 +3,6 @@
 package device_test
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader/device"
@@ -31,13 +30,13 @@ func TestPreCredit(t *testing.T) {
 	client.line("ready")
 	const sent = 5000 // bytes of a SEND of these processes
 	used := func() uint64 { return counters(t, hosts[0])["precredit_used"] }
+	addr := server.tell("listen")
 	// The first connections have the hosts learn of each other. A grant that is late because the machine is
 	// busy is not waited for.
 	wait(t, func() bool {
 		before := used()
-		addr := netip.MustParseAddrPort(server.tell("listen"))
 		server.say("accept")
-		client.tell("dial " + addr.String())
+		client.tell("dial " + addr)
 		server.line("done ")
 		client.tell("send")
 		server.tell("recv")
