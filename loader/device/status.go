@@ -39,7 +39,7 @@ type Process struct {
 	Listeners   uint64 `json:"listeners"`
 }
 
-// of returns where a Process has what is in use of a kind.
+// of returns where a Process has what is in use of a kind, nil for a kind that it does not have.
 func (p *Process) of(k limits.Kind) *uint64 {
 	return map[limits.Kind]*uint64{
 		limits.QPs: &p.QPs, limits.CQs: &p.CQs, limits.CQEntries: &p.CQEntries, limits.SRQs: &p.SRQs, limits.WRs: &p.WRs,
@@ -73,7 +73,9 @@ func (s *Server) processes() []Process {
 		}
 		p := Process{PID: int(c.pid), UID: c.uid}
 		for _, u := range c.account.InUse() {
-			*p.of(u.Kind) = u.N
+			if at := p.of(u.Kind); at != nil {
+				*at = u.N
+			}
 		}
 		all = append(all, p)
 	}
