@@ -5,6 +5,7 @@ package device_test
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader/device"
@@ -83,6 +84,24 @@ func TestIDsOfEarlierSession(t *testing.T) {
 	}
 }
 
+// refused makes all calls that are not allowed in a state.
+func (m *manager) refused(state string, id cm.ID, allowed ...string) {
+	m.t.Helper()
+	path := cm.Path{Local: verbs.Endpoint{QPN: m.qp.QPN()}}
+	for call, f := range map[string]func() error{
+		"accept": func() error { return m.Accept(id, path, nil) }, "ready": func() error { return m.Ready(id, nil) },
+		"reject": func() error { return m.Reject(id, nil) }, "disconnect": func() error { return m.Disconnect(id, nil) },
+		"answer": func() error { return m.Answer(id, m.qp.QPN(), 1, nil) },
+	} {
+		if slices.Contains(allowed, call) {
+			continue
+		}
+		if err := f(); err == nil || errors.Is(err, cm.ErrID) {
+			m.t.Errorf("%s, %s: %v", state, call, err)
+		}
+	}
+}
+
 // Calls in a wrong state get an error, and the state stays as it is.
 func TestCallsInWrongStates(t *testing.T) {
 	_, dir := serve(t, device.Config{})
@@ -90,31 +109,58 @@ func TestCallsInWrongStates(t *testing.T) {
 	if err := b.Listen(service(1), 0); err != nil {
 		t.Fatal(err)
 	}
-	refused := func(what string, m *manager, id cm.ID, allowed ...string) {
+	must := func(err error) {
 		t.Helper()
-		ok := map[string]bool{"arrived": true} // it is allowed in all states
-		for _, k := range allowed {
-			ok[k] = true
+		if err != nil {
+			t.Fatal(err)
 		}
-		path := cm.Path{Local: verbs.Endpoint{QPN: m.qp.QPN()}}
-		for k, f := range map[string]func() error{
-			"accept": func() error { return m.Accept(id, path, nil) }, "ready": func() error { return m.Ready(id, nil) },
-			"reject": func() error { return m.Reject(id, nil) }, "disconnect": func() error { return m.Disconnect(id, nil) },
-			"arrived": func() error { return m.Arrived(id) }, "answer": func() error { return m.Answer(id, m.qp.QPN(), 1, nil) },
-		} {
-			if ok[k] && k != "arrived" {
-				continue
-			}
-			if err := f(); (err == nil) != ok[k] || errors.Is(err, cm.ErrID) {
-				t.Errorf("%s, %s: %v", what, k, err)
+	}
+	idA, err := a.connectTo(service(1))
+	must(err)
+	e := b.want(cm.Request)
+	a.refused("REQ Sent", idA, "disconnect")
+	b.refused("REQ Rcvd", e.ID, "accept", "reject", "disconnect")
+	e.Path.Local.QPN = b.qp.QPN()
+	must(b.Accept(e.ID, e.Path, nil))
+	a.want(cm.Reply)
+	b.refused("REP Sent", e.ID, "disconnect")
+	must(b.Arrived(e.ID))
+	b.want(cm.Established)
+	a.refused("REP Rcvd", idA, "ready", "reject", "disconnect")
+	must(a.Ready(idA, nil))
+	a.want(cm.Established)
+	a.refused("Established", idA, "disconnect")
+	b.refused("Established", e.ID, "disconnect")
+	must(a.Arrived(idA)) // it is allowed, and nothing happens
+	must(a.Disconnect(idA, nil))
+	a.want(cm.Disconnected)
+	b.want(cm.Disconnected)
+	a.refused("Timewait", idA)
+	b.refused("Timewait", e.ID)
+	a.want(cm.Gone)
+	b.want(cm.Gone)
+	for _, errs := range []map[string]error{a.calls(idA), b.calls(e.ID)} {
+		for what, err := range errs {
+			if !errors.Is(err, cm.ErrID) {
+				t.Errorf("gone, %s: %v", what, err)
 			}
 		}
 	}
-	long := make([]byte, 225) // more than any message has room for
-	wantPrivate := func(what string, err error) {
+}
+
+// Private data that no message has room for, and more READs than the peer takes, are refused, and the
+// call may be repeated with less.
+func TestTooMuchInCalls(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	a, b := manage(t, dir), manage(t, dir)
+	if err := b.Listen(service(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	long := make([]byte, 225)
+	refused := func(what string, bad, good error) {
 		t.Helper()
-		if err == nil || errors.Is(err, cm.ErrID) {
-			t.Errorf("%s with too much private data: %v", what, err)
+		if bad == nil || errors.Is(bad, cm.ErrID) || good != nil {
+			t.Errorf("%s with too much: %v; then with less: %v", what, bad, good)
 		}
 	}
 	idA, err := a.connectTo(service(1))
@@ -122,50 +168,17 @@ func TestCallsInWrongStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := b.want(cm.Request)
-	refused("REQ Sent", a, idA, "disconnect")
-	refused("REQ Rcvd", b, e.ID, "accept", "reject", "disconnect")
 	e.Path.Local.QPN = b.qp.QPN()
-	wantPrivate("accept", b.Accept(e.ID, e.Path, long))
-	wantPrivate("reject", b.Reject(e.ID, long))
-	bad := e.Path
-	bad.Attr.MaxRdAtomic = 255
-	if err := b.Accept(e.ID, bad, nil); err == nil {
-		t.Error("accept: more READs than the peer has")
-	}
-	if err := b.Accept(e.ID, e.Path, nil); err != nil {
-		t.Fatal(err)
-	}
+	refused("reject", b.Reject(e.ID, long), nil)
+	reads := e.Path
+	reads.Attr.MaxRdAtomic = 255
+	refused("accept", b.Accept(e.ID, reads, nil), nil)
+	refused("accept", b.Accept(e.ID, e.Path, long), b.Accept(e.ID, e.Path, nil))
 	a.want(cm.Reply)
-	refused("REP Sent", b, e.ID, "disconnect", "arrived")
-	b.want(cm.Established) // by Arrived
-	refused("REP Rcvd", a, idA, "ready", "reject", "disconnect")
-	wantPrivate("ready", a.Ready(idA, long))
-	if err := a.Ready(idA, nil); err != nil {
-		t.Fatal(err)
-	}
+	refused("ready", a.Ready(idA, long), a.Ready(idA, nil))
 	a.want(cm.Established)
-	refused("Established", a, idA, "disconnect")
-	refused("Established", b, e.ID, "disconnect")
-	wantPrivate("disconnect", a.Disconnect(idA, long))
-	if err := a.Disconnect(idA, nil); err != nil {
-		t.Fatal(err)
-	}
-	ends := []struct {
-		m  *manager
-		id cm.ID
-	}{{a, idA}, {b, e.ID}}
-	for _, x := range ends {
-		x.m.want(cm.Disconnected)
-		refused("Timewait", x.m, x.id)
-	}
-	for _, x := range ends {
-		x.m.want(cm.Gone)
-		for what, err := range x.m.calls(x.id) {
-			if !errors.Is(err, cm.ErrID) {
-				t.Errorf("gone, %s: %v", what, err)
-			}
-		}
-	}
+	refused("disconnect", a.Disconnect(idA, long), a.Disconnect(idA, nil))
+	a.want(cm.Disconnected)
 }
 
 // A resolution is answered or rejected once.

@@ -69,6 +69,7 @@ func dialMany(t *testing.T, active, passive verbs.Device) {
 			c, err := rdma.Dial(ctx, active, l.Addr().String(), small...)
 			if err != nil {
 				t.Error(err)
+				cancel() // nobody waits for its connection
 				return
 			}
 			defer c.Close()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -68,12 +67,12 @@ func (d *dialer) works(t *testing.T) {
 }
 
 // stalled is a process with a session that does not read.
-func stalled(t *testing.T, dir string, service mad.ServiceID) *victim {
+func stalled(t *testing.T, dir string) *victim {
 	v := dial(t, dir).hello().queuePair()
 	if _, err := v.call(proto.TCMOpen, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.call(proto.TCMListen, &proto.CMListen{Service: uint64(service), Backlog: 1024}, nil); err != nil {
+	if _, err := v.call(proto.TCMListen, &proto.CMListen{Service: uint64(service(1)), Backlog: 1024}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -104,20 +103,19 @@ func (v *victim) hungUp() bool {
 	return p[0].Revents&unix.POLLHUP != 0
 }
 
-// A process that does not read its replies, its events or both, whatever it writes, loses its
-// connection, and what it had is free again. Others connect all the time, also while it is there.
-func TestProcessThatDoesNotRead(t *testing.T) {
-	service := mad.IPServiceID(mad.PortTCP, 1)
+// stalls are what a process does that has a listener at service 1 and does not read. They return a
+// channel that is closed when it can write no more, or nil if it does not write.
+func stalls(t *testing.T) map[string]func(t *testing.T, m *manager, v *victim) <-chan struct{} {
 	connect := func(v *victim) []byte { // to itself: replies and events
 		m, err := proto.CMConnectOf(cm.ConnectParams{
-			Service: service, Local: here, Peer: here, Type: verbs.RC, QPN: v.qp.QPN, Attr: verbs.DefaultAttr(),
+			Service: service(1), Local: here, Peer: here, Type: verbs.RC, QPN: v.qp.QPN, Attr: verbs.DefaultAttr(),
 		})
 		if err != nil {
 			t.Error(err)
 		}
 		return proto.Append(nil, proto.Header{Type: proto.TCMConnect, Seq: 1}, m)
 	}
-	for name, attack := range map[string]func(t *testing.T, m *manager, v *victim) <-chan struct{}{
+	return map[string]func(t *testing.T, m *manager, v *victim) <-chan struct{}{
 		"replies": func(_ *testing.T, _ *manager, v *victim) <-chan struct{} {
 			call := proto.Append(nil, proto.Header{Type: proto.TCMDisconnect, Seq: 1}, &proto.CMCall{ID: 5})
 			return v.flood(func() []byte { return call })
@@ -128,7 +126,7 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 		},
 		"events of a process that writes nothing": func(t *testing.T, m *manager, v *victim) <-chan struct{} {
 			for range 600 { // more events than its socket has room for
-				if _, err := m.connectTo(service); err != nil {
+				if _, err := m.connectTo(service(1)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -143,14 +141,20 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 			}
 			return v.flood(func() []byte { i++; return calls[i%len(calls)] })
 		},
-	} {
+	}
+}
+
+// A process that does not read its replies, its events or both, whatever it writes, loses its
+// connection, and what it had is free again. Others connect all the time, also while it is there.
+func TestProcessThatDoesNotRead(t *testing.T) {
+	for name, attack := range stalls(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, dir := serve(t, device.Config{})
 			others, data := newDialer(t, dir), newBystander(t, dir)
 			m := manage(t, dir)
 			processes := len(s.Status().Processes)
-			v := stalled(t, dir, service)
+			v := stalled(t, dir)
 			ended := attack(t, m, v)
 			for end := time.Now().Add(patience); !v.hungUp(); {
 				if time.Now().After(end) {
@@ -165,7 +169,7 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 			}
 			wait(t, func() bool { return len(s.Status().Processes) == processes })
 			next := manage(t, dir)
-			if err := next.Listen(service, 0); err != nil {
+			if err := next.Listen(service(1), 0); err != nil {
 				t.Errorf("its listener: %v", err)
 			}
 			others.works(t)
