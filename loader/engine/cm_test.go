@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -159,5 +160,32 @@ func TestCMAfterUpgrade(t *testing.T) {
 		defer a.Close()
 		wantEntries(t, "after the upgrade", a, 1, 0, 0, true)
 		return d.Close()
+	}))
+}
+
+// Without a kernel RDMA device, the messages to the interface's addresses that match nothing else are
+// the engine's until it is closed.
+func TestCMRest(t *testing.T) {
+	top, o := attached(t)
+	must(t, top.Host(1).Do(func() error {
+		a, err := loader.Open(topo.IfName, o)
+		must(t, err)
+		defer a.Close()
+		d, err := Open(topo.IfName, o, nic.Options{})
+		must(t, err)
+		_, err = d.OpenCM()
+		must(t, err)
+		key := bpf.CmRequest{Peer: bpf.KeyOf(top.Host(1).IPv4()), Sidr: bpf.CmRest}
+		var v uint32
+		for end := time.Now().Add(2 * time.Minute); a.Maps.CmRequests.Lookup(key, &v) != nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the engine does not take the messages to its address")
+			}
+		}
+		must(t, d.Close())
+		if err := a.Maps.CmRequests.Lookup(key, &v); !errors.Is(err, ebpf.ErrKeyNotExist) {
+			t.Errorf("closed: %v", err)
+		}
+		return nil
 	}))
 }
