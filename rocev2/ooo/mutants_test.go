@@ -82,6 +82,10 @@ var mutants = []struct {
 		"	return p.silent >= silentLosses || p.loss > lossTooHigh && p.loss > 2*s.loss\n", "	return false\n", "TestDeadPath",
 	},
 	{
+		"a new port on a link in use fills the queue of the link", "path_window.go",
+		"	case w.least > free:\n", "	case false:\n", "TestDeadPath",
+	},
+	{
 		"the window of arrivals forgets where its first word ends", "psnwindow.go",
 		"		arrived |= below\n", "		_ = below\n", "TestPSNWindow",
 	},

@@ -29,8 +29,10 @@ const (
 func (w *pathWindow) packets() int32 { return max(1, w.size/windowUnit) }
 
 // sample takes the RTT of a packet that was sent then. base is the least RTT of the path, slack
-// what a queue may add to it.
-func (w *pathWindow) sample(now, sent, t, base, slack Time, congested, lossy bool) {
+// what a queue may add to it. A window that has not met queueing doubles each round up to an RTT
+// of free, and grows by a quarter above: either the route is longer, or base has a queue in it, as
+// with a port that takes its place on a link in use.
+func (w *pathWindow) sample(now, sent, t, base, slack, free Time, congested, lossy bool) {
 	if w.samples == 0 || t < w.least {
 		w.least = t
 	}
@@ -54,6 +56,8 @@ func (w *pathWindow) sample(now, sent, t, base, slack Time, congested, lossy boo
 	case !w.used:
 	case w.steady:
 		w.size += windowUnit
+	case w.least > free:
+		w.size += w.size / 4
 	default:
 		w.size *= 2
 	}

@@ -180,11 +180,14 @@ func (s *paths) sample(now Time, r pathRef, sent Time, congested bool) {
 	}
 	p.rtt.sample(t)
 	p.newest = max(p.newest, sent)
-	p.window.sample(now, sent, t, p.rtt.least, max(p.rtt.least/2, s.slack), congested, p.loss > lossOfQueue)
+	p.window.sample(now, sent, t, p.rtt.least, s.queueing(&p.rtt), s.all.least+s.queueing(&s.all), congested, p.loss > lossOfQueue)
 	if !congested && t <= s.all.smoothed {
 		s.idle.push(r)
 	}
 }
+
+// queueing returns what a queue may add to the least RTT before windows shrink.
+func (s *paths) queueing(r *rtt) Time { return max(r.least/2, s.slack) }
 
 // lost notes the loss of a packet, and reports whether the path has to be replaced. silent means
 // that no later packet of the path was answered.
