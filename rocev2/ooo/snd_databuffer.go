@@ -38,6 +38,8 @@ type packet struct {
 	kind         packetKind
 	state        packetState
 	tries        uint8
+	probes       uint8 // since it was last found lost
+	suspect      bool  // a probe is due
 }
 
 // dataBuffer holds the packets that are sent and not all answered, by PSN. The data itself stays

@@ -36,7 +36,10 @@ func (s *sender) next(now Time, o *Outbound) bool {
 		return true
 	}
 	m, kind := s.nextMessage()
-	if m == nil || !s.packets.hasRoom() {
+	if m == nil {
+		return s.probe(now, o)
+	}
+	if !s.packets.hasRoom() {
 		return false
 	}
 	path, ok := s.paths.choose(noPath)
@@ -48,6 +51,7 @@ func (s *sender) next(now Time, o *Outbound) bool {
 	}
 	k := s.group(m, kind)
 	s.send(now, k, path, o)
+	s.loss.credit = min(s.loss.credit+1, maxProbes*probeCost)
 	return true
 }
 

@@ -20,36 +20,38 @@ import (
 //
 // If a packet that was found lost is answered after all, more reordering is tolerated.
 type lossState struct {
-	tolerance  Time // in eighths of the variation's factor
-	calm       int  // losses since the last spurious one
+	tolerance  Time // factor of the slack, in toleranceUnit
 	backoff    uint
 	backedOff  Time // when backoff last grew
 	lastAnswer Time
+
+	credit   int // for probes, of probeCost each
+	suspects fifo[rocev2.PSN]
 }
 
 const (
-	toleranceUnit = 8
+	toleranceUnit = 1 << 12
 	toleranceMax  = 4 * toleranceUnit
-	calmLosses    = 256
+	toleranceStep = toleranceUnit / 4
+	spuriousShare = 256 // packets for each that is sent again without need, about
 	maxBackoff    = 6
 )
 
-func (l *lossState) init() { l.tolerance = toleranceUnit }
+func (l *lossState) init() {
+	l.tolerance = toleranceUnit
+	l.suspects.limit = maxProbes
+}
 
 // progress notes an answer.
 func (l *lossState) progress(now Time) { l.lastAnswer, l.backoff = now, 0 }
 
-func (l *lossState) spurious() {
-	l.tolerance = min(l.tolerance+toleranceUnit/2, toleranceMax)
-	l.calm = 0
+// inTime and spurious move the tolerance to where one of spuriousShare packets is found lost although it is
+// answered later.
+func (l *lossState) inTime() {
+	l.tolerance = max(l.tolerance-toleranceStep/spuriousShare, toleranceUnit/4)
 }
 
-func (l *lossState) found() {
-	if l.calm++; l.calm >= calmLosses {
-		l.calm = 0
-		l.tolerance = max(l.tolerance-1, toleranceUnit)
-	}
-}
+func (l *lossState) spurious() { l.tolerance = min(l.tolerance+toleranceStep, toleranceMax) }
 
 // delay returns after what time a packet of this path is lost if a later one was answered.
 func (s *sender) delay(p *path) Time {
@@ -115,7 +117,6 @@ func (s *sender) lose(now Time, p *path, k *packet) {
 	} else {
 		s.q.cfg.Count.LostReorder++
 	}
-	s.loss.found()
 	s.drop(k)
 	if !s.q.ended && s.paths.lost(p, silent) {
 		s.replace(p)
@@ -136,6 +137,7 @@ func (s *sender) replace(p *path) {
 // its transmissions.
 func (s *sender) drop(k *packet) {
 	s.unlink(k)
+	k.probes, k.suspect = 0, false
 	s.packets.putLost(k)
 	if int(k.tries) >= s.q.cfg.Tries {
 		s.q.end(verbs.StatusRetryExceeded)
@@ -152,6 +154,13 @@ func (s *sender) deadline() (at Time) {
 	for i := range s.paths.list {
 		if p := &s.paths.list[i]; p.head >= 0 {
 			earlier(s.due(p, &s.packets.ring[p.head]))
+		}
+	}
+	if at != 0 && s.mayProbe() {
+		for i := range s.paths.list {
+			if p := &s.paths.list[i]; s.suspect(p) != nil {
+				earlier(s.probeAt(p))
+			}
 		}
 	}
 	for _, psn := range s.packets.deferred {
@@ -176,6 +185,7 @@ func (s *sender) expire(now Time) {
 		return true
 	})
 	s.findLost(now)
+	s.findSuspects(now)
 }
 
 // transmission is which transmission of a packet an answer belongs to.
@@ -216,7 +226,14 @@ func (s *sender) sample(now Time, k *packet, t transmission, congested bool) {
 	case transmissionBefore:
 		sent, ref = k.before, k.pathBefore
 		s.q.cfg.Count.Spurious++
-		s.loss.spurious()
+		if k.probes == 0 {
+			s.loss.spurious()
+		}
+	case transmissionLatest:
+		s.loss.inTime()
+		if k.probes > 0 && k.tries > 1 && k.state == packetInFlight {
+			s.probeAnswered(k)
+		}
 	}
 	s.paths.sample(now, ref, sent, congested)
 }

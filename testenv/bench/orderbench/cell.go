@@ -37,6 +37,7 @@ type figures struct {
 	full    times   // of that run
 	load    times   // with messages that come at random times, at load
 	ratio   float64 // data packets sent per packet delivered, of the goodput run
+	loadRatio float64
 }
 
 // times are completion times in us: from when a message is to be posted until its consumer knows that
@@ -141,6 +142,7 @@ func measure(seed uint64, c cell, make maker, n int) (f figures, err error) {
 	if err := r.wait(n, 50*wiretest.Microsecond); err != nil {
 		return f, fmt.Errorf("completion times: %w", err)
 	}
+	f.loadRatio = r.t.sentPerDelivered()
 	f.load = percentiles(r.times)
 	return f, nil
 }
