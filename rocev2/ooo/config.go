@@ -28,6 +28,8 @@ const (
 	MaxWindow   = 1 << 15
 	MaxMessages = 1 << 11 // half of the range in which a target finds repeated message ids
 	MaxPaths    = 64
+	MinPayload  = 256
+	MaxPayload  = 4096
 )
 
 // Config is fixed for the life of a queue pair. Zero values stand for the defaults that are
@@ -37,6 +39,11 @@ type Config struct {
 	PD               uint32
 	SendPSN, RecvPSN rocev2.PSN // first PSN of each direction
 	PMTU             rocev2.PMTU
+
+	// Payload is the most data of one packet in bytes, 256..4096 and a multiple of 4, the same at both
+	// ends (that of PMTU). Each packet has its own length, so that it need not be a power of two: see
+	// PayloadForMTU. PMTU has no other use then.
+	Payload int
 
 	// Window is the number of packets after the first missing one that this side accepts, a power
 	// of two in 64..32768 (256). PeerWindow is that of the peer (Window). InFlight bounds the
@@ -60,6 +67,20 @@ type Config struct {
 	Queues   *Queues                // or nil: every notification is refused
 	Complete func(verbs.Completion) // or nil; called in the engine's thread
 	Count    *Counters              // or nil; shared by the queue pairs of an engine
+}
+
+// PayloadForMTU returns the largest Config.Payload whose packets fit an interface of mtu bytes of IP,
+// with the stamp option; ok is false if not even MinPayload fits. Ends whose interfaces have different
+// MTUs take the lesser one. An MTU of 1500 has room for 1392 bytes, and the largest PMTU that fits it
+// is 1024.
+func PayloadForMTU(mtu int, ipv6 bool) (payload int, ok bool) {
+	const udp, ipv4Len, ipv6Len = 8, 20, 40
+	payload = mtu - ipv4Len - udp - rocev2.BTHLen - rocev2.OETHLen - rocev2.ICRCLen - rocev2.StampLen
+	if ipv6 {
+		payload -= ipv6Len - ipv4Len
+	}
+	payload = min(payload&^3, MaxPayload)
+	return payload, payload >= MinPayload
 }
 
 // ErrConfig is what New wraps.
@@ -92,6 +113,7 @@ func (c *Config) setDefaults() error {
 		c.Count = new(Counters)
 	}
 	c.InFlight = min(c.InFlight, c.PeerWindow)
+	def(&c.Payload, c.PMTU.Bytes())
 	return c.check()
 }
 
@@ -125,6 +147,8 @@ func (c *Config) check() error {
 	switch {
 	case !c.PMTU.Valid():
 		return fmt.Errorf("%w: PMTU %d: choose 1..5", ErrConfig, c.PMTU)
+	case c.Payload < MinPayload || c.Payload > MaxPayload || c.Payload%4 != 0:
+		return fmt.Errorf("%w: Payload is %d: choose a multiple of 4 in %d..%d", ErrConfig, c.Payload, MinPayload, MaxPayload)
 	case c.Memory == nil:
 		return fmt.Errorf("%w: no Memory", ErrConfig)
 	case (c.QPN | c.PeerQPN | uint32(c.SendPSN) | uint32(c.RecvPSN)) > rocev2.PSNMask:

@@ -58,7 +58,7 @@ func (r *receiver) request(p *rocev2.Packet, echoUs uint32) {
 func (r *receiver) onWrite(data []byte, class psnClass, a answer) {
 	switch {
 	case class == psnDuplicate:
-	case int(a.oeth.Length) != len(data) || len(data) > r.q.cfg.PMTU.Bytes():
+	case int(a.oeth.Length) != len(data) || len(data) > r.q.cfg.Payload:
 		r.refuse(a, rocev2.ONakInvalidRequest)
 		return
 	default:
@@ -75,7 +75,7 @@ func (r *receiver) onWrite(data []byte, class psnClass, a answer) {
 // onRead queues the response to an OREAD_REQ. A repeated request is executed again, as its
 // response may be lost, but not while the response still is queued.
 func (r *receiver) onRead(class psnClass, a answer) {
-	if a.oeth.Length > uint32(r.q.cfg.PMTU.Bytes()) {
+	if a.oeth.Length > uint32(r.q.cfg.Payload) {
 		r.refuse(a, rocev2.ONakInvalidRequest)
 		return
 	}

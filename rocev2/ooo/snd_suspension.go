@@ -68,10 +68,18 @@ func (b *suspension) get(id uint32) *message {
 	return m
 }
 
+// packets returns how many packets a message has, at least one.
+func packets(length, payload uint32) uint32 {
+	if length == 0 {
+		return 1
+	}
+	return (length-1)/payload + 1
+}
+
 // post puts a request into the suspension buffer.
 func (s *sender) post(r *Request) error {
 	b := &s.messages
-	count := s.q.cfg.PMTU.Packets(r.Local.Len)
+	count := packets(r.Local.Len, uint32(s.q.cfg.Payload))
 	need := verbs.Access(0)
 	switch {
 	case r.Op != verbs.OpWrite && r.Op != verbs.OpRead, r.Op == verbs.OpRead && r.Notify:
@@ -89,7 +97,7 @@ func (s *sender) post(r *Request) error {
 	m := &b.ring[b.nextID%uint32(len(b.ring))]
 	*m = message{
 		id: b.nextID, remaining: r.Local.Len, source: r.Local.Addr, target: r.RemoteAddr, status: messageSending,
-		mtu: uint32(s.q.cfg.PMTU.Bytes()), queue: r.Queue, descriptor: r.Descriptor,
+		mtu: uint32(s.q.cfg.Payload), queue: r.Queue, descriptor: r.Descriptor,
 		read: r.Op == verbs.OpRead, notify: r.Notify, solicited: r.Solicited, count: count, length: r.Local.Len,
 		local: r.Local.Addr, remote: r.RemoteAddr, lkey: r.Local.LKey, rkey: r.RKey, wrid: r.ID,
 	}

@@ -5,58 +5,68 @@ package orderbench
 import (
 	"math/rand/v2"
 
-	"github.com/softroce/softroce-xdp/testenv/wiretest"
+	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// Bytes on the wire for each packet, besides its payload: Ethernet with preamble and gap, IPv4,
-// UDP, BTH, ICRC, and the stamp option.
-const packetOverhead = 38 + 20 + 8 + 12 + 4 + 40
+// Bytes of each packet on the wire besides its payload and extended headers: Ethernet with preamble
+// and gap, IPv4, UDP, BTH, ICRC, stamp option.
+const packetOverhead = 38 + 20 + 8 + rocev2.BTHLen + rocev2.ICRCLen + rocev2.StampLen
 
 const (
-	oethLen   = 24 // on each OWRITE
-	notifyLen = 24
+	rcPayload   = 1024   // bytes; the largest PMTU on an Ethernet MTU of 1500
+	mtuPayload  = 1392   // bytes; ooo.PayloadForMTU(1500)
+	rcHeaders   = 16 + 4 // RETH and immediate, of each message
+	oooOfPacket = packetOverhead + rocev2.OETHLen
+	notifyBytes = packetOverhead + rocev2.ONotifyLen
 )
 
-func packets(message, payload int) int { return (message + payload - 1) / payload }
+func packets(payload int) int { return (messageLen + payload - 1) / payload }
 
-// leastOutOfOrder returns the bytes of a message on the wire without loss, in out-of-order mode.
-func leastOutOfOrder(message, payload int) int {
-	return packets(message, payload)*(packetOverhead+oethLen) + message + packetOverhead + notifyLen
+// oooShare and rcShare return the payload's share of the wire, without loss.
+func oooShare(payload int) float64 {
+	return messageLen / float64(messageLen+packets(payload)*oooOfPacket+notifyBytes)
 }
 
-// bound returns completion times that no transport with the rules of S3.3 is below, unless it sends
-// packets more than once on suspicion. The source is told of each loss one base RTT after the
-// packet, responses are neither lost nor late, and nothing but the port delays a packet.
-func bound(seed uint64, c cell, n int, load float64) times {
+func rcShare(payload int) float64 {
+	return messageLen / float64(messageLen+packets(payload)*packetOverhead+rcHeaders)
+}
+
+// leastMean returns the mean completion time in us with outstanding messages at all times (Little's
+// law), if the port sends all the time, and the packets of the share that is lost once more. What
+// transport it is does not matter.
+func leastMean(share, loss float64) float64 {
+	return outstanding * messageLen * 8 / (portRate * share * (1 - loss)) * 1e6
+}
+
+// leastTimes returns completion times at a load that are the least possible with the rules of S3.3
+// for a source that sends no packet again on suspicion: three trips, data, response and notification.
+// The source knows each loss one base RTT after it sent the packet. No response is lost or late.
+func leastTimes(seed uint64, c cell, n int, load float64) times {
 	arrivals := rand.New(rand.NewPCG(seed, 5))
 	faults := rand.New(rand.NewPCG(seed, 6))
-	late := func() (at float64) { // us, from when a packet is first sent until it arrives
+	trip, late := float64(delay)/1000, float64(reorderBy)/1000
+	arrive := func() (after float64) { // of a packet, after it was first sent
 		for faults.Float64() < c.loss {
-			at += 2 * float64(delay) / 1000
+			after += 2 * trip
 		}
 		if faults.Float64() < c.reorder {
-			at += faults.Float64() * float64(reorderBy) / 1000
+			after += faults.Float64() * late
 		}
-		return at + float64(delay)/1000
+		return after + trip
 	}
-	wireTime := func(bytes int) float64 { return float64(bytes) * 8 / portRate * 1e6 }
+	const wire = (oooOfPacket + rcPayload) * 8.0 / portRate * 1e6
 	interval := messageLen * 8 / (load * portRate) * 1e6
-	count := packets(messageLen, payload)
 	due, free := 0.0, 0.0
 	all := make([]float64, n)
 	for i := range all {
 		due += arrivals.ExpFloat64() * interval
 		free = max(due, free)
-		complete := 0.0
-		for range count {
-			free += wireTime(packetOverhead + oethLen + payload)
-			complete = max(complete, free+late())
+		inMemory := 0.0
+		for range packets(rcPayload) {
+			free += wire
+			inMemory = max(inMemory, free+arrive())
 		}
-		all[i] = complete + float64(delay)/1000 + late() - due
+		all[i] = inMemory + trip + arrive() - due
 	}
 	return percentiles(all)
 }
-
-const payload = 1024
-
-var _ = wiretest.Microsecond

@@ -11,8 +11,9 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/wiretest"
 )
 
-// The wire of all cells: one port of 10 Gbit/s at each end paces the packets, a base RTT of 50 us,
-// and at most 128 packets unanswered, which is more than the bandwidth-delay product.
+// The wire of all cells: one port of 10 Gbit/s at each end paces the packets, and a base RTT of 50 us.
+// Out-of-order mode has at most 128 packets unanswered, which is more than the bandwidth-delay
+// product. RC may have as many after a gap, and more without one.
 const (
 	portRate  = 10_000_000_000 // bit/s
 	delay     = 25 * wiretest.Microsecond
@@ -21,8 +22,11 @@ const (
 
 	messageLen  = 16 << 10 // bytes
 	outstanding = 32       // messages, for goodput
-	load        = 0.4      // of the port, for completion times
 )
+
+// loads are the shares of the port's bit rate that messages have as payload, in the runs in which
+// they come at random times.
+var loads = [...]float64{0.4, 0.6, 0.8}
 
 // cell is a wire: the share of packets that are lost, and that are delayed by up to reorderBy.
 type cell struct{ loss, reorder float64 }
@@ -34,17 +38,22 @@ func (c cell) faults() wiretest.Faults {
 // figures are what is measured in one cell.
 type figures struct {
 	goodput float64 // bit/s of payload, outstanding messages at all times
-	full    times   // of that run
-	load    times   // with messages that come at random times, at load
-	ratio   float64 // data packets sent per packet delivered, of the goodput run
-	loadRatio float64
+	ratio   float64 // data packets sent per packet delivered, of that run
+	full    ends    // of that run
+	load    [len(loads)]ends
 }
 
-// times are completion times in us: from when a message is to be posted until its consumer knows that
-// it is in memory.
+// ends are the completion times of the messages of a run: from when a message is to be posted until
+// the consumer at the target knows that it is in memory, and until the source knows it.
+type ends struct{ target, source times }
+
+// times are percentiles in us.
 type times struct{ p50, p99 float64 }
 
 func percentiles(all []float64) times {
+	if len(all) == 0 {
+		return times{}
+	}
 	slices.Sort(all)
 	return times{all[len(all)/2], all[len(all)*99/100]}
 }
@@ -58,30 +67,50 @@ type transport interface {
 	failure() string
 }
 
-// maker makes a transport on a wire. arrived is called when the consumer of message i knows that it
-// is in its memory.
-type maker func(w *wiretest.Wire, f wiretest.Faults, arrived func(i int)) transport
+// events are what a transport reports: the consumer of message i at the target knows that it is in
+// memory, and the source knows it.
+type events struct{ arrived, completed func(i int) }
+
+// maker makes a transport on a wire.
+type maker func(w *wiretest.Wire, f wiretest.Faults, on events) transport
+
+// contender is a transport of the comparison.
+type contender struct {
+	name string
+	make maker
+	// atSource says that the consumer is at the source: no message is reported at the target.
+	atSource bool
+}
 
 // run is one run of a transport.
 type run struct {
-	w       *wiretest.Wire
-	t       transport
-	n       int
-	posted  int
-	arrived int
-	due     []qp.Time // when each message is to be posted
-	times   []float64 // us, of the messages that arrived
-	last    qp.Time
+	w      *wiretest.Wire
+	t      transport
+	n      int
+	posted int
+	ended  int          // messages whose consumer knows
+	due    []qp.Time    // when each message is to be posted
+	times  [2][]float64 // us, at the target and at the source
+	wanted [2]int       // entries of times that the run has at its end
+	last   qp.Time      // when the last message ended
 }
 
 // start makes a run of n messages. Message i is due at due(i).
-func start(seed uint64, c cell, make maker, n int, due func(r *rand.Rand, i int) qp.Time) *run {
-	r := &run{w: wiretest.New(seed), n: n}
-	r.t = make(r.w, c.faults(), func(i int) {
-		r.arrived++
-		r.last = r.w.Now()
-		r.times = append(r.times, float64(r.w.Now()-r.due[i])/1000)
-	})
+func start(seed uint64, c cell, p contender, n int, due func(r *rand.Rand, i int) qp.Time) *run {
+	r := &run{w: wiretest.New(seed), n: n, wanted: [2]int{n, n}}
+	if p.atSource {
+		r.wanted[0] = 0
+	}
+	at := func(side int, ends bool) func(i int) {
+		return func(i int) {
+			r.times[side] = append(r.times[side], float64(r.w.Now()-r.due[i])/1000)
+			if ends {
+				r.ended++
+				r.last = r.w.Now()
+			}
+		}
+	}
+	r.t = p.make(r.w, c.faults(), events{arrived: at(0, !p.atSource), completed: at(1, p.atSource)})
 	arrivals := rand.New(rand.NewPCG(seed, 5))
 	for i := range n {
 		r.due = append(r.due, due(arrivals, i))
@@ -91,21 +120,25 @@ func start(seed uint64, c cell, make maker, n int, due func(r *rand.Rand, i int)
 
 // post posts what is due; at most limit messages are outstanding.
 func (r *run) post(limit int) {
-	for r.posted < r.n && r.due[r.posted] <= r.w.Now() && r.posted-r.arrived < limit {
-		if !r.t.post(r.posted) {
-			return
-		}
+	for r.posted < r.n && r.due[r.posted] <= r.w.Now() && r.posted-r.ended < limit {
 		if limit < r.n { // due when there is room
 			r.due[r.posted] = r.w.Now()
+		}
+		if !r.t.post(r.posted) {
+			return
 		}
 		r.posted++
 	}
 }
 
-// wait runs the wire until all messages have arrived.
+func (r *run) done() bool {
+	return len(r.times[0]) == r.wanted[0] && len(r.times[1]) == r.wanted[1]
+}
+
+// wait runs the wire until both ends know of all messages.
 func (r *run) wait(limit int, step qp.Time) error {
 	const longest = 60 * wiretest.Second
-	for r.arrived < r.n {
+	for !r.done() {
 		r.post(limit)
 		r.t.serve()
 		next := r.w.Now() + step
@@ -117,32 +150,34 @@ func (r *run) wait(limit int, step qp.Time) error {
 			return err
 		}
 		if what := r.t.failure(); what != "" || r.w.Now() > longest {
-			return fmt.Errorf("%d of %d messages arrived after %d us: %s", r.arrived, r.n, r.w.Now()/1000, what)
+			return fmt.Errorf("%d of %d messages ended after %d us: %s", r.ended, r.n, r.w.Now()/1000, what)
 		}
 	}
 	return nil
 }
 
+func (r *run) ends() ends { return ends{percentiles(r.times[0]), percentiles(r.times[1])} }
+
 // measure measures one transport in one cell with n messages.
-func measure(seed uint64, c cell, make maker, n int) (f figures, err error) {
-	r := start(seed, c, make, n, func(*rand.Rand, int) qp.Time { return 0 })
+func measure(seed uint64, c cell, p contender, n int) (f figures, err error) {
+	r := start(seed, c, p, n, func(*rand.Rand, int) qp.Time { return 0 })
 	if err := r.wait(outstanding, 2*wiretest.Microsecond); err != nil {
 		return f, fmt.Errorf("goodput: %w", err)
 	}
 	f.goodput = float64(n) * messageLen * 8 / (float64(r.last) / 1e9)
 	f.ratio = r.t.sentPerDelivered()
-	f.full = percentiles(r.times)
-
-	interval := messageLen * 8 / (load * portRate) * 1e9
-	at := 0.0
-	r = start(seed, c, make, n, func(a *rand.Rand, _ int) qp.Time {
-		at += a.ExpFloat64() * interval
-		return wiretest.Microsecond + qp.Time(at)
-	})
-	if err := r.wait(n, 50*wiretest.Microsecond); err != nil {
-		return f, fmt.Errorf("completion times: %w", err)
+	f.full = r.ends()
+	for i, load := range loads {
+		interval := messageLen * 8 / (load * portRate) * 1e9
+		at := 0.0
+		r = start(seed, c, p, n, func(a *rand.Rand, _ int) qp.Time {
+			at += a.ExpFloat64() * interval
+			return wiretest.Microsecond + qp.Time(at)
+		})
+		if err := r.wait(n, 50*wiretest.Microsecond); err != nil {
+			return f, fmt.Errorf("completion times at %.0f %% load: %w", 100*load, err)
+		}
+		f.load[i] = r.ends()
 	}
-	f.loadRatio = r.t.sentPerDelivered()
-	f.load = percentiles(r.times)
 	return f, nil
 }

@@ -11,21 +11,29 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/wiretest"
 )
 
-// outOfOrder sends each message as WRITE with notification.
+// outOfOrder sends each message as WRITE, with notification or without.
 type outOfOrder struct {
-	nodes [2]*wiretest.OrderNode
-	q     *ooo.QP
-	from  *wiretest.Region
-	to    *wiretest.Region
-	bad   string
+	notify bool
+	nodes  [2]*wiretest.OrderNode
+	q      *ooo.QP
+	from   *wiretest.Region
+	to     *wiretest.Region
+	bad    string
 }
 
 const notifications = 1
 
-func newOutOfOrder(w *wiretest.Wire, f wiretest.Faults, arrived func(i int)) transport {
-	t := &outOfOrder{nodes: w.NewOrderPair(1, portRate, delay)}
+// newOutOfOrder returns the maker of out-of-order mode with so many bytes of data in a packet.
+func newOutOfOrder(payload int, notify bool) maker {
+	return func(w *wiretest.Wire, f wiretest.Faults, on events) transport {
+		return makeOutOfOrder(w, f, on, payload, notify)
+	}
+}
+
+func makeOutOfOrder(w *wiretest.Wire, f wiretest.Faults, on events, payload int, notify bool) transport {
+	t := &outOfOrder{notify: notify, nodes: w.NewOrderPair(1, portRate, delay)}
 	cfg := ooo.Config{
-		PMTU: rocev2.PMTU1024, Window: 4 * window, InFlight: window, Messages: ooo.MaxMessages,
+		PMTU: rocev2.PMTU1024, Payload: payload, Window: 4 * window, InFlight: window, Messages: ooo.MaxMessages,
 		InitialRTO: ooo.Millisecond, MinRTO: ooo.Millisecond, Seed: w.Rand.Uint64(),
 	}
 	cfg.QPN, cfg.PeerQPN = 1, 2
@@ -33,6 +41,7 @@ func newOutOfOrder(w *wiretest.Wire, f wiretest.Faults, arrived func(i int)) tra
 		if c.Status != verbs.StatusSuccess {
 			t.bad = c.Status.String()
 		}
+		on.completed(int(c.WRID))
 	}
 	t.q = t.nodes[0].Create(cfg)
 	cfg.QPN, cfg.PeerQPN, cfg.Complete = 2, 1, nil
@@ -46,7 +55,7 @@ func newOutOfOrder(w *wiretest.Wire, f wiretest.Faults, arrived func(i int)) tra
 	}
 	queue.Ready = func(ooo.Notification) {
 		n, _ := queue.Poll()
-		arrived(int(n.Descriptor))
+		on.arrived(int(n.Descriptor))
 	}
 	for _, n := range t.nodes {
 		n.Links[0].Faults = f
@@ -56,7 +65,7 @@ func newOutOfOrder(w *wiretest.Wire, f wiretest.Faults, arrived func(i int)) tra
 
 func (t *outOfOrder) post(i int) bool {
 	err := t.q.Post(&ooo.Request{
-		Op: verbs.OpWrite, Notify: true, Queue: notifications, Descriptor: uint64(i),
+		ID: uint64(i), Op: verbs.OpWrite, Notify: t.notify, Queue: notifications, Descriptor: uint64(i),
 		Local: verbs.SGE{Addr: t.from.Addr, Len: messageLen, LKey: t.from.Key}, RemoteAddr: t.to.Addr, RKey: t.to.Key,
 	})
 	if err != nil && !errors.Is(err, ooo.ErrFull) {

@@ -29,7 +29,7 @@ func (q queue) Complete(c verbs.Completion) { q(c) }
 
 // newReliable returns the maker of RC with SACK, or without.
 func newReliable(selective bool) maker {
-	return func(w *wiretest.Wire, f wiretest.Faults, arrived func(i int)) transport {
+	return func(w *wiretest.Wire, f wiretest.Faults, on events) transport {
 		t := &reliable{free: sendQueue}
 		for i := range t.nodes {
 			t.nodes[i] = w.NewNode([]string{"A", "B"}[i], 1+i, false, portRate)
@@ -38,14 +38,19 @@ func newReliable(selective bool) maker {
 		}
 		received := func(c verbs.Completion) {
 			t.check(c)
-			arrived(int(c.Imm))
+			on.arrived(int(c.Imm))
 			t.receive()
+		}
+		sent := func(c verbs.Completion) {
+			t.check(c)
+			t.free++
+			on.completed(int(c.WRID))
 		}
 		for i, n := range t.nodes {
 			t.q[i] = qp.New(qp.Config{
 				QPN: uint32(1 + i), Type: verbs.RC, Memory: n.Mem, Count: &n.Count, Reorder: qp.NewReorderPool(window),
 				MaxSend: sendQueue, MaxSendSGE: 1, MaxRecv: sendQueue, MaxRecvSGE: 1,
-				SendCQ: queue(func(c verbs.Completion) { t.check(c); t.free++ }), RecvCQ: queue(received),
+				SendCQ: queue(sent), RecvCQ: queue(received),
 			})
 			p := n.PathTo(t.nodes[1-i])
 			p.Delay, p.Faults = delay, f
@@ -94,7 +99,7 @@ func (t *reliable) post(i int) bool {
 	}
 	t.free--
 	err := t.q[0].PostSend(&verbs.SendWR{
-		Op: verbs.OpWriteImm, Flags: verbs.Signaled, Imm: uint32(i), RemoteAddr: t.to.Addr, RKey: t.to.Key,
+		ID: uint64(i), Op: verbs.OpWriteImm, Flags: verbs.Signaled, Imm: uint32(i), RemoteAddr: t.to.Addr, RKey: t.to.Key,
 		SGL: []verbs.SGE{{Addr: t.from.Addr, Len: messageLen, LKey: t.from.Key}},
 	})
 	if err != nil {
