@@ -186,6 +186,17 @@ func (s *paths) sample(now Time, r pathRef, sent Time, congested bool) {
 	}
 }
 
+// enoughSamples is how many RTTs of a path are enough to judge its packets.
+const enoughSamples = 4
+
+// estimate returns the RTT of a path, or that of all paths if too little is known of it.
+func (s *paths) estimate(p *path) *rtt {
+	if p.rtt.samples < enoughSamples {
+		return &s.all
+	}
+	return &p.rtt
+}
+
 // queueing returns what a queue may add to the least RTT before windows shrink.
 func (s *paths) queueing(r *rtt) Time { return max(r.least/2, s.slack) }
 

@@ -39,7 +39,7 @@ type packet struct {
 	state        packetState
 	tries        uint8
 	probes       uint8 // since it was last found lost
-	suspect      bool  // a probe is due
+	suspect      bool  // to be probed
 }
 
 // dataBuffer holds the packets that are sent and not all answered, by PSN. The data itself stays
@@ -126,7 +126,7 @@ func (b *dataBuffer) takeLost() *packet {
 // each time that it is found lost, and stale entries are removed when they reach the front or
 // when room is short.
 func (b *dataBuffer) putLost(k *packet) {
-	k.state = packetLost
+	k.state, k.probes, k.suspect = packetLost, 0, false
 	if b.lost.push(k.psn) {
 		return
 	}

@@ -22,8 +22,8 @@ func (s *sender) init(q *QP) {
 	s.loss.init()
 }
 
-// next writes the next packet: a retransmission, a notification, or new data of the oldest
-// message that has some.
+// next writes the next packet: a retransmission, a notification, new data of the oldest message that
+// has some, or a probe.
 func (s *sender) next(now Time, o *Outbound) bool {
 	s.now = now
 	if k := s.packets.takeLost(); k != nil {
@@ -51,7 +51,7 @@ func (s *sender) next(now Time, o *Outbound) bool {
 	}
 	k := s.group(m, kind)
 	s.send(now, k, path, o)
-	s.loss.credit = min(s.loss.credit+1, maxProbes*probeCost)
+	s.earnProbes()
 	return true
 }
 

@@ -18,22 +18,26 @@ import (
 //   - without such an answer, when twice that time and MinRTO have passed, doubled for each time
 //     that nothing at all was answered meanwhile.
 //
-// If a packet that was found lost is answered after all, more reordering is tolerated.
+// What the variation explains is multiplied by the tolerance. It grows with each packet that was found
+// lost and is answered after all, and shrinks with each answer in time: about one of spuriousShare
+// packets is sent again without need. So the limit follows that quantile of the RTT, whatever the
+// reordering is.
 type lossState struct {
-	tolerance  Time // factor of the slack, in toleranceUnit
+	tolerance  Time // a factor, in toleranceUnit
 	backoff    uint
 	backedOff  Time // when backoff last grew
 	lastAnswer Time
 
-	credit   int // for probes, of probeCost each
+	credit   int // packets sent, as far as probes may be sent for them
 	suspects fifo[rocev2.PSN]
 }
 
 const (
 	toleranceUnit = 1 << 12
+	toleranceMin  = toleranceUnit / 4
 	toleranceMax  = 4 * toleranceUnit
 	toleranceStep = toleranceUnit / 4
-	spuriousShare = 256 // packets for each that is sent again without need, about
+	spuriousShare = 256
 	maxBackoff    = 6
 )
 
@@ -45,20 +49,17 @@ func (l *lossState) init() {
 // progress notes an answer.
 func (l *lossState) progress(now Time) { l.lastAnswer, l.backoff = now, 0 }
 
-// inTime and spurious move the tolerance to where one of spuriousShare packets is found lost although it is
-// answered later.
+// inTime notes that the latest transmission of a packet is answered.
 func (l *lossState) inTime() {
-	l.tolerance = max(l.tolerance-toleranceStep/spuriousShare, toleranceUnit/4)
+	l.tolerance = max(l.tolerance-toleranceStep/spuriousShare, toleranceMin)
 }
 
+// spurious notes that a packet was found lost, and its original is answered.
 func (l *lossState) spurious() { l.tolerance = min(l.tolerance+toleranceStep, toleranceMax) }
 
 // delay returns after what time a packet of this path is lost if a later one was answered.
 func (s *sender) delay(p *path) Time {
-	r := &p.rtt
-	if r.samples < 4 {
-		r = &s.paths.all
-	}
+	r := s.paths.estimate(p)
 	if r.samples == 0 {
 		return s.q.cfg.InitialRTO
 	}
@@ -137,14 +138,13 @@ func (s *sender) replace(p *path) {
 // its transmissions.
 func (s *sender) drop(k *packet) {
 	s.unlink(k)
-	k.probes, k.suspect = 0, false
 	s.packets.putLost(k)
 	if int(k.tries) >= s.q.cfg.Tries {
 		s.q.end(verbs.StatusRetryExceeded)
 	}
 }
 
-// deadline returns when the next packet is lost, or a refused notification is to be repeated.
+// deadline returns when the next packet is lost or probed, or a refused notification is to be repeated.
 func (s *sender) deadline() (at Time) {
 	earlier := func(t Time) {
 		if at == 0 || t < at {
@@ -158,8 +158,8 @@ func (s *sender) deadline() (at Time) {
 	}
 	if at != 0 && s.mayProbe() {
 		for i := range s.paths.list {
-			if p := &s.paths.list[i]; s.suspect(p) != nil {
-				earlier(s.probeAt(p))
+			if k, t := s.suspect(&s.paths.list[i]); k != nil {
+				earlier(t)
 			}
 		}
 	}

@@ -2,96 +2,87 @@
 
 package ooo
 
-// While a source has nothing else to send, it sends a packet again on suspicion: when its answer is
-// later than usual, but not so late that the packet counts as lost (snd_loss.go). That is a probe,
-// as the tail loss probe of RFC 8985. The last packets of a message and its notification have no
-// later packets that reveal their loss.
+// Probes. The last packets of a message and its notification have no later packets that reveal their
+// loss, and a source that has nothing else to send has room. So it sends a packet again on suspicion,
+// when the answer is later than usual, but not yet so late that the packet counts as lost
+// (snd_loss.go). The tail loss probe of RFC 8985 is the model.
 //
-// Probes are a small share of the packets, each packet is probed once, and none while nothing is
-// answered at all. An original that is answered after its probe does not count as spurious loss.
+// Probes are at most one of probeCost packets, and there are none while nothing at all is answered. An
+// original that is answered after its probe is no spurious loss.
 const (
-	probeCost  = 16 // packets for each probe
-	maxProbes  = 8  // probes in a row
-	probesEach = 3  // of one packet, the second and third after 2 and 4 times that
+	probeCost  = 16 // packets that are sent for each probe
+	maxProbes  = 8  // that may be saved up
+	probesEach = 3  // of one packet, the second and third after 2 and 4 times the time
 )
 
-// mayProbe reports whether probes are possible now.
+// mayProbe reports whether this side is idle and has probes left.
 func (s *sender) mayProbe() bool {
-	if s.loss.credit < probeCost || s.loss.backoff > 0 || s.loss.suspects.n == maxProbes || s.packets.lost.n > 0 {
+	l := &s.loss
+	if l.credit < probeCost || l.backoff > 0 || l.suspects.n == maxProbes || s.packets.takeLost() != nil {
 		return false
 	}
 	m, _ := s.nextMessage()
 	return m == nil
 }
 
-// suspect returns the first packet in flight on a path, if it may be probed.
-func (s *sender) suspect(p *path) *packet {
+// suspect returns the packet in flight that was sent first on a path, and when it is to be probed. It
+// returns nil if that is never.
+func (s *sender) suspect(p *path) (*packet, Time) {
 	if p.head < 0 {
-		return nil
+		return nil, 0
 	}
-	k := &s.packets.ring[p.head]
-	if k.suspect || k.probes == probesEach || s.paths.all.samples < 4 {
-		return nil
+	k, r := &s.packets.ring[p.head], s.paths.estimate(p)
+	if k.suspect || k.probes == probesEach || r.samples < enoughSamples {
+		return nil, 0
 	}
-	return k
+	usual := r.smoothed + max(2*r.variation, s.q.cfg.MinReorder/4)
+	return k, k.sent + usual<<k.probes
 }
 
-// probeAt returns when the first packet of a path is probed.
-func (s *sender) probeAt(p *path) Time {
-	r := &p.rtt
-	if r.samples < 4 {
-		r = &s.paths.all
-	}
-	k := &s.packets.ring[p.head]
-	return k.sent + (r.smoothed+max(r.variation, s.q.cfg.MinReorder/4))<<k.probes
-}
-
-// findSuspects queues the packets whose probe is due.
+// findSuspects queues the packets that are to be probed.
 func (s *sender) findSuspects(now Time) {
-	if !s.mayProbe() {
+	if s.q.ended {
 		return
 	}
 	for i := range s.paths.list {
-		p := &s.paths.list[i]
-		if k := s.suspect(p); k != nil && s.probeAt(p) <= now && s.loss.credit >= probeCost && s.loss.suspects.push(k.psn) {
+		if !s.mayProbe() {
+			return
+		}
+		if k, at := s.suspect(&s.paths.list[i]); k != nil && at <= now {
+			k.suspect = s.loss.suspects.push(k.psn)
 			s.loss.credit -= probeCost
-			k.suspect = true
 		}
 	}
 }
 
-// nextProbe returns the next packet to probe, taken out of the list of its path, or nil.
-func (s *sender) nextProbe() *packet {
-	for s.loss.suspects.n > 0 {
-		k := s.packets.get(s.loss.suspects.pop())
-		if k != nil && k.state == packetInFlight && k.suspect {
-			return k
-		}
-	}
-	return nil
-}
+// earnProbes counts a packet that is sent for the first time.
+func (s *sender) earnProbes() { s.loss.credit = min(s.loss.credit+1, maxProbes*probeCost) }
 
 // probe writes the next probe.
 func (s *sender) probe(now Time, o *Outbound) bool {
-	k := s.nextProbe()
-	if k == nil {
-		return false
+	for s.loss.suspects.n > 0 {
+		k := s.packets.get(s.loss.suspects.pop())
+		if k == nil || k.state != packetInFlight || !k.suspect {
+			continue
+		}
+		k.suspect = false
+		path, ok := s.paths.choose(k.path)
+		if !ok {
+			return false
+		}
+		k.probes++
+		s.unlink(k)
+		s.send(now, k, path, o)
+		o.Probe = true
+		s.q.cfg.Count.Probes++
+		return true
 	}
-	path, ok := s.paths.choose(k.path)
-	if !ok {
-		return false
-	}
-	s.unlink(k)
-	k.suspect = false
-	k.probes++
-	s.send(now, k, path, o)
-	s.q.cfg.Count.Probes++
-	return true
+	return false
 }
 
-// probeAnswered notes that a probe was answered before its original. If no later packet of the path
-// of the original was answered either, that counts as a loss of the path. An answer that comes after
-// all takes that back.
+// probeAnswered notes that the probe of a packet is answered, and the transmission before it is not.
+// If no later packet of that path is answered either, the path has lost a packet. An answer that comes
+// after all takes that back (paths.answered).
 func (s *sender) probeAnswered(k *packet) {
 	if p := s.paths.get(k.pathBefore); p != nil && k.before >= p.newest && s.paths.lost(p, true) {
 		s.replace(p)
