@@ -86,6 +86,34 @@ var mutants = []struct {
 		"	case w.least > free:\n", "	case false:\n", "TestDeadPath",
 	},
 	{
+		"the last packets of a message are not probed", "snd_probe.go",
+		"	return m == nil || s.packets.stalled()\n", "	return m != nil && s.packets.stalled()\n", "TestTailLoss",
+	},
+	{
+		"a packet that keeps the window closed is not probed", "snd_probe.go",
+		"	return m == nil || s.packets.stalled()\n", "	return m == nil\n", "TestStalledWindow",
+	},
+	{
+		"probes are not limited", "snd_probe.go",
+		"			s.loss.credit -= probeCost\n", "", "TestProbeShare",
+	},
+	{
+		"a source with data to send probes", "snd_grouping.go",
+		"	m, kind := s.nextMessage()\n	if m == nil ||", "	m, kind := s.nextMessage()\n	s.loss.credit = probeCost\n	s.findSuspects(now)\n	if s.probe(now, o) {\n		return true\n	}\n	if m == nil ||", "TestProbeShare",
+	},
+	{
+		"an answer to a probe says nothing of the path before", "snd_probe.go",
+		"k.before >= p.newest && s.paths.lost(p, true) {", "false {", "TestProbesReplacePath",
+	},
+	{
+		"reordering that is over is tolerated for ever", "snd_loss.go",
+		"l.tolerance = max(l.tolerance-toleranceStep/spuriousShare, toleranceMin)", "_ = toleranceMin", "TestReorderingEnds",
+	},
+	{
+		"spurious losses change nothing", "snd_loss.go",
+		"l.tolerance = min(l.tolerance+toleranceStep, toleranceMax)", "_ = toleranceMax", "TestReorderingIsNotLoss",
+	},
+	{
 		"the window of arrivals forgets where its first word ends", "psnwindow.go",
 		"		arrived |= below\n", "		_ = below\n", "TestPSNWindow",
 	},

@@ -82,8 +82,11 @@ func (b *dataBuffer) get(p rocev2.PSN) *packet {
 }
 
 // hasRoom reports whether a new packet may be sent: this side has room, and the target too.
-func (b *dataBuffer) hasRoom() bool {
-	return b.open < b.inFlight && b.next.Diff(b.una) < len(b.ring) && b.next.Before(b.limit)
+func (b *dataBuffer) hasRoom() bool { return b.open < b.inFlight && !b.stalled() }
+
+// stalled reports whether the oldest packet without an answer keeps new ones from being sent.
+func (b *dataBuffer) stalled() bool {
+	return b.next.Diff(b.una) >= len(b.ring) || !b.next.Before(b.limit)
 }
 
 // add makes the entry of the next PSN; hasRoom must hold.

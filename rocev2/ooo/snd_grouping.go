@@ -36,11 +36,8 @@ func (s *sender) next(now Time, o *Outbound) bool {
 		return true
 	}
 	m, kind := s.nextMessage()
-	if m == nil {
+	if m == nil || !s.packets.hasRoom() {
 		return s.probe(now, o)
-	}
-	if !s.packets.hasRoom() {
-		return false
 	}
 	path, ok := s.paths.choose(noPath)
 	if !ok {

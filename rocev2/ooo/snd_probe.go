@@ -2,10 +2,10 @@
 
 package ooo
 
-// Probes. The last packets of a message and its notification have no later packets that reveal their
-// loss, and a source that has nothing else to send has room. So it sends a packet again on suspicion,
-// when the answer is later than usual, but not yet so late that the packet counts as lost
-// (snd_loss.go). The tail loss probe of RFC 8985 is the model.
+// Probes. A source that has nothing else to send, or no window for it because of an old packet, sends a
+// packet again on suspicion: when the answer is later than usual, but not yet so late that the packet
+// counts as lost (snd_loss.go). Then no later packets reveal the loss, as with the notification, and
+// there is room. The tail loss probe of RFC 8985 is the model.
 //
 // Probes are at most one of probeCost packets, and there are none while nothing at all is answered. An
 // original that is answered after its probe is no spurious loss.
@@ -15,14 +15,14 @@ const (
 	probesEach = 3  // of one packet, the second and third after 2 and 4 times the time
 )
 
-// mayProbe reports whether this side is idle and has probes left.
+// mayProbe reports whether this side has nothing else that it may send, and probes left.
 func (s *sender) mayProbe() bool {
 	l := &s.loss
 	if l.credit < probeCost || l.backoff > 0 || l.suspects.n == maxProbes || s.packets.takeLost() != nil {
 		return false
 	}
 	m, _ := s.nextMessage()
-	return m == nil
+	return m == nil || s.packets.stalled()
 }
 
 // suspect returns the packet in flight that was sent first on a path, and when it is to be probed. It
