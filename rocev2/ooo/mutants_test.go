@@ -114,6 +114,26 @@ var mutants = []struct {
 		"l.tolerance = min(l.tolerance+toleranceStep, toleranceMax)", "_ = toleranceMax", "TestReorderingIsNotLoss",
 	},
 	{
+		"message ids do not wrap", "idwindow.go",
+		"	d := int32(id - w.next)\n	return d < 0", "	d := int64(id) - int64(w.next)\n	return d < 0", "TestWrap",
+	},
+	{
+		"an OWRITE may be longer than agreed", "rcv_request.go",
+		" || len(data) > r.q.cfg.Payload:", ":", "TestPayloadTooLong",
+	},
+	{
+		"the response to an OREAD_REQ may be longer than agreed", "rcv_request.go",
+		"if a.oeth.Length > uint32(r.q.cfg.Payload) {", "if false {", "TestPayloadTooLong",
+	},
+	{
+		"the largest payload leaves no room for the stamp", "config.go",
+		" - rocev2.StampLen\n", "\n", "TestPayloadForMTU",
+	},
+	{
+		"packets have the PMTU, whatever the payload is", "snd_suspension.go",
+		"mtu: uint32(s.q.cfg.Payload)", "mtu: uint32(s.q.cfg.PMTU.Bytes())", "TestPayload",
+	},
+	{
 		"the window of arrivals forgets where its first word ends", "psnwindow.go",
 		"		arrived |= below\n", "		_ = below\n", "TestPSNWindow",
 	},

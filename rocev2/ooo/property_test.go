@@ -34,9 +34,9 @@ func messages(seed uint64, n, longest int) []wiretest.OrderOp {
 }
 
 // dataPackets counts the packets with data.
-func dataPackets(ops []wiretest.OrderOp, m rocev2.PMTU) (reads, writes uint64) {
+func dataPackets(ops []wiretest.OrderOp, payload int) (reads, writes uint64) {
 	for _, op := range ops {
-		switch n := uint64(m.Packets(uint32(op.Len))); {
+		switch n := uint64((op.Len + payload - 1) / payload); {
 		case op.Len == 0:
 		case op.Op == verbs.OpRead:
 			reads += n
@@ -58,7 +58,7 @@ func TestMessages(t *testing.T) {
 	const worlds = 20
 	for seed := range uint64(worlds) {
 		cfg := config()
-		cfg.PMTU = rocev2.PMTU256
+		cfg.PMTU, cfg.Payload = rocev2.PMTU256, []int{256, 300}[seed%2]
 		cfg.Window = 64 << (seed % 4)
 		cfg.SendPSN, cfg.RecvPSN = 1<<24-rocev2.PSN(seed*100), 1<<23
 		cfg.SendPSN &= rocev2.PSNMask
@@ -68,7 +68,7 @@ func TestMessages(t *testing.T) {
 		w.faults(wiretest.Faults{Loss: 0.05, Duplicate: 0.10, Reorder: 1, ReorderBy: delay})
 		w.run(t)
 		a, b := &w.nodes[0].Count, &w.nodes[1].Count
-		reads, writes := dataPackets(ops, cfg.PMTU)
+		reads, writes := dataPackets(ops, cfg.Payload)
 		if a.ReadPlaced != reads || b.Placed != writes {
 			t.Errorf("world %d: data of %d READ and %d WRITE packets placed, want %d and %d", seed, a.ReadPlaced, b.Placed, reads, writes)
 		}
