@@ -80,6 +80,7 @@ type contender struct {
 	make maker
 	// atSource says that the consumer is at the source: no message is reported at the target.
 	atSource bool
+	loads    int // how many of loads are measured
 }
 
 // run is one run of a transport.
@@ -158,16 +159,28 @@ func (r *run) wait(limit int, step qp.Time) error {
 
 func (r *run) ends() ends { return ends{percentiles(r.times[0]), percentiles(r.times[1])} }
 
-// measure measures one transport in one cell with n messages.
-func measure(seed uint64, c cell, p contender, n int) (f figures, err error) {
+// full runs n messages, of which outstanding are outstanding at all times.
+func full(seed uint64, c cell, p contender, n int) (*run, error) {
 	r := start(seed, c, p, n, func(*rand.Rand, int) qp.Time { return 0 })
 	if err := r.wait(outstanding, 2*wiretest.Microsecond); err != nil {
-		return f, fmt.Errorf("goodput: %w", err)
+		return nil, fmt.Errorf("goodput: %w", err)
 	}
-	f.goodput = float64(n) * messageLen * 8 / (float64(r.last) / 1e9)
+	return r, nil
+}
+
+// goodput returns the payload in bit/s until the last message ended.
+func (r *run) goodput() float64 { return float64(r.n) * messageLen * 8 / (float64(r.last) / 1e9) }
+
+// measure measures one transport in one cell with n messages.
+func measure(seed uint64, c cell, p contender, n int) (f figures, err error) {
+	r, err := full(seed, c, p, n)
+	if err != nil {
+		return f, err
+	}
+	f.goodput = r.goodput()
 	f.ratio = r.t.sentPerDelivered()
 	f.full = r.ends()
-	for i, load := range loads {
+	for i, load := range loads[:p.loads] {
 		interval := messageLen * 8 / (load * portRate) * 1e9
 		at := 0.0
 		r = start(seed, c, p, n, func(a *rand.Rand, _ int) qp.Time {
