@@ -123,6 +123,9 @@ func TestDeadPath(t *testing.T) {
 		if died == 0 || lost == 0 || len(swallowed) != 0 || longest > 3*rto {
 			t.Errorf("seed %d: died at %d, %d packets not sent again, recovered after %d, RTO %d", seed, died, len(swallowed), longest, rto)
 		}
+		if lost > 300 { // its ports are replaced, and new ones are tried with one packet
+			t.Errorf("seed %d: %d packets sent on the dead link", seed, lost)
+		}
 		if after < 0.9*float64(other.Rate) {
 			t.Errorf("seed %d: %.1f Mbit/s", seed, after/1e6)
 		}
