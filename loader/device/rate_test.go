@@ -138,7 +138,7 @@ func TestSlowSignals(t *testing.T) {
 	c.signal, c.conn = server, pairConn(t)
 	b := make([]byte, 8)
 	read := func() { _, _ = unix.Read(process, b) } // a full socket wakes nobody
-	for range 10_000 { // also if each one seems to take long, since the thread waits for a processor
+	for range 10_000 {                              // also if each one seems to take long, since the thread waits for a processor
 		c.slowSignals = max(c.slowSignals, 1)
 		c.alert()
 		read()
