@@ -38,9 +38,3 @@ func setIPLength(ip []byte, total int) {
 	binary.BigEndian.PutUint16(ip[2:4], uint16(total))
 	binary.BigEndian.PutUint16(ip[10:12], ^uint16(sum))
 }
-
-// putIPv4Checksum computes the header checksum afresh.
-func putIPv4Checksum(hdr []byte) {
-	hdr[10], hdr[11] = 0, 0
-	binary.BigEndian.PutUint16(hdr[10:12], ^uint16(onesSum(0, hdr)))
-}

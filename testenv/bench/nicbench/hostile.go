@@ -62,12 +62,9 @@ func attack(dir, kind string) error {
 
 func spin(_ string, ready func()) error {
 	ready()
-	for i := uint64(0); ; i++ {
-		spinSink = i
+	for {
 	}
 }
-
-var spinSink uint64
 
 // nextToHostile compares a process next to each kind of hostile process with the same next to one that
 // uses a core and not the device.
