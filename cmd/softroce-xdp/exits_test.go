@@ -174,6 +174,21 @@ var exitCases = []exitCase{
 	{"ping --listen a b", 1, "one argument too many"},
 	{"ping --listen --count 3", 1, "--count is for the client: leave it out with --listen"},
 	{"ping --listen --dev nosuch7", 2, "not attached"},
+
+	{"compute serve a", 1, "takes no arguments"},
+	{"compute serve --cores 0", 1, "0"},
+	{"compute serve --max-bytes 2G", 1, "--max-bytes 2G: choose 1 to 1GiB"},
+	{"compute serve --listen :port", 1, `"port" is no port`},
+	{"compute serve --dev nosuch7", 2, "not attached"},
+	{"compute run h sum", 1, "OPERAND"},
+	{"compute run h nothing f:int8", 1, "choose one of add, sum"},
+	{"compute run h sum f", 1, "write FILE:TYPE"},
+	{"compute run h sum /nosuchfile:int8", 2, "no such file"},
+	{"compute allreduce a", 1, "takes no arguments"},
+	{"compute allreduce", 1, "--next is missing"},
+	{"compute allreduce --next h --nodes 3 --rank 3", 1, "choose 0 to 2"},
+	{"compute allreduce --next h --bytes 12", 1, "--bytes 12: choose a multiple of 8"},
+	{"compute allreduce --next h --dev nosuch7", 2, "not attached"},
 }
 
 // scenarioText is a run of some milliseconds; %s is what its utilisation must be.

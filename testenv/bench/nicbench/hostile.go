@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/softroce/softroce-xdp/loader"
@@ -62,7 +63,9 @@ func attack(dir, kind string) error {
 
 func spin(_ string, ready func()) error {
 	ready()
+	var n atomic.Uint64
 	for {
+		n.Add(1)
 	}
 }
 
