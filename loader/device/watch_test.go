@@ -149,6 +149,9 @@ func TestWatchEnds(t *testing.T) {
 	w.post(1, 3)
 	ended.ended = true
 	w.c.unwatch(ended)
+	if len(w.c.sends) != 0 {
+		t.Error("a ring that has ended is listed")
+	}
 	w.c.unwatch(q)
 	if got := w.taken(); len(got) != 1 || got[0] != 2 || len(w.c.watched) != 0 {
 		t.Errorf("%v found at the end of the watch of a ring with one and of one that has ended; %d are watched", got, len(w.c.watched))

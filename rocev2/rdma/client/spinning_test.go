@@ -29,4 +29,7 @@ func TestSpinning(t *testing.T) {
 	if got := polls(32+10, true); !slices.Equal(got, []int{31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41}) {
 		t.Errorf("waits %v polled when there was something again", got)
 	}
+	if got := polls(3, false); !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("waits %v polled after that, want the first two", got)
+	}
 }
