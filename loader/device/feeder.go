@@ -171,7 +171,8 @@ func (c *client) takeFrom(list *[]*queue, budget int) (n int) {
 		q := all[served]
 		m, more := q.take(min(queueBudget, budget-n))
 		n += max(m, 1)
-		if more {
+		// collect has cleared the doorbell of what came after look.
+		if more || !q.ended && q.in.Changed() {
 			all = append(all, q) // behind those that were not served
 		} else {
 			c.pending[q.number/64] &^= 1 << (q.number % 64)

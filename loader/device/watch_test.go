@@ -190,3 +190,22 @@ func TestWatchReview(t *testing.T) {
 		t.Error("a ring is watched that was not used since the last review")
 	}
 }
+
+// An entry that comes between look and takeFrom, and whose doorbell collect has cleared, is taken in the next
+// iteration, also of a ring that cannot be watched because others are.
+func TestWatchLateEntry(t *testing.T) {
+	w := newWatchWorld(t, maxWatched+1)
+	w.c.s = &Server{feeder: &feeder{}}
+	for _, q := range w.c.queues[:maxWatched] {
+		w.c.watch(q)
+	}
+	w.post(maxWatched, 1)
+	w.c.collect()
+	w.c.takeFrom(&w.c.sends, 1) // look has not seen the entry
+	if !w.c.waiting() {
+		t.Fatal("the entry is lost")
+	}
+	if got := w.taken(); len(got) != 1 || got[0] != 1 {
+		t.Errorf("%v taken", got)
+	}
+}
