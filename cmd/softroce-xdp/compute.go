@@ -22,7 +22,6 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/compute"
 	"github.com/softroce/softroce-xdp/rocev2/task"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 func newCompute(a *app) *cobra.Command {
@@ -37,18 +36,6 @@ and writes the results to them by RDMA WRITE (docs/compute.md):
   host1# softroce-xdp compute run host2 gemm a.bin:float64:100x200 b.bin:float64:200x50 --out c.bin`,
 	}
 	return group(cmd, newComputeServe(a), newComputeRun(a), newComputeAllReduce(a))
-}
-
-// openCompute opens a device that can connect.
-func openCompute(ctx context.Context, a *app, e *engineFlags) (verbs.Device, string, error) {
-	dev, name, err := e.open(ctx, a)
-	if err != nil {
-		return nil, "", err
-	}
-	if err := ping.CheckDevice(dev, name); err != nil {
-		return nil, "", errors.Join(err, dev.Close())
-	}
-	return dev, name, nil
 }
 
 // coreFlags are the flags of commands that have cores for tasks.
@@ -122,7 +109,7 @@ func (s *serveFlags) run(a *app, cmd *cobra.Command) error {
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	dev, name, err := openCompute(ctx, a, &s.engineFlags)
+	dev, name, err := s.openConnector(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -222,7 +209,7 @@ func (r *runFlags) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	dev, _, err := openCompute(ctx, a, &r.engineFlags)
+	dev, _, err := r.openConnector(ctx, a)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (r *ringFlags) run(a *app, cmd *cobra.Command) error {
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	dev, _, err := openCompute(ctx, a, &r.engineFlags)
+	dev, _, err := r.openConnector(ctx, a)
 	if err != nil {
 		return err
 	}

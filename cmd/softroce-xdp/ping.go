@@ -90,9 +90,9 @@ func pingAddress(s string) (string, error) {
 	return perf.Address(s, rping.Port)
 }
 
-// openPing opens a device that can connect.
-func (p *pingFlags) openPing(ctx context.Context, a *app) (verbs.Device, string, error) {
-	dev, name, err := p.open(ctx, a)
+// openConnector opens a device that can connect.
+func (e *engineFlags) openConnector(ctx context.Context, a *app) (verbs.Device, string, error) {
+	dev, name, err := e.open(ctx, a)
 	if err != nil {
 		return nil, "", err
 	}
@@ -114,7 +114,7 @@ func (p *pingFlags) serve(a *app, cmd *cobra.Command, args []string) error {
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	dev, name, err := p.openPing(ctx, a)
+	dev, name, err := p.openConnector(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (p *pingFlags) run(a *app, cmd *cobra.Command, host string) error {
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	dev, name, err := p.openPing(ctx, a)
+	dev, name, err := p.openConnector(ctx, a)
 	if err != nil {
 		return err
 	}

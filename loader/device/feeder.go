@@ -167,7 +167,7 @@ func (c *client) found(q *queue) {
 // queue counts as one entry: a process can ring the doorbell for thousands of them without pause.
 func (c *client) takeFrom(list *[]*queue, budget int) (n int) {
 	all, served := *list, 0
-	for k := len(all); served < k && n < budget && all[served].c.s.feeder.flushed <= flushBudget; served++ {
+	for k := len(all); served < k && n < budget && c.s.feeder.flushed <= flushBudget; served++ {
 		q := all[served]
 		m, more := q.take(min(queueBudget, budget-n))
 		n += max(m, 1)

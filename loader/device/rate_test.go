@@ -18,6 +18,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
+
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // A process that registers 4096 regions of 4 GB together and makes and connects 1000 queue pairs is not
@@ -176,9 +178,7 @@ func TestSlowSignals(t *testing.T) {
 
 // A process without CAP_NET_BIND_SERVICE cannot listen at ports below 1024.
 func TestPrivilegedPorts(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	require.Root(t)
 	of := func(uid uint32) *client {
 		cmd := exec.Command("sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
