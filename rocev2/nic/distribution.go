@@ -21,8 +21,8 @@ import (
 // pair of the WRITE, for which it has posted a receive. The origin must not write to the same bytes
 // again before.
 //
-// Work requests of a distribution take places in the send queues of the group's queue pairs and of
-// the origin's. While a queue is full they wait.
+// The work requests of distributions have places of their own in the send queues of the group's queue
+// pairs and of the origin's: qp.MaxInternal in each. While these are in use they wait.
 type Distribution struct {
 	region *mr.Region
 	pd     *PD

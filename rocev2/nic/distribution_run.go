@@ -174,30 +174,16 @@ func (l *internalSends) disconnect() {
 	l.list, l.head = nil, 0
 }
 
-// postInternal posts a work request of a distribution. It counts as one of the application, so that
-// the queue has room for all that PostSend has accepted. A queue pair that was destroyed is in RESET,
+// postInternal posts a work request of a distribution. A queue pair that was destroyed is in RESET,
 // which refuses.
 func (x *QP) postInternal(wr *verbs.SendWR, s internalSend) error {
 	e := x.dev.eng
-	x.publish() // the room
-	e.posts.mu.Lock()
-	full := x.sendPosted-x.sendDone.Load() >= uint32(x.q.Config().MaxSend)
-	if !full {
-		x.sendPosted++
-	}
-	e.posts.mu.Unlock()
-	if full {
-		return verbs.ErrQueueFull
-	}
 	l := x.internalSends()
 	l.list = append(l.list, s) // before PostInternal, which completes it at once in ERR
 	if err := x.q.PostInternal(wr, l); err != nil {
 		l.list = l.list[:len(l.list)-1]
-		x.sendLost++
-		e.markDirty(x)
 		return err
 	}
-	x.sendTaken++
 	if x.hooks != nil {
 		x.hooks.onPosted(e, x, wr)
 	}

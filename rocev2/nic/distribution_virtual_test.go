@@ -5,6 +5,7 @@ package nic
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -288,7 +290,6 @@ func TestDistributionReset(t *testing.T) {
 				s.write(verbs.OpWrite, 9000, 3000)
 				s.until("one more message", func() bool { return s.sent == 4 && s.d.stats.Arrived == 4 })
 				end(s, s.hubEnd)
-				posted := s.hubEnd.sendPosted
 				if name == "reset" {
 					attr := verbs.DefaultAttr()
 					attr.PMTU = rocev2.PMTU1024
@@ -300,24 +301,32 @@ func TestDistributionReset(t *testing.T) {
 				for range 100 {
 					s.step()
 				}
-				if n := s.hubEnd.sendPosted - posted; n != 0 || len(s.reports) != 3 || s.d.stats.Reports != 3 {
-					t.Errorf("%d reports, %d work requests after the end", len(s.reports), n)
+				if s.hubEnd.internal != nil || len(s.reports) != 3 || s.d.stats.Reports != 3 {
+					t.Errorf("%d reports; posted after the end: %t", len(s.reports), s.hubEnd.internal != nil)
 				}
 			})
 		})
 	}
 }
 
-// Reports wait while the send queue of their origin is full, and do not delay those of another.
+// ignored is the completion queue of work requests that stand for those of other distributions.
+type ignored struct{}
+
+func (ignored) Complete(verbs.Completion) {}
+
+// Reports wait while the send queue of their origin has as many of the NIC's work requests as it
+// takes, and do not delay those of another.
 func TestDistributionFullQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStar(t, 1, 1, 64)
 		s.dead[s.origin.num] = true // the hub's work requests for the origin stay
-		for range 256 {
-			if err := s.hubEnd.PostSend(&verbs.SendWR{Op: verbs.OpWrite, SGL: s.sgl(1), RemoteAddr: s.region.VA(), RKey: s.region.RKey()}); err != nil {
+		for range qp.MaxInternal {
+			wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: s.sgl(1), RemoteAddr: s.region.VA(), RKey: s.region.RKey()}
+			if err := s.hubEnd.q.PostInternal(&wr, ignored{}); err != nil {
 				t.Fatal(err)
 			}
 		}
+		s.e.markDirty(s.hubEnd)
 		s.step()
 		s.write(verbs.OpWrite, 0, 100)
 		s.until("data", func() bool { return s.same(0, 0, 100) && s.d.forward.Idle() })
@@ -338,25 +347,40 @@ func TestDistributionFullQueue(t *testing.T) {
 	})
 }
 
-// A message waits while work requests of the application fill the send queue to its destination.
-func TestDistributionFullByApplication(t *testing.T) {
+// Messages and work requests of the application take no room of each other.
+func TestDistributionNextToApplication(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const depth = 8
 		s := newStar(t, 1, 1, depth)
 		s.dead[s.leaves[0].num] = true
-		for range depth {
-			if err := s.hub[0].PostSend(&verbs.SendWR{Op: verbs.OpWrite, SGL: s.sgl(1), RemoteAddr: s.region.VA(), RKey: s.region.RKey()}); err != nil {
-				t.Fatal(err)
+		own := verbs.SendWR{Op: verbs.OpWrite, SGL: s.sgl(1), RemoteAddr: s.region.VA(), RKey: s.region.RKey()}
+		post := func(n int) {
+			t.Helper()
+			for range n {
+				if err := s.hub[0].PostSend(&own); err != nil {
+					t.Fatal(err)
+				}
 			}
+			s.step()
 		}
-		s.step()
+		post(depth / 2)
 		s.write(verbs.OpWrite, 0, 100)
 		s.until("the ACK of the message", func() bool { return s.sent == 1 })
-		if n := s.hub[0].q.SendQueued(); n != depth || s.d.forward.Idle() {
-			t.Fatalf("%d work requests", n)
+		post(depth / 2)
+		if err := s.hub[0].PostSend(&own); !errors.Is(err, verbs.ErrQueueFull) {
+			t.Errorf("one more than MaxSend: %v", err)
 		}
+		if n := s.hub[0].q.SendQueued(); n != depth+1 || s.d.forward.Idle() {
+			t.Errorf("%d work requests are queued, want %d and the message's", n, depth)
+		}
+		s.write(verbs.OpWrite, 100, 100) // while the application's places are in use
+		s.until("the ACK of the other message", func() bool { return s.sent == 2 })
 		clear(s.dead)
-		s.until("the report", func() bool { return len(s.reports) == 1 && s.reports[0].Delivered() && s.same(0, 0, 100) })
+		s.until("the reports", func() bool { return len(s.reports) == 2 && s.reports[1].Delivered() && s.same(0, 0, 200) })
+		if n := s.hub[0].sendPosted - s.hub[0].sendDone.Load(); n != 0 {
+			t.Errorf("%d of the application's places are in use at the end", n)
+		}
+		post(depth)
 	})
 }
 

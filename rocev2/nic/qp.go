@@ -178,7 +178,7 @@ func show(a *atomic.Uint32, v uint32) {
 // publish shows applications what has become of the queue pair.
 func (x *QP) publish() {
 	show(&x.state, uint32(x.q.State()))
-	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.q.SendQueued()))
+	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.q.SendUsed()))
 	show(&x.recvDone, x.recvTaken+x.recvLost-uint32(x.q.RecvQueued()))
 	if x.view != nil {
 		x.view.Show(verbs.State(x.state.Load()), x.sendDone.Load(), x.recvDone.Load())

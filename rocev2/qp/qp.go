@@ -190,8 +190,12 @@ func (q *QP) PostSend(wr *verbs.SendWR) error { return q.req.post(wr) }
 // InternalInline is how many bytes of inline data PostInternal takes at least.
 const InternalInline = 64
 
-// PostInternal is PostSend for a work request of the NIC itself. Its completion goes to sink and
-// not to Config.SendCQ. Inline data may have InternalInline bytes on any queue pair. In ERR, sink is
+// MaxInternal is how many work requests of PostInternal a send queue has room for.
+const MaxInternal = 256
+
+// PostInternal is PostSend for a work request of the NIC itself. It takes no room of the
+// application's: up to MaxInternal are on the queue next to Config.MaxSend. Its completion goes to
+// sink and not to Config.SendCQ. Inline data may have InternalInline bytes on any queue pair. In ERR, sink is
 // called before PostInternal returns.
 func (q *QP) PostInternal(wr *verbs.SendWR, sink CompletionQueue) error {
 	return q.req.postInternal(wr, sink)

@@ -25,7 +25,7 @@ func (r *requester) retire(now Time) {
 		if r.cur == r.head { // a local operation that rewind went back to
 			r.cur++
 		}
-		r.head++
+		r.take()
 		r.complete(w)
 	}
 	r.idle(now)
@@ -92,8 +92,7 @@ func (r *requester) fault(now Time, w *wqe, status verbs.Status) {
 // the others as flushed (IBTA 10.3.1). PSNs continue.
 func (r *requester) flush(now Time) {
 	for r.head != r.tail {
-		w := r.at(r.head)
-		r.head++
+		w := r.take()
 		if w.status == verbs.StatusSuccess {
 			w.status = verbs.StatusWRFlushed
 		}

@@ -116,7 +116,7 @@ func (r *requester) put(limits *Config, wr *verbs.SendWR, sink CompletionQueue) 
 		r.complete(&wqe{id: wr.ID, op: wr.Op, status: verbs.StatusWRFlushed, internal: sink != nil, x: &extra{sink: sink}})
 		return nil
 	}
-	if int(r.tail-r.head) >= q.cfg.MaxSend {
+	if sink == nil && q.SendUsed() >= q.cfg.MaxSend || sink != nil && r.internals >= MaxInternal {
 		return verbs.ErrQueueFull
 	}
 	first := r.sndMax
@@ -169,6 +169,7 @@ func (r *requester) put(limits *Config, wr *verbs.SendWR, sink CompletionQueue) 
 	if sink != nil {
 		w.internal = true
 		w.getExtra().sink = sink
+		r.internals++
 	}
 	r.tail++
 	return nil
@@ -243,6 +244,20 @@ func (cfg *Config) checkSend(s verbs.State, pmtu rocev2.PMTU, maxRdAtomic uint8,
 // SendQueued returns the number of work requests on the send queue that have not
 // completed.
 func (q *QP) SendQueued() int { return int(q.req.tail - q.req.head) }
+
+// SendUsed returns how many of the Config.MaxSend places are in use: work requests of PostInternal
+// take none.
+func (q *QP) SendUsed() int { return q.SendQueued() - int(q.req.internals) }
+
+// take takes the oldest work request off the queue. It is valid until the next one is posted.
+func (r *requester) take() *wqe {
+	w := r.at(r.head)
+	r.head++
+	if w.internal {
+		r.internals--
+	}
+	return w
+}
 
 // locate returns the index of the work request of packet n, or of an earlier local
 // operation that has not run. It returns tail if there is none.

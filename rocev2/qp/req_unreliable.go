@@ -71,9 +71,7 @@ func (r *requester) nextUnreliable(now Time, out *Outbound) bool {
 
 // completeUnreliable completes the message of UC or UD whose last packet has been sent.
 func (r *requester) completeUnreliable(now Time) {
-	w := r.at(r.head)
-	r.head++
-	r.complete(w)
+	r.complete(r.take())
 	r.idle(now)
 }
 

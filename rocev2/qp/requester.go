@@ -29,6 +29,8 @@ type requester struct {
 	tail uint32 // the next one to be posted
 	ssn  uint32 // SSN of the next message, see req_credit.go
 
+	internals uint32 // of PostInternal in the queue
+
 	sndUna, sndNxt, sndMax uint64
 
 	haltAt       uint64 // no packet from here on is sent: the memory of a work request is bad
