@@ -39,6 +39,8 @@ func (c *client) do(t proto.Type, req any, fds []int) (reply any, give []int, er
 		reply, err = c.createAH(req.(*proto.CreateAH))
 	case proto.TCounters:
 		reply = countersReply(c.counts.Counters(), req.(*proto.CountersRequest).First)
+	case proto.TDistributionStats:
+		reply, err = c.distributionStats(req.(*proto.Handle))
 	case proto.TCreateCQ:
 		return c.createCQ(req.(*proto.CreateCQ))
 	case proto.TCreateSRQ:
@@ -193,7 +195,7 @@ func (c *client) regArena(m *proto.RegArena) (*proto.RegReply, error) {
 		return nil, err
 	}
 	a.regions.Add(1)
-	r, err := c.register(pd, m.Access, m.Length, &region{arena: a}, func() (mr.Spec, error) { return mr.Spec{Host: b, VA: m.VA}, nil })
+	r, err := c.register(pd, m.Access, m.Length, &m.Group, &region{arena: a}, func() (mr.Spec, error) { return mr.Spec{Host: b, VA: m.VA}, nil })
 	if err != nil {
 		a.regions.Add(-1)
 	}
@@ -202,9 +204,13 @@ func (c *client) regArena(m *proto.RegArena) (*proto.RegReply, error) {
 
 // register makes a region of n bytes. o is its object, without the region. spec is called when the
 // limits allow the region.
-func (c *client) register(pd *domain, access uint32, n uint64, o *region, spec func() (mr.Spec, error)) (_ *proto.RegReply, err error) {
+func (c *client) register(pd *domain, access uint32, n uint64, g *proto.Group, o *region, spec func() (mr.Spec, error)) (_ *proto.RegReply, err error) {
 	if access > 0xff {
 		return nil, fmt.Errorf("%w: %#x", verbs.ErrAccess, access)
+	}
+	group, err := g.MR()
+	if err != nil {
+		return nil, err
 	}
 	o.cost = []limits.Use{{Kind: limits.MRs, N: 1}, {Kind: limits.Bytes, N: n}}
 	if err := c.charge(o.cost...); err != nil {
@@ -220,7 +226,12 @@ func (c *client) register(pd *domain, access uint32, n uint64, o *region, spec f
 		return nil, err
 	}
 	s.Access = verbs.Access(access)
-	if o.r, err = pd.Register(s); err != nil {
+	if len(group) > 0 {
+		o.r, err = pd.RegDistribution(s, group)
+	} else {
+		o.r, err = pd.Register(s)
+	}
+	if err != nil {
 		return nil, err
 	}
 	h, err := c.add(o)
@@ -229,6 +240,19 @@ func (c *client) register(pd *domain, access uint32, n uint64, o *region, spec f
 		return nil, err
 	}
 	return &proto.RegReply{Handle: h, LKey: o.r.LKey(), RKey: o.r.RKey()}, nil
+}
+
+func (c *client) distributionStats(m *proto.Handle) (*proto.DistributionStats, error) {
+	o, err := get[*region](c, m.Handle)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := o.r.(*nic.Distribution)
+	if !ok {
+		return nil, fmt.Errorf("%w: region %d has no group", proto.ErrHandle, m.Handle)
+	}
+	s, err := d.Stats()
+	return (*proto.DistributionStats)(&s), err
 }
 
 func (c *client) passMemory(fds []int) error {
@@ -259,7 +283,7 @@ func (c *client) regMemory(m *proto.RegMemory) (*proto.RegReply, error) {
 	if memory == nil {
 		return nil, fmt.Errorf("%w: pass the memory of the process first", proto.ErrProtocol)
 	}
-	return c.register(pd, m.Access, m.Length, &region{}, func() (mr.Spec, error) {
+	return c.register(pd, m.Access, m.Length, &m.Group, &region{}, func() (mr.Spec, error) {
 		c.spend(m.Length / bytesOfCall) // the limit of bytes bounds it
 		before := memory.Steps()
 		s, err := memory.Spec(m.Addr, m.Length, verbs.Access(m.Access))

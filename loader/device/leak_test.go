@@ -15,6 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -55,7 +56,8 @@ func useAll(t *testing.T, dir string, port uint16) *client.Device {
 	_, srqErr := e.pd.CreateSRQ(16, 1)
 	_, windowErr := e.pd.AllocMW()
 	_, ahErr := e.pd.CreateAH(verbs.AddressVector{Dst: here})
-	for _, err := range []error{sessionErr, memoryErr, srqErr, windowErr, ahErr} {
+	_, distributionErr := e.pd.(mr.Distributor).Distribute(make([]byte, 4096), mr.Group{{QPN: e.qp.QPN()}})
+	for _, err := range []error{sessionErr, distributionErr, memoryErr, srqErr, windowErr, ahErr} {
 		if err != nil {
 			t.Fatal(err)
 		}

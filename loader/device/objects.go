@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
-	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
@@ -25,7 +24,7 @@ type (
 	address struct{ verbs.AH }
 	window  struct{ verbs.MW }
 	region  struct {
-		r     *mr.Region
+		r     verbs.MR     // or a *nic.Distribution
 		arena *arenaMemory // nil: memory of the process
 		cost  []limits.Use
 	}

@@ -35,22 +35,24 @@ type Distribution struct {
 	ended   []endedSend      // work requests that completed since the last run
 	queued  bool             // in distributor.queue
 	closed  bool             // Deregister was called: nothing is forwarded any more
-	stats   DistributionStats
+	stats   mr.DistributionStats
 }
 
-var _ verbs.MR = (*Distribution)(nil)
-
-// DistributionStats are the counters of a Distribution, in messages. The card has the same.
-type DistributionStats struct {
-	Arrived     uint64                     // in the region
-	Refused     uint64                     // of these, not forwarded: 256 had no report yet
-	Reports     uint64                     // that the origins have acknowledged
-	ReportsLost uint64                     // that they have not, since their queue pair ended
-	Delivered   [mr.MaxDestinations]uint64 // by destination, in the order of the group
-	Failed      [mr.MaxDestinations]uint64
-}
+var (
+	_ mr.Distributor        = (*PD)(nil)
+	_ mr.DistributionRegion = (*Distribution)(nil)
+)
 
 var errDistributionSpec = errors.New("nic: a distribution region has AccessLocalWrite and AccessRemoteWrite, and neither Arrived nor Invalidatable")
+
+// Distribute implements mr.Distributor: RegDistribution of memory of this process.
+func (p *PD) Distribute(b []byte, g mr.Group) (mr.DistributionRegion, error) {
+	d, err := p.RegDistribution(mr.Spec{Host: b, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite}, g)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
 
 // RegDistribution registers memory as a distribution region with a group of 1 to 4 destinations. The
 // queue pairs of the group are RC and of this domain, one for each destination. A destination whose
@@ -109,7 +111,7 @@ func (d *Distribution) LKey() uint32 { return d.region.LKey() }
 func (d *Distribution) RKey() uint32 { return d.region.RKey() }
 
 // Stats returns the counters.
-func (d *Distribution) Stats() (s DistributionStats, err error) {
+func (d *Distribution) Stats() (s mr.DistributionStats, err error) {
 	err = d.pd.dev.do(func() error { s = d.stats; return nil })
 	return s, err
 }
@@ -118,6 +120,7 @@ func (d *Distribution) Stats() (s DistributionStats, err error) {
 // destinations do not respond and their retries have no end, destroy their queue pairs first.
 func (d *Distribution) Deregister() error {
 	err := d.pd.dev.do(func() error {
+		d.advance() // queue pairs may have ended since the last iteration
 		if !d.forward.Idle() || len(d.unsent) > 0 {
 			return fmt.Errorf("nic: the distribution region is %w: messages have no report yet; wait, or destroy the queue pairs of destinations that do not respond", verbs.ErrBusy)
 		}

@@ -39,9 +39,7 @@ func (f *distributor) run() int {
 	f.queue = f.spare[:0]
 	for _, d := range list {
 		d.queued = false
-		full := d.post()
-		d.takeEnded() // after post: in ERR, work requests end at once
-		if d.report() || full {
+		if d.advance() {
 			f.add(d)
 		}
 	}
@@ -52,6 +50,13 @@ func (f *distributor) run() int {
 	}
 	f.e.flushDirty()
 	return 1 + f.e.transmit()
+}
+
+// advance posts what there is to post and takes what has ended. again: send queues were full.
+func (d *Distribution) advance() (again bool) {
+	full := d.post()
+	d.takeEnded() // after post: in ERR, work requests end at once
+	return d.report() || full
 }
 
 // post posts the WRITEs. It reports whether a send queue is full.

@@ -206,7 +206,7 @@ func TestDistributionLoss(t *testing.T) {
 		if own == 0 || s.other != own || s.sent != messages {
 			t.Errorf("%d completions of the hub for %d work requests, %d of %d WRITEs of the origin", s.other, own, s.sent, messages)
 		}
-		want := DistributionStats{Arrived: messages, Reports: messages, Delivered: [4]uint64{messages, messages, messages, messages}}
+		want := mr.DistributionStats{Arrived: messages, Reports: messages, Delivered: [4]uint64{messages, messages, messages, messages}}
 		if s.d.stats != want || !s.d.forward.Idle() {
 			t.Errorf("%+v", s.d.stats)
 		}
@@ -381,6 +381,36 @@ func TestDistributionNextToApplication(t *testing.T) {
 			t.Errorf("%d of the application's places are in use at the end", n)
 		}
 		post(depth)
+	})
+}
+
+// A region that is its own destination forwards each message to itself without end. Other queue pairs
+// are served, and it ends with its queue pair.
+func TestDistributionToItself(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newStar(t, 1, 1, 8)
+		x := s.connect(verbs.RC, rocev2.PMTU1024, 8)
+		m, err := s.pd.RegMR(s.memory, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Distribution{pd: s.pd, group: map[uint32]*QP{}}
+		d.region, err = s.pd.Register(mr.Spec{Host: make([]byte, 4096), Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite, Arrived: d.arrived})
+		if err == nil {
+			err = d.begin(mr.Group{{QPN: x.num, VA: d.region.VA(), RKey: d.region.RKey()}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wr := verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: d.VA(), RKey: d.RKey(), SGL: []verbs.SGE{{Addr: m.VA(), Len: 10, LKey: m.LKey()}}}
+		if err := x.PostSend(&wr); err != nil {
+			t.Fatal(err)
+		}
+		s.until("messages that it sends itself", func() bool { return d.stats.Arrived >= 100 })
+		s.write(verbs.OpWrite, 0, 3000)
+		s.until("the report of another region", func() bool { return len(s.reports) == 1 && s.reports[0].Delivered() })
+		release(s.e.removeQP(x))
+		s.until("its end", func() bool { d.advance(); return d.forward.Idle() && len(d.unsent) == 0 })
 	})
 }
 

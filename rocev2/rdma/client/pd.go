@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/mr/procmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -40,7 +41,15 @@ type MR struct {
 
 // RegMR implements verbs.PD. Memory that Alloc has returned, or a part of it, costs no copy.
 func (p *PD) RegMR(b []byte, access verbs.Access) (verbs.MR, error) {
-	d := p.d
+	m, err := p.register(b, access, nil)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (p *PD) register(b []byte, access verbs.Access, g mr.Group) (*MR, error) {
+	d, group := p.d, proto.GroupOf(g)
 	m := &MR{d: d, n: uint64(len(b)), memory: b}
 	if access&verbs.AccessZeroBased == 0 {
 		m.va = addressOf(b)
@@ -55,11 +64,11 @@ func (p *PD) RegMR(b []byte, access verbs.Access) (verbs.MR, error) {
 		err = fmt.Errorf("register: %w: a region of 0 bytes", verbs.ErrRange)
 	case a != nil:
 		err = d.plain(proto.TRegArena, &proto.RegArena{
-			PD: p.handle, Arena: a.handle, Offset: offset, Length: m.n, VA: m.va, Access: uint32(access),
+			PD: p.handle, Arena: a.handle, Offset: offset, Length: m.n, VA: m.va, Access: uint32(access), Group: group,
 		}, &r)
 	default:
 		if err = d.passMemory(addressOf(b), m.n, access); err == nil {
-			err = d.plain(proto.TRegMemory, &proto.RegMemory{PD: p.handle, Access: uint32(access), Addr: addressOf(b), Length: m.n}, &r)
+			err = d.plain(proto.TRegMemory, &proto.RegMemory{PD: p.handle, Access: uint32(access), Addr: addressOf(b), Length: m.n, Group: group}, &r)
 		}
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -118,6 +119,26 @@ func (a *Attr) Verbs() verbs.Attr {
 		Selective: a.Selective != 0, PKey: a.PKey, DestQPN: a.DestQPN, QKey: a.QKey, SQPSN: rocev2.PSN(a.SQPSN), RQPSN: rocev2.PSN(a.RQPSN),
 		AV: a.AV.Verbs(),
 	}
+}
+
+// GroupOf returns a group as messages have it. It has at most MaxDestinations destinations.
+func GroupOf(g mr.Group) (m Group) {
+	for _, d := range g {
+		m.To[m.Count] = Destination{QPN: d.QPN, RKey: d.RKey, VA: d.VA}
+		m.Count++
+	}
+	return m
+}
+
+// MR is the inverse of GroupOf.
+func (m *Group) MR() (g mr.Group, err error) {
+	if m.Count > MaxDestinations {
+		return nil, fmt.Errorf("%w: a group of %d destinations", ErrProtocol, m.Count)
+	}
+	for _, d := range m.To[:m.Count] {
+		g = append(g, mr.Destination{QPN: d.QPN, VA: d.VA, RKey: d.RKey})
+	}
+	return g, nil
 }
 
 func flag(on bool) uint8 {

@@ -51,6 +51,9 @@ const (
 	// TCounters requests the counters of the process.
 	TCounters
 
+	// TDistributionStats requests the counters of a distribution region.
+	TDistributionStats
+
 	// TEvent is an asynchronous event, a message of the server.
 	TEvent Type = 0x100
 
@@ -101,12 +104,28 @@ type PortReply struct {
 // Descriptor: the memfd.
 type AddArena struct{ Bytes uint64 }
 
+// MaxDestinations is the largest number of destinations of a Group.
+const MaxDestinations = 4
+
+// Group is mr.Group. With Count 0 the region has none, and forwards nothing.
+type Group struct {
+	Count, _ uint32
+	To       [MaxDestinations]Destination
+}
+
+// Destination is mr.Destination.
+type Destination struct {
+	QPN, RKey uint32
+	VA        uint64
+}
+
 // RegArena registers a part of an arena. VA is the address by which the client and its peers name
 // the first byte.
 type RegArena struct {
 	PD, Arena          uint32
 	Offset, Length, VA uint64
 	Access, _          uint32
+	Group              Group
 }
 
 // RegMemory registers memory of the client at an address (package mr/procmem). The client has sent a
@@ -114,6 +133,7 @@ type RegArena struct {
 type RegMemory struct {
 	PD, Access   uint32
 	Addr, Length uint64
+	Group        Group
 }
 
 // RegReply has the keys of a region.
@@ -235,6 +255,12 @@ type Counter struct {
 	Text  [88]byte
 }
 
+// DistributionStats is mr.DistributionStats.
+type DistributionStats struct {
+	Arrived, Refused, Reports, ReportsLost uint64
+	Delivered, Failed                      [MaxDestinations]uint64
+}
+
 // Event is verbs.Event. Object is the handle of a queue pair, a shared receive queue or a completion
 // queue, by the type of the event. The text of Err follows the structure.
 type Event struct {
@@ -280,6 +306,8 @@ func Bodies(t Type) (request, reply any, ok bool) {
 		return new(Handle), new(Attr), true
 	case TCounters:
 		return new(CountersRequest), new(CountersReply), true
+	case TDistributionStats:
+		return new(Handle), new(DistributionStats), true
 	case TStatus:
 		return new(StatusRequest), new(StatusReply), true
 	}
