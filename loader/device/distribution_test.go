@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader/device"
@@ -115,7 +116,13 @@ func TestDistributionOfProcess(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, dir := serve(t, device.Config{})
+			var log bytes.Buffer // which the test reads when the server has ended
+			t.Cleanup(func() {
+				if log.Len() > 0 {
+					t.Error(log.String())
+				}
+			})
+			server, dir := serve(t, device.Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
 			s := newSpread(t, dir, 3, size, memory)
 			data := bytes.Repeat([]byte("distribution"), size/12+1)[:size]
 			var busy []*rdma.Op
@@ -141,6 +148,7 @@ func TestDistributionOfProcess(t *testing.T) {
 				}
 			}
 			s.dests[1].Close()
+			wait(t, func() bool { return len(server.Status().Processes) == 4 })
 			if r := s.write(data); r.Status[0] != 0 || r.Status[1] == 0 || r.Status[2] != 0 {
 				t.Errorf("without destination 1: %+v", r)
 			}

@@ -120,7 +120,6 @@ func (d *Distribution) Stats() (s mr.DistributionStats, err error) {
 // destinations do not respond and their retries have no end, destroy their queue pairs first.
 func (d *Distribution) Deregister() error {
 	err := d.pd.dev.do(func() error {
-		d.advance() // queue pairs may have ended since the last iteration
 		if !d.forward.Idle() || len(d.unsent) > 0 {
 			return fmt.Errorf("nic: the distribution region is %w: messages have no report yet; wait, or destroy the queue pairs of destinations that do not respond", verbs.ErrBusy)
 		}

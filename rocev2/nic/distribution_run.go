@@ -39,7 +39,9 @@ func (f *distributor) run() int {
 	f.queue = f.spare[:0]
 	for _, d := range list {
 		d.queued = false
-		if d.advance() {
+		full := d.post()
+		d.takeEnded() // after post: in ERR, work requests end at once
+		if d.report() || full {
 			f.add(d)
 		}
 	}
@@ -50,13 +52,6 @@ func (f *distributor) run() int {
 	}
 	f.e.flushDirty()
 	return 1 + f.e.transmit()
-}
-
-// advance posts what there is to post and takes what has ended. again: send queues were full.
-func (d *Distribution) advance() (again bool) {
-	full := d.post()
-	d.takeEnded() // after post: in ERR, work requests end at once
-	return d.report() || full
 }
 
 // post posts the WRITEs. It reports whether a send queue is full.
