@@ -113,7 +113,7 @@ func (d *Device) ofDrops(c *engineCounters) []verbs.Counter {
 			rx[2] += st.RxFillEmpty
 		}
 	}
-	return []verbs.Counter{
+	return append([]verbs.Counter{
 		{Name: "rx_icrc_encapsulated", Value: c.rxBadICRC, Text: "packets with a wrong ICRC, dropped"},
 		{Name: "rx_malformed", Value: c.rxMalformed, Text: "frames that are no whole RoCEv2 packet, dropped"},
 		{Name: "rx_too_long", Value: c.rxTooLong, Text: "frames longer than the MTU, dropped"},
@@ -126,5 +126,5 @@ func (d *Device) ofDrops(c *engineCounters) []verbs.Counter {
 		{Name: "rx_xsk_dropped", Value: rx[0], Text: "packets that the kernel could not put into a frame"},
 		{Name: "rx_xsk_ring_full", Value: rx[1], Text: "packets that found the receive ring full"},
 		{Name: "rx_xsk_fill_empty", Value: rx[2], Text: "times that the kernel found no free frame"},
-	}
+	}, c.crypt.list()...)
 }

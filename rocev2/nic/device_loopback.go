@@ -10,14 +10,15 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // The addresses of a loopback device: its GIDs.
 var loopbackGIDs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
-// loopbackMTU is the MTU of a loopback device: the largest PMTU fits.
-const loopbackMTU = 4096 + rocev2.PMTUOverhead
+// loopbackMTU is the MTU of a loopback device: the largest PMTU fits, encrypted too.
+const loopbackMTU = 4096 + rocev2.PMTUOverhead + seal.Overhead
 
 // OpenLoopback makes a device without interface, sockets and data plane, which needs no
 // privileges. Its queue pairs reach each other, at the addresses 127.0.0.1 and ::1. The

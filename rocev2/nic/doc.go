@@ -72,6 +72,8 @@
 // off costs a comparison with nil. Pre-credit is one (Options.PreCredit): precredit.go,
 // precredit_tx.go, precredit_wire.go, precredit_state.go, precredit_connect.go.
 //
+// Encrypted queue pairs are another, of a queue pair instead of the engine: crypt.go.
+//
 // # The connection manager
 //
 //	cm.go        sessions of package cm; package cm/service runs the manager

@@ -121,6 +121,7 @@ type QP struct {
 	typ                 verbs.QPType
 	dirty               bool
 	ackWaiting          bool   // it is in engine.ackWait
+	encrypted           bool   // it takes and sends encrypted packets only (crypt)
 	ackWaitSlot         uint32 // there
 	sendTaken, sendLost uint32
 
@@ -149,6 +150,7 @@ type QP struct {
 	rdAtomic   uint8       // also
 
 	internal *internalSends // the engine's; nil without a distribution
+	crypt    *crypt         // the engine's; nil unless it is encrypted
 }
 
 // flow has the fields of IP that the application chooses.

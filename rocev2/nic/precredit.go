@@ -65,7 +65,7 @@ func (c *credits) onConnect(e *engine, x *QP, a *verbs.Attr) {
 	d, to := x.dest, x.path.Current()
 	packet := a.PMTU.Bytes()
 	// Without room for the stamp a packet cannot carry credit.
-	if x.typ != verbs.RC || to.Loopback || !qpn.OfEngine(a.DestQPN) || packet+rocev2.PMTUOverhead+rocev2.StampLen > to.MTU {
+	if x.typ != verbs.RC || to.Loopback || !qpn.OfEngine(a.DestQPN) || packet+rocev2.PMTUOverhead+rocev2.StampLen+x.sealRoom() > to.MTU {
 		return
 	}
 	p := c.peers[d.addr]

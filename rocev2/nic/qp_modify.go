@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -80,6 +81,9 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 	if x.dead {
 		return nil, errQPDestroyed
 	}
+	if err := x.checkCrypt(a, mask, path); err != nil {
+		return nil, err
+	}
 	if err := x.q.Modify(*a, mask); err != nil {
 		return nil, err
 	}
@@ -94,11 +98,15 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 	if path != nil && e.hooks != nil {
 		e.hooks.onConnect(e, x, &attr)
 	}
-	if x.pkey = attr.PKey; x.pkey == 0 {
-		x.pkey = rocev2.DefaultPKey
-	}
 	if attr.State == verbs.StateReset {
 		left = e.unroute(x)
+		x.forgetKeys()
+	}
+	switch x.pkey = attr.PKey; {
+	case x.encrypted:
+		x.pkey = seal.PKey
+	case x.pkey == 0:
+		x.pkey = rocev2.DefaultPKey
 	}
 	e.posts.mu.Lock()
 	x.pmtu, x.rdAtomic = attr.PMTU, attr.MaxRdAtomic

@@ -56,7 +56,7 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 		return
 	}
 	x := e.lookup(&p)
-	if x == nil {
+	if x == nil || x.encrypted && !e.open(x, &p) {
 		return
 	}
 	if !loopback {
@@ -102,7 +102,7 @@ func (e *engine) lookup(p *rocev2.Packet) *QP {
 	case bth.Version() != 0:
 		e.count.rxMalformed++
 	case !matchPKey(bth.PKey(), x.pkey):
-		e.count.rxBadPKey++
+		e.count.wrongPKey(bth.PKey(), x)
 	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src):
 		e.count.rxWrongPeer++
 	default:

@@ -270,4 +270,5 @@ type engineCounters struct {
 	txPackets, txStamped, txTooBig, txNoPath     uint64
 	txNoRoom, syncErrors                         uint64
 	rxMADs, txMADs, rxBadMAD, madsDropped        uint64
+	crypt                                        cryptCounters
 }

@@ -31,7 +31,8 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	}
 	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
 	o.SrcPort = x.srcPort(o)
-	plain := o.Len(o.PayloadLen)
+	room := x.payloadRoom(o)
+	plain := o.Len(room)
 	if plain > to.MTU { // which has become smaller
 		return lose(&e.count.txNoRoom)
 	}
@@ -46,12 +47,12 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	}
 	o.Stamp = e.stampFor(d, to.Loopback, plain, to.MTU)
 	omitT1 := e.hooks != nil && e.hooks.onSend(e, x, d, o, ahead)
-	payload, err := o.Begin(frame[etherLen:], o.PayloadLen)
+	payload, err := o.Begin(frame[etherLen:], room)
 	if err != nil {
 		return lose(&e.count.txNoRoom)
 	}
 	copy(frame, to.Ether[:])
-	if !o.Fill(payload) {
+	if !e.fill(x, o, frame[etherLen:etherLen+plain], payload) {
 		e.markDirty(x)
 		return 0, d
 	}

@@ -34,6 +34,7 @@ type loopback struct {
 	batch      [256]verbs.Completion
 	done       map[uint32]int // completions by queue pair
 	iterations int
+	encrypt    func(x, y *QP) // called with the two of a pair before they are connected; nil: they are plain
 }
 
 // link is what lies between the engine and itself.
@@ -41,7 +42,8 @@ type link struct {
 	loss   float64 // share of the packets that are lost
 	rate   uint64  // bit/s; 0: no time passes
 	delay  time.Duration
-	frames int // that the receiver has; 0: any number
+	frames int                // that the receiver has; 0: any number
+	tap    func(frame []byte) // sees what was sent, lost or not; may be nil
 
 	free    qp.Time // when the last packet has left
 	packets []packet
@@ -58,7 +60,7 @@ const loopbackSize = 1 << 20
 
 func newLoopback(t testing.TB, seed uint64) *loopback {
 	t.Helper()
-	d := &Device{events: make(chan verbs.Event, eventBacklog), done: make(chan struct{})}
+	d := &Device{mtu: loopbackMTU, events: make(chan verbs.Event, eventBacklog), done: make(chan struct{})}
 	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, senders: []*sock{{}}, reorder: qp.NewReorderPool(reorderPackets)}
 	e.config = RuntimeConfig{Paced: true, Burst: 4e6}
 	e.loopback.maxFrame = 4096 + 256
@@ -97,6 +99,9 @@ func (l *loopback) connect(typ verbs.QPType, pmtu rocev2.PMTU, depth int) *QP {
 			l.t.Fatal(err)
 		}
 		pair[i] = x
+	}
+	if l.encrypt != nil {
+		l.encrypt(pair[0], pair[1])
 	}
 	attr := verbs.DefaultAttr()
 	attr.PMTU = pmtu
@@ -158,6 +163,9 @@ func (l *loopback) transfer() {
 	for ; q.count > 0; q.count-- {
 		b := slices.Clone(q.slots[q.head][:q.lens[q.head]])
 		q.head = (q.head + 1) % loopbackLimit
+		if k.tap != nil {
+			k.tap(b)
+		}
 		if l.rand.Float64() < k.loss {
 			continue
 		}

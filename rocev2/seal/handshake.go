@@ -214,8 +214,8 @@ func (h *Handshake) Fail() {
 // nonces again. An error says that there are no keys (yet), or that they were taken.
 func (h *Handshake) Take(now int64, l Limits) (*Sealer, *Opener, error) {
 	h.Expire(now)
-	if h.keys.Suite == 0 {
-		return nil, nil, fmt.Errorf("seal: no keys in state %v: they exist once, after the answer", h.state)
+	if err := h.hasKeys(); err != nil {
+		return nil, nil, err
 	}
 	s, err := NewSealer(h.keys.Suite, h.keys.Send, l)
 	if err != nil {
@@ -227,4 +227,23 @@ func (h *Handshake) Take(now int64, l Limits) (*Sealer, *Opener, error) {
 	}
 	h.keys = Keys{}
 	return s, o, nil
+}
+
+// TakeKeys is Take for a queue pair that makes Sealer and Opener itself (Encrypter). The caller
+// gives the keys to one queue pair, once.
+func (h *Handshake) TakeKeys(now int64) (Keys, error) {
+	h.Expire(now)
+	if err := h.hasKeys(); err != nil {
+		return Keys{}, err
+	}
+	k := h.keys
+	h.keys = Keys{}
+	return k, nil
+}
+
+func (h *Handshake) hasKeys() error {
+	if h.keys.Suite == 0 {
+		return fmt.Errorf("seal: no keys in state %v: they exist once, after the answer", h.state)
+	}
+	return nil
 }

@@ -38,7 +38,7 @@ var ErrMessage = errors.New("seal: handshake message is not from the expected ke
 type Binding struct {
 	Initiator, Responder netip.Addr
 	QPN                  uint32 // queue pair of the initiator
-	CommID               uint32 // communication ID of the initiator, or another number of the attempt
+	CommID               uint32 // a number of the attempt: the communication ID of the initiator, or a PSN that it chose
 }
 
 // prologue is what is authenticated without being in a message.

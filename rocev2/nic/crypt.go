@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Encrypted queue pairs (S2.8, docs/encryption.md). Package seal has keys, counters and windows.
+// A packet is sealed after its headers and data are in the frame and before the ICRC, in send. It is
+// opened behind the ICRC check, before anything acts on it, in frame. QP.encrypted is the one
+// comparison that a plain queue pair pays for it.
+
+var _ seal.Encrypter = (*QP)(nil)
+
+// crypt is what a queue pair has of encryption.
+type crypt struct {
+	sealer *seal.Sealer
+	opener *seal.Opener
+}
+
+// cryptCounters count packets of encrypted queue pairs, and those that look like such packets.
+type cryptCounters struct {
+	sealed, opened                           uint64
+	forged, replay, old, epoch, malformed    uint64
+	plainRefused, sealedRefused, txExhausted uint64
+}
+
+// Encrypt implements seal.Encrypter: from then on the queue pair, of RC or UC and in RESET or INIT, takes
+// and sends encrypted packets only. It ends with RESET. The peer gets the same keys with Send and Receive
+// exchanged. Keys are given to one queue pair once: two would use the same nonces.
+//
+// The path must have room for seal.Overhead bytes more in each packet, which the step to RTR checks.
+func (x *QP) Encrypt(k seal.Keys, l seal.Limits) error {
+	if x.typ == verbs.UD {
+		return errors.New("nic: a queue pair of UD has many peers and is not encrypted; choose RC or UC")
+	}
+	c, err := newCrypt(k, l)
+	if err != nil {
+		return fmt.Errorf("nic: encrypt a queue pair: %w", err)
+	}
+	return x.dev.do(func() error { return x.setKeys(c) })
+}
+
+func newCrypt(k seal.Keys, l seal.Limits) (*crypt, error) {
+	s, err := seal.NewSealer(k.Suite, k.Send, l)
+	if err != nil {
+		return nil, err
+	}
+	o, err := seal.NewOpener(k.Suite, k.Receive, l)
+	return &crypt{s, o}, err
+}
+
+// setKeys is Encrypt in the engine's thread.
+func (x *QP) setKeys(c *crypt) error {
+	switch s := x.q.State(); {
+	case x.dead:
+		return errQPDestroyed
+	case s != verbs.StateReset && s != verbs.StateInit:
+		return fmt.Errorf("nic: a queue pair in %s cannot be encrypted: give it keys in RESET or INIT", s)
+	case x.encrypted:
+		return errors.New("nic: the queue pair has keys already: reset it before it gets others")
+	case x.q.Attr().PKey != 0:
+		return fmt.Errorf("nic: the P_Key of an encrypted queue pair is %#x: set no other", seal.PKey)
+	}
+	x.encrypted, x.crypt, x.pkey = true, c, seal.PKey
+	return nil
+}
+
+// forgetKeys makes a queue pair plain.
+func (x *QP) forgetKeys() { x.encrypted, x.crypt = false, nil }
+
+// checkCrypt judges attributes by what encryption needs: the P_Key, which marks encrypted packets, and
+// room for what sealing adds.
+func (x *QP) checkCrypt(a *verbs.Attr, mask verbs.AttrMask, path *route.Path) error {
+	switch {
+	case mask&verbs.MaskPKey != 0 && x.encrypted && a.PKey != 0:
+		return fmt.Errorf("nic: the P_Key of an encrypted queue pair is %#x, not one of the application", seal.PKey)
+	case mask&verbs.MaskPKey != 0 && matchPKey(a.PKey, seal.PKey):
+		return fmt.Errorf("nic: the P_Key %#x is for encrypted queue pairs (Encrypt)", a.PKey)
+	case path == nil || !x.encrypted || mask&verbs.MaskPMTU == 0:
+		return nil
+	}
+	to, d := path.Current(), x.dev
+	if need := a.PMTU.Bytes() + rocev2.PMTUOverhead + seal.Overhead; need > min(to.MTU, d.mtu) {
+		return fmt.Errorf("nic: a PMTU of %d and encryption do not fit the path to %s, which has an MTU of %d: raise it to %d and open the device again, or choose a smaller PMTU",
+			a.PMTU.Bytes(), to.Dst, min(to.MTU, d.mtu), need)
+	}
+	return nil
+}
+
+// sealRoom returns how many bytes sealing adds to each packet.
+func (x *QP) sealRoom() int {
+	if x.encrypted {
+		return seal.Overhead
+	}
+	return 0
+}
+
+// payloadRoom returns how many bytes the payload of a packet takes in the frame, and prepares the headers of
+// an encrypted one.
+func (x *QP) payloadRoom(o *qp.Outbound) int {
+	if o.Sealed = x.encrypted; x.encrypted {
+		o.PKey = seal.PKey
+	}
+	return o.PayloadLen + x.sealRoom()
+}
+
+// fill puts the data of a packet into its place in the datagram, and seals it if the queue pair is encrypted.
+// False: it must not be sent, and the queue pair knows that.
+func (e *engine) fill(x *QP, o *qp.Outbound, datagram, place []byte) bool {
+	if !x.encrypted {
+		return o.Fill(place)
+	}
+	if !o.Fill(seal.Plain(place)) {
+		return false
+	}
+	if x.crypt.sealer.SealDatagram(datagram) != nil {
+		e.count.crypt.txExhausted++
+		return false
+	}
+	e.count.crypt.sealed++
+	return true
+}
+
+// open opens a packet for an encrypted queue pair. False: it is refused and counted.
+func (e *engine) open(x *QP, p *rocev2.Packet) bool {
+	c := &e.count.crypt
+	switch err := x.crypt.opener.OpenPacket(int64(e.now), p); err {
+	case nil:
+		c.opened++
+		return true
+	case seal.ErrReplay:
+		c.replay++
+	case seal.ErrOld:
+		c.old++
+	case seal.ErrEpoch:
+		c.epoch++
+	case seal.ErrForged, seal.ErrExhausted:
+		c.forged++
+	default:
+		c.malformed++
+	}
+	return false
+}
+
+// wrongPKey counts a packet whose P_Key is not that of its queue pair.
+func (c *engineCounters) wrongPKey(pkey uint16, x *QP) {
+	switch {
+	case x.encrypted:
+		c.crypt.plainRefused++
+	case pkey == seal.PKey:
+		c.crypt.sealedRefused++
+	default:
+		c.rxBadPKey++
+	}
+}
+
+// list names the counters.
+func (c *cryptCounters) list() []verbs.Counter {
+	return []verbs.Counter{
+		{Name: "tx_encrypted", Value: c.sealed, Text: "packets encrypted and sent"},
+		{Name: "tx_keys_exhausted", Value: c.txExhausted, Text: "packets dropped because the keys of their queue pair are used up"},
+		{Name: "rx_decrypted", Value: c.opened, Text: "encrypted packets whose tag was right"},
+		{Name: "rx_crypt_forged", Value: c.forged, Text: "encrypted packets with a wrong tag, dropped"},
+		{Name: "rx_crypt_replay", Value: c.replay, Text: "encrypted packets received before, dropped"},
+		{Name: "rx_crypt_old", Value: c.old, Text: "encrypted packets older than the replay window, dropped"},
+		{Name: "rx_crypt_epoch", Value: c.epoch, Text: "encrypted packets of a key that is not in use, dropped"},
+		{Name: "rx_crypt_malformed", Value: c.malformed, Text: "encrypted packets too short for a tag, or with a pad that is not zero, dropped"},
+		{Name: "rx_crypt_plain", Value: c.plainRefused, Text: "plain packets to an encrypted queue pair, dropped"},
+		{Name: "rx_crypt_unexpected", Value: c.sealedRefused, Text: "encrypted packets to a plain queue pair, dropped"},
+	}
+}
