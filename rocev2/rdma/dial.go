@@ -11,6 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -74,6 +75,7 @@ type attempt struct {
 	o             options
 	attr          verbs.Attr
 	local, remote Addr
+	keys          *seal.Handshake // nil: plain
 }
 
 func newAttempt(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list []Option) (a attempt, err error) {
@@ -84,6 +86,9 @@ func newAttempt(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list
 		return a, err
 	}
 	if a.host, err = hostOf(dev); err != nil {
+		return a, err
+	}
+	if err := a.o.checkDial(); err != nil {
 		return a, err
 	}
 	if a.attr, err = a.o.attributes(dev); err != nil {
@@ -100,10 +105,14 @@ func newAttempt(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list
 
 // request sends the request to connect a queue pair.
 func (a *attempt) request(qp verbs.QP) (cm.ID, error) {
-	return a.host.session.Connect(cm.ConnectParams{
+	p := cm.ConnectParams{
 		Local: a.o.local, Peer: a.remote.Addr(), Service: mad.IPServiceID(mad.PortTCP, a.remote.Port()), SrcPort: a.local.Port(),
 		Type: verbs.RC, QPN: qp.QPN(), PSN: randomPSN(), Attr: a.attr, Private: a.o.private,
-	})
+	}
+	if err := a.offer(&p); err != nil {
+		return 0, err
+	}
+	return a.host.session.Connect(p)
 }
 
 // dialer is who gets the events of an attempt.
@@ -127,6 +136,10 @@ func (a *attempt) handshake(ctx context.Context, id cm.ID, qp verbs.QP, d dialer
 	}
 	if e.Kind == cm.Failed {
 		return nil, e.Err
+	}
+	if err := a.encrypt(qp, &e); err != nil {
+		_ = a.host.session.Reject(id, []byte("no encryption"))
+		return nil, err
 	}
 	if err := connectQP(ctx, qp, e.Path); err != nil {
 		_ = a.host.session.Reject(id, []byte("the queue pair cannot be connected"))

@@ -91,7 +91,7 @@ func errQPType(qp verbs.QP) error {
 func (r *Request) AcceptQP(ctx context.Context, qp verbs.QP, list ...Option) (*Link, error) {
 	l, err := r.acceptQP(ctx, qp, list)
 	if err != nil {
-		_ = r.l.host.session.Reject(r.e.ID, []byte("the server cannot connect its queue pair")) // if it is still there
+		_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot connect its queue pair")) // if it is still there
 		return nil, wrap("accept", r.remote(), err)
 	}
 	return l, nil
@@ -108,15 +108,19 @@ func (r *Request) acceptQP(ctx context.Context, qp verbs.QP, list []Option) (*Li
 	h := r.l.host
 	path := r.path(o, qp)
 	l := newLink(h, qp)
-	l.id, l.private = r.e.ID, r.e.Private
+	l.id, l.private = r.e.ID, o.applicationPart(r.e.Private)
 	l.local, l.remote = Addr{netip.AddrPortFrom(path.Local.Addr, r.l.addr.Port())}, r.remote()
+	private, err := r.answer(o, qp)
+	if err != nil {
+		return nil, err
+	}
 	if err := connectQP(ctx, qp, path); err != nil {
 		return nil, err
 	}
 	if !h.takeOver(l.id, l) {
 		return nil, errGivenUp
 	}
-	return l, h.session.Accept(l.id, path, o.private)
+	return l, h.session.Accept(l.id, path, private)
 }
 
 // LocalAddr returns the address of this end.

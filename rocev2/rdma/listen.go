@@ -220,7 +220,7 @@ func (r *Request) event(e cm.Event) {
 }
 
 // Private returns the private data of the request, padded with zeros.
-func (r *Request) Private() []byte { return r.e.Private }
+func (r *Request) Private() []byte { return r.l.o.applicationPart(r.e.Private) }
 
 // RemoteAddr returns the address of the peer.
 func (r *Request) RemoteAddr() net.Addr { return r.remote() }
@@ -238,7 +238,7 @@ func (r *Request) Reject(reason []byte) error {
 func (r *Request) Accept(ctx context.Context, list ...Option) (*Conn, error) {
 	c, err := r.accept(ctx, list)
 	if err != nil {
-		_ = r.l.host.session.Reject(r.e.ID, []byte("the server cannot make a queue pair")) // if it is still there
+		_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot make a queue pair")) // if it is still there
 		return nil, wrap("accept", r.remote(), err)
 	}
 	return c, nil
@@ -258,15 +258,19 @@ func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
 		return nil, err
 	}
 	path := r.path(o, c.qp)
-	c.id, c.private = r.e.ID, r.e.Private
+	c.id, c.private = r.e.ID, o.applicationPart(r.e.Private)
 	c.local, c.remote = Addr{netip.AddrPortFrom(path.Local.Addr, r.l.addr.Port())}, r.remote()
-	if err := connectQP(ctx, c.qp, path); err != nil {
+	private, err := r.answer(o, c.qp)
+	if err == nil {
+		err = connectQP(ctx, c.qp, path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.destroy())
 	}
 	if !h.takeOver(c.id, c) {
 		return nil, errors.Join(errGivenUp, c.destroy())
 	}
-	if err := h.session.Accept(c.id, path, o.private); err != nil {
+	if err := h.session.Accept(c.id, path, private); err != nil {
 		c.end(err, false)
 		<-c.drained
 		return nil, errors.Join(err, c.closed())

@@ -25,6 +25,7 @@ type options struct {
 	sends      int
 	keepAlive  time.Duration
 	attr       func(*verbs.Attr)
+	encryption *Encryption // nil: plain
 }
 
 // The defaults of options.
@@ -115,7 +116,7 @@ func (o *options) attributes(dev verbs.Device) (verbs.Attr, error) {
 	if err != nil {
 		return a, err
 	}
-	if m, ok := rocev2.PMTUForMTU(port.MTU); ok {
+	if m, ok := rocev2.PMTUForMTU(port.MTU - o.sealRoom()); ok {
 		a.PMTU = m
 	}
 	limit := uint8(min(dev.Limits().MaxRdAtomic, 255))

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rdma
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Encryption is what an encrypted connection needs (docs/encryption.md). Offer and answer of the
+// handshake are private data of the connection request and of its acceptance.
+type Encryption struct {
+	// Identity is the key pair of this host.
+	Identity *seal.Identity
+	// Peers returns the public keys that the host at an address may have. A connection with another
+	// key, or with none, is refused. Dial needs exactly one key.
+	Peers func(netip.Addr) []seal.PublicKey
+	// Suite is the cipher. 0: Dial offers AES-128-GCM, a listener takes what the peer offers.
+	Suite seal.Suite
+	// Limits shorten the life of keys. They are those of each end alone.
+	Limits seal.Limits
+}
+
+// WithEncryption encrypts a connection, or all connections of a listener. Both ends need it: a connection
+// is encrypted or it is not made. A connection request has no room for WithPrivate then, an acceptance
+// room for 140 bytes. The PMTU is chosen so that seal.Overhead fits each packet.
+func WithEncryption(e Encryption) Option { return func(o *options) { o.encryption = &e } }
+
+// ErrNotEncrypted: one end of the connection wants encryption and the other end does not.
+var ErrNotEncrypted = errors.New("the peer does not encrypt: give it WithEncryption too, or leave it out at both ends")
+
+// ErrCannotEncrypt: the device has no encryption.
+var ErrCannotEncrypt = errors.New("the device has no encrypted queue pairs")
+
+// handshakeTime is how long a handshake waits for its answer: longer than the communication manager does.
+const handshakeTime = 3 * time.Minute
+
+var began = time.Now()
+
+// handshakeNow is the time for package seal.
+func handshakeNow() int64 { return int64(time.Since(began)) }
+
+// sealRoom returns how many bytes encryption adds to each packet.
+func (o *options) sealRoom() int {
+	if o.encryption != nil {
+		return seal.Overhead
+	}
+	return 0
+}
+
+// checkDial refuses options that cannot be met.
+func (o *options) checkDial() error {
+	if o.encryption != nil && len(o.private) > 0 {
+		return errors.New("WithPrivate and WithEncryption: the request has no room for both; send the data as a message")
+	}
+	return nil
+}
+
+// applicationPart returns what of the private data of a peer belongs to the application.
+func (o *options) applicationPart(b []byte) []byte {
+	if o.encryption == nil {
+		return b
+	}
+	return b[min(len(b), seal.OfferLen):]
+}
+
+func (e *Encryption) config(peers []seal.PublicKey) seal.Config {
+	c := seal.Config{Identity: e.Identity, Peers: peers, Suite: e.Suite, Timeout: handshakeTime}
+	if len(peers) > 0 {
+		c.Peer = peers[0]
+	}
+	return c
+}
+
+// keysOf returns the keys of a peer, at least one.
+func (e *Encryption) keysOf(a netip.Addr) ([]seal.PublicKey, error) {
+	if e.Identity == nil || e.Peers == nil {
+		return nil, errors.New("Encryption without Identity or Peers: give both")
+	}
+	keys := e.Peers(a.Unmap())
+	if len(keys) == 0 {
+		return nil, refusal("no public key of " + a.Unmap().String() + " is known: add the key of that host to the peers")
+	}
+	return keys, nil
+}
+
+// offer puts the offer of an encrypted connection into its request.
+func (a *attempt) offer(p *cm.ConnectParams) error {
+	e := a.o.encryption
+	if e == nil {
+		return nil
+	}
+	keys, err := e.keysOf(p.Peer)
+	if err == nil && len(keys) > 1 {
+		err = fmt.Errorf("%d public keys of %s are known: leave one", len(keys), p.Peer)
+	}
+	if err != nil {
+		return err
+	}
+	b := seal.Binding{Initiator: p.Local, Responder: p.Peer, QPN: p.QPN, CommID: uint32(p.PSN)}
+	if a.keys, err = seal.Initiate(handshakeNow(), e.config(keys), b); err != nil {
+		return err
+	}
+	p.Private = a.keys.Message()
+	return nil
+}
+
+// encrypt takes the answer out of the peer's acceptance, and encrypts the queue pair.
+func (a *attempt) encrypt(qp verbs.QP, e *cm.Event) error {
+	if a.keys == nil {
+		return nil
+	}
+	if len(e.Private) < seal.AnswerLen || allZero(e.Private[:seal.AnswerLen]) {
+		return ErrNotEncrypted
+	}
+	if err := a.keys.Answer(handshakeNow(), e.Path.Remote.QPN, e.Private[:seal.AnswerLen]); err != nil {
+		return fmt.Errorf("%s has another key than the one that is known, or does not encrypt: %w", a.remote.Addr(), err)
+	}
+	e.Private = a.o.applicationPart(e.Private)
+	return a.o.encryption.give(qp, a.keys)
+}
+
+// answer returns the private data of the acceptance of a request: the answer to its offer, if the connection
+// is to be encrypted, in front of what the application sends. The queue pair is encrypted then.
+func (r *Request) answer(o options, qp verbs.QP) ([]byte, error) {
+	e := o.encryption
+	if e == nil {
+		return o.private, nil
+	}
+	p := &r.e.Path
+	if len(r.e.Private) < seal.OfferLen || allZero(r.e.Private[:seal.OfferLen]) {
+		return nil, fmt.Errorf("%w (%w)", ErrNotEncrypted, refusal("this server takes encrypted connections only: use WithEncryption"))
+	}
+	keys, err := e.keysOf(p.Remote.Addr)
+	if err != nil {
+		return nil, err
+	}
+	b := seal.Binding{Initiator: p.Remote.Addr, Responder: p.Local.Addr, QPN: p.Remote.QPN, CommID: uint32(p.Local.PSN)}
+	h, err := seal.Respond(handshakeNow(), e.config(keys), b, qp.QPN(), r.e.Private[:seal.OfferLen])
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, refusal("the offer of encryption is not accepted: is your public key known here, and the suite allowed?"))
+	}
+	if err := e.give(qp, h); err != nil {
+		return nil, err
+	}
+	return append(bytes.Clone(h.Message()), o.private...), nil
+}
+
+// give gives the keys of a handshake to a queue pair.
+func (e *Encryption) give(qp verbs.QP, h *seal.Handshake) error {
+	x, ok := qp.(seal.Encrypter)
+	if !ok {
+		return ErrCannotEncrypt
+	}
+	k, err := h.TakeKeys(handshakeNow())
+	if err != nil {
+		return err
+	}
+	return x.Encrypt(k, e.Limits)
+}
+
+// refusal is an error whose text the peer may know.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// rejectText returns what a peer is told about an error: the text of a refusal, or else a general one.
+func rejectText(err error, general string) []byte {
+	if r := refusal(""); errors.As(err, &r) {
+		general = string(r)
+	}
+	return []byte(general)
+}
+
+func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
