@@ -51,6 +51,8 @@ func (c *client) do(t proto.Type, req any, fds []int) (reply any, give []int, er
 		err = c.setLimit(req.(*proto.SRQLimit))
 	case proto.TModifyQP:
 		err = c.modify(req.(*proto.ModifyQP))
+	case proto.TEncryptQP:
+		err = c.encrypt(req.(*proto.EncryptQP))
 	case proto.TQueryQP:
 		reply, err = c.query(req.(*proto.Handle))
 	default:

@@ -11,6 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
@@ -319,6 +320,21 @@ func (c *client) modify(m *proto.ModifyQP) error {
 	}
 	c.settle()
 	return q.qp.Modify(m.Attr.Verbs(), verbs.AttrMask(m.Mask))
+}
+
+// encrypt gives a queue pair its keys.
+func (c *client) encrypt(m *proto.EncryptQP) error {
+	q, err := get[*queuePair](c, m.Handle)
+	if err != nil {
+		return err
+	}
+	if m.MaxBlocks != 0 && m.MaxBlocks < proto.MinBlocks {
+		return fmt.Errorf("MaxBlocks is %d: choose at least %d, or 0 for the default", m.MaxBlocks, proto.MinBlocks)
+	}
+	return q.qp.Encrypt(
+		seal.Keys{Suite: seal.Suite(m.Suite), Send: m.Send, Receive: m.Receive},
+		seal.Limits{MaxBlocks: m.MaxBlocks, Overlap: m.Overlap},
+	)
 }
 
 func (c *client) query(m *proto.Handle) (*proto.Attr, error) {

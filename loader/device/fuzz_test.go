@@ -70,6 +70,11 @@ func randomBody(rng *rand.Rand, t proto.Type, own *owned) []byte {
 		if rng.IntN(4) != 0 {
 			m.Mask = uint32(verbs.RequiredMask(verbs.QPType(1+rng.IntN(3)), verbs.State(m.Attr.State)))
 		}
+	case *proto.EncryptQP:
+		m.Handle = qp
+		if rng.IntN(2) == 0 {
+			m.Suite, m.MaxBlocks, m.Overlap = 1, 0, 0
+		}
 	case *proto.AddArena:
 		m.Bytes = 1 << 20
 	case *proto.RegArena:
@@ -210,6 +215,9 @@ func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[1024]atomic
 	}
 	for sent = 1; sent < n && rng.IntN(2000) != 0; sent++ {
 		t := proto.Type(1 + rng.IntN(int(proto.TDestroyQP)))
+		if rng.IntN(20) == 0 {
+			t = proto.TEncryptQP
+		}
 		if rng.IntN(3) == 0 {
 			t = proto.TCM + proto.Type(rng.IntN(int(proto.TCMAnswer-proto.TCM)+1))
 		}
@@ -291,7 +299,7 @@ func TestRandomMessages(t *testing.T) {
 	}
 	other.works(t)
 	// An attack that only meets the first checks shows nothing.
-	for _, want := range []proto.Type{proto.TAddArena, proto.TRegArena, proto.TCreateQP, proto.TModifyQP, proto.TDestroyQP, proto.TCreateAH, proto.TDeregMR,
+	for _, want := range []proto.Type{proto.TAddArena, proto.TRegArena, proto.TCreateQP, proto.TModifyQP, proto.TEncryptQP, proto.TDestroyQP, proto.TCreateAH, proto.TDeregMR,
 		proto.TCMOpen, proto.TCMListen, proto.TCMConnect, proto.TCMResolve} {
 		if ok[want].Load() == 0 {
 			t.Errorf("no request of type %d was executed", want)

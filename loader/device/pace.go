@@ -27,7 +27,7 @@ const (
 // regMemory counts the memory, of which the message alone says nothing.
 func callsOf(t proto.Type) uint64 {
 	switch t {
-	case proto.TCreateQP, proto.TModifyQP, proto.TDestroyQP, proto.TCreateSRQ, proto.TDestroySRQ, proto.TCreateAH, proto.TDestroyAH,
+	case proto.TCreateQP, proto.TModifyQP, proto.TEncryptQP, proto.TDestroyQP, proto.TCreateSRQ, proto.TDestroySRQ, proto.TCreateAH, proto.TDestroyAH,
 		proto.TCMConnect, proto.TCMResolve, proto.TCMListen, proto.TCMAccept:
 		return callsOfEngine
 	}

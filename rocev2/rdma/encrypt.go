@@ -91,21 +91,60 @@ func (e *Encryption) keysOf(a netip.Addr) ([]seal.PublicKey, error) {
 	return keys, nil
 }
 
-// offer puts the offer of an encrypted connection into its request.
-func (a *attempt) offer(p *cm.ConnectParams) error {
-	e := a.o.encryption
-	if e == nil {
-		return nil
+// Offer begins the handshake of a connection; its Message goes to the peer. Dial does all of this. Offer, Accept and
+// Finish are for applications that connect queue pairs without the communication manager (verbs.Connect).
+func (e *Encryption) Offer(b seal.Binding) (*seal.Handshake, error) {
+	keys, err := e.keysOf(b.Responder)
+	if err != nil {
+		return nil, err
 	}
-	keys, err := e.keysOf(p.Peer)
-	if err == nil && len(keys) > 1 {
-		err = fmt.Errorf("%d public keys of %s are known: leave one", len(keys), p.Peer)
+	if len(keys) > 1 {
+		return nil, fmt.Errorf("%d public keys of %s are known: leave one", len(keys), b.Responder)
 	}
+	return seal.Initiate(handshakeNow(), e.config(keys), b)
+}
+
+// Accept takes an offer, encrypts the queue pair, which is in RESET or INIT, and returns the answer for the peer.
+func (e *Encryption) Accept(qp verbs.QP, b seal.Binding, offer []byte) (answer []byte, err error) {
+	keys, err := e.keysOf(b.Initiator)
+	if err != nil {
+		return nil, err
+	}
+	h, err := seal.Respond(handshakeNow(), e.config(keys), b, qp.QPN(), offer)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, refusal("the offer of encryption is not accepted: is your public key known here, and the suite allowed?"))
+	}
+	return h.Message(), e.give(qp, h)
+}
+
+// Finish takes the answer to an offer, and encrypts the queue pair, which is in RESET or INIT. peer is the QPN of the peer.
+func (e *Encryption) Finish(qp verbs.QP, h *seal.Handshake, peer uint32, answer []byte) error {
+	if err := h.Answer(handshakeNow(), peer, answer); err != nil {
+		return fmt.Errorf("the peer has another key than the one that is known, or does not encrypt: %w", err)
+	}
+	return e.give(qp, h)
+}
+
+// give gives the keys of a handshake to a queue pair.
+func (e *Encryption) give(qp verbs.QP, h *seal.Handshake) error {
+	x, ok := qp.(seal.Encrypter)
+	if !ok {
+		return ErrCannotEncrypt
+	}
+	k, err := h.TakeKeys(handshakeNow())
 	if err != nil {
 		return err
 	}
-	b := seal.Binding{Initiator: p.Local, Responder: p.Peer, QPN: p.QPN, CommID: uint32(p.PSN)}
-	if a.keys, err = seal.Initiate(handshakeNow(), e.config(keys), b); err != nil {
+	return x.Encrypt(k, e.Limits)
+}
+
+// offer puts the offer of an encrypted connection into its request.
+func (a *attempt) offer(p *cm.ConnectParams) (err error) {
+	if a.o.encryption == nil {
+		return nil
+	}
+	a.keys, err = a.o.encryption.Offer(seal.Binding{Initiator: p.Local, Responder: p.Peer, QPN: p.QPN, CommID: uint32(p.PSN)})
+	if err != nil {
 		return err
 	}
 	p.Private = a.keys.Message()
@@ -120,50 +159,24 @@ func (a *attempt) encrypt(qp verbs.QP, e *cm.Event) error {
 	if len(e.Private) < seal.AnswerLen || allZero(e.Private[:seal.AnswerLen]) {
 		return ErrNotEncrypted
 	}
-	if err := a.keys.Answer(handshakeNow(), e.Path.Remote.QPN, e.Private[:seal.AnswerLen]); err != nil {
-		return fmt.Errorf("%s has another key than the one that is known, or does not encrypt: %w", a.remote.Addr(), err)
-	}
+	answer := e.Private[:seal.AnswerLen]
 	e.Private = a.o.applicationPart(e.Private)
-	return a.o.encryption.give(qp, a.keys)
+	return a.o.encryption.Finish(qp, a.keys, e.Path.Remote.QPN, answer)
 }
 
 // answer returns the private data of the acceptance of a request: the answer to its offer, if the connection
 // is to be encrypted, in front of what the application sends. The queue pair is encrypted then.
 func (r *Request) answer(o options, qp verbs.QP) ([]byte, error) {
-	e := o.encryption
-	if e == nil {
+	if o.encryption == nil {
 		return o.private, nil
 	}
 	p := &r.e.Path
 	if len(r.e.Private) < seal.OfferLen || allZero(r.e.Private[:seal.OfferLen]) {
 		return nil, fmt.Errorf("%w (%w)", ErrNotEncrypted, refusal("this server takes encrypted connections only: use WithEncryption"))
 	}
-	keys, err := e.keysOf(p.Remote.Addr)
-	if err != nil {
-		return nil, err
-	}
 	b := seal.Binding{Initiator: p.Remote.Addr, Responder: p.Local.Addr, QPN: p.Remote.QPN, CommID: uint32(p.Local.PSN)}
-	h, err := seal.Respond(handshakeNow(), e.config(keys), b, qp.QPN(), r.e.Private[:seal.OfferLen])
-	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", err, refusal("the offer of encryption is not accepted: is your public key known here, and the suite allowed?"))
-	}
-	if err := e.give(qp, h); err != nil {
-		return nil, err
-	}
-	return append(bytes.Clone(h.Message()), o.private...), nil
-}
-
-// give gives the keys of a handshake to a queue pair.
-func (e *Encryption) give(qp verbs.QP, h *seal.Handshake) error {
-	x, ok := qp.(seal.Encrypter)
-	if !ok {
-		return ErrCannotEncrypt
-	}
-	k, err := h.TakeKeys(handshakeNow())
-	if err != nil {
-		return err
-	}
-	return x.Encrypt(k, e.Limits)
+	answer, err := o.encryption.Accept(qp, b, r.e.Private[:seal.OfferLen])
+	return append(bytes.Clone(answer), o.private...), err
 }
 
 // refusal is an error whose text the peer may know.

@@ -14,6 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
@@ -37,7 +38,10 @@ type QP struct {
 	recvQueue uint32
 }
 
-var _ verbs.QP = (*QP)(nil)
+var (
+	_ verbs.QP       = (*QP)(nil)
+	_ seal.Encrypter = (*QP)(nil)
+)
 
 var errForeign = errors.New("the queues of a queue pair must be of its device")
 
@@ -155,6 +159,13 @@ func (q *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
 		q.rdAtomic = a.MaxRdAtomic
 	}
 	return nil
+}
+
+// Encrypt implements seal.Encrypter. The server takes no MaxBlocks below proto.MinBlocks.
+func (q *QP) Encrypt(k seal.Keys, l seal.Limits) error {
+	return q.pd.d.plain(proto.TEncryptQP, &proto.EncryptQP{
+		Handle: q.handle, Suite: uint8(k.Suite), Send: k.Send, Receive: k.Receive, MaxBlocks: l.MaxBlocks, Overlap: l.Overlap,
+	}, nil)
 }
 
 // Query implements verbs.QP.

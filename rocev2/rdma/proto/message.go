@@ -54,6 +54,9 @@ const (
 	// TDistributionStats requests the counters of a distribution region.
 	TDistributionStats
 
+	// TEncryptQP gives a queue pair its keys.
+	TEncryptQP
+
 	// TEvent is an asynchronous event, a message of the server.
 	TEvent Type = 0x100
 
@@ -215,6 +218,20 @@ type ModifyQP struct {
 	Attr         Attr
 }
 
+// EncryptQP gives a queue pair the keys of a handshake: seal.Keys and seal.Limits. The server does not
+// take MaxBlocks below MinBlocks, because each new key costs it some time; 0 is the default of package seal.
+type EncryptQP struct {
+	Handle        uint32
+	Suite         uint8
+	_             [3]byte
+	Send, Receive [32]byte
+	MaxBlocks     uint64
+	Overlap       int64 // ns
+}
+
+// MinBlocks is the lowest MaxBlocks of an EncryptQP: a new key for each 64 KB.
+const MinBlocks = 4096
+
 // StatusRequest requests what processes use, from the process with index First on. Only root and the user of
 // the server get an answer.
 type StatusRequest struct{ First uint32 }
@@ -304,6 +321,8 @@ func Bodies(t Type) (request, reply any, ok bool) {
 		return new(ModifyQP), nil, true
 	case TQueryQP:
 		return new(Handle), new(Attr), true
+	case TEncryptQP:
+		return new(EncryptQP), nil, true
 	case TCounters:
 		return new(CountersRequest), new(CountersReply), true
 	case TDistributionStats:
