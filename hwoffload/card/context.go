@@ -9,6 +9,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
@@ -48,6 +49,7 @@ type queuePair struct {
 	pkey   uint16
 	queued bool // in dataPath.ready
 	paced  turn
+	crypt  *crypt      // nil: it is not encrypted
 	credit *creditFlow // of pre-credit; nil: it does not use it
 	shown  verbs.State
 }
@@ -115,8 +117,18 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 	}
 	a := readAttr(d.context(i))
 	a.State = to
-	if d.fits(x, &path, &a, to, mask) && x.q.Modify(a, mask|verbs.MaskState) == nil {
+	var keys *crypt
+	if to == verbs.StateRTR {
+		var ok bool
+		if keys, ok = d.keysFor(x); !ok {
+			return false
+		}
+	}
+	if d.fits(x, &path, &a, to, mask, keys != nil) && x.q.Modify(a, mask|verbs.MaskState) == nil {
 		x.path = path
+		if keys != nil {
+			d.encrypt(x, keys)
+		}
 		if mask&verbs.MaskPKey != 0 {
 			x.pkey = a.PKey
 		}
@@ -134,8 +146,12 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 	return false
 }
 
-// fits reports whether the card can send to where a queue pair is connected, with this PMTU.
-func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, to verbs.State, mask verbs.AttrMask) bool {
+// fits reports whether the card can send to where a queue pair is connected, with this PMTU. The P_Key of
+// encrypted packets is none of an application.
+func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, to verbs.State, mask verbs.AttrMask, encrypted bool) bool {
+	if mask&verbs.MaskPKey != 0 && matchPKey(a.PKey, seal.PKey) {
+		return false
+	}
 	connected := x.q.Type() != verbs.UD && to >= verbs.StateRTR && to < verbs.StateErr
 	if connected && !path.addressesAreValid {
 		return false
@@ -144,7 +160,11 @@ func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, to verbs.State
 		return true // Modify refuses a PMTU that is not valid
 	}
 	port, ok := d.portOf(path)
-	return ok && a.PMTU.Bytes()+rocev2.PMTUOverhead <= int(d.port(port).mtu)
+	need := a.PMTU.Bytes() + rocev2.PMTUOverhead
+	if encrypted {
+		need += seal.Overhead
+	}
+	return ok && need <= int(d.port(port).mtu)
 }
 
 // newPair makes a queue pair of the registers of its context, or returns nil if they name what
@@ -204,6 +224,7 @@ func (d *dataPath) addPair(x *queuePair) {
 // removePair ends a queue pair that has returned to RESET.
 func (d *dataPath) removePair(x *queuePair) {
 	delete(d.qps, x.num)
+	delete(d.secrets, x.num)
 	if t := x.recv.tasks; t != nil {
 		t.complete(verbs.Completion{QPN: x.num, Status: verbs.StatusWRFlushed}) // ends it
 	}

@@ -38,6 +38,7 @@ type dataPath struct {
 	srqs    map[uint32]*sharedQueue
 	cqs     map[uint32]*completionQueue
 	groups  map[uint32]*group
+	secrets map[uint32]*secrets
 	count   qp.Counters
 
 	nodes map[netip.Addr]int // numbers by address; nil: to be read again
@@ -64,7 +65,7 @@ func newDataPath(m *Model) *dataPath {
 	return &dataPath{
 		m: m, in: inside{m}, ddr: backend{&m.ddr},
 		regions: map[uint32]*region{}, qps: map[uint32]*queuePair{}, srqs: map[uint32]*sharedQueue{}, cqs: map[uint32]*completionQueue{},
-		groups: map[uint32]*group{}, pacing: pacing{dests: map[uint32]*pacedDest{}},
+		groups: map[uint32]*group{}, secrets: map[uint32]*secrets{}, pacing: pacing{dests: map[uint32]*pacedDest{}},
 	}
 }
 
@@ -106,8 +107,12 @@ func (d *dataPath) written(addr uint64, was, now uint32) {
 func (d *dataPath) command(addr uint64, v uint32) bool {
 	switch {
 	case addr >= regs.QpBase && addr < regs.QpBase+regs.QpCount*regs.QpStride:
-		if (addr-regs.QpBase)%regs.QpStride == regs.QpModifyOffset {
-			d.modify(uint32(addr-regs.QpBase)/regs.QpStride, regs.QpModify(v))
+		i, offset := uint32(addr-regs.QpBase)/regs.QpStride, (addr-regs.QpBase)%regs.QpStride
+		if d.writeSecret(i, offset, v) {
+			return true
+		}
+		if offset == regs.QpModifyOffset {
+			d.modify(i, regs.QpModify(v))
 		}
 	case addr >= regs.DoorbellsBase && addr < regs.DoorbellsBase+regs.DoorbellsCount*regs.DoorbellsStride:
 		d.doorbell(addr, v)
@@ -225,9 +230,15 @@ func matchPKey(a, b uint16) bool {
 
 // accepts reports whether a packet may be for a queue pair: partition, and the addresses of the
 // connection (IBTA 9.6.1.1, A17.4.3). A queue pair of UD has none: it has every address of the port.
-func (x *queuePair) accepts(p *rocev2.Packet) bool {
+func (d *dataPath) accepts(x *queuePair, p *rocev2.Packet) bool {
 	h := p.BTH()
-	if h.Version() != 0 || !matchPKey(h.PKey(), x.pkey) {
+	if h.Version() != 0 {
+		return false
+	}
+	if !matchPKey(h.PKey(), x.pkey) {
+		if x.crypt != nil {
+			d.countCrypt(x, regs.QpUnencryptedOffset)
+		}
 		return false
 	}
 	return x.q.Type() == verbs.UD || x.path.addressesAreValid && p.Src() == x.path.dst && p.Dst() == x.path.src

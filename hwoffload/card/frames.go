@@ -8,6 +8,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 )
 
 // Frames of the model: Deliver, NextFrame, Expire and Deadline have no clock and no goroutine, so
@@ -15,7 +16,7 @@ import (
 // nanoseconds of any clock that does not run backwards; 0 is no time.
 
 // FrameLen is the length of a buffer that holds every frame of NextFrame, in bytes.
-const FrameLen = etherLen + 4096 + rocev2.PMTUOverhead + rocev2.StampLen
+const FrameLen = etherLen + 4096 + rocev2.PMTUOverhead + seal.Overhead + rocev2.StampLen
 
 const etherLen = 14
 
@@ -92,7 +93,7 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 		return
 	}
 	x := d.qps[p.BTH().DestQP()]
-	if x == nil || !x.accepts(&p) {
+	if x == nil || !d.accepts(x, &p) || x.crypt != nil && !d.open(x, &p, now) {
 		return
 	}
 	if x.credit == nil {
@@ -187,7 +188,8 @@ func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, how kind) (i, n 
 	from := d.port(i)
 	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel, o.SrcPort = path.src, path.dst, path.tclass, path.hopLimit, 0, 0
 	o.Stamp = nil
-	size := o.Len(o.PayloadLen)
+	room := x.room(o)
+	size := o.Len(room)
 	if from.enable && size <= int(from.mtu) {
 		o.Stamp = d.stampFor(path.node, size, int(from.mtu), now)
 		if x.credit != nil {
@@ -197,12 +199,12 @@ func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, how kind) (i, n 
 			d.charge(x, path.node, etherLen+size, how == kindCredited, now)
 		}
 	}
-	payload, err := o.Begin(buf[etherLen:], o.PayloadLen)
+	payload, err := o.Begin(buf[etherLen:], room)
 	if err != nil || !from.enable || size > int(from.mtu) {
 		o.Drop()
 		return 0, 0
 	}
-	if !o.Fill(payload) {
+	if !d.fill(x, o, buf[etherLen:etherLen+size], payload) {
 		d.touchState(x)
 		return 0, 0
 	}

@@ -118,6 +118,7 @@ func (q *QP) write(e regs.Qp) {
 	e.SetRqBase(regs.QpRqBase(0).WithRqAddress(q.rq.base))
 	e.SetAhBase(regs.QpAhBase(0).WithAhAddress(q.ahs.base))
 	e.SetAhSize(regs.QpAhSize(0).WithAhEntries(uint32(len(q.ahUsed))))
+	e.SetEncryption(0)
 	e.SetEvents(^regs.QpEvents(0))
 }
 
@@ -172,6 +173,7 @@ func (q *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
 			q.init.Type, q.num, from, to, mask&^verbs.MaskState, errRefused)
 	}
 	if to == verbs.StateReset {
+		e.SetEncryption(0)
 		q.sq.reset()
 		q.rq.reset()
 	}

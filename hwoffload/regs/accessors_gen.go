@@ -2593,39 +2593,50 @@ func (r Dest) SetPolicyCaseNoWord(v DestPolicyCaseNoWord) {
 
 // Block qp.
 const (
-	BlockTypeQp        = 12 // in the list of blocks
-	BlockVersionQp     = 1
-	QpBase             = 0x200000 // address
-	QpStride           = 0x100    // bytes from one element to the next
-	QpCount            = 4096     // elements
-	QpModifyOffset     = 0x0
-	QpStatusOffset     = 0x4
-	QpEventsOffset     = 0x8
-	QpConfigOffset     = 0xc
-	QpDomainOffset     = 0x10
-	QpQueuesOffset     = 0x14
-	QpSharedOffset     = 0x18
-	QpRingsOffset      = 0x1c
-	QpSqBaseOffset     = 0x20
-	QpRqBaseOffset     = 0x28
-	QpAhBaseOffset     = 0x30
-	QpAhSizeOffset     = 0x38
-	QpSqConsumedOffset = 0x3c
-	QpRqConsumedOffset = 0x40
-	QpDestOffset       = 0x44
-	QpTransportOffset  = 0x48
-	QpReadsOffset      = 0x4c
-	QpRightsOffset     = 0x50
-	QpSendPsnOffset    = 0x54
-	QpRecvPsnOffset    = 0x58
-	QpPartitionOffset  = 0x5c
-	QpQkeyOffset       = 0x60
-	QpRouteOffset      = 0x64
-	QpPathOffset       = 0x68
-	QpSrcAddrOffset    = 0x70
-	QpSrcAddrLowOffset = 0x78
-	QpDstAddrOffset    = 0x80
-	QpDstAddrLowOffset = 0x88
+	BlockTypeQp           = 12 // in the list of blocks
+	BlockVersionQp        = 1
+	QpBase                = 0x200000 // address
+	QpStride              = 0x100    // bytes from one element to the next
+	QpCount               = 4096     // elements
+	QpModifyOffset        = 0x0
+	QpStatusOffset        = 0x4
+	QpEventsOffset        = 0x8
+	QpConfigOffset        = 0xc
+	QpDomainOffset        = 0x10
+	QpQueuesOffset        = 0x14
+	QpSharedOffset        = 0x18
+	QpRingsOffset         = 0x1c
+	QpSqBaseOffset        = 0x20
+	QpRqBaseOffset        = 0x28
+	QpAhBaseOffset        = 0x30
+	QpAhSizeOffset        = 0x38
+	QpSqConsumedOffset    = 0x3c
+	QpRqConsumedOffset    = 0x40
+	QpDestOffset          = 0x44
+	QpTransportOffset     = 0x48
+	QpReadsOffset         = 0x4c
+	QpRightsOffset        = 0x50
+	QpSendPsnOffset       = 0x54
+	QpRecvPsnOffset       = 0x58
+	QpPartitionOffset     = 0x5c
+	QpQkeyOffset          = 0x60
+	QpRouteOffset         = 0x64
+	QpPathOffset          = 0x68
+	QpSrcAddrOffset       = 0x70
+	QpSrcAddrLowOffset    = 0x78
+	QpDstAddrOffset       = 0x80
+	QpDstAddrLowOffset    = 0x88
+	QpEncryptionOffset    = 0x90
+	QpSendSecretOffset    = 0x98
+	QpSendSecretStride    = 0x8
+	QpSendSecretCount     = 4 // elements
+	QpRecvSecretOffset    = 0xb8
+	QpRecvSecretStride    = 0x8
+	QpRecvSecretCount     = 4 // elements
+	QpEncryptedOffset     = 0xd8
+	QpDecryptedOffset     = 0xe0
+	QpUndecryptableOffset = 0xe8
+	QpUnencryptedOffset   = 0xf0
 )
 
 // Qp accesses one element of block qp. Queue pairs (S2.2, S2.3). Element i is queue pair number i; 0 and 1 are the management queue pairs of IBTA and are not used. The driver writes the registers of the context, and then modify. Those from config to ah_entries are taken when the queue pair leaves RESET, the others when a modify names them. An element of type 4 is a shared receive queue and uses only the registers of a receive queue.
@@ -3195,6 +3206,43 @@ func (r Qp) DstAddrLow() uint64 { return r.bus.R64(r.base + QpDstAddrLowOffset) 
 
 // SetDstAddrLow writes register dst_addr_low. Address of the peer, bytes 8 to 15. RW, all bits.
 func (r Qp) SetDstAddrLow(v uint64) { r.bus.W64(r.base+QpDstAddrLowOffset, v) }
+
+// QpEncryption is a value of register encryption of block qp.
+type QpEncryption uint32
+
+// Suite returns field suite. Taken with the step to RTR: 0 = plain, 1 = AES-128-GCM, 2 = AES-256-GCM. RW, bits 0 to 1.
+func (v QpEncryption) Suite() uint32 { return uint32(v >> 0 & 0x3) }
+
+// WithSuite returns v with field suite set to x.
+func (v QpEncryption) WithSuite(x uint32) QpEncryption { return v&^(0x3<<0) | QpEncryption(x)&0x3<<0 }
+
+// Encryption reads register encryption. Encryption of RC and UC (S2.8, docs/encryption.md).
+func (r Qp) Encryption() QpEncryption { return QpEncryption(r.bus.R32(r.base + QpEncryptionOffset)) }
+
+// SetEncryption writes register encryption. Encryption of RC and UC (S2.8, docs/encryption.md).
+func (r Qp) SetEncryption(v QpEncryption) { r.bus.W32(r.base+QpEncryptionOffset, uint32(v)) }
+
+// SetSendSecret writes register send_secret of element i. With suite: secret of the packets that the card sends, bytes 0 to 7 in the first element, byte 0 in its bits 0 to 7. The step to RTR takes both secrets and needs all their words: they are used once. WO, all bits.
+func (r Qp) SetSendSecret(i int, v uint64) {
+	r.bus.W64(r.base+QpSendSecretOffset+element(i, QpSendSecretCount, QpSendSecretStride), v)
+}
+
+// SetRecvSecret writes register recv_secret of element i. Secret of the packets of the peer, as send_secret. WO, all bits.
+func (r Qp) SetRecvSecret(i int, v uint64) {
+	r.bus.W64(r.base+QpRecvSecretOffset+element(i, QpRecvSecretCount, QpRecvSecretStride), v)
+}
+
+// Encrypted reads register encrypted. Encrypted and sent, since the step to RTR as all counters here [packets]. RO, all bits.
+func (r Qp) Encrypted() uint64 { return r.bus.R64(r.base + QpEncryptedOffset) }
+
+// Decrypted reads register decrypted. Of the peer whose tag was right [packets]. RO, all bits.
+func (r Qp) Decrypted() uint64 { return r.bus.R64(r.base + QpDecryptedOffset) }
+
+// Undecryptable reads register undecryptable. Dropped: a wrong tag, a replay, an unknown epoch or a wrong form [packets]. RO, all bits.
+func (r Qp) Undecryptable() uint64 { return r.bus.R64(r.base + QpUndecryptableOffset) }
+
+// Unencrypted reads register unencrypted. Dropped: plain packets to an encrypted queue pair [packets]. RO, all bits.
+func (r Qp) Unencrypted() uint64 { return r.bus.R64(r.base + QpUnencryptedOffset) }
 
 // Block mr.
 const (

@@ -884,6 +884,27 @@ var Blocks = []layout.Block{
 		{Name: "dst_addr_low", Offset: 0x88, Bits: 64, Stride: 0x0, Count: 1, Text: "address of the peer, bytes 8 to 15", Fields: []layout.Field{
 			{Name: "dst_addr_low", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "address of the peer, bytes 8 to 15"},
 		}},
+		{Name: "encryption", Offset: 0x90, Bits: 32, Stride: 0x0, Count: 1, Text: "Encryption of RC and UC (S2.8, docs/encryption.md).", Fields: []layout.Field{
+			{Name: "suite", LSB: 0, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "taken with the step to RTR: 0 = plain, 1 = AES-128-GCM, 2 = AES-256-GCM"},
+		}},
+		{Name: "send_secret", Offset: 0x98, Bits: 64, Stride: 0x8, Count: 4, Text: "with suite: secret of the packets that the card sends, bytes 0 to 7 in the first element, byte 0 in its bits 0 to 7. The step to RTR takes both secrets and needs all their words: they are used once", Fields: []layout.Field{
+			{Name: "send_secret", LSB: 0, Bits: 64, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "with suite: secret of the packets that the card sends, bytes 0 to 7 in the first element, byte 0 in its bits 0 to 7. The step to RTR takes both secrets and needs all their words: they are used once"},
+		}},
+		{Name: "recv_secret", Offset: 0xb8, Bits: 64, Stride: 0x8, Count: 4, Text: "secret of the packets of the peer, as send_secret", Fields: []layout.Field{
+			{Name: "recv_secret", LSB: 0, Bits: 64, Access: layout.WO, Signed: false, Reset: 0x0, Unit: "", Text: "secret of the packets of the peer, as send_secret"},
+		}},
+		{Name: "encrypted", Offset: 0xd8, Bits: 64, Stride: 0x0, Count: 1, Text: "encrypted and sent, since the step to RTR as all counters here", Fields: []layout.Field{
+			{Name: "encrypted", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "encrypted and sent, since the step to RTR as all counters here"},
+		}},
+		{Name: "decrypted", Offset: 0xe0, Bits: 64, Stride: 0x0, Count: 1, Text: "of the peer whose tag was right", Fields: []layout.Field{
+			{Name: "decrypted", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "of the peer whose tag was right"},
+		}},
+		{Name: "undecryptable", Offset: 0xe8, Bits: 64, Stride: 0x0, Count: 1, Text: "dropped: a wrong tag, a replay, an unknown epoch or a wrong form", Fields: []layout.Field{
+			{Name: "undecryptable", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "dropped: a wrong tag, a replay, an unknown epoch or a wrong form"},
+		}},
+		{Name: "unencrypted", Offset: 0xf0, Bits: 64, Stride: 0x0, Count: 1, Text: "dropped: plain packets to an encrypted queue pair", Fields: []layout.Field{
+			{Name: "unencrypted", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "packets", Text: "dropped: plain packets to an encrypted queue pair"},
+		}},
 	}},
 	{Name: "mr", Type: 8, Version: 1, Base: 0x300000, Stride: 0x40, Count: 1024, Text: "Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid, and reads usable back; it clears valid and reads control before it changes anything else. Entries of mtt are taken when valid changes from 0 to 1.", Registers: []layout.Register{
 		{Name: "control", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "Kind and rights of the region.", Fields: []layout.Field{

@@ -1577,6 +1577,38 @@
 #define SRC_QP_DST_ADDR_LOW_LSB 0x0 /* RW: address of the peer, bytes 8 to 15 */
 #define SRC_QP_DST_ADDR_LOW_MASK 0xffffffffffffffffull
 
+#define SRC_QP_ENCRYPTION 0x90 /* 32 bits */
+#define SRC_QP_ENCRYPTION_SUITE_LSB 0x0 /* RW: taken with the step to RTR: 0 = plain, 1 = AES-128-GCM, 2 = AES-256-GCM */
+#define SRC_QP_ENCRYPTION_SUITE_MASK 0x3ull
+
+#define SRC_QP_SEND_SECRET 0x98 /* 64 bits */
+#define SRC_QP_SEND_SECRET_STRIDE 0x8
+#define SRC_QP_SEND_SECRET_COUNT 0x4
+#define SRC_QP_SEND_SECRET_LSB 0x0 /* WO: with suite: secret of the packets that the card sends, bytes 0 to 7 in the first element, byte 0 in its bits 0 to 7. The step to RTR takes both secrets and needs all their words: they are used once */
+#define SRC_QP_SEND_SECRET_MASK 0xffffffffffffffffull
+
+#define SRC_QP_RECV_SECRET 0xb8 /* 64 bits */
+#define SRC_QP_RECV_SECRET_STRIDE 0x8
+#define SRC_QP_RECV_SECRET_COUNT 0x4
+#define SRC_QP_RECV_SECRET_LSB 0x0 /* WO: secret of the packets of the peer, as send_secret */
+#define SRC_QP_RECV_SECRET_MASK 0xffffffffffffffffull
+
+#define SRC_QP_ENCRYPTED 0xd8 /* 64 bits */
+#define SRC_QP_ENCRYPTED_LSB 0x0 /* RO: encrypted and sent, since the step to RTR as all counters here [packets] */
+#define SRC_QP_ENCRYPTED_MASK 0xffffffffffffffffull
+
+#define SRC_QP_DECRYPTED 0xe0 /* 64 bits */
+#define SRC_QP_DECRYPTED_LSB 0x0 /* RO: of the peer whose tag was right [packets] */
+#define SRC_QP_DECRYPTED_MASK 0xffffffffffffffffull
+
+#define SRC_QP_UNDECRYPTABLE 0xe8 /* 64 bits */
+#define SRC_QP_UNDECRYPTABLE_LSB 0x0 /* RO: dropped: a wrong tag, a replay, an unknown epoch or a wrong form [packets] */
+#define SRC_QP_UNDECRYPTABLE_MASK 0xffffffffffffffffull
+
+#define SRC_QP_UNENCRYPTED 0xf0 /* 64 bits */
+#define SRC_QP_UNENCRYPTED_LSB 0x0 /* RO: dropped: plain packets to an encrypted queue pair [packets] */
+#define SRC_QP_UNENCRYPTED_MASK 0xffffffffffffffffull
+
 /* Memory regions and windows (S2.3, S2.6). Bits 16 to 31 of a key are the number of its element. The driver writes control last, with valid, and reads usable back; it clears valid and reads control before it changes anything else. Entries of mtt are taken when valid changes from 0 to 1. */
 #define SRC_MR_TYPE 0x8
 #define SRC_MR_VERSION_OF_BLOCK 0x1

@@ -894,8 +894,27 @@ module softroce_decode (
         28'h88: begin
           rw = rw | 64'hffffffffffffffff;
         end
+        28'h90: begin
+          rw = rw | 64'h3;
+        end
+        28'hd8: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'he0: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'he8: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
+        28'hf0: begin
+          ro = ro | 64'hffffffffffffffff;
+        end
         default: ;
       endcase
+      if (ofs >= 28'h98 && ofs < 28'hb8 && (ofs - 28'h98) % 28'h8 == 28'd0) begin
+      end
+      if (ofs >= 28'hb8 && ofs < 28'hd8 && (ofs - 28'hb8) % 28'h8 == 28'd0) begin
+      end
     end
 
     // mr

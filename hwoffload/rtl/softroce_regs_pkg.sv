@@ -1263,6 +1263,24 @@ package softroce_regs_pkg;
   localparam logic [63:0] QP_DST_ADDR_RESET = 64'h0;
   localparam logic [31:0] QP_DST_ADDR_LOW_OFS = 32'h88;
   localparam logic [63:0] QP_DST_ADDR_LOW_RESET = 64'h0;
+  localparam logic [31:0] QP_ENCRYPTION_OFS = 32'h90;
+  localparam logic [31:0] QP_ENCRYPTION_SUITE_LSB = 32'h0;
+  localparam logic [31:0] QP_ENCRYPTION_SUITE_BITS = 32'h2;
+  localparam logic [1:0] QP_ENCRYPTION_SUITE_RESET = 2'h0;
+  localparam logic [31:0] QP_SEND_SECRET_OFS = 32'h98;
+  localparam logic [31:0] QP_SEND_SECRET_STRIDE = 32'h8;
+  localparam logic [31:0] QP_SEND_SECRET_COUNT = 32'h4;
+  localparam logic [31:0] QP_RECV_SECRET_OFS = 32'hb8;
+  localparam logic [31:0] QP_RECV_SECRET_STRIDE = 32'h8;
+  localparam logic [31:0] QP_RECV_SECRET_COUNT = 32'h4;
+  localparam logic [31:0] QP_ENCRYPTED_OFS = 32'hd8;
+  localparam logic [63:0] QP_ENCRYPTED_RESET = 64'h0;
+  localparam logic [31:0] QP_DECRYPTED_OFS = 32'he0;
+  localparam logic [63:0] QP_DECRYPTED_RESET = 64'h0;
+  localparam logic [31:0] QP_UNDECRYPTABLE_OFS = 32'he8;
+  localparam logic [63:0] QP_UNDECRYPTABLE_RESET = 64'h0;
+  localparam logic [31:0] QP_UNENCRYPTED_OFS = 32'hf0;
+  localparam logic [63:0] QP_UNENCRYPTED_RESET = 64'h0;
 
   // Block mr
   localparam logic [31:0] MR_TYPE = 32'h8;

@@ -9,6 +9,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -71,6 +72,16 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 
 // Queue is the queue pair of package queue, for its distribution groups and task queues.
 func (q *QP) Queue() *queue.QP { return q.q }
+
+// Encrypt implements seal.Encrypter.
+func (q *QP) Encrypt(k seal.Keys, l seal.Limits) error {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if q.gone {
+		return fmt.Errorf("card: the queue pair %w", verbs.ErrDestroyed)
+	}
+	return q.q.Encrypt(k, l)
+}
 
 // QPN implements verbs.QP.
 func (q *QP) QPN() uint32 { return q.q.QPN() }
