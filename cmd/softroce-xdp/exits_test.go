@@ -175,6 +175,22 @@ var exitCases = []exitCase{
 	{"ping --listen --count 3", 1, "--count is for the client: leave it out with --listen"},
 	{"ping --listen --dev nosuch7", 2, "not attached"},
 
+	{"ping h --encrypt", 1, "--encrypt needs --key and --peers"},
+	{"ping h --key text", 1, "--key and --peers go with --encrypt"},
+	{"ping h --encrypt --key absent.key --peers text", 2, "--key: open absent.key"},
+	{"ping --listen --encrypt --key text --peers text", 2, "chmod 600"},
+	{"perf write h --encrypt --key absent.key --peers text", 2, "--key: open absent.key"},
+	{"perf server --encrypt", 1, "--encrypt needs --key and --peers"},
+
+	{"key", 0, "Available Commands:"},
+	{"key generat k", 1, "did you mean generate?"},
+	{"key generate", 1, "FILE is missing: softroce-xdp key generate FILE"},
+	{"key generate k", 0, ""},
+	{"key generate text", 2, "the file exists, and is not overwritten"},
+	{"key show", 1, "FILE is missing"},
+	{"key show absent.key", 2, "no such file"},
+	{"key show text", 2, "others may use this private key"},
+
 	{"compute serve a", 1, "takes no arguments"},
 	{"compute serve --cores 0", 1, "0"},
 	{"compute serve --max-bytes 2G", 1, "--max-bytes 2G: choose 1 to 1GiB"},

@@ -130,6 +130,7 @@ func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, e
 
 func newPerfServer(a *app) *cobra.Command {
 	var eng engineFlags
+	var enc encryptFlags
 	listen, memory := "", ""
 	cmd := &cobra.Command{
 		Use:   "server",
@@ -146,6 +147,10 @@ one run may take by --memory.`,
 			}
 			if listen, err = perf.Address(listen, perf.DefaultPort); err != nil {
 				return usageError{fmt.Errorf("--listen: %w", err), false}
+			}
+			with, err := enc.load()
+			if err != nil {
+				return err
 			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
@@ -164,10 +169,11 @@ one run may take by --memory.`,
 				how = fmt.Sprintf("engine works (AF_XDP %s)", d.Mode())
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, clients come to %s\n", name, how, l.Addr())
-			return perf.Serve(ctx, l, dev, lent, a.logger(cmd.ErrOrStderr()))
+			return perf.Serve(ctx, l, dev, lent, with, a.logger(cmd.ErrOrStderr()))
 		},
 	}
 	eng.flags(a, cmd)
+	enc.flags(cmd)
 	cmd.Flags().StringVar(&memory, "memory", "1G", "memory that one run may register")
 	cmd.Flags().StringVar(&listen, "listen", net.JoinHostPort("", strconv.Itoa(perf.DefaultPort)), "TCP address for clients")
 	return cmd
@@ -176,6 +182,7 @@ one run may take by --memory.`,
 // perfFlags are those of the client's commands.
 type perfFlags struct {
 	engineFlags
+	encryptFlags
 	service                  choice
 	sizes                    []string
 	qps, depth, mtu          uint32
@@ -211,7 +218,8 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 			return p.run(a, cmd, server, plans)
 		},
 	}
-	p.flags(a, cmd)
+	p.engineFlags.flags(a, cmd)
+	p.encryptFlags.flags(cmd)
 	f := cmd.Flags()
 	if !atomic {
 		f.Var(newList(&p.sizes, "a size", word), "size", "bytes of a message, or several sizes to measure one after the other: 64,4K,1M; for ud the path MTU if not given")
@@ -286,6 +294,10 @@ func interruptible(parent context.Context) (context.Context, context.CancelFunc)
 }
 
 func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.Plan) error {
+	with, err := p.load()
+	if err != nil {
+		return err
+	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	dev, name, err := p.open(ctx, a)
@@ -295,7 +307,7 @@ func (p *perfFlags) run(a *app, cmd *cobra.Command, server string, plans []perf.
 	defer dev.Close()
 	w := cmd.OutOrStdout()
 	for i, plan := range plans {
-		c := perf.Client{Device: dev, Interface: name, Interval: p.interval}
+		c := perf.Client{Device: dev, Interface: name, Interval: p.interval, Encryption: with}
 		if !p.quiet && !p.json {
 			c.Progress = tellMoments(cmd.ErrOrStderr())
 		}

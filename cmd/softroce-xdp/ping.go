@@ -26,6 +26,7 @@ import (
 // pingFlags are those of ping.
 type pingFlags struct {
 	engineFlags
+	encryptFlags
 	listen, verify, json, quiet bool
 	count                       uint64
 	size                        string
@@ -52,7 +53,8 @@ With --listen the argument is the address to listen at, and may be left out:
   softroce-xdp ping --listen [ADDRESS][:PORT]
 
 Ping needs no privileges where the agent serves the device (attach --nic). Otherwise
-it opens an engine of its own on an attached interface, as root. The connection is
+it opens an engine of its own on an attached interface, as root. With --encrypt the
+connection is encrypted (softroce-xdp key); rping cannot do that. The connection is
 made again after a round trip that was lost. Ctrl-C ends ping with the summary. The
 exit code is 0 if all round trips came back with the right data, else 3; it is 2
 without a connection.`,
@@ -69,7 +71,8 @@ without a connection.`,
 			return p.run(a, cmd, args[0])
 		},
 	}
-	p.flags(a, cmd)
+	p.engineFlags.flags(a, cmd)
+	p.encryptFlags.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&p.listen, "listen", false, "be the server")
 	f.VarP(bigVar{&p.count, 1}, "count", "c", "round trips; without it until Ctrl-C")
@@ -112,6 +115,10 @@ func (p *pingFlags) serve(a *app, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usageError{fmt.Errorf("--listen: %w", err), false}
 	}
+	options, err := p.options()
+	if err != nil {
+		return err
+	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	dev, name, err := p.openConnector(ctx, a)
@@ -119,7 +126,7 @@ func (p *pingFlags) serve(a *app, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer dev.Close()
-	l, err := rdma.Listen(ctx, dev, at, rping.Options()...)
+	l, err := rdma.Listen(ctx, dev, at, append(rping.Options(), options...)...)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", at, err)
 	}
@@ -137,6 +144,15 @@ func (p *pingFlags) serve(a *app, cmd *cobra.Command, args []string) error {
 			fmt.Fprintln(w, line)
 		}
 	})
+}
+
+// options returns the options of connections, in addition to those of rping.
+func (p *pingFlags) options() ([]rdma.Option, error) {
+	e, err := p.load()
+	if err != nil || e == nil {
+		return nil, err
+	}
+	return []rdma.Option{rdma.WithEncryption(*e)}, nil
 }
 
 // plan returns what the client does.
@@ -165,6 +181,10 @@ func (p *pingFlags) run(a *app, cmd *cobra.Command, host string) error {
 	if err != nil {
 		return usageError{err, false}
 	}
+	options, err := p.options()
+	if err != nil {
+		return err
+	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	dev, name, err := p.openConnector(ctx, a)
@@ -178,7 +198,7 @@ func (p *pingFlags) run(a *app, cmd *cobra.Command, host string) error {
 		lines = io.Discard
 	}
 	c := ping.Client{
-		Device: dev, Plan: plan,
+		Device: dev, Plan: plan, Options: options,
 		Start: func(peer net.Addr) {
 			fmt.Fprintf(lines, "ping %s by %s: round trips of %d bytes, READ and WRITE\n", peer, name, plan.Size)
 		},

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -28,11 +29,14 @@ type Client struct {
 	Interface string
 	Interval  time.Duration
 	Progress  func(Moment)
+	// Encryption encrypts the queue pairs; nil: they are plain.
+	Encryption *rdma.Encryption
 }
 
 // Run runs a plan against the server at host:port, and returns the result. After the end of ctx
 // it returns within a second, with the result until then and the error of the context.
 func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error) {
+	p.Encrypted = c.Encryption != nil
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
@@ -68,7 +72,11 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 		return nil, err
 	}
 	mtu := port.MTU
-	if err := t.send(message{Plan: &p, Addr: local, MTU: mtu, Pairs: e.pairs()}); err != nil {
+	pairs := e.pairs()
+	if err := e.offers(conn, c.Encryption, pairs); err != nil {
+		return nil, err
+	}
+	if err := t.send(message{Plan: &p, Addr: local, MTU: mtu, Pairs: pairs}); err != nil {
 		return nil, err
 	}
 	peer, err := t.receive(answerTime)
@@ -84,6 +92,9 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 			return nil, fmt.Errorf("a datagram holds at most the path MTU of %d bytes, not %d: leave --size out, or lower it", pmtu.Bytes(), p.Size)
 		}
 		p.Size = uint32(pmtu.Bytes())
+	}
+	if err := e.finish(c.Encryption, peer.Pairs); err != nil {
+		return nil, err
 	}
 	if err := e.connect(ctx, &peer, pmtu, false); err != nil {
 		return nil, err

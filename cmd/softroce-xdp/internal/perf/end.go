@@ -15,6 +15,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -32,6 +33,8 @@ type end struct {
 	stride uint64
 	region verbs.MR
 	before map[string]uint64
+
+	handshakes []*seal.Handshake // of the client, one for each queue pair; nil for a plain run
 }
 
 const qkey = 0x11111111

@@ -12,6 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -36,7 +37,9 @@ type Plan struct {
 	Check    bool          `json:"check"`                 // the receiver compares all data at the end
 	Timeout  uint8         `json:"timeout"`               // code of the ACK timeout
 	Retries  uint8         `json:"retries"`
-	Fit      bool          `json:"-"` // datagrams shrink to the path MTU
+	// Encrypted runs have a handshake for each queue pair.
+	Encrypted bool `json:"encrypted,omitempty"`
+	Fit       bool `json:"-"` // datagrams shrink to the path MTU
 }
 
 // Limits of a plan.
@@ -78,6 +81,8 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("%s needs --service rc: an unreliable connection has no answers", p.Op)
 	case p.Service == "ud" && op != verbs.OpSend:
 		return fmt.Errorf("%s needs --service rc or uc: datagrams can only be sent", p.Op)
+	case p.Encrypted && p.Service == "ud":
+		return errors.New("--encrypt needs --service rc or uc: a queue pair for datagrams has many peers")
 	case atomic && p.Size != 8:
 		return fmt.Errorf("%s acts on 8 bytes: leave --size out", p.Op)
 	case p.Size == 0 || p.Size > MaxSize:
@@ -115,17 +120,21 @@ func (p *Plan) Validate() error {
 
 // pmtu is the path MTU of the run on an interface of that MTU.
 func (p *Plan) pmtu(ifMTU int) (rocev2.PMTU, error) {
+	overhead := rocev2.PMTUOverhead
+	if p.Encrypted {
+		overhead += seal.Overhead
+	}
 	if p.MTU == 0 {
-		m, ok := rocev2.PMTUForMTU(ifMTU)
+		m, ok := rocev2.PMTUForMTU(ifMTU + rocev2.PMTUOverhead - overhead)
 		if !ok {
-			return 0, fmt.Errorf("the interface's MTU of %d is too small for RoCE: set at least %d", ifMTU, 256+rocev2.PMTUOverhead)
+			return 0, fmt.Errorf("the interface's MTU of %d is too small for RoCE: set at least %d", ifMTU, 256+overhead)
 		}
 		return m, nil
 	}
 	for m := rocev2.PMTU256; m.Valid(); m++ {
 		if m.Bytes() == p.MTU {
-			if ifMTU != 0 && p.MTU > ifMTU-rocev2.PMTUOverhead {
-				return 0, fmt.Errorf("--mtu %d does not fit the interface's MTU of %d: that needs %d", p.MTU, ifMTU, p.MTU+rocev2.PMTUOverhead)
+			if ifMTU != 0 && p.MTU > ifMTU-overhead {
+				return 0, fmt.Errorf("--mtu %d does not fit the interface's MTU of %d: that needs %d", p.MTU, ifMTU, p.MTU+overhead)
 			}
 			return m, nil
 		}

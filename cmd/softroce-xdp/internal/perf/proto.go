@@ -37,7 +37,7 @@ func Address(s string, defaultPort int) (string, error) {
 }
 
 // protoVersion changes with every change of the messages.
-const protoVersion = 1
+const protoVersion = 2
 
 // The conversation is one JSON object a line. The client speaks first:
 //
@@ -69,6 +69,9 @@ type pair struct {
 	QPN  uint32 `json:"qpn"`
 	PSN  uint32 `json:"psn"`
 	QKey uint32 `json:"qkey,omitempty"`
+
+	// Handshake is the offer or the answer of an encrypted run.
+	Handshake []byte `json:"handshake,omitempty"`
 }
 
 // controlConn is one end of the TCP connection on which client and server agree.

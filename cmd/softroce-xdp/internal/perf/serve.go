@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -25,13 +26,14 @@ type server struct {
 	dev    verbs.Device
 	memory uint64 // that one run may register
 	log    *slog.Logger
-	device chan struct{} // holds one element while a run has the device
+	with   *rdma.Encryption // nil: runs are plain
+	device chan struct{}    // holds one element while a run has the device
 }
 
 // Serve serves clients until ctx or the device ends: up to maxClients at a time, and their runs
 // one after the other. An error of a run is sent to the client and logged. No run gets more
-// than memory bytes.
-func Serve(ctx context.Context, l net.Listener, dev verbs.Device, memory uint64, log *slog.Logger) error {
+// than memory bytes. All runs are encrypted if with is not nil, and none otherwise.
+func Serve(ctx context.Context, l net.Listener, dev verbs.Device, memory uint64, with *rdma.Encryption, log *slog.Logger) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var clients sync.WaitGroup
@@ -39,7 +41,7 @@ func Serve(ctx context.Context, l net.Listener, dev verbs.Device, memory uint64,
 		end(nil)
 		clients.Wait()
 	}()
-	s := &server{dev, memory, log, make(chan struct{}, 1)}
+	s := &server{dev, memory, log, with, make(chan struct{}, 1)}
 	room := make(chan struct{}, maxClients)
 	for {
 		select {
@@ -93,6 +95,9 @@ func (s *server) agree(t *controlConn) (*message, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
+	if err := sameEncryption(p, s.with); err != nil {
+		return nil, err
+	}
 	if n := p.memory(); n > s.memory {
 		return nil, fmt.Errorf("the run needs %s of memory here, and this server lends %s: start it with a larger --memory", units.Bytes(n), units.Bytes(s.memory))
 	}
@@ -133,10 +138,14 @@ func (s *server) serve(ctx context.Context, t *controlConn) error {
 	if err != nil {
 		return err
 	}
+	pairs, err := e.answer(t.conn, s.with, hello.Pairs)
+	if err != nil {
+		return err
+	}
 	if err := e.connect(ctx, hello, pmtu, true); err != nil {
 		return err
 	}
-	if err := t.send(message{Addr: local, MTU: mtu, Pairs: e.pairs(), Buffer: e.region.VA(), RKey: e.region.RKey()}); err != nil {
+	if err := t.send(message{Addr: local, MTU: mtu, Pairs: pairs, Buffer: e.region.VA(), RKey: e.region.RKey()}); err != nil {
 		return err
 	}
 	if _, err := t.receive(answerTime); err != nil {

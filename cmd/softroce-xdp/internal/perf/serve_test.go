@@ -22,7 +22,7 @@ func served(t *testing.T) string {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- Serve(ctx, l, nil, 0, slog.New(slog.NewTextHandler(io.Discard, nil))) }()
+	go func() { ended <- Serve(ctx, l, nil, 0, nil, slog.New(slog.NewTextHandler(io.Discard, nil))) }()
 	t.Cleanup(func() {
 		cancel()
 		select {

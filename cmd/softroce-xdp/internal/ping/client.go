@@ -5,6 +5,7 @@
 package ping
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,10 +41,11 @@ type Plan struct {
 
 // Client pings a server.
 type Client struct {
-	Device verbs.Device
-	Plan   Plan
-	Report func(Trip) // after each round trip
-	Start  func(peer net.Addr)
+	Device  verbs.Device
+	Plan    Plan
+	Options []rdma.Option // of the connection, in addition to those of rping
+	Report  func(Trip)    // after each round trip
+	Start   func(peer net.Addr)
 
 	conn *rping.Client
 	peer netip.AddrPort
@@ -93,7 +95,7 @@ func (c *Client) connect(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.Plan.Timeout)
 	defer cancel()
-	conn, err := rdma.Dial(bounded, c.Device, c.Plan.Server, rping.Options()...)
+	conn, err := rdma.Dial(bounded, c.Device, c.Plan.Server, append(rping.Options(), c.Options...)...)
 	if err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted before there was a connection to %s", c.Plan.Server)
@@ -140,6 +142,8 @@ func (c *Client) explain(err error) error {
 	case errors.As(err, &r) && r.Reason == mad.ReasonInvalidServiceID:
 		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: "+
 			"run `softroce-xdp ping --listen` or `rping -s` there (%w)", to, err)
+	case errors.As(err, &r) && len(bytes.Trim(r.Private, "\x00")) > 0:
+		return fmt.Errorf("%s refuses the connection: %q (%w)", to, bytes.Trim(r.Private, "\x00"), err)
 	case errors.As(err, &r):
 		return fmt.Errorf("%s refuses the connection: its log says more (%w)", to, err)
 	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/rping"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
 )
@@ -36,10 +38,10 @@ type place struct {
 	said strings.Builder
 }
 
-func (p *place) serve(t *testing.T, ctx context.Context, address string) {
+func (p *place) serve(t *testing.T, ctx context.Context, address string, more ...rdma.Option) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	l, err := rdma.Listen(ctx, p.dev, address, rping.Options()...)
+	l, err := rdma.Listen(ctx, p.dev, address, append(rping.Options(), more...)...)
 	must(t, err)
 	_, p.port, _ = net.SplitHostPort(l.Addr().String())
 	done := make(chan error, 1)
@@ -78,6 +80,27 @@ func (p *place) client(host string, count uint64, report func(Trip)) *Client {
 	return &Client{
 		Device: p.dev, Start: func(net.Addr) {}, Report: report,
 		Plan: Plan{Server: net.JoinHostPort(host, p.port), Count: count, Size: 100, Timeout: time.Minute, Verify: true},
+	}
+}
+
+// With encryption both ends need the key of the other one; a plain client is told why it is refused.
+func TestEncryptedPing(t *testing.T) {
+	ctx, p := newPlace(t)
+	id, err := seal.NewIdentity()
+	must(t, err)
+	encrypted := rdma.WithEncryption(rdma.Encryption{
+		Identity: id, Peers: func(netip.Addr) []seal.PublicKey { return []seal.PublicKey{id.Public()} },
+	})
+	p.serve(t, ctx, ":0", encrypted)
+	c := p.client("127.0.0.1", 5, func(Trip) {})
+	c.Options = []rdma.Option{encrypted}
+	s, err := c.Run(ctx)
+	must(t, err)
+	if s.Answered != 5 {
+		t.Errorf("%+v", s)
+	}
+	if _, err := p.client("127.0.0.1", 1, func(Trip) {}).Run(ctx); err == nil || !strings.Contains(err.Error(), "takes encrypted connections only") {
+		t.Errorf("a plain client: %v", err)
 	}
 }
 
