@@ -248,6 +248,7 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 	plan := perf.Plan{
 		Op: op, Service: p.service.value, QPs: int(p.qps), Depth: int(p.depth), Latency: p.latency,
 		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Check: p.check, Timeout: uint8(p.timeout), Retries: uint8(p.retries),
+		Encrypted: p.encrypt,
 	}
 	if cmd.Flags().Changed("duration") && p.count != 0 {
 		return nil, errors.New("choose --duration or --messages, not both")

@@ -122,7 +122,9 @@ func (e *engine) fill(x *QP, o *qp.Outbound, datagram, place []byte) bool {
 	if !o.Fill(seal.Plain(place)) {
 		return false
 	}
-	if x.crypt.sealer.SealDatagram(datagram) != nil {
+	headers := rocev2.BTHLen + int(o.Opcode.Info().ExtLen)
+	bth := o.Len(0) - rocev2.ICRCLen - headers
+	if x.crypt.sealer.Seal(datagram[bth:bth+headers+len(place)]) != nil {
 		e.count.crypt.txExhausted++
 		return false
 	}

@@ -52,7 +52,7 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 		return lose(&e.count.txNoRoom)
 	}
 	copy(frame, to.Ether[:])
-	if !e.fill(x, o, frame[etherLen:etherLen+plain], payload) {
+	if !e.fill(x, o, frame[etherLen:], payload) {
 		e.markDirty(x)
 		return 0, d
 	}
