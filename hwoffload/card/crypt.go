@@ -110,7 +110,7 @@ func (d *dataPath) fill(x *queuePair, o *qp.Outbound, datagram, place []byte) bo
 	if x.crypt == nil {
 		return o.Fill(place)
 	}
-	if !o.Fill(seal.Plain(place)) || x.crypt.sealer.SealDatagram(datagram) != nil {
+	if !o.Fill(seal.Plain(place)) || x.crypt.sealer.SealBuilt(&o.Datagram, datagram, len(place)) != nil {
 		return false
 	}
 	d.countCrypt(x, regs.QpEncryptedOffset)

@@ -204,7 +204,7 @@ func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, how kind) (i, n 
 		o.Drop()
 		return 0, 0
 	}
-	if !d.fill(x, o, buf[etherLen:etherLen+size], payload) {
+	if !d.fill(x, o, buf[etherLen:], payload) {
 		d.touchState(x)
 		return 0, 0
 	}

@@ -199,3 +199,31 @@ func TestEncryptRefused(t *testing.T) {
 		}
 	}
 }
+
+// A packet can be encrypted and have a timestamp option, which its IP length counts.
+func TestEncryptedWithTimestamps(t *testing.T) {
+	w, a, b := fourPorts(t)
+	ab, ba := regs.DestOf(a.card, 8), regs.DestOf(b.card, 8) // node 9, at both
+	const token = 0x1111
+	for _, d := range []regs.Dest{ab, ba} {
+		d.SetTxToken(token)
+		d.SetRxToken(token)
+		d.SetCapsWord(regs.DestCapsWord(0).WithCaps(1))
+	}
+	for e, k := range map[*endpoint]seal.Keys{a: keysOfA, b: keysOfB} {
+		if err := e.qp.Modify(verbs.Attr{State: verbs.StateReset}, verbs.MaskState); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.qp.Encrypt(k, seal.Limits{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.join(a, b, 0, rocev2.PMTU1024)
+	data := a.fill(0, 3000, 1)
+	a.post(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, 3000)}, RemoteAddr: regionVA, RKey: b.mr.RKey()})
+	a.completes(verbs.Completion{WRID: 1, Op: verbs.OpWrite})
+	b.wants(0, data, "WRITE")
+	if c := b.qp.CryptCounters(); ab.TxUnstamped() != 0 || ba.RxUnstamped() != 0 || ba.RxPackets() != c.Decrypted || c.Decrypted != 3 {
+		t.Errorf("%d packets, %+v; without a timestamp %d and %d", ba.RxPackets(), c, ab.TxUnstamped(), ba.RxUnstamped())
+	}
+}

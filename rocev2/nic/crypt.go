@@ -122,9 +122,7 @@ func (e *engine) fill(x *QP, o *qp.Outbound, datagram, place []byte) bool {
 	if !o.Fill(seal.Plain(place)) {
 		return false
 	}
-	headers := rocev2.BTHLen + int(o.Opcode.Info().ExtLen)
-	bth := o.Len(0) - rocev2.ICRCLen - headers
-	if x.crypt.sealer.Seal(datagram[bth:bth+headers+len(place)]) != nil {
+	if x.crypt.sealer.SealBuilt(&o.Datagram, datagram, len(place)) != nil {
 		e.count.crypt.txExhausted++
 		return false
 	}

@@ -132,3 +132,11 @@ func (s *Sealer) SealDatagram(b []byte) error {
 	}
 	return s.Seal(p.Body()) // which shares the bytes of b
 }
+
+// SealBuilt is Seal for the packet that d has begun in b (Datagram.Begin), with n bytes of payload, Overhead
+// included. Its IP length may count a stamp option, which is behind the packet.
+func (s *Sealer) SealBuilt(d *rocev2.Datagram, b []byte, n int) error {
+	headers := rocev2.BTHLen + int(d.Opcode.Info().ExtLen)
+	bth := d.Len(0) - rocev2.ICRCLen - headers
+	return s.Seal(b[bth : bth+headers+n])
+}
