@@ -54,7 +54,7 @@ func (a *Attachment) TakeEngineLease() (_ *EngineLease, err error) {
 	if err := clearSteering(a, s.cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	setCaps(s.cfg, uint32(bpf.CapSACK), true)
+	setCaps(s.cfg, uint32(bpf.CapSACK|bpf.CapOOO), true)
 	return s, nil
 }
 
@@ -151,7 +151,7 @@ func (s *EngineLease) Close() error {
 
 // clearSteering removes the entries of an engine from the maps.
 func clearSteering(a *Attachment, cfg *LiveConfig) error {
-	setCaps(cfg, uint32(bpf.CapSACK|bpf.CapCredit), false)
+	setCaps(cfg, uint32(bpf.CapSACK|bpf.CapCredit|bpf.CapOOO), false)
 	atomic.StoreUint32(&cfg.Steered, 0)
 	errs := []error{clearMap[uint32](a.Maps.SteerTable), clearCM(a)}
 	// The kernel removes a socket from the map when it is closed; those of an engine that

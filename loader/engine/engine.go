@@ -132,7 +132,7 @@ func (w *wire) Sync(dests []nic.DestSync) (int, error) {
 		d, s := &dests[i], &w.slots[i]
 		d.Known, d.Rate, d.Window = s.Found != 0, s.RateBps, uint64(s.WindowBytes)
 		d.Stamps, d.SACK = s.Caps&bpf.CapStamp != 0, s.Caps&bpf.CapSACK != 0
-		d.Credit, d.Token = s.Caps&bpf.CapCredit != 0, s.TxToken
+		d.Credit, d.OOO, d.Token = s.Caps&bpf.CapCredit != 0, s.Caps&bpf.CapOOO != 0, s.TxToken
 	}
 	return reported, err
 }

@@ -234,7 +234,7 @@ func (e *engine) failOverruns() (steps int) {
 			continue
 		}
 		steps += x.queued()
-		if x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) == nil {
+		if x.setState(verbs.StateErr) == nil {
 			x.publish() // the state is visible before the event
 			e.dev.event(verbs.Event{Type: verbs.EventQPFatal, QP: x})
 			e.markDirty(x)

@@ -42,6 +42,9 @@ func (x *QP) Encrypt(k seal.Keys, l seal.Limits) error {
 	if x.typ == verbs.UD {
 		return errors.New("nic: a queue pair of UD has many peers and is not encrypted; choose RC or UC")
 	}
+	if x.ooo != nil {
+		return errors.New("nic: a queue pair in out-of-order mode is not encrypted; choose one of the two")
+	}
 	c, err := newCrypt(k, l)
 	if err != nil {
 		return fmt.Errorf("nic: encrypt a queue pair: %w", err)

@@ -69,7 +69,7 @@ type DestSync struct {
 	Window uint64 // out: bytes of frames that may be in flight, 0 = no limit
 
 	// What the peer understands; Known is false if the table was full.
-	Known, Stamps, SACK, Credit bool
+	Known, Stamps, SACK, Credit, OOO bool
 
 	Token uint64 // out: what stamps to the peer must carry
 }

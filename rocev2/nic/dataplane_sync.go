@@ -106,7 +106,7 @@ func (e *engine) applyEntry(d *dest, r *DestSync) {
 		e.destTimers.Set(&d.timer, int64(at))
 	}
 	d.stamps, d.sack, d.token = r.Known && r.Stamps, r.Known && r.SACK, r.Token
-	d.offersCredit = r.Known && r.Credit
+	d.offersCredit, d.ooo = r.Known && r.Credit, r.Known && r.OOO
 	if e.hooks != nil {
 		e.hooks.onPeer(e, d, r)
 	}

@@ -66,6 +66,11 @@
 // dest.go is the destination: what all queue pairs that send to one address share. dataplane.go
 // is the interface to the attached data plane.
 //
+// # The transport
+//
+// transport.go chooses between package qp and out-of-order mode (package ooo): ooo_qp.go has the life
+// of a queue pair in that mode, ooo_post.go its send queue, ooo_wire.go its packets.
+//
 // # Optional features
 //
 // hooks.go is the interface by which a feature takes part in all of that. A feature that is

@@ -146,7 +146,7 @@ func (x *QP) FeedBad(id uint64, recv bool) (flushed int) {
 	}
 	if x.q.State() != verbs.StateReset { // which forgets work requests
 		flushed = x.queued()
-		_ = x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // possible from all other states
+		_ = x.setState(verbs.StateErr) // possible from all other states
 		cq.Complete(verbs.Completion{WRID: id, QPN: x.num, Status: verbs.StatusLocalQPOperation, Solicited: true})
 	}
 	x.publish()
@@ -155,13 +155,13 @@ func (x *QP) FeedBad(id uint64, recv bool) (flushed int) {
 }
 
 // queued is the number of work requests on the queues.
-func (x *QP) queued() int { return x.q.SendQueued() + x.q.RecvQueued() }
+func (x *QP) queued() int { return x.sendQueued() + x.q.RecvQueued() }
 
 // Fail ends the queue pair because its ring is damaged. A Feeder calls it. It returns how many work
 // requests it has flushed.
 func (x *QP) Fail() (flushed int) {
 	flushed = x.queued()
-	if x.dead || x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) != nil {
+	if x.dead || x.setState(verbs.StateErr) != nil {
 		return 0
 	}
 	x.publish()

@@ -60,13 +60,13 @@ const maxDeferred = 64
 
 // expire is called for a queue pair whose timer is due, or was when it was set.
 func (e *engine) expire(x *QP) {
-	if at := x.q.Deadline(); at == 0 || at > e.now {
+	if at := x.deadline(); at == 0 || at > e.now {
 		e.rearm(x)
 		return
 	}
 	count := x.q.Config().Count
 	before := count.Timeouts
-	x.q.Expire(e.now)
+	x.expire(e)
 	if x.hooks != nil {
 		x.hooks.onTimeout(e, x, count.Timeouts != before)
 	}

@@ -100,7 +100,7 @@ func (e *engine) finish() {
 		e.takePosts()
 	}
 	for x := range e.qps.All() {
-		_ = x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // refused in RESET: nothing to flush
+		_ = x.setState(verbs.StateErr) // refused in RESET: nothing to flush
 		x.publish()
 		release(e.unroute(x)) // no other thread would: this one ends
 	}

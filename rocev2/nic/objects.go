@@ -151,6 +151,7 @@ type QP struct {
 
 	internal *internalSends // the engine's; nil without a distribution
 	crypt    *crypt         // the engine's; nil unless it is encrypted
+	ooo      *oooQP         // nil unless it is in out-of-order mode
 }
 
 // flow has the fields of IP that the application chooses.

@@ -81,7 +81,7 @@ func (x *QP) mayPostSend(wr *verbs.SendWR, room uint32) error {
 	if x.destroyed.Load() {
 		return errQPDestroyed
 	}
-	if err := x.q.Config().CheckSend(verbs.State(x.state.Load()), x.pmtu, x.rdAtomic, wr); err != nil {
+	if err := x.checkSend(verbs.State(x.state.Load()), wr); err != nil {
 		return err
 	}
 	if x.sendPosted-x.sendDone.Load() >= room {
@@ -175,7 +175,7 @@ func (e *engine) postSend(p *post, b *postBatch) {
 
 // putSend puts a work request on the send queue.
 func (e *engine) putSend(x *QP, wr *verbs.SendWR) {
-	if x.q.PostSend(wr) != nil {
+	if x.postSend(wr) != nil {
 		// The state changed after PostSend had looked: to RESET, which forgets.
 		x.sendLost++
 	} else {

@@ -34,6 +34,9 @@ func (p *PD) createQP(init verbs.QPInit) (*QP, error) {
 		return nil, err
 	}
 	x := &QP{dev: d, pd: p, typ: init.Type}
+	if x.ooo, err = newOOO(x, &init); err != nil {
+		return nil, err
+	}
 	if err := x.use(init); err != nil {
 		return nil, err
 	}
@@ -178,7 +181,7 @@ func show(a *atomic.Uint32, v uint32) {
 // publish shows applications what has become of the queue pair.
 func (x *QP) publish() {
 	show(&x.state, uint32(x.q.State()))
-	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.q.SendUsed()))
+	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.sendUsed()))
 	show(&x.recvDone, x.recvTaken+x.recvLost-uint32(x.q.RecvQueued()))
 	if x.view != nil {
 		x.view.Show(verbs.State(x.state.Load()), x.sendDone.Load(), x.recvDone.Load())
@@ -209,7 +212,7 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	if x.send.overrun || x.recv.overrun {
 		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
 	}
-	if x.num, err = e.qps.Alloc(x); err != nil {
+	if x.num, err = e.allocQPN(x); err != nil {
 		return fmt.Errorf("%w: %d exist", err, e.qps.Len())
 	}
 	conf.QPN = x.num
@@ -222,7 +225,7 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 // removeQP removes a queue pair. Lists that it is in drop it when they come to it. It
 // returns what unroute does.
 func (e *engine) removeQP(x *QP) (left *route.Path) {
-	_ = x.q.Modify(verbs.Attr{State: verbs.StateReset}, verbs.MaskState) // gives back what it holds
+	_ = x.setState(verbs.StateReset) // gives back what it holds
 	left = e.unroute(x)
 	e.qpTimers.Stop(&x.timer)
 	if x.ackWaiting {
@@ -236,7 +239,10 @@ func (e *engine) removeQP(x *QP) (left *route.Path) {
 
 // srcPort is the UDP source port of a packet.
 func (x *QP) srcPort(o *qp.Outbound) uint16 {
-	if o.AH == nil {
+	switch {
+	case o.OOO != nil: // a path of out-of-order mode
+		return o.SrcPort
+	case o.AH == nil:
 		return x.port
 	}
 	return rocev2.SourcePort(rocev2.FlowLabel(x.num, o.DestQP))

@@ -84,7 +84,7 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 	if err := x.checkCrypt(a, mask, path); err != nil {
 		return nil, err
 	}
-	if err := x.q.Modify(*a, mask); err != nil {
+	if err := x.modify(*a, mask); err != nil {
 		return nil, err
 	}
 	if path != nil {
@@ -95,7 +95,7 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
 	}
 	attr := x.q.Attr()
-	if path != nil && e.hooks != nil {
+	if path != nil && e.hooks != nil && x.ooo == nil {
 		e.hooks.onConnect(e, x, &attr)
 	}
 	if attr.State == verbs.StateReset {

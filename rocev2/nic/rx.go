@@ -63,12 +63,12 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 		e.note(x, &p, m)
 	}
 	if x.hooks == nil || loopback {
-		e.deliver(x, &p)
+		e.deliver(x, &p, &m)
 		return
 	}
 	count := x.q.Config().Count
 	inFlight, taken := x.dest.flight.Bytes(), count.Taken()
-	e.deliver(x, &p)
+	e.deliver(x, &p, &m)
 	x.hooks.onReceived(e, x, p, m, inFlight, count.Taken() != taken)
 }
 
@@ -135,9 +135,9 @@ func (e *engine) note(x *QP, p *rocev2.Packet, m rxMeta) {
 	}
 }
 
-func (e *engine) deliver(x *QP, p *rocev2.Packet) {
+func (e *engine) deliver(x *QP, p *rocev2.Packet, m *rxMeta) {
 	e.count.rxPackets++
-	x.q.Receive(e.now, p)
+	x.receive(e, p, m)
 	e.markDirty(x)
 }
 

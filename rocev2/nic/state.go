@@ -66,6 +66,7 @@ type engine struct {
 	// Used again and again, so that nothing is allocated.
 	out     qp.Outbound
 	stamp   rocev2.Stamp
+	ooo     oooState
 	scratch []byte // for packets of several frames
 	onTimer func(*QP)
 	onDest  func(*dest)
@@ -127,6 +128,7 @@ type dest struct {
 
 	// What the peer understands, and its latest stamp: T1 and when that arrived.
 	stamps, sack   bool
+	ooo            bool   // out-of-order mode
 	offersCredit   bool   // pre-credit
 	token          uint64 // that stamps to it carry
 	peerT1, peerT2 uint64

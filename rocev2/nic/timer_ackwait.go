@@ -60,7 +60,7 @@ func (w *ackWaitFIFO) next() qp.Time {
 // rearm has a queue pair looked at when its deadline comes. A timer that
 // is too early stays: most deadlines move on with every packet, and it is cheaper to
 // look again than to move them.
-func (e *engine) rearm(x *QP) { e.rearmAt(x, x.q.Deadline()) }
+func (e *engine) rearm(x *QP) { e.rearmAt(x, x.deadline()) }
 
 func (e *engine) rearmAt(x *QP, at qp.Time) {
 	switch {
@@ -88,7 +88,7 @@ func (e *engine) expireAckWait() {
 		if x == nil {
 			return
 		}
-		if at := x.q.Deadline(); at != 0 {
+		if at := x.deadline(); at != 0 {
 			e.setTimer(x, at)
 		}
 	}

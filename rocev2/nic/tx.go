@@ -64,10 +64,11 @@ func (e *engine) flushAnswers(x *QP) bool {
 		if x.path != nil && !e.hasFrame(x) {
 			return false // the kernel has all frames of its socket
 		}
-		if !x.q.NextAck(e.now, &e.out) {
+		o := x.nextAck(e)
+		if o == nil {
 			return true
 		}
-		e.send(x, &e.out, false)
+		e.send(x, o, false)
 	}
 	return false
 }
@@ -137,11 +138,13 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 		case !e.hasFrame(x):
 			e.txFramesExhausted = true
 			return sent, destSocketFull
-		case !x.q.NextData(e.now, &e.out):
+		}
+		o := x.nextData(e)
+		if o == nil {
 			e.dequeueIdle(d, x)
 			continue
 		}
-		e.dispatch(d, x, &e.out)
+		e.dispatch(d, x, o)
 		sent++
 	}
 	return sent, destReady

@@ -45,6 +45,9 @@ type link struct {
 	frames int                // that the receiver has; 0: any number
 	tap    func(frame []byte) // sees what was sent, lost or not; may be nil
 
+	jitter     time.Duration // the most that a packet takes longer: packets overtake each other
+	duplicates float64       // share of the packets that arrive twice
+
 	free    qp.Time // when the last packet has left
 	packets []packet
 	dropped int // because the receiver had no frame
@@ -172,8 +175,23 @@ func (l *loopback) transfer() {
 		if k.free = max(k.free, l.e.now); k.rate != 0 {
 			k.free += qp.Time(uint64(len(b)) * 8e9 / k.rate)
 		}
-		k.packets = append(k.packets, packet{k.free + qp.Time(k.delay), b})
+		k.packets = append(k.packets, packet{k.arrival(l.rand), b})
+		if l.rand.Float64() < k.duplicates {
+			k.packets = append(k.packets, packet{k.arrival(l.rand), slices.Clone(b)})
+		}
 	}
+	if k.jitter != 0 {
+		slices.SortStableFunc(k.packets, func(a, b packet) int { return int(a.at - b.at) })
+	}
+}
+
+// arrival is when a packet arrives that leaves now.
+func (k *link) arrival(r *rand.Rand) qp.Time {
+	at := k.free + qp.Time(k.delay)
+	if k.jitter != 0 {
+		at += qp.Time(r.Int64N(int64(k.jitter)))
+	}
+	return at
 }
 
 // receive has the engine take what has arrived, a batch at most.

@@ -63,8 +63,11 @@ type Config struct {
 	MinRTO        Time // without later answers of the same path (1 ms)
 	MinReorder    Time // the least time that reordering may take (20 us)
 
-	Memory   mem.Memory
-	Queues   *Queues                // or nil: every notification is refused
+	Memory mem.Memory
+	Queues *Queues // or nil: every notification is refused
+	// Deliver takes the notifications in place of Queues, or is nil. It returns 0, or why it takes
+	// none: after ONakNotReady the source repeats it.
+	Deliver  func(queue uint32, n Notification) rocev2.ONakCode
 	Complete func(verbs.Completion) // or nil; called in the engine's thread
 	Count    *Counters              // or nil; shared by the queue pairs of an engine
 }

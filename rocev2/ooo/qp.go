@@ -39,6 +39,17 @@ func New(cfg Config) (*QP, error) {
 	return q, nil
 }
 
+// SetSendPSN sets the first PSN of this side, where it is known later than the rest. Nothing may
+// have been posted.
+func (q *QP) SetSendPSN(p rocev2.PSN) {
+	q.cfg.SendPSN = p
+	q.snd.packets.init(&q.cfg)
+}
+
+// SetStampOffset sets the clock of the stamps less the clock of Time. Without a call it is 0. The
+// echo of a stamp is compared with the time at which a packet was sent.
+func (q *QP) SetStampOffset(d Time) { q.snd.stampOffset = d }
+
 // QPN returns the number of the queue pair.
 func (q *QP) QPN() uint32 { return q.cfg.QPN }
 

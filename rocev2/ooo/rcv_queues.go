@@ -63,6 +63,14 @@ func (q *Queue) Poll() (Notification, bool) {
 	return q.list.pop(), true
 }
 
+// deliver hands a notification over, or returns why it cannot.
+func (r *receiver) deliver(number uint32, n Notification) rocev2.ONakCode {
+	if r.q.cfg.Deliver != nil {
+		return r.q.cfg.Deliver(number, n)
+	}
+	return r.q.cfg.Queues.put(number, n)
+}
+
 // put appends a notification, or returns why it cannot.
 func (s *Queues) put(number uint32, n Notification) rocev2.ONakCode {
 	if s == nil || s.byNumber[number] == nil {

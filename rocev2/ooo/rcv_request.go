@@ -103,7 +103,7 @@ func (r *receiver) onNotify(p *rocev2.Packet, class psnClass, a answer) {
 			QPN: r.q.cfg.QPN, Message: f.Message, Descriptor: f.Descriptor, Length: f.Length,
 			Solicited: f.Status&rocev2.ONotifySolicited != 0,
 		}
-		if code := r.q.cfg.Queues.put(f.Queue, n); code == rocev2.ONakNotReady {
+		if code := r.deliver(f.Queue, n); code == rocev2.ONakNotReady {
 			a.op, a.code = rocev2.OpONak, code
 		} else if code != 0 {
 			r.refuse(a, code)

@@ -12,6 +12,8 @@ type sender struct {
 	paths    paths
 	loss     lossState
 	now      Time // of the last call
+
+	stampOffset Time // see SetStampOffset
 }
 
 func (s *sender) init(q *QP) {

@@ -208,13 +208,16 @@ func (s *sender) transmission(k *packet, echoUs uint32) transmission {
 		return transmissionBefore
 	case echoUs == 0:
 		return transmissionUnknown
-	case int32(echoUs-microseconds(k.sent)) >= 0:
+	case int32(echoUs-s.stamped(k.sent)) >= 0:
 		return transmissionLatest
-	case k.tries >= 2 && int32(echoUs-microseconds(k.before)) >= 0:
+	case k.tries >= 2 && int32(echoUs-s.stamped(k.before)) >= 0:
 		return transmissionBefore
 	}
 	return transmissionUnknown
 }
+
+// stamped returns a send time as the echo of a stamp has it.
+func (s *sender) stamped(t Time) uint32 { return microseconds(t + s.stampOffset) }
 
 // sample takes the RTT of a transmission.
 func (s *sender) sample(now Time, k *packet, t transmission, congested bool) {

@@ -21,6 +21,8 @@ type Outbound struct {
 	Missed     uint16   // our lost packets that this packet reveals; 0 for a READ request, whose response was lost
 	AH         verbs.AH // UD, otherwise nil
 
+	source Source // of SetSource
+
 	fill filler
 	wqe  uint32 // index of the work request or READ, for the filler
 	off  uint32 // offset in its data, bytes
@@ -50,6 +52,19 @@ func (o *Outbound) Drop() {
 
 // SetPayload has Fill copy b: for a packet that no queue pair has made.
 func (o *Outbound) SetPayload(b []byte) { o.PayloadLen, o.fill = len(b), payload(b) }
+
+// Source provides the payload of a packet of another transport. Fill copies it to dst, or returns
+// false: the packet must not be sent.
+type Source interface{ Fill(dst []byte) bool }
+
+// SetSource has Fill call s for n bytes of payload.
+func (o *Outbound) SetSource(s Source, n int) { o.PayloadLen, o.fill, o.source = n, fromSource{}, s }
+
+// fromSource is the filler of a packet of another transport.
+type fromSource struct{}
+
+func (fromSource) fillPayload(o *Outbound, dst []byte) bool { return o.source.Fill(dst) }
+func (fromSource) dropPayload(*Outbound)                    {}
 
 // payload is one outside registered memory.
 type payload []byte

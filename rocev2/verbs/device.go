@@ -80,6 +80,11 @@ type QPInit struct {
 	MaxSendSGE, MaxRecvSGE int
 	MaxInline              int  // bytes
 	SignalAll              bool // every work request has a completion, also without Signaled
+
+	// OutOfOrder puts a queue pair of RC into out-of-order mode (docs/out-of-order.md), if that of the
+	// peer is in it too. It has OpWrite, OpWriteNotify and OpRead only, with one element and without
+	// inline data. Its messages are not ordered among each other, and so are its completions.
+	OutOfOrder bool
 }
 
 // QP is a queue pair (IBTA 10.2.4).
@@ -169,5 +174,5 @@ type Event struct {
 	SRQ  SRQ
 	CQ   CQ
 	Addr netip.Addr // EventGIDChange
-	Err  error      // EventDeviceFatal
+	Err  error      // EventDeviceFatal; EventQPFatal: why, or nil
 }

@@ -5,7 +5,7 @@ package verbs
 // Op is the operation of a work request (IBTA 10.8.1, 11.4.1.1).
 type Op uint8
 
-// The operations of a send queue. OpRecv and OpRecvWriteImm appear in completions
+// The operations of a send queue. OpRecv, OpRecvWriteImm and OpRecvNotify appear in completions
 // of receive queues only.
 const (
 	OpSend Op = iota + 1
@@ -21,6 +21,11 @@ const (
 
 	OpRecv
 	OpRecvWriteImm
+
+	// OpWriteNotify is WRITE with a notification, which leaves when all data is in the memory of the
+	// target (out-of-order mode). There it completes a receive work request as OpRecvNotify, with Imm.
+	OpWriteNotify
+	OpRecvNotify
 )
 
 // Flags of a send work request.
@@ -49,7 +54,7 @@ type SendWR struct {
 	SGL   []SGE  // data to send, or memory for the response of a READ or ATOMIC
 	Data  []byte // with Inline, instead of SGL
 
-	Imm    uint32 // SEND and WRITE with immediate, host order
+	Imm    uint32 // SEND and WRITE with immediate or notification, host order
 	InvKey uint32 // OpSendInv: the peer's rkey; OpLocalInv: a key of our own
 
 	RemoteAddr    uint64 // WRITE, READ, ATOMIC

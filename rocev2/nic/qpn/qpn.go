@@ -4,13 +4,14 @@
 //
 // A number has 24 bits (IBTA 9.2.7). Those of this package are
 //
-//	1(1)  generation(7)  slot(16)
+//	1(1)  out-of-order mode(1)  generation(6)  slot(16)
 //
 // The slot is an index, which makes the look-up of a received packet one load. The
 // generation changes each time a slot is used again, so that late packets of a destroyed
 // queue pair find none. The top bit tells numbers of this package from those of rxe, which
 // are 16 to 0x20000 (RXE_MAX_QP_INDEX): both may work on one interface, and two engines
-// recognise each other's queue pairs (OfEngine).
+// recognise each other's queue pairs (OfEngine). The next bit is that of queue pairs in out-of-order
+// mode, between engines that have announced it (OutOfOrder).
 package qpn
 
 import (
@@ -22,9 +23,10 @@ import (
 
 const (
 	engineBit = 0x800000
+	orderBit  = 0x400000
 	slotBits  = 16
 	slotMask  = Max - 1
-	genMask   = 0x7F
+	genMask   = 0x3F
 
 	// Max is how many numbers a Table has in use at once.
 	Max = 1 << slotBits
@@ -38,6 +40,10 @@ const (
 func OfEngine(n uint32) bool {
 	return n&engineBit != 0 && n < rocev2.ControlQPN
 }
+
+// OutOfOrder reports whether n is a number for queue pairs in out-of-order mode. Engines that do not
+// announce the mode use these numbers for all queue pairs.
+func OutOfOrder(n uint32) bool { return OfEngine(n) && n&orderBit != 0 }
 
 // Table maps the numbers in use to their owners. The zero value is empty. It belongs to
 // one goroutine.
@@ -54,17 +60,22 @@ type slot[T any] struct {
 }
 
 // Alloc allocates a number for x. A slot that was freed is used again as late as possible.
-func (t *Table[T]) Alloc(x *T) (uint32, error) {
+func (t *Table[T]) Alloc(x *T) (uint32, error) { return t.alloc(x, 0) }
+
+// AllocOutOfOrder allocates a number for x that OutOfOrder recognises.
+func (t *Table[T]) AllocOutOfOrder(x *T) (uint32, error) { return t.alloc(x, orderBit) }
+
+func (t *Table[T]) alloc(x *T, mode uint32) (uint32, error) {
 	i := uint32(len(t.slots))
 	switch {
 	case len(t.free) > 0 && (len(t.free) >= reuseAfter || i == Max):
 		i = t.free[0]
 		t.free = t.free[1:]
-		t.slots[i].num = nextGeneration(t.slots[i].num)
+		t.slots[i].num = nextGeneration(t.slots[i].num, mode)
 	case i == Max:
 		return 0, verbs.ErrTooMany
 	default:
-		t.slots = append(t.slots, slot[T]{num: engineBit | i})
+		t.slots = append(t.slots, slot[T]{num: engineBit | mode | i})
 	}
 	t.slots[i].owner = x
 	t.count++
@@ -73,10 +84,11 @@ func (t *Table[T]) Alloc(x *T) (uint32, error) {
 
 // nextGeneration returns the number of the same slot in the next generation. The highest
 // numbers are rocev2.ControlQPN and the multicast QPN: their slots start again at 0.
-func nextGeneration(n uint32) uint32 {
+// mode is 0 or orderBit.
+func nextGeneration(n, mode uint32) uint32 {
 	i, gen := n&slotMask, (n>>slotBits+1)&genMask
-	if n = engineBit | gen<<slotBits | i; n >= rocev2.ControlQPN {
-		n = engineBit | i
+	if n = engineBit | mode | gen<<slotBits | i; n >= rocev2.ControlQPN {
+		n = engineBit | mode | i
 	}
 	return n
 }

@@ -81,20 +81,42 @@ func TestFreeUnused(t *testing.T) {
 	}
 }
 
-// The numbers of a slot repeat after 128 generations, or 127 where the last one is
-// reserved.
+// The numbers of a slot repeat after 64 generations, or 63 where the last one is reserved.
 func TestGenerations(t *testing.T) {
-	for slot, want := range map[uint32]int{0: 128, 0xFFFD: 128, 0xFFFE: 127, 0xFFFF: 127} {
-		first := engineBit | slot
-		n, generations := nextGeneration(first), 1
-		for ; n != first; n = nextGeneration(n) {
-			if generations++; generations > 200 || !OfEngine(n) {
-				t.Fatalf("slot %#x: number %#x after %d generations", slot, n, generations)
+	for _, c := range []struct {
+		slot, mode uint32
+		want       int
+	}{{0, 0, 64}, {0xFFFE, 0, 64}, {0, orderBit, 64}, {0xFFFD, orderBit, 64}, {0xFFFE, orderBit, 63}, {0xFFFF, orderBit, 63}} {
+		first := engineBit | c.mode | c.slot
+		n, generations := nextGeneration(first, c.mode), 1
+		for ; n != first; n = nextGeneration(n, c.mode) {
+			if generations++; generations > 200 || !OfEngine(n) || OutOfOrder(n) != (c.mode != 0) {
+				t.Fatalf("slot %#x: number %#x after %d generations", c.slot, n, generations)
 			}
 		}
-		if generations != want {
-			t.Errorf("slot %#x: %d generations, want %d", slot, generations, want)
+		if generations != c.want {
+			t.Errorf("slot %#x, mode %#x: %d generations, want %d", c.slot, c.mode, generations, c.want)
 		}
+	}
+}
+
+// A number tells whether its queue pair is in out-of-order mode, also where a slot changes between both.
+func TestOutOfOrder(t *testing.T) {
+	var tab Table[owner]
+	for i := range 3 * reuseAfter {
+		x := &owner{}
+		alloc := tab.Alloc
+		if i%3 == 0 {
+			alloc = tab.AllocOutOfOrder
+		}
+		n, err := alloc(x)
+		if err != nil || !OfEngine(n) || OutOfOrder(n) != (i%3 == 0) || tab.Lookup(n) != x {
+			t.Fatalf("%d: %#x, %v", i, n, err)
+		}
+		tab.Free(n)
+	}
+	if OutOfOrder(1<<22) || OutOfOrder(rocev2.ControlQPN) || OutOfOrder(0xFFFFFF) {
+		t.Error("numbers of nobody count")
 	}
 }
 

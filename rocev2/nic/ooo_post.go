@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// orderSendQueue is the send queue of a queue pair in out-of-order mode. Work requests wait until the peer
+// is known to understand them and package ooo has room for another message. Then they are outstanding
+// there, and complete in any order.
+type orderSendQueue struct {
+	slots   []orderWR
+	free    []uint32 // indices of slots
+	waiting []uint32 // also, the oldest first
+	queued  int      // work requests that have not completed
+}
+
+// orderWR is a work request. Its index is the ID of its request.
+type orderWR struct {
+	id       uint64
+	op       verbs.Op
+	signaled bool
+	request  ooo.Request
+}
+
+// orderMessages is how many messages package ooo has outstanding: as many as the send queue holds, a
+// power of two up to its limit.
+func orderMessages(maxSend int) int { return min(1<<bits.Len(uint(maxSend-1)), ooo.MaxMessages) }
+
+var errOrderFence = errors.New("nic: messages in out-of-order mode are not ordered: wait for the completion instead of Fence")
+
+// checkSend implements QP.checkSend.
+func (o *oooQP) checkSend(s verbs.State, wr *verbs.SendWR) error {
+	switch s {
+	case verbs.StateRTS, verbs.StateErr:
+	default:
+		return fmt.Errorf("%w; it is in %s", verbs.ErrSendState, s)
+	}
+	switch wr.Op {
+	case verbs.OpWrite, verbs.OpWriteNotify, verbs.OpRead:
+	default:
+		return fmt.Errorf("%w: out-of-order mode, operation %d", verbs.ErrOp, wr.Op)
+	}
+	switch {
+	case wr.Flags&verbs.Inline != 0 || len(wr.Data) != 0:
+		return fmt.Errorf("%w; out-of-order mode has none", verbs.ErrInline)
+	case wr.Flags&verbs.Fence != 0:
+		return errOrderFence
+	case len(wr.SGL) > 1:
+		return fmt.Errorf("%w: %d of 1 in out-of-order mode", verbs.ErrSGL, len(wr.SGL))
+	case len(wr.SGL) == 1 && wr.SGL[0].Len > maxOrderLen:
+		return fmt.Errorf("%w: %d bytes of %d", verbs.ErrTooLong, wr.SGL[0].Len, uint32(maxOrderLen))
+	}
+	return nil
+}
+
+// maxOrderLen is the longest message in bytes (IBTA 9.7.4.1).
+const maxOrderLen = 1 << 31
+
+// post implements QP.postSend.
+func (o *oooQP) post(wr *verbs.SendWR) error {
+	state := o.x.q.State()
+	if err := o.checkSend(state, wr); err != nil {
+		return err
+	}
+	if o.queued >= o.x.q.Config().MaxSend {
+		return verbs.ErrQueueFull
+	}
+	i := o.slot()
+	w := &o.slots[i]
+	*w = orderWR{id: wr.ID, op: wr.Op, signaled: wr.Flags&verbs.Signaled != 0 || o.x.q.Config().SignalAll}
+	w.request = ooo.Request{
+		ID: uint64(i), Op: wr.Op, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey,
+		Solicited: wr.Flags&verbs.Solicited != 0, Descriptor: uint64(wr.Imm),
+	}
+	if wr.Op == verbs.OpWriteNotify {
+		w.request.Op, w.request.Notify = verbs.OpWrite, true
+	}
+	if len(wr.SGL) == 1 {
+		w.request.Local = wr.SGL[0]
+	}
+	o.queued++
+	if state == verbs.StateErr { // IBTA 10.3.1
+		o.finish(i, verbs.StatusWRFlushed, 0)
+		return nil
+	}
+	o.waiting = append(o.waiting, i)
+	if o.askAt == 0 {
+		o.ask(o.x.dev.eng.now)
+	}
+	return nil
+}
+
+func (o *orderSendQueue) slot() (i uint32) {
+	if n := len(o.free); n > 0 {
+		i, o.free = o.free[n-1], o.free[:n-1]
+		return i
+	}
+	o.slots = append(o.slots, orderWR{})
+	return uint32(len(o.slots) - 1)
+}
+
+// forget drops all work requests.
+func (o *orderSendQueue) forget() { *o = orderSendQueue{} }
+
+// begin hands work requests to package ooo, as many as it takes.
+func (o *oooQP) begin() {
+	n := 0
+	for n < len(o.waiting) {
+		i := o.waiting[n]
+		err := o.q.Post(&o.slots[i].request)
+		if errors.Is(err, ooo.ErrFull) || errors.Is(err, ooo.ErrEnded) {
+			break
+		}
+		n++
+		switch {
+		case errors.Is(err, ooo.ErrLocal):
+			o.finish(i, verbs.StatusLocalProtection, 0)
+		case err != nil:
+			o.finish(i, verbs.StatusLocalQPOperation, 0)
+		}
+	}
+	if n > 0 {
+		o.waiting = append(o.waiting[:0], o.waiting[n:]...)
+	}
+}
+
+// complete takes the completion of a message from package ooo.
+func (o *oooQP) complete(c verbs.Completion) {
+	if q := &o.x.q; o.q.Ended() && q.State() != verbs.StateErr {
+		q.Config().Count.RetryExceeded++
+		_ = q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // the completion shows it
+	}
+	o.finish(uint32(c.WRID), c.Status, c.Bytes)
+}
+
+// finish completes a work request.
+func (o *oooQP) finish(i uint32, status verbs.Status, bytes uint32) {
+	w := o.slots[i]
+	o.free = append(o.free, i)
+	o.queued--
+	switch {
+	case status == verbs.StatusWRFlushed:
+		o.x.q.Config().Count.Flushed++
+	case status == verbs.StatusSuccess && !w.signaled:
+		return
+	}
+	o.x.send.Complete(verbs.Completion{WRID: w.id, QPN: o.x.num, Status: status, Op: w.op, Bytes: bytes, Solicited: status != verbs.StatusSuccess})
+}
+
+// settle completes what waits, if package ooo has ended the queue pair.
+func (o *oooQP) settle() {
+	if o.q.Ended() && len(o.waiting) > 0 {
+		o.flushWaiting(verbs.StatusWRFlushed)
+	}
+}
+
+// flushWaiting completes the work requests that were not begun.
+func (o *oooQP) flushWaiting(first verbs.Status) {
+	list := o.waiting
+	o.waiting = nil
+	for _, i := range list {
+		o.finish(i, first, 0)
+		first = verbs.StatusWRFlushed
+	}
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// orderPair is two queue pairs in out-of-order mode of an engine, with memory of each.
+type orderPair struct {
+	*loopback
+	qps  [2]*QP
+	mem  [2][]byte
+	keys [2]verbs.MR
+	sent int // messages that a posts
+	got  map[uint64]verbs.Completion
+	recv []verbs.Completion
+}
+
+const orderMemoryLen = 1 << 20
+
+// newOrderQP makes a queue pair in the mode.
+func (l *loopback) newOrderQP(depth int) *QP {
+	l.t.Helper()
+	x := &QP{dev: l.e.dev, typ: verbs.RC, pd: l.pd, send: l.cq, recv: l.cq}
+	x.timer.Owner = x
+	var err error
+	if x.ooo, err = newOOO(x, &verbs.QPInit{Type: verbs.RC, OutOfOrder: true, MaxSendSGE: 1}); err == nil {
+		err = l.e.addQP(x, qp.Config{
+			Type: verbs.RC, PD: l.pd.num, Memory: l.e.dev.mem, SendCQ: l.cq, RecvCQ: l.cq, Count: &l.e.qpCount, Reorder: l.e.reorder,
+			MaxSend: depth, MaxRecv: depth, MaxSendSGE: 1, MaxRecvSGE: 1, AckPackets: ackPackets,
+			Notify: func(t verbs.EventType) { l.e.dev.event(verbs.Event{Type: t, QP: x}) },
+		})
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return x
+}
+
+func newOrderPair(t *testing.T, seed uint64, depth int) *orderPair {
+	p := &orderPair{loopback: newLoopback(t, seed), got: map[uint64]verbs.Completion{}}
+	attr := verbs.DefaultAttr()
+	attr.PMTU = rocev2.PMTU1024
+	for i := range p.qps {
+		p.qps[i], p.mem[i] = p.newOrderQP(depth), make([]byte, orderMemoryLen)
+		var err error
+		if p.keys[i], err = p.pd.RegMR(p.mem[i], verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, x := range p.qps {
+		if err := verbs.Connect(fixedPath{x}, verbs.Endpoint{}, verbs.Endpoint{QPN: p.qps[1-i].num}, attr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range p.mem[0] {
+		p.mem[0][i] = byte(p.rand.Uint32())
+	}
+	return p
+}
+
+// order posts a message of the first queue pair between the same places of both memories.
+func (p *orderPair) order(id uint64, op verbs.Op, off, n int) {
+	p.t.Helper()
+	p.sent++
+	err := p.qps[0].PostSend(&verbs.SendWR{
+		ID: id, Op: op, Flags: verbs.Signaled, Imm: uint32(id),
+		SGL:        []verbs.SGE{{Addr: p.keys[0].VA() + uint64(off), Len: uint32(n), LKey: p.keys[0].LKey()}},
+		RemoteAddr: p.keys[1].VA() + uint64(off), RKey: p.keys[1].RKey(),
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// until runs the engine until all messages have completed, and the queue pairs are silent.
+func (p *orderPair) until() {
+	p.t.Helper()
+	for start := time.Now(); ; {
+		if err := p.iterate(5 * time.Microsecond); err != nil {
+			p.t.Fatal(err)
+		}
+		n := p.cq.take(p.batch[:])
+		for _, c := range p.batch[:n] {
+			if c.Op == verbs.OpRecvNotify || c.Op == verbs.OpRecv {
+				p.recv = append(p.recv, c)
+				continue
+			}
+			if _, twice := p.got[c.WRID]; twice {
+				p.t.Fatalf("message %d completes twice", c.WRID)
+			}
+			p.got[c.WRID] = c
+		}
+		if len(p.got) == p.sent && len(p.link.packets) == 0 && p.e.loopback.count == 0 {
+			return
+		}
+		if time.Since(start) > time.Minute {
+			p.t.Fatalf("%d of %d messages have completed after a minute", len(p.got), p.sent)
+		}
+	}
+}
+
+// A WRITE arrives, and completes at its source only.
+func TestOutOfOrderWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newOrderPair(t, 1, 16)
+		p.order(7, verbs.OpWrite, 100, 5000)
+		p.until()
+		if c := p.got[7]; c.Status != verbs.StatusSuccess || c.Op != verbs.OpWrite || c.QPN != p.qps[0].num || len(p.recv) != 0 {
+			t.Errorf("%+v, and %d completions at the target", c, len(p.recv))
+		}
+		if !bytes.Equal(p.mem[0][100:5100], p.mem[1][100:5100]) {
+			t.Error("other data has arrived")
+		}
+		if p.e.ooo.count.Placed != 5 || p.e.ooo.count.Resent != 0 {
+			t.Errorf("%+v", p.e.ooo.count)
+		}
+	})
+}
+
+// Messages of all operations over a wire that loses, duplicates and reorders packets: memory is equal, and
+// each notification arrives once, when its data is there.
+func TestOutOfOrderImpaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages, longest = 300, 9000
+		p := newOrderPair(t, 2, 64)
+		p.link = link{loss: .05, duplicates: .1, rate: 10e9, delay: 10 * time.Microsecond, jitter: 100 * time.Microsecond}
+		ops := []verbs.Op{verbs.OpWrite, verbs.OpWriteNotify, verbs.OpRead}
+		posted, notified := 0, map[uint32]int{}
+		for i := 0; i < messages; i += 30 {
+			want := [2][]byte{bytes.Clone(p.mem[0]), bytes.Clone(p.mem[1])}
+			for k := range 30 {
+				id := uint64(i + k)
+				off, n := k*(longest+100), 1+p.rand.IntN(longest)
+				op := ops[p.rand.IntN(len(ops))]
+				switch op {
+				case verbs.OpRead:
+					copy(want[0][off:off+n], p.mem[1][off:off+n])
+				case verbs.OpWriteNotify:
+					posted++
+					notified[uint32(id)] = n
+					if err := p.qps[1].PostRecv(&verbs.RecvWR{ID: id}); err != nil {
+						t.Fatal(err)
+					}
+					fallthrough
+				default:
+					copy(want[1][off:off+n], p.mem[0][off:off+n])
+				}
+				p.order(id, op, off, n)
+			}
+			p.until()
+			for side := range want {
+				if !bytes.Equal(want[side], p.mem[side]) {
+					t.Fatalf("memory of side %d differs after message %d", side, i)
+				}
+			}
+		}
+		for id, c := range p.got {
+			if c.Status != verbs.StatusSuccess {
+				t.Errorf("message %d: %+v", id, c)
+			}
+		}
+		for _, c := range p.recv {
+			n, ok := notified[c.Imm]
+			if !ok || c.Status != verbs.StatusSuccess || int(c.Bytes) != n || !c.HasImm || c.QPN != p.qps[1].num {
+				t.Errorf("notification %+v of a message of %d bytes", c, n)
+			}
+			delete(notified, c.Imm)
+		}
+		if len(p.recv) != posted || len(notified) != 0 {
+			t.Errorf("%d notifications of %d", len(p.recv), posted)
+		}
+		if c := p.e.ooo.count; c.Resent == 0 || c.Duplicates == 0 {
+			t.Errorf("nothing was lost or duplicated: %+v", c)
+		}
+	})
+}
