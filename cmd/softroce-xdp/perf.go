@@ -195,7 +195,7 @@ type perfFlags struct {
 
 func newPerfClient(a *app, op, short string) *cobra.Command {
 	p := perfFlags{
-		service: choice{value: "rc", of: []string{"rc", "uc", "ud"}}, sizes: []string{"64K"}, qps: 1, depth: 64,
+		service: choice{value: "rc", of: []string{"rc", "uc", "ud", "ooo"}}, sizes: []string{"64K"}, qps: 1, depth: 64,
 		timeout: 14, retries: 7, duration: 5 * time.Second, warm: 500 * time.Millisecond, interval: time.Second,
 	}
 	atomic := strings.Contains(op, "-")
@@ -223,7 +223,7 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 	f := cmd.Flags()
 	if !atomic {
 		f.Var(newList(&p.sizes, "a size", word), "size", "bytes of a message, or several sizes to measure one after the other: 64,4K,1M; for ud the path MTU if not given")
-		f.Var(&p.service, "service", "rc, uc or ud")
+		f.Var(&p.service, "service", "rc, uc, ud, or ooo: rc in out-of-order mode, whose send is a write with notification")
 	}
 	f.Var(countVar{&p.qps, 1, perf.MaxQPs}, "qps", "queue pairs")
 	f.Var(countVar{&p.depth, 1, perf.MaxDepth}, "depth", "messages outstanding on each queue pair")

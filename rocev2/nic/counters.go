@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -17,12 +18,14 @@ func (d *Device) Counters() []verbs.Counter {
 	var q qp.Counters
 	var qps int
 	var pre creditTotals
+	var order ooo.Counters
 	var conn service.Counters
 	if svc := d.cm.svc.Load(); svc != nil {
 		conn = svc.Counters()
 	}
 	d.count(func() {
-		c, q, qps = d.eng.count, d.eng.counts.total(&d.eng.qpCount), d.eng.qps.Len()
+		c, order = d.eng.count, d.eng.ooo.count
+		q, qps = d.eng.counts.total(&d.eng.qpCount), d.eng.qps.Len()
 		if c, ok := d.eng.hooks.(*credits); ok {
 			pre = c.totals()
 		}
@@ -31,7 +34,7 @@ func (d *Device) Counters() []verbs.Counter {
 		{Name: "rcvd_pkts", Value: c.rxPackets, Text: "packets received for a queue pair"},
 		{Name: "sent_pkts", Value: c.txPackets, Text: "packets sent, acknowledgements too"},
 		{Name: "tx_stamped", Value: c.txStamped, Text: "packets sent with a stamp"},
-	}, ofQueuePairs(&q), d.ofDrops(&c), []verbs.Counter{
+	}, ofQueuePairs(&q), d.ofDrops(&c), ofOutOfOrder(&order), []verbs.Counter{
 		{Name: "rx_cm_messages", Value: c.rxMADs, Text: "messages of connection managers received at queue pair 1"},
 		{Name: "tx_cm_messages", Value: c.txMADs, Text: "messages of the connection manager sent from queue pair 1"},
 		{Name: "rx_cm_malformed", Value: c.rxBadMAD, Text: "packets to queue pair 1 that are no such message: another opcode, Q_Key or length"},
@@ -99,6 +102,25 @@ func ofQueuePairs(q *qp.Counters) []verbs.Counter {
 		{Name: "rx_stale_answer", Value: q.StaleAnswer, Text: "answers to no outstanding request"},
 		{Name: "rx_bad_qkey", Value: q.BadQKey, Text: "datagrams with a wrong Q_Key"},
 		{Name: "rx_no_buffer", Value: q.NoBuffer, Text: "UC and UD messages that found no receive"},
+	}
+}
+
+// ofOutOfOrder are the counters of queue pairs in out-of-order mode.
+func ofOutOfOrder(c *ooo.Counters) []verbs.Counter {
+	return []verbs.Counter{
+		{Name: "ooo_sent_pkts", Value: c.SentPackets, Text: "requests sent in out-of-order mode"},
+		{Name: "ooo_resent", Value: c.Resent, Text: "of these, sent again"},
+		{Name: "ooo_probes", Value: c.Probes, Text: "of these, on suspicion"},
+		{Name: "ooo_spurious", Value: c.Spurious, Text: "packets sent again whose original was answered"},
+		{Name: "ooo_paths_replaced", Value: c.PathsReplaced, Text: "UDP source ports given up for another"},
+		{Name: "ooo_failed", Value: c.Failed, Text: "messages in out-of-order mode that ended with an error"},
+		{Name: "ooo_placed", Value: c.Placed, Text: "packets of WRITEs written to memory, in any order"},
+		{Name: "ooo_duplicates", Value: c.Duplicates, Text: "requests in out-of-order mode received again"},
+		{Name: "ooo_outside_window", Value: c.Stale + c.Beyond, Text: "packets too old or too new for the window, dropped"},
+		{Name: "ooo_notified", Value: c.Notified, Text: "notifications that completed a receive"},
+		{Name: "ooo_notify_repeated", Value: c.NotifyRepeat, Text: "notifications received again"},
+		{Name: "ooo_not_ready", Value: c.NotReady, Text: "notifications refused by the peer because it had no receive"},
+		{Name: "ooo_refused", Value: c.Refused, Text: "ONAKs sent"},
 	}
 }
 

@@ -56,6 +56,9 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if !ok1 || !ok2 || send.d != p.d || recv.d != p.d {
 		return nil, errForeign
 	}
+	if init.OutOfOrder {
+		return nil, errOutOfOrder
+	}
 	m := &proto.CreateQP{
 		PD: p.handle, SendCQ: send.handle, RecvCQ: recv.handle, Type: uint8(init.Type),
 		MaxSend: uint32(cmp.Or(init.MaxSend, 128)), MaxRecv: uint32(cmp.Or(init.MaxRecv, 128)),
@@ -73,6 +76,8 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	}
 	return p.createQP(m)
 }
+
+var errOutOfOrder = errors.New("the device of the agent has no out-of-order mode: open an engine in this process, on an interface whose agent serves none")
 
 func (p *PD) createQP(m *proto.CreateQP) (_ *QP, err error) {
 	d := p.d

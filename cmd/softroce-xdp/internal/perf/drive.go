@@ -215,7 +215,7 @@ func (r *run) request(i int) *verbs.SendWR {
 	s.Len = r.plan.Size
 	r.sgl[0] = s
 	r.wr = verbs.SendWR{
-		ID: uint64(i), Op: Operations[r.plan.Op], Flags: verbs.Signaled, SGL: r.sgl[:],
+		ID: uint64(i), Op: r.plan.operation(), Flags: verbs.Signaled, SGL: r.sgl[:],
 		RemoteAddr: r.peer.Buffer + uint64(i)*r.stride, RKey: r.peer.RKey, Add: 1,
 	}
 	if r.ah != nil {

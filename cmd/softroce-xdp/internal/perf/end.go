@@ -54,7 +54,8 @@ func memoryOf(dev verbs.Device, n int) (b []byte, free func([]byte) error, err e
 	return b, unix.Munmap, err
 }
 
-var services = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD}
+// ooo is RC in out-of-order mode.
+var services = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD, "ooo": verbs.RC}
 
 // newEnd makes memory and queue pairs. The server's receive queues are filled by
 // connect.
@@ -85,7 +86,7 @@ func newEnd(ctx context.Context, dev verbs.Device, p *Plan) (_ *end, err error) 
 		}
 		x, err := e.pd.CreateQP(verbs.QPInit{
 			Type: services[p.Service], SendCQ: e.cq, RecvCQ: e.cq,
-			MaxSend: p.Depth, MaxRecv: e.recvDepth(),
+			MaxSend: p.Depth, MaxRecv: e.recvDepth(), OutOfOrder: p.Service == "ooo",
 		})
 		if err != nil {
 			return nil, err

@@ -25,7 +25,7 @@ var Operations = map[string]verbs.Op{
 // Plan is what a run does. The client makes it and sends it to the server.
 type Plan struct {
 	Op       string        `json:"operation"`
-	Service  string        `json:"service"`               // rc, uc or ud
+	Service  string        `json:"service"`               // rc, uc, ud or ooo
 	Size     uint32        `json:"size"`                  // bytes a message
 	QPs      int           `json:"qps"`                   // queue pairs, each with its own message stream
 	Depth    int           `json:"depth"`                 // messages outstanding on each
@@ -59,6 +59,17 @@ const (
 // memory is what a run registers at each end, in bytes.
 func (p *Plan) memory() uint64 { return p.stride() * uint64(p.QPs) }
 
+// reliable reports whether every message arrives.
+func (p *Plan) reliable() bool { return p.Service == "rc" || p.Service == "ooo" }
+
+// operation is what is posted: in out-of-order mode the message primitive is WRITE with a notification.
+func (p *Plan) operation() verbs.Op {
+	if p.Service == "ooo" && p.Op == "send" {
+		return verbs.OpWriteNotify
+	}
+	return Operations[p.Op]
+}
+
 // stride is from the memory of one queue pair to that of the next.
 func (p *Plan) stride() uint64 {
 	n := uint64(p.Size)
@@ -75,10 +86,12 @@ func (p *Plan) Validate() error {
 	switch {
 	case !ok:
 		return fmt.Errorf("no operation %q: choose write, read, send, fetch-add or compare-swap", p.Op)
-	case p.Service != "rc" && p.Service != "uc" && p.Service != "ud":
-		return fmt.Errorf("no service %q: choose rc, uc or ud", p.Service)
+	case services[p.Service] == 0:
+		return fmt.Errorf("no service %q: choose rc, uc, ud or ooo", p.Service)
 	case p.Service == "uc" && (op == verbs.OpRead || atomic):
 		return fmt.Errorf("%s needs --service rc: an unreliable connection has no answers", p.Op)
+	case p.Service == "ooo" && atomic:
+		return fmt.Errorf("%s needs --service rc: out-of-order mode has no atomics", p.Op)
 	case p.Service == "ud" && op != verbs.OpSend:
 		return fmt.Errorf("%s needs --service rc or uc: datagrams can only be sent", p.Op)
 	case p.Encrypted && p.Service == "ud":
@@ -93,16 +106,16 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("--depth %d: choose 1 to %d", p.Depth, MaxDepth)
 	case p.Latency && (p.QPs != 1 || p.Depth != 1):
 		return errors.New("--latency sends one message at a time: leave --qps and --depth out")
-	case p.Latency && p.Service != "rc":
-		return errors.New("--latency needs --service rc: only it has acknowledgements to wait for")
+	case p.Latency && !p.reliable():
+		return errors.New("--latency needs --service rc or ooo: only these have acknowledgements to wait for")
 	case (p.Duration == 0) == (p.Count == 0):
 		return errors.New("choose --duration or --messages")
 	case p.Duration < 0 || p.Duration > maxDuration || p.Warmup < 0 || p.Warmup > maxDuration:
 		return fmt.Errorf("--duration %v after --warmup %v: choose up to %v", p.Duration, p.Warmup, maxDuration)
 	case p.Timeout > 31 || p.Retries > 7:
 		return fmt.Errorf("--timeout %d, --retries %d: choose up to 31 and 7", p.Timeout, p.Retries)
-	case p.Check && p.Service != "rc":
-		return errors.New("--check needs --service rc: the others may lose messages")
+	case p.Check && !p.reliable():
+		return errors.New("--check needs --service rc or ooo: the others may lose messages")
 	case p.Check && atomic:
 		return fmt.Errorf("--check compares data that was written, read or sent: %s has none", p.Op)
 	case p.Depth*p.QPs > MaxOutstanding:

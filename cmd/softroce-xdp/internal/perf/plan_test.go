@@ -33,6 +33,8 @@ func TestValidate(t *testing.T) {
 		"choose up to 24h":              func(p *Plan) { p.Warmup = 1 << 62 },
 		"--timeout 32":                  func(p *Plan) { p.Timeout = 32 },
 		"--check needs --service rc":    func(p *Plan) { p.Service, p.Check = "uc", true },
+		"no atomics":                    func(p *Plan) { p.Op, p.Size, p.Service = "fetch-add", 8, "ooo" },
+		"no service":                    func(p *Plan) { p.Service = "" },
 		"choose 256, 512, 1024, 2048 o": func(p *Plan) { p.MTU = 1000 },
 	} {
 		p := goodPlan()

@@ -102,7 +102,7 @@ func (r *Result) Write(w io.Writer, histogram bool) {
 		fmt.Fprintf(w, "%d queue pairs, %d messages outstanding on each\n", p.QPs, p.Depth)
 		fmt.Fprintf(w, "%s messages in %.2fs: %sbit/s, %s messages/s\n",
 			units.Count(r.Messages), r.Seconds, units.Rate(r.Bps), units.Count(uint64(r.PerSecond)))
-		if p.Service != "rc" && r.Answered {
+		if !p.reliable() && r.Answered {
 			fmt.Fprintf(w, "%d of %d messages arrived (%.2f%%)\n", r.Received, r.Sent, 100*float64(r.Received)/float64(max(r.Sent, 1)))
 		}
 	}
