@@ -86,16 +86,17 @@ func TestOutOfOrderNotReady(t *testing.T) {
 // with the reason, and the queue pair is in ERR. Work requests of later are flushed.
 func TestOutOfOrderPeerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 5, 128)
-		for id := range uint64(100) {
-			p.order(id, verbs.OpWrite, 0, 100_000)
+		const messages = 3000 // more than package ooo has outstanding
+		p := newOrderPair(t, 5, 4096)
+		for id := range uint64(messages) {
+			p.order(id, verbs.OpWrite, 0, 5000)
 		}
 		for range 20 {
 			if err := p.iterate(5 * time.Microsecond); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := p.cq.Len(); got == 100 {
+		if got := p.cq.Len(); got == messages {
 			t.Fatal("all is done before the peer goes")
 		}
 		release(p.e.removeQP(p.qps[1]))
@@ -115,10 +116,10 @@ func TestOutOfOrderPeerGone(t *testing.T) {
 		if reasons != 1 || flushed == 0 || p.qps[0].State() != verbs.StateErr {
 			t.Errorf("%d reasons, %d flushed, state %s", reasons, flushed, p.qps[0].State())
 		}
-		p.order(200, verbs.OpWrite, 0, 10)
+		p.order(messages, verbs.OpWrite, 0, 10)
 		p.until()
-		if p.got[200].Status != verbs.StatusWRFlushed || p.qps[0].sendQueued() != 0 {
-			t.Errorf("posted in ERR: %s; %d are queued", p.got[200].Status, p.qps[0].sendQueued())
+		if p.got[messages].Status != verbs.StatusWRFlushed || p.qps[0].sendQueued() != 0 {
+			t.Errorf("posted in ERR: %s; %d are queued", p.got[messages].Status, p.qps[0].sendQueued())
 		}
 	})
 }
@@ -159,7 +160,7 @@ func TestOutOfOrderStates(t *testing.T) {
 			}
 			attr := verbs.DefaultAttr()
 			attr.PMTU = rocev2.PMTU1024
-			if err := verbs.Connect(fixedPath{p.qps[0]}, verbs.Endpoint{}, verbs.Endpoint{QPN: p.qps[1].num}, attr); err != nil {
+			if err := verbs.Connect(fixedPath{p.qps[0]}, verbs.Endpoint{}, verbs.Endpoint{QPN: p.qps[1].num, PSN: 7}, attr); err != nil {
 				t.Fatal(err)
 			}
 		}

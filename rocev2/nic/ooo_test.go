@@ -26,6 +26,9 @@ type orderPair struct {
 
 const orderMemoryLen = 1 << 20
 
+// orderPSNs are the first PSNs of the two. That of the first wraps after two windows.
+var orderPSNs = [2]rocev2.PSN{0xFFFE00, 0x7FFFFC}
+
 // newOrderQP makes a queue pair in the mode.
 func (l *loopback) newOrderQP(depth int) *QP {
 	l.t.Helper()
@@ -57,7 +60,7 @@ func newOrderPair(t *testing.T, seed uint64, depth int) *orderPair {
 		}
 	}
 	for i, x := range p.qps {
-		if err := verbs.Connect(fixedPath{x}, verbs.Endpoint{}, verbs.Endpoint{QPN: p.qps[1-i].num}, attr); err != nil {
+		if err := verbs.Connect(fixedPath{x}, verbs.Endpoint{PSN: orderPSNs[i]}, verbs.Endpoint{QPN: p.qps[1-i].num, PSN: orderPSNs[1-i]}, attr); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,6 +183,43 @@ func TestOutOfOrderImpaired(t *testing.T) {
 		}
 		if c := p.e.ooo.count; c.Resent == 0 || c.Duplicates == 0 {
 			t.Errorf("nothing was lost or duplicated: %+v", c)
+		}
+	})
+}
+
+// The packets of a message take many UDP source ports, in the range of path identities.
+func TestOutOfOrderPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newOrderPair(t, 9, 16)
+		p.order(1, verbs.OpWrite, 0, 30_000)
+		p.e.takePosts()
+		x, ports := p.qps[0], map[uint16]bool{}
+		for o := x.nextData(p.e); o != nil; o = x.nextData(p.e) {
+			port := x.srcPort(o)
+			if port < 0xC000 {
+				t.Fatalf("source port %#x", port)
+			}
+			ports[port] = true
+		}
+		if len(ports) < 4 {
+			t.Errorf("%d ports for 30 packets", len(ports))
+		}
+	})
+}
+
+// A packet of RC to a queue pair in the mode is counted, and does not show that its peer has the mode.
+func TestOutOfOrderOtherPacket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newOrderPair(t, 10, 16)
+		x := p.qps[0]
+		d := rocev2.Datagram{Src: us, Dst: us, Opcode: rocev2.RCSendOnly, DestQP: x.num, PKey: rocev2.DefaultPKey, AckReq: true}
+		b, err := d.AppendTo([]byte{12: 8, 13: 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.e.frame(b, rxMeta{}, false)
+		if x.ooo.announced || p.e.qpCount.Malformed != 1 || x.nextAck(p.e) != nil {
+			t.Errorf("announced: %v; %d malformed packets", x.ooo.announced, p.e.qpCount.Malformed)
 		}
 	})
 }
