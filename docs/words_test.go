@@ -91,6 +91,7 @@ var cleanPackages = []string{
 	"loader/pacer",
 	"loader/probe",
 	"loader/rate",
+	"mempool/predict",
 	"rocev2",
 	"rocev2/cm",
 	"rocev2/layers",

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package predict
+
+// The predictors of a Node by index: the simple ones, then the network.
+const (
+	network    = experts
+	predictors = experts + 1
+)
+
+// Constants of the guard.
+const (
+	// guardMemory is the weight of the newest loss in the mean.
+	guardMemory = 0.02
+	// guardTolerance is by how much the loss of the network may exceed the least of five: the least of
+	// several noisy values is below the truth.
+	guardTolerance = 1.05
+	// guardHold is how much better another simple predictor has to be before it replaces the present one.
+	guardHold = 0.95
+	// firstMargin is the margin of a simple predictor before experience, in spreads; marginStep is how
+	// far one wrong decision moves it; margins end at maxMargin.
+	firstMargin = 1.0
+	marginStep  = 0.25
+	maxMargin   = 64
+)
+
+// guard chooses the predictor of a node by the loss that each has had on it.
+type guard struct {
+	Losses    [predictors]smooth // pinball, pages per period
+	Margins   [experts]float64   // in spreads
+	Choice    int
+	Decisions uint64
+	ByNetwork uint64
+}
+
+func (g *guard) reset() {
+	*g = guard{Choice: network}
+	for i := range g.Margins {
+		g.Margins[i] = firstMargin
+	}
+}
+
+// settle adds the losses of a decision. Each simple predictor's margin moves until it
+// suffices in tau of the periods (Robbins and Monro).
+func (g *guard) settle(d *decision, needs []float64, tau float64) {
+	for i, pages := range d.Pages {
+		loss, _ := pinballMean(needs, pages, tau)
+		g.Losses[i].add(loss, guardMemory)
+		if i == network {
+			continue
+		}
+		short := 0.0
+		for _, need := range needs {
+			if need > pages {
+				short += 1 / float64(len(needs))
+			}
+		}
+		g.Margins[i] = max(-maxMargin, min(g.Margins[i]+marginStep*(short-(1-tau)), maxMargin))
+	}
+}
+
+// choose takes the network unless a simple predictor is clearly better.
+func (g *guard) choose() {
+	best := 0
+	for i := range experts {
+		if g.Losses[i].value() < g.Losses[best].value() {
+			best = i
+		}
+	}
+	least := g.Losses[best].value()
+	switch {
+	case g.Losses[network].value() <= guardTolerance*least:
+		g.Choice = network
+	case g.Choice == network || least < guardHold*g.Losses[g.Choice].value():
+		g.Choice = best
+	}
+}
