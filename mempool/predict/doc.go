@@ -15,5 +15,5 @@
 //
 // Files: node.go, guard.go and state.go are the Node; features.go makes the inputs of the network from
 // the history; network.go and pinball.go are the network and its loss; simple.go has the simple
-// predictors; allocate.go the division of the pool.
+// predictors; train.go and start.go make the first weights; allocate.go divides the pool.
 package predict

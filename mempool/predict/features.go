@@ -223,7 +223,7 @@ func (h *History) Fill(to []float64, tau float64) {
 
 // SetTau changes the quantile of inputs that Fill wrote.
 func SetTau(to []float64, tau float64) {
-	to[Inputs-2] = math.Log(tau / (1 - tau))
+	to[Inputs-2] = logit(tau)
 	to[Inputs-1] = tau
 }
 

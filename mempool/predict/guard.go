@@ -14,7 +14,7 @@ const (
 	guardMemory = 0.02
 	// guardTolerance is by how much the loss of the network may exceed the least of five: the least of
 	// several noisy values is below the truth.
-	guardTolerance = 1.05
+	guardTolerance = 1.3
 	// guardHold is how much better another simple predictor has to be before it replaces the present one.
 	guardHold = 0.95
 	// firstMargin is the margin of a simple predictor before experience, in spreads; marginStep is how

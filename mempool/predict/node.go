@@ -36,12 +36,10 @@ type Config struct {
 	Tau float64 `json:"tau"`
 	// Rate is the learning rate of the network, 0 (the weights stay) to 0.1.
 	Rate float64 `json:"learning_rate"`
-	// Seed is the seed of the first weights, if no start network is given.
-	Seed uint64 `json:"seed"`
 }
 
 // DefaultConfig returns the configuration of the pool server.
-func DefaultConfig() Config { return Config{Horizon: 3, Tau: 0.9, Rate: 1e-4, Seed: 1} }
+func DefaultConfig() Config { return Config{Horizon: 3, Tau: 0.9, Rate: 2e-4} }
 
 func (c Config) check() error {
 	switch {
@@ -63,6 +61,16 @@ type Sample struct {
 	// it accessed. Touched / Leased is the utilisation.
 	Touched uint64 `json:"touched_pages"`
 	Leased  uint64 `json:"leased_pages"`
+}
+
+func (s Sample) check() error {
+	if s.Demand > MaxPages {
+		return fmt.Errorf("%w: demand %d pages (0 to %d)", ErrSample, s.Demand, uint64(MaxPages))
+	}
+	if s.Touched > s.Leased {
+		return fmt.Errorf("%w: %d pages touched of %d leased", ErrSample, s.Touched, s.Leased)
+	}
+	return nil
 }
 
 func (s Sample) utilisation() float64 {
@@ -93,13 +101,13 @@ type decision struct {
 }
 
 // NewNode returns a Node without history. Its network begins with a copy of start, whose number of
-// inputs must be Inputs; without start (nil) its weights are random. It returns ErrConfig.
+// inputs must be Inputs; without one (nil) it is StartNetwork. It returns ErrConfig.
 func NewNode(cfg Config, start *Network) (*Node, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	if start == nil {
-		start = NewNetwork(cfg.Seed, Inputs, 32, 16)
+		start = loadStart()
 	}
 	if start.Inputs() != Inputs {
 		return nil, fmt.Errorf("%w: the start network has %d inputs, need %d", ErrConfig, start.Inputs(), Inputs)
@@ -120,11 +128,8 @@ func NewNode(cfg Config, start *Network) (*Node, error) {
 // makes the next decision. It returns ErrSample, and ignores the sample, if the demand exceeds MaxPages or
 // more pages were touched than leased.
 func (n *Node) Observe(s Sample) error {
-	if s.Demand > MaxPages {
-		return fmt.Errorf("%w: demand %d pages (0 to %d)", ErrSample, s.Demand, uint64(MaxPages))
-	}
-	if s.Touched > s.Leased {
-		return fmt.Errorf("%w: %d pages touched of %d leased", ErrSample, s.Touched, s.Leased)
+	if err := s.check(); err != nil {
+		return err
 	}
 	n.history.Observe(float64(s.Demand), s.utilisation())
 	if d := &n.open[n.at]; d.Made {
