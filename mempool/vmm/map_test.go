@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -234,30 +235,54 @@ func TestMapHandlerKilled(t *testing.T) {
 	}
 }
 
-// Many threads wait for pages when the handler is killed, and more come afterwards.
+// Many threads read and write when the handler is killed: some wait for pages, others for the
+// right to write clean pages. No access sees a value that was not written.
 func TestMapHandlerKilledManyFaults(t *testing.T) {
-	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "silent=0")
+	const threads, pages = 16, 512
+	m := newMap(t, vmm.Config{Size: pages * vmm.PageSize, Local: 256 << 10, Deadline: time.Hour}, "delay=200us")
 	for i := range m.Bytes() {
 		m.Bytes()[i] = 1
 	}
 	signalLater(t, 200*time.Millisecond, "KILL", m.HandlerPID())
 	var wg sync.WaitGroup
-	for g := range 16 {
+	var failed, written atomic.Int64 // after the kill
+	for g := range threads {
 		wg.Go(func() {
-			for i := range 400 {
-				n := (i*16 + g) % 400
-				var v byte
-				err := vmm.Try(func() { v = m.Bytes()[n*vmm.PageSize] })
-				if err == nil && v != 1 {
-					t.Errorf("page %d reads %d without an error", n, v)
-				}
-				if err != nil && !errors.Is(err, vmm.ErrHandler) {
-					t.Errorf("page %d: %v", n, err)
+			want := [pages]byte{}
+			for round := 0; failed.Load() < 10*threads; round++ {
+				for n := g; n < pages; n += threads {
+					var v byte
+					b := m.Bytes()[n*vmm.PageSize:]
+					err := vmm.Try(func() { v = b[0] })
+					if err == nil && v != want[n]+1 {
+						t.Errorf("page %d has %d, want %d", n, v, want[n]+1)
+						return
+					}
+					if err == nil && round%3 == 0 {
+						err = vmm.Try(func() { b[0]++ })
+						if err == nil {
+							want[n]++
+							if m.Err() != nil {
+								written.Add(1)
+							}
+						}
+					}
+					if err != nil {
+						failed.Add(1)
+						if !errors.Is(err, vmm.ErrHandler) {
+							t.Errorf("page %d: %v", n, err)
+							return
+						}
+					}
 				}
 			}
 		})
 	}
 	wg.Wait()
+	if m.Err() == nil {
+		t.Error("the handler was not killed")
+	}
+	t.Logf("after the kill: %d accesses failed, %d local pages were written", failed.Load(), written.Load())
 }
 
 // With handler and guardian killed, the application helps itself.

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmm_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/mempool/vmm"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+)
+
+func init() {
+	children["new map"] = func() {
+		_, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}})
+		fmt.Println(errors.Is(err, vmm.ErrUnsupported), err)
+	}
+}
+
+// A process without the right to use userfaultfd is refused with what to do.
+func TestMapWithoutRight(t *testing.T) {
+	require.Root(t)
+	if b, err := os.ReadFile("/proc/sys/vm/unprivileged_userfaultfd"); err != nil || strings.TrimSpace(string(b)) != "0" {
+		require.Skip(t, "needs sysctl vm.unprivileged_userfaultfd=0")
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childEnv+"=new map")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "true ") || !strings.Contains(string(out), "vm.unprivileged_userfaultfd=1") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// What a handler refuses is an error of NewMap, and so is a program that is no handler.
+func TestMapHandlerRefuses(t *testing.T) {
+	if err := vmm.Supported(); err != nil {
+		require.Skip(t, err.Error())
+	}
+	for _, c := range []struct {
+		store   string
+		command []string
+		want    string
+	}{
+		{store: "nonsense", want: `store "nonsense"`},
+		{command: []string{"/nonexistent"}, want: "/nonexistent"},
+		{command: []string{"true"}, want: "vmm.Main"},
+	} {
+		m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}, Store: c.store, Command: c.command})
+		if err == nil {
+			m.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// A program that does not call Main cannot start itself without end.
+func TestMapInHandler(t *testing.T) {
+	t.Setenv("SOFTROCE_VMM_PROCESS", "handler")
+	if _, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}}); err == nil || !strings.Contains(err.Error(), "vmm.Main") {
+		t.Errorf("NewMap in a handler: %v", err)
+	}
+}
