@@ -83,6 +83,7 @@ var cleanPackages = []string{
 	"internal/spans",
 	"internal/yamlfile",
 	"loader",
+	"mempool/vmm/memstore",
 	"loader/agent",
 	"loader/agent/discovery",
 	"loader/agent/policyloop",

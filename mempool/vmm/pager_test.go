@@ -365,7 +365,7 @@ func TestPagerScan(t *testing.T) {
 			}
 		}
 		s := r.stats
-		if s.PageIns > 100 || s.PageIns+s.Prefetched > 1700 {
+		if s.PageIns > 10 || s.PageIns+s.Prefetched > 1700 {
 			t.Errorf("map %v: %d pages were read for an access and %d prefetched, of 1500", isMap, s.PageIns, s.Prefetched)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// space is a pager with its lock, its store and its clock. Whoever changes the pager calls flush
+// space is a pager with its lock, its store and its clock. A function that changes the pager calls flush
 // after it has released the lock.
 type space struct {
 	mu       sync.Mutex
