@@ -61,6 +61,9 @@ func New(c Config) (*Table, error) {
 	return t, nil
 }
 
+// Config returns the properties, with the defaults.
+func (t *Table) Config() Config { return t.c }
+
 // Request is what a node asks for.
 type Request struct {
 	Name   string

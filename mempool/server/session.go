@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/softroce/softroce-xdp/mempool/lease"
+	"github.com/softroce/softroce-xdp/mempool/proto"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+)
+
+// sendTime is how long a node has to receive a message.
+const sendTime = 10 * time.Second
+
+// queued is how many messages wait for a node. One that does not receive them is disconnected.
+const queued = 256
+
+// session is a connection of a node. Its methods do not block.
+type session struct {
+	number uint32
+	node   lease.NodeID
+	out    chan []byte // nil in it is the end
+	stop   context.CancelCauseFunc
+
+	returns uint32 // Return messages received; the server is locked
+}
+
+var (
+	errSlow       = errors.New("the node does not receive its messages")
+	errLeft       = errors.New("the node has left")
+	errSuperseded = errors.New("the node has made another connection")
+)
+
+func (x *session) send(list []proto.Message) {
+	for _, m := range list {
+		x.put(proto.Append(nil, m))
+	}
+}
+
+func (x *session) put(b []byte) {
+	select {
+	case x.out <- b:
+	default:
+		x.stop(errSlow)
+	}
+}
+
+func (x *session) ask(period uint32) { x.send([]proto.Message{&proto.Ask{Period: period}}) }
+
+func (x *session) lease(period uint32, list []proto.Entry) {
+	x.send(proto.SplitLease(period, x.returns, list))
+}
+
+// end has the connection end, after what is queued and a reason.
+func (x *session) end(why string) {
+	x.send(proto.SplitText([]byte(why)))
+	x.put(nil)
+}
+
+// write sends what is queued.
+func (x *session) write(ctx context.Context, c *rdma.Conn) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-x.out:
+			if b == nil {
+				x.stop(errLeft)
+				return
+			}
+			sending, cancel := context.WithTimeout(ctx, sendTime)
+			err := c.Send(sending, b)
+			cancel()
+			if err != nil {
+				x.stop(err)
+				return
+			}
+		}
+	}
+}
+
+// options are those of all connections.
+func (s *Server) options() []rdma.Option {
+	return append([]rdma.Option{rdma.WithMaxMessage(proto.MaxMessage)}, s.c.Options...)
+}
+
+// serve answers the request for a connection.
+func (s *Server) serve(ctx context.Context, r *rdma.Request) {
+	request, err := proto.ParseRequest(r.Private())
+	switch {
+	case err != nil:
+		_ = r.Reject([]byte(err.Error())) // the peer may have given up
+	case request.Kind == proto.KindJoin:
+		s.serveNode(ctx, r, request)
+	default:
+		s.serveQuestion(ctx, r, request)
+	}
+}
+
+// serveNode lets a node join, and serves its connection until it ends.
+func (s *Server) serveNode(ctx context.Context, r *rdma.Request, request proto.Request) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	x := &session{out: make(chan []byte, queued+s.c.Lease.Slabs/proto.MaxEntries), stop: stop}
+	p, w, err := s.join(x, request, r.RemoteAddr())
+	if err != nil {
+		_ = r.Reject([]byte(err.Error()))
+		return
+	}
+	err = s.converse(ctx, r, x, p, w)
+	s.mu.Lock()
+	s.table.Lost(s.now(), x.node, x.number) // no effect if the node has left
+	if p.session == x {
+		p.session = nil
+	}
+	s.freeRetired()
+	s.mu.Unlock()
+	s.kick()
+	s.c.Report(p.name, r.RemoteAddr(), err)
+}
+
+// join brings a node into the table.
+func (s *Server) join(x *session, request proto.Request, from net.Addr) (*peer, lease.Welcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.freeRetired()
+	w, actions, err := s.table.Join(s.now(), lease.Request{
+		Name: request.Name, Token: request.Token, Period: request.Period, Demand: request.Demand,
+	})
+	if err != nil {
+		return nil, w, err
+	}
+	p := s.peers[w.Node]
+	if p == nil {
+		p = &peer{name: request.Name}
+		if p.pd, err = s.dev.AllocPD(); err != nil {
+			s.giveUp(w.Node, actions)
+			return nil, w, fmt.Errorf("the server has no room for another node: %w", err)
+		}
+		s.peers[w.Node] = p
+	}
+	if p.session != nil {
+		p.session.stop(errSuperseded)
+	}
+	x.number, x.node, p.session, p.from = w.Session, w.Node, x, from
+	s.run(actions)
+	return p, w, nil
+}
+
+// giveUp removes a node for which there is no protection domain: its slabs were not opened.
+func (s *Server) giveUp(id lease.NodeID, actions []lease.Action) {
+	for _, a := range actions {
+		if a.Kind == lease.ActionOpen {
+			s.table.OpenFailed(a.Slab)
+		}
+	}
+	list, _ := s.table.Leave(id) // it has just joined
+	s.run(list)
+}
+
+// converse accepts the connection, and returns why it has ended.
+func (s *Server) converse(ctx context.Context, r *rdma.Request, x *session, p *peer, w lease.Welcome) error {
+	c := s.table.Config()
+	private, err := proto.Welcome{
+		Node: uint32(w.Node), Token: w.Token, Generation: s.generation, SlabBytes: s.c.SlabBytes, Slabs: uint32(c.Slabs),
+		Resumed: w.Resumed, Grace: c.Grace, Hold: c.Hold,
+	}.AppendBinary(nil)
+	if err != nil {
+		return err
+	}
+	conn, err := r.Accept(ctx, rdma.WithPD(p.pd), rdma.WithPrivate(private))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	s.c.Report(p.name, r.RemoteAddr(), nil)
+	s.all.Go(func() { x.write(ctx, conn) })
+	buf := make([]byte, proto.MaxMessage)
+	for {
+		n, err := conn.Recv(ctx, buf)
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			return cause
+		}
+		if errors.Is(err, io.EOF) {
+			return rdma.ErrPeerClosed
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.receive(x, buf[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+// receive takes a message of a node. After an error, the connection ends.
+func (s *Server) receive(x *session, b []byte) error {
+	m, err := proto.Parse(b)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.peers[x.node]; p == nil || p.session != x {
+		return errSuperseded
+	}
+	switch m := m.(type) {
+	case *proto.Report:
+		s.run(s.table.Report(s.now(), x.node, m.Period, lease.Usage{Demand: m.Demand, Used: m.Used}))
+	case *proto.Return:
+		x.returns++
+		list := make([]lease.Slab, len(m.Slabs))
+		for i, n := range m.Slabs {
+			list[i] = lease.Slab(n)
+		}
+		s.run(s.table.Return(x.node, list))
+	case *proto.Leave:
+		list, err := s.table.Leave(x.node)
+		s.run(list)
+		return errors.Join(errLeft, err)
+	default:
+		return fmt.Errorf("%w: %T from a node", proto.ErrFormat, m)
+	}
+	return nil
+}
+
+// entries returns the lease of a node with addresses and keys. The server is locked.
+func (s *Server) entries(id lease.NodeID) []proto.Entry {
+	grants := s.table.Lease(s.now(), id)
+	list := make([]proto.Entry, 0, len(grants))
+	for _, g := range grants {
+		mr := s.memory.regions[g.Slab]
+		e := proto.Entry{Slab: uint32(g.Slab), VA: mr.VA(), RKey: mr.RKey()}
+		if g.Return > 0 {
+			e.Return = uint32(max(g.Return.Microseconds(), 1))
+		}
+		list = append(list, e)
+	}
+	return list
+}
