@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/mempool/lease"
+	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/proto"
+	"github.com/softroce/softroce-xdp/mempool/server"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// rawNode is a node that does what it likes: a connection without package node.
+type rawNode struct {
+	*rdma.Conn
+	welcome proto.Welcome
+}
+
+func rawJoin(t *testing.T, dev verbs.Device, p *pool, name string, period time.Duration, demand uint64, token uint64) *rawNode {
+	t.Helper()
+	private, err := proto.Request{Kind: proto.KindJoin, Name: name, Period: period, Demand: demand, Token: token}.AppendBinary(nil)
+	must(t, err)
+	c, err := rdma.Dial(patient(t), dev, p.at, rdma.WithPrivate(private), rdma.WithMaxMessage(proto.MaxMessage))
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	w, err := proto.ParseWelcome(c.PeerPrivate())
+	must(t, err)
+	return &rawNode{c, w}
+}
+
+// lease returns the next lease.
+func (n *rawNode) lease(t *testing.T) []proto.Entry {
+	t.Helper()
+	buf := make([]byte, proto.MaxMessage)
+	var j proto.Joiner
+	for {
+		length, err := n.Recv(patient(t), buf)
+		must(t, err)
+		m, err := proto.Parse(buf[:length])
+		must(t, err)
+		if l, ok := m.(*proto.Lease); ok {
+			if list, whole := j.Add(l); whole {
+				return list
+			}
+		}
+	}
+}
+
+func (n *rawNode) send(t *testing.T, m proto.Message) {
+	t.Helper()
+	must(t, n.Send(patient(t), proto.Append(nil, m)))
+}
+
+func remote(e proto.Entry) rdma.Remote { return rdma.Remote{Addr: e.VA, Len: slab, RKey: e.RKey} }
+
+// wantNAK checks that an access failed because of a wrong key.
+func wantNAK(t *testing.T, err error) {
+	t.Helper()
+	var e *rdma.Error
+	if !errors.As(err, &e) || e.Status != verbs.StatusRemoteAccess {
+		t.Errorf("%v, want %v", err, verbs.StatusRemoteAccess)
+	}
+}
+
+// A key that was revoked gets a NAK, also while the slab is free and when another node has it. The other
+// node finds zeroes, and its data is not read and not changed.
+func TestOldKey(t *testing.T) {
+	dev := open(t)
+	p := serve(t, dev, server.Config{Bytes: slab})
+	secret := fill(42, page)
+	victim := rawJoin(t, dev, p, "a", time.Hour, slab, 0)
+	old := victim.lease(t)[0]
+	must(t, victim.Write(patient(t), secret, remote(old)))
+	victim.send(t, &proto.Return{Slabs: []uint32{old.Slab}})
+	waitStatus(t, p, "free slab", func(s lease.Status) bool { return s.Free == 1 })
+	wantNAK(t, victim.Read(patient(t), make([]byte, page), remote(old)))
+
+	other := rawJoin(t, dev, p, "b", time.Hour, slab, 0)
+	now := other.lease(t)[0]
+	got := fill(1, slab)
+	must(t, other.Read(patient(t), got, remote(now)))
+	if !bytes.Equal(got, make([]byte, slab)) {
+		t.Fatal("a new lease has data of another node")
+	}
+	must(t, other.Write(patient(t), secret, remote(now)))
+	for _, key := range []uint32{old.RKey, now.RKey} {
+		back := rawJoin(t, dev, p, "a", time.Hour, 0, victim.welcome.Token)
+		back.lease(t)
+		target := rdma.Remote{Addr: now.VA, Len: slab, RKey: key}
+		wantNAK(t, back.Write(patient(t), fill(66, page), target))
+		_ = back.Close()
+	}
+	must(t, other.Read(patient(t), got[:page], remote(now)))
+	if !bytes.Equal(got[:page], secret) {
+		t.Error("a node without a lease has changed the data of another one")
+	}
+}
+
+// A slab that is not returned in time is revoked: the next access gets a NAK, and the slab is leased to
+// others.
+func TestNotReturned(t *testing.T) {
+	dev := open(t)
+	p := serve(t, dev, server.Config{Bytes: 2 * slab, Lease: lease.Config{Grace: 50 * time.Millisecond, Answer: 50 * time.Millisecond}})
+	stubborn := rawJoin(t, dev, p, "stubborn", 50*time.Millisecond, 2*slab, 0)
+	list := stubborn.lease(t)
+	if len(list) != 2 {
+		t.Fatalf("%+v", list)
+	}
+	n := join(t, dev, p, "b", 2)
+	ctx := patient(t)
+	for len(n.Lease().Slabs) == 0 {
+		select {
+		case <-n.Changed():
+		case <-ctx.Done():
+			t.Fatal("the other node gets nothing")
+		}
+	}
+	wantNAK(t, errors.Join(stubborn.Read(ctx, make([]byte, page), remote(list[0])), stubborn.Read(ctx, make([]byte, page), remote(list[1]))))
+	if c := p.Status().Counts; c.Revoked == 0 || c.NoReports == 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A node that tries keys finds none but its own, and others go on.
+func TestTriesKeys(t *testing.T) {
+	dev := open(t)
+	p := serve(t, dev, server.Config{Bytes: 4 * slab})
+	n := join(t, dev, p, "a", 2)
+	ctx := patient(t)
+	first := n.Lease().Slabs[0]
+	must(t, n.Write(ctx, first.Number, 0, fill(5, page)))
+	hostile := rawJoin(t, dev, p, "hostile", time.Hour, slab, 0)
+	own := hostile.lease(t)[0]
+	guesses := []uint32{first.Remote.RKey, own.RKey, own.RKey ^ 1, own.RKey + 1<<8, own.RKey - 1<<8, 0, 1<<32 - 1}
+	for _, key := range guesses {
+		wantNAK(t, hostile.Write(ctx, fill(66, page), rdma.Remote{Addr: first.Remote.Addr, Len: slab, RKey: key}))
+		_ = hostile.Close()
+		hostile = rawJoin(t, dev, p, "hostile", time.Hour, slab, hostile.welcome.Token)
+		hostile.lease(t)
+	}
+	// Neither can it return what is not its own.
+	hostile.send(t, &proto.Return{Slabs: []uint32{first.Number, 99}})
+	waitStatus(t, p, "refused Return", func(s lease.Status) bool { return s.Counts.Stale == 2 })
+	got := make([]byte, page)
+	must(t, n.Read(ctx, first.Number, 0, got))
+	if !bytes.Equal(got, fill(5, page)) {
+		t.Errorf("data %d", got[0])
+	}
+}
+
+// Garbage ends the connection that it comes by, and nothing else.
+func TestGarbage(t *testing.T) {
+	dev := open(t)
+	p := serve(t, dev, server.Config{Bytes: 4 * slab})
+	n := join(t, dev, p, "a", 2)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 20 {
+		private := make([]byte, rng.IntN(57))
+		for k := range private {
+			private[k] = byte(rng.Uint32())
+		}
+		var rejected *rdma.RejectedError
+		if _, err := rdma.Dial(patient(t), dev, p.at, rdma.WithPrivate(private)); !errors.As(err, &rejected) {
+			t.Fatalf("private data %x: %v", private, err)
+		}
+		hostile := rawJoin(t, dev, p, "hostile", time.Second, slab, 0)
+		message := make([]byte, rng.IntN(100))
+		for k := range message {
+			message[k] = byte(rng.Uint32())
+		}
+		if i == 0 {
+			message = proto.Append(nil, &proto.Ask{}) // of the server only
+		}
+		ctx := patient(t)
+		must(t, hostile.Send(ctx, message))
+		for err := error(nil); err == nil; {
+			_, err = hostile.Recv(ctx, make([]byte, proto.MaxMessage))
+			must(t, ctx.Err())
+		}
+		_ = hostile.Close()
+		_, err := node.Remove(ctx, dev, p.at, "hostile") // so that its name is free
+		must(t, err)
+	}
+	must(t, n.Write(patient(t), n.Lease().Slabs[0].Number, 0, fill(5, page)))
+	must(t, n.Err())
+}
