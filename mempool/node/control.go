@@ -85,9 +85,14 @@ func (n *Node) setLease(period, returns uint32, list []proto.Entry, now time.Tim
 		if s == nil || s.Remote != remote {
 			s = &slab{}
 		}
+		asked := s.Return
 		s.Slab = Slab{Number: e.Slab, Remote: remote}
 		if e.Return > 0 {
-			s.Return = now.Add(time.Duration(e.Return) * time.Microsecond * 3 / 4) // the rest is for the way of Return
+			// A quarter of the time is left for the Return. A deadline of an earlier lease stays.
+			s.Return = now.Add(time.Duration(e.Return) * time.Microsecond * 3 / 4)
+			if !asked.IsZero() && asked.Before(s.Return) {
+				s.Return = asked
+			}
 			if first.IsZero() || s.Return.Before(first) {
 				first = s.Return
 			}

@@ -208,7 +208,7 @@ func TestStart(t *testing.T) {
 // S4.1, S4.2: nodes have periods of their own, and the space follows what they need.
 func TestSpaceFollowsNeed(t *testing.T) {
 	dev := open(t)
-	p := serve(t, dev, server.Config{Bytes: 8 * slab})
+	p := serve(t, dev, server.Config{Bytes: 8 * slab, Lease: lease.Config{Grace: 200 * time.Millisecond}})
 	a := join(t, dev, p, "a", 8)
 	b := joinAs(t, dev, p, node.Config{Name: "b", Period: 20 * time.Millisecond, Demand: 8 * slab})
 	if l := b.Lease(); len(l.Slabs) != 0 {
@@ -227,11 +227,11 @@ func TestSpaceFollowsNeed(t *testing.T) {
 	waitLease(t, b, "periods of b", func(l node.Lease) bool { return l.Period > second+2 })
 }
 
-// A node that returns nothing by itself loses no connection: its slabs are returned before the deadline.
-// With READs and WRITEs at the same time, no access meets a key that is no longer valid.
+// While slabs are accessed, they are returned and leased again: no access meets a key that is no longer
+// valid.
 func TestReturnWhileInUse(t *testing.T) {
 	dev := open(t)
-	p := serve(t, dev, server.Config{Bytes: 8 * slab, Lease: lease.Config{Grace: 400 * time.Millisecond}})
+	p := serve(t, dev, server.Config{Bytes: 8 * slab, Lease: lease.Config{Grace: patience}})
 	n := join(t, dev, p, "a", 8)
 	ctx := patient(t)
 	done, stop := make(chan error, 1), make(chan struct{})
@@ -246,6 +246,7 @@ func TestReturnWhileInUse(t *testing.T) {
 			}
 			l := n.Lease()
 			if len(l.Slabs) == 0 {
+				time.Sleep(time.Millisecond)
 				continue
 			}
 			number := l.Slabs[i%len(l.Slabs)].Number
@@ -258,7 +259,14 @@ func TestReturnWhileInUse(t *testing.T) {
 	}()
 	for _, demand := range []uint64{0, 8 * slab, slab, 8 * slab} {
 		n.SetDemand(demand)
-		waitLease(t, n, "lease as demanded", func(l node.Lease) bool { return len(l.Slabs) == int(demand/slab) })
+		waitLease(t, n, "lease as demanded", func(l node.Lease) bool {
+			for _, s := range l.Slabs {
+				if !s.Return.IsZero() {
+					must(t, n.Return(ctx, s.Number))
+				}
+			}
+			return len(l.Slabs) == int(demand/slab)
+		})
 	}
 	close(stop)
 	must(t, <-done)
