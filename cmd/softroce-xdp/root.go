@@ -53,7 +53,7 @@ policy sets each destination's rate from them. All other traffic passes untouche
 	}
 	group(root,
 		newAttach(a), newDetach(a), newStatus(a), newTable(a), newTop(a), newStats(a),
-		newPolicy(a), newCard(a), newFeatures(a), newPerf(a), newPing(a), newKey(), newCompute(a), newSim(), newDecode(), newClean(a), newVersion(), newMan(), newAgent(a))
+		newPolicy(a), newCard(a), newFeatures(a), newPerf(a), newPing(a), newKey(), newCompute(a), newPool(a), newSim(), newDecode(), newClean(a), newVersion(), newMan(), newAgent(a))
 	return root
 }
 

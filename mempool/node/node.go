@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/softroce/softroce-xdp/mempool/proto"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -133,7 +136,22 @@ func Join(ctx context.Context, dev verbs.Device, address string, c Config) (*Nod
 
 func dial(ctx context.Context, dev verbs.Device, address string, private []byte, options []rdma.Option) (*rdma.Conn, error) {
 	options = append([]rdma.Option{rdma.WithMaxMessage(proto.MaxMessage)}, options...)
-	return rdma.Dial(ctx, dev, address, append(options, rdma.WithPrivate(private))...)
+	c, err := rdma.Dial(ctx, dev, address, append(options, rdma.WithPrivate(private))...)
+	return c, explain(address, err)
+}
+
+// explain adds to an error of a connection what it means for a pool.
+func explain(address string, err error) error {
+	var r *rdma.RejectedError
+	switch {
+	case errors.As(err, &r) && r.Reason == mad.ReasonInvalidServiceID:
+		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: run `softroce-xdp pool serve` there (%w)", address, err)
+	case errors.As(err, &r):
+		return fmt.Errorf("%s refuses the connection: %s (%w)", address, strings.TrimRight(string(r.Private), "\x00"), err)
+	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer from %s: does `softroce-xdp pool serve` run there, and does the firewall admit UDP port 4791? (%w)", address, err)
+	}
+	return err
 }
 
 // Lease returns the lease of this period, without slabs that were returned.

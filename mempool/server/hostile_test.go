@@ -81,6 +81,7 @@ func TestOldKey(t *testing.T) {
 	victim.send(t, &proto.Return{Slabs: []uint32{old.Slab}})
 	waitStatus(t, p, "free slab", func(s lease.Status) bool { return s.Free == 1 })
 	wantNAK(t, victim.Read(patient(t), make([]byte, page), remote(old)))
+	waitStatus(t, p, "end of the connection", func(s lease.Status) bool { return !s.Nodes[0].Connected })
 
 	other := rawJoin(t, dev, p, "b", time.Hour, slab, 0)
 	now := other.lease(t)[0]

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/perf"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/ping"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/mempool/lease"
+	"github.com/softroce/softroce-xdp/mempool/server"
+)
+
+func newPool(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pool",
+		Short: "Lend memory to other hosts, or use that of another host",
+		Long: `A server lends memory to nodes, which access it by RDMA READ and WRITE. Each period of
+a node, the server divides the pool by what the nodes need (docs/memory-pool.md):
+
+  host2# softroce-xdp pool serve --bytes 1G
+  host1# softroce-xdp pool join host2 --bytes 64M --check
+  host1# softroce-xdp pool status host2`,
+	}
+	return group(cmd, newPoolServe(a), newPoolJoin(a), newPoolLeave(a), newPoolStatus(a))
+}
+
+// poolServeFlags are those of pool serve.
+type poolServeFlags struct {
+	engineFlags
+	listen, bytes, slab, state string
+	hold, grace                time.Duration
+	nodes                      uint32
+	quiet                      bool
+}
+
+func newPoolServe(a *app) *cobra.Command {
+	s := poolServeFlags{hold: lease.DefaultHold, grace: lease.DefaultGrace, nodes: lease.DefaultMaxNodes}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Lend memory to other hosts",
+		Long: `Serve lends memory of this host to nodes until Ctrl-C. It takes the memory when it starts.
+
+Who can reach the port can lease memory. Nodes access their own space only. With --state,
+leases survive a restart of the server; the data in the pool does not.
+Serve needs no privileges where the agent serves the device (attach --nic).`,
+		Args: takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(a, cmd) },
+	}
+	s.flags(a, cmd)
+	f := cmd.Flags()
+	f.StringVar(&s.listen, "listen", ":"+strconv.Itoa(server.Port), "[ADDRESS]:PORT")
+	f.StringVar(&s.bytes, "bytes", "1G", "memory to lend")
+	f.StringVar(&s.slab, "slab", units.Bytes(server.DefaultSlabBytes), "unit of leases: a multiple of 4K, up to 1G")
+	f.StringVar(&s.state, "state", "", "file where the leases are stored")
+	f.VarP(spanVar{&s.hold, time.Millisecond, 24 * time.Hour}, "hold", "", "how long the space of a node whose connection is lost is kept")
+	f.VarP(spanVar{&s.grace, time.Millisecond, time.Hour}, "grace", "", "how long a node has to return space")
+	f.Var(countVar{&s.nodes, 1, 4096}, "nodes", "nodes at the same time; others are rejected")
+	f.BoolVarP(&s.quiet, "quiet", "q", false, "print no line when a node comes or goes")
+	return cmd
+}
+
+// config returns what the flags say.
+func (s *poolServeFlags) config() (c server.Config, err error) {
+	if c.Bytes, err = units.ParseBytes(s.bytes); err != nil {
+		return c, usageError{fmt.Errorf("--bytes: %w", err), false}
+	}
+	if c.SlabBytes, err = units.ParseBytes(s.slab); err != nil {
+		return c, usageError{fmt.Errorf("--slab: %w", err), false}
+	}
+	switch {
+	case c.SlabBytes == 0 || c.SlabBytes%4096 != 0 || c.SlabBytes > 1<<30:
+		return c, usagef("--slab %s: choose a multiple of 4K up to 1G", s.slab)
+	case c.Bytes < c.SlabBytes || c.Bytes/c.SlabBytes > lease.MaxSlabs:
+		return c, usagef("--bytes %s: choose 1 to %d times --slab", s.bytes, lease.MaxSlabs)
+	}
+	c.StateFile = s.state
+	c.Lease = lease.Config{Hold: s.hold, Grace: s.grace, MaxNodes: int(s.nodes)}
+	return c, nil
+}
+
+func (s *poolServeFlags) run(a *app, cmd *cobra.Command) error {
+	c, err := s.config()
+	if err != nil {
+		return err
+	}
+	at, err := perf.Address(s.listen, server.Port)
+	if err != nil {
+		return usageError{fmt.Errorf("--listen: %w", err), false}
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	dev, name, err := s.openConnector(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	w := cmd.OutOrStdout()
+	var mu sync.Mutex
+	c.Report = func(node string, from net.Addr, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case node == "":
+			fmt.Fprintln(cmd.ErrOrStderr(), err)
+		case s.quiet:
+		case err == nil:
+			fmt.Fprintf(w, "%s at %s: joined\n", node, from)
+		default:
+			fmt.Fprintf(w, "%s at %s: %v\n", node, from, err)
+		}
+	}
+	srv, err := server.Listen(ctx, dev, at, c)
+	if err != nil {
+		return err
+	}
+	if err := ping.CheckAddress(dev, srv.Addr()); err != nil {
+		return fmt.Errorf("--listen %s: %s %w", s.listen, name, err)
+	}
+	fmt.Fprintf(w, "%s: %s in slabs of %s at %s\n", name, units.Bytes(c.Bytes), units.Bytes(c.SlabBytes), srv.Addr())
+	if err := srv.Serve(ctx); ctx.Err() == nil {
+		return err
+	}
+	n := srv.Status().Counts
+	fmt.Fprintf(w, "%d nodes joined, %d connections lost, %d slabs returned, %d revoked\n", n.Joins, n.Lost, n.Returned, n.Revoked)
+	return nil
+}
+
+// poolClientFlags are those of commands that ask a server.
+type poolClientFlags struct {
+	engineFlags
+	json    bool
+	timeout time.Duration
+}
+
+func (p *poolClientFlags) flags(a *app, cmd *cobra.Command) {
+	p.engineFlags.flags(a, cmd)
+	p.timeout = 10 * time.Second
+	f := cmd.Flags()
+	f.BoolVar(&p.json, "json", false, "print JSON")
+	f.VarP(spanVar{&p.timeout, time.Millisecond, 24 * time.Hour}, "timeout", "W", "how long to wait for an answer")
+}
+
+// bounded is a context for an answer.
+func (p *poolClientFlags) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, p.timeout)
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/perf"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/pooling"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/mempool/lease"
+	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/server"
+)
+
+// poolJoinFlags are those of pool join.
+type poolJoinFlags struct {
+	poolClientFlags
+	name, bytes string
+	period      time.Duration
+	count       uint64
+	check       bool
+}
+
+func newPoolJoin(a *app) *cobra.Command {
+	p := poolJoinFlags{period: time.Second}
+	cmd := &cobra.Command{
+		Use:   "join HOST[:PORT]",
+		Short: "Lease memory of a server, and check it",
+		Long: `Join leases memory of a host with "pool serve" until Ctrl-C, and prints the lease of each
+period. With --check it writes each page of the lease and compares what it reads back;
+the server then sees the space as used.
+
+A connection that was lost is made again while the server keeps the space (serve --hold).
+The exit code is 3 if data is wrong.`,
+		Args: takes(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(a, cmd, args[0]) },
+	}
+	p.flags(a, cmd)
+	f := cmd.Flags()
+	f.StringVar(&p.name, "name", hostName(), "name of this node, unique at the server")
+	f.StringVar(&p.bytes, "bytes", "64M", "memory that this node wants")
+	f.VarP(spanVar{&p.period, lease.DefaultMinPeriod, lease.DefaultMaxPeriod}, "period", "i", "from one lease to the next")
+	f.VarP(bigVar{&p.count, 1}, "count", "c", "periods; without it until Ctrl-C")
+	f.BoolVar(&p.check, "check", false, "write and read each page of each lease")
+	return cmd
+}
+
+// hostName returns the name of this host, without its domain.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	name, _, _ = strings.Cut(name, ".")
+	return name[:min(len(name), lease.MaxName)]
+}
+
+// poolServer returns the address of an argument.
+func poolServer(arg string) (string, error) {
+	at, err := perf.Address(arg, server.Port)
+	if err == nil && strings.HasPrefix(at, ":") {
+		err = fmt.Errorf("%q: the host is missing: write HOST or HOST:PORT", arg)
+	}
+	if err != nil {
+		return "", usageError{err, false}
+	}
+	return at, nil
+}
+
+func (p *poolJoinFlags) run(a *app, cmd *cobra.Command, host string) error {
+	at, err := poolServer(host)
+	if err != nil {
+		return err
+	}
+	demand, err := units.ParseBytes(p.bytes)
+	if err != nil {
+		return usageError{fmt.Errorf("--bytes: %w", err), false}
+	}
+	if p.name == "" || len(p.name) > lease.MaxName || strings.ContainsFunc(p.name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return usagef("--name %q: %w", p.name, lease.ErrName)
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	dev, _, err := p.openConnector(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	j := pooling.Joiner{
+		Device: dev, Server: at, Node: node.Config{Name: p.name, Period: p.period, Demand: demand}, Timeout: p.timeout, Count: p.count,
+		Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(),
+	}
+	err = j.Run(ctx)
+	if errors.Is(err, pooling.ErrData) {
+		return noError{err}
+	}
+	return err
+}
+
+func newPoolLeave(a *app) *cobra.Command {
+	var p poolClientFlags
+	name := hostName()
+	cmd := &cobra.Command{
+		Use:   "leave HOST[:PORT]",
+		Short: "End what a node of this host leases",
+		Long: `Leave ends the lease of a node, and its connection. A server accepts that from the
+host of the node only. It prints the state of the pool afterwards.`,
+		Args: takes(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := poolServer(args[0])
+			if err != nil {
+				return err
+			}
+			if name == "" || len(name) > lease.MaxName {
+				return usagef("--name %q: %w", name, lease.ErrName)
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			dev, _, err := p.openConnector(ctx, a)
+			if err != nil {
+				return err
+			}
+			defer dev.Close()
+			ctx, cancel := p.bounded(ctx)
+			defer cancel()
+			s, err := node.Remove(ctx, dev, at, name)
+			if err != nil {
+				return err
+			}
+			return p.print(cmd.OutOrStdout(), s)
+		},
+	}
+	p.flags(a, cmd)
+	cmd.Flags().StringVar(&name, "name", name, "name of the node")
+	return cmd
+}
+
+func newPoolStatus(a *app) *cobra.Command {
+	var p poolClientFlags
+	cmd := &cobra.Command{
+		Use:   "status HOST[:PORT]",
+		Short: "Show the nodes and leases of a server",
+		Long: `Status shows the memory of a host with "pool serve", its nodes, and what each of them
+has. Without --json, PLANNED is what a node is to have, and LEASED what it has.`,
+		Args: takes(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := poolServer(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			dev, _, err := p.openConnector(ctx, a)
+			if err != nil {
+				return err
+			}
+			defer dev.Close()
+			ctx, cancel := p.bounded(ctx)
+			defer cancel()
+			s, err := node.Status(ctx, dev, at)
+			if err != nil {
+				return err
+			}
+			return p.print(cmd.OutOrStdout(), s)
+		},
+	}
+	p.flags(a, cmd)
+	return cmd
+}
+
+func (p *poolClientFlags) print(w io.Writer, s lease.Status) error {
+	if p.json {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(s)
+	}
+	return pooling.WriteStatus(w, s)
+}
