@@ -5,6 +5,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -95,16 +96,30 @@ func (c *client) end(t proto.Type, req any) error {
 }
 
 // settle has the engine take what the process has posted before this request. Between two parts the
-// engine serves others. A process that goes on posting does not delay it without bound.
+// engine serves others. A process that goes on posting does not delay it without bound, and one that nobody
+// is to look at (floods.go) waits.
 func (c *client) settle() {
 	for range settleRounds {
-		more := false
+		more, wait := false, time.Duration(0)
 		c.s.dev.InLoop(func() {
-			c.take()
-			more = c.waiting()
+			f := c.s.feeder
+			if c.costs.until == 0 {
+				c.take()
+				f.count(c)
+			}
+			if more = c.waiting(); c.costs.until != 0 {
+				wait = c.costs.until - f.now()
+			}
 		})
 		if !more {
 			return
+		}
+		if wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-c.hung:
+				return
+			}
 		}
 	}
 }

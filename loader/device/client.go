@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +54,7 @@ type client struct {
 	fed            bool // feeder.clients has it
 
 	// The engine's thread.
+	costs       costs
 	slowSignals int                      // signals in a row that took long
 	queues      []*queue                 // by the number that the doorbell has for them
 	pending     [ring.Queues / 64]uint64 // bits of those in receives and sends
@@ -206,8 +206,7 @@ func (c *client) open() (err error) {
 	if c.doorbell, err = ring.OpenDoorbell(c.doorbellMemory.b); err != nil {
 		return err
 	}
-	if c.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		c.wake = -1
+	if c.wake, err = newWake(); err != nil {
 		return fmt.Errorf("eventfd: %w", err)
 	}
 	if err := c.s.feeder.watch(c.wake); err != nil {
@@ -215,7 +214,7 @@ func (c *client) open() (err error) {
 	}
 	c.fed = true
 	c.counts = c.s.dev.NewCounts()
-	c.s.dev.InLoop(func() { c.s.feeder.clients = append(c.s.feeder.clients, c) })
+	c.s.dev.InLoop(func() { c.s.feeder.join(c) })
 	return nil
 }
 
@@ -322,10 +321,7 @@ func (c *client) close() {
 		}
 	}
 	if c.fed {
-		c.s.dev.InLoop(func() {
-			f := c.s.feeder
-			f.clients = slices.DeleteFunc(f.clients, func(x *client) bool { return x == c })
-		})
+		c.s.dev.InLoop(func() { c.s.feeder.leave(c) })
 	}
 	if c.counts != nil {
 		c.counts.Close()

@@ -4,6 +4,7 @@ package device
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +33,12 @@ type feeder struct {
 	next       int       // the client that is first in the next iteration
 	flushed    int       // work requests that bad entries have flushed in this iteration
 	events     [64]unix.EpollEvent
+	now        func() time.Duration // since a fixed point
+
+	// floods.go
+	users   map[uint32]*userCosts
+	byFD    map[int32]*client // by the descriptor of its eventfd
+	delayed int               // processes that nobody looks at, and signals that are owed
 }
 
 var _ nic.Feeder = (*feeder)(nil)
@@ -41,7 +48,10 @@ func newFeeder() (*feeder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &feeder{memory: m}
+	start := time.Now()
+	f := &feeder{
+		memory: m, now: func() time.Duration { return time.Since(start) }, users: map[uint32]*userCosts{}, byFD: map[int32]*client{},
+	}
 	if f.statusPage, err = ring.OpenStatusPage(m.b); err == nil {
 		if f.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 			err = fmt.Errorf("epoll: %w", err)
@@ -62,7 +72,7 @@ func (f *feeder) close() {
 // watch has the eventfd of a process end the engine's sleep. It is edge-triggered and never read: a
 // read could block if the process has changed its flags.
 func (f *feeder) watch(fd int) error {
-	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
+	e := unix.EpollEvent{Events: wakeEvents, Fd: int32(fd)}
 	if err := unix.EpollCtl(f.epoll, unix.EPOLL_CTL_ADD, fd, &e); err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
@@ -78,7 +88,7 @@ func (f *feeder) FD() int { return f.epoll }
 // Waiting implements nic.Feeder.
 func (f *feeder) Waiting() bool {
 	for _, c := range f.clients {
-		if c.waiting() {
+		if c.costs.until == 0 && c.waiting() {
 			return true
 		}
 	}
@@ -93,16 +103,24 @@ func (f *feeder) Sleep() bool {
 
 // Take implements nic.Feeder.
 func (f *feeder) Take() (n int) {
+	again := f.delayed > 0 && f.resume()
 	if f.statusPage.Asleep().Load() != 0 {
 		f.statusPage.Asleep().Store(0)
-		_, _ = unix.EpollWait(f.epoll, f.events[:], 0) // takes the edges; more of them end the next sleep
+		again = true
+	}
+	if again {
+		f.readSignals()
 	}
 	f.flushed = 0
 	for i := range f.clients {
 		c := f.clients[(f.next+i)%len(f.clients)]
+		if c.costs.until != 0 {
+			continue
+		}
 		if c.waiting() {
 			n += c.take()
 		}
+		f.count(c)
 		c.review()
 		if f.flushed > flushBudget {
 			f.next = (f.next + i + 1) % len(f.clients)
@@ -136,10 +154,12 @@ func look(list []*queue) {
 // collect puts the queues that the doorbell names, and watched ones with entries, to those that have
 // entries.
 func (c *client) collect() {
-	c.doorbell.Take(&c.pending, func(i uint32) {
+	c.costs.looks += c.doorbell.Take(&c.pending, func(i uint32) {
 		if int(i) < len(c.queues) && c.queues[i] != nil {
 			c.queues[i].number = i
 			c.found(c.queues[i])
+		} else {
+			c.costs.looks++
 		}
 	})
 	for _, q := range c.watched {
@@ -171,6 +191,11 @@ func (c *client) takeFrom(list *[]*queue, budget int) (n int) {
 		q := all[served]
 		m, more := q.take(min(queueBudget, budget-n))
 		n += max(m, 1)
+		if m == 0 {
+			c.costs.looks++
+		} else {
+			c.costs.pay(m)
+		}
 		// collect has cleared the doorbell of what came after look.
 		if more || !q.ended && q.in.Changed() {
 			all = append(all, q) // behind those that were not served

@@ -69,14 +69,14 @@ func (q *queue) takeSend() {
 		}
 	}
 	if !ok || q.qp.qp.FeedSend(wr) != nil {
-		q.c.s.feeder.flushed += q.qp.qp.FeedBad(wr.ID, false)
+		q.bad(q.qp.qp.FeedBad(wr.ID, false))
 	}
 }
 
 func (q *queue) takeRecv() {
 	wr := &q.c.recv
 	if !wqe.DecodeRecv(q.entry, wr) || q.qp.qp.FeedRecv(wr) != nil {
-		q.c.s.feeder.flushed += q.qp.qp.FeedBad(wr.ID, true)
+		q.bad(q.qp.qp.FeedBad(wr.ID, true))
 	}
 }
 
@@ -84,7 +84,14 @@ func (q *queue) takeShared() {
 	wr := &q.c.recv
 	if !wqe.DecodeRecv(q.entry, wr) || q.srq.srq.FeedRecv(wr) != nil {
 		q.srq.srq.FeedBad()
+		q.bad(0)
 	}
+}
+
+// bad counts an entry that is no work request, which pays for nothing, and has flushed others.
+func (q *queue) bad(flushed int) {
+	q.c.s.feeder.flushed += flushed
+	q.c.costs.pay(-1)
 }
 
 // damaged ends a ring whose index is not possible.
@@ -194,6 +201,6 @@ func (q *completionQueue) Publish(alert bool) {
 	if a := armed.Load(); a == armedAny || a == armedSolicited && alert {
 		armed.Store(0)
 		q.out.State().Add(1)
-		q.c.alert()
+		q.c.notify()
 	}
 }

@@ -5,6 +5,7 @@ package nic
 import (
 	"fmt"
 	"math/bits"
+	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -16,6 +17,9 @@ type Feeder interface {
 	// Take passes waiting work requests to FeedSend and FeedRecv, within a budget, and returns how
 	// many it took. It is called in every iteration.
 	Take() int
+	// Due is how long it takes until Take is to be called at the latest, also if nothing waits. some: there is
+	// such a time.
+	Due() (d time.Duration, some bool)
 	// Waiting reports that Take would find something. It is called often.
 	Waiting() bool
 	// Sleep is called when the owner of the loop is about to sleep. false: something waits. After

@@ -89,6 +89,11 @@ func (e *engine) untilNext(now qp.Time) time.Duration {
 			next = min(next, qp.Time(at))
 		}
 	}
+	if e.feeder != nil {
+		if d, some := e.feeder.Due(); some {
+			next = min(next, now+qp.Time(d))
+		}
+	}
 	return time.Duration(next - now)
 }
 

@@ -53,12 +53,14 @@ func (b Doorbell) Set(i uint32) {
 func (b Doorbell) Any() bool { return b.groups.Load() != 0 }
 
 // Take clears all bits and calls do for each ring whose bit was set, but for those whose bits are set in
-// skip, which may be nil. What a process can have Take do without new entries is so bounded.
-func (b Doorbell) Take(skip *[64]uint64, do func(i uint32)) {
+// skip, which may be nil. What a process can have Take do without new entries is so bounded. It returns how
+// many groups it has looked at.
+func (b Doorbell) Take(skip *[64]uint64, do func(i uint32)) (n int) {
 	if b.groups.Load() == 0 {
-		return
+		return 0
 	}
 	for groups := b.groups.Swap(0); groups != 0; groups &= groups - 1 {
+		n++
 		g := bits.TrailingZeros64(groups)
 		rings := b.group(g).Swap(0)
 		if skip != nil {
@@ -68,6 +70,7 @@ func (b Doorbell) Take(skip *[64]uint64, do func(i uint32)) {
 			do(uint32(64*g + bits.TrailingZeros64(rings)))
 		}
 	}
+	return n
 }
 
 // StatusPageBytes is the memory of a status page.
