@@ -38,6 +38,7 @@ type feeder struct {
 	// floods.go
 	users   map[uint32]*userCosts
 	byFD    map[int32]*client // by the descriptor of its eventfd
+	skipped int               // iterations since delays were looked at
 	delayed int               // processes that nobody looks at, and signals that are owed
 }
 
@@ -103,12 +104,11 @@ func (f *feeder) Sleep() bool {
 
 // Take implements nic.Feeder.
 func (f *feeder) Take() (n int) {
-	again := f.delayed > 0 && f.resume()
-	if f.statusPage.Asleep().Load() != 0 {
-		f.statusPage.Asleep().Store(0)
-		again = true
-	}
+	again := f.statusPage.Asleep().Load() != 0
 	if again {
+		f.statusPage.Asleep().Store(0)
+	}
+	if f.resume(again) || again {
 		f.readSignals()
 	}
 	f.flushed = 0

@@ -13,7 +13,7 @@ import (
 )
 
 // What a process has the engine's thread do in vain is limited: looking at rings without entries, and
-// ending its sleep. It is counted in looks, of some 100 ns each. The engine's thread does not look at a
+// ending its sleep. It is counted in looks, of some 300 ns each. The engine's thread does not look at a
 // process that is over its limit until it is below the limit again. Its entries wait so long; none is
 // lost.
 //
@@ -26,7 +26,7 @@ const (
 	// looksPerSecond is what a process may cost on average: about 1 % of a core. looksOfUser is that of
 	// all processes of a user, and looksSaved for how long those that were not made are kept. It is
 	// short, as a process that opens the device again has them again.
-	looksPerSecond = 100_000
+	looksPerSecond = 25_000
 	looksOfUser    = 2 * looksPerSecond
 	looksSaved     = 10 * time.Millisecond
 
@@ -37,7 +37,7 @@ const (
 	looksOfEntry = 2 + looksOfSignal
 
 	// looksAtOnce is how many are counted without reading the clock.
-	looksAtOnce = 256
+	looksAtOnce = 64
 	// looksPaid is how much is paid ahead at most: what was counted after its entries were taken. There is at
 	// most one signal, and one doorbell for each ring.
 	looksPaid = 2*ring.Queues + looksOfSignal
@@ -123,9 +123,20 @@ func (f *feeder) listen(c *client, events uint32) {
 	_ = unix.EpollCtl(f.epoll, unix.EPOLL_CTL_MOD, c.wake, &unix.EpollEvent{Events: events, Fd: int32(c.wake)})
 }
 
+// resumeEvery is in which iterations delays end while the engine does not sleep: reading the clock in each one
+// would cost others more than the delayed process.
+const resumeEvery = 16
+
 // resume ends delays that are over, and sends signals that are due. It reports whether a process is
-// looked at again.
-func (f *feeder) resume() (again bool) {
+// looked at again. slept: this is the first iteration after a sleep.
+func (f *feeder) resume(slept bool) (again bool) {
+	if f.delayed == 0 {
+		return false
+	}
+	if f.skipped++; !slept && f.skipped < resumeEvery {
+		return false
+	}
+	f.skipped = 0
 	now := f.now()
 	for _, c := range f.clients {
 		k := &c.costs
