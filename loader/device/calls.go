@@ -286,6 +286,10 @@ func (c *client) passMemory(fds []int) error {
 	c.mu.Lock()
 	c.memory = m // calls with descriptors are done in order
 	c.mu.Unlock()
+	select {
+	case c.s.passed <- struct{}{}: // guard samples it
+	default:
+	}
 	return nil
 }
 

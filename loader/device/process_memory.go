@@ -42,31 +42,53 @@ func openProcess(fds []int) (*processMemory, error) {
 
 func (m *processMemory) close() { _ = m.Process.Close() }
 
-// guard ends processes whose memory takes so long that the engine's thread is no use to others.
+// guard ends processes whose memory takes so long that the engine's thread is no use to others. It
+// sleeps while no process has passed its memory.
 func (s *Server) guard() {
-	tick := time.NewTicker(procmem.GuardInterval * time.Millisecond)
+	const interval = procmem.GuardInterval * time.Millisecond
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-s.done:
 			return
-		case <-tick.C:
+		case <-s.passed:
 		}
-		s.mu.Lock()
-		for c := range s.clients {
-			c.checkMemory()
+		for tick.Reset(interval); ; {
+			select {
+			case <-s.done:
+				return
+			case <-tick.C:
+			}
+			if !s.checkMemories() {
+				break
+			}
 		}
-		s.mu.Unlock()
 	}
 }
 
-// checkMemory takes a sample of the accesses to the memory of a process.
-func (c *client) checkMemory() {
+// checkMemories takes a sample of each process that has passed its memory. It returns false if there is
+// none.
+func (s *Server) checkMemories() (some bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.clients {
+		some = c.checkMemory() || some
+	}
+	return some
+}
+
+// checkMemory takes a sample of the accesses to the memory of a process. It returns false if the process
+// has not passed its memory, or has ended.
+func (c *client) checkMemory() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.memory
-	if m == nil || !m.guard.Sample(m.Progress()) {
-		return
+	if m == nil {
+		return false
+	}
+	if !m.guard.Sample(m.Progress()) {
+		return true
 	}
 	if !m.revoked {
 		m.revoked = true
@@ -74,9 +96,10 @@ func (c *client) checkMemory() {
 		m.Revoke()
 		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) // or it has ended
 		c.hangUp()
-		return
+		return true
 	}
 	if _, err := procmem.AbortFUSE(procmem.FUSEControl, c.uid); err != nil {
 		c.s.log.Warn("file systems of a process that is too slow", "uid", c.uid, "err", err)
 	}
+	return true
 }

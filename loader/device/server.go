@@ -49,6 +49,7 @@ type Server struct {
 	refused chan struct{} // processes that are being refused
 	closers chan struct{} // connections that are being closed without an answer
 	notes   chan note     // lines for the log from the engine's thread
+	passed  chan struct{} // a process has passed its memory
 	done    chan struct{} // closed when the device has ended
 	close   sync.Once
 }
@@ -68,6 +69,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}, done: make(chan struct{}),
 		refused: make(chan struct{}, maxRefused), closers: make(chan struct{}, maxClosers), start: time.Now(), notes: make(chan note, noteBacklog),
+		passed: make(chan struct{}, 1),
 	}
 	most := limits.Defaults()
 	if c.Limits != nil {
