@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/rocev2"
 )
 
 // callBuffer maps the slots into memory, as the agent does.
@@ -287,5 +288,45 @@ func TestAgentCallUnknownOperation(t *testing.T) {
 		if n, err := bpf.RunAgentCall(l.objs.SoftroceAgentCall, op, 1); err == nil {
 			t.Errorf("operation %d did %d slots", op, n)
 		}
+	}
+}
+
+// An agent that rests gets one event when a destination becomes active, and none otherwise.
+func TestAgentRests(t *testing.T) {
+	l := newLab(t)
+	l.know(peer4, aware)
+	l.know(peer6)
+	both := func() {
+		l.out(toPeer(t, write(64)))
+		l.out(toPeer(t, over6(write(64))))
+	}
+	both()
+	l.wantNoEvent() // nobody has asked
+	rest := func() {
+		l.must(l.objs.AgentRests.Put(uint32(0), uint32(1)))
+	}
+	rest()
+	both()
+	l.wantNoEvent() // they are active already: the agent finds them
+	if n := l.agentCall(bpf.AgentCollect, bpf.AgentSlots); n != 2 {
+		t.Fatalf("%d destinations, want 2", n)
+	}
+	both()
+	l.wantEvent(bpf.EventActive, peer4)
+	l.wantNoEvent() // one for both
+	var rests uint32
+	l.must(l.objs.AgentRests.Lookup(uint32(0), &rests))
+	if rests != 0 {
+		t.Error("the agent is woken again")
+	}
+	// What arrives, and what the engine sends, makes active too.
+	for _, f := range []func(){
+		func() { l.in(fromPeer(t, stamped(write(64), rocev2.Stamp{Flags: 3, T1: labStart - 700, EchoT1: labStart - 500, EchoT2: 5}))) },
+		func() { l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 1, TxBytes: 100}) },
+	} {
+		l.agentCall(bpf.AgentCollect, bpf.AgentSlots)
+		rest()
+		f()
+		l.wantEvent(bpf.EventActive, peer4)
 	}
 }

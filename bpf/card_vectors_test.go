@@ -104,16 +104,16 @@ func datagramOf(p *card.Packet) rocev2.Datagram {
 // streams of TestCardVectors find it.
 func TestCardVectorsFindMutations(t *testing.T) {
 	const maxRTT = 10_000_000_000 // ECHO_MAX_RTT_NS
-	for name, mutate := range map[string]func(ins *asm.Instruction) bool{
-		"a smaller limit of the RTT": func(ins *asm.Instruction) bool {
+	for name, mutate := range map[string]func(ins *asm.Instruction, line string) bool{
+		"a smaller limit of the RTT": func(ins *asm.Instruction, _ string) bool {
 			if !ins.OpCode.IsDWordLoad() || ins.Constant != maxRTT && ins.Constant != maxRTT+1 {
 				return false
 			}
 			ins.Constant /= 4
 			return true
 		},
-		"minimum and maximum exchanged": func(ins *asm.Instruction) bool {
-			if !strings.Contains(fmt.Sprint(ins.Source()), "tx < d->win_tx_ns") {
+		"minimum and maximum exchanged": func(ins *asm.Instruction, line string) bool {
+			if !strings.Contains(line, "tx < d->win_tx_ns") {
 				return false
 			}
 			switch op := ins.OpCode.JumpOp(); op {
@@ -131,8 +131,12 @@ func TestCardVectorsFindMutations(t *testing.T) {
 			changed := 0
 			programs := newDataPlane(t, func(spec *ebpf.CollectionSpec) {
 				ins := spec.Programs["softroce_ingress"].Instructions
+				line := "" // of the source: the first instruction of a line has it
 				for i := range ins {
-					if mutate(&ins[i]) {
+					if s := ins[i].Source(); s != nil {
+						line = s.String()
+					}
+					if mutate(&ins[i], line) {
 						changed++
 					}
 				}

@@ -315,6 +315,7 @@ const (
 	SoftroceSrEventTypeSR_EVENT_PEER_AWARE  SoftroceSrEventType = 2
 	SoftroceSrEventTypeSR_EVENT_HELLO       SoftroceSrEventType = 3
 	SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN SoftroceSrEventType = 4
+	SoftroceSrEventTypeSR_EVENT_ACTIVE      SoftroceSrEventType = 5
 )
 
 type SoftroceSrFlow struct {
@@ -343,6 +344,7 @@ type SoftroceSteer struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	SoftroceMapActive              = "active"
+	SoftroceMapAgentRests          = "agent_rests"
 	SoftroceMapCallBuffer          = "call_buffer"
 	SoftroceMapCmIds               = "cm_ids"
 	SoftroceMapCmRequests          = "cm_requests"
@@ -418,6 +420,7 @@ type SoftroceProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftroceMapSpecs struct {
 	Active     *ebpf.MapSpec `ebpf:"active"`
+	AgentRests *ebpf.MapSpec `ebpf:"agent_rests"`
 	CallBuffer *ebpf.MapSpec `ebpf:"call_buffer"`
 	CmIds      *ebpf.MapSpec `ebpf:"cm_ids"`
 	CmRequests *ebpf.MapSpec `ebpf:"cm_requests"`
@@ -463,6 +466,7 @@ func (o *SoftroceObjects) Close() error {
 // It can be passed to LoadSoftroceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftroceMaps struct {
 	Active     *ebpf.Map `ebpf:"active"`
+	AgentRests *ebpf.Map `ebpf:"agent_rests"`
 	CallBuffer *ebpf.Map `ebpf:"call_buffer"`
 	CmIds      *ebpf.Map `ebpf:"cm_ids"`
 	CmRequests *ebpf.Map `ebpf:"cm_requests"`
@@ -480,6 +484,7 @@ type SoftroceMaps struct {
 func (m *SoftroceMaps) Close() error {
 	return _SoftroceClose(
 		m.Active,
+		m.AgentRests,
 		m.CallBuffer,
 		m.CmIds,
 		m.CmRequests,

@@ -4,6 +4,7 @@ package bpf
 
 import (
 	"net/netip"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -61,6 +62,7 @@ const (
 	EventPeerAware  = uint32(SoftroceSrEventTypeSR_EVENT_PEER_AWARE)
 	EventHello      = uint32(SoftroceSrEventTypeSR_EVENT_HELLO)
 	EventAckUnknown = uint32(SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN)
+	EventActive     = uint32(SoftroceSrEventTypeSR_EVENT_ACTIVE)
 )
 
 // Operations of the agent call program and the fields that an apply may name.
@@ -117,6 +119,14 @@ func ConfigOf(mem []byte) *Config {
 		panic("bpf: config mapping is too short")
 	}
 	return (*Config)(unsafe.Pointer(unsafe.SliceData(mem)))
+}
+
+// WordOf views the memory of a map with one element of 32 bits.
+func WordOf(mem []byte) *atomic.Uint32 {
+	if len(mem) < 4 {
+		panic("bpf: the mapping of a word is too short")
+	}
+	return (*atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
 // bytes views the message with its first n slots as the data of a call.

@@ -5,6 +5,7 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -19,6 +20,9 @@ type AgentCall struct {
 	dests *ebpf.Map
 	prog  *ebpf.Program
 	mem   []byte
+
+	rests    *atomic.Uint32 // the map agent_rests; nil in an attachment of an earlier version
+	restsMem []byte
 }
 
 // NewAgentCall maps the call buffer.
@@ -27,11 +31,41 @@ func (a *Attachment) NewAgentCall() (*AgentCall, error) {
 	if err != nil {
 		return nil, fmt.Errorf("call buffer: %w", err)
 	}
-	return &AgentCall{slots: bpf.SlotsOf(mem), dests: a.Maps.DestTable, prog: a.agentCall, mem: mem}, nil
+	x := &AgentCall{slots: bpf.SlotsOf(mem), dests: a.Maps.DestTable, prog: a.agentCall, mem: mem}
+	if a.Maps.AgentRests != nil {
+		if x.restsMem, err = mapMemory(a.Maps.AgentRests); err != nil {
+			return nil, errors.Join(fmt.Errorf("agent_rests: %w", err), x.Close())
+		}
+		x.rests = bpf.WordOf(x.restsMem)
+	}
+	return x, nil
 }
 
 // Close unmaps the call buffer.
-func (x *AgentCall) Close() error { return unix.Munmap(x.mem) }
+func (x *AgentCall) Close() error {
+	err := unix.Munmap(x.mem)
+	if x.restsMem != nil {
+		x.rests.Store(0)
+		err = errors.Join(err, unix.Munmap(x.restsMem))
+	}
+	return err
+}
+
+// Rest has the data plane send bpf.EventActive when a destination becomes active, once, or not. If none
+// is in the active queue afterwards, the event is certain. It returns false if the programs cannot send it.
+func (x *AgentCall) Rest(on bool) bool {
+	if x.rests == nil {
+		return false
+	}
+	v := uint32(0)
+	if on {
+		v = 1
+	}
+	if x.rests.Load() != v {
+		x.rests.Store(v)
+	}
+	return on
+}
 
 // Slots returns the slots of the call buffer, of which there are bpf.AgentSlots.
 func (x *AgentCall) Slots() []bpf.AgentSlot { return x.slots }

@@ -237,6 +237,7 @@ func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
 		bpf.SoftroceMapCallBuffer: &m.CallBuffer, bpf.SoftroceMapHelloLimit: &m.HelloLimit,
 		bpf.SoftroceMapScratch: &m.Scratch,
 
+		bpf.SoftroceMapAgentRests: &m.AgentRests,
 		bpf.SoftroceMapCmServices: &m.CmServices, bpf.SoftroceMapCmRequests: &m.CmRequests, bpf.SoftroceMapCmIds: &m.CmIds,
 	}
 }
@@ -245,6 +246,7 @@ func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
 // adds them.
 var addedMaps = map[string]bool{
 	bpf.SoftroceMapCmServices: true, bpf.SoftroceMapCmRequests: true, bpf.SoftroceMapCmIds: true,
+	bpf.SoftroceMapAgentRests: true,
 }
 
 func (a *Attachment) pinMaps() error {

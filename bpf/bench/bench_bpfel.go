@@ -234,6 +234,7 @@ type BenchTemplate struct {
 const (
 	BenchMapActive              = "active"
 	BenchMapAddresses           = "addresses"
+	BenchMapAgentRests          = "agent_rests"
 	BenchMapCallBuffer          = "call_buffer"
 	BenchMapCmIds               = "cm_ids"
 	BenchMapCmRequests          = "cm_requests"
@@ -337,6 +338,7 @@ type BenchProgramSpecs struct {
 type BenchMapSpecs struct {
 	Active     *ebpf.MapSpec `ebpf:"active"`
 	Addresses  *ebpf.MapSpec `ebpf:"addresses"`
+	AgentRests *ebpf.MapSpec `ebpf:"agent_rests"`
 	CallBuffer *ebpf.MapSpec `ebpf:"call_buffer"`
 	CmIds      *ebpf.MapSpec `ebpf:"cm_ids"`
 	CmRequests *ebpf.MapSpec `ebpf:"cm_requests"`
@@ -384,6 +386,7 @@ func (o *BenchObjects) Close() error {
 type BenchMaps struct {
 	Active     *ebpf.Map `ebpf:"active"`
 	Addresses  *ebpf.Map `ebpf:"addresses"`
+	AgentRests *ebpf.Map `ebpf:"agent_rests"`
 	CallBuffer *ebpf.Map `ebpf:"call_buffer"`
 	CmIds      *ebpf.Map `ebpf:"cm_ids"`
 	CmRequests *ebpf.Map `ebpf:"cm_requests"`
@@ -403,6 +406,7 @@ func (m *BenchMaps) Close() error {
 	return _BenchClose(
 		m.Active,
 		m.Addresses,
+		m.AgentRests,
 		m.CallBuffer,
 		m.CmIds,
 		m.CmRequests,

@@ -209,6 +209,7 @@ enum sr_event_type {
 	SR_EVENT_PEER_AWARE = 2,     /* a peer with an entry answered a HELLO of this host */
 	SR_EVENT_HELLO = 3,          /* HELLO from a peer that gets no stamps (yet), or whose capabilities have changed */
 	SR_EVENT_ACK_UNKNOWN = 4,    /* HELLO_ACK with the right nonce from an address without an entry */
+	SR_EVENT_ACTIVE = 5,         /* a destination became active while agent_rests was 1 */
 };
 
 struct sr_event {

@@ -58,6 +58,22 @@ static __always_inline __u64 clock_now(void)
 	return clock_tai ? bpf_ktime_get_tai_ns() : mono_now();
 }
 
+/* wake_agent sends the event that an agent which rests waits for. */
+static __noinline int wake_agent(const struct dest_key *key)
+{
+	struct sr_event *e;
+	__u32 zero = 0;
+	__u32 *rests = bpf_map_lookup_elem(&agent_rests, &zero);
+
+	if (!key || !rests || !READ_ONCE(*rests))
+		return 0;
+	WRITE_ONCE(*rests, 0); /* before the event, after which the agent may write 1 again */
+	e = event_begin(SR_EVENT_ACTIVE, key, clock_now());
+	if (e)
+		bpf_ringbuf_submit(e, 0);
+	return 0;
+}
+
 /* mark_active puts the destination into the active queue, once per evaluation. */
 static __always_inline void mark_active(struct dest_regs *d, const struct dest_key *key)
 {
@@ -68,6 +84,7 @@ static __always_inline void mark_active(struct dest_regs *d, const struct dest_k
 		d->queued = 0;
 		count(SR_STAT_active_lost);
 	}
+	wake_agent(key); /* after the push: the agent looks at the queue after it has written 1 */
 }
 
 /*

@@ -102,6 +102,18 @@ struct {
 	__type(value, struct dest_key);
 } active SEC(".maps");
 
+/*
+ * 1: the agent evaluates seldom, and wants an event when a destination becomes active. Written by
+ * the agent; the data plane clears it with that event.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u32);
+} agent_rests SEC(".maps");
+
 /* Slots of the agent call, mapped into the agent's memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -51,6 +51,7 @@ type Agent struct {
 
 	admission *discovery.Admission
 
+	rest   policyloop.Rest
 	engine uint64 // last check for the entries of a killed engine, monotonic ns
 	dests  int    // entries in the table that have a number
 
@@ -175,6 +176,9 @@ func (a *Agent) run(ctx context.Context) error {
 				return errors.New("the events ring was closed")
 			}
 			a.handle(e)
+			if next, rested := a.rest.Wake(loader.Monotonic()); rested {
+				tick.Reset(next)
+			}
 		case l, ok := <-links.changes:
 			if !ok {
 				a.log.Warn("reports of interface changes were lost: the agent subscribes again")
@@ -188,6 +192,9 @@ func (a *Agent) run(ctx context.Context) error {
 				return loader.Forget(ctx, a.att)
 			}
 			a.linkChanged(l)
+			if next, rested := a.rest.Wake(loader.Monotonic()); rested {
+				tick.Reset(next)
+			}
 		case <-tick.C:
 			next, err := a.tick(loader.Monotonic())
 			if err != nil {
@@ -208,6 +215,8 @@ func (a *Agent) tick(now uint64) (time.Duration, error) {
 	start := loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
 	atomic.StoreUint64(&a.cfg.HeartbeatNs, now)
 	a.followClock(a.att.State.Clock.Offset(), now)
+	// Not without an engine: one that is opened needs a HELLO with its capabilities soon.
+	reported := a.table.Rest(a.hasEngine() && a.rest.Due(now))
 	n, err := a.loop.Evaluate(now)
 	if err != nil {
 		return 0, err
@@ -220,7 +229,8 @@ func (a *Agent) tick(now uint64) (time.Duration, error) {
 	a.sweep.some(a, now)
 	cost := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
 	a.sendEchoes(now) // which have a budget of their own
-	return a.loop.AdvancePauses(loader.Monotonic(), policyloop.TickPeriod(cost, n, a.hasEngine())), nil
+	period := a.rest.Period(policyloop.TickPeriod(cost, n, a.hasEngine()), now, n == 0, reported)
+	return a.loop.AdvancePauses(loader.Monotonic(), period), nil
 }
 
 // sendHellos sends the HELLOs that are due.
@@ -270,6 +280,7 @@ func (a *Agent) handle(e bpf.Event) {
 		if a.peers.OnHello(e.Peer, uint16(e.Caps), e.Proven != 0, now) {
 			a.control.hello(e.Peer)
 		}
+	case bpf.EventActive: // ends the agent's rest, as every event does
 	case bpf.EventAckUnknown:
 		if a.admission.Admit(peer, now) && a.addEntry(peer, e.Token, uint16(e.Caps)) {
 			a.dests++
