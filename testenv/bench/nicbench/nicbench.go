@@ -40,6 +40,7 @@ type section struct {
 
 var sections = []section{
 	{"goodput", goodput},
+	{"seal", sealed},
 	{"latency", latency},
 	{"rate", messageRate},
 	{"qps", manyQPs},
@@ -66,7 +67,7 @@ func Command() *cobra.Command {
 	f.StringVar(&c.bin, "bin", "bin/softroce-xdp", "the product's binary")
 	f.IntVar(&c.rounds, "rounds", 5, "times that each candidate is measured; the median counts")
 	f.DurationVar(&c.each, "time", 300*time.Millisecond, "length of a measurement")
-	f.StringSliceVar(&c.only, "only", nil, "sections: goodput, latency, rate, qps, many, allocs, loss, device, processes (default: all)")
+	f.StringSliceVar(&c.only, "only", nil, "sections: goodput, seal, latency, rate, qps, many, allocs, loss, device, processes (default: all)")
 	f.StringVar(&c.match, "match", "", "only rows of the goodput table, and of hostile processes, whose name has this in it")
 	f.StringVar(&profile, "cpuprofile", "", "write a profile of the process there")
 	return cmd
@@ -78,7 +79,7 @@ func run(ctx context.Context, c config, profile string) (ok bool, err error) {
 	}
 	for _, name := range c.only {
 		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
-			return false, fmt.Errorf("--only %s: choose goodput, latency, rate, qps, many, allocs, loss, device or processes", name)
+			return false, fmt.Errorf("--only %s: choose goodput, seal, latency, rate, qps, many, allocs, loss, device or processes", name)
 		}
 	}
 	if c.bin, err = filepath.Abs(c.bin); err != nil {

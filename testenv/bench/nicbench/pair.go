@@ -45,7 +45,8 @@ type pairSpec struct {
 	depth  int // work requests of a queue
 	memory int // bytes on each side, shared by all
 	pmtu   rocev2.PMTU
-	cq     int // completions; 0 means all that may be outstanding
+	cq     int  // completions; 0 means all that may be outstanding
+	sealed bool // encrypted with AES-128-GCM
 }
 
 func newPair[D verbs.Device](devs [2]D, addrs [2]netip.Addr, s pairSpec) (_ *pair, err error) {
@@ -103,6 +104,11 @@ func (p *pair) add(addrs [2]netip.Addr, s pairSpec) error {
 		p.qps[i] = append(p.qps[i], x)
 	}
 	n := len(p.qps[0]) - 1
+	if s.sealed {
+		if err := encrypt(p.qps[0][n], p.qps[1][n]); err != nil {
+			return err
+		}
+	}
 	return engines.ConnectAttr(p.qps[0][n], p.qps[1][n], addrs[0], addrs[1], func(a *verbs.Attr) {
 		a.PMTU, a.MaxRdAtomic, a.MaxDestRdAtomic = s.pmtu, reads, reads
 	})
