@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"time"
 
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback" // a device without an interface
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -37,9 +39,9 @@ func ExampleDial() {
 }
 
 // echoServer answers each message with itself.
-func echoServer(dev verbs.Device, address string) io.Closer {
+func echoServer(dev verbs.Device, address string, options ...rdma.Option) io.Closer {
 	ctx := context.Background()
-	l, err := rdma.Listen(ctx, dev, address)
+	l, err := rdma.Listen(ctx, dev, address, options...)
 	check(err)
 	go func() {
 		for {
@@ -61,6 +63,42 @@ func echoServer(dev verbs.Device, address string) io.Closer {
 		}
 	}()
 	return l
+}
+
+// Both ends have a key pair and know the public key of the other one, mostly from files (package keyfile). The
+// connection is encrypted, or there is none.
+func ExampleWithEncryption() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
+	check(err)
+	defer dev.Close()
+	client, err := seal.NewIdentity()
+	check(err)
+	server, err := seal.NewIdentity()
+	check(err)
+	knows := func(own, peer *seal.Identity) rdma.Option {
+		return rdma.WithEncryption(rdma.Encryption{
+			Identity: own, Peers: func(netip.Addr) []seal.PublicKey { return []seal.PublicKey{peer.Public()} },
+		})
+	}
+	defer echoServer(dev, ":7175", knows(server, client)).Close()
+
+	c, err := rdma.Dial(ctx, dev, "127.0.0.1:7175", knows(client, server))
+	check(err)
+	defer c.Close()
+	check(c.Send(ctx, []byte("secret")))
+	answer := make([]byte, c.MaxMessage())
+	n, err := c.Recv(ctx, answer)
+	check(err)
+	fmt.Printf("%s\n", answer[:n])
+
+	_, err = rdma.Dial(ctx, dev, "127.0.0.1:7175")
+	fmt.Println("plain:", err != nil)
+
+	// Output:
+	// secret
+	// plain: true
 }
 
 // A server gives a client its memory, by private data. The client writes to it and reads it, and the

@@ -136,7 +136,7 @@ func TestEncryptedLink(t *testing.T) {
 // A connection that both ends do not want encrypted with the same keys is refused at once, with an
 // error that says what to do, and no data packet leaves.
 func TestEncryptionRefuses(t *testing.T) {
-	a, b, stranger := identity(t), identity(t), identity(t)
+	a, b, third := identity(t), identity(t), identity(t)
 	aes256 := knows(b, a)
 	aes256.Suite = seal.AES256GCM
 	with := func(e rdma.Encryption) []rdma.Option { return []rdma.Option{rdma.WithEncryption(e)} }
@@ -147,12 +147,12 @@ func TestEncryptionRefuses(t *testing.T) {
 	}{
 		{"plain server", with(knows(a, b)), nil, rdma.ErrNotEncrypted.Error()},
 		{"plain client", nil, with(knows(b, a)), "takes encrypted connections only"},
-		{"client unknown to the server", with(knows(a, b)), with(knows(b, stranger)), "your public key"},
-		{"server has another key", with(knows(a, stranger)), with(knows(b, a)), "your public key"},
+		{"client unknown to the server", with(knows(a, b)), with(knows(b, third)), "your public key"},
+		{"server has another key", with(knows(a, third)), with(knows(b, a)), "your public key"},
 		{"server has no keys at all", with(knows(a, b)), with(knows(b)), "no public key of 127.0.0.1"},
 		{"other suite", with(knows(a, b)), with(aes256), "your public key"},
 		{"client has no key", with(knows(a)), with(knows(b, a)), "add the key of that host"},
-		{"client has two keys", with(knows(a, b, stranger)), with(knows(b, a)), "leave one"},
+		{"client has two keys", with(knows(a, b, third)), with(knows(b, a)), "leave one"},
 		{"no identity", with(rdma.Encryption{}), nil, "Identity"},
 		{"private data", append(with(knows(a, b)), rdma.WithPrivate([]byte("x"))), nil, "no room for both"},
 	} {

@@ -32,7 +32,7 @@ func TestEncryptedRun(t *testing.T) {
 		}
 	}
 	client, server := encryption(t, ids[0], ids[1]), encryption(t, ids[1], ids[0])
-	stranger := encryption(t, ids[2], ids[1])
+	third := encryption(t, ids[2], ids[1])
 	for _, c := range []struct {
 		name           string
 		client, server *rdma.Encryption
@@ -41,7 +41,7 @@ func TestEncryptedRun(t *testing.T) {
 		{"both", client, server, ""},
 		{"client only", client, nil, "start it with --encrypt"},
 		{"server only", nil, server, "use --encrypt"},
-		{"another key", stranger, server, "is your public key known here"},
+		{"another key", third, server, "is your public key known here"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dev, err := nic.OpenLoopback(nic.Options{})
