@@ -154,12 +154,15 @@ func (e *engine) open(x *QP, p *rocev2.Packet) bool {
 	return false
 }
 
-// wrongPKey counts a packet whose P_Key is not that of its queue pair.
-func (c *engineCounters) wrongPKey(pkey uint16, x *QP) {
+// wrongPKey counts a packet whose P_Key is not that of its queue pair. A CNP, which is never encrypted, is for the
+// policy only (ingress): queue pairs ignore it.
+func (c *engineCounters) wrongPKey(h rocev2.BTH, x *QP) {
 	switch {
+	case x.encrypted && !seal.Sealable(h.Opcode()):
+		x.q.Config().Count.Ignored++
 	case x.encrypted:
 		c.crypt.plainRefused++
-	case pkey == seal.PKey:
+	case h.PKey() == seal.PKey:
 		c.crypt.sealedRefused++
 	default:
 		c.rxBadPKey++

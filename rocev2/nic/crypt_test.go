@@ -348,6 +348,23 @@ func TestOneEndPlain(t *testing.T) {
 	}
 }
 
+// A CNP is never encrypted: it is ignored, as by a plain queue pair, and not counted as a plain packet.
+func TestCNPToEncryptedQueuePair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecret(t, verbs.RC, 0, seal.Limits{})
+		cnp := rocev2.Datagram{Src: us, Dst: us, Opcode: rocev2.CNP, DestQP: s.x.num}
+		frame, err := cnp.AppendTo(make([]byte, etherLen))
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame[12] = 8 // IPv4
+		ignored := s.e.qpCount.Ignored
+		if c, changed := s.deliverAgain(frame); changed || c != (cryptCounters{}) || s.e.qpCount.Ignored != ignored+1 {
+			t.Errorf("memory changed %v, %+v, %d ignored", changed, c, s.e.qpCount.Ignored-ignored)
+		}
+	})
+}
+
 // Another key is refused as a forged packet.
 func TestOtherKeyIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

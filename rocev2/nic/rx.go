@@ -102,7 +102,7 @@ func (e *engine) lookup(p *rocev2.Packet) *QP {
 	case bth.Version() != 0:
 		e.count.rxMalformed++
 	case !matchPKey(bth.PKey(), x.pkey):
-		e.count.wrongPKey(bth.PKey(), x)
+		e.count.wrongPKey(bth, x)
 	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src):
 		e.count.rxWrongPeer++
 	default:
