@@ -27,6 +27,12 @@ const (
 	orderAskTime   = qp.Time(10e9)
 )
 
+// A notification is repeated for half a minute while the target has no receive work request.
+const (
+	orderNotReadyTries = 1<<16 - 1
+	orderNotReadyDelay = 500 * ooo.Microsecond
+)
+
 // oooQP is what a queue pair has for out-of-order mode.
 type oooQP struct {
 	x      *QP
@@ -109,7 +115,7 @@ func (o *oooQP) config(a *verbs.Attr) ooo.Config {
 	return ooo.Config{
 		QPN: o.x.num, PeerQPN: a.DestQPN, PD: c.PD, RecvPSN: a.RQPSN, PMTU: a.PMTU, Seed: uint64(o.x.num),
 		Messages: orderMessages(c.MaxSend), Memory: orderMemory{c.Memory, o}, Deliver: o.deliver, Complete: o.complete,
-		Count: &o.x.dev.eng.ooo.count,
+		Count: &o.x.dev.eng.ooo.count, NotReadyTries: orderNotReadyTries, NotReadyDelay: orderNotReadyDelay,
 	}
 }
 
