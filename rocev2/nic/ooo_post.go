@@ -4,7 +4,6 @@ package nic
 
 import (
 	"errors"
-	"fmt"
 	"math/bits"
 
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
@@ -17,8 +16,8 @@ import (
 type orderSendQueue struct {
 	slots   []orderWR
 	free    []uint32 // indices of slots
-	waiting []uint32 // also, the oldest first
-	queued  int      // work requests that have not completed
+	waiting waitingList
+	queued  int // work requests that have not completed
 }
 
 // orderWR is a work request. Its index is the ID of its request.
@@ -33,40 +32,27 @@ type orderWR struct {
 // power of two up to its limit.
 func orderMessages(maxSend int) int { return min(1<<bits.Len(uint(maxSend-1)), ooo.MaxMessages) }
 
-var errOrderFence = errors.New("nic: messages in out-of-order mode are not ordered: wait for the completion instead of Fence")
-
-// checkSend implements QP.checkSend.
-func (o *oooQP) checkSend(s verbs.State, wr *verbs.SendWR) error {
-	switch s {
-	case verbs.StateRTS, verbs.StateErr:
-	default:
-		return fmt.Errorf("%w; it is in %s", verbs.ErrSendState, s)
-	}
-	switch wr.Op {
-	case verbs.OpWrite, verbs.OpWriteNotify, verbs.OpRead:
-	default:
-		return fmt.Errorf("%w: out-of-order mode, operation %d", verbs.ErrOp, wr.Op)
-	}
-	switch {
-	case wr.Flags&verbs.Inline != 0 || len(wr.Data) != 0:
-		return fmt.Errorf("%w; out-of-order mode has none", verbs.ErrInline)
-	case wr.Flags&verbs.Fence != 0:
-		return errOrderFence
-	case len(wr.SGL) > 1:
-		return fmt.Errorf("%w: %d of 1 in out-of-order mode", verbs.ErrSGL, len(wr.SGL))
-	case len(wr.SGL) == 1 && wr.SGL[0].Len > maxOrderLen:
-		return fmt.Errorf("%w: %d bytes of %d", verbs.ErrTooLong, wr.SGL[0].Len, uint32(maxOrderLen))
-	}
-	return nil
+// waitingList are indices of slots in order, the first of them at head.
+type waitingList struct {
+	list []uint32
+	head int
 }
 
-// maxOrderLen is the longest message in bytes (IBTA 9.7.4.1).
-const maxOrderLen = 1 << 31
+func (w *waitingList) len() int      { return len(w.list) - w.head }
+func (w *waitingList) push(i uint32) { w.list = append(w.list, i) }
+func (w *waitingList) first() uint32 { return w.list[w.head] }
+
+// pop removes the first one. The list is moved to its front seldom, as work requests may be many.
+func (w *waitingList) pop() {
+	if w.head++; w.head > len(w.list)/2 {
+		w.list, w.head = w.list[:copy(w.list, w.list[w.head:])], 0
+	}
+}
 
 // post implements QP.postSend.
 func (o *oooQP) post(wr *verbs.SendWR) error {
 	state := o.x.q.State()
-	if err := o.checkSend(state, wr); err != nil {
+	if err := ooo.CheckSend(state, wr); err != nil {
 		return err
 	}
 	if o.queued >= o.x.q.Config().MaxSend {
@@ -90,7 +76,7 @@ func (o *oooQP) post(wr *verbs.SendWR) error {
 		o.finish(i, verbs.StatusWRFlushed, 0)
 		return nil
 	}
-	o.waiting = append(o.waiting, i)
+	o.waiting.push(i)
 	if o.askAt == 0 {
 		o.ask(o.x.dev.eng.now)
 	}
@@ -111,23 +97,19 @@ func (o *orderSendQueue) forget() { *o = orderSendQueue{} }
 
 // begin hands work requests to package ooo, as many as it takes.
 func (o *oooQP) begin() {
-	n := 0
-	for n < len(o.waiting) {
-		i := o.waiting[n]
+	for o.waiting.len() > 0 {
+		i := o.waiting.first()
 		err := o.q.Post(&o.slots[i].request)
 		if errors.Is(err, ooo.ErrFull) || errors.Is(err, ooo.ErrEnded) {
-			break
+			return
 		}
-		n++
+		o.waiting.pop()
 		switch {
 		case errors.Is(err, ooo.ErrLocal):
 			o.finish(i, verbs.StatusLocalProtection, 0)
 		case err != nil:
 			o.finish(i, verbs.StatusLocalQPOperation, 0)
 		}
-	}
-	if n > 0 {
-		o.waiting = append(o.waiting[:0], o.waiting[n:]...)
 	}
 }
 
@@ -156,7 +138,7 @@ func (o *oooQP) finish(i uint32, status verbs.Status, bytes uint32) {
 
 // settle completes what waits, if package ooo has ended the queue pair.
 func (o *oooQP) settle() {
-	if o.q.Ended() && len(o.waiting) > 0 {
+	if o.q.Ended() && o.waiting.len() > 0 {
 		o.flushWaiting(verbs.StatusWRFlushed)
 	}
 }
@@ -164,9 +146,9 @@ func (o *oooQP) settle() {
 // flushWaiting completes the work requests that were not begun.
 func (o *oooQP) flushWaiting(first verbs.Status) {
 	list := o.waiting
-	o.waiting = nil
-	for _, i := range list {
-		o.finish(i, first, 0)
+	o.waiting = waitingList{}
+	for ; list.len() > 0; list.pop() {
+		o.finish(list.first(), first, 0)
 		first = verbs.StatusWRFlushed
 	}
 }

@@ -148,7 +148,7 @@ func (o *oooQP) mayStart() bool {
 // ask begins the wait for HELLO where work waits for it, or ends it.
 func (o *oooQP) ask(now qp.Time) {
 	switch {
-	case o.mayStart() || len(o.waiting) == 0:
+	case o.mayStart() || o.waiting.len() == 0:
 		o.askAt = 0
 	case o.askAt == 0:
 		o.askUntil = now + orderAskTime

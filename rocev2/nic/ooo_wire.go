@@ -41,7 +41,7 @@ func (o *oooQP) nextData(e *engine) *qp.Outbound {
 	if o.q == nil || !o.mayStart() {
 		return nil
 	}
-	if len(o.waiting) > 0 {
+	if o.waiting.len() > 0 {
 		o.begin()
 	}
 	n := &e.ooo.next

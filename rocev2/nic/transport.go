@@ -4,6 +4,7 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -15,7 +16,7 @@ import (
 // checkSend checks a work request as putSend would in a state. Any goroutine may call it.
 func (x *QP) checkSend(s verbs.State, wr *verbs.SendWR) error {
 	if x.ooo != nil {
-		return x.ooo.checkSend(s, wr)
+		return ooo.CheckSend(s, wr)
 	}
 	return x.q.Config().CheckSend(s, x.pmtu, x.rdAtomic, wr)
 }
