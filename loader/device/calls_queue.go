@@ -213,6 +213,7 @@ func (c *client) initOf(m *proto.CreateQP) (pd *domain, init verbs.QPInit, err e
 	init = verbs.QPInit{
 		Type: verbs.QPType(m.Type), SendCQ: send.cq, RecvCQ: recv.cq, MaxSend: int(m.MaxSend), MaxRecv: int(m.MaxRecv),
 		MaxSendSGE: int(m.MaxSendSGE), MaxRecvSGE: int(m.MaxRecvSGE), MaxInline: int(m.MaxInline), SignalAll: m.SignalAll != 0,
+		OutOfOrder: m.OutOfOrder != 0,
 	}
 	if m.SRQ != 0 {
 		s, err := get[*sharedQueue](c, m.SRQ)
@@ -223,6 +224,10 @@ func (c *client) initOf(m *proto.CreateQP) (pd *domain, init verbs.QPInit, err e
 	}
 	return pd, init, nil
 }
+
+// outOfOrderCost is how many work requests a queue pair in out-of-order mode counts for besides its own: the
+// packets that it remembers take as much memory.
+const outOfOrderCost = 256
 
 func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	pd, init, err := c.initOf(m)
@@ -236,6 +241,9 @@ func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	q := &queuePair{c: c, cost: []limits.Use{{Kind: limits.QPs, N: 1}}}
 	for _, s := range shapes {
 		q.cost = append(q.cost, limits.Use{Kind: limits.WRs, N: uint64(s.Entries)})
+	}
+	if init.OutOfOrder {
+		q.cost = append(q.cost, limits.Use{Kind: limits.WRs, N: outOfOrderCost})
 	}
 	if err := c.charge(q.cost...); err != nil {
 		return nil, nil, err

@@ -24,6 +24,10 @@ func SendBytes(inline, elements int) int { return WqeBytes + max(inline, element
 // RecvBytes is the length of a receive entry for a list of that many elements.
 func RecvBytes(elements int) int { return WqeRecvBytes + elements*SgeBytes }
 
+// Besides the operations of the definition, entries have verbs.OpWriteNotify and verbs.OpRecvNotify of
+// out-of-order mode, by their numbers in package verbs: in rings of the device of the agent. The card does
+// not have the mode, and refuses them.
+
 // EncodeSend writes a work request of a queue pair of that service to an entry. ah is what the
 // entry names the address handle of a UD message by. Errors wrap verbs.ErrInline or verbs.ErrSGL:
 // the entry is too short.
@@ -36,7 +40,7 @@ func EncodeSend(entry []byte, service verbs.QPType, wr *verbs.SendWR, ah uint32)
 	w.SetSolicited(wr.Flags&verbs.Solicited != 0)
 	w.SetFence(wr.Flags&verbs.Fence != 0)
 	switch wr.Op {
-	case verbs.OpSendImm, verbs.OpWriteImm:
+	case verbs.OpSendImm, verbs.OpWriteImm, verbs.OpWriteNotify:
 		w.SetImmediate(wr.Imm)
 	case verbs.OpSendInv, verbs.OpLocalInv:
 		w.SetImmediate(wr.InvKey)
@@ -69,7 +73,7 @@ func encodeOperation(entry []byte, service verbs.QPType, wr *verbs.SendWR, ah ui
 		u.SetAh(ah)
 		u.SetDestQpn(wr.RemoteQPN)
 		u.SetDestQkey(wr.RemoteQKey)
-	case wr.Op == verbs.OpWrite || wr.Op == verbs.OpWriteImm || wr.Op == verbs.OpRead:
+	case wr.Op == verbs.OpWrite || wr.Op == verbs.OpWriteImm || wr.Op == verbs.OpWriteNotify || wr.Op == verbs.OpRead:
 		r := WqeRdma(entry)
 		r.SetRemoteAddr(wr.RemoteAddr)
 		r.SetRkey(wr.RKey)
@@ -112,7 +116,7 @@ func encodeBind(w WqeBind, b *verbs.Bind) {
 func DecodeSend(entry []byte, service verbs.QPType, wr *verbs.SendWR) (ah uint32, ok bool) {
 	w, tail := Wqe(entry), entry[WqeBytes:]
 	*wr = verbs.SendWR{ID: w.WrId(), Op: verbs.Op(w.Opcode()), Imm: w.Immediate(), InvKey: w.Immediate(), SGL: wr.SGL[:0]}
-	if wr.Op < verbs.OpSend || wr.Op > verbs.OpBindWindow {
+	if (wr.Op < verbs.OpSend || wr.Op > verbs.OpBindWindow) && wr.Op != verbs.OpWriteNotify {
 		return 0, false
 	}
 	if w.Signaled() {

@@ -47,6 +47,9 @@ func drawSend(t *rapid.T, service verbs.QPType) (wr verbs.SendWR, ah uint32) {
 			ops = append(ops, op)
 		}
 	}
+	if service == verbs.RC {
+		ops = append(ops, verbs.OpWriteNotify) // in out-of-order mode
+	}
 	wr = verbs.SendWR{
 		ID: rapid.Uint64().Draw(t, "id"), Op: rapid.SampledFrom(ops).Draw(t, "op"),
 		Flags: verbs.Flags(rapid.IntRange(0, 15).Draw(t, "flags")),
@@ -58,13 +61,13 @@ func drawSend(t *rapid.T, service verbs.QPType) (wr verbs.SendWR, ah uint32) {
 	}
 	imm := rapid.Uint32().Draw(t, "imm")
 	switch wr.Op {
-	case verbs.OpSendImm, verbs.OpWriteImm:
+	case verbs.OpSendImm, verbs.OpWriteImm, verbs.OpWriteNotify:
 		wr.Imm = imm
 	case verbs.OpSendInv, verbs.OpLocalInv:
 		wr.InvKey = imm
 	}
 	switch wr.Op {
-	case verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCompareSwap, verbs.OpFetchAdd:
+	case verbs.OpWrite, verbs.OpWriteImm, verbs.OpWriteNotify, verbs.OpRead, verbs.OpCompareSwap, verbs.OpFetchAdd:
 		wr.RemoteAddr, wr.RKey = rapid.Uint64().Draw(t, "va"), rapid.Uint32().Draw(t, "rkey")
 	}
 	switch wr.Op {

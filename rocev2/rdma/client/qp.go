@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
@@ -25,6 +26,8 @@ type QP struct {
 	handle uint32
 	num    uint32
 	conf   qp.Config // the limits, for CheckSend and CheckRecv
+
+	outOfOrder bool
 
 	sendMu   sync.Mutex
 	memory   []byte // nil after unmap; both locks are held to change it
@@ -56,9 +59,6 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if !ok1 || !ok2 || send.d != p.d || recv.d != p.d {
 		return nil, errForeign
 	}
-	if init.OutOfOrder {
-		return nil, errOutOfOrder
-	}
 	m := &proto.CreateQP{
 		PD: p.handle, SendCQ: send.handle, RecvCQ: recv.handle, Type: uint8(init.Type),
 		MaxSend: uint32(cmp.Or(init.MaxSend, 128)), MaxRecv: uint32(cmp.Or(init.MaxRecv, 128)),
@@ -66,6 +66,9 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	}
 	if init.SignalAll {
 		m.SignalAll = 1
+	}
+	if init.OutOfOrder {
+		m.OutOfOrder = 1
 	}
 	if init.SRQ != nil {
 		s, ok := init.SRQ.(*SRQ)
@@ -76,8 +79,6 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	}
 	return p.createQP(m)
 }
-
-var errOutOfOrder = errors.New("the device of the agent has no out-of-order mode: open an engine in this process, on an interface whose agent serves none")
 
 func (p *PD) createQP(m *proto.CreateQP) (_ *QP, err error) {
 	d := p.d
@@ -92,7 +93,7 @@ func (p *PD) createQP(m *proto.CreateQP) (_ *QP, err error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{pd: p, handle: r.Handle, num: r.QPN, memory: b, queue: r.SendQueue, recvQueue: r.RecvQueue}
+	q := &QP{pd: p, handle: r.Handle, num: r.QPN, memory: b, queue: r.SendQueue, recvQueue: r.RecvQueue, outOfOrder: m.OutOfOrder != 0}
 	q.conf = qp.Config{
 		Type: verbs.QPType(m.Type), MaxSend: int(m.MaxSend), MaxRecv: int(m.MaxRecv), MaxSendSGE: int(m.MaxSendSGE),
 		MaxRecvSGE: int(m.MaxRecvSGE), MaxInline: int(m.MaxInline),
@@ -195,7 +196,7 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 	if err := d.alive(); err != nil {
 		return err
 	}
-	if err := q.conf.CheckSend(q.state(), q.pmtu, q.rdAtomic, wr); err != nil {
+	if err := q.checkSend(wr); err != nil {
 		return err
 	}
 	handle := uint32(0)
@@ -224,6 +225,13 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 	q.send.Publish()
 	d.ring(q.queue, q.send)
 	return nil
+}
+
+func (q *QP) checkSend(wr *verbs.SendWR) error {
+	if q.outOfOrder {
+		return ooo.CheckSend(q.state(), wr)
+	}
+	return q.conf.CheckSend(q.state(), q.pmtu, q.rdAtomic, wr)
 }
 
 // PostRecv implements verbs.QP.
