@@ -287,8 +287,9 @@ func TestMessagesWait(t *testing.T) {
 		if _, _, _, err := r.reply(); err != nil {
 			t.Fatalf("reply %d: %v", i, err)
 		}
-		if earned := saved + 10*int(time.Since(began)/time.Second+2); i > earned {
-			t.Fatalf("%d replies after %v", i, time.Since(began))
+		// The server began to count later, and has counted the hello too.
+		if earned := saved + int(10*time.Since(began).Seconds()); i > earned {
+			t.Fatalf("%d replies after %v, want at most %d", i, time.Since(began), earned)
 		}
 	}
 	other := open(t, dir)
@@ -299,4 +300,22 @@ func TestMessagesWait(t *testing.T) {
 	}
 	r.conn.Close()
 	wait(t, func() bool { return len(s.Status().Processes) == 1 })
+}
+
+// The server accepts connections at a limited rate of all users together, and others wait in order.
+func TestConnectionsWait(t *testing.T) {
+	const rate, saved = 2, 5 // connections a second; the server keeps those of 5 seconds
+	_, dir := serve(t, device.Config{Accepts: rate})
+	began := time.Now()
+	for i := range rate*saved + 5 {
+		r := dial(t, dir)
+		if _, err := r.call(proto.TStatus, &proto.StatusRequest{}, new(proto.StatusReply)); err != nil {
+			t.Fatal(err)
+		}
+		r.conn.Close()
+		// The server does not wait for less than 20 ms.
+		if most := rate*saved + int(rate*(time.Since(began)+100*time.Millisecond).Seconds()) + 1; i+1 > most {
+			t.Fatalf("%d connections are served after %v, want at most %d", i+1, time.Since(began), most)
+		}
+	}
 }

@@ -90,6 +90,12 @@ func TestDoorbellStorm(t *testing.T) {
 		}
 	}
 	storm()
+	for left := ring.Queues; left > 0; left -= clientBudget {
+		if c.take(); len(c.sends) != left-clientBudget {
+			t.Fatalf("%d rings are left of %d, want %d fewer", len(c.sends), left, clientBudget)
+		}
+	}
+	storm()
 	for i := range 3 * ring.Queues / clientBudget {
 		if n := c.take(); n > clientBudget {
 			t.Fatalf("iteration %d visits %d rings, want at most %d", i, n, clientBudget)

@@ -16,8 +16,9 @@ type Bucket struct{ full time.Duration }
 // Spend counts n times now, and returns how long the caller has to wait before it does the next. now is
 // the time since any fixed point. perSecond 0 counts as 1.
 func (b *Bucket) Spend(now time.Duration, n, perSecond uint64, saved time.Duration) (wait time.Duration) {
-	const most = 1 << 30 // so that no product exceeds 64 bits
-	b.full = max(b.full, now) + time.Duration(min(n, most)*uint64(time.Second)/max(perSecond, 1))
+	const most = 1 << 30 // so that no product exceeds 64 bits, and no sum
+	cost := time.Duration(min(n, most) * uint64(time.Second) / max(perSecond, 1))
+	b.full = min(max(b.full, now)+cost, now+most*time.Second)
 	return max(0, b.full-saved-now)
 }
 

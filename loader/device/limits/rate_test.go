@@ -100,15 +100,27 @@ func TestRatesAreForgotten(t *testing.T) {
 	}
 }
 
-// No number of calls overflows.
+// No number of calls overflows: more of them never wait shorter, up to the longest wait.
 func TestRateExtremes(t *testing.T) {
+	const longest = 1<<30*time.Second - Saved
 	for _, per := range []uint64{0, 1, 1 << 40, 1<<64 - 1} {
-		for _, n := range []uint64{0, 1, 1 << 40, 1<<64 - 1} {
+		before := time.Duration(0)
+		for _, n := range []uint64{0, 1, 1 << 30, 1 << 34, 1 << 35, 1 << 40, 1<<63 + 1<<40, 1<<64 - 1} {
 			var b Bucket
 			wait := b.Spend(0, n, per, Saved)
-			if wait < 0 || n <= 1 && wait != 0 {
-				t.Errorf("%d at %d a second: wait %v", n, per, wait)
+			if wait < before || wait > longest || n <= 1 && wait != 0 {
+				t.Errorf("%d at %d a second: wait %v; fewer waited %v", n, per, wait, before)
 			}
+			before = wait
+		}
+		if per <= 1 && before != longest {
+			t.Errorf("the most calls at %d a second wait %v, want %v", per, before, longest)
+		}
+	}
+	var b Bucket
+	for i := range 100 {
+		if wait := b.Spend(0, 1<<64-1, 1, Saved); wait != longest {
+			t.Fatalf("time %d: wait %v, want %v", i, wait, longest)
 		}
 	}
 }
