@@ -38,7 +38,7 @@ func (s *Service) run() {
 func (s *Service) turn() bool {
 	s.mu.Lock()
 	arrived, pairs, calls, closing := s.arrived, s.pairs, s.calls, s.closing
-	s.arrived, s.pairs, s.calls = nil, nil, nil
+	s.arrived, s.nobody, s.pairs, s.calls = nil, 0, nil, nil
 	s.mu.Unlock()
 	for _, m := range arrived {
 		s.receive(m)
@@ -77,7 +77,7 @@ func (s *Service) use(id cm.ID, qpn uint32) {
 // its events.
 func (s *Service) receive(m message) {
 	s.count.Arrived++
-	if x := s.requested(m.mad); x != nil && x.waiting() >= MaxEvents {
+	if id, ok := requested(m.mad); ok && s.listeners[id] != nil && s.listeners[id].waiting() >= MaxEvents {
 		s.count.NotTaken++
 		return
 	}
@@ -85,19 +85,30 @@ func (s *Service) receive(m message) {
 	s.carry()
 }
 
-// requested returns the session of the listener that a REQ or SIDR_REQ is for.
-func (s *Service) requested(m []byte) *session {
+// requested returns the service that a REQ or SIDR_REQ is for.
+func requested(m []byte) (id mad.ServiceID, ok bool) {
 	h, err := mad.Parse(m)
 	if err != nil {
-		return nil
+		return 0, false
 	}
 	switch h.Attr() {
 	case mad.AttrREQ:
-		return s.listeners[mad.REQ{Header: h}.ServiceID()]
+		return mad.REQ{Header: h}.ServiceID(), true
 	case mad.AttrSIDRREQ:
-		return s.listeners[mad.SIDRREQ{Header: h}.ServiceID()]
+		return mad.SIDRREQ{Header: h}.ServiceID(), true
 	}
-	return nil
+	return 0, false
+}
+
+// setListener notes the session that listens at a service, nil for none.
+func (s *Service) setListener(id mad.ServiceID, x *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x == nil {
+		delete(s.listeners, id)
+	} else {
+		s.listeners[id] = x
+	}
 }
 
 // carry does what the Manager wants done.
@@ -162,8 +173,7 @@ func (s *Service) abandon(x *session) {
 	delete(s.sessions, x)
 	for id, owner := range s.listeners {
 		if owner == x {
-			delete(s.listeners, id)
-			s.manager.Unlisten(id)
+			s.unlisten(id)
 		}
 	}
 	for id := range x.ids {

@@ -35,7 +35,8 @@ type Transport interface {
 
 // Limits of a Service.
 const (
-	// MaxArrived is how many received messages wait for the Manager; more are dropped.
+	// MaxArrived is how many received messages wait for the Manager; more are dropped. Requests for
+	// services without a listener are at most half of them, so that they do not displace others.
 	MaxArrived = 4096
 	// MaxFirst is how many first packets of queue pairs wait for the Manager: as many as there are
 	// connections. More are dropped; the peer repeats the message that does the same.
@@ -65,19 +66,21 @@ type Service struct {
 
 	mu      sync.Mutex
 	arrived []message
+	nobody  int // of arrived, those that are for nobody
 	pairs   []pairNews
 	calls   []func()
 	dropped uint64
 	closing bool // no more calls
+	// The goroutine writes it with mu, and reads it without.
+	listeners map[mad.ServiceID]*session
 
 	// The goroutine's.
-	manager   *cm.Manager
-	sessions  map[*session]struct{}
-	listeners map[mad.ServiceID]*session
-	conns     map[cm.ID]*conn
-	byQPN     map[uint32][]cm.ID // the connections of a queue pair of this end
-	steerErr  error              // of the actions that were carried out last
-	count     Counters
+	manager  *cm.Manager
+	sessions map[*session]struct{}
+	conns    map[cm.ID]*conn
+	byQPN    map[uint32][]cm.ID // the connections of a queue pair of this end
+	steerErr error              // of the actions that were carried out last
+	count    Counters
 }
 
 type message struct {
@@ -112,11 +115,16 @@ func New(t Transport, c cm.Config) *Service {
 // Receive takes a message that arrived at queue pair 1 from src, at the address dst of this host.
 // It copies the message and does not wait.
 func (s *Service) Receive(src, dst netip.Addr, m []byte) {
+	id, request := requested(m)
 	s.mu.Lock()
-	full := len(s.arrived) >= MaxArrived
+	nobody := request && s.listeners[id] == nil
+	full := len(s.arrived) >= MaxArrived || nobody && s.nobody >= MaxArrived/2
 	if full {
 		s.dropped++
 	} else {
+		if nobody {
+			s.nobody++
+		}
 		s.arrived = append(s.arrived, message{src, dst, append([]byte(nil), m...)})
 	}
 	s.mu.Unlock()

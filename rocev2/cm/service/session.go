@@ -131,7 +131,7 @@ func (x *session) Listen(id mad.ServiceID, backlog int) error {
 		if err := s.manager.Listen(id, backlog); err != nil {
 			return err
 		}
-		s.listeners[id] = x
+		s.setListener(id, x)
 		if s.carry(); s.steerErr != nil {
 			err := s.steerErr
 			s.unlisten(id)
@@ -142,7 +142,7 @@ func (x *session) Listen(id mad.ServiceID, backlog int) error {
 }
 
 func (s *Service) unlisten(id mad.ServiceID) {
-	delete(s.listeners, id)
+	s.setListener(id, nil)
 	s.manager.Unlisten(id)
 }
 

@@ -305,7 +305,7 @@ func (r *run) drive(ctx context.Context, out *Result) error {
 		for i := range batch[:n] {
 			w := &batch[i]
 			if w.Status != verbs.StatusSuccess {
-				return fmt.Errorf("queue pair %d (%#x): %s", w.WRID, w.QPN, w.Status)
+				return r.failure(fmt.Sprintf("queue pair %d (%#x)", w.WRID, w.QPN), w.Status)
 			}
 			r.open[w.WRID]--
 			r.outstanding--

@@ -3,6 +3,7 @@
 package perf
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -25,6 +26,32 @@ func TestFollowing(t *testing.T) {
 	}
 	if got := following(due, due.Add(time.Second), 0); got != due.Add(time.Second) {
 		t.Errorf("without an interval: %v", got)
+	}
+}
+
+// portDevice is a device whose port can be read or not.
+type portDevice struct {
+	verbs.Device
+	err error
+}
+
+func (d portDevice) Port() (verbs.Port, error) { return verbs.Port{}, d.err }
+
+// A work request that was flushed because the device has ended fails with that reason.
+func TestFailure(t *testing.T) {
+	gone := &end{dev: portDevice{err: verbs.ErrGone}}
+	if err := gone.failure("queue pair 1", verbs.StatusWRFlushed); !errors.Is(err, verbs.ErrGone) {
+		t.Errorf("flushed by the end of the device: %v", err)
+	}
+	for _, e := range []*end{gone, {dev: portDevice{}}} {
+		for _, s := range []verbs.Status{verbs.StatusRetryExceeded, verbs.StatusWRFlushed} {
+			if e == gone && s == verbs.StatusWRFlushed {
+				continue
+			}
+			if err := e.failure("queue pair 1", s); err.Error() != "queue pair 1: "+s.String() {
+				t.Errorf("%s: %v", s, err)
+			}
+		}
 	}
 }
 

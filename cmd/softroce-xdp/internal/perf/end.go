@@ -39,6 +39,17 @@ type end struct {
 
 const qkey = 0x11111111
 
+// failure is the error of a work request that failed. The end of the device flushes work requests, and may be
+// seen after them: it is the error then.
+func (e *end) failure(what string, s verbs.Status) error {
+	if s == verbs.StatusWRFlushed {
+		if _, err := e.dev.Port(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %s", what, s)
+}
+
 // memoryOf returns memory, and what frees it. Some devices have memory of their own, which they access
 // faster than other memory. Otherwise it is mapped, not allocated by Go: it is cleared once only, and
 // the garbage collector does not scan it.

@@ -207,7 +207,7 @@ func (e *end) receive(ctx context.Context) (r result) {
 		for i := range batch[:n] {
 			w := &batch[i]
 			if w.Status != verbs.StatusSuccess {
-				r.err = fmt.Errorf("receive on queue pair %#x: %s", w.QPN, w.Status)
+				r.err = e.failure(fmt.Sprintf("receive on queue pair %#x", w.QPN), w.Status)
 				return r
 			}
 			r.messages++

@@ -25,8 +25,8 @@ func CheckDevice(dev verbs.Device, name string) error {
 	if _, ok := dev.(cm.Connector); ok {
 		return nil
 	}
-	return fmt.Errorf("the device of %s has no connection manager, which ping needs: update the agent (`softroce-xdp attach --nic`), "+
-		"or attach without --nic and run ping as root", name)
+	return fmt.Errorf("the device of %s has no connection manager, which connections by address need: update the agent "+
+		"(`softroce-xdp attach --nic`), or attach without --nic and run this command as root", name)
 }
 
 // Plan is what a Client does.
