@@ -131,6 +131,7 @@ var cleanPackages = []string{
 	"testenv/experiments/oneway",
 	"testenv/experiments/pacers",
 	"testenv/experiments/precredit",
+	"testenv/experiments/predict",
 	"testenv/experiments/simvsreal",
 	"testenv/experiments/sweep",
 	"rocev2/cm/service",
