@@ -82,3 +82,12 @@ func TestUnitDoesNotMatter(t *testing.T) {
 		}
 	}
 }
+
+// Inputs and outputs of a network stay in their bounds, whatever a restored history makes of them.
+func TestBounded(t *testing.T) {
+	for _, c := range [][2]float64{{1e9, maxInput}, {-1e9, -maxInput}, {math.Inf(1), maxInput}, {math.NaN(), 0}, {3, 3}} {
+		if got := bounded(c[0]); got != c[1] {
+			t.Errorf("bounded(%v) is %v, want %v", c[0], got, c[1])
+		}
+	}
+}

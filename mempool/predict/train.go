@@ -24,7 +24,7 @@ type TrainConfig struct {
 
 // DefaultTrainConfig returns the configuration of docs/memory-prediction.md for one horizon.
 func DefaultTrainConfig(horizon int) TrainConfig {
-	return TrainConfig{Horizons: []int{horizon}, Hidden: []int{32, 16}, Epochs: 8, Batch: 32, Rate: 2e-3, Seed: 1}
+	return TrainConfig{Horizons: []int{horizon}, Hidden: []int{32, 16}, Epochs: 5, Batch: 32, Rate: 2e-3, Seed: 1}
 }
 
 // Quantiles in training: uniform in log(tau/(1-tau)) between these.

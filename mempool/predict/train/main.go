@@ -27,7 +27,6 @@ func run(args []string) error {
 	}
 	cfg := predict.DefaultTrainConfig(1)
 	cfg.Horizons = []int{1, 3, 12}
-	cfg.Epochs = 5
 	n, err := predict.Train(cfg, Traces(1, 1000, 200))
 	if err != nil {
 		return err
