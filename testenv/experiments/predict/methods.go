@@ -11,7 +11,7 @@ import (
 
 // variant is a simple predictor with its parameter.
 type variant struct {
-	family, parameter string
+	family, parameter string // a parameter ends with a comma
 	make              func(horizon int) predict.Simple
 }
 
@@ -19,14 +19,14 @@ type variant struct {
 func variants() []variant {
 	all := []variant{{"last value", "", func(int) predict.Simple { return predict.NewEWMA(1) }}}
 	for _, a := range []float64{0.1, 0.2, 0.35, 0.5, 0.7} {
-		all = append(all, variant{"EWMA", fmt.Sprintf("alpha %v", a), func(int) predict.Simple { return predict.NewEWMA(a) }})
+		all = append(all, variant{"EWMA", fmt.Sprintf("alpha %v, ", a), func(int) predict.Simple { return predict.NewEWMA(a) }})
 	}
 	for _, ab := range [][2]float64{{0.3, 0.05}, {0.5, 0.1}, {0.8, 0.1}, {0.9, 0.3}} {
-		all = append(all, variant{"Holt-Winters", fmt.Sprintf("alpha %v, beta %v", ab[0], ab[1]),
+		all = append(all, variant{"Holt-Winters", fmt.Sprintf("alpha %v, beta %v, ", ab[0], ab[1]),
 			func(h int) predict.Simple { return predict.NewHolt(ab[0], ab[1], h) }})
 	}
 	for _, n := range []int{2, 3, 4, 6, 9, 12, 24} {
-		all = append(all, variant{"window maximum", fmt.Sprintf("%d periods", n), func(int) predict.Simple { return predict.NewWindowMax(n) }})
+		all = append(all, variant{"window maximum", fmt.Sprintf("%d periods, ", n), func(int) predict.Simple { return predict.NewWindowMax(n) }})
 	}
 	return append(all, variant{"linear", "", predict.NewLinear})
 }
@@ -54,7 +54,7 @@ func baselines(sets [parts][]trace, horizon int, over float64) []method {
 				families = append(families, v.family)
 			}
 			least[v.family] = under
-			best[v.family] = method{v.family, c, lazy(sets[test], horizon, v, unit), fmt.Sprintf("%s, margin by %s", v.parameter, unitNames[unit])}
+			best[v.family] = method{v.family, c, lazy(sets[test], horizon, v, unit), v.parameter + "margin by " + unitNames[unit]}
 		}
 	}
 	all := make([]method, 0, len(families))
