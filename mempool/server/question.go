@@ -19,7 +19,7 @@ func (s *Server) serveQuestion(ctx context.Context, r *rdma.Request, request pro
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	if request.Kind == proto.KindRemove {
-		if err := s.remove(request.Name, r.RemoteAddr()); err != nil {
+		if err := s.remove(ctx, request.Name, r.RemoteAddr()); err != nil {
 			_ = r.Reject([]byte(err.Error())) // the peer may have given up
 			return
 		}
@@ -42,22 +42,41 @@ func (s *Server) serveQuestion(ctx context.Context, r *rdma.Request, request pro
 	_, _ = c.Recv(ctx, nil) // until the peer closes
 }
 
-// remove ends what a node leases, if the request comes from the host of the node.
-func (s *Server) remove(name string, from net.Addr) error {
+// remove ends what a node leases, if the request comes from the host of the node. The connection of the node
+// ends first, so that the node is told before its keys end.
+func (s *Server) remove(ctx context.Context, name string, from net.Addr) error {
+	x, err := s.beginRemove(name, from)
+	if x == nil {
+		return err
+	}
+	select {
+	case <-x.done:
+		return nil
+	case <-ctx.Done():
+		x.stop(errRemoved) // it does not receive its messages
+		return nil
+	}
+}
+
+// beginRemove removes a node without a connection, and has that of another one end (session).
+func (s *Server) beginRemove(name string, from net.Addr) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, p := range s.peers {
-		if p.name != name {
+		switch {
+		case p.name != name:
 			continue
-		}
-		if !sameHost(p.from, from) {
-			return fmt.Errorf("node %s is at another host: only that one can remove it", name)
+		case !sameHost(p.from, from):
+			return nil, fmt.Errorf("node %s is at another host: only that one can remove it", name)
+		case p.session != nil:
+			p.session.remove()
+			return p.session, nil
 		}
 		list, err := s.table.Leave(id)
 		s.run(list)
-		return err
+		return nil, err
 	}
-	return fmt.Errorf("node %s: %w", name, lease.ErrUnknown)
+	return nil, fmt.Errorf("node %s: %w", name, lease.ErrUnknown)
 }
 
 func sameHost(a, b net.Addr) bool {

@@ -209,8 +209,8 @@ func (s *Server) run(list []lease.Action) {
 	}
 }
 
-// dropPeer ends the connection of a node that is no longer in the table. After a restart of the server, a
-// node that has not come back has nothing here.
+// dropPeer forgets a node that is no longer in the table. Its connection has ended or is ending. After a
+// restart of the server, a node that has not come back has nothing here.
 func (s *Server) dropPeer(id lease.NodeID) {
 	p := s.peers[id]
 	if p == nil {
@@ -218,8 +218,5 @@ func (s *Server) dropPeer(id lease.NodeID) {
 	}
 	delete(s.peers, id)
 	s.retired = append(s.retired, p.pd)
-	if p.session != nil {
-		p.session.end("the node was removed")
-	}
 	s.freeRetired()
 }

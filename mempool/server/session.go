@@ -27,6 +27,7 @@ type session struct {
 	node   lease.NodeID
 	out    chan []byte // nil in it is the end
 	stop   context.CancelCauseFunc
+	done   chan struct{} // closed: the connection has ended
 
 	returns uint32 // Return messages received; the server is locked
 }
@@ -34,6 +35,7 @@ type session struct {
 var (
 	errSlow       = errors.New("the node does not receive its messages")
 	errLeft       = errors.New("the node has left")
+	errRemoved    = errors.New("the node was removed")
 	errSuperseded = errors.New("the node has made another connection")
 )
 
@@ -57,9 +59,9 @@ func (x *session) lease(period uint32, list []proto.Entry) {
 	x.send(proto.SplitLease(period, x.returns, list))
 }
 
-// end has the connection end, after what is queued and a reason.
-func (x *session) end(why string) {
-	x.send(proto.SplitText([]byte(why)))
+// remove has the connection end, after what is queued and the reason.
+func (x *session) remove() {
+	x.send(proto.SplitText([]byte(errRemoved.Error())))
 	x.put(nil)
 }
 
@@ -71,7 +73,7 @@ func (x *session) write(ctx context.Context, c *rdma.Conn) {
 			return
 		case b := <-x.out:
 			if b == nil {
-				x.stop(errLeft)
+				x.stop(errRemoved)
 				return
 			}
 			sending, cancel := context.WithTimeout(ctx, sendTime)
@@ -107,14 +109,19 @@ func (s *Server) serve(ctx context.Context, r *rdma.Request) {
 func (s *Server) serveNode(ctx context.Context, r *rdma.Request, request proto.Request) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	x := &session{out: make(chan []byte, queued+s.c.Lease.Slabs/proto.MaxEntries), stop: stop}
+	x := &session{out: make(chan []byte, queued+s.c.Lease.Slabs/proto.MaxEntries), stop: stop, done: make(chan struct{})}
 	p, w, err := s.join(x, request, r.RemoteAddr())
 	if err != nil {
 		_ = r.Reject([]byte(err.Error()))
 		return
 	}
 	err = s.converse(ctx, r, x, p, w)
+	defer close(x.done)
 	s.mu.Lock()
+	if errors.Is(err, errRemoved) && p.session == x {
+		list, _ := s.table.Leave(x.node) // it may have left
+		s.run(list)
+	}
 	s.table.Lost(s.now(), x.node, x.number) // no effect if the node has left
 	if p.session == x {
 		p.session = nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -50,6 +51,10 @@ func (j *Joiner) Run(ctx context.Context) error {
 	}
 	for periods := uint64(0); ; {
 		err := j.use(ctx, n, &periods)
+		var failed *rdma.Error
+		if errors.As(err, &failed) {
+			<-n.Done() // with the reason
+		}
 		switch {
 		case err == nil, ctx.Err() != nil:
 			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.Timeout)
@@ -160,7 +165,11 @@ func (j *Joiner) period(ctx context.Context, n *node.Node, l node.Lease) (line L
 		if !j.Check {
 			continue
 		}
-		if err := checkSlab(ctx, n, s, l.Period); err != nil {
+		err := checkSlab(ctx, n, s, l.Period)
+		if errors.Is(err, node.ErrNotLeased) {
+			continue // a later lease has taken it back
+		}
+		if err != nil {
 			return line, err
 		}
 		line.Checked += s.Remote.Len

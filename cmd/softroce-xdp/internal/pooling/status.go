@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/mempool/lease"
@@ -32,9 +33,9 @@ func WriteStatus(w io.Writer, s lease.Status) error {
 	for _, n := range s.Nodes {
 		state := "connected"
 		if !n.Connected {
-			state = "away, kept for " + units.Span(n.Expires)
+			state = "away, kept for " + n.Expires.Round(time.Second).String()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d of %s\t%s\t%s\t%s\t%s\t%s\n", n.Name, state, n.Period, units.Span(n.Length), units.Bytes(n.Demand),
+		fmt.Fprintf(t, "%s\t%s\t%d of %v\t%s\t%s\t%s\t%s\t%s\n", n.Name, state, n.Period, n.Length, units.Bytes(n.Demand),
 			units.Bytes(n.Used), bytes(n.Planned), bytes(n.Slabs), bytes(n.Returning))
 	}
 	return t.Flush()
