@@ -232,6 +232,10 @@ func (g *guard) restart(cmd *exec.Cmd, conn *net.UnixConn) {
 	err := cmd.Wait()
 	conn.Close()
 	for {
+		life := []unix.PollFd{{Fd: int32(g.fds[2]), Events: unix.POLLIN}}
+		if n, _ := unix.Poll(life, 0); n > 0 {
+			return // the map has ended, and this process ends as well
+		}
 		fmt.Fprintf(os.Stderr, "vmm: the guardian process has ended (%v); starting another\n", err)
 		if err = g.start(); err == nil {
 			return
@@ -240,10 +244,16 @@ func (g *guard) restart(cmd *exec.Cmd, conn *net.UnixConn) {
 	}
 }
 
-// beat shows the guardian that faults are served.
+// beat shows the guardian that faults are served. It does not wait: a socket that is full shows
+// it as well.
 func (g *guard) beat() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_ = g.conn.SetWriteDeadline(time.Now()) // a full socket shows it as well
-	_, _ = g.conn.Write([]byte{1})
+	raw, err := g.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_, _ = unix.SendmsgN(int(fd), []byte{1}, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
 }

@@ -11,11 +11,23 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 func init() {
+	children["application"] = func() {
+		m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		m.Bytes()[0] = 1
+		fmt.Println(m.HandlerPID())
+		select {}
+	}
 	children["new map"] = func() {
 		_, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}})
 		fmt.Println(errors.Is(err, vmm.ErrUnsupported), err)
@@ -66,5 +78,40 @@ func TestMapInHandler(t *testing.T) {
 	t.Setenv("SOFTROCE_VMM_PROCESS", "handler")
 	if _, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}}); err == nil || !strings.Contains(err.Error(), "vmm.Main") {
 		t.Errorf("NewMap in a handler: %v", err)
+	}
+}
+
+// Handler and guardian end when the application is killed.
+func TestMapApplicationKilled(t *testing.T) {
+	if err := vmm.Supported(); err != nil {
+		require.Skip(t, err.Error())
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childEnv+"=application")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var handler int
+	if _, err := fmt.Fscan(out, &handler); err != nil {
+		t.Fatal(err)
+	}
+	guardian := guardianPID(t, handler)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for _, pid := range []int{handler, guardian} {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // it has ended
+		}
+		defer unix.Close(fd)
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n != 1 {
+			t.Errorf("process %d still runs a minute later (%v)", pid, err)
+		}
 	}
 }
