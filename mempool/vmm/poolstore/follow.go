@@ -109,12 +109,14 @@ func (s *Store) movePage(page int64, data []byte, done func()) {
 			return
 		}
 		s.mu.Lock()
-		if _, busy := s.busy[page]; busy || s.l.pages[page] != from || s.enqueue(page, data, true, func(error) { done() }) != nil {
-			s.mu.Unlock()
+		defer s.mu.Unlock()
+		if _, busy := s.busy[page]; busy || s.l.pages[page] != from {
 			done()
-			return
+		} else if s.enqueue(page, data, true, func(error) { done() }) != nil {
+			done()
+		} else {
+			s.moved++
 		}
-		s.mu.Unlock()
 	})
 	s.mu.Unlock()
 	if err != nil {

@@ -32,6 +32,7 @@ type Store struct {
 	busy    map[int64][]func() // pages with an operation, and what has to wait for it
 	refused map[int64]struct{} // pages that found no room, since the last lease
 	queue   []node.Op
+	moved   int // pages that were copied to another slab
 	closed  bool
 	work    chan struct{}
 	ended   chan struct{}
@@ -184,6 +185,13 @@ func (s *Store) Stored() (pages, room int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.l.pages), s.l.room()
+}
+
+// Moved returns how many pages were copied to other slabs, since the server asked for theirs.
+func (s *Store) Moved() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moved
 }
 
 // Close ends requests that were not started, with net.ErrClosed. Others complete, or fail when the

@@ -52,8 +52,13 @@ func (f *fixed) set(n int) {
 	f.mu.Unlock()
 }
 
-// pool starts a server of 64 slabs and a node on a device without an interface.
-func pool(t testing.TB, planner lease.Planner, bytes uint64, slabBytes uint64) (*node.Node, *poolstore.Store) {
+// pool starts a server and a node that wants all of it, on a device without an interface.
+func pool(t testing.TB, planner lease.Planner, bytes, slabBytes uint64) (*node.Node, *poolstore.Store) {
+	t.Helper()
+	return join(t, planner, bytes, slabBytes, bytes)
+}
+
+func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) (*node.Node, *poolstore.Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -66,7 +71,7 @@ func pool(t testing.TB, planner lease.Planner, bytes uint64, slabBytes uint64) (
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(running) }()
 	t.Cleanup(func() { stop(); <-done })
-	n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "one", Period: 50 * time.Millisecond, Demand: bytes})
+	n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "one", Period: 50 * time.Millisecond, Demand: demand})
 	must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	store, err := poolstore.New(n)
@@ -125,7 +130,10 @@ func TestRegionOverPool(t *testing.T) {
 	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: patience}, store)
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 5))
-	use(t, r, want, rnd, 500)
+	for range 50 {
+		store.FillLast()
+		use(t, r, want, rnd, 10)
+	}
 	for _, slabs := range []int{20, 40, 18, 30, 17} {
 		planner.set(slabs)
 		for until := time.Now().Add(patience); len(n.Lease().Slabs) != slabs; {
@@ -134,7 +142,13 @@ func TestRegionOverPool(t *testing.T) {
 			}
 			use(t, r, want, rnd, 20)
 		}
-		use(t, r, want, rnd, 100)
+		for range 10 {
+			store.FillLast()
+			use(t, r, want, rnd, 10)
+		}
+	}
+	if moved := store.Moved(); moved < 100 {
+		t.Errorf("%d pages were moved: the test does not test it", moved)
 	}
 	got := make([]byte, size)
 	if _, err := r.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
@@ -168,6 +182,24 @@ func TestFull(t *testing.T) {
 	got := make([]byte, size)
 	if _, err := r.ReadAt(got, 0); err != nil || !bytes.Equal(got, b) {
 		t.Errorf("the region differs (%v)", err)
+	}
+}
+
+// The store asks for the space that it needs: with the planner of the server, a node that has joined
+// without demand gets more until all pages have room.
+func TestDemand(t *testing.T) {
+	const size = 1 << 20
+	_, store := join(t, nil, 64*slab, slab, 0)
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: 100 * time.Millisecond}, store)
+	b := bytes.Repeat([]byte{7}, size)
+	for until := time.Now().Add(patience); ; {
+		_, err := r.WriteAt(b, 0)
+		if err == nil {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatal(err)
+		}
 	}
 }
 
