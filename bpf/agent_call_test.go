@@ -321,7 +321,9 @@ func TestAgentRests(t *testing.T) {
 	}
 	// What arrives, and what the engine sends, makes active too.
 	for _, f := range []func(){
-		func() { l.in(fromPeer(t, stamped(write(64), rocev2.Stamp{Flags: 3, T1: labStart - 700, EchoT1: labStart - 500, EchoT2: 5}))) },
+		func() {
+			l.in(fromPeer(t, stamped(write(64), rocev2.Stamp{Flags: 3, T1: labStart - 700, EchoT1: labStart - 500, EchoT2: 5})))
+		},
 		func() { l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 1, TxBytes: 100}) },
 	} {
 		l.agentCall(bpf.AgentCollect, bpf.AgentSlots)
