@@ -215,6 +215,7 @@ func (c *client) waiting() bool {
 	}
 	for _, q := range c.watched {
 		if q.in.Changed() {
+			q.in.Prefetch()
 			return true
 		}
 	}

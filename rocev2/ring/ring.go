@@ -170,6 +170,14 @@ func (c *Consumer) Left() uint32 { return c.limit - c.next }
 // not check the index.
 func (c *Consumer) Changed() bool { return c.producer.Load() != c.next }
 
+// Prefetch has the processor load the next entry, which the producer's processor has, without waiting for
+// it: Copy comes soon.
+func (c *Consumer) Prefetch() {
+	for at := 0; at < int(c.bytes); at += line {
+		prefetch(c.Word(at))
+	}
+}
+
 // Word is 8 bytes of the next entry. at is a multiple of 8.
 func (c *Consumer) Word(at int) *atomic.Uint64 { return word64(c.entry(c.next), at) }
 

@@ -276,3 +276,30 @@ func Example() {
 	// Output:
 	// 1 <nil> work request
 }
+
+// Prefetch changes nothing, wherever the next entry is and whatever its length.
+func TestPrefetch(t *testing.T) {
+	for _, entryBytes := range []int{16, 80, 4096} {
+		s := ring.ShapeFor(4, entryBytes)
+		b := mapping(t, s.Bytes())
+		p, c := ring.NewProducer(open(t, b, s), 4), ring.NewConsumer(open(t, b, s))
+		got := make([]byte, s.EntryBytes)
+		for i := range byte(9) {
+			entry, err := p.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			entry[len(entry)-1] = i
+			p.Advance()
+			p.Publish()
+			c.Prefetch()
+			if !c.Changed() || c.Look() != nil || c.Left() != 1 {
+				t.Fatalf("entry %d of %d bytes: %d left", i, entryBytes, c.Left())
+			}
+			if c.Copy(got); got[len(got)-1] != i {
+				t.Errorf("entry %d of %d bytes has %d", i, entryBytes, got[len(got)-1])
+			}
+			c.Free(c.Read())
+		}
+	}
+}
