@@ -221,6 +221,9 @@ func (a *Agent) tick(now uint64) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	if n > 0 {
+		a.table.Rest(false) // the next tick is soon: it needs no event
+	}
 	a.loop.EvenShare(a.dests) // `policy set` may have changed it
 	a.loop.ShareOut(now)
 	a.watchEngine(now)

@@ -29,20 +29,24 @@ func TestRest(t *testing.T) {
 		defer events.Close()
 		events.SetDeadline(time.Now().Add(2 * time.Minute))
 		now := loader.Monotonic()
-		tick := func() time.Duration {
+		// rests makes a tick, a second after the last event, and reports whether it begins a rest. An
+		// event ends that.
+		rests := func() bool {
 			t.Helper()
-			next, err := a.tick(now)
+			now += second
+			_, err := a.tick(now)
 			must(t, err)
-			now += uint64(next)
-			return next
+			_, rested := a.rest.Wake(now)
+			return rested
 		}
-		usual := tick()
+		if rests() {
+			t.Error("an agent without an engine rests")
+		}
 		lease, err := a.att.TakeEngineLease()
 		must(t, err)
 		defer lease.Close()
-		rest := tick()
-		if rest <= usual {
-			t.Fatalf("ticks without traffic are %v apart, and %v without an engine", rest, usual)
+		if !rests() {
+			t.Fatal("an agent with an engine and without traffic does not rest")
 		}
 		slots := []bpf.EngineSlot{{Key: keyN(2), TxPackets: 1, TxBytes: 100}}
 		_, err = lease.Sync(slots)
@@ -53,12 +57,8 @@ func TestRest(t *testing.T) {
 			e, ok := bpf.EventOf(rec.RawSample)
 			reported = ok && e.Type == bpf.EventActive
 		}
-		next, rested := a.rest.Wake(now)
-		if !rested || next >= usual {
-			t.Errorf("the report ends a rest: %v; the next tick is in %v", rested, next)
-		}
-		if next := tick(); next > usual {
-			t.Errorf("the tick that evaluates the traffic is followed by one in %v", next)
+		if rests() {
+			t.Error("the tick that evaluates the traffic begins a rest")
 		}
 		// Traffic while there is no rest needs no event.
 		_, err = lease.Sync(slots)
