@@ -60,7 +60,7 @@ func (d *Device) callWith(t proto.Type, request, reply any, fds ...int) ([]int, 
 	}()
 	b := proto.Append(nil, proto.Header{Type: t, Seq: seq}, request)
 	if err := proto.Write(d.conn, b, fds...); err != nil {
-		d.fail(fmt.Errorf("%w: the device server has ended: %w", verbs.ErrGone, err))
+		d.fail(d.ended(err))
 	}
 	select {
 	case a := <-got:
@@ -125,6 +125,11 @@ func (d *Device) mapReply(t proto.Type, request, reply any, n func() int) ([]byt
 	return nil, err
 }
 
+// ended is the error of all calls after the end of the connection.
+func (d *Device) ended(why error) error {
+	return fmt.Errorf("%w: the device server of %s has ended (%w): open the device again", verbs.ErrGone, d.name, why)
+}
+
 // read receives the server's messages until the connection ends.
 func (d *Device) read() {
 	buf := make([]byte, proto.MaxMessage)
@@ -134,7 +139,7 @@ func (d *Device) read() {
 			if errors.Is(err, io.EOF) {
 				err = errors.New("the connection was closed")
 			}
-			d.fail(fmt.Errorf("%w: the device server of %s has ended (%w): open the device again", verbs.ErrGone, d.name, err))
+			d.fail(d.ended(err))
 			return
 		}
 		h, body, err := proto.Split(buf[:n])
