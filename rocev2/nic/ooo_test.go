@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -220,6 +221,27 @@ func TestOutOfOrderOtherPacket(t *testing.T) {
 		p.e.frame(b, rxMeta{}, false)
 		if x.ooo.announced || p.e.qpCount.Malformed != 1 || x.nextAck(p.e) != nil {
 			t.Errorf("announced: %v; %d malformed packets", x.ooo.announced, p.e.qpCount.Malformed)
+		}
+	})
+}
+
+// With stamps, whose clock is not that of the engine, each path has a round trip, and a packet that was sent
+// again without need is recognised by the echo.
+func TestOutOfOrderStamps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newOrderPair(t, 12, 64)
+		p.e.config.ClockOffset = 1<<60 + 123_456_789
+		p.link = link{stamps: true, loss: .01, rate: 10e9, delay: 10 * time.Microsecond, jitter: 200 * time.Microsecond}
+		for id := range uint64(50) {
+			p.order(id, verbs.OpWrite, 0, 20_000)
+		}
+		p.until()
+		const unknown = 8 * ooo.Millisecond // of a queue pair that has no round trip
+		if rto := p.qps[0].ooo.q.RTO(); rto >= unknown/2 {
+			t.Errorf("the RTO is %d ns, as without a round trip", rto)
+		}
+		if c := p.e.ooo.count; c.Spurious == 0 || c.Spurious > c.Resent {
+			t.Errorf("%d of %d retransmissions are known to have been without need", c.Spurious, c.Resent)
 		}
 	})
 }

@@ -35,6 +35,7 @@ type loopback struct {
 	done       map[uint32]int // completions by queue pair
 	iterations int
 	encrypt    func(x, y *QP) // called with the two of a pair before they are connected; nil: they are plain
+	built      qp.Time // when the packets were built that are in the engine's loopback
 }
 
 // link is what lies between the engine and itself.
@@ -47,6 +48,7 @@ type link struct {
 
 	jitter     time.Duration // the most that a packet takes longer: packets overtake each other
 	duplicates float64       // share of the packets that arrive twice
+	stamps     bool          // packets have T1 of a stamp, on the clock of the stamps
 
 	free    qp.Time // when the last packet has left
 	packets []packet
@@ -54,8 +56,9 @@ type link struct {
 }
 
 type packet struct {
-	at qp.Time // when it arrives
-	b  []byte
+	at   qp.Time // when it arrives
+	b    []byte
+	meta rxMeta
 }
 
 // loopbackSize is the memory that all queue pairs share.
@@ -156,6 +159,7 @@ func (l *loopback) iterate(pause time.Duration) error {
 	l.transfer()
 	l.receive()
 	l.e.iterate()
+	l.built = l.e.now
 	l.iterations++
 	return l.check()
 }
@@ -175,9 +179,13 @@ func (l *loopback) transfer() {
 		if k.free = max(k.free, l.e.now); k.rate != 0 {
 			k.free += qp.Time(uint64(len(b)) * 8e9 / k.rate)
 		}
-		k.packets = append(k.packets, packet{k.arrival(l.rand), b})
+		var m rxMeta
+		if k.stamps {
+			m = rxMeta{flags: rocev2.StampT1, proven: true, t1: uint64(int64(l.built) + l.e.config.ClockOffset)}
+		}
+		k.packets = append(k.packets, packet{k.arrival(l.rand), b, m})
 		if l.rand.Float64() < k.duplicates {
-			k.packets = append(k.packets, packet{k.arrival(l.rand), slices.Clone(b)})
+			k.packets = append(k.packets, packet{k.arrival(l.rand), slices.Clone(b), m})
 		}
 	}
 	if k.jitter != 0 {
@@ -207,7 +215,7 @@ func (l *loopback) receive() (n int) {
 		arrived = k.frames
 	}
 	for n = range min(arrived, rxBatch) {
-		l.e.frame(k.packets[n].b, rxMeta{}, true)
+		l.e.frame(k.packets[n].b, k.packets[n].meta, true)
 	}
 	k.packets = slices.Delete(k.packets, 0, min(arrived, rxBatch))
 	return min(arrived, rxBatch)
