@@ -40,7 +40,7 @@ func disorderedHosts(t *testing.T) ([]*engines.Host, *disorder.Box) {
 }
 
 // orderSides are two connected queue pairs in out-of-order mode.
-func orderSides(t *testing.T, hosts []*engines.Host, size int) (a, b *side) {
+func orderSides(t *testing.T, hosts []*engines.Host, size int, v6 bool) (a, b *side) {
 	t.Helper()
 	var sides [2]*side
 	for i, h := range hosts {
@@ -55,7 +55,7 @@ func orderSides(t *testing.T, hosts []*engines.Host, size int) (a, b *side) {
 		sides[i] = s
 	}
 	a, b = sides[0], sides[1]
-	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
+	if err := engines.Connect(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}
 	return a, b
@@ -64,9 +64,14 @@ func orderSides(t *testing.T, hosts []*engines.Host, size int) (a, b *side) {
 // Out-of-order mode through attached XDP, over a box that loses, duplicates and reorders packets: WRITE, WRITE
 // with notification and READ. A queue pair of RC works next to it.
 func TestOutOfOrderNetwork(t *testing.T) {
-	const size, rounds = 200_000, 12
+	t.Run("IPv4", func(t *testing.T) { testOrderNetwork(t, false) })
+	t.Run("IPv6", func(t *testing.T) { testOrderNetwork(t, true) })
+}
+
+func testOrderNetwork(t *testing.T, v6 bool) {
+	const size, rounds = 200_000, 6
 	hosts, box := disorderedHosts(t)
-	a, b := orderSides(t, hosts, size)
+	a, b := orderSides(t, hosts, size, v6)
 	rc, rcPeer := connected(t, hosts, short)
 	startTraffic(rc, rcPeer, 2000).flows(t)
 
@@ -137,7 +142,7 @@ func TestOutOfOrderOldPeer(t *testing.T) {
 			t.Fatal("the change is not announced")
 		}
 	}
-	a, b := orderSides(t, hosts, 4096)
+	a, b := orderSides(t, hosts, 4096, false)
 	a.post(t, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 4096), RemoteAddr: b.va, RKey: b.key})
 	if c := a.poll(t); c.Status != verbs.StatusRemoteInvalidRequest {
 		t.Errorf("%+v", c)

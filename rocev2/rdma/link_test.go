@@ -23,14 +23,20 @@ type own struct {
 
 func newOwn(t *testing.T, dev verbs.Device) *own {
 	t.Helper()
+	return newOwnOf(t, dev, verbs.QPInit{Type: verbs.RC, MaxSend: 4, MaxRecv: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16})
+}
+
+func newOwnOf(t *testing.T, dev verbs.Device, init verbs.QPInit) *own {
+	t.Helper()
 	o := &own{mem: make([]byte, 64)}
 	pd, err := dev.AllocPD()
 	check(err)
 	o.cq, err = dev.CreateCQ(8)
 	check(err)
-	o.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: o.cq, RecvCQ: o.cq, MaxSend: 4, MaxRecv: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16})
+	init.SendCQ, init.RecvCQ = o.cq, o.cq
+	o.qp, err = pd.CreateQP(init)
 	check(err)
-	o.mr, err = pd.RegMR(o.mem, verbs.AccessLocalWrite)
+	o.mr, err = pd.RegMR(o.mem, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	check(err)
 	check(verbs.ToInit(o.qp, verbs.Endpoint{}, verbs.DefaultAttr()))
 	check(o.qp.PostRecv(&verbs.RecvWR{ID: 7, SGL: []verbs.SGE{{Addr: o.mr.VA(), Len: 64, LKey: o.mr.LKey()}}}))
@@ -52,8 +58,14 @@ func (o *own) next(t *testing.T) verbs.Completion {
 // linked connects two queue pairs.
 func linked(t *testing.T, dev verbs.Device) (client, server *own, near, far *rdma.Link) {
 	t.Helper()
-	l := listen(t, dev, "127.0.0.1:0")
 	client, server = newOwn(t, dev), newOwn(t, dev)
+	near, far = linkedOf(t, dev, client, server)
+	return client, server, near, far
+}
+
+func linkedOf(t *testing.T, dev verbs.Device, client, server *own) (near, far *rdma.Link) {
+	t.Helper()
+	l := listen(t, dev, "127.0.0.1:0")
 	accepted := make(chan error, 1)
 	go func() {
 		r, err := l.Next(context.Background())
@@ -69,7 +81,29 @@ func linked(t *testing.T, dev verbs.Device) (client, server *own, near, far *rdm
 	if err := <-accepted; err != nil {
 		t.Fatal(err)
 	}
-	return client, server, near, far
+	return near, far
+}
+
+// Queue pairs in out-of-order mode are connected by address, too.
+func TestLinkOutOfOrder(t *testing.T) {
+	dev := openLoop(t, cmloop.Config{CM: fast})
+	init := verbs.QPInit{Type: verbs.RC, OutOfOrder: true}
+	client, server := newOwnOf(t, dev, init), newOwnOf(t, dev, init)
+	near, far := linkedOf(t, dev, client, server)
+	copy(client.mem, "hello")
+	check(client.qp.PostSend(&verbs.SendWR{
+		ID: 1, Op: verbs.OpWriteNotify, Flags: verbs.Signaled, Imm: 5, RemoteAddr: server.mr.VA(), RKey: server.mr.RKey(),
+		SGL: []verbs.SGE{{Addr: client.mr.VA(), Len: 5, LKey: client.mr.LKey()}},
+	}))
+	if c := server.next(t); c.Status != verbs.StatusSuccess || c.Op != verbs.OpRecvNotify || c.WRID != 7 || c.Imm != 5 || string(server.mem[:c.Bytes]) != "hello" {
+		t.Errorf("%+v %q", c, server.mem)
+	}
+	if c := client.next(t); c.Status != verbs.StatusSuccess || c.WRID != 1 {
+		t.Errorf("%+v", c)
+	}
+	check(near.Close())
+	<-far.Done()
+	check(far.Close())
 }
 
 // A queue pair of the application is connected by address, and flushed at both ends when either of
