@@ -103,7 +103,7 @@ func (o *options) compareDatacenters(out, progress io.Writer) error {
 	}
 	for _, horizon := range o.horizons {
 		for _, one := range traces {
-			t := table{targets: []float64{0.0025, 0.005, 0.01}}
+			t := table{targets: one.targets}
 			for seed := range uint64(o.seeds) {
 				var sets [parts][]trace
 				for _, other := range traces {

@@ -24,6 +24,7 @@ type trace struct {
 	day     int
 	samples []predict.Sample
 	need    []float64 // the demands, in pages
+	targets []float64 // over-allocations to compare at, of a data centre
 }
 
 // add appends a period: memory in per cent, CPU from 0 to 1. The CPU stands for the utilisation of the
@@ -132,22 +133,25 @@ func (t *trace) use(at int) float64 {
 // slice is a part of a trace, from and to as parts of its length.
 func (t *trace) slice(from, to float64) trace {
 	a, b := int(from*float64(len(t.need))), int(to*float64(len(t.need)))
-	return trace{t.name, t.job, t.day, t.samples[a:b], t.need[a:b]}
+	return trace{name: t.name, job: t.job, day: t.day, samples: t.samples[a:b], need: t.need[a:b]}
 }
 
 // readDatacenters reads the traces of whole data centres.
 func readDatacenters(dir string) ([]trace, error) {
 	var all []trace
-	for _, c := range []struct{ name, file, memory, cpu string }{
-		{"Google 2019", "instance_usage_grouped_300_seconds_month.csv", "avg_mem", "avg_cpu"},
-		{"Azure v2", "vm_cpu_readings_month_aggregated_cpu_mem_no_timestamp.csv", "assigned_mem", "cpu_usage"},
-		{"Alibaba 2018", "machine_usage_days_1_to_8_grouped_300_seconds.csv", "mem_util_percent", "cpu_util_percent"},
+	for _, c := range []struct {
+		name, file, memory, cpu string
+		targets                 []float64
+	}{
+		{"Google 2019", "instance_usage_grouped_300_seconds_month.csv", "avg_mem", "avg_cpu", []float64{0.01, 0.02, 0.04}},
+		{"Azure v2", "vm_cpu_readings_month_aggregated_cpu_mem_no_timestamp.csv", "assigned_mem", "cpu_usage", []float64{0.0025, 0.005, 0.01}},
+		{"Alibaba 2018", "machine_usage_days_1_to_8_grouped_300_seconds.csv", "mem_util_percent", "cpu_util_percent", []float64{0.01, 0.02, 0.04}},
 	} {
 		t, err := readColumns(filepath.Join(dir, c.file), c.memory, c.cpu)
 		if err != nil {
 			return nil, err
 		}
-		t.name, t.job = c.name, c.name
+		t.name, t.job, t.targets = c.name, c.name, c.targets
 		all = append(all, t)
 	}
 	return all, nil
