@@ -26,7 +26,7 @@ type slab struct {
 
 // Write copies p to a slab, from a byte offset on, and waits until it is there.
 func (n *Node) Write(ctx context.Context, slab uint32, offset uint64, p []byte) error {
-	s, r, err := n.locate(slab, offset, len(p))
+	s, r, err := n.locate(slab, 0, offset, len(p))
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (n *Node) Write(ctx context.Context, slab uint32, offset uint64, p []byte) 
 
 // Read copies bytes of a slab, from a byte offset on, to p.
 func (n *Node) Read(ctx context.Context, slab uint32, offset uint64, p []byte) error {
-	s, r, err := n.locate(slab, offset, len(p))
+	s, r, err := n.locate(slab, 0, offset, len(p))
 	if err != nil {
 		return err
 	}
@@ -61,6 +61,7 @@ func (n *Node) ended(err error) error {
 type Op struct {
 	Write  bool
 	Slab   uint32
+	Key    uint32      // of the slab: with another one, it is ErrNotLeased; 0 for the key that it has
 	Offset uint64      // in the slab
 	Data   []byte      // in memory of Alloc
 	Done   func(error) // called once, by any goroutine
@@ -88,7 +89,7 @@ func (n *Node) start(ctx context.Context, o Op) error {
 	if err != nil {
 		return err
 	}
-	s, r, err := n.locate(o.Slab, o.Offset, len(o.Data))
+	s, r, err := n.locate(o.Slab, o.Key, o.Offset, len(o.Data))
 	if err != nil {
 		return err
 	}
@@ -170,12 +171,12 @@ func (n *Node) sge(b []byte) (verbs.SGE, error) {
 }
 
 // locate returns the address of a part of a slab, and counts its pages as accessed. The slab is in use
-// until inUse.Done.
-func (n *Node) locate(number uint32, offset uint64, length int) (*slab, rdma.Remote, error) {
+// until inUse.Done. A key that is not 0 must be that of the slab.
+func (n *Node) locate(number, key uint32, offset uint64, length int) (*slab, rdma.Remote, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.slabs[number]
-	if s == nil {
+	if s == nil || key != 0 && key != s.Remote.RKey {
 		select {
 		case <-n.done:
 			return nil, rdma.Remote{}, n.err

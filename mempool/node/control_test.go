@@ -3,6 +3,7 @@
 package node
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -66,11 +67,14 @@ func TestUsed(t *testing.T) {
 		offset uint64
 		length int
 	}{{0, 1}, {0, PageBytes}, {PageBytes - 1, 2}, {60 << 10, 4 << 10}, {8192, 0}} {
-		s, r, err := n.locate(3, x.offset, x.length)
+		s, r, err := n.locate(3, 2, x.offset, x.length)
 		if err != nil || r.Addr != 1<<20+x.offset || r.Len != uint64(x.length) {
 			t.Fatalf("%+v: %+v, %v", x, r, err)
 		}
 		s.inUse.Done()
+	}
+	if _, _, err := n.locate(3, 1, 0, 1); !errors.Is(err, ErrNotLeased) {
+		t.Errorf("the key of an earlier lease: %v", err)
 	}
 	if demand, used := n.endPeriod(); demand != 7 || used != 3*PageBytes {
 		t.Errorf("demand %d, used %d; want 7 and 3 pages", demand, used)

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+)
+
+// Errors of requests.
+var (
+	ErrLost     = errors.New("the page is lost: its slab is no longer leased")
+	ErrNoRoom   = errors.New("no room in the leased space")
+	ErrNoPage   = errors.New("the page was never written")
+	errPageSize = errors.New("the data is not one page")
+)
+
+// Request is one page that is read or written.
+type Request struct {
+	Page int64       // number of the page
+	Data []byte      // a page, in memory of AllocBuffers; in use until Done
+	Done func(error) // called once, by any goroutine
+}
+
+// Config are the properties of a Store.
+type Config struct {
+	PageBytes int    // a power of two, 512 to the length of a slab; 0 for 4096
+	Demand    uint64 // bytes that the node wants in the pool at least
+}
+
+// Store keeps pages. Any goroutine may call its methods.
+type Store struct {
+	n      *node.Node
+	c      Config
+	cancel context.CancelFunc
+	all    sync.WaitGroup
+	more   chan struct{} // signalled when queue has grown
+
+	mu      sync.Mutex // what follows
+	pages   map[int64]*page
+	slabs   map[uint32]*slab
+	room    int // free slots of slabs that need not be returned
+	stored  int // pages that have a slot
+	refused int // WRITEs without room since the last lease
+	queue   []node.Op
+	closed  bool
+}
+
+// page is a page that was written.
+type page struct {
+	slab    *slab // nil: lost
+	slot    int
+	busy    int  // requests outstanding
+	moving  bool // to another slab
+	waiting []func()
+}
+
+// slab is a leased slab.
+type slab struct {
+	number  uint32
+	remote  rdma.Remote
+	leaving bool
+	free    []int // slots
+	pages   map[int64]*page
+}
+
+// New makes a store on a connection, which stays the caller's. Nothing else accesses the slabs of the node.
+func New(n *node.Node, c Config) (*Store, error) {
+	if c.PageBytes == 0 {
+		c.PageBytes = 4096
+	}
+	if c.PageBytes < 512 || c.PageBytes&(c.PageBytes-1) != 0 || uint64(c.PageBytes) > n.SlabBytes() {
+		return nil, fmt.Errorf("pages: %d bytes: choose a power of two from 512 to %d", c.PageBytes, n.SlabBytes())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Store{n: n, c: c, cancel: cancel, more: make(chan struct{}, 1), pages: map[int64]*page{}, slabs: map[uint32]*slab{}}
+	buf, err := n.Alloc(c.PageBytes)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	s.refresh()
+	s.all.Go(func() { s.follow(ctx, buf) })
+	s.all.Go(func() { s.issue(ctx) })
+	return s, nil
+}
+
+// AllocBuffers returns memory for Request.Data, until Close of the node.
+func (s *Store) AllocBuffers(bytes int) ([]byte, error) { return s.n.Alloc(bytes) }
+
+// ReadPages reads pages.
+func (s *Store) ReadPages(list []Request) { s.start(false, list) }
+
+// WritePages writes pages.
+func (s *Store) WritePages(list []Request) { s.start(true, list) }
+
+// Close ends the store. Requests that are outstanding complete.
+func (s *Store) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.all.Wait()
+}
+
+func (s *Store) start(write bool, list []Request) {
+	for _, r := range list {
+		s.mu.Lock()
+		err := s.begin(write, r)
+		s.mu.Unlock()
+		if err != nil {
+			r.Done(fmt.Errorf("pages: page %d: %w", r.Page, err))
+		}
+	}
+}
+
+// begin begins a request, or has it wait until the page has moved. The store is locked.
+func (s *Store) begin(write bool, r Request) error {
+	p := s.pages[r.Page]
+	switch {
+	case s.closed:
+		return context.Canceled
+	case len(r.Data) != s.c.PageBytes:
+		return errPageSize
+	case p == nil && !write:
+		return ErrNoPage
+	case p != nil && p.moving:
+		p.waiting = append(p.waiting, func() { s.start(write, []Request{r}) })
+		return nil
+	case p != nil && p.slab == nil && !write:
+		return ErrLost
+	}
+	if p == nil {
+		p = &page{}
+	}
+	if write && (p.slab == nil || p.slab.leaving && p.busy == 0 && s.room > 0) {
+		to, slot := s.take()
+		if to == nil {
+			s.refused++
+			s.setDemand()
+			return ErrNoRoom
+		}
+		s.put(r.Page, p, to, slot)
+	}
+	p.busy++
+	s.queue = append(s.queue, node.Op{
+		Write: write, Slab: p.slab.number, Key: p.slab.remote.RKey, Offset: s.offset(p.slot), Data: r.Data,
+		Done: func(err error) { s.finish(p, r, err) },
+	})
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// offset returns where a slot begins in its slab.
+func (s *Store) offset(slot int) uint64 { return uint64(slot) * uint64(s.c.PageBytes) }
+
+func (s *Store) finish(p *page, r Request, err error) {
+	s.mu.Lock()
+	p.busy--
+	s.mu.Unlock()
+	if errors.Is(err, node.ErrNotLeased) { // it was returned after begin
+		err = fmt.Errorf("pages: page %d: %w", r.Page, ErrLost)
+	}
+	r.Done(err)
+}
+
+// issue starts what is queued, so that the methods of Store need not wait.
+func (s *Store) issue(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		list, closed := s.queue, s.closed
+		s.queue = nil
+		s.mu.Unlock()
+		s.n.Start(ctx, list...)
+		switch {
+		case closed: // nothing is queued any more
+			return
+		case len(list) > 0:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.more:
+		}
+	}
+}
+
+// take takes a slot of a slab that need not be returned; nil: there is none.
+func (s *Store) take() (*slab, int) {
+	for _, x := range s.slabs {
+		if last := len(x.free) - 1; last >= 0 && !x.leaving {
+			slot := x.free[last]
+			x.free = x.free[:last]
+			s.room--
+			return x, slot
+		}
+	}
+	return nil, 0
+}
+
+// put places a page in a slot, and frees the one that it had.
+func (s *Store) put(number int64, p *page, to *slab, slot int) {
+	s.remove(number, p)
+	p.slab, p.slot = to, slot
+	to.pages[number] = p
+	s.pages[number] = p
+	s.stored++
+	s.setDemand()
+}
+
+// remove takes a page out of its slab: it is lost until put.
+func (s *Store) remove(number int64, p *page) {
+	x := p.slab
+	if x == nil {
+		return
+	}
+	delete(x.pages, number)
+	x.free = append(x.free, p.slot)
+	if !x.leaving {
+		s.room++
+	}
+	p.slab = nil
+	s.stored--
+}
+
+func (s *Store) setDemand() {
+	s.n.SetDemand(max(s.c.Demand, uint64(s.stored+s.refused)*uint64(s.c.PageBytes)))
+}
+
+// follow follows the leases: pages of slabs that must be returned are moved.
+func (s *Store) follow(ctx context.Context, buf []byte) {
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.n.Done():
+			s.refresh() // all pages are lost
+			return
+		case <-s.n.Changed():
+		case <-retry.C:
+		}
+		s.refresh()
+		if s.moveAll(ctx, buf) {
+			retry.Reset(5 * time.Millisecond) // a page is in use, or there is no room now
+		}
+	}
+}
+
+// refresh takes the lease of the node.
+func (s *Store) refresh() {
+	lease := s.n.Lease()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := map[uint32]*slab{}
+	for _, l := range lease.Slabs {
+		x := s.slabs[l.Number]
+		if x == nil || x.remote != l.Remote {
+			x = &slab{number: l.Number, remote: l.Remote, pages: map[int64]*page{}}
+			for slot := int(l.Remote.Len)/s.c.PageBytes - 1; slot >= 0; slot-- {
+				x.free = append(x.free, slot)
+			}
+		}
+		x.leaving = !l.Return.IsZero()
+		now[l.Number] = x
+	}
+	for _, x := range s.slabs {
+		if now[x.number] == x {
+			continue
+		}
+		for number, p := range x.pages {
+			s.remove(number, p)
+		}
+	}
+	s.slabs, s.room = now, 0
+	for _, x := range now {
+		if !x.leaving {
+			s.room += len(x.free)
+		}
+	}
+	s.refused = 0
+	s.setDemand()
+}
+
+// moveAll moves pages out of slabs that must be returned, and returns these slabs. True: some are left.
+func (s *Store) moveAll(ctx context.Context, buf []byte) (left bool) {
+	s.mu.Lock()
+	var empty []uint32
+	type task struct {
+		number int64
+		page   *page
+	}
+	var tasks []task
+	for _, x := range s.slabs {
+		if x.leaving && len(x.pages) == 0 {
+			empty = append(empty, x.number)
+		}
+		for number, p := range x.pages {
+			if x.leaving {
+				tasks = append(tasks, task{number, p})
+			}
+		}
+	}
+	s.mu.Unlock()
+	if len(empty) > 0 && s.n.Return(ctx, empty...) == nil {
+		s.refresh()
+	}
+	for _, t := range tasks {
+		if !s.move(ctx, t.number, t.page, buf) {
+			left = true
+		}
+	}
+	return left || len(tasks) > 0
+}
+
+// move moves a page to a slab that need not be returned. False: it is in use, or there is no room.
+func (s *Store) move(ctx context.Context, number int64, p *page, buf []byte) bool {
+	s.mu.Lock()
+	from := p.slab
+	if from == nil || !from.leaving {
+		s.mu.Unlock()
+		return true
+	}
+	if p.busy > 0 || s.room == 0 {
+		s.mu.Unlock()
+		return false
+	}
+	to, slot := s.take()
+	p.moving = true
+	read := node.Op{Slab: from.number, Key: from.remote.RKey, Offset: s.offset(p.slot), Data: buf}
+	s.mu.Unlock()
+
+	err := s.do(ctx, read)
+	if err == nil {
+		err = s.do(ctx, node.Op{Write: true, Slab: to.number, Key: to.remote.RKey, Offset: s.offset(slot), Data: buf})
+	}
+
+	s.mu.Lock()
+	current := s.slabs[to.number] == to // it is still leased
+	switch {
+	case err == nil && current:
+		s.put(number, p, to, slot)
+	case current:
+		to.free = append(to.free, slot)
+		s.room++
+	}
+	p.moving = false
+	waiting := p.waiting
+	p.waiting = nil
+	s.mu.Unlock()
+	for _, begin := range waiting {
+		begin()
+	}
+	return err == nil
+}
+
+// do executes an operation.
+func (s *Store) do(ctx context.Context, o node.Op) error {
+	done := make(chan error, 1)
+	o.Done = func(err error) { done <- err }
+	s.n.Start(ctx, o)
+	return <-done
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/mempool/lease"
+	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/server"
+	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+const (
+	pageBytes = 4096
+	slabPages = 8
+	slabBytes = slabPages * pageBytes
+	// patience bounds waits for what must happen.
+	patience = 2 * time.Minute
+)
+
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pool runs a server of some slabs until the test ends. Nodes have a time grace to return slabs.
+func pool(t *testing.T, slabs int, grace time.Duration) (dev verbs.Device, at string) {
+	t.Helper()
+	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
+	must(t, err)
+	s, err := server.Listen(patient(t), dev, "127.0.0.1:0", server.Config{
+		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: lease.Config{Grace: grace},
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; _ = dev.Close() })
+	return dev, s.Addr().String()
+}
+
+func join(t *testing.T, dev verbs.Device, at, name string, demand uint64) *node.Node {
+	t.Helper()
+	n, err := node.Join(patient(t), dev, at, node.Config{Name: name, Period: 20 * time.Millisecond, Demand: demand})
+	must(t, err)
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+func newStore(t *testing.T, n *node.Node, c Config) (s *Store, page []byte) {
+	t.Helper()
+	s, err := New(n, c)
+	must(t, err)
+	t.Cleanup(s.Close)
+	page, err = s.AllocBuffers(pageBytes)
+	must(t, err)
+	return s, page
+}
+
+// access reads or writes one page, and waits for it.
+func access(start func([]Request), page int64, data []byte) error {
+	done := make(chan error, 1)
+	start([]Request{{Page: page, Data: data, Done: func(err error) { done <- err }}})
+	return <-done
+}
+
+// fill fills a page with its number and a version.
+func fill(data []byte, page int64, version uint64) {
+	for i := 0; i < len(data); i += 16 {
+		binary.LittleEndian.PutUint64(data[i:], uint64(page))
+		binary.LittleEndian.PutUint64(data[i+8:], version)
+	}
+}
+
+func check(t *testing.T, data []byte, page int64, version uint64) {
+	t.Helper()
+	want := make([]byte, len(data))
+	if fill(want, page, version); string(data) != string(want) {
+		t.Fatalf("page %d: %x, want %x", page, data[:16], want[:16])
+	}
+}
+
+// Pages are read as they were written. A page that was never written, and one without room, are errors.
+func TestStore(t *testing.T) {
+	dev, at := pool(t, 2, patience)
+	s, data := newStore(t, join(t, dev, at, "a", 2*slabBytes), Config{Demand: 2 * slabBytes})
+	for page := range int64(2 * slabPages) {
+		fill(data, page, 1)
+		must(t, access(s.WritePages, page*1000, data))
+	}
+	if err := access(s.WritePages, 7, data); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("the space is full: %v", err)
+	}
+	if err := access(s.ReadPages, 7, data); !errors.Is(err, ErrNoPage) {
+		t.Errorf("the page was never written: %v", err)
+	}
+	if err := access(s.ReadPages, 0, data[:100]); err == nil {
+		t.Error("a part of a page is accepted")
+	}
+	for page := range int64(2 * slabPages) {
+		must(t, access(s.ReadPages, page*1000, data))
+		check(t, data, page, 1)
+	}
+	if _, err := New(s.n, Config{PageBytes: 1000}); err == nil {
+		t.Error("pages of 1000 bytes are accepted")
+	}
+}
+
+// The demand follows what is stored: a store that finds no room has some in a later period.
+func TestGrows(t *testing.T) {
+	dev, at := pool(t, 8, patience)
+	s, data := newStore(t, join(t, dev, at, "a", 0), Config{})
+	ctx := patient(t)
+	for page := range int64(3 * slabPages) {
+		fill(data, page, 1)
+		for err := ErrNoRoom; err != nil; {
+			if err = access(s.WritePages, page, data); err != nil && !errors.Is(err, ErrNoRoom) {
+				t.Fatal(err)
+			}
+			must(t, ctx.Err())
+		}
+	}
+	for page := range int64(3 * slabPages) {
+		must(t, access(s.ReadPages, page, data))
+		check(t, data, page, 1)
+	}
+}
+
+// While another node takes and returns space, pages move, and each READ returns what was written last, or
+// says that the page is lost.
+func TestMoves(t *testing.T) {
+	dev, at := pool(t, 8, patience)
+	n := join(t, dev, at, "a", 8*slabBytes)
+	s, data := newStore(t, n, Config{Demand: 8 * slabBytes})
+	other := join(t, dev, at, "b", 0)
+	versions := map[int64]uint64{}
+	write := func(page int64, version uint64) {
+		fill(data, page, version)
+		if err := access(s.WritePages, page, data); err == nil {
+			versions[page] = version
+		} else if !errors.Is(err, ErrNoRoom) && !errors.Is(err, ErrLost) {
+			t.Fatal(err)
+		}
+	}
+	lost := 0
+	read := func(page int64) {
+		switch err := access(s.ReadPages, page, data); {
+		case err == nil:
+			check(t, data, page, versions[page])
+		case errors.Is(err, ErrLost):
+			lost++
+		default:
+			t.Fatal(err)
+		}
+	}
+	const few = 3 * slabPages // fit what a keeps
+	for page := range int64(few) {
+		write(page*5, 1)
+	}
+	ctx, version := patient(t), uint64(2)
+	for _, demand := range []uint64{8, 0, 8} {
+		other.SetDemand(demand * slabBytes)
+		for reached := false; !reached; version++ {
+			must(t, ctx.Err())
+			must(t, n.Err())
+			page := int64(version%few) * 5
+			write(page, version)
+			read(page)
+			read(int64((version*7)%few) * 5)
+			for _, x := range other.Lease().Slabs {
+				if !x.Return.IsZero() {
+					must(t, other.Return(ctx, x.Number))
+				}
+			}
+			have := len(other.Lease().Slabs)
+			reached = demand == 0 && have == 0 || demand > 0 && have >= 3
+		}
+	}
+	for page := range int64(few) {
+		read(page * 5)
+	}
+	if lost > 0 {
+		t.Errorf("%d READs of lost pages, with room for all", lost)
+	}
+}
+
+// A page for which there is no room in the smaller lease is lost, and says so. It can be written again.
+func TestLost(t *testing.T) {
+	dev, at := pool(t, 2, 100*time.Millisecond)
+	n := join(t, dev, at, "a", 2*slabBytes)
+	s, data := newStore(t, n, Config{})
+	for page := range int64(2 * slabPages) {
+		fill(data, page, 1)
+		must(t, access(s.WritePages, page, data))
+	}
+	other := join(t, dev, at, "b", 2*slabBytes)
+	ctx := patient(t)
+	for len(other.Lease().Slabs) == 0 {
+		must(t, ctx.Err())
+		time.Sleep(time.Millisecond)
+	}
+	lost := int64(-1)
+	for page := range int64(2 * slabPages) {
+		switch err := access(s.ReadPages, page, data); {
+		case errors.Is(err, ErrLost):
+			lost = page
+		case err != nil:
+			t.Fatal(err)
+		default:
+			check(t, data, page, 1)
+		}
+	}
+	if lost < 0 {
+		t.Fatal("another node has half of the pool, and no page is lost")
+	}
+	must(t, other.Leave(ctx))
+	for err := ErrNoRoom; err != nil; {
+		must(t, ctx.Err())
+		fill(data, lost, 2)
+		if err = access(s.WritePages, lost, data); err != nil && !errors.Is(err, ErrNoRoom) {
+			t.Fatal(err)
+		}
+	}
+	must(t, access(s.ReadPages, lost, data))
+	check(t, data, lost, 2)
+}
+
+// Requests after the end of the connection, and after Close, are errors.
+func TestEnds(t *testing.T) {
+	dev, at := pool(t, 2, patience)
+	n := join(t, dev, at, "a", slabBytes)
+	s, data := newStore(t, n, Config{})
+	must(t, access(s.WritePages, 1, data))
+	must(t, n.Leave(patient(t)))
+	if err := access(s.ReadPages, 1, data); err == nil {
+		t.Error("a READ after Leave succeeds")
+	}
+	s.Close()
+	if err := access(s.WritePages, 1, data); err == nil {
+		t.Error("a WRITE after Close succeeds")
+	}
+}
