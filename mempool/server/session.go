@@ -29,7 +29,9 @@ type session struct {
 	stop   context.CancelCauseFunc
 	done   chan struct{} // closed: the connection has ended
 
-	returns uint32 // Return messages received; the server is locked
+	// The server is locked.
+	returns uint32 // Return messages received
+	removed bool   // the node leaves when the connection has ended
 }
 
 var (
@@ -59,8 +61,9 @@ func (x *session) lease(period uint32, list []proto.Entry) {
 	x.send(proto.SplitLease(period, x.returns, list))
 }
 
-// remove has the connection end, after what is queued and the reason.
+// remove has the connection end, after what is queued and the reason. The server is locked.
 func (x *session) remove() {
+	x.removed = true
 	x.send(proto.SplitText([]byte(errRemoved.Error())))
 	x.put(nil)
 }
@@ -118,7 +121,7 @@ func (s *Server) serveNode(ctx context.Context, r *rdma.Request, request proto.R
 	err = s.converse(ctx, r, x, p, w)
 	defer close(x.done)
 	s.mu.Lock()
-	if errors.Is(err, errRemoved) && p.session == x {
+	if x.removed && p.session == x {
 		list, _ := s.table.Leave(x.node) // it may have left
 		s.run(list)
 	}
