@@ -255,3 +255,41 @@ func TestEnds(t *testing.T) {
 		t.Error("a WRITE after Close succeeds")
 	}
 }
+
+// A page does not move while a request of it is outstanding, and requests wait while it moves.
+func TestMoveExcludesRequests(t *testing.T) {
+	dev, at := pool(t, 2, patience)
+	s, data := newStore(t, join(t, dev, at, "a", 2*slabBytes), Config{Demand: 2 * slabBytes})
+	fill(data, 1, 1)
+	must(t, access(s.WritePages, 1, data))
+	ctx, buf := patient(t), data
+
+	s.mu.Lock()
+	p := s.pages[1]
+	p.slab.leaving = true // until the next lease
+	p.busy++
+	slab, slot := p.slab, p.slot
+	s.mu.Unlock()
+	s.move(ctx, 1, p, buf)
+	s.mu.Lock()
+	if p.slab != slab || p.slot != slot {
+		t.Error("the page moved during a request")
+	}
+	p.busy--
+	p.moving = true
+	s.mu.Unlock()
+	done := make(chan error, 1)
+	s.ReadPages([]Request{{Page: 1, Data: data, Done: func(err error) { done <- err }}})
+	s.mu.Lock()
+	if len(p.waiting) != 1 || p.busy != 0 {
+		t.Errorf("%d requests wait and %d are outstanding while the page moves", len(p.waiting), p.busy)
+	}
+	waiting := p.waiting
+	p.moving, p.waiting = false, nil
+	s.mu.Unlock()
+	for _, begin := range waiting {
+		begin()
+		must(t, <-done)
+	}
+	check(t, data, 1, 1)
+}
