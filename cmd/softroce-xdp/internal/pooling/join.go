@@ -98,7 +98,9 @@ func (j *Joiner) again(ctx context.Context, old *node.Node) (*node.Node, error) 
 	for end := time.Now().Add(old.Hold()); ; {
 		n, err := j.join(ctx)
 		if err == nil {
-			if !n.Resumed() {
+			if n.Resumed() {
+				fmt.Fprintln(j.text(), "the data in the pool is still there")
+			} else {
 				fmt.Fprintln(j.text(), "the data that was in the pool is lost")
 			}
 			return n, nil
