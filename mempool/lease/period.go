@@ -87,13 +87,8 @@ func (t *Table) revokeOverdue(now time.Duration, n *node) {
 func (t *Table) startPeriod(now time.Duration, n *node) {
 	n.period++
 	n.asked, n.ends = false, now+n.length
-	slabs, index := t.c.Slabs, -1
+	slabs, index := t.c.Slabs-t.broken, -1
 	var list []Need
-	for _, s := range t.slabs {
-		if s.state == broken {
-			slabs--
-		}
-	}
 	for _, x := range t.nodes {
 		if x.away {
 			slabs -= len(x.slabs)

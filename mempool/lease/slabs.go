@@ -75,6 +75,7 @@ func (t *Table) Closed(s Slab) {
 func (t *Table) CloseFailed(s Slab) {
 	if int(s) < len(t.slabs) && t.slabs[s].state == closing {
 		t.slabs[s].state = broken
+		t.broken++
 	}
 }
 

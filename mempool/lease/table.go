@@ -12,6 +12,7 @@ type Table struct {
 	c       Config
 	slabs   []slab
 	free    []Slab
+	broken  int     // slabs in this state
 	nodes   []*node // by ID
 	lastID  NodeID
 	session uint32
