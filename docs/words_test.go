@@ -84,6 +84,7 @@ var cleanPackages = []string{
 	"internal/yamlfile",
 	"loader",
 	"mempool/vmm/memstore",
+	"mempool/vmm/poolstore",
 	"loader/agent",
 	"loader/agent/discovery",
 	"loader/agent/policyloop",

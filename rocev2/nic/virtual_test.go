@@ -35,7 +35,7 @@ type loopback struct {
 	done       map[uint32]int // completions by queue pair
 	iterations int
 	encrypt    func(x, y *QP) // called with the two of a pair before they are connected; nil: they are plain
-	built      qp.Time // when the packets were built that are in the engine's loopback
+	built      qp.Time        // when the packets were built that are in the engine's loopback
 }
 
 // link is what lies between the engine and itself.

@@ -116,9 +116,11 @@ func (s *Store) movePage(page int64, data []byte, done func()) {
 			done()
 		} else {
 			s.moved++
+			s.signal()
 		}
 	})
 	s.mu.Unlock()
+	s.signal()
 	if err != nil {
 		done()
 	}

@@ -32,6 +32,7 @@ type Store struct {
 	busy    map[int64][]func() // pages with an operation, and what has to wait for it
 	refused map[int64]struct{} // pages that found no room, since the last lease
 	queue   []node.Op
+	started int // operations of the node that are outstanding
 	moved   int // pages that were copied to another slab
 	closed  bool
 	work    chan struct{}
@@ -47,9 +48,9 @@ var (
 // spares is how many pages are moved at a time.
 const spares = 16
 
-// New returns a store in the slabs of a node, which nothing else may use. It sets the demand of
-// the node, and returns slabs as the server asks for them, after it has moved their pages. Close it
-// before the node is closed.
+// New returns a store in the slabs of a node, which nothing else may use, and whose Config.Depth is
+// DefaultDepth or more. The store sets the demand of the node, and returns slabs as the server asks
+// for them, after it has moved their pages. Close it before the node is closed.
 func New(n *node.Node) (*Store, error) {
 	s := &Store{
 		n: n, l: newLayout(), busy: map[int64][]func(){}, refused: map[int64]struct{}{},
@@ -81,6 +82,27 @@ func (s *Store) requests(list []vmm.Request, write bool) {
 	for _, r := range list {
 		s.request(r.Page, r.Data, write, r.Done)
 	}
+	s.mu.Lock()
+	if s.started+len(s.queue) > direct {
+		s.mu.Unlock()
+		s.signal()
+		return
+	}
+	s.startQueued()
+}
+
+// direct is how many operations may be outstanding for more to be started by the caller, which
+// saves a switch of goroutines. The caller may be a completion, which must not wait for room in the
+// send queue: direct is far below node.DefaultDepth.
+const direct = 16
+
+// startQueued starts the queued operations. The caller has s.mu, which is released.
+func (s *Store) startQueued() {
+	list := s.queue
+	s.queue = nil
+	s.started += len(list)
+	s.mu.Unlock()
+	s.n.Start(context.Background(), list...)
 }
 
 // request starts an operation of a page, after the one that the page has.
@@ -122,7 +144,6 @@ func (s *Store) enqueue(page int64, data []byte, write bool, done func(error)) e
 		Write: write, Slab: at.slab, Offset: uint64(at.slot) * vmm.PageSize, Data: data,
 		Done: func(err error) { done(s.complete(page, at, write, err)) },
 	})
-	s.signal()
 	return nil
 }
 
@@ -132,6 +153,7 @@ func (s *Store) complete(page int64, at place, write bool, err error) error {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	s.mu.Lock()
+	s.started--
 	if write {
 		if err == nil && !s.l.commit(page, at) {
 			err = ErrLost
@@ -147,6 +169,9 @@ func (s *Store) complete(page int64, at place, write bool, err error) error {
 	s.mu.Unlock()
 	for _, f := range waiting {
 		f()
+	}
+	if len(waiting) > 0 {
+		s.signal()
 	}
 	return err
 }
@@ -173,10 +198,7 @@ func (s *Store) submit() {
 		case <-s.work:
 		}
 		s.mu.Lock()
-		list := s.queue
-		s.queue = nil
-		s.mu.Unlock()
-		s.n.Start(context.Background(), list...)
+		s.startQueued()
 	}
 }
 
@@ -209,6 +231,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	list := s.queue
 	s.queue = nil
+	s.started += len(list)
 	s.mu.Unlock()
 	for _, o := range list {
 		o.Done(net.ErrClosed)

@@ -5,8 +5,10 @@ package poolstore_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/vmm/poolstore"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 const (
@@ -200,6 +203,60 @@ func TestDemand(t *testing.T) {
 		if time.Now().After(until) {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestMain lets the handler of a map start a pool: server and node are in the handler process, since
+// the device without an interface ends at the process.
+func TestMain(m *testing.M) {
+	vmm.Main(func(string) (vmm.Store, error) {
+		ctx := context.Background()
+		dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
+		if err != nil {
+			return nil, err
+		}
+		s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab})
+		if err != nil {
+			return nil, err
+		}
+		go func() { _ = s.Serve(ctx) }()
+		n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "map", Period: 50 * time.Millisecond, Demand: 4 << 20})
+		if err != nil {
+			return nil, err
+		}
+		return poolstore.New(n)
+	})
+	os.Exit(m.Run())
+}
+
+// S4.4: a map whose pages are in the pool has the content of a slice.
+func TestMapOverPool(t *testing.T) {
+	if err := vmm.Supported(); err != nil {
+		require.Skip(t, err.Error())
+	}
+	const size = 2 << 20
+	m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: size, Local: size / 8}})
+	must(t, err)
+	defer m.Close()
+	want := make([]byte, size)
+	rnd := rand.New(rand.NewPCG(1, 6))
+	for range 2000 {
+		off := rnd.IntN(size - 10000)
+		part := want[off : off+rnd.IntN(10000)]
+		if rnd.IntN(2) == 0 {
+			for i := range part {
+				part[i] = byte(rnd.Uint32())
+			}
+			copy(m.Bytes()[off:], part)
+		} else if !bytes.Equal(m.Bytes()[off:off+len(part)], part) {
+			t.Fatalf("%d bytes at %d differ", len(part), off)
+		}
+	}
+	if sha256.Sum256(m.Bytes()) != sha256.Sum256(want) {
+		t.Error("the map differs at the end")
+	}
+	if s, err := m.Stats(); err != nil || s.PageIns == 0 || s.Stored == 0 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 
