@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,13 @@ func collectGarbage(t testing.TB) {
 		}
 	})
 	t.Cleanup(func() { close(stop); wg.Wait() })
+}
+
+// leaveRoom keeps one P free while an access waits in copy, and the garbage collector from stopping
+// the world, for tests in which the application itself has to end the access.
+func leaveRoom(t *testing.T) {
+	procs, percent := runtime.GOMAXPROCS(max(2, runtime.NumCPU())), debug.SetGCPercent(-1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(procs); debug.SetGCPercent(percent) })
 }
 
 // useMap has goroutines write and read a map that is larger than its local memory, each in its
@@ -88,7 +96,7 @@ func TestMapContent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.PageOuts < 1000 || s.PageIns < 1000 || s.Resident > 256 || s.Lost > 0 {
+		if s.PageOuts < 500 || s.PageIns+s.Prefetched < 500 || s.Resident > 256 || s.Lost > 0 {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -291,6 +299,7 @@ func TestMapHandlerKilledManyFaults(t *testing.T) {
 
 // With handler and guardian killed, the application helps itself.
 func TestMapBothKilled(t *testing.T) {
+	leaveRoom(t)
 	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "silent=100")
 	page := lose(t, m)
 	guardian := guardianPID(t, m.HandlerPID())
@@ -342,6 +351,7 @@ func TestMapHandlerHangs(t *testing.T) {
 
 // Close ends accesses that wait, and later accesses, with an error.
 func TestMapClose(t *testing.T) {
+	leaveRoom(t)
 	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "silent=100")
 	page := lose(t, m)
 	before, err := m.Stats()
