@@ -40,6 +40,19 @@ func (p *pager) evict(now time.Time) {
 	p.pump()
 }
 
+// evictSoon evicts at once if an access waits for room, and otherwise leaves it to flush: what was
+// accessed should not wait for the eviction of other pages.
+func (p *pager) evictSoon(now time.Time) {
+	if len(p.queue) > 0 {
+		p.evict(now)
+	} else {
+		p.evictLater = true
+	}
+}
+
+// pending reports that flush has something to do.
+func (p *pager) pending() bool { return p.evictLater || len(p.reads)+len(p.writeBacks) > 0 }
+
 // startWrite writes a copy of a resident page to the store.
 func (p *pager) startWrite(n int64) {
 	pg := &p.pages[n]

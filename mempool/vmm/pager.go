@@ -39,6 +39,7 @@ type pager struct {
 	retryAt    time.Time // no WRITE is started before, after an error
 
 	reads, writeBacks []int64 // for the store
+	evictLater        bool    // evict has to be called, after the reads were started
 	stats             Stats
 	causes            map[int64]error // of lost pages
 	usage             Usage
@@ -110,7 +111,7 @@ func (p *pager) access(n int64, m mode, now time.Time) (*fault, error) {
 		p.pump()
 		p.prefetch(b)
 	}
-	p.evict(now)
+	p.evictSoon(now)
 	if f.finished {
 		return nil, f.err
 	}
@@ -129,7 +130,7 @@ func (p *pager) overwrite(n int64, data []byte, now time.Time) bool {
 	}
 	p.takeSlot(n)
 	p.resident(n, forWrite)
-	p.evict(now)
+	p.evictSoon(now)
 	return true
 }
 
@@ -214,7 +215,6 @@ func (p *pager) accessHeld(n int64, m mode, now time.Time) error {
 	}
 	p.pages[n].prefetched, p.pages[n].marker = true, marker
 	p.prefetchHit(n, now)
-	p.evict(now)
 	return nil
 }
 

@@ -104,6 +104,10 @@ func (r *rig) get(n int64, m mode) (*fault, error) {
 }
 
 func (r *rig) collect() {
+	if r.evictLater {
+		r.evictLater = false
+		r.evict(r.now)
+	}
 	r.readQ = append(r.readQ, r.reads...)
 	r.writeQ = append(r.writeQ, r.writeBacks...)
 	r.reads, r.writeBacks = nil, nil

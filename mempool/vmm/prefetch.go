@@ -41,7 +41,7 @@ func (p *pager) prefetchHit(n int64, now time.Time) {
 	pg.prefetched, pg.marker = false, false
 	p.stats.PrefetchHits++
 	p.prefetch(p.trend.hit(n, marker))
-	p.evict(now)
+	p.evictSoon(now)
 }
 
 // endPrefetch counts the end of a READ without an access: its page is accessed, or leaves its

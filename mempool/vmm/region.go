@@ -122,8 +122,9 @@ func (r *Region) pin(n int64, m mode, last int64) error {
 		if f != nil && f.waiters == nil {
 			f.waiters = make(chan struct{})
 		}
+		pending := s.p.pending()
 		s.mu.Unlock()
-		if !resident {
+		if pending || f != nil {
 			s.flush()
 		}
 		if f == nil {

@@ -60,8 +60,16 @@ func (s *space) flush() {
 	for {
 		reads, writes := s.p.reads, s.p.writeBacks
 		s.p.reads, s.p.writeBacks = nil, nil
-		if s.closed || len(reads)+len(writes) == 0 {
+		if s.closed {
 			break
+		}
+		if len(reads)+len(writes) == 0 {
+			if !s.p.evictLater {
+				break
+			}
+			s.p.evictLater = false
+			s.p.evict(time.Now())
+			continue
 		}
 		readList := s.requests(reads, (*pager).readDone)
 		writeList := s.requests(writes, (*pager).writeDone)
