@@ -35,7 +35,7 @@ func Example() {
 	n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "web1", Period: time.Second, Demand: 8 << 20})
 	check(err)
 	defer n.Close()
-	store, err := poolstore.New(n)
+	store, err := poolstore.New(n, 8<<20)
 	check(err)
 	defer store.Close()
 	r, err := vmm.NewRegion(vmm.Config{Size: 8 << 20, Local: 1 << 20}, store)
@@ -49,8 +49,7 @@ func Example() {
 	b := make([]byte, 10)
 	_, err = r.ReadAt(b, 0)
 	check(err)
-	pages, _ := store.Stored()
-	fmt.Printf("%s; more than 6 MB are in the pool: %v\n", b, pages > 6<<8)
+	fmt.Printf("%s; more than 6 MB are in the pool: %v\n", b, r.Stats().Stored > 6<<8)
 
 	// Output:
 	// megabyte 0; more than 6 MB are in the pool: true
