@@ -16,6 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/ping"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/mempool/lease"
+	"github.com/softroce/softroce-xdp/mempool/planner"
 	"github.com/softroce/softroce-xdp/mempool/server"
 )
 
@@ -83,7 +84,7 @@ func (s *poolServeFlags) config() (c server.Config, err error) {
 		return c, usagef("--bytes %s: choose 1 to %d times --slab", s.bytes, lease.MaxSlabs)
 	}
 	c.StateFile = s.state
-	c.Lease = lease.Config{Hold: s.hold, Grace: s.grace, MaxNodes: int(s.nodes)}
+	c.Lease = lease.Config{Hold: s.hold, Grace: s.grace, MaxNodes: int(s.nodes), Planner: planner.New()}
 	return c, nil
 }
 

@@ -21,6 +21,17 @@ type Planner interface {
 	// Plan returns how many of the slabs each node gets, in the order of the list. The sum is at most
 	// slabs.
 	Plan(slabs int, slabBytes uint64, list []Need) []int
+
+	// Prediction returns what is expected of a node, for Status.
+	Prediction(n NodeID) Prediction
+}
+
+// Prediction is what a Planner expects of a node.
+type Prediction struct {
+	By        string `json:"by"`         // the predictor that counts
+	Need      uint64 `json:"need_bytes"` // of the next period
+	Periods   uint64 `json:"periods"`    // that were predicted
+	ByNetwork uint64 `json:"by_network"` // of these, by a neural network
 }
 
 // NewPlanner returns a simple Planner. It predicts the next value from the last one: a need grows at once,
@@ -31,7 +42,7 @@ type Planner interface {
 func NewPlanner() Planner { return &planner{needs: map[NodeID]need{}} }
 
 // need is what a node is expected to need in the next period, in bytes. used is a part of demand.
-type need struct{ demand, used uint64 }
+type need struct{ demand, used, periods uint64 }
 
 type planner struct{ needs map[NodeID]need }
 
@@ -41,7 +52,12 @@ func (p *planner) Observe(n NodeID, u Usage) {
 		used = uint64(float64(u.Demand) * (float64(u.Used) / float64(u.Leased)))
 	}
 	old := p.needs[n]
-	p.needs[n] = need{follow(old.demand, u.Demand), follow(old.used, used)}
+	p.needs[n] = need{follow(old.demand, u.Demand), follow(old.used, used), old.periods + 1}
+}
+
+func (p *planner) Prediction(n NodeID) Prediction {
+	x := p.needs[n]
+	return Prediction{By: "last", Need: x.demand, Periods: x.periods}
 }
 
 // follow returns value if it is larger than old, and the mean of both otherwise.

@@ -28,6 +28,7 @@ type NodeStatus struct {
 	Planned   int           `json:"planned_slabs"`
 	Slabs     int           `json:"slabs"`           // that the node has
 	Returning int           `json:"returning_slabs"` // of them, those to return
+	Expected  Prediction    `json:"prediction"`
 }
 
 // Status returns the state.
@@ -47,6 +48,7 @@ func (t *Table) Status(now time.Duration) Status {
 		x := NodeStatus{
 			ID: n.id, Name: n.name, Connected: !n.away, Length: n.length, Period: n.period, Demand: n.usage.Demand,
 			Used: n.usage.Used, Planned: n.planned, Slabs: len(n.slabs), Returning: len(n.slabs) - t.held(n),
+			Expected: t.c.Planner.Prediction(n.id),
 		}
 		if n.away {
 			x.Expires = max(n.until-now, 0)

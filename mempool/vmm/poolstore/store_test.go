@@ -39,6 +39,8 @@ type fixed struct {
 func (*fixed) Observe(lease.NodeID, lease.Usage) {}
 func (*fixed) Forget(lease.NodeID)               {}
 
+func (*fixed) Prediction(lease.NodeID) lease.Prediction { return lease.Prediction{} }
+
 func (f *fixed) Plan(slabs int, _ uint64, list []lease.Need) []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
