@@ -15,7 +15,7 @@ const (
 	tickShift = 10
 	slotBits  = 6
 	slots     = 1 << slotBits
-	levels    = 6 // 2^36 ticks, 19 hours; what is later is looked at once in so long
+	levels    = 6 // 2^36 ticks, 19 hours; what is later is looked at before
 )
 
 // A Timer belongs to what waits, which embeds it. The zero value is stopped.
@@ -74,7 +74,8 @@ func (w *Wheel[T]) insert(t *Timer[T]) {
 	level := (bits.Len64(uint64(when^w.now)|(slots-1)) - 1) / slotBits
 	if level >= levels {
 		level = levels - 1
-		when = min(when, w.now+1<<(slotBits*levels)-1)
+		// Not the slot of now: next would take it for the first one.
+		when = min(when, w.now+(slots-1)<<(slotBits*(levels-1)))
 	}
 	slot := when >> (slotBits * level) & (slots - 1)
 	t.level, t.slot = uint8(level), uint8(slot)

@@ -71,6 +71,18 @@ func TestSetAndStopWhileFiring(t *testing.T) {
 	}
 }
 
+// A timer that is further away than the wheel reaches does not hide an earlier one.
+func TestFarTimer(t *testing.T) {
+	var w Wheel[int]
+	w.Advance(1<<tickShift, func(int) {})
+	var near, far Timer[int]
+	w.Set(&near, 1<<40)
+	w.Set(&far, 1<<46+1<<tickShift)
+	if next := w.Next(); next > 1<<40 {
+		t.Errorf("next look at %d", next)
+	}
+}
+
 // Against a plain list of times.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
