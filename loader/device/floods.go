@@ -113,7 +113,7 @@ func (f *feeder) count(c *client) {
 	if wait := k.wait(now); wait > 0 && k.until == 0 {
 		k.until = now + wait
 		f.delayed++
-		f.listen(c, 0)
+		f.listen(c, silent)
 	}
 }
 
@@ -171,8 +171,13 @@ func (f *feeder) Due() (d time.Duration, some bool) {
 	return max(0, first-f.now()), true
 }
 
-// wakeEvents are the events of an eventfd that end the sleep.
-const wakeEvents = unix.EPOLLIN | unix.EPOLLET
+const (
+	// wakeEvents are the events of an eventfd that end the sleep.
+	wakeEvents = unix.EPOLLIN | unix.EPOLLET
+	// silent is none but EPOLLERR, which cannot be excluded, and only once: by asynchronous I/O, a process can
+	// have its eventfd overflow, and in that state it always has EPOLLERR.
+	silent = unix.EPOLLET
+)
 
 // readSignals counts the signals of processes. There is at most one of each.
 func (f *feeder) readSignals() {
