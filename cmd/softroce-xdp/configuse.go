@@ -16,7 +16,7 @@ import (
 
 // pinCommands read only pin-root and run-dir of the configuration file. Attach reads all of it,
 // the other commands do not read it.
-var pinCommands = []string{"detach", "status", "table", "top", "stats", "policy", "perf", "clean"}
+var pinCommands = []string{"detach", "status", "table", "top", "stats", "policy", "perf", "ping", "pool", "compute", "clean"}
 
 // readConfig applies the part of the configuration file that the command uses; the command line
 // has precedence. A mistake in the file stops only commands that use the wrong part.

@@ -37,10 +37,10 @@ func newPerf(a *app) *cobra.Command {
   host2# softroce-xdp perf server
   host1# softroce-xdp perf write host2
 
-The client makes queue pairs over AF_XDP in its own process, agrees with the server
-over TCP, and then writes, reads, sends or does atomics. Each command has the same
-flags. The engine needs an attached interface, which has at most one engine at a
-time.
+The client makes queue pairs, agrees with the server over TCP, and then writes, reads,
+sends or does atomics. Each command has the same flags. Perf needs no privileges where
+the agent serves the device (attach --nic). Otherwise it opens an engine of its own on
+an attached interface, as root.
 
 The result names what kept the queue pairs from sending, in samples of 20 ms: the
 window of the policy, the pacer, a receiver that was not ready. All reasons are in
