@@ -22,11 +22,10 @@ accesses the model, a PCI BAR, or a [socket](#socket).
 The access to a BAR is tested on PCI devices of a virtual machine (` + "`testenv/pcibar`" + `): one with a file as its memory, and
 one that logs each access.
 Neither reacts to accesses as a card does.
-The model has registers and memory, and updates the destination table by packets that a test hands to it.
+The model has registers and memory, and updates the destination table by the packets of its ports.
 It executes the work requests of queue pairs ([card.md](card.md)).
 Registers, destination table, the literal policy, regions and block task exist as RTL too ([card-rtl.md](card-rtl.md)).
 ` + "`hwoffload/vectors`" + ` has streams of events after each of which the tables of model, RTL and data plane have the same bits.
-The definition has no block yet for pre-credit.
 
 ## Rules
 
