@@ -15,9 +15,9 @@ import (
 // (S2.1).
 const MaxDestinations = 4
 
-// distributionDepth is the number of messages of one distribution that have no report yet.
+// DistributionDepth is how many messages of one distribution may have no report yet.
 // An origin that has more of them outstanding loses messages (Distribution.Refused).
-const distributionDepth = 256
+const DistributionDepth = 256
 
 // Destination is one member of a Group. Address and port are those of its queue pair.
 type Destination struct {
@@ -60,7 +60,7 @@ type Distribution struct {
 	group    Group
 	base     uint64 // address of the region
 	lkey     uint32
-	messages [distributionDepth]forwarded
+	messages [DistributionDepth]forwarded
 	oldest   uint32                  // number of the oldest message without a report
 	end      uint32                  // number of the next message
 	next     [MaxDestinations]uint32 // number of the next message for each destination
@@ -87,11 +87,11 @@ func NewDistribution(g Group, base, length uint64, lkey uint32) (*Distribution, 
 // Arrived takes a message that arrived at an offset of the region. It reports false, and
 // forwards nothing, if 256 messages have no report yet.
 func (d *Distribution) Arrived(a mem.Arrival, offset uint64) bool {
-	if d.end-d.oldest == distributionDepth {
+	if d.end-d.oldest == DistributionDepth {
 		d.refused++
 		return false
 	}
-	d.messages[d.end%distributionDepth] = forwarded{arrival: a, offset: offset, open: 1<<len(d.group) - 1}
+	d.messages[d.end%DistributionDepth] = forwarded{arrival: a, offset: offset, open: 1<<len(d.group) - 1}
 	d.end++
 	return true
 }
@@ -119,7 +119,7 @@ const WRIDMask = 1<<idBits - 1
 func (d *Distribution) Post(post func(to Destination, wr *verbs.SendWR) error) {
 	for i, to := range d.group {
 		for ; d.next[i] != d.end; d.next[i]++ {
-			m := &d.messages[d.next[i]%distributionDepth]
+			m := &d.messages[d.next[i]%DistributionDepth]
 			wr := d.workRequest(i, m)
 			err := post(to, &wr)
 			if errors.Is(err, verbs.ErrQueueFull) {
@@ -149,7 +149,7 @@ func (d *Distribution) workRequest(i int, m *forwarded) verbs.SendWR {
 func (d *Distribution) Complete(id uint64, status verbs.Status) {
 	i, number := int(id&(1<<destBits-1)), uint32(id>>destBits)
 	if i < len(d.group) && number-d.oldest < d.next[i]-d.oldest {
-		d.messages[number%distributionDepth].end(i, status)
+		d.messages[number%DistributionDepth].end(i, status)
 	}
 }
 
@@ -164,7 +164,7 @@ func (m *forwarded) end(i int, status verbs.Status) {
 // NextReport returns the report of the oldest message if all destinations have their status.
 // Reports are in the order in which the messages arrived.
 func (d *Distribution) NextReport() (r Report, ok bool) {
-	m := &d.messages[d.oldest%distributionDepth]
+	m := &d.messages[d.oldest%DistributionDepth]
 	if d.Idle() || m.open != 0 {
 		return Report{}, false
 	}

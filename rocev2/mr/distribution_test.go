@@ -120,8 +120,8 @@ func TestDistribution(t *testing.T) {
 // outstanding loses those beyond the limit only.
 func TestDistributionBlocked(t *testing.T) {
 	d := newDistribution(t, four)
-	for i := range distributionDepth + 3 {
-		if got, want := d.Arrived(mem.Arrival{Addr: uint64(i), Len: 1}, uint64(i)), i < distributionDepth; got != want {
+	for i := range DistributionDepth + 3 {
+		if got, want := d.Arrived(mem.Arrival{Addr: uint64(i), Len: 1}, uint64(i)), i < DistributionDepth; got != want {
 			t.Fatalf("message %d: taken %v", i, got)
 		}
 	}
@@ -146,7 +146,7 @@ func TestDistributionBlocked(t *testing.T) {
 	if _, ok := d.NextReport(); ok {
 		t.Error("a report of a message without the status of destination 1")
 	}
-	if posted[11] != distributionDepth || posted[13] != distributionDepth || posted[14] != distributionDepth || posted[12] != 8 || d.Refused() != 3 {
+	if posted[11] != DistributionDepth || posted[13] != DistributionDepth || posted[14] != DistributionDepth || posted[12] != 8 || d.Refused() != 3 {
 		t.Errorf("posted %v, refused %d", posted, d.Refused())
 	}
 }

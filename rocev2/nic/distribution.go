@@ -145,7 +145,8 @@ func (d *Distribution) arrived(a mem.Arrival, offset uint64) {
 	d.stats.Arrived++
 	e := d.pd.dev.eng
 	x := e.qps.Lookup(a.QPN)
-	if x == nil || d.closed || !d.forward.Arrived(a, offset) {
+	full := len(d.origins)+len(d.unsent) >= mr.DistributionDepth
+	if x == nil || d.closed || full || !d.forward.Arrived(a, offset) {
 		d.stats.Refused++
 		return
 	}

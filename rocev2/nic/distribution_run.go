@@ -95,7 +95,14 @@ func (d *Distribution) report() (full bool) {
 		d.unsent = append(d.unsent, unsentReport{d.origins[0], r})
 		d.origins = slices.Delete(d.origins, 0, 1)
 	}
-	d.unsent = slices.DeleteFunc(d.unsent, func(r unsentReport) bool { return !d.send(r) })
+	var stuck *internalSends // whose send queue was full: others of it need no try
+	d.unsent = slices.DeleteFunc(d.unsent, func(r unsentReport) bool {
+		if r.to == stuck || d.send(r) {
+			stuck = r.to
+			return false
+		}
+		return true
+	})
 	return len(d.unsent) > 0
 }
 

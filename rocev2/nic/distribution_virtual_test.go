@@ -347,6 +347,30 @@ func TestDistributionFullQueue(t *testing.T) {
 	})
 }
 
+// A region keeps 256 messages whose report has no room in the send queue of their origin, however many
+// the origin writes without taking reports. More are refused, and those that were kept have their report
+// when the origin takes it.
+func TestDistributionReportsNotTaken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const messages, kept = 600, qp.MaxInternal + mr.DistributionDepth
+		s := newStar(t, 1, 1, 64)
+		other := s.connect(verbs.RC, rocev2.PMTU1024, 64) // which has no receive
+		for range messages {
+			wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: s.d.VA(), RKey: s.d.RKey(), SGL: s.sgl(10)}
+			s.until("room", func() bool { return !errors.Is(other.PostSend(&wr), verbs.ErrQueueFull) })
+			s.step()
+		}
+		s.until("all WRITEs", func() bool { return s.other == messages && s.d.forward.Idle() })
+		if n := len(s.d.unsent); n != mr.DistributionDepth || s.d.stats.Refused != messages-kept {
+			t.Fatalf("%d reports wait, %+v", n, s.d.stats)
+		}
+		s.until("the reports", func() bool {
+			_ = other.PostRecv(&verbs.RecvWR{SGL: s.sgl(reportRoom)}) // as many as there is room for
+			return s.d.stats.Reports == kept
+		})
+	})
+}
+
 // Messages and work requests of the application take no room of each other.
 func TestDistributionNextToApplication(t *testing.T) {
 	bubble(t, func(t *testing.T) {
