@@ -124,12 +124,12 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 			return false
 		}
 	}
-	if d.fits(x, &path, &a, to, mask, keys != nil) && x.q.Modify(a, mask|verbs.MaskState) == nil {
+	if d.fits(x, &path, &a, to, mask, keys != nil || x.crypt != nil) && x.q.Modify(a, mask|verbs.MaskState) == nil {
 		x.path = path
 		if keys != nil {
 			d.encrypt(x, keys)
 		}
-		if mask&verbs.MaskPKey != 0 {
+		if mask&verbs.MaskPKey != 0 && x.crypt == nil {
 			x.pkey = a.PKey
 		}
 		if fresh {
@@ -147,9 +147,9 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 }
 
 // fits reports whether the card can send to where a queue pair is connected, with this PMTU. The P_Key of
-// encrypted packets is none of an application.
+// encrypted packets is none of an application, and an encrypted queue pair has no other one.
 func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, to verbs.State, mask verbs.AttrMask, encrypted bool) bool {
-	if mask&verbs.MaskPKey != 0 && matchPKey(a.PKey, seal.PKey) {
+	if mask&verbs.MaskPKey != 0 && (matchPKey(a.PKey, seal.PKey) || encrypted && a.PKey != rocev2.DefaultPKey) {
 		return false
 	}
 	connected := x.q.Type() != verbs.UD && to >= verbs.StateRTR && to < verbs.StateErr

@@ -53,10 +53,10 @@ func (d *dataPath) writeSecret(i uint32, offset uint64, v uint32) bool {
 }
 
 // keysFor makes the keys of a queue pair for the step to RTR, of what the driver has written. nil, true: it
-// is not to be encrypted.
+// is not to be encrypted, or has keys since an earlier such step.
 func (d *dataPath) keysFor(x *queuePair) (c *crypt, ok bool) {
 	suite := seal.Suite(d.context(x.num).Encryption().Suite())
-	if suite == 0 {
+	if suite == 0 || x.crypt != nil {
 		return nil, true
 	}
 	s := d.secrets[x.num]

@@ -200,6 +200,41 @@ func TestEncryptRefused(t *testing.T) {
 	}
 }
 
+// An encrypted queue pair keeps the P_Key of encrypted packets: other ones are refused in all steps, and the
+// default changes nothing. Attributes that RTR takes can be set after the step that takes the keys.
+func TestEncryptedKeepsPKey(t *testing.T) {
+	const mask = verbs.MaskState | verbs.MaskPKey
+	w, a, b := encryptedPair(t, 1, verbs.RC)
+	modify := func(e *endpoint, attr verbs.Attr, to verbs.State, mask verbs.AttrMask) error {
+		attr.State = to
+		return e.qp.Modify(attr, mask)
+	}
+	check := func(what string, err error, refused bool) {
+		t.Helper()
+		if (err != nil) != refused {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	check("to SQD", modify(a, verbs.Attr{}, verbs.StateSQD, verbs.MaskState), false)
+	check("P_Key in SQD", modify(a, verbs.Attr{PKey: 0x8001}, verbs.StateSQD, mask), true)
+	check("default P_Key in SQD", modify(a, verbs.Attr{}, verbs.StateSQD, mask), false)
+	check("to RTS", modify(a, verbs.Attr{}, verbs.StateRTS, verbs.MaskState), false)
+	data := a.fill(0, 40, 1)
+	a.post(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, 40)}, RemoteAddr: regionVA, RKey: b.mr.RKey()})
+	a.completes(verbs.Completion{WRID: 1, Op: verbs.OpWrite})
+	b.wants(0, data, "WRITE")
+
+	x := w.side[0].endpoint(verbs.RC)
+	check("keys", x.qp.Encrypt(keysOfA, seal.Limits{}), false)
+	attr := verbs.DefaultAttr()
+	check("to INIT", verbs.ToInit(x.qp, verbs.Endpoint{}, attr), false)
+	attr.AV, attr.DestQPN, attr.PKey = verbs.AddressVector{Src: a.addr[0], Dst: b.addr[0]}, 9, 0x8001
+	check("P_Key to RTR", modify(x, attr, verbs.StateRTR, verbs.RequiredMask(verbs.RC, verbs.StateRTR)|verbs.MaskPKey), true)
+	attr.PKey = 0
+	check("to RTR", modify(x, attr, verbs.StateRTR, verbs.RequiredMask(verbs.RC, verbs.StateRTR)), false)
+	check("SACK in RTR", modify(x, verbs.Attr{Selective: true}, verbs.StateRTR, verbs.MaskState|verbs.MaskSelective), false)
+}
+
 // A packet can be encrypted and have a timestamp option, which its IP length counts.
 func TestEncryptedWithTimestamps(t *testing.T) {
 	w, a, b := fourPorts(t)
