@@ -19,7 +19,8 @@ const MaxBlocks = 1 << 34
 type Limits struct {
 	// MaxBlocks is the number of blocks of 16 bytes after which a Sealer uses the next epoch,
 	// up to the constant, which is the default. A packet of n bytes counts as n/16, rounded up,
-	// and one more.
+	// and one more. It must be more than the sender has outstanding: the loss of all packets of
+	// an epoch ends the connection.
 	MaxBlocks uint64
 	// Overlap is how long an Opener accepts the previous epoch after the first packet of the
 	// present one, in nanoseconds. It should be longer than a packet stays in the network.
