@@ -28,7 +28,7 @@ import (
 
 // Generate makes a key pair and writes its private key to a new file. It does not overwrite a file:
 // the error is fs.ErrExist then.
-func Generate(path string) (_ *seal.Identity, err error) {
+func Generate(path string) (*seal.Identity, error) {
 	id, err := seal.NewIdentity()
 	if err != nil {
 		return nil, err
@@ -38,7 +38,10 @@ func Generate(path string) (_ *seal.Identity, err error) {
 		return nil, err
 	}
 	_, err = fmt.Fprintln(f, base64.StdEncoding.EncodeToString(id.Private()))
-	return id, errors.Join(err, f.Close())
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, errors.Join(err, os.Remove(path)) // a part of a key is of no use
+	}
+	return id, nil
 }
 
 // maxKeyFile is more than a file with a private key has, in bytes.

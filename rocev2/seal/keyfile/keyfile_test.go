@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/seal/keyfile"
@@ -49,6 +52,30 @@ func TestIdentity(t *testing.T) {
 		if _, err := keyfile.ReadIdentity(bad); err == nil || !strings.Contains(err.Error(), "32 bytes") {
 			t.Errorf("%.20q: %v", text, err)
 		}
+	}
+}
+
+// A file that cannot be written is not left behind: Generate would not overwrite it.
+func TestGenerateWithoutRoom(t *testing.T) {
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "key")
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 10, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	id, err := keyfile.Generate(path)
+	if e := unix.Setrlimit(unix.RLIMIT_FSIZE, &was); e != nil {
+		t.Fatal(e)
+	}
+	if id != nil || !errors.Is(err, unix.EFBIG) {
+		t.Errorf("%v, %v", id, err)
+	}
+	if _, err := keyfile.Generate(path); err != nil {
+		t.Errorf("with room: %v", err)
 	}
 }
 
