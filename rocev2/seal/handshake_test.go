@@ -5,6 +5,7 @@ package seal
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -251,5 +252,27 @@ func TestHandshakeConfig(t *testing.T) {
 	}
 	if k, err := ParsePublicKey(id.Public().String()); err != nil || k != id.Public() {
 		t.Errorf("%v: %v", id.Public(), err)
+	}
+}
+
+// Secrets and identities that are printed, alone or in what has them, show no key.
+func TestPrintShowsNoSecrets(t *testing.T) {
+	id, err := NewIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Keys{Suite: AES128GCM, Send: Secret{171, 171, 171}, Receive: Secret{171}}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
+		for _, v := range []any{k, &k, k.Send, &k.Send} {
+			if s := fmt.Sprintf(format, v); strings.Contains(s, "171") || strings.Contains(s, "ab") {
+				t.Errorf("%s of %T: %s", format, v, s)
+			}
+		}
+		if s := fmt.Sprintf(format, Config{Identity: id}); !strings.Contains(s, id.Public().String()) {
+			t.Errorf("%s of a Config: %s", format, s)
+		}
+		if got, want := fmt.Sprintf(format, id), id.Public().String(); got != want {
+			t.Errorf("%s of an Identity: %s, want %s", format, got, want)
+		}
 	}
 }

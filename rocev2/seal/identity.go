@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"io"
 
 	"github.com/flynn/noise"
 )
@@ -56,6 +57,9 @@ func IdentityOf(private []byte) (*Identity, error) {
 	}
 	return &Identity{pair}, nil
 }
+
+// Format implements fmt.Formatter: the public key is printed, never the private one.
+func (i *Identity) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, i.Public().String()) }
 
 // Public is the half that other hosts need.
 func (i *Identity) Public() PublicKey { return PublicKey(i.pair.Public) }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"io"
 )
 
 // Suite is a cipher with its key length. The numbers are on the wire, in the offer.
@@ -45,6 +46,9 @@ func (s Suite) String() string {
 // Secret is what the keys of one direction and epoch are derived from. It never encrypts
 // anything itself.
 type Secret [32]byte
+
+// Format implements fmt.Formatter: a secret is never printed.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(secret)") }
 
 // Keys are the result of a handshake at one end.
 type Keys struct {
