@@ -83,13 +83,21 @@ type peer struct {
 	key seal.PublicKey
 }
 
-// ReadPeers reads the file of peers.
+// ReadPeers reads the file of peers. A file that all users may write is refused.
 func ReadPeers(path string) (*Peers, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o002 != 0 {
+		return nil, fmt.Errorf("%s: all users may write this file, and so decide who is a peer (mode %#o): look at its keys, and `chmod o-w %s`: %w",
+			path, info.Mode().Perm(), path, fs.ErrPermission)
+	}
 	p, err := ParsePeers(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -127,6 +135,9 @@ func ParsePeers(r io.Reader) (*Peers, error) {
 func prefix(s string) (netip.Prefix, error) {
 	if strings.Contains(s, "/") {
 		p, err := netip.ParsePrefix(s)
+		if err == nil && p.Addr().Is4In6() && p.Bits() >= 96 { // as Of has addresses
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
 		return p.Masked(), err
 	}
 	a, err := netip.ParseAddr(s)

@@ -83,12 +83,13 @@ func TestGenerateWithoutRoom(t *testing.T) {
 func TestPeers(t *testing.T) {
 	a, _ := seal.ParsePublicKey(keyA)
 	b, _ := seal.ParsePublicKey(keyB)
-	p, err := keyfile.ParsePeers(strings.NewReader("# hosts\n\n10.0.0.2 " + keyA + " # one\n10.0.0.0/24\t" + keyB + "\nfe80::1 " + keyA + "\n"))
+	p, err := keyfile.ParsePeers(strings.NewReader("# hosts\n\n10.0.0.2 " + keyA + " # one\n10.0.0.0/24\t" + keyB + "\nfe80::1 " + keyA + "\n::ffff:10.7.0.0/112 " + keyB + "\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for addr, want := range map[string][]seal.PublicKey{
 		"10.0.0.2": {a, b}, "::ffff:10.0.0.2": {a, b}, "10.0.0.3": {b}, "10.0.1.2": nil, "fe80::1%eth0": {a}, "fe80::2": nil,
+		"10.7.1.2": {b},
 	} {
 		if got := p.Of(netip.MustParseAddr(addr)); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v, want %v", addr, got, want)
@@ -100,6 +101,23 @@ func TestPeers(t *testing.T) {
 		if _, err := keyfile.ParsePeers(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
+	}
+}
+
+// Whoever can write the file of peers decides who is a peer: a file that all users may write is refused.
+func TestPeersThatAllMayWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peers")
+	if err := os.WriteFile(path, []byte("10.0.0.2 "+keyA), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keyfile.ReadPeers(path); err != nil {
+		t.Error(err)
+	}
+	if err := os.Chmod(path, 0o646); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keyfile.ReadPeers(path); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "chmod o-w") {
+		t.Errorf("with mode 0646: %v", err)
 	}
 }
 
