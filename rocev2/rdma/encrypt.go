@@ -4,12 +4,14 @@ package rdma
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -63,6 +65,18 @@ func (o *options) checkDial() error {
 	return nil
 }
 
+// checkListen refuses options with which all connections would be rejected.
+func (o *options) checkListen() error {
+	room := mad.REPPrivateLen
+	if o.encryption != nil {
+		room -= seal.AnswerLen
+	}
+	if len(o.private) > room {
+		return fmt.Errorf("WithPrivate has %d bytes: give at most %d, or send the data as a message", len(o.private), room)
+	}
+	return nil
+}
+
 // applicationPart returns what of the private data of a peer belongs to the application.
 func (o *options) applicationPart(b []byte) []byte {
 	if o.encryption == nil {
@@ -79,10 +93,19 @@ func (e *Encryption) config(peers []seal.PublicKey) seal.Config {
 	return c
 }
 
+// check refuses what no connection can be made with.
+func (e *Encryption) check() error {
+	if e.Identity == nil || e.Peers == nil {
+		return errors.New("Encryption without Identity or Peers: give both")
+	}
+	_, err := seal.NewSealer(cmp.Or(e.Suite, seal.AES128GCM), seal.Secret{}, e.Limits) // it checks Suite and Limits
+	return err
+}
+
 // keysOf returns the keys of a peer, at least one.
 func (e *Encryption) keysOf(a netip.Addr) ([]seal.PublicKey, error) {
-	if e.Identity == nil || e.Peers == nil {
-		return nil, errors.New("Encryption without Identity or Peers: give both")
+	if err := e.check(); err != nil {
+		return nil, err
 	}
 	keys := e.Peers(a.Unmap())
 	if len(keys) == 0 {

@@ -178,3 +178,27 @@ func TestEncryptionRefuses(t *testing.T) {
 		})
 	}
 }
+
+// A listener refuses at once what would have it reject all connections.
+func TestListenRefusesEncryption(t *testing.T) {
+	dev := openLoop(t, cmloop.Config{CM: fast})
+	a := identity(t)
+	with := func(change func(*rdma.Encryption)) rdma.Option {
+		e := knows(a, a)
+		change(&e)
+		return rdma.WithEncryption(e)
+	}
+	for want, list := range map[string][]rdma.Option{
+		"Identity":    {with(func(e *rdma.Encryption) { e.Identity = nil })},
+		"Peers":       {with(func(e *rdma.Encryption) { e.Peers = nil })},
+		"suite 9":     {with(func(e *rdma.Encryption) { e.Suite = 9 })},
+		"MaxBlocks":   {with(func(e *rdma.Encryption) { e.Limits.MaxBlocks = seal.MaxBlocks + 1 })},
+		"at most 140": {with(func(*rdma.Encryption) {}), rdma.WithPrivate(make([]byte, 141))},
+		"at most 196": {rdma.WithPrivate(make([]byte, 197))},
+	} {
+		if _, err := rdma.Listen(patient(t), dev, ":0", list...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	listen(t, dev, ":0", with(func(*rdma.Encryption) {}), rdma.WithPrivate(make([]byte, 140)))
+}

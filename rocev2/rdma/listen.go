@@ -44,6 +44,9 @@ func Listen(ctx context.Context, dev verbs.Device, address string, list ...Optio
 
 func listen(ctx context.Context, dev verbs.Device, address string, list []Option) (*Listener, error) {
 	o, err := complete(options{}, list)
+	if err == nil {
+		err = o.checkListen()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -97,10 +97,13 @@ func complete(base options, list []Option) (options, error) {
 			errs = append(errs, fmt.Errorf("%s is %d: choose 1 to %d", what, v, limit))
 		}
 	}
+	if base.encryption != nil {
+		errs = append(errs, base.encryption.check())
+	}
 	within("WithRecvBuffers", base.recvs, 1<<14)
 	within("WithSendDepth", base.sends, 1<<14)
 	within("WithMaxMessage", base.maxMessage, 1<<30)
-	if len(errs) == 0 && base.maxMessage > maxBufferBytes/base.recvs {
+	if errors.Join(errs...) == nil && base.maxMessage > maxBufferBytes/base.recvs {
 		errs = append(errs, fmt.Errorf("%d buffers of %d bytes: choose at most %d bytes together", base.recvs, base.maxMessage, maxBufferBytes))
 	}
 	return base, errors.Join(errs...)
