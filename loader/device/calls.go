@@ -230,6 +230,9 @@ func (c *client) register(pd *domain, access uint32, n uint64, g *proto.Group, o
 		return nil, err
 	}
 	o.cost = []limits.Use{{Kind: limits.MRs, N: 1}, {Kind: limits.Bytes, N: n}}
+	if len(group) > 0 { // the messages that it remembers take as much memory
+		o.cost = append(o.cost, limits.Use{Kind: limits.WRs, N: mr.DistributionDepth})
+	}
 	if err := c.charge(o.cost...); err != nil {
 		return nil, err
 	}

@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -197,5 +199,34 @@ func TestDistributionRefused(t *testing.T) {
 	}
 	if _, err := (&client.Distribution{MR: x.mr.(*client.MR)}).Stats(); err == nil {
 		t.Error("a region without a group has counters")
+	}
+}
+
+// The messages that a distribution region remembers count as work requests of its process, until the region ends.
+func TestDistributionCounts(t *testing.T) {
+	most := limits.Defaults()
+	const regions = 8
+	most.Process[limits.WRs] = (regions + 1) * mr.DistributionDepth // the queue pair has some of them
+	_, dir := serve(t, device.Config{Limits: &most})
+	x := newEnd(t, open(t, dir), 4096, verbs.QPInit{Type: verbs.RC, MaxSend: 16, MaxRecv: 16})
+	one := func() (mr.DistributionRegion, error) {
+		return x.pd.(mr.Distributor).Distribute(make([]byte, 100), mr.Group{{QPN: x.qp.QPN()}})
+	}
+	var last mr.DistributionRegion
+	for range regions {
+		r, err := one()
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = r
+	}
+	if _, err := one(); !errors.Is(err, proto.ErrLimit) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := last.Deregister(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one(); err != nil {
+		t.Errorf("in the place of one that has ended: %v", err)
 	}
 }
