@@ -258,6 +258,22 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
+// A silent peer is found in 4 + 8 + 16 + 32 ms with a full window, too, and not when each of many packets has had
+// its turns on new paths.
+func TestNoAnswerFullWindow(t *testing.T) {
+	cfg := config()
+	cfg.Tries = 4
+	p := newPair(t, cfg, 1)
+	p.nodes[0].Links[0].Loss = 1
+	for range 16 {
+		p.post(t, ooo.Request{Op: verbs.OpWrite, Local: verbs.SGE{Len: regionLen}, RemoteAddr: p.regions[1].Addr, RKey: p.regions[1].Key})
+	}
+	p.run(t)
+	if len(p.completions) != 16 || !p.qps[0].Ended() || p.Now() > 70*wiretest.Millisecond {
+		t.Errorf("%d ns: %+v", p.Now(), p.completions)
+	}
+}
+
 // Nothing that a peer puts into an OREAD_RESP decides where it is placed.
 func TestHostileReadResponse(t *testing.T) {
 	for name, change := range map[string]func(*rocev2.OETHFields){

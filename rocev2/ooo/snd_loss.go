@@ -25,7 +25,8 @@ import (
 type lossState struct {
 	tolerance  Time // a factor, in toleranceUnit
 	backoff    uint
-	backedOff  Time // when backoff last grew
+	backedOff  Time // when backoff last grew, or would have
+	silences   int  // how often that was since the last answer
 	lastAnswer Time
 
 	credit   int // packets sent, as far as probes may be sent for them
@@ -47,7 +48,7 @@ func (l *lossState) init() {
 }
 
 // progress notes an answer.
-func (l *lossState) progress(now Time) { l.lastAnswer, l.backoff = now, 0 }
+func (l *lossState) progress(now Time) { l.lastAnswer, l.backoff, l.silences = now, 0, 0 }
 
 // inTime notes that the latest transmission of a packet is answered.
 func (l *lossState) inTime() {
@@ -66,6 +67,9 @@ func (s *sender) delay(p *path) Time {
 	slack := max(2*r.variation, r.smoothed/4, s.q.cfg.MinReorder)
 	return r.smoothed + slack*s.loss.tolerance/toleranceUnit
 }
+
+// RTT returns the smoothed round-trip time of all paths, 0 before the first sample.
+func (q *QP) RTT() Time { return q.snd.paths.all.smoothed }
 
 // RTO returns after what time a packet is lost if nothing is answered, of the path whose RTT is
 // the largest.
@@ -114,6 +118,7 @@ func (s *sender) lose(now Time, p *path, k *packet) {
 		if s.loss.lastAnswer <= k.sent && s.loss.backedOff <= k.sent {
 			s.loss.backoff = min(s.loss.backoff+1, maxBackoff)
 			s.loss.backedOff = now
+			s.loss.silences++
 		}
 	} else {
 		s.q.cfg.Count.LostReorder++
@@ -135,11 +140,12 @@ func (s *sender) replace(p *path) {
 }
 
 // drop takes a packet out of flight for a retransmission, or ends the queue pair if it has had
-// its transmissions.
+// its transmissions, or nothing at all was answered so many times: new paths carry one packet each,
+// so that many packets take turns.
 func (s *sender) drop(k *packet) {
 	s.unlink(k)
 	s.packets.putLost(k)
-	if int(k.tries) >= s.q.cfg.Tries {
+	if max(int(k.tries), s.loss.silences) >= s.q.cfg.Tries {
 		s.q.end(verbs.StatusRetryExceeded)
 	}
 }
