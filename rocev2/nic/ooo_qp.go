@@ -33,6 +33,11 @@ const (
 	orderNotReadyDelay = 500 * ooo.Microsecond
 )
 
+// orderEngineDelay is how long an answer may wait for the threads of the two engines, which share processors with
+// others and take packets in batches. That is neither loss nor a queue of the network. The rate of the destination
+// limits the latter.
+const orderEngineDelay = 8 * ooo.Millisecond
+
 // oooQP is what a queue pair has for out-of-order mode.
 type oooQP struct {
 	x      *QP
@@ -116,6 +121,7 @@ func (o *oooQP) config(a *verbs.Attr) ooo.Config {
 		QPN: o.x.num, PeerQPN: a.DestQPN, PD: c.PD, RecvPSN: a.RQPSN, PMTU: a.PMTU, Seed: uint64(o.x.num),
 		Messages: orderMessages(c.MaxSend), Memory: orderMemory{c.Memory, o}, Deliver: o.deliver, Complete: o.complete,
 		Count: &o.x.dev.eng.ooo.count, NotReadyTries: orderNotReadyTries, NotReadyDelay: orderNotReadyDelay,
+		MinRTO: orderEngineDelay, MinQueueing: orderEngineDelay,
 	}
 }
 

@@ -62,6 +62,7 @@ type Config struct {
 	InitialRTO    Time // before the first RTT sample (4 ms)
 	MinRTO        Time // without later answers of the same path (1 ms)
 	MinReorder    Time // the least time that reordering may take (20 us)
+	MinQueueing   Time // the least delay of a queue that shrinks the window of a path (MinReorder)
 
 	Memory mem.Memory
 	Queues *Queues // or nil: every notification is refused
@@ -112,6 +113,7 @@ func (c *Config) setDefaults() error {
 	defTime(&c.InitialRTO, 4*Millisecond)
 	defTime(&c.MinRTO, Millisecond)
 	defTime(&c.MinReorder, 20*Microsecond)
+	defTime(&c.MinQueueing, c.MinReorder)
 	if c.Count == nil {
 		c.Count = new(Counters)
 	}
@@ -142,7 +144,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("%w: %s is %d: choose a power of two", ErrConfig, l.name, l.value)
 		}
 	}
-	for _, t := range []Time{c.NotReadyDelay, c.InitialRTO, c.MinRTO, c.MinReorder} {
+	for _, t := range []Time{c.NotReadyDelay, c.InitialRTO, c.MinRTO, c.MinReorder, c.MinQueueing} {
 		if t <= 0 || t > 60*Second {
 			return fmt.Errorf("%w: a time of %d ns: choose 1 ns to 60 s", ErrConfig, t)
 		}

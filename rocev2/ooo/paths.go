@@ -54,7 +54,7 @@ type paths struct {
 
 func (s *paths) init(c *Config) {
 	s.rand.Seed(c.Seed, uint64(c.QPN)<<32|uint64(c.PeerQPN))
-	s.slack = c.MinReorder
+	s.slack = c.MinQueueing
 	s.list = make([]path, c.Paths)
 	s.idle.limit = recycledLimit * c.Paths
 	for i := range s.list {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// runOrder posts messages of 16 KiB, a few at a time, and runs the engine with a pause before each iteration
+// until all have completed. It returns the number of iterations.
+func (p *orderPair) runOrder(messages, outstanding int, pause func() time.Duration) (iterations int) {
+	p.t.Helper()
+	done := 0
+	for first := p.sent; done < messages; iterations++ {
+		for p.sent-first < messages && p.sent-first-done < outstanding {
+			p.order(uint64(p.sent), verbs.OpWrite, 0, 16<<10)
+		}
+		if err := p.iterate(pause()); err != nil {
+			p.t.Fatal(err)
+		}
+		n := p.cq.take(p.batch[:])
+		for _, c := range p.batch[:n] {
+			if c.Status != verbs.StatusSuccess {
+				p.t.Fatalf("%+v", c)
+			}
+		}
+		if done += n; iterations > 1_000_000 {
+			p.t.Fatalf("%d of %d messages have completed", done, messages)
+		}
+	}
+	return iterations
+}
+
+func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+// An engine that is busy takes packets in batches, so that each answer is later than those of an idle one. That is
+// no queue of the network: the windows stay open, and an iteration sends a batch.
+func TestOutOfOrderBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newOrderPair(t, 13, 64)
+		p.link = link{stamps: true, delay: 10 * time.Microsecond}
+		p.runOrder(100, 8, always(5*time.Microsecond)) // round trips of an idle engine
+		const messages = 500
+		n := p.runOrder(messages, 32, always(300*time.Microsecond))
+		if packets := 16 * messages; packets/n < 32 {
+			t.Errorf("%d packets in %d iterations", packets, n)
+		}
+	})
+}
+
+// A stall of both ends, as when their threads share a processor with others, is no loss.
+func TestOutOfOrderStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newOrderPair(t, 14, 64)
+		p.link = link{stamps: true, delay: 10 * time.Microsecond}
+		i := 0
+		p.runOrder(1000, 32, func() time.Duration {
+			if i++; i%100 == 0 {
+				return 3 * time.Millisecond
+			}
+			return 5 * time.Microsecond
+		})
+		if c := p.e.ooo.count; c.Resent > c.Probes || c.PathsReplaced != 0 {
+			t.Errorf("nothing was lost, and %d packets were sent again, %d on suspicion; %d paths replaced", c.Resent, c.Probes, c.PathsReplaced)
+		}
+	})
+}
