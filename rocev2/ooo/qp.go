@@ -80,6 +80,9 @@ func (q *QP) Post(r *Request) error {
 
 // Receive processes one packet that was sent to this queue pair. It has been parsed and its ICRC
 // is correct. echoUs is EchoUs of its stamp option, 0 if it has none.
+//
+// What an answer shows to be lost is found by Expire, when all packets that have arrived were
+// processed: the answers that are missing may be among them.
 func (q *QP) Receive(now Time, p *rocev2.Packet, echoUs uint32) {
 	if q.ended {
 		return

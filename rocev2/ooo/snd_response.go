@@ -33,7 +33,6 @@ func (s *sender) answer(k *packet) {
 func (s *sender) answeredDirectly(now Time, k *packet, t transmission, congested bool) {
 	s.sample(now, k, t, congested)
 	s.answer(k)
-	s.findLost(now)
 }
 
 // onAck processes an OACK. k is the packet that it answers, or nil if that is long answered; the
@@ -66,7 +65,6 @@ func (s *sender) onAck(now Time, psn rocev2.PSN, k *packet, f *rocev2.OACKFields
 			s.arrived(p)
 		}
 	}
-	s.findLost(now)
 }
 
 // arrived processes that packet p has arrived at the target.

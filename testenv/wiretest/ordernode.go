@@ -89,6 +89,7 @@ func (n *OrderNode) arrive(frame []byte) {
 	for _, a := range n.qps {
 		if a.q.QPN() == p.BTH().DestQP() {
 			a.q.Receive(ooo.Time(n.w.now), &p, echo)
+			a.q.Expire(ooo.Time(n.w.now)) // nothing else has arrived
 		}
 	}
 	n.Serve()
