@@ -36,14 +36,15 @@ func (s *sender) answeredDirectly(now Time, k *packet, t transmission, congested
 }
 
 // onAck processes an OACK. k is the packet that it answers, or nil if that is long answered; the
-// rest of the OACK may be news even then.
+// rest of the OACK may be news even then. A window of nothing would never open again: no timer asks
+// for it.
 //
 // The bitmap says which packets have arrived. For READ requests and notifications that is no
 // answer: the answer is the data, and the acknowledgement.
 func (s *sender) onAck(now Time, psn rocev2.PSN, k *packet, f *rocev2.OACKFields, congested bool) {
 	b := &s.packets
 	after := f.Cumulative.Add(1)
-	if after.After(b.next) || f.Base != psn&^63 || !psn.Before(b.next) {
+	if after.After(b.next) || f.Base != psn&^63 || !psn.Before(b.next) || f.Window == 0 {
 		s.q.cfg.Count.Malformed++
 		return
 	}
@@ -127,6 +128,12 @@ func (s *sender) onNak(now Time, k *packet, code rocev2.ONakCode) {
 		return
 	}
 	s.q.cfg.Count.Naks++
+	if k.kind == packetVoid { // late, of the packet before: a target has no reason to refuse an empty one
+		if int(k.tries) >= s.q.cfg.Tries {
+			s.q.end(verbs.StatusRetryExceeded)
+		}
+		return
+	}
 	k.tries = 0
 	switch code {
 	case rocev2.ONakRemoteAccess:
