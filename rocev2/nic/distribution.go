@@ -55,8 +55,9 @@ func (p *PD) Distribute(b []byte, g mr.Group) (mr.DistributionRegion, error) {
 }
 
 // RegDistribution registers memory as a distribution region with a group of 1 to 4 destinations. The
-// queue pairs of the group are RC and of this domain, one for each destination. A destination whose
-// queue pair fails, or is destroyed or reset, fails in all further reports and delays no other.
+// queue pairs of the group are RC, not in out-of-order mode, and of this domain, one for each
+// destination. A destination whose queue pair fails, or is destroyed or reset, fails in all further
+// reports and delays no other.
 //
 // The Spec is that of Register. Its Access has AccessLocalWrite and AccessRemoteWrite, and its
 // Arrived is nil.
@@ -84,6 +85,9 @@ func (d *Distribution) begin(g mr.Group) (err error) {
 		x := e.qps.Lookup(to.QPN)
 		if x == nil || x.typ != verbs.RC || x.pd.num != d.pd.num {
 			return fmt.Errorf("nic: destination %d of the group: %d is no RC queue pair of the region's protection domain", i, to.QPN)
+		}
+		if x.ooo != nil {
+			return fmt.Errorf("nic: destination %d of the group: queue pair %d is in out-of-order mode: choose one without", i, to.QPN)
 		}
 		d.group[to.QPN] = x
 	}
