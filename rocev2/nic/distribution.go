@@ -121,11 +121,12 @@ func (d *Distribution) Stats() (s mr.DistributionStats, err error) {
 }
 
 // Deregister ends the region. The error wraps verbs.ErrBusy while messages have no report. If
-// destinations do not respond and their retries have no end, destroy their queue pairs first.
+// destinations do not respond, or origins take no reports, and retries have no end, destroy their
+// queue pairs first.
 func (d *Distribution) Deregister() error {
 	err := d.pd.dev.do(func() error {
 		if !d.forward.Idle() || len(d.unsent) > 0 {
-			return fmt.Errorf("nic: the distribution region is %w: messages have no report yet; wait, or destroy the queue pairs of destinations that do not respond", verbs.ErrBusy)
+			return fmt.Errorf("nic: the distribution region is %w: messages have no report yet; wait, or destroy the queue pairs of destinations that do not respond and of origins that take no reports", verbs.ErrBusy)
 		}
 		d.closed = true
 		return nil
