@@ -31,6 +31,7 @@ var noPath = pathRef{index: MaxPaths}
 type path struct {
 	rtt        rtt
 	newest     Time // send time of the latest packet of this path that is answered
+	silence    Time // when a packet of this path was last lost while nothing was answered
 	head, tail int32
 	inFlight   int32
 	window     pathWindow

@@ -16,7 +16,9 @@ import (
 //     than the RTT of the path and its variation explain;
 //   - when one that was sent later on another path is answered, and 5/4 of that time have passed;
 //   - without such an answer, when twice that time and MinRTO have passed, doubled for each time
-//     that nothing at all was answered meanwhile.
+//     that nothing at all was answered meanwhile. Then one packet of each path is sent again, and
+//     the others when that time has passed once more: the target may be late with all answers.
+//     No path is to blame before silentLosses such times.
 //
 // What the variation explains is multiplied by the tolerance. It grows with each packet that was found
 // lost and is answered after all, and shrinks with each answer in time: about one of spuriousShare
@@ -93,7 +95,7 @@ func (s *sender) due(p *path, k *packet) Time {
 	case k.sent < s.paths.newest && s.loss.backoff == 0:
 		return k.sent + s.delay(p)*5/4
 	}
-	return k.sent + s.timeout(p)
+	return max(k.sent, p.silence) + s.timeout(p)
 }
 
 // findLost marks the packets that are lost at now. In the list of a path the earliest sent packet
@@ -112,10 +114,10 @@ func (s *sender) findLost(now Time) {
 }
 
 func (s *sender) lose(now Time, p *path, k *packet) {
-	silent := k.sent >= p.newest
+	silent, all := k.sent >= p.newest, k.sent >= s.paths.newest
 	if silent {
 		s.q.cfg.Count.LostTimeout++
-		if s.loss.lastAnswer <= k.sent && s.loss.backedOff <= k.sent {
+		if since := max(k.sent, p.silence); s.loss.lastAnswer <= since && s.loss.backedOff <= since {
 			s.loss.backoff = min(s.loss.backoff+1, maxBackoff)
 			s.loss.backedOff = now
 			s.loss.silences++
@@ -124,7 +126,11 @@ func (s *sender) lose(now Time, p *path, k *packet) {
 		s.q.cfg.Count.LostReorder++
 	}
 	s.drop(k)
-	if !s.q.ended && s.paths.lost(p, silent) {
+	switch {
+	case s.q.ended:
+	case all && s.loss.silences < silentLosses:
+		p.silence = now
+	case s.paths.lost(p, silent):
 		s.replace(p)
 	}
 }
