@@ -173,7 +173,7 @@ var mutants = []struct {
 		"a queue number is given twice", "rcv_queues.go", "	if s.byNumber[number] != nil {", "	if false {", "TestQueues",
 	},
 	{
-		"the limit of transmissions is ignored", "snd_loss.go", "int(k.tries) >= s.q.cfg.Tries", "int(k.tries) >= 255", "TestNoAnswer",
+		"the limit of transmissions is ignored", "snd_loss.go", "max(int(k.tries), s.loss.silences) >= s.q.cfg.Tries", "int(k.tries) >= 255", "TestNoAnswer",
 	},
 	{
 		"queue pairs share the window of message ids", "rcv_request.go",
