@@ -30,7 +30,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		carddemo.Command(), ccreport.Command(), demo.Command(), nicbench.Command(), nicbench.ClientCommand(), orderbench.Command(), pacerCommand(),
+		carddemo.Command(), ccreport.Command(), demo.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(), pacerCommand(),
 		roceload.Command(), rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
 	)
 	return root

@@ -59,6 +59,7 @@ func openClients(ctx context.Context, dirs [2]string) (devs [2]*client.Device, c
 type serverRow struct {
 	size        int
 	server, own []float64 // bytes a second
+	two         []float64 // by engines of two processes
 }
 
 // throughDevice compares the device that agents serve with engines in this process.
@@ -75,6 +76,19 @@ func throughDevice(ctx context.Context, w *world, c config, r *report) error {
 				x.own = append(x.own, v)
 			}
 			return loopTrips(devs[0], w, c.each, &loops)
+		})
+		if err != nil {
+			return err
+		}
+		err = w.withTwoProcesses(func(dev *nic.Device, p *peer) error {
+			for _, x := range rows {
+				v, err := p.stream(w, dev, x.size, c.each)
+				if err != nil {
+					return err
+				}
+				x.two = append(x.two, v)
+			}
+			return nil
 		})
 		if err != nil {
 			return err
@@ -97,12 +111,13 @@ func throughDevice(ctx context.Context, w *world, c config, r *report) error {
 			return err
 		}
 	}
-	r.table("Device that an agent serves, WRITE", "ON THE VETH PAIR\tGBIT/S\tENGINE IN THE PROCESS\tSHARE\tTARGET\t\t")
+	r.table("Device that an agent serves, WRITE", "ON THE VETH PAIR\tGBIT/S\tENGINES IN ONE PROCESS\tSHARE\tTARGET\t\tIN TWO PROCESSES\tSHARE")
 	for _, x := range rows {
 		share := stats.Median(ratios(x.server, x.own))
-		r.row("%s\t%.2f\t%.2f\t%.2f\t%s", bytes(x.size), stats.Median(x.server)*8/1e9, stats.Median(x.own)*8/1e9, share, r.atLeast(share, serverTarget, "%.2f"))
+		r.row("%s\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.2f", bytes(x.size), stats.Median(x.server)*8/1e9, stats.Median(x.own)*8/1e9, share, r.atLeast(share, serverTarget, "%.2f"),
+			stats.Median(x.two)*8/1e9, stats.Median(ratios(x.server, x.two)))
 	}
-	r.end()
+	r.end("Both agents are processes of their own. An engine in this process serves both hosts, or only one of them and another process the other one.")
 	r.table("From work request to completion on one host, 8 bytes, polling", "BY\tP50 US\tMIN TO MAX\tTARGET\t\t")
 	r.row("rings\t%.2f\t%s\t%s", stats.Median(rings), span(rings, "%.2f"), r.atMost(stats.Median(rings), ringsTarget, "%.1f"))
 	r.row("engine in the process\t%.2f\t%s\t%s", stats.Median(loops), span(loops, "%.2f"), none)
