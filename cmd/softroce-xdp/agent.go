@@ -53,7 +53,7 @@ func newAgent(a *app) *cobra.Command {
 			if !serves && os.Getenv("GOGC") == "" {
 				// The agent makes little garbage: lower memory use is worth the CPU time of
 				// more collections.
-				debug.SetGCPercent(25)
+				debug.SetGCPercent(10)
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 			defer stop()

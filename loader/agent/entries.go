@@ -6,12 +6,16 @@ import (
 	"errors"
 	"net/netip"
 	"runtime/debug"
+	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
 )
+
+// memoryBack is when the agent gives memory back once more: the first ticks over a large table take some.
+const memoryBack = 5 * time.Second
 
 // prepare adds entries for the nodes of the node file to the table as it is, and schedules a
 // HELLO to every destination in the table.
@@ -52,6 +56,7 @@ func (a *Agent) prepare() error {
 		a.handleNewDest(key)
 	}
 	debug.FreeOSMemory() // walking a large table leaves much garbage
+	time.AfterFunc(memoryBack, debug.FreeOSMemory)
 	return err
 }
 
