@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/server"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // poolJoinFlags are those of pool join.
@@ -123,20 +125,9 @@ host of the node only. It prints the state of the pool afterwards.`,
 			if name == "" || len(name) > lease.MaxName {
 				return usagef("--name %q: %w", name, lease.ErrName)
 			}
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			dev, _, err := p.openConnector(ctx, a)
-			if err != nil {
-				return err
-			}
-			defer dev.Close()
-			ctx, cancel := p.bounded(ctx)
-			defer cancel()
-			s, err := node.Remove(ctx, dev, at, name)
-			if err != nil {
-				return err
-			}
-			return p.print(cmd.OutOrStdout(), s)
+			return p.ask(a, cmd, func(ctx context.Context, dev verbs.Device) (lease.Status, error) {
+				return node.Remove(ctx, dev, at, name)
+			})
 		},
 	}
 	p.flags(a, cmd)
@@ -157,24 +148,31 @@ has. Without --json, PLANNED is what a node is to have, and LEASED what it has.`
 			if err != nil {
 				return err
 			}
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			dev, _, err := p.openConnector(ctx, a)
-			if err != nil {
-				return err
-			}
-			defer dev.Close()
-			ctx, cancel := p.bounded(ctx)
-			defer cancel()
-			s, err := node.Status(ctx, dev, at)
-			if err != nil {
-				return err
-			}
-			return p.print(cmd.OutOrStdout(), s)
+			return p.ask(a, cmd, func(ctx context.Context, dev verbs.Device) (lease.Status, error) {
+				return node.Status(ctx, dev, at)
+			})
 		},
 	}
 	p.flags(a, cmd)
 	return cmd
+}
+
+// ask asks a server by a device of its own, and prints the state that is the answer.
+func (p *poolClientFlags) ask(a *app, cmd *cobra.Command, question func(context.Context, verbs.Device) (lease.Status, error)) error {
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	dev, _, err := p.openConnector(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	ctx, cancel := p.bounded(ctx)
+	defer cancel()
+	s, err := question(ctx, dev)
+	if err != nil {
+		return err
+	}
+	return p.print(cmd.OutOrStdout(), s)
 }
 
 func (p *poolClientFlags) print(w io.Writer, s lease.Status) error {
