@@ -184,6 +184,9 @@ func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logg
 	if st.NIC == nil {
 		return agent.Run(ctx, name, o, log, ready)
 	}
+	if err := setNiceness(deviceNice); err != nil {
+		log.Warn("the agent has the usual priority: the device may be slower while others use the processors", "err", err)
+	}
 	served, err := serveNIC(name, o, st.NIC, log)
 	if err != nil {
 		return err

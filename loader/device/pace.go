@@ -19,7 +19,7 @@ const (
 	callsToAccept = 4       // a connection to the socket: less than the rate of a user at acceptRate
 	callsToOpen   = 12      // a hello, with the end of the process
 	callsOfEngine = 4       // a message that changes what the engine's thread has
-	bytesOfCall   = 4 << 20 // so many bytes of other memory to register
+	bytesOfCall   = 1 << 19 // so many bytes of other memory to register, while the process changes its page tables too
 	stepsOfCall   = 16      // so many mappings of that memory
 )
 
