@@ -117,7 +117,10 @@ func throughDevice(ctx context.Context, w *world, c config, r *report) error {
 		r.row("%s\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.2f", bytes(x.size), stats.Median(x.server)*8/1e9, stats.Median(x.own)*8/1e9, share, r.atLeast(share, serverTarget, "%.2f"),
 			stats.Median(x.two)*8/1e9, stats.Median(ratios(x.server, x.two)))
 	}
-	r.end("Both agents are processes of their own. An engine in this process serves both hosts, or only one of them and another process the other one.")
+	r.end(
+		"Both agents are processes of their own, of niceness -10 as always. An engine in this process, of this process's",
+		"niceness, serves both hosts, or only one of them and another process the other one.",
+	)
 	r.table("From work request to completion on one host, 8 bytes, polling", "BY\tP50 US\tMIN TO MAX\tTARGET\t\t")
 	r.row("rings\t%.2f\t%s\t%s", stats.Median(rings), span(rings, "%.2f"), r.atMost(stats.Median(rings), ringsTarget, "%.1f"))
 	r.row("engine in the process\t%.2f\t%s\t%s", stats.Median(loops), span(loops, "%.2f"), none)

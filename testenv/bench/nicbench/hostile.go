@@ -87,13 +87,17 @@ func nextToHostile(ctx context.Context, w *world, c config, r *report) error {
 	if err != nil {
 		return err
 	}
+	r.table("Throughput of a client process next to a hostile one, WRITE of 64 KB", "NEXT TO A PROCESS THAT\tNEXT TO SPIN\tTARGET\t\tALONE\tSPIN OF ALONE\tAGENT")
 	for i, h := range kinds {
 		g := got[i]
 		share := stats.Median(ratios(g.next, g.spinning))
-		r.row("next to one that %s, of that next to one that uses a core (of that alone: %.2f; of the latter: %.2f; agent without the first: %.1f %% of a core)\t%.2f\t%s",
-			h.does, stats.Median(ratios(g.next, g.alone)), stats.Median(ratios(g.spinning, g.alone)), stats.Median(g.agent),
-			share, r.atLeast(share, victimTarget, "%.2f"))
+		r.row("%s\t%.2f\t%s\t%.2f\t%.2f\t%.1f %%", h.does, share, r.atLeast(share, victimTarget, "%.2f"),
+			stats.Median(ratios(g.next, g.alone)), stats.Median(ratios(g.spinning, g.alone)), stats.Median(g.agent))
 	}
+	r.end(
+		"NEXT TO SPIN: of the throughput next to a process that uses a core and not the device. ALONE: of the throughput alone.",
+		"SPIN OF ALONE: throughput next to that process, of the throughput alone. AGENT: of a core, with the hostile process alone.",
+	)
 	return nil
 }
 

@@ -129,22 +129,11 @@ func (w *world) startPeer() (*peer, error) {
 	o := w.options(h)
 	cmd := h.Command("/proc/self/exe", "nic-peer", "--run-dir", o.RunDir, "--pin-root", o.PinRoot, "--addrs", w.addrs[0].String()+","+w.addrs[1].String())
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	in, out, err := untilReady(cmd)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("process with the second engine: %w", err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	p := &peer{cmd, in, bufio.NewScanner(out)}
-	if !p.out.Scan() || p.out.Text() != "ready" {
-		return nil, errors.Join(fmt.Errorf("the process with the second engine said %q", p.out.Text()), p.end())
-	}
-	return p, nil
+	return &peer{cmd, in, out}, nil
 }
 
 // end ends the process: its input has ended.

@@ -109,23 +109,38 @@ func (w *world) begin(ctx context.Context, uid uint32, args ...string) (*child, 
 	}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	in, out, err := untilReady(cmd)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("client process: %w", err)
 	}
-	out, err := cmd.StdoutPipe()
+	return &child{cmd: cmd, in: in, out: out}, nil
+}
+
+// startable is a command in this namespace or in that of a host.
+type startable interface {
+	StdinPipe() (io.WriteCloser, error)
+	StdoutPipe() (io.ReadCloser, error)
+	Start() error
+	Wait() error
+}
+
+// untilReady starts a command and waits until it has printed "ready". If it prints something else, its input
+// ends, which ends it.
+func untilReady(cmd startable) (in io.WriteCloser, out *bufio.Scanner, err error) {
+	if in, err = cmd.StdinPipe(); err != nil {
+		return nil, nil, err
+	}
+	pipe, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c := &child{cmd: cmd, in: in, out: bufio.NewScanner(out)}
-	if !c.out.Scan() || c.out.Text() != "ready" {
-		c.kill()
-		return nil, fmt.Errorf("a client process said %q", c.out.Text())
+	if out = bufio.NewScanner(pipe); !out.Scan() || out.Text() != "ready" {
+		return nil, nil, errors.Join(fmt.Errorf("it printed %q in place of ready", out.Text()), in.Close(), cmd.Wait())
 	}
-	return c, nil
+	return in, out, nil
 }
 
 // runs reports whether the process has not ended.
@@ -235,13 +250,13 @@ func processes(ctx context.Context, w *world, c config, r *report) error {
 		}
 		r.end()
 		r.table("Client processes at the same time, WRITE of 64 KB", "WHAT\tVALUE\tTARGET\t\t")
-		for _, f := range []func(context.Context, *world, config, *report) error{fairness, nextToKilled, nextToHostile, idleProcesses} {
+		for _, f := range []func(context.Context, *world, config, *report) error{fairness, nextToKilled, idleProcesses} {
 			if err := f(ctx, w, c, r); err != nil {
 				return err
 			}
 		}
 		r.end()
-		return nil
+		return nextToHostile(ctx, w, c, r)
 	})
 }
 
