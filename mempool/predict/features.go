@@ -2,24 +2,21 @@
 
 package predict
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // window is the number of periods that the features look back.
-const window = 48
+const window = 288
 
 // lags, highs and lows are the distances in periods, and lengths of windows in periods, of the features.
 var (
 	lags  = [...]int{1, 2, 3, 4, 6, 8, 12, 18, 24}
-	highs = [...]int{3, 6, 12, 24, 48}
+	highs = [...]int{3, 6, 12, 24, 48, 96, 288}
 	lows  = [...]int{6, 12, 24, 48}
 )
 
 // Inputs is the number of inputs of a network: the history of a node without units, what the simple
 // predictors say and how well they did, and the quantile.
-const Inputs = len(lags) + len(highs) + len(lows) + 2*experts + 16
+const Inputs = len(lags) + len(highs) + len(lows) + len(riseQuantiles) + 2*experts + 16
 
 // spreadFloor is the least spread, as a part of the level: a demand that has never changed may change.
 const spreadFloor = 1e-3
@@ -31,7 +28,8 @@ const maxInput = 12
 // them, and the simple predictors. All its values are in pages but for utilisation (0 to 1).
 // It allocates nothing after it is made. It is not safe for concurrent use.
 type History struct {
-	s historyState
+	s     historyState
+	rises rises
 }
 
 // historyState is what a History stores.
@@ -65,7 +63,7 @@ const (
 
 // NewHistory returns an empty history for decisions that hold for horizon periods.
 func NewHistory(horizon int) *History {
-	return &History{historyState{
+	return &History{rises: newRises(horizon), s: historyState{
 		Last:    ewma{name: "last", alpha: 1},
 		EWMA:    ewma{name: "ewma", alpha: 0.5},
 		Holt:    *newHolt(0.8, 0.1, horizon),
@@ -126,6 +124,7 @@ func (h *History) Observe(need, use float64) {
 	s.At = (s.At + 1) % window
 	s.Need[s.At], s.Use[s.At] = need, use
 	s.Count++
+	h.rises.add(h)
 	h.observeExperts(need)
 }
 
@@ -198,6 +197,9 @@ func (h *History) Fill(to []float64, tau float64) {
 		scaled(h.back(&s.Need, lag))
 	}
 	h.extremes(&w, x, spread)
+	for _, q := range riseQuantiles {
+		w.put(math.Asinh(h.rises.quantile(q) / spread))
+	}
 	scaled(s.Level.value())
 	scaled(s.Recent.value())
 	level := s.Level.value() + 1e-9
@@ -248,20 +250,21 @@ func bounded(v float64) float64 {
 
 // extremes writes the maxima and minima of the last periods.
 func (h *History) extremes(w *inputWriter, x, spread float64) {
-	high, low := x, x
-	nextLow := w.n + len(highs)
-	for age := range window {
-		v := h.back(&h.s.Need, age)
-		high, low = max(high, v), min(low, v)
-		if slices.Contains(highs[:], age+1) {
-			w.put(math.Asinh((high - x) / spread))
+	age, high := 0, x
+	for _, end := range highs {
+		for ; age < end; age++ {
+			high = max(high, h.back(&h.s.Need, age))
 		}
-		if slices.Contains(lows[:], age+1) {
-			w.to[nextLow] = bounded(math.Asinh((low - x) / spread))
-			nextLow++
-		}
+		w.put(math.Asinh((high - x) / spread))
 	}
-	w.n = nextLow
+	age = 0
+	low := x
+	for _, end := range lows {
+		for ; age < end; age++ {
+			low = min(low, h.back(&h.s.Need, age))
+		}
+		w.put(math.Asinh((low - x) / spread))
+	}
 }
 
 // Allocation turns the output of a network into pages: the newest need plus a number of spreads, which

@@ -2,6 +2,8 @@
 
 package predict
 
+import "math"
+
 // The predictors of a Node by index: the simple ones, then the network.
 const (
 	network    = experts
@@ -15,6 +17,9 @@ const (
 	// guardTolerance is by how much the loss of the network may exceed the least of five: the least of
 	// several noisy values is below the truth.
 	guardTolerance = 1.3
+	// guardSharpness is the power of the ratio of losses that divides the need between the network and a simple
+	// predictor.
+	guardSharpness = 4
 	// guardHold is how much better another simple predictor has to be before it replaces the present one.
 	guardHold = 0.95
 	// firstMargin is the margin of a simple predictor before experience, in spreads; marginStep is how
@@ -59,14 +64,39 @@ func (g *guard) settle(d *decision, needs []float64, tau float64) {
 	}
 }
 
-// choose takes the network unless a simple predictor is clearly better.
-func (g *guard) choose() {
+// best is the simple predictor with the least loss.
+func (g *guard) best() int {
 	best := 0
 	for i := range experts {
 		if g.Losses[i].value() < g.Losses[best].value() {
 			best = i
 		}
 	}
+	return best
+}
+
+// share is the weight of the network in the need, next to that of the best simple predictor: a half where the
+// loss of the network is guardTolerance times the other loss. A network that is far off has next to none.
+func (g *guard) share(best int) float64 {
+	own := g.Losses[network].value()
+	if own <= 0 {
+		return 1
+	}
+	r := math.Pow(guardTolerance*g.Losses[best].value()/own, guardSharpness)
+	return 1 - 1/(1+r) // r may be infinite
+}
+
+// pages is the need: the weighted mean of what the network and the best simple predictor say. The mean of two
+// predictors with different errors is better than either.
+func (g *guard) pages(d *decision) float64 {
+	best := g.best()
+	share := g.share(best)
+	return share*d.Pages[network] + (1-share)*d.Pages[best]
+}
+
+// choose names the predictor that counts most: the network unless a simple predictor is clearly better.
+func (g *guard) choose() {
+	best := g.best()
 	least := g.Losses[best].value()
 	switch {
 	case g.Losses[network].value() <= guardTolerance*least:

@@ -182,9 +182,15 @@ func (n *Node) Need() uint64 {
 	if !d.Made {
 		return 0
 	}
-	pages := math.Ceil(d.Pages[n.guard.Choice])
+	pages := math.Ceil(n.guard.pages(d))
 	if !(pages > 0) {
 		return 0
 	}
 	return uint64(min(pages, MaxPages))
 }
+
+// Choice is the predictor that counts most in Need: network, or the name of a simple predictor.
+func (n *Node) Choice() string { return n.name(n.guard.Choice) }
+
+// ByNetwork reports whether the network counts most in Need.
+func (n *Node) ByNetwork() bool { return n.guard.Choice == network }

@@ -11,11 +11,13 @@ import (
 
 // Report is what `pool status` shows of a node's prediction.
 type Report struct {
-	// Predictor is the one in use: network, or the name of a simple predictor.
+	// Predictor is the one that counts most: network, or the name of a simple predictor.
 	Predictor string `json:"predictor"`
-	NeedPages uint64 `json:"need_pages"`
-	Periods   uint64 `json:"periods"`
-	// NetworkPeriods is the number of periods decided by the network.
+	// NetworkShare is the weight of the network in the need, 0 to 1; the rest is that of the best simple predictor.
+	NetworkShare float64 `json:"network_share"`
+	NeedPages    uint64  `json:"need_pages"`
+	Periods      uint64  `json:"periods"`
+	// NetworkPeriods is the number of periods in which the network counted most.
 	NetworkPeriods uint64            `json:"network_periods"`
 	Predictors     []PredictorReport `json:"predictors"`
 	// Layers are the numbers of neurons, from the inputs to the output; Weights are in the order of
@@ -40,6 +42,7 @@ func (n *Node) Report() Report {
 	d := &n.open[(n.at+len(n.open)-1)%len(n.open)]
 	r := Report{
 		Predictor:      n.name(n.guard.Choice),
+		NetworkShare:   n.guard.share(n.guard.best()),
 		NeedPages:      n.Need(),
 		Periods:        n.guard.Decisions,
 		NetworkPeriods: n.guard.ByNetwork,
@@ -115,6 +118,7 @@ func RestoreNode(data []byte) (*Node, error) {
 		return nil, fmt.Errorf("%w: the network has %d inputs, need %d", ErrState, net.Inputs(), Inputs)
 	}
 	n.history.s, n.network, n.guard, n.open, n.at, n.scale = s.History, net, s.Guard, s.Open, s.At, s.Scale
+	n.history.rises.restore(n.history)
 	return n, nil
 }
 
