@@ -16,7 +16,6 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/ping"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/mempool/lease"
-	"github.com/softroce/softroce-xdp/mempool/planner"
 	"github.com/softroce/softroce-xdp/mempool/server"
 )
 
@@ -84,7 +83,7 @@ func (s *poolServeFlags) config() (c server.Config, err error) {
 		return c, usagef("--bytes %s: choose 1 to %d times --slab", s.bytes, lease.MaxSlabs)
 	}
 	c.StateFile = s.state
-	c.Lease = lease.Config{Hold: s.hold, Grace: s.grace, MaxNodes: int(s.nodes), Planner: planner.New()}
+	c.Lease = lease.Config{Hold: s.hold, Grace: s.grace, MaxNodes: int(s.nodes)}
 	return c, nil
 }
 
@@ -119,10 +118,16 @@ func (s *poolServeFlags) run(a *app, cmd *cobra.Command) error {
 			fmt.Fprintf(w, "%s at %s: %v\n", node, from, err)
 		}
 	}
+	learner, err := s.learner(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	c.Lease.Planner = learner
 	srv, err := server.Listen(ctx, dev, at, c)
 	if err != nil {
 		return err
 	}
+	defer learn(ctx, learner)()
 	if err := ping.CheckAddress(dev, srv.Addr()); err != nil {
 		return fmt.Errorf("--listen %s: %s %w", s.listen, name, err)
 	}

@@ -26,12 +26,22 @@ type Planner interface {
 	Prediction(n NodeID) Prediction
 }
 
+// Resumer is a Planner that keeps what it knows of nodes over a restart of the server.
+type Resumer interface {
+	// Resume takes a node that the table has restored, and what it needed in its last period. It is called
+	// instead of Observe.
+	Resume(n NodeID, u Usage)
+}
+
 // Prediction is what a Planner expects of a node.
 type Prediction struct {
 	By        string `json:"by"`         // the predictor that counts
 	Need      uint64 `json:"need_bytes"` // of the next period
 	Periods   uint64 `json:"periods"`    // that were predicted
 	ByNetwork uint64 `json:"by_network"` // of these, by a neural network
+
+	// Weights says where the weights come from with which the network began.
+	Weights string `json:"weights,omitempty"`
 }
 
 // NewPlanner returns a simple Planner. It predicts the next value from the last one: a need grows at once,

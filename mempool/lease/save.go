@@ -58,7 +58,11 @@ func (t *Table) Restore(now time.Duration, s Saved) error {
 			n.slabs = append(n.slabs, slabNumber)
 		}
 		t.nodes = append(t.nodes, n)
-		t.c.Planner.Observe(n.id, n.usage)
+		if p, ok := t.c.Planner.(Resumer); ok {
+			p.Resume(n.id, n.usage)
+		} else {
+			t.c.Planner.Observe(n.id, n.usage)
+		}
 	}
 	t.lastID = s.LastID
 	t.free = t.free[:0]

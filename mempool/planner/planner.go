@@ -3,9 +3,18 @@
 // Package planner divides a pool among its nodes by what each will need (S4.2): the predictions are those
 // of mempool/predict, by a small neural network for each node with a guard. A Planner is the Planner of a
 // lease.Config.
+//
+// It keeps the samples of all nodes, over restarts, and trains first weights with them: a network that has
+// learnt from the nodes of this pool predicts them better than the one of the package (docs/memory-prediction.md).
+//
+// Files: planner.go plans; samples.go keeps samples, state.go stores them; training.go decides when to train and
+// takes what is better; teach.go trains, and process.go has another process do it.
 package planner
 
 import (
+	"sync"
+	"time"
+
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/predict"
 )
@@ -22,53 +31,137 @@ const (
 	level = 1
 )
 
-// Planner implements lease.Planner.
-type Planner struct {
-	config predict.Config
-	nodes  map[lease.NodeID]*node
+// Config are the properties of a Planner that learns from its nodes.
+type Config struct {
+	File   string        // where samples and weights are stored, with mode 0600; "" for nowhere
+	Train  Trainer       // Process, or another one; nil: nothing is trained
+	Every  time.Duration // between two looks at what is to be stored or trained; 0 for a minute
+	Report func(error)   // of Run: what cannot be stored or trained; nil for nobody
 }
 
-var _ lease.Planner = (*Planner)(nil)
+// Planner implements lease.Planner. Run runs at the same time as its other methods.
+type Planner struct {
+	c      Config
+	config predict.Config
+	stored uint64 // changes in the file; Run only
+	warned bool   // that the file cannot be written; Run only
+
+	mu        sync.Mutex // what follows
+	nodes     map[lease.NodeID]*node
+	samples   samples
+	resting   map[lease.NodeID][]predict.Sample // of the file; nodes that may be resumed
+	start     *predict.Network                  // what networks begin with; nil: that of the package
+	origin    Origin
+	fresh     int // samples since the last training
+	trainings uint64
+	changes   uint64
+}
+
+var (
+	_ lease.Planner = (*Planner)(nil)
+	_ lease.Resumer = (*Planner)(nil)
+)
 
 type node struct {
 	prediction *predict.Node
 	last       lease.Usage
 	periods    int
+	byNetwork  uint64 // of the periods
+	weights    string // where the network comes from
 }
 
-// New returns a Planner that knows no node.
+// New returns a Planner that knows no node, and stores and trains nothing.
 func New() *Planner {
-	return &Planner{config: predict.DefaultConfig(), nodes: map[lease.NodeID]*node{}}
+	return &Planner{
+		config: predict.DefaultConfig(), nodes: map[lease.NodeID]*node{}, samples: newSamples(), resting: map[lease.NodeID][]predict.Sample{},
+	}
+}
+
+// Open returns a Planner that continues with the samples of its file, if there is one. Its Run trains and stores.
+func Open(c Config) (*Planner, error) {
+	if c.Every == 0 {
+		c.Every = time.Minute
+	}
+	if c.Report == nil {
+		c.Report = func(error) {}
+	}
+	p := New()
+	p.c = c
+	if c.File == "" {
+		return p, nil
+	}
+	return p, p.load()
 }
 
 // Observe implements lease.Planner. The network of the node learns from it.
 func (p *Planner) Observe(id lease.NodeID, u lease.Usage) {
-	n := p.nodes[id]
-	if n == nil {
-		prediction, err := predict.NewNode(p.config, nil)
-		if err != nil {
-			panic(err) // the default configuration is valid
-		}
-		n = &node{prediction: prediction}
-		p.nodes[id] = n
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.node(id)
 	leased := pages(u.Leased)
 	// A node's report is bounded by the pool, so the sample is valid.
-	err := n.prediction.Observe(predict.Sample{Demand: min(pages(u.Demand), predict.MaxPages), Touched: min(pages(u.Used), leased), Leased: leased})
-	if err == nil {
-		n.last = u
-		n.periods++
+	s := predict.Sample{Demand: min(pages(u.Demand), predict.MaxPages), Touched: min(pages(u.Used), leased), Leased: leased}
+	if n.prediction.Observe(s) != nil {
+		return
 	}
+	n.last = u
+	n.periods++
+	if n.prediction.ByNetwork() {
+		n.byNetwork++
+	}
+	p.samples.add(id, s)
+	p.fresh++
+	p.changes++
+}
+
+// Resume implements lease.Resumer. The samples of the node are those of the file.
+func (p *Planner) Resume(id lease.NodeID, u lease.Usage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.node(id)
+	n.last = u
+	list := p.resting[id]
+	delete(p.resting, id)
+	for _, s := range list {
+		p.samples.add(id, s)
+	}
+	p.fresh += len(list)
+	if t := p.samples.nodes[id]; t != nil {
+		replay(n.prediction, t.since(0))
+		n.periods = len(t.list)
+	}
+}
+
+// node returns a node, which may be new. The planner is locked.
+func (p *Planner) node(id lease.NodeID) *node {
+	n := p.nodes[id]
+	if n == nil {
+		prediction, err := predict.NewNode(p.config, p.start)
+		if err != nil {
+			panic(err) // the default configuration is valid, and a network is checked when it is taken
+		}
+		n = &node{prediction: prediction, weights: p.origin.String()}
+		p.nodes[id] = n
+	}
+	return n
 }
 
 func pages(bytes uint64) uint64 { return (bytes + pageBytes - 1) / pageBytes }
 
 // Forget implements lease.Planner.
-func (p *Planner) Forget(id lease.NodeID) { delete(p.nodes, id) }
+func (p *Planner) Forget(id lease.NodeID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.nodes, id)
+	p.samples.leave(id)
+	p.changes++
+}
 
 // Plan implements lease.Planner. Each node gets what it will need, or what it used if that is more, as far as
 // the slabs suffice; then all get equal shares, and none more than that. What nobody needs stays free.
 func (p *Planner) Plan(slabs int, slabBytes uint64, list []lease.Need) []int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	claims, grants := make([]predict.Claim, len(list)), make([]uint64, len(list))
 	for i, x := range list {
 		claims[i] = predict.Claim{Level: level}
@@ -98,10 +191,13 @@ func (n *node) need() uint64 {
 
 // Prediction implements lease.Planner.
 func (p *Planner) Prediction(id lease.NodeID) lease.Prediction {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	n := p.nodes[id]
 	if n == nil {
 		return lease.Prediction{}
 	}
-	r := n.prediction.Report()
-	return lease.Prediction{By: r.Predictor, Need: n.need(), Periods: uint64(r.Periods), ByNetwork: uint64(r.NetworkPeriods)}
+	return lease.Prediction{
+		By: n.prediction.Choice(), Need: n.need(), Periods: uint64(n.periods), ByNetwork: n.byNetwork, Weights: n.weights,
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/softroce/softroce-xdp/internal/statefile"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 )
 
@@ -63,7 +64,11 @@ func (s *Server) store() {
 	if stored {
 		return
 	}
-	if err := writeFile(s.c.StateFile, now); err != nil {
+	b, err := json.MarshalIndent(now, "", "  ")
+	if err == nil {
+		err = statefile.Write(s.c.StateFile, append(b, '\n'))
+	}
+	if err != nil {
 		if !s.warned {
 			s.c.Report("", nil, fmt.Errorf("the state file cannot be written: %w", err))
 		}
@@ -71,22 +76,4 @@ func (s *Server) store() {
 		return
 	}
 	s.saved, s.warned = changes, false
-}
-
-// writeFile replaces a file at once: after a crash it is the old or the new one.
-func writeFile(path string, value any) error {
-	b, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }
