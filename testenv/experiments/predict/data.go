@@ -38,6 +38,22 @@ func splitByJob(traces []trace, seed uint64) (sets [parts][]trace) {
 	return sets
 }
 
+// withoutTest leaves the test part out: the validation part is compared, and a quarter of the jobs of the
+// training part is for margins. Settings are chosen with this.
+func withoutTest(sets [parts][]trace, seed uint64) (inner [parts][]trace) {
+	inner[test] = sets[validation]
+	for _, t := range sets[training] {
+		f := fnv.New64a()
+		fmt.Fprintf(f, "inner %d %s", seed, t.job)
+		part := training
+		if r := rand.New(rand.NewPCG(f.Sum64(), 1)).Float64(); r > 0.75 {
+			part = validation
+		}
+		inner[part] = append(inner[part], t)
+	}
+	return inner
+}
+
 // splitByDay trains with days 1 to 6, and tests with days 9 and 10.
 func splitByDay(traces []trace) (sets [parts][]trace) {
 	for _, t := range traces {

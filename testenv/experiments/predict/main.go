@@ -34,6 +34,7 @@ type options struct {
 	networks         int
 	byDay            bool
 	starts           bool
+	develop          bool
 }
 
 // rate is the learning rate of the nodes: that of the pool server.
@@ -50,6 +51,7 @@ func run(args []string, out, progress io.Writer) error {
 	f.IntVar(&o.networks, "networks", 1, "`number` of networks whose mean output is one more method")
 	f.BoolVar(&o.byDay, "by-day", false, "train with days 1 to 6 of all jobs, not with all days of 60 % of the jobs")
 	f.BoolVar(&o.starts, "starts", false, "nodes that begin with the start network of the package, and with random weights, as well")
+	f.BoolVar(&o.develop, "develop", false, "compare on the validation part, and fit margins on a quarter of the training part: the test part stays unseen")
 	horizon := f.Int("horizon", 0, "only this `number` of periods (default 3 and 12)")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -84,6 +86,9 @@ func (o *options) compareGCD(out, progress io.Writer) error {
 			sets := splitByJob(traces, seed)
 			if o.byDay {
 				sets = splitByDay(traces)
+			}
+			if o.develop {
+				sets = withoutTest(sets, seed)
 			}
 			if err := o.compare(&t, sets, horizon, seed, progress); err != nil {
 				return err
