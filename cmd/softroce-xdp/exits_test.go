@@ -211,6 +211,16 @@ var exitCases = []exitCase{
 	{"pool status", 1, "HOST[:PORT] is missing"},
 	{"pool status h:port", 1, `"port" is no port`},
 	{"pool status h --dev nosuch7", 2, "not attached"},
+	{"pool top", 1, "HOST[:PORT] is missing"},
+	{"pool top h:port", 1, `"port" is no port`},
+	{"pool top h", 1, "pool top needs a terminal: use `softroce-xdp pool status` here"},
+	{"pool top h --interval 1us", 1, "1us"},
+	{"pool bench", 1, "HOST[:PORT] is missing"},
+	{"pool bench h --bytes 1K", 1, "--bytes 1K: choose 1M to 1T"},
+	{"pool bench h --local 1X", 1, "--local"},
+	{"pool bench h --local 64M", 1, "--local 64M: choose at least 64K, and less than --bytes"},
+	{"pool bench h --name a-name-that-is-too-long", 1, "1 to 20 bytes"},
+	{"pool bench h --dev nosuch7", 2, "not attached"},
 	{"compute serve a", 1, "takes no arguments"},
 	{"compute serve --cores 0", 1, "0"},
 	{"compute serve --max-bytes 2G", 1, "--max-bytes 2G: choose 1 to 1GiB"},
@@ -311,8 +321,8 @@ func TestExitCodesOfEveryCommand(t *testing.T) {
 				wrong, right = wrong || x.code == exitUsage, right || x.code != exitUsage
 			}
 		}
-		// Without a terminal top is always a wrong command.
-		if !wrong || !right && path != "top" {
+		// Without a terminal, these are always wrong commands.
+		if !wrong || !right && path != "top" && path != "pool top" {
 			t.Errorf("%s: a row with code 1: %v, with another: %v", path, wrong, right)
 		}
 	}

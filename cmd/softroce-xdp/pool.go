@@ -30,7 +30,7 @@ a node, the server divides the pool by what the nodes need (docs/memory-pool.md)
   host1# softroce-xdp pool join host2 --bytes 64M --check
   host1# softroce-xdp pool status host2`,
 	}
-	return group(cmd, newPoolServe(a), newPoolJoin(a), newPoolLeave(a), newPoolStatus(a))
+	return group(cmd, newPoolServe(a), newPoolJoin(a), newPoolLeave(a), newPoolStatus(a), newPoolTop(a), newPoolBench(a))
 }
 
 // poolServeFlags are those of pool serve.

@@ -37,7 +37,7 @@ to sort by, up, down, page up, page down scroll, space pauses, q ends it.`,
 			defer stop()
 			return top.Run(ctx, top.New(func(before *view.Table) (*view.Table, error) {
 				return a.readTable(name, before, key.value)
-			}, interval, key.value), os.Stdin, os.Stdout)
+			}, key.value), interval, os.Stdin, os.Stdout)
 		},
 	}
 	cmd.Flags().Var(spanVar{&interval, 10 * time.Millisecond, time.Hour}, "interval", "time between two refreshes")

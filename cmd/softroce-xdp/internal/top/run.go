@@ -27,8 +27,16 @@ const (
 	restOfScreen = "\x1b[K\x1b[J"
 )
 
-// Run shows the view until the user quits, ctx ends or a snapshot fails.
-func Run(ctx context.Context, m *Model, in, out *os.File) error {
+// Screen is a view that Run shows.
+type Screen interface {
+	Refresh() error           // takes a snapshot
+	Key(k Key) (quit bool)    // handles a key
+	View() string             // draws
+	Resize(width, height int) // takes the size of the terminal
+}
+
+// Run shows a view until the user quits, ctx ends or a snapshot fails.
+func Run(ctx context.Context, m Screen, interval time.Duration, in, out *os.File) error {
 	if !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return ErrNoTerminal
 	}
@@ -47,9 +55,9 @@ func Run(ctx context.Context, m *Model, in, out *os.File) error {
 	signal.Notify(resized, unix.SIGWINCH)
 	defer signal.Stop(resized)
 	keys := readKeys(in)
-	tick := time.NewTicker(m.interval)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	m.fit(out)
+	fit(m, out)
 	for {
 		if _, err := fmt.Fprint(out, home, strings.ReplaceAll(m.View(), "\n", newLine), restOfScreen); err != nil {
 			return fmt.Errorf("terminal: %w", err)
@@ -58,7 +66,7 @@ func Run(ctx context.Context, m *Model, in, out *os.File) error {
 		case <-ctx.Done():
 			return nil
 		case <-resized:
-			m.fit(out)
+			fit(m, out)
 		case <-tick.C:
 			if err := m.Refresh(); err != nil {
 				return err
@@ -71,7 +79,7 @@ func Run(ctx context.Context, m *Model, in, out *os.File) error {
 	}
 }
 
-func (m *Model) fit(out *os.File) {
+func fit(m Screen, out *os.File) {
 	if w, h, err := term.GetSize(int(out.Fd())); err == nil && w > 0 && h > 0 {
 		m.Resize(w, h)
 	}

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package top is the live view of the destination table on a terminal.
+// Package top shows live views on a terminal: that of the destination table is here, that of a memory pool in
+// package pooling.
 package top
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
@@ -18,8 +18,7 @@ type Fetch func(before *view.Table) (*view.Table, error)
 
 // Model is the state of the view. It knows neither terminal nor clock.
 type Model struct {
-	fetch    Fetch
-	interval time.Duration
+	fetch Fetch
 
 	table         *view.Table
 	sort          int // index of view.Columns
@@ -29,9 +28,9 @@ type Model struct {
 }
 
 // New makes the view, sorted by the column of that name.
-func New(fetch Fetch, interval time.Duration, sort string) *Model {
+func New(fetch Fetch, sort string) *Model {
 	i := slices.Index(view.SortKeys(), sort)
-	return &Model{fetch: fetch, interval: interval, sort: max(i, 0), width: 80, height: 24}
+	return &Model{fetch: fetch, sort: max(i, 0), width: 80, height: 24}
 }
 
 // Resize takes the size of the terminal.

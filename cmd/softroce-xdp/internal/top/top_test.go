@@ -28,7 +28,7 @@ func table(n int) *view.Table {
 // show makes a view of a table of n destinations.
 func show(t *testing.T, n *int, sort string) *Model {
 	t.Helper()
-	m := New(func(*view.Table) (*view.Table, error) { return table(*n), nil }, time.Second, sort)
+	m := New(func(*view.Table) (*view.Table, error) { return table(*n), nil }, sort)
 	if err := m.Refresh(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestKeys(t *testing.T) {
 
 func TestFailureEndsIt(t *testing.T) {
 	gone := errors.New("eth0: not attached")
-	m := New(func(*view.Table) (*view.Table, error) { return nil, gone }, time.Second, "node")
+	m := New(func(*view.Table) (*view.Table, error) { return nil, gone }, "node")
 	if err := m.Refresh(); err != gone {
 		t.Errorf("Refresh() = %v", err)
 	}
