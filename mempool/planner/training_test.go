@@ -84,6 +84,15 @@ func TestSamplesAreBounded(t *testing.T) {
 	if last := s.gone[len(s.gone)-1]; last[0].Demand != 2*maxGone-1 {
 		t.Errorf("the newest that is gone is %d", last[0].Demand)
 	}
+	for id := range lease.NodeID(2 * maxGone) {
+		for range minGoneKept {
+			s.add(5000+id, predict.Sample{})
+		}
+		s.leave(5000 + id)
+	}
+	if len(s.gone) != maxGone {
+		t.Errorf("%d nodes that are gone, want %d", len(s.gone), maxGone)
+	}
 	for id := range lease.NodeID(5000) {
 		for range 2 * minPerNode {
 			s.add(1000+id, predict.Sample{})
