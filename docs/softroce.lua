@@ -12,7 +12,7 @@ local softroce = Proto("softroce", "softroce-xdp")
 
 local opcodes = {
   [0xC0] = "HELLO", [0xC1] = "HELLO_ACK", [0xC2] = "CREDIT_GRANT", [0xC3] = "CREDIT_RETURN",
-  [0xC4] = "SACK", [0xC6] = "ECHO", [0xC8] = "OWRITE", [0xC9] = "OREAD_REQ", [0xCA] = "OREAD_RESP",
+  [0xC4] = "SACK", [0xC5] = "RATE_LIMIT", [0xC6] = "ECHO", [0xC8] = "OWRITE", [0xC9] = "OREAD_REQ", [0xCA] = "OREAD_RESP",
   [0xCC] = "OACK", [0xCD] = "ONOTIFY", [0xCE] = "ONOTIFY_ACK", [0xCF] = "ONAK",
 }
 local nak_codes = {
@@ -71,6 +71,13 @@ layouts.sack = {
   { 12, 8, field("uint64", "sack.bitmap_lo", "Bits 63 to 0", base.HEX) },
 }
 
+layouts.ratelimit = {
+  { 0, 2, field("uint16", "rate_limit.version", "Version") },
+  { 4, 4, field("uint32", "rate_limit.epoch", "Epoch") },
+  { 8, 8, field("uint64", "rate_limit.rate_bps", "Rate (bit/s)") },
+  { 16, 8, field("uint64", "rate_limit.life_ns", "Life (ns)") },
+}
+
 layouts.oeth = {
   { 0, 1, field("uint8", "oeth.version", "Version", base.DEC, nil, 0xF0) },
   { 0, 1, field("bool", "oeth.first", "First packet", 8, nil, 0x01) },
@@ -115,7 +122,7 @@ layouts.onak = {
 local by_opcode = {
   [0xC0] = { 32, layouts.hello }, [0xC1] = { 32, layouts.hello },
   [0xC2] = { 32, layouts.grant }, [0xC3] = { 32, layouts.giveback },
-  [0xC4] = { 20, layouts.sack }, [0xC6] = { 32, {} },
+  [0xC4] = { 20, layouts.sack }, [0xC5] = { 32, layouts.ratelimit }, [0xC6] = { 32, {} },
   [0xC8] = { 24, layouts.oeth }, [0xC9] = { 24, layouts.oeth }, [0xCA] = { 24, layouts.oeth },
   [0xCC] = { 28, layouts.oack }, [0xCD] = { 24, layouts.onotify },
   [0xCE] = { 8, layouts.onotifyack }, [0xCF] = { 8, layouts.onak },

@@ -54,6 +54,8 @@ type Datagram struct {
 	LifeNs     uint64       // CREDIT_GRANT
 	Sent, Void uint32       // CREDIT_RETURN
 
+	RateLimit RateLimitFields // RATE_LIMIT
+
 	OOO *OOOFields // OWRITE .. ONAK; nil: zeros
 
 	Payload []byte // padded to a multiple of 4
@@ -293,6 +295,9 @@ func (d *Datagram) putExt(info *OpcodeInfo, body []byte) {
 	}
 	if h := CreditReturn(info.view(ExtReturn, body)); h != nil {
 		h.Set(d.Credit, d.Sent, d.Void)
+	}
+	if h := RateLimit(info.view(ExtRateLimit, body)); h != nil {
+		h.Set(d.RateLimit)
 	}
 	if d.OOO != nil {
 		d.OOO.put(info, body)

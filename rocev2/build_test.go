@@ -16,7 +16,7 @@ func TestBuildEveryOpcode(t *testing.T) {
 			Src: src4, Dst: dst4, Opcode: op, DestQP: 0x123456, PSN: 0xFEDCBA, AckReq: true,
 			QKey: 1, SrcQP: 2, VA: 3, RKey: 4, DMALen: 5, SwapAdd: 6, Compare: 7, Syndrome: 8, MSN: 9,
 			Original: 10, Imm: 11, SACKHi: 12, SACKLo: 13, FlushPlacement: 2, Hello: goldenHello,
-			Credit: CreditFields{CreditOpen, 14, 15, 16}, LifeNs: 17, Sent: 18, Void: 19, OOO: &goldenOOO,
+			Credit: CreditFields{CreditOpen, 14, 15, 16}, LifeNs: 17, Sent: 18, Void: 19, RateLimit: RateLimitFields{40, 41, 42}, OOO: &goldenOOO,
 		}
 		b, err := d.AppendTo(nil)
 		if !op.Known() {
@@ -34,6 +34,10 @@ func TestBuildEveryOpcode(t *testing.T) {
 			t.Errorf("%s: %v", op, err)
 		}
 		equal(t, op.String()+" length", len(b), 20+8+12+int(op.Info().ExtLen)+len(p.Payload())+4)
+		if h := p.RateLimit(); h != nil {
+			equal(t, "rate limit", h.Fields(), d.RateLimit)
+		}
+		equal(t, "is a rate limit", p.RateLimit() != nil, op == OpRateLimit)
 		if h := p.OETH(); h != nil {
 			equal(t, "OETH", h.Fields(), goldenOOO.OETH)
 		}

@@ -37,6 +37,7 @@ func FuzzHeaders(f *testing.F) {
 			}
 		}
 		fuzzOOO(t, bytes.Clone(b))
+		fuzzRateLimit(t, b)
 		if h, err := ParseAETH(b); err == nil {
 			_ = h.Syndrome().String()
 			h.Syndrome().Credits()
@@ -80,14 +81,30 @@ func fuzzOOO(t *testing.T, b []byte) {
 	}
 }
 
+// fuzzRateLimit writes the fields of a RATE_LIMIT again: flags and reserved bytes become zero.
+func fuzzRateLimit(t *testing.T, b []byte) {
+	h, err := ParseRateLimit(b)
+	if err != nil || h.Version() != RateLimitVersion {
+		return
+	}
+	want := bytes.Clone(b[:RateLimitLen])
+	clear(want[2:4])
+	clear(want[24:])
+	got := make(RateLimit, RateLimitLen)
+	if got.Set(h.Fields()); !bytes.Equal(got, want) {
+		t.Errorf("RATE_LIMIT %x rewritten as %x", b[:RateLimitLen], []byte(got))
+	}
+}
+
 func packetSeeds(f *testing.F) {
 	ack := Datagram{Src: src6, Dst: dst6, Opcode: RCAck, Syndrome: 0x60, Stamp: &goldenStamp}
 	ud := Datagram{Src: src4, Dst: dst4, Opcode: UDSendOnlyImm, Payload: []byte("x")}
 	hello := Datagram{Src: src4, Dst: dst4, Opcode: OpHello, Hello: goldenHello, Stamp: &Stamp{}}
 	grant := Datagram{Src: src6, Dst: dst6, Opcode: OpCreditGrant, DestQP: ControlQPN, LifeNs: 5, Stamp: &Stamp{}}
+	limit := Datagram{Src: src4, Dst: dst4, Opcode: OpRateLimit, DestQP: ControlQPN, RateLimit: RateLimitFields{Epoch: 7, RateBps: 8e6, LifeNs: 9}, Stamp: &Stamp{}}
 	owrite := Datagram{Src: src4, Dst: dst4, Opcode: OpOWrite, OOO: &goldenOOO, Payload: []byte("abc"), Stamp: &Stamp{}}
 	oack := Datagram{Src: src6, Dst: dst6, Opcode: OpOAck, OOO: &goldenOOO}
-	for _, d := range []Datagram{ack, ud, hello, grant, owrite, oack} {
+	for _, d := range []Datagram{ack, ud, hello, grant, limit, owrite, oack} {
 		b, err := d.AppendTo(nil)
 		if err != nil {
 			f.Fatal(err)

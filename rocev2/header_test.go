@@ -177,6 +177,15 @@ var headers = []struct {
 		},
 	},
 	{
+		"RateLimit", "0001 0000 01020304 0000000002faf080 000000003b9aca00 0000000000000000",
+		func(b []byte) ([]byte, error) { return ParseRateLimit(b) },
+		func(b []byte) { RateLimit(b).Set(RateLimitFields{0x01020304, 50e6, 1e9}) },
+		func(t *testing.T, b []byte) {
+			equal(t, "version", RateLimit(b).Version(), RateLimitVersion)
+			equal(t, "fields", RateLimit(b).Fields(), RateLimitFields{0x01020304, 50_000_000, 1_000_000_000})
+		},
+	},
+	{
 		"OETH", "1d abcdef 01020304 1112131415161718 cafe0001 00001000",
 		func(b []byte) ([]byte, error) { return ParseOETH(b) },
 		func(b []byte) { OETH(b).Set(goldenOOO.OETH) },

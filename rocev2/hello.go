@@ -82,15 +82,12 @@ func BuildHelloAck(b []byte, src, dst netip.Addr, h Hello, echo Stamp) (int, err
 }
 
 func buildHello(b []byte, op Opcode, src, dst netip.Addr, h Hello, s Stamp) (int, error) {
-	d := Datagram{
-		Src: src, Dst: dst,
-		SrcPort: SourcePort(FlowLabel(ControlQPN, ControlQPN)),
-		IPID:    uint16(h.Nonce) | 1,
-		Opcode:  op,
-		DestQP:  ControlQPN,
-		Hello:   h,
-		Stamp:   &s,
-	}
+	return buildControl(b, Datagram{Src: src, Dst: dst, Opcode: op, IPID: uint16(h.Nonce) | 1, Hello: h, Stamp: &s})
+}
+
+// buildControl writes a control packet of the agent to b and returns its length.
+func buildControl(b []byte, d Datagram) (int, error) {
+	d.SrcPort, d.DestQP = SourcePort(FlowLabel(ControlQPN, ControlQPN)), ControlQPN
 	out, err := d.AppendTo(b[:0:len(b)])
 	if err == nil && len(out) > len(b) {
 		err = ErrTooBig

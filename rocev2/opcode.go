@@ -60,7 +60,7 @@ const (
 	CNP Opcode = 0x81
 )
 
-// Our control opcodes, in the manufacturer range. HELLO, ECHO and the credit packets
+// Our control opcodes, in the manufacturer range. HELLO, ECHO, RATE_LIMIT and the credit packets
 // go to ControlQPN, the others to a queue pair. Those of out-of-order mode (S3) have an
 // O in front.
 const (
@@ -69,6 +69,7 @@ const (
 	OpCreditGrant  Opcode = 0xC2
 	OpCreditReturn Opcode = 0xC3
 	OpSACK         Opcode = 0xC4
+	OpRateLimit    Opcode = 0xC5
 	OpEcho         Opcode = 0xC6
 	OpOWrite       Opcode = 0xC8
 	OpOReadReq     Opcode = 0xC9
@@ -123,6 +124,7 @@ const (
 	ExtGrant
 	ExtReturn
 	ExtEcho
+	ExtRateLimit
 	ExtOETH
 	ExtOACK
 	ExtONotify
@@ -132,7 +134,7 @@ const (
 
 var extLen = [...]uint8{
 	FETHLen, DETHLen, RETHLen, AtomicETHLen, AETHLen, AtomicAckETHLen, ImmDtLen, IETHLen, SACKLen, HelloLen,
-	CreditLen, CreditLen, EchoLen, OETHLen, OACKLen, ONotifyLen, ONotifyAckLen, ONakLen,
+	CreditLen, CreditLen, EchoLen, RateLimitLen, OETHLen, OACKLen, ONotifyLen, ONotifyAckLen, ONakLen,
 }
 
 // Operation is what a packet does, whatever its position in the message.
@@ -238,6 +240,7 @@ func buildOpcodeTable() (t [256]OpcodeInfo) {
 	control(OpCreditGrant, "CREDIT_GRANT", ExtGrant, false)
 	control(OpCreditReturn, "CREDIT_RETURN", ExtReturn, false)
 	control(OpSACK, "SACK", ExtAETH|ExtSACK, false)
+	control(OpRateLimit, "RATE_LIMIT", ExtRateLimit, false)
 	control(OpEcho, "ECHO", ExtEcho, false)
 	control(OpOWrite, "OWRITE", ExtOETH, true)
 	control(OpOReadReq, "OREAD_REQ", ExtOETH, false)

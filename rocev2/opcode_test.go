@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // The whole table as text, so that a change of it shows in a review.
 func TestOpcodeTable(t *testing.T) {
-	names := []string{"FETH", "DETH", "RETH", "AtomicETH", "AETH", "AtomicAckETH", "ImmDt", "IETH", "SACK", "Hello", "Grant", "Return", "Echo", "OETH", "OACK", "ONotify", "ONotifyAck", "ONak"}
+	names := []string{"FETH", "DETH", "RETH", "AtomicETH", "AETH", "AtomicAckETH", "ImmDt", "IETH", "SACK", "Hello", "Grant", "Return", "Echo", "RateLimit", "OETH", "OACK", "ONotify", "ONotifyAck", "ONak"}
 	positions := []string{"-", "first", "middle", "last", "only"}
 	var b strings.Builder
 	fmt.Fprintln(&b, "# opcode name class position headers bytes payload request; written by go test -run OpcodeTable -update")

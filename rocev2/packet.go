@@ -293,6 +293,15 @@ func (p *Packet) CreditReturn() CreditReturn {
 	return h
 }
 
+// RateLimit is the body of RATE_LIMIT, nil if this is none or of another version.
+func (p *Packet) RateLimit() RateLimit {
+	h := RateLimit(p.ext(ExtRateLimit))
+	if h == nil || h.Version() != RateLimitVersion {
+		return nil
+	}
+	return h
+}
+
 // OETH is the header of OWRITE, OREAD_REQ and OREAD_RESP, nil if this is none or of another
 // version.
 func (p *Packet) OETH() OETH {

@@ -186,6 +186,11 @@ func addExt(b gopacket.PacketBuilder, body []byte, op rocev2.Opcode) {
 		h := rocev2.CreditReturn(base.Contents)
 		b.AddLayer(&CreditReturn{base, h.Fields(), h.Version(), h.Sent(), h.Void()})
 	}
+	if ext&rocev2.ExtRateLimit != 0 {
+		base := next(rocev2.RateLimitLen)
+		h := rocev2.RateLimit(base.Contents)
+		b.AddLayer(&RateLimit{base, h.Fields(), h.Version()})
+	}
 	addOOO(b, ext, next)
 }
 

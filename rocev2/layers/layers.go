@@ -40,6 +40,7 @@ var (
 	LayerTypeONotify      = register(18, "ONotify", nil)
 	LayerTypeONotifyAck   = register(19, "ONotifyAck", nil)
 	LayerTypeONak         = register(20, "ONak", nil)
+	LayerTypeRateLimit    = register(21, "RateLimit", nil)
 )
 
 const firstLayerType = 4791
@@ -152,6 +153,13 @@ type CreditReturn struct {
 	Sent, Void uint32
 }
 
+// RateLimit is the body of RATE_LIMIT.
+type RateLimit struct {
+	gplayers.BaseLayer
+	rocev2.RateLimitFields
+	Version uint16
+}
+
 // OETH is the header of OWRITE, OREAD_REQ and OREAD_RESP.
 type OETH struct {
 	gplayers.BaseLayer
@@ -242,6 +250,9 @@ func (*CreditGrant) LayerType() gopacket.LayerType { return LayerTypeCreditGrant
 
 // LayerType implements gopacket.Layer.
 func (*CreditReturn) LayerType() gopacket.LayerType { return LayerTypeCreditReturn }
+
+// LayerType implements gopacket.Layer.
+func (*RateLimit) LayerType() gopacket.LayerType { return LayerTypeRateLimit }
 
 // LayerType implements gopacket.Layer.
 func (*OETH) LayerType() gopacket.LayerType { return LayerTypeOETH }

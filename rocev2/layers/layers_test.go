@@ -60,6 +60,7 @@ func TestDecode(t *testing.T) {
 		{rocev2.Datagram{Opcode: rocev2.OpSACK}, "BTH AETH SACK ICRC"},
 		{rocev2.Datagram{Opcode: rocev2.OpHello, Stamp: &stamp}, "BTH Hello ICRC Stamp"},
 		{rocev2.Datagram{Opcode: rocev2.OpEcho, Stamp: &stamp}, "BTH ICRC Stamp"},
+		{rocev2.Datagram{Opcode: rocev2.OpRateLimit, Stamp: &stamp}, "BTH RateLimit ICRC Stamp"},
 		{rocev2.Datagram{Opcode: rocev2.OpCreditGrant, Stamp: &stamp}, "BTH CreditGrant ICRC Stamp"},
 		{rocev2.Datagram{Opcode: rocev2.OpCreditReturn, Stamp: &stamp}, "BTH CreditReturn ICRC Stamp"},
 		{rocev2.Datagram{Opcode: rocev2.OpOWrite, Payload: []byte("abc"), Stamp: &stamp}, "BTH OETH Payload ICRC Stamp"},
@@ -95,7 +96,7 @@ func TestFields(t *testing.T) {
 		DestQP: 0x11, PSN: 77, AckReq: true, QKey: 1, SrcQP: 2, VA: 3, RKey: 4, DMALen: 5, SwapAdd: 6,
 		Compare: 7, Syndrome: 0x62, MSN: 9, Original: 10, Imm: 11, SACKHi: 12, SACKLo: 13, FlushPlacement: 2,
 		Hello:  rocev2.Hello{Node: 4, Caps: 1, LinkMbps: 100, Nonce: 5},
-		Credit: rocev2.CreditFields{Flags: 1, Epoch: 14, Limit: 15, Seq: 16}, LifeNs: 17, Sent: 18, Void: 19,
+		Credit: rocev2.CreditFields{Flags: 1, Epoch: 14, Limit: 15, Seq: 16}, LifeNs: 17, Sent: 18, Void: 19, RateLimit: rocev2.RateLimitFields{Epoch: 40, RateBps: 41, LifeNs: 42},
 		OOO: &rocev2.OOOFields{
 			OETH:      rocev2.OETHFields{Flags: 5, Index: 20, Message: 21, VA: 22, RKey: 23, Length: 24},
 			OACK:      rocev2.OACKFields{Message: 25, Cumulative: 26, Base: 64, Bitmap: 28, Window: 29, OutOfOrder: 30, EchoUs: 31},
@@ -139,6 +140,8 @@ func TestFields(t *testing.T) {
 				got, want = fmt.Sprint(l.CreditFields, l.Version, l.LifeNs), "{1 14 15 16} 1 17"
 			case *CreditReturn:
 				got, want = fmt.Sprint(l.CreditFields, l.Version, l.Sent, l.Void), "{1 14 15 16} 1 18 19"
+			case *RateLimit:
+				got, want = fmt.Sprint(l.RateLimitFields, l.Version), "{40 41 42} 1"
 			case *OETH:
 				got, want = fmt.Sprint(l.OETHFields, l.Version), "{5 20 21 22 23 24} 1"
 			case *OACK:

@@ -49,6 +49,7 @@ func luaCases() []struct {
 		{rocev2.Datagram{Opcode: rocev2.OpCreditGrant, Credit: credit, LifeNs: 17}, "opcode=0xc2" + grant + " credit.life_ns=17"},
 		{rocev2.Datagram{Opcode: rocev2.OpCreditReturn, Credit: credit, Sent: 18, Void: 19}, "opcode=0xc3" + grant + " credit.sent=18 credit.void=19"},
 		{rocev2.Datagram{Opcode: rocev2.OpSACK, Syndrome: 0x1F, MSN: 9, SACKHi: 1, SACKLo: 2}, "opcode=0xc4 sack.syndrome=0x1f sack.msn=9 sack.bitmap_hi=0x0000000000000001 sack.bitmap_lo=0x0000000000000002"},
+		{rocev2.Datagram{Opcode: rocev2.OpRateLimit, RateLimit: rocev2.RateLimitFields{Epoch: 20, RateBps: 22, LifeNs: 23}}, "opcode=0xc5 rate_limit.version=1 rate_limit.epoch=20 rate_limit.rate_bps=22 rate_limit.life_ns=23"},
 		{rocev2.Datagram{Opcode: rocev2.OpEcho, Stamp: stamp}, "opcode=0xc6" + stampFields},
 		{rocev2.Datagram{Opcode: rocev2.OpOWrite, OOO: ooo, Payload: []byte("hello"), Stamp: stamp}, "opcode=0xc8" + oeth + stampFields},
 		{rocev2.Datagram{Opcode: rocev2.OpOReadReq, OOO: ooo}, "opcode=0xc9" + oeth},

@@ -124,6 +124,10 @@ func TestLines(t *testing.T) {
 			"192.0.2.1 > 198.51.100.7 ECHO qp 0xfffffe psn 0 payload 0 icrc ok stamp t1 9 echo t1 3 t2 5 flags 0x03",
 		},
 		{
+			rocev2.Datagram{Opcode: rocev2.OpRateLimit, DestQP: rocev2.ControlQPN, RateLimit: rocev2.RateLimitFields{Epoch: 5, RateBps: 30e6, LifeNs: 1e9}},
+			"192.0.2.1 > 198.51.100.7 RATE_LIMIT qp 0xfffffe psn 0 epoch 5 rate 30000000 bit/s life 1s payload 0 icrc ok",
+		},
+		{
 			rocev2.Datagram{Opcode: rocev2.OpCreditGrant, DestQP: rocev2.ControlQPN, Credit: rocev2.CreditFields{Flags: rocev2.CreditOpen, Epoch: 5, Limit: 65536, Seq: 7}, LifeNs: 1e9},
 			"192.0.2.1 > 198.51.100.7 CREDIT_GRANT qp 0xfffffe psn 0 epoch 5 seq 7 limit 65536 flags 0x0001 life 1s payload 0 icrc ok",
 		},

@@ -106,6 +106,10 @@ func appendExt(b []byte, p *rocev2.Packet) []byte {
 	if h := p.CreditReturn(); h != nil {
 		b = fmt.Appendf(appendCredit(b, h.Fields()), " sent %d void %d", h.Sent(), h.Void())
 	}
+	if h := p.RateLimit(); h != nil {
+		f := h.Fields()
+		b = fmt.Appendf(b, " epoch %d rate %d bit/s life %s", f.Epoch, f.RateBps, time.Duration(f.LifeNs))
+	}
 	b = appendOOO(b, p)
 	switch h, err := p.Hello(); err {
 	case nil:
