@@ -23,6 +23,7 @@
 #include "lib/icrc.h"
 #include "lib/steer.h"
 #include "lib/cm.h"
+#include "lib/limit.h"
 #include "lib/control.h"
 #include "lib/ingress.h"
 #include "lib/egress.h"

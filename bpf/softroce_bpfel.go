@@ -22,6 +22,21 @@ type SoftroceAgentSlot struct {
 	Regs    SoftroceDestRegs
 }
 
+type SoftroceArrivalCount struct {
+	_              structs.HostLayout
+	EmptyNs        uint64
+	DroppedPackets uint64
+	DroppedBytes   uint64
+}
+
+type SoftroceArrivalLimit struct {
+	_        structs.HostLayout
+	LimitBps uint64
+	RateBps  uint64
+	BurstNs  uint64
+	UntilNs  uint64
+}
+
 type SoftroceCmId struct {
 	_      structs.HostLayout
 	Peer   SoftroceDestKey
@@ -133,6 +148,13 @@ type SoftroceHelloBucket struct {
 	FullNs uint64
 }
 
+type SoftroceLimitWords struct {
+	_        structs.HostLayout
+	Received uint32
+	Policed  uint32
+	Now      SoftrocePriorityState
+}
+
 type SoftrocePolicyParams struct {
 	_                 structs.HostLayout
 	MinRateBps        uint64
@@ -212,6 +234,14 @@ type SoftrocePriorityState struct {
 	Level       uint32
 	Active      uint32
 	Held        uint32
+}
+
+type SoftroceRateLimit struct {
+	_        structs.HostLayout
+	RateBps  uint64
+	UntilNs  uint64
+	Epoch    uint32
+	Received uint32
 }
 
 type SoftroceRxMeta struct {
@@ -345,6 +375,8 @@ type SoftroceSteer struct {
 const (
 	SoftroceMapActive              = "active"
 	SoftroceMapAgentRests          = "agent_rests"
+	SoftroceMapArrivalCounts       = "arrival_counts"
+	SoftroceMapArrivalLimits       = "arrival_limits"
 	SoftroceMapCallBuffer          = "call_buffer"
 	SoftroceMapCmIds               = "cm_ids"
 	SoftroceMapCmRequests          = "cm_requests"
@@ -353,6 +385,8 @@ const (
 	SoftroceMapDestTable           = "dest_table"
 	SoftroceMapEvents              = "events"
 	SoftroceMapHelloLimit          = "hello_limit"
+	SoftroceMapLimitState          = "limit_state"
+	SoftroceMapRateLimits          = "rate_limits"
 	SoftroceMapScratch             = "scratch"
 	SoftroceMapStats               = "stats"
 	SoftroceMapSteerTable          = "steer_table"
@@ -419,20 +453,24 @@ type SoftroceProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftroceMapSpecs struct {
-	Active     *ebpf.MapSpec `ebpf:"active"`
-	AgentRests *ebpf.MapSpec `ebpf:"agent_rests"`
-	CallBuffer *ebpf.MapSpec `ebpf:"call_buffer"`
-	CmIds      *ebpf.MapSpec `ebpf:"cm_ids"`
-	CmRequests *ebpf.MapSpec `ebpf:"cm_requests"`
-	CmServices *ebpf.MapSpec `ebpf:"cm_services"`
-	Config     *ebpf.MapSpec `ebpf:"config"`
-	DestTable  *ebpf.MapSpec `ebpf:"dest_table"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	HelloLimit *ebpf.MapSpec `ebpf:"hello_limit"`
-	Scratch    *ebpf.MapSpec `ebpf:"scratch"`
-	Stats      *ebpf.MapSpec `ebpf:"stats"`
-	SteerTable *ebpf.MapSpec `ebpf:"steer_table"`
-	Xsks       *ebpf.MapSpec `ebpf:"xsks"`
+	Active        *ebpf.MapSpec `ebpf:"active"`
+	AgentRests    *ebpf.MapSpec `ebpf:"agent_rests"`
+	ArrivalCounts *ebpf.MapSpec `ebpf:"arrival_counts"`
+	ArrivalLimits *ebpf.MapSpec `ebpf:"arrival_limits"`
+	CallBuffer    *ebpf.MapSpec `ebpf:"call_buffer"`
+	CmIds         *ebpf.MapSpec `ebpf:"cm_ids"`
+	CmRequests    *ebpf.MapSpec `ebpf:"cm_requests"`
+	CmServices    *ebpf.MapSpec `ebpf:"cm_services"`
+	Config        *ebpf.MapSpec `ebpf:"config"`
+	DestTable     *ebpf.MapSpec `ebpf:"dest_table"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	HelloLimit    *ebpf.MapSpec `ebpf:"hello_limit"`
+	LimitState    *ebpf.MapSpec `ebpf:"limit_state"`
+	RateLimits    *ebpf.MapSpec `ebpf:"rate_limits"`
+	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
+	Stats         *ebpf.MapSpec `ebpf:"stats"`
+	SteerTable    *ebpf.MapSpec `ebpf:"steer_table"`
+	Xsks          *ebpf.MapSpec `ebpf:"xsks"`
 }
 
 // SoftroceVariableSpecs contains global variables before they are loaded into the kernel.
@@ -465,26 +503,32 @@ func (o *SoftroceObjects) Close() error {
 //
 // It can be passed to LoadSoftroceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftroceMaps struct {
-	Active     *ebpf.Map `ebpf:"active"`
-	AgentRests *ebpf.Map `ebpf:"agent_rests"`
-	CallBuffer *ebpf.Map `ebpf:"call_buffer"`
-	CmIds      *ebpf.Map `ebpf:"cm_ids"`
-	CmRequests *ebpf.Map `ebpf:"cm_requests"`
-	CmServices *ebpf.Map `ebpf:"cm_services"`
-	Config     *ebpf.Map `ebpf:"config"`
-	DestTable  *ebpf.Map `ebpf:"dest_table"`
-	Events     *ebpf.Map `ebpf:"events"`
-	HelloLimit *ebpf.Map `ebpf:"hello_limit"`
-	Scratch    *ebpf.Map `ebpf:"scratch"`
-	Stats      *ebpf.Map `ebpf:"stats"`
-	SteerTable *ebpf.Map `ebpf:"steer_table"`
-	Xsks       *ebpf.Map `ebpf:"xsks"`
+	Active        *ebpf.Map `ebpf:"active"`
+	AgentRests    *ebpf.Map `ebpf:"agent_rests"`
+	ArrivalCounts *ebpf.Map `ebpf:"arrival_counts"`
+	ArrivalLimits *ebpf.Map `ebpf:"arrival_limits"`
+	CallBuffer    *ebpf.Map `ebpf:"call_buffer"`
+	CmIds         *ebpf.Map `ebpf:"cm_ids"`
+	CmRequests    *ebpf.Map `ebpf:"cm_requests"`
+	CmServices    *ebpf.Map `ebpf:"cm_services"`
+	Config        *ebpf.Map `ebpf:"config"`
+	DestTable     *ebpf.Map `ebpf:"dest_table"`
+	Events        *ebpf.Map `ebpf:"events"`
+	HelloLimit    *ebpf.Map `ebpf:"hello_limit"`
+	LimitState    *ebpf.Map `ebpf:"limit_state"`
+	RateLimits    *ebpf.Map `ebpf:"rate_limits"`
+	Scratch       *ebpf.Map `ebpf:"scratch"`
+	Stats         *ebpf.Map `ebpf:"stats"`
+	SteerTable    *ebpf.Map `ebpf:"steer_table"`
+	Xsks          *ebpf.Map `ebpf:"xsks"`
 }
 
 func (m *SoftroceMaps) Close() error {
 	return _SoftroceClose(
 		m.Active,
 		m.AgentRests,
+		m.ArrivalCounts,
+		m.ArrivalLimits,
 		m.CallBuffer,
 		m.CmIds,
 		m.CmRequests,
@@ -493,6 +537,8 @@ func (m *SoftroceMaps) Close() error {
 		m.DestTable,
 		m.Events,
 		m.HelloLimit,
+		m.LimitState,
+		m.RateLimits,
 		m.Scratch,
 		m.Stats,
 		m.SteerTable,

@@ -25,6 +25,10 @@ type (
 	CmId           = SoftroceCmId
 	AgentSlot      = SoftroceAgentSlot
 	EngineSlot     = SoftroceEngineSlot
+	RateLimit      = SoftroceRateLimit
+	ArrivalLimit   = SoftroceArrivalLimit
+	ArrivalCount   = SoftroceArrivalCount
+	LimitWords     = SoftroceLimitWords
 	Objects        = SoftroceObjects
 )
 
@@ -119,6 +123,14 @@ func ConfigOf(mem []byte) *Config {
 		panic("bpf: config mapping is too short")
 	}
 	return (*Config)(unsafe.Pointer(unsafe.SliceData(mem)))
+}
+
+// LimitStateOf views the memory of the limit_state map as its only element.
+func LimitStateOf(mem []byte) *LimitWords {
+	if len(mem) < int(unsafe.Sizeof(LimitWords{})) {
+		panic("bpf: limit_state mapping is too short")
+	}
+	return (*LimitWords)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
 // WordOf views the memory of a map with one element of 32 bits.

@@ -238,6 +238,8 @@ func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
 		bpf.SoftroceMapScratch: &m.Scratch,
 
 		bpf.SoftroceMapAgentRests: &m.AgentRests,
+		bpf.SoftroceMapRateLimits: &m.RateLimits, bpf.SoftroceMapArrivalLimits: &m.ArrivalLimits,
+		bpf.SoftroceMapArrivalCounts: &m.ArrivalCounts, bpf.SoftroceMapLimitState: &m.LimitState,
 		bpf.SoftroceMapCmServices: &m.CmServices, bpf.SoftroceMapCmRequests: &m.CmRequests, bpf.SoftroceMapCmIds: &m.CmIds,
 	}
 }
@@ -247,6 +249,8 @@ func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
 var addedMaps = map[string]bool{
 	bpf.SoftroceMapCmServices: true, bpf.SoftroceMapCmRequests: true, bpf.SoftroceMapCmIds: true,
 	bpf.SoftroceMapAgentRests: true,
+	bpf.SoftroceMapRateLimits: true, bpf.SoftroceMapArrivalLimits: true, bpf.SoftroceMapArrivalCounts: true,
+	bpf.SoftroceMapLimitState: true,
 }
 
 func (a *Attachment) pinMaps() error {

@@ -22,6 +22,21 @@ type BenchAgentSlot struct {
 	Regs    BenchDestRegs
 }
 
+type BenchArrivalCount struct {
+	_              structs.HostLayout
+	EmptyNs        uint64
+	DroppedPackets uint64
+	DroppedBytes   uint64
+}
+
+type BenchArrivalLimit struct {
+	_        structs.HostLayout
+	LimitBps uint64
+	RateBps  uint64
+	BurstNs  uint64
+	UntilNs  uint64
+}
+
 type BenchCmId struct {
 	_      structs.HostLayout
 	Peer   BenchDestKey
@@ -152,6 +167,28 @@ type BenchHelloBucket struct {
 	FullNs uint64
 }
 
+type BenchLimitWords struct {
+	_        structs.HostLayout
+	Received uint32
+	Policed  uint32
+	Now      struct {
+		_           structs.HostLayout
+		CapacityBps uint64
+		Flags       uint32
+		Level       uint32
+		Active      uint32
+		Held        uint32
+	}
+}
+
+type BenchRateLimit struct {
+	_        structs.HostLayout
+	RateBps  uint64
+	UntilNs  uint64
+	Epoch    uint32
+	Received uint32
+}
+
 type BenchSrConfig struct {
 	_                  structs.HostLayout
 	AbiVersion         uint32
@@ -235,6 +272,8 @@ const (
 	BenchMapActive              = "active"
 	BenchMapAddresses           = "addresses"
 	BenchMapAgentRests          = "agent_rests"
+	BenchMapArrivalCounts       = "arrival_counts"
+	BenchMapArrivalLimits       = "arrival_limits"
 	BenchMapCallBuffer          = "call_buffer"
 	BenchMapCmIds               = "cm_ids"
 	BenchMapCmRequests          = "cm_requests"
@@ -243,6 +282,8 @@ const (
 	BenchMapDestTable           = "dest_table"
 	BenchMapEvents              = "events"
 	BenchMapHelloLimit          = "hello_limit"
+	BenchMapLimitState          = "limit_state"
+	BenchMapRateLimits          = "rate_limits"
 	BenchMapScratch             = "scratch"
 	BenchMapStats               = "stats"
 	BenchMapSteerTable          = "steer_table"
@@ -336,22 +377,26 @@ type BenchProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchMapSpecs struct {
-	Active     *ebpf.MapSpec `ebpf:"active"`
-	Addresses  *ebpf.MapSpec `ebpf:"addresses"`
-	AgentRests *ebpf.MapSpec `ebpf:"agent_rests"`
-	CallBuffer *ebpf.MapSpec `ebpf:"call_buffer"`
-	CmIds      *ebpf.MapSpec `ebpf:"cm_ids"`
-	CmRequests *ebpf.MapSpec `ebpf:"cm_requests"`
-	CmServices *ebpf.MapSpec `ebpf:"cm_services"`
-	Config     *ebpf.MapSpec `ebpf:"config"`
-	DestTable  *ebpf.MapSpec `ebpf:"dest_table"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	HelloLimit *ebpf.MapSpec `ebpf:"hello_limit"`
-	Scratch    *ebpf.MapSpec `ebpf:"scratch"`
-	Stats      *ebpf.MapSpec `ebpf:"stats"`
-	SteerTable *ebpf.MapSpec `ebpf:"steer_table"`
-	Templates  *ebpf.MapSpec `ebpf:"templates"`
-	Xsks       *ebpf.MapSpec `ebpf:"xsks"`
+	Active        *ebpf.MapSpec `ebpf:"active"`
+	Addresses     *ebpf.MapSpec `ebpf:"addresses"`
+	AgentRests    *ebpf.MapSpec `ebpf:"agent_rests"`
+	ArrivalCounts *ebpf.MapSpec `ebpf:"arrival_counts"`
+	ArrivalLimits *ebpf.MapSpec `ebpf:"arrival_limits"`
+	CallBuffer    *ebpf.MapSpec `ebpf:"call_buffer"`
+	CmIds         *ebpf.MapSpec `ebpf:"cm_ids"`
+	CmRequests    *ebpf.MapSpec `ebpf:"cm_requests"`
+	CmServices    *ebpf.MapSpec `ebpf:"cm_services"`
+	Config        *ebpf.MapSpec `ebpf:"config"`
+	DestTable     *ebpf.MapSpec `ebpf:"dest_table"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	HelloLimit    *ebpf.MapSpec `ebpf:"hello_limit"`
+	LimitState    *ebpf.MapSpec `ebpf:"limit_state"`
+	RateLimits    *ebpf.MapSpec `ebpf:"rate_limits"`
+	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
+	Stats         *ebpf.MapSpec `ebpf:"stats"`
+	SteerTable    *ebpf.MapSpec `ebpf:"steer_table"`
+	Templates     *ebpf.MapSpec `ebpf:"templates"`
+	Xsks          *ebpf.MapSpec `ebpf:"xsks"`
 }
 
 // BenchVariableSpecs contains global variables before they are loaded into the kernel.
@@ -384,22 +429,26 @@ func (o *BenchObjects) Close() error {
 //
 // It can be passed to LoadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchMaps struct {
-	Active     *ebpf.Map `ebpf:"active"`
-	Addresses  *ebpf.Map `ebpf:"addresses"`
-	AgentRests *ebpf.Map `ebpf:"agent_rests"`
-	CallBuffer *ebpf.Map `ebpf:"call_buffer"`
-	CmIds      *ebpf.Map `ebpf:"cm_ids"`
-	CmRequests *ebpf.Map `ebpf:"cm_requests"`
-	CmServices *ebpf.Map `ebpf:"cm_services"`
-	Config     *ebpf.Map `ebpf:"config"`
-	DestTable  *ebpf.Map `ebpf:"dest_table"`
-	Events     *ebpf.Map `ebpf:"events"`
-	HelloLimit *ebpf.Map `ebpf:"hello_limit"`
-	Scratch    *ebpf.Map `ebpf:"scratch"`
-	Stats      *ebpf.Map `ebpf:"stats"`
-	SteerTable *ebpf.Map `ebpf:"steer_table"`
-	Templates  *ebpf.Map `ebpf:"templates"`
-	Xsks       *ebpf.Map `ebpf:"xsks"`
+	Active        *ebpf.Map `ebpf:"active"`
+	Addresses     *ebpf.Map `ebpf:"addresses"`
+	AgentRests    *ebpf.Map `ebpf:"agent_rests"`
+	ArrivalCounts *ebpf.Map `ebpf:"arrival_counts"`
+	ArrivalLimits *ebpf.Map `ebpf:"arrival_limits"`
+	CallBuffer    *ebpf.Map `ebpf:"call_buffer"`
+	CmIds         *ebpf.Map `ebpf:"cm_ids"`
+	CmRequests    *ebpf.Map `ebpf:"cm_requests"`
+	CmServices    *ebpf.Map `ebpf:"cm_services"`
+	Config        *ebpf.Map `ebpf:"config"`
+	DestTable     *ebpf.Map `ebpf:"dest_table"`
+	Events        *ebpf.Map `ebpf:"events"`
+	HelloLimit    *ebpf.Map `ebpf:"hello_limit"`
+	LimitState    *ebpf.Map `ebpf:"limit_state"`
+	RateLimits    *ebpf.Map `ebpf:"rate_limits"`
+	Scratch       *ebpf.Map `ebpf:"scratch"`
+	Stats         *ebpf.Map `ebpf:"stats"`
+	SteerTable    *ebpf.Map `ebpf:"steer_table"`
+	Templates     *ebpf.Map `ebpf:"templates"`
+	Xsks          *ebpf.Map `ebpf:"xsks"`
 }
 
 func (m *BenchMaps) Close() error {
@@ -407,6 +456,8 @@ func (m *BenchMaps) Close() error {
 		m.Active,
 		m.Addresses,
 		m.AgentRests,
+		m.ArrivalCounts,
+		m.ArrivalLimits,
 		m.CallBuffer,
 		m.CmIds,
 		m.CmRequests,
@@ -415,6 +466,8 @@ func (m *BenchMaps) Close() error {
 		m.DestTable,
 		m.Events,
 		m.HelloLimit,
+		m.LimitState,
+		m.RateLimits,
 		m.Scratch,
 		m.Stats,
 		m.SteerTable,

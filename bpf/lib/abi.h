@@ -159,6 +159,36 @@ struct steer {
 	__u32 queues;        /* number of sockets from xsk_base on, one per receive queue */
 };
 
+/* rate_limits value: what a peer lets this host send to it (RATE_LIMIT). Times are monotonic. */
+struct rate_limit {
+	__u64 rate_bps;      /* bits per second of L2 frames without the option */
+	__u64 until_ns;      /* end of its life */
+	__u32 epoch;         /* of the latest RATE_LIMIT; earlier ones are ignored */
+	__u32 received;      /* RATE_LIMITs that were accepted */
+};
+
+/* arrival_limits value: what may arrive from a peer. Times are monotonic. */
+struct arrival_limit {
+	__u64 limit_bps;     /* what the peer was told, bits per second of L2 frames without the option */
+	__u64 rate_bps;      /* more than this is dropped; 0 = nothing is, the peer may not know the limit yet */
+	__u64 burst_ns;      /* what may arrive above it at once, as time at this rate */
+	__u64 until_ns;      /* end of its life */
+};
+
+/* arrival_counts value: the token bucket of an arrival_limit, and what it dropped. */
+struct arrival_count {
+	__u64 empty_ns;      /* time at which the packets that have arrived would have arrived at the rate */
+	__u64 dropped_packets;
+	__u64 dropped_bytes; /* IP lengths without the stamp option */
+};
+
+/* limit_state, one element. */
+struct limit_words {
+	__u32 received;      /* changes of rate_limits; ingress */
+	__u32 policed;       /* entries in arrival_limits, 0 = ingress omits the lookup; agent */
+	struct priority_state now; /* how the link of this host is divided among those that send to it; agent */
+};
+
 /* cm_requests key: a REQ or SIDR_REQ that the engine's connection manager has received. */
 struct cm_request {
 	struct dest_key peer;

@@ -15,6 +15,8 @@
  * An ECHO has the same layout with a body of zeros. A host that receives stamped data and
  * has nothing to send uses it: its option is the feedback of S1.4.
  *
+ * A RATE_LIMIT has the layout too; its option is feedback like that of an ECHO (limit.h).
+ *
  * On a veth pair the agent answers instead: veth queues an XDP_TX frame at its peer, but
  * schedules the peer only if that has an XDP program too.
  */
@@ -184,6 +186,8 @@ static __always_inline int hello_ack(struct dest_regs *d, const struct dest_key 
 		bpf_ringbuf_submit(e, 0);
 	}
 	if (d) {
+		if (d->tx_token != token)
+			forget_limit(key); /* the peer was attached again */
 		WRITE_ONCE(d->tx_token, token); /* before it is used */
 		if (!(d->caps & SR_CAP_STATIC))
 			WRITE_ONCE(d->caps, caps);
@@ -230,12 +234,41 @@ static __always_inline int echo_packet(struct dest_regs *d, const struct dest_ke
 	return control_drop(SR_STAT_echo_received);
 }
 
+/* known_packet takes the feedback of an ECHO or RATE_LIMIT, and the limit. */
+static __always_inline int known_packet(struct dest_regs *d, const struct dest_key *key,
+					const struct stamp *s, const void *body, __u8 opcode,
+					__u64 now)
+{
+	enum sr_reason reason;
+
+	if (opcode == OP_ECHO)
+		return echo_packet(d, key, s, now);
+	reason = take_limit(key, body);
+	note_stamp(d, s, now, OP_ECHO);
+	if (reason == SR_STAT_rate_limit || s->flags & (STAMP_ECHO | STAMP_CE))
+		mark_active(d, key); /* the next evaluation enforces it */
+	return control_drop(reason);
+}
+
+/* version_fits returns whether the body of a control packet has the version of its opcode. */
+static __always_inline int version_fits(__u8 opcode, const void *body)
+{
+	switch (opcode) {
+	case OP_ECHO:
+		return 1;
+	case OP_RATE_LIMIT:
+		return limit_fits(body);
+	default:
+		return LD16(body) == bpf_htons(HELLO_VERSION);
+	}
+}
+
 /* v6 is a constant in each of the two calls below, so every offset is one too. */
 static __always_inline int control_packet(void *eth, struct roce *r, void *end, int v6,
 					  const struct sr_config *cfg, __u64 now)
 {
 	const __u32 hlen = v6 ? IPV6_HLEN : IPV4_HLEN;
-	const int echo = r->opcode == OP_ECHO;
+	const int known = r->opcode == OP_ECHO || r->opcode == OP_RATE_LIMIT;
 	void *ip = r->ip, *body = ip + hlen + UDP_HLEN + BTH_LEN;
 	struct dest_regs *d;
 	struct dest_key key;
@@ -245,15 +278,16 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	if (r->udp_len != HELLO_UDP_LEN || r->surplus != STAMP_LEN ||
 	    ip + hlen + HELLO_UDP_LEN + STAMP_LEN > end ||
 	    stamp_read(body + HELLO_LEN + ICRC_LEN, r->udp, &s) ||
-	    (!echo && LD16(body) != bpf_htons(HELLO_VERSION)) || multicast(eth, ip, v6))
+	    !version_fits(r->opcode, body) || multicast(eth, ip, v6))
 		return control_drop(SR_STAT_control_malformed);
 
 	peer_key(r, 1, &key);
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	/* Token and nonce are compared first: a flood of forged answers has neither. */
-	if (echo) {
+	if (known) {
 		if (!d)
-			return control_drop(SR_STAT_echo_unknown);
+			return control_drop(r->opcode == OP_ECHO ? SR_STAT_echo_unknown
+								 : SR_STAT_rate_limit_unknown);
 		if (s.token != d->rx_token)
 			return control_drop(SR_STAT_rx_token_wrong);
 	}
@@ -265,10 +299,11 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	if (LD32(body + HELLO_LEN) != control_icrc(ip, v6))
 		return control_drop(SR_STAT_control_bad_icrc);
 
-	if (echo) {
+	if (known) {
 		/* The verifier of Linux 6.12 has forgotten by now that d is not NULL. */
 		asm volatile("" : "+r"(d));
-		return d ? echo_packet(d, &key, &s, now) : control_drop(SR_STAT_echo_unknown);
+		return d ? known_packet(d, &key, &s, body, r->opcode, now)
+			 : control_drop(SR_STAT_echo_unknown);
 	}
 	if (r->opcode == OP_HELLO_ACK)
 		return hello_ack(d, &key, body, &s, now);
@@ -323,7 +358,8 @@ static __noinline int control(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (r.opcode == OP_CREDIT_GRANT || r.opcode == OP_CREDIT_RETURN)
 		return control_credit(ctx, &r, end, cfg);
-	if (r.opcode != OP_HELLO && r.opcode != OP_HELLO_ACK && r.opcode != OP_ECHO)
+	if (r.opcode != OP_HELLO && r.opcode != OP_HELLO_ACK && r.opcode != OP_ECHO &&
+	    r.opcode != OP_RATE_LIMIT)
 		return control_drop(SR_STAT_control_unknown);
 	return r.v6 ? control_packet(data, &r, end, 1, cfg, clock_now())
 		    : control_packet(data, &r, end, 0, cfg, clock_now());

@@ -25,6 +25,7 @@
 #define OP_CREDIT_GRANT 0xc2
 #define OP_CREDIT_RETURN 0xc3
 #define OP_SACK 0xc4
+#define OP_RATE_LIMIT 0xc5
 #define OP_ECHO 0xc6
 
 #define PROBE_TIMEOUT_NS 1000000000ull

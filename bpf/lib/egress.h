@@ -39,7 +39,7 @@ static __always_inline int sent_here(struct __sk_buff *skb)
 }
 
 /*
- * stamp_control completes a control packet of the agent (HELLO, ECHO). The option is there
+ * stamp_control completes a control packet of the agent (HELLO, ECHO, RATE_LIMIT). The option is there
  * already, outside of the ICRC, and lacks time, token and echo. A HELLO gets no echo,
  * because the peer would not believe it. A HELLO_ACK has the echo of its HELLO already.
  */
@@ -70,6 +70,8 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	stamp_write(opt, &s);
 	if (r->opcode == OP_ECHO)
 		count(SR_STAT_echo_sent);
+	else if (r->opcode == OP_RATE_LIMIT)
+		count(SR_STAT_rate_limit_sent);
 	return TC_NEXT;
 }
 

@@ -228,6 +228,8 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	}
 	if (update)
 		mark_active(d, &key);
+	if (policing() && over_limit(&key, r.ip_hlen + r.udp_len, is_data(&r)))
+		return XDP_DROP;
 	st = steer_find(cfg, r.qpn);
 	if (st && r.qpn == CM_QPN) {
 		struct dest_key own;

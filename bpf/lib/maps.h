@@ -114,6 +114,46 @@ struct {
 	__type(value, __u32);
 } agent_rests SEC(".maps");
 
+/*
+ * What peers let this host send to them (S1.8): the latest RATE_LIMIT of each. Written by ingress,
+ * for peers that have an entry in dest_table and have proven their address. The agent enforces the
+ * limits, and deletes an entry with that of dest_table.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct dest_key);
+	__type(value, struct rate_limit);
+} rate_limits SEC(".maps");
+
+/* What may arrive from peers that share the link of this host (S4.5). Written by the agent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct dest_key);
+	__type(value, struct arrival_limit);
+} arrival_limits SEC(".maps");
+
+/* What ingress has dropped by arrival_limits. The agent creates the entries, ingress counts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct dest_key);
+	__type(value, struct arrival_count);
+} arrival_counts SEC(".maps");
+
+/* Whether the three maps above have to be looked at. Mapped into the agent's memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct limit_words);
+} limit_state SEC(".maps");
+
 /* Slots of the agent call, mapped into the agent's memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package priority
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const (
+	recvTick = uint64(50 * time.Millisecond)
+	recvLink = uint64(64e6) // so that the reserve of 1/64 is 1 Mbit/s
+	recvMost = recvLink - recvLink>>reserveShift
+)
+
+// sends plays senders and their link on virtual time.
+type sends struct {
+	r       *Receiver
+	now     uint64
+	senders []*sends1
+}
+
+// sends1 is one sender. It sends what it wants, up to its limit.
+type sends1 struct {
+	key     Key
+	want    uint64 // bit/s
+	ignores bool   // it does not obey
+	limit   Limit
+	got     Arrivals
+}
+
+func receive(nodes []Node) *sends {
+	p := &sends{r: NewReceiver(), now: uint64(time.Hour)}
+	for i, n := range nodes {
+		key := Key{15: byte(i + 1)}
+		p.r.Define(n, key)
+		p.senders = append(p.senders, &sends1{key: key, want: n.Demand})
+	}
+	return p
+}
+
+// ticks lets time pass: the link carries its rate, and what the senders send above it shrinks for
+// all in proportion.
+func (p *sends) ticks(n int) (s State) {
+	for range n {
+		var rates []uint64
+		sum := uint64(0)
+		for _, x := range p.senders {
+			rate := min(x.want, recvLink)
+			if x.limit.Bps != 0 && !x.ignores {
+				rate = min(rate, x.limit.Bps)
+			}
+			rates, sum = append(rates, rate), sum+rate
+		}
+		p.now += recvTick
+		for i, x := range p.senders {
+			rate := rates[i]
+			if sum > recvLink {
+				rate = rate * (recvLink >> 10) / (sum >> 10)
+			}
+			x.got.Bytes += rate / 8 / 20
+			if rate > 0 {
+				p.r.Note(x.key, &x.got, p.now)
+			}
+			x.limit = Limit{}
+		}
+		s = p.r.Divide(recvLink, 1000, p.now)
+		p.r.Limits(func(l Limit) { p.senders[l.Key[15]-1].limit = l })
+	}
+	return s
+}
+
+func (p *sends) limits() (all []uint64) {
+	for _, x := range p.senders {
+		all = append(all, x.limit.Bps)
+	}
+	return all
+}
+
+// Of nodes that all send as much as they can, each has its minimum, no node of a lower level has
+// more than that before those above it have their maximum, and together they have the link.
+func TestReceiverByPriority(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 6).Draw(t, "n")
+		nodes, most := make([]Node, n), uint64(0)
+		for i := range nodes {
+			lo := rapid.Uint64Range(1000, recvMost/uint64(n)).Draw(t, "min")
+			hi := rapid.OneOf(rapid.Just(recvLink), rapid.Uint64Range(lo, recvLink)).Draw(t, "max")
+			nodes[i] = Node{ID: uint32(i + 1), Level: uint8(rapid.IntRange(1, 4).Draw(t, "level")), Min: lo, Max: hi, Demand: All}
+			most += hi
+		}
+		p := receive(nodes)
+		p.ticks(10)
+		if most <= recvMost {
+			return // the maximums fit the link
+		}
+		limits, sum := p.limits(), uint64(0)
+		for i, x := range limits {
+			sum += x
+			if x < nodes[i].Min || x > nodes[i].Max {
+				t.Fatalf("limits %d: node %d has minimum %d and maximum %d", limits, i+1, nodes[i].Min, nodes[i].Max)
+			}
+			for j, y := range limits {
+				if nodes[i].Level < nodes[j].Level && x < nodes[i].Max && y > nodes[j].Min {
+					t.Fatalf("limits %d: node %d of level %d has more than its minimum, and node %d of level %d less than its maximum", limits, j+1, nodes[j].Level, i+1, nodes[i].Level)
+				}
+			}
+		}
+		if sum != recvMost {
+			t.Fatalf("limits %d are %d together, want %d", limits, sum, recvMost)
+		}
+	})
+}
+
+var threeLevels = []Node{
+	{ID: 1, Level: 1, Min: 10e6, Max: 30e6, Demand: All}, {ID: 2, Level: 2, Min: 10e6, Max: 20e6, Demand: All}, {ID: 3, Level: 3, Min: 5e6, Max: All, Demand: All},
+}
+
+func wantLimits(t *testing.T, p *sends, what string, want ...uint64) {
+	t.Helper()
+	for i, got := range p.limits() {
+		if got != want[i] {
+			t.Errorf("%s: limits %d, want %d", what, p.limits(), want)
+			return
+		}
+	}
+}
+
+// Limits begin with congestion, follow what the nodes want, and end with it.
+func TestReceiverFollowsDemand(t *testing.T) {
+	p := receive(threeLevels)
+	for _, x := range p.senders {
+		x.want = 10e6
+	}
+	p.ticks(20)
+	wantLimits(t, p, "30 of 64 Mbit/s are used", 0, 0, 0)
+	for _, x := range p.senders {
+		x.want = All
+	}
+	if s := p.ticks(20); s.Flags&Congested == 0 || s.Level != 3 || s.Held != 3 {
+		t.Errorf("%+v", s)
+	}
+	wantLimits(t, p, "all want all", 30e6, 20e6, 13e6)
+	p.senders[0].want = 0
+	p.ticks(20)
+	wantLimits(t, p, "level 1 has ended", 0, 20e6, 43e6)
+	p.senders[0].want = All
+	p.ticks(20)
+	wantLimits(t, p, "level 1 is back", 30e6, 20e6, 13e6)
+	p.senders[1].want = 4e6 // of its 20, and it may have its minimum at any time
+	p.ticks(20)
+	if got := p.limits(); got[0] != 30e6 || got[1] != 10e6 || got[2] < 63e6-30e6-5e6-1 || got[2] > 63e6-30e6-4e6 {
+		t.Errorf("level 2 uses 4 Mbit/s: limits %d", got)
+	}
+	for _, x := range p.senders {
+		x.want = 5e6
+	}
+	if s := p.ticks(40); s.Flags&Congested != 0 || s.Held != 0 {
+		t.Errorf("%+v", s)
+	}
+	wantLimits(t, p, "15 of 64 Mbit/s are used", 0, 0, 0)
+}
+
+// A node that ignores its limit is policed at the limit and a tolerance, and others keep theirs.
+func TestReceiverPolices(t *testing.T) {
+	p := receive(threeLevels)
+	p.senders[2].ignores = true
+	p.ticks(1 + int(policeAfter/recvTick))
+	for i, x := range p.senders {
+		if x.limit.Bps == 0 || x.limit.Police != 0 {
+			t.Errorf("node %d cannot know its limit yet: %+v", i+1, x.limit)
+		}
+	}
+	p.ticks(20)
+	wantLimits(t, p, "one ignores its limit", 30e6, 20e6, 13e6)
+	if got, want := p.senders[2].limit.Police, uint64(13e6+13e6/8); got != want {
+		t.Errorf("policed at %d, want %d", got, want)
+	}
+	// Level 1 ends and comes back, and level 3 takes its part back in time.
+	p.senders[0].want = 0
+	p.ticks(20)
+	p.senders[0].want = All
+	p.ticks(60)
+	wantLimits(t, p, "level 1 is back", 30e6, 20e6, 13e6)
+	if got, want := p.senders[2].limit.Police, uint64(13e6+13e6/8); got != want {
+		t.Errorf("level 1 is back: policed at %d, want %d", got, want)
+	}
+	// One that obeys has some time to learn a lower limit.
+	p.senders[2].ignores = false
+	p.senders[0].want = 0
+	p.ticks(20)
+	p.senders[0].want = All
+	p.ticks(4)
+	if x := p.senders[2].limit; x.Bps != 13e6 || x.Police != 43e6+43e6/8 {
+		t.Errorf("just cut: %+v", x)
+	}
+	p.ticks(20)
+	if x := p.senders[2].limit; x.Bps != 13e6 || x.Police != 13e6+13e6/8 {
+		t.Errorf("cut a second ago: %+v", x)
+	}
+}
+
+// Two addresses of a node share what the node gets.
+func TestReceiverAddressesOfANode(t *testing.T) {
+	p := receive(threeLevels[:1])
+	p.r = NewReceiver()
+	p.r.Define(threeLevels[0], Key{15: 1}, Key{15: 2})
+	p.senders = append(p.senders, &sends1{key: Key{15: 2}, want: All}, &sends1{key: Key{15: 3}, want: All})
+	p.ticks(20)
+	wantLimits(t, p, "two addresses of level 1, and a node that is not defined", 15e6, 15e6, 33e6)
+}
+
+// Limits count what senders count: frames without stamps.
+func TestReceiverWithoutStamps(t *testing.T) {
+	r := NewReceiver()
+	now, a := uint64(time.Hour), Arrivals{}
+	var got Limit
+	for range 20 {
+		now += recvTick
+		a.Bytes += 300e3 // 60 of 100 bytes, 80 Mbit/s with them
+		a.Stamps += 200e3
+		r.Note(Key{15: 1}, &a, now)
+		r.Divide(recvLink, 1000, now)
+		r.Limits(func(l Limit) { got = l })
+	}
+	if want := recvMost * 614 / 1024; got.Bps != want { // 614 = 0.6 * 1024
+		t.Errorf("%d, want %d", got.Bps, want)
+	}
+}
