@@ -207,6 +207,14 @@ func PriorityAs[P, S any](c *Config) (*P, *S) {
 	return (*P)(unsafe.Pointer(&c.Priority)), (*S)(unsafe.Pointer(&c.PriorityNow))
 }
 
+// StateFrom views T as the state of a priority policy.
+func StateFrom[T any](s *T) *PriorityState {
+	if unsafe.Sizeof(*s) != unsafe.Sizeof(PriorityState{}) {
+		panic("bpf: struct priority_state and the policy's own differ in size")
+	}
+	return (*PriorityState)(unsafe.Pointer(s))
+}
+
 // CmRest is CmRequest.Sidr of an entry whose Peer is an address of this host: all messages of the
 // communication manager to it that nothing else matches are the engine's.
 const CmRest = 2

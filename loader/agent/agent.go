@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/agent/discovery"
 	"github.com/softroce/softroce-xdp/loader/agent/policyloop"
@@ -48,6 +49,9 @@ type Agent struct {
 	nodes   *nodefile.Numbers
 	sweep   sweeper
 	echoes  echoes
+	limits  *limits
+	receive receiving
+	words   *loader.LiveLimits
 
 	admission *discovery.Admission
 
@@ -124,9 +128,12 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 		}
 	}
 	a.nodes = a.file.Numbers()
+	if err = a.openLimits(); err != nil {
+		return nil, err
+	}
 	a.loop = policyloop.New(policyloop.Options{
 		Table: a.table, Pacer: a.pacer, Config: a.cfg.Config, Nodes: &a.file, Clock: loader.Monotonic, Log: log,
-		Hello: a.control.hello, Evaluated: a.echoes.note,
+		Hello: a.control.hello, Evaluated: a.evaluated, Limit: a.limits.of,
 	})
 	a.loop.ClockOffset = a.clockOffset
 	return a, nil
@@ -138,6 +145,9 @@ func (a *Agent) close() {
 	}
 	if a.table != nil {
 		_ = a.table.Close()
+	}
+	if a.words != nil {
+		_ = a.words.Close()
 	}
 	if a.cfg != nil {
 		_ = a.cfg.Close()
@@ -217,6 +227,7 @@ func (a *Agent) tick(now uint64) (time.Duration, error) {
 	a.followClock(a.att.State.Clock.Offset(), now)
 	// Not without an engine: one that is opened needs a HELLO with its capabilities soon.
 	reported := a.table.Rest(a.hasEngine() && a.rest.Due(now))
+	a.limits.refresh()
 	n, err := a.loop.Evaluate(now)
 	if err != nil {
 		return 0, err
@@ -226,6 +237,7 @@ func (a *Agent) tick(now uint64) (time.Duration, error) {
 	}
 	a.loop.EvenShare(a.dests) // `policy set` may have changed it
 	a.loop.ShareOut(now)
+	a.receive.step(now)
 	a.watchEngine(now)
 	a.sendHellos(now)
 	a.expectRDMA(sysRDMA, now)
@@ -234,6 +246,36 @@ func (a *Agent) tick(now uint64) (time.Duration, error) {
 	a.sendEchoes(now) // which have a budget of their own
 	period := a.rest.Period(policyloop.TickPeriod(cost, n, a.hasEngine()), now, n == 0, reported)
 	return a.loop.AdvancePauses(loader.Monotonic(), period), nil
+}
+
+// evaluated records the snapshot of a destination in an evaluation.
+func (a *Agent) evaluated(key bpf.DestKey, d *bpf.DestRegs, now uint64) {
+	a.echoes.note(key, d, now)
+	a.receive.note(key, d, now)
+}
+
+// openLimits prepares the limits of what this host sends and receives.
+func (a *Agent) openLimits() (err error) {
+	if a.words, err = a.att.LiveLimits(); err != nil {
+		return err
+	}
+	a.limits = newLimits(a.att.Maps.RateLimits, a.words.LimitWords)
+	maps := &arrivalMaps{a.att.Maps.ArrivalLimits, a.att.Maps.ArrivalCounts, a.words.LimitWords}
+	a.receive = receiving{state: &a.words.Now, maps: maps, send: a.control.rateLimit, told: map[bpf.DestKey]*told{}}
+	if maps.limits == nil {
+		return nil // attached by an earlier version
+	}
+	maps.clear()
+	a.receive.divider = newDivider(&a.file)
+	a.receive.on = func() bool { return a.file.Prioritized() && a.priority().Mode == priority.ModeOn }
+	a.receive.link = func() uint64 { return a.priority().Limit(a.cfg.LinkRateBps) }
+	a.receive.floor = func() uint64 { return a.cfg.Policy.MinRateBps }
+	return nil
+}
+
+func (a *Agent) priority() *priority.Params {
+	prio, _ := bpf.PriorityAs[priority.Params, priority.State](a.cfg.Config)
+	return prio
 }
 
 // sendHellos sends the HELLOs that are due.

@@ -10,7 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// control builds and sends the control packets of this host: HELLO, HELLO_ACK and ECHO.
+// control builds and sends the control packets of this host: HELLO, HELLO_ACK, ECHO and RATE_LIMIT.
 type control struct {
 	origin rocev2.Hello // node, capabilities and link rate; Nonce and Token differ per packet
 	secret bpf.Secret
@@ -43,6 +43,13 @@ func (c *control) helloAck(e *bpf.Event) {
 
 // echo sends an ECHO. Egress appends the stamp.
 func (c *control) echo(peer bpf.DestKey) { c.transmit("ECHO", peer, rocev2.BuildEcho) }
+
+// rateLimit sends a RATE_LIMIT. Egress appends the stamp.
+func (c *control) rateLimit(peer bpf.DestKey, f rocev2.RateLimitFields) {
+	c.transmit("RATE_LIMIT", peer, func(b []byte, src, dst netip.Addr) (int, error) {
+		return rocev2.BuildRateLimit(b, src, dst, f)
+	})
+}
 
 func (c *control) transmit(kind string, peer bpf.DestKey, build packetBuilder) {
 	addr := bpf.AddrOf(peer)

@@ -100,6 +100,7 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 	a.peers.Remove(key)
 	a.loop.Forget(key)
 	delete(a.echoes.all, key)
+	a.limits.forget(key)
 	a.dests--
 	a.loop.EvenShare(a.dests)
 }

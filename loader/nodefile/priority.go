@@ -35,6 +35,22 @@ func (f *File) Prioritized() bool {
 	return slices.ContainsFunc(f.Nodes, func(n Node) bool { return n.Level != 0 || n.Min != 0 || n.Max != 0 })
 }
 
+// EachPriority calls define with the priority of each node and the keys of its addresses.
+func (f *File) EachPriority(define func(priority.Node, ...priority.Key)) {
+	for i := range f.Nodes {
+		x := &f.Nodes[i]
+		n := priority.Node{ID: x.Number, Level: x.Level, Min: uint64(x.Min), Max: uint64(x.Max)}
+		if n.Max == 0 {
+			n.Max = priority.All
+		}
+		var keys []priority.Key
+		for _, addr := range x.Addresses {
+			keys = append(keys, addr.As16())
+		}
+		define(n, keys...)
+	}
+}
+
 func (n *Node) checkPriority() error {
 	if n.Level > priority.Levels {
 		return fmt.Errorf("level %d: levels are 1 (the highest) to %d", n.Level, priority.Levels)

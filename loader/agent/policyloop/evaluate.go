@@ -87,7 +87,7 @@ func (l *Loop) decide(st *step, params *fourcase.Params, now uint64) {
 	if firstLoaded(st.regs.Policy.State, st.policy.State, &sample) {
 		l.startPause(st, &sample, now)
 	}
-	rate := min(l.enforced(st, params, now), share)
+	rate := l.limited(st, min(l.enforced(st, params, now), share), params, now)
 	l.window(&st.policy, params, rate)
 	if st.policyChanged() {
 		st.set |= bpf.SetPolicy

@@ -55,6 +55,9 @@ type Options struct {
 	// pause. It is not called if the pacer cannot delay packets.
 	Hello func(bpf.DestKey)
 
+	// Limit returns the rate that a destination allows this host (RATE_LIMIT), 0 = any; nil = any.
+	Limit func(key bpf.DestKey, now uint64) uint64
+
 	// Evaluated is called with the registers of each destination that had traffic; nil = none.
 	Evaluated func(key bpf.DestKey, d *bpf.DestRegs, now uint64)
 }
@@ -72,6 +75,7 @@ type Loop struct {
 	log       *slog.Logger
 	hello     func(bpf.DestKey)
 	evaluated func(key bpf.DestKey, d *bpf.DestRegs, now uint64)
+	limit     func(key bpf.DestKey, now uint64) uint64
 
 	reconciler     reconciler
 	pauses         baselinePauses
@@ -88,9 +92,12 @@ type Loop struct {
 // New returns a loop.
 func New(o Options) *Loop {
 	l := &Loop{
-		table: o.Table, cfg: o.Config, pacer: o.Pacer, clock: o.Clock, log: o.Log, hello: o.Hello, evaluated: o.Evaluated,
+		table: o.Table, cfg: o.Config, pacer: o.Pacer, clock: o.Clock, log: o.Log, hello: o.Hello, evaluated: o.Evaluated, limit: o.Limit,
 		reconciler: reconciler{last: map[bpf.DestKey]uint64{}},
 		pauses:     baselinePauses{all: map[bpf.DestKey]*baselinePause{}},
+	}
+	if l.limit == nil {
+		l.limit = func(bpf.DestKey, uint64) uint64 { return 0 }
 	}
 	nodes := o.Nodes
 	if nodes == nil {

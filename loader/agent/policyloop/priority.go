@@ -12,18 +12,7 @@ import (
 // newSharer returns the policy with the priorities of the node file (S4.5).
 func newSharer(file *nodefile.File) *priority.Sharer {
 	s := priority.NewSharer()
-	for i := range file.Nodes {
-		x := &file.Nodes[i]
-		n := priority.Node{ID: x.Number, Level: x.Level, Min: uint64(x.Min), Max: uint64(x.Max)}
-		if n.Max == 0 {
-			n.Max = priority.All
-		}
-		var keys []priority.Key
-		for _, addr := range x.Addresses {
-			keys = append(keys, bpf.KeyOf(addr).Addr)
-		}
-		s.Define(n, keys...)
-	}
+	file.EachPriority(s.Define)
 	return s
 }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policyloop
+
+import (
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/priority"
+)
+
+// limitAhead bounds the policy's own rate, as a multiple of a limit that is below it: when the
+// limit ends, the path has not been tried at more.
+const limitAhead = 4
+
+// limited returns the lesser of a rate and what the destination allows this host (S1.8, S4.5).
+// Priority "off" leaves the rate to the four-case policy alone.
+func (l *Loop) limited(st *step, rate uint64, params *fourcase.Params, now uint64) uint64 {
+	limit := l.limit(st.key, now)
+	if limit == 0 || rate != 0 && rate <= limit || priorityMode(l.cfg) == priority.ModeOff {
+		return rate
+	}
+	if params.Mode != fourcase.ModeFixed {
+		st.policy.RateBps = min(st.policy.RateBps, max(limitAhead*limit, params.MinRateBps))
+	}
+	return limit
+}
+
+func priorityMode(cfg *bpf.Config) priority.Mode {
+	prio, _ := bpf.PriorityAs[priority.Params, priority.State](cfg)
+	return prio.Mode
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/priority"
+	"github.com/softroce/softroce-xdp/loader/nodefile"
+	"github.com/softroce/softroce-xdp/rocev2"
+)
+
+// While the link of this host is congested by what others send, each of them is told a rate by
+// RATE_LIMIT (S4.5), and what exceeds it is dropped on arrival.
+const (
+	dividePeriod = uint64(50 * time.Millisecond)
+	limitLife    = uint64(time.Second)            // a sender that hears nothing more is free after this
+	limitRepeat  = uint64(200 * time.Millisecond) // so several in a row may be lost
+	limitBatch   = 64                             // messages in one period
+	limitChange  = 6                              // a change of less than 1/64 waits for the repetition
+
+	// What may arrive at once above the rate: the burst of a pacer after idle, and of a stalled machine.
+	arrivalBurst      = uint64(50 * time.Millisecond)
+	arrivalBurstBytes = 128 << 10
+
+	etherLen = 14
+)
+
+// receiving limits what others send to this host.
+type receiving struct {
+	on    func() bool // the node file gives priorities, and the mode is on
+	link  func() uint64
+	floor func() uint64 // the least that a sender gets
+	send  func(bpf.DestKey, rocev2.RateLimitFields)
+	maps  arrivals
+	state *bpf.PriorityState
+
+	divider *priority.Receiver
+	told    map[bpf.DestKey]*told
+	epoch   uint32
+	next    uint64 // time of the next division
+}
+
+// arrivals are the maps by which ingress drops.
+type arrivals interface {
+	set(key bpf.DestKey, limit bpf.ArrivalLimit)
+	remove(key bpf.DestKey)
+}
+
+// told is the last limit of a sender.
+type told struct {
+	bps   uint64
+	at    uint64 // time of the last RATE_LIMIT, monotonic ns
+	round uint64 // of the last division that the sender was part of
+}
+
+// newDivider returns the priorities of the node file.
+func newDivider(file *nodefile.File) *priority.Receiver {
+	r := priority.NewReceiver()
+	file.EachPriority(r.Define)
+	return r
+}
+
+// note records the snapshot of a peer in an evaluation.
+func (x *receiving) note(key bpf.DestKey, d *bpf.DestRegs, now uint64) {
+	if x.divider == nil || !x.on() {
+		return
+	}
+	x.divider.Note(key.Addr, &priority.Arrivals{
+		Node: d.Node, Bytes: d.RxBytes + etherLen*d.RxPackets, Stamps: rocev2.StampLen * (d.RxPackets - d.RxUnstamped),
+	}, now)
+}
+
+// step divides the link, if it is time to, and tells the senders.
+func (x *receiving) step(now uint64) {
+	if x.divider == nil || now < x.next {
+		return
+	}
+	x.next = now + dividePeriod
+	if !x.on() {
+		x.end(now)
+		return
+	}
+	state := x.divider.Divide(x.link(), x.floor(), now)
+	*x.state = *bpf.StateFrom(&state)
+	left := limitBatch
+	x.divider.Limits(func(l priority.Limit) {
+		key := bpf.DestKey{Addr: l.Key}
+		t := x.told[key]
+		switch {
+		case l.Bps == 0 && t != nil:
+			x.tell(key, t.bps, 0, now)
+			x.remove(key)
+			return
+		case l.Bps == 0:
+			return
+		case t == nil:
+			t = &told{}
+			x.told[key] = t
+		}
+		t.round = now
+		x.maps.set(key, arrivalLimit(&l, now))
+		if left > 0 && (now-t.at >= limitRepeat || changed(t.bps, l.Bps)) {
+			left--
+			t.bps, t.at = l.Bps, now
+			x.tell(key, l.Bps, limitLife, now)
+		}
+	})
+	for key, t := range x.told {
+		if t.round != now { // it sends no more
+			x.remove(key)
+		}
+	}
+}
+
+func changed(has, want uint64) bool { return max(has, want)-min(has, want) > has>>limitChange }
+
+// tell sends a RATE_LIMIT. Epochs grow with time, so that those of a new agent follow those of the
+// one before.
+func (x *receiving) tell(key bpf.DestKey, bps, life, now uint64) {
+	x.epoch = max(x.epoch+1, uint32(now/uint64(100*time.Millisecond)))
+	x.send(key, rocev2.RateLimitFields{Epoch: x.epoch, RateBps: bps, LifeNs: life})
+}
+
+// arrivalLimit is what ingress enforces.
+func arrivalLimit(l *priority.Limit, now uint64) bpf.ArrivalLimit {
+	a := bpf.ArrivalLimit{LimitBps: l.Bps, RateBps: l.Police, UntilNs: now + limitLife}
+	if l.Police != 0 {
+		a.BurstNs = max(arrivalBurst, arrivalBurstBytes*8*uint64(time.Second)/l.Police)
+	}
+	return a
+}
+
+// end removes all limits, and tells the senders.
+func (x *receiving) end(now uint64) {
+	for key, t := range x.told {
+		x.tell(key, t.bps, 0, now)
+		x.remove(key)
+	}
+	*x.state = bpf.PriorityState{}
+}
+
+func (x *receiving) remove(key bpf.DestKey) {
+	x.maps.remove(key)
+	delete(x.told, key)
+}
+
+// arrivalMaps are the maps of an attachment.
+type arrivalMaps struct {
+	limits, counts *ebpf.Map
+	words          *bpf.LimitWords
+}
+
+// clear removes what an earlier agent has left.
+func (m *arrivalMaps) clear() {
+	var keys []bpf.DestKey
+	var key bpf.DestKey
+	var limit bpf.ArrivalLimit
+	for it := m.limits.Iterate(); it.Next(&key, &limit); {
+		keys = append(keys, key)
+	}
+	for _, key := range keys {
+		_ = m.limits.Delete(key)
+	}
+	m.words.Policed = 0
+}
+
+func (m *arrivalMaps) set(key bpf.DestKey, limit bpf.ArrivalLimit) {
+	_ = m.counts.Update(key, bpf.ArrivalCount{}, ebpf.UpdateNoExist) // it may exist
+	if m.limits.Update(key, limit, ebpf.UpdateNoExist) == nil {
+		m.words.Policed++
+		return
+	}
+	_ = m.limits.Update(key, limit, ebpf.UpdateAny) // without memory, nothing is dropped
+}
+
+func (m *arrivalMaps) remove(key bpf.DestKey) {
+	if m.limits.Delete(key) == nil {
+		m.words.Policed--
+	}
+}
