@@ -207,6 +207,15 @@ func PriorityAs[P, S any](c *Config) (*P, *S) {
 	return (*P)(unsafe.Pointer(&c.Priority)), (*S)(unsafe.Pointer(&c.PriorityNow))
 }
 
+// StateAs views the state of a priority policy as T; StateFrom is its inverse.
+func StateAs[T any](s *PriorityState) *T {
+	var t T
+	if unsafe.Sizeof(t) != unsafe.Sizeof(*s) {
+		panic("bpf: struct priority_state and the policy's own differ in size")
+	}
+	return (*T)(unsafe.Pointer(s))
+}
+
 // StateFrom views T as the state of a priority policy.
 func StateFrom[T any](s *T) *PriorityState {
 	if unsafe.Sizeof(*s) != unsafe.Sizeof(PriorityState{}) {

@@ -113,6 +113,9 @@ func (a *app) readStatus(name string) (*view.Status, error) {
 	if in.Rows, err = att.Rows(); err != nil {
 		return nil, err
 	}
+	if in.Limits, err = att.Limits(); err != nil {
+		return nil, err
+	}
 	if in.Stats, err = att.Stats(); err != nil {
 		return nil, err
 	}

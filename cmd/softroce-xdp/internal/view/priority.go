@@ -102,7 +102,12 @@ type PriorityState struct {
 }
 
 func priorityStateOf(cfg *bpf.Config) *PriorityState {
-	_, s := bpf.PriorityAs[priority.Params, priority.State](cfg)
+	return stateOf(&cfg.PriorityNow)
+}
+
+// stateOf returns a state of the policy, nil if it is off.
+func stateOf(now *bpf.PriorityState) *PriorityState {
+	s := bpf.StateAs[priority.State](now)
 	if s.Flags&priority.On == 0 {
 		return nil
 	}

@@ -40,6 +40,7 @@ type Status struct {
 	Paced         int               `json:"paced_destinations"` // with a class of their own (htb)
 	Stamped       int               `json:"stamped_destinations"`
 	Priority      *PriorityState    `json:"priority,omitempty"`
+	Limits        *Limits           `json:"limits,omitempty"`
 	NIC           *device.Status    `json:"nic,omitempty"` // the device that the agent serves
 	Counters      map[string]uint64 `json:"counters"`      // all that are not zero
 	Problems      []string          `json:"problems"`
@@ -61,6 +62,7 @@ type StatusInput struct {
 	State      loader.State
 	Config     bpf.Config
 	Rows       []loader.Row
+	Limits     loader.Limits
 	Stats      []loader.Stat
 	AgentAlive bool
 	IfaceAlive bool
@@ -88,6 +90,7 @@ func StatusOf(in StatusInput) *Status {
 			HeartbeatAgeNs: int64(in.MonoNs - min(in.Config.HeartbeatNs, in.MonoNs)),
 		},
 		Priority:     priorityStateOf(&in.Config),
+		Limits:       limitsOf(&in.Limits, in.MonoNs),
 		NIC:          in.NIC,
 		Destinations: len(in.Rows), Counters: map[string]uint64{}, Problems: []string{},
 	}
@@ -208,6 +211,9 @@ func (s *Status) Write(w io.Writer) {
 	}
 	if s.Priority != nil {
 		pairs = append(pairs, [2]string{"priority", s.Priority.String()})
+	}
+	if s.Limits != nil {
+		pairs = append(pairs, s.Limits.lines()...)
 	}
 	if s.NIC != nil {
 		pairs = append(pairs, [2]string{"nic", nicLine(s.NIC)})
