@@ -182,6 +182,7 @@ func (r *Receiver) allocate(capacity, floor, now uint64) Outcome {
 	r.in, r.out = r.in[:0], r.out[:0]
 	for _, n := range r.nodes {
 		in := Node{ID: n.id, Level: n.level, Min: min(max(n.min, floor*uint64(len(n.sources))), n.max), Max: n.max}
+		in.Min, in.Max = n.onLink(in.Min), n.onLink(in.Max)
 		for _, s := range n.sources {
 			in.Demand += min(s.demand(now), All-in.Demand)
 		}
@@ -196,6 +197,19 @@ func (r *Receiver) allocate(capacity, floor, now uint64) Outcome {
 		r.amongSources(n, part, now)
 	}
 	return outcome
+}
+
+// onLink converts bits that senders count to those of the link.
+func (n *receiverNode) onLink(bps uint64) uint64 {
+	var plain, whole uint64
+	for _, s := range n.sources {
+		plain, whole = plain+s.usage.bps>>10*s.ratio, whole+s.usage.bps>>10*1024
+	}
+	if bps >= All/2 || plain == 0 {
+		return bps
+	}
+	q, _ := mulDiv(bps, whole, wide{0, plain}) // at most twice bps
+	return q
 }
 
 // amongSources divides what a node gets among its addresses, by demand.

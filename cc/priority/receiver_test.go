@@ -214,18 +214,21 @@ func TestReceiverAddressesOfANode(t *testing.T) {
 
 // Limits count what senders count: frames without stamps.
 func TestReceiverWithoutStamps(t *testing.T) {
-	r := NewReceiver()
-	now, a := uint64(time.Hour), Arrivals{}
-	var got Limit
-	for range 20 {
-		now += recvTick
-		a.Bytes += 300e3 // 60 of 100 bytes, 80 Mbit/s with them
-		a.Stamps += 200e3
-		r.Note(Key{15: 1}, &a, now)
-		r.Divide(recvLink, 1000, now)
-		r.Limits(func(l Limit) { got = l })
-	}
-	if want := recvMost * 614 / 1024; got.Bps != want { // 614 = 0.6 * 1024
-		t.Errorf("%d, want %d", got.Bps, want)
+	for most, want := range map[uint64]uint64{All: recvMost * 614 / 1024, 10e6: 10e6} { // 614 = 0.6 * 1024
+		r := NewReceiver()
+		r.Define(Node{ID: 1, Level: 1, Max: most}, Key{15: 1})
+		now, a := uint64(time.Hour), Arrivals{}
+		var got Limit
+		for range 20 {
+			now += recvTick
+			a.Bytes += 300e3 // 60 of 100 bytes, 80 Mbit/s with them
+			a.Stamps += 200e3
+			r.Note(Key{15: 1}, &a, now)
+			r.Divide(recvLink, 1000, now)
+			r.Limits(func(l Limit) { got = l })
+		}
+		if got.Bps > want || got.Bps < want-10 {
+			t.Errorf("maximum %d: %d, want %d", most, got.Bps, want)
+		}
 	}
 }

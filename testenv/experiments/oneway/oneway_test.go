@@ -65,7 +65,7 @@ func newLab(t *testing.T, v6 bool) *lab {
 
 // flow is a stream that runs.
 type flow struct {
-	*stream
+	*Stream
 	l          *lab
 	from, peer int
 	port       int // the host whose port the data pass, -1 = none that is slow
@@ -77,13 +77,13 @@ type flow struct {
 func (l *lab) flow(k Kind, from, peer, port int) *flow {
 	l.t.Helper()
 	k.V6 = l.v6
-	s, err := connect(l.hosts[from], l.hosts[peer], k)
+	s, err := Connect(l.hosts[from], l.hosts[peer], k)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	f := &flow{stream: s, l: l, from: from, peer: peer, port: port, stop: stop, ended: make(chan error, 1)}
-	go func() { f.ended <- s.run(ctx) }()
+	f := &flow{Stream: s, l: l, from: from, peer: peer, port: port, stop: stop, ended: make(chan error, 1)}
+	go func() { f.ended <- s.Run(ctx) }()
 	return f
 }
 
@@ -115,7 +115,7 @@ type reading struct {
 
 func (f *flow) read() reading {
 	f.l.t.Helper()
-	r := reading{at: time.Now(), completed: f.completed.Load()}
+	r := reading{at: time.Now(), completed: f.Completed.Load()}
 	if f.port >= 0 {
 		q, err := f.l.hosts[f.port].Port().Queue()
 		if err != nil {

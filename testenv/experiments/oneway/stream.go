@@ -29,8 +29,8 @@ type Kind struct {
 // qkey is what engines.Connect gives queue pairs of UD.
 const qkey = 7
 
-// stream is a pair of queue pairs. A READ is posted where its data arrive.
-type stream struct {
+// Stream is a pair of queue pairs. A READ is posted where its data arrive.
+type Stream struct {
 	kind      Kind
 	qp        verbs.QP
 	cq        verbs.CQ
@@ -38,7 +38,7 @@ type stream struct {
 	remote    verbs.MR
 	ah        verbs.AH // UD, with the queue pair there
 	remoteQPN uint32
-	completed atomic.Uint64 // bytes of completed messages
+	Completed atomic.Uint64 // bytes of completed messages
 }
 
 // end makes one end of a stream.
@@ -56,9 +56,9 @@ func end(h *engines.Host, k Kind) (x verbs.QP, cq verbs.CQ, m verbs.MR, pd verbs
 	return x, cq, m, pd, err
 }
 
-// connect makes a stream that h posts, to or from peer.
-func connect(h, peer *engines.Host, k Kind) (s *stream, err error) {
-	s = &stream{kind: k}
+// Connect makes a stream that h posts, to or from peer.
+func Connect(h, peer *engines.Host, k Kind) (s *Stream, err error) {
+	s = &Stream{kind: k}
 	var pd verbs.PD
 	if s.qp, s.cq, s.local, pd, err = end(h, k); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func connect(h, peer *engines.Host, k Kind) (s *stream, err error) {
 	return s, nil
 }
 
-func (s *stream) post() error {
+func (s *Stream) post() error {
 	wr := &verbs.SendWR{
 		Op: s.kind.Op, Flags: verbs.Signaled, AH: s.ah, RemoteQPN: s.remoteQPN, RemoteQKey: qkey,
 		SGL: []verbs.SGE{{Addr: s.local.VA(), Len: uint32(s.kind.Size), LKey: s.local.LKey()}},
@@ -92,8 +92,8 @@ func (s *stream) post() error {
 	return s.qp.PostSend(wr)
 }
 
-// run keeps messages in flight until ctx ends.
-func (s *stream) run(ctx context.Context) error {
+// Run keeps messages in flight until ctx ends.
+func (s *Stream) Run(ctx context.Context) error {
 	out := make([]verbs.Completion, s.kind.Deep)
 	for posted := 0; ; {
 		for ; posted < s.kind.Deep && ctx.Err() == nil; posted++ {
@@ -118,7 +118,7 @@ func (s *stream) run(ctx context.Context) error {
 			}
 		}
 		posted -= n
-		s.completed.Add(uint64(n * s.kind.Size))
+		s.Completed.Add(uint64(n * s.kind.Size))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
@@ -73,7 +72,7 @@ func (x *Limits) lines() (lines [][2]string) {
 			lines = append(lines, [2]string{"limited by", fmt.Sprintf("%d more", len(x.Sending)-i)})
 			break
 		}
-		lines = append(lines, [2]string{"limited by", fmt.Sprintf("%s to %sbit/s for the next %s", l.Peer, units.Rate(l.Bps), units.Span(time.Duration(l.LifeNs)))})
+		lines = append(lines, [2]string{"limited by", fmt.Sprintf("%s to %sbit/s for the next %s", l.Peer, units.Rate(l.Bps), units.Nanos(int64(l.LifeNs)))})
 	}
 	if x.Receiver != nil {
 		lines = append(lines, [2]string{"receives", x.Receiver.String()})
