@@ -34,6 +34,10 @@ type Node struct {
 	Level uint8 `yaml:"level"` // 1 (highest) to priority.Levels; 0 = not given, the lowest
 	Min   Rate  `yaml:"min"`   // bits per second that are reserved for the node
 	Max   Rate  `yaml:"max"`   // upper bound, bits per second; 0 = none
+
+	// What a level is judged by where none is given (priority.Judge). Parse sets Level by it.
+	Users      uint64 `yaml:"users"`      // of the node
+	Importance uint8  `yaml:"importance"` // of its data and applications, up to priority.MostImportant
 }
 
 // Read reads and checks the file at path.
@@ -86,6 +90,7 @@ func (f *File) mistakes() (errs []error) {
 		if err := n.checkPriority(); err != nil {
 			wrong("node %d: %w", n.Number, err)
 		}
+		n.judge()
 		if len(n.Addresses) == 0 {
 			wrong("node %d has no addresses", n.Number)
 		}

@@ -3,6 +3,7 @@
 package nodefile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -51,7 +52,20 @@ func (f *File) EachPriority(define func(priority.Node, ...priority.Key)) {
 	}
 }
 
+// judge sets the level of a node that has none by its users and its importance.
+func (n *Node) judge() {
+	if n.Level == 0 && (n.Users != 0 || n.Importance != 0) {
+		n.Level = priority.Judge(n.Users, n.Importance)
+	}
+}
+
 func (n *Node) checkPriority() error {
+	if n.Level != 0 && (n.Users != 0 || n.Importance != 0) {
+		return errors.New("level, and users or importance, which give a level: remove one of them")
+	}
+	if n.Importance > priority.MostImportant {
+		return fmt.Errorf("importance %d: it is at most %d", n.Importance, priority.MostImportant)
+	}
 	if n.Level > priority.Levels {
 		return fmt.Errorf("level %d: levels are 1 (the highest) to %d", n.Level, priority.Levels)
 	}

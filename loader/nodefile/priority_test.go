@@ -11,6 +11,9 @@ func TestBadPriorities(t *testing.T) {
 	for text, want := range map[string]string{
 		"level: 9":            "node 1: level 9: levels are 1 (the highest) to 8",
 		"min: 20M, max: 10M":  "node 1: min 20Mbit/s is above max 10Mbit/s",
+		"level: 1, users: 5":  "node 1: level, and users or importance, which give a level: remove one of them",
+		"importance: 5":       "node 1: importance 5: it is at most 4",
+		"users: -1":           `"-1" is no whole number`,
 		"min: fast":           `line 1: "fast" is no rate: write bits per second, for example 100M`,
 		"max: [1]":            `is no rate`,
 		"level: -1":           `"-1" is no whole number from 0 to 255`,
@@ -22,6 +25,16 @@ func TestBadPriorities(t *testing.T) {
 		_, err := Parse(strings.NewReader("nodes: [{number: 1, addresses: [10.0.0.1], "+text+"}]"), "nodes.yaml")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A node without a level has the one of its users and its importance.
+func TestJudgedLevel(t *testing.T) {
+	for text, want := range map[string]uint8{"": 0, ", level: 2": 2, ", users: 5": 8, ", users: 5000": 5, ", importance: 4": 4, ", users: 200, importance: 3": 3} {
+		f := parse(t, "nodes: [{number: 1, addresses: [10.0.0.1]"+text+"}]")
+		if got := f.Nodes[0].Level; got != want {
+			t.Errorf("%q: level %d, want %d", text, got, want)
 		}
 	}
 }
