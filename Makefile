@@ -136,6 +136,10 @@ sweep: build-bench ## perf over operations, sizes, MTUs, queue pairs and depths:
 bench-pacers: build-bench ## every pacer from 1 Mbit/s to what the machine carries: what leaves, and how soon a new rate is in force (root)
 	$(SUDO) ./bin/bench pacer
 
+.PHONY: bench-receiver
+bench-receiver: ## a server with a slow link divides it among three nodes by priority: docs/img/receiver.svg and receiver.txt (root, eight minutes)
+	$(GO) test -count=1 -v -timeout 30m -run TestFigures $(AS_ROOT) ./testenv/experiments/receiver -args -receiver.runs=5 -receiver.out=$(CURDIR)/docs/img
+
 .PHONY: bench-precredit
 bench-precredit: build ## messages to one host from four, with pre-credit and without: docs/img/precredit.txt and turns.txt (root, five minutes)
 	mkdir -p docs/img

@@ -244,7 +244,7 @@ func TestOverLimit(t *testing.T) {
 			if n != want || l.counters()["rx_over_limit"]-before != want.DroppedPackets {
 				t.Errorf("%+v, want %+v", n, want)
 			}
-			// The bucket empties at the rate, so that the sender is heard again.
+			// The bucket empties at the rate, so that packets pass again.
 			l.at(labStart + 20*burst)
 			if verdict, _ := l.in(filler); verdict != xdpPass {
 				t.Errorf("20 bursts later: verdict %d", verdict)

@@ -17,7 +17,7 @@ import (
 // RATE_LIMIT (S4.5), and what exceeds it is dropped on arrival.
 const (
 	dividePeriod = uint64(50 * time.Millisecond)
-	limitLife    = uint64(time.Second)            // a sender that hears nothing more is free after this
+	limitLife    = uint64(time.Second)            // a sender that receives no more of them is free after this
 	limitRepeat  = uint64(200 * time.Millisecond) // so several in a row may be lost
 	limitBatch   = 64                             // messages in one period
 	limitChange  = 6                              // a change of less than 1/64 waits for the repetition
