@@ -10,6 +10,9 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 )
 
+// limitsBatch is how many limits are read in one call.
+const limitsBatch = 64
+
 // limits has what peers let this host send to them (RATE_LIMIT, S1.8). The data plane checks the
 // packets and stores the limits; this is a copy, read again when one has changed.
 type limits struct {
@@ -17,6 +20,9 @@ type limits struct {
 	words *bpf.LimitWords // limit_state, in memory
 	read  uint32          // words.Received of the copy
 	all   map[bpf.DestKey]bpf.RateLimit
+
+	keys   [limitsBatch]bpf.DestKey
+	values [limitsBatch]bpf.RateLimit
 }
 
 // newLimits reads the limits that an earlier agent has left.
@@ -36,10 +42,15 @@ func (x *limits) refresh() {
 		return
 	}
 	x.read, x.all = received, map[bpf.DestKey]bpf.RateLimit{}
-	var key bpf.DestKey
-	var limit bpf.RateLimit
-	for it := x.table.Iterate(); it.Next(&key, &limit); {
-		x.all[key] = limit
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := x.table.BatchLookup(&cursor, x.keys[:], x.values[:], nil)
+		for i := range n {
+			x.all[x.keys[i]] = x.values[i]
+		}
+		if err != nil { // the end
+			return
+		}
 	}
 }
 

@@ -40,7 +40,6 @@ type receiving struct {
 
 	divider *priority.Receiver
 	told    map[bpf.DestKey]*told
-	epoch   uint32
 	next    uint64 // time of the next division
 }
 
@@ -48,11 +47,12 @@ type receiving struct {
 type arrivals interface {
 	set(key bpf.DestKey, limit bpf.ArrivalLimit)
 	remove(key bpf.DestKey)
+	forget(key bpf.DestKey) // and what was dropped
 }
 
 // told is the last limit of a sender.
 type told struct {
-	bps   uint64
+	bps   uint64 // 0: none was sent yet
 	at    uint64 // time of the last RATE_LIMIT, monotonic ns
 	round uint64 // of the last division that the sender was part of
 }
@@ -92,8 +92,7 @@ func (x *receiving) step(now uint64) {
 		t := x.told[key]
 		switch {
 		case l.Bps == 0 && t != nil:
-			x.tell(key, t.bps, 0, now)
-			x.remove(key)
+			x.release(key, t, now)
 			return
 		case l.Bps == 0:
 			return
@@ -102,12 +101,15 @@ func (x *receiving) step(now uint64) {
 			x.told[key] = t
 		}
 		t.round = now
-		x.maps.set(key, arrivalLimit(&l, now))
 		if left > 0 && (now-t.at >= limitRepeat || changed(t.bps, l.Bps)) {
 			left--
 			t.bps, t.at = l.Bps, now
 			x.tell(key, l.Bps, limitLife, now)
 		}
+		if t.bps == 0 {
+			l.Police = 0
+		}
+		x.maps.set(key, arrivalLimit(&l, now))
 	})
 	for key, t := range x.told {
 		if t.round != now { // it sends no more
@@ -118,11 +120,26 @@ func (x *receiving) step(now uint64) {
 
 func changed(has, want uint64) bool { return max(has, want)-min(has, want) > has>>limitChange }
 
-// tell sends a RATE_LIMIT. Epochs grow with time, so that those of a new agent follow those of the
-// one before.
+// tell sends a RATE_LIMIT, at most one in a period. The epoch is the time in periods, so that those
+// of a new agent follow those of the one before.
 func (x *receiving) tell(key bpf.DestKey, bps, life, now uint64) {
-	x.epoch = max(x.epoch+1, uint32(now/uint64(100*time.Millisecond)))
-	x.send(key, rocev2.RateLimitFields{Epoch: x.epoch, RateBps: bps, LifeNs: life})
+	x.send(key, rocev2.RateLimitFields{Epoch: uint32(now / dividePeriod), RateBps: bps, LifeNs: life})
+}
+
+// release ends the limit of a sender.
+func (x *receiving) release(key bpf.DestKey, t *told, now uint64) {
+	if t.bps != 0 {
+		x.tell(key, t.bps, 0, now)
+	}
+	x.remove(key)
+}
+
+// forget removes what is kept of a peer whose entry was deleted.
+func (x *receiving) forget(key bpf.DestKey) {
+	if x.divider != nil {
+		x.maps.forget(key)
+		delete(x.told, key)
+	}
 }
 
 // arrivalLimit is what ingress enforces.
@@ -137,8 +154,7 @@ func arrivalLimit(l *priority.Limit, now uint64) bpf.ArrivalLimit {
 // end removes all limits, and tells the senders.
 func (x *receiving) end(now uint64) {
 	for key, t := range x.told {
-		x.tell(key, t.bps, 0, now)
-		x.remove(key)
+		x.release(key, t, now)
 	}
 	*x.state = bpf.PriorityState{}
 }
@@ -181,4 +197,9 @@ func (m *arrivalMaps) remove(key bpf.DestKey) {
 	if m.limits.Delete(key) == nil {
 		m.words.Policed--
 	}
+}
+
+func (m *arrivalMaps) forget(key bpf.DestKey) {
+	m.remove(key)
+	_ = m.counts.Delete(key) // it may have none
 }

@@ -32,6 +32,7 @@ type sentLimit struct {
 
 func (r *receiver) set(key bpf.DestKey, l bpf.ArrivalLimit) { r.police[key] = l }
 func (r *receiver) remove(key bpf.DestKey)                  { delete(r.police, key) }
+func (r *receiver) forget(key bpf.DestKey)                  { delete(r.police, key) }
 
 var peer1, peer2 = bpf.DestKey{Addr: [16]byte{10: 0xff, 0xff, 10, 0, 0, 1}}, bpf.DestKey{Addr: [16]byte{10: 0xff, 0xff, 10, 0, 0, 2}}
 
@@ -97,12 +98,12 @@ func TestReceiverTellsSenders(t *testing.T) {
 	if s := r.x.state; s.Held != 2 || s.Level != 8 || s.Active != 2 {
 		t.Errorf("state %+v", s)
 	}
-	epoch := uint32(0)
+	epochs := map[bpf.DestKey]uint32{}
 	for _, s := range r.sent {
-		if s.Epoch <= epoch {
-			t.Errorf("epoch %d after %d", s.Epoch, epoch)
+		if s.Epoch <= epochs[s.to] {
+			t.Errorf("epoch %d after %d", s.Epoch, epochs[s.to])
 		}
-		epoch = s.Epoch
+		epochs[s.to] = s.Epoch
 	}
 	// A message each repetition, and some more while the rates change.
 	if n := len(r.sent); n < 16 || n > 40 {
@@ -141,5 +142,26 @@ func TestReceiverTurnedOff(t *testing.T) {
 	r.pass(time.Second)
 	if l := r.last(peer1); l.LifeNs != 0 || len(r.police) != 0 || *r.x.state != (bpf.PriorityState{}) {
 		t.Errorf("%+v %v %+v", l, r.police, r.x.state)
+	}
+}
+
+// A sender that could not be told yet is not dropped.
+func TestReceiverPolicesOnlyWhoWasTold(t *testing.T) {
+	r := newReceiver(t)
+	for i := range byte(200) { // more than the messages of one period
+		r.regs[bpf.DestKey{Addr: [16]byte{15: i}}] = &bpf.DestRegs{}
+	}
+	for range 20 {
+		r.pass(100 * time.Millisecond)
+		for key, p := range r.police {
+			if told := r.x.told[key]; p.RateBps != 0 && told.bps == 0 {
+				t.Fatalf("%+v, and nothing was sent", p)
+			}
+		}
+	}
+	for key := range r.regs {
+		if r.last(key).RateBps == 0 {
+			t.Errorf("%v was not told a rate in 2 s", key)
+		}
 	}
 }

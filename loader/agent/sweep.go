@@ -101,6 +101,7 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 	a.loop.Forget(key)
 	delete(a.echoes.all, key)
 	a.limits.forget(key)
+	a.receive.forget(key)
 	a.dests--
 	a.loop.EvenShare(a.dests)
 }
