@@ -148,10 +148,10 @@ func TestReceiverTurnedOff(t *testing.T) {
 // A sender that could not be told yet is not dropped.
 func TestReceiverPolicesOnlyWhoWasTold(t *testing.T) {
 	r := newReceiver(t)
-	for i := range byte(200) { // more than the messages of one period
-		r.regs[bpf.DestKey{Addr: [16]byte{15: i}}] = &bpf.DestRegs{}
+	for i := range 1000 { // more than are told before the first of them is policed
+		r.regs[bpf.DestKey{Addr: [16]byte{14: byte(i >> 8), 15: byte(i)}}] = &bpf.DestRegs{}
 	}
-	for range 20 {
+	for range 30 {
 		r.pass(100 * time.Millisecond)
 		for key, p := range r.police {
 			if told := r.x.told[key]; p.RateBps != 0 && told.bps == 0 {
@@ -161,7 +161,7 @@ func TestReceiverPolicesOnlyWhoWasTold(t *testing.T) {
 	}
 	for key := range r.regs {
 		if r.last(key).RateBps == 0 {
-			t.Errorf("%v was not told a rate in 2 s", key)
+			t.Errorf("%v was not told a rate in 3 s", key)
 		}
 	}
 }
