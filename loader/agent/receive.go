@@ -3,6 +3,8 @@
 package agent
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -41,6 +43,14 @@ type receiving struct {
 	divider *priority.Receiver
 	told    map[bpf.DestKey]*told
 	next    uint64 // time of the next division
+	due     []due  // kept for its memory
+}
+
+// due is a sender that has to be told a rate.
+type due struct {
+	key bpf.DestKey
+	bps uint64
+	*told
 }
 
 // arrivals are the maps by which ingress drops.
@@ -86,7 +96,7 @@ func (x *receiving) step(now uint64) {
 	}
 	state := x.divider.Divide(x.link(), x.floor(), now)
 	*x.state = *bpf.StateFrom(&state)
-	left := limitBatch
+	x.due = x.due[:0]
 	x.divider.Limits(func(l priority.Limit) {
 		key := bpf.DestKey{Addr: l.Key}
 		t := x.told[key]
@@ -101,20 +111,28 @@ func (x *receiving) step(now uint64) {
 			x.told[key] = t
 		}
 		t.round = now
-		if left > 0 && (now-t.at >= limitRepeat || changed(t.bps, l.Bps)) {
-			left--
-			t.bps, t.at = l.Bps, now
-			x.tell(key, l.Bps, limitLife, now)
+		if now-t.at >= limitRepeat || changed(t.bps, l.Bps) {
+			x.due = append(x.due, due{key, l.Bps, t})
 		}
 		if t.bps == 0 {
 			l.Police = 0
 		}
 		x.maps.set(key, arrivalLimit(&l, now))
 	})
+	x.tellDue(now)
 	for key, t := range x.told {
 		if t.round != now { // it sends no more
 			x.remove(key)
 		}
+	}
+}
+
+// tellDue tells those that have waited longest.
+func (x *receiving) tellDue(now uint64) {
+	slices.SortFunc(x.due, func(a, b due) int { return cmp.Compare(a.at, b.at) })
+	for _, d := range x.due[:min(len(x.due), limitBatch)] {
+		d.told.bps, d.at = d.bps, now
+		x.tell(d.key, d.bps, limitLife, now)
 	}
 }
 
