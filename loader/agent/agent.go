@@ -266,8 +266,11 @@ func (a *Agent) openLimits() (err error) {
 		return nil // attached by an earlier version
 	}
 	maps.clear()
+	if !a.file.Prioritized() {
+		return nil
+	}
 	a.receive.divider = newDivider(&a.file)
-	a.receive.on = func() bool { return a.file.Prioritized() && a.priority().Mode == priority.ModeOn }
+	a.receive.on = func() bool { return a.priority().Mode == priority.ModeOn }
 	a.receive.link = func() uint64 { return a.priority().Limit(a.cfg.LinkRateBps) }
 	a.receive.floor = func() uint64 { return a.cfg.Policy.MinRateBps }
 	return nil

@@ -33,14 +33,14 @@ const (
 
 // receiving limits what others send to this host.
 type receiving struct {
-	on    func() bool // the node file gives priorities, and the mode is on
+	on    func() bool // the mode of the priority policy
 	link  func() uint64
 	floor func() uint64 // the least that a sender gets
 	send  func(bpf.DestKey, rocev2.RateLimitFields)
 	maps  arrivals
 	state *bpf.PriorityState
 
-	divider *priority.Receiver
+	divider *priority.Receiver // nil: the node file gives no priorities
 	told    map[bpf.DestKey]*told
 	next    uint64 // time of the next division
 	due     []due  // kept for its memory
@@ -199,7 +199,7 @@ func (m *arrivalMaps) clear() {
 	for _, key := range keys {
 		_ = m.limits.Delete(key)
 	}
-	m.words.Policed = 0
+	m.words.Policed, m.words.Now = 0, bpf.PriorityState{}
 }
 
 func (m *arrivalMaps) set(key bpf.DestKey, limit bpf.ArrivalLimit) {

@@ -56,61 +56,21 @@ func (s *scenario) play(t testing.TB) run {
 	if s.ignores {
 		l.priority(3, "off")
 	}
-	flows := map[string][]*flow{}
+	m := meter{flows: map[string][]*flow{}, last: map[string][3]uint64{}, points: map[string][3][]chart.Point{}}
 	for _, d := range s.directions() {
 		op := verbs.OpWrite
 		if d == "READ" {
 			op = verbs.OpRead
 		}
 		for n := 1; n <= 3; n++ {
-			flows[d] = append(flows[d], l.start(n, op))
+			m.flows[d] = append(m.flows[d], l.start(n, op))
 		}
 	}
-	r := run{off: map[string][3]float64{}, on: map[string][3]float64{}, points: map[string][3][]chart.Point{}}
-	begin := time.Now()
-	last, at := map[string][3]uint64{}, begin
-	sums, took := [2]map[string][3]float64{{}, {}}, [2]float64{}
-	on := false
-	for time.Since(begin) < 2*half {
-		time.Sleep(slice)
-		now := time.Since(begin)
-		if !on && now >= half {
-			l.priority(0, "on")
-			on = true
-		}
-		part := 0
-		since := now
-		if on {
-			part, since = 1, now-half
-		}
-		seconds := time.Since(at).Seconds()
-		at = time.Now()
-		counted := since > warm+slice
-		if counted {
-			took[part] += seconds
-		}
-		for d, all := range flows {
-			before, sum, points := last[d], sums[part][d], r.points[d]
-			for i, f := range all {
-				bytes := f.Completed.Load()
-				bits := float64(bytes-before[i]) * 8 * frame / payload
-				before[i] = bytes
-				points[i] = append(points[i], chart.Point{At: now, Value: bits / seconds / 1e6})
-				if counted {
-					sum[i] += bits
-				}
-			}
-			last[d], sums[part][d], r.points[d] = before, sum, points
-		}
-	}
-	for part, to := range []map[string][3]float64{r.off, r.on} {
-		for d, sum := range sums[part] {
-			for i := range sum {
-				sum[i] /= took[part]
-			}
-			to[d] = sum
-		}
-	}
+	m.begin = time.Now()
+	m.at = m.begin
+	off := m.measure()
+	l.priority(0, "on")
+	r := run{off: off, on: m.measure(), points: m.points}
 	x, err := l.server.Limits()
 	if err != nil {
 		t.Fatal(err)
@@ -118,10 +78,61 @@ func (s *scenario) play(t testing.TB) run {
 	for _, c := range x.Dropped {
 		r.dropped += c.DroppedPackets
 	}
-	for _, all := range flows {
+	for _, all := range m.flows {
 		l.end(all...)
 	}
 	return r
+}
+
+// meter measures streams in slices of time.
+type meter struct {
+	flows     map[string][]*flow // by direction, for each node
+	begin, at time.Time          // of the run, and of the present slice
+	last      map[string][3]uint64
+	points    map[string][3][]chart.Point
+}
+
+// measure measures half a run, and returns the rates after the streams have found theirs.
+func (m *meter) measure() map[string][3]float64 {
+	start, took, rates := time.Now(), 0.0, map[string][3]float64{}
+	for time.Since(start) < half {
+		time.Sleep(slice)
+		seconds := time.Since(m.at).Seconds()
+		m.at = time.Now()
+		counted := time.Since(start) > warm+slice
+		if counted {
+			took += seconds
+		}
+		for d := range m.flows {
+			bits, sum := m.step(d, seconds), rates[d]
+			for i := range bits {
+				if counted {
+					sum[i] += bits[i]
+				}
+			}
+			rates[d] = sum
+		}
+	}
+	for d, sum := range rates {
+		for i := range sum {
+			sum[i] /= took
+		}
+		rates[d] = sum
+	}
+	return rates
+}
+
+// step returns what the streams of a direction carried in a slice, in bits of frames.
+func (m *meter) step(d string, seconds float64) (bits [3]float64) {
+	last, points := m.last[d], m.points[d]
+	for i, f := range m.flows[d] {
+		bytes := f.Completed.Load()
+		bits[i] = float64(bytes-last[i]) * 8 * frame / payload
+		last[i] = bytes
+		points[i] = append(points[i], chart.Point{At: m.at.Sub(m.begin), Value: bits[i] / seconds / 1e6})
+	}
+	m.last[d], m.points[d] = last, points
+	return bits
 }
 
 func median(values []float64) float64 {
