@@ -28,6 +28,7 @@ const (
 	MaxWindow   = 1 << 15
 	MaxMessages = 1 << 11 // half of the range in which a target finds repeated message ids
 	MaxPaths    = 64
+	MaxRails    = 8
 	MinPayload  = 256
 	MaxPayload  = 4096
 )
@@ -54,6 +55,7 @@ type Config struct {
 	Responses int // responses and READ responses that wait for NextAck and NextData, each (Window)
 
 	Paths int    // UDP source ports in use, 1..64 (16)
+	Rails int    // interfaces that the paths are on, in turn, 1..8 and at most Paths (1)
 	Seed  uint64 // of the choice of ports; any value
 
 	Tries         int  // transmissions of one packet before the queue pair fails, 1..255 (16)
@@ -107,6 +109,7 @@ func (c *Config) setDefaults() error {
 	def(&c.Messages, 64)
 	def(&c.Responses, c.Window)
 	def(&c.Paths, 16)
+	def(&c.Rails, 1)
 	def(&c.Tries, 16)
 	def(&c.NotReadyTries, 1000)
 	defTime(&c.NotReadyDelay, 100*Microsecond)
@@ -134,6 +137,7 @@ func (c *Config) check() error {
 		{"Messages", c.Messages, 1, MaxMessages, true},
 		{"Responses", c.Responses, 1, MaxWindow, false},
 		{"Paths", c.Paths, 1, MaxPaths, false},
+		{"Rails", c.Rails, 1, min(MaxRails, c.Paths), false},
 		{"Tries", c.Tries, 1, 255, false},
 		{"NotReadyTries", c.NotReadyTries, 1, 1<<16 - 1, false},
 	} {

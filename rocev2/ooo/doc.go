@@ -26,6 +26,7 @@
 //	check                           work requests that a queue pair takes
 //	snd_loss, snd_probe             loss found by time; packets repeated on suspicion
 //	paths, rtt                      UDP source ports as paths, each with its RTT and loss
+//	rails                           paths on several interfaces
 //	psnwindow, idwindow             duplicates at the target (S3.5)
 //	fifo                            a bounded queue
 //

@@ -86,6 +86,18 @@ var mutants = []struct {
 		"	case w.least > free:\n", "	case false:\n", "TestDeadPath",
 	},
 	{
+		"responses leave on the first rail", "rcv_response.go", "	o.Rail = int(a.rail)\n	o.BECN", "	o.BECN", "TestAnswersOnRail",
+	},
+	{
+		"a rail that has died is tried without a pause", "rails.go", "	return r.trials > 0 && now < r.trialAt && s.anyGood()\n", "	return r == nil\n", "TestDeadRail",
+	},
+	{
+		"a rail that has died stays unused", "paths.go", "		s.rails[p.rail].trials = 0\n", "", "TestDeadRail",
+	},
+	{
+		"packets leave on paths of any rail", "paths.go", "		case int(s.list[at].rail) != rail || !s.list", "		case !s.list", "TestUnequalRails",
+	},
+	{
 		"the last packets of a message are not probed", "snd_probe.go",
 		"	return m == nil || s.packets.stalled()\n", "	return m != nil && s.packets.stalled()\n", "TestTailLoss",
 	},
@@ -160,7 +172,7 @@ var mutants = []struct {
 	},
 	{
 		"memory that went away is read as zeros", "rcv_memory.go",
-		"	r.refuse(answer{psn: o.data.psn, message: o.data.id, port: o.SrcPort}, code)\n	return false\n", "	return true\n", "TestTargetMemoryGone",
+		"	r.refuse(answer{psn: o.data.psn, message: o.data.id, port: o.SrcPort, rail: uint8(o.Rail)}, code)\n	return false\n", "	return true\n", "TestTargetMemoryGone",
 	},
 	{
 		"the index of a READ response is believed", "snd_response.go",

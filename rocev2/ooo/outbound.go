@@ -12,6 +12,7 @@ import "github.com/softroce/softroce-xdp/rocev2"
 type Outbound struct {
 	rocev2.Datagram
 	PayloadLen int  // bytes, without pad
+	Rail       int  // by which it leaves: an interface of several
 	Again      bool // a retransmission
 	Probe      bool // a retransmission of a packet that may still be answered: no sign of loss
 
@@ -31,7 +32,7 @@ type place struct {
 
 func (o *Outbound) begin(q *QP, op rocev2.Opcode, psn rocev2.PSN, port uint16) *rocev2.OOOFields {
 	o.Datagram = rocev2.Datagram{Opcode: op, DestQP: q.cfg.PeerQPN, PSN: psn, SrcPort: port, OOO: &o.fields}
-	o.PayloadLen, o.Again, o.Probe, o.qp, o.read = 0, false, false, q, false
+	o.PayloadLen, o.Rail, o.Again, o.Probe, o.qp, o.read = 0, 0, false, false, q, false
 	return &o.fields
 }
 

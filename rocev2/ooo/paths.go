@@ -40,12 +40,13 @@ type path struct {
 	generation uint8
 	proven     bool // an answer came
 	port       uint16
+	rail       uint8
 }
 
 // paths is the set of paths of a queue pair.
 type paths struct {
 	list   []path
-	idle   fifo[pathRef] // answered without queueing
+	rails  []railState
 	all    rtt
 	newest Time   // as in path, of all
 	loss   uint32 // of all paths, recent
@@ -57,9 +58,12 @@ func (s *paths) init(c *Config) {
 	s.rand.Seed(c.Seed, uint64(c.QPN)<<32|uint64(c.PeerQPN))
 	s.slack = c.MinQueueing
 	s.list = make([]path, c.Paths)
-	s.idle.limit = recycledLimit * c.Paths
+	s.rails = make([]railState, c.Rails)
+	for i := range s.rails {
+		s.rails[i].idle.limit = recycledLimit * c.Paths
+	}
 	for i := range s.list {
-		s.list[i] = path{port: s.freePort(), window: pathWindow{size: int32(max(1, newShare/c.Paths)) * windowUnit}, head: -1, tail: -1}
+		s.list[i] = path{port: s.freePort(), rail: uint8(i % c.Rails), window: pathWindow{size: int32(max(1, newShare/c.Paths)) * windowUnit}, head: -1, tail: -1}
 	}
 }
 
@@ -93,20 +97,35 @@ func (p *path) open() bool { return p.inFlight < p.window.packets() }
 // good reports whether the latest news of the path is an answer.
 func (p *path) good() bool { return p.proven && p.silent == 0 }
 
-// choose returns the path of the next packet. A retransmission takes another path than avoid if
-// possible, and leaves the trial of doubtful paths to new packets. It returns false if no path may
+// choose returns the path of the next packet of a rail. A retransmission takes another path than avoid
+// if possible, and leaves the trial of doubtful paths to new packets. It returns false if no path may
 // have another packet in flight.
-func (s *paths) choose(avoid pathRef) (int, bool) {
+func (s *paths) choose(now Time, rail int, avoid pathRef) (int, bool) {
 	if avoid != noPath && s.anyGood() {
-		return s.better(avoid, true)
+		return s.better(rail, avoid, true)
 	}
-	for s.idle.n > 0 {
-		r := s.idle.pop()
+	if s.resting(now, rail) {
+		return 0, false
+	}
+	i, ok := s.recycled(rail, avoid)
+	if !ok {
+		i, ok = s.better(rail, avoid, false)
+	}
+	if ok {
+		s.tried(now, rail)
+	}
+	return i, ok
+}
+
+// recycled returns an open path of a rail that was answered without queueing.
+func (s *paths) recycled(rail int, avoid pathRef) (int, bool) {
+	for idle := &s.rails[rail].idle; idle.n > 0; {
+		r := idle.pop()
 		if p := s.get(r); p != nil && p.open() && r != avoid {
 			return int(r.index), true
 		}
 	}
-	return s.better(avoid, false)
+	return 0, false
 }
 
 func (s *paths) anyGood() bool {
@@ -118,27 +137,27 @@ func (s *paths) anyGood() bool {
 	return false
 }
 
-// better returns the better one of two random open paths.
-func (s *paths) better(avoid pathRef, good bool) (int, bool) {
-	a, ok := s.pick(avoid, good)
+// better returns the better one of two random open paths of a rail.
+func (s *paths) better(rail int, avoid pathRef, good bool) (int, bool) {
+	a, ok := s.pick(rail, avoid, good)
 	if !ok {
 		return 0, false
 	}
-	if b, _ := s.pick(avoid, good); s.load(b) < s.load(a) {
+	if b, _ := s.pick(rail, avoid, good); s.load(b) < s.load(a) {
 		a = b
 	}
 	return a, true
 }
 
-// pick returns a random open path, or only a good one.
-func (s *paths) pick(avoid pathRef, good bool) (int, bool) {
+// pick returns a random open path of a rail, or only a good one.
+func (s *paths) pick(rail int, avoid pathRef, good bool) (int, bool) {
 	n := len(s.list)
 	start := int(s.rand.Uint64() % uint64(n))
 	second, found := 0, false
 	for i := range n {
 		at := (start + i) % n
 		switch {
-		case !s.list[at].open() || good && !s.list[at].good():
+		case int(s.list[at].rail) != rail || !s.list[at].open() || good && !s.list[at].good():
 		case s.ref(at) != avoid:
 			return at, true
 		default:
@@ -163,6 +182,7 @@ func (s *paths) answered(r pathRef) *path {
 	p := s.get(r)
 	if p != nil {
 		p.proven, p.silent = true, 0
+		s.rails[p.rail].trials = 0
 		p.loss -= p.loss >> lossShift
 	}
 	s.loss -= s.loss >> (lossShift + 2)
@@ -183,7 +203,7 @@ func (s *paths) sample(now Time, r pathRef, sent Time, congested bool) {
 	p.newest = max(p.newest, sent)
 	p.window.sample(now, sent, t, p.rtt.least, s.queueing(&p.rtt), s.all.least+s.queueing(&s.all), congested, p.loss > lossOfQueue)
 	if !congested && t <= s.all.smoothed {
-		s.idle.push(r)
+		s.rails[p.rail].idle.push(r)
 	}
 }
 
@@ -221,7 +241,7 @@ func (s *paths) lost(p *path, silent bool) bool {
 // replace gives the path another port. It carries one packet until that is answered.
 func (s *paths) replace(p *path) {
 	port := s.freePort()
-	*p = path{port: port, window: pathWindow{size: windowUnit}, head: -1, tail: -1, generation: p.generation + 1}
+	*p = path{port: port, rail: p.rail, window: pathWindow{size: windowUnit}, head: -1, tail: -1, generation: p.generation + 1}
 }
 
 // link puts packet k at the end of the list of its path.

@@ -15,12 +15,17 @@ import (
 
 // unequal makes a world with links of 100 and 300 Mbit/s and a base RTT of 1 ms.
 func unequal(seed uint64, port int64, window, n int) *world {
+	return unequalConfig(seed, port, n, func(c *ooo.Config) { c.Window = window })
+}
+
+// unequalConfig is unequal with a configuration that is changed.
+func unequalConfig(seed uint64, port int64, n int, change func(*ooo.Config)) *world {
 	ops := make([]wiretest.OrderOp, n)
 	for i := range ops {
 		ops[i] = write(32 << 10)
 	}
 	cfg := config()
-	cfg.Window = window
+	change(&cfg)
 	cfg.MinRTO = ooo.Millisecond
 	cfg.InitialRTO = 10 * ooo.Millisecond
 	w := newWorld(seed, cfg, 2, 16, ops)

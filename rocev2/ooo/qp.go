@@ -17,6 +17,7 @@ type QP struct {
 	rcv   receiver
 	ended bool
 	turn  bool // READ responses are next
+	rail  int  // whose data was asked for last
 }
 
 // Errors of Post.
@@ -83,13 +84,17 @@ func (q *QP) Post(r *Request) error {
 //
 // What an answer shows to be lost is found by Expire, when all packets that have arrived were
 // processed: the answers that are missing may be among them.
-func (q *QP) Receive(now Time, p *rocev2.Packet, echoUs uint32) {
+func (q *QP) Receive(now Time, p *rocev2.Packet, echoUs uint32) { q.ReceiveOn(now, 0, p, echoUs) }
+
+// ReceiveOn is Receive for a packet that has arrived on a rail, 0..Config.Rails-1. The response leaves
+// on the same one.
+func (q *QP) ReceiveOn(now Time, rail int, p *rocev2.Packet, echoUs uint32) {
 	if q.ended {
 		return
 	}
 	switch p.Opcode() {
 	case rocev2.OpOWrite, rocev2.OpOReadReq, rocev2.OpONotify:
-		q.rcv.request(p, echoUs)
+		q.rcv.request(rail, p, echoUs)
 	case rocev2.OpOAck, rocev2.OpOReadResp, rocev2.OpONotifyAck, rocev2.OpONak:
 		q.snd.unpack(now, p)
 	default:
@@ -116,16 +121,27 @@ func microseconds(t Time) uint32 {
 func (q *QP) NextAck(o *Outbound) bool { return !q.ended && q.rcv.nextResponse(o) }
 
 // NextData writes the next OWRITE, OREAD_REQ, ONOTIFY or OREAD_RESP to o. It returns false if no
-// packet may be sent now; Receive, Expire and Post may change that.
+// packet may be sent now; Receive, Expire and Post may change that. Rails take turns.
 func (q *QP) NextData(now Time, o *Outbound) bool {
+	for range q.cfg.Rails {
+		q.rail = (q.rail + 1) % q.cfg.Rails
+		if q.NextDataOn(now, q.rail, o) {
+			return true
+		}
+	}
+	return false
+}
+
+// NextDataOn is NextData for the packets of one rail.
+func (q *QP) NextDataOn(now Time, rail int, o *Outbound) bool {
 	if q.ended {
 		return false
 	}
 	q.turn = !q.turn
 	if q.turn {
-		return q.rcv.nextRead(o) || q.snd.next(now, o)
+		return q.rcv.nextRead(rail, o) || q.snd.next(now, rail, o)
 	}
-	return q.snd.next(now, o) || q.rcv.nextRead(o)
+	return q.snd.next(now, rail, o) || q.rcv.nextRead(rail, o)
 }
 
 // Deadline returns when Expire must be called, or 0.

@@ -45,6 +45,6 @@ func (r *receiver) readMemory(o *Outbound, dst []byte) bool {
 	if code == 0 {
 		return true
 	}
-	r.refuse(answer{psn: o.data.psn, message: o.data.id, port: o.SrcPort}, code)
+	r.refuse(answer{psn: o.data.psn, message: o.data.id, port: o.SrcPort, rail: uint8(o.Rail)}, code)
 	return false
 }

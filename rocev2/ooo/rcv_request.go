@@ -15,12 +15,12 @@ type receiver struct {
 func (r *receiver) init(q *QP) {
 	r.q = q
 	r.arrivals = newPSNWindow(q.cfg.Window, q.cfg.RecvPSN)
-	r.responses.init(q.cfg.Responses)
+	r.responses.init(&q.cfg)
 }
 
 // request processes a packet of the peer's sending engine: whether it is new, what it asks for,
 // and its one response.
-func (r *receiver) request(p *rocev2.Packet, echoUs uint32) {
+func (r *receiver) request(rail int, p *rocev2.Packet, echoUs uint32) {
 	c := r.q.cfg.Count
 	psn := p.BTH().PSN()
 	class := r.arrivals.classify(psn)
@@ -34,7 +34,7 @@ func (r *receiver) request(p *rocev2.Packet, echoUs uint32) {
 	case psnDuplicate:
 		c.Duplicates++
 	}
-	a := answer{psn: psn, echoUs: echoUs, port: p.SrcPort(), congested: p.CE()}
+	a := answer{psn: psn, echoUs: echoUs, port: p.SrcPort(), rail: uint8(rail), congested: p.CE()}
 	if p.Opcode() == rocev2.OpONotify {
 		r.onNotify(p, class, a)
 		return

@@ -11,6 +11,7 @@ func (r *receiver) nextResponse(o *Outbound) bool {
 	}
 	a := r.responses.acks.pop()
 	f := o.begin(r.q, a.op, a.psn, a.port)
+	o.Rail = int(a.rail)
 	o.BECN = a.congested
 	switch a.op {
 	case rocev2.OpOAck:
@@ -34,12 +35,13 @@ func (r *receiver) state(a *answer) rocev2.OACKFields {
 	return f
 }
 
-// nextRead writes the oldest response with data.
-func (r *receiver) nextRead(o *Outbound) bool {
-	if r.responses.reads.n == 0 {
+// nextRead writes the oldest response with data of a rail.
+func (r *receiver) nextRead(rail int, o *Outbound) bool {
+	reads := &r.responses.reads[rail]
+	if reads.n == 0 {
 		return false
 	}
-	a := r.responses.reads.pop()
+	a := reads.pop()
 	f := o.begin(r.q, rocev2.OpOReadResp, a.psn, a.port)
 	o.BECN = a.congested
 	f.OETH = a.oeth

@@ -10,6 +10,7 @@ type answer struct {
 	code      rocev2.ONakCode
 	congested bool
 	port      uint16 // the path of the packet; the response takes it, too
+	rail      uint8  // also
 	psn       rocev2.PSN
 	message   uint32
 	echoUs    uint32
@@ -20,15 +21,21 @@ type answer struct {
 // paced. If it is full a response is lost, which its source finds out by time.
 type responseQueue struct {
 	acks  fifo[answer]
-	reads fifo[answer]
+	reads []fifo[answer] // of each rail
 }
 
-func (b *responseQueue) init(limit int) { b.acks.limit, b.reads.limit = limit, limit }
+func (b *responseQueue) init(c *Config) {
+	b.acks.limit = c.Responses
+	b.reads = make([]fifo[answer], c.Rails)
+	for i := range b.reads {
+		b.reads[i].limit = c.Responses
+	}
+}
 
 func (b *responseQueue) put(c *Counters, a answer) bool {
 	f := &b.acks
 	if a.op == rocev2.OpOReadResp {
-		f = &b.reads
+		f = &b.reads[a.rail]
 	}
 	if !f.push(a) {
 		c.NoRoom++
@@ -39,9 +46,11 @@ func (b *responseQueue) put(c *Counters, a answer) bool {
 
 // hasRead reports whether the response to the OREAD_REQ with this PSN is queued.
 func (b *responseQueue) hasRead(psn rocev2.PSN) bool {
-	for i := range b.reads.n {
-		if b.reads.at(i).psn == psn {
-			return true
+	for rail := range b.reads {
+		for i := range b.reads[rail].n {
+			if b.reads[rail].at(i).psn == psn {
+				return true
+			}
 		}
 	}
 	return false

@@ -24,12 +24,12 @@ func (s *sender) init(q *QP) {
 	s.loss.init()
 }
 
-// next writes the next packet: a retransmission, a notification, new data of the oldest message that
+// next writes the next packet of a rail: a retransmission, a notification, new data of the oldest message that
 // has some, or a probe.
-func (s *sender) next(now Time, o *Outbound) bool {
+func (s *sender) next(now Time, rail int, o *Outbound) bool {
 	s.now = now
 	if k := s.packets.takeLost(); k != nil {
-		path, ok := s.paths.choose(k.path)
+		path, ok := s.paths.choose(now, rail, k.path)
 		if !ok {
 			return false
 		}
@@ -39,9 +39,9 @@ func (s *sender) next(now Time, o *Outbound) bool {
 	}
 	m, kind := s.nextMessage()
 	if m == nil || !s.packets.hasRoom() {
-		return s.probe(now, o)
+		return s.probe(now, rail, o)
 	}
-	path, ok := s.paths.choose(noPath)
+	path, ok := s.paths.choose(now, rail, noPath)
 	if !ok {
 		return false
 	}
@@ -108,7 +108,7 @@ func (s *sender) send(now Time, k *packet, path int, o *Outbound) {
 	k.state = packetInFlight
 	s.link(path, k)
 	s.write(m, k, s.paths.list[path].port, o)
-	o.Again = again
+	o.Again, o.Rail = again, int(s.paths.list[path].rail)
 	c := s.q.cfg.Count
 	c.SentPackets++
 	c.SentBytes += uint64(o.PayloadLen)

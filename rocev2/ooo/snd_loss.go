@@ -132,6 +132,9 @@ func (s *sender) lose(now Time, p *path, k *packet) {
 		p.silence = now
 	case s.paths.lost(p, silent):
 		s.replace(p)
+		fallthrough
+	case silent:
+		s.paths.railLost(now, k.sent, int(p.rail), s.timeout(p))
 	}
 }
 

@@ -59,14 +59,14 @@ func (s *sender) findSuspects(now Time) {
 func (s *sender) earnProbes() { s.loss.credit = min(s.loss.credit+1, maxProbes*probeCost) }
 
 // probe writes the next probe.
-func (s *sender) probe(now Time, o *Outbound) bool {
-	for s.loss.suspects.n > 0 {
+func (s *sender) probe(now Time, rail int, o *Outbound) bool {
+	for s.loss.suspects.n > 0 && s.paths.mayRepeat(rail) {
 		k := s.packets.get(s.loss.suspects.pop())
 		if k == nil || k.state != packetInFlight || !k.suspect {
 			continue
 		}
 		k.suspect = false
-		path, ok := s.paths.choose(k.path)
+		path, ok := s.paths.choose(now, rail, k.path)
 		if !ok {
 			return false
 		}

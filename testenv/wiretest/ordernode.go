@@ -11,11 +11,13 @@ import (
 )
 
 // OrderNode is an engine with one port whose queue pairs are in out-of-order mode. Links are the
-// paths to the other node; a packet takes the one that its UDP source port selects.
+// paths to the other node; a packet takes the one that its UDP source port selects. With Rails each
+// link has a port of its own, and a packet takes the one of its rail.
 type OrderNode struct {
 	Name   string
 	Addr   netip.Addr
-	Rate   int64 // of the port, bit/s
+	Rate   int64   // of the port, bit/s
+	Rails  []int64 // of the ports, one for each link; nil: there is one
 	Mem    *Memory
 	Queues ooo.Queues
 	Count  ooo.Counters
@@ -31,12 +33,23 @@ type OrderNode struct {
 	out      ooo.Outbound
 	payload  []byte
 	turn     int
-	free     qp.Time
-	waiting  bool
+	ports    []orderPort
 	serving  bool
 	Sent     int // packets of NextData
 	Bad      int // frames that do not parse or have a wrong ICRC
 	Unfilled int
+}
+
+// orderPort is a port: the rate at which data leaves.
+type orderPort struct {
+	free    qp.Time // when the next packet may leave
+	waiting bool    // for that
+}
+
+// orderEnd is the end of a link.
+type orderEnd struct {
+	*OrderNode
+	link int
 }
 
 type orderQP struct {
@@ -55,8 +68,8 @@ func (w *Wire) NewOrderPair(n int, rate int64, delay qp.Time) [2]*OrderNode {
 	}
 	for i, node := range nodes {
 		node.peer = nodes[1-i].Addr
-		for range n {
-			node.Links = append(node.Links, &Path{Delay: delay, w: w, to: nodes[1-i]})
+		for link := range n {
+			node.Links = append(node.Links, &Path{Delay: delay, w: w, to: orderEnd{nodes[1-i], link}})
 		}
 	}
 	return nodes
@@ -76,7 +89,15 @@ func (n *OrderNode) Create(cfg ooo.Config) *ooo.QP {
 
 func (n *OrderNode) name() string { return n.Name }
 
-func (n *OrderNode) arrive(frame []byte) {
+// rate is that of a port.
+func (n *OrderNode) rate(port int) int64 {
+	if n.Rails == nil {
+		return n.Rate
+	}
+	return n.Rails[port]
+}
+
+func (n orderEnd) arrive(frame []byte) {
 	p, err := rocev2.ParseIP(frame)
 	if err != nil || p.VerifyICRC() != nil {
 		n.Bad++
@@ -88,11 +109,19 @@ func (n *OrderNode) arrive(frame []byte) {
 	}
 	for _, a := range n.qps {
 		if a.q.QPN() == p.BTH().DestQP() {
-			a.q.Receive(ooo.Time(n.w.now), &p, echo)
+			a.q.ReceiveOn(ooo.Time(n.w.now), n.rail(), &p, echo)
 			a.q.Expire(ooo.Time(n.w.now)) // nothing else has arrived
 		}
 	}
 	n.Serve()
+}
+
+// rail is the rail of packets that arrive here.
+func (n orderEnd) rail() int {
+	if n.Rails == nil {
+		return 0
+	}
+	return n.link
 }
 
 // Serve lets the application post and the port send, and sets the timers. It must follow
@@ -105,14 +134,26 @@ func (n *OrderNode) Serve() {
 	if n.Tick != nil {
 		n.Tick()
 	}
-	for n.w.err == nil && n.free <= n.w.now && n.sendOne() {
-		if n.Tick != nil {
-			n.Tick()
+	if n.ports == nil {
+		n.ports = make([]orderPort, max(1, len(n.Rails)))
+	}
+	for sent := true; sent; {
+		sent = false
+		for port := range n.ports {
+			if n.w.err == nil && n.ports[port].free <= n.w.now && n.sendOne(port) {
+				sent = true
+				if n.Tick != nil {
+					n.Tick()
+				}
+			}
 		}
 	}
-	if n.free > n.w.now && !n.waiting {
-		n.waiting = true
-		n.w.push(event{at: n.free, call: func() { n.waiting = false; n.Serve() }})
+	for i := range n.ports {
+		p := &n.ports[i]
+		if p.free > n.w.now && !p.waiting {
+			p.waiting = true
+			n.w.push(event{at: p.free, call: func() { p.waiting = false; n.Serve() }})
+		}
 	}
 	for _, a := range n.qps {
 		n.setTimer(a)
@@ -120,7 +161,8 @@ func (n *OrderNode) Serve() {
 	n.serving = false
 }
 
-func (n *OrderNode) sendOne() bool {
+// sendOne sends a response of any port, or data of this one.
+func (n *OrderNode) sendOne(port int) bool {
 	for _, a := range n.qps {
 		if a.q.NextAck(&n.out) {
 			n.transmit()
@@ -129,7 +171,10 @@ func (n *OrderNode) sendOne() bool {
 	}
 	for range n.qps {
 		n.turn = (n.turn + 1) % len(n.qps)
-		if n.qps[n.turn].q.NextData(ooo.Time(n.w.now), &n.out) {
+		if n.qps[n.turn].q.NextDataOn(ooo.Time(n.w.now), port, &n.out) {
+			if n.out.Rail != port {
+				n.w.Failf("%s: a packet of rail %d, where one of rail %d was asked for", n.Name, n.out.Rail, port)
+			}
 			n.Sent++
 			n.transmit()
 			return true
@@ -154,8 +199,12 @@ func (n *OrderNode) transmit() {
 		n.w.Failf("%s: %v packet cannot be built: %v", n.Name, o.Opcode, err)
 		return
 	}
-	n.free = n.w.now + serialize(frame, n.Rate)
-	n.Links[int(o.SrcPort)%len(n.Links)].send(frame)
+	p, link := &n.ports[o.Rail], o.Rail
+	if n.Rails == nil {
+		link = int(o.SrcPort) % len(n.Links)
+	}
+	p.free = max(p.free, n.w.now) + serialize(frame, n.rate(o.Rail))
+	n.Links[link].send(frame)
 }
 
 func (n *OrderNode) setTimer(a *orderQP) {
