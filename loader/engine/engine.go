@@ -26,6 +26,7 @@ func init() { rdma.Register("softroce", rdma.DriverFunc(open)) }
 type Config struct {
 	Loader loader.Options // where the attachment is found
 	NIC    nic.Options    // Interface is the name of the device
+	Rails  []string       // further attached interfaces, see nic.Options.Rails
 }
 
 // open returns the error of ctx if it has ended by the time when there is a device. Nothing that
@@ -38,7 +39,7 @@ func open(ctx context.Context, name string, config any) (verbs.Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	d, err := Open(name, c.Loader, c.NIC)
+	d, err := OpenRails(name, c.Rails, c.Loader, c.NIC)
 	if err != nil {
 		return nil, err
 	}
@@ -53,26 +54,58 @@ func open(ctx context.Context, name string, config any) (verbs.Device, error) {
 // one device at a time, in any process: for a second one the error wraps
 // loader.ErrEngineRunning.
 func Open(ifname string, lo loader.Options, o nic.Options) (*nic.Device, error) {
-	// The sockets are bound by the name, so the interface of that name must be the one that was
-	// attached.
-	att, err := loader.OpenHere(ifname, lo)
+	return OpenRails(ifname, nil, lo, o)
+}
+
+// OpenRails is Open with further interfaces, which are attached too (nic.Options.Rails). None of them
+// can have another device.
+func OpenRails(ifname string, rails []string, lo loader.Options, o nic.Options) (*nic.Device, error) {
+	w, err := openWire(ifname, lo)
 	if err != nil {
 		return nil, fmt.Errorf("open the device: %w", err)
 	}
-	lease, err := att.TakeEngineLease()
-	if err != nil {
-		att.Close()
-		return nil, fmt.Errorf("open the device: %w", err)
+	o.Rails = nil
+	for _, name := range rails {
+		r, err := openWire(name, lo)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open the device: further interface %s: %w", name, err), closeAll(w, o.Rails))
+		}
+		o.Rails = append(o.Rails, nic.Rail{Interface: name, Dataplane: r})
 	}
 	if o.PreCredit {
-		lease.AnnounceCredit()
+		w.AnnounceCredit()
 	}
 	o.Interface = ifname
-	d, err := nic.Open(&wire{att: att, EngineLease: lease}, o)
+	d, err := nic.Open(w, o)
 	if err != nil {
 		return nil, fmt.Errorf("open the device on %s: %w", ifname, err)
 	}
 	return d, nil
+}
+
+// openWire takes the engine's place on an interface.
+func openWire(ifname string, lo loader.Options) (*wire, error) {
+	// The sockets are bound by the name, so the interface of that name must be the one that was
+	// attached.
+	att, err := loader.OpenHere(ifname, lo)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := att.TakeEngineLease()
+	if err != nil {
+		att.Close()
+		return nil, err
+	}
+	return &wire{att: att, EngineLease: lease}, nil
+}
+
+// closeAll closes what openWire has opened.
+func closeAll(w *wire, rails []nic.Rail) error {
+	errs := []error{w.Close()}
+	for _, r := range rails {
+		errs = append(errs, r.Dataplane.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // wire implements nic.Dataplane by the engine's lease.

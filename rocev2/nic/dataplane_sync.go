@@ -23,33 +23,33 @@ const (
 func (s *syncer) init() { s.wake, s.ended = make(chan struct{}, 1), make(chan struct{}) }
 
 // run is the goroutine, until wake is closed.
-func (s *syncer) run(e *engine) {
+func (s *syncer) run(e *engine, w Dataplane) {
 	defer close(s.ended)
 	for range s.wake {
-		s.reported, s.err = e.dataplane.Sync(s.reports)
+		s.reported, s.err = w.Sync(s.reports)
 		s.done.Store(true)
 		e.driver.Wake()
 	}
 }
 
-// report applies the replies to the last batch and sends the next one when it is due.
-func (e *engine) report() {
-	s := &e.sync
+// report applies the replies to the last batch of a rail and sends the next one when it is due.
+func (e *engine) report(r *rail) {
+	s := &r.sync
 	if s.out {
 		if !s.done.Load() {
 			return
 		}
 		s.done.Store(false)
 		s.out = false
-		e.applyReplies()
+		e.applyReplies(s)
 	}
-	if len(e.syncQueue) == 0 || e.now < s.due {
+	if len(r.syncQueue) == 0 || e.now < s.due {
 		return
 	}
 	s.due = e.now + syncPeriod
-	e.applyConfig(e.dataplane.RuntimeConfig())
+	e.applyConfig(r, r.dataplane.RuntimeConfig())
 	s.dests, s.reports = s.dests[:0], s.reports[:0]
-	for _, d := range e.syncQueue {
+	for _, d := range r.syncQueue {
 		d.syncQueued = false
 		if d.paceBlocked != 0 { // still waiting: what it has waited so far
 			d.report.WaitedTime += e.now - d.paceBlocked
@@ -61,15 +61,14 @@ func (e *engine) report() {
 		s.dests, s.reports = append(s.dests, d), append(s.reports, d.report)
 		d.report = DestSync{Addr: d.addr}
 	}
-	e.syncQueue = e.syncQueue[:0]
+	r.syncQueue = r.syncQueue[:0]
 	s.out = true
 	s.wake <- struct{}{}
 }
 
 // applyReplies applies the replies, and queues those destinations again that wait for the next
 // ones, or whose report failed.
-func (e *engine) applyReplies() {
-	s := &e.sync
+func (e *engine) applyReplies(s *syncer) {
 	if s.err != nil {
 		e.count.syncErrors++
 		s.due = max(s.due, e.now+syncRetry)

@@ -14,18 +14,21 @@ import (
 // anything, until HELLO has announced what it understands.
 const initialSyncReports = 25
 
-// destination returns the entry of the address that a path leads to. The caller must
-// drop it.
-func (e *engine) destination(p *route.Path) *dest {
+// destination returns the entry of the address that a path of the device's own interface leads to. The
+// caller must drop it.
+func (e *engine) destination(p *route.Path) *dest { return e.destinationOn(0, p) }
+
+// destinationOn is destination for a path of a rail.
+func (e *engine) destinationOn(rail uint8, p *route.Path) *dest {
 	to := p.Current()
-	addr := to.Dst
-	d := e.dests[addr]
+	addr, r := to.Dst, e.railNumber(rail)
+	d := r.dests[addr]
 	if d == nil {
-		d = &dest{addr: addr, pacer: pacer.New(e.config.InitialRate), initialSyncs: initialSyncReports, flight: qp.NewFlight()}
-		d.sock = e.senders[addressHash(addr)%uint32(len(e.senders))]
+		d = &dest{addr: addr, rail: rail, pacer: pacer.New(r.config.InitialRate), initialSyncs: initialSyncReports, flight: qp.NewFlight()}
+		d.sock = r.senders[addressHash(addr)%uint32(len(r.senders))]
 		d.timer.Owner = d
 		d.report.Addr = addr
-		e.dests[addr] = d
+		r.dests[addr] = d
 		if !to.Loopback {
 			e.queueForSync(d)
 		}
@@ -47,7 +50,7 @@ func addressHash(a netip.Addr) uint32 {
 // no report updates any more.
 func (e *engine) drop(d *dest) {
 	if d.refs--; d.refs == 0 {
-		delete(e.dests, d.addr)
+		delete(e.railOf(d).dests, d.addr)
 		e.destTimers.Stop(&d.timer)
 		d.setRate(e, 0)
 		e.unblock(d)
@@ -58,6 +61,7 @@ func (e *engine) drop(d *dest) {
 func (e *engine) queueForSync(d *dest) {
 	if !d.syncQueued {
 		d.syncQueued = true
-		e.syncQueue = append(e.syncQueue, d)
+		r := e.railOf(d)
+		r.syncQueue = append(r.syncQueue, d)
 	}
 }

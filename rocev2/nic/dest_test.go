@@ -17,7 +17,7 @@ import (
 // pacedEngine has one destination of 1 Mbit/s that has sent 100 kB too much, and a queue
 // pair that waits there.
 func pacedEngine() (e *engine, d *dest, x *QP) {
-	e = &engine{dests: map[netip.Addr]*dest{}, now: 1e9, config: RuntimeConfig{Paced: true}}
+	e = &engine{now: 1e9, rail: rail{dests: map[netip.Addr]*dest{}, config: RuntimeConfig{Paced: true}}}
 	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), pacer: pacer.New(1e6), refs: 1}
 	d.timer.Owner = d
 	e.dests[d.addr] = d
@@ -133,7 +133,7 @@ func TestReportedAgain(t *testing.T) {
 		{Packets: 2, Unstamped: 1, Bytes: 300, Repeated: 1, Lost: 65535, Due: true, Waited: 3, WaitedTime: 4, RTT: 9, RTTSent: 90, CEEchoed: true},
 		{Packets: 9},
 	}
-	e.applyReplies()
+	e.applyReplies(&e.sync)
 	if !slices.Equal(e.syncQueue, []*dest{old, gone}) || e.count.syncErrors != 1 {
 		t.Errorf("%d are queued, %d errors", len(e.syncQueue), e.count.syncErrors)
 	}
@@ -159,7 +159,7 @@ func TestUnpacedWhileHeld(t *testing.T) {
 		e, d, _ := pacedEngine()
 		e.sync.dests, e.sync.reports, e.sync.reported = []*dest{d}, []DestSync{{Addr: d.addr, Rate: d.pacer.Rate()}}, 1
 		change(e, &e.sync.reports[0])
-		e.applyReplies()
+		e.applyReplies(&e.sync)
 		if !ready(e, 2e6) {
 			t.Errorf("%s: it still waits", name)
 		}
@@ -170,7 +170,7 @@ func TestUnpacedWhileHeld(t *testing.T) {
 // the pacer learns it from the destination's queue.
 func TestLagOnlyWhileDataWaits(t *testing.T) {
 	for _, idle := range []bool{false, true} {
-		e := &engine{now: 1e9, config: RuntimeConfig{Paced: true, Burst: 4e6}}
+		e := &engine{now: 1e9, rail: rail{config: RuntimeConfig{Paced: true, Burst: 4e6}}}
 		d := &dest{pacer: pacer.New(10e6)}
 		x := &QP{typ: verbs.UD, home: d}
 		e.enqueue(x)

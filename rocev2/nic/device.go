@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -22,7 +21,7 @@ import (
 var _ verbs.Device = (*Device)(nil)
 
 // Open makes a device on an interface that the data plane is attached to. The device
-// owns w from here on and closes it, also if Open fails.
+// owns w from here on and closes it, also if Open fails. The same holds for Options.Rails.
 func Open(w Dataplane, o Options) (_ *Device, err error) {
 	d := &Device{opts: o.withDefaults(), dataplane: w, done: make(chan struct{}), events: make(chan verbs.Event, eventBacklog)}
 	defer func() {
@@ -30,6 +29,9 @@ func Open(w Dataplane, o Options) (_ *Device, err error) {
 			d.release()
 		}
 	}()
+	for _, r := range o.Rails {
+		d.more = append(d.more, &iface{name: r.Interface, dataplane: r.Dataplane})
+	}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -39,8 +41,18 @@ func Open(w Dataplane, o Options) (_ *Device, err error) {
 	if d.routes, err = route.Open(o.Interface, route.Options{ResolveTimeout: d.opts.ResolveTimeout, OnEvent: d.routeEvent}); err != nil {
 		return nil, err
 	}
-	if err := d.openSockets(); err != nil {
+	index, mtu, err := d.link()
+	if err != nil {
 		return nil, err
+	}
+	d.mtu = mtu
+	if d.socks, err = d.openSockets(index, mtu); err != nil {
+		return nil, err
+	}
+	for _, p := range d.more {
+		if err := d.openIface(p); err != nil {
+			return nil, err
+		}
 	}
 	if d.eng, err = newEngine(d); err != nil {
 		return nil, err
@@ -64,6 +76,8 @@ func (o Options) check() error {
 	switch {
 	case o.LargeDSCP > 63:
 		return fmt.Errorf("nic: LargeDSCP is %d; choose 1 to 63, or 0 for none", o.LargeDSCP)
+	case len(o.Rails) > MaxRails:
+		return fmt.Errorf("nic: %d further interfaces; a device may have %d", len(o.Rails), MaxRails)
 	case o.LargeDSCP != 0 && !o.PreCredit:
 		return errors.New("nic: LargeDSCP needs PreCredit: without it nothing tells large flows from small ones")
 	}
@@ -91,30 +105,20 @@ func (o Options) withDefaults() Options {
 
 // link returns the index of the interface and its MTU.
 func (d *Device) link() (index, mtu int, err error) {
-	i, err := net.InterfaceByName(d.opts.Interface)
-	if err != nil {
-		return 0, 0, fmt.Errorf("nic: interface %s: %w", d.opts.Interface, err)
-	}
-	return i.Index, i.MTU, nil
+	return linkOf(d.opts.Interface)
 }
 
 // maxFrame is the longest frame of an MTU.
 func maxFrame(mtu int) int { return etherLen + mtu }
 
-func (d *Device) openSockets() (err error) {
-	index, mtu, err := d.link()
-	if err != nil {
-		return err
-	}
-	d.mtu = mtu
+func (d *Device) openSockets(index, mtu int) (xsk.Set, error) {
 	const frameSize = 4096
 	c := xsk.Config{
 		Ifindex: index, FrameSize: frameSize, RxFrames: d.opts.RxFrames, RxReserve: d.opts.RxFrames / 2, TxFrames: d.opts.TxFrames,
 		TxPacket: maxFrame(mtu), Mode: d.opts.Mode, BusyPoll: d.opts.BusyPoll,
 	}
 	c.SG = maxFrame(mtu)+8 > frameSize-256
-	d.socks, err = xsk.OpenAll(c)
-	return err
+	return xsk.OpenAll(c)
 }
 
 // resolve finds the route to a peer and waits for its neighbour. A source that the kernel
@@ -244,6 +248,9 @@ func (d *Device) release() error {
 			errs = append(errs, d.routes.Close())
 		}
 		errs = append(errs, d.dataplane.Close())
+		for _, p := range d.more {
+			errs = append(errs, p.release()...)
+		}
 		if d.eng != nil {
 			d.eng.driver.Close()
 		}

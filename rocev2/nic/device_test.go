@@ -53,7 +53,7 @@ func TestNoRoomToSteer(t *testing.T) {
 	if d.mem, err = mr.New(mr.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	e := &engine{dev: d, dataplane: d.dataplane, clock: newClock(), kick: newKicker(), dests: map[netip.Addr]*dest{}}
+	e := &engine{dev: d, clock: newClock(), rail: rail{dataplane: d.dataplane, kick: newKicker(), dests: map[netip.Addr]*dest{}}}
 	e.posts.init()
 	e.sync.init()
 	e.onTimer, e.onDest = e.expire, e.unblock

@@ -11,24 +11,31 @@ import (
 // newEngine puts the engine together; start has it run.
 func newEngine(d *Device) (*engine, error) {
 	e := &engine{
-		dev: d, dataplane: d.dataplane, clock: newClock(), kick: newKicker(),
-		dests: map[netip.Addr]*dest{}, reorder: qp.NewReorderPool(reorderPackets),
+		dev: d, clock: newClock(), reorder: qp.NewReorderPool(reorderPackets),
 	}
 	e.posts.init()
-	e.config = d.dataplane.RuntimeConfig()
+	e.rail.init(d.dataplane, d.socks)
 	e.loopback.maxFrame = max(maxFrame(d.mtu), 4096+256)
 	e.loopback.rounds = loopbackRounds
-	e.scratch = make([]byte, max(maxFrame(d.mtu)+64, 16<<10))
+	longest := maxFrame(d.mtu)
+	for _, p := range d.more {
+		r := new(rail)
+		r.init(p.dataplane, p.socks)
+		r.senders = r.socks[:len(p.socks.Senders(p.name, p.index))]
+		e.more = append(e.more, r)
+		longest = max(longest, maxFrame(p.mtu))
+	}
+	e.scratch = make([]byte, max(longest+64, 16<<10))
 	e.datagrams.report.Addr = netip.Addr{}
-	e.sync.init()
 	e.onTimer, e.onDest = e.expire, e.unblock
 	var fds []int
 	if e.feeder = d.opts.Feeder; e.feeder != nil {
 		fds = append(fds, e.feeder.FD())
 	}
-	for _, s := range d.socks {
-		e.socks = append(e.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
-		fds = append(fds, s.FD())
+	for r := range e.rails {
+		for _, s := range r.socks {
+			fds = append(fds, s.xsk.FD())
+		}
 	}
 	if err := e.driver.Init(loop{e}, fds...); err != nil {
 		return nil, err
@@ -52,7 +59,9 @@ const reorderPackets = 4096
 
 func (e *engine) start() {
 	e.dev.started.Store(e)
-	go e.kick.run(e.socks)
-	go e.sync.run(e)
+	for r := range e.rails {
+		go r.kick.run(r.socks)
+		go r.sync.run(e, r.dataplane)
+	}
 	go e.driver.Run()
 }

@@ -25,7 +25,7 @@ var (
 func bench(t *testing.T) *engine {
 	t.Helper()
 	d := &Device{events: make(chan verbs.Event, eventBacklog)}
-	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, socks: []*sock{{}}}
+	e := &engine{dev: d, clock: newClock(), rail: rail{dests: map[netip.Addr]*dest{}, socks: []*sock{{}}}}
 	e.senders = e.socks
 	e.posts.init()
 	d.eng = e

@@ -46,7 +46,9 @@ func (e *engine) iterate() int {
 	}
 	e.submit()
 	n += e.failOverruns()
-	e.report()
+	for r := range e.rails {
+		e.report(r)
+	}
 	if e.dev.gone.Load() {
 		e.failed = verbs.ErrGone
 	}
@@ -81,8 +83,10 @@ func (e *engine) untilNext(now qp.Time) time.Duration {
 			next = min(next, qp.Time(at))
 		}
 	}
-	if len(e.syncQueue) > 0 {
-		next = min(next, e.sync.due)
+	for r := range e.rails {
+		if len(r.syncQueue) > 0 {
+			next = min(next, r.sync.due)
+		}
 	}
 	if e.hooks != nil {
 		if at := e.hooks.deadline(now); at != 0 {
@@ -103,9 +107,11 @@ const maxSleep = driver.LongSleep
 // checkSockets finds out whether the interface was deleted: the kernel wakes no thread for
 // that.
 func (e *engine) checkSockets() {
-	for _, s := range e.socks {
-		if _, err := s.xsk.Wait(0); errors.Is(err, xsk.ErrGone) {
-			e.failed = verbs.ErrGone
+	for r := range e.rails {
+		for _, s := range r.socks {
+			if _, err := s.xsk.Wait(0); errors.Is(err, xsk.ErrGone) {
+				e.failed = verbs.ErrGone
+			}
 		}
 	}
 }

@@ -40,9 +40,11 @@ func (l loop) Spin() bool {
 		if l.posts.any.Load() || l.calls.any.Load() || l.feeder != nil && l.feeder.Waiting() {
 			return true
 		}
-		for _, s := range l.socks {
-			if s.xsk.Arrived() {
-				return true
+		for r := range l.rails {
+			for _, s := range r.socks {
+				if s.xsk.Arrived() {
+					return true
+				}
 			}
 		}
 	}
@@ -64,7 +66,7 @@ func (l loop) IdleWait(n int) (d time.Duration, maskRX bool) {
 		l.lastWork = l.now
 		return 0, false
 	}
-	if l.kick.busy.Load() && !l.kick.down.Load() {
+	if l.kicking() {
 		return whileSending, true
 	}
 	switch {
@@ -77,7 +79,7 @@ func (l loop) IdleWait(n int) (d time.Duration, maskRX bool) {
 }
 
 func (l loop) NothingPending() bool {
-	return !l.posts.any.Load() && !l.calls.any.Load() && !l.sync.done.Load() && !l.stop.Load() && !l.dev.gone.Load() &&
+	return !l.posts.any.Load() && !l.calls.any.Load() && !l.replied() && !l.stop.Load() && !l.dev.gone.Load() &&
 		(l.feeder == nil || l.feeder.Sleep())
 }
 
@@ -112,10 +114,8 @@ func (e *engine) finish() {
 	for _, f := range list {
 		f()
 	}
-	e.kick.stop.Store(true)
-	close(e.kick.wake)
-	close(e.sync.wake)
-	<-e.kick.ended
-	<-e.sync.ended
+	for r := range e.rails {
+		r.end()
+	}
 	e.dev.ended(why)
 }

@@ -20,13 +20,14 @@ import (
 
 // The objects that applications hold, as package verbs describes them.
 
-// Device is a RoCEv2 NIC in this process, on one interface. Its methods and those of
+// Device is a RoCEv2 NIC in this process, on one interface, or on several (Options.Rails). Its methods and those of
 // what it makes may be called by any goroutine.
 type Device struct {
 	opts      Options
 	dataplane Dataplane
 	routes    *route.Table // nil: a loopback device
 	socks     xsk.Set
+	more      []*iface // the further interfaces
 	mem       *mr.Table
 	eng       *engine
 	mtu       int // of the interface when the device was opened: what its frames have room for
@@ -191,6 +192,9 @@ type Options struct {
 	LargeDSCP uint8
 
 	Keys int // memory regions and windows at once, see mr.Config
+
+	// Rails are further interfaces, for queue pairs in out-of-order mode (QP.UseRails).
+	Rails []Rail
 
 	// Feeder brings work requests of other processes. nil: there are none.
 	Feeder Feeder

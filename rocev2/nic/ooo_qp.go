@@ -4,6 +4,7 @@ package nic
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
@@ -46,8 +47,10 @@ type oooQP struct {
 
 	orderSendQueue
 
-	announced bool    // HELLO has announced the peer, or it has sent packets of the mode
-	askAt     qp.Time // when to look again, 0 = nothing waits for HELLO
+	rails     []standIn     // on further interfaces
+	steered   atomic.Uint32 // a bit for each further interface that steers the queue pair
+	announced bool          // HELLO has announced the peer, or it has sent packets of the mode
+	askAt     qp.Time       // when to look again, 0 = nothing waits for HELLO
 	askUntil  qp.Time
 }
 
@@ -75,6 +78,9 @@ func newOOO(x *QP, init *verbs.QPInit) (*oooQP, error) {
 func (o *oooQP) modify(a verbs.Attr, mask verbs.AttrMask) error {
 	from := o.x.q.State()
 	if err := checkOrder(&a, mask); err != nil {
+		return err
+	}
+	if err := o.fitsRails(a.PMTU); mask&verbs.MaskPMTU != 0 && err != nil {
 		return err
 	}
 	if err := o.x.q.Modify(a, mask); err != nil {
@@ -117,12 +123,14 @@ func (o *oooQP) entered(a *verbs.Attr) (err error) {
 
 func (o *oooQP) config(a *verbs.Attr) ooo.Config {
 	c := o.x.q.Config()
-	return ooo.Config{
+	conf := ooo.Config{
 		QPN: o.x.num, PeerQPN: a.DestQPN, PD: c.PD, RecvPSN: a.RQPSN, PMTU: a.PMTU, Seed: uint64(o.x.num),
 		Messages: orderMessages(c.MaxSend), Memory: orderMemory{c.Memory, o}, Deliver: o.deliver, Complete: o.complete,
 		Count: &o.x.dev.eng.ooo.count, NotReadyTries: orderNotReadyTries, NotReadyDelay: orderNotReadyDelay,
 		MinRTO: orderEngineDelay, MinQueueing: orderEngineDelay,
 	}
+	o.configRails(&conf)
+	return conf
 }
 
 // close completes all work requests: the first one of those that were not begun with this status, if none

@@ -23,8 +23,12 @@ func (o *oooQP) receive(e *engine, p *rocev2.Packet, m *rxMeta) {
 	c.RecvPackets++
 	c.RecvBytes += uint64(len(p.Payload()))
 	o.x.q.Established()
-	o.q.SetStampOffset(ooo.Time(e.config.ClockOffset))
-	o.q.Receive(ooo.Time(e.now), p, ooo.EchoUs(rocev2.Stamp{Flags: m.flags, T1: m.t1}))
+	rail, offset := o.arrived(p), e.config.ClockOffset
+	if rail > 0 {
+		offset = e.railOf(o.rails[rail-1].dest).config.ClockOffset
+	}
+	o.q.SetStampOffset(ooo.Time(offset))
+	o.q.ReceiveOn(ooo.Time(e.now), rail, p, ooo.EchoUs(rocev2.Stamp{Flags: m.flags, T1: m.t1}))
 	o.settle()
 }
 
@@ -36,16 +40,17 @@ func (o *oooQP) nextAck(e *engine) *qp.Outbound {
 	return e.ooo.outbound()
 }
 
-// nextData implements QP.nextData.
-func (o *oooQP) nextData(e *engine) *qp.Outbound {
-	if o.q == nil || !o.mayStart() {
+// nextData implements QP.nextData for the queue pair, or for a stand-in.
+func (o *oooQP) nextData(e *engine, x *QP) *qp.Outbound {
+	rail := o.rail(x)
+	if o.q == nil || !o.mayStart() || !o.mayUse(rail) {
 		return nil
 	}
 	if o.waiting.len() > 0 {
 		o.begin()
 	}
 	n := &e.ooo.next
-	if !o.q.NextData(ooo.Time(e.now), n) {
+	if !o.q.NextDataOn(ooo.Time(e.now), rail, n) {
 		return nil
 	}
 	c := o.x.q.Config().Count

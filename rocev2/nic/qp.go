@@ -198,7 +198,7 @@ func (x *QP) Destroy() error {
 		return errQPDestroyed
 	}
 	x.dev.pairDestroyed(x) // while nobody else has its number
-	err := x.dev.dataplane.Unsteer(x.num)
+	err := errors.Join(append(x.unsteerRails(), x.dev.dataplane.Unsteer(x.num))...)
 	var left *route.Path
 	// After the engine's end nothing runs: finish has flushed the queue pair and released its path.
 	_ = x.dev.eng.do(func() { left = x.dev.eng.removeQP(x) })

@@ -120,6 +120,7 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 // pacer of that destination is not the one of the next. It returns the path, for
 // release.
 func (e *engine) unroute(x *QP) (left *route.Path) {
+	e.leaveRails(x)
 	if x.drr.Queued() {
 		x.home.remove(x)
 	}

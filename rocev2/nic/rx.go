@@ -22,7 +22,15 @@ const rxBatch = 128
 
 // receive handles what has arrived and returns how many packets that were.
 func (e *engine) receive() (n int) {
-	for _, s := range e.socks {
+	for r := range e.rails {
+		n += e.receiveFrom(r)
+	}
+	return n + e.receiveLoopback()
+}
+
+// receiveFrom handles what has arrived on an interface.
+func (e *engine) receiveFrom(r *rail) (n int) {
+	for _, s := range r.socks {
 		got := s.xsk.Receive(s.batch)
 		e.rxBacklog = e.rxBacklog || got == rxBatch
 		if got > 0 {
@@ -42,7 +50,7 @@ func (e *engine) receive() (n int) {
 		s.batch.Release()
 		n += got
 	}
-	return n + e.receiveLoopback()
+	return n
 }
 
 // frame is stages 2 to 5 for one Ethernet frame. loopback: it comes from this engine.
@@ -103,7 +111,7 @@ func (e *engine) lookup(p *rocev2.Packet) *QP {
 		e.count.rxMalformed++
 	case !matchPKey(bth.PKey(), x.pkey):
 		e.count.wrongPKey(bth, x)
-	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src):
+	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src) && x.standIn(p) == nil:
 		e.count.rxWrongPeer++
 	default:
 		return x
@@ -123,6 +131,8 @@ func (e *engine) note(x *QP, p *rocev2.Packet, m rxMeta) {
 		if d = e.dests[p.Src()]; d == nil {
 			return
 		}
+	} else if y := x.standIn(p); y != nil {
+		d = y.dest
 	}
 	d.note(m)
 	if d.probe.sent == 0 || d.stamps && !m.proven { // of a peer that stamps, a forged ACK
@@ -130,7 +140,7 @@ func (e *engine) note(x *QP, p *rocev2.Packet, m rxMeta) {
 	}
 	rtt, sent := d.probe.answered(x, p.Opcode().Info().Operation, p.BTH().PSN(), e.now)
 	if rtt > 0 && (d.report.RTT == 0 || rtt < d.report.RTT) {
-		d.report.RTT, d.report.RTTSent = rtt, uint64(int64(sent)+e.config.ClockOffset)
+		d.report.RTT, d.report.RTTSent = rtt, uint64(int64(sent)+e.railOf(d).config.ClockOffset)
 		e.queueForSync(d)
 	}
 }

@@ -44,7 +44,10 @@ func (e *engine) destLimit(d *dest) qp.SendLimit {
 		if q := d.flight.Head(); q != nil {
 			num = q.QPN()
 		}
-		if x = e.qps.Lookup(num); x == nil || x.home != d {
+		if x = e.qps.Lookup(num); x != nil {
+			x = x.queuedAt(d)
+		}
+		if x == nil {
 			return qp.NotLimited
 		}
 	}

@@ -29,19 +29,16 @@ const etherLen = 14
 // engine owns all queue pairs. It belongs to one thread at a time (loop_owner.go). What
 // other goroutines want comes by posts (post.go) and calls.
 type engine struct {
-	dev       *Device
-	dataplane Dataplane
-	clock     clock
-	now       qp.Time // when this iteration began
-	config    RuntimeConfig
+	dev   *Device
+	clock clock
+	now   qp.Time // when this iteration began
 
-	socks    []*sock
-	senders  []*sock // the sockets that can send
-	kick     kicker
+	rail         // of the device's own interface
+	more []*rail // of the others (rail.go)
+
 	loopback loopbackQueue
 
 	qps               qpn.Table[QP]
-	dests             map[netip.Addr]*dest
 	datagrams         dest              // where queue pairs of UD are queued before anything was posted
 	ready             sched.List[*dest] // in service
 	socketFull        sched.List[*dest] // in service, whose socket was full in this iteration
@@ -57,11 +54,9 @@ type engine struct {
 	overrunAt         int   // the slot of qps at which failOverruns goes on
 	updatedCQs        []*CQ // with completions that were not shown
 
-	posts     posts
-	calls     calls
-	syncQueue []*dest // to be reported
-	sync      syncer
-	lastWork  qp.Time // when there was last something to do
+	posts    posts
+	calls    calls
+	lastWork qp.Time // when there was last something to do
 
 	// Used again and again, so that nothing is allocated.
 	out     qp.Outbound
@@ -95,6 +90,18 @@ func (e *engine) markDirty(x *QP) {
 	}
 }
 
+// rail is one interface with what the engine keeps of it (rail.go).
+type rail struct {
+	dataplane Dataplane
+	config    RuntimeConfig
+	socks     []*sock
+	senders   []*sock // the sockets that can send
+	kick      kicker
+	dests     map[netip.Addr]*dest
+	syncQueue []*dest // to be reported
+	sync      syncer
+}
+
 // sock is one AF_XDP socket with what the engine keeps of it (tx_kick.go).
 type sock struct {
 	xsk    *xsk.Socket
@@ -107,6 +114,7 @@ type sock struct {
 // the engine's thread (dest.go).
 type dest struct {
 	addr netip.Addr
+	rail uint8 // 0: that of the device's own interface
 	sock *sock // one socket a destination: its packets keep their order
 	refs int
 
@@ -138,7 +146,7 @@ type dest struct {
 
 	probe        probe
 	report       DestSync
-	syncQueued   bool // in engine.syncQueue
+	syncQueued   bool // in rail.syncQueue
 	initialSyncs int8 // reports still to be made although nothing was sent
 }
 

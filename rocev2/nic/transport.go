@@ -79,7 +79,7 @@ func (x *QP) nextAck(e *engine) *qp.Outbound {
 // nextData returns the next packet of data, or nil.
 func (x *QP) nextData(e *engine) *qp.Outbound {
 	if x.ooo != nil {
-		return x.ooo.nextData(e)
+		return x.ooo.nextData(e, x)
 	}
 	if x.q.NextData(e.now, &e.out) {
 		return &e.out

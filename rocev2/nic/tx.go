@@ -53,6 +53,7 @@ func (e *engine) flushDirty() {
 			e.enqueueUnblocked(x.dest)
 		}
 		e.enqueue(x)
+		e.enqueueStandIns(x)
 	}
 	e.dirty = append(e.dirty[:remaining], e.dirty[n:]...)
 	e.publishCompletions()
@@ -61,14 +62,14 @@ func (e *engine) flushDirty() {
 // flushAnswers sends the ACKs and NAKs of a queue pair. False: there are more.
 func (e *engine) flushAnswers(x *QP) bool {
 	for range ackBurst {
-		if x.path != nil && !e.hasFrame(x) {
+		if x.path != nil && e.answerBy(x) == nil {
 			return false // the kernel has all frames of its socket
 		}
 		o := x.nextAck(e)
 		if o == nil {
 			return true
 		}
-		e.send(x, o, false)
+		e.send(x.forAnswer(e), o, false)
 	}
 	return false
 }

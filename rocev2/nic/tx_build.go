@@ -53,11 +53,11 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	}
 	copy(frame, to.Ether[:])
 	if !e.fill(x, o, frame[etherLen:], payload) {
-		e.markDirty(x)
+		e.markDirty(x.whole())
 		return 0, d
 	}
 	if o.Stamp != nil {
-		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.config.ClockOffset))
+		d.stamp(o.Stamp, uint64(int64(e.clock.now())+e.railOf(d).config.ClockOffset))
 		if omitT1 {
 			o.Stamp.Flags &^= rocev2.StampT1
 		}

@@ -27,34 +27,46 @@ func newKicker() kicker {
 
 // submit shows the kernel what was pushed in this iteration.
 func (e *engine) submit() {
+	again := e.pendingKick
+	e.pendingKick = false
+	for r := range e.rails {
+		if r.submit(again) {
+			e.pendingKick = true
+		}
+		if r.kick.gone.Load() {
+			e.failed = verbs.ErrGone
+		}
+	}
+}
+
+// submit is that of one interface. again: packets of an earlier iteration are left, on this interface or
+// another one. It returns whether some are left that no second thread sends.
+func (r *rail) submit(again bool) bool {
 	pending := 0
-	for _, s := range e.socks {
+	for _, s := range r.socks {
 		if s.pushed > 0 {
 			pending += s.xsk.Submit()
 			s.pushed = 0
-		} else if e.pendingKick {
+		} else if again {
 			pending += s.xsk.Pending()
 		}
 	}
-	e.pendingKick = false
 	switch {
-	case pending == 0 || e.kick.busy.Load():
-	case pending <= inlineKick || e.kick.alone:
+	case pending == 0 || r.kick.busy.Load():
+	case pending <= inlineKick || r.kick.alone:
 		left := 0
-		for _, s := range e.socks {
-			n, _, _ := e.kick.do(s.xsk)
+		for _, s := range r.socks {
+			n, _, _ := r.kick.do(s.xsk)
 			left += n
 		}
-		if left > 0 && !e.kick.alone {
-			e.kick.start()
+		if left > 0 && !r.kick.alone {
+			r.kick.start()
 		}
-		e.pendingKick = left > 0 && e.kick.alone
+		return left > 0 && r.kick.alone
 	default:
-		e.kick.start()
+		r.kick.start()
 	}
-	if e.kick.gone.Load() {
-		e.failed = verbs.ErrGone
-	}
+	return false
 }
 
 // start sets the second thread to work, which does nothing now.

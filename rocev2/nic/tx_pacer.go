@@ -8,12 +8,12 @@ package nic
 // mayLeave reports whether the pacer lets the next packet go. Without an agent that looks
 // after rates nothing is paced.
 func (d *dest) mayLeave(e *engine) bool {
-	return !e.config.Paced || d.pacer.Ready(int64(e.now))
+	return !e.railOf(d).config.Paced || d.pacer.Ready(int64(e.now))
 }
 
 // consumeTokens takes the cost of a frame of n bytes out of the bucket.
 func (d *dest) consumeTokens(e *engine, n int) {
-	d.pacer.Consume(int64(e.now), int64(e.config.Burst), n)
+	d.pacer.Consume(int64(e.now), int64(e.railOf(d).config.Burst), n)
 }
 
 func (d *dest) setRate(e *engine, rate uint64) { d.pacer.SetRate(int64(e.now), rate) }

@@ -75,6 +75,7 @@ func (e *engine) dequeueIdle(d *dest, x *QP) {
 		d.report.Waited++ // as for the pacer: the destination uses the rate that it has
 	}
 	d.dequeue()
+	x = x.whole()
 	if x.sendQueued() > 0 {
 		d.idle = x.num
 	}

@@ -27,20 +27,20 @@ func (d *dest) setRampWindow(e *engine, bytes uint64) {
 	e.applyWindow(d)
 }
 
-// applyConfig applies the interface's configuration. Windows are in force while pacing is.
-func (e *engine) applyConfig(l RuntimeConfig) {
-	changed := l.Paced != e.config.Paced
-	if e.config = l; !changed {
+// applyConfig applies the configuration of a rail's interface. Windows are in force while pacing is.
+func (e *engine) applyConfig(r *rail, l RuntimeConfig) {
+	changed := l.Paced != r.config.Paced
+	if r.config = l; !changed {
 		return
 	}
-	for _, d := range e.dests {
+	for _, d := range r.dests {
 		e.applyWindow(d)
 	}
 }
 
 // applyWindow puts the limit in force.
 func (e *engine) applyWindow(d *dest) {
-	w := d.windows.effective(e.config.Paced)
+	w := d.windows.effective(e.railOf(d).config.Paced)
 	if w == d.flight.Window() {
 		return
 	}

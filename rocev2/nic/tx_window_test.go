@@ -42,15 +42,15 @@ func TestWindowFollowsTheAgent(t *testing.T) {
 		if sent := e.transmit(); sent != 5 || !x.q.Waits() {
 			t.Fatalf("%d packets have left and it waits: %v; want 5 and a queue pair that waits for room", sent, x.q.Waits())
 		}
-		e.applyConfig(RuntimeConfig{Paced: true})
+		e.applyConfig(&e.rail, RuntimeConfig{Paced: true})
 		if d.flight.Window() != 5000 || !x.q.Waits() {
 			t.Error("the window has changed although nothing has")
 		}
-		e.applyConfig(RuntimeConfig{})
+		e.applyConfig(&e.rail, RuntimeConfig{})
 		if d.flight.Window() != 0 || x.q.Waits() || d.drr.First() != x {
 			t.Errorf("without an agent: window %d, waits %v", d.flight.Window(), x.q.Waits())
 		}
-		if e.applyConfig(RuntimeConfig{Paced: true}); d.flight.Window() != 5000 {
+		if e.applyConfig(&e.rail, RuntimeConfig{Paced: true}); d.flight.Window() != 5000 {
 			t.Error("the next agent's window does not hold")
 		}
 	})

@@ -67,7 +67,7 @@ const loopbackSize = 1 << 20
 func newLoopback(t testing.TB, seed uint64) *loopback {
 	t.Helper()
 	d := &Device{mtu: loopbackMTU, events: make(chan verbs.Event, eventBacklog), done: make(chan struct{})}
-	e := &engine{dev: d, clock: newClock(), dests: map[netip.Addr]*dest{}, senders: []*sock{{}}, reorder: qp.NewReorderPool(reorderPackets)}
+	e := &engine{dev: d, clock: newClock(), rail: rail{dests: map[netip.Addr]*dest{}, senders: []*sock{{}}}, reorder: qp.NewReorderPool(reorderPackets)}
 	e.config = RuntimeConfig{Paced: true, Burst: 4e6}
 	e.loopback.maxFrame = 4096 + 256
 	e.posts.init()

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// A queue pair in out-of-order mode on several interfaces (rail.go). Where packets leave, a queue pair
+// has one path and is queued at one destination. So for each further interface there is a stand-in: a QP
+// that has only the path, the destination and the place in its queue. Package ooo is asked for the
+// packets of that rail when the stand-in is in service. All the rest is the queue pair's own.
+//
+// HELLO announces the mode on each interface. Data does not use a rail before.
+
+var _ verbs.RailQP = (*QP)(nil)
+
+// standIn is the part of a queue pair on one further interface. Rail i+1 of package ooo is the i-th.
+type standIn struct {
+	*QP
+	number    uint8 // of the rail of the device, from 1
+	announced bool  // the peer has announced the mode there, or has sent packets of it
+}
+
+// orderWindow is the window of a queue pair on one interface, in packets.
+const orderWindow = 256
+
+// UseRails has a queue pair in out-of-order mode send and receive on further interfaces, too. Each
+// address vector has an address of the peer on one more interface, and the address of the further
+// interface of this device that leads there, which may be left out: the i-th vector is of the i-th
+// further interface then. It is called in RESET or INIT, and waits for the neighbours.
+func (x *QP) UseRails(to ...verbs.AddressVector) error {
+	if x.ooo == nil {
+		return errors.New("nic: only a queue pair in out-of-order mode uses several interfaces: create it with QPInit.OutOfOrder")
+	}
+	var list []standIn
+	fail := func(err error) error {
+		for _, s := range list {
+			s.path.Release()
+		}
+		return err
+	}
+	used := make([]bool, len(x.dev.more))
+	for i, a := range to {
+		n, err := x.dev.railFor(a.Src.Unmap(), i)
+		if err != nil {
+			return fail(err)
+		}
+		if used[n] {
+			return fail(fmt.Errorf("nic: interface %s is named twice: a queue pair has one address of the peer for each", x.dev.more[n].name))
+		}
+		used[n] = true
+		path, err := x.dev.resolveOn(x.dev.more[n], a.Src, a.Dst)
+		if err != nil {
+			return fail(err)
+		}
+		y := &QP{dev: x.dev, typ: x.typ, num: x.num, pd: x.pd, ooo: x.ooo, path: path, flow: flow{a.TClass, a.HopLimit}, src: path.Current().Src}
+		list = append(list, standIn{QP: y, number: uint8(n + 1)})
+		if x.ooo.steered.Load()>>n&1 == 0 {
+			if err := x.dev.more[n].dataplane.Steer(x.num); err != nil {
+				return fail(err)
+			}
+			x.ooo.steered.Or(1 << n)
+		}
+	}
+	err := x.dev.do(func() error {
+		switch s := x.q.State(); {
+		case x.dead:
+			return errQPDestroyed
+		case s != verbs.StateReset && s != verbs.StateInit:
+			return fmt.Errorf("nic: UseRails comes before RTR; the queue pair is in %s", s)
+		case len(x.ooo.rails) > 0:
+			return errors.New("nic: the queue pair has its interfaces already; only RESET takes them back")
+		}
+		for _, s := range list {
+			s.dest = x.dev.eng.destinationOn(s.number, s.path)
+			s.home = s.dest
+		}
+		x.ooo.rails = list
+		return nil
+	})
+	if err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// railFor returns which further interface has the address, or the i-th if there is none.
+func (d *Device) railFor(src netip.Addr, i int) (int, error) {
+	if !src.IsValid() {
+		if i >= len(d.more) {
+			return 0, fmt.Errorf("nic: the device has %d further interfaces: open it with more (Options.Rails)", len(d.more))
+		}
+		return i, nil
+	}
+	for n, p := range d.more {
+		if slices.Contains(p.routes.GIDs(), src) {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("nic: none of the %d further interfaces of the device has the address %s: open it with the one that has (Options.Rails)", len(d.more), src)
+}
+
+// resolveOn is resolve on a further interface.
+func (d *Device) resolveOn(p *iface, src, dst netip.Addr) (*route.Path, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
+	defer cancel()
+	path, err := p.routes.Resolve(dst)
+	if src.IsValid() && err == nil {
+		path.Release()
+		path, err = p.routes.ResolveFrom(src, dst)
+	}
+	if path, err = d.usable(ctx, path, err); err != nil {
+		return nil, fmt.Errorf("interface %s: %w", p.name, err)
+	}
+	return path, nil
+}
+
+// fitsRails judges a PMTU by the paths and the frames of the further interfaces.
+func (o *oooQP) fitsRails(m rocev2.PMTU) error {
+	for _, s := range o.rails {
+		p := o.x.dev.more[s.number-1]
+		if need := m.Bytes() + rocev2.PMTUOverhead; need > min(s.path.Current().MTU, p.mtu) {
+			return fmt.Errorf("nic: a PMTU of %d does not fit interface %s, which needs an MTU of %d: choose less", m.Bytes(), p.name, need)
+		}
+	}
+	return nil
+}
+
+// configRails adapts the configuration of package ooo to several interfaces.
+func (o *oooQP) configRails(c *ooo.Config) {
+	if n := len(o.rails) + 1; n > 1 {
+		c.Rails, c.Window = n, orderWindow<<bits.Len(uint(n-1))
+	}
+}
+
+// leaveRails takes the queue pair from its further interfaces.
+func (e *engine) leaveRails(x *QP) {
+	if x.ooo == nil {
+		return
+	}
+	for _, s := range x.ooo.rails {
+		if s.drr.Queued() {
+			s.home.remove(s.QP)
+		}
+		e.drop(s.dest)
+		go s.path.Release() // it may wait for the table
+	}
+	x.ooo.rails = nil
+}
+
+// unsteerRails has the further interfaces pass on packets to the queue pair, as Destroy does.
+func (x *QP) unsteerRails() (errs []error) {
+	if x.ooo == nil {
+		return nil
+	}
+	steered := x.ooo.steered.Swap(0)
+	for n, p := range x.dev.more {
+		if steered>>n&1 != 0 {
+			errs = append(errs, p.dataplane.Unsteer(x.num))
+		}
+	}
+	return errs
+}
+
+// whole returns the queue pair of a stand-in, or the queue pair itself.
+func (x *QP) whole() *QP {
+	if x.ooo != nil {
+		return x.ooo.x
+	}
+	return x
+}
+
+// standIn returns the stand-in to whose interface the peer has sent the packet, or nil.
+func (x *QP) standIn(p *rocev2.Packet) *QP {
+	if x.ooo == nil {
+		return nil
+	}
+	for _, s := range x.ooo.rails {
+		if p.Src() == s.dest.addr && p.Dst() == s.src {
+			return s.QP
+		}
+	}
+	return nil
+}
+
+// queuedAt returns the queue pair or its stand-in that sends to a destination, or nil.
+func (x *QP) queuedAt(d *dest) *QP {
+	if x.home == d {
+		return x
+	}
+	if x.ooo != nil {
+		for _, s := range x.ooo.rails {
+			if s.home == d {
+				return s.QP
+			}
+		}
+	}
+	return nil
+}
+
+// enqueueStandIns is enqueue for the further interfaces.
+func (e *engine) enqueueStandIns(x *QP) {
+	if x.ooo != nil {
+		for _, s := range x.ooo.rails {
+			e.enqueue(s.QP)
+		}
+	}
+}
+
+// rail returns which rail of package ooo a queue pair or stand-in is.
+func (o *oooQP) rail(x *QP) int {
+	for i, s := range o.rails {
+		if s.QP == x {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// mayUse reports whether data may be sent on a rail: the peer has announced the mode there.
+func (o *oooQP) mayUse(rail int) bool {
+	if rail == 0 {
+		return true
+	}
+	s := &o.rails[rail-1]
+	if s.announced = s.announced || s.dest.ooo; !s.announced {
+		o.x.dev.eng.queueForSync(s.dest)
+	}
+	return s.announced
+}
+
+// arrived returns the rail by which a packet has come.
+func (o *oooQP) arrived(p *rocev2.Packet) int {
+	y := o.x.standIn(p)
+	if y == nil {
+		return 0
+	}
+	rail := o.rail(y)
+	o.rails[rail-1].announced = true
+	return rail
+}
+
+// answerBy returns the queue pair or the stand-in whose socket has room for a response, or nil.
+func (e *engine) answerBy(x *QP) *QP {
+	if e.hasFrame(x) {
+		return x
+	}
+	if x.ooo != nil {
+		for _, s := range x.ooo.rails {
+			if e.hasFrame(s.QP) {
+				return s.QP
+			}
+		}
+	}
+	return nil
+}
+
+// forAnswer returns by whom a response of package ooo leaves: on the interface on which its packet has
+// come, or on another one if the socket of that is full. One of them has room.
+func (x *QP) forAnswer(e *engine) *QP {
+	if x.ooo == nil || len(x.ooo.rails) == 0 {
+		return x
+	}
+	y := x
+	if rail := e.ooo.next.Rail; rail > 0 {
+		y = x.ooo.rails[rail-1].QP
+	}
+	if e.hasFrame(y) {
+		return y
+	}
+	return e.answerBy(x)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/xsk"
+)
+
+var _ verbs.RailDevice = (*Device)(nil)
+
+// A device is on one interface, whose addresses are its GIDs. It may have further interfaces
+// (Options.Rails), which only queue pairs in out-of-order mode use (ooo_rails.go). Each interface is a
+// rail of the engine: it has its sockets, its data plane with the entries of its destinations, and the
+// goroutines that work for these. The loop of the engine serves all of them.
+
+// Rail is a further interface of a device.
+type Rail struct {
+	Interface string // in the network namespace of the calling thread
+	Dataplane Dataplane
+}
+
+// MaxRails is how many further interfaces a device may have.
+const MaxRails = 7
+
+// iface is an open interface.
+type iface struct {
+	name      string
+	index     int
+	mtu       int // when the device was opened: what its frames have room for
+	dataplane Dataplane
+	routes    *route.Table
+	socks     xsk.Set
+}
+
+// openIface opens a further interface.
+func (d *Device) openIface(p *iface) (err error) {
+	if p.routes, err = route.Open(p.name, route.Options{ResolveTimeout: d.opts.ResolveTimeout, OnEvent: d.railEvent}); err != nil {
+		return err
+	}
+	if p.index, p.mtu, err = linkOf(p.name); err != nil {
+		return err
+	}
+	if p.socks, err = d.openSockets(p.index, p.mtu); err != nil {
+		return fmt.Errorf("nic: interface %s: %w", p.name, err)
+	}
+	for i, s := range p.socks {
+		if err := p.dataplane.Register(i, s.FD()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release gives everything back that the interface has.
+func (p *iface) release() (errs []error) {
+	if p.routes != nil {
+		errs = append(errs, p.routes.Close())
+	}
+	errs = append(errs, p.dataplane.Close())
+	if p.socks != nil {
+		errs = append(errs, p.socks.Close())
+	}
+	return errs
+}
+
+// railEvent is called when something happens to a further interface. The device ends with any of its
+// interfaces.
+func (d *Device) railEvent(e route.Event) {
+	if e.Link.Gone {
+		d.routeEvent(e)
+	}
+}
+
+// linkOf returns the index of an interface and its MTU.
+func linkOf(name string) (index, mtu int, err error) {
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return 0, 0, fmt.Errorf("nic: interface %s: %w", name, err)
+	}
+	return i.Index, i.MTU, nil
+}
+
+// Rails implements verbs.RailDevice.
+func (d *Device) Rails() ([]verbs.Port, error) {
+	if err := d.alive(); err != nil {
+		return nil, err
+	}
+	var out []verbs.Port
+	for _, p := range d.more {
+		l := p.routes.Link()
+		out = append(out, verbs.Port{Active: l.Up && l.Carrier, MTU: l.MTU, GIDs: p.routes.GIDs()})
+	}
+	return out, nil
+}
+
+func (r *rail) init(w Dataplane, socks xsk.Set) {
+	*r = rail{dataplane: w, config: w.RuntimeConfig(), kick: newKicker(), dests: map[netip.Addr]*dest{}}
+	for _, s := range socks {
+		r.socks = append(r.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
+	}
+	r.sync.init()
+}
+
+// rails calls yield with each rail, that of the device's own interface first.
+func (e *engine) rails(yield func(*rail) bool) {
+	if !yield(&e.rail) {
+		return
+	}
+	for _, r := range e.more {
+		if !yield(r) {
+			return
+		}
+	}
+}
+
+func (e *engine) railNumber(n uint8) *rail {
+	if n == 0 {
+		return &e.rail
+	}
+	return e.more[n-1]
+}
+
+// railOf returns the rail of a destination.
+func (e *engine) railOf(d *dest) *rail { return e.railNumber(d.rail) }
+
+// kicking reports that a second thread sends.
+func (e *engine) kicking() bool {
+	for r := range e.rails {
+		if r.kick.busy.Load() && !r.kick.down.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// replied reports that a reply of a data plane is there.
+func (e *engine) replied() bool {
+	for r := range e.rails {
+		if r.sync.done.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// end waits until the goroutines of the rail have ended.
+func (r *rail) end() {
+	r.kick.stop.Store(true)
+	close(r.kick.wake)
+	close(r.sync.wake)
+	<-r.kick.ended
+	<-r.sync.ended
+}
