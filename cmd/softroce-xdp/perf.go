@@ -62,6 +62,7 @@ docs/transport.md.`,
 // engineFlags are the flags of commands that open an engine.
 type engineFlags struct {
 	iface     string
+	rails     []string
 	spin      time.Duration
 	precredit bool
 	largeDSCP uint32
@@ -96,6 +97,9 @@ func (e *engineFlags) served(a *app) string {
 // open opens a device on the interface, and returns the name of the interface.
 func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, error) {
 	if name := e.served(a); name != "" {
+		if len(e.rails) > 0 {
+			return nil, "", usageError{fmt.Errorf("the agent of %s serves its engine, which has one interface: --rail is for an engine of this command, after `softroce-xdp attach --upgrade --nic=false %s`", name, name), false}
+		}
 		if e.precredit || e.largeDSCP != 0 {
 			return nil, "", usageError{fmt.Errorf("the agent of %s serves its engine: --precredit and --large-dscp are for an engine of this command; for all users of the device, `softroce-xdp attach --upgrade --nic-precredit %s`", name, name), false}
 		}
@@ -123,9 +127,16 @@ func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, e
 	}
 	dev, err := rdma.Open(ctx, name, rdma.WithDriver("softroce"), rdma.WithConfig(engine.Config{
 		Loader: a.options(),
+		Rails:  e.rails,
 		NIC:    nic.Options{Spin: spin, PreCredit: e.precredit, LargeDSCP: uint8(e.largeDSCP)},
 	}))
-	return dev, name, err
+	return dev, strings.Join(append([]string{name}, e.rails...), " and "), err
+}
+
+// railFlag is the flag for further interfaces.
+func (e *engineFlags) railFlag(a *app, cmd *cobra.Command) {
+	cmd.Flags().Var(newList(&e.rails, "an interface", word), "rail", "further attached interfaces for --service ooo, as many at the client as at the server: the n-th leads to the n-th")
+	_ = cmd.RegisterFlagCompletionFunc("rail", a.completeAttached)
 }
 
 func newPerfServer(a *app) *cobra.Command {
@@ -173,6 +184,7 @@ one run may take by --memory.`,
 		},
 	}
 	eng.flags(a, cmd)
+	eng.railFlag(a, cmd)
 	enc.flags(cmd)
 	cmd.Flags().StringVar(&memory, "memory", "1G", "memory that one run may register")
 	cmd.Flags().StringVar(&listen, "listen", net.JoinHostPort("", strconv.Itoa(perf.DefaultPort)), "TCP address for clients")
@@ -219,6 +231,9 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 		},
 	}
 	p.engineFlags.flags(a, cmd)
+	if !atomic {
+		p.railFlag(a, cmd)
+	}
 	p.encryptFlags.flags(cmd)
 	f := cmd.Flags()
 	if !atomic {
@@ -249,6 +264,9 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 		Op: op, Service: p.service.value, QPs: int(p.qps), Depth: int(p.depth), Latency: p.latency,
 		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Check: p.check, Timeout: uint8(p.timeout), Retries: uint8(p.retries),
 		Encrypted: p.encrypt,
+	}
+	if len(p.rails) > 0 && p.service.value != "ooo" {
+		return nil, errors.New("--rail goes with --service ooo: only out-of-order mode uses several interfaces")
 	}
 	if cmd.Flags().Changed("duration") && p.count != 0 {
 		return nil, errors.New("choose --duration or --messages, not both")

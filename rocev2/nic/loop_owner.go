@@ -105,6 +105,7 @@ func (e *engine) finish() {
 		_ = x.setState(verbs.StateErr) // refused in RESET: nothing to flush
 		x.publish()
 		release(e.unroute(x)) // no other thread would: this one ends
+		e.leaveRails(x)
 	}
 	e.publishCompletions()
 	e.calls.mu.Lock()

@@ -227,6 +227,7 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 func (e *engine) removeQP(x *QP) (left *route.Path) {
 	_ = x.setState(verbs.StateReset) // gives back what it holds
 	left = e.unroute(x)
+	e.leaveRails(x)
 	e.qpTimers.Stop(&x.timer)
 	if x.ackWaiting {
 		e.ackWait.remove(x)

@@ -100,6 +100,7 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 	}
 	if attr.State == verbs.StateReset {
 		left = e.unroute(x)
+		e.leaveRails(x)
 		x.forgetKeys()
 	}
 	switch x.pkey = attr.PKey; {
@@ -120,7 +121,6 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 // pacer of that destination is not the one of the next. It returns the path, for
 // release.
 func (e *engine) unroute(x *QP) (left *route.Path) {
-	e.leaveRails(x)
 	if x.drr.Queued() {
 		x.home.remove(x)
 	}

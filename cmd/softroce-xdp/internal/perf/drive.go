@@ -71,12 +71,15 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if err != nil {
 		return nil, err
 	}
-	mtu := port.MTU
+	rails, mtu, err := e.rails(remote.Addr(), port.MTU)
+	if err != nil {
+		return nil, err
+	}
 	pairs := e.pairs()
 	if err := e.offers(conn, c.Encryption, pairs); err != nil {
 		return nil, err
 	}
-	if err := t.send(message{Plan: &p, Addr: local, MTU: mtu, Pairs: pairs}); err != nil {
+	if err := t.send(message{Plan: &p, Addr: local, Rails: rails, MTU: mtu, Pairs: pairs}); err != nil {
 		return nil, err
 	}
 	peer, err := t.receive(answerTime)
@@ -96,7 +99,7 @@ func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error
 	if err := e.finish(c.Encryption, peer.Pairs); err != nil {
 		return nil, err
 	}
-	if err := e.connect(ctx, &peer, pmtu, false); err != nil {
+	if err := e.connect(ctx, &peer, len(rails), pmtu, false); err != nil {
 		return nil, err
 	}
 	if err := t.send(message{}); err != nil {

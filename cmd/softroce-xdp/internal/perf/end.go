@@ -123,14 +123,17 @@ func (e *end) pairs() []pair {
 	return out
 }
 
-// connect brings the queue pairs to RTS.
-func (e *end) connect(ctx context.Context, peer *message, pmtu rocev2.PMTU, receiving bool) error {
+// connect brings the queue pairs to RTS, on so many further interfaces.
+func (e *end) connect(ctx context.Context, peer *message, rails int, pmtu rocev2.PMTU, receiving bool) error {
 	if len(peer.Pairs) != len(e.qps) {
 		return fmt.Errorf("the peer made %d queue pairs for our %d", len(peer.Pairs), len(e.qps))
 	}
 	for i, x := range e.qps {
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if err := e.useRails(x, rails, peer.Rails); err != nil {
+			return err
 		}
 		if err := e.raise(x, i, peer.Addr, peer.Pairs[i], pmtu, receiving); err != nil {
 			return fmt.Errorf("queue pair %d: %w", i, err)

@@ -54,7 +54,8 @@ type message struct {
 	Error    string            `json:"error,omitempty"`
 	Plan     *Plan             `json:"plan,omitempty"`
 	Addr     netip.Addr        `json:"address,omitzero"` // the RoCE address
-	MTU      int               `json:"mtu,omitempty"`    // of the interface
+	Rails    []netip.Addr      `json:"rails,omitempty"`  // addresses of the further interfaces
+	MTU      int               `json:"mtu,omitempty"`    // of the interfaces
 	Pairs    []pair            `json:"queue_pairs,omitempty"`
 	Buffer   uint64            `json:"buffer,omitempty"` // where the memory begins; each pair has Size bytes
 	RKey     uint32            `json:"rkey,omitempty"`

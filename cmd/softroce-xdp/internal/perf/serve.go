@@ -121,16 +121,23 @@ func (s *server) serve(ctx context.Context, t *controlConn) error {
 	if err != nil {
 		return err
 	}
-	mtu := port.MTU
-	pmtu, err := p.pmtu(min(mtu, hello.MTU))
-	if err != nil {
-		return err
-	}
 	e, err := newEnd(ctx, dev, p)
 	if err != nil {
 		return err
 	}
 	defer e.close()
+	rails, mtu, err := e.rails(hello.Addr, port.MTU)
+	if err != nil {
+		return err
+	}
+	if n := len(hello.Rails); n > len(rails) {
+		return fmt.Errorf("the client has %d further interfaces and this server %d: name as many with --rail at both", n, len(rails))
+	}
+	rails = rails[:len(hello.Rails)]
+	pmtu, err := p.pmtu(min(mtu, hello.MTU))
+	if err != nil {
+		return err
+	}
 	if p.Op == "read" {
 		e.fillAll()
 	}
@@ -142,10 +149,10 @@ func (s *server) serve(ctx context.Context, t *controlConn) error {
 	if err != nil {
 		return err
 	}
-	if err := e.connect(ctx, hello, pmtu, true); err != nil {
+	if err := e.connect(ctx, hello, len(rails), pmtu, true); err != nil {
 		return err
 	}
-	if err := t.send(message{Addr: local, MTU: mtu, Pairs: pairs, Buffer: e.region.VA(), RKey: e.region.RKey()}); err != nil {
+	if err := t.send(message{Addr: local, Rails: rails, MTU: mtu, Pairs: pairs, Buffer: e.region.VA(), RKey: e.region.RKey()}); err != nil {
 		return err
 	}
 	if _, err := t.receive(answerTime); err != nil {
