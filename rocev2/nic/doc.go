@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nic is a RoCEv2 NIC in this process: verbs above, AF_XDP sockets of one interface
+// Package nic is a RoCEv2 NIC in this process: verbs above, AF_XDP sockets of an interface
 // below. It has the sockets, threads and clocks; the transport itself is package qp, memory
 // is package mr. Package loader/engine opens a Device on an interface that is attached to
 // the data plane.
@@ -69,7 +69,8 @@
 // # The transport
 //
 // transport.go chooses between package qp and out-of-order mode (package ooo): ooo_qp.go has the life
-// of a queue pair in that mode, ooo_post.go its send queue, ooo_wire.go its packets.
+// of a queue pair in that mode, ooo_post.go its send queue, ooo_wire.go its packets. A device may have further
+// interfaces (rail.go), which only this mode uses: ooo_rails.go.
 //
 // # Optional features
 //
