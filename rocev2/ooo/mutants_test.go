@@ -111,7 +111,7 @@ var mutants = []struct {
 	},
 	{
 		"a source with data to send probes", "snd_grouping.go",
-		"	m, kind := s.nextMessage()\n	if m == nil ||", "	m, kind := s.nextMessage()\n	s.loss.credit = probeCost\n	s.findSuspects(now)\n	if s.probe(now, o) {\n		return true\n	}\n	if m == nil ||", "TestProbeShare",
+		"	m, kind := s.nextMessage()\n	if m == nil ||", "	m, kind := s.nextMessage()\n	s.loss.credit = probeCost\n	s.findSuspects(now)\n	if s.probe(now, rail, o) {\n		return true\n	}\n	if m == nil ||", "TestProbeShare",
 	},
 	{
 		"an answer to a probe says nothing of the path before", "snd_probe.go",
