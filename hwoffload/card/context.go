@@ -49,7 +49,7 @@ type queuePair struct {
 	pkey   uint16
 	queued bool // in dataPath.ready
 	paced  turn
-	crypt  *crypt      // nil: it is not encrypted
+	crypt  *seal.End   // nil: it is not encrypted
 	credit *creditFlow // of pre-credit; nil: it does not use it
 	shown  verbs.State
 }
@@ -117,7 +117,7 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 	}
 	a := readAttr(d.context(i))
 	a.State = to
-	var keys *crypt
+	var keys *seal.End
 	if to == verbs.StateRTR {
 		var ok bool
 		if keys, ok = d.keysFor(x); !ok {

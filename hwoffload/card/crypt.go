@@ -16,12 +16,6 @@ import (
 // of what is here: a packet is sealed when headers and data are in the frame, before the ICRC, and
 // opened behind the ICRC check.
 
-// crypt is what an encrypted queue pair has.
-type crypt struct {
-	sealer *seal.Sealer
-	opener *seal.Opener
-}
-
 // secrets are what the driver has written to send_secret and recv_secret of a queue pair that is not
 // encrypted yet.
 type secrets struct {
@@ -54,7 +48,7 @@ func (d *dataPath) writeSecret(i uint32, offset uint64, v uint32) bool {
 
 // keysFor makes the keys of a queue pair for the step to RTR, of what the driver has written. nil, true: it
 // is not to be encrypted, or has keys since an earlier such step.
-func (d *dataPath) keysFor(x *queuePair) (c *crypt, ok bool) {
+func (d *dataPath) keysFor(x *queuePair) (c *seal.End, ok bool) {
 	suite := seal.Suite(d.context(x.num).Encryption().Suite())
 	if suite == 0 || x.crypt != nil {
 		return nil, true
@@ -63,17 +57,13 @@ func (d *dataPath) keysFor(x *queuePair) (c *crypt, ok bool) {
 	if s == nil || s.written != allWords || x.q.Type() == verbs.UD || x.pkey != rocev2.DefaultPKey {
 		return nil, false
 	}
-	sealer, err := seal.NewSealer(suite, s.b[0], seal.Limits{})
-	if err != nil {
-		return nil, false
-	}
-	opener, err := seal.NewOpener(suite, s.b[1], seal.Limits{})
-	return &crypt{sealer, opener}, err == nil
+	c, err := seal.NewEnd(seal.Keys{Suite: suite, Send: s.b[0], Receive: s.b[1]}, seal.Limits{})
+	return c, err == nil
 }
 
 // encrypt begins the encryption of a queue pair. Its secrets are used once: two sealers with one key would use
 // a nonce twice.
-func (d *dataPath) encrypt(x *queuePair, c *crypt) {
+func (d *dataPath) encrypt(x *queuePair, c *seal.End) {
 	delete(d.secrets, x.num)
 	x.crypt, x.pkey = c, seal.PKey
 	at := regs.QpBase + uint64(x.num)*regs.QpStride
@@ -88,7 +78,7 @@ func (d *dataPath) countCrypt(x *queuePair, offset uint64) {
 
 // open opens a packet for an encrypted queue pair. False: it is dropped and counted.
 func (d *dataPath) open(x *queuePair, p *rocev2.Packet, now qp.Time) bool {
-	if x.crypt.opener.OpenPacket(int64(now), p) != nil {
+	if x.crypt.Opener.OpenPacket(int64(now), p) != nil {
 		d.countCrypt(x, regs.QpUndecryptableOffset)
 		return false
 	}
@@ -110,7 +100,7 @@ func (d *dataPath) fill(x *queuePair, o *qp.Outbound, datagram, place []byte) bo
 	if x.crypt == nil {
 		return o.Fill(place)
 	}
-	if !o.Fill(seal.Plain(place)) || x.crypt.sealer.SealBuilt(&o.Datagram, datagram, len(place)) != nil {
+	if !o.Fill(seal.Plain(place)) || x.crypt.Sealer.SealBuilt(&o.Datagram, datagram, len(place)) != nil {
 		return false
 	}
 	d.countCrypt(x, regs.QpEncryptedOffset)

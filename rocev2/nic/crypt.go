@@ -20,12 +20,6 @@ import (
 
 var _ seal.Encrypter = (*QP)(nil)
 
-// crypt is what a queue pair has of encryption.
-type crypt struct {
-	sealer *seal.Sealer
-	opener *seal.Opener
-}
-
 // cryptCounters count packets of encrypted queue pairs, and those that look like such packets.
 type cryptCounters struct {
 	sealed, opened                           uint64
@@ -45,24 +39,15 @@ func (x *QP) Encrypt(k seal.Keys, l seal.Limits) error {
 	if x.ooo != nil {
 		return errors.New("nic: a queue pair in out-of-order mode is not encrypted; choose one of the two")
 	}
-	c, err := newCrypt(k, l)
+	c, err := seal.NewEnd(k, l)
 	if err != nil {
 		return fmt.Errorf("nic: encrypt a queue pair: %w", err)
 	}
 	return x.dev.do(func() error { return x.setKeys(c) })
 }
 
-func newCrypt(k seal.Keys, l seal.Limits) (*crypt, error) {
-	s, err := seal.NewSealer(k.Suite, k.Send, l)
-	if err != nil {
-		return nil, err
-	}
-	o, err := seal.NewOpener(k.Suite, k.Receive, l)
-	return &crypt{s, o}, err
-}
-
 // setKeys is Encrypt in the engine's thread.
-func (x *QP) setKeys(c *crypt) error {
+func (x *QP) setKeys(c *seal.End) error {
 	switch s := x.q.State(); {
 	case x.dead:
 		return errQPDestroyed
@@ -125,7 +110,7 @@ func (e *engine) fill(x *QP, o *qp.Outbound, datagram, place []byte) bool {
 	if !o.Fill(seal.Plain(place)) {
 		return false
 	}
-	if x.crypt.sealer.SealBuilt(&o.Datagram, datagram, len(place)) != nil {
+	if x.crypt.Sealer.SealBuilt(&o.Datagram, datagram, len(place)) != nil {
 		e.count.crypt.txExhausted++
 		return false
 	}
@@ -136,7 +121,7 @@ func (e *engine) fill(x *QP, o *qp.Outbound, datagram, place []byte) bool {
 // open opens a packet for an encrypted queue pair. False: it is refused and counted.
 func (e *engine) open(x *QP, p *rocev2.Packet) bool {
 	c := &e.count.crypt
-	switch err := x.crypt.opener.OpenPacket(int64(e.now), p); err {
+	switch err := x.crypt.Opener.OpenPacket(int64(e.now), p); err {
 	case nil:
 		c.opened++
 		return true

@@ -54,7 +54,7 @@ func newSecret(t *testing.T, typ verbs.QPType, loss float64, limits seal.Limits)
 
 func encryptWith(t *testing.T, x *QP, k seal.Keys, l seal.Limits) {
 	t.Helper()
-	c, err := newCrypt(k, l)
+	c, err := seal.NewEnd(k, l)
 	if err == nil {
 		err = x.setKeys(c)
 	}
@@ -154,7 +154,7 @@ func TestEncryptedOperations(t *testing.T) {
 				if refused := c.forged + c.replay + c.old + c.epoch + c.malformed + c.plainRefused + c.sealedRefused; refused != 0 {
 					t.Errorf("%v, loss %v: %+v", op, loss, c)
 				}
-				again, epochs := s.e.qpCount.SentAgain, s.x.crypt.opener.Epoch()+s.y.crypt.opener.Epoch()
+				again, epochs := s.e.qpCount.SentAgain, s.x.crypt.Opener.Epoch()+s.y.crypt.Opener.Epoch()
 				if loss > 0 && again == 0 || epochs < 5 {
 					t.Errorf("%v, loss %v: %d packets sent again, %d epochs: the test tests nothing", op, loss, again, epochs)
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
@@ -151,7 +152,7 @@ type QP struct {
 	rdAtomic   uint8       // also
 
 	internal *internalSends // the engine's; nil without a distribution
-	crypt    *crypt         // the engine's; nil unless it is encrypted
+	crypt    *seal.End      // the engine's; nil unless it is encrypted
 	ooo      *oooQP         // nil unless it is in out-of-order mode
 }
 
