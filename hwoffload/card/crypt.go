@@ -100,7 +100,8 @@ func (d *dataPath) fill(x *queuePair, o *qp.Outbound, datagram, place []byte) bo
 	if x.crypt == nil {
 		return o.Fill(place)
 	}
-	if !o.Fill(seal.Plain(place)) || x.crypt.Sealer.SealBuilt(&o.Datagram, datagram, len(place)) != nil {
+	p := x.crypt.Sealer.Built(&o.Datagram, datagram, len(place))
+	if !o.FillBy(seal.Plain(place), p) || p.Err() != nil {
 		return false
 	}
 	d.countCrypt(x, regs.QpEncryptedOffset)

@@ -77,3 +77,18 @@ type Memory interface {
 	InvalidateLocal(pd, qpn, key uint32) Fault
 	BindWindow(pd, qpn uint32, b verbs.Bind) Fault
 }
+
+// Transform puts bytes of memory into a packet in another form: encrypted.
+type Transform interface {
+	// Put writes src to dst in this form. Both have the same length, and are the same bytes or do not
+	// overlap. The application may change src meanwhile.
+	Put(dst, src []byte)
+}
+
+// Transformer is an optional interface of a Memory. Its methods are ReadLocal and ReadRemote with t.Put in the
+// place of the copy, so that the bytes are not copied first where the memory is contiguous. After a fault dst is
+// undefined, and t.Put may have been called.
+type Transformer interface {
+	TransformLocal(pd, lkey uint32, addr uint64, dst []byte, t Transform) Fault
+	TransformRemote(pd, qpn, rkey uint32, addr uint64, dst []byte, t Transform) Fault
+}

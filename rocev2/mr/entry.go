@@ -92,7 +92,7 @@ func (e *entry) drain() {
 	}
 }
 
-// read, write, compareSwap and fetchAdd touch memory that admits has granted,
+// read, transform, write, compareSwap and fetchAdd touch memory that admits has granted,
 // unless the entry was closed in between.
 
 func (e *entry) read(addr uint64, dst []byte) mem.Fault {
@@ -105,6 +105,24 @@ func (e *entry) read(addr uint64, dst []byte) mem.Fault {
 	} else {
 		f = backendFault(e.pages.read(e.first+off, dst))
 	}
+	e.leave()
+	return f
+}
+
+// transform is read with by.Put in the place of the copy.
+func (e *entry) transform(addr uint64, dst []byte, by mem.Transform) mem.Fault {
+	if e.pages != nil { // the bytes may lie apart
+		f := e.read(addr, dst)
+		if f == mem.FaultNone {
+			by.Put(dst, dst)
+		}
+		return f
+	}
+	if f := e.enter(); f != mem.FaultNone {
+		return f
+	}
+	off := addr - e.va
+	f := guardedPut(by, dst, e.host[off:off+uint64(len(dst))])
 	e.leave()
 	return f
 }

@@ -22,6 +22,13 @@ func guardedCopy(dst, src []byte) (f mem.Fault) {
 	return mem.FaultNone
 }
 
+// guardedPut is t.Put(dst, src). FaultBackend: a part of src is not there.
+func guardedPut(t mem.Transform, dst, src []byte) (f mem.Fault) {
+	defer caught(debug.SetPanicOnFault(true), &f)
+	t.Put(dst, src)
+	return mem.FaultNone
+}
+
 func guardedCompareSwap(b []byte, compare, swap uint64) (old uint64, f mem.Fault) {
 	defer caught(debug.SetPanicOnFault(true), &f)
 	return compareSwap(b, compare, swap), mem.FaultNone

@@ -40,6 +40,8 @@ func TestTruncatedMapping(t *testing.T) {
 		wantFault(t, what+": remote read", table.ReadRemote(pd, 1, r.RKey(), at, data), want)
 		wantFault(t, what+": local write", table.WriteLocal(pd, r.LKey(), at, data), want)
 		wantFault(t, what+": local read", table.ReadLocal(pd, r.LKey(), at, data), want)
+		wantFault(t, what+": local transform", table.TransformLocal(pd, r.LKey(), at, data, inverse{}), want)
+		wantFault(t, what+": remote transform", table.TransformRemote(pd, 1, r.RKey(), at, data, inverse{}), want)
 		_, got := table.FetchAdd(pd, 1, r.RKey(), at, 1)
 		wantFault(t, what+": fetch and add", got, want)
 		_, got = table.CompareSwap(pd, 1, r.RKey(), at, 1, 2)

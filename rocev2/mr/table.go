@@ -37,7 +37,10 @@ type Table struct {
 	bound   map[uint32]map[*Window]struct{} // windows by queue pair
 }
 
-var _ mem.Memory = (*Table)(nil)
+var (
+	_ mem.Memory      = (*Table)(nil)
+	_ mem.Transformer = (*Table)(nil)
+)
 
 // New returns an empty table.
 func New(c Config) (*Table, error) {
@@ -145,6 +148,24 @@ func (t *Table) ReadRemote(pd, qpn, rkey uint32, addr uint64, dst []byte) mem.Fa
 		return f
 	}
 	return e.read(addr, dst)
+}
+
+// TransformLocal implements mem.Transformer.
+func (t *Table) TransformLocal(pd, lkey uint32, addr uint64, dst []byte, by mem.Transform) mem.Fault {
+	e, f := t.local(pd, lkey, addr, uint64(len(dst)), 0)
+	if f != mem.FaultNone {
+		return f
+	}
+	return e.transform(addr, dst, by)
+}
+
+// TransformRemote implements mem.Transformer.
+func (t *Table) TransformRemote(pd, qpn, rkey uint32, addr uint64, dst []byte, by mem.Transform) mem.Fault {
+	e, f := t.remote(pd, qpn, rkey, addr, uint64(len(dst)), verbs.AccessRemoteRead)
+	if f != mem.FaultNone {
+		return f
+	}
+	return e.transform(addr, dst, by)
 }
 
 // WriteRemote implements mem.Memory. After FaultBackend the bytes of the range

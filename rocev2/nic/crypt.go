@@ -107,10 +107,11 @@ func (e *engine) fill(x *QP, o *qp.Outbound, datagram, place []byte) bool {
 	if !x.encrypted {
 		return o.Fill(place)
 	}
-	if !o.Fill(seal.Plain(place)) {
+	p := x.crypt.Sealer.Built(&o.Datagram, datagram, len(place))
+	if !o.FillBy(seal.Plain(place), p) {
 		return false
 	}
-	if x.crypt.Sealer.SealBuilt(&o.Datagram, datagram, len(place)) != nil {
+	if p.Err() != nil {
 		e.count.crypt.txExhausted++
 		return false
 	}

@@ -5,11 +5,15 @@ package nic
 import (
 	"bytes"
 	"encoding/binary"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
@@ -196,6 +200,51 @@ func TestEncryptedSendAndUC(t *testing.T) {
 		s.iterate(time.Millisecond)
 		if !bytes.Equal(s.own()[:50_000], s.peers()[:50_000]) || s.plaintext() > 0 {
 			t.Error("UC: the data differs, or is on the link")
+		}
+	})
+}
+
+// Memory that is gone when the packet is encrypted fails the work request, as without encryption.
+func TestEncryptedMemoryIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecret(t, verbs.RC, 0, seal.Limits{})
+		page := os.Getpagesize()
+		f, err := os.Create(filepath.Join(t.TempDir(), "memory"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := f.Truncate(int64(page)); err != nil {
+			t.Fatal(err)
+		}
+		b, err := unix.Mmap(int(f.Fd()), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Munmap(b)
+		r, err := s.pd.RegMR(b, verbs.AccessLocalWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Truncate(0); err != nil {
+			t.Fatal(err)
+		}
+		err = s.x.PostSend(&verbs.SendWR{
+			Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: s.mr.VA() + secretHalf, RKey: s.mr.RKey(),
+			SGL: []verbs.SGE{{Addr: r.VA(), Len: 1000, LKey: r.LKey()}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.run(1, func() time.Duration { return time.Millisecond })
+		if err == nil || !strings.Contains(err.Error(), "Status:"+verbs.StatusLocalQPOperation.String()) {
+			t.Errorf("the WRITE: %v", err)
+		}
+		if len(s.captured) != 0 || s.e.count.crypt.sealed != 0 {
+			t.Errorf("%d packets have left, %d are counted", len(s.captured), s.e.count.crypt.sealed)
+		}
+		if err := r.Deregister(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -4,6 +4,7 @@ package qp
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -22,6 +23,8 @@ type Outbound struct {
 	AH         verbs.AH // UD, otherwise nil
 
 	source Source // of SetSource
+	by     mem.Transform
+	done   bool // by has been used
 
 	fill filler
 	wqe  uint32 // index of the work request or READ, for the filler
@@ -40,6 +43,40 @@ type filler interface {
 // called between NextData and Fill.
 func (o *Outbound) Fill(dst []byte) bool {
 	return len(dst) == 0 || o.fill.fillPayload(o, dst)
+}
+
+// FillBy is Fill with by.Put in the place of the copy: it is called once, also for a packet without payload.
+// Where it can, it gets the memory itself, otherwise a copy in dst.
+func (o *Outbound) FillBy(dst []byte, by mem.Transform) bool {
+	o.by, o.done = by, false
+	ok := o.Fill(dst)
+	o.by = nil
+	if ok && !o.done {
+		by.Put(dst, dst)
+	}
+	return ok
+}
+
+// readLocal is m.ReadLocal for a filler whose payload is in one piece.
+func (o *Outbound) readLocal(m mem.Memory, pd, lkey uint32, addr uint64, dst []byte) mem.Fault {
+	if o.by != nil {
+		if t, ok := m.(mem.Transformer); ok {
+			o.done = true
+			return t.TransformLocal(pd, lkey, addr, dst, o.by)
+		}
+	}
+	return m.ReadLocal(pd, lkey, addr, dst)
+}
+
+// readRemote is m.ReadRemote, likewise.
+func (o *Outbound) readRemote(m mem.Memory, pd, qpn, rkey uint32, addr uint64, dst []byte) mem.Fault {
+	if o.by != nil {
+		if t, ok := m.(mem.Transformer); ok {
+			o.done = true
+			return t.TransformRemote(pd, qpn, rkey, addr, dst, o.by)
+		}
+	}
+	return m.ReadRemote(pd, qpn, rkey, addr, dst)
 }
 
 // Drop is called instead of Fill for a packet that the engine cannot send: it has no route

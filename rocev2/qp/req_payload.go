@@ -12,7 +12,7 @@ import (
 // packets and all later ones are not sent (IBTA 9.9.2; rxe does the same).
 func (r *requester) fillPayload(o *Outbound, dst []byte) bool {
 	w := r.at(o.wqe)
-	if f := r.gather(w, o.off, dst); f != mem.FaultNone {
+	if f := r.gather(w, o, dst); f != mem.FaultNone {
 		r.fault(r.now, w, faultStatus(f))
 		return false
 	}
@@ -38,15 +38,15 @@ func faultStatus(f mem.Fault) verbs.Status {
 	return verbs.StatusLocalProtection
 }
 
-// gather copies the message's data at off to dst.
-func (r *requester) gather(w *wqe, off uint32, dst []byte) mem.Fault {
-	cfg := &r.q.cfg
+// gather puts the message's data at o.off into dst.
+func (r *requester) gather(w *wqe, o *Outbound, dst []byte) mem.Fault {
+	cfg, off := &r.q.cfg, o.off
 	switch {
 	case w.flags&verbs.Inline != 0:
 		copy(dst, w.x.data[off:])
 		return mem.FaultNone
 	case !w.sglInExtra:
-		return cfg.Memory.ReadLocal(cfg.PD, w.sge.LKey, w.sge.Addr+uint64(off), dst)
+		return o.readLocal(cfg.Memory, cfg.PD, w.sge.LKey, w.sge.Addr+uint64(off), dst)
 	}
 	return w.x.each(off, len(dst), func(e *verbs.SGE, at uint64, n int) (f mem.Fault) {
 		f = cfg.Memory.ReadLocal(cfg.PD, e.LKey, at, dst[:n])

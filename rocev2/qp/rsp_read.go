@@ -341,7 +341,7 @@ func readOpcode(starts, ends bool) rocev2.Opcode {
 // a NAK replaces this response and the connection ends (IBTA 9.7.4.1, 9.9.3).
 func (r *responder) fillPayload(o *Outbound, dst []byte) bool {
 	q, res := r.q, &r.res.ring[o.wqe]
-	f := q.cfg.Memory.ReadRemote(q.cfg.PD, q.cfg.QPN, res.rkey, res.va+uint64(o.off), dst)
+	f := o.readRemote(q.cfg.Memory, q.cfg.PD, q.cfg.QPN, res.rkey, res.va+uint64(o.off), dst)
 	if f == mem.FaultNone {
 		return true
 	}

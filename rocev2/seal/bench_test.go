@@ -73,9 +73,9 @@ func (p *path) packet() error {
 	if p.s == nil {
 		copy(place, p.memory)
 	} else {
-		copy(Plain(place), p.memory)
-		if err := p.s.SealDatagram(p.frame); err != nil {
-			return err
+		built := p.s.Built(&p.datagram, p.frame, len(place))
+		if built.Put(Plain(place), p.memory); built.Err() != nil {
+			return built.Err()
 		}
 	}
 	in, err := rocev2.ParseIP(p.frame[:p.datagram.Seal(p.frame)])

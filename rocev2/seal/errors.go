@@ -17,6 +17,7 @@ const (
 	ErrReplay          // the counter was received already
 	ErrOld             // the counter is left of the window
 	ErrForged          // the tag does not match: another key, or changed bytes
+	ErrNoData          // nothing has given the packet its data (Built)
 	ErrExhausted       // no more epochs, or too many forged packets: connect again
 	numErrors
 )
@@ -30,6 +31,7 @@ var errorText = [numErrors]string{
 	ErrReplay:    "packet was received already",
 	ErrOld:       "packet is older than the replay window",
 	ErrForged:    "tag does not match: wrong key or changed packet",
+	ErrNoData:    "packet got no data",
 	ErrExhausted: "keys are used up: connect again",
 }
 

@@ -57,6 +57,7 @@ type Sealer struct {
 	limits  Limits
 	suite   Suite
 	scratch associated
+	built   Built
 }
 
 // NewSealer returns the Sealer of epoch 0. A secret must be given to one Sealer only.
@@ -106,7 +107,18 @@ func (s *Sealer) Seal(body []byte) error {
 	if err != nil {
 		return err
 	}
+	return s.seal(body, head, body[head+HeadLen:len(body)-TagLen])
+}
+
+// seal is Seal for plain data that is not in the body, or exactly in its place there. head is the length of
+// the headers.
+//
+// Others may change plain meanwhile: AES-GCM authenticates the ciphertext and reads each byte of plain once.
+func (s *Sealer) seal(body []byte, head int, plain []byte) error {
 	data := body[head+HeadLen : len(body)-TagLen]
+	if len(plain) != len(data) {
+		return ErrShort
+	}
 	need := blocks(len(data))
 	if s.blocks+need > s.limits.MaxBlocks && s.blocks != 0 || s.counter == math.MaxUint64 {
 		if err := s.Rekey(); err != nil {
@@ -119,7 +131,7 @@ func (s *Sealer) Seal(body []byte) error {
 	binary.BigEndian.PutUint64(body[head+4:], s.counter)
 	a := &s.scratch
 	s.key.putNonce(&a.nonce, s.counter)
-	s.key.aead.Seal(data[:0], a.nonce[:], data, a.set(body, head))
+	s.key.aead.Seal(data[:0], a.nonce[:], plain, a.set(body, head))
 	return nil
 }
 
@@ -134,10 +146,31 @@ func (s *Sealer) SealDatagram(b []byte) error {
 	return s.Seal(p.Body()) // which shares the bytes of b
 }
 
-// SealBuilt is Seal for the packet that d has begun in b (Datagram.Begin), with n bytes of payload, Overhead
-// included. Its IP length may count a stamp option, which is behind the packet.
-func (s *Sealer) SealBuilt(d *rocev2.Datagram, b []byte, n int) error {
+// Built is a packet whose plain data is yet to come. It implements mem.Transform.
+type Built struct {
+	s    *Sealer
+	body []byte
+	err  error
+}
+
+// Built returns the packet that d has begun in b (Datagram.Begin), with n bytes of payload, Overhead included.
+// Its IP length may count a stamp option, which is behind the packet. The result is valid until the next call.
+func (s *Sealer) Built(d *rocev2.Datagram, b []byte, n int) *Built {
 	headers := rocev2.BTHLen + int(d.Opcode.Info().ExtLen)
 	bth := d.Len(0) - rocev2.ICRCLen - headers
-	return s.Seal(b[bth : bth+headers+n])
+	s.built = Built{s, b[bth : bth+headers+n], ErrNoData}
+	return &s.built
 }
+
+// Put seals the packet with src as plain data, which is Plain of the place of the payload, or does not
+// overlap the packet. Others may change src meanwhile: the tag is that of the ciphertext.
+func (p *Built) Put(_, src []byte) {
+	head, err := headers(p.body)
+	if err == nil {
+		err = p.s.seal(p.body, head, src)
+	}
+	p.err = err
+}
+
+// Err is nil when the packet was sealed. Otherwise it must not be sent: ErrNoData, or an error of Seal.
+func (p *Built) Err() error { return p.err }
