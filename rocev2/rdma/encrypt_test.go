@@ -56,7 +56,7 @@ func TestEncryptedConnection(t *testing.T) {
 	go echo(l)
 	for _, suite := range []seal.Suite{seal.AES128GCM, seal.AES256GCM} {
 		e := knows(a, b)
-		e.Suite, e.Limits = suite, seal.Limits{MaxBlocks: 512} // a new key for each 8 KB
+		e.Suite, e.Limits = suite, seal.Limits{MaxBlocks: seal.MinBlocks} // a new key for each 64 KB
 		before := counterOf(t, dev, "sent_pkts") - counterOf(t, dev, "tx_encrypted")
 		ctx := patient(t)
 		_, port, _ := net.SplitHostPort(l.Addr().String())

@@ -14,6 +14,15 @@ import (
 // of a packet over 2^128). Later packets are refused with ErrExhausted.
 const MaxForged = 1 << 48
 
+// A key costs some microseconds to derive, and one packet of the next epoch makes an Opener derive one. A peer
+// must pay for it by data: an Opener takes the next epoch if it has opened keyBlocks blocks for each new key so
+// far, except for the first keysAhead ones. A Sealer sends at least MinBlocks in an epoch, so half of them may
+// be lost.
+const (
+	keyBlocks = MinBlocks / 2
+	keysAhead = 64
+)
+
 // Counters are packets of an Opener.
 type Counters struct {
 	Opened    uint64
@@ -68,6 +77,7 @@ type Opener struct {
 	next     *receiveKey // nil after the last epoch
 	secret   Secret      // of the epoch after next
 	oldUntil int64       // ns: the end of the previous epoch
+	credit   uint64      // blocks opened and not yet spent on keys; at most keysAhead*keyBlocks
 	limits   Limits
 	suite    Suite
 	count    Counters
@@ -80,7 +90,7 @@ func NewOpener(suite Suite, secret Secret, l Limits) (*Opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Opener{suite: suite, limits: l, present: &receiveKey{}, next: &receiveKey{}}
+	o := &Opener{suite: suite, limits: l, credit: keysAhead * keyBlocks, present: &receiveKey{}, next: &receiveKey{}}
 	o.present.key, o.secret, err = derive(suite, &secret, 0)
 	if err == nil {
 		o.next.key, o.secret, err = derive(suite, &o.secret, 1)
@@ -154,6 +164,7 @@ func (o *Opener) open(now int64, body []byte) ([]byte, error) {
 		return nil, ErrForged
 	}
 	k.window.accept(counter)
+	o.credit = min(o.credit+blocks(len(plain)), keysAhead*keyBlocks)
 	if k == o.next {
 		if err := o.advance(now); err != nil {
 			return nil, err
@@ -170,7 +181,7 @@ func (o *Opener) find(now int64, epoch uint32) (*receiveKey, error) {
 	switch {
 	case epoch == o.present.epoch:
 		return o.present, nil
-	case o.next != nil && epoch == o.next.epoch:
+	case o.next != nil && epoch == o.next.epoch && o.credit >= keyBlocks:
 		return o.next, nil
 	case o.previous != nil && epoch == o.previous.epoch:
 		return o.previous, nil
@@ -183,6 +194,7 @@ func (o *Opener) find(now int64, epoch uint32) (*receiveKey, error) {
 func (o *Opener) advance(now int64) error {
 	o.previous, o.present, o.next = o.present, o.next, nil
 	o.oldUntil = now + o.limits.Overlap
+	o.credit -= keyBlocks
 	if o.present.epoch == math.MaxUint32 {
 		return nil
 	}

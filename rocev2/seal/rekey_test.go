@@ -21,7 +21,7 @@ func TestRekeyProperty(t *testing.T) {
 		plain []byte
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		limits := Limits{MaxBlocks: rapid.Uint64Range(1, 60).Draw(t, "blocks"), Overlap: 1000}
+		limits := Limits{Overlap: 1000}
 		secret := Secret{byte(rapid.IntRange(0, 255).Draw(t, "secret"))}
 		s, err := NewSealer(AES128GCM, secret, limits)
 		if err != nil {
@@ -31,6 +31,8 @@ func TestRekeyProperty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		limits.MaxBlocks = rapid.Uint64Range(1, 60).Draw(t, "blocks") // fewer than an application may choose
+		s.limits = limits
 		used := map[[HeadLen]byte]bool{}
 		perEpoch := map[uint32]uint64{}
 		var last uint32
@@ -94,6 +96,61 @@ func TestRekeyProperty(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A peer with the keys that goes on to the next epoch with each packet is refused when it has used up the keys
+// that it may have in advance. Data earns it more of them, and the refused packet is taken when it comes again.
+func TestKeysCostData(t *testing.T) {
+	s, o := pair(t, AES128GCM, Limits{})
+	small := rocev2.Datagram{Opcode: rocev2.RCAck, DestQP: 2}
+	next := func() []byte {
+		if err := s.Rekey(); err != nil {
+			t.Fatal(err)
+		}
+		return build(t, s, small, nil)
+	}
+	for i := range keysAhead {
+		if _, err := open(o, 0, next()); err != nil {
+			t.Fatalf("epoch %d: %v", i+1, err)
+		}
+	}
+	data := build(t, s, rocev2.Datagram{Opcode: rocev2.RCWriteMiddle, DestQP: 2}, random(4096))
+	early := next()
+	if _, err := open(o, 0, early); err != ErrEpoch || o.Epoch() != keysAhead {
+		t.Errorf("one epoch more without data: %v, in epoch %d", err, o.Epoch())
+	}
+	// The sender is still in the present epoch.
+	s.key, s.counter = key{aead: o.present.aead, epoch: o.present.epoch, salt: o.present.salt}, 2
+	if _, err := open(o, 0, data); err != nil {
+		t.Fatal(err)
+	}
+	for o.credit < keyBlocks {
+		if _, err := open(o, 0, early); err != ErrEpoch {
+			t.Fatalf("with %d blocks: %v", o.credit, err)
+		}
+		d := build(t, s, rocev2.Datagram{Opcode: rocev2.RCWriteMiddle, DestQP: 2}, random(4096))
+		if _, err := open(o, 0, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := open(o, 0, early); err != nil || o.Epoch() != keysAhead+1 {
+		t.Errorf("with enough data: %v, in epoch %d", err, o.Epoch())
+	}
+}
+
+// The lowest MaxBlocks is enough data for each epoch, also if a third of the packets is lost.
+func TestLowestMaxBlocks(t *testing.T) {
+	s, o := pair(t, AES128GCM, Limits{MaxBlocks: MinBlocks})
+	plain := random(1024)
+	for i := 0; s.Epoch() < 4*keysAhead; i++ {
+		b := build(t, s, rocev2.Datagram{Opcode: rocev2.RCWriteMiddle, DestQP: 2}, plain)
+		if i%3 == 0 {
+			continue
+		}
+		if _, err := open(o, 0, b); err != nil {
+			t.Fatalf("packet %d, epoch %d: %v", i, s.Epoch(), err)
+		}
+	}
 }
 
 // A counter or an epoch at the end of its range is never followed by one that was used.

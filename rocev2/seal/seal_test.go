@@ -316,7 +316,7 @@ func TestErrorText(t *testing.T) {
 }
 
 func TestConfigErrors(t *testing.T) {
-	for _, l := range []Limits{{MaxBlocks: MaxBlocks + 1}, {Overlap: -1}} {
+	for _, l := range []Limits{{MaxBlocks: MaxBlocks + 1}, {MaxBlocks: MinBlocks - 1}, {Overlap: -1}} {
 		if _, err := NewSealer(AES128GCM, Secret{}, l); err == nil {
 			t.Errorf("sealer with %+v", l)
 		}

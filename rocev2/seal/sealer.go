@@ -15,10 +15,13 @@ import (
 // 2^-61 (the square of the blocks over 2^129). A counter is below 2^34 therefore and never wraps.
 const MaxBlocks = 1 << 34
 
+// MinBlocks is the lowest Limits.MaxBlocks: 64 KB. An Opener refuses epochs that follow each other faster.
+const MinBlocks = 4096
+
 // Limits shorten the life of keys. Zero values mean the defaults.
 type Limits struct {
 	// MaxBlocks is the number of blocks of 16 bytes after which a Sealer uses the next epoch,
-	// up to the constant, which is the default. A packet of n bytes counts as n/16, rounded up,
+	// from MinBlocks to the constant, which is the default. A packet of n bytes counts as n/16, rounded up,
 	// and one more. It must be more than the sender has outstanding: the loss of all packets of
 	// an epoch ends the connection.
 	MaxBlocks uint64
@@ -35,8 +38,9 @@ func (l Limits) complete() (Limits, error) {
 	if l.Overlap == 0 {
 		l.Overlap = 10e9
 	}
-	if l.MaxBlocks > MaxBlocks || l.Overlap < 0 {
-		return l, fmt.Errorf("seal: limits %+v: MaxBlocks is at most %d, Overlap is not negative", l, uint64(MaxBlocks))
+	if l.MaxBlocks < MinBlocks || l.MaxBlocks > MaxBlocks || l.Overlap < 0 {
+		return l, fmt.Errorf("seal: limits %+v: choose MaxBlocks from %d to %d, or 0 for the default, and an Overlap that is not negative",
+			l, MinBlocks, uint64(MaxBlocks))
 	}
 	return l, nil
 }
