@@ -202,6 +202,9 @@ func figure(all map[string][]run) *chart.Figure {
 		Columns: 2, Marks: []chart.Mark{{At: half, Text: "priority on"}},
 	}
 	for _, s := range scenarios {
+		if len(all[s.Name]) == 0 {
+			continue
+		}
 		for _, d := range s.directions() {
 			title := s.Name
 			if len(s.directions()) > 1 {
