@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 )
 
 // Reasons why there is no device server for an interface.
@@ -49,6 +51,8 @@ func serverError(dir, name string, err error) error {
 			return fail("%w, and there is no interface of this name in this network namespace (`ip link`); in a container, %s must be that of the host: %w", ErrNotAttached, dir, err)
 		}
 		return fail("%w: run `%s %s --nic`: %w", ErrNotAttached, attach, name, err)
+	case errors.Is(err, client.ErrNoAnswer):
+		return fail("%w: the agent that has %s was stopped or is stuck: see %s.log, and run `%s --upgrade %s`: %w", ErrNotServing, socket, base, attach, name, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fail("%w: the agent that served %s has ended: run `%s %s --nic` again: %w", ErrNotServing, socket, attach, name, err)
 	}

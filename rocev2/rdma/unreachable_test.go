@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 )
 
 // The errors of the device server say what to do.
@@ -30,6 +32,7 @@ func TestServerError(t *testing.T) {
 		"being upgraded":       {"lo", `{"nic": {"mode": 384}}`, syscall.ENOENT, ErrNotServing, "try again in a second"},
 		"permission":           {"lo", "{}", syscall.EACCES, fs.ErrPermission, "join the group of the socket"},
 		"ended":                {"lo", "{}", syscall.ECONNREFUSED, ErrNotServing, "has ended"},
+		"no answer":            {"lo", "{}", client.ErrNoAnswer, ErrNotServing, "attach --upgrade lo"},
 		"another error":        {"lo", "{}", syscall.EIO, syscall.EIO, "input/output error"},
 	} {
 		state := filepath.Join(dir, x.iface+".json")

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,14 @@ type Config struct {
 	// ArenaBytes is how much memory Alloc takes from the system at once; default 64 MiB. Pages that
 	// are not used take no memory.
 	ArenaBytes int
+
+	// OpenLimit is how long Open waits for the server, whatever its context allows; default 30 s. The
+	// server lets a process wait whose user is over the rate of control messages, but not so long.
+	OpenLimit time.Duration
 }
+
+// ErrNoAnswer: the server has its socket, but did not answer within Config.OpenLimit.
+var ErrNoAnswer = errors.New("the device server does not answer")
 
 // Device is the device of an interface, of this process. It implements verbs.Device.
 type Device struct {
@@ -100,6 +108,11 @@ func Open(ctx context.Context, ifname string, c Config) (_ *Device, err error) {
 	if c.ArenaBytes == 0 {
 		c.ArenaBytes = 64 << 20
 	}
+	if c.OpenLimit == 0 {
+		c.OpenLimit = 30 * time.Second
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.OpenLimit, ErrNoAnswer)
+	defer cancel()
 	path := proto.SocketPath(c.RunDir, ifname)
 	conn, err := proto.Dial(ctx, path)
 	switch {
@@ -108,7 +121,7 @@ func Open(ctx context.Context, ifname string, c Config) (_ *Device, err error) {
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("open the device of %s: this user may not write to %s: ask for `attach --nic-group` or `--nic-mode`: %w", ifname, path, err)
 	case err != nil:
-		return nil, fmt.Errorf("open the device of %s: %w", ifname, err)
+		return nil, fmt.Errorf("open the device of %s: %w", ifname, cmp.Or(context.Cause(ctx), err))
 	}
 	d := &Device{
 		conf: c, name: ifname, conn: conn, dead: make(chan struct{}), wake: -1,
@@ -119,8 +132,8 @@ func Open(ctx context.Context, ifname string, c Config) (_ *Device, err error) {
 	stop := context.AfterFunc(ctx, func() { d.conn.Close() })
 	d.ends.Go(d.read)
 	err = d.hello()
-	if !stop() && err == nil {
-		err = ctx.Err()
+	if !stop() { // hello has failed because the connection was closed for the context
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		_ = d.Close()
@@ -139,7 +152,7 @@ func (d *Device) hello() error {
 	}
 	if len(fds) != proto.HelloFDs {
 		proto.CloseFDs(fds)
-		return fmt.Errorf("%w: %d descriptors", proto.ErrProtocol, len(fds))
+		return fmt.Errorf("%w: %d of %d have arrived", proto.ErrDescriptors, len(fds), proto.HelloFDs)
 	}
 	d.limits = verbs.Limits{CQ: int(r.CQ), WR: int(r.WR), SGE: int(r.SGE), Inline: int(r.Inline), MaxRdAtomic: int(r.MaxRdAtomic)}
 	d.wake = fds[2]
