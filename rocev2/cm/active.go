@@ -71,8 +71,8 @@ func (m *Manager) Connect(now int64, p ConnectParams) (ID, error) {
 func (p *ConnectParams) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("cm: connect: "+format, args...)) }
-	if !p.Peer.IsValid() || !p.Local.IsValid() || p.Local.Is4() != p.Peer.Is4() {
-		bad("from %s to %s: give two IPv4 or two IPv6 addresses", p.Local, p.Peer)
+	if !ofHosts(p.Local, p.Peer) {
+		bad("from %s to %s: give two IPv4 or two IPv6 addresses of hosts", p.Local, p.Peer)
 	}
 	if p.Type != verbs.RC && p.Type != verbs.UC {
 		bad("%s queue pair: only RC and UC connect; Resolve finds UD queue pairs", p.Type)
@@ -90,6 +90,13 @@ func (p *ConnectParams) check() error {
 		bad("Timeout %d, RetryCnt %d, RNRRetry %d: the largest are 31, 7 and 7", p.Attr.Timeout, p.Attr.RetryCnt, p.Attr.RNRRetry)
 	}
 	return errors.Join(errs...)
+}
+
+// ofHosts tells whether two addresses can be those of a connection: of one IP version, and neither
+// unspecified nor multicast, where no host would answer.
+func ofHosts(local, peer netip.Addr) bool {
+	host := func(a netip.Addr) bool { return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() }
+	return host(local) && host(peer) && local.Is4() == peer.Is4()
 }
 
 // validQPN tells whether a queue pair that connects can have the number: 0 and 1 are for

@@ -25,8 +25,8 @@ type ResolveParams struct {
 // Config.Limit, and then Gone.
 func (m *Manager) Resolve(now int64, p ResolveParams) (ID, error) {
 	p.Local, p.Peer = p.Local.Unmap(), p.Peer.Unmap()
-	if !p.Peer.IsValid() || !p.Local.IsValid() || p.Local.Is4() != p.Peer.Is4() {
-		return 0, fmt.Errorf("cm: resolve: from %s to %s: give two IPv4 or two IPv6 addresses", p.Local, p.Peer)
+	if !ofHosts(p.Local, p.Peer) {
+		return 0, fmt.Errorf("cm: resolve: from %s to %s: give two IPv4 or two IPv6 addresses of hosts", p.Local, p.Peer)
 	}
 	private, err := ipPrivate(p.Service, p.Local, p.Peer, p.SrcPort, p.Private)
 	if err != nil {
