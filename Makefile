@@ -149,6 +149,10 @@ bench-precredit: build ## messages to one host from four, with pre-credit and wi
 bench-rxe: build-bench ## Linux rxe against our engine between the same two virtual machines (root)
 	$(SUDO) ./bin/bench rxe
 
+.PHONY: bench-disorder
+bench-disorder: build-bench ## out-of-order mode compared with RC over a box that loses and reorders, between attached interfaces (root, three minutes)
+	$(SUDO) ./bin/bench disorder
+
 .PHONY: report
 report: ## S1.9 on this machine: docs/img/perdest.svg and .txt (root)
 	mkdir -p docs/img

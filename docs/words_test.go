@@ -118,6 +118,7 @@ var cleanPackages = []string{
 	"testenv/bench/carddemo",
 	"testenv/bench/ccreport",
 	"testenv/bench/demo",
+	"testenv/bench/disorderbench",
 	"testenv/bench/internal/stats",
 	"testenv/bench/internal/status",
 	"testenv/bench/nicbench",

@@ -13,6 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/bench/carddemo"
 	"github.com/softroce/softroce-xdp/testenv/bench/ccreport"
 	"github.com/softroce/softroce-xdp/testenv/bench/demo"
+	"github.com/softroce/softroce-xdp/testenv/bench/disorderbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/orderbench"
@@ -30,7 +31,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		carddemo.Command(), ccreport.Command(), demo.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(), pacerCommand(),
+		carddemo.Command(), ccreport.Command(), demo.Command(), disorderbench.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(), pacerCommand(),
 		roceload.Command(), rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
 	)
 	return root

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package disorderbench compares out-of-order mode (S3) with RC of the same engine, with SACK and without,
+// between engines on attached interfaces, over a middle box that loses and delays packets. All send at the
+// same rate. Package orderbench does the same on a virtual wire.
+package disorderbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/lab/disorder"
+)
+
+// config is what the flags say.
+type config struct {
+	bin       string
+	rate      float64 // Mbit/s
+	size      int     // bytes of a message
+	each      time.Duration
+	rounds    int
+	delay     time.Duration
+	losses    []float64 // percent
+	reorders  []float64 // percent
+	direct    bool
+	fullSpeed bool
+	profile   string
+}
+
+// outstanding is how many messages are outstanding at all times, for goodput.
+const outstanding = 32
+
+// loads are the shares of the rate that messages have as payload, in the runs in which they come at random
+// times. The first one stands for as many messages as keep outstanding of them.
+var loads = [...]float64{0, 0.4, 0.8}
+
+// Command returns `bench disorder`.
+func Command() *cobra.Command {
+	var c config
+	cmd := &cobra.Command{
+		Use:   "disorder",
+		Short: "Out-of-order mode compared with RC between attached interfaces, with loss and reordering",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return status.Verdict(compare(cmd.Context(), c)) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.bin, "bin", "bin/softroce-xdp", "the product's binary")
+	f.Float64Var(&c.rate, "rate", 200, "Mbit/s at which both hosts send at most")
+	f.IntVar(&c.size, "size", 16<<10, "bytes of a message")
+	f.DurationVar(&c.each, "time", time.Second, "length of a measurement")
+	f.IntVar(&c.rounds, "rounds", 1, "times that each contender is measured, in turns; the median counts")
+	f.DurationVar(&c.delay, "delay", time.Millisecond, "up to which packets are delayed that others overtake")
+	f.Float64SliceVar(&c.losses, "loss", []float64{0, 0.1, 1, 5}, "percent of the packets that are lost")
+	f.Float64SliceVar(&c.reorders, "reorder", []float64{0, 10, 50}, "percent of the packets that are delayed")
+	f.BoolVar(&c.direct, "direct", false, "without the middle box: no loss and no reordering")
+	f.BoolVar(&c.fullSpeed, "full-load", false, "only the runs with messages outstanding at all times")
+	f.StringVar(&c.profile, "cpuprofile", "", "write a profile of the process there")
+	return cmd
+}
+
+func (c *config) check() error {
+	switch {
+	case c.rate < 1 || c.rate > 100_000:
+		return fmt.Errorf("--rate %g: choose 1 to 100000 Mbit/s", c.rate)
+	case c.size < 16 || c.size > 1<<20:
+		return fmt.Errorf("--size %d: choose 16 to %d bytes", c.size, 1<<20)
+	case c.each < 10*time.Millisecond || c.rounds < 1 || c.delay < 0:
+		return errors.New("--time must be at least 10ms, --rounds 1, and --delay not negative")
+	}
+	for _, v := range append(append([]float64{}, c.losses...), c.reorders...) {
+		if v < 0 || v > 90 {
+			return fmt.Errorf("--loss and --reorder: %g percent: choose 0 to 90", v)
+		}
+	}
+	if c.direct {
+		c.losses, c.reorders = []float64{0}, []float64{0}
+	}
+	return nil
+}
+
+func compare(ctx context.Context, c config) (ok bool, err error) {
+	if err := c.check(); err != nil {
+		return false, err
+	}
+	if c.bin, err = filepath.Abs(c.bin); err != nil {
+		return false, err
+	}
+	// Both hosts, the box and what drives them live in this process, and threads of theirs spend time in
+	// system calls.
+	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
+	n, err := newNetwork(c, 1)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, n.close()) }()
+	if c.profile != "" {
+		f, err := os.Create(c.profile)
+		if err != nil {
+			return false, err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return false, err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	var rows []row
+	for _, loss := range c.losses {
+		for _, reorder := range c.reorders {
+			r := row{loss: loss, reorder: reorder}
+			if err := r.measure(ctx, n, c); err != nil {
+				return false, fmt.Errorf("loss %g %%, reordering %g %%: %w", loss, reorder, err)
+			}
+			rows = append(rows, r)
+		}
+	}
+	misses := goals(rows)
+	report(os.Stdout, c, rows, misses)
+	return len(misses) == 0, nil
+}
+
+// row is one cell of the comparison, with the rounds of each contender.
+type row struct {
+	loss, reorder float64 // percent
+	of            [contenders]rounds
+}
+
+// rounds are the runs of a contender, by load.
+type rounds struct {
+	runs   [len(loads)][]*result
+	failed string // why it could not go on, or ""
+}
+
+// measure measures all contenders, in turns.
+func (r *row) measure(ctx context.Context, n *network, c config) error {
+	faults := disorder.Faults{Loss: r.loss / 100, Delayed: r.reorder / 100, Delay: c.delay}
+	for round := range c.rounds {
+		for i := range contend {
+			if err := r.of[i].add(ctx, n, c, contend[i], faults, uint64(round)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add measures a contender once.
+func (o *rounds) add(ctx context.Context, n *network, c config, who contender, faults disorder.Faults, seed uint64) error {
+	for i, load := range loads {
+		t := traffic{outstanding: outstanding, length: c.each}
+		if load > 0 {
+			if c.fullSpeed {
+				break
+			}
+			t.interval = time.Duration(float64(c.size) * 8 / (load * c.rate * 1e6) * 1e9)
+		}
+		r, err := once(ctx, n, who, faults, t, c.size, seed)
+		if errors.Is(err, errStatus) { // the queue pair has ended
+			o.failed = err.Error()
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		o.runs[i] = append(o.runs[i], r)
+	}
+	return nil
+}
+
+// once is one run, with queue pairs of its own: messages of a run before it may still be on their way.
+func once(ctx context.Context, n *network, who contender, faults disorder.Faults, t traffic, size int, seed uint64) (_ *result, err error) {
+	n.set(disorder.Faults{})
+	p, err := connect(ctx, n, who, size)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	n.set(faults)
+	before := n.packets()
+	r, err := measure(ctx, p, t, seed)
+	if err != nil {
+		return nil, err
+	}
+	r.wire = n.packets() - before
+	return r, nil
+}

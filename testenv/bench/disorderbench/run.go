@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package disorderbench
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// traffic is what a run sends: messages that come at random times, interval apart on average (a Poisson
+// process), or, if interval is 0, as many as keep a number of them outstanding.
+type traffic struct {
+	interval    time.Duration
+	outstanding int
+	length      time.Duration // in which messages are posted
+}
+
+// patience is how long a run waits for messages when no more are posted. Those that did not end count with
+// the time since they were to be posted.
+const patience = 2 * time.Second
+
+// result is what a run has measured. Times are in ns, since a message was to be posted.
+type result struct {
+	size       int           // of a message, in bytes
+	arrived    int           // messages that the consumer at the target was told of, within the length
+	over       time.Duration // the length
+	ends       [2][]float64  // until the source knows, and until the consumer at the target does
+	packets    uint64        // with data, that the source has sent
+	again      uint64        // of these, sent again
+	unfinished int
+	wire       uint64        // RoCEv2 packets of both directions that have come to the box
+	cpu        time.Duration // of the process
+}
+
+// run is a run of a pair.
+type run struct {
+	p     *pair
+	free  chan int // slots
+	start time.Time
+
+	mu     sync.Mutex
+	due    [slots]time.Duration // since start
+	known  [slots]int           // ends that know, of the message of a slot
+	left   int                  // ends of posted messages that do not know yet
+	posted bool                 // all
+	done   chan struct{}
+	result
+}
+
+// measure sends traffic over a pair.
+func measure(ctx context.Context, p *pair, t traffic, seed uint64) (*result, error) {
+	r := &run{p: p, free: make(chan int, slots), done: make(chan struct{})}
+	n := slots
+	if t.interval == 0 {
+		n = t.outstanding
+	}
+	for i := range n {
+		r.free <- i
+	}
+	packets, again := p.sent()
+	cpu := processCPU()
+	ctx, stop := context.WithTimeout(ctx, t.length+patience)
+	defer stop()
+	ended := make(chan error, 3)
+	r.start, r.over, r.size = time.Now(), t.length, p.size
+	for side := range p.cq {
+		go func() { ended <- r.collect(ctx, side) }()
+	}
+	go func() { ended <- r.send(ctx, t, rand.New(rand.NewPCG(seed, 1))) }()
+	var errs []error
+	for range cap(ended) {
+		err := <-ended
+		if err != nil {
+			stop()
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	r.giveUp()
+	sent, resent := p.sent()
+	r.packets, r.again, r.cpu = sent-packets, resent-again, processCPU()-cpu
+	return &r.result, nil
+}
+
+// send posts the messages.
+func (r *run) send(ctx context.Context, t traffic, random *rand.Rand) error {
+	defer r.allPosted()
+	for at := time.Duration(0); ; {
+		if t.interval > 0 {
+			at += time.Duration(random.ExpFloat64() * float64(t.interval))
+			time.Sleep(time.Until(r.start.Add(at)))
+		}
+		slot := 0
+		select {
+		case slot = <-r.free:
+		case <-ctx.Done():
+			return nil
+		}
+		now := time.Since(r.start)
+		if now >= t.length {
+			return nil
+		}
+		if t.interval == 0 {
+			at = now
+		}
+		r.mu.Lock()
+		r.due[slot], r.known[slot] = at, 0
+		r.left += len(r.p.cq)
+		r.mu.Unlock()
+		for {
+			err := r.p.post(slot)
+			if errors.Is(err, verbs.ErrQueueFull) { // its completion was seen before its room was made
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			break
+		}
+	}
+}
+
+func (r *run) allPosted() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.posted = true
+	r.finish()
+}
+
+func (r *run) finish() {
+	if r.posted && r.left == 0 {
+		close(r.done)
+	}
+}
+
+// collect takes the completions of a side until all messages have ended.
+func (r *run) collect(ctx context.Context, side int) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-r.done:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	var batch [64]verbs.Completion
+	for {
+		n := r.p.cq[side].Poll(batch[:])
+		for i := range n {
+			if err := r.p.check(side, &batch[i]); err != nil {
+				return err
+			}
+			slot := int(batch[i].WRID)
+			if side == 1 {
+				slot = int(batch[i].Imm)
+			}
+			r.knows(side, slot)
+		}
+		if n == 0 {
+			if err := r.p.cq[side].Wait(ctx, false); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return err
+			}
+		}
+	}
+}
+
+// knows notes that a side knows of the end of a message.
+func (r *run) knows(side, slot int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Since(r.start)
+	if side == 1 && now <= r.over {
+		r.arrived++
+	}
+	r.ends[side] = append(r.ends[side], float64(now-r.due[slot]))
+	r.left--
+	if r.known[slot]++; r.known[slot] == len(r.p.cq) {
+		r.free <- slot
+	}
+	r.finish()
+}
+
+// giveUp counts the messages that have not ended.
+func (r *run) giveUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	idle := map[int]bool{}
+	for len(r.free) > 0 {
+		idle[<-r.free] = true
+	}
+	for slot := range r.due {
+		if !idle[slot] && r.left > 0 && r.due[slot] > 0 {
+			r.unfinished++
+			age := float64(time.Since(r.start) - r.due[slot])
+			r.ends[0], r.ends[1] = append(r.ends[0], age), append(r.ends[1], age)
+		}
+	}
+}
+
+// quantile returns a quantile in us.
+func quantile(all []float64, q float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	all = slices.Sorted(slices.Values(all))
+	return all[min(len(all)-1, int(float64(len(all))*q))] / 1e3
+}
+
+// processCPU is the CPU time of the process: both engines, the middle box, and the kernel on their behalf.
+func processCPU() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts)
+	return time.Duration(ts.Nano())
+}
