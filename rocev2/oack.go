@@ -7,8 +7,8 @@ import "encoding/binary"
 // OACKLen is the size of the body of OACK in bytes.
 const OACKLen = 28
 
-// OACK answers one OWRITE (S3.3) and repeats what arrived around it, because OACKs may be
-// lost. BTH.PSN is the PSN of the answered packet.
+// OACK answers an OWRITE (S3.3) and tells what arrived around it: OACKs may be lost, and one may serve several
+// packets. BTH.PSN is the PSN of the answered packet.
 //
 //	 0 message id(32)   4 cumulative PSN(24)  7 zero(8)   8 bitmap base(24)  11 zero(8)
 //	12 bitmap(64)      20 window limit(16)   22 out-of-order count(16)      24 echo(32)

@@ -116,6 +116,7 @@ func ofOutOfOrder(c *ooo.Counters) []verbs.Counter {
 		{Name: "ooo_failed", Value: c.Failed, Text: "messages in out-of-order mode that ended with an error"},
 		{Name: "ooo_placed", Value: c.Placed, Text: "packets of WRITEs written to memory, in any order"},
 		{Name: "ooo_duplicates", Value: c.Duplicates, Text: "requests in out-of-order mode received again"},
+		{Name: "ooo_merged", Value: c.Merged, Text: "OACKs left out, because a later one contains them"},
 		{Name: "ooo_outside_window", Value: c.Stale + c.Beyond, Text: "packets too old or too new for the window, dropped"},
 		{Name: "ooo_notified", Value: c.Notified, Text: "notifications that completed a receive"},
 		{Name: "ooo_notify_repeated", Value: c.NotifyRepeat, Text: "notifications received again"},

@@ -29,6 +29,7 @@ type Counters struct {
 	Stale        uint64 // packets from before the PSN window, dropped
 	Beyond       uint64 // packets after the PSN window, dropped
 	Refused      uint64 // packets answered with ONAK
+	Merged       uint64 // OACKs that were not sent, because a later one contains them
 	NoRoom       uint64 // responses dropped because the queue was full
 	Notified     uint64 // notifications put on a queue
 	NotifyRepeat uint64 // notifications that were on a queue before

@@ -6,7 +6,7 @@
 // is no socket, no goroutine and no clock here.
 //
 // Every packet names its place in memory, so packets may arrive in any order and over any path.
-// The target answers every packet. When all packets of a message are answered, the source sends
+// The target answers every packet; one answer may serve several of a path. When all packets of a message are answered, the source sends
 // a notification, and the target puts it on a notification receive queue. Messages of a queue
 // pair are not ordered among each other.
 //

@@ -98,6 +98,34 @@ var mutants = []struct {
 		"packets leave on paths of any rail", "paths.go", "		case int(s.list[at].rail) != rail || !s.list", "		case !s.list", "TestUnequalRails",
 	},
 	{
+		"an OACK of the same path stands for another that it does not contain", "rcv_respqueue.go",
+		" && (a.psn&^63 == later.psn&^63 || a.psn.Before(base))", "", "TestOAckPerPath",
+	},
+	{
+		"the OACK of a duplicate is left out", "rcv_request.go",
+		"class == psnDuplicate || a.oeth", "a.oeth", "TestOAckPerPath",
+	},
+	{
+		"the OACK of a packet that was overtaken is left out", "rcv_respqueue.go",
+		" && later.psn.After(a.psn)", "", "TestOAckPerPath",
+	},
+	{
+		"the OACK of a retransmission is left out", "rcv_request.go",
+		" || a.oeth.Flags&rocev2.ORetry != 0", "", "TestOAckOfRetransmission",
+	},
+	{
+		"a packet without an OACK of its own does not count for its path", "snd_response.go",
+		"		s.credit(k)\n", "", "TestOAckCountsForPath",
+	},
+	{
+		"the packets of a moment take different paths", "paths.go",
+		"r.burstLeft > 0 &&", "false &&", "TestOAckPerPath",
+	},
+	{
+		"the base RTT of a path never rises", "path_window.go",
+		"	if w.high++; w.high < highRounds {\n", "	if w.high >= 0 {\n", "TestLongerRoute",
+	},
+	{
 		"the last packets of a message are not probed", "snd_probe.go",
 		"	return m == nil || s.packets.stalled()\n", "	return m != nil && s.packets.stalled()\n", "TestTailLoss",
 	},

@@ -7,6 +7,9 @@ package ooo
 // so the least of several RTTs tells them apart. Random loss does not shrink the window; only a
 // share of losses that is typical of a full queue does.
 //
+// A path with one packet in flight does not fill a queue. If its RTT stays high nevertheless, its route has
+// become longer, or others fill the queue. Then the RTT that it has is the base from now on.
+//
 // The policy of the destination still has its own limit, the rate. This window keeps ports of a
 // slow link from taking the whole window of the queue pair.
 type pathWindow struct {
@@ -17,12 +20,16 @@ type pathWindow struct {
 	steady  bool  // the first queueing delay was seen
 	marked  bool  // a packet of the round arrived with CE
 	used    bool  // the window was full in the round
+
+	high      int32 // rounds in a row with one packet in flight whose least RTT was too high
+	highLeast Time  // the least RTT of these
 }
 
 const (
 	windowUnit   = 1 << 8
 	windowMax    = MaxWindow * windowUnit
 	roundSamples = 8
+	highRounds   = 8 // after which the base RTT rises
 )
 
 // packets returns the limit, at least 1.
@@ -31,8 +38,8 @@ func (w *pathWindow) packets() int32 { return max(1, w.size/windowUnit) }
 // sample takes the RTT of a packet that was sent then. base is the least RTT of the path, slack
 // what a queue may add to it. A window that has not met queueing doubles each round up to an RTT
 // of free, and grows by a quarter above: either the route is longer, or base has a queue in it, as
-// with a port that takes its place on a link in use.
-func (w *pathWindow) sample(now, sent, t, base, slack, free Time, congested, lossy bool) {
+// with a port that takes its place on a link in use. It returns a new base RTT, or 0.
+func (w *pathWindow) sample(now, sent, t, base, slack, free Time, congested, lossy bool) (raised Time) {
 	if w.samples == 0 || t < w.least {
 		w.least = t
 	}
@@ -43,8 +50,9 @@ func (w *pathWindow) sample(now, sent, t, base, slack, free Time, congested, los
 		enough = min(enough, w.packets())
 	}
 	if w.samples < enough || sent < w.started {
-		return
+		return 0
 	}
+	raised = w.longer(base + slack)
 	excess := w.least - base - slack
 	switch {
 	case excess > 0:
@@ -62,5 +70,23 @@ func (w *pathWindow) sample(now, sent, t, base, slack, free Time, congested, los
 		w.size *= 2
 	}
 	w.size = min(max(w.size, windowUnit), windowMax)
-	*w = pathWindow{size: w.size, started: now, steady: w.steady}
+	*w = pathWindow{size: w.size, started: now, steady: w.steady, high: w.high, highLeast: w.highLeast}
+	return raised
+}
+
+// longer returns the base RTT if it has to rise at the end of this round, or 0. limit is the least RTT that
+// is too high.
+func (w *pathWindow) longer(limit Time) Time {
+	if w.least <= limit || w.packets() > 1 {
+		w.high = 0
+		return 0
+	}
+	if w.high == 0 || w.least < w.highLeast {
+		w.highLeast = w.least
+	}
+	if w.high++; w.high < highRounds {
+		return 0
+	}
+	w.high = 0
+	return w.highLeast
 }

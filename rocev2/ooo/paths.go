@@ -20,6 +20,7 @@ const (
 	lossOfQueue   = lossUnit / 8 // of the recent packets; shrinks the window of the path
 	lossShift     = 4            // recent: about 2^4 packets
 	recycledLimit = 4            // recycled entries for each path
+	burstMost     = 16           // new packets of a moment that take the same path
 )
 
 // pathRef names a path; it is void after the path was replaced.
@@ -128,6 +129,23 @@ func (s *paths) recycled(rail int, avoid pathRef) (int, bool) {
 	return 0, false
 }
 
+// chooseNew returns the path of the next new packet of a rail. Packets that leave at the same moment take
+// the same path, as far as its window allows: one OACK answers many of them.
+func (s *paths) chooseNew(now Time, rail int) (int, bool) {
+	r := &s.rails[rail]
+	if r.burstLeft > 0 && now == r.burstAt {
+		if p := s.get(r.burst); p != nil && p.open() && !s.resting(now, rail) {
+			r.burstLeft--
+			return int(r.burst.index), true
+		}
+	}
+	i, ok := s.choose(now, rail, noPath)
+	if ok {
+		r.burst, r.burstAt, r.burstLeft = s.ref(i), now, burstMost-1
+	}
+	return i, ok
+}
+
 func (s *paths) anyGood() bool {
 	for i := range s.list {
 		if s.list[i].good() {
@@ -189,11 +207,11 @@ func (s *paths) answered(r pathRef) *path {
 	return p
 }
 
-// sample notes the answer to a packet that was sent at this time on the path, with its RTT. The
+// sample takes the RTT of a packet that was sent at this time on the path and is answered. The
 // path is used again if the RTT is not above the average, and no switch has marked the packet.
 func (s *paths) sample(now Time, r pathRef, sent Time, congested bool) {
 	t := now - sent
-	p := s.answered(r)
+	p := s.get(r)
 	s.all.sample(t)
 	s.newest = max(s.newest, sent)
 	if p == nil {
@@ -201,9 +219,22 @@ func (s *paths) sample(now Time, r pathRef, sent Time, congested bool) {
 	}
 	p.rtt.sample(t)
 	p.newest = max(p.newest, sent)
-	p.window.sample(now, sent, t, p.rtt.least, s.queueing(&p.rtt), s.all.least+s.queueing(&s.all), congested, p.loss > lossOfQueue)
+	if base := p.window.sample(now, sent, t, p.rtt.least, s.queueing(&p.rtt), s.all.least+s.queueing(&s.all), congested, p.loss > lossOfQueue); base != 0 {
+		s.raise(p, base)
+	}
 	if !congested && t <= s.all.smoothed {
 		s.rails[p.rail].idle.push(r)
+	}
+}
+
+// raise gives a path another base RTT, and all paths together the least one that is left.
+func (s *paths) raise(p *path, base Time) {
+	p.rtt.least = base
+	s.all.least = base
+	for i := range s.list {
+		if r := &s.list[i].rtt; r.samples > 0 {
+			s.all.least = min(s.all.least, r.least)
+		}
 	}
 }
 

@@ -146,7 +146,9 @@ func TestReorderingIsNotLoss(t *testing.T) {
 			for i := range ops {
 				ops[i] = write(16 << 10)
 			}
-			w := newWorld(3, config(), 1, 16, ops)
+			cfg := config()
+			cfg.Paths, cfg.MinRTO = 1, 20*ooo.Millisecond
+			w := newWorld(3, cfg, 1, 16, ops)
 			w.faults(wiretest.Faults{Reorder: share, ReorderBy: 50 * wiretest.Microsecond})
 			w.nodes[0].NoStamp, w.nodes[1].NoStamp = noStamp, noStamp
 			w.run(t)
@@ -156,5 +158,39 @@ func TestReorderingIsNotLoss(t *testing.T) {
 				t.Errorf("%.0f %% reordered, no stamps %v: %d of %d packets sent again", 100*share, noStamp, c.Resent, c.SentPackets)
 			}
 		}
+	}
+}
+
+// The route of the only path becomes five times as long. Its RTT is no queue, so the link is full again soon.
+func TestLongerRoute(t *testing.T) {
+	const before, after = 500, 1500
+	ops := make([]wiretest.OrderOp, before+after)
+	for i := range ops {
+		ops[i] = write(32 << 10)
+	}
+	cfg := config()
+	cfg.Paths, cfg.MinRTO = 1, 20*ooo.Millisecond
+	w := newWorld(3, cfg, 1, 16, ops)
+	const rate = 1e9
+	w.nodes[0].Rate = rate
+	for _, n := range w.nodes {
+		n.Links[0].Delay = 100 * wiretest.Microsecond
+	}
+	var from qp.Time
+	w.app.Done = func(int) {
+		switch w.app.Completed {
+		case before:
+			for _, n := range w.nodes {
+				n.Links[0].Delay = 500 * wiretest.Microsecond
+			}
+		case before + after/3:
+			from = w.Now()
+		}
+	}
+	w.run(t)
+	share := float64(after-after/3) * 32 * frameLen * 8 / (float64(w.app.Last-from) / 1e9) / rate
+	t.Logf("%.2f of the link, RTT %d us; %+v", share, w.app.QP.RTT()/1000, w.nodes[0].Count)
+	if share < 0.9 {
+		t.Errorf("%.2f of the link is used on the longer route", share)
 	}
 }

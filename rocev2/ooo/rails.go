@@ -17,11 +17,16 @@ const maxTrialShift = 4
 
 // railState is what the paths of one rail share.
 type railState struct {
-	idle    fifo[pathRef] // answered without queueing
-	trials  uint8         // that were lost in a row, at most maxTrialShift; 0: the rail is in use
-	since   Time          // when the latest was found lost
-	pause   Time          // between two of them
-	trialAt Time          // when the next one may be sent
+	idle fifo[pathRef] // answered without queueing
+
+	burst     pathRef // path of the latest new packet
+	burstAt   Time    // when the first of the packets that follow each other on it was sent
+	burstLeft int     // packets that may follow at that moment
+
+	trials  uint8 // that were lost in a row, at most maxTrialShift; 0: the rail is in use
+	since   Time  // when the latest was found lost
+	pause   Time  // between two of them
+	trialAt Time  // when the next one may be sent
 }
 
 // goodOn reports whether a path of the rail is good.

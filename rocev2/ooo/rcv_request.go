@@ -19,7 +19,7 @@ func (r *receiver) init(q *QP) {
 }
 
 // request processes a packet of the peer's sending engine: whether it is new, what it asks for,
-// and its one response.
+// and its response.
 func (r *receiver) request(rail int, p *rocev2.Packet, echoUs uint32) {
 	c := r.q.cfg.Count
 	psn := p.BTH().PSN()
@@ -69,7 +69,8 @@ func (r *receiver) onWrite(data []byte, class psnClass, a answer) {
 		r.arrivals.add(a.psn)
 	}
 	a.op = rocev2.OpOAck
-	r.responses.put(r.q.cfg.Count, a)
+	a.own = class == psnDuplicate || a.oeth.Flags&rocev2.ORetry != 0
+	r.responses.putOAck(r.q.cfg.Count, a, r.arrivals.base)
 }
 
 // onRead queues the response to an OREAD_REQ. A repeated request is executed again, as its

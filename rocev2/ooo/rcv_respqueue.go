@@ -15,6 +15,7 @@ type answer struct {
 	message   uint32
 	echoUs    uint32
 	oeth      rocev2.OETHFields // of an OREAD_REQ
+	own       bool              // an OACK of a retransmission or a duplicate: its echo tells which one arrived
 }
 
 // responseQueue is the response queue: responses without data, and those with data, which are
@@ -42,6 +43,35 @@ func (b *responseQueue) put(c *Counters, a answer) bool {
 		return false
 	}
 	return true
+}
+
+// mergeDepth is how many of the last responses are searched for one of the same path. A source sends the
+// packets of a moment on few paths.
+const mergeDepth = 16
+
+// putOAck queues an OACK, in place of an earlier one that it contains. base is the first PSN that has not
+// arrived.
+func (b *responseQueue) putOAck(c *Counters, a answer, base rocev2.PSN) {
+	for i := range min(b.acks.n, mergeDepth) {
+		if e := b.acks.at(b.acks.n - 1 - i); e.port == a.port && e.op == rocev2.OpOAck {
+			if e.containedIn(&a, base) {
+				a.congested = a.congested || e.congested
+				*e = a
+				c.Merged++
+				return
+			}
+			break
+		}
+	}
+	b.put(c, a)
+}
+
+// containedIn reports whether a later OACK of the same path makes this one needless: its bitmap or its
+// cumulative PSN has the packet, and its echo is that of a packet that was sent later. A packet that was
+// overtaken on its path, and one that was sent more than once, have an OACK of their own: the source learns
+// from its echo whether a loss was spurious.
+func (a *answer) containedIn(later *answer, base rocev2.PSN) bool {
+	return !a.own && !later.own && later.psn.After(a.psn) && (a.psn&^63 == later.psn&^63 || a.psn.Before(base))
 }
 
 // hasRead reports whether the response to the OREAD_REQ with this PSN is queued.

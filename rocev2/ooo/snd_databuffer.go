@@ -40,6 +40,7 @@ type packet struct {
 	tries        uint8
 	probes       uint8 // since it was last found lost
 	suspect      bool  // to be probed
+	credited     bool  // the answer counts for its path; see credit
 }
 
 // dataBuffer holds the packets that are sent and not all answered, by PSN. The data itself stays

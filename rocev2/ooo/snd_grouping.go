@@ -41,7 +41,7 @@ func (s *sender) next(now Time, rail int, o *Outbound) bool {
 	if m == nil || !s.packets.hasRoom() {
 		return s.probe(now, rail, o)
 	}
-	path, ok := s.paths.choose(now, rail, noPath)
+	path, ok := s.paths.chooseNew(now, rail)
 	if !ok {
 		return false
 	}

@@ -244,11 +244,15 @@ func (s *sender) sample(now Time, k *packet, t transmission, congested bool) {
 	case transmissionBefore:
 		sent, ref = k.before, k.pathBefore
 		s.q.cfg.Count.Spurious++
+		s.paths.answered(ref)
 		if k.probes == 0 {
 			s.loss.spurious()
 		}
 	case transmissionLatest:
-		s.loss.inTime()
+		if !k.credited {
+			s.loss.inTime()
+			s.paths.answered(ref)
+		}
 		if k.probes > 0 && k.tries > 1 && k.state == packetInFlight {
 			s.probeAnswered(k)
 		}

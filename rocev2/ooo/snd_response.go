@@ -72,7 +72,21 @@ func (s *sender) onAck(now Time, psn rocev2.PSN, k *packet, f *rocev2.OACKFields
 func (s *sender) arrived(p rocev2.PSN) {
 	k := s.packets.get(p)
 	if k != nil && k.state != packetAnswered && (k.kind == packetWrite || k.kind == packetVoid) {
+		s.credit(k)
 		s.answer(k)
+	}
+}
+
+// credit counts an answer for the path of a packet that was sent once. Its own OACK may never come, as the
+// target sends none that a later one contains. If it comes, it brings no more than an RTT.
+func (s *sender) credit(k *packet) {
+	if k.state != packetInFlight || k.tries != 1 {
+		return
+	}
+	k.credited = true
+	s.loss.inTime()
+	if p := s.paths.answered(k.path); p != nil {
+		p.window.samples++
 	}
 }
 

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ooo_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/wiretest"
+)
+
+// A target answers the packets that it has taken at once. An OACK that a later one of the same path contains
+// is not sent. The source knows of all packets that have arrived, and of no other.
+func TestOAckPerPath(t *testing.T) {
+	const packets = 40 // of one message, on several paths
+	for name, c := range map[string]struct {
+		arrive func(p []rocev2.Packet) []rocev2.Packet // what arrives of the packets, and in which order
+		first  rocev2.PSN
+		oacks  func(p []rocev2.Packet) int
+	}{
+		"in order":          {slices.Clone[[]rocev2.Packet], 0, paths},
+		"the first is lost": {func(p []rocev2.Packet) []rocev2.Packet { return p[1:] }, 0, paths},
+		"the first is lost, and the bitmaps have 64 packets": {
+			func(p []rocev2.Packet) []rocev2.Packet { return p[1:] }, 62, // one path has packets on both sides of 64
+			func(p []rocev2.Packet) int { return paths(p) + 1 },
+		},
+		"each is overtaken": {reversed, 0, func(p []rocev2.Packet) int { return len(p) }},
+		"each comes twice":  {twice, 0, func(p []rocev2.Packet) int { return paths(p) + len(p) }},
+	} {
+		e := newEnds(t, packets, func(cfg *ooo.Config) { cfg.SendPSN, cfg.RecvPSN = c.first, c.first })
+		e.post(t)
+		requests := send(e.qps[0], e.now)
+		if len(requests) != packets || paths(requests) > packets/3 {
+			t.Fatalf("%s: %d packets on %d paths", name, len(requests), paths(requests))
+		}
+		arrived := c.arrive(requests)
+		e.now += 50 * ooo.Microsecond
+		for i := range arrived {
+			e.qps[1].Receive(e.now, &arrived[i], 0)
+		}
+		answers := send(e.qps[1], e.now)
+		if want := c.oacks(requests); len(answers) != want {
+			t.Errorf("%s: %d OACKs, want %d", name, len(answers), want)
+		}
+		for i := range answers {
+			e.qps[0].Receive(e.now, &answers[i], 0)
+		}
+		want := map[rocev2.PSN]bool{}
+		for i := range arrived {
+			want[arrived[i].BTH().PSN()] = true
+		}
+		if got := e.count[0].Answered; got != uint64(len(want)) {
+			t.Errorf("%s: the source knows of %d packets, %d have arrived", name, got, len(want))
+		}
+	}
+}
+
+// The OACK of a packet that was sent again is always sent: its echo tells which one has arrived.
+func TestOAckOfRetransmission(t *testing.T) {
+	e := newEnds(t, 8, func(c *ooo.Config) { c.Paths = 1 })
+	e.post(t)
+	lost := send(e.qps[0], e.now)
+	e.now += 100 * ooo.Millisecond
+	var again []rocev2.Packet
+	for len(again) < len(lost) { // each time more of them
+		e.qps[0].Expire(e.now)
+		again = append(again, send(e.qps[0], e.now)...)
+		e.now += 100 * ooo.Millisecond
+	}
+	for i := range again {
+		e.qps[1].Receive(e.now, &again[i], 0)
+	}
+	if n := len(send(e.qps[1], e.now)); n != len(again) {
+		t.Errorf("%d OACKs of %d retransmissions", n, len(again))
+	}
+}
+
+// Packets whose OACK was not sent count for their path all the same: windows grow, and no path is taken for
+// one that loses packets.
+func TestOAckCountsForPath(t *testing.T) {
+	const packets, messages = 64, 10
+	e := newEnds(t, packets, func(*ooo.Config) {})
+	most := 0
+	for range messages {
+		println(most)
+		e.post(t)
+		for left := packets; left > 0; {
+			requests := send(e.qps[0], e.now)
+			most = max(most, len(requests)/paths(requests))
+			left -= len(requests)
+			e.now += 50 * ooo.Microsecond
+			for i := range requests {
+				e.qps[1].Receive(e.now, &requests[i], 0)
+			}
+			answers := send(e.qps[1], e.now)
+			for i := range answers {
+				e.qps[0].Receive(e.now, &answers[i], 0)
+			}
+			e.qps[0].Expire(e.now)
+		}
+	}
+	if c := e.count[0]; c.Answered != messages*packets || c.Resent+c.PathsReplaced != 0 {
+		t.Errorf("nothing was lost: %+v", c)
+	}
+	if most < 12 {
+		t.Errorf("at most %d packets of a path at once: its window does not grow", most)
+	}
+}
+
+// paths returns how many paths packets have taken.
+func paths(p []rocev2.Packet) int {
+	ports := map[uint16]bool{}
+	for i := range p {
+		ports[p[i].SrcPort()] = true
+	}
+	return len(ports)
+}
+
+func reversed(p []rocev2.Packet) []rocev2.Packet {
+	p = slices.Clone(p)
+	slices.Reverse(p)
+	return p
+}
+
+func twice(p []rocev2.Packet) []rocev2.Packet { return append(slices.Clone(p), p...) }
+
+// ends are two queue pairs whose packets a test moves by itself.
+type ends struct {
+	qps     [2]*ooo.QP
+	count   [2]ooo.Counters
+	message ooo.Request // a WRITE
+	now     ooo.Time
+}
+
+// newEnds makes them, for messages of so many packets. change changes the configuration of both.
+func newEnds(t *testing.T, packets int, change func(*ooo.Config)) *ends {
+	t.Helper()
+	e := &ends{now: ooo.Millisecond}
+	var memory [2]*wiretest.Memory
+	for i := range e.qps {
+		memory[i] = &wiretest.Memory{}
+		var err error
+		c := ooo.Config{QPN: uint32(1 + i), PeerQPN: uint32(2 - i), PMTU: rocev2.PMTU1024, Memory: memory[i], Count: &e.count[i]}
+		change(&c)
+		if e.qps[i], err = ooo.New(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := packets * rocev2.PMTU1024.Bytes()
+	source, target := memory[0].Register(0, n, 0), memory[1].Register(0, n, verbs.AccessRemoteWrite)
+	e.message = ooo.Request{
+		Op: verbs.OpWrite, Local: verbs.SGE{Addr: source.Addr, Len: uint32(n), LKey: source.Key}, RemoteAddr: target.Addr, RKey: target.Key,
+	}
+	return e
+}
+
+func (e *ends) post(t *testing.T) {
+	t.Helper()
+	if err := e.qps[0].Post(&e.message); err != nil {
+		t.Fatal(err)
+	}
+}
