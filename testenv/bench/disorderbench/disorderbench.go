@@ -118,6 +118,7 @@ func compare(ctx context.Context, c config) (ok bool, err error) {
 		for _, reorder := range c.reorders {
 			r := row{loss: loss, reorder: reorder}
 			if err := r.measure(ctx, n, c); err != nil {
+				report(os.Stdout, c, rows, goals(rows)) // of the cells before
 				return false, fmt.Errorf("loss %g %%, reordering %g %%: %w", loss, reorder, err)
 			}
 			rows = append(rows, r)

@@ -116,7 +116,7 @@ func (n *network) announceSACK(on bool) error {
 
 // until waits until a condition holds.
 func until(ctx context.Context, what string, holds func() (bool, error)) error {
-	const limit, step = 10 * time.Second, 5 * time.Millisecond
+	const limit, step = 30 * time.Second, 5 * time.Millisecond
 	for end := time.Now().Add(limit); ; time.Sleep(step) {
 		ok, err := holds()
 		switch {
