@@ -119,7 +119,7 @@ func (r *run) send(ctx context.Context, t traffic, random *rand.Rand) error {
 		r.mu.Unlock()
 		for {
 			err := r.p.post(slot)
-			if errors.Is(err, verbs.ErrQueueFull) { // its completion was seen before its room was made
+			if errors.Is(err, verbs.ErrQueueFull) && ctx.Err() == nil { // its completion was seen before its room was made
 				continue
 			}
 			if err != nil {
