@@ -157,17 +157,34 @@ func (n *Node) Alloc(bytes int) ([]byte, error) {
 	return b[skip : skip+uintptr(bytes) : skip+uintptr(bytes)], nil
 }
 
-// sge returns memory of Alloc as the element of a list.
+// Share lets Start use memory that was made by rdma.Alloc for the device of the connection. It stays the
+// caller's, who frees it after Close.
+func (n *Node) Share(b []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return net.ErrClosed
+	}
+	r, err := n.conn.Register(b, verbs.AccessLocalWrite)
+	if err == nil {
+		n.shared = append(n.shared, r)
+	}
+	return err
+}
+
+// sge returns memory of Alloc or Share as the element of a list.
 func (n *Node) sge(b []byte) (verbs.SGE, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, r := range n.memory {
-		whole := r.Bytes()
-		if at := address(b) - address(whole); address(b) >= address(whole) && at+uintptr(len(b)) <= uintptr(len(whole)) {
-			return r.SGE(int(at), len(b)), nil
+	for _, list := range [][]*rdma.Region{n.memory, n.shared} {
+		for _, r := range list {
+			whole := r.Bytes()
+			if at := address(b) - address(whole); address(b) >= address(whole) && at+uintptr(len(b)) <= uintptr(len(whole)) {
+				return r.SGE(int(at), len(b)), nil
+			}
 		}
 	}
-	return verbs.SGE{}, errors.New("pool: the data is not in memory of Alloc")
+	return verbs.SGE{}, errors.New("pool: the data is not in memory of Alloc or Share")
 }
 
 // locate returns the address of a part of a slab, and counts its pages as accessed. The slab is in use

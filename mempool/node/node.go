@@ -92,7 +92,8 @@ type Node struct {
 	err      error
 	reason   string // of the server
 	closed   bool
-	memory   []*rdma.Region
+	memory   []*rdma.Region // of Alloc
+	shared   []*rdma.Region // of Share
 }
 
 // Join connects to a server at "host:port", and waits for the first lease. It may be empty, if the pool is
@@ -233,11 +234,14 @@ func (n *Node) Close() error {
 		return net.ErrClosed
 	}
 	n.closed = true
-	memory := n.memory
+	memory, shared := n.memory, n.shared
 	n.mu.Unlock()
 	n.cancel()
 	err := n.conn.Close()
 	n.all.Wait()
+	for _, r := range shared {
+		err = errors.Join(err, r.Deregister())
+	}
 	for _, r := range memory {
 		b := r.Bytes()
 		err = errors.Join(err, r.Deregister(), rdma.Free(n.conn.Device(), b))

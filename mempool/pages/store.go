@@ -30,9 +30,24 @@ type Request struct {
 
 // Config are the properties of a Store.
 type Config struct {
-	PageBytes int    // a power of two, 512 to the length of a slab; 0 for 4096
-	Demand    uint64 // bytes that the node wants in the pool at least
+	PageBytes int     // a power of two, 512 to the length of a slab; 0 for 4096
+	Demand    uint64  // bytes that the node wants in the pool at least
+	Watcher   Watcher // is told what happens to the pages; nil for nobody
 }
+
+// Watcher is told what happens to the pages of a store. Its methods are called one after the other, and may
+// call those of the store but Close.
+type Watcher interface {
+	Room(pages int)         // after a lease: how many pages find room that have none yet
+	Lost(pages []int64)     // their slabs have ended
+	Squeezed(pages []int64) // their slabs must be returned, and there is no room for them; told repeatedly
+}
+
+type nobody struct{}
+
+func (nobody) Room(int)         {}
+func (nobody) Lost([]int64)     {}
+func (nobody) Squeezed([]int64) {}
 
 // Store keeps pages. Any goroutine may call its methods.
 type Store struct {
@@ -75,6 +90,9 @@ func New(n *node.Node, c Config) (*Store, error) {
 	if c.PageBytes == 0 {
 		c.PageBytes = 4096
 	}
+	if c.Watcher == nil {
+		c.Watcher = nobody{}
+	}
 	if c.PageBytes < 512 || c.PageBytes&(c.PageBytes-1) != 0 || uint64(c.PageBytes) > n.SlabBytes() {
 		return nil, fmt.Errorf("pages: %d bytes: choose a power of two from 512 to %d", c.PageBytes, n.SlabBytes())
 	}
@@ -99,6 +117,32 @@ func (s *Store) ReadPages(list []Request) { s.start(false, list) }
 
 // WritePages writes pages.
 func (s *Store) WritePages(list []Request) { s.start(true, list) }
+
+// SetDemand changes Config.Demand.
+func (s *Store) SetDemand(bytes uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.c.Demand = bytes
+	s.setDemand()
+}
+
+// Forget frees the places of pages. They are as if they had never been written.
+func (s *Store) Forget(list ...int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, number := range list {
+		p := s.pages[number]
+		switch {
+		case p == nil:
+		case p.moving:
+			p.waiting = append(p.waiting, func() { s.Forget(number) })
+		default:
+			s.remove(number, p)
+			delete(s.pages, number)
+		}
+	}
+	s.setDemand()
+}
 
 // Close ends the store. Requests that are outstanding complete.
 func (s *Store) Close() {
@@ -259,6 +303,15 @@ func (s *Store) follow(ctx context.Context, buf []byte) {
 
 // refresh takes the lease of the node.
 func (s *Store) refresh() {
+	lost, room := s.takeLease()
+	if len(lost) > 0 {
+		s.c.Watcher.Lost(lost)
+	}
+	s.c.Watcher.Room(room)
+}
+
+// takeLease returns the pages whose slabs have ended, and how many find room.
+func (s *Store) takeLease() (lost []int64, room int) {
 	lease := s.n.Lease()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,6 +333,7 @@ func (s *Store) refresh() {
 		}
 		for number, p := range x.pages {
 			s.remove(number, p)
+			lost = append(lost, number)
 		}
 	}
 	s.slabs, s.room = now, 0
@@ -290,6 +344,7 @@ func (s *Store) refresh() {
 	}
 	s.refused = 0
 	s.setDemand()
+	return lost, s.room
 }
 
 // moveAll moves pages out of slabs that must be returned, and returns these slabs. True: some are left.
@@ -311,14 +366,20 @@ func (s *Store) moveAll(ctx context.Context, buf []byte) (left bool) {
 			}
 		}
 	}
+	squeezed := s.room < len(tasks)
 	s.mu.Unlock()
 	if len(empty) > 0 && s.n.Return(ctx, empty...) == nil {
 		s.refresh()
 	}
+	var stay []int64
 	for _, t := range tasks {
 		if !s.move(ctx, t.number, t.page, buf) {
 			left = true
+			stay = append(stay, t.number)
 		}
+	}
+	if squeezed && len(stay) > 0 {
+		s.c.Watcher.Squeezed(stay)
 	}
 	return left || len(tasks) > 0
 }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/softroce/softroce-xdp/mempool/directory"
+	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/pages"
+)
+
+// link is a connection to a server. Its goroutine joins again when the connection has ended, while the
+// directory lists the server.
+type link struct {
+	s       *Store
+	name    string
+	address string
+	node    *node.Node
+	pages   *pages.Store
+	stop    context.CancelFunc // nothing uses the connection any more
+	stopped <-chan struct{}
+	first   int  // room of the first lease
+	ready   bool // the table has the server; Store.mu
+}
+
+// begin joins a server, if no goroutine is responsible for it yet. result gets what has come of the first
+// attempt; nil for nobody.
+func (s *Store) begin(ctx context.Context, server directory.Server, result chan<- error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.served[server.Name] {
+		return
+	}
+	s.served[server.Name] = true
+	s.all.Go(func() { s.serve(ctx, server, result) })
+}
+
+// serve keeps a connection to a server.
+func (s *Store) serve(ctx context.Context, server directory.Server, result chan<- error) {
+	defer func() {
+		s.mu.Lock()
+		delete(s.served, server.Name)
+		s.mu.Unlock()
+	}()
+	ticket, told := node.Ticket{}, ""
+	for ctx.Err() == nil {
+		l, err := s.join(ctx, server, ticket)
+		if err != nil {
+			err = fmt.Errorf("server %s: %w", server.Name, err)
+		}
+		if result != nil {
+			result <- err
+			result = nil
+		}
+		if ctx.Err() != nil && l == nil {
+			return
+		}
+		if err == nil || err.Error() != told {
+			s.c.Report(server.Name, err)
+		}
+		told = ""
+		if err != nil {
+			told = err.Error()
+		} else {
+			ticket = l.node.Ticket()
+			if err := l.use(ctx); ctx.Err() == nil {
+				s.c.Report(server.Name, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryTime):
+		}
+		next, listed := s.lookUp(server.Name)
+		if !listed {
+			return
+		}
+		server = next
+	}
+}
+
+// lookUp returns what the directory tells of a server.
+func (s *Store) lookUp(name string) (directory.Server, bool) {
+	for _, x := range s.known() {
+		if x.Name == name {
+			return x, true
+		}
+	}
+	return directory.Server{}, false
+}
+
+// join connects to a server. Its ticket makes the server give the same slabs; what was in them is not used.
+func (s *Store) join(ctx context.Context, server directory.Server, ticket node.Ticket) (*link, error) {
+	joining, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	want := s.shares()[server.Name]
+	n, err := node.Join(joining, s.dev, server.Address, node.Config{
+		Name: s.c.Name, Period: s.c.Period, Demand: want, Ticket: ticket, Options: s.c.Options,
+	})
+	if err != nil {
+		return nil, err
+	}
+	stopped, stop := context.WithCancel(ctx)
+	l := &link{s: s, name: server.Name, address: server.Address, node: n, stop: stop, stopped: stopped.Done()}
+	if l.pages, err = pages.New(n, pages.Config{PageBytes: s.c.PageBytes, Demand: want, Watcher: l}); err != nil {
+		stop()
+		return nil, errors.Join(err, n.Close())
+	}
+	s.mu.Lock()
+	if err = s.share(n); err != nil {
+		s.mu.Unlock()
+		stop()
+		l.pages.Close()
+		return nil, errors.Join(err, n.Close())
+	}
+	s.links[l.name], l.ready = l, true
+	actions := append(s.table.up(s.now(), l.name), s.table.room(s.now(), l.name, l.first)...)
+	s.mu.Unlock()
+	s.execute(actions)
+	return l, nil
+}
+
+// use waits until the connection ends, and returns why.
+func (l *link) use(ctx context.Context) error {
+	select {
+	case <-l.node.Done():
+	case <-l.stopped:
+	}
+	s := l.s
+	s.mu.Lock()
+	delete(s.links, l.name)
+	actions := s.table.down(s.now(), l.name)
+	s.mu.Unlock()
+	s.execute(actions)
+	err := l.node.Err()
+	if err == nil {
+		err = errors.New("the connection has failed")
+	}
+	if ctx.Err() != nil && s.leave {
+		leaving, cancel := context.WithTimeout(context.Background(), answerTime)
+		defer cancel()
+		_ = l.node.Leave(leaving) // the server drops the lease later otherwise
+	} else {
+		_ = l.node.Close() // it has ended
+	}
+	l.pages.Close()
+	l.stop()
+	return fmt.Errorf("server %s: %w", l.name, err)
+}
+
+// Room is pages.Watcher's.
+func (l *link) Room(room int) {
+	l.s.mu.Lock()
+	if !l.ready {
+		l.first = room
+		l.s.mu.Unlock()
+		return
+	}
+	l.s.mu.Unlock()
+	l.s.change(func(t *table, now time.Duration) []action { return t.room(now, l.name, room) })
+}
+
+// Lost is pages.Watcher's.
+func (l *link) Lost(list []int64) {
+	l.s.change(func(t *table, now time.Duration) []action { return t.lost(now, l.name, list) })
+}
+
+// Squeezed is pages.Watcher's.
+func (l *link) Squeezed(list []int64) {
+	l.s.change(func(t *table, now time.Duration) []action { return t.squeezed(now, l.name, list) })
+}
