@@ -28,7 +28,13 @@ a node, the server divides the pool by what the nodes need (docs/memory-pool.md)
 
   host2# softroce-xdp pool serve --bytes 1G
   host1# softroce-xdp pool join host2 --bytes 64M --check
-  host1# softroce-xdp pool status host2`,
+  host1# softroce-xdp pool status host2
+
+More than one server needs an etcd, where the servers are listed:
+
+  host2# softroce-xdp pool serve --directory http://host4:2379
+  host3# softroce-xdp pool serve --directory http://host4:2379
+  host1# softroce-xdp pool join --directory http://host4:2379 --mirror`,
 	}
 	return group(cmd, newPoolServe(a), newPoolJoin(a), newPoolLeave(a), newPoolStatus(a), newPoolTop(a), newPoolBench(a))
 }
@@ -36,6 +42,7 @@ a node, the server divides the pool by what the nodes need (docs/memory-pool.md)
 // poolServeFlags are those of pool serve.
 type poolServeFlags struct {
 	engineFlags
+	announced                  poolAnnouncement
 	listen, bytes, slab, state string
 	hold, grace                time.Duration
 	nodes                      uint32
@@ -51,6 +58,7 @@ func newPoolServe(a *app) *cobra.Command {
 
 Who can reach the port can lease memory. Nodes access their own space only. With --state,
 leases survive a restart of the server; the data in the pool does not.
+With --directory, nodes find the server in an etcd, and can take memory of several servers.
 Serve needs no privileges where the agent serves the device (attach --nic).`,
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(a, cmd) },
@@ -65,6 +73,7 @@ Serve needs no privileges where the agent serves the device (attach --nic).`,
 	f.VarP(spanVar{&s.grace, time.Millisecond, time.Hour}, "grace", "", "how long a node has to return space")
 	f.Var(countVar{&s.nodes, 1, 4096}, "nodes", "nodes at the same time; others are rejected")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "print no line when a node comes or goes")
+	s.announced.flags(cmd)
 	return cmd
 }
 
@@ -95,6 +104,10 @@ func (s *poolServeFlags) run(a *app, cmd *cobra.Command) error {
 	at, err := perf.Address(s.listen, server.Port)
 	if err != nil {
 		return usageError{fmt.Errorf("--listen: %w", err), false}
+	}
+	d, err := s.announced.check()
+	if err != nil {
+		return err
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
@@ -132,9 +145,15 @@ func (s *poolServeFlags) run(a *app, cmd *cobra.Command) error {
 		return fmt.Errorf("--listen %s: %s %w", s.listen, name, err)
 	}
 	fmt.Fprintf(w, "%s: %s in slabs of %s at %s\n", name, units.Bytes(c.Bytes), units.Bytes(c.SlabBytes), srv.Addr())
-	if err := srv.Serve(ctx); ctx.Err() == nil {
+	ended, err := s.announced.run(ctx, d, srv, cmd.ErrOrStderr())
+	if err != nil {
+		return fmt.Errorf("--directory: %w", err)
+	}
+	err = srv.Serve(ctx)
+	if ctx.Err() == nil {
 		return err
 	}
+	ended()
 	n := srv.Status().Counts
 	fmt.Fprintf(w, "%d nodes joined, %d connections lost, %d slabs returned, %d revoked\n", n.Joins, n.Lost, n.Returned, n.Revoked)
 	return nil

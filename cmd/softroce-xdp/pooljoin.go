@@ -26,25 +26,30 @@ import (
 // poolJoinFlags are those of pool join.
 type poolJoinFlags struct {
 	poolClientFlags
+	directory   poolDirectory
 	name, bytes string
 	period      time.Duration
 	count       uint64
 	check       bool
+	mirror      bool
 }
 
 func newPoolJoin(a *app) *cobra.Command {
 	p := poolJoinFlags{period: time.Second}
 	cmd := &cobra.Command{
-		Use:   "join HOST[:PORT]",
+		Use:   "join [HOST[:PORT]]",
 		Short: "Lease memory of a server, and check it",
 		Long: `Join leases memory of a host with "pool serve" until Ctrl-C, and prints the lease of each
 period. With --check it writes each page of the lease and compares what it reads back;
 the server then sees the space as used.
 
 A connection that was lost is made again while the server keeps the space (serve --hold).
-The exit code is 3 if data is wrong.`,
-		Args: takes(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.run(a, cmd, args[0]) },
+The exit code is 3 if data is wrong.
+
+With --directory instead of a host, it leases memory of all servers that are listed there,
+more where more is free. With --mirror each page is on two servers.`,
+		Args: takes(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(a, cmd, args) },
 	}
 	p.flags(a, cmd)
 	f := cmd.Flags()
@@ -53,6 +58,8 @@ The exit code is 3 if data is wrong.`,
 	f.VarP(spanVar{&p.period, lease.DefaultMinPeriod, lease.DefaultMaxPeriod}, "period", "i", "from one lease to the next")
 	f.VarP(bigVar{&p.count, 1}, "count", "c", "periods; without it until Ctrl-C")
 	f.BoolVar(&p.check, "check", false, "write and read each page of each lease")
+	p.directory.flags(cmd, "URL of an etcd where the servers are listed, such as http://HOST:2379")
+	f.BoolVar(&p.mirror, "mirror", false, "write each page to two servers of the directory")
 	return cmd
 }
 
@@ -78,10 +85,16 @@ func poolServer(arg string) (string, error) {
 	return at, nil
 }
 
-func (p *poolJoinFlags) run(a *app, cmd *cobra.Command, host string) error {
-	at, err := poolServer(host)
+func (p *poolJoinFlags) run(a *app, cmd *cobra.Command, args []string) error {
+	d, err := p.directory.open()
 	if err != nil {
 		return err
+	}
+	if err := oneOf(cmd, args, d); err != nil {
+		return err
+	}
+	if p.mirror && d == nil {
+		return usagef("--mirror needs several servers: give --directory")
 	}
 	demand, err := units.ParseBytes(p.bytes)
 	if err != nil {
@@ -89,6 +102,13 @@ func (p *poolJoinFlags) run(a *app, cmd *cobra.Command, host string) error {
 	}
 	if p.name == "" || len(p.name) > lease.MaxName || strings.ContainsFunc(p.name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return usagef("--name %q: %w", p.name, lease.ErrName)
+	}
+	if d != nil {
+		return p.runSpread(a, cmd, d, demand)
+	}
+	at, err := poolServer(args[0])
+	if err != nil {
+		return err
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
@@ -137,13 +157,26 @@ host of the node only. It prints the state of the pool afterwards.`,
 
 func newPoolStatus(a *app) *cobra.Command {
 	var p poolClientFlags
+	var from poolDirectory
 	cmd := &cobra.Command{
-		Use:   "status HOST[:PORT]",
+		Use:   "status [HOST[:PORT]]",
 		Short: "Show the nodes and leases of a server",
 		Long: `Status shows the memory of a host with "pool serve", its nodes, and what each of them
-has. Without --json, PLANNED is what a node is to have, and LEASED what it has.`,
-		Args: takes(1, 1),
+has. Without --json, PLANNED is what a node is to have, and LEASED what it has.
+With --directory instead of a host, it shows the servers that are listed there, and what their
+nodes lease.`,
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := from.open()
+			if err == nil {
+				err = oneOf(cmd, args, d)
+			}
+			if err != nil {
+				return err
+			}
+			if d != nil {
+				return p.statusOf(cmd, d)
+			}
 			at, err := poolServer(args[0])
 			if err != nil {
 				return err
@@ -154,6 +187,7 @@ has. Without --json, PLANNED is what a node is to have, and LEASED what it has.`
 		},
 	}
 	p.flags(a, cmd)
+	from.flags(cmd, "URL of an etcd where the servers are listed, such as http://HOST:2379")
 	return cmd
 }
 

@@ -48,7 +48,7 @@ func (s *Store) serve(ctx context.Context, server directory.Server, result chan<
 	}()
 	ticket, told := node.Ticket{}, ""
 	for ctx.Err() == nil {
-		l, err := s.join(ctx, server, ticket)
+		l, err := s.join(ctx, server, ticket, result != nil)
 		if err != nil {
 			err = fmt.Errorf("server %s: %w", server.Name, err)
 		}
@@ -94,10 +94,10 @@ func (s *Store) lookUp(name string) (directory.Server, bool) {
 }
 
 // join connects to a server. Its ticket makes the server give the same slabs; what was in them is not used.
-func (s *Store) join(ctx context.Context, server directory.Server, ticket node.Ticket) (*link, error) {
+func (s *Store) join(ctx context.Context, server directory.Server, ticket node.Ticket, first bool) (*link, error) {
 	joining, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	want := s.shares()[server.Name]
+	want := s.shares(server.Name, first)[server.Name]
 	n, err := node.Join(joining, s.dev, server.Address, node.Config{
 		Name: s.c.Name, Period: s.c.Period, Demand: want, Ticket: ticket, Options: s.c.Options,
 	})

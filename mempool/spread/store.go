@@ -367,23 +367,26 @@ func (s *Store) known() []directory.Server {
 
 // demand asks each server for its share.
 func (s *Store) demand() {
-	for name, bytes := range s.shares() {
+	for name, bytes := range s.shares("", false) {
 		if l := s.link(name); l != nil {
 			l.pages.SetDemand(bytes)
 		}
 	}
 }
 
-// shares returns what is wanted of each server that is listed or joined.
-func (s *Store) shares() map[string]uint64 {
+// shares returns what is wanted of each server that is joined, and of one that is being joined; with first, of
+// all that are listed.
+func (s *Store) shares(joining string, first bool) map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
 	var list []share
 	for _, x := range s.listed {
-		names, list = append(names, x.Name), append(list, share{free: x.FreeBytes()})
+		if first || x.Name == joining || s.links[x.Name] != nil {
+			names, list = append(names, x.Name), append(list, share{free: x.FreeBytes()})
+		}
 	}
-	for name := range s.links {
+	for name := range s.links { // that are no longer listed
 		if !slices.Contains(names, name) {
 			names, list = append(names, name), append(list, share{})
 		}

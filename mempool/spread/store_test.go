@@ -93,7 +93,7 @@ func (p *pool) Add(context.Context, directory.Server) (directory.Entry, error) {
 func (p *pool) serve(name, at string, slabs int) directory.Server {
 	p.t.Helper()
 	s, err := server.Listen(patient(p.t), p.dev, at, server.Config{
-		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: lease.Config{Grace: 200 * time.Millisecond},
+		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: lease.Config{Grace: 10 * time.Second},
 	})
 	must(p.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

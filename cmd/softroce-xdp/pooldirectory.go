@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/pooling"
+	"github.com/softroce/softroce-xdp/mempool/directory"
+	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
+	"github.com/softroce/softroce-xdp/mempool/server"
+	"github.com/softroce/softroce-xdp/mempool/spread"
+)
+
+// poolDirectory is the flag --directory.
+type poolDirectory struct{ url string }
+
+func (d *poolDirectory) flags(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&d.url, "directory", "", usage)
+}
+
+// open returns the directory, or nil without the flag.
+func (d *poolDirectory) open() (directory.Directory, error) {
+	if d.url == "" {
+		return nil, nil
+	}
+	e, err := etcd.Open(d.url)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--directory: %w", err), false}
+	}
+	return e, nil
+}
+
+// poolAnnouncement is how pool serve is listed in a directory.
+type poolAnnouncement struct {
+	poolDirectory
+	name string
+}
+
+func (p *poolAnnouncement) flags(cmd *cobra.Command) {
+	p.poolDirectory.flags(cmd, "URL of an etcd where this server is listed, such as http://HOST:2379")
+	cmd.Flags().StringVar(&p.name, "name", hostName(), "name of this server in the directory")
+}
+
+// check returns the directory, or nil without one.
+func (p *poolAnnouncement) check() (directory.Directory, error) {
+	d, err := p.open()
+	if d == nil || err != nil {
+		return nil, err
+	}
+	if err := (directory.Server{Name: p.name, Address: ":0", SlabBytes: 1}).Check(); errors.Is(err, directory.ErrName) {
+		return nil, usagef("--name %q: %w", p.name, directory.ErrName)
+	}
+	return d, nil
+}
+
+// run lists a server until ctx ends. Without a directory it does nothing.
+func (p *poolAnnouncement) run(ctx context.Context, d directory.Directory, srv *server.Server, errs io.Writer) (wait func(), err error) {
+	if d == nil {
+		return func() {}, nil
+	}
+	now := func() directory.Server {
+		s := srv.Status()
+		entry := directory.Server{Name: p.name, Address: srv.Addr().String(), SlabBytes: s.SlabBytes, Slabs: s.Slabs, Free: s.Free, Nodes: []directory.Node{}}
+		for _, n := range s.Nodes {
+			entry.Nodes = append(entry.Nodes, directory.Node{Name: n.Name, Slabs: n.Slabs})
+		}
+		return entry
+	}
+	return directory.Announce(ctx, d, now, func(err error) {
+		if err == nil {
+			fmt.Fprintln(errs, "the directory answers again")
+			return
+		}
+		fmt.Fprintf(errs, "%v; nodes that have joined are served, and the directory is tried again\n", err)
+	})
+}
+
+// runSpread joins all servers of a directory.
+func (p *poolJoinFlags) runSpread(a *app, cmd *cobra.Command, d directory.Directory, demand uint64) error {
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	dev, _, err := p.openConnector(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	j := pooling.Spreader{
+		Device: dev, Directory: d, Config: spread.Config{Name: p.name, Period: p.period, Demand: demand, Mirror: p.mirror},
+		Timeout: p.timeout, Count: p.count, Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(),
+	}
+	err = j.Run(ctx)
+	if errors.Is(err, pooling.ErrData) {
+		return noError{err}
+	}
+	return err
+}
+
+// statusOf prints what the directory tells.
+func (p *poolClientFlags) statusOf(cmd *cobra.Command, d directory.Directory) error {
+	ctx, cancel := p.bounded(cmd.Context())
+	defer cancel()
+	list, err := d.Servers(ctx)
+	if err != nil {
+		return err
+	}
+	if p.json {
+		e := json.NewEncoder(cmd.OutOrStdout())
+		e.SetIndent("", "  ")
+		return e.Encode(append([]directory.Server{}, list...))
+	}
+	return pooling.WriteServers(cmd.OutOrStdout(), list)
+}
+
+// oneOf checks that a command has either a host or a directory.
+func oneOf(cmd *cobra.Command, args []string, d directory.Directory) error {
+	switch {
+	case len(args) == 0 && d == nil:
+		return usagef("HOST[:PORT] is missing: %s, or give --directory", strings.TrimSpace(cmd.CommandPath()+" HOST[:PORT]"))
+	case len(args) > 0 && d != nil:
+		return usagef("%q and --directory: give one of them", args[0])
+	}
+	return nil
+}
