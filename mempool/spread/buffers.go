@@ -36,7 +36,7 @@ func (s *Store) alloc(bytes int) ([]byte, error) {
 	for _, l := range s.links {
 		if shareErr := l.node.Share(b); shareErr != nil {
 			err = errors.Join(err, shareErr)
-			l.stop() // it joins again, with this memory
+			l.stop(shareErr) // it joins again, with this memory
 		}
 	}
 	s.memory = append(s.memory, b)

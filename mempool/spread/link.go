@@ -21,8 +21,8 @@ type link struct {
 	address string
 	node    *node.Node
 	pages   *pages.Store
-	stop    context.CancelFunc // nothing uses the connection any more
-	stopped <-chan struct{}
+	stop    context.CancelCauseFunc // nothing uses the connection any more
+	stopped context.Context
 	first   int  // room of the first lease
 	ready   bool // the table has the server; Store.mu
 }
@@ -104,16 +104,16 @@ func (s *Store) join(ctx context.Context, server directory.Server, ticket node.T
 	if err != nil {
 		return nil, err
 	}
-	stopped, stop := context.WithCancel(ctx)
-	l := &link{s: s, name: server.Name, address: server.Address, node: n, stop: stop, stopped: stopped.Done()}
+	stopped, stop := context.WithCancelCause(ctx)
+	l := &link{s: s, name: server.Name, address: server.Address, node: n, stop: stop, stopped: stopped}
 	if l.pages, err = pages.New(n, pages.Config{PageBytes: s.c.PageBytes, Demand: want, Watcher: l}); err != nil {
-		stop()
+		stop(err)
 		return nil, errors.Join(err, n.Close())
 	}
 	s.mu.Lock()
 	if err = s.share(n); err != nil {
 		s.mu.Unlock()
-		stop()
+		stop(err)
 		l.pages.Close()
 		return nil, errors.Join(err, n.Close())
 	}
@@ -128,7 +128,7 @@ func (s *Store) join(ctx context.Context, server directory.Server, ticket node.T
 func (l *link) use(ctx context.Context) error {
 	select {
 	case <-l.node.Done():
-	case <-l.stopped:
+	case <-l.stopped.Done():
 	}
 	s := l.s
 	s.mu.Lock()
@@ -138,7 +138,7 @@ func (l *link) use(ctx context.Context) error {
 	s.execute(actions)
 	err := l.node.Err()
 	if err == nil {
-		err = errors.New("the connection has failed")
+		err = context.Cause(l.stopped)
 	}
 	if ctx.Err() != nil && s.leave {
 		leaving, cancel := context.WithTimeout(context.Background(), answerTime)
@@ -148,7 +148,7 @@ func (l *link) use(ctx context.Context) error {
 		_ = l.node.Close() // it has ended
 	}
 	l.pages.Close()
-	l.stop()
+	l.stop(nil)
 	return fmt.Errorf("server %s: %w", l.name, err)
 }
 

@@ -277,7 +277,7 @@ func (s *Store) done(transfer uint64, err error) {
 	broken := f.link != nil && s.table.server(f.link.name) == nil
 	s.mu.Unlock()
 	if broken {
-		f.link.stop() // nothing uses the connection any more
+		f.link.stop(err) // nothing uses the connection any more
 	}
 	goesOn := false
 	rest := actions[:0:0]

@@ -207,6 +207,9 @@ func TestSpread(t *testing.T) {
 	for page := range int64(8) {
 		m.begin(page, true)
 		m.settle()
+		if b := len(m.servers["b"].pages); page == 3 && b != 4 {
+			t.Errorf("%d of 4 pages are where there is more room", b)
+		}
 	}
 	if a, b := len(m.servers["a"].pages), len(m.servers["b"].pages); a != 2 || b != 6 {
 		t.Errorf("%d and %d pages, want 2 and 6", a, b)
@@ -284,6 +287,83 @@ func TestMirrorWithoutRoom(t *testing.T) {
 	}
 	if m.table.wanted() < 2 {
 		t.Errorf("%d pages are wanted: what was refused does not count", m.table.wanted())
+	}
+}
+
+// A server has less room than the table knows: the page goes elsewhere, and a mirror without a second place is
+// an error.
+func TestOtherPlace(t *testing.T) {
+	for copies := 1; copies <= 2; copies++ {
+		m := newModel(t, copies, 1)
+		m.up("a", 9)
+		m.up("b", 8)
+		m.up("c", 7)
+		m.servers["a"].room = 0
+		if m.do(1, true, ErrNoRoom) || len(m.copies(1)) != copies {
+			t.Errorf("%d copies: at %v", copies, m.copies(1))
+		}
+	}
+	m := newModel(t, 2, 1)
+	m.up("a", 8)
+	m.up("b", 8)
+	m.servers["a"].room = 0
+	if !m.do(1, true, ErrNoRoom) {
+		t.Error("a WRITE succeeds with one copy, and both servers are there")
+	}
+}
+
+// A copy that is gone without notice: the READ is answered by the other server, and the copy is made again.
+func TestCopyGone(t *testing.T) {
+	m := newModel(t, 2, 1)
+	m.up("a", 8)
+	m.up("b", 8)
+	for page := range int64(4) {
+		m.begin(page, true)
+		m.settle()
+	}
+	clear(m.servers["a"].pages)
+	for page := range int64(4) {
+		if m.do(page, false, ErrLost) {
+			t.Errorf("page %d is lost, and a server has it", page)
+		}
+		m.do(page, false, ErrLost) // by the other one, in turn
+	}
+}
+
+// The connection of a server fails, which a transfer notes first: the WRITE is complete with one copy.
+func TestConnectionFails(t *testing.T) {
+	m := newModel(t, 2, 1)
+	m.up("a", 8)
+	m.up("b", 8)
+	delete(m.servers, "a")
+	m.begin(1, true)
+	m.settle()
+	if got := m.copies(1); m.content[1] == 0 || !slices.Equal(got, []string{"b"}) {
+		t.Errorf("copies at %v", got)
+	}
+	if m.table.server("a") != nil {
+		t.Error("the server whose connection has failed is still used")
+	}
+}
+
+// The late answer to a READ says nothing of what was written since.
+func TestLateAnswer(t *testing.T) {
+	m := newModel(t, 2, 1)
+	m.up("a", 8)
+	m.up("b", 8)
+	m.begin(1, true)
+	m.settle()
+	m.begin(1, false)
+	late := m.flying[0]
+	m.flying = nil
+	m.now += patienceOfRead
+	m.run(m.table.tick(m.now))
+	m.settle() // the other server
+	m.begin(1, true)
+	m.settle()
+	m.run(m.table.done(m.now, late.transfer, ErrLost))
+	if n := len(m.table.pages[1].copies); n != 2 {
+		t.Errorf("%d copies count, want 2", n)
 	}
 }
 

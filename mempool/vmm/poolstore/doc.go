@@ -8,6 +8,8 @@
 //	store, err := poolstore.New(n, 1<<30)
 //	region, err := vmm.NewRegion(vmm.Config{Size: 4 << 30, Local: 1 << 30}, store)
 //
+// Over makes such a store of several servers (package mempool/spread).
+//
 // When the server asks for a slab, its pages are moved to other slabs. Pages that find no room there
 // are lost: an access to them is an error, never other bytes.
 package poolstore

@@ -8,9 +8,17 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 )
 
-// Store is a pages.Store as a store of package vmm.
+// Pages is what a Store is made of: a pages.Store, or a spread.Store for several servers.
+type Pages interface {
+	AllocBuffers(n int) ([]byte, error)
+	ReadPages(list []pages.Request)
+	WritePages(list []pages.Request)
+}
+
+// Store is a store of pages as one of package vmm.
 type Store struct {
-	pages *pages.Store
+	pages Pages
+	close func()
 }
 
 var (
@@ -26,8 +34,11 @@ func New(n *node.Node, demand uint64) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{pages: p}, nil
+	return &Store{pages: p, close: p.Close}, nil
 }
+
+// Over returns a store of pages of vmm.PageSize bytes. Close of the store leaves them open.
+func Over(p Pages) *Store { return &Store{pages: p, close: func() {}} }
 
 // AllocBuffers is vmm.Allocator's: memory that is registered with the NIC.
 func (s *Store) AllocBuffers(n int) ([]byte, error) { return s.pages.AllocBuffers(n) }
@@ -39,7 +50,7 @@ func (s *Store) ReadPages(list []vmm.Request) { s.pages.ReadPages(convert(list))
 func (s *Store) WritePages(list []vmm.Request) { s.pages.WritePages(convert(list)) }
 
 // Close ends the store. Requests that are outstanding complete.
-func (s *Store) Close() { s.pages.Close() }
+func (s *Store) Close() { s.close() }
 
 func convert(list []vmm.Request) []pages.Request {
 	out := make([]pages.Request, len(list))
