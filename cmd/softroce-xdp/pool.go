@@ -145,7 +145,7 @@ func (s *poolServeFlags) run(a *app, cmd *cobra.Command) error {
 		return fmt.Errorf("--listen %s: %s %w", s.listen, name, err)
 	}
 	fmt.Fprintf(w, "%s: %s in slabs of %s at %s\n", name, units.Bytes(c.Bytes), units.Bytes(c.SlabBytes), srv.Addr())
-	ended, err := s.announced.run(ctx, d, srv, cmd.ErrOrStderr())
+	ended, err := s.announced.run(ctx, d, dev, srv, cmd.ErrOrStderr())
 	if err != nil {
 		return fmt.Errorf("--directory: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,8 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/spread"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // poolDirectory is the flag --directory.
@@ -62,13 +66,17 @@ func (p *poolAnnouncement) check() (directory.Directory, error) {
 }
 
 // run lists a server until ctx ends. Without a directory it does nothing.
-func (p *poolAnnouncement) run(ctx context.Context, d directory.Directory, srv *server.Server, errs io.Writer) (wait func(), err error) {
+func (p *poolAnnouncement) run(ctx context.Context, d directory.Directory, dev verbs.Device, srv *server.Server, errs io.Writer) (wait func(), err error) {
 	if d == nil {
 		return func() {}, nil
 	}
+	at, err := reachable(dev, srv.Addr())
+	if err != nil {
+		return nil, err
+	}
 	now := func() directory.Server {
 		s := srv.Status()
-		entry := directory.Server{Name: p.name, Address: srv.Addr().String(), SlabBytes: s.SlabBytes, Slabs: s.Slabs, Free: s.Free, Nodes: []directory.Node{}}
+		entry := directory.Server{Name: p.name, Address: at, SlabBytes: s.SlabBytes, Slabs: s.Slabs, Free: s.Free, Nodes: []directory.Node{}}
 		for _, n := range s.Nodes {
 			entry.Nodes = append(entry.Nodes, directory.Node{Name: n.Name, Slabs: n.Slabs})
 		}
@@ -81,6 +89,30 @@ func (p *poolAnnouncement) run(ctx context.Context, d directory.Directory, srv *
 		}
 		fmt.Fprintf(errs, "%v; nodes that have joined are served, and the directory is tried again\n", err)
 	})
+}
+
+// reachable returns the address of a listener for nodes. One that listens at all addresses has the first of
+// the device that is IPv4, or otherwise the last one: link-local ones are first.
+func reachable(dev verbs.Device, at net.Addr) (string, error) {
+	a := at.(rdma.Addr)
+	if !a.Addr().IsUnspecified() {
+		return at.String(), nil
+	}
+	port, err := dev.Port()
+	if err != nil {
+		return "", err
+	}
+	if len(port.GIDs) == 0 {
+		return "", errors.New("the interface has no address: give one with --listen")
+	}
+	best := port.GIDs[len(port.GIDs)-1]
+	for _, g := range port.GIDs {
+		if g.Unmap().Is4() {
+			best = g
+			break
+		}
+	}
+	return netip.AddrPortFrom(best.Unmap(), a.Port()).String(), nil
 }
 
 // runSpread joins all servers of a directory.

@@ -3,14 +3,10 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,8 +23,7 @@ const (
 
 // client asks the members of an etcd cluster.
 type client struct {
-	members []*url.URL
-	http    http.Client
+	members []string      // "host:port"
 	first   atomic.Uint32 // the member that has answered last
 }
 
@@ -36,14 +31,6 @@ type client struct {
 type request struct {
 	path    string // of the JSON interface, such as "/v3/kv/range"
 	in, out any
-}
-
-// newHTTP returns an HTTP client without a proxy, which follows no redirection.
-func newHTTP() http.Client {
-	return http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // do asks the members, until one answers: the one that has answered last first. A member may have executed a request that it did not
@@ -58,7 +45,7 @@ func (c *client) do(ctx context.Context, r request) error {
 	for i := range uint32(len(c.members)) {
 		at := (first + i) % uint32(len(c.members))
 		m := c.members[at]
-		err := c.ask(ctx, m.Scheme+"://"+m.Host+r.path, body, r.out)
+		err := c.ask(ctx, m, r.path, body, r.out)
 		var refused *refusedError
 		if err == nil || errors.As(err, &refused) && !refused.temporary() {
 			c.first.Store(at)
@@ -72,27 +59,18 @@ func (c *client) do(ctx context.Context, r request) error {
 	return fmt.Errorf("%w: %w", directory.ErrUnreachable, errors.Join(failed...))
 }
 
-func (c *client) ask(ctx context.Context, at string, body []byte, out any) error {
+func (c *client) ask(ctx context.Context, host, path string, body []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, at, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	post.Header.Set("Content-Type", "application/json")
-	answer, err := c.http.Do(post)
-	if err != nil {
-		return fmt.Errorf("%w: does etcd run there?", err)
-	}
-	defer answer.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	at := "http://" + host + path
+	status, text, answer, err := post(ctx, host, path, body)
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	if answer.StatusCode != http.StatusOK {
-		return refused(at, answer, b)
+	if status != httpOK {
+		return refused(at, status, text, answer)
 	}
-	if err := json.Unmarshal(b, out); err != nil {
+	if err := json.Unmarshal(answer, out); err != nil {
 		return fmt.Errorf("%s: no answer of etcd: %w", at, err)
 	}
 	return nil
@@ -105,8 +83,8 @@ type refusedError struct {
 	code     int // of gRPC
 }
 
-func refused(at string, answer *http.Response, body []byte) error {
-	e := &refusedError{at: at, text: answer.Status, status: answer.StatusCode}
+func refused(at string, status int, text string, body []byte) error {
+	e := &refusedError{at: at, text: text, status: status}
 	var reason struct {
 		Error   string `json:"error"`
 		Message string `json:"message"`

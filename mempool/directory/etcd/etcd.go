@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -32,25 +33,28 @@ var _ directory.Directory = (*Directory)(nil)
 // "http://10.0.0.9:2379/NAME". The path is the beginning of the keys, so that one etcd has several pools; all
 // URLs have the same. Nothing is asked yet.
 func Open(list string) (*Directory, error) {
-	d := &Directory{c: client{http: newHTTP()}}
+	d := &Directory{}
 	path := ""
 	for i, text := range strings.Split(list, ",") {
 		u, err := url.Parse(strings.TrimSpace(text))
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%q is no URL: write http://HOST:2379", text)
-		case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.RawQuery != "", u.Fragment != "":
-			return nil, fmt.Errorf("%q: write http://HOST:2379 or https://HOST:2379", text)
+		case u.Scheme == "https":
+			return nil, fmt.Errorf("%q: TLS is not supported: write http://HOST:2379", text)
+		case u.Scheme != "http", u.Hostname() == "", u.RawQuery != "", u.Fragment != "":
+			return nil, fmt.Errorf("%q: write http://HOST:2379", text)
 		case u.User != nil:
 			return nil, fmt.Errorf("%q: a user is not supported", u.Redacted())
 		case i > 0 && strings.TrimRight(u.Path, "/") != path:
 			return nil, fmt.Errorf("%q: all URLs have the same path, and the first one has %q", text, path)
 		}
 		path = strings.TrimRight(u.Path, "/")
-		if u.Port() == "" {
-			u.Host += ":2379"
+		port := u.Port()
+		if port == "" {
+			port = "2379"
 		}
-		d.c.members = append(d.c.members, u)
+		d.c.members = append(d.c.members, net.JoinHostPort(u.Hostname(), port))
 	}
 	if path == "" {
 		path = DefaultPrefix

@@ -279,7 +279,7 @@ func TestForeign(t *testing.T) {
 func TestOpen(t *testing.T) {
 	for url, says := range map[string]string{
 		"10.0.0.9:2379": "http://HOST:2379", "ftp://h": "http://HOST:2379", "http://": "http://HOST:2379", "http://a:b@h": "a user is not supported",
-		"http://h/a,http://g/b": "the same path", "http://h?x=1": "http://HOST:2379", "": "http://HOST:2379", "http://%": "no URL",
+		"http://h/a,http://g/b": "the same path", "http://h?x=1": "http://HOST:2379", "https://h": "TLS is not supported", "http://:1": "http://HOST:2379", "": "http://HOST:2379", "http://%": "no URL",
 	} {
 		if _, err := etcd.Open(url); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", url, err)
