@@ -36,7 +36,7 @@ var exitCodes = []exitCode{
 	{exitUsage, "the command line is wrong, or a file that it names", "the message says what is allowed; nothing was done"},
 	{exitSystem, "the system could not do it", "also where the output could not be written"},
 	{exitNo, "checked, and the answer is no", "`decode` found a wrong ICRC, `sim run --check` a criterion that is missed, " +
-		"`perf --check` wrong data, `ping` a round trip that was lost or wrong data, `pool join --check` wrong data, `status --check` or `card status --check` a problem or nothing attached, `features` that something required is missing"},
+		"`perf --check` wrong data, `ping` a round trip that was lost or wrong data, `pool join --check` or `pool map` wrong data, `status --check` or `card status --check` a problem or nothing attached, `features` that something required is missing"},
 }
 
 // usageError is an error of the command line. plain: an error in a file, for which --help is of

@@ -20,6 +20,7 @@ import (
 var version = "dev"
 
 func main() {
+	poolMapProcess()
 	// SIGPIPE is handled: a closed output pipe must not end an attach between two interfaces,
 	// or an engine. The write returns an error instead.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)

@@ -28,6 +28,7 @@ a node, the server divides the pool by what the nodes need (docs/memory-pool.md)
 
   host2# softroce-xdp pool serve --bytes 1G
   host1# softroce-xdp pool join host2 --bytes 64M --check
+  host1# softroce-xdp pool map host2 --bytes 64M --local 16M
   host1# softroce-xdp pool status host2
 
 More than one server needs an etcd, where the servers are listed:
@@ -36,7 +37,7 @@ More than one server needs an etcd, where the servers are listed:
   host3# softroce-xdp pool serve --directory http://host4:2379
   host1# softroce-xdp pool join --directory http://host4:2379 --mirror`,
 	}
-	return group(cmd, newPoolServe(a), newPoolJoin(a), newPoolLeave(a), newPoolStatus(a), newPoolTop(a), newPoolBench(a))
+	return group(cmd, newPoolServe(a), newPoolJoin(a), newPoolMap(a), newPoolLeave(a), newPoolStatus(a), newPoolTop(a), newPoolBench(a))
 }
 
 // poolServeFlags are those of pool serve.

@@ -10,13 +10,11 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/perf"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/pooling"
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/server"
@@ -26,16 +24,15 @@ import (
 // poolJoinFlags are those of pool join.
 type poolJoinFlags struct {
 	poolClientFlags
-	directory   poolDirectory
-	name, bytes string
-	period      time.Duration
-	count       uint64
-	check       bool
-	mirror      bool
+	nodeFlags
+	directory poolDirectory
+	count     uint64
+	check     bool
+	mirror    bool
 }
 
 func newPoolJoin(a *app) *cobra.Command {
-	p := poolJoinFlags{period: time.Second}
+	var p poolJoinFlags
 	cmd := &cobra.Command{
 		Use:   "join [HOST[:PORT]]",
 		Short: "Lease memory of a server, and check it",
@@ -51,11 +48,9 @@ more where more is free. With --mirror each page is on two servers.`,
 		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(a, cmd, args) },
 	}
-	p.flags(a, cmd)
+	p.poolClientFlags.flags(a, cmd)
+	p.nodeFlags.flags(cmd, "memory that this node wants")
 	f := cmd.Flags()
-	f.StringVar(&p.name, "name", hostName(), "name of this node, unique at the server")
-	f.StringVar(&p.bytes, "bytes", "64M", "memory that this node wants")
-	f.VarP(spanVar{&p.period, lease.DefaultMinPeriod, lease.DefaultMaxPeriod}, "period", "i", "from one lease to the next")
 	f.VarP(bigVar{&p.count, 1}, "count", "c", "periods; without it until Ctrl-C")
 	f.BoolVar(&p.check, "check", false, "write and read each page of each lease")
 	p.directory.flags(cmd, "URL of an etcd where the servers are listed, such as http://HOST:2379")
@@ -96,15 +91,12 @@ func (p *poolJoinFlags) run(a *app, cmd *cobra.Command, args []string) error {
 	if p.mirror && d == nil {
 		return usagef("--mirror needs several servers: give --directory")
 	}
-	demand, err := units.ParseBytes(p.bytes)
+	config, err := p.config()
 	if err != nil {
-		return usageError{fmt.Errorf("--bytes: %w", err), false}
-	}
-	if p.name == "" || len(p.name) > lease.MaxName || strings.ContainsFunc(p.name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return usagef("--name %q: %w", p.name, lease.ErrName)
+		return err
 	}
 	if d != nil {
-		return p.runSpread(a, cmd, d, demand)
+		return p.runSpread(a, cmd, d, config.Demand)
 	}
 	at, err := poolServer(args[0])
 	if err != nil {
@@ -118,7 +110,7 @@ func (p *poolJoinFlags) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	defer dev.Close()
 	j := pooling.Joiner{
-		Device: dev, Server: at, Node: node.Config{Name: p.name, Period: p.period, Demand: demand}, Timeout: p.timeout, Count: p.count,
+		Device: dev, Server: at, Node: config, Timeout: p.timeout, Count: p.count,
 		Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(),
 	}
 	err = j.Run(ctx)

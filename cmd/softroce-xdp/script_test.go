@@ -31,6 +31,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	poolMapProcess() // the maps of `pool map` start this binary
 	testscript.Main(m, map[string]func(){"softroce-xdp": func() {
 		// LACKS lists features that this kernel shall seem to be without.
 		if names := os.Getenv("LACKS"); names != "" {

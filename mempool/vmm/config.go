@@ -24,22 +24,26 @@ type Config struct {
 	Deadline time.Duration
 }
 
-const minLocal = 16 * PageSize
+// Bounds of a Config, in bytes.
+const (
+	MinLocal = 16 * PageSize            // least local memory
+	MaxSize  = math.MaxInt32 * PageSize // largest size
+)
 
 func (c Config) complete() (Config, error) {
-	if c.Size <= 0 || c.Size > math.MaxInt32*PageSize {
-		return c, fmt.Errorf("vmm: size %d; 1 byte to %d bytes are possible", c.Size, int64(math.MaxInt32)*PageSize)
+	if c.Size <= 0 || c.Size > MaxSize {
+		return c, fmt.Errorf("vmm: size %d; 1 byte to %d bytes are possible", c.Size, int64(MaxSize))
 	}
 	c.Size = roundUp(c.Size)
 	if c.Local == 0 {
-		c.Local = max(c.Size, minLocal)
+		c.Local = max(c.Size, MinLocal)
 	}
-	if c.Local < minLocal {
-		return c, fmt.Errorf("vmm: %d bytes of local memory; at least %d are needed", c.Local, minLocal)
+	if c.Local < MinLocal {
+		return c, fmt.Errorf("vmm: %d bytes of local memory; at least %d are needed", c.Local, MinLocal)
 	}
 	c.Local = roundUp(c.Local)
 	if c.Local >= c.Size { // nothing is ever evicted
-		c.Local, c.Threshold = max(c.Size, minLocal), 0
+		c.Local, c.Threshold = max(c.Size, MinLocal), 0
 	} else if c.Threshold == 0 {
 		c.Threshold = min(c.Local/16, 1<<20)
 	}

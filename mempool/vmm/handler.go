@@ -5,6 +5,7 @@ package vmm
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -91,7 +92,11 @@ func serveHandler(socket int, open func(string) (Store, error)) error {
 		return err
 	}
 	go h.answer(app)
-	return h.loop()
+	err = h.loop()
+	if c, ok := h.space.store.(io.Closer); ok {
+		err = errors.Join(err, c.Close())
+	}
+	return err
 }
 
 func newHandler(s *setup, fds []int, open func(string) (Store, error)) (*handler, error) {

@@ -26,7 +26,8 @@ const socketFD = 3
 
 // Main is the first call of main in a program that makes maps, and of TestMain in its tests. It
 // returns at once, unless a map has started the program as its handler or guardian: then it does
-// their work and exits. open opens the store that a map names.
+// their work and exits. open opens the store that a map names. A store with a method Close() error
+// is closed when the map is, or when the application has ended.
 func Main(open func(name string) (Store, error)) {
 	var err error
 	switch os.Getenv(roleEnv) {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/mempool/lease"
+	"github.com/softroce/softroce-xdp/mempool/node"
+)
+
+// nodeFlags are those of commands that lease memory.
+type nodeFlags struct {
+	name, bytes string
+	period      time.Duration
+}
+
+func (n *nodeFlags) flags(cmd *cobra.Command, bytes string) {
+	n.period = time.Second
+	f := cmd.Flags()
+	f.StringVar(&n.name, "name", hostName(), "name of this node, unique at the server")
+	f.StringVar(&n.bytes, "bytes", "64M", bytes)
+	f.VarP(spanVar{&n.period, lease.DefaultMinPeriod, lease.DefaultMaxPeriod}, "period", "i", "from one lease to the next")
+}
+
+// config returns what the flags say, with --bytes as the demand.
+func (n *nodeFlags) config() (node.Config, error) {
+	bytes, err := units.ParseBytes(n.bytes)
+	if err != nil {
+		return node.Config{}, usageError{fmt.Errorf("--bytes: %w", err), false}
+	}
+	if n.name == "" || len(n.name) > lease.MaxName || strings.ContainsFunc(n.name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return node.Config{}, usagef("--name %q: %w", n.name, lease.ErrName)
+	}
+	return node.Config{Name: n.name, Period: n.period, Demand: bytes}, nil
+}
