@@ -100,6 +100,12 @@ demo: ## two hosts and a bottleneck on this machine, with the table live
 	$(MAKE) --no-print-directory build-bench
 	$(SUDO) ./bin/bench demo
 
+.PHONY: pool-demo
+pool-demo: ## a memory pool of a server and two nodes: a map larger than its local memory, and space that follows demand
+	$(SUDO) ./.ci/install demo
+	$(MAKE) --no-print-directory build-bench
+	$(SUDO) ./bin/bench pooldemo
+
 .PHONY: card-demo
 card-demo: ## the card in a simulator: the policy on its RTL, then memory, distribution and compute of its model
 	$(SUDO) ./.ci/install card-demo

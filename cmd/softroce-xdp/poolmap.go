@@ -43,7 +43,7 @@ hashes it, and prints what each step took. PAGE-INS are first accesses to pages 
 were not in the memory of this host.
 
 Programs in Go do the same with package mempool/vmm (docs/memory-map.md).
-Map needs Linux 6.6 and the right to use userfaultfd. The exit code is 3 if data is wrong.`,
+Ctrl-C ends map before. It needs Linux 6.6 and the right to use userfaultfd. The exit code is 3 if data is wrong.`,
 		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(a, cmd, args[0]) },
 	}
@@ -107,6 +107,9 @@ func (p *poolMapFlags) run(a *app, cmd *cobra.Command, host string) error {
 	t := pooling.MapTable{Map: m, Out: cmd.OutOrStdout(), JSON: p.json}
 	for round := uint64(0); round < p.repeat && err == nil; round++ {
 		err = t.Exercise(ctx, exercise.Config{Seed: p.seed + round, Accesses: int(p.accesses)})
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // Ctrl-C: what was checked is printed
 	}
 	err = errors.Join(err, m.Close())
 	if errors.Is(err, exercise.ErrData) {

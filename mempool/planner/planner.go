@@ -176,6 +176,7 @@ func (p *Planner) Plan(slabs int, slabBytes uint64, list []lease.Need) []int {
 	for i, g := range grants {
 		plan[i] = int(g)
 	}
+	keep(plan, slabs, slabBytes, list)
 	return plan
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/orderbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/pooldemo"
 	"github.com/softroce/softroce-xdp/testenv/bench/roceload"
 	"github.com/softroce/softroce-xdp/testenv/bench/rxebench"
 	"github.com/softroce/softroce-xdp/testenv/bench/tcpbench"
@@ -31,7 +32,8 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		carddemo.Command(), ccreport.Command(), demo.Command(), disorderbench.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(), pacerCommand(),
+		carddemo.Command(), ccreport.Command(), demo.Command(), disorderbench.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(),
+		pacerCommand(), pooldemo.Command(),
 		roceload.Command(), rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
 	)
 	return root
