@@ -151,6 +151,10 @@ bench-precredit: build ## messages to one host from four, with pre-credit and wi
 	mkdir -p docs/img
 	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -timeout 20m -run 'TestIncast|TestTurns' $(AS_ROOT) ./testenv/experiments/precredit
 
+.PHONY: bench-pool
+bench-pool: build-bench ## a program with 4 GiB of memory, of which a half or a quarter is local: the pool against swap to a file (root, 10 GB of memory, half an hour)
+	$(SUDO) ./bin/bench pool
+
 .PHONY: bench-rxe
 bench-rxe: build-bench ## Linux rxe against our engine between the same two virtual machines (root)
 	$(SUDO) ./bin/bench rxe

@@ -17,6 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/orderbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/poolbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/pooldemo"
 	"github.com/softroce/softroce-xdp/testenv/bench/roceload"
 	"github.com/softroce/softroce-xdp/testenv/bench/rxebench"
@@ -33,7 +34,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		carddemo.Command(), ccreport.Command(), demo.Command(), disorderbench.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(),
-		pacerCommand(), pooldemo.Command(),
+		pacerCommand(), poolbench.Command(), poolbench.WorkerCommand(), pooldemo.Command(),
 		roceload.Command(), rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
 	)
 	return root
