@@ -65,7 +65,7 @@ func (b *bench) worker(ctx context.Context, args ...string) (r exercise.Result, 
 
 func (b *bench) local(ctx context.Context) (row, error) {
 	r, err := b.worker(ctx)
-	return row{"all local", b.megs, r}, err
+	return row{name: "all local", local: b.megs, Result: r}, err
 }
 
 // swapped does the work in a memory cgroup whose limit is the local memory, with a swap file.
@@ -82,7 +82,7 @@ func (b *bench) swapped(ctx context.Context, local int64) (x row, err error) {
 	}
 	defer func() { err = errors.Join(err, g.remove()) }()
 	r, err := b.worker(ctx, "--cgroup", g.dir)
-	return row{"swap", local, r}, err
+	return row{name: "swap", local: local, Result: r}, err
 }
 
 // programMegs is what the program needs besides its memory, in MiB.
