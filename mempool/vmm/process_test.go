@@ -36,6 +36,15 @@ func TestMain(m *testing.M) {
 type faultyStore struct {
 	memstore.Store
 	silentFrom int64
+	closed     string // file that Close makes; "" for none
+}
+
+// Close is called in the handler.
+func (s *faultyStore) Close() error {
+	if s.closed == "" {
+		return nil
+	}
+	return os.WriteFile(s.closed, nil, 0o600)
 }
 
 func (s *faultyStore) ReadPages(list []vmm.Request) {
@@ -63,6 +72,8 @@ func openStore(name string) (vmm.Store, error) {
 				return nil, err
 			}
 			s.SetDelay(d)
+		case "closed":
+			s.closed = value
 		case "silent":
 			s.silentFrom = number
 		case "fail":

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +20,7 @@ import (
 
 func init() {
 	children["application"] = func() {
-		m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}})
+		m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}, Store: os.Getenv("STORE")})
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -81,13 +82,27 @@ func TestMapInHandler(t *testing.T) {
 	}
 }
 
-// Handler and guardian end when the application is killed.
+// The store is closed when the map is.
+func TestMapClosesStore(t *testing.T) {
+	closed := filepath.Join(t.TempDir(), "closed")
+	m := newMap(t, vmm.Config{Size: 1 << 20}, "closed="+closed)
+	m.Bytes()[0] = 1
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(closed); err != nil {
+		t.Error(err)
+	}
+}
+
+// Handler and guardian end when the application is killed, and the handler closes its store.
 func TestMapApplicationKilled(t *testing.T) {
 	if err := vmm.Supported(); err != nil {
 		require.Skip(t, err.Error())
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), childEnv+"=application")
+	closed := filepath.Join(t.TempDir(), "closed")
+	cmd.Env = append(os.Environ(), childEnv+"=application", "STORE=closed="+closed)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -113,5 +128,8 @@ func TestMapApplicationKilled(t *testing.T) {
 		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n != 1 {
 			t.Errorf("process %d still runs a minute later (%v)", pid, err)
 		}
+	}
+	if _, err := os.Stat(closed); err != nil {
+		t.Error(err)
 	}
 }
