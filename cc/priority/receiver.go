@@ -13,7 +13,10 @@ import (
 //
 // While the link is not congested, there is no limit. The link is congested when most of it is
 // used. Each node then gets its minimum, and the rest goes by level, until the demands have fitted
-// the link for some time. A source that uses its limit is assumed to want all that it may have.
+// the link for some time. A source that uses its limit is assumed to want twice as much, and soon
+// all; one that uses less of it wants little more than it sends. While the link is overrun, what
+// arrives is not what sources want, and all that send a good part of it are assumed to want all. A
+// new source has no limit until its usage is measured.
 //
 // Note is called with what has arrived from a source, Divide in regular periods. Times are
 // nanoseconds of the caller's monotonic clock, rates bits per second. A Receiver has one user at a
@@ -25,7 +28,10 @@ type Receiver struct {
 	byNode  map[*node]*receiverNode
 
 	congested bool
+	link      uint64 // of the last call of Divide
 	fitsSince uint64 // the demands fit the link since then, 0 = they do not
+	fullAt    uint64 // the link was full then,
+	fullSince uint64 // and since then, but for gaps
 
 	alloc Allocator
 	in    []Node
@@ -49,7 +55,8 @@ type source struct {
 
 	limit    uint64 // named to the source, 0 = none; in bits of the link
 	known    recentMax
-	wantedAt uint64 // when it last used its limit
+	wants    uint64 // what it may want, by its use of its limit
+	wantedAt uint64 // when that was last seen
 	seen     uint64
 }
 
@@ -73,10 +80,13 @@ type Limit struct {
 const (
 	// sourceIdle is how long a source without packets keeps its part.
 	sourceIdle = uint64(500 * time.Millisecond)
-	// wantedFor: a source that used its limit within this time wants more.
-	wantedFor = uint64(300 * time.Millisecond)
+	// wantedFor: a source that used its limit within this time wants more. It is longer than it takes
+	// until others are policed at a lower limit, so that a queue of theirs does not hide what it wants.
+	wantedFor = uint64(700 * time.Millisecond)
 	// fitFor is how long demands fit the link before the limits end.
 	fitFor = uint64(time.Second)
+	// fullGap is for how long the queue of a link that stays full may drain.
+	fullGap = uint64(100 * time.Millisecond)
 	// policeAfter is how long a source has to learn a limit.
 	policeAfter = uint64(300 * time.Millisecond)
 
@@ -84,6 +94,10 @@ const (
 	usesShift      = 3 // a source uses its limit if it sends more than 7/8 of it
 	reserveShift   = 6 // 1/64 of the link is not given away, so that its queue drains
 	policeShift    = 3 // the tolerance is 1/8
+
+	// littlePart: what is less than 1/16 of an even part of the traffic, ACKs and requests for
+	// example, is all that its source wants.
+	littlePart = 16
 )
 
 // NewReceiver returns a Receiver without nodes.
@@ -116,23 +130,35 @@ func (r *Receiver) Note(key Key, a *Arrivals, now uint64) {
 	}
 	at := s.usage.at
 	s.usage.update(whole, now)
-	if s.usage.at != at && whole > s.whole {
+	if s.usage.at == at {
+		return
+	}
+	if whole > s.whole {
 		s.ratio = max((a.Bytes-s.plain)*1024/(whole-s.whole), 512)
 		s.plain, s.whole = a.Bytes, whole
 	}
-	if s.limit != 0 && s.usage.measured && s.usage.bps > s.limit-s.limit>>usesShift {
-		s.wantedAt = now
+	if s.limit != 0 && s.usage.bps > s.limit-s.limit>>usesShift {
+		s.want(2*max(min(s.limit, r.link), s.demand(now)), r.link, now)
 	}
+}
+
+// want sets what the source may want. It is at most the link, or the others of its level would get
+// nothing until they have shown that they want more.
+func (s *source) want(bps, link, now uint64) {
+	s.wants, s.wantedAt = min(bps, link), now
 }
 
 // Divide divides a link of link bit/s. floor is the least that any source gets if possible.
 func (r *Receiver) Divide(link, floor, now uint64) State {
+	r.link = link
 	used := r.gather(now)
 	busy := used > link-link>>congestedShift
-	if busy && (!r.congested || r.overrun()) {
+	if r.overrun(used, now) && busy {
 		// What others send of what they want is not known: the link has no room for more.
 		for _, s := range r.sources {
-			s.wantedAt = now
+			if s.usage.measured && s.usage.bps >= used/uint64(littlePart*len(r.sources)) {
+				s.want(link, link, now)
+			}
 		}
 	}
 	if busy {
@@ -167,8 +193,17 @@ func (r *Receiver) Divide(link, floor, now uint64) State {
 	return state
 }
 
-// overrun reports whether a source sends more than it may.
-func (r *Receiver) overrun() bool {
+// overrun reports whether a source sends more than it may, or the link stays full after all had the
+// time to learn their limits, which do not fill it.
+func (r *Receiver) overrun(used, now uint64) bool {
+	if used > r.link-r.link>>(reserveShift+1) {
+		r.fullAt = now
+	} else if now-r.fullAt > fullGap {
+		r.fullSince = now
+	}
+	if now-r.fullSince > policeAfter {
+		return true
+	}
 	for _, s := range r.sources {
 		if most := s.known.most(); s.limit != 0 && s.usage.bps > min(most, All/2)+most>>policeShift {
 			return true
@@ -184,7 +219,7 @@ func (r *Receiver) allocate(capacity, floor, now uint64) Outcome {
 		in := Node{ID: n.id, Level: n.level, Min: min(max(n.min, floor*uint64(len(n.sources))), n.max), Max: n.max}
 		in.Min, in.Max = n.onLink(in.Min), n.onLink(in.Max)
 		for _, s := range n.sources {
-			in.Demand += min(s.demand(now), All-in.Demand)
+			in.Demand = min(in.Demand+s.demand(now), r.link)
 		}
 		r.in, r.out = append(r.in, in), append(r.out, 0)
 	}
@@ -231,12 +266,13 @@ func (r *Receiver) amongSources(n *receiverNode, part, now uint64) {
 }
 
 // demand returns what the source could use until the next division: a quarter more than it
-// sends, or all if it uses its limit.
+// sends, or what it may want.
 func (s *source) demand(now uint64) uint64 {
-	if s.wantedAt != 0 && now-s.wantedAt < wantedFor || !s.usage.measured {
-		return All
+	demand := s.usage.bps + s.usage.bps/4
+	if s.wantedAt != 0 && now-s.wantedAt < wantedFor {
+		demand = max(demand, s.wants)
 	}
-	return s.usage.bps + s.usage.bps/4
+	return demand
 }
 
 // set changes the limit of the source.
@@ -268,17 +304,21 @@ func (m *recentMax) add(limit, now uint64) {
 // free ends all limits.
 func (r *Receiver) free() {
 	for _, s := range r.sources {
-		s.limit, s.wantedAt = 0, 0
+		s.limit, s.wants, s.wantedAt = 0, 0, 0
 	}
 }
 
-// gather forgets idle sources, lists the others by node, and returns what they use of the link.
+// gather forgets idle sources, lists by node those whose usage is known, and returns what they use
+// of the link.
 func (r *Receiver) gather(now uint64) (used uint64) {
 	r.nodes = r.nodes[:0]
 	clear(r.byNode)
 	for key, s := range r.sources {
 		if now-s.seen > sourceIdle {
 			delete(r.sources, key)
+			continue
+		}
+		if !s.usage.measured {
 			continue
 		}
 		n := r.byNode[s.node]
@@ -288,9 +328,7 @@ func (r *Receiver) gather(now uint64) (used uint64) {
 			r.nodes = append(r.nodes, n)
 		}
 		n.sources = append(n.sources, s)
-		if s.usage.measured {
-			used += s.usage.bps
-		}
+		used += s.usage.bps
 	}
 	return used
 }

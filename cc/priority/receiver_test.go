@@ -27,8 +27,36 @@ type sends1 struct {
 	key     Key
 	want    uint64 // bit/s
 	ignores bool   // it does not obey
+	exceeds bool   // it sends 1/16 more than its limit
+	backs   bool   // congestion control: its rate falls while there is a queue
+	rate    uint64 // of congestion control
 	limit   Limit
 	got     Arrivals
+}
+
+// offers returns the rate at which the sender sends.
+func (x *sends1) offers() uint64 {
+	rate := min(x.want, recvLink)
+	if x.backs {
+		rate = min(rate, x.rate)
+	}
+	if x.limit.Bps == 0 || x.ignores {
+		return rate
+	}
+	limit := x.limit.Bps
+	if x.exceeds {
+		limit += limit >> 4
+	}
+	return min(rate, limit)
+}
+
+// sees takes in whether there is a queue.
+func (x *sends1) sees(queue bool) {
+	if queue {
+		x.rate = max(x.rate-x.rate>>3, 1e6)
+	} else {
+		x.rate = min(x.rate+x.rate/12, recvLink)
+	}
 }
 
 func receive(nodes []Node) *sends {
@@ -36,7 +64,7 @@ func receive(nodes []Node) *sends {
 	for i, n := range nodes {
 		key := Key{15: byte(i + 1)}
 		p.r.Define(n, key)
-		p.senders = append(p.senders, &sends1{key: key, want: n.Demand})
+		p.senders = append(p.senders, &sends1{key: key, want: n.Demand, rate: recvLink / 4})
 	}
 	return p
 }
@@ -48,10 +76,7 @@ func (p *sends) ticks(n int) (s State) {
 		var rates []uint64
 		sum := uint64(0)
 		for _, x := range p.senders {
-			rate := min(x.want, recvLink)
-			if x.limit.Bps != 0 && !x.ignores {
-				rate = min(rate, x.limit.Bps)
-			}
+			rate := x.offers()
 			rates, sum = append(rates, rate), sum+rate
 		}
 		p.now += recvTick
@@ -65,6 +90,7 @@ func (p *sends) ticks(n int) (s State) {
 				p.r.Note(x.key, &x.got, p.now)
 			}
 			x.limit = Limit{}
+			x.sees(sum > recvLink)
 		}
 		s = p.r.Divide(recvLink, 1000, p.now)
 		p.r.Limits(func(l Limit) { p.senders[l.Key[15]-1].limit = l })
@@ -231,4 +257,71 @@ func TestReceiverWithoutStamps(t *testing.T) {
 			t.Errorf("maximum %d: %d, want %d", most, got.Bps, want)
 		}
 	}
+}
+
+// Nobody goes short for a node of level 1 that only reads or acknowledges: not when congestion begins,
+// not when the node begins to send, and not when another one ignores its limit.
+func TestReceiverWhoSendsLittle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := receive([]Node{{ID: 1, Level: 1, Max: All}, {ID: 2, Level: 2, Max: All, Demand: All}, {ID: 3, Level: 2, Max: All, Demand: All}})
+		little := p.senders[0]
+		p.senders[1].ignores = rapid.Bool().Draw(t, "another ignores its limit")
+		for _, period := range []string{"at first", "then", "at last"} {
+			little.want = rapid.SampledFrom([]uint64{0, 1000, 100e3, 1e6}).Draw(t, period)
+			for range rapid.IntRange(1, 30).Draw(t, "ticks") {
+				p.ticks(1)
+				if x := little.limit.Bps; x > max(5*1e6/2, 1000) {
+					t.Fatalf("limits %d: level 1 sends %d bit/s", p.limits(), little.want)
+				}
+			}
+		}
+	})
+}
+
+// A node of level 1 that sends a good part of the link, and no more than that, is given at most 5/2 of
+// it for a moment, and then 5/4.
+func TestReceiverWhoSendsSome(t *testing.T) {
+	const some = uint64(10e6)
+	p := receive([]Node{{ID: 1, Level: 1, Max: All}, {ID: 2, Level: 2, Max: All, Demand: All}})
+	for _, want := range []uint64{some, 0, some} {
+		p.senders[0].want = want
+		for i := range 30 {
+			p.ticks(1)
+			most := some * 5 / 2
+			if i > 20 {
+				most = some * 5 / 4
+			}
+			if x := p.senders[1].limit.Bps; x != 0 && x < recvMost-most {
+				t.Fatalf("limits %d: level 1 sends %d bit/s", p.limits(), want)
+			}
+		}
+	}
+}
+
+// A queue at the bottleneck keeps the rates of nodes down that have congestion control. If lower
+// levels send a little more than they may, the queue stays, and what arrives of the others is not
+// what they want. They get their parts nevertheless.
+func TestReceiverBehindAQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		low := rapid.IntRange(1, 4).Draw(t, "lower")
+		nodes := []Node{{ID: 1, Level: 1, Max: 20e6, Demand: All}, {ID: 2, Level: 2, Max: 25e6, Demand: All}}
+		for i := range low {
+			nodes = append(nodes, Node{ID: uint32(i + 3), Level: 3, Max: All, Demand: All})
+		}
+		p := receive(nodes)
+		for i, x := range p.senders {
+			x.backs, x.exceeds = i < 2, i >= 2
+			x.rate = rapid.Uint64Range(5e6, recvLink).Draw(t, "rate")
+		}
+		p.senders[0].want, p.senders[1].want = 4e6, 4e6
+		p.ticks(rapid.IntRange(1, 40).Draw(t, "ticks"))
+		p.senders[0].want, p.senders[1].want = All, All
+		p.ticks(100)
+		for range 60 { // from now on it stays so
+			p.ticks(1)
+			if got := p.limits(); got[0] != 20e6 || got[1] != 25e6 {
+				t.Fatalf("limits %d, want 20 and 25 Mbit/s for the first two", got)
+			}
+		}
+	})
 }
