@@ -13,6 +13,7 @@ type Observation struct {
 
 	RateBps    uint64 // that congestion control allows
 	Configured bool   // RateBps was set by a person and stays as it is
+	LimitBps   uint64 // that the destination has named (RATE_LIMIT), 0 = none
 	MinBps     uint64 // the least that any destination gets, if possible
 
 	DecidedNs   uint64 // when congestion control last decided with feedback
@@ -25,6 +26,7 @@ type destination struct {
 	node         *node
 	demand       uint64 // at the last call of Share
 	limit, floor uint64 // of the last call of Share; limit 0 = there was none
+	most         uint64 // that the destination takes
 	rate         uint64 // that is enforced
 	allowed      uint64 // by congestion control
 	observedNs   uint64
@@ -58,6 +60,11 @@ func (d *destination) enforce(o *Observation, now uint64) (rate, allowed uint64)
 	if d.limit != 0 {
 		d.rate = max(min(d.rate, d.limit), d.floor)
 	}
+	d.most = All
+	if o.LimitBps != 0 {
+		d.most = o.LimitBps
+	}
+	d.rate = min(d.rate, d.most)
 	d.allowed = o.RateBps
 	if !o.Configured {
 		d.allowed = max(min(o.RateBps, maxAhead*min(d.rate, All/maxAhead)), d.floor)
@@ -72,13 +79,13 @@ func (d *destination) wantsMore(now uint64) bool { return d.pacedNs != 0 && now-
 // estimateDemand returns what the destination could use until the next call of Share: a
 // quarter more than congestion control allows, or than was sent if that was enough. The
 // quarter keeps free what a destination may have but cannot use yet, because its rate
-// grows in steps.
+// grows in steps. A destination cannot use more than it takes.
 func (d *destination) estimateDemand(now uint64) uint64 {
 	use := d.usage.bps
 	if d.wantsMore(now) {
 		use = d.allowed
 	}
-	return use + use/4
+	return min(use+use/4, d.most)
 }
 
 // addCongestionSigns adds the destination's signs of congestion. changedNs is when the capacity last

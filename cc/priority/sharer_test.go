@@ -33,6 +33,7 @@ type traffic struct {
 	peer    string
 	allowed uint64 // by congestion control, bit/s
 	uses    uint64 // bit/s that the application has; above the rate, packets wait in the pacer
+	takes   uint64 // the limit of the destination, 0 = none
 }
 
 // minimum is that of every destination.
@@ -49,7 +50,7 @@ func (l *sharerLab) evaluate(n int, capacity uint64, all ...traffic) []uint64 {
 				before = x.allowed
 			}
 			l.sent[x.peer] += min(x.uses, before) / 8 / 100
-			o := Observation{Bytes: l.sent[x.peer], Paced: x.uses > before, RateBps: x.allowed, MinBps: minimum}
+			o := Observation{Bytes: l.sent[x.peer], Paced: x.uses > before, RateBps: x.allowed, LimitBps: x.takes, MinBps: minimum}
 			rates[i], _ = l.s.Enforce(keyOf(x.peer), &o, l.now)
 			l.rates[x.peer] = rates[i]
 		}
@@ -72,7 +73,7 @@ func (l *sharerLab) want(what string, got []uint64, want ...uint64) {
 
 const line = 1_000_000_000
 
-func greedy(peer string) traffic { return traffic{peer, line, 2 * line} }
+func greedy(peer string) traffic { return traffic{peer: peer, allowed: line, uses: 2 * line} }
 
 func TestSharerByLevel(t *testing.T) {
 	l := newSharerLab(t)
@@ -102,6 +103,30 @@ func TestSharerDemand(t *testing.T) {
 	l.want("the next ones use it", l.evaluate(2, 100e6, one, two, three), 60e6, 35e6, 5e6)
 	l.want("the others are gone", l.evaluate(60, 100e6, three), 100e6)
 	l.want("and come back", l.evaluate(3, 100e6, one, two, three), 60e6, 35e6, 5e6)
+}
+
+// What a destination does not take goes to the others, though it is of the highest level or below its
+// minimum, and is its own again at once.
+func TestSharerLimitOfTheDestination(t *testing.T) {
+	l := newSharerLab(t)
+	one, two, three := greedy("10.0.0.1"), greedy("10.0.0.2"), greedy("10.0.0.3")
+	one.takes = 20e6
+	l.want("level 1 takes 20", l.evaluate(30, 100e6, one, two, three), 20e6, 50e6, 30e6)
+	one.takes = 4e6
+	l.want("level 1 takes 4", l.evaluate(30, 100e6, one, two, three), 4e6, 50e6, 46e6)
+	one.takes = 0
+	l.want("level 1 takes all", l.evaluate(3, 100e6, one, two, three), 60e6, 35e6, 5e6)
+}
+
+// Destinations that are sent to at the rate that they take use that rate of a shared link.
+func TestSharerUsedUpToTheLimit(t *testing.T) {
+	var signs CongestionSigns
+	d := destination{node: &node{max: All}}
+	d.enforce(&Observation{Paced: true, RateBps: line, LimitBps: 20e6}, 1e9)
+	d.addCongestionSigns(&signs, 0, 1e9)
+	if signs.UsedBps != 20e6 {
+		t.Errorf("%d bit/s are used, want 20 Mbit/s", signs.UsedBps)
+	}
 }
 
 // A node has its minimum, whatever congestion control allows.
@@ -154,7 +179,7 @@ func TestSharerScaledIdle(t *testing.T) {
 	l := newSharerLab(t)
 	const capacity = 12_500_000 // half of the minimums
 	rates := l.evaluate(60, capacity,
-		traffic{"10.0.0.1", 60e6, 60e6}, traffic{"10.0.0.2", 60e6, 3000}, traffic{"10.0.0.3", 60e6, 60e6})
+		traffic{"10.0.0.1", 60e6, 60e6, 0}, traffic{"10.0.0.2", 60e6, 3000, 0}, traffic{"10.0.0.3", 60e6, 60e6, 0})
 	if l.state.Flags&Scaled == 0 || rates[1] < 5e6 {
 		t.Errorf("a node with a minimum of 10 Mbit/s, of which half fits, has a rate of %d bit/s (flags %#x)", rates[1], l.state.Flags)
 	}

@@ -46,7 +46,9 @@ func (l *Loop) evaluateSlots(slots []bpf.AgentSlot, params *fourcase.Params, sam
 		st := stepOf(slot)
 		st.sampled = sampled
 		if slot.Found != 0 {
+			st.limit = l.limitOf(st.key, now)
 			st.sender = l.senders.note(st.key, st.regs, l.cfg, read)
+			st.sender.limit = st.limit
 		}
 		steps = append(steps, st)
 	}
@@ -87,7 +89,7 @@ func (l *Loop) decide(st *step, params *fourcase.Params, now uint64) {
 	if firstLoaded(st.regs.Policy.State, st.policy.State, &sample) {
 		l.startPause(st, &sample, now)
 	}
-	rate := l.limited(st, min(l.enforced(st, params, now), share), params, now)
+	rate := st.limited(min(l.enforced(st, params, now), share), params)
 	l.window(&st.policy, params, rate)
 	if st.policyChanged() {
 		st.set |= bpf.SetPolicy

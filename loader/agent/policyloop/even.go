@@ -14,7 +14,11 @@ import "github.com/softroce/softroce-xdp/cc/fourcase"
 func (s *senders) shareLink(link uint64, p *fourcase.Params) {
 	s.demands = s.demands[:0]
 	for _, x := range s.list {
-		if d := x.demand(s.tick, p); d != 0 {
+		d := x.demand(s.tick, p)
+		if x.limit != 0 {
+			d = min(d, x.limit)
+		}
+		if d != 0 {
 			s.demands = append(s.demands, d)
 		}
 	}

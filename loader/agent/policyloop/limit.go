@@ -12,17 +12,24 @@ import (
 // limit ends, the path has not been tried at more.
 const limitAhead = 4
 
-// limited returns the lesser of a rate and what the destination allows this host (S1.8, S4.5).
-// Priority "off" leaves the rate to the four-case policy alone.
-func (l *Loop) limited(st *step, rate uint64, params *fourcase.Params, now uint64) uint64 {
-	limit := l.limit(st.key, now)
-	if limit == 0 || rate != 0 && rate <= limit || priorityMode(l.cfg) == priority.ModeOff {
+// limitOf returns what a destination allows this host (S1.8, S4.5), 0 = all. Priority "off" leaves
+// the rate to the four-case policy alone.
+func (l *Loop) limitOf(key bpf.DestKey, now uint64) uint64 {
+	if priorityMode(l.cfg) == priority.ModeOff {
+		return 0
+	}
+	return l.limit(key, now)
+}
+
+// limited returns the lesser of a rate and what the destination allows this host.
+func (st *step) limited(rate uint64, params *fourcase.Params) uint64 {
+	if st.limit == 0 || rate != 0 && rate <= st.limit {
 		return rate
 	}
 	if params.Mode != fourcase.ModeFixed {
-		st.policy.RateBps = min(st.policy.RateBps, max(limitAhead*limit, params.MinRateBps))
+		st.policy.RateBps = min(st.policy.RateBps, max(limitAhead*st.limit, params.MinRateBps))
 	}
-	return limit
+	return st.limit
 }
 
 func priorityMode(cfg *bpf.Config) priority.Mode {

@@ -56,6 +56,37 @@ func TestLimitIsObeyedForItsLife(t *testing.T) {
 	}
 }
 
+// What a destination does not take is free for the others.
+func TestLimitLeavesTheRest(t *testing.T) {
+	for _, mode := range []fourcase.Mode{fourcase.ModeRobust, fourcase.ModeLiteral} {
+		p, limit := limitedPlay(mode)
+		p.ticks(100)
+		*limit = bpf.RateLimit{RateBps: 8e6, UntilNs: p.now + 100*second}
+		p.ticks(1000)
+		if got, want := p.dests[1].regs.RateBps, playLink-8e6; got < want*95/100 || got > want*105/100 {
+			t.Errorf("%v: the other destination has %d bit/s, %d are free", mode, got, want)
+		}
+	}
+}
+
+// The same with priorities in the node file: a destination of level 1 whose limit is low leaves the
+// rest to level 2.
+func TestLimitLeavesTheRestToLowerLevels(t *testing.T) {
+	l := newPriorityLoop(t, twoLevels)
+	params := fourcase.DefaultParams(100e6)
+	var rates [2]uint64
+	for now := 1000 * second; now < 1001*second; now += playTick {
+		for i, limit := range []uint64{20e6, 0} {
+			st := &step{key: keyN(byte(i + 1)), regs: &bpf.DestRegs{WinPaced: 1}, sampled: true, policy: fourcase.Regs{RateBps: 100e6}, limit: limit}
+			rates[i] = st.limited(l.enforced(st, &params, now), &params)
+		}
+		l.ShareOut(now)
+	}
+	if want := [2]uint64{20e6, 80e6}; rates != want {
+		t.Errorf("rates %d, want %d", rates, want)
+	}
+}
+
 // A limit above the policy's rate changes nothing.
 func TestLimitAboveThePolicy(t *testing.T) {
 	p, limit := limitedPlay(fourcase.ModeRobust)

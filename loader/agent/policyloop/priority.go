@@ -40,7 +40,7 @@ func observe(st *step, params *fourcase.Params) *priority.Observation {
 	return &priority.Observation{
 		Node: d.Node, Bytes: d.TxBytes + etherLen*d.TxPackets, Paced: st.paced(),
 		Queued:  regs.QueueingTxNs > int64(params.DeadbandNs) || regs.Action == fourcase.ActionLossCut || regs.Action == fourcase.ActionCECut,
-		RateBps: regs.RateBps, Configured: params.Mode == fourcase.ModeFixed, MinBps: params.MinRateBps,
+		RateBps: regs.RateBps, Configured: params.Mode == fourcase.ModeFixed, LimitBps: st.limit, MinBps: params.MinRateBps,
 		DecidedNs: regs.DecidedNs, DecreasedNs: regs.DecreasedNs,
 	}
 }

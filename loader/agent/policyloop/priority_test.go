@@ -79,6 +79,8 @@ func TestObserve(t *testing.T) {
 		}
 	}
 	check()
+	st.limit, want.LimitBps = 9, 9
+	check()
 	d.WinPaced, params.Mode = 2, fourcase.ModeFixed
 	want.Paced, want.Configured = true, true
 	check()

@@ -27,6 +27,7 @@ type sender struct {
 	seen          uint64 // time of its last evaluation
 	stack, engine party
 	policy        uint64         // the four-case policy's rate
+	limit         uint64         // that the destination has named, 0 = none
 	bound         priority.Bound // the share of the link
 }
 

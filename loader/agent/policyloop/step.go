@@ -13,6 +13,7 @@ type step struct {
 	key    bpf.DestKey
 	regs   *bpf.DestRegs // the snapshot, not written before store
 	sender *sender
+	limit  uint64 // that the destination has named, bit/s, 0 = none
 
 	// sampled: the snapshot ends the sample window. Otherwise the window goes on, and the
 	// destination is evaluated because packets wait in the pacer.
