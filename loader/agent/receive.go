@@ -62,9 +62,10 @@ type arrivals interface {
 
 // told is the last limit of a sender.
 type told struct {
-	bps   uint64 // 0: none was sent yet
-	at    uint64 // time of the last RATE_LIMIT, monotonic ns
-	round uint64 // of the last division that the sender was part of
+	bps      uint64           // 0: none was sent yet
+	at       uint64           // time of the last RATE_LIMIT, monotonic ns
+	round    uint64           // of the last division that the sender was part of
+	enforced bpf.ArrivalLimit // as ingress has it
 }
 
 // newDivider returns the priorities of the node file.
@@ -117,7 +118,7 @@ func (x *receiving) step(now uint64) {
 		if t.bps == 0 {
 			l.Police = 0
 		}
-		x.maps.set(key, arrivalLimit(&l, now))
+		x.enforce(key, t, arrivalLimit(&l, now), now)
 	})
 	x.tellDue(now)
 	for key, t := range x.told {
@@ -133,6 +134,15 @@ func (x *receiving) tellDue(now uint64) {
 	for _, d := range x.due[:min(len(x.due), limitBatch)] {
 		d.told.bps, d.at = d.bps, now
 		x.tell(d.key, d.bps, limitLife, now)
+	}
+}
+
+// enforce passes a limit to ingress if it has changed, or if half of its life is over.
+func (x *receiving) enforce(key bpf.DestKey, t *told, limit bpf.ArrivalLimit, now uint64) {
+	has := &t.enforced
+	if changed(has.LimitBps, limit.LimitBps) || changed(has.RateBps, limit.RateBps) || now+limitLife/2 >= has.UntilNs {
+		t.enforced = limit
+		x.maps.set(key, limit)
 	}
 }
 
@@ -203,12 +213,14 @@ func (m *arrivalMaps) clear() {
 }
 
 func (m *arrivalMaps) set(key bpf.DestKey, limit bpf.ArrivalLimit) {
+	if m.limits.Update(key, limit, ebpf.UpdateExist) == nil {
+		return
+	}
+	// Without memory, nothing is dropped.
 	_ = m.counts.Update(key, bpf.ArrivalCount{}, ebpf.UpdateNoExist) // it may exist
 	if m.limits.Update(key, limit, ebpf.UpdateNoExist) == nil {
 		m.words.Policed++
-		return
 	}
-	_ = m.limits.Update(key, limit, ebpf.UpdateAny) // without memory, nothing is dropped
 }
 
 func (m *arrivalMaps) remove(key bpf.DestKey) {

@@ -22,6 +22,7 @@ type receiver struct {
 	regs   map[bpf.DestKey]*bpf.DestRegs
 	sent   []sentLimit
 	police map[bpf.DestKey]bpf.ArrivalLimit
+	writes int // of police
 }
 
 type sentLimit struct {
@@ -30,9 +31,12 @@ type sentLimit struct {
 	rocev2.RateLimitFields
 }
 
-func (r *receiver) set(key bpf.DestKey, l bpf.ArrivalLimit) { r.police[key] = l }
-func (r *receiver) remove(key bpf.DestKey)                  { delete(r.police, key) }
-func (r *receiver) forget(key bpf.DestKey)                  { delete(r.police, key) }
+func (r *receiver) set(key bpf.DestKey, l bpf.ArrivalLimit) {
+	r.writes++
+	r.police[key] = l
+}
+func (r *receiver) remove(key bpf.DestKey) { delete(r.police, key) }
+func (r *receiver) forget(key bpf.DestKey) { delete(r.police, key) }
 
 var peer1, peer2 = bpf.DestKey{Addr: [16]byte{10: 0xff, 0xff, 10, 0, 0, 1}}, bpf.DestKey{Addr: [16]byte{10: 0xff, 0xff, 10, 0, 0, 2}}
 
@@ -119,6 +123,29 @@ func TestReceiverTellsSenders(t *testing.T) {
 	r.pass(2 * time.Second)
 	if len(r.sent) != quiet || r.x.state.Held != 0 {
 		t.Errorf("%d messages to hosts that are idle, state %+v", len(r.sent)-quiet, r.x.state)
+	}
+}
+
+// What ingress enforces is written when it changes, and before its life ends.
+func TestReceiverWritesChanges(t *testing.T) {
+	r := newReceiver(t)
+	r.pass(2 * time.Second)
+	before := r.writes
+	for range 400 {
+		r.pass(10 * time.Millisecond)
+		for key, p := range r.police {
+			if p.UntilNs < r.now+limitLife/4 {
+				t.Fatalf("%s: %d ms are left", bpf.AddrOf(key), int64(p.UntilNs-r.now)/1e6)
+			}
+		}
+	}
+	if n := r.writes - before; n > 2*2*4 {
+		t.Errorf("%d writes in 4 s, want one each half second for two senders", n)
+	}
+	r.x.link = func() uint64 { return 48e6 }
+	r.pass(time.Second)
+	if p := r.police[peer1]; p.LimitBps != 40e6 || r.police[peer2].LimitBps != 48e6-48e6>>6-40e6 {
+		t.Errorf("the link is slower now: %+v and %+v", p, r.police[peer2])
 	}
 }
 
