@@ -17,6 +17,13 @@ type LiveLimits struct {
 	mem []byte
 }
 
+// HasLimits reports whether the maps of limits are there. An attachment of an earlier version has
+// none, or not all of them, until it is upgraded.
+func (a *Attachment) HasLimits() bool {
+	m := &a.Maps
+	return m.RateLimits != nil && m.ArrivalLimits != nil && m.ArrivalCounts != nil && m.LimitState != nil
+}
+
 // LiveLimits maps limit_state. An attachment of an earlier version has none until it is upgraded:
 // then the words stay 0.
 func (a *Attachment) LiveLimits() (*LiveLimits, error) {
@@ -50,7 +57,7 @@ type Limits struct {
 // Limits reads all limits.
 func (a *Attachment) Limits() (Limits, error) {
 	x := Limits{}
-	if a.Maps.LimitState == nil {
+	if !a.HasLimits() {
 		return x, nil
 	}
 	var words bpf.LimitWords

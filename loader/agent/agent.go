@@ -260,12 +260,13 @@ func (a *Agent) openLimits() (err error) {
 		return err
 	}
 	a.limits = newLimits(a.att.Maps.RateLimits, a.words.LimitWords)
-	maps := &arrivalMaps{a.att.Maps.ArrivalLimits, a.att.Maps.ArrivalCounts, a.words.LimitWords}
-	a.receive = receiving{state: &a.words.Now, maps: maps, send: a.control.rateLimit, told: map[bpf.DestKey]*told{}}
-	if maps.limits == nil {
+	a.receive = receiving{state: &a.words.Now, maps: noArrivals{}, send: a.control.rateLimit, told: map[bpf.DestKey]*told{}}
+	if !a.att.HasLimits() {
 		return nil // attached by an earlier version
 	}
+	maps := &arrivalMaps{a.att.Maps.ArrivalLimits, a.att.Maps.ArrivalCounts, a.words.LimitWords}
 	maps.clear()
+	a.receive.maps = maps
 	if !a.file.Prioritized() {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 // has no agent yet.
 func onAttached(t *testing.T, o loader.Options, f func(t *testing.T, l netlink.Link, o loader.Options)) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(1)})
-	o.PinRoot, o.RunDir = fmt.Sprintf("/sys/fs/bpf/srx-agent-test-%d-%s", os.Getpid(), t.Name()), t.TempDir()
+	o.PinRoot, o.RunDir = fmt.Sprintf("/sys/fs/bpf/srx-agent-test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-")), t.TempDir()
 	if err := top.Host(1).Do(func() error {
 		att, err := loader.Attach(topo.IfName, o)
 		if err != nil {

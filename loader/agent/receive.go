@@ -60,6 +60,13 @@ type arrivals interface {
 	forget(key bpf.DestKey) // and what was dropped
 }
 
+// noArrivals is an attachment without these maps.
+type noArrivals struct{}
+
+func (noArrivals) set(bpf.DestKey, bpf.ArrivalLimit) {}
+func (noArrivals) remove(bpf.DestKey)                {}
+func (noArrivals) forget(bpf.DestKey)                {}
+
 // told is the last limit of a sender.
 type told struct {
 	bps      uint64           // 0: none was sent yet
@@ -162,12 +169,10 @@ func (x *receiving) release(key bpf.DestKey, t *told, now uint64) {
 	x.remove(key)
 }
 
-// forget removes what is kept of a peer whose entry was deleted.
+// forget removes what is kept of a peer whose entry was deleted, by this agent or an earlier one.
 func (x *receiving) forget(key bpf.DestKey) {
-	if x.divider != nil {
-		x.maps.forget(key)
-		delete(x.told, key)
-	}
+	x.maps.forget(key)
+	delete(x.told, key)
 }
 
 // arrivalLimit is what ingress enforces.
