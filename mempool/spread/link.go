@@ -20,11 +20,20 @@ type link struct {
 	name    string
 	address string
 	node    *node.Node
-	pages   *pages.Store
+	pages   place
 	stop    context.CancelCauseFunc // nothing uses the connection any more
 	stopped context.Context
 	first   int  // room of the first lease
 	ready   bool // the table has the server; Store.mu
+}
+
+// place has the pages of one server: a pages.Store.
+type place interface {
+	ReadPages(list []pages.Request)
+	WritePages(list []pages.Request)
+	Forget(list ...int64)
+	SetDemand(bytes uint64)
+	Close()
 }
 
 // begin joins a server, if no goroutine is responsible for it yet. result gets what has come of the first
@@ -106,10 +115,12 @@ func (s *Store) join(ctx context.Context, server directory.Server, ticket node.T
 	}
 	stopped, stop := context.WithCancelCause(ctx)
 	l := &link{s: s, name: server.Name, address: server.Address, node: n, stop: stop, stopped: stopped}
-	if l.pages, err = pages.New(n, pages.Config{PageBytes: s.c.PageBytes, Demand: want, Watcher: l}); err != nil {
+	store, err := pages.New(n, pages.Config{PageBytes: s.c.PageBytes, Demand: want, Watcher: l})
+	if err != nil {
 		stop(err)
 		return nil, errors.Join(err, n.Close())
 	}
+	l.pages = store
 	s.mu.Lock()
 	if err = s.share(n); err != nil {
 		s.mu.Unlock()

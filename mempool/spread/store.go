@@ -88,6 +88,11 @@ type flight struct {
 	page   int64
 }
 
+// continuedBy reports whether an action is the WRITE of a repair that has read its page.
+func (f flight) continuedBy(a action) bool {
+	return a.kind == actWrite && a.op == 0 && a.page == f.page
+}
+
 // Open joins the servers of a directory. It returns when one of them was joined, and with a mirror two.
 func Open(ctx context.Context, dev verbs.Device, d directory.Directory, c Config) (*Store, error) {
 	if c.Report == nil {
@@ -274,15 +279,18 @@ func (s *Store) done(transfer uint64, err error) {
 	f := s.flying[transfer]
 	delete(s.flying, transfer)
 	actions := s.table.done(s.now(), transfer, err)
+	if f.repair && !slices.ContainsFunc(actions, f.continuedBy) {
+		// Before others see that the repair has ended: the next one of the page brings a buffer of its own.
+		s.put(s.copied[f.page])
+		delete(s.copied, f.page)
+	}
 	broken := f.link != nil && s.table.server(f.link.name) == nil
 	s.mu.Unlock()
 	if broken {
 		f.link.stop(err) // nothing uses the connection any more
 	}
-	goesOn := false
 	rest := actions[:0:0]
 	for _, a := range actions {
-		goesOn = goesOn || f.repair && a.kind == actWrite && a.op == 0 && a.page == f.page
 		if a.kind == actFinish && a.transfer == transfer && a.err == nil {
 			s.finish(a, f.bounce)
 			continue
@@ -291,10 +299,6 @@ func (s *Store) done(transfer uint64, err error) {
 	}
 	s.mu.Lock()
 	s.put(f.bounce)
-	if f.repair && !goesOn {
-		s.put(s.copied[f.page])
-		delete(s.copied, f.page)
-	}
 	s.mu.Unlock()
 	s.execute(rest)
 }
