@@ -3,6 +3,7 @@
 package spread
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
@@ -46,7 +47,7 @@ func (t *table) askMirrors(now time.Duration) {
 func (t *table) readDone(now time.Duration, x *transfer, number uint64, err error) {
 	o, p := x.op, x.op.p
 	o.pending--
-	if err != nil && x.version == p.version {
+	if err != nil && !errors.Is(err, ErrNoRoom) && x.version == p.version {
 		t.drop(o.page, p, x.server)
 	}
 	if o.number == finished {

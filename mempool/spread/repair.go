@@ -3,6 +3,7 @@
 package spread
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
@@ -44,7 +45,7 @@ func (t *table) repairDone(now time.Duration, x *transfer, err error) {
 	o, p := x.op, x.op.p
 	to := t.roomiest(p.copies)
 	switch {
-	case err != nil && !x.write:
+	case err != nil && !x.write && !errors.Is(err, ErrNoRoom):
 		t.drop(o.page, p, x.server)
 	case err == nil && !x.write && to != nil:
 		to.room--

@@ -4,6 +4,7 @@ package spread
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -75,5 +76,44 @@ func TestRepairsOfOnePageOverlap(t *testing.T) {
 	places["c"].writes[0].Done(nil)
 	if len(s.spare) != 2 || len(s.copied) != 0 || len(s.flying) != 0 {
 		t.Errorf("%d spare buffers, %d of repairs, %d transfers after all repairs", len(s.spare), len(s.copied), len(s.flying))
+	}
+}
+
+// This process has no memory for the data of a READ: that says nothing of the server and its copies.
+func TestNoMemoryForRead(t *testing.T) {
+	noMemory := fmt.Errorf("%w: no memory", ErrNoRoom)
+	for _, x := range []struct {
+		name  string
+		begin func(*model)
+	}{
+		{"READ", func(m *model) { m.begin(1, false) }},
+		{"repair", func(m *model) { m.run(m.table.squeezed(m.now, "a", []int64{1})) }},
+	} {
+		m := newModel(t, 2, 1)
+		m.up("a", 8)
+		m.up("b", 8)
+		m.begin(1, true)
+		m.settle()
+		m.up("c", 8)
+		x.begin(m)
+		for len(m.flying) > 0 {
+			f := m.flying[0]
+			m.flying = m.flying[1:]
+			if f.kind != actRead {
+				t.Fatalf("%s: %+v, and nothing was read", x.name, f.action)
+			}
+			m.run(m.table.done(m.now, f.transfer, noMemory))
+		}
+		if n := len(m.table.pages[1].copies); n != 2 || m.table.counts.Lost != 0 {
+			t.Errorf("%s: %d copies count, want 2; %+v", x.name, n, m.table.counts)
+		}
+		if room := m.table.server("a").room; room != 7 {
+			t.Errorf("%s: room for %d pages, want 7", x.name, room)
+		}
+		m.now += repairPause
+		m.settle()
+		if len(m.ops) > 1 || m.do(1, false, ErrNoRoom) || len(m.copies(1)) < 2 {
+			t.Errorf("%s: with memory again, copies at %v", x.name, m.copies(1))
+		}
 	}
 }

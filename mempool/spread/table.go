@@ -267,7 +267,9 @@ func (t *table) done(now time.Duration, number uint64, err error) []action {
 	switch {
 	case err == nil, errors.Is(err, ErrLost), errors.Is(err, ErrNoPage):
 	case errors.Is(err, ErrNoRoom):
-		x.server.room = 0
+		if x.write { // of a READ: there is no memory for its data here
+			x.server.room = 0
+		}
 	default: // any other failure ends the connection
 		t.remove(x.server)
 	}
