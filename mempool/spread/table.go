@@ -57,9 +57,9 @@ type table struct {
 	transfers map[uint64]*transfer
 	reads     []*op // waiting for an answer, in the order of their deadlines
 	repairs   int
-	paused    time.Duration // no repairs before
-	last      uint64        // number of a transfer
-	refused   int           // WRITEs without room since the last lease
+	paused    time.Duration  // no repairs before
+	last      uint64         // number of a transfer
+	refused   map[int64]bool // pages without room since the last lease that are not in pages
 	counts    Counts
 	out       []action
 }
@@ -109,7 +109,7 @@ type transfer struct {
 }
 
 func newTable(copies int) *table {
-	return &table{copies: copies, pages: map[int64]*page{}, moves: map[int64]bool{}, transfers: map[uint64]*transfer{}}
+	return &table{copies: copies, pages: map[int64]*page{}, moves: map[int64]bool{}, transfers: map[uint64]*transfer{}, refused: map[int64]bool{}}
 }
 
 func (t *table) server(name string) *server {
@@ -134,7 +134,7 @@ func (t *table) up(now time.Duration, name string) []action {
 func (t *table) room(now time.Duration, name string, pages int) []action {
 	if s := t.server(name); s != nil {
 		s.room = pages
-		t.refused = 0
+		clear(t.refused)
 		t.paused = min(t.paused, now)
 	}
 	return t.tick(now)
@@ -298,7 +298,7 @@ func (t *table) transfer(o *op, s *server, write bool) {
 }
 
 // wanted returns how many pages want to be stored.
-func (t *table) wanted() int { return len(t.pages) + t.refused }
+func (t *table) wanted() int { return len(t.pages) + len(t.refused) }
 
 // reachable reports whether a server is still there.
 func (t *table) reachable(s *server) bool { return slices.Contains(t.servers, s) }

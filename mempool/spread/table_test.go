@@ -290,6 +290,38 @@ func TestMirrorWithoutRoom(t *testing.T) {
 	}
 }
 
+// What is wanted is counted in pages: attempts without success, and those while no server is there, count nothing
+// more.
+func TestWanted(t *testing.T) {
+	m := newModel(t, 1, 1)
+	for page := range int64(100) {
+		m.do(page, true, ErrNoServer)
+	}
+	if n := m.table.wanted(); n != 0 {
+		t.Errorf("%d pages are wanted, and no server could have refused one", n)
+	}
+	m.up("a", 1)
+	m.do(1, true, ErrNoRoom)
+	for range 100 {
+		m.do(2, true, ErrNoRoom)
+		m.do(3, true, ErrNoRoom)
+	}
+	if n := m.table.wanted(); n != 3 {
+		t.Errorf("%d pages are wanted, want 1 that is stored and 2 that were refused", n)
+	}
+	m.servers["a"].room = 8
+	m.run(m.table.lost(m.now, "a", []int64{1}))
+	delete(m.servers["a"].pages, 1)
+	m.do(1, true, ErrNoRoom)
+	if n := m.table.wanted(); n != 3 {
+		t.Errorf("%d pages are wanted, want 3: a page that is refused when it is written again counts once", n)
+	}
+	m.run(m.table.room(m.now, "a", 8))
+	if n := m.table.wanted(); n != 1 {
+		t.Errorf("%d pages are wanted after a lease, want that of before", n)
+	}
+}
+
 // A server has less room than the table knows: the page goes elsewhere, and a mirror without a second place is
 // an error.
 func TestOtherPlace(t *testing.T) {

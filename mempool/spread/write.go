@@ -34,12 +34,16 @@ func (t *table) startWrite(o *op) {
 		}
 	}
 	if len(targets) < t.needed() {
-		t.finish(o, 0, t.refuse(len(targets)))
+		t.finish(o, 0, t.refusal(len(targets)))
 		if len(p.copies) == 0 && len(p.waiting) == 0 && p.version == 0 {
 			delete(t.pages, o.page) // it was never written
+			if len(t.servers) > 0 {
+				t.refused[o.page] = true
+			}
 		}
 		return
 	}
+	delete(t.refused, o.page)
 	for _, s := range p.copies {
 		s.stored--
 		if !slices.Contains(targets, s) {
@@ -54,9 +58,8 @@ func (t *table) startWrite(o *op) {
 	}
 }
 
-// refuse counts a WRITE for which there is no room, and returns its error.
-func (t *table) refuse(found int) error {
-	t.refused++
+// refusal is the error of a WRITE for which there is no room.
+func (t *table) refusal(found int) error {
 	switch {
 	case len(t.servers) == 0:
 		return ErrNoServer
@@ -91,7 +94,7 @@ func (t *table) writeDone(now time.Duration, x *transfer, err error) {
 	case len(p.copies) >= t.needed():
 		err = nil
 	case o.err == nil || errors.Is(o.err, ErrNoRoom):
-		err = t.refuse(len(p.copies))
+		err = t.refusal(len(p.copies))
 	default:
 		err = o.err
 	}
