@@ -19,9 +19,10 @@ type content struct {
 	versions []uint8 // how often each page was written
 }
 
-// word is the first word of a page, and step is added from one word to the next.
+// word is the first word of a page, and step is added from one word to the next. The seed is mixed before: seeds that
+// differ in a few bits have no page in common.
 func (c *content) word(page int) (word, step uint64) {
-	x := c.seed ^ uint64(page)<<8 ^ uint64(c.versions[page])
+	x := mix(c.seed) ^ uint64(page)<<8 ^ uint64(c.versions[page])
 	return mix(x), mix(x+1) | 1
 }
 

@@ -5,6 +5,7 @@ package exercise
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +42,25 @@ func TestRun(t *testing.T) {
 	r, err := Run(t.Context(), memory(t, 100), c, none)
 	if err != nil || hashes[0] != hashes[1] || r.Hash() == hashes[0] || len(r.Hash()) != 64 {
 		t.Errorf("%s, %s and with another access %s (%v)", hashes[0], hashes[1], r.Hash(), err)
+	}
+}
+
+// Memory that has the pages of another seed is wrong at each of them, also where only the order of the pages differs.
+func TestSeedsShareNoPage(t *testing.T) {
+	const pages = 512
+	seen := map[uint64]string{}
+	for _, seed := range []uint64{0, 1, 2, 256, 257, 1 << 16} {
+		c := content{seed: seed, versions: make([]uint8, pages)}
+		for page := range pages {
+			for _, c.versions[page] = range []uint8{0, 1, 2} {
+				word, _ := c.word(page)
+				here := fmt.Sprintf("page %d of seed %d in version %d", page, seed, c.versions[page])
+				if other, ok := seen[word]; ok {
+					t.Fatalf("%s is %s", here, other)
+				}
+				seen[word] = here
+			}
+		}
 	}
 }
 
