@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -30,6 +31,8 @@ type Spreader struct {
 	Check     bool          // write pages, and compare what is read back
 	JSON      bool
 	Out       io.Writer
+
+	printing sync.Mutex // Out: connections report by goroutines of their own
 }
 
 // SpreadLine is what Spreader prints in each period, with JSON.
@@ -64,15 +67,21 @@ func (j *Spreader) Run(ctx context.Context) error {
 	if c.data, err = s.AllocBuffers(pageBytes); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	err = j.use(ctx, &c)
-	if ctx.Err() != nil {
-		err = nil
+	return errors.Join(unlessInterrupted(ctx, j.use(ctx, &c)), s.Leave())
+}
+
+// unlessInterrupted leaves out the error of a context that has ended: the user wanted it.
+func unlessInterrupted(ctx context.Context, err error) error {
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+		return nil
 	}
-	return errors.Join(err, s.Leave())
+	return err
 }
 
 // report prints what happens to the connections.
 func (j *Spreader) report(server string, err error) {
+	j.printing.Lock()
+	defer j.printing.Unlock()
 	switch {
 	case j.JSON:
 	case err != nil:
@@ -164,6 +173,8 @@ func (c *checker) access(start func([]pages.Request), number int64) error {
 }
 
 func (j *Spreader) print(l SpreadLine) error {
+	j.printing.Lock()
+	defer j.printing.Unlock()
 	if j.JSON {
 		return json.NewEncoder(j.Out).Encode(l)
 	}
