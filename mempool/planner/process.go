@@ -5,6 +5,7 @@ package planner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,9 @@ func Main() {
 // no thread of normal priority wants it (SCHED_IDLE of sched(7)). A goroutine of the server at that priority
 // would delay each garbage collection, and with it the periods.
 func Process(ctx context.Context, t Task) (Result, error) {
+	if os.Getenv(processEnv) != "" { // it would start itself without end
+		return Result{}, errors.New("planner: this process was started to train: call planner.Main first in main")
+	}
 	in, err := json.Marshal(t)
 	if err != nil {
 		return Result{}, err

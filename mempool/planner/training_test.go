@@ -222,6 +222,14 @@ func TestTrainsInProcess(t *testing.T) {
 	}
 }
 
+// A program that Process has started, and that does not call Main, starts no further one.
+func TestProcessWithoutMain(t *testing.T) {
+	t.Setenv(processEnv, "1")
+	if _, err := Process(t.Context(), Task{Config: predict.DefaultConfig()}); err == nil || !strings.Contains(err.Error(), "Main") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Weights that are no better are not taken.
 func TestWorseWeights(t *testing.T) {
 	bad := predict.NewNetwork(1, predict.Inputs, 4).State()
