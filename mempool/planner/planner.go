@@ -125,7 +125,6 @@ func (p *Planner) Resume(id lease.NodeID, u lease.Usage) {
 	for _, s := range list {
 		p.samples.add(id, s)
 	}
-	p.fresh += len(list)
 	if t := p.samples.nodes[id]; t != nil {
 		replay(n.prediction, t.since(0))
 		n.periods = len(t.list)

@@ -22,6 +22,7 @@ type state struct {
 	Version int                   `json:"version"`
 	Origin  Origin                `json:"origin"`
 	Weights *predict.NetworkState `json:"weights,omitempty"` // of Origin; nil: those of the package
+	Fresh   int                   `json:"fresh"`             // samples since the last training
 	Nodes   []savedNode           `json:"nodes"`
 	Gone    []savedSamples        `json:"gone"`
 }
@@ -66,6 +67,7 @@ func (p *Planner) load() error {
 	if s.Version != stateVersion {
 		return fmt.Errorf("file of samples %s: version %d, and this program has version %d: remove it to begin without samples", p.c.File, s.Version, stateVersion)
 	}
+	p.fresh = max(0, s.Fresh)
 	for _, n := range s.Nodes {
 		p.resting[n.ID] = n.Samples.samples()
 	}
@@ -117,7 +119,7 @@ func (p *Planner) store() {
 
 // state is what store writes. The planner is locked.
 func (p *Planner) state() state {
-	s := state{Version: stateVersion, Origin: p.origin, Nodes: []savedNode{}, Gone: []savedSamples{}}
+	s := state{Version: stateVersion, Origin: p.origin, Fresh: p.fresh, Nodes: []savedNode{}, Gone: []savedSamples{}}
 	if p.start != nil {
 		w := p.start.State()
 		w.Mean, w.Variance = nil, nil

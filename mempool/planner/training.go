@@ -84,6 +84,7 @@ func (p *Planner) train(ctx context.Context) error {
 		return nil
 	}
 	p.fresh = 0
+	p.changes++
 	t := Task{Config: p.config, Seed: trainingSeed, Start: nil}
 	if p.start != nil {
 		s := p.start.State()

@@ -230,6 +230,29 @@ func TestProcessWithoutMain(t *testing.T) {
 	}
 }
 
+// Samples count as new until a training has had them, also over a restart.
+func TestFreshAfterRestart(t *testing.T) {
+	trainings := 0
+	c := Config{File: filepath.Join(t.TempDir(), "samples"), Train: func(context.Context, Task) (Result, error) {
+		trainings++
+		return Result{Loss: 1}, nil
+	}}
+	restart := func(p *Planner) *Planner {
+		run(p)
+		p = open(t, c)
+		p.Resume(1, lease.Usage{})
+		return p
+	}
+	p := open(t, c)
+	for _, step := range []struct{ samples, trainings int }{{firstTraining - 1, 0}, {1, 1}, {firstTraining - 1, 1}, {0, 1}, {1, 2}, {0, 2}} {
+		steps(p, 1, 1, step.samples)
+		p = restart(p)
+		if err := p.train(t.Context()); err != nil || trainings != step.trainings {
+			t.Fatalf("%d trainings after %d samples, want %d (%v)", trainings, step.samples, step.trainings, err)
+		}
+	}
+}
+
 // Weights that are no better are not taken.
 func TestWorseWeights(t *testing.T) {
 	bad := predict.NewNetwork(1, predict.Inputs, 4).State()
