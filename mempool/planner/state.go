@@ -43,10 +43,13 @@ func saved(list []predict.Sample) savedSamples {
 	return out
 }
 
+// samples leaves out samples that cannot be true: nothing can be trained with them.
 func (s savedSamples) samples() []predict.Sample {
-	out := make([]predict.Sample, len(s))
-	for i, x := range s {
-		out[i] = predict.Sample{Demand: x[0], Touched: x[1], Leased: x[2]}
+	out := make([]predict.Sample, 0, len(s))
+	for _, x := range s {
+		if sample := (predict.Sample{Demand: x[0], Touched: x[1], Leased: x[2]}); sample.Check() == nil {
+			out = append(out, sample)
+		}
 	}
 	return out
 }

@@ -175,6 +175,6 @@ const maxReplay = 400
 
 func replay(n *predict.Node, list []predict.Sample) {
 	for _, s := range list {
-		_ = n.Observe(s) // it was valid before; one of a damaged file is left out
+		_ = n.Observe(s) // it was valid before
 	}
 }

@@ -150,6 +150,7 @@ func TestBadFile(t *testing.T) {
 	text, err := json.Marshal(state{
 		Version: 1, Origin: Origin{Trainings: 3}, Weights: ptr(predict.NewNetwork(1, 7, 4).State()),
 		Nodes: []savedNode{{1, savedSamples{{1, 9, 2}, {5, 1, 2}}}},
+		Gone:  []savedSamples{append(slices.Repeat(savedSamples{{5, 1, 2}}, minGoneKept), [3]uint64{predict.MaxPages + 1, 0, 0})},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -159,8 +160,12 @@ func TestBadFile(t *testing.T) {
 	}
 	p := open(t, Config{File: path})
 	p.Resume(1, lease.Usage{})
-	if x := p.Prediction(1); x.Weights != "synthetic" {
-		t.Errorf("%+v", x)
+	if x := p.Prediction(1); x.Weights != "synthetic" || x.Periods != 1 || len(p.samples.nodes[1].list) != 1 {
+		t.Errorf("%+v of %+v", x, p.samples.nodes[1].list)
+	}
+	run(p)
+	if len(p.samples.gone) != 1 || len(p.samples.gone[0]) != minGoneKept {
+		t.Errorf("gone: %+v", p.samples.gone)
 	}
 }
 

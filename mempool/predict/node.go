@@ -63,7 +63,8 @@ type Sample struct {
 	Leased  uint64 `json:"leased_pages"`
 }
 
-func (s Sample) check() error {
+// Check returns ErrSample if the demand exceeds MaxPages, or more pages were touched than leased.
+func (s Sample) Check() error {
 	if s.Demand > MaxPages {
 		return fmt.Errorf("%w: demand %d pages (0 to %d)", ErrSample, s.Demand, uint64(MaxPages))
 	}
@@ -128,7 +129,7 @@ func NewNode(cfg Config, start *Network) (*Node, error) {
 // makes the next decision. It returns ErrSample, and ignores the sample, if the demand exceeds MaxPages or
 // more pages were touched than leased.
 func (n *Node) Observe(s Sample) error {
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return err
 	}
 	n.history.Observe(float64(s.Demand), s.utilisation())

@@ -77,7 +77,7 @@ func appendLessons(to []lesson, trace []Sample, horizon int) ([]lesson, error) {
 	history := NewHistory(horizon)
 	needs := make([]float64, len(trace))
 	for i, s := range trace {
-		if err := s.check(); err != nil {
+		if err := s.Check(); err != nil {
 			return nil, fmt.Errorf("period %d: %w", i, err)
 		}
 		needs[i] = float64(s.Demand)
