@@ -135,7 +135,8 @@ func (b *Bench) Run(ctx context.Context) (f Figures, err error) {
 	if f.Read, err = b.raw(ctx, n); err != nil {
 		return f, err
 	}
-	return f, b.manage(ctx, n, &f)
+	err = b.manage(ctx, n, &f)
+	return f, err
 }
 
 // waitForSpace waits until the lease has the pages that cannot be local.
@@ -150,6 +151,9 @@ func (b *Bench) waitForSpace(ctx context.Context, n *node.Node) error {
 		case <-n.Done():
 			return n.Err()
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return ctx.Err() // the user wants no answer any more
+			}
 			return fmt.Errorf("%w: %s of %s after %v: see `softroce-xdp pool status`", ErrSpace, units.Bytes(leased), units.Bytes(b.Size), b.Timeout)
 		}
 	}

@@ -74,3 +74,18 @@ func TestBenchWithoutSpace(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// Who ends it while it waits for space is not told that the pool lends too little.
+func TestBenchInterrupted(t *testing.T) {
+	b, _ := bench(t, 1<<20)
+	n, err := node.Join(t.Context(), b.Device, b.Server, b.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.waitForSpace(ctx, n); !errors.Is(err, context.Canceled) || errors.Is(err, ErrSpace) {
+		t.Errorf("%v", err)
+	}
+}
