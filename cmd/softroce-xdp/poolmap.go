@@ -100,7 +100,7 @@ func (p *poolMapFlags) run(a *app, cmd *cobra.Command, host string) error {
 	if err != nil {
 		return err
 	}
-	m, err := vmm.NewMap(vmm.MapConfig{Config: c, Store: string(name)})
+	m, err := vmm.NewMap(vmm.MapConfig{Config: c, Store: string(name), StartTimeout: p.timeout + vmm.DefaultStartTimeout})
 	if err != nil {
 		return err
 	}

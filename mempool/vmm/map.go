@@ -22,7 +22,13 @@ type MapConfig struct {
 	Store string
 	// Command is the program that calls Main, with its arguments; nil is this program.
 	Command []string
+	// StartTimeout is how long the handler may take until it serves faults, its store opened; 0 is
+	// DefaultStartTimeout.
+	StartTimeout time.Duration
 }
+
+// DefaultStartTimeout is the StartTimeout of a MapConfig without one.
+const DefaultStartTimeout = 30 * time.Second
 
 // Map is memory as a plain byte slice. A page that is not local is brought when it is accessed,
 // by a handler process; the thread of the access waits meanwhile. See Try for pages that cannot
@@ -60,6 +66,9 @@ func NewMap(c MapConfig) (*Map, error) {
 	}
 	if len(c.Command) == 0 {
 		c.Command = []string{"/proc/self/exe"}
+	}
+	if c.StartTimeout == 0 {
+		c.StartTimeout = DefaultStartTimeout
 	}
 	m := &Map{size: c.Size, memfd: -1, life: -1, u: -1, ended: make(chan struct{}), reaped: make(chan struct{})}
 	if err := m.open(&c); err != nil {
@@ -99,9 +108,6 @@ func (m *Map) open(c *MapConfig) (err error) {
 	return m.startHandler(c)
 }
 
-// startTimeout is how long a handler may take until it serves faults.
-const startTimeout = 30 * time.Second
-
 func (m *Map) startHandler(c *MapConfig) error {
 	pipe := make([]int, 2)
 	if err := unix.Pipe2(pipe, unix.O_CLOEXEC); err != nil {
@@ -115,11 +121,13 @@ func (m *Map) startHandler(c *MapConfig) error {
 	}
 	s := setup{Config: c.Config, Store: c.Store, Start: addressOf(m.bytes)}
 	var r reply
-	_ = m.conn.SetDeadline(time.Now().Add(startTimeout))
+	_ = m.conn.SetDeadline(time.Now().Add(c.StartTimeout))
 	if err = send(m.conn, s, int(m.u), m.memfd, pipe[0]); err == nil {
 		_, err = receive(m.conn, &r, 0)
 	}
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("vmm: fault handler %q: no answer after %v: %w", c.Command, c.StartTimeout, err)
 	case err != nil:
 		return fmt.Errorf("vmm: fault handler %q: %w; is vmm.Main its first call?", c.Command, err)
 	case r.Error != "":

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -71,6 +72,20 @@ func TestMapHandlerRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// A handler whose store is not open in time is an error that tells the time; whether it calls Main is not the question.
+func TestMapHandlerIsLate(t *testing.T) {
+	if err := vmm.Supported(); err != nil {
+		require.Skip(t, err.Error())
+	}
+	m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}, Command: []string{"sleep", "3600"}, StartTimeout: time.Millisecond})
+	if err == nil {
+		m.Close()
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "no answer after 1ms") || strings.Contains(err.Error(), "vmm.Main") {
+		t.Errorf("%v", err)
 	}
 }
 
