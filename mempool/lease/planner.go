@@ -88,14 +88,14 @@ func (p *planner) Plan(slabs int, slabBytes uint64, list []Need) []int {
 		rest[i] = (u.demand+slabBytes-1)/slabBytes - used[i]
 	}
 	plan := make([]int, len(list))
-	left := share(uint64(max(slabs, 0)), used, plan)
-	share(left, rest, plan)
+	left := Share(uint64(max(slabs, 0)), used, plan)
+	Share(left, rest, plan)
 	return plan
 }
 
-// share adds max-min fair parts of a capacity to plan, and returns what is left. What cannot be divided
+// Share adds max-min fair parts of a capacity to plan, and returns what is left. What cannot be divided
 // goes to the nodes that come first.
-func share(capacity uint64, wants []uint64, plan []int) (left uint64) {
+func Share(capacity uint64, wants []uint64, plan []int) (left uint64) {
 	level := priority.Level(capacity, wants)
 	for i, w := range wants {
 		part := min(w, level)
