@@ -55,9 +55,9 @@ func (s *Store) serve(ctx context.Context, server directory.Server, result chan<
 		delete(s.served, server.Name)
 		s.mu.Unlock()
 	}()
-	ticket, told := node.Ticket{}, ""
+	told := ""
 	for ctx.Err() == nil {
-		l, err := s.join(ctx, server, ticket, result != nil)
+		l, err := s.join(ctx, server, result != nil)
 		if err != nil {
 			err = fmt.Errorf("server %s: %w", server.Name, err)
 		}
@@ -75,7 +75,6 @@ func (s *Store) serve(ctx context.Context, server directory.Server, result chan<
 		if err != nil {
 			told = err.Error()
 		} else {
-			ticket = l.node.Ticket()
 			if err := l.use(ctx); ctx.Err() == nil {
 				s.c.Report(server.Name, err)
 			}
@@ -102,17 +101,24 @@ func (s *Store) lookUp(name string) (directory.Server, bool) {
 	return directory.Server{}, false
 }
 
-// join connects to a server. Its ticket makes the server give the same slabs; what was in them is not used.
-func (s *Store) join(ctx context.Context, server directory.Server, ticket node.Ticket, first bool) (*link, error) {
+// join connects to a server. The ticket of the connection before makes the server give the same slabs; what was in
+// them is not used. Without it, the server refuses the node for as long as it holds the lease.
+func (s *Store) join(ctx context.Context, server directory.Server, first bool) (*link, error) {
 	joining, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	want := s.shares(server.Name, first)[server.Name]
+	s.mu.Lock()
+	ticket := s.tickets[server.Name]
+	s.mu.Unlock()
 	n, err := node.Join(joining, s.dev, server.Address, node.Config{
 		Name: s.c.Name, Period: s.c.Period, Demand: want, Ticket: ticket, Options: s.c.Options,
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	s.tickets[server.Name] = n.Ticket()
+	s.mu.Unlock()
 	stopped, stop := context.WithCancelCause(ctx)
 	l := &link{s: s, name: server.Name, address: server.Address, node: n, stop: stop, stopped: stopped}
 	store, err := pages.New(n, pages.Config{PageBytes: s.c.PageBytes, Demand: want, Watcher: l})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/mempool/directory"
+	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -63,12 +64,14 @@ type Store struct {
 	table  *table
 	links  map[string]*link // by the name of their server
 	served map[string]bool  // servers that have a goroutine
-	listed []directory.Server
-	ops    map[uint64]request
-	lastOp uint64
-	flying map[uint64]flight // by transfer
-	copied map[int64][]byte  // pages that are repaired
-	closed bool
+	// tickets are those of the newest connection to each server. Its entry may expire and come back.
+	tickets map[string]node.Ticket
+	listed  []directory.Server
+	ops     map[uint64]request
+	lastOp  uint64
+	flying  map[uint64]flight // by transfer
+	copied  map[int64][]byte  // pages that are repaired
+	closed  bool
 	buffers
 
 	directoryError string // "": it answers
@@ -117,7 +120,7 @@ func Open(ctx context.Context, dev verbs.Device, d directory.Directory, c Config
 	running, cancel := context.WithCancel(context.Background())
 	s := &Store{
 		dev: dev, d: d, c: c, began: time.Now(), cancel: cancel, wake: make(chan struct{}, 1), table: newTable(copies), links: map[string]*link{}, served: map[string]bool{},
-		listed: list, ops: map[uint64]request{}, flying: map[uint64]flight{}, copied: map[int64][]byte{},
+		tickets: map[string]node.Ticket{}, listed: list, ops: map[uint64]request{}, flying: map[uint64]flight{}, copied: map[int64][]byte{},
 	}
 	s.buffers = buffers{dev: dev, pageBytes: c.PageBytes}
 	if err := s.joinFirst(ctx, running, copies); err != nil {

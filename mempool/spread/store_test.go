@@ -109,6 +109,13 @@ func (p *pool) serve(name, at string, slabs int) directory.Server {
 	return entry
 }
 
+// list has the directory list the first servers only.
+func (p *pool) list(count int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.servers = p.servers[:count]
+}
+
 // kill ends a server, and its entry.
 func (p *pool) kill(name string) {
 	p.mu.Lock()
@@ -332,6 +339,40 @@ func TestServerReturns(t *testing.T) {
 	if errs := u.readAll(); errs != nil {
 		t.Error(errs)
 	}
+}
+
+// The entry of a server expires, and then the connection to it ends. When the server is listed again, it takes the
+// node back at once: the node shows the ticket of the connection before.
+func TestEntryReturns(t *testing.T) {
+	p := newPool(t)
+	p.serve("s1", "127.0.0.1:0", 4)
+	p.serve("s2", "127.0.0.1:0", 4)
+	reports := make(chan error, 100)
+	s, err := spread.Open(patient(t), p.dev, p, spread.Config{
+		Name: "web1", Period: 50 * time.Millisecond, Demand: slabBytes, Mirror: true,
+		Report: func(server string, err error) {
+			if server == "s2" {
+				reports <- err
+			}
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	must(t, <-reports)
+	until := func(ok func() bool) {
+		for ctx := patient(t); !ok(); time.Sleep(5 * time.Millisecond) {
+			must(t, ctx.Err())
+		}
+	}
+	p.list(1)
+	until(func() bool { return s.Listed() == 1 })
+	s.Cut("s2", errors.New("cut by the test"))
+	if err := <-reports; err == nil {
+		t.Fatal("the end of the connection is not told")
+	}
+	until(func() bool { return !s.Follows("s2") })
+	p.list(2)
+	must(t, <-reports)
 }
 
 // Two nodes race for the last slab: one of them has it, and the other one is told that there is no room.
