@@ -62,5 +62,9 @@ func (p *poolTopFlags) run(a *app, cmd *cobra.Command, host string) error {
 		s, err := node.Status(ctx, dev, at)
 		return s, time.Now(), err
 	}
-	return top.Run(ctx, pooling.NewTop(at, ask), p.interval, os.Stdin, os.Stdout)
+	screen := pooling.NewTop(at, ask)
+	err = top.Run(ctx, screen, p.interval, os.Stdin, os.Stdout)
+	stop()
+	screen.Wait() // it uses the device
+	return err
 }

@@ -5,6 +5,7 @@ package pooling
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/top"
@@ -17,6 +18,10 @@ import (
 type Top struct {
 	name string // of the server
 	ask  func() (lease.Status, time.Time, error)
+
+	asking  bool
+	asker   sync.WaitGroup
+	answers chan func() error
 
 	now, before   *snapshot
 	problem       error // why the newest snapshot is not the present state
@@ -35,7 +40,7 @@ var _ top.Screen = (*Top)(nil)
 
 // NewTop makes the view of a server. ask returns the state, and when it was taken.
 func NewTop(name string, ask func() (lease.Status, time.Time, error)) *Top {
-	return &Top{name: name, ask: ask, width: 80, height: 24}
+	return &Top{name: name, ask: ask, answers: make(chan func() error, 1), width: 80, height: 24}
 }
 
 // Resize takes the size of the terminal.
@@ -44,13 +49,36 @@ func (m *Top) Resize(width, height int) {
 	m.keepInside()
 }
 
-// Refresh asks the server, unless the view is paused. A server that does not answer for a while is shown as
-// such; at the first time it is an error.
+// Refresh asks the server, unless the view is paused or it is still asked. Only the first time it waits for the
+// answer. A server that does not answer for a while is shown as such; at the first time it is an error.
 func (m *Top) Refresh() error {
-	if m.paused {
+	switch {
+	case m.paused || m.asking:
 		return nil
+	case m.now == nil:
+		return m.take(m.ask())
 	}
-	s, at, err := m.ask()
+	m.asking = true
+	m.asker.Go(func() {
+		s, at, err := m.ask()
+		m.answers <- func() error { // there is one at most
+			if m.asking = false; m.paused {
+				return nil
+			}
+			return m.take(s, at, err)
+		}
+	})
+	return nil
+}
+
+// Answers implements top.Screen.
+func (m *Top) Answers() <-chan func() error { return m.answers }
+
+// Wait waits until the server is no longer asked.
+func (m *Top) Wait() { m.asker.Wait() }
+
+// take takes an answer.
+func (m *Top) take(s lease.Status, at time.Time, err error) error {
 	m.problem = err
 	if err != nil {
 		if m.now == nil {

@@ -39,6 +39,14 @@ func show(t *testing.T, p *pool) *Top {
 	return m
 }
 
+// refresh asks for a snapshot, and takes it.
+func refresh(m *Top) error {
+	if err := m.Refresh(); err != nil {
+		return err
+	}
+	return (<-m.Answers())()
+}
+
 func nodes(n int) *pool {
 	p := &pool{status: lease.Status{SlabBytes: 4 << 20, Slabs: 256, Free: 128}}
 	for i := range n {
@@ -78,7 +86,7 @@ func TestTopScreen(t *testing.T) {
 	}
 	compare()
 	p.status.Nodes[0].Period, p.status.Counts.Returned = 15, 3
-	if err := m.Refresh(); err != nil {
+	if err := refresh(m); err != nil {
 		t.Fatal(err)
 	}
 	want[1] = "per second: 3.0 slabs returned, 0.0 revoked, 0.0 reports missing"
@@ -97,11 +105,11 @@ func TestTopWithoutAnswer(t *testing.T) {
 	p.err = nil
 	m := show(t, p)
 	p.err = errors.New("no answer from host2")
-	if err := m.Refresh(); err != nil || !strings.Contains(m.View(), "NO ANSWER: no answer from host2") || !strings.Contains(m.View(), "web1") {
+	if err := refresh(m); err != nil || !strings.Contains(m.View(), "NO ANSWER: no answer from host2") || !strings.Contains(m.View(), "web1") {
 		t.Errorf("%v\n%s", err, m.View())
 	}
 	p.err = nil
-	if err := m.Refresh(); err != nil || strings.Contains(m.View(), "NO ANSWER") {
+	if err := refresh(m); err != nil || strings.Contains(m.View(), "NO ANSWER") {
 		t.Errorf("%v\n%s", err, m.View())
 	}
 }
@@ -130,4 +138,44 @@ func TestTopKeys(t *testing.T) {
 	if !m.Key("q") {
 		t.Error("q does not end it")
 	}
+}
+
+// While the server does not answer, the view takes keys, and asks nothing more.
+func TestTopIsAliveWithoutAnswer(t *testing.T) {
+	p, asked, answer := nodes(1), 0, make(chan bool)
+	m := NewTop("host2", func() (lease.Status, time.Time, error) {
+		if asked++; asked > 1 {
+			<-answer
+		}
+		return p.ask()
+	})
+	for range 3 {
+		if err := m.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.status.Free = 0
+	if m.Key(top.Down) || !m.Key("q") {
+		t.Error("the keys are not as always")
+	}
+	select {
+	case <-m.Answers():
+		t.Error("an answer that nobody has given")
+	default:
+	}
+	answer <- true
+	if err := (<-m.Answers())(); err != nil || !strings.Contains(m.View(), " 0B free") || asked != 2 {
+		t.Errorf("asked %d times, %v\n%s", asked, err, m.View())
+	}
+	// An answer that comes while the view is paused does not change it.
+	if err := m.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	m.Key(" ")
+	p.status.Free = 128
+	answer <- true
+	if err := (<-m.Answers())(); err != nil || !strings.Contains(m.View(), " 0B free") {
+		t.Errorf("%v\n%s", err, m.View())
+	}
+	m.Wait()
 }

@@ -29,7 +29,9 @@ const (
 
 // Screen is a view that Run shows.
 type Screen interface {
-	Refresh() error           // takes a snapshot
+	// Refresh takes a snapshot. One that takes long comes by Answers: a function that shows it. nil: none does.
+	Refresh() error
+	Answers() <-chan func() error
 	Key(k Key) (quit bool)    // handles a key
 	View() string             // draws
 	Resize(width, height int) // takes the size of the terminal
@@ -69,6 +71,10 @@ func Run(ctx context.Context, m Screen, interval time.Duration, in, out *os.File
 			fit(m, out)
 		case <-tick.C:
 			if err := m.Refresh(); err != nil {
+				return err
+			}
+		case show := <-m.Answers():
+			if err := show(); err != nil {
 				return err
 			}
 		case k, ok := <-keys:

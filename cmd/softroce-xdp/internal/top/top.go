@@ -53,6 +53,9 @@ func (m *Model) Refresh() error {
 	return nil
 }
 
+// Answers implements Screen: no snapshot takes long.
+func (m *Model) Answers() <-chan func() error { return nil }
+
 // Key handles a key, and reports whether it ends the view.
 func (m *Model) Key(k Key) (quit bool) {
 	columns := len(view.Columns)
