@@ -118,6 +118,10 @@ var mutants = []struct {
 		"		s.credit(k)\n", "", "TestOAckCountsForPath",
 	},
 	{
+		"the packets that one OACK answers hide a queue", "path_window.go",
+		"if w.least == 0 ||", "if w.samples == 0 ||", "TestOAckShowsQueueing",
+	},
+	{
 		"the packets of a moment take different paths", "paths.go",
 		"r.burstLeft > 0 &&", "false &&", "TestOAckPerPath",
 	},

@@ -85,21 +85,11 @@ func TestOAckCountsForPath(t *testing.T) {
 	e := newEnds(t, packets, func(*ooo.Config) {})
 	most := 0
 	for range messages {
-		println(most)
 		e.post(t)
 		for left := packets; left > 0; {
-			requests := send(e.qps[0], e.now)
+			requests := e.trip(50 * ooo.Microsecond)
 			most = max(most, len(requests)/paths(requests))
 			left -= len(requests)
-			e.now += 50 * ooo.Microsecond
-			for i := range requests {
-				e.qps[1].Receive(e.now, &requests[i], 0)
-			}
-			answers := send(e.qps[1], e.now)
-			for i := range answers {
-				e.qps[0].Receive(e.now, &answers[i], 0)
-			}
-			e.qps[0].Expire(e.now)
 		}
 	}
 	if c := e.count[0]; c.Answered != messages*packets || c.Resent+c.PathsReplaced != 0 {
@@ -107,6 +97,28 @@ func TestOAckCountsForPath(t *testing.T) {
 	}
 	if most < 12 {
 		t.Errorf("at most %d packets of a path at once: its window does not grow", most)
+	}
+}
+
+// A queue delays all packets, also those that one OACK answers: the windows shrink.
+func TestOAckShowsQueueing(t *testing.T) {
+	e := newEnds(t, 64, func(*ooo.Config) {})
+	// last returns how many packets leave at once in the last one of some trips.
+	last := func(trips int, rtt ooo.Time) (n int) {
+		for range trips {
+			for e.qps[0].Post(&e.message) == nil { // there is always more to send
+			}
+			n = len(e.trip(rtt))
+		}
+		return n
+	}
+	free := last(40, 50*ooo.Microsecond)
+	full := last(40, 500*ooo.Microsecond)
+	if full > free/4 {
+		t.Errorf("%d packets at once without a queue, %d with one", free, full)
+	}
+	if c := e.count[0]; c.Resent+c.PathsReplaced != 0 {
+		t.Errorf("nothing was lost: %+v", c)
 	}
 }
 
@@ -162,4 +174,19 @@ func (e *ends) post(t *testing.T) {
 	if err := e.qps[0].Post(&e.message); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// trip sends what side 0 may send now, and its answers come together after this time.
+func (e *ends) trip(rtt ooo.Time) (requests []rocev2.Packet) {
+	requests = send(e.qps[0], e.now)
+	e.now += rtt
+	for i := range requests {
+		e.qps[1].Receive(e.now, &requests[i], 0)
+	}
+	answers := send(e.qps[1], e.now)
+	for i := range answers {
+		e.qps[0].Receive(e.now, &answers[i], 0)
+	}
+	e.qps[0].Expire(e.now)
+	return requests
 }

@@ -40,7 +40,7 @@ func (w *pathWindow) packets() int32 { return max(1, w.size/windowUnit) }
 // of free, and grows by a quarter above: either the route is longer, or base has a queue in it, as
 // with a port that takes its place on a link in use. It returns a new base RTT, or 0.
 func (w *pathWindow) sample(now, sent, t, base, slack, free Time, congested, lossy bool) (raised Time) {
-	if w.samples == 0 || t < w.least {
+	if w.least == 0 || t < w.least {
 		w.least = t
 	}
 	w.samples++
