@@ -70,20 +70,36 @@ func Example() {
 func send(q *ooo.QP, now ooo.Time) (packets []rocev2.Packet) {
 	var o ooo.Outbound
 	for q.NextAck(&o) || q.NextData(now, &o) {
-		o.Payload = make([]byte, o.PayloadLen)
-		if !o.Fill(o.Payload) {
-			continue
+		if p := build(&o); p != nil {
+			packets = append(packets, *p)
 		}
-		o.Src, o.Dst = netip.AddrFrom4([4]byte{10, 0, 0, 1}), netip.AddrFrom4([4]byte{10, 0, 0, 2})
-		b, err := o.AppendTo(nil)
-		if err != nil {
-			panic(err)
-		}
-		p, err := rocev2.ParseIP(b)
-		if err != nil {
-			panic(err)
-		}
-		packets = append(packets, p)
 	}
 	return packets
+}
+
+// sendOn returns the next packet of data of a rail, or nil.
+func sendOn(q *ooo.QP, now ooo.Time, rail int) *rocev2.Packet {
+	var o ooo.Outbound
+	if !q.NextDataOn(now, rail, &o) {
+		return nil
+	}
+	return build(&o)
+}
+
+// build returns a packet as it arrives, or nil if its memory is not accessible.
+func build(o *ooo.Outbound) *rocev2.Packet {
+	o.Payload = make([]byte, o.PayloadLen)
+	if !o.Fill(o.Payload) {
+		return nil
+	}
+	o.Src, o.Dst = netip.AddrFrom4([4]byte{10, 0, 0, 1}), netip.AddrFrom4([4]byte{10, 0, 0, 2})
+	b, err := o.AppendTo(nil)
+	if err != nil {
+		panic(err)
+	}
+	p, err := rocev2.ParseIP(b)
+	if err != nil {
+		panic(err)
+	}
+	return &p
 }

@@ -122,6 +122,10 @@ var mutants = []struct {
 		"if w.least == 0 ||", "if w.samples == 0 ||", "TestOAckShowsQueueing",
 	},
 	{
+		"a packet that two OACKs answer counts twice for its path", "snd_loss.go",
+		"p != nil && !k.credited {", "p != nil {", "TestOAckCountsOnce",
+	},
+	{
 		"the packets of a moment take different paths", "paths.go",
 		"r.burstLeft > 0 &&", "false &&", "TestOAckPerPath",
 	},

@@ -122,6 +122,29 @@ func TestOAckShowsQueueing(t *testing.T) {
 	}
 }
 
+// A packet that the OACK of another path has answered counts once for the window of its path, though its own
+// OACK comes later.
+func TestOAckCountsOnce(t *testing.T) {
+	const packets = 6 // fewer than a round has
+	e := newEnds(t, packets, func(c *ooo.Config) { c.Paths = 2 })
+	e.post(t)
+	for range packets { // at different moments, so that they take both paths
+		e.now += ooo.Microsecond
+		e.qps[1].Receive(e.now, sendOn(e.qps[0], e.now, 0), 0)
+	}
+	e.now += 50 * ooo.Microsecond
+	answers := send(e.qps[1], e.now)
+	if len(answers) < 2 || paths(answers) != 2 {
+		t.Fatalf("%d OACKs by %d paths", len(answers), paths(answers))
+	}
+	for i := range answers { // the last one contains all packets
+		e.qps[0].Receive(e.now, &answers[len(answers)-1-i], 0)
+	}
+	if n := e.qps[0].RoundSamples(); n != packets {
+		t.Errorf("%d answers to %d packets", n, packets)
+	}
+}
+
 // paths returns how many paths packets have taken.
 func paths(p []rocev2.Packet) int {
 	ports := map[uint16]bool{}

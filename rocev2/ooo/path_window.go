@@ -35,7 +35,10 @@ const (
 // packets returns the limit, at least 1.
 func (w *pathWindow) packets() int32 { return max(1, w.size/windowUnit) }
 
-// sample takes the RTT of a packet that was sent then. base is the least RTT of the path, slack
+// answered counts an answer to a packet of the path.
+func (w *pathWindow) answered() { w.samples++ }
+
+// sample takes the RTT of a packet that was sent then and is counted. base is the least RTT of the path, slack
 // what a queue may add to it. A window that has not met queueing doubles each round up to an RTT
 // of free, and grows by a quarter above: either the route is longer, or base has a queue in it, as
 // with a port that takes its place on a link in use. It returns a new base RTT, or 0.
@@ -43,7 +46,6 @@ func (w *pathWindow) sample(now, sent, t, base, slack, free Time, congested, los
 	if w.least == 0 || t < w.least {
 		w.least = t
 	}
-	w.samples++
 	w.marked = w.marked || congested
 	enough := int32(roundSamples)
 	if !w.steady {

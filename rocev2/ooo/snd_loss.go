@@ -257,5 +257,8 @@ func (s *sender) sample(now Time, k *packet, t transmission, congested bool) {
 			s.probeAnswered(k)
 		}
 	}
+	if p := s.paths.get(ref); p != nil && !k.credited {
+		p.window.answered()
+	}
 	s.paths.sample(now, ref, sent, congested)
 }

@@ -86,7 +86,7 @@ func (s *sender) credit(k *packet) {
 	k.credited = true
 	s.loss.inTime()
 	if p := s.paths.answered(k.path); p != nil {
-		p.window.samples++
+		p.window.answered()
 	}
 }
 
