@@ -89,6 +89,9 @@ var mutants = []struct {
 		"responses leave on the first rail", "rcv_response.go", "	o.Rail = int(a.rail)\n	o.BECN", "	o.BECN", "TestAnswersOnRail",
 	},
 	{
+		"rails share the turn of READ responses", "qp.go", "	q.turn ^= 1 << rail\n", "	q.turn ^= 1<<MaxRails - 1\n", "TestReadsOnEachRail",
+	},
+	{
 		"a rail that has died is tried without a pause", "rails.go", "	return r.trials > 0 && now < r.trialAt && s.anyGood()\n", "	return r == nil\n", "TestDeadRail",
 	},
 	{

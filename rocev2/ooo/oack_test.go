@@ -106,7 +106,7 @@ func TestOAckShowsQueueing(t *testing.T) {
 	// last returns how many packets leave at once in the last one of some trips.
 	last := func(trips int, rtt ooo.Time) (n int) {
 		for range trips {
-			for e.qps[0].Post(&e.message) == nil { // there is always more to send
+			for e.qps[0].Post(e.request(0, verbs.OpWrite)) == nil { // there is always more to send
 			}
 			n = len(e.trip(rtt))
 		}
@@ -164,37 +164,41 @@ func twice(p []rocev2.Packet) []rocev2.Packet { return append(slices.Clone(p), p
 
 // ends are two queue pairs whose packets a test moves by itself.
 type ends struct {
-	qps     [2]*ooo.QP
-	count   [2]ooo.Counters
-	message ooo.Request // a WRITE
-	now     ooo.Time
+	qps    [2]*ooo.QP
+	count  [2]ooo.Counters
+	memory [2]*wiretest.Region
+	now    ooo.Time
 }
 
 // newEnds makes them, for messages of so many packets. change changes the configuration of both.
 func newEnds(t *testing.T, packets int, change func(*ooo.Config)) *ends {
 	t.Helper()
 	e := &ends{now: ooo.Millisecond}
-	var memory [2]*wiretest.Memory
 	for i := range e.qps {
-		memory[i] = &wiretest.Memory{}
+		memory := &wiretest.Memory{}
+		e.memory[i] = memory.Register(0, packets*rocev2.PMTU1024.Bytes(), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 		var err error
-		c := ooo.Config{QPN: uint32(1 + i), PeerQPN: uint32(2 - i), PMTU: rocev2.PMTU1024, Memory: memory[i], Count: &e.count[i]}
+		c := ooo.Config{QPN: uint32(1 + i), PeerQPN: uint32(2 - i), PMTU: rocev2.PMTU1024, Memory: memory, Count: &e.count[i]}
 		change(&c)
 		if e.qps[i], err = ooo.New(c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n := packets * rocev2.PMTU1024.Bytes()
-	source, target := memory[0].Register(0, n, 0), memory[1].Register(0, n, verbs.AccessRemoteWrite)
-	e.message = ooo.Request{
-		Op: verbs.OpWrite, Local: verbs.SGE{Addr: source.Addr, Len: uint32(n), LKey: source.Key}, RemoteAddr: target.Addr, RKey: target.Key,
-	}
 	return e
 }
 
+// request returns a message between the memory of a side and that of the other one.
+func (e *ends) request(side int, op verbs.Op) *ooo.Request {
+	here, there := e.memory[side], e.memory[1-side]
+	return &ooo.Request{
+		Op: op, Local: verbs.SGE{Addr: here.Addr, Len: uint32(len(here.Data)), LKey: here.Key}, RemoteAddr: there.Addr, RKey: there.Key,
+	}
+}
+
+// post posts a WRITE at side 0.
 func (e *ends) post(t *testing.T) {
 	t.Helper()
-	if err := e.qps[0].Post(&e.message); err != nil {
+	if err := e.qps[0].Post(e.request(0, verbs.OpWrite)); err != nil {
 		t.Fatal(err)
 	}
 }

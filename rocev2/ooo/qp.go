@@ -16,8 +16,8 @@ type QP struct {
 	snd   sender
 	rcv   receiver
 	ended bool
-	turn  bool // READ responses are next
-	rail  int  // whose data was asked for last
+	turn  uint8 // a bit for each rail: READ responses were first when it was last asked
+	rail  int   // that NextData has asked last
 }
 
 // Errors of Post.
@@ -121,7 +121,8 @@ func microseconds(t Time) uint32 {
 func (q *QP) NextAck(o *Outbound) bool { return !q.ended && q.rcv.nextResponse(o) }
 
 // NextData writes the next OWRITE, OREAD_REQ, ONOTIFY or OREAD_RESP to o. It returns false if no
-// packet may be sent now; Receive, Expire and Post may change that. Rails take turns.
+// packet may be sent now; Receive, Expire and Post may change that. It asks the rails in turn, from the one
+// after that of the last packet on.
 func (q *QP) NextData(now Time, o *Outbound) bool {
 	for range q.cfg.Rails {
 		q.rail = (q.rail + 1) % q.cfg.Rails
@@ -137,8 +138,8 @@ func (q *QP) NextDataOn(now Time, rail int, o *Outbound) bool {
 	if q.ended {
 		return false
 	}
-	q.turn = !q.turn
-	if q.turn {
+	q.turn ^= 1 << rail
+	if q.turn>>rail&1 != 0 {
 		return q.rcv.nextRead(rail, o) || q.snd.next(now, rail, o)
 	}
 	return q.snd.next(now, rail, o) || q.rcv.nextRead(rail, o)

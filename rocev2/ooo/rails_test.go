@@ -10,6 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // onRails makes each link of a world an interface of its own, at both nodes, with ports of these rates.
@@ -70,6 +71,35 @@ func TestAnswersOnRail(t *testing.T) {
 	for i, n := range w.nodes {
 		if n.Links[0].Sent == 0 || n.Links[1].Sent == 0 {
 			t.Errorf("node %d has sent %d and %d packets", i, n.Links[0].Sent, n.Links[1].Sent)
+		}
+	}
+}
+
+// Rails that are asked in turn each send their READ responses, though there is other data all the time.
+func TestReadsOnEachRail(t *testing.T) {
+	e := newEnds(t, 64, func(c *ooo.Config) { c.Rails = 2 })
+	for side, op := range []verbs.Op{verbs.OpRead, verbs.OpWrite} {
+		if err := e.qps[side].Post(e.request(side, op)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for rail := range 2 {
+		for range 8 {
+			e.qps[1].ReceiveOn(e.now, rail, sendOn(e.qps[0], e.now, rail), 0)
+		}
+	}
+	var sent [2]map[rocev2.Opcode]int
+	for range 8 {
+		for rail := range sent {
+			if sent[rail] == nil {
+				sent[rail] = map[rocev2.Opcode]int{}
+			}
+			sent[rail][sendOn(e.qps[1], e.now, rail).Opcode()]++
+		}
+	}
+	for rail, n := range sent {
+		if n[rocev2.OpOReadResp] != 4 || n[rocev2.OpOWrite] != 4 {
+			t.Errorf("rail %d has sent %v, want half of each", rail, n)
 		}
 	}
 }
