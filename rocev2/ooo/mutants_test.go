@@ -95,6 +95,9 @@ var mutants = []struct {
 		"a rail that has died is tried without a pause", "rails.go", "	return r.trials > 0 && now < r.trialAt && s.anyGood()\n", "	return r == nil\n", "TestDeadRail",
 	},
 	{
+		"the pause before a trial grows with the RTO", "snd_loss.go", "s.timeout(p)>>s.loss.backoff)", "s.timeout(p))", "TestTrialAfterSilence",
+	},
+	{
 		"a rail that has died stays unused", "paths.go", "		s.rails[p.rail].trials = 0\n", "", "TestDeadRail",
 	},
 	{

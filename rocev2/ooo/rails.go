@@ -56,7 +56,7 @@ func (s *paths) tried(now Time, rail int) {
 }
 
 // railLost notes that a packet which was sent then on a path of a rail was lost without an answer after
-// it. timeout is the RTO.
+// it. timeout is the RTO, not doubled.
 func (s *paths) railLost(now, sent Time, rail int, timeout Time) {
 	r := &s.rails[rail]
 	if len(s.rails) == 1 || s.goodOn(rail) || r.trials > 0 && sent < r.since {

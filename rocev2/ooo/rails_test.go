@@ -104,6 +104,43 @@ func TestReadsOnEachRail(t *testing.T) {
 	}
 }
 
+// Both interfaces carry nothing for a while, so that the RTO is doubled several times. When one of them is
+// back, the other one is tried after the pause of 16 RTOs that are not doubled.
+func TestTrialAfterSilence(t *testing.T) {
+	e := newEnds(t, 4096, func(c *ooo.Config) { c.Rails = 2 })
+	e.post(t)
+	for range 4 {
+		e.trip(50 * ooo.Microsecond)
+	}
+	q, rto := e.qps[0], e.qps[0].RTO()
+	for range 10 { // nothing arrives
+		send(q, e.now)
+		for at := q.Deadline(); at != 0; at = q.Deadline() { // all is found lost
+			e.now = at
+			q.Expire(e.now)
+		}
+	}
+	doubled := q.RTO() / rto
+	back := e.now
+	for first := true; first || sendOn(q, e.now, 1) == nil; first = false {
+		echo := ooo.EchoUs(rocev2.Stamp{Flags: rocev2.StampT1, T1: uint64(e.now)})
+		for p := sendOn(q, e.now, 0); p != nil; p = sendOn(q, e.now, 0) {
+			e.qps[1].ReceiveOn(e.now, 0, p, echo)
+		}
+		if e.now += rto; e.now > back+17*rto {
+			t.Fatalf("the RTO was %d-fold, and the second rail is not tried after %d RTOs", doubled, (e.now-back)/rto)
+		}
+		answers := send(e.qps[1], e.now)
+		for i := range answers {
+			q.ReceiveOn(e.now, 0, &answers[i], 0)
+		}
+		q.Expire(e.now)
+	}
+	if q.Ended() || doubled < 64 {
+		t.Errorf("ended: %v; the RTO was %d-fold", q.Ended(), doubled)
+	}
+}
+
 // One of two interfaces dies in the middle of a message, in both directions. No notification is lost or
 // comes twice. Within 3 RTOs each packet that was lost is on the other interface. That one is full from
 // then on. When the link is back, both are full.

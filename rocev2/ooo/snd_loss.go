@@ -134,7 +134,7 @@ func (s *sender) lose(now Time, p *path, k *packet) {
 		s.replace(p)
 		fallthrough
 	case silent:
-		s.paths.railLost(now, k.sent, int(p.rail), s.timeout(p))
+		s.paths.railLost(now, k.sent, int(p.rail), s.timeout(p)>>s.loss.backoff)
 	}
 }
 
