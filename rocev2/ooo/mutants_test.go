@@ -89,6 +89,9 @@ var mutants = []struct {
 		"responses leave on the first rail", "rcv_response.go", "	o.Rail = int(a.rail)\n	o.BECN", "	o.BECN", "TestAnswersOnRail",
 	},
 	{
+		"READ responses leave on the first rail", "rcv_response.go", "	o.Rail = rail\n", "	_ = rail\n", "TestAnswersOnRail",
+	},
+	{
 		"rails share the turn of READ responses", "qp.go", "	q.turn ^= 1 << rail\n", "	q.turn ^= 1<<MaxRails - 1\n", "TestReadsOnEachRail",
 	},
 	{

@@ -11,6 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/wiretest"
 )
 
 // onRails makes each link of a world an interface of its own, at both nodes, with ports of these rates.
@@ -54,6 +55,14 @@ func TestUnequalRails(t *testing.T) {
 // has its answer in the other one.
 func TestAnswersOnRail(t *testing.T) {
 	w := unequalRails(1, 200, 100e6, 300e6)
+	writes := w.app.Next
+	w.app.Next = func(i int) (wiretest.OrderOp, bool) {
+		op, ok := writes(i)
+		if i%2 != 0 {
+			op.Op, op.Notify = verbs.OpRead, false
+		}
+		return op, ok
+	}
 	type trip struct {
 		psn  rocev2.PSN
 		port uint16
@@ -72,6 +81,23 @@ func TestAnswersOnRail(t *testing.T) {
 		if n.Links[0].Sent == 0 || n.Links[1].Sent == 0 {
 			t.Errorf("node %d has sent %d and %d packets", i, n.Links[0].Sent, n.Links[1].Sent)
 		}
+	}
+}
+
+// The memory of a READ goes away: the refusal, too, leaves on the rail of the request.
+func TestRefusalOnRail(t *testing.T) {
+	e := newEnds(t, 1, func(c *ooo.Config) { c.Rails = 2 })
+	if err := e.qps[0].Post(e.request(0, verbs.OpRead)); err != nil {
+		t.Fatal(err)
+	}
+	e.qps[1].ReceiveOn(e.now, 1, sendOn(e.qps[0], e.now, 1), 0)
+	e.memory[1].Invalid = true
+	if p := sendOn(e.qps[1], e.now, 1); p != nil {
+		t.Fatalf("%s of memory that went away", p.Opcode())
+	}
+	var o ooo.Outbound
+	if !e.qps[1].NextAck(&o) || o.Opcode != rocev2.OpONak || o.Rail != 1 {
+		t.Errorf("%s leaves on rail %d", o.Opcode, o.Rail)
 	}
 }
 

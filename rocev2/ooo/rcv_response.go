@@ -43,6 +43,7 @@ func (r *receiver) nextRead(rail int, o *Outbound) bool {
 	}
 	a := reads.pop()
 	f := o.begin(r.q, rocev2.OpOReadResp, a.psn, a.port)
+	o.Rail = rail
 	o.BECN = a.congested
 	f.OETH = a.oeth
 	o.PayloadLen = int(a.oeth.Length)
