@@ -125,41 +125,46 @@ func (d *Device) openSockets(index, mtu int) (xsk.Set, error) {
 // chose is kept: the peer accepts packets from that address only, and the kernel may choose
 // another one when addresses or routes have changed.
 func (d *Device) resolve(src, dst netip.Addr) (*route.Path, error) {
-	if d.routes == nil {
+	return d.resolveBy(d.routes, d.opts.Interface, src, dst)
+}
+
+// resolveBy is resolve through an interface of the device.
+func (d *Device) resolveBy(routes *route.Table, ifname string, src, dst netip.Addr) (*route.Path, error) {
+	if routes == nil {
 		return loopbackPath(src, dst)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
 	defer cancel()
 	if !src.IsValid() {
-		p, err := d.routes.Resolve(dst)
-		if p, err = d.usable(ctx, p, err); err != nil {
+		p, err := routes.Resolve(dst)
+		if p, err = d.usable(ctx, ifname, p, err); err != nil {
 			return nil, err
 		}
 		defer p.Release()
 		src = p.Current().Src
 	}
-	p, err := d.routes.ResolveFrom(src, dst)
-	return d.usable(ctx, p, err)
+	p, err := routes.ResolveFrom(src, dst)
+	return d.usable(ctx, ifname, p, err)
 }
 
 // usable waits for the neighbour of a path that was resolved.
-func (d *Device) usable(ctx context.Context, p *route.Path, err error) (*route.Path, error) {
+func (d *Device) usable(ctx context.Context, ifname string, p *route.Path, err error) (*route.Path, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nic: %w", err)
 	}
 	if _, err := p.Wait(ctx); err != nil {
 		hop := p.Current().NextHop
 		p.Release()
-		return nil, d.unanswered(hop, err)
+		return nil, d.unanswered(ifname, hop, err)
 	}
 	return p, nil
 }
 
-// unanswered is the error of a wait for a neighbour that ended with err.
-func (d *Device) unanswered(hop netip.Addr, err error) error {
+// unanswered is the error of a wait for a neighbour on an interface that ended with err.
+func (d *Device) unanswered(ifname string, hop netip.Addr, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("nic: neighbour %s on %s: %w within %v; is it up, and in the same network?",
-			hop, d.opts.Interface, route.ErrNeighbour, d.opts.ResolveTimeout)
+			hop, ifname, route.ErrNeighbour, d.opts.ResolveTimeout)
 	}
 	return fmt.Errorf("nic: %w", err)
 }

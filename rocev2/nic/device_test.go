@@ -77,16 +77,16 @@ func TestNoRoomToSteer(t *testing.T) {
 // Who waits for a neighbour in vain reads what is wrong, whether the kernel or our
 // patience comes to its end first: the kernel, as a rule.
 func TestUnanswered(t *testing.T) {
-	d := &Device{opts: Options{Interface: "eth7"}.withDefaults()}
+	d := &Device{opts: Options{}.withDefaults()}
 	if d.opts.ResolveTimeout <= 3*time.Second {
 		t.Errorf("the kernel takes longer than %v", d.opts.ResolveTimeout)
 	}
-	err := d.unanswered(peer, fmt.Errorf("route: %w (%w)", context.DeadlineExceeded, route.ErrPending))
+	err := d.unanswered("eth7", peer, fmt.Errorf("route: %w (%w)", context.DeadlineExceeded, route.ErrPending))
 	const want = "nic: neighbour 10.0.0.2 on eth7: the neighbour does not answer within 4s; is it up, and in the same network?"
 	if err.Error() != want || !errors.Is(err, route.ErrNeighbour) {
 		t.Errorf("%v", err)
 	}
-	if err := d.unanswered(peer, route.ErrNoRoute); err.Error() != "nic: no route" || !errors.Is(err, route.ErrNoRoute) {
+	if err := d.unanswered("eth7", peer, route.ErrNoRoute); err.Error() != "nic: no route" || !errors.Is(err, route.ErrNoRoute) {
 		t.Errorf("%v", err)
 	}
 }

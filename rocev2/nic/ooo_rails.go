@@ -3,7 +3,6 @@
 package nic
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -113,14 +112,8 @@ func (d *Device) railFor(src netip.Addr, i int) (int, error) {
 
 // resolveOn is resolve on a further interface.
 func (d *Device) resolveOn(p *iface, src, dst netip.Addr) (*route.Path, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
-	defer cancel()
-	path, err := p.routes.Resolve(dst)
-	if src.IsValid() && err == nil {
-		path.Release()
-		path, err = p.routes.ResolveFrom(src, dst)
-	}
-	if path, err = d.usable(ctx, path, err); err != nil {
+	path, err := d.resolveBy(p.routes, p.name, src, dst)
+	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", p.name, err)
 	}
 	return path, nil

@@ -128,6 +128,51 @@ func notified(t *testing.T, a, b *side, id uint64) time.Duration {
 	return time.Since(start)
 }
 
+// The peer accepts packets from one address on each interface. A queue pair sends from the address that the
+// kernel chose for a further interface at first, also when the kernel would choose another one later.
+func TestRailKeepsItsSource(t *testing.T) {
+	const size = 1 << 20
+	_, hosts, second := railHosts(t)
+	a, b := railSides(t, hosts, second, size)
+	id := uint64(1)
+	onRail := func() {
+		t.Helper()
+		before, _ := sent(t, hosts[0], railName, second[1])
+		for end := time.Now().Add(patience); ; id++ {
+			if n, _ := sent(t, hosts[0], railName, second[1]); n > before+4*size {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("too little is sent by the second interface\n%s", dump(a.dev))
+			}
+			notified(t, a, b, id)
+		}
+	}
+	notified(t, a, b, id)
+	id++
+	onRail()
+
+	nl := hosts[0].Netlink()
+	link, err := nl.LinkByName(railName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := net.IPv4(10, 54, 0, 101)
+	if err := nl.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: other, Mask: net.CIDRMask(32, 32)}}); err != nil {
+		t.Fatal(err)
+	}
+	host := net.IPNet{IP: second[1].AsSlice(), Mask: net.CIDRMask(32, 32)}
+	if err := nl.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: &host, Src: other, Scope: netlink.SCOPE_LINK}); err != nil {
+		t.Fatal(err)
+	}
+	onRail()
+	for _, c := range b.dev.Counters() {
+		if c.Name == "rx_wrong_peer" && c.Value != 0 {
+			t.Errorf("%d packets came from another address", c.Value)
+		}
+	}
+}
+
 // A queue pair sends over both interfaces of its host, each paced by its own entry of the destination. One
 // of them, that of the device itself, dies: all messages arrive over the other one, and are notified once.
 // Then it is back.
