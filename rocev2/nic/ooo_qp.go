@@ -4,7 +4,6 @@ package nic
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
@@ -47,10 +46,10 @@ type oooQP struct {
 
 	orderSendQueue
 
-	rails     []standIn     // on further interfaces
-	steered   atomic.Uint32 // a bit for each further interface that steers the queue pair
-	announced bool          // HELLO has announced the peer, or it has sent packets of the mode
-	askAt     qp.Time       // when to look again, 0 = nothing waits for HELLO
+	rails     []standIn // on further interfaces
+	steered   steered
+	announced bool    // HELLO has announced the peer, or it has sent packets of the mode
+	askAt     qp.Time // when to look again, 0 = nothing waits for HELLO
 	askUntil  qp.Time
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
@@ -65,11 +66,8 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 		}
 		y := &QP{dev: x.dev, typ: x.typ, num: x.num, pd: x.pd, ooo: x.ooo, path: path, flow: flow{a.TClass, a.HopLimit}, src: path.Current().Src}
 		list = append(list, standIn{QP: y, number: uint8(n + 1)})
-		if x.ooo.steered.Load()>>n&1 == 0 {
-			if err := x.dev.more[n].dataplane.Steer(x.num); err != nil {
-				return fail(err)
-			}
-			x.ooo.steered.Or(1 << n)
+		if err := x.steerRail(n); err != nil {
+			return fail(err)
 		}
 	}
 	err := x.dev.do(func() error {
@@ -152,17 +150,46 @@ func (e *engine) leaveRails(x *QP) {
 	x.ooo.rails = nil
 }
 
-// unsteerRails has the further interfaces pass on packets to the queue pair, as Destroy does.
+// steered are the further interfaces that hand packets for a queue pair to their sockets: a bit for each. The
+// lock is held while one of them is told, so that none is told of a queue pair that Destroy has gone through.
+type steered struct {
+	mu   sync.Mutex
+	bits uint32
+}
+
+// steerRail has a further interface hand packets for the queue pair to its sockets, as CreateQP does.
+func (x *QP) steerRail(n int) error {
+	s := &x.ooo.steered
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch p := x.dev.more[n]; {
+	case x.destroyed.Load():
+		return errQPDestroyed
+	case s.bits>>n&1 != 0:
+		return nil
+	default:
+		if err := p.dataplane.Steer(x.num); err != nil {
+			return fmt.Errorf("nic: interface %s: %w", p.name, err)
+		}
+		s.bits |= 1 << n
+		return nil
+	}
+}
+
+// unsteerRails has the further interfaces pass on packets to the queue pair, as Destroy does, which comes before.
 func (x *QP) unsteerRails() (errs []error) {
 	if x.ooo == nil {
 		return nil
 	}
-	steered := x.ooo.steered.Swap(0)
+	s := &x.ooo.steered
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for n, p := range x.dev.more {
-		if steered>>n&1 != 0 {
+		if s.bits>>n&1 != 0 {
 			errs = append(errs, p.dataplane.Unsteer(x.num))
 		}
 	}
+	s.bits = 0
 	return errs
 }
 

@@ -3,8 +3,11 @@
 package nic
 
 import (
+	"errors"
 	"net/netip"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -53,5 +56,79 @@ func TestUseRailsRefuses(t *testing.T) {
 	}
 	if o := (Options{Rails: make([]Rail, MaxRails+1)}); o.check() == nil {
 		t.Errorf("%d further interfaces are not refused", len(o.Rails))
+	}
+}
+
+// steerLog is a data plane that knows for which queue pairs packets are steered.
+type steerLog struct {
+	noDataplane
+	mu      sync.Mutex
+	steered map[uint32]bool
+	onSteer func()
+}
+
+func (l *steerLog) Steer(qpn uint32) error {
+	l.onSteer()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.steered[qpn] = true
+	return nil
+}
+
+func (l *steerLog) Unsteer(qpn uint32) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.steered, qpn)
+	return nil
+}
+
+// A queue pair that is destroyed leaves no entry on a further interface, also if UseRails comes after Destroy
+// or runs at the same time.
+func TestUseRailsAndDestroy(t *testing.T) {
+	l := &steerLog{steered: map[uint32]bool{}}
+	d, err := OpenLoopback(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.more = []*iface{{name: "rail1", dataplane: l}}
+	pd, _ := d.AllocPD()
+	cq, _ := d.CreateCQ(16)
+	create := func() *QP {
+		x, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, OutOfOrder: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []verbs.State{verbs.StateInit, verbs.StateErr} { // which UseRails refuses in the end
+			if err := x.Modify(verbs.Attr{State: s}, verbs.RequiredMask(verbs.RC, s)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return x.(*QP)
+	}
+	to := verbs.AddressVector{Dst: netip.MustParseAddr("127.0.0.1")}
+
+	x := create()
+	l.onSteer = func() {}
+	if err := x.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.UseRails(to); !errors.Is(err, verbs.ErrDestroyed) || len(l.steered) != 0 {
+		t.Errorf("after Destroy: %v, %d queue pairs are steered", err, len(l.steered))
+	}
+
+	x = create()
+	ended := make(chan error)
+	l.onSteer = func() {
+		go func() { ended <- x.Destroy() }()
+		for !x.destroyed.Load() {
+			runtime.Gosched()
+		}
+	}
+	if err := x.UseRails(to); err == nil {
+		t.Error("during Destroy: no error")
+	}
+	if err := <-ended; err != nil || len(l.steered) != 0 {
+		t.Errorf("during Destroy: %v, %d queue pairs are steered", err, len(l.steered))
 	}
 }
