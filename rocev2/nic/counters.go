@@ -129,7 +129,7 @@ func ofOutOfOrder(c *ooo.Counters) []verbs.Counter {
 // any queue pair that could not be sent as they should be.
 func (d *Device) ofDrops(c *engineCounters) []verbs.Counter {
 	var rx [3]uint64
-	for _, s := range d.socks {
+	for s := range d.sockets {
 		if st, err := s.Stats(); err == nil {
 			rx[0] += st.RxDropped
 			rx[1] += st.RxRingFull

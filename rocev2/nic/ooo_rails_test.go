@@ -6,11 +6,13 @@ import (
 	"errors"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
 // What UseRails cannot do is refused with an error that says what to do.
@@ -56,6 +58,15 @@ func TestUseRailsRefuses(t *testing.T) {
 	}
 	if o := (Options{Rails: make([]Rail, MaxRails+1)}); o.check() == nil {
 		t.Errorf("%d further interfaces are not refused", len(o.Rails))
+	}
+}
+
+// The counters of sockets are those of all interfaces.
+func TestSocketsOfAllRails(t *testing.T) {
+	first, second, third := new(xsk.Socket), new(xsk.Socket), new(xsk.Socket)
+	d := &Device{socks: xsk.Set{first}, more: []*iface{{socks: xsk.Set{second}}, {socks: xsk.Set{third}}}}
+	if got := slices.Collect(d.sockets); !slices.Equal(got, []*xsk.Socket{first, second, third}) {
+		t.Errorf("%d sockets", len(got))
 	}
 }
 

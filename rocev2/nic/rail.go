@@ -69,6 +69,22 @@ func (p *iface) release() (errs []error) {
 	return errs
 }
 
+// sockets calls yield with the sockets of all interfaces.
+func (d *Device) sockets(yield func(*xsk.Socket) bool) {
+	for _, s := range d.socks {
+		if !yield(s) {
+			return
+		}
+	}
+	for _, p := range d.more {
+		for _, s := range p.socks {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
 // railEvent is called when something happens to a further interface. The device ends with any of its
 // interfaces.
 func (d *Device) railEvent(e route.Event) {
