@@ -102,7 +102,8 @@ func (x *QP) payloadRoom(o *qp.Outbound) int {
 }
 
 // fill puts the data of a packet into its place in the datagram, and seals it if the queue pair is encrypted.
-// False: it must not be sent, and the queue pair knows that.
+// False: it must not be sent. Either its memory is gone, which the queue pair has handled, or the keys are used
+// up: then it is lost.
 func (e *engine) fill(x *QP, o *qp.Outbound, datagram, place []byte) bool {
 	if !x.encrypted {
 		return o.Fill(place)

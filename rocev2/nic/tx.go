@@ -59,11 +59,12 @@ func (e *engine) flushDirty() {
 	e.publishCompletions()
 }
 
-// flushAnswers sends the ACKs and NAKs of a queue pair. False: there are more.
+// flushAnswers sends the ACKs and NAKs of a queue pair, in out-of-order mode by whichever of its interfaces has
+// room. False: the rest waits.
 func (e *engine) flushAnswers(x *QP) bool {
 	for range ackBurst {
 		if x.path != nil && e.answerBy(x) == nil {
-			return false // the kernel has all frames of its socket
+			return false // the kernel has all frames of its sockets
 		}
 		o := x.nextAck(e)
 		if o == nil {

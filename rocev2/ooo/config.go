@@ -52,7 +52,7 @@ type Config struct {
 	Window, PeerWindow, InFlight int
 
 	Messages  int // outstanding messages of this side, a power of two up to 2048 (64)
-	Responses int // responses and READ responses that wait for NextAck and NextData, each (Window)
+	Responses int // responses that wait for NextAck, and READ responses of each rail for NextData (Window)
 
 	Paths int    // UDP source ports in use, 1..64 (16)
 	Rails int    // interfaces that the paths are on, in turn, 1..8 and at most Paths (1)

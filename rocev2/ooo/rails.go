@@ -11,7 +11,7 @@ package ooo
 //
 // If no path of a rail has answered since its latest loss, and other rails have good paths, the rail
 // carries one packet at a time as a trial. Between two trials there is a pause, which doubles with each
-// packet that is lost, up to 16 RTOs. The first answer ends that.
+// packet that is lost, up to 16 RTOs that are not doubled. The first answer ends that.
 
 const maxTrialShift = 4
 

@@ -16,8 +16,8 @@ const MaxForged = 1 << 48
 
 // A key costs some microseconds to derive, and one packet of the next epoch makes an Opener derive one. A peer
 // must pay for it by data: an Opener takes the next epoch if it has opened keyBlocks blocks for each new key so
-// far, except for the first keysAhead ones. A Sealer sends at least MinBlocks in an epoch, so half of them may
-// be lost.
+// far, except for the first keysAhead ones. A Sealer whose caller does not rekey uses a key for MinBlocks, less
+// one packet, at least. So nearly half of its packets may be lost.
 const (
 	keyBlocks = MinBlocks / 2
 	keysAhead = 64

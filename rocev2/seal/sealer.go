@@ -83,7 +83,9 @@ func (s *Sealer) Epoch() uint32 { return s.key.epoch }
 
 // Rekey makes the next packet the first one of the next epoch. Seal calls it when the limit is
 // reached. The receiver needs one packet of an epoch before it accepts the next but one: a
-// caller must not rekey again before the peer has acknowledged one.
+// caller must not rekey again before the peer has acknowledged one. The receiver also needs data for
+// each new epoch: after 64 calls with less than 32 KB opened for each, its Opener refuses the next epoch
+// with ErrEpoch.
 //
 // Error: ErrExhausted. The Sealer is unchanged then.
 func (s *Sealer) Rekey() error {
