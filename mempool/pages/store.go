@@ -144,6 +144,14 @@ func (s *Store) Forget(list ...int64) {
 	s.setDemand()
 }
 
+// Placed reports whether a page has a place: it was written, or is being written, and is not lost.
+func (s *Store) Placed(number int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pages[number]
+	return p != nil && p.slab != nil
+}
+
 // Close ends the store. Requests that are outstanding complete.
 func (s *Store) Close() {
 	s.mu.Lock()

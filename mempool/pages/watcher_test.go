@@ -90,7 +90,13 @@ func TestForget(t *testing.T) {
 	if err := access(s.WritePages, 100, data); err == nil {
 		t.Fatal("a WRITE without room succeeds")
 	}
+	if !s.Placed(3) || s.Placed(100) {
+		t.Error("the page without room has a place, or a page that was written has none")
+	}
 	s.Forget(3)
+	if s.Placed(3) {
+		t.Error("a page that was forgotten has a place")
+	}
 	must(t, access(s.WritePages, 100, data))
 	if err := access(s.ReadPages, 3, data); err == nil {
 		t.Error("a page that was forgotten is read")

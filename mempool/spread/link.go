@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/softroce/softroce-xdp/mempool/directory"
@@ -32,6 +33,7 @@ type place interface {
 	ReadPages(list []pages.Request)
 	WritePages(list []pages.Request)
 	Forget(list ...int64)
+	Placed(number int64) bool
 	SetDemand(bytes uint64)
 	Close()
 }
@@ -181,9 +183,14 @@ func (l *link) Room(room int) {
 	l.s.change(func(t *table, now time.Duration) []action { return t.room(now, l.name, room) })
 }
 
-// Lost is pages.Watcher's.
+// Lost is pages.Watcher's. It may come late: a page that was written again since has a place, and is not lost.
 func (l *link) Lost(list []int64) {
-	l.s.change(func(t *table, now time.Duration) []action { return t.lost(now, l.name, list) })
+	l.s.change(func(t *table, now time.Duration) []action {
+		if !l.ready {
+			return nil // the table knows no page of this connection
+		}
+		return t.lost(now, l.name, slices.DeleteFunc(slices.Clone(list), l.pages.Placed))
+	})
 }
 
 // Squeezed is pages.Watcher's.

@@ -5,6 +5,7 @@ package spread
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,12 +15,14 @@ import (
 // slow is a place whose requests wait until the test answers them.
 type slow struct {
 	reads, writes []pages.Request
+	placed        []int64
 }
 
 func (s *slow) ReadPages(list []pages.Request)  { s.reads = append(s.reads, list...) }
 func (s *slow) WritePages(list []pages.Request) { s.writes = append(s.writes, list...) }
 func (s *slow) Forget(...int64)                 {}
 func (s *slow) SetDemand(uint64)                {}
+func (s *slow) Placed(number int64) bool        { return slices.Contains(s.placed, number) }
 func (s *slow) Close()                          {}
 
 // repairing is a store with the slow servers a, b and c. Page 1 is at a and b, and a wants to be rid of it. It has
@@ -115,5 +118,25 @@ func TestNoMemoryForRead(t *testing.T) {
 		if len(m.ops) > 1 || m.do(1, false, ErrNoRoom) || len(m.copies(1)) < 2 {
 			t.Errorf("%s: with memory again, copies at %v", x.name, m.copies(1))
 		}
+	}
+}
+
+// The news that the slab of a page has ended comes when the page was written again, to another slab of the same
+// server: that copy counts. A page that was not written again is lost.
+func TestLostAfterWrite(t *testing.T) {
+	s, places := repairing(4)
+	s.table.begin(0, 2, 2, true)
+	s.table.done(0, 3, nil)
+	s.table.done(0, 4, nil)
+	a := s.links["a"]
+	a.ready = true
+	places["a"].placed = []int64{1}
+	had := slices.Contains(s.table.pages[2].copies, s.table.server("a"))
+	a.Lost([]int64{1, 2})
+	if !slices.Contains(s.table.pages[1].copies, s.table.server("a")) {
+		t.Error("the page that was written again has lost its copy")
+	}
+	if !had || slices.Contains(s.table.pages[2].copies, s.table.server("a")) {
+		t.Error("the copy of the page whose slab has ended counts")
 	}
 }
