@@ -44,7 +44,7 @@ check-generate: ## fails if the committed object is not what the sources give
 lint: ## gofmt, vet, staticcheck, shellcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt -w these:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags timing $(TIMED)
+	$(GO) vet -tags timing $(TIMED) ./testenv/experiments/receiver
 	$(GO) tool staticcheck ./...
 	shellcheck .ci/run .ci/gotest .ci/check-generate .ci/check-install .ci/install
 
@@ -144,7 +144,7 @@ bench-pacers: build-bench ## every pacer from 1 Mbit/s to what the machine carri
 
 .PHONY: bench-receiver
 bench-receiver: ## a server with a slow link divides it among three nodes by priority: docs/img/receiver.svg and receiver.txt (root, eight minutes)
-	$(GO) test -count=1 -v -timeout 30m -run TestFigures $(AS_ROOT) ./testenv/experiments/receiver -args -receiver.runs=5 -receiver.out=$(CURDIR)/docs/img
+	$(GO) test -tags timing -count=1 -v -timeout 30m -run TestFigures $(AS_ROOT) ./testenv/experiments/receiver -args -receiver.runs=5 -receiver.out=$(CURDIR)/docs/img
 
 .PHONY: bench-precredit
 bench-precredit: build ## messages to one host from four, with pre-credit and without: docs/img/precredit.txt and turns.txt (root, five minutes)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build timing
+
 package receiver
 
 import (
@@ -28,6 +30,20 @@ const (
 	frame   = 14 + 20 + 8 + 12 + payload + 4
 	stamped = frame + 40
 )
+
+// scenario is who does what.
+type scenario struct {
+	Name    string
+	ops     [3]verbs.Op // of each node
+	ignores bool        // the third node does not obey limits
+}
+
+var scenarios = []scenario{
+	{"WRITE", [3]verbs.Op{verbs.OpWrite, verbs.OpWrite, verbs.OpWrite}, false},
+	{"READ", [3]verbs.Op{verbs.OpRead, verbs.OpRead, verbs.OpRead}, false},
+	{"mixed", [3]verbs.Op{verbs.OpWrite, verbs.OpWrite, verbs.OpWrite}, false}, // and each of them reads
+	{"one ignores limits", [3]verbs.Op{verbs.OpWrite, verbs.OpWrite, verbs.OpWrite}, true},
+}
 
 // run is what was measured in one run of a scenario, in bit/s of frames.
 type run struct {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build timing
+
 package receiver
 
 import (
@@ -12,15 +14,12 @@ import (
 )
 
 var (
-	figuresRuns = flag.Int("receiver.runs", 0, "measure the figures of docs/priority.md, so many runs of each scenario")
+	figuresRuns = flag.Int("receiver.runs", 1, "runs of each scenario")
 	figuresDir  = flag.String("receiver.out", "", "write the picture and the table into this directory")
 )
 
 // TestFigures measures (make bench-receiver). It judges nothing: the figures depend on the machine.
 func TestFigures(t *testing.T) {
-	if *figuresRuns == 0 {
-		t.Skip("measures for minutes: -args -receiver.runs=5")
-	}
 	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0))) // all hosts are in this process
 	all := map[string][]run{}
 	var table strings.Builder

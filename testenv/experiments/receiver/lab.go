@@ -38,20 +38,6 @@ type node struct {
 
 var nodes = []node{{1, 10e6, 50e6}, {2, 10e6, 30e6}, {3, 5e6, 0}}
 
-// scenario is who does what.
-type scenario struct {
-	Name    string
-	ops     [3]verbs.Op // of each node
-	ignores bool        // the third node does not obey limits
-}
-
-var scenarios = []scenario{
-	{"WRITE", [3]verbs.Op{verbs.OpWrite, verbs.OpWrite, verbs.OpWrite}, false},
-	{"READ", [3]verbs.Op{verbs.OpRead, verbs.OpRead, verbs.OpRead}, false},
-	{"mixed", [3]verbs.Op{verbs.OpWrite, verbs.OpWrite, verbs.OpWrite}, false}, // and each of them reads
-	{"one ignores limits", [3]verbs.Op{verbs.OpWrite, verbs.OpWrite, verbs.OpWrite}, true},
-}
-
 // lab is the server, its three nodes, and the streams of a scenario.
 type lab struct {
 	t      testing.TB
