@@ -3,7 +3,7 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // poolBenchFlags are those of pool bench.
@@ -72,22 +73,15 @@ func (p *poolBenchFlags) run(a *app, cmd *cobra.Command, host string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
-	dev, _, err := p.openConnector(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
-	b.Device, b.Server = dev, at
-	figures, err := b.Run(ctx)
-	if err != nil {
-		return err
-	}
-	if p.json {
-		e := json.NewEncoder(cmd.OutOrStdout())
-		e.SetIndent("", "  ")
-		return e.Encode(figures)
-	}
-	return pooling.WriteFigures(cmd.OutOrStdout(), figures)
+	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
+		b.Device, b.Server = dev, at
+		figures, err := b.Run(ctx)
+		if err != nil {
+			return err
+		}
+		if p.json {
+			return writeJSON(cmd.OutOrStdout(), figures)
+		}
+		return pooling.WriteFigures(cmd.OutOrStdout(), figures)
+	})
 }

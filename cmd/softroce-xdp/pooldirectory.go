@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,25 +116,16 @@ func reachable(dev verbs.Device, at net.Addr) (string, error) {
 
 // runSpread joins all servers of a directory.
 func (p *poolJoinFlags) runSpread(a *app, cmd *cobra.Command, d directory.Directory, demand uint64) error {
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
-	dev, _, err := p.openConnector(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
-	j := pooling.Spreader{
-		Device: dev, Directory: d, Config: spread.Config{Name: p.name, Period: p.period, Demand: demand, Mirror: p.mirror},
-		Timeout: p.timeout, Count: p.count, Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(),
-	}
-	err = j.Run(ctx)
-	if errors.Is(err, pooling.ErrData) {
-		return noError{err}
-	}
-	return err
+	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
+		j := pooling.Spreader{
+			Device: dev, Directory: d, Config: spread.Config{Name: p.name, Period: p.period, Demand: demand, Mirror: p.mirror},
+			Timeout: p.timeout, Count: p.count, Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(),
+		}
+		return wrongData(j.Run(ctx))
+	})
 }
 
-// statusOf prints what the directory tells.
+// statusOf prints the servers that are listed in the directory.
 func (p *poolClientFlags) statusOf(cmd *cobra.Command, d directory.Directory) error {
 	ctx, cancel := p.bounded(cmd.Context())
 	defer cancel()
@@ -144,9 +134,7 @@ func (p *poolClientFlags) statusOf(cmd *cobra.Command, d directory.Directory) er
 		return err
 	}
 	if p.json {
-		e := json.NewEncoder(cmd.OutOrStdout())
-		e.SetIndent("", "  ")
-		return e.Encode(append([]directory.Server{}, list...))
+		return writeJSON(cmd.OutOrStdout(), append([]directory.Server{}, list...))
 	}
 	return pooling.WriteServers(cmd.OutOrStdout(), list)
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -102,6 +101,17 @@ func (p *poolJoinFlags) run(a *app, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
+		j := pooling.Joiner{
+			Device: dev, Server: at, Node: config, Timeout: p.timeout, Count: p.count,
+			Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(),
+		}
+		return wrongData(j.Run(ctx))
+	})
+}
+
+// withDevice calls f with a device that is open meanwhile. The context ends at Ctrl-C.
+func (p *poolClientFlags) withDevice(a *app, cmd *cobra.Command, f func(context.Context, verbs.Device) error) error {
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	dev, _, err := p.openConnector(ctx, a)
@@ -109,11 +119,11 @@ func (p *poolJoinFlags) run(a *app, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer dev.Close()
-	j := pooling.Joiner{
-		Device: dev, Server: at, Node: config, Timeout: p.timeout, Count: p.count,
-		Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(),
-	}
-	err = j.Run(ctx)
+	return f(ctx, dev)
+}
+
+// wrongData makes wrong data the answer "no" of a check.
+func wrongData(err error) error {
 	if errors.Is(err, pooling.ErrData) {
 		return noError{err}
 	}
@@ -185,27 +195,20 @@ nodes lease.`,
 
 // ask asks a server by a device of its own, and prints the state that is the answer.
 func (p *poolClientFlags) ask(a *app, cmd *cobra.Command, question func(context.Context, verbs.Device) (lease.Status, error)) error {
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
-	dev, _, err := p.openConnector(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
-	ctx, cancel := p.bounded(ctx)
-	defer cancel()
-	s, err := question(ctx, dev)
-	if err != nil {
-		return err
-	}
-	return p.print(cmd.OutOrStdout(), s)
+	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
+		ctx, cancel := p.bounded(ctx)
+		defer cancel()
+		s, err := question(ctx, dev)
+		if err != nil {
+			return err
+		}
+		return p.print(cmd.OutOrStdout(), s)
+	})
 }
 
 func (p *poolClientFlags) print(w io.Writer, s lease.Status) error {
 	if p.json {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(s)
+		return writeJSON(w, s)
 	}
 	return pooling.WriteStatus(w, s)
 }

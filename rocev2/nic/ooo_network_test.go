@@ -39,22 +39,24 @@ func disorderedHosts(t *testing.T) ([]*engines.Host, *disorder.Box) {
 	return hosts, box
 }
 
+// newOrderSide makes a side whose queue pair is in out-of-order mode.
+func newOrderSide(t *testing.T, h *engines.Host, size int) *side {
+	t.Helper()
+	s := newSide(t, h, verbs.RC, size)
+	if err := s.qp.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.qp, err = s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq, OutOfOrder: true}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // orderSides are two connected queue pairs in out-of-order mode.
 func orderSides(t *testing.T, hosts []*engines.Host, size int, v6 bool) (a, b *side) {
 	t.Helper()
-	var sides [2]*side
-	for i, h := range hosts {
-		s := newSide(t, h, verbs.RC, size)
-		if err := s.qp.Destroy(); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if s.qp, err = s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq, OutOfOrder: true}); err != nil {
-			t.Fatal(err)
-		}
-		sides[i] = s
-	}
-	a, b = sides[0], sides[1]
+	a, b = newOrderSide(t, hosts[0], size), newOrderSide(t, hosts[1], size)
 	if err := engines.Connect(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}

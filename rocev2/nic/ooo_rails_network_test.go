@@ -68,14 +68,7 @@ func railSides(t *testing.T, hosts []*engines.Host, second [2]netip.Addr, size i
 	t.Helper()
 	var sides [2]*side
 	for i, h := range hosts {
-		s := newSide(t, h, verbs.RC, size)
-		if err := s.qp.Destroy(); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if s.qp, err = s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq, OutOfOrder: true}); err != nil {
-			t.Fatal(err)
-		}
+		s := newOrderSide(t, h, size)
 		if err := s.qp.(verbs.RailQP).UseRails(verbs.AddressVector{Dst: second[1-i]}); err != nil {
 			t.Fatal(err)
 		}
