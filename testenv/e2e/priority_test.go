@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -12,9 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/safchain/ethtool"
-	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/priority"
@@ -62,7 +58,7 @@ func newSharedLink(t *testing.T, flags ...string) *sharedLink {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		}
 	}
-	if err := x.top.Switch().Do(func() error { return cable("up0", "up1") }); err != nil {
+	if err := x.top.Switch().Do(func() error { return topo.UpInOrder(4300, "up0", "up1") }); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "nodes.yaml")
@@ -116,28 +112,6 @@ func newSharedLink(t *testing.T, flags ...string) *sharedLink {
 		}
 	})
 	return x
-}
-
-// cable brings both ends of a veth pair up, so that it keeps the order of packets.
-func cable(ends ...string) error {
-	e, err := ethtool.NewEthtool()
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	for _, name := range ends {
-		if err := e.Change(name, topo.InOrderFeatures()); err != nil {
-			return err
-		}
-		l, err := netlink.LinkByName(name)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(netlink.LinkSetMTU(l, 4300), netlink.LinkSetUp(l)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // minimums are those of prioNodes, in bit/s.

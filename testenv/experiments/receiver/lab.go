@@ -13,9 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
-	"github.com/vishvananda/netlink"
-
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -107,34 +104,9 @@ func (l *lab) slowCable(top *topo.Topology) {
 			l.t.Fatalf("%s: %v\n%s", line, err, out)
 		}
 	}
-	if err := top.Switch().Do(func() error { return cable("up0", "up1") }); err != nil {
+	if err := top.Switch().Do(func() error { return topo.UpInOrder(mtu, "up0", "up1") }); err != nil {
 		l.t.Fatal(err)
 	}
-}
-
-// cable brings both ends of a veth pair up, so that it keeps the order of packets.
-func cable(ends ...string) error {
-	e, err := ethtool.NewEthtool()
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	for _, name := range ends {
-		if err := e.Change(name, topo.InOrderFeatures()); err != nil {
-			return err
-		}
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			return err
-		}
-		if err := netlink.LinkSetMTU(link, mtu); err != nil {
-			return err
-		}
-		if err := netlink.LinkSetUp(link); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // flow is a stream that runs.

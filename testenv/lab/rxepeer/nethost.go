@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -90,7 +89,7 @@ func (h *Host) link() error {
 		if err != nil {
 			return fmt.Errorf("veth %s: %w", attrs.Name, err)
 		}
-		return bringUp(attrs.Name)
+		return topo.UpInOrder(0, attrs.Name)
 	})
 }
 
@@ -117,25 +116,8 @@ func (h *Host) configure() error {
 		if err == nil {
 			err = netlink.LinkSetUp(lo)
 		}
-		return errors.Join(err, bringUp(HostIface))
+		return errors.Join(err, topo.UpInOrder(0, HostIface))
 	})
-}
-
-// bringUp switches the offloads as a veth in order needs them, and the link on.
-func bringUp(name string) error {
-	e, err := ethtool.NewEthtool()
-	if err != nil {
-		return fmt.Errorf("ethtool: %w", err)
-	}
-	defer e.Close()
-	if err := e.Change(name, topo.InOrderFeatures()); err != nil {
-		return fmt.Errorf("ethtool features of %s: %w", name, err)
-	}
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	return netlink.LinkSetUp(link)
 }
 
 // plug adds the link to the bridge once it has its carrier: the bridge then forwards from the

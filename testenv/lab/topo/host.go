@@ -5,7 +5,6 @@ package topo
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -187,9 +186,34 @@ var inOrder = map[string]bool{
 	"tx-tcp6-segmentation":         false,
 }
 
-// InOrderFeatures are the ethtool features that both ends of a veth need so that packets keep
-// their order and XDP_TX and XDP_REDIRECT of the peer arrive.
-func InOrderFeatures() map[string]bool { return maps.Clone(inOrder) }
+// UpInOrder sets the MTU of interfaces, 0: as it is, and brings them up. Done to both ends of a veth pair,
+// packets keep their order, and XDP_TX and XDP_REDIRECT of the peer arrive. It acts in the network
+// namespace of the calling thread.
+func UpInOrder(mtu int, names ...string) error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return fmt.Errorf("ethtool: %w", err)
+	}
+	defer e.Close()
+	for _, name := range names {
+		if err := e.Change(name, inOrder); err != nil {
+			return fmt.Errorf("ethtool features of %s: %w", name, err)
+		}
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if mtu != 0 {
+			if err := netlink.LinkSetMTU(link, mtu); err != nil {
+				return err
+			}
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // features switches ethtool features; names that this kernel does not know are
 // an error.
