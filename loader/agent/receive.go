@@ -15,7 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// While the link of this host is congested by what others send, each of them is told a rate by
+// While the link of this host is congested by what others send, each of them is sent a rate by
 // RATE_LIMIT (S4.5), and what exceeds it is dropped on arrival.
 const (
 	dividePeriod = uint64(50 * time.Millisecond)

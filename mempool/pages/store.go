@@ -32,10 +32,10 @@ type Request struct {
 type Config struct {
 	PageBytes int     // a power of two, 512 to the length of a slab; 0 for 4096
 	Demand    uint64  // bytes that the node wants in the pool at least
-	Watcher   Watcher // is told what happens to the pages; nil for nobody
+	Watcher   Watcher // gets what happens to the pages; nil: nobody does
 }
 
-// Watcher is told what happens to the pages of a store. Its methods are called one after the other, and may
+// Watcher gets what happens to the pages of a store. Its methods are called one after the other, and may
 // call those of the store but Close.
 type Watcher interface {
 	Room(pages int)         // after a lease: how many pages find room that have none yet

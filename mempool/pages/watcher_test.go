@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// watcher collects what it is told.
+// watcher collects its calls.
 type watcher struct {
 	mu             sync.Mutex
 	room           int
@@ -50,7 +50,7 @@ func (w *watcher) wait(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A watcher is told of room, of pages that find no room while their slab must be returned, and of those that
+// A watcher gets room, pages that find no room while their slab must be returned, and those that
 // are lost. A page that is forgotten in time is neither.
 func TestWatcher(t *testing.T) {
 	dev, at := pool(t, 2, 2*time.Second)

@@ -171,7 +171,7 @@ func TestBadFile(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// A file that cannot be written is told once, and the planner goes on.
+// A file that cannot be written is reported once, and the planner goes on.
 func TestFileCannotBeWritten(t *testing.T) {
 	told := 0
 	p, err := Open(Config{File: filepath.Join(t.TempDir(), "absent", "samples"), Report: func(error) { told++ }})

@@ -68,7 +68,7 @@ func TestRepairsOfOnePageOverlap(t *testing.T) {
 	read := places["b"].reads[0]
 	for _, b := range s.spare {
 		if &b[0] == &read.Data[0] {
-			t.Fatal("the buffer of a READ under way is spare")
+			t.Fatal("the buffer of a READ in flight is spare")
 		}
 	}
 	copy(read.Data, "content!")

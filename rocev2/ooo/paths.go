@@ -95,7 +95,7 @@ func (s *paths) get(r pathRef) *path {
 
 func (p *path) open() bool { return p.inFlight < p.window.packets() }
 
-// good reports whether the latest news of the path is an answer.
+// good reports whether the path has had an answer since its latest loss.
 func (p *path) good() bool { return p.proven && p.silent == 0 }
 
 // choose returns the path of the next packet of a rail. A retransmission takes another path than avoid

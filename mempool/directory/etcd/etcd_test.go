@@ -183,7 +183,7 @@ func (r *reports) wait(t *testing.T, count int) []error {
 	}
 }
 
-// etcd is killed while a server is announced: it is told once. When etcd is back, the server is listed again,
+// etcd is killed while a server is announced: this is reported once. When etcd is back, the server is listed again,
 // also after its entry has expired, with what has changed.
 func TestKilled(t *testing.T) {
 	e := etcdtest.Start(t)

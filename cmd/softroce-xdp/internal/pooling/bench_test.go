@@ -62,7 +62,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// A pool that is too small is told with both sizes, and the node leaves it.
+// The error for a pool that is too small has both sizes, and the node leaves it.
 func TestBenchWithoutSpace(t *testing.T) {
 	b, s := bench(t, 1<<20)
 	b.Timeout = 2 * time.Second

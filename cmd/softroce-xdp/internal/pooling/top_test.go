@@ -95,7 +95,7 @@ func TestTopScreen(t *testing.T) {
 	compare()
 }
 
-// A server that does not answer is an error at first; later the screen says so, until it answers again.
+// A server that does not answer is an error at first; later the screen shows that, until it answers again.
 func TestTopWithoutAnswer(t *testing.T) {
 	p := nodes(1)
 	p.err = errors.New("no answer from host2")
