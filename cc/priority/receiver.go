@@ -261,7 +261,7 @@ func (r *Receiver) amongSources(n *receiverNode, part, now uint64) {
 	}
 	r.alloc.Allocate(part, in, out)
 	for i, s := range n.sources {
-		s.set(max(out[i], 1), now)
+		s.set(out[i], now)
 	}
 }
 

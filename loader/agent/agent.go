@@ -260,7 +260,7 @@ func (a *Agent) openLimits() (err error) {
 		return err
 	}
 	a.limits = newLimits(a.att.Maps.RateLimits, a.words.LimitWords)
-	a.receive = receiving{state: &a.words.Now, maps: noArrivals{}, send: a.control.rateLimit, told: map[bpf.DestKey]*told{}}
+	a.receive = receiving{state: &a.words.Now, maps: noArrivals{}, send: a.control.rateLimit, advertised: map[bpf.DestKey]*advertised{}}
 	if !a.att.HasLimits() {
 		return nil // attached by an earlier version
 	}

@@ -40,17 +40,17 @@ type receiving struct {
 	maps  arrivals
 	state *bpf.PriorityState
 
-	divider *priority.Receiver // nil: the node file gives no priorities
-	told    map[bpf.DestKey]*told
-	next    uint64 // time of the next division
-	due     []due  // kept for its memory
+	divider    *priority.Receiver // nil: the node file gives no priorities
+	advertised map[bpf.DestKey]*advertised
+	next       uint64 // time of the next division
+	due        []due  // kept for its memory
 }
 
-// due is a sender that has to be told a rate.
+// due is a sender whose limit has to be sent.
 type due struct {
 	key bpf.DestKey
 	bps uint64
-	*told
+	*advertised
 }
 
 // arrivals are the maps by which ingress drops.
@@ -67,8 +67,8 @@ func (noArrivals) set(bpf.DestKey, bpf.ArrivalLimit) {}
 func (noArrivals) remove(bpf.DestKey)                {}
 func (noArrivals) forget(bpf.DestKey)                {}
 
-// told is the last limit of a sender.
-type told struct {
+// advertised is the last limit of a sender.
+type advertised struct {
 	bps      uint64           // 0: none was sent yet
 	at       uint64           // time of the last RATE_LIMIT, monotonic ns
 	round    uint64           // of the last division that the sender was part of
@@ -92,7 +92,7 @@ func (x *receiving) note(key bpf.DestKey, d *bpf.DestRegs, now uint64) {
 	}, now)
 }
 
-// step divides the link, if it is time to, and tells the senders.
+// step divides the link, if it is time to, and sends the limits.
 func (x *receiving) step(now uint64) {
 	if x.divider == nil || now < x.next {
 		return
@@ -107,7 +107,7 @@ func (x *receiving) step(now uint64) {
 	x.due = x.due[:0]
 	x.divider.Limits(func(l priority.Limit) {
 		key := bpf.DestKey{Addr: l.Key}
-		t := x.told[key]
+		t := x.advertised[key]
 		switch {
 		case l.Bps == 0 && t != nil:
 			x.release(key, t, now)
@@ -115,8 +115,8 @@ func (x *receiving) step(now uint64) {
 		case l.Bps == 0:
 			return
 		case t == nil:
-			t = &told{}
-			x.told[key] = t
+			t = &advertised{}
+			x.advertised[key] = t
 		}
 		t.round = now
 		if now-t.at >= limitRepeat || changed(t.bps, l.Bps) {
@@ -127,25 +127,25 @@ func (x *receiving) step(now uint64) {
 		}
 		x.enforce(key, t, arrivalLimit(&l, now), now)
 	})
-	x.tellDue(now)
-	for key, t := range x.told {
+	x.advertiseDue(now)
+	for key, t := range x.advertised {
 		if t.round != now { // it sends no more
 			x.remove(key)
 		}
 	}
 }
 
-// tellDue tells those that have waited longest.
-func (x *receiving) tellDue(now uint64) {
+// advertiseDue sends the limits of those that have waited longest.
+func (x *receiving) advertiseDue(now uint64) {
 	slices.SortFunc(x.due, func(a, b due) int { return cmp.Compare(a.at, b.at) })
 	for _, d := range x.due[:min(len(x.due), limitBatch)] {
-		d.told.bps, d.at = d.bps, now
-		x.tell(d.key, d.bps, limitLife, now)
+		d.advertised.bps, d.at = d.bps, now
+		x.advertise(d.key, d.bps, limitLife, now)
 	}
 }
 
 // enforce passes a limit to ingress if it has changed, or if half of its life is over.
-func (x *receiving) enforce(key bpf.DestKey, t *told, limit bpf.ArrivalLimit, now uint64) {
+func (x *receiving) enforce(key bpf.DestKey, t *advertised, limit bpf.ArrivalLimit, now uint64) {
 	has := &t.enforced
 	if changed(has.LimitBps, limit.LimitBps) || changed(has.RateBps, limit.RateBps) || now+limitLife/2 >= has.UntilNs {
 		t.enforced = limit
@@ -155,16 +155,16 @@ func (x *receiving) enforce(key bpf.DestKey, t *told, limit bpf.ArrivalLimit, no
 
 func changed(has, want uint64) bool { return max(has, want)-min(has, want) > has>>limitChange }
 
-// tell sends a RATE_LIMIT, at most one in a period. The epoch is the time in periods, so that those
+// advertise sends a RATE_LIMIT, at most one in a period. The epoch is the time in periods, so that those
 // of a new agent follow those of the one before.
-func (x *receiving) tell(key bpf.DestKey, bps, life, now uint64) {
+func (x *receiving) advertise(key bpf.DestKey, bps, life, now uint64) {
 	x.send(key, rocev2.RateLimitFields{Epoch: uint32(now / dividePeriod), RateBps: bps, LifeNs: life})
 }
 
 // release ends the limit of a sender.
-func (x *receiving) release(key bpf.DestKey, t *told, now uint64) {
+func (x *receiving) release(key bpf.DestKey, t *advertised, now uint64) {
 	if t.bps != 0 {
-		x.tell(key, t.bps, 0, now)
+		x.advertise(key, t.bps, 0, now)
 	}
 	x.remove(key)
 }
@@ -172,7 +172,7 @@ func (x *receiving) release(key bpf.DestKey, t *told, now uint64) {
 // forget removes what is kept of a peer whose entry was deleted, by this agent or an earlier one.
 func (x *receiving) forget(key bpf.DestKey) {
 	x.maps.forget(key)
-	delete(x.told, key)
+	delete(x.advertised, key)
 }
 
 // arrivalLimit is what ingress enforces.
@@ -184,9 +184,9 @@ func arrivalLimit(l *priority.Limit, now uint64) bpf.ArrivalLimit {
 	return a
 }
 
-// end removes all limits, and tells the senders.
+// end removes all limits, and sends that to the senders.
 func (x *receiving) end(now uint64) {
-	for key, t := range x.told {
+	for key, t := range x.advertised {
 		x.release(key, t, now)
 	}
 	*x.state = bpf.PriorityState{}
@@ -194,7 +194,7 @@ func (x *receiving) end(now uint64) {
 
 func (x *receiving) remove(key bpf.DestKey) {
 	x.maps.remove(key)
-	delete(x.told, key)
+	delete(x.advertised, key)
 }
 
 // arrivalMaps are the maps of an attachment.

@@ -50,7 +50,7 @@ func newReceiver(t *testing.T) *receiver {
 	r.x = receiving{
 		on: func() bool { return r.isOn }, link: func() uint64 { return 64e6 }, floor: func() uint64 { return 1e6 }, maps: r,
 		send:  func(to bpf.DestKey, f rocev2.RateLimitFields) { r.sent = append(r.sent, sentLimit{to, r.now, f}) },
-		state: &bpf.PriorityState{}, divider: newDivider(&file), told: map[bpf.DestKey]*told{},
+		state: &bpf.PriorityState{}, divider: newDivider(&file), advertised: map[bpf.DestKey]*advertised{},
 	}
 	return r
 }
@@ -65,7 +65,7 @@ func (r *receiver) pass(d time.Duration) {
 				continue
 			}
 			rate := uint64(32e6)
-			if t := r.x.told[key]; t != nil && t.bps != 0 {
+			if t := r.x.advertised[key]; t != nil && t.bps != 0 {
 				rate = t.bps
 			}
 			bytes := rate / 8 / 100
@@ -87,7 +87,7 @@ func (r *receiver) last(key bpf.DestKey) (l sentLimit) {
 	return l
 }
 
-// Senders that congest the link are told their rates, again and again, until the link is free.
+// Senders that congest the link are sent their rates, again and again, until the link is free.
 func TestReceiverTellsSenders(t *testing.T) {
 	r := newReceiver(t)
 	r.pass(2 * time.Second)
@@ -116,8 +116,8 @@ func TestReceiverTellsSenders(t *testing.T) {
 
 	r.active = false
 	r.pass(time.Second)
-	if len(r.police) != 0 || len(r.x.told) != 0 {
-		t.Errorf("nobody sends any more: %v %v", r.police, r.x.told)
+	if len(r.police) != 0 || len(r.x.advertised) != 0 {
+		t.Errorf("nobody sends any more: %v %v", r.police, r.x.advertised)
 	}
 	quiet := len(r.sent)
 	r.pass(2 * time.Second)
@@ -172,23 +172,23 @@ func TestReceiverTurnedOff(t *testing.T) {
 	}
 }
 
-// A sender that could not be told yet is not dropped.
+// Packets of a sender whose limit was not sent yet are not dropped.
 func TestReceiverPolicesOnlyWhoWasTold(t *testing.T) {
 	r := newReceiver(t)
-	for i := range 1000 { // more than are told before the first of them is policed
+	for i := range 1000 { // more than get a limit before the first of them is policed
 		r.regs[bpf.DestKey{Addr: [16]byte{14: byte(i >> 8), 15: byte(i)}}] = &bpf.DestRegs{}
 	}
 	for range 30 {
 		r.pass(100 * time.Millisecond)
 		for key, p := range r.police {
-			if told := r.x.told[key]; p.RateBps != 0 && told.bps == 0 {
+			if advertised := r.x.advertised[key]; p.RateBps != 0 && advertised.bps == 0 {
 				t.Fatalf("%+v, and nothing was sent", p)
 			}
 		}
 	}
 	for key := range r.regs {
 		if r.last(key).RateBps == 0 {
-			t.Errorf("%v was not told a rate in 3 s", key)
+			t.Errorf("%v was sent no rate in 3 s", key)
 		}
 	}
 }

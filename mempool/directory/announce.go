@@ -16,7 +16,7 @@ const Every = time.Second
 const answerTime = 3 * time.Second
 
 // Announce keeps the entry of a server up to date until ctx ends, and ends it then. The first error is
-// returned: the name is taken, for example, or the directory does not answer. Later ones are told to report,
+// returned: the name is taken, for example, or the directory does not answer. Later ones are passed to report,
 // once until it works again (nil); Announce repeats what failed. An entry that has expired is made again.
 func Announce(ctx context.Context, d Directory, now func() Server, report func(error)) (wait func(), err error) {
 	a := &announcer{d: d, now: now, report: report}
@@ -32,12 +32,12 @@ func Announce(ctx context.Context, d Directory, now func() Server, report func(e
 }
 
 type announcer struct {
-	d      Directory
-	now    func() Server
-	report func(error)
-	entry  Entry // nil: there is none
-	told   Server
-	failed bool
+	d         Directory
+	now       func() Server
+	report    func(error)
+	entry     Entry // nil: there is none
+	published Server
+	failed    bool
 }
 
 func (a *announcer) run(ctx context.Context) {
@@ -74,7 +74,7 @@ func (a *announcer) step(ctx context.Context) error {
 			return err
 		}
 		a.entry = e
-	case reflect.DeepEqual(s, a.told):
+	case reflect.DeepEqual(s, a.published):
 		err = a.entry.Renew(ctx)
 	default:
 		if err = a.entry.Replace(ctx, s); err == nil {
@@ -86,7 +86,7 @@ func (a *announcer) step(ctx context.Context) error {
 		return a.step(ctx)
 	}
 	if err == nil {
-		a.told = s
+		a.published = s
 	}
 	return err
 }

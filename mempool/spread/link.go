@@ -57,7 +57,7 @@ func (s *Store) serve(ctx context.Context, server directory.Server, result chan<
 		delete(s.served, server.Name)
 		s.mu.Unlock()
 	}()
-	told := ""
+	reported := ""
 	for ctx.Err() == nil {
 		l, err := s.join(ctx, server, result != nil)
 		if err != nil {
@@ -70,12 +70,12 @@ func (s *Store) serve(ctx context.Context, server directory.Server, result chan<
 		if ctx.Err() != nil && l == nil {
 			return
 		}
-		if err == nil || err.Error() != told {
+		if err == nil || err.Error() != reported {
 			s.c.Report(server.Name, err)
 		}
-		told = ""
+		reported = ""
 		if err != nil {
-			told = err.Error()
+			reported = err.Error()
 		} else {
 			if err := l.use(ctx); ctx.Err() == nil {
 				s.c.Report(server.Name, err)
@@ -93,7 +93,7 @@ func (s *Store) serve(ctx context.Context, server directory.Server, result chan<
 	}
 }
 
-// lookUp returns what the directory tells of a server.
+// lookUp returns the entry of a server in the directory.
 func (s *Store) lookUp(name string) (directory.Server, bool) {
 	for _, x := range s.known() {
 		if x.Name == name {
