@@ -22,6 +22,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/loader/engine"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
@@ -197,7 +198,7 @@ type perfFlags struct {
 	encryptFlags
 	service                  choice
 	sizes                    []string
-	qps, depth, mtu          uint32
+	qps, depth, mtu, payload uint32
 	timeout, retries         uint32
 	latency, histogram       bool
 	duration, warm, interval time.Duration
@@ -248,6 +249,9 @@ func newPerfClient(a *app, op, short string) *cobra.Command {
 	f.Var(bigVar{&p.count, 1}, "messages", "measure so many messages on each queue pair, instead of --duration")
 	f.Var(spanVar{&p.warm, 0, time.Minute}, "warmup", "how long to run before")
 	f.Var(countVar{&p.mtu, 0, 4096}, "mtu", "path MTU: 256, 512, 1024, 2048 or 4096; 0 for the largest that fits")
+	if !atomic {
+		f.Var(countVar{&p.payload, 0, ooo.MaxPayload}, "payload", "for ooo: most bytes of data in a packet, a multiple of 4 from 256, if not the path MTU; an interface MTU of 1500 has room for 1392 (IPv6: 1372)")
+	}
 	f.Var(countVar{&p.timeout, 1, 31}, "timeout", "code of the ACK timeout: 4.096us * 2^N")
 	f.Var(countVar{&p.retries, 0, 7}, "retries", "timeouts in a row before the peer is given up")
 	f.BoolVar(&p.check, "check", false, "compare the data at the end")
@@ -262,7 +266,7 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]perf.Plan, error) {
 	var out []perf.Plan
 	plan := perf.Plan{
 		Op: op, Service: p.service.value, QPs: int(p.qps), Depth: int(p.depth), Latency: p.latency,
-		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Check: p.check, Timeout: uint8(p.timeout), Retries: uint8(p.retries),
+		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Payload: int(p.payload), Check: p.check, Timeout: uint8(p.timeout), Retries: uint8(p.retries),
 		Encrypted: p.encrypt,
 	}
 	if len(p.rails) > 0 && p.service.value != "ooo" {

@@ -44,8 +44,8 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if !ok1 || !ok2 || send.d != p.d || recv.d != p.d {
 		return nil, errForeign
 	}
-	if init.OutOfOrder {
-		return nil, errors.New("the card has no out-of-order mode: leave OutOfOrder out")
+	if init.OutOfOrder || init.Payload != 0 {
+		return nil, errors.New("the card has no out-of-order mode: leave OutOfOrder and Payload out")
 	}
 	c := queue.QPInit{
 		Type: init.Type, PD: p.num, SendCQ: send.q, RecvCQ: recv.q, MaxSend: init.MaxSend, MaxRecv: init.MaxRecv,

@@ -213,7 +213,7 @@ func (c *client) initOf(m *proto.CreateQP) (pd *domain, init verbs.QPInit, err e
 	init = verbs.QPInit{
 		Type: verbs.QPType(m.Type), SendCQ: send.cq, RecvCQ: recv.cq, MaxSend: int(m.MaxSend), MaxRecv: int(m.MaxRecv),
 		MaxSendSGE: int(m.MaxSendSGE), MaxRecvSGE: int(m.MaxRecvSGE), MaxInline: int(m.MaxInline), SignalAll: m.SignalAll != 0,
-		OutOfOrder: m.OutOfOrder != 0,
+		OutOfOrder: m.OutOfOrder != 0, Payload: int(m.Payload),
 	}
 	if m.SRQ != 0 {
 		s, err := get[*sharedQueue](c, m.SRQ)

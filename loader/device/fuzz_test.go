@@ -63,7 +63,7 @@ func randomBody(rng *rand.Rand, t proto.Type, own *owned) []byte {
 			m.PD, m.SendCQ, m.RecvCQ, m.SRQ = 1, 2, 2, 0
 			m.MaxSend, m.MaxRecv, m.MaxSendSGE, m.MaxRecvSGE, m.MaxInline = 1+uint32(rng.IntN(9)), 4, 1, 1, uint32(rng.IntN(99))
 			if m.OutOfOrder = uint8(rng.IntN(8) / 7); m.OutOfOrder != 0 {
-				m.MaxInline = 0
+				m.MaxInline, m.Payload = 0, uint16(rng.IntN(2)*1024)
 			}
 		}
 	case *proto.ModifyQP:

@@ -16,7 +16,7 @@ import (
 func TestOutOfOrder(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	const size = 100_000
-	init := verbs.QPInit{Type: verbs.RC, OutOfOrder: true, MaxSend: 8}
+	init := verbs.QPInit{Type: verbs.RC, OutOfOrder: true, Payload: 1392, MaxSend: 8}
 	a, b := newEnd(t, open(t, dir), size, init), newEnd(t, open(t, dir), size, init)
 	connect(t, a, b)
 	for i, op := range []verbs.Op{verbs.OpWrite, verbs.OpWriteNotify, verbs.OpRead} {

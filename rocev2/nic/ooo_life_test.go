@@ -5,6 +5,7 @@ package nic
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,6 +173,7 @@ func TestOutOfOrderStates(t *testing.T) {
 func TestOutOfOrderLimits(t *testing.T) {
 	for _, init := range []verbs.QPInit{
 		{Type: verbs.UC, OutOfOrder: true}, {Type: verbs.RC, OutOfOrder: true, MaxInline: 1}, {Type: verbs.RC, OutOfOrder: true, MaxSendSGE: 2},
+		{Type: verbs.RC, Payload: 1024}, {Type: verbs.RC, OutOfOrder: true, Payload: 1390}, {Type: verbs.RC, OutOfOrder: true, Payload: 252},
 	} {
 		if _, err := newOOO(&QP{}, &init); err == nil {
 			t.Errorf("%+v is taken", init)
@@ -210,6 +212,13 @@ func TestOutOfOrderLimits(t *testing.T) {
 		attr.PMTU = rocev2.PMTU1024
 		if err := verbs.Connect(fixedPath{y}, verbs.Endpoint{}, verbs.Endpoint{QPN: plain.num}, attr); err == nil {
 			t.Error("a peer without the mode is taken")
+		}
+		for payload, want := range map[int]string{1392: "", 1396: "has room for 1392"} { // the path has an MTU of 1500
+			x, y := p.newPayloadQP(4, payload), p.newPayloadQP(4, payload)
+			err := verbs.Connect(remotePath{x}, verbs.Endpoint{}, verbs.Endpoint{QPN: y.num}, attr)
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("payload %d: %v, want %q", payload, err, want)
+			}
 		}
 	})
 }

@@ -3,11 +3,13 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -40,9 +42,10 @@ const orderEngineDelay = 8 * ooo.Millisecond
 
 // oooQP is what a queue pair has for out-of-order mode.
 type oooQP struct {
-	x      *QP
-	q      *ooo.QP // nil in RESET and INIT
-	access verbs.Access
+	x       *QP
+	q       *ooo.QP // nil in RESET and INIT
+	access  verbs.Access
+	payload int // most data of a packet, 0 = that of the PMTU
 
 	orderSendQueue
 
@@ -63,6 +66,8 @@ type oooState struct {
 // newOOO returns the transport of a queue pair that was created with OutOfOrder, or nil.
 func newOOO(x *QP, init *verbs.QPInit) (*oooQP, error) {
 	switch {
+	case !init.OutOfOrder && init.Payload != 0:
+		return nil, errors.New("nic: Payload is of out-of-order mode: leave it out, or set OutOfOrder")
 	case !init.OutOfOrder:
 		return nil, nil
 	case init.Type != verbs.RC:
@@ -70,16 +75,18 @@ func newOOO(x *QP, init *verbs.QPInit) (*oooQP, error) {
 	case init.MaxSendSGE > 1 || init.MaxInline > 0:
 		return nil, fmt.Errorf("nic: out-of-order mode has lists of one element and no inline data: MaxSendSGE is %d, MaxInline %d", init.MaxSendSGE, init.MaxInline)
 	}
-	return &oooQP{x: x}, nil
+	if init.Payload != 0 {
+		if err := ooo.CheckPayload(init.Payload); err != nil {
+			return nil, fmt.Errorf("nic: %w", err)
+		}
+	}
+	return &oooQP{x: x, payload: init.Payload}, nil
 }
 
 // modify implements QP.modify. All changes of state come here, except those that the transport makes.
 func (o *oooQP) modify(a verbs.Attr, mask verbs.AttrMask) error {
 	from := o.x.q.State()
 	if err := checkOrder(&a, mask); err != nil {
-		return err
-	}
-	if err := o.fitsRails(a.PMTU); mask&verbs.MaskPMTU != 0 && err != nil {
 		return err
 	}
 	if err := o.x.q.Modify(a, mask); err != nil {
@@ -91,6 +98,35 @@ func (o *oooQP) modify(a verbs.Attr, mask verbs.AttrMask) error {
 		return nil
 	}
 	return o.entered(&attr)
+}
+
+// fits judges the packets of the mode by the path of a new connection, the paths of further interfaces, and the
+// frames of each.
+func (o *oooQP) fits(m rocev2.PMTU, path *route.Path) error {
+	if err := o.fitsPath(m, path.Current(), o.x.dev.mtu, o.x.dev.opts.Interface); err != nil {
+		return err
+	}
+	for _, s := range o.rails {
+		p := o.x.dev.more[s.number-1]
+		if err := o.fitsPath(m, s.path.Current(), p.mtu, p.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *oooQP) fitsPath(m rocev2.PMTU, to *route.State, frame int, name string) error {
+	mtu := min(to.MTU, frame)
+	if o.payload == 0 {
+		if need := m.Bytes() + max(rocev2.PMTUOverhead, ooo.Overhead(to.Dst.Is6())); need > mtu {
+			return fmt.Errorf("nic: a PMTU of %d does not fit interface %s, which needs an MTU of %d: choose less", m.Bytes(), name, need)
+		}
+		return nil
+	}
+	if most, _ := ooo.PayloadForMTU(mtu, to.Dst.Is6()); o.payload > most {
+		return fmt.Errorf("nic: Payload is %d, and the MTU of %d of interface %s has room for %d: choose less", o.payload, mtu, name, most)
+	}
+	return nil
 }
 
 // checkOrder refuses what the mode does not have.
@@ -123,7 +159,7 @@ func (o *oooQP) entered(a *verbs.Attr) (err error) {
 func (o *oooQP) config(a *verbs.Attr) ooo.Config {
 	c := o.x.q.Config()
 	conf := ooo.Config{
-		QPN: o.x.num, PeerQPN: a.DestQPN, PD: c.PD, RecvPSN: a.RQPSN, PMTU: a.PMTU, Seed: uint64(o.x.num),
+		QPN: o.x.num, PeerQPN: a.DestQPN, PD: c.PD, RecvPSN: a.RQPSN, PMTU: a.PMTU, Payload: o.payload, Seed: uint64(o.x.num),
 		Messages: orderMessages(c.MaxSend), Memory: orderMemory{c.Memory, o}, Deliver: o.deliver, Complete: o.complete,
 		Count: &o.x.dev.eng.ooo.count, NotReadyTries: orderNotReadyTries, NotReadyDelay: orderNotReadyDelay,
 		MinRTO: orderEngineDelay, MinQueueing: orderEngineDelay,

@@ -117,17 +117,6 @@ func (d *Device) resolveOn(p *iface, src, dst netip.Addr) (*route.Path, error) {
 	return path, nil
 }
 
-// fitsRails judges a PMTU by the paths and the frames of the further interfaces.
-func (o *oooQP) fitsRails(m rocev2.PMTU) error {
-	for _, s := range o.rails {
-		p := o.x.dev.more[s.number-1]
-		if need := m.Bytes() + rocev2.PMTUOverhead; need > min(s.path.Current().MTU, p.mtu) {
-			return fmt.Errorf("nic: a PMTU of %d does not fit interface %s, which needs an MTU of %d: choose less", m.Bytes(), p.name, need)
-		}
-	}
-	return nil
-}
-
 // configRails adapts the configuration of package ooo to several interfaces.
 func (o *oooQP) configRails(c *ooo.Config) {
 	if n := len(o.rails) + 1; n > 1 {

@@ -31,12 +31,15 @@ const orderMemoryLen = 1 << 20
 var orderPSNs = [2]rocev2.PSN{0xFFFE00, 0x7FFFFC}
 
 // newOrderQP makes a queue pair in the mode.
-func (l *loopback) newOrderQP(depth int) *QP {
+func (l *loopback) newOrderQP(depth int) *QP { return l.newPayloadQP(depth, 0) }
+
+// newPayloadQP makes one with so much data in a packet, 0 = that of the PMTU.
+func (l *loopback) newPayloadQP(depth, payload int) *QP {
 	l.t.Helper()
 	x := &QP{dev: l.e.dev, typ: verbs.RC, pd: l.pd, send: l.cq, recv: l.cq}
 	x.timer.Owner = x
 	var err error
-	if x.ooo, err = newOOO(x, &verbs.QPInit{Type: verbs.RC, OutOfOrder: true, MaxSendSGE: 1}); err == nil {
+	if x.ooo, err = newOOO(x, &verbs.QPInit{Type: verbs.RC, OutOfOrder: true, Payload: payload, MaxSendSGE: 1}); err == nil {
 		err = l.e.addQP(x, qp.Config{
 			Type: verbs.RC, PD: l.pd.num, Memory: l.e.dev.mem, SendCQ: l.cq, RecvCQ: l.cq, Count: &l.e.qpCount, Reorder: l.e.reorder,
 			MaxSend: depth, MaxRecv: depth, MaxSendSGE: 1, MaxRecvSGE: 1, AckPackets: ackPackets,
@@ -50,11 +53,15 @@ func (l *loopback) newOrderQP(depth int) *QP {
 }
 
 func newOrderPair(t *testing.T, seed uint64, depth int) *orderPair {
+	return newPayloadPair(t, seed, depth, 0)
+}
+
+func newPayloadPair(t *testing.T, seed uint64, depth, payload int) *orderPair {
 	p := &orderPair{loopback: newLoopback(t, seed), got: map[uint64]verbs.Completion{}}
 	attr := verbs.DefaultAttr()
 	attr.PMTU = rocev2.PMTU1024
 	for i := range p.qps {
-		p.qps[i], p.mem[i] = p.newOrderQP(depth), make([]byte, orderMemoryLen)
+		p.qps[i], p.mem[i] = p.newPayloadQP(depth, payload), make([]byte, orderMemoryLen)
 		var err error
 		if p.keys[i], err = p.pd.RegMR(p.mem[i], verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead); err != nil {
 			t.Fatal(err)
@@ -130,12 +137,37 @@ func TestOutOfOrderWrite(t *testing.T) {
 	})
 }
 
+// A packet has as much data as QPInit.Payload says: of WRITE, and of the responses to READ.
+func TestOutOfOrderPayload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPayloadPair(t, 1, 16, 1392)
+		for id, op := range []verbs.Op{verbs.OpWrite, verbs.OpRead} {
+			before := p.e.ooo.count
+			p.mem[id][0] ^= 0xFF
+			p.order(uint64(id), op, 0, 5000)
+			p.until()
+			after := p.e.ooo.count
+			if n := after.Placed + after.ReadPlaced - before.Placed - before.ReadPlaced; p.got[uint64(id)].Status != verbs.StatusSuccess || n != 4 {
+				t.Errorf("operation %d: %s, 5000 bytes in %d packets", op, p.got[uint64(id)].Status, n)
+			}
+			if !bytes.Equal(p.mem[0][:5000], p.mem[1][:5000]) {
+				t.Errorf("operation %d: memory differs", op)
+			}
+		}
+	})
+}
+
 // Messages of all operations over a wire that loses, duplicates and reorders packets: memory is equal, and
 // each notification arrives once, when its data is there.
 func TestOutOfOrderImpaired(t *testing.T) {
+	t.Run("path MTU", func(t *testing.T) { testOrderImpaired(t, 0) })
+	t.Run("payload 1372", func(t *testing.T) { testOrderImpaired(t, 1372) })
+}
+
+func testOrderImpaired(t *testing.T, payload int) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages, longest = 300, 9000
-		p := newOrderPair(t, 2, 64)
+		p := newPayloadPair(t, 2, 64, payload)
 		p.link = link{loss: .05, duplicates: .1, rate: 10e9, delay: 10 * time.Microsecond, jitter: 100 * time.Microsecond}
 		ops := []verbs.Op{verbs.OpWrite, verbs.OpWriteNotify, verbs.OpRead}
 		posted, notified := 0, map[uint32]int{}

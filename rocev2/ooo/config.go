@@ -80,13 +80,25 @@ type Config struct {
 // MTUs take the lesser one. An MTU of 1500 has room for 1392 bytes, and the largest PMTU that fits it
 // is 1024.
 func PayloadForMTU(mtu int, ipv6 bool) (payload int, ok bool) {
-	const udp, ipv4Len, ipv6Len = 8, 20, 40
-	payload = mtu - ipv4Len - udp - rocev2.BTHLen - rocev2.OETHLen - rocev2.ICRCLen - rocev2.StampLen
-	if ipv6 {
-		payload -= ipv6Len - ipv4Len
-	}
-	payload = min(payload&^3, MaxPayload)
+	payload = min((mtu-Overhead(ipv6)-rocev2.StampLen)&^3, MaxPayload)
 	return payload, payload >= MinPayload
+}
+
+// Overhead returns the bytes of a packet besides its data, from the IP header on and without the stamp option.
+func Overhead(ipv6 bool) int {
+	const udp, ipv4Len, ipv6Len = 8, 20, 40
+	if ipv6 {
+		return ipv6Len + udp + rocev2.BTHLen + rocev2.OETHLen + rocev2.ICRCLen
+	}
+	return ipv4Len + udp + rocev2.BTHLen + rocev2.OETHLen + rocev2.ICRCLen
+}
+
+// CheckPayload returns an error if Config.Payload may not be n.
+func CheckPayload(n int) error {
+	if n < MinPayload || n > MaxPayload || n%4 != 0 {
+		return fmt.Errorf("%w: Payload is %d: choose a multiple of 4 in %d..%d", ErrConfig, n, MinPayload, MaxPayload)
+	}
+	return nil
 }
 
 // ErrConfig is what New wraps.
@@ -156,12 +168,10 @@ func (c *Config) check() error {
 	switch {
 	case !c.PMTU.Valid():
 		return fmt.Errorf("%w: PMTU %d: choose 1..5", ErrConfig, c.PMTU)
-	case c.Payload < MinPayload || c.Payload > MaxPayload || c.Payload%4 != 0:
-		return fmt.Errorf("%w: Payload is %d: choose a multiple of 4 in %d..%d", ErrConfig, c.Payload, MinPayload, MaxPayload)
 	case c.Memory == nil:
 		return fmt.Errorf("%w: no Memory", ErrConfig)
 	case (c.QPN | c.PeerQPN | uint32(c.SendPSN) | uint32(c.RecvPSN)) > rocev2.PSNMask:
 		return fmt.Errorf("%w: queue pair numbers and PSNs have 24 bits", ErrConfig)
 	}
-	return nil
+	return CheckPayload(c.Payload)
 }

@@ -85,6 +85,11 @@ type QPInit struct {
 	// peer is in it too. It has OpWrite, OpWriteNotify and OpRead only, with one element and without
 	// inline data. Its messages are not ordered among each other, and so are its completions.
 	OutOfOrder bool
+
+	// Payload is the most data of a packet in out-of-order mode, in bytes, the same at both ends: a multiple
+	// of 4 in 256..4096. 0 is that of the path MTU. An Ethernet MTU of 1500 has room for 1392 with IPv4 and
+	// 1372 with IPv6.
+	Payload int
 }
 
 // QP is a queue pair (IBTA 10.2.4).

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -62,13 +63,16 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	m := &proto.CreateQP{
 		PD: p.handle, SendCQ: send.handle, RecvCQ: recv.handle, Type: uint8(init.Type),
 		MaxSend: uint32(cmp.Or(init.MaxSend, 128)), MaxRecv: uint32(cmp.Or(init.MaxRecv, 128)),
-		MaxSendSGE: uint32(cmp.Or(init.MaxSendSGE, 1)), MaxRecvSGE: uint32(cmp.Or(init.MaxRecvSGE, 1)), MaxInline: uint32(init.MaxInline),
+		MaxSendSGE: uint32(cmp.Or(init.MaxSendSGE, 1)), MaxRecvSGE: uint32(cmp.Or(init.MaxRecvSGE, 1)), MaxInline: uint32(init.MaxInline), Payload: uint16(init.Payload),
 	}
 	if init.SignalAll {
 		m.SignalAll = 1
 	}
 	if init.OutOfOrder {
 		m.OutOfOrder = 1
+	}
+	if init.Payload < 0 || init.Payload > math.MaxUint16 { // the agent judges the others
+		return nil, fmt.Errorf("client: Payload is %d: choose a multiple of 4 in 256..4096", init.Payload)
 	}
 	if init.SRQ != nil {
 		s, ok := init.SRQ.(*SRQ)

@@ -190,8 +190,8 @@ type CreateAH struct {
 type CreateQP struct {
 	PD, SendCQ, RecvCQ, SRQ                                uint32
 	MaxSend, MaxRecv, MaxSendSGE, MaxRecvSGE, MaxInline, _ uint32
-	Type, SignalAll, OutOfOrder                            uint8
-	_                                                      [5]byte
+	Type, SignalAll, OutOfOrder, _                         uint8
+	Payload, _                                             uint16
 }
 
 // CreateQPReply has the number of the queue pair, the numbers by which the doorbell names its queues,

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,7 +18,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/threetrips"
 	"github.com/softroce/softroce-xdp/testenv/lab/disorder"
 )
 
@@ -35,6 +40,11 @@ type config struct {
 	fullSpeed bool
 	profile   string
 }
+
+const (
+	pmtu     = rocev2.PMTU1024
+	etherLen = 14
+)
 
 // outstanding is how many messages are outstanding at all times, for goodput.
 const outstanding = 32
@@ -117,6 +127,7 @@ func compare(ctx context.Context, c config) (ok bool, err error) {
 	for _, loss := range c.losses {
 		for _, reorder := range c.reorders {
 			r := row{loss: loss, reorder: reorder}
+			r.three(c)
 			if err := r.measure(ctx, n, c); err != nil {
 				report(os.Stdout, c, rows, goals(rows)) // of the cells before
 				return false, fmt.Errorf("loss %g %%, reordering %g %%: %w", loss, reorder, err)
@@ -133,12 +144,34 @@ func compare(ctx context.Context, c config) (ok bool, err error) {
 type row struct {
 	loss, reorder float64 // percent
 	of            [contenders]rounds
+	least         [len(loads)]float64 // of three trips, the 99th percentile in us; 0 at full load
 }
 
 // rounds are the runs of a contender, by load.
 type rounds struct {
 	runs   [len(loads)][]*result
 	failed string // why it could not go on, or ""
+}
+
+// three fills in the least times of three trips, for messages that are posted when those of the runs are. A trip
+// takes nothing, and a packet has no stamp: it takes longer between two hosts.
+func (r *row) three(c config) {
+	packets := max(1, (c.size+pmtu.Bytes()-1)/pmtu.Bytes())
+	w := threetrips.Wire{
+		Rate: c.rate * 1e6, Loss: r.loss / 100, Delayed: r.reorder / 100, Late: float64(c.delay) / 1e3,
+		Packets: packets, PacketBytes: c.size/packets + etherLen + ooo.Overhead(false), MessageBytes: c.size,
+	}
+	for i, load := range loads {
+		if load == 0 {
+			continue
+		}
+		var p99 []float64
+		for round := range c.rounds {
+			n := int(c.each / c.interval(load))
+			p99 = append(p99, quantile(w.Times(arrivals(uint64(round)), rand.New(rand.NewPCG(uint64(round), 2)), n, load), .99)*1e3)
+		}
+		r.least[i] = stats.Median(p99)
+	}
 }
 
 // measure measures all contenders, in turns.
@@ -162,7 +195,7 @@ func (o *rounds) add(ctx context.Context, n *network, c config, who contender, f
 			if c.fullSpeed {
 				break
 			}
-			t.interval = time.Duration(float64(c.size) * 8 / (load * c.rate * 1e6) * 1e9)
+			t.interval = c.interval(load)
 		}
 		r, err := once(ctx, n, who, faults, t, c.size, seed)
 		if errors.Is(err, errStatus) { // the queue pair has ended
@@ -176,6 +209,14 @@ func (o *rounds) add(ctx context.Context, n *network, c config, who contender, f
 	}
 	return nil
 }
+
+// interval is the mean time between two messages at a load.
+func (c *config) interval(load float64) time.Duration {
+	return time.Duration(float64(c.size) * 8 / (load * c.rate * 1e6) * 1e9)
+}
+
+// arrivals is asked for the pauses between the messages of a run.
+func arrivals(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
 // once is one run, with queue pairs of its own: messages of a run before it may still be on their way.
 func once(ctx context.Context, n *network, who contender, faults disorder.Faults, t traffic, size int, seed uint64) (_ *result, err error) {

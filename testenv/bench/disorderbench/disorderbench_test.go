@@ -51,13 +51,14 @@ func made(goodput int, us float64, packets uint64) (o rounds) {
 // Each goal that is missed is named, and no other.
 func TestGoals(t *testing.T) {
 	rows := []row{
-		{loss: 0, reorder: 0, of: [contenders]rounds{made(100, 50, 1000), made(101, 50, 1000), made(100, 50, 1000)}},
-		{loss: 1, reorder: 50, of: [contenders]rounds{made(93, 50, 1100), made(80, 99, 1000), made(10, 99, 2000)}},
-		{loss: 5, reorder: 50, of: [contenders]rounds{made(93, 50, 1101), made(80, 101, 1000), made(10, 99, 2000)}},
+		{loss: 0, reorder: 0, of: [contenders]rounds{made(100, 50, 1000), made(101, 50, 1000), made(100, 50, 1000), made(101, 50, 1000)}},
+		{loss: 1, reorder: 50, of: [contenders]rounds{made(93, 50, 1100), made(80, 99, 1000), made(10, 99, 2000), made(79, 50, 1000)}},
+		{loss: 5, reorder: 50, of: [contenders]rounds{made(93, 50, 1101), made(80, 101, 1000), made(10, 99, 2000), made(93, 50, 1000)}},
 	}
 	want := []string{
 		"loss 0 %, reordering 0 %: goodput 100 Mbit/s, RC with SACK has 101",
 		"loss 1 %, reordering 50 %: 0.93 of the goodput without loss, want 0.94",
+		"loss 1 %, reordering 50 %: goodput 79 Mbit/s with packets of the MTU, RC with SACK has 80",
 		"loss 1 %, reordering 50 %: p99 50 us at full load, RC with SACK has 99",
 		"loss 1 %, reordering 50 %: p99 50 us at 40 % load, RC with SACK has 99",
 		"loss 1 %, reordering 50 %: p99 50 us at 80 % load, RC with SACK has 99",

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
@@ -20,12 +19,14 @@ type contender struct {
 	name       string
 	outOfOrder bool
 	sack       bool
+	payload    int // of a packet, if not the path MTU
 }
 
 var contend = []contender{
 	{name: "ooo", outOfOrder: true},
 	{name: "SACK", sack: true},
 	{name: "go-back-N"},
+	{name: "ooo 1392", outOfOrder: true, payload: 1392}, // what the MTU of 1500 has room for
 }
 
 // Indices of contend that the goals compare.
@@ -33,6 +34,7 @@ const (
 	inOOO = iota
 	inSACK
 	inGBN
+	inMTU // out-of-order mode with packets of the whole MTU
 	contenders
 )
 
@@ -94,14 +96,14 @@ func connect(ctx context.Context, n *network, c contender, size int) (_ *pair, e
 			return nil, err
 		}
 		p.qp[i], err = p.pd[i].CreateQP(verbs.QPInit{
-			Type: verbs.RC, SendCQ: p.cq[i], RecvCQ: p.cq[i], MaxSend: slots, MaxRecv: 2 * slots, OutOfOrder: c.outOfOrder,
+			Type: verbs.RC, SendCQ: p.cq[i], RecvCQ: p.cq[i], MaxSend: slots, MaxRecv: 2 * slots, OutOfOrder: c.outOfOrder, Payload: c.payload,
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	err = engines.ConnectAttr(p.qp[0], p.qp[1], n.hosts[0].IPv4(), n.hosts[1].IPv4(), func(a *verbs.Attr) {
-		a.PMTU, a.Timeout = rocev2.PMTU1024, rtoExponent
+		a.PMTU, a.Timeout = pmtu, rtoExponent
 	})
 	if err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func measure(ctx context.Context, p *pair, t traffic, seed uint64) (*result, err
 	for side := range p.cq {
 		go func() { ended <- r.collect(ctx, side) }()
 	}
-	go func() { ended <- r.send(ctx, t, rand.New(rand.NewPCG(seed, 1))) }()
+	go func() { ended <- r.send(ctx, t, arrivals(seed)) }()
 	var errs []error
 	for range cap(ended) {
 		err := <-ended

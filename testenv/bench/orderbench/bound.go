@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/threetrips"
 )
 
 // Bytes of each packet on the wire besides its payload and extended headers: Ethernet with preamble
@@ -38,35 +39,11 @@ func leastMean(share, loss float64) float64 {
 	return outstanding * messageLen * 8 / (portRate * share * (1 - loss)) * 1e6
 }
 
-// leastTimes returns completion times at a load that are the least possible with the rules of S3.3
-// for a source that sends no packet again on suspicion: three trips, data, response and notification.
-// The source knows each loss one base RTT after it sent the packet. No response is lost or late.
+// leastTimes returns the least completion times at a load.
 func leastTimes(seed uint64, c cell, n int, load float64) times {
-	arrivals := rand.New(rand.NewPCG(seed, 5))
-	faults := rand.New(rand.NewPCG(seed, 6))
-	trip, late := float64(delay)/1000, float64(reorderBy)/1000
-	arrive := func() (after float64) { // of a packet, after it was first sent
-		for faults.Float64() < c.loss {
-			after += 2 * trip
-		}
-		if faults.Float64() < c.reorder {
-			after += faults.Float64() * late
-		}
-		return after + trip
+	w := threetrips.Wire{
+		Rate: portRate, Trip: float64(delay) / 1000, Loss: c.loss, Delayed: c.reorder, Late: float64(reorderBy) / 1000,
+		Packets: packets(rcPayload), PacketBytes: oooOfPacket + rcPayload, MessageBytes: messageLen,
 	}
-	const wire = (oooOfPacket + rcPayload) * 8.0 / portRate * 1e6
-	interval := messageLen * 8 / (load * portRate) * 1e6
-	due, free := 0.0, 0.0
-	all := make([]float64, n)
-	for i := range all {
-		due += arrivals.ExpFloat64() * interval
-		free = max(due, free)
-		inMemory := 0.0
-		for range packets(rcPayload) {
-			free += wire
-			inMemory = max(inMemory, free+arrive())
-		}
-		all[i] = inMemory + trip + arrive() - due
-	}
-	return percentiles(all)
+	return percentiles(w.Times(rand.New(rand.NewPCG(seed, 5)), rand.New(rand.NewPCG(seed, 6)), n, load))
 }

@@ -97,7 +97,7 @@ func newEnd(ctx context.Context, dev verbs.Device, p *Plan) (_ *end, err error) 
 		}
 		x, err := e.pd.CreateQP(verbs.QPInit{
 			Type: services[p.Service], SendCQ: e.cq, RecvCQ: e.cq,
-			MaxSend: p.Depth, MaxRecv: e.recvDepth(), OutOfOrder: p.Service == "ooo",
+			MaxSend: p.Depth, MaxRecv: e.recvDepth(), OutOfOrder: p.Service == "ooo", Payload: p.Payload,
 		})
 		if err != nil {
 			return nil, err

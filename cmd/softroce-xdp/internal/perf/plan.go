@@ -12,6 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -34,6 +35,7 @@ type Plan struct {
 	Count    uint64        `json:"count,omitempty"`       // messages on each queue pair
 	Warmup   time.Duration `json:"warmup_ns"`             // before the measurement
 	MTU      int           `json:"mtu"`                   // path MTU in bytes, 0 = the largest that fits
+	Payload  int           `json:"payload,omitempty"`     // most data of a packet of ooo, 0 = path MTU
 	Check    bool          `json:"check"`                 // the receiver compares all data at the end
 	Timeout  uint8         `json:"timeout"`               // code of the ACK timeout
 	Retries  uint8         `json:"retries"`
@@ -94,6 +96,10 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("%s needs --service rc: out-of-order mode has no atomics", p.Op)
 	case p.Service == "ud" && op != verbs.OpSend:
 		return fmt.Errorf("%s needs --service rc or uc: datagrams can only be sent", p.Op)
+	case p.Payload != 0 && p.Service != "ooo":
+		return errors.New("--payload needs --service ooo: packets of the others have the path MTU")
+	case p.Payload != 0 && ooo.CheckPayload(p.Payload) != nil:
+		return fmt.Errorf("--payload %d: choose a multiple of 4 in %d to %d", p.Payload, ooo.MinPayload, ooo.MaxPayload)
 	case p.Encrypted && p.Service == "ud":
 		return errors.New("--encrypt needs --service rc or uc: a queue pair for datagrams has many peers")
 	case atomic && p.Size != 8:

@@ -90,8 +90,12 @@ func latencyOf(h *hdrhistogram.Histogram) *Latency {
 // Write prints the result for a person.
 func (r *Result) Write(w io.Writer, histogram bool) {
 	p := &r.Plan
-	fmt.Fprintf(w, "%s %s of %s, %s to %s by %s, path MTU %d\n",
+	fmt.Fprintf(w, "%s %s of %s, %s to %s by %s, path MTU %d",
 		strings.ToUpper(p.Service), p.Op, size(p.Size), r.Local, r.Peer, r.Interface, r.PMTU)
+	if p.Payload != 0 {
+		fmt.Fprintf(w, ", packets of %d bytes", p.Payload)
+	}
+	fmt.Fprintln(w)
 	if l := r.Latency; l != nil {
 		fmt.Fprintf(w, "%d messages: min %s, p50 %s, p90 %s, p99 %s, p99.9 %s, max %s\n", r.Messages,
 			units.Nanos(l.Min), units.Nanos(l.P50), units.Nanos(l.P90), units.Nanos(l.P99), units.Nanos(l.P999), units.Nanos(l.Max))
