@@ -44,6 +44,7 @@ type config struct {
 const (
 	pmtu     = rocev2.PMTU1024
 	etherLen = 14
+	burst    = 4000 // us that a pacer lets out at once after a pause
 )
 
 // outstanding is how many messages are outstanding at all times, for goodput.
@@ -158,7 +159,7 @@ type rounds struct {
 func (r *row) three(c config) {
 	packets := max(1, (c.size+pmtu.Bytes()-1)/pmtu.Bytes())
 	w := threetrips.Wire{
-		Rate: c.rate * 1e6, Loss: r.loss / 100, Delayed: r.reorder / 100, Late: float64(c.delay) / 1e3,
+		Rate: c.rate * 1e6, Burst: burst, Loss: r.loss / 100, Delayed: r.reorder / 100, Late: float64(c.delay) / 1e3,
 		Packets: packets, PacketBytes: c.size/packets + etherLen + ooo.Overhead(false), MessageBytes: c.size,
 	}
 	for i, load := range loads {

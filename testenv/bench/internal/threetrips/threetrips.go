@@ -9,6 +9,7 @@ import "math/rand/v2"
 // Wire is what carries messages that come at random times, one after the other.
 type Wire struct {
 	Rate         float64 // bit/s
+	Burst        float64 // us of the rate that may be sent at once after a pause
 	Trip         float64 // us, from one end to the other
 	Loss         float64 // share of the packets
 	Delayed      float64 // share of the packets, by up to Late
@@ -37,11 +38,11 @@ func (w *Wire) Times(arrivals, faults *rand.Rand, n int, load float64) []float64
 	all := make([]float64, n)
 	for i := range all {
 		due += arrivals.ExpFloat64() * interval
-		free = max(due, free)
+		free = max(due-w.Burst, free)
 		inMemory := 0.0
 		for range w.Packets {
 			free += send
-			inMemory = max(inMemory, free+arrive())
+			inMemory = max(inMemory, max(due, free)+arrive())
 		}
 		all[i] = inMemory + w.Trip + arrive() - due
 	}

@@ -17,6 +17,13 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%v us, want 2300", us)
 		}
 	}
+	burst := w
+	burst.Burst = 1500
+	for _, us := range burst.Times(random(), random(), 10, 1e-6) {
+		if d := us - 800; d > 0.01 || d < -0.01 {
+			t.Errorf("%v us after a burst of 1500, want 800", us)
+		}
+	}
 	w.Delayed, w.Late = 1, 50
 	for _, us := range w.Times(random(), random(), 10, 1e-6) {
 		if us < 2300 || us > 2400 {
