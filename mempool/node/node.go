@@ -215,7 +215,11 @@ func (n *Node) Err() error {
 
 // Leave gives all slabs back and closes the connection.
 func (n *Node) Leave(ctx context.Context) error {
+	ended := n.Err()
 	err := n.conn.Send(ctx, proto.Append(nil, &proto.Leave{}))
+	if ended == nil && errors.Is(err, rdma.ErrPeerClosed) {
+		err = nil // the server closes when it has the message, which may be seen before the SEND completes
+	}
 	if err == nil {
 		select { // the server closes
 		case <-n.done:

@@ -53,7 +53,10 @@ func (j *Joiner) Run(ctx context.Context) error {
 		err := j.use(ctx, n, &periods)
 		var failed *rdma.Error
 		if errors.As(err, &failed) {
-			<-n.Done() // with the reason
+			select {
+			case <-n.Done(): // with the reason
+			case <-ctx.Done(): // the access was interrupted, and the connection goes on
+			}
 		}
 		switch {
 		case err == nil, ctx.Err() != nil:
