@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/metrics"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -33,7 +34,12 @@ func TestDocsOperations(t *testing.T) {
 	for _, c := range exitCodes {
 		fmt.Fprintf(&codes, "| %d | %s | %s |\n", c.number, c.meaning, c.detail)
 	}
-	checkDoc(t, "docs/operations.md", map[string]string{"reasons": b.String(), "exit codes": codes.String()})
+	var families strings.Builder
+	families.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, f := range metrics.Families() {
+		fmt.Fprintf(&families, "| `%s` | %s | %s | %s |\n", f.Name, f.Type, strings.Join(f.Labels, ", "), f.Help)
+	}
+	checkDoc(t, "docs/operations.md", map[string]string{"reasons": b.String(), "exit codes": codes.String(), "metrics": families.String()})
 }
 
 func TestDocsTables(t *testing.T) {

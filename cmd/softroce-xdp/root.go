@@ -52,7 +52,7 @@ policy sets each destination's rate from them. All other traffic passes untouche
 		return nil
 	}
 	group(root,
-		newAttach(a), newDetach(a), newStatus(a), newTable(a), newTop(a), newStats(a),
+		newAttach(a), newDetach(a), newStatus(a), newTable(a), newTop(a), newStats(a), newMetrics(a),
 		newPolicy(a), newCard(a), newFeatures(a), newPerf(a), newPing(a), newKey(), newCompute(a), newPool(a), newSim(), newDecode(), newClean(a), newVersion(), newMan(), newAgent(a))
 	return root
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/google/gopacket"
 	gplayers "github.com/google/gopacket/layers"
 	"github.com/google/gopacket/pcapgo"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/softroce/softroce-xdp/loader"
@@ -77,6 +79,7 @@ func TestNetScripts(t *testing.T) {
 //	engine REASON             opens an engine on a's eth0 in this process, which must be refused with
 //	                          loader.ErrEngineRunning and that reason
 //	agent VAR                 sets VAR to the pid of a's agent
+//	prometheus FILE           reads metrics, as Prometheus does
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"exits":      exits,
 	"eventually": eventually,
@@ -89,6 +92,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"barfile":    barFile,
 	"livecard":   liveCard,
 	"cardpair":   cardPair,
+	"prometheus": readMetrics,
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
@@ -262,6 +266,16 @@ func agentPID(ts *testscript.TestScript, neg bool, args []string) {
 	var s loader.State
 	ts.Check(json.Unmarshal(b, &s))
 	ts.Setenv(args[0], strconv.Itoa(s.AgentPID))
+}
+
+// readMetrics reads a file, or stdout, by the parser of the Prometheus project.
+func readMetrics(ts *testscript.TestScript, neg bool, args []string) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	all, err := parser.TextToMetricFamilies(strings.NewReader(ts.ReadFile(args[0])))
+	ts.Check(err)
+	if len(all) == 0 {
+		ts.Fatalf("%s has no metrics", args[0])
+	}
 }
 
 // capture writes a file of two packets.

@@ -32,27 +32,19 @@ is not attached, or if none is attached.`,
 				return err
 			}
 			named := len(ifs) > 0
-			var others []string
 			if !named {
 				var err error
-				if ifs, others, err = loader.Attached(a.options()); err != nil {
+				if ifs, err = a.allAttached(); err != nil {
 					return err
 				}
-				if len(ifs)+len(others) == 0 && !asJSON {
+				if len(ifs) == 0 && !asJSON {
 					fmt.Fprintln(cmd.OutOrStdout(), "no interface is attached")
 				}
 			}
-			all, errs := []*view.Status{}, []error(nil)
-			for _, name := range slices.Concat(ifs, others) {
-				s, err := a.readStatus(name)
-				if err == nil && named && s.OtherNamespace {
-					err = loader.CheckHere(name, a.options())
-				}
-				if err != nil {
-					errs = append(errs, err)
-					continue
-				}
-				all = append(all, s)
+			all, failed := a.readStatuses(ifs, named)
+			var errs []error
+			for _, f := range failed {
+				errs = append(errs, f.err)
 			}
 			if asJSON {
 				errs = append(errs, writeJSON(cmd.OutOrStdout(), all))
@@ -92,6 +84,35 @@ func healthy(all []*view.Status, err error) error {
 		return answerNo("%d problems", problems)
 	}
 	return nil
+}
+
+// allAttached returns the names of the attached interfaces, those of other network namespaces last.
+func (a *app) allAttached() ([]string, error) {
+	ours, others, err := loader.Attached(a.options())
+	return slices.Concat(ours, others), err
+}
+
+// unread is an interface whose status could not be read.
+type unread struct {
+	name string
+	err  error
+}
+
+// readStatuses reads the status of interfaces. If the user named them, another network namespace is an error.
+func (a *app) readStatuses(ifs []string, named bool) (all []*view.Status, failed []unread) {
+	all = []*view.Status{}
+	for _, name := range ifs {
+		s, err := a.readStatus(name)
+		if err == nil && named && s.OtherNamespace {
+			err = loader.CheckHere(name, a.options())
+		}
+		if err != nil {
+			failed = append(failed, unread{name, err})
+			continue
+		}
+		all = append(all, s)
+	}
+	return all, failed
 }
 
 // nicPatience is how long status waits for the device server.

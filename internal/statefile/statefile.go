@@ -5,19 +5,26 @@ package statefile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 )
 
 // Write replaces a file at once: after a crash it is the old or the new one. Its mode is 0600.
-func Write(path string, b []byte) error {
+func Write(path string, b []byte) error { return WriteMode(path, b, 0o600) }
+
+// WriteMode is Write with another mode, whatever the umask is.
+func WriteMode(path string, b []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	return os.Rename(path+".new", path)
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }

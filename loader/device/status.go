@@ -19,6 +19,8 @@ import (
 type Status struct {
 	Processes []Process         `json:"processes"`
 	Counters  map[string]uint64 `json:"counters"` // of the device, those that are not zero
+
+	All []verbs.Counter `json:"-"` // the counters, with those at zero
 }
 
 // Process is a process that has opened the device, and what it uses.
@@ -56,6 +58,7 @@ func (s *Server) Status() Status {
 }
 
 func (st *Status) count(all []verbs.Counter) {
+	st.All = all
 	for _, c := range all {
 		if c.Value != 0 {
 			st.Counters[c.Name] = c.Value

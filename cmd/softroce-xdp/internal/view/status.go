@@ -48,6 +48,9 @@ type Status struct {
 	// OtherNamespace: it is attached in another network namespace than this command's.
 	OtherNamespace bool   `json:"other_namespace"`
 	where          string // of it, in words
+
+	ServesNIC  bool `json:"-"` // the agent serves a device, or would
+	NICAnswers bool `json:"-"` // so NIC is complete
 }
 
 // Agent is the process behind the interface.
@@ -89,9 +92,10 @@ func StatusOf(in StatusInput) *Status {
 			PID: in.State.AgentPID, Alive: in.AgentAlive,
 			HeartbeatAgeNs: int64(in.MonoNs - min(in.Config.HeartbeatNs, in.MonoNs)),
 		},
-		Priority:     priorityStateOf(&in.Config),
-		Limits:       limitsOf(&in.Limits, in.MonoNs),
-		NIC:          in.NIC,
+		Priority:  priorityStateOf(&in.Config),
+		Limits:    limitsOf(&in.Limits, in.MonoNs),
+		NIC:       in.NIC,
+		ServesNIC: in.State.NIC != nil, NICAnswers: in.NIC != nil && in.NICError == nil,
 		Destinations: len(in.Rows), Counters: map[string]uint64{}, Problems: []string{},
 	}
 	for _, r := range in.Rows {
