@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
@@ -289,4 +290,17 @@ func (x *QP) forAnswer(e *engine) *QP {
 		return y
 	}
 	return e.answerBy(x)
+}
+
+// RTO returns after what time the queue pair in out-of-order mode finds a packet lost if nothing is answered, of
+// its path whose RTT is the largest. It is doubled for each such time so far.
+func (x *QP) RTO() (d time.Duration, err error) {
+	err = x.dev.do(func() error {
+		if x.ooo == nil || x.ooo.q == nil {
+			return errors.New("nic: only a queue pair in out-of-order mode that is connected has this RTO")
+		}
+		d = time.Duration(x.ooo.q.RTO())
+		return nil
+	})
+	return d, err
 }

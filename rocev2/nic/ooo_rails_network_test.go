@@ -11,56 +11,30 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/loader/engine"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // railName is the second interface of hosts that have two.
-const railName = "rail1"
+const railName = engines.RailName
 
-// railHosts are two hosts with two interfaces each: eth0, past a switch, of 100 Mbit/s, and rail1, a cable
-// of 300 Mbit/s. Both are attached, and each engine has both.
-func railHosts(t *testing.T) (top *topo.Topology, hosts []*engines.Host, second [2]netip.Addr) {
+// railHosts are two hosts with two interfaces each: eth0 of 100 Mbit/s, and rail1 of 300 Mbit/s, past a
+// switch each. Both are attached, and each engine has both.
+func railHosts(t *testing.T) *engines.Rails {
 	t.Helper()
-	top = topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
-	hosts = engines.On(t, top, "--rate", "100M", "--policy", "mode=fixed")
-	ends, err := topo.Cable(top.Host(1), top.Host(2), topo.CableSpec{Name: railName})
+	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
+	r, detach, err := engines.AttachRail(top, engines.On(t, top, "--rate", "100M", "--policy", "mode=fixed"), "--rate", "300M", "--policy", "mode=fixed")
+	t.Cleanup(func() {
+		if err := detach(); err != nil {
+			t.Error(err)
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, h := range hosts {
-		second[i] = netip.AddrFrom4([4]byte{10, 54, 0, byte(i + 1)})
-		link, err := h.Netlink().LinkByIndex(ends[i].Index)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Netlink().AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: second[i].AsSlice(), Mask: net.CIDRMask(24, 32)}}); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := h.Product("attach", railName, "--rate", "300M", "--policy", "mode=fixed"); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		t.Cleanup(func() {
-			if h.Dev != nil {
-				_ = h.Dev.Close()
-			}
-			if out, err := h.Product("detach", railName); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
-		if err := h.Do(func() (err error) {
-			h.Dev, err = engine.OpenRails(topo.IfName, []string{railName}, h.LoaderOptions(), nic.Options{})
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return top, hosts, second
+	return r
 }
 
 // railSides are two connected queue pairs in out-of-order mode on both interfaces.
@@ -81,20 +55,14 @@ func railSides(t *testing.T, hosts []*engines.Host, second [2]netip.Addr, size i
 	return a, b
 }
 
-// sent returns how many bytes host h has sent to the peer's address, by the entry of this destination on
-// an interface, and its rate in bit/s.
-func sent(t *testing.T, h *engines.Host, ifname string, to netip.Addr) (sent, rate uint64) {
+// sent returns how many bytes host 0 has sent to host 1 by an interface, and its rate in bit/s.
+func sent(t *testing.T, r *engines.Rails, rail int) (bytes, rate uint64) {
 	t.Helper()
-	a, err := loader.Open(ifname, h.LoaderOptions())
+	s, err := r.Sent(rail)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
-	row, found, err := a.Lookup(to)
-	if err != nil || !found {
-		t.Fatalf("%s has no destination %s: %v", ifname, to, err)
-	}
-	return row.Regs.TxBytes, row.Regs.RateBps
+	return s.Bytes, s.Rate
 }
 
 // notified writes a message with a notification, and waits until both ends know of it. It returns how long
@@ -125,14 +93,15 @@ func notified(t *testing.T, a, b *side, id uint64) time.Duration {
 // kernel chose for a further interface at first, also when the kernel would choose another one later.
 func TestRailKeepsItsSource(t *testing.T) {
 	const size = 1 << 20
-	_, hosts, second := railHosts(t)
+	rails := railHosts(t)
+	hosts, second := rails.Hosts, rails.Second
 	a, b := railSides(t, hosts, second, size)
 	id := uint64(1)
 	onRail := func() {
 		t.Helper()
-		before, _ := sent(t, hosts[0], railName, second[1])
+		before, _ := sent(t, rails, 1)
 		for end := time.Now().Add(patience); ; id++ {
-			if n, _ := sent(t, hosts[0], railName, second[1]); n > before+4*size {
+			if n, _ := sent(t, rails, 1); n > before+4*size {
 				return
 			}
 			if time.Now().After(end) {
@@ -171,27 +140,28 @@ func TestRailKeepsItsSource(t *testing.T) {
 // Then it is back.
 func TestRailsNetwork(t *testing.T) {
 	const size = 2 << 20
-	top, hosts, second := railHosts(t)
+	rails := railHosts(t)
+	hosts, second := rails.Hosts, rails.Second
 	a, b := railSides(t, hosts, second, size)
 	id := uint64(1)
 	round := func(n int, what string) {
 		t.Helper()
 		var took time.Duration
-		eth, _ := sent(t, hosts[0], topo.IfName, hosts[1].IPv4())
-		rail, _ := sent(t, hosts[0], railName, second[1])
+		eth, _ := sent(t, rails, 0)
+		rail, _ := sent(t, rails, 1)
 		for range n {
 			took += notified(t, a, b, id)
 			id++
 		}
-		eth2, rate0 := sent(t, hosts[0], topo.IfName, hosts[1].IPv4())
-		rail2, rate1 := sent(t, hosts[0], railName, second[1])
+		eth2, rate0 := sent(t, rails, 0)
+		rail2, rate1 := sent(t, rails, 1)
 		t.Logf("%s: %.0f Mbit/s of payload; %d and %d bytes by the interfaces, whose rates are %d and %d Mbit/s", what,
 			float64(n*size*8)/took.Seconds()/1e6, eth2-eth, rail2-rail, rate0/1e6, rate1/1e6)
 	}
 	notified(t, a, b, id)
 	id++
 	for end := time.Now().Add(patience); ; id++ { // until HELLO has announced the mode on the second one, too
-		if n, _ := sent(t, hosts[0], railName, second[1]); n > size/4 {
+		if n, _ := sent(t, rails, 1); n > size/4 {
 			break
 		}
 		if time.Now().After(end) {
@@ -201,26 +171,18 @@ func TestRailsNetwork(t *testing.T) {
 	}
 	round(20, "both interfaces")
 
-	port, err := top.Switch().Netlink().LinkByName(top.Host(2).Port().Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := top.Switch().Netlink().LinkSetNoMaster(port); err != nil { // the carrier stays
+	if err := rails.Cut(0, true); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("the message after the first interface has died took %v", notified(t, a, b, id))
 	id++
 	round(10, "one interface is dead")
-	bridge, err := top.Switch().Netlink().LinkByName("br0")
-	if err != nil {
+	if err := rails.Cut(0, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := top.Switch().Netlink().LinkSetMaster(port, bridge); err != nil {
-		t.Fatal(err)
-	}
-	before, _ := sent(t, hosts[0], topo.IfName, hosts[1].IPv4())
+	before, _ := sent(t, rails, 0)
 	for end := time.Now().Add(patience); ; id++ {
-		if n, _ := sent(t, hosts[0], topo.IfName, hosts[1].IPv4()); n > before+size/2 {
+		if n, _ := sent(t, rails, 0); n > before+size/2 {
 			break
 		}
 		if time.Now().After(end) {
