@@ -18,7 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/msgpair"
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
@@ -42,7 +42,6 @@ type config struct {
 }
 
 const (
-	pmtu     = rocev2.PMTU1024
 	etherLen = 14
 	burst    = 4000 // us that a pacer lets out at once after a pause
 )
@@ -157,7 +156,7 @@ type rounds struct {
 // three fills in the least times of three trips, for messages that are posted when those of the runs are. A trip
 // takes nothing, and a packet has no stamp: it takes longer between two hosts.
 func (r *row) three(c config) {
-	packets := max(1, (c.size+pmtu.Bytes()-1)/pmtu.Bytes())
+	packets := max(1, (c.size+msgpair.PMTU.Bytes()-1)/msgpair.PMTU.Bytes())
 	w := threetrips.Wire{
 		Rate: c.rate * 1e6, Burst: burst, Loss: r.loss / 100, Delayed: r.reorder / 100, Late: float64(c.delay) / 1e3,
 		Packets: packets, PacketBytes: c.size/packets + etherLen + ooo.Overhead(false), MessageBytes: c.size,
@@ -199,7 +198,7 @@ func (o *rounds) add(ctx context.Context, n *network, c config, who contender, f
 			t.interval = c.interval(load)
 		}
 		r, err := once(ctx, n, who, faults, t, c.size, seed)
-		if errors.Is(err, errStatus) { // the queue pair has ended
+		if errors.Is(err, msgpair.ErrStatus) { // the queue pair has ended
 			o.failed = err.Error()
 			continue
 		}
@@ -226,7 +225,7 @@ func once(ctx context.Context, n *network, who contender, faults disorder.Faults
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	defer func() { err = errors.Join(err, p.Close()) }()
 	n.set(faults)
 	before := n.packets()
 	r, err := measure(ctx, p, t, seed)

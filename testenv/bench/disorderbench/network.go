@@ -3,12 +3,10 @@
 package disorderbench
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
@@ -112,20 +110,4 @@ func (n *network) announceSACK(on bool) error {
 		}
 	}
 	return nil
-}
-
-// until waits until a condition holds.
-func until(ctx context.Context, what string, holds func() (bool, error)) error {
-	const limit, step = 30 * time.Second, 5 * time.Millisecond
-	for end := time.Now().Add(limit); ; time.Sleep(step) {
-		ok, err := holds()
-		switch {
-		case err != nil || ok:
-			return err
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case time.Now().After(end):
-			return fmt.Errorf("%s: not within %s", what, limit)
-		}
-	}
 }

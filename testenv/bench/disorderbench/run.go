@@ -65,13 +65,13 @@ func measure(ctx context.Context, p *pair, t traffic, seed uint64) (*result, err
 	for i := range n {
 		r.free <- i
 	}
-	packets, again := p.sent()
+	packets, again := p.Sent()
 	cpu := processCPU()
 	ctx, stop := context.WithTimeout(ctx, t.length+patience)
 	defer stop()
 	ended := make(chan error, 3)
-	r.start, r.over, r.size = time.Now(), t.length, p.size
-	for side := range p.cq {
+	r.start, r.over, r.size = time.Now(), t.length, p.Size
+	for side := range p.CQ {
 		go func() { ended <- r.collect(ctx, side) }()
 	}
 	go func() { ended <- r.send(ctx, t, arrivals(seed)) }()
@@ -87,7 +87,7 @@ func measure(ctx context.Context, p *pair, t traffic, seed uint64) (*result, err
 		return nil, err
 	}
 	r.giveUp()
-	sent, resent := p.sent()
+	sent, resent := p.Sent()
 	r.packets, r.again, r.cpu = sent-packets, resent-again, processCPU()-cpu
 	return &r.result, nil
 }
@@ -115,10 +115,10 @@ func (r *run) send(ctx context.Context, t traffic, random *rand.Rand) error {
 		}
 		r.mu.Lock()
 		r.due[slot], r.known[slot] = at, 0
-		r.left += len(r.p.cq)
+		r.left += len(r.p.CQ)
 		r.mu.Unlock()
 		for {
-			err := r.p.post(slot)
+			err := r.p.Post(slot)
 			if errors.Is(err, verbs.ErrQueueFull) && ctx.Err() == nil { // its completion was seen before its room was made
 				continue
 			}
@@ -156,19 +156,16 @@ func (r *run) collect(ctx context.Context, side int) error {
 	}()
 	var batch [64]verbs.Completion
 	for {
-		n := r.p.cq[side].Poll(batch[:])
+		n := r.p.CQ[side].Poll(batch[:])
 		for i := range n {
-			if err := r.p.check(side, &batch[i]); err != nil {
+			slot, err := r.p.Check(side, &batch[i])
+			if err != nil {
 				return err
-			}
-			slot := int(batch[i].WRID)
-			if side == 1 {
-				slot = int(batch[i].Imm)
 			}
 			r.knows(side, slot)
 		}
 		if n == 0 {
-			if err := r.p.cq[side].Wait(ctx, false); err != nil {
+			if err := r.p.CQ[side].Wait(ctx, false); err != nil {
 				if ctx.Err() != nil {
 					return nil
 				}
@@ -188,7 +185,7 @@ func (r *run) knows(side, slot int) {
 	}
 	r.ends[side] = append(r.ends[side], float64(now-r.due[slot]))
 	r.left--
-	if r.known[slot]++; r.known[slot] == len(r.p.cq) {
+	if r.known[slot]++; r.known[slot] == len(r.p.CQ) {
 		r.free <- slot
 	}
 	r.finish()
