@@ -163,6 +163,10 @@ bench-rxe: build-bench ## Linux rxe against our engine between the same two virt
 bench-disorder: build-bench ## out-of-order mode compared with RC over a box that loses and reorders, between attached interfaces (root, three minutes)
 	$(SUDO) ./bin/bench disorder
 
+.PHONY: bench-rails
+bench-rails: build-bench ## out-of-order mode over two interfaces of each host, and what the death of one costs (root, half a minute)
+	$(SUDO) ./bin/bench rails
+
 .PHONY: report
 report: ## S1.9 on this machine: docs/img/perdest.svg and .txt (root)
 	mkdir -p docs/img

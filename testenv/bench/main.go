@@ -19,6 +19,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/bench/orderbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/poolbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/pooldemo"
+	"github.com/softroce/softroce-xdp/testenv/bench/railsbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/roceload"
 	"github.com/softroce/softroce-xdp/testenv/bench/rxebench"
 	"github.com/softroce/softroce-xdp/testenv/bench/tcpbench"
@@ -34,7 +35,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		carddemo.Command(), ccreport.Command(), demo.Command(), disorderbench.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(),
-		pacerCommand(), poolbench.Command(), poolbench.WorkerCommand(), pooldemo.Command(),
+		pacerCommand(), poolbench.Command(), poolbench.WorkerCommand(), pooldemo.Command(), railsbench.Command(),
 		roceload.Command(), rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
 	)
 	return root
