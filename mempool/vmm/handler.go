@@ -84,7 +84,19 @@ func serveHandler(socket int, open func(string) (Store, error)) error {
 	if err != nil {
 		return err
 	}
-	h, err := newHandler(&s, fds, open)
+	store, err := open(s.Store)
+	if err != nil {
+		return send(app, reply{Error: "store: " + err.Error()})
+	}
+	err = serveStore(app, &s, fds, store)
+	if c, ok := store.(io.Closer); ok { // also if the map was not made: what the store has leased is given back
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+func serveStore(app *net.UnixConn, s *setup, fds []int, store Store) error {
+	h, err := newHandler(s, fds, store)
 	if err != nil {
 		return send(app, reply{Error: err.Error()})
 	}
@@ -92,20 +104,12 @@ func serveHandler(socket int, open func(string) (Store, error)) error {
 		return err
 	}
 	go h.answer(app)
-	err = h.loop()
-	if c, ok := h.space.store.(io.Closer); ok {
-		err = errors.Join(err, c.Close())
-	}
-	return err
+	return h.loop()
 }
 
-func newHandler(s *setup, fds []int, open func(string) (Store, error)) (*handler, error) {
-	store, err := open(s.Store)
-	if err != nil {
-		return nil, fmt.Errorf("store %q: %w", s.Store, err)
-	}
+func newHandler(s *setup, fds []int, store Store) (h *handler, err error) {
 	mem := &uffdMemory{u: uffd(fds[0]), memfd: fds[1], start: s.Start}
-	h := &handler{mem: mem, size: uint64(s.Config.Size), life: fds[2]}
+	h = &handler{mem: mem, size: uint64(s.Config.Size), life: fds[2]}
 	h.guard = guard{fds: fds, setup: guardianSetup{Start: s.Start, Size: h.size}}
 	if h.space, err = newSpace(mem, &s.Config, store); err != nil {
 		return nil, err

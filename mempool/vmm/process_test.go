@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/mempool/vmm/memstore"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -44,6 +46,9 @@ func (s *faultyStore) Close() error {
 	if s.closed == "" {
 		return nil
 	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1000, Max: 1000}); err != nil {
+		return err
+	}
 	return os.WriteFile(s.closed, nil, 0o600)
 }
 
@@ -74,6 +79,20 @@ func openStore(name string) (vmm.Store, error) {
 			s.SetDelay(d)
 		case "closed":
 			s.closed = value
+		case "wait": // until the file is there; another one shows that it waits
+			if err := os.WriteFile(value+".waits", nil, 0o600); err != nil {
+				return nil, err
+			}
+			for {
+				if _, err := os.Stat(value); err == nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+		case "files": // that the handler may open
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(number), Max: 1000}); err != nil {
+				return nil, err
+			}
 		case "silent":
 			s.silentFrom = number
 		case "fail":

@@ -61,7 +61,7 @@ func TestMapHandlerRefuses(t *testing.T) {
 		command []string
 		want    string
 	}{
-		{store: "nonsense", want: `store "nonsense"`},
+		{store: "nonsense", want: `store: "nonsense" is not a setting`},
 		{command: []string{"/nonexistent"}, want: "/nonexistent"},
 		{command: []string{"true"}, want: "vmm.Main"},
 	} {
@@ -146,5 +146,57 @@ func TestMapApplicationKilled(t *testing.T) {
 	}
 	if _, err := os.Stat(closed); err != nil {
 		t.Error(err)
+	}
+}
+
+// A store that was opened is closed, also if the map is not made: the handler cannot start its guardian.
+func TestMapNotMadeClosesStore(t *testing.T) {
+	if err := vmm.Supported(); err != nil {
+		require.Skip(t, err.Error())
+	}
+	closed := filepath.Join(t.TempDir(), "closed")
+	m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: 1 << 20}, Store: "closed=" + closed + " files=4"})
+	if err == nil {
+		m.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "too many open files") {
+		t.Errorf("NewMap: %v", err)
+	}
+	waitForFile(t, closed)
+}
+
+// An application that ends while the store is opened leaves no store open.
+func TestMapApplicationKilledAtStart(t *testing.T) {
+	if err := vmm.Supported(); err != nil {
+		require.Skip(t, err.Error())
+	}
+	dir := t.TempDir()
+	closed, wait := filepath.Join(dir, "closed"), filepath.Join(dir, "wait")
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childEnv+"=application", "STORE=closed="+closed+" wait="+wait)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitForFile(t, wait+".waits")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if err := os.WriteFile(wait, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitForFile(t, closed)
+}
+
+// waitForFile waits until a file is there, for a minute.
+func waitForFile(t *testing.T, path string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no %s a minute later", filepath.Base(path))
+		}
 	}
 }
