@@ -11,7 +11,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/pooling"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
-	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -57,8 +56,9 @@ func (p *poolBenchFlags) bench() (b pooling.Bench, err error) {
 		return b, usagef("--bytes %s: choose 1M to 1T", p.bytes)
 	case b.Local < 64<<10 || b.Local >= b.Size:
 		return b, usagef("--local %s: choose at least 64K, and less than --bytes", p.local)
-	case p.name == "" || len(p.name) > lease.MaxName:
-		return b, usagef("--name %q: %w", p.name, lease.ErrName)
+	}
+	if err := checkNodeName(p.name); err != nil {
+		return b, err
 	}
 	b.Node, b.Timeout, b.Length, b.Seed = node.Config{Name: p.name, Period: 200 * time.Millisecond}, p.timeout, p.length, 1
 	return b, nil

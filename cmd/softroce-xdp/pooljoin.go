@@ -144,8 +144,8 @@ host of the node only. It prints the state of the pool afterwards.`,
 			if err != nil {
 				return err
 			}
-			if name == "" || len(name) > lease.MaxName {
-				return usagef("--name %q: %w", name, lease.ErrName)
+			if err := checkNodeName(name); err != nil {
+				return err
 			}
 			return p.ask(a, cmd, func(ctx context.Context, dev verbs.Device) (lease.Status, error) {
 				return node.Remove(ctx, dev, at, name)

@@ -34,8 +34,16 @@ func (n *nodeFlags) config() (node.Config, error) {
 	if err != nil {
 		return node.Config{}, usageError{fmt.Errorf("--bytes: %w", err), false}
 	}
-	if n.name == "" || len(n.name) > lease.MaxName || strings.ContainsFunc(n.name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return node.Config{}, usagef("--name %q: %w", n.name, lease.ErrName)
+	if err := checkNodeName(n.name); err != nil {
+		return node.Config{}, err
 	}
 	return node.Config{Name: n.name, Period: n.period, Demand: bytes}, nil
+}
+
+// checkNodeName returns an error of the usage for a name that no node can have.
+func checkNodeName(name string) error {
+	if name == "" || len(name) > lease.MaxName || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return usagef("--name %q: %w", name, lease.ErrName)
+	}
+	return nil
 }
