@@ -123,6 +123,7 @@ func newHandler(s *setup, fds []int, store Store) (h *handler, err error) {
 // loop serves faults until the life of the map ends.
 func (h *handler) loop() error {
 	runtime.LockOSThread()
+	spin := spin{several: runtime.GOMAXPROCS(0) > 1}
 	buf, faults := make([]byte, 64*messageLen), make([]pageFault, 0, 64)
 	poll := []unix.PollFd{{Fd: int32(h.mem.u), Events: unix.POLLIN}, {Fd: int32(h.life), Events: unix.POLLIN}}
 	last := time.Now()
@@ -134,11 +135,16 @@ func (h *handler) loop() error {
 		if len(faults) > 0 {
 			h.serve(faults)
 		}
-		if now := time.Now(); now.Sub(last) >= beatPeriod {
+		now := time.Now()
+		if now.Sub(last) >= beatPeriod {
 			last = now
 			h.guard.beat()
 		}
 		if len(faults) > 0 {
+			spin.served(now, h.space.idle())
+			continue
+		}
+		if spin.polls(now) {
 			continue
 		}
 		if _, err := unix.Poll(poll, int(beatPeriod.Milliseconds())); err != nil && !errors.Is(err, unix.EINTR) {

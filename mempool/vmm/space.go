@@ -131,6 +131,13 @@ func (s *space) timer() {
 	}
 }
 
+// idle reports that no access waits for a page.
+func (s *space) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.p.idle()
+}
+
 // close ends all faults with ErrClosed. Requests of the store that are outstanding complete
 // without effect.
 func (s *space) close() {
