@@ -68,7 +68,8 @@
 //	space.go                                the pager with its lock, store and clock
 //	memory.go region.go config.go           Region
 //	map.go try.go                           Map in the application
-//	process.go handler.go guardian.go       the other processes
+//	process.go handler.go spin.go guardian.go
+//	                                        the other processes
 //	uffdmemory.go                           local memory of a map, from the handler
 //	uffd.go                                 ioctls of userfaultfd; all that is unsafe
 //	support.go                              what a map needs of the kernel
