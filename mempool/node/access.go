@@ -63,7 +63,8 @@ type Op struct {
 	Slab   uint32
 	Key    uint32      // of the slab: with another one, it is ErrNotLeased; 0 for the key that it has
 	Offset uint64      // in the slab
-	Data   []byte      // in memory of Alloc
+	Data   []byte      // in memory of Alloc or Share
+	More   [][]byte    // further parts, which follow Data in the slab; at most MaxParts-1
 	Done   func(error) // called once, by any goroutine
 }
 
@@ -85,15 +86,15 @@ func (n *Node) Start(ctx context.Context, list ...Op) {
 }
 
 func (n *Node) start(ctx context.Context, o Op) error {
-	sge, err := n.sge(o.Data)
+	list, length, err := n.sgl(&o)
 	if err != nil {
 		return err
 	}
-	s, r, err := n.locate(o.Slab, o.Key, o.Offset, len(o.Data))
+	s, r, err := n.locate(o.Slab, o.Key, o.Offset, length)
 	if err != nil {
 		return err
 	}
-	wr := verbs.SendWR{Op: verbs.OpRead, SGL: []verbs.SGE{sge}, RemoteAddr: r.Addr, RKey: r.RKey}
+	wr := verbs.SendWR{Op: verbs.OpRead, SGL: list, RemoteAddr: r.Addr, RKey: r.RKey}
 	if o.Write {
 		wr.Op = verbs.OpWrite
 	}
@@ -170,6 +171,28 @@ func (n *Node) Share(b []byte) error {
 		n.shared = append(n.shared, r)
 	}
 	return err
+}
+
+// MaxParts returns how many parts an operation of Start has at most.
+func (n *Node) MaxParts() int { return n.conn.MaxSGE() }
+
+// sgl returns the parts of an operation as a list, and their length.
+func (n *Node) sgl(o *Op) (list []verbs.SGE, length int, err error) {
+	if parts := 1 + len(o.More); parts > n.MaxParts() {
+		return nil, 0, fmt.Errorf("pool: %d parts; at most %d are possible", parts, n.MaxParts())
+	}
+	list = make([]verbs.SGE, 1+len(o.More))
+	if list[0], err = n.sge(o.Data); err != nil {
+		return nil, 0, err
+	}
+	length = len(o.Data)
+	for i, b := range o.More {
+		if list[1+i], err = n.sge(b); err != nil {
+			return nil, 0, err
+		}
+		length += len(b)
+	}
+	return list, length, nil
 }
 
 // sge returns memory of Alloc or Share as the element of a list.

@@ -69,6 +69,9 @@ func (c *Conn) PeerPrivate() []byte { return c.private }
 // MaxMessage returns the longest message in bytes that Send and Recv copy.
 func (c *Conn) MaxMessage() int { return c.o.maxMessage }
 
+// MaxSGE returns how many elements the list of an operation of Start has at most.
+func (c *Conn) MaxSGE() int { return min(maxSGE, c.host.dev.Limits().SGE) }
+
 // QP returns the queue pair, to look at its attributes. Work is posted by the methods of Conn.
 func (c *Conn) QP() verbs.QP { return c.qp }
 
@@ -106,7 +109,7 @@ func newConn(h *host, o options) (*Conn, error) {
 
 // maxSGE and maxInline limit the list and the inline data of an operation.
 const (
-	maxSGE    = 8
+	maxSGE    = 16
 	maxInline = 256
 )
 
@@ -119,7 +122,7 @@ func (c *Conn) open() (err error) {
 	c.sends.init(c.o.sends, c.o.maxMessage, min(maxInline, limits.Inline))
 	c.qp, err = c.pd.CreateQP(verbs.QPInit{
 		Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.cq, MaxSend: c.o.sends + 2, MaxRecv: c.o.recvs,
-		MaxSendSGE: min(maxSGE, limits.SGE), MaxInline: c.sends.inline,
+		MaxSendSGE: c.MaxSGE(), MaxInline: c.sends.inline,
 	})
 	if err != nil {
 		return err
