@@ -60,10 +60,10 @@ type Store struct {
 	mu      sync.Mutex // what follows
 	pages   map[int64]*page
 	slabs   map[uint32]*slab
-	room    int // free slots of slabs that need not be returned
-	stored  int // pages that have a slot
-	refused int // WRITEs without room since the last lease
-	queue   []node.Op
+	places          // free slots of slabs that need not be returned
+	stored  int     // pages that have a slot
+	refused int     // WRITEs without room since the last lease
+	queue   []entry // requests to start
 	closed  bool
 }
 
@@ -80,8 +80,8 @@ type page struct {
 type slab struct {
 	number  uint32
 	remote  rdma.Remote
-	leaving bool
-	free    []int // slots
+	leaving bool // it must be returned, or it has ended
+	runs    []*run
 	pages   map[int64]*page
 }
 
@@ -97,7 +97,7 @@ func New(n *node.Node, c Config) (*Store, error) {
 		return nil, fmt.Errorf("pages: %d bytes: choose a power of two from 512 to %d", c.PageBytes, n.SlabBytes())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Store{n: n, c: c, cancel: cancel, more: make(chan struct{}, 1), pages: map[int64]*page{}, slabs: map[uint32]*slab{}}
+	s := &Store{n: n, c: c, cancel: cancel, more: make(chan struct{}, 1), pages: map[int64]*page{}, slabs: map[uint32]*slab{}, places: newPlaces(c.PageBytes)}
 	buf, err := n.Alloc(c.PageBytes)
 	if err != nil {
 		cancel()
@@ -162,9 +162,9 @@ func (s *Store) Close() {
 }
 
 func (s *Store) start(write bool, list []Request) {
-	for _, r := range list {
+	for i, r := range list {
 		s.mu.Lock()
-		err := s.begin(write, r)
+		err := s.begin(write, i == 0, r)
 		s.mu.Unlock()
 		if err != nil {
 			r.Done(fmt.Errorf("pages: page %d: %w", r.Page, err))
@@ -172,8 +172,9 @@ func (s *Store) start(write bool, list []Request) {
 	}
 }
 
-// begin begins a request, or has it wait until the page has moved. The store is locked.
-func (s *Store) begin(write bool, r Request) error {
+// begin begins a request, or has it wait until the page has moved. first: it is the first of its call, and the
+// most urgent one. The store is locked.
+func (s *Store) begin(write, first bool, r Request) error {
 	p := s.pages[r.Page]
 	switch {
 	case s.closed:
@@ -192,7 +193,7 @@ func (s *Store) begin(write bool, r Request) error {
 		p = &page{}
 	}
 	if write && (p.slab == nil || p.slab.leaving && p.busy == 0 && s.room > 0) {
-		to, slot := s.take()
+		to, slot := s.take(r.Page)
 		if to == nil {
 			s.refused++
 			s.setDemand()
@@ -201,10 +202,9 @@ func (s *Store) begin(write bool, r Request) error {
 		s.put(r.Page, p, to, slot)
 	}
 	p.busy++
-	s.queue = append(s.queue, node.Op{
+	s.queue = append(s.queue, entry{p: p, r: r, alone: first && !write, Op: node.Op{
 		Write: write, Slab: p.slab.number, Key: p.slab.remote.RKey, Offset: s.offset(p.slot), Data: r.Data,
-		Done: func(err error) { s.finish(p, r, err) },
-	})
+	}})
 	select {
 	case s.more <- struct{}{}:
 	default:
@@ -215,14 +215,20 @@ func (s *Store) begin(write bool, r Request) error {
 // offset returns where a slot begins in its slab.
 func (s *Store) offset(slot int) uint64 { return uint64(slot) * uint64(s.c.PageBytes) }
 
-func (s *Store) finish(p *page, r Request, err error) {
+// finish completes the requests of an operation.
+func (s *Store) finish(list []entry, err error) {
 	s.mu.Lock()
-	p.busy--
-	s.mu.Unlock()
-	if errors.Is(err, node.ErrNotLeased) { // it was returned after begin
-		err = fmt.Errorf("pages: page %d: %w", r.Page, ErrLost)
+	for _, e := range list {
+		e.p.busy--
 	}
-	r.Done(err)
+	s.mu.Unlock()
+	for _, e := range list {
+		if errors.Is(err, node.ErrNotLeased) { // it was returned after begin
+			e.r.Done(fmt.Errorf("pages: page %d: %w", e.r.Page, ErrLost))
+			continue
+		}
+		e.r.Done(err)
+	}
 }
 
 // issue starts what is queued, so that the methods of Store need not wait.
@@ -232,7 +238,7 @@ func (s *Store) issue(ctx context.Context) {
 		list, closed := s.queue, s.closed
 		s.queue = nil
 		s.mu.Unlock()
-		s.n.Start(ctx, list...)
+		s.n.Start(ctx, s.combine(list)...)
 		switch {
 		case closed: // nothing is queued any more
 			return
@@ -244,19 +250,6 @@ func (s *Store) issue(ctx context.Context) {
 		case <-s.more:
 		}
 	}
-}
-
-// take takes a slot of a slab that need not be returned; nil: there is none.
-func (s *Store) take() (*slab, int) {
-	for _, x := range s.slabs {
-		if last := len(x.free) - 1; last >= 0 && !x.leaving {
-			slot := x.free[last]
-			x.free = x.free[:last]
-			s.room--
-			return x, slot
-		}
-	}
-	return nil, 0
 }
 
 // put places a page in a slot, and frees the one that it had.
@@ -276,10 +269,7 @@ func (s *Store) remove(number int64, p *page) {
 		return
 	}
 	delete(x.pages, number)
-	x.free = append(x.free, p.slot)
-	if !x.leaving {
-		s.room++
-	}
+	s.give(x, p.slot)
 	p.slab = nil
 	s.stored--
 }
@@ -323,33 +313,29 @@ func (s *Store) takeLease() (lost []int64, room int) {
 	lease := s.n.Lease()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := map[uint32]*slab{}
+	now, order := map[uint32]*slab{}, make([]*slab, 0, len(lease.Slabs))
 	for _, l := range lease.Slabs {
 		x := s.slabs[l.Number]
 		if x == nil || x.remote != l.Remote {
 			x = &slab{number: l.Number, remote: l.Remote, pages: map[int64]*page{}}
-			for slot := int(l.Remote.Len)/s.c.PageBytes - 1; slot >= 0; slot-- {
-				x.free = append(x.free, slot)
-			}
+			x.runs = s.divide(x, int(l.Remote.Len)/s.c.PageBytes)
 		}
 		x.leaving = !l.Return.IsZero()
 		now[l.Number] = x
+		order = append(order, x)
 	}
 	for _, x := range s.slabs {
 		if now[x.number] == x {
 			continue
 		}
+		x.leaving = true // nothing is placed there
 		for number, p := range x.pages {
 			s.remove(number, p)
 			lost = append(lost, number)
 		}
 	}
-	s.slabs, s.room = now, 0
-	for _, x := range now {
-		if !x.leaving {
-			s.room += len(x.free)
-		}
-	}
+	s.slabs = now
+	s.places.collect(order)
 	s.refused = 0
 	s.setDemand()
 	return lost, s.room
@@ -404,7 +390,7 @@ func (s *Store) move(ctx context.Context, number int64, p *page, buf []byte) boo
 		s.mu.Unlock()
 		return false
 	}
-	to, slot := s.take()
+	to, slot := s.take(number)
 	p.moving = true
 	read := node.Op{Slab: from.number, Key: from.remote.RKey, Offset: s.offset(p.slot), Data: buf}
 	s.mu.Unlock()
@@ -420,8 +406,7 @@ func (s *Store) move(ctx context.Context, number int64, p *page, buf []byte) boo
 	case err == nil && current:
 		s.put(number, p, to, slot)
 	case current:
-		to.free = append(to.free, slot)
-		s.room++
+		s.give(to, slot)
 	}
 	p.moving = false
 	waiting := p.waiting

@@ -41,10 +41,15 @@ func must(t *testing.T, err error) {
 // pool runs a server of some slabs until the test ends. Nodes have a time grace to return slabs.
 func pool(t *testing.T, slabs int, grace time.Duration) (dev verbs.Device, at string) {
 	t.Helper()
+	return poolOf(t, slabs, slabBytes, lease.Config{Grace: grace})
+}
+
+func poolOf(t *testing.T, slabs int, slabBytes uint64, c lease.Config) (dev verbs.Device, at string) {
+	t.Helper()
 	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
 	must(t, err)
 	s, err := server.Listen(patient(t), dev, "127.0.0.1:0", server.Config{
-		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: lease.Config{Grace: grace},
+		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: c,
 	})
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
