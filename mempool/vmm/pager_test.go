@@ -390,3 +390,33 @@ func TestPagerClock(t *testing.T) {
 		t.Errorf("page 0 was evicted %d times", again)
 	}
 }
+
+// The access to the first page of a batch starts the next batch, before the others of the batch are used up.
+func TestPagerNextBatch(t *testing.T) {
+	r := newRig(t, 2000, 400, 60, true)
+	for n := range int64(2000) {
+		r.set(n, byte(n))
+	}
+	for n := range int64(100) { // finds the stride
+		if _, ok := r.m.pages[n]; !ok {
+			r.get(n, forRead)
+		}
+		r.settle()
+	}
+	for range 3 {
+		end := r.trend.next
+		first := end - int64(r.trend.window)
+		for n := first; n < end; n++ {
+			if (r.pages[n].state == stateHeld) != (n == first) {
+				t.Fatalf("batch of pages %d to %d: page %d is in state %d", first, end-1, n, r.pages[n].state)
+			}
+		}
+		if _, err := r.get(first, forRead); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.readQ) == 0 || r.readQ[0] != end {
+			t.Fatalf("after an access to page %d, pages %v are read; want those from %d on", first, r.readQ, end)
+		}
+		r.settle()
+	}
+}

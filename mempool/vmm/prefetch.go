@@ -27,7 +27,7 @@ func (p *pager) prefetch(b batch) {
 	}
 	p.trend.next = n
 	if len(started) > 0 {
-		p.pages[started[len(started)/2]].marker = true
+		p.pages[started[0]].marker = true
 	}
 }
 
