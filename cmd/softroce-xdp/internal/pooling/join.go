@@ -51,8 +51,7 @@ func (j *Joiner) Run(ctx context.Context) error {
 	}
 	for periods := uint64(0); ; {
 		err := j.use(ctx, n, &periods)
-		var failed *rdma.Error
-		if errors.As(err, &failed) {
+		if withConnection(err) {
 			select {
 			case <-n.Done(): // with the reason
 			case <-ctx.Done(): // the access was interrupted, and the connection goes on
@@ -74,6 +73,12 @@ func (j *Joiner) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// withConnection reports whether an access failed because the connection ends, which may be seen a little later.
+func withConnection(err error) bool {
+	var failed *rdma.Error
+	return errors.As(err, &failed) || errors.Is(err, rdma.ErrPeerClosed) || errors.Is(err, node.ErrRemoved)
 }
 
 // text is where lines for people go.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
 
@@ -48,5 +49,29 @@ func TestJoinerInterrupted(t *testing.T) {
 			t.Fatalf("interrupted %d ms after it had joined, the node does not end", delay)
 		}
 		cancel()
+	}
+}
+
+// A node that the server has removed ends without an error, whether it is in an access or not.
+func TestJoinerRemoved(t *testing.T) {
+	b, _ := bench(t, 4<<20)
+	for delay := range 20 {
+		config := b.Node
+		config.Demand = 4 << 20
+		removed := make(chan error, 1)
+		remove := func() {
+			_, err := node.Remove(t.Context(), b.Device, b.Server, config.Name)
+			removed <- err
+		}
+		j := Joiner{
+			Device: b.Device, Server: b.Server, Node: config, Timeout: b.Timeout, Check: true,
+			Out: &onFirst{call: func() { time.AfterFunc(time.Duration(delay)*time.Millisecond, remove) }},
+		}
+		if err := j.Run(t.Context()); err != nil {
+			t.Errorf("removed after %d ms: %v", delay, err)
+		}
+		if err := <-removed; err != nil {
+			t.Error(err)
+		}
 	}
 }
