@@ -62,8 +62,9 @@ func randomBody(rng *rand.Rand, t proto.Type, own *owned) []byte {
 		if rng.IntN(2) == 0 {
 			m.PD, m.SendCQ, m.RecvCQ, m.SRQ = 1, 2, 2, 0
 			m.MaxSend, m.MaxRecv, m.MaxSendSGE, m.MaxRecvSGE, m.MaxInline = 1+uint32(rng.IntN(9)), 4, 1, 1, uint32(rng.IntN(99))
+			m.Payload = 0
 			if m.OutOfOrder = uint8(rng.IntN(8) / 7); m.OutOfOrder != 0 {
-				m.MaxInline, m.Payload = 0, uint16(rng.IntN(2)*1024)
+				m.MaxInline, m.Payload = 0, uint16(rng.IntN(2)*(1020+rng.IntN(8)))
 			}
 		}
 	case *proto.ModifyQP:

@@ -5,6 +5,7 @@ package device_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader/device"
@@ -19,6 +20,12 @@ func TestOutOfOrder(t *testing.T) {
 	init := verbs.QPInit{Type: verbs.RC, OutOfOrder: true, Payload: 1392, MaxSend: 8}
 	a, b := newEnd(t, open(t, dir), size, init), newEnd(t, open(t, dir), size, init)
 	connect(t, a, b)
+	wrong := init
+	wrong.Payload = 1390
+	wrong.SendCQ, wrong.RecvCQ = a.cq, a.cq
+	if _, err := a.pd.CreateQP(wrong); err == nil || !strings.Contains(err.Error(), "Payload is 1390") {
+		t.Errorf("a payload of 1390: %v", err)
+	}
 	for i, op := range []verbs.Op{verbs.OpWrite, verbs.OpWriteNotify, verbs.OpRead} {
 		id := uint64(i + 1)
 		for k := range a.buf {

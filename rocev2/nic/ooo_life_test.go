@@ -5,6 +5,7 @@ package nic
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -346,5 +347,37 @@ func TestOutOfOrderClose(t *testing.T) {
 	}
 	if n != messages || flushed == 0 {
 		t.Errorf("%d completions of %d work requests, %d flushed", n, messages, flushed)
+	}
+}
+
+// What a packet of the mode needs fits the MTU of a path and the frames of its interface, with the stamp if it
+// has one.
+func TestOutOfOrderFits(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	for _, c := range []struct {
+		payload    int
+		dst        netip.Addr
+		loopback   bool
+		mtu, frame int
+		want       string
+	}{
+		{0, v4, false, 1104, 9000, ""},
+		{0, v4, false, 1103, 9000, "needs an MTU of 1104"},
+		{0, v6, false, 1112, 9000, ""},
+		{0, v6, false, 1111, 9000, "needs an MTU of 1112"},
+		{0, v6, false, 9000, 1111, "needs an MTU of 1112"},
+		{1392, v4, false, 1500, 9000, ""},
+		{1396, v4, false, 1500, 9000, "has room for 1392"},
+		{1372, v6, false, 1500, 9000, ""},
+		{1376, v6, false, 1500, 9000, "has room for 1372"},
+		{1376, v6, false, 9000, 1500, "has room for 1372"},
+		{1432, v4, true, 1500, 9000, ""},
+		{1436, v4, true, 1500, 9000, "has room for 1432"},
+	} {
+		o := oooQP{payload: c.payload}
+		err := o.fitsPath(rocev2.PMTU1024, &route.State{Dst: c.dst, MTU: c.mtu, Loopback: c.loopback}, c.frame, "eth0")
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

@@ -123,7 +123,11 @@ func (o *oooQP) fitsPath(m rocev2.PMTU, to *route.State, frame int, name string)
 		}
 		return nil
 	}
-	if most, _ := ooo.PayloadForMTU(mtu, to.Dst.Is6()); o.payload > most {
+	most, _ := ooo.PayloadForMTU(mtu, to.Dst.Is6())
+	if to.Loopback { // without the stamp
+		most = mtu - ooo.Overhead(to.Dst.Is6())
+	}
+	if o.payload > most {
 		return fmt.Errorf("nic: Payload is %d, and the MTU of %d of interface %s has room for %d: choose less", o.payload, mtu, name, most)
 	}
 	return nil

@@ -81,6 +81,9 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 	if x.dead {
 		return nil, errQPDestroyed
 	}
+	if path == nil && x.typ != verbs.UD && mask&verbs.MaskState != 0 && a.State == verbs.StateRTR && x.q.State() == verbs.StateInit {
+		return nil, fmt.Errorf("nic: the queue pair has come to %s during the call: repeat it", verbs.StateInit)
+	}
 	if err := x.checkCrypt(a, mask, path); err != nil {
 		return nil, err
 	}

@@ -184,7 +184,7 @@ var mutants = []struct {
 	},
 	{
 		"the largest payload leaves no room for the stamp", "config.go",
-		" - rocev2.StampLen\n", "\n", "TestPayloadForMTU",
+		"-rocev2.StampLen)", ")", "TestPayloadForMTU",
 	},
 	{
 		"packets have the PMTU, whatever the payload is", "snd_suspension.go",

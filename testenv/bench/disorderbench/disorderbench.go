@@ -162,7 +162,7 @@ func (r *row) three(c config) {
 		Packets: packets, PacketBytes: c.size/packets + etherLen + ooo.Overhead(false), MessageBytes: c.size,
 	}
 	for i, load := range loads {
-		if load == 0 {
+		if load == 0 || c.fullSpeed {
 			continue
 		}
 		var p99 []float64

@@ -65,8 +65,10 @@ func goals(rows []row) (misses []string) {
 		miss := func(format string, args ...any) {
 			misses = append(misses, fmt.Sprintf("loss %g %%, reordering %g %%: ", r.loss, r.reorder)+fmt.Sprintf(format, args...))
 		}
-		if o.failed != "" {
-			miss("%s", o.failed)
+		for _, k := range []int{inOOO, inSACK, inMTU} {
+			if why := r.of[k].failed; why != "" {
+				miss("%s", why)
+			}
 		}
 		if r.loss == 0 && r.reorder == 0 {
 			base = o.goodput()

@@ -150,11 +150,19 @@ func (l *load) count() int {
 }
 
 // longest returns the longest time between two notifications, also before the first and after the last one of
-// this time, and the longest time that a message took which was notified then.
+// this time, and the longest time that a message took which was notified then, or that one took so far which was
+// not notified at the end of this time.
 func (l *load) longest(from, to time.Time) (gap, slowest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := from
+	for i := range l.slots {
+		for k := range l.slots[i] {
+			if s := &l.slots[i][k]; !s.at.IsZero() && !s.known[1] {
+				slowest = max(slowest, to.Sub(s.at))
+			}
+		}
+	}
 	for _, n := range l.list {
 		if n.at.Before(from) || n.at.After(to) {
 			continue

@@ -209,9 +209,9 @@ func measureShares(ctx context.Context, r *engines.Rails, c config, n int) (s sh
 		}
 	}
 	time.Sleep(settle)
-	before := counters(r)
+	before := lost(r)
 	s.both, err = carried(r, l, c)
-	s.resent = counters(r)["ooo_resent"] - before["ooo_resent"]
+	s.resent = lost(r) - before
 	return s, err
 }
 
@@ -225,12 +225,17 @@ func carried(r *engines.Rails, l *load, c config) (got carrier, err error) {
 	return got, nil
 }
 
-func counters(r *engines.Rails) map[string]uint64 {
-	all := map[string]uint64{}
+// lost is how many packets host 0 has sent again because it found them lost.
+func lost(r *engines.Rails) (n uint64) {
 	for _, c := range r.Hosts[0].Dev.Counters() {
-		all[c.Name] = c.Value
+		switch c.Name {
+		case "ooo_resent":
+			n += c.Value
+		case "ooo_probes":
+			n -= c.Value
+		}
 	}
-	return all
+	return n
 }
 
 // measureDeaths has an interface die and come back several times, with messages in flight.
@@ -251,13 +256,13 @@ func measureDeaths(ctx context.Context, r *engines.Rails, c config, rail int) (d
 		if err != nil {
 			return d, err
 		}
-		before, from := counters(r)["ooo_resent"], time.Now()
+		before, from := lost(r), time.Now()
 		if err := r.Cut(rail, true); err != nil {
 			return d, err
 		}
 		time.Sleep(c.dead)
 		gap, slowest := l.longest(from, time.Now())
-		d.resent = append(d.resent, float64(counters(r)["ooo_resent"]-before))
+		d.resent = append(d.resent, float64(lost(r)-before))
 		if err := r.Cut(rail, false); err != nil {
 			return d, err
 		}

@@ -44,13 +44,12 @@ type deaths struct {
 	posted, notified int
 }
 
-// ratio is the median of some times, in RTOs.
-func (d *deaths) ratio(of []float64) float64 {
-	var v []float64
+// ratio is the largest of some times, in RTOs.
+func (d *deaths) ratio(of []float64) (most float64) {
 	for i := range of {
-		v = append(v, of[i]/d.rto[i])
+		most = max(most, of[i]/d.rto[i])
 	}
-	return stats.Median(v)
+	return most
 }
 
 type results struct {
@@ -111,13 +110,13 @@ func (r *results) report(w io.Writer, c config, misses []string) {
 			s.both.payload, s.both.payload/(sum*payloadShare(c.size)), s.alone[0].frames[0], s.alone[1].frames[1], s.resent)
 	}
 	if c.deaths > 0 {
-		fmt.Fprintf(w, "\nAn interface dies for %s, with %d messages of one queue pair in flight at all times, and comes back. Medians of %d.\n", c.dead, dyingOutstanding, c.deaths)
+		fmt.Fprintf(w, "\nAn interface dies for %s, with %d messages of one queue pair in flight at all times, and comes back. The most of %d times.\n", c.dead, dyingOutstanding, c.deaths)
 		fmt.Fprintf(w, "Until a notification: the longest time between two of them. Of a message: the longest time that one took.\n\n")
 		fmt.Fprintf(w, "%-9s | %-6s | %-21s | %-15s | %-6s | %s\n", "interface", "RTO ms", "until a notification", "of a message", "resent", "messages, notifications")
 		for rail := range r.deaths {
 			d := &r.deaths[rail]
 			fmt.Fprintf(w, "%9d | %6.1f | %7.1f ms %6.2f RTO | %4.1f ms %.2f RTO | %6.0f | %d %d\n", rail, stats.Median(d.rto),
-				stats.Median(d.gap), d.ratio(d.gap), stats.Median(d.slowest), d.ratio(d.slowest), stats.Median(d.resent), d.posted, d.notified)
+				slices.Max(d.gap), d.ratio(d.gap), slices.Max(d.slowest), d.ratio(d.slowest), slices.Max(d.resent), d.posted, d.notified)
 		}
 	}
 	fmt.Fprintln(w)

@@ -140,8 +140,11 @@ func (p *Plan) Validate() error {
 // pmtu is the path MTU of the run on an interface of that MTU.
 func (p *Plan) pmtu(ifMTU int) (rocev2.PMTU, error) {
 	overhead := rocev2.PMTUOverhead
-	if p.Encrypted {
+	switch {
+	case p.Encrypted:
 		overhead += seal.Overhead
+	case p.Service == "ooo":
+		overhead = max(overhead, ooo.Overhead(true))
 	}
 	if p.MTU == 0 {
 		m, ok := rocev2.PMTUForMTU(ifMTU + rocev2.PMTUOverhead - overhead)

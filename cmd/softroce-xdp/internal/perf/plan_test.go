@@ -34,6 +34,8 @@ func TestValidate(t *testing.T) {
 		"--timeout 32":                  func(p *Plan) { p.Timeout = 32 },
 		"--check needs --service rc":    func(p *Plan) { p.Service, p.Check = "uc", true },
 		"no atomics":                    func(p *Plan) { p.Op, p.Size, p.Service = "fetch-add", 8, "ooo" },
+		"--payload 1390":                func(p *Plan) { p.Service, p.Payload = "ooo", 1390 },
+		"--payload needs --service ooo": func(p *Plan) { p.Payload = 1392 },
 		"no service":                    func(p *Plan) { p.Service = "" },
 		"choose 256, 512, 1024, 2048 o": func(p *Plan) { p.MTU = 1000 },
 	} {

@@ -37,7 +37,7 @@ func Address(s string, defaultPort int) (string, error) {
 }
 
 // protoVersion changes with every change of the messages.
-const protoVersion = 2
+const protoVersion = 3
 
 // The conversation is one JSON object a line. The client speaks first:
 //

@@ -34,7 +34,7 @@ func (w *Wire) Times(arrivals, faults *rand.Rand, n int, load float64) []float64
 	}
 	send := float64(w.PacketBytes) * 8 / w.Rate * 1e6
 	interval := float64(w.MessageBytes) * 8 / (load * w.Rate) * 1e6
-	due, free := 0.0, 0.0
+	due, free := 0.0, -w.Burst
 	all := make([]float64, n)
 	for i := range all {
 		due += arrivals.ExpFloat64() * interval

@@ -3,6 +3,7 @@
 package threetrips
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -26,14 +27,19 @@ func TestTimes(t *testing.T) {
 	}
 	w.Delayed, w.Late = 1, 50
 	for _, us := range w.Times(random(), random(), 10, 1e-6) {
-		if us < 2300 || us > 2400 {
+		if us < 2301 || us > 2400 {
 			t.Errorf("%v us with two delays of up to 50", us)
 		}
 	}
-	w.Delayed, w.Loss = 0, .9
+	w.Delayed, w.Loss = 0, .5
+	losses := 0.0
 	for _, us := range w.Times(random(), random(), 10, 1e-6) {
-		if n := (us - 2300) / 200; n-float64(int(n+.5)) > 0.01 {
+		n := (us - 2300) / 200
+		if losses += n; math.Abs(n-math.Round(n)) > 1e-6 || n < -1e-6 {
 			t.Errorf("%v us: each loss takes one base RTT", us)
 		}
+	}
+	if losses < 1 {
+		t.Error("half of the packets are lost, and it takes no time")
 	}
 }

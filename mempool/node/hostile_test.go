@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/proto"
+	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+)
+
+// A server that sends what is no message of the pool: the connection ends with that reason, before the first
+// lease and after it. The node then accesses nothing of the lease.
+func TestGarbageFromServer(t *testing.T) {
+	good := proto.Append(nil, &proto.Lease{Period: 1, Parts: 1, Entries: []proto.Entry{{Slab: 3, VA: 1 << 20, RKey: 2}}})
+	for name, c := range map[string]struct {
+		leased bool
+		bad    []byte
+	}{
+		"no message":        {false, bytes.Repeat([]byte{0xFF}, 100)},
+		"half a lease":      {false, good[:len(good)-1]},
+		"nothing":           {true, []byte{0}},
+		"a node's message":  {true, proto.Append(nil, &proto.Leave{})},
+		"after a lease":     {true, bytes.Repeat([]byte{0xFF}, proto.MaxMessage)},
+		"a longer lease":    {true, append(bytes.Clone(good), 0)},
+		"a part of nothing": {true, proto.Append(nil, &proto.Lease{Period: 2, Part: 1, Parts: 0})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
+			must(t, err)
+			defer dev.Close()
+			welcome, err := proto.Welcome{SlabBytes: 64 << 10, Slabs: 4, Hold: time.Second, Grace: time.Second}.AppendBinary(nil)
+			must(t, err)
+			listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(welcome))
+			must(t, err)
+			defer listener.Close()
+			joined := make(chan struct{})
+			go func() {
+				conn, err := listener.Accept(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				if c.leased {
+					_ = conn.Send(ctx, good)
+					<-joined
+				}
+				_ = conn.Send(ctx, c.bad)
+				_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // until the node has closed
+			}()
+			n, err := node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
+			close(joined)
+			if c.leased {
+				must(t, err)
+				defer n.Close()
+				select {
+				case <-n.Done():
+				case <-ctx.Done():
+					t.Fatal("the connection goes on")
+				}
+				if err := n.Read(ctx, 3, 0, make([]byte, 8)); !errors.Is(err, proto.ErrFormat) {
+					t.Errorf("an access afterwards: %v, want %v", err, proto.ErrFormat)
+				}
+				err = n.Err()
+			}
+			if !errors.Is(err, proto.ErrFormat) {
+				t.Errorf("%v, want %v", err, proto.ErrFormat)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
