@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,6 +61,9 @@ func (m *metricsFlags) run(a *app, cmd *cobra.Command, ifs []string) error {
 	if err := checkNames(ifs); err != nil {
 		return err
 	}
+	if i, err := os.Lstat(m.output); err == nil && !i.Mode().IsRegular() {
+		return usagef("--output %s: it is no regular file, and would be replaced: leave --output out to print", m.output)
+	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	var set metrics.Set
@@ -92,17 +96,17 @@ func (m *metricsFlags) interfaces(a *app, set *metrics.Set, ifs []string) error 
 		errs = append(errs, f.err)
 	}
 	for _, s := range all {
-		set.Interface(s)
-	}
-	if m.destinations == 0 {
-		return errors.Join(errs...)
-	}
-	for _, s := range all {
+		if m.destinations == 0 {
+			set.Interface(s)
+			continue
+		}
 		t, err := a.readTable(s.Interface, nil, "tx-bytes")
 		if err != nil {
+			set.Absent(s.Interface)
 			errs = append(errs, err)
 			continue
 		}
+		set.Interface(s)
 		set.Destinations(t, int(m.destinations))
 	}
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // Write replaces a file at once: after a crash it is the old or the new one. Its mode is 0600.
@@ -14,7 +15,7 @@ func Write(path string, b []byte) error { return WriteMode(path, b, 0o600) }
 
 // WriteMode is Write with another mode, whatever the umask is.
 func WriteMode(path string, b []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-") // each of two writers has its own
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,11 @@
 package statefile
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -29,11 +32,8 @@ func TestWrite(t *testing.T) {
 
 // A file that cannot be written leaves the old one as it is.
 func TestWriteFails(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state")
-	if err := Write(path, []byte("old")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(path+".new", 0o700); err != nil {
+	path := filepath.Join(t.TempDir(), strings.Repeat("x", 255)) // no longer name is possible
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := Write(path, []byte("new")); err == nil {
@@ -44,12 +44,33 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// WriteMode sets the mode, also where a crash has left a file with another one, and whatever the umask is.
+// Of several writers at once, each replaces the file as a whole.
+func TestWriters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	var all sync.WaitGroup
+	for i := range 4 {
+		text := bytes.Repeat([]byte{byte('a' + i)}, 10000*(i+1))
+		all.Go(func() {
+			for range 50 {
+				if err := Write(path, text); err != nil {
+					t.Error(err)
+				}
+				b, err := os.ReadFile(path)
+				if err != nil || len(b) == 0 || len(b) != 10000*(1+int(b[0]-'a')) || bytes.Count(b, b[:1]) != len(b) {
+					t.Errorf("%d bytes, %v", len(b), err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if list, _ := os.ReadDir(filepath.Dir(path)); len(list) != 1 {
+		t.Errorf("%d files", len(list))
+	}
+}
+
+// WriteMode sets the mode, whatever the umask is.
 func TestWriteMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
-	if err := os.WriteFile(path+".new", []byte("a longer text of a writer that was killed"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	if err := WriteMode(path, []byte("text"), 0o664); err != nil {
 		t.Fatal(err)
 	}

@@ -71,9 +71,17 @@ type Store struct {
 type page struct {
 	slab    *slab // nil: lost
 	slot    int
-	busy    int  // requests outstanding
+	busy    int // requests outstanding
+	kept    []kept
 	moving  bool // to another slab
 	waiting []func()
+}
+
+// kept is a slot that a page has no more, and that requests of the page may still access: a READ is repeated when a
+// response is lost. No other page has it meanwhile.
+type kept struct {
+	slab *slab
+	slot int
 }
 
 // slab is a leased slab.
@@ -219,7 +227,13 @@ func (s *Store) offset(slot int) uint64 { return uint64(slot) * uint64(s.c.PageB
 func (s *Store) finish(list []entry, err error) {
 	s.mu.Lock()
 	for _, e := range list {
-		e.p.busy--
+		if e.p.busy--; e.p.busy > 0 {
+			continue
+		}
+		for _, k := range e.p.kept {
+			s.give(k.slab, k.slot)
+		}
+		e.p.kept = nil
 	}
 	s.mu.Unlock()
 	for _, e := range list {
@@ -269,7 +283,11 @@ func (s *Store) remove(number int64, p *page) {
 		return
 	}
 	delete(x.pages, number)
-	s.give(x, p.slot)
+	if p.busy > 0 {
+		p.kept = append(p.kept, kept{x, p.slot})
+	} else {
+		s.give(x, p.slot)
+	}
 	p.slab = nil
 	s.stored--
 }

@@ -208,7 +208,7 @@ func TestMoves(t *testing.T) {
 func TestLost(t *testing.T) {
 	dev, at := pool(t, 2, 100*time.Millisecond)
 	n := join(t, dev, at, "a", 2*slabBytes)
-	s, data := newStore(t, n, Config{})
+	s, data := newStore(t, n, Config{Demand: 2 * slabBytes})
 	for page := range int64(2 * slabPages) {
 		fill(data, page, 1)
 		must(t, access(s.WritePages, page, data))
@@ -259,6 +259,33 @@ func TestEnds(t *testing.T) {
 	if err := access(s.WritePages, 1, data); err == nil {
 		t.Error("a WRITE after Close succeeds")
 	}
+}
+
+// A page that is forgotten while a READ of it is outstanding keeps its slot until the READ has ended: a READ that is
+// repeated would have the bytes of the next page.
+func TestForgottenWhileRead(t *testing.T) {
+	dev, at := pool(t, 2, patience)
+	s, data := newStore(t, join(t, dev, at, "a", slabBytes), Config{Demand: slabBytes})
+	fill(data, 1, 1)
+	must(t, access(s.WritePages, 1, data))
+	s.mu.Lock()
+	p, room := s.pages[1], s.room
+	x, slot := p.slab, p.slot
+	p.busy++ // a READ
+	s.mu.Unlock()
+	s.Forget(1)
+	place := func() bool { return x.runs[slot>>s.shift].used>>(slot-x.runs[slot>>s.shift].first)&1 != 0 }
+	s.mu.Lock()
+	if !place() || s.room != room || s.pages[1] != nil || s.stored != 0 {
+		t.Errorf("forgotten: the slot is in use: %v; room for %d pages, %d before; %d are stored", place(), s.room, room, s.stored)
+	}
+	s.mu.Unlock()
+	s.finish([]entry{{p: p, r: Request{Page: 1, Done: func(error) {}}}}, nil)
+	s.mu.Lock()
+	if place() || s.room != room+1 || p.kept != nil {
+		t.Errorf("after the READ: the slot is in use: %v; room for %d pages, want %d", place(), s.room, room+1)
+	}
+	s.mu.Unlock()
 }
 
 // A page does not move while a request of it is outstanding, and requests wait while it moves.

@@ -70,7 +70,7 @@ func (c *Conn) PeerPrivate() []byte { return c.private }
 func (c *Conn) MaxMessage() int { return c.o.maxMessage }
 
 // MaxSGE returns how many elements the list of an operation of Start has at most.
-func (c *Conn) MaxSGE() int { return min(maxSGE, c.host.dev.Limits().SGE) }
+func (c *Conn) MaxSGE() int { return max(1, min(maxSGE, c.host.dev.Limits().SGE)) }
 
 // QP returns the queue pair, to look at its attributes. Work is posted by the methods of Conn.
 func (c *Conn) QP() verbs.QP { return c.qp }
