@@ -112,7 +112,7 @@ var exitCases = []exitCase{
 	{"metrics --pool h", 2, "--pool needs a device that an agent serves"},
 	{"metrics --pool h --dev nosuch7", 2, "--pool needs a device that an agent serves"},
 	{"metrics --output absent/softroce.prom", 2, "no such file or directory"},
-	{"metrics --output .", 2, "file exists"},
+	{"metrics --output .", 1, "it is no regular file"},
 	{"top", 1, "top needs a terminal"},
 	{"policy", 0, "Available Commands:"},
 	{"policy shwo", 1, "did you mean show?"},
