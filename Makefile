@@ -167,6 +167,10 @@ bench-disorder: build-bench ## out-of-order mode compared with RC over a box tha
 bench-rails: build-bench ## out-of-order mode over two interfaces of each host, and what the death of one costs (root, half a minute)
 	$(SUDO) ./bin/bench rails
 
+.PHONY: bench-forwarder
+bench-forwarder: build-bench ## traffic between two attached hosts through an attached router and one that is not (root, a minute)
+	$(SUDO) ./bin/bench forwarder
+
 .PHONY: report
 report: ## S1.9 on this machine: docs/img/perdest.svg and .txt (root)
 	mkdir -p docs/img

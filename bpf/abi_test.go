@@ -26,7 +26,9 @@ func TestLayouts(t *testing.T) {
 		{"steer", unsafe.Sizeof(bpf.Steer{}), 8},
 		{"cm_request", unsafe.Sizeof(bpf.CmRequest{}), 32},
 		{"cm_id", unsafe.Sizeof(bpf.CmId{}), 24},
-		{"sr_event", unsafe.Sizeof(bpf.Event{}), 64},
+		{"sr_event", unsafe.Sizeof(bpf.Event{}), 72},
+		{"own_words", unsafe.Sizeof(bpf.OwnWords{}), 24},
+		{"own_pair", unsafe.Sizeof(bpf.OwnPair{}), 24},
 		{"agent_slot", unsafe.Sizeof(bpf.AgentSlot{}), 32 + 9*64},
 		{"engine_slot", unsafe.Sizeof(bpf.EngineSlot{}), 96},
 	} {

@@ -60,6 +60,7 @@ func TestCapturedTraffic(t *testing.T) {
 					t.Errorf("packet %d: the peer's transmit time is %d ns, want 1000", i+1, d.InTxNs)
 				}
 
+				l.asHost(frame[6:12])
 				l.know(p.Dst(), aware)
 				verdict, out = l.out(plain)
 				q, err := rocev2.ParseFrame(out)

@@ -210,6 +210,20 @@ func (l *lab) know(peer netip.Addr, change ...func(*bpf.DestRegs)) {
 	}
 }
 
+// own makes the list of this host's addresses. The first two are those without a lookup.
+func (l *lab) own(first4, first6 netip.Addr, others ...netip.Addr) {
+	l.t.Helper()
+	for i, a := range append([]netip.Addr{first4, first6}, others...) {
+		if err := l.objs.OwnAddresses.Put(bpf.KeyOf(a), uint32(i)+uint32(bpf.OwnFirst4)); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	w := bpf.OwnWords{Known: 1, First4: uint32(bpf.OwnWord(first4)), First6: bpf.OwnHalves(first6)}
+	if err := l.objs.OwnState.Put(uint32(0), &w); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // aware makes a peer one that understands the stamp option.
 func aware(d *bpf.DestRegs) { d.Caps |= bpf.CapStamp }
 

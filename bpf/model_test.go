@@ -96,11 +96,14 @@ func (p *parts) resize(n int) []byte {
 	return f
 }
 
+// own reports whether an address is this host's.
+func own(a netip.Addr) bool { return a == us4 || a == us6 }
+
 // wantIngress is the verdict on a frame from the wire and, if it passes, what the
 // stack gets.
 func wantIngress(f []byte) (verdict uint32, out []byte) {
 	p, ok := roce(f)
-	if !ok || [6]byte(f) != usMAC {
+	if !ok || [6]byte(f) != usMAC || !own(p.dst()) {
 		return xdpPass, f
 	}
 	if p.control() {
@@ -140,7 +143,7 @@ func (p *parts) wantControl() uint32 {
 // the packet that came out, if it is a good one.
 func wantEgress(f, got []byte) []byte {
 	p, ok := roce(f)
-	if !ok {
+	if !ok || [6]byte(f[6:]) != usMAC || !own(p.src()) {
 		return f
 	}
 	plain := p.surplusAt() == p.end()

@@ -37,10 +37,11 @@ func TestRandomPackets(t *testing.T) {
 	t.Logf("seed %d, %d packets: -args -random.seed=N -random.packets=N", *randomSeed, *randomPackets)
 	l := newLab(t)
 	l.config(func(c *bpf.Config) { c.HelloRate = 2e9 })
-	for _, a := range []netip.Addr{us4, us6, peer4, peer6} { // the corpus goes to us in both directions
+	l.own(us4, us6)
+	for _, a := range []netip.Addr{us4, us6, peer4, peer6} {
 		l.know(a, aware)
 	}
-	corpus := randomCorpus(t)
+	arriving, leaving := randomCorpus(t, fromPeer), randomCorpus(t, toPeer)
 	workers := runtime.GOMAXPROCS(0)
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -48,11 +49,10 @@ func TestRandomPackets(t *testing.T) {
 			rng := rand.New(rand.NewPCG(*randomSeed, uint64(w)))
 			out := make([]byte, 8192)
 			for i := 0; i < *randomPackets/workers && !t.Failed(); i++ {
-				frame := randomFrame(rng, corpus)
 				if i%2 == 0 {
-					checkIngress(t, l, frame, out)
+					checkIngress(t, l, randomFrame(rng, arriving), out)
 				} else {
-					checkEgress(t, l, frame, out)
+					checkEgress(t, l, randomFrame(rng, leaving), out)
 				}
 			}
 		})
@@ -62,7 +62,7 @@ func TestRandomPackets(t *testing.T) {
 	t.Log(counts)
 	// The mutations must reach the interesting places, or they prove nothing.
 	for _, name := range []string{"rx_stamped", "rx_option_foreign", "rx_option_checksum", "rx_option_version", "rx_truncated", "rx_bad_length",
-		"rx_fragment", "rx_ip_options", "hello_answered", "control_bad_icrc", "control_malformed", "tx_stamped", "tx_malformed", "tx_option_foreign"} {
+		"rx_fragment", "rx_ip_options", "hello_answered", "control_bad_icrc", "control_malformed", "tx_stamped", "tx_malformed", "tx_option_foreign", "rx_forwarded", "tx_other_source"} {
 		if counts[name] < uint64(*randomPackets)/10_000 {
 			t.Errorf("only %d packets of %d reached %s", counts[name], *randomPackets, name)
 		}
@@ -70,7 +70,7 @@ func TestRandomPackets(t *testing.T) {
 }
 
 // randomCorpus are packets of every kind, to be mutated.
-func randomCorpus(t *testing.T) [][]byte {
+func randomCorpus(t *testing.T, to func(testing.TB, rocev2.Datagram, ...uint16) []byte) [][]byte {
 	var all [][]byte
 	for _, f := range foreignFrames(t) {
 		all = append(all, f)
@@ -84,14 +84,14 @@ func randomCorpus(t *testing.T) [][]byte {
 				if v6 {
 					d = over6(d)
 				}
-				f := fromPeer(t, d, link.tags...)
+				f := to(t, d, link.tags...)
 				all = append(all, f, f)
 				if d.Stamp == nil {
-					all = append(all, fromPeer(t, stamped(d, full), link.tags...))
+					all = append(all, to(t, stamped(d, full), link.tags...))
 				}
 				if d.Stamp != nil {
 					d.Stamp = nil
-					all = append(all, fromPeer(t, d, link.tags...))
+					all = append(all, to(t, d, link.tags...))
 				}
 			}
 		}

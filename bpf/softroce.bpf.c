@@ -20,6 +20,7 @@
 #include "lib/stamp.h"
 #include "lib/pace.h"
 #include "lib/dest.h"
+#include "lib/own.h"
 #include "lib/icrc.h"
 #include "lib/steer.h"
 #include "lib/cm.h"
@@ -78,6 +79,7 @@ struct {
 	struct engine_slot engine_slot;
 	enum sr_engine_flag engine_flag;
 	enum sr_engine_report engine_report;
+	enum sr_own own;
 } *const volatile abi_types = NULL;
 
 char _license[] SEC("license") = "Dual BSD/GPL";

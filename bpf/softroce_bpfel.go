@@ -68,7 +68,7 @@ type SoftroceDestRegs struct {
 	LastRxNs       uint64
 	Queued         uint8
 	CePending      uint8
-	Reserved0      uint16
+	RxOwn          uint16
 	Node           uint32
 	TxNs           int64
 	RxNs           int64
@@ -109,7 +109,8 @@ type SoftroceDestRegs struct {
 	WinLoss        uint32
 	WinPaced       uint32
 	WinDue         uint8
-	Reserved4      [11]uint8
+	Reserved4      [3]uint8
+	TxOwn          uint64
 	PsnRegressions uint64
 	Naks           uint64
 	Rnrs           uint64
@@ -153,6 +154,19 @@ type SoftroceLimitWords struct {
 	Received uint32
 	Policed  uint32
 	Now      SoftrocePriorityState
+}
+
+type SoftroceOwnPair struct {
+	_    structs.HostLayout
+	Peer SoftroceDestKey
+	Own  uint64
+}
+
+type SoftroceOwnWords struct {
+	_      structs.HostLayout
+	Known  uint32
+	First4 uint32
+	First6 [2]uint64
 }
 
 type SoftrocePolicyParams struct {
@@ -336,6 +350,7 @@ type SoftroceSrEvent struct {
 	Node   uint32
 	Proven uint32
 	Peer   SoftroceDestKey
+	Own    uint64
 }
 
 type SoftroceSrEventType uint32
@@ -346,6 +361,7 @@ const (
 	SoftroceSrEventTypeSR_EVENT_HELLO       SoftroceSrEventType = 3
 	SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN SoftroceSrEventType = 4
 	SoftroceSrEventTypeSR_EVENT_ACTIVE      SoftroceSrEventType = 5
+	SoftroceSrEventTypeSR_EVENT_NEW_SOURCE  SoftroceSrEventType = 6
 )
 
 type SoftroceSrFlow struct {
@@ -353,6 +369,15 @@ type SoftroceSrFlow struct {
 	Psn uint32
 	Qpn uint32
 }
+
+type SoftroceSrOwn uint32
+
+const (
+	SoftroceSrOwnSR_OWN_UNKNOWN SoftroceSrOwn = 0
+	SoftroceSrOwnSR_OWN_FIRST4  SoftroceSrOwn = 1
+	SoftroceSrOwnSR_OWN_FIRST6  SoftroceSrOwn = 2
+	SoftroceSrOwnSR_OWN_OTHERS  SoftroceSrOwn = 3
+)
 
 type SoftroceSrPacer uint32
 
@@ -386,10 +411,13 @@ const (
 	SoftroceMapEvents              = "events"
 	SoftroceMapHelloLimit          = "hello_limit"
 	SoftroceMapLimitState          = "limit_state"
+	SoftroceMapOwnAddresses        = "own_addresses"
+	SoftroceMapOwnState            = "own_state"
 	SoftroceMapRateLimits          = "rate_limits"
 	SoftroceMapScratch             = "scratch"
 	SoftroceMapStats               = "stats"
 	SoftroceMapSteerTable          = "steer_table"
+	SoftroceMapTxTokens            = "tx_tokens"
 	SoftroceMapXsks                = "xsks"
 	SoftroceProgSoftroceAgentCall  = "softroce_agent_call"
 	SoftroceProgSoftroceEgress     = "softroce_egress"
@@ -466,10 +494,13 @@ type SoftroceMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	HelloLimit    *ebpf.MapSpec `ebpf:"hello_limit"`
 	LimitState    *ebpf.MapSpec `ebpf:"limit_state"`
+	OwnAddresses  *ebpf.MapSpec `ebpf:"own_addresses"`
+	OwnState      *ebpf.MapSpec `ebpf:"own_state"`
 	RateLimits    *ebpf.MapSpec `ebpf:"rate_limits"`
 	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
 	Stats         *ebpf.MapSpec `ebpf:"stats"`
 	SteerTable    *ebpf.MapSpec `ebpf:"steer_table"`
+	TxTokens      *ebpf.MapSpec `ebpf:"tx_tokens"`
 	Xsks          *ebpf.MapSpec `ebpf:"xsks"`
 }
 
@@ -516,10 +547,13 @@ type SoftroceMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	HelloLimit    *ebpf.Map `ebpf:"hello_limit"`
 	LimitState    *ebpf.Map `ebpf:"limit_state"`
+	OwnAddresses  *ebpf.Map `ebpf:"own_addresses"`
+	OwnState      *ebpf.Map `ebpf:"own_state"`
 	RateLimits    *ebpf.Map `ebpf:"rate_limits"`
 	Scratch       *ebpf.Map `ebpf:"scratch"`
 	Stats         *ebpf.Map `ebpf:"stats"`
 	SteerTable    *ebpf.Map `ebpf:"steer_table"`
+	TxTokens      *ebpf.Map `ebpf:"tx_tokens"`
 	Xsks          *ebpf.Map `ebpf:"xsks"`
 }
 
@@ -538,10 +572,13 @@ func (m *SoftroceMaps) Close() error {
 		m.Events,
 		m.HelloLimit,
 		m.LimitState,
+		m.OwnAddresses,
+		m.OwnState,
 		m.RateLimits,
 		m.Scratch,
 		m.Stats,
 		m.SteerTable,
+		m.TxTokens,
 		m.Xsks,
 	)
 }

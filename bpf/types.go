@@ -29,6 +29,8 @@ type (
 	ArrivalLimit   = SoftroceArrivalLimit
 	ArrivalCount   = SoftroceArrivalCount
 	LimitWords     = SoftroceLimitWords
+	OwnWords       = SoftroceOwnWords
+	OwnPair        = SoftroceOwnPair
 	Objects        = SoftroceObjects
 )
 
@@ -67,6 +69,7 @@ const (
 	EventHello      = uint32(SoftroceSrEventTypeSR_EVENT_HELLO)
 	EventAckUnknown = uint32(SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN)
 	EventActive     = uint32(SoftroceSrEventTypeSR_EVENT_ACTIVE)
+	EventNewSource  = uint32(SoftroceSrEventTypeSR_EVENT_NEW_SOURCE)
 )
 
 // Operations of the agent call program and the fields that an apply may name.
@@ -133,6 +136,14 @@ func LimitStateOf(mem []byte) *LimitWords {
 	return (*LimitWords)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
+// OwnStateOf views the memory of the own_state map as its only element.
+func OwnStateOf(mem []byte) *OwnWords {
+	if len(mem) < int(unsafe.Sizeof(OwnWords{})) {
+		panic("bpf: own_state mapping is too short")
+	}
+	return (*OwnWords)(unsafe.Pointer(unsafe.SliceData(mem)))
+}
+
 // WordOf views the memory of a map with one element of 32 bits.
 func WordOf(mem []byte) *atomic.Uint32 {
 	if len(mem) < 4 {
@@ -158,13 +169,13 @@ func WordsOf[T DestRegs | PolicyParams](x *T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(x)), unsafe.Sizeof(*x)/8)
 }
 
-// EventOf reads one record of the events ring. It returns false if the record
-// has another size than struct sr_event.
+// EventOf reads one record of the events ring. It returns false if the record has another size
+// than struct sr_event, of this version or without its last field, Own.
 func EventOf(raw []byte) (Event, bool) {
-	if len(raw) != int(unsafe.Sizeof(Event{})) {
+	var e Event
+	if len(raw) != int(unsafe.Sizeof(e)) && len(raw) != int(unsafe.Offsetof(e.Own)) {
 		return Event{}, false
 	}
-	var e Event
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e)), raw)
 	return e, true
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 // Open opens the pins of an earlier Attach with the same layout of the tables.
@@ -55,6 +55,9 @@ func Open(ifname string, o Options) (_ *Attachment, err error) {
 	if a.engineSync, err = ebpf.LoadPinnedProgram(filepath.Join(dir, pinEngineSync), nil); err != nil {
 		return nil, fmt.Errorf("%s: pinned engine sync program: %w: run `softroce-xdp clean`", ifname, err)
 	}
+	if err = a.openPrograms(); err != nil {
+		return nil, fmt.Errorf("%s: %w", ifname, err)
+	}
 	a.egress, err = link.LoadPinnedLink(filepath.Join(dir, pinEgressLink), nil)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", ifname, err)
@@ -84,13 +87,13 @@ func OpenHere(ifname string, o Options) (*Attachment, error) {
 
 func (a *Attachment) usable(ifname string) error {
 	where, dev := locate(a.Dir)
-	if where != here {
+	if where == gone && a.detached() {
+		dev, _ = a.Device()
+	}
+	if dev == nil {
 		return fmt.Errorf("%s: the interface that was attached is gone: run `softroce-xdp clean`", ifname)
 	}
-	if now := dev.Attrs().Name; now != ifname {
-		return fmt.Errorf("%s is called %s now: give it its name back, or run `softroce-xdp detach %s` and attach %s", ifname, now, ifname, now)
-	}
-	return nil
+	return checkRenamed(ifname, a.Dir, dev)
 }
 
 // checkLayout refuses tables of another ABI version, whose maps and registers may have
@@ -115,7 +118,7 @@ func checkLayout(ifname, dir string) error {
 // noProgram returns why a pin directory has no link of ingress, which attach pins last.
 func noProgram(ifname string, o Options) error {
 	if !exists(PinDir(o.PinRoot, ifname)) {
-		return notAttached(ifname, o.PinRoot)
+		return notAttached(ifname, o)
 	}
 	if who := leaseHolder(o.RunDir, ifname, leaseControl); who != "" {
 		return fmt.Errorf("%s: %w yet: process %s is changing it; try again when it has ended", ifname, ErrNotAttached, who)
@@ -136,9 +139,9 @@ func (a *Attachment) Config() (bpf.Config, error) {
 	return c, nil
 }
 
-// SetAgent stores the process ID of the agent in the state file.
+// SetAgent stores the process of the agent, which has started now, in the state file.
 func (a *Attachment) SetAgent(pid int) error {
-	a.State.AgentPID = pid
+	a.State.AgentPID, a.State.AgentStart, a.State.Foreground = pid, Monotonic(), a.opts.Foreground
 	return writeState(a.opts.RunDir, a.State)
 }
 
@@ -149,7 +152,9 @@ func (a *Attachment) SetSettings(nodeFile, rateFrom string, nic *NIC) error {
 }
 
 // Upgrade replaces the programs of an attachment by those of this binary, each atomically
-// and without losing a packet. The maps and their contents stay. The caller stops the agent
+// and without losing a packet. It attaches those again that somebody has detached, puts the TCX
+// program before all others, and replaces another root qdisc by the pacer's. The maps and their
+// contents stay. The caller stops the agent
 // before and starts one afterwards.
 func Upgrade(ifname string, o Options) (*Attachment, error) {
 	release, err := o.control(ifname)
@@ -161,7 +166,7 @@ func Upgrade(ifname string, o Options) (*Attachment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.replacePrograms(); err != nil {
+	if err := a.upgrade(); err != nil {
 		a.Close()
 		return nil, fmt.Errorf("%s: upgrade: %w", ifname, err)
 	}
@@ -169,16 +174,33 @@ func Upgrade(ifname string, o Options) (*Attachment, error) {
 	return a, writeState(a.opts.RunDir, a.State)
 }
 
-func (a *Attachment) replacePrograms() error {
-	reuse := map[string]*ebpf.Map{}
-	var missing []string
+// upgrade replaces the programs, and what somebody else has put in the place of the root qdisc.
+func (a *Attachment) upgrade() error {
+	if err := a.replacePrograms(); err != nil {
+		return err
+	}
+	dev, err := a.Device()
+	if err == nil {
+		_, err = pacer.TakeBack(dev, a.State.Pacer, a.State.OwnQdisc)
+	}
+	return err
+}
+
+// openMaps returns the maps that are open, by the names of their pins, and the names of the others.
+func (a *Attachment) openMaps() (open map[string]*ebpf.Map, missing []string) {
+	open = map[string]*ebpf.Map{}
 	for name, m := range a.pinnedMaps() {
 		if *m == nil {
 			missing = append(missing, name)
 			continue
 		}
-		reuse[name] = *m
+		open[name] = *m
 	}
+	return open, missing
+}
+
+func (a *Attachment) replacePrograms() error {
+	reuse, missing := a.openMaps()
 	o := a.opts
 	o.Clock = a.State.Clock
 	objs, err := load(o, reuse)
@@ -189,22 +211,14 @@ func (a *Attachment) replacePrograms() error {
 	if err := a.addMaps(objs, missing); err != nil {
 		return err
 	}
-	if err := a.ingress.Update(objs.SoftroceIngress); err != nil {
+	if err := a.replaceIngress(objs.SoftroceIngress); err != nil {
 		return fmt.Errorf("ingress: %w", err)
 	}
-	if a.egress != nil {
-		if err := a.egress.Update(objs.SoftroceEgress); err != nil {
-			return fmt.Errorf("egress: %w", err)
-		}
-	} else {
-		_, dev := locate(a.Dir)
-		if dev == nil {
-			return fmt.Errorf("%s: the interface is gone: run `softroce-xdp clean`", a.State.Interface)
-		}
-		if err := netlink.FilterReplace(clsactFilter(dev, objs.SoftroceEgress)); err != nil {
-			return fmt.Errorf("egress: %w", err)
-		}
-		if err := repin(objs.SoftroceEgress, filepath.Join(a.Dir, pinEgressProg)); err != nil {
+	if err := a.replaceEgress(objs.SoftroceEgress); err != nil {
+		return fmt.Errorf("egress: %w", err)
+	}
+	for name, p := range (programs{objs.SoftroceIngress, objs.SoftroceEgress}).pins() {
+		if err := repin(p, filepath.Join(a.Dir, name)); err != nil {
 			return err
 		}
 	}

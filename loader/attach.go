@@ -32,9 +32,13 @@ type Attachment struct {
 
 	agentCall  *ebpf.Program
 	engineSync *ebpf.Program
+	programs   programs
 	opts       Options
 	ingress    link.Link
-	egress     link.Link // nil with clsact
+	egress     link.Link   // nil with clsact
+	egressID   link.ID     // of egress, 0 = not read yet
+	stateSeen  os.FileInfo // of the state file that CheckState has accepted
+	pinsSeen   unix.Stat_t // of the directory of the pins when all were there
 }
 
 // ErrAttached: the data plane is attached to the interface already.
@@ -54,6 +58,7 @@ func Attach(ifname string, o Options) (*Attachment, error) {
 	if err != nil {
 		return nil, err
 	}
+	ifname = iface.Name // the argument may be an altname
 	if err := iface.checkEthernet(); err != nil {
 		return nil, err
 	}
@@ -117,8 +122,7 @@ func build(iface Iface, o Options) (_ *Attachment, err error) {
 		return nil, err
 	}
 	a.Maps, a.agentCall, a.engineSync = objs.SoftroceMaps, objs.SoftroceAgentCall, objs.SoftroceEngineSync
-	defer objs.SoftroceIngress.Close()
-	defer objs.SoftroceEgress.Close()
+	a.programs = programs{objs.SoftroceIngress, objs.SoftroceEgress}
 	if err := a.pinMaps(); err != nil {
 		return nil, err
 	}
@@ -157,9 +161,16 @@ func makeRoom(ifname string, iface Iface, o Options) error {
 	}
 	switch {
 	case where == here && dev.Attrs().Index != iface.Index:
-		return fmt.Errorf("%s: the pins at %s belong to %s, which had that name when it was attached: run `softroce-xdp detach %s` first", ifname, dir, dev.Attrs().Name, ifname)
+		return checkRenamed(ifname, dir, dev)
 	case where == here:
 		return fmt.Errorf("%s: %w", ifname, ErrAttached)
+	}
+	stray := partsOf(iface.Link)
+	if err := stray.foreign(o); err != nil {
+		return err
+	}
+	if stray.xdp != 0 || stray.agent != nil {
+		return stray.explain(o)
 	}
 	if iface.XDPProg != 0 {
 		return fmt.Errorf("%s carries an XDP program of somebody else: %s. Detach that first (`bpftool net` shows it; `ip link set dev %s xdp off` removes one that has no link)",
@@ -171,7 +182,7 @@ func makeRoom(ifname string, iface Iface, o Options) error {
 	if err := takeOff(ifname, o); err != nil {
 		return fmt.Errorf("%s: what was left of an earlier attach: %w", ifname, err)
 	}
-	return nil
+	return stray.detach() // a filter or a qdisc of an attachment whose pins and state are lost
 }
 
 func ifindexOf(l link.Link) int {
@@ -240,6 +251,7 @@ func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
 		bpf.SoftroceMapAgentRests: &m.AgentRests,
 		bpf.SoftroceMapRateLimits: &m.RateLimits, bpf.SoftroceMapArrivalLimits: &m.ArrivalLimits,
 		bpf.SoftroceMapArrivalCounts: &m.ArrivalCounts, bpf.SoftroceMapLimitState: &m.LimitState,
+		bpf.SoftroceMapOwnAddresses: &m.OwnAddresses, bpf.SoftroceMapOwnState: &m.OwnState, bpf.SoftroceMapTxTokens: &m.TxTokens,
 		bpf.SoftroceMapCmServices: &m.CmServices, bpf.SoftroceMapCmRequests: &m.CmRequests, bpf.SoftroceMapCmIds: &m.CmIds,
 	}
 }
@@ -250,7 +262,8 @@ var addedMaps = map[string]bool{
 	bpf.SoftroceMapCmServices: true, bpf.SoftroceMapCmRequests: true, bpf.SoftroceMapCmIds: true,
 	bpf.SoftroceMapAgentRests: true,
 	bpf.SoftroceMapRateLimits: true, bpf.SoftroceMapArrivalLimits: true, bpf.SoftroceMapArrivalCounts: true,
-	bpf.SoftroceMapLimitState: true,
+	bpf.SoftroceMapLimitState:   true,
+	bpf.SoftroceMapOwnAddresses: true, bpf.SoftroceMapOwnState: true, bpf.SoftroceMapTxTokens: true,
 }
 
 func (a *Attachment) pinMaps() error {
@@ -265,6 +278,11 @@ func (a *Attachment) pinMaps() error {
 	if err := a.engineSync.Pin(filepath.Join(a.Dir, pinEngineSync)); err != nil {
 		return fmt.Errorf("pin the engine sync program: %w", err)
 	}
+	for name, p := range a.programs.pins() {
+		if err := p.Pin(filepath.Join(a.Dir, name)); err != nil {
+			return fmt.Errorf("pin %s: %w", name, err)
+		}
+	}
 	return nil
 }
 
@@ -276,6 +294,9 @@ func (a *Attachment) writeConfig(i Iface, kind pacer.Kind) error {
 	}
 	if rate == 0 {
 		rate, a.State.RateFrom = DefaultRateBps, "default"
+	}
+	if err := CheckRate(rate); err != nil {
+		return err
 	}
 	params := fourcase.DefaultParams(rate)
 	if a.opts.Policy != nil {
@@ -355,6 +376,7 @@ func (a *Attachment) Close() {
 	if a.engineSync != nil {
 		a.engineSync.Close()
 	}
+	a.programs.close()
 	if a.ingress != nil {
 		a.ingress.Close()
 	}

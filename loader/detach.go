@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf/link"
@@ -24,21 +25,30 @@ func Detach(ifname string, o Options) error {
 	if err := checkPrivileges(); err != nil {
 		return err
 	}
-	if !exists(PinDir(o.PinRoot, ifname)) {
-		return notAttached(ifname, o.PinRoot)
+	if err := checkAttached(ifname, o); err != nil {
+		return err
 	}
 	release, err := o.control(ifname)
 	if err != nil {
 		return err
 	}
 	defer release()
-	dir := PinDir(o.PinRoot, ifname)
-	if !exists(dir) { // another process has detached it meanwhile
-		return notAttached(ifname, o.PinRoot)
+	if err := checkAttached(ifname, o); err != nil { // another process may have detached it meanwhile
+		return err
 	}
-	where, _ := locate(dir)
-	if where == elsewhere {
-		return elsewhereError(ifname, o)
+	where, stray := place(gone), strayAt(ifname)
+	switch dir := PinDir(o.PinRoot, ifname); {
+	case exists(dir):
+		if where, _ = locate(dir); where == elsewhere {
+			return elsewhereError(ifname, o)
+		}
+		if where == here || stray != nil && stray.foreign(o) != nil {
+			stray = nil // the interface has another name now, or that of the pins is gone
+		}
+	case stray != nil:
+		if err := stray.foreign(o); err != nil {
+			return err
+		}
 	}
 	if err := checkRunDir(ifname, o); err != nil {
 		return err
@@ -53,15 +63,52 @@ func Detach(ifname string, o Options) error {
 	switch engine, err := takeEngineLease(o.RunDir, ifname); {
 	case err == nil:
 		defer engine.release()
-	case errors.Is(err, ErrEngineRunning) && where == here:
+	case errors.Is(err, ErrEngineRunning) && (where == here || stray != nil && stray.xdp != 0):
 		return fmt.Errorf("%w, its queue pairs would hang", err)
 	case !errors.Is(err, ErrEngineRunning):
 		return err
 	}
+	if err := EndAgent(ifname, o); err != nil {
+		return err
+	}
+	err = takeOff(ifname, o)
+	if stray != nil {
+		err = errors.Join(err, stray.detach())
+	}
+	return err
+}
+
+// checkAttached returns an error unless there is something to detach: pins, a state file, or
+// something of softroce-xdp on the interface.
+func checkAttached(ifname string, o Options) error {
+	if exists(PinDir(o.PinRoot, ifname)) {
+		return nil
+	}
+	if err := checkHidden(o.PinRoot); err != nil {
+		return err
+	}
+	s, err := ReadState(o.RunDir, ifname)
+	if err == nil && s.Netns != NetnsInode() && AgentAlive(o.RunDir, ifname) {
+		return elsewhereError(ifname, o)
+	}
+	if !errors.Is(err, os.ErrNotExist) && checkPinRoot(ifname, o) == nil || strayAt(ifname) != nil {
+		return nil
+	}
+	return notAttached(ifname, o)
+}
+
+// EndAgent stops the agent of an interface, also one whose lease was removed, and waits for its
+// end. The data plane stays. Without an agent it does nothing.
+func EndAgent(ifname string, o Options) error {
+	o = o.withDefaults()
 	if err := StopAgent(o.RunDir, ifname, stopPatience); err != nil {
 		return err
 	}
-	return takeOff(ifname, o)
+	agent := guardOf(ifname, o)
+	if agent == nil {
+		return nil
+	}
+	return agent.stop(ifname, stopPatience)
 }
 
 // stopPatience is the time in which an agent has to end after each signal.
@@ -157,7 +204,26 @@ func Clean(o Options) ([]string, error) {
 			cleaned = append(cleaned, name)
 		}
 	}
+	for _, name := range lostStates(o) {
+		if err := removeState(o.RunDir, name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		cleaned = append(cleaned, name)
+	}
 	return cleaned, errors.Join(errs...)
+}
+
+// lostStates lists the interfaces of which only a state file is left, which says why.
+func lostStates(o Options) (names []string) {
+	files, _ := filepath.Glob(filepath.Join(o.RunDir, "*.json"))
+	for _, f := range files {
+		name := unescapeName(strings.TrimSuffix(filepath.Base(f), ".json"))
+		if s, err := ReadState(o.RunDir, name); err == nil && s.Lost != "" && !exists(PinDir(o.PinRoot, name)) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func cleanOne(name string, o Options) (bool, error) {
@@ -192,8 +258,10 @@ func cleanLive(name string, o Options) (bool, error) {
 	return CleanEngine(a)
 }
 
-// Forget removes the pins and the state file of an interface that was deleted. If ctx ends
-// before it gets control of the interface, it leaves that to the process that has control.
+// Forget removes the pins and the state file of an interface that is lost (ErrLost), and what
+// attach has changed on it as far as it still exists. Of an interface that was moved to another
+// network namespace a state file stays that says so. If ctx ends before it gets control of the
+// interface, it leaves that to the process that has control.
 func Forget(ctx context.Context, a *Attachment) error {
 	for {
 		l, err := takeLease(a.opts.RunDir, a.State.Interface, leaseControl)
@@ -210,11 +278,25 @@ func Forget(ctx context.Context, a *Attachment) error {
 		case <-time.After(leasePoll):
 		}
 	}
-	if a.Alive() { // it was moved to another network namespace
-		detachIngress(a.Dir)
+	where, dev := locateLink(a.ingress)
+	lost := a.Lost()
+	var errs []error
+	if where == here {
+		a.detachEgress(dev)
+		errs = append(errs, a.restoreQdisc(dev))
 	}
-	if err := removePins(a.Dir); err != nil {
-		return err
+	// In another network namespace, the kernel has removed qdiscs and filters with the move.
+	for _, l := range []link.Link{a.ingress, a.egress} {
+		if l != nil {
+			_ = l.Detach() // of an interface that was deleted there is nothing to detach
+		}
 	}
-	return removeState(a.opts.RunDir, a.State.Interface)
+	errs = append(errs, removePins(a.Dir), removeState(a.opts.RunDir, a.State.Interface))
+	if where == elsewhere {
+		errs = append(errs, writeState(a.opts.RunDir, State{
+			Interface: a.State.Interface, Netns: a.State.Netns, PinRoot: a.State.PinRoot, Version: a.State.Version,
+			Attached: a.State.Attached, Lost: lost.Error(),
+		}))
+	}
+	return errors.Join(errs...)
 }

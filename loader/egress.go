@@ -26,7 +26,8 @@ const (
 func (a *Attachment) attachEgress(i Iface, prog *ebpf.Program) error {
 	switch a.opts.Egress {
 	case EgressAuto, EgressTCX:
-		l, err := attachTCX(link.TCXOptions{Interface: i.Index, Program: prog, Attach: ebpf.AttachTCXEgress})
+		// A program in front could end the chain (TCX_PASS), and this one would not run.
+		l, err := attachTCX(link.TCXOptions{Interface: i.Index, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
 		if err == nil {
 			a.State.Egress, a.egress = EgressTCX, l
 			if err := l.Pin(filepath.Join(a.Dir, pinEgressLink)); err != nil {
@@ -65,9 +66,6 @@ func (a *Attachment) attachClsact(i Iface, prog *ebpf.Program) error {
 	a.State.Egress = EgressClsact
 	if err := netlink.FilterReplace(clsactFilter(i.Link, prog)); err != nil {
 		return fmt.Errorf("%s: attach egress by clsact (kernel module cls_bpf): %w", i.Name, err)
-	}
-	if err := prog.Pin(filepath.Join(a.Dir, pinEgressProg)); err != nil {
-		return fmt.Errorf("pin the egress program: %w", err)
 	}
 	return nil
 }

@@ -74,7 +74,24 @@ func (s *EngineLease) Register(queue, fd int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queues[uint32(queue)] = struct{}{}
+	if err := s.att.Maps.SteerTable.Put(socketsKey, bpf.Steer{Queues: uint32(len(s.queues))}); err != nil {
+		return fmt.Errorf("%s: record the sockets: %w", s.att.State.Interface, err)
+	}
 	return nil
+}
+
+// socketsKey is the key of the entry in steer_table whose Queues is the number of sockets. It is
+// no QPN, of which there are 24 bits.
+const socketsKey = uint32(1<<32 - 1)
+
+// EngineQueues returns the number of receive queues for which the engine has sockets, 0 = there is
+// no engine.
+func (a *Attachment) EngineQueues() int {
+	var s bpf.Steer
+	if a.Maps.SteerTable.Lookup(socketsKey, &s) != nil {
+		return 0
+	}
+	return int(s.Queues)
 }
 
 // errLeaseClosed is the error of calls after Close, when the configuration is not mapped.

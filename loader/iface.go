@@ -16,6 +16,18 @@ import (
 // DefaultRateBps is the rate of a link if neither driver nor user gives one.
 const DefaultRateBps = 10_000_000_000
 
+// MinRateBps is the lowest rate of a link, in bits per second: the kernel paces by whole bytes per
+// second.
+const MinRateBps = 8
+
+// CheckRate refuses a rate of a link that the pacers cannot enforce.
+func CheckRate(bps uint64) error {
+	if bps < MinRateBps {
+		return fmt.Errorf("a rate of %d bit/s is too low: choose at least %d, for example 25G", bps, MinRateBps)
+	}
+	return nil
+}
+
 // Iface has the properties of an interface that attach needs.
 type Iface struct {
 	Link     netlink.Link
@@ -46,7 +58,7 @@ func FindIface(name string) (Iface, error) {
 	if a.Xdp != nil && a.Xdp.Attached {
 		i.XDPProg = a.Xdp.ProgId
 	}
-	i.RateBps = linkRate(name)
+	i.RateBps = linkRate(a.Name)
 	return i, nil
 }
 

@@ -80,8 +80,27 @@ func stillAt(f *os.File, path string) bool {
 // release removes the file before the lock: otherwise two processes could have locks on
 // different files of the same name.
 func (l *lease) release() {
-	_ = os.Remove(l.path)
+	if stillAt(l.f, l.path) { // else it is that of another process
+		_ = os.Remove(l.path)
+	}
 	l.f.Close()
+}
+
+// restore creates the file of the lease again if somebody has removed it, and takes the lock on it.
+// The error wraps errLeased if another process was faster.
+func (l *lease) restore() error {
+	if stillAt(l.f, l.path) {
+		return nil
+	}
+	runDir, file := filepath.Split(l.path)
+	kind := filepath.Ext(file)
+	again, err := takeLease(runDir, unescapeName(strings.TrimSuffix(file, kind)), kind[1:])
+	if err != nil {
+		return err
+	}
+	l.f.Close()
+	l.f = again.f
+	return nil
 }
 
 // leaseHolder returns the process that has a lease, as "PID (name)"; "" if none has.

@@ -37,6 +37,9 @@ type Options struct {
 
 	Priority priority.Params
 
+	// Foreground: the agent runs in the process of `attach --foreground`.
+	Foreground bool
+
 	// NIC has the agent serve an engine to other processes; nil: it does not.
 	NIC *NIC
 

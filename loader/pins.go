@@ -21,15 +21,16 @@ const (
 	pinEgressLink  = "link_egress"
 	pinAgentCall   = "prog_agent_call"
 	pinEngineSync  = "prog_engine_sync"
-	pinEgressProg  = "prog_egress" // only with clsact, which has no link
-	pinRunDir      = "run_dir"     // a symbolic link to the run directory of the attachment
+	pinIngressProg = "prog_ingress" // for a repair
+	pinEgressProg  = "prog_egress"  // for a repair
+	pinRunDir      = "run_dir"      // a symbolic link to the run directory of the attachment
 )
 
 // escapeName returns the file name of an interface: bpffs refuses dots ("eth0.100"), which
 // become %2E; % becomes %25.
-func escapeName(ifname string) string {
-	return strings.NewReplacer("%", "%25", ".", "%2E").Replace(ifname)
-}
+func escapeName(ifname string) string { return escapes.Replace(ifname) }
+
+var escapes = strings.NewReplacer("%", "%25", ".", "%2E")
 
 func unescapeName(file string) string {
 	return strings.NewReplacer("%2E", ".", "%25", "%").Replace(file)

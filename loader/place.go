@@ -34,6 +34,11 @@ func locate(dir string) (place, netlink.Link) {
 		return gone, nil
 	}
 	defer l.Close()
+	return locateLink(l)
+}
+
+// locateLink finds the interface of an XDP link.
+func locateLink(l link.Link) (place, netlink.Link) {
 	info, err := l.Info()
 	if err != nil || info.XDP() == nil || info.XDP().Ifindex == 0 {
 		return gone, nil
@@ -43,6 +48,67 @@ func locate(dir string) (place, netlink.Link) {
 		return elsewhere, nil
 	}
 	return here, dev
+}
+
+// ErrLost: the interface of an attachment is no longer in this network namespace.
+var ErrLost = errors.New("lost")
+
+// Lost returns an error that wraps ErrLost and says what has become of the interface; nil if it
+// is in this network namespace.
+func (a *Attachment) Lost() error {
+	switch where, _ := locateLink(a.ingress); where {
+	case gone:
+		return fmt.Errorf("%s: %w: the interface was deleted", a.State.Interface, ErrLost)
+	case elsewhere:
+		return fmt.Errorf("%s: %w: the interface was moved to another network namespace, and is detached there: `ip netns exec NAME ip link` finds it; attach it there, `nsenter --net=/run/netns/NAME softroce-xdp …`",
+			a.State.Interface, ErrLost)
+	}
+	return nil
+}
+
+// RealName returns the name under which an interface is found: the name of the attachment, also
+// after the interface was renamed, else the name of the interface. The argument may be an
+// altname. A name without interface and attachment is returned as it is.
+func RealName(name string, o Options) string {
+	o = o.withDefaults()
+	if exists(PinDir(o.PinRoot, name)) || exists(statePath(o.RunDir, name)) {
+		return name
+	}
+	dev, err := netlink.LinkByName(name)
+	if err != nil || exists(PinDir(o.PinRoot, dev.Attrs().Name)) {
+		if err == nil {
+			return dev.Attrs().Name
+		}
+		return name
+	}
+	all, _ := Pinned(o.PinRoot)
+	for _, before := range all {
+		if where, l := locate(PinDir(o.PinRoot, before)); where == here && l.Attrs().Index == dev.Attrs().Index {
+			return before
+		}
+	}
+	return dev.Attrs().Name
+}
+
+// CheckRenamed returns an error if the interface that was attached under the name has another name
+// now.
+func CheckRenamed(ifname string, o Options) error {
+	dir := PinDir(o.withDefaults().PinRoot, ifname)
+	if where, dev := locate(dir); where == here {
+		return checkRenamed(ifname, dir, dev)
+	}
+	return nil
+}
+
+func checkRenamed(ifname, dir string, dev netlink.Link) error {
+	now := dev.Attrs().Name
+	if now == ifname {
+		return nil
+	}
+	if _, err := netlink.LinkByName(ifname); err == nil {
+		return fmt.Errorf("%s: the pins at %s belong to %s, which had that name when it was attached: run `softroce-xdp detach %s` first", ifname, dir, now, ifname)
+	}
+	return fmt.Errorf("%s is called %s now: give it its name back, or run `softroce-xdp detach %s` and attach %s", ifname, now, ifname, now)
 }
 
 // IsAttached reports whether the interface of that name is attached here.
@@ -113,11 +179,17 @@ func netnsInode(path string) uint64 {
 	return st.Ino
 }
 
-// notAttached returns why there is no pin directory: ErrNotAttached, or the bpf file system is
-// hidden.
-func notAttached(ifname string, root string) error {
-	if err := checkHidden(root); err != nil {
+// notAttached returns why there is no pin directory: ErrNotAttached, ErrStray, or the bpf file
+// system is hidden.
+func notAttached(ifname string, o Options) error {
+	if err := checkHidden(o.PinRoot); err != nil {
 		return err
+	}
+	if stray := strayAt(ifname); stray != nil {
+		return stray.explain(o)
+	}
+	if s, err := ReadState(o.RunDir, ifname); err == nil && s.Lost != "" {
+		return fmt.Errorf("%s: %w: %s", ifname, ErrNotAttached, s.Lost)
 	}
 	return fmt.Errorf("%s: %w", ifname, ErrNotAttached)
 }

@@ -38,7 +38,14 @@ type State struct {
 	RateFrom  string     `json:"rate_from"` // ethtool, flag or default
 	NodeFile  string     `json:"node_file,omitempty"`
 	AgentPID  int        `json:"agent_pid,omitempty"`
-	NIC       *NIC       `json:"nic,omitempty"` // nil: the agent serves no engine
+	// AgentStart is when the agent started, ns of CLOCK_MONOTONIC: a reload changes it and keeps
+	// the process ID.
+	AgentStart uint64 `json:"agent_start_ns,omitempty"`
+	Foreground bool   `json:"foreground,omitempty"` // the agent's process is one of `attach --foreground`
+	NIC        *NIC   `json:"nic,omitempty"`        // nil: the agent serves no engine
+	// Lost says that the interface is attached no more, and why. The state is kept for status until
+	// detach, clean or the next attach.
+	Lost string `json:"lost,omitempty"`
 }
 
 func statePath(runDir, ifname string) string {
@@ -55,18 +62,51 @@ func LogPath(runDir, ifname string) string {
 	return filepath.Join(runDir, escapeName(ifname)+".log")
 }
 
+// ReportPath returns the path of what the agent reports to status (package inspect).
+func ReportPath(runDir, ifname string) string {
+	return filepath.Join(runDir, escapeName(ifname)+".report")
+}
+
 // ReadState reads the state file of an interface. The error wraps os.ErrNotExist if there is
 // none.
 func ReadState(runDir, ifname string) (State, error) {
 	var s State
-	b, err := os.ReadFile(statePath(runDir, ifname))
+	b, err := readRegular(statePath(runDir, ifname))
 	if err != nil {
 		return s, err
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
 		return s, fmt.Errorf("%s is damaged (%w): run `softroce-xdp detach %s` and attach again", statePath(runDir, ifname), err, ifname)
 	}
+	if s.Interface != ifname {
+		return State{}, fmt.Errorf("%s is damaged (it has the state of %q): run `softroce-xdp detach %s` and attach again", statePath(runDir, ifname), s.Interface, ifname)
+	}
 	return s, nil
+}
+
+// readRegular reads a file of the run directory. Others do not end.
+func readRegular(path string) ([]byte, error) {
+	switch i, err := os.Stat(path); {
+	case err != nil:
+		return nil, err
+	case !i.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file: remove it", path)
+	}
+	return os.ReadFile(path)
+}
+
+// ReadReport reads the report of the agent of an interface, and returns its age.
+func ReadReport(runDir, ifname string) ([]byte, time.Duration, error) {
+	path := ReportPath(runDir, ifname)
+	b, err := readRegular(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	i, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	return b, time.Since(i.ModTime()), nil
 }
 
 // writeState replaces the file atomically, so that no reader finds an incomplete one.
@@ -78,21 +118,28 @@ func writeState(runDir string, s State) error {
 	if err != nil {
 		return err
 	}
-	path := statePath(runDir, s.Interface)
-	tmp := path + ".new"
-	err = os.WriteFile(tmp, append(b, '\n'), 0o644)
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		_ = os.Remove(tmp)
+	if err := replaceFile(statePath(runDir, s.Interface), append(b, '\n')); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
 	return nil
 }
 
+// replaceFile replaces a file at once. It has one writer.
+func replaceFile(path string, b []byte) error {
+	tmp := path + ".new"
+	err := os.WriteFile(tmp, b, 0o644)
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp)
+	}
+	return err
+}
+
 func removeState(runDir, ifname string) error {
 	_ = os.Remove(socketPath(runDir, ifname)) // of a device server that was killed
+	_ = os.Remove(ReportPath(runDir, ifname))
 	err := os.Remove(statePath(runDir, ifname))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
@@ -127,6 +174,9 @@ func TakeLock(runDir, ifname string) (*Lock, error) {
 // Release releases the lease, so that another agent can start.
 func (l *Lock) Release() { l.l.release() }
 
+// Restore creates the file of the lease again if somebody has removed it.
+func (l *Lock) Restore() error { return l.l.restore() }
+
 // AgentAlive reports whether the interface has an agent.
 func AgentAlive(runDir, ifname string) bool { return leaseHolder(runDir, ifname, leaseAgent) != "" }
 
@@ -141,8 +191,13 @@ func StopAgent(runDir, ifname string, timeout time.Duration) error {
 	if pid == 0 {
 		return fmt.Errorf("%s: an agent runs but %s does not say which process it is: stop it by hand", ifname, leasePath(runDir, ifname, leaseAgent))
 	}
+	return stopProcess(ifname, pid, timeout, func() bool { return AgentAlive(runDir, ifname) })
+}
+
+// stopProcess ends an agent: SIGTERM, and after timeout SIGKILL.
+func stopProcess(ifname string, pid int, timeout time.Duration, alive func() bool) error {
 	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) && !AgentAlive(runDir, ifname) {
+	if errors.Is(err, unix.ESRCH) && !alive() {
 		return nil // it ended meanwhile
 	}
 	if err != nil {
@@ -154,7 +209,7 @@ func StopAgent(runDir, ifname string, timeout time.Duration) error {
 			return fmt.Errorf("%s: stop agent %d: %w", ifname, pid, err)
 		}
 		for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if !AgentAlive(runDir, ifname) {
+			if !alive() {
 				return nil
 			}
 		}

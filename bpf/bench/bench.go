@@ -61,15 +61,15 @@ func Run(rounds int) ([]Row, error) {
 		return nil, err
 	}
 	defer undo()
-	var o BenchObjects
-	if err := LoadBenchObjects(&o, nil); err != nil {
+	spec, err := LoadBench()
+	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
-	defer o.Close()
-	s, err := newScene(&o)
+	s, err := newScene(spec)
 	if err != nil {
 		return nil, err
 	}
+	defer s.close()
 	var rows []Row
 	for _, group := range []func() ([]pair, error){s.plain, s.stamped, s.many} {
 		pairs, err := group()
@@ -78,23 +78,13 @@ func Run(rounds int) ([]Row, error) {
 		}
 		for range rounds {
 			for i := range pairs {
-				for _, p := range pairs[i].all() {
-					if pairs[i].before != nil {
-						if err := pairs[i].before(p == pairs[i].base); err != nil {
-							return nil, err
-						}
-					}
-					if err := p.run(); err != nil {
-						return nil, fmt.Errorf("%s %s: %w", pairs[i].row.Program, pairs[i].row.Packet, err)
-					}
+				if err := pairs[i].run(); err != nil {
+					return nil, err
 				}
 			}
 		}
 		for _, p := range pairs {
-			p.row.Ns = median(p.prog.ns) - median(p.base.ns)
-			if p.plus != nil {
-				p.row.Ns += median(p.plus.ns) - median(p.minus.ns)
-			}
+			p.row.Ns = p.ns()
 			rows = append(rows, p.row)
 		}
 	}
@@ -143,6 +133,30 @@ func (p *pair) all() []*one {
 		return []*one{p.base, p.prog}
 	}
 	return []*one{p.base, p.prog, p.plus, p.minus}
+}
+
+// run runs each program of the pair once.
+func (p *pair) run() error {
+	for _, x := range p.all() {
+		if p.before != nil {
+			if err := p.before(x == p.base); err != nil {
+				return err
+			}
+		}
+		if err := x.run(); err != nil {
+			return fmt.Errorf("%s %s: %w", p.row.Program, p.row.Packet, err)
+		}
+	}
+	return nil
+}
+
+// ns is the difference of the medians, nanoseconds a packet.
+func (p *pair) ns() float64 {
+	ns := median(p.prog.ns) - median(p.base.ns)
+	if p.plus != nil {
+		ns += median(p.plus.ns) - median(p.minus.ns)
+	}
+	return ns
 }
 
 func (p *one) run() error {
@@ -194,14 +208,68 @@ var (
 )
 
 // scene is a host with one peer that understands the option and one that does not.
-type scene struct{ o *BenchObjects }
+type scene struct{ o objects }
 
-func newScene(o *BenchObjects) (*scene, error) {
+// objects are the programs and maps that the measurement uses. An object file of an earlier
+// version has them too.
+type objects struct {
+	SoftroceIngress    *ebpf.Program `ebpf:"softroce_ingress"`
+	SoftroceEgress     *ebpf.Program `ebpf:"softroce_egress"`
+	BenchXdpEmpty      *ebpf.Program `ebpf:"bench_xdp_empty"`
+	BenchTcEmpty       *ebpf.Program `ebpf:"bench_tc_empty"`
+	BenchXdpClock      *ebpf.Program `ebpf:"bench_xdp_clock"`
+	BenchXdpShorten    *ebpf.Program `ebpf:"bench_xdp_shorten"`
+	BenchXdpRestore    *ebpf.Program `ebpf:"bench_xdp_restore"`
+	BenchXdp           *ebpf.Program `ebpf:"bench_xdp"`
+	BenchTcRestore     *ebpf.Program `ebpf:"bench_tc_restore"`
+	BenchTc            *ebpf.Program `ebpf:"bench_tc"`
+	BenchTcEchoRestore *ebpf.Program `ebpf:"bench_tc_echo_restore"`
+	BenchTcEcho        *ebpf.Program `ebpf:"bench_tc_echo"`
+	BenchXdpMany       *ebpf.Program `ebpf:"bench_xdp_many"`
+	BenchTcMany        *ebpf.Program `ebpf:"bench_tc_many"`
+	BenchXdpLookup     *ebpf.Program `ebpf:"bench_xdp_lookup"`
+
+	Config    *ebpf.Map `ebpf:"config"`
+	DestTable *ebpf.Map `ebpf:"dest_table"`
+	Templates *ebpf.Map `ebpf:"templates"`
+	Addresses *ebpf.Map `ebpf:"addresses"`
+}
+
+// close frees what newScene has loaded.
+func (s *scene) close() {
+	o := &s.o
+	for _, p := range []*ebpf.Program{
+		o.SoftroceIngress, o.SoftroceEgress, o.BenchXdpEmpty, o.BenchTcEmpty, o.BenchXdpClock, o.BenchXdpShorten, o.BenchXdpRestore,
+		o.BenchXdp, o.BenchTcRestore, o.BenchTc, o.BenchTcEchoRestore, o.BenchTcEcho, o.BenchXdpMany, o.BenchTcMany, o.BenchXdpLookup,
+	} {
+		p.Close()
+	}
+	for _, m := range []*ebpf.Map{o.Config, o.DestTable, o.Templates, o.Addresses} {
+		m.Close()
+	}
+}
+
+func newScene(spec *ebpf.CollectionSpec) (*scene, error) {
+	s := &scene{}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	defer coll.Close()
+	if own := coll.Maps["own_state"]; own != nil { // not in earlier versions
+		if err := own.Put(uint32(0), &bpf.OwnWords{Known: 1, First4: uint32(bpf.OwnWord(host))}); err != nil {
+			return nil, err
+		}
+	}
+	if err := coll.Assign(&s.o); err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
 	cfg := bpf.Config{AbiVersion: bpf.ABIVersion, Mtu: 1500, Mac: [6]byte{2, 0, 0, 0, 0, 1}, HeartbeatTimeoutNs: 0}
-	if err := o.Config.Put(uint32(0), &cfg); err != nil {
+	if err := s.o.Config.Put(uint32(0), &cfg); err != nil {
+		s.close()
 		return nil, err
 	}
-	return &scene{o}, nil
+	return s, nil
 }
 
 // token is in all stamps.
@@ -215,6 +283,7 @@ func (s *scene) know(a netip.Addr, caps uint16) error {
 		return err
 	}
 	d.RxToken, d.TxToken, d.LastTxNs = token, token, uint64(now.Nano())
+	d.RxOwn, d.TxOwn = bpf.OwnFirst4, bpf.OwnWord(host)
 	d.PeerT1Ns, d.InTxNs = 1, now.Nano()+1<<46 // an echo that is not too old for hours
 	d.EchoGuard = ^(d.PeerT1Ns ^ uint64(d.InTxNs))
 	return s.o.DestTable.Put(bpf.KeyOf(a), &d)
@@ -222,6 +291,9 @@ func (s *scene) know(a netip.Addr, caps uint16) error {
 
 func frame(d rocev2.Datagram, room int) []byte {
 	f := []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 4, 8, 0}
+	if d.Src == host {
+		f[5], f[11] = f[11], f[5]
+	}
 	f, err := d.AppendTo(f)
 	if err != nil {
 		panic(err)

@@ -68,7 +68,7 @@ type BenchDestRegs struct {
 	LastRxNs       uint64
 	Queued         uint8
 	CePending      uint8
-	Reserved0      uint16
+	RxOwn          uint16
 	Node           uint32
 	TxNs           int64
 	RxNs           int64
@@ -113,7 +113,8 @@ type BenchDestRegs struct {
 	WinLoss        uint32
 	WinPaced       uint32
 	WinDue         uint8
-	Reserved4      [11]uint8
+	Reserved4      [3]uint8
+	TxOwn          uint64
 	PsnRegressions uint64
 	Naks           uint64
 	Rnrs           uint64
@@ -179,6 +180,19 @@ type BenchLimitWords struct {
 		Active      uint32
 		Held        uint32
 	}
+}
+
+type BenchOwnPair struct {
+	_    structs.HostLayout
+	Peer BenchDestKey
+	Own  uint64
+}
+
+type BenchOwnWords struct {
+	_      structs.HostLayout
+	Known  uint32
+	First4 uint32
+	First6 [2]uint64
 }
 
 type BenchRateLimit struct {
@@ -283,11 +297,14 @@ const (
 	BenchMapEvents              = "events"
 	BenchMapHelloLimit          = "hello_limit"
 	BenchMapLimitState          = "limit_state"
+	BenchMapOwnAddresses        = "own_addresses"
+	BenchMapOwnState            = "own_state"
 	BenchMapRateLimits          = "rate_limits"
 	BenchMapScratch             = "scratch"
 	BenchMapStats               = "stats"
 	BenchMapSteerTable          = "steer_table"
 	BenchMapTemplates           = "templates"
+	BenchMapTxTokens            = "tx_tokens"
 	BenchMapXsks                = "xsks"
 	BenchProgBenchTc            = "bench_tc"
 	BenchProgBenchTcEcho        = "bench_tc_echo"
@@ -391,11 +408,14 @@ type BenchMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	HelloLimit    *ebpf.MapSpec `ebpf:"hello_limit"`
 	LimitState    *ebpf.MapSpec `ebpf:"limit_state"`
+	OwnAddresses  *ebpf.MapSpec `ebpf:"own_addresses"`
+	OwnState      *ebpf.MapSpec `ebpf:"own_state"`
 	RateLimits    *ebpf.MapSpec `ebpf:"rate_limits"`
 	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
 	Stats         *ebpf.MapSpec `ebpf:"stats"`
 	SteerTable    *ebpf.MapSpec `ebpf:"steer_table"`
 	Templates     *ebpf.MapSpec `ebpf:"templates"`
+	TxTokens      *ebpf.MapSpec `ebpf:"tx_tokens"`
 	Xsks          *ebpf.MapSpec `ebpf:"xsks"`
 }
 
@@ -443,11 +463,14 @@ type BenchMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	HelloLimit    *ebpf.Map `ebpf:"hello_limit"`
 	LimitState    *ebpf.Map `ebpf:"limit_state"`
+	OwnAddresses  *ebpf.Map `ebpf:"own_addresses"`
+	OwnState      *ebpf.Map `ebpf:"own_state"`
 	RateLimits    *ebpf.Map `ebpf:"rate_limits"`
 	Scratch       *ebpf.Map `ebpf:"scratch"`
 	Stats         *ebpf.Map `ebpf:"stats"`
 	SteerTable    *ebpf.Map `ebpf:"steer_table"`
 	Templates     *ebpf.Map `ebpf:"templates"`
+	TxTokens      *ebpf.Map `ebpf:"tx_tokens"`
 	Xsks          *ebpf.Map `ebpf:"xsks"`
 }
 
@@ -467,11 +490,14 @@ func (m *BenchMaps) Close() error {
 		m.Events,
 		m.HelloLimit,
 		m.LimitState,
+		m.OwnAddresses,
+		m.OwnState,
 		m.RateLimits,
 		m.Scratch,
 		m.Stats,
 		m.SteerTable,
 		m.Templates,
+		m.TxTokens,
 		m.Xsks,
 	)
 }

@@ -67,7 +67,7 @@ struct dest_regs {
 	__u64 last_rx_ns;  /* arrival of the last packet that is accepted as the peer's */
 	__u8 queued;       /* 1: in the active queue; set by the data plane, cleared by the agent call */
 	__u8 ce_pending;   /* 1: CE received since the last echo; set by ingress, cleared by egress */
-	__u16 reserved0;
+	__u16 rx_own;        /* number (own_addresses) of this host's address to which the peer's last proven stamp came; 0 = unknown */
 	__u32 node;        /* S1.2: node number 1..n, 0 = not numbered yet; agent */
 
 	/* line 1 - written by ingress when an echo comes: S1.4 and one window's samples */
@@ -116,7 +116,8 @@ struct dest_regs {
 	__u32 win_loss;      /* signs that sent packets were lost, in the window: NAKs (PSN), and PSN regressions to packets that have left */
 	__u32 win_paced;     /* packets that the pacer delayed in the window */
 	__u8 win_due;        /* 1: feedback is due: a packet sent in the window is answered by an ACK or an echo */
-	__u8 reserved4[11];
+	__u8 reserved4[3];
+	__u64 tx_own;        /* own_word of this host's address that tx_token is for; 0 = any */
 
 	/* line 5 - rare events, counted atomically by ingress and egress */
 	__u64 psn_regressions; /* times that the PSN of a flow went back: retransmissions */
@@ -189,6 +190,30 @@ struct limit_words {
 	struct priority_state now; /* how the link of this host is divided among those that send to it; agent */
 };
 
+/* own_state, one element: the addresses of this host that need no lookup in own_addresses. */
+struct own_words {
+	__u32 known;         /* 1: own_addresses has all addresses; 0: every address counts as this host's */
+	__u32 first4;        /* an IPv4 address, network byte order, 0 = none; its number is SR_OWN_FIRST4 */
+	__u64 first6[2];     /* an IPv6 address, network byte order, 0 = none; its number is SR_OWN_FIRST6 */
+};
+
+enum sr_own {
+	SR_OWN_UNKNOWN = 0,  /* the list is not complete */
+	SR_OWN_FIRST4 = 1,
+	SR_OWN_FIRST6 = 2,
+	SR_OWN_OTHERS = 3,   /* the lowest number of another address */
+};
+
+/*
+ * tx_tokens key: an address of a peer, and the address of this host from which stamps go there.
+ * own is an own_word: an IPv4 address in network byte order, or the two halves of an IPv6
+ * address, combined by a product and a sum (lib/own.h).
+ */
+struct own_pair {
+	struct dest_key peer;
+	__u64 own;
+};
+
 /* cm_requests key: a REQ or SIDR_REQ that the engine's connection manager has received. */
 struct cm_request {
 	struct dest_key peer;
@@ -240,6 +265,7 @@ enum sr_event_type {
 	SR_EVENT_HELLO = 3,          /* HELLO from a peer that gets no stamps (yet), or whose capabilities have changed */
 	SR_EVENT_ACK_UNKNOWN = 4,    /* HELLO_ACK with the right nonce from an address without an entry */
 	SR_EVENT_ACTIVE = 5,         /* a destination became active while agent_rests was 1 */
+	SR_EVENT_NEW_SOURCE = 6,     /* a packet to a peer left from an address for which the peer has given no token */
 };
 
 struct sr_event {
@@ -252,6 +278,7 @@ struct sr_event {
 	__u32 node;          /* the peer's node number */
 	__u32 proven;        /* 1 = a HELLO with the token of the peer, which therefore receives at its address */
 	struct dest_key peer;
+	__u64 own;           /* own_word of this host's address that the packet came to or left from; 0 = unknown */
 };
 
 /* agent_slot is one slot of the call buffer, between the agent and softroce_agent_call. */
@@ -317,7 +344,7 @@ struct engine_slot {
 	__u16 caps;          /* out: enum sr_cap */
 	__u16 found;         /* out: 0 = the table is full */
 	__u32 window_bytes;  /* out: bytes that may be in flight, 0 = no limit */
-	__u64 tx_token;      /* out: token that stamps to the peer must carry */
+	__u64 tx_token;      /* in: own_word of the source address, 0 = unknown; out: token that stamps from there must carry, 0 = none yet */
 };
 
 enum sr_engine_flag {

@@ -172,13 +172,13 @@ static __always_inline int caps_changed(const struct dest_regs *d, __u32 caps)
 
 /* hello_ack stores a HELLO_ACK with the right nonce: capabilities, token and the first times. */
 static __always_inline int hello_ack(struct dest_regs *d, const struct dest_key *key,
-				     const void *body, const struct stamp *s, __u64 now)
+				     const struct roce *r, const void *body, const struct stamp *s, __u64 now)
 {
 	__u64 token = bpf_be64_to_cpu(LD64(body + 24));
 	__u32 caps = bpf_ntohl(LD32(body + 8)) & 0x7fff;
 	struct sr_event *e;
 
-	e = event_begin(d ? SR_EVENT_PEER_AWARE : SR_EVENT_ACK_UNKNOWN, key, now);
+	e = event_begin(d ? SR_EVENT_PEER_AWARE : SR_EVENT_ACK_UNKNOWN, key, own_word(r, 0), now);
 	if (e) {
 		e->caps = caps;
 		e->node = bpf_ntohl(LD32(body + 4));
@@ -186,9 +186,8 @@ static __always_inline int hello_ack(struct dest_regs *d, const struct dest_key 
 		bpf_ringbuf_submit(e, 0);
 	}
 	if (d) {
-		if (d->tx_token != token)
+		if (keep_token(d, key, own_word(r, 0), token))
 			forget_limit(key); /* the peer was attached again */
-		WRITE_ONCE(d->tx_token, token); /* before it is used */
 		if (!(d->caps & SR_CAP_STATIC))
 			WRITE_ONCE(d->caps, caps);
 		note_stamp(d, s, now, OP_HELLO_ACK);
@@ -204,7 +203,7 @@ static __always_inline int hello_ack(struct dest_regs *d, const struct dest_key 
  * known; without the token (`proven`), a HELLO of a peer without an entry is not reported.
  */
 static __always_inline void hello_event(const struct dest_regs *d, const struct dest_key *key,
-					const void *body, const struct stamp *s, __u64 now,
+					const struct roce *r, const void *body, const struct stamp *s, __u64 now,
 					int proven, int answer)
 {
 	__u32 caps = bpf_ntohl(LD32(body + 8));
@@ -212,7 +211,7 @@ static __always_inline void hello_event(const struct dest_regs *d, const struct 
 
 	if (!answer && (d ? proven && d->caps & SR_CAP_STAMP && !caps_changed(d, caps) : !proven))
 		return;
-	e = event_begin(SR_EVENT_HELLO, key, now);
+	e = event_begin(SR_EVENT_HELLO, key, own_word(r, 0), now);
 	if (!e)
 		return;
 	e->caps = caps;
@@ -265,13 +264,14 @@ static __always_inline int version_fits(__u8 opcode, const void *body)
 
 /* v6 is a constant in each of the two calls below, so every offset is one too. */
 static __always_inline int control_packet(void *eth, struct roce *r, void *end, int v6,
-					  const struct sr_config *cfg, __u64 now)
+					  __u64 now)
 {
 	const __u32 hlen = v6 ? IPV6_HLEN : IPV4_HLEN;
 	const int known = r->opcode == OP_ECHO || r->opcode == OP_RATE_LIMIT;
 	void *ip = r->ip, *body = ip + hlen + UDP_HLEN + BTH_LEN;
 	struct dest_regs *d;
 	struct dest_key key;
+	const struct sr_config *cfg;
 	struct stamp s = {};
 	__u64 token;
 
@@ -294,8 +294,11 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	if (r->opcode == OP_HELLO_ACK &&
 	    bpf_be64_to_cpu(LD64(body + 16)) != secret_of(&key, SECRET_NONCE))
 		return control_drop(SR_STAT_hello_ack_forged);
-	if (r->opcode == OP_HELLO && !bucket_allows(BUCKET_HELLO, cfg->hello_rate))
-		return control_drop(SR_STAT_hello_limited);
+	if (r->opcode == OP_HELLO) {
+		cfg = get_config();
+		if (!cfg || !bucket_allows(BUCKET_HELLO, cfg->hello_rate))
+			return control_drop(SR_STAT_hello_limited);
+	}
 	if (LD32(body + HELLO_LEN) != control_icrc(ip, v6))
 		return control_drop(SR_STAT_control_bad_icrc);
 
@@ -306,9 +309,12 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 			 : control_drop(SR_STAT_echo_unknown);
 	}
 	if (r->opcode == OP_HELLO_ACK)
-		return hello_ack(d, &key, body, &s, now);
+		return hello_ack(d, &key, r, body, &s, now);
 	token = secret_of(&key, SECRET_TOKEN);
-	hello_event(d, &key, body, &s, now, s.token == token, cfg->hello_by_agent);
+	cfg = get_config(); /* a second time: the stack has no room for it */
+	if (!cfg)
+		return XDP_DROP;
+	hello_event(d, &key, r, body, &s, now, s.token == token, cfg->hello_by_agent);
 	if (cfg->hello_by_agent)
 		return control_drop(SR_STAT_hello_to_agent);
 	hello_answer(eth, ip, v6, cfg, &s, now, token);
@@ -361,8 +367,8 @@ static __noinline int control(struct xdp_md *ctx)
 	if (r.opcode != OP_HELLO && r.opcode != OP_HELLO_ACK && r.opcode != OP_ECHO &&
 	    r.opcode != OP_RATE_LIMIT)
 		return control_drop(SR_STAT_control_unknown);
-	return r.v6 ? control_packet(data, &r, end, 1, cfg, clock_now())
-		    : control_packet(data, &r, end, 0, cfg, clock_now());
+	return r.v6 ? control_packet(data, &r, end, 1, clock_now())
+		    : control_packet(data, &r, end, 0, clock_now());
 }
 
 #endif

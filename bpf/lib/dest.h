@@ -69,7 +69,7 @@ static __noinline int wake_agent(const struct dest_key *key)
 	if (!key || !rests || !READ_ONCE(*rests))
 		return 0;
 	WRITE_ONCE(*rests, 0); /* before the event, after which the agent may write 1 again */
-	e = event_begin(SR_EVENT_ACTIVE, key, clock_now());
+	e = event_begin(SR_EVENT_ACTIVE, key, 0, clock_now());
 	if (e)
 		bpf_ringbuf_submit(e, 0);
 	return 0;
@@ -90,9 +90,9 @@ static __always_inline void mark_active(struct dest_regs *d, const struct dest_k
 
 /*
  * dest_create makes the entry of a destination that this host sends to. Returns NULL if
- * the table is full. The agent receives an event and sends a HELLO.
+ * the table is full. The agent receives an event and sends a HELLO from `own`, the source.
  */
-static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u64 now)
+static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u64 own, __u64 now)
 {
 	const struct sr_config *cfg = get_config();
 	struct dest_regs *d;
@@ -107,6 +107,7 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 		return NULL;
 	__builtin_memset(d, 0, sizeof(*d));
 	d->last_tx_ns = now;
+	d->tx_own = own;
 	d->rate_bps = cfg->initial_rate_bps;
 	d->stack_rate_bps = cfg->initial_rate_bps;
 	d->engine_rate_bps = cfg->initial_rate_bps;
@@ -118,7 +119,7 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 
 	err = bpf_map_update_elem(&dest_table, key, d, BPF_NOEXIST);
 	if (!err) {
-		e = event_begin(SR_EVENT_NEW_DEST, key, now);
+		e = event_begin(SR_EVENT_NEW_DEST, key, own, now);
 		if (e)
 			bpf_ringbuf_submit(e, 0);
 	} else if (err == -7 /* E2BIG */ || err == -12 /* ENOMEM */) {

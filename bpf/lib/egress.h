@@ -48,8 +48,13 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	struct dest_regs *d;
 	struct dest_key key;
 	struct stamp s;
+	__u64 own = own_word(r, 1);
 	void *opt;
 
+	if (!from_here(r)) {
+		count(SR_STAT_tx_other_source);
+		return TC_NEXT;
+	}
 	peer_key(r, 0, &key);
 	if (r->surplus != STAMP_LEN || bpf_skb_pull_data(skb, r->opt_off + STAMP_LEN))
 		return TC_NEXT;
@@ -63,7 +68,8 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	s.credit = s.credit_seq = 0;
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	if (d) {
-		s.token = READ_ONCE(d->tx_token);
+		s.token = source_token(d, &key, own,
+				       r->opcode == OP_ECHO || r->opcode == OP_RATE_LIMIT, now);
 		if (r->opcode != OP_HELLO && r->opcode != OP_HELLO_ACK)
 			take_echo(d, &s, now);
 	}
@@ -73,6 +79,15 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	else if (r->opcode == OP_RATE_LIMIT)
 		count(SR_STAT_rate_limit_sent);
 	return TC_NEXT;
+}
+
+/* other_mac returns whether a packet is from another MAC address, such as that of a macvlan. */
+static __always_inline int other_mac(const void *eth, const struct sr_config *cfg)
+{
+	__u32 hi = LD32(cfg->mac);
+	__u16 lo = LD16(cfg->mac + 4);
+
+	return (hi | lo) && (LD32(eth + 6) != hi || LD16(eth + 10) != lo);
 }
 
 /* unstamped_reason returns why this packet leaves without the option, or 0 if it gets one. */
@@ -110,7 +125,8 @@ static __always_inline int append(struct __sk_buff *skb, struct roce *r, const s
 
 static __always_inline int egress(struct __sk_buff *skb)
 {
-	__u64 now, mono, leaves;
+	void *data = (void *)(long)skb->data;
+	__u64 now, mono, leaves, own;
 	const struct sr_config *cfg;
 	struct dest_regs *d;
 	struct dest_key key;
@@ -119,13 +135,14 @@ static __always_inline int egress(struct __sk_buff *skb)
 	struct roce r = {};
 	int why;
 
-	v = parse((void *)(long)skb->data, (void *)(long)skb->data_end, &r, &tx_reasons);
+	v = parse(data, (void *)(long)skb->data_end, &r, &tx_reasons);
 	if (v == SHORT || v == SHORT_ROCE) {
 		__u32 n = skb->len < PULL_LEN ? skb->len : PULL_LEN;
 
 		if (bpf_skb_pull_data(skb, n))
 			return TC_NEXT;
-		v = parse((void *)(long)skb->data, (void *)(long)skb->data_end, &r, &tx_reasons);
+		data = (void *)(long)skb->data;
+		v = parse(data, (void *)(long)skb->data_end, &r, &tx_reasons);
 	}
 	switch (v) {
 	case ROCE:
@@ -150,15 +167,25 @@ static __always_inline int egress(struct __sk_buff *skb)
 		count(SR_STAT_tx_foreign);
 		return TC_NEXT;
 	}
+	if (other_mac(data, cfg)) {
+		count(SR_STAT_tx_other_source);
+		return TC_NEXT;
+	}
 	now = clock_now();
 	mono = clock_tai ? mono_now() : now;
 	if (is_control(&r))
 		return stamp_control(skb, &r, now);
 
 	peer_key(&r, 0, &key);
+	own = own_word(&r, 1);
 	d = bpf_map_lookup_elem(&dest_table, &key);
+	/* tx_own is an address of this host. */
+	if ((!d || READ_ONCE(d->tx_own) != own) && !from_here(&r)) {
+		count(SR_STAT_tx_other_source);
+		return TC_NEXT;
+	}
 	if (!d)
-		d = dest_create(&key, now);
+		d = dest_create(&key, own, now);
 	if (!d)
 		return TC_NEXT;
 
@@ -171,11 +198,18 @@ static __always_inline int egress(struct __sk_buff *skb)
 		return TC_DROP;
 	leaves += now - mono; /* from the pacer's clock to that of the stamps */
 	why = unstamped_reason(skb, d, cfg, &r);
+	if (!why) {
+		s.token = READ_ONCE(d->tx_token);
+		if (READ_ONCE(d->tx_own) != own) {
+			s.token = source_token(d, &key, own, 1, now);
+			if (!s.token)
+				why = SR_STAT_tx_no_token;
+		}
+	}
 	note_request(d, &r, skb->len, leaves, leaves - now, !why);
 
 	if (!why) {
 		s.flags = STAMP_T1;
-		s.token = READ_ONCE(d->tx_token);
 		s.t1_ns = leaves;
 		take_echo(d, &s, leaves);
 		if (append(skb, &r, &s))

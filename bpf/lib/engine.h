@@ -63,7 +63,7 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	struct engine_slot *s;
 	struct dest_regs *d;
 	struct dest_key key;
-	__u64 now, window;
+	__u64 now, window, own;
 
 	if (index >= SR_ENGINE_SLOTS)
 		return 0;
@@ -73,9 +73,10 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	now = clock_now();
 	__builtin_memcpy(&key, &s->key, sizeof(key));
 	s->found = 0;
+	own = s->tx_token;
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	if (!d)
-		d = dest_create(&key, now);
+		d = dest_create(&key, own, now);
 	if (!d)
 		return 1;
 	engine_sent(d, s, &key, now);
@@ -85,7 +86,11 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	/* A window of 4 GiB or more is never reached, so it is no limit. */
 	window = READ_ONCE(d->policy.window_bytes);
 	s->window_bytes = window >> 32 ? 0 : window;
-	s->tx_token = READ_ONCE(d->tx_token);
+	if (!own || own == READ_ONCE(d->tx_own)) {
+		s->tx_token = READ_ONCE(d->tx_token);
+	} else {
+		s->tx_token = source_token(d, &key, own, s->caps & SR_CAP_STAMP, now);
+	}
 	/* Packets sent until now left at the old rate: their echoes do not measure the new one. */
 	if (s->rate_bps != READ_ONCE(d->engine_rate_bps)) {
 		s->rate_bps = READ_ONCE(d->engine_rate_bps);

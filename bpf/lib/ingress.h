@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Ingress: an arriving packet passes parse, stamp, control, steer, pass. */
+/* Ingress: an arriving packet passes parse, own addresses, stamp, control, steer, pass. */
 #ifndef SOFTROCE_INGRESS_H
 #define SOFTROCE_INGRESS_H
 
@@ -104,14 +104,14 @@ static __always_inline int note_packet(struct dest_regs *d, const struct sr_conf
  * therefore receives at its address. The agent sends it a HELLO: the host's own HELLOs may
  * be lost in the queue that its data fills, and without an entry it gets no echo.
  */
-static __noinline int ask_unknown(const struct dest_key *key, __u64 token, __u64 now)
+static __noinline int ask_unknown(const struct dest_key *key, __u64 own, __u64 token, __u64 now)
 {
 	struct sr_event *e;
 
 	if (!key || token != secret_of(key, SECRET_TOKEN) ||
 	    !bucket_allows(BUCKET_UNKNOWN, UNKNOWN_RATE))
 		return 0;
-	e = event_begin(SR_EVENT_HELLO, key, now);
+	e = event_begin(SR_EVENT_HELLO, key, own, now);
 	if (!e)
 		return 0;
 	e->proven = 1;
@@ -126,7 +126,7 @@ static __noinline int ask_unknown(const struct dest_key *key, __u64 token, __u64
  */
 static __always_inline int note_stamped(struct dest_regs *d, const struct dest_key *key,
 					const struct sr_config *cfg, struct roce *r, void *end,
-					struct stamp *s, __u64 now)
+					struct stamp *s, int own, __u64 now)
 {
 	int update;
 
@@ -135,7 +135,7 @@ static __always_inline int note_stamped(struct dest_regs *d, const struct dest_k
 		count(SR_STAT_rx_unknown_peer);
 		s->flags = 0;
 		r->ce = 0;
-		ask_unknown(key, s->token, now);
+		ask_unknown(key, own_word(r, 0), s->token, now);
 		return 0;
 	}
 	s->proven = s->token && s->token == d->rx_token;
@@ -146,6 +146,8 @@ static __always_inline int note_stamped(struct dest_regs *d, const struct dest_k
 		return update;
 	}
 	count(SR_STAT_rx_stamped);
+	if (d->rx_own != own)
+		WRITE_ONCE(d->rx_own, own);
 	note_stamp(d, s, now, r->opcode);
 	/* For a T1 the agent checks whether an ECHO is needed. */
 	return update | (s->flags & (STAMP_T1 | STAMP_ECHO | STAMP_CE));
@@ -166,8 +168,10 @@ static __always_inline int note_unstamped(struct dest_regs *d, const struct sr_c
  * as well, but not a frame of several buffers: veth and generic XDP leave skb->len too long
  * then (Linux 6.18), and the packet is lost.
  */
-static __always_inline void strip(struct xdp_md *ctx, struct roce *r, int one_buffer, __s32 padding)
+static __always_inline void strip(struct xdp_md *ctx, struct roce *r, __s32 padding)
 {
+	int one_buffer = r->ip_off + r->ip_len + padding == (__u32)(ctx->data_end - ctx->data);
+
 	ip_add_length(r, -STAMP_LEN);
 	if (one_buffer && bpf_xdp_adjust_tail(ctx, -STAMP_LEN - padding))
 		count(SR_STAT_rx_strip_failed);
@@ -182,10 +186,9 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	struct dest_key key;
 	struct stamp s = {};
 	struct roce r;
-	int one_buffer;
 	__s32 padding;
 	__u64 now;
-	int why, update;
+	int why, update, own;
 
 	switch (parse(data, end, &r, &rx_reasons)) {
 	case ROCE:
@@ -206,12 +209,16 @@ static __always_inline int ingress(struct xdp_md *ctx)
 		count(SR_STAT_rx_other_host);
 		return XDP_PASS;
 	}
+	own = own_destination(&r, &key);
+	if (own == OWN_NOT) {
+		count(SR_STAT_rx_forwarded);
+		return XDP_PASS;
+	}
 	padding = frame_surplus(ctx, &r);
 	if (padding < 0) {
 		count(SR_STAT_rx_truncated);
 		return XDP_PASS;
 	}
-	one_buffer = r.ip_off + r.ip_len + padding == (__u32)(end - data);
 	if (is_control(&r))
 		return control(ctx);
 
@@ -220,7 +227,7 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	why = r.surplus ? read_option(ctx, &r, data, end, &s) : SR_STAT_rx_unstamped;
 	if (!why) {
-		update = note_stamped(d, &key, cfg, &r, end, &s, now);
+		update = note_stamped(d, &key, cfg, &r, end, &s, own, now);
 	} else {
 		s.flags = 0;
 		count(why);
@@ -232,14 +239,14 @@ static __always_inline int ingress(struct xdp_md *ctx)
 		return XDP_DROP;
 	st = steer_find(cfg, r.qpn);
 	if (st && r.qpn == CM_QPN) {
-		struct dest_key own;
+		struct dest_key to;
 
-		peer_key(&r, 0, &own);
-		if (!cm_owns(r.bth, end, r.udp_len, &key, &own))
+		peer_key(&r, 0, &to);
+		if (!cm_owns(r.bth, end, r.udp_len, &key, &to))
 			st = NULL;
 	}
 	if (!why || why == SR_STAT_rx_option_version)
-		strip(ctx, &r, one_buffer, padding);
+		strip(ctx, &r, padding);
 	return st ? steer_packet(ctx, st, &s, r.ce, now) : XDP_PASS;
 }
 

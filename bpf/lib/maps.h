@@ -154,6 +154,41 @@ struct {
 	__type(value, struct limit_words);
 } limit_state SEC(".maps");
 
+/*
+ * The unicast addresses of this host (of the network namespace), with their numbers (enum sr_own
+ * and above). A packet to another address was sent to another host, which this one forwards to.
+ * Written by the agent.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct dest_key);
+	__type(value, __u32);
+} own_addresses SEC(".maps");
+
+/* Whether own_addresses is complete, and its first addresses. Mapped into the agent's memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct own_words);
+} own_state SEC(".maps");
+
+/*
+ * Tokens for stamps that leave from another address than dest_regs.tx_own. 0: the peer has given
+ * none yet. Created by egress, engine_sync and control packets that are sent, written by ingress
+ * on HELLO_ACK. The agent deletes them with the entry in dest_table.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct own_pair);
+	__type(value, __u64);
+} tx_tokens SEC(".maps");
+
 /* Slots of the agent call, mapped into the agent's memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -217,7 +252,7 @@ static __always_inline const struct sr_config *get_config(void)
 
 /* event_begin returns an event to fill in and pass to bpf_ringbuf_submit, or NULL if the ring is full. */
 static __always_inline struct sr_event *event_begin(enum sr_event_type type,
-						    const struct dest_key *peer, __u64 now)
+						    const struct dest_key *peer, __u64 own, __u64 now)
 {
 	struct sr_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
@@ -229,6 +264,7 @@ static __always_inline struct sr_event *event_begin(enum sr_event_type type,
 	e->type = type;
 	e->ns = now;
 	e->peer = *peer;
+	e->own = own;
 	return e;
 }
 

@@ -64,7 +64,10 @@
 	SR_REASON(51, rate_limit_old, "control: RATE_LIMITs with the epoch of the limit in force or an earlier one, dropped") \
 	SR_REASON(52, rate_limit_unknown, "control: RATE_LIMITs from an address without a table entry, dropped unread") \
 	SR_REASON(53, rate_limit_sent, "control: RATE_LIMITs sent to hosts that share the link of this one") \
-	SR_REASON(54, rx_over_limit, "ingress: packets above what their sender may send to this host, dropped")
+	SR_REASON(54, rx_over_limit, "ingress: packets above what their sender may send to this host, dropped") \
+	SR_REASON(55, rx_forwarded, "ingress: RoCEv2 packets to an IP address of another host, passed unread") \
+	SR_REASON(56, tx_other_source, "egress: packets from a MAC or IP address of another host, passed untouched") \
+	SR_REASON(57, tx_no_token, "egress: packets from a source whose token is not there yet, left unstamped")
 
 #define SR_REASON_ENUM(number, name, text) SR_STAT_##name = number,
 enum sr_reason {

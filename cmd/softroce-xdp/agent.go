@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -27,9 +28,10 @@ import (
 // readyFD is the descriptor to which a background agent writes "ready" or its error.
 const readyFD = 3
 
-// newAgent is the background process of an attached interface.
+// newAgent is the background process of an attached interface. SIGTERM and SIGINT end it. SIGHUP
+// replaces it by the installed binary with --upgrade, as that of a foreground process.
 func newAgent(a *app) *cobra.Command {
-	var tell bool
+	var tell, upgrade bool
 	var logPath string
 	cmd := &cobra.Command{
 		Use:    "agent IF",
@@ -70,15 +72,29 @@ func newAgent(a *app) *cobra.Command {
 				errOut = logfile.Stderr(logPath)
 			}
 			log := a.logger(errOut).With("if", args[0])
+			job := &attachJob{app: a, name: args[0], cmd: cmd, upgrade: true}
+			if upgrade {
+				if err := job.reload(); err != nil {
+					log.Error("reload: the agent goes on with the programs and settings that are there", "err", err)
+				}
+			}
+			reload := a.onReload(ctx, stop, []*attachJob{job}, log)
 			err := runAgent(ctx, args[0], a.options(), log, func() { say("ready") })
+			if err == nil && reload.Load() {
+				log.Info("becomes the installed binary")
+				err = becomeInstalled()
+			}
 			if err != nil {
 				say(err.Error())
+			}
+			if err != nil && !errors.Is(err, loader.ErrLost) { // the agent has logged that
 				log.Error("agent ends", "err", err)
 			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&tell, "tell", false, fmt.Sprintf("write on descriptor %d that it works, or why not", readyFD))
+	cmd.Flags().BoolVar(&upgrade, "upgrade", false, "replace the programs first, after SIGHUP")
 	cmd.Flags().StringVar(&logPath, "log", "", "the file that standard error leads to, which is not to grow without bound")
 	return cmd
 }
@@ -114,7 +130,16 @@ func startAgent(a *app, name string) error {
 	}
 	defer log.Close()
 	c := exec.Command(self, "agent", "--tell", "--log", log.Name(), "--pin-root", a.pinRoot, "--run-dir", a.runDir,
-		"--log-level", a.logLevel.value, "--log-format", a.logFormat.value, name)
+		"--log-level", a.logLevel.value, "--log-format", a.logFormat.value)
+	if a.configPath != "" { // for a reload
+		path, err := filepath.Abs(a.configPath)
+		if err != nil {
+			w.Close()
+			return err
+		}
+		c.Args = append(c.Args, "--config", path)
+	}
+	c.Args = append(c.Args, name)
 	c.Stdout, c.Stderr, c.ExtraFiles = log, log, []*os.File{w}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = c.Start()

@@ -5,10 +5,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/logfile"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/loader"
 )
@@ -39,7 +39,7 @@ error.`,
 					return err
 				}
 			}
-			if err := checkNames(ifs); err != nil {
+			if ifs, err = a.realNames(ifs); err != nil {
 				return err
 			}
 			jobs, err := newJobs(a, cmd, ifs, upgrade)
@@ -71,9 +71,15 @@ type attachJob struct {
 	set     *settings
 	cmd     *cobra.Command
 	upgrade bool
-	change  *revision // changes of an existing attachment; nil = there is none yet
-	fresh   bool      // attached by this command: detached if another interface fails
-	report  string    // what was done, for the user; "" = nothing
+
+	foreground bool // this process runs the agent
+	recovered  bool // pins or state were lost, and are there again
+
+	change *revision // changes of an existing attachment; nil = there is none yet
+	signal int       // foreground process that runs the agent, and is told to reload; 0 = none
+	kept   int       // process of the agent that goes on; 0 = none
+	fresh  bool      // attached by this command: detached if another interface fails
+	report string    // what was done, for the user; "" = nothing
 }
 
 func newJobs(a *app, cmd *cobra.Command, names []string, upgrade bool) ([]*attachJob, error) {
@@ -124,20 +130,26 @@ func attachAll(jobs []*attachJob, foreground bool) (_ *loader.Control, err error
 		}
 	}()
 	for _, j := range jobs {
-		j.set.Control = control
+		j.set.Control, j.foreground = control, foreground
+		if j.recovered, err = loader.Recover(j.name, j.set.Options); err != nil {
+			return nil, err
+		}
 		if err := j.plan(); err != nil {
 			return nil, err
 		}
 	}
 	for _, j := range jobs {
 		report, err := j.do()
-		if err == nil && !foreground {
+		if err == nil && !foreground && j.kept == 0 && j.signal == 0 {
 			err = startAgent(j.app, j.name)
 		}
 		if err != nil {
 			return nil, err
 		}
 		j.report = report
+	}
+	if err := reloadAll(jobs, control); err != nil {
+		return nil, err
 	}
 	return control, nil
 }
@@ -147,7 +159,15 @@ func (j *attachJob) plan() error {
 	if !j.upgrade && !loader.IsAttached(j.name, j.set.Options) {
 		return nil
 	}
-	if !j.upgrade && loader.AgentAlive(j.runDir, j.name) {
+	if err := loader.CheckRenamed(j.name, j.set.Options); err != nil {
+		return err
+	}
+	agent := loader.AgentProcess(j.name, j.set.Options)
+	if !j.upgrade && j.recovered && agent != 0 {
+		j.kept = agent
+		return nil
+	}
+	if !j.upgrade && loader.HasAgent(j.name, j.set.Options) {
 		return fmt.Errorf("%s: %w: `softroce-xdp status %s` shows it; use --upgrade to replace the programs, or detach first", j.name, loader.ErrAttached, j.name)
 	}
 	att, err := loader.OpenHere(j.name, j.set.Options)
@@ -155,12 +175,19 @@ func (j *attachJob) plan() error {
 		return err
 	}
 	defer att.Close()
+	if agent != 0 && att.State.Foreground && !j.foreground {
+		return j.planReload(agent)
+	}
 	j.change, err = j.set.revise(att)
 	return err
 }
 
 func (j *attachJob) do() (string, error) {
 	switch {
+	case j.signal != 0:
+		return "", nil // reloadAll reports it
+	case j.kept != 0:
+		return fmt.Sprintf("was attached, and had lost pins or state: they are there again, and the agent (pid %d) goes on", j.kept), nil
 	case j.change == nil:
 		return j.attach()
 	case j.upgrade:
@@ -201,8 +228,15 @@ func (j *attachJob) adopt() (string, error) {
 
 // replace stops the agent, and replaces the programs and the settings.
 func (j *attachJob) replace() (string, error) {
-	had := loader.AgentAlive(j.runDir, j.name)
-	if err := loader.StopAgent(j.runDir, j.name, 5*time.Second); err != nil {
+	had := loader.AgentProcess(j.name, j.set.Options) != 0
+	if !j.foreground { // a new agent could not start without its log
+		log, err := logfile.Open(loader.LogPath(j.runDir, j.name))
+		if err != nil {
+			return "", fmt.Errorf("%s: nothing was changed: agent log: %w", j.name, err)
+		}
+		log.Close()
+	}
+	if err := loader.EndAgent(j.name, j.set.Options); err != nil {
 		return "", err
 	}
 	err := j.replacePrograms()

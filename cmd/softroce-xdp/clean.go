@@ -26,7 +26,25 @@ killed has left in their maps.`,
 			if err == nil && len(names) == 0 {
 				fmt.Fprintln(cmd.OutOrStdout(), "nothing to remove")
 			}
+			for _, stays := range a.notRemoved() {
+				fmt.Fprintln(cmd.OutOrStdout(), stays)
+			}
 			return err
 		},
 	}
+}
+
+// notRemoved explains what clean leaves where the user may expect something else: attachments of
+// interfaces that were renamed or moved, and those that have lost their pins.
+func (a *app) notRemoved() (all []error) {
+	ours, others, _ := loader.Attached(a.options())
+	for _, name := range ours {
+		if err := loader.CheckRenamed(name, a.options()); err != nil {
+			all = append(all, err)
+		}
+	}
+	for _, name := range others {
+		all = append(all, loader.CheckHere(name, a.options()))
+	}
+	return append(all, loader.Strays(a.options())...)
 }

@@ -34,11 +34,15 @@ unpaced. It also removes what an interface that is gone has left.`,
 				for _, name := range others {
 					fmt.Fprintln(cmd.OutOrStdout(), loader.CheckHere(name, a.options()))
 				}
-				if len(ifs)+len(others) == 0 {
+				strays := loader.Strays(a.options())
+				for _, stray := range strays {
+					fmt.Fprintln(cmd.OutOrStdout(), stray)
+				}
+				if len(ifs)+len(others)+len(strays) == 0 {
 					fmt.Fprintln(cmd.OutOrStdout(), "no interface is attached")
 				}
 			default:
-				if err := checkNames(ifs); err != nil {
+				if ifs, err = a.realNames(ifs); err != nil {
 					return err
 				}
 			}

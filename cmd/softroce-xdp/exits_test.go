@@ -83,6 +83,7 @@ var exitCases = []exitCase{
 
 	{"attach", 1, "name the interfaces to attach"},
 	{"attach nosuch7", 2, "no such interface"},
+	{"attach --rate 7 nosuch7", 1, "a rate of 7 bit/s is too low: choose at least 8"},
 	{"detach", 1, "name the interfaces to detach"},
 	{"detach --all", 0, "no interface is attached"},
 	{"detach nosuch7", 2, "not attached"},

@@ -19,7 +19,7 @@ import (
 	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
-func newFeatures(*app) *cobra.Command {
+func newFeatures(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "features IF",
@@ -31,13 +31,14 @@ something that is required is missing.`,
 		Args:              takes(1, 1),
 		ValidArgsFunction: completeInterfaces,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkName(args[0]); err != nil {
+			names, err := a.realNames(args)
+			if err != nil {
 				return err
 			}
 			if os.Geteuid() != 0 {
 				return errors.New("probing the kernel needs root: run it with sudo")
 			}
-			iface, err := facts.Of(args[0])
+			iface, err := facts.Of(names[0])
 			if err != nil {
 				return err
 			}

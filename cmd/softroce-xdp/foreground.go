@@ -25,6 +25,26 @@ func runForeground(a *app, jobs []*attachJob, control *loader.Control) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	log := a.logger(os.Stderr)
+	reload := a.onReload(ctx, stop, jobs, log)
+
+	errs := runAgents(ctx, stop, jobs, log, control.Release)
+	if reload.Load() && errors.Join(errs...) == nil {
+		log.Info("becomes the installed binary")
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyReloading)
+		errs = append(errs, becomeInstalled())
+	}
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	for i, j := range jobs {
+		if !errors.Is(errs[i], loader.ErrLost) { // else it is detached
+			errs = append(errs, j.end())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// onReload handles SIGHUP: unless the new process would refuse the settings, the result becomes true
+// and the agents are stopped.
+func (a *app) onReload(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Logger) *atomic.Bool {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
 	var reload atomic.Bool
@@ -44,20 +64,7 @@ func runForeground(a *app, jobs []*attachJob, control *loader.Control) error {
 			}
 		}
 	}()
-
-	errs := runAgents(ctx, stop, jobs, log, control.Release)
-	if reload.Load() && errors.Join(errs...) == nil {
-		log.Info("becomes the installed binary")
-		_, _ = daemon.SdNotify(false, daemon.SdNotifyReloading)
-		if err := becomeInstalled(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
-	for _, j := range jobs {
-		errs = append(errs, j.end())
-	}
-	return errors.Join(errs...)
+	return &reload
 }
 
 // end detaches the interface, unless it has the agent of another process.
@@ -68,7 +75,7 @@ func (j *attachJob) end() error {
 		return err
 	}
 	defer o.Control.Release()
-	if loader.AgentAlive(j.runDir, j.name) {
+	if loader.HasAgent(j.name, o) {
 		return nil
 	}
 	if err := loader.Detach(j.name, o); !errors.Is(err, loader.ErrNotAttached) {
@@ -80,13 +87,10 @@ func (j *attachJob) end() error {
 // checkReload reads the settings again, and returns an error if the new process would refuse
 // them. The agent then continues.
 func checkReload(a *app, jobs []*attachJob) error {
-	fresh := &app{}
-	root := newRoot(fresh)
-	fresh.configPath = a.configPath
-	if err := fresh.readWhole(root); err != nil {
+	fresh, err := a.reread()
+	if err != nil {
 		return err
 	}
-	fresh.pinRoot, fresh.runDir = a.pinRoot, a.runDir
 	for _, j := range jobs {
 		s, err := fresh.settingsFor(j.name, j.cmd.Flags())
 		if err != nil {
@@ -105,8 +109,21 @@ func checkReload(a *app, jobs []*attachJob) error {
 	return nil
 }
 
+// reread reads the configuration file as it is now.
+func (a *app) reread() (*app, error) {
+	fresh := &app{}
+	root := newRoot(fresh)
+	fresh.configPath = a.configPath
+	if err := fresh.readWhole(root); err != nil {
+		return nil, err
+	}
+	fresh.pinRoot, fresh.runDir = a.pinRoot, a.runDir
+	return fresh, nil
+}
+
 // runAgents runs an agent per interface, and returns when all have ended. The failure of one
-// ends the others. working is called when each of them is ready or has failed.
+// ends the others, unless its interface is lost. working is called when each of them is ready or
+// has failed.
 func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Logger, working func()) []error {
 	var all, up sync.WaitGroup
 	errs := make([]error, len(jobs))
@@ -116,7 +133,10 @@ func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Lo
 			var once sync.Once
 			ready := func() { once.Do(up.Done) }
 			defer ready()
-			if errs[i] = runAgent(ctx, j.name, j.options(), log.With("if", j.name), ready); errs[i] != nil {
+			o := j.options()
+			o.Foreground = true
+			errs[i] = runAgent(ctx, j.name, o, log.With("if", j.name), ready)
+			if errs[i] != nil && !errors.Is(errs[i], loader.ErrLost) {
 				stop()
 			}
 		})
@@ -131,13 +151,14 @@ func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Lo
 }
 
 // becomeInstalled executes the file from which this program was started, which may have been
-// replaced by a newer version.
+// replaced by a newer version, with the same arguments and --upgrade.
 func becomeInstalled() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	args := slices.Clone(os.Args)
+	// The descriptor of --tell is closed.
+	args := slices.DeleteFunc(slices.Clone(os.Args), func(s string) bool { return s == "--tell" })
 	if !slices.Contains(args, "--upgrade") {
 		end := len(args)
 		if i := slices.Index(args, "--"); i >= 0 {

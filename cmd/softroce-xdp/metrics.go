@@ -13,6 +13,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/metrics"
 	"github.com/softroce/softroce-xdp/internal/statefile"
+	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/mempool/node"
 )
 
@@ -58,7 +59,8 @@ would keep other programs from opening theirs.`,
 }
 
 func (m *metricsFlags) run(a *app, cmd *cobra.Command, ifs []string) error {
-	if err := checkNames(ifs); err != nil {
+	ifs, err := a.realNames(ifs)
+	if err != nil {
 		return err
 	}
 	if i, err := os.Lstat(m.output); err == nil && !i.Mode().IsRegular() {
@@ -67,7 +69,7 @@ func (m *metricsFlags) run(a *app, cmd *cobra.Command, ifs []string) error {
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	var set metrics.Set
-	err := errors.Join(m.interfaces(a, &set, ifs), m.servers(ctx, a, &set))
+	err = errors.Join(m.interfaces(a, &set, ifs), m.servers(ctx, a, &set))
 	if ctx.Err() != nil {
 		return errors.Join(err, ctx.Err()) // the servers that were not asked are not down
 	}
@@ -84,7 +86,7 @@ func (m *metricsFlags) interfaces(a *app, set *metrics.Set, ifs []string) error 
 	named := len(ifs) > 0
 	if !named {
 		var err error
-		if ifs, err = a.allAttached(); err != nil {
+		if ifs, _, err = loader.Attached(a.options()); err != nil {
 			return err
 		}
 	}

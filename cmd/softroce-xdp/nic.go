@@ -177,6 +177,7 @@ const limitPrefix = "nic-max-"
 
 // runAgent runs the agent of an interface, and the device that it serves if the attachment has one.
 func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logger, ready func()) error {
+	stayResident(log)
 	st, err := loader.ReadState(o.RunDir, name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -66,10 +67,11 @@ func (a *app) options() loader.Options {
 // interface that is attached.
 func (a *app) one(args []string) (string, error) {
 	if len(args) > 0 {
-		if err := checkName(args[0]); err != nil {
+		names, err := a.realNames(args[:1])
+		if err != nil {
 			return "", err
 		}
-		return args[0], loader.CheckHere(args[0], a.options())
+		return names[0], loader.CheckHere(names[0], a.options())
 	}
 	ours, others, err := loader.Attached(a.options())
 	switch {
@@ -78,33 +80,42 @@ func (a *app) one(args []string) (string, error) {
 	case len(ours)+len(others) == 0:
 		return "", errors.New("no interface is attached: run `softroce-xdp attach IF`")
 	case len(ours) == 0:
-		return "", loader.CheckHere(others[0], a.options())
+		return "", fmt.Errorf("no interface of this network namespace is attached: %w", loader.CheckHere(others[0], a.options()))
 	case len(ours) > 1:
 		return "", usagef("several interfaces are attached, name one: %s", strings.Join(ours, ", "))
 	}
 	return ours[0], nil
 }
 
-// checkName refuses strings that cannot be the name of an interface, and would be paths.
+// checkName refuses strings that cannot be the name of an interface, and would be paths. An altname
+// has up to 127 characters.
 func checkName(name string) error {
-	if name == "" || len(name) > 15 || name == "." || name == ".." || strings.ContainsAny(name, "/ \t\n:%") {
+	if name == "" || len(name) > 127 || name == "." || name == ".." || strings.ContainsAny(name, "/ \t\n:%") {
 		return usagef("%q is no name of an interface (see `ip link`)", name)
 	}
 	return nil
 }
 
-func checkNames(names []string) error {
+// realNames checks the interfaces that the user named, and returns the names under which they are
+// attached or can be: an altname stands for the name of its interface, and the present name of an
+// interface for the one under which it was attached.
+func (a *app) realNames(names []string) (found []string, err error) {
 	seen := map[string]bool{}
 	for _, n := range names {
 		if err := checkName(n); err != nil {
-			return err
+			return nil, err
 		}
-		if seen[n] {
-			return usagef("%s is named twice", n)
+		name := loader.RealName(n, a.options())
+		if len(name) > 15 { // of an interface that exists it would be shorter
+			return nil, usagef("%q is no name of an interface (see `ip link`)", name)
 		}
-		seen[n] = true
+		if seen[name] {
+			return nil, usagef("%s is named twice", n)
+		}
+		seen[name] = true
+		found = append(found, name)
 	}
-	return nil
+	return found, nil
 }
 
 // completeAttached completes names of attached interfaces in the shell.

@@ -27,12 +27,14 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/probe"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/testenv/lab/confine"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 func TestMain(m *testing.M) {
+	confine.Main()
 	poolMapProcess() // the maps of `pool map` start this binary
 	testscript.Main(m, map[string]func(){"softroce-xdp": func() {
 		// LACKS lists features that this kernel shall seem to be without.

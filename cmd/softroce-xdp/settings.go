@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -38,7 +39,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	s.MaxDests, s.HelloRate, s.Heartbeat = loader.DefaultMaxDests, loader.DefaultHelloRate, loader.DefaultHeartbeat
 
 	f := pflag.NewFlagSet("attach", pflag.ContinueOnError)
-	f.Var(rateVar{&s.RateBps}, "rate", "rate of the link in bits per second, for example 25G (default: what the driver says)")
+	f.Var(linkRateVar{rateVar{&s.RateBps}}, "rate", "rate of the link in bits per second, for example 25G (default: what the driver says)")
 	f.Var(choiceVar[pacer.Kind]{&s.Pacer, append([]pacer.Kind{pacer.Auto}, pacer.Kinds...)}, "pacer", "auto, edt (fq), htb, police (drops) or none")
 	f.Var(choiceVar[loader.XDPMode]{&s.XDPMode, loader.XDPModes}, "xdp-mode", "auto, native or generic")
 	f.Var(choiceVar[loader.EgressHook]{&s.Egress, loader.EgressHooks}, "egress", "auto, tcx or clsact")
@@ -58,7 +59,7 @@ func (s *settings) flags() *pflag.FlagSet {
 func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 	s := &settings{given: map[string]bool{}}
 	flags := s.flags()
-	if err := a.file.Interface(name, flags); err != nil {
+	if err := a.file.Interface(a.section(name), flags); err != nil {
 		return nil, usageError{err, true}
 	}
 	var err error
@@ -89,6 +90,20 @@ func (a *app) settingsFor(name string, line *pflag.FlagSet) (*settings, error) {
 	}
 	s.applyPolicy()
 	return s, nil
+}
+
+// section returns the name under which the configuration file has an interface, which may be an
+// altname.
+func (a *app) section(name string) string {
+	keys := a.file.Interfaces()
+	if !slices.Contains(keys, name) {
+		for _, k := range keys {
+			if loader.RealName(k, a.options()) == name {
+				return k
+			}
+		}
+	}
+	return name
 }
 
 // findNodes finds and checks the node file before anything is attached.

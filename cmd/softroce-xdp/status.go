@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/inspect"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
@@ -28,21 +30,30 @@ counters that matter. Lines that begin with ! are problems, with what to do. Wit
 is not attached, or if none is attached.`,
 		ValidArgsFunction: a.completeAttached,
 		RunE: func(cmd *cobra.Command, ifs []string) error {
-			if err := checkNames(ifs); err != nil {
+			ifs, err := a.realNames(ifs)
+			if err != nil {
 				return err
 			}
 			named := len(ifs) > 0
+			var errs []error
 			if !named {
-				var err error
 				if ifs, err = a.allAttached(); err != nil {
 					return err
 				}
-				if len(ifs) == 0 && !asJSON {
+				strays := loader.Strays(a.options())
+				if len(ifs)+len(strays) == 0 && !asJSON {
 					fmt.Fprintln(cmd.OutOrStdout(), "no interface is attached")
+				}
+				for _, stray := range strays {
+					if !asJSON {
+						fmt.Fprintln(cmd.OutOrStdout(), stray)
+					}
+					if check && !errors.Is(stray, loader.ErrOtherRunDir) {
+						errs = append(errs, stray)
+					}
 				}
 			}
 			all, failed := a.readStatuses(ifs, named)
-			var errs []error
 			for _, f := range failed {
 				errs = append(errs, f.err)
 			}
@@ -67,16 +78,21 @@ is not attached, or if none is attached.`,
 // healthy returns the result of status --check, nil if all is well. err has the interfaces
 // whose status could not be read.
 func healthy(all []*view.Status, err error) error {
-	problems := 0
+	here, problems := 0, 0
 	for _, s := range all {
+		if !s.OtherNamespace {
+			here++
+		}
 		problems += len(s.Problems)
 	}
 	switch {
-	case errors.Is(err, loader.ErrNotAttached):
+	case errors.Is(err, loader.ErrNotAttached), errors.Is(err, loader.ErrStray), errors.Is(err, loader.ErrOtherRunDir):
 		return noError{err}
 	case err != nil:
 		return err
-	case len(all) == 0:
+	case here == 0 && len(all) > 0:
+		return answerNo("no interface of this network namespace is attached")
+	case here == 0:
 		return answerNo("no interface is attached")
 	case problems == 1:
 		return answerNo("1 problem")
@@ -126,7 +142,7 @@ func (a *app) readStatus(name string) (*view.Status, error) {
 	defer att.Close()
 	in := view.StatusInput{
 		State: att.State, Version: version, Now: time.Now(), MonoNs: loader.Monotonic(),
-		IfaceAlive: att.Alive(), NameNow: att.NameNow(), AgentAlive: loader.AgentAlive(a.runDir, name),
+		IfaceAlive: att.Alive() || att.Here(), NameNow: att.NameNow(), AgentAlive: loader.HasAgent(name, a.options()),
 	}
 	if in.Config, err = att.Config(); err != nil {
 		return nil, err
@@ -146,6 +162,12 @@ func (a *app) readStatus(name string) (*view.Status, error) {
 		st, err := device.ReadStatus(ctx, proto.SocketPath(a.runDir, name))
 		in.NIC, in.NICError = &st, err
 	}
+	if att.Here() {
+		if in.Findings, err = inspect.Inspect(att, cmp.Or(in.NameNow, name)); err != nil {
+			return nil, err
+		}
+	}
+	in.Report = inspect.ReadReport(a.runDir, name)
 	s := view.StatusOf(in)
 	if err := loader.CheckHere(name, a.options()); err != nil {
 		s.Elsewhere(err.Error())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/loader"
 )
 
 // The types of flags (pflag.Value). Each refuses a bad value at once, so that the
@@ -72,6 +73,20 @@ func (r rateVar) String() string {
 }
 func (r rateVar) Set(s string) (err error) {
 	v, err := units.ParseRate(s)
+	if err == nil {
+		*r.dst = v
+	}
+	return err
+}
+
+// linkRateVar is a rate of a link, which has a lower bound.
+type linkRateVar struct{ rateVar }
+
+func (r linkRateVar) Set(s string) error {
+	v, err := units.ParseRate(s)
+	if err == nil {
+		err = loader.CheckRate(v)
+	}
 	if err == nil {
 		*r.dst = v
 	}

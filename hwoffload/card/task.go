@@ -210,10 +210,9 @@ func (u *Tasks) take(starts int) (slot [taskSlot]byte, ok bool) {
 // answer writes an answer to its ring. There is room: at most as many tasks are taken as answers
 // are released.
 func (u *Tasks) answer(a task.Answer, starts int) {
-	counters := u.exec.Cores()
 	u.m.lock.Lock()
 	defer u.m.lock.Unlock()
-	u.showCores(counters)
+	u.showCores()
 	if u.starts != starts { // canceled by a later start
 		return
 	}
@@ -223,9 +222,10 @@ func (u *Tasks) answer(a task.Answer, starts int) {
 	u.show()
 }
 
-// showCores writes the counters of the cores to their registers. The model's lock is held.
-func (u *Tasks) showCores(counters []task.CoreCounters) {
-	for i, c := range counters {
+// showCores writes the counters of the cores to their registers. The model's lock is held, so that
+// no older counters follow newer ones.
+func (u *Tasks) showCores() {
+	for i, c := range u.exec.Cores() {
 		at := regs.TaskBase + uint64(i)*8
 		inside{u.m}.W64(at+regs.TaskCoreBusyNsOffset, uint64(c.Busy))
 		inside{u.m}.W64(at+regs.TaskCoreTasksOffset, c.Tasks)

@@ -130,9 +130,8 @@ func (t *taskQueue) Notify() <-chan struct{} { return t.notify }
 
 // PostSend implements task.Poster.
 func (t *taskQueue) PostSend(wr *verbs.SendWR) (err error) {
-	counters := t.u.exec.Cores() // what is sent may be an answer
 	t.locked(func(d *dataPath) {
-		t.u.showCores(counters)
+		t.u.showCores() // what is sent may be an answer
 		if d.qps[t.x.num] != t.x {
 			err = errNoPair
 			return

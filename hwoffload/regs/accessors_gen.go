@@ -1840,6 +1840,7 @@ const (
 	DestWinLossOffset                     = 0x12c
 	DestWinPacedOffset                    = 0x130
 	DestWinDueWordOffset                  = 0x134
+	DestTxOwnOffset                       = 0x138
 	DestPsnRegressionsOffset              = 0x140
 	DestNaksOffset                        = 0x148
 	DestRnrsOffset                        = 0x150
@@ -1950,6 +1951,14 @@ func (v DestQueuedWord) CePending() uint32 { return uint32(v >> 8 & 0xff) }
 // WithCePending returns v with field ce_pending set to x.
 func (v DestQueuedWord) WithCePending(x uint32) DestQueuedWord {
 	return v&^(0xff<<8) | DestQueuedWord(x)&0xff<<8
+}
+
+// RxOwn returns field rx_own. Number (own_addresses) of this host's address to which the peer's last proven stamp came; 0 = unknown. RW, bits 16 to 31.
+func (v DestQueuedWord) RxOwn() uint32 { return uint32(v >> 16 & 0xffff) }
+
+// WithRxOwn returns v with field rx_own set to x.
+func (v DestQueuedWord) WithRxOwn(x uint32) DestQueuedWord {
+	return v&^(0xffff<<16) | DestQueuedWord(x)&0xffff<<16
 }
 
 // QueuedWord reads register queued_word. Several fields.
@@ -2253,6 +2262,12 @@ func (r Dest) WinDueWord() DestWinDueWord {
 
 // SetWinDueWord writes register win_due_word. Several fields.
 func (r Dest) SetWinDueWord(v DestWinDueWord) { r.bus.W32(r.base+DestWinDueWordOffset, uint32(v)) }
+
+// TxOwn reads register tx_own. Own_word of this host's address that tx_token is for; 0 = any. RW, all bits.
+func (r Dest) TxOwn() uint64 { return r.bus.R64(r.base + DestTxOwnOffset) }
+
+// SetTxOwn writes register tx_own. Own_word of this host's address that tx_token is for; 0 = any. RW, all bits.
+func (r Dest) SetTxOwn(v uint64) { r.bus.W64(r.base+DestTxOwnOffset, v) }
 
 // PsnRegressions reads register psn_regressions. Times that the PSN of a flow went back: retransmissions. RW, all bits.
 func (r Dest) PsnRegressions() uint64 { return r.bus.R64(r.base + DestPsnRegressionsOffset) }

@@ -538,6 +538,7 @@ var Blocks = []layout.Block{
 		{Name: "queued_word", Offset: 0x38, Bits: 32, Stride: 0x0, Count: 1, Text: "", Fields: []layout.Field{
 			{Name: "queued", LSB: 0, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: in the active queue; set by the data plane, cleared by the agent call"},
 			{Name: "ce_pending", LSB: 8, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: CE received since the last echo; set by ingress, cleared by egress"},
+			{Name: "rx_own", LSB: 16, Bits: 16, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number (own_addresses) of this host's address to which the peer's last proven stamp came; 0 = unknown"},
 		}},
 		{Name: "node", Offset: 0x3c, Bits: 32, Stride: 0x0, Count: 1, Text: "S1.2: node number 1..n, 0 = not numbered yet; agent", Fields: []layout.Field{
 			{Name: "node", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "S1.2: node number 1..n, 0 = not numbered yet; agent"},
@@ -648,6 +649,9 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "win_due_word", Offset: 0x134, Bits: 32, Stride: 0x0, Count: 1, Text: "", Fields: []layout.Field{
 			{Name: "win_due", LSB: 0, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: feedback is due: a packet sent in the window is answered by an ACK or an echo"},
+		}},
+		{Name: "tx_own", Offset: 0x138, Bits: 64, Stride: 0x0, Count: 1, Text: "own_word of this host's address that tx_token is for; 0 = any", Fields: []layout.Field{
+			{Name: "tx_own", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "own_word of this host's address that tx_token is for; 0 = any"},
 		}},
 		{Name: "psn_regressions", Offset: 0x140, Bits: 64, Stride: 0x0, Count: 1, Text: "times that the PSN of a flow went back: retransmissions", Fields: []layout.Field{
 			{Name: "psn_regressions", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "times that the PSN of a flow went back: retransmissions"},

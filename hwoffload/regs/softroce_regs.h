@@ -1083,6 +1083,8 @@
 #define SRC_DEST_QUEUED_WORD_QUEUED_MASK 0xffull
 #define SRC_DEST_QUEUED_WORD_CE_PENDING_LSB 0x8 /* RW: 1: CE received since the last echo; set by ingress, cleared by egress */
 #define SRC_DEST_QUEUED_WORD_CE_PENDING_MASK 0xff00ull
+#define SRC_DEST_QUEUED_WORD_RX_OWN_LSB 0x10 /* RW: number (own_addresses) of this host's address to which the peer's last proven stamp came; 0 = unknown */
+#define SRC_DEST_QUEUED_WORD_RX_OWN_MASK 0xffff0000ull
 
 #define SRC_DEST_NODE 0x3c /* 32 bits */
 #define SRC_DEST_NODE_LSB 0x0 /* RW: S1.2: node number 1..n, 0 = not numbered yet; agent */
@@ -1235,6 +1237,10 @@
 #define SRC_DEST_WIN_DUE_WORD 0x134 /* 32 bits */
 #define SRC_DEST_WIN_DUE_WORD_WIN_DUE_LSB 0x0 /* RW: 1: feedback is due: a packet sent in the window is answered by an ACK or an echo */
 #define SRC_DEST_WIN_DUE_WORD_WIN_DUE_MASK 0xffull
+
+#define SRC_DEST_TX_OWN 0x138 /* 64 bits */
+#define SRC_DEST_TX_OWN_LSB 0x0 /* RW: own_word of this host's address that tx_token is for; 0 = any */
+#define SRC_DEST_TX_OWN_MASK 0xffffffffffffffffull
 
 #define SRC_DEST_PSN_REGRESSIONS 0x140 /* 64 bits */
 #define SRC_DEST_PSN_REGRESSIONS_LSB 0x0 /* RW: times that the PSN of a flow went back: retransmissions */

@@ -646,7 +646,7 @@ module softroce_decode (
           rw = rw | 64'hffffffffffffffff;
         end
         28'h38: begin
-          rw = rw | 64'hffffffff0000ffff;
+          rw = rw | 64'hffffffffffffffff;
         end
         28'h40: begin
           rw = rw | 64'hffffffffffffffff;
@@ -728,6 +728,9 @@ module softroce_decode (
         end
         28'h130: begin
           rw = rw | 64'hffffffffff;
+        end
+        28'h138: begin
+          rw = rw | 64'hffffffffffffffff;
         end
         28'h140: begin
           rw = rw | 64'hffffffffffffffff;

@@ -42,6 +42,9 @@ type Agent struct {
 	loop  *policyloop.Loop
 	log   *slog.Logger
 
+	lock      *loader.Lock
+	lockAfter uint64 // no check of the lease's file before this, monotonic ns
+
 	sockets *rawSockets
 	control control
 	peers   *discovery.Peers
@@ -50,11 +53,14 @@ type Agent struct {
 	sweep   sweeper
 	echoes  echoes
 	limits  *limits
+	own     *loader.OwnAddresses
+	sources sources
 	receive receiving
 	words   *loader.LiveLimits
 
 	admission *discovery.Admission
 
+	watch  watch
 	rest   policyloop.Rest
 	engine uint64 // last check for the entries of a killed engine, monotonic ns
 	dests  int    // entries in the table that have a number
@@ -64,20 +70,29 @@ type Agent struct {
 	clockOffset uint64 // clock of the stamps - monotonic clock, ns
 }
 
-// Run adopts the attachment of ifname and runs its agent until ctx ends or the interface
-// is deleted. Then it returns nil, and the data plane stays. ready is called before the
-// first tick.
+// Run adopts the attachment of ifname and runs its agent until ctx ends. Then it returns nil,
+// and the data plane stays. If the interface is deleted or moved to another network namespace,
+// everything is detached and the error wraps loader.ErrLost. ready is called before the first
+// tick.
 func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger, ready func()) error {
 	lock, err := loader.TakeLock(o.RunDir, ifname)
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
+	if iface, err := loader.FindIface(ifname); err == nil { // else open says what is wrong
+		guard, err := loader.TakeGuard(ifname, iface.Index, o)
+		if err != nil {
+			return err
+		}
+		defer guard.Release()
+	}
 	a, err := open(ifname, o, log)
 	if err != nil {
 		return err
 	}
 	defer a.close()
+	a.lock = lock
 	if err := a.att.SetAgent(os.Getpid()); err != nil {
 		log.Warn("status will not know this process", "err", err) // the lock does
 	}
@@ -87,6 +102,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 	}
 	log.Info("agent works", "pacer", a.pacer.Kind(), "xdp", a.att.State.XDPMode, "egress", a.att.State.Egress,
 		"rate_bps", a.cfg.LinkRateBps, "destinations", a.dests)
+	a.watch.look(a, loader.Monotonic()) // status expects its report
 	ready()
 	return a.run(ctx)
 }
@@ -118,7 +134,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	}
 	a.control = control{
 		origin: rocev2.Hello{Node: a.cfg.Node, Caps: a.cfg.Caps, LinkMbps: uint32(a.cfg.LinkRateBps / 1e6)},
-		secret: a.cfg.Secret, send: a.sockets.send, log: log,
+		secret: a.cfg.Secret, send: a.sendControl, log: log,
 	}
 	a.peers, a.admission = discovery.New(rand.Uint64N), discovery.NewAdmission(idleLimit)
 	a.clockOffset = a.att.State.Clock.Offset()
@@ -131,20 +147,27 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	if err = a.openLimits(); err != nil {
 		return nil, err
 	}
+	if err = a.openOwn(); err != nil {
+		return nil, err
+	}
 	a.loop = policyloop.New(policyloop.Options{
 		Table: a.table, Pacer: a.pacer, Config: a.cfg.Config, Nodes: &a.file, Clock: loader.Monotonic, Log: log,
-		Hello: a.control.hello, Evaluated: a.evaluated, Limit: a.limits.of,
+		Hello: a.hello, Evaluated: a.evaluated, Limit: a.limits.of,
 	})
 	a.loop.ClockOffset = a.clockOffset
 	return a, nil
 }
 
 func (a *Agent) close() {
+	a.watch.close()
 	if a.sockets != nil {
 		a.sockets.close()
 	}
 	if a.table != nil {
 		_ = a.table.Close()
+	}
+	if a.own != nil {
+		_ = a.own.Close()
 	}
 	if a.words != nil {
 		_ = a.words.Close()
@@ -173,6 +196,11 @@ func (a *Agent) run(ctx context.Context) error {
 		return err
 	}
 	defer links.close()
+	addrs, err := watchAddrs()
+	if err != nil {
+		return err
+	}
+	defer addrs.close()
 
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -198,13 +226,25 @@ func (a *Agent) run(ctx context.Context) error {
 				continue
 			}
 			if l == nil {
-				a.log.Warn("the interface was deleted")
-				return loader.Forget(ctx, a.att)
+				if lost := a.att.Lost(); lost != nil {
+					a.log.Warn("agent ends", "err", lost)
+					return errors.Join(lost, loader.Forget(ctx, a.att))
+				}
+				continue // it has come back
 			}
 			a.linkChanged(l)
+			a.watch.next = 0
 			if next, rested := a.rest.Wake(loader.Monotonic()); rested {
 				tick.Reset(next)
 			}
+		case _, ok := <-addrs.changes:
+			if !ok {
+				a.log.Warn("reports of changed addresses were lost: the agent subscribes again")
+				if err := addrs.subscribe(); err != nil {
+					return err
+				}
+			}
+			a.readOwn()
 		case <-tick.C:
 			next, err := a.tick(loader.Monotonic())
 			if err != nil {
@@ -235,15 +275,17 @@ func (a *Agent) tick(now uint64) (time.Duration, error) {
 	if n > 0 {
 		a.table.Rest(false) // the next tick is soon: it needs no event
 	}
-	a.loop.EvenShare(a.dests) // `policy set` may have changed it
+	a.loop.EvenShare(now) // `policy set` may have changed it, and destinations become idle
 	a.loop.ShareOut(now)
 	a.receive.step(now)
 	a.watchEngine(now)
 	a.sendHellos(now)
 	a.expectRDMA(sysRDMA, now)
 	a.sweep.some(a, now)
+	a.keepLock(now)
 	cost := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
 	a.sendEchoes(now) // which have a budget of their own
+	a.watch.look(a, now)
 	period := a.rest.Period(policyloop.TickPeriod(cost, n, a.hasEngine()), now, n == 0, reported)
 	return a.loop.AdvancePauses(loader.Monotonic(), period), nil
 }
@@ -260,7 +302,7 @@ func (a *Agent) openLimits() (err error) {
 		return err
 	}
 	a.limits = newLimits(a.att.Maps.RateLimits, a.words.LimitWords)
-	a.receive = receiving{state: &a.words.Now, maps: noArrivals{}, send: a.control.rateLimit, advertised: map[bpf.DestKey]*advertised{}}
+	a.receive = receiving{state: &a.words.Now, maps: noArrivals{}, send: a.rateLimit, advertised: map[bpf.DestKey]*advertised{}}
 	if !a.att.HasLimits() {
 		return nil // attached by an earlier version
 	}
@@ -286,7 +328,10 @@ func (a *Agent) priority() *priority.Params {
 func (a *Agent) sendHellos(now uint64) {
 	ask, lost := a.peers.Due(now, a.used)
 	for _, peer := range ask {
-		a.control.hello(peer)
+		a.hello(peer)
+	}
+	for _, p := range a.sources.due(now) {
+		a.control.hello(p.own, p.peer)
 	}
 	for _, peer := range lost {
 		a.unaware(peer)
@@ -313,6 +358,7 @@ func (a *Agent) handle(e bpf.Event) {
 	case bpf.EventNewDest:
 		a.handleNewDest(e.Peer)
 	case bpf.EventPeerAware:
+		a.sources.answered(e.Peer, e.Own)
 		changed := a.peers.OnAck(e.Peer, uint16(e.Caps), now)
 		if changed {
 			a.log.Info("peer understands stamps", "peer", peer, "node", e.Node, "caps", e.Caps)
@@ -324,16 +370,17 @@ func (a *Agent) handle(e bpf.Event) {
 		}
 	case bpf.EventHello:
 		if e.Nonce != 0 {
-			a.control.helloAck(&e)
+			a.control.helloAck(a.ownAddr(e.Own), &e)
 		}
 		if a.peers.OnHello(e.Peer, uint16(e.Caps), e.Proven != 0, now) {
-			a.control.hello(e.Peer)
+			a.control.hello(a.ownAddr(e.Own), e.Peer)
 		}
+	case bpf.EventNewSource:
+		a.newSource(e.Peer, e.Own, now)
 	case bpf.EventActive: // ends the agent's rest, as every event does
 	case bpf.EventAckUnknown:
-		if a.admission.Admit(peer, now) && a.addEntry(peer, e.Token, uint16(e.Caps)) {
+		if a.admission.Admit(peer, now) && a.addEntry(peer, e.Own, e.Token, uint16(e.Caps)) {
 			a.dests++
-			a.loop.EvenShare(a.dests)
 		}
 	}
 }

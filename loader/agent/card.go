@@ -97,7 +97,7 @@ func (a *CardAgent) Follow() error {
 		return err
 	}
 	for _, p := range a.ports {
-		p.loop.EvenShare(p.Dests())
+		p.loop.EvenShareOf(p.Dests())
 		fresh, err := p.Fresh()
 		if err != nil {
 			return err
@@ -149,7 +149,7 @@ func (a *CardAgent) Evaluate() (total int, err error) {
 			return 0, err
 		}
 		total += n
-		p.loop.EvenShare(dests)
+		p.loop.EvenShareOf(dests)
 		p.loop.ShareOut(now)
 	}
 	return total, nil

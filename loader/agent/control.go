@@ -14,7 +14,7 @@ import (
 type control struct {
 	origin rocev2.Hello // node, capabilities and link rate; Nonce and Token differ per packet
 	secret bpf.Secret
-	send   func(peer netip.Addr, build packetBuilder) error
+	send   func(src, peer netip.Addr, build packetBuilder) error // the zero src: that of the route
 
 	log *slog.Logger
 }
@@ -22,38 +22,41 @@ type control struct {
 // packetBuilder writes a packet between two addresses into b and returns its length.
 type packetBuilder func(b []byte, src, dst netip.Addr) (int, error)
 
-// hello sends a HELLO. The peer returns the nonce in its HELLO_ACK.
-func (c *control) hello(peer bpf.DestKey) {
+// hello sends a HELLO from src. The peer returns the nonce in its HELLO_ACK, with the token for
+// stamps from src.
+func (c *control) hello(src netip.Addr, peer bpf.DestKey) {
 	h := c.origin
 	h.Nonce = c.secret.Nonce(peer)
-	c.transmit("HELLO", peer, func(b []byte, src, dst netip.Addr) (int, error) {
+	c.transmit("HELLO", src, peer, func(b []byte, src, dst netip.Addr) (int, error) {
 		return rocev2.BuildHello(b, src, dst, h)
 	})
 }
 
-// helloAck answers a HELLO where the data plane leaves this to the agent.
-func (c *control) helloAck(e *bpf.Event) {
+// helloAck answers a HELLO to src where the data plane leaves this to the agent.
+func (c *control) helloAck(src netip.Addr, e *bpf.Event) {
 	h := c.origin
 	h.Nonce, h.Token = e.Nonce, c.secret.Token(e.Peer)
 	stamp := rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: e.T1Ns, EchoT2: e.Ns}
-	c.transmit("HELLO_ACK", e.Peer, func(b []byte, src, dst netip.Addr) (int, error) {
+	c.transmit("HELLO_ACK", src, e.Peer, func(b []byte, src, dst netip.Addr) (int, error) {
 		return rocev2.BuildHelloAck(b, src, dst, h, stamp)
 	})
 }
 
 // echo sends an ECHO. Egress appends the stamp.
-func (c *control) echo(peer bpf.DestKey) { c.transmit("ECHO", peer, rocev2.BuildEcho) }
+func (c *control) echo(src netip.Addr, peer bpf.DestKey) {
+	c.transmit("ECHO", src, peer, rocev2.BuildEcho)
+}
 
 // rateLimit sends a RATE_LIMIT. Egress appends the stamp.
-func (c *control) rateLimit(peer bpf.DestKey, f rocev2.RateLimitFields) {
-	c.transmit("RATE_LIMIT", peer, func(b []byte, src, dst netip.Addr) (int, error) {
+func (c *control) rateLimit(src netip.Addr, peer bpf.DestKey, f rocev2.RateLimitFields) {
+	c.transmit("RATE_LIMIT", src, peer, func(b []byte, src, dst netip.Addr) (int, error) {
 		return rocev2.BuildRateLimit(b, src, dst, f)
 	})
 }
 
-func (c *control) transmit(kind string, peer bpf.DestKey, build packetBuilder) {
+func (c *control) transmit(kind string, src netip.Addr, peer bpf.DestKey, build packetBuilder) {
 	addr := bpf.AddrOf(peer)
-	if err := c.send(addr, build); err != nil {
-		c.log.Debug(kind+" not sent", "peer", addr, "err", err)
+	if err := c.send(src, addr, build); err != nil {
+		c.log.Debug(kind+" not sent", "from", src, "peer", addr, "err", err)
 	}
 }

@@ -18,9 +18,9 @@ func TestControlPackets(t *testing.T) {
 	c := control{
 		origin: rocev2.Hello{Node: 3, Caps: uint32(bpf.CapStamp | bpf.CapSACK), LinkMbps: 25_000},
 		secret: bpf.NewSecret(), log: slog.New(slog.DiscardHandler),
-		send: func(peer netip.Addr, build packetBuilder) error {
+		send: func(src, peer netip.Addr, build packetBuilder) error {
 			var b [rocev2.MaxHelloLen]byte
-			n, err := build(b[:], netip.MustParseAddr("10.0.0.1"), peer)
+			n, err := build(b[:], src, peer)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,11 +36,11 @@ func TestControlPackets(t *testing.T) {
 	key := keyN(2)
 	want := c.origin
 	want.Nonce = c.secret.Nonce(key)
-	if c.hello(key); op != rocev2.OpHello || sent != want {
+	if c.hello(peerN(1), key); op != rocev2.OpHello || sent != want {
 		t.Errorf("%v %+v, want %+v", op, sent, want)
 	}
 	want.Nonce, want.Token = 77, c.secret.Token(key)
-	if c.helloAck(&bpf.Event{Peer: key, Nonce: 77}); op != rocev2.OpHelloAck || sent != want {
+	if c.helloAck(peerN(1), &bpf.Event{Peer: key, Nonce: 77}); op != rocev2.OpHelloAck || sent != want {
 		t.Errorf("%v %+v, want %+v", op, sent, want)
 	}
 }

@@ -36,6 +36,7 @@ type echo struct {
 	at         uint64 // last evaluation with stamped packets received, monotonic ns
 	due        bool   // the stamp of those packets was not echoed yet
 	queued     bool
+	own        uint16 // number of the address that the packets came to
 }
 
 // note records the snapshot of a destination in an evaluation.
@@ -62,7 +63,7 @@ func (e *echoes) note(key bpf.DestKey, d *bpf.DestRegs, now uint64) {
 			e.queue = append(e.queue, key)
 		}
 	}
-	x.came, x.went = came, went
+	x.came, x.went, x.own = came, went, d.RxOwn
 }
 
 // next returns the next destination that gets an ECHO, within the budget.
@@ -94,6 +95,8 @@ func (a *Agent) sendEchoes(now uint64) {
 		if !ok {
 			return
 		}
-		a.control.echo(key)
+		// From the address that the peer sends to, for which it has an entry.
+		own, _ := a.own.ByNumber(a.echoes.all[key].own)
+		a.control.echo(own, key)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
@@ -26,8 +27,8 @@ type echoLab struct {
 }
 
 func newEchoLab(t *testing.T) *echoLab {
-	l := &echoLab{t: t, now: 1000 * second, a: &Agent{log: slog.New(slog.DiscardHandler)}}
-	l.a.control.send = func(peer netip.Addr, build packetBuilder) error {
+	l := &echoLab{t: t, now: 1000 * second, a: &Agent{log: slog.New(slog.DiscardHandler), own: &loader.OwnAddresses{}}}
+	l.a.control.send = func(_, peer netip.Addr, build packetBuilder) error {
 		var b [rocev2.MaxHelloLen]byte
 		n, err := build(b[:], peer, peer)
 		if err != nil {
@@ -160,7 +161,7 @@ func TestEchoBudget(t *testing.T) {
 
 // The source address is looked up once a second, and again after a failure.
 func TestSources(t *testing.T) {
-	var s sources
+	var s routes
 	asked := 0
 	var fails error
 	ask := func(peer netip.Addr) (netip.Addr, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 // memoryBack is when the agent gives memory back once more: the first ticks over a large table take some.
@@ -28,12 +29,12 @@ func (a *Agent) prepare() error {
 			}
 		}
 	}
-	a.dests = len(others)
-	a.loop.EvenShare(a.dests) // before the first entry, so that all get the same rate
+	a.loop.EvenShareOf(len(others)) // before the first entry, so that all get the same rate
 	for _, addr := range others {
-		a.addEntry(addr, 0, 0)
+		a.addEntry(addr, 0, 0, 0)
 	}
 	var unhandled []bpf.DestKey // by any agent
+	var paced []classRate
 	a.dests = 0
 	err := a.att.EachRow(func(r loader.Row) {
 		if r.Regs.Node == 0 {
@@ -41,6 +42,9 @@ func (a *Agent) prepare() error {
 			return
 		}
 		a.dests++
+		if r.Regs.ClassId != 0 {
+			paced = append(paced, classRate{r.Regs.ClassId, r.Regs.StackRateBps})
+		}
 		if r.Regs.ClassId != 0 && r.Regs.Policy.Decisions == 0 && r.Regs.Policy.State != 0 {
 			// The previous agent may have ended in a baseline pause, which lowers the rate of
 			// the class.
@@ -51,13 +55,41 @@ func (a *Agent) prepare() error {
 		a.nodes.Used(r.Regs.Node)
 		a.peers.Adopt(bpf.KeyOf(r.Addr), r.Regs.Caps, loader.Monotonic())
 	})
-	a.loop.EvenShare(a.dests)
+	a.restoreClasses(paced)
+	a.loop.EvenShare(loader.Monotonic())
 	for _, key := range unhandled {
 		a.handleNewDest(key)
 	}
 	debug.FreeOSMemory() // walking a large table leaves much garbage
 	time.AfterFunc(memoryBack, debug.FreeOSMemory)
 	return err
+}
+
+// classRate is the class of a destination, and its rate in bit/s.
+type classRate struct {
+	class uint32
+	bps   uint64
+}
+
+// restoreClasses creates the classes of the table again, if somebody has removed them or their
+// root qdisc while no agent ran.
+func (a *Agent) restoreClasses(paced []classRate) {
+	classes := make([]uint32, len(paced))
+	for i, p := range paced {
+		classes[i] = p.class
+	}
+	c, err := pacer.Inspect(a.iface.Link, a.pacer.Kind(), a.pacer.OwnQdisc(), classes)
+	if err == nil && !c.Damaged() && c.Other == "" {
+		return
+	}
+	for _, p := range paced {
+		if _, err = a.pacer.SetRate(p.class, p.bps); err != nil && c.Other == "" {
+			break
+		}
+	}
+	if err != nil {
+		a.log.Warn("pacer", "err", err)
+	}
 }
 
 // handleNewDest handles a new destination, whose entry egress or the engine has created: it sends
@@ -87,21 +119,22 @@ func (a *Agent) handleNewDest(key bpf.DestKey) {
 		return
 	}
 	a.dests++
-	a.loop.EvenShare(a.dests)
+	a.loop.EvenShare(now)
 }
 
 // addEntry creates an entry before traffic: for the nodes of the node file, and for peers
 // that only send (UC, UD) once they have proved their address. The entry has its class from
 // the start, so that the first packet is paced, and the root qdisc is changed before a
-// packet can be lost by that. token is the token that stamps to the peer must carry. It
-// reports whether an entry was created.
-func (a *Agent) addEntry(peer netip.Addr, token uint64, caps uint16) bool {
+// packet can be lost by that. token is the token that stamps from own (bpf.OwnWord) to the peer
+// must carry; both are 0 if the peer has given none. It reports whether an entry was created.
+func (a *Agent) addEntry(peer netip.Addr, own, token uint64, caps uint16) bool {
 	if _, found, err := a.att.Lookup(peer); err != nil || found {
 		return false
 	}
 	key := bpf.KeyOf(peer)
 	d := a.loop.First(key)
 	d.RxToken, d.TxToken, d.Node, d.Caps = a.control.secret.Token(key), token, a.nodes.Assign(peer), caps
+	d.TxOwn = own
 	d.LastTxNs = loader.Monotonic() + a.clockOffset // on the clock of the stamps
 	if err := a.att.Maps.DestTable.Update(key, d, ebpf.UpdateNoExist); err != nil {
 		if err := a.pacer.Release(d.ClassId); err != nil {

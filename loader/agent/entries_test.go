@@ -5,6 +5,7 @@ package agent
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -20,7 +21,7 @@ func TestAddedEntryHasClockOfStamps(t *testing.T) {
 		a.clockOffset = 37 * second
 		peer := netip.MustParseAddr("10.53.0.9")
 		before := loader.Monotonic()
-		if !a.addEntry(peer, 0, 0) {
+		if !a.addEntry(peer, 0, 0, 0) {
 			t.Fatal("no entry")
 		}
 		row, found, err := a.att.Lookup(peer)
@@ -125,4 +126,37 @@ func create(t *testing.T, a *Agent, peer netip.Addr, now uint64) {
 	if err := a.att.Maps.DestTable.Put(bpf.KeyOf(peer), &d); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A new destination starts at the link's rate where all entries of the table are idle, and at the even share
+// where others have just begun too.
+func TestNewDestinationAmongIdle(t *testing.T) {
+	onAttached(t, loader.Options{}, func(t *testing.T, l netlink.Link, o loader.Options) {
+		a := mustOpen(t, o)
+		long := loader.Monotonic() - uint64(time.Minute)
+		for i := range 50 {
+			create(t, a, netip.AddrFrom4([4]byte{10, 53, 1, byte(i)}), long)
+		}
+		if err := a.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		link := a.cfg.LinkRateBps
+		for n := range uint64(4) {
+			if got := a.cfg.InitialRateBps; got != link/(n+1) {
+				t.Errorf("destination %d starts at %d bit/s, want %d of %d", n+1, got, link/(n+1), link)
+			}
+			peer := netip.AddrFrom4([4]byte{10, 53, 2, byte(n)})
+			create(t, a, peer, loader.Monotonic())
+			var d bpf.DestRegs
+			key := bpf.KeyOf(peer)
+			if err := a.att.Maps.DestTable.Lookup(key, &d); err != nil {
+				t.Fatal(err)
+			}
+			d.TxPackets = 1
+			if err := a.att.Maps.DestTable.Put(key, &d); err != nil {
+				t.Fatal(err)
+			}
+			a.handle(bpf.Event{Type: bpf.EventNewDest, Peer: key})
+		}
+	})
 }

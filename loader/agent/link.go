@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -54,7 +55,8 @@ func (w *linkWatch) subscribe() error {
 func forward(updates <-chan netlink.LinkUpdate, index int, changes chan<- netlink.Link, done <-chan struct{}) {
 	defer close(changes)
 	for u := range updates {
-		if u.Attrs().Index != index {
+		// A bridge reports its ports too: RTM_DELLINK of AF_BRIDGE means that the interface has left it.
+		if u.Attrs().Index != index || u.IfInfomsg.Family != unix.AF_UNSPEC {
 			continue
 		}
 		l := u.Link
@@ -90,6 +92,21 @@ func (a *Agent) linkChanged(l netlink.Link) {
 	if len(attrs.HardwareAddr) == len(a.cfg.Mac) && [6]byte(attrs.HardwareAddr) != a.cfg.Mac {
 		a.log.Info("MAC address changed", "to", attrs.HardwareAddr)
 		copy(a.cfg.Mac[:], attrs.HardwareAddr)
+	}
+}
+
+// lockPeriod is the time between two checks of the lease's file.
+const lockPeriod = time.Second
+
+// keepLock creates the file of the lease again if somebody has removed it: the other commands find
+// the agent by it.
+func (a *Agent) keepLock(now uint64) {
+	if a.lock == nil || now < a.lockAfter {
+		return
+	}
+	a.lockAfter = now + uint64(lockPeriod)
+	if err := a.lock.Restore(); err != nil {
+		a.log.Warn("the lease of the agent cannot be restored", "err", err)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 type rawSockets struct {
 	ifindex  int
 	fd4, fd6 int // fd6 is -1 without IPv6
-	sources  sources
+	routes   routes
 }
 
 func openRawSockets(ifindex int) (*rawSockets, error) {
@@ -60,11 +60,13 @@ func (s *rawSockets) close() {
 	}
 }
 
-// send sends a control packet to the peer.
-func (s *rawSockets) send(peer netip.Addr, build packetBuilder) error {
-	src, err := s.sources.get(peer, loader.Monotonic(), s.source)
-	if err != nil {
-		return err
+// send sends a control packet to the peer. A zero src is the address from which the route leads
+// there.
+func (s *rawSockets) send(src, peer netip.Addr, build packetBuilder) (err error) {
+	if !src.IsValid() {
+		if src, err = s.routes.get(peer, loader.Monotonic(), s.source); err != nil {
+			return err
+		}
 	}
 	var buf [rocev2.MaxHelloLen]byte
 	n, err := build(buf[:], src, peer)
@@ -108,16 +110,16 @@ func (s *rawSockets) source(peer netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, errors.New("no source address")
 }
 
-// sources caches for a second the address from which this host sends to each peer. To ask
+// routes caches for a second the address from which this host sends to each peer. To ask
 // the kernel costs as much as to send, and some peers get an ECHO every few milliseconds.
-type sources struct {
+type routes struct {
 	of    map[netip.Addr]netip.Addr
 	since uint64 // monotonic ns
 }
 
 const sourceTime = uint64(time.Second)
 
-func (s *sources) get(peer netip.Addr, now uint64, ask func(netip.Addr) (netip.Addr, error)) (src netip.Addr, err error) {
+func (s *routes) get(peer netip.Addr, now uint64, ask func(netip.Addr) (netip.Addr, error)) (src netip.Addr, err error) {
 	if s.of == nil || now-s.since > sourceTime {
 		s.of, s.since = map[netip.Addr]netip.Addr{}, now
 	}

@@ -35,7 +35,7 @@ func TestSendAfterRename(t *testing.T) {
 		if err != nil || src != own {
 			t.Errorf("source of packets to %s: %s, %v; want %s", peer, src, err, own)
 		}
-		if err := s.send(peer, func(b []byte, src, dst netip.Addr) (int, error) {
+		if err := s.send(netip.Addr{}, peer, func(b []byte, src, dst netip.Addr) (int, error) {
 			return rocev2.BuildHello(b, src, dst, rocev2.Hello{})
 		}); err != nil {
 			t.Error(err)

@@ -18,8 +18,8 @@ const idleLimit = 10 * time.Minute
 // sweepBatch entries are checked every sweepPeriod: the cost of a tick does not grow with the
 // table, only the time that a whole round takes.
 const (
-	sweepBatch  = 128
-	sweepPeriod = 250 * time.Millisecond
+	sweepBatch  = 512
+	sweepPeriod = time.Second
 )
 
 // sweeper walks the table again and again. It removes idle entries, and handles those whose
@@ -98,10 +98,10 @@ func (a *Agent) forget(key bpf.DestKey, class uint32) {
 		a.log.Warn("pacer", "peer", peer, "err", err)
 	}
 	a.peers.Remove(key)
+	a.forgetSources(key)
 	a.loop.Forget(key)
 	delete(a.echoes.all, key)
 	a.limits.forget(key)
 	a.receive.forget(key)
 	a.dests--
-	a.loop.EvenShare(a.dests)
 }

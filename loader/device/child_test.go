@@ -24,6 +24,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/confine"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -36,11 +37,14 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	confine.Main()
 	switch role := os.Getenv(childRole); role {
 	case "":
 		engines.Main(m)
 	case "server":
 		childMain(serverChild)
+	case "listener":
+		childMain(listenerChild)
 	case "slow":
 		childMain(slowChild)
 	case "holder":
@@ -146,7 +150,7 @@ func (p *process) line(prefix string) string {
 
 // serverChild serves a loopback engine until it is killed.
 func serverChild(dir string, in *bufio.Scanner) error {
-	s, err := device.New(device.Config{Socket: proto.SocketPath(dir, "lo")})
+	s, err := device.New(device.Config{Socket: proto.SocketPath(dir, "lo"), Mode: 0o666})
 	if err != nil {
 		return err
 	}

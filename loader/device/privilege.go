@@ -3,6 +3,7 @@
 package device
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -44,17 +45,43 @@ func (c *client) mayListen(id mad.ServiceID) error {
 		id, privilegedPorts, os.ErrPermission)
 }
 
+// inUserNamespace reports whether the process of a directory of procfs is in the user namespace of the server.
+//
+// To read the link ns/user of a process of another user takes CAP_SYS_PTRACE. A server without it compares the maps
+// of user and group IDs, which everybody may read. Another namespace has the same maps only if they were written by
+// a process with CAP_SETUID and CAP_SETGID in the server's.
+func inUserNamespace(dir string) (bool, error) {
+	theirs, err := os.Readlink(dir + "ns/user")
+	if err == nil {
+		ours, err := os.Readlink("/proc/self/ns/user")
+		return theirs == ours, err
+	}
+	if !errors.Is(err, os.ErrPermission) {
+		return false, err
+	}
+	for _, name := range []string{"uid_map", "gid_map"} {
+		theirs, err1 := os.ReadFile(dir + name)
+		ours, err2 := os.ReadFile("/proc/self/" + name)
+		if err := errors.Join(err1, err2); err != nil || !bytes.Equal(theirs, ours) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 var effective = regexp.MustCompile(`(?m)^CapEff:\s*([0-9a-f]+)$`)
 
 // hasCapability reports whether the process has a capability now, in the user namespace of the server.
 func (c *client) hasCapability(n uint) bool {
 	dir := fmt.Sprintf("/proc/%d/", c.pid)
 	status, err1 := os.ReadFile(dir + "status")
-	theirs, err2 := os.Readlink(dir + "ns/user")
-	ours, err3 := os.Readlink("/proc/self/ns/user")
+	same, err2 := inUserNamespace(dir)
 	// The process has not ended, so the files are not those of another one with its number.
-	err4 := unix.PidfdSendSignal(c.pidfd, 0, nil, 0)
-	if errors.Join(err1, err2, err3, err4) != nil || theirs != ours {
+	err3 := unix.PidfdSendSignal(c.pidfd, 0, nil, 0)
+	if errors.Is(err3, unix.EPERM) { // without CAP_KILL
+		err3 = nil
+	}
+	if errors.Join(err1, err2, err3) != nil || !same {
 		return false
 	}
 	m := effective.FindSubmatch(status)

@@ -3,6 +3,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,7 @@ type processMemory struct {
 	*procmem.Process
 	guard   procmem.Guard
 	revoked bool
+	failed  string // why the process or its file systems could not be ended, as the log has it
 }
 
 // openProcess opens the memory of a process by the three descriptors that it has passed.
@@ -94,12 +96,32 @@ func (c *client) checkMemory() bool {
 		m.revoked = true
 		c.s.log.Warn("the memory of a process is too slow: it is ended", "pid", c.pid, "uid", c.uid)
 		m.Revoke()
-		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) // or it has ended
 		c.hangUp()
+		m.note(c, c.kill())
 		return true
 	}
-	if _, err := procmem.AbortFUSE(procmem.FUSEControl, c.uid); err != nil {
-		c.s.log.Warn("file systems of a process that is too slow", "uid", c.uid, "err", err)
-	}
+	_, err := procmem.AbortFUSE(procmem.FUSEControl, c.uid)
+	m.note(c, errors.Join(c.kill(), err))
 	return true
+}
+
+// kill ends the process, unless it has ended.
+func (c *client) kill() error {
+	err := unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
+	switch {
+	case err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EBADF):
+		return nil
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("SIGKILL: %w: the server needs CAP_KILL", err)
+	}
+	return fmt.Errorf("SIGKILL: %w", err)
+}
+
+// note logs why the device does not get rid of a process, when the reason is new.
+func (m *processMemory) note(c *client, err error) {
+	if err == nil || err.Error() == m.failed {
+		return
+	}
+	m.failed = err.Error()
+	c.s.log.Error("a process whose memory is too slow goes on, and delays all others: end it", "pid", c.pid, "uid", c.uid, "err", err)
 }

@@ -113,6 +113,40 @@ func sendFrom(d *client.Device, stall []byte) error {
 // A process whose memory makes the engine wait is killed. If another process keeps the engine
 // waiting, the file systems of the user are ended. Both times others go on.
 func TestSlowMemory(t *testing.T) {
+	needFUSE(t)
+	for name, held := range slowMemories {
+		t.Run(name, func(t *testing.T) {
+			s, dir := serve(t, device.Config{Mode: 0o666})
+			if err := os.Chmod(dir, 0o711); err != nil {
+				t.Fatal(err)
+			}
+			endSlow(t, dir, held)
+			wait(t, func() bool { return len(s.Status().Processes) == bystanders })
+		})
+	}
+}
+
+// slowMemories are the values of heldEnv.
+var slowMemories = map[string]string{"served by the process": "", "served by another process": "1"}
+
+// bystanders is the number of processes that go on in endSlow.
+const bystanders = 2
+
+// endSlow has a process with slow memory be killed, while another one goes on.
+func endSlow(t *testing.T, dir, held string) {
+	t.Helper()
+	other := newBystander(t, dir)
+	p := startWith(t, "slow", dir, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, heldEnv+"="+held)
+	p.line("posted")
+	p.silent()
+	other.works(t) // before Wait, which closes the input that a second process has too
+	p.killed()
+	other.works(t)
+}
+
+// needFUSE mounts the control file system of FUSE where systemd has it.
+func needFUSE(t *testing.T) {
+	t.Helper()
 	require.Root(t)
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		require.Skip(t, "needs FUSE: "+err.Error())
@@ -122,23 +156,6 @@ func TestSlowMemory(t *testing.T) {
 			require.Skip(t, "needs FUSE: "+err.Error())
 		}
 		t.Cleanup(func() { _ = unix.Unmount(procmem.FUSEControl, unix.MNT_DETACH) })
-	}
-	for name, held := range map[string]string{"served by the process": "", "served by another process": "1"} {
-		t.Run(name, func(t *testing.T) {
-			s, dir := serve(t, device.Config{Mode: 0o666})
-			if err := os.Chmod(dir, 0o711); err != nil {
-				t.Fatal(err)
-			}
-			other := newBystander(t, dir)
-			before := len(s.Status().Processes)
-			p := startWith(t, "slow", dir, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, heldEnv+"="+held)
-			p.line("posted")
-			p.silent()
-			other.works(t) // before Wait, which closes the input that a second process has too
-			p.killed()
-			wait(t, func() bool { return len(s.Status().Processes) == before })
-			other.works(t)
-		})
 	}
 }
 

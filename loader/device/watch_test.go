@@ -40,13 +40,15 @@ func newWatchWorld(t *testing.T, queues int) *watchWorld {
 		t.Fatal(err)
 	}
 	w.c.doorbell = w.doorbell
-	for range queues {
+	for i := range queues {
 		r, err := ring.Open(mapped(shape.Bytes()), shape)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.producers = append(w.producers, ring.NewProducer(r, 8))
-		w.c.queues = append(w.c.queues, newQueue(w.c, r, shape))
+		q := newQueue(w.c, r, shape)
+		q.number = uint32(i) // a queue is watched only after its doorbell has named it
+		w.c.queues = append(w.c.queues, q)
 	}
 	return w
 }

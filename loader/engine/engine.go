@@ -18,6 +18,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
 func init() { rdma.Register("softroce", rdma.DriverFunc(open)) }
@@ -91,6 +92,10 @@ func openWire(ifname string, lo loader.Options) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n, known := xsk.Queues(ifname); known && n > int(att.Maps.Xsks.MaxEntries()) {
+		defer att.Close()
+		return nil, fmt.Errorf("%s has %d receive queues, and an engine has sockets for %d at most: `ethtool -L %[1]s` sets fewer", ifname, n, att.Maps.Xsks.MaxEntries())
+	}
 	lease, err := att.TakeEngineLease()
 	if err != nil {
 		att.Close()
@@ -149,6 +154,7 @@ func (w *wire) Sync(dests []nic.DestSync) (int, error) {
 			Key: bpf.KeyOf(d.Addr), TxPackets: d.Packets, TxBytes: d.Bytes, TxUnstamped: d.Unstamped,
 			PsnRegressions: d.Repeated, Lost: d.Lost, Paced: d.Waited, PacedNs: uint64(d.WaitedTime), RateBps: d.Rate,
 			RttNs: uint64(d.RTT), RttSentNs: d.RTTSent, Limit: uint8(d.Limit),
+			TxToken: bpf.OwnWord(d.Src),
 		}
 		if d.CEEchoed {
 			s.Flags = bpf.CEEchoed
@@ -165,7 +171,8 @@ func (w *wire) Sync(dests []nic.DestSync) (int, error) {
 		d, s := &dests[i], &w.slots[i]
 		d.Known, d.Rate, d.Window = s.Found != 0, s.RateBps, uint64(s.WindowBytes)
 		d.Stamps, d.SACK = s.Caps&bpf.CapStamp != 0, s.Caps&bpf.CapSACK != 0
-		d.Credit, d.OOO, d.Token = s.Caps&bpf.CapCredit != 0, s.Caps&bpf.CapOOO != 0, s.TxToken
+		d.Credit, d.OOO = s.Caps&bpf.CapCredit != 0, s.Caps&bpf.CapOOO != 0
+		d.Token, d.NoToken = s.TxToken, s.TxToken == 0
 	}
 	return reported, err
 }

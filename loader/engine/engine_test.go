@@ -69,7 +69,7 @@ func TestOpenOnlyTheInterfaceThatWasAttached(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	refused(1, "eth0 is called renamed0 now")
+	refused(1, "eth0 belong to renamed0")
 }
 
 // An application that does not want the device any more gets none, and the interface has no

@@ -13,7 +13,10 @@ import (
 // edt is the pacer by earliest departure time: the data plane writes the departure time of a
 // packet into skb->tstamp, and fq keeps the packet until then. It has no state per
 // destination.
-type edt struct{ own bool }
+type edt struct {
+	link netlink.Link
+	own  bool
+}
 
 func (edt) Kind() Kind                             { return EDT }
 func (e edt) OwnQdisc() bool                       { return e.own }
@@ -21,6 +24,13 @@ func (edt) Prepare() error                         { return nil }
 func (edt) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
 func (edt) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
 func (edt) Release(uint32) error                   { return nil }
+func (e edt) Check() (Condition, error)            { return Inspect(e.link, EDT, e.own, nil) }
+
+// Repair implements Pacer. In place of an fq that was there before attach it sets up another one.
+func (e edt) Repair() error {
+	_, err := setupEDT(e.link)
+	return err
+}
 
 // Limits of fq, in packets. A QP of rxe is one flow and has at most 64 packets in fq; the
 // default of 100 packets per flow is too low for senders without such a limit.
@@ -37,7 +47,7 @@ func setupEDT(l netlink.Link) (Pacer, error) {
 		return nil, err
 	}
 	if root != nil && root.Type() == "fq" && !isOurs(root) {
-		return edt{own: false}, nil
+		return edt{l, false}, nil
 	}
 	if err := checkReplaceable(l); err != nil {
 		return nil, err
@@ -47,7 +57,7 @@ func setupEDT(l netlink.Link) (Pacer, error) {
 		if err := addFq(l, netlink.HANDLE_ROOT, netlink.MakeHandle(ourMajor, 0)); err != nil {
 			return nil, err
 		}
-		return edt{own: true}, nil
+		return edt{l, true}, nil
 	}
 	mq := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(ourMajor, 0),
@@ -61,7 +71,7 @@ func setupEDT(l netlink.Link) (Pacer, error) {
 			return nil, err
 		}
 	}
-	return edt{own: true}, nil
+	return edt{l, true}, nil
 }
 
 func addFq(l netlink.Link, parent, handle uint32) error {

@@ -5,6 +5,7 @@ package pacer
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -28,15 +29,17 @@ import (
 // HTB lets the packets go.
 type htb struct {
 	link  netlink.Link
-	ready bool // HTB is the root qdisc
-	keep  bool // it stays without classes
-	used  int  // classes
+	ready bool              // HTB is the root qdisc
+	keep  bool              // it stays without classes
+	rates map[uint32]uint64 // of the classes, bit/s
 	next  uint16
 	free  []uint16
 }
 
 func (*htb) Kind() Kind     { return HTB }
 func (*htb) OwnQdisc() bool { return true }
+
+func newHTB(l netlink.Link) *htb { return &htb{link: l, rates: map[uint32]uint64{}} }
 
 // setupHTB does not change the interface. It returns the errors that the first class would
 // cause.
@@ -48,7 +51,7 @@ func setupHTB(l netlink.Link) (Pacer, error) {
 	if err := Try(HTB); err != nil && !errors.Is(err, unix.EPERM) {
 		return nil, err
 	}
-	return &htb{link: l}, nil
+	return newHTB(l), nil
 }
 
 // Prepare keeps HTB until detach.
@@ -86,7 +89,7 @@ func (h *htb) install() error {
 // adoptHTB continues with the classes of an earlier agent. New classes get the numbers that are
 // free below the largest one, then those above it.
 func adoptHTB(l netlink.Link) (Pacer, error) {
-	h := &htb{link: l}
+	h := newHTB(l)
 	root, err := rootQdisc(l)
 	if err != nil {
 		return nil, err
@@ -99,16 +102,18 @@ func adoptHTB(l netlink.Link) (Pacer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: list htb classes: %w", l.Attrs().Name, err)
 	}
-	taken := map[uint16]bool{}
 	for _, c := range classes {
-		if major, minor := netlink.MajorMinor(c.Attrs().Handle); major == ourMajor {
-			taken[minor] = true
+		c, ok := c.(*netlink.HtbClass)
+		if !ok {
+			continue
+		}
+		if major, minor := netlink.MajorMinor(c.Handle); major == ourMajor {
+			h.rates[c.Handle] = c.Rate * 8
 			h.next = max(h.next, minor)
 		}
 	}
-	h.used = len(taken)
 	for minor := h.next; minor > 0; minor-- {
-		if !taken[minor] {
+		if _, taken := h.rates[netlink.MakeHandle(ourMajor, minor)]; !taken {
 			h.free = append(h.free, minor)
 		}
 	}
@@ -119,37 +124,62 @@ func adoptHTB(l netlink.Link) (Pacer, error) {
 var ErrNoClass = errors.New("htb: no class number left: more destinations are paced than htb has classes")
 
 func (h *htb) SetRate(class uint32, bps uint64) (uint32, error) {
+	bps = max(bps, minRate)
+	_, known := h.rates[class]
+	if class != 0 { // recorded in any case: Repair creates what fails here
+		if !known { // of an earlier agent, and somebody has removed its root qdisc
+			h.claim(uint16(class))
+		}
+		h.rates[class] = bps
+	}
 	if err := h.makeReady(); err != nil {
 		return 0, err
 	}
-	fresh := class == 0
-	if fresh {
-		minor, err := h.take()
-		if err != nil {
-			return 0, err
+	if known {
+		if err := netlink.ClassChange(h.class(class, bps)); err != nil {
+			return class, fmt.Errorf("htb class %x: %w", class, err)
 		}
-		class = netlink.MakeHandle(ourMajor, minor)
+		return class, nil
 	}
+	if class != 0 {
+		return class, h.addClass(class, bps)
+	}
+	minor, err := h.take()
+	if err != nil {
+		return 0, err
+	}
+	class = netlink.MakeHandle(ourMajor, minor)
+	if err := h.addClass(class, bps); err != nil {
+		h.give(class)
+		return 0, err
+	}
+	h.rates[class] = bps
+	return class, nil
+}
+
+// minRate is the lowest rate of a class, bit/s: the kernel counts whole bytes per second.
+const minRate = 8
+
+func (h *htb) class(class uint32, bps uint64) *netlink.HtbClass {
 	bytes := uint32(min(bps/8*uint64(Burst)/1e9, 1<<30))
-	c := netlink.NewHtbClass(netlink.ClassAttrs{
+	return netlink.NewHtbClass(netlink.ClassAttrs{
 		LinkIndex: h.link.Attrs().Index, Parent: netlink.MakeHandle(ourMajor, 0), Handle: class,
 	}, netlink.HtbClassAttrs{
 		Rate: bps, Ceil: bps, Buffer: max(bytes, 1), Cbuffer: max(bytes, 1),
 		Quantum: 60_000, // only classes that borrow use it, and none does
 	})
+}
+
+// addClass creates a class with its queue. It leaves nothing behind when it fails.
+func (h *htb) addClass(class uint32, bps uint64) error {
+	c := h.class(class, bps)
 	if err := netlink.ClassReplace(c); err != nil {
-		if fresh {
-			h.give(class)
-		}
-		return 0, fmt.Errorf("htb class %x: %w", class, err)
+		return fmt.Errorf("htb class %x: %w", class, err)
 	}
-	if fresh {
-		h.used++
-		if err := h.addLeaf(class); err != nil {
-			return 0, errors.Join(err, h.Release(class))
-		}
+	if err := h.addLeaf(class); err != nil {
+		return errors.Join(err, netlink.ClassDel(c))
 	}
-	return class, nil
+	return nil
 }
 
 // leafLimit is how many packets may wait in a class. The kernel's default is the
@@ -208,17 +238,17 @@ func (h *htb) Release(class uint32) error {
 	if class == 0 {
 		return nil
 	}
-	c := netlink.NewHtbClass(netlink.ClassAttrs{
-		LinkIndex: h.link.Attrs().Index, Parent: netlink.MakeHandle(ourMajor, 0), Handle: class,
-	}, netlink.HtbClassAttrs{})
-	switch err := netlink.ClassDel(c); {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL) && !h.ready:
-		return nil // released before
+	switch err := netlink.ClassDel(h.class(class, minRate)); {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL): // it is gone, or its root qdisc is
 	case err != nil:
 		return fmt.Errorf("remove htb class %x: %w", class, err)
 	}
+	if _, known := h.rates[class]; !known {
+		return nil // released before
+	}
 	h.give(class)
-	if h.used--; h.used > 0 || h.keep {
+	delete(h.rates, class)
+	if len(h.rates) > 0 || h.keep {
 		return nil
 	}
 	h.ready, h.next, h.free = false, 0, nil
@@ -239,3 +269,12 @@ func (h *htb) take() (uint16, error) {
 }
 
 func (h *htb) give(class uint32) { h.free = append(h.free, uint16(class)) }
+
+// claim takes a number that is not in use.
+func (h *htb) claim(minor uint16) {
+	for h.next < minor {
+		h.next++
+		h.free = append(h.free, h.next)
+	}
+	h.free = slices.DeleteFunc(h.free, func(n uint16) bool { return n == minor })
+}

@@ -38,6 +38,11 @@ type Pacer interface {
 	// Release removes the class of a destination that was deleted. htb restores the
 	// root qdisc with the last one.
 	Release(class uint32) error
+	// Check compares the qdiscs of the interface with those that the pacer needs now.
+	Check() (Condition, error)
+	// Repair creates what is missing. It returns an error if another root qdisc is
+	// configured, and does not change that.
+	Repair() error
 }
 
 // Setup prepares the interface for a pacer; Auto takes the first of EDT and HTB that works. It
@@ -68,7 +73,7 @@ func Setup(l netlink.Link, kind Kind) (Pacer, error) {
 func Adopt(l netlink.Link, kind Kind, ownQdisc bool) (Pacer, error) {
 	switch kind {
 	case EDT:
-		return edt{own: ownQdisc}, nil
+		return edt{l, ownQdisc}, nil
 	case HTB:
 		return adoptHTB(l)
 	case Police, None:
@@ -99,6 +104,8 @@ func (s simple) Prepare() error                         { return nil }
 func (s simple) SetRate(uint32, uint64) (uint32, error) { return 0, nil }
 func (s simple) Backlog(uint32) (uint64, bool, error)   { return 0, false, nil }
 func (s simple) Release(uint32) error                   { return nil }
+func (s simple) Check() (Condition, error)              { return Condition{}, nil }
+func (s simple) Repair() error                          { return nil }
 
 // ourMajor is the major number of the pacer's qdiscs and classes. It distinguishes them from
 // others.
@@ -117,6 +124,25 @@ func rootQdisc(l netlink.Link) (netlink.Qdisc, error) {
 		}
 	}
 	return nil, nil
+}
+
+// Installed reports whether the root qdisc of the interface is that of a pacer.
+func Installed(l netlink.Link) bool {
+	root, err := rootQdisc(l)
+	return err == nil && root != nil && isOurs(root)
+}
+
+// Marked returns the indices of the interfaces of this network namespace that have the root qdisc of
+// a pacer or a clsact qdisc.
+func Marked() map[int]bool {
+	marked := map[int]bool{}
+	all, _ := netlink.QdiscList(nil)
+	for _, q := range all {
+		if isOurs(q) || q.Type() == "clsact" {
+			marked[q.Attrs().LinkIndex] = true
+		}
+	}
+	return marked
 }
 
 // checkReplaceable returns an error unless the root qdisc may be replaced: it is a default of

@@ -3,6 +3,7 @@
 package pacer_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -134,6 +135,86 @@ func TestHTB(t *testing.T) {
 		}
 		if err := pacer.Restore(l); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// HTB counts whole bytes per second: a lower rate than 8 bit/s becomes that.
+func TestSlowClass(t *testing.T) {
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		p, err := pacer.Setup(l, pacer.HTB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		class, err := p.SetRate(0, 1)
+		if err != nil || classRates(t, l)[class] != 1 {
+			t.Errorf("class %x, %v: %v", class, err, classRates(t, l))
+		}
+	})
+}
+
+// The condition follows what others do to the qdiscs, and a repair creates what they remove. It
+// changes nothing of theirs.
+func TestCondition(t *testing.T) {
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		p, err := pacer.Setup(l, pacer.HTB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := func(when string, want pacer.Condition) {
+			t.Helper()
+			if c, err := p.Check(); err != nil || c != want {
+				t.Errorf("%s: %+v, %v; want %+v", when, c, err, want)
+			}
+		}
+		root := func(kind string, major uint16) netlink.Qdisc {
+			return &netlink.GenericQdisc{QdiscType: kind, QdiscAttrs: netlink.QdiscAttrs{
+				LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(major, 0),
+			}}
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		is("without classes", pacer.Condition{})
+		rates := map[uint32]uint64{}
+		for i := range uint64(3) {
+			class, err := p.SetRate(0, (i+1)*1e6)
+			must(err)
+			rates[class] = (i + 1) * 1e6 / 8
+		}
+		is("with classes", pacer.Condition{})
+		must(netlink.QdiscDel(root("htb", 0x5352)))
+		is("removed", pacer.Condition{Gone: true})
+		must(p.Repair())
+		is("repaired", pacer.Condition{})
+		if got := classRates(t, l); !maps.Equal(got, rates) {
+			t.Errorf("rates %v, want %v", got, rates)
+		}
+		must(netlink.QdiscReplace(root("pfifo", 7)))
+		is("replaced", pacer.Condition{Other: "pfifo 7:"})
+		must(p.Repair())
+		is("replaced, and repaired", pacer.Condition{Other: "pfifo 7:"})
+		if removed, err := pacer.TakeBack(l, pacer.HTB, true); removed != "pfifo 7:" || err != nil {
+			t.Errorf("took back %q, %v", removed, err)
+		}
+		is("taken back", pacer.Condition{Gone: true})
+		// An agent that starts then creates the classes of the table.
+		if p, err = pacer.Adopt(l, pacer.HTB, true); err != nil {
+			t.Fatal(err)
+		}
+		for class, bytes := range rates {
+			if again, err := p.SetRate(class, bytes*8); again != class || err != nil {
+				t.Errorf("class %x became %x: %v", class, again, err)
+			}
+		}
+		if got := classRates(t, l); !maps.Equal(got, rates) {
+			t.Errorf("rates %v, want %v", got, rates)
+		}
+		if class, err := p.SetRate(0, 1e6); err != nil || rates[class] != 0 {
+			t.Errorf("a new class has the number %x: %v", class, err)
 		}
 	})
 }

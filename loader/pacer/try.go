@@ -20,7 +20,7 @@ func Try(kind Kind) error {
 			return err
 		}
 		if kind == HTB {
-			return (&htb{link: lo}).install()
+			return newHTB(lo).install()
 		}
 		_, err = Setup(lo, kind)
 		return err

@@ -131,9 +131,18 @@ func (m *Map) startHandler(c *MapConfig) error {
 	case err != nil:
 		return fmt.Errorf("vmm: fault handler %q: %w; is vmm.Main its first call?", c.Command, err)
 	case r.Error != "":
+		m.conn.Close()
+		m.awaitHandler() // it closes its store first, which gives back what it has leased
 		return fmt.Errorf("vmm: fault handler: %s", r.Error)
 	}
 	return nil
+}
+
+// awaitHandler waits for the end of the handler, and ends it after callTimeout.
+func (m *Map) awaitHandler() {
+	kill := time.AfterFunc(callTimeout, func() { _ = m.cmd.Process.Kill() })
+	defer kill.Stop()
+	_ = m.cmd.Wait()
 }
 
 // Bytes returns the memory. It must not be used after Close.

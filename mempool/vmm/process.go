@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/internal/resident"
 )
 
 // roleEnv tells a program that this package has started what it is.
@@ -34,8 +36,10 @@ func Main(open func(name string) (Store, error)) {
 	case "":
 		return
 	case roleHandler:
+		stayResident()
 		err = serveHandler(socketFD, open)
 	case roleGuardian:
+		stayResident()
 		err = serveGuardian(socketFD)
 	default:
 		err = fmt.Errorf("%s=%s is not a process of vmm", roleEnv, os.Getenv(roleEnv))
@@ -45,6 +49,16 @@ func Main(open func(name string) (Store, error)) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// processScore is the score of handler and guardian when the kernel chooses the process to end: the application is
+// ended before, because it cannot go on without them.
+const processScore = -900
+
+// stayResident keeps handler or guardian in memory. A program of a user may not do that, and works without.
+func stayResident() {
+	_ = resident.Protect(processScore)
+	_ = resident.Lock()
 }
 
 // start starts a process of this package with one end of a socket, and returns the other.

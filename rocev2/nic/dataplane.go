@@ -50,6 +50,7 @@ type RuntimeConfig struct {
 // DestSync is the engine's report of one destination, and the reply.
 type DestSync struct {
 	Addr netip.Addr
+	Src  netip.Addr // address of this host that Token is asked for
 
 	// What was sent since the last report.
 	Packets, Unstamped uint32
@@ -71,5 +72,6 @@ type DestSync struct {
 	// What the peer understands; Known is false if the table was full.
 	Known, Stamps, SACK, Credit, OOO bool
 
-	Token uint64 // out: what stamps to the peer must carry
+	Token   uint64 // out: what stamps from Src to the peer must carry
+	NoToken bool   // out: the peer has given none for Src yet, so packets from there leave without a stamp
 }

@@ -58,6 +58,7 @@ func (e *engine) report(r *rail) {
 		d.report.Waits = d.paceBlocked != 0
 		d.report.Limit = e.destLimit(d)
 		d.report.Rate = d.pacer.Rate()
+		d.report.Src = d.tokens.ask()
 		s.dests, s.reports = append(s.dests, d), append(s.reports, d.report)
 		d.report = DestSync{Addr: d.addr}
 	}
@@ -104,12 +105,13 @@ func (e *engine) applyEntry(d *dest, r *DestSync) {
 		}
 		e.destTimers.Set(&d.timer, int64(at))
 	}
-	d.stamps, d.sack, d.token = r.Known && r.Stamps, r.Known && r.SACK, r.Token
+	d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
+	d.tokens.answer(r.Src, r.Token, r.NoToken)
 	d.offersCredit, d.ooo = r.Known && r.Credit, r.Known && r.OOO
 	if e.hooks != nil {
 		e.hooks.onPeer(e, d, r)
 	}
-	if d.stamps {
+	if d.stamps && !d.tokens.missing() {
 		d.initialSyncs = 0
 	}
 }

@@ -33,6 +33,9 @@ func (e *engine) destinationOn(rail uint8, p *route.Path) *dest {
 			e.queueForSync(d)
 		}
 	}
+	if !to.Loopback {
+		e.tokenFor(d, to.Src) // asked for before the first packet
+	}
 	d.refs++
 	return d
 }

@@ -56,6 +56,7 @@
 //	tx.go        who sends: budgets of an iteration
 //	tx_sched.go  destinations first in, first out; queue pairs of one by deficit round robin
 //	             (package sched)
+//	tokens.go    tokens of stamps, one for each source address of a destination
 //	tx_pacer.go  token bucket of a destination (package pacer)
 //	tx_window.go bytes in flight to a destination; qp.Flight limits the packets
 //	tx_build.go  route (package route), headers, payload, timestamp option, ICRC

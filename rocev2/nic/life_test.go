@@ -170,7 +170,9 @@ func steered(t testing.TB, h *engines.Host) int {
 	var qpn uint32
 	var s bpf.Steer
 	for it := att.Maps.SteerTable.Iterate(); it.Next(&qpn, &s); {
-		n++
+		if qpn < 1<<24 { // the number of sockets has a key that is no QPN
+			n++
+		}
 	}
 	cfg, err := att.Config()
 	if err != nil || int(cfg.Steered) != n {

@@ -242,13 +242,17 @@ func (c *credits) send(e *engine, p *creditPeer, o *rocev2.Datagram) bool {
 	if to.Err != nil || s.xsk.Reserve(1) == 0 {
 		return false
 	}
+	token, ok := e.tokenFor(p.dest, to.Src)
+	if !ok {
+		return false
+	}
 	frame := s.xsk.Frame()
 	if frame == nil {
 		return false
 	}
 	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.port
 	o.Stamp = &c.stamp
-	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: p.dest.token, T1: uint64(int64(e.clock.now()) + e.config.ClockOffset)}
+	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: token, T1: uint64(int64(e.clock.now()) + e.config.ClockOffset)}
 	if c.omitT1(p.dest, o.TOS, e.now) {
 		c.stamp.Flags = 0
 	}

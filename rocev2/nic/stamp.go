@@ -10,10 +10,10 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // echoMaxAge is how old a stamp may be to be echoed still (bpf/lib/dest.h).
 const echoMaxAge = 1e9
 
-// stamp fills in the option of a packet that leaves now; credit stays as it is.
+// stamp fills in the option of a packet that leaves now, except for credit and the token.
 func (d *dest) stamp(s *rocev2.Stamp, now uint64) {
 	s.Flags |= rocev2.StampT1
-	s.Token, s.T1 = d.token, now
+	s.T1 = now
 	if d.peerT2 != 0 && int64(now-d.peerT2) < echoMaxAge {
 		s.Flags |= rocev2.StampEcho
 		s.EchoT1, s.EchoT2 = d.peerT1, d.peerT2

@@ -136,9 +136,9 @@ type dest struct {
 
 	// What the peer understands, and its latest stamp: T1 and when that arrived.
 	stamps, sack   bool
-	ooo            bool   // out-of-order mode
-	offersCredit   bool   // pre-credit
-	token          uint64 // that stamps to it carry
+	ooo            bool // out-of-order mode
+	offersCredit   bool // pre-credit
+	tokens         tokens
 	peerT1, peerT2 uint64
 	ce             bool // the latest packet had CE, and no echo of it was sent
 

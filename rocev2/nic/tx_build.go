@@ -4,6 +4,7 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -45,7 +46,7 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	if frame == nil {
 		return lose(&e.count.txNoRoom)
 	}
-	o.Stamp = e.stampFor(d, to.Loopback, plain, to.MTU)
+	o.Stamp = e.stampFor(d, to, plain)
 	omitT1 := e.hooks != nil && e.hooks.onSend(e, x, d, o, ahead)
 	payload, err := o.Begin(frame[etherLen:], room)
 	if err != nil {
@@ -74,14 +75,18 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 }
 
 // stampFor returns where to build the option, or nil: the packet gets none.
-func (e *engine) stampFor(d *dest, loopback bool, plain, mtu int) *rocev2.Stamp {
-	switch {
-	case loopback || !d.stamps:
+func (e *engine) stampFor(d *dest, to *route.State, plain int) *rocev2.Stamp {
+	if to.Loopback || !d.stamps {
 		return nil
-	case plain+rocev2.StampLen > mtu:
+	}
+	token, ok := e.tokenFor(d, to.Src)
+	switch {
+	case !ok:
+		return nil
+	case plain+rocev2.StampLen > to.MTU:
 		e.count.txTooBig++
 		return nil
 	}
-	e.stamp = rocev2.Stamp{} // until it is filled in
+	e.stamp = rocev2.Stamp{Token: token} // until it is filled in
 	return &e.stamp
 }

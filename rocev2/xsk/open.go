@@ -27,7 +27,7 @@ func Open(c Config) (_ *Socket, err error) {
 	if err := c.checkMTU(iface); err != nil {
 		return nil, err
 	}
-	if n, known := queues(iface.Name); known && c.Queue >= n {
+	if n, known := Queues(iface.Name); known && c.Queue >= n {
 		return nil, fmt.Errorf("xsk: %s has no queue %d: it has %d, counted from 0 (`ethtool -l %s`)", iface.Name, c.Queue, n, iface.Name)
 	}
 	s := &Socket{conf: c, ifName: iface.Name, fd: -1, wakeFD: -1, rxPool: newRxPool(l), txPool: newTxPool(l)}
@@ -60,8 +60,8 @@ func Open(c Config) (_ *Socket, err error) {
 	return s, nil
 }
 
-// queues returns how many receive queues an interface has, if its driver tells.
-func queues(ifName string) (n int, known bool) {
+// Queues returns how many receive queues an interface has, if its driver tells.
+func Queues(ifName string) (n int, known bool) {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
 		return 0, false

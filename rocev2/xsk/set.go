@@ -22,7 +22,7 @@ func OpenAll(c Config) (_ Set, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("xsk: interface %d: %w (is it in this network namespace?)", c.Ifindex, err)
 	}
-	n, known := queues(iface.Name)
+	n, known := Queues(iface.Name)
 	if !known {
 		n = 1 // drivers that do not tell have one
 	}

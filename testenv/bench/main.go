@@ -14,6 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/bench/ccreport"
 	"github.com/softroce/softroce-xdp/testenv/bench/demo"
 	"github.com/softroce/softroce-xdp/testenv/bench/disorderbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/forwardbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/orderbench"
@@ -34,7 +35,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		carddemo.Command(), ccreport.Command(), demo.Command(), disorderbench.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(),
+		carddemo.Command(), ccreport.Command(), demo.Command(), disorderbench.Command(), forwardbench.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(),
 		pacerCommand(), poolbench.Command(), poolbench.WorkerCommand(), pooldemo.Command(), railsbench.Command(),
 		roceload.Command(), rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
 	)

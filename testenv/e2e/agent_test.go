@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
@@ -81,6 +85,29 @@ func overdueAt(t *testing.T, a *loader.Attachment, timeout time.Duration) uint64
 		t.Fatal(err)
 	}
 	return cfg.HeartbeatNs + uint64(timeout)
+}
+
+// TestRecoveredProgramsKeepClock: programs that only a dead agent and its pins have kept are loaded
+// again with the clock of those that stamp, whatever the options of the next attach.
+func TestRecoveredProgramsKeepClock(t *testing.T) {
+	l := newLab(t, labSpec{attach: []string{"--clock", "tai", "--rate", "1G"}, unmet: true})
+	n := l.node[0]
+	n.killAgent(t)
+	for _, pin := range []string{"prog_agent_call", "prog_engine_sync"} {
+		if err := os.Remove(filepath.Join(loader.PinDir(n.pins, topo.IfName), pin)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.must(t, "attach", topo.IfName)
+	a := n.open(t)
+	traffic := l.start(load.Flow{})
+	l.measured(t, a)
+	n.must(t, "policy", "set", topo.IfName, "--max-rate", "100M")
+	eventually(t, "a new rate", func() bool { return l.row(t, a).ValidAfterNs != 0 })
+	if valid, now := l.row(t, a).ValidAfterNs, loader.Clock(unix.CLOCK_TAI); now > valid+uint64(time.Hour) {
+		t.Errorf("samples count from %d ns, which is not on CLOCK_TAI (%d ns)", valid, now)
+	}
+	l.end(t, traffic)
 }
 
 // TestAgentKilledWhilePacing: what a dead agent's last rate holds back stays held

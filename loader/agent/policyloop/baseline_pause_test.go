@@ -19,6 +19,8 @@ func (c classes) Kind() pacer.Kind                             { return pacer.HT
 func (c classes) OwnQdisc() bool                               { return true }
 func (c classes) Prepare() error                               { return nil }
 func (c classes) Backlog(uint32) (uint64, bool, error)         { return 0, true, nil }
+func (c classes) Check() (pacer.Condition, error)              { return pacer.Condition{}, nil }
+func (c classes) Repair() error                                { return nil }
 func (c classes) Release(uint32) error                         { return nil }
 func (c classes) SetRate(n uint32, bps uint64) (uint32, error) { c[n] = bps; return n, nil }
 

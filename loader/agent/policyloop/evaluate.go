@@ -49,6 +49,8 @@ func (l *Loop) evaluateSlots(slots []bpf.AgentSlot, params *fourcase.Params, sam
 			st.limit = l.limitOf(st.key, now)
 			st.sender = l.senders.note(st.key, st.regs, l.cfg, read)
 			st.sender.limit = st.limit
+			st.waits = l.paceBlocked.note(st.key, st.regs.NextTxNs, now)
+			st.restarts = l.sends(&st, now) && !l.recentlyActive.note(st.key, now)
 		}
 		steps = append(steps, st)
 	}
@@ -61,7 +63,6 @@ func (l *Loop) evaluateSlots(slots []bpf.AgentSlot, params *fourcase.Params, sam
 			l.paceBlocked.drop(slot.Key)
 			continue
 		}
-		st.waits = l.paceBlocked.note(st.key, st.regs.NextTxNs, now)
 		if sampled && l.evaluated != nil {
 			l.evaluated(st.key, st.regs, now)
 		}
@@ -78,7 +79,7 @@ func (l *Loop) decide(st *step, params *fourcase.Params, now uint64) {
 	if !l.prioritizes() {
 		share = l.senders.even.Share(params.MaxRateBps)
 	}
-	if l.sends(st, now) {
+	if st.restarts {
 		l.restartIdle(st, params, now)
 	}
 	bounded := st.sender.bounded(&st.policy, params, share)
@@ -127,7 +128,9 @@ func (l *Loop) classFor(key bpf.DestKey, class uint32, bps uint64) uint32 {
 	set, err := l.pacer.SetRate(class, bps)
 	if err != nil {
 		l.classAfter = now + uint64(classRetry)
-		l.log.Warn("pacer", "peer", bpf.AddrOf(key), "err", err)
+		if l.failed.note(err, now) {
+			l.log.Warn("pacer", "peer", bpf.AddrOf(key), "err", err)
+		}
 		return class
 	}
 	return set

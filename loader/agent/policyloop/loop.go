@@ -87,6 +87,7 @@ type Loop struct {
 	priorities     bool // the nodes have priorities
 
 	classAfter uint64 // no new pacer class before this
+	failed     pacerFailure
 }
 
 // New returns a loop.
@@ -125,6 +126,9 @@ func (l *Loop) Number(key bpf.DestKey, assign func() uint32) (bool, error) {
 	slot.Key = key
 	if err := l.table.Read(1); err != nil || slot.Found == 0 {
 		return false, err
+	}
+	if slot.Regs.TxPackets > 0 {
+		l.recentlyActive.note(key, l.clock()) // its rate is new: the next evaluation does not restart it
 	}
 	st := stepOf(slot)
 	st.node = assign()
@@ -176,15 +180,22 @@ func (l *Loop) ClearCaps(key bpf.DestKey) error {
 	return l.table.Apply(1)
 }
 
-// EvenShare writes the rate at which a new destination starts: initial_rate_bps of the policy
-// if it is set, else the even share of the link among dests entries (S1.2).
-func (l *Loop) EvenShare(dests int) {
+// EvenShareOf writes the rate at which a new destination starts: initial_rate_bps of the policy
+// if it is set, else the even share of the link among dests destinations (S1.2).
+func (l *Loop) EvenShareOf(dests int) {
 	p := &l.cfg.Policy
 	rate := max(fourcase.EvenShare(l.cfg.LinkRateBps, dests), p.MinRateBps)
 	if p.InitialRateBps != 0 {
 		rate = p.InitialRateBps
 	}
 	atomic.StoreUint64(&l.cfg.InitialRateBps, rate)
+}
+
+// EvenShare writes the rate at which a new destination starts, as EvenShareOf does, among the
+// destinations to which this host had data recently and the new one.
+func (l *Loop) EvenShare(now uint64) {
+	l.recentlyActive.advance(now)
+	l.EvenShareOf(l.recentlyActive.others() + 1)
 }
 
 // Forget removes what the loop keeps of a destination whose entry is deleted.

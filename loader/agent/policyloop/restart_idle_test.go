@@ -77,7 +77,10 @@ func TestRestartIdle(t *testing.T) {
 			l.recentlyActive.note(keyN(byte(10+i)), now+idle)
 		}
 		st := stepOf(slot)
-		if l.restartIdle(&st, &p, now+idle); st.policy.RateBps != c.want {
+		if !l.recentlyActive.note(slot.Key, now+idle) {
+			l.restartIdle(&st, &p, now+idle)
+		}
+		if st.policy.RateBps != c.want {
 			t.Errorf("%s: %d, want %d", name, st.policy.RateBps, c.want)
 		}
 	}
@@ -109,5 +112,42 @@ func TestReceiverIsNotBusy(t *testing.T) {
 	slot.Regs.LastTxNs, slot.Regs.TxPackets = now, 1
 	if l.evaluateSlots(slots, &p, true, now, now); r.RateBps != 1e9 {
 		t.Errorf("it starts with %d bit/s", r.RateBps)
+	}
+}
+
+// A new destination starts at the even share among those with data and itself. Idle destinations do not
+// count, whether they were never sent to or have stopped.
+func TestStartAmongIdle(t *testing.T) {
+	p := play(1e9, 1e9/200, fourcase.ModeRobust, 200)
+	for _, d := range p.dests {
+		d.stack = 1e9
+	}
+	p.ticks(10)
+	p.l.EvenShare(p.now)
+	if got := p.l.cfg.InitialRateBps; got != 1_000_000_000/201 {
+		t.Errorf("a new destination starts at %d bit/s among 200 with data, want %d", got, 1_000_000_000/201)
+	}
+	for _, d := range p.dests {
+		d.stack = 0
+	}
+	p.now += 2 * second
+	p.l.EvenShare(p.now)
+	if got := p.l.cfg.InitialRateBps; got != 1e9 {
+		t.Errorf("a new destination starts at %d bit/s among 200 idle ones, want the link's rate", got)
+	}
+}
+
+// An entry that was made long before its first data, for a node of the node file for example, has its share
+// of the link in the first evaluation with data.
+func TestFirstDataOfAnOldEntry(t *testing.T) {
+	for mode, want := range map[fourcase.Mode]uint64{fourcase.ModeRobust: 1e9 / 2, fourcase.ModeFixed: 1e9 / 200} {
+		p := play(1e9, 1e9/200, mode, 200)
+		p.dests[7].stack, p.dests[8].stack = 1e9, 1e9
+		p.ticks(2)
+		for _, d := range p.dests[7:9] {
+			if got := d.regs.RateBps; !near(got, want) {
+				t.Errorf("mode %v: %d bit/s, want %d", mode, got, want)
+			}
+		}
 	}
 }

@@ -17,8 +17,9 @@ type step struct {
 
 	// sampled: the snapshot ends the sample window. Otherwise the window goes on, and the
 	// destination is evaluated because packets wait in the pacer.
-	sampled bool
-	waits   bool // packets wait in the pacer for longer than shortWait
+	sampled  bool
+	waits    bool // packets wait in the pacer for longer than shortWait
+	restarts bool // this host has data for it again, after idle
 
 	// Results: the values that were read, until a decision changes them.
 	policy     fourcase.Regs

@@ -102,6 +102,8 @@ func mapFile(fd, n int) (*Arena, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("arena: map %d bytes of descriptor %d for reading and writing: %w", n, fd, err)
 	}
+	// A server that keeps itself in memory (mlockall) does not do so for the memory of a process.
+	_ = unix.Munlock(data)
 	return &Arena{fd: fd, data: data, free: spans.New(0, uint64(n))}, nil
 }
 

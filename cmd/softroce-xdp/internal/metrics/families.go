@@ -36,6 +36,8 @@ var (
 	interfaceOf = gauge("interface_info", "1; the labels have the version of the programs and the settings", "interface", "version", "xdp_mode", "egress", "pacer", "policy", "clock")
 	attached    = gauge("interface_attached_timestamp_seconds", "when the interface was attached, Unix time", "interface")
 	problems    = gauge("interface_problems", "problems that softroce-xdp status shows", "interface")
+	finding     = gauge("interface_finding", "1 if a part of what attach has set up is not in force ([kinds](#what-is-watched))", "interface", "kind")
+	repairs     = counter("interface_repairs", "repairs by the present agent", "interface", "kind")
 	linkRate    = gauge("interface_rate_bits_per_second", "rate of the link that the agent divides, bits per second", "interface")
 	dests       = gauge("interface_destinations", "destinations in the table", "interface")
 	stamped     = gauge("interface_stamped_destinations", "destinations that understand the stamp option", "interface")

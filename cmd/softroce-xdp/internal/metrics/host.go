@@ -3,9 +3,12 @@
 package metrics
 
 import (
+	"slices"
+
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/inspect"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 )
 
@@ -34,6 +37,13 @@ func (s *Set) Interface(st *view.Status) {
 	s.add(interfaceOf, 1, name, st.Version, string(st.XDPMode), string(st.Egress), string(st.Pacer), st.PolicyMode, string(st.Clock))
 	s.add(attached, float64(st.Attached.Unix()), name)
 	s.add(problems, float64(len(st.Problems)), name)
+	for _, k := range inspect.Kinds() {
+		there := slices.ContainsFunc(st.Findings, func(f inspect.Finding) bool { return f.Kind == k })
+		s.add(finding, flag(there), name, string(k))
+	}
+	for _, k := range inspect.RepairedKinds() {
+		s.add(repairs, float64(st.Repairs[k]), name, string(k))
+	}
 	s.add(linkRate, float64(st.RateBps), name)
 	s.add(dests, float64(st.Destinations), name)
 	s.add(stamped, float64(st.Stamped), name)

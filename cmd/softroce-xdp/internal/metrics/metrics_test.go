@@ -18,6 +18,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/inspect"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -47,6 +48,7 @@ func host() *Set {
 		PolicyMode: "robust", Clock: "monotonic", RateBps: 10_000_000_000, Destinations: 3, Stamped: 2,
 		Agent:    view.Agent{PID: 7, Alive: true, HeartbeatAgeNs: 2_500_000},
 		Counters: map[string]uint64{"rx_stamped": 12, "tx_stamped": 1 << 40}, Problems: []string{},
+		Findings: []inspect.Finding{{Kind: inspect.Qdisc, Text: "the root qdisc is another one"}}, Repairs: map[inspect.Kind]int{inspect.Pins: 2},
 		ServesNIC: true, NICAnswers: true,
 		NIC: &device.Status{
 			Processes: []device.Process{{PID: 1, QPs: 2, Connections: 3, MRs: 4, Bytes: 5}, {PID: 2, Connections: 30, MRs: 40, Bytes: 50}},
@@ -137,6 +139,9 @@ func TestParsed(t *testing.T) {
 		{1, "softroce_interface_up", []string{"eth0"}},
 		{1_700_000_000, "softroce_interface_attached_timestamp_seconds", []string{"eth0"}},
 		{1, "softroce_interface_problems", []string{"eth1"}},
+		{1, "softroce_interface_finding", []string{"eth0", "qdisc"}},
+		{0, "softroce_interface_finding", []string{"eth1", "qdisc"}},
+		{2, "softroce_interface_repairs_total", []string{"eth0", "pins"}},
 		{0.0025, "softroce_agent_heartbeat_age_seconds", []string{"eth0"}},
 		{0, "softroce_agent_up", []string{"eth1"}},
 		{12, "softroce_dataplane_rx_stamped_total", []string{"eth0"}},

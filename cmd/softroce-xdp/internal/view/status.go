@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
@@ -13,6 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/inspect"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
@@ -45,6 +47,11 @@ type Status struct {
 	Counters      map[string]uint64 `json:"counters"`      // all that are not zero
 	Problems      []string          `json:"problems"`
 
+	// Findings are the differences between the interface and what attach has set up. Problems
+	// has their texts.
+	Findings []inspect.Finding    `json:"findings"`
+	Repairs  map[inspect.Kind]int `json:"repairs,omitempty"` // by the present agent
+
 	// OtherNamespace: it is attached in another network namespace than this command's.
 	OtherNamespace bool   `json:"other_namespace"`
 	where          string // of it, in words
@@ -76,6 +83,9 @@ type StatusInput struct {
 
 	NIC      *device.Status // of the device that the agent serves; nil: it serves none
 	NICError error          // why NIC is not known
+
+	Findings []inspect.Finding // of a look at the interface
+	Report   inspect.Report    // of the agent
 }
 
 // StatusOf makes the status of one interface, with its problems.
@@ -97,6 +107,7 @@ func StatusOf(in StatusInput) *Status {
 		NIC:       in.NIC,
 		ServesNIC: in.State.NIC != nil, NICAnswers: in.NIC != nil && in.NICError == nil,
 		Destinations: len(in.Rows), Counters: map[string]uint64{}, Problems: []string{},
+		Findings: []inspect.Finding{}, Repairs: in.Report.Repairs,
 	}
 	for _, r := range in.Rows {
 		if r.Regs.Caps&bpf.CapStamp != 0 {
@@ -118,10 +129,10 @@ func StatusOf(in StatusInput) *Status {
 // Elsewhere marks the status of an interface in another network namespace; where describes it.
 // Its problems are omitted: commands that work there show them.
 func (s *Status) Elsewhere(where string) {
-	s.OtherNamespace, s.where, s.Problems = true, where, []string{}
+	s.OtherNamespace, s.where, s.Problems, s.Findings = true, where, []string{}, []inspect.Finding{}
 }
 
-// worrying counters, and what to do about them.
+// worrying are the counters whose growth is a problem, and what to do about it.
 var worrying = []struct{ name, advice string }{
 	{"tx_table_full", "destinations found no room in the table: attach with a larger --max-destinations"},
 	{"tx_too_big", "packets left unstamped because the option does not fit the MTU: see `softroce-xdp features %s`"},
@@ -164,13 +175,29 @@ func (s *Status) judge(in StatusInput) {
 	if s.Priority != nil && s.Priority.Scaled {
 		say("the minimums of the nodes that send exceed the %sbit/s that there are: none gets all of its own; lower them in %s", units.Rate(s.Priority.CapacityBps), s.NodeFile)
 	}
+	found := in.Findings
+	if in.AgentAlive {
+		found = in.Report.Merge(found)
+	}
+	for _, f := range found {
+		s.Findings = append(s.Findings, f)
+		if f.Note != "" {
+			say("%s (%s)", f.Text, f.Note)
+		} else {
+			say("%s", f.Text)
+		}
+	}
 	for _, w := range worrying {
-		if n := s.Counters[w.name]; n > 0 {
+		n, before := s.Counters[w.name], in.Report.Counters[w.name]
+		if n < before {
+			before = 0 // the report is of an earlier attachment
+		}
+		if n > before {
 			advice := w.advice
 			if w.name == "tx_too_big" {
 				advice = fmt.Sprintf(advice, name)
 			}
-			say("%s %d: %s", w.name, n, advice)
+			say("%s %d in the last minutes: %s", w.name, n-before, advice)
 		}
 	}
 }
@@ -222,6 +249,9 @@ func (s *Status) Write(w io.Writer) {
 	if s.NIC != nil {
 		pairs = append(pairs, [2]string{"nic", nicLine(s.NIC)})
 	}
+	if len(s.Repairs) > 0 {
+		pairs = append(pairs, [2]string{"repaired", repairsLine(s.Repairs)})
+	}
 	for _, name := range headline {
 		if n, ok := s.Counters[name]; ok {
 			pairs = append(pairs, [2]string{name, units.Count(n)})
@@ -231,6 +261,17 @@ func (s *Status) Write(w io.Writer) {
 	for _, p := range slices.Compact(slices.Clone(s.Problems)) {
 		fmt.Fprintf(w, "  ! %s\n", p)
 	}
+}
+
+// repairsLine describes what the agent has repaired since it started.
+func repairsLine(repairs map[inspect.Kind]int) string {
+	var parts []string
+	for _, k := range inspect.Kinds() {
+		if n := repairs[k]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", k, n))
+		}
+	}
+	return strings.Join(parts, ", ") + " (see its log)"
 }
 
 // nicLine describes what processes use of the device that the agent serves.

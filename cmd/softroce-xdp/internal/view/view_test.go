@@ -3,6 +3,7 @@
 package view
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/inspect"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -98,6 +100,15 @@ func TestSortKeys(t *testing.T) {
 	}
 }
 
+// The agent samples the counters whose growth is a problem.
+func TestWorryingCountersAreSampled(t *testing.T) {
+	for _, w := range worrying {
+		if !inspect.Judged(w.name) {
+			t.Errorf("%s is not sampled", w.name)
+		}
+	}
+}
+
 func TestStatusProblems(t *testing.T) {
 	healthy := func() StatusInput {
 		in := StatusInput{
@@ -121,10 +132,34 @@ func TestStatusProblems(t *testing.T) {
 		{"interface gone", func(in *StatusInput) { in.IfaceAlive = false; in.AgentAlive = false }, "run `softroce-xdp clean`"},
 		{"table full", func(in *StatusInput) {
 			in.Stats = []loader.Stat{{Reason: bpf.Reason{Name: "tx_table_full"}, Count: 9}}
-		}, "tx_table_full 9: destinations found no room"},
+		}, "tx_table_full 9 in the last minutes: destinations found no room"},
 		{"too big", func(in *StatusInput) {
 			in.Stats = []loader.Stat{{Reason: bpf.Reason{Name: "tx_too_big"}, Count: 9}}
 		}, "see `softroce-xdp features eth0`"},
+		{"too big in the past", func(in *StatusInput) {
+			in.Stats = []loader.Stat{{Reason: bpf.Reason{Name: "tx_too_big"}, Count: 9}}
+			in.Report.Counters = map[string]uint64{"tx_too_big": 9}
+		}, ""},
+		{"too big again", func(in *StatusInput) {
+			in.Stats = []loader.Stat{{Reason: bpf.Reason{Name: "tx_too_big"}, Count: 12}}
+			in.Report.Counters = map[string]uint64{"tx_too_big": 9}
+		}, "tx_too_big 3 in the last minutes"},
+		{"report of an earlier attachment", func(in *StatusInput) {
+			in.Stats = []loader.Stat{{Reason: bpf.Reason{Name: "tx_too_big"}, Count: 2}}
+			in.Report.Counters = map[string]uint64{"tx_too_big": 9}
+		}, "tx_too_big 2 in the last minutes"},
+		{"no report of the agent", func(in *StatusInput) { in.Report.Missing = errors.New("it is gone") }, "the agent does not report (it is gone)"},
+		{"no report without an agent", func(in *StatusInput) { in.Report.Missing, in.AgentAlive = errors.New("it is gone"), false }, "no agent runs"},
+		{"a finding", func(in *StatusInput) {
+			in.Findings = []inspect.Finding{{Kind: inspect.Qdisc, Text: "the root qdisc is gone", Repairable: true}}
+		}, "the root qdisc is gone"},
+		{"a finding that the agent does not repair", func(in *StatusInput) {
+			in.Findings = []inspect.Finding{{Kind: inspect.Qdisc, Text: "the root qdisc is gone", Repairable: true}}
+			in.Report.Findings = []inspect.Finding{{Kind: inspect.Qdisc, Text: "the root qdisc is gone", Note: "three times is enough"}}
+		}, "the root qdisc is gone (three times is enough)"},
+		{"a finding of the agent alone", func(in *StatusInput) {
+			in.Report.Findings = []inspect.Finding{{Kind: inspect.Pacer, Text: "the kernel refuses"}, {Kind: inspect.Qdisc, Text: "is repaired by now"}}
+		}, "the kernel refuses"},
 	} {
 		in := healthy()
 		c.change(&in)

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
+)
+
+// routed is a topology in which hosts 1 (E) and 3 (F) reach each other through host 2 (R).
+func routed(t *testing.T) *topo.Topology {
+	t.Helper()
+	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(3), StaticNeighbours: true})
+	if err := topo.RouteVia(top.Host(2), top.Host(1), top.Host(3)); err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// mustRow returns the entry of a peer, which exists.
+func mustRow(t *testing.T, a *loader.Attachment, peer netip.Addr) bpf.DestRegs {
+	t.Helper()
+	r, found, err := a.Lookup(peer)
+	if err != nil || !found {
+		t.Fatalf("no entry of %s: %v", peer, err)
+	}
+	return r.Regs
+}
+
+// stampsTo waits until an attachment stamps what it sends to a peer, and an echo has come.
+func stampsTo(t *testing.T, a *loader.Attachment, peer netip.Addr) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("stamps to %s, and an echo", peer), func() bool { return stamped(a, peer) })
+}
+
+// stamped reports whether an attachment stamps what it sends to a peer, and an echo has come.
+func stamped(a *loader.Attachment, peer netip.Addr) bool {
+	r, found, err := a.Lookup(peer)
+	return err == nil && found && r.Regs.Caps&bpf.CapStamp != 0 && r.Regs.LastEchoT1Ns != 0
+}
+
+// The traffic of others passes an attached host that forwards it: stamps and control packets reach
+// the end to which they were sent, while that host has traffic of its own with both ends.
+func TestForwarderPassesTraffic(t *testing.T) {
+	topo.RequireRoot(t)
+	top := routed(t)
+	var ep [3]*load.Endpoint
+	var att [3]*loader.Attachment
+	for i, h := range top.Hosts() {
+		var err error
+		if ep[i], err = load.Open(load.Config{Local: h.IPv4(), Do: h.Do}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ep[i].Close() })
+		n := newNode(t, h)
+		n.must(t, "attach", topo.IfName)
+		att[i] = n.open(t)
+	}
+	send := func(from, to int) {
+		t.Helper()
+		if _, err := ep[from].Send(t.Context(), load.Flow{To: top.Host(to + 1).IPv4(), Bytes: 500 * 1024, GiveUp: patience}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range [][2]int{{0, 2}, {0, 1}, {2, 1}, {0, 2}} {
+		send(x[0], x[1])
+		stampsTo(t, att[x[0]], top.Host(x[1]+1).IPv4())
+	}
+	before := mustRow(t, att[2], top.Host(1).IPv4())
+	send(0, 2)
+	after := mustRow(t, att[2], top.Host(1).IPv4())
+	if n := after.RxUnstamped - before.RxUnstamped; n != 0 {
+		t.Errorf("%d of %d packets reached F without their stamp", n, after.RxPackets-before.RxPackets)
+	}
+	eventually(t, "a decision for F on E", func() bool {
+		send(0, 2)
+		return mustRow(t, att[0], top.Host(3).IPv4()).Policy.Decisions != 0
+	})
+	for i, a := range att {
+		for _, name := range []string{"hello_ack_forged", "rx_token_wrong"} {
+			if n := stat(t, a, name); n != 0 {
+				t.Errorf("host %d: %s %d", i+1, name, n)
+			}
+		}
+	}
+	if stat(t, att[1], "rx_forwarded") < 1000 {
+		t.Errorf("R has passed %d packets", stat(t, att[1], "rx_forwarded"))
+	}
+}
+
+// writer is a queue pair with memory of its own.
+type writer struct {
+	qp verbs.QP
+	cq verbs.CQ
+	mr verbs.MR
+}
+
+func newWriters(t *testing.T, h *engines.Host, n int) (w []writer) {
+	t.Helper()
+	dev := h.MustOpen(t, nic.Options{})
+	pd, err := dev.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := dev.CreateCQ(2 * n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mr, err := pd.RegMR(make([]byte, 64*n), engines.Access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		qp, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSend: 2, MaxRecv: 1, MaxSendSGE: 1, MaxRecvSGE: 1, SignalAll: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w = append(w, writer{qp, cq, mr})
+	}
+	return w
+}
+
+// Queue pairs of E, R and F have equal numbers. Packets between E and F do not end at R.
+func TestForwarderWithEqualQPNs(t *testing.T) {
+	topo.RequireRoot(t)
+	const n = 1000
+	hosts := engines.On(t, routed(t))
+	e, r, f := newWriters(t, hosts[0], n), newWriters(t, hosts[1], n), newWriters(t, hosts[2], n)
+	for i := range n {
+		x, h := f[i], hosts[2]
+		if i%2 != 0 {
+			x, h = r[i], hosts[1]
+		}
+		if e[i].qp.QPN() != x.qp.QPN() || r[i].qp.QPN() != f[i].qp.QPN() {
+			t.Fatalf("QPNs %#x, %#x, %#x", e[i].qp.QPN(), r[i].qp.QPN(), f[i].qp.QPN())
+		}
+		if err := engines.Connect(e[i].qp, x.qp, hosts[0].IPv4(), h.IPv4(), rocev2.PMTU1024); err != nil {
+			t.Fatal(err)
+		}
+		if err := e[i].qp.PostSend(&verbs.SendWR{ID: uint64(i), Op: verbs.OpWrite, SGL: []verbs.SGE{{Addr: e[i].mr.VA() + uint64(64*i), Len: 64, LKey: e[i].mr.LKey()}}, RemoteAddr: x.mr.VA() + uint64(64*i), RKey: x.mr.RKey()}); err != nil {
+			t.Fatal(err)
+		}
+		if i%32 != 31 && i != n-1 {
+			continue
+		}
+		for range i%32 + 1 {
+			if c, err := engines.PollOne(e[i].cq, patience); err != nil || c.Status != verbs.StatusSuccess {
+				t.Fatalf("connection %d: %+v, %v", i, c, err)
+			}
+		}
+	}
+}
