@@ -35,9 +35,12 @@ const (
 	// Refresh is the time between two HELLOs to a peer that answered, or that never did.
 	Refresh = time.Minute
 
-	maxMissed   = 3               // refreshes without an answer until a peer is lost
-	maxPerCall  = 32              // HELLOs per call of Due, so that a large table spreads out
-	replyPeriod = 5 * time.Second // between HELLOs that the same peer's HELLOs cause
+	maxMissed  = 3  // refreshes without an answer until a peer is lost
+	maxPerCall = 32 // HELLOs per call of Due, so that a large table spreads out
+	// The HELLOs of one peer cause at most maxReplies HELLOs in a replyPeriod. An engine that starts at
+	// both hosts within a second causes two of each: its capabilities change twice.
+	maxReplies  = 3
+	replyPeriod = 5 * time.Second
 
 	repeatDelay = 20 * time.Millisecond
 	maxRepeats  = 3
@@ -55,13 +58,14 @@ type Peers struct {
 type peer struct {
 	key     bpf.DestKey
 	due     uint64 // time of the next HELLO
-	replied uint64 // due time of the last HELLO that a HELLO of the peer caused, 0 = none
+	since   uint64 // start of the replyPeriod: due time of the first HELLO that a HELLO of the peer caused in it
 	index   int32  // in the queue
 	caps    uint16 // of the last HELLO_ACK
 	tries   uint8  // index into firstDelays
 	missed  uint8  // refreshes without an answer
 	repeats uint8
-	aware   bool // the peer understands the option
+	replies uint8 // HELLOs since `since` that HELLOs of the peer caused
+	aware   bool  // the peer understands the option
 }
 
 // New returns the state without peers. random returns a number from 0 to n-1, as
@@ -143,14 +147,17 @@ func (p *Peers) OnHello(key bpf.DestKey, caps uint16, proven bool, now uint64) (
 		return false
 	}
 	// Two hosts that answer each HELLO with one of their own must not flood each other.
-	due := now
-	if x.replied != 0 {
-		due = max(now, x.replied+uint64(replyPeriod))
+	due := max(now, x.since)
+	if x.replies == maxReplies {
+		due = max(due, x.since+uint64(replyPeriod))
 	}
 	if !x.aware && due > now || due >= x.due {
 		return false
 	}
-	x.replied = due
+	if x.replies == 0 || due >= x.since+uint64(replyPeriod) {
+		x.since, x.replies = due, 0
+	}
+	x.replies++
 	p.reschedule(x, due)
 	return false
 }

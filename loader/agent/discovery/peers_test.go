@@ -169,8 +169,8 @@ func TestHelloFlood(t *testing.T) {
 	}
 }
 
-// An engine that comes and goes at the peer causes one HELLO each time, and at most one
-// every few seconds.
+// An engine that starts and ends at the peer causes one HELLO each time, and at most
+// maxReplies in a period.
 func TestCapsOfPeerChange(t *testing.T) {
 	g := newLab()
 	now := 1000 * second
@@ -192,13 +192,33 @@ func TestCapsOfPeerChange(t *testing.T) {
 	if !g.OnAck(keyN(1), bpf.CapStamp|bpf.CapSACK, now) {
 		t.Error("other capabilities are no change")
 	}
-	now += second
-	if n := hello(bpf.CapStamp) + hello(bpf.CapStamp); n != 0 {
-		t.Errorf("it went a second later: asked %d times at once", n)
+	caps := bpf.CapStamp | bpf.CapSACK
+	for i := 1; i < maxReplies; i++ {
+		now += second / 100
+		caps ^= bpf.CapSACK
+		if n := hello(caps); n != 1 {
+			t.Errorf("change %d within a second: asked %d times", i, n)
+		}
+		g.OnAck(keyN(1), caps, now)
 	}
+	caps ^= bpf.CapSACK
+	now += second
+	if n := hello(caps) + hello(caps); n != 0 {
+		t.Errorf("change %d: asked %d times at once", maxReplies, n)
+	}
+	before := len(g.sent)
 	now += uint64(replyPeriod)
-	if g.send(now); len(g.sent) != 3 {
-		t.Errorf("asked %d times in all, want 3", len(g.sent))
+	if g.send(now); len(g.sent) != before+1 {
+		t.Errorf("asked %d times after the period, want 1", len(g.sent)-before)
+	}
+	g.OnAck(keyN(1), caps, now)
+	for i := range 2 * maxReplies { // the HELLO that was late began a period
+		now++
+		caps ^= bpf.CapSACK
+		if got, want := hello(caps), i < maxReplies-1; got == 1 != want {
+			t.Errorf("change %d of the next period: asked %d times", i, got)
+		}
+		g.OnAck(keyN(1), caps, now)
 	}
 }
 
