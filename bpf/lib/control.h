@@ -360,7 +360,7 @@ static __noinline int control(struct xdp_md *ctx)
 	const struct sr_config *cfg = get_config();
 	struct roce r;
 
-	if (!cfg || parse(data, end, &r, &rx_reasons) != ROCE)
+	if (!cfg || parse(data, end, &r) != ROCE)
 		return XDP_PASS;
 	if (r.opcode == OP_CREDIT_GRANT || r.opcode == OP_CREDIT_RETURN)
 		return control_credit(ctx, &r, end, cfg);
