@@ -22,27 +22,25 @@ const labStart = 1_000_000_000 // where the lab's clock stands
 // byte for byte what the codec would have built.
 func TestEgressStamps(t *testing.T) {
 	l := newLab(t)
-	for _, link := range links {
-		for _, v6 := range []bool{false, true} {
-			for _, d := range []rocev2.Datagram{write(64), write(1), write(1024), ack(5)} {
-				t.Run(fmt.Sprintf("%s/v6=%v/%s/%d bytes", link.name, v6, d.Opcode, len(d.Payload)), func(t *testing.T) {
-					l := l.with(t)
-					if v6 {
-						d = over6(d)
-					}
-					l.know(peerOf(v6), aware)
-					verdict, out := l.out(toPeer(t, d, link.tags...))
-					want := toPeer(t, stamped(d, rocev2.Stamp{Flags: rocev2.StampT1, T1: labStart}), link.tags...)
-					if verdict != tcNext || !bytes.Equal(out, want) {
-						t.Errorf("verdict %d\n got %x\nwant %x", verdict, out, want)
-					}
-					l.wantCounters("tx_stamped")
-					r := l.regs(peerOf(v6))
-					if r.TxPackets != 1 || r.TxBytes != uint64(len(packet(t, d))) || r.LastTxNs != labStart || r.TxUnstamped != 0 || r.Queued != 1 {
-						t.Errorf("%+v", r)
-					}
-				})
-			}
+	for _, v6 := range []bool{false, true} {
+		for _, d := range []rocev2.Datagram{write(64), write(1), write(1024), ack(5)} {
+			t.Run(fmt.Sprintf("v6=%v/%s/%d bytes", v6, d.Opcode, len(d.Payload)), func(t *testing.T) {
+				l := l.with(t)
+				if v6 {
+					d = over6(d)
+				}
+				l.know(peerOf(v6), aware)
+				verdict, out := l.out(toPeer(t, d))
+				want := toPeer(t, stamped(d, rocev2.Stamp{Flags: rocev2.StampT1, T1: labStart}))
+				if verdict != tcNext || !bytes.Equal(out, want) {
+					t.Errorf("verdict %d\n got %x\nwant %x", verdict, out, want)
+				}
+				l.wantCounters("tx_stamped")
+				r := l.regs(peerOf(v6))
+				if r.TxPackets != 1 || r.TxBytes != uint64(len(packet(t, d))) || r.LastTxNs != labStart || r.TxUnstamped != 0 || r.Queued != 1 {
+					t.Errorf("%+v", r)
+				}
+			})
 		}
 	}
 }

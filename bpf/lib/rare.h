@@ -14,7 +14,7 @@ enum rare {
 	RARE_VLAN,      /* another tag, or several */
 	RARE_FRAGMENT,  /* an IP fragment whose UDP header is there */
 	RARE_OPTIONS,   /* IPv4 options */
-	RARE_EXTENSION, /* IPv6 extension headers, or more of them than are followed */
+	RARE_EXTENSION, /* IPv6 extension headers in front of UDP, or more of them than are followed */
 };
 
 /* parse_rare returns the offset of the IP header above these bits. */
@@ -55,15 +55,12 @@ static __always_inline enum rare rare_ipv6(const void *ip, const void *end)
 	for (int i = 0; i < RARE_HEADERS; i++) {
 		__u32 len;
 
-		if (next == IPPROTO_UDP) {
-			if (h + UDP_HLEN > end || LD16(h + 2) != bpf_htons(ROCE_PORT))
-				return RARE_NONE;
-			return kind;
-		}
-		if (!is_extension(next))
+		if (next != IPPROTO_UDP && !is_extension(next))
 			return RARE_NONE;
-		if (h + 8 > end)
+		if (h + UDP_HLEN > end) /* no extension header is shorter */
 			break;
+		if (next == IPPROTO_UDP)
+			return LD16(h + 2) == bpf_htons(ROCE_PORT) ? kind : RARE_NONE;
 		if (next == IPPROTO_FRAGMENT) {
 			if (LD16(h + 2) & bpf_htons(0xfff8))
 				return RARE_NONE;
@@ -81,7 +78,7 @@ static __always_inline enum rare rare_ipv6(const void *ip, const void *end)
 		next = *(__u8 *)h;
 		h += len;
 	}
-	return RARE_EXTENSION;
+	return kind == RARE_PRIORITY ? RARE_NONE : RARE_EXTENSION;
 }
 
 /* parse_rare returns an enum rare, and the offset of the IP header (RARE_BITS). */
