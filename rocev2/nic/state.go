@@ -278,7 +278,7 @@ type engineCounters struct {
 	rxPackets, rxMalformed, rxTooLong, rxBadICRC uint64
 	rxUnknownQPN, rxBadPKey, rxWrongPeer         uint64
 	txPackets, txStamped, txTooBig, txNoPath     uint64
-	txNoRoom, syncErrors                         uint64
+	txNoRoom, syncErrors, rxOtherAddress         uint64
 	rxMADs, txMADs, rxBadMAD, madsDropped        uint64
 	crypt                                        cryptCounters
 }
