@@ -251,7 +251,7 @@ struct sr_config {
 	__u64 burst_ns;              /* burst that an idle destination may send, as time at its rate */
 	__u32 steered;               /* QPNs in steer_table; 0 = ingress omits the lookup */
 	__u32 hello_by_agent;        /* 1: the agent answers HELLO, because XDP_TX loses frames on this interface (veth) */
-	__u8 mac[6];                 /* of the interface; frames to other addresses pass unread. 0 = any */
+	__u8 mac[6];                 /* of the interface; frames to other addresses pass unread. 0 = any. One word with window_off: read and written at once */
 	__u16 window_off;            /* 1: no limit of what the engine may have in flight */
 	__u64 secret[2];             /* random key of this attachment: tokens and nonces */
 	struct policy_params policy;
