@@ -329,6 +329,7 @@ const (
 	SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED SoftroceSrEngineFlag = 1
 	SoftroceSrEngineFlagSR_ENGINE_DUE       SoftroceSrEngineFlag = 2
 	SoftroceSrEngineFlagSR_ENGINE_WAITS     SoftroceSrEngineFlag = 4
+	SoftroceSrEngineFlagSR_ENGINE_ANSWERS   SoftroceSrEngineFlag = 8
 )
 
 type SoftroceSrEngineReport uint32

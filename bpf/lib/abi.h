@@ -351,6 +351,7 @@ enum sr_engine_flag {
 	SR_ENGINE_CE_ECHOED = 1 << 0, /* a stamp of the engine has echoed the CE marks of the peer's packets */
 	SR_ENGINE_DUE = 1 << 1,       /* feedback is due: a sent packet is answered by an ACK or an echo */
 	SR_ENGINE_WAITS = 1 << 2,     /* data waits for the pacer now */
+	SR_ENGINE_ANSWERS = 1 << 3,   /* only answers of the connection manager were sent, to a host that has proven nothing: no new entry */
 };
 
 #endif

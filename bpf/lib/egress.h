@@ -160,6 +160,18 @@ static __always_inline int append(struct __sk_buff *skb, struct roce *r, const s
 	return 0;
 }
 
+/* Offset of the attribute ID in a MAD. */
+#define MAD_ATTR 16
+
+/* sends_answer returns whether a packet to queue pair 1 is an answer of the connection manager. */
+static __noinline int sends_answer(struct __sk_buff *skb, __u32 bth_off)
+{
+	__u16 attr = 0;
+
+	return !bpf_skb_load_bytes(skb, bth_off + BTH_LEN + DETH_LEN + MAD_ATTR, &attr, sizeof(attr)) &&
+	       cm_answers(attr);
+}
+
 static __always_inline int egress(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data;
@@ -232,10 +244,16 @@ static __always_inline int egress(struct __sk_buff *skb)
 		count(SR_STAT_tx_other_source);
 		return TC_NEXT;
 	}
-	if (!d)
+	if (!d) {
+		/* Anybody can have a REQ answered: without more from there it makes no entry. */
+		if (r.qpn == CM_QPN && sends_answer(skb, ETH_HLEN + r.ip_hlen + UDP_HLEN)) {
+			count(SR_STAT_tx_unaware);
+			return TC_NEXT;
+		}
 		d = dest_create(&key, own, now);
-	if (!d)
-		return TC_NEXT;
+		if (!d)
+			return TC_NEXT;
+	}
 
 	add(&d->tx_packets, 1);
 	add(&d->tx_bytes, r.ip_len);

@@ -165,6 +165,9 @@ func (w *wire) Sync(dests []nic.DestSync) (int, error) {
 		if d.Waits {
 			s.Flags |= bpf.EngineWaits
 		}
+		if d.Answers {
+			s.Flags |= bpf.EngineAnswers
+		}
 	}
 	reported, err := w.EngineLease.Sync(w.slots)
 	for i := range reported {

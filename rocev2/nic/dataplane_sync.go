@@ -55,7 +55,7 @@ func (e *engine) report(r *rail) {
 			d.report.WaitedTime += e.now - d.paceBlocked
 			d.paceBlocked = e.now
 		}
-		d.report.Waits = d.paceBlocked != 0
+		d.report.Waits, d.report.Answers = d.paceBlocked != 0, d.answers
 		d.report.Limit = e.destLimit(d)
 		d.report.Rate = d.pacer.Rate()
 		d.report.Src = d.tokens.ask()

@@ -146,6 +146,7 @@ type dest struct {
 
 	probe        probe
 	report       DestSync
+	answers      bool // nothing was sent but answers of the connection manager (answers.go)
 	syncQueued   bool // in rail.syncQueue
 	initialSyncs int8 // reports still to be made although nothing was sent
 }
