@@ -408,6 +408,7 @@ const (
 	SoftroceMapCmRequests          = "cm_requests"
 	SoftroceMapCmServices          = "cm_services"
 	SoftroceMapConfig              = "config"
+	SoftroceMapCreditEpoch         = "credit_epoch"
 	SoftroceMapDestTable           = "dest_table"
 	SoftroceMapEvents              = "events"
 	SoftroceMapHelloLimit          = "hello_limit"
@@ -491,6 +492,7 @@ type SoftroceMapSpecs struct {
 	CmRequests    *ebpf.MapSpec `ebpf:"cm_requests"`
 	CmServices    *ebpf.MapSpec `ebpf:"cm_services"`
 	Config        *ebpf.MapSpec `ebpf:"config"`
+	CreditEpoch   *ebpf.MapSpec `ebpf:"credit_epoch"`
 	DestTable     *ebpf.MapSpec `ebpf:"dest_table"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	HelloLimit    *ebpf.MapSpec `ebpf:"hello_limit"`
@@ -544,6 +546,7 @@ type SoftroceMaps struct {
 	CmRequests    *ebpf.Map `ebpf:"cm_requests"`
 	CmServices    *ebpf.Map `ebpf:"cm_services"`
 	Config        *ebpf.Map `ebpf:"config"`
+	CreditEpoch   *ebpf.Map `ebpf:"credit_epoch"`
 	DestTable     *ebpf.Map `ebpf:"dest_table"`
 	Events        *ebpf.Map `ebpf:"events"`
 	HelloLimit    *ebpf.Map `ebpf:"hello_limit"`
@@ -569,6 +572,7 @@ func (m *SoftroceMaps) Close() error {
 		m.CmRequests,
 		m.CmServices,
 		m.Config,
+		m.CreditEpoch,
 		m.DestTable,
 		m.Events,
 		m.HelloLimit,
