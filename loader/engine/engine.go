@@ -75,6 +75,9 @@ func OpenRails(ifname string, rails []string, lo loader.Options, o nic.Options) 
 	}
 	if o.PreCredit {
 		w.AnnounceCredit()
+		if o.CreditEpoch, err = w.CreditEpoch(); err != nil {
+			return nil, errors.Join(fmt.Errorf("open the device: %w", err), closeAll(w, o.Rails))
+		}
 	}
 	o.Interface = ifname
 	d, err := nic.Open(w, o)
