@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
@@ -66,5 +69,51 @@ func TestEgressOfVLANPassesUntouched(t *testing.T) {
 	}
 	if n := l.entries(); n != 0 {
 		t.Errorf("%d entries", n)
+	}
+}
+
+// inVLAN is egress for a packet whose VLAN tag is beside it, as that of a VLAN interface is: a program that
+// adds the tag, and calls softroce_egress.
+func (l *lab) inVLAN(control uint16) *ebpf.Program {
+	l.t.Helper()
+	next, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	l.must(err)
+	l.t.Cleanup(func() { next.Close() })
+	l.must(next.Put(uint32(0), l.objs.SoftroceEgress))
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.Mov.Imm(asm.R2, 0x0081), // 0x8100 in network byte order
+		asm.Mov.Imm(asm.R3, int32(control)),
+		asm.FnSkbVlanPush.Call(),
+		asm.Mov.Reg(asm.R1, asm.R6),
+		asm.LoadMapPtr(asm.R2, next.FD()),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnTailCall.Call(),
+		asm.Mov.Imm(asm.R0, tcDrop), // not reached
+		asm.Return(),
+	}})
+	l.must(err)
+	l.t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// A packet of a VLAN interface above the attached one leaves untouched; one with a priority tag is the
+// interface's own (S7).
+func TestEgressOfVLANInterface(t *testing.T) {
+	l := newLab(t)
+	for _, c := range []struct {
+		control uint16
+		count   string
+	}{{5, "tx_vlan"}, {5 | 7<<13, "tx_vlan"}, {4095, "tx_vlan"}, {0, "tx_stamped"}, {7 << 13, "tx_stamped"}} {
+		l := l.with(t)
+		l.know(peer4, aware)
+		before := l.regs(peer4)
+		f := toPeer(t, write(64))
+		verdict, out := l.run(l.inVLAN(c.control), &ebpf.RunOptions{Data: f})
+		other := c.count == "tx_vlan"
+		if verdict != tcNext || bytes.Equal(out, f) != other || (l.regs(peer4) == before) != other {
+			t.Errorf("tag %#x: verdict %d, %d bytes of %d", c.control, verdict, len(out), len(f))
+		}
+		l.wantCounters(c.count)
 	}
 }

@@ -171,44 +171,6 @@ func TestMacvlanPassesParent(t *testing.T) {
 	}
 }
 
-// A VLAN interface above an attached one sends past its program: the tag is beside the packet there, not
-// in it (S7).
-func TestVLANPassesParent(t *testing.T) {
-	topo.RequireRoot(t)
-	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
-	host, peer := top.Host(1), top.Host(2)
-	att := attachOn(t, host, topo.IfName)
-	for _, h := range top.Hosts() {
-		v := &netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "vlan5", ParentIndex: eth0(t, h).Attrs().Index}, VlanId: 5}
-		if err := h.Netlink().LinkAdd(v); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Netlink().LinkSetUp(v); err != nil {
-			t.Fatal(err)
-		}
-	}
-	from, to := addAddr(t, host, "vlan5", "10.9.0.1/24"), addAddr(t, peer, "vlan5", "10.9.0.2/24")
-	here, err := load.Open(load.Config{Local: from, Do: host.Do})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer here.Close()
-	there, err := load.Open(load.Config{Local: to, Do: peer.Do})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer there.Close()
-	if _, err := here.Send(t.Context(), load.Flow{To: to, Bytes: 100 * 1024, GiveUp: patience}); err != nil {
-		t.Fatal(err)
-	}
-	if _, found, err := att.Lookup(to); found || err != nil {
-		t.Errorf("the interface below has an entry of the peer (%v)", err)
-	}
-	if n := stat(t, att, "tx_vlan"); n < 100 {
-		t.Errorf("%d packets counted", n)
-	}
-}
-
 // Queue pairs of an engine at two addresses of each host: every packet has the token of its own
 // source.
 func TestSecondAddressOfEngine(t *testing.T) {
