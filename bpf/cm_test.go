@@ -182,7 +182,7 @@ func TestSteerCM(t *testing.T) {
 						if v6 {
 							d = over6(d)
 						}
-						plain := fromPeer(t, d, link.tags...)
+						plain := fromPeer(t, d)
 						count := "rx_unstamped"
 						if stamp {
 							d, count = stamped(d, someStamp), "rx_stamped"

@@ -50,7 +50,7 @@ func TestHelloAnswer(t *testing.T) {
 				want.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: labStart, EchoT1: labStart - 700, EchoT2: labStart}
 
 				verdict, out := l.in(fromPeer(t, hello(v6), link.tags...))
-				if answer := ethernet(peerMAC, usMAC, packet(t, want), link.tags...); verdict != xdpTX || !bytes.Equal(out, answer) {
+				if answer := ethernet(peerMAC, usMAC, packet(t, want)); verdict != xdpTX || !bytes.Equal(out, answer) {
 					t.Errorf("verdict %d\n got %x\nwant %x", verdict, out, answer)
 				}
 				p, err := rocev2.ParseFrame(out)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 )
 
 const labStart = 1_000_000_000 // where the lab's clock stands
@@ -22,27 +23,25 @@ const labStart = 1_000_000_000 // where the lab's clock stands
 // byte for byte what the codec would have built.
 func TestEgressStamps(t *testing.T) {
 	l := newLab(t)
-	for _, link := range links {
-		for _, v6 := range []bool{false, true} {
-			for _, d := range []rocev2.Datagram{write(64), write(1), write(1024), ack(5)} {
-				t.Run(fmt.Sprintf("%s/v6=%v/%s/%d bytes", link.name, v6, d.Opcode, len(d.Payload)), func(t *testing.T) {
-					l := l.with(t)
-					if v6 {
-						d = over6(d)
-					}
-					l.know(peerOf(v6), aware)
-					verdict, out := l.out(toPeer(t, d, link.tags...))
-					want := toPeer(t, stamped(d, rocev2.Stamp{Flags: rocev2.StampT1, T1: labStart}), link.tags...)
-					if verdict != tcNext || !bytes.Equal(out, want) {
-						t.Errorf("verdict %d\n got %x\nwant %x", verdict, out, want)
-					}
-					l.wantCounters("tx_stamped")
-					r := l.regs(peerOf(v6))
-					if r.TxPackets != 1 || r.TxBytes != uint64(len(packet(t, d))) || r.LastTxNs != labStart || r.TxUnstamped != 0 || r.Queued != 1 {
-						t.Errorf("%+v", r)
-					}
-				})
-			}
+	for _, v6 := range []bool{false, true} {
+		for _, d := range []rocev2.Datagram{write(64), write(1), write(1024), ack(5)} {
+			t.Run(fmt.Sprintf("v6=%v/%s/%d bytes", v6, d.Opcode, len(d.Payload)), func(t *testing.T) {
+				l := l.with(t)
+				if v6 {
+					d = over6(d)
+				}
+				l.know(peerOf(v6), aware)
+				verdict, out := l.out(toPeer(t, d))
+				want := toPeer(t, stamped(d, rocev2.Stamp{Flags: rocev2.StampT1, T1: labStart}))
+				if verdict != tcNext || !bytes.Equal(out, want) {
+					t.Errorf("verdict %d\n got %x\nwant %x", verdict, out, want)
+				}
+				l.wantCounters("tx_stamped")
+				r := l.regs(peerOf(v6))
+				if r.TxPackets != 1 || r.TxBytes != uint64(len(packet(t, d))) || r.LastTxNs != labStart || r.TxUnstamped != 0 || r.Queued != 1 {
+					t.Errorf("%+v", r)
+				}
+			})
 		}
 	}
 }
@@ -386,3 +385,32 @@ const (
 func (c *skbContext) put32(at int, v uint32) { binary.NativeEndian.PutUint32(c[at:], v) }
 func (c *skbContext) get32(at int) uint32    { return binary.NativeEndian.Uint32(c[at:]) }
 func (c *skbContext) get64(at int) uint64    { return binary.NativeEndian.Uint64(c[at:]) }
+
+// Answers of the kernel's connection manager make no entry, as anybody can have a REQ answered. Requests
+// and all other packets to queue pair 1 do (S10).
+func TestAnswersMakeNoEntry(t *testing.T) {
+	l := newLab(t)
+	for attr := mad.AttrREQ; attr <= mad.AttrSIDRREP; attr++ {
+		m := make([]byte, mad.Len)
+		copy(m, mad.NewREQ(1).Header)
+		binary.BigEndian.PutUint16(m[16:], uint16(attr))
+		answer := slices.Contains([]mad.Attr{mad.AttrMRA, mad.AttrREJ, mad.AttrREP, mad.AttrDREP, mad.AttrSIDRREP}, attr)
+		for _, d := range []rocev2.Datagram{gsi(m), over6(gsi(m))} {
+			l := l.with(t)
+			f := toPeer(t, d)
+			if verdict, out := l.out(f); verdict != tcNext || !bytes.Equal(out, f) {
+				t.Errorf("%s: verdict %d, changed %v", attr, verdict, !bytes.Equal(out, f))
+			}
+			l.wantCounters("tx_unaware")
+			if n := l.entries(); n == 0 != answer {
+				t.Errorf("%s: %d entries", attr, n)
+			}
+			// With an entry it is a packet like any other.
+			l.know(peerOf(d.Src.Is6()), aware)
+			if _, out := l.out(f); len(out) != len(f)+rocev2.StampLen {
+				t.Errorf("%s to a known peer: %d bytes, was %d", attr, len(out), len(f))
+			}
+			l.counters()
+		}
+	}
+}

@@ -142,3 +142,22 @@ func TestEngineSyncBatch(t *testing.T) {
 		t.Error("took a request of the agent")
 	}
 }
+
+// A report of answers alone makes no entry, as anybody can have a REQ answered; if there is an entry, it
+// counts as any other (S10).
+func TestEngineAnswersMakeNoEntry(t *testing.T) {
+	l := newLab(t)
+	slot := bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 1, TxBytes: 300, RateBps: 7, Flags: bpf.EngineAnswers}
+	if got := l.engineSync(slot)[0]; got.Found != 0 || got.RateBps != 7 || l.entries() != 0 {
+		t.Errorf("answer %+v, %d entries", got, l.entries())
+	}
+	l.wantNoEvent()
+	l.know(peer4, aware)
+	if got := l.engineSync(slot)[0]; got.Found != 1 || got.Caps != bpf.CapStamp || l.regs(peer4).TxPackets != 1 {
+		t.Errorf("answer %+v, entry %+v", got, l.regs(peer4))
+	}
+	slot.Key, slot.Flags = bpf.KeyOf(peer6), 0
+	if got := l.engineSync(slot)[0]; got.Found != 1 || l.entries() != 2 {
+		t.Errorf("answer %+v, %d entries", got, l.entries())
+	}
+}

@@ -193,3 +193,41 @@ func TestHelloFlood(t *testing.T) {
 		t.Errorf("%d entries", n)
 	}
 }
+
+// RATE_LIMITs in the name of a known peer and of 10 000 unknown hosts make no limit and no entry. Those of
+// the peer itself make one limit, however many there are (S10).
+func TestRateLimitFlood(t *testing.T) {
+	l := newLab(t)
+	l.know(peer4, aware)
+	before := l.regs(peer4)
+	d := rateLimit(false, rocev2.RateLimitFields{Epoch: 9, RateBps: 64e3, LifeNs: 10e9})
+	for i := range uint64(1000) {
+		l.in(fromPeer(t, stamped(d, *d.Stamp, i)))
+	}
+	for i := range uint32(10_000) {
+		x := d
+		x.Src = addr4(11<<24 + i)
+		l.in(fromPeer(t, stamped(x, *x.Stamp)))
+	}
+	if _, found := l.limitOf(peer4); found || l.entries() != 1 || l.regs(peer4) != before || l.limitWords().Received != 0 {
+		t.Errorf("a limit: %v, %d entries, %+v", found, l.entries(), l.regs(peer4))
+	}
+	if c := l.counters(); c["rx_token_wrong"] != 1000 || c["rate_limit_unknown"] != 10_000 {
+		t.Errorf("counted %v", c)
+	}
+	l.wantNoEvent()
+	for i := range uint32(1000) {
+		d.RateLimit.Epoch = 10 + i
+		l.in(fromPeer(t, d))
+	}
+	if v, found := l.limitOf(peer4); !found || v.Received != 1000 || v.Epoch != 1009 || l.entries() != 1 {
+		t.Errorf("the peer's own: %+v, %v, %d entries", v, found, l.entries())
+	}
+	active := 0
+	for k := (bpf.DestKey{}); l.objs.Active.LookupAndDelete(nil, &k) == nil; {
+		active++
+	}
+	if active != 1 {
+		t.Errorf("%d times in the active queue", active)
+	}
+}

@@ -16,23 +16,39 @@ const (
 	ipv6 = 0x86DD
 )
 
-// Link headers: addresses and 0 to 2 VLAN tags in front of the IP packet.
-var links = []struct {
+// priorityTag in place of an EtherType is an 802.1Q tag with VID 0.
+const priorityTag = 0
+
+// linkHeader has what is in front of the IP packet.
+type linkHeader struct {
 	name string
-	tags []uint16 // EtherTypes of the tags
-}{
-	{"untagged", nil},
-	{"VLAN", []uint16{0x8100}},
-	{"QinQ", []uint16{0x88A8, 0x8100}},
-	{"two VLANs", []uint16{0x8100, 0x8100}},
+	tags []uint16 // EtherTypes of the tags, or priorityTag
 }
+
+// Link headers of the interface itself, and of VLANs.
+var (
+	links = []linkHeader{{"untagged", nil}, {"priority tag", []uint16{priorityTag}}}
+	vlans = []linkHeader{
+		{"VLAN", []uint16{0x8100}},
+		{"service VLAN", []uint16{0x88A8}},
+		{"QinQ", []uint16{0x88A8, 0x8100}},
+		{"two VLANs", []uint16{0x8100, 0x8100}},
+		{"VLAN behind a priority tag", []uint16{priorityTag, 0x8100}},
+		{"two priority tags", []uint16{priorityTag, priorityTag}},
+		{"three VLANs", []uint16{0x8100, 0x8100, 0x8100}},
+	}
+)
 
 // ethernet puts a link header in front of an IP datagram.
 func ethernet(dst, src [6]byte, datagram []byte, tags ...uint16) []byte {
 	f := append(slices.Clone(dst[:]), src[:]...)
 	for i, t := range tags {
+		control := uint16(100 + i)
+		if t == priorityTag {
+			t, control = 0x8100, 5<<13
+		}
 		f = binary.BigEndian.AppendUint16(f, t)
-		f = binary.BigEndian.AppendUint16(f, uint16(100+i))
+		f = binary.BigEndian.AppendUint16(f, control)
 	}
 	if datagram[0]>>4 == 6 {
 		f = binary.BigEndian.AppendUint16(f, ipv6)

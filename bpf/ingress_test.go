@@ -18,8 +18,8 @@ import (
 
 var someStamp = rocev2.Stamp{Flags: rocev2.StampT1, T1: 999_999_000}
 
-// For every link and IP version the option is removed, and the rest is byte for byte the
-// packet before it was stamped.
+// For every link and IP version the option and the priority tag are removed, and the rest is byte for
+// byte the packet before it was stamped.
 func TestIngressStripsTheOption(t *testing.T) {
 	l := newLab(t)
 	packets := []struct {
@@ -40,14 +40,14 @@ func TestIngressStripsTheOption(t *testing.T) {
 					if v6 {
 						d = over6(d)
 					}
-					plain := fromPeer(t, d, link.tags...)
+					plain := fromPeer(t, d)
 					verdict, out := l.in(fromPeer(t, stamped(d, someStamp), link.tags...))
 					if verdict != xdpPass || !bytes.Equal(out, plain) {
 						t.Errorf("verdict %d\n got %x\nwant %x", verdict, out, plain)
 					}
 					l.wantCounters("rx_stamped", "rx_unknown_peer")
 
-					verdict, out = l.in(plain)
+					verdict, out = l.in(fromPeer(t, d, link.tags...))
 					if verdict != xdpPass || !bytes.Equal(out, plain) {
 						t.Errorf("unstamped: verdict %d\n got %x\nwant %x", verdict, out, plain)
 					}
@@ -134,7 +134,8 @@ func TestIngressPassesUntouched(t *testing.T) {
 		{"frame ends inside the UDP header", plain4[:offUDP4+6], ""},
 		{"frame ends inside the IPv4 header", plain4[:offIP+10], ""},
 		{"frame ends inside the VLAN tag", fromPeer(t, write(64), 0x8100)[:16], ""},
-		{"three VLAN tags", fromPeer(t, write(64), 0x8100, 0x8100, 0x8100), ""},
+		{"frame ends inside the second VLAN tag", fromPeer(t, write(64), 0x8100, 0x8100)[:20], ""},
+		{"priority tag, to another MAC address", edit(fromPeer(t, write(64), priorityTag), func(f []byte) { f[5] = 9 }), ""},
 		{"UDP length below BTH and ICRC", edit(plain4, put16(offUDP4+4, 20)), "rx_bad_length"},
 		{"UDP length 0", edit(plain4, put16(offUDP4+4, 0)), "rx_bad_length"},
 		{"UDP length above the IP length", edit(plain4, put16(offUDP4+4, uint16(len(plain4)))), "rx_bad_length"},

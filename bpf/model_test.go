@@ -48,16 +48,6 @@ func roce(f []byte) (p parts, ok bool) {
 		return p, false
 	}
 	typ := be.Uint16(f[12:])
-	for range 2 {
-		if typ != 0x8100 && typ != 0x88A8 {
-			break
-		}
-		if len(f) < p.ip+4 {
-			return p, false
-		}
-		typ = be.Uint16(f[p.ip+2:])
-		p.ip += 4
-	}
 	h := f[p.ip:]
 	switch {
 	case typ == ipv4 && len(h) >= 28 && h[0] == 0x45 && h[9] == 17 && be.Uint16(h[6:])&0x3fff == 0:
@@ -96,12 +86,35 @@ func (p *parts) resize(n int) []byte {
 	return f
 }
 
+// withoutPriorityTag removes the tag of a frame whose only tag has VID 0 and that is RoCEv2, perhaps
+// with wrong lengths.
+func withoutPriorityTag(f []byte) []byte {
+	be := binary.BigEndian
+	if len(f) < 18 || be.Uint16(f[12:]) != 0x8100 || be.Uint16(f[14:])&0xfff != 0 {
+		return f
+	}
+	h, udp := f[18:], 0
+	switch typ := be.Uint16(f[16:]); {
+	case typ == ipv4 && len(h) >= 28 && h[0] == 0x45 && h[9] == 17 && be.Uint16(h[6:])&0x3fff == 0:
+		udp = 20
+	case typ == ipv6 && len(h) >= 48 && h[0]>>4 == 6 && h[6] == 17:
+		udp = 40
+	}
+	if udp == 0 || be.Uint16(h[udp+2:]) != rocev2.UDPPort {
+		return f
+	}
+	return slices.Concat(f[:12], f[16:])
+}
+
 // own reports whether an address is this host's.
 func own(a netip.Addr) bool { return a == us4 || a == us6 }
 
 // wantIngress is the verdict on a frame from the wire and, if it passes, what the
 // stack gets.
 func wantIngress(f []byte) (verdict uint32, out []byte) {
+	if [6]byte(f) == usMAC {
+		f = withoutPriorityTag(f)
+	}
 	p, ok := roce(f)
 	if !ok || [6]byte(f) != usMAC || !own(p.dst()) {
 		return xdpPass, f

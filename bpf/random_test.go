@@ -62,7 +62,7 @@ func TestRandomPackets(t *testing.T) {
 	t.Log(counts)
 	// The mutations must reach the interesting places, or they prove nothing.
 	for _, name := range []string{"rx_stamped", "rx_option_foreign", "rx_option_checksum", "rx_option_version", "rx_truncated", "rx_bad_length",
-		"rx_fragment", "rx_ip_options", "hello_answered", "control_bad_icrc", "control_malformed", "tx_stamped", "tx_malformed", "tx_option_foreign", "rx_forwarded", "tx_other_source"} {
+		"rx_fragment", "rx_ip_options", "hello_answered", "control_bad_icrc", "control_malformed", "tx_stamped", "tx_malformed", "tx_option_foreign", "rx_forwarded", "tx_other_source", "rx_vlan", "tx_vlan"} {
 		if counts[name] < uint64(*randomPackets)/10_000 {
 			t.Errorf("only %d packets of %d reached %s", counts[name], *randomPackets, name)
 		}
@@ -77,7 +77,7 @@ func randomCorpus(t *testing.T, to func(testing.TB, rocev2.Datagram, ...uint16) 
 	}
 	slices.SortFunc(all, bytes.Compare) // the map's order is not the seed's
 	full := rocev2.Stamp{Flags: 15, T1: 1, EchoT1: 2, EchoT2: 3, Credit: 4, CreditSeq: 5}
-	for _, link := range links {
+	for _, link := range slices.Concat(links, vlans[:4]) {
 		for _, d := range []rocev2.Datagram{write(0), write(3), write(64), ack(9), hello(false), helloAck(false, 0), echo(false, 1, 2, 3),
 			{Src: peer4, Dst: us4, Opcode: rocev2.CNP}, {Src: peer4, Dst: us4, Opcode: rocev2.OpCreditGrant, DestQP: rocev2.ControlQPN}} {
 			for _, v6 := range []bool{false, true} {

@@ -16,6 +16,7 @@
 #include "lib/reasons.h"
 #include "lib/maps.h"
 #include "lib/parse.h"
+#include "lib/rare.h"
 #include "lib/secret.h"
 #include "lib/stamp.h"
 #include "lib/pace.h"

@@ -329,6 +329,7 @@ const (
 	SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED SoftroceSrEngineFlag = 1
 	SoftroceSrEngineFlagSR_ENGINE_DUE       SoftroceSrEngineFlag = 2
 	SoftroceSrEngineFlagSR_ENGINE_WAITS     SoftroceSrEngineFlag = 4
+	SoftroceSrEngineFlagSR_ENGINE_ANSWERS   SoftroceSrEngineFlag = 8
 )
 
 type SoftroceSrEngineReport uint32
@@ -407,6 +408,7 @@ const (
 	SoftroceMapCmRequests          = "cm_requests"
 	SoftroceMapCmServices          = "cm_services"
 	SoftroceMapConfig              = "config"
+	SoftroceMapCreditEpoch         = "credit_epoch"
 	SoftroceMapDestTable           = "dest_table"
 	SoftroceMapEvents              = "events"
 	SoftroceMapHelloLimit          = "hello_limit"
@@ -490,6 +492,7 @@ type SoftroceMapSpecs struct {
 	CmRequests    *ebpf.MapSpec `ebpf:"cm_requests"`
 	CmServices    *ebpf.MapSpec `ebpf:"cm_services"`
 	Config        *ebpf.MapSpec `ebpf:"config"`
+	CreditEpoch   *ebpf.MapSpec `ebpf:"credit_epoch"`
 	DestTable     *ebpf.MapSpec `ebpf:"dest_table"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	HelloLimit    *ebpf.MapSpec `ebpf:"hello_limit"`
@@ -543,6 +546,7 @@ type SoftroceMaps struct {
 	CmRequests    *ebpf.Map `ebpf:"cm_requests"`
 	CmServices    *ebpf.Map `ebpf:"cm_services"`
 	Config        *ebpf.Map `ebpf:"config"`
+	CreditEpoch   *ebpf.Map `ebpf:"credit_epoch"`
 	DestTable     *ebpf.Map `ebpf:"dest_table"`
 	Events        *ebpf.Map `ebpf:"events"`
 	HelloLimit    *ebpf.Map `ebpf:"hello_limit"`
@@ -568,6 +572,7 @@ func (m *SoftroceMaps) Close() error {
 		m.CmRequests,
 		m.CmServices,
 		m.Config,
+		m.CreditEpoch,
 		m.DestTable,
 		m.Events,
 		m.HelloLimit,

@@ -97,6 +97,10 @@ const AnswerDue = uint8(SoftroceSrEngineFlagSR_ENGINE_DUE)
 // EngineWaits in EngineSlot.Flags: data waits for the engine's pacer now.
 const EngineWaits = uint8(SoftroceSrEngineFlagSR_ENGINE_WAITS)
 
+// EngineAnswers in EngineSlot.Flags: only answers of the connection manager were sent, which make no
+// new entry.
+const EngineAnswers = uint8(SoftroceSrEngineFlagSR_ENGINE_ANSWERS)
+
 // The engine's latest report in a window: DestRegs.WinEngine.
 const (
 	EngineSilent      = uint8(SoftroceSrEngineReportSR_ENGINE_SILENT)

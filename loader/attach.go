@@ -248,7 +248,7 @@ func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
 		bpf.SoftroceMapCallBuffer: &m.CallBuffer, bpf.SoftroceMapHelloLimit: &m.HelloLimit,
 		bpf.SoftroceMapScratch: &m.Scratch,
 
-		bpf.SoftroceMapAgentRests: &m.AgentRests,
+		bpf.SoftroceMapAgentRests: &m.AgentRests, bpf.SoftroceMapCreditEpoch: &m.CreditEpoch,
 		bpf.SoftroceMapRateLimits: &m.RateLimits, bpf.SoftroceMapArrivalLimits: &m.ArrivalLimits,
 		bpf.SoftroceMapArrivalCounts: &m.ArrivalCounts, bpf.SoftroceMapLimitState: &m.LimitState,
 		bpf.SoftroceMapOwnAddresses: &m.OwnAddresses, bpf.SoftroceMapOwnState: &m.OwnState, bpf.SoftroceMapTxTokens: &m.TxTokens,
@@ -260,7 +260,7 @@ func (a *Attachment) pinnedMaps() map[string]**ebpf.Map {
 // adds them.
 var addedMaps = map[string]bool{
 	bpf.SoftroceMapCmServices: true, bpf.SoftroceMapCmRequests: true, bpf.SoftroceMapCmIds: true,
-	bpf.SoftroceMapAgentRests: true,
+	bpf.SoftroceMapAgentRests: true, bpf.SoftroceMapCreditEpoch: true,
 	bpf.SoftroceMapRateLimits: true, bpf.SoftroceMapArrivalLimits: true, bpf.SoftroceMapArrivalCounts: true,
 	bpf.SoftroceMapLimitState:   true,
 	bpf.SoftroceMapOwnAddresses: true, bpf.SoftroceMapOwnState: true, bpf.SoftroceMapTxTokens: true,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
 )
@@ -22,6 +23,8 @@ type EngineLease struct {
 	cfg  *LiveConfig
 	lock *lease
 	sync *bpf.EngineSync
+
+	epochMem []byte // the map credit_epoch, nil = not mapped
 
 	mu     sync.Mutex
 	qpns   map[uint32]struct{}
@@ -65,6 +68,23 @@ func (s *EngineLease) Config() *bpf.Config { return s.cfg.Config }
 
 // Clock is the clock of the stamps.
 func (s *EngineLease) Clock() StampClock { return s.att.State.Clock }
+
+// CreditEpoch returns the number of the next pre-credit account (nic.Options.CreditEpoch), which lasts as
+// long as the attachment. It is nil in an attachment of an earlier version, until that is upgraded. The
+// memory is valid until Close.
+func (s *EngineLease) CreditEpoch() (*atomic.Uint32, error) {
+	if s.att.Maps.CreditEpoch == nil {
+		return nil, nil
+	}
+	if s.epochMem == nil {
+		mem, err := mapMemory(s.att.Maps.CreditEpoch)
+		if err != nil {
+			return nil, fmt.Errorf("credit_epoch: %w", err)
+		}
+		s.epochMem = mem
+	}
+	return bpf.WordOf(s.epochMem), nil
+}
 
 // Register puts the AF_XDP socket of a receive queue into the XSKMAP.
 func (s *EngineLease) Register(queue, fd int) error {
@@ -163,6 +183,9 @@ func (s *EngineLease) Close() error {
 	s.closed = true
 	err := clearSteering(s.att, s.cfg)
 	s.lock.release()
+	if s.epochMem != nil {
+		err = errors.Join(err, unix.Munmap(s.epochMem))
+	}
 	return errors.Join(err, s.cfg.Close())
 }
 

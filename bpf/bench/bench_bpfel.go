@@ -293,6 +293,7 @@ const (
 	BenchMapCmRequests          = "cm_requests"
 	BenchMapCmServices          = "cm_services"
 	BenchMapConfig              = "config"
+	BenchMapCreditEpoch         = "credit_epoch"
 	BenchMapDestTable           = "dest_table"
 	BenchMapEvents              = "events"
 	BenchMapHelloLimit          = "hello_limit"
@@ -404,6 +405,7 @@ type BenchMapSpecs struct {
 	CmRequests    *ebpf.MapSpec `ebpf:"cm_requests"`
 	CmServices    *ebpf.MapSpec `ebpf:"cm_services"`
 	Config        *ebpf.MapSpec `ebpf:"config"`
+	CreditEpoch   *ebpf.MapSpec `ebpf:"credit_epoch"`
 	DestTable     *ebpf.MapSpec `ebpf:"dest_table"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	HelloLimit    *ebpf.MapSpec `ebpf:"hello_limit"`
@@ -459,6 +461,7 @@ type BenchMaps struct {
 	CmRequests    *ebpf.Map `ebpf:"cm_requests"`
 	CmServices    *ebpf.Map `ebpf:"cm_services"`
 	Config        *ebpf.Map `ebpf:"config"`
+	CreditEpoch   *ebpf.Map `ebpf:"credit_epoch"`
 	DestTable     *ebpf.Map `ebpf:"dest_table"`
 	Events        *ebpf.Map `ebpf:"events"`
 	HelloLimit    *ebpf.Map `ebpf:"hello_limit"`
@@ -486,6 +489,7 @@ func (m *BenchMaps) Close() error {
 		m.CmRequests,
 		m.CmServices,
 		m.Config,
+		m.CreditEpoch,
 		m.DestTable,
 		m.Events,
 		m.HelloLimit,

@@ -251,7 +251,7 @@ struct sr_config {
 	__u64 burst_ns;              /* burst that an idle destination may send, as time at its rate */
 	__u32 steered;               /* QPNs in steer_table; 0 = ingress omits the lookup */
 	__u32 hello_by_agent;        /* 1: the agent answers HELLO, because XDP_TX loses frames on this interface (veth) */
-	__u8 mac[6];                 /* of the interface; frames to other addresses pass unread. 0 = any */
+	__u8 mac[6];                 /* of the interface; frames to other addresses pass unread. 0 = any. One word with window_off: read and written at once */
 	__u16 window_off;            /* 1: no limit of what the engine may have in flight */
 	__u64 secret[2];             /* random key of this attachment: tokens and nonces */
 	struct policy_params policy;
@@ -351,6 +351,7 @@ enum sr_engine_flag {
 	SR_ENGINE_CE_ECHOED = 1 << 0, /* a stamp of the engine has echoed the CE marks of the peer's packets */
 	SR_ENGINE_DUE = 1 << 1,       /* feedback is due: a sent packet is answered by an ACK or an echo */
 	SR_ENGINE_WAITS = 1 << 2,     /* data waits for the pacer now */
+	SR_ENGINE_ANSWERS = 1 << 3,   /* only answers of the connection manager were sent, to a host that has proven nothing: no new entry */
 };
 
 #endif

@@ -37,6 +37,23 @@ enum cm_attr {
 #define CM_REJ_TIMEOUT bpf_htons(4)
 #define CM_REST 2 /* cm_request.sidr: all messages to an address that match nothing else */
 
+/*
+ * cm_answers returns whether a message of the kernel's connection manager answers one of the peer,
+ * which has proven nothing by it: MRA, REJ, REP, DREP, SIDR_REP. attr has the byte order of the packet.
+ */
+static __always_inline int cm_answers(__u16 attr)
+{
+	switch (bpf_ntohs(attr)) {
+	case CM_MRA:
+	case CM_REJ:
+	case CM_REP:
+	case CM_DREP:
+	case CM_SIDR_REP:
+		return 1;
+	}
+	return 0;
+}
+
 static __always_inline int cm_listens(const void *mad)
 {
 	__u64 service = bpf_be64_to_cpu(LD64(mad + 32));

@@ -54,30 +54,32 @@ static __always_inline int bucket_allows(__u32 which, __u32 rate)
 	return 1;
 }
 
-/* control_icrc returns the right ICRC of the control packet at ip, in the byte order of the packet. */
+/*
+ * control_icrc returns the right ICRC of the control packet at ip, in the byte order of the packet.
+ * The fields that routers change count as ones (IBTA A17.3.3), all of them in the headers.
+ */
 static __always_inline __u32 control_icrc(const void *ip, int v6)
 {
 	const __u32 hlen = v6 ? IPV6_HLEN : IPV4_HLEN;
-	const __u32 len = hlen + HELLO_UDP_LEN - ICRC_LEN;
-	__u8 buf[CONTROL_BUF] __attribute__((aligned(8)));
+	const __u32 len = hlen + UDP_HLEN + BTH_LEN;
+	__u8 buf[CRC_MAX] __attribute__((aligned(8)));
 
-	ST64(buf, ~0ull);
 	for (__u32 i = 0; i < len; i += 4)
-		ST32(buf + 8 + i, LD32(ip + i));
+		ST32(buf + i, LD32(ip + i));
 	if (v6) {
-		ST32(buf + 8, LD32(buf + 8) | bpf_htonl(0x0fffffff)); /* class, flow label */
-		buf[8 + 7] = 0xff;                                     /* hop limit */
+		ST32(buf, LD32(buf) | bpf_htonl(0x0fffffff)); /* class, flow label */
+		buf[7] = 0xff;                                 /* hop limit */
 		/* The ICRC covers the length without the option. */
-		ST16(buf + 8 + 4, bpf_htons(HELLO_UDP_LEN));
+		ST16(buf + 4, bpf_htons(HELLO_UDP_LEN));
 	} else {
-		buf[8 + 1] = 0xff;          /* TOS */
-		buf[8 + 8] = 0xff;          /* TTL */
-		ST16(buf + 8 + 10, 0xffff); /* header checksum */
-		ST16(buf + 8 + 2, bpf_htons(IPV4_HLEN + HELLO_UDP_LEN));
+		buf[1] = 0xff;          /* TOS */
+		buf[8] = 0xff;          /* TTL */
+		ST16(buf + 10, 0xffff); /* header checksum */
+		ST16(buf + 2, bpf_htons(IPV4_HLEN + HELLO_UDP_LEN));
 	}
-	ST16(buf + 8 + hlen + 6, 0xffff);      /* UDP checksum */
-	buf[8 + hlen + UDP_HLEN + 4] = 0xff;   /* BTH: FECN, BECN, reserved */
-	return crc_of(buf, 8 + len);
+	ST16(buf + hlen + 6, 0xffff);      /* UDP checksum */
+	buf[hlen + UDP_HLEN + 4] = 0xff;   /* BTH: FECN, BECN, reserved */
+	return ~crc_of(crc_of(ICRC_SEED, buf, len), ip + len, HELLO_LEN);
 }
 
 /* multicast returns whether an address of the packet is multicast; such packets are dropped. */
@@ -360,7 +362,7 @@ static __noinline int control(struct xdp_md *ctx)
 	const struct sr_config *cfg = get_config();
 	struct roce r;
 
-	if (!cfg || parse(data, end, &r, &rx_reasons) != ROCE)
+	if (!cfg || parse(data, end, &r) != ROCE)
 		return XDP_PASS;
 	if (r.opcode == OP_CREDIT_GRANT || r.opcode == OP_CREDIT_RETURN)
 		return control_credit(ctx, &r, end, cfg);

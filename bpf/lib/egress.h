@@ -8,7 +8,10 @@
 #define TC_DROP 2
 
 /* Bytes that the parser needs in the linear part of an skb. */
-#define PULL_LEN (ETH_HLEN + 2 * VLAN_HLEN + IPV6_HLEN + UDP_HLEN + BTH_LEN)
+#define PULL_LEN (ETH_HLEN + IPV6_HLEN + UDP_HLEN + BTH_LEN)
+
+/* The same for rare forms, with extension headers of the usual lengths. */
+#define RARE_PULL_LEN 512
 
 /* at returns the address of offset `off` of the frame if n bytes are there, else NULL. */
 static __always_inline void *at(struct __sk_buff *skb, __u32 off, __u32 n)
@@ -84,10 +87,44 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 /* other_mac returns whether a packet is from another MAC address, such as that of a macvlan. */
 static __always_inline int other_mac(const void *eth, const struct sr_config *cfg)
 {
-	__u32 hi = LD32(cfg->mac);
-	__u16 lo = LD16(cfg->mac + 4);
+	__u64 own = mac_word(cfg->mac);
 
-	return (hi | lo) && (LD32(eth + 6) != hi || LD16(eth + 10) != lo);
+	return own && mac_word(eth + 6) != own;
+}
+
+/*
+ * of_vlan returns whether a packet is of a VLAN interface above this one, whose tag the interface
+ * or its driver will put into the frame. A tag with VID 0 is a priority tag (parse.h).
+ */
+static __always_inline int of_vlan(const struct __sk_buff *skb)
+{
+	return skb->vlan_present && skb->vlan_tci & VLAN_VID;
+}
+
+/* egress_rare counts a packet that may be RoCEv2 in a rare form, and passes it untouched. */
+static __noinline int egress_rare(struct __sk_buff *skb)
+{
+	__u32 n = skb->len < RARE_PULL_LEN ? skb->len : RARE_PULL_LEN;
+
+	if (bpf_skb_pull_data(skb, n))
+		return TC_NEXT;
+	switch (parse_rare((void *)(long)skb->data, (void *)(long)skb->data_end) &
+		((1 << RARE_BITS) - 1)) {
+	case RARE_PRIORITY:
+	case RARE_VLAN:
+		count(SR_STAT_tx_vlan);
+		break;
+	case RARE_FRAGMENT:
+		count(SR_STAT_tx_fragment);
+		break;
+	case RARE_OPTIONS:
+		count(SR_STAT_tx_ip_options);
+		break;
+	case RARE_EXTENSION:
+		count(SR_STAT_tx_extension);
+		break;
+	}
+	return TC_NEXT;
 }
 
 /* unstamped_reason returns why this packet leaves without the option, or 0 if it gets one. */
@@ -114,13 +151,25 @@ static __always_inline int append(struct __sk_buff *skb, struct roce *r, const s
 
 	if (bpf_skb_change_tail(skb, r->opt_off + STAMP_LEN, 0))
 		return -1;
-	r->ip = at(skb, r->ip_off, IPV6_HLEN); /* UDP and BTH follow an IPv4 header */
+	r->ip = at(skb, ETH_HLEN, IPV6_HLEN); /* UDP and BTH follow an IPv4 header */
 	opt = at(skb, r->opt_off, STAMP_LEN);
 	if (!r->ip || !opt)
 		return -1;
 	ip_add_length(r, STAMP_LEN);
 	stamp_write(opt, s);
 	return 0;
+}
+
+/* Offset of the attribute ID in a MAD. */
+#define MAD_ATTR 16
+
+/* sends_answer returns whether a packet to queue pair 1 is an answer of the connection manager. */
+static __noinline int sends_answer(struct __sk_buff *skb, __u32 bth_off)
+{
+	__u16 attr = 0;
+
+	return !bpf_skb_load_bytes(skb, bth_off + BTH_LEN + DETH_LEN + MAD_ATTR, &attr, sizeof(attr)) &&
+	       cm_answers(attr);
 }
 
 static __always_inline int egress(struct __sk_buff *skb)
@@ -133,23 +182,30 @@ static __always_inline int egress(struct __sk_buff *skb)
 	struct stamp s = {};
 	enum verdict v;
 	struct roce r = {};
-	int why;
+	int why, pulled = 0;
 
-	v = parse(data, (void *)(long)skb->data_end, &r, &tx_reasons);
-	if (v == SHORT || v == SHORT_ROCE) {
-		__u32 n = skb->len < PULL_LEN ? skb->len : PULL_LEN;
+	/*
+	 * One call of the parser: each further one is a copy of it, and keeps all fields of r in
+	 * memory. The loop ends in a jump, as Linux 6.1 requires.
+	 */
+	for (;;) {
+		__u32 n;
 
+		v = parse(data, (void *)(long)skb->data_end, &r);
+		if (__builtin_expect((v != SHORT && v != SHORT_ROCE) || pulled, 1))
+			break;
+		n = skb->len < PULL_LEN ? skb->len : PULL_LEN;
 		if (bpf_skb_pull_data(skb, n))
 			return TC_NEXT;
 		data = (void *)(long)skb->data;
-		v = parse(data, (void *)(long)skb->data_end, &r, &tx_reasons);
+		pulled = 1;
 	}
 	switch (v) {
 	case ROCE:
 		break;
-	case UNSUPPORTED:
-		count(r.reason);
-		return TC_NEXT;
+	case RARE:
+		return egress_rare(skb);
+	case BAD_LENGTH:
 	case SHORT_ROCE:
 		count(SR_STAT_tx_malformed);
 		return TC_NEXT;
@@ -159,8 +215,12 @@ static __always_inline int egress(struct __sk_buff *skb)
 	cfg = get_config();
 	if (!cfg)
 		return TC_NEXT;
-	if (r.ip_off + r.ip_len > skb->len) {
+	if (ETH_HLEN + r.ip_len > skb->len) {
 		count(SR_STAT_tx_malformed);
+		return TC_NEXT;
+	}
+	if (of_vlan(skb)) {
+		count(SR_STAT_tx_vlan);
 		return TC_NEXT;
 	}
 	if (!sent_here(skb)) {
@@ -184,10 +244,16 @@ static __always_inline int egress(struct __sk_buff *skb)
 		count(SR_STAT_tx_other_source);
 		return TC_NEXT;
 	}
-	if (!d)
+	if (!d) {
+		/* Anybody can have a REQ answered: without more from there it makes no entry. */
+		if (r.qpn == CM_QPN && sends_answer(skb, ETH_HLEN + r.ip_hlen + UDP_HLEN)) {
+			count(SR_STAT_tx_unaware);
+			return TC_NEXT;
+		}
 		d = dest_create(&key, own, now);
-	if (!d)
-		return TC_NEXT;
+		if (!d)
+			return TC_NEXT;
+	}
 
 	add(&d->tx_packets, 1);
 	add(&d->tx_bytes, r.ip_len);

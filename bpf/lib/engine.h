@@ -75,7 +75,7 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	s->found = 0;
 	own = s->tx_token;
 	d = bpf_map_lookup_elem(&dest_table, &key);
-	if (!d)
+	if (!d && !(s->flags & SR_ENGINE_ANSWERS))
 		d = dest_create(&key, own, now);
 	if (!d)
 		return 1;

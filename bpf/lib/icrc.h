@@ -22,23 +22,21 @@ static __always_inline __u32 crc_byte(__u32 crc, __u8 b)
 	return crc >> 4 ^ crc_nibble[crc & 0xf];
 }
 
-/*
- * crc_of is the ICRC of the datagram in p: eight bytes 0xff, then the packet from its IP
- * header on with the fields that routers change set to ones (IBTA A17.3.3), as
- * control_icrc() prepares it. len is at most CONTROL_BUF.
- */
-#define CONTROL_BUF 104
+/* The CRC of eight bytes 0xff, which stand for the LRH in front of the datagram (IBTA A17.3.3). */
+#define ICRC_SEED 0xdebb20e3u
 
-static __noinline __u32 crc_of(const __u8 *p, __u32 len)
+/* The longest part of a packet that crc_of takes: the headers of IPv6, UDP and BTH. */
+#define CRC_MAX (IPV6_HLEN + UDP_HLEN + BTH_LEN)
+
+/* crc_of continues a CRC with len bytes, at most CRC_MAX. The ICRC is its complement. */
+static __noinline __u32 crc_of(__u32 crc, const __u8 *p, __u32 len)
 {
-	__u32 crc = 0xffffffff;
-
-	for (__u32 i = 0; i < CONTROL_BUF; i++) {
+	for (__u32 i = 0; i < CRC_MAX; i++) {
 		if (i >= len)
 			break;
 		crc = crc_byte(crc, p[i]);
 	}
-	return ~crc;
+	return crc;
 }
 
 #endif

@@ -6,10 +6,9 @@
 /* other_host returns whether a frame is addressed to another machine (bridges, promiscuous mode). */
 static __always_inline int other_host(const void *eth, const struct sr_config *cfg)
 {
-	__u32 hi = LD32(cfg->mac);
-	__u16 lo = LD16(cfg->mac + 4);
+	__u64 own = mac_word(cfg->mac);
 
-	return (hi | lo) && (LD32(eth) != hi || LD16(eth + 4) != lo);
+	return own && mac_word(eth) != own;
 }
 
 /*
@@ -18,7 +17,7 @@ static __always_inline int other_host(const void *eth, const struct sr_config *c
  */
 static __always_inline __s32 frame_surplus(struct xdp_md *ctx, const struct roce *r)
 {
-	__u32 linear = ctx->data_end - ctx->data, need = r->ip_off + r->ip_len;
+	__u32 linear = ctx->data_end - ctx->data, need = ETH_HLEN + r->ip_len;
 
 	if (need <= linear)
 		return linear - need;
@@ -170,11 +169,79 @@ static __always_inline int note_unstamped(struct dest_regs *d, const struct sr_c
  */
 static __always_inline void strip(struct xdp_md *ctx, struct roce *r, __s32 padding)
 {
-	int one_buffer = r->ip_off + r->ip_len + padding == (__u32)(ctx->data_end - ctx->data);
+	int one_buffer = ETH_HLEN + r->ip_len + padding == (__u32)(ctx->data_end - ctx->data);
 
 	ip_add_length(r, -STAMP_LEN);
 	if (one_buffer && bpf_xdp_adjust_tail(ctx, -STAMP_LEN - padding))
 		count(SR_STAT_rx_strip_failed);
+}
+
+/*
+ * rare_over_limit returns whether a packet in a rare form exceeds what its sender may send to this
+ * host: another form of its packets must not evade the limit (limit.h).
+ */
+static __always_inline int rare_over_limit(const void *data, const void *end, __u32 ip_off)
+{
+	const struct sr_config *cfg = get_config();
+	struct roce r = { .ip = (void *)data + ip_off };
+	struct dest_key key;
+
+	/* The shortest Ethernet frame has more bytes. */
+	if (!cfg || !policing() || r.ip + IPV6_HLEN > end || other_host(data, cfg))
+		return 0;
+	r.v6 = *(__u8 *)r.ip >> 4 == 6;
+	r.ip_len = r.v6 ? IPV6_HLEN + bpf_ntohs(LD16(r.ip + 4)) : bpf_ntohs(LD16(r.ip + 2));
+	if (own_destination(&r, &key) == OWN_NOT)
+		return 0;
+	peer_key(&r, 1, &key);
+	return over_limit(&key, r.ip_len, 1);
+}
+
+/* What ingress_rare returns for a frame whose priority tag it has removed: to be parsed again. */
+#define UNTAGGED (-1)
+
+/* remove_tag removes the only VLAN tag of a frame, if the frame is for this host. */
+static __always_inline int remove_tag(struct xdp_md *ctx, void *data, void *end)
+{
+	const struct sr_config *cfg = get_config();
+	__u32 a, b, c;
+
+	if (!cfg || data + ETH_HLEN + VLAN_HLEN > end || other_host(data, cfg))
+		return XDP_PASS;
+	a = LD32(data);
+	b = LD32(data + 4);
+	c = LD32(data + 8);
+	ST32(data + VLAN_HLEN, a);
+	ST32(data + VLAN_HLEN + 4, b);
+	ST32(data + VLAN_HLEN + 8, c);
+	return bpf_xdp_adjust_head(ctx, VLAN_HLEN) ? XDP_DROP : UNTAGGED;
+}
+
+/* ingress_rare counts a frame that may be RoCEv2 in a rare form, and passes it unread. */
+static __noinline int ingress_rare(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u32 found = parse_rare(data, end);
+
+	switch (found & ((1 << RARE_BITS) - 1)) {
+	case RARE_PRIORITY:
+		return remove_tag(ctx, data, end);
+	case RARE_VLAN:
+		count(SR_STAT_rx_vlan);
+		return XDP_PASS;
+	case RARE_FRAGMENT:
+		count(SR_STAT_rx_fragment);
+		break;
+	case RARE_OPTIONS:
+		count(SR_STAT_rx_ip_options);
+		break;
+	case RARE_EXTENSION:
+		count(SR_STAT_rx_extension);
+		break;
+	default:
+		return XDP_PASS;
+	}
+	return rare_over_limit(data, end, found >> RARE_BITS & 0x1f) ? XDP_DROP : XDP_PASS;
 }
 
 static __always_inline int ingress(struct xdp_md *ctx)
@@ -188,13 +255,26 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	struct roce r;
 	__s32 padding;
 	__u64 now;
-	int why, update, own;
+	int why, update, own, untagged = 0;
+	enum verdict v;
 
-	switch (parse(data, end, &r, &rx_reasons)) {
+	/* One call of the parser, as in egress. A frame without its tag is parsed again. */
+	for (;;) {
+		v = parse(data, end, &r);
+		if (__builtin_expect(v != RARE || untagged, 1))
+			break;
+		why = ingress_rare(ctx);
+		if (why != UNTAGGED)
+			return why;
+		data = (void *)(long)ctx->data;
+		end = (void *)(long)ctx->data_end;
+		untagged = 1;
+	}
+	switch (v) {
 	case ROCE:
 		break;
-	case UNSUPPORTED:
-		count(r.reason);
+	case BAD_LENGTH:
+		count(SR_STAT_rx_bad_length);
 		return XDP_PASS;
 	case SHORT_ROCE:
 		count(SR_STAT_rx_truncated);

@@ -189,6 +189,18 @@ struct {
 	__type(value, __u64);
 } tx_tokens SEC(".maps");
 
+/*
+ * Number of the engine's next pre-credit account (S5), 0 = none was made. Mapped into the engine's
+ * memory, which writes it; the next engine goes on from there, whatever the clock says.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u32);
+} credit_epoch SEC(".maps");
+
 /* Slots of the agent call, mapped into the agent's memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -13,13 +13,24 @@
 #define ETH_P_8021AD 0x88A8
 #define ETH_HLEN 14
 #define VLAN_HLEN 4
+#define VLAN_VID 0x0fff /* the VLAN ID in a tag; 0 = a priority tag, of no VLAN */
 #define IPV4_HLEN 20
 #define IPV6_HLEN 40
 #define UDP_HLEN 8
 #define BTH_LEN 12
 #define ICRC_LEN 4
+#define IPV4_FRAGMENT 0x3fff /* more fragments, and the offset */
 #define ROCE_PORT 4791
 #define ROCE_MIN_UDP (UDP_HLEN + BTH_LEN + ICRC_LEN)
+
+/* IANA protocol numbers. */
+#define IPPROTO_HOPOPTS 0
+#define IPPROTO_UDP 17
+#define IPPROTO_ROUTING 43
+#define IPPROTO_FRAGMENT 44
+#define IPPROTO_AH 51
+#define IPPROTO_DSTOPTS 60
+#define IPPROTO_MH 135
 
 /* Largest offset in a packet that is read: jumbo frames. */
 #define MAX_OFFSET 0x3fff
@@ -54,7 +65,8 @@ enum verdict {
 	ROCE,        /* all fields of struct roce are valid */
 	SHORT,       /* the linear part is too short to decide: TC may pull more */
 	SHORT_ROCE,  /* the same, and the UDP port is that of RoCEv2 */
-	UNSUPPORTED, /* malformed or unsupported RoCEv2: pass, reason in struct roce */
+	BAD_LENGTH,  /* RoCEv2 whose lengths contradict each other: pass, count */
+	RARE,        /* may be RoCEv2 in a form that is passed unread: rare.h */
 };
 
 /* Positions of the parts of a RoCEv2 packet. Offsets count from the Ethernet header. */
@@ -62,7 +74,6 @@ struct roce {
 	void *ip;
 	void *udp;
 	void *bth;
-	__u32 ip_off;
 	__u32 ip_hlen;
 	__u32 ip_len;   /* of the whole datagram, header and surplus included */
 	__u32 udp_len;
@@ -72,37 +83,12 @@ struct roce {
 	__u8 opcode;
 	__u8 v6;
 	__u8 ce;
-	__u16 reason;   /* enum sr_reason, with UNSUPPORTED */
 };
-
-/* The reasons of one direction. */
-struct parse_reasons {
-	__u16 fragment, ip_options, bad_length;
-};
-
-static const struct parse_reasons rx_reasons = {
-	.fragment = SR_STAT_rx_fragment,
-	.ip_options = SR_STAT_rx_ip_options,
-	.bad_length = SR_STAT_rx_bad_length,
-};
-
-static const struct parse_reasons tx_reasons = {
-	.fragment = SR_STAT_tx_fragment,
-	.ip_options = SR_STAT_tx_ip_options,
-	.bad_length = SR_STAT_tx_malformed,
-};
-
-static __always_inline enum verdict unsupported(struct roce *r, __u16 reason)
-{
-	r->reason = reason;
-	return UNSUPPORTED;
-}
 
 /*
- * parse_udp parses UDP and BTH. r->ip, ip_off, ip_hlen and ip_len are set before.
+ * parse_udp parses UDP and BTH. r->ip, ip_hlen and ip_len are set before.
  */
-static __always_inline enum verdict parse_udp(void *udp, void *end, struct roce *r,
-					      const struct parse_reasons *why)
+static __always_inline enum verdict parse_udp(void *udp, void *end, struct roce *r)
 {
 	if (udp + UDP_HLEN > end)
 		return SHORT;
@@ -112,9 +98,9 @@ static __always_inline enum verdict parse_udp(void *udp, void *end, struct roce 
 	r->udp_len = bpf_ntohs(LD16(udp + 4));
 	/* RoCEv2 pads its payload to 4 bytes; behind another length the option would be unaligned. */
 	if (r->udp_len < ROCE_MIN_UDP || r->udp_len & 3 || r->ip_hlen + r->udp_len > r->ip_len)
-		return unsupported(r, why->bad_length);
+		return BAD_LENGTH;
 	r->surplus = r->ip_len - r->ip_hlen - r->udp_len;
-	r->opt_off = r->ip_off + r->ip_hlen + r->udp_len;
+	r->opt_off = ETH_HLEN + r->ip_hlen + r->udp_len;
 
 	r->bth = udp + UDP_HLEN;
 	if (r->bth + BTH_LEN > end)
@@ -124,51 +110,63 @@ static __always_inline enum verdict parse_udp(void *udp, void *end, struct roce 
 	return ROCE;
 }
 
-static __always_inline enum verdict parse_ipv4(void *ip, void *end, struct roce *r,
-					       const struct parse_reasons *why)
+static __always_inline enum verdict parse_ipv4(void *ip, void *end, struct roce *r)
 {
 	if (ip + IPV4_HLEN + UDP_HLEN > end)
 		return SHORT;
-	if (*(__u8 *)(ip + 9) != 17)
+	if (*(__u8 *)(ip + 9) != IPPROTO_UDP)
 		return NOT_ROCE;
-	if (*(__u8 *)ip != 0x45) {
-		__u32 hlen = (*(__u8 *)ip & 0xf) * 4;
-
-		/* Read only as far as needed to know whether it is RoCEv2. */
-		if (*(__u8 *)ip >> 4 != 4 || hlen < IPV4_HLEN || ip + hlen + UDP_HLEN > end ||
-		    LD16(ip + hlen + 2) != bpf_htons(ROCE_PORT))
-			return NOT_ROCE;
-		return unsupported(r, why->ip_options);
-	}
+	if (*(__u8 *)ip != 0x45)
+		return RARE; /* options */
 	if (LD16(ip + IPV4_HLEN + 2) != bpf_htons(ROCE_PORT))
 		return NOT_ROCE;
-	if (LD16(ip + 6) & bpf_htons(0x3fff))
-		return unsupported(r, why->fragment);
+	if (LD16(ip + 6) & bpf_htons(IPV4_FRAGMENT))
+		return RARE;
 	r->ip = ip;
 	r->v6 = 0;
 	r->ip_hlen = IPV4_HLEN;
 	r->ip_len = bpf_ntohs(LD16(ip + 2));
 	r->ce = (*(__u8 *)(ip + 1) & 3) == 3;
-	return parse_udp(ip + IPV4_HLEN, end, r, why);
+	return parse_udp(ip + IPV4_HLEN, end, r);
 }
 
-static __always_inline enum verdict parse_ipv6(void *ip, void *end, struct roce *r,
-					       const struct parse_reasons *why)
+/*
+ * is_extension returns whether a next header of IPv6 is an extension header behind which UDP may
+ * follow (RFC 8200 4, RFC 7045): hop-by-hop, routing, fragment, authentication, destination
+ * options, mobility, HIP, Shim6.
+ */
+static __always_inline int is_extension(__u8 next)
 {
+	const __u64 low = 1ull << IPPROTO_HOPOPTS | 1ull << IPPROTO_ROUTING | 1ull << IPPROTO_FRAGMENT |
+			  1ull << IPPROTO_AH | 1ull << IPPROTO_DSTOPTS;
+
+	return next < 64 ? low >> next & 1 : next == IPPROTO_MH || next == 139 || next == 140;
+}
+
+static __always_inline enum verdict parse_ipv6(void *ip, void *end, struct roce *r)
+{
+	__u8 next;
+
 	if (ip + IPV6_HLEN + UDP_HLEN > end)
 		return SHORT;
-	if (*(__u8 *)(ip + 6) != 17 || *(__u8 *)ip >> 4 != 6)
-		return NOT_ROCE; /* extension headers: RoCEv2 senders do not use them */
+	next = *(__u8 *)(ip + 6);
+	if (next != IPPROTO_UDP)
+		return is_extension(next) ? RARE : NOT_ROCE;
+	if (*(__u8 *)ip >> 4 != 6)
+		return NOT_ROCE;
 	r->ip = ip;
 	r->v6 = 1;
 	r->ip_hlen = IPV6_HLEN;
 	r->ip_len = IPV6_HLEN + bpf_ntohs(LD16(ip + 4));
 	r->ce = (bpf_ntohs(LD16(ip)) >> 4 & 3) == 3;
-	return parse_udp(ip + IPV6_HLEN, end, r, why);
+	return parse_udp(ip + IPV6_HLEN, end, r);
 }
 
-static __always_inline enum verdict parse(void *data, void *end, struct roce *r,
-					  const struct parse_reasons *why)
+/*
+ * parse takes untagged frames only. One with a VLAN tag is of a VLAN, whose packets are for another
+ * interface (S7), or has a priority tag (VID 0), which ingress removes first.
+ */
+static __always_inline enum verdict parse(void *data, void *end, struct roce *r)
 {
 	void *l3 = data + ETH_HLEN;
 	__u16 proto;
@@ -176,23 +174,17 @@ static __always_inline enum verdict parse(void *data, void *end, struct roce *r,
 	if (l3 > end)
 		return SHORT;
 	proto = LD16(data + 12);
-
-#pragma unroll
-	for (int tags = 0; tags < 2; tags++) {
-		if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
-			break;
-		if (l3 + VLAN_HLEN > end)
-			return SHORT;
-		proto = LD16(l3 + 2);
-		l3 += VLAN_HLEN;
-	}
-
-	r->ip_off = l3 - data;
 	if (proto == bpf_htons(ETH_P_IP))
-		return parse_ipv4(l3, end, r, why);
+		return parse_ipv4(l3, end, r);
 	if (proto == bpf_htons(ETH_P_IPV6))
-		return parse_ipv6(l3, end, r, why);
-	return NOT_ROCE;
+		return parse_ipv6(l3, end, r);
+	return proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD) ? RARE : NOT_ROCE;
+}
+
+/* mac_word returns the MAC address at p in one load, shifted so that the two bytes behind it are lost. */
+static __always_inline __u64 mac_word(const void *p)
+{
+	return *(const volatile u64_a *)p << 16;
 }
 
 /* peer_key makes the table's key from the source or the destination address of the packet. */

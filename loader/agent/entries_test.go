@@ -31,7 +31,7 @@ func TestAddedEntryHasClockOfStamps(t *testing.T) {
 		if last := lastUsed(&row.Regs, a.clockOffset); last < before {
 			t.Errorf("last used %d ns before it was made", before-last)
 		}
-		if idle(&row.Regs, before+uint64(idleLimit), a.clockOffset) {
+		if idle(&row.Regs, before+uint64(idleLimit), a.clockOffset, idleLimit) {
 			t.Error("it is idle before its time")
 		}
 	})
@@ -58,8 +58,8 @@ func TestClockSet(t *testing.T) {
 			}
 			now = a.sweep.after
 			used := bpf.DestRegs{LastTxNs: now - second + offset}
-			if idle(&used, now, a.clockOffset) || !idle(&old, now+second, a.clockOffset) {
-				t.Errorf("idle: used since %v, not used since %v", idle(&used, now, a.clockOffset), idle(&old, now+second, a.clockOffset))
+			if idle(&used, now, a.clockOffset, idleLimit) || !idle(&old, now+second, a.clockOffset, idleLimit) {
+				t.Errorf("idle: used since %v, not used since %v", idle(&used, now, a.clockOffset, idleLimit), idle(&old, now+second, a.clockOffset, idleLimit))
 			}
 			// Two clocks are not read at the same instant: small differences are none.
 			a.followClock(offset+1000, now)

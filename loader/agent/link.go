@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/bpf"
 )
 
 // linkWatch reports changes of an interface.
@@ -91,7 +93,7 @@ func (a *Agent) linkChanged(l netlink.Link) {
 	}
 	if len(attrs.HardwareAddr) == len(a.cfg.Mac) && [6]byte(attrs.HardwareAddr) != a.cfg.Mac {
 		a.log.Info("MAC address changed", "to", attrs.HardwareAddr)
-		copy(a.cfg.Mac[:], attrs.HardwareAddr)
+		bpf.SetMAC(a.cfg.Config, [6]byte(attrs.HardwareAddr))
 	}
 }
 

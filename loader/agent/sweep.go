@@ -11,9 +11,27 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 )
 
-// idleLimit is the time after which a destination without any packet loses its entry. Nodes
+// idleLimit is the time after which a destination without any packet loses its entry, in a table that is
+// at most half full. Nodes
 // of the node file keep their entries.
 const idleLimit = 10 * time.Minute
+
+// A table that is more than half full keeps idle entries for less time, so that new destinations find
+// room: anybody can have this host send to many addresses. The time falls from idleLimit to leastIdle in
+// a full table, and the sweep is faster.
+const (
+	leastIdle  = 10 * time.Second
+	fastSweeps = 16 // batches at a time
+)
+
+// idleLimitOf returns the time without a packet after which an entry is removed. size is the number of
+// entries that the table has room for.
+func idleLimitOf(dests, size int) time.Duration {
+	if dests <= size/2 {
+		return idleLimit
+	}
+	return max(idleLimit*time.Duration(size-dests)/time.Duration(size-size/2), leastIdle)
+}
 
 // sweepBatch entries are checked every sweepPeriod: the cost of a tick does not grow with the
 // table, only the time that a whole round takes.
@@ -40,12 +58,23 @@ func (s *sweeper) some(a *Agent, now uint64) {
 	if s.keys == nil {
 		s.keys, s.regs = make([]bpf.DestKey, sweepBatch), make([]bpf.DestRegs, sweepBatch)
 	}
+	size := int(a.att.Maps.DestTable.MaxEntries()) - 1
+	if s.batch(a, now, idleLimitOf(a.dests, size)); a.dests <= size/2 {
+		return
+	}
+	for range fastSweeps - 1 {
+		s.batch(a, now, idleLimitOf(a.dests, size))
+	}
+}
+
+// batch checks some entries.
+func (s *sweeper) batch(a *Agent, now uint64, limit time.Duration) {
 	n, err := a.att.Maps.DestTable.BatchLookup(&s.cursor, s.keys, s.regs, nil)
 	for i := range n {
 		switch {
 		case s.regs[i].Node == 0: // its event was lost, or was not read yet
 			a.handleNewDest(s.keys[i])
-		case now >= s.after && idle(&s.regs[i], now, a.clockOffset):
+		case now >= s.after && idle(&s.regs[i], now, a.clockOffset, limit):
 			a.forget(s.keys[i], s.regs[i].ClassId)
 		}
 	}
@@ -64,11 +93,11 @@ func lastUsed(d *bpf.DestRegs, offset uint64) uint64 {
 	return last - min(offset, last)
 }
 
-// idle reports whether a destination was not used for idleLimit. A time that is as far in the
-// future is from before the clock was set back.
-func idle(d *bpf.DestRegs, now, offset uint64) bool {
+// idle reports whether a destination was not used for a time. A time of its last packet that is as far in
+// the future is from before the clock was set back.
+func idle(d *bpf.DestRegs, now, offset uint64, limit time.Duration) bool {
 	last := lastUsed(d, offset)
-	return max(now, last)-min(now, last) > uint64(idleLimit)
+	return max(now, last)-min(now, last) > uint64(limit)
 }
 
 // clockSet is the change of the offset by which a clock that was set differs from two clocks

@@ -3,10 +3,14 @@
 package agent
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/loader"
 )
 
 func TestIdle(t *testing.T) {
@@ -24,11 +28,59 @@ func TestIdle(t *testing.T) {
 		{"stamps on CLOCK_TAI, it still sends", bpf.DestRegs{LastTxNs: 5, LastRxNs: limit + 37e9}, limit + 6, 37e9, false},
 		{"touched after the clock was read", bpf.DestRegs{LastTxNs: limit + 9}, limit + 6, 0, false},
 	} {
-		if got := idle(&c.d, c.now, c.offset); got != c.want {
+		if got := idle(&c.d, c.now, c.offset, idleLimit); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
 	if idleLimit < time.Minute {
 		t.Error("an entry must outlive the pauses of its traffic")
 	}
+}
+
+func TestIdleLimitOf(t *testing.T) {
+	const size = 65536
+	for dests, want := range map[int]time.Duration{
+		0: idleLimit, size / 2: idleLimit, size * 3 / 4: idleLimit / 2, size * 7 / 8: idleLimit / 4, size - 1: leastIdle, size: leastIdle, size + 5: leastIdle,
+	} {
+		if got := idleLimitOf(dests, size); got != want {
+			t.Errorf("%d of %d: %v, want %v", dests, size, got, want)
+		}
+	}
+}
+
+// Somebody has this host send to as many addresses as the table has entries. Idle entries make room,
+// those of peers with traffic stay, and a new destination gets an entry (S10).
+func TestFullTableMakesRoom(t *testing.T) {
+	const size = 32
+	onAttached(t, loader.Options{MaxDests: size}, func(t *testing.T, l netlink.Link, o loader.Options) {
+		a := mustOpen(t, o)
+		if err := a.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		now := loader.Monotonic() + uint64(time.Hour)
+		minute := uint64(time.Minute)
+		known, late := netip.MustParseAddr("10.53.1.1"), netip.MustParseAddr("10.53.1.2")
+		create(t, a, known, now)
+		a.handleNewDest(bpf.KeyOf(known))
+		for i := range size - 1 {
+			peer := netip.AddrFrom4([4]byte{10, 53, 2, byte(i)})
+			create(t, a, peer, now-minute)
+			a.handleNewDest(bpf.KeyOf(peer))
+		}
+		if a.dests != size {
+			t.Fatalf("%d entries", a.dests)
+		}
+		a.sweep.some(a, now)
+		if a.dests > size/2+1 {
+			t.Errorf("%d entries of %d are left", a.dests, size)
+		}
+		if _, found, err := a.att.Lookup(known); err != nil || !found {
+			t.Errorf("the entry of a peer with traffic: %v, %v", found, err)
+		}
+		create(t, a, late, now)
+		a.handleNewDest(bpf.KeyOf(late))
+		if _, found, err := a.att.Lookup(late); err != nil || !found {
+			t.Errorf("a new destination: %v, %v", found, err)
+		}
+	})
 }

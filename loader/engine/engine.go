@@ -75,6 +75,9 @@ func OpenRails(ifname string, rails []string, lo loader.Options, o nic.Options) 
 	}
 	if o.PreCredit {
 		w.AnnounceCredit()
+		if o.CreditEpoch, err = w.CreditEpoch(); err != nil {
+			return nil, errors.Join(fmt.Errorf("open the device: %w", err), closeAll(w, o.Rails))
+		}
 	}
 	o.Interface = ifname
 	d, err := nic.Open(w, o)
@@ -164,6 +167,9 @@ func (w *wire) Sync(dests []nic.DestSync) (int, error) {
 		}
 		if d.Waits {
 			s.Flags |= bpf.EngineWaits
+		}
+		if d.Answers {
+			s.Flags |= bpf.EngineAnswers
 		}
 	}
 	reported, err := w.EngineLease.Sync(w.slots)

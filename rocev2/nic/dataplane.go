@@ -64,6 +64,7 @@ type DestSync struct {
 	RTTSent            uint64       // when that data left, clock of the stamps
 	CEEchoed           bool         // an echo of the peer's CE marks was sent
 	Waits              bool         // data waits for the pacer now
+	Answers            bool         // only answers of the connection manager were sent: without an entry, none is made
 	Limit              qp.SendLimit // of the queue pair that is or was last in service
 
 	Rate   uint64 // in: bit/s in use. out: to be used, 0 = unpaced

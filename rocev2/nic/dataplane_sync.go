@@ -55,7 +55,7 @@ func (e *engine) report(r *rail) {
 			d.report.WaitedTime += e.now - d.paceBlocked
 			d.paceBlocked = e.now
 		}
-		d.report.Waits = d.paceBlocked != 0
+		d.report.Waits, d.report.Answers = d.paceBlocked != 0, d.answers
 		d.report.Limit = e.destLimit(d)
 		d.report.Rate = d.pacer.Rate()
 		d.report.Src = d.tokens.ask()
@@ -106,9 +106,12 @@ func (e *engine) applyEntry(d *dest, r *DestSync) {
 		e.destTimers.Set(&d.timer, int64(at))
 	}
 	d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
-	d.tokens.answer(r.Src, r.Token, r.NoToken)
+	renewed := d.tokens.answer(r.Src, r.Token, r.NoToken)
 	d.offersCredit, d.ooo = r.Known && r.Credit, r.Known && r.OOO
 	if e.hooks != nil {
+		if renewed {
+			e.hooks.onRenewed(e, d)
+		}
 		e.hooks.onPeer(e, d, r)
 	}
 	if d.stamps && !d.tokens.missing() {

@@ -20,11 +20,18 @@ func (e *engine) destination(p *route.Path) *dest { return e.destinationOn(0, p)
 
 // destinationOn is destination for a path of a rail.
 func (e *engine) destinationOn(rail uint8, p *route.Path) *dest {
+	d := e.destinationFor(rail, p, false)
+	e.endAnswers(d)
+	return d
+}
+
+// destinationFor is destinationOn. answers: a new one is for answers of the connection manager only.
+func (e *engine) destinationFor(rail uint8, p *route.Path, answers bool) *dest {
 	to := p.Current()
 	addr, r := to.Dst, e.railNumber(rail)
 	d := r.dests[addr]
 	if d == nil {
-		d = &dest{addr: addr, rail: rail, pacer: pacer.New(r.config.InitialRate), initialSyncs: initialSyncReports, flight: qp.NewFlight()}
+		d = &dest{addr: addr, rail: rail, answers: answers, pacer: pacer.New(r.config.InitialRate), initialSyncs: initialSyncReports, flight: qp.NewFlight()}
 		d.sock = r.senders[addressHash(addr)%uint32(len(r.senders))]
 		d.timer.Owner = d
 		d.report.Addr = addr

@@ -10,7 +10,11 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -93,6 +97,53 @@ func TestRefusedPackets(t *testing.T) {
 	}
 	if e.qpCount.RecvPackets != 2 {
 		t.Errorf("the queue pair got %d packets", e.qpCount.RecvPackets)
+	}
+}
+
+// A UD queue pair and the connection manager take packets to the addresses of the device's interfaces
+// only, from any sender (S8).
+func TestUDOtherAddress(t *testing.T) {
+	second, rail := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.1.0.1")
+	for _, qpn := range []uint32{0, mad.QPN} {
+		e := bench(t)
+		e.dev.routes = route.FixedTable(netip.Addr{}, us, second)
+		e.dev.more = []*iface{{routes: route.FixedTable(rail)}}
+		svc := service.New(newMADPort(e.dev), cm.Config{})
+		t.Cleanup(func() { svc.Close() })
+		e.startMADs(svc)
+		x := &QP{dev: e.dev, typ: verbs.UD, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}}
+		x.timer.Owner = x
+		if err := e.addQP(x, qp.Config{Type: verbs.UD, Count: &e.qpCount}); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.q.Modify(verbs.Attr{State: verbs.StateInit, QKey: mad.QKey}, verbs.MaskState|verbs.MaskQKey); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.q.Modify(verbs.Attr{State: verbs.StateRTR}, verbs.MaskState); err != nil {
+			t.Fatal(err)
+		}
+		taken := &e.count.rxPackets
+		if qpn == mad.QPN {
+			taken = &e.count.rxMADs
+		} else {
+			qpn = x.num
+		}
+		for dst, own := range map[netip.Addr]bool{us: true, second: true, rail: true, alien: false, netip.MustParseAddr("fd00::3"): false} {
+			d := rocev2.Datagram{Src: peer, Dst: dst, Opcode: rocev2.UDSendOnly, DestQP: qpn, QKey: mad.QKey, SrcQP: 1, Payload: make([]byte, mad.Len)}
+			link := []byte{12: 8, 13: 0}
+			if dst.Is6() {
+				d.Src, link = netip.MustParseAddr("fd00::2"), []byte{12: 0x86, 13: 0xdd}
+			}
+			b, err := d.AppendTo(link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, refused := *taken, e.count.rxOtherAddress
+			e.frame(b, rxMeta{}, false)
+			if got := *taken - before; got == 1 != own || e.count.rxOtherAddress-refused == 1 == own {
+				t.Errorf("QP %d, to %s: taken %d, %d refused", qpn, dst, got, e.count.rxOtherAddress-refused)
+			}
+		}
 	}
 }
 

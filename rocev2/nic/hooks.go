@@ -20,6 +20,8 @@ type hooks interface {
 	// onConnect is called when a queue pair got an address. If the queue pair uses the
 	// feature, it sets QP.hooks.
 	onConnect(e *engine, x *QP, a *verbs.Attr)
+	// onRenewed is called before onPeer when a peer has given another token: it was attached again.
+	onRenewed(e *engine, d *dest)
 	// onPeer is called with the destination table's entry of a peer.
 	onPeer(e *engine, d *dest, reply *DestSync)
 	// onControl is called with a packet to rocev2.ControlQPN.
@@ -64,6 +66,7 @@ type noHooks struct{}
 var _ hooks = noHooks{}
 
 func (noHooks) onConnect(*engine, *QP, *verbs.Attr)                          {}
+func (noHooks) onRenewed(*engine, *dest)                                     {}
 func (noHooks) onPeer(*engine, *dest, *DestSync)                             {}
 func (noHooks) onControl(*engine, rocev2.Packet)                             {}
 func (noHooks) next(*engine, int) int                                        { return 0 }

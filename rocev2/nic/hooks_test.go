@@ -24,6 +24,7 @@ type recorder struct {
 func (r *recorder) count(name string) { r.calls[name]++ }
 
 func (r *recorder) onConnect(_ *engine, x *QP, _ *verbs.Attr) { r.count("onConnect"); x.hooks = r }
+func (r *recorder) onRenewed(*engine, *dest)                  { r.count("onRenewed") }
 func (r *recorder) onPeer(*engine, *dest, *DestSync)          { r.count("onPeer") }
 func (r *recorder) onControl(*engine, rocev2.Packet)          { r.count("onControl") }
 func (r *recorder) next(*engine, int) int                     { r.count("next"); return 0 }

@@ -35,6 +35,8 @@ func (e *engine) receiveMAD(p *rocev2.Packet) bool {
 		p.Opcode() != rocev2.UDSendOnly || deth == nil || deth.QKey() != mad.QKey,
 		p.PayloadLen() != mad.Len:
 		e.count.rxBadMAD++
+	case !e.dev.owns(p.Dst()):
+		e.count.rxOtherAddress++
 	default:
 		e.count.rxMADs++
 		m.svc.Receive(p.Src(), p.Dst(), p.Payload())

@@ -31,6 +31,7 @@ type madAddrs struct{ local, peer netip.Addr }
 type madPath struct {
 	ah      *AH // nil until the neighbour is known
 	waiting []mad.Header
+	asked   bool // this host has sent more than answers (answers.go)
 	used    time.Time
 }
 
@@ -69,11 +70,29 @@ func (t *madPort) Send(local, peer netip.Addr, m mad.Header) {
 		go t.resolve(k, p)
 	}
 	p.used = now
+	t.noteAsked(p, m)
 	switch {
 	case p.ah != nil:
 		t.pass(p.ah, m)
 	case len(p.waiting) < madWaits:
 		p.waiting = append(p.waiting, m)
+	}
+}
+
+// noteAsked makes the destination of a path an ordinary one when the first message that is no answer is
+// sent there.
+func (t *madPort) noteAsked(p *madPath, m mad.Header) {
+	if p.asked || isAnswer(m) {
+		return
+	}
+	p.asked = true
+	if a := p.ah; a != nil {
+		e := t.dev.eng
+		e.post(func() {
+			if a.dest != nil {
+				e.endAnswers(a.dest)
+			}
+		})
 	}
 }
 
@@ -89,10 +108,13 @@ func (t *madPort) resolve(k madAddrs, p *madPath) {
 	path, err := t.dev.resolve(k.local, k.peer)
 	if err == nil {
 		a := &AH{dev: t.dev, path: path, flow: flow{HopLimit: rocev2.DefaultTTL}}
-		if err = t.dev.do(func() error { a.dest = t.dev.eng.destination(path); return nil }); err == nil {
+		if err = t.dev.do(func() error { a.dest = t.dev.eng.answerDestination(path); return nil }); err == nil {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			p.ah = a
+			if p.asked {
+				t.dev.eng.post(func() { t.dev.eng.endAnswers(a.dest) })
+			}
 			for _, m := range p.waiting {
 				t.pass(a, m)
 			}

@@ -188,6 +188,10 @@ type Options struct {
 	// PreCredit has the engine grant pre-credit to peers, and send the first round trip
 	// of large messages on theirs (S5). Peers without it get plain RoCEv2.
 	PreCredit bool
+	// CreditEpoch is the number of the next pre-credit account, in memory that outlives the device; 0 = none
+	// was made. The device writes it. Without it, accounts are numbered from the Unix time on, and a clock that
+	// is set back has peers ignore the grants.
+	CreditEpoch *atomic.Uint32
 	// LargeDSCP is for large flows' data to other engines, 1 to 63: switches that have two
 	// queues can serve all other packets first. 0: it is that of the queue pair. Needs PreCredit.
 	LargeDSCP uint8

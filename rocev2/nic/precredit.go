@@ -5,6 +5,7 @@ package nic
 import (
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
@@ -47,9 +48,40 @@ func newCredits(o *Options, link uint64) *credits {
 	p := precredit.Plan(link, creditRTT, uint32(o.RxFrames/2*1024), 1024, 0)
 	p.DelayNs, p.RetryNs = creditDelay, creditRetry
 	return &credits{
-		recv:  precredit.NewReceiver(p, uint32(time.Now().Unix())),
+		recv: precredit.NewReceiver(p, firstEpoch(o.CreditEpoch, time.Now())), epochs: o.CreditEpoch,
 		peers: map[netip.Addr]*creditPeer{}, link: link, bdp: precredit.BDP(link, creditRTT), large: o.LargeDSCP,
 	}
+}
+
+// firstEpoch returns the number of an engine's first account. A clock that was set would repeat numbers,
+// and peers would ignore the grants or take them for those of an earlier account (S8). So an engine goes on
+// where the one before it ended. The first engine of an attachment begins with the Unix time, in seconds:
+// its peers get a new token from it, and forget their accounts (onRenewed).
+func firstEpoch(next *atomic.Uint32, now time.Time) uint32 {
+	if next != nil {
+		if n := next.Load(); n != 0 {
+			return n
+		}
+	}
+	return uint32(now.Unix())
+}
+
+// keepEpoch stores the number of the next account, before a grant has one.
+func (c *credits) keepEpoch() {
+	if next := c.recv.Epoch(); c.epochs != nil && c.epochs.Load() != next {
+		c.epochs.Store(next)
+	}
+}
+
+// onRenewed forgets what a peer has granted: it was attached again, and its accounts have new numbers.
+// onPeer turns pre-credit on again.
+func (c *credits) onRenewed(e *engine, d *dest) {
+	p := d.credit
+	if p == nil {
+		return
+	}
+	c.turnOff(e, p)
+	p.src, p.epoch, p.void = c.newSender(), 0, 0
 }
 
 // newSender makes the sending half towards one peer.

@@ -4,6 +4,7 @@ package nic
 
 import (
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -11,9 +12,10 @@ import (
 
 // credits is all that an engine has of pre-credit, as its hooks. It belongs to the engine's thread.
 type credits struct {
-	recv  *precredit.Receiver
-	peers map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
-	ids   []*creditPeer              // by precredit.SenderID
+	recv   *precredit.Receiver
+	epochs *atomic.Uint32             // Options.CreditEpoch
+	peers  map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
+	ids    []*creditPeer              // by precredit.SenderID
 
 	link   uint64 // bit/s
 	bdp    uint32 // of what a receiver plans with

@@ -206,6 +206,7 @@ func (c *credits) deadline(now qp.Time) int64 {
 // flush sends the receiver's grants.
 func (c *credits) flush(e *engine) {
 	c.dirty = false
+	c.keepEpoch()
 	for {
 		to, g, ok := c.recv.Next(int64(e.now))
 		if !ok {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -36,6 +37,15 @@ type iface struct {
 	dataplane Dataplane
 	routes    *route.Table
 	socks     xsk.Set
+}
+
+// owns reports whether an address is one of the device's interfaces. A loopback device, and one
+// without interfaces in tests, has no others.
+func (d *Device) owns(a netip.Addr) bool {
+	if d.routes == nil || slices.Contains(d.routes.GIDs(), a) {
+		return true
+	}
+	return slices.ContainsFunc(d.more, func(p *iface) bool { return slices.Contains(p.routes.GIDs(), a) })
 }
 
 // openIface opens a further interface.

@@ -98,7 +98,8 @@ func (e *engine) parse(b []byte, loopback bool) (p rocev2.Packet, ok bool) {
 }
 
 // lookup finds the queue pair that the packet is for. A connected one
-// takes packets of its peer only (IBTA 9.6.1.1, A17.4.3; rxe checks the same).
+// takes packets of its peer only (IBTA 9.6.1.1, A17.4.3; rxe checks the same). A UD queue pair takes
+// those to the interface's addresses: a frame may have its MAC address and any other IP address (S8).
 func (e *engine) lookup(p *rocev2.Packet) *QP {
 	bth := p.BTH()
 	x := e.qps.Lookup(bth.DestQP())
@@ -113,6 +114,8 @@ func (e *engine) lookup(p *rocev2.Packet) *QP {
 		e.count.wrongPKey(bth, x)
 	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src) && x.standIn(p) == nil:
 		e.count.rxWrongPeer++
+	case x.typ == verbs.UD && !e.dev.owns(p.Dst()):
+		e.count.rxOtherAddress++
 	default:
 		return x
 	}

@@ -146,6 +146,7 @@ type dest struct {
 
 	probe        probe
 	report       DestSync
+	answers      bool // nothing was sent but answers of the connection manager (answers.go)
 	syncQueued   bool // in rail.syncQueue
 	initialSyncs int8 // reports still to be made although nothing was sent
 }
@@ -278,7 +279,7 @@ type engineCounters struct {
 	rxPackets, rxMalformed, rxTooLong, rxBadICRC uint64
 	rxUnknownQPN, rxBadPKey, rxWrongPeer         uint64
 	txPackets, txStamped, txTooBig, txNoPath     uint64
-	txNoRoom, syncErrors                         uint64
+	txNoRoom, syncErrors, rxOtherAddress         uint64
 	rxMADs, txMADs, rxBadMAD, madsDropped        uint64
 	crypt                                        cryptCounters
 }

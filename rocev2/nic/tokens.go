@@ -45,13 +45,16 @@ func (t *tokens) ask() netip.Addr {
 	return t.all[t.next].src
 }
 
-// answer records the answer for an address.
-func (t *tokens) answer(src netip.Addr, value uint64, none bool) {
+// answer records the answer for an address. It reports whether the token replaces another one: the peer
+// was attached again.
+func (t *tokens) answer(src netip.Addr, value uint64, none bool) (renewed bool) {
 	for i := range t.all {
 		if x := &t.all[i]; x.src == src {
+			renewed = x.known && !x.none && !none && x.value != value
 			x.value, x.known, x.none = value, true, none
 		}
 	}
+	return renewed
 }
 
 // missing reports whether an address has no token yet.
