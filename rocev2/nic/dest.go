@@ -30,6 +30,7 @@ func (e *engine) destinationOn(rail uint8, p *route.Path) *dest {
 		d.report.Addr = addr
 		r.dests[addr] = d
 		if !to.Loopback {
+			d.waitsUntil = e.now + answerPatience
 			e.queueForSync(d)
 		}
 	}

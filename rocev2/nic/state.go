@@ -144,6 +144,9 @@ type dest struct {
 
 	credit *creditPeer // pre-credit's, nil unless queue pairs use that
 
+	guard      guard
+	waitsUntil qp.Time // packets wait for the first token until then (guard.go)
+
 	probe        probe
 	report       DestSync
 	syncQueued   bool // in rail.syncQueue
@@ -280,5 +283,7 @@ type engineCounters struct {
 	txPackets, txStamped, txTooBig, txNoPath     uint64
 	txNoRoom, syncErrors                         uint64
 	rxMADs, txMADs, rxBadMAD, madsDropped        uint64
+	unproven                                     [unprovenKinds]uint64
+	questions, silent                            uint64
 	crypt                                        cryptCounters
 }
