@@ -57,14 +57,12 @@ func (e *engine) queueMAD(to *AH, m mad.Header) {
 // sendMADs sends messages until there is no frame for the next one, and returns how many. Those to
 // destinations that wait for their token stay in the queue.
 func (e *engine) sendMADs() (n int) {
-	q, kept := e.mads.queue, 0
+	q, kept, full := e.mads.queue, 0, false
 	for i := range q {
 		m := q[i]
 		wait := m.to.dest != nil && m.to.dest.waits(e.now)
-		if !wait && !e.txFramesExhausted && !e.roomForMAD(m.to) {
-			e.txFramesExhausted = true
-		}
-		if wait || e.txFramesExhausted {
+		full = full || !wait && !e.roomForMAD(m.to)
+		if wait || full {
 			q[kept] = m
 			kept++
 			continue
@@ -72,6 +70,7 @@ func (e *engine) sendMADs() (n int) {
 		e.sendMAD(&m)
 		n++
 	}
+	e.txFramesExhausted = e.txFramesExhausted || full
 	clear(q[kept:])
 	e.mads.queue = q[:kept]
 	return n
