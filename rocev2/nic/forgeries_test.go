@@ -21,11 +21,12 @@ type guessed struct {
 }
 
 var (
-	tokenBits = guessed{"token", 64}
-	nonceBits = guessed{"nonce", 64}
-	qpnBits   = guessed{"QPN", 22} // package qpn
-	psnBits   = guessed{"PSN", 24}
-	commBits  = guessed{"communication ID", 32}
+	tokenBits  = guessed{"token", 64}
+	nonceBits  = guessed{"nonce", 64}
+	qpnBits    = guessed{"QPN", 22} // package qpn
+	psnBits    = guessed{"PSN", 24}
+	windowBits = guessed{"PSN of a window of 256", 16}
+	commBits   = guessed{"communication ID", 32}
 )
 
 // forgery is one kind of packet: what somebody needs who forges it without seeing the peer's packets, beyond the
@@ -101,7 +102,7 @@ var forgeries = []forgery{
 			return d
 		}, func(f *forgedPair) bool { return f.completed(verbs.OpWrite, verbs.StatusRemoteOperation) }},
 	{"CNP", byToken, guess{qpnBits}, "a lower rate to the peer, down to `min_rate`", "`unproven_cnp`, `rx_unproven`", nil, nil},
-	{"OACK, ONOTIFY", byToken, guess{qpnBits, psnBits}, "a message completes too early, or a notification is delivered", "`unproven_oack`, `unproven_onotify`", nil, nil},
+	{"OACK, ONOTIFY", byToken, guess{qpnBits, windowBits}, "a message completes too early, or a notification is delivered", "`unproven_oack`, `unproven_onotify`", nil, nil},
 	{"HELLO", nil, nil, "its answer, at `--hello-rate`", "`hello_limited`", nil, nil},
 	{"HELLO_ACK", guess{nonceBits}, guess{nonceBits}, "capabilities, token and stamped length of the peer", "`hello_ack_forged`", nil, nil},
 	{"ECHO, RATE_LIMIT, CREDIT", byToken, byToken, "feedback, limit or pre-credit; a plain peer has none", "`rx_token_wrong`", nil, nil},
@@ -168,7 +169,7 @@ func TestForgeries(t *testing.T) {
 func checkForgeries(t *testing.T) {
 	const page, begin, end = "../../docs/security.md", "<!-- forgeries: made by TestForgeries of rocev2/nic -->\n", "<!-- end -->\n"
 	var b strings.Builder
-	b.WriteString("\n| packet | peer that stamps: needs | packets | plain peer: needs | packets | effect | counter |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n| packet | peer that stamps: needs | packets | other peers: needs | packets | effect | counter |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range forgeries {
 		fmt.Fprintf(&b, "| %s | %v | %s | %v | %s | %s | %s |\n", r.kind, r.stamping, r.stamping.packets(), r.plain, r.plain.packets(), r.effect, r.counter)
 	}
