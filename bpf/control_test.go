@@ -25,6 +25,9 @@ func hello(v6 bool) rocev2.Datagram {
 	return d
 }
 
+// labRoom is the longest packet that the interface stamps, with its MTU of 1500.
+const labRoom = 1500 - rocev2.StampLen
+
 // The token of HELLO_ACKs to this host.
 const ackToken = 0xa0a1a2a3a4a5a6a7
 
@@ -47,7 +50,7 @@ func TestHelloAnswer(t *testing.T) {
 				want.Src, want.Dst = want.Dst, want.Src
 				want.Opcode = rocev2.OpHelloAck
 				want.Hello = rocev2.Hello{Node: 1, Caps: uint32(bpf.CapStamp), LinkMbps: 10_000, Nonce: helloNonce, Token: tokenOf(peerOf(v6))}
-				want.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: labStart, EchoT1: labStart - 700, EchoT2: labStart}
+				want.Stamp = &rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, T1: labStart, EchoT1: labStart - 700, EchoT2: labStart, Credit: labRoom}
 
 				verdict, out := l.in(fromPeer(t, hello(v6), link.tags...))
 				if answer := ethernet(peerMAC, usMAC, packet(t, want)); verdict != xdpTX || !bytes.Equal(out, answer) {
@@ -321,7 +324,7 @@ func TestControlEgress(t *testing.T) {
 			want   rocev2.Stamp
 		}{
 			{ask[:n], rocev2.Stamp{Flags: rocev2.StampT1, Token: token, T1: labStart}},
-			{answer[:m], rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: token, T1: labStart, EchoT1: 1 << 40, EchoT2: 7}},
+			{answer[:m], rocev2.Stamp{Flags: rocev2.StampT1 | rocev2.StampEcho, Token: token, T1: labStart, EchoT1: 1 << 40, EchoT2: 7, Credit: labRoom}},
 		} {
 			f := ethernet(peerMAC, usMAC, c.packet)
 			want := bytes.Clone(f)

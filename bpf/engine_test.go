@@ -145,9 +145,9 @@ func TestEngineSyncBatch(t *testing.T) {
 
 // A report of answers alone makes no entry, as anybody can have a REQ answered; if there is an entry, it
 // counts as any other (S10).
-func TestEngineAnswersMakeNoEntry(t *testing.T) {
+func TestCMAnswersMakeNoEntry(t *testing.T) {
 	l := newLab(t)
-	slot := bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 1, TxBytes: 300, RateBps: 7, Flags: bpf.EngineAnswers}
+	slot := bpf.EngineSlot{Key: bpf.KeyOf(peer4), TxPackets: 1, TxBytes: 300, RateBps: 7, Flags: bpf.EngineCMAnswers}
 	if got := l.engineSync(slot)[0]; got.Found != 0 || got.RateBps != 7 || l.entries() != 0 {
 		t.Errorf("answer %+v, %d entries", got, l.entries())
 	}

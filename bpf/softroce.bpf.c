@@ -80,6 +80,8 @@ struct {
 	struct engine_slot engine_slot;
 	enum sr_engine_flag engine_flag;
 	enum sr_engine_report engine_report;
+	enum sr_engine_found engine_found;
+	enum sr_hello_proof hello_proof;
 	enum sr_own own;
 } *const volatile abi_types = NULL;
 

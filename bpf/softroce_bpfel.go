@@ -102,14 +102,16 @@ type SoftroceDestRegs struct {
 	TxToken        uint64
 	ClassId        uint32
 	Caps           uint16
-	Reserved3      uint16
+	PeerRoom       uint16
 	Flows          [4]SoftroceSrFlow
 	ProbeNs        uint64
 	ProbePsn       uint32
 	WinLoss        uint32
 	WinPaced       uint32
 	WinDue         uint8
-	Reserved4      [3]uint8
+	TxBare         uint8
+	Answers        uint8
+	Reserved4      uint8
 	TxOwn          uint64
 	PsnRegressions uint64
 	Naks           uint64
@@ -326,10 +328,21 @@ type SoftroceSrConfig struct {
 type SoftroceSrEngineFlag uint32
 
 const (
-	SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED SoftroceSrEngineFlag = 1
-	SoftroceSrEngineFlagSR_ENGINE_DUE       SoftroceSrEngineFlag = 2
-	SoftroceSrEngineFlagSR_ENGINE_WAITS     SoftroceSrEngineFlag = 4
-	SoftroceSrEngineFlagSR_ENGINE_ANSWERS   SoftroceSrEngineFlag = 8
+	SoftroceSrEngineFlagSR_ENGINE_CE_ECHOED  SoftroceSrEngineFlag = 1
+	SoftroceSrEngineFlagSR_ENGINE_DUE        SoftroceSrEngineFlag = 2
+	SoftroceSrEngineFlagSR_ENGINE_WAITS      SoftroceSrEngineFlag = 4
+	SoftroceSrEngineFlagSR_ENGINE_CM_ANSWERS SoftroceSrEngineFlag = 8
+	SoftroceSrEngineFlagSR_ENGINE_ASK        SoftroceSrEngineFlag = 16
+)
+
+type SoftroceSrEngineFound uint32
+
+const (
+	SoftroceSrEngineFoundSR_FOUND         SoftroceSrEngineFound = 1
+	SoftroceSrEngineFoundSR_FOUND_ANSWERS SoftroceSrEngineFound = 2
+	SoftroceSrEngineFoundSR_FOUND_BARE    SoftroceSrEngineFound = 4
+	SoftroceSrEngineFoundSR_FOUND_PROVEN  SoftroceSrEngineFound = 8
+	SoftroceSrEngineFoundSR_FOUND_ROOM    SoftroceSrEngineFound = 65520
 )
 
 type SoftroceSrEngineReport uint32
@@ -363,6 +376,7 @@ const (
 	SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN SoftroceSrEventType = 4
 	SoftroceSrEventTypeSR_EVENT_ACTIVE      SoftroceSrEventType = 5
 	SoftroceSrEventTypeSR_EVENT_NEW_SOURCE  SoftroceSrEventType = 6
+	SoftroceSrEventTypeSR_EVENT_ASK         SoftroceSrEventType = 7
 )
 
 type SoftroceSrFlow struct {
@@ -370,6 +384,13 @@ type SoftroceSrFlow struct {
 	Psn uint32
 	Qpn uint32
 }
+
+type SoftroceSrHelloProof uint32
+
+const (
+	SoftroceSrHelloProofSR_HELLO_PROVEN SoftroceSrHelloProof = 1
+	SoftroceSrHelloProofSR_HELLO_ASKS   SoftroceSrHelloProof = 2
+)
 
 type SoftroceSrOwn uint32
 

@@ -70,6 +70,7 @@ const (
 	EventAckUnknown = uint32(SoftroceSrEventTypeSR_EVENT_ACK_UNKNOWN)
 	EventActive     = uint32(SoftroceSrEventTypeSR_EVENT_ACTIVE)
 	EventNewSource  = uint32(SoftroceSrEventTypeSR_EVENT_NEW_SOURCE)
+	EventAsk        = uint32(SoftroceSrEventTypeSR_EVENT_ASK)
 )
 
 // Operations of the agent call program and the fields that an apply may name.
@@ -97,9 +98,30 @@ const AnswerDue = uint8(SoftroceSrEngineFlagSR_ENGINE_DUE)
 // EngineWaits in EngineSlot.Flags: data waits for the engine's pacer now.
 const EngineWaits = uint8(SoftroceSrEngineFlagSR_ENGINE_WAITS)
 
-// EngineAnswers in EngineSlot.Flags: only answers of the connection manager were sent, which make no
+// EngineCMAnswers in EngineSlot.Flags: only answers of the connection manager were sent, which make no
 // new entry.
-const EngineAnswers = uint8(SoftroceSrEngineFlagSR_ENGINE_ANSWERS)
+const EngineCMAnswers = uint8(SoftroceSrEngineFlagSR_ENGINE_CM_ANSWERS)
+
+// EngineAsks in EngineSlot.Flags: the agent is to ask the peer whether it stamps.
+const EngineAsks = uint8(SoftroceSrEngineFlagSR_ENGINE_ASK)
+
+// Bits of EngineSlot.Found.
+const (
+	Found        = uint16(SoftroceSrEngineFoundSR_FOUND)
+	FoundAnswers = uint16(SoftroceSrEngineFoundSR_FOUND_ANSWERS)
+	FoundBare    = uint16(SoftroceSrEngineFoundSR_FOUND_BARE)
+	FoundProven  = uint16(SoftroceSrEngineFoundSR_FOUND_PROVEN)
+	FoundRoom    = uint16(SoftroceSrEngineFoundSR_FOUND_ROOM)
+)
+
+// Bits of Event.Proven of a HELLO.
+const (
+	HelloProven = uint32(SoftroceSrHelloProofSR_HELLO_PROVEN)
+	HelloAsks   = uint32(SoftroceSrHelloProofSR_HELLO_ASKS)
+)
+
+// RoomNone in DestRegs.PeerRoom: the peer has answered that it stamps nothing.
+const RoomNone = 1
 
 // The engine's latest report in a window: DestRegs.WinEngine.
 const (

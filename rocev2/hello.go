@@ -19,7 +19,7 @@ const HelloVersion = 2
 // follows the BTH (DestQP ControlQPN, P_Key 0xFFFF, PSN 0, no pad) and is followed
 // by the ICRC. The data plane answers it in place, so its size never changes.
 //
-//	0 version(16)  2 flags(16)=0  4 node(32)  8 caps(32)  12 link_mbps(32)
+//	0 version(16)  2 flags(16)  4 node(32)  8 caps(32)  12 link_mbps(32)
 //	16 nonce(64)  24 token(64)
 type Hello struct {
 	Node     uint32 // S1.2: number of the sending node, 0 = not numbered
@@ -27,11 +27,18 @@ type Hello struct {
 	LinkMbps uint32 // rate of the sender's link in Mbit/s, 0 = unknown
 	Nonce    uint64 // HELLO_ACK returns it unchanged
 	Token    uint64 // HELLO_ACK: for the stamps of whom it goes to; HELLO: 0
+
+	// Asks is flag 1. In a HELLO with the peer's token it asks whether the peer stamps, and up to which
+	// length. In a HELLO_ACK it says that this is the answer: Stamp.Credit is the longest packet that gets a
+	// stamp, in bytes of IP without the option. No T1, or 0, means that none does.
+	Asks bool
 }
 
+const helloAsks = 1
+
 // ParseHello reads a body: ErrHelloLength unless b has exactly 32 bytes,
-// ErrHelloVersion for another version. Flags are not judged: a later sender of this
-// version may use them.
+// ErrHelloVersion for another version. Other flags than 1 are not judged: a later sender
+// of this version may use them.
 func ParseHello(b []byte) (Hello, error) {
 	if len(b) != HelloLen {
 		return Hello{}, ErrHelloLength
@@ -45,6 +52,7 @@ func ParseHello(b []byte) (Hello, error) {
 		LinkMbps: binary.BigEndian.Uint32(b[12:16]),
 		Nonce:    binary.BigEndian.Uint64(b[16:24]),
 		Token:    binary.BigEndian.Uint64(b[24:32]),
+		Asks:     b[3]&helloAsks != 0,
 	}, nil
 }
 
@@ -53,6 +61,9 @@ func (h *Hello) Put(b []byte) {
 	b = b[:HelloLen]
 	clear(b)
 	binary.BigEndian.PutUint16(b[0:2], HelloVersion)
+	if h.Asks {
+		b[3] = helloAsks
+	}
 	binary.BigEndian.PutUint32(b[4:8], h.Node)
 	binary.BigEndian.PutUint32(b[8:12], h.Caps)
 	binary.BigEndian.PutUint32(b[12:16], h.LinkMbps)

@@ -102,7 +102,7 @@ type BenchDestRegs struct {
 	TxToken        uint64
 	ClassId        uint32
 	Caps           uint16
-	Reserved3      uint16
+	PeerRoom       uint16
 	Flows          [4]struct {
 		_   structs.HostLayout
 		Psn uint32
@@ -113,7 +113,9 @@ type BenchDestRegs struct {
 	WinLoss        uint32
 	WinPaced       uint32
 	WinDue         uint8
-	Reserved4      [3]uint8
+	TxBare         uint8
+	Answers        uint8
+	Reserved4      uint8
 	TxOwn          uint64
 	PsnRegressions uint64
 	Naks           uint64

@@ -107,7 +107,7 @@ struct dest_regs {
 	__u64 tx_token;      /* token that stamps to the peer must carry; ingress on HELLO_ACK */
 	__u32 class_id;      /* skb->priority under the htb pacer, 0 = none; agent */
 	__u16 caps;          /* enum sr_cap; ingress on HELLO_ACK, agent */
-	__u16 reserved3;
+	__u16 peer_room;     /* longest packet that the peer stamps, bytes of IP without the option, a multiple of 16; 0 = unknown, SR_ROOM_NONE = it stamps nothing; ingress on HELLO_ACK */
 
 	/* line 4 - written by egress */
 	struct sr_flow flows[SR_PSN_SLOTS]; /* by QPN % SR_PSN_SLOTS */
@@ -116,7 +116,9 @@ struct dest_regs {
 	__u32 win_loss;      /* signs that sent packets were lost, in the window: NAKs (PSN), and PSN regressions to packets that have left */
 	__u32 win_paced;     /* packets that the pacer delayed in the window */
 	__u8 win_due;        /* 1: feedback is due: a packet sent in the window is answered by an ACK or an echo */
-	__u8 reserved4[3];
+	__u8 tx_bare;        /* 1: a packet with room for the option left without, since this host last told the peer */
+	__u8 answers;        /* HELLO_ACKs to questions whether the peer stamps, modulo 256; ingress */
+	__u8 reserved4;
 	__u64 tx_own;        /* own_word of this host's address that tx_token is for; 0 = any */
 
 	/* line 5 - rare events, counted atomically by ingress and egress */
@@ -132,6 +134,9 @@ struct dest_regs {
 	/* lines 6 to 8 - written by the agent only */
 	struct policy_regs policy; /* registers of the four-case policy */
 };
+
+/* dest_regs.peer_room of a peer that has answered that it stamps nothing. */
+#define SR_ROOM_NONE 1
 
 /* dest_regs.win_engine. */
 enum sr_engine_report {
@@ -266,6 +271,13 @@ enum sr_event_type {
 	SR_EVENT_ACK_UNKNOWN = 4,    /* HELLO_ACK with the right nonce from an address without an entry */
 	SR_EVENT_ACTIVE = 5,         /* a destination became active while agent_rests was 1 */
 	SR_EVENT_NEW_SOURCE = 6,     /* a packet to a peer left from an address for which the peer has given no token */
+	SR_EVENT_ASK = 7,            /* the engine asks whether a peer stamps: packets arrived without its token */
+};
+
+/* sr_event.proven, one bit each. */
+enum sr_hello_proof {
+	SR_HELLO_PROVEN = 1 << 0, /* it has the token of the peer, which therefore receives at its address */
+	SR_HELLO_ASKS = 1 << 1,   /* a proven HELLO asks whether this host stamps; the agent answers */
 };
 
 struct sr_event {
@@ -276,7 +288,7 @@ struct sr_event {
 	__u64 t1_ns;         /* T1 of that HELLO */
 	__u64 token;         /* of a HELLO_ACK: token that stamps to the peer must carry */
 	__u32 node;          /* the peer's node number */
-	__u32 proven;        /* 1 = a HELLO with the token of the peer, which therefore receives at its address */
+	__u32 proven;        /* enum sr_hello_proof of a HELLO */
 	struct dest_key peer;
 	__u64 own;           /* own_word of this host's address that the packet came to or left from; 0 = unknown */
 };
@@ -342,7 +354,7 @@ struct engine_slot {
 	__u16 lost;          /* signs that packets of the engine were lost */
 	__u32 node;          /* out: the peer's number */
 	__u16 caps;          /* out: enum sr_cap */
-	__u16 found;         /* out: 0 = the table is full */
+	__u16 found;         /* out: enum sr_engine_found; 0 = the table is full */
 	__u32 window_bytes;  /* out: bytes that may be in flight, 0 = no limit */
 	__u64 tx_token;      /* in: own_word of the source address, 0 = unknown; out: token that stamps from there must carry, 0 = none yet */
 };
@@ -351,7 +363,17 @@ enum sr_engine_flag {
 	SR_ENGINE_CE_ECHOED = 1 << 0, /* a stamp of the engine has echoed the CE marks of the peer's packets */
 	SR_ENGINE_DUE = 1 << 1,       /* feedback is due: a sent packet is answered by an ACK or an echo */
 	SR_ENGINE_WAITS = 1 << 2,     /* data waits for the pacer now */
-	SR_ENGINE_ANSWERS = 1 << 3,   /* only answers of the connection manager were sent, to a host that has proven nothing: no new entry */
+	SR_ENGINE_CM_ANSWERS = 1 << 3, /* only answers of the connection manager were sent, to a host that has proven nothing: no new entry */
+	SR_ENGINE_ASK = 1 << 4,       /* the agent is to ask the peer whether it stamps */
+};
+
+/* engine_slot.found: four bits, and dest_regs.peer_room in the others. */
+enum sr_engine_found {
+	SR_FOUND = 1 << 0,          /* there is an entry */
+	SR_FOUND_ANSWERS = 1 << 1,  /* dest_regs.answers is odd */
+	SR_FOUND_BARE = 1 << 2,     /* the peer has answered that it stamps nothing */
+	SR_FOUND_PROVEN = 1 << 3,   /* a stamp with the right token has arrived from the peer */
+	SR_FOUND_ROOM = 0xfff0,     /* dest_regs.peer_room, 0 = unknown */
 };
 
 #endif

@@ -17,6 +17,9 @@
  *
  * A RATE_LIMIT has the layout too; its option is feedback like that of an ECHO (limit.h).
  *
+ * A HELLO with the flag HELLO_ASKS and the token of its peer asks whether this host stamps. The agent
+ * answers it through egress, which writes into the HELLO_ACK up to which length (note_room).
+ *
  * On a veth pair the agent answers instead: veth queues an XDP_TX frame at its peer, but
  * schedules the peer only if that has an XDP program too.
  */
@@ -151,7 +154,7 @@ static __always_inline void hello_answer(void *eth, void *ip, int v6, const stru
 	s->flags = s->flags & STAMP_T1 ? STAMP_T1 | STAMP_ECHO : STAMP_T1;
 	s->token = 0; /* the nonce is the proof */
 	s->t1_ns = clock_now();
-	s->credit = 0;
+	s->credit = stamp_room(cfg);
 	s->credit_seq = 0;
 	stamp_write(body + HELLO_LEN + ICRC_LEN, s);
 }
@@ -160,6 +163,28 @@ static __always_inline int control_drop(enum sr_reason reason)
 {
 	count(reason);
 	return XDP_DROP;
+}
+
+/* flag of HELLO and HELLO_ACK, rocev2/hello.go */
+#define HELLO_ASKS bpf_htons(1)
+
+/*
+ * note_room stores up to which length the peer stamps, from the credit field of its HELLO_ACK. The answer
+ * to a question is written by egress of the peer, which adds T1. Without T1 the peer has no egress. Other
+ * HELLO_ACKs are written by ingress, which does not know whether egress is there.
+ */
+static __noinline int note_room(struct dest_regs *d, __u32 room, __u32 asked, __u32 flags)
+{
+	if (!d)
+		return 0;
+	room = room > 0xffff ? 0xfff0 : room & 0xfff0;
+	if (asked) {
+		WRITE_ONCE(d->peer_room, room && flags & STAMP_T1 ? room : SR_ROOM_NONE);
+		d->answers++;
+	} else if (room && READ_ONCE(d->peer_room) != SR_ROOM_NONE) {
+		WRITE_ONCE(d->peer_room, room);
+	}
+	return 0;
 }
 
 /*
@@ -193,6 +218,7 @@ static __always_inline int hello_ack(struct dest_regs *d, const struct dest_key 
 		if (!(d->caps & SR_CAP_STATIC))
 			WRITE_ONCE(d->caps, caps);
 		note_stamp(d, s, now, OP_HELLO_ACK);
+		note_room(d, s->credit, LD16(body + 2) & HELLO_ASKS, s->flags);
 		if (s->flags & STAMP_ECHO)
 			mark_active(d, key);
 	}
@@ -206,7 +232,7 @@ static __always_inline int hello_ack(struct dest_regs *d, const struct dest_key 
  */
 static __always_inline void hello_event(const struct dest_regs *d, const struct dest_key *key,
 					const struct roce *r, const void *body, const struct stamp *s, __u64 now,
-					int proven, int answer)
+					__u32 proven, int answer)
 {
 	__u32 caps = bpf_ntohl(LD32(body + 8));
 	struct sr_event *e;
@@ -275,6 +301,8 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	struct dest_key key;
 	const struct sr_config *cfg;
 	struct stamp s = {};
+	__u32 proven;
+	int by_agent;
 	__u64 token;
 
 	if (r->udp_len != HELLO_UDP_LEN || r->surplus != STAMP_LEN ||
@@ -316,8 +344,13 @@ static __always_inline int control_packet(void *eth, struct roce *r, void *end, 
 	cfg = get_config(); /* a second time: the stack has no room for it */
 	if (!cfg)
 		return XDP_DROP;
-	hello_event(d, &key, r, body, &s, now, s.token == token, cfg->hello_by_agent);
-	if (cfg->hello_by_agent)
+	proven = s.token == token ? SR_HELLO_PROVEN : 0;
+	/* Only a peer has the agent work: a question without its token gets the answer of any HELLO. */
+	if (proven && LD16(body + 2) & HELLO_ASKS)
+		proven |= SR_HELLO_ASKS;
+	by_agent = cfg->hello_by_agent || proven & SR_HELLO_ASKS;
+	hello_event(d, &key, r, body, &s, now, proven, by_agent);
+	if (by_agent)
 		return control_drop(SR_STAT_hello_to_agent);
 	hello_answer(eth, ip, v6, cfg, &s, now, token);
 	count(SR_STAT_hello_answered);

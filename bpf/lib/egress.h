@@ -42,11 +42,23 @@ static __always_inline int sent_here(struct __sk_buff *skb)
 }
 
 /*
+ * answer_room returns the credit of a HELLO_ACK: up to which length this host stamps what it sends to the
+ * peer. `path` is what the agent knows of the path, 0 = nothing.
+ */
+static __always_inline __u32 answer_room(const struct sr_config *cfg, __u32 path)
+{
+	__u32 room = stamp_room(cfg);
+
+	return path && path < room ? path : room;
+}
+
+/*
  * stamp_control completes a control packet of the agent (HELLO, ECHO, RATE_LIMIT). The option is there
  * already, outside of the ICRC, and lacks time, token and echo. A HELLO gets no echo,
  * because the peer would not believe it. A HELLO_ACK has the echo of its HELLO already.
  */
-static __always_inline int stamp_control(struct __sk_buff *skb, const struct roce *r, __u64 now)
+static __always_inline int stamp_control(struct __sk_buff *skb, const struct roce *r,
+					 const struct sr_config *cfg, __u64 now)
 {
 	struct dest_regs *d;
 	struct dest_key key;
@@ -68,9 +80,14 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	s.flags = STAMP_T1 | (s.flags & STAMP_ECHO);
 	s.t1_ns = now;
 	s.token = 0;
-	s.credit = s.credit_seq = 0;
+	s.credit = r->opcode == OP_HELLO_ACK ? answer_room(cfg, s.credit) : 0;
+	s.credit_seq = 0;
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	if (d) {
+		if (r->opcode == OP_HELLO_ACK && d->tx_bare) {
+			d->tx_bare = 0;
+			s.credit = 0;
+		}
 		s.token = source_token(d, &key, own,
 				       r->opcode == OP_ECHO || r->opcode == OP_RATE_LIMIT, now);
 		if (r->opcode != OP_HELLO && r->opcode != OP_HELLO_ACK)
@@ -234,7 +251,7 @@ static __always_inline int egress(struct __sk_buff *skb)
 	now = clock_now();
 	mono = clock_tai ? mono_now() : now;
 	if (is_control(&r))
-		return stamp_control(skb, &r, now);
+		return stamp_control(skb, &r, cfg, now);
 
 	peer_key(&r, 0, &key);
 	own = own_word(&r, 1);
@@ -284,6 +301,8 @@ static __always_inline int egress(struct __sk_buff *skb)
 	if (why) {
 		count(why);
 		add(&d->tx_unstamped, 1);
+		if (why != SR_STAT_tx_too_big && why != SR_STAT_tx_unaware && why != SR_STAT_tx_no_token)
+			d->tx_bare = 1;
 	} else {
 		count(SR_STAT_tx_stamped);
 	}

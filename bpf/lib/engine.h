@@ -53,6 +53,33 @@ static __always_inline void engine_sent(struct dest_regs *d, const struct engine
 	engine_rtt(d, s);
 }
 
+/* engine_found returns what is known of the peer's stamps. */
+static __always_inline __u16 engine_found(const struct dest_regs *d)
+{
+	__u16 room = READ_ONCE(d->peer_room), found = SR_FOUND | (room & SR_FOUND_ROOM);
+
+	if (d->answers & 1)
+		found |= SR_FOUND_ANSWERS;
+	if (room == SR_ROOM_NONE)
+		found |= SR_FOUND_BARE;
+	if (READ_ONCE(d->rx_own))
+		found |= SR_FOUND_PROVEN;
+	return found;
+}
+
+/* engine_asks has the agent ask a peer whether it stamps. */
+static __noinline int engine_asks(const struct dest_key *key, __u64 own, __u64 now)
+{
+	struct sr_event *e;
+
+	if (!key)
+		return 0;
+	e = event_begin(SR_EVENT_ASK, key, own, now);
+	if (e)
+		bpf_ringbuf_submit(e, 0);
+	return 0;
+}
+
 /*
  * engine_one handles one slot. Returns 0 if there are no more. It is a global function, so
  * that the verifier checks it once and not in every iteration of the loop.
@@ -75,12 +102,14 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	s->found = 0;
 	own = s->tx_token;
 	d = bpf_map_lookup_elem(&dest_table, &key);
-	if (!d && !(s->flags & SR_ENGINE_ANSWERS))
+	if (!d && !(s->flags & SR_ENGINE_CM_ANSWERS))
 		d = dest_create(&key, own, now);
 	if (!d)
 		return 1;
 	engine_sent(d, s, &key, now);
-	s->found = 1;
+	s->found = engine_found(d);
+	if (s->flags & SR_ENGINE_ASK)
+		engine_asks(&key, own, now);
 	s->caps = d->caps;
 	s->node = d->node;
 	/* A window of 4 GiB or more is never reached, so it is no limit. */

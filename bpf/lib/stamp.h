@@ -119,6 +119,12 @@ static __always_inline int read_option(struct xdp_md *ctx, const struct roce *r,
 	return stamp_read(copy, r->udp, s);
 }
 
+/* stamp_room returns the longest packet that the MTU lets egress stamp, bytes of IP without the option. */
+static __always_inline __u32 stamp_room(const struct sr_config *cfg)
+{
+	return cfg->mtu > STAMP_LEN ? cfg->mtu - STAMP_LEN : 0;
+}
+
 static __always_inline void stamp_write(void *opt, const struct stamp *s)
 {
 	__u64 echo_t1 = s->echo_t1_ns & STAMP_TIME_MASK, echo_t2 = s->echo_t2_ns & STAMP_TIME_MASK;

@@ -134,7 +134,7 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	}
 	a.control = control{
 		origin: rocev2.Hello{Node: a.cfg.Node, Caps: a.cfg.Caps, LinkMbps: uint32(a.cfg.LinkRateBps / 1e6)},
-		secret: a.cfg.Secret, send: a.sendControl, log: log,
+		secret: a.cfg.Secret, send: a.sendControl, mtu: a.sockets.pathMTU, log: log,
 	}
 	a.peers, a.admission = discovery.New(rand.Uint64N), discovery.NewAdmission(idleLimit)
 	a.clockOffset = a.att.State.Clock.Offset()
@@ -372,9 +372,15 @@ func (a *Agent) handle(e bpf.Event) {
 		if e.Nonce != 0 {
 			a.control.helloAck(a.ownAddr(e.Own), &e)
 		}
-		if a.peers.OnHello(e.Peer, uint16(e.Caps), e.Proven != 0, now) {
+		if a.peers.OnHello(e.Peer, uint16(e.Caps), e.Proven&bpf.HelloProven != 0, now) {
 			a.control.hello(a.ownAddr(e.Own), e.Peer)
 		}
+	case bpf.EventAsk:
+		own := a.ownAddr(e.Own)
+		if !own.IsValid() {
+			own = a.firstSource(e.Peer)
+		}
+		a.control.ask(own, e.Peer)
 	case bpf.EventNewSource:
 		a.newSource(e.Peer, e.Own, now)
 	case bpf.EventActive: // ends the agent's rest, as every event does

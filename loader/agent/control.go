@@ -15,6 +15,7 @@ type control struct {
 	origin rocev2.Hello // node, capabilities and link rate; Nonce and Token differ per packet
 	secret bpf.Secret
 	send   func(src, peer netip.Addr, build packetBuilder) error // the zero src: that of the route
+	mtu    func(peer netip.Addr) int                             // of the path to the peer, bytes of IP, 0 = unknown
 
 	log *slog.Logger
 }
@@ -32,11 +33,25 @@ func (c *control) hello(src netip.Addr, peer bpf.DestKey) {
 	})
 }
 
-// helloAck answers a HELLO to src where the data plane leaves this to the agent.
+// ask sends a HELLO from src that asks whether the peer stamps.
+func (c *control) ask(src netip.Addr, peer bpf.DestKey) {
+	h := c.origin
+	h.Nonce, h.Asks = c.secret.Nonce(peer), true
+	c.transmit("HELLO", src, peer, func(b []byte, src, dst netip.Addr) (int, error) {
+		return rocev2.BuildHello(b, src, dst, h)
+	})
+}
+
+// helloAck answers a HELLO to src where the data plane leaves this to the agent: on veth, and if the HELLO
+// asks whether this host stamps. Egress, if it is there, adds T1 and the length up to which it does. The
+// agent only knows the path.
 func (c *control) helloAck(src netip.Addr, e *bpf.Event) {
 	h := c.origin
 	h.Nonce, h.Token = e.Nonce, c.secret.Token(e.Peer)
 	stamp := rocev2.Stamp{Flags: rocev2.StampEcho, EchoT1: e.T1Ns, EchoT2: e.Ns}
+	if h.Asks = e.Proven&bpf.HelloAsks != 0; h.Asks {
+		stamp.Credit = uint32(max(c.mtu(bpf.AddrOf(e.Peer))-rocev2.StampLen, 0))
+	}
 	c.transmit("HELLO_ACK", src, e.Peer, func(b []byte, src, dst netip.Addr) (int, error) {
 		return rocev2.BuildHelloAck(b, src, dst, h, stamp)
 	})

@@ -81,33 +81,62 @@ func (s *rawSockets) send(src, peer netip.Addr, build packetBuilder) (err error)
 
 // source returns the address from which this host sends to the peer through the
 // interface. A connected socket knows it, at a fraction of the cost of a netlink request.
-func (s *rawSockets) source(peer netip.Addr) (netip.Addr, error) {
+func (s *rawSockets) source(peer netip.Addr) (src netip.Addr, err error) {
+	err = s.connected(peer, func(fd int) error {
+		sa, err := unix.Getsockname(fd)
+		if err != nil {
+			return err
+		}
+		switch sa := sa.(type) {
+		case *unix.SockaddrInet4:
+			src = netip.AddrFrom4(sa.Addr)
+		case *unix.SockaddrInet6:
+			src = netip.AddrFrom16(sa.Addr)
+		default:
+			return errors.New("it has none")
+		}
+		return nil
+	})
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("source address: %w", err)
+	}
+	return src, nil
+}
+
+// pathMTU returns the MTU of the path to the peer in bytes of IP, as the kernel knows it from the route and
+// from ICMP; 0 if it does not.
+func (s *rawSockets) pathMTU(peer netip.Addr) (mtu int) {
+	level, option := unix.IPPROTO_IPV6, unix.IPV6_MTU
+	if peer.Is4() {
+		level, option = unix.IPPROTO_IP, unix.IP_MTU
+	}
+	if s.connected(peer, func(fd int) (err error) {
+		mtu, err = unix.GetsockoptInt(fd, level, option)
+		return err
+	}) != nil {
+		return 0
+	}
+	return mtu
+}
+
+// connected calls use with a UDP socket of the interface that is connected to the peer.
+func (s *rawSockets) connected(peer netip.Addr, use func(fd int) error) error {
 	family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: peer.As16(), Port: rocev2.UDPPort})
 	if peer.Is4() {
 		family, to = unix.AF_INET, &unix.SockaddrInet4{Addr: peer.As4(), Port: rocev2.UDPPort}
 	}
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("source address: %w", err)
+		return err
 	}
 	defer unix.Close(fd)
 	if err := bindToInterface(fd, s.ifindex); err != nil {
-		return netip.Addr{}, fmt.Errorf("source address: %w", err)
+		return err
 	}
 	if err := unix.Connect(fd, to); err != nil {
-		return netip.Addr{}, fmt.Errorf("not reached through interface %d: %w", s.ifindex, err)
+		return fmt.Errorf("not reached through interface %d: %w", s.ifindex, err)
 	}
-	sa, err := unix.Getsockname(fd)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("source address: %w", err)
-	}
-	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrFrom4(sa.Addr), nil
-	case *unix.SockaddrInet6:
-		return netip.AddrFrom16(sa.Addr), nil
-	}
-	return netip.Addr{}, errors.New("no source address")
+	return use(fd)
 }
 
 // routes caches for a second the address from which this host sends to each peer. To ask

@@ -35,6 +35,9 @@ func TestSendAfterRename(t *testing.T) {
 		if err != nil || src != own {
 			t.Errorf("source of packets to %s: %s, %v; want %s", peer, src, err, own)
 		}
+		if mtu := s.pathMTU(peer); mtu != l.Attrs().MTU {
+			t.Errorf("the path to %s has an MTU of %d, the interface of %d", peer, mtu, l.Attrs().MTU)
+		}
 		if err := s.send(netip.Addr{}, peer, func(b []byte, src, dst netip.Addr) (int, error) {
 			return rocev2.BuildHello(b, src, dst, rocev2.Hello{})
 		}); err != nil {

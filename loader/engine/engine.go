@@ -168,14 +168,19 @@ func (w *wire) Sync(dests []nic.DestSync) (int, error) {
 		if d.Waits {
 			s.Flags |= bpf.EngineWaits
 		}
-		if d.Answers {
-			s.Flags |= bpf.EngineAnswers
+		if d.CMAnswers {
+			s.Flags |= bpf.EngineCMAnswers
+		}
+		if d.Ask {
+			s.Flags |= bpf.EngineAsks
 		}
 	}
 	reported, err := w.EngineLease.Sync(w.slots)
 	for i := range reported {
 		d, s := &dests[i], &w.slots[i]
-		d.Known, d.Rate, d.Window = s.Found != 0, s.RateBps, uint64(s.WindowBytes)
+		d.Known, d.Rate, d.Window = s.Found&bpf.Found != 0, s.RateBps, uint64(s.WindowBytes)
+		d.Proven, d.Bare, d.Room = s.Found&bpf.FoundProven != 0, s.Found&bpf.FoundBare != 0, int(s.Found&bpf.FoundRoom)
+		d.Answers = uint8(s.Found & bpf.FoundAnswers)
 		d.Stamps, d.SACK = s.Caps&bpf.CapStamp != 0, s.Caps&bpf.CapSACK != 0
 		d.Credit, d.OOO = s.Caps&bpf.CapCredit != 0, s.Caps&bpf.CapOOO != 0
 		d.Token, d.NoToken = s.TxToken, s.TxToken == 0

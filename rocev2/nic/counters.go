@@ -34,7 +34,7 @@ func (d *Device) Counters() []verbs.Counter {
 		{Name: "rcvd_pkts", Value: c.rxPackets, Text: "packets received for a queue pair"},
 		{Name: "sent_pkts", Value: c.txPackets, Text: "packets sent, acknowledgements too"},
 		{Name: "tx_stamped", Value: c.txStamped, Text: "packets sent with a stamp"},
-	}, ofQueuePairs(&q), d.ofDrops(&c), ofOutOfOrder(&order), []verbs.Counter{
+	}, ofQueuePairs(&q), d.ofDrops(&c), ofUnproven(&c), ofOutOfOrder(&order), []verbs.Counter{
 		{Name: "rx_cm_messages", Value: c.rxMADs, Text: "messages of connection managers received at queue pair 1"},
 		{Name: "tx_cm_messages", Value: c.txMADs, Text: "messages of the connection manager sent from queue pair 1"},
 		{Name: "rx_cm_malformed", Value: c.rxBadMAD, Text: "packets to queue pair 1 that are no such message: another opcode, Q_Key or length"},

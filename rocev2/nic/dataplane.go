@@ -64,14 +64,21 @@ type DestSync struct {
 	RTTSent            uint64       // when that data left, clock of the stamps
 	CEEchoed           bool         // an echo of the peer's CE marks was sent
 	Waits              bool         // data waits for the pacer now
-	Answers            bool         // only answers of the connection manager were sent: without an entry, none is made
+	CMAnswers          bool         // only answers of the connection manager were sent: without an entry, none is made
 	Limit              qp.SendLimit // of the queue pair that is or was last in service
+	Ask                bool         // the peer is to be asked whether it stamps (question.go)
 
 	Rate   uint64 // in: bit/s in use. out: to be used, 0 = unpaced
 	Window uint64 // out: bytes of frames that may be in flight, 0 = no limit
 
 	// What the peer understands; Known is false if the table was full.
 	Known, Stamps, SACK, Credit, OOO bool
+
+	// What the table has of the peer's stamps, out.
+	Proven  bool  // one with the right token has arrived
+	Bare    bool  // the peer has answered that it stamps nothing
+	Room    int   // longest packet that it stamps, bytes of IP without the option, 0 = unknown
+	Answers uint8 // changes with each answer to a question
 
 	Token   uint64 // out: what stamps from Src to the peer must carry
 	NoToken bool   // out: the peer has given none for Src yet, so packets from there leave without a stamp

@@ -51,11 +51,11 @@ func (e *engine) report(r *rail) {
 	s.dests, s.reports = s.dests[:0], s.reports[:0]
 	for _, d := range r.syncQueue {
 		d.syncQueued = false
-		if d.paceBlocked != 0 { // still waiting: what it has waited so far
+		if d.paceBlocked != 0 && !d.waits(e.now) { // still waiting: what it has waited so far
 			d.report.WaitedTime += e.now - d.paceBlocked
 			d.paceBlocked = e.now
 		}
-		d.report.Waits, d.report.Answers = d.paceBlocked != 0, d.answers
+		d.report.Waits, d.report.CMAnswers = d.paceBlocked != 0 && !d.waits(e.now), d.answers
 		d.report.Limit = e.destLimit(d)
 		d.report.Rate = d.pacer.Rate()
 		d.report.Src = d.tokens.ask()
@@ -84,8 +84,8 @@ func (e *engine) applyReplies(s *syncer) {
 			continue
 		}
 		e.applyEntry(d, &s.reports[i])
-		// HELLO is in flight, or data waits for the pacer or the window, which may change.
-		if d.initialSyncs > 0 || d.paceBlocked != 0 || d.flight.Waiting() {
+		// HELLO is in flight, data waits for the pacer or the window, which may change, or the peer was asked.
+		if d.initialSyncs > 0 || d.paceBlocked != 0 || d.flight.Waiting() || d.guard.question.open {
 			d.initialSyncs = max(d.initialSyncs-1, 0)
 			e.queueForSync(d)
 		}
@@ -98,6 +98,9 @@ func (e *engine) applyEntry(d *dest, r *DestSync) {
 		d.setRate(e, r.Rate)
 	}
 	d.setPolicyWindow(e, r.Window)
+	if !r.NoToken && r.Known && r.Stamps {
+		d.endWait(e)
+	}
 	if d.paceBlocked != 0 {
 		at := qp.Time(d.pacer.Next())
 		if d.mayLeave(e) { // also if pacing has ended
@@ -107,6 +110,7 @@ func (e *engine) applyEntry(d *dest, r *DestSync) {
 	}
 	d.stamps, d.sack = r.Known && r.Stamps, r.Known && r.SACK
 	renewed := d.tokens.answer(r.Src, r.Token, r.NoToken)
+	e.applyGuard(d, r)
 	d.offersCredit, d.ooo = r.Known && r.Credit, r.Known && r.OOO
 	if e.hooks != nil {
 		if renewed {

@@ -37,6 +37,7 @@ func (e *engine) destinationFor(rail uint8, p *route.Path, answers bool) *dest {
 		d.report.Addr = addr
 		r.dests[addr] = d
 		if !to.Loopback {
+			d.waitsUntil = e.now + answerPatience
 			e.queueForSync(d)
 		}
 	}

@@ -46,6 +46,9 @@
 //
 //	rx.go        headers and ICRC; the queue pair by its number (package qpn), and whether the
 //	             packet is from its peer; then qp.Receive
+//	guard.go     which packets need the token of the peer, and which must have the exact PSN
+//	unproven.go  what is dropped without the token, by kind
+//	question.go  asking a peer whether it still stamps
 //	rx_meta.go   what ingress has put in front: timestamps, CE mark
 //	stamp.go     what is echoed of it
 //	rtt_probe.go round trips of peers that do not stamp

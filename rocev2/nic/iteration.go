@@ -88,6 +88,9 @@ func (e *engine) untilNext(now qp.Time) time.Duration {
 			next = min(next, r.sync.due)
 		}
 	}
+	if len(e.mads.queue) > 0 { // they wait for a token
+		next = min(next, now+answerPatience/16)
+	}
 	if e.hooks != nil {
 		if at := e.hooks.deadline(now); at != 0 {
 			next = min(next, qp.Time(at))

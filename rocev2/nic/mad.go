@@ -24,12 +24,15 @@ func (e *engine) startMADs(svc *service.Service) {
 }
 
 // receiveMAD takes a packet to queue pair 1. False: there is no connection manager.
-func (e *engine) receiveMAD(p *rocev2.Packet) bool {
+func (e *engine) receiveMAD(p *rocev2.Packet, meta *rxMeta) bool {
 	m := &e.mads
 	if m.svc == nil {
 		return false
 	}
 	e.count.rxPackets++
+	if !meta.proven && !e.admitMAD(p) {
+		return true
+	}
 	switch bth, deth := p.BTH(), p.DETH(); {
 	case bth.Version() != 0 || !matchPKey(bth.PKey(), rocev2.DefaultPKey),
 		p.Opcode() != rocev2.UDSendOnly || deth == nil || deth.QKey() != mad.QKey,
@@ -53,19 +56,25 @@ func (e *engine) queueMAD(to *AH, m mad.Header) {
 	e.mads.queue = append(e.mads.queue, madOut{to, m})
 }
 
-// sendMADs sends messages until there is no frame for the next one, and returns how many.
+// sendMADs sends messages until there is no frame for the next one, and returns how many. Those to
+// destinations that wait for their token stay in the queue.
 func (e *engine) sendMADs() (n int) {
-	q := e.mads.queue
-	for ; n < len(q) && e.roomForMAD(q[n].to); n++ {
-		e.sendMAD(&q[n])
-		q[n] = madOut{}
+	q, kept, full := e.mads.queue, 0, false
+	for i := range q {
+		m := q[i]
+		wait := m.to.dest != nil && m.to.dest.waits(e.now)
+		full = full || !wait && !e.roomForMAD(m.to)
+		if wait || full {
+			q[kept] = m
+			kept++
+			continue
+		}
+		e.sendMAD(&m)
+		n++
 	}
-	if n == len(q) {
-		e.mads.queue = q[:0]
-		return n
-	}
-	e.mads.queue = q[n:]
-	e.txFramesExhausted = true
+	e.txFramesExhausted = e.txFramesExhausted || full
+	clear(q[kept:])
+	e.mads.queue = q[:kept]
 	return n
 }
 

@@ -12,7 +12,7 @@ import (
 //
 //  1. receive: a batch of frames from each socket, then what we sent to ourselves
 //  2. parse:   headers and ICRC
-//  3. lookup:  the queue pair, and whether the packet comes from its peer
+//  3. lookup:  the queue pair, and whether the packet comes from its peer; admit: whether it may be forged
 //  4. note:    what ingress has measured: stamp, CE; round trips
 //  5. deliver: qp.Receive. Completions come out of it; ACKs wait until all of
 //     the batch was delivered (tx.go), so that one ACK serves many packets
@@ -63,8 +63,8 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 		e.hooks.onControl(e, p)
 		return
 	}
-	x := e.lookup(&p)
-	if x == nil || x.encrypted && !e.open(x, &p) {
+	x := e.lookup(&p, &m)
+	if x == nil || x.encrypted && !e.open(x, &p) || !m.proven && !e.admit(x, &p, &m) {
 		return
 	}
 	if !loopback {
@@ -100,12 +100,12 @@ func (e *engine) parse(b []byte, loopback bool) (p rocev2.Packet, ok bool) {
 // lookup finds the queue pair that the packet is for. A connected one
 // takes packets of its peer only (IBTA 9.6.1.1, A17.4.3; rxe checks the same). A UD queue pair takes
 // those to the interface's addresses: a frame may have its MAC address and any other IP address (S8).
-func (e *engine) lookup(p *rocev2.Packet) *QP {
+func (e *engine) lookup(p *rocev2.Packet, m *rxMeta) *QP {
 	bth := p.BTH()
 	x := e.qps.Lookup(bth.DestQP())
 	switch {
 	case x == nil:
-		if bth.DestQP() != mad.QPN || !e.receiveMAD(p) {
+		if bth.DestQP() != mad.QPN || !e.receiveMAD(p, m) {
 			e.count.rxUnknownQPN++
 		}
 	case bth.Version() != 0:
@@ -129,13 +129,12 @@ func matchPKey(a, b uint16) bool {
 }
 
 func (e *engine) note(x *QP, p *rocev2.Packet, m rxMeta) {
-	d := x.dest
-	if d == nil { // UD
-		if d = e.dests[p.Src()]; d == nil {
-			return
-		}
-	} else if y := x.standIn(p); y != nil {
-		d = y.dest
+	d := e.sender(x, p)
+	if d == nil {
+		return
+	}
+	if m.proven {
+		d.guard.provenAt = e.now
 	}
 	d.note(m)
 	if d.probe.sent == 0 || d.stamps && !m.proven { // of a peer that stamps, a forged ACK
@@ -183,7 +182,7 @@ func (e *engine) receiveLoopback() int {
 	}
 	for range n {
 		i := q.head
-		e.frame(q.slots[i][:q.lens[i]], rxMeta{}, true)
+		e.frame(q.slots[i][:q.lens[i]], rxMeta{proven: true}, true)
 		q.head = (q.head + 1) % loopbackLimit
 		q.count--
 	}

@@ -10,6 +10,7 @@ type rxMeta struct {
 	flags  uint8 // of the stamp, 0 = the packet had none
 	proven bool  // a stamp with the right token: the packet is the peer's
 	ce     bool
+	exact  bool // it may be forged, and takes effect with the exact PSN only (guard.go); not of ingress
 	t1, t2 uint64
 
 	credit    uint32 // of the stamp, with rocev2.StampCredit

@@ -144,6 +144,9 @@ type dest struct {
 
 	credit *creditPeer // pre-credit's, nil unless queue pairs use that
 
+	guard      guard
+	waitsUntil qp.Time // packets wait for the first token until then (guard.go)
+
 	probe        probe
 	report       DestSync
 	answers      bool // nothing was sent but answers of the connection manager (answers.go)
@@ -281,5 +284,7 @@ type engineCounters struct {
 	txPackets, txStamped, txTooBig, txNoPath     uint64
 	txNoRoom, syncErrors, rxOtherAddress         uint64
 	rxMADs, txMADs, rxBadMAD, madsDropped        uint64
+	unproven                                     [unprovenKinds]uint64
+	questions, silent                            uint64
 	crypt                                        cryptCounters
 }

@@ -62,6 +62,10 @@ func (x *QP) receive(e *engine, p *rocev2.Packet, m *rxMeta) {
 		x.ooo.receive(e, p, m)
 		return
 	}
+	if m.exact {
+		x.q.ReceiveExact(e.now, p)
+		return
+	}
 	x.q.Receive(e.now, p)
 }
 

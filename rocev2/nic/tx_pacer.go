@@ -6,9 +6,9 @@ package nic
 // ACKs, NAKs and control messages leave at once.
 
 // mayLeave reports whether the pacer lets the next packet go. Without an agent that looks
-// after rates nothing is paced.
+// after rates nothing is paced. The first packets wait for a token (guard.go).
 func (d *dest) mayLeave(e *engine) bool {
-	return !e.railOf(d).config.Paced || d.pacer.Ready(int64(e.now))
+	return !d.waits(e.now) && (!e.railOf(d).config.Paced || d.pacer.Ready(int64(e.now)))
 }
 
 // consumeTokens takes the cost of a frame of n bytes out of the bucket.
@@ -20,16 +20,22 @@ func (d *dest) setRate(e *engine, rate uint64) { d.pacer.SetRate(int64(e.now), r
 
 // blockOnPacer takes the destination out of service until its next packet may leave.
 func (e *engine) blockOnPacer(d *dest) {
-	if d.paceBlocked == 0 {
-		d.paceBlocked = e.now
+	at := d.pacer.Next()
+	if d.waits(e.now) {
+		at = max(at, int64(d.waitsUntil))
+	} else if d.paceBlocked == 0 {
 		d.report.Waited++
 	}
-	e.destTimers.Set(&d.timer, d.pacer.Next())
+	if d.paceBlocked == 0 {
+		d.paceBlocked = e.now
+	}
+	e.destTimers.Set(&d.timer, at)
 }
 
 // unblock ends the wait for the pacer, and puts the destination back into service.
 func (e *engine) unblock(d *dest) {
 	if d.paceBlocked != 0 {
+		d.endWait(e)
 		d.report.WaitedTime += e.now - d.paceBlocked
 		d.paceBlocked = 0
 	}

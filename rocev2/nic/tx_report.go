@@ -44,6 +44,7 @@ func (r *DestSync) add(earlier *DestSync) {
 	r.Waited += earlier.Waited
 	r.WaitedTime += earlier.WaitedTime
 	r.CEEchoed = r.CEEchoed || earlier.CEEchoed
+	r.Ask = r.Ask || earlier.Ask
 	if earlier.RTT != 0 && (r.RTT == 0 || earlier.RTT < r.RTT) {
 		r.RTT, r.RTTSent = earlier.RTT, earlier.RTTSent
 	}

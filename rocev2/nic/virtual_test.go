@@ -28,6 +28,7 @@ type loopback struct {
 	pd         *PD
 	cq         *CQ
 	region     verbs.MR
+	memory     []byte // of region
 	rand       *rand.Rand
 	link       link
 	qps        []*QP // the requesters
@@ -83,7 +84,8 @@ func newLoopback(t testing.TB, seed uint64) *loopback {
 	d.mem, err = mr.New(mr.Config{})
 	must()
 	l.pd = &PD{dev: d, num: d.mem.AllocPD()}
-	l.region, err = l.pd.RegMR(make([]byte, loopbackSize), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+	l.memory = make([]byte, loopbackSize)
+	l.region, err = l.pd.RegMR(l.memory, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
 	must()
 	l.cq, err = d.createCQ(MaxCQ)
 	must()

@@ -21,6 +21,7 @@
 // The other files, by subject:
 //
 //	state                                      the state table and Modify
+//	exact                                      packets that may be forged
 //	outbound, counters                         types; those of applications are in package verbs
 //	sendlimit                                  all reasons why no packet may leave
 //	req_loss, req_rnr                          retransmission after loss, after RNR NAK

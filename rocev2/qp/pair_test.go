@@ -29,6 +29,7 @@ type pair struct {
 	unruly *rand.Rand                            // or nil: doubles and delays packets
 	out    Outbound
 
+	exact        bool // what arrives may be forged (ReceiveExact)
 	noDelayedAck bool // the responders send an ACK only when a packet requests it, as rxe does
 }
 
@@ -171,7 +172,11 @@ func (p *pair) advance(to Time) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		p.side[f.to].q.Receive(p.now, &v)
+		if q := p.side[f.to].q; p.exact {
+			q.ReceiveExact(p.now, &v)
+		} else {
+			q.Receive(p.now, &v)
+		}
 	}
 	for _, s := range p.side {
 		if p.noDelayedAck {

@@ -52,6 +52,7 @@ type QP struct {
 	state verbs.State
 
 	queued          bool    // in a queue of flight
+	exact           bool    // the packet that is being received may be forged (exact.go)
 	inflightPackets uint32  // this queue pair's part of flight.packets
 	inflightBytes   uint32  // and of flight.bytes
 	longInflight    uint32  // of inflightPackets: those up to the end of the last long READ

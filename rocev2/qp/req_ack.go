@@ -11,7 +11,7 @@ import (
 func (r *requester) receiveAck(now Time, p *rocev2.Packet) {
 	c, h := r.q.cfg.Count, p.AETH()
 	n := r.unwrapPSN(p.BTH().PSN())
-	if n < int64(r.oldestOutstanding())-1 || n >= int64(r.sndMax) {
+	if n < int64(r.oldestOutstanding())-1 || n >= int64(r.sndMax) || h.Syndrome().Type() != rocev2.AckPositive && r.outside(n) {
 		c.StaleAnswer++ // already acknowledged, or never sent
 		return
 	}

@@ -134,6 +134,10 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 		r.badResponse(now, w)
 		return
 	}
+	if !r.storesResponse(w, at) {
+		r.skipResponse(now, w, at)
+		return
+	}
 	if f := r.scatter(w, off, data); f != mem.FaultNone {
 		r.onAcked(now, w.first)
 		r.fault(now, w, faultStatus(f))

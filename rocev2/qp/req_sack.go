@@ -13,7 +13,7 @@ func (r *requester) receiveSACK(now Time, p *rocev2.Packet) {
 	c := r.q.cfg.Count
 	h, s := p.AETH(), p.SACK()
 	n := r.unwrapPSN(p.BTH().PSN())
-	if n < -1 || n < int64(r.oldestOutstanding())-1-sackWindow || n >= int64(r.sndMax) ||
+	if n < -1 || n < int64(r.oldestOutstanding())-1-sackWindow || n >= int64(r.sndMax) || r.outside(n+1) ||
 		h.Syndrome().Type() != rocev2.AckPositive {
 		c.StaleAnswer++
 		return

@@ -62,10 +62,10 @@ func (r *responder) notifyEstablished() {
 }
 
 // outOfOrder handles a packet after a gap. A softroce peer's packets are buffered
-// (rsp_reorder.go). Otherwise one NAK reports the gap (IBTA 9.7.5.2; rxe does the same).
+// (rsp_reorder.go), unless they may be forged (exact.go). Otherwise one NAK reports the gap (IBTA 9.7.5.2; rxe does the same).
 func (r *responder) outOfOrder(p *rocev2.Packet, psn rocev2.PSN, ahead int) {
 	r.q.cfg.Count.OutOfSequence++
-	if r.q.attr.Selective && r.buffer(p, psn, ahead) || r.ack.nakActive {
+	if r.q.attr.Selective && (r.q.exact || r.buffer(p, psn, ahead)) || r.ack.nakActive {
 		return
 	}
 	r.ack.setNAK(rocev2.SyndromeNAK(rocev2.NAKPSNSequence), r.expected, r.msn)

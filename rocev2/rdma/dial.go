@@ -4,6 +4,8 @@ package rdma
 
 import (
 	"context"
+	cryptorand "crypto/rand"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"net/netip"
@@ -176,4 +178,9 @@ func connectQP(ctx context.Context, qp verbs.QP, p cm.Path) error {
 // differ by their communication IDs.
 func ephemeralPort() uint16 { return uint16(49152 + rand.N(65536-49152)) }
 
-func randomPSN() rocev2.PSN { return rocev2.PSN(rand.Uint32() & rocev2.PSNMask) }
+// randomPSN is a first PSN that nobody can guess: packets with the address of the peer need it.
+func randomPSN() rocev2.PSN {
+	var b [4]byte
+	_, _ = cryptorand.Read(b[:]) // it never fails
+	return rocev2.PSN(binary.NativeEndian.Uint32(b[:]) & rocev2.PSNMask)
+}

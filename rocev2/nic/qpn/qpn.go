@@ -6,7 +6,8 @@
 //
 //	1(1)  out-of-order mode(1)  generation(6)  slot(16)
 //
-// The slot is an index, which makes the look-up of a received packet one load. The
+// Slot and generation are random: a host that does not see the packets of a queue pair has to try 2^22 numbers
+// (docs/security.md). The slot is an index, which makes the look-up of a received packet one load. The
 // generation changes each time a slot is used again, so that late packets of a destroyed
 // queue pair find none. The top bit tells numbers of this package from those of rxe, which
 // are 16 to 0x20000 (RXE_MAX_QP_INDEX): both may work on one interface, and two engines
@@ -15,6 +16,8 @@
 package qpn
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"iter"
 
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -30,9 +33,6 @@ const (
 
 	// Max is how many numbers a Table has in use at once.
 	Max = 1 << slotBits
-
-	// reuseAfter is how many slots are free before the first of them is used again.
-	reuseAfter = 1024
 )
 
 // OfEngine reports whether n is a number that a Table can allocate: the queue pair belongs
@@ -48,8 +48,10 @@ func OutOfOrder(n uint32) bool { return OfEngine(n) && n&orderBit != 0 }
 // Table maps the numbers in use to their owners. The zero value is empty. It belongs to
 // one goroutine.
 type Table[T any] struct {
-	slots []slot[T]
-	free  []uint32 // indices of slots, the oldest first
+	// Rand gives random numbers. nil: those of crypto/rand.
+	Rand func() uint32
+
+	slots []slot[T] // Max, or none before the first number
 	count int
 }
 
@@ -59,46 +61,65 @@ type slot[T any] struct {
 	num   uint32
 }
 
-// Alloc allocates a number for x. A slot that was freed is used again as late as possible.
+// Alloc allocates a number for x.
 func (t *Table[T]) Alloc(x *T) (uint32, error) { return t.alloc(x, 0) }
 
 // AllocOutOfOrder allocates a number for x that OutOfOrder recognises.
 func (t *Table[T]) AllocOutOfOrder(x *T) (uint32, error) { return t.alloc(x, orderBit) }
 
 func (t *Table[T]) alloc(x *T, mode uint32) (uint32, error) {
-	i := uint32(len(t.slots))
-	switch {
-	case len(t.free) > 0 && (len(t.free) >= reuseAfter || i == Max):
-		i = t.free[0]
-		t.free = t.free[1:]
-		t.slots[i].num = nextGeneration(t.slots[i].num, mode)
-	case i == Max:
+	if t.count == Max {
 		return 0, verbs.ErrTooMany
-	default:
-		t.slots = append(t.slots, slot[T]{num: engineBit | mode | i})
 	}
-	t.slots[i].owner = x
+	if t.slots == nil {
+		t.slots = make([]slot[T], Max)
+	}
+	i := t.freeSlot()
+	s := &t.slots[i]
+	s.num = t.number(s.num, i, mode)
+	s.owner = x
 	t.count++
-	return t.slots[i].num, nil
+	return s.num, nil
 }
 
-// nextGeneration returns the number of the same slot in the next generation. The highest
-// numbers are rocev2.ControlQPN and the multicast QPN: their slots start again at 0.
-// mode is 0 or orderBit.
-func nextGeneration(n, mode uint32) uint32 {
-	i, gen := n&slotMask, (n>>slotBits+1)&genMask
-	if n = engineBit | mode | gen<<slotBits | i; n >= rocev2.ControlQPN {
-		n = engineBit | mode | i
+// freeSlot returns a random slot without an owner. If most are in use, it is one near a random one.
+func (t *Table[T]) freeSlot() (i uint32) {
+	const tries = 32
+	for range tries {
+		if i = t.random() & slotMask; t.slots[i].owner == nil {
+			return i
+		}
 	}
-	return n
+	for t.slots[i].owner != nil {
+		i = (i + 1) & slotMask
+	}
+	return i
+}
+
+// number returns a number of slot i in a random generation: another one than the last. The highest numbers are
+// rocev2.ControlQPN and the multicast QPN. mode is 0 or orderBit.
+func (t *Table[T]) number(last, i, mode uint32) uint32 {
+	for {
+		n := engineBit | mode | t.random()&genMask<<slotBits | i
+		if n < rocev2.ControlQPN && n != last {
+			return n
+		}
+	}
+}
+
+func (t *Table[T]) random() uint32 {
+	if t.Rand != nil {
+		return t.Rand()
+	}
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return binary.NativeEndian.Uint32(b[:])
 }
 
 // Free returns a number. A number that is not in use is left as it is.
 func (t *Table[T]) Free(n uint32) {
 	if t.Lookup(n) != nil {
-		i := n & slotMask
-		t.slots[i].owner = nil
-		t.free = append(t.free, i)
+		t.slots[n&slotMask].owner = nil
 		t.count--
 	}
 }

@@ -5,6 +5,7 @@ package qpn
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -24,7 +25,7 @@ func TestNumbers(t *testing.T) {
 			t.Fatalf("%d: %#x, %v, twice: %v", i, n, err, seen[n])
 		}
 		x.num, seen[n] = n, true
-		if tab.Lookup(n) != x || tab.Lookup(n^1<<slotBits) != nil || tab.Lookup(n|0x7FFF) == x && n&0x7FFF != 0x7FFF {
+		if tab.Lookup(n) != x || tab.Lookup(n^1<<slotBits) != nil {
 			t.Fatalf("%#x is not found, or others are", n)
 		}
 		if i%2 == 0 {
@@ -76,34 +77,70 @@ func TestFreeUnused(t *testing.T) {
 	tab.Free(n)
 	tab.Free(n)
 	tab.Free(n + 1)
-	if tab.Len() != 0 || len(tab.free) != 1 {
-		t.Errorf("%d in use, %d free slots; want 0 and 1", tab.Len(), len(tab.free))
+	if tab.Len() != 0 {
+		t.Errorf("%d in use", tab.Len())
 	}
 }
 
-// The numbers of a slot repeat after 64 generations, or 63 where the last one is reserved.
+// A slot that is used again has another number, and never a reserved one.
 func TestGenerations(t *testing.T) {
-	for _, c := range []struct {
-		slot, mode uint32
-		want       int
-	}{{0, 0, 64}, {0xFFFE, 0, 64}, {0, orderBit, 64}, {0xFFFD, orderBit, 64}, {0xFFFE, orderBit, 63}, {0xFFFF, orderBit, 63}} {
-		first := engineBit | c.mode | c.slot
-		n, generations := nextGeneration(first, c.mode), 1
-		for ; n != first; n = nextGeneration(n, c.mode) {
-			if generations++; generations > 200 || !OfEngine(n) || OutOfOrder(n) != (c.mode != 0) {
-				t.Fatalf("slot %#x: number %#x after %d generations", c.slot, n, generations)
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, slot := range []uint32{0, 0xFFFD, 0xFFFE, 0xFFFF} {
+		for _, mode := range []uint32{0, orderBit} {
+			tab := Table[owner]{Rand: r.Uint32}
+			seen := map[uint32]bool{}
+			for n, i := uint32(0), 0; i < 2000; i++ {
+				last := n
+				n = tab.number(last, slot, mode)
+				if n == last || !OfEngine(n) || OutOfOrder(n) != (mode != 0) || n&slotMask != slot {
+					t.Fatalf("slot %#x, mode %#x: %#x after %#x", slot, mode, n, last)
+				}
+				seen[n] = true
+			}
+			want := 64
+			if mode != 0 && slot >= 0xFFFE {
+				want = 63
+			}
+			if len(seen) != want {
+				t.Errorf("slot %#x, mode %#x: %d numbers, want %d", slot, mode, len(seen), want)
 			}
 		}
-		if generations != c.want {
-			t.Errorf("slot %#x, mode %#x: %d generations, want %d", c.slot, c.mode, generations, c.want)
+	}
+}
+
+// Numbers are random: the next one is not told by those before, and each bit of it changes.
+func TestUnpredictable(t *testing.T) {
+	var tab Table[owner]
+	const n = 4096
+	var ones [24]int
+	near, last := 0, uint32(0)
+	for range n {
+		x, err := tab.Alloc(&owner{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		for i := range ones {
+			ones[i] += int(x >> i & 1)
+		}
+		if d := int32(x - last); d > -256 && d < 256 {
+			near++
+		}
+		last = x
+	}
+	for i, k := range ones[:22] {
+		if k < n*2/5 || k > n*3/5 {
+			t.Errorf("bit %d is set in %d of %d numbers", i, k, n)
+		}
+	}
+	if near > n/100 {
+		t.Errorf("%d of %d numbers are near the one before", near, n)
 	}
 }
 
 // A number tells whether its queue pair is in out-of-order mode, also where a slot changes between both.
 func TestOutOfOrder(t *testing.T) {
 	var tab Table[owner]
-	for i := range 3 * reuseAfter {
+	for i := range 3072 {
 		x := &owner{}
 		alloc := tab.Alloc
 		if i%3 == 0 {
@@ -122,12 +159,12 @@ func TestOutOfOrder(t *testing.T) {
 
 func ExampleTable() {
 	type queuePair struct{ name string }
-	var tab Table[queuePair]
+	tab := Table[queuePair]{Rand: func() uint32 { return 17 }} // random without Rand
 	n, _ := tab.Alloc(&queuePair{"first"})
 	fmt.Printf("%#x is %s\n", n, tab.Lookup(n).name)
 	tab.Free(n)
 	fmt.Println("after Free:", tab.Lookup(n))
 	// Output:
-	// 0x800000 is first
+	// 0x910011 is first
 	// after Free: <nil>
 }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nic
+
+import (
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// The guard decides about packets without the token of the peer whose address they have: anybody can
+// have sent them. Ingress compares the token (rx_meta.proven), and a packet with it costs one branch here.
+//
+//	the peer                                             a packet without the token
+//	stamps, and the packet had room for the option       is dropped and counted (unproven.go)
+//	stamps, but the packet had no room                   takes effect with the exact PSN only
+//	stamps nothing: it has said so, or does not answer   the same
+//	has sent no stamp yet, or is a plain peer (rxe)      the same
+//
+// A packet that must have the exact PSN is never buffered ahead of a gap (qp.ReceiveExact).
+//
+// A peer that stamps may end that at any time: its filter was deleted or is behind another one, it was
+// detached, its agent was killed, its path has a smaller MTU. So a dropped packet has the agent ask the
+// peer whether it stamps, and up to which length (question.go). Packets are dropped until it answers, or
+// is silent for questionLimit questions while nothing with its token arrives.
+//
+// Packets of this engine to itself count as proven. A packet of an encrypted queue pair has a better
+// proof. Each further interface (rail.go) has a table, tokens and guards of its own.
+
+// guard is what is known of the stamps of a peer.
+type guard struct {
+	provenAt qp.Time // when the last packet with the token arrived, 0 = none has
+	room     int     // longest packet that the peer stamps, bytes of IP without the option
+	bare     bool    // the peer has said that it stamps nothing
+	silent   bool    // it answers no questions, and nothing of it is proven
+	question question
+}
+
+// on reports whether a packet of so many bytes of IP needs the token.
+func (g *guard) on(length int) bool {
+	return g.provenAt != 0 && !g.bare && !g.silent && length <= g.room
+}
+
+// exactOnly reports whether the peer is known not to stamp although it understands stamps.
+func (g *guard) exactOnly() bool { return g.bare || g.silent }
+
+// admit decides about a packet without the token. It reports whether the queue pair gets the packet.
+func (e *engine) admit(x *QP, p *rocev2.Packet, m *rxMeta) bool {
+	if x.encrypted { // it has been opened, so it is the peer's
+		return true
+	}
+	m.exact = true
+	d := e.sender(x, p)
+	if d == nil || !d.stamps || !d.guard.on(p.IPLen()) {
+		return true
+	}
+	e.dropUnproven(d, kindOf(p))
+	return false
+}
+
+// admitMAD decides about a packet to queue pair 1.
+func (e *engine) admitMAD(p *rocev2.Packet) bool {
+	d := e.dests[p.Src()]
+	if d == nil || !d.stamps || !d.guard.on(p.IPLen()) {
+		return true
+	}
+	e.dropUnproven(d, unprovenMAD)
+	return false
+}
+
+// sender returns the destination that a packet to a queue pair came from; nil: none has its address.
+func (e *engine) sender(x *QP, p *rocev2.Packet) *dest {
+	if x.dest == nil { // UD
+		return e.dests[p.Src()]
+	}
+	if y := x.standIn(p); y != nil {
+		return y.dest
+	}
+	return x.dest
+}
+
+// applyGuard applies what the destination table has of the peer's stamps.
+func (e *engine) applyGuard(d *dest, r *DestSync) {
+	g := &d.guard
+	if g.room = r.Room; g.room == 0 { // not known: its MTU may be that of this host
+		g.room = e.mtuOf(d) - rocev2.StampLen
+	}
+	g.bare = r.Bare
+	if r.Proven && g.provenAt == 0 {
+		g.provenAt = 1 // some time ago, before this destination
+	}
+	e.applyAnswer(d, r.Answers)
+}
+
+// mtuOf returns the MTU of the interface that leads to a destination, bytes of IP.
+func (e *engine) mtuOf(d *dest) int {
+	if d.rail == 0 {
+		return e.dev.mtu
+	}
+	return e.dev.more[d.rail-1].mtu
+}
+
+// answerPatience is how long the first packets to a destination wait for the token that they must
+// carry: a peer that knows this host drops what comes without. The agent has asked for it when the
+// table's entry was made. Plain peers never give one.
+const answerPatience = qp.Time(20 * time.Millisecond)
+
+// waits reports whether packets to the destination wait for its first token.
+func (d *dest) waits(now qp.Time) bool { return now < d.waitsUntil }
+
+// endWait ends that wait, which does not count as one for the pacer.
+func (d *dest) endWait(e *engine) {
+	if d.waitsUntil != 0 && d.paceBlocked != 0 {
+		d.paceBlocked = max(d.paceBlocked, min(d.waitsUntil, e.now))
+	}
+	d.waitsUntil = 0
+}
