@@ -109,7 +109,7 @@ func message(name string, build func(c *conn, remote uint32) mad.Header) input {
 		if msg == nil || strings.HasPrefix(msg.Attr().String(), "SIDR") != (c.path.Type == verbs.UD) {
 			return false // it does not belong to the connection
 		}
-		h.Receive(w.now, c.peer, c.local, msg)
+		h.Receive(w.now, c.peer, c.local, msg, Plain)
 		return true
 	}}
 }
