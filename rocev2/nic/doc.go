@@ -87,6 +87,7 @@
 //	cm_rest.go   messages of connections that belong to nobody: the kernel's, or rejected here
 //	mad.go       queue pair 1: its messages, received and sent
 //	mad_path.go  the paths that they take
+//	mad_request.go requests that wait for the path to their sender
 //
 // # The rest
 //

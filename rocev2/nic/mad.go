@@ -4,6 +4,7 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -23,8 +24,9 @@ func (e *engine) startMADs(svc *service.Service) {
 	e.mads.svc = svc
 }
 
-// receiveMAD takes a packet to queue pair 1. False: there is no connection manager.
-func (e *engine) receiveMAD(p *rocev2.Packet) bool {
+// receiveMAD takes a packet to queue pair 1. proven: it has a stamp with the token of its sender, or is of this engine.
+// False: there is no connection manager.
+func (e *engine) receiveMAD(p *rocev2.Packet, proven bool) bool {
 	m := &e.mads
 	if m.svc == nil {
 		return false
@@ -37,9 +39,20 @@ func (e *engine) receiveMAD(p *rocev2.Packet) bool {
 		e.count.rxBadMAD++
 	default:
 		e.count.rxMADs++
-		m.svc.Receive(p.Src(), p.Dst(), p.Payload())
+		m.svc.Receive(p.Src(), p.Dst(), p.Payload(), e.proofOf(p, proven))
 	}
 	return true
+}
+
+// proofOf returns how far the source address of a message can be believed.
+func (e *engine) proofOf(p *rocev2.Packet, proven bool) cm.Proof {
+	if proven {
+		return cm.Proven
+	}
+	if d := e.dests[p.Src()]; d != nil && d.stamps {
+		return cm.Doubtful
+	}
+	return cm.Plain
 }
 
 // queueMAD queues a message.

@@ -63,7 +63,7 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 		e.hooks.onControl(e, p)
 		return
 	}
-	x := e.lookup(&p)
+	x := e.lookup(&p, m.proven || loopback)
 	if x == nil || x.encrypted && !e.open(x, &p) {
 		return
 	}
@@ -98,13 +98,13 @@ func (e *engine) parse(b []byte, loopback bool) (p rocev2.Packet, ok bool) {
 }
 
 // lookup finds the queue pair that the packet is for. A connected one
-// takes packets of its peer only (IBTA 9.6.1.1, A17.4.3; rxe checks the same).
-func (e *engine) lookup(p *rocev2.Packet) *QP {
+// takes packets of its peer only (IBTA 9.6.1.1, A17.4.3; rxe checks the same). proven: see receiveMAD.
+func (e *engine) lookup(p *rocev2.Packet, proven bool) *QP {
 	bth := p.BTH()
 	x := e.qps.Lookup(bth.DestQP())
 	switch {
 	case x == nil:
-		if bth.DestQP() != mad.QPN || !e.receiveMAD(p) {
+		if bth.DestQP() != mad.QPN || !e.receiveMAD(p, proven) {
 			e.count.rxUnknownQPN++
 		}
 	case bth.Version() != 0:

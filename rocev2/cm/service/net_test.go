@@ -40,6 +40,7 @@ type end struct {
 	refuse error                   // of Steer
 	keys   map[cm.Key]bool         // that are on
 	lose   func(h mad.Header) bool // besides what is lost at random
+	reach  func(then func()) bool  // nil: all paths are known
 }
 
 func newNetwork(t *testing.T, seed uint64) (a, b *end) {
@@ -69,7 +70,12 @@ func (e *end) Send(local, peer netip.Addr, m mad.Header) {
 		return
 	}
 	delay := time.Duration(n.rand.IntN(int(time.Millisecond)))
-	time.AfterFunc(delay, func() { n.ends[peer].svc.Receive(local, peer, m) })
+	time.AfterFunc(delay, func() { n.ends[peer].svc.Receive(local, peer, m, cm.Plain) })
+}
+
+// Reach implements service.Transport.
+func (e *end) Reach(_, _ netip.Addr, _ cm.Proof, then func()) bool {
+	return e.reach == nil || e.reach(then)
 }
 
 // Steer implements service.Transport.

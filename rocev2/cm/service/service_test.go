@@ -123,7 +123,7 @@ func TestCloseService(t *testing.T) {
 			t.Errorf("opened: %v", err)
 		}
 		await(t, x, cm.Disconnected)
-		b.svc.Receive(addrA, addrB, make([]byte, mad.Len)) // as if nobody were there
+		b.svc.Receive(addrA, addrB, make([]byte, mad.Len), cm.Plain) // as if nobody were there
 		b.svc.Arrived(0x66)
 		_ = b.svc.Counters()
 	})
