@@ -162,6 +162,11 @@ func TestForgedRequestFirst(t *testing.T) {
 	for range 8 {
 		x.b.Receive(x.now, addrA, addrB, genuine.Header, Plain)
 		x.carry()
+		for _, f := range x.flying {
+			if rej, err := mad.ParseREJ(f.MAD); err == nil && rej.Reason() == mad.ReasonStaleConnection {
+				t.Error("the genuine request is rejected as stale")
+			}
+		}
 		x.flying = nil
 		x.now += 1100 * int64(time.Millisecond)
 		x.b.Expire(x.now)

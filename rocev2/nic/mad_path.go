@@ -62,7 +62,7 @@ const (
 // The ranks of paths that are resolved: what they are for. A higher one is never displaced by a lower one.
 const (
 	rankDoubtful = iota // a request in the name of a host that stamps, without its token
-	rankAnswer          // an answer to a message of whoever
+	rankAnswer          // an answer to a message that anyone can have sent
 	rankPlain           // a request for a listener, of a host that does not stamp
 	rankProven          // a request for a listener whose stamp proves its sender
 	rankOwn             // a request of this end
