@@ -67,12 +67,14 @@ func TestDoubtedRequestsLeaveRoom(t *testing.T) {
 		for range 2 * service.MaxArrived {
 			a.svc.Receive(addrB, addrA, r.Header, cm.Plain)
 		}
+		rtu := mad.NewRTU(3, 1, 2)
 		for range service.MaxArrived / 4 {
-			a.svc.Receive(addrB, addrA, r.Header, cm.Proven)
+			a.svc.Receive(addrB, addrA, rtu.Header, cm.Plain)
 		}
 		close(a.gate)
-		if c := a.svc.Counters(); c.Arrived != service.MaxArrived || c.Dropped != service.MaxArrived/4*5 {
-			t.Errorf("%d messages arrived and %d were dropped", c.Arrived, c.Dropped)
+		c := a.svc.Counters()
+		if c.Arrived != service.MaxArrived || c.Dropped != service.MaxArrived/4*5 || c.Unowned != service.MaxArrived/4 {
+			t.Errorf("%d messages arrived, %d were dropped, %d are no requests", c.Arrived, c.Dropped, c.Unowned)
 		}
 		must(t, x.Unlisten(port))
 	})
