@@ -355,6 +355,9 @@ func TestReject(t *testing.T) {
 		if err := w.b.Reject(w.now, reqID, nil); !errors.Is(err, ErrID) {
 			t.Errorf("rejected twice: %v", err)
 		}
+		if n := w.b.Counters().Rejected; n != 1 {
+			t.Errorf("%d rejected", n)
+		}
 	})
 	t.Run("reply", func(t *testing.T) {
 		w := newWorld(t, 1, nil)

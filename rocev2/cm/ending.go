@@ -22,13 +22,18 @@ func (m *Manager) Reject(now int64, id ID, private []byte) error {
 	case StateREPRcvd:
 		kind = mad.KindREP
 	case StateSIDRRcvd:
-		return m.answer(now, c, mad.SIDRReject, 0, 0, private)
+		err := m.answer(now, c, mad.SIDRReject, 0, 0, private)
+		if err == nil {
+			m.count.Rejected++
+		}
+		return err
 	default:
 		return stateError("Reject", c.state)
 	}
 	if len(private) > mad.REJPrivateLen {
 		return fmt.Errorf("cm: reject: %d bytes of private data: %w", len(private), mad.ErrPrivate)
 	}
+	m.count.Rejected++
 	m.refuse(now, c, kind, mad.ReasonConsumer, private)
 	return nil
 }

@@ -32,6 +32,7 @@ type Counters struct {
 	Unowned    uint64 // messages that belong to no connection and no listener
 	Unexpected uint64 // messages that do not fit the state of their connection
 	Overflow   uint64 // requests dropped because the backlog of their listener was full
+	Rejected   uint64 // requests and replies that the application rejected, those with a wrong key among them
 	Displaced  uint64 // requests that have given way to others
 	Stale      uint64 // REQs dropped because the queue pair of their sender has a connection, which they do not end
 	Asked      uint64 // messages that ask a peer whether it has the connection

@@ -43,6 +43,7 @@ func (d *Device) Counters() []verbs.Counter {
 		{Name: "tx_cm_dropped", Value: c.madsDropped, Text: "messages of the connection manager dropped because too many waited"},
 		{Name: "cm_repeated", Value: conn.Repeated, Text: "messages of the connection manager sent again because no answer came"},
 		{Name: "cm_requests_dropped", Value: conn.Overflow + conn.NotTaken + conn.Dropped, Text: "requests and messages dropped because their application did not take earlier ones"},
+		{Name: "cm_rejected", Value: conn.Rejected, Text: "requests and replies that applications rejected, those with a wrong key among them"},
 		{Name: "cm_requests_unresolved", Value: paths.unresolved, Text: "requests dropped: no answer of their sender's neighbour, or others needed the place"},
 		{Name: "cm_requests_displaced", Value: conn.Displaced, Text: "requests that have given way to those of other networks, or to proven ones"},
 		{Name: "cm_stale_requests", Value: conn.Stale, Text: "requests dropped: their queue pair has a connection, which they do not end"},
