@@ -64,7 +64,7 @@ func (h *cmHosts) carry(m, other *cm.Manager, i int) {
 		case cm.Send:
 			h.seen = append(h.seen, a.MAD)
 			if h.rng.IntN(4) > 0 {
-				other.Receive(h.now, a.Local, a.Peer, a.MAD)
+				other.Receive(h.now, a.Local, a.Peer, a.MAD, cm.Plain)
 			}
 		case cm.Event:
 			h.ids[i] = append(h.ids[i], a.ID)

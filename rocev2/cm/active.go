@@ -116,7 +116,7 @@ func (m *Manager) newREQ(c *conn, p ConnectParams, private []byte) (mad.Header, 
 	r := mad.NewREQ(c.tid)
 	r.SetLocalCommID(uint32(c.id))
 	r.SetServiceID(p.Service)
-	r.SetCAGUID(m.cfg.GUID)
+	r.SetCAGUID(m.cfg.GUID(c.peer))
 	r.SetQPN(p.QPN)
 	r.SetPSN(p.PSN)
 	if p.Type == verbs.UC {
@@ -228,6 +228,7 @@ func (m *Manager) Ready(now int64, id ID, private []byte) error {
 }
 
 func (m *Manager) established(c *conn, private []byte) {
+	m.leaveHalf(c)
 	c.state, c.deadline = StateEstablished, 0
 	m.setTimer(c, 0)
 	m.event(c, Event{Kind: Established, Private: private})

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"math/bits"
+	"net/netip"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -13,8 +14,9 @@ import (
 
 // Config are the properties of a Manager. Zero values mean the defaults.
 type Config struct {
-	// GUID tells this end from others that the peer sees. Default: random.
-	GUID uint64
+	// GUID returns the CA GUID by which a peer knows this end, from which it tells a restarted host. Default: a
+	// random one for each peer.
+	GUID func(peer netip.Addr) uint64
 	// Rand gives random numbers for communication IDs. Default: crypto/rand.
 	Rand func() uint32
 	// Alone means that no other communication manager works at these addresses: messages that
@@ -64,8 +66,8 @@ func (c Config) complete() Config {
 	if c.Rand == nil {
 		c.Rand = randomUint32
 	}
-	if c.GUID == 0 {
-		c.GUID = uint64(c.Rand())<<32 | uint64(c.Rand()) | 1
+	if c.GUID == nil {
+		c.GUID = guidFor(c.Rand)
 	}
 	fill(&c.ResponseTimeout, 18)
 	c.ResponseTimeout = min(max(c.ResponseTimeout, minTimeout), maxTimeout)

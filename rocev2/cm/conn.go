@@ -6,6 +6,7 @@ import (
 	"container/heap"
 	"net/netip"
 
+	"github.com/softroce/softroce-xdp/rocev2/cm/share"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -51,7 +52,9 @@ type conn struct {
 	tid         uint64
 	service     mad.ServiceID
 	path        Path
+	proof       Proof     // passive: of the REQ or SIDR_REQ
 	listener    *listener // whose backlog the request is in
+	place, half *share.Place[*conn]
 
 	last     mad.Header // the message that a timer or a repetition of the peer's repeats
 	repeats  uint8      // how often the timer may still repeat it
@@ -59,6 +62,10 @@ type conn struct {
 	deadline int64      // the state ends then, however many repetitions are left; 0: never
 	linger   int64      // ns in StateAnswered
 	told     bool       // Disconnected was reported
+
+	encrypted  bool  // the queue pair takes encrypted packets only
+	asked      uint8 // Established: how often the peer was asked whether it has the connection, 0: it is not asked
+	aliveUntil int64 // it is not asked before
 
 	at    int64 // when the timer fires, 0: never
 	index int   // in the heap of timers, -1: not in it
@@ -152,7 +159,7 @@ func (m *Manager) live(id ID) *conn {
 
 // remove takes a connection out of all tables. Its ID may be drawn again.
 func (m *Manager) remove(c *conn) {
-	m.leaveBacklog(c)
+	m.leaveHalf(c)
 	m.setTimer(c, 0)
 	delete(m.conns, c.id)
 	m.steerID(c, false)
@@ -169,12 +176,5 @@ func (m *Manager) remove(c *conn) {
 func (m *Manager) unbindQP(c *conn) {
 	if k := c.qpKey(); m.byQP[k] == c {
 		delete(m.byQP, k)
-	}
-}
-
-func (m *Manager) leaveBacklog(c *conn) {
-	if c.listener != nil {
-		c.listener.waiting--
-		c.listener = nil
 	}
 }

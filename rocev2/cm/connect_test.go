@@ -216,7 +216,7 @@ func TestAttemptsEnd(t *testing.T) {
 		mra.SetServiceTimeout(31)
 		for range 100 {
 			w.run(time.Second)
-			w.a.Receive(w.now, addrB, addrA, mra.Header)
+			w.a.Receive(w.now, addrB, addrA, mra.Header, Plain)
 		}
 		w.want(w.a, id)
 		w.run(25 * time.Second)
@@ -274,7 +274,7 @@ func TestLaterStatesEnd(t *testing.T) {
 		r := request(t)
 		r.SetLocalResponseTimeout(31)
 		r.SetMaxRetries(15)
-		w.b.Receive(w.now, addrA, addrB, r.Header)
+		w.b.Receive(w.now, addrA, addrB, r.Header, Proven)
 		w.loss = 100
 		w.run(119 * time.Second)
 		w.want(w.b, 0, Request)
@@ -354,6 +354,9 @@ func TestReject(t *testing.T) {
 		}
 		if err := w.b.Reject(w.now, reqID, nil); !errors.Is(err, ErrID) {
 			t.Errorf("rejected twice: %v", err)
+		}
+		if n := w.b.Counters().Rejected; n != 1 {
+			t.Errorf("%d rejected", n)
 		}
 	})
 	t.Run("reply", func(t *testing.T) {

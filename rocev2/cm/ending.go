@@ -22,13 +22,18 @@ func (m *Manager) Reject(now int64, id ID, private []byte) error {
 	case StateREPRcvd:
 		kind = mad.KindREP
 	case StateSIDRRcvd:
-		return m.answer(now, c, mad.SIDRReject, 0, 0, private)
+		err := m.answer(now, c, mad.SIDRReject, 0, 0, private)
+		if err == nil {
+			m.count.Rejected++
+		}
+		return err
 	default:
 		return stateError("Reject", c.state)
 	}
 	if len(private) > mad.REJPrivateLen {
 		return fmt.Errorf("cm: reject: %d bytes of private data: %w", len(private), mad.ErrPrivate)
 	}
+	m.count.Rejected++
 	m.refuse(now, c, kind, mad.ReasonConsumer, private)
 	return nil
 }
@@ -108,16 +113,20 @@ func (m *Manager) onDREQ(now int64, c *conn, dreq mad.DREQ) {
 }
 
 func (m *Manager) onDREP(now int64, c *conn, drep mad.DREP) {
-	if c.state != StateDREQSent {
+	switch {
+	case c.state == StateDREQSent:
+		m.timewait(now, c, Event{Kind: Disconnected, Private: drep.PrivateData()})
+	case c.state == StateEstablished && c.active && c.asked > 0:
+		m.forgotten(now, c)
+	default:
 		m.count.Unexpected++
-		return
 	}
-	m.timewait(now, c, Event{Kind: Disconnected, Private: drep.PrivateData()})
 }
 
 // timewait keeps ID and QPN reserved until packets and messages of the connection are gone from
 // the network (IBTA 12.9.8.1).
 func (m *Manager) timewait(now int64, c *conn, e Event) {
+	m.leaveHalf(c)
 	c.state, c.last, c.deadline = StateTimewait, nil, 0
 	m.setTimer(c, now+int64(m.cfg.Timewait))
 	if e.Kind != Disconnected || !c.told {
@@ -141,6 +150,10 @@ func (m *Manager) onREJ(now int64, c *conn, rej mad.REJ) {
 	case StateREPSent, StateREPRcvd:
 		m.timewait(now, c, Event{Kind: Failed, Err: err})
 	case StateEstablished:
+		if c.asked > 0 {
+			m.forgotten(now, c)
+			return
+		}
 		m.timewait(now, c, Event{Kind: Disconnected, Err: err})
 	case StateDREQSent:
 		m.timewait(now, c, Event{Kind: Disconnected})
@@ -156,6 +169,9 @@ func (m *Manager) giveUp(now int64, c *conn) {
 		m.fail(now, c, ErrTimeout, mad.KindOther, mad.ReasonTimeout, nil)
 	case StateREPSent:
 		m.send(c, m.rej(c, mad.KindOther, mad.ReasonTimeout, nil))
+		if c.proof != Proven { // a forged REQ does not keep the queue pair of the peer from connecting
+			m.unbindQP(c)
+		}
 		m.timewait(now, c, Event{Kind: Failed, Err: ErrTimeout})
 	case StateDREQSent:
 		m.timewait(now, c, Event{Kind: Disconnected})
@@ -194,7 +210,7 @@ func (m *Manager) rej(c *conn, k mad.Kind, r mad.Reason, private []byte) mad.Hea
 	rej := mad.NewREJ(c.tid, uint32(c.id), c.remote, k, r)
 	if r == mad.ReasonTimeout {
 		// A peer that does not know our ID finds the connection by the GUID.
-		_ = rej.SetInfo(binary.BigEndian.AppendUint64(nil, m.cfg.GUID))
+		_ = rej.SetInfo(binary.BigEndian.AppendUint64(nil, m.cfg.GUID(c.peer)))
 	}
 	_ = rej.SetPrivateData(private) // the length was checked
 	return rej.Header
@@ -205,7 +221,7 @@ func (m *Manager) linger(interval int64) int64 { return 2*interval + int64(m.cfg
 
 // answerWith goes to StateAnswered. The application is done with the connection.
 func (m *Manager) answerWith(now int64, c *conn, h mad.Header) {
-	m.leaveBacklog(c)
+	m.leaveHalf(c)
 	m.unbindQP(c)
 	c.last, c.state, c.deadline = h, StateAnswered, 0
 	m.answered++

@@ -99,7 +99,9 @@ var (
 	ErrCanceled = errors.New("cm: canceled by the application")
 	ErrHungUp   = errors.New("cm: the peer disconnected before the connection was ready")
 	ErrReply    = errors.New("cm: the reply of the peer cannot be used")
-	ErrStale    = errors.New("cm: the peer uses the queue pair of this connection for another one")
+	// ErrDisplaced: requests of other hosts needed the place of one that was not established yet.
+	ErrDisplaced = errors.New("cm: the request has given way to others")
+	ErrStale     = errors.New("cm: the peer uses the queue pair of this connection for another one")
 )
 
 // Errors of calls. Nothing has changed then.

@@ -28,7 +28,7 @@ func Example() {
 		for _, a := range from.Take() {
 			switch a := a.(type) {
 			case cm.Send:
-				to.Receive(now, a.Local, a.Peer, a.MAD)
+				to.Receive(now, a.Local, a.Peer, a.MAD, cm.Proven)
 			case cm.Event:
 				fmt.Printf("%s, QPN of the peer %#x\n", a.Kind, a.Path.Remote.QPN)
 				switch a.Kind {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/softroce/softroce-xdp/rocev2/cm/share"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -15,18 +16,14 @@ type Manager struct {
 	cfg       Config
 	listeners map[mad.ServiceID]*listener
 	conns     map[ID]*conn
-	byPeer    map[peerKey]*conn // passive ones
-	byQP      map[qpKey]*conn   // those whose peer's queue pair is known
+	byPeer    map[peerKey]*conn  // passive ones
+	byQP      map[qpKey]*conn    // those whose peer's queue pair is known
+	half      share.Table[*conn] // requests that are no connections yet
 	timers    timers
 	answered  int  // connections in StateAnswered
 	order     []ID // those that entered StateAnswered, oldest first; some may be gone
 	out       []Action
 	count     Counters
-}
-
-// listener is what waits for requests at a service ID.
-type listener struct {
-	backlog, waiting int
 }
 
 // Counters count what a Manager did not act on.
@@ -35,14 +32,19 @@ type Counters struct {
 	Unowned    uint64 // messages that belong to no connection and no listener
 	Unexpected uint64 // messages that do not fit the state of their connection
 	Overflow   uint64 // requests dropped because the backlog of their listener was full
+	Rejected   uint64 // requests and replies that the application rejected, those with a wrong key among them
+	Displaced  uint64 // requests that have given way to others
+	Stale      uint64 // REQs dropped because the queue pair of their sender has a connection, which they do not end
+	Asked      uint64 // messages that ask a peer whether it has the connection
 	Forgotten  uint64 // refused requests no longer remembered because of MaxAnswered
 	Repeated   uint64 // messages sent again because no answer came
 }
 
 // New returns a Manager without connections.
 func New(c Config) *Manager {
+	c = c.complete()
 	return &Manager{
-		cfg: c.complete(), listeners: map[mad.ServiceID]*listener{}, conns: map[ID]*conn{},
+		cfg: c, half: newHalf(c.MaxConns), listeners: map[mad.ServiceID]*listener{}, conns: map[ID]*conn{},
 		byPeer: map[peerKey]*conn{}, byQP: map[qpKey]*conn{},
 	}
 }
@@ -81,7 +83,7 @@ func (m *Manager) Listen(id mad.ServiceID, backlog int) error {
 	if backlog <= 0 {
 		backlog = DefaultBacklog
 	}
-	m.listeners[id] = &listener{backlog: backlog}
+	m.listeners[id] = newListener(backlog)
 	m.steer(KeyService{id}, true)
 	return nil
 }
@@ -114,9 +116,9 @@ func (m *Manager) Owns(src netip.Addr, b []byte) bool {
 }
 
 // Receive takes a message of size mad.Len that arrived at queue pair 1 from src, at the address
-// dst of this host. What is not valid is counted, and answered with a REJ where the standard asks
-// for one.
-func (m *Manager) Receive(now int64, src, dst netip.Addr, b []byte) {
+// dst of this host; proof says how far src can be believed. What is not valid is counted, and answered with a REJ
+// where the standard asks for one.
+func (m *Manager) Receive(now int64, src, dst netip.Addr, b []byte, proof Proof) {
 	src, dst = src.Unmap(), dst.Unmap()
 	h, err := mad.Parse(b)
 	if err != nil || !src.IsValid() || !dst.IsValid() {
@@ -125,10 +127,10 @@ func (m *Manager) Receive(now int64, src, dst netip.Addr, b []byte) {
 	}
 	switch h.Attr() {
 	case mad.AttrREQ:
-		m.onREQ(now, src, dst, mad.REQ{Header: h})
+		m.onREQ(now, src, dst, mad.REQ{Header: h}, proof)
 		return
 	case mad.AttrSIDRREQ:
-		m.onSIDRREQ(now, src, dst, mad.SIDRREQ{Header: h})
+		m.onSIDRREQ(now, src, dst, mad.SIDRREQ{Header: h}, proof)
 		return
 	}
 	c := m.find(src, h)
@@ -242,6 +244,8 @@ func (m *Manager) expire(now int64, c *conn) {
 		m.giveUp(now, c)
 	case StateREQRcvd, StateREPRcvd, StateSIDRRcvd:
 		m.unserved(now, c)
+	case StateEstablished:
+		m.unanswered(now, c)
 	default: // Timewait, Answered
 		answered := c.state == StateAnswered
 		m.remove(c)

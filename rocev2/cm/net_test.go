@@ -48,7 +48,8 @@ type world struct {
 	flying []flight
 	rand   *rand.Rand
 
-	loss, dup, late int // percent
+	loss, dup, late int   // percent
+	proof           Proof // of all messages
 }
 
 type flight struct {
@@ -57,7 +58,7 @@ type flight struct {
 }
 
 func newWorld(t tester, seed uint64, change func(*Config)) *world {
-	w := &world{t: t, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
+	w := &world{t: t, now: second, proof: Plain, rand: rand.New(rand.NewPCG(seed, 1))}
 	for _, h := range []**host{&w.a, &w.b} {
 		c := Config{Rand: w.rand.Uint32, Alone: true}
 		if change != nil {
@@ -153,7 +154,7 @@ func (w *world) step(until int64) bool {
 	if i := slices.IndexFunc(w.flying, func(f flight) bool { return f.at <= w.now }); i >= 0 {
 		f := w.flying[i]
 		w.flying = slices.Delete(w.flying, i, i+1)
-		w.host(f.Peer).Receive(w.now, f.Local, f.Peer, f.MAD)
+		w.host(f.Peer).Receive(w.now, f.Local, f.Peer, f.MAD, w.proof)
 	}
 	w.carry()
 	return true

@@ -14,7 +14,7 @@ import (
 // full reports whether no more connections fit.
 func (m *Manager) full() bool { return len(m.conns)-m.answered >= m.cfg.MaxConns }
 
-func (m *Manager) onREQ(now int64, src, dst netip.Addr, r mad.REQ) {
+func (m *Manager) onREQ(now int64, src, dst netip.Addr, r mad.REQ, proof Proof) {
 	if c := m.byPeer[reqKey(src, r)]; c != nil {
 		m.repeatedREQ(now, c, r)
 		return
@@ -34,25 +34,30 @@ func (m *Manager) onREQ(now int64, src, dst netip.Addr, r mad.REQ) {
 		reject(mad.ReasonInvalidServiceID)
 		return
 	}
-	if old := m.byQP[qpKey{src, r.CAGUID(), r.QPN()}]; old != nil {
-		m.stale(now, old)
-		reject(mad.ReasonStaleConnection)
+	data, private, reason := checkREQ(src, dst, r)
+	if reason != 0 {
+		reject(reason)
 		return
 	}
-	data, private, reason := checkREQ(src, dst, r)
+	if old := m.byQP[qpKey{src, r.CAGUID(), r.QPN()}]; old != nil {
+		switch m.replaces(now, old, proof) {
+		case verdictReject:
+			reject(mad.ReasonStaleConnection)
+			return
+		case verdictDrop:
+			return
+		}
+	}
+	c := m.requested(src, dst, r, proof)
 	switch {
-	case reason == 0 && r.PMTU() > m.cfg.MaxPMTU:
+	case r.PMTU() > m.cfg.MaxPMTU:
 		reject(mad.ReasonInvalidMTU, byte(m.cfg.MaxPMTU))
-	case reason != 0:
-		reject(reason)
-	case l.waiting >= l.backlog:
-		m.count.Overflow++
 	case m.full():
 		reject(mad.ReasonNoResources)
+	case !m.admit(now, l, c):
+		m.count.Overflow++
 	default:
-		c := m.add(m.requested(src, dst, r))
-		c.listener = l
-		l.waiting++
+		m.add(c)
 		m.setPeer(c)
 		m.byQP[c.qpKey()] = c
 		m.await(now, c, StateREQRcvd)
@@ -94,8 +99,11 @@ func ipData(id mad.ServiceID, dst netip.Addr, private []byte) (d mad.IPData, res
 	return d, rest, 0
 }
 
+// maxREPs is how often a REP is sent for one REQ whose sender has proved nothing, before its RTU.
+const maxREPs = 3
+
 // requested makes the connection of a REQ.
-func (m *Manager) requested(src, dst netip.Addr, r mad.REQ) *conn {
+func (m *Manager) requested(src, dst netip.Addr, r mad.REQ, proof Proof) *conn {
 	a := verbs.DefaultAttr()
 	a.PMTU, a.AV.TClass = r.PMTU(), r.TrafficClass()
 	a.RetryCnt, a.RNRRetry = r.RetryCount(), r.RNRRetry()
@@ -108,12 +116,16 @@ func (m *Manager) requested(src, dst netip.Addr, r mad.REQ) *conn {
 	if r.Service() == mad.ServiceUC {
 		t = verbs.UC
 	}
+	repeats := max(r.MaxRetries(), 1)
+	if proof != Proven { // the REPs may go to a host that has sent no REQ
+		repeats = min(repeats, maxREPs-1)
+	}
 	return &conn{
-		local: dst, peer: src, remote: r.LocalCommID(), guid: r.CAGUID(), tid: r.TID(), service: r.ServiceID(),
+		proof: proof, local: dst, peer: src, remote: r.LocalCommID(), guid: r.CAGUID(), tid: r.TID(), service: r.ServiceID(),
 		path: Path{
 			Type: t, Local: verbs.Endpoint{Addr: dst, PSN: r.PSN()}, Remote: verbs.Endpoint{Addr: src, QPN: r.QPN()}, Attr: a,
 		},
-		interval: peerTimeoutNs(r.LocalResponseTimeout()), repeats: max(r.MaxRetries(), 1),
+		interval: peerTimeoutNs(r.LocalResponseTimeout()), repeats: repeats,
 		linger: m.linger(peerTimeoutNs(r.RemoteResponseTimeout())),
 	}
 }
@@ -129,13 +141,6 @@ func (m *Manager) repeatedREQ(now int64, c *conn, r mad.REQ) {
 		m.send(c, mad.NewREJ(r.TID(), 0, c.remote, mad.KindREQ, mad.ReasonStaleConnection).Header)
 	default: // a late copy: the peer has our REP
 		m.count.Unexpected++
-	}
-}
-
-// stale ends a connection whose peer uses its queue pair for another one (IBTA 12.9.8.3).
-func (m *Manager) stale(now int64, c *conn) {
-	if c.state == StateEstablished {
-		m.disconnect(now, c, ErrStale, nil)
 	}
 }
 
@@ -167,7 +172,7 @@ func (m *Manager) Accept(now int64, id ID, p Path, private []byte) error {
 	}
 	rep.SetTargetAckDelay(m.cfg.AckDelay)
 	rep.SetRNRRetry(verbs.DefaultAttr().RNRRetry)
-	rep.SetCAGUID(m.cfg.GUID)
+	rep.SetCAGUID(m.cfg.GUID(c.peer))
 	if err := rep.SetPrivateData(private); err != nil {
 		return fmt.Errorf("cm: accept: %d bytes of private data: %w", len(private), err)
 	}
@@ -179,12 +184,15 @@ func (m *Manager) Accept(now int64, id ID, p Path, private []byte) error {
 }
 
 // onRTU ends the connecting of the passive end.
-func (m *Manager) onRTU(_ int64, c *conn, rtu mad.RTU) {
-	if c.state != StateREPSent {
-		m.count.Unexpected++ // a copy
-		return
+func (m *Manager) onRTU(now int64, c *conn, rtu mad.RTU) {
+	switch {
+	case c.state == StateREPSent:
+		m.established(c, rtu.PrivateData())
+	case c.state == StateEstablished && !c.active && c.asked > 0:
+		m.alive(now, c)
+	default: // a copy
+		m.count.Unexpected++
 	}
-	m.established(c, rtu.PrivateData())
 }
 
 // Arrived says that a message arrived at the queue pair of an accepted connection: the peer is

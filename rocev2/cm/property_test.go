@@ -46,7 +46,7 @@ func TestPropertyBothEndsAgree(t *testing.T) {
 		w.run(4 * time.Minute)
 		checkAgreement(t, w)
 		for _, h := range []*host{w.a, w.b} {
-			if h.Len()+len(h.byPeer)+len(h.byQP)+len(h.timers)+h.answered != 0 || h.listeners[service] != nil && h.listeners[service].waiting != 0 {
+			if h.Len()+len(h.byPeer)+len(h.byQP)+len(h.timers)+h.answered != 0 || h.listeners[service] != nil && h.listeners[service].backlog.Len() != 0 {
 				t.Fatalf("left: %d connections, %d, %d, %d", h.Len(), len(h.byPeer), len(h.byQP), len(h.timers))
 			}
 			for id := range idsOf(h) {
@@ -128,8 +128,8 @@ func checkTimes(t *rapid.T, w *world, started map[ID]int64) {
 				t.Fatalf("events %v", got)
 			}
 		}
-		if l := h.listeners[service]; l != nil && (l.waiting < 0 || l.waiting > l.backlog) {
-			t.Fatalf("%d in a backlog of %d", l.waiting, l.backlog)
+		if l := h.listeners[service]; l != nil && l.backlog.Len() > l.backlog.Max {
+			t.Fatalf("%d in a backlog of %d", l.backlog.Len(), l.backlog.Max)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func TestPropertyHostilePeer(t *testing.T) {
 				ids = append(ids[:3], uint32(c.id), c.remote)
 				break
 			}
-			w.b.Receive(w.now, addrA, addrB, hostileMessage(t, ids))
+			w.b.Receive(w.now, addrA, addrB, hostileMessage(t, ids), rapid.SampledFrom([]Proof{Doubtful, Plain, Proven}).Draw(t, "proof"))
 			w.carry()
 			w.flying = nil
 			w.now += rapid.Int64Range(0, second).Draw(t, "pause")
@@ -270,12 +270,12 @@ func FuzzReceive(f *testing.F) {
 			h, id := l.lead(w)
 			c := h.conns[id]
 			h.Owns(c.peer, b)
-			h.Receive(w.now, c.peer, c.local, b)
+			h.Receive(w.now, c.peer, c.local, b, Plain)
 			if len(b) == mad.Len { // addressed to the connection
 				b := append(mad.Header(nil), b...)
 				copy(b[28:], []byte{byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)})
 				copy(b[24:], []byte{byte(c.remote >> 24), byte(c.remote >> 16), byte(c.remote >> 8), byte(c.remote)})
-				h.Receive(w.now, c.peer, c.local, b)
+				h.Receive(w.now, c.peer, c.local, b, Plain)
 			}
 			h.auto = false
 			for n := 0; ; n++ {

@@ -26,7 +26,7 @@ func request(t *testing.T) mad.REQ {
 // answer gives a manager a message from A and returns what it sends, nil for nothing.
 func answer(t *testing.T, m *Manager, h mad.Header) mad.Header {
 	t.Helper()
-	m.Receive(second, addrA, addrB, h)
+	m.Receive(second, addrA, addrB, h, Plain)
 	var sent []mad.Header
 	for _, a := range m.Take() {
 		if s, ok := a.(Send); ok {
@@ -163,7 +163,7 @@ func TestBacklog(t *testing.T) {
 		for i := range n {
 			r := request(t)
 			r.SetQPN(uint32(0x100 + 1000*len(requests) + i))
-			m.Receive(second, addrA, addrB, r.Header)
+			m.Receive(second, addrA, addrB, r.Header, Plain)
 			for _, a := range m.Take() {
 				requests = append(requests, a.(Event)) // nothing is sent
 			}
@@ -190,12 +190,15 @@ func TestMaxConns(t *testing.T) {
 	if err := m.Listen(service, 100); err != nil {
 		t.Fatal(err)
 	}
-	var last mad.Header
-	for i := range 3 {
-		r := request(t)
-		r.SetQPN(uint32(0x100 + i))
-		last = answer(t, m, r.Header)
+	for i := range 2 {
+		p := params()
+		p.Local, p.Peer, p.QPN = addrB, addrA, uint32(0x100+i)
+		if _, err := m.Connect(second, p); err != nil {
+			t.Fatal(err)
+		}
 	}
+	m.Take()
+	last := answer(t, m, request(t).Header)
 	if rej, err := mad.ParseREJ(last); err != nil || rej.Reason() != mad.ReasonNoResources || m.Len() != 2 {
 		t.Errorf("%v, %v, %d connections", last, err, m.Len())
 	}
@@ -212,7 +215,7 @@ func TestMaxAnswered(t *testing.T) {
 		now += 1000
 		r := request(t)
 		r.SetQPN(uint32(0x100 + i))
-		m.Receive(now, addrA, addrB, r.Header)
+		m.Receive(now, addrA, addrB, r.Header, Plain)
 		if err := m.Reject(now, m.Take()[0].(Event).ID, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -231,9 +234,10 @@ func TestMaxAnswered(t *testing.T) {
 }
 
 // A peer that restarted connects from a queue pair that it had connected before: the old
-// connection is over on both ends (IBTA 12.9.8.3).
+// connection is over on both ends (IBTA 12.9.8.3). Its stamp proves the request; stale_test.go has those without.
 func TestStale(t *testing.T) {
 	w := newWorld(t, 1, nil)
+	w.proof = Proven
 	w.listen(0)
 	w.connect(params())
 	w.run(time.Second)
@@ -279,7 +283,7 @@ func TestTimewait(t *testing.T) {
 	}
 	// IDs are not drawn while they are in use.
 	drawn := []uint32{0, 7, 7, 7, 8}
-	m := New(Config{GUID: 1, Rand: func() uint32 { v := drawn[0]; drawn = drawn[1:]; return v }})
+	m := New(Config{GUID: func(netip.Addr) uint64 { return 1 }, Rand: func() uint32 { v := drawn[0]; drawn = drawn[1:]; return v }})
 	for _, want := range []ID{7, 8} {
 		p := params()
 		if id, err := m.Connect(1, p); err != nil || id != want {
@@ -304,7 +308,7 @@ func TestForeignMessages(t *testing.T) {
 		"an old REJ":     {0, Send{addrA, addrB, mad.NewREJ(1, id, peer, mad.KindREQ, 8).Header}},
 		"REP to B":       {0, Send{addrA, addrB, mad.NewREP(1, id, peer).Header}},
 	} {
-		w.b.Receive(w.now, f.Local, f.Peer, f.MAD)
+		w.b.Receive(w.now, f.Local, f.Peer, f.MAD, w.proof)
 		w.carry()
 		if got := w.b.kinds(0); len(got) != 2 {
 			t.Fatalf("%s: %v", name, got)
@@ -413,10 +417,10 @@ func TestRefusedREP(t *testing.T) {
 			id := w.connect(params())
 			rep := mad.NewREP(1, 0x4321, uint32(id))
 			rep.SetQPN(0x12)
-			rep.SetCAGUID(w.b.cfg.GUID)
+			rep.SetCAGUID(w.b.cfg.GUID(addrA))
 			c.change(rep)
 			w.a.Take()
-			w.a.Receive(w.now, addrB, addrA, rep.Header)
+			w.a.Receive(w.now, addrB, addrA, rep.Header, Plain)
 			actions := w.a.Take()
 			rej, err := mad.ParseREJ(actions[1].(Send).MAD)
 			if err != nil || rej.Reason() != c.want || rej.Message() != mad.KindREP || rej.RemoteCommID() != 0x4321 {

@@ -61,7 +61,7 @@ func (m *Manager) onSIDRREP(_ int64, c *conn, rep mad.SIDRREP) {
 	m.event(c, Event{Kind: Gone})
 }
 
-func (m *Manager) onSIDRREQ(now int64, src, dst netip.Addr, r mad.SIDRREQ) {
+func (m *Manager) onSIDRREQ(now int64, src, dst netip.Addr, r mad.SIDRREQ, proof Proof) {
 	if c := m.byPeer[sidrKey(src, r)]; c != nil {
 		if c.state == StateAnswered {
 			m.send(c, c.last)
@@ -76,21 +76,21 @@ func (m *Manager) onSIDRREQ(now int64, src, dst netip.Addr, r mad.SIDRREQ) {
 		}
 		return
 	}
+	c := &conn{
+		proof: proof, local: dst, peer: src, remote: r.RequestID(), tid: r.TID(), service: r.ServiceID(),
+		path:   Path{Type: verbs.UD, Local: verbs.Endpoint{Addr: dst}, Remote: verbs.Endpoint{Addr: src}},
+		linger: m.linger(timeoutNs(m.cfg.ResponseTimeout)),
+	}
 	data, private, reason := ipData(r.ServiceID(), dst, r.PrivateData())
 	switch {
 	case reason != 0:
 		m.sendTo(dst, src, mad.NewSIDRREP(r.TID(), r.RequestID(), mad.SIDRReject, r.ServiceID()).Header)
-	case l.waiting >= l.backlog:
-		m.count.Overflow++
 	case m.full():
 		m.sendTo(dst, src, mad.NewSIDRREP(r.TID(), r.RequestID(), mad.SIDRNoQP, r.ServiceID()).Header)
+	case !m.admit(now, l, c):
+		m.count.Overflow++
 	default:
-		c := m.add(&conn{
-			local: dst, peer: src, remote: r.RequestID(), tid: r.TID(), service: r.ServiceID(), listener: l,
-			path:   Path{Type: verbs.UD, Local: verbs.Endpoint{Addr: dst}, Remote: verbs.Endpoint{Addr: src}},
-			linger: m.linger(timeoutNs(m.cfg.ResponseTimeout)),
-		})
-		l.waiting++
+		m.add(c)
 		m.await(now, c, StateSIDRRcvd)
 		m.setPeer(c)
 		m.event(c, Event{Kind: ResolveRequest, Service: c.service, SrcPort: data.SrcPort, Path: c.path, Private: private})

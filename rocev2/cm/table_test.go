@@ -30,6 +30,13 @@ var states = []led{
 	{"REP Sent", func(w *world) (*host, ID) { w.a.auto = false; w.half(); return w.b, w.b.the(w.t, Request).ID }},
 	{"Established, active", func(w *world) (*host, ID) { return w.a, w.half() }},
 	{"Established, passive", func(w *world) (*host, ID) { w.half(); return w.b, w.b.the(w.t, Request).ID }},
+	{"Established, active, peer asked", func(w *world) (*host, ID) { id := w.half(); w.ask(w.a, id); return w.a, id }},
+	{"Established, passive, peer asked", func(w *world) (*host, ID) {
+		w.half()
+		id := w.b.the(w.t, Request).ID
+		w.ask(w.b, id)
+		return w.b, id
+	}},
 	{"DREQ Sent", func(w *world) (*host, ID) { id := w.half(); w.must(w.a.Disconnect(w.now, id, nil)); return w.a, id }},
 	{"Timewait, active", func(w *world) (*host, ID) { id := w.half(); w.over(id); return w.a, id }},
 	{"Timewait, passive", func(w *world) (*host, ID) {
@@ -70,6 +77,16 @@ func (w *world) half() ID {
 	return id
 }
 
+// ask has an end ask its peer whether it has the connection.
+func (w *world) ask(h *host, id ID) {
+	w.t.Helper()
+	c := h.conns[id]
+	if v := h.replaces(w.now, c, Plain); v != verdictDrop || c.asked == 0 {
+		w.t.Fatalf("verdict %d, asked %d times", v, c.asked)
+	}
+	h.Take()
+}
+
 func (w *world) over(id ID) {
 	w.t.Helper()
 	w.must(w.a.Disconnect(w.now, id, nil))
@@ -92,6 +109,27 @@ func (w *world) resolved() ID {
 	return w.b.the(w.t, ResolveRequest).ID
 }
 
+// replace gives an end a REQ for a new connection from the queue pair of its peer. The table shows the
+// Request of a new connection as an event.
+func replace(w *world, h *host, c *conn, p Proof) bool {
+	if c.path.Type == verbs.UD || h.byQP[c.qpKey()] != c {
+		return false
+	}
+	_ = h.Listen(service, 0)
+	r := mad.NewREQ(1)
+	r.SetLocalCommID(0xCAFE)
+	r.SetServiceID(service)
+	r.SetCAGUID(c.guid)
+	r.SetQPN(c.path.Remote.QPN)
+	r.SetPMTU(c.path.Attr.PMTU)
+	r.SetPath(c.peer, c.local)
+	d, err := mad.IPData{Src: c.peer, Dst: c.local}.Append(nil)
+	w.must(err)
+	w.must(r.SetPrivateData(d))
+	h.Receive(w.now, c.peer, c.local, r.Header, p)
+	return true
+}
+
 // input is something that may happen in a state; it reports false if it cannot be.
 type input struct {
 	name  string
@@ -109,7 +147,7 @@ func message(name string, build func(c *conn, remote uint32) mad.Header) input {
 		if msg == nil || strings.HasPrefix(msg.Attr().String(), "SIDR") != (c.path.Type == verbs.UD) {
 			return false // it does not belong to the connection
 		}
-		h.Receive(w.now, c.peer, c.local, msg)
+		h.Receive(w.now, c.peer, c.local, msg, Plain)
 		return true
 	}}
 }
@@ -128,6 +166,8 @@ var inputs = []input{
 		r.SetCAGUID(c.guid)
 		return r.Header
 	}),
+	{"REQ from its queue pair, plain", func(w *world, h *host, c *conn) bool { return replace(w, h, c, Plain) }},
+	{"REQ from its queue pair, proven", func(w *world, h *host, c *conn) bool { return replace(w, h, c, Proven) }},
 	message("REP", func(c *conn, remote uint32) mad.Header {
 		m := mad.NewREP(c.tid, remote, uint32(c.id))
 		m.SetQPN(0x77)
@@ -251,6 +291,8 @@ An input that is not listed for a state changes nothing: a message is counted, a
 
 The states of the active end, which sends the REQ, are REQ Sent, REP Rcvd and Established; those of the passive end
 are REQ Rcvd, REP Sent and Established.
+"Peer asked" is an established connection whose peer is asked whether it has the connection; a REQ from its queue pair
+has led to that.
 "timer" stands for the time of the state, "last timer" for that after the last repetition.
 In "Answered" the application is done with the connection; repeated messages get the same answer.
 

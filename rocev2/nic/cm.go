@@ -25,6 +25,7 @@ type cmState struct {
 	mu     sync.Mutex // for the beginning and the end
 	closed bool
 	svc    atomic.Pointer[service.Service] // nil before the first session
+	port   atomic.Pointer[madPort]         // that of svc
 }
 
 // OpenCM implements cm.Connector. On an attached interface, messages for the listeners and
@@ -60,13 +61,15 @@ func (d *Device) startCM() (*service.Service, error) {
 	}
 	const answered = 1024
 	pmtu, _ := rocev2.PMTUForMTU(d.mtu)
-	svc := service.New(newMADPort(d), cm.Config{
+	port := newMADPort(d)
+	svc := service.New(port, cm.Config{
 		Alone: d.routes == nil, MaxPMTU: pmtu, MaxConns: cmSteered - 2*answered, MaxAnswered: answered,
 	})
 	if err := d.do(func() error { d.eng.startMADs(svc); return nil }); err != nil {
 		svc.Close()
 		return nil, errors.Join(err, d.dataplane.Unsteer(mad.QPN))
 	}
+	c.port.Store(port)
 	c.svc.Store(svc)
 	go func() {
 		d.followKernelCM(svc)
@@ -92,6 +95,13 @@ func (d *Device) closeCM() {
 func (d *Device) firstRequest(x *QP) {
 	if svc := d.cm.svc.Load(); svc != nil {
 		svc.Arrived(x.num)
+	}
+}
+
+// pairEncrypted says that a queue pair takes encrypted packets only.
+func (d *Device) pairEncrypted(x *QP) {
+	if svc := d.cm.svc.Load(); svc != nil {
+		svc.Encrypted(x.num)
 	}
 }
 

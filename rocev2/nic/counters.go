@@ -20,8 +20,10 @@ func (d *Device) Counters() []verbs.Counter {
 	var pre creditTotals
 	var order ooo.Counters
 	var conn service.Counters
+	var paths madPathCounters
 	if svc := d.cm.svc.Load(); svc != nil {
 		conn = svc.Counters()
+		paths = d.cm.port.Load().counters()
 	}
 	d.count(func() {
 		c, order = d.eng.count, d.eng.ooo.count
@@ -41,6 +43,12 @@ func (d *Device) Counters() []verbs.Counter {
 		{Name: "tx_cm_dropped", Value: c.madsDropped, Text: "messages of the connection manager dropped because too many waited"},
 		{Name: "cm_repeated", Value: conn.Repeated, Text: "messages of the connection manager sent again because no answer came"},
 		{Name: "cm_requests_dropped", Value: conn.Overflow + conn.NotTaken + conn.Dropped, Text: "requests and messages dropped because their application did not take earlier ones"},
+		{Name: "cm_rejected", Value: conn.Rejected, Text: "requests and replies that applications rejected, those with a wrong key among them"},
+		{Name: "cm_requests_unresolved", Value: paths.unresolved, Text: "requests dropped: no answer of their sender's neighbour, or others needed the place"},
+		{Name: "cm_requests_displaced", Value: conn.Displaced, Text: "requests that have given way to those of other networks, or to proven ones"},
+		{Name: "cm_stale_requests", Value: conn.Stale, Text: "requests dropped: their queue pair has a connection, which they do not end"},
+		{Name: "cm_asked", Value: conn.Asked, Text: "messages that ask a peer whether it still has a connection"},
+		{Name: "cm_messages_unsent", Value: paths.unsent, Text: "messages of the connection manager dropped because their path was not found"},
 		{Name: "cm_unexpected", Value: conn.Unexpected + conn.Unowned + conn.Malformed, Text: "messages that fit no connection, or not its state"},
 		{Name: "cm_steer_errors", Value: conn.SteerErrors, Text: "messages that ingress could not be told to hand over"},
 		{Name: "sync_errors", Value: c.syncErrors, Text: "reports to the destination table that failed"},

@@ -43,7 +43,11 @@ func (x *QP) Encrypt(k seal.Keys, l seal.Limits) error {
 	if err != nil {
 		return fmt.Errorf("nic: encrypt a queue pair: %w", err)
 	}
-	return x.dev.do(func() error { return x.setKeys(c) })
+	if err := x.dev.do(func() error { return x.setKeys(c) }); err != nil {
+		return err
+	}
+	x.dev.pairEncrypted(x)
+	return nil
 }
 
 // setKeys is Encrypt in the engine's thread.

@@ -130,11 +130,16 @@ func (d *Device) resolve(src, dst netip.Addr) (*route.Path, error) {
 
 // resolveBy is resolve through an interface of the device.
 func (d *Device) resolveBy(routes *route.Table, ifname string, src, dst netip.Addr) (*route.Path, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
+	defer cancel()
+	return d.resolveUntil(ctx, routes, ifname, src, dst)
+}
+
+// resolveUntil waits for the neighbour until ctx ends.
+func (d *Device) resolveUntil(ctx context.Context, routes *route.Table, ifname string, src, dst netip.Addr) (*route.Path, error) {
 	if routes == nil {
 		return loopbackPath(src, dst)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), d.opts.ResolveTimeout)
-	defer cancel()
 	if !src.IsValid() {
 		p, err := routes.Resolve(dst)
 		if p, err = d.usable(ctx, ifname, p, err); err != nil {

@@ -91,6 +91,7 @@
 //	mad.go       queue pair 1: its messages, received and sent
 //	mad_path.go  the paths that they take
 //	answers.go   answers to hosts that have proven nothing make no entry
+//	mad_request.go requests that wait for the path to their sender
 //
 // # The rest
 //

@@ -4,6 +4,7 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -42,9 +43,20 @@ func (e *engine) receiveMAD(p *rocev2.Packet, meta *rxMeta) bool {
 		e.count.rxOtherAddress++
 	default:
 		e.count.rxMADs++
-		m.svc.Receive(p.Src(), p.Dst(), p.Payload())
+		m.svc.Receive(p.Src(), p.Dst(), p.Payload(), e.proofOf(p, meta.proven))
 	}
 	return true
+}
+
+// proofOf returns how far the source address of a message can be believed.
+func (e *engine) proofOf(p *rocev2.Packet, proven bool) cm.Proof {
+	if proven {
+		return cm.Proven
+	}
+	if d := e.dests[p.Src()]; d != nil && d.stamps {
+		return cm.Doubtful
+	}
+	return cm.Plain
 }
 
 // queueMAD queues a message.

@@ -3,6 +3,7 @@
 package nic
 
 import (
+	"context"
 	"net/netip"
 	"sync"
 	"time"
@@ -10,18 +11,22 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/cm/share"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 )
 
 // madPort is the transport of the connection manager: it finds the path of a message and passes it
-// to the engine (mad.go). Paths are kept while they are used.
+// to the engine (mad.go). Paths are kept while they are used. mad_request.go has the requests that wait for the path
+// to their sender.
 type madPort struct {
-	dev   *Device
-	slots chan struct{} // one for each path that is being resolved
+	dev *Device
 
-	mu    sync.Mutex
-	paths map[madAddrs]*madPath
-	swept time.Time
+	mu     sync.Mutex
+	paths  map[madAddrs]*madPath
+	places share.Table[madAddrs] // of the paths that are being resolved
+	asks   askLimit
+	swept  time.Time
+	count  madPathCounters
 }
 
 var _ service.Transport = (*madPort)(nil)
@@ -29,52 +34,76 @@ var _ service.Transport = (*madPort)(nil)
 type madAddrs struct{ local, peer netip.Addr }
 
 type madPath struct {
-	ah      *AH // nil until the neighbour is known
-	waiting []mad.Header
-	asked   bool // this host has sent more than answers (answers.go)
-	used    time.Time
+	ah       *AH // nil until the neighbour is known
+	waiting  []mad.Header
+	requests []func() // see Reach
+	asked    bool     // this host has sent more than answers (answers.go)
+	used     time.Time
+
+	// Of a path that is being resolved.
+	rank   int
+	place  *share.Place[madAddrs]
+	cancel context.CancelFunc
 }
 
+// madPathCounters count what was dropped because of its path.
+type madPathCounters struct{ unresolved, unsent uint64 }
+
 const (
-	// madResolves is how many paths are resolved at a time. Messages to more are lost, so that
-	// requests in the name of many others do not make this host ask for as many neighbours.
+	// madResolves is how many paths are resolved at a time. Beyond it they compete (package share).
 	madResolves = 256
-	// madWaits is how many messages wait for one path; more are lost.
+	// madDoubtful is how many of them may be to hosts in whose name a message without token has arrived.
+	madDoubtful = 8
+	// madWaits is how many messages, and how many requests, wait for one path; more are lost.
 	madWaits = 16
 	// madPathLife is how long a path is kept without use.
 	madPathLife = time.Minute
 )
 
+// The ranks of paths that are resolved: what they are for. A higher one is never displaced by a lower one.
+const (
+	rankDoubtful = iota // a request in the name of a host that stamps, without its token
+	rankAnswer          // an answer to a message that anyone can have sent
+	rankPlain           // a request for a listener, of a host that does not stamp
+	rankProven          // a request for a listener whose stamp proves its sender
+	rankOwn             // a request of this end
+)
+
 func newMADPort(d *Device) *madPort {
-	return &madPort{dev: d, slots: make(chan struct{}, madResolves), paths: map[madAddrs]*madPath{}, swept: time.Now()}
+	return &madPort{
+		dev: d, paths: map[madAddrs]*madPath{}, swept: time.Now(),
+		places: share.Table[madAddrs]{Max: madResolves, MaxLowest: madDoubtful, Refresh: true},
+	}
 }
 
 // Steer implements service.Transport.
 func (t *madPort) Steer(s cm.Steer) error { return t.dev.dataplane.SteerMAD(s) }
 
-// Send implements service.Transport.
-func (t *madPort) Send(local, peer netip.Addr, m mad.Header) {
-	now, k := time.Now(), madAddrs{local, peer}
+// counters returns the counters.
+func (t *madPort) counters() madPathCounters {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sweep(now)
-	p := t.paths[k]
-	if p == nil {
-		select {
-		case t.slots <- struct{}{}:
-		default:
-			return
-		}
-		p = &madPath{}
-		t.paths[k] = p
-		go t.resolve(k, p)
+	return t.count
+}
+
+// Send implements service.Transport.
+func (t *madPort) Send(local, peer netip.Addr, m mad.Header) {
+	rank := rankAnswer
+	if a := m.Attr(); a == mad.AttrREQ || a == mad.AttrSIDRREQ {
+		rank = rankOwn
 	}
-	p.used = now
-	t.noteAsked(p, m)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.path(madAddrs{local, peer}, rank)
+	if p != nil {
+		t.noteAsked(p, m)
+	}
 	switch {
+	case p == nil || p.ah == nil && len(p.waiting) >= madWaits:
+		t.count.unsent++
 	case p.ah != nil:
 		t.pass(p.ah, m)
-	case len(p.waiting) < madWaits:
+	default:
 		p.waiting = append(p.waiting, m)
 	}
 }
@@ -101,31 +130,95 @@ func (t *madPort) pass(a *AH, m mad.Header) {
 	e.post(func() { e.queueMAD(a, m) })
 }
 
-// resolve waits for the neighbour of a path, and sends what waits for it. If there is none, the
-// messages are lost, and the next one begins anew.
-func (t *madPort) resolve(k madAddrs, p *madPath) {
-	defer func() { <-t.slots }()
-	path, err := t.dev.resolve(k.local, k.peer)
-	if err == nil {
-		a := &AH{dev: t.dev, path: path, flow: flow{HopLimit: rocev2.DefaultTTL}}
-		if err = t.dev.do(func() error { a.dest = t.dev.eng.answerDestination(path); return nil }); err == nil {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			p.ah = a
-			if p.asked {
-				t.dev.eng.post(func() { t.dev.eng.endAnswers(a.dest) })
-			}
-			for _, m := range p.waiting {
-				t.pass(a, m)
-			}
-			p.waiting = nil
-			return
+// path returns a path, which it begins to resolve if it is new. nil: others have the places. The port is locked.
+func (t *madPort) path(k madAddrs, rank int) *madPath {
+	now := time.Now()
+	t.sweep(now)
+	p := t.paths[k]
+	if p == nil {
+		if p = t.begin(k, rank); p == nil {
+			return nil
 		}
-		path.Release()
+	} else if p.ah == nil && rank > p.rank {
+		t.places.Free(p.place)
+		p.rank = rank
+		p.place, _ = t.places.Take(k.peer, rank, k) // its own place has just become free
 	}
+	p.used = now
+	return p
+}
+
+func (t *madPort) begin(k madAddrs, rank int) *madPath {
+	place, lost := t.places.Take(k.peer, rank, k)
+	if place == nil {
+		return nil
+	}
+	if lost != nil {
+		t.fail(lost.Value, t.paths[lost.Value])
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), t.dev.opts.ResolveTimeout)
+	p := &madPath{rank: rank, place: place, cancel: cancel}
+	t.paths[k] = p
+	go t.resolve(ctx, k, p)
+	return p
+}
+
+// fail ends the resolution of a path. What waits for it is lost, and the next message begins anew.
+func (t *madPort) fail(k madAddrs, p *madPath) {
+	if t.paths[k] != p || p.ah != nil {
+		return // it was displaced
+	}
+	t.count.unresolved += uint64(len(p.requests))
+	t.count.unsent += uint64(len(p.waiting))
+	delete(t.paths, k)
+	t.places.Free(p.place)
+	p.cancel()
+}
+
+// resolve waits for the neighbour of a path, and sends what waits for it.
+func (t *madPort) resolve(ctx context.Context, k madAddrs, p *madPath) {
+	a := t.find(ctx, k, p)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.paths, k)
+	if a == nil {
+		t.fail(k, p)
+		return
+	}
+	if t.paths[k] != p {
+		t.release(a)
+		return
+	}
+	t.places.Free(p.place)
+	p.cancel()
+	p.ah = a
+	if p.asked {
+		t.dev.eng.post(func() { t.dev.eng.endAnswers(a.dest) })
+	}
+	for _, m := range p.waiting {
+		t.pass(a, m)
+	}
+	for _, then := range p.requests {
+		then()
+	}
+	p.waiting, p.requests, p.place = nil, nil, nil
+}
+
+// find resolves a path; nil: there is none.
+func (t *madPort) find(ctx context.Context, k madAddrs, p *madPath) *AH {
+	d := t.dev
+	if !t.mayAsk(k, p) {
+		return nil
+	}
+	path, err := d.resolveUntil(ctx, d.routes, d.opts.Interface, k.local, k.peer)
+	if err != nil {
+		return nil
+	}
+	a := &AH{dev: d, path: path, flow: flow{HopLimit: rocev2.DefaultTTL}}
+	if d.do(func() error { a.dest = d.eng.answerDestination(path); return nil }) != nil {
+		path.Release()
+		return nil
+	}
+	return a
 }
 
 // sweep gives back paths that have not been used for long.
@@ -137,12 +230,17 @@ func (t *madPort) sweep(now time.Time) {
 	for k, p := range t.paths {
 		if a := p.ah; a != nil && now.Sub(p.used) > madPathLife {
 			delete(t.paths, k)
-			e := t.dev.eng
-			e.post(func() {
-				e.drop(a.dest)
-				a.dest = nil
-			})
-			go a.path.Release() // it may wait for the table, which asks the kernel
+			t.release(a)
 		}
 	}
+}
+
+// release gives a path back that no message uses any more.
+func (t *madPort) release(a *AH) {
+	e := t.dev.eng
+	e.post(func() {
+		e.drop(a.dest)
+		a.dest = nil
+	})
+	go a.path.Release() // it may wait for the table, which asks the kernel
 }

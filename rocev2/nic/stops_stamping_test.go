@@ -76,8 +76,8 @@ func (s *stampingPeer) deliver(t *testing.T, frame []byte, proven bool) {
 	s.l.e.frame(frame, rxMeta{proven: proven}, false)
 }
 
-// isAnswer reports whether a packet belongs to the requester's end of a connection.
-func isAnswer(p *rocev2.Packet) bool {
+// ofResponder reports whether a packet belongs to the requester's end of a connection.
+func ofResponder(p *rocev2.Packet) bool {
 	switch p.Opcode().Info().Operation {
 	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
 		return true
@@ -106,8 +106,8 @@ func TestStopsStamping(t *testing.T) {
 		{"rxe", all, nil},
 	}
 	sides := map[string]func(p *rocev2.Packet) bool{
-		"of its requests":  func(p *rocev2.Packet) bool { return !isAnswer(p) },
-		"of its responses": isAnswer,
+		"of its requests":  func(p *rocev2.Packet) bool { return !ofResponder(p) },
+		"of its responses": ofResponder,
 		"of both":          all,
 	}
 	for _, c := range causes {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
@@ -32,7 +33,7 @@ type Encryption struct {
 
 // WithEncryption encrypts a connection, or all connections of a listener. Both ends need it: a connection
 // is encrypted or it is not made. A connection request has no room for WithPrivate then, an acceptance
-// room for 140 bytes. The PMTU is chosen so that seal.Overhead fits each packet.
+// room for 136 bytes. The PMTU is chosen so that seal.Overhead fits each packet.
 func WithEncryption(e Encryption) Option { return func(o *options) { o.encryption = &e } }
 
 // ErrNotEncrypted: one end of the connection wants encryption and the other end does not.
@@ -77,12 +78,13 @@ func (o *options) checkListen() error {
 	return nil
 }
 
-// applicationPart returns what of the private data of a peer belongs to the application.
-func (o *options) applicationPart(b []byte) []byte {
+// applicationPart returns what of the private data of a peer belongs to the application: all behind a message of the
+// handshake, which has n bytes.
+func (o *options) applicationPart(b []byte, n int) []byte {
 	if o.encryption == nil {
 		return b
 	}
-	return b[min(len(b), seal.OfferLen):]
+	return b[min(len(b), n):]
 }
 
 func (e *Encryption) config(peers []seal.PublicKey) seal.Config {
@@ -127,23 +129,25 @@ func (e *Encryption) Offer(b seal.Binding) (*seal.Handshake, error) {
 	return seal.Initiate(handshakeNow(), e.config(keys), b)
 }
 
-// Accept takes an offer, encrypts the queue pair, which is in RESET or INIT, and returns the answer for the peer.
-func (e *Encryption) Accept(qp verbs.QP, b seal.Binding, offer []byte) (answer []byte, err error) {
+// Accept takes an offer, encrypts the queue pair, which is in RESET or INIT, and returns the answer for the peer. psn is
+// the one with which the peer starts to send.
+func (e *Encryption) Accept(qp verbs.QP, b seal.Binding, psn rocev2.PSN, offer []byte) (answer []byte, err error) {
 	keys, err := e.keysOf(b.Initiator)
 	if err != nil {
 		return nil, err
 	}
-	h, err := seal.Respond(handshakeNow(), e.config(keys), b, qp.QPN(), offer)
+	h, err := seal.Respond(handshakeNow(), e.config(keys), b, seal.Accepted{QPN: qp.QPN(), PSN: uint32(psn)}, offer)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", err, refusal("the offer of encryption is not accepted: is your public key known here, and the suite allowed?"))
 	}
 	return h.Message(), e.give(qp, h)
 }
 
-// Finish takes the answer to an offer, and encrypts the queue pair, which is in RESET or INIT. peer is the QPN of the peer.
-func (e *Encryption) Finish(qp verbs.QP, h *seal.Handshake, peer uint32, answer []byte) error {
-	if err := h.Answer(handshakeNow(), peer, answer); err != nil {
-		return fmt.Errorf("the peer has another key than the one that is known, or does not encrypt: %w", err)
+// Finish takes the answer to an offer, and encrypts the queue pair, which is in RESET or INIT. at is what
+// the peer says with the answer.
+func (e *Encryption) Finish(qp verbs.QP, h *seal.Handshake, at seal.Accepted, answer []byte) error {
+	if err := h.Answer(handshakeNow(), at, answer); err != nil {
+		return fmt.Errorf("the peer has another key than the one that is known, does not encrypt, or its answer was changed: %w", err)
 	}
 	return e.give(qp, h)
 }
@@ -166,7 +170,9 @@ func (a *attempt) offer(p *cm.ConnectParams) (err error) {
 	if a.o.encryption == nil {
 		return nil
 	}
-	a.keys, err = a.o.encryption.Offer(seal.Binding{Initiator: p.Local, Responder: p.Peer, QPN: p.QPN, CommID: uint32(p.PSN)})
+	a.keys, err = a.o.encryption.Offer(seal.Binding{
+		Initiator: p.Local, Responder: p.Peer, QPN: p.QPN, CommID: uint32(p.PSN), Service: uint64(p.Service),
+	})
 	if err != nil {
 		return err
 	}
@@ -183,13 +189,14 @@ func (a *attempt) encrypt(qp verbs.QP, e *cm.Event) error {
 		return ErrNotEncrypted
 	}
 	answer := e.Private[:seal.AnswerLen]
-	e.Private = a.o.applicationPart(e.Private)
-	return a.o.encryption.Finish(qp, a.keys, e.Path.Remote.QPN, answer)
+	e.Private = a.o.applicationPart(e.Private, seal.AnswerLen)
+	return a.o.encryption.Finish(qp, a.keys, seal.Accepted{QPN: e.Path.Remote.QPN, PSN: uint32(e.Path.Local.PSN)}, answer)
 }
 
 // answer returns the private data of the acceptance of a request: the answer to its offer, if the connection
-// is to be encrypted, in front of what the application sends. The queue pair is encrypted then.
-func (r *Request) answer(o options, qp verbs.QP) ([]byte, error) {
+// is to be encrypted, in front of what the application sends. The queue pair is encrypted then. psn is the one with
+// which the peer starts to send.
+func (r *Request) answer(o options, qp verbs.QP, psn rocev2.PSN) ([]byte, error) {
 	if o.encryption == nil {
 		return o.private, nil
 	}
@@ -197,8 +204,8 @@ func (r *Request) answer(o options, qp verbs.QP) ([]byte, error) {
 	if len(r.e.Private) < seal.OfferLen || allZero(r.e.Private[:seal.OfferLen]) {
 		return nil, fmt.Errorf("%w (%w)", ErrNotEncrypted, refusal("this server takes encrypted connections only: use WithEncryption"))
 	}
-	b := seal.Binding{Initiator: p.Remote.Addr, Responder: p.Local.Addr, QPN: p.Remote.QPN, CommID: uint32(p.Local.PSN)}
-	answer, err := o.encryption.Accept(qp, b, r.e.Private[:seal.OfferLen])
+	b := seal.Binding{Initiator: p.Remote.Addr, Responder: p.Local.Addr, QPN: p.Remote.QPN, CommID: uint32(p.Local.PSN), Service: uint64(r.e.Service)}
+	answer, err := o.encryption.Accept(qp, b, psn, r.e.Private[:seal.OfferLen])
 	return append(bytes.Clone(answer), o.private...), err
 }
 

@@ -193,12 +193,12 @@ func TestListenRefusesEncryption(t *testing.T) {
 		"Peers":       {with(func(e *rdma.Encryption) { e.Peers = nil })},
 		"suite 9":     {with(func(e *rdma.Encryption) { e.Suite = 9 })},
 		"MaxBlocks":   {with(func(e *rdma.Encryption) { e.Limits.MaxBlocks = seal.MaxBlocks + 1 })},
-		"at most 140": {with(func(*rdma.Encryption) {}), rdma.WithPrivate(make([]byte, 141))},
+		"at most 136": {with(func(*rdma.Encryption) {}), rdma.WithPrivate(make([]byte, 137))},
 		"at most 196": {rdma.WithPrivate(make([]byte, 197))},
 	} {
 		if _, err := rdma.Listen(patient(t), dev, ":0", list...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}
-	listen(t, dev, ":0", with(func(*rdma.Encryption) {}), rdma.WithPrivate(make([]byte, 140)))
+	listen(t, dev, ":0", with(func(*rdma.Encryption) {}), rdma.WithPrivate(make([]byte, 136)))
 }

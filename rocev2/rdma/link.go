@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -108,9 +109,9 @@ func (r *Request) acceptQP(ctx context.Context, qp verbs.QP, list []Option) (*Li
 	h := r.l.host
 	path := r.path(o, qp)
 	l := newLink(h, qp)
-	l.id, l.private = r.e.ID, o.applicationPart(r.e.Private)
+	l.id, l.private = r.e.ID, o.applicationPart(r.e.Private, seal.OfferLen)
 	l.local, l.remote = Addr{netip.AddrPortFrom(path.Local.Addr, r.l.addr.Port())}, r.remote()
-	private, err := r.answer(o, qp)
+	private, err := r.answer(o, qp, path.Remote.PSN)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -223,7 +224,7 @@ func (r *Request) event(e cm.Event) {
 }
 
 // Private returns the private data of the request, padded with zeros.
-func (r *Request) Private() []byte { return r.l.o.applicationPart(r.e.Private) }
+func (r *Request) Private() []byte { return r.l.o.applicationPart(r.e.Private, seal.OfferLen) }
 
 // RemoteAddr returns the address of the peer.
 func (r *Request) RemoteAddr() net.Addr { return r.remote() }
@@ -261,9 +262,9 @@ func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
 		return nil, err
 	}
 	path := r.path(o, c.qp)
-	c.id, c.private = r.e.ID, o.applicationPart(r.e.Private)
+	c.id, c.private = r.e.ID, o.applicationPart(r.e.Private, seal.OfferLen)
 	c.local, c.remote = Addr{netip.AddrPortFrom(path.Local.Addr, r.l.addr.Port())}, r.remote()
-	private, err := r.answer(o, c.qp)
+	private, err := r.answer(o, c.qp, path.Remote.PSN)
 	if err == nil {
 		err = connectQP(ctx, c.qp, path)
 	}

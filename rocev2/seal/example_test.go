@@ -23,12 +23,13 @@ func Example() {
 	const qpnAlice, qpnBob = 0x800001, 0x800002
 	src, dst := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	connection := seal.Binding{Initiator: src, Responder: dst, QPN: qpnAlice, CommID: 7}
+	accepted := seal.Accepted{QPN: qpnBob, PSN: 100} // the REP says it, too
 	initiator, err := seal.Initiate(0, seal.Config{Identity: alice, Peer: bob.Public()}, connection)
 	check(err)
 	keysOfPeer := []seal.PublicKey{alice.Public()}
-	responder, err := seal.Respond(0, seal.Config{Identity: bob, Peers: keysOfPeer}, connection, qpnBob, initiator.Message())
+	responder, err := seal.Respond(0, seal.Config{Identity: bob, Peers: keysOfPeer}, connection, accepted, initiator.Message())
 	check(err)
-	check(initiator.Answer(0, qpnBob, responder.Message()))
+	check(initiator.Answer(0, accepted, responder.Message()))
 	sealer, _, err := initiator.Take(0, seal.Limits{})
 	check(err)
 	_, opener, err := responder.Take(0, seal.Limits{})

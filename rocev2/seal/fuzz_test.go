@@ -62,21 +62,21 @@ func FuzzHandshake(f *testing.F) {
 		f.Fatal(err)
 	}
 	c := Config{Identity: to, Peers: []PublicKey{from.Public()}}
-	b, err := Respond(0, c, binding, qpnB, a.Message())
+	b, err := Respond(0, c, binding, atB, a.Message())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(a.Message())
 	f.Add(b.Message())
 	f.Fuzz(func(t *testing.T, msg []byte) {
-		if _, err := Respond(0, c, binding, qpnB, msg); err == nil && !bytes.Equal(msg, a.Message()) {
+		if _, err := Respond(0, c, binding, atB, msg); err == nil && !bytes.Equal(msg, a.Message()) {
 			t.Fatalf("offer %x accepted", msg)
 		}
 		h, err := Initiate(0, a.config, binding)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Answer(0, qpnB, msg); err == nil {
+		if err := h.Answer(0, atB, msg); err == nil {
 			t.Fatalf("answer %x accepted", msg)
 		}
 	})

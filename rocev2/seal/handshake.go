@@ -92,10 +92,9 @@ func Initiate(now int64, c Config, b Binding) (*Handshake, error) {
 	return h, nil
 }
 
-// Respond processes an offer. Message returns the answer; qpn is the queue pair of the
-// responder. The error says why the connection must be refused: an offer of another version or
+// Respond processes an offer. Message returns the answer; at is what the message around it will say. The error says why the connection must be refused: an offer of another version or
 // suite, of an unknown key, or forged.
-func Respond(now int64, c Config, b Binding, qpn uint32, msg []byte) (*Handshake, error) {
+func Respond(now int64, c Config, b Binding, at Accepted, msg []byte) (*Handshake, error) {
 	suite, keyID, err := checkOffer(msg)
 	if err != nil {
 		return nil, err
@@ -113,7 +112,7 @@ func Respond(now int64, c Config, b Binding, qpn uint32, msg []byte) (*Handshake
 			continue
 		}
 		known = true
-		h.out, h.keys, err = answer(c.Identity, peer, &b, qpn, &h.seed, msg)
+		h.out, h.keys, err = answer(c.Identity, peer, &b, at, &h.seed, msg)
 		if err == nil {
 			clear(h.seed[:])
 			h.in = bytes.Clone(msg)
@@ -151,12 +150,11 @@ func (h *Handshake) State() State { return h.state }
 // Ignored is the number of messages that were forged, damaged, or came in a wrong state.
 func (h *Handshake) Ignored() uint64 { return h.ignored }
 
-// Answer processes an answer at the initiator; qpn is the queue pair that the message around it
-// names. A wrong answer changes nothing but Ignored: the right one may follow. A repeated answer
+// Answer processes an answer at the initiator; at is what the message around it says. A wrong answer changes nothing but Ignored: the right one may follow. A repeated answer
 // is accepted again.
 //
 // Errors: ErrMessage, and an error that names the state.
-func (h *Handshake) Answer(now int64, qpn uint32, msg []byte) error {
+func (h *Handshake) Answer(now int64, at Accepted, msg []byte) error {
 	h.Expire(now)
 	switch {
 	case h.state == Confirmed && h.in != nil && bytes.Equal(msg, h.in):
@@ -165,7 +163,7 @@ func (h *Handshake) Answer(now int64, qpn uint32, msg []byte) error {
 		h.ignored++
 		return fmt.Errorf("seal: answer in state %v: only an initiator that waits for it takes one", h.state)
 	}
-	keys, err := readAnswer(h.config.Identity, h.config.Peer, &h.binding, h.config.Suite, &h.seed, msg, qpn)
+	keys, err := readAnswer(h.config.Identity, h.config.Peer, &h.binding, h.config.Suite, &h.seed, msg, at)
 	if err != nil {
 		h.ignored++
 		return err

@@ -18,7 +18,10 @@ const (
 	qpnB = 0x800002
 )
 
-var binding = Binding{Initiator: hostA, Responder: hostB, QPN: qpnA, CommID: 77}
+var (
+	binding = Binding{Initiator: hostA, Responder: hostB, QPN: qpnA, CommID: 77, Service: 0x01061C06}
+	atB     = Accepted{qpnB, 0x123456}
+)
 
 func identity(t testing.TB) *Identity {
 	t.Helper()
@@ -37,11 +40,11 @@ func shake(t testing.TB) (a, b *Handshake) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err = Respond(0, Config{Identity: to, Peers: []PublicKey{identity(t).Public(), from.Public()}}, binding, qpnB, a.Message())
+	b, err = Respond(0, Config{Identity: to, Peers: []PublicKey{identity(t).Public(), from.Public()}}, binding, atB, a.Message())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Answer(0, qpnB, b.Message()); err != nil {
+	if err := a.Answer(0, atB, b.Message()); err != nil {
 		t.Fatal(err)
 	}
 	return a, b
@@ -81,7 +84,7 @@ func TestHandshake(t *testing.T) {
 	if _, _, err := a.Take(0, Limits{}); err == nil {
 		t.Error("keys taken twice")
 	}
-	if err := a.Answer(0, qpnB, b.Message()); err != nil {
+	if err := a.Answer(0, atB, b.Message()); err != nil {
 		t.Errorf("repeated answer: %v", err)
 	}
 	if !b.Repeated(a.Message()) || b.Repeated(b.Message()) {
@@ -111,7 +114,7 @@ func TestHandshakeRefused(t *testing.T) {
 	}
 	offer := a.Message()
 	respond := func(c Config, b Binding, msg []byte) error {
-		h, err := Respond(0, c, b, qpnB, msg)
+		h, err := Respond(0, c, b, atB, msg)
 		if (h == nil) != (err != nil) {
 			t.Fatalf("%v and %v", h, err)
 		}
@@ -132,7 +135,9 @@ func TestHandshakeRefused(t *testing.T) {
 		t.Error("suite that is not configured")
 	}
 	for _, b := range []Binding{
-		{host6, hostB, qpnA, 77}, {hostA, host6, qpnA, 77}, {hostA, hostB, qpnA + 1, 77}, {hostA, hostB, qpnA, 78},
+		{host6, hostB, qpnA, 77, binding.Service}, {hostA, host6, qpnA, 77, binding.Service},
+		{hostA, hostB, qpnA + 1, 77, binding.Service}, {hostA, hostB, qpnA, 78, binding.Service},
+		{hostA, hostB, qpnA, 77, binding.Service + 1}, {hostA, hostB, qpnA, 77, 0},
 	} {
 		if err := respond(good, b, offer); !errors.Is(err, ErrMessage) {
 			t.Errorf("%+v: %v", b, err)
@@ -159,7 +164,7 @@ func TestAnswerRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Respond(0, Config{Identity: to, Peers: []PublicKey{from.Public()}}, binding, qpnB, a.Message())
+	b, err := Respond(0, Config{Identity: to, Peers: []PublicKey{from.Public()}}, binding, atB, a.Message())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,23 +179,26 @@ func TestAnswerRefused(t *testing.T) {
 	clear(zero[answerHead : answerHead+32])
 	bad = append(bad, zero, answer[:len(answer)-1], nil, append(bytes.Clone(answer), 0), a.Message())
 	for i, m := range bad {
-		if err := a.Answer(0, qpnB, m); !errors.Is(err, ErrMessage) || a.State() != Offered {
+		if err := a.Answer(0, atB, m); !errors.Is(err, ErrMessage) || a.State() != Offered {
 			t.Fatalf("wrong answer %d: %v, state %v", i, err, a.State())
 		}
 	}
-	if err := a.Answer(0, qpnB+1, answer); !errors.Is(err, ErrMessage) {
-		t.Errorf("answer around another QPN: %v", err)
+	around := []Accepted{{qpnB + 1, atB.PSN}, {qpnB, atB.PSN + 1}, {qpnB, 0}, {atB.PSN, qpnB}}
+	for _, at := range around {
+		if err := a.Answer(0, at, answer); !errors.Is(err, ErrMessage) {
+			t.Errorf("answer around %+v: %v", at, err)
+		}
 	}
-	if a.Ignored() != uint64(len(bad))+1 {
-		t.Errorf("%d ignored, want %d", a.Ignored(), len(bad)+1)
+	if n := uint64(len(bad) + len(around)); a.Ignored() != n {
+		t.Errorf("%d ignored, want %d", a.Ignored(), n)
 	}
 	if _, _, err := a.Take(0, Limits{}); err == nil {
 		t.Error("keys without an answer")
 	}
-	if err := a.Answer(0, qpnB, answer); err != nil || a.State() != Confirmed {
+	if err := a.Answer(0, atB, answer); err != nil || a.State() != Confirmed {
 		t.Errorf("the right answer afterwards: %v", err)
 	}
-	if err := b.Answer(0, qpnB, answer); err == nil {
+	if err := b.Answer(0, atB, answer); err == nil {
 		t.Error("a responder accepts an answer")
 	}
 }
@@ -204,7 +212,7 @@ func TestHandshakeTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Config{Identity: to, Peers: []PublicKey{from.Public()}, Timeout: time.Second}
-	b, err := Respond(5, r, binding, qpnB, a.Message())
+	b, err := Respond(5, r, binding, atB, a.Message())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +224,7 @@ func TestHandshakeTimeout(t *testing.T) {
 			t.Fatal("expired before the deadline")
 		}
 	}
-	if err := a.Answer(5+1e9, qpnB, b.Message()); err == nil || a.State() != Failed {
+	if err := a.Answer(5+1e9, atB, b.Message()); err == nil || a.State() != Failed {
 		t.Errorf("answer after the deadline: %v, state %v", err, a.State())
 	}
 	if b.Opened(5 + 1e9); b.State() != Failed || b.keys != (Keys{}) || b.Repeated(a.Message()) {

@@ -15,15 +15,19 @@ import (
 // The handshake is Noise_KK_25519_AESGCM_SHA256 (Noise Protocol Framework, revision 34): both
 // ends know the static key of the other one before. Its two messages are:
 //
-//	offer,  in the REQ:  0 version(8)=1  1 suite(8)  2 zero(16)  4 key ID(32)  8 e(32 bytes)  40 tag(16 bytes)
-//	answer, in the REP:  0 version(8)=1  1 suite(8)  2 zero(16)  4 e(32 bytes)  36 QPN(32, encrypted)  40 tag(16 bytes)
+//	offer,  in the REQ:  0 version(8)=2  1 suite(8)  2 zero(16)  4 key ID(32)  8 e(32 bytes)  40 tag(16 bytes)
+//	answer, in the REP:  0 version(8)=2  1 suite(8)  2 zero(16)  4 e(32 bytes)  36 QPN(32), 40 PSN(32), both encrypted
+//	                     44 tag(16 bytes)
+//
+// Version 1 authenticated neither the service nor the first PSN of the REP. With a changed PSN, the first messages of the
+// initiator counted as repeated ones: they were acknowledged and never delivered.
 const (
-	handshakeVersion = 1
+	handshakeVersion = 2
 
 	// OfferLen and AnswerLen are the lengths of the messages in bytes. An offer fills the 56 bytes
 	// that applications have in a REQ behind the addresses.
 	OfferLen  = 56
-	AnswerLen = 56
+	AnswerLen = 60
 
 	offerHead  = 8
 	answerHead = 4
@@ -39,16 +43,29 @@ type Binding struct {
 	Initiator, Responder netip.Addr
 	QPN                  uint32 // queue pair of the initiator
 	CommID               uint32 // a number of the attempt: the communication ID of the initiator, or a PSN that it chose
+	Service              uint64 // service ID that the offer is for; 0 where there is none
+}
+
+// Accepted is what the message around an answer says of the responder. The answer authenticates it.
+type Accepted struct {
+	QPN uint32 // queue pair of the responder
+	PSN uint32 // with which the initiator starts to send, 24 bits
+}
+
+// payload is the encrypted part of an answer.
+func (a Accepted) payload() []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, a.QPN), a.PSN)
 }
 
 // prologue is what is authenticated without being in a message.
 func (b *Binding) prologue(head []byte) []byte {
 	from, to := b.Initiator.As16(), b.Responder.As16()
-	p := []byte("softroce-xdp seal 1")
+	p := []byte("softroce-xdp seal 2")
 	p = append(p, from[:]...)
 	p = append(p, to[:]...)
 	p = binary.BigEndian.AppendUint32(p, b.QPN)
 	p = binary.BigEndian.AppendUint32(p, b.CommID)
+	p = binary.BigEndian.AppendUint64(p, b.Service)
 	return append(p, head...)
 }
 
@@ -85,7 +102,7 @@ func offer(id *Identity, peer PublicKey, b *Binding, suite Suite, seed *[32]byte
 
 // readAnswer returns the keys of the initiator. It makes its state anew, so that a message that
 // fails changes nothing.
-func readAnswer(id *Identity, peer PublicKey, b *Binding, suite Suite, seed *[32]byte, msg []byte, qpn uint32) (Keys, error) {
+func readAnswer(id *Identity, peer PublicKey, b *Binding, suite Suite, seed *[32]byte, msg []byte, at Accepted) (Keys, error) {
 	_, hs, err := offer(id, peer, b, suite, seed)
 	if err != nil {
 		return Keys{}, err
@@ -94,14 +111,14 @@ func readAnswer(id *Identity, peer PublicKey, b *Binding, suite Suite, seed *[32
 		return Keys{}, ErrMessage
 	}
 	got, send, receive, err := hs.ReadMessage(nil, msg[answerHead:])
-	if err != nil || len(got) != 4 || binary.BigEndian.Uint32(got) != qpn {
+	if err != nil || !bytes.Equal(got, at.payload()) {
 		return Keys{}, ErrMessage
 	}
 	return Keys{suite, send.UnsafeKey(), receive.UnsafeKey()}, nil
 }
 
 // answer reads an offer and returns the second message and the keys of the responder.
-func answer(id *Identity, peer PublicKey, b *Binding, qpn uint32, seed *[32]byte, msg []byte) ([]byte, Keys, error) {
+func answer(id *Identity, peer PublicKey, b *Binding, at Accepted, seed *[32]byte, msg []byte) ([]byte, Keys, error) {
 	hs, err := state(id, peer, b.prologue(msg[:offerHead]), seed, false)
 	if err != nil {
 		return nil, Keys{}, err
@@ -111,7 +128,7 @@ func answer(id *Identity, peer PublicKey, b *Binding, qpn uint32, seed *[32]byte
 	}
 	suite := Suite(msg[1])
 	head := []byte{handshakeVersion, byte(suite), 0, 0}
-	out, receive, send, err := hs.WriteMessage(head, binary.BigEndian.AppendUint32(nil, qpn))
+	out, receive, send, err := hs.WriteMessage(head, at.payload())
 	if err != nil {
 		return nil, Keys{}, err
 	}

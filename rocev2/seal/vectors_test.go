@@ -29,6 +29,8 @@ type vectors struct {
 		QPN                  uint32
 		CommID               uint32 `json:"comm_id"`
 		TheirQPN             uint32 `json:"their_qpn"`
+		TheirPSN             uint32 `json:"their_psn"`
+		Service              uint64
 		Offer, Answer        hexBytes
 		Forward, Reverse     hexBytes
 	}
@@ -104,7 +106,8 @@ func TestHandshakeVectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := Binding{Initiator: hostA, Responder: hostB, QPN: k.QPN, CommID: k.CommID}
+		b := Binding{Initiator: hostA, Responder: hostB, QPN: k.QPN, CommID: k.CommID, Service: k.Service}
+		at := Accepted{k.TheirQPN, k.TheirPSN}
 		h, err := Initiate(0, Config{Identity: from, Peer: to.Public(), Suite: k.Suite, seed: (*[32]byte)(k.SeedI)}, b)
 		if err != nil {
 			t.Fatal(err)
@@ -112,14 +115,14 @@ func TestHandshakeVectors(t *testing.T) {
 		if !bytes.Equal(h.Message(), k.Offer) {
 			t.Errorf("offer\n got %x\nwant %x", h.Message(), []byte(k.Offer))
 		}
-		r, err := Respond(0, Config{Identity: to, Peers: []PublicKey{from.Public()}, seed: (*[32]byte)(k.SeedR)}, b, k.TheirQPN, k.Offer)
+		r, err := Respond(0, Config{Identity: to, Peers: []PublicKey{from.Public()}, seed: (*[32]byte)(k.SeedR)}, b, at, k.Offer)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(r.Message(), k.Answer) {
 			t.Errorf("answer\n got %x\nwant %x", r.Message(), []byte(k.Answer))
 		}
-		if err := h.Answer(0, k.TheirQPN, k.Answer); err != nil {
+		if err := h.Answer(0, at, k.Answer); err != nil {
 			t.Fatal(err)
 		}
 		want := Keys{k.Suite, Secret(k.Forward), Secret(k.Reverse)}

@@ -16,8 +16,9 @@ import (
 // UD SEND Only from queue pair 1.
 type hosts map[netip.Addr]*service.Service
 
-func (h hosts) Send(local, peer netip.Addr, m mad.Header) { h[peer].Receive(local, peer, m) }
-func (hosts) Steer(cm.Steer) error                        { return nil } // nobody else is there
+func (h hosts) Send(local, peer netip.Addr, m mad.Header)      { h[peer].Receive(local, peer, m, cm.Plain) }
+func (hosts) Steer(cm.Steer) error                             { return nil }  // nobody else is there
+func (hosts) Reach(_, _ netip.Addr, _ cm.Proof, _ func()) bool { return true } // all paths are known
 
 // Two applications of different hosts connect. A device has the service behind OpenCM, and the queue
 // pairs that are left out here.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 )
@@ -24,20 +25,20 @@ func TestRequestsToNobody(t *testing.T) {
 		nobody.SetServiceID(port + 2)
 		listened.SetServiceID(port)
 		for range service.MaxArrived {
-			a.svc.Receive(addrB, addrA, nobody.Header)
+			a.svc.Receive(addrB, addrA, nobody.Header, cm.Plain)
 		}
 		for range service.MaxArrived/4 - 1 {
-			a.svc.Receive(addrB, addrA, listened.Header)
+			a.svc.Receive(addrB, addrA, listened.Header, cm.Plain)
 		}
 		rtu := mad.NewRTU(3, 1, 2)
-		a.svc.Receive(addrB, addrA, rtu.Header)
+		a.svc.Receive(addrB, addrA, rtu.Header, cm.Plain)
 		close(a.gate)
 		c := a.svc.Counters()
 		if c.Arrived != service.MaxArrived/4*3 || c.Dropped != service.MaxArrived/2 {
 			t.Errorf("%d messages arrived and %d were dropped, want %d requests to nobody and all others", c.Arrived, c.Dropped, service.MaxArrived/2)
 		}
 		for range service.MaxArrived / 2 {
-			a.svc.Receive(addrB, addrA, nobody.Header)
+			a.svc.Receive(addrB, addrA, nobody.Header, cm.Plain)
 		}
 		if again := a.svc.Counters(); again.Dropped != c.Dropped {
 			t.Errorf("%d more were dropped after the queue was empty", again.Dropped-c.Dropped)

@@ -30,6 +30,8 @@ type network struct {
 	loss int // percent
 	ends map[netip.Addr]*end
 	sent map[mad.Attr]int
+
+	proof cm.Proof // of all messages
 }
 
 // end is one host: its service, and what its transport was told.
@@ -40,10 +42,11 @@ type end struct {
 	refuse error                   // of Steer
 	keys   map[cm.Key]bool         // that are on
 	lose   func(h mad.Header) bool // besides what is lost at random
+	reach  func(then func()) bool  // nil: all paths are known
 }
 
 func newNetwork(t *testing.T, seed uint64) (a, b *end) {
-	n := &network{rand: rand.New(rand.NewPCG(seed, 1)), ends: map[netip.Addr]*end{}, sent: map[mad.Attr]int{}}
+	n := &network{rand: rand.New(rand.NewPCG(seed, 1)), ends: map[netip.Addr]*end{}, sent: map[mad.Attr]int{}, proof: cm.Plain}
 	for _, addr := range []netip.Addr{addrA, addrB} {
 		e := &end{net: n, keys: map[cm.Key]bool{}}
 		e.svc = service.New(e, cm.Config{Alone: true, Rand: n.uint32})
@@ -69,7 +72,12 @@ func (e *end) Send(local, peer netip.Addr, m mad.Header) {
 		return
 	}
 	delay := time.Duration(n.rand.IntN(int(time.Millisecond)))
-	time.AfterFunc(delay, func() { n.ends[peer].svc.Receive(local, peer, m) })
+	time.AfterFunc(delay, func() { n.ends[peer].svc.Receive(local, peer, m, n.proof) })
+}
+
+// Reach implements service.Transport.
+func (e *end) Reach(_, _ netip.Addr, _ cm.Proof, then func()) bool {
+	return e.reach == nil || e.reach(then)
 }
 
 // Steer implements service.Transport.

@@ -38,7 +38,7 @@ func (s *Service) run() {
 func (s *Service) turn() bool {
 	s.mu.Lock()
 	arrived, pairs, calls, closing := s.arrived, s.pairs, s.calls, s.closing
-	s.arrived, s.nobody, s.pairs, s.calls = nil, 0, nil, nil
+	s.arrived, s.nobody, s.doubted, s.pairs, s.calls = nil, 0, 0, nil, nil
 	s.mu.Unlock()
 	for _, m := range arrived {
 		s.receive(m)
@@ -57,11 +57,20 @@ func (s *Service) turn() bool {
 
 // pair has the connections of a queue pair go on or end.
 func (s *Service) pair(n pairNews) {
+	switch n.what {
+	case pairEncrypted:
+		s.sealed[n.qpn] = struct{}{}
+	case pairDestroyed:
+		delete(s.sealed, n.qpn)
+	}
 	for _, id := range slices.Clone(s.byQPN[n.qpn]) {
-		if n.destroyed {
-			_ = s.manager.Disconnect(s.now(), id, nil) // refused where it has ended already
-		} else {
+		switch n.what {
+		case pairArrived:
 			s.manager.Arrived(id)
+		case pairEncrypted:
+			s.manager.SetEncrypted(id)
+		case pairDestroyed:
+			_ = s.manager.Disconnect(s.now(), id, nil) // refused where it has ended already
 		}
 		s.carry()
 	}
@@ -71,17 +80,31 @@ func (s *Service) pair(n pairNews) {
 func (s *Service) use(id cm.ID, qpn uint32) {
 	s.conns[id].qpn = qpn
 	s.byQPN[qpn] = append(s.byQPN[qpn], id)
+	if _, ok := s.sealed[qpn]; ok {
+		s.manager.SetEncrypted(id)
+	}
 }
 
 // receive passes a message to the Manager, unless it is a request for a session that does not take
-// its events.
+// its events. A request for a listener waits for the path to its sender first, so that an application that accepts it
+// does not.
 func (s *Service) receive(m message) {
-	s.count.Arrived++
-	if id, ok := requested(m.mad); ok && s.listeners[id] != nil && s.listeners[id].waiting() >= MaxEvents {
-		s.count.NotTaken++
-		return
+	if !m.reached {
+		s.count.Arrived++
 	}
-	s.manager.Receive(s.now(), m.src, m.dst, m.mad)
+	if id, ok := requested(m.mad); ok && s.listeners[id] != nil {
+		if s.listeners[id].waiting() >= MaxEvents {
+			s.count.NotTaken++
+			return
+		}
+		if !m.reached {
+			m.reached = true
+			if !s.transport.Reach(m.dst, m.src, m.proof, func() { s.enqueue(m) }) {
+				return
+			}
+		}
+	}
+	s.manager.Receive(s.now(), m.src, m.dst, m.mad, m.proof)
 	s.carry()
 }
 

@@ -28,6 +28,11 @@ type Transport interface {
 	// be sent is lost; the Manager repeats what matters. The message is the Transport's.
 	Send(local, peer netip.Addr, m mad.Header)
 
+	// Reach reports whether messages to peer would leave at once, as its route and neighbour are known. If not, it has
+	// them looked up, and calls then from another goroutine when they are known. It does not call it if they
+	// cannot be found within its time, or if others need the place. It must not wait.
+	Reach(local, peer netip.Addr, p cm.Proof, then func()) bool
+
 	// Steer has messages come to this end, or not any more. Those that match no key belong to
 	// others. An error means that they do not come.
 	Steer(s cm.Steer) error
@@ -36,7 +41,8 @@ type Transport interface {
 // Limits of a Service.
 const (
 	// MaxArrived is how many received messages wait for the Manager; more are dropped. Requests for
-	// services without a listener are at most half of them, so that they do not displace others.
+	// services without a listener are at most half of them, and requests that are not proven at most three
+	// quarters, so that they do not displace others.
 	MaxArrived = 4096
 	// MaxFirst is how many first packets of queue pairs wait for the Manager: as many as there are
 	// connections. More are dropped; the peer repeats the message that does the same.
@@ -67,6 +73,7 @@ type Service struct {
 	mu      sync.Mutex
 	arrived []message
 	nobody  int // of arrived, those that are for nobody
+	doubted int // of arrived, requests that are not proven
 	pairs   []pairNews
 	calls   []func()
 	dropped uint64
@@ -78,14 +85,17 @@ type Service struct {
 	manager  *cm.Manager
 	sessions map[*session]struct{}
 	conns    map[cm.ID]*conn
-	byQPN    map[uint32][]cm.ID // the connections of a queue pair of this end
-	steerErr error              // of the actions that were carried out last
+	byQPN    map[uint32][]cm.ID  // the connections of a queue pair of this end
+	sealed   map[uint32]struct{} // encrypted queue pairs
+	steerErr error               // of the actions that were carried out last
 	count    Counters
 }
 
 type message struct {
 	src, dst netip.Addr
 	mad      []byte
+	proof    cm.Proof
+	reached  bool // the path to its sender is known
 }
 
 // conn is what the service knows of an ID.
@@ -94,11 +104,19 @@ type conn struct {
 	qpn     uint32   // of this end, or 0
 }
 
-// pairNews is what has happened to a queue pair: it was destroyed, or received its first packet.
+// pairNews is what has happened to a queue pair.
 type pairNews struct {
-	qpn       uint32
-	destroyed bool
+	qpn  uint32
+	what pairChange
 }
+
+type pairChange uint8
+
+const (
+	pairArrived   pairChange = iota // it received its first packet
+	pairEncrypted                   // it takes encrypted packets only
+	pairDestroyed
+)
 
 // New starts a Service. Config.Steer is set.
 func New(t Transport, c cm.Config) *Service {
@@ -106,26 +124,35 @@ func New(t Transport, c cm.Config) *Service {
 	s := &Service{
 		transport: t, start: time.Now(), wake: make(chan struct{}, 1), done: make(chan struct{}),
 		manager: cm.New(c), sessions: map[*session]struct{}{}, listeners: map[mad.ServiceID]*session{},
-		conns: map[cm.ID]*conn{}, byQPN: map[uint32][]cm.ID{},
+		conns: map[cm.ID]*conn{}, byQPN: map[uint32][]cm.ID{}, sealed: map[uint32]struct{}{},
 	}
 	go s.run()
 	return s
 }
 
 // Receive takes a message that arrived at queue pair 1 from src, at the address dst of this host.
-// It copies the message and does not wait.
-func (s *Service) Receive(src, dst netip.Addr, m []byte) {
-	id, request := requested(m)
+// It copies the message and does not wait. p says how far src can be believed.
+func (s *Service) Receive(src, dst netip.Addr, m []byte, p cm.Proof) {
+	s.enqueue(message{src: src, dst: dst, mad: append([]byte(nil), m...), proof: p})
+}
+
+// enqueue has the goroutine receive a message, if there is room.
+func (s *Service) enqueue(m message) {
+	id, request := requested(m.mad)
 	s.mu.Lock()
 	nobody := request && s.listeners[id] == nil
-	full := len(s.arrived) >= MaxArrived || nobody && s.nobody >= MaxArrived/2
+	doubted := request && m.proof != cm.Proven
+	full := len(s.arrived) >= MaxArrived || nobody && s.nobody >= MaxArrived/2 || doubted && s.doubted >= MaxArrived/4*3
 	if full {
 		s.dropped++
 	} else {
 		if nobody {
 			s.nobody++
 		}
-		s.arrived = append(s.arrived, message{src, dst, append([]byte(nil), m...)})
+		if doubted {
+			s.doubted++
+		}
+		s.arrived = append(s.arrived, m)
 	}
 	s.mu.Unlock()
 	if !full {
@@ -135,16 +162,20 @@ func (s *Service) Receive(src, dst netip.Addr, m []byte) {
 
 // Arrived says that the first packet arrived at a queue pair: if it is that of an accepted
 // connection, the connection is established (IBTA 12.9.7.2). It does not wait.
-func (s *Service) Arrived(qpn uint32) { s.note(pairNews{qpn, false}) }
+func (s *Service) Arrived(qpn uint32) { s.note(pairNews{qpn, pairArrived}) }
+
+// Encrypted says that a queue pair takes encrypted packets only, until it is destroyed: a REQ does not end its
+// connection. It does not wait.
+func (s *Service) Encrypted(qpn uint32) { s.note(pairNews{qpn, pairEncrypted}) }
 
 // Destroyed says that a queue pair does not exist any more: its connections end as by
 // Session.Disconnect, which their peers are told. It is called before the number is used for another
 // queue pair. It does not wait.
-func (s *Service) Destroyed(qpn uint32) { s.note(pairNews{qpn, true}) }
+func (s *Service) Destroyed(qpn uint32) { s.note(pairNews{qpn, pairDestroyed}) }
 
 func (s *Service) note(n pairNews) {
 	s.mu.Lock()
-	full := !n.destroyed && len(s.pairs) >= MaxFirst
+	full := n.what == pairArrived && len(s.pairs) >= MaxFirst
 	if full {
 		s.dropped++
 	} else {

@@ -152,6 +152,32 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// WouldAsk is true for neighbours that the kernel does not know, and asks none.
+func TestWouldAsk(t *testing.T) {
+	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
+	a, b := top.Host(1), top.Host(2)
+	table := open(t, a, Options{})
+	for range 2 { // the first call has not asked
+		if !table.WouldAsk(a.IPv4(), b.IPv4()) || !table.WouldAsk(a.IPv6(), b.IPv6()) {
+			t.Fatal("the neighbour is known")
+		}
+	}
+	for _, dst := range []netip.Addr{a.IPv4(), netip.MustParseAddr("203.0.113.1")} {
+		if table.WouldAsk(a.IPv4(), dst) {
+			t.Errorf("%s is no neighbour", dst)
+		}
+	}
+	p, err := table.ResolveFrom(a.IPv4(), b.IPv4())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = wait(t, p)
+	p.Release()
+	if err != nil || table.WouldAsk(a.IPv4(), b.IPv4()) {
+		t.Errorf("%v, or the kernel does not know the neighbour that has answered", err)
+	}
+}
+
 // TestPermanentNeighbour: it is used, and stays permanent.
 func TestPermanentNeighbour(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true})

@@ -117,6 +117,22 @@ func (t *Table) ResolveFrom(src, dst netip.Addr) (*Path, error) {
 	return t.resolve(key)
 }
 
+// WouldAsk reports whether Resolve would have the kernel look for a neighbour that it does not know. It sends nothing.
+func (t *Table) WouldAsk(src, dst netip.Addr) bool {
+	key := pathKey{src: src.Unmap().WithZone(""), dst: dst.Unmap().WithZone("")}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.paths[key]; p != nil {
+		return false // it follows its neighbour already
+	}
+	s, next := t.look(key)
+	if s.Err != nil || s.Loopback || t.hops[next] != nil {
+		return false
+	}
+	n, err := t.kernel.neighbour(next)
+	return err == nil && n.state&usable == 0
+}
+
 func (t *Table) resolve(key pathKey) (*Path, error) {
 	key.src, key.dst = key.src.WithZone(""), key.dst.WithZone("") // the interface is the zone
 	switch dst := key.dst; {

@@ -60,10 +60,10 @@ def handshake(suite):
     """Both ends have the same state, so one computes it."""
     si, sr, ei, er = (bytes([i]) * 32 for i in (0x11, 0x22, 0x33, 0x44))
     src, dst = (b"\0" * 10 + b"\xff\xff" + bytes(a) for a in ((10, 0, 0, 1), (10, 0, 0, 2)))
-    qpn, comm, their = 0x800001, 0x01020304, 0x800002
-    head = bytes([1, suite, 0, 0]) + hashlib.sha256(pub(si)).digest()[:4]
+    qpn, comm, their, psn, service = 0x800001, 0x01020304, 0x800002, 0x223344, 0x01061C06
+    head = bytes([2, suite, 0, 0]) + hashlib.sha256(pub(si)).digest()[:4]
     s = Symmetric(b"Noise_KK_25519_AESGCM_SHA256")
-    s.mix_hash(b"softroce-xdp seal 1" + src + dst + struct.pack(">II", qpn, comm) + head)
+    s.mix_hash(b"softroce-xdp seal 2" + src + dst + struct.pack(">IIQ", qpn, comm, service) + head)
     s.mix_hash(pub(si))
     s.mix_hash(pub(sr))
     s.mix_hash(pub(ei))
@@ -73,10 +73,11 @@ def handshake(suite):
     s.mix_hash(pub(er))
     s.mix_key(dh(er, pub(ei)))
     s.mix_key(dh(er, pub(si)))
-    answer = bytes([1, suite, 0, 0]) + pub(er) + s.encrypt(struct.pack(">I", their))
+    answer = bytes([2, suite, 0, 0]) + pub(er) + s.encrypt(struct.pack(">II", their, psn))
     to, back = s.split()
     return {"suite": suite, "initiator": si.hex(), "responder": sr.hex(), "seed_i": ei.hex(), "seed_r": er.hex(),
-            "qpn": qpn, "comm_id": comm, "their_qpn": their, "offer": offer.hex(), "answer": answer.hex(),
+            "qpn": qpn, "comm_id": comm, "their_qpn": their, "their_psn": psn,
+            "service": service, "offer": offer.hex(), "answer": answer.hex(),
             "forward": to.hex(), "reverse": back.hex()}
 
 

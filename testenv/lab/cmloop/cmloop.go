@@ -170,7 +170,7 @@ func (d *Device) send(from *session, a cm.Send) {
 			break
 		}
 	}
-	to.m.Receive(d.now(), a.Local, a.Peer, a.MAD)
+	to.m.Receive(d.now(), a.Local, a.Peer, a.MAD, cm.Proven) // both ends are of this host
 }
 
 // session implements cm.Session.

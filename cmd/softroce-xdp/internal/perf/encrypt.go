@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 )
@@ -57,7 +58,7 @@ func (e *end) answer(c net.Conn, with *rdma.Encryption, offers []pair) ([]pair, 
 		return nil, err
 	}
 	for i, x := range e.qps {
-		if pairs[i].Handshake, err = with.Accept(x, binding(them, us, &offers[i]), offers[i].Handshake); err != nil {
+		if pairs[i].Handshake, err = with.Accept(x, binding(them, us, &offers[i]), rocev2.PSN(pairs[i].PSN), offers[i].Handshake); err != nil {
 			return nil, fmt.Errorf("--encrypt: %w", err)
 		}
 	}
@@ -73,7 +74,7 @@ func (e *end) finish(with *rdma.Encryption, answers []pair) error {
 		return fmt.Errorf("the peer made %d queue pairs for our %d", len(answers), len(e.qps))
 	}
 	for i, x := range e.qps {
-		if err := with.Finish(x, e.handshakes[i], answers[i].QPN, answers[i].Handshake); err != nil {
+		if err := with.Finish(x, e.handshakes[i], seal.Accepted{QPN: answers[i].QPN, PSN: answers[i].PSN}, answers[i].Handshake); err != nil {
 			return fmt.Errorf("--encrypt: %w", err)
 		}
 	}
