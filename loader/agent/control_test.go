@@ -48,7 +48,8 @@ func TestControlPackets(t *testing.T) {
 	want.Nonce, want.Token = 77, c.secret.Token(key)
 	if c.helloAck(peerN(1), &bpf.Event{Peer: key, Nonce: 77}); op != rocev2.OpHelloAck || sent != want {
 		t.Errorf("%v %+v, want %+v", op, sent, want)
-	}	if room != 0 {
+	}
+	if room != 0 {
 		t.Errorf("it says %d of the path, and was not asked", room)
 	}
 	// The question of this host, and the answer to that of a peer: what the path lets it stamp.
