@@ -17,7 +17,7 @@ func TestControlPackets(t *testing.T) {
 	var op rocev2.Opcode
 	var room uint32
 	c := control{
-		mtu: func(peer netip.Addr) int { return 1400 },
+		mtu:    func(peer netip.Addr) int { return 1400 },
 		origin: rocev2.Hello{Node: 3, Caps: uint32(bpf.CapStamp | bpf.CapSACK), LinkMbps: 25_000},
 		secret: bpf.NewSecret(), log: slog.New(slog.DiscardHandler),
 		send: func(src, peer netip.Addr, build packetBuilder) error {
