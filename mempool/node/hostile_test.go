@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,16 +21,18 @@ import (
 func TestGarbageFromServer(t *testing.T) {
 	good := proto.Append(nil, &proto.Lease{Period: 1, Parts: 1, Entries: []proto.Entry{{Slab: 3, VA: 1 << 20, RKey: 2}}})
 	for name, c := range map[string]struct {
-		leased bool
-		bad    []byte
+		leased    bool
+		bad       []byte
+		unwelcome bool
 	}{
-		"no message":        {false, bytes.Repeat([]byte{0xFF}, 100)},
-		"half a lease":      {false, good[:len(good)-1]},
-		"nothing":           {true, []byte{0}},
-		"a node's message":  {true, proto.Append(nil, &proto.Leave{})},
-		"after a lease":     {true, bytes.Repeat([]byte{0xFF}, proto.MaxMessage)},
-		"a longer lease":    {true, append(bytes.Clone(good), 0)},
-		"a part of nothing": {true, proto.Append(nil, &proto.Lease{Period: 2, Part: 1, Parts: 0})},
+		"no message":        {leased: false, bad: bytes.Repeat([]byte{0xFF}, 100)},
+		"no welcome":        {bad: good, unwelcome: true},
+		"half a lease":      {leased: false, bad: good[:len(good)-1]},
+		"nothing":           {leased: true, bad: []byte{0}},
+		"a node's message":  {leased: true, bad: proto.Append(nil, &proto.Leave{})},
+		"after a lease":     {leased: true, bad: bytes.Repeat([]byte{0xFF}, proto.MaxMessage)},
+		"a longer lease":    {leased: true, bad: append(bytes.Clone(good), 0)},
+		"a part of nothing": {leased: true, bad: proto.Append(nil, &proto.Lease{Period: 2, Part: 1, Parts: 0})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -37,9 +40,9 @@ func TestGarbageFromServer(t *testing.T) {
 			dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 			must(t, err)
 			defer dev.Close()
-			welcome, err := proto.Welcome{SlabBytes: 64 << 10, Slabs: 4, Hold: time.Second, Grace: time.Second}.AppendBinary(nil)
+			offer, err := proto.Offer{Challenge: 7}.AppendBinary(nil)
 			must(t, err)
-			listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(welcome))
+			listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
 			must(t, err)
 			defer listener.Close()
 			joined := make(chan struct{})
@@ -50,6 +53,10 @@ func TestGarbageFromServer(t *testing.T) {
 					return
 				}
 				defer conn.Close()
+				_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
+				if !c.unwelcome {
+					_ = conn.Send(ctx, proto.Append(nil, &proto.Welcome{SlabBytes: 64 << 10, Slabs: 4, Hold: time.Second, Grace: time.Second}))
+				}
 				if c.leased {
 					_ = conn.Send(ctx, good)
 					<-joined
@@ -76,6 +83,40 @@ func TestGarbageFromServer(t *testing.T) {
 				t.Errorf("%v, want %v", err, proto.ErrFormat)
 			}
 		})
+	}
+}
+
+// What a server refuses after Begin is ErrRefused, with its reason.
+func TestRefusedLater(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
+	must(t, err)
+	defer dev.Close()
+	offer, err := proto.Offer{}.AppendBinary(nil)
+	must(t, err)
+	listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
+	must(t, err)
+	defer listener.Close()
+	go func() {
+		for range 2 {
+			conn, err := listener.Accept(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = conn.Send(ctx, proto.Append(nil, &proto.Refusal{Text: []byte("too late")}))
+			_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
+			_, _ = conn.Recv(ctx, nil)
+			_ = conn.Close()
+		}
+	}()
+	_, err = node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
+	_, err2 := node.Status(ctx, dev, listener.Addr().String())
+	for _, err := range []error{err, err2} {
+		if !errors.Is(err, node.ErrRefused) || !strings.Contains(err.Error(), "too late") {
+			t.Errorf("%v, want %v", err, node.ErrRefused)
+		}
 	}
 }
 
