@@ -211,7 +211,7 @@ func (s *Server) receive(x *session, b []byte) error {
 	}
 	switch m := m.(type) {
 	case *proto.Report:
-		if false {
+		if m.Token != x.token {
 			return lease.ErrToken
 		}
 		s.run(s.table.Report(s.now(), x.node, m.Period, lease.Usage{Demand: m.Demand, Used: m.Used}))

@@ -47,6 +47,7 @@
 //	rx.go        headers and ICRC; the queue pair by its number (package qpn), and whether the
 //	             packet is from its peer; then qp.Receive
 //	rx_meta.go   what ingress has put in front: timestamps, CE mark
+//	allow.go     whose packets are taken: Options.Allow
 //	stamp.go     what is echoed of it
 //	rtt_probe.go round trips of peers that do not stamp
 //	sack.go      whether SACK is used with the peer

@@ -277,6 +277,7 @@ type syncer struct {
 type engineCounters struct {
 	rxPackets, rxMalformed, rxTooLong, rxBadICRC uint64
 	rxUnknownQPN, rxBadPKey, rxWrongPeer         uint64
+	rxNotAllowed                                 uint64
 	txPackets, txStamped, txTooBig, txNoPath     uint64
 	txNoRoom, syncErrors                         uint64
 	rxMADs, txMADs, rxBadMAD, madsDropped        uint64
