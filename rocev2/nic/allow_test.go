@@ -12,6 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -31,6 +32,23 @@ func TestAllowList(t *testing.T) {
 	}
 }
 
+// readyUD is a UD queue pair in RTR.
+func readyUD(t *testing.T, e *engine) *QP {
+	t.Helper()
+	x := &QP{dev: e.dev, typ: verbs.UD, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}}
+	x.timer.Owner = x
+	if err := e.addQP(x, qp.Config{Type: verbs.UD, Count: &e.qpCount}); err != nil {
+		t.Fatal(err)
+	}
+	a := verbs.DefaultAttr()
+	for _, a.State = range []verbs.State{verbs.StateInit, verbs.StateRTR} {
+		if err := x.q.Modify(a, verbs.RequiredMask(verbs.UD, a.State)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return x
+}
+
 // Packets of hosts that are not allowed reach no queue pair and not the connection manager, and are counted. Packets of
 // the engine to itself do.
 func TestAllowedPackets(t *testing.T) {
@@ -39,8 +57,7 @@ func TestAllowedPackets(t *testing.T) {
 	svc := service.New(counting{make(chan mad.Header, 100)}, cm.Config{Alone: true})
 	defer svc.Close()
 	e.startMADs(svc)
-	rc, ud := receiver(t, e, verbs.RC), receiver(t, e, verbs.UD)
-	ud.dest = nil
+	rc, ud := receiver(t, e, verbs.RC), readyUD(t, e)
 	req := mad.NewREQ(1)
 	req.SetLocalCommID(7)
 	req.SetServiceID(0x01060000)
