@@ -10,6 +10,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/printable"
 	"github.com/softroce/softroce-xdp/mempool/proto"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
@@ -56,7 +57,9 @@ func (n *Node) take(ctx context.Context, joiner *proto.Joiner, b []byte) error {
 		return n.conn.Send(ctx, proto.Append(nil, &proto.Report{Token: n.welcome.Token, Period: m.Period, Demand: demand, Used: used}))
 	case *proto.Text:
 		n.mu.Lock()
-		n.reason += string(m.Text[:min(len(m.Text), maxReason)])
+		if len(n.reason) < maxReason {
+			n.reason += printable.Text(string(m.Text[:min(len(m.Text), maxReason)]))
+		}
 		n.mu.Unlock()
 		return nil
 	}

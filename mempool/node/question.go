@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/softroce/softroce-xdp/internal/printable"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/proto"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -62,7 +63,14 @@ func question(ctx context.Context, dev verbs.Device, address string, r proto.Req
 			return s, fmt.Errorf("%w: the state of %s has more than %d bytes", proto.ErrFormat, address, maxStatus)
 		}
 		if text = append(text, part.Text...); part.Part+1 == part.Parts {
-			return s, json.Unmarshal(text, &s)
+			err := json.Unmarshal(text, &s)
+			for i := range s.Nodes {
+				n := &s.Nodes[i]
+				for _, t := range []*string{&n.Name, &n.Expected.By, &n.Expected.Weights} {
+					*t = printable.Text(*t)
+				}
+			}
+			return s, err
 		}
 	}
 }
