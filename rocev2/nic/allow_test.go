@@ -53,7 +53,7 @@ func readyUD(t *testing.T, e *engine) *QP {
 // the engine to itself do.
 func TestAllowedPackets(t *testing.T) {
 	e := bench(t)
-	e.dev.allow = allowList{netip.PrefixFrom(peer, 32)}
+	e.allow = allowList{netip.PrefixFrom(peer, 32)}
 	svc := service.New(counting{make(chan mad.Header, 100)}, cm.Config{Alone: true})
 	defer svc.Close()
 	e.startMADs(svc)

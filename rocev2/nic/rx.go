@@ -87,7 +87,7 @@ func (e *engine) parse(b []byte, loopback bool) (p rocev2.Packet, ok bool) {
 		e.count.rxMalformed++
 		return p, false
 	}
-	if !loopback && !e.dev.allow.has(p.Src()) {
+	if !loopback && len(e.allow) != 0 && !e.allow.has(p.Src()) {
 		e.count.rxNotAllowed++
 		return p, false
 	}

@@ -37,6 +37,7 @@ type engine struct {
 	more []*rail // of the others (rail.go)
 
 	loopback loopbackQueue
+	allow    allowList // of received packets; empty: all
 
 	qps               qpn.Table[QP]
 	datagrams         dest              // where queue pairs of UD are queued before anything was posted
