@@ -41,12 +41,13 @@ check-generate: ## fails if the committed object is not what the sources give
 	./.ci/check-generate
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck, shellcheck
+lint: ## gofmt, vet, staticcheck, shellcheck, NOTICE
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt -w these:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags timing $(TIMED) ./testenv/experiments/receiver
 	$(GO) tool staticcheck ./...
-	shellcheck .ci/run .ci/gotest .ci/check-generate .ci/check-install .ci/install
+	shellcheck .ci/run .ci/gotest .ci/check-generate .ci/check-install .ci/install .ci/notice
+	GO=$(GO) ./.ci/notice --check
 
 .PHONY: card-bulk
 card-bulk: ## two models of the card exchange 1 GB in each direction, and the model's goodput is compared with the engine's

@@ -2,6 +2,8 @@
 
 package loader
 
+import "net/netip"
+
 // NIC is how the agent serves an engine to other processes (package loader/device). It is a part of
 // the state of an attachment.
 type NIC struct {
@@ -9,5 +11,6 @@ type NIC struct {
 	Group     *int              `json:"group,omitempty"`      // of the socket; nil: that of the agent
 	PreCredit bool              `json:"precredit,omitempty"`  // the engine uses pre-credit (nic.Options)
 	LargeDSCP uint32            `json:"large_dscp,omitempty"` // of large flows with pre-credit; 0: none
+	Allow     []netip.Prefix    `json:"allow,omitempty"`      // of the hosts that the engine exchanges packets with; none: all
 	Limits    map[string]string `json:"limits,omitempty"`     // other than the defaults, by the names of the flags of attach
 }

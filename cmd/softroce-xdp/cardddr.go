@@ -57,7 +57,7 @@ func newCardDDRRead(a *app) *cobra.Command {
 			}
 			return a.withCard(&id, func(c *hwoffload.Card) error {
 				from := io.NewSectionReader(c.DDR(), int64(addr), int64(length))
-				n, err := io.CopyBuffer(struct{ io.Writer }{w}, from, make([]byte, ddrChunk))
+				n, err := io.CopyBuffer(struct{ io.Writer }{rawOf(w)}, from, make([]byte, ddrChunk))
 				if err == nil && uint64(n) != length {
 					err = fmt.Errorf("only %d bytes were read", n)
 				}

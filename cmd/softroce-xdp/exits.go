@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/internal/printable"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -97,18 +98,40 @@ func hint(err error) string {
 	return ""
 }
 
-// checkedOutput stores the first error of writing, because commands print line by line without
+// checkedOutput is standard output. It stores the first error of writing, because commands print line by line without
 // checking errors.
 type checkedOutput struct {
 	io.Writer
 	err error
 }
 
+// Write writes text, with escapes for control characters: parts of it come from other hosts.
 func (o *checkedOutput) Write(b []byte) (int, error) {
+	return printable.Writer{W: rawOutput{o}}.Write(b)
+}
+
+// rawOutput is a checkedOutput for bytes, and for text with control characters of this program.
+type rawOutput struct{ *checkedOutput }
+
+func (o rawOutput) Write(b []byte) (int, error) {
 	if o.err != nil {
 		return 0, o.err
 	}
 	n, err := o.Writer.Write(b)
 	o.err = err
 	return n, err
+}
+
+// checkedErrors is standard error, also with escapes for control characters.
+type checkedErrors struct{ printable.Writer }
+
+// rawOf returns what writes to the same file as w without escapes.
+func rawOf(w io.Writer) io.Writer {
+	switch o := w.(type) {
+	case *checkedOutput:
+		return rawOutput{o}
+	case checkedErrors:
+		return o.W
+	}
+	return w
 }

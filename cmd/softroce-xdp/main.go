@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/printable"
 	"github.com/softroce/softroce-xdp/mempool/planner"
 )
 
@@ -32,6 +33,7 @@ func main() {
 func run(args []string, stdout, errOut io.Writer) int {
 	a := &app{}
 	out := &checkedOutput{Writer: stdout}
+	errOut = checkedErrors{printable.Writer{W: errOut}}
 	root := newRoot(a)
 	root.SetArgs(args)
 	root.SetOut(out)

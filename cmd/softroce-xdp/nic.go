@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os/user"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ func (s *settings) nicFlags(f *pflag.FlagSet) {
 	f.Var(groupVar{&s.nic.Group}, "nic-group", "group of the device's socket (default: that of the agent)")
 	f.BoolVar(&s.nic.PreCredit, "nic-precredit", false, "the device grants pre-credit to peers whose engine has it too, and sends first round trips on theirs")
 	f.Var(countVar{&s.nic.LargeDSCP, 0, 63}, "nic-large-dscp", "with --nic-precredit: DSCP of large flows, for switches with a queue that they serve last; 0 for none")
+	f.Var(prefixesVar{&s.nic.Allow}, "nic-allow", "PREFIX[,PREFIX]: hosts that the device exchanges packets with, for example 10.0.0.0/24,fd00::/64 (default: all)")
 	for _, l := range s.nicLimits() {
 		f.Var(bigVar{l.value, 0}, limits.Flag(l.scope, l.kind), fmt.Sprintf("most %s of a %s", l.kind, l.scope))
 	}
@@ -95,6 +97,47 @@ func (g groupVar) Set(s string) error {
 	}
 	*g.dst = &id
 	return nil
+}
+
+// prefixesVar is a list of prefixes of IP addresses. An address is a prefix with all bits.
+type prefixesVar struct{ dst *[]netip.Prefix }
+
+func (p prefixesVar) Type() string { return "prefixes" }
+func (p prefixesVar) String() string {
+	if p.dst == nil {
+		return ""
+	}
+	return prefixes(*p.dst)
+}
+func (p prefixesVar) Set(s string) error {
+	var all []netip.Prefix
+	for _, one := range strings.Split(s, ",") {
+		if one = strings.TrimSpace(one); one == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(one)
+		if err != nil {
+			var a netip.Addr
+			if a, err = netip.ParseAddr(one); err == nil {
+				prefix = netip.PrefixFrom(a, a.BitLen())
+			}
+		}
+		if err != nil || prefix.Addr().Zone() != "" || prefix.Addr().Is4In6() {
+			return fmt.Errorf("%q is no prefix of addresses, for example 10.0.0.0/24 or fd00::/64", one)
+		}
+		all = append(all, prefix.Masked())
+	}
+	*p.dst = all
+	return nil
+}
+
+// prefixes returns a list as --nic-allow takes it.
+func prefixes(list []netip.Prefix) string {
+	var all []string
+	for _, p := range list {
+		all = append(all, p.String())
+	}
+	return strings.Join(all, ",")
 }
 
 // checkNIC refuses settings of a device that is not served. has: the attachment has one already.
@@ -164,7 +207,7 @@ func (s *settings) stateNIC(flags *pflag.FlagSet) *loader.NIC {
 
 // setNIC sets the settings of the state of an attachment.
 func (s *settings) setNIC(flags *pflag.FlagSet, n *loader.NIC) {
-	s.nic.Mode, s.nic.Group, s.nic.PreCredit, s.nic.LargeDSCP = n.Mode, n.Group, n.PreCredit, n.LargeDSCP
+	s.nic.Mode, s.nic.Group, s.nic.PreCredit, s.nic.LargeDSCP, s.nic.Allow = n.Mode, n.Group, n.PreCredit, n.LargeDSCP, n.Allow
 	for name, value := range n.Limits {
 		if f := flags.Lookup(name); f != nil { // or another version had it
 			_ = f.Value.Set(value) // it was accepted before
@@ -265,7 +308,7 @@ func serveNIC(name string, o loader.Options, n *loader.NIC, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	dev, err := engine.Open(name, o, nic.Options{Feeder: s.Feeder(), PreCredit: n.PreCredit, LargeDSCP: uint8(n.LargeDSCP)})
+	dev, err := engine.Open(name, o, nic.Options{Feeder: s.Feeder(), PreCredit: n.PreCredit, LargeDSCP: uint8(n.LargeDSCP), Allow: n.Allow})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

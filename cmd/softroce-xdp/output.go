@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"github.com/softroce/softroce-xdp/internal/printable"
 )
 
 // output has the flags of commands that show something, and prints by them.
@@ -77,7 +79,10 @@ func (o *output) draw(w io.Writer, picture []byte, n uint32) (err error) {
 	switch {
 	case o.watch && isTerminal(w):
 		const home, restOfLine, restOfScreen = "\x1b[H", "\x1b[K\n", "\x1b[J"
-		_, err = fmt.Fprintf(w, "%s%s%s", home, bytes.ReplaceAll(picture, []byte("\n"), []byte(restOfLine)), restOfScreen)
+		var safe bytes.Buffer
+		_, _ = printable.Writer{W: &safe}.Write(picture) // a buffer has no errors
+		picture = safe.Bytes()
+		_, err = fmt.Fprintf(rawOf(w), "%s%s%s", home, bytes.ReplaceAll(picture, []byte("\n"), []byte(restOfLine)), restOfScreen)
 	case n > 1:
 		_, err = fmt.Fprintf(w, "\n%s", picture)
 	default:
@@ -98,8 +103,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func isTerminal(w any) bool {
-	if o, ok := w.(*checkedOutput); ok {
+	switch o := w.(type) {
+	case *checkedOutput:
 		w = o.Writer
+	case checkedErrors:
+		w = o.W
 	}
 	f, ok := w.(*os.File)
 	if !ok {

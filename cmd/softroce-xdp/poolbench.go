@@ -74,7 +74,7 @@ func (p *poolBenchFlags) run(a *app, cmd *cobra.Command, host string) error {
 		return err
 	}
 	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
-		b.Device, b.Server = dev, at
+		b.Device, b.Server, b.Joined = dev, at, keepTicket(a.runDir, p.name, cmd.ErrOrStderr())
 		figures, err := b.Run(ctx)
 		if err != nil {
 			return err

@@ -118,7 +118,9 @@ func reachable(dev verbs.Device, at net.Addr) (string, error) {
 func (p *poolJoinFlags) runSpread(a *app, cmd *cobra.Command, d directory.Directory, demand uint64) error {
 	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
 		j := pooling.Spreader{
-			Device: dev, Directory: d, Config: spread.Config{Name: p.name, Period: p.period, Demand: demand, Mirror: p.mirror},
+			Device: dev, Directory: d, Config: spread.Config{
+				Name: p.name, Period: p.period, Demand: demand, Mirror: p.mirror, Joined: keepTicket(a.runDir, p.name, cmd.ErrOrStderr()),
+			},
 			Timeout: p.timeout, Count: p.count, Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(),
 		}
 		return wrongData(j.Run(ctx))

@@ -104,7 +104,7 @@ func (p *poolJoinFlags) run(a *app, cmd *cobra.Command, args []string) error {
 	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
 		j := pooling.Joiner{
 			Device: dev, Server: at, Node: config, Timeout: p.timeout, Count: p.count,
-			Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(),
+			Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(), Joined: keepTicket(a.runDir, p.name, cmd.ErrOrStderr()),
 		}
 		return wrongData(j.Run(ctx))
 	})
@@ -128,33 +128,6 @@ func wrongData(err error) error {
 		return noError{err}
 	}
 	return err
-}
-
-func newPoolLeave(a *app) *cobra.Command {
-	var p poolClientFlags
-	name := hostName()
-	cmd := &cobra.Command{
-		Use:   "leave HOST[:PORT]",
-		Short: "End what a node of this host leases",
-		Long: `Leave ends the lease of a node, and its connection. A server accepts that from the
-host of the node only. It prints the state of the pool afterwards.`,
-		Args: takes(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := poolServer(args[0])
-			if err != nil {
-				return err
-			}
-			if err := checkNodeName(name); err != nil {
-				return err
-			}
-			return p.ask(a, cmd, func(ctx context.Context, dev verbs.Device) (lease.Status, error) {
-				return node.Remove(ctx, dev, at, name)
-			})
-		},
-	}
-	p.flags(a, cmd)
-	cmd.Flags().StringVar(&name, "name", name, "name of the node")
-	return cmd
 }
 
 func newPoolStatus(a *app) *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -153,6 +154,7 @@ func (s *poolMapStore) open() (vmm.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
+	keepTicket(s.RunDir, s.Name, os.Stderr)(n)
 	store, err := poolstore.New(n, s.Demand)
 	if err != nil {
 		return nil, errors.Join(err, n.Close(), dev.Close())

@@ -88,7 +88,7 @@ func (r *simRun) run(cmd *cobra.Command, args []string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	shares := experiment.NewShares(jobs)
-	shown := progress.Show(cmd.ErrOrStderr(), shares.String)
+	shown := progress.Show(rawOf(cmd.ErrOrStderr()), shares.String)
 	results, err := experiment.RunAll(ctx, jobs, int(r.jobs), shares.Report)
 	shown()
 	if err != nil {

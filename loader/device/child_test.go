@@ -53,6 +53,8 @@ func TestMain(m *testing.M) {
 		childMain(peerChild)
 	case "connected":
 		childMain(connectedChild)
+	case "capable":
+		childMain(capableChild)
 	case "many":
 		childMain(manyChild)
 	default:

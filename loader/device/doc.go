@@ -14,7 +14,7 @@
 //	memory.go     memory that the server gives to a process
 //	process_memory.go  memory of the process itself, and the guard that ends one that delays accesses
 //	foreign.go    system calls on descriptors of a process
-//	privilege.go  what only root may set
+//	privilege.go  what takes a capability
 //	status.go     what `softroce-xdp status` shows
 //
 // Limits are package limits, arenas package rocev2/mr/arena.

@@ -17,16 +17,17 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// controlledQKey is the bit of Q_Keys that only root may use (IBTA 10.2.5). Queue pair 1, with the
-// connection managers of all hosts, has one of them.
+// controlledQKey is the bit of controlled Q_Keys (IBTA 10.2.5). Queue pair 1, with the connection managers of all hosts,
+// has one of them.
 const controlledQKey = 1 << 31
 
-var errControlledQKey = errors.New("a Q_Key with bit 31 set is for root only (IBTA 10.2.5): choose one below 0x80000000")
+var errControlledQKey = errors.New("a Q_Key with bit 31 set is for processes with CAP_NET_RAW (IBTA 10.2.5): choose one below 0x80000000, or run as root")
 
-// mayUse refuses attributes of a queue pair that only root may set. A work request cannot bring in
-// such a Q_Key: with bit 31 set, it has that of the queue pair sent.
+// mayUse refuses a controlled Q_Key to processes without CAP_NET_RAW, as the kernel does (modify_qp of
+// drivers/infiniband/core/uverbs_cmd.c). A work request cannot bring in such a Q_Key: with bit 31 set, it has that of
+// the queue pair sent.
 func (c *client) mayUse(m *proto.ModifyQP) error {
-	if c.uid != 0 && verbs.AttrMask(m.Mask)&verbs.MaskQKey != 0 && m.Attr.QKey&controlledQKey != 0 {
+	if verbs.AttrMask(m.Mask)&verbs.MaskQKey != 0 && m.Attr.QKey&controlledQKey != 0 && !c.hasCapability(unix.CAP_NET_RAW) {
 		return errControlledQKey
 	}
 	return nil
@@ -43,6 +44,16 @@ func (c *client) mayListen(id mad.ServiceID) error {
 	}
 	return fmt.Errorf("listen at %s: ports below %d are for processes with CAP_NET_BIND_SERVICE: choose another or run as root: %w",
 		id, privilegedPorts, os.ErrPermission)
+}
+
+var errNotYours = errors.New("the status is for processes with CAP_NET_ADMIN, and for the user of the server if that is not root: run as root")
+
+// maySeeAll refuses the status of all processes. User ID 0 alone is no right: containers have it without capabilities.
+func (c *client) maySeeAll() error {
+	if c.uid != 0 && c.uid == uint32(os.Getuid()) || c.hasCapability(unix.CAP_NET_ADMIN) {
+		return nil
+	}
+	return errNotYours
 }
 
 // inUserNamespace reports whether the process of a directory of procfs is in the user namespace of the server.
@@ -71,9 +82,17 @@ func inUserNamespace(dir string) (bool, error) {
 
 var effective = regexp.MustCompile(`(?m)^CapEff:\s*([0-9a-f]+)$`)
 
-// hasCapability reports whether the process has a capability now, in the user namespace of the server.
+// hasCapability reports whether the process has a capability now, in the user namespace of the server. That is the
+// effective set of its first thread.
+//
+// A process may connect, leave its socket to a child, and execute a program that gets capabilities from its file (setuid,
+// file capabilities). The kernel gives the procfs directory of such a program to root (proc(5), dumpable). So the
+// directory must have the user that has connected. A program that had capabilities of its file when it connected is
+// refused as well; one with ambient capabilities is not.
 func (c *client) hasCapability(n uint) bool {
 	dir := fmt.Sprintf("/proc/%d/", c.pid)
+	var owner unix.Stat_t
+	err0 := unix.Stat(dir, &owner)
 	status, err1 := os.ReadFile(dir + "status")
 	same, err2 := inUserNamespace(dir)
 	// The process has not ended, so the files are not those of another one with its number.
@@ -81,7 +100,7 @@ func (c *client) hasCapability(n uint) bool {
 	if errors.Is(err3, unix.EPERM) { // without CAP_KILL
 		err3 = nil
 	}
-	if errors.Join(err1, err2, err3) != nil || !same {
+	if errors.Join(err0, err1, err2, err3) != nil || !same || owner.Uid != c.uid {
 		return false
 	}
 	m := effective.FindSubmatch(status)

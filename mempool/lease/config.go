@@ -94,8 +94,11 @@ var (
 	ErrPeriod = errors.New("the period is out of range")
 )
 
-// ErrUnknown: there is no such node.
-var ErrUnknown = errors.New("there is no such node")
+// Errors of Find and Leave.
+var (
+	ErrUnknown = errors.New("there is no such node")
+	ErrToken   = errors.New("the token is not the one that the server gave this node when it joined")
+)
 
 // ActionKind says what an Action does.
 type ActionKind uint8

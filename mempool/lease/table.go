@@ -84,11 +84,11 @@ type Welcome struct {
 // Join adds a node, or gives a node that was away its lease again if the token is right. Its period
 // begins at once.
 func (t *Table) Join(now time.Duration, r Request) (Welcome, []Action, error) {
-	if err := t.check(now, r); err != nil {
+	old, err := t.Check(now, r)
+	if err != nil {
 		return Welcome{}, nil, err
 	}
-	n := t.byName(r.Name)
-	resumed := n != nil
+	n, resumed := t.node(old), old != 0
 	if resumed {
 		t.counts.Resumes++
 	} else {
@@ -108,25 +108,27 @@ func (t *Table) Join(now time.Duration, r Request) (Welcome, []Action, error) {
 	return Welcome{Node: n.id, Session: n.session, Token: n.token, Resumed: resumed}, t.actions(), nil
 }
 
-func (t *Table) check(now time.Duration, r Request) error {
+// Check returns the error that Join would return, or the node whose lease would go on: 0 for a new node. It changes
+// nothing.
+func (t *Table) Check(now time.Duration, r Request) (NodeID, error) {
 	if !validName(r.Name) {
-		return fmt.Errorf("name %.40q: %w", r.Name, ErrName)
+		return 0, fmt.Errorf("name %.40q: %w", r.Name, ErrName)
 	}
 	if r.Period < t.c.MinPeriod || r.Period > t.c.MaxPeriod {
-		return fmt.Errorf("a period of %v: %w: choose %v to %v", r.Period, ErrPeriod, t.c.MinPeriod, t.c.MaxPeriod)
+		return 0, fmt.Errorf("a period of %v: %w: choose %v to %v", r.Period, ErrPeriod, t.c.MinPeriod, t.c.MaxPeriod)
 	}
 	n := t.byName(r.Name)
 	switch {
 	case n != nil && n.token == r.Token:
-		return nil
+		return n.id, nil
 	case n != nil && n.away:
-		return fmt.Errorf("%s: %w, and may come back in the next %v", r.Name, ErrTaken, (n.until - now).Round(time.Second))
+		return 0, fmt.Errorf("%s: %w, and may come back in the next %v", r.Name, ErrTaken, (n.until - now).Round(time.Second))
 	case n != nil:
-		return fmt.Errorf("%s: %w", r.Name, ErrTaken)
+		return 0, fmt.Errorf("%s: %w", r.Name, ErrTaken)
 	case len(t.nodes) >= t.c.MaxNodes:
-		return fmt.Errorf("%d nodes: %w", len(t.nodes), ErrFull)
+		return 0, fmt.Errorf("%d nodes: %w", len(t.nodes), ErrFull)
 	}
-	return nil
+	return 0, nil
 }
 
 func validName(s string) bool {
@@ -148,6 +150,18 @@ func (t *Table) Lost(now time.Duration, id NodeID, session uint32) {
 	t.counts.Lost++
 	n.away, n.until = true, now+t.c.Hold
 	t.changes++
+}
+
+// Find returns the node with a name, if the token is its own.
+func (t *Table) Find(name string, token uint64) (NodeID, error) {
+	switch n := t.byName(name); {
+	case n == nil:
+		return 0, fmt.Errorf("node %.40q: %w", name, ErrUnknown)
+	case n.token != token:
+		return 0, fmt.Errorf("node %s: %w", name, ErrToken)
+	default:
+		return n.id, nil
+	}
 }
 
 // Leave removes a node. Its slabs are closed.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/printable"
 	"github.com/softroce/softroce-xdp/mempool/proto"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
@@ -53,10 +54,12 @@ func (n *Node) take(ctx context.Context, joiner *proto.Joiner, b []byte) error {
 		return nil
 	case *proto.Ask:
 		demand, used := n.endPeriod()
-		return n.conn.Send(ctx, proto.Append(nil, &proto.Report{Period: m.Period, Demand: demand, Used: used}))
+		return n.conn.Send(ctx, proto.Append(nil, &proto.Report{Token: n.welcome.Token, Period: m.Period, Demand: demand, Used: used}))
 	case *proto.Text:
 		n.mu.Lock()
-		n.reason += string(m.Text[:min(len(m.Text), 1000)])
+		if len(n.reason) < maxReason {
+			n.reason += printable.Text(string(m.Text[:min(len(m.Text), maxReason)]))
+		}
 		n.mu.Unlock()
 		return nil
 	}
@@ -152,7 +155,7 @@ func (n *Node) Return(ctx context.Context, slabs ...uint32) error {
 		for _, s := range list {
 			s.inUse.Wait()
 		}
-		if err := n.conn.Send(ctx, proto.Append(nil, &proto.Return{Slabs: numbers(list)})); err != nil {
+		if err := n.conn.Send(ctx, proto.Append(nil, &proto.Return{Token: n.welcome.Token, Slabs: numbers(list)})); err != nil {
 			return err
 		}
 	}

@@ -5,10 +5,13 @@ package node_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/proto"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
@@ -20,16 +23,18 @@ import (
 func TestGarbageFromServer(t *testing.T) {
 	good := proto.Append(nil, &proto.Lease{Period: 1, Parts: 1, Entries: []proto.Entry{{Slab: 3, VA: 1 << 20, RKey: 2}}})
 	for name, c := range map[string]struct {
-		leased bool
-		bad    []byte
+		leased    bool
+		bad       []byte
+		unwelcome bool
 	}{
-		"no message":        {false, bytes.Repeat([]byte{0xFF}, 100)},
-		"half a lease":      {false, good[:len(good)-1]},
-		"nothing":           {true, []byte{0}},
-		"a node's message":  {true, proto.Append(nil, &proto.Leave{})},
-		"after a lease":     {true, bytes.Repeat([]byte{0xFF}, proto.MaxMessage)},
-		"a longer lease":    {true, append(bytes.Clone(good), 0)},
-		"a part of nothing": {true, proto.Append(nil, &proto.Lease{Period: 2, Part: 1, Parts: 0})},
+		"no message":        {leased: false, bad: bytes.Repeat([]byte{0xFF}, 100)},
+		"no welcome":        {bad: good, unwelcome: true},
+		"half a lease":      {leased: false, bad: good[:len(good)-1]},
+		"nothing":           {leased: true, bad: []byte{0}},
+		"a node's message":  {leased: true, bad: proto.Append(nil, &proto.Leave{})},
+		"after a lease":     {leased: true, bad: bytes.Repeat([]byte{0xFF}, proto.MaxMessage)},
+		"a longer lease":    {leased: true, bad: append(bytes.Clone(good), 0)},
+		"a part of nothing": {leased: true, bad: proto.Append(nil, &proto.Lease{Period: 2, Part: 1, Parts: 0})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -37,9 +42,9 @@ func TestGarbageFromServer(t *testing.T) {
 			dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 			must(t, err)
 			defer dev.Close()
-			welcome, err := proto.Welcome{SlabBytes: 64 << 10, Slabs: 4, Hold: time.Second, Grace: time.Second}.AppendBinary(nil)
+			offer, err := proto.Offer{Challenge: 7}.AppendBinary(nil)
 			must(t, err)
-			listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(welcome))
+			listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
 			must(t, err)
 			defer listener.Close()
 			joined := make(chan struct{})
@@ -50,6 +55,10 @@ func TestGarbageFromServer(t *testing.T) {
 					return
 				}
 				defer conn.Close()
+				_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
+				if !c.unwelcome {
+					_ = conn.Send(ctx, proto.Append(nil, &proto.Welcome{SlabBytes: 64 << 10, Slabs: 4, Hold: time.Second, Grace: time.Second}))
+				}
 				if c.leased {
 					_ = conn.Send(ctx, good)
 					<-joined
@@ -76,6 +85,103 @@ func TestGarbageFromServer(t *testing.T) {
 				t.Errorf("%v, want %v", err, proto.ErrFormat)
 			}
 		})
+	}
+}
+
+// What a server refuses after Begin is ErrRefused, with its reason.
+func TestRefusedLater(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
+	must(t, err)
+	defer dev.Close()
+	offer, err := proto.Offer{}.AppendBinary(nil)
+	must(t, err)
+	listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
+	must(t, err)
+	defer listener.Close()
+	go func() {
+		for range 2 {
+			conn, err := listener.Accept(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = conn.Send(ctx, proto.Append(nil, &proto.Refusal{Text: []byte("too late\x1b[2J\u009b2J\n")}))
+			_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
+			_, _ = conn.Recv(ctx, nil)
+			_ = conn.Close()
+		}
+	}()
+	_, err = node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
+	_, err2 := node.Status(ctx, dev, listener.Addr().String())
+	for _, err := range []error{err, err2} {
+		if !errors.Is(err, node.ErrRefused) || !strings.HasSuffix(err.Error(), `too late\u001b[2J\u009b2J\u000a`) {
+			t.Errorf("%v, want %v", err, node.ErrRefused)
+		}
+	}
+}
+
+// What a server sends as names and as reasons has no control characters any more, which a terminal would obey.
+func TestHostileText(t *testing.T) {
+	const hostile, safe = "\x1b[2J\u009b2J\n", `\u001b[2J\u009b2J\u000a`
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
+	must(t, err)
+	defer dev.Close()
+	offer, err := proto.Offer{}.AppendBinary(nil)
+	must(t, err)
+	listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
+	must(t, err)
+	defer listener.Close()
+	status, err := json.Marshal(lease.Status{Nodes: []lease.NodeStatus{{Name: hostile, Expected: lease.Prediction{By: hostile, Weights: hostile}}}})
+	must(t, err)
+	go func() {
+		for _, list := range [][]proto.Message{
+			proto.SplitText(status),
+			append([]proto.Message{&proto.Welcome{SlabBytes: 4096, Slabs: 1}, &proto.Lease{Period: 1, Parts: 1}}, proto.SplitText([]byte(hostile))...),
+		} {
+			conn, err := listener.Accept(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
+			for _, m := range list {
+				_ = conn.Send(ctx, proto.Append(nil, m))
+			}
+			if _, question := list[0].(*proto.Text); question {
+				_, _ = conn.Recv(ctx, nil)
+			}
+			_ = conn.Close()
+		}
+		r, err := listener.Next(ctx)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = r.Reject([]byte(hostile))
+	}()
+	s, err := node.Status(ctx, dev, listener.Addr().String())
+	must(t, err)
+	if n := s.Nodes[0]; n.Name != safe || n.Expected.By != safe || n.Expected.Weights != safe {
+		t.Errorf("%+v", n)
+	}
+	n, err := node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
+	must(t, err)
+	defer n.Close()
+	select {
+	case <-n.Done():
+	case <-ctx.Done():
+		t.Fatal("the connection goes on")
+	}
+	if err := n.Err(); !errors.Is(err, node.ErrRemoved) || !strings.HasSuffix(err.Error(), ": "+safe) {
+		t.Errorf("%v", err)
+	}
+	_, err = node.Status(ctx, dev, listener.Addr().String())
+	if err == nil || !strings.Contains(err.Error(), safe) || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/softroce/softroce-xdp/mempool/proto"
-	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -32,8 +29,8 @@ type Config struct {
 // DefaultDepth is the Depth of a Config without one.
 const DefaultDepth = 64
 
-// Ticket is what the node proves its identity with when it joins again. The zero value is none. It must
-// stay secret.
+// Ticket is what the node proves its identity with when it joins again, and what Remove needs. The server makes it
+// when the node joins. The zero value is none. It must stay secret.
 type Ticket struct {
 	Token      uint64
 	Generation uint64
@@ -62,8 +59,9 @@ func (l Lease) Bytes() (sum uint64) {
 	return sum
 }
 
-// Errors of accesses, and of the end of a connection.
+// Errors of Join, of accesses, and of the end of a connection.
 var (
+	ErrRefused   = errors.New("the server refuses")
 	ErrNotLeased = errors.New("the slab is not in the lease of this node")
 	ErrRange     = errors.New("beyond the end of the slab")
 	ErrRemoved   = errors.New("the server has ended the lease")
@@ -97,7 +95,7 @@ type Node struct {
 }
 
 // Join connects to a server at "host:port", and waits for the first lease. It may be empty, if the pool is
-// full. A server that refuses is a *rdma.RejectedError, with the reason as its private data.
+// full. A server that refuses is a *rdma.RejectedError with the reason as its private data, or ErrRefused.
 func Join(ctx context.Context, dev verbs.Device, address string, c Config) (*Node, error) {
 	if c.Depth == 0 {
 		c.Depth = DefaultDepth
@@ -108,16 +106,17 @@ func Join(ctx context.Context, dev verbs.Device, address string, c Config) (*Nod
 	if err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
-	conn, err := dial(ctx, dev, address, private, append([]rdma.Option{rdma.WithSendDepth(c.Depth)}, c.Options...))
+	conn, err := open(ctx, dev, address, c.Ticket.Token, private, append([]rdma.Option{rdma.WithSendDepth(c.Depth)}, c.Options...))
 	if err != nil {
 		return nil, err
 	}
+	welcome, err := receiveWelcome(ctx, conn)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("pool: %s: %w", address, err), conn.Close())
+	}
 	n := &Node{
 		conn: conn, started: make(chan pending, c.Depth), changed: make(chan struct{}, 1), done: make(chan struct{}),
-		slabs: map[uint32]*slab{}, returned: map[uint32]uint32{}, demand: c.Demand,
-	}
-	if n.welcome, err = proto.ParseWelcome(conn.PeerPrivate()); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		slabs: map[uint32]*slab{}, returned: map[uint32]uint32{}, demand: c.Demand, welcome: *welcome,
 	}
 	n.resumed = n.welcome.Resumed && n.welcome.Generation == c.Ticket.Generation
 	running, cancel := context.WithCancel(context.Background())
@@ -133,26 +132,6 @@ func Join(ctx context.Context, dev verbs.Device, address string, c Config) (*Nod
 	case <-ctx.Done():
 		return nil, errors.Join(fmt.Errorf("pool: no lease from %s: %w", address, ctx.Err()), n.Close())
 	}
-}
-
-func dial(ctx context.Context, dev verbs.Device, address string, private []byte, options []rdma.Option) (*rdma.Conn, error) {
-	options = append([]rdma.Option{rdma.WithMaxMessage(proto.MaxMessage)}, options...)
-	c, err := rdma.Dial(ctx, dev, address, append(options, rdma.WithPrivate(private))...)
-	return c, explain(address, err)
-}
-
-// explain adds to an error of a connection what it means for a pool.
-func explain(address string, err error) error {
-	var r *rdma.RejectedError
-	switch {
-	case errors.As(err, &r) && r.Reason == mad.ReasonInvalidServiceID:
-		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: run `softroce-xdp pool serve` there (%w)", address, err)
-	case errors.As(err, &r):
-		return fmt.Errorf("%s refuses the connection: %s (%w)", address, strings.TrimRight(string(r.Private), "\x00"), err)
-	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer from %s: does `softroce-xdp pool serve` run there, and does the firewall admit UDP port 4791? (%w)", address, err)
-	}
-	return err
 }
 
 // Lease returns the lease of this period, without slabs that were returned.
@@ -216,7 +195,7 @@ func (n *Node) Err() error {
 // Leave gives all slabs back and closes the connection.
 func (n *Node) Leave(ctx context.Context) error {
 	ended := n.Err()
-	err := n.conn.Send(ctx, proto.Append(nil, &proto.Leave{}))
+	err := n.conn.Send(ctx, proto.Append(nil, &proto.Leave{Token: n.welcome.Token}))
 	if ended == nil && errors.Is(err, rdma.ErrPeerClosed) {
 		err = nil // the server closes when it has the message, which may be seen before the SEND completes
 	}

@@ -5,8 +5,11 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 
+	"github.com/softroce/softroce-xdp/internal/printable"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/proto"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -15,16 +18,17 @@ import (
 
 // Status returns the state of the pool of a server at "host:port".
 func Status(ctx context.Context, dev verbs.Device, address string, options ...rdma.Option) (lease.Status, error) {
-	return question(ctx, dev, address, proto.Request{Kind: proto.KindStatus}, options)
+	none := func(net.Addr) (Ticket, error) { return Ticket{}, nil }
+	return question(ctx, dev, address, proto.Request{Kind: proto.KindStatus}, none, options)
 }
 
-// Remove ends what a node leases, and its connection. The server accepts that from the host of the node
-// only. The state of the pool is that afterwards.
-func Remove(ctx context.Context, dev verbs.Device, address, name string, options ...rdma.Option) (lease.Status, error) {
-	return question(ctx, dev, address, proto.Request{Kind: proto.KindRemove, Name: name}, options)
+// Remove ends what a node leases, and its connection. That needs the ticket of the node for the server, for whose
+// address ticket is called. The state of the pool is that afterwards.
+func Remove(ctx context.Context, dev verbs.Device, address, name string, ticket func(server net.Addr) (Ticket, error), options ...rdma.Option) (lease.Status, error) {
+	return question(ctx, dev, address, proto.Request{Kind: proto.KindRemove, Name: name}, ticket, options)
 }
 
-func question(ctx context.Context, dev verbs.Device, address string, r proto.Request, options []rdma.Option) (s lease.Status, err error) {
+func question(ctx context.Context, dev verbs.Device, address string, r proto.Request, ticket func(net.Addr) (Ticket, error), options []rdma.Option) (s lease.Status, err error) {
 	private, err := r.AppendBinary(nil)
 	if err != nil {
 		return s, err
@@ -34,23 +38,42 @@ func question(ctx context.Context, dev verbs.Device, address string, r proto.Req
 		return s, err
 	}
 	defer c.Close()
+	t, err := ticket(c.RemoteAddr())
+	if err != nil {
+		return s, err
+	}
+	if err := begin(ctx, c, t.Token); err != nil {
+		return s, fmt.Errorf("pool: %s: %w", address, err)
+	}
 	var text []byte
 	buf := make([]byte, proto.MaxMessage)
 	for {
-		length, err := c.Recv(ctx, buf)
+		m, err := receiveMessage(ctx, c, buf)
+		if errors.Is(err, ErrRefused) {
+			return s, fmt.Errorf("pool: %s: %w", address, err)
+		}
 		if err != nil {
 			return s, fmt.Errorf("pool: no answer from %s: %w", address, err)
-		}
-		m, err := proto.Parse(buf[:length])
-		if err != nil {
-			return s, err
 		}
 		part, ok := m.(*proto.Text)
 		if !ok {
 			return s, fmt.Errorf("%w: %T instead of a text", proto.ErrFormat, m)
 		}
+		if len(text)+len(part.Text) > maxStatus {
+			return s, fmt.Errorf("%w: the state of %s has more than %d bytes", proto.ErrFormat, address, maxStatus)
+		}
 		if text = append(text, part.Text...); part.Part+1 == part.Parts {
-			return s, json.Unmarshal(text, &s)
+			err := json.Unmarshal(text, &s)
+			for i := range s.Nodes {
+				n := &s.Nodes[i]
+				for _, t := range []*string{&n.Name, &n.Expected.By, &n.Expected.Weights} {
+					*t = printable.Text(*t)
+				}
+			}
+			return s, err
 		}
 	}
 }
+
+// maxStatus bounds what a server can send as its state, in bytes: 4096 nodes have about 500 each.
+const maxStatus = 16 << 20

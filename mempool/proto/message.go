@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// HeaderLen and EntryLen are lengths in bytes.
+// HeaderLen and EntryLen are lengths in bytes. HeaderLen is that of the shortest message.
 const (
 	HeaderLen = 8
 	EntryLen  = 24
@@ -22,7 +22,8 @@ const (
 // maxText is how many bytes of text a message has.
 const maxText = MaxMessage - HeaderLen - 8
 
-// Message is a message after the connection is made: *Ask, *Report, *Lease, *Return, *Leave or *Text.
+// Message is a message after the connection is made. *Begin, *Report, *Return and *Leave are those of a node; *Welcome,
+// *Refusal, *Ask, *Lease and *Text are those of a server.
 type Message interface {
 	kind() Kind
 	appendBody(b []byte) []byte
@@ -34,6 +35,7 @@ type Ask struct{ Period uint32 }
 
 // Report is the answer to Ask.
 type Report struct {
+	Token  uint64
 	Period uint32
 	Demand uint64 // bytes that the node wanted to keep in the pool, including those that found no room
 	Used   uint64 // distinct bytes of the lease that the node accessed
@@ -57,10 +59,13 @@ type Entry struct {
 }
 
 // Return gives slabs back. The node does not access them any more.
-type Return struct{ Slabs []uint32 }
+type Return struct {
+	Token uint64
+	Slabs []uint32
+}
 
 // Leave gives all slabs back.
-type Leave struct{}
+type Leave struct{ Token uint64 }
 
 // Text is a part of a text in UTF-8, or of an answer in JSON.
 type Text struct {
@@ -99,6 +104,12 @@ func Parse(b []byte) (Message, error) {
 		m = &Leave{}
 	case KindText:
 		m = &Text{}
+	case KindBegin:
+		m = &Begin{}
+	case KindWelcome:
+		m = &Welcome{}
+	case KindRefusal:
+		m = &Refusal{}
 	default:
 		return nil, fmt.Errorf("%w: kind %d", ErrFormat, b[1])
 	}
@@ -116,16 +127,18 @@ func (a *Ask) parseBody(b []byte) bool {
 }
 
 func (r *Report) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, r.Token)
 	b = binary.BigEndian.AppendUint32(b, r.Period)
 	b = binary.BigEndian.AppendUint64(b, r.Demand)
 	return binary.BigEndian.AppendUint64(b, r.Used)
 }
 
 func (r *Report) parseBody(b []byte) bool {
-	if len(b) != 20 {
+	if len(b) != 28 {
 		return false
 	}
-	r.Period, r.Demand, r.Used = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:]), binary.BigEndian.Uint64(b[12:])
+	r.Token, r.Period = binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])
+	r.Demand, r.Used = binary.BigEndian.Uint64(b[12:]), binary.BigEndian.Uint64(b[20:])
 	return true
 }
 
@@ -165,6 +178,7 @@ func (l *Lease) parseBody(b []byte) (ok bool) {
 }
 
 func (r *Return) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, r.Token)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(r.Slabs)))
 	for _, s := range r.Slabs {
 		b = binary.BigEndian.AppendUint32(b, s)
@@ -173,8 +187,12 @@ func (r *Return) appendBody(b []byte) []byte {
 }
 
 func (r *Return) parseBody(b []byte) bool {
-	n := binary.BigEndian.Uint32(b)
-	if b = b[4:]; uint64(len(b)) != uint64(n)*4 {
+	if len(b) < 12 {
+		return false
+	}
+	r.Token = binary.BigEndian.Uint64(b)
+	n := binary.BigEndian.Uint32(b[8:])
+	if b = b[12:]; uint64(len(b)) != uint64(n)*4 {
 		return false
 	}
 	for ; len(b) > 0; b = b[4:] {
@@ -183,9 +201,15 @@ func (r *Return) parseBody(b []byte) bool {
 	return true
 }
 
-func (*Leave) appendBody(b []byte) []byte { return append(b, 0, 0, 0, 0) }
+func (l *Leave) appendBody(b []byte) []byte { return binary.BigEndian.AppendUint64(b, l.Token) }
 
-func (*Leave) parseBody(b []byte) bool { return len(b) == 4 }
+func (l *Leave) parseBody(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	l.Token = binary.BigEndian.Uint64(b)
+	return true
+}
 
 func (t *Text) appendBody(b []byte) []byte { return append(appendPart(b, t.Part, t.Parts), t.Text...) }
 

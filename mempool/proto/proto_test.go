@@ -13,27 +13,33 @@ import (
 
 var request = Request{Kind: KindJoin, Name: "node-1", Token: 0x1122334455667788, Period: time.Second, Demand: 1 << 30}
 
-var welcome = Welcome{
-	Node: 7, Token: 0x1122334455667788, Generation: 0x99aabbccddeeff00, SlabBytes: 4 << 20, Slabs: 256, Resumed: true,
-	Grace: 2 * time.Second, Hold: 30 * time.Second,
-}
+var offer = Offer{Challenge: 0x99aabbccddeeff00}
 
 var messages = []struct {
 	message Message
 	bytes   string
 }{
-	{&Ask{Period: 5}, "01100000 00000005"},
-	{&Report{Period: 5, Demand: 1 << 32, Used: 4096}, "01110000 00000005 0000000100000000 0000000000001000"},
+	{&Ask{Period: 5}, "02100000 00000005"},
+	{&Report{Token: 0x1122334455667788, Period: 5, Demand: 1 << 32, Used: 4096}, "02110000 1122334455667788 00000005 0000000100000000 0000000000001000"},
 	{
 		&Lease{Period: 6, Part: 1, Parts: 2, Returns: 3, Entries: []Entry{{Slab: 3, VA: 0x7f0012345678, RKey: 0xabcdef01}, {Slab: 4, Return: 2000000, VA: 1, RKey: 2}}},
-		"01120000 00000006 0001 0002 00000003 00000002" +
+		"02120000 00000006 0001 0002 00000003 00000002" +
 			"00000003 00000000 00007f0012345678 abcdef01 00000000" +
 			"00000004 001e8480 0000000000000001 00000002 00000000",
 	},
-	{&Lease{Period: 6, Parts: 1}, "01120000 00000006 0000 0001 00000000 00000000"},
-	{&Return{Slabs: []uint32{4, 9}}, "01130000 00000002 00000004 00000009"},
-	{&Leave{}, "01140000 00000000"},
-	{&Text{Part: 0, Parts: 1, Text: []byte("bye")}, "01150000 0000 0001 627965"},
+	{&Lease{Period: 6, Parts: 1}, "02120000 00000006 0000 0001 00000000 00000000"},
+	{&Return{Token: 0x1122334455667788, Slabs: []uint32{4, 9}}, "02130000 1122334455667788 00000002 00000004 00000009"},
+	{&Leave{Token: 0x1122334455667788}, "02140000 1122334455667788"},
+	{&Text{Part: 0, Parts: 1, Text: []byte("bye")}, "02150000 0000 0001 627965"},
+	{&Begin{Token: 0x1122334455667788, Challenge: 0x99aabbccddeeff00}, "02160000 1122334455667788 99aabbccddeeff00"},
+	{
+		&Welcome{
+			Token: 0x1122334455667788, Generation: 0x99aabbccddeeff00, SlabBytes: 4 << 20, Slabs: 256, Resumed: true,
+			Grace: 2 * time.Second, Hold: 30 * time.Second,
+		},
+		"02170000 1122334455667788 99aabbccddeeff00 0000000000400000 00000100 00000001 0000000077359400 00000006fc23ac00",
+	},
+	{&Refusal{Text: []byte("no")}, "02180000 00000000 6e6f"},
 }
 
 func unhex(t *testing.T, s string) []byte {
@@ -61,20 +67,20 @@ func TestMessageBytes(t *testing.T) {
 
 func TestPrivateBytes(t *testing.T) {
 	got, err := request.AppendBinary(nil)
-	want := unhex(t, "53520101 6e6f64652d310000000000000000000000000000 1122334455667788 000000003b9aca00 0000000040000000")
+	want := unhex(t, "53520201 6e6f64652d310000000000000000000000000000 1122334455667788 000000003b9aca00 0000000040000000")
 	if err != nil || !reflect.DeepEqual(got, want) || len(got) != RequestLen {
 		t.Errorf("request %x, want %x: %v", got, want, err)
 	}
 	if r, err := ParseRequest(append(want, 0, 0)); err != nil || r != request {
 		t.Errorf("%+v, %v", r, err)
 	}
-	got, err = welcome.AppendBinary(nil)
-	want = unhex(t, "53520104 00000007 1122334455667788 99aabbccddeeff00 0000000000400000 00000100 00000001 0000000077359400 00000006fc23ac00")
-	if err != nil || !reflect.DeepEqual(got, want) || len(got) != WelcomeLen {
-		t.Errorf("welcome %x, want %x: %v", got, want, err)
+	got, err = offer.AppendBinary(nil)
+	want = unhex(t, "53520204 00000000 99aabbccddeeff00")
+	if err != nil || !reflect.DeepEqual(got, want) || len(got) != OfferLen {
+		t.Errorf("offer %x, want %x: %v", got, want, err)
 	}
-	if w, err := ParseWelcome(append(want, 0, 0)); err != nil || w != welcome {
-		t.Errorf("%+v, %v", w, err)
+	if o, err := ParseOffer(append(want, 0, 0)); err != nil || o != offer {
+		t.Errorf("%+v, %v", o, err)
 	}
 	if _, err := (Request{Name: strings.Repeat("a", 21)}).AppendBinary(nil); err == nil {
 		t.Error("a name of 21 bytes is accepted")
@@ -86,7 +92,8 @@ func TestTruncated(t *testing.T) {
 	for _, x := range messages {
 		whole := unhex(t, x.bytes)
 		fixed := len(whole)
-		if _, isText := x.message.(*Text); isText {
+		switch x.message.(type) {
+		case *Text, *Refusal:
 			fixed = HeaderLen
 		}
 		for n := range fixed {
@@ -103,21 +110,23 @@ func TestTruncated(t *testing.T) {
 		}
 	}
 	r, _ := request.AppendBinary(nil)
-	w, _ := welcome.AppendBinary(nil)
+	o, _ := offer.AppendBinary(nil)
 	for n := range RequestLen {
 		if _, err := ParseRequest(r[:n]); !errors.Is(err, ErrFormat) {
 			t.Errorf("%d bytes of a request: %v", n, err)
 		}
-		if _, err := ParseWelcome(w[:n]); !errors.Is(err, ErrFormat) {
-			t.Errorf("%d bytes of a welcome: %v", n, err)
+	}
+	for n := range OfferLen {
+		if _, err := ParseOffer(o[:n]); !errors.Is(err, ErrFormat) {
+			t.Errorf("%d bytes of an offer: %v", n, err)
 		}
 	}
 	for i := range 4 {
-		for _, b := range [][]byte{r, w} {
+		for _, b := range [][]byte{r, o} {
 			b[i] += 100
 			_, asRequest := ParseRequest(b)
-			_, asWelcome := ParseWelcome(b)
-			if asRequest == nil || asWelcome == nil {
+			_, asOffer := ParseOffer(b)
+			if asRequest == nil || asOffer == nil {
 				t.Errorf("%x is accepted", b)
 			}
 			b[i] -= 100
@@ -199,9 +208,9 @@ func FuzzParse(f *testing.F) {
 
 func FuzzPrivate(f *testing.F) {
 	r, _ := request.AppendBinary(nil)
-	w, _ := welcome.AppendBinary(nil)
+	o, _ := offer.AppendBinary(nil)
 	f.Add(r)
-	f.Add(w)
+	f.Add(o)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := ParseRequest(b); err == nil {
 			again, err := r.AppendBinary(nil)
@@ -209,9 +218,9 @@ func FuzzPrivate(f *testing.F) {
 				t.Errorf("%x: %x, %v", b, again, err)
 			}
 		}
-		if w, err := ParseWelcome(b); err == nil {
-			bytes, _ := w.AppendBinary(nil)
-			if again, err := ParseWelcome(bytes); err != nil || again != w {
+		if o, err := ParseOffer(b); err == nil {
+			bytes, _ := o.AppendBinary(nil)
+			if again, err := ParseOffer(bytes); err != nil || again != o {
 				t.Errorf("%x: %+v, %v", b, again, err)
 			}
 		}

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// RequestLen and WelcomeLen are lengths in bytes.
+// RequestLen and OfferLen are lengths in bytes.
 const (
 	RequestLen = 48
-	WelcomeLen = 56
+	OfferLen   = 16
 )
 
 // nameLen is the room for a name: padded with zeros.
@@ -25,7 +25,7 @@ const magic = 0x5352
 type Request struct {
 	Kind   Kind
 	Name   string        // of the node, up to 20 bytes; empty for KindStatus
-	Token  uint64        // of an earlier Welcome, or 0
+	Token  uint64        // KindJoin: of an earlier Welcome, to have the same lease again; 0: of none
 	Period time.Duration // of the node
 	Demand uint64        // bytes for the first period
 }
@@ -71,48 +71,25 @@ func checkPrivate(b []byte, length int) error {
 	return nil
 }
 
-// Welcome is the private data of the acceptance of KindJoin.
-type Welcome struct {
-	Node       uint32
-	Token      uint64        // for a Request that resumes the lease
-	Generation uint64        // of the data: another one means that all data is lost
-	SlabBytes  uint64        // length of a slab
-	Slabs      uint32        // of the pool
-	Resumed    bool          // the node has the slabs that it had
-	Grace      time.Duration // how long the node has to return slabs
-	Hold       time.Duration // how long the lease is kept after the connection has ended
+// Offer is the private data of the acceptance of a Request.
+type Offer struct {
+	Challenge uint64 // random, for Begin
 }
 
-// AppendBinary appends WelcomeLen bytes.
-func (w Welcome) AppendBinary(b []byte) ([]byte, error) {
+// AppendBinary appends OfferLen bytes.
+func (o Offer) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.BigEndian.AppendUint16(b, magic)
-	b = append(b, Version, byte(KindWelcome))
-	b = binary.BigEndian.AppendUint32(b, w.Node)
-	b = binary.BigEndian.AppendUint64(b, w.Token)
-	b = binary.BigEndian.AppendUint64(b, w.Generation)
-	b = binary.BigEndian.AppendUint64(b, w.SlabBytes)
-	b = binary.BigEndian.AppendUint32(b, w.Slabs)
-	flags := uint32(0)
-	if w.Resumed {
-		flags = 1
-	}
-	b = binary.BigEndian.AppendUint32(b, flags)
-	b = binary.BigEndian.AppendUint64(b, uint64(w.Grace))
-	return binary.BigEndian.AppendUint64(b, uint64(w.Hold)), nil
+	b = append(b, Version, byte(KindOffer), 0, 0, 0, 0)
+	return binary.BigEndian.AppendUint64(b, o.Challenge), nil
 }
 
-// ParseWelcome reads a Welcome. Bytes behind it are ignored.
-func ParseWelcome(b []byte) (w Welcome, err error) {
-	if err := checkPrivate(b, WelcomeLen); err != nil {
-		return w, err
+// ParseOffer reads an Offer. Bytes behind it are ignored.
+func ParseOffer(b []byte) (o Offer, err error) {
+	if err := checkPrivate(b, OfferLen); err != nil {
+		return o, err
 	}
-	w = Welcome{
-		Node: binary.BigEndian.Uint32(b[4:]), Token: binary.BigEndian.Uint64(b[8:]), Generation: binary.BigEndian.Uint64(b[16:]),
-		SlabBytes: binary.BigEndian.Uint64(b[24:]), Slabs: binary.BigEndian.Uint32(b[32:]), Resumed: b[39]&1 != 0,
-		Grace: time.Duration(binary.BigEndian.Uint64(b[40:])), Hold: time.Duration(binary.BigEndian.Uint64(b[48:])),
+	if Kind(b[3]) != KindOffer {
+		return o, fmt.Errorf("%w: kind %d", ErrFormat, b[3])
 	}
-	if Kind(b[3]) != KindWelcome || w.SlabBytes == 0 || w.SlabBytes > 1<<32-1 || w.Grace < 0 || w.Hold < 0 {
-		return Welcome{}, fmt.Errorf("%w: kind %d, slabs of %d bytes", ErrFormat, b[3], w.SlabBytes)
-	}
-	return w, nil
+	return Offer{Challenge: binary.BigEndian.Uint64(b[8:])}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"time"
 
@@ -28,14 +29,41 @@ type rawNode struct {
 
 func rawJoin(t *testing.T, dev verbs.Device, p *pool, name string, period time.Duration, demand uint64, token uint64) *rawNode {
 	t.Helper()
-	private, err := proto.Request{Kind: proto.KindJoin, Name: name, Period: period, Demand: demand, Token: token}.AppendBinary(nil)
+	c := rawDial(t, dev, p, proto.Request{Kind: proto.KindJoin, Name: name, Period: period, Demand: demand, Token: token})
+	w, ok := rawBegin(t, c, 0, 0).(*proto.Welcome)
+	if !ok {
+		t.Fatalf("%s is refused", name)
+	}
+	return &rawNode{c, *w}
+}
+
+// rawDial makes a connection, on which nothing is sent.
+func rawDial(t *testing.T, dev verbs.Device, p *pool, r proto.Request) *rdma.Conn {
+	t.Helper()
+	private, err := r.AppendBinary(nil)
 	must(t, err)
 	c, err := rdma.Dial(patient(t), dev, p.at, rdma.WithPrivate(private), rdma.WithMaxMessage(proto.MaxMessage))
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	w, err := proto.ParseWelcome(c.PeerPrivate())
+	return c
+}
+
+// rawBegin sends Begin with a token, and with the challenge of the server plus a number. It returns the answer, or nil
+// if the server ends the connection.
+func rawBegin(t *testing.T, c *rdma.Conn, token, wrong uint64) proto.Message {
+	t.Helper()
+	o, err := proto.ParseOffer(c.PeerPrivate())
 	must(t, err)
-	return &rawNode{c, w}
+	must(t, c.Send(patient(t), proto.Append(nil, &proto.Begin{Token: token, Challenge: o.Challenge + wrong})))
+	ctx, buf := patient(t), make([]byte, proto.MaxMessage)
+	n, err := c.Recv(ctx, buf)
+	if err != nil {
+		must(t, ctx.Err())
+		return nil
+	}
+	m, err := proto.Parse(buf[:n])
+	must(t, err)
+	return m
 }
 
 // lease returns the next lease.
@@ -61,6 +89,11 @@ func (n *rawNode) send(t *testing.T, m proto.Message) {
 	must(t, n.Send(patient(t), proto.Append(nil, m)))
 }
 
+// with returns the token of a node for node.Remove.
+func with(token uint64) func(net.Addr) (node.Ticket, error) {
+	return func(net.Addr) (node.Ticket, error) { return node.Ticket{Token: token}, nil }
+}
+
 func remote(e proto.Entry) rdma.Remote { return rdma.Remote{Addr: e.VA, Len: slab, RKey: e.RKey} }
 
 // wantNAK checks that an access failed because of a wrong key.
@@ -81,7 +114,7 @@ func TestOldKey(t *testing.T) {
 	victim := rawJoin(t, dev, p, "a", time.Hour, slab, 0)
 	old := victim.lease(t)[0]
 	must(t, victim.Write(patient(t), secret, remote(old)))
-	victim.send(t, &proto.Return{Slabs: []uint32{old.Slab}})
+	victim.send(t, &proto.Return{Token: victim.welcome.Token, Slabs: []uint32{old.Slab}})
 	waitStatus(t, p, "free slab", func(s lease.Status) bool { return s.Free == 1 })
 	wantNAK(t, victim.Read(patient(t), make([]byte, page), remote(old)))
 	waitStatus(t, p, "end of the connection", func(s lease.Status) bool { return !s.Nodes[0].Connected })
@@ -204,7 +237,7 @@ func TestTriesKeys(t *testing.T) {
 		hostile.lease(t)
 	}
 	// Neither can it return what is not its own.
-	hostile.send(t, &proto.Return{Slabs: []uint32{first.Number, 99}})
+	hostile.send(t, &proto.Return{Token: hostile.welcome.Token, Slabs: []uint32{first.Number, 99}})
 	waitStatus(t, p, "refused Return", func(s lease.Status) bool { return s.Counts.Stale == 2 })
 	got := make([]byte, page)
 	must(t, n.Read(ctx, first.Number, 0, got))
@@ -245,7 +278,7 @@ func TestGarbage(t *testing.T) {
 			must(t, ctx.Err())
 		}
 		_ = hostile.Close()
-		_, err := node.Remove(ctx, dev, p.at, "hostile") // so that its name is free
+		_, err := node.Remove(ctx, dev, p.at, "hostile", with(hostile.welcome.Token)) // so that its name is free
 		must(t, err)
 	}
 	got := make([]byte, page)

@@ -27,6 +27,8 @@ type Server struct {
 	unclean    chan lease.Slab // closed, not zeroed
 	saved      uint64          // Table.Changes of the state file; keepTime only
 	warned     bool            // that the state file cannot be written; keepTime only
+	openings   places          // connections whose peer has not sent Begin
+	questions  places
 
 	mu      sync.Mutex // what follows
 	table   *lease.Table
@@ -38,7 +40,6 @@ type Server struct {
 // peer is what the server has of a node.
 type peer struct {
 	name    string
-	from    net.Addr // the last connection
 	pd      verbs.PD
 	session *session // nil: the node is away
 }
@@ -51,6 +52,8 @@ func Listen(ctx context.Context, dev verbs.Device, address string, c Config) (s 
 	s = &Server{
 		c: c, dev: dev, generation: secret(), began: time.Now(), wake: make(chan struct{}, 1),
 		unclean: make(chan lease.Slab, c.Lease.Slabs), peers: map[lease.NodeID]*peer{},
+		openings:  places{most: maxOpenings, mostOfPrefix: maxOpeningsOfPrefix},
+		questions: places{most: maxQuestions, mostOfPrefix: maxQuestionsOfPrefix},
 	}
 	if s.table, err = lease.New(c.Lease); err != nil {
 		return nil, err

@@ -322,10 +322,10 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%+v: %v", x.c, err)
 		}
 	}
-	if _, err := node.Remove(patient(t), dev, p.at, "nobody"); err == nil {
+	if _, err := node.Remove(patient(t), dev, p.at, "nobody", with(n.Ticket().Token)); err == nil {
 		t.Error("a node that is not there was removed")
 	}
-	s, err := node.Remove(patient(t), dev, p.at, "a")
+	s, err := node.Remove(patient(t), dev, p.at, "a", with(n.Ticket().Token))
 	must(t, err)
 	if len(s.Nodes) != 0 {
 		t.Errorf("after Remove: %+v", s)

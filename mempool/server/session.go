@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"time"
 
 	"github.com/softroce/softroce-xdp/mempool/lease"
@@ -25,6 +24,7 @@ const queued = 256
 type session struct {
 	number uint32
 	node   lease.NodeID
+	token  uint64      // in each message of the node
 	out    chan []byte // nil in it is the end
 	stop   context.CancelCauseFunc
 	done   chan struct{} // closed: the connection has ended
@@ -95,30 +95,30 @@ func (s *Server) options() []rdma.Option {
 	return append([]rdma.Option{rdma.WithMaxMessage(proto.MaxMessage)}, s.c.Options...)
 }
 
-// serve answers the request for a connection.
-func (s *Server) serve(ctx context.Context, r *rdma.Request) {
-	request, err := proto.ParseRequest(r.Private())
-	switch {
-	case err != nil:
-		_ = r.Reject([]byte(err.Error())) // the peer may have given up
-	case request.Kind == proto.KindJoin:
-		s.serveNode(ctx, r, request)
-	default:
-		s.serveQuestion(ctx, r, request)
-	}
-}
-
 // serveNode lets a node join, and serves its connection until it ends.
 func (s *Server) serveNode(ctx context.Context, r *rdma.Request, request proto.Request) {
+	d, err := s.prepare(request)
+	if err != nil {
+		_ = r.Reject([]byte(err.Error())) // the peer may have given up
+		return
+	}
+	conn, _, err := s.open(ctx, r, rdma.WithPD(d.pd))
+	if err != nil {
+		s.abandon(d)
+		return
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	x := &session{out: make(chan []byte, queued+s.c.Lease.Slabs/proto.MaxEntries), stop: stop, done: make(chan struct{})}
-	p, w, err := s.join(x, request, r.RemoteAddr())
+	p, err := s.join(x, request, d)
 	if err != nil {
-		_ = r.Reject([]byte(err.Error()))
+		refuse(ctx, conn, err)
+		_ = conn.Close() // it was not used
+		s.abandon(d)
 		return
 	}
-	err = s.converse(ctx, r, x, p, w)
+	s.c.Report(p.name, r.RemoteAddr(), nil)
+	err = s.converse(ctx, conn, x)
 	defer close(x.done)
 	s.mu.Lock()
 	if x.removed && p.session == x {
@@ -135,61 +135,50 @@ func (s *Server) serveNode(ctx context.Context, r *rdma.Request, request proto.R
 	s.c.Report(p.name, r.RemoteAddr(), err)
 }
 
-// join brings a node into the table.
-func (s *Server) join(x *session, request proto.Request, from net.Addr) (*peer, lease.Welcome, error) {
+// joinOf returns what a request asks the table for.
+func joinOf(r proto.Request) lease.Request {
+	return lease.Request{Name: r.Name, Token: r.Token, Period: r.Period, Demand: r.Demand}
+}
+
+// errRace: what prepare has found has changed until the peer sent Begin.
+var errRace = errors.New("another connection of the node, or the end of its lease, was faster: join again")
+
+// join brings a node into the table, whose connection is in a domain. The Welcome is queued before the first lease.
+func (s *Server) join(x *session, request proto.Request, d domain) (*peer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.freeRetired()
-	w, actions, err := s.table.Join(s.now(), lease.Request{
-		Name: request.Name, Token: request.Token, Period: request.Period, Demand: request.Demand,
-	})
+	id, err := s.table.Check(s.now(), joinOf(request))
 	if err != nil {
-		return nil, w, err
+		return nil, err
 	}
-	p := s.peers[w.Node]
+	p := s.peers[id]
+	if p != d.peer {
+		return nil, errRace
+	}
+	w, actions, err := s.table.Join(s.now(), joinOf(request))
+	if err != nil {
+		return nil, err
+	}
 	if p == nil {
-		p = &peer{name: request.Name}
-		if p.pd, err = s.dev.AllocPD(); err != nil {
-			s.giveUp(w.Node, actions)
-			return nil, w, fmt.Errorf("the server has no room for another node: %w", err)
-		}
+		p = &peer{name: request.Name, pd: d.pd}
 		s.peers[w.Node] = p
 	}
 	if p.session != nil {
 		p.session.stop(errSuperseded)
 	}
-	x.number, x.node, p.session, p.from = w.Session, w.Node, x, from
-	s.run(actions)
-	return p, w, nil
-}
-
-// giveUp removes a node for which there is no protection domain: its slabs were not opened.
-func (s *Server) giveUp(id lease.NodeID, actions []lease.Action) {
-	for _, a := range actions {
-		if a.Kind == lease.ActionOpen {
-			s.table.OpenFailed(a.Slab)
-		}
-	}
-	list, _ := s.table.Leave(id) // it has just joined
-	s.run(list)
-}
-
-// converse accepts the connection, and returns why it has ended.
-func (s *Server) converse(ctx context.Context, r *rdma.Request, x *session, p *peer, w lease.Welcome) error {
+	x.number, x.node, x.token, p.session = w.Session, w.Node, w.Token, x
 	c := s.table.Config()
-	private, err := proto.Welcome{
-		Node: uint32(w.Node), Token: w.Token, Generation: s.generation, SlabBytes: s.c.SlabBytes, Slabs: uint32(c.Slabs),
-		Resumed: w.Resumed, Grace: c.Grace, Hold: c.Hold,
-	}.AppendBinary(nil)
-	if err != nil {
-		return err
-	}
-	conn, err := r.Accept(ctx, rdma.WithPD(p.pd), rdma.WithPrivate(private))
-	if err != nil {
-		return err
-	}
+	x.send([]proto.Message{&proto.Welcome{
+		Token: w.Token, Generation: s.generation, SlabBytes: s.c.SlabBytes, Slabs: uint32(c.Slabs), Resumed: w.Resumed,
+		Grace: c.Grace, Hold: c.Hold,
+	}})
+	s.run(actions)
+	return p, nil
+}
+
+// converse serves a connection, and returns why it has ended.
+func (s *Server) converse(ctx context.Context, conn *rdma.Conn, x *session) error {
 	defer conn.Close()
-	s.c.Report(p.name, r.RemoteAddr(), nil)
 	s.all.Go(func() { x.write(ctx, conn) })
 	buf := make([]byte, proto.MaxMessage)
 	for {
@@ -222,8 +211,14 @@ func (s *Server) receive(x *session, b []byte) error {
 	}
 	switch m := m.(type) {
 	case *proto.Report:
+		if m.Token != x.token {
+			return lease.ErrToken
+		}
 		s.run(s.table.Report(s.now(), x.node, m.Period, lease.Usage{Demand: m.Demand, Used: m.Used}))
 	case *proto.Return:
+		if m.Token != x.token {
+			return lease.ErrToken
+		}
 		x.returns++
 		list := make([]lease.Slab, len(m.Slabs))
 		for i, n := range m.Slabs {
@@ -231,6 +226,9 @@ func (s *Server) receive(x *session, b []byte) error {
 		}
 		s.run(s.table.Return(x.node, list))
 	case *proto.Leave:
+		if m.Token != x.token {
+			return lease.ErrToken
+		}
 		list, err := s.table.Leave(x.node)
 		s.run(list)
 		return errors.Join(errLeft, err)

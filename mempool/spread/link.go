@@ -118,6 +118,7 @@ func (s *Store) join(ctx context.Context, server directory.Server, first bool) (
 	if err != nil {
 		return nil, err
 	}
+	s.c.Joined(n)
 	s.mu.Lock()
 	s.tickets[server.Name] = n.Ticket()
 	s.mu.Unlock()

@@ -30,6 +30,9 @@ type Config struct {
 	// Report is called when a server was joined (err is nil), cannot be joined, or is gone, by any goroutine;
 	// nil for nobody. With server "", the directory does not answer, or answers again (err is nil).
 	Report func(server string, err error)
+
+	// Joined is called for each connection, by any goroutine; nil for nobody.
+	Joined func(*node.Node)
 }
 
 const (
@@ -100,6 +103,9 @@ func (f flight) continuedBy(a action) bool {
 func Open(ctx context.Context, dev verbs.Device, d directory.Directory, c Config) (*Store, error) {
 	if c.Report == nil {
 		c.Report = func(string, error) {}
+	}
+	if c.Joined == nil {
+		c.Joined = func(*node.Node) {}
 	}
 	if c.PageBytes == 0 {
 		c.PageBytes = 4096

@@ -36,7 +36,11 @@ func (d *Device) OpenCM() (cm.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return svc.Open()
+	s, err := svc.Open()
+	if err != nil || len(d.allow) == 0 {
+		return s, err
+	}
+	return allowedSession{s, d}, nil
 }
 
 // cmSteered is how many keys of a kind the data plane has room for (bpf/lib/maps.h). Requests that

@@ -152,6 +152,7 @@ func (d *Device) ofDrops(c *engineCounters) []verbs.Counter {
 		{Name: "rx_bad_pkey", Value: c.rxBadPKey, Text: "packets of another partition"},
 		{Name: "rx_wrong_peer", Value: c.rxWrongPeer, Text: "packets to a connected queue pair from another address than its peer's"},
 		{Name: "rx_other_address", Value: c.rxOtherAddress, Text: "packets to a UD queue pair, but to no address of the interface"},
+		{Name: "rx_not_allowed", Value: c.rxNotAllowed, Text: "packets of hosts that --nic-allow does not have, dropped"},
 		{Name: "tx_no_path", Value: c.txNoPath, Text: "packets dropped: no route or neighbour"},
 		{Name: "tx_no_room", Value: c.txNoRoom, Text: "packets dropped: longer than the MTU, or than the frame"},
 		{Name: "tx_stamp_too_big", Value: c.txTooBig, Text: "packets that exceed the MTU with the stamp, left unstamped"},

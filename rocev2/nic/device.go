@@ -23,7 +23,7 @@ var _ verbs.Device = (*Device)(nil)
 // Open makes a device on an interface that the data plane is attached to. The device
 // owns w from here on and closes it, also if Open fails. The same holds for Options.Rails.
 func Open(w Dataplane, o Options) (_ *Device, err error) {
-	d := &Device{opts: o.withDefaults(), dataplane: w, done: make(chan struct{}), events: make(chan verbs.Event, eventBacklog)}
+	d := &Device{opts: o.withDefaults(), allow: o.Allow, dataplane: w, done: make(chan struct{}), events: make(chan verbs.Event, eventBacklog)}
 	defer func() {
 		if err != nil {
 			d.release()
@@ -137,6 +137,9 @@ func (d *Device) resolveBy(routes *route.Table, ifname string, src, dst netip.Ad
 
 // resolveUntil waits for the neighbour until ctx ends.
 func (d *Device) resolveUntil(ctx context.Context, routes *route.Table, ifname string, src, dst netip.Addr) (*route.Path, error) {
+	if err := d.allowed(dst); err != nil {
+		return nil, err
+	}
 	if routes == nil {
 		return loopbackPath(src, dst)
 	}

@@ -30,7 +30,7 @@ func OpenLoopback(o Options) (_ *Device, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	d := &Device{opts: o.withDefaults(), dataplane: noDataplane{}, mtu: loopbackMTU, done: make(chan struct{}), events: make(chan verbs.Event, eventBacklog)}
+	d := &Device{opts: o.withDefaults(), allow: o.Allow, dataplane: noDataplane{}, mtu: loopbackMTU, done: make(chan struct{}), events: make(chan verbs.Event, eventBacklog)}
 	if d.mem, err = mr.New(mr.Config{Keys: o.Keys}); err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@
 //	unproven.go  what is dropped without the token, by kind
 //	question.go  asking a peer whether it still stamps
 //	rx_meta.go   what ingress has put in front: timestamps, CE mark
+//	allow.go     whose packets are taken: Options.Allow
 //	stamp.go     what is echoed of it
 //	rtt_probe.go round trips of peers that do not stamp
 //	sack.go      whether SACK is used with the peer

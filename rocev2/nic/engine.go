@@ -11,7 +11,7 @@ import (
 // newEngine puts the engine together; start has it run.
 func newEngine(d *Device) (*engine, error) {
 	e := &engine{
-		dev: d, clock: newClock(), reorder: qp.NewReorderPool(reorderPackets),
+		dev: d, clock: newClock(), reorder: qp.NewReorderPool(reorderPackets), allow: d.allow,
 	}
 	e.posts.init()
 	e.rail.init(d.dataplane, d.socks)

@@ -31,6 +31,7 @@ type Device struct {
 	more      []*iface // the further interfaces
 	mem       *mr.Table
 	eng       *engine
+	allow     allowList
 	mtu       int // of the interface when the device was opened: what its frames have room for
 
 	cm cmState
@@ -197,6 +198,9 @@ type Options struct {
 	LargeDSCP uint8
 
 	Keys int // memory regions and windows at once, see mr.Config
+
+	// Allow are the addresses of the hosts that the device exchanges packets with. Empty: all.
+	Allow []netip.Prefix
 
 	// Rails are further interfaces, for queue pairs in out-of-order mode (QP.UseRails).
 	Rails []Rail

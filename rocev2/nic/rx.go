@@ -87,6 +87,10 @@ func (e *engine) parse(b []byte, loopback bool) (p rocev2.Packet, ok bool) {
 		e.count.rxMalformed++
 		return p, false
 	}
+	if !loopback && len(e.allow) != 0 && !e.allow.has(p.Src()) {
+		e.count.rxNotAllowed++
+		return p, false
+	}
 	if x := e.qps.Lookup(p.BTH().DestQP()); x != nil {
 		prefetch(x) // its cache lines are there when the ICRC was checked
 	}

@@ -37,6 +37,7 @@ type engine struct {
 	more []*rail // of the others (rail.go)
 
 	loopback loopbackQueue
+	allow    allowList // of received packets; empty: all
 
 	qps               qpn.Table[QP]
 	datagrams         dest              // where queue pairs of UD are queued before anything was posted
@@ -281,6 +282,7 @@ type syncer struct {
 type engineCounters struct {
 	rxPackets, rxMalformed, rxTooLong, rxBadICRC uint64
 	rxUnknownQPN, rxBadPKey, rxWrongPeer         uint64
+	rxNotAllowed                                 uint64
 	txPackets, txStamped, txTooBig, txNoPath     uint64
 	txNoRoom, syncErrors, rxOtherAddress         uint64
 	rxMADs, txMADs, rxBadMAD, madsDropped        uint64

@@ -253,7 +253,7 @@ type ProcessStatus struct {
 }
 
 // CountersRequest requests the counters from the one with index First on. As the first message, instead of
-// a hello, it requests those of the whole device, and only root and the user of the server get an answer.
+// a hello, it requests those of the whole device, and it takes CAP_NET_ADMIN or the user of the server.
 type CountersRequest struct{ First uint32 }
 
 // CountersPart is how many counters a CountersReply has.

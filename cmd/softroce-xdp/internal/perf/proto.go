@@ -13,6 +13,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/softroce/softroce-xdp/internal/printable"
 )
 
 // DefaultPort is the TCP port of the server.
@@ -127,7 +129,7 @@ func (t *controlConn) next() (message, error) {
 	case err != nil:
 		return m, fmt.Errorf("receive from the peer: %w", err)
 	case m.Error != "":
-		return m, fmt.Errorf("the peer says: %s", m.Error)
+		return m, fmt.Errorf("the peer says: %s", printable.Text(m.Error))
 	case m.Version != protoVersion:
 		return m, fmt.Errorf("the peer speaks version %d of the protocol, this program %d: run the same version on both", m.Version, protoVersion)
 	}

@@ -31,6 +31,8 @@ type Bench struct {
 	Size, Local uint64        // bytes
 	Length      time.Duration // of each measurement
 	Seed        uint64        // of the random pages
+
+	Joined func(*node.Node) // called with the connection; nil for nobody
 }
 
 // Figures are the results of Bench.
@@ -122,6 +124,9 @@ func (b *Bench) Run(ctx context.Context) (f Figures, err error) {
 	n, err := node.Join(joining, b.Device, b.Server, b.Node)
 	if err != nil {
 		return f, err
+	}
+	if b.Joined != nil {
+		b.Joined(n)
 	}
 	defer func() {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.Timeout)

@@ -30,6 +30,8 @@ type Joiner struct {
 	Check   bool          // write each page of the lease, and compare what is read back
 	JSON    bool
 	Out     io.Writer
+
+	Joined func(*node.Node) // called for each connection; nil for nobody
 }
 
 // Line is what Joiner prints at the start of each period, with JSON.
@@ -94,6 +96,9 @@ func (j *Joiner) join(ctx context.Context) (*node.Node, error) {
 	defer cancel()
 	n, err := node.Join(ctx, j.Device, j.Server, j.Node)
 	if err == nil {
+		if j.Joined != nil {
+			j.Joined(n)
+		}
 		fmt.Fprintf(j.text(), "joined the pool of %s as %s\n", n.RemoteAddr(), j.Node.Name)
 	}
 	return n, err

@@ -5,6 +5,7 @@ package pooling
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -58,14 +59,16 @@ func TestJoinerRemoved(t *testing.T) {
 	for delay := range 20 {
 		config := b.Node
 		config.Demand = 4 << 20
+		var ticket node.Ticket
 		removed := make(chan error, 1)
 		remove := func() {
-			_, err := node.Remove(t.Context(), b.Device, b.Server, config.Name)
+			_, err := node.Remove(t.Context(), b.Device, b.Server, config.Name, func(net.Addr) (node.Ticket, error) { return ticket, nil })
 			removed <- err
 		}
 		j := Joiner{
 			Device: b.Device, Server: b.Server, Node: config, Timeout: b.Timeout, Check: true,
-			Out: &onFirst{call: func() { time.AfterFunc(time.Duration(delay)*time.Millisecond, remove) }},
+			Out:    &onFirst{call: func() { time.AfterFunc(time.Duration(delay)*time.Millisecond, remove) }},
+			Joined: func(n *node.Node) { ticket = n.Ticket() },
 		}
 		if err := j.Run(t.Context()); err != nil {
 			t.Errorf("removed after %d ms: %v", delay, err)

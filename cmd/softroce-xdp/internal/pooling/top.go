@@ -11,6 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/top"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
+	"github.com/softroce/softroce-xdp/internal/printable"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 )
 
@@ -202,6 +203,7 @@ func (m *Top) periods(n lease.NodeStatus) string {
 }
 
 func (m *Top) clip(s string) string {
+	s = printable.Text(s)
 	if r := []rune(s); len(r) > m.width {
 		return string(r[:m.width])
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
+	"github.com/softroce/softroce-xdp/internal/printable"
 )
 
 // Fetch takes a snapshot; before is the one that throughput is counted from.
@@ -136,6 +137,7 @@ func (m *Model) title() string {
 }
 
 func (m *Model) clip(s string) string {
+	s = printable.Text(s)
 	if r := []rune(s); len(r) > m.width {
 		return string(r[:m.width])
 	}

@@ -5,6 +5,7 @@ package view
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -43,8 +44,9 @@ type Status struct {
 	Stamped       int               `json:"stamped_destinations"`
 	Priority      *PriorityState    `json:"priority,omitempty"`
 	Limits        *Limits           `json:"limits,omitempty"`
-	NIC           *device.Status    `json:"nic,omitempty"` // the device that the agent serves
-	Counters      map[string]uint64 `json:"counters"`      // all that are not zero
+	NIC           *device.Status    `json:"nic,omitempty"`       // the device that the agent serves
+	NICAllow      []netip.Prefix    `json:"nic_allow,omitempty"` // the hosts of that device; none: all
+	Counters      map[string]uint64 `json:"counters"`            // all that are not zero
 	Problems      []string          `json:"problems"`
 
 	// Findings are the differences between the interface and what attach has set up. Problems
@@ -108,6 +110,9 @@ func StatusOf(in StatusInput) *Status {
 		ServesNIC: in.State.NIC != nil, NICAnswers: in.NIC != nil && in.NICError == nil,
 		Destinations: len(in.Rows), Counters: map[string]uint64{}, Problems: []string{},
 		Findings: []inspect.Finding{}, Repairs: in.Report.Repairs,
+	}
+	if in.State.NIC != nil {
+		s.NICAllow = in.State.NIC.Allow
 	}
 	for _, r := range in.Rows {
 		if r.Regs.Caps&bpf.CapStamp != 0 {
@@ -247,7 +252,7 @@ func (s *Status) Write(w io.Writer) {
 		pairs = append(pairs, s.Limits.lines()...)
 	}
 	if s.NIC != nil {
-		pairs = append(pairs, [2]string{"nic", nicLine(s.NIC)})
+		pairs = append(pairs, [2]string{"nic", nicLine(s.NIC, s.NICAllow)})
 	}
 	if len(s.Repairs) > 0 {
 		pairs = append(pairs, [2]string{"repaired", repairsLine(s.Repairs)})
@@ -275,10 +280,14 @@ func repairsLine(repairs map[inspect.Kind]int) string {
 }
 
 // nicLine describes what processes use of the device that the agent serves.
-func nicLine(n *device.Status) string {
+func nicLine(n *device.Status, allow []netip.Prefix) string {
 	var qps, conns, mrs, bytes uint64
 	for _, p := range n.Processes {
 		qps, conns, mrs, bytes = qps+p.QPs, conns+p.Connections, mrs+p.MRs, bytes+p.Bytes
 	}
-	return fmt.Sprintf("processes %d, queue pairs %d, connections %d, regions %d with %.1f MB", len(n.Processes), qps, conns, mrs, float64(bytes)/1e6)
+	line := fmt.Sprintf("processes %d, queue pairs %d, connections %d, regions %d with %.1f MB", len(n.Processes), qps, conns, mrs, float64(bytes)/1e6)
+	for i, p := range allow {
+		line += [...]string{", hosts of ", " "}[min(i, 1)] + p.String()
+	}
+	return line
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/mempool/proto"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// dial connects to a server. Nothing has changed there until begin.
+func dial(ctx context.Context, dev verbs.Device, address string, private []byte, options []rdma.Option) (*rdma.Conn, error) {
+	options = append([]rdma.Option{rdma.WithMaxMessage(proto.MaxMessage)}, options...)
+	c, err := rdma.Dial(ctx, dev, address, append(options, rdma.WithPrivate(private))...)
+	return c, explain(address, err)
+}
+
+// begin sends the first message, after which the server does what the request asks for.
+func begin(ctx context.Context, c *rdma.Conn, token uint64) error {
+	offer, err := proto.ParseOffer(c.PeerPrivate())
+	if err != nil {
+		return err
+	}
+	return c.Send(ctx, proto.Append(nil, &proto.Begin{Token: token, Challenge: offer.Challenge}))
+}
+
+// open is dial and begin.
+func open(ctx context.Context, dev verbs.Device, address string, token uint64, private []byte, options []rdma.Option) (*rdma.Conn, error) {
+	c, err := dial(ctx, dev, address, private, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := begin(ctx, c, token); err != nil {
+		return nil, errors.Join(fmt.Errorf("pool: %s: %w", address, err), c.Close())
+	}
+	return c, nil
+}
+
+// receiveMessage returns the next message of a server. A Refusal is ErrRefused.
+func receiveMessage(ctx context.Context, c *rdma.Conn, buf []byte) (proto.Message, error) {
+	n, err := c.Recv(ctx, buf)
+	if err != nil {
+		return nil, err
+	}
+	m, err := proto.Parse(buf[:n])
+	if err != nil {
+		return nil, err
+	}
+	if r, refused := m.(*proto.Refusal); refused {
+		return nil, fmt.Errorf("%w: %s", ErrRefused, printable.Text(string(r.Text[:min(len(r.Text), maxReason)])))
+	}
+	return m, nil
+}
+
+// maxReason is how many bytes of a text of the server are part of an error.
+const maxReason = 1000
+
+func receiveWelcome(ctx context.Context, c *rdma.Conn) (*proto.Welcome, error) {
+	m, err := receiveMessage(ctx, c, make([]byte, proto.MaxMessage))
+	if err != nil {
+		return nil, err
+	}
+	w, ok := m.(*proto.Welcome)
+	if !ok {
+		return nil, fmt.Errorf("%w: %T instead of a welcome", proto.ErrFormat, m)
+	}
+	return w, nil
+}
+
+// explain adds to an error of a connection what it means for a pool.
+func explain(address string, err error) error {
+	var r *rdma.RejectedError
+	switch {
+	case errors.As(err, &r) && r.Reason == mad.ReasonInvalidServiceID:
+		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: run `softroce-xdp pool serve` there (%w)", address, err)
+	case errors.As(err, &r):
+		return fmt.Errorf("%s refuses the connection: %s (%w)", address, printable.Text(strings.TrimRight(string(r.Private), "\x00")), err)
+	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer from %s: does `softroce-xdp pool serve` run there, and does the firewall admit UDP port 4791? (%w)", address, err)
+	}
+	return err
+}
