@@ -12,6 +12,8 @@
 //	cm.go         connections: what a process has of the communication manager
 //	objects.go    the objects of a process
 //	memory.go     memory that the server gives to a process
+//	ring_files.go the rings of a process, in few files
+//	shares.go     what the kernel allows the server, of which all processes together have a share
 //	process_memory.go  memory of the process itself, and the guard that ends one that delays accesses
 //	foreign.go    system calls on descriptors of a process
 //	privilege.go  what only root may set
