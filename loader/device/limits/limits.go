@@ -95,11 +95,16 @@ func (a *Accounts) Users() []uint32 {
 	return ids
 }
 
-// checkAll is check for all processes together.
+// checkAll is check for all processes together. Root gets a sixth more, so that an administrator can read the
+// status while users have all of a share.
 func (l *Limits) checkAll(uid uint32, inUse *[kinds]uint64, u Use) error {
 	share := &l.All[u.Kind]
-	if n := inUse[u.Kind]; share.Max > 0 && u.N > 0 && (n > share.Max || u.N > share.Max-n) {
-		return &Error{Scope: Together, UID: uid, Use: u, InUse: n, Limit: share.Max, Remedy: share.Remedy}
+	limit := share.Max
+	if uid == 0 {
+		limit += (limit + 5) / 6
+	}
+	if n := inUse[u.Kind]; share.Max > 0 && u.N > 0 && (n > limit || u.N > limit-n) {
+		return &Error{Scope: Together, UID: uid, Use: u, InUse: n, Limit: limit, Remedy: share.Remedy}
 	}
 	return nil
 }

@@ -254,6 +254,7 @@ type ProcessStatus struct {
 	PID, UID                                      uint32
 	QPs, CQs, CQEntries, SRQs, WRs, MRs, MWs, AHs uint64
 	Bytes, Arenas, Connections, Listeners         uint64
+	Mappings, Descriptors                         uint64
 }
 
 // CountersRequest requests the counters from the one with index First on. As the first message, instead of
