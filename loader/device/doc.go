@@ -15,6 +15,7 @@
 //	ring_files.go the rings of a process, in few files
 //	shares.go     what the kernel allows the server, of which all processes together have a share
 //	process_memory.go  memory of the process itself, and the guard that ends one that delays accesses
+//	file_systems.go  the end of FUSE file systems behind the memory of a process
 //	foreign.go    system calls on descriptors of a process
 //	privilege.go  what only root may set
 //	status.go     what `softroce-xdp status` shows

@@ -31,8 +31,9 @@ const (
 	descriptorsOfProcess = 1 + 1 + 1 + 2 + 1 + 3 + 8 + 3
 
 	// threadsOfProcess is how many threads wait in system calls that a process makes slow, at most: a call
-	// that uses its descriptors, one that closes them, and the end of its socket (foreign.go).
-	threadsOfProcess = 3
+	// that uses its descriptors, one that closes them, the end of its socket (foreign.go), and the reading of
+	// its mappings (file_systems.go).
+	threadsOfProcess = 4
 
 	// maxGoThreads is how many threads a Go program may have (runtime/debug.SetMaxThreads).
 	maxGoThreads = 10_000

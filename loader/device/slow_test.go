@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -70,6 +71,16 @@ func slowChild(dir string, in *bufio.Scanner) error {
 	select {}
 }
 
+// fuseChild has a file system of the same user, and does not use the device.
+func fuseChild(_ string, in *bufio.Scanner) error {
+	if _, _, err := stallfs.Map(slowUser, slowPage); err != nil {
+		return err
+	}
+	fmt.Println("mapped")
+	in.Scan()
+	return nil
+}
+
 // holderChild keeps descriptors open until its parent's parent lets go.
 func holderChild(string, *bufio.Scanner) error {
 	_, err := io.Copy(io.Discard, os.Stdin)
@@ -111,7 +122,8 @@ func sendFrom(d *client.Device, stall []byte) error {
 }
 
 // A process whose memory makes the engine wait is killed. If another process keeps the engine
-// waiting, the file systems of the user are ended. Both times others go on.
+// waiting, the file system that is mapped is ended. Both times others go on, also another file system of the
+// same user.
 func TestSlowMemory(t *testing.T) {
 	needFUSE(t)
 	for name, held := range slowMemories {
@@ -120,10 +132,32 @@ func TestSlowMemory(t *testing.T) {
 			if err := os.Chmod(dir, 0o711); err != nil {
 				t.Fatal(err)
 			}
+			fuse := startWith(t, "fuse", dir, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS})
+			fuse.line("mapped")
+			other := slowUsersSystems(t)
 			endSlow(t, dir, held)
 			wait(t, func() bool { return len(s.Status().Processes) == bystanders })
+			wait(t, func() bool { return len(slowUsersSystems(t)) <= len(other) })
+			if left := slowUsersSystems(t); len(other) != 1 || !slices.Equal(left, other) {
+				t.Errorf("the file systems of the user are %v, before: %v", left, other)
+			}
 		})
 	}
+}
+
+// slowUsersSystems are the numbers of the file systems of slowUser.
+func slowUsersSystems(t *testing.T) (devices []uint64) {
+	t.Helper()
+	all, err := procmem.FileSystems(procmem.FUSEControl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.User == slowUser {
+			devices = append(devices, f.Device)
+		}
+	}
+	return devices
 }
 
 // slowMemories are the values of heldEnv.
@@ -151,7 +185,7 @@ func needFUSE(t *testing.T) {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		require.Skip(t, "needs FUSE: "+err.Error())
 	}
-	if _, err := procmem.AbortFUSE(procmem.FUSEControl, slowUser); err != nil {
+	if _, err := procmem.FileSystems(procmem.FUSEControl); err != nil {
 		if err := unix.Mount("fusectl", procmem.FUSEControl, "fusectl", 0, ""); err != nil {
 			require.Skip(t, "needs FUSE: "+err.Error())
 		}
