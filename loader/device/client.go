@@ -123,7 +123,7 @@ func (c *client) serve() {
 	buf := make([]byte, proto.MaxMessage)
 	c.spend(callsToAccept)
 	for c.pace() {
-		n, fds, err := proto.Read(c.conn, buf)
+		n, fds, err := proto.ReadWith(c.conn, buf, c.metered)
 		if err != nil {
 			return
 		}
@@ -275,7 +275,7 @@ func (c *client) write(b []byte, fds ...int) {
 	if c.over.Load() { // hangUp has set an earlier deadline
 		return
 	}
-	if err := proto.Write(c.conn, b, fds...); err != nil {
+	if err := proto.WriteWith(c.conn, b, c.metered, fds...); err != nil {
 		c.hangUp()
 	}
 }

@@ -31,12 +31,18 @@ const (
 
 	// heldEnv has a second process serve the file system, which outlives the first one.
 	heldEnv = "SRD_TEST_HELD"
+	// heldByOther has the file system be another user's, as a user namespace allows.
+	heldByOther = "other user"
 )
 
 // slowChild registers memory, maps a file that an access waits for in its place, and has the engine
 // send from there. It says nothing more if that succeeds.
 func slowChild(dir string, in *bufio.Scanner) error {
-	stall, dev, err := stallfs.Map(slowUser, slowPage)
+	mounter := slowUser
+	if os.Getenv(heldEnv) == heldByOther {
+		mounter++
+	}
+	stall, dev, err := stallfs.Map(mounter, slowPage)
 	if err != nil {
 		return err
 	}
@@ -161,7 +167,7 @@ func slowUsersSystems(t *testing.T) (devices []uint64) {
 }
 
 // slowMemories are the values of heldEnv.
-var slowMemories = map[string]string{"served by the process": "", "served by another process": "1"}
+var slowMemories = map[string]string{"served by the process": "", "served by another process": "1", "of another user": heldByOther}
 
 // bystanders is the number of processes that go on in endSlow.
 const bystanders = 2
