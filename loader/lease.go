@@ -39,12 +39,12 @@ func leasePath(runDir, ifname, kind string) string {
 
 // takeLease takes the lease of an interface or returns errLeased at once.
 func takeLease(runDir, ifname, kind string) (*lease, error) {
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
+	if err := makeRunDir(runDir); err != nil {
+		return nil, err
 	}
 	path := leasePath(runDir, ifname, kind)
 	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o644)
 		if err != nil {
 			return nil, fmt.Errorf("%s: lock: %w", ifname, err)
 		}

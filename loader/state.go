@@ -111,8 +111,8 @@ func ReadReport(runDir, ifname string) ([]byte, time.Duration, error) {
 
 // writeState replaces the file atomically, so that no reader finds an incomplete one.
 func writeState(runDir string, s State) error {
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
-		return fmt.Errorf("state directory: %w", err)
+	if err := makeRunDir(runDir); err != nil {
+		return err
 	}
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -127,7 +127,13 @@ func writeState(runDir string, s State) error {
 // replaceFile replaces a file at once. It has one writer.
 func replaceFile(path string, b []byte) error {
 	tmp := path + ".new"
-	err := os.WriteFile(tmp, b, 0o644)
+	_ = os.Remove(tmp) // of a writer that was killed
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(tmp, path)
 	}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/logfile"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/loglimit"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -71,7 +72,7 @@ func newAgent(a *app) *cobra.Command {
 			if logPath != "" {
 				errOut = logfile.Stderr(logPath)
 			}
-			log := a.logger(errOut).With("if", args[0])
+			log := a.agentLogger(errOut).With("if", args[0])
 			job := &attachJob{app: a, name: args[0], cmd: cmd, upgrade: true}
 			if upgrade {
 				if err := job.reload(); err != nil {
@@ -111,6 +112,9 @@ func (a *app) logger(w io.Writer) *slog.Logger {
 	}
 	return slog.New(slog.NewTextHandler(w, o))
 }
+
+// agentLogger is logger for an agent, which other hosts and local users can cause to write lines: it limits them.
+func (a *app) agentLogger(w io.Writer) *slog.Logger { return slog.New(loglimit.New(a.logger(w).Handler())) }
 
 // startAgent starts the agent as a background process, and returns when it is ready.
 func startAgent(a *app, name string) error {

@@ -181,7 +181,7 @@ func (a *app) runCard(cmd *cobra.Command, id *cardID, s *cardSettings, c *hwoffl
 	defer os.Remove(path)
 	var beat time.Time
 	o := agent.CardOptions{
-		Nodes: s.file, Log: a.logger(cmd.ErrOrStderr()).With("card", id.name),
+		Nodes: s.file, Log: a.agentLogger(cmd.ErrOrStderr()).With("card", id.name),
 		Ready: func() {
 			if err = state.write(path); err != nil {
 				stop() // the other commands would not find the card

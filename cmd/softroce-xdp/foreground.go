@@ -24,7 +24,7 @@ import (
 func runForeground(a *app, jobs []*attachJob, control *loader.Control) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	log := a.logger(os.Stderr)
+	log := a.agentLogger(os.Stderr)
 	reload := a.onReload(ctx, stop, jobs, log)
 
 	errs := runAgents(ctx, stop, jobs, log, control.Release)

@@ -17,7 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// do executes a request and returns the body of its reply, and descriptors for it.
+// do executes a request and returns the body of its reply, and descriptors for it, which stay the server's.
 func (c *client) do(t proto.Type, req any, fds []int) (reply any, give []int, err error) {
 	switch t {
 	case proto.TPort:
@@ -167,8 +167,8 @@ func (c *client) addArena(m *proto.AddArena, fds []int) (*proto.Handle, error) {
 	if len(fds) != 1 {
 		return nil, fmt.Errorf("%w: an arena is one descriptor, not %d", proto.ErrProtocol, len(fds))
 	}
-	cost := limits.Use{Kind: limits.Arenas, N: m.Bytes}
-	if err := c.charge(cost); err != nil {
+	cost := []limits.Use{{Kind: limits.Arenas, N: m.Bytes}, {Kind: limits.Mappings, N: 1}}
+	if err := c.charge(cost...); err != nil {
 		return nil, err
 	}
 	a, err := patiently(c, fds, func() (*arena.Arena, error) {
@@ -179,7 +179,7 @@ func (c *client) addArena(m *proto.AddArena, fds []int) (*proto.Handle, error) {
 		return arena.Open(fd, m.Bytes)
 	}, func(a *arena.Arena) { _ = a.Close() })
 	if err != nil {
-		c.account.Release(cost)
+		c.account.Release(cost...)
 		return nil, fmt.Errorf("%w: %w", proto.ErrMemory, err)
 	}
 	h, err := c.added(&arenaMemory{Arena: a, cost: cost})

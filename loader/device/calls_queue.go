@@ -22,22 +22,21 @@ func wireShape(s ring.Shape) proto.Shape {
 }
 
 // newRings makes memory with rings of these shapes one behind the other.
-func newRings(name string, shapes ...ring.Shape) (*shared, []ring.Ring, error) {
+func (c *client) newRings(shapes ...ring.Shape) (*ringMemory, []ring.Ring, error) {
 	size := 0
 	for _, s := range shapes {
 		size += s.Bytes()
 	}
-	m, err := newShared(name, size, false)
+	m, err := c.rings.take(size)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, overLimit(err)
 	}
 	var rings []ring.Ring
 	at := 0
 	for _, s := range shapes {
 		r, err := ring.Open(m.b[at:], s)
 		if err != nil {
-			m.close()
-			return nil, nil, err
+			return nil, nil, errors.Join(err, m.close())
 		}
 		rings = append(rings, r)
 		at += s.Bytes()
@@ -63,7 +62,7 @@ func (c *client) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	q := &completionQueue{c: c, depth: int(m.Depth), cost: cost}
-	memory, rings, err := newRings("cq", s)
+	memory, rings, err := c.newRings(s)
 	if err != nil {
 		c.account.Release(cost...)
 		return nil, nil, err
@@ -71,15 +70,14 @@ func (c *client) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 	q.memory, q.out = memory, ring.NewProducer(rings[0], m.Depth)
 	if q.cq, err = c.s.dev.CreateCQTo(q.depth, q); err != nil {
 		c.account.Release(cost...)
-		memory.close()
-		return nil, nil, err
+		return nil, nil, errors.Join(err, memory.close())
 	}
 	h, err := c.added(q)
 	if err != nil {
 		return nil, nil, err
 	}
 	c.s.owners.Store(verbs.CQ(q.cq), owner{c, h})
-	return &proto.CreateCQReply{Handle: h, Ring: wireShape(s)}, []int{memory.give()}, nil
+	return &proto.CreateCQReply{Handle: h, Ring: wireShape(s), Offset: memory.offset}, []int{memory.fd()}, nil
 }
 
 func (c *client) destroyCQ(q *completionQueue) error {
@@ -88,9 +86,8 @@ func (c *client) destroyCQ(q *completionQueue) error {
 	}
 	c.s.owners.Delete(verbs.CQ(q.cq))
 	c.s.dev.InLoop(func() { q.ended = true })
-	q.memory.close()
 	c.account.Release(q.cost...)
-	return nil
+	return q.memory.close()
 }
 
 // number returns a free number of the doorbell for a queue. The engine's thread calls it.
@@ -124,7 +121,7 @@ func (c *client) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 	if err := c.charge(q.cost...); err != nil {
 		return nil, nil, err
 	}
-	memory, rings, err := newRings("srq", s)
+	memory, rings, err := c.newRings(s)
 	if err != nil {
 		c.account.Release(q.cost...)
 		return nil, nil, err
@@ -134,8 +131,7 @@ func (c *client) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 	srq, err := pd.CreateSRQ(int(m.Depth), int(m.SGE))
 	if err != nil {
 		c.account.Release(q.cost...)
-		memory.close()
-		return nil, nil, err
+		return nil, nil, errors.Join(err, memory.close())
 	}
 	q.srq = srq.(*nic.SRQ)
 	q.srq.SetView(q)
@@ -149,7 +145,7 @@ func (c *client) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	c.s.owners.Store(verbs.SRQ(q.srq), owner{c, h})
-	return &proto.CreateSRQReply{Handle: h, Queue: q.number, Ring: wireShape(s)}, []int{memory.give()}, nil
+	return &proto.CreateSRQReply{Handle: h, Queue: q.number, Ring: wireShape(s), Offset: memory.offset}, []int{memory.fd()}, nil
 }
 
 func (c *client) destroySRQ(q *sharedQueue) error {
@@ -162,9 +158,8 @@ func (c *client) destroySRQ(q *sharedQueue) error {
 		c.unwatch(q.recv)
 		c.free(q.number, q.recv)
 	})
-	q.memory.close()
 	c.account.Release(q.cost...)
-	return nil
+	return q.memory.close()
 }
 
 // free gives the number of a queue back. The engine's thread calls it.
@@ -249,18 +244,17 @@ func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	var rings []ring.Ring
-	if q.memory, rings, err = newRings("qp", shapes...); err != nil {
+	if q.memory, rings, err = c.newRings(shapes...); err != nil {
 		c.account.Release(q.cost...)
 		return nil, nil, err
 	}
 	x, err := pd.CreateQP(init)
 	if err != nil {
 		c.account.Release(q.cost...)
-		q.memory.close()
-		return nil, nil, err
+		return nil, nil, errors.Join(err, q.memory.close())
 	}
 	q.qp = x.(*nic.QP)
-	r := &proto.CreateQPReply{QPN: x.QPN()}
+	r := &proto.CreateQPReply{QPN: x.QPN(), Offset: q.memory.offset}
 	for i, ring := range rings {
 		half := newQueue(c, ring, shapes[i])
 		half.qp, half.recv = q, i == 1
@@ -281,7 +275,7 @@ func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	c.s.owners.Store(verbs.QP(q.qp), owner{c, r.Handle})
-	return r, []int{q.memory.give()}, nil
+	return r, []int{q.memory.fd()}, nil
 }
 
 // enlist gives the queues of a queue pair their numbers.
@@ -313,9 +307,8 @@ func (c *client) destroyQP(q *queuePair) error {
 			}
 		}
 	})
-	q.memory.close()
 	c.account.Release(q.cost...)
-	return nil
+	return q.memory.close()
 }
 
 func (c *client) modify(m *proto.ModifyQP) error {

@@ -47,6 +47,8 @@ func TestMain(m *testing.M) {
 		childMain(listenerChild)
 	case "slow":
 		childMain(slowChild)
+	case "fuse":
+		childMain(fuseChild)
 	case "holder":
 		childMain(holderChild)
 	case "peer":

@@ -48,10 +48,10 @@ type client struct {
 
 	handles sync.Map // address handles: uint32 to *nic.AH
 
-	doorbellMemory *shared
-	doorbell       ring.Doorbell
-	wake, signal   int  // eventfd for the engine's thread; socket to the process
-	fed            bool // feeder.clients has it
+	rings        *ringFiles // nil before the hello
+	doorbell     ring.Doorbell
+	wake, signal int  // eventfd for the engine's thread; socket to the process
+	fed          bool // feeder.clients has it
 
 	// The engine's thread.
 	costs       costs
@@ -84,7 +84,7 @@ func newClient(s *Server, conn *net.UnixConn) (*client, error) {
 		hung: make(chan struct{}),
 	}
 	c.cm.c = c
-	if c.account, err = s.accounts.Open(c.uid); err != nil {
+	if c.account, err = s.accounts.Open(c.uid, usesOfProcess...); err != nil {
 		return c, overLimit(err)
 	}
 	c.pidfd = pidfdOf(conn, int(cred.Pid))
@@ -123,7 +123,7 @@ func (c *client) serve() {
 	buf := make([]byte, proto.MaxMessage)
 	c.spend(callsToAccept)
 	for c.pace() {
-		n, fds, err := proto.Read(c.conn, buf)
+		n, fds, err := proto.ReadWith(c.conn, buf, c.metered)
 		if err != nil {
 			return
 		}
@@ -189,9 +189,8 @@ func (c *client) hello(h proto.Header, body []byte) bool {
 		}
 		c.greeted.Store(true)
 		passRights(c.conn, true)
-		c.reply(h, r, []int{c.s.feeder.memory.fd, c.doorbellMemory.fd, c.wake, processEnd}, nil)
+		c.reply(h, r, []int{c.s.feeder.memory.fd, c.rings.fd(), c.wake, processEnd}, nil)
 		unix.Close(processEnd)
-		c.doorbellMemory.closeFD()
 		return true
 	}
 	c.reply(h, nil, nil, err)
@@ -200,10 +199,11 @@ func (c *client) hello(h proto.Header, body []byte) bool {
 
 // open makes what the process and the engine's thread share, and has the engine look at it.
 func (c *client) open() (err error) {
-	if c.doorbellMemory, err = newShared("doorbell", ring.DoorbellBytes, false); err != nil {
+	var doorbell []byte
+	if c.rings, doorbell, err = openRingFiles(c.account); err != nil {
 		return err
 	}
-	if c.doorbell, err = ring.OpenDoorbell(c.doorbellMemory.b); err != nil {
+	if c.doorbell, err = ring.OpenDoorbell(doorbell); err != nil {
 		return err
 	}
 	if c.wake, err = newWake(); err != nil {
@@ -239,7 +239,6 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 	if !proto.Waits(h.Type, req) {
 		r, give, err := c.do(h.Type, req, fds)
 		c.reply(h, r, give, err)
-		proto.CloseFDs(give)
 		return
 	}
 	select {
@@ -276,7 +275,7 @@ func (c *client) write(b []byte, fds ...int) {
 	if c.over.Load() { // hangUp has set an earlier deadline
 		return
 	}
-	if err := proto.Write(c.conn, b, fds...); err != nil {
+	if err := proto.WriteWith(c.conn, b, c.metered, fds...); err != nil {
 		c.hangUp()
 	}
 }
@@ -336,8 +335,8 @@ func (c *client) close() {
 		c.pidfd = -1
 	}
 	c.mu.Unlock()
-	if c.doorbellMemory != nil {
-		c.doorbellMemory.close()
+	if c.rings != nil {
+		c.rings.close()
 	}
 	if c.wake >= 0 {
 		c.s.feeder.forget(c.wake)

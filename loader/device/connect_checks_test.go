@@ -288,12 +288,22 @@ func TestLongestBacklog(t *testing.T) {
 		}
 	}
 	ends := []*manager{manage(t, dir), manage(t, dir)}
-	for i := range more {
-		if _, err := ends[i%2].connectTo(service(1)); err != nil {
+	requested := make(chan error, len(ends))
+	for _, e := range ends { // at the same time: a request is kept for AnswerTimeout, however slow this machine is
+		go func() {
+			var err error
+			for i := 0; i < more/len(ends) && err == nil; i++ {
+				_, err = e.connectTo(service(1))
+			}
+			requested <- err
+		}()
+	}
+	for range most { // the process takes its events, which have a limit too
+		a.want(cm.Request)
+	}
+	for range ends {
+		if err := <-requested; err != nil {
 			t.Fatal(err)
-		}
-		if i < most { // the process takes its events, which have a limit too
-			a.want(cm.Request)
 		}
 	}
 	if _, err := ends[0].connectTo(service(2)); err != nil {

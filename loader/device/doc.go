@@ -12,7 +12,11 @@
 //	cm.go         connections: what a process has of the communication manager
 //	objects.go    the objects of a process
 //	memory.go     memory that the server gives to a process
+//	ring_files.go the rings of a process, in few files
+//	shares.go     what the kernel allows the server, of which all processes together have a share
 //	process_memory.go  memory of the process itself, and the guard that ends one that delays accesses
+//	file_systems.go  the end of FUSE file systems behind the memory of a process
+//	meter.go      what the messages of a process cost the server
 //	foreign.go    system calls on descriptors of a process
 //	privilege.go  what takes a capability
 //	status.go     what `softroce-xdp status` shows

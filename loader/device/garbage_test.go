@@ -39,14 +39,14 @@ func (r *raw) queuePair() *victim {
 	must(r.call(proto.TAllocPD, nil, &v.pd))
 	var cq proto.CreateCQReply
 	fds := must(r.call(proto.TCreateCQ, &proto.CreateCQ{Depth: 16}, &cq))
-	v.cq.Handle, v.cqMem = cq.Handle, r.mapped(fds[0], ring.Shape(cq.Ring).Bytes())
+	v.cq.Handle, v.cqMem = cq.Handle, r.mappedAt(fds[0], cq.Offset, ring.Shape(cq.Ring).Bytes())
 	m := &proto.CreateQP{
 		PD: v.pd.Handle, SendCQ: cq.Handle, RecvCQ: cq.Handle, MaxSend: 16, MaxRecv: 16, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64,
 		Type: uint8(verbs.RC),
 	}
 	fds = must(r.call(proto.TCreateQP, m, &v.qp))
 	shape := ring.Shape(v.qp.Send)
-	v.sendMem = r.mapped(fds[0], shape.Bytes()+ring.Shape(v.qp.Recv).Bytes())
+	v.sendMem = r.mappedAt(fds[0], v.qp.Offset, shape.Bytes()+ring.Shape(v.qp.Recv).Bytes())
 	var err error
 	if v.send, err = ring.Open(v.sendMem, shape); err != nil {
 		r.t.Fatal(err)

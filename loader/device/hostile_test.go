@@ -69,12 +69,14 @@ func (r *raw) hello() *raw {
 	return r
 }
 
-func (r *raw) mapped(fd, n int) []byte {
+func (r *raw) mapped(fd, n int) []byte { return r.mappedAt(fd, 0, n) }
+
+func (r *raw) mappedAt(fd int, offset uint32, n int) []byte {
 	r.t.Helper()
 	if unix.Ftruncate(fd, 0) == nil {
 		r.t.Error("a process can truncate memory of the server")
 	}
-	b, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	b, err := unix.Mmap(fd, int64(offset), n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	unix.Close(fd)
 	if err != nil {
 		r.t.Fatal(err)

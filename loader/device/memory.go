@@ -12,7 +12,7 @@ import (
 // fail.
 type shared struct {
 	b  []byte
-	fd int // for the process; -1 after closeFD
+	fd int // for the process; -1 after close
 }
 
 // newShared makes shared memory. readOnly: the process can map it for reading only.
@@ -45,25 +45,12 @@ func newShared(name string, size int, readOnly bool) (_ *shared, err error) {
 	return m, nil
 }
 
-// give returns the descriptor for a message. The caller closes it when the message is sent: a process
-// may have thousands of rings.
-func (m *shared) give() int {
-	fd := m.fd
-	m.fd = -1
-	return fd
-}
-
-// closeFD closes the descriptor; the mapping stays.
-func (m *shared) closeFD() {
+// close frees the memory of this process.
+func (m *shared) close() {
 	if m.fd >= 0 {
 		unix.Close(m.fd)
 		m.fd = -1
 	}
-}
-
-// close frees the memory of this process.
-func (m *shared) close() {
-	m.closeFD()
 	if m.b != nil {
 		_ = unix.Munmap(m.b)
 		m.b = nil

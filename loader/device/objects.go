@@ -31,7 +31,7 @@ type (
 	arenaMemory struct {
 		*arena.Arena
 		regions atomic.Int32
-		cost    limits.Use
+		cost    []limits.Use
 	}
 )
 
@@ -122,8 +122,9 @@ func (c *client) destroy(o object) error {
 		if n := o.regions.Load(); n != 0 {
 			return fmt.Errorf("arena: %w by %d regions", verbs.ErrBusy, n)
 		}
-		c.account.Release(o.cost)
-		return o.Close()
+		err := o.Close()
+		c.account.Release(o.cost...)
+		return err
 	case *address:
 		if err := o.Destroy(); err != nil {
 			return err

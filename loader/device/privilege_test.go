@@ -4,7 +4,6 @@ package device_test
 
 import (
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
-	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -70,31 +68,4 @@ func TestControlledQKey(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// The server keeps no descriptor of a ring, of which a process may have thousands.
-func TestDescriptorsOfRings(t *testing.T) {
-	_, dir := serve(t, device.Config{})
-	r := dial(t, dir).hello()
-	memfds := func() (n int) {
-		all, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range all {
-			if to, _ := os.Readlink(f); strings.HasPrefix(to, "/memfd:softroce-cq") {
-				n++
-			}
-		}
-		return n
-	}
-	for range 10 {
-		var m proto.CreateCQReply
-		fds, err := r.call(proto.TCreateCQ, &proto.CreateCQ{Depth: 4}, &m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		proto.CloseFDs(fds)
-	}
-	wait(t, func() bool { return memfds() == 0 })
 }

@@ -18,6 +18,7 @@ type processMemory struct {
 	*procmem.Process
 	guard   procmem.Guard
 	revoked bool
+	ending  bool   // endFileSystems is at work
 	failed  string // why the process or its file systems could not be ended, as the log has it
 }
 
@@ -100,8 +101,11 @@ func (c *client) checkMemory() bool {
 		m.note(c, c.kill())
 		return true
 	}
-	_, err := procmem.AbortFUSE(procmem.FUSEControl, c.uid)
-	m.note(c, errors.Join(c.kill(), err))
+	m.note(c, c.kill())
+	if now := m.Progress(); now.Begun != now.Ended && !m.ending {
+		m.ending = true
+		c.s.all.Go(func() { c.endFileSystems(m) })
+	}
 	return true
 }
 

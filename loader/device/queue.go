@@ -108,7 +108,7 @@ func (q *queue) damaged() {
 type queuePair struct {
 	c       *client
 	qp      *nic.QP
-	memory  *shared
+	memory  *ringMemory
 	halves  []*queue // send, and receive unless it has a shared receive queue
 	numbers []uint32 // by which the doorbell names them
 	ended   bool
@@ -133,7 +133,7 @@ func (q *queuePair) Show(s verbs.State, sendDone, recvDone uint32) {
 type sharedQueue struct {
 	c      *client
 	srq    *nic.SRQ
-	memory *shared
+	memory *ringMemory
 	recv   *queue
 	number uint32
 	ended  bool
@@ -151,7 +151,7 @@ func (q *sharedQueue) Show(_ verbs.State, _, recvDone uint32) {
 type completionQueue struct {
 	c      *client
 	cq     *nic.CQ
-	memory *shared
+	memory *ringMemory
 	out    *ring.Producer
 	depth  int
 	entry  [wqe.CqeBytes]byte

@@ -25,7 +25,7 @@ type Config struct {
 	Mode   fs.FileMode // of the socket; who may write to it may use the device. 0: 0600
 	Group  *int        // group of the socket; nil: that of this process
 
-	Limits  *limits.Limits // nil: limits.Defaults
+	Limits  *limits.Limits // nil: limits.Defaults. An All without any share: what the kernel allows, less a reserve
 	Accepts uint64         // connections a second that are accepted on average; 0: 200
 	Log     *slog.Logger
 }
@@ -74,6 +74,9 @@ func New(c Config) (*Server, error) {
 	most := limits.Defaults()
 	if c.Limits != nil {
 		most = *c.Limits
+	}
+	if most.All == (limits.Limits{}).All {
+		most.All = kernelShares()
 	}
 	s.accounts = limits.New(most)
 	return s, nil

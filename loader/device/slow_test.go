@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -30,12 +31,18 @@ const (
 
 	// heldEnv has a second process serve the file system, which outlives the first one.
 	heldEnv = "SRD_TEST_HELD"
+	// heldByOther has the file system be another user's, as a user namespace allows.
+	heldByOther = "other user"
 )
 
 // slowChild registers memory, maps a file that an access waits for in its place, and has the engine
 // send from there. It says nothing more if that succeeds.
 func slowChild(dir string, in *bufio.Scanner) error {
-	stall, dev, err := stallfs.Map(slowUser, slowPage)
+	mounter := slowUser
+	if os.Getenv(heldEnv) == heldByOther {
+		mounter++
+	}
+	stall, dev, err := stallfs.Map(mounter, slowPage)
 	if err != nil {
 		return err
 	}
@@ -68,6 +75,16 @@ func slowChild(dir string, in *bufio.Scanner) error {
 	}
 	fmt.Println("posted")
 	select {}
+}
+
+// fuseChild has a file system of the same user, and does not use the device.
+func fuseChild(_ string, in *bufio.Scanner) error {
+	if _, _, err := stallfs.Map(slowUser, slowPage); err != nil {
+		return err
+	}
+	fmt.Println("mapped")
+	in.Scan()
+	return nil
 }
 
 // holderChild keeps descriptors open until its parent's parent lets go.
@@ -111,7 +128,8 @@ func sendFrom(d *client.Device, stall []byte) error {
 }
 
 // A process whose memory makes the engine wait is killed. If another process keeps the engine
-// waiting, the file systems of the user are ended. Both times others go on.
+// waiting, the file system that is mapped is ended. Both times others go on, also another file system of the
+// same user.
 func TestSlowMemory(t *testing.T) {
 	needFUSE(t)
 	for name, held := range slowMemories {
@@ -120,14 +138,36 @@ func TestSlowMemory(t *testing.T) {
 			if err := os.Chmod(dir, 0o711); err != nil {
 				t.Fatal(err)
 			}
+			fuse := startWith(t, "fuse", dir, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS})
+			fuse.line("mapped")
+			other := slowUsersSystems(t)
 			endSlow(t, dir, held)
 			wait(t, func() bool { return len(s.Status().Processes) == bystanders })
+			wait(t, func() bool { return len(slowUsersSystems(t)) <= len(other) })
+			if left := slowUsersSystems(t); len(other) != 1 || !slices.Equal(left, other) {
+				t.Errorf("the file systems of the user are %v, before: %v", left, other)
+			}
 		})
 	}
 }
 
+// slowUsersSystems are the numbers of the file systems of slowUser.
+func slowUsersSystems(t *testing.T) (devices []uint64) {
+	t.Helper()
+	all, err := procmem.FileSystems(procmem.FUSEControl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.User == slowUser {
+			devices = append(devices, f.Device)
+		}
+	}
+	return devices
+}
+
 // slowMemories are the values of heldEnv.
-var slowMemories = map[string]string{"served by the process": "", "served by another process": "1"}
+var slowMemories = map[string]string{"served by the process": "", "served by another process": "1", "of another user": heldByOther}
 
 // bystanders is the number of processes that go on in endSlow.
 const bystanders = 2
@@ -151,7 +191,7 @@ func needFUSE(t *testing.T) {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		require.Skip(t, "needs FUSE: "+err.Error())
 	}
-	if _, err := procmem.AbortFUSE(procmem.FUSEControl, slowUser); err != nil {
+	if _, err := procmem.FileSystems(procmem.FUSEControl); err != nil {
 		if err := unix.Mount("fusectl", procmem.FUSEControl, "fusectl", 0, ""); err != nil {
 			require.Skip(t, "needs FUSE: "+err.Error())
 		}

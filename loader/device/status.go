@@ -37,6 +37,8 @@ type Process struct {
 	Arenas      uint64 `json:"arena_bytes"`
 	Connections uint64 `json:"connections"`
 	Listeners   uint64 `json:"listeners"`
+	Mappings    uint64 `json:"mappings"`    // memory mappings in the server
+	Descriptors uint64 `json:"descriptors"` // in the server, as it is charged
 }
 
 // of returns where a Process has what is in use of a kind, nil for a kind that it does not have.
@@ -45,6 +47,7 @@ func (p *Process) of(k limits.Kind) *uint64 {
 		limits.QPs: &p.QPs, limits.CQs: &p.CQs, limits.CQEntries: &p.CQEntries, limits.SRQs: &p.SRQs, limits.WRs: &p.WRs,
 		limits.MRs: &p.MRs, limits.MWs: &p.MWs, limits.AHs: &p.AHs, limits.Bytes: &p.Bytes, limits.Arenas: &p.Arenas,
 		limits.Connections: &p.Connections, limits.Listeners: &p.Listeners,
+		limits.Mappings: &p.Mappings, limits.Descriptors: &p.Descriptors,
 	}[k]
 }
 
@@ -115,6 +118,7 @@ func statusReply(all []Process, first uint32) *proto.StatusReply {
 		r.Processes[i] = proto.ProcessStatus{
 			PID: uint32(p.PID), UID: p.UID, QPs: p.QPs, CQs: p.CQs, CQEntries: p.CQEntries, SRQs: p.SRQs, WRs: p.WRs, MRs: p.MRs,
 			MWs: p.MWs, AHs: p.AHs, Bytes: p.Bytes, Arenas: p.Arenas, Connections: p.Connections, Listeners: p.Listeners,
+			Mappings: p.Mappings, Descriptors: p.Descriptors,
 		}
 		r.Count++
 	}
@@ -142,6 +146,7 @@ func ReadStatus(ctx context.Context, socket string) (Status, error) {
 			st.Processes = append(st.Processes, Process{
 				PID: int(p.PID), UID: p.UID, QPs: p.QPs, CQs: p.CQs, CQEntries: p.CQEntries, SRQs: p.SRQs, WRs: p.WRs, MRs: p.MRs,
 				MWs: p.MWs, AHs: p.AHs, Bytes: p.Bytes, Arenas: p.Arenas, Connections: p.Connections, Listeners: p.Listeners,
+				Mappings: p.Mappings, Descriptors: p.Descriptors,
 			})
 		}
 		if r.Count == 0 || len(st.Processes) >= int(r.Total) {

@@ -48,6 +48,14 @@ func (e *engine) destinationFor(rail uint8, p *route.Path, answers bool) *dest {
 	return d
 }
 
+// reorderShare is the share that the peer has of the memory for packets behind gaps.
+func (d *dest) reorderShare(e *engine) *qp.ReorderPool {
+	if d.reorder == nil {
+		d.reorder = e.reorder.Share()
+	}
+	return d.reorder
+}
+
 func addressHash(a netip.Addr) uint32 {
 	h := uint32(2166136261) // FNV-1a
 	for _, b := range a.As16() {

@@ -18,7 +18,7 @@ import (
 // Pre-credit (S5, cc/precredit), for engines that were opened with Options.PreCredit
 // and towards peers whose engine has it too. It is the first user of hooks (hooks.go). This
 // file has connections and flows, precredit_tx.go the order of transmission,
-// precredit_wire.go what the two ends send to each other.
+// precredit_wire.go what the two ends send to each other, precredit_peers.go which peers are remembered.
 //
 // A flow is what a queue pair of RC posts from the moment it has nothing outstanding
 // until its first ACK: the first flight. In that time its packets leave on pre-credit,
@@ -49,7 +49,7 @@ func newCredits(o *Options, link uint64) *credits {
 	p.DelayNs, p.RetryNs = creditDelay, creditRetry
 	return &credits{
 		recv: precredit.NewReceiver(p, firstEpoch(o.CreditEpoch, time.Now())), epochs: o.CreditEpoch,
-		peers: map[netip.Addr]*creditPeer{}, link: link, bdp: precredit.BDP(link, creditRTT), large: o.LargeDSCP,
+		peers: map[netip.Addr]*creditPeer{}, ids: map[precredit.SenderID]*creditPeer{}, link: link, bdp: precredit.BDP(link, creditRTT), large: o.LargeDSCP,
 	}
 }
 
@@ -102,8 +102,7 @@ func (c *credits) onConnect(e *engine, x *QP, a *verbs.Attr) {
 	}
 	p := c.peers[d.addr]
 	if p == nil {
-		p = &creditPeer{id: precredit.SenderID(len(c.ids)), src: c.newSender()}
-		c.peers[d.addr], c.ids = p, append(c.ids, p)
+		p = c.remember(d.addr)
 	}
 	x.credit = &creditFlow{}
 	x.credit.Data, x.credit.Packet, x.hooks = x, uint32(packet), c
@@ -126,7 +125,7 @@ func (c *credits) onConnect(e *engine, x *QP, a *verbs.Attr) {
 // nothing need be sent there.
 func (c *credits) pollPeers(e *engine) {
 	c.pollAt = 0
-	for _, p := range c.ids {
+	for _, p := range c.all {
 		if p.dest != nil && !p.enabled && p.pollsLeft > 0 {
 			p.pollsLeft--
 			e.queueForSync(p.dest)
@@ -143,6 +142,7 @@ func (c *credits) onDisconnect(e *engine, x *QP) {
 		c.onIteration(e)
 		c.turnOff(e, p)
 		p.dest.credit, p.dest = nil, nil
+		c.keepIdle(int64(e.now), p)
 	}
 	p.qps = slices.DeleteFunc(p.qps, func(o *QP) bool { return o == x })
 	x.credit, x.hooks = nil, nil

@@ -115,7 +115,7 @@ func (c *credits) endHold(e *engine, p *creditPeer) {
 // endHolds ends the waits that have lasted for creditHold.
 func (c *credits) endHolds(e *engine) {
 	c.holdAt = 0
-	for _, p := range c.ids {
+	for _, p := range c.all {
 		switch at := p.holdUntil; {
 		case at == 0:
 		case at <= int64(e.now):

@@ -51,7 +51,7 @@ func TestGrantOfRenewedPeer(t *testing.T) {
 	d := &dest{addr: peer, stamps: true}
 	d.pacer, d.flight = pacer.New(0), qp.NewFlight()
 	p := &creditPeer{id: 0, dest: d, src: c.newSender()}
-	d.credit, c.peers[peer], c.ids = p, p, []*creditPeer{p}
+	d.credit, c.peers[peer], c.ids, c.all = p, p, map[precredit.SenderID]*creditPeer{p.id: p}, []*creditPeer{p}
 	d.tokens.of(us)
 	grant := func(epoch uint32) bool {
 		_, send := p.src.Grant(int64(e.now), precredit.Grant{Epoch: epoch, Limit: 1000, Seq: 1, LifeNs: 1e9, Open: true})

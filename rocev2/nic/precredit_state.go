@@ -14,8 +14,13 @@ import (
 type credits struct {
 	recv   *precredit.Receiver
 	epochs *atomic.Uint32             // Options.CreditEpoch
-	peers  map[netip.Addr]*creditPeer // kept: what an address was granted outlives its queue pairs
-	ids    []*creditPeer              // by precredit.SenderID
+	peers  map[netip.Addr]*creditPeer // kept for creditKeep: what an address was granted outlives its queue pairs
+	all    []*creditPeer              // those of peers, in the order of their first connection
+	ids    map[precredit.SenderID]*creditPeer
+	nextID precredit.SenderID // of the next peer, if it is free
+
+	forgetAt int64          // when a peer may be forgotten, 0 = none waits
+	past     creditCounters // of peers that were forgotten
 
 	link   uint64 // bit/s
 	bdp    uint32 // of what a receiver plans with
@@ -43,11 +48,13 @@ type creditCounters struct {
 // creditPeer is a host with which there is or was pre-credit, in both directions.
 type creditPeer struct {
 	id         precredit.SenderID
+	addr       netip.Addr
 	dest       *dest // nil while no queue pair leads there
 	advertised bool  // HELLO announced it
 	implied    bool  // or it has shown it
 	enabled    bool
-	pollsLeft  int // to be had still whether it does
+	pollsLeft  int   // to be had still whether it does
+	idleAt     int64 // since when it has no queue pairs; dest is nil then
 	qps        []*QP
 
 	connectState

@@ -53,7 +53,7 @@ func (c *credits) reportLosses(e *engine) {
 // after a queue pair has failed.
 func (c *credits) endWaits(e *engine) {
 	c.waits = false
-	for _, p := range c.ids {
+	for _, p := range c.all {
 		switch {
 		case p.dest == nil || !p.src.Blocked():
 		case p.dest.flight.Used() > 0:
@@ -157,7 +157,7 @@ func (c *credits) onIteration(e *engine) {
 	c.again = false
 	if c.timer != 0 && now >= c.timer {
 		c.timer, c.again = 0, true
-		for _, p := range c.ids {
+		for _, p := range c.all {
 			if p.dest == nil {
 				continue // turnOff has given up what it had
 			}
@@ -184,6 +184,9 @@ func (c *credits) onIteration(e *engine) {
 		c.recv.Expire(now)
 		c.dirty = true
 	}
+	if c.forgetAt != 0 && now >= c.forgetAt {
+		c.forgetIdle(now)
+	}
 	if c.dirty {
 		c.flush(e)
 	}
@@ -195,7 +198,7 @@ func (c *credits) deadline(now qp.Time) int64 {
 		return int64(now)
 	}
 	at := c.recv.Deadline()
-	for _, other := range [...]int64{c.timer, c.pollAt, c.holdAt} {
+	for _, other := range [...]int64{c.timer, c.pollAt, c.holdAt, c.forgetAt} {
 		if at == 0 || other != 0 && other < at {
 			at = other
 		}
@@ -269,7 +272,8 @@ func (c *credits) send(e *engine, p *creditPeer, o *rocev2.Datagram) bool {
 
 func (c *credits) totals() creditTotals {
 	s, count := c.recv.Stats(), c.count
-	for _, p := range c.ids {
+	count.withheld, count.ramps = c.past.withheld, c.past.ramps
+	for _, p := range c.all {
 		of := p.src.Stats()
 		count.withheld += of.Waits
 		count.ramps += of.Ramps

@@ -100,6 +100,7 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 		x.path, x.dest, x.flow = path, e.destination(path), flow{a.AV.TClass, a.AV.HopLimit}
 		x.home, x.src = x.dest, path.Current().Src
 		x.q.SetFlight(&x.dest.flight)
+		x.q.SetReorderPool(x.dest.reorderShare(e))
 		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
 	}
 	attr := x.q.Attr()

@@ -127,6 +127,7 @@ type dest struct {
 	// What its queue pairs have in flight together, and the queue of those that are blocked on it.
 	flight  qp.Flight
 	windows windows
+	reorder *qp.ReorderPool // its share of the engine's, nil until a queue pair needs it
 
 	// The pacer, and the wait for it.
 	pacer       pacer.Bucket

@@ -26,7 +26,7 @@
 //	sendlimit                                  all reasons why no packet may leave
 //	req_loss, req_rnr                          retransmission after loss, after RNR NAK
 //	req_sack, req_scoreboard, bitmap           SACK received: which packets are missing
-//	rsp_sack, rsp_reorder                      SACK sent: packets buffered after a gap
+//	rsp_sack, rsp_reorder, reorder_pool        SACK sent: packets buffered after a gap
 //	req_window_loss                            loss window of one queue pair
 //	req_inflight, req_window_congestion        limits of one destination, packets and bytes
 //	req_inflight_queue                         which of its queue pairs is next

@@ -11,51 +11,6 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // sackWindow is how far after the expected PSN packets are buffered: the bitmap of a SACK.
 const sackWindow = 128
 
-// bufferBytes is the size of a pool's buffer: an IP datagram with 4096 bytes of payload
-// and the longest headers that fit with it.
-const bufferBytes = 4096 + 256
-
-// ReorderPool is the memory for out-of-order packets. Queue pairs of one thread share one,
-// which bounds the memory: a packet that finds no buffer is dropped and sent again.
-// Buffers are allocated at first use.
-type ReorderPool struct {
-	buffers   [][]byte
-	free      []*reorderBuffer
-	allowed   int // buffers that may still be allocated
-	allocated int
-}
-
-// NewReorderPool makes a pool for this many packets, of 4.25 KB each.
-func NewReorderPool(packets int) *ReorderPool { return &ReorderPool{allowed: packets} }
-
-func (h *ReorderPool) buffer() []byte {
-	if n := len(h.buffers); n != 0 {
-		b := h.buffers[n-1]
-		h.buffers = h.buffers[:n-1]
-		return b
-	}
-	if h.allowed <= 0 {
-		return nil
-	}
-	h.allowed--
-	h.allocated++
-	return make([]byte, 0, bufferBytes)
-}
-
-// InUse returns the number of packets buffered now.
-func (h *ReorderPool) InUse() int { return h.allocated - len(h.buffers) }
-
-func (h *ReorderPool) put(b []byte) { h.buffers = append(h.buffers, b[:0]) }
-
-func (h *ReorderPool) newReorderBuffer() *reorderBuffer {
-	if n := len(h.free); n != 0 {
-		x := h.free[n-1]
-		h.free = h.free[:n-1]
-		return x
-	}
-	return new(reorderBuffer)
-}
-
 // reorderBuffer holds the out-of-order packets of one queue pair, by the low bits of the
 // PSN. A queue pair has one only while packets are buffered: n is never 0 between calls.
 type reorderBuffer struct {
@@ -98,7 +53,11 @@ func (r *responder) store(p *rocev2.Packet, psn rocev2.PSN, ahead int) bool {
 		pool = NewReorderPool(sackWindow)
 		r.q.cfg.Reorder = pool
 	}
-	b := pool.buffer()
+	buffered := 0
+	if r.reorder != nil {
+		buffered = r.reorder.n
+	}
+	b := pool.buffer(buffered)
 	if b == nil {
 		return false
 	}
@@ -178,7 +137,6 @@ func (r *responder) dropBuffered() {
 			pool.put(b)
 		}
 	}
-	*h = reorderBuffer{}
-	pool.free = append(pool.free, h)
+	pool.putReorderBuffer(h)
 	r.reorder = nil
 }

@@ -13,6 +13,8 @@
 // request is granted as a whole or not at all. The error names the limit, and the flag that
 // raises it.
 //
+// What the kernel limits for the server itself, all processes together share (Limits.All).
+//
 // Calls are a rate and not a number of objects. Process.Spend counts them, and returns how long the
 // process has to wait. It is a pure function of the times that it is given.
 package limits

@@ -23,6 +23,8 @@ const (
 	Connections             // connections and resolutions of the communication manager, until they are gone
 	Listeners               // services at which the communication manager listens
 	Calls                   // control messages in a second: a rate, see Process.Spend
+	Mappings                // memory mappings in the server: one for each arena and each file of rings
+	Descriptors             // file descriptors in the server
 	kinds
 )
 
@@ -42,6 +44,8 @@ var names = [kinds]struct{ flag, text string }{
 	Connections: {"connections", "connections"},
 	Listeners:   {"listeners", "listeners"},
 	Calls:       {"calls", "control messages in a second"},
+	Mappings:    {"mappings", "memory mappings in the server"},
+	Descriptors: {"descriptors", "file descriptors in the server"},
 }
 
 func (k Kind) String() string {
@@ -67,9 +71,17 @@ type Scope uint8
 const (
 	PerProcess Scope = iota
 	PerUser
+	Together // all processes of all users
 )
 
-func (s Scope) String() string { return [...]string{"process", "user"}[s&1] }
+func (s Scope) String() string {
+	if int(s) < len(scopeNames) {
+		return scopeNames[s]
+	}
+	return fmt.Sprintf("scope %d", uint8(s))
+}
+
+var scopeNames = [...]string{"process", "user", "device"}
 
 // Flag is the name of the flag that sets a limit, without dashes, such as nic-max-user-qps.
 func Flag(s Scope, k Kind) string {
@@ -81,7 +93,19 @@ func Flag(s Scope, k Kind) string {
 
 // Limits are the most that a process and a user may have of each kind. 0 allows none, but for Calls,
 // where it counts as 1. Process[Processes] is not used.
-type Limits struct{ Process, User [kinds]uint64 }
+//
+// All is what all processes together may have of what the kernel limits for the server itself. It keeps a
+// reserve for the server, which ends when the kernel refuses it memory mappings or threads.
+type Limits struct {
+	Process, User [kinds]uint64
+	All           [kinds]Share
+}
+
+// Share is what all processes together may have of a kind.
+type Share struct {
+	Max    uint64 // 0: no limit
+	Remedy string // what an administrator raises, as the error names it
+}
 
 // Defaults are limits for machines where many processes share a device. A user has four times
 // as much as a process, and twice as many calls: 1000 of them take about 2 percent of a core.
@@ -89,6 +113,7 @@ func Defaults() Limits {
 	l := Limits{Process: [kinds]uint64{
 		QPs: 1024, CQs: 1024, CQEntries: 1 << 20, SRQs: 256, WRs: 1 << 20, MRs: 4096, MWs: 4096, AHs: 4096,
 		Bytes: 16 << 30, Arenas: 4 << 30, Connections: 4096, Listeners: 256, Calls: 1000,
+		Mappings: 1024, Descriptors: 1024,
 	}}
 	for k, n := range l.Process {
 		l.User[k] = 4 * n
@@ -111,9 +136,15 @@ type Error struct {
 	Use   Use    // what was asked for
 	InUse uint64 // what there is
 	Limit uint64
+
+	Remedy string // of a Share
 }
 
 func (e *Error) Error() string {
+	if e.Scope == Together {
+		return fmt.Sprintf("limits: %d more %s: all processes of the device together have %d of at most %d; end some that use the device, or have the administrator raise %s",
+			e.Use.N, e.Use.Kind, e.InUse, e.Limit, e.Remedy)
+	}
 	return fmt.Sprintf("limits: %d more %s: this %s (user ID %d) has %d of at most %d; free some, or have the administrator raise --%s",
 		e.Use.N, e.Use.Kind, e.Scope, e.UID, e.InUse, e.Limit, Flag(e.Scope, e.Use.Kind))
 }

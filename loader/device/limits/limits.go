@@ -18,6 +18,7 @@ type Accounts struct {
 	mu     sync.Mutex
 	limits Limits
 	users  map[uint32]*user // those with processes
+	all    [kinds]uint64    // of all processes
 	calls  map[uint32]*Bucket
 	sweep  int // len(calls) when full buckets are removed
 }
@@ -46,20 +47,30 @@ func (a *Accounts) SetLimits(l Limits) {
 	a.limits = l
 }
 
-// Open counts a process of a user. The error is an *Error.
-func (a *Accounts) Open(uid uint32) (*Process, error) {
+// Open counts a process of a user, and what every process uses. The error is an *Error.
+func (a *Accounts) Open(uid uint32, uses ...Use) (*Process, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.users[uid]
 	if u == nil {
 		u = &user{}
 	}
-	if err := a.limits.check(PerUser, uid, &u.inUse, Use{Processes, 1}); err != nil {
+	one := Use{Processes, 1}
+	err := a.limits.check(PerUser, uid, &u.inUse, one)
+	if err == nil {
+		err = a.limits.checkAll(uid, &a.all, one)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{accounts: a, uid: uid, user: u}
+	if err := p.acquire(uses); err != nil {
 		return nil, err
 	}
 	u.inUse[Processes]++
+	a.all[Processes]++
 	a.users[uid] = u
-	return &Process{accounts: a, uid: uid, user: u}, nil
+	return p, nil
 }
 
 // User returns what the processes of a user have.
@@ -84,7 +95,21 @@ func (a *Accounts) Users() []uint32 {
 	return ids
 }
 
-// check returns an error if more of a kind would exceed the limit.
+// checkAll is check for all processes together. Root gets a sixth more, so that an administrator can read the
+// status while users have all of a share.
+func (l *Limits) checkAll(uid uint32, inUse *[kinds]uint64, u Use) error {
+	share := &l.All[u.Kind]
+	limit := share.Max
+	if uid == 0 {
+		limit += (limit + 5) / 6
+	}
+	if n := inUse[u.Kind]; share.Max > 0 && u.N > 0 && (n > limit || u.N > limit-n) {
+		return &Error{Scope: Together, UID: uid, Use: u, InUse: n, Limit: limit, Remedy: share.Remedy}
+	}
+	return nil
+}
+
+// check returns an error if more of a kind would exceed the limit of a process or a user.
 func (l *Limits) check(s Scope, uid uint32, inUse *[kinds]uint64, u Use) error {
 	limit := &l.Process
 	if s == PerUser {
@@ -105,10 +130,18 @@ func (p *Process) Acquire(uses ...Use) error {
 	if p.closed {
 		return ErrClosed
 	}
+	return p.acquire(uses)
+}
+
+func (p *Process) acquire(uses []Use) error {
+	a := p.accounts
 	for i, u := range uses {
 		err := a.limits.check(PerProcess, p.uid, &p.inUse, u)
 		if err == nil {
 			err = a.limits.check(PerUser, p.uid, &p.user.inUse, u)
+		}
+		if err == nil {
+			err = a.limits.checkAll(p.uid, &a.all, u)
 		}
 		if err != nil {
 			p.give(uses[:i])
@@ -116,6 +149,7 @@ func (p *Process) Acquire(uses ...Use) error {
 		}
 		p.inUse[u.Kind] += u.N
 		p.user.inUse[u.Kind] += u.N
+		a.all[u.Kind] += u.N
 	}
 	return nil
 }
@@ -138,6 +172,7 @@ func (p *Process) give(uses []Use) {
 		}
 		p.inUse[u.Kind] -= u.N
 		p.user.inUse[u.Kind] -= u.N
+		p.accounts.all[u.Kind] -= u.N
 	}
 }
 
@@ -158,6 +193,7 @@ func (p *Process) Close() {
 	}
 	p.closed = true
 	p.give(list(&p.inUse))
+	a.all[Processes]--
 	if p.user.inUse[Processes]--; p.user.inUse[Processes] == 0 {
 		delete(a.users, p.uid)
 	}

@@ -40,6 +40,7 @@ func TestAgainstModel(t *testing.T) {
 		for k := range kinds {
 			l.Process[k] = rapid.Uint64Range(0, 12).Draw(t, "process")
 			l.User[k] = rapid.Uint64Range(0, 20).Draw(t, "user")
+			l.All[k].Max = rapid.Uint64Range(0, 40).Draw(t, "all") // 0: no limit
 		}
 		a := New(l)
 		var all []*model
@@ -53,6 +54,17 @@ func TestAgainstModel(t *testing.T) {
 			}
 			return n
 		}
+		// room reports whether all processes together may have n more of a kind.
+		room := func(uid uint32, k Kind, n uint64) bool {
+			most := l.All[k].Max
+			if most == 0 {
+				return true
+			}
+			if uid == 0 {
+				most += (most + 5) / 6
+			}
+			return sumOf(0, k)+sumOf(1, k)+sumOf(2, k)+n <= most
+		}
 		pick := func() *model {
 			if len(all) == 0 {
 				t.Skip("no process")
@@ -63,7 +75,7 @@ func TestAgainstModel(t *testing.T) {
 			"open": func(t *rapid.T) {
 				uid := rapid.Uint32Range(0, 2).Draw(t, "uid")
 				p, err := a.Open(uid)
-				if fits := sumOf(uid, Processes) < l.User[Processes]; fits != (err == nil) {
+				if fits := sumOf(uid, Processes) < l.User[Processes] && room(uid, Processes, 1); fits != (err == nil) {
 					t.Fatalf("fits %v: %v", fits, err)
 				}
 				if err == nil {
@@ -85,7 +97,8 @@ func TestAgainstModel(t *testing.T) {
 						break
 					}
 					want[u.Kind] += u.N
-					fits = fits && (u.N == 0 || m.sum(u.Kind)+want[u.Kind] <= l.Process[u.Kind] && sumOf(m.uid, u.Kind)+want[u.Kind] <= l.User[u.Kind])
+					fits = fits && (u.N == 0 || m.sum(u.Kind)+want[u.Kind] <= l.Process[u.Kind] &&
+						sumOf(m.uid, u.Kind)+want[u.Kind] <= l.User[u.Kind] && room(m.uid, u.Kind, want[u.Kind]))
 				}
 				if m.closed {
 					if !errors.Is(err, ErrClosed) {
@@ -170,6 +183,35 @@ func TestErrorText(t *testing.T) {
 	}
 	if got := fmt.Sprint(p.InUse()); got != "[{queue pairs 2}]" {
 		t.Error(got)
+	}
+	l.All[Mappings] = Share{Max: 6, Remedy: "vm.max_map_count"}
+	a.SetLimits(l)
+	err = p.Acquire(Use{Mappings, 7})
+	if want := "limits: 7 more memory mappings in the server: all processes of the device together have 0 of at most 6; " +
+		"end some that use the device, or have the administrator raise vm.max_map_count"; err == nil || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
+
+// What every process uses is charged when it connects, as a whole or not at all.
+func TestOpenCharges(t *testing.T) {
+	l := Defaults()
+	l.All[Descriptors].Max = 25
+	a := New(l)
+	p, err := a.Open(1, Use{Mappings, 1}, Use{Descriptors, 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *Error
+	if _, err := a.Open(2, Use{Mappings, 1}, Use{Descriptors, 20}); !errors.As(err, &refused) || refused.Scope != Together {
+		t.Errorf("40 descriptors of 25: %v", err)
+	}
+	if len(a.Users()) != 1 || a.all[Mappings] != 1 || a.all[Processes] != 1 {
+		t.Errorf("a process that was refused counts: users %v, %d mappings, %d processes", a.Users(), a.all[Mappings], a.all[Processes])
+	}
+	p.Close()
+	if _, err := a.Open(2, Use{Mappings, 1}, Use{Descriptors, 20}); err != nil {
+		t.Errorf("after the end of the first: %v", err)
 	}
 }
 

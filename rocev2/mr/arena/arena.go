@@ -59,14 +59,18 @@ func Create(n int) (*Arena, error) {
 const maxBytes = 1 << 44
 
 // Open maps an arena that another process has made, of up to limit bytes. It takes over the
-// descriptor, and closes it also if it fails.
+// descriptor and closes it: the mapping does not need it, and a server has thousands of arenas.
 func Open(fd int, limit uint64) (*Arena, error) {
 	n, err := check(fd, limit)
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("arena: descriptor %d: %w", fd, err)
 	}
-	return mapFile(fd, n)
+	a, err := mapFile(fd, n)
+	if err == nil {
+		a.CloseFD()
+	}
+	return a, err
 }
 
 // check checks the file without changing or reading it.
@@ -107,8 +111,16 @@ func mapFile(fd, n int) (*Arena, error) {
 	return &Arena{fd: fd, data: data, free: spans.New(0, uint64(n))}, nil
 }
 
-// FD is the descriptor of the memfd. It stays the arena's.
+// FD is the descriptor of the memfd. It stays the arena's. It is -1 after CloseFD.
 func (a *Arena) FD() int { return a.fd }
+
+// CloseFD closes the descriptor, once it was passed. The memory stays mapped.
+func (a *Arena) CloseFD() {
+	if a.fd >= 0 {
+		_ = unix.Close(a.fd)
+		a.fd = -1
+	}
+}
 
 // Bytes is the whole memory. It stays at its address until Close.
 func (a *Arena) Bytes() []byte { return a.data }
@@ -124,7 +136,8 @@ func (a *Arena) Slice(offset, n uint64) ([]byte, error) {
 // Close unmaps the memory and closes the descriptor. All regions of it are deregistered
 // before. The memory exists as long as another process has it mapped.
 func (a *Arena) Close() error {
-	err := errors.Join(unix.Munmap(a.data), unix.Close(a.fd))
-	a.data, a.fd, a.free = nil, -1, spans.List{}
+	a.CloseFD()
+	err := unix.Munmap(a.data)
+	a.data, a.free = nil, spans.List{}
 	return err
 }

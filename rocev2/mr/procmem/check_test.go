@@ -193,7 +193,7 @@ func FuzzParseMapping(f *testing.F) {
 		_ = m.allows(true)
 	})
 	m, err := parseMapping([]byte("7f0000000000-7f0000001000 rw-s 00002000 fd:01 42   /x"))
-	if want := (mapping{start: 0x7f0000000000, end: 0x7f0000001000, read: true, write: true}); m != want || err != nil {
+	if want := (mapping{start: 0x7f0000000000, end: 0x7f0000001000, read: true, write: true, device: 0xfd<<20 + 1}); m != want || err != nil {
 		f.Errorf("%+v, %v", m, err)
 	}
 }

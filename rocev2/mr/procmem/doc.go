@@ -51,5 +51,5 @@
 // An access is a system call that may wait: for the process's mmap_lock, which fork holds while
 // it copies page tables; for the swap device; for a file system that serves a mapping. A process
 // can make it wait without end with a FUSE file system of its own, and SIGKILL does not end that.
-// [Guard] and [AbortFUSE] are for a server that has other processes to serve.
+// [Guard] and [FileSystems] are for a server that has other processes to serve.
 package procmem

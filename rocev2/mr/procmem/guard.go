@@ -2,17 +2,6 @@
 
 package procmem
 
-import (
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"syscall"
-
-	"golang.org/x/sys/unix"
-)
-
 // Progress is how many accesses to a process have begun and have ended.
 type Progress struct{ Begun, Ended uint64 }
 
@@ -34,7 +23,7 @@ func (now Progress) Stalled(earlier Progress) bool {
 // the page tables.
 //
 // A server calls Sample every [GuardInterval] and, when it returns true, Revoke, ends the
-// process (SIGKILL) and, if the access still does not end, calls AbortFUSE.
+// process (SIGKILL) and, if the access still does not end, ends file systems (FileSystems).
 type Guard struct {
 	last  Progress
 	level int
@@ -64,38 +53,3 @@ func (g *Guard) Sample(now Progress) bool {
 
 // Revoke has all accesses that begin from now on fail with ErrRevoked.
 func (p *Process) Revoke() { p.refused.CompareAndSwap(nil, &ErrRevoked) }
-
-// FUSEControl is where systemd mounts the control file system of FUSE.
-const FUSEControl = "/sys/fs/fuse/connections"
-
-// fuseControlMagic is FUSE_CTL_SUPER_MAGIC of fs/fuse/control.c.
-const fuseControlMagic = 0x65735543
-
-// AbortFUSE ends all FUSE file systems that a user has mounted, so that accesses that wait for
-// one end with an error. control is FUSEControl, or where fusectl is mounted. It returns how many
-// it has ended. File systems of root stay.
-func AbortFUSE(control string, uid uint32) (n int, err error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(control, &fs); err != nil || fs.Type != fuseControlMagic {
-		return 0, fmt.Errorf("procmem: %s is not the control file system of FUSE; mount -t fusectl fusectl %s", control, control)
-	}
-	all, err := os.ReadDir(control)
-	if uid == 0 {
-		return 0, err
-	}
-	for _, d := range all {
-		info, e := d.Info()
-		if _, number := strconv.Atoi(d.Name()); e != nil || number != nil { // it has just ended
-			continue
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != uid {
-			continue
-		}
-		if e := os.WriteFile(filepath.Join(control, d.Name(), "abort"), []byte("1"), 0); e != nil {
-			err = errors.Join(err, e)
-			continue
-		}
-		n++
-	}
-	return n, err
-}

@@ -5,13 +5,7 @@ package procmem
 import (
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 func TestProgress(t *testing.T) {
@@ -98,59 +92,5 @@ func TestRevoke(t *testing.T) {
 	b.Revoke()
 	if !b.Ended() {
 		t.Error("the reason has changed")
-	}
-}
-
-// An access to a mapping of a FUSE file system whose process does not answer waits, which the
-// guard sees. To end that file system ends the access with an error.
-func TestUnansweredFUSE(t *testing.T) {
-	require.Root(t)
-	control := t.TempDir()
-	if err := unix.Mount("fusectl", control, "fusectl", 0, ""); err != nil {
-		require.Skip(t, "needs FUSE: "+err.Error())
-	}
-	t.Cleanup(func() { _ = unix.Unmount(control, 0) })
-	if _, err := AbortFUSE(t.TempDir(), 1); err == nil || !strings.Contains(err.Error(), "mount -t fusectl") {
-		t.Errorf("another directory: %v", err)
-	}
-	a := startApplicationWith(t, unix.CLONE_NEWNS)
-	t.Cleanup(func() { _, _ = AbortFUSE(control, fuseUser) }) // before the process is killed: its end may wait too
-	addr := a.mapped("fuse", 1)
-	done := make(chan error, 1)
-	go func() { done <- a.Check(addr, 8, 0) }()
-	select {
-	case err := <-done:
-		if !errors.Is(err, ErrNotPresent) {
-			t.Errorf("registration: %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("a registration waits for the file system")
-	}
-	go func() { done <- a.ReadAt(make([]byte, 8), addr) }()
-	var g Guard
-	for deadline := time.Now().Add(2 * time.Minute); !g.Sample(a.Progress()); time.Sleep(time.Millisecond) {
-		select {
-		case err := <-done:
-			t.Fatalf("the access has ended: %v", err)
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the guard does not act")
-		}
-	}
-	a.Revoke()
-	if n, err := AbortFUSE(control, fuseUser+1); n != 0 || err != nil {
-		t.Errorf("another user: %d, %v", n, err)
-	}
-	if n, err := AbortFUSE(control, fuseUser); n != 1 || err != nil {
-		t.Errorf("%d ended, %v", n, err)
-	}
-	select {
-	case err := <-done:
-		if !errors.Is(err, ErrUnmapped) {
-			t.Error(err)
-		}
-	case <-time.After(2 * time.Minute):
-		t.Error("the access does not end")
 	}
 }

@@ -14,6 +14,7 @@ import (
 type mapping struct {
 	start, end  uint64
 	read, write bool
+	device      uint64 // of the file, major<<20 + minor; 0: none
 }
 
 // mappings calls visit for each mapping that has bytes of [addr, end), by address, until visit
@@ -38,7 +39,7 @@ func (p *Process) mappings(addr, end uint64, visit func(mapping) bool) error {
 		if q.start >= end || q.end <= addr {
 			return nil
 		}
-		m := mapping{start: q.start, end: q.end, read: q.vmaFlags&procmapReadable != 0, write: q.vmaFlags&procmapWritable != 0}
+		m := mapping{start: q.start, end: q.end, read: q.vmaFlags&procmapReadable != 0, write: q.vmaFlags&procmapWritable != 0, device: uint64(q.major)<<20 | uint64(q.minor)}
 		if !visit(m) {
 			return nil
 		}
@@ -93,9 +94,11 @@ func (p *Process) mappingsText(addr, end uint64, visit func(mapping) bool) error
 // parseMapping parses the beginning of a line of maps. The path at its end may be any text.
 func parseMapping(line []byte) (m mapping, err error) {
 	var mode string
-	if _, err = fmt.Sscanf(string(line[:min(len(line), 100)]), "%x-%x %4s", &m.start, &m.end, &mode); err != nil || len(mode) != 4 {
+	var offset, major, minor uint64
+	_, err = fmt.Sscanf(string(line[:min(len(line), 100)]), "%x-%x %4s %x %x:%x", &m.start, &m.end, &mode, &offset, &major, &minor)
+	if err != nil || len(mode) != 4 {
 		return m, fmt.Errorf("procmem: a line of maps that is none: %.80q", line)
 	}
-	m.read, m.write = mode[0] == 'r', mode[1] == 'w'
+	m.read, m.write, m.device = mode[0] == 'r', mode[1] == 'w', major<<20|minor
 	return m, nil
 }

@@ -89,6 +89,7 @@ func (d *Device) newArena(size int) (*sharedArena, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
+	a.CloseFD()
 	return &sharedArena{Arena: a, handle: r.Handle}, nil
 }
 
@@ -119,10 +120,11 @@ func (s *arenas) close() (err error) {
 	return err
 }
 
-func mapShared(fd, n int) ([]byte, error) {
-	b, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+// mapShared maps n bytes of a file from an offset on, a multiple of the size of a page.
+func mapShared(fd int, offset int64, n int) ([]byte, error) {
+	b, err := unix.Mmap(fd, offset, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("map %d bytes: %w", n, err)
+		return nil, fmt.Errorf("map %d bytes at offset %d: %w", n, offset, err)
 	}
 	return b, nil
 }

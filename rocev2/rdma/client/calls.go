@@ -101,18 +101,22 @@ func (d *Device) end(t proto.Type, handle uint32) error {
 	return d.plain(t, &proto.Handle{Handle: handle}, nil)
 }
 
-// mapReply is call for a reply with one descriptor, of memory of n bytes that depend on the reply.
-func (d *Device) mapReply(t proto.Type, request, reply any, n func() int) ([]byte, error) {
+// mapReply is call for a reply with one descriptor, of a file with n bytes of rings at an offset. Both are
+// in the reply.
+func (d *Device) mapReply(t proto.Type, request, reply any, place func() (offset uint32, n int)) ([]byte, error) {
 	fds, err := d.call(t, request, reply)
 	if err != nil {
 		return nil, err
 	}
 	defer proto.CloseFDs(fds)
-	var b []byte
 	if len(fds) != 1 {
 		err = fmt.Errorf("%w: %d descriptors in the reply to message %d; RLIMIT_NOFILE may be too low", proto.ErrProtocol, len(fds), t)
-	} else if b, err = mapShared(fds[0], n()); err == nil {
-		return b, nil
+	} else {
+		var b []byte
+		offset, n := place()
+		if b, err = mapShared(fds[0], int64(offset), n); err == nil {
+			return b, nil
+		}
 	}
 	switch r := reply.(type) { // the server has made it already
 	case *proto.CreateCQReply:

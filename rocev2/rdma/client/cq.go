@@ -43,7 +43,7 @@ func (d *Device) CreateCQ(depth int) (verbs.CQ, error) {
 		return nil, fmt.Errorf("a completion queue of %d; choose 1 to %d", depth, d.limits.CQ)
 	}
 	var r proto.CreateCQReply
-	b, err := d.mapReply(proto.TCreateCQ, &proto.CreateCQ{Depth: uint32(depth)}, &r, func() int { return ring.Shape(r.Ring).Bytes() })
+	b, err := d.mapReply(proto.TCreateCQ, &proto.CreateCQ{Depth: uint32(depth)}, &r, func() (uint32, int) { return r.Offset, ring.Shape(r.Ring).Bytes() })
 	if err != nil {
 		return nil, err
 	}

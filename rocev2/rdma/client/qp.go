@@ -87,12 +87,12 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 func (p *PD) createQP(m *proto.CreateQP) (_ *QP, err error) {
 	d := p.d
 	var r proto.CreateQPReply
-	b, err := d.mapReply(proto.TCreateQP, m, &r, func() int {
+	b, err := d.mapReply(proto.TCreateQP, m, &r, func() (uint32, int) {
 		n := ring.Shape(r.Send).Bytes()
 		if m.SRQ == 0 {
 			n += ring.Shape(r.Recv).Bytes()
 		}
-		return n
+		return r.Offset, n
 	})
 	if err != nil {
 		return nil, err

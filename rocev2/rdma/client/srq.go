@@ -36,7 +36,7 @@ func (p *PD) CreateSRQ(depth, maxSGE int) (verbs.SRQ, error) {
 	}
 	var r proto.CreateSRQReply
 	b, err := d.mapReply(proto.TCreateSRQ, &proto.CreateSRQ{PD: p.handle, Depth: uint32(depth), SGE: uint32(maxSGE)}, &r,
-		func() int { return ring.Shape(r.Ring).Bytes() })
+		func() (uint32, int) { return r.Offset, ring.Shape(r.Ring).Bytes() })
 	if err != nil {
 		return nil, err
 	}

@@ -88,10 +88,29 @@ const maxFDs = 8
 // At the end of the connection the error is io.EOF. A message that is longer than b is ErrProtocol. If
 // descriptors were lost, the error is ErrDescriptors; the message is there without any.
 func Read(c *net.UnixConn, b []byte) (n int, fds []int, err error) {
-	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
-	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	return ReadWith(c, b, func(receive func()) { receive() })
+}
+
+// ReadWith is Read that has each system call be made by call, which may measure it.
+func ReadWith(c *net.UnixConn, b []byte, call func(receive func())) (n int, fds []int, err error) {
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, nil, err
+	}
+	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
+	var oobn, flags int
+	var failed error
+	receive := func(fd uintptr) (done bool) {
+		call(func() {
+			n, oobn, flags, _, failed = unix.Recvmsg(int(fd), b, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		})
+		return failed != unix.EAGAIN
+	}
+	if err := raw.Read(receive); err != nil {
+		return 0, nil, err
+	}
+	if failed != nil {
+		return 0, nil, os.NewSyscallError("recvmsg", failed)
 	}
 	fds = rights(oob[:oobn])
 	switch {
@@ -134,13 +153,33 @@ func CloseFDs(fds []int) {
 
 // Write writes a message with descriptors, which stay the caller's.
 func Write(c *net.UnixConn, b []byte, fds ...int) error {
+	return WriteWith(c, b, func(send func()) { send() }, fds...)
+}
+
+// WriteWith is Write that has each system call be made by call, which may measure it.
+func WriteWith(c *net.UnixConn, b []byte, call func(send func()), fds ...int) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
 	var oob []byte
 	if len(fds) > 0 {
 		oob = unix.UnixRights(fds...)
 	}
-	n, _, err := c.WriteMsgUnix(b, oob, nil)
-	if err == nil && n != len(b) {
-		err = errors.New("a message was sent in part")
+	n := 0
+	var failed error
+	send := func(fd uintptr) (done bool) {
+		call(func() { n, failed = unix.SendmsgN(int(fd), b, oob, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) })
+		return failed != unix.EAGAIN
 	}
-	return err
+	if err := raw.Write(send); err != nil {
+		return err
+	}
+	if failed != nil {
+		return os.NewSyscallError("sendmsg", failed)
+	}
+	if n != len(b) {
+		return errors.New("a message was sent in part")
+	}
+	return nil
 }

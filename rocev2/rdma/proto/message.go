@@ -151,19 +151,22 @@ type CreateCQ struct{ Depth uint32 }
 // Shape is ring.Shape.
 type Shape struct{ Entries, EntryBytes uint32 }
 
-// CreateCQReply has the ring of a completion queue. Descriptor: its memory.
+// CreateCQReply has the ring of a completion queue. Descriptor: the file that has it, from byte Offset on. Many
+// rings of a process may be in one file. Offset is a multiple of the size of a page.
 type CreateCQReply struct {
-	Handle, _ uint32
-	Ring      Shape
+	Handle, Offset uint32
+	Ring           Shape
 }
 
 // CreateSRQ makes a shared receive queue.
 type CreateSRQ struct{ PD, Depth, SGE uint32 }
 
-// CreateSRQReply has its ring, and the number by which the doorbell names it. Descriptor: its memory.
+// CreateSRQReply has its ring, and the number by which the doorbell names it. Descriptor and Offset: see
+// CreateCQReply.
 type CreateSRQReply struct {
 	Handle, Queue uint32
 	Ring          Shape
+	Offset, _     uint32
 }
 
 // SRQLimit sets the limit of a shared receive queue.
@@ -195,11 +198,12 @@ type CreateQP struct {
 }
 
 // CreateQPReply has the number of the queue pair, the numbers by which the doorbell names its queues,
-// and its rings. Descriptor: the memory, with the receive queue behind the send queue.
+// and its rings, with the receive queue behind the send queue. Descriptor and Offset: see CreateCQReply.
 type CreateQPReply struct {
 	Handle, QPN          uint32
 	SendQueue, RecvQueue uint32
 	Send, Recv           Shape
+	Offset, _            uint32
 }
 
 // Attr is verbs.Attr.
@@ -250,6 +254,7 @@ type ProcessStatus struct {
 	PID, UID                                      uint32
 	QPs, CQs, CQEntries, SRQs, WRs, MRs, MWs, AHs uint64
 	Bytes, Arenas, Connections, Listeners         uint64
+	Mappings, Descriptors                         uint64
 }
 
 // CountersRequest requests the counters from the one with index First on. As the first message, instead of

@@ -333,7 +333,7 @@ func armQueues(dir string, ready func()) error {
 			return err
 		}
 		s := ring.Shape{Entries: q.Ring.Entries, EntryBytes: q.Ring.EntryBytes}
-		m, err := unix.Mmap(fds[0], 0, s.Bytes(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		m, err := unix.Mmap(fds[0], int64(q.Offset), s.Bytes(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		if err != nil {
 			return err
 		}

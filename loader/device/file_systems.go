@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/mr/procmem"
+)
+
+// An access to the memory of a process that waits for a FUSE file system does not end with the process. The
+// server then ends the file systems that the process has mapped: first those of its own user, then those of other
+// users with requests that have no answer, for which the engine's thread may wait as well. If no mapping names the
+// file system, as with one below overlayfs, all of the user are ended. Those of root stay.
+
+const (
+	// mapsPatience is how long the server waits for the mappings of a process: another thread of the process
+	// may wait for the lock of the address space.
+	mapsPatience = time.Second
+	// abortPatience is how long an access may take to end after the end of its file system.
+	abortPatience = 500 * time.Millisecond
+)
+
+// endFileSystems ends file systems until the access in progress ends. It is called in a goroutine of its own.
+func (c *client) endFileSystems(m *processMemory) {
+	mapped, err := c.mappedDevices(m)
+	if err != nil {
+		mapped = nil
+	}
+	for _, ends := range []func(f *procmem.FileSystem) bool{
+		func(f *procmem.FileSystem) bool { return mapped[f.Device] && f.User == c.uid },
+		func(f *procmem.FileSystem) bool { return mapped[f.Device] && f.User != c.uid && f.Waiting() },
+		func(f *procmem.FileSystem) bool { return f.User == c.uid },
+	} {
+		var n int
+		if n, err = abort(ends); err != nil || n > 0 && c.progresses(m) {
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.note(c, err)
+	m.ending = false // guard begins again if the access goes on
+}
+
+// abort ends the file systems of a kind, but none of root. It returns how many.
+func abort(ends func(f *procmem.FileSystem) bool) (n int, err error) {
+	all, err := procmem.FileSystems(procmem.FUSEControl)
+	for i := range all {
+		f := &all[i]
+		if f.User == 0 || !ends(f) {
+			continue
+		}
+		if e := f.Abort(); e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		n++
+	}
+	return n, err
+}
+
+// mappedDevices returns what the process has mapped. It gives up after mapsPatience.
+func (c *client) mappedDevices(m *processMemory) (map[uint64]bool, error) {
+	c.mu.Lock()
+	if c.memory == nil {
+		c.mu.Unlock()
+		return nil, procmem.ErrEnded
+	}
+	maps, err := m.Maps()
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	type result struct {
+		devices map[uint64]bool
+		err     error
+	}
+	got := make(chan result, 1)
+	go func() {
+		defer maps.Close()
+		devices, err := maps.Devices()
+		got <- result{devices, err}
+	}()
+	select {
+	case r := <-got:
+		return r.devices, r.err
+	case <-time.After(mapsPatience):
+		return nil, fmt.Errorf("the mappings of the process are not known after %v", mapsPatience)
+	}
+}
+
+// progresses reports whether the access that is in progress ends within abortPatience.
+func (c *client) progresses(m *processMemory) bool {
+	first := m.Progress()
+	for end := time.Now().Add(abortPatience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if now := m.Progress(); now.Begun == now.Ended || now.Ended != first.Ended {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// makeRunDir makes the run directory, and refuses one in which another user than root could place links: state,
+// locks and socket are written there by root.
+func makeRunDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	path, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	if err := checkRunDirOwner(path); err != nil {
+		return err
+	}
+	for at := filepath.Dir(path); ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err != nil {
+			return fmt.Errorf("run directory: %w", err)
+		}
+		if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
+			return fmt.Errorf("run directory %s: every user may replace it, since %s has mode %04o: use another --run-dir, or chmod o-w %s",
+				dir, at, info.Mode().Perm(), at)
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
+// checkRunDirOwner refuses a directory that another user owns or may write to. Root's group may.
+func checkRunDirOwner(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	mode := info.Mode().Perm()
+	switch {
+	case !ok:
+		return nil
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("run directory %s: it belongs to user %d, who could place links there: chown it to root, or use another --run-dir", path, st.Uid)
+	case mode&0o002 != 0 || mode&0o020 != 0 && st.Gid != 0 && int(st.Gid) != os.Getegid():
+		return fmt.Errorf("run directory %s: mode %04o lets other users place links there: chmod go-w it, or use another --run-dir", path, mode)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A run directory in which another user could place links is refused before anything is written there.
+func TestRunDirOfOthers(t *testing.T) {
+	base := t.TempDir()
+	dir := func(name string, mode os.FileMode, uid int) string {
+		path := filepath.Join(base, name)
+		if err := errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if uid != 0 && os.Getuid() == 0 {
+			if err := os.Chown(path, uid, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return path
+	}
+	type attempt struct{ path, want string }
+	attempts := map[string]attempt{
+		"everybody's":        {dir("open", 0o777, 0), "chmod go-w"},
+		"a sticky one":       {dir("sticky", 0o777|os.ModeSticky, 0), "chmod go-w"},
+		"below everybody's":  {filepath.Join(dir("open2", 0o777, 0), "run"), "every user may replace it"},
+		"below a sticky one": {filepath.Join(dir("sticky2", 0o777|os.ModeSticky, 0), "run"), ""},
+		"a usual one":        {filepath.Join(base, "new", "run"), ""},
+	}
+	link := filepath.Join(base, "link")
+	if err := os.Symlink(dir("target", 0o777, 0), link); err != nil {
+		t.Fatal(err)
+	}
+	attempts["a link to everybody's"] = attempt{link, "chmod go-w"}
+	if os.Getuid() == 0 {
+		attempts["another user's"] = attempt{dir("other", 0o755, 12345), "chown it to root"}
+	}
+	for name, a := range attempts {
+		l, err := takeLease(a.path, "eth0", leaseControl)
+		switch {
+		case a.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case a.want != "" && (err == nil || !strings.Contains(err.Error(), a.want)):
+			t.Errorf("%s: %v, want %q", name, err, a.want)
+		}
+		if err == nil {
+			l.release()
+		} else if names, _ := filepath.Glob(filepath.Join(a.path, "*")); len(names) != 0 {
+			t.Errorf("%s: %q were written", name, names)
+		}
+	}
+}
+
+// A link in the place of a lock or of the temporary file of a state is not followed.
+func TestLinksInRunDir(t *testing.T) {
+	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("victim"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state := statePath(dir, "eth0")
+	for _, name := range []string{leasePath(dir, "eth0", leaseControl), state + ".new", state} {
+		if err := os.Symlink(victim, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l, err := takeLease(dir, "eth0", leaseControl); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("a lock that is a link: %v", err)
+		if err == nil {
+			l.release()
+		}
+	}
+	if err := writeState(dir, State{Interface: "eth0"}); err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(victim); string(b) != "victim" {
+		t.Errorf("the target of the links has %q, %v", b, err)
+	}
+	if info, err := os.Lstat(state); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the state is no file: %v", err)
+	}
+}
