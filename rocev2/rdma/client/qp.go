@@ -81,7 +81,11 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 		}
 		m.SRQ = s.handle
 	}
-	return p.createQP(m)
+	q, err := p.createQP(m)
+	if err != nil {
+		return nil, err // not q: an interface that holds a nil *QP is not nil
+	}
+	return q, nil
 }
 
 func (p *PD) createQP(m *proto.CreateQP) (_ *QP, err error) {
