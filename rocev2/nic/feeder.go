@@ -34,6 +34,10 @@ type Feeder interface {
 type QueueView interface {
 	// Show shows the state, and the numbers of work requests modulo 2^32 that are off the queue.
 	Show(s verbs.State, sendDone, recvDone uint32)
+	// FindReceives passes receives that the process has posted to FeedRecv, and nothing else, within a budget.
+	// It is called when a message needs a receive and none is queued. A message that was sent after a receive
+	// was posted finds it so, whenever Take is called.
+	FindReceives()
 }
 
 // CQSink takes the completions of a queue that another process polls. The owner of the loop calls
@@ -83,6 +87,16 @@ func (d *Device) InLoop(f func()) {
 	d.ownerless.Lock()
 	defer d.ownerless.Unlock()
 	f()
+}
+
+// findReceives is qp.Config.Receives.
+func (x *QP) findReceives() {
+	switch {
+	case x.srq != nil && x.srq.view != nil:
+		x.srq.view.FindReceives()
+	case x.srq == nil && x.view != nil:
+		x.view.FindReceives()
+	}
 }
 
 // SetView sets where another process sees the progress of the queue pair. Work requests of such a
