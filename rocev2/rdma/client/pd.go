@@ -156,16 +156,30 @@ func (w *MW) Free() error { return w.d.end(proto.TFreeMW, w.handle) }
 type AH struct {
 	pd     *PD
 	handle uint32
+	pmtu   uint32 // the longest datagram in bytes, when the handle was made; 0: not known
 	gone   atomic.Bool
 }
 
-// CreateAH implements verbs.PD.
+// CreateAH implements verbs.PD. PostSend refuses datagrams that are longer than the path's PMTU at the time of
+// CreateAH. If the PMTU becomes smaller, longer datagrams are dropped by the server, as by a network.
 func (p *PD) CreateAH(av verbs.AddressVector) (verbs.AH, error) {
-	var r proto.Handle
+	var r proto.CreateAHReply
 	if err := p.d.plain(proto.TCreateAH, &proto.CreateAH{PD: p.handle, AV: proto.AVOf(av)}, &r); err != nil {
 		return nil, err
 	}
-	return &AH{pd: p, handle: r.Handle}, nil
+	return &AH{pd: p, handle: r.Handle, pmtu: r.PMTU}, nil
+}
+
+// carries refuses a message that is longer than the path's PMTU: a datagram is one packet.
+func (a *AH) carries(wr *verbs.SendWR) error {
+	n := uint64(len(wr.Data))
+	for i := range wr.SGL {
+		n += uint64(wr.SGL[i].Len)
+	}
+	if a.pmtu != 0 && n > uint64(a.pmtu) {
+		return fmt.Errorf("%w: %d bytes, and the path of the address handle carries datagrams of %d", verbs.ErrTooLong, n, a.pmtu)
+	}
+	return nil
 }
 
 // Destroy implements verbs.AH.

@@ -216,6 +216,9 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 		if a.pd != q.pd {
 			return errors.New("the address handle is of another protection domain than the queue pair: make it with that of the queue pair")
 		}
+		if err := a.carries(wr); err != nil {
+			return err
+		}
 		handle = a.handle
 	}
 	entry, err := q.send.Next()
