@@ -124,8 +124,8 @@ func TestSourceOfWriteIsKept(t *testing.T) {
 	a, b := newEnd(t, open(t, dir), 64, verbs.QPInit{Type: verbs.RC}), newEnd(t, open(t, dir), rounds<<16, verbs.QPInit{Type: verbs.RC})
 	connect(t, a, b)
 	for i := range rounds {
-		func() {
-			src, _ := table(byte(i + 1))
+		source := func() weak.Pointer[byte] {
+			src, p := table(byte(i + 1))
 			m, err := a.pd.RegMR(src, verbs.AccessLocalWrite)
 			if err != nil {
 				t.Fatal(err)
@@ -137,8 +137,11 @@ func TestSourceOfWriteIsKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			return p
 		}()
-		runtime.GC()
+		if collected(source) {
+			t.Fatal("the source was collected")
+		}
 		other := bytes.Repeat([]byte{0xEE}, 1<<20) // takes what was collected
 		runtime.KeepAlive(other)
 	}
