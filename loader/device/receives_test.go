@@ -13,7 +13,7 @@ import (
 // A receive counts when PostRecv has returned: a message that is sent afterwards finds it. UD and UC would lose
 // the message otherwise, and RC without retries would fail.
 func TestReceiveCountsWhenPosted(t *testing.T) {
-	const rounds = 3000
+	const rounds = 1000
 	for _, typ := range []verbs.QPType{verbs.UD, verbs.UC, verbs.RC} {
 		for _, shared := range []bool{false, true} {
 			if shared && typ == verbs.UC {
