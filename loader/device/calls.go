@@ -345,7 +345,7 @@ func (c *client) queryMW(m *proto.Handle) (*proto.AllocMWReply, error) {
 	return &proto.AllocMWReply{Handle: m.Handle, RKey: w.RKey()}, nil
 }
 
-func (c *client) createAH(m *proto.CreateAH) (*proto.Handle, error) {
+func (c *client) createAH(m *proto.CreateAH) (*proto.CreateAHReply, error) {
 	pd, err := get[*domain](c, m.PD)
 	if err != nil {
 		return nil, err
@@ -363,5 +363,5 @@ func (c *client) createAH(m *proto.CreateAH) (*proto.Handle, error) {
 	if err == nil {
 		c.handles.Store(h, ah)
 	}
-	return &proto.Handle{Handle: h}, err
+	return &proto.CreateAHReply{Handle: h, PMTU: uint32(ah.(*nic.AH).PMTU())}, err
 }

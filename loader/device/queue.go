@@ -80,6 +80,31 @@ func (q *queue) takeRecv() {
 	}
 }
 
+// findReceives passes receives of a ring to the engine while a message waits for one. An entry that is none, and an
+// index that is not possible, stay for take: they end the queue pair, which must not happen in the midst of a packet.
+// The packet is not at the process's expense, only the receives are.
+func (q *queue) findReceives() {
+	if q.ended || q.c.costs.until != 0 || q.in.Look() != nil {
+		return
+	}
+	n := 0
+	for wr := &q.c.recv; n < queueBudget && q.in.Left() > 0; n++ {
+		q.in.Peek(q.entry)
+		if !wqe.DecodeRecv(q.entry, wr) || q.feedRecv(wr) != nil {
+			break
+		}
+		q.in.Skip()
+	}
+	q.c.costs.pay(n)
+}
+
+func (q *queue) feedRecv(wr *verbs.RecvWR) error {
+	if q.srq != nil {
+		return q.srq.srq.FeedRecv(wr)
+	}
+	return q.qp.qp.FeedRecv(wr)
+}
+
 func (q *queue) takeShared() {
 	wr := &q.c.recv
 	if !wqe.DecodeRecv(q.entry, wr) || q.srq.srq.FeedRecv(wr) != nil {
@@ -129,6 +154,13 @@ func (q *queuePair) Show(s verbs.State, sendDone, recvDone uint32) {
 	}
 }
 
+// FindReceives implements nic.QueueView.
+func (q *queuePair) FindReceives() {
+	if len(q.halves) > 1 {
+		q.halves[1].findReceives()
+	}
+}
+
 // sharedQueue is a shared receive queue of a process. It implements nic.QueueView.
 type sharedQueue struct {
 	c      *client
@@ -146,6 +178,9 @@ func (q *sharedQueue) Show(_ verbs.State, _, recvDone uint32) {
 		q.recv.in.Free(recvDone)
 	}
 }
+
+// FindReceives implements nic.QueueView.
+func (q *sharedQueue) FindReceives() { q.recv.findReceives() }
 
 // completionQueue is a completion queue of a process. It implements nic.CQSink.
 type completionQueue struct {

@@ -34,6 +34,10 @@ type Feeder interface {
 type QueueView interface {
 	// Show shows the state, and the numbers of work requests modulo 2^32 that are off the queue.
 	Show(s verbs.State, sendDone, recvDone uint32)
+	// FindReceives passes receives that the process has posted to FeedRecv, and nothing else, within a budget.
+	// It is called when a message needs a receive and none is queued. A message that was sent after a receive
+	// was posted finds it so, whenever Take is called.
+	FindReceives()
 }
 
 // CQSink takes the completions of a queue that another process polls. The owner of the loop calls
@@ -85,6 +89,16 @@ func (d *Device) InLoop(f func()) {
 	f()
 }
 
+// findReceives is qp.Config.Receives.
+func (x *QP) findReceives() {
+	switch {
+	case x.srq != nil && x.srq.view != nil:
+		x.srq.view.FindReceives()
+	case x.srq == nil && x.view != nil:
+		x.view.FindReceives()
+	}
+}
+
 // SetView sets where another process sees the progress of the queue pair. Work requests of such a
 // queue pair are posted by FeedSend and FeedRecv only.
 func (x *QP) SetView(v QueueView) { x.dev.InLoop(func() { x.view = v; x.publish() }) }
@@ -92,7 +106,9 @@ func (x *QP) SetView(v QueueView) { x.dev.InLoop(func() { x.view = v; x.publish(
 // SetView sets where another process sees the progress of the queue.
 func (s *SRQ) SetView(v QueueView) { s.dev.InLoop(func() { s.view = v; s.publish() }) }
 
-// FeedSend is PostSend for a Feeder: the owner of the loop calls it.
+// FeedSend is PostSend for a Feeder: the owner of the loop calls it. It takes a datagram that is longer than the
+// path's PMTU, and drops it when it is to be sent: the process has refused it, unless the PMTU has become smaller since
+// the process has learnt it.
 func (x *QP) FeedSend(wr *verbs.SendWR) error {
 	if err := x.mayPostSend(wr, uint32(x.q.Config().MaxSend)); err != nil {
 		return err

@@ -140,9 +140,9 @@ type QP struct {
 	dest                *dest           // where its peer lives; nil for UD
 	home                *dest           // where it is queued to send
 	drr                 sched.Flow[*QP] // in the queue of home
-	srq                 *SRQ
 	src                 netip.Addr
 	timer               wheel.Timer[*QP]
+	srq                 *SRQ
 	hooks               hooks       // nil unless it uses an optional feature
 	credit              *creditFlow // pre-credit's, nil unless it uses that
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -55,7 +56,11 @@ func (x *QP) PostSend(wr *verbs.SendWR) error {
 	prefetch(x)
 	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded in parallel with the lock, not after it
 	p.mu.Lock()
-	if err := x.mayPostSend(wr, room); err != nil {
+	err := x.mayPostSend(wr, room)
+	if err == nil && wr.AH != nil {
+		err = wr.AH.(*AH).carries(wr)
+	}
+	if err != nil {
 		p.mu.Unlock()
 		return err
 	}
@@ -95,10 +100,15 @@ func (x *QP) mayPostSend(wr *verbs.SendWR, room uint32) error {
 		if a.pd != x.pd {
 			return errAHPD
 		}
-		return a.carries(wr)
 	}
 	return nil
 }
+
+// exceeds reports whether a datagram of n bytes is longer than a path's PMTU, which is not valid without a path.
+func exceeds(pmtu rocev2.PMTU, n uint64) bool { return pmtu.Valid() && n > uint64(pmtu.Bytes()) }
+
+// PMTU returns the path's PMTU in bytes: the longest datagram. 0: there is no path at present.
+func (a *AH) PMTU() int { return a.path.Current().PMTU.Bytes() }
 
 // carries refuses a message that is longer than the path's PMTU: a datagram is one
 // packet.
@@ -107,7 +117,7 @@ func (a *AH) carries(wr *verbs.SendWR) error {
 	for i := range wr.SGL {
 		n += uint64(wr.SGL[i].Len)
 	}
-	if to := a.path.Current(); to.PMTU.Valid() && n > uint64(to.PMTU.Bytes()) {
+	if to := a.path.Current(); exceeds(to.PMTU, n) {
 		return fmt.Errorf("%w: %d bytes, and the path to %s with its MTU of %d carries datagrams of %d", verbs.ErrTooLong, n, to.Dst, to.MTU, to.PMTU.Bytes())
 	}
 	return nil

@@ -55,6 +55,9 @@ func (p *PD) createQP(init verbs.QPInit) (*QP, error) {
 	if x.srq != nil {
 		conf.SRQ = x.srq.q
 	}
+	if d.eng.feeder != nil {
+		conf.Receives = x.findReceives
+	}
 	if err := d.do(func() error { return d.eng.addQP(x, conf) }); err != nil {
 		x.releaseAll()
 		return nil, fmt.Errorf("nic: create a queue pair: %w", err)

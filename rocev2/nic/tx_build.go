@@ -6,6 +6,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // send is stages 3 to 5. It returns the length of the frame without the option and
@@ -34,7 +35,7 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	o.SrcPort = x.srcPort(o)
 	room := x.payloadRoom(o)
 	plain := o.Len(room)
-	if plain > to.MTU { // which has become smaller
+	if plain > to.MTU || x.typ == verbs.UD && exceeds(to.PMTU, uint64(o.PayloadLen)) { // which have become smaller
 		return lose(&e.count.txNoRoom)
 	}
 	var frame []byte

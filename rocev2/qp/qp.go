@@ -42,6 +42,10 @@ type Config struct {
 	Reorder *ReorderPool          // for out-of-order packets; nil: a pool of its own, when needed
 	Notify  func(verbs.EventType) // or nil; called in the engine's thread
 	First   func()                // or nil; called once after RESET, with the first request, in any state
+
+	// Receives is called when a message needs a receive and none is queued; nil if nobody has others. It
+	// may call PostRecv of the queue pair or of the SRQ, and nothing else of them.
+	Receives func()
 }
 
 // QP is one queue pair. With thousands of active queue pairs none stays in the CPU caches.

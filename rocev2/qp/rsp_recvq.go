@@ -176,7 +176,17 @@ func (r *responder) takeReceive() bool {
 	case r.buf.taken:
 		r.buf.rewind()
 		return true
-	case r.q.cfg.SRQ != nil:
+	case r.popReceive():
+		return true
+	case r.q.cfg.Receives == nil:
+		return false
+	}
+	r.q.cfg.Receives()
+	return r.popReceive()
+}
+
+func (r *responder) popReceive() bool {
+	if r.q.cfg.SRQ != nil {
 		return r.q.cfg.SRQ.pop(&r.buf)
 	}
 	return r.ring.pop(&r.buf)

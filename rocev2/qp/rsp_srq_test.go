@@ -77,3 +77,41 @@ func TestSRQDomain(t *testing.T) {
 	x.next(send(so, 8))
 	x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecv, Status: verbs.StatusLocalProtection, Solicited: true})
 }
+
+// A message that finds no receive asks for more, of the queue pair's own queue and of an SRQ, and uses them.
+// Without any, it is refused as before.
+func TestReceivesOnDemand(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		srq := NewSRQ(SRQConfig{PD: testPD, Max: 8, MaxSGE: 1})
+		var x *target
+		asked, waiting := 0, 0
+		x = newTarget(t, verbs.UC, func(c *Config, _ *verbs.Attr) {
+			if shared {
+				c.SRQ = srq
+			}
+			c.Receives = func() {
+				for asked++; waiting > 0; waiting-- {
+					wr := &verbs.RecvWR{ID: uint64(waiting), SGL: []verbs.SGE{{Addr: bufBase, Len: 512, LKey: bufKey}}}
+					post := x.q.PostRecv
+					if shared {
+						post = srq.PostRecv
+					}
+					if err := post(wr); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		})
+		x.next(send(so|ucBit, 8))
+		if asked != 1 || len(x.cq.take()) != 0 || x.count.NoBuffer != 1 {
+			t.Errorf("shared %v: asked %d times, %d messages without a receive", shared, asked, x.count.NoBuffer)
+		}
+		waiting = 2
+		x.next(send(so|ucBit, 8))
+		x.next(send(so|ucBit, 9))
+		if asked != 2 {
+			t.Errorf("shared %v: asked %d times, want 2: one receive was left", shared, asked)
+		}
+		x.wantDone(verbs.Completion{WRID: 2, Op: verbs.OpRecv, Bytes: 8}, verbs.Completion{WRID: 1, Op: verbs.OpRecv, Bytes: 9})
+	}
+}

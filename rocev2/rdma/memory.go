@@ -5,6 +5,7 @@ package rdma
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -14,7 +15,8 @@ import (
 type Allocator interface {
 	// Alloc returns n bytes of zeroed memory for RegMR.
 	Alloc(n int) ([]byte, error)
-	// Free gives memory back. Until then it can be accessed, also after Close of the device.
+	// Free gives memory back. Until then it can be accessed, also after Close of the device. It refuses
+	// memory that was freed before, parts of it, and registered memory.
 	Free(b []byte) error
 }
 
@@ -27,7 +29,9 @@ func Alloc(dev verbs.Device, n int) ([]byte, error) {
 	return make([]byte, n), nil
 }
 
-// Free gives back memory of Alloc. No region of it is registered any more, and nobody uses it.
+// Free gives back memory of Alloc, as a whole, which nobody uses any more. A device in another process returns
+// an error and frees nothing if the memory was freed before, if b is a part of it, or while a region of it is
+// registered.
 func Free(dev verbs.Device, b []byte) error {
 	if a, ok := dev.(Allocator); ok {
 		return a.Free(b)
@@ -35,12 +39,14 @@ func Free(dev verbs.Device, b []byte) error {
 	return nil
 }
 
-// buffers is registered memory of a connection. Its bytes are accessed between enter and leave.
+// buffers is registered memory of a connection. Its bytes are accessed between enter and leave, or between
+// acquire and release.
 type buffers struct {
 	mu    sync.RWMutex
 	ended bool
-	mem   []byte
-	mr    verbs.MR // nil: not made yet, or freed
+	mem   []byte       // nil: not made yet, or freed
+	mr    verbs.MR     // nil: not made yet, or deregistered
+	users atomic.Int32 // acquire without release
 }
 
 // enter reports whether the memory may be accessed until leave. False: the connection was closed.
@@ -54,6 +60,31 @@ func (b *buffers) enter() bool {
 }
 
 func (b *buffers) leave() { b.mu.RUnlock() }
+
+// acquire is enter for an access of the application, which takes as long as it likes: free does not wait for it,
+// and leaves the memory to the last release. False: the connection was closed.
+func (b *buffers) acquire() bool {
+	if !b.enter() {
+		return false
+	}
+	b.users.Add(1)
+	b.leave()
+	return true
+}
+
+// release ends acquire.
+func (b *buffers) release(dev verbs.Device) error {
+	if b.users.Add(-1) > 0 {
+		return nil
+	}
+	if b.enter() { // free finds no users
+		b.leave()
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.freeMemory(dev)
+}
 
 // make allocates and registers the memory, once.
 func (b *buffers) make(dev verbs.Device, pd verbs.PD, n int) error {
@@ -80,7 +111,8 @@ func (b *buffers) make(dev verbs.Device, pd verbs.PD, n int) error {
 	return nil
 }
 
-// free waits until nobody accesses the memory, and gives it back.
+// free waits until nobody accesses the memory between enter and leave, deregisters it, and gives it back, or has
+// the last release do so.
 func (b *buffers) free(dev verbs.Device) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +120,20 @@ func (b *buffers) free(dev verbs.Device) error {
 	if b.mr == nil {
 		return nil
 	}
-	err := errors.Join(b.mr.Deregister(), Free(dev, b.mem))
-	b.mr, b.mem = nil, nil
-	return err
+	err := b.mr.Deregister()
+	b.mr = nil
+	if b.users.Load() > 0 {
+		return err
+	}
+	return errors.Join(err, b.freeMemory(dev))
+}
+
+// freeMemory gives the memory back, once; mu is held.
+func (b *buffers) freeMemory(dev verbs.Device) error {
+	if b.mem == nil {
+		return nil
+	}
+	mem := b.mem
+	b.mem = nil
+	return Free(dev, mem)
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // Message is a message that arrived. Its bytes are in a receive buffer of the connection, which is
-// posted again by Release.
+// posted again by Release. The buffers of a connection are freed when it was closed and all messages were
+// released: one that is never released keeps them for as long as the program lives.
 type Message struct {
 	c      *Conn
 	wr     verbs.RecvWR
@@ -24,7 +25,7 @@ type Message struct {
 	out    atomic.Bool // the application has it
 }
 
-// Bytes returns the message, until Release or Close of the connection.
+// Bytes returns the message, until Release, also after Close of the connection or of the device.
 func (m *Message) Bytes() []byte { return m.mem[:m.n] }
 
 // Imm returns the immediate data, if the peer has sent some.
@@ -36,12 +37,13 @@ func (m *Message) Release() error {
 	if !m.out.CompareAndSwap(true, false) {
 		return errors.New("rdma: the message was released before")
 	}
+	var err error
 	select {
 	case <-m.c.dead:
-		return nil
 	default:
+		err = m.post()
 	}
-	return wrap("release", m.c.remote, m.post())
+	return wrap("release", m.c.remote, errors.Join(err, m.c.recvMem.release(m.c.host.dev)))
 }
 
 func (m *Message) post() error {
@@ -66,6 +68,8 @@ func (c *Conn) RecvMessage(ctx context.Context) (*Message, error) {
 		return nil, io.EOF
 	case err != nil:
 		return nil, wrap("recv", c.remote, err)
+	case !c.recvMem.acquire():
+		return nil, wrap("recv", c.remote, net.ErrClosed)
 	}
 	m.out.Store(true)
 	return m, nil
@@ -79,11 +83,7 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !c.recvMem.enter() {
-		return 0, wrap("recv", c.remote, net.ErrClosed)
-	}
 	n := copy(p, m.Bytes())
-	c.recvMem.leave()
 	if n < m.n {
 		err = io.ErrShortBuffer
 	}

@@ -184,9 +184,15 @@ func (c *Consumer) Word(at int) *atomic.Uint64 { return word64(c.entry(c.next), 
 // Copy copies the next entry to dst, which is as long as an entry, and counts it as read. Left or
 // Available has returned that there is one. The memory of the entry is not free before Free.
 func (c *Consumer) Copy(dst []byte) {
-	copy(dst, c.entry(c.next))
-	c.next++
+	c.Peek(dst)
+	c.Skip()
 }
+
+// Peek is Copy without counting the entry as read.
+func (c *Consumer) Peek(dst []byte) { copy(dst, c.entry(c.next)) }
+
+// Skip counts the next entry as read.
+func (c *Consumer) Skip() { c.next++ }
 
 // Read is the number of entries read, modulo 2^32.
 func (c *Consumer) Read() uint32 { return c.next }

@@ -5,7 +5,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +24,7 @@ type arenas struct {
 type sharedArena struct {
 	*arena.Arena
 	handle  uint32
-	buffers int // that Alloc has returned, and Free has not got back
+	buffers buffers // that Alloc has returned, and Free has not got back
 }
 
 // Alloc returns n bytes of memory that the server accesses without a copy, for RegMR. Its alignment
@@ -40,7 +39,7 @@ func (d *Device) Alloc(n int) ([]byte, error) {
 	for _, a := range s.all {
 		b, err := a.Alloc(n)
 		if err == nil {
-			a.buffers++
+			a.add(b)
 			clear(b)
 			return b, nil
 		}
@@ -55,26 +54,9 @@ func (d *Device) Alloc(n int) ([]byte, error) {
 	s.all = append(s.all, a)
 	b, err := a.Alloc(n)
 	if err == nil {
-		a.buffers++
+		a.add(b)
 	}
 	return b, err
-}
-
-// Free gives memory of Alloc back. No region of it is registered any more.
-func (d *Device) Free(b []byte) error {
-	s := &d.arena
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, _ := s.find(b)
-	if a == nil {
-		return fmt.Errorf("free: %w: not what Alloc has returned", verbs.ErrRange)
-	}
-	a.Free(b)
-	if a.buffers--; s.closed && a.buffers == 0 {
-		s.all = slices.DeleteFunc(s.all, func(x *sharedArena) bool { return x == a })
-		return a.Close()
-	}
-	return nil
 }
 
 // newArena makes an arena and passes it to the server.
@@ -110,7 +92,7 @@ func (s *arenas) close() (err error) {
 	s.closed = true
 	used := s.all[:0]
 	for _, a := range s.all {
-		if a.buffers > 0 {
+		if len(a.buffers) > 0 {
 			used = append(used, a)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -226,6 +227,9 @@ func (d *Device) readSignals() {
 	buf := make([]byte, 4096)
 	for {
 		if _, err := d.signal.Read(buf); err != nil { // the end of the server, or of this device
+			if errors.Is(err, io.EOF) {
+				d.regions.dropAll()
+			}
 			return
 		}
 		d.mu.Lock()

@@ -69,6 +69,8 @@ type Device struct {
 	arena  arenas
 	memory memory
 
+	regions regions
+
 	dead   chan struct{} // closed when the device is of no further use
 	why    atomic.Pointer[error]
 	closed atomic.Bool
@@ -251,9 +253,10 @@ func (d *Device) Close() error {
 	}
 	d.fail(verbs.ErrClosed)
 	if d.signal != nil {
-		d.signal.Close()
+		_ = d.signal.SetReadDeadline(time.Now()) // ends readSignals
 	}
 	d.ends.Wait()
+	d.closeSignal()
 	d.mu.Lock()
 	d.noEvent = true
 	close(d.events)

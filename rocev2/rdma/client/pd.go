@@ -36,7 +36,8 @@ type MR struct {
 	d                  *Device
 	handle, lkey, rkey uint32
 	va, n              uint64
-	memory             []byte // which the garbage collector is to keep
+	memory             []byte  // see regions
+	buffer             *buffer // of Alloc that the memory is in; nil: other memory of the process
 }
 
 // RegMR implements verbs.PD. Memory that Alloc has returned, or a part of it, costs no copy.
@@ -54,24 +55,25 @@ func (p *PD) register(b []byte, access verbs.Access, g mr.Group) (*MR, error) {
 	if access&verbs.AccessZeroBased == 0 {
 		m.va = addressOf(b)
 	}
-	d.arena.mu.Lock()
-	a, offset := d.arena.find(b)
-	d.arena.mu.Unlock()
+	if len(b) == 0 {
+		return nil, fmt.Errorf("register: %w: a region of 0 bytes", verbs.ErrRange)
+	}
+	a, offset, err := d.arena.hold(m)
+	if err != nil {
+		return nil, err
+	}
 	var r proto.RegReply
-	var err error
-	switch {
-	case len(b) == 0:
-		err = fmt.Errorf("register: %w: a region of 0 bytes", verbs.ErrRange)
-	case a != nil:
+	if a != nil {
 		err = d.plain(proto.TRegArena, &proto.RegArena{
 			PD: p.handle, Arena: a.handle, Offset: offset, Length: m.n, VA: m.va, Access: uint32(access), Group: group,
 		}, &r)
-	default:
-		if err = d.passMemory(addressOf(b), m.n, access); err == nil {
-			err = d.plain(proto.TRegMemory, &proto.RegMemory{PD: p.handle, Access: uint32(access), Addr: addressOf(b), Length: m.n, Group: group}, &r)
-		}
+	} else if err = d.passMemory(addressOf(b), m.n, access); err == nil {
+		err = d.plain(proto.TRegMemory, &proto.RegMemory{PD: p.handle, Access: uint32(access), Addr: addressOf(b), Length: m.n, Group: group}, &r)
 	}
 	if err != nil {
+		if d.alive() == nil { // otherwise the server may have made the region, and be about to end it
+			m.dropMemory()
+		}
 		return nil, err
 	}
 	m.handle, m.lkey, m.rkey = r.Handle, r.LKey, r.RKey
@@ -119,9 +121,6 @@ func (m *MR) LKey() uint32 { return m.lkey }
 // RKey implements verbs.MR.
 func (m *MR) RKey() uint32 { return m.rkey }
 
-// Deregister implements verbs.MR.
-func (m *MR) Deregister() error { return m.d.end(proto.TDeregMR, m.handle) }
-
 // MW is a memory window. It implements verbs.MW.
 type MW struct {
 	d      *Device
@@ -157,16 +156,30 @@ func (w *MW) Free() error { return w.d.end(proto.TFreeMW, w.handle) }
 type AH struct {
 	pd     *PD
 	handle uint32
+	pmtu   uint32 // the longest datagram in bytes, when the handle was made; 0: not known
 	gone   atomic.Bool
 }
 
-// CreateAH implements verbs.PD.
+// CreateAH implements verbs.PD. PostSend refuses datagrams that are longer than the path's PMTU at the time of
+// CreateAH. If the PMTU becomes smaller, longer datagrams are dropped by the server, as by a network.
 func (p *PD) CreateAH(av verbs.AddressVector) (verbs.AH, error) {
-	var r proto.Handle
+	var r proto.CreateAHReply
 	if err := p.d.plain(proto.TCreateAH, &proto.CreateAH{PD: p.handle, AV: proto.AVOf(av)}, &r); err != nil {
 		return nil, err
 	}
-	return &AH{pd: p, handle: r.Handle}, nil
+	return &AH{pd: p, handle: r.Handle, pmtu: r.PMTU}, nil
+}
+
+// carries refuses a message that is longer than the path's PMTU: a datagram is one packet.
+func (a *AH) carries(wr *verbs.SendWR) error {
+	n := uint64(len(wr.Data))
+	for i := range wr.SGL {
+		n += uint64(wr.SGL[i].Len)
+	}
+	if a.pmtu != 0 && n > uint64(a.pmtu) {
+		return fmt.Errorf("%w: %d bytes, and the path of the address handle carries datagrams of %d", verbs.ErrTooLong, n, a.pmtu)
+	}
+	return nil
 }
 
 // Destroy implements verbs.AH.

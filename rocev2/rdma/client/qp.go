@@ -81,7 +81,11 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 		}
 		m.SRQ = s.handle
 	}
-	return p.createQP(m)
+	q, err := p.createQP(m)
+	if err != nil {
+		return nil, err // not q: an interface that holds a nil *QP is not nil
+	}
+	return q, nil
 }
 
 func (p *PD) createQP(m *proto.CreateQP) (_ *QP, err error) {
@@ -211,6 +215,9 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 		}
 		if a.pd != q.pd {
 			return errors.New("the address handle is of another protection domain than the queue pair: make it with that of the queue pair")
+		}
+		if err := a.carries(wr); err != nil {
+			return err
 		}
 		handle = a.handle
 	}

@@ -189,6 +189,9 @@ type CreateAH struct {
 	AV    AddressVector
 }
 
+// CreateAHReply has the longest datagram that the path carries at present, in bytes.
+type CreateAHReply struct{ Handle, PMTU uint32 }
+
 // CreateQP makes a queue pair. Queues are named by their handles; SRQ may be 0.
 type CreateQP struct {
 	PD, SendCQ, RecvCQ, SRQ                                uint32
@@ -319,7 +322,7 @@ func Bodies(t Type) (request, reply any, ok bool) {
 	case TSetSRQLimit:
 		return new(SRQLimit), nil, true
 	case TCreateAH:
-		return new(CreateAH), new(Handle), true
+		return new(CreateAH), new(CreateAHReply), true
 	case TCreateQP:
 		return new(CreateQP), new(CreateQPReply), true
 	case TModifyQP:

@@ -46,6 +46,7 @@ type Conn struct {
 	err         error           // the connection has failed
 	writeClosed bool
 	closed      bool
+	released    bool // see release
 }
 
 var _ net.Conn = (*Conn)(nil)
@@ -158,8 +159,15 @@ func (s *Conn) arrived(m *rdma.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.credits += credits
+	if data && s.released {
+		_ = m.Release()
+		return
+	}
 	if !ok || s.credits > s.limit || s.eof && data {
 		s.err = fmt.Errorf("stream: a message of the peer breaks the protocol: immediate data %#x, %v", imm, ok)
+		if data {
+			_ = m.Release()
+		}
 		signal(s.readable)
 		signal(s.writable)
 		return
@@ -174,6 +182,17 @@ func (s *Conn) arrived(m *rdma.Message) {
 	if credits > 0 {
 		signal(s.writable)
 	}
+}
+
+// release releases the messages that were not read, which keep the buffers of a closed connection, and those
+// that another goroutine has just received.
+func (s *Conn) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.in {
+		_ = m.Release() // the connection was closed
+	}
+	s.in, s.released = nil, true
 }
 
 // failed notes the end of the connection.

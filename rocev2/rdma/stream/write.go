@@ -165,7 +165,9 @@ func (s *Conn) Close() error {
 	if s.peerDone() {
 		err = nil
 	}
-	err = errors.Join(err, s.c.Close(), s.ring.Deregister(), rdma.Free(s.c.Device(), s.ring.Bytes()))
+	err = errors.Join(err, s.c.Close())
+	s.release()
+	err = errors.Join(err, s.ring.Deregister(), rdma.Free(s.c.Device(), s.ring.Bytes()))
 	return s.fails("close", err)
 }
 

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// Free refuses what would give two owners the same memory, or a peer the memory of the next owner, and frees
+// nothing then.
+func TestFree(t *testing.T) {
+	s, dir := serve(t, device.Config{})
+	d := open(t, dir)
+	pd, err := d.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc := func(n int) []byte {
+		t.Helper()
+		b, err := rdma.Alloc(d, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	refused := func(what string, b []byte, want error) {
+		t.Helper()
+		if err := rdma.Free(d, b); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	whole, other := alloc(8192), alloc(100)
+	refused("the second part", whole[4096:], verbs.ErrRange)
+	refused("the first part", whole[:4096:4096], verbs.ErrRange)
+	refused("the rest behind a buffer", other[:0:0], verbs.ErrRange)
+	refused("nothing", nil, verbs.ErrRange)
+	refused("memory of Go", make([]byte, 64), verbs.ErrRange)
+
+	region, err := pd.RegMR(whole[4096:5000], verbs.AccessLocalWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := pd.RegMR(whole, verbs.AccessLocalWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("registered twice", whole, verbs.ErrBusy)
+	if err := second.Deregister(); err != nil {
+		t.Fatal(err)
+	}
+	refused("registered", whole, verbs.ErrBusy)
+	if err := region.Deregister(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pd.RegMR(whole, verbs.AccessRemoteWrite); err == nil {
+		t.Error("a region that the server refuses")
+	}
+	if err := rdma.Free(d, whole[:10]); err != nil { // has the capacity of all of it
+		t.Error(err)
+	}
+	refused("twice", whole, verbs.ErrRange)
+	if _, err := pd.RegMR(whole, verbs.AccessLocalWrite); !errors.Is(err, verbs.ErrRange) {
+		t.Errorf("memory that was freed is registered: %v", err)
+	}
+	again := alloc(8192)
+	if &again[0] != &whole[0] {
+		t.Error("the memory was not free")
+	}
+	if next := alloc(8192); &next[0] == &again[0] {
+		t.Error("two owners")
+	}
+
+	// Without the agent, no peer has access.
+	if _, err := pd.RegMR(again, verbs.AccessLocalWrite); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, func() bool { _, err := d.Port(); return errors.Is(err, verbs.ErrGone) })
+	if err := rdma.Free(d, again); err != nil {
+		t.Errorf("after the end of the agent: %v", err)
+	}
+	refused("twice, after the end of the agent", again, verbs.ErrRange)
+}
+
+// A handler uses a message while another goroutine closes connection and device. The message keeps its bytes
+// until Release.
+func TestMessageAfterClose(t *testing.T) {
+	s, dir := serve(t, device.Config{})
+	server, dev := open(t, dir), open(t, dir)
+	l, err := rdma.Listen(t.Context(), server, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := func(text string) (*rdma.Conn, *rdma.Conn, *rdma.Message) {
+		t.Helper()
+		accepted := make(chan *rdma.Conn, 1)
+		go func() {
+			c, err := l.Accept(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- c
+		}()
+		a, err := rdma.Dial(t.Context(), dev, l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := <-accepted
+		if b == nil {
+			t.FailNow()
+		}
+		if err := a.Send(t.Context(), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := b.RecvMessage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, b, m
+	}
+	_, b, first := pair("the first")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, c, second := pair("another") // whose buffers may be where those of b were
+	for m, want := range map[*rdma.Message]string{first: "the first", second: "another"} {
+		if got := string(m.Bytes()); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	closeBoth(t, c, server)
+	for m, want := range map[*rdma.Message]string{first: "the first", second: "another"} {
+		if got := string(m.Bytes()); got != want { // a fault, if the memory was unmapped
+			t.Errorf("after the device: %q, want %q", got, want)
+		}
+	}
+	wait(t, func() bool { return len(s.Status().Processes) == 1 })
+	arenas := func() int {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return countMemfds(string(maps))
+	}
+	before := arenas()
+	for _, m := range []*rdma.Message{first, second} {
+		if err := m.Release(); err != nil {
+			t.Error(err)
+		}
+		if err := m.Release(); err == nil {
+			t.Error("released twice")
+		}
+	}
+	if after := arenas(); after != before-1 {
+		t.Errorf("%d mappings, before Release %d: the buffers were not freed", after, before)
+	}
+}
+
+func closeBoth(t *testing.T, c *rdma.Conn, d *client.Device) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
