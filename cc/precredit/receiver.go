@@ -77,9 +77,6 @@ func (r *Receiver) Share(id SenderID) uint32 {
 	return 0
 }
 
-// Has reports whether the sender has an account. Its number is free for another one when it has none.
-func (r *Receiver) Has(id SenderID) bool { return r.peers[id] != nil }
-
 // NewFlow applies S5.2 to a new flow of a sender: a queue pair that connects, or the
 // first packet of a flow that came without pre-credit.
 //

@@ -18,7 +18,7 @@ const creditKeep = int64(time.Minute)
 
 // remember makes the record of a peer.
 func (c *credits) remember(addr netip.Addr) *creditPeer {
-	for c.ids[c.nextID] != nil || c.recv.Has(c.nextID) {
+	for c.ids[c.nextID] != nil {
 		c.nextID++
 	}
 	p := &creditPeer{id: c.nextID, src: c.newSender()}
@@ -36,7 +36,8 @@ func (c *credits) keepIdle(now int64, p *creditPeer) {
 	}
 }
 
-// forgetIdle forgets the peers that had no queue pairs for creditKeep, and of which the receiver has no account.
+// forgetIdle forgets the peers that had no queue pairs for creditKeep, and have no share of the receiver. The
+// receiver's account of a peer without share has ended long before.
 func (c *credits) forgetIdle(now int64) {
 	c.forgetAt = 0
 	c.all = slices.DeleteFunc(c.all, func(p *creditPeer) bool {
@@ -44,7 +45,7 @@ func (c *credits) forgetIdle(now int64) {
 			return false
 		}
 		at := p.idleAt + creditKeep
-		if at <= now && (p.ready || p.loss || c.recv.Has(p.id)) {
+		if at <= now && (p.ready || p.loss || c.recv.Share(p.id) != 0) {
 			at = now + creditKeep
 		}
 		if at > now {

@@ -215,8 +215,12 @@ func (c *credits) flush(e *engine) {
 		if !ok {
 			return
 		}
+		p := c.ids[to]
+		if p == nil {
+			continue // forgotten: no queue pair leads there
+		}
 		creditwire.PutGrant(&c.out, g)
-		if c.send(e, c.ids[to], &c.out) {
+		if c.send(e, p, &c.out) {
 			c.count.grants++
 		}
 	}
