@@ -131,9 +131,6 @@ func (p *pingFlags) serve(a *app, cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("--listen %s: %w", at, err)
 	}
 	defer l.Close()
-	if err := ping.CheckAddress(dev, l.Addr()); err != nil {
-		return fmt.Errorf("--listen %s: %s %w", at, name, err)
-	}
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "%s: listening at %s\n", name, l.Addr())
 	var mu sync.Mutex
