@@ -88,7 +88,7 @@ func (b *buffers) free(dev verbs.Device) error {
 	if b.mr == nil {
 		return nil
 	}
-	err := errors.Join(b.mr.Deregister(), Free(dev, b.mem))
+	err := oneEnd(b.mr.Deregister(), Free(dev, b.mem))
 	b.mr, b.mem = nil, nil
 	return err
 }

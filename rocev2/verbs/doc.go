@@ -9,3 +9,5 @@
 //
 // It is the lowest package of the transport and imports only package rocev2.
 package verbs
+
+import _ "github.com/softroce/softroce-xdp/internal/platform" // 64-bit Linux only

@@ -5,7 +5,6 @@
 package ping
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -142,8 +141,8 @@ func (c *Client) explain(err error) error {
 	case errors.As(err, &r) && r.Reason == mad.ReasonInvalidServiceID:
 		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: "+
 			"run `softroce-xdp ping --listen` or `rping -s` there (%w)", to, err)
-	case errors.As(err, &r) && len(bytes.Trim(r.Private, "\x00")) > 0:
-		return fmt.Errorf("%s refuses the connection: %q (%w)", to, bytes.Trim(r.Private, "\x00"), err)
+	case errors.As(err, &r) && r.Text() != "":
+		return fmt.Errorf("%s refuses the connection (%w)", to, err)
 	case errors.As(err, &r):
 		return fmt.Errorf("%s refuses the connection: its log says more (%w)", to, err)
 	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
