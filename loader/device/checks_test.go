@@ -141,6 +141,11 @@ func TestCloseAfterDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := need[*rdma.Listener](t)(rdma.Listen(ctx, b, "127.0.0.1:0"))
+	go func() {
+		if c, err := plain.Accept(ctx); err == nil {
+			_, _ = c.RecvMessage(ctx) // until the device ends
+		}
+	}()
 	conn := need[*rdma.Conn](t)(rdma.Dial(ctx, a, plain.Addr().String(), rdma.WithMaxMessage(1000)))
 	if _, err := conn.Do(ctx, &verbs.SendWR{Op: verbs.OpWrite}); err != nil {
 		t.Fatal(err)
