@@ -114,7 +114,9 @@ func (a *app) logger(w io.Writer) *slog.Logger {
 }
 
 // agentLogger is logger for an agent, which other hosts and local users can cause to write lines: it limits them.
-func (a *app) agentLogger(w io.Writer) *slog.Logger { return slog.New(loglimit.New(a.logger(w).Handler())) }
+func (a *app) agentLogger(w io.Writer) *slog.Logger {
+	return slog.New(loglimit.New(a.logger(w).Handler()))
+}
 
 // startAgent starts the agent as a background process, and returns when it is ready.
 func startAgent(a *app, name string) error {

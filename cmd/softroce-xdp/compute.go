@@ -18,7 +18,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/computing"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/perf"
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/ping"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/compute"
 	"github.com/softroce/softroce-xdp/rocev2/task"
@@ -132,9 +131,6 @@ func (s *serveFlags) run(a *app, cmd *cobra.Command) error {
 	})
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", s.listen, err)
-	}
-	if err := ping.CheckAddress(dev, server.Addr()); err != nil {
-		return fmt.Errorf("--listen %s: %s %w", s.listen, name, err)
 	}
 	fmt.Fprintf(w, "%s: %d cores at %s\n", name, s.cores, server.Addr())
 	if err := server.Serve(ctx); ctx.Err() == nil {

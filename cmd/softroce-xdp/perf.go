@@ -95,6 +95,15 @@ func (e *engineFlags) served(a *app) string {
 	return names[0]
 }
 
+// openServed opens the device that the agent of an interface serves.
+func (e *engineFlags) openServed(ctx context.Context, a *app, name string) (verbs.Device, error) {
+	spin := e.spin
+	if spin == 0 {
+		spin = -1
+	}
+	return rdma.Open(ctx, name, rdma.WithConfig(client.Config{RunDir: a.runDir, Spin: spin}))
+}
+
 // open opens a device on the interface, and returns the name of the interface.
 func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, error) {
 	if name := e.served(a); name != "" {
@@ -104,11 +113,7 @@ func (e *engineFlags) open(ctx context.Context, a *app) (verbs.Device, string, e
 		if e.precredit || e.largeDSCP != 0 {
 			return nil, "", usageError{fmt.Errorf("the agent of %s serves its engine: --precredit and --large-dscp are for an engine of this command; for all users of the device, `softroce-xdp attach --upgrade --nic-precredit %s`", name, name), false}
 		}
-		spin := e.spin
-		if spin == 0 {
-			spin = -1
-		}
-		dev, err := rdma.Open(ctx, name, rdma.WithConfig(client.Config{RunDir: a.runDir, Spin: spin}))
+		dev, err := e.openServed(ctx, a, name)
 		return dev, name, err
 	}
 	var args []string

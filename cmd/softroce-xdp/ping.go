@@ -55,7 +55,8 @@ With --listen the argument is the address to listen at, and may be left out:
 Ping needs no privileges where the agent serves the device (attach --nic). Otherwise
 it opens an engine of its own on an attached interface, as root. With --encrypt the
 connection is encrypted (softroce-xdp key); rping cannot do that. The connection is
-made again after a round trip that was lost. Ctrl-C ends ping with the summary. The
+made again after a round trip that was lost, and the device is opened again after an
+upgrade of the agent. Ctrl-C ends ping with the summary. The
 exit code is 0 if all round trips came back with the right data, else 3; it is 2
 without a connection.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -121,29 +122,36 @@ func (p *pingFlags) serve(a *app, cmd *cobra.Command, args []string) error {
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	dev, name, err := p.openConnector(ctx, a)
+	dev, name, again, err := p.openAgain(ctx, a)
 	if err != nil {
 		return err
 	}
-	defer dev.Close()
-	l, err := rdma.Listen(ctx, dev, at, append(rping.Options(), options...)...)
-	if err != nil {
-		return fmt.Errorf("--listen %s: %w", at, err)
-	}
-	defer l.Close()
-	if err := ping.CheckAddress(dev, l.Addr()); err != nil {
-		return fmt.Errorf("--listen %s: %s %w", at, name, err)
-	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "%s: listening at %s\n", name, l.Addr())
 	var mu sync.Mutex
-	return ping.Serve(ctx, l, func(line string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !p.quiet {
-			fmt.Fprintln(w, line)
-		}
-	})
+	s := ping.Server{
+		Device: dev, Address: at, Options: append(rping.Options(), options...), Reopen: again,
+		Listening: func(at net.Addr) { fmt.Fprintf(w, "%s: listening at %s\n", name, at) },
+		Tell: func(line string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !p.quiet {
+				fmt.Fprintln(w, line)
+			}
+		},
+	}
+	defer func() { s.Device.Close() }()
+	return s.Run(ctx)
+}
+
+// openAgain is openConnector, and returns how the device of an agent is opened again after an upgrade; nil
+// for an engine of this process, which no upgrade ends.
+func (p *pingFlags) openAgain(ctx context.Context, a *app) (verbs.Device, string, ping.Reopen, error) {
+	served := p.served(a)
+	dev, name, err := p.openConnector(ctx, a)
+	if err != nil || served == "" {
+		return dev, name, nil, err
+	}
+	return dev, name, func(ctx context.Context) (verbs.Device, error) { return p.openServed(ctx, a, name) }, nil
 }
 
 // options returns the options of connections, in addition to those of rping.
@@ -187,23 +195,23 @@ func (p *pingFlags) run(a *app, cmd *cobra.Command, host string) error {
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	dev, name, err := p.openConnector(ctx, a)
+	dev, name, again, err := p.openAgain(ctx, a)
 	if err != nil {
 		return err
 	}
-	defer dev.Close()
 	w := cmd.OutOrStdout()
 	lines := w
 	if p.quiet || p.json {
 		lines = io.Discard
 	}
 	c := ping.Client{
-		Device: dev, Plan: plan, Options: options,
+		Device: dev, Reopen: again, Plan: plan, Options: options,
 		Start: func(peer net.Addr) {
 			fmt.Fprintf(lines, "ping %s by %s: round trips of %d bytes, READ and WRITE\n", peer, name, plan.Size)
 		},
 		Report: func(t ping.Trip) { tellTrip(lines, plan, t) },
 	}
+	defer func() { c.Device.Close() }()
 	s, err := c.Run(ctx)
 	if err != nil {
 		return err

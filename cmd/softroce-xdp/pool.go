@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/perf"
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/ping"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/server"
@@ -142,9 +141,6 @@ func (s *poolServeFlags) run(a *app, cmd *cobra.Command) error {
 		return err
 	}
 	defer learn(ctx, learner)()
-	if err := ping.CheckAddress(dev, srv.Addr()); err != nil {
-		return fmt.Errorf("--listen %s: %s %w", s.listen, name, err)
-	}
 	fmt.Fprintf(w, "%s: %s in slabs of %s at %s\n", name, units.Bytes(c.Bytes), units.Bytes(c.SlabBytes), srv.Addr())
 	ended, err := s.announced.run(ctx, d, dev, srv, cmd.ErrOrStderr())
 	if err != nil {

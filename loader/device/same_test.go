@@ -123,7 +123,7 @@ func (p *couple) completion(i int) {
 	from := slices.IndexFunc(p.qp[:], func(q verbs.QP) bool { return q.QPN() == w.SrcQP })
 	w.QPN, w.SrcQP, w.InvKey = 0, 0, 0
 	if w.Status != verbs.StatusSuccess {
-		w.Op, w.Solicited = 0, true // Op is not defined then, and the entry of a ring has an error as solicited
+		w.Op = 0 // not defined then
 	}
 	p.say("side %d: queue pair %d, from %d: %+v, state %s", i, who, from, w, p.qp[i].State())
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	_ "github.com/softroce/softroce-xdp/internal/platform" // 64-bit Linux only
 )
 
 // answerBuffer is the size of the buffer for answers, in bytes. The kernel fills at most that much

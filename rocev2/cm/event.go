@@ -3,9 +3,12 @@
 package cm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -120,7 +123,13 @@ type RejectedError struct {
 	Private []byte
 }
 
-func (e *RejectedError) Error() string { return "cm: rejected by the peer: " + e.Reason.String() }
+func (e *RejectedError) Error() string {
+	return "cm: rejected by the peer: " + e.Reason.String() + quoted(e.Private)
+}
+
+// Text returns the private data if it is text, without the padding, or "". All of it is printable: the peer
+// may have sent anything.
+func (e *RejectedError) Text() string { return text(e.Private) }
 
 // UnresolvedError says that the peer did not name a queue pair for a service.
 type UnresolvedError struct {
@@ -128,7 +137,28 @@ type UnresolvedError struct {
 	Private []byte
 }
 
-func (e *UnresolvedError) Error() string { return "cm: not resolved by the peer: " + e.Status.String() }
+func (e *UnresolvedError) Error() string {
+	return "cm: not resolved by the peer: " + e.Status.String() + quoted(e.Private)
+}
+
+// text returns private data that is text of printable characters, without the zeros that pad it; otherwise "".
+func text(private []byte) string {
+	s := string(bytes.TrimRight(private, "\x00"))
+	for _, r := range s {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ""
+		}
+	}
+	return s
+}
+
+// quoted returns the text of private data as the end of a message.
+func quoted(private []byte) string {
+	if s := text(private); s != "" {
+		return fmt.Sprintf(": %q", s)
+	}
+	return ""
+}
 
 // stateError says that a call does not fit the state of a connection.
 func stateError(call string, s State) error {

@@ -155,6 +155,7 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 func (c *CQ) Complete(w verbs.Completion) {
 	e := c.dev.eng
 	if w.Status != verbs.StatusSuccess {
+		w.Solicited = true // an error is, for RequestNotify and in the entry of a ring
 		// An application that polls a failure finds the queue pair in the state that
 		// the failure has put it into.
 		if x := e.qps.Lookup(w.QPN); x != nil {
@@ -182,7 +183,7 @@ func (c *CQ) Complete(w verbs.Completion) {
 
 // noteUpdate has publishCompletions show the completion.
 func (c *CQ) noteUpdate(w verbs.Completion) {
-	c.alert = c.alert || w.Solicited || w.Status != verbs.StatusSuccess
+	c.alert = c.alert || w.Solicited
 	if !c.updated {
 		c.updated = true
 		e := c.dev.eng

@@ -73,8 +73,12 @@ func (x *QP) use(init verbs.QPInit) error {
 	x.send, _ = init.SendCQ.(*CQ)
 	x.recv, _ = init.RecvCQ.(*CQ)
 	x.srq, _ = init.SRQ.(*SRQ)
-	if x.send == nil || x.recv == nil || x.srq == nil && init.SRQ != nil {
+	switch {
+	case x.send == nil || x.recv == nil || x.srq == nil && init.SRQ != nil:
 		return errors.New("nic: the queues of a queue pair must be of its device")
+	case x.srq != nil && x.srq.pd != x.pd:
+		// What works together is of one protection domain (IBTA 10.2.3).
+		return errors.New("nic: the shared receive queue is of another protection domain than the queue pair: make it with that of the queue pair")
 	}
 	return nil
 }

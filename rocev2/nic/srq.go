@@ -63,8 +63,12 @@ func (s *SRQ) publish() {
 	}
 }
 
-// SetLimit asks for an EventSRQLimit, once, when fewer than n work requests are left.
+// SetLimit asks for an EventSRQLimit, once, when fewer than n work requests are left: 0, which is none, up to the
+// depth of the queue (IBTA 11.2.3.3).
 func (s *SRQ) SetLimit(n int) error {
+	if n < 0 || n > s.conf.Max {
+		return fmt.Errorf("nic: a limit of %d for a shared receive queue of %d: choose 0 to %d", n, s.conf.Max, s.conf.Max)
+	}
 	return s.dev.do(func() error { s.q.SetLimit(n); return nil })
 }
 

@@ -26,9 +26,11 @@ func CheckSend(s verbs.State, wr *verbs.SendWR) error {
 	switch wr.Op {
 	case verbs.OpWrite, verbs.OpWriteNotify, verbs.OpRead:
 	default:
-		return fmt.Errorf("%w: out-of-order mode, operation %d", verbs.ErrOp, wr.Op)
+		return fmt.Errorf("%w: out-of-order mode, %s", verbs.ErrOp, wr.Op)
 	}
 	switch {
+	case !wr.Flags.Known():
+		return fmt.Errorf("%w; these are %#x", verbs.ErrFlags, uint8(wr.Flags))
 	case wr.Flags&verbs.Inline != 0 || len(wr.Data) != 0:
 		return fmt.Errorf("%w; out-of-order mode has none", verbs.ErrInline)
 	case wr.Flags&verbs.Fence != 0:

@@ -190,7 +190,10 @@ func (cfg *Config) checkSend(s verbs.State, pmtu rocev2.PMTU, maxRdAtomic uint8,
 		return 0, fmt.Errorf("%w; it is in %s", verbs.ErrSendState, s)
 	}
 	if !cfg.Type.Has(wr.Op) {
-		return 0, fmt.Errorf("%w: %s, operation %d", verbs.ErrOp, cfg.Type, wr.Op)
+		return 0, fmt.Errorf("%w: %s, %s", verbs.ErrOp, cfg.Type, wr.Op)
+	}
+	if !wr.Flags.Known() {
+		return 0, fmt.Errorf("%w; these are %#x", verbs.ErrFlags, uint8(wr.Flags))
 	}
 	n := uint64(0)
 	if wr.Flags&verbs.Inline != 0 {

@@ -149,7 +149,7 @@ func (c *Conn) open() (err error) {
 
 // freeMemory gives the buffers back. The queue pair is in ERR and drained.
 func (c *Conn) freeMemory() error {
-	return errors.Join(c.recvMem.free(c.host.dev), c.sends.mem.free(c.host.dev))
+	return oneEnd(c.recvMem.free(c.host.dev), c.sends.mem.free(c.host.dev))
 }
 
 // destroy destroys what newConn and Close have left.

@@ -127,7 +127,10 @@ func (c *Conn) failed(s verbs.Status) {
 
 // arrived puts a message into the inbox, which has room for all.
 func (c *Conn) arrived(m *Message, w *verbs.Completion) {
-	m.n, m.imm, m.hasImm = int(w.Bytes), w.Imm, w.HasImm
+	m.kind, m.n, m.imm, m.hasImm = KindSend, int(w.Bytes), w.Imm, w.HasImm
+	if w.Op != verbs.OpRecv {
+		m.kind = KindWrite
+	}
 	select {
 	case <-c.established:
 	default:

@@ -18,8 +18,10 @@ import (
 )
 
 // Dial connects to a listener at "host:port". The addresses of a host name are tried one after the
-// other. If nobody answers, it fails after some ten seconds, or when ctx ends. A peer that rejects
-// the connection is a *RejectedError, which has its reason and private data.
+// other. A loopback address, as of localhost, is the device itself: RemoteAddr is its first address of the
+// IP version. Without a route to the peer it fails at once. If nobody answers, it fails after some ten
+// seconds, or when ctx ends. A peer that rejects the connection is a *RejectedError, which has its reason
+// and private data.
 func Dial(ctx context.Context, dev verbs.Device, address string, list ...Option) (*Conn, error) {
 	peers, err := lookup(ctx, address)
 	if err != nil {
@@ -96,19 +98,18 @@ func newAttempt(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list
 	if a.attr, err = a.o.attributes(dev); err != nil {
 		return a, err
 	}
-	if !a.o.local.IsValid() {
-		if a.o.local, err = source(dev, peer.Addr()); err != nil {
-			return a, err
-		}
+	e, err := a.host.findEnds(ctx, a.o.local, peer.Addr())
+	if err != nil {
+		return a, err
 	}
-	a.local, a.remote = Addr{netip.AddrPortFrom(a.o.local, ephemeralPort())}, Addr{peer}
+	a.local, a.remote = Addr{netip.AddrPortFrom(e.local, ephemeralPort())}, Addr{netip.AddrPortFrom(e.peer, peer.Port())}
 	return a, nil
 }
 
 // request sends the request to connect a queue pair.
 func (a *attempt) request(qp verbs.QP) (cm.ID, error) {
 	p := cm.ConnectParams{
-		Local: a.o.local, Peer: a.remote.Addr(), Service: mad.IPServiceID(mad.PortTCP, a.remote.Port()), SrcPort: a.local.Port(),
+		Local: a.local.Addr(), Peer: a.remote.Addr(), Service: mad.IPServiceID(mad.PortTCP, a.remote.Port()), SrcPort: a.local.Port(),
 		Type: verbs.RC, QPN: qp.QPN(), PSN: randomPSN(), Attr: a.attr, Private: a.o.private,
 	}
 	if err := a.offer(&p); err != nil {

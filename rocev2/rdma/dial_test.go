@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -225,11 +226,29 @@ func TestBadCalls(t *testing.T) {
 		}
 	}
 	for want, o := range map[string]rdma.Option{
-		"WithRecvBuffers": rdma.WithRecvBuffers(-1), "WithSendDepth": rdma.WithSendDepth(1 << 20), "WithMaxMessage": rdma.WithMaxMessage(-1),
+		"WithRecvBuffers is -1": rdma.WithRecvBuffers(-1), "WithSendDepth is 1048576": rdma.WithSendDepth(1 << 20),
+		"WithMaxMessage is -1": rdma.WithMaxMessage(-1), "WithMaxMessage is 0": rdma.WithMaxMessage(0),
+		"WithRecvBuffers is 0": rdma.WithRecvBuffers(0), "WithSendDepth is 0": rdma.WithSendDepth(0),
+		"WithLocal is 192.0.2.1: choose": rdma.WithLocal(netip.MustParseAddr("192.0.2.1")),
 	} {
 		if _, err := rdma.Dial(ctx, dev, "127.0.0.1:7174", o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+	sent := dev.Sent.Load()
+	for _, address := range []string{"192.0.2.1:7174", "[2001:db8::1]:7174"} {
+		if _, err := rdma.Dial(ctx, dev, address); err == nil || !strings.Contains(err.Error(), "no route") {
+			t.Errorf("dial %s: %v", address, err)
+		}
+		if _, err := rdma.Resolve(ctx, dev, address); err == nil || !strings.Contains(err.Error(), "no route") {
+			t.Errorf("resolve %s: %v", address, err)
+		}
+	}
+	if n := dev.Sent.Load() - sent; n != 0 {
+		t.Errorf("%d messages were sent to addresses without a route", n)
+	}
+	if _, err := rdma.Listen(ctx, dev, "192.0.2.1:7179"); err == nil || !strings.Contains(err.Error(), "the device does not have 192.0.2.1") {
+		t.Errorf("listen: %v", err)
 	}
 	plain, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	if err != nil {

@@ -58,7 +58,7 @@ var (
 type statusError struct{ status verbs.Status }
 
 func (e statusError) Error() string        { return statusText(e.status) }
-func (e statusError) Is(target error) bool { return target == ErrFailed }
+func (e statusError) Is(target error) bool { return target == ErrFailed || target == e.status }
 
 // statusText says what a status means for an application.
 func statusText(s verbs.Status) string {
@@ -75,6 +75,25 @@ func statusText(s verbs.Status) string {
 		return "a message was longer than the receive buffers: raise WithMaxMessage (" + s.String() + ")"
 	}
 	return s.String()
+}
+
+// oneEnd joins errors. Of those that say that the device has ended, only the first one counts: all calls
+// fail for this reason then.
+func oneEnd(errs ...error) error {
+	var some []error
+	ended := false
+	for _, err := range errs {
+		isEnd := errors.Is(err, verbs.ErrGone) || errors.Is(err, verbs.ErrClosed)
+		if err == nil || isEnd && ended {
+			continue
+		}
+		ended = ended || isEnd
+		some = append(some, err)
+	}
+	if len(some) == 1 {
+		return some[0]
+	}
+	return errors.Join(some...)
 }
 
 // wrap makes an Error, unless err is nil or is one already.

@@ -5,6 +5,7 @@ package rdma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -59,8 +60,8 @@ func Connect(ctx context.Context, dev verbs.Device, address string, qp verbs.QP,
 }
 
 func connect(ctx context.Context, dev verbs.Device, peer netip.AddrPort, qp verbs.QP, list []Option) (*Link, error) {
-	if qp.Type() != verbs.RC {
-		return nil, errQPType(qp)
+	if err := connectable(qp); err != nil {
+		return nil, err
 	}
 	a, err := newAttempt(ctx, dev, peer, list)
 	if err != nil {
@@ -83,8 +84,15 @@ func (l *Link) replies() <-chan cm.Event   { return l.reply }
 func (l *Link) connected() <-chan struct{} { return l.established }
 func (l *Link) ended() <-chan struct{}     { return l.done }
 
-func errQPType(qp verbs.QP) error {
-	return errors.New("a queue pair of " + qp.Type().String() + ": only RC queue pairs are connected")
+// connectable refuses a queue pair that cannot be connected, before the peer gets a message.
+func connectable(qp verbs.QP) error {
+	if qp.Type() != verbs.RC {
+		return errors.New("a queue pair of " + qp.Type().String() + ": only RC queue pairs are connected")
+	}
+	if s := qp.State(); s != verbs.StateReset && s != verbs.StateInit {
+		return fmt.Errorf("the queue pair is in %s, and is connected from RESET or INIT: Modify it to RESET, or make another", s)
+	}
+	return nil
 }
 
 // AcceptQP accepts the request with a queue pair of the application, of type RC and in RESET or INIT.
@@ -103,8 +111,8 @@ func (r *Request) acceptQP(ctx context.Context, qp verbs.QP, list []Option) (*Li
 	if err != nil {
 		return nil, err
 	}
-	if qp.Type() != verbs.RC {
-		return nil, errQPType(qp)
+	if err := connectable(qp); err != nil {
+		return nil, err
 	}
 	h := r.l.host
 	path := r.path(o, qp)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -171,6 +172,15 @@ func TestLinkRefused(t *testing.T) {
 	}
 	if err := <-refused; err == nil {
 		t.Error("a UD queue pair is accepted")
+	}
+	failed := newOwn(t, dev)
+	check(failed.qp.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState))
+	sent := dev.Sent.Load()
+	if _, err := rdma.Connect(patient(t), dev, l.Addr().String(), failed.qp); err == nil || !strings.Contains(err.Error(), "the queue pair is in ERR") {
+		t.Errorf("a queue pair in ERR: %v", err)
+	}
+	if n := dev.Sent.Load() - sent; n != 0 {
+		t.Errorf("%d messages were sent for a queue pair in ERR", n)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -23,6 +23,7 @@ type Listener struct {
 	host    *host
 	o       options
 	addr    Addr
+	place   place
 	service mad.ServiceID
 
 	mu      sync.Mutex
@@ -32,8 +33,9 @@ type Listener struct {
 	err     error
 }
 
-// Listen accepts connections at "host:port" or ":port". With a host, requests to other addresses of
-// the device are rejected. A port has one listener on a device. The options are for the accepted
+// Listen accepts connections at "host:port" or ":port". With a host, which is an address of the device,
+// requests to other addresses of the device are rejected. With a loopback address, as of localhost, only
+// programs on this device can connect. A port has one listener on a device. The options are for the accepted
 // connections too.
 func Listen(ctx context.Context, dev verbs.Device, address string, list ...Option) (*Listener, error) {
 	l, err := listen(ctx, dev, address, list)
@@ -55,22 +57,26 @@ func listen(ctx context.Context, dev verbs.Device, address string, list []Option
 	if err != nil {
 		return nil, err
 	}
+	where, err := findPlace(dev, at)
+	if err != nil {
+		return nil, err
+	}
 	h, err := hostOf(dev)
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{host: h, o: o, more: make(chan struct{}, 1), done: make(chan struct{})}
+	l := &Listener{host: h, o: o, place: where, more: make(chan struct{}, 1), done: make(chan struct{})}
 	for tries := 0; ; tries++ {
-		port := at.Port()
+		port := where.port
 		if port == 0 {
 			port = ephemeralPort()
 		}
-		l.addr, l.service = Addr{netip.AddrPortFrom(at.Addr(), port)}, mad.IPServiceID(mad.PortTCP, port)
+		l.addr, l.service = Addr{netip.AddrPortFrom(where.addr, port)}, mad.IPServiceID(mad.PortTCP, port)
 		err := h.listen(l.service, o.backlog, l)
 		if err == nil {
 			return l, nil
 		}
-		if at.Port() != 0 || tries == maxPortTries || !errors.Is(err, cm.ErrInUse) {
+		if where.port != 0 || tries == maxPortTries || !errors.Is(err, cm.ErrInUse) {
 			return nil, err
 		}
 	}
@@ -80,23 +86,19 @@ func listen(ctx context.Context, dev verbs.Device, address string, list []Option
 const maxPortTries = 100
 
 // listenAddr is lookup for an address that may have no host.
-func listenAddr(ctx context.Context, address string) (netip.AddrPort, error) {
+func listenAddr(ctx context.Context, address string) ([]netip.AddrPort, error) {
 	name, service, err := net.SplitHostPort(address)
 	if err != nil {
-		return netip.AddrPort{}, err
+		return nil, err
 	}
-	if name == "" {
-		port, err := strconv.ParseUint(service, 10, 16)
-		if err != nil {
-			return netip.AddrPort{}, fmt.Errorf("port %q: give a number from 0 to 65535; 0 is any free one", service)
-		}
-		return netip.AddrPortFrom(netip.IPv6Unspecified(), uint16(port)), nil
+	if name != "" {
+		return lookup(ctx, address)
 	}
-	found, err := lookup(ctx, address)
+	port, err := strconv.ParseUint(service, 10, 16)
 	if err != nil {
-		return netip.AddrPort{}, err
+		return nil, fmt.Errorf("port %q: give a number from 0 to 65535; 0 is any free one", service)
 	}
-	return found[0], nil
+	return []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), uint16(port))}, nil
 }
 
 // Addr returns the address of the listener.
@@ -137,8 +139,7 @@ func (l *Listener) takeAll() []*Request {
 
 // request implements requestQueue.
 func (l *Listener) request(e cm.Event) handler {
-	at := l.addr.Addr()
-	if e.Kind != cm.Request || e.Path.Type != verbs.RC || !at.IsUnspecified() && at != e.Path.Local.Addr {
+	if e.Kind != cm.Request || e.Path.Type != verbs.RC || !l.place.takes(&e) {
 		return nil
 	}
 	l.mu.Lock()

@@ -125,7 +125,7 @@ func (b *buffers) free(dev verbs.Device) error {
 	if b.users.Load() > 0 {
 		return err
 	}
-	return errors.Join(err, b.freeMemory(dev))
+	return oneEnd(err, b.freeMemory(dev))
 }
 
 // freeMemory gives the memory back, once; mu is held.

@@ -5,6 +5,7 @@ package rdma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -19,14 +20,49 @@ type Message struct {
 	c      *Conn
 	wr     verbs.RecvWR
 	mem    []byte
-	n      int
+	kind   MessageKind
+	n      int // bytes of the message, as the peer sent it
 	imm    uint32
 	hasImm bool
 	out    atomic.Bool // the application has it
 }
 
-// Bytes returns the message, until Release, also after Close of the connection or of the device.
-func (m *Message) Bytes() []byte { return m.mem[:m.n] }
+// MessageKind is the operation of the peer that a Message comes from.
+type MessageKind uint8
+
+// The operations that use a receive buffer (IBTA 9.4).
+const (
+	// KindSend is a SEND: its data is in the receive buffer.
+	KindSend MessageKind = iota + 1
+	// KindWrite is a WRITE with immediate data: its data is in memory that this end has registered, at
+	// an address that the peer has chosen and that no completion reports. The receive buffer is unchanged.
+	KindWrite
+)
+
+func (k MessageKind) String() string {
+	switch k {
+	case KindSend:
+		return "SEND"
+	case KindWrite:
+		return "WRITE with immediate"
+	}
+	return fmt.Sprintf("message kind %d", uint8(k))
+}
+
+// Kind returns the operation of the peer.
+func (m *Message) Kind() MessageKind { return m.kind }
+
+// Len returns how many bytes the peer has sent (KindSend) or written (KindWrite).
+func (m *Message) Len() int { return m.n }
+
+// Bytes returns the message, until Release, also after Close of the connection or of the device. A message
+// of KindWrite has no bytes here, whatever its Len.
+func (m *Message) Bytes() []byte {
+	if m.kind != KindSend {
+		return nil
+	}
+	return m.mem[:m.n]
+}
 
 // Imm returns the immediate data, if the peer has sent some.
 func (m *Message) Imm() (v uint32, ok bool) { return m.imm, m.hasImm }
@@ -76,15 +112,17 @@ func (c *Conn) RecvMessage(ctx context.Context) (*Message, error) {
 }
 
 // Recv waits for the next message, copies it to p and returns its length. If p is too short, it
-// gets the beginning, the rest is lost, and the error is io.ErrShortBuffer. After the peer has closed
-// the connection, and all messages were received, the error is io.EOF.
+// gets the beginning, the rest is lost, and the error is io.ErrShortBuffer. A WRITE with immediate data
+// is a message of 0 bytes; RecvMessage tells it from an empty SEND. After the peer has closed the
+// connection, and all messages were received, the error is io.EOF.
 func (c *Conn) Recv(ctx context.Context, p []byte) (int, error) {
 	m, err := c.RecvMessage(ctx)
 	if err != nil {
 		return 0, err
 	}
-	n := copy(p, m.Bytes())
-	if n < m.n {
+	b := m.Bytes()
+	n := copy(p, b)
+	if n < len(b) {
 		err = io.ErrShortBuffer
 	}
 	if failed := m.Release(); err == nil && failed != nil && c.Err() == nil {

@@ -18,13 +18,31 @@ type Op struct {
 	done chan struct{} // closed when comp is set
 	comp verbs.Completion
 
-	mu sync.Mutex
-	to []byte // READ: where the slot's buffer is copied to on completion, if somebody still waits
+	mu   sync.Mutex
+	over chan struct{} // of Done; nil before the first one
+	to   []byte        // READ: where the slot's buffer is copied to on completion, if somebody still waits
 }
 
-// Done is closed when the operation has completed. Completions are only noticed while some
-// goroutine waits in a method of the connection or in Wait.
-func (o *Op) Done() <-chan struct{} { return o.done }
+// Done returns a channel that is closed when the operation has completed, or the connection has ended
+// without its completion (the device is gone): Wait returns at once then. The first call of an operation
+// that is outstanding starts a goroutine, which waits until then.
+func (o *Op) Done() <-chan struct{} {
+	select {
+	case <-o.done:
+		return o.done
+	default:
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over == nil {
+		o.over = make(chan struct{})
+		go func() {
+			_, _ = await(context.Background(), o.c, o.done) // Wait reports the error
+			close(o.over)
+		}()
+	}
+	return o.over
+}
 
 // Wait returns the completion. It may be called again after its context has ended: the operation
 // continues, and its memory stays in use, until it has completed or the connection was closed.

@@ -75,11 +75,8 @@ func WithKeepAlive(d time.Duration) Option { return func(o *options) { o.keepAli
 // what both ends have agreed on.
 func WithAttr(change func(*verbs.Attr)) Option { return func(o *options) { o.attr = change } }
 
-// complete applies options and fills in the defaults.
+// complete fills in the defaults and applies options.
 func complete(base options, list []Option) (options, error) {
-	for _, set := range list {
-		set(&base)
-	}
 	def := func(v *int, d int) {
 		if *v == 0 {
 			*v = d
@@ -88,6 +85,9 @@ func complete(base options, list []Option) (options, error) {
 	def(&base.recvs, DefaultRecvBuffers)
 	def(&base.maxMessage, DefaultMaxMessage)
 	def(&base.sends, DefaultSendDepth)
+	for _, set := range list {
+		set(&base) // a 0 is refused then
+	}
 	if base.keepAlive == 0 {
 		base.keepAlive = DefaultKeepAlive
 	}

@@ -51,13 +51,12 @@ func resolve(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list []
 	if err != nil {
 		return nil, err
 	}
-	if !o.local.IsValid() {
-		if o.local, err = source(dev, peer.Addr()); err != nil {
-			return nil, err
-		}
+	e, err := h.findEnds(ctx, o.local, peer.Addr())
+	if err != nil {
+		return nil, err
 	}
 	id, err := h.session.Resolve(cm.ResolveParams{
-		Local: o.local, Peer: peer.Addr(), Service: mad.IPServiceID(mad.PortUDP, peer.Port()), SrcPort: ephemeralPort(), Private: o.private,
+		Local: e.local, Peer: e.peer, Service: mad.IPServiceID(mad.PortUDP, peer.Port()), SrcPort: ephemeralPort(), Private: o.private,
 	})
 	if err != nil {
 		return nil, err
@@ -91,6 +90,7 @@ type Announcement struct {
 	host    *host
 	service mad.ServiceID
 	addr    Addr
+	place   place
 	q       verbs.QP
 	qkey    uint32
 	private []byte
@@ -118,14 +118,19 @@ func announce(ctx context.Context, dev verbs.Device, address string, q verbs.QP,
 		return nil, err
 	case q.Type() != verbs.UD:
 		return nil, errors.New("a queue pair of " + q.Type().String() + ": only UD queue pairs are announced")
-	case at.Port() == 0:
+	case at[0].Port() == 0:
 		return nil, errors.New("port 0: give the port that peers ask for")
+	}
+	where, err := findPlace(dev, at)
+	if err != nil {
+		return nil, err
 	}
 	h, err := hostOf(dev)
 	if err != nil {
 		return nil, err
 	}
-	a := &Announcement{host: h, service: mad.IPServiceID(mad.PortUDP, at.Port()), addr: Addr{at}, q: q, qkey: qkey, private: o.private}
+	addr := Addr{netip.AddrPortFrom(where.addr, where.port)}
+	a := &Announcement{host: h, service: mad.IPServiceID(mad.PortUDP, where.port), addr: addr, place: where, q: q, qkey: qkey, private: o.private}
 	if err := h.listen(a.service, o.backlog, a); err != nil {
 		return nil, err
 	}
@@ -134,7 +139,7 @@ func announce(ctx context.Context, dev verbs.Device, address string, q verbs.QP,
 
 // request implements requestQueue.
 func (a *Announcement) request(e cm.Event) handler {
-	if at := a.addr.Addr(); e.Kind != cm.ResolveRequest || !at.IsUnspecified() && at != e.Path.Local.Addr {
+	if e.Kind != cm.ResolveRequest || !a.place.takes(&e) {
 		return nil
 	}
 	go func() { _ = a.host.session.Answer(e.ID, a.q.QPN(), a.qkey, a.private) }() // the peer asks again

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	_ "github.com/softroce/softroce-xdp/internal/platform" // 64-bit Linux only
 )
 
 // Config are the properties of an executor. A zero value is the default.

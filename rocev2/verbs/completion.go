@@ -38,6 +38,10 @@ func (s Status) String() string {
 	return "unknown status"
 }
 
+// Error implements error, so that a status can be returned and wrapped. The errors of package rdma are found
+// with it: errors.Is(err, verbs.StatusRetryExceeded).
+func (s Status) Error() string { return s.String() }
+
 // Completion is an entry of a completion queue.
 type Completion struct {
 	WRID      uint64

@@ -7,5 +7,7 @@
 //
 // Connect brings a queue pair from RESET to RTS.
 //
-// It is the lowest package of the transport and imports only package rocev2.
+// It is the lowest package of the transport and imports only package rocev2, and internal/platform.
 package verbs
+
+import _ "github.com/softroce/softroce-xdp/internal/platform" // 64-bit Linux only

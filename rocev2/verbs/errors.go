@@ -29,6 +29,7 @@ var (
 	ErrQueueFull = errors.New("verbs: the queue is full: wait for completions or create it larger")
 	ErrSRQ       = errors.New("verbs: this queue pair takes its receives from an SRQ: post them there")
 	ErrOp        = errors.New("verbs: this service does not have this operation")
+	ErrFlags     = errors.New("verbs: unknown flags: there are Signaled, Solicited, Fence and Inline")
 	ErrSGL       = errors.New("verbs: the list has more elements than the queue was created for")
 	ErrTooLong   = errors.New("verbs: the message is too long")
 	ErrInline    = errors.New("verbs: inline data is for SEND and WRITE, up to MaxInline bytes, and without SGL")

@@ -13,7 +13,7 @@ import (
 // Every value has a name, and the one after the last has none.
 func TestNames(t *testing.T) {
 	for _, c := range []struct{ last, beyond fmt.Stringer }{
-		{UD, UD + 1}, {StateErr, StateErr + 1}, {StatusFatal, StatusFatal + 1}, {EventGIDChange, EventGIDChange + 1},
+		{UD, UD + 1}, {StateErr, StateErr + 1}, {StatusFatal, StatusFatal + 1}, {OpRecvNotify, OpRecvNotify + 1}, {OpSend, Op(0)}, {EventGIDChange, EventGIDChange + 1},
 	} {
 		known := func(s string) bool {
 			return s != "" && !strings.HasPrefix(s, "unknown") && !strings.HasPrefix(s, "event ")

@@ -2,6 +2,8 @@
 
 package verbs
 
+import "fmt"
+
 // Op is the operation of a work request (IBTA 10.8.1, 11.4.1.1).
 type Op uint8
 
@@ -28,6 +30,21 @@ const (
 	OpRecvNotify
 )
 
+var opNames = [...]string{
+	OpSend: "SEND", OpSendImm: "SEND with immediate", OpSendInv: "SEND with invalidate", OpWrite: "WRITE",
+	OpWriteImm: "WRITE with immediate", OpRead: "READ", OpCompareSwap: "compare and swap", OpFetchAdd: "fetch and add",
+	OpLocalInv: "local invalidate", OpBindWindow: "bind window", OpRecv: "receive",
+	OpRecvWriteImm: "receive of WRITE with immediate", OpWriteNotify: "WRITE with notification",
+	OpRecvNotify: "receive of WRITE with notification",
+}
+
+func (o Op) String() string {
+	if o >= OpSend && int(o) < len(opNames) {
+		return opNames[o]
+	}
+	return fmt.Sprintf("unknown operation %d", uint8(o))
+}
+
 // Flags of a send work request.
 type Flags uint8
 
@@ -37,7 +54,12 @@ const (
 	Solicited                   // requests a completion event at the peer
 	Fence                       // starts after all READs and ATOMICs before it
 	Inline                      // the data is in SendWR.Data, copied by PostSend
+
+	allFlags = Signaled | Solicited | Fence | Inline
 )
+
+// Known reports whether there are no other flags than those of this package.
+func (f Flags) Known() bool { return f&^allFlags == 0 }
 
 // SGE is one element of a scatter/gather list.
 type SGE struct {

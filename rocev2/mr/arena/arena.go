@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	_ "github.com/softroce/softroce-xdp/internal/platform" // 64-bit Linux only
 	"github.com/softroce/softroce-xdp/internal/spans"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )

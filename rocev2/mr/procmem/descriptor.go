@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	_ "github.com/softroce/softroce-xdp/internal/platform" // 64-bit Linux only
 )
 
 // checkDescriptor checks that a descriptor that another process has passed is of

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	_ "github.com/softroce/softroce-xdp/internal/platform" // 64-bit Linux only
 )
 
 // Loop is what a Driver runs. The owner of the loop calls its methods, except for

@@ -14,6 +14,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	_ "github.com/softroce/softroce-xdp/internal/platform" // 64-bit Linux only
 )
 
 // kernel asks the network namespace in which it was opened, about one interface.

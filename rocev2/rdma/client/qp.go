@@ -60,6 +60,9 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if !ok1 || !ok2 || send.d != p.d || recv.d != p.d {
 		return nil, errForeign
 	}
+	if err := p.d.checkSizes(&init); err != nil {
+		return nil, err
+	}
 	m := &proto.CreateQP{
 		PD: p.handle, SendCQ: send.handle, RecvCQ: recv.handle, Type: uint8(init.Type),
 		MaxSend: uint32(cmp.Or(init.MaxSend, 128)), MaxRecv: uint32(cmp.Or(init.MaxRecv, 128)),
@@ -86,6 +89,22 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 		return nil, err // not q: an interface that holds a nil *QP is not nil
 	}
 	return q, nil
+}
+
+// checkSizes refuses sizes that the message to the agent has no room for.
+func (d *Device) checkSizes(i *verbs.QPInit) error {
+	for _, s := range []struct {
+		what     string
+		v, limit int
+	}{
+		{"MaxSend", i.MaxSend, d.limits.WR}, {"MaxRecv", i.MaxRecv, d.limits.WR}, {"MaxSendSGE", i.MaxSendSGE, d.limits.SGE},
+		{"MaxRecvSGE", i.MaxRecvSGE, d.limits.SGE}, {"MaxInline", i.MaxInline, d.limits.Inline},
+	} {
+		if s.v < 0 || s.v > s.limit {
+			return fmt.Errorf("%s is %d; choose 1 to %d", s.what, s.v, s.limit)
+		}
+	}
+	return nil
 }
 
 func (p *PD) createQP(m *proto.CreateQP) (_ *QP, err error) {
@@ -158,6 +177,9 @@ func (q *QP) state() verbs.State {
 
 // Modify implements verbs.QP.
 func (q *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
+	if q.destroyed() {
+		return errDestroyed
+	}
 	if err := q.pd.d.plain(proto.TModifyQP, &proto.ModifyQP{Handle: q.handle, Mask: uint32(mask), Attr: proto.AttrOf(a)}, nil); err != nil {
 		return err
 	}
@@ -184,11 +206,21 @@ func (q *QP) Encrypt(k seal.Keys, l seal.Limits) error {
 
 // Query implements verbs.QP.
 func (q *QP) Query() (verbs.Attr, error) {
+	if q.destroyed() {
+		return verbs.Attr{}, errDestroyed
+	}
 	var r proto.Attr
 	if err := q.pd.d.plain(proto.TQueryQP, &proto.Handle{Handle: q.handle}, &r); err != nil {
 		return verbs.Attr{}, err
 	}
 	return r.Verbs(), nil
+}
+
+// destroyed reports whether Destroy has returned.
+func (q *QP) destroyed() bool {
+	q.sendMu.Lock()
+	defer q.sendMu.Unlock()
+	return q.memory == nil
 }
 
 var errDestroyed = fmt.Errorf("the queue pair %w", verbs.ErrDestroyed)
@@ -282,10 +314,7 @@ func (d *Device) postRecv(to *ring.Producer, queue uint32, wr *verbs.RecvWR) err
 
 // Destroy implements verbs.QP.
 func (q *QP) Destroy() error {
-	q.sendMu.Lock()
-	gone := q.memory == nil
-	q.sendMu.Unlock()
-	if gone {
+	if q.destroyed() {
 		return errDestroyed
 	}
 	d := q.pd.d

@@ -3,6 +3,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -160,14 +161,15 @@ func (s *Conn) Close() error {
 			}
 		}
 	} else {
-		err = errors.Join(err, ctx.Err())
+		err = cmp.Or(err, ctx.Err())
 	}
 	if s.peerDone() {
 		err = nil
 	}
-	err = errors.Join(err, s.c.Close())
+	closed := s.c.Close()
 	s.release()
-	err = errors.Join(err, s.ring.Deregister(), rdma.Free(s.c.Device(), s.ring.Bytes()))
+	// The first error says why; if the device is gone, all of them are this one.
+	err = cmp.Or(err, closed, s.ring.Deregister(), rdma.Free(s.c.Device(), s.ring.Bytes()))
 	return s.fails("close", err)
 }
 

@@ -5,7 +5,6 @@
 package ping
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +40,8 @@ type Plan struct {
 
 // Client pings a server.
 type Client struct {
-	Device  verbs.Device
+	Device  verbs.Device // of the moment: another one after its end; the caller closes it after Run
+	Reopen  Reopen       // nil: all round trips after the end of the device are lost
 	Plan    Plan
 	Options []rdma.Option // of the connection, in addition to those of rping
 	Report  func(Trip)    // after each round trip
@@ -49,6 +49,7 @@ type Client struct {
 
 	conn *rping.Client
 	peer netip.AddrPort
+	gone bool // the device has ended
 }
 
 // Trip is a round trip.
@@ -95,7 +96,11 @@ func (c *Client) connect(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.Plan.Timeout)
 	defer cancel()
+	if err := c.reopen(bounded); err != nil {
+		return err
+	}
 	conn, err := rdma.Dial(bounded, c.Device, c.Plan.Server, append(rping.Options(), c.Options...)...)
+	c.gone = ended(err)
 	if err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted before there was a connection to %s", c.Plan.Server)
@@ -106,6 +111,20 @@ func (c *Client) connect(ctx context.Context) error {
 		return errors.Join(err, conn.Close())
 	}
 	c.peer = conn.RemoteAddr().(rdma.Addr).AddrPort
+	return nil
+}
+
+// reopen opens the device again if it has ended.
+func (c *Client) reopen(ctx context.Context) error {
+	if !c.gone || c.Reopen == nil {
+		return nil
+	}
+	dev, err := again(ctx, c.Reopen)
+	if err != nil {
+		return err
+	}
+	_ = c.Device.Close() // it has ended
+	c.Device, c.gone = dev, false
 	return nil
 }
 
@@ -129,6 +148,7 @@ func (c *Client) trip(ctx context.Context, seq uint64) Trip {
 	t := Trip{Seq: seq, Time: time.Since(start), Err: err}
 	if err != nil && !errors.Is(err, rping.ErrData) {
 		t.Err = c.explain(err)
+		c.gone = ended(err)
 		c.hangUp()
 	}
 	return t
@@ -142,8 +162,8 @@ func (c *Client) explain(err error) error {
 	case errors.As(err, &r) && r.Reason == mad.ReasonInvalidServiceID:
 		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: "+
 			"run `softroce-xdp ping --listen` or `rping -s` there (%w)", to, err)
-	case errors.As(err, &r) && len(bytes.Trim(r.Private, "\x00")) > 0:
-		return fmt.Errorf("%s refuses the connection: %q (%w)", to, bytes.Trim(r.Private, "\x00"), err)
+	case errors.As(err, &r) && r.Text() != "":
+		return fmt.Errorf("%s refuses the connection (%w)", to, err)
 	case errors.As(err, &r):
 		return fmt.Errorf("%s refuses the connection: its log says more (%w)", to, err)
 	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):

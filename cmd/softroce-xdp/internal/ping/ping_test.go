@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -217,6 +218,65 @@ func TestNoServer(t *testing.T) {
 	p.dev.Close()
 	if _, err := p.client("127.0.0.1", 1, nil).Run(ctx); err == nil {
 		t.Error("a device that was closed connects")
+	}
+}
+
+// The device of client and server ends, as at an upgrade of the agent, and is not served for some attempts: both
+// open it again, and the round trips in between are lost.
+func TestDeviceIsOpenedAgain(t *testing.T) {
+	ctx, first := newPlace(t)
+	_, second := newPlace(t)
+	var attempts atomic.Int32
+	serves := make(chan struct{})
+	again := func(context.Context) (verbs.Device, error) {
+		if attempts.Add(1) <= 2 {
+			return nil, fmt.Errorf("upgrade: %w", rdma.ErrNotServing)
+		}
+		return second.dev, nil
+	}
+	serving, stop := context.WithCancel(ctx)
+	server := Server{
+		Device: first.dev, Address: "127.0.0.1:7174", Options: rping.Options(), Reopen: again, Tell: func(string) {},
+		Listening: func(net.Addr) { serves <- struct{}{} },
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(serving) }()
+	<-serves
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lost := 0
+	first.port = "7174"
+	c := first.client("127.0.0.1", 0, func(x Trip) {
+		switch {
+		case x.Err == nil && x.Seq == 3:
+			must(t, first.dev.Close())
+			<-serves
+		case x.Err != nil:
+			lost++
+		case lost > 0:
+			cancel()
+		}
+	})
+	c.Reopen = func(context.Context) (verbs.Device, error) { return second.dev, nil }
+	s, err := c.Run(ctx)
+	must(t, err)
+	if s.Answered != s.Sent-uint64(lost) || lost == 0 || c.Device != verbs.Device(second.dev) || attempts.Load() != 3 {
+		t.Errorf("%+v, %d lost, %d attempts to open", s, lost, attempts.Load())
+	}
+	stop()
+	must(t, <-ended)
+}
+
+// A device that cannot be opened again ends the server, with both reasons.
+func TestDeviceStaysAway(t *testing.T) {
+	ctx, p := newPlace(t)
+	server := Server{
+		Device: p.dev, Address: "127.0.0.1:7174", Options: rping.Options(), Tell: func(string) {},
+		Reopen:    func(context.Context) (verbs.Device, error) { return nil, rdma.ErrNoNIC },
+		Listening: func(net.Addr) { must(t, p.dev.Close()) },
+	}
+	if err := server.Run(ctx); !errors.Is(err, rdma.ErrNoNIC) || !errors.Is(err, verbs.ErrClosed) {
+		t.Error(err)
 	}
 }
 

@@ -7,31 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 
 	"github.com/softroce/softroce-xdp/internal/rping"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // MaxClients is how many clients a server has at a time. More wait until one ends, or give up.
 const MaxClients = 64
-
-// CheckAddress refuses to listen at an address that the device does not have.
-func CheckAddress(dev verbs.Device, at net.Addr) error {
-	a := at.(rdma.Addr).Addr()
-	port, err := dev.Port()
-	if err != nil || a.IsUnspecified() {
-		return err
-	}
-	for _, g := range port.GIDs {
-		if g.Unmap() == a {
-			return nil
-		}
-	}
-	return fmt.Errorf("does not have this address: choose one of %v, or none to listen at all of them", port.GIDs)
-}
 
 // Serve answers all clients of a listener until ctx ends, which is no error. tell gets a line when a
 // client comes and when it goes.
