@@ -2194,6 +2194,14 @@ func (v DestCapsWord) WithCaps(x uint32) DestCapsWord {
 	return v&^(0xffff<<0) | DestCapsWord(x)&0xffff<<0
 }
 
+// PeerRoom returns field peer_room. Longest packet that the peer stamps, bytes of IP without the option, a multiple of 16; 0 = unknown, SR_ROOM_NONE = it stamps nothing; ingress on HELLO_ACK. RW, bits 16 to 31.
+func (v DestCapsWord) PeerRoom() uint32 { return uint32(v >> 16 & 0xffff) }
+
+// WithPeerRoom returns v with field peer_room set to x.
+func (v DestCapsWord) WithPeerRoom(x uint32) DestCapsWord {
+	return v&^(0xffff<<16) | DestCapsWord(x)&0xffff<<16
+}
+
 // CapsWord reads register caps_word. Several fields.
 func (r Dest) CapsWord() DestCapsWord { return DestCapsWord(r.bus.R32(r.base + DestCapsWordOffset)) }
 
@@ -2253,6 +2261,22 @@ func (v DestWinDueWord) WinDue() uint32 { return uint32(v >> 0 & 0xff) }
 // WithWinDue returns v with field win_due set to x.
 func (v DestWinDueWord) WithWinDue(x uint32) DestWinDueWord {
 	return v&^(0xff<<0) | DestWinDueWord(x)&0xff<<0
+}
+
+// TxBare returns field tx_bare. 1: a packet with room for the option left without, since this host last told the peer. RW, bits 8 to 15.
+func (v DestWinDueWord) TxBare() uint32 { return uint32(v >> 8 & 0xff) }
+
+// WithTxBare returns v with field tx_bare set to x.
+func (v DestWinDueWord) WithTxBare(x uint32) DestWinDueWord {
+	return v&^(0xff<<8) | DestWinDueWord(x)&0xff<<8
+}
+
+// Answers returns field answers. HELLO_ACKs to questions whether the peer stamps, modulo 256; ingress. RW, bits 16 to 23.
+func (v DestWinDueWord) Answers() uint32 { return uint32(v >> 16 & 0xff) }
+
+// WithAnswers returns v with field answers set to x.
+func (v DestWinDueWord) WithAnswers(x uint32) DestWinDueWord {
+	return v&^(0xff<<16) | DestWinDueWord(x)&0xff<<16
 }
 
 // WinDueWord reads register win_due_word. Several fields.

@@ -628,6 +628,7 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "caps_word", Offset: 0xfc, Bits: 32, Stride: 0x0, Count: 1, Text: "", Fields: []layout.Field{
 			{Name: "caps", LSB: 0, Bits: 16, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "enum sr_cap; ingress on HELLO_ACK, agent"},
+			{Name: "peer_room", LSB: 16, Bits: 16, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "longest packet that the peer stamps, bytes of IP without the option, a multiple of 16; 0 = unknown, SR_ROOM_NONE = it stamps nothing; ingress on HELLO_ACK"},
 		}},
 		{Name: "flows_psn", Offset: 0x100, Bits: 32, Stride: 0x8, Count: 4, Text: "bit 31: a flow of READ responses, which have the requester's PSNs", Fields: []layout.Field{
 			{Name: "flows_psn", LSB: 0, Bits: 32, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "bit 31: a flow of READ responses, which have the requester's PSNs"},
@@ -649,6 +650,8 @@ var Blocks = []layout.Block{
 		}},
 		{Name: "win_due_word", Offset: 0x134, Bits: 32, Stride: 0x0, Count: 1, Text: "", Fields: []layout.Field{
 			{Name: "win_due", LSB: 0, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: feedback is due: a packet sent in the window is answered by an ACK or an echo"},
+			{Name: "tx_bare", LSB: 8, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: a packet with room for the option left without, since this host last told the peer"},
+			{Name: "answers", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "HELLO_ACKs to questions whether the peer stamps, modulo 256; ingress"},
 		}},
 		{Name: "tx_own", Offset: 0x138, Bits: 64, Stride: 0x0, Count: 1, Text: "own_word of this host's address that tx_token is for; 0 = any", Fields: []layout.Field{
 			{Name: "tx_own", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "own_word of this host's address that tx_token is for; 0 = any"},

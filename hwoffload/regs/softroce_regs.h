@@ -1205,6 +1205,8 @@
 #define SRC_DEST_CAPS_WORD 0xfc /* 32 bits */
 #define SRC_DEST_CAPS_WORD_CAPS_LSB 0x0 /* RW: enum sr_cap; ingress on HELLO_ACK, agent */
 #define SRC_DEST_CAPS_WORD_CAPS_MASK 0xffffull
+#define SRC_DEST_CAPS_WORD_PEER_ROOM_LSB 0x10 /* RW: longest packet that the peer stamps, bytes of IP without the option, a multiple of 16; 0 = unknown, SR_ROOM_NONE = it stamps nothing; ingress on HELLO_ACK */
+#define SRC_DEST_CAPS_WORD_PEER_ROOM_MASK 0xffff0000ull
 
 #define SRC_DEST_FLOWS_PSN 0x100 /* 32 bits */
 #define SRC_DEST_FLOWS_PSN_STRIDE 0x8
@@ -1237,6 +1239,10 @@
 #define SRC_DEST_WIN_DUE_WORD 0x134 /* 32 bits */
 #define SRC_DEST_WIN_DUE_WORD_WIN_DUE_LSB 0x0 /* RW: 1: feedback is due: a packet sent in the window is answered by an ACK or an echo */
 #define SRC_DEST_WIN_DUE_WORD_WIN_DUE_MASK 0xffull
+#define SRC_DEST_WIN_DUE_WORD_TX_BARE_LSB 0x8 /* RW: 1: a packet with room for the option left without, since this host last told the peer */
+#define SRC_DEST_WIN_DUE_WORD_TX_BARE_MASK 0xff00ull
+#define SRC_DEST_WIN_DUE_WORD_ANSWERS_LSB 0x10 /* RW: HELLO_ACKs to questions whether the peer stamps, modulo 256; ingress */
+#define SRC_DEST_WIN_DUE_WORD_ANSWERS_MASK 0xff0000ull
 
 #define SRC_DEST_TX_OWN 0x138 /* 64 bits */
 #define SRC_DEST_TX_OWN_LSB 0x0 /* RW: own_word of this host's address that tx_token is for; 0 = any */

@@ -718,7 +718,7 @@ module softroce_decode (
           rw = rw | 64'hffffffffffffffff;
         end
         28'hf8: begin
-          rw = rw | 64'hffffffffffff;
+          rw = rw | 64'hffffffffffffffff;
         end
         28'h120: begin
           rw = rw | 64'hffffffffffffffff;
@@ -727,7 +727,7 @@ module softroce_decode (
           rw = rw | 64'hffffffffffffffff;
         end
         28'h130: begin
-          rw = rw | 64'hffffffffff;
+          rw = rw | 64'hffffffffffffff;
         end
         28'h138: begin
           rw = rw | 64'hffffffffffffffff;
