@@ -72,7 +72,7 @@ func TestEgressOfVLANPassesUntouched(t *testing.T) {
 	}
 }
 
-// inVLAN is egress for a packet whose VLAN tag is beside it, as that of a VLAN interface is: a program that
+// inVLAN is egress for a packet whose VLAN tag is in the metadata of the skb, as that of a VLAN interface is: a program that
 // adds the tag, and calls softroce_egress.
 func (l *lab) inVLAN(control uint16) *ebpf.Program {
 	l.t.Helper()
