@@ -14,11 +14,11 @@ import (
 
 const (
 	// questionPeriod is the time between questions to a peer that does not answer.
-	questionPeriod = qp.Time(100 * time.Millisecond)
+	questionPeriod = qp.Time(75 * time.Millisecond)
 	// questionLimit is how many questions a peer leaves without an answer until it counts as silent.
 	questionLimit = 4
 	// answerHolds is the time after an answer without a question because of dropped packets.
-	answerHolds = qp.Time(500 * time.Millisecond)
+	answerHolds = qp.Time(200 * time.Millisecond)
 	// stampsAgain is the same for packets with the token of a peer that does not stamp.
 	stampsAgain = qp.Time(time.Second)
 )
