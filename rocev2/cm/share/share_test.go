@@ -101,7 +101,7 @@ func TestMaxLowest(t *testing.T) {
 		}
 	}
 	if p, lost := x.Take(host(1, 9), 1, 9); p == nil || lost != nil {
-		t.Errorf("rank 1 beside them: %v, %v", p, lost)
+		t.Errorf("rank 1 next to them: %v, %v", p, lost)
 	}
 }
 
