@@ -136,6 +136,9 @@ func TestCloseAfterDevice(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	l := need[*stream.Listener](t)(stream.Listen(ctx, b, "127.0.0.1:0"))
+	go func() {
+		_, _ = l.Accept() // the connection that is dialed
+	}()
 	c := need[*stream.Conn](t)(stream.Dial(ctx, a, l.Addr().String()))
 	if _, err := c.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
