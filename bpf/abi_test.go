@@ -73,7 +73,7 @@ func TestMacros(t *testing.T) {
 	}
 	want := map[string]uint64{
 		"SR_ABI_VERSION": bpf.ABIVersion, "SR_META_MAGIC": bpf.MetaMagic, "SR_AGENT_SLOTS": bpf.AgentSlots,
-		"SR_PSN_SLOTS": uint64(len(bpf.DestRegs{}.Flows)), "SR_CALL_INVALID": 0xffffffff, "SR_ENGINE_SLOTS": bpf.EngineSlots, "SR_ENGINE_SYNC": 0x100,
+		"SR_PSN_SLOTS": uint64(len(bpf.DestRegs{}.Flows)), "SR_CALL_INVALID": 0xffffffff, "SR_ENGINE_SLOTS": bpf.EngineSlots, "SR_ENGINE_SYNC": 0x100, "SR_ROOM_NONE": bpf.RoomNone,
 	}
 	for _, m := range regexp.MustCompile(`(?m)^#define (SR_\w+) (\w+?)u?\b`).FindAllStringSubmatch(string(header), -1) {
 		got, err := strconv.ParseUint(m[2], 0, 64)

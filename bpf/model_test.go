@@ -192,6 +192,6 @@ func sentStamp(got []byte) (rocev2.Stamp, bool) {
 		return rocev2.Stamp{}, false
 	}
 	s, err := rocev2.DecodeStamp(got[len(got)-rocev2.StampLen:], 1)
-	ok := err == nil && s.T1 == labStart && s.Flags&^(rocev2.StampEcho|rocev2.StampCE) == rocev2.StampT1 && (s.Credit == 0 || s.Credit == labRoom) && s.CreditSeq == 0
+	ok := err == nil && s.T1 == labStart && s.Flags&^(rocev2.StampEcho|rocev2.StampCE) == rocev2.StampT1 && s.Credit <= labRoom && s.CreditSeq == 0
 	return s, ok
 }

@@ -349,7 +349,7 @@ func TestReject(t *testing.T) {
 		w.want(w.a, id, Failed, Gone)
 		var rejected *RejectedError
 		if e := w.a.the(t, Failed); !errors.As(e.Err, &rejected) || string(rejected.Private[:5]) != "busy\x00" ||
-			e.Err.Error() != "cm: rejected by the peer: refused by the application" {
+			e.Err.Error() != `cm: rejected by the peer: refused by the application: "busy"` {
 			t.Errorf("%v", e.Err)
 		}
 		if err := w.b.Reject(w.now, reqID, nil); !errors.Is(err, ErrID) {
