@@ -17,7 +17,7 @@ import (
 // pacedEngine has one destination of 1 Mbit/s that has sent 100 kB too much, and a queue
 // pair that waits there.
 func pacedEngine() (e *engine, d *dest, x *QP) {
-	e = &engine{now: 1e9, rail: rail{dests: map[netip.Addr]*dest{}, config: RuntimeConfig{Paced: true}}}
+	e = &engine{dev: &Device{mtu: 1500}, now: 1e9, rail: rail{dests: map[netip.Addr]*dest{}, config: RuntimeConfig{Paced: true}}}
 	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), pacer: pacer.New(1e6), refs: 1}
 	d.timer.Owner = d
 	e.dests[d.addr] = d
@@ -170,7 +170,7 @@ func TestUnpacedWhileHeld(t *testing.T) {
 // the pacer learns it from the destination's queue.
 func TestLagOnlyWhileDataWaits(t *testing.T) {
 	for _, idle := range []bool{false, true} {
-		e := &engine{now: 1e9, rail: rail{config: RuntimeConfig{Paced: true, Burst: 4e6}}}
+		e := &engine{dev: &Device{mtu: 1500}, now: 1e9, rail: rail{config: RuntimeConfig{Paced: true, Burst: 4e6}}}
 		d := &dest{pacer: pacer.New(10e6)}
 		x := &QP{typ: verbs.UD, home: d}
 		e.enqueue(x)

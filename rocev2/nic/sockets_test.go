@@ -64,6 +64,7 @@ func twoSockets(t *testing.T) (e *engine, to [2]*AH) {
 			}
 			to[i] = &AH{dev: e.dev, path: path, dest: e.destination(path)}
 			to[i].dest.sock = e.socks[i]
+			to[i].dest.waitsUntil = 0 // not for a token
 		}
 		return nil
 	})
