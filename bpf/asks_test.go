@@ -124,4 +124,18 @@ func TestAnswerOfEgress(t *testing.T) {
 	if got := answer(0); got != labRoom {
 		t.Errorf("none since, and the answer is %d", got)
 	}
+	for name, change := range map[string]func(*bpf.DestRegs){
+		"it knows no token": func(d *bpf.DestRegs) { d.TxToken = 0 },
+		"the peer is plain": func(d *bpf.DestRegs) { d.Caps = 0 },
+	} {
+		if l.know(peer4, change); answer(0) != 0 {
+			t.Errorf("%s: it says that it stamps", name)
+		}
+	}
+	if err := l.objs.DestTable.Delete(bpf.KeyOf(peer4)); err != nil {
+		t.Fatal(err)
+	}
+	if answer(0) != 0 {
+		t.Error("without an entry it says that it stamps")
+	}
 }

@@ -52,6 +52,26 @@ static __always_inline __u32 answer_room(const struct sr_config *cfg, __u32 path
 	return path && path < room ? path : room;
 }
 
+/* answers_question returns whether a HELLO_ACK answers a question whether this host stamps. */
+static __always_inline int answers_question(struct __sk_buff *skb, const struct roce *r)
+{
+	const void *body = at(skb, r->opt_off - ICRC_LEN - HELLO_LEN, HELLO_LEN);
+
+	return body && LD16(body + 2) & HELLO_ASKS;
+}
+
+/* stamps_to returns whether packets from `own` to the peer get a stamp, and have got it since the last answer. */
+static __always_inline int stamps_to(struct dest_regs *d, const struct dest_key *peer, __u64 own, __u64 now)
+{
+	int bare;
+
+	if (!d || !(READ_ONCE(d->caps) & SR_CAP_STAMP) || !source_token(d, peer, own, 0, now))
+		return 0;
+	bare = d->tx_bare;
+	d->tx_bare = 0;
+	return !bare;
+}
+
 /*
  * stamp_control completes a control packet of the agent (HELLO, ECHO, RATE_LIMIT). The option is there
  * already, outside of the ICRC, and lacks time, token and echo. A HELLO gets no echo,
@@ -64,6 +84,7 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	struct dest_key key;
 	struct stamp s;
 	__u64 own = own_word(r, 1);
+	int answer;
 	void *opt;
 
 	if (!from_here(r)) {
@@ -73,6 +94,7 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	peer_key(r, 0, &key);
 	if (r->surplus != STAMP_LEN || bpf_skb_pull_data(skb, r->opt_off + STAMP_LEN))
 		return TC_NEXT;
+	answer = r->opcode == OP_HELLO_ACK && answers_question(skb, r);
 	opt = at(skb, r->opt_off, STAMP_LEN);
 	if (!opt || !stamp_is_ours(opt))
 		return TC_NEXT;
@@ -83,11 +105,9 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	s.credit = r->opcode == OP_HELLO_ACK ? answer_room(cfg, s.credit) : 0;
 	s.credit_seq = 0;
 	d = bpf_map_lookup_elem(&dest_table, &key);
+	if (answer && !stamps_to(d, &key, own, now))
+		s.credit = 0;
 	if (d) {
-		if (r->opcode == OP_HELLO_ACK && d->tx_bare) {
-			d->tx_bare = 0;
-			s.credit = 0;
-		}
 		s.token = source_token(d, &key, own,
 				       r->opcode == OP_ECHO || r->opcode == OP_RATE_LIMIT, now);
 		if (r->opcode != OP_HELLO && r->opcode != OP_HELLO_ACK)

@@ -101,6 +101,7 @@ __noinline int engine_one(struct __sk_buff *skb, __u32 index)
 	__builtin_memcpy(&key, &s->key, sizeof(key));
 	s->found = 0;
 	own = s->tx_token;
+	s->tx_token = 0;
 	d = bpf_map_lookup_elem(&dest_table, &key);
 	if (!d && !(s->flags & SR_ENGINE_CM_ANSWERS))
 		d = dest_create(&key, own, now);

@@ -101,21 +101,23 @@ static __always_inline int note_packet(struct dest_regs *d, const struct sr_conf
 /*
  * ask_unknown reports a host without an entry that sends stamps with the right token, and
  * therefore receives at its address. The agent sends it a HELLO: the host's own HELLOs may
- * be lost in the queue that its data fills, and without an entry it gets no echo.
+ * be lost in the queue that its data fills, and without an entry it gets no echo. Returns whether
+ * the token is right.
  */
 static __noinline int ask_unknown(const struct dest_key *key, __u64 own, __u64 token, __u64 now)
 {
 	struct sr_event *e;
 
-	if (!key || token != secret_of(key, SECRET_TOKEN) ||
-	    !bucket_allows(BUCKET_UNKNOWN, UNKNOWN_RATE))
+	if (!key || token != secret_of(key, SECRET_TOKEN))
 		return 0;
+	if (!bucket_allows(BUCKET_UNKNOWN, UNKNOWN_RATE))
+		return 1;
 	e = event_begin(SR_EVENT_HELLO, key, own, now);
 	if (!e)
-		return 0;
-	e->proven = 1;
+		return 1;
+	e->proven = SR_HELLO_PROVEN;
 	bpf_ringbuf_submit(e, 0);
-	return 0;
+	return 1;
 }
 
 /*
@@ -134,7 +136,7 @@ static __always_inline int note_stamped(struct dest_regs *d, const struct dest_k
 		count(SR_STAT_rx_unknown_peer);
 		s->flags = 0;
 		r->ce = 0;
-		ask_unknown(key, own_word(r, 0), s->token, now);
+		s->proven = ask_unknown(key, own_word(r, 0), s->token, now);
 		return 0;
 	}
 	s->proven = s->token && s->token == d->rx_token;

@@ -36,7 +36,8 @@ func (c *client) newRings(shapes ...ring.Shape) (*ringMemory, []ring.Ring, error
 	for _, s := range shapes {
 		r, err := ring.Open(m.b[at:], s)
 		if err != nil {
-			return nil, nil, errors.Join(err, m.close())
+			m.close()
+			return nil, nil, err
 		}
 		rings = append(rings, r)
 		at += s.Bytes()
@@ -70,7 +71,8 @@ func (c *client) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 	q.memory, q.out = memory, ring.NewProducer(rings[0], m.Depth)
 	if q.cq, err = c.s.dev.CreateCQTo(q.depth, q); err != nil {
 		c.account.Release(cost...)
-		return nil, nil, errors.Join(err, memory.close())
+		memory.close()
+		return nil, nil, err
 	}
 	h, err := c.added(q)
 	if err != nil {
@@ -87,7 +89,8 @@ func (c *client) destroyCQ(q *completionQueue) error {
 	c.s.owners.Delete(verbs.CQ(q.cq))
 	c.s.dev.InLoop(func() { q.ended = true })
 	c.account.Release(q.cost...)
-	return q.memory.close()
+	q.memory.close()
+	return nil
 }
 
 // number returns a free number of the doorbell for a queue. The engine's thread calls it.
@@ -131,7 +134,8 @@ func (c *client) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 	srq, err := pd.CreateSRQ(int(m.Depth), int(m.SGE))
 	if err != nil {
 		c.account.Release(q.cost...)
-		return nil, nil, errors.Join(err, memory.close())
+		memory.close()
+		return nil, nil, err
 	}
 	q.srq = srq.(*nic.SRQ)
 	q.srq.SetView(q)
@@ -159,7 +163,8 @@ func (c *client) destroySRQ(q *sharedQueue) error {
 		c.free(q.number, q.recv)
 	})
 	c.account.Release(q.cost...)
-	return q.memory.close()
+	q.memory.close()
+	return nil
 }
 
 // free gives the number of a queue back. The engine's thread calls it.
@@ -251,7 +256,8 @@ func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	x, err := pd.CreateQP(init)
 	if err != nil {
 		c.account.Release(q.cost...)
-		return nil, nil, errors.Join(err, q.memory.close())
+		q.memory.close()
+		return nil, nil, err
 	}
 	q.qp = x.(*nic.QP)
 	r := &proto.CreateQPReply{QPN: x.QPN(), Offset: q.memory.offset}
@@ -308,7 +314,8 @@ func (c *client) destroyQP(q *queuePair) error {
 		}
 	})
 	c.account.Release(q.cost...)
-	return q.memory.close()
+	q.memory.close()
+	return nil
 }
 
 func (c *client) modify(m *proto.ModifyQP) error {

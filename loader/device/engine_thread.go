@@ -57,6 +57,11 @@ const (
 	// entries, and the kernel visits all of them: 10 000 take about this long. The usual signal takes 1 to
 	// 5 us, but up to 300 us in a virtual machine, where waking a sleeping processor leaves the machine.
 	slowSignal = time.Millisecond
+	// longSignal is how long a signal, or a message, may take without counting as several.
+	longSignal = 250 * time.Microsecond
+	// signalTime is the CPU time for which a longer one counts as one: so long signals of a process take at
+	// most a quarter of the engine's thread.
+	signalTime = time.Second / signalsPerSecond / 4
 	// maxSlowSignals is how many in a row end the connection of the process.
 	maxSlowSignals = 8
 )
@@ -70,15 +75,21 @@ func (c *client) alert() {
 	case c.slowSignals == 0:
 		began := time.Now()
 		signalProcess(c.signal)
-		if time.Since(began) >= slowSignal {
+		if time.Since(began) >= longSignal {
 			c.slowSignals = 1
 		}
 		return
 	}
 	began := threadTime()
 	signalProcess(c.signal)
-	if threadTime()-began < slowSignal {
+	took := threadTime() - began
+	if took < longSignal {
 		c.slowSignals = 0
+		return
+	}
+	c.costs.signals.Spend(c.s.feeder.now(), uint64(took/signalTime), signalsPerSecond, signalsSaved)
+	if took < slowSignal {
+		c.slowSignals = 1
 		return
 	}
 	if c.slowSignals++; c.slowSignals > maxSlowSignals {

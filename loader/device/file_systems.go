@@ -69,7 +69,12 @@ func (c *client) mappedDevices(m *processMemory) (map[uint64]bool, error) {
 		c.mu.Unlock()
 		return nil, procmem.ErrEnded
 	}
+	if m.reading {
+		c.mu.Unlock()
+		return nil, errors.New("the mappings of the process are not known yet")
+	}
 	maps, err := m.Maps()
+	m.reading = err == nil
 	c.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -82,6 +87,9 @@ func (c *client) mappedDevices(m *processMemory) (map[uint64]bool, error) {
 	go func() {
 		defer maps.Close()
 		devices, err := maps.Devices()
+		c.mu.Lock()
+		m.reading = false
+		c.mu.Unlock()
 		got <- result{devices, err}
 	}()
 	select {

@@ -26,7 +26,7 @@ func (c *client) metered(call func()) {
 	call()
 	took := threadTime() - began
 	runtime.UnlockOSThread()
-	if took >= slowSignal {
+	if took >= longSignal {
 		c.spend(uint64(took / callTime))
 	}
 }

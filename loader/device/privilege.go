@@ -95,12 +95,15 @@ func (c *client) hasCapability(n uint) bool {
 	err0 := unix.Stat(dir, &owner)
 	status, err1 := os.ReadFile(dir + "status")
 	same, err2 := inUserNamespace(dir)
+	// Before new capabilities show in its status, the kernel gives the directory to root.
+	var after unix.Stat_t
+	err4 := unix.Stat(dir, &after)
 	// The process has not ended, so the files are not those of another one with its number.
 	err3 := unix.PidfdSendSignal(c.pidfd, 0, nil, 0)
 	if errors.Is(err3, unix.EPERM) { // without CAP_KILL
 		err3 = nil
 	}
-	if errors.Join(err0, err1, err2, err3) != nil || !same || owner.Uid != c.uid {
+	if errors.Join(err0, err1, err2, err3, err4) != nil || !same || owner.Uid != c.uid || after.Uid != c.uid {
 		return false
 	}
 	m := effective.FindSubmatch(status)

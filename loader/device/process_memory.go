@@ -19,6 +19,7 @@ type processMemory struct {
 	guard   procmem.Guard
 	revoked bool
 	ending  bool   // endFileSystems is at work
+	reading bool   // its mappings are being read, which may wait for the process
 	failed  string // why the process or its file systems could not be ended, as the log has it
 }
 

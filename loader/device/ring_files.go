@@ -3,7 +3,6 @@
 package device
 
 import (
-	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +30,7 @@ type ringFiles struct {
 type ringFile struct {
 	*shared
 	free  spans.List // in bytes
+	used  uint64     // from here on nothing was ever taken: zeros
 	rings int
 	cost  []limits.Use
 }
@@ -82,7 +82,12 @@ func (f *ringFiles) take(n int) (*ringMemory, error) {
 			continue
 		}
 		file.rings++
-		return &ringMemory{b: file.b[s.From : s.From+s.N : s.From+s.N], offset: uint32(s.From), files: f, file: file}, nil
+		b := file.b[s.From : s.From+s.N : s.From+s.N]
+		if s.From < file.used {
+			clear(b[:min(s.N, file.used-s.From)])
+		}
+		file.used = max(file.used, s.From+s.N)
+		return &ringMemory{b: b, offset: uint32(s.From), files: f, file: file}, nil
 	}
 }
 
@@ -100,21 +105,17 @@ func (f *ringFiles) grow(n int, cost []limits.Use) error {
 func (m *ringMemory) fd() int { return m.file.fd }
 
 // close gives the memory back. The engine's thread does not use it any more. The process may still have it
-// mapped, and finds zeros there.
-func (m *ringMemory) close() error {
+// mapped and look for completions there, so it is cleared when it is taken again: in every other pass through
+// a ring, zeros are a completion. Nothing here waits for a lock of the file, which the process can hold.
+func (m *ringMemory) close() {
 	file, f := m.file, m.files
 	if file.rings--; file.rings == 0 && file != f.files[0] {
 		f.files = slices.DeleteFunc(f.files, func(x *ringFile) bool { return x == file })
 		file.close()
 		f.account.Release(file.cost...)
-		return nil
-	}
-	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
-	if err := unix.Fallocate(file.fd, punch, int64(m.offset), int64(len(m.b))); err != nil {
-		return fmt.Errorf("memory of rings: free %d bytes: %w", len(m.b), err) // they are not used again
+		return
 	}
 	file.free.Give(spans.Span{From: uint64(m.offset), N: uint64(len(m.b))})
-	return nil
 }
 
 // close ends all files, when the process has ended.

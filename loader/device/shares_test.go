@@ -108,6 +108,7 @@ func TestMemoryOfRingIsCleared(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	r := dial(t, dir).hello()
 	offsets := map[uint32]int{}
+	var before []byte
 	for range 3 {
 		var m proto.CreateCQReply
 		fds, err := r.call(proto.TCreateCQ, &proto.CreateCQ{Depth: 256}, &m)
@@ -121,9 +122,13 @@ func TestMemoryOfRingIsCleared(t *testing.T) {
 			}
 			b[i] = 0xff
 		}
+		before = b
 		offsets[m.Offset]++
 		if _, err := r.call(proto.TDestroyCQ, &proto.Handle{Handle: m.Handle}, nil); err != nil {
 			t.Fatal(err)
+		}
+		if before[0] != 0xff { // a process that polls it would see completions
+			t.Error("the memory of a ring was cleared while the process has it mapped")
 		}
 	}
 	if len(offsets) != 1 {

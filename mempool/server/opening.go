@@ -75,9 +75,12 @@ func receiveBegin(ctx context.Context, c *rdma.Conn, offer proto.Offer) (*proto.
 	}
 }
 
+// refusalTime is how long a peer has to receive a refusal.
+const refusalTime = time.Second
+
 // refuse tells a peer why the server does not do what it asks for, and waits until it has closed the connection.
 func refuse(ctx context.Context, c *rdma.Conn, why error) {
-	ctx, cancel := context.WithTimeout(ctx, sendTime)
+	ctx, cancel := context.WithTimeout(ctx, refusalTime) // no place is counted for it
 	defer cancel()
 	if c.Send(ctx, proto.Append(nil, &proto.Refusal{Text: []byte(why.Error())})) == nil {
 		_, _ = c.Recv(ctx, nil)
@@ -94,7 +97,7 @@ type domain struct {
 func (s *Server) prepare(request proto.Request) (d domain, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.freeRetired()
+	s.freeRetired(retiredTries)
 	id, err := s.table.Check(s.now(), joinOf(request))
 	if err != nil {
 		return d, err
@@ -115,5 +118,5 @@ func (s *Server) abandon(d domain) {
 	if d.peer == nil {
 		s.retired = append(s.retired, d.pd)
 	}
-	s.freeRetired()
+	s.freeRetired(retiredTries)
 }

@@ -122,14 +122,22 @@ func (s *Server) release() {
 	for _, p := range s.peers {
 		s.retired = append(s.retired, p.pd)
 	}
-	s.freeRetired()
+	s.freeRetired(len(s.retired))
 	_ = s.memory.free() // it is freed with the device otherwise
 }
 
-// freeRetired frees the protection domains in which there is no queue pair any more.
-func (s *Server) freeRetired() {
+// retiredTries is how many protection domains are tried in vain at a time: each try of a served device is a message.
+const retiredTries = 8
+
+// freeRetired frees protection domains in which there is no queue pair any more, the oldest first. It ends after
+// so many tries in vain.
+func (s *Server) freeRetired(tries int) {
 	kept := s.retired[:0]
-	for _, pd := range s.retired {
+	for i, pd := range s.retired {
+		if len(kept) == tries {
+			kept = append(kept, s.retired[i:]...)
+			break
+		}
 		if errors.Is(pd.Free(), verbs.ErrBusy) {
 			kept = append(kept, pd)
 		}
@@ -221,5 +229,5 @@ func (s *Server) dropPeer(id lease.NodeID) {
 	}
 	delete(s.peers, id)
 	s.retired = append(s.retired, p.pd)
-	s.freeRetired()
+	s.freeRetired(retiredTries)
 }

@@ -129,7 +129,7 @@ func (s *Server) serveNode(ctx context.Context, r *rdma.Request, request proto.R
 	if p.session == x {
 		p.session = nil
 	}
-	s.freeRetired()
+	s.freeRetired(retiredTries)
 	s.mu.Unlock()
 	s.kick()
 	s.c.Report(p.name, r.RemoteAddr(), err)

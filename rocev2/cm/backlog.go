@@ -2,7 +2,10 @@
 
 package cm
 
-import "github.com/softroce/softroce-xdp/rocev2/cm/share"
+import (
+	"github.com/softroce/softroce-xdp/rocev2/cm/share"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+)
 
 // listener is what waits for requests at a service ID.
 type listener struct {
@@ -44,10 +47,12 @@ func (m *Manager) admit(now int64, l *listener, c *conn) bool {
 	return true
 }
 
-// displace ends a request that gives way to others. The peer is not told: it repeats its message if it is there.
+// displace ends a request that gives way to others. The peer repeats its REQ if it is there; one that has the
+// REP would take the connection for established.
 func (m *Manager) displace(now int64, c *conn) {
 	m.count.Displaced++
 	if c.state == StateREPSent {
+		m.send(c, m.rej(c, mad.KindOther, mad.ReasonTimeout, nil))
 		m.unbindQP(c)
 		m.timewait(now, c, Event{Kind: Failed, Err: ErrDisplaced})
 		return

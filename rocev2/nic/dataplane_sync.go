@@ -103,7 +103,10 @@ func (e *engine) applyEntry(d *dest, r *DestSync) {
 	}
 	if d.paceBlocked != 0 {
 		at := qp.Time(d.pacer.Next())
-		if d.mayLeave(e) { // also if pacing has ended
+		switch {
+		case d.waits(e.now):
+			at = max(at, d.waitsUntil)
+		case d.mayLeave(e): // also if pacing has ended
 			at = e.now
 		}
 		e.destTimers.Set(&d.timer, int64(at))

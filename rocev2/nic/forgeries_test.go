@@ -126,7 +126,12 @@ func TestForgeries(t *testing.T) {
 		if row.packet == nil {
 			continue
 		}
-		for _, stamps := range []bool{false, true} {
+		// Bytes behind the ICRC do not make a packet too long for the option.
+		for _, c := range []struct {
+			stamps bool
+			behind int
+		}{{false, 0}, {true, 0}, {true, loopbackMTU / 2}, {true, loopbackMTU}} {
+			stamps := c.stamps
 			synctest.Test(t, func(t *testing.T) {
 				l := newLoopback(t, 1)
 				x := l.connect(verbs.RC, rocev2.PMTU1024, 8)
@@ -144,11 +149,13 @@ func TestForgeries(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				b = append(b, make([]byte, c.behind)...)
 				binary.BigEndian.PutUint16(b[12:], 0x0800)
+				binary.BigEndian.PutUint16(b[etherLen+2:], uint16(len(b)-etherLen))
 				f.s.deliver(t, b, false)
 				l.e.iterate()
 				if took := row.took(f); took == stamps {
-					t.Errorf("%s, the peer stamps: %v; the packet had its effect: %v", row.kind, stamps, took)
+					t.Errorf("%s, %d bytes behind it, the peer stamps: %v; the packet had its effect: %v", row.kind, c.behind, stamps, took)
 				}
 				dropped := uint64(0)
 				for _, c := range ofUnproven(&l.e.count) {

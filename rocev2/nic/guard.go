@@ -51,18 +51,27 @@ func (e *engine) admit(x *QP, p *rocev2.Packet, m *rxMeta) bool {
 		return true
 	}
 	m.exact = true
-	d := e.sender(x, p)
-	if d == nil || !d.stamps || !d.guard.on(p.IPLen()) {
+	d, k := e.sender(x, p), kindOf(p)
+	if d == nil || !d.stamps || !d.guard.on(neededRoom(p, k)) {
 		return true
 	}
-	e.dropUnproven(d, kindOf(p))
+	e.dropUnproven(d, k)
 	return false
+}
+
+// neededRoom returns the length by which a packet had no room for the option, in bytes of IP. What is
+// behind the ICRC does not count, and packets other than data are short: one that is not is padded.
+func neededRoom(p *rocev2.Packet, k unprovenKind) int {
+	if k != unprovenData {
+		return 0
+	}
+	return len(p.IPHeader()) + p.UDPLen()
 }
 
 // admitMAD decides about a packet to queue pair 1.
 func (e *engine) admitMAD(p *rocev2.Packet) bool {
 	d := e.dests[p.Src()]
-	if d == nil || !d.stamps || !d.guard.on(p.IPLen()) {
+	if d == nil || !d.stamps || !d.guard.on(neededRoom(p, unprovenMAD)) {
 		return true
 	}
 	e.dropUnproven(d, unprovenMAD)

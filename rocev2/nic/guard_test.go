@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -139,6 +140,9 @@ func TestFirstPacketsWait(t *testing.T) {
 		e.applyEntry(d, &DestSync{Known: true, Stamps: known, Src: src, Token: 7, NoToken: !known})
 		if d.mayLeave(e) != known {
 			t.Errorf("token %v: it leaves: %v", known, !known)
+		}
+		if e.destTimers.Advance(int64(e.now)+2*int64(wheel.Tick), e.unblock); (d.paceBlocked == 0) != known {
+			t.Errorf("token %v: the reply of the table ends the wait: %v", known, !known)
 		}
 		if e.now += answerPatience; !d.mayLeave(e) {
 			t.Error("it waits for ever")

@@ -53,7 +53,7 @@ func (e *engine) proofOf(p *rocev2.Packet, proven bool) cm.Proof {
 	if proven {
 		return cm.Proven
 	}
-	if d := e.dests[p.Src()]; d != nil && d.stamps {
+	if d := e.dests[p.Src()]; d != nil && d.stamps && !d.guard.exactOnly() {
 		return cm.Doubtful
 	}
 	return cm.Plain

@@ -24,6 +24,7 @@ type madPort struct {
 	mu     sync.Mutex
 	paths  map[madAddrs]*madPath
 	places share.Table[madAddrs] // of the paths that are being resolved
+	slots  chan struct{}         // of those for which the kernel is asked
 	asks   askLimit
 	swept  time.Time
 	count  madPathCounters
@@ -58,6 +59,10 @@ const (
 	madWaits = 16
 	// madPathLife is how long a path is kept without use.
 	madPathLife = time.Minute
+	// madPathsMany is from how many paths on those that only answers have used are kept for madAnswerLife:
+	// anybody can have a REQ answered, in the name of any address behind a gateway.
+	madPathsMany  = 8192
+	madAnswerLife = time.Second
 )
 
 // The ranks of paths that are resolved: what they are for. A higher one is never displaced by a lower one.
@@ -66,12 +71,12 @@ const (
 	rankAnswer          // an answer to a message that anyone can have sent
 	rankPlain           // a request for a listener, of a host that does not stamp
 	rankProven          // a request for a listener whose stamp proves its sender
-	rankOwn             // a request of this end
+	rankOwn             // what nobody can cause by a forged message: requests, RTU and DREQ of this end
 )
 
 func newMADPort(d *Device) *madPort {
 	return &madPort{
-		dev: d, paths: map[madAddrs]*madPath{}, swept: time.Now(),
+		dev: d, paths: map[madAddrs]*madPath{}, swept: time.Now(), slots: make(chan struct{}, madResolves),
 		places: share.Table[madAddrs]{Max: madResolves, MaxLowest: madDoubtful, Refresh: true},
 	}
 }
@@ -89,7 +94,7 @@ func (t *madPort) counters() madPathCounters {
 // Send implements service.Transport.
 func (t *madPort) Send(local, peer netip.Addr, m mad.Header) {
 	rank := rankAnswer
-	if a := m.Attr(); a == mad.AttrREQ || a == mad.AttrSIDRREQ {
+	if !isAnswer(m) {
 		rank = rankOwn
 	}
 	t.mu.Lock()
@@ -206,7 +211,13 @@ func (t *madPort) resolve(ctx context.Context, k madAddrs, p *madPath) {
 // find resolves a path; nil: there is none.
 func (t *madPort) find(ctx context.Context, k madAddrs, p *madPath) *AH {
 	d := t.dev
-	if !t.mayAsk(k, p) {
+	select {
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
+	case <-ctx.Done(): // it was displaced
+		return nil
+	}
+	if ctx.Err() != nil || !t.mayAsk(k, p) {
 		return nil
 	}
 	path, err := d.resolveUntil(ctx, d.routes, d.opts.Interface, k.local, k.peer)
@@ -223,12 +234,14 @@ func (t *madPort) find(ctx context.Context, k madAddrs, p *madPath) *AH {
 
 // sweep gives back paths that have not been used for long.
 func (t *madPort) sweep(now time.Time) {
-	if now.Sub(t.swept) < madPathLife/2 {
+	many := len(t.paths) > madPathsMany
+	if age := now.Sub(t.swept); age < madPathLife/2 && (!many || age < madAnswerLife) {
 		return
 	}
 	t.swept = now
 	for k, p := range t.paths {
-		if a := p.ah; a != nil && now.Sub(p.used) > madPathLife {
+		idle := now.Sub(p.used)
+		if a := p.ah; a != nil && (idle > madPathLife || many && !p.asked && idle > madAnswerLife) {
 			delete(t.paths, k)
 			t.release(a)
 		}

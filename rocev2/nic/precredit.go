@@ -81,6 +81,7 @@ func (c *credits) onRenewed(e *engine, d *dest) {
 		return
 	}
 	c.turnOff(e, p)
+	c.keepStats(p)
 	p.src, p.epoch, p.void = c.newSender(), 0, 0
 }
 

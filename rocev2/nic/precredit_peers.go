@@ -36,6 +36,13 @@ func (c *credits) keepIdle(now int64, p *creditPeer) {
 	}
 }
 
+// keepStats adds what the sender towards a peer has counted to the counters of those that are forgotten.
+func (c *credits) keepStats(p *creditPeer) {
+	of := p.src.Stats()
+	c.past.withheld += of.Waits
+	c.past.ramps += of.Ramps
+}
+
 // forgetIdle forgets the peers that had no queue pairs for creditKeep, and have no share of the receiver. The
 // receiver's account of a peer without share has ended long before.
 func (c *credits) forgetIdle(now int64) {
@@ -54,9 +61,7 @@ func (c *credits) forgetIdle(now int64) {
 			}
 			return false
 		}
-		of := p.src.Stats()
-		c.past.withheld += of.Waits
-		c.past.ramps += of.Ramps
+		c.keepStats(p)
 		delete(c.peers, p.addr)
 		delete(c.ids, p.id)
 		return true

@@ -64,6 +64,14 @@ func TestExactReadResponse(t *testing.T) {
 		exactly(t, x.q, x.now, d)
 	}
 	respond(0, false)
+	for _, d := range []rocev2.Datagram{
+		{Opcode: rocev2.RCReadResponseMiddle, PSN: psn(2), Payload: data[:100]}, // another length
+		{Opcode: rocev2.RCAtomicAck, PSN: psn(3), Syndrome: noCredits},
+		{Opcode: rocev2.RCReadResponseLast, PSN: psn(5), Syndrome: rocev2.SyndromeNAK(rocev2.NAKRemoteOp), Payload: data[:256]},
+	} {
+		exactly(t, x.q, x.now, d)
+		x.wantState(verbs.StateRTS)
+	}
 	respond(4, true)
 	respond(5, true)
 	x.wantSent("1A!")

@@ -100,6 +100,10 @@ func (r *requester) matchResponse(now Time, p *rocev2.Packet) (w *wqe, n uint64)
 	h := p.AETH()
 	if h != nil && h.Syndrome().Type() != rocev2.AckPositive ||
 		w.isAtomic() != (p.Opcode() == rocev2.RCAtomicAck) {
+		if !r.storesResponse(w, uint32(uint64(at)-w.first)) {
+			r.q.cfg.Count.StaleAnswer++
+			return nil, 0
+		}
 		r.badResponse(now, w)
 		return nil, 0
 	}
@@ -129,13 +133,13 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 		c.StaleAnswer++
 		return
 	}
+	if !r.storesResponse(w, at) {
+		r.skipResponse(now, w, at)
+		return
+	}
 	data, off := p.Payload(), at<<shift
 	if len(data) != int(min(w.length-off, 1<<shift)) || p.BTH().PadCount() != -len(data)&3 {
 		r.badResponse(now, w)
-		return
-	}
-	if !r.storesResponse(w, at) {
-		r.skipResponse(now, w, at)
 		return
 	}
 	if f := r.scatter(w, off, data); f != mem.FaultNone {

@@ -29,7 +29,7 @@ func again(ctx context.Context, open Reopen) (verbs.Device, error) {
 	defer tick.Stop()
 	for {
 		dev, err := open(ctx)
-		if err == nil || !errors.Is(err, rdma.ErrNotServing) {
+		if err == nil || !errors.Is(err, rdma.ErrNotServing) && !ended(err) {
 			return dev, err
 		}
 		select {
