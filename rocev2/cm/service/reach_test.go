@@ -29,6 +29,7 @@ func TestRequestsWaitForTheirPath(t *testing.T) {
 		must(t, err)
 		synctest.Wait()
 		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
 		if len(resolved) != 1 {
 			t.Fatalf("%d requests wait", len(resolved))
 		}
@@ -43,6 +44,7 @@ func TestRequestsWaitForTheirPath(t *testing.T) {
 		if e := await(t, x, cm.Reply); e.ID != second {
 			t.Errorf("a reply for %d", e.ID)
 		}
+		synctest.Wait()
 		resolved[0]() // the neighbour has answered
 		if req := await(t, y, cm.Request); req.Path.Remote.QPN != p.QPN-1 {
 			t.Errorf("the request of QPN %#x", req.Path.Remote.QPN)
