@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,12 +44,10 @@ func lockChild() error {
 	if second < first+chunk*9/10 {
 		return fmt.Errorf("%d bytes are locked, and %d with %d more bytes", first, second, chunk)
 	}
-	freed := second
-	for end := time.Now().Add(time.Minute); freed > second-chunk/2; freed = locked() {
-		if time.Now().After(end) {
-			return fmt.Errorf("%d bytes stay locked when they are free", freed)
-		}
-		debug.FreeOSMemory() // a collection that has begun before may keep them
+	debug.FreeOSMemory()
+	// The race detector has memory of its own, and takes half a chunk more when memory is freed.
+	if freed := locked(); freed > second-chunk/4 {
+		return fmt.Errorf("%d bytes stay locked when they are free", freed)
 	}
 	c := touched()
 	if again := locked(); again < first+chunk*9/10 {
