@@ -176,6 +176,8 @@ func buildHosts(env *testscript.Env) error {
 		env.Setenv(h+"_RUN", filepath.Join(env.WorkDir, "run-"+strings.ToLower(h)))
 		env.Setenv(h+"_IP", host.IPv4().String())
 	}
+	// The race detector lets each command wait a second at its end, unless told otherwise.
+	env.Setenv("GORACE", "atexit_sleep_ms=10")
 	env.Values[hostsKey{}] = top
 	return nil
 }
