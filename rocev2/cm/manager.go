@@ -183,8 +183,9 @@ func (m *Manager) find(src netip.Addr, h mad.Header) *conn {
 		return nil
 	}
 	remote := p.LocalCommID()
-	// The peer's ID is not known before its REP or MRA; a REJ of a REQ may come without one.
-	if c.remote != 0 && remote != c.remote && !(remote == 0 && h.Attr() == mad.AttrREJ) {
+	// The peer's ID is not known before its REP or MRA. A REJ of a REQ may come without one, and only that: a REJ
+	// without it would end a connection whose other ID a forger has guessed.
+	if c.remote != 0 && remote != c.remote && !(remote == 0 && h.Attr() == mad.AttrREJ && c.state == StateREQSent) {
 		return nil
 	}
 	return c
