@@ -83,6 +83,9 @@ func TestManInTheMiddle(t *testing.T) {
 			if changed.Load() == 0 {
 				t.Error("nothing was changed")
 			}
+			if n := dev.Rejected(); n != 1 {
+				t.Errorf("%d refusals are counted", n)
+			}
 			if n := counterOf(t, dev, "tx_data_pkts"); n != 0 {
 				t.Errorf("%d packets of data", n)
 			}

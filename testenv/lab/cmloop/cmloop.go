@@ -37,6 +37,7 @@ type Device struct {
 
 	mu       sync.Mutex
 	sessions []*session
+	managers []*cm.Manager // of all sessions, those that have ended included
 	timer    *time.Timer
 	closed   bool
 	taken    map[*byte]bool
@@ -58,6 +59,16 @@ func Open(c Config) (*Device, error) {
 
 // Counters implements verbs.Statistics.
 func (d *Device) Counters() []verbs.Counter { return d.Device.(verbs.Statistics).Counters() }
+
+// Rejected is how many requests and replies the applications have rejected: cm_rejected of a NIC.
+func (d *Device) Rejected() (n uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.managers {
+		n += m.Counters().Rejected
+	}
+	return n
+}
 
 // Close ends the device and its sessions.
 func (d *Device) Close() error {
@@ -113,7 +124,7 @@ func (d *Device) OpenCM() (cm.Session, error) {
 	c := d.cfg.CM
 	c.Alone = true
 	s := &session{dev: d, m: cm.New(c), events: make(chan cm.Event), wake: make(chan struct{}, 1)}
-	d.sessions = append(d.sessions, s)
+	d.sessions, d.managers = append(d.sessions, s), append(d.managers, s.m)
 	go s.deliver()
 	return s, nil
 }
