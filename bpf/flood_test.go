@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/testenv/lab/forgeries"
 )
 
 // A million spoofed sources, with stamps and echoes, fill nothing: the table
@@ -182,6 +183,10 @@ func TestHelloFlood(t *testing.T) {
 		}
 		l.at(labStart + uint64(i)*1000) // a million HELLOs a second
 	}
+	if l.counters()["hello_limited"] != uint64(sources-answered) {
+		t.Error("not all HELLOs without an answer are counted")
+	}
+	forgeries.Counts(t, "HELLO", "hello_limited")
 	for _, ok := l.event(); ok; _, ok = l.event() {
 		events++
 	}

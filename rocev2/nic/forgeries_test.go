@@ -4,108 +4,83 @@ package nic
 
 import (
 	"encoding/binary"
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/forgeries"
 )
 
-// guessed is what an off-path host has to guess.
-type guessed struct {
-	name string
-	bits int
-}
-
-var (
-	tokenBits  = guessed{"token", 64}
-	nonceBits  = guessed{"nonce", 64}
-	qpnBits    = guessed{"QPN", 22} // package qpn
-	psnBits    = guessed{"PSN", 24}
-	windowBits = guessed{"PSN of a window of 256", 16}
-	commBits   = guessed{"communication ID", 32}
-)
-
-// forgery is one kind of packet: what somebody needs who forges it without seeing the peer's packets, beyond the
-// addresses. From a peer that stamps, and from a plain one.
-type forgery struct {
-	kind            string
-	stamping, plain guess
-	effect          string
-	counter         string // of what was dropped from a peer that stamps
-	packet          func(f *forgedPair) *rocev2.Datagram
-	took            func(f *forgedPair) bool // the packet had its effect
-}
-
-// guess is the numbers of which all have to be right. Without any, one packet is enough.
-type guess []guessed
-
-// packets is how many packets it takes on average.
-func (g guess) packets() string {
-	bits := 0
-	for _, x := range g {
-		bits += x.bits
-	}
-	if bits == 0 {
-		return "1"
-	}
-	return fmt.Sprintf("2^%d", bits-1)
-}
-
-func (g guess) String() string {
-	var names []string
-	for _, x := range g {
-		names = append(names, x.name)
-	}
-	if len(names) == 0 {
-		return "nothing"
-	}
-	return strings.Join(names, ", ")
-}
-
-// forgedPair is a connection of an engine with itself, and the peer of it.
+// forgedPair is a connection of an engine with itself, of which a message of x is outstanding, and the peer of it.
 type forgedPair struct {
-	l    *loopback
-	x, y *QP // requester, responder
-	s    *stampingPeer
+	l      *loopback
+	x, y   *QP // requester, responder
+	s      *stampingPeer
+	wrong  forgeries.Secret
+	behind int // bytes behind the ICRC
 }
 
-func (f *forgedPair) to(x *QP, op rocev2.Opcode, psn rocev2.PSN) *rocev2.Datagram {
-	return &rocev2.Datagram{Src: us, Dst: us, SrcPort: 0xC000, IPID: 1, DestQP: x.num, Opcode: op, PSN: psn}
+func newForgedPair(t *testing.T, from forgeries.Peer, outOfOrder bool) *forgedPair {
+	f := &forgedPair{}
+	if outOfOrder {
+		p := newOrderPair(t, 1, 8)
+		f.l, f.x, f.y = p.loopback, p.qps[0], p.qps[1]
+		if err := f.y.PostRecv(&verbs.RecvWR{ID: 1}); err != nil {
+			t.Fatal(err)
+		}
+		p.order(1, verbs.OpWrite, 0, 64)
+	} else {
+		f.l = newLoopback(t, 1)
+		f.x = f.l.connect(verbs.RC, rocev2.PMTU1024, 8)
+		f.y = f.l.e.qps.Lookup(f.x.q.Attr().DestQPN)
+	}
+	f.s = newStampingPeer(f.l, f.x.dest)
+	if from == forgeries.Plain {
+		f.s.table = DestSync{Known: true}
+		f.l.e.applyEntry(f.x.dest, f.s.reply())
+	}
+	f.x.dest.guard.provenAt = 1
+	f.l.e.now = f.l.e.clock.now()
+	if !outOfOrder {
+		f.l.post(f.x, verbs.OpWrite, 64)
+	}
+	f.l.e.iterate()
+	f.l.e.loopback.count = 0 // the packet is lost, and outstanding
+	return f
 }
 
-var byToken = guess{tokenBits}
+// to returns a packet to a queue pair.
+func (f *forgedPair) to(x *QP, op rocev2.Opcode, psn rocev2.PSN) rocev2.Datagram {
+	d := rocev2.Datagram{Src: us, Dst: us, SrcPort: 0xC000, IPID: 1, DestQP: x.num, Opcode: op, PSN: psn}
+	if f.wrong == forgeries.QPN {
+		d.DestQP ^= 0x100
+	}
+	return d
+}
 
-// forgeries is the table of docs/security.md. Rows with a packet are compared with what the engine does.
-var forgeries = []forgery{
-	{"REQ", byToken, nil, "a connection that waits for an RTU, within the limits of the connection manager", "`unproven_mad`", nil, nil},
-	{"REP, RTU, REJ, DREQ", guess{tokenBits}, guess{commBits}, "makes, refuses or ends a connection", "`unproven_mad`", nil, nil},
-	{"data", byToken, guess{qpnBits, psnBits}, "a message or a WRITE is executed; a WRITE needs a key (32 bits) too", "`unproven_data`",
-		func(f *forgedPair) *rocev2.Datagram {
-			d := f.to(f.y, rocev2.RCSendOnly, f.y.q.Attr().RQPSN)
-			d.Payload, d.AckReq = []byte("forged!!"), true
-			return d
-		}, func(f *forgedPair) bool { return f.completed(verbs.OpRecv, verbs.StatusSuccess) }},
-	{"ACK", byToken, guess{qpnBits, psnBits}, "a message that is outstanding completes too early", "`unproven_ack`",
-		func(f *forgedPair) *rocev2.Datagram {
-			d := f.to(f.x, rocev2.RCAck, f.x.q.Attr().SQPSN.Add(-1))
-			d.Syndrome = 0x1f
-			return d
-		}, func(f *forgedPair) bool { return f.completed(verbs.OpWrite, verbs.StatusSuccess) }},
-	{"NAK", byToken, guess{qpnBits, psnBits}, "a connection with a message outstanding ends", "`unproven_nak`",
-		func(f *forgedPair) *rocev2.Datagram {
-			d := f.to(f.x, rocev2.RCAck, f.x.q.Attr().SQPSN.Add(-1))
-			d.Syndrome = rocev2.SyndromeNAK(rocev2.NAKRemoteOp)
-			return d
-		}, func(f *forgedPair) bool { return f.completed(verbs.OpWrite, verbs.StatusRemoteOperation) }},
-	{"CNP", byToken, guess{qpnBits}, "a lower rate to the peer, down to `min_rate`", "`unproven_cnp`, `rx_unproven`", nil, nil},
-	{"OACK, ONOTIFY", byToken, guess{qpnBits, windowBits}, "a message completes too early, or a notification is delivered", "`unproven_oack`, `unproven_onotify`", nil, nil},
-	{"HELLO", nil, nil, "its answer, at `--hello-rate`", "`hello_limited`", nil, nil},
-	{"HELLO_ACK", guess{nonceBits}, guess{nonceBits}, "capabilities, token and stamped length of the peer", "`hello_ack_forged`", nil, nil},
-	{"ECHO, RATE_LIMIT, CREDIT", byToken, byToken, "feedback, limit or pre-credit; a plain peer has none", "`rx_token_wrong`", nil, nil},
+// exact returns the PSN, or the one after it, which is wrong.
+func (f *forgedPair) exact(psn rocev2.PSN) rocev2.PSN {
+	if f.wrong == forgeries.PSN {
+		return psn.Add(1)
+	}
+	return psn
+}
+
+// deliver has the engine receive a packet. From a peer that stamps it has the token, or not.
+func (f *forgedPair) deliver(t *testing.T, from forgeries.Peer, d rocev2.Datagram) {
+	b, err := d.AppendTo(make([]byte, etherLen, 512))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = append(b, make([]byte, f.behind)...)
+	binary.BigEndian.PutUint16(b[12:], 0x0800)
+	binary.BigEndian.PutUint16(b[etherLen+2:], uint16(len(b)-etherLen))
+	f.s.deliver(t, b, from == forgeries.Stamping && f.wrong != forgeries.Token)
+	f.l.e.iterate()
 }
 
 // completed reports whether a completion of an operation came.
@@ -119,84 +94,136 @@ func (f *forgedPair) completed(op verbs.Op, status verbs.Status) bool {
 	return false
 }
 
-// A packet in which everything is right but the token has its effect on a connection with a plain peer, and none
-// on one with a peer that stamps. The table of docs/security.md has the kinds, UPDATE=1 writes it.
-func TestForgeries(t *testing.T) {
-	for _, row := range forgeries {
-		if row.packet == nil {
-			continue
+// refused are the counters of packets without the token that have counted.
+func (f *forgedPair) refused() (names []string) {
+	for _, c := range ofUnproven(&f.l.e.count) {
+		if c.Value != 0 && c.Name != "stamp_questions" {
+			names = append(names, c.Name)
 		}
+	}
+	return names
+}
+
+// A packet to a queue pair has its effect on a connection with a plain peer if QPN and PSN are right, and on one with
+// a peer that stamps if it has the token. The rows of the connection manager show that its messages get there.
+func TestForgeries(t *testing.T) {
+	for _, c := range []struct {
+		kind       string
+		peers      forgeries.Peer
+		outOfOrder bool
+		packets    func(f *forgedPair) []rocev2.Datagram // each is tried alone, and has the effect
+		took       func(f *forgedPair) bool
+	}{
+		{"data", forgeries.Both, false, func(f *forgedPair) []rocev2.Datagram {
+			d := f.to(f.y, rocev2.RCSendOnly, f.exact(f.y.q.Attr().RQPSN))
+			d.Payload, d.AckReq = []byte("forged!!"), true
+			return []rocev2.Datagram{d}
+		}, func(f *forgedPair) bool { return f.completed(verbs.OpRecv, verbs.StatusSuccess) }},
+		{"ACK", forgeries.Both, false, func(f *forgedPair) []rocev2.Datagram {
+			d := f.to(f.x, rocev2.RCAck, f.exact(f.x.q.Attr().SQPSN.Add(-1)))
+			d.Syndrome = 0x1f
+			return []rocev2.Datagram{d}
+		}, func(f *forgedPair) bool { return f.completed(verbs.OpWrite, verbs.StatusSuccess) }},
+		{"NAK", forgeries.Both, false, func(f *forgedPair) []rocev2.Datagram {
+			d := f.to(f.x, rocev2.RCAck, f.exact(f.x.q.Attr().SQPSN.Add(-1)))
+			d.Syndrome = rocev2.SyndromeNAK(rocev2.NAKRemoteOp)
+			return []rocev2.Datagram{d}
+		}, func(f *forgedPair) bool { return f.completed(verbs.OpWrite, verbs.StatusRemoteOperation) }},
+		{"CNP", forgeries.Stamping, false, func(f *forgedPair) []rocev2.Datagram {
+			return []rocev2.Datagram{f.to(f.x, rocev2.CNP, 0)}
+		}, func(f *forgedPair) bool { return len(f.refused()) == 0 }}, // ingress gives it its effect
+		{"OACK", forgeries.Both, true, func(f *forgedPair) (all []rocev2.Datagram) {
+			sent := f.y.q.Attr().RQPSN
+			psns := []rocev2.PSN{sent, sent &^ 63} // a bit of the bitmap is enough
+			if f.wrong == forgeries.Window {
+				psns = []rocev2.PSN{sent.Add(1), sent.Add(-256), sent.Add(256)}
+			}
+			for _, psn := range psns {
+				d := f.to(f.x, rocev2.OpOAck, psn)
+				d.OOO = &rocev2.OOOFields{OACK: rocev2.OACKFields{Message: 0x77, Cumulative: psn.Add(-1), Base: psn &^ 63, Bitmap: ^uint64(0), Window: 256}}
+				all = append(all, d)
+			}
+			return all
+		}, func(f *forgedPair) bool { return f.completed(verbs.OpWrite, verbs.StatusSuccess) }},
+		{"ONOTIFY", forgeries.Both, true, func(f *forgedPair) (all []rocev2.Datagram) {
+			next := f.y.q.Attr().RQPSN
+			psns := []rocev2.PSN{next.Add(-256), next, next.Add(255)}
+			if f.wrong == forgeries.TwoWindows {
+				psns = []rocev2.PSN{next.Add(-257), next.Add(256)}
+			}
+			for _, psn := range psns {
+				d := f.to(f.y, rocev2.OpONotify, psn)
+				d.OOO = &rocev2.OOOFields{Notify: rocev2.ONotifyFields{Message: 0x77, Length: 8}}
+				all = append(all, d)
+			}
+			return all
+		}, func(f *forgedPair) bool { return f.completed(verbs.OpRecvNotify, verbs.StatusSuccess) }},
+		{"REQ", forgeries.Stamping, false, toManager(mad.NewREQ(1).Header), managed},
+		{"REP", forgeries.Stamping, false, toManager(mad.NewREP(1, 2, 3).Header), managed},
+		{"RTU", forgeries.Stamping, false, toManager(mad.NewRTU(1, 2, 3).Header), managed},
+		{"REJ of a REQ", forgeries.Stamping, false, toManager(mad.NewREJ(1, 0, 3, mad.KindREQ, mad.ReasonConsumer).Header), managed},
+		{"REJ of a connection", forgeries.Stamping, false, toManager(mad.NewREJ(1, 2, 3, mad.KindREP, mad.ReasonConsumer).Header), managed},
+		{"DREQ", forgeries.Stamping, false, toManager(mad.NewDREQ(1, 2, 3, 4).Header), managed},
+	} {
 		// Bytes behind the ICRC do not make a packet too long for the option.
-		for _, c := range []struct {
-			stamps bool
-			behind int
-		}{{false, 0}, {true, 0}, {true, loopbackMTU / 2}, {true, loopbackMTU}} {
-			stamps := c.stamps
-			synctest.Test(t, func(t *testing.T) {
-				l := newLoopback(t, 1)
-				x := l.connect(verbs.RC, rocev2.PMTU1024, 8)
-				f := &forgedPair{l: l, x: x, y: l.e.qps.Lookup(x.q.Attr().DestQPN), s: newStampingPeer(l, x.dest)}
-				if !stamps {
-					f.s.table = DestSync{Known: true}
-					l.e.applyEntry(x.dest, f.s.reply())
+		for _, behind := range []int{0, loopbackMTU / 2, loopbackMTU} {
+			forgeries.Try(t, c.kind, c.peers, func(t *testing.T, from forgeries.Peer, wrong forgeries.Secret) (took bool, refused []string) {
+				all := true
+				for i, n := 0, 1; i < n; i++ {
+					synctest.Test(t, func(t *testing.T) {
+						f := newForgedPair(t, from, c.outOfOrder)
+						f.wrong, f.behind = wrong, behind
+						svc := service.New(counting{make(chan mad.Header, 10)}, cm.Config{})
+						defer svc.Close()
+						f.l.e.startMADs(svc)
+						packets := c.packets(f)
+						n = len(packets)
+						f.deliver(t, from, packets[i])
+						had := c.took(f)
+						took, all = took || had, all && had
+						refused = append(refused, f.refused()...)
+					})
 				}
-				x.dest.guard.provenAt = 1
-				l.e.now = l.e.clock.now()
-				l.post(x, verbs.OpWrite, 64)
-				l.e.iterate()
-				l.e.loopback.count = 0 // the packet is lost, and outstanding
-				b, err := row.packet(f).AppendTo(make([]byte, etherLen, 256))
-				if err != nil {
-					t.Fatal(err)
+				if wrong == forgeries.Nothing {
+					return all, refused
 				}
-				b = append(b, make([]byte, c.behind)...)
-				binary.BigEndian.PutUint16(b[12:], 0x0800)
-				binary.BigEndian.PutUint16(b[etherLen+2:], uint16(len(b)-etherLen))
-				f.s.deliver(t, b, false)
-				l.e.iterate()
-				if took := row.took(f); took == stamps {
-					t.Errorf("%s, %d bytes behind it, the peer stamps: %v; the packet had its effect: %v", row.kind, c.behind, stamps, took)
-				}
-				dropped := uint64(0)
-				for _, c := range ofUnproven(&l.e.count) {
-					if "`"+c.Name+"`" == row.counter {
-						dropped = c.Value
-					}
-				}
-				if (dropped != 0) != stamps {
-					t.Errorf("%s, the peer stamps: %v; %s is %d", row.kind, stamps, row.counter, dropped)
-				}
+				return took, refused
 			})
 		}
 	}
-	checkForgeries(t)
 }
 
-// checkForgeries compares the table of the page with the one of this file.
-func checkForgeries(t *testing.T) {
-	const page, begin, end = "../../docs/security.md", "<!-- forgeries: made by TestForgeries of rocev2/nic -->\n", "<!-- end -->\n"
-	var b strings.Builder
-	b.WriteString("\n| packet | peer that stamps: needs | packets | other peers: needs | packets | effect | counter |\n|---|---|---|---|---|---|---|\n")
-	for _, r := range forgeries {
-		fmt.Fprintf(&b, "| %s | %v | %s | %v | %s | %s | %s |\n", r.kind, r.stamping, r.stamping.packets(), r.plain, r.plain.packets(), r.effect, r.counter)
+// toManager is a message to the connection manager.
+func toManager(m mad.Header) func(f *forgedPair) []rocev2.Datagram {
+	return func(*forgedPair) []rocev2.Datagram {
+		return []rocev2.Datagram{{Src: us, Dst: us, Opcode: rocev2.UDSendOnly, DestQP: mad.QPN, SrcQP: mad.QPN, QKey: mad.QKey, Payload: m}}
 	}
-	b.WriteString("\n")
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), begin)
-	old, after, found := strings.Cut(rest, end)
-	if !ok || !found {
-		t.Fatal("the page has no place for the table")
-	}
-	if old == b.String() {
-		return
-	}
-	if os.Getenv("UPDATE") == "" {
-		t.Fatalf("the table of %s is not that of the test: UPDATE=1 writes it", page)
-	}
-	if err := os.WriteFile(page, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// managed reports whether the connection manager got a message.
+func managed(f *forgedPair) bool { return f.l.e.count.rxMADs == 1 }
+
+// A notification whose message number is far ahead hides later ones: their numbers count as old. The source may have
+// sent any number of messages without one, so the target has no bound for it.
+func TestForgedNotificationHidesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newOrderPair(t, 1, 8)
+		for range 2 {
+			if err := p.qps[1].PostRecv(&verbs.RecvWR{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.iterate(0); err != nil { // the engine takes them
+			t.Fatal(err)
+		}
+		f := &forgedPair{l: p.loopback, x: p.qps[0], y: p.qps[1], s: newStampingPeer(p.loopback, p.qps[0].dest)}
+		d := f.to(f.y, rocev2.OpONotify, f.y.q.Attr().RQPSN.Add(255))
+		d.OOO = &rocev2.OOOFields{Notify: rocev2.ONotifyFields{Message: 1 << 30}}
+		f.deliver(t, forgeries.Plain, d)
+		p.order(7, verbs.OpWriteNotify, 0, 64)
+		p.until()
+		if len(p.recv) != 1 || p.recv[0].Imm == 7 || p.e.ooo.count.NotifyRepeat != 1 {
+			t.Errorf("%+v, %d repeated", p.recv, p.e.ooo.count.NotifyRepeat)
+		}
+	})
 }
