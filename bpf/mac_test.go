@@ -3,6 +3,7 @@
 package bpf_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -20,5 +21,36 @@ func TestMACWord(t *testing.T) {
 	bpf.SetMAC(&c, usMAC)
 	if c.Mac != usMAC || c.WindowOff != 0x1234 || c.HelloByAgent != 5 || c.Secret[0] != 6 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// The data plane never sees a part of a new address, and what another process writes to WindowOff meanwhile stays.
+func TestMACAtOnce(t *testing.T) {
+	const rounds = 100_000
+	var c bpf.Config
+	bpf.SetMAC(&c, usMAC)
+	word := (*atomic.Uint64)(unsafe.Pointer(&c.Mac))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range rounds {
+			bpf.SetMAC(&c, [][6]byte{peerMAC, usMAC}[i%2])
+		}
+	}()
+	for off, running := uint16(1), true; running; off++ {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		for old := word.Load(); !word.CompareAndSwap(old, old<<16>>16|uint64(off)<<48); old = word.Load() {
+		}
+		for range 20 {
+			w := word.Load()
+			mac := [6]byte{byte(w), byte(w >> 8), byte(w >> 16), byte(w >> 24), byte(w >> 32), byte(w >> 40)}
+			if mac != usMAC && mac != peerMAC || w>>48 != uint64(off) {
+				t.Fatalf("MAC %x, WindowOff %d, want %d", mac, w>>48, off)
+			}
+		}
 	}
 }
