@@ -56,7 +56,11 @@ func TestFlood(t *testing.T) {
 		log, out := newLog()
 		const lines = 20 * 600
 		for i := range lines {
-			log.With("if", "eth0").Info("new destination", "peer", i)
+			of := log.With("if", "eth0")
+			if i%2 == 0 {
+				of = of.WithGroup("dest")
+			}
+			of.Info("new destination", "peer", i)
 			if i == lines/2 {
 				log.Warn("new destination", "peer", i)
 				log.Info("agent works")
@@ -109,6 +113,14 @@ func TestSummaryAfterPause(t *testing.T) {
 		if got := out.take(); len(got) != 1 {
 			t.Errorf("%q, want the line alone", got)
 		}
+		time.Sleep(24 * time.Hour)
+		for range 2 * loglimit.Burst {
+			log.Warn("odd")
+		}
+		if n := len(out.take()); n != loglimit.Burst {
+			t.Errorf("%d lines at once after a day, want %d", n, loglimit.Burst)
+		}
+		time.Sleep(2 * loglimit.Pause)
 	})
 }
 
