@@ -39,8 +39,20 @@ func TestRunDirOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	attempts["a link to everybody's"] = attempt{link, "chmod go-w"}
+	below := filepath.Join(base, "link2")
+	if err := os.Symlink(filepath.Join(dir("open3", 0o777, 0), "run"), below); err != nil {
+		t.Fatal(err)
+	}
+	dir("open3/run", 0o755, 0)
+	attempts["a link to below everybody's"] = attempt{below, "every user may replace it"}
 	if os.Getuid() == 0 {
 		attempts["another user's"] = attempt{dir("other", 0o755, 12345), "chown it to root"}
+		group := dir("group", 0o775, 0)
+		if err := os.Chown(group, 0, 12345); err != nil {
+			t.Fatal(err)
+		}
+		attempts["another group's"] = attempt{group, "chmod go-w"}
+		attempts["that of root's group"] = attempt{dir("roots", 0o775, 0), ""}
 	}
 	for name, a := range attempts {
 		l, err := takeLease(a.path, "eth0", leaseControl)
