@@ -34,6 +34,9 @@ func TestEpochsGoOn(t *testing.T) {
 	if n := firstEpoch(&next, early); n != last {
 		t.Errorf("with the clock set back: %d, want %d", n, last)
 	}
+	if n := firstEpoch(&next, time.Unix(4e9, 0)); n != last {
+		t.Errorf("with the clock set ahead: %d, want %d", n, last)
+	}
 	if n := firstEpoch(new(atomic.Uint32), early); n != 1000 {
 		t.Errorf("the first engine: %d", n)
 	}
