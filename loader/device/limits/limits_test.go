@@ -193,6 +193,28 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
+// No number of objects overflows the sum of all processes, however high the limits of a process are.
+func TestTogetherExtremes(t *testing.T) {
+	l := Defaults()
+	l.Process[Mappings], l.User[Mappings], l.All[Mappings].Max = math.MaxUint64, math.MaxUint64, 6
+	a := New(l)
+	if _, err := a.Open(1, Use{Mappings, 2}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.Open(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []uint64{5, math.MaxUint64 - 1} {
+		if p.Acquire(Use{Mappings, n}) == nil {
+			t.Errorf("%d more than 2 of at most 6", n)
+		}
+	}
+	if err := p.Acquire(Use{Mappings, 4}); err != nil {
+		t.Error(err)
+	}
+}
+
 // What every process uses is charged when it connects, as a whole or not at all.
 func TestOpenCharges(t *testing.T) {
 	l := Defaults()
