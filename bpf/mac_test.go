@@ -5,6 +5,7 @@ package bpf_test
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/softroce/softroce-xdp/bpf"
@@ -26,31 +27,29 @@ func TestMACWord(t *testing.T) {
 
 // The data plane never sees a part of a new address, and what another process writes to WindowOff meanwhile stays.
 func TestMACAtOnce(t *testing.T) {
-	const rounds = 100_000
+	a, b := [6]byte{2, 0x11, 0x11, 0x11, 0x11, 0x11}, [6]byte{6, 0x22, 0x22, 0x22, 0x22, 0x22}
 	var c bpf.Config
-	bpf.SetMAC(&c, usMAC)
+	bpf.SetMAC(&c, a)
 	word := (*atomic.Uint64)(unsafe.Pointer(&c.Mac))
+	var ends atomic.Bool
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for i := range rounds {
-			bpf.SetMAC(&c, [][6]byte{peerMAC, usMAC}[i%2])
+		for i := 0; !ends.Load(); i++ {
+			bpf.SetMAC(&c, [][6]byte{b, a}[i%2])
 		}
 	}()
-	for off, running := uint16(1), true; running; off++ {
-		select {
-		case <-done:
-			running = false
-		default:
-		}
-		for old := word.Load(); !word.CompareAndSwap(old, old<<16>>16|uint64(off)<<48); old = word.Load() {
-		}
-		for range 20 {
+	defer func() { ends.Store(true); <-done }()
+	for off := range uint64(1000) {
+		for range 10 {
 			w := word.Load()
 			mac := [6]byte{byte(w), byte(w >> 8), byte(w >> 16), byte(w >> 24), byte(w >> 32), byte(w >> 40)}
-			if mac != usMAC && mac != peerMAC || w>>48 != uint64(off) {
+			if mac != a && mac != b || w>>48 != off {
 				t.Fatalf("MAC %x, WindowOff %d, want %d", mac, w>>48, off)
 			}
 		}
+		for old := word.Load(); !word.CompareAndSwap(old, old<<16>>16|(off+1)<<48); old = word.Load() {
+		}
+		time.Sleep(10 * time.Microsecond) // the other goes on at any place
 	}
 }
