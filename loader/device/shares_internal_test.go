@@ -3,6 +3,7 @@
 package device
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -52,6 +53,30 @@ func TestKernelShares(t *testing.T) {
 	for _, k := range []limits.Kind{limits.Mappings, limits.Descriptors, limits.Processes} {
 		if all[k].Max == 0 || all[k].Remedy == "" {
 			t.Errorf("%s: %+v", k, all[k])
+		}
+	}
+}
+
+// They hold without any setting, whatever a process and a user may have.
+func TestKernelSharesHold(t *testing.T) {
+	for _, k := range []limits.Kind{limits.Mappings, limits.Descriptors} {
+		l := limits.Defaults()
+		l.Process[k], l.User[k] = math.MaxUint64, math.MaxUint64
+		s, err := New(Config{Limits: &l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.accounts.Open(1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := kernelShares()[k].Max
+		var refused *limits.Error
+		if err := p.Acquire(limits.Use{Kind: k, N: most + 1}); !errors.As(err, &refused) || refused.Scope != limits.Together {
+			t.Errorf("%d %s: %v", most+1, k, err)
+		}
+		if err := p.Acquire(limits.Use{Kind: k, N: most}); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -86,6 +86,9 @@ func TestLargeRing(t *testing.T) {
 	s, dir := serve(t, device.Config{})
 	d := open(t, dir)
 	before := s.Status().Processes[0]
+	if before.Mappings < 1 || before.Descriptors < 9 { // as usesOfProcess
+		t.Errorf("a process that has connected and nothing else: %+v", before)
+	}
 	for range 2 {
 		cq, err := d.CreateCQ(1 << 19)
 		if err != nil {
