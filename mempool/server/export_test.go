@@ -16,3 +16,9 @@ func NewPlaces(most, mostOfPrefix int) *Places {
 func (p *Places) Take(host net.Addr, yield func()) (release func(), ok bool) {
 	return p.take(host, yield)
 }
+
+// OpenTime is for tests.
+const OpenTime = openTime
+
+// LimitOpenings has a prefix have so many connections that wait for Begin.
+func (s *Server) LimitOpenings(n int) { s.openings.mostOfPrefix = n }

@@ -131,6 +131,27 @@ func TestHalfOpen(t *testing.T) {
 	must(t, err)
 }
 
+// The oldest connection whose peer sends nothing ends for another one, and not only when its time is over.
+func TestOpeningsYield(t *testing.T) {
+	dev := open(t)
+	p := serve(t, dev, server.Config{Bytes: 8 * slab})
+	p.LimitOpenings(2)
+	for ctx := patient(t); ; {
+		begin := time.Now()
+		first := rawDial(t, dev, p, proto.Request{Kind: proto.KindStatus})
+		for range 2 {
+			rawDial(t, dev, p, proto.Request{Kind: proto.KindStatus})
+		}
+		if _, err := first.Recv(ctx, nil); err == nil {
+			t.Error("a message without Begin")
+		}
+		if time.Since(begin) < server.OpenTime*9/10 {
+			break
+		}
+		must(t, ctx.Err())
+	}
+}
+
 // The questions of a prefix that are being answered are bounded. Others go on, and the next one is answered when one of
 // them has ended.
 func TestQuestions(t *testing.T) {
