@@ -80,6 +80,7 @@ type attachJob struct {
 	kept   int       // process of the agent that goes on; 0 = none
 	fresh  bool      // attached by this command: detached if another interface fails
 	report string    // what was done, for the user; "" = nothing
+	hidden string    // of loader.HiddenTags, for the user; "" = nothing
 }
 
 func newJobs(a *app, cmd *cobra.Command, names []string, upgrade bool) ([]*attachJob, error) {
@@ -126,6 +127,9 @@ func attachAll(jobs []*attachJob, foreground bool) (_ *loader.Control, err error
 		for _, j := range jobs {
 			if j.report != "" {
 				fmt.Fprintf(j.cmd.OutOrStdout(), "%s: %s\n", j.name, j.report)
+			}
+			if j.report != "" && j.hidden != "" {
+				fmt.Fprintf(j.cmd.ErrOrStderr(), "%s: %s\n", j.name, j.hidden)
 			}
 		}
 	}()
@@ -204,6 +208,7 @@ func (j *attachJob) attach() (string, error) {
 	}
 	defer att.Close()
 	j.fresh = true
+	j.hidden = loader.HiddenTags(j.name)
 	cfg, err := att.Config()
 	if err != nil {
 		return "", err

@@ -163,6 +163,7 @@ func (a *app) readStatus(name string) (*view.Status, error) {
 		in.NIC, in.NICError = &st, err
 	}
 	if att.Here() {
+		in.HiddenTags = loader.HiddenTags(cmp.Or(in.NameNow, name))
 		if in.Findings, err = inspect.Inspect(att, cmp.Or(in.NameNow, name)); err != nil {
 			return nil, err
 		}

@@ -32,6 +32,8 @@ type Interface struct {
 	RootQdisc  string          `json:"root_qdisc"`
 	Pacers     []Pacer         `json:"pacers"`
 	Offloads   map[string]bool `json:"offloads"`
+
+	hiddenTags string // of loader.HiddenTags
 }
 
 // Sizes of a full data packet around its payload: IP, UDP, BTH, the largest
@@ -54,6 +56,7 @@ func Of(name string) (*Interface, error) {
 	}
 	f.measure()
 	f.askDriver()
+	f.hiddenTags = loader.HiddenTags(name)
 	if f.XDP, err = xdpFeatures(i.Index); err != nil {
 		return nil, err
 	}
@@ -119,6 +122,9 @@ func (f *Interface) Advice() []string {
 	}
 	if f.Offloads["rx-lro"] {
 		say("LRO is on, which native XDP does not go with on most drivers: `ethtool -K %s lro off`", f.Name)
+	}
+	if f.hiddenTags != "" {
+		say("%s", f.hiddenTags)
 	}
 	if f.RateBps == 0 {
 		say("the driver does not say how fast the link is: attach with --rate")

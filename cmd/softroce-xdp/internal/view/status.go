@@ -54,6 +54,10 @@ type Status struct {
 	Findings []inspect.Finding    `json:"findings"`
 	Repairs  map[inspect.Kind]int `json:"repairs,omitempty"` // by the present agent
 
+	// VLAN: the interface hides VLAN tags, and what to do about it (loader.HiddenTags). It is no problem where the
+	// switch delivers no tagged frames.
+	VLAN string `json:"vlan,omitempty"`
+
 	// OtherNamespace: it is attached in another network namespace than this command's.
 	OtherNamespace bool   `json:"other_namespace"`
 	where          string // of it, in words
@@ -79,6 +83,7 @@ type StatusInput struct {
 	AgentAlive bool
 	IfaceAlive bool
 	NameNow    string    // of the interface; empty: not known
+	HiddenTags string    // of loader.HiddenTags
 	Version    string    // of this binary
 	Now        time.Time // wall clock
 	MonoNs     uint64    // the heartbeat's clock
@@ -107,6 +112,7 @@ func StatusOf(in StatusInput) *Status {
 		Priority:  priorityStateOf(&in.Config),
 		Limits:    limitsOf(&in.Limits, in.MonoNs),
 		NIC:       in.NIC,
+		VLAN:      in.HiddenTags,
 		ServesNIC: in.State.NIC != nil, NICAnswers: in.NIC != nil && in.NICError == nil,
 		Destinations: len(in.Rows), Counters: map[string]uint64{}, Problems: []string{},
 		Findings: []inspect.Finding{}, Repairs: in.Report.Repairs,
@@ -134,7 +140,7 @@ func StatusOf(in StatusInput) *Status {
 // Elsewhere marks the status of an interface in another network namespace; where describes it.
 // Its problems are omitted: commands that work there show them.
 func (s *Status) Elsewhere(where string) {
-	s.OtherNamespace, s.where, s.Problems, s.Findings = true, where, []string{}, []inspect.Finding{}
+	s.OtherNamespace, s.where, s.Problems, s.Findings, s.VLAN = true, where, []string{}, []inspect.Finding{}, ""
 }
 
 // worrying are the counters whose growth is a problem, and what to do about it.
@@ -250,6 +256,9 @@ func (s *Status) Write(w io.Writer) {
 	}
 	if s.Limits != nil {
 		pairs = append(pairs, s.Limits.lines()...)
+	}
+	if s.VLAN != "" {
+		pairs = append(pairs, [2]string{"VLAN", s.VLAN})
 	}
 	if s.NIC != nil {
 		pairs = append(pairs, [2]string{"nic", nicLine(s.NIC, s.NICAllow)})

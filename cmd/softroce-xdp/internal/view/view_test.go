@@ -3,6 +3,7 @@
 package view
 
 import (
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"slices"
@@ -106,6 +107,32 @@ func TestWorryingCountersAreSampled(t *testing.T) {
 		if !inspect.Judged(w.name) {
 			t.Errorf("%s is not sampled", w.name)
 		}
+	}
+}
+
+// That the NIC hides VLAN tags is a line of its own, and no problem: most NICs do.
+func TestStatusOfHiddenTags(t *testing.T) {
+	const hidden = "the NIC removes VLAN tags: `ethtool -K eth0 rx-vlan-offload off`"
+	in := StatusInput{
+		State: loader.State{Interface: "eth0", Version: "v1", RateFrom: "ethtool"}, Version: "v1",
+		AgentAlive: true, IfaceAlive: true, HiddenTags: hidden,
+	}
+	s := StatusOf(in)
+	if len(s.Problems) != 0 {
+		t.Errorf("problems %q, want none", s.Problems)
+	}
+	var out strings.Builder
+	s.Write(&out)
+	if !strings.Contains(out.String(), hidden+"\n") {
+		t.Errorf("it is not shown:\n%s", out.String())
+	}
+	b, err := json.Marshal(s)
+	if want := `"vlan":"the NIC removes`; err != nil || !strings.Contains(string(b), want) {
+		t.Errorf("%s, %v: want %s", b, err, want)
+	}
+	s.Elsewhere("attached in another network namespace")
+	if s.VLAN != "" {
+		t.Errorf("of another network namespace: %q, which names a command that does not work here", s.VLAN)
 	}
 }
 
