@@ -82,6 +82,8 @@ func TestNetScripts(t *testing.T) {
 //	                          loader.ErrEngineRunning and that reason
 //	agent VAR                 sets VAR to the pid of a's agent
 //	prometheus FILE           reads metrics, as Prometheus does
+//	forge HOST ARGS...        runs softroce-xdp ARGS on a until SIGINT, with forged packets for both hosts, while
+//	                          the egress program of HOST (a or b) is removed; file forged has its output
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"exits":      exits,
 	"eventually": eventually,
@@ -95,6 +97,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"livecard":   liveCard,
 	"cardpair":   cardPair,
 	"prometheus": readMetrics,
+	"forge":      forge,
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
