@@ -30,14 +30,32 @@ func makeRunDir(dir string) error {
 		if err != nil {
 			return fmt.Errorf("run directory: %w", err)
 		}
-		if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
-			return fmt.Errorf("run directory %s: every user may replace it, since %s has mode %04o: use another --run-dir, or chmod o-w %s",
-				dir, at, info.Mode().Perm(), at)
+		if err := checkRunDirParent(dir, at, info); err != nil {
+			return err
 		}
 		if at == filepath.Dir(at) {
 			return nil
 		}
 	}
+}
+
+// checkRunDirParent refuses a directory above the run directory whose owner or writers may replace what is in it.
+// Root and its group may. In a sticky directory only the owners of an entry and of the directory may.
+func checkRunDirParent(dir, at string, info os.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	mode, sticky := info.Mode().Perm(), info.Mode()&os.ModeSticky != 0
+	switch {
+	case mode&0o002 != 0 && !sticky:
+		return fmt.Errorf("run directory %s: every user may replace it, since %s has mode %04o: use another --run-dir, or chmod o-w %s", dir, at, mode, at)
+	case !ok:
+		return nil
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("run directory %s: user %d may replace it, who owns %s: use another --run-dir, or chown %s to root", dir, st.Uid, at, at)
+	case mode&0o020 != 0 && !sticky && st.Gid != 0 && int(st.Gid) != os.Getegid():
+		return fmt.Errorf("run directory %s: group %d may replace it, since %s has mode %04o: use another --run-dir, or chmod g-w %s",
+			dir, st.Gid, at, mode, at)
+	}
+	return nil
 }
 
 // checkRunDirOwner refuses a directory that another user owns or may write to. Root's group may.

@@ -47,12 +47,23 @@ func TestRunDirOfOthers(t *testing.T) {
 	attempts["a link to below everybody's"] = attempt{below, "every user may replace it"}
 	if os.Getuid() == 0 {
 		attempts["another user's"] = attempt{dir("other", 0o755, 12345), "chown it to root"}
-		group := dir("group", 0o775, 0)
-		if err := os.Chown(group, 0, 12345); err != nil {
+		of := dir("groups", 0o775, 0)
+		if err := os.Chown(of, 0, 12345); err != nil {
 			t.Fatal(err)
 		}
-		attempts["another group's"] = attempt{group, "chmod go-w"}
+		attempts["another group's"] = attempt{of, "chmod go-w"}
 		attempts["that of root's group"] = attempt{dir("roots", 0o775, 0), ""}
+		attempts["below another user's"] = attempt{filepath.Join(dir("other2", 0o755, 12345), "run"), "user 12345 may replace it"}
+		group := func(name string, mode os.FileMode, gid int) string {
+			path := dir(name, mode, 0)
+			if err := errors.Join(os.Chown(path, -1, gid), os.Chmod(path, mode)); err != nil {
+				t.Fatal(err)
+			}
+			return filepath.Join(path, "run")
+		}
+		attempts["below a group's"] = attempt{group("group", 0o775, 12345), "group 12345 may replace it"}
+		attempts["below a group's sticky one"] = attempt{group("group2", 0o775|os.ModeSticky, 12345), ""}
+		attempts["below root's group's"] = attempt{group("group3", 0o775, 0), ""}
 	}
 	for name, a := range attempts {
 		l, err := takeLease(a.path, "eth0", leaseControl)
