@@ -25,7 +25,7 @@ type CQ struct {
 	depth  int
 
 	mu     sync.Mutex
-	memory []byte // nil after unmap
+	memory []byte // nil from Destroy on
 	in     *ring.Consumer
 
 	gone    chan struct{} // closed by Destroy
@@ -159,7 +159,7 @@ func (c *CQ) Wait(ctx context.Context, solicitedOnly bool) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.gone:
-			return fmt.Errorf("the completion queue %w", verbs.ErrDestroyed)
+			return errCQDestroyed
 		case <-c.d.dead:
 			if c.ready() {
 				return nil
@@ -249,14 +249,32 @@ func (c *CQ) Destroy() error {
 		return nil
 	default:
 	}
-	if err := c.d.end(proto.TDestroyCQ, c.handle); err != nil {
-		return err
+	had, err := destroy(c.d, c.d.cqs, c, c.handle, proto.TDestroyCQ)
+	switch {
+	case !had:
+		return errCQDestroyed // by another call, now
+	case err == nil:
+		close(c.gone)
 	}
-	c.d.mu.Lock()
-	delete(c.d.cqs, c.handle)
-	c.d.mu.Unlock()
-	c.unmap()
-	return nil
+	return err
+}
+
+var errCQDestroyed = fmt.Errorf("the completion queue %w", verbs.ErrDestroyed)
+
+func (c *CQ) detach() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.memory
+	c.memory = nil
+	return b
+}
+
+// attach implements ringUser. Who waits looks again: requests and signals without the memory were lost.
+func (c *CQ) attach(b []byte) {
+	c.mu.Lock()
+	c.memory = b
+	c.mu.Unlock()
+	c.signal()
 }
 
 func (c *CQ) unmap() {

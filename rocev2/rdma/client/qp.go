@@ -31,7 +31,7 @@ type QP struct {
 	outOfOrder bool
 
 	sendMu   sync.Mutex
-	memory   []byte // nil after unmap; both locks are held to change it
+	memory   []byte // nil from Destroy on; both locks are held to change it
 	send     *ring.Producer
 	queue    uint32      // number of the send queue
 	pmtu     rocev2.PMTU // as Modify has set it
@@ -216,7 +216,7 @@ func (q *QP) Query() (verbs.Attr, error) {
 	return r.Verbs(), nil
 }
 
-// destroyed reports whether Destroy has returned.
+// destroyed reports whether Destroy was called.
 func (q *QP) destroyed() bool {
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
@@ -314,18 +314,29 @@ func (d *Device) postRecv(to *ring.Producer, queue uint32, wr *verbs.RecvWR) err
 
 // Destroy implements verbs.QP.
 func (q *QP) Destroy() error {
-	if q.destroyed() {
+	had, err := destroy(q.pd.d, q.pd.d.qps, q, q.handle, proto.TDestroyQP)
+	if !had {
 		return errDestroyed
 	}
-	d := q.pd.d
-	if err := d.end(proto.TDestroyQP, q.handle); err != nil {
-		return err
-	}
-	d.mu.Lock()
-	delete(d.qps, q.handle)
-	d.mu.Unlock()
-	q.unmap()
-	return nil
+	return err
+}
+
+func (q *QP) detach() []byte {
+	q.sendMu.Lock()
+	q.recvMu.Lock()
+	defer q.sendMu.Unlock()
+	defer q.recvMu.Unlock()
+	b := q.memory
+	q.memory = nil
+	return b
+}
+
+func (q *QP) attach(b []byte) {
+	q.sendMu.Lock()
+	q.recvMu.Lock()
+	defer q.sendMu.Unlock()
+	defer q.recvMu.Unlock()
+	q.memory = b
 }
 
 func (q *QP) unmap() {

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -22,7 +23,7 @@ type SRQ struct {
 	maxSGE        int
 
 	mu     sync.Mutex
-	memory []byte // nil after unmap
+	memory []byte // nil from Destroy on
 	recv   *ring.Producer
 }
 
@@ -58,7 +59,7 @@ func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.memory == nil {
-		return fmt.Errorf("the shared receive queue %w", verbs.ErrDestroyed)
+		return errSRQDestroyed
 	}
 	if err := s.d.alive(); err != nil {
 		return err
@@ -79,14 +80,27 @@ func (s *SRQ) SetLimit(n int) error {
 
 // Destroy implements verbs.SRQ.
 func (s *SRQ) Destroy() error {
-	if err := s.d.end(proto.TDestroySRQ, s.handle); err != nil {
-		return err
+	had, err := destroy(s.d, s.d.srqs, s, s.handle, proto.TDestroySRQ)
+	if !had {
+		return cmp.Or(s.d.alive(), errSRQDestroyed)
 	}
-	s.d.mu.Lock()
-	delete(s.d.srqs, s.handle)
-	s.d.mu.Unlock()
-	s.unmap()
-	return nil
+	return err
+}
+
+var errSRQDestroyed = fmt.Errorf("the shared receive queue %w", verbs.ErrDestroyed)
+
+func (s *SRQ) detach() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.memory
+	s.memory = nil
+	return b
+}
+
+func (s *SRQ) attach(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.memory = b
 }
 
 func (s *SRQ) unmap() {
