@@ -69,13 +69,31 @@ func TestFree(t *testing.T) {
 	if _, err := pd.RegMR(whole, verbs.AccessLocalWrite); !errors.Is(err, verbs.ErrRange) {
 		t.Errorf("memory that was freed is registered: %v", err)
 	}
-	again := alloc(8192)
-	if &again[0] != &whole[0] {
+	next := alloc(8192)
+	if &next[0] == &whole[0] {
+		t.Error("the memory has another owner at once: a second Free would take it")
+	}
+	refused("twice, after the next Alloc", whole, verbs.ErrRange)
+
+	// Memory that was freed is used before the system is asked for more, each part by one owner.
+	owners := map[*byte]bool{&other[0]: true, &next[0]: true}
+	for len(owners) < 1<<20/8192 { // all that the arena has room for
+		b := alloc(8192)
+		if owners[&b[0]] {
+			t.Fatal("two owners")
+		}
+		owners[&b[0]] = true
+	}
+	if !owners[&whole[0]] {
 		t.Error("the memory was not free")
 	}
-	if next := alloc(8192); &next[0] == &again[0] {
-		t.Error("two owners")
+	for range 100 { // more than rests
+		b := alloc(8192)
+		if err := rdma.Free(d, b); err != nil {
+			t.Fatal(err)
+		}
 	}
+	again := alloc(8192)
 
 	// Without the agent, no peer has access.
 	if _, err := pd.RegMR(again, verbs.AccessLocalWrite); err != nil {

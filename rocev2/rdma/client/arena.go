@@ -19,6 +19,7 @@ type arenas struct {
 	mu     sync.Mutex
 	all    []*sharedArena
 	closed bool // the device is; arenas end with their last buffer
+	resting
 }
 
 type sharedArena struct {
@@ -36,27 +37,35 @@ func (d *Device) Alloc(n int) ([]byte, error) {
 	if s.closed {
 		return nil, fmt.Errorf("alloc: %d bytes: %w", n, verbs.ErrClosed)
 	}
-	for _, a := range s.all {
-		b, err := a.Alloc(n)
-		if err == nil {
-			a.add(b)
-			clear(b)
-			return b, nil
-		}
-		if !errors.Is(err, arena.ErrFull) && !errors.Is(err, verbs.ErrRange) {
-			return nil, err
-		}
+	b, err := s.take(n)
+	if b == nil && err == nil && s.giveBack(0) {
+		b, err = s.take(n)
+	}
+	if b != nil || err != nil {
+		clear(b)
+		return b, err
 	}
 	a, err := d.newArena(max(n, d.conf.ArenaBytes))
 	if err != nil {
 		return nil, fmt.Errorf("alloc: %d bytes: %w", n, err)
 	}
 	s.all = append(s.all, a)
-	b, err := a.Alloc(n)
-	if err == nil {
-		a.add(b)
+	return s.take(n)
+}
+
+// take takes n bytes of an arena that has room for them. It returns nil without an error if none has.
+func (s *arenas) take(n int) ([]byte, error) {
+	for _, a := range s.all {
+		b, err := a.Alloc(n)
+		if err == nil {
+			a.add(b)
+			return b, nil
+		}
+		if !errors.Is(err, arena.ErrFull) && !errors.Is(err, verbs.ErrRange) {
+			return nil, err
+		}
 	}
-	return b, err
+	return nil, nil
 }
 
 // newArena makes an arena and passes it to the server.
@@ -89,7 +98,7 @@ func (s *arenas) find(b []byte) (*sharedArena, uint64) {
 func (s *arenas) close() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
+	s.closed, s.resting = true, resting{}
 	used := s.all[:0]
 	for _, a := range s.all {
 		if len(a.buffers) > 0 {

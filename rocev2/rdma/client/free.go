@@ -48,10 +48,13 @@ func (s *arenas) hold(m *MR) (*sharedArena, uint64, error) {
 	return a, offset, nil
 }
 
-// Free gives memory of Alloc back. Without an error, it has another owner from then on. The error wraps
-// verbs.ErrRange if b is not all of what Alloc has returned, or was freed before, and verbs.ErrBusy while a
-// region of it is registered: its key would give peers access to the memory of the next owner. After an error
-// nothing is freed. After the end of the device no peer has access, so nothing has to be deregistered.
+// Free gives memory of Alloc back. Without an error, it may have another owner from then on. The latest memory
+// that was freed, an eighth of Config.ArenaBytes, has one only if there is no other room in the arenas.
+//
+// The error wraps verbs.ErrRange if b is not all of what Alloc has returned, or was freed before and has no
+// other owner, and verbs.ErrBusy while a region of it is registered: its key would give peers access to the
+// memory of the next owner. After an error nothing is freed. After the end of the device no peer has access,
+// so nothing has to be deregistered.
 func (d *Device) Free(b []byte) error {
 	s := &d.arena
 	s.mu.Lock()
@@ -72,8 +75,11 @@ func (d *Device) Free(b []byte) error {
 	if n := a.buffers[i].regions.Load(); n != 0 && d.alive() == nil {
 		return fmt.Errorf("free: %w: %d regions of this memory are registered: deregister them first", verbs.ErrBusy, n)
 	}
-	a.Free(whole)
 	a.buffers = slices.Delete(a.buffers, i, i+1)
+	if !s.closed {
+		s.rest(a, whole)
+		s.giveBack(d.conf.ArenaBytes / restingShare)
+	}
 	if s.closed && len(a.buffers) == 0 {
 		s.all = slices.DeleteFunc(s.all, func(x *sharedArena) bool { return x == a })
 		return a.Close()
