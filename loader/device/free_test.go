@@ -109,6 +109,43 @@ func TestFree(t *testing.T) {
 	refused("twice, after the end of the agent", again, verbs.ErrRange)
 }
 
+// Memory of one device may be registered at another one of the process, and is not freed then either.
+func TestFreeWhileRegisteredElsewhere(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	_, otherDir := serve(t, device.Config{})
+	a, b, c := open(t, dir), open(t, dir), open(t, otherDir)
+	memory := need[[]byte](t)(rdma.Alloc(a, 8192))
+	busy := func(what string) {
+		t.Helper()
+		if err := rdma.Free(a, memory); !errors.Is(err, verbs.ErrBusy) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	pb, pc := need[verbs.PD](t)(b.AllocPD()), need[verbs.PD](t)(c.AllocPD())
+	first := need[verbs.MR](t)(pb.RegMR(memory[:100], verbs.AccessLocalWrite))
+	need[verbs.MR](t)(pc.RegMR(memory[8000:], verbs.AccessLocalWrite))
+	busy("registered at two devices")
+	if err := first.Deregister(); err != nil {
+		t.Fatal(err)
+	}
+	busy("registered at the device of another agent")
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, func() bool { return rdma.Free(a, memory) == nil }) // the end of the server's access
+}
+
+// Alloc of nothing is an error, and takes no arena.
+func TestAllocNothing(t *testing.T) {
+	bothDevices(t, func(t *testing.T, d verbs.Device) {
+		for _, n := range []int{0, -1} {
+			if b, err := rdma.Alloc(d, n); b != nil || !errors.Is(err, verbs.ErrRange) {
+				t.Errorf("%d bytes: %v, %v", n, b, err)
+			}
+		}
+	})
+}
+
 // A handler uses a message while another goroutine closes connection and device. The message keeps its bytes
 // until Release.
 func TestMessageAfterClose(t *testing.T) {

@@ -4,6 +4,7 @@ package rdma
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -21,8 +22,12 @@ type Allocator interface {
 }
 
 // Alloc returns n bytes of memory that the device accesses in the fastest way, for Register. Free
-// gives it back; memory that is never freed lives as long as the program.
+// gives it back; memory that is never freed lives as long as the program. The error wraps verbs.ErrRange if n
+// is less than 1.
 func Alloc(dev verbs.Device, n int) ([]byte, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("alloc: %w: %d bytes", verbs.ErrRange, n)
+	}
 	if a, ok := dev.(Allocator); ok {
 		return a.Alloc(n)
 	}

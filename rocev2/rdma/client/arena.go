@@ -37,6 +37,9 @@ func (d *Device) Alloc(n int) ([]byte, error) {
 	if s.closed {
 		return nil, fmt.Errorf("alloc: %d bytes: %w", n, verbs.ErrClosed)
 	}
+	if n < 1 {
+		return nil, fmt.Errorf("alloc: %w: %d bytes", verbs.ErrRange, n)
+	}
 	b, err := s.take(n)
 	if b == nil && err == nil && s.giveBack(0) {
 		b, err = s.take(n)

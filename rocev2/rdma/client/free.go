@@ -52,9 +52,9 @@ func (s *arenas) hold(m *MR) (*sharedArena, uint64, error) {
 // that was freed, an eighth of Config.ArenaBytes, has one only if there is no other room in the arenas.
 //
 // The error wraps verbs.ErrRange if b is not all of what Alloc has returned, or was freed before and has no
-// other owner, and verbs.ErrBusy while a region of it is registered: its key would give peers access to the
-// memory of the next owner. After an error nothing is freed. After the end of the device no peer has access,
-// so nothing has to be deregistered.
+// other owner, and verbs.ErrBusy while a region of it is registered, at this device or another one of the
+// process: its key would give peers access to the memory of the next owner. After an error nothing is freed.
+// After the end of a device no peer has access, so nothing has to be deregistered there.
 func (d *Device) Free(b []byte) error {
 	s := &d.arena
 	s.mu.Lock()
@@ -72,7 +72,11 @@ func (d *Device) Free(b []byte) error {
 		return fmt.Errorf("free: %w: %d bytes at offset %d of a buffer of %d bytes: pass what Alloc has returned, as a whole",
 			verbs.ErrRange, len(whole), offset-a.buffers[i].from, a.buffers[i].n)
 	}
-	if n := a.buffers[i].regions.Load(); n != 0 && d.alive() == nil {
+	n := elsewhere(whole)
+	if d.alive() == nil {
+		n += int(a.buffers[i].regions.Load())
+	}
+	if n != 0 {
 		return fmt.Errorf("free: %w: %d regions of this memory are registered: deregister them first", verbs.ErrBusy, n)
 	}
 	a.buffers = slices.Delete(a.buffers, i, i+1)

@@ -27,6 +27,7 @@ func (r *regions) keep(m *MR) {
 	}
 	if r.all == nil {
 		r.all = map[*MR]struct{}{}
+		everyRegions.Store(r, nil)
 	}
 	r.all[m] = struct{}{}
 }
@@ -43,6 +44,33 @@ func (r *regions) dropAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all, r.ended = nil, true
+	everyRegions.Delete(r)
+}
+
+// everyRegions has the *regions of all devices of this process: memory of Alloc of one device may be registered
+// at another one, for which it is memory like any other.
+var everyRegions sync.Map
+
+// elsewhere is how many regions of other devices have a part of b, which Alloc of one device has returned.
+func elsewhere(b []byte) (n int) {
+	from, to := addressOf(b), addressOf(b)+uint64(len(b))
+	everyRegions.Range(func(r, _ any) bool {
+		n += r.(*regions).overlap(from, to)
+		return true
+	})
+	return n
+}
+
+// overlap is how many regions have a part of the memory between two addresses.
+func (r *regions) overlap(from, to uint64) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for m := range r.all {
+		if at := addressOf(m.memory); at < to && from < at+m.n {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *regions) len() int {
@@ -59,6 +87,7 @@ func (d *Device) closeSignal() {
 		return
 	}
 	if d.regions.len() == 0 {
+		d.regions.dropAll()
 		d.signal.Close()
 		return
 	}
