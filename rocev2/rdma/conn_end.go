@@ -132,12 +132,17 @@ func (c *Conn) pollWhile(d time.Duration, holds func() bool) {
 
 // Close disconnects and releases the memory. Operations that have not completed fail, and goroutines
 // that wait return with an error that wraps net.ErrClosed. It takes a round trip; one second if the peer
-// does not answer.
+// does not answer. The error wraps ErrNoAnswer if the device does not: it may access the memory until it is released.
 func (c *Conn) Close() error {
 	if !c.closing.CompareAndSwap(false, true) {
 		return wrap("close", c.remote, net.ErrClosed)
 	}
 	c.end(net.ErrClosed, false)
+	return wrap("close", c.remote, bounded(c.disconnect))
+}
+
+// disconnect is the part of Close that waits.
+func (c *Conn) disconnect() error {
 	<-c.drained
 	if c.host.session.Disconnect(c.id, nil) == nil { // otherwise it has ended already
 		t := time.NewTimer(closeTime)
@@ -147,7 +152,7 @@ func (c *Conn) Close() error {
 		}
 		t.Stop()
 	}
-	return wrap("close", c.remote, c.closed())
+	return c.closed()
 }
 
 // closed releases the memory, and the rest if the QPN is free.

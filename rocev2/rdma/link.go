@@ -52,7 +52,7 @@ func Connect(ctx context.Context, dev verbs.Device, address string, qp verbs.QP,
 	if err != nil {
 		return nil, &Error{Op: "connect " + address, Err: err}
 	}
-	l, err := connect(ctx, dev, peers[0], qp, list)
+	l, err := within(ctx, func() (*Link, error) { return connect(ctx, dev, peers[0], qp, list) }, func(l *Link) { _ = l.Close() })
 	if err != nil {
 		return nil, wrap("connect", Addr{peers[0]}, err)
 	}
@@ -98,9 +98,14 @@ func connectable(qp verbs.QP) error {
 // AcceptQP accepts the request with a queue pair of the application, of type RC and in RESET or INIT.
 // Of the options, WithPrivate and WithAttr matter. After an error the queue pair is of no further use.
 func (r *Request) AcceptQP(ctx context.Context, qp verbs.QP, list ...Option) (*Link, error) {
-	l, err := r.acceptQP(ctx, qp, list)
+	l, err := within(ctx, func() (*Link, error) {
+		l, err := r.acceptQP(ctx, qp, list)
+		if err != nil {
+			_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot connect its queue pair")) // if it is still there
+		}
+		return l, err
+	}, func(l *Link) { _ = l.Close() })
 	if err != nil {
-		_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot connect its queue pair")) // if it is still there
 		return nil, wrap("accept", r.remote(), err)
 	}
 	return l, nil
@@ -155,9 +160,14 @@ func (l *Link) Err() error {
 	}
 }
 
-// Close disconnects. It takes a round trip; one second if the peer does not answer.
+// Close disconnects. It takes a round trip; one second if the peer does not answer. The error wraps ErrNoAnswer if
+// the device does not.
 func (l *Link) Close() error {
 	l.end(net.ErrClosed)
+	return bounded(l.disconnect)
+}
+
+func (l *Link) disconnect() error {
 	if l.host.session.Disconnect(l.id, nil) != nil {
 		return nil // it has ended already
 	}

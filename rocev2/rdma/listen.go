@@ -38,7 +38,7 @@ type Listener struct {
 // programs on this device can connect. A port has one listener on a device. The options are for the accepted
 // connections too.
 func Listen(ctx context.Context, dev verbs.Device, address string, list ...Option) (*Listener, error) {
-	l, err := listen(ctx, dev, address, list)
+	l, err := within(ctx, func() (*Listener, error) { return listen(ctx, dev, address, list) }, func(l *Listener) { _ = l.Close() })
 	if err != nil {
 		return nil, &Error{Op: "listen " + address, Err: err}
 	}
@@ -111,11 +111,13 @@ func (l *Listener) Close() error {
 		return wrap("close", l.addr, net.ErrClosed)
 	}
 	l.host.unlisten(l.service)
-	err := l.host.session.Unlisten(l.service)
-	for _, r := range l.takeAll() {
-		_ = r.Reject([]byte("the listener was closed"))
-	}
-	return wrap("close", l.addr, err)
+	return wrap("close", l.addr, bounded(func() error {
+		err := l.host.session.Unlisten(l.service)
+		for _, r := range l.takeAll() {
+			_ = l.host.session.Reject(r.e.ID, []byte("the listener was closed"))
+		}
+		return err
+	}))
 }
 
 func (l *Listener) end(err error) bool {
@@ -235,15 +237,20 @@ func (r *Request) remote() Addr { return Addr{netip.AddrPortFrom(r.e.Path.Remote
 // Reject rejects the request. The peer's Dial fails with a *RejectedError that has the reason as its
 // private data: text or bytes, up to 148.
 func (r *Request) Reject(reason []byte) error {
-	return wrap("reject", r.remote(), r.l.host.session.Reject(r.e.ID, reason))
+	return wrap("reject", r.remote(), bounded(func() error { return r.l.host.session.Reject(r.e.ID, reason) }))
 }
 
 // Accept accepts the request. The options are those of Listen with changes. The connection can
 // receive at once; a Send waits until the peer is ready, and fails if it has given up.
 func (r *Request) Accept(ctx context.Context, list ...Option) (*Conn, error) {
-	c, err := r.accept(ctx, list)
+	c, err := within(ctx, func() (*Conn, error) {
+		c, err := r.accept(ctx, list)
+		if err != nil {
+			_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot make a queue pair")) // if it is still there
+		}
+		return c, err
+	}, func(c *Conn) { _ = c.Close() })
 	if err != nil {
-		_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot make a queue pair")) // if it is still there
 		return nil, wrap("accept", r.remote(), err)
 	}
 	return c, nil

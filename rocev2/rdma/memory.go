@@ -52,6 +52,7 @@ type buffers struct {
 	mem   []byte       // nil: not made yet, or freed
 	mr    verbs.MR     // nil: not made yet, or deregistered
 	users atomic.Int32 // acquire without release
+	made  atomic.Bool  // make has returned without an error
 }
 
 // enter reports whether the memory may be accessed until leave. False: the connection was closed.
@@ -113,6 +114,7 @@ func (b *buffers) make(dev verbs.Device, pd verbs.PD, n int) error {
 		return errors.Join(err, Free(dev, mem))
 	}
 	b.mem, b.mr = mem, mr
+	b.made.Store(true)
 	return nil
 }
 

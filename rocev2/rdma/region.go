@@ -95,7 +95,7 @@ func (c *Conn) Send(ctx context.Context, p []byte) error {
 	}
 	x, err := c.takeSlot(ctx)
 	if err == nil {
-		err = c.fill(x, p, verbs.SendWR{Op: verbs.OpSend})
+		err = c.fill(ctx, x, p, verbs.SendWR{Op: verbs.OpSend})
 	}
 	if err != nil {
 		return wrap("send", c.remote, err)
@@ -109,20 +109,23 @@ func (c *Conn) Send(ctx context.Context, p []byte) error {
 }
 
 // fill makes the work request of a slot for data that is copied. After an error the slot is free.
-func (c *Conn) fill(x *slot, p []byte, wr verbs.SendWR) error {
+func (c *Conn) fill(ctx context.Context, x *slot, p []byte, wr verbs.SendWR) error {
 	x.wr = wr
 	if len(p) <= c.sends.inline {
 		x.wr.Flags, x.wr.Data = verbs.Inline, p
 		return nil
 	}
-	return c.useBuffer(x, len(p), p)
+	return c.useBuffer(ctx, x, len(p), p)
 }
 
 // useBuffer has the work request of a slot use n bytes of its buffer, with a copy of p. After an
 // error the slot is free.
-func (c *Conn) useBuffer(x *slot, n int, p []byte) error {
+func (c *Conn) useBuffer(ctx context.Context, x *slot, n int, p []byte) error {
 	m := &c.sends.mem
-	err := m.make(c.host.dev, c.pd, len(c.sends.slots)*c.sends.size)
+	var err error
+	if !m.made.Load() {
+		_, err = within(ctx, func() (bool, error) { return true, m.make(c.host.dev, c.pd, len(c.sends.slots)*c.sends.size) }, nil)
+	}
 	if err == nil && !m.enter() {
 		err = net.ErrClosed
 	}
@@ -178,7 +181,7 @@ func (c *Conn) transfer(ctx context.Context, p []byte, r Remote, op verbs.Op) er
 			continue
 		}
 		wr := verbs.SendWR{Op: op, RemoteAddr: r.Addr + uint64(off), RKey: r.RKey}
-		o, err := c.startPart(x, chunk, wr)
+		o, err := c.startPart(ctx, x, chunk, wr)
 		if err != nil {
 			return err
 		}
@@ -208,15 +211,15 @@ func (c *Conn) slotFor(ctx context.Context, hasSome bool) (*slot, error) {
 	return c.takeSlot(ctx)
 }
 
-func (c *Conn) startPart(x *slot, p []byte, wr verbs.SendWR) (*Op, error) {
+func (c *Conn) startPart(ctx context.Context, x *slot, p []byte, wr verbs.SendWR) (*Op, error) {
 	if wr.Op == verbs.OpWrite {
-		if err := c.fill(x, p, wr); err != nil {
+		if err := c.fill(ctx, x, p, wr); err != nil {
 			return nil, err
 		}
 		return c.start("write", x, nil)
 	}
 	x.wr = wr
-	if err := c.useBuffer(x, len(p), nil); err != nil {
+	if err := c.useBuffer(ctx, x, len(p), nil); err != nil {
 		return nil, err
 	}
 	return c.start("read", x, p)

@@ -30,7 +30,7 @@ func Resolve(ctx context.Context, dev verbs.Device, address string, list ...Opti
 	}
 	var errs []error
 	for _, peer := range peers {
-		s, err := resolve(ctx, dev, peer, list)
+		s, err := within(ctx, func() (*Service, error) { return resolve(ctx, dev, peer, list) }, nil)
 		if err == nil {
 			return s, nil
 		}
@@ -100,7 +100,7 @@ type Announcement struct {
 // Announce answers Resolve at "host:port" or ":port" with a UD queue pair and its Q_Key until Close.
 // WithPrivate adds up to 136 bytes. Close leaves the queue pair as it is.
 func Announce(ctx context.Context, dev verbs.Device, address string, q verbs.QP, qkey uint32, list ...Option) (*Announcement, error) {
-	a, err := announce(ctx, dev, address, q, qkey, list)
+	a, err := within(ctx, func() (*Announcement, error) { return announce(ctx, dev, address, q, qkey, list) }, func(a *Announcement) { _ = a.Close() })
 	if err != nil {
 		return nil, &Error{Op: "announce " + address, Err: err}
 	}
@@ -155,7 +155,7 @@ func (a *Announcement) Addr() net.Addr { return a.addr }
 func (a *Announcement) Close() (err error) {
 	a.once.Do(func() {
 		a.host.unlisten(a.service)
-		err = wrap("close", a.addr, a.host.session.Unlisten(a.service))
+		err = wrap("close", a.addr, bounded(func() error { return a.host.session.Unlisten(a.service) }))
 	})
 	return err
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rdma
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// The calls of package verbs and of a cm.Session have no context. A device in another process answers them late if
+// it limits the calls of this process, and not at all while it is stopped. They run in a goroutine, so that the
+// methods of this package return when their context ends.
+
+// within returns what do returns, or the error of ctx if it ends first. What do returns later goes to undo.
+func within[T any](ctx context.Context, do func() (T, error), undo func(T)) (T, error) {
+	if ctx.Done() == nil {
+		return do()
+	}
+	var v T
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v, err = do()
+	}()
+	select {
+	case <-done:
+		return v, err
+	case <-ctx.Done():
+	}
+	go func() {
+		<-done
+		if err == nil && undo != nil {
+			undo(v)
+		}
+	}()
+	var none T
+	return none, ctx.Err()
+}
+
+// ErrNoAnswer: the device has not answered within ten seconds. What was to be released is released when it answers.
+var ErrNoAnswer = errors.New("the device does not answer")
+
+// endLimit bounds methods without a context that end something: longer than the waits in Conn.Close.
+const endLimit = 10 * time.Second
+
+// bounded returns what do returns, or ErrNoAnswer after endLimit.
+func bounded(do func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	returned, err := within(ctx, func() (bool, error) { return true, do() }, nil)
+	if !returned {
+		return ErrNoAnswer
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rdma_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+)
+
+// stoppable is a device whose calls wait while it is stopped, as those of an agent do.
+type stoppable struct {
+	*cmloop.Device
+	gate sync.RWMutex // locked while it is stopped
+}
+
+func (d *stoppable) pass() { d.gate.RLock(); d.gate.RUnlock() } //nolint:staticcheck // only waits
+
+func (d *stoppable) Port() (verbs.Port, error) { d.pass(); return d.Device.Port() }
+
+func (d *stoppable) AllocPD() (verbs.PD, error) {
+	d.pass()
+	p, err := d.Device.AllocPD()
+	return stoppablePD{p, d}, err
+}
+
+func (d *stoppable) CreateCQ(n int) (verbs.CQ, error) { d.pass(); return d.Device.CreateCQ(n) }
+
+func (d *stoppable) OpenCM() (cm.Session, error) {
+	d.pass()
+	s, err := d.Device.OpenCM()
+	return stoppableSession{s, d}, err
+}
+
+type stoppablePD struct {
+	verbs.PD
+	d *stoppable
+}
+
+func (p stoppablePD) CreateQP(i verbs.QPInit) (verbs.QP, error) {
+	p.d.pass()
+	q, err := p.PD.CreateQP(i)
+	return stoppableQP{q, p.d}, err
+}
+
+func (p stoppablePD) RegMR(b []byte, a verbs.Access) (verbs.MR, error) {
+	p.d.pass()
+	m, err := p.PD.RegMR(b, a)
+	return stoppableMR{m, p.d}, err
+}
+
+type stoppableQP struct {
+	verbs.QP
+	d *stoppable
+}
+
+func (q stoppableQP) Modify(a verbs.Attr, m verbs.AttrMask) error {
+	q.d.pass()
+	return q.QP.Modify(a, m)
+}
+func (q stoppableQP) Destroy() error { q.d.pass(); return q.QP.Destroy() }
+
+type stoppableMR struct {
+	verbs.MR
+	d *stoppable
+}
+
+func (m stoppableMR) Deregister() error { m.d.pass(); return m.MR.Deregister() }
+
+type stoppableSession struct {
+	cm.Session
+	d *stoppable
+}
+
+func (s stoppableSession) Listen(id mad.ServiceID, n int) error {
+	s.d.pass()
+	return s.Session.Listen(id, n)
+}
+func (s stoppableSession) Unlisten(id mad.ServiceID) error { s.d.pass(); return s.Session.Unlisten(id) }
+func (s stoppableSession) Connect(p cm.ConnectParams) (cm.ID, error) {
+	s.d.pass()
+	return s.Session.Connect(p)
+}
+func (s stoppableSession) Resolve(p cm.ResolveParams) (cm.ID, error) {
+	s.d.pass()
+	return s.Session.Resolve(p)
+}
+func (s stoppableSession) Accept(id cm.ID, p cm.Path, b []byte) error {
+	s.d.pass()
+	return s.Session.Accept(id, p, b)
+}
+func (s stoppableSession) Ready(id cm.ID, b []byte) error { s.d.pass(); return s.Session.Ready(id, b) }
+func (s stoppableSession) Reject(id cm.ID, b []byte) error {
+	s.d.pass()
+	return s.Session.Reject(id, b)
+}
+func (s stoppableSession) Disconnect(id cm.ID, b []byte) error {
+	s.d.pass()
+	return s.Session.Disconnect(id, b)
+}
+
+// Every method with a context returns when it ends, and Close within its limit, while the device does not answer.
+// What they have begun ends when it does.
+func TestStoppedDevice(t *testing.T) {
+	d := &stoppable{Device: openLoop(t, cmloop.Config{})}
+	a, b := connect(t, d)
+	l, err := rdma.Listen(patient(t), d, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, own := newOwn(t, d).qp, newOwnOf(t, d, verbs.QPInit{Type: verbs.UD}).qp
+	dialed := make(chan error, 1)
+	ctx := patient(t)
+	go func() {
+		c, err := rdma.Dial(ctx, d, l.Addr().String())
+		if err == nil {
+			_ = c.Close()
+		}
+		dialed <- err
+	}()
+	r, err := l.Next(patient(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.gate.Lock()
+	long := make([]byte, a.MaxMessage())
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Dial":     func(ctx context.Context) error { _, err := rdma.Dial(ctx, d, l.Addr().String()); return err },
+		"Connect":  func(ctx context.Context) error { _, err := rdma.Connect(ctx, d, l.Addr().String(), q); return err },
+		"Listen":   func(ctx context.Context) error { _, err := rdma.Listen(ctx, d, "127.0.0.1:0"); return err },
+		"Accept":   func(ctx context.Context) error { _, err := r.Accept(ctx); return err },
+		"Resolve":  func(ctx context.Context) error { _, err := rdma.Resolve(ctx, d, "127.0.0.1:9"); return err },
+		"Announce": func(ctx context.Context) error { _, err := rdma.Announce(ctx, d, "127.0.0.1:9", own, 1); return err },
+		"Send":     func(ctx context.Context) error { return a.Send(ctx, long) },
+		"Write":    func(ctx context.Context) error { return a.Write(ctx, long, rdma.Remote{Len: uint64(len(long))}) },
+		"Read":     func(ctx context.Context) error { return a.Read(ctx, long, rdma.Remote{Len: uint64(len(long))}) },
+	} {
+		ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+		done := make(chan error, 1)
+		go func() { done <- call(ctx) }()
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s does not return", name)
+		}
+		cancel()
+	}
+	var closing sync.WaitGroup
+	for name, end := range map[string]func() error{"Conn": b.Close, "Listener": l.Close} {
+		closing.Go(func() {
+			if err := end(); !errors.Is(err, rdma.ErrNoAnswer) {
+				t.Errorf("Close of a %s: %v", name, err)
+			}
+		})
+	}
+	closing.Wait()
+	d.gate.Unlock()
+	_ = a.Close()
+	<-dialed // the peer has rejected or closed it
+	for end := time.Now().Add(patience); d.Allocated() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d buffers are left", d.Allocated())
+		}
+	}
+}
