@@ -42,6 +42,7 @@ type client struct {
 	over      atomic.Bool       // hangUp was called
 	hung      chan struct{}     // closed then
 	debt      atomic.Int64      // ns until the process may make another call; see pace
+	delayed   atomic.Int64      // ns that pace has waited
 	late      []<-chan struct{} // calls on descriptors that took too long; closed when they return
 	lastCall  <-chan struct{}   // the latest of all such calls
 	abandoned bool              // the descriptors of the request belong to such a call

@@ -52,6 +52,7 @@ func (c *client) pace() bool {
 	if wait < shortWait {
 		return true
 	}
+	c.delayed.Add(int64(wait))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ; wait > 0; wait -= paceStep {

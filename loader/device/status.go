@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
@@ -23,22 +24,23 @@ type Status struct {
 
 // Process is a process that has opened the device, and what it uses.
 type Process struct {
-	PID         int    `json:"pid"`
-	UID         uint32 `json:"uid"`
-	QPs         uint64 `json:"queue_pairs"`
-	CQs         uint64 `json:"completion_queues"`
-	CQEntries   uint64 `json:"cq_entries"`
-	SRQs        uint64 `json:"shared_receive_queues"`
-	WRs         uint64 `json:"work_requests"` // for which queues have room
-	MRs         uint64 `json:"regions"`
-	MWs         uint64 `json:"windows"`
-	AHs         uint64 `json:"address_handles"`
-	Bytes       uint64 `json:"registered_bytes"`
-	Arenas      uint64 `json:"arena_bytes"`
-	Connections uint64 `json:"connections"`
-	Listeners   uint64 `json:"listeners"`
-	Mappings    uint64 `json:"mappings"`    // memory mappings in the server
-	Descriptors uint64 `json:"descriptors"` // in the server, as it is charged
+	PID          int    `json:"pid"`
+	UID          uint32 `json:"uid"`
+	QPs          uint64 `json:"queue_pairs"`
+	CQs          uint64 `json:"completion_queues"`
+	CQEntries    uint64 `json:"cq_entries"`
+	SRQs         uint64 `json:"shared_receive_queues"`
+	WRs          uint64 `json:"work_requests"` // for which queues have room
+	MRs          uint64 `json:"regions"`
+	MWs          uint64 `json:"windows"`
+	AHs          uint64 `json:"address_handles"`
+	Bytes        uint64 `json:"registered_bytes"`
+	Arenas       uint64 `json:"arena_bytes"`
+	Connections  uint64 `json:"connections"`
+	Listeners    uint64 `json:"listeners"`
+	Mappings     uint64 `json:"mappings"`         // memory mappings in the server
+	Descriptors  uint64 `json:"descriptors"`      // in the server, as it is charged
+	CallsDelayed uint64 `json:"calls_delayed_ms"` // how long calls have waited for the rate of control messages
 }
 
 // of returns where a Process has what is in use of a kind, nil for a kind that it does not have.
@@ -75,7 +77,7 @@ func (s *Server) processes() []Process {
 		if !c.greeted.Load() { // it asks for the status, for example
 			continue
 		}
-		p := Process{PID: int(c.pid), UID: c.uid}
+		p := Process{PID: int(c.pid), UID: c.uid, CallsDelayed: uint64(time.Duration(c.delayed.Load()).Milliseconds())}
 		for _, u := range c.account.InUse() {
 			if at := p.of(u.Kind); at != nil {
 				*at = u.N
@@ -118,7 +120,7 @@ func statusReply(all []Process, first uint32) *proto.StatusReply {
 		r.Processes[i] = proto.ProcessStatus{
 			PID: uint32(p.PID), UID: p.UID, QPs: p.QPs, CQs: p.CQs, CQEntries: p.CQEntries, SRQs: p.SRQs, WRs: p.WRs, MRs: p.MRs,
 			MWs: p.MWs, AHs: p.AHs, Bytes: p.Bytes, Arenas: p.Arenas, Connections: p.Connections, Listeners: p.Listeners,
-			Mappings: p.Mappings, Descriptors: p.Descriptors,
+			Mappings: p.Mappings, Descriptors: p.Descriptors, CallsDelayed: p.CallsDelayed,
 		}
 		r.Count++
 	}
@@ -146,7 +148,7 @@ func ReadStatus(ctx context.Context, socket string) (Status, error) {
 			st.Processes = append(st.Processes, Process{
 				PID: int(p.PID), UID: p.UID, QPs: p.QPs, CQs: p.CQs, CQEntries: p.CQEntries, SRQs: p.SRQs, WRs: p.WRs, MRs: p.MRs,
 				MWs: p.MWs, AHs: p.AHs, Bytes: p.Bytes, Arenas: p.Arenas, Connections: p.Connections, Listeners: p.Listeners,
-				Mappings: p.Mappings, Descriptors: p.Descriptors,
+				Mappings: p.Mappings, Descriptors: p.Descriptors, CallsDelayed: p.CallsDelayed,
 			})
 		}
 		if r.Count == 0 || len(st.Processes) >= int(r.Total) {

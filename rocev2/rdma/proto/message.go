@@ -244,7 +244,7 @@ const MinBlocks = 4096
 type StatusRequest struct{ First uint32 }
 
 // StatusPart is how many processes a StatusReply has.
-const StatusPart = 32
+const StatusPart = 31
 
 // StatusReply has Count processes of all Total.
 type StatusReply struct {
@@ -258,6 +258,7 @@ type ProcessStatus struct {
 	QPs, CQs, CQEntries, SRQs, WRs, MRs, MWs, AHs uint64
 	Bytes, Arenas, Connections, Listeners         uint64
 	Mappings, Descriptors                         uint64
+	CallsDelayed                                  uint64 // ms that calls have waited for the rate of control messages
 }
 
 // CountersRequest requests the counters from the one with index First on. As the first message, instead of
