@@ -24,6 +24,13 @@ const patience = 2 * time.Minute
 // serve starts a server of a loopback engine, and returns its directory.
 func serve(t testing.TB, c device.Config) (*device.Server, string) {
 	t.Helper()
+	s, _, dir := serveEngine(t, c)
+	return s, dir
+}
+
+// serveEngine is serve for a test that needs the engine as well.
+func serveEngine(t testing.TB, c device.Config) (*device.Server, *nic.Device, string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "srd") // t.TempDir may be too long for a socket's name
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +57,7 @@ func serve(t testing.TB, c device.Config) (*device.Server, string) {
 		}
 		os.RemoveAll(dir)
 	})
-	return s, dir
+	return s, dev, dir
 }
 
 func open(t testing.TB, dir string) *client.Device {

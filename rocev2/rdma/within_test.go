@@ -22,7 +22,11 @@ type stoppable struct {
 	gate sync.RWMutex // locked while it is stopped
 }
 
-func (d *stoppable) pass() { d.gate.RLock(); d.gate.RUnlock() } //nolint:staticcheck // only waits
+// pass waits while the device is stopped.
+func (d *stoppable) pass() {
+	d.gate.RLock()
+	defer d.gate.RUnlock()
+}
 
 func (d *stoppable) Port() (verbs.Port, error) { d.pass(); return d.Device.Port() }
 
