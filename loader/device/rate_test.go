@@ -135,7 +135,7 @@ func TestNumberIsUsedAgain(t *testing.T) {
 func TestSlowSignals(t *testing.T) {
 	runtime.LockOSThread() // the engine's thread
 	defer runtime.UnlockOSThread()
-	const epolls, copies = 100, 300 // each of these sees each copy of the socket
+	const epolls, copies = 400, 400 // each of these sees each copy of the socket
 	c := tested(t)
 	server, process, err := signalPair()
 	if err != nil {

@@ -141,6 +141,10 @@ func (m *Manager) onREJ(now int64, c *conn, rej mad.REJ) {
 		m.count.Unexpected++ // older than the REP that followed
 		return
 	}
+	if rej.LocalCommID() == 0 && c.remote != 0 && c.state != StateREQSent {
+		m.count.Unexpected++ // the peer knows its ID; a forger, who has to guess this end's, would have to guess that too
+		return
+	}
 	err := &RejectedError{Reason: rej.Reason(), Info: rej.Info(), Private: rej.PrivateData()}
 	switch c.state {
 	case StateREQSent:

@@ -183,9 +183,8 @@ func (m *Manager) find(src netip.Addr, h mad.Header) *conn {
 		return nil
 	}
 	remote := p.LocalCommID()
-	// The peer's ID is not known before its REP or MRA. A REJ of a REQ may come without one, and only that: a REJ
-	// without it would end a connection whose other ID a forger has guessed.
-	if c.remote != 0 && remote != c.remote && !(remote == 0 && h.Attr() == mad.AttrREJ && c.state == StateREQSent) {
+	// The peer's ID is not known before its REP or MRA. A REJ of a REQ may come without one.
+	if c.remote != 0 && remote != c.remote && !(remote == 0 && h.Attr() == mad.AttrREJ) {
 		return nil
 	}
 	return c
