@@ -53,22 +53,26 @@ func (d *Device) Alloc(n int) ([]byte, error) {
 		return nil, fmt.Errorf("alloc: %d bytes: %w", n, err)
 	}
 	s.all = append(s.all, a)
-	return s.take(n)
+	return a.take(n)
 }
 
 // take takes n bytes of an arena that has room for them. It returns nil without an error if none has.
 func (s *arenas) take(n int) ([]byte, error) {
 	for _, a := range s.all {
-		b, err := a.Alloc(n)
-		if err == nil {
-			a.add(b)
-			return b, nil
-		}
-		if !errors.Is(err, arena.ErrFull) && !errors.Is(err, verbs.ErrRange) {
-			return nil, err
+		b, err := a.take(n)
+		if err == nil || !errors.Is(err, arena.ErrFull) && !errors.Is(err, verbs.ErrRange) {
+			return b, err
 		}
 	}
 	return nil, nil
+}
+
+func (a *sharedArena) take(n int) ([]byte, error) {
+	b, err := a.Alloc(n)
+	if err == nil {
+		a.add(b)
+	}
+	return b, err
 }
 
 // newArena makes an arena and passes it to the server.

@@ -20,8 +20,11 @@ type freed struct {
 // rest adds memory.
 func (r *resting) rest(a *sharedArena, b []byte) {
 	r.freed = append(r.freed, freed{a, b})
-	r.bytes += cap(b)
+	r.bytes += room(b)
 }
+
+// room is what a buffer counts as. The smallest have 128 bytes of an arena each, and an entry of r.freed.
+func room(b []byte) int { return max(cap(b), 128) }
 
 // giveBack gives the oldest memory to its arenas until at most limit bytes rest. It returns false if there
 // was nothing to give.
@@ -30,7 +33,7 @@ func (r *resting) giveBack(limit int) bool {
 	for ; r.bytes > limit; n++ {
 		x := r.freed[n]
 		x.a.Free(x.b)
-		r.bytes -= cap(x.b)
+		r.bytes -= room(x.b)
 	}
 	clear(r.freed[:n])
 	r.freed = r.freed[n:]
