@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -249,6 +250,17 @@ func TestConnectedAgentAgain(t *testing.T) {
 	must(t)(hosts[0].Product("attach", "--upgrade", topo.IfName))
 	client.line("done ")
 	meet()
+}
+
+// An agent rejects connections to a port where nothing listens, also if no process has used its device yet.
+func TestNobodyListens(t *testing.T) {
+	hosts := twoHosts(t)
+	client := startRoleOn(t, "connected", hosts[0], hosts[0])
+	client.line("ready")
+	client.say("dial " + netip.AddrPortFrom(hosts[1].IPv4(), 7174).String())
+	if got := client.line("error: "); !strings.Contains(got, "nothing listens at this service ID") {
+		t.Error(got)
+	}
 }
 
 // A program in another network namespace than the interface uses the device as one in its own does: with another

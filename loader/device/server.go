@@ -89,6 +89,9 @@ func (s *Server) Feeder() nic.Feeder { return s.feeder }
 // processes can connect. The server receives the device's events from here on.
 func (s *Server) Serve(dev *nic.Device) error {
 	s.dev = dev
+	if err := s.answerRequests(); err != nil {
+		return fmt.Errorf("device server: %w", err)
+	}
 	if err := s.listen(); err != nil {
 		return fmt.Errorf("device server: %w", err)
 	}
@@ -97,6 +100,16 @@ func (s *Server) Serve(dev *nic.Device) error {
 	s.all.Go(s.guard)
 	s.all.Go(s.writeNotes)
 	return nil
+}
+
+// answerRequests starts the connection manager of the device, which begins with its first session. It rejects
+// requests to ports without a listener from then on, also before a process uses it.
+func (s *Server) answerRequests() error {
+	session, err := s.dev.OpenCM()
+	if err != nil {
+		return err
+	}
+	return session.Close()
 }
 
 // listen makes the socket under another name first, so that nobody connects before it has its mode
