@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -252,7 +253,8 @@ func TestConnectedAgentAgain(t *testing.T) {
 	meet()
 }
 
-// An agent rejects connections to a port where nothing listens, also if no process has used its device yet.
+// An agent rejects connections to a port where nothing listens, also if no process has used its device yet. Without
+// a host, the attempt ends with the search for the neighbour.
 func TestNobodyListens(t *testing.T) {
 	hosts := twoHosts(t)
 	client := startRoleOn(t, "connected", hosts[0], hosts[0])
@@ -261,6 +263,14 @@ func TestNobodyListens(t *testing.T) {
 	if got := client.line("error: "); !strings.Contains(got, "nothing listens at this service ID") {
 		t.Error(got)
 	}
+	client = startRoleOn(t, "connected", hosts[0], hosts[0])
+	client.line("ready")
+	client.say("dial 10.53.0.77:7174") // no host has it
+	got := client.line("error: ")
+	if !strings.Contains(got, cm.ErrUnreachable.Error()) || !strings.Contains(got, "10.53.0.77 on eth0: the neighbour does not answer") {
+		t.Error(got)
+	}
+	t.Log(got)
 }
 
 // A program in another network namespace than the interface uses the device as one in its own does: with another

@@ -5,6 +5,9 @@ package cm
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 )
@@ -181,6 +184,18 @@ func (m *Manager) giveUp(now int64, c *conn) {
 		m.timewait(now, c, Event{Kind: Disconnected})
 	default: // SIDR Sent
 		m.forget(c, ErrTimeout)
+	}
+}
+
+// Unreachable says that messages to a peer cannot be sent, and why: attempts of this end that wait for its first
+// answer get Failed with ErrUnreachable, and Gone. Connections keep to their timers: the peer may come back.
+func (m *Manager) Unreachable(local, peer netip.Addr, why error) {
+	local, peer = local.Unmap(), peer.Unmap()
+	for _, id := range slices.Sorted(maps.Keys(m.conns)) {
+		c := m.conns[id]
+		if c.peer == peer && c.local == local && (c.state == StateREQSent || c.state == StateSIDRSent) {
+			m.forget(c, fmt.Errorf("%w: %w", ErrUnreachable, why))
+		}
 	}
 }
 

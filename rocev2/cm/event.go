@@ -97,11 +97,13 @@ func (Event) action() {}
 
 // Errors of Failed and Disconnected.
 var (
-	ErrTimeout  = errors.New("cm: the peer did not answer")
-	ErrUnserved = errors.New("cm: the application did not answer within AnswerTimeout")
-	ErrCanceled = errors.New("cm: canceled by the application")
-	ErrHungUp   = errors.New("cm: the peer disconnected before the connection was ready")
-	ErrReply    = errors.New("cm: the reply of the peer cannot be used")
+	ErrTimeout = errors.New("cm: the peer did not answer")
+	// ErrUnreachable: the request was not sent, since the neighbour of the path to the peer does not answer.
+	ErrUnreachable = errors.New("cm: the peer cannot be reached")
+	ErrUnserved    = errors.New("cm: the application did not answer within AnswerTimeout")
+	ErrCanceled    = errors.New("cm: canceled by the application")
+	ErrHungUp      = errors.New("cm: the peer disconnected before the connection was ready")
+	ErrReply       = errors.New("cm: the reply of the peer cannot be used")
 	// ErrDisplaced: requests of other hosts needed the place of one that was not established yet.
 	ErrDisplaced = errors.New("cm: the request has given way to others")
 	ErrStale     = errors.New("cm: the peer uses the queue pair of this connection for another one")

@@ -3,6 +3,7 @@
 package cm
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -227,6 +228,10 @@ var inputs = []input{
 	call("Answer", func(w *world, h *host, c *conn) error { return h.Answer(w.now, c.id, 0x99, 1, nil) }),
 	call("Reject", func(w *world, h *host, c *conn) error { return h.Reject(w.now, c.id, nil) }),
 	call("Disconnect", func(w *world, h *host, c *conn) error { return h.Disconnect(w.now, c.id, nil) }),
+	{"unreachable", func(w *world, h *host, c *conn) bool {
+		h.Unreachable(c.local, c.peer, errors.New("no neighbour"))
+		return true
+	}},
 	{"Arrived", func(w *world, h *host, c *conn) bool { h.Arrived(c.id); return true }},
 }
 
@@ -293,7 +298,8 @@ The states of the active end, which sends the REQ, are REQ Sent, REP Rcvd and Es
 are REQ Rcvd, REP Sent and Established.
 "Peer asked" is an established connection whose peer is asked whether it has the connection; a REQ from its queue pair
 has led to that.
-"timer" stands for the time of the state, "last timer" for that after the last repetition.
+"timer" stands for the time of the state, "last timer" for that after the last repetition, and "unreachable" for the news
+that no message to the peer can be sent.
 In "Answered" the application is done with the connection; repeated messages get the same answer.
 
 | state | input | next state | sends | events |

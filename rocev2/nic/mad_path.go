@@ -4,6 +4,7 @@ package nic
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/cm/share"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 )
 
 // madPort is the transport of the connection manager: it finds the path of a message and passes it
@@ -182,13 +184,18 @@ func (t *madPort) fail(k madAddrs, p *madPath) {
 
 // resolve waits for the neighbour of a path, and sends what waits for it.
 func (t *madPort) resolve(ctx context.Context, k madAddrs, p *madPath) {
-	a := t.find(ctx, k, p)
+	a, err := t.find(ctx, k, p)
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if a == nil {
+		asked := p.asked && t.paths[k] == p
 		t.fail(k, p)
+		t.mu.Unlock()
+		if svc := t.dev.cm.svc.Load(); svc != nil && asked && errors.Is(err, route.ErrNeighbour) {
+			svc.Unreachable(k.local, k.peer, err)
+		}
 		return
 	}
+	defer t.mu.Unlock()
 	if t.paths[k] != p {
 		t.release(a)
 		return
@@ -208,28 +215,28 @@ func (t *madPort) resolve(ctx context.Context, k madAddrs, p *madPath) {
 	p.waiting, p.requests, p.place = nil, nil, nil
 }
 
-// find resolves a path; nil: there is none.
-func (t *madPort) find(ctx context.Context, k madAddrs, p *madPath) *AH {
+// find resolves a path; nil: there is none, or it was not looked for, which is no error.
+func (t *madPort) find(ctx context.Context, k madAddrs, p *madPath) (*AH, error) {
 	d := t.dev
 	select {
 	case t.slots <- struct{}{}:
 		defer func() { <-t.slots }()
 	case <-ctx.Done(): // it was displaced
-		return nil
+		return nil, nil
 	}
 	if ctx.Err() != nil || !t.mayAsk(k, p) {
-		return nil
+		return nil, nil
 	}
 	path, err := d.resolveUntil(ctx, d.routes, d.opts.Interface, k.local, k.peer)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	a := &AH{dev: d, path: path, flow: flow{HopLimit: rocev2.DefaultTTL}}
 	if d.do(func() error { a.dest = d.eng.answerDestination(path); return nil }) != nil {
 		path.Release()
-		return nil
+		return nil, nil
 	}
-	return a
+	return a, nil
 }
 
 // sweep gives back paths that have not been used for long.

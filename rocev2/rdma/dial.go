@@ -19,8 +19,9 @@ import (
 
 // Dial connects to a listener at "host:port". The addresses of a host name are tried one after the
 // other. A loopback address, as of localhost, is the device itself: RemoteAddr is its first address of the
-// IP version. Without a route to the peer it fails at once. If nobody answers, it fails after some ten
-// seconds, or when ctx ends. A peer that rejects the connection is a *RejectedError, which has its reason
+// IP version. Without a route to the peer it fails at once. If the neighbour of the path does not answer, it fails
+// when the kernel gives up, by default after three seconds; if nobody answers, after some ten seconds, or when
+// ctx ends. A peer that rejects the connection is a *RejectedError, which has its reason
 // and private data.
 func Dial(ctx context.Context, dev verbs.Device, address string, list ...Option) (*Conn, error) {
 	peers, err := lookup(ctx, address)

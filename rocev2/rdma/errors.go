@@ -11,7 +11,7 @@ import (
 )
 
 // Error is the error of a connection or of an attempt to make one. errors.As finds it, and also
-// what it wraps: a *RejectedError, cm.ErrTimeout, net.ErrClosed, the error of a context.
+// what it wraps: a *RejectedError, cm.ErrTimeout, cm.ErrUnreachable, net.ErrClosed, the error of a context.
 type Error struct {
 	Op   string // dial, send, recv, read, write, ...
 	Peer net.Addr

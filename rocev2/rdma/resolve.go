@@ -21,7 +21,7 @@ type Service struct {
 }
 
 // Resolve asks the peer at "host:port" for the UD queue pair that it announces there (SIDR). If
-// nobody answers, it fails after some ten seconds, or when ctx ends. A peer that has no queue pair
+// nobody answers, it fails as Dial does. A peer that has no queue pair
 // there is an *UnresolvedError. Of the options, WithLocal and WithPrivate (up to 180 bytes) matter.
 func Resolve(ctx context.Context, dev verbs.Device, address string, list ...Option) (*Service, error) {
 	peers, err := lookup(ctx, address)

@@ -173,6 +173,12 @@ func (s *Service) Encrypted(qpn uint32) { s.note(pairNews{qpn, pairEncrypted}) }
 // queue pair. It does not wait.
 func (s *Service) Destroyed(qpn uint32) { s.note(pairNews{qpn, pairDestroyed}) }
 
+// Unreachable says that messages to a peer cannot be sent, and why: attempts that wait for its first answer fail. It
+// waits for the goroutine of the Service.
+func (s *Service) Unreachable(local, peer netip.Addr, why error) {
+	s.do(func() { s.manager.Unreachable(local, peer, why) })
+}
+
 func (s *Service) note(n pairNews) {
 	s.mu.Lock()
 	full := n.what == pairArrived && len(s.pairs) >= MaxFirst

@@ -106,7 +106,7 @@ func TestStatus(t *testing.T) {
 	for _, want := range []error{
 		proto.ErrProtocol, proto.ErrVersion, proto.ErrHandle, proto.ErrLimit, proto.ErrMemory, proto.ErrBusyCalls,
 		verbs.ErrClosed, verbs.ErrGone, verbs.ErrDestroyed, verbs.ErrBusy, verbs.ErrTooMany, verbs.ErrPD, verbs.ErrNoKey, verbs.ErrAccess, verbs.ErrRange,
-		cm.ErrID, cm.ErrInUse, cm.ErrTooMany, cm.ErrTimeout, cm.ErrUnserved, cm.ErrCanceled, cm.ErrHungUp, cm.ErrReply, cm.ErrStale, mad.ErrPrivate, cm.ErrDisplaced,
+		cm.ErrID, cm.ErrInUse, cm.ErrTooMany, cm.ErrTimeout, cm.ErrUnserved, cm.ErrCanceled, cm.ErrHungUp, cm.ErrReply, cm.ErrStale, mad.ErrPrivate, cm.ErrDisplaced, cm.ErrUnreachable,
 	} {
 		err := fmt.Errorf("about it: %w", want)
 		got := &proto.Error{Status: proto.StatusOf(err), Text: err.Error()}

@@ -57,7 +57,7 @@ var statuses = map[Status]error{
 
 	firstCM: cm.ErrID, firstCM + 1: cm.ErrInUse, firstCM + 2: cm.ErrTooMany, firstCM + 3: cm.ErrTimeout, firstCM + 4: cm.ErrUnserved,
 	firstCM + 5: cm.ErrCanceled, firstCM + 6: cm.ErrHungUp, firstCM + 7: cm.ErrReply, firstCM + 8: cm.ErrStale, firstCM + 9: mad.ErrPrivate,
-	firstCM + 10: cm.ErrDisplaced,
+	firstCM + 10: cm.ErrDisplaced, firstCM + 11: cm.ErrUnreachable,
 }
 
 // StatusOf returns the status of an error.

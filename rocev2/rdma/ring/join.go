@@ -137,7 +137,7 @@ func (r *Ring) dial(ctx context.Context, dev verbs.Device) (err error) {
 			return nil
 		}
 		var rejected *rdma.RejectedError
-		if !errors.As(err, &rejected) && !errors.Is(err, cm.ErrTimeout) {
+		if !errors.As(err, &rejected) && !errors.Is(err, cm.ErrTimeout) && !errors.Is(err, cm.ErrUnreachable) {
 			return err
 		}
 		select {
