@@ -19,7 +19,7 @@ SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate docs rocev2/ooo hwoffloa
 # A process under the race detector sleeps a second before it ends, unless told otherwise.
 export GORACE := atexit_sleep_ms=10
 # A stage's timeout ends a test that hangs; a slow machine must stay below it.
-AS_ROOT  := $(if $(SUDO),-exec "sudo -E")
+AS_ROOT  := $(if $(SUDO),-exec "sudo -E env -u TMPDIR")
 
 # What CI skips, it fails.
 ifeq ($(CI),true)

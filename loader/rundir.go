@@ -3,7 +3,9 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -12,12 +14,15 @@ import (
 // makeRunDir makes the run directory, and refuses one in which another user than root could place links: state,
 // locks and socket are written there by root.
 func makeRunDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	path, err := filepath.Abs(dir)
+	if err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
-	path, err := filepath.EvalSymlinks(dir)
-	if err == nil {
-		path, err = filepath.Abs(path)
+	if err := checkRunDirWay(dir, path); err != nil { // before something is made behind a link
+		return err
+	}
+	if err = os.MkdirAll(path, 0o755); err == nil {
+		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
 		return fmt.Errorf("run directory: %w", err)
@@ -25,13 +30,27 @@ func makeRunDir(dir string) error {
 	if err := checkRunDirOwner(path); err != nil {
 		return err
 	}
-	for at := filepath.Dir(path); ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
-		if err != nil {
+	return checkRunDirWay(dir, path)
+}
+
+// checkRunDirWay refuses a run directory if another user may replace a part of this path to it. What does not exist
+// is nobody's.
+func checkRunDirWay(dir, path string) error {
+	for at := path; ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err == nil && info.Mode()&os.ModeSymlink != 0 {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+				return fmt.Errorf("run directory %s: user %d may replace it, who owns the link %s: use another --run-dir", dir, st.Uid, at)
+			}
+			info, err = os.Stat(at)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("run directory: %w", err)
 		}
-		if err := checkRunDirParent(dir, at, info); err != nil {
-			return err
+		if err == nil && at != path {
+			if err := checkRunDirParent(dir, at, info); err != nil {
+				return err
+			}
 		}
 		if at == filepath.Dir(at) {
 			return nil

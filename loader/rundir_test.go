@@ -63,6 +63,17 @@ func TestRunDirOfOthers(t *testing.T) {
 		}
 		attempts["below a group's"] = attempt{group("group", 0o775, 12345), "group 12345 may replace it"}
 		attempts["below a group's sticky one"] = attempt{group("group2", 0o775|os.ModeSticky, 12345), ""}
+		theirs := dir("other3", 0o755, 12345)
+		links := dir("links", 0o777|os.ModeSticky, 0)
+		for _, name := range []string{theirs, links} {
+			link := filepath.Join(name, "link")
+			if err := errors.Join(os.Symlink(dir("of"+filepath.Base(name), 0o755, 0), link), os.Lchown(link, 12345, 12345)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		attempts["a link in another user's"] = attempt{filepath.Join(theirs, "link"), "user 12345 may replace it"}
+		attempts["another user's link in a sticky one"] = attempt{filepath.Join(links, "link"), "user 12345 may replace it"}
+		attempts["behind another user's link"] = attempt{filepath.Join(links, "link", "run"), "user 12345 may replace it"}
 		attempts["below root's group's"] = attempt{group("group3", 0o775, 0), ""}
 	}
 	for name, a := range attempts {

@@ -27,7 +27,7 @@ type ConnectParams struct {
 	// MaxDestRdAtomic are what this end wants, and change to what both agree on. Timeout, RetryCnt
 	// and RNRRetry are also what the peer shall use. Timeout stays as it is also if the peer's
 	// AckDelay is longer: adapters announce 134 ms and more, and answer within microseconds. A
-	// Timeout of 0, for none, is this end's alone.
+	// Timeout of 0, for none, is this end's alone: the peer gets that of verbs.DefaultAttr.
 	Attr verbs.Attr
 
 	// Private is for the peer's application: up to 56 bytes with the service ID of an IP port, 92
@@ -137,7 +137,11 @@ func (m *Manager) newREQ(c *conn, p ConnectParams, private []byte) (mad.Header, 
 	r.SetPath(p.Local, p.Peer)
 	r.SetTrafficClass(p.Attr.AV.TClass)
 	r.SetHopLimit(rocev2.DefaultTTL)
-	r.SetAckTimeout(p.Attr.Timeout)
+	timeout := p.Attr.Timeout
+	if timeout == 0 { // Linux would take the shortest one
+		timeout = verbs.DefaultAttr().Timeout
+	}
+	r.SetAckTimeout(timeout)
 	if err := r.SetPrivateData(private); err != nil {
 		return nil, fmt.Errorf("cm: connect: %d bytes of private data: %w", len(p.Private), err)
 	}

@@ -5,7 +5,6 @@ package cm
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -144,8 +143,9 @@ func (m *Manager) onREJ(now int64, c *conn, rej mad.REJ) {
 		m.count.Unexpected++ // older than the REP that followed
 		return
 	}
-	if rej.LocalCommID() == 0 && c.remote != 0 && c.state != StateREQSent {
-		m.count.Unexpected++ // the peer knows its ID; a forger, who has to guess this end's, would have to guess that too
+	if rej.LocalCommID() == 0 && c.remote != 0 && c.state != StateREQSent ||
+		rej.RemoteCommID() == 0 && c.state != StateREQRcvd && c.state != StateREPSent {
+		m.count.Unexpected++ // the peer knows both IDs; a forger, who has guessed one, would have to guess the other too
 		return
 	}
 	err := &RejectedError{Reason: rej.Reason(), Info: rej.Info(), Private: rej.PrivateData()}
@@ -191,11 +191,15 @@ func (m *Manager) giveUp(now int64, c *conn) {
 // answer get Failed with ErrUnreachable, and Gone. Connections keep to their timers: the peer may come back.
 func (m *Manager) Unreachable(local, peer netip.Addr, why error) {
 	local, peer = local.Unmap(), peer.Unmap()
-	for _, id := range slices.Sorted(maps.Keys(m.conns)) {
-		c := m.conns[id]
-		if c.peer == peer && c.local == local && (c.state == StateREQSent || c.state == StateSIDRSent) {
-			m.forget(c, fmt.Errorf("%w: %w", ErrUnreachable, why))
+	var waiting []ID
+	for id, c := range m.conns {
+		if c.peer == peer && c.local == local && c.remote == 0 && (c.state == StateREQSent || c.state == StateSIDRSent) {
+			waiting = append(waiting, id)
 		}
+	}
+	slices.Sort(waiting)
+	for _, id := range waiting {
+		m.forget(m.conns[id], fmt.Errorf("%w: %w", ErrUnreachable, why))
 	}
 }
 

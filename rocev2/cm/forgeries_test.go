@@ -3,6 +3,7 @@
 package cm
 
 import (
+	"encoding/binary"
 	"slices"
 	"testing"
 	"time"
@@ -83,6 +84,13 @@ func TestForgedMessages(t *testing.T) {
 				}
 				for _, id := range ids {
 					m := mad.NewREJ(9, id, f.number(forgeries.CommID, uint32(c.id)), mad.KindREP, mad.ReasonConsumer)
+					took = f.send(w, h, c, m.Header, Disconnected) || took
+				}
+				if f.wrong == forgeries.CommID && !active { // as of a peer that never learned this end's ID
+					m := mad.NewREJ(9, c.remote, 0, mad.KindOther, mad.ReasonTimeout)
+					if err := m.SetInfo(binary.BigEndian.AppendUint64(nil, c.guid)); err != nil {
+						f.t.Fatal(err)
+					}
 					took = f.send(w, h, c, m.Header, Disconnected) || took
 				}
 			}

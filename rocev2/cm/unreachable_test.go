@@ -22,7 +22,8 @@ func TestUnreachable(t *testing.T) {
 		return id
 	}
 	ended := connect("10.0.0.1", "10.0.0.2")
-	others := []ID{connect("10.0.0.1", "10.0.0.3"), connect("10.0.0.9", "10.0.0.2")}
+	others := []ID{connect("10.0.0.1", "10.0.0.3"), connect("10.0.0.9", "10.0.0.2"), connect("10.0.0.1", "10.0.0.2")}
+	m.conns[others[2]].remote = 7 // the peer has asked for time, so it was reached
 	m.Take()
 	why := errors.New("no neighbour")
 	m.Unreachable(netip.MustParseAddr("::ffff:10.0.0.1"), netip.MustParseAddr("10.0.0.2"), why)
