@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -78,8 +79,24 @@ func TestMemoryDuringDestroy(t *testing.T) {
 	for name, status := range map[string]proto.Status{"done": proto.StatusOK, "refused": proto.StatusOK + 1} {
 		t.Run(name, func(t *testing.T) {
 			const handle = 7
+			var mu sync.Mutex // the race detector does not see that a message comes before its answer
 			var during func()
-			d := answered(t, func() proto.Status { during(); return status })
+			d := answered(t, func() proto.Status {
+				mu.Lock()
+				defer mu.Unlock()
+				during()
+				return status
+			})
+			// end destroys a queue, and f runs meanwhile.
+			end := func(q interface{ Destroy() error }, f func()) error {
+				mu.Lock()
+				during = f
+				mu.Unlock()
+				err := q.Destroy()
+				mu.Lock()
+				defer mu.Unlock()
+				return err
+			}
 			shape := ring.ShapeFor(4, wqe.CqeBytes)
 
 			b, r := rings(t, shape)
@@ -89,7 +106,7 @@ func TestMemoryDuringDestroy(t *testing.T) {
 			ring.NewProducer(r, 4).Word(0, wqe.OwnerAt).Or(wqe.OwnerMask)
 			other := &CQ{fd: -1, gone: make(chan struct{})}
 			out := make([]verbs.Completion, 1)
-			during = func() {
+			err := end(c, func() {
 				if n := c.Poll(out); n != 0 || c.ready() {
 					t.Errorf("%d completions of a queue during its destruction", n)
 				}
@@ -98,8 +115,8 @@ func TestMemoryDuringDestroy(t *testing.T) {
 					d.cqs[handle] = other // another goroutine's queue, with the same handle
 					d.mu.Unlock()
 				}
-			}
-			if err := c.Destroy(); (err == nil) != (status == proto.StatusOK) {
+			})
+			if (err == nil) != (status == proto.StatusOK) {
 				t.Errorf("the completion queue: %v", err)
 			}
 			if status == proto.StatusOK {
@@ -118,27 +135,27 @@ func TestMemoryDuringDestroy(t *testing.T) {
 			b, r = rings(t, shape)
 			q := &QP{pd: &PD{d: d}, handle: handle, memory: b, send: ring.NewProducer(r, 4), recv: ring.NewProducer(r, 4)}
 			d.qps[handle] = q
-			during = func() {
+			err = end(q, func() {
 				if err := q.PostSend(&verbs.SendWR{}); !errors.Is(err, verbs.ErrDestroyed) {
 					t.Errorf("PostSend: %v", err)
 				}
 				if err := q.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrDestroyed) {
 					t.Errorf("PostRecv: %v", err)
 				}
-			}
-			if err := q.Destroy(); (err == nil) != (status == proto.StatusOK) || q.destroyed() != (err == nil) {
+			})
+			if (err == nil) != (status == proto.StatusOK) || q.destroyed() != (err == nil) {
 				t.Errorf("the queue pair: %v", err)
 			}
 
 			b, r = rings(t, shape)
 			s := &SRQ{d: d, handle: handle, memory: b, recv: ring.NewProducer(r, 4)}
 			d.srqs[handle] = s
-			during = func() {
+			err = end(s, func() {
 				if err := s.PostRecv(&verbs.RecvWR{SGL: make([]verbs.SGE, 1)}); !errors.Is(err, verbs.ErrDestroyed) {
 					t.Errorf("PostRecv to the shared receive queue: %v", err)
 				}
-			}
-			if err := s.Destroy(); (err == nil) != (status == proto.StatusOK) || (d.srqs[handle] == nil) != (err == nil) {
+			})
+			if (err == nil) != (status == proto.StatusOK) || (d.srqs[handle] == nil) != (err == nil) {
 				t.Errorf("the shared receive queue: %v", err)
 			}
 			if err := s.Destroy(); status == proto.StatusOK && !errors.Is(err, verbs.ErrDestroyed) {
