@@ -89,8 +89,8 @@ func (s *Server) Feeder() nic.Feeder { return s.feeder }
 // processes can connect. The server receives the device's events from here on.
 func (s *Server) Serve(dev *nic.Device) error {
 	s.dev = dev
-	if err := s.answerRequests(); err != nil {
-		return fmt.Errorf("device server: %w", err)
+	if err := s.answerRequests(); err != nil { // processes that open the connection manager get the reason, too
+		s.log.Warn("requests to connect are not answered", "error", err)
 	}
 	if err := s.listen(); err != nil {
 		return fmt.Errorf("device server: %w", err)

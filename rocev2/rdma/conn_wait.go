@@ -114,15 +114,21 @@ func (c *Conn) failed(s verbs.Status) {
 		return
 	default:
 	}
-	var err error = statusError{s}
-	if s == verbs.StatusWRFlushed {
-		// The queue pair has failed without a completion that says why: the device has ended, or
-		// the peer's request was refused.
-		if _, ended := c.host.dev.Port(); ended != nil {
-			err = ended
-		}
+	if s != verbs.StatusWRFlushed {
+		c.end(statusError{s}, false)
+		return
 	}
-	c.end(err, false)
+	// The queue pair has failed without a completion that says why: the device has ended, or the peer's request was
+	// refused. The device is not waited for here, since others wait for this goroutine.
+	if c.flushed.CompareAndSwap(false, true) {
+		go func() {
+			if _, ended := c.host.dev.Port(); ended != nil {
+				c.end(ended, false)
+			} else {
+				c.end(statusError{s}, false)
+			}
+		}()
+	}
 }
 
 // arrived puts a message into the inbox, which has room for all.

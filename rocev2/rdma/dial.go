@@ -61,7 +61,10 @@ func dial(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list []Opt
 	if err != nil {
 		return nil, err
 	}
-	if c.id, err = a.request(c.qp); err != nil {
+	if err = ctx.Err(); err == nil {
+		c.id, err = a.request(c.qp)
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.destroy())
 	}
 	c.local, c.remote = a.local, a.remote
@@ -104,7 +107,7 @@ func newAttempt(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list
 		return a, err
 	}
 	a.local, a.remote = Addr{netip.AddrPortFrom(e.local, ephemeralPort())}, Addr{netip.AddrPortFrom(e.peer, peer.Port())}
-	return a, nil
+	return a, ctx.Err() // the device may have answered late
 }
 
 // request sends the request to connect a queue pair.

@@ -3,6 +3,7 @@
 package rdma
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -47,7 +48,7 @@ func WithPD(pd verbs.PD) Option { return func(o *options) { o.pd = pd } }
 
 // WithPrivate sends private data with the connection request (up to 56 bytes) or with its
 // acceptance (up to 196 bytes). The peer gets it padded with zeros.
-func WithPrivate(b []byte) Option { return func(o *options) { o.private = b } }
+func WithPrivate(b []byte) Option { return func(o *options) { o.private = bytes.Clone(b) } }
 
 // WithBacklog sets how many requests of a listener wait for Accept. More are dropped, and their
 // senders repeat them after a second. Default: cm.DefaultBacklog.

@@ -178,3 +178,53 @@ func TestStoppedDevice(t *testing.T) {
 		}
 	}
 }
+
+// A queue pair fails without a reason, and the device, which is asked for it, does not answer: who waits returns all
+// the same, and gets the failure when the device answers.
+func TestFailureOfStoppedDevice(t *testing.T) {
+	d := &stoppable{Device: openLoop(t, cmloop.Config{})}
+	a, b := connect(t, d)
+	defer b.Close()
+	d.gate.Lock()
+	if err := a.QP().(stoppableQP).QP.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Recv(ctx, make([]byte, 10))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Recv does not return")
+	}
+	d.gate.Unlock()
+	if _, err := a.Recv(patient(t), make([]byte, 10)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the failure: %v", err)
+	}
+	_ = a.Close()
+}
+
+// A Dial whose context has ended asks the peer for nothing when the device answers.
+func TestDialOfStoppedDevice(t *testing.T) {
+	d := &stoppable{Device: openLoop(t, cmloop.Config{})}
+	l := listen(t, d, "127.0.0.1:0")
+	d.gate.Lock()
+	ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+	defer cancel()
+	if _, err := rdma.Dial(ctx, d, l.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	d.gate.Unlock()
+	ctx, cancel = context.WithTimeout(patient(t), 300*time.Millisecond)
+	defer cancel()
+	if r, err := l.Next(ctx); err == nil {
+		t.Errorf("a request from %v", r)
+	}
+}
