@@ -25,7 +25,8 @@ type ConnectParams struct {
 
 	// Attr are the attributes of the queue pair; verbs.DefaultAttr is a start. MaxRdAtomic and
 	// MaxDestRdAtomic are what this end wants, and change to what both agree on. Timeout, RetryCnt
-	// and RNRRetry are also what the peer shall use.
+	// and RNRRetry are also what the peer shall use. Timeout stays as it is also if the peer's
+	// AckDelay is longer: adapters announce 134 ms and more, and answer within microseconds.
 	Attr verbs.Attr
 
 	// Private is for the peer's application: up to 56 bytes with the service ID of an IP port, 92
@@ -183,9 +184,6 @@ func (m *Manager) firstREP(now int64, c *conn, rep mad.REP) {
 	if c.path.Type == verbs.RC {
 		a.MaxRdAtomic = min(a.MaxRdAtomic, rep.ResponderResources())
 		a.MaxDestRdAtomic = depth
-		if a.Timeout != 0 {
-			a.Timeout = max(a.Timeout, min(rep.TargetAckDelay()+1, 31))
-		}
 		a.RNRRetry = rep.RNRRetry()
 	}
 	if m.byQP[c.qpKey()] != nil {

@@ -39,7 +39,8 @@ type Config struct {
 	// Timewait is how long the ID and the QPN of a connection stay reserved after its end.
 	// Default 2 s.
 	Timewait time.Duration
-	// AckDelay is the longest time until an ACK of this end: 4.096 us * 2^n, up to 31. Default 15.
+	// AckDelay is the longest time until an ACK of this end: 4.096 us * 2^n, up to 31. Default 15 (134 ms).
+	// The active end of a kernel's connection takes no shorter Timeout.
 	AckDelay uint8
 
 	// MaxPMTU is the largest PMTU that a peer may ask for. Default 4096.

@@ -47,6 +47,10 @@ func (d *Device) OpenCM() (cm.Session, error) {
 // were refused are remembered in addition to the connections.
 const cmSteered = 1 << 16
 
+// ackDelay is the longest time until an ACK of the engine, for the peer's communication manager: 4.096 us *
+// 2^ackDelay, 1 ms. The transport sends an ACK after 0.5 ms at the latest, and the loop has as long to wake up.
+const ackDelay = 8
+
 func (d *Device) startCM() (*service.Service, error) {
 	c := &d.cm
 	c.mu.Lock()
@@ -67,7 +71,7 @@ func (d *Device) startCM() (*service.Service, error) {
 	pmtu, _ := rocev2.PMTUForMTU(d.mtu)
 	port := newMADPort(d)
 	svc := service.New(port, cm.Config{
-		Alone: d.routes == nil, MaxPMTU: pmtu, MaxConns: cmSteered - 2*answered, MaxAnswered: answered,
+		Alone: d.routes == nil, AckDelay: ackDelay, MaxPMTU: pmtu, MaxConns: cmSteered - 2*answered, MaxAnswered: answered,
 	})
 	if err := d.do(func() error { d.eng.startMADs(svc); return nil }); err != nil {
 		svc.Close()
