@@ -26,7 +26,8 @@ type ConnectParams struct {
 	// Attr are the attributes of the queue pair; verbs.DefaultAttr is a start. MaxRdAtomic and
 	// MaxDestRdAtomic are what this end wants, and change to what both agree on. Timeout, RetryCnt
 	// and RNRRetry are also what the peer shall use. Timeout stays as it is also if the peer's
-	// AckDelay is longer: adapters announce 134 ms and more, and answer within microseconds.
+	// AckDelay is longer: adapters announce 134 ms and more, and answer within microseconds. A
+	// Timeout of 0, for none, is this end's alone.
 	Attr verbs.Attr
 
 	// Private is for the peer's application: up to 56 bytes with the service ID of an IP port, 92

@@ -155,5 +155,6 @@ func (r *requester) advanceUna(now Time, to uint64) {
 // onProgress restarts the retransmission timer.
 func (r *requester) onProgress(now Time) {
 	r.tlpPending, r.silentAfterTimeout = false, false
+	r.onAnswer()
 	r.rto.onProgress(now, r.rto.expectedBefore > r.sndUna || r.reads.n != 0)
 }

@@ -39,6 +39,7 @@ func (r *requester) onRNR(now Time, at int64, code uint8) {
 	c.rnrUntil = max(now+Time(rocev2.RNRTime(code)), 1)
 	c.since, r.tlpPending, r.tlpOutstanding = 0, false, false
 	c.retries, c.probes = 0, 0 // the peer responds
+	r.onAnswer()
 	r.silentAfterTimeout, r.rnrRejectedBefore = false, r.sndMax
 	if r.scoreboard != nil { // packet n was refused, even if it had been buffered
 		r.scoreboard.sacked.clear(0)

@@ -21,7 +21,8 @@ const (
 //
 // A response is due after a packet with AckReq was sent. Without any response for two RTTs
 // of the queue pair or of its destination, the oldest packet is sent again as a probe. A
-// probe does not count as a retry. After the ACK timeout (Attr.Timeout) all packets are
+// probe does not count as a retry. If the whole destination is silent, its queue pairs take
+// turns with the probes (req_silence.go). After the ACK timeout (Attr.Timeout) all packets are
 // sent again. After RetryCnt such retries the connection ends (IBTA 9.7.6). Both times
 // double while no response arrives, the ACK timeout up to four times. The clause allows
 // that (T_tr to 4 T_tr).
@@ -35,7 +36,7 @@ type rtoState struct {
 	rtt         rtt
 	timedPacket uint64 // the packet that gives the next RTT sample: never one sent twice (Karn's algorithm)
 	timedAt     Time
-	idleSince   Time
+	silentSince Time // since when the peer has answered nothing that is due, or the queue is empty
 
 	timing     bool  // timedPacket is in flight
 	timedRead  bool  // timedPacket is a READ or ATOMIC
@@ -87,7 +88,11 @@ func (r *requester) probeTimeout() Time {
 // probeAt returns when the next probe is due.
 func (r *requester) probeAt() Time {
 	c, wait := &r.rto, r.probeTimeout()
-	return max(c.since+wait<<min(c.probes+1, maxBackoffShift)-wait, c.probeNotBefore)
+	at := max(c.since+wait<<min(c.probes+1, maxBackoffShift)-wait, c.probeNotBefore)
+	if r.q.flight == nil {
+		return at
+	}
+	return min(at, max(r.silentFrom(), c.probeNotBefore))
 }
 
 // timeoutAt returns when the ACK timeout expires, or 0.
@@ -114,7 +119,7 @@ func (r *requester) deadline() Time {
 		}
 		return at
 	case r.head == r.tail && len(r.ring) > ringMin:
-		return c.idleSince + idleTime
+		return c.silentSince + idleTime
 	}
 	return 0
 }
@@ -138,14 +143,19 @@ func (r *requester) expire(now Time) {
 			r.timeout(now)
 			return
 		}
+		if r.isSilent(now) {
+			if r.mayProbeSilent(now) {
+				r.probe()
+			}
+			return
+		}
 		if !r.silenceIsLoss(now) {
 			c.probeNotBefore = now + r.probeTimeout()
 			return
 		}
-		r.q.cfg.Count.TailProbes++
 		c.probes = min(c.probes+1, maxBackoffShift)
-		c.timing = false
-		r.tlpPending = true
+		c.probeNotBefore = now + r.probeTimeout()<<c.probes
+		r.probe()
 	}
 }
 
@@ -164,8 +174,13 @@ func (c *rtoState) armTail(now Time, n uint64) {
 	}
 }
 
-// restart starts the timer at now.
-func (c *rtoState) restart(now Time) { c.since, c.probeNotBefore = now, 0 }
+// restart starts the timer at now. The silence of the peer goes on if it has answered nothing.
+func (c *rtoState) restart(now Time) {
+	if c.since == 0 {
+		c.silentSince = now
+	}
+	c.since, c.probeNotBefore = now, 0
+}
 
 // armAckTimer notes that packet n is sent with AckReq. first: no earlier packet has
 // requested the ACKs that are due.
@@ -209,8 +224,14 @@ func (r *requester) timeout(now Time) {
 		return
 	}
 	c.retries++
-	overdue := r.silenceIsLoss(now)
+	overdue, notBefore := r.silenceIsLoss(now), c.probeNotBefore
 	c.restart(now)
+	if r.isSilent(now) {
+		if c.probeNotBefore = notBefore; overdue { // the retry is as good as a probe
+			r.q.flight.silence.again = true
+			c.probeNotBefore = now + r.silentGap(now)
+		}
+	}
 	if !overdue {
 		return // it counts as a retry but sends nothing
 	}

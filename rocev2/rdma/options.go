@@ -70,7 +70,8 @@ func WithSendDepth(n int) Option { return func(o *options) { o.sends = n } }
 func WithKeepAlive(d time.Duration) Option { return func(o *options) { o.keepAlive = d } }
 
 // WithAttr changes the attributes of the queue pair: Timeout and RetryCnt, for example, which
-// determine after which time an operation fails if the peer does not answer. The attributes given to
+// determine after which time an operation fails if the peer does not answer. Those of the end that dials are
+// the peer's too, unless that has WithAttr, and none is changed. The attributes given to
 // change are verbs.DefaultAttr with the largest PMTU of the interface; for an accepted connection,
 // what both ends have agreed on.
 func WithAttr(change func(*verbs.Attr)) Option { return func(o *options) { o.attr = change } }
