@@ -9,8 +9,9 @@ package nic
 // destAnswers has the queue pairs of a destination send again, which was silent and answers.
 func (e *engine) destAnswers(d *dest) {
 	for x := range e.qps.All() {
-		if x.dest == d && x.q.SendAgain(e.now) {
-			e.markDirty(x)
+		if x.dest == d {
+			x.q.SendAgain(e.now)
+			e.rearm(x)
 		}
 	}
 }

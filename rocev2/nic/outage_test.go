@@ -82,7 +82,7 @@ func (o *outage) during(d time.Duration, event bool) time.Duration {
 	for begin := time.Now(); time.Since(begin) < d; {
 		before := o.l.e.qpCount.TailProbes
 		o.iterate(500 * time.Microsecond)
-		if time.Since(begin) > 200*time.Millisecond && o.l.e.qpCount.TailProbes != before {
+		if time.Since(begin) > 300*time.Millisecond && o.l.e.qpCount.TailProbes != before {
 			o.probes = append(o.probes, time.Now())
 		}
 	}

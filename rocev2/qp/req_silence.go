@@ -2,12 +2,14 @@
 
 package qp
 
-// Silence of a destination: it has answered nothing for 100 ms or more. Then its queue pairs do not wait for
+// Silence of a destination: it has answered nothing for 200 ms or more. Then its queue pairs do not wait for
 // their timeouts, which are far apart by then. Every 100 ms one of them sends its oldest packet
 // again, which every responder answers. With the first answer all queue pairs send their oldest packet
 // again. These probes are no retries, and the ACK timeout goes on as if there were none.
 
 const (
+	// From when on a destination is silent, ns. A host that only stalls is shorter.
+	silenceTime = 200 * 1000 * 1000
 	// The time between two probes of a silent destination, ns.
 	silentProbeTime = 100 * 1000 * 1000
 	// After 3.2 s of silence, this part of it is the time between two probes.
@@ -16,6 +18,8 @@ const (
 	linkProbeTime = 20 * 1000 * 1000
 	// By how much a queue pair that has sent a probe is later than those that wait for their turn, ns.
 	silentTurn = 1000 * 1000
+	// How long the queue pairs wait after the first answer for ACKs that are only late, ns.
+	lateAckTime = 20 * 1000 * 1000
 )
 
 // silence is the state shared by all queue pairs of a destination.
@@ -28,7 +32,7 @@ type silence struct {
 
 // silentFrom returns from when on the destination is silent, if it answers nothing before.
 func (r *requester) silentFrom() Time {
-	return max(r.rto.silentSince, r.q.flight.answeredAt) + max(silentProbeTime, r.probeTimeout())
+	return max(r.rto.silentSince, r.q.flight.answeredAt) + max(silenceTime, r.probeTimeout())
 }
 
 // isSilent reports whether the destination is silent.
@@ -80,19 +84,16 @@ func (f *Flight) LinkUp(now Time) { f.silence.linkUp, f.silence.nextAt = now, 0 
 // Deadline may be earlier afterwards.
 func (q *QP) LinkUp() { q.req.rto.probeNotBefore = 0 }
 
-// SendAgain has the queue pair send its oldest packet again if that was not answered, because its
-// destination answers again. It reports whether there is such a packet; NextData returns it.
-func (q *QP) SendAgain(now Time) bool {
+// SendAgain has the queue pair send its oldest packet again soon if that is not answered before, because its
+// destination answers again. ACKs that are only late arrive first. Deadline may be earlier afterwards.
+func (q *QP) SendAgain(now Time) {
 	r := &q.req
 	c := &r.rto
-	if c.since == 0 || c.rnrUntil != 0 || c.probes == 0 && c.retries == 0 && now-c.silentSince < silentProbeTime {
-		return false
+	if c.since == 0 || c.rnrUntil != 0 {
+		return
 	}
-	r.now = now
-	c.probes = 1 // the intervals are short again
-	c.probeNotBefore = now + 2*r.probeTimeout()
-	r.probe()
-	return true
+	wait := max(lateAckTime, 2*r.estimate(func(t rtt) Time { return t.smoothed }))
+	c.againAt = now + wait
 }
 
 // probe has the oldest packet without an answer sent again.

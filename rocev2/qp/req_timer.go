@@ -30,6 +30,7 @@ type rtoState struct {
 	rnrUntil        Time   // or 0
 	since           Time   // since when a response is due, or 0
 	probeNotBefore  Time   // the probe was postponed until then, or 0
+	againAt         Time   // when the oldest packet is sent again after a silence, or 0
 	requestedBefore uint64 // a packet with AckReq covers all packets before this one
 	expectedBefore  uint64 // a response is due, now or later, for all packets before this one
 
@@ -88,6 +89,9 @@ func (r *requester) probeTimeout() Time {
 // probeAt returns when the next probe is due.
 func (r *requester) probeAt() Time {
 	c, wait := &r.rto, r.probeTimeout()
+	if c.againAt != 0 {
+		return c.againAt
+	}
 	at := max(c.since+wait<<min(c.probes+1, maxBackoffShift)-wait, c.probeNotBefore)
 	if r.q.flight == nil {
 		return at
@@ -143,6 +147,11 @@ func (r *requester) expire(now Time) {
 			r.timeout(now)
 			return
 		}
+		if c.againAt != 0 {
+			c.againAt, c.probes, c.probeNotBefore = 0, 1, now+2*r.probeTimeout()
+			r.probe()
+			return
+		}
 		if r.isSilent(now) {
 			if r.mayProbeSilent(now) {
 				r.probe()
@@ -179,7 +188,7 @@ func (c *rtoState) restart(now Time) {
 	if c.since == 0 {
 		c.silentSince = now
 	}
-	c.since, c.probeNotBefore = now, 0
+	c.since, c.probeNotBefore, c.againAt = now, 0, 0
 }
 
 // armAckTimer notes that packet n is sent with AckReq. first: no earlier packet has
