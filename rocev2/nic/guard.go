@@ -15,6 +15,8 @@ import (
 //	the peer                                             a packet without the token
 //	stamps, and the packet had room for the option       is dropped and counted (unproven.go)
 //	stamps, but the packet had no room                   takes effect with the exact PSN only
+//	stamps, answers no questions, and the packet is
+//	longer than those with the token are                 the same
 //	stamps nothing: it has said so, or does not answer   the same
 //	has sent no stamp yet, or is a plain peer (rxe)      the same
 //
@@ -23,7 +25,8 @@ import (
 // A peer that stamps may end that at any time: its filter was deleted or is behind another one, it was
 // detached, its agent was killed, its path has a smaller MTU. So a dropped packet has the agent ask the
 // peer whether it stamps, and up to which length (question.go). Packets are dropped until it answers, or
-// is silent for questionLimit questions while nothing with its token arrives.
+// is silent for questionLimit questions. Then those need the token that are not longer than what arrived
+// with it meanwhile; if nothing did, none needs it.
 //
 // Packets of this engine to itself count as proven. A packet of an encrypted queue pair has a better
 // proof. Each further interface (rail.go) has a table, tokens and guards of its own.
@@ -32,6 +35,8 @@ import (
 type guard struct {
 	provenAt qp.Time // when the last packet with the token arrived, 0 = none has
 	room     int     // longest packet that the peer stamps, bytes of IP without the option
+	capped   bool    // it answers no questions: only packets up to longest bytes need the token
+	longest  int     // longest packet with the token since the question was asked, bytes of IP
 	bare     bool    // the peer has said that it stamps nothing
 	silent   bool    // it answers no questions, and nothing of it is proven
 	question question
@@ -39,7 +44,13 @@ type guard struct {
 
 // on reports whether a packet of so many bytes of IP needs the token.
 func (g *guard) on(length int) bool {
-	return g.provenAt != 0 && !g.bare && !g.silent && length <= g.room
+	return g.provenAt != 0 && !g.bare && !g.silent && length <= g.room && (!g.capped || length <= g.longest)
+}
+
+// proven notes a packet with the token of so many bytes of IP.
+func (g *guard) proven(now qp.Time, length int) {
+	g.provenAt = now
+	g.longest = max(g.longest, length)
 }
 
 // exactOnly reports whether the peer is known not to stamp although it understands stamps.

@@ -41,6 +41,9 @@ func (e *engine) ask(d *dest, rest qp.Time) {
 		return
 	}
 	q.open, q.asked, q.firstAt = true, 0, e.now
+	if !d.guard.capped {
+		d.guard.longest = 0
+	}
 	e.askAgain(d)
 }
 
@@ -62,7 +65,7 @@ func (e *engine) applyAnswer(d *dest, answers uint8) {
 	q.counted, q.answers = true, answers
 	switch {
 	case answered:
-		g.silent, q.open, q.endAt = false, false, e.now
+		g.silent, g.capped, q.open, q.endAt = false, false, false, e.now
 	case !q.open:
 		if g.exactOnly() && g.provenAt > q.endAt { // it stamps again
 			e.ask(d, stampsAgain)
@@ -75,6 +78,8 @@ func (e *engine) applyAnswer(d *dest, answers uint8) {
 		if g.provenAt < q.firstAt && !g.silent {
 			g.silent = true
 			e.count.silent++
+		} else if !g.silent {
+			g.capped = true // its path may have become smaller
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (e *engine) note(x *QP, p *rocev2.Packet, m rxMeta) {
 		return
 	}
 	if m.proven {
-		d.guard.provenAt = e.now
+		d.guard.proven(e.now, len(p.IPHeader())+p.UDPLen())
 	}
 	d.note(m)
 	if d.probe.sent == 0 || d.stamps && !m.proven { // of a peer that stamps, a forged ACK
