@@ -75,12 +75,12 @@ type attachJob struct {
 	foreground bool // this process runs the agent
 	recovered  bool // pins or state were lost, and are there again
 
-	change *revision // changes of an existing attachment; nil = there is none yet
-	signal int       // foreground process that runs the agent, and is told to reload; 0 = none
-	kept   int       // process of the agent that goes on; 0 = none
-	fresh  bool      // attached by this command: detached if another interface fails
-	report string    // what was done, for the user; "" = nothing
-	hidden string    // of loader.HiddenTags, for the user; "" = nothing
+	change     *revision // changes of an existing attachment; nil = there is none yet
+	signal     int       // foreground process that runs the agent, and is told to reload; 0 = none
+	kept       int       // process of the agent that goes on; 0 = none
+	fresh      bool      // attached by this command: detached if another interface fails
+	report     string    // what was done, for the user; "" = nothing
+	hiddenTags string    // what loader.HiddenTags tells the user
 }
 
 func newJobs(a *app, cmd *cobra.Command, names []string, upgrade bool) ([]*attachJob, error) {
@@ -128,8 +128,8 @@ func attachAll(jobs []*attachJob, foreground bool) (_ *loader.Control, err error
 			if j.report != "" {
 				fmt.Fprintf(j.cmd.OutOrStdout(), "%s: %s\n", j.name, j.report)
 			}
-			if j.report != "" && j.hidden != "" {
-				fmt.Fprintf(j.cmd.ErrOrStderr(), "%s: %s\n", j.name, j.hidden)
+			if j.report != "" && j.hiddenTags != "" {
+				fmt.Fprintf(j.cmd.ErrOrStderr(), "%s: %s\n", j.name, j.hiddenTags)
 			}
 		}
 	}()
@@ -208,7 +208,7 @@ func (j *attachJob) attach() (string, error) {
 	}
 	defer att.Close()
 	j.fresh = true
-	j.hidden = loader.HiddenTags(j.name)
+	j.hiddenTags = loader.HiddenTags(j.name)
 	cfg, err := att.Config()
 	if err != nil {
 		return "", err

@@ -50,7 +50,7 @@ func forge(ts *testscript.TestScript, neg bool, args []string) {
 	c := exec.Command("nsenter", append([]string{"--net=" + ts.Getenv("A"), "softroce-xdp",
 		"--pin-root", ts.Getenv("A_PINS"), "--run-dir", ts.Getenv("A_RUN")}, args[1:]...)...)
 	c.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "GORACE="+ts.Getenv("GORACE"))
-	c.Path, c.Dir, c.Stdout, c.Stderr = mustLook(ts, "nsenter"), ts.Getenv("WORK"), out, out
+	c.Dir, c.Stdout, c.Stderr = ts.Getenv("WORK"), out, out
 	ts.Check(c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
@@ -115,12 +115,6 @@ func forge(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Logf("%d and %d packets forged; a: %v; b: %v", hosts[0].sent.Load(), hosts[1].sent.Load(), hosts[0].counters(), hosts[1].counters())
 }
 
-func mustLook(ts *testscript.TestScript, name string) string {
-	p, err := exec.LookPath(name)
-	ts.Check(err)
-	return p
-}
-
 // forgedHost is an end of connections with an agent that serves the device.
 type forgedHost struct {
 	host *topo.Host
@@ -172,8 +166,8 @@ func (h *forgedHost) queuePairs() (qpns []uint32) {
 	return qpns
 }
 
-// flood sends packets in the name of h to the queue pairs of another host until stop is closed, about 10 000 a second: SENDs, WRITEs,
-// ACKs and NAKs of all PSNs. They pass no egress program.
+// flood sends packets in the name of h to the queue pairs of another host until stop is closed, about 10 000 a second:
+// SENDs, WRITEs, ACKs and NAKs of all PSNs. They pass no egress program.
 func (h *forgedHost) flood(to *forgedHost, stop chan struct{}) error {
 	l, err := h.host.Netlink().LinkByName(topo.IfName)
 	if err != nil {

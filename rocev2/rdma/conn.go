@@ -54,7 +54,7 @@ type Conn struct {
 	isGone     bool // the QPN is free again
 	isClosed   bool // by the application, and its memory is released
 	closing    atomic.Bool
-	flushed    atomic.Bool // the device is asked why
+	flushed    atomic.Bool // a request was flushed, and the device is asked why
 }
 
 // LocalAddr returns the address of this end.

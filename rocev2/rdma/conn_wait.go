@@ -3,6 +3,7 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -122,11 +123,8 @@ func (c *Conn) failed(s verbs.Status) {
 	// refused. The device is not waited for here, since others wait for this goroutine.
 	if c.flushed.CompareAndSwap(false, true) {
 		go func() {
-			if _, ended := c.host.dev.Port(); ended != nil {
-				c.end(ended, false)
-			} else {
-				c.end(statusError{s}, false)
-			}
+			_, ended := c.host.dev.Port()
+			c.end(cmp.Or(ended, error(statusError{s})), false)
 		}()
 	}
 }

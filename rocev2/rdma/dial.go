@@ -45,7 +45,7 @@ func Dial(ctx context.Context, dev verbs.Device, address string, list ...Option)
 // DialAddrPort is Dial for an address.
 func DialAddrPort(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list ...Option) (*Conn, error) {
 	peer = netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
-	c, err := within(ctx, func() (*Conn, error) { return dial(ctx, dev, peer, list) }, func(c *Conn) { _ = c.Close() })
+	c, err := within(ctx, func() (*Conn, error) { return dial(ctx, dev, peer, list) }, closeLate[*Conn])
 	if err != nil {
 		return nil, wrap("dial", Addr{peer}, err)
 	}

@@ -52,7 +52,7 @@ func Connect(ctx context.Context, dev verbs.Device, address string, qp verbs.QP,
 	if err != nil {
 		return nil, &Error{Op: "connect " + address, Err: err}
 	}
-	l, err := within(ctx, func() (*Link, error) { return connect(ctx, dev, peers[0], qp, list) }, func(l *Link) { _ = l.Close() })
+	l, err := within(ctx, func() (*Link, error) { return connect(ctx, dev, peers[0], qp, list) }, closeLate[*Link])
 	if err != nil {
 		return nil, wrap("connect", Addr{peers[0]}, err)
 	}
@@ -104,7 +104,7 @@ func (r *Request) AcceptQP(ctx context.Context, qp verbs.QP, list ...Option) (*L
 			_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot connect its queue pair")) // if it is still there
 		}
 		return l, err
-	}, func(l *Link) { _ = l.Close() })
+	}, closeLate[*Link])
 	if err != nil {
 		return nil, wrap("accept", r.remote(), err)
 	}

@@ -38,7 +38,7 @@ type Listener struct {
 // programs on this device can connect. A port has one listener on a device. The options are for the accepted
 // connections too.
 func Listen(ctx context.Context, dev verbs.Device, address string, list ...Option) (*Listener, error) {
-	l, err := within(ctx, func() (*Listener, error) { return listen(ctx, dev, address, list) }, func(l *Listener) { _ = l.Close() })
+	l, err := within(ctx, func() (*Listener, error) { return listen(ctx, dev, address, list) }, closeLate[*Listener])
 	if err != nil {
 		return nil, &Error{Op: "listen " + address, Err: err}
 	}
@@ -249,7 +249,7 @@ func (r *Request) Accept(ctx context.Context, list ...Option) (*Conn, error) {
 			_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot make a queue pair")) // if it is still there
 		}
 		return c, err
-	}, func(c *Conn) { _ = c.Close() })
+	}, closeLate[*Conn])
 	if err != nil {
 		return nil, wrap("accept", r.remote(), err)
 	}

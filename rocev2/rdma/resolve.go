@@ -100,7 +100,7 @@ type Announcement struct {
 // Announce answers Resolve at "host:port" or ":port" with a UD queue pair and its Q_Key until Close.
 // WithPrivate adds up to 136 bytes. Close leaves the queue pair as it is.
 func Announce(ctx context.Context, dev verbs.Device, address string, q verbs.QP, qkey uint32, list ...Option) (*Announcement, error) {
-	a, err := within(ctx, func() (*Announcement, error) { return announce(ctx, dev, address, q, qkey, list) }, func(a *Announcement) { _ = a.Close() })
+	a, err := within(ctx, func() (*Announcement, error) { return announce(ctx, dev, address, q, qkey, list) }, closeLate[*Announcement])
 	if err != nil {
 		return nil, &Error{Op: "announce " + address, Err: err}
 	}

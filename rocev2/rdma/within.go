@@ -5,6 +5,7 @@ package rdma
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 )
 
@@ -38,6 +39,9 @@ func within[T any](ctx context.Context, do func() (T, error), undo func(T)) (T, 
 	var none T
 	return none, ctx.Err()
 }
+
+// closeLate is what within does with a connection or a listener that nobody waits for any more.
+func closeLate[T io.Closer](c T) { _ = c.Close() }
 
 // ErrNoAnswer: the device has not answered within ten seconds. What was to be released is released when it answers.
 var ErrNoAnswer = errors.New("the device does not answer")

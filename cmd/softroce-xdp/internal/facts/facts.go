@@ -33,7 +33,7 @@ type Interface struct {
 	Pacers     []Pacer         `json:"pacers"`
 	Offloads   map[string]bool `json:"offloads"`
 
-	hiddenTags string // of loader.HiddenTags
+	hiddenTags string // what loader.HiddenTags tells the user
 }
 
 // Sizes of a full data packet around its payload: IP, UDP, BTH, the largest

@@ -83,7 +83,7 @@ type StatusInput struct {
 	AgentAlive bool
 	IfaceAlive bool
 	NameNow    string    // of the interface; empty: not known
-	HiddenTags string    // of loader.HiddenTags
+	HiddenTags string    // what loader.HiddenTags tells the user
 	Version    string    // of this binary
 	Now        time.Time // wall clock
 	MonoNs     uint64    // the heartbeat's clock
