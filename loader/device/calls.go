@@ -51,6 +51,7 @@ func (c *client) do(t proto.Type, req any, fds []int) (reply any, give []int, er
 	case proto.TSetSRQLimit:
 		err = c.setLimit(req.(*proto.SRQLimit))
 	case proto.TModifyQP:
+		c.settle()
 		err = c.modify(req.(*proto.ModifyQP))
 	case proto.TEncryptQP:
 		err = c.encrypt(req.(*proto.EncryptQP))

@@ -318,6 +318,7 @@ func (c *client) destroyQP(q *queuePair) error {
 	return nil
 }
 
+// modify sets attributes of a queue pair. What was posted before is settled.
 func (c *client) modify(m *proto.ModifyQP) error {
 	q, err := get[*queuePair](c, m.Handle)
 	if err != nil {
@@ -326,7 +327,6 @@ func (c *client) modify(m *proto.ModifyQP) error {
 	if err := c.mayUse(m); err != nil {
 		return err
 	}
-	c.settle()
 	return q.qp.Modify(m.Attr.Verbs(), verbs.AttrMask(m.Mask))
 }
 

@@ -226,6 +226,10 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 			c.discard(fds)
 		}
 	}()
+	if h.Type == proto.TBatch {
+		c.requests(h, body)
+		return
+	}
 	req, _, ok := proto.Bodies(h.Type)
 	err := error(proto.ErrProtocol)
 	if ok {
@@ -237,9 +241,32 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 		return
 	}
 	c.spend(callsOf(h.Type))
-	if !proto.Waits(h.Type, req) {
+	c.answer(h, proto.Waits(h.Type, req), func() ([]byte, []int) {
 		r, give, err := c.do(h.Type, req, fds)
-		c.reply(h, r, give, err)
+		return replyTo(h, r, err), give
+	})
+}
+
+// requests answers a batch.
+func (c *client) requests(h proto.Header, body []byte) {
+	parts, err := proto.DecodeBatch(body)
+	if err != nil {
+		c.spend(1)
+		c.reply(h, nil, nil, fmt.Errorf("type %d: %w", h.Type, err))
+		return
+	}
+	c.spend(callsOfBatch(parts))
+	c.answer(h, proto.BatchWaits(parts), func() ([]byte, []int) {
+		results, give := c.batch(parts)
+		return append(replyTo(h, nil, nil), results...), give
+	})
+}
+
+// answer writes the message that do returns, with its descriptors, which stay the server's.
+func (c *client) answer(h proto.Header, waits bool, do func() ([]byte, []int)) {
+	if !waits {
+		b, give := do()
+		c.write(b, give...)
 		return
 	}
 	select {
@@ -249,22 +276,25 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 		return
 	}
 	c.calls.Go(func() {
-		r, give, err := c.do(h.Type, req, nil)
-		<-c.slow
-		c.reply(h, r, give, err)
+		b, give := do()
+		<-c.slow // before the process can send another request
+		c.write(b, give...)
 	})
 }
 
 // reply answers a request. fds stay the server's.
 func (c *client) reply(h proto.Header, body any, fds []int, err error) {
+	c.write(replyTo(h, body, err), fds...)
+}
+
+// replyTo is the reply to a request.
+func replyTo(h proto.Header, body any, err error) []byte {
 	r := proto.Header{Type: h.Type | proto.Reply, Seq: h.Seq, Status: proto.StatusOf(err)}
-	if err != nil {
-		text := err.Error()
-		b := append(proto.Append(nil, r, nil), text[:min(len(text), 1024)]...)
-		c.write(b)
-		return
+	if err == nil {
+		return proto.Append(nil, r, body)
 	}
-	c.write(proto.Append(nil, r, body), fds...)
+	text := err.Error()
+	return append(proto.Append(nil, r, nil), text[:min(len(text), proto.MaxText)]...)
 }
 
 // write sends a message. A process that does not read loses its connection. Messages have one deadline

@@ -34,6 +34,15 @@ func callsOf(t proto.Type) uint64 {
 	return 1
 }
 
+// callsOfBatch is what a batch counts: its message, and the requests.
+func callsOfBatch(parts []proto.Part) uint64 {
+	n := uint64(1)
+	for _, p := range parts {
+		n += callsOf(p.Type)
+	}
+	return n
+}
+
 const (
 	// shortWait is the shortest wait: several messages together cost less than one timer for each.
 	shortWait = 20 * time.Millisecond

@@ -54,6 +54,7 @@ type Conn struct {
 	isGone     bool // the QPN is free again
 	isClosed   bool // by the application, and its memory is released
 	closing    atomic.Bool
+	hungUp     error       // what Disconnect has returned in drain; errNotYet: it was not called
 	flushed    atomic.Bool // a request was flushed, and the device is asked why
 }
 
@@ -97,7 +98,7 @@ func newConn(h *host, o options) (*Conn, error) {
 	c := &Conn{
 		host: h, o: o, pd: o.pd, lead: make(chan struct{}, 1), inbox: make(chan *Message, o.recvs),
 		established: make(chan struct{}), reply: make(chan cm.Event, 4), dead: make(chan struct{}),
-		drained: make(chan struct{}), released: make(chan struct{}),
+		drained: make(chan struct{}), released: make(chan struct{}), hungUp: errNotYet,
 	}
 	if c.pd == nil {
 		c.pd = h.pd
@@ -115,26 +116,21 @@ const (
 )
 
 func (c *Conn) open() (err error) {
-	limits := c.host.dev.Limits()
-	// Two more than operations: the keep-alive, and the work request that ends a Wait.
-	if c.cq, err = c.host.dev.CreateCQ(c.o.sends + c.o.recvs + 2); err != nil {
-		return err
-	}
-	c.sends.init(c.o.sends, c.o.maxMessage, min(maxInline, limits.Inline))
-	c.qp, err = c.pd.CreateQP(verbs.QPInit{
-		Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.cq, MaxSend: c.o.sends + 2, MaxRecv: c.o.recvs,
-		MaxSendSGE: c.MaxSGE(), MaxInline: c.sends.inline,
-	})
+	dev := c.host.dev
+	c.sends.init(c.o.sends, c.o.maxMessage, min(maxInline, dev.Limits().Inline))
+	mem, err := Alloc(dev, c.o.recvs*c.o.maxMessage)
 	if err != nil {
 		return err
 	}
-	if err := c.recvMem.make(c.host.dev, c.pd, c.o.recvs*c.o.maxMessage); err != nil {
-		return err
+	// Two more than operations: the keep-alive, and the work request that ends a Wait.
+	var mr verbs.MR
+	c.cq, c.qp, mr, err = createPair(dev, c.pd, c.o.sends+c.o.recvs+2, verbs.QPInit{
+		Type: verbs.RC, MaxSend: c.o.sends + 2, MaxRecv: c.o.recvs, MaxSendSGE: c.MaxSGE(), MaxInline: c.sends.inline,
+	}, mem)
+	if err != nil {
+		return errors.Join(err, Free(dev, mem))
 	}
-	mem, mr := c.recvMem.mem, c.recvMem.mr
-	if err := verbs.ToInit(c.qp, verbs.Endpoint{}, verbs.DefaultAttr()); err != nil {
-		return err
-	}
+	c.recvMem.use(mem, mr)
 	for i := range c.o.recvs {
 		m := &Message{c: c, mem: mem[i*c.o.maxMessage:][:c.o.maxMessage:c.o.maxMessage]}
 		m.wr = verbs.RecvWR{ID: recvBit | uint64(i), SGL: []verbs.SGE{{
@@ -155,13 +151,8 @@ func (c *Conn) freeMemory() error {
 
 // destroy destroys what newConn and Close have left.
 func (c *Conn) destroy() error {
-	var errs []error
-	if c.qp != nil {
-		errs = append(errs, c.qp.Destroy())
+	if c.qp == nil {
+		return nil
 	}
-	errs = append(errs, c.freeMemory())
-	if c.cq != nil {
-		errs = append(errs, c.cq.Destroy())
-	}
-	return errors.Join(errs...)
+	return errors.Join(destroyPair(c.host.dev, c.qp, c.cq), c.freeMemory())
 }

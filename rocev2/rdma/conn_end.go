@@ -4,6 +4,7 @@ package rdma
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -24,6 +25,8 @@ const (
 	// closeTime is how long Close waits for the peer's answer.
 	closeTime = time.Second
 )
+
+var errNotYet = errors.New("not disconnected")
 
 // event implements handler.
 func (c *Conn) event(e cm.Event) {
@@ -103,7 +106,11 @@ func (c *Conn) drain(grace bool) {
 	if grace {
 		c.pollWhile(graceTime, func() bool { return c.sends.open.Load() > 0 })
 	}
-	_ = c.qp.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // fails if the device has ended
+	if c.closing.Load() {
+		c.hungUp = hangup(c.host.session, c.id, c.qp)
+	} else {
+		_ = c.qp.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // fails if the device has ended
+	}
 	// This work request completes at once, so that a Wait for a completion ends.
 	_ = c.qp.PostSend(&verbs.SendWR{ID: wakeID, Op: verbs.OpWrite, Flags: verbs.Signaled})
 	c.pollWhile(drainTime, func() bool { return c.sends.open.Load() > 0 || c.recvOpen.Load() > 0 })
@@ -144,7 +151,10 @@ func (c *Conn) Close() error {
 // disconnect is the part of Close that waits.
 func (c *Conn) disconnect() error {
 	<-c.drained
-	if c.host.session.Disconnect(c.id, nil) == nil { // otherwise it has ended already
+	if c.hungUp == errNotYet {
+		c.hungUp = c.host.session.Disconnect(c.id, nil)
+	}
+	if c.hungUp == nil { // otherwise it has ended already
 		t := time.NewTimer(closeTime)
 		select {
 		case <-c.released:

@@ -99,10 +99,12 @@ func newAttempt(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list
 	if err := a.o.checkDial(); err != nil {
 		return a, err
 	}
-	if a.attr, err = a.o.attributes(dev); err != nil {
+	port, err := dev.Port()
+	if err != nil {
 		return a, err
 	}
-	e, err := a.host.findEnds(ctx, a.o.local, peer.Addr())
+	a.attr = a.o.attributes(dev, port)
+	e, err := a.host.findEnds(ctx, port, a.o.local, peer.Addr())
 	if err != nil {
 		return a, err
 	}
@@ -148,11 +150,8 @@ func (a *attempt) handshake(ctx context.Context, id cm.ID, qp verbs.QP, d dialer
 		_ = a.host.session.Reject(id, []byte("no encryption"))
 		return nil, err
 	}
-	if err := connectQP(ctx, qp, e.Path); err != nil {
-		_ = a.host.session.Reject(id, []byte("the queue pair cannot be connected"))
-		return nil, err
-	}
-	if err := a.host.session.Ready(id, nil); err != nil {
+	if err := waitFor(ctx, func() error { return connectReady(a.host.session, id, qp, e.Path) }); err != nil {
+		_ = a.host.session.Reject(id, []byte("the queue pair cannot be connected")) // if it is still there
 		return nil, err
 	}
 	select {
@@ -167,10 +166,10 @@ func (c *Conn) replies() <-chan cm.Event   { return c.reply }
 func (c *Conn) connected() <-chan struct{} { return c.established }
 func (c *Conn) ended() <-chan struct{}     { return c.dead }
 
-// connectQP brings a queue pair to RTS, which may wait for the peer's neighbour.
-func connectQP(ctx context.Context, qp verbs.QP, p cm.Path) error {
+// waitFor returns what connect returns, which may wait for the peer's neighbour, or the error of ctx if it ends first.
+func waitFor(ctx context.Context, connect func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- p.Connect(qp) }()
+	go func() { done <- connect() }()
 	select {
 	case err := <-done:
 		return err

@@ -128,13 +128,10 @@ func (r *Request) acceptQP(ctx context.Context, qp verbs.QP, list []Option) (*Li
 	if err != nil {
 		return nil, err
 	}
-	if err := connectQP(ctx, qp, path); err != nil {
-		return nil, err
-	}
 	if !h.takeOver(l.id, l) {
 		return nil, errGivenUp
 	}
-	return l, h.session.Accept(l.id, path, private)
+	return l, waitFor(ctx, func() error { return connectAccept(h.session, l.id, qp, path, private) })
 }
 
 // LocalAddr returns the address of this end.

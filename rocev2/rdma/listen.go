@@ -273,16 +273,13 @@ func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
 	c.id, c.private = r.e.ID, o.applicationPart(r.e.Private, seal.OfferLen)
 	c.local, c.remote = Addr{netip.AddrPortFrom(path.Local.Addr, r.l.addr.Port())}, r.remote()
 	private, err := r.answer(o, c.qp, path.Remote.PSN)
-	if err == nil {
-		err = connectQP(ctx, c.qp, path)
-	}
 	if err != nil {
 		return nil, errors.Join(err, c.destroy())
 	}
 	if !h.takeOver(c.id, c) {
 		return nil, errors.Join(errGivenUp, c.destroy())
 	}
-	if err := h.session.Accept(c.id, path, private); err != nil {
+	if err := waitFor(ctx, func() error { return connectAccept(h.session, c.id, c.qp, path, private) }); err != nil {
 		c.end(err, false)
 		<-c.drained
 		return nil, errors.Join(err, c.closed())

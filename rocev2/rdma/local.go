@@ -18,18 +18,13 @@ import (
 // means the device itself, which is how a program reaches its own host.
 
 // addresses returns the addresses of a device, its GIDs.
-func addresses(dev verbs.Device) ([]netip.Addr, error) {
-	port, err := dev.Port()
-	if err != nil {
-		return nil, err
-	}
-	var list []netip.Addr
+func addresses(port verbs.Port) (list []netip.Addr) {
 	for _, g := range port.GIDs {
 		if g.IsValid() {
 			list = append(list, g.Unmap())
 		}
 	}
-	return list, nil
+	return list
 }
 
 // ends are the addresses of both ends of an attempt to connect or to resolve.
@@ -39,11 +34,8 @@ type ends struct{ local, peer netip.Addr }
 // a loopback address. Local is the address that the application has chosen; without one, it is the peer's
 // if the device has it, or the source address of the kernel's route, or the first one of the same IP
 // version. The error says why the peer cannot be reached from there, without a message to it.
-func (h *host) findEnds(ctx context.Context, local, peer netip.Addr) (ends, error) {
-	own, err := addresses(h.dev)
-	if err != nil {
-		return ends{}, err
-	}
+func (h *host) findEnds(ctx context.Context, port verbs.Port, local, peer netip.Addr) (_ ends, err error) {
+	own := addresses(port)
 	e := ends{local: local.Unmap().WithZone(""), peer: peer}
 	if peer.IsLoopback() && !slices.Contains(own, peer) {
 		if e.peer, err = ofDevice(own, peer); err != nil {
@@ -137,10 +129,11 @@ type place struct {
 
 // findPlace returns the place of the first address of a list that the device has, or an error.
 func findPlace(dev verbs.Device, list []netip.AddrPort) (place, error) {
-	own, err := addresses(dev)
+	port, err := dev.Port()
 	if err != nil {
 		return place{}, err
 	}
+	own := addresses(port)
 	for _, x := range list {
 		p := place{addr: x.Addr().WithZone(""), port: x.Port()} // the interface is the zone
 		if p.addr.IsUnspecified() || slices.Contains(own, p.addr) {

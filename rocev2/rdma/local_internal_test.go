@@ -26,7 +26,9 @@ type routed struct {
 
 var errNoRoute = errors.New("no route")
 
-func (d *routed) Port() (verbs.Port, error) { return verbs.Port{GIDs: d.own}, nil }
+func (d *routed) Port() (verbs.Port, error) { return d.port(), nil }
+
+func (d *routed) port() verbs.Port { return verbs.Port{GIDs: d.own} }
 
 func (d *routed) CreateAH(av verbs.AddressVector) (verbs.AH, error) {
 	if d.wait != nil {
@@ -83,7 +85,7 @@ func TestFindEnds(t *testing.T) {
 			if c.local != "" {
 				local = ip(c.local)
 			}
-			e, err := h.findEnds(t.Context(), local, ip(c.peer))
+			e, err := h.findEnds(t.Context(), d.port(), local, ip(c.peer))
 			switch {
 			case c.from == "":
 				if err == nil || !strings.Contains(err.Error(), c.to) {
@@ -122,7 +124,7 @@ func TestRouteQuestionEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	h := &host{dev: d, pd: d}
-	if _, err := h.findEnds(ctx, netip.Addr{}, ip("192.0.2.2")); !errors.Is(err, context.Canceled) {
+	if _, err := h.findEnds(ctx, d.port(), netip.Addr{}, ip("192.0.2.2")); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	close(d.wait)

@@ -115,12 +115,8 @@ func complete(base options, list []Option) (options, error) {
 const maxBufferBytes = 1 << 30
 
 // attributes returns the attributes that Dial asks for.
-func (o *options) attributes(dev verbs.Device) (verbs.Attr, error) {
+func (o *options) attributes(dev verbs.Device, port verbs.Port) verbs.Attr {
 	a := verbs.DefaultAttr()
-	port, err := dev.Port()
-	if err != nil {
-		return a, err
-	}
 	if m, ok := rocev2.PMTUForMTU(port.MTU - o.sealRoom()); ok {
 		a.PMTU = m
 	}
@@ -129,5 +125,5 @@ func (o *options) attributes(dev verbs.Device) (verbs.Attr, error) {
 	if o.attr != nil {
 		o.attr(&a)
 	}
-	return a, nil
+	return a
 }

@@ -51,7 +51,11 @@ func resolve(ctx context.Context, dev verbs.Device, peer netip.AddrPort, list []
 	if err != nil {
 		return nil, err
 	}
-	e, err := h.findEnds(ctx, o.local, peer.Addr())
+	port, err := dev.Port()
+	if err != nil {
+		return nil, err
+	}
+	e, err := h.findEnds(ctx, port, o.local, peer.Addr())
 	if err != nil {
 		return nil, err
 	}

@@ -35,15 +35,27 @@ func (d *Device) call(t proto.Type, request, reply any) ([]int, error) {
 // callWith is call with descriptors for the server. While the server executes as many calls that wait
 // as it takes, another one waits here.
 func (d *Device) callWith(t proto.Type, request, reply any, fds ...int) ([]int, error) {
-	if err := d.alive(); err != nil {
+	a, err := d.exchange(proto.Waits(t, request), func(seq uint32) []byte {
+		return proto.Append(nil, proto.Header{Type: t, Seq: seq}, request)
+	}, fds...)
+	if err != nil {
 		return nil, err
 	}
-	if proto.Waits(t, request) {
+	return a.fds, decode(t, &a, reply)
+}
+
+// exchange sends the request that message returns for a sequence number, and waits for the reply. waits: it is one
+// of the calls that wait.
+func (d *Device) exchange(waits bool, message func(seq uint32) []byte, fds ...int) (a answer, err error) {
+	if err := d.alive(); err != nil {
+		return a, err
+	}
+	if waits {
 		select {
 		case d.slots <- struct{}{}:
 			defer func() { <-d.slots }()
 		case <-d.dead:
-			return nil, d.alive()
+			return a, d.alive()
 		}
 	}
 	got := make(chan answer, 1)
@@ -58,20 +70,19 @@ func (d *Device) callWith(t proto.Type, request, reply any, fds ...int) ([]int, 
 		delete(d.calls.waiting, seq)
 		d.calls.mu.Unlock()
 	}()
-	b := proto.Append(nil, proto.Header{Type: t, Seq: seq}, request)
-	if err := proto.Write(d.conn, b, fds...); err != nil {
+	if err := proto.Write(d.conn, message(seq), fds...); err != nil {
 		d.fail(d.ended(err))
 	}
 	select {
-	case a := <-got:
-		return a.fds, decode(t, &a, reply)
+	case a = <-got:
+		return a, nil
 	case <-d.dead:
 		select {
-		case a := <-got: // a reply that refuses may be the server's last message
-			return a.fds, decode(t, &a, reply)
+		case a = <-got: // a reply that refuses may be the server's last message
+			return a, nil
 		default:
 		}
-		return nil, d.alive()
+		return a, d.alive()
 	}
 }
 
@@ -109,24 +120,37 @@ func (d *Device) mapReply(t proto.Type, request, reply any, place func() (offset
 		return nil, err
 	}
 	defer proto.CloseFDs(fds)
-	if len(fds) != 1 {
-		err = fmt.Errorf("%w: %d descriptors in the reply to message %d; RLIMIT_NOFILE may be too low", proto.ErrProtocol, len(fds), t)
-	} else {
+	if err = wantFDs(fds, 1); err == nil {
 		var b []byte
 		offset, n := place()
 		if b, err = mapShared(fds[0], int64(offset), n); err == nil {
 			return b, nil
 		}
 	}
-	switch r := reply.(type) { // the server has made it already
-	case *proto.CreateCQReply:
-		err = errors.Join(err, d.end(proto.TDestroyCQ, r.Handle))
-	case *proto.CreateSRQReply:
-		err = errors.Join(err, d.end(proto.TDestroySRQ, r.Handle))
-	case *proto.CreateQPReply:
-		err = errors.Join(err, d.end(proto.TDestroyQP, r.Handle))
+	return nil, errors.Join(err, d.undo(reply))
+}
+
+// wantFDs returns an error if there are not n descriptors of rings.
+func wantFDs(fds []int, n int) error {
+	if len(fds) == n {
+		return nil
 	}
-	return nil, err
+	return fmt.Errorf("%w: %d descriptors of rings in a reply, not %d; RLIMIT_NOFILE may be too low", proto.ErrProtocol, len(fds), n)
+}
+
+// undo destroys the object that the server has made with a reply.
+func (d *Device) undo(reply any) error {
+	switch r := reply.(type) {
+	case *proto.CreateCQReply:
+		return d.end(proto.TDestroyCQ, r.Handle)
+	case *proto.CreateSRQReply:
+		return d.end(proto.TDestroySRQ, r.Handle)
+	case *proto.CreateQPReply:
+		return d.end(proto.TDestroyQP, r.Handle)
+	case *proto.RegReply:
+		return d.end(proto.TDeregMR, r.Handle)
+	}
+	return nil
 }
 
 // ended is the error of all calls after the end of the connection.

@@ -147,12 +147,20 @@ func (x *session) Close() error {
 
 // call executes a call of the session.
 func (x *session) call(t proto.Type, request, reply any) error {
+	if err := x.alive(); err != nil {
+		return err
+	}
+	return x.d.plain(t, request, reply)
+}
+
+// alive returns an error after Close.
+func (x *session) alive() error {
 	select {
 	case <-x.ended:
 		return fmt.Errorf("cm: the session was closed: open another: %w", verbs.ErrClosed)
 	default:
+		return nil
 	}
-	return x.d.plain(t, request, reply)
 }
 
 // about executes a call that has an ID and private data.

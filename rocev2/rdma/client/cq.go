@@ -40,14 +40,35 @@ var _ verbs.CQ = (*CQ)(nil)
 
 // CreateCQ implements verbs.Device.
 func (d *Device) CreateCQ(depth int) (verbs.CQ, error) {
-	if depth < 1 || depth > d.limits.CQ {
-		return nil, fmt.Errorf("a completion queue of %d; choose 1 to %d", depth, d.limits.CQ)
+	if err := d.checkDepth(depth); err != nil {
+		return nil, err
 	}
 	var r proto.CreateCQReply
-	b, err := d.mapReply(proto.TCreateCQ, &proto.CreateCQ{Depth: uint32(depth)}, &r, func() (uint32, int) { return r.Offset, ring.Shape(r.Ring).Bytes() })
+	b, err := d.mapReply(proto.TCreateCQ, &proto.CreateCQ{Depth: uint32(depth)}, &r, func() (uint32, int) { return placeOfCQ(&r) })
 	if err != nil {
 		return nil, err
 	}
+	c, err := d.newCQ(depth, &r, b)
+	if err != nil {
+		return nil, err // not c: an interface that holds a nil *CQ is not nil
+	}
+	return c, nil
+}
+
+func (d *Device) checkDepth(depth int) error {
+	if depth < 1 || depth > d.limits.CQ {
+		return fmt.Errorf("a completion queue of %d; choose 1 to %d", depth, d.limits.CQ)
+	}
+	return nil
+}
+
+// placeOfCQ is where the ring of a completion queue is in its file, and its bytes.
+func placeOfCQ(r *proto.CreateCQReply) (offset uint32, n int) {
+	return r.Offset, ring.Shape(r.Ring).Bytes()
+}
+
+// newCQ is the completion queue of a reply, whose ring is in b. After an error the server has it no more.
+func (d *Device) newCQ(depth int, r *proto.CreateCQReply, b []byte) (*CQ, error) {
 	c := &CQ{d: d, handle: r.Handle, depth: depth, memory: b, gone: make(chan struct{}), notify: make(chan struct{}, 1), fd: -1}
 	m, err := ring.Open(b, ring.Shape(r.Ring))
 	if err == nil && r.Ring.EntryBytes < wqe.CqeBytes {
@@ -55,7 +76,7 @@ func (d *Device) CreateCQ(depth int) (verbs.CQ, error) {
 	}
 	if err != nil {
 		c.unmap()
-		return nil, errors.Join(err, d.end(proto.TDestroyCQ, r.Handle))
+		return nil, errors.Join(err, d.undo(r))
 	}
 	c.in = ring.NewConsumer(m)
 	d.mu.Lock()

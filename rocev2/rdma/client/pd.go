@@ -51,33 +51,43 @@ func (p *PD) RegMR(b []byte, access verbs.Access) (verbs.MR, error) {
 
 func (p *PD) register(b []byte, access verbs.Access, g mr.Group) (*MR, error) {
 	d, group := p.d, proto.GroupOf(g)
-	m := &MR{d: d, n: uint64(len(b)), memory: b}
-	if access&verbs.AccessZeroBased == 0 {
-		m.va = addressOf(b)
-	}
-	if len(b) == 0 {
-		return nil, fmt.Errorf("register: %w: a region of 0 bytes", verbs.ErrRange)
-	}
-	a, offset, err := d.arena.hold(m)
+	m, inArena, err := p.newMR(b, access, group)
 	if err != nil {
 		return nil, err
 	}
 	var r proto.RegReply
-	if a != nil {
-		err = d.plain(proto.TRegArena, &proto.RegArena{
-			PD: p.handle, Arena: a.handle, Offset: offset, Length: m.n, VA: m.va, Access: uint32(access), Group: group,
-		}, &r)
+	if inArena != nil {
+		err = d.plain(proto.TRegArena, inArena, &r)
 	} else if err = d.passMemory(addressOf(b), m.n, access); err == nil {
 		err = d.plain(proto.TRegMemory, &proto.RegMemory{PD: p.handle, Access: uint32(access), Addr: addressOf(b), Length: m.n, Group: group}, &r)
 	}
-	if err != nil {
-		if d.alive() == nil { // otherwise the server may have made the region, and be about to end it
-			m.dropMemory()
-		}
-		return nil, err
+	return m, m.made(&r, err)
+}
+
+// newMR is a region that the server is to make, with the request if its memory is of Alloc. The memory is kept from
+// now on.
+func (p *PD) newMR(b []byte, access verbs.Access, group proto.Group) (*MR, *proto.RegArena, error) {
+	m := &MR{d: p.d, n: uint64(len(b)), memory: b}
+	if access&verbs.AccessZeroBased == 0 {
+		m.va = addressOf(b)
+	}
+	if len(b) == 0 {
+		return nil, nil, fmt.Errorf("register: %w: a region of 0 bytes", verbs.ErrRange)
+	}
+	a, offset, err := p.d.arena.hold(m)
+	if err != nil || a == nil {
+		return m, nil, err
+	}
+	return m, &proto.RegArena{PD: p.handle, Arena: a.handle, Offset: offset, Length: m.n, VA: m.va, Access: uint32(access), Group: group}, nil
+}
+
+// made takes what the server has answered.
+func (m *MR) made(r *proto.RegReply, err error) error {
+	if err != nil && m.d.alive() == nil { // otherwise the server may have made the region, and be about to end it
+		m.dropMemory()
 	}
 	m.handle, m.lkey, m.rkey = r.Handle, r.LKey, r.RKey
-	return m, nil
+	return err
 }
 
 // memory is whether the server has the descriptor of this process's memory.

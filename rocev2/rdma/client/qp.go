@@ -60,12 +60,30 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if !ok1 || !ok2 || send.d != p.d || recv.d != p.d {
 		return nil, errForeign
 	}
-	if err := p.d.checkSizes(&init); err != nil {
+	m, err := p.createQP(&init)
+	if err != nil {
+		return nil, err
+	}
+	m.SendCQ, m.RecvCQ = send.handle, recv.handle
+	var r proto.CreateQPReply
+	b, err := p.d.mapReply(proto.TCreateQP, m, &r, func() (uint32, int) { return placeOfQP(m, &r) })
+	if err != nil {
+		return nil, err
+	}
+	q, err := p.newQP(m, &r, b)
+	if err != nil {
+		return nil, err // not q: an interface that holds a nil *QP is not nil
+	}
+	return q, nil
+}
+
+// createQP is the request for a queue pair, without the completion queues.
+func (p *PD) createQP(init *verbs.QPInit) (*proto.CreateQP, error) {
+	if err := p.d.checkSizes(init); err != nil {
 		return nil, err
 	}
 	m := &proto.CreateQP{
-		PD: p.handle, SendCQ: send.handle, RecvCQ: recv.handle, Type: uint8(init.Type),
-		MaxSend: uint32(cmp.Or(init.MaxSend, 128)), MaxRecv: uint32(cmp.Or(init.MaxRecv, 128)),
+		PD: p.handle, Type: uint8(init.Type), MaxSend: uint32(cmp.Or(init.MaxSend, 128)), MaxRecv: uint32(cmp.Or(init.MaxRecv, 128)),
 		MaxSendSGE: uint32(cmp.Or(init.MaxSendSGE, 1)), MaxRecvSGE: uint32(cmp.Or(init.MaxRecvSGE, 1)), MaxInline: uint32(init.MaxInline), Payload: uint16(init.Payload),
 	}
 	if init.SignalAll {
@@ -84,11 +102,7 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 		}
 		m.SRQ = s.handle
 	}
-	q, err := p.createQP(m)
-	if err != nil {
-		return nil, err // not q: an interface that holds a nil *QP is not nil
-	}
-	return q, nil
+	return m, nil
 }
 
 // checkSizes refuses sizes that the message to the agent has no room for.
@@ -107,27 +121,26 @@ func (d *Device) checkSizes(i *verbs.QPInit) error {
 	return nil
 }
 
-func (p *PD) createQP(m *proto.CreateQP) (_ *QP, err error) {
-	d := p.d
-	var r proto.CreateQPReply
-	b, err := d.mapReply(proto.TCreateQP, m, &r, func() (uint32, int) {
-		n := ring.Shape(r.Send).Bytes()
-		if m.SRQ == 0 {
-			n += ring.Shape(r.Recv).Bytes()
-		}
-		return r.Offset, n
-	})
-	if err != nil {
-		return nil, err
+// placeOfQP is where the rings of a queue pair are in their file, and their bytes.
+func placeOfQP(m *proto.CreateQP, r *proto.CreateQPReply) (offset uint32, n int) {
+	n = ring.Shape(r.Send).Bytes()
+	if m.SRQ == 0 {
+		n += ring.Shape(r.Recv).Bytes()
 	}
+	return r.Offset, n
+}
+
+// newQP is the queue pair of a reply, whose rings are in b. After an error the server has it no more.
+func (p *PD) newQP(m *proto.CreateQP, r *proto.CreateQPReply, b []byte) (*QP, error) {
+	d := p.d
 	q := &QP{pd: p, handle: r.Handle, num: r.QPN, memory: b, queue: r.SendQueue, recvQueue: r.RecvQueue, outOfOrder: m.OutOfOrder != 0}
 	q.conf = qp.Config{
 		Type: verbs.QPType(m.Type), MaxSend: int(m.MaxSend), MaxRecv: int(m.MaxRecv), MaxSendSGE: int(m.MaxSendSGE),
 		MaxRecvSGE: int(m.MaxRecvSGE), MaxInline: int(m.MaxInline),
 	}
-	if err := q.open(&r, m); err != nil {
+	if err := q.open(r, m); err != nil {
 		q.unmap()
-		return nil, errors.Join(err, d.end(proto.TDestroyQP, r.Handle))
+		return nil, errors.Join(err, d.undo(r))
 	}
 	d.mu.Lock()
 	d.qps[q.handle] = q
@@ -180,9 +193,22 @@ func (q *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
 	if q.destroyed() {
 		return errDestroyed
 	}
-	if err := q.pd.d.plain(proto.TModifyQP, &proto.ModifyQP{Handle: q.handle, Mask: uint32(mask), Attr: proto.AttrOf(a)}, nil); err != nil {
+	m := q.modify(a, mask)
+	if err := q.pd.d.plain(proto.TModifyQP, m, nil); err != nil {
 		return err
 	}
+	q.modified(m)
+	return nil
+}
+
+// modify is the request of Modify.
+func (q *QP) modify(a verbs.Attr, mask verbs.AttrMask) *proto.ModifyQP {
+	return &proto.ModifyQP{Handle: q.handle, Mask: uint32(mask), Attr: proto.AttrOf(a)}
+}
+
+// modified notes what the server has done.
+func (q *QP) modified(m *proto.ModifyQP) {
+	a, mask := m.Attr.Verbs(), verbs.AttrMask(m.Mask)
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
 	if mask&verbs.MaskState != 0 && a.State == verbs.StateReset {
@@ -194,7 +220,6 @@ func (q *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
 	if mask&verbs.MaskMaxRdAtomic != 0 {
 		q.rdAtomic = a.MaxRdAtomic
 	}
-	return nil
 }
 
 // Encrypt implements seal.Encrypter. The server takes no MaxBlocks below proto.MinBlocks.

@@ -192,7 +192,7 @@ func AppendCMEvent(b []byte, e cm.Event) []byte {
 			m.ErrPrivate, _ = CMPrivateOf(unresolved.Private)
 		}
 	}
-	return append(Append(b, Header{Type: TCMEvent}, &m), text[:min(len(text), 1024)]...)
+	return append(Append(b, Header{Type: TCMEvent}, &m), text[:min(len(text), MaxText)]...)
 }
 
 // DecodeCMEvent reads an event.

@@ -12,6 +12,9 @@ const Magic = 0x49445253 // "SRDI"
 // MaxMessage is the length of the longest message in bytes.
 const MaxMessage = 4096
 
+// MaxText is the length of the longest text of an error in bytes.
+const MaxText = 1024
+
 // Type is the type of a message.
 type Type uint16
 
