@@ -281,6 +281,9 @@ func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	c.s.owners.Store(verbs.QP(q.qp), owner{c, r.Handle})
+	c.mu.Lock()
+	c.qpns[r.QPN] = struct{}{}
+	c.mu.Unlock()
 	return r, []int{q.memory.fd()}, nil
 }
 
@@ -299,6 +302,9 @@ func (c *client) enlist(q *queuePair) (err error) {
 }
 
 func (c *client) destroyQP(q *queuePair) error {
+	c.mu.Lock()
+	delete(c.qpns, q.qp.QPN()) // another process may have the number next
+	c.mu.Unlock()
 	if err := q.qp.Destroy(); err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ type client struct {
 
 	mu      sync.Mutex
 	objects map[uint32]object
+	qpns    map[uint32]struct{} // of its queue pairs
 	last    uint32
 	memory  *processMemory // nil before TPassMemory
 
@@ -80,7 +81,7 @@ func newClient(s *Server, conn *net.UnixConn) (*client, error) {
 		return nil, err
 	}
 	c := &client{
-		s: s, conn: conn, pid: uint32(cred.Pid), uid: cred.Uid, pidfd: -1, objects: map[uint32]object{}, wake: -1, signal: -1,
+		s: s, conn: conn, pid: uint32(cred.Pid), uid: cred.Uid, pidfd: -1, objects: map[uint32]object{}, qpns: map[uint32]struct{}{}, wake: -1, signal: -1,
 		slow: make(chan struct{}, proto.MaxWaiting), events: make(chan []byte, eventBacklog),
 		hung: make(chan struct{}),
 	}

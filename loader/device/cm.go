@@ -227,10 +227,8 @@ func (x *connections) own(id uint32) error {
 func (c *client) owns(qpn uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, o := range c.objects {
-		if q, ok := o.(*queuePair); ok && q.qp.QPN() == qpn {
-			return nil
-		}
+	if _, ok := c.qpns[qpn]; ok {
+		return nil
 	}
 	return fmt.Errorf("%w: queue pair %#x", proto.ErrHandle, qpn)
 }

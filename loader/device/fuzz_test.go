@@ -99,6 +99,26 @@ func randomBody(rng *rand.Rand, t proto.Type, own *owned) []byte {
 	return b
 }
 
+// randomBatch returns a batch of requests that batches have, mostly.
+func randomBatch(rng *rand.Rand, own *owned) []byte {
+	types := [...]proto.Type{
+		proto.TCreateCQ, proto.TRegArena, proto.TCreateQP, proto.TModifyQP, proto.TModifyQP, proto.TDeregMR, proto.TDestroyQP, proto.TDestroyCQ,
+		proto.TCMConnect, proto.TCMAccept, proto.TCMReady, proto.TCMDisconnect, proto.TPort,
+	}
+	b := proto.Append(nil, proto.Header{Type: proto.TBatch, Seq: rng.Uint32()}, nil)
+	from := rng.IntN(len(types))
+	for i := range 1 + rng.IntN(proto.MaxBatch+1) {
+		t := types[(from+i)%len(types)]
+		if rng.IntN(8) == 0 {
+			t = types[rng.IntN(len(types))]
+		}
+		if more := randomBody(rng, t, own); len(b)+proto.HeaderBytes+len(more) <= proto.MaxMessage {
+			b = append(proto.Append(b, proto.Header{Type: t}, nil), more...)
+		}
+	}
+	return b
+}
+
 // owned has what an attacker made last.
 type owned struct{ qp, qpn, id, request, reply atomic.Uint32 }
 
@@ -232,6 +252,9 @@ func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[1024]atomic
 			t = proto.Type(rng.Uint32())
 		}
 		b := append(proto.Append(nil, proto.Header{Type: t, Seq: rng.Uint32()}, nil), randomBody(rng, t, &own)...)
+		if rng.IntN(10) == 0 {
+			b = randomBatch(rng, &own)
+		}
 		if rng.IntN(100) == 0 {
 			b = b[:1+rng.IntN(len(b))]
 		}
@@ -304,7 +327,7 @@ func TestRandomMessages(t *testing.T) {
 	other.works(t)
 	// An attack that only meets the first checks shows nothing.
 	for _, want := range []proto.Type{proto.TAddArena, proto.TRegArena, proto.TCreateQP, proto.TModifyQP, proto.TEncryptQP, proto.TDestroyQP, proto.TCreateAH, proto.TDeregMR,
-		proto.TCMOpen, proto.TCMListen, proto.TCMConnect, proto.TCMResolve} {
+		proto.TCMOpen, proto.TCMListen, proto.TCMConnect, proto.TCMResolve, proto.TBatch} {
 		if ok[want].Load() == 0 {
 			t.Errorf("no request of type %d was executed", want)
 		}

@@ -19,6 +19,7 @@ const (
 	callsToAccept = 4       // a connection to the socket: less than the rate of a user at acceptRate
 	callsToOpen   = 12      // a hello, with the end of the process
 	callsOfEngine = 4       // a message that changes what the engine's thread has
+	callsInBatch  = 2       // such a request in a batch
 	bytesOfCall   = 1 << 19 // so many bytes of other memory to register, while the process changes its page tables too
 	stepsOfCall   = 16      // so many mappings of that memory
 )
@@ -34,11 +35,14 @@ func callsOf(t proto.Type) uint64 {
 	return 1
 }
 
-// callsOfBatch is what a batch counts: its message, and the requests.
+// callsOfBatch is what a batch counts: its message, and less than usual for what changes what the engine's thread
+// has, since that thread is awake from the first on.
 func callsOfBatch(parts []proto.Part) uint64 {
 	n := uint64(1)
 	for _, p := range parts {
-		n += callsOf(p.Type)
+		if callsOf(p.Type) > 1 {
+			n += callsInBatch
+		}
 	}
 	return n
 }

@@ -151,6 +151,11 @@ func (c *Conn) Close() error {
 // disconnect is the part of Close that waits.
 func (c *Conn) disconnect() error {
 	<-c.drained
+	select {
+	case <-c.released:
+		return c.closed()
+	default:
+	}
 	if c.hungUp == errNotYet {
 		c.hungUp = c.host.session.Disconnect(c.id, nil)
 	}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/loader/device"
+	"github.com/softroce/softroce-xdp/loader/device/limits"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+// counted is a socket in front of that of a server, which notes the requests that pass.
+type counted struct {
+	dir  string
+	mu   sync.Mutex
+	seen []proto.Type
+}
+
+func countMessages(t *testing.T, server string) *counted {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "srd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: proto.SocketPath(dir, "lo"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		l.Close()
+		os.RemoveAll(dir)
+	})
+	c := &counted{dir: dir}
+	go func() {
+		for {
+			client, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			server, err := proto.Dial(t.Context(), proto.SocketPath(server, "lo"))
+			if err != nil {
+				client.Close()
+				return
+			}
+			go c.forward(client, server, c.note)
+			go c.forward(server, client, func(proto.Type) {})
+		}
+	}()
+	return c
+}
+
+func (c *counted) note(t proto.Type) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, t)
+}
+
+func (c *counted) forward(from, to *net.UnixConn, note func(proto.Type)) {
+	defer to.Close()
+	b := make([]byte, proto.MaxMessage)
+	for {
+		n, fds, err := proto.Read(from, b)
+		if err != nil {
+			return
+		}
+		if h, _, err := proto.Split(b[:n]); err == nil {
+			note(h.Type)
+		}
+		err = proto.Write(to, b[:n], fds...)
+		proto.CloseFDs(fds)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// take returns the requests since the last call.
+func (c *counted) take() []proto.Type {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.seen
+	c.seen = nil
+	return seen
+}
+
+// Dial, a message each way and Close take seven messages to the server, and five at the other end.
+func TestMessagesOfConnection(t *testing.T) {
+	s, dir := serve(t, device.Config{})
+	active, passive := countMessages(t, dir), countMessages(t, dir)
+	ends := [2]*client.Device{open(t, active.dir), open(t, passive.dir)}
+	l, err := rdma.Listen(t.Context(), ends[1], "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	once := func() {
+		done := make(chan error, 1)
+		go func() {
+			c, err := l.Accept(t.Context())
+			if err != nil {
+				done <- err
+				return
+			}
+			m, err := c.RecvMessage(t.Context())
+			if err == nil {
+				err = c.Send(t.Context(), m.Bytes())
+			}
+			if _, end := c.RecvMessage(t.Context()); !errors.Is(end, io.EOF) {
+				err = errors.Join(err, end)
+			}
+			done <- errors.Join(err, c.Close())
+		}()
+		c, err := rdma.Dial(t.Context(), ends[0], l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Send(t.Context(), []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.RecvMessage(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.Close(), <-done); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := func() { // both ends have destroyed their queue pairs, some seconds later
+		wait(t, func() bool {
+			return !slices.ContainsFunc(s.Status().Processes, func(p device.Process) bool { return p.QPs > 0 })
+		})
+	}
+	once() // the first one makes domain, session and arena, too
+	gone()
+	active.take()
+	passive.take()
+	once()
+	gone()
+	const batch = proto.TBatch
+	if got, want := active.take(), []proto.Type{proto.TPort, batch, proto.TCMConnect, batch, batch, proto.TDeregMR, batch}; !slices.Equal(got, want) {
+		t.Errorf("the end that dials: %#x, want %#x", got, want)
+	}
+	if got, want := passive.take(), []proto.Type{batch, batch, proto.TModifyQP, proto.TDeregMR, batch}; !slices.Equal(got, want) {
+		t.Errorf("the end that accepts: %#x, want %#x", got, want)
+	}
+}
+
+// A batch that fails somewhere leaves nothing, and the program gets the error of what has failed.
+func TestPairFails(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		limit limits.Kind
+	}{{"completion queue", limits.CQs}, {"region", limits.MRs}, {"queue pair", limits.QPs}} {
+		t.Run(c.name, func(t *testing.T) {
+			most := limits.Defaults()
+			most.Process[c.limit] = 1
+			s, dir := serve(t, device.Config{Limits: &most})
+			d := open(t, dir)
+			pd, err := d.AllocPD()
+			if err != nil {
+				t.Fatal(err)
+			}
+			mem, err := d.Alloc(8192)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pair := func() (verbs.CQ, verbs.QP, verbs.MR, error) {
+				return pd.(*client.PD).CreatePair(16, verbs.QPInit{Type: verbs.RC}, verbs.DefaultAttr(), mem)
+			}
+			cq, qp, mr, err := pair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := s.Status().Processes
+			if cq, qp, mr, err := pair(); !errors.Is(err, proto.ErrLimit) || cq != nil || qp != nil || mr != nil {
+				t.Errorf("%v, %v, %v, %v", cq, qp, mr, err)
+			}
+			if after := s.Status().Processes; !slices.Equal(after, before) {
+				t.Errorf("%+v, before it failed %+v", after, before)
+			}
+			if qp.State() != verbs.StateInit {
+				t.Errorf("the first one is in %s", qp.State())
+			}
+			if err := errors.Join(d.DestroyPair(qp, cq), mr.Deregister(), d.Free(mem)); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.DestroyPair(qp, cq); !errors.Is(err, verbs.ErrDestroyed) {
+				t.Errorf("a second end: %v", err)
+			}
+			mem, _ = d.Alloc(8192)
+			if _, _, _, err := pair(); err != nil {
+				t.Errorf("after the end of the first one: %v", err)
+			}
+		})
+	}
+}
+
+// A completion queue that another queue pair uses stays when the pair is destroyed.
+func TestDestroyPairInPart(t *testing.T) {
+	_, dir := serve(t, device.Config{})
+	d := open(t, dir)
+	e := newEnd(t, d, 4096, verbs.QPInit{Type: verbs.RC})
+	other, err := e.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: e.cq, RecvCQ: e.cq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.DestroyPair(e.qp, e.cq); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("a queue that is used: %v", err)
+	}
+	if err := e.qp.Destroy(); !errors.Is(err, verbs.ErrDestroyed) {
+		t.Errorf("the queue pair: %v", err)
+	}
+	if err := errors.Join(other.Destroy(), e.cq.Destroy()); err != nil {
+		t.Error(err)
+	}
+}
