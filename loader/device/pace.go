@@ -11,7 +11,7 @@ import (
 )
 
 // Control messages cost CPU time of the server, so their rate is limited (limits.Calls). A message counts
-// as about 20 us of CPU time each. The server does not read further messages of a process that is over
+// as 20 to 60 us of CPU time. The server does not read further messages of a process that is over
 // the limit, so the process blocks when it sends.
 
 // What counts more than one call.
