@@ -84,13 +84,14 @@ func (c *counted) forward(from, to *net.UnixConn, note func(proto.Type)) {
 	}
 }
 
-// take returns the requests since the last call.
+// take returns the requests since the last call. A message that arrives before the RTU is not one of them: it is
+// reported with a TCMArrived.
 func (c *counted) take() []proto.Type {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seen := c.seen
 	c.seen = nil
-	return seen
+	return slices.DeleteFunc(seen, func(t proto.Type) bool { return t == proto.TCMArrived })
 }
 
 // Dial, a message each way and Close take seven messages to the server, and five at the other end.

@@ -40,15 +40,15 @@ func (c *Conn) event(e cm.Event) {
 		case c.reply <- e:
 		default: // Dial has returned
 		}
-		c.end(e.Err, false)
 		c.release()
+		c.end(e.Err, false)
 	case cm.Disconnected:
+		c.release() // before end: Close need not disconnect
 		if e.Err == nil {
 			c.end(ErrPeerClosed, true)
 		} else {
 			c.end(e.Err, false)
 		}
-		c.release()
 	case cm.Gone:
 		c.release()
 		c.mu.Lock()
