@@ -38,21 +38,43 @@ type requestQueue interface {
 	deviceEnded(why error)
 }
 
+// hosts has what opens the host of a device, or returns the open one. The lock is not held while a device answers:
+// a device in another process may be stopped.
 var hosts = struct {
 	sync.Mutex
-	byDevice map[verbs.Device]*host
-}{byDevice: map[verbs.Device]*host{}}
+	byDevice map[verbs.Device]func() (*host, error)
+}{byDevice: map[verbs.Device]func() (*host, error){}}
 
 // ErrNoCM: the device cannot connect by address.
 var ErrNoCM = errors.New("the device has no communication manager: exchange QPN, PSN and address by other means, and use verbs.Connect")
 
-// hostOf returns the host of a device.
+// hostOf returns the host of a device. Calls during the same attempt to open it have the same result, and the first
+// call after a failure tries again.
 func hostOf(dev verbs.Device) (*host, error) {
 	hosts.Lock()
-	defer hosts.Unlock()
-	if h := hosts.byDevice[dev]; h != nil {
-		return h, nil
+	open := hosts.byDevice[dev]
+	if open == nil {
+		open = sync.OnceValues(func() (*host, error) {
+			h, err := openHost(dev)
+			if err != nil {
+				forgetHost(dev)
+			}
+			return h, err
+		})
+		hosts.byDevice[dev] = open
 	}
+	hosts.Unlock()
+	return open()
+}
+
+// forgetHost ends the entry of a device in hosts.
+func forgetHost(dev verbs.Device) {
+	hosts.Lock()
+	defer hosts.Unlock()
+	delete(hosts.byDevice, dev)
+}
+
+func openHost(dev verbs.Device) (*host, error) {
 	c, ok := dev.(cm.Connector)
 	if !ok {
 		return nil, ErrNoCM
@@ -69,7 +91,6 @@ func hostOf(dev verbs.Device) (*host, error) {
 		dev: dev, pd: pd, session: s, handlers: map[cm.ID]handler{}, listeners: map[mad.ServiceID]requestQueue{},
 		early: map[cm.ID][]cm.Event{},
 	}
-	hosts.byDevice[dev] = h
 	go h.run()
 	return h, nil
 }
@@ -79,9 +100,7 @@ func (h *host) run() {
 	for e := range h.session.Events() {
 		h.dispatch(e)
 	}
-	hosts.Lock()
-	delete(hosts.byDevice, h.dev)
-	hosts.Unlock()
+	forgetHost(h.dev)
 	why := endOf(h.dev)
 	h.mu.Lock()
 	h.ended = why

@@ -228,3 +228,41 @@ func TestDialOfStoppedDevice(t *testing.T) {
 		t.Errorf("a request from %v", r)
 	}
 }
+
+// entered is a stoppable device that reports its first AllocPD.
+type entered struct {
+	*stoppable
+	once sync.Once
+	in   chan struct{} // closed by the first AllocPD
+}
+
+func (d *entered) AllocPD() (verbs.PD, error) {
+	d.once.Do(func() { close(d.in) })
+	return d.stoppable.AllocPD()
+}
+
+// While a device does not answer the first Dial over it, connections over another device are made.
+func TestDialOverOtherDevice(t *testing.T) {
+	d := &entered{stoppable: &stoppable{Device: openLoop(t, cmloop.Config{})}, in: make(chan struct{})}
+	d.gate.Lock()
+	ctx, cancel := context.WithCancel(patient(t))
+	dialed := make(chan error, 1)
+	go func() {
+		_, err := rdma.Dial(ctx, d, "127.0.0.1:9")
+		dialed <- err
+	}()
+	<-d.in
+	other := openLoop(t, cmloop.Config{})
+	l, err := rdma.Listen(patient(t), other, "127.0.0.1:0")
+	if err == nil {
+		err = l.Close()
+	}
+	if err != nil {
+		t.Errorf("over the other device: %v", err)
+	}
+	cancel()
+	if err := <-dialed; !errors.Is(err, context.Canceled) {
+		t.Errorf("over the stopped device: %v", err)
+	}
+	d.gate.Unlock()
+}
