@@ -78,18 +78,25 @@ func (b *buffers) acquire() bool {
 	return true
 }
 
-// release ends acquire.
+// release ends acquire, and gives the memory back if it was the last user and free was called.
 func (b *buffers) release(dev verbs.Device) error {
 	if b.users.Add(-1) > 0 {
 		return nil
 	}
-	if b.enter() { // free finds no users
+	if b.enter() {
 		b.leave()
 		return nil
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.freeMemory(dev)
+	var mem []byte
+	if b.users.Load() == 0 { // otherwise free was called since, and is a user
+		mem, b.mem = b.mem, nil
+	}
+	b.mu.Unlock()
+	if mem == nil {
+		return nil
+	}
+	return Free(dev, mem)
 }
 
 // make allocates and registers the memory, once.
@@ -129,26 +136,23 @@ func (b *buffers) use(mem []byte, mr verbs.MR) {
 // free waits until nobody accesses the memory between enter and leave, deregisters it, and gives it back, or has
 // the last release do so.
 func (b *buffers) free(dev verbs.Device) error {
+	mr := b.end()
+	if mr == nil {
+		return nil
+	}
+	return oneEnd(mr.Deregister(), b.release(dev))
+}
+
+// end ends the access to the memory, and returns its region, nil if there is none. The caller deregisters it, and
+// is a user until then: enter does not wait for the device, and no release frees memory that is registered.
+func (b *buffers) end() verbs.MR {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = true
-	if b.mr == nil {
-		return nil
+	mr := b.mr
+	if mr != nil {
+		b.mr = nil
+		b.users.Add(1)
 	}
-	err := b.mr.Deregister()
-	b.mr = nil
-	if b.users.Load() > 0 {
-		return err
-	}
-	return oneEnd(err, b.freeMemory(dev))
-}
-
-// freeMemory gives the memory back, once; mu is held.
-func (b *buffers) freeMemory(dev verbs.Device) error {
-	if b.mem == nil {
-		return nil
-	}
-	mem := b.mem
-	b.mem = nil
-	return Free(dev, mem)
+	return mr
 }

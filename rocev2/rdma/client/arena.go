@@ -16,6 +16,7 @@ import (
 
 // arenas is the memory that server and process have both mapped: one or more memfds.
 type arenas struct {
+	grow   sync.Mutex // held while the server is asked for another one; before mu
 	mu     sync.Mutex
 	all    []*sharedArena
 	closed bool // the device is; arenas end with their last buffer
@@ -31,29 +32,45 @@ type sharedArena struct {
 // Alloc returns n bytes of memory that the server accesses without a copy, for RegMR. Its alignment
 // is 128 bytes. It does not move, and stays accessible until Free, also after Close of the device.
 func (d *Device) Alloc(n int) ([]byte, error) {
-	s := &d.arena
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, fmt.Errorf("alloc: %d bytes: %w", n, verbs.ErrClosed)
-	}
 	if n < 1 {
 		return nil, fmt.Errorf("alloc: %w: %d bytes", verbs.ErrRange, n)
 	}
-	b, err := s.take(n)
-	if b == nil && err == nil && s.giveBack(0) {
-		b, err = s.take(n)
+	s := &d.arena
+	if b, err := s.alloc(n); b != nil || err != nil {
+		return b, err
 	}
-	if b != nil || err != nil {
-		clear(b)
+	s.grow.Lock()
+	defer s.grow.Unlock()
+	if b, err := s.alloc(n); b != nil || err != nil { // another goroutine may have made an arena
 		return b, err
 	}
 	a, err := d.newArena(max(n, d.conf.ArenaBytes))
 	if err != nil {
 		return nil, fmt.Errorf("alloc: %d bytes: %w", n, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.Join(fmt.Errorf("alloc: %d bytes: %w", n, verbs.ErrClosed), a.Close())
+	}
 	s.all = append(s.all, a)
 	return a.take(n)
+}
+
+// alloc returns n bytes of zeroed memory of the arenas that are there. It returns nil without an error if none has
+// room.
+func (s *arenas) alloc(n int) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("alloc: %d bytes: %w", n, verbs.ErrClosed)
+	}
+	b, err := s.take(n)
+	if b == nil && err == nil && s.giveBack(0) {
+		b, err = s.take(n)
+	}
+	clear(b)
+	return b, err
 }
 
 // take takes n bytes of an arena that has room for them. It returns nil without an error if none has.
