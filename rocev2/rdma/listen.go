@@ -62,6 +62,9 @@ func listen(ctx context.Context, dev verbs.Device, address string, list []Option
 		return nil, err
 	}
 	h, err := hostOf(dev)
+	if err == nil {
+		err = ctx.Err() // the device may have answered late
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -266,3 +266,53 @@ func TestDialOverOtherDevice(t *testing.T) {
 	}
 	d.gate.Unlock()
 }
+
+// slowListen is a device that answers Listen of a session late.
+type slowListen struct {
+	*cmloop.Device
+	answer chan struct{}
+}
+
+func (d *slowListen) OpenCM() (cm.Session, error) {
+	s, err := d.Device.OpenCM()
+	return slowListenSession{s, d}, err
+}
+
+type slowListenSession struct {
+	cm.Session
+	d *slowListen
+}
+
+func (s slowListenSession) Listen(id mad.ServiceID, n int) error {
+	err := s.Session.Listen(id, n)
+	<-s.d.answer
+	return err
+}
+
+// A Listen whose context has ended has its port until the device answers, and no longer.
+func TestLateListen(t *testing.T) {
+	d := &slowListen{Device: openLoop(t, cmloop.Config{}), answer: make(chan struct{})}
+	const address = "127.0.0.1:9"
+	listen := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(patient(t), limit)
+		defer cancel()
+		l, err := rdma.Listen(ctx, d, address)
+		if err == nil {
+			err = l.Close()
+		}
+		return err
+	}
+	err := listen(50 * time.Millisecond)
+	for end := time.Now().Add(patience); !errors.Is(err, cm.ErrInUse) && time.Now().Before(end); err = listen(50 * time.Millisecond) {
+	} // the first ones may have ended before the device was asked
+	if !errors.Is(err, cm.ErrInUse) {
+		t.Errorf("before the answer: %v", err)
+	}
+	close(d.answer)
+	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); err = listen(patience) {
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		t.Errorf("after the answer: %v", err)
+	}
+}
