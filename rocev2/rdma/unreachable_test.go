@@ -33,6 +33,7 @@ func TestServerError(t *testing.T) {
 		"permission":           {"lo", "{}", syscall.EACCES, fs.ErrPermission, "join the group of the socket"},
 		"ended":                {"lo", "{}", syscall.ECONNREFUSED, ErrNotServing, "has ended"},
 		"no answer":            {"lo", "{}", client.ErrNoAnswer, ErrNotServing, "attach --upgrade lo"},
+		"no answer, as Close":  {"lo", "{}", client.ErrNoAnswer, ErrNoAnswer, "attach --upgrade lo"},
 		"another error":        {"lo", "{}", syscall.EIO, syscall.EIO, "input/output error"},
 	} {
 		state := filepath.Join(dir, x.iface+".json")

@@ -4,9 +4,10 @@ package rdma
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 )
 
 // The calls of package verbs and of a cm.Session have no context. A device in another process answers them late if
@@ -43,8 +44,9 @@ func within[T any](ctx context.Context, do func() (T, error), undo func(T)) (T, 
 // closeLate is what within does with a connection or a listener that nobody waits for any more.
 func closeLate[T io.Closer](c T) { _ = c.Close() }
 
-// ErrNoAnswer: the device has not answered within ten seconds. What was to be released is released when it answers.
-var ErrNoAnswer = errors.New("the device does not answer")
+// ErrNoAnswer: the device server has not answered Open within 30 s, or Close within ten seconds. What was to be
+// released is released when it answers.
+var ErrNoAnswer = client.ErrNoAnswer
 
 // endLimit bounds methods without a context that end something: longer than the waits in Conn.Close.
 const endLimit = 10 * time.Second

@@ -42,7 +42,7 @@ type Config struct {
 	OpenLimit time.Duration
 }
 
-// ErrNoAnswer: the server has its socket, but did not answer within Config.OpenLimit.
+// ErrNoAnswer: the server has its socket, but did not answer Open within Config.OpenLimit. It is rdma.ErrNoAnswer too.
 var ErrNoAnswer = errors.New("the device server does not answer")
 
 // Device is the device of an interface, of this process. It implements verbs.Device.
