@@ -203,5 +203,8 @@ func exchange(ctx context.Context, socket string, t proto.Type, req, reply any) 
 	if h.Status != proto.StatusOK {
 		return &proto.Error{Status: h.Status, Text: string(body)}
 	}
-	return proto.Decode(body, reply)
+	if err := proto.Decode(body, reply); err != nil {
+		return fmt.Errorf("%w: %w", proto.ErrVersion, err) // these requests have no version
+	}
+	return nil
 }

@@ -3,10 +3,15 @@
 package device
 
 import (
+	"errors"
+	"net"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
 // The status of a process has every kind that a process has a limit of, each in a place of its own.
@@ -49,4 +54,36 @@ func openAccount(t *testing.T) *limits.Process {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// A server of another version has other lengths of its replies; the error says what to do. Earlier servers had replies
+// of 3848 bytes, with 120 bytes for each of 32 processes.
+func TestStatusOfOtherVersion(t *testing.T) {
+	dir, err := os.MkdirTemp("", "srd") // t.TempDir may be too long for a socket's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := proto.SocketPath(dir, "eth0")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if _, _, err := proto.Read(conn, make([]byte, proto.MaxMessage)); err != nil {
+			return
+		}
+		r := proto.Append(nil, proto.Header{Type: proto.TStatus | proto.Reply}, nil)
+		_ = proto.Write(conn, append(r, make([]byte, 8+32*120)...))
+	}()
+	_, err = ReadStatus(t.Context(), path)
+	if !errors.Is(err, proto.ErrVersion) || !strings.Contains(err.Error(), "a body of 3848 bytes") {
+		t.Errorf("%v", err)
+	}
 }
