@@ -18,7 +18,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 )
 
-// cmLab is a lab whose engine has queue pair 1, with the keys of a connection manager.
+// cmLab is a lab whose engine has queue pair 1, with the keys of a communication manager.
 type cmLab struct {
 	*lab
 	on map[cm.Key]bool

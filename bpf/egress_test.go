@@ -386,7 +386,7 @@ func (c *skbContext) put32(at int, v uint32) { binary.NativeEndian.PutUint32(c[a
 func (c *skbContext) get32(at int) uint32    { return binary.NativeEndian.Uint32(c[at:]) }
 func (c *skbContext) get64(at int) uint64    { return binary.NativeEndian.Uint64(c[at:]) }
 
-// Answers of the kernel's connection manager make no entry, as anybody can have a REQ answered. Requests
+// Answers of the kernel's communication manager make no entry, as anybody can have a REQ answered. Requests
 // and all other packets to queue pair 1 do (S10).
 func TestAnswersMakeNoEntry(t *testing.T) {
 	l := newLab(t)

@@ -98,7 +98,7 @@ const AnswerDue = uint8(SoftroceSrEngineFlagSR_ENGINE_DUE)
 // EngineWaits in EngineSlot.Flags: data waits for the engine's pacer now.
 const EngineWaits = uint8(SoftroceSrEngineFlagSR_ENGINE_WAITS)
 
-// EngineCMAnswers in EngineSlot.Flags: only answers of the connection manager were sent, which make no
+// EngineCMAnswers in EngineSlot.Flags: only answers of the communication manager were sent, which make no
 // new entry.
 const EngineCMAnswers = uint8(SoftroceSrEngineFlagSR_ENGINE_CM_ANSWERS)
 

@@ -15,7 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 )
 
-// No frame of a VLAN reaches the queue pairs, the connection manager, the control packets or the table
+// No frame of a VLAN reaches the queue pairs, the communication manager, the control packets or the table
 // of the interface: it passes as it is (S7).
 func TestVLANPassesUnread(t *testing.T) {
 	l := newLab(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 )
 
-// The tables by which ingress finds the messages of the engine's connection manager
+// The tables by which ingress finds the messages of the engine's communication manager
 // (bpf/lib/cm.h). They count while the lease steers queue pair 1.
 
 // SteerService makes ingress redirect requests for a service ID to the AF_XDP sockets, or pass
@@ -59,10 +59,10 @@ const managementQPN = 1
 
 func (s *EngineLease) noCM() error {
 	i := s.att.State.Interface
-	return fmt.Errorf("%s: attached by a version without connection manager: run `softroce-xdp upgrade %s`", i, i)
+	return fmt.Errorf("%s: attached by a version without communication manager: run `softroce-xdp upgrade %s`", i, i)
 }
 
-// clearCM removes the entries of an engine's connection manager.
+// clearCM removes the entries of an engine's communication manager.
 func clearCM(a *Attachment) error {
 	return errors.Join(clearMap[uint64](a.Maps.CmServices), clearMap[bpf.CmRequest](a.Maps.CmRequests), clearMap[uint32](a.Maps.CmIds))
 }

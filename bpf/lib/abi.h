@@ -219,7 +219,7 @@ struct own_pair {
 	__u64 own;
 };
 
-/* cm_requests key: a REQ or SIDR_REQ that the engine's connection manager has received. */
+/* cm_requests key: a REQ or SIDR_REQ that the engine's communication manager has received. */
 struct cm_request {
 	struct dest_key peer;
 	__u64 guid;          /* CA GUID of the peer; 0 for SIDR_REQ */
@@ -227,7 +227,7 @@ struct cm_request {
 	__u32 sidr;          /* 1 = SIDR_REQ; CM_REST: peer is an address of this host, guid and id are 0 */
 };
 
-/* cm_ids value: a connection or resolution of the engine's connection manager. */
+/* cm_ids value: a connection or resolution of the engine's communication manager. */
 struct cm_id {
 	struct dest_key peer;
 	__u32 remote;        /* communication ID of the peer, 0 = not known yet, any */
@@ -363,7 +363,7 @@ enum sr_engine_flag {
 	SR_ENGINE_CE_ECHOED = 1 << 0, /* a stamp of the engine has echoed the CE marks of the peer's packets */
 	SR_ENGINE_DUE = 1 << 1,       /* feedback is due: a sent packet is answered by an ACK or an echo */
 	SR_ENGINE_WAITS = 1 << 2,     /* data waits for the pacer now */
-	SR_ENGINE_CM_ANSWERS = 1 << 3, /* only answers of the connection manager were sent, to a host that has proven nothing: no new entry */
+	SR_ENGINE_CM_ANSWERS = 1 << 3, /* only answers of the communication manager were sent, to a host that has proven nothing: no new entry */
 	SR_ENGINE_ASK = 1 << 4,       /* the agent is to ask the peer whether it stamps */
 };
 

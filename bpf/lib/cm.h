@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Queue pair 1 has two owners: messages of the connection manager (MADs of communication
+ * Queue pair 1 has two owners: messages of the communication manager (MADs of communication
  * management, IBTA 12) go to the engine's manager if they are for its listeners or its
  * communication IDs, all others to the kernel stack. The tables are what cm.Manager.Owns
  * (rocev2/cm) decides by; the offsets are those of rocev2/mad. Where the kernel has no RDMA device,
@@ -38,7 +38,7 @@ enum cm_attr {
 #define CM_REST 2 /* cm_request.sidr: all messages to an address that match nothing else */
 
 /*
- * cm_answers returns whether a message of the kernel's connection manager answers one of the peer,
+ * cm_answers returns whether a message of the kernel's communication manager answers one of the peer,
  * which has proven nothing by it: MRA, REJ, REP, DREP, SIDR_REP. attr has the byte order of the packet.
  */
 static __always_inline int cm_answers(__u16 attr)

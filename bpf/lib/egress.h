@@ -200,7 +200,7 @@ static __always_inline int append(struct __sk_buff *skb, struct roce *r, const s
 /* Offset of the attribute ID in a MAD. */
 #define MAD_ATTR 16
 
-/* sends_answer returns whether a packet to queue pair 1 is an answer of the connection manager. */
+/* sends_answer returns whether a packet to queue pair 1 is an answer of the communication manager. */
 static __noinline int sends_answer(struct __sk_buff *skb, __u32 bth_off)
 {
 	__u16 attr = 0;

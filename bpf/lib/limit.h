@@ -77,7 +77,7 @@ static __always_inline int policing(void)
 
 /*
  * is_data returns whether a packet has data that may be dropped: SEND, WRITE and READ responses.
- * Requests, answers and messages of the connection manager are small and pass.
+ * Requests, answers and messages of the communication manager are small and pass.
  */
 static __always_inline int is_data(const struct roce *r)
 {

@@ -30,7 +30,7 @@ struct {
 } steer_table SEC(".maps");
 
 /*
- * Service IDs at which the engine's connection manager listens. cm_services, cm_requests and
+ * Service IDs at which the engine's communication manager listens. cm_services, cm_requests and
  * cm_ids say which messages to queue pair 1 are the engine's while steer_table has an entry
  * for it; all others are the kernel stack's (cm.h). Written by the engine.
  */
@@ -42,7 +42,7 @@ struct {
 	__type(value, __u32);
 } cm_services SEC(".maps");
 
-/* Requests that the engine's connection manager has received: their copies are for it as well. Written by the engine. */
+/* Requests that the engine's communication manager has received. Their copies are for it too. Written by the engine. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -51,7 +51,7 @@ struct {
 	__type(value, __u32);
 } cm_requests SEC(".maps");
 
-/* Communication IDs of the engine's connection manager. Written by the engine. */
+/* Communication IDs of the engine's communication manager. Written by the engine. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);

@@ -58,8 +58,8 @@
 	SR_REASON(45, rx_token_wrong, "ingress: stamp options without the token that HELLO_ACK gave the peer, stripped unread") \
 	SR_REASON(46, rx_unproven, "ingress: CNPs, NAKs and CE marks that may be forged: passed on, not used by the policy") \
 	SR_REASON(47, tx_foreign, "egress: packets to port 4791 that neither the kernel's RoCE driver nor root has sent, passed untouched") \
-	SR_REASON(48, rx_cm_steered, "ingress: messages of connection managers for the engine's listeners and connections, contained in rx_steered") \
-	SR_REASON(49, rx_cm_passed, "ingress: packets to queue pair 1 left to the kernel stack while the engine has a connection manager") \
+	SR_REASON(48, rx_cm_steered, "ingress: messages of communication managers for the engine's listeners and connections, contained in rx_steered") \
+	SR_REASON(49, rx_cm_passed, "ingress: packets to queue pair 1 left to the kernel stack while the engine has a communication manager") \
 	SR_REASON(50, rate_limit, "control: RATE_LIMITs received, which limit what this host sends to a peer") \
 	SR_REASON(51, rate_limit_old, "control: RATE_LIMITs with the epoch of the limit in force or an earlier one, dropped") \
 	SR_REASON(52, rate_limit_unknown, "control: RATE_LIMITs from an address without a table entry, dropped unread") \

@@ -38,7 +38,7 @@ func newPing(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ping HOST[:PORT]",
 		Short: "Ask a host for round trips over RDMA",
-		Long: `Ping connects to a host by the connection manager and makes round trips: the server
+		Long: `Ping connects to a host by the communication manager and makes round trips: the server
 READs the data from the memory of ping and WRITEs it back. Ping compares it and
 prints how long that took:
 

@@ -17,8 +17,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// controlledQKey is the bit of controlled Q_Keys (IBTA 10.2.5). Queue pair 1, with the connection managers of all hosts,
-// has one of them.
+// controlledQKey is the bit of controlled Q_Keys (IBTA 10.2.5). Queue pair 1, with the communication managers of all
+// hosts, has one of them.
 const controlledQKey = 1 << 31
 
 var errControlledQKey = errors.New("a Q_Key with bit 31 set is for processes with CAP_NET_RAW (IBTA 10.2.5): choose one below 0x80000000, or run as root")

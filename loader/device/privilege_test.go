@@ -36,8 +36,8 @@ func asUser(t *testing.T, uid uintptr, f func()) {
 	}
 }
 
-// A thread whose user is not root cannot send with the Q_Key of queue pair 1, as connection managers do, although its
-// process has all capabilities: it is the thread that has connected.
+// A thread whose user is not root cannot send with the Q_Key of queue pair 1, as communication managers do, although
+// its process has all capabilities: it is the thread that has connected.
 func TestControlledQKey(t *testing.T) {
 	_, dir := serve(t, device.Config{Mode: 0o666})
 	if err := os.Chmod(dir, 0o755); err != nil {

@@ -89,7 +89,7 @@ func (s *Server) Feeder() nic.Feeder { return s.feeder }
 // processes can connect. The server receives the device's events from here on.
 func (s *Server) Serve(dev *nic.Device) error {
 	s.dev = dev
-	if err := s.answerRequests(); err != nil { // processes that open the connection manager get the reason, too
+	if err := s.answerRequests(); err != nil { // processes that open the communication manager get the reason, too
 		s.log.Warn("requests to connect are not answered", "error", err)
 	}
 	if err := s.listen(); err != nil {
@@ -102,7 +102,7 @@ func (s *Server) Serve(dev *nic.Device) error {
 	return nil
 }
 
-// answerRequests starts the connection manager of the device, which begins with its first session. It rejects
+// answerRequests starts the communication manager of the device, which begins with its first session. It rejects
 // requests to ports without a listener from then on, also before a process uses it.
 func (s *Server) answerRequests() error {
 	session, err := s.dev.OpenCM()

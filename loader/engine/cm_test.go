@@ -31,7 +31,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// entries counts those of the connection manager, and of queue pair 1 in the steering table.
+// entries counts those of the communication manager, and of queue pair 1 in the steering table.
 func entries(t *testing.T, a *loader.Attachment) (services, requests, ids int, steered bool) {
 	t.Helper()
 	count := func(m *ebpf.Map) (n int) {
@@ -132,7 +132,7 @@ func TestCMEntriesOfKilledEngine(t *testing.T) {
 	}))
 }
 
-// An attachment of a version without these maps has no connection manager until it is upgraded.
+// An attachment of a version without these maps has no communication manager until it is upgraded.
 func TestCMAfterUpgrade(t *testing.T) {
 	top, o := attached(t)
 	must(t, top.Host(1).Do(func() error {

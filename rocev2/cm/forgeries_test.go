@@ -42,7 +42,7 @@ func asking(t *testing.T) (w *world, c *conn) {
 	return w, c
 }
 
-// A message of the connection manager in the name of a peer that stamps nothing needs what the table says, and
+// A message of the communication manager in the name of a peer that stamps nothing needs what the table says, and
 // has no effect with one number wrong. From a peer that stamps none gets here without the token (TestForgeries of
 // rocev2/nic).
 func TestForgedMessages(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 // guidFor returns the default of Config.GUID: a number for each peer, from a secret of 128 bits. So a host that has
 // got a REP of this end does not know by which GUID other hosts know it, and cannot make a REQ in its name that
-// their connection managers take for one of a restarted host (IBTA 12.9.8.3.1).
+// their communication managers take for one of a restarted host (IBTA 12.9.8.3.1).
 func guidFor(random func() uint32) func(netip.Addr) uint64 {
 	var secret [16]byte
 	for i := 0; i < len(secret); i += 4 {

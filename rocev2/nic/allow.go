@@ -13,8 +13,9 @@ import (
 )
 
 // Options.Allow limits the hosts of a device. Packets of others are dropped before their ICRC is computed, whichever
-// queue pair they are for, queue pair 1 with the connection manager included. To others there are no paths, so a queue
-// pair cannot be connected to them, and nothing can be sent there. Packets of the device to itself are not limited.
+// queue pair they are for, queue pair 1 with the communication manager included. To others there are no paths, so a
+// queue pair cannot be connected to them, and nothing can be sent there. Packets of the device to itself are not
+// limited.
 
 // ErrNotAllowed is wrapped by errors about a peer that Options.Allow does not have.
 var ErrNotAllowed = errors.New("the device is limited to other addresses")

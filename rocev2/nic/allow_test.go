@@ -49,8 +49,8 @@ func readyUD(t *testing.T, e *engine) *QP {
 	return x
 }
 
-// Packets of hosts that are not allowed reach no queue pair and not the connection manager, and are counted. Packets of
-// the engine to itself do.
+// Packets of hosts that are not allowed reach no queue pair and not the communication manager, and are counted. Packets
+// of the engine to itself do.
 func TestAllowedPackets(t *testing.T) {
 	e := bench(t)
 	e.allow = allowList{netip.PrefixFrom(peer, 32)}
@@ -62,9 +62,9 @@ func TestAllowedPackets(t *testing.T) {
 	req.SetLocalCommID(7)
 	req.SetServiceID(0x01060000)
 	for name, d := range map[string]rocev2.Datagram{
-		"RC":                 {Opcode: rocev2.RCSendOnly, DestQP: rc.num},
-		"UD":                 {Opcode: rocev2.UDSendOnly, DestQP: ud.num, QKey: 5},
-		"connection manager": {Opcode: rocev2.UDSendOnly, DestQP: mad.QPN, SrcQP: mad.QPN, QKey: mad.QKey, Payload: req.Header},
+		"RC":                    {Opcode: rocev2.RCSendOnly, DestQP: rc.num},
+		"UD":                    {Opcode: rocev2.UDSendOnly, DestQP: ud.num, QKey: 5},
+		"communication manager": {Opcode: rocev2.UDSendOnly, DestQP: mad.QPN, SrcQP: mad.QPN, QKey: mad.QKey, Payload: req.Header},
 	} {
 		for _, x := range []struct {
 			src      netip.Addr

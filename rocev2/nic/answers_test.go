@@ -31,7 +31,7 @@ func TestDestinationOfAnswers(t *testing.T) {
 	}
 }
 
-// What the connection manager sends of its own accord is no answer.
+// What the communication manager sends of its own accord is no answer.
 func TestIsAnswer(t *testing.T) {
 	for attr, want := range map[mad.Attr]bool{
 		mad.AttrREQ: false, mad.AttrMRA: true, mad.AttrREJ: true, mad.AttrREP: true, mad.AttrRTU: false, mad.AttrDREQ: false,

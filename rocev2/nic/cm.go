@@ -15,12 +15,12 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// The connection manager of a device: package cm/service runs it, mad.go carries its messages. It
+// The communication manager of a device: package cm/service runs it, mad.go carries its messages. It
 // begins with the first session.
 
 var _ cm.Connector = (*Device)(nil)
 
-// cmState is what a device has of its connection manager.
+// cmState is what a device has of its communication manager.
 type cmState struct {
 	mu     sync.Mutex // for the beginning and the end
 	closed bool
@@ -65,7 +65,7 @@ func (d *Device) startCM() (*service.Service, error) {
 		return nil, verbs.ErrClosed
 	}
 	if err := d.dataplane.Steer(mad.QPN); err != nil {
-		return nil, fmt.Errorf("nic: connection manager: %w", err)
+		return nil, fmt.Errorf("nic: communication manager: %w", err)
 	}
 	const answered = 1024
 	pmtu, _ := rocev2.PMTUForMTU(d.mtu)
@@ -86,7 +86,7 @@ func (d *Device) startCM() (*service.Service, error) {
 	return svc, nil
 }
 
-// closeCM ends the connection manager while its messages still leave: the peers of connections are
+// closeCM ends the communication manager while its messages still leave: the peers of connections are
 // told.
 func (d *Device) closeCM() {
 	c := &d.cm

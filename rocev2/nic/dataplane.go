@@ -21,7 +21,7 @@ type Dataplane interface {
 	Steer(qpn uint32) error
 	Unsteer(qpn uint32) error
 
-	// SteerMAD has ingress hand the messages of the connection manager that match a key to the
+	// SteerMAD has ingress hand the messages of the communication manager that match a key to the
 	// sockets, or pass them on again, once Steer(mad.QPN) was called.
 	SteerMAD(s cm.Steer) error
 
@@ -64,7 +64,7 @@ type DestSync struct {
 	RTTSent            uint64       // when that data left, clock of the stamps
 	CEEchoed           bool         // an echo of the peer's CE marks was sent
 	Waits              bool         // data waits for the pacer now
-	CMAnswers          bool         // only answers of the connection manager were sent: without an entry, none is made
+	CMAnswers          bool         // only answers of the communication manager were sent: without an entry, none is made
 	Limit              qp.SendLimit // of the queue pair that is or was last in service
 	Ask                bool         // the peer is to be asked whether it stamps (question.go)
 

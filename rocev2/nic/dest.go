@@ -25,7 +25,7 @@ func (e *engine) destinationOn(rail uint8, p *route.Path) *dest {
 	return d
 }
 
-// destinationFor is destinationOn. answers: a new one is for answers of the connection manager only.
+// destinationFor is destinationOn. answers: a new one is for answers of the communication manager only.
 func (e *engine) destinationFor(rail uint8, p *route.Path, answers bool) *dest {
 	to := p.Current()
 	addr, r := to.Dst, e.railNumber(rail)

@@ -85,7 +85,7 @@
 //
 // Encrypted queue pairs are another, of a queue pair instead of the engine: crypt.go.
 //
-// # The connection manager
+// # The communication manager
 //
 //	cm.go        sessions of package cm; package cm/service runs the manager
 //	cm_rest.go   messages of connections that belong to nobody: the kernel's, or rejected here

@@ -100,7 +100,7 @@ func TestRefusedPackets(t *testing.T) {
 	}
 }
 
-// A UD queue pair and the connection manager take packets to the addresses of the device's interfaces
+// A UD queue pair and the communication manager take packets to the addresses of the device's interfaces
 // only, from any sender (S8).
 func TestUDOtherAddress(t *testing.T) {
 	second, rail := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.1.0.1")

@@ -105,7 +105,7 @@ func (f *forgedPair) refused() (names []string) {
 }
 
 // A packet to a queue pair has its effect on a connection with a plain peer if QPN and PSN are right, and on one with
-// a peer that stamps if it has the token. The rows of the connection manager show that its messages get there.
+// a peer that stamps if it has the token. The rows of the communication manager show that its messages get there.
 func TestForgeries(t *testing.T) {
 	for _, c := range []struct {
 		kind       string
@@ -193,14 +193,14 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// toManager is a message to the connection manager.
+// toManager is a message to the communication manager.
 func toManager(m mad.Header) func(f *forgedPair) []rocev2.Datagram {
 	return func(*forgedPair) []rocev2.Datagram {
 		return []rocev2.Datagram{{Src: us, Dst: us, Opcode: rocev2.UDSendOnly, DestQP: mad.QPN, SrcQP: mad.QPN, QKey: mad.QKey, Payload: m}}
 	}
 }
 
-// managed reports whether the connection manager got a message.
+// managed reports whether the communication manager got a message.
 func managed(f *forgedPair) bool { return f.l.e.count.rxMADs == 1 }
 
 // A notification whose message number is far ahead hides later ones: their numbers count as old. The source may have

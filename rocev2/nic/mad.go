@@ -11,7 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Queue pair 1: the messages of the connection manager, in the engine's thread. There is no queue
+// Queue pair 1: the messages of the communication manager, in the engine's thread. There is no queue
 // pair behind the number. A received message goes to the manager (cm.go), a sent one leaves before
 // data, like an ACK; the pacer counts it, so that data makes up for it.
 
@@ -24,7 +24,7 @@ func (e *engine) startMADs(svc *service.Service) {
 	e.mads.svc = svc
 }
 
-// receiveMAD takes a packet to queue pair 1. False: there is no connection manager.
+// receiveMAD takes a packet to queue pair 1. False: there is no communication manager.
 func (e *engine) receiveMAD(p *rocev2.Packet, meta *rxMeta) bool {
 	m := &e.mads
 	if m.svc == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 )
 
-// ReceiveCM gives the connection manager of a device a message, as if it had arrived from src.
+// ReceiveCM gives the communication manager of a device a message, as if it had arrived from src.
 func (d *Device) ReceiveCM(src, dst netip.Addr, m []byte, p cm.Proof) {
 	d.cm.svc.Load().Receive(src, dst, m, p)
 }

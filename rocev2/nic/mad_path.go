@@ -17,7 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 )
 
-// madPort is the transport of the connection manager: it finds the path of a message and passes it
+// madPort is the transport of the communication manager: it finds the path of a message and passes it
 // to the engine (mad.go). Paths are kept while they are used. mad_request.go has the requests that wait for the path
 // to their sender.
 type madPort struct {

@@ -21,7 +21,7 @@ func (counting) Steer(cm.Steer) error                 { return nil }
 
 func (counting) Reach(_, _ netip.Addr, _ cm.Proof, _ func()) bool { return true }
 
-// Only a UD SEND Only with the Q_Key and the size of a MAD gets to the connection manager; the rest
+// Only a UD SEND Only with the Q_Key and the size of a MAD gets to the communication manager; the rest
 // is counted. Without a manager the number belongs to nobody.
 func TestReceiveMAD(t *testing.T) {
 	l := newLoopback(t, 1)

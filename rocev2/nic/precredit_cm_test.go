@@ -16,7 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
-// creditPrograms are two programs that connect by the connection manager, on hosts with pre-credit
+// creditPrograms are two programs that connect by the communication manager, on hosts with pre-credit
 // that know each other, and the switch between them.
 func creditPrograms(t *testing.T) (a, b *program, sw *loss.Switch) {
 	t.Helper()

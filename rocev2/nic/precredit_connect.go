@@ -12,9 +12,9 @@ import (
 
 // When a queue pair connects, the peer's grant comes ahead of the first data (S5.1). A queue pair
 // that has none sends nothing until one comes, for creditHold at most: the peer repeats its grant
-// every creditRetry until it is answered, so a lost one costs a part of that. With the connection
-// manager the passive end connects first, and its grant may arrive before this end has its queue
-// pair in RTR: it is kept.
+// every creditRetry until it is answered, so a lost one costs a part of that. With the
+// communication manager the passive end connects first, and its grant may arrive before this end has
+// its queue pair in RTR: it is kept.
 
 // creditHold is how long the first data of a queue pair waits for a grant, nanoseconds.
 var creditHold = 4 * creditRetry

@@ -151,7 +151,7 @@ type dest struct {
 
 	probe        probe
 	report       DestSync
-	answers      bool // nothing was sent but answers of the connection manager (answers.go)
+	answers      bool // nothing was sent but answers of the communication manager (answers.go)
 	syncQueued   bool // in rail.syncQueue
 	initialSyncs int8 // reports still to be made although nothing was sent
 }
@@ -240,7 +240,7 @@ type loopbackQueue struct {
 	rounds      int // of shortLoopback
 }
 
-// madQueue has queue pair 1: the messages of the connection manager (mad.go).
+// madQueue has queue pair 1: the messages of the communication manager (mad.go).
 type madQueue struct {
 	qp    *QP              // stands for queue pair 1 where packets are sent
 	svc   *service.Service // nil: there is none

@@ -61,7 +61,7 @@ func (c *Config) complete() error {
 
 // Handshake agrees on the keys of one connection. It is a state machine: calls bring messages
 // and the time, in nanoseconds of a clock that never goes back. The caller transports the
-// messages and repeats them, as the connection manager repeats REQ and REP: the same bytes
+// messages and repeats them, as the communication manager repeats REQ and REP: the same bytes
 // each time.
 type Handshake struct {
 	_        noCopy

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cmpeer has programs of librdmacm on the engine, as peers of those of Linux: ucmatose,
-// rdma_client and rdma_server, udaddy, ib_send_bw of perftest. (rping is in internal/rping.) They connect by the device's connection manager.
+// rdma_client and rdma_server, udaddy, ib_send_bw of perftest. (rping is in internal/rping.) They connect by the
+// device's communication manager.
 package cmpeer
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Device is what an App needs: a device with a connection manager.
+// Device is what an App needs: a device with a communication manager.
 type Device interface {
 	verbs.Device
 	cm.Connector

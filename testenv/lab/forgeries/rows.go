@@ -15,7 +15,7 @@ var byToken = Needs{Token}
 
 // Rows is the table.
 var Rows = []Row{
-	{"REQ", byToken, nil, "a connection that waits for an RTU, within the limits of the connection manager",
+	{"REQ", byToken, nil, "a connection that waits for an RTU, within the limits of the communication manager",
 		[]string{"unproven_mad"}, []Test{engine, manager}},
 	{"REP", byToken, Needs{CommID}, "a connection with a queue pair that the forger has chosen, while a REQ waits for its answer",
 		[]string{"unproven_mad"}, []Test{engine, manager}},

@@ -34,7 +34,7 @@ const ExchangeTimeout = 3 * time.Minute
 // Readiness is how to see that a server can be reached.
 type Readiness struct {
 	TCPPort int  // it listens on this TCP port
-	CM      bool // it listens by the RDMA connection manager
+	CM      bool // it listens by the RDMA communication manager
 }
 
 // Outcome holds both ends of an exchange.

@@ -24,7 +24,7 @@ func CheckDevice(dev verbs.Device, name string) error {
 	if _, ok := dev.(cm.Connector); ok {
 		return nil
 	}
-	return fmt.Errorf("the device of %s has no connection manager, which connections by address need: update the agent "+
+	return fmt.Errorf("the device of %s has no communication manager, which connections by address need: update the agent "+
 		"(`softroce-xdp attach --nic`), or attach without --nic and run this command as root", name)
 }
 

@@ -285,7 +285,7 @@ type without struct{ verbs.Device }
 func TestCheckDevice(t *testing.T) {
 	_, p := newPlace(t)
 	must(t, CheckDevice(p.dev, "eth0"))
-	if err := CheckDevice(without{p.dev}, "eth0"); err == nil || !strings.Contains(err.Error(), "no connection manager") {
+	if err := CheckDevice(without{p.dev}, "eth0"); err == nil || !strings.Contains(err.Error(), "no communication manager") {
 		t.Error(err)
 	}
 }
