@@ -141,10 +141,14 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
+	owner, ease, remedy := fmt.Sprintf("this %s (user ID %d) has", e.Scope, e.UID), "free some", "--"+Flag(e.Scope, e.Use.Kind)
 	if e.Scope == Together {
-		return fmt.Sprintf("limits: %d more %s: all processes of the device together have %d of at most %d; end some that use the device, or have the administrator raise %s",
-			e.Use.N, e.Use.Kind, e.InUse, e.Limit, e.Remedy)
+		owner, ease, remedy = "all processes of the device together have", "end some that use the device", e.Remedy
 	}
-	return fmt.Sprintf("limits: %d more %s: this %s (user ID %d) has %d of at most %d; free some, or have the administrator raise --%s",
-		e.Use.N, e.Use.Kind, e.Scope, e.UID, e.InUse, e.Limit, Flag(e.Scope, e.Use.Kind))
+	if e.Use.N > e.Limit {
+		return fmt.Sprintf("limits: %d %s at once, and the limit of a %s is %d: have the administrator raise %s",
+			e.Use.N, e.Use.Kind, e.Scope, e.Limit, remedy)
+	}
+	return fmt.Sprintf("limits: %d more %s: %s %d of at most %d; %s, or have the administrator raise %s",
+		e.Use.N, e.Use.Kind, owner, e.InUse, e.Limit, ease, remedy)
 }
