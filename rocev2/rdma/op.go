@@ -3,6 +3,7 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -50,20 +51,23 @@ func (o *Op) Wait(ctx context.Context) (verbs.Completion, error) {
 	if _, err := await(ctx, o.c, o.done); err != nil {
 		return verbs.Completion{Status: verbs.StatusWRFlushed}, wrap(o.name, o.c.remote, err)
 	}
-	return o.comp, o.err()
+	return o.comp, o.err(ctx)
 }
 
-// err is the error of a completed operation. A flushed one fails for the reason of the connection.
-func (o *Op) err() error {
+// err is the error of a completed operation. A flushed one fails for the reason of the connection, which may have to
+// be found out (Conn.failed).
+func (o *Op) err(ctx context.Context) error {
 	s := o.comp.Status
 	if s == verbs.StatusSuccess {
 		return nil
 	}
 	e := &Error{Op: o.name, Peer: o.c.remote, Status: s, Err: statusError{s}}
 	if s == verbs.StatusWRFlushed {
-		if err := o.c.Err(); err != nil {
-			e.Err = err
+		select {
+		case <-o.c.dead:
+		case <-ctx.Done():
 		}
+		e.Err = cmp.Or(o.c.Err(), e.Err)
 	}
 	return e
 }
