@@ -138,6 +138,11 @@ bench-transport: build-bench ## only the NIC: compared with raw AF_XDP; sections
 test-device: build ## the device server at length: 1 GB by each operation between processes of two hosts, 10^6 random messages (root, ten minutes)
 	$(GO) test -count=1 -v -timeout 60m -run 'TestTwoHosts|TestAgentAgain|TestRandomMessages|TestSlowMemory' $(AS_ROOT) ./loader/device -args -device.bytes=1073741824 -device.messages=1000000
 
+.PHONY: test-long
+test-long: ## 100 000 connections in a loop, 400 at once, 1000 of ten processes at once: rates, failures, what agents and programs hold (root; an hour at 25 connections per second)
+	$(GO) test -count=1 -v -timeout 6h -run TestConnections $(AS_ROOT) ./testenv/experiments/connections -args \
+		-connections.loop=100000 -connections.once=400 -connections.processes=10 -connections.dials=100 -connections.deadline=1m
+
 .PHONY: sweep
 sweep: build-bench ## perf over operations, sizes, MTUs, queue pairs and depths: every run ends, none sends more than 1.05 packets for one (root, ten minutes)
 	$(SUDO) ./bin/bench sweep

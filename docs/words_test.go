@@ -131,6 +131,7 @@ var cleanPackages = []string{
 	"testenv/citest",
 	"testenv/e2e",
 	"testenv/experiments/administrator",
+	"testenv/experiments/connections",
 	"testenv/experiments/isolation",
 	"testenv/experiments/oneway",
 	"testenv/experiments/pacers",
