@@ -65,8 +65,6 @@ const (
 	// anybody can have a REQ answered, in the name of any address behind a gateway.
 	madPathsMany  = 8192
 	madAnswerLife = time.Second
-	// madSilence is how long the kernel asks for a neighbour at least, until it says that there is none.
-	madSilence = 500 * time.Millisecond
 )
 
 // The ranks of paths that are resolved: what they are for. A higher one is never displaced by a lower one.
@@ -186,12 +184,10 @@ func (t *madPort) fail(k madAddrs, p *madPath) {
 
 // resolve waits for the neighbour of a path, and sends what waits for it.
 func (t *madPort) resolve(ctx context.Context, k madAddrs, p *madPath) {
-	began := time.Now()
 	a, err := t.find(ctx, k, p)
 	t.mu.Lock()
 	if a == nil {
-		// A neighbour that has failed for others may answer again: only the kernel's answer to this attempt counts.
-		asked := p.asked && t.paths[k] == p && time.Since(began) >= madSilence
+		asked := p.asked && t.paths[k] == p
 		t.fail(k, p)
 		t.mu.Unlock()
 		if svc := t.dev.cm.svc.Load(); svc != nil && asked && errors.Is(err, route.ErrNeighbour) {

@@ -3,6 +3,7 @@
 package route
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -47,10 +48,20 @@ type hop struct {
 func newHop(addr netip.Addr, ifName string, timeout time.Duration, now time.Time) *hop {
 	h := &hop{
 		addr: addr, where: fmt.Sprintf("route: neighbour %s on %s", addr, ifName), timeout: timeout,
-		paths: map[*Path]struct{}{}, wanted: now,
+		paths: map[*Path]struct{}{},
 	}
-	h.err = fmt.Errorf("%s: %w", h.where, ErrPending)
+	h.restart(now)
 	return h
+}
+
+// failed reports whether the neighbour has not answered, or the kernel did not look for it.
+func (h *hop) failed() bool { return h.err != nil && !errors.Is(h.err, ErrPending) }
+
+// restart begins a new attempt at a neighbour. If it returns true, the kernel is not looking for the neighbour.
+func (h *hop) restart(now time.Time) bool {
+	h.err = fmt.Errorf("%s: %w", h.where, ErrPending)
+	h.wanted, h.failures = now, 0
+	return !h.asking
 }
 
 // onNeighbour takes the state of the kernel's entry. If it returns true the kernel should be told
@@ -92,7 +103,7 @@ func (h *hop) onUsed(now time.Time, err error) {
 	h.asking = err == nil
 	h.wait(now)
 	if err != nil {
-		h.err = fmt.Errorf("%s: %w: %w", h.where, ErrNeighbour, err)
+		h.err = fmt.Errorf("%s: %w: %w", h.where, ErrNotAsked, err)
 	}
 }
 

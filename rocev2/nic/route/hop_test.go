@@ -128,10 +128,32 @@ func TestHopKeepsItsMACUntilFailure(t *testing.T) {
 func TestHopKernelRefuses(t *testing.T) {
 	s := newHopScript(t)
 	s.h.onUsed(s.now, errors.New("table full"))
-	if !errors.Is(s.h.err, ErrNeighbour) || !strings.Contains(s.h.err.Error(), "table full") {
+	if !errors.Is(s.h.err, ErrNotAsked) || !strings.Contains(s.h.err.Error(), "table full") {
 		t.Errorf("error %v", s.h.err)
 	}
 	s.pass(time.Second)
-	s.onNeighbour("next attempt", 0, 0, true, ErrNeighbour, 1)
+	s.onNeighbour("next attempt", 0, 0, true, ErrNotAsked, 1)
 	s.onNeighbour("answer", netlink.NUD_REACHABLE, 5, false, nil, -1)
+}
+
+func TestHopRestarts(t *testing.T) {
+	s := newHopScript(t)
+	s.onNeighbour("no entry", 0, 0, true, ErrPending, 1)
+	s.pass(3 * time.Second)
+	s.onNeighbour("failed", netlink.NUD_FAILED, 0, false, ErrNeighbour, 1)
+	s.pass(500 * time.Millisecond)
+	if !s.h.failed() || !s.h.restart(s.now) || s.h.failed() {
+		t.Errorf("restarted: %+v", s.h)
+	}
+	s.onNeighbour("the failure before", netlink.NUD_FAILED, 0, true, ErrPending, 1)
+	s.onNeighbour("asking", netlink.NUD_INCOMPLETE, 0, false, ErrPending, 1)
+	s.pass(3 * time.Second)
+	s.onNeighbour("failed again", netlink.NUD_FAILED, 0, false, ErrNeighbour, 1)
+	s.pass(time.Second)
+	s.onNeighbour("next attempt", netlink.NUD_FAILED, 0, true, ErrNeighbour, 1)
+	if s.h.restart(s.now) || s.h.failed() {
+		t.Errorf("restarted while the kernel looks for it: %+v", s.h)
+	}
+	s.pass(3 * time.Second)
+	s.onNeighbour("failed at last", netlink.NUD_FAILED, 0, false, ErrNeighbour, 1)
 }

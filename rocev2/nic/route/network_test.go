@@ -329,6 +329,42 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// A neighbour that has failed is asked for again when a path to it is resolved, the same one or another through it.
+// Wait returns what is found then, not the failure before.
+func TestFailedNeighbourIsAskedAgain(t *testing.T) {
+	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
+	a, b := top.Host(1), top.Host(2)
+	impatient(t, a)
+	table := open(t, a, Options{})
+	for _, x := range []struct {
+		dst, add string
+		resolve  func(dst netip.Addr) (*Path, error)
+	}{
+		{"10.53.8.8", "ip addr add 10.53.8.8/16 dev eth0", table.Resolve},
+		{"10.53.8.9", "ip addr add 10.53.8.9/16 dev eth0", func(dst netip.Addr) (*Path, error) { return table.ResolveFrom(a.IPv4(), dst) }},
+	} {
+		dst := netip.MustParseAddr(x.dst)
+		first := resolve(t, table, dst)
+		if _, err := wait(t, first); !errors.Is(err, ErrNeighbour) {
+			t.Fatalf("%s: %v", dst, err)
+		}
+		if !table.WouldAsk(a.IPv4(), dst) {
+			t.Errorf("%s: it would not be asked for", dst)
+		}
+		sh(t, b, x.add)
+		p, err := x.resolve(dst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Release)
+		for _, p := range []*Path{first, p} {
+			if s, err := wait(t, p); err != nil || s.DstMAC != mac(b.MAC()) {
+				t.Errorf("%s: %+v, %v", dst, s, err)
+			}
+		}
+	}
+}
+
 // TestResolveTimeout: our bound counts when the kernel's is longer.
 func TestResolveTimeout(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(1)})

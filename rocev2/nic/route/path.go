@@ -16,6 +16,7 @@ import (
 var (
 	ErrPending   = errors.New("the neighbour has not answered yet")
 	ErrNeighbour = errors.New("the neighbour does not answer")
+	ErrNotAsked  = errors.New("the kernel does not look for the neighbour")
 	ErrNoRoute   = errors.New("no route")
 	ErrSource    = errors.New("no such source address")
 	ErrAddress   = errors.New("not an address to send to")
@@ -99,8 +100,8 @@ func (p *Path) Release() {
 }
 
 // Resolve returns the path to dst with the source address that the kernel would
-// choose. If the neighbour is unknown it is asked for: the state's Err is
-// ErrPending until it answers. An error means that there will never be a path;
+// choose. If the neighbour is unknown, or has not answered before, it is asked for: the state's Err
+// is ErrPending until it answers, also for other paths through it. An error means that there will never be a path;
 // what may change later (no route, link down) is in the path's state. IPv4
 // addresses may come v4-mapped, as GIDs.
 func (t *Table) Resolve(dst netip.Addr) (*Path, error) {
@@ -123,11 +124,14 @@ func (t *Table) WouldAsk(src, dst netip.Addr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.paths[key]; p != nil {
-		return false // it follows its neighbour already
+		return p.hop != nil && p.hop.failed()
 	}
 	s, next := t.look(key)
-	if s.Err != nil || s.Loopback || t.hops[next] != nil {
+	if s.Err != nil || s.Loopback {
 		return false
+	}
+	if h := t.hops[next]; h != nil {
+		return h.failed()
 	}
 	n, err := t.kernel.neighbour(next)
 	return err == nil && n.state&usable == 0
@@ -153,6 +157,8 @@ func (t *Table) resolve(key pathKey) (*Path, error) {
 		p = &Path{table: t, key: key, changed: make(chan struct{})}
 		t.paths[key] = p
 		t.evaluate(p)
+	} else if p.hop != nil {
+		t.retry(p.hop)
 	}
 	p.refs++
 	return p, nil

@@ -160,6 +160,8 @@ func (t *Table) joinHop(p *Path, next netip.Addr) {
 		t.hops[next] = h
 		t.ask(h, now)
 		t.poke()
+	} else {
+		t.retry(h)
 	}
 	h.paths[p] = struct{}{}
 	p.hop = h
@@ -184,6 +186,21 @@ func (t *Table) ask(h *hop, now time.Time) {
 		h.onUsed(now, err)
 	} else if err != nil {
 		h.onUsed(now, err)
+	}
+	for p := range h.paths {
+		p.publish()
+	}
+}
+
+// retry has the kernel look again for a neighbour that has failed: what asks for it now waits for an answer of now.
+func (t *Table) retry(h *hop) {
+	if !h.failed() {
+		return
+	}
+	if now := time.Now(); h.restart(now) {
+		t.ask(h, now)
+		t.poke()
+		return
 	}
 	for p := range h.paths {
 		p.publish()
