@@ -9,14 +9,14 @@ import (
 )
 
 // batch executes the requests of a batch up to the first that fails, and returns the body of its reply with
-// descriptors for it, which stay the server's.
+// descriptors for it, which stay the server's: nothing in a batch that makes objects closes one.
 func (c *client) batch(parts []proto.Part) (reply []byte, give []int) {
 	m := made{}
 	for _, p := range parts {
 		m.fill(p.Request)
 		r, fds, err := m.do(c, p)
 		reply, give = proto.AppendResult(reply, p.Type, r, err), append(give, fds...)
-		if err != nil {
+		if err != nil || c.over.Load() {
 			break
 		}
 		m.note(r)

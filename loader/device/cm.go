@@ -179,7 +179,14 @@ func (x *connections) accept(m *proto.CMAccept) error {
 	if err := x.c.owns(m.Path.Local.QPN); err != nil {
 		return err
 	}
-	return x.session.Accept(cm.ID(m.ID), m.Path.CM(), private)
+	if err := x.session.Accept(cm.ID(m.ID), m.Path.CM(), private); err != nil {
+		return err
+	}
+	if err := x.c.owns(m.Path.Local.QPN); err != nil { // it was destroyed meanwhile, while nobody knew of the connection
+		_ = x.session.Disconnect(cm.ID(m.ID), nil)
+		return err
+	}
+	return nil
 }
 
 func (x *connections) answer(m *proto.CMAnswer) error {

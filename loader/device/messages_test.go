@@ -3,6 +3,7 @@
 package device_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -21,9 +22,13 @@ import (
 
 // counted is a socket in front of that of a server, which notes the requests that pass.
 type counted struct {
-	dir  string
-	mu   sync.Mutex
-	seen []proto.Type
+	dir string
+
+	mu      sync.Mutex
+	seen    []proto.Type
+	holding proto.Type    // the reply to a batch with such a request is held
+	held    uint32        // its number
+	release chan struct{} // closed: it goes on
 }
 
 func countMessages(t *testing.T, server string) *counted {
@@ -52,20 +57,38 @@ func countMessages(t *testing.T, server string) *counted {
 				client.Close()
 				return
 			}
-			go c.forward(client, server, c.note)
-			go c.forward(server, client, func(proto.Type) {})
+			go forward(client, server, c.request)
+			go forward(server, client, c.reply)
 		}
 	}()
 	return c
 }
 
-func (c *counted) note(t proto.Type) {
+// request notes a request.
+func (c *counted) request(h proto.Header, body []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen = append(c.seen, t)
+	c.seen = append(c.seen, h.Type)
+	if h.Type != proto.TBatch {
+		return
+	}
+	parts, _ := proto.DecodeBatch(body)
+	if slices.ContainsFunc(parts, func(p proto.Part) bool { return p.Type == c.holding }) {
+		c.held = h.Seq
+	}
 }
 
-func (c *counted) forward(from, to *net.UnixConn, note func(proto.Type)) {
+// reply waits where a reply is held.
+func (c *counted) reply(h proto.Header, _ []byte) {
+	c.mu.Lock()
+	held := h.Type == proto.TBatch|proto.Reply && h.Seq == c.held
+	c.mu.Unlock()
+	if held {
+		<-c.release
+	}
+}
+
+func forward(from, to *net.UnixConn, note func(proto.Header, []byte)) {
 	defer to.Close()
 	b := make([]byte, proto.MaxMessage)
 	for {
@@ -73,8 +96,8 @@ func (c *counted) forward(from, to *net.UnixConn, note func(proto.Type)) {
 		if err != nil {
 			return
 		}
-		if h, _, err := proto.Split(b[:n]); err == nil {
-			note(h.Type)
+		if h, body, err := proto.Split(b[:n]); err == nil {
+			note(h, body)
 		}
 		err = proto.Write(to, b[:n], fds...)
 		proto.CloseFDs(fds)
@@ -151,6 +174,83 @@ func TestMessagesOfConnection(t *testing.T) {
 	}
 	if got, want := passive.take(), []proto.Type{batch, batch, proto.TModifyQP, proto.TDeregMR, batch}; !slices.Equal(got, want) {
 		t.Errorf("the end that accepts: %#x, want %#x", got, want)
+	}
+}
+
+// The context of Accept ends when the server has accepted, and its reply has not arrived. The connection of the peer
+// ends, and nothing is left.
+func TestAcceptEndsLate(t *testing.T) {
+	for name, accept := range map[string]func(*testing.T, context.Context, *rdma.Request, *client.Device) error{
+		"Accept": func(_ *testing.T, ctx context.Context, r *rdma.Request, _ *client.Device) error {
+			_, err := r.Accept(ctx)
+			return err
+		},
+		"AcceptQP": func(t *testing.T, ctx context.Context, r *rdma.Request, d *client.Device) error {
+			e := newEnd(t, d, 4096, verbs.QPInit{Type: verbs.RC})
+			t.Cleanup(func() { // no call has a reply while one is held
+				if err := e.qp.Destroy(); err != nil {
+					t.Error(err)
+				}
+			})
+			_, err := r.AcceptQP(ctx, e.qp)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := serve(t, device.Config{})
+			passive := countMessages(t, dir)
+			passive.holding, passive.release = proto.TCMAccept, make(chan struct{})
+			there := open(t, passive.dir)
+			l, err := rdma.Listen(t.Context(), there, "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			accepted := make(chan error, 1)
+			go func() {
+				r, err := l.Next(ctx)
+				if err == nil {
+					err = accept(t, ctx, r, there)
+				}
+				accepted <- err
+			}()
+			c, err := rdma.Dial(t.Context(), open(t, dir), l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			if err := <-accepted; !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+			close(passive.release)
+			waiting, stop := context.WithTimeout(t.Context(), patience)
+			defer stop()
+			if _, err := c.RecvMessage(waiting); !errors.Is(err, io.EOF) {
+				t.Errorf("the peer: %v", err)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			wait(t, func() bool {
+				return !slices.ContainsFunc(s.Status().Processes, func(p device.Process) bool { return p.Connections > 0 || name == "Accept" && p.QPs > 0 })
+			})
+		})
+	}
+}
+
+// The queue pair of a connection was destroyed by the application: Close destroys the completion queue alone.
+func TestPairWithoutQP(t *testing.T) {
+	s, dir := serve(t, device.Config{})
+	d := open(t, dir)
+	e := newEnd(t, d, 4096, verbs.QPInit{Type: verbs.RC})
+	if err := e.qp.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.DestroyPair(e.qp, e.cq); !errors.Is(err, verbs.ErrDestroyed) {
+		t.Error(err)
+	}
+	if n := s.Status().Processes[0].CQs; n != 0 {
+		t.Errorf("%d completion queues are left", n)
 	}
 }
 

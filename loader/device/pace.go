@@ -19,7 +19,7 @@ const (
 	callsToAccept = 4       // a connection to the socket: less than the rate of a user at acceptRate
 	callsToOpen   = 12      // a hello, with the end of the process
 	callsOfEngine = 4       // a message that changes what the engine's thread has
-	callsInBatch  = 2       // such a request in a batch
+	callsInBatch  = 2       // such a request of a batch
 	bytesOfCall   = 1 << 19 // so many bytes of other memory to register, while the process changes its page tables too
 	stepsOfCall   = 16      // so many mappings of that memory
 )
@@ -35,16 +35,14 @@ func callsOf(t proto.Type) uint64 {
 	return 1
 }
 
-// callsOfBatch is what a batch counts: its message, and less than usual for what changes what the engine's thread
-// has, since that thread is awake from the first on.
+// callsOfBatch is what a batch counts: less than usual for what changes what the engine's thread has, since that
+// thread is awake from the first on.
 func callsOfBatch(parts []proto.Part) uint64 {
-	n := uint64(1)
+	n := uint64(0)
 	for _, p := range parts {
-		if callsOf(p.Type) > 1 {
-			n += callsInBatch
-		}
+		n += min(callsOf(p.Type), callsInBatch)
 	}
-	return n
+	return max(n, 1)
 }
 
 const (

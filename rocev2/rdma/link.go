@@ -101,7 +101,7 @@ func (r *Request) AcceptQP(ctx context.Context, qp verbs.QP, list ...Option) (*L
 	l, err := within(ctx, func() (*Link, error) {
 		l, err := r.acceptQP(ctx, qp, list)
 		if err != nil {
-			_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot connect its queue pair")) // if it is still there
+			r.refuse(err)
 		}
 		return l, err
 	}, closeLate[*Link])
@@ -131,7 +131,12 @@ func (r *Request) acceptQP(ctx context.Context, qp verbs.QP, list []Option) (*Li
 	if !h.takeOver(l.id, l) {
 		return nil, errGivenUp
 	}
-	return l, waitFor(ctx, func() error { return connectAccept(h.session, l.id, qp, path, private) })
+	if err := waitFor(ctx, func() error { return connectAccept(h.session, l.id, qp, path, private) }); err != nil {
+		r.refuse(err)
+		_ = l.Close() // the device may have accepted, or may do so later
+		return nil, err
+	}
+	return l, nil
 }
 
 // LocalAddr returns the address of this end.

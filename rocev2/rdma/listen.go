@@ -249,7 +249,7 @@ func (r *Request) Accept(ctx context.Context, list ...Option) (*Conn, error) {
 	c, err := within(ctx, func() (*Conn, error) {
 		c, err := r.accept(ctx, list)
 		if err != nil {
-			_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot make a queue pair")) // if it is still there
+			r.refuse(err)
 		}
 		return c, err
 	}, closeLate[*Conn])
@@ -257,6 +257,11 @@ func (r *Request) Accept(ctx context.Context, list ...Option) (*Conn, error) {
 		return nil, wrap("accept", r.remote(), err)
 	}
 	return c, nil
+}
+
+// refuse rejects the request because of an error, if it is still there.
+func (r *Request) refuse(err error) {
+	_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot connect its queue pair"))
 }
 
 func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
@@ -283,9 +288,9 @@ func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
 		return nil, errors.Join(errGivenUp, c.destroy())
 	}
 	if err := waitFor(ctx, func() error { return connectAccept(h.session, c.id, c.qp, path, private) }); err != nil {
-		c.end(err, false)
-		<-c.drained
-		return nil, errors.Join(err, c.closed())
+		r.refuse(err)
+		_ = c.Close() // the device may have accepted, or may do so later
+		return nil, err
 	}
 	return c, nil
 }

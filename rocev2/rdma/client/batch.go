@@ -48,8 +48,13 @@ func (s *steps) Modify(a verbs.Attr, mask verbs.AttrMask) error {
 	return nil
 }
 
-// CreatePair makes a completion queue, a queue pair that uses it for both directions and is in INIT with the
-// attributes a, and a region of mem, which is memory of Alloc. After an error there is none of them.
+// error adds to the error of the i-th request which step has failed.
+func (s *steps) error(i int, err error) error {
+	return fmt.Errorf("%s queue pair to %s: %w", s.typ, verbs.State(s.parts[i].Request.(*proto.ModifyQP).Attr.State), err)
+}
+
+// CreatePair makes a completion queue, a queue pair that uses it for both directions, whatever init says, and is in
+// INIT with the attributes a, and a region of mem, which is memory of Alloc. After an error there is none of them.
 func (p *PD) CreatePair(depth int, init verbs.QPInit, a verbs.Attr, mem []byte) (verbs.CQ, verbs.QP, verbs.MR, error) {
 	x, err := p.createPair(depth, &init, a, mem)
 	if err != nil {
@@ -69,7 +74,7 @@ func (p *PD) createPair(depth int, init *verbs.QPInit, a verbs.Attr, mem []byte)
 	if err := d.checkDepth(depth); err != nil {
 		return x, err
 	}
-	forQP, err := p.createQP(init)
+	forQP, err := p.requestOfQP(init)
 	if err != nil {
 		return x, err
 	}
@@ -100,10 +105,15 @@ func (p *PD) createPair(depth int, init *verbs.QPInit, a verbs.Attr, mem []byte)
 			x, err = p.openPair(depth, &cq, fds[0], forQP, &qp, fds[1])
 		}
 	}
-	if err = mr.made(&region, err); err != nil {
+	if err != nil {
 		for _, made := range slices.Backward(parts[:done]) {
 			_ = d.undo(made.Reply) // refused if it is gone already
 		}
+		if done == len(parts)-1 {
+			err = toInit.error(0, err)
+		}
+	}
+	if err := mr.made(&region, err); err != nil {
 		return x, err
 	}
 	x.mr = mr
@@ -153,14 +163,11 @@ func (x *session) connect(qp verbs.QP, p cm.Path, call proto.Part) error {
 	}
 	fds, done, err := x.d.batch(append(s.parts, call)...)
 	proto.CloseFDs(fds)
-	for i, part := range s.parts {
-		m := part.Request.(*proto.ModifyQP)
-		switch {
-		case i < done:
-			q.modified(m)
-		case i == done && err != nil:
-			err = fmt.Errorf("%s queue pair to %s: %w", q.Type(), verbs.State(m.Attr.State), err)
-		}
+	for _, part := range s.parts[:min(done, len(s.parts))] {
+		q.modified(part.Request.(*proto.ModifyQP))
+	}
+	if err != nil && done < len(s.parts) {
+		err = s.error(done, err)
 	}
 	return err
 }
@@ -185,10 +192,13 @@ func (x *session) Hangup(id cm.ID, qp verbs.QP) error {
 	if err != nil {
 		return err
 	}
-	fds, _, err := x.d.batch(
+	fds, done, err := x.d.batch(
 		proto.Part{Type: proto.TModifyQP, Request: q.modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState)},
 		proto.Part{Type: proto.TCMDisconnect, Request: &proto.CMCall{ID: uint32(id)}},
 	)
 	proto.CloseFDs(fds)
+	if err != nil && done == 0 {
+		return x.Disconnect(id, nil)
+	}
 	return err
 }

@@ -3,6 +3,8 @@
 package client
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
@@ -76,7 +78,7 @@ func (d *Device) DestroyPair(qp verbs.QP, cq verbs.CQ) error {
 	}
 	rings, ok := take(d, d.qps, q, q.handle)
 	if !ok {
-		return errDestroyed
+		return errors.Join(errDestroyed, c.Destroy())
 	}
 	completions, ok := take(d, d.cqs, c, c.handle)
 	if !ok {
@@ -89,7 +91,8 @@ func (d *Device) DestroyPair(qp verbs.QP, cq verbs.CQ) error {
 	)
 	proto.CloseFDs(fds)
 	rings.end(done > 0)
-	if completions.end(done > 1); done > 1 {
+	completions.end(done > 1)
+	if done > 1 {
 		close(c.gone)
 	}
 	return err

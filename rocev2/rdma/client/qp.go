@@ -60,7 +60,7 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if !ok1 || !ok2 || send.d != p.d || recv.d != p.d {
 		return nil, errForeign
 	}
-	m, err := p.createQP(&init)
+	m, err := p.requestOfQP(&init)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return q, nil
 }
 
-// createQP is the request for a queue pair, without the completion queues.
-func (p *PD) createQP(init *verbs.QPInit) (*proto.CreateQP, error) {
+// requestOfQP is the request for a queue pair, without the completion queues.
+func (p *PD) requestOfQP(init *verbs.QPInit) (*proto.CreateQP, error) {
 	if err := p.d.checkSizes(init); err != nil {
 		return nil, err
 	}

@@ -24,18 +24,26 @@ type Part struct {
 	Request, Reply any
 }
 
-// batched reports whether a batch may have requests of a type: those of a connection's beginning and end.
-func batched(t Type) bool {
-	return sequenced(t) || t == TModifyQP || t >= TCMConnect && t <= TCMDisconnect
-}
+// role is what a request of a batch does.
+type role int
 
-// sequenced are those that the server executes in the order of messages: a batch that waits has none of them.
-func sequenced(t Type) bool {
+const (
+	none   role = iota // batches do not have it
+	makes              // an object
+	ends               // an object
+	others             // those of a queue pair and of the communication manager
+)
+
+func roleOf(t Type) role {
 	switch t {
-	case TCreateCQ, TDestroyCQ, TCreateQP, TDestroyQP, TRegArena, TDeregMR:
-		return true
+	case TCreateCQ, TCreateQP, TRegArena:
+		return makes
+	case TDestroyCQ, TDestroyQP:
+		return ends
+	case TModifyQP, TCMAccept, TCMReady, TCMDisconnect:
+		return others
 	}
-	return false
+	return none
 }
 
 // AppendBatch appends the message of a batch.
@@ -47,10 +55,12 @@ func AppendBatch(b []byte, seq uint32, parts []Part) []byte {
 	return b
 }
 
-// DecodeBatch reads the body of a batch.
+// DecodeBatch reads the body of a batch. A batch makes objects or ends some: the descriptors of what it has made are
+// sent behind the last request. One that waits for a neighbour does neither, since the server executes what does in
+// the order of the messages.
 func DecodeBatch(b []byte) ([]Part, error) {
 	var parts []Part
-	waits, order := false, false
+	var seen [others + 1]bool
 	for len(b) > 0 {
 		h, rest, err := Split(b)
 		if err != nil {
@@ -61,7 +71,7 @@ func DecodeBatch(b []byte) ([]Part, error) {
 		switch {
 		case len(parts) == MaxBatch:
 			return nil, fmt.Errorf("%w: a batch of more than %d requests", ErrProtocol, MaxBatch)
-		case !batched(h.Type):
+		case roleOf(h.Type) == none:
 			return nil, fmt.Errorf("%w: type %d in a batch", ErrProtocol, h.Type)
 		case len(rest) < n:
 			return nil, fmt.Errorf("%w: a request of type %d in a batch has %d bytes, not %d", ErrProtocol, h.Type, len(rest), n)
@@ -69,11 +79,13 @@ func DecodeBatch(b []byte) ([]Part, error) {
 		if err := Decode(rest[:n], req); err != nil {
 			return nil, err
 		}
-		waits = waits || Waits(h.Type, req)
-		order = order || sequenced(h.Type)
+		seen[roleOf(h.Type)] = true
 		parts, b = append(parts, Part{h.Type, req, reply}), rest[n:]
 	}
-	if waits && order {
+	switch {
+	case seen[makes] && seen[ends]:
+		return nil, fmt.Errorf("%w: a batch that makes objects and ends some", ErrProtocol)
+	case (seen[makes] || seen[ends]) && BatchWaits(parts):
 		return nil, fmt.Errorf("%w: a batch that waits for a neighbour and makes or ends objects", ErrProtocol)
 	}
 	return parts, nil

@@ -4,6 +4,7 @@ package proto_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"reflect"
 	"testing"
@@ -14,7 +15,7 @@ import (
 
 var batchOf2 = []proto.Part{
 	{Type: proto.TCreateCQ, Request: &proto.CreateCQ{Depth: 7}, Reply: new(proto.CreateCQReply)},
-	{Type: proto.TDestroyCQ, Request: &proto.Handle{Handle: 3}},
+	{Type: proto.TModifyQP, Request: &proto.ModifyQP{Handle: 3, Attr: proto.Attr{State: 6}}},
 }
 
 // A batch byte for byte, and what is left of it when bytes are missing.
@@ -23,8 +24,9 @@ func TestBatchBytes(t *testing.T) {
 	want := []byte{
 		0, 3, 0, 0, 1, 2, 3, 4,
 		byte(proto.TCreateCQ), 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0,
-		byte(proto.TDestroyCQ), 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0,
+		byte(proto.TModifyQP), 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 6,
 	}
+	want = append(want, make([]byte, binary.Size(proto.Attr{})-1)...)
 	if !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
 	}
@@ -46,7 +48,7 @@ func TestBatchBytes(t *testing.T) {
 func TestBatchRefused(t *testing.T) {
 	toRTR := proto.Part{Type: proto.TModifyQP, Request: &proto.ModifyQP{Mask: uint32(verbs.MaskAV)}}
 	ready := proto.Part{Type: proto.TCMReady, Request: new(proto.CMCall)}
-	destroy := batchOf2[1]
+	create, destroy := batchOf2[0], proto.Part{Type: proto.TDestroyCQ, Request: new(proto.Handle)}
 	many := func(n int) (parts []proto.Part) {
 		for range n {
 			parts = append(parts, destroy)
@@ -63,6 +65,8 @@ func TestBatchRefused(t *testing.T) {
 		{"one that waits", []proto.Part{toRTR, ready}, true},
 		{"one that waits, and an object", []proto.Part{toRTR, destroy}, false},
 		{"an object, and one that waits", []proto.Part{destroy, toRTR}, false},
+		{"one that makes an object and modifies another", batchOf2, true},
+		{"one that makes an object and ends one", []proto.Part{create, destroy}, false},
 		{"a type that is not for batches", []proto.Part{{Type: proto.TPort}}, false},
 		{"a batch", []proto.Part{{Type: proto.TBatch}}, false},
 		{"no request", []proto.Part{{Type: 0x7fff}}, false},
