@@ -134,6 +134,13 @@ func TestMistakes(t *testing.T) {
 	if _, err := a.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: b.cq, RecvCQ: a.cq}); err == nil {
 		t.Error("a completion queue of another device")
 	}
+	other, err := a.dev.AllocPD()
+	w.must(err)
+	srq, err := other.CreateSRQ(4, 1)
+	w.must(err)
+	if _, err := a.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: a.cq, RecvCQ: a.cq, SRQ: srq}); err == nil {
+		t.Error("a shared receive queue of another protection domain")
+	}
 	for what, err := range map[string]error{"QP": fresh.Destroy(), "memory": m.Deregister()} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -31,6 +31,8 @@ var _ verbs.QP = (*QP)(nil)
 
 var errForeign = errors.New("card: the completion queues and the SRQ of a queue pair must be of the same device")
 
+var errForeignSRQ = errors.New("card: the shared receive queue is of another protection domain than the queue pair: make it with that of the queue pair")
+
 // maxHandles is how many address handles a UD queue pair uses at most.
 const maxHandles = 1024
 
@@ -56,6 +58,9 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 		s, ok := init.SRQ.(*SRQ)
 		if !ok || s.pd.d != p.d {
 			return nil, errForeign
+		}
+		if s.pd != p {
+			return nil, errForeignSRQ
 		}
 		c.SRQ = s.q
 		uses = append(uses, &s.uses)

@@ -171,14 +171,14 @@ func TestDatagrams(t *testing.T) {
 func TestSharedReceives(t *testing.T) {
 	for _, polled := range []bool{false, true} {
 		w := newWorld(t, wire.Faults{}, polled)
-		pd, err := w.side[1].dev.AllocPD()
+		a, b := w.pair(rc)
+		srq, err := b.pd.CreateSRQ(8, 1)
 		w.must(err)
-		srq, err := pd.CreateSRQ(8, 1)
+		w.must(b.qp.Destroy())
+		b.qp, err = b.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq})
 		w.must(err)
-		a := w.node(w.side[0], rc)
-		b := w.node(w.side[1], func(i *verbs.QPInit) { i.SRQ = srq })
 		w.connect(a, b)
-		to, err := verbs.NewMemory(pd, 64, verbs.AccessLocalWrite)
+		to, err := verbs.NewMemory(b.pd, 64, verbs.AccessLocalWrite)
 		w.must(err)
 		w.must(srq.SetLimit(2))
 		for id := range uint64(3) {
