@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // The guard decides about packets without the token of the peer whose address they have: anybody can
@@ -117,6 +118,12 @@ const answerPatience = qp.Time(20 * time.Millisecond)
 
 // waits reports whether packets to the destination wait for its first token.
 func (d *dest) waits(now qp.Time) bool { return now < d.waitsUntil }
+
+// nakWaits reports whether the queue pair has failed, and its last answer waits for that token. Nothing repeats this
+// NAK: without it, the peer's work request would end with another status, after all its retries.
+func (e *engine) nakWaits(x *QP) bool {
+	return x.dest != nil && x.dest.waits(e.now) && x.ooo == nil && x.q.State() == verbs.StateErr && x.q.AckDue()
+}
 
 // endWait ends that wait, which does not count as one for the pacer.
 func (d *dest) endWait(e *engine) {

@@ -5,10 +5,12 @@ package nic
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // guarded returns an engine with one destination, whose table's entry is that of a peer that stamps.
@@ -149,6 +151,37 @@ func TestFirstPacketsWait(t *testing.T) {
 		}
 		if e.unblock(d); d.report.WaitedTime > answerPatience {
 			t.Errorf("waited %d ns for the pacer", d.report.WaitedTime)
+		}
+	}
+}
+
+// The NAK with which a queue pair fails waits for the token, for answerPatience at most: nothing repeats it. The
+// queue pair has no path here, so a NAK that leaves counts as lost.
+func TestLastNAKWaits(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		e := bench(t)
+		x := receiver(t, e, verbs.RC)
+		e.now = e.clock.now()
+		x.dest.waitsUntil = e.now + answerPatience
+		d := rocev2.Datagram{Src: peer, Dst: us, Opcode: rocev2.RCWriteOnly, DestQP: x.num, AckReq: true, RKey: 7, DMALen: 4, Payload: []byte("data")}
+		b, err := d.AppendTo([]byte{12: 8, 13: 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.frame(b, rxMeta{}, false)
+		if e.flushDirty(); x.q.State() != verbs.StateErr || e.count.txNoPath != 0 {
+			t.Fatalf("%v: %d packets have left before there is a token", x.q.State(), e.count.txNoPath)
+		}
+		if wait := e.untilNext(e.now); wait > time.Duration(answerPatience)/16 {
+			t.Errorf("nothing happens for %v", wait)
+		}
+		if known {
+			e.applyEntry(x.dest, &DestSync{Known: true, Stamps: true})
+		} else {
+			e.now += answerPatience
+		}
+		if e.flushDirty(); e.count.txNoPath != 1 || len(e.dirty) != 0 {
+			t.Errorf("token %v: %d packets have left, want the NAK", known, e.count.txNoPath)
 		}
 	}
 }

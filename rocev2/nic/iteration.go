@@ -88,7 +88,7 @@ func (e *engine) untilNext(now qp.Time) time.Duration {
 			next = min(next, r.sync.due)
 		}
 	}
-	if len(e.mads.queue) > 0 { // they wait for a token
+	if len(e.mads.queue) > 0 || len(e.dirty) > 0 { // they wait for a token
 		next = min(next, now+answerPatience/16)
 	}
 	if e.hooks != nil {

@@ -32,11 +32,12 @@ const (
 func (e *engine) flushDirty() {
 	remaining, n := 0, len(e.dirty)
 	for _, x := range e.dirty[:n] {
-		if !x.dead && !e.flushAnswers(x) {
+		nakWaits := e.nakWaits(x)
+		if !x.dead && (nakWaits || !e.flushAnswers(x)) {
 			// The rest waits for the next iteration.
 			e.dirty[remaining] = x
 			remaining++
-			e.txFramesExhausted = true
+			e.txFramesExhausted = e.txFramesExhausted || !nakWaits
 			x.publish()
 			continue
 		}
