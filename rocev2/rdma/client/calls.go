@@ -107,9 +107,14 @@ func (d *Device) plain(t proto.Type, request, reply any) error {
 	return err
 }
 
-// end sends a request that destroys an object.
+// end sends a request that destroys an object. The handle is one that the server has given, so if the server does not
+// know it, the object was destroyed before: the error wraps ErrDestroyed.
 func (d *Device) end(t proto.Type, handle uint32) error {
-	return d.plain(t, &proto.Handle{Handle: handle}, nil)
+	err := d.plain(t, &proto.Handle{Handle: handle}, nil)
+	if errors.Is(err, proto.ErrHandle) {
+		return fmt.Errorf("the object %w: %w", verbs.ErrDestroyed, err)
+	}
+	return err
 }
 
 // mapReply is call for a reply with one descriptor, of a file with n bytes of rings at an offset. Both are

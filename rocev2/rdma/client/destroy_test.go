@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -162,5 +163,31 @@ func TestMemoryDuringDestroy(t *testing.T) {
 				t.Errorf("the shared receive queue, again: %v", err)
 			}
 		})
+	}
+}
+
+// Who destroys an object twice is told that it was destroyed. A region counts once only.
+func TestDestroyTwice(t *testing.T) {
+	var gone atomic.Bool
+	d := answered(t, func() proto.Status {
+		if gone.Load() {
+			return proto.StatusHandle
+		}
+		return proto.StatusOK
+	})
+	m, other := &MR{d: d, handle: 1}, &MR{d: d, handle: 2}
+	m.keepMemory()
+	other.keepMemory()
+	if err := m.Deregister(); err != nil {
+		t.Fatal(err)
+	}
+	gone.Store(true)
+	for _, err := range []error{m.Deregister(), (&PD{d, 3}).Free(), (&MW{d: d, handle: 4}).Free()} {
+		if !errors.Is(err, verbs.ErrDestroyed) || !errors.Is(err, proto.ErrHandle) {
+			t.Error(err)
+		}
+	}
+	if d.regions.len() != 1 {
+		t.Errorf("%d regions", d.regions.len())
 	}
 }
