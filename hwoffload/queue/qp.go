@@ -16,7 +16,7 @@ type QPInit struct {
 	Type           verbs.QPType
 	PD             uint32
 	SendCQ, RecvCQ *CQ
-	SRQ            *SRQ // or nil: MaxRecv and MaxRecvSGE are those of the SRQ otherwise
+	SRQ            *SRQ // of RC and UD, or nil: MaxRecv and MaxRecvSGE are those of the SRQ otherwise
 
 	MaxSend, MaxRecv       int // work requests, 1 to 32768; 0 = 64
 	MaxSendSGE, MaxRecvSGE int // 0 = 1
@@ -35,6 +35,9 @@ const (
 )
 
 func (i *QPInit) setDefaults() error {
+	if i.SRQ != nil { // those of the SRQ count
+		i.MaxRecv, i.MaxRecvSGE = 0, 0
+	}
 	for _, v := range []struct {
 		what         string
 		n            *int
@@ -53,6 +56,9 @@ func (i *QPInit) setDefaults() error {
 	}
 	if i.Type < verbs.RC || i.Type > verbs.UD {
 		return fmt.Errorf("card: type %d of a queue pair: use RC, UC or UD", i.Type)
+	}
+	if i.SRQ != nil && i.Type == verbs.UC {
+		return errors.New("card: UC has no shared receive queue (IBTA 10.2.9)")
 	}
 	if i.SendCQ == nil || i.RecvCQ == nil {
 		return errors.New("card: a queue pair needs SendCQ and RecvCQ")

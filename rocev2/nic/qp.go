@@ -119,6 +119,9 @@ func (x *QP) releaseAll() {
 }
 
 func withDefaults(i verbs.QPInit) (verbs.QPInit, error) {
+	if i.SRQ != nil { // those of the SRQ count
+		i.MaxRecv, i.MaxRecvSGE = 0, 0
+	}
 	def := func(v *int, d int) {
 		if *v == 0 {
 			*v = d

@@ -79,6 +79,9 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 
 // requestOfQP is the request for a queue pair, without the completion queues.
 func (p *PD) requestOfQP(init *verbs.QPInit) (*proto.CreateQP, error) {
+	if init.SRQ != nil { // those of the SRQ count
+		init.MaxRecv, init.MaxRecvSGE = 0, 0
+	}
 	if err := p.d.checkSizes(init); err != nil {
 		return nil, err
 	}
