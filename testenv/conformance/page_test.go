@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// page is made of the cells.
+const page = "../../docs/conformance.md"
+
+// comparePage compares the page with the cells. UPDATE=1 writes it.
+func comparePage(t *testing.T, cells table) {
+	t.Helper()
+	text, err := render(cells)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old, err := os.ReadFile(page); err != nil || string(old) != text {
+		t.Errorf("%s is not what was seen (%v): UPDATE=1 go test ./testenv/conformance writes it", page, err)
+	}
+}
+
+// render makes the page. A cell that is missing is an error.
+func render(cells table) (string, error) {
+	var b strings.Builder
+	lines, offered := 0, 0
+	for _, s := range sections {
+		fmt.Fprintf(&b, "\n## %s\n\n| check | source | seen | %s |\n|---|---|---|%s\n", s.name, strings.Join(columnNames, " | "), strings.Repeat("---|", len(columnNames)))
+		for _, c := range s.checks {
+			lines++
+			fmt.Fprintf(&b, "| %s | %s | %s |", c.name, c.source, strings.ReplaceAll(c.want, "|", `\|`))
+			for _, column := range columnNames {
+				cell := cells[[2]string{c.name, column}]
+				switch cell {
+				case "":
+					return "", fmt.Errorf("%q has no cell of column %s", c.name, column)
+				case asVerbsSay:
+					offered++
+				}
+				fmt.Fprintf(&b, " %s |", cell)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return fmt.Sprintf(pageHead, lines, len(columnNames), offered, lines*len(columnNames)-offered) + b.String(), nil
+}
+
+// A cell that is missing leaves no page.
+func TestRender(t *testing.T) {
+	cells := table{}
+	for _, c := range checks() {
+		for _, column := range columnNames {
+			cells[[2]string{c.name, column}] = asVerbsSay
+		}
+	}
+	text, err := render(cells)
+	if n := strings.Count(text, "| "+asVerbsSay+" "); err != nil || n != len(cells) {
+		t.Errorf("%d cells of %d, %v", n, len(cells), err)
+	}
+	delete(cells, [2]string{checks()[7].name, "card"})
+	if text, err := render(cells); err == nil || text != "" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+const pageHead = `# Conformance
+
+<!-- made by TestConformance of testenv/conformance: UPDATE=1 go test ./testenv/conformance -->
+
+This page has %d checks of what verbs say, each on %d kinds of devices.
+Of the cells, %d say "yes", and %d "not offered".
+TestConformance of ` + "`testenv/conformance`" + ` runs each check on each device, and makes the page of what it sees (root).
+
+The kinds of devices are:
+
+- engine: an engine in the process of the application, on an interface.
+- device: the device that an agent serves, with memory of the process.
+- arena: the device that an agent serves, with memory of its arena.
+- loopback: the loopback device of a process, whose queue pairs reach each other.
+- card: two software models of the card, joined by a network on virtual time.
+
+The columns of the tables are:
+
+- source: sections of volume 1 of the InfiniBand architecture specification (IBTA), and man pages of libibverbs.
+- seen: what the source demands, as the check sees it.
+  A number and a status are a work request and its completion.
+  Other words are states of queue pairs, events, errors of package ` + "`rocev2/verbs`" + `, and values that the check compares.
+- each device: "yes" if exactly that was seen, or "not offered" and the error with which the device says so.
+  Anything else fails the test, and leaves no page.
+
+All checks use IPv4 and two devices of the same kind.
+[development.md](development.md) says where verbs are compared with those of rxe.
+`
