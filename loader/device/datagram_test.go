@@ -22,7 +22,7 @@ func TestDatagramTooLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { d.Close() })
-		ends[i] = newEnd(t, d, 1<<16, verbs.QPInit{Type: verbs.UD, MaxInline: 256})
+		ends[i] = newEnd(t, d, 1<<16, verbs.QPInit{Type: verbs.UD, MaxInline: 256, MaxSendSGE: 2})
 	}
 	a, b := ends[0], ends[1]
 	connect(t, a, b)
@@ -63,6 +63,10 @@ func TestDatagramTooLong(t *testing.T) {
 	}
 	if err := send(1025); !errors.Is(err, verbs.ErrTooLong) { // an MTU of 1500 has a PMTU of 1024
 		t.Errorf("1025 bytes: %v", err)
+	}
+	wr.SGL = append(a.sgl(0, 1024), a.sgl(0, 1)...)
+	if err := a.qp.PostSend(&wr); !errors.Is(err, verbs.ErrTooLong) {
+		t.Errorf("1024 bytes and one: %v", err)
 	}
 	arrives(1024)
 	if out, err := hosts[0].Command("ip", "link", "set", topo.IfName, "mtu", "700").CombinedOutput(); err != nil {
