@@ -117,20 +117,20 @@ func TestManyDatagramStreams(t *testing.T) {
 	clients := newDatagrams(t, open(t, dir), datagramStreams, datagramStreams)
 	byQPN := map[uint32]int{}
 	for i, q := range clients.qps {
-		byQPN[q.QPN()] = i
+		byQPN[q.QPN()] = i + 1 // 0: none of them
 		clients.send(t, q, server.qps[i%2].QPN(), i)
 	}
 	for _, c := range server.receive(t, datagramStreams) {
 		i := server.number(c)
 		at := server.qps[i%2]
-		if c.QPN != at.QPN() || byQPN[c.SrcQP] != i {
+		if c.QPN != at.QPN() || byQPN[c.SrcQP] != i+1 {
 			t.Fatalf("datagram %d: %+v", i, c)
 		}
 		server.send(t, at, c.SrcQP, i)
 	}
 	for _, c := range clients.receive(t, datagramStreams) {
 		i := clients.number(c)
-		if byQPN[c.QPN] != i || c.SrcQP != server.qps[i%2].QPN() {
+		if byQPN[c.QPN] != i+1 || c.SrcQP != server.qps[i%2].QPN() {
 			t.Fatalf("answer %d: %+v", i, c)
 		}
 	}

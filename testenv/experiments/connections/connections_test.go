@@ -29,8 +29,9 @@ var (
 // patience bounds every wait: it only ends tests that have failed.
 const patience = 2 * time.Minute
 
-// judged is from how many connections in a loop on their memory is compared: caches and the heap of fewer still grow.
-const judged = 2000
+// judged is from how many connections in a loop on the last tenth is compared with the second: of fewer, the second
+// tenth may be before the first connections have left their waiting state, and caches and the heap still grow.
+const judged = 50_000
 
 func TestMain(m *testing.M) {
 	connections.Main()
