@@ -127,7 +127,12 @@ func (t *Table) refresh() {
 	if err != nil && !link.Gone {
 		return
 	}
-	if link != t.Link() {
+	if was := t.Link(); link != was {
+		if link.Carrier != was.Carrier {
+			for _, h := range t.hops {
+				h.onLink(link.Carrier, time.Now())
+			}
+		}
 		t.link.Store(&link)
 		t.events = append(t.events, Event{Kind: LinkChanged, Link: link})
 	}

@@ -5,6 +5,7 @@ package route
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 const (
 	checkAgain = time.Second      // after asking: no news may be a lost message
 	retryMax   = 30 * time.Second // between attempts at a neighbour that failed
+	kernelAsks = 4 * time.Second  // until it declares a failure, with a margin
 )
 
 // neighbour is what the kernel says of one. The zero value: it has no entry.
@@ -42,6 +44,7 @@ type hop struct {
 	told     time.Time // when, last
 	wanted   time.Time // since when there is no MAC
 	failures int       // in a row
+	judgedAt time.Time // a failure before is the link's, and the MAC stays in use
 	due      time.Time // when to look again; zero: when the kernel has news
 }
 
@@ -79,6 +82,8 @@ func (h *hop) onNeighbour(n neighbour, now time.Time) (use bool) {
 			return false
 		}
 		return true
+	case n.state == netlink.NUD_FAILED && h.err == nil && now.Before(h.judgedAt):
+		return true
 	case n.state == netlink.NUD_FAILED && (h.asking || h.err == nil):
 		h.fail(now)
 		return false
@@ -107,6 +112,19 @@ func (h *hop) onUsed(now time.Time, err error) {
 	}
 }
 
+// onLink takes whether the link has a carrier, when that has changed. What the kernel asked without one had no answer.
+// A neighbour that has failed is to be asked again when the link is back.
+func (h *hop) onLink(carrier bool, now time.Time) {
+	if !carrier {
+		h.judgedAt = now.Add(math.MaxInt64)
+		return
+	}
+	h.judgedAt = now.Add(kernelAsks)
+	if h.err != nil {
+		h.due, h.failures = now, 0
+	}
+}
+
 // wait sets the next look at an entry that the kernel is working on.
 func (h *hop) wait(now time.Time) {
 	h.due = now.Add(checkAgain)
@@ -116,11 +134,11 @@ func (h *hop) wait(now time.Time) {
 }
 
 func (h *hop) fail(now time.Time) {
+	h.due = now.Add(min(time.Second<<min(h.failures, 10), retryMax))
 	if h.err == nil {
-		h.wanted = now
+		h.wanted, h.due = now, now // an outage may have ended since the kernel asked last
 	}
 	h.asking, h.err = false, h.silence()
-	h.due = now.Add(min(time.Second<<min(h.failures, 10), retryMax))
 	h.failures++
 }
 

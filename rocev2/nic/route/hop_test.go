@@ -100,7 +100,7 @@ func TestHopSilent(t *testing.T) {
 		s.onNeighbour("failed again", netlink.NUD_FAILED, 0, false, ErrNeighbour, pause)
 	}
 	s.onNeighbour("it came up", netlink.NUD_REACHABLE, 5, false, nil, -1)
-	s.onNeighbour("and fails", netlink.NUD_FAILED, 5, false, ErrNeighbour, 1)
+	s.onNeighbour("and fails", netlink.NUD_FAILED, 5, false, ErrNeighbour, 0)
 }
 
 func TestHopTimeout(t *testing.T) {
@@ -122,7 +122,35 @@ func TestHopKeepsItsMACUntilFailure(t *testing.T) {
 	s.onNeighbour("entry removed", 0, 5, true, nil, 1)
 	s.onNeighbour("asked anew", netlink.NUD_INCOMPLETE, 5, false, nil, 1)
 	s.pass(3 * time.Second)
-	s.onNeighbour("failed", netlink.NUD_FAILED, 5, false, ErrNeighbour, 1)
+	s.onNeighbour("failed", netlink.NUD_FAILED, 5, false, ErrNeighbour, 0)
+}
+
+// Without a carrier the kernel removes the entry, and what it asks has no answer. The MAC stays in use until it has
+// asked with a carrier.
+func TestHopKeepsItsMACWithoutCarrier(t *testing.T) {
+	s := newHopScript(t)
+	s.onNeighbour("known", netlink.NUD_REACHABLE, 5, false, nil, -1)
+	s.h.onLink(false, s.now)
+	s.onNeighbour("entry removed", 0, 5, true, nil, 1)
+	for range 3 {
+		s.pass(3 * time.Second)
+		s.onNeighbour("failed", netlink.NUD_FAILED, 5, true, nil, 1)
+	}
+	s.h.onLink(true, s.now)
+	s.pass(2900 * time.Millisecond)
+	s.onNeighbour("failed, asked without a carrier", netlink.NUD_FAILED, 5, true, nil, 1)
+	s.pass(3 * time.Second)
+	s.onNeighbour("failed", netlink.NUD_FAILED, 5, false, ErrNeighbour, 0)
+	s.pass(time.Second)
+	s.onNeighbour("next attempt", netlink.NUD_FAILED, 0, true, ErrNeighbour, 1)
+	s.pass(3 * time.Second)
+	s.onNeighbour("failed again", netlink.NUD_FAILED, 0, false, ErrNeighbour, 2)
+
+	s.h.onLink(false, s.now)
+	s.h.onLink(true, s.now)
+	if s.h.due != s.now {
+		t.Error("the link is back, and the neighbour that has failed is not asked at once")
+	}
 }
 
 func TestHopKernelRefuses(t *testing.T) {
