@@ -227,6 +227,9 @@ func (d *Device) routeEvent(e route.Event) {
 		}
 	case e.Link.Up && e.Link.Carrier:
 		d.event(verbs.Event{Type: verbs.EventPortActive})
+		if e := d.started.Load(); e != nil {
+			e.post(e.linkUp)
+		}
 	default:
 		d.event(verbs.Event{Type: verbs.EventPortDown})
 	}

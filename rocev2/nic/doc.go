@@ -52,6 +52,7 @@
 //	rx_meta.go   what ingress has put in front: timestamps, CE mark
 //	allow.go     whose packets are taken: Options.Allow
 //	stamp.go     what is echoed of it
+//	outage.go    what continues when a destination or the link is back
 //	rtt_probe.go round trips of peers that do not stamp
 //	sack.go      whether SACK is used with the peer
 //

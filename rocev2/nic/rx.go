@@ -155,6 +155,9 @@ func (e *engine) deliver(x *QP, p *rocev2.Packet, m *rxMeta) {
 	e.count.rxPackets++
 	x.receive(e, p, m)
 	e.markDirty(x)
+	if x.dest != nil && x.dest.flight.SilenceEnded() {
+		e.resume(x.dest)
+	}
 }
 
 // Packets to the engine itself are received in the iteration that has sent them, up to loopbackRounds times

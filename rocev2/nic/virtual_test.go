@@ -35,8 +35,9 @@ type loopback struct {
 	batch      [256]verbs.Completion
 	done       map[uint32]int // completions by queue pair
 	iterations int
-	encrypt    func(x, y *QP) // called with the two of a pair before they are connected; nil: they are plain
-	built      qp.Time        // when the packets were built that are in the engine's loopback
+	encrypt    func(x, y *QP)    // called with the two of a pair before they are connected; nil: they are plain
+	attr       func(*verbs.Attr) // changes the attributes of queue pairs before they are connected; may be nil
+	built      qp.Time           // when the packets were built that are in the engine's loopback
 }
 
 // link is what lies between the engine and itself.
@@ -113,6 +114,9 @@ func (l *loopback) connect(typ verbs.QPType, pmtu rocev2.PMTU, depth int) *QP {
 	}
 	attr := verbs.DefaultAttr()
 	attr.PMTU = pmtu
+	if l.attr != nil {
+		l.attr(&attr)
+	}
 	for i, x := range pair {
 		if err := verbs.Connect(fixedPath{x}, verbs.Endpoint{}, verbs.Endpoint{QPN: pair[1-i].num}, attr); err != nil {
 			l.t.Fatal(err)

@@ -33,6 +33,7 @@
 //	req_credit                                 end-to-end credits
 //	req_read, rsp_read                         READ and ATOMIC at both ends
 //	req_rtt                                    RTT from ACKs, without timestamps
+//	req_silence                                probes while a destination answers nothing
 //	req_payload, rsp_recvq, rsp_srq            memory of sends, receives and shared receives
 //	req_local                                  local invalidate and bind
 //	req_unreliable, rsp_uc, rsp_ud             UC and UD

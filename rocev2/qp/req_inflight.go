@@ -45,6 +45,7 @@ type Flight struct {
 	longReads   uint32 // queue pairs with long READs outstanding
 	shortLead   int32  // packets of the short queue admitted more than of the long one, see longTurn
 	dest        destState
+	silence     silence
 }
 
 // NewFlight returns the limiter of a destination without history.

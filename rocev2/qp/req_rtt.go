@@ -54,13 +54,20 @@ func answerKind(read bool) int {
 // silenceIsLoss reports whether a missing response means loss. It does if the destination
 // has responded to a packet that was sent later than this queue pair's. If it has not, the
 // destination is probably stopped or overloaded as a whole. Then one queue pair in a round
-// trip sends again: if all did, the load would double.
+// trip sends again: if all did, the load would double. If the destination is silent for
+// longer, one does in silenceProbeGap.
 func (r *requester) silenceIsLoss(now Time) bool {
 	f := r.q.flight
-	if f == nil || f.dest.newestAcked[answerKind(r.reads.n != 0)] > r.rto.since {
+	if f == nil {
 		return true
 	}
-	if p := f.dest.probedAt; p != 0 && now-p < max(r.roundTrip(), minProbeTimeout) {
+	gap := max(r.roundTrip(), minProbeTimeout)
+	if r.detectSilence(now) {
+		gap = r.silenceProbeGap()
+	} else if f.dest.newestAcked[answerKind(r.reads.n != 0)] > r.rto.since {
+		return true
+	}
+	if p := f.dest.probedAt; p != 0 && now-p < gap {
 		return false
 	}
 	f.dest.probedAt = now

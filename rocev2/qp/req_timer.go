@@ -21,13 +21,15 @@ const (
 //
 // A response is due after a packet with AckReq was sent. Without any response for two RTTs
 // of the queue pair or of its destination, the oldest packet is sent again as a probe. A
-// probe does not count as a retry. After the ACK timeout (Attr.Timeout) all packets are
+// probe does not count as a retry. If the whole destination is silent, its queue pairs take
+// turns with the probes (req_silence.go). After the ACK timeout (Attr.Timeout) all packets are
 // sent again. After RetryCnt such retries the connection ends (IBTA 9.7.6). Both times
 // double while no response arrives, the ACK timeout up to four times. The clause allows
 // that (T_tr to 4 T_tr).
 type rtoState struct {
 	rnrUntil        Time   // or 0
-	since           Time   // since when a response is due, or 0
+	since           Time   // since when a response is due, or 0: the last progress, timeout or first packet
+	dueSince        Time   // as since, but timeouts do not change it
 	probeNotBefore  Time   // the probe was postponed until then, or 0
 	requestedBefore uint64 // a packet with AckReq covers all packets before this one
 	expectedBefore  uint64 // a response is due, now or later, for all packets before this one
@@ -87,7 +89,11 @@ func (r *requester) probeTimeout() Time {
 // probeAt returns when the next probe is due.
 func (r *requester) probeAt() Time {
 	c, wait := &r.rto, r.probeTimeout()
-	return max(c.since+wait<<min(c.probes+1, maxBackoffShift)-wait, c.probeNotBefore)
+	at := c.since + wait<<min(c.probes+1, maxBackoffShift) - wait
+	if r.q.flight != nil {
+		at = min(at, r.silentFrom())
+	}
+	return max(at, c.probeNotBefore)
 }
 
 // timeoutAt returns when the ACK timeout expires, or 0.
@@ -138,14 +144,18 @@ func (r *requester) expire(now Time) {
 			r.timeout(now)
 			return
 		}
-		if !r.silenceIsLoss(now) {
+		if r.silenceIsLoss(now) {
+			r.q.cfg.Count.TailProbes++
+			c.probes = min(c.probes+1, maxBackoffShift)
+			c.probeNotBefore = now + r.probeTimeout()<<c.probes // the timer may run since long ago, see Resume
+			c.timing = false
+			r.tlpPending = true
+		} else {
 			c.probeNotBefore = now + r.probeTimeout()
-			return
 		}
-		r.q.cfg.Count.TailProbes++
-		c.probes = min(c.probes+1, maxBackoffShift)
-		c.timing = false
-		r.tlpPending = true
+		if f := r.q.flight; f != nil && f.silence.since != 0 {
+			c.probeNotBefore = r.nextSilenceProbe()
+		}
 	}
 }
 
@@ -165,7 +175,12 @@ func (c *rtoState) armTail(now Time, n uint64) {
 }
 
 // restart starts the timer at now.
-func (c *rtoState) restart(now Time) { c.since, c.probeNotBefore = now, 0 }
+func (c *rtoState) restart(now Time) {
+	if c.since == 0 {
+		c.dueSince = now
+	}
+	c.since, c.probeNotBefore = now, 0
+}
 
 // armAckTimer notes that packet n is sent with AckReq. first: no earlier packet has
 // requested the ACKs that are due.

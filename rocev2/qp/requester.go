@@ -100,6 +100,7 @@ func (r *requester) receive(now Time, p *rocev2.Packet) {
 		return
 	}
 	r.now = now
+	r.endSilence(now)
 	switch p.Opcode().Info().Operation {
 	case rocev2.OperationAck:
 		r.receiveAck(now, p)
