@@ -227,10 +227,12 @@ func (d *Device) routeEvent(e route.Event) {
 		}
 	case e.Link.Up && e.Link.Carrier:
 		d.event(verbs.Event{Type: verbs.EventPortActive})
-		if e := d.started.Load(); e != nil {
+		if e := d.started.Load(); e != nil && d.linkLost {
 			e.post(e.linkUp)
 		}
+		d.linkLost = false
 	default:
+		d.linkLost = true
 		d.event(verbs.Event{Type: verbs.EventPortDown})
 	}
 }

@@ -31,6 +31,7 @@ func (e *engine) iterate() int {
 		e.qpTimers.Advance(int64(e.now), e.onTimer)
 	}
 	e.destTimers.Advance(int64(e.now), e.onDest)
+	e.resume()
 	e.flushDirty()
 	if len(e.mads.queue) > 0 {
 		n += e.sendMADs()
@@ -78,7 +79,7 @@ func (e *engine) expire(x *QP) {
 // untilNext is the time to the next thing that is due by itself.
 func (e *engine) untilNext(now qp.Time) time.Duration {
 	next := now + qp.Time(maxSleep)
-	for _, at := range [...]int64{int64(e.ackWait.next()), e.qpTimers.Next(), e.destTimers.Next()} {
+	for _, at := range [...]int64{int64(e.ackWait.next()), e.qpTimers.Next(), e.destTimers.Next(), int64(e.outages.due())} {
 		if at != 0 {
 			next = min(next, qp.Time(at))
 		}

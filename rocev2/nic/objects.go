@@ -36,8 +36,9 @@ type Device struct {
 
 	cm cmState
 
-	gone    atomic.Bool            // the interface is
-	started atomic.Pointer[engine] // eng, for the goroutine that follows the interface
+	gone     atomic.Bool            // the interface is
+	started  atomic.Pointer[engine] // eng, for the goroutine that follows the interface
+	linkLost bool                   // routeEvent's: the interface has had no carrier
 
 	err       atomic.Pointer[error] // why it is of no use
 	done      chan struct{}         // closed when it ended

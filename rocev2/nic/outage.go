@@ -2,15 +2,51 @@
 
 package nic
 
+import (
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
 // After an outage, the timeouts of queue pairs are far apart. One queue pair at a time probes a silent destination
 // (qp/req_silence.go). When that is answered, or when the link comes up, all its queue pairs probe soon.
 
-// resume has the queue pairs of a destination continue, because it answers again.
-func (e *engine) resume(d *dest) {
+// outages are the destinations whose queue pairs are to continue. They do so together, since all queue pairs are
+// looked at.
+type outages struct {
+	ended     bool    // for some destinations, see dest.resumes
+	resumedAt qp.Time // when queue pairs were looked at last
+}
+
+// resumeGap is the time between two looks at all queue pairs.
+const resumeGap = qp.Time(20 * time.Millisecond)
+
+// answered notes that a destination answers again.
+func (o *outages) answered(d *dest) { d.resumes, o.ended = true, true }
+
+// due is when the queue pairs are to be looked at, or 0.
+func (o *outages) due() qp.Time {
+	if !o.ended {
+		return 0
+	}
+	return o.resumedAt + resumeGap
+}
+
+// resume has the queue pairs of the destinations that answer again continue.
+func (e *engine) resume() {
+	if !e.outages.ended || e.now < e.outages.due() {
+		return
+	}
+	e.outages = outages{resumedAt: e.now}
 	for x := range e.qps.All() {
-		if x.dest == d {
+		if x.dest != nil && x.dest.resumes {
 			x.q.Resume(e.now)
 			e.rearm(x)
+		}
+	}
+	for r := range e.rails {
+		for _, d := range r.dests {
+			d.resumes = false
 		}
 	}
 }

@@ -152,7 +152,9 @@ func (o *outage) resume(event bool) (extra []time.Duration) {
 		f.after = time.Time{}
 	}
 	if event {
-		o.e.dev.routeEvent(route.Event{Kind: route.LinkChanged, Link: route.Link{Up: true, Carrier: true}})
+		for _, carrier := range []bool{false, true} {
+			o.e.dev.routeEvent(route.Event{Kind: route.LinkChanged, Link: route.Link{Up: true, Carrier: carrier}})
+		}
 	}
 	back := time.Now()
 	waits := func(f *flowAcross) bool { return f.after.IsZero() }

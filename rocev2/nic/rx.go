@@ -156,7 +156,7 @@ func (e *engine) deliver(x *QP, p *rocev2.Packet, m *rxMeta) {
 	x.receive(e, p, m)
 	e.markDirty(x)
 	if x.dest != nil && x.dest.flight.SilenceEnded() {
-		e.resume(x.dest)
+		e.outages.answered(x.dest)
 	}
 }
 

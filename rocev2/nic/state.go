@@ -44,6 +44,7 @@ type engine struct {
 	ready             sched.List[*dest] // in service
 	socketFull        sched.List[*dest] // in service, whose socket was full in this iteration
 	dirty             []*QP             // that something happened to in this iteration
+	outages           outages
 	ackWait           ackWaitFIFO
 	qpTimers          wheel.Wheel[*QP]
 	destTimers        wheel.Wheel[*dest]
@@ -126,6 +127,7 @@ type dest struct {
 
 	// What its queue pairs have in flight together, and the queue of those that are blocked on it.
 	flight  qp.Flight
+	resumes bool // its queue pairs are to continue, see outages
 	windows windows
 	reorder *qp.ReorderPool // its share of the engine's, nil until a queue pair needs it
 

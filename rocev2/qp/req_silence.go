@@ -29,20 +29,33 @@ type silence struct {
 }
 
 // silentFrom returns from when on the destination is silent, if no queue pair gets a response before. After the link
-// has come up, two RTTs are enough.
+// has come up, two RTTs are enough. A destination that has responded to a later packet than the one for which this
+// queue pair has none is not silent: the peer may have lost this queue pair only.
 func (r *requester) silentFrom() Time {
-	s, wait := &r.q.flight.silence, r.probeTimeout()
-	last := max(r.rto.dueSince, s.responseAt)
-	if s.linkUpAt > last {
+	f, wait := r.q.flight, r.probeTimeout()
+	s, last := &f.silence, max(r.rto.dueSince, f.silence.responseAt)
+	switch {
+	case f.dest.newestAcked[answerKind(r.reads.n != 0)] > r.rto.dueSince:
+		return never
+	case s.linkUpAt > last:
 		return max(s.linkUpAt, last+wait)
 	}
 	return last + max(silenceTime, wait)
 }
 
+// never is later than any time.
+const never = 1<<63 - 1
+
 // detectSilence reports whether the destination is silent.
 func (r *requester) detectSilence(now Time) bool {
 	f := r.q.flight
-	if f == nil || f.silence.since == 0 && now < r.silentFrom() {
+	if f == nil {
+		return false
+	}
+	if s := &f.silence; s.since != 0 && now-max(s.since, f.dest.probedAt) > 2*r.silenceProbeGap() {
+		s.since, s.linkUpAt = 0, 0 // the queue pairs that sent probes are gone
+	}
+	if f.silence.since == 0 && now < r.silentFrom() {
 		return false
 	}
 	if f.silence.since == 0 {
@@ -75,7 +88,6 @@ func (r *requester) endSilence(now Time) {
 	f.silence.responseAt = now
 	if f.silence.since != 0 {
 		f.silence = silence{responseAt: now, ended: true}
-		r.rto.timing = false
 	}
 }
 

@@ -175,12 +175,7 @@ func (c *rtoState) armTail(now Time, n uint64) {
 }
 
 // restart starts the timer at now.
-func (c *rtoState) restart(now Time) {
-	if c.since == 0 {
-		c.dueSince = now
-	}
-	c.since, c.probeNotBefore = now, 0
-}
+func (c *rtoState) restart(now Time) { c.since, c.dueSince, c.probeNotBefore = now, now, 0 }
 
 // armAckTimer notes that packet n is sent with AckReq. first: no earlier packet has
 // requested the ACKs that are due.
@@ -225,7 +220,7 @@ func (r *requester) timeout(now Time) {
 	}
 	c.retries++
 	overdue := r.silenceIsLoss(now)
-	c.restart(now)
+	c.since, c.probeNotBefore = now, 0 // dueSince stays
 	if !overdue {
 		return // it counts as a retry but sends nothing
 	}

@@ -100,7 +100,10 @@ func (r *requester) receive(now Time, p *rocev2.Packet) {
 		return
 	}
 	r.now = now
-	r.endSilence(now)
+	if q.flight != nil && q.flight.silence.since != 0 {
+		r.rto.timing = false // the response may be for a packet that was sent after the timed one
+	}
+	before := r.sndUna
 	switch p.Opcode().Info().Operation {
 	case rocev2.OperationAck:
 		r.receiveAck(now, p)
@@ -110,6 +113,9 @@ func (r *requester) receive(now Time, p *rocev2.Packet) {
 		r.receiveAtomic(now, p)
 	default:
 		r.receiveSACK(now, p)
+	}
+	if !q.exact || r.sndUna != before { // anybody may have sent a packet that acknowledges nothing
+		r.endSilence(now)
 	}
 }
 

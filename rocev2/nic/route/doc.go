@@ -27,7 +27,7 @@
 // asks the kernel to use an entry (NTF_USE), which sends ARP or neighbour
 // solicitation by the kernel's rules, when an entry is missing, and when it became
 // stale. A MAC address stays in use until the kernel declares the neighbour
-// failed. A failed neighbour is asked for again after 1 s to 30 s, and at once when a
-// path through it is resolved. NTF_USE makes a permanent entry forget that it is one, so an entry is
-// looked at first.
+// failed. A failed neighbour is asked for again at once if it was in use, after 1 s to
+// 30 s then, and at once when a path through it is resolved or the link is back.
+// NTF_USE makes a permanent entry forget that it is one, so an entry is looked at first.
 package route

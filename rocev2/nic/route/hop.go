@@ -121,7 +121,7 @@ func (h *hop) onLink(carrier bool, now time.Time) {
 	}
 	h.judgedAt = now.Add(kernelAsks)
 	if h.err != nil {
-		h.due, h.failures = now, 0
+		h.asking, h.due, h.failures = false, now, 0
 	}
 }
 
