@@ -129,6 +129,7 @@ var cleanPackages = []string{
 	"testenv/bench/tcpbench",
 	"testenv/bench/xskbench",
 	"testenv/citest",
+	"testenv/conformance",
 	"testenv/e2e",
 	"testenv/experiments/administrator",
 	"testenv/experiments/connections",

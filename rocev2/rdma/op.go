@@ -38,7 +38,9 @@ func (o *Op) Done() <-chan struct{} {
 	if o.over == nil {
 		o.over = make(chan struct{})
 		go func() {
-			_, _ = await(context.Background(), o.c, o.done) // Wait reports the error
+			if _, err := await(context.Background(), o.c, o.done); err == nil && o.comp.Status == verbs.StatusWRFlushed {
+				<-o.c.dead // with the reason that Wait returns
+			}
 			close(o.over)
 		}()
 	}

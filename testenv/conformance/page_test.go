@@ -35,7 +35,7 @@ func render(cells table) (string, error) {
 	var b strings.Builder
 	lines, offered := 0, 0
 	for _, s := range sections {
-		fmt.Fprintf(&b, "\n## %s\n\n| check | source | seen | %s |\n|---|---|---|%s\n", s.name, strings.Join(columnNames, " | "), strings.Repeat("---|", len(columnNames)))
+		fmt.Fprintf(&b, "\n## %s\n\n| check | source | demanded | %s |\n|---|---|---|%s\n", s.name, strings.Join(columnNames, " | "), strings.Repeat("---|", len(columnNames)))
 		for _, c := range s.checks {
 			lines++
 			fmt.Fprintf(&b, "| %s | %s | %s |", c.name, c.source, strings.ReplaceAll(c.want, "|", `\|`))
@@ -47,7 +47,7 @@ func render(cells table) (string, error) {
 				case asVerbsSay:
 					offered++
 				}
-				fmt.Fprintf(&b, " %s |", cell)
+				fmt.Fprintf(&b, " %s |", strings.ReplaceAll(cell, "|", `\|`))
 			}
 			b.WriteByte('\n')
 		}
@@ -55,7 +55,7 @@ func render(cells table) (string, error) {
 	return fmt.Sprintf(pageHead, lines, len(columnNames), offered, lines*len(columnNames)-offered) + b.String(), nil
 }
 
-// A cell that is missing leaves no page.
+// Without a cell there is no page.
 func TestRender(t *testing.T) {
 	cells := table{}
 	for _, c := range checks() {
@@ -92,12 +92,13 @@ The kinds of devices are:
 The columns of the tables are:
 
 - source: sections of volume 1 of the InfiniBand architecture specification (IBTA), and man pages of libibverbs.
-- seen: what the source demands, as the check sees it.
+- demanded: what the source demands, as the check sees it.
   A number and a status are a work request and its completion.
   Other words are states of queue pairs, events, errors of package ` + "`rocev2/verbs`" + `, and values that the check compares.
 - each device: "yes" if exactly that was seen, or "not offered" and the error with which the device says so.
-  Anything else fails the test, and leaves no page.
+  Anything else fails the test, and the page stays as it was.
 
-All checks use IPv4 and two devices of the same kind.
+All checks use IPv4, and two devices of the same kind; loopback is one device.
+The queue pairs of package ` + "`verbs`" + ` always report a drained send queue: ibv_modify_qp(3) has an attribute for it.
 [development.md](development.md) says where verbs are compared with those of rxe.
 `

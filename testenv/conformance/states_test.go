@@ -3,6 +3,7 @@
 package conformance_test
 
 import (
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -81,8 +82,11 @@ var stateChecks = []check{
 		w.say("%s", q.State)
 		w.say("MinRNRTimer %d", q.MinRNRTimer)
 	}},
-	{name: "Query returns what Modify has set", source: "IBTA 11.2, ibv_query_qp(3)", want: "RTS, peer true true, PMTU 1024, MaxRdAtomic 16, Timeout 14, RetryCnt 7", run: func(w *world) {
-		a, b := w.pair(rc)
+	{name: "Query returns what Modify has set", source: "IBTA 11.2, ibv_query_qp(3)", want: "RTS, peer true true, PMTU 512, MaxRdAtomic 3, Timeout 12, RetryCnt 5", run: func(w *world) {
+		a, b := w.ends(rc)
+		attr := verbs.DefaultAttr()
+		attr.PMTU, attr.MaxRdAtomic, attr.Timeout, attr.RetryCnt = rocev2.PMTU512, 3, 12, 5
+		w.must(verbs.Connect(a.qp, a.endpoint(), b.endpoint(), attr))
 		q, err := a.qp.Query()
 		w.must(err)
 		w.say("%s", q.State)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -75,6 +76,7 @@ var kinds = []struct {
 	{verbs.ErrOp, "ErrOp"}, {verbs.ErrFlags, "ErrFlags"}, {verbs.ErrSGL, "ErrSGL"}, {verbs.ErrTooLong, "ErrTooLong"}, {verbs.ErrInline, "ErrInline"},
 	{verbs.ErrAtomic, "ErrAtomic"}, {verbs.ErrRdAtomic, "ErrRdAtomic"}, {verbs.ErrAH, "ErrAH"}, {verbs.ErrFence, "ErrFence"},
 	{verbs.ErrDestroyed, "ErrDestroyed"}, {verbs.ErrBusy, "ErrBusy"}, {verbs.ErrAccess, "ErrAccess"}, {verbs.ErrRange, "ErrRange"},
+	{verbs.ErrGone, "ErrGone"}, {verbs.ErrClosed, "ErrClosed"}, {proto.ErrProtocol, "ErrProtocol"}, // no check wants these
 }
 
 func kind(err error) string {

@@ -60,7 +60,8 @@ func newHop(addr netip.Addr, ifName string, timeout time.Duration, now time.Time
 // failed reports whether the neighbour has not answered, or the kernel did not look for it.
 func (h *hop) failed() bool { return h.err != nil && !errors.Is(h.err, ErrPending) }
 
-// restart begins a new attempt at a neighbour. If it returns true, the kernel is not looking for the neighbour.
+// restart begins a new attempt at a neighbour. If it returns true, the kernel is not looking for the neighbour. If it
+// is, a failure of that attempt does not count, and another one follows.
 func (h *hop) restart(now time.Time) bool {
 	h.err = fmt.Errorf("%s: %w", h.where, ErrPending)
 	h.wanted, h.failures = now, 0
@@ -84,6 +85,8 @@ func (h *hop) onNeighbour(n neighbour, now time.Time) (use bool) {
 		return true
 	case n.state == netlink.NUD_FAILED && h.err == nil && now.Before(h.judgedAt):
 		return true
+	case n.state == netlink.NUD_FAILED && errors.Is(h.err, ErrPending) && h.told.Before(h.wanted):
+		return true // the end of an attempt that began before restart
 	case n.state == netlink.NUD_FAILED && (h.asking || h.err == nil):
 		h.fail(now)
 		return false

@@ -179,9 +179,11 @@ func TestHopRestarts(t *testing.T) {
 	s.onNeighbour("failed again", netlink.NUD_FAILED, 0, false, ErrNeighbour, 1)
 	s.pass(time.Second)
 	s.onNeighbour("next attempt", netlink.NUD_FAILED, 0, true, ErrNeighbour, 1)
+	s.pass(time.Second)
 	if s.h.restart(s.now) || s.h.failed() {
 		t.Errorf("restarted while the kernel looks for it: %+v", s.h)
 	}
+	s.onNeighbour("failed, asked before", netlink.NUD_FAILED, 0, true, ErrPending, 1)
 	s.pass(3 * time.Second)
 	s.onNeighbour("failed at last", netlink.NUD_FAILED, 0, false, ErrNeighbour, 1)
 }

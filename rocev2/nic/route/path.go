@@ -124,14 +124,14 @@ func (t *Table) WouldAsk(src, dst netip.Addr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.paths[key]; p != nil {
-		return p.hop != nil && p.hop.failed()
+		return p.hop != nil && p.hop.failed() && !p.hop.asking
 	}
 	s, next := t.look(key)
 	if s.Err != nil || s.Loopback {
 		return false
 	}
 	if h := t.hops[next]; h != nil {
-		return h.failed()
+		return h.failed() && !h.asking
 	}
 	n, err := t.kernel.neighbour(next)
 	return err == nil && n.state&usable == 0
