@@ -33,7 +33,7 @@ func (r *requester) retire(now Time) {
 
 // idle is called when the queue may have become empty.
 func (r *requester) idle(now Time) {
-	r.rto.idleSince = now
+	r.rto.dueSince = now
 	r.notifyDrained()
 }
 

@@ -29,7 +29,7 @@ const (
 type rtoState struct {
 	rnrUntil        Time   // or 0
 	since           Time   // since when a response is due, or 0: the last progress, timeout or first packet
-	dueSince        Time   // as since, but timeouts do not change it
+	dueSince        Time   // as since, but timeouts do not change it; without requests: when the last one ended
 	probeNotBefore  Time   // the probe was postponed until then, or 0
 	requestedBefore uint64 // a packet with AckReq covers all packets before this one
 	expectedBefore  uint64 // a response is due, now or later, for all packets before this one
@@ -37,7 +37,6 @@ type rtoState struct {
 	rtt         rtt
 	timedPacket uint64 // the packet that gives the next RTT sample: never one sent twice (Karn's algorithm)
 	timedAt     Time
-	idleSince   Time
 
 	timing     bool  // timedPacket is in flight
 	timedRead  bool  // timedPacket is a READ or ATOMIC
@@ -120,7 +119,7 @@ func (r *requester) deadline() Time {
 		}
 		return at
 	case r.head == r.tail && len(r.ring) > ringMin:
-		return c.idleSince + idleTime
+		return c.dueSince + idleTime
 	}
 	return 0
 }
