@@ -15,7 +15,7 @@ func (c *client) batch(parts []proto.Part) (reply []byte, give []int) {
 	for _, p := range parts {
 		m.fill(p.Request)
 		r, fds, err := m.do(c, p)
-		reply, give = proto.AppendResult(reply, p.Type, r, err), append(give, fds...)
+		reply, give = proto.AppendReply(reply, proto.Header{Type: p.Type}, r, err), append(give, fds...)
 		if err != nil || c.over.Load() {
 			break
 		}

@@ -4,16 +4,12 @@ package device_test
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -29,17 +25,8 @@ func benchDevices(b *testing.B, do func(b *testing.B, d verbs.Device, alloc func
 		do(b, d, func(n int) ([]byte, error) { return make([]byte, n), nil })
 	})
 	b.Run("server", func(b *testing.B) {
-		dir, err := os.MkdirTemp("", "srd")
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
-		start(b, "server", dir).line("serves")
-		d, err := client.Open(b.Context(), "lo", client.Config{RunDir: dir})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer d.Close()
+		_, open := benchServer(b)
+		d := open()
 		do(b, d, d.Alloc)
 	})
 }
@@ -110,31 +97,13 @@ func BenchmarkGoodput(b *testing.B) {
 
 // CPU time of a server with 16 idle clients, in percent of a core.
 func BenchmarkIdle(b *testing.B) {
-	dir, err := os.MkdirTemp("", "srd")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	p := start(b, "server", dir)
-	p.line("serves")
+	p, open := benchServer(b)
 	for range 16 {
-		d, err := client.Open(b.Context(), "lo", client.Config{RunDir: dir})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer d.Close()
-		newEnd(b, d, 4096, verbs.QPInit{Type: verbs.RC})
+		newEnd(b, open(), 4096, verbs.QPInit{Type: verbs.RC})
 	}
-	cpu := func() time.Duration { // of the process, by clock_getcpuclockid(3)
-		var ts unix.Timespec
-		if err := unix.ClockGettime(int32(^p.cmd.Process.Pid<<3|2), &ts); err != nil {
-			b.Fatal(err)
-		}
-		return time.Duration(ts.Nano())
-	}
-	before, start := cpu(), time.Now()
+	before, start := cpuTime(b, p.cmd.Process.Pid), time.Now()
 	for b.Loop() {
 		time.Sleep(100 * time.Millisecond)
 	}
-	b.ReportMetric(100*float64(cpu()-before)/float64(time.Since(start)), "%core")
+	b.ReportMetric(100*float64(cpuTime(b, p.cmd.Process.Pid)-before)/float64(time.Since(start)), "%core")
 }

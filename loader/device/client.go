@@ -35,7 +35,7 @@ type client struct {
 
 	mu      sync.Mutex
 	objects map[uint32]object
-	qpns    map[uint32]struct{} // of its queue pairs
+	qpns    map[uint32]struct{} // numbers of its queue pairs
 	last    uint32
 	memory  *processMemory // nil before TPassMemory
 
@@ -244,7 +244,7 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 	c.spend(callsOf(h.Type))
 	c.answer(h, proto.Waits(h.Type, req), func() ([]byte, []int) {
 		r, give, err := c.do(h.Type, req, fds)
-		return replyTo(h, r, err), give
+		return proto.AppendReply(nil, h, r, err), give
 	})
 }
 
@@ -259,7 +259,7 @@ func (c *client) requests(h proto.Header, body []byte) {
 	c.spend(callsOfBatch(parts))
 	c.answer(h, proto.BatchWaits(parts), func() ([]byte, []int) {
 		results, give := c.batch(parts)
-		return append(replyTo(h, nil, nil), results...), give
+		return append(proto.AppendReply(nil, h, nil, nil), results...), give
 	})
 }
 
@@ -285,17 +285,7 @@ func (c *client) answer(h proto.Header, waits bool, do func() ([]byte, []int)) {
 
 // reply answers a request. fds stay the server's.
 func (c *client) reply(h proto.Header, body any, fds []int, err error) {
-	c.write(replyTo(h, body, err), fds...)
-}
-
-// replyTo is the reply to a request.
-func replyTo(h proto.Header, body any, err error) []byte {
-	r := proto.Header{Type: h.Type | proto.Reply, Seq: h.Seq, Status: proto.StatusOf(err)}
-	if err == nil {
-		return proto.Append(nil, r, body)
-	}
-	text := err.Error()
-	return append(proto.Append(nil, r, nil), text[:min(len(text), proto.MaxText)]...)
+	c.write(proto.AppendReply(nil, h, body, err), fds...)
 }
 
 // write sends a message. A process that does not read loses its connection. Messages have one deadline

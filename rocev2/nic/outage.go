@@ -14,7 +14,7 @@ import (
 // outages are the destinations whose queue pairs are to continue. They do so together, since all queue pairs are
 // looked at.
 type outages struct {
-	ended     bool    // for some destinations, see dest.resumes
+	ended     bool    // some destinations answer again, see dest.resumes
 	resumedAt qp.Time // when queue pairs were looked at last
 }
 

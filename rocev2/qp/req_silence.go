@@ -14,7 +14,7 @@ package qp
 const (
 	silenceTime       = 200 * 1000 * 1000 // a host that is not scheduled for a while is silent for shorter
 	silenceProbeTime  = 100 * 1000 * 1000 // between two probes
-	silenceProbePart  = 32                // from 3.2 s on, this part of the silence lies between two probes
+	silenceProbePart  = 32                // a 32nd of the silence lies between two probes, if that is longer
 	linkUpProbeTime   = 20 * 1000 * 1000  // between two probes within linkUpTime: the path may lose the first ones
 	linkUpTime        = 100 * 1000 * 1000
 	silenceProbeOrder = 100 * 1000 // by how much a queue pair is later for each probe that it has sent
@@ -52,16 +52,14 @@ func (r *requester) detectSilence(now Time) bool {
 	if f == nil {
 		return false
 	}
-	if s := &f.silence; s.since != 0 && now-max(s.since, f.dest.probedAt) > 2*r.silenceProbeGap() {
+	s := &f.silence
+	if s.since != 0 && now-max(s.since, f.dest.probedAt) > 2*r.silenceProbeGap() {
 		s.since, s.linkUpAt = 0, 0 // the queue pairs that sent probes are gone
 	}
-	if f.silence.since == 0 && now < r.silentFrom() {
-		return false
+	if s.since == 0 && now >= r.silentFrom() {
+		s.since = now
 	}
-	if f.silence.since == 0 {
-		f.silence.since = now
-	}
-	return true
+	return s.since != 0
 }
 
 // silenceProbeGap returns the time between the last probe of the silent destination and the next one.

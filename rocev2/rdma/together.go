@@ -71,7 +71,7 @@ func destroyPair(dev verbs.Device, qp verbs.QP, cq verbs.CQ) error {
 	return errors.Join(qp.Destroy(), cq.Destroy())
 }
 
-// connectReady brings a queue pair to RTS and says so to the peer.
+// connectReady brings a queue pair to RTS and calls Ready.
 func connectReady(s cm.Session, id cm.ID, qp verbs.QP, p cm.Path) error {
 	if x, ok := s.(connector); ok {
 		return x.ConnectReady(id, qp, p)

@@ -77,7 +77,7 @@ const pageHead = `# Conformance
 
 <!-- made by TestConformance of testenv/conformance: UPDATE=1 go test ./testenv/conformance -->
 
-This page has %d checks of what verbs say, each on %d kinds of devices.
+This page has %d checks of verbs, each on %d kinds of devices.
 Of the cells, %d say "yes", and %d "not offered".
 TestConformance of ` + "`testenv/conformance`" + ` runs each check on each device, and makes the page of what it sees (root).
 
@@ -95,7 +95,7 @@ The columns of the tables are:
 - demanded: what the source demands, as the check sees it.
   A number and a status are a work request and its completion.
   Other words are states of queue pairs, events, errors of package ` + "`rocev2/verbs`" + `, and values that the check compares.
-- each device: "yes" if exactly that was seen, or "not offered" and the error with which the device says so.
+- each device: "yes" if exactly that was seen, or "not offered" and the error of the device.
   Anything else fails the test, and the page stays as it was.
 
 All checks use IPv4, and two devices of the same kind; loopback is one device.

@@ -93,7 +93,7 @@ var sendChecks = []check{
 		a.result()
 		w.say("%d completions", a.cq.Poll(make([]verbs.Completion, 4)))
 	}},
-	{name: "all work has completions if the queue pair says so", source: "IBTA 11.2, ibv_create_qp(3)", want: "1 success", run: func(w *world) {
+	{name: "all work has completions if SignalAll is set", source: "IBTA 11.2, ibv_create_qp(3)", want: "1 success", run: func(w *world) {
 		a, b := w.pair(func(i *verbs.QPInit) { i.SignalAll = true })
 		wr := a.write(1, b.mem, 8)
 		w.must(a.qp.PostSend(&wr))

@@ -44,7 +44,7 @@ func (s *steps) Type() verbs.QPType { return s.typ }
 func (s *steps) State() verbs.State { return s.state }
 
 func (s *steps) Modify(a verbs.Attr, mask verbs.AttrMask) error {
-	s.parts = append(s.parts, proto.Part{Type: proto.TModifyQP, Request: &proto.ModifyQP{Handle: s.qp, Mask: uint32(mask), Attr: proto.AttrOf(a)}})
+	s.parts = append(s.parts, proto.Part{Type: proto.TModifyQP, Request: requestOfModify(s.qp, a, mask)})
 	return nil
 }
 
@@ -193,7 +193,7 @@ func (x *session) Hangup(id cm.ID, qp verbs.QP) error {
 		return err
 	}
 	fds, done, err := x.d.batch(
-		proto.Part{Type: proto.TModifyQP, Request: q.modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState)},
+		proto.Part{Type: proto.TModifyQP, Request: requestOfModify(q.handle, verbs.Attr{State: verbs.StateErr}, verbs.MaskState)},
 		proto.Part{Type: proto.TCMDisconnect, Request: &proto.CMCall{ID: uint32(id)}},
 	)
 	proto.CloseFDs(fds)

@@ -166,7 +166,7 @@ func TestMemoryDuringDestroy(t *testing.T) {
 	}
 }
 
-// Who destroys an object twice is told that it was destroyed. A region counts once only.
+// The second Destroy of an object returns ErrDestroyed. A region counts once only.
 func TestDestroyTwice(t *testing.T) {
 	var gone atomic.Bool
 	d := answered(t, func() proto.Status {

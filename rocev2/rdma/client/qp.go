@@ -196,7 +196,7 @@ func (q *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
 	if q.destroyed() {
 		return errDestroyed
 	}
-	m := q.modify(a, mask)
+	m := requestOfModify(q.handle, a, mask)
 	if err := q.pd.d.plain(proto.TModifyQP, m, nil); err != nil {
 		return err
 	}
@@ -204,9 +204,8 @@ func (q *QP) Modify(a verbs.Attr, mask verbs.AttrMask) error {
 	return nil
 }
 
-// modify is the request of Modify.
-func (q *QP) modify(a verbs.Attr, mask verbs.AttrMask) *proto.ModifyQP {
-	return &proto.ModifyQP{Handle: q.handle, Mask: uint32(mask), Attr: proto.AttrOf(a)}
+func requestOfModify(handle uint32, a verbs.Attr, mask verbs.AttrMask) *proto.ModifyQP {
+	return &proto.ModifyQP{Handle: handle, Mask: uint32(mask), Attr: proto.AttrOf(a)}
 }
 
 // modified notes what the server has done.

@@ -101,16 +101,6 @@ func BatchWaits(parts []Part) bool {
 	return false
 }
 
-// AppendResult appends the result of a request to the reply of a batch.
-func AppendResult(b []byte, t Type, reply any, err error) []byte {
-	h := Header{Type: t | Reply, Status: StatusOf(err)}
-	if err == nil {
-		return Append(b, h, reply)
-	}
-	text := err.Error()
-	return append(Append(b, h, nil), text[:min(len(text), MaxText)]...)
-}
-
 // DecodeResults reads the results of a batch into the replies of its parts. It returns how many were executed
 // without an error, and the error of the first that was not.
 func DecodeResults(b []byte, parts []Part) (done int, err error) {

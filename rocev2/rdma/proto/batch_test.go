@@ -84,9 +84,9 @@ func TestBatchRefused(t *testing.T) {
 // Results up to the first that failed, and with missing bytes.
 func TestBatchResults(t *testing.T) {
 	made := proto.CreateCQReply{Handle: 9, Offset: 4096}
-	b := proto.AppendResult(nil, proto.TCreateCQ, &made, nil)
+	b := proto.AppendReply(nil, proto.Header{Type: proto.TCreateCQ}, &made, nil)
 	first := len(b)
-	b = proto.AppendResult(b, proto.TDestroyCQ, nil, verbs.ErrBusy)
+	b = proto.AppendReply(b, proto.Header{Type: proto.TDestroyCQ}, nil, verbs.ErrBusy)
 	reply := new(proto.CreateCQReply)
 	parts := []proto.Part{{Type: proto.TCreateCQ, Reply: reply}, {Type: proto.TDestroyCQ}}
 	done, err := proto.DecodeResults(b, parts)
@@ -99,7 +99,7 @@ func TestBatchResults(t *testing.T) {
 			t.Errorf("%d of %d bytes: %d, %v", n, len(b), done, err)
 		}
 	}
-	b = proto.AppendResult(b[:first], proto.TDestroyCQ, nil, nil)
+	b = proto.AppendReply(b[:first], proto.Header{Type: proto.TDestroyCQ}, nil, nil)
 	if done, err := proto.DecodeResults(b, parts); done != 2 || err != nil {
 		t.Error(done, err)
 	}

@@ -24,6 +24,16 @@ func Append(b []byte, h Header, body any) []byte {
 	return b
 }
 
+// AppendReply appends the reply to a request, of which Type and Seq count. With an error its text is the body.
+func AppendReply(b []byte, request Header, body any, err error) []byte {
+	h := Header{Type: request.Type | Reply, Seq: request.Seq, Status: StatusOf(err)}
+	if err == nil {
+		return Append(b, h, body)
+	}
+	text := err.Error()
+	return append(Append(b, h, nil), text[:min(len(text), MaxText)]...)
+}
+
 // Split returns the header of a message and its body.
 func Split(b []byte) (Header, []byte, error) {
 	var h Header

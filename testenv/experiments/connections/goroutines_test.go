@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// aProgram has as many goroutines that wait as it is told, and as many again that have ended.
+// aProgram has as many goroutines that wait as its argument, and as many that have ended.
 const aProgram = `package main
 
 import (
