@@ -3,8 +3,8 @@
 package schemes
 
 import (
-	"github.com/softroce/softroce-xdp/cc/dcqcn"
 	"github.com/softroce/softroce-xdp/cc/sim"
+	"github.com/softroce/softroce-xdp/cc/sim/published"
 )
 
 var dcqcnEntries = []Entry{
@@ -48,10 +48,10 @@ func (s *dcqcnSettings) fields() []field {
 }
 
 // params are the variant's for a link, with what the scenario set.
-func (s *dcqcnSettings) params(linkBps float64) dcqcn.Params {
-	p := dcqcn.ConnectX(linkBps)
+func (s *dcqcnSettings) params(linkBps float64) published.DCQCNParams {
+	p := published.DCQCNConnectX(linkBps)
 	if s.paper {
-		p = dcqcn.Paper(linkBps)
+		p = published.DCQCNPaper(linkBps)
 	}
 	override(&p.G, s.g)
 	override(&p.Stages, s.stages)
@@ -79,7 +79,7 @@ func (s *dcqcnSettings) scheme(name string) (sim.Scheme, error) {
 type dcqcnScheme struct {
 	name   string
 	s      dcqcnSettings
-	params perPath[dcqcn.Params]
+	params perPath[published.DCQCNParams]
 }
 
 func (d *dcqcnScheme) Name() string { return d.name }
@@ -88,8 +88,8 @@ func (d *dcqcnScheme) Needs() sim.Needs {
 	return sim.Needs{PFC: true, ECN: red(d.s.kmin, d.s.kmax, d.s.pmax)}
 }
 
-func (d *dcqcnScheme) of(p *sim.Path) *dcqcn.Params {
-	return d.params.get(p, func(p *sim.Path) dcqcn.Params { return d.s.params(float64(p.LinkBps)) })
+func (d *dcqcnScheme) of(p *sim.Path) *published.DCQCNParams {
+	return d.params.get(p, func(p *sim.Path) published.DCQCNParams { return d.s.params(float64(p.LinkBps)) })
 }
 
 func (d *dcqcnScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
@@ -108,14 +108,14 @@ func (d *dcqcnScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
 type dcqcnControl struct {
 	sim.NoControl
 	scheme *dcqcnScheme
-	params *dcqcn.Params
-	flow   dcqcn.Flow
+	params *published.DCQCNParams
+	flow   published.DCQCNFlow
 }
 
 func (c *dcqcnControl) apply(p *sim.Pacer) {
 	c.scheme.s.window.set(p, c.flow.Rate())
 	p.TimerNs = 0
-	if t := c.flow.Timer(); t != dcqcn.Never && p.Flows > 0 {
+	if t := c.flow.Timer(); t != published.Never && p.Flows > 0 {
 		p.TimerNs = t
 	}
 }
@@ -152,8 +152,8 @@ type dcqcnReceiver struct {
 
 // dcqcnNP is the notification point of one flow.
 type dcqcnNP struct {
-	params *dcqcn.Params
-	dcqcn.Notifier
+	params *published.DCQCNParams
+	published.DCQCNNotifier
 }
 
 func (r *dcqcnReceiver) Data(now int64, f *sim.Flow, d *sim.Data, reply *sim.Reply) {

@@ -3,8 +3,8 @@
 package schemes
 
 import (
-	"github.com/softroce/softroce-xdp/cc/dctcp"
 	"github.com/softroce/softroce-xdp/cc/sim"
+	"github.com/softroce/softroce-xdp/cc/sim/published"
 )
 
 var dctcpEntries = []Entry{
@@ -29,8 +29,8 @@ func (s *dctcpSettings) fields() []field {
 	)
 }
 
-func (s *dctcpSettings) params(p *sim.Path) dctcp.Params {
-	d := dctcp.Default(float64(p.LinkBps), s.baseRTT(p), p.PacketBytes)
+func (s *dctcpSettings) params(p *sim.Path) published.DCTCPParams {
+	d := published.DCTCPDefault(float64(p.LinkBps), s.baseRTT(p), p.PacketBytes)
 	override(&d.G, s.g)
 	override(&d.AIBps, s.ai)
 	override(&d.MinBps, s.minRate)
@@ -48,7 +48,7 @@ var typicalPath = sim.Path{BaseRTTNs: 12_000, OneWayNs: 6_000, LinkBps: 100e9, M
 type dctcpScheme struct {
 	name   string
 	s      dctcpSettings
-	params perPath[dctcp.Params]
+	params perPath[published.DCTCPParams]
 }
 
 func (d *dctcpScheme) Name() string { return d.name }
@@ -70,7 +70,7 @@ type dctcpControl struct {
 	sim.NoControl
 	rounds
 	scheme *dctcpScheme
-	flow   dctcp.Flow
+	flow   published.DCTCPFlow
 }
 
 func (c *dctcpControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) { c.sent(d) }

@@ -3,8 +3,8 @@
 package schemes
 
 import (
-	"github.com/softroce/softroce-xdp/cc/expresspass"
 	"github.com/softroce/softroce-xdp/cc/sim"
+	"github.com/softroce/softroce-xdp/cc/sim/published"
 )
 
 var expresspassEntries = []Entry{
@@ -39,12 +39,12 @@ func (s *xpassSettings) fields() []field {
 	}
 }
 
-func (s *xpassSettings) params(linkBps float64, p *sim.Path) expresspass.Params {
+func (s *xpassSettings) params(linkBps float64, p *sim.Path) published.ExpressPassParams {
 	packet := p.PacketBytes
 	if s.packet != 0 {
 		packet = int(s.packet)
 	}
-	x := expresspass.Default(linkBps, expresspass.CreditPacketBytes, packet)
+	x := published.ExpressPassDefault(linkBps, published.CreditPacketBytes, packet)
 	override(&x.InitialShare, s.alpha)
 	override(&x.WInit, s.winit)
 	override(&x.TargetLoss, s.loss)
@@ -60,7 +60,7 @@ func (s *xpassSettings) scheme(name string) (sim.Scheme, error) {
 type xpassScheme struct {
 	name   string
 	s      xpassSettings
-	params perPath[expresspass.Params]
+	params perPath[published.ExpressPassParams]
 }
 
 func (x *xpassScheme) Name() string { return x.name }
@@ -71,7 +71,7 @@ func (x *xpassScheme) Needs() sim.Needs {
 		CreditQueue: &sim.CreditQueue{LimitPackets: x.s.creditLimit},
 	}
 	if x.s.packet != 0 {
-		n.CreditQueue.Share = expresspass.Share(expresspass.CreditPacketBytes, int(x.s.packet))
+		n.CreditQueue.Share = published.CreditShare(published.CreditPacketBytes, int(x.s.packet))
 	}
 	if x.s.unscheduled {
 		n.DropUnscheduledBytes = x.s.drop
@@ -79,13 +79,13 @@ func (x *xpassScheme) Needs() sim.Needs {
 	return n
 }
 
-func (x *xpassScheme) of(p *sim.Path) *expresspass.Params {
-	return x.params.get(p, func(p *sim.Path) expresspass.Params { return x.s.params(float64(p.LinkBps), p) })
+func (x *xpassScheme) of(p *sim.Path) *published.ExpressPassParams {
+	return x.params.get(p, func(p *sim.Path) published.ExpressPassParams { return x.s.params(float64(p.LinkBps), p) })
 }
 
 func (x *xpassScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 	p.NeedsCredit = true
-	return &xpassControl{scheme: x, sender: *expresspass.NewSender(x.of(&p.Path)), send: p.Send, probe: p.Probe}
+	return &xpassControl{scheme: x, sender: *published.NewCreditSender(x.of(&p.Path)), send: p.Send, probe: p.Probe}
 }
 
 func (x *xpassScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
@@ -96,7 +96,7 @@ func (x *xpassScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
 type xpassControl struct {
 	sim.NoControl
 	scheme      *xpassScheme
-	sender      expresspass.Sender
+	sender      published.CreditSender
 	send        func(*sim.Flow, sim.Message)
 	acked       int64
 	unscheduled int64    // may go without credit
@@ -113,15 +113,15 @@ func (c *xpassControl) left(p *sim.Pacer, f *sim.Flow) int {
 	return int((max(bytes, 0) + size - 1) / size)
 }
 
-func (c *xpassControl) ask(p *sim.Pacer, f *sim.Flow, a expresspass.Ask) {
+func (c *xpassControl) ask(p *sim.Pacer, f *sim.Flow, a published.CreditAsk) {
 	switch a {
-	case expresspass.AskRequest:
+	case published.AskCredits:
 		c.send(f, sim.Message{Kind: sim.MsgRequest, Bytes: int64(c.left(p, f))})
-	case expresspass.AskStop:
+	case published.AskCreditStop:
 		c.send(f, sim.Message{Kind: sim.MsgStop})
 	}
 	p.TimerNs = c.resendAt
-	if t := c.sender.Timer(); t != expresspass.Never && (p.TimerNs == 0 || t < p.TimerNs) {
+	if t := c.sender.Timer(); t != published.Never && (p.TimerNs == 0 || t < p.TimerNs) {
 		p.TimerNs = t
 	}
 }
@@ -164,7 +164,7 @@ func (c *xpassControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 	if a.Probe && !c.scheduled {
 		queue := float64(c.scheme.s.drop) + float64(p.Path.PacketBytes)
 		c.resendAt = now + int64(2*float64(p.Path.Hops)*queue*8e9/float64(p.Path.MinBps))
-		c.ask(p, p.Data.(*sim.Flow), expresspass.AskNothing)
+		c.ask(p, p.Data.(*sim.Flow), published.AskNoCredit)
 	}
 }
 
@@ -222,12 +222,12 @@ type xpassReceiver struct {
 	out    sim.Out
 }
 
-func (r *xpassReceiver) credits(f *sim.Flow) *expresspass.Credits {
-	c, ok := f.Rcv.(*expresspass.Credits)
+func (r *xpassReceiver) credits(f *sim.Flow) *published.CreditReceiver {
+	c, ok := f.Rcv.(*published.CreditReceiver)
 	if !ok {
 		path := *r.out.Path(f)
 		path.LinkBps = r.out.LinkBps()
-		c = expresspass.NewCredits(r.scheme.of(&path), path.BaseRTTNs)
+		c = published.NewCreditReceiver(r.scheme.of(&path), path.BaseRTTNs)
 		f.Rcv = c
 	}
 	return c

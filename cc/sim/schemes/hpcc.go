@@ -3,8 +3,8 @@
 package schemes
 
 import (
-	"github.com/softroce/softroce-xdp/cc/hpcc"
 	"github.com/softroce/softroce-xdp/cc/sim"
+	"github.com/softroce/softroce-xdp/cc/sim/published"
 )
 
 var hpccEntries = []Entry{
@@ -33,12 +33,12 @@ func (s *hpccSettings) fields() []field {
 	}
 }
 
-func (s *hpccSettings) params(p *sim.Path) hpcc.Params {
+func (s *hpccSettings) params(p *sim.Path) published.HPCCParams {
 	t := s.baseRTT
 	if t == 0 {
 		t = p.BaseRTTNs + p.BaseRTTNs/20
 	}
-	h := hpcc.Default(float64(p.LinkBps), t)
+	h := published.HPCCDefault(float64(p.LinkBps), t)
 	h.MaxStage = s.stages
 	override(&h.Eta, s.eta)
 	override(&h.AIBps, s.ai)
@@ -54,7 +54,7 @@ func (s *hpccSettings) scheme(name string) (sim.Scheme, error) {
 type hpccScheme struct {
 	name   string
 	s      hpccSettings
-	params perPath[hpcc.Params]
+	params perPath[published.HPCCParams]
 }
 
 func (h *hpccScheme) Name() string { return h.name }
@@ -75,7 +75,7 @@ func (h *hpccScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 type hpccControl struct {
 	sim.NoControl
 	rounds
-	flow hpcc.Flow
+	flow published.HPCCFlow
 }
 
 func (c *hpccControl) apply(p *sim.Pacer) {
@@ -90,10 +90,10 @@ func (c *hpccControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 	if a.Probe || len(a.INT) == 0 {
 		return
 	}
-	var hops [hpcc.MaxHops]hpcc.Hop
+	var hops [published.HPCCMaxHops]published.HPCCHop
 	n := min(len(a.INT), len(hops))
 	for i, h := range a.INT[:n] {
-		hops[i] = hpcc.Hop(h)
+		hops[i] = published.HPCCHop(h)
 	}
 	c.flow.Ack(hops[:n], acked(a), c.next)
 	c.apply(p)

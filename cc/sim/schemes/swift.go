@@ -4,7 +4,7 @@ package schemes
 
 import (
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/swift"
+	"github.com/softroce/softroce-xdp/cc/sim/published"
 )
 
 var swiftEntries = []Entry{
@@ -35,8 +35,8 @@ func (s *swiftSettings) fields() []field {
 	}
 }
 
-func (s *swiftSettings) params(p *sim.Path) swift.Params {
-	w := swift.Default(p.BaseRTTNs, float64(p.BDPBytes())/float64(p.PayloadBytes))
+func (s *swiftSettings) params(p *sim.Path) published.SwiftParams {
+	w := published.SwiftDefault(p.BaseRTTNs, float64(p.BDPBytes())/float64(p.PayloadBytes))
 	override(&w.BaseTargetNs, s.target)
 	override(&w.HopNs, s.hop)
 	override(&w.FSRangeNs, s.fsRange)
@@ -59,7 +59,7 @@ func (s *swiftSettings) scheme(name string) (sim.Scheme, error) {
 type swiftScheme struct {
 	name   string
 	s      swiftSettings
-	params perPath[swift.Params]
+	params perPath[published.SwiftParams]
 }
 
 func (w *swiftScheme) Name() string                          { return w.name }
@@ -75,7 +75,7 @@ func (w *swiftScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 
 type swiftControl struct {
 	sim.NoControl
-	flow swift.Flow
+	flow published.SwiftFlow
 }
 
 func (c *swiftControl) apply(p *sim.Pacer) {

@@ -4,7 +4,7 @@ package schemes
 
 import (
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/timely"
+	"github.com/softroce/softroce-xdp/cc/sim/published"
 )
 
 var timelyEntries = []Entry{
@@ -39,9 +39,9 @@ func (s *timelySettings) fields() []field {
 	)
 }
 
-func (s *timelySettings) params(path *sim.Path) timely.Params {
+func (s *timelySettings) params(path *sim.Path) published.TimelyParams {
 	linkBps := float64(path.LinkBps)
-	p := timely.Default(linkBps)
+	p := published.TimelyDefault(linkBps)
 	p.Segment = uint64(s.segment) / uint64(path.PayloadBytes)
 	override(&p.TLowNs, s.tlow)
 	override(&p.THighNs, s.thigh)
@@ -64,7 +64,7 @@ func (s *timelySettings) scheme(name string) (sim.Scheme, error) {
 type timelyScheme struct {
 	name   string
 	s      timelySettings
-	params perPath[timely.Params]
+	params perPath[published.TimelyParams]
 }
 
 func (t *timelyScheme) Name() string                          { return t.name }
@@ -82,7 +82,7 @@ type timelyControl struct {
 	sim.NoControl
 	rounds
 	scheme *timelyScheme
-	flow   timely.Flow
+	flow   published.TimelyFlow
 }
 
 func (c *timelyControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) { c.sent(d) }

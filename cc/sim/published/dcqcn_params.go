@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dcqcn
+package published
 
 import "fmt"
 
-// Params are the reaction point's and notification point's parameters.
-type Params struct {
+// DCQCNParams are the reaction point's and notification point's parameters.
+type DCQCNParams struct {
 	LineBps float64 // where a flow starts and what it never exceeds
 	MinBps  float64
 
@@ -20,7 +20,7 @@ type Params struct {
 
 	// CutNs > 0 makes the reaction point look for CNPs at multiples of CutNs
 	// after the first instead of cutting at each, and count time steps only, as
-	// ConnectX does.
+	// DCQCNConnectX does.
 	CutNs int64
 	// ClampTarget lowers the target to the current rate at every cut. Without
 	// it, cuts in a row keep the target of the first. Used with CutNs > 0; the
@@ -28,11 +28,11 @@ type Params struct {
 	ClampTarget bool
 }
 
-// Paper is the algorithm of the SIGCOMM text: CNPs at most every 50 us, timers of
+// DCQCNPaper is the algorithm of the SIGCOMM text: CNPs at most every 50 us, timers of
 // 55 us, F = 5, B = 10 MB, 40 Mb/s steps at 40 Gb/s scaled to the line. The hyper
 // step is not in the text; ten additive steps is what its authors' code uses.
-func Paper(lineBps float64) Params {
-	return Params{
+func DCQCNPaper(lineBps float64) DCQCNParams {
+	return DCQCNParams{
 		LineBps:   lineBps,
 		MinBps:    lineBps / 1000,
 		G:         1.0 / 256,
@@ -46,11 +46,11 @@ func Paper(lineBps float64) Params {
 	}
 }
 
-// ConnectX is the configuration the HPCC paper compared with: alpha each 1 us,
+// DCQCNConnectX is the configuration the HPCC paper compared with: alpha each 1 us,
 // cuts each 4 us, increases each 300 us, one step of recovery, 5 and 50 Mb/s
 // steps per 25 Gb/s of line, at least 1 Gb/s at 100 Gb/s.
-func ConnectX(lineBps float64) Params {
-	return Params{
+func DCQCNConnectX(lineBps float64) DCQCNParams {
+	return DCQCNParams{
 		LineBps:  lineBps,
 		MinBps:   lineBps / 100,
 		G:        1.0 / 256,
@@ -65,7 +65,7 @@ func ConnectX(lineBps float64) Params {
 }
 
 // Validate tells what is wrong with p, if anything.
-func (p *Params) Validate() error {
+func (p *DCQCNParams) Validate() error {
 	switch {
 	case p.LineBps <= 0:
 		return fmt.Errorf("dcqcn: line rate %g bit/s: must be positive", p.LineBps)

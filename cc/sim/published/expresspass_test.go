@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package expresspass
+package published
 
 import (
 	"math"
@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func near(t *testing.T, what string, got, want float64) {
+func xpassNear(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 1e-9*math.Abs(want) {
 		t.Fatalf("%s: got %.9g, want %.9g", what, got, want)
@@ -18,33 +18,33 @@ func near(t *testing.T, what string, got, want float64) {
 }
 
 // params: a million credits a second, one per microsecond.
-func params() Params {
-	p := Default(1622*8e6, CreditPacketBytes, 1538)
+func xpassParams() ExpressPassParams {
+	p := ExpressPassDefault(1622*8e6, CreditPacketBytes, 1538)
 	p.Jitter = 0
 	return p
 }
 
-func TestDefaultFillsTheLink(t *testing.T) {
-	p := params()
-	near(t, "credits per second", p.MaxPerSec, 1e6)
-	near(t, "share of the link", Share(CreditPacketBytes, 1538), 84.0/1622)
+func TestExpressPassDefaultFillsTheLink(t *testing.T) {
+	p := xpassParams()
+	xpassNear(t, "credits per second", p.MaxPerSec, 1e6)
+	xpassNear(t, "share of the link", CreditShare(CreditPacketBytes, 1538), 84.0/1622)
 }
 
-func TestStartRateFollowsTheRequest(t *testing.T) {
-	p := params()
+func TestExpressPassStartRateFollowsTheRequest(t *testing.T) {
+	p := xpassParams()
 	for _, c := range []struct {
 		packets int
 		want    float64
 	}{{1000, 5e5}, {40, 5e5}, {10, 1.25e5}, {1, 1.25e4}, {0, 1.25e4}} {
-		c2 := NewCredits(&p, 100_000)
+		c2 := NewCreditReceiver(&p, 100_000)
 		c2.Request(0, c.packets)
-		near(t, "rate", c2.Rate(), c.want)
+		xpassNear(t, "rate", c2.Rate(), c.want)
 	}
 }
 
-func TestFeedback(t *testing.T) {
-	p := params()
-	c := NewCredits(&p, 10_000)
+func TestExpressPassFeedback(t *testing.T) {
+	p := xpassParams()
+	c := NewCreditReceiver(&p, 10_000)
 	c.Request(0, 100)
 	seq, next := c.Credit(0, 0)
 	if seq != 0 || next != 2000 {
@@ -58,58 +58,58 @@ func TestFeedback(t *testing.T) {
 	}
 	// No loss: w does not grow on the first good round; 1/16 of the way.
 	c.Credit(10_000, 0)
-	near(t, "first good round: w", c.W(), 1.0/16)
+	xpassNear(t, "first good round: w", c.W(), 1.0/16)
 	r := 1e6/16 + 5e5*15/16
-	near(t, "rate", c.Rate(), r)
+	xpassNear(t, "rate", c.Rate(), r)
 	c.Data(20_000, 5)
 	c.Credit(30_000, 0)
 	w := 1.0/16 + .05
-	near(t, "second good round: w", c.W(), w)
-	near(t, "rate", c.Rate(), w*1e6+(1-w)*r)
-	// Credits 6..9 lost, 10 came: 1 of 5 in 15 us, above any target.
+	xpassNear(t, "second good round: w", c.W(), w)
+	xpassNear(t, "rate", c.Rate(), w*1e6+(1-w)*r)
+	// CreditReceiver 6..9 lost, 10 came: 1 of 5 in 15 us, above any target.
 	for range 4 {
 		c.Credit(31_000, 0)
 	}
 	target := (1 - c.Rate()/1e6) * .125
 	c.Data(40_000, 10)
 	c.Credit(45_000, 0)
-	near(t, "bad round: what got through, and a little", c.Rate(), max(1e9/15_000*(1+target), 1e9/c.rtt))
-	near(t, "w halves", c.W(), w/2)
+	xpassNear(t, "bad round: what got through, and a little", c.Rate(), max(1e9/15_000*(1+target), 1e9/c.rtt))
+	xpassNear(t, "w halves", c.W(), w/2)
 	if c.mayRaise {
 		t.Error("w may grow right after a bad round")
 	}
 }
 
-func TestRTTIsTimedOnOneCreditAtATime(t *testing.T) {
-	p := params()
-	c := NewCredits(&p, 10_000)
+func TestExpressPassRTTIsTimedOnOneCreditAtATime(t *testing.T) {
+	p := xpassParams()
+	c := NewCreditReceiver(&p, 10_000)
 	c.Request(0, 100)
 	for now := int64(0); now < 5000; now += 1000 {
 		c.Credit(now, 0)
 	}
 	c.Data(20_000, 0) // timed: 20 us
-	near(t, "rtt", c.rtt, .8*10_000+.2*20_000)
+	xpassNear(t, "rtt", c.rtt, .8*10_000+.2*20_000)
 	c.Data(90_000, 1)
-	near(t, "credit 1 was not timed", c.rtt, 12_000)
+	xpassNear(t, "credit 1 was not timed", c.rtt, 12_000)
 	c.Credit(100_000, 0) // number 5, timed
 	c.Credit(101_000, 0) // number 6
 	c.Data(900_000, 6)   // 5 was lost
-	near(t, "a lost credit times nothing", c.rtt, 12_000)
+	xpassNear(t, "a lost credit times nothing", c.rtt, 12_000)
 	if c.timing {
 		t.Error("still waits for a lost credit")
 	}
 }
 
-func TestSenderStopsWhenEnoughIsInFlight(t *testing.T) {
-	p := params()
-	s := NewSender(&p)
-	if s.Start(0) != AskRequest || s.Start(1) != AskNothing {
+func TestExpressPassSenderStopsWhenEnoughIsInFlight(t *testing.T) {
+	p := xpassParams()
+	s := NewCreditSender(&p)
+	if s.Start(0) != AskCredits || s.Start(1) != AskNoCredit {
 		t.Fatal("one request per start")
 	}
 	if s.Timer() != p.RetryNs {
 		t.Fatalf("timer %d", s.Timer())
 	}
-	if s.Expire(p.RetryNs, 30) != AskRequest {
+	if s.Expire(p.RetryNs, 30) != AskCredits {
 		t.Fatal("a request without answer is repeated")
 	}
 	now, left := p.RetryNs+10_000, 30 // round trip 10 us
@@ -118,7 +118,7 @@ func TestSenderStopsWhenEnoughIsInFlight(t *testing.T) {
 		if !use {
 			t.Fatal("credit with data waiting not used")
 		}
-		if ask == AskStop {
+		if ask == AskCreditStop {
 			break
 		}
 		now += 1000
@@ -141,34 +141,34 @@ func TestSenderStopsWhenEnoughIsInFlight(t *testing.T) {
 	if use, _ := s.Credit(now, 0); use || s.Wasted != 1 {
 		t.Fatal("a credit without data is wasted")
 	}
-	if s.Expire(s.Timer(), 0) != AskNothing || s.state != closed {
+	if s.Expire(s.Timer(), 0) != AskNoCredit || s.state != closed {
 		t.Fatal("not closed")
 	}
-	if s.Start(now+1_000_000) != AskRequest {
+	if s.Start(now+1_000_000) != AskCredits {
 		t.Fatal("closed sender does not ask for new data")
 	}
 }
 
-func TestSenderAsksAgainIfCreditsRanShort(t *testing.T) {
-	p := params()
-	s := NewSender(&p)
+func TestExpressPassSenderAsksAgainIfCreditsRanShort(t *testing.T) {
+	p := xpassParams()
+	s := NewCreditSender(&p)
 	s.Start(0)
 	s.Credit(10_000, 50)
 	s.credits = 60
-	if _, ask := s.Credit(20_000, 49); ask != AskStop {
+	if _, ask := s.Credit(20_000, 49); ask != AskCreditStop {
 		t.Fatal("no stop with enough in flight")
 	}
-	if ask := s.Expire(s.Timer(), 7); ask != AskRequest {
+	if ask := s.Expire(s.Timer(), 7); ask != AskCredits {
 		t.Fatal("seven packets left and no new request")
 	}
 }
 
 // Two flows' credits share a queue of eight that passes one per microsecond. The
 // second joins late; both end up with half, and the link is full.
-func TestTwoFlowsShare(t *testing.T) {
-	p := params()
+func TestExpressPassTwoFlowsShare(t *testing.T) {
+	p := xpassParams()
 	p.Jitter = 0.1
-	flows := []*Credits{NewCredits(&p, 20_000), NewCredits(&p, 20_000)}
+	flows := []*CreditReceiver{NewCreditReceiver(&p, 20_000), NewCreditReceiver(&p, 20_000)}
 	next := []int64{0, math.MaxInt64}
 	random := rand.New(rand.NewPCG(1, 2))
 	type data struct {
@@ -211,10 +211,10 @@ func TestTwoFlowsShare(t *testing.T) {
 	}
 }
 
-func TestRateStaysInBounds(t *testing.T) {
+func TestExpressPassRateStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := params()
-		c := NewCredits(&p, 10_000)
+		p := xpassParams()
+		c := NewCreditReceiver(&p, 10_000)
 		c.Request(0, rapid.IntRange(0, 100).Draw(t, "packets"))
 		now := int64(0)
 		for range rapid.IntRange(0, 200).Draw(t, "events") {

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package expresspass
+package published
 
-import "math"
+// This is ExpressPass (Cho et al., SIGCOMM 2017), data that waits
+// for credit packets that switches rate-limit, as pure state
+// machines for comparison with the product's own policies. Credits is the
+// receiver's side of a flow, Sender the other. They use floats, keep no clock and
+// draw no random numbers. Times are nanoseconds.
+//
+// Facts are from the paper and from its simulator, kaist-ina/ns2-xpass. As an
+// option a sender fills the first round trip, in which ExpressPass waits, with
+// packets that switches drop first (Aeolus, Hu et al., SIGCOMM 2020).
 
-// Never is a timer that is not set.
-const Never = math.MaxInt64
-
-// Ask is what a sender wants sent to the receiver.
-type Ask uint8
+// CreditAsk is what a sender wants sent to the receiver.
+type CreditAsk uint8
 
 // What a sender asks.
 const (
-	AskNothing Ask = iota
-	AskRequest     // credit for what is left
-	AskStop        // no more credit
+	AskNoCredit   CreditAsk = iota
+	AskCredits              // credit for what is left
+	AskCreditStop           // no more credit
 )
 
 type senderState uint8
@@ -26,10 +31,10 @@ const (
 	stopping // stop sent; credits in flight still arrive
 )
 
-// Sender is the sender's side of a flow: when to ask for credit, and when enough credit is in
+// CreditSender is the sender's side of a flow: when to ask for credit, and when enough credit is in
 // flight.
-type Sender struct {
-	p       *Params
+type CreditSender struct {
+	p       *ExpressPassParams
 	state   senderState
 	asked   int64 // when the request went
 	rtt     int64 // from request to first credit
@@ -39,33 +44,35 @@ type Sender struct {
 	Wasted  int // credits that found nothing to send
 }
 
-// NewSender makes a sender. p is shared and must not change.
-func NewSender(p *Params) *Sender { return &Sender{p: p, timer: Never} }
+// NewCreditSender makes a sender. p is shared and must not change.
+func NewCreditSender(p *ExpressPassParams) *CreditSender {
+	return &CreditSender{p: p, timer: Never}
+}
 
 // Timer is when Expire must be called, Never if it need not be.
-func (s *Sender) Timer() int64 { return s.timer }
+func (s *CreditSender) Timer() int64 { return s.timer }
 
 // Waiting says that a request went and no credit has come.
-func (s *Sender) Waiting() bool { return s.state == requested }
+func (s *CreditSender) Waiting() bool { return s.state == requested }
 
 // Start takes new data, or data that must go again.
-func (s *Sender) Start(now int64) Ask {
+func (s *CreditSender) Start(now int64) CreditAsk {
 	if s.state == requested || s.state == receiving {
-		return AskNothing
+		return AskNoCredit
 	}
 	return s.request(now)
 }
 
-func (s *Sender) request(now int64) Ask {
+func (s *CreditSender) request(now int64) CreditAsk {
 	s.state = requested
 	s.asked = now
 	s.timer = now + s.p.RetryNs
-	return AskRequest
+	return AskCredits
 }
 
 // Credit takes a credit when left packets wait to be sent. use says whether one of
 // them goes for it.
-func (s *Sender) Credit(now int64, left int) (use bool, ask Ask) {
+func (s *CreditSender) Credit(now int64, left int) (use bool, ask CreditAsk) {
 	if s.state == requested {
 		s.state = receiving
 		s.timer = Never
@@ -80,7 +87,7 @@ func (s *Sender) Credit(now int64, left int) (use bool, ask Ask) {
 		s.Wasted++
 	}
 	if s.state != receiving {
-		return use, AskNothing
+		return use, AskNoCredit
 	}
 	switch {
 	case left == 0:
@@ -92,20 +99,20 @@ func (s *Sender) Credit(now int64, left int) (use bool, ask Ask) {
 		}
 		s.round, s.credits = now, 0
 	}
-	return use, AskNothing
+	return use, AskNoCredit
 }
 
-func (s *Sender) stop(now int64) Ask {
+func (s *CreditSender) stop(now int64) CreditAsk {
 	s.state = stopping
 	s.timer = now + 2*max(s.rtt, 1)
-	return AskStop
+	return AskCreditStop
 }
 
 // Expire takes the timer: a request without answer, or the end of the wait for the
 // credits in flight, with left packets still waiting.
-func (s *Sender) Expire(now int64, left int) Ask {
+func (s *CreditSender) Expire(now int64, left int) CreditAsk {
 	if now < s.timer {
-		return AskNothing
+		return AskNoCredit
 	}
 	s.timer = Never
 	switch {
@@ -114,5 +121,5 @@ func (s *Sender) Expire(now int64, left int) Ask {
 	case s.state == stopping:
 		s.state = closed
 	}
-	return AskNothing
+	return AskNoCredit
 }

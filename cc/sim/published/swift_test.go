@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package swift
+package published
 
 import (
 	"math"
@@ -9,22 +9,22 @@ import (
 	"pgregory.net/rapid"
 )
 
-// params has a target of 50 us for windows of 100 packets and more.
-func params() Params {
-	p := Default(40_000, 100)
+// swiftParams has a target of 50 us for windows of 100 packets and more.
+func swiftParams() SwiftParams {
+	p := SwiftDefault(40_000, 100)
 	p.MaxCwnd = 1000
 	return p
 }
 
-func near(t *testing.T, what string, got, want float64) {
+func swiftNear(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 1e-9*math.Abs(want) {
 		t.Fatalf("%s: got %g, want %g", what, got, want)
 	}
 }
 
-func TestTargetScalesWithWindowAndHops(t *testing.T) {
-	p := params()
+func TestSwiftTargetScalesWithWindowAndHops(t *testing.T) {
+	p := swiftParams()
 	p.HopNs = 1000
 	// alpha = 40us/(1/sqrt(.1)-1/10) = 40us/3.0622777 = 13062.2...ns
 	for _, c := range []struct {
@@ -46,40 +46,40 @@ func TestTargetScalesWithWindowAndHops(t *testing.T) {
 	}
 }
 
-func TestSequence(t *testing.T) {
-	p := params()
-	f := NewFlow(&p)
-	near(t, "start", f.Cwnd(), 100)
+func TestSwiftSequence(t *testing.T) {
+	p := swiftParams()
+	f := NewSwiftFlow(&p)
+	swiftNear(t, "start", f.Cwnd(), 100)
 	f.Ack(0, 30_000, 30_000, 1, 0)
-	near(t, "below target: ai/cwnd", f.Cwnd(), 100.01)
+	swiftNear(t, "below target: ai/cwnd", f.Cwnd(), 100.01)
 	// over = .2 of 62.5 us: 1-.8*.2 = .84
 	f.Ack(100_000, 62_500, 62_500, 1, 0)
-	near(t, "above: proportional cut", f.Cwnd(), 100.01*.84)
+	swiftNear(t, "above: proportional cut", f.Cwnd(), 100.01*.84)
 	f.Ack(162_499, 62_500, 62_500, 1, 0)
-	near(t, "inside the same round trip: none", f.Cwnd(), 100.01*.84)
+	swiftNear(t, "inside the same round trip: none", f.Cwnd(), 100.01*.84)
 	f.Ack(162_500, 5_000_000, 62_500, 1, 0)
-	near(t, "far above: max_mdf", f.Cwnd(), 100.01*.84*.5)
+	swiftNear(t, "far above: max_mdf", f.Cwnd(), 100.01*.84*.5)
 	f.Loss(1_000_000)
-	near(t, "loss: max_mdf", f.Cwnd(), 100.01*.84*.25)
+	swiftNear(t, "loss: max_mdf", f.Cwnd(), 100.01*.84*.25)
 	for range 4 {
 		f.Timeout(1_000_001)
 	}
-	near(t, "timeouts inside a round trip of a cut: none", f.Cwnd(), 100.01*.84*.25)
+	swiftNear(t, "timeouts inside a round trip of a cut: none", f.Cwnd(), 100.01*.84*.25)
 	f.Timeout(1_000_001)
-	near(t, "the fifth in a row: the least window", f.Cwnd(), .001)
+	swiftNear(t, "the fifth in a row: the least window", f.Cwnd(), .001)
 }
 
-func TestBelowOnePacketThePacketsAreSpaced(t *testing.T) {
-	p := params()
-	f := NewFlow(&p)
+func TestSwiftBelowOnePacketThePacketsAreSpaced(t *testing.T) {
+	p := swiftParams()
+	f := NewSwiftFlow(&p)
 	f.cwnd = 0.5
 	f.Ack(0, 1_000_000, 40_000, 1, 0)
-	near(t, "cut", f.Cwnd(), .5*.5)
+	swiftNear(t, "cut", f.Cwnd(), .5*.5)
 	if got := f.PacingGap(); got != 160_000 {
 		t.Errorf("gap %d ns, want 40 us / 0.25", got)
 	}
 	f.Ack(1_000_000, 40_000, 40_000, 1, 0)
-	near(t, "increase below one packet is per acknowledged packet", f.Cwnd(), 1.25)
+	swiftNear(t, "increase below one packet is per acknowledged packet", f.Cwnd(), 1.25)
 	if got := f.PacingGap(); got != 0 {
 		t.Errorf("gap %d ns, want none", got)
 	}
@@ -87,9 +87,9 @@ func TestBelowOnePacketThePacketsAreSpaced(t *testing.T) {
 
 // A smaller window has a higher target, so of two flows that see the same delay
 // the smaller one grows while the larger one shrinks.
-func TestFlowScalingEqualises(t *testing.T) {
-	p := params()
-	big, small := NewFlow(&p), NewFlow(&p)
+func TestSwiftFlowScalingEqualises(t *testing.T) {
+	p := swiftParams()
+	big, small := NewSwiftFlow(&p), NewSwiftFlow(&p)
 	big.cwnd, small.cwnd = 80, 2
 	now := int64(0)
 	for range 4000 {
@@ -104,10 +104,10 @@ func TestFlowScalingEqualises(t *testing.T) {
 	}
 }
 
-func TestWindowStaysInBounds(t *testing.T) {
+func TestSwiftWindowStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := params()
-		f := NewFlow(&p)
+		p := swiftParams()
+		f := NewSwiftFlow(&p)
 		now := int64(0)
 		for range rapid.IntRange(0, 200).Draw(t, "events") {
 			now += rapid.Int64Range(0, 100_000).Draw(t, "dt")

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timely is TIMELY (Mittal et al., SIGCOMM 2015), rates from the gradient
+package published
+
+// This file is TIMELY (Mittal et al., SIGCOMM 2015), rates from the gradient
 // of the round-trip time, as a pure state machine for comparison with the
 // product's own policies. It uses floats and keeps no clock. Rates are bits per
 // second, times nanoseconds.
-package timely
 
 import "fmt"
 
-// Params are TIMELY's parameters.
-type Params struct {
+// TimelyParams are TIMELY's parameters.
+type TimelyParams struct {
 	LineBps  float64 // what a flow never exceeds
 	StartBps float64 // where it starts, 0 = LineBps
 	MinBps   float64
@@ -33,11 +34,11 @@ type Params struct {
 	HAIBelowTLow bool
 }
 
-// Default are the values of the paper, of footnote 4 of Zhu et al. (CoNEXT 2016)
+// TimelyDefault are the values of the paper, of footnote 4 of Zhu et al. (CoNEXT 2016)
 // where it has none, and of the HPCC artefact for the steps: 10 and 50 Mb/s per
 // 10 Gb/s of line, at least a hundredth of the line.
-func Default(lineBps float64) Params {
-	return Params{
+func TimelyDefault(lineBps float64) TimelyParams {
+	return TimelyParams{
 		LineBps:      lineBps,
 		MinBps:       lineBps / 100,
 		TLowNs:       50_000,
@@ -53,7 +54,7 @@ func Default(lineBps float64) Params {
 }
 
 // Validate tells what is wrong with p, if anything.
-func (p *Params) Validate() error {
+func (p *TimelyParams) Validate() error {
 	switch {
 	case p.LineBps <= 0:
 		return fmt.Errorf("timely: line rate %g bit/s: must be positive", p.LineBps)
@@ -67,9 +68,9 @@ func (p *Params) Validate() error {
 	return nil
 }
 
-// Flow is one flow's state.
-type Flow struct {
-	p       *Params
+// TimelyFlow is one flow's state.
+type TimelyFlow struct {
+	p       *TimelyParams
 	rate    float64
 	diff    float64 // smoothed difference of successive RTTs, ns
 	prev    int64   // RTT at the last decision
@@ -78,28 +79,28 @@ type Flow struct {
 	nextSeq uint64 // an acknowledgement beyond this ends a round
 }
 
-// NewFlow makes a flow at its start rate. p is shared and must not change.
-func NewFlow(p *Params) *Flow {
-	f := &Flow{}
+// NewTimelyFlow makes a flow at its start rate. p is shared and must not change.
+func NewTimelyFlow(p *TimelyParams) *TimelyFlow {
+	f := &TimelyFlow{}
 	f.Reset(p)
 	return f
 }
 
 // Reset makes f a new flow.
-func (f *Flow) Reset(p *Params) {
-	*f = Flow{p: p, rate: p.LineBps}
+func (f *TimelyFlow) Reset(p *TimelyParams) {
+	*f = TimelyFlow{p: p, rate: p.LineBps}
 	if p.StartBps > 0 {
 		f.rate = min(p.StartBps, p.LineBps)
 	}
 }
 
 // Rate is the rate to send at, bits per second.
-func (f *Flow) Rate() float64 { return f.rate }
+func (f *TimelyFlow) Rate() float64 { return f.rate }
 
 // Ack takes an acknowledgement of all below acked, when sent is to be sent next.
 // One in a round trip decides, the first beyond what had been sent at the last
 // decision, or one for each Segment.
-func (f *Flow) Ack(rttNs int64, acked, sent uint64) {
+func (f *TimelyFlow) Ack(rttNs int64, acked, sent uint64) {
 	if acked <= f.nextSeq {
 		return
 	}
@@ -111,7 +112,7 @@ func (f *Flow) Ack(rttNs int64, acked, sent uint64) {
 }
 
 // Round decides on one RTT sample. The first only starts the gradient.
-func (f *Flow) Round(rttNs int64) {
+func (f *TimelyFlow) Round(rttNs int64) {
 	if !f.primed {
 		f.primed, f.prev = true, rttNs
 		return
@@ -135,7 +136,7 @@ func (f *Flow) Round(rttNs int64) {
 	}
 }
 
-func (f *Flow) raise() {
+func (f *TimelyFlow) raise() {
 	step := f.p.AIBps
 	if f.raises >= f.p.HAIAfter {
 		step = f.p.HAIBps
@@ -144,7 +145,7 @@ func (f *Flow) raise() {
 	f.rate = min(f.p.LineBps, f.rate+step)
 }
 
-func (f *Flow) cut(factor float64) {
+func (f *TimelyFlow) cut(factor float64) {
 	f.raises = 0
 	f.rate = max(f.p.MinBps, f.rate*factor)
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package expresspass
+package published
 
 import "fmt"
 
-// Params are the parameters of one receiver's credit flows.
-type Params struct {
+// ExpressPassParams are the parameters of one receiver's credit flows.
+type ExpressPassParams struct {
 	MaxPerSec    float64 // credits per second that fill the receiver's link with data
 	InitialShare float64 // alpha: share of MaxPerSec that a flow starts with
 	FullRequest  int     // packets; a flow with less to send starts lower, in proportion
@@ -20,17 +20,17 @@ type Params struct {
 // Ethernet frame with preamble and gap.
 const CreditPacketBytes = 84
 
-// Share is the share of a link that credits may take when each brings one packet
+// CreditShare is the share of a link that credits may take when each brings one packet
 // of packetBytes of wire: 84/(84+1538) in the paper.
-func Share(creditBytes, packetBytes int) float64 {
+func CreditShare(creditBytes, packetBytes int) float64 {
 	return float64(creditBytes) / float64(creditBytes+packetBytes)
 }
 
-// Default are the values of the paper's large-scale runs for a receiver's link of
+// ExpressPassDefault are the values of the paper's large-scale runs for a receiver's link of
 // linkBps and data packets of packetBytes of wire: alpha 0.5, w from 1/16, at
 // least 0.01 and at most 0.5 in steps of 0.05, target loss 0.125, jitter 0.1.
-func Default(linkBps float64, creditBytes, packetBytes int) Params {
-	return Params{
+func ExpressPassDefault(linkBps float64, creditBytes, packetBytes int) ExpressPassParams {
+	return ExpressPassParams{
 		MaxPerSec:    linkBps / 8 / float64(creditBytes+packetBytes),
 		InitialShare: 0.5,
 		FullRequest:  40,
@@ -45,7 +45,7 @@ func Default(linkBps float64, creditBytes, packetBytes int) Params {
 }
 
 // Validate tells what is wrong with p, if anything.
-func (p *Params) Validate() error {
+func (p *ExpressPassParams) Validate() error {
 	switch {
 	case p.MaxPerSec <= 0:
 		return fmt.Errorf("expresspass: %g credits a second at most: must be positive", p.MaxPerSec)
@@ -63,10 +63,10 @@ func (p *Params) Validate() error {
 	return nil
 }
 
-// Credits is the receiver's side of a flow: when credits go out, at a rate that
+// CreditReceiver is the receiver's side of a flow: when credits go out, at a rate that
 // aims at losing a few of them.
-type Credits struct {
-	p        *Params
+type CreditReceiver struct {
+	p        *ExpressPassParams
 	running  bool
 	rate     float64 // credits per second
 	w        float64
@@ -84,25 +84,25 @@ type Credits struct {
 	timedAt int64
 }
 
-// NewCredits makes the receiver's side of a flow whose data comes rttNs after a
+// NewCreditReceiver makes the receiver's side of a flow whose data comes rttNs after a
 // credit if nothing is in the way. p is shared and must not change.
-func NewCredits(p *Params, rttNs int64) *Credits {
-	return &Credits{p: p, rtt: float64(rttNs)}
+func NewCreditReceiver(p *ExpressPassParams, rttNs int64) *CreditReceiver {
+	return &CreditReceiver{p: p, rtt: float64(rttNs)}
 }
 
 // Rate is the rate of credits per second.
-func (c *Credits) Rate() float64 { return c.rate }
+func (c *CreditReceiver) Rate() float64 { return c.rate }
 
 // W is the aggressiveness: the share of the way to full rate that one good round
 // goes.
-func (c *Credits) W() float64 { return c.w }
+func (c *CreditReceiver) W() float64 { return c.w }
 
 // Running says whether credits go out.
-func (c *Credits) Running() bool { return c.running }
+func (c *CreditReceiver) Running() bool { return c.running }
 
 // Request takes a request with the packets that the sender has. The first credit
 // goes at once. While credits go out it does nothing.
-func (c *Credits) Request(now int64, packets int) {
+func (c *CreditReceiver) Request(now int64, packets int) {
 	if c.running {
 		return
 	}
@@ -122,11 +122,11 @@ func (c *Credits) Request(now int64, packets int) {
 }
 
 // Stop takes the sender's word that it has no more.
-func (c *Credits) Stop() { c.running = false }
+func (c *CreditReceiver) Stop() { c.running = false }
 
 // Credit sends a credit: its number, and when to send the next. jitter is random
 // in [-1, 1].
-func (c *Credits) Credit(now int64, jitter float64) (seq uint32, next int64) {
+func (c *CreditReceiver) Credit(now int64, jitter float64) (seq uint32, next int64) {
 	c.update(now)
 	seq = c.seq
 	c.seq++
@@ -140,7 +140,7 @@ func (c *Credits) Credit(now int64, jitter float64) (seq uint32, next int64) {
 
 // Data takes the data that credit seq brought. Credits between the last and this
 // one were lost, for credits and data keep their order.
-func (c *Credits) Data(now int64, seq uint32) {
+func (c *CreditReceiver) Data(now int64, seq uint32) {
 	if d := int32(seq - c.expect); d >= 0 {
 		c.lost += int(d)
 		c.got++
@@ -156,7 +156,7 @@ func (c *Credits) Data(now int64, seq uint32) {
 
 // update is the credit feedback control (Algorithm 1), once per round trip in
 // which data came.
-func (c *Credits) update(now int64) {
+func (c *CreditReceiver) update(now int64) {
 	elapsed := float64(now - c.updated)
 	total := c.got + c.lost
 	if elapsed < c.rtt || total == 0 {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package swift is Swift (Kumar et al., SIGCOMM 2020), a congestion window from
+package published
+
+// This file is Swift (Kumar et al., SIGCOMM 2020), a congestion window from
 // the distance of the delay to a target that scales with hops and with the
 // window, as a pure state machine for comparison with the product's own policies.
 // It uses floats and keeps no clock. Times are nanoseconds, windows packets.
@@ -8,15 +10,14 @@
 // Google published the algorithm and not its parameters. Default takes the
 // values uet-htsim calls its guesses for what does not depend on the network, and
 // scales the delays to the unloaded round trip; see Default.
-package swift
 
 import (
 	"fmt"
 	"math"
 )
 
-// Params are Swift's parameters.
-type Params struct {
+// SwiftParams are Swift's parameters.
+type SwiftParams struct {
 	BaseTargetNs int64   // target delay at 0 hops and a wide window
 	HopNs        int64   // h: more target per hop
 	FSRangeNs    int64   // most that flow scaling adds
@@ -31,13 +32,13 @@ type Params struct {
 	RetxReset    int     // timeouts in a row that bring cwnd to MinCwnd
 }
 
-// Default are parameters for paths of baseRTTNs without queues, full packets
+// SwiftDefault are parameters for paths of baseRTTNs without queues, full packets
 // included, and a bandwidth-delay product of bdpPackets: the target is 5/4 of the
 // round trip, flow scaling adds up to one round trip between 0.1 and 100 packets,
 // a flow starts at one bandwidth-delay product, so that all schemes of the
 // simulator have the same first round trip.
-func Default(baseRTTNs int64, bdpPackets float64) Params {
-	return Params{
+func SwiftDefault(baseRTTNs int64, bdpPackets float64) SwiftParams {
+	return SwiftParams{
 		BaseTargetNs: baseRTTNs * 5 / 4,
 		FSRangeNs:    baseRTTNs,
 		FSMinCwnd:    0.1,
@@ -53,7 +54,7 @@ func Default(baseRTTNs int64, bdpPackets float64) Params {
 }
 
 // Validate tells what is wrong with p, if anything.
-func (p *Params) Validate() error {
+func (p *SwiftParams) Validate() error {
 	switch {
 	case p.BaseTargetNs <= 0 || p.HopNs < 0 || p.FSRangeNs < 0:
 		return fmt.Errorf("swift: base target %d ns must be positive, hop %d ns and flow scaling range %d ns not negative", p.BaseTargetNs, p.HopNs, p.FSRangeNs)
@@ -69,7 +70,7 @@ func (p *Params) Validate() error {
 
 // Target is the target delay for a window of cwnd packets over hops hops
 // (section 3.5 of the paper): base + hops*h + clip(alpha/sqrt(cwnd) + beta).
-func (p *Params) Target(cwnd float64, hops int) int64 {
+func (p *SwiftParams) Target(cwnd float64, hops int) int64 {
 	inv := 1/math.Sqrt(p.FSMinCwnd) - 1/math.Sqrt(p.FSMaxCwnd)
 	alpha := float64(p.FSRangeNs) / inv
 	scale := alpha * (1/math.Sqrt(cwnd) - 1/math.Sqrt(p.FSMaxCwnd))
@@ -77,9 +78,9 @@ func (p *Params) Target(cwnd float64, hops int) int64 {
 	return p.BaseTargetNs + int64(hops)*p.HopNs + int64(scale)
 }
 
-// Flow is one flow's state.
-type Flow struct {
-	p       *Params
+// SwiftFlow is one flow's state.
+type SwiftFlow struct {
+	p       *SwiftParams
 	cwnd    float64
 	rtt     int64 // last RTT, 0 = none
 	lastCut int64
@@ -87,22 +88,22 @@ type Flow struct {
 	retx    int
 }
 
-// NewFlow makes a flow. p is shared and must not change.
-func NewFlow(p *Params) *Flow {
-	f := &Flow{}
+// NewSwiftFlow makes a flow. p is shared and must not change.
+func NewSwiftFlow(p *SwiftParams) *SwiftFlow {
+	f := &SwiftFlow{}
 	f.Reset(p)
 	return f
 }
 
 // Reset makes f a new flow.
-func (f *Flow) Reset(p *Params) { *f = Flow{p: p, cwnd: p.InitialCwnd} }
+func (f *SwiftFlow) Reset(p *SwiftParams) { *f = SwiftFlow{p: p, cwnd: p.InitialCwnd} }
 
 // Cwnd is the window in packets. Below 1, one packet goes per RTT/Cwnd.
-func (f *Flow) Cwnd() float64 { return f.cwnd }
+func (f *SwiftFlow) Cwnd() float64 { return f.cwnd }
 
 // PacingGap is the time between packets when the window is below one packet, 0 if
 // it is not or no RTT is known.
-func (f *Flow) PacingGap() int64 {
+func (f *SwiftFlow) PacingGap() int64 {
 	if f.cwnd >= 1 {
 		return 0
 	}
@@ -111,7 +112,7 @@ func (f *Flow) PacingGap() int64 {
 
 // Ack takes an acknowledgement of acked packets over hops hops whose delay was
 // delayNs. rttNs paces cuts: at most one per round trip.
-func (f *Flow) Ack(now, delayNs, rttNs int64, acked float64, hops int) {
+func (f *SwiftFlow) Ack(now, delayNs, rttNs int64, acked float64, hops int) {
 	f.retx = 0
 	f.rtt = rttNs
 	target := f.p.Target(f.cwnd, hops)
@@ -128,7 +129,7 @@ func (f *Flow) Ack(now, delayNs, rttNs int64, acked float64, hops int) {
 }
 
 // Loss takes a loss found by acknowledgements: the deepest cut, once per RTT.
-func (f *Flow) Loss(now int64) {
+func (f *SwiftFlow) Loss(now int64) {
 	f.retx = 0
 	if f.mayCut(now) {
 		f.cut(now, 1-f.p.MaxMDF)
@@ -137,7 +138,7 @@ func (f *Flow) Loss(now int64) {
 }
 
 // Timeout takes a retransmission timeout.
-func (f *Flow) Timeout(now int64) {
+func (f *SwiftFlow) Timeout(now int64) {
 	f.retx++
 	switch {
 	case f.retx >= f.p.RetxReset:
@@ -148,11 +149,11 @@ func (f *Flow) Timeout(now int64) {
 	f.clamp()
 }
 
-func (f *Flow) mayCut(now int64) bool { return !f.cutOnce || now-f.lastCut >= f.rtt }
+func (f *SwiftFlow) mayCut(now int64) bool { return !f.cutOnce || now-f.lastCut >= f.rtt }
 
-func (f *Flow) cut(now int64, factor float64) {
+func (f *SwiftFlow) cut(now int64, factor float64) {
 	f.cutOnce, f.lastCut = true, now
 	f.cwnd *= factor
 }
 
-func (f *Flow) clamp() { f.cwnd = min(max(f.cwnd, f.p.MinCwnd), f.p.MaxCwnd) }
+func (f *SwiftFlow) clamp() { f.cwnd = min(max(f.cwnd, f.p.MinCwnd), f.p.MaxCwnd) }

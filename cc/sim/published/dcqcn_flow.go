@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dcqcn
+package published
+
+// This is DCQCN's reaction point and notification point (Zhu et al.,
+// SIGCOMM 2015) as pure state machines, for comparison with the product's own
+// policies. It uses floats, keeps no clock and starts no goroutine: every event
+// takes the time it happens at, in nanoseconds from any origin. Rates are bits
+// per second.
+//
+// Two sets of parameters exist in the literature and both are here: Paper, the
+// algorithm and timers of the SIGCOMM text, and ConnectX, what Mellanox's NICs do
+// and the HPCC artefact (alibaba-edu/High-Precision-Congestion-Control) simulates,
+// which is what published comparisons ran.
 
 import "math"
 
-// Never is a timer that is not set.
-const Never = math.MaxInt64
-
-// Flow is the reaction point of one flow.
-type Flow struct {
-	p       *Params
+// DCQCNFlow is the reaction point of one flow.
+type DCQCNFlow struct {
+	p       *DCQCNParams
 	rate    float64 // RC
 	target  float64 // RT
 	alpha   float64
@@ -25,29 +33,29 @@ type Flow struct {
 	bytesSince int64
 }
 
-// NewFlow makes a flow at line rate. p is shared and must not change.
-func NewFlow(p *Params) *Flow {
-	f := &Flow{}
+// NewDCQCNFlow makes a flow at line rate. p is shared and must not change.
+func NewDCQCNFlow(p *DCQCNParams) *DCQCNFlow {
+	f := &DCQCNFlow{}
 	f.Reset(p)
 	return f
 }
 
 // Reset makes f a new flow.
-func (f *Flow) Reset(p *Params) {
-	*f = Flow{p: p, rate: p.LineBps, target: p.LineBps, alpha: 1}
+func (f *DCQCNFlow) Reset(p *DCQCNParams) {
+	*f = DCQCNFlow{p: p, rate: p.LineBps, target: p.LineBps, alpha: 1}
 }
 
 // Rate is the rate to send at, bits per second.
-func (f *Flow) Rate() float64 { return f.rate }
+func (f *DCQCNFlow) Rate() float64 { return f.rate }
 
 // Target is the rate that recovery aims at.
-func (f *Flow) Target() float64 { return f.target }
+func (f *DCQCNFlow) Target() float64 { return f.target }
 
 // Alpha is the estimate of congestion, 0 to 1, as of the last event.
-func (f *Flow) Alpha() float64 { return f.alpha }
+func (f *DCQCNFlow) Alpha() float64 { return f.alpha }
 
 // Timer is when Expire must be called, Never if it need not be.
-func (f *Flow) Timer() int64 {
+func (f *DCQCNFlow) Timer() int64 {
 	switch {
 	case !f.started:
 		return Never
@@ -59,7 +67,7 @@ func (f *Flow) Timer() int64 {
 }
 
 // incrTimer spares the simulator increases that have nothing left to raise.
-func (f *Flow) incrTimer() int64 {
+func (f *DCQCNFlow) incrTimer() int64 {
 	if f.rate >= f.p.LineBps && f.target >= f.p.LineBps {
 		return Never
 	}
@@ -67,7 +75,7 @@ func (f *Flow) incrTimer() int64 {
 }
 
 // CNP takes a congestion notification.
-func (f *Flow) CNP(now int64) {
+func (f *DCQCNFlow) CNP(now int64) {
 	f.Expire(now)
 	if f.p.CutNs == 0 {
 		f.cnpPaper(now)
@@ -91,7 +99,7 @@ func (f *Flow) CNP(now int64) {
 }
 
 // cnpPaper is the text's: cut, then count the CNP in alpha.
-func (f *Flow) cnpPaper(now int64) {
+func (f *DCQCNFlow) cnpPaper(now int64) {
 	p := f.p
 	f.started = true
 	f.target = f.rate
@@ -101,13 +109,13 @@ func (f *Flow) cnpPaper(now int64) {
 	f.restartIncrease(now)
 }
 
-func (f *Flow) restartIncrease(now int64) {
+func (f *DCQCNFlow) restartIncrease(now int64) {
 	f.incrAt = now + f.p.IncrNs
 	f.timeSteps, f.byteSteps, f.bytesSince = 0, 0, 0
 }
 
 // Sent takes bytes sent: the byte counter raises too.
-func (f *Flow) Sent(now int64, bytes int) {
+func (f *DCQCNFlow) Sent(now int64, bytes int) {
 	if !f.started || f.p.IncrBytes == 0 {
 		return
 	}
@@ -121,7 +129,7 @@ func (f *Flow) Sent(now int64, bytes int) {
 
 // Expire brings the flow up to now: alpha periods, looks for CNPs and increases
 // that ended at or before now, in the order of their times.
-func (f *Flow) Expire(now int64) {
+func (f *DCQCNFlow) Expire(now int64) {
 	if !f.started {
 		return
 	}
@@ -154,7 +162,7 @@ func (f *Flow) Expire(now int64) {
 }
 
 // cut is ConnectX's: a CNP came since the last look.
-func (f *Flow) cut(now int64) {
+func (f *DCQCNFlow) cut(now int64) {
 	p := f.p
 	if p.ClampTarget || f.timeSteps != 0 {
 		f.target = f.rate
@@ -166,7 +174,7 @@ func (f *Flow) cut(now int64) {
 }
 
 // decay ends the alpha periods up to now; only the first can have seen a CNP.
-func (f *Flow) decay(now int64) {
+func (f *DCQCNFlow) decay(now int64) {
 	if f.alphaAt > now {
 		return
 	}
@@ -188,7 +196,7 @@ func (f *Flow) decay(now int64) {
 
 // increase is one step: fast recovery halves the distance to the target, then
 // the target rises, by more once both counters are past F.
-func (f *Flow) increase() {
+func (f *DCQCNFlow) increase() {
 	p := f.p
 	if p.CutNs > 0 {
 		switch {
@@ -211,14 +219,14 @@ func (f *Flow) increase() {
 	f.rate = min((f.rate+f.target)/2, p.LineBps)
 }
 
-// Notifier is the notification point of one flow: which CE marks become CNPs.
-type Notifier struct {
+// DCQCNNotifier is the notification point of one flow: which CE marks become CNPs.
+type DCQCNNotifier struct {
 	sent bool
 	last int64
 }
 
 // CE takes a marked packet and says whether to send a CNP for it.
-func (n *Notifier) CE(p *Params, now int64) bool {
+func (n *DCQCNNotifier) CE(p *DCQCNParams, now int64) bool {
 	if n.sent && now-n.last < p.CNPGapNs {
 		return false
 	}

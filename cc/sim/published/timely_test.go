@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package timely
+package published
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func near(t *testing.T, what string, got, want float64) {
+func timelyNear(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 1e-6*math.Abs(want) {
 		t.Fatalf("%s: got %g, want %g", what, got, want)
@@ -18,9 +18,9 @@ func near(t *testing.T, what string, got, want float64) {
 
 // At 10 Gb/s delta is 10 Mb/s and hyperactive delta 50 Mb/s. The gradient is
 // 0.875 of the difference, over 20 us.
-func TestSequence(t *testing.T) {
-	p := Default(10e9)
-	f := NewFlow(&p)
+func TestTimelySequence(t *testing.T) {
+	p := TimelyDefault(10e9)
+	f := NewTimelyFlow(&p)
 	steps := []struct {
 		why  string
 		rtt  int64
@@ -44,49 +44,49 @@ func TestSequence(t *testing.T) {
 	}
 	for _, s := range steps {
 		f.Round(s.rtt)
-		near(t, s.why, f.Rate(), s.want)
+		timelyNear(t, s.why, f.Rate(), s.want)
 	}
 }
 
-func TestPaperHasNoHyperactiveIncreaseBelowTLow(t *testing.T) {
-	p := Default(10e9)
+func TestTimelyPaperHasNoHyperactiveIncreaseBelowTLow(t *testing.T) {
+	p := TimelyDefault(10e9)
 	p.HAIBelowTLow = false
-	f := NewFlow(&p)
+	f := NewTimelyFlow(&p)
 	f.rate = 1e9
 	for range 11 {
 		f.Round(40_000)
 	}
-	near(t, "ten additive steps", f.Rate(), 1.1e9)
+	timelyNear(t, "ten additive steps", f.Rate(), 1.1e9)
 }
 
-func TestOneDecisionPerRound(t *testing.T) {
-	p := Default(10e9)
-	f := NewFlow(&p)
+func TestTimelyOneDecisionPerRound(t *testing.T) {
+	p := TimelyDefault(10e9)
+	f := NewTimelyFlow(&p)
 	f.Ack(100_000, 1000, 50_000) // primes; the round ends beyond 50000
 	for seq := uint64(2000); seq <= 50_000; seq += 1000 {
 		f.Ack(400_000, seq, seq+50_000)
 	}
-	near(t, "inside the round nothing moves", f.Rate(), 10e9)
+	timelyNear(t, "inside the round nothing moves", f.Rate(), 10e9)
 	f.Ack(110_000, 51_000, 100_000)
-	near(t, "beyond it one cut", f.Rate(), 6.5e9)
+	timelyNear(t, "beyond it one cut", f.Rate(), 6.5e9)
 }
 
-func TestOneDecisionPerSegment(t *testing.T) {
-	p := Default(10e9)
+func TestTimelyOneDecisionPerSegment(t *testing.T) {
+	p := TimelyDefault(10e9)
 	p.Segment = 10
-	f := NewFlow(&p)
+	f := NewTimelyFlow(&p)
 	f.rate = 1e9
 	for acked := uint64(1); acked <= 41; acked++ {
 		f.Ack(40_000, acked, acked+1000)
 	}
 	// Packet 1 primes; 11, 21, 31 and 41 decide.
-	near(t, "four additive steps", f.Rate(), 1.04e9)
+	timelyNear(t, "four additive steps", f.Rate(), 1.04e9)
 }
 
-func TestRateStaysInBounds(t *testing.T) {
+func TestTimelyRateStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := Default(100e9)
-		f := NewFlow(&p)
+		p := TimelyDefault(100e9)
+		f := NewTimelyFlow(&p)
 		for _, rtt := range rapid.SliceOf(rapid.Int64Range(1, 10_000_000)).Draw(t, "rtts") {
 			f.Round(rtt)
 			if f.Rate() < p.MinBps || f.Rate() > p.LineBps || math.IsNaN(f.Rate()) {
@@ -96,14 +96,14 @@ func TestRateStaysInBounds(t *testing.T) {
 	})
 }
 
-func TestValidate(t *testing.T) {
-	for _, spoil := range []func(*Params){
-		func(p *Params) { p.LineBps = 0 },
-		func(p *Params) { p.MinBps = 0 },
-		func(p *Params) { p.THighNs = p.TLowNs },
-		func(p *Params) { p.EWMA = 2 },
+func TestTimelyValidate(t *testing.T) {
+	for _, spoil := range []func(*TimelyParams){
+		func(p *TimelyParams) { p.LineBps = 0 },
+		func(p *TimelyParams) { p.MinBps = 0 },
+		func(p *TimelyParams) { p.THighNs = p.TLowNs },
+		func(p *TimelyParams) { p.EWMA = 2 },
 	} {
-		p := Default(10e9)
+		p := TimelyDefault(10e9)
 		if err := p.Validate(); err != nil {
 			t.Fatal(err)
 		}

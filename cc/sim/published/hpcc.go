@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hpcc is HPCC (Li et al., SIGCOMM 2019), a window from in-band telemetry
+package published
+
+// This file is HPCC (Li et al., SIGCOMM 2019), a window from in-band telemetry
 // of every link of the path, as a pure state machine for comparison with the
 // product's own policies: Algorithm 1 of the paper. It uses floats and keeps no
 // clock. Windows are bytes, rates bits per second, times nanoseconds.
-package hpcc
 
 import "fmt"
 
-// MaxHops is how many links a path may have.
-const MaxHops = 8
+// HPCCMaxHops is how many links a path may have.
+const HPCCMaxHops = 8
 
-// Params are HPCC's parameters.
-type Params struct {
+// HPCCParams are HPCC's parameters.
+type HPCCParams struct {
 	LineBps   float64 // the sender's link: a flow starts with a window of LineBps*T
 	BaseRTTNs int64   // T: a little above the largest base RTT
 	Eta       float64 // target utilisation
@@ -21,11 +22,11 @@ type Params struct {
 	MinBps    float64
 }
 
-// Default are the values of the paper's simulations: eta 0.95 and a W_AI of 80
+// HPCCDefault are the values of the paper's simulations: eta 0.95 and a W_AI of 80
 // bytes per 13 us at 100 Gb/s. MaxStage is 0: its authors say on the project's page
 // that the 5 of the text is a mistake as far as the simulations go.
-func Default(lineBps float64, baseRTTNs int64) Params {
-	return Params{
+func HPCCDefault(lineBps float64, baseRTTNs int64) HPCCParams {
+	return HPCCParams{
 		LineBps:   lineBps,
 		BaseRTTNs: baseRTTNs,
 		Eta:       0.95,
@@ -36,7 +37,7 @@ func Default(lineBps float64, baseRTTNs int64) Params {
 }
 
 // Validate tells what is wrong with p, if anything.
-func (p *Params) Validate() error {
+func (p *HPCCParams) Validate() error {
 	switch {
 	case p.LineBps <= 0 || p.BaseRTTNs <= 0:
 		return fmt.Errorf("hpcc: line rate %g bit/s and base round trip %d ns: must be positive", p.LineBps, p.BaseRTTNs)
@@ -51,55 +52,55 @@ func (p *Params) Validate() error {
 }
 
 // bytesPerRTT is a rate's window.
-func (p *Params) bytesPerRTT(bps float64) float64 { return bps / 8e9 * float64(p.BaseRTTNs) }
+func (p *HPCCParams) bytesPerRTT(bps float64) float64 { return bps / 8e9 * float64(p.BaseRTTNs) }
 
-// Hop is what a switch writes about a link as the packet leaves for it.
-type Hop struct {
+// HPCCHop is what a switch writes about a link as the packet leaves for it.
+type HPCCHop struct {
 	QueueBytes int64
 	TxBytes    uint64 // sent so far
 	TsNs       int64  // when, by the switch's clock
 	RateBps    uint64
 }
 
-// Flow is one flow's state.
-type Flow struct {
-	p       *Params
+// HPCCFlow is one flow's state.
+type HPCCFlow struct {
+	p       *HPCCParams
 	window  float64 // W
 	ref     float64 // Wc, the window of a round trip ago
 	u       float64 // U, normalised bytes in flight
 	stage   int
 	nextSeq uint64
 	hops    int
-	last    [MaxHops]Hop
+	last    [HPCCMaxHops]HPCCHop
 }
 
-// NewFlow makes a flow with a full window. p is shared and must not change.
-func NewFlow(p *Params) *Flow {
-	f := &Flow{}
+// NewHPCCFlow makes a flow with a full window. p is shared and must not change.
+func NewHPCCFlow(p *HPCCParams) *HPCCFlow {
+	f := &HPCCFlow{}
 	f.Reset(p)
 	return f
 }
 
 // Reset makes f a new flow.
-func (f *Flow) Reset(p *Params) {
+func (f *HPCCFlow) Reset(p *HPCCParams) {
 	w := p.bytesPerRTT(p.LineBps)
-	*f = Flow{p: p, window: w, ref: w, u: 1}
+	*f = HPCCFlow{p: p, window: w, ref: w, u: 1}
 }
 
 // Window is how many bytes, headers included, may be in flight.
-func (f *Flow) Window() float64 { return f.window }
+func (f *HPCCFlow) Window() float64 { return f.window }
 
 // Rate is the pacing rate W/T.
-func (f *Flow) Rate() float64 { return f.window * 8e9 / float64(f.p.BaseRTTNs) }
+func (f *HPCCFlow) Rate() float64 { return f.window * 8e9 / float64(f.p.BaseRTTNs) }
 
 // U is the estimate of the path's fullest link, 1 = line rate and no queue.
-func (f *Flow) U() float64 { return f.u }
+func (f *HPCCFlow) U() float64 { return f.u }
 
 // Ack takes an acknowledgement of everything below acked with the telemetry of
 // its data packet, when sent is what will be sent next. Hops beyond MaxHops are
 // not looked at.
-func (f *Flow) Ack(hops []Hop, acked, sent uint64) {
-	hops = hops[:min(len(hops), MaxHops)]
+func (f *HPCCFlow) Ack(hops []HPCCHop, acked, sent uint64) {
+	hops = hops[:min(len(hops), HPCCMaxHops)]
 	if len(hops) != f.hops { // the first, or another path
 		f.hops = copy(f.last[:], hops)
 		f.nextSeq = max(f.nextSeq, sent)
@@ -117,7 +118,7 @@ func (f *Flow) Ack(hops []Hop, acked, sent uint64) {
 
 // measure is MeasureInflight: the fullest link since the last ACK into U. It
 // reports false if no time has passed at any of them.
-func (f *Flow) measure(hops []Hop) bool {
+func (f *HPCCFlow) measure(hops []HPCCHop) bool {
 	t := float64(f.p.BaseRTTNs)
 	u, tau := -1.0, 0.0
 	for i, h := range hops {
@@ -143,7 +144,7 @@ func (f *Flow) measure(hops []Hop) bool {
 
 // compute is ComputeWind. Between rounds the window follows U from the reference
 // of the last round, so that no congestion is reacted to twice.
-func (f *Flow) compute(round bool) {
+func (f *HPCCFlow) compute(round bool) {
 	p := f.p
 	stage := 0
 	w := f.ref + p.bytesPerRTT(p.AIBps)

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dctcp is DCTCP (Alizadeh et al., SIGCOMM 2010) as a NIC would do it and
+package published
+
+// This file is DCTCP (Alizadeh et al., SIGCOMM 2010) as a NIC would do it and
 // as the HPCC paper compares with it: no slow start, no delayed ACKs, a rate that
 // also scales the window. It is a pure state machine, uses floats and keeps no
 // clock. Rates are bits per second.
-package dctcp
 
 import "fmt"
 
-// Params are DCTCP's parameters.
-type Params struct {
+// DCTCPParams are DCTCP's parameters.
+type DCTCPParams struct {
 	LineBps float64 // where a flow starts and what it never exceeds
 	MinBps  float64
 	G       float64 // weight of a round's share of marks
 	AIBps   float64 // additive step per round trip
 }
 
-// Default is g 1/16 and one packet of packetBytes per baseRTTNs.
-func Default(lineBps float64, baseRTTNs int64, packetBytes int) Params {
-	return Params{
+// DCTCPDefault is g 1/16 and one packet of packetBytes per baseRTTNs.
+func DCTCPDefault(lineBps float64, baseRTTNs int64, packetBytes int) DCTCPParams {
+	return DCTCPParams{
 		LineBps: lineBps,
 		MinBps:  lineBps / 100,
 		G:       1.0 / 16,
@@ -27,7 +28,7 @@ func Default(lineBps float64, baseRTTNs int64, packetBytes int) Params {
 }
 
 // Validate tells what is wrong with p, if anything.
-func (p *Params) Validate() error {
+func (p *DCTCPParams) Validate() error {
 	switch {
 	case p.LineBps <= 0 || p.MinBps <= 0 || p.MinBps > p.LineBps:
 		return fmt.Errorf("dctcp: rates from %g to %g bit/s: must be positive, the line's the larger", p.MinBps, p.LineBps)
@@ -37,9 +38,9 @@ func (p *Params) Validate() error {
 	return nil
 }
 
-// Flow is one flow's state. Sequence numbers count packets.
-type Flow struct {
-	p       *Params
+// DCTCPFlow is one flow's state. Sequence numbers count packets.
+type DCTCPFlow struct {
+	p       *DCTCPParams
 	rate    float64
 	alpha   float64
 	marked  uint64 // packets marked in this round
@@ -50,25 +51,25 @@ type Flow struct {
 	inCut   bool
 }
 
-// NewFlow makes a flow at line rate. p is shared and must not change.
-func NewFlow(p *Params) *Flow {
-	f := &Flow{}
+// NewDCTCPFlow makes a flow at line rate. p is shared and must not change.
+func NewDCTCPFlow(p *DCTCPParams) *DCTCPFlow {
+	f := &DCTCPFlow{}
 	f.Reset(p)
 	return f
 }
 
 // Reset makes f a new flow.
-func (f *Flow) Reset(p *Params) { *f = Flow{p: p, rate: p.LineBps, alpha: 1} }
+func (f *DCTCPFlow) Reset(p *DCTCPParams) { *f = DCTCPFlow{p: p, rate: p.LineBps, alpha: 1} }
 
 // Rate is the rate to send at, bits per second.
-func (f *Flow) Rate() float64 { return f.rate }
+func (f *DCTCPFlow) Rate() float64 { return f.rate }
 
 // Alpha is the smoothed share of marked packets.
-func (f *Flow) Alpha() float64 { return f.alpha }
+func (f *DCTCPFlow) Alpha() float64 { return f.alpha }
 
 // Ack takes an acknowledgement of all packets below acked, of which marked newly
 // carried CE, when sent is the packet to be sent next.
-func (f *Flow) Ack(marked, acked, sent uint64) {
+func (f *DCTCPFlow) Ack(marked, acked, sent uint64) {
 	f.marked += marked
 	round := acked > f.nextSeq
 	if round {
