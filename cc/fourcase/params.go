@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/quantity"
+	"github.com/softroce/softroce-xdp/internal/quantity"
 )
 
 // Mode selects the rules.

@@ -10,8 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/softroce/softroce-xdp/cc/priority"
-	"github.com/softroce/softroce-xdp/cc/quantity"
-	"github.com/softroce/softroce-xdp/loader/rate"
+	"github.com/softroce/softroce-xdp/internal/quantity"
 )
 
 // Rate is bits per second, written as 100M or 2.5G.
@@ -19,7 +18,7 @@ type Rate uint64
 
 // UnmarshalYAML reads a rate; the error has its line.
 func (r *Rate) UnmarshalYAML(n *yaml.Node) error {
-	v, err := rate.Parse(n.Value)
+	v, err := quantity.ParseRate(n.Value)
 	if err != nil {
 		return fmt.Errorf("line %d: %w", n.Line, err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/loader/rate"
+	"github.com/softroce/softroce-xdp/internal/quantity"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 	"github.com/softroce/softroce-xdp/testenv/experiments/pacers"
 )
@@ -26,7 +26,7 @@ func pacerCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range list {
-				bps, err := rate.Parse(s)
+				bps, err := quantity.ParseRate(s)
 				if err != nil {
 					return fmt.Errorf("--rates: %w", err)
 				}

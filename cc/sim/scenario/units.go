@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/softroce/softroce-xdp/cc/quantity"
+	"github.com/softroce/softroce-xdp/internal/quantity"
 )
 
 // Quantities of a scenario, each written with its unit.

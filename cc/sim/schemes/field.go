@@ -5,7 +5,7 @@ package schemes
 import (
 	"strconv"
 
-	"github.com/softroce/softroce-xdp/cc/quantity"
+	"github.com/softroce/softroce-xdp/internal/quantity"
 )
 
 // field is one parameter: where it lives and how it is read.

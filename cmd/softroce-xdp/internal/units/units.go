@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/quantity"
-	"github.com/softroce/softroce-xdp/loader/rate"
+	"github.com/softroce/softroce-xdp/internal/quantity"
 )
 
 // ParseRate reads bits per second, as in the node file.
-func ParseRate(s string) (uint64, error) { return rate.Parse(s) }
+func ParseRate(s string) (uint64, error) { return quantity.ParseRate(s) }
 
 // ParseRateOrZero is ParseRate that takes 0, too, where 0 stands for something.
 func ParseRateOrZero(s string) (uint64, error) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rate reads rates as people write them, on the command line and in files.
-package rate
+package quantity
 
 import (
 	"fmt"
@@ -10,8 +9,8 @@ import (
 	"strings"
 )
 
-// Parse reads bits per second: 100M, 2.5G, 25Gbit, 400000000.
-func Parse(s string) (uint64, error) {
+// ParseRate reads bits per second: 100M, 2.5G, 25Gbit, 400000000.
+func ParseRate(s string) (uint64, error) {
 	t := strings.ToLower(strings.TrimSpace(s))
 	for _, suffix := range []string{"bit/s", "bits", "bit", "bps"} {
 		if cut, ok := strings.CutSuffix(t, suffix); ok {

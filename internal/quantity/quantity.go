@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quantity reads numbers with their units, as scenarios and the
+// Package quantity reads numbers with their units, as scenarios, the node file and the
 // parameters of schemes write them.
 package quantity
 
