@@ -6,26 +6,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/softroce/softroce-xdp/rocev2/rdma/client" // DefaultDriver
-	"github.com/softroce/softroce-xdp/rocev2/rdma/driver"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // DefaultDriver is the driver of Open without WithDriver: the device server of the agent, which
 // `softroce-xdp attach --nic` starts.
 const DefaultDriver = "server"
-
-// Driver opens devices.
-type Driver = driver.Driver
-
-// DriverFunc is a function as a Driver.
-type DriverFunc = driver.Func
-
-// Register makes a driver available by a name. It panics if the name is taken or d is nil.
-func Register(name string, d Driver) { driver.Register(name, d) }
-
-// Drivers returns the names of the registered drivers, sorted.
-func Drivers() []string { return driver.Names() }
 
 // OpenOption changes what Open opens.
 type OpenOption func(*openOptions)
@@ -52,7 +39,7 @@ func Open(ctx context.Context, name string, options ...OpenOption) (verbs.Device
 	for _, set := range options {
 		set(&o)
 	}
-	d := driver.Find(o.driver)
+	d := findDriver(o.driver)
 	if d == nil {
 		return nil, fmt.Errorf("rdma: open %s: this program has no driver %q, but %q: import the package of the driver, or choose one with WithDriver",
 			name, o.driver, Drivers())

@@ -16,13 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/rocev2/rdma/driver"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-func init() { driver.Register("server", driver.Func(open)) }
 
 // Config is the configuration of the driver "server" of package rdma.
 type Config struct {
@@ -86,18 +83,6 @@ type Device struct {
 }
 
 var _ verbs.Device = (*Device)(nil)
-
-func open(ctx context.Context, name string, config any) (verbs.Device, error) {
-	c, ok := config.(Config)
-	if !ok && config != nil {
-		return nil, fmt.Errorf("the configuration is a %T; use client.Config or nil", config)
-	}
-	d, err := Open(ctx, name, c)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
 
 // eventBacklog is how many events are kept for an application that does not receive them.
 const eventBacklog = 1024

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver has the drivers of package rdma by their names. A package that opens devices
-// registers its driver here, in its init function. Applications use package rdma, which has the same
-// names.
-package driver
+package rdma
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
+	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Driver opens devices.
+// Driver opens devices. A package that has one registers it in its init function.
 type Driver interface {
 	// Open opens the device of this name. config is a type of the driver's package, or nil
 	// for the defaults. Open gives up when ctx ends before there is a device; an open device
@@ -22,11 +21,11 @@ type Driver interface {
 	Open(ctx context.Context, name string, config any) (verbs.Device, error)
 }
 
-// Func is a function as a Driver.
-type Func func(ctx context.Context, name string, config any) (verbs.Device, error)
+// DriverFunc is a function as a Driver.
+type DriverFunc func(ctx context.Context, name string, config any) (verbs.Device, error)
 
 // Open implements Driver.
-func (f Func) Open(ctx context.Context, name string, config any) (verbs.Device, error) {
+func (f DriverFunc) Open(ctx context.Context, name string, config any) (verbs.Device, error) {
 	return f(ctx, name, config)
 }
 
@@ -34,6 +33,21 @@ var drivers = struct {
 	sync.RWMutex
 	byName map[string]Driver
 }{byName: map[string]Driver{}}
+
+func init() { Register(DefaultDriver, DriverFunc(openServer)) }
+
+// openServer is the driver of the device that the agent serves.
+func openServer(ctx context.Context, name string, config any) (verbs.Device, error) {
+	c, ok := config.(client.Config)
+	if !ok && config != nil {
+		return nil, fmt.Errorf("the configuration is a %T; use client.Config or nil", config)
+	}
+	d, err := client.Open(ctx, name, c)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
 
 // Register makes a driver available by a name. It panics if the name is taken or d is nil.
 func Register(name string, d Driver) {
@@ -48,15 +62,15 @@ func Register(name string, d Driver) {
 	drivers.byName[name] = d
 }
 
-// Find returns the driver of a name, or nil.
-func Find(name string) Driver {
+// findDriver returns the driver of a name, or nil.
+func findDriver(name string) Driver {
 	drivers.RLock()
 	defer drivers.RUnlock()
 	return drivers.byName[name]
 }
 
-// Names returns the names of the registered drivers, sorted.
-func Names() []string {
+// Drivers returns the names of the registered drivers, sorted.
+func Drivers() []string {
 	drivers.RLock()
 	defer drivers.RUnlock()
 	return slices.Sorted(maps.Keys(drivers.byName))
