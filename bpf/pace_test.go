@@ -104,7 +104,7 @@ func TestPaceBurst(t *testing.T) {
 	}
 }
 
-// The pacer of the engine gives the same results (rocev2/nic/pacer).
+// The pacer of the engine gives the same results (rocev2/nic/internal/sched).
 func TestPaceVectors(t *testing.T) {
 	for _, v := range pacevectors.All {
 		l := newLab(t)

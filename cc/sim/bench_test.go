@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/sim/topo"
 )
 
 // BenchmarkPacketHop is the cost of one packet (data or ACK) crossing one link,
@@ -27,7 +26,7 @@ func BenchmarkPacketHop(b *testing.B) {
 }
 
 func benchFatTree(b *testing.B, k int) {
-	t, err := topo.FatTree(k, gig100, gig100)
+	t, err := sim.FatTree(k, gig100, gig100)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/sim/topo"
 )
 
 // TestHistogram: a quantile is not below the true one and at most 1/32 above.
@@ -75,7 +74,7 @@ func TestQueueDelay(t *testing.T) {
 
 // TestConverged: the second flow starts later, and from then on they share.
 func TestConverged(t *testing.T) {
-	n := build(t, sim.Config{PFC: sim.On}, topo.Star(3, gig100), &sim.Fixed{BDP: true})
+	n := build(t, sim.Config{PFC: sim.On}, sim.Star(3, gig100), &sim.Fixed{BDP: true})
 	flows := []*sim.Flow{
 		add(t, n, sim.FlowSpec{Src: 1, Dst: 0, Bytes: 1 << 40}),
 		add(t, n, sim.FlowSpec{Src: 2, Dst: 0, Bytes: 1 << 40, Start: 500 * time.Microsecond}),
@@ -94,7 +93,7 @@ func TestConverged(t *testing.T) {
 }
 
 func TestSlowdownBuckets(t *testing.T) {
-	n := build(t, sim.Config{}, topo.Star(3, gig100), &sim.Fixed{})
+	n := build(t, sim.Config{}, sim.Star(3, gig100), &sim.Fixed{})
 	for i, size := range []int64{500, 1000, 1001, 50_000} {
 		add(t, n, sim.FlowSpec{Src: 1, Dst: 0, Bytes: size, Start: time.Duration(i) * time.Millisecond})
 	}
@@ -110,7 +109,7 @@ func TestSlowdownBuckets(t *testing.T) {
 
 // TestRefused: what cannot work is refused with what to do about it.
 func TestRefused(t *testing.T) {
-	star := topo.Star(3, gig100)
+	star := sim.Star(3, gig100)
 	for _, c := range []struct {
 		cfg  sim.Config
 		tp   sim.Topology
@@ -120,7 +119,7 @@ func TestRefused(t *testing.T) {
 		{sim.Config{Classes: 2, Weights: []int{1}}, star, "one for each"},
 		{sim.Config{PayloadBytes: 70_000}, star, "must fit 65535"},
 		{sim.Config{PFC: sim.On, BufferBytes: 50_000}, star, "headroom"},
-		{sim.Config{}, topo.Star(3, sim.Link{}), "rate of 0"},
+		{sim.Config{}, sim.Star(3, sim.Link{}), "rate of 0"},
 		{sim.Config{}, sim.Topology{Hosts: 3, Switches: 1, Wires: star.Wires[:1]}, "give it one"},
 	} {
 		if _, err := sim.New(c.cfg, c.tp, &sim.Fixed{}); err == nil || !strings.Contains(err.Error(), c.want) {

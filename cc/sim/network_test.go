@@ -12,12 +12,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/sim/topo"
 )
 
 // incast makes hosts 1 to n send to host 0.
 func incast(t testing.TB, c sim.Config, s sim.Scheme, n int, bytes int64) (*sim.Net, []*sim.Flow) {
-	net := build(t, c, topo.Star(n+1, gig100), s)
+	net := build(t, c, sim.Star(n+1, gig100), s)
 	var flows []*sim.Flow
 	for h := range n {
 		flows = append(flows, add(t, net, sim.FlowSpec{Src: h + 1, Dst: 0, Bytes: bytes}))
@@ -92,7 +91,7 @@ type n0 = [5]uint64
 // TestAcrossPFC: pauses spread over a fat-tree and still nothing is lost and
 // nothing stands still.
 func TestAcrossPFC(t *testing.T) {
-	tp, err := topo.FatTree(4, gig100, gig100)
+	tp, err := sim.FatTree(4, gig100, gig100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +135,7 @@ func TestECNProbability(t *testing.T) {
 // TestECMP: flows spread over the paths, and a flow keeps to one, so that its
 // packets stay in order.
 func TestECMP(t *testing.T) {
-	tp := topo.LeafSpine(2, 16, 4, gig100, gig100)
+	tp := sim.LeafSpine(2, 16, 4, gig100, gig100)
 	n := build(t, sim.Config{Seed: 1}, tp, &sim.Fixed{RateBps: 5e9})
 	for h := range 16 {
 		for range 4 {
@@ -163,7 +162,7 @@ func TestPriorities(t *testing.T) {
 		weights []int
 		want    float64 // share of class 0
 	}{{nil, 1}, {[]int{3, 1}, 0.75}, {[]int{1, 1}, 0.5}} {
-		n := build(t, sim.Config{Classes: 2, Weights: c.weights, PFC: sim.On}, topo.Star(3, gig100), &sim.Fixed{})
+		n := build(t, sim.Config{Classes: 2, Weights: c.weights, PFC: sim.On}, sim.Star(3, gig100), &sim.Fixed{})
 		first := add(t, n, sim.FlowSpec{Src: 1, Dst: 0, Bytes: 1 << 40, Class: 0})
 		second := add(t, n, sim.FlowSpec{Src: 2, Dst: 0, Bytes: 1 << 40, Class: 1})
 		n.Run(100 * time.Microsecond)
@@ -179,7 +178,7 @@ func TestPriorities(t *testing.T) {
 // TestINT: a packet brings the queue that it left behind at every switch.
 func TestINT(t *testing.T) {
 	s := &spy{want: sim.Needs{INT: true}}
-	n := build(t, sim.Config{}, topo.Dumbbell(2, gig100, gig100), s)
+	n := build(t, sim.Config{}, sim.Dumbbell(2, gig100, gig100), s)
 	add(t, n, sim.FlowSpec{Src: 0, Dst: 2, Bytes: 100_000})
 	add(t, n, sim.FlowSpec{Src: 1, Dst: 3, Bytes: 100_000})
 	n.RunAll(time.Millisecond)
@@ -229,7 +228,7 @@ func TestDeterminism(t *testing.T) {
 	run := func(seed uint64) []byte {
 		lossy := gig100
 		lossy.Loss, lossy.Jitter = 0.001, time.Microsecond
-		tp, _ := topo.FatTree(4, lossy, gig100)
+		tp, _ := sim.FatTree(4, lossy, gig100)
 		n := build(t, sim.Config{Seed: seed, Transport: sim.Selective}, tp, &sim.Fixed{BDP: true})
 		for h := range 16 {
 			add(t, n, sim.FlowSpec{Src: h, Dst: (h + 5) % 16, Bytes: 200_000, Start: time.Duration(h)})
@@ -259,7 +258,7 @@ func TestNothingLeaks(t *testing.T) {
 		l.Loss = rapid.SampledFrom([]float64{0, 0, 0.01}).Draw(t, "loss")
 		l.Jitter = rapid.SampledFrom([]time.Duration{0, time.Microsecond}).Draw(t, "jitter")
 		tp := rapid.SampledFrom([]sim.Topology{
-			topo.Star(5, l), topo.Dumbbell(3, l, gig100), topo.ParkingLot(3, l, gig100), topo.LeafSpine(2, 3, 2, l, gig100),
+			sim.Star(5, l), sim.Dumbbell(3, l, gig100), sim.ParkingLot(3, l, gig100), sim.LeafSpine(2, 3, 2, l, gig100),
 		}).Draw(t, "topology")
 		c := sim.Config{
 			Seed:        rapid.Uint64().Draw(t, "seed"),

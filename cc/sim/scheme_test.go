@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/sim/topo"
 )
 
 // credits is a receiver-driven scheme without any control: the receiver sends a
@@ -177,7 +176,7 @@ func (r *grantor) Expire(_ int64, f *sim.Flow) {
 // and the HELLO's idle sample before everything else.
 func TestGrants(t *testing.T) {
 	s := &granting{}
-	n := build(t, sim.Config{}, topo.Star(2, gig100), s)
+	n := build(t, sim.Config{}, sim.Star(2, gig100), s)
 	add(t, n, sim.FlowSpec{Src: 1, Dst: 0, Bytes: 10_000, Start: time.Millisecond})
 	n.Run(10 * time.Millisecond)
 	if len(s.grants) != 1 || s.grants[0] != 3000 {
@@ -201,7 +200,7 @@ func TestGrants(t *testing.T) {
 // find what the idle sample says, and behind a queue they wait.
 func TestHelloMeetsQueues(t *testing.T) {
 	s := &granting{}
-	n := build(t, sim.Config{}, topo.Star(3, gig100), s)
+	n := build(t, sim.Config{}, sim.Star(3, gig100), s)
 	n.Connect(1, 0)
 	n.Run(10 * time.Microsecond)
 	add(t, n, sim.FlowSpec{Src: 2, Dst: 0, Bytes: 1000, Start: time.Millisecond})

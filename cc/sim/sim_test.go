@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/sim/topo"
 )
 
 var gig100 = sim.Link{Bps: 100e9, Delay: time.Microsecond}
@@ -33,7 +32,7 @@ func add(t testing.TB, n *sim.Net, s sim.FlowSpec) *sim.Flow {
 // TestOnePacket: 1000 bytes of payload are 1082 on the wire, 86.56 ns at 100 Gb/s.
 // Three links of 1 µs and three times the packet are 3259.68 ns.
 func TestOnePacket(t *testing.T) {
-	n := build(t, sim.Config{}, topo.Dumbbell(1, gig100, gig100), &sim.Fixed{})
+	n := build(t, sim.Config{}, sim.Dumbbell(1, gig100, gig100), &sim.Fixed{})
 	f := add(t, n, sim.FlowSpec{Src: 0, Dst: 1, Bytes: 1000, Start: 5 * time.Microsecond})
 	n.Run(time.Millisecond)
 	if f.FCTNs() != 3259 {

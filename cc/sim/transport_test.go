@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/sim/topo"
 )
 
 // TestLoneFlow: a flow alone takes exactly the ideal time, whatever its size, with
@@ -16,7 +15,7 @@ func TestLoneFlow(t *testing.T) {
 	slow := sim.Link{Bps: 40e9, Delay: 2 * time.Microsecond}
 	for _, middle := range []sim.Link{gig100, slow, {Bps: 400e9, Delay: time.Microsecond}} {
 		for _, size := range []int64{1, 999, 1000, 1001, 12_345, 1_000_000} {
-			n := build(t, sim.Config{}, topo.Dumbbell(1, gig100, middle), &sim.Fixed{})
+			n := build(t, sim.Config{}, sim.Dumbbell(1, gig100, middle), &sim.Fixed{})
 			f := add(t, n, sim.FlowSpec{Src: 0, Dst: 1, Bytes: size})
 			if !n.RunAll(10 * time.Millisecond) {
 				t.Fatalf("flow of %d bytes did not end", size)
@@ -26,7 +25,7 @@ func TestLoneFlow(t *testing.T) {
 			}
 		}
 	}
-	n := build(t, sim.Config{}, topo.Dumbbell(1, gig100, gig100), &sim.Fixed{BDP: true})
+	n := build(t, sim.Config{}, sim.Dumbbell(1, gig100, gig100), &sim.Fixed{BDP: true})
 	f := add(t, n, sim.FlowSpec{Src: 0, Dst: 1, Bytes: 10_000_000})
 	n.RunAll(10 * time.Millisecond)
 	if f.Slowdown() > 1.02 {
@@ -37,7 +36,7 @@ func TestLoneFlow(t *testing.T) {
 // TestBaseRTT: the first ACK comes after exactly Path.BaseRTTNs.
 func TestBaseRTT(t *testing.T) {
 	s := &spy{}
-	n := build(t, sim.Config{Turnaround: 3 * time.Microsecond}, topo.Dumbbell(1, gig100, gig100), s)
+	n := build(t, sim.Config{Turnaround: 3 * time.Microsecond}, sim.Dumbbell(1, gig100, gig100), s)
 	add(t, n, sim.FlowSpec{Src: 0, Dst: 1, Bytes: 1000})
 	n.RunAll(time.Millisecond)
 	if len(s.acks) != 1 || s.acks[0].RTTNs != s.path.BaseRTTNs {
@@ -54,7 +53,7 @@ func TestBaseRTT(t *testing.T) {
 // TestClocks: T1 and T3 are read from the sender's clock, T2 from the receiver's.
 func TestClocks(t *testing.T) {
 	s := &spy{}
-	n := build(t, sim.Config{}, topo.Dumbbell(1, gig100, gig100), s)
+	n := build(t, sim.Config{}, sim.Dumbbell(1, gig100, gig100), s)
 	n.SetClock(0, sim.Clock{Offset: 10 * time.Millisecond})
 	n.SetClock(1, sim.Clock{Offset: -10 * time.Millisecond, DriftPPB: 50_000})
 	add(t, n, sim.FlowSpec{Src: 0, Dst: 1, Bytes: 1000, Start: time.Second})
@@ -75,7 +74,7 @@ func TestLoss(t *testing.T) {
 	lossy.Loss = 0.01
 	again := map[sim.Transport]uint32{}
 	for _, tr := range []sim.Transport{sim.GoBackN, sim.Selective} {
-		n := build(t, sim.Config{Transport: tr, Seed: 7}, topo.Dumbbell(1, gig100, lossy), &sim.Fixed{BDP: true})
+		n := build(t, sim.Config{Transport: tr, Seed: 7}, sim.Dumbbell(1, gig100, lossy), &sim.Fixed{BDP: true})
 		f := add(t, n, sim.FlowSpec{Src: 0, Dst: 1, Bytes: 5_000_000})
 		if !n.RunAll(10 * time.Second) {
 			t.Fatalf("transport %d: %d of %d bytes arrived", tr, f.ReceivedBytes(), f.Size)
@@ -98,7 +97,7 @@ func TestLoss(t *testing.T) {
 // TestCoalescedACKs: one ACK for eight packets, and none is forgotten at the end.
 func TestCoalescedACKs(t *testing.T) {
 	s := &spy{}
-	n := build(t, sim.Config{AckEvery: 8}, topo.Dumbbell(1, gig100, gig100), s)
+	n := build(t, sim.Config{AckEvery: 8}, sim.Dumbbell(1, gig100, gig100), s)
 	add(t, n, sim.FlowSpec{Src: 0, Dst: 1, Bytes: 20_000})
 	n.RunAll(time.Millisecond)
 	var packets []uint32

@@ -25,7 +25,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/loader/agent/discovery"
+	"github.com/softroce/softroce-xdp/loader/agent/internal/discovery"
 	"github.com/softroce/softroce-xdp/loader/agent/policyloop"
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 	"github.com/softroce/softroce-xdp/loader/pacer"

@@ -3,7 +3,7 @@
 package cm
 
 import (
-	"github.com/softroce/softroce-xdp/rocev2/cm/share"
+	"github.com/softroce/softroce-xdp/rocev2/internal/share"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 )
 

@@ -6,7 +6,7 @@ import (
 	"container/heap"
 	"net/netip"
 
-	"github.com/softroce/softroce-xdp/rocev2/cm/share"
+	"github.com/softroce/softroce-xdp/rocev2/internal/share"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )

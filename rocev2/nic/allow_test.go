@@ -9,9 +9,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -54,7 +54,7 @@ func readyUD(t *testing.T, e *engine) *QP {
 func TestAllowedPackets(t *testing.T) {
 	e := bench(t)
 	e.allow = allowList{netip.PrefixFrom(peer, 32)}
-	svc := service.New(counting{make(chan mad.Header, 100)}, cm.Config{Alone: true})
+	svc := cmservice.New(counting{make(chan mad.Header, 100)}, cm.Config{Alone: true})
 	defer svc.Close()
 	e.startMADs(svc)
 	rc, ud := receiver(t, e, verbs.RC), readyUD(t, e)

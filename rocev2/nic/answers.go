@@ -4,7 +4,7 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 )
 
 // Anybody can have a REQ answered, in the name of any address. If each answer made an entry in the

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 )
 
 // A destination of answers alone is reported as such, until a queue pair leads there or a request is sent

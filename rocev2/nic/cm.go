@@ -10,8 +10,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -24,8 +24,8 @@ var _ cm.Connector = (*Device)(nil)
 type cmState struct {
 	mu     sync.Mutex // for the beginning and the end
 	closed bool
-	svc    atomic.Pointer[service.Service] // nil before the first session
-	port   atomic.Pointer[madPort]         // that of svc
+	svc    atomic.Pointer[cmservice.Service] // nil before the first session
+	port   atomic.Pointer[madPort]           // that of svc
 }
 
 // OpenCM implements cm.Connector. On an attached interface, messages for the listeners and
@@ -51,7 +51,7 @@ const cmSteered = 1 << 16
 // 2^ackDelay, 1 ms. The transport sends an ACK after 0.5 ms at the latest, and the loop has as long to wake up.
 const ackDelay = 8
 
-func (d *Device) startCM() (*service.Service, error) {
+func (d *Device) startCM() (*cmservice.Service, error) {
 	c := &d.cm
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (d *Device) startCM() (*service.Service, error) {
 	const answered = 1024
 	pmtu, _ := rocev2.PMTUForMTU(d.mtu)
 	port := newMADPort(d)
-	svc := service.New(port, cm.Config{
+	svc := cmservice.New(port, cm.Config{
 		Alone: d.routes == nil, AckDelay: ackDelay, MaxPMTU: pmtu, MaxConns: cmSteered - 2*answered, MaxAnswered: answered,
 	})
 	if err := d.do(func() error { d.eng.startMADs(svc); return nil }); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 )
 
 // Messages of the communication manager that belong to no listener and no connection of this device
@@ -32,7 +32,7 @@ type restOwner struct {
 }
 
 // followKernelCM gives these messages to the manager or to the kernel until the device has ended.
-func (d *Device) followKernelCM(svc *service.Service) {
+func (d *Device) followKernelCM(svc *cmservice.Service) {
 	if d.routes == nil { // a loopback device is alone
 		<-d.done
 		return

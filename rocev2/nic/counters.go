@@ -5,7 +5,7 @@ package nic
 import (
 	"slices"
 
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -19,7 +19,7 @@ func (d *Device) Counters() []verbs.Counter {
 	var qps int
 	var pre creditTotals
 	var order ooo.Counters
-	var conn service.Counters
+	var conn cmservice.Counters
 	var paths madPathCounters
 	if svc := d.cm.svc.Load(); svc != nil {
 		conn = svc.Counters()

@@ -8,7 +8,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/loop"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -255,7 +255,7 @@ func (c *CQ) signal() {
 	}
 	c.fdMu.Lock()
 	if c.fd >= 0 {
-		driver.Signal(c.fd)
+		loop.Signal(c.fd)
 	}
 	c.fdMu.Unlock()
 }

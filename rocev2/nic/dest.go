@@ -5,8 +5,8 @@ package nic
 import (
 	"net/netip"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -31,7 +31,7 @@ func (e *engine) destinationFor(rail uint8, p *route.Path, answers bool) *dest {
 	addr, r := to.Dst, e.railNumber(rail)
 	d := r.dests[addr]
 	if d == nil {
-		d = &dest{addr: addr, rail: rail, answers: answers, pacer: pacer.New(r.config.InitialRate), initialSyncs: initialSyncReports, flight: qp.NewFlight()}
+		d = &dest{addr: addr, rail: rail, answers: answers, pacer: sched.NewBucket(r.config.InitialRate), initialSyncs: initialSyncReports, flight: qp.NewFlight()}
 		d.sock = r.senders[addressHash(addr)%uint32(len(r.senders))]
 		d.timer.Owner = d
 		d.report.Addr = addr

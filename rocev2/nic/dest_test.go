@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -18,7 +18,7 @@ import (
 // pair that waits there.
 func pacedEngine() (e *engine, d *dest, x *QP) {
 	e = &engine{dev: &Device{mtu: 1500}, now: 1e9, rail: rail{dests: map[netip.Addr]*dest{}, config: RuntimeConfig{Paced: true}}}
-	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), pacer: pacer.New(1e6), refs: 1}
+	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), pacer: sched.NewBucket(1e6), refs: 1}
 	d.timer.Owner = d
 	e.dests[d.addr] = d
 	x = &QP{typ: verbs.UD, home: d}
@@ -124,7 +124,7 @@ func TestDroppedWhileHeld(t *testing.T) {
 // Reports of the same batch that succeeded are not.
 func TestReportedAgain(t *testing.T) {
 	e := bench(t)
-	ok, old, gone := &dest{refs: 1}, &dest{refs: 1, pacer: pacer.New(5)}, &dest{pacer: pacer.New(5)}
+	ok, old, gone := &dest{refs: 1}, &dest{refs: 1, pacer: sched.NewBucket(5)}, &dest{pacer: sched.NewBucket(5)}
 	old.report = DestSync{Packets: 1, Bytes: 100, Lost: 1, RTT: 8, RTTSent: 80}
 	e.sync.err, e.sync.reported = errFull, 1
 	e.sync.dests = []*dest{ok, old, gone}
@@ -171,7 +171,7 @@ func TestUnpacedWhileHeld(t *testing.T) {
 func TestLagOnlyWhileDataWaits(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		e := &engine{dev: &Device{mtu: 1500}, now: 1e9, rail: rail{config: RuntimeConfig{Paced: true, Burst: 4e6}}}
-		d := &dest{pacer: pacer.New(10e6)}
+		d := &dest{pacer: sched.NewBucket(10e6)}
 		x := &QP{typ: verbs.UD, home: d}
 		e.enqueue(x)
 		d.consumeTokens(e, 1250)

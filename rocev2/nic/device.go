@@ -12,7 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/mr"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -57,7 +57,7 @@ func TestNoRoomToSteer(t *testing.T) {
 	e.posts.init()
 	e.sync.init()
 	e.onTimer, e.onDest = e.expire, e.unblock
-	if err := e.driver.Init(loop{e}); err != nil {
+	if err := e.driver.Init(loopEngine{e}); err != nil {
 		t.Fatal(err)
 	}
 	d.eng = e

@@ -35,7 +35,7 @@
 //	receive   rx.go               frames of the sockets, then those sent to itself (loopback.go)
 //	calls     calls.go            what other goroutines want
 //	posts     post.go             work requests into their queue pairs
-//	timers    timer_ackwait.go    deadlines of queue pairs and of pacers (package wheel)
+//	timers    timer_ackwait.go    deadlines of queue pairs and of pacers (package sched)
 //	flush     tx.go               ACKs and NAKs of queue pairs that something happened to
 //	transmit  tx.go               data
 //	loopback  rx.go               the few packets that it has sent to itself in this iteration
@@ -62,7 +62,7 @@
 //	tx_sched.go  destinations first in, first out; queue pairs of one by deficit round robin
 //	             (package sched)
 //	tokens.go    tokens of stamps, one for each source address of a destination
-//	tx_pacer.go  token bucket of a destination (package pacer)
+//	tx_pacer.go  token bucket of a destination (package sched)
 //	tx_window.go bytes in flight to a destination; qp.Flight limits the packets
 //	tx_build.go  route (package route), headers, payload, timestamp option, ICRC
 //	tx_report.go what is reported of it

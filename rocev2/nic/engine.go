@@ -37,7 +37,7 @@ func newEngine(d *Device) (*engine, error) {
 			fds = append(fds, s.xsk.FD())
 		}
 	}
-	if err := e.driver.Init(loop{e}, fds...); err != nil {
+	if err := e.driver.Init(loopEngine{e}, fds...); err != nil {
 		return nil, err
 	}
 	e.senders = []*sock{{}} // nothing leaves a loopback device

@@ -11,10 +11,10 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -108,7 +108,7 @@ func TestUDOtherAddress(t *testing.T) {
 		e := bench(t)
 		e.dev.routes = route.FixedTable(netip.Addr{}, us, second)
 		e.dev.more = []*iface{{routes: route.FixedTable(rail)}}
-		svc := service.New(newMADPort(e.dev), cm.Config{})
+		svc := cmservice.New(newMADPort(e.dev), cm.Config{})
 		t.Cleanup(func() { svc.Close() })
 		e.startMADs(svc)
 		x := &QP{dev: e.dev, typ: verbs.UD, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}}
@@ -219,7 +219,7 @@ func TestRemovedFromQueue(t *testing.T) {
 func TestPacedByAgentOnly(t *testing.T) {
 	e := bench(t)
 	e.config, e.now = RuntimeConfig{Paced: true}, 1e12
-	d := &dest{pacer: pacer.New(1e6)}
+	d := &dest{pacer: sched.NewBucket(1e6)}
 	if d.consumeTokens(e, 1000); d.mayLeave(e) {
 		t.Error("not paced with an agent")
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/forgeries"
 )
@@ -173,7 +173,7 @@ func TestForgeries(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						f := newForgedPair(t, from, c.outOfOrder)
 						f.wrong, f.behind = wrong, behind
-						svc := service.New(counting{make(chan mad.Header, 10)}, cm.Config{})
+						svc := cmservice.New(counting{make(chan mad.Header, 10)}, cm.Config{})
 						defer svc.Close()
 						f.l.e.startMADs(svc)
 						packets := c.packets(f)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -143,7 +143,7 @@ func TestFirstPacketsWait(t *testing.T) {
 		if d.mayLeave(e) != known {
 			t.Errorf("token %v: it leaves: %v", known, !known)
 		}
-		if e.destTimers.Advance(int64(e.now)+2*int64(wheel.Tick), e.unblock); (d.paceBlocked == 0) != known {
+		if e.destTimers.Advance(int64(e.now)+2*int64(sched.Tick), e.unblock); (d.paceBlocked == 0) != known {
 			t.Errorf("token %v: the reply of the table ends the wait: %v", known, !known)
 		}
 		if e.now += answerPatience; !d.mayLeave(e) {

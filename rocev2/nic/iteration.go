@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/loop"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -106,7 +106,7 @@ func (e *engine) untilNext(now qp.Time) time.Duration {
 }
 
 // maxSleep is how often an idle engine looks whether its interface is there.
-const maxSleep = driver.LongSleep
+const maxSleep = loop.LongSleep
 
 // checkSockets finds out whether the interface was deleted: the kernel wakes no thread for
 // that.

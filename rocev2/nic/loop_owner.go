@@ -6,36 +6,36 @@ import (
 	"context"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/loop"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Loop ownership: which thread runs the engine's loop is decided by package driver, which
+// Loop ownership: which thread runs the engine's loop is decided by package loop, which
 // has the states and invariants as a table. This file is what it asks the engine.
 
-// loop is the engine as package driver sees it.
-type loop struct{ *engine }
+// loopEngine is the engine as package loop sees it.
+type loopEngine struct{ *engine }
 
-var _ driver.Loop = loop{}
+var _ loop.Loop = loopEngine{}
 
-func (l loop) Iterate() int { return l.iterate() }
-func (l loop) Began() int64 { return int64(l.now) }
-func (l loop) Clock() int64 { return int64(l.clock.now()) }
-func (l loop) SleptLong()   { l.checkSockets() }
-func (l loop) Ending() bool { return l.ending() }
-func (l loop) Finish()      { l.finish() }
+func (l loopEngine) Iterate() int { return l.iterate() }
+func (l loopEngine) Began() int64 { return int64(l.now) }
+func (l loopEngine) Clock() int64 { return int64(l.clock.now()) }
+func (l loopEngine) SleptLong()   { l.checkSockets() }
+func (l loopEngine) Ending() bool { return l.ending() }
+func (l loopEngine) Finish()      { l.finish() }
 
 // pollUntil runs the loop until there is something in c, or c is destroyed. It reports
-// whether there is; it gives up early as driver.PollUntil does.
+// whether there is; it gives up early as loop.Driver.PollUntil does.
 func (e *engine) pollUntil(ctx context.Context, c *CQ) bool {
-	return e.driver.PollUntil(ctx, func() bool { return c.Len() > 0 || c.users.ended() }) && c.Len() > 0
+	return e.loop.Driver.PollUntil(ctx, func() bool { return c.Len() > 0 || c.users.ended() }) && c.Len() > 0
 }
 
 // spins is how often an owner that does not sleep looks for packets and work between two
-// iterations: some 500 ns, which packets then do not spend waiting for half an empty one.
+// loopEngine: some 500 ns, which packets then do not spend waiting for half an empty one.
 const spins = 64
 
-func (l loop) Spin() bool {
+func (l loopEngine) Spin() bool {
 	for range spins {
 		if l.posts.any.Load() || l.calls.any.Load() || l.feeder != nil && l.feeder.Waiting() {
 			return true
@@ -61,7 +61,7 @@ const whileSending = 20 * time.Microsecond
 // While the second thread sends, packets must not wake the owner. To poll a socket in copy
 // mode is to transmit, so that the owner would do the second thread's work, or wait for its
 // lock; and where much is sent, answers are better taken in batches.
-func (l loop) IdleWait(n int) (d time.Duration, maskRX bool) {
+func (l loopEngine) IdleWait(n int) (d time.Duration, maskRX bool) {
 	if n > 0 {
 		l.lastWork = l.now
 		return 0, false
@@ -78,12 +78,12 @@ func (l loop) IdleWait(n int) (d time.Duration, maskRX bool) {
 	return l.untilNext(l.clock.now()), false
 }
 
-func (l loop) NothingPending() bool {
+func (l loopEngine) NothingPending() bool {
 	return !l.posts.any.Load() && !l.calls.any.Load() && !l.replied() && !l.stop.Load() && !l.dev.gone.Load() &&
 		(l.feeder == nil || l.feeder.Sleep())
 }
 
-func (l loop) Urgent() bool { return l.stop.Load() || l.dev.gone.Load() || l.calls.any.Load() }
+func (l loopEngine) Urgent() bool { return l.stop.Load() || l.dev.gone.Load() || l.calls.any.Load() }
 
 // ending reports that the engine's thread is to finish.
 func (e *engine) ending() bool { return e.failed != nil || e.stop.Load() }

@@ -5,8 +5,8 @@ package nic
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -19,7 +19,7 @@ import (
 // manager repeats them.
 const madsWaiting = 4096
 
-func (e *engine) startMADs(svc *service.Service) {
+func (e *engine) startMADs(svc *cmservice.Service) {
 	e.mads.qp = &QP{dev: e.dev, num: mad.QPN, typ: verbs.UD}
 	e.mads.svc = svc
 }

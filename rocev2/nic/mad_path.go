@@ -11,10 +11,10 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
-	"github.com/softroce/softroce-xdp/rocev2/cm/share"
+	"github.com/softroce/softroce-xdp/rocev2/internal/share"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 )
 
 // madPort is the transport of the communication manager: it finds the path of a message and passes it
@@ -32,7 +32,7 @@ type madPort struct {
 	count  madPathCounters
 }
 
-var _ service.Transport = (*madPort)(nil)
+var _ cmservice.Transport = (*madPort)(nil)
 
 type madAddrs struct{ local, peer netip.Addr }
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 )
 
 // counting is a transport that counts what it is given.
@@ -48,7 +48,7 @@ func TestReceiveMAD(t *testing.T) {
 	}
 
 	out := counting{make(chan mad.Header, 10)}
-	svc := service.New(out, cm.Config{Alone: true})
+	svc := cmservice.New(out, cm.Config{Alone: true})
 	defer svc.Close()
 	l.e.startMADs(svc)
 	bad := uint64(0)

@@ -10,9 +10,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
-	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
-	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -142,7 +141,7 @@ type QP struct {
 	home                *dest           // where it is queued to send
 	drr                 sched.Flow[*QP] // in the queue of home
 	src                 netip.Addr
-	timer               wheel.Timer[*QP]
+	timer               sched.Timer[*QP]
 	srq                 *SRQ
 	hooks               hooks       // nil unless it uses an optional feature
 	credit              *creditFlow // pre-credit's, nil unless it uses that

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
-	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/qpn"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -240,7 +240,7 @@ func TestOutOfOrderUnannounced(t *testing.T) {
 			attr := verbs.DefaultAttr()
 			attr.PMTU = rocev2.PMTU1024
 			path := remotePath{x}
-			e.dests[peer] = &dest{addr: peer, pacer: pacer.New(0), flight: qp.NewFlight(), syncQueued: true, refs: 1}
+			e.dests[peer] = &dest{addr: peer, pacer: sched.NewBucket(0), flight: qp.NewFlight(), syncQueued: true, refs: 1}
 			if err := verbs.Connect(path, verbs.Endpoint{}, verbs.Endpoint{QPN: x.num + 1}, attr); err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/creditwire"
-	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
-	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -52,7 +52,7 @@ func TestGrantOfRenewedPeer(t *testing.T) {
 	c := newCredits(&Options{RxFrames: 4096}, 0)
 	e.hooks = c
 	d := &dest{addr: peer, stamps: true}
-	d.pacer, d.flight = pacer.New(0), qp.NewFlight()
+	d.pacer, d.flight = sched.NewBucket(0), qp.NewFlight()
 	p := &creditPeer{id: 0, dest: d, src: c.newSender()}
 	d.credit, c.peers[peer], c.ids, c.all = p, p, map[precredit.SenderID]*creditPeer{p.id: p}, []*creditPeer{p}
 	d.tokens.of(us)

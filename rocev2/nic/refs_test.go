@@ -87,7 +87,7 @@ func TestDestroyEndsWait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	e.stop.Store(true) // the engine takes no callers
-	if err := e.driver.Init(loop{e}); err != nil {
+	if err := e.driver.Init(loopEngine{e}); err != nil {
 		t.Fatal(err)
 	}
 	defer e.driver.Close()

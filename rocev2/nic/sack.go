@@ -3,7 +3,7 @@
 package nic
 
 import (
-	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 

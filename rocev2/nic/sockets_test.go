@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -140,7 +140,7 @@ func TestOneSocketFull(t *testing.T) {
 func TestDatagramWaitsForItsOwn(t *testing.T) {
 	e, to := twoSockets(t)
 	e.config.Paced, e.now = true, 1e9
-	to[0].dest.pacer = pacer.New(1e6)
+	to[0].dest.pacer = sched.NewBucket(1e6)
 	to[0].dest.pacer.Consume(int64(e.now), 0, 0) // empty now: its packet is followed by a pause
 	x := datagrams(t, e)
 	x.postTo(t, to[0])

@@ -8,13 +8,11 @@ import (
 	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/rocev2/nic/driver"
-	"github.com/softroce/softroce-xdp/rocev2/nic/pacer"
-	"github.com/softroce/softroce-xdp/rocev2/nic/qpn"
-	"github.com/softroce/softroce-xdp/rocev2/nic/sched"
-	"github.com/softroce/softroce-xdp/rocev2/nic/wheel"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/loop"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/qpn"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -46,8 +44,8 @@ type engine struct {
 	dirty             []*QP             // that something happened to in this iteration
 	outages           outages
 	ackWait           ackWaitFIFO
-	qpTimers          wheel.Wheel[*QP]
-	destTimers        wheel.Wheel[*dest]
+	qpTimers          sched.Wheel[*QP]
+	destTimers        sched.Wheel[*dest]
 	txFramesExhausted bool // the kernel has all transmit frames of a socket
 	pendingKick       bool // it left some of them, and there is no second thread
 	rxBacklog         bool // more may have arrived than this iteration has taken
@@ -81,7 +79,7 @@ type engine struct {
 	failed error       // why the loop is to end
 	stop   atomic.Bool // Close has been called
 
-	driver driver.Driver // whose runMu protects all that is not atomic or has a lock of its own
+	driver loop.Driver // whose runMu protects all that is not atomic or has a lock of its own
 }
 
 // markDirty has flushDirty serve a queue pair in this iteration.
@@ -132,9 +130,9 @@ type dest struct {
 	reorder *qp.ReorderPool // its share of the engine's, nil until a queue pair needs it
 
 	// The pacer, and the wait for it.
-	pacer       pacer.Bucket
+	pacer       sched.Bucket
 	paceBlocked qp.Time // since when data waits for the pacer, 0 = none does
-	timer       wheel.Timer[*dest]
+	timer       sched.Timer[*dest]
 
 	largeAt qp.Time // when a packet with Options.LargeDSCP last left
 
@@ -244,9 +242,9 @@ type loopbackQueue struct {
 
 // madQueue has queue pair 1: the messages of the communication manager (mad.go).
 type madQueue struct {
-	qp    *QP              // stands for queue pair 1 where packets are sent
-	svc   *service.Service // nil: there is none
-	queue []madOut         // to be sent
+	qp    *QP                // stands for queue pair 1 where packets are sent
+	svc   *cmservice.Service // nil: there is none
+	queue []madOut           // to be sent
 	psn   rocev2.PSN
 }
 

@@ -4,7 +4,7 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )

@@ -2,7 +2,7 @@
 
 package nic
 
-// The pacer of each destination is a token bucket (package pacer). It holds back data;
+// The pacer of each destination is a token bucket (package sched). It holds back data;
 // ACKs, NAKs and control messages leave at once.
 
 // mayLeave reports whether the pacer lets the next packet go. Without an agent that looks

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 	"math/rand/v2"
 
+	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/precredit"
-	"github.com/softroce/softroce-xdp/cc/sim/workload"
 )
 
 // sample is a flow as the classifier sees it, and what it is.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/precredit"
-	"github.com/softroce/softroce-xdp/cc/sim/workload"
 )
 
 // score counts answers.

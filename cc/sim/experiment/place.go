@@ -8,7 +8,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
-	"github.com/softroce/softroce-xdp/cc/sim/topo"
 )
 
 // place is a scenario's network, and how its links are called there.
@@ -23,17 +22,17 @@ func newPlace(s *scenario.Scenario) (*place, error) {
 	var err error
 	switch t := s.Topology; t.Kind {
 	case "star":
-		p.Topology = topo.Star(t.Hosts, host)
+		p.Topology = sim.Star(t.Hosts, host)
 	case "dumbbell":
-		p.Topology = topo.Dumbbell(t.Hosts/2, host, trunk)
+		p.Topology = sim.Dumbbell(t.Hosts/2, host, trunk)
 		p.trunks = p.Bottlenecks[:1] // to the right
 	case "parking-lot":
-		p.Topology = topo.ParkingLot(t.Hops, host, trunk)
+		p.Topology = sim.ParkingLot(t.Hops, host, trunk)
 		p.trunks = p.Bottlenecks
 	case "leaf-spine":
-		p.Topology = topo.LeafSpine(t.Hosts/t.PerLeaf, t.PerLeaf, t.Spines, host, trunk)
+		p.Topology = sim.LeafSpine(t.Hosts/t.PerLeaf, t.PerLeaf, t.Spines, host, trunk)
 	case "fat-tree":
-		p.Topology, err = topo.FatTree(t.K, host, trunk)
+		p.Topology, err = sim.FatTree(t.K, host, trunk)
 	default:
 		err = fmt.Errorf("there is no topology %q", t.Kind)
 	}

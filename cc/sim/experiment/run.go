@@ -6,9 +6,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
-	"github.com/softroce/softroce-xdp/cc/sim/workload"
 )
 
 // run is the state of one run.

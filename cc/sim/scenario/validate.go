@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/softroce/softroce-xdp/cc/sim/workload"
+	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/internal/nearest"
 )
 

@@ -10,10 +10,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/sim/topo"
-	"github.com/softroce/softroce-xdp/cc/sim/workload"
 )
 
 var link100 = sim.Link{Bps: 100e9, Delay: 2 * time.Microsecond}
@@ -52,7 +51,7 @@ func judge(n *sim.Net, path sim.Path) (o outcome) {
 // fatTree runs all to all traffic for so many milliseconds on a fat-tree of k³/4 hosts.
 func fatTree(t testing.TB, k int, s sim.Scheme, sizes *workload.CDF, load float64, ms int) (outcome, *sim.Net) {
 	t.Helper()
-	top, err := topo.FatTree(k, sim.Link{Bps: 100e9, Delay: time.Microsecond}, sim.Link{Bps: 100e9, Delay: time.Microsecond})
+	top, err := sim.FatTree(k, sim.Link{Bps: 100e9, Delay: time.Microsecond}, sim.Link{Bps: 100e9, Delay: time.Microsecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +143,7 @@ func TestPrecreditIncastFitsTheBuffer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := sim.New(sim.Config{Seed: 1, BufferBytes: buffer}, topo.Star(senders+1, link100), s)
+		n, err := sim.New(sim.Config{Seed: 1, BufferBytes: buffer}, sim.Star(senders+1, link100), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +173,7 @@ func TestPrecreditIncast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := sim.New(sim.Config{Seed: 1, BufferBytes: 4 << 20}, topo.Star(senders+1, link100), s)
+		n, err := sim.New(sim.Config{Seed: 1, BufferBytes: 4 << 20}, sim.Star(senders+1, link100), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +227,7 @@ func TestPrecreditFewShares(t *testing.T) {
 		with, _ := withWindow(t, func(s *preSettings) { s.budget, s.senders = 200_000, 4 })
 		link := link100
 		link.Loss = loss
-		n, err := sim.New(sim.Config{Seed: 3, RTO: 200 * time.Microsecond}, topo.Star(13, link), with)
+		n, err := sim.New(sim.Config{Seed: 3, RTO: 200 * time.Microsecond}, sim.Star(13, link), with)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,7 +346,7 @@ func TestPrecreditSenderDoesNotStarve(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := sim.New(sim.Config{Seed: 1}, topo.Star(3, link100), s)
+		n, err := sim.New(sim.Config{Seed: 1}, sim.Star(3, link100), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -378,7 +377,7 @@ func TestPrecreditQueuesBySize(t *testing.T) {
 			t.Fatal(err)
 		}
 		watch := &classes{Scheme: s, used: map[int][]uint8{}}
-		n, err := sim.New(sim.Config{Seed: 1, Transport: sim.GoBackN}, topo.Star(5, link100), watch)
+		n, err := sim.New(sim.Config{Seed: 1, Transport: sim.GoBackN}, sim.Star(5, link100), watch)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
-	"github.com/softroce/softroce-xdp/cc/sim/workload"
 )
 
 // completion is a run of a workload with several schemes, and what papers say of

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
-	"github.com/softroce/softroce-xdp/cc/sim/workload"
 )
 
 // creditIncast is what ExpressPass promises: no data lost however many send at

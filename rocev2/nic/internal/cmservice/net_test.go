@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service_test
+package cmservice_test
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -37,7 +37,7 @@ type network struct {
 // end is one host: its service, and what its transport was told.
 type end struct {
 	net    *network
-	svc    *service.Service
+	svc    *cmservice.Service
 	gate   chan struct{}           // if not nil, Steer waits for it
 	refuse error                   // of Steer
 	keys   map[cm.Key]bool         // that are on
@@ -49,7 +49,7 @@ func newNetwork(t *testing.T, seed uint64) (a, b *end) {
 	n := &network{rand: rand.New(rand.NewPCG(seed, 1)), ends: map[netip.Addr]*end{}, sent: map[mad.Attr]int{}, proof: cm.Plain}
 	for _, addr := range []netip.Addr{addrA, addrB} {
 		e := &end{net: n, keys: map[cm.Key]bool{}}
-		e.svc = service.New(e, cm.Config{Alone: true, Rand: n.uint32})
+		e.svc = cmservice.New(e, cm.Config{Alone: true, Rand: n.uint32})
 		n.ends[addr] = e
 		t.Cleanup(e.svc.Close)
 	}

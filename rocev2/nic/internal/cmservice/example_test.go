@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service_test
+package cmservice_test
 
 import (
 	"fmt"
 	"net/netip"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // hosts is a transport that hands each message to the service at its address. A real one sends a
 // UD SEND Only from queue pair 1.
-type hosts map[netip.Addr]*service.Service
+type hosts map[netip.Addr]*cmservice.Service
 
 func (h hosts) Send(local, peer netip.Addr, m mad.Header)      { h[peer].Receive(local, peer, m, cm.Plain) }
 func (hosts) Steer(cm.Steer) error                             { return nil }  // nobody else is there
@@ -25,7 +25,7 @@ func (hosts) Reach(_, _ netip.Addr, _ cm.Proof, _ func()) bool { return true } /
 func Example() {
 	here, there := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	net := hosts{}
-	net[here], net[there] = service.New(net, cm.Config{}), service.New(net, cm.Config{})
+	net[here], net[there] = cmservice.New(net, cm.Config{}), cmservice.New(net, cm.Config{})
 	defer net[here].Close()
 	defer net[there].Close()
 

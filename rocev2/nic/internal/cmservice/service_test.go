@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service_test
+package cmservice_test
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -170,7 +170,7 @@ func TestSlowSession(t *testing.T) {
 			}
 		}()
 		p := params()
-		const requests = 3 * service.MaxEvents
+		const requests = 3 * cmservice.MaxEvents
 		for i := range requests {
 			p.QPN = uint32(1000 + i)
 			_, err := x.Connect(p)
@@ -178,7 +178,7 @@ func TestSlowSession(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond) // all have arrived, none was repeated
 		c := b.svc.Counters()
-		if c.NotTaken < requests-service.MaxEvents-2 || c.Overflow != 0 || c.Dropped != 0 {
+		if c.NotTaken < requests-cmservice.MaxEvents-2 || c.Overflow != 0 || c.Dropped != 0 {
 			t.Errorf("%+v", c)
 		}
 		p.Service, p.QPN = port+1, 0x99
@@ -186,7 +186,7 @@ func TestSlowSession(t *testing.T) {
 		must(t, err)
 		await(t, y, cm.Request)
 		// What was reported before is there, in order; then the repetitions of the rest come.
-		for range 2 * service.MaxEvents {
+		for range 2 * cmservice.MaxEvents {
 			await(t, slow, cm.Request)
 		}
 	})

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service_test
+package cmservice_test
 
 import (
 	"testing"
 	"testing/synctest"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 )
 
 // Requests for services without a listener do not displace other messages: they are at most half of those that
@@ -24,20 +24,20 @@ func TestRequestsToNobody(t *testing.T) {
 		nobody, listened := mad.NewREQ(1), mad.NewREQ(2)
 		nobody.SetServiceID(port + 2)
 		listened.SetServiceID(port)
-		for range service.MaxArrived {
+		for range cmservice.MaxArrived {
 			a.svc.Receive(addrB, addrA, nobody.Header, cm.Plain)
 		}
-		for range service.MaxArrived/4 - 1 {
+		for range cmservice.MaxArrived/4 - 1 {
 			a.svc.Receive(addrB, addrA, listened.Header, cm.Plain)
 		}
 		rtu := mad.NewRTU(3, 1, 2)
 		a.svc.Receive(addrB, addrA, rtu.Header, cm.Plain)
 		close(a.gate)
 		c := a.svc.Counters()
-		if c.Arrived != service.MaxArrived/4*3 || c.Dropped != service.MaxArrived/2 {
-			t.Errorf("%d messages arrived and %d were dropped, want %d requests to nobody and all others", c.Arrived, c.Dropped, service.MaxArrived/2)
+		if c.Arrived != cmservice.MaxArrived/4*3 || c.Dropped != cmservice.MaxArrived/2 {
+			t.Errorf("%d messages arrived and %d were dropped, want %d requests to nobody and all others", c.Arrived, c.Dropped, cmservice.MaxArrived/2)
 		}
-		for range service.MaxArrived / 2 {
+		for range cmservice.MaxArrived / 2 {
 			a.svc.Receive(addrB, addrA, nobody.Header, cm.Plain)
 		}
 		if again := a.svc.Counters(); again.Dropped != c.Dropped {

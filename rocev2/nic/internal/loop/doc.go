@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver decides which thread runs the engine's loop.
+// Package loop decides which thread runs the engine's loop.
 //
 // The loop has a thread of its own (Run). But an application that polls or waits for a
 // completion runs iterations itself, inline (PollOnce, PollUntil): a message is sent and its
@@ -39,4 +39,4 @@
 //     for at most parkMax. A caller that is not expected back wakes the parked thread before
 //     it returns, and so does Call, for work that cannot wait for callers. A caller that has
 //     done anything wakes the idle thread, whose sleep was meant for what was known before.
-package driver
+package loop

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/loader/agent/discovery"
+	"github.com/softroce/softroce-xdp/loader/agent/internal/discovery"
 )
 
 // A destination answers the second HELLO. The next one follows after a refresh.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service_test
+package cmservice_test
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/cm/service"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 )
 
 // A request appears when the path to its sender is known, and takes no place of the backlog before. Requests of others
@@ -66,16 +66,16 @@ func TestDoubtedRequestsLeaveRoom(t *testing.T) {
 		synctest.Wait() // the goroutine of the service stands at the gate
 		r := mad.NewREQ(1)
 		r.SetServiceID(port)
-		for range 2 * service.MaxArrived {
+		for range 2 * cmservice.MaxArrived {
 			a.svc.Receive(addrB, addrA, r.Header, cm.Plain)
 		}
 		rtu := mad.NewRTU(3, 1, 2)
-		for range service.MaxArrived / 4 {
+		for range cmservice.MaxArrived / 4 {
 			a.svc.Receive(addrB, addrA, rtu.Header, cm.Plain)
 		}
 		close(a.gate)
 		c := a.svc.Counters()
-		if c.Arrived != service.MaxArrived || c.Dropped != service.MaxArrived/4*5 || c.Unowned != service.MaxArrived/4 {
+		if c.Arrived != cmservice.MaxArrived || c.Dropped != cmservice.MaxArrived/4*5 || c.Unowned != cmservice.MaxArrived/4 {
 			t.Errorf("%d messages arrived, %d were dropped, %d are no requests", c.Arrived, c.Dropped, c.Unowned)
 		}
 		must(t, x.Unlisten(port))

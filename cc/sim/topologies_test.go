@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topo_test
+package sim_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/sim"
-	"github.com/softroce/softroce-xdp/cc/sim/topo"
 )
 
 var link = sim.Link{Bps: 100e9, Delay: time.Microsecond}
@@ -32,7 +31,7 @@ func links(t *testing.T, tp sim.Topology, src, dst int) int {
 }
 
 func TestWays(t *testing.T) {
-	k4, err := topo.FatTree(4, link, link)
+	k4, err := sim.FatTree(4, link, link)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +39,13 @@ func TestWays(t *testing.T) {
 		tp             sim.Topology
 		src, dst, want int
 	}{
-		{topo.Star(4, link), 1, 3, 2},
-		{topo.Dumbbell(3, link, link), 0, 3, 3},
-		{topo.Dumbbell(3, link, link), 0, 2, 2},
-		{topo.ParkingLot(3, link, link), 0, 1, 5},
-		{topo.ParkingLot(3, link, link), 4, 5, 3},
-		{topo.LeafSpine(3, 4, 2, link, link), 0, 3, 2},
-		{topo.LeafSpine(3, 4, 2, link, link), 0, 11, 4},
+		{sim.Star(4, link), 1, 3, 2},
+		{sim.Dumbbell(3, link, link), 0, 3, 3},
+		{sim.Dumbbell(3, link, link), 0, 2, 2},
+		{sim.ParkingLot(3, link, link), 0, 1, 5},
+		{sim.ParkingLot(3, link, link), 4, 5, 3},
+		{sim.LeafSpine(3, 4, 2, link, link), 0, 3, 2},
+		{sim.LeafSpine(3, 4, 2, link, link), 0, 11, 4},
 		{k4, 0, 1, 2},  // same edge switch
 		{k4, 0, 3, 4},  // same pod
 		{k4, 0, 15, 6}, // through the core
@@ -59,7 +58,7 @@ func TestWays(t *testing.T) {
 
 func TestFatTreeSizes(t *testing.T) {
 	for k, hosts := range map[int]int{4: 16, 8: 128, 16: 1024, 26: 4394} {
-		tp, err := topo.FatTree(k, link, link)
+		tp, err := sim.FatTree(k, link, link)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +76,7 @@ func TestFatTreeSizes(t *testing.T) {
 			}
 		}
 	}
-	if _, err := topo.FatTree(5, link, link); err == nil {
+	if _, err := sim.FatTree(5, link, link); err == nil {
 		t.Error("odd k was accepted")
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package service runs a communication manager (package cm) for several applications: one
+// Package cmservice runs a communication manager (package cm) for several applications: one
 // goroutine owns the Manager, and each application has a cm.Session. A Transport carries the
 // messages.
 //
@@ -11,7 +11,7 @@
 // backlog, and everything else is kept, which its own connections bound.
 //
 // Time is that of package time, so tests run in a bubble of testing/synctest.
-package service
+package cmservice
 
 import (
 	"net/netip"

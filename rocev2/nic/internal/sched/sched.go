@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sched has the two queues by which an engine chooses what to send next.
+// Package sched decides what an engine sends next, and when: two queues, a timing wheel (wheel.go) and the
+// token bucket of a destination (bucket.go).
+//
+// The two queues choose what is sent next.
 //
 //   - List is the queue of destinations that are in service, first in, first out.
 //   - Queue is the queue of one destination's queue pairs, by deficit round robin

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pacer is the token bucket that paces the data of an engine to one destination.
+package sched
+
+// Bucket is the token bucket that paces the data of an engine to one destination.
 //
 // The bucket is kept as the time at which it is empty, as bpf/lib/pace.h keeps that of the
 // kernel stack's packets: a packet may leave if that time has come, and moves it by what
@@ -12,7 +14,6 @@
 //
 // Times are nanoseconds of the caller's clock, lengths bytes of L2 frames without the
 // timestamp option, rates bit/s. Nothing allocates. A bucket belongs to one goroutine.
-package pacer
 
 // A thread that runs late by more than the burst, on a busy machine, must not make up for
 // it with a larger burst: the network would have to take it. The rate is a little higher
@@ -31,8 +32,8 @@ type Bucket struct {
 	busy  bool   // data has waited without a pause since the last packet
 }
 
-// New returns a bucket with a rate.
-func New(rate uint64) Bucket { return Bucket{rate: rate} }
+// NewBucket returns a bucket with a rate.
+func NewBucket(rate uint64) Bucket { return Bucket{rate: rate} }
 
 // Rate returns the rate; 0: unpaced.
 func (b *Bucket) Rate() uint64 { return b.rate }

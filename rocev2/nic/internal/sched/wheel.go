@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wheel is a hierarchical timing wheel (Varghese and Lauck, 1987): setting
+package sched
+
+// Wheel is a hierarchical timing wheel (Varghese and Lauck, 1987): setting
 // and stopping a timer costs the same however many there are, and nothing
 // allocates. Time is whatever the caller says it is.
-package wheel
 
 import "math/bits"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service_test
+package cmservice_test
 
 import (
 	"testing"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package wheel
+package sched
 
 import (
 	"math"
@@ -135,7 +135,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-func TestNoAllocations(t *testing.T) {
+func TestWheelNoAllocations(t *testing.T) {
 	var w Wheel[int]
 	timers := make([]Timer[int], 100)
 	now := int64(0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pacer
+package sched
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ func TestVectors(t *testing.T) {
 	for _, v := range pacevectors.All {
 		var b Bucket
 		if v.FrameNs != 0 {
-			b = New(uint64(frame * nsPerByte / v.FrameNs))
+			b = NewBucket(uint64(frame * nsPerByte / v.FrameNs))
 		}
 		for i, p := range v.Packets {
 			leaves := start + p.At
@@ -37,7 +37,7 @@ func TestVectors(t *testing.T) {
 func TestBucket(t *testing.T) {
 	const burst = 4e6
 	now := int64(1e12)
-	b := New(8e9) // a byte a ns
+	b := NewBucket(8e9) // a byte a ns
 	send := func(until int64) (n int) {
 		for ; now < until; now += 10 {
 			for b.Ready(now) {
@@ -82,7 +82,7 @@ func TestLagNotOwedAtALowerRate(t *testing.T) {
 func TestLag(t *testing.T) {
 	const frame, cost, burst = 1250, int64(1e6), int64(4e6) // at 10 Mbit/s
 	for _, idle := range []bool{false, true} {
-		now, b := int64(1e9), New(10e6)
+		now, b := int64(1e9), NewBucket(10e6)
 		for b.Ready(now) { // the burst of a destination that was idle
 			b.Consume(now, burst, frame)
 		}
@@ -113,8 +113,8 @@ func TestLag(t *testing.T) {
 	}
 }
 
-func TestNoAllocations(t *testing.T) {
-	b, now := New(1e9), int64(0)
+func TestBucketNoAllocations(t *testing.T) {
+	b, now := NewBucket(1e9), int64(0)
 	if n := testing.AllocsPerRun(100, func() { now += 10; b.Ready(now); b.Consume(now, 0, 1500) }); n != 0 {
 		t.Errorf("%v allocations a packet", n)
 	}
@@ -123,7 +123,7 @@ func TestNoAllocations(t *testing.T) {
 // Frames of 1250 bytes at 10 Mbit/s leave 1 ms apart, after a burst of 2 ms.
 func ExampleBucket() {
 	const burst = 2_000_000
-	b, now := New(10_000_000), int64(1_000_000_000)
+	b, now := NewBucket(10_000_000), int64(1_000_000_000)
 	for range 5 {
 		wait := max(b.Next()-now, 0)
 		fmt.Println("wait", wait)
