@@ -24,7 +24,7 @@
 //
 // All of them share one engine, which owns the state of all queue pairs. state.go has what it
 // consists of, engine.go its beginning and end. It belongs to one thread at a time: its own,
-// or that of an application which polls or waits for a completion. Package driver has the
+// or that of an application which polls or waits for a completion. Package loop has the
 // rules as a table, and loop_owner.go is what it asks the engine. PostSend and PostRecv leave copies of work requests for the engine
 // (post.go). Everything else that needs the engine is a function that it calls (calls.go).
 //

@@ -28,7 +28,7 @@ func (l loopEngine) Finish()      { l.finish() }
 // pollUntil runs the loop until there is something in c, or c is destroyed. It reports
 // whether there is; it gives up early as loop.Driver.PollUntil does.
 func (e *engine) pollUntil(ctx context.Context, c *CQ) bool {
-	return e.loop.Driver.PollUntil(ctx, func() bool { return c.Len() > 0 || c.users.ended() }) && c.Len() > 0
+	return e.driver.PollUntil(ctx, func() bool { return c.Len() > 0 || c.users.ended() }) && c.Len() > 0
 }
 
 // spins is how often an owner that does not sleep looks for packets and work between two
