@@ -12,7 +12,7 @@ import (
 
 // runOrder posts messages of 16 KiB, a few at a time, and runs the engine with a pause before each iteration
 // until all have completed. It returns the number of iterations.
-func (p *orderPair) runOrder(messages, outstanding int, pause func() time.Duration) (iterations int) {
+func (p *oooPair) runOrder(messages, outstanding int, pause func() time.Duration) (iterations int) {
 	p.t.Helper()
 	done := 0
 	for first := p.sent; done < messages; iterations++ {

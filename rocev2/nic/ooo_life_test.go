@@ -39,7 +39,7 @@ func TestOutOfOrderRefused(t *testing.T) {
 			p.until()
 		}
 		bad(1, verbs.OpWrite, func(wr *verbs.SendWR) { wr.RKey ^= 1 })
-		bad(2, verbs.OpRead, func(wr *verbs.SendWR) { wr.RemoteAddr += orderMemoryLen - 1000 })
+		bad(2, verbs.OpRead, func(wr *verbs.SendWR) { wr.RemoteAddr += oooMemoryLen - 1000 })
 		bad(3, verbs.OpWrite, func(wr *verbs.SendWR) { wr.SGL[0].LKey ^= 1 })
 		p.qps[1].ooo.access = verbs.AccessRemoteRead
 		bad(4, verbs.OpWriteNotify, func(*verbs.SendWR) {})
@@ -264,7 +264,7 @@ func TestOutOfOrderUnannounced(t *testing.T) {
 				e.now = at
 				e.expire(x)
 			}
-			if d := e.now - start; announced || x.State() != verbs.StateErr || d < orderAskTime || d > orderAskTime+2*orderAskPeriod {
+			if d := e.now - start; announced || x.State() != verbs.StateErr || d < oooAskTime || d > oooAskTime+2*oooAskPeriod {
 				t.Fatalf("%s after %d ns", x.State(), d)
 			}
 			e.publishCompletions()

@@ -53,8 +53,8 @@ func newOrderSide(t *testing.T, h *engines.Host, size int) *side {
 	return s
 }
 
-// orderSides are two connected queue pairs in out-of-order mode.
-func orderSides(t *testing.T, hosts []*engines.Host, size int, v6 bool) (a, b *side) {
+// oooSides are two connected queue pairs in out-of-order mode.
+func oooSides(t *testing.T, hosts []*engines.Host, size int, v6 bool) (a, b *side) {
 	t.Helper()
 	a, b = newOrderSide(t, hosts[0], size), newOrderSide(t, hosts[1], size)
 	if err := engines.Connect(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), rocev2.PMTU1024); err != nil {
@@ -73,7 +73,7 @@ func TestOutOfOrderNetwork(t *testing.T) {
 func testOrderNetwork(t *testing.T, v6 bool) {
 	const size, rounds = 200_000, 6
 	hosts, box := disorderedHosts(t)
-	a, b := orderSides(t, hosts, size, v6)
+	a, b := oooSides(t, hosts, size, v6)
 	rc, rcPeer := connected(t, hosts, short)
 	startTraffic(rc, rcPeer, 2000).flows(t)
 
@@ -148,7 +148,7 @@ func TestOutOfOrderOldPeer(t *testing.T) {
 			t.Fatal("the change is not announced")
 		}
 	}
-	a, b := orderSides(t, hosts, 4096, false)
+	a, b := oooSides(t, hosts, 4096, false)
 	a.post(t, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 4096), RemoteAddr: b.va, RKey: b.key})
 	if c := a.poll(t); c.Status != verbs.StatusRemoteInvalidRequest {
 		t.Errorf("%+v", c)

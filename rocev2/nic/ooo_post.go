@@ -10,27 +10,27 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// orderSendQueue is the send queue of a queue pair in out-of-order mode. Work requests wait until the peer
+// oooSendQueue is the send queue of a queue pair in out-of-order mode. Work requests wait until the peer
 // is known to understand them and package ooo has room for another message. Then they are outstanding
 // there, and complete in any order.
-type orderSendQueue struct {
-	slots   []orderWR
+type oooSendQueue struct {
+	slots   []oooWR
 	free    []uint32 // indices of slots
 	waiting waitingList
 	queued  int // work requests that have not completed
 }
 
-// orderWR is a work request. Its index is the ID of its request.
-type orderWR struct {
+// oooWR is a work request. Its index is the ID of its request.
+type oooWR struct {
 	id       uint64
 	op       verbs.Op
 	signaled bool
 	request  ooo.Request
 }
 
-// orderMessages is how many messages package ooo has outstanding: as many as the send queue holds, a
+// oooMessages is how many messages package ooo has outstanding: as many as the send queue holds, a
 // power of two up to its limit.
-func orderMessages(maxSend int) int { return min(1<<bits.Len(uint(maxSend-1)), ooo.MaxMessages) }
+func oooMessages(maxSend int) int { return min(1<<bits.Len(uint(maxSend-1)), ooo.MaxMessages) }
 
 // waitingList are indices of slots in order, the first of them at head.
 type waitingList struct {
@@ -60,7 +60,7 @@ func (o *oooQP) post(wr *verbs.SendWR) error {
 	}
 	i := o.slot()
 	w := &o.slots[i]
-	*w = orderWR{id: wr.ID, op: wr.Op, signaled: wr.Flags&verbs.Signaled != 0 || o.x.q.Config().SignalAll}
+	*w = oooWR{id: wr.ID, op: wr.Op, signaled: wr.Flags&verbs.Signaled != 0 || o.x.q.Config().SignalAll}
 	w.request = ooo.Request{
 		ID: uint64(i), Op: wr.Op, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey,
 		Solicited: wr.Flags&verbs.Solicited != 0, Descriptor: uint64(wr.Imm),
@@ -83,17 +83,17 @@ func (o *oooQP) post(wr *verbs.SendWR) error {
 	return nil
 }
 
-func (o *orderSendQueue) slot() (i uint32) {
+func (o *oooSendQueue) slot() (i uint32) {
 	if n := len(o.free); n > 0 {
 		i, o.free = o.free[n-1], o.free[:n-1]
 		return i
 	}
-	o.slots = append(o.slots, orderWR{})
+	o.slots = append(o.slots, oooWR{})
 	return uint32(len(o.slots) - 1)
 }
 
 // forget drops all work requests.
-func (o *orderSendQueue) forget() { *o = orderSendQueue{} }
+func (o *oooSendQueue) forget() { *o = oooSendQueue{} }
 
 // begin hands work requests to package ooo, as many as it takes.
 func (o *oooQP) begin() {

@@ -20,25 +20,25 @@ import (
 //
 // HELLO announces the mode for a host, the number of a queue pair that it is in the mode. A queue pair
 // refuses a peer's number without that mark at once. Data waits until HELLO has announced the peer, for
-// orderAskTime at most.
+// oooAskTime at most.
 
 // Times of the wait for HELLO. The agent of a host whose engine has just been opened announces it within
 // seconds.
 const (
-	orderAskPeriod = qp.Time(20e6)
-	orderAskTime   = qp.Time(10e9)
+	oooAskPeriod = qp.Time(20e6)
+	oooAskTime   = qp.Time(10e9)
 )
 
 // A notification is repeated for half a minute while the target has no receive work request.
 const (
-	orderNotReadyTries = 1<<16 - 1
-	orderNotReadyDelay = 500 * ooo.Microsecond
+	oooNotReadyTries = 1<<16 - 1
+	oooNotReadyDelay = 500 * ooo.Microsecond
 )
 
-// orderEngineDelay is how long an answer may wait for the threads of the two engines, which share processors with
+// oooEngineDelay is how long an answer may wait for the threads of the two engines, which share processors with
 // others and take packets in batches. That is neither loss nor a queue of the network. The rate of the destination
 // limits the latter.
-const orderEngineDelay = 8 * ooo.Millisecond
+const oooEngineDelay = 8 * ooo.Millisecond
 
 // oooQP is what a queue pair has for out-of-order mode.
 type oooQP struct {
@@ -47,7 +47,7 @@ type oooQP struct {
 	access  verbs.Access
 	payload int // most data of a packet, 0 = that of the PMTU
 
-	orderSendQueue
+	oooSendQueue
 
 	rails     []standIn // on further interfaces
 	steered   steered
@@ -164,9 +164,9 @@ func (o *oooQP) config(a *verbs.Attr) ooo.Config {
 	c := o.x.q.Config()
 	conf := ooo.Config{
 		QPN: o.x.num, PeerQPN: a.DestQPN, PD: c.PD, RecvPSN: a.RQPSN, PMTU: a.PMTU, Payload: o.payload, Seed: uint64(o.x.num),
-		Messages: orderMessages(c.MaxSend), Memory: orderMemory{c.Memory, o}, Deliver: o.deliver, Complete: o.complete,
-		Count: &o.x.dev.eng.ooo.count, NotReadyTries: orderNotReadyTries, NotReadyDelay: orderNotReadyDelay,
-		MinRTO: orderEngineDelay, MinQueueing: orderEngineDelay,
+		Messages: oooMessages(c.MaxSend), Memory: oooMemory{c.Memory, o}, Deliver: o.deliver, Complete: o.complete,
+		Count: &o.x.dev.eng.ooo.count, NotReadyTries: oooNotReadyTries, NotReadyDelay: oooNotReadyDelay,
+		MinRTO: oooEngineDelay, MinQueueing: oooEngineDelay,
 	}
 	o.configRails(&conf)
 	return conf
@@ -204,10 +204,10 @@ func (o *oooQP) ask(now qp.Time) {
 	case o.mayStart() || o.waiting.len() == 0:
 		o.askAt = 0
 	case o.askAt == 0:
-		o.askUntil = now + orderAskTime
+		o.askUntil = now + oooAskTime
 		fallthrough
 	default:
-		o.askAt = now + orderAskPeriod
+		o.askAt = now + oooAskPeriod
 		if d := o.x.dest; d != nil {
 			o.x.dev.eng.queueForSync(d)
 		}
@@ -226,7 +226,7 @@ func (o *oooQP) refused(now qp.Time) bool {
 }
 
 // ErrNotOutOfOrder is wrapped by the Err of EventQPFatal when the peer has not announced out-of-order mode.
-var ErrNotOutOfOrder = fmt.Errorf("the host has not announced out-of-order mode within %d s: attach it with a softroce engine that has it, or use RC", orderAskTime/1e9)
+var ErrNotOutOfOrder = fmt.Errorf("the host has not announced out-of-order mode within %d s: attach it with a softroce engine that has it, or use RC", oooAskTime/1e9)
 
 func (o *oooQP) deadline() qp.Time {
 	at := o.askAt
@@ -264,20 +264,20 @@ func (o *oooQP) sendLimit() qp.SendLimit {
 	return qp.LimitLossWindow
 }
 
-// orderMemory is the memory as the peer may use it: the rights of the queue pair count too (IBTA 9.7.4.1.4).
-type orderMemory struct {
+// oooMemory is the memory as the peer may use it: the rights of the queue pair count too (IBTA 9.7.4.1.4).
+type oooMemory struct {
 	mem.Memory
 	o *oooQP
 }
 
-func (m orderMemory) WriteRemote(pd, num, rkey uint32, addr uint64, src []byte) mem.Fault {
+func (m oooMemory) WriteRemote(pd, num, rkey uint32, addr uint64, src []byte) mem.Fault {
 	if m.o.access&verbs.AccessRemoteWrite == 0 && len(src) > 0 {
 		return mem.FaultRights
 	}
 	return m.Memory.WriteRemote(pd, num, rkey, addr, src)
 }
 
-func (m orderMemory) CheckRemote(pd, num, rkey uint32, addr uint64, n uint32, need verbs.Access) mem.Fault {
+func (m oooMemory) CheckRemote(pd, num, rkey uint32, addr uint64, n uint32, need verbs.Access) mem.Fault {
 	if m.o.access&need != need && n > 0 {
 		return mem.FaultRights
 	}

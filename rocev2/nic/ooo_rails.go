@@ -33,8 +33,8 @@ type standIn struct {
 	announced bool  // the peer has announced the mode there, or has sent packets of it
 }
 
-// orderWindow is the window of a queue pair on one interface, in packets.
-const orderWindow = 256
+// oooWindow is the window of a queue pair on one interface, in packets.
+const oooWindow = 256
 
 // UseRails has a queue pair in out-of-order mode send and receive on further interfaces, too. Each
 // address vector has an address of the peer on one more interface, and the address of the further
@@ -121,7 +121,7 @@ func (d *Device) resolveOn(p *iface, src, dst netip.Addr) (*route.Path, error) {
 // configRails adapts the configuration of package ooo to several interfaces.
 func (o *oooQP) configRails(c *ooo.Config) {
 	if n := len(o.rails) + 1; n > 1 {
-		c.Rails, c.Window = n, orderWindow<<bits.Len(uint(n-1))
+		c.Rails, c.Window = n, oooWindow<<bits.Len(uint(n-1))
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// orderPair is two queue pairs in out-of-order mode of an engine, with memory of each.
-type orderPair struct {
+// oooPair is two queue pairs in out-of-order mode of an engine, with memory of each.
+type oooPair struct {
 	*loopback
 	qps  [2]*QP
 	mem  [2][]byte
@@ -25,10 +25,10 @@ type orderPair struct {
 	recv []verbs.Completion
 }
 
-const orderMemoryLen = 1 << 20
+const oooMemoryLen = 1 << 20
 
-// orderPSNs are the first PSNs of the two. That of the first wraps after two windows.
-var orderPSNs = [2]rocev2.PSN{0xFFFE00, 0x7FFFFC}
+// oooPSNs are the first PSNs of the two. That of the first wraps after two windows.
+var oooPSNs = [2]rocev2.PSN{0xFFFE00, 0x7FFFFC}
 
 // newOrderQP makes a queue pair in the mode.
 func (l *loopback) newOrderQP(depth int) *QP { return l.newPayloadQP(depth, 0) }
@@ -52,23 +52,23 @@ func (l *loopback) newPayloadQP(depth, payload int) *QP {
 	return x
 }
 
-func newOrderPair(t *testing.T, seed uint64, depth int) *orderPair {
+func newOrderPair(t *testing.T, seed uint64, depth int) *oooPair {
 	return newPayloadPair(t, seed, depth, 0)
 }
 
-func newPayloadPair(t *testing.T, seed uint64, depth, payload int) *orderPair {
-	p := &orderPair{loopback: newLoopback(t, seed), got: map[uint64]verbs.Completion{}}
+func newPayloadPair(t *testing.T, seed uint64, depth, payload int) *oooPair {
+	p := &oooPair{loopback: newLoopback(t, seed), got: map[uint64]verbs.Completion{}}
 	attr := verbs.DefaultAttr()
 	attr.PMTU = rocev2.PMTU1024
 	for i := range p.qps {
-		p.qps[i], p.mem[i] = p.newPayloadQP(depth, payload), make([]byte, orderMemoryLen)
+		p.qps[i], p.mem[i] = p.newPayloadQP(depth, payload), make([]byte, oooMemoryLen)
 		var err error
 		if p.keys[i], err = p.pd.RegMR(p.mem[i], verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, x := range p.qps {
-		if err := verbs.Connect(fixedPath{x}, verbs.Endpoint{PSN: orderPSNs[i]}, verbs.Endpoint{QPN: p.qps[1-i].num, PSN: orderPSNs[1-i]}, attr); err != nil {
+		if err := verbs.Connect(fixedPath{x}, verbs.Endpoint{PSN: oooPSNs[i]}, verbs.Endpoint{QPN: p.qps[1-i].num, PSN: oooPSNs[1-i]}, attr); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,7 +79,7 @@ func newPayloadPair(t *testing.T, seed uint64, depth, payload int) *orderPair {
 }
 
 // order posts a message of the first queue pair between the same places of both memories.
-func (p *orderPair) order(id uint64, op verbs.Op, off, n int) {
+func (p *oooPair) order(id uint64, op verbs.Op, off, n int) {
 	p.t.Helper()
 	p.sent++
 	err := p.qps[0].PostSend(&verbs.SendWR{
@@ -93,7 +93,7 @@ func (p *orderPair) order(id uint64, op verbs.Op, off, n int) {
 }
 
 // until runs the engine until all messages have completed, and the queue pairs are silent.
-func (p *orderPair) until() {
+func (p *oooPair) until() {
 	p.t.Helper()
 	for start := time.Now(); ; {
 		if err := p.iterate(5 * time.Microsecond); err != nil {

@@ -135,7 +135,7 @@ func TestTwoQueuePairs(t *testing.T) {
 	w := newWorld(5, config(), 2, 8, messages(5, 2000, 3000))
 	second := wiretest.NewOrderApp(w.nodes[0], w.nodes[1], config(), 10, 8, 3000)
 	ops := messages(6, 2000, 3000)
-	second.Next = func(i int) (op wiretest.OrderOp, ok bool) {
+	second.Next = func(i int) (op wiretest.OOOOp, ok bool) {
 		if ok = i < len(ops); ok {
 			op = ops[i]
 		}

@@ -15,7 +15,7 @@ import (
 // pair is two queue pairs, one region of memory at each, and what was reported.
 type pair struct {
 	*wiretest.Wire
-	nodes         [2]*wiretest.OrderNode
+	nodes         [2]*wiretest.OOONode
 	qps           [2]*ooo.QP
 	regions       [2]*wiretest.Region
 	queue         *ooo.Queue

@@ -15,8 +15,8 @@ import (
 // world is two nodes and one application.
 type world struct {
 	*wiretest.Wire
-	nodes [2]*wiretest.OrderNode
-	app   *wiretest.OrderApp
+	nodes [2]*wiretest.OOONode
+	app   *wiretest.OOOApp
 }
 
 // config is for a wire whose RTT is some tens of microseconds.
@@ -25,7 +25,7 @@ func config() ooo.Config {
 }
 
 // newWorld makes an application that posts ops in turn, slots at a time.
-func newWorld(seed uint64, cfg ooo.Config, links, slots int, ops []wiretest.OrderOp) *world {
+func newWorld(seed uint64, cfg ooo.Config, links, slots int, ops []wiretest.OOOOp) *world {
 	w := &world{Wire: wiretest.New(seed)}
 	cfg.Seed = seed
 	longest := 1
@@ -34,9 +34,9 @@ func newWorld(seed uint64, cfg ooo.Config, links, slots int, ops []wiretest.Orde
 	}
 	w.nodes = w.NewOrderPair(links, 10e9, 5*wiretest.Microsecond)
 	w.app = wiretest.NewOrderApp(w.nodes[0], w.nodes[1], cfg, 9, slots, longest)
-	w.app.Next = func(i int) (wiretest.OrderOp, bool) {
+	w.app.Next = func(i int) (wiretest.OOOOp, bool) {
 		if i >= len(ops) {
-			return wiretest.OrderOp{}, false
+			return wiretest.OOOOp{}, false
 		}
 		return ops[i], true
 	}
@@ -67,15 +67,15 @@ func (w *world) run(t testing.TB) {
 	}
 }
 
-func write(n int) wiretest.OrderOp {
-	return wiretest.OrderOp{Op: verbs.OpWrite, Notify: true, Len: n}
+func write(n int) wiretest.OOOOp {
+	return wiretest.OOOOp{Op: verbs.OpWrite, Notify: true, Len: n}
 }
 
 // The three packets of a WRITE arrive in each order: memory is whole, and the message notified
 // once.
 func TestPermutations(t *testing.T) {
 	for i, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-		w := newWorld(uint64(i), config(), 1, 1, []wiretest.OrderOp{write(2500)})
+		w := newWorld(uint64(i), config(), 1, 1, []wiretest.OOOOp{write(2500)})
 		var arrived []int
 		delay := map[rocev2.PSN]qp.Time{}
 		for at, packet := range order {

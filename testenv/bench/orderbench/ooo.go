@@ -14,7 +14,7 @@ import (
 // outOfOrder sends each message as WRITE, with notification or without.
 type outOfOrder struct {
 	notify bool
-	nodes  [2]*wiretest.OrderNode
+	nodes  [2]*wiretest.OOONode
 	q      *ooo.QP
 	from   *wiretest.Region
 	to     *wiretest.Region

@@ -26,7 +26,7 @@ import (
 
 const (
 	engineBit = 0x800000
-	orderBit  = 0x400000
+	oooBit  = 0x400000
 	slotBits  = 16
 	slotMask  = Max - 1
 	genMask   = 0x3F
@@ -43,7 +43,7 @@ func OfEngine(n uint32) bool {
 
 // OutOfOrder reports whether n is a number for queue pairs in out-of-order mode. Engines that do not
 // announce the mode use these numbers for all queue pairs.
-func OutOfOrder(n uint32) bool { return OfEngine(n) && n&orderBit != 0 }
+func OutOfOrder(n uint32) bool { return OfEngine(n) && n&oooBit != 0 }
 
 // Table maps the numbers in use to their owners. The zero value is empty. It belongs to
 // one goroutine.
@@ -65,7 +65,7 @@ type slot[T any] struct {
 func (t *Table[T]) Alloc(x *T) (uint32, error) { return t.alloc(x, 0) }
 
 // AllocOutOfOrder allocates a number for x that OutOfOrder recognises.
-func (t *Table[T]) AllocOutOfOrder(x *T) (uint32, error) { return t.alloc(x, orderBit) }
+func (t *Table[T]) AllocOutOfOrder(x *T) (uint32, error) { return t.alloc(x, oooBit) }
 
 func (t *Table[T]) alloc(x *T, mode uint32) (uint32, error) {
 	if t.count == Max {
@@ -97,7 +97,7 @@ func (t *Table[T]) freeSlot() (i uint32) {
 }
 
 // number returns a number of slot i in a random generation: another one than the last. The highest numbers are
-// rocev2.ControlQPN and the multicast QPN. mode is 0 or orderBit.
+// rocev2.ControlQPN and the multicast QPN. mode is 0 or oooBit.
 func (t *Table[T]) number(last, i, mode uint32) uint32 {
 	for {
 		n := engineBit | mode | t.random()&genMask<<slotBits | i

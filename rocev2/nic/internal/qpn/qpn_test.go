@@ -86,7 +86,7 @@ func TestFreeUnused(t *testing.T) {
 func TestGenerations(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, slot := range []uint32{0, 0xFFFD, 0xFFFE, 0xFFFF} {
-		for _, mode := range []uint32{0, orderBit} {
+		for _, mode := range []uint32{0, oooBit} {
 			tab := Table[owner]{Rand: r.Uint32}
 			seen := map[uint32]bool{}
 			for n, i := uint32(0), 0; i < 2000; i++ {

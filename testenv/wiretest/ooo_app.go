@@ -12,23 +12,23 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// OrderOp is one message of an OrderApp.
-type OrderOp struct {
+// OOOOp is one message of an OOOApp.
+type OOOOp struct {
 	Op     verbs.Op // OpWrite or OpRead
 	Notify bool
 	Len    int
 }
 
-// OrderApp is an application on a queue pair in out-of-order mode. It posts messages and checks
+// OOOApp is an application on a queue pair in out-of-order mode. It posts messages and checks
 // that memory is right when their end is reported, that each notification comes once, and that
 // nothing is written outside of that.
 //
 // Each message has a slot of the target's memory (WRITE) or of its own (READ). A slot is used by
 // one message at a time. Before, it is filled with the complement of what must arrive, so that a
 // missing byte shows. While no message has the slot, nothing may be written to it.
-type OrderApp struct {
+type OOOApp struct {
 	QP   *ooo.QP
-	Next func(i int) (OrderOp, bool) // the message to post next, if there is one
+	Next func(i int) (OOOOp, bool) // the message to post next, if there is one
 	Done func(i int)                 // or nil; after the end of message i was reported
 
 	Posted    int
@@ -42,31 +42,31 @@ type OrderApp struct {
 	// target if it has a notification).
 	Started, Ended []qp.Time
 
-	node, peer *OrderNode
-	sides      [2]orderSide
-	slots      []*orderSlot
+	node, peer *OOONode
+	sides      [2]oooSide
+	slots      []*oooSlot
 	slotLen    int
-	byMessage  map[uint64]*orderSlot
+	byMessage  map[uint64]*oooSlot
 }
 
-// orderSlot is a range of one side's memory.
-type orderSlot struct {
+// oooSlot is a range of one side's memory.
+type oooSlot struct {
 	off       int
 	i         int // the message that has it
-	op        OrderOp
+	op        OOOOp
 	want      []byte
 	busy      bool
 	notified  bool
 	completed bool
 }
 
-// orderQueue is the notification receive queue of the application at the peer.
-const orderQueue = 7
+// oooQueue is the notification receive queue of the application at the peer.
+const oooQueue = 7
 
 // NewOrderApp makes an application on node with queue pairs at both ends. slots messages of up to
 // slotLen bytes may be outstanding.
-func NewOrderApp(node, peer *OrderNode, cfg ooo.Config, qpn uint32, slots, slotLen int) *OrderApp {
-	a := &OrderApp{node: node, peer: peer, slotLen: slotLen, byMessage: map[uint64]*orderSlot{}}
+func NewOrderApp(node, peer *OOONode, cfg ooo.Config, qpn uint32, slots, slotLen int) *OOOApp {
+	a := &OOOApp{node: node, peer: peer, slotLen: slotLen, byMessage: map[uint64]*oooSlot{}}
 	cfg.QPN, cfg.PeerQPN, cfg.Complete = qpn, qpn|0x800000, a.complete
 	if cfg.Messages == 0 {
 		cfg.Messages = 1
@@ -80,7 +80,7 @@ func NewOrderApp(node, peer *OrderNode, cfg ooo.Config, qpn uint32, slots, slotL
 	other.SendPSN, other.RecvPSN = cfg.RecvPSN, cfg.SendPSN
 	peer.Create(other)
 	a.memory(slots)
-	queue, err := peer.Queues.Create(orderQueue+qpn, 2*slots)
+	queue, err := peer.Queues.Create(oooQueue+qpn, 2*slots)
 	if err != nil {
 		node.w.Failf("%v", err)
 		return a
@@ -99,13 +99,13 @@ func NewOrderApp(node, peer *OrderNode, cfg ooo.Config, qpn uint32, slots, slotL
 	return a
 }
 
-// orderSide is the memory of one side: what is read, and what is written.
-type orderSide struct{ pool, landing *Region }
+// oooSide is the memory of one side: what is read, and what is written.
+type oooSide struct{ pool, landing *Region }
 
-func (a *OrderApp) memory(slots int) {
+func (a *OOOApp) memory(slots int) {
 	rng := rand.NewChaCha8([32]byte{byte(a.QP.QPN()), 3})
-	var side [2]orderSide
-	for i, n := range []*OrderNode{a.node, a.peer} {
+	var side [2]oooSide
+	for i, n := range []*OOONode{a.node, a.peer} {
 		side[i].pool = n.Mem.Register(0, 1<<16+a.slotLen, verbs.AccessRemoteRead)
 		side[i].landing = n.Mem.Register(0, slots*a.slotLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 		rng.Read(side[i].pool.Data)
@@ -113,13 +113,13 @@ func (a *OrderApp) memory(slots int) {
 		side[i].landing.Written = func(_ uint32, off int, data []byte) { a.written(read, off, data) }
 	}
 	for i := range slots {
-		a.slots = append(a.slots, &orderSlot{off: i * a.slotLen})
+		a.slots = append(a.slots, &oooSlot{off: i * a.slotLen})
 	}
 	a.sides = side
 }
 
 // written checks a write to a slot.
-func (a *OrderApp) written(read bool, off int, data []byte) {
+func (a *OOOApp) written(read bool, off int, data []byte) {
 	s := a.slots[off/a.slotLen]
 	at := off - s.off
 	switch {
@@ -131,14 +131,14 @@ func (a *OrderApp) written(read bool, off int, data []byte) {
 }
 
 // done reports whether all data must be there.
-func (s *orderSlot) done() bool { return s.notified || s.completed }
+func (s *oooSlot) done() bool { return s.notified || s.completed }
 
-func (a *OrderApp) fail(format string, args ...any) {
+func (a *OOOApp) fail(format string, args ...any) {
 	a.node.w.Failf("QP %d: "+format, append([]any{a.QP.QPN()}, args...)...)
 }
 
 // work posts messages while there are free slots.
-func (a *OrderApp) work() {
+func (a *OOOApp) work() {
 	for _, s := range a.slots {
 		if s.busy {
 			continue
@@ -154,19 +154,19 @@ func (a *OrderApp) work() {
 }
 
 // post posts a message that has this slot. It returns false if the queue pair is full.
-func (a *OrderApp) post(s *orderSlot, op OrderOp) bool {
+func (a *OOOApp) post(s *oooSlot, op OOOOp) bool {
 	from, to := a.sides[0], a.sides[1]
 	if op.Op == verbs.OpRead {
 		from, to = to, from
 	}
 	at := a.node.w.Rand.IntN(1 << 16)
-	*s = orderSlot{off: s.off, i: a.Posted, op: op, busy: true, want: from.pool.Data[at : at+op.Len]}
+	*s = oooSlot{off: s.off, i: a.Posted, op: op, busy: true, want: from.pool.Data[at : at+op.Len]}
 	landing := to.landing.Data[s.off : s.off+op.Len]
 	for i, b := range s.want {
 		landing[i] = ^b
 	}
 	r := ooo.Request{
-		ID: uint64(s.i), Op: op.Op, Notify: op.Notify, Queue: orderQueue + a.QP.QPN(), Descriptor: uint64(s.i),
+		ID: uint64(s.i), Op: op.Op, Notify: op.Notify, Queue: oooQueue + a.QP.QPN(), Descriptor: uint64(s.i),
 		Local:      verbs.SGE{Addr: from.pool.Addr + uint64(at), Len: uint32(op.Len), LKey: from.pool.Key},
 		RemoteAddr: to.landing.Addr + uint64(s.off), RKey: to.landing.Key,
 	}
@@ -191,7 +191,7 @@ func (a *OrderApp) post(s *orderSlot, op OrderOp) bool {
 }
 
 // check compares the slot with what must have arrived.
-func (a *OrderApp) check(s *orderSlot, what string) {
+func (a *OOOApp) check(s *oooSlot, what string) {
 	to := a.sides[1]
 	if s.op.Op == verbs.OpRead {
 		to = a.sides[0]
@@ -201,7 +201,7 @@ func (a *OrderApp) check(s *orderSlot, what string) {
 	}
 }
 
-func (a *OrderApp) notify(n ooo.Notification) {
+func (a *OOOApp) notify(n ooo.Notification) {
 	s := a.byMessage[n.Descriptor]
 	if s == nil || !s.op.Notify || s.notified || s.completed {
 		a.fail("message %d: notified again", n.Descriptor)
@@ -216,7 +216,7 @@ func (a *OrderApp) notify(n ooo.Notification) {
 	a.Ended[s.i] = a.node.w.now
 }
 
-func (a *OrderApp) complete(c verbs.Completion) {
+func (a *OOOApp) complete(c verbs.Completion) {
 	s := a.byMessage[c.WRID]
 	switch {
 	case s == nil:
@@ -243,11 +243,11 @@ func (a *OrderApp) complete(c verbs.Completion) {
 }
 
 // Finish checks that everything posted has ended.
-func (a *OrderApp) Finish() {
+func (a *OOOApp) Finish() {
 	if a.Completed != a.Posted || a.Notified != a.Notifies {
 		a.fail("%d of %d messages completed, %d of %d notified", a.Completed, a.Posted, a.Notified, a.Notifies)
 	}
-	for _, n := range []*OrderNode{a.node, a.peer} {
+	for _, n := range []*OOONode{a.node, a.peer} {
 		if what := n.Quiet(); what != "" {
 			a.fail("nothing happens any more, but %s", what)
 		}

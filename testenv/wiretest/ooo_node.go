@@ -10,10 +10,10 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// OrderNode is an engine with one port whose queue pairs are in out-of-order mode. Links are the
+// OOONode is an engine with one port whose queue pairs are in out-of-order mode. Links are the
 // paths to the other node; a packet takes the one that its UDP source port selects. With Rails each
 // link has a port of its own, and a packet takes the one of its rail.
-type OrderNode struct {
+type OOONode struct {
 	Name   string
 	Addr   netip.Addr
 	Rate   int64   // of the port, bit/s
@@ -29,39 +29,39 @@ type OrderNode struct {
 
 	w        *Wire
 	peer     netip.Addr
-	qps      []*orderQP
+	qps      []*oooQP
 	out      ooo.Outbound
 	payload  []byte
 	turn     int
-	ports    []orderPort
+	ports    []oooPort
 	serving  bool
 	Sent     int // packets of NextData
 	Bad      int // frames that do not parse or have a wrong ICRC
 	Unfilled int
 }
 
-// orderPort is a port: the rate at which data leaves.
-type orderPort struct {
+// oooPort is a port: the rate at which data leaves.
+type oooPort struct {
 	free    qp.Time // when the next packet may leave
 	waiting bool    // for that
 }
 
-// orderEnd is the end of a link.
-type orderEnd struct {
-	*OrderNode
+// oooEnd is the end of a link.
+type oooEnd struct {
+	*OOONode
 	link int
 }
 
-type orderQP struct {
+type oooQP struct {
 	q     *ooo.QP
 	timer qp.Time
 }
 
 // NewOrderPair returns two nodes that are connected by n links in each direction.
-func (w *Wire) NewOrderPair(n int, rate int64, delay qp.Time) [2]*OrderNode {
-	var nodes [2]*OrderNode
+func (w *Wire) NewOrderPair(n int, rate int64, delay qp.Time) [2]*OOONode {
+	var nodes [2]*OOONode
 	for i := range nodes {
-		nodes[i] = &OrderNode{
+		nodes[i] = &OOONode{
 			Name: []string{"A", "B"}[i], Addr: netip.AddrFrom4([4]byte{10, 1, 0, byte(1 + i)}),
 			Rate: rate, Mem: &Memory{}, w: w, payload: make([]byte, 4096),
 		}
@@ -69,35 +69,35 @@ func (w *Wire) NewOrderPair(n int, rate int64, delay qp.Time) [2]*OrderNode {
 	for i, node := range nodes {
 		node.peer = nodes[1-i].Addr
 		for link := range n {
-			node.Links = append(node.Links, &Path{Delay: delay, w: w, to: orderEnd{nodes[1-i], link}})
+			node.Links = append(node.Links, &Path{Delay: delay, w: w, to: oooEnd{nodes[1-i], link}})
 		}
 	}
 	return nodes
 }
 
 // Create adds a queue pair.
-func (n *OrderNode) Create(cfg ooo.Config) *ooo.QP {
+func (n *OOONode) Create(cfg ooo.Config) *ooo.QP {
 	cfg.Memory, cfg.Queues, cfg.Count = n.Mem, &n.Queues, &n.Count
 	q, err := ooo.New(cfg)
 	if err != nil {
 		n.w.Failf("%v", err)
 		return nil
 	}
-	n.qps = append(n.qps, &orderQP{q: q})
+	n.qps = append(n.qps, &oooQP{q: q})
 	return q
 }
 
-func (n *OrderNode) name() string { return n.Name }
+func (n *OOONode) name() string { return n.Name }
 
 // rate is that of a port.
-func (n *OrderNode) rate(port int) int64 {
+func (n *OOONode) rate(port int) int64 {
 	if n.Rails == nil {
 		return n.Rate
 	}
 	return n.Rails[port]
 }
 
-func (n orderEnd) arrive(frame []byte) {
+func (n oooEnd) arrive(frame []byte) {
 	p, err := rocev2.ParseIP(frame)
 	if err != nil || p.VerifyICRC() != nil {
 		n.Bad++
@@ -117,7 +117,7 @@ func (n orderEnd) arrive(frame []byte) {
 }
 
 // rail is the rail of packets that arrive here.
-func (n orderEnd) rail() int {
+func (n oooEnd) rail() int {
 	if n.Rails == nil {
 		return 0
 	}
@@ -126,7 +126,7 @@ func (n orderEnd) rail() int {
 
 // Serve lets the application post and the port send, and sets the timers. It must follow
 // every call of a queue pair from outside.
-func (n *OrderNode) Serve() {
+func (n *OOONode) Serve() {
 	if n.serving {
 		return
 	}
@@ -135,7 +135,7 @@ func (n *OrderNode) Serve() {
 		n.Tick()
 	}
 	if n.ports == nil {
-		n.ports = make([]orderPort, max(1, len(n.Rails)))
+		n.ports = make([]oooPort, max(1, len(n.Rails)))
 	}
 	for sent := true; sent; {
 		sent = false
@@ -162,7 +162,7 @@ func (n *OrderNode) Serve() {
 }
 
 // sendOne sends a response of any port, or data of this one.
-func (n *OrderNode) sendOne(port int) bool {
+func (n *OOONode) sendOne(port int) bool {
 	for _, a := range n.qps {
 		if a.q.NextAck(&n.out) {
 			n.transmit()
@@ -183,7 +183,7 @@ func (n *OrderNode) sendOne(port int) bool {
 	return false
 }
 
-func (n *OrderNode) transmit() {
+func (n *OOONode) transmit() {
 	o := &n.out
 	payload := n.payload[:o.PayloadLen]
 	if !o.Fill(payload) {
@@ -207,7 +207,7 @@ func (n *OrderNode) transmit() {
 	n.Links[link].send(frame)
 }
 
-func (n *OrderNode) setTimer(a *orderQP) {
+func (n *OOONode) setTimer(a *oooQP) {
 	d := qp.Time(a.q.Deadline())
 	if d == 0 || a.timer != 0 && a.timer <= d {
 		return
@@ -225,7 +225,7 @@ func (n *OrderNode) setTimer(a *orderQP) {
 }
 
 // Quiet reports what the node still wants to do, or "" if nothing.
-func (n *OrderNode) Quiet() string {
+func (n *OOONode) Quiet() string {
 	for _, a := range n.qps {
 		switch {
 		case a.q.Deadline() != 0:
