@@ -91,7 +91,7 @@ func (s *Server) accept() {
 
 // begin serves a process, or refuses it. There is a bounded number of goroutines for each.
 func (s *Server) begin(conn *net.UnixConn) {
-	c, err := newClient(s, conn)
+	c, err := newSession(s, conn)
 	if err == nil {
 		s.all.Go(func() { s.serve(c) })
 		return
@@ -113,7 +113,7 @@ func (s *Server) begin(conn *net.UnixConn) {
 }
 
 // serve serves a process until it ends.
-func (s *Server) serve(c *client) {
+func (s *Server) serve(c *session) {
 	done := make(chan struct{})
 	if !s.admit(c) {
 		c.close()
@@ -125,7 +125,7 @@ func (s *Server) serve(c *client) {
 	close(done)
 	c.close()
 	s.mu.Lock()
-	delete(s.clients, c)
+	delete(s.sessions, c)
 	s.mu.Unlock()
 	s.log.Debug("a process left the device", "pid", c.pid, "uid", c.uid)
 }
@@ -150,6 +150,6 @@ func (s *Server) refuse(conn *net.UnixConn, why error) {
 	}
 	proto.CloseFDs(fds)
 	if h, _, err := proto.Split(buf[:n]); err == nil {
-		(&client{conn: conn, hung: make(chan struct{})}).reply(h, nil, nil, why)
+		(&session{conn: conn, hung: make(chan struct{})}).reply(h, nil, nil, why)
 	}
 }

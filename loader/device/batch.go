@@ -10,7 +10,7 @@ import (
 
 // batch executes the requests of a batch up to the first that fails, and returns the body of its reply with
 // descriptors for it, which stay the server's: nothing in a batch that makes objects closes one.
-func (c *client) batch(parts []proto.Part) (reply []byte, give []int) {
+func (c *session) batch(parts []proto.Part) (reply []byte, give []int) {
 	m := made{}
 	for _, p := range parts {
 		m.fill(p.Request)
@@ -31,7 +31,7 @@ type made struct {
 }
 
 // do executes a request.
-func (m *made) do(c *client, p proto.Part) (any, []int, error) {
+func (m *made) do(c *session, p proto.Part) (any, []int, error) {
 	x, ok := p.Request.(*proto.ModifyQP)
 	if !ok {
 		return c.do(p.Type, p.Request, nil)

@@ -18,7 +18,7 @@ import (
 )
 
 // do executes a request and returns the body of its reply, and descriptors for it, which stay the server's.
-func (c *client) do(t proto.Type, req any, fds []int) (reply any, give []int, err error) {
+func (c *session) do(t proto.Type, req any, fds []int) (reply any, give []int, err error) {
 	switch t {
 	case proto.TPort:
 		reply, err = c.port()
@@ -68,7 +68,7 @@ func (c *client) do(t proto.Type, req any, fds []int) (reply any, give []int, er
 }
 
 // end executes the requests that destroy an object.
-func (c *client) end(t proto.Type, req any) error {
+func (c *session) end(t proto.Type, req any) error {
 	m, ok := req.(*proto.Handle)
 	if !ok {
 		return fmt.Errorf("%w: type %d", proto.ErrProtocol, t)
@@ -98,8 +98,8 @@ func (c *client) end(t proto.Type, req any) error {
 
 // settle has the engine take what the process has posted before this request. Between two parts the
 // engine serves others. A process that goes on posting does not delay it without bound, and one that nobody
-// is to look at (floods.go) waits.
-func (c *client) settle() {
+// is to look at (fairness.go) waits.
+func (c *session) settle() {
 	for range settleRounds {
 		more, wait := false, time.Duration(0)
 		c.s.dev.InLoop(func() {
@@ -128,7 +128,7 @@ func (c *client) settle() {
 // settleRounds is how often settle takes: more than all rings of an honest process hold, mostly.
 const settleRounds = 256
 
-func (c *client) port() (*proto.PortReply, error) {
+func (c *session) port() (*proto.PortReply, error) {
 	p, err := c.s.dev.Port()
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (c *client) port() (*proto.PortReply, error) {
 }
 
 // added gives an object a handle, or destroys it.
-func (c *client) added(o object) (uint32, error) {
+func (c *session) added(o object) (uint32, error) {
 	h, err := c.add(o)
 	if err != nil {
 		if e := c.destroy(o); e != nil {
@@ -154,7 +154,7 @@ func (c *client) added(o object) (uint32, error) {
 	return h, err
 }
 
-func (c *client) allocPD() (*proto.Handle, error) {
+func (c *session) allocPD() (*proto.Handle, error) {
 	pd, err := c.s.dev.AllocPD()
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (c *client) allocPD() (*proto.Handle, error) {
 	return &proto.Handle{Handle: h}, err
 }
 
-func (c *client) addArena(m *proto.AddArena, fds []int) (*proto.Handle, error) {
+func (c *session) addArena(m *proto.AddArena, fds []int) (*proto.Handle, error) {
 	if len(fds) != 1 {
 		return nil, fmt.Errorf("%w: an arena is one descriptor, not %d", proto.ErrProtocol, len(fds))
 	}
@@ -197,9 +197,9 @@ func overLimit(err error) error {
 }
 
 // charge counts what the process uses, or returns which limit it would exceed.
-func (c *client) charge(uses ...limits.Use) error { return overLimit(c.account.Acquire(uses...)) }
+func (c *session) charge(uses ...limits.Use) error { return overLimit(c.account.Acquire(uses...)) }
 
-func (c *client) regArena(m *proto.RegArena) (*proto.RegReply, error) {
+func (c *session) regArena(m *proto.RegArena) (*proto.RegReply, error) {
 	pd, err := get[*domain](c, m.PD)
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func (c *client) regArena(m *proto.RegArena) (*proto.RegReply, error) {
 
 // register makes a region of n bytes. o is its object, without the region. spec is called when the
 // limits allow the region.
-func (c *client) register(pd *domain, access uint32, n uint64, g *proto.Group, o *region, spec func() (mr.Spec, error)) (_ *proto.RegReply, err error) {
+func (c *session) register(pd *domain, access uint32, n uint64, g *proto.Group, o *region, spec func() (mr.Spec, error)) (_ *proto.RegReply, err error) {
 	if access > 0xff {
 		return nil, fmt.Errorf("%w: %#x", verbs.ErrAccess, access)
 	}
@@ -263,7 +263,7 @@ func (c *client) register(pd *domain, access uint32, n uint64, g *proto.Group, o
 	return &proto.RegReply{Handle: h, LKey: o.r.LKey(), RKey: o.r.RKey()}, nil
 }
 
-func (c *client) distributionStats(m *proto.Handle) (*proto.DistributionStats, error) {
+func (c *session) distributionStats(m *proto.Handle) (*proto.DistributionStats, error) {
 	o, err := get[*region](c, m.Handle)
 	if err != nil {
 		return nil, err
@@ -276,7 +276,7 @@ func (c *client) distributionStats(m *proto.Handle) (*proto.DistributionStats, e
 	return (*proto.DistributionStats)(&s), err
 }
 
-func (c *client) passMemory(fds []int) error {
+func (c *session) passMemory(fds []int) error {
 	c.mu.Lock()
 	passed := c.memory != nil
 	c.mu.Unlock()
@@ -297,7 +297,7 @@ func (c *client) passMemory(fds []int) error {
 	return nil
 }
 
-func (c *client) regMemory(m *proto.RegMemory) (*proto.RegReply, error) {
+func (c *session) regMemory(m *proto.RegMemory) (*proto.RegReply, error) {
 	pd, err := get[*domain](c, m.PD)
 	if err != nil {
 		return nil, err
@@ -320,7 +320,7 @@ func (c *client) regMemory(m *proto.RegMemory) (*proto.RegReply, error) {
 	})
 }
 
-func (c *client) allocMW(m *proto.Handle) (*proto.AllocMWReply, error) {
+func (c *session) allocMW(m *proto.Handle) (*proto.AllocMWReply, error) {
 	pd, err := get[*domain](c, m.Handle)
 	if err != nil {
 		return nil, err
@@ -338,7 +338,7 @@ func (c *client) allocMW(m *proto.Handle) (*proto.AllocMWReply, error) {
 	return &proto.AllocMWReply{Handle: h, RKey: w.RKey()}, err
 }
 
-func (c *client) queryMW(m *proto.Handle) (*proto.AllocMWReply, error) {
+func (c *session) queryMW(m *proto.Handle) (*proto.AllocMWReply, error) {
 	w, err := get[*window](c, m.Handle)
 	if err != nil {
 		return nil, err
@@ -346,7 +346,7 @@ func (c *client) queryMW(m *proto.Handle) (*proto.AllocMWReply, error) {
 	return &proto.AllocMWReply{Handle: m.Handle, RKey: w.RKey()}, nil
 }
 
-func (c *client) createAH(m *proto.CreateAH) (*proto.CreateAHReply, error) {
+func (c *session) createAH(m *proto.CreateAH) (*proto.CreateAHReply, error) {
 	pd, err := get[*domain](c, m.PD)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func wireShape(s ring.Shape) proto.Shape {
 }
 
 // newRings makes memory with rings of these shapes one behind the other.
-func (c *client) newRings(shapes ...ring.Shape) (*ringMemory, []ring.Ring, error) {
+func (c *session) newRings(shapes ...ring.Shape) (*ringMemory, []ring.Ring, error) {
 	size := 0
 	for _, s := range shapes {
 		size += s.Bytes()
@@ -53,7 +53,7 @@ func limit(what string, v uint32, most int) error {
 	return nil
 }
 
-func (c *client) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
+func (c *session) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 	if err := limit("the depth of a completion queue", m.Depth, nic.MaxCQ); err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +82,7 @@ func (c *client) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 	return &proto.CreateCQReply{Handle: h, Ring: wireShape(s), Offset: memory.offset}, []int{memory.fd()}, nil
 }
 
-func (c *client) destroyCQ(q *completionQueue) error {
+func (c *session) destroyCQ(q *completionQueue) error {
 	if err := q.cq.Destroy(); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c *client) destroyCQ(q *completionQueue) error {
 }
 
 // number returns a free number of the doorbell for a queue. The engine's thread calls it.
-func (c *client) number(q *queue) (uint32, error) {
+func (c *session) number(q *queue) (uint32, error) {
 	for i, used := range c.queues {
 		if used == nil {
 			c.queues[i] = q
@@ -108,7 +108,7 @@ func (c *client) number(q *queue) (uint32, error) {
 	return uint32(len(c.queues) - 1), nil
 }
 
-func (c *client) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
+func (c *session) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 	pd, err := get[*domain](c, m.PD)
 	if err == nil {
 		err = limit("the depth of a shared receive queue", m.Depth, nic.MaxWR)
@@ -152,7 +152,7 @@ func (c *client) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 	return &proto.CreateSRQReply{Handle: h, Queue: q.number, Ring: wireShape(s), Offset: memory.offset}, []int{memory.fd()}, nil
 }
 
-func (c *client) destroySRQ(q *sharedQueue) error {
+func (c *session) destroySRQ(q *sharedQueue) error {
 	if err := q.srq.Destroy(); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (c *client) destroySRQ(q *sharedQueue) error {
 }
 
 // free gives the number of a queue back. The engine's thread calls it.
-func (c *client) free(number uint32, q *queue) {
+func (c *session) free(number uint32, q *queue) {
 	if int(number) >= len(c.queues) || c.queues[number] != q {
 		return
 	}
@@ -180,7 +180,7 @@ func (c *client) free(number uint32, q *queue) {
 	}
 }
 
-func (c *client) setLimit(m *proto.SRQLimit) error {
+func (c *session) setLimit(m *proto.SRQLimit) error {
 	q, err := get[*sharedQueue](c, m.Handle)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (c *client) setLimit(m *proto.SRQLimit) error {
 }
 
 // initOf checks the numbers of a queue pair, and finds the objects that it uses.
-func (c *client) initOf(m *proto.CreateQP) (pd *domain, init verbs.QPInit, err error) {
+func (c *session) initOf(m *proto.CreateQP) (pd *domain, init verbs.QPInit, err error) {
 	if pd, err = get[*domain](c, m.PD); err != nil {
 		return nil, init, err
 	}
@@ -229,7 +229,7 @@ func (c *client) initOf(m *proto.CreateQP) (pd *domain, init verbs.QPInit, err e
 // packets that it remembers take as much memory.
 const outOfOrderCost = 256
 
-func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
+func (c *session) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	pd, init, err := c.initOf(m)
 	if err != nil {
 		return nil, nil, err
@@ -288,7 +288,7 @@ func (c *client) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 }
 
 // enlist gives the queues of a queue pair their numbers.
-func (c *client) enlist(q *queuePair) (err error) {
+func (c *session) enlist(q *queuePair) (err error) {
 	c.s.dev.InLoop(func() {
 		for _, half := range q.halves {
 			var n uint32
@@ -301,7 +301,7 @@ func (c *client) enlist(q *queuePair) (err error) {
 	return err
 }
 
-func (c *client) destroyQP(q *queuePair) error {
+func (c *session) destroyQP(q *queuePair) error {
 	c.mu.Lock()
 	delete(c.qpns, q.qp.QPN()) // another process may have the number next
 	c.mu.Unlock()
@@ -325,7 +325,7 @@ func (c *client) destroyQP(q *queuePair) error {
 }
 
 // modify sets attributes of a queue pair. What was posted before is settled.
-func (c *client) modify(m *proto.ModifyQP) error {
+func (c *session) modify(m *proto.ModifyQP) error {
 	q, err := get[*queuePair](c, m.Handle)
 	if err != nil {
 		return err
@@ -337,7 +337,7 @@ func (c *client) modify(m *proto.ModifyQP) error {
 }
 
 // encrypt gives a queue pair its keys.
-func (c *client) encrypt(m *proto.EncryptQP) error {
+func (c *session) encrypt(m *proto.EncryptQP) error {
 	q, err := get[*queuePair](c, m.Handle)
 	if err != nil {
 		return err
@@ -351,7 +351,7 @@ func (c *client) encrypt(m *proto.EncryptQP) error {
 	)
 }
 
-func (c *client) query(m *proto.Handle) (*proto.Attr, error) {
+func (c *session) query(m *proto.Handle) (*proto.Attr, error) {
 	q, err := get[*queuePair](c, m.Handle)
 	if err != nil {
 		return nil, err

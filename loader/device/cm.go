@@ -17,7 +17,7 @@ import (
 // begins with the first TCMOpen and ends with the process. TCMClose ends all listeners and
 // connections; the session stays until they are gone, so that they count until then.
 type connections struct {
-	c *client
+	c *session
 
 	mu        sync.Mutex
 	session   cm.Session    // nil before the first TCMOpen
@@ -41,7 +41,7 @@ var (
 const maxBacklog = 1024
 
 // doCM executes a call of the communication manager.
-func (c *client) doCM(t proto.Type, req any) (any, error) {
+func (c *session) doCM(t proto.Type, req any) (any, error) {
 	x := &c.cm
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -231,7 +231,7 @@ func (x *connections) own(id uint32) error {
 }
 
 // owns refuses queue pairs of others.
-func (c *client) owns(qpn uint32) error {
+func (c *session) owns(qpn uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.qpns[qpn]; ok {

@@ -4,7 +4,7 @@
 // the memory and the limits. The other end is package rocev2/rdma/client.
 //
 //	server.go     the socket, its clients, events of the device
-//	client.go     one process: its messages, its objects, and the end of all of them
+//	session.go    one process: its messages, its objects, and the end of all of them
 //	calls.go      what the messages do; calls_queue.go those of queues
 //	feeder.go     work requests from the rings of all processes to the engine
 //	watch.go      rings that it looks at without a doorbell

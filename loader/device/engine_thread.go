@@ -27,7 +27,7 @@ const (
 )
 
 // warn has a line written to the log. Beyond noteBacklog, lines are lost.
-func (s *Server) warn(text string, c *client) {
+func (s *Server) warn(text string, c *session) {
 	select {
 	case s.notes <- note{text, c.pid, c.uid}:
 	default:
@@ -68,7 +68,7 @@ const (
 
 // alert wakes the process. The engine's thread calls it. The signal after one that took long is measured
 // in CPU time of the thread, which costs system calls: the woken process may have taken the processor.
-func (c *client) alert() {
+func (c *session) alert() {
 	switch {
 	case c.slowSignals > maxSlowSignals:
 		return

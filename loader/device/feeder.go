@@ -29,17 +29,17 @@ type feeder struct {
 	memory     *shared
 	statusPage ring.StatusPage
 	epoll      int
-	clients    []*client // the engine's thread
-	next       int       // the client that is first in the next iteration
-	flushed    int       // work requests that bad entries have flushed in this iteration
+	sessions   []*session // the engine's thread
+	next       int        // the client that is first in the next iteration
+	flushed    int        // work requests that bad entries have flushed in this iteration
 	events     [64]unix.EpollEvent
 	now        func() time.Duration // since a fixed point
 
-	// floods.go
+	// fairness.go
 	users   map[uint32]*userCosts
-	byFD    map[int32]*client // by the descriptor of its eventfd
-	skipped int               // iterations since delays were looked at
-	delayed int               // processes that nobody looks at, and signals that are owed
+	byFD    map[int32]*session // by the descriptor of its eventfd
+	skipped int                // iterations since delays were looked at
+	delayed int                // processes that nobody looks at, and signals that are owed
 }
 
 var _ nic.Feeder = (*feeder)(nil)
@@ -51,7 +51,7 @@ func newFeeder() (*feeder, error) {
 	}
 	start := time.Now()
 	f := &feeder{
-		memory: m, now: func() time.Duration { return time.Since(start) }, users: map[uint32]*userCosts{}, byFD: map[int32]*client{},
+		memory: m, now: func() time.Duration { return time.Since(start) }, users: map[uint32]*userCosts{}, byFD: map[int32]*session{},
 	}
 	if f.statusPage, err = ring.OpenStatusPage(m.b); err == nil {
 		if f.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -88,7 +88,7 @@ func (f *feeder) FD() int { return f.epoll }
 
 // Waiting implements nic.Feeder.
 func (f *feeder) Waiting() bool {
-	for _, c := range f.clients {
+	for _, c := range f.sessions {
 		if c.costs.until == 0 && c.waiting() {
 			return true
 		}
@@ -112,8 +112,8 @@ func (f *feeder) Take() (n int) {
 		f.readSignals()
 	}
 	f.flushed = 0
-	for i := range f.clients {
-		c := f.clients[(f.next+i)%len(f.clients)]
+	for i := range f.sessions {
+		c := f.sessions[(f.next+i)%len(f.sessions)]
 		if c.costs.until != 0 {
 			continue
 		}
@@ -123,7 +123,7 @@ func (f *feeder) Take() (n int) {
 		f.count(c)
 		c.review()
 		if f.flushed > flushBudget {
-			f.next = (f.next + i + 1) % len(f.clients)
+			f.next = (f.next + i + 1) % len(f.sessions)
 			break
 		}
 	}
@@ -132,7 +132,7 @@ func (f *feeder) Take() (n int) {
 
 // take takes entries of one process: receives before sends, so that a message does not arrive before
 // the receive that was posted for it. For that, it looks for receives after it has looked for sends.
-func (c *client) take() (n int) {
+func (c *session) take() (n int) {
 	c.collect()
 	look(c.sends)
 	c.collect()
@@ -153,7 +153,7 @@ func look(list []*queue) {
 
 // collect puts the queues that the doorbell names, and watched ones with entries, to those that have
 // entries.
-func (c *client) collect() {
+func (c *session) collect() {
 	c.costs.looks += c.doorbell.Take(&c.pending, func(i uint32) {
 		if int(i) < len(c.queues) && c.queues[i] != nil {
 			c.queues[i].number = i
@@ -170,7 +170,7 @@ func (c *client) collect() {
 }
 
 // found puts a queue to those that have entries. The doorbell has named it before.
-func (c *client) found(q *queue) {
+func (c *session) found(q *queue) {
 	if q.pending() {
 		return
 	}
@@ -185,7 +185,7 @@ func (c *client) found(q *queue) {
 
 // takeFrom takes entries of queues in turn, and keeps those that have more. It watches the others. An empty
 // queue counts as one entry: a process can ring the doorbell for thousands of them without pause.
-func (c *client) takeFrom(list *[]*queue, budget int) (n int) {
+func (c *session) takeFrom(list *[]*queue, budget int) (n int) {
 	all, served := *list, 0
 	for k := len(all); served < k && n < budget && c.s.feeder.flushed <= flushBudget; served++ {
 		q := all[served]
@@ -209,7 +209,7 @@ func (c *client) takeFrom(list *[]*queue, budget int) (n int) {
 }
 
 // waiting reports whether the process has entries that were not taken.
-func (c *client) waiting() bool {
+func (c *session) waiting() bool {
 	if len(c.receives) > 0 || len(c.sends) > 0 || c.doorbell.Any() {
 		return true
 	}

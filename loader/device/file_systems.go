@@ -24,7 +24,7 @@ const (
 )
 
 // endFileSystems ends file systems until the access in progress ends. It is called in a goroutine of its own.
-func (c *client) endFileSystems(m *processMemory) {
+func (c *session) endFileSystems(m *processMemory) {
 	mapped, err := c.mappedDevices(m)
 	if err != nil {
 		mapped = nil
@@ -63,7 +63,7 @@ func abort(ends func(f *procmem.FileSystem) bool) (n int, err error) {
 }
 
 // mappedDevices returns what the process has mapped. It gives up after mapsPatience.
-func (c *client) mappedDevices(m *processMemory) (map[uint64]bool, error) {
+func (c *session) mappedDevices(m *processMemory) (map[uint64]bool, error) {
 	c.mu.Lock()
 	if c.memory == nil {
 		c.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *client) mappedDevices(m *processMemory) (map[uint64]bool, error) {
 }
 
 // progresses reports whether the access that is in progress ends within abortPatience.
-func (c *client) progresses(m *processMemory) bool {
+func (c *session) progresses(m *processMemory) bool {
 	first := m.Progress()
 	for end := time.Now().Add(abortPatience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if now := m.Progress(); now.Begun == now.Ended || now.Ended != first.Ended {

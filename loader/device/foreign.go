@@ -20,7 +20,7 @@ import (
 const foreignPatience = 2 * time.Second
 
 // within calls f, and returns false if it takes too long. f goes on then.
-func (c *client) within(f func()) bool {
+func (c *session) within(f func()) bool {
 	done := make(chan struct{})
 	c.lastCall = done
 	go func() {
@@ -42,7 +42,7 @@ func (c *client) within(f func()) bool {
 
 // patiently calls open, which uses descriptors of the process. If it takes too long, what it opens is
 // closed later, and the descriptors too.
-func patiently[T any](c *client, fds []int, open func() (T, error), cancel func(T)) (v T, err error) {
+func patiently[T any](c *session, fds []int, open func() (T, error), cancel func(T)) (v T, err error) {
 	var decided atomic.Bool // open has returned in time, or it is too late
 	if c.within(func() {
 		got, failed := open()
@@ -64,14 +64,14 @@ func patiently[T any](c *client, fds []int, open func() (T, error), cancel func(
 }
 
 // discard closes descriptors that a process has passed.
-func (c *client) discard(fds []int) {
+func (c *session) discard(fds []int) {
 	if len(fds) > 0 {
 		c.within(func() { proto.CloseFDs(fds) })
 	}
 }
 
 // closeAccount gives back what the process was charged for, when no call on its descriptors is left.
-func (c *client) closeAccount() {
+func (c *session) closeAccount() {
 	if len(c.late) == 0 {
 		c.account.Close()
 		return
@@ -86,7 +86,7 @@ func (c *client) closeAccount() {
 
 // hangUp ends the connection. Any goroutine may call it. The goroutine of the process closes the
 // socket: the descriptors in messages that nobody has read are closed with it, which may block.
-func (c *client) hangUp() {
+func (c *session) hangUp() {
 	if c.over.CompareAndSwap(false, true) {
 		close(c.hung)
 	}

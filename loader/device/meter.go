@@ -16,7 +16,7 @@ import (
 const callTime = 20 * time.Microsecond
 
 // metered makes a system call on the socket of the process, and counts its CPU time if it took long.
-func (c *client) metered(call func()) {
+func (c *session) metered(call func()) {
 	if c.account == nil { // it is refused with this message
 		call()
 		return

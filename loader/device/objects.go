@@ -48,7 +48,7 @@ func (*domain) rank() int          { return 4 }
 const maxObjects = 1 << 16
 
 // add gives an object a handle. The caller has charged it.
-func (c *client) add(o object) (uint32, error) {
+func (c *session) add(o object) (uint32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.objects) >= maxObjects {
@@ -64,7 +64,7 @@ func (c *client) add(o object) (uint32, error) {
 }
 
 // get returns the object of a handle, which must be of type T.
-func get[T object](c *client, handle uint32) (o T, err error) {
+func get[T object](c *session, handle uint32) (o T, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o, ok := c.objects[handle].(T)
@@ -75,7 +75,7 @@ func get[T object](c *client, handle uint32) (o T, err error) {
 }
 
 // drop destroys the object of a handle.
-func drop[T object](c *client, handle uint32) error {
+func drop[T object](c *session, handle uint32) error {
 	o, err := get[T](c, handle)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func drop[T object](c *client, handle uint32) error {
 }
 
 // inOrder removes all objects and returns them in the order in which they can be destroyed.
-func (c *client) inOrder() (all []object) {
+func (c *session) inOrder() (all []object) {
 	c.mu.Lock()
 	for h, o := range c.objects {
 		all = append(all, o)
@@ -103,7 +103,7 @@ func (c *client) inOrder() (all []object) {
 }
 
 // destroy ends an object and gives back what it was charged for.
-func (c *client) destroy(o object) error {
+func (c *session) destroy(o object) error {
 	switch o := o.(type) {
 	case *queuePair:
 		return c.destroyQP(o)
@@ -136,7 +136,7 @@ func (c *client) destroy(o object) error {
 	return nil
 }
 
-func (c *client) destroyRegion(o *region) error {
+func (c *session) destroyRegion(o *region) error {
 	if err := o.r.Deregister(); err != nil {
 		return err
 	}

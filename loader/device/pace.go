@@ -53,12 +53,12 @@ const (
 )
 
 // spend counts calls of the process.
-func (c *client) spend(calls uint64) {
+func (c *session) spend(calls uint64) {
 	c.debt.Store(int64(c.account.Spend(c.s.now(), calls)))
 }
 
 // pace waits until the process may make another call. false: the process or its connection has ended.
-func (c *client) pace() bool {
+func (c *session) pace() bool {
 	wait := time.Duration(c.debt.Swap(0))
 	if wait < shortWait {
 		return true
@@ -81,7 +81,7 @@ func (c *client) pace() bool {
 }
 
 // left reports whether the process has closed its end of the socket.
-func (c *client) left() (left bool) {
+func (c *session) left() (left bool) {
 	raw, err := c.conn.SyscallConn()
 	if err != nil {
 		return true

@@ -26,7 +26,7 @@ var errControlledQKey = errors.New("a Q_Key with bit 31 set is for processes wit
 // mayUse refuses a controlled Q_Key to processes without CAP_NET_RAW, as the kernel does (modify_qp of
 // drivers/infiniband/core/uverbs_cmd.c). A work request cannot bring in such a Q_Key: with bit 31 set, it has that of
 // the queue pair sent.
-func (c *client) mayUse(m *proto.ModifyQP) error {
+func (c *session) mayUse(m *proto.ModifyQP) error {
 	if verbs.AttrMask(m.Mask)&verbs.MaskQKey != 0 && m.Attr.QKey&controlledQKey != 0 && !c.hasCapability(unix.CAP_NET_RAW) {
 		return errControlledQKey
 	}
@@ -38,7 +38,7 @@ func (c *client) mayUse(m *proto.ModifyQP) error {
 const privilegedPorts = 1024
 
 // mayListen refuses a port for which the kernel stack requires CAP_NET_BIND_SERVICE.
-func (c *client) mayListen(id mad.ServiceID) error {
+func (c *session) mayListen(id mad.ServiceID) error {
 	if _, port, ok := id.IP(); !ok || port >= privilegedPorts || c.hasCapability(unix.CAP_NET_BIND_SERVICE) {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (c *client) mayListen(id mad.ServiceID) error {
 var errNotYours = errors.New("the status is for processes with CAP_NET_ADMIN, and for the user of the server if that is not root: run as root")
 
 // maySeeAll refuses the status of all processes. User ID 0 alone is no right: containers have it without capabilities.
-func (c *client) maySeeAll() error {
+func (c *session) maySeeAll() error {
 	if c.uid != 0 && c.uid == uint32(os.Getuid()) || c.hasCapability(unix.CAP_NET_ADMIN) {
 		return nil
 	}
@@ -89,7 +89,7 @@ var effective = regexp.MustCompile(`(?m)^CapEff:\s*([0-9a-f]+)$`)
 // file capabilities). The kernel gives the procfs directory of such a program to root (proc(5), dumpable). So the
 // directory must have the user that has connected. A program that had capabilities of its file when it connected is
 // refused as well; one with ambient capabilities is not.
-func (c *client) hasCapability(n uint) bool {
+func (c *session) hasCapability(n uint) bool {
 	dir := fmt.Sprintf("/proc/%d/", c.pid)
 	var owner unix.Stat_t
 	err0 := unix.Stat(dir, &owner)

@@ -76,7 +76,7 @@ func (s *Server) guard() {
 func (s *Server) checkMemories() (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.clients {
+	for c := range s.sessions {
 		some = c.checkMemory() || some
 	}
 	return some
@@ -84,7 +84,7 @@ func (s *Server) checkMemories() (some bool) {
 
 // checkMemory takes a sample of the accesses to the memory of a process. It returns false if the process
 // has not passed its memory, or has ended.
-func (c *client) checkMemory() bool {
+func (c *session) checkMemory() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.memory
@@ -111,7 +111,7 @@ func (c *client) checkMemory() bool {
 }
 
 // kill ends the process, unless it has ended.
-func (c *client) kill() error {
+func (c *session) kill() error {
 	err := unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
 	switch {
 	case err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EBADF):
@@ -123,7 +123,7 @@ func (c *client) kill() error {
 }
 
 // note logs why the device does not get rid of a process, when the reason is new.
-func (m *processMemory) note(c *client, err error) {
+func (m *processMemory) note(c *session, err error) {
 	if err == nil || err.Error() == m.failed {
 		return
 	}

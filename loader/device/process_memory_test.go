@@ -29,7 +29,7 @@ func TestKillRefused(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	var log bytes.Buffer
-	c, m := &client{s: &Server{log: slog.New(slog.NewTextHandler(&log, nil))}, pid: 4711, pidfd: fd}, &processMemory{}
+	c, m := &session{s: &Server{log: slog.New(slog.NewTextHandler(&log, nil))}, pid: 4711, pidfd: fd}, &processMemory{}
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread has another user

@@ -14,7 +14,7 @@ import (
 
 // queue is a ring of work requests, which the engine's thread takes.
 type queue struct {
-	c       *client
+	c       *session
 	in      *ring.Consumer
 	entry   []byte // copy of the entry that is decoded
 	qp      *queuePair
@@ -26,7 +26,7 @@ type queue struct {
 	used    bool   // it had entries since the last review
 }
 
-func newQueue(c *client, r ring.Ring, s ring.Shape) *queue {
+func newQueue(c *session, r ring.Ring, s ring.Shape) *queue {
 	return &queue{c: c, in: ring.NewConsumer(r), entry: make([]byte, s.EntryBytes)}
 }
 
@@ -131,7 +131,7 @@ func (q *queue) damaged() {
 
 // queuePair is a queue pair of a process. It implements nic.QueueView.
 type queuePair struct {
-	c       *client
+	c       *session
 	qp      *nic.QP
 	memory  *ringMemory
 	halves  []*queue // send, and receive unless it has a shared receive queue
@@ -163,7 +163,7 @@ func (q *queuePair) FindReceives() {
 
 // sharedQueue is a shared receive queue of a process. It implements nic.QueueView.
 type sharedQueue struct {
-	c      *client
+	c      *session
 	srq    *nic.SRQ
 	memory *ringMemory
 	recv   *queue
@@ -184,7 +184,7 @@ func (q *sharedQueue) FindReceives() { q.recv.findReceives() }
 
 // completionQueue is a completion queue of a process. It implements nic.CQSink.
 type completionQueue struct {
-	c      *client
+	c      *session
 	cq     *nic.CQ
 	memory *ringMemory
 	out    *ring.Producer

@@ -39,7 +39,7 @@ func TestCallsOfStart(t *testing.T) {
 }
 
 // tested returns a server and a process of it, without a connection.
-func tested(t *testing.T) *client {
+func tested(t *testing.T) *session {
 	t.Helper()
 	s, err := New(Config{})
 	if err != nil {
@@ -54,7 +54,7 @@ func tested(t *testing.T) *client {
 		}
 		s.feeder.close()
 	})
-	c := &client{s: s, hung: make(chan struct{}), pidfd: -1}
+	c := &session{s: s, hung: make(chan struct{}), pidfd: -1}
 	if c.doorbell, err = ring.OpenDoorbell(make([]byte, ring.DoorbellBytes+64)[:ring.DoorbellBytes]); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func tested(t *testing.T) *client {
 }
 
 // emptyQueue returns a queue of a ring without entries.
-func emptyQueue(t *testing.T, c *client) *queue {
+func emptyQueue(t *testing.T, c *session) *queue {
 	t.Helper()
 	shape := ring.ShapeFor(1, 64)
 	r, err := ring.Open(make([]byte, shape.Bytes()), shape)
@@ -185,7 +185,7 @@ func TestSlowSignals(t *testing.T) {
 // A process without CAP_NET_BIND_SERVICE cannot listen at ports below 1024.
 func TestPrivilegedPorts(t *testing.T) {
 	require.Root(t)
-	of := func(uid uint32) *client {
+	of := func(uid uint32) *session {
 		cmd := exec.Command("sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
@@ -200,7 +200,7 @@ func TestPrivilegedPorts(t *testing.T) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		})
-		return &client{pid: uint32(cmd.Process.Pid), uid: uid, pidfd: fd}
+		return &session{pid: uint32(cmd.Process.Pid), uid: uid, pidfd: fd}
 	}
 	root, nobody := of(0), of(65534)
 	for port, want := range map[uint16]bool{0: false, 80: false, 1023: false, 1024: true, 20049: true} {

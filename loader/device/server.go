@@ -41,7 +41,7 @@ type Server struct {
 	owners   sync.Map // verbs.QP, verbs.SRQ or verbs.CQ to owner
 
 	mu      sync.Mutex
-	clients map[*client]struct{}
+	sessions map[*session]struct{}
 	ended   bool
 	all     sync.WaitGroup
 	start   time.Time
@@ -56,7 +56,7 @@ type Server struct {
 
 // owner is the process of an object, and its handle.
 type owner struct {
-	c      *client
+	c      *session
 	handle uint32
 }
 
@@ -67,7 +67,7 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
 	s := &Server{
-		conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, clients: map[*client]struct{}{}, done: make(chan struct{}),
+		conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, sessions: map[*session]struct{}{}, done: make(chan struct{}),
 		refused: make(chan struct{}, maxRefused), closers: make(chan struct{}, maxClosers), start: time.Now(), notes: make(chan note, noteBacklog),
 		passed: make(chan struct{}, 1),
 	}
@@ -142,13 +142,13 @@ func (s *Server) listen() error {
 	return nil
 }
 
-func (s *Server) admit(c *client) bool {
+func (s *Server) admit(c *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
-	s.clients[c] = struct{}{}
+	s.sessions[c] = struct{}{}
 	return true
 }
 
@@ -190,7 +190,7 @@ func (s *Server) event(e verbs.Event) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.clients {
+	for c := range s.sessions {
 		c.event(eventBytes(&m, text))
 	}
 }
@@ -208,7 +208,7 @@ func (s *Server) hangUp() {
 		s.ended = true
 		close(s.done)
 	}
-	for c := range s.clients {
+	for c := range s.sessions {
 		c.hangUp() // the goroutine of the client does the rest
 	}
 	if s.listener != nil {

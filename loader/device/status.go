@@ -73,7 +73,7 @@ func (s *Server) processes() []Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := []Process{}
-	for c := range s.clients {
+	for c := range s.sessions {
 		if !c.greeted.Load() { // it asks for the status, for example
 			continue
 		}
@@ -90,7 +90,7 @@ func (s *Server) processes() []Process {
 }
 
 // status answers a request for the status or for the counters of the device.
-func (c *client) status(h proto.Header, body []byte) {
+func (c *session) status(h proto.Header, body []byte) {
 	req, _, _ := proto.Bodies(h.Type)
 	err := proto.Decode(body, req)
 	if err == nil {

@@ -34,13 +34,13 @@ func TestStatusKinds(t *testing.T) {
 
 // The waits of a process that is over its rate of control messages are in the status.
 func TestStatusDelayed(t *testing.T) {
-	c := &client{conn: pairConn(t), hung: make(chan struct{}), account: openAccount(t)}
+	c := &session{conn: pairConn(t), hung: make(chan struct{}), account: openAccount(t)}
 	c.greeted.Store(true)
 	for _, wait := range []time.Duration{shortWait / 2, 2 * shortWait} { // the first one is not waited for
 		c.debt.Store(int64(wait))
 		c.pace()
 	}
-	s := &Server{clients: map[*client]struct{}{c: {}}}
+	s := &Server{sessions: map[*session]struct{}{c: {}}}
 	want := uint64((2 * shortWait).Milliseconds())
 	if got := statusReply(s.processes(), 0).Processes[0].CallsDelayed; got != want {
 		t.Errorf("%d ms, want %d", got, want)

@@ -22,7 +22,7 @@ const (
 )
 
 // watch begins to watch a queue, if there is room for one more.
-func (c *client) watch(q *queue) {
+func (c *session) watch(q *queue) {
 	if q.watched || q.ended || len(c.watched) == maxWatched {
 		return
 	}
@@ -32,7 +32,7 @@ func (c *client) watch(q *queue) {
 }
 
 // unwatch ends it. Entries that the process has not rung the doorbell for are found.
-func (c *client) unwatch(q *queue) {
+func (c *session) unwatch(q *queue) {
 	if !q.watched {
 		return
 	}
@@ -45,7 +45,7 @@ func (c *client) unwatch(q *queue) {
 }
 
 // review ends the watch of queues that had no entries for some time. It is called in each iteration.
-func (c *client) review() {
+func (c *session) review() {
 	if len(c.watched) == 0 {
 		return
 	}

@@ -18,7 +18,7 @@ import (
 
 // watchWorld is the engine's side of a process, without an engine, with some rings, and the other side.
 type watchWorld struct {
-	c         *client
+	c         *session
 	doorbell  ring.Doorbell // the process's
 	producers []*ring.Producer
 }
@@ -34,7 +34,7 @@ func newWatchWorld(t *testing.T, queues int) *watchWorld {
 		t.Cleanup(func() { _ = unix.Munmap(b) })
 		return b
 	}
-	w := &watchWorld{c: &client{}}
+	w := &watchWorld{c: &session{}}
 	var err error
 	if w.doorbell, err = ring.OpenDoorbell(mapped(ring.DoorbellBytes)); err != nil {
 		t.Fatal(err)

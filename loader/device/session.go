@@ -19,8 +19,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// client is a process that uses the device.
-type client struct {
+// session is a process that uses the device.
+type session struct {
 	s        *Server
 	conn     *net.UnixConn
 	pid, uid uint32
@@ -53,7 +53,7 @@ type client struct {
 	rings        *ringFiles // nil before the hello
 	doorbell     ring.Doorbell
 	wake, signal int  // eventfd for the engine's thread; socket to the process
-	fed          bool // feeder.clients has it
+	fed          bool // feeder.sessions has it
 
 	// The engine's thread.
 	costs       costs
@@ -75,12 +75,12 @@ const (
 	writePatience = 10 * time.Second
 )
 
-func newClient(s *Server, conn *net.UnixConn) (*client, error) {
+func newSession(s *Server, conn *net.UnixConn) (*session, error) {
 	cred, err := peerOf(conn)
 	if err != nil {
 		return nil, err
 	}
-	c := &client{
+	c := &session{
 		s: s, conn: conn, pid: uint32(cred.Pid), uid: cred.Uid, pidfd: -1, objects: map[uint32]object{}, qpns: map[uint32]struct{}{}, wake: -1, signal: -1,
 		slow: make(chan struct{}, proto.MaxWaiting), events: make(chan []byte, eventBacklog),
 		hung: make(chan struct{}),
@@ -121,7 +121,7 @@ func peerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 }
 
 // serve answers the messages of the process until it closes its socket, or dies.
-func (c *client) serve() {
+func (c *session) serve() {
 	buf := make([]byte, proto.MaxMessage)
 	c.spend(callsToAccept)
 	for c.pace() {
@@ -165,7 +165,7 @@ func (c *client) serve() {
 }
 
 // hello answers the first message. It returns false if there is no use in going on.
-func (c *client) hello(h proto.Header, body []byte) bool {
+func (c *session) hello(h proto.Header, body []byte) bool {
 	c.spend(callsToOpen)
 	var m proto.Hello
 	err := proto.Decode(body, &m)
@@ -200,7 +200,7 @@ func (c *client) hello(h proto.Header, body []byte) bool {
 }
 
 // open makes what the process and the engine's thread share, and has the engine look at it.
-func (c *client) open() (err error) {
+func (c *session) open() (err error) {
 	var doorbell []byte
 	if c.rings, doorbell, err = openRingFiles(c.account); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (c *client) open() (err error) {
 }
 
 // request answers one message. Those that wait for a neighbour do so in a goroutine.
-func (c *client) request(h proto.Header, body []byte, fds []int) {
+func (c *session) request(h proto.Header, body []byte, fds []int) {
 	defer func() {
 		if !c.abandoned {
 			c.discard(fds)
@@ -249,7 +249,7 @@ func (c *client) request(h proto.Header, body []byte, fds []int) {
 }
 
 // requests answers a batch.
-func (c *client) requests(h proto.Header, body []byte) {
+func (c *session) requests(h proto.Header, body []byte) {
 	parts, err := proto.DecodeBatch(body)
 	if err != nil {
 		c.spend(1)
@@ -264,7 +264,7 @@ func (c *client) requests(h proto.Header, body []byte) {
 }
 
 // answer writes the message that do returns, with its descriptors, which stay the server's.
-func (c *client) answer(h proto.Header, waits bool, do func() ([]byte, []int)) {
+func (c *session) answer(h proto.Header, waits bool, do func() ([]byte, []int)) {
 	if !waits {
 		b, give := do()
 		c.write(b, give...)
@@ -284,13 +284,13 @@ func (c *client) answer(h proto.Header, waits bool, do func() ([]byte, []int)) {
 }
 
 // reply answers a request. fds stay the server's.
-func (c *client) reply(h proto.Header, body any, fds []int, err error) {
+func (c *session) reply(h proto.Header, body any, fds []int, err error) {
 	c.write(proto.AppendReply(nil, h, body, err), fds...)
 }
 
 // write sends a message. A process that does not read loses its connection. Messages have one deadline
 // each, in turn: one that waits for its turn does not extend that of another.
-func (c *client) write(b []byte, fds ...int) {
+func (c *session) write(b []byte, fds ...int) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	_ = c.conn.SetWriteDeadline(time.Now().Add(writePatience))
@@ -303,7 +303,7 @@ func (c *client) write(b []byte, fds ...int) {
 }
 
 // event queues an event for the process. The oldest is lost if it does not read them.
-func (c *client) event(b []byte) {
+func (c *session) event(b []byte) {
 	for {
 		select {
 		case c.events <- b:
@@ -318,7 +318,7 @@ func (c *client) event(b []byte) {
 }
 
 // sendEvents sends events until the connection ends.
-func (c *client) sendEvents(done <-chan struct{}) {
+func (c *session) sendEvents(done <-chan struct{}) {
 	for {
 		select {
 		case b := <-c.events:
@@ -330,7 +330,7 @@ func (c *client) sendEvents(done <-chan struct{}) {
 }
 
 // close ends all that the process had.
-func (c *client) close() {
+func (c *session) close() {
 	c.hangUp()
 	_ = c.conn.CloseWrite() // the process sees the end also if Close takes long
 	c.within(func() { c.conn.Close() })

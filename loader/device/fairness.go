@@ -76,7 +76,7 @@ func (k *costs) wait(now time.Duration) time.Duration {
 }
 
 // join begins to serve a process.
-func (f *feeder) join(c *client) {
+func (f *feeder) join(c *session) {
 	u := f.users[c.uid]
 	if u == nil {
 		u = &userCosts{}
@@ -85,12 +85,12 @@ func (f *feeder) join(c *client) {
 	u.processes++
 	c.costs.user = u
 	f.byFD[int32(c.wake)] = c
-	f.clients = append(f.clients, c)
+	f.sessions = append(f.sessions, c)
 }
 
 // leave is the inverse of join.
-func (f *feeder) leave(c *client) {
-	f.clients = slices.DeleteFunc(f.clients, func(x *client) bool { return x == c })
+func (f *feeder) leave(c *session) {
+	f.sessions = slices.DeleteFunc(f.sessions, func(x *session) bool { return x == c })
 	delete(f.byFD, int32(c.wake))
 	if c.costs.user.processes--; c.costs.user.processes == 0 {
 		delete(f.users, c.uid)
@@ -104,7 +104,7 @@ func (f *feeder) leave(c *client) {
 }
 
 // count delays a process that is over its limit.
-func (f *feeder) count(c *client) {
+func (f *feeder) count(c *session) {
 	k := &c.costs
 	if k.looks <= looksAtOnce {
 		return
@@ -119,7 +119,7 @@ func (f *feeder) count(c *client) {
 
 // listen sets the events of a process's eventfd that end the sleep. It does not remove the eventfd and add
 // it again: that would wait for the lock of the eventfd, which the process can hold for long.
-func (f *feeder) listen(c *client, events uint32) {
+func (f *feeder) listen(c *session, events uint32) {
 	_ = unix.EpollCtl(f.epoll, unix.EPOLL_CTL_MOD, c.wake, &unix.EpollEvent{Events: events, Fd: int32(c.wake)})
 }
 
@@ -138,7 +138,7 @@ func (f *feeder) resume(slept bool) (again bool) {
 	}
 	f.skipped = 0
 	now := f.now()
-	for _, c := range f.clients {
+	for _, c := range f.sessions {
 		k := &c.costs
 		if k.until != 0 && k.until <= now {
 			k.until, k.renewed = 0, true
@@ -161,7 +161,7 @@ func (f *feeder) Due() (d time.Duration, some bool) {
 		return 0, false
 	}
 	first := time.Duration(1<<63 - 1)
-	for _, c := range f.clients {
+	for _, c := range f.sessions {
 		for _, at := range [...]time.Duration{c.costs.until, c.costs.owed} {
 			if at != 0 {
 				first = min(first, at)
@@ -211,7 +211,7 @@ func newWake() (int, error) {
 }
 
 // notify wakes the process, now or when it may get another signal.
-func (c *client) notify() {
+func (c *session) notify() {
 	k := &c.costs
 	if k.owed != 0 {
 		return
