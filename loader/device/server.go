@@ -40,18 +40,18 @@ type Server struct {
 	accounts *limits.Accounts
 	owners   sync.Map // verbs.QP, verbs.SRQ or verbs.CQ to owner
 
-	mu      sync.Mutex
+	mu       sync.Mutex
 	sessions map[*session]struct{}
-	ended   bool
-	all     sync.WaitGroup
-	start   time.Time
-	accepts limits.Bucket // accept's
-	refused chan struct{} // processes that are being refused
-	closers chan struct{} // connections that are being closed without an answer
-	notes   chan note     // lines for the log from the engine's thread
-	passed  chan struct{} // a process has passed its memory
-	done    chan struct{} // closed when the device has ended
-	close   sync.Once
+	ended    bool
+	all      sync.WaitGroup
+	start    time.Time
+	accepts  limits.Bucket // accept's
+	refused  chan struct{} // processes that are being refused
+	closers  chan struct{} // connections that are being closed without an answer
+	notes    chan note     // lines for the log from the engine's thread
+	passed   chan struct{} // a process has passed its memory
+	done     chan struct{} // closed when the device has ended
+	close    sync.Once
 }
 
 // owner is the process of an object, and its handle.
