@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
-	"github.com/softroce/softroce-xdp/testenv/bench/xskbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -16,7 +16,7 @@ import (
 type lab struct {
 	ends [2]topo.CableEnd
 	sets [2]xsk.Set
-	redi [2]*xskbench.Redirector
+	redi [2]*nicbench.Redirector
 }
 
 func newCable(t testing.TB, spec topo.CableSpec) [2]topo.CableEnd {
@@ -34,7 +34,7 @@ func newLab(t testing.TB, spec topo.CableSpec, c xsk.Config) *lab {
 	t.Helper()
 	l := &lab{ends: newCable(t, spec)}
 	for i, end := range l.ends {
-		set, r, err := xskbench.Open(end, c)
+		set, r, err := nicbench.Open(end, c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,20 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/carddemo"
-	"github.com/softroce/softroce-xdp/testenv/bench/ccreport"
-	"github.com/softroce/softroce-xdp/testenv/bench/demo"
-	"github.com/softroce/softroce-xdp/testenv/bench/disorderbench"
-	"github.com/softroce/softroce-xdp/testenv/bench/forwardbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/carddemo"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/ccreport"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/netbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/ooobench"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/poolbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
-	"github.com/softroce/softroce-xdp/testenv/bench/orderbench"
-	"github.com/softroce/softroce-xdp/testenv/bench/poolbench"
-	"github.com/softroce/softroce-xdp/testenv/bench/pooldemo"
-	"github.com/softroce/softroce-xdp/testenv/bench/railsbench"
-	"github.com/softroce/softroce-xdp/testenv/bench/roceload"
-	"github.com/softroce/softroce-xdp/testenv/bench/rxebench"
-	"github.com/softroce/softroce-xdp/testenv/bench/tcpbench"
 )
 
 func main() { os.Exit(status.Run(newRoot())) }
@@ -35,9 +28,9 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		carddemo.Command(), ccreport.Command(), demo.Command(), disorderbench.Command(), forwardbench.Command(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), orderbench.Command(),
-		pacerCommand(), poolbench.Command(), poolbench.WorkerCommand(), pooldemo.Command(), railsbench.Command(),
-		roceload.Command(), rxebench.Command(), sweepCommand(), tcpbench.Command(), xskCommand(),
+		carddemo.Command(), ccreport.Command(), netbench.DemoCommand(), ooobench.DisorderCommand(), netbench.ForwardCommand(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), ooobench.VirtualCommand(),
+		pacerCommand(), poolbench.Command(), poolbench.WorkerCommand(), poolbench.DemoCommand(), ooobench.RailsCommand(),
+		netbench.LoadCommand(), netbench.RxeCommand(), sweepCommand(), netbench.TCPCommand(), xskCommand(),
 	)
 	return root
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
-	"github.com/softroce/softroce-xdp/testenv/bench/xskbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // xskCommand measures raw AF_XDP over a veth pair that it creates: what gets through
 // in one direction, and round trips.
 func xskCommand() *cobra.Command {
-	var loop xskbench.LoopSpec
+	var loop nicbench.LoopSpec
 	var sizes []int
 	var asJSON, onlyLoop bool
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ func xskCommand() *cobra.Command {
 				fmt.Fprintf(cmd.OutOrStdout(), "%-9s %v\n", what, r)
 			}
 			for _, loop.Size = range sizes {
-				r, err := xskbench.Loop(cmd.Context(), ends, loop)
+				r, err := nicbench.Loop(cmd.Context(), ends, loop)
 				if err != nil {
 					return err
 				}
@@ -53,7 +53,7 @@ func xskCommand() *cobra.Command {
 				return nil
 			}
 			for _, sleep := range []bool{false, true} {
-				r, err := xskbench.PingPong(cmd.Context(), ends, xskbench.PingPongSpec{
+				r, err := nicbench.PingPong(cmd.Context(), ends, nicbench.PingPongSpec{
 					Size: sizes[0], Duration: loop.Duration, Busy: loop.Busy, Sleep: sleep,
 				})
 				if err != nil {

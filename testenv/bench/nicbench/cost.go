@@ -16,7 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 )
 
 // messageRate is how many small messages get through.
@@ -48,7 +48,7 @@ func messageRate(_ context.Context, w *world, c config, r *report) error {
 	}
 	r.table("Message rate, WRITE of 64 B, 256 outstanding", "QUEUE PAIRS\t1000 MESSAGES/S\tMIN TO MAX\tCPU NS A MESSAGE\t")
 	for i, qps := range counts {
-		r.row("%d\t%.0f\t%s\t%.0f", qps, stats.Median(rates[i]), span(rates[i], "%.0f"), stats.Median(cpu[i]))
+		r.row("%d\t%.0f\t%s\t%.0f", qps, status.Median(rates[i]), span(rates[i], "%.0f"), status.Median(cpu[i]))
 	}
 	r.end()
 	return nil
@@ -115,11 +115,11 @@ func manyQPs(_ context.Context, w *world, c config, r *report) error {
 		"QUEUE PAIRS\tP50 US, ONE OUTSTANDING\tMIN TO MAX\tOVER THE FIRST\tTARGET\t\tUS A MESSAGE, 64 OUTSTANDING\tMIN TO MAX\t")
 	r.limit(single[0])
 	for i, n := range counts {
-		over, verdict := stats.Median(ratios(single[i], single[0])), none
+		over, verdict := status.Median(ratios(single[i], single[0])), none
 		if i > 0 {
 			verdict = r.atMost(over, flatTarget, "%.2f")
 		}
-		r.row("%d\t%.2f\t%s\t%.3f\t%s\t%.2f\t%s", n, stats.Median(single[i]), span(single[i], "%.2f"), over, verdict, stats.Median(bulk[i]), span(bulk[i], "%.2f"))
+		r.row("%d\t%.2f\t%s\t%.3f\t%s\t%.2f\t%s", n, status.Median(single[i]), span(single[i], "%.2f"), over, verdict, status.Median(bulk[i]), span(bulk[i], "%.2f"))
 	}
 	r.end("With 64 outstanding on one queue pair one ACK serves many messages, on 64 queue pairs each has its own: no target there.")
 	r.table("Memory of an idle connected queue pair", "BYTES\tGO'S HEAP\tRESIDENT IN ALL\tTARGET\t\t")
@@ -203,7 +203,7 @@ func allocations(_ context.Context, w *world, c config, r *report) error {
 	}
 	r.table("Allocations in steady state, both hosts", "8 KB MESSAGES\tPACKETS\tALLOCATIONS\tPER PACKET\tTARGET\t\t")
 	for _, x := range all {
-		per := stats.Median(x.perPacket)
+		per := status.Median(x.perPacket)
 		r.row("%s\t%d\t%s\t%.5f\t%s", x.name, x.packets, span(x.allocs, "%.0f"), per, r.atMost(per, target, "%.3f"))
 	}
 	r.end()

@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 )
 
 // Targets of the device that an agent serves.
@@ -113,17 +113,17 @@ func throughDevice(ctx context.Context, w *world, c config, r *report) error {
 	}
 	r.table("Device that an agent serves, WRITE", "ON THE VETH PAIR\tGBIT/S\tENGINES IN ONE PROCESS\tSHARE\tTARGET\t\tIN TWO PROCESSES\tSHARE")
 	for _, x := range rows {
-		share := stats.Median(ratios(x.server, x.own))
-		r.row("%s\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.2f", bytes(x.size), stats.Median(x.server)*8/1e9, stats.Median(x.own)*8/1e9, share, r.atLeast(share, serverTarget, "%.2f"),
-			stats.Median(x.two)*8/1e9, stats.Median(ratios(x.server, x.two)))
+		share := status.Median(ratios(x.server, x.own))
+		r.row("%s\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.2f", bytes(x.size), status.Median(x.server)*8/1e9, status.Median(x.own)*8/1e9, share, r.atLeast(share, serverTarget, "%.2f"),
+			status.Median(x.two)*8/1e9, status.Median(ratios(x.server, x.two)))
 	}
 	r.end(
 		"Both agents are processes of their own, of niceness -10 as always. An engine in this process, of this process's",
 		"niceness, serves both hosts, or only one of them and another process the other one.",
 	)
 	r.table("From work request to completion on one host, 8 bytes, polling", "BY\tP50 US\tMIN TO MAX\tTARGET\t\t")
-	r.row("rings\t%.2f\t%s\t%s", stats.Median(rings), span(rings, "%.2f"), r.atMost(stats.Median(rings), ringsTarget, "%.1f"))
-	r.row("engine in the process\t%.2f\t%s\t%s", stats.Median(loops), span(loops, "%.2f"), none)
+	r.row("rings\t%.2f\t%s\t%s", status.Median(rings), span(rings, "%.2f"), r.atMost(status.Median(rings), ringsTarget, "%.1f"))
+	r.row("engine in the process\t%.2f\t%s\t%s", status.Median(loops), span(loops, "%.2f"), none)
 	r.end()
 	return nil
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
-	"github.com/softroce/softroce-xdp/testenv/bench/xskbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 )
 
 // goodputTarget is the share of the bytes a second that must be left of raw AF_XDP with a copy of the
@@ -85,13 +84,13 @@ func goodput(ctx context.Context, w *world, c config, r *report) error {
 		r.table(fmt.Sprintf("Goodput, PMTU %d", pmtu.Bytes()), "ON THE VETH PAIR\tGOODPUT GBIT/S\tFRAMES GBIT/S\tMIN TO MAX\tCPU NS/KB\tSENT AGAIN\tOF THE LIMIT\tTARGET\t\t")
 		r.limit(base.frames)
 		for _, s := range append([]*stage{raw, base}, all...) {
-			share, verdict := stats.Median(s.frames)/stats.Median(base.frames), none
+			share, verdict := status.Median(s.frames)/status.Median(base.frames), none
 			if len(s.shares) > 0 {
-				share = stats.Median(s.shares)
+				share = status.Median(s.shares)
 				verdict = r.atLeast(share, goodputTarget, "%.2f")
 			}
-			r.row("%s\t%.2f\t%.2f\t%s\t%.0f\t%d\t%.3f\t%s", s.name, stats.Median(s.data)*8/1e9, stats.Median(s.frames)*8/1e9,
-				span(s.frames8(), "%.2f"), stats.Median(s.cpu), s.again, share, verdict)
+			r.row("%s\t%.2f\t%.2f\t%s\t%.0f\t%d\t%.3f\t%s", s.name, status.Median(s.data)*8/1e9, status.Median(s.frames)*8/1e9,
+				span(s.frames8(), "%.2f"), status.Median(s.cpu), s.again, share, verdict)
 		}
 		r.end("Shares compare bytes of Ethernet frames that arrived (ACKs do not count) with the mean of the limit, raw AF_XDP with copy and ICRC, right before and right after; the median of the rounds'.")
 	}
@@ -101,7 +100,7 @@ func goodput(ctx context.Context, w *world, c config, r *report) error {
 // limit is raw AF_XDP for one more time.
 func (s *stage) limit(ctx context.Context, w *world, pmtu rocev2.PMTU, frame int, length time.Duration, data bool) (bytes float64, err error) {
 	cpu := processCPU()
-	l, err := xskbench.Loop(ctx, w.ends, xskbench.LoopSpec{Size: frame, Duration: length, Data: data})
+	l, err := Loop(ctx, w.ends, LoopSpec{Size: frame, Duration: length, Data: data})
 	if err != nil {
 		return 0, err
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 )
 
 // hostile is a kind of process that costs others as much as it can. Its loop calls ready when it begins,
@@ -90,9 +90,9 @@ func nextToHostile(ctx context.Context, w *world, c config, r *report) error {
 	r.table("Throughput of a client process next to a hostile one, WRITE of 64 KB", "NEXT TO A PROCESS THAT\tNEXT TO SPIN\tTARGET\t\tALONE\tSPIN OF ALONE\tAGENT")
 	for i, h := range kinds {
 		g := got[i]
-		share := stats.Median(ratios(g.next, g.spinning))
+		share := status.Median(ratios(g.next, g.spinning))
 		r.row("%s\t%.2f\t%s\t%.2f\t%.2f\t%.1f %%", h.does, share, r.atLeast(share, victimTarget, "%.2f"),
-			stats.Median(ratios(g.next, g.alone)), stats.Median(ratios(g.spinning, g.alone)), stats.Median(g.agent))
+			status.Median(ratios(g.next, g.alone)), status.Median(ratios(g.spinning, g.alone)), status.Median(g.agent))
 	}
 	r.end(
 		"NEXT TO SPIN: of the throughput next to a process that uses a core and not the device. ALONE: of the throughput alone.",

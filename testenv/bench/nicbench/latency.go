@@ -13,8 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
-	"github.com/softroce/softroce-xdp/testenv/bench/xskbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 )
 
 // latencyTarget is how much longer a message may take than raw AF_XDP there and
@@ -53,7 +52,7 @@ func latency(ctx context.Context, w *world, c config, r *report) error {
 			options.Spin = time.Hour
 		}
 		for range c.rounds {
-			l, err := xskbench.PingPong(ctx, w.ends, xskbench.PingPongSpec{Size: frame8, Duration: c.each, Sleep: !m.spin})
+			l, err := PingPong(ctx, w.ends, PingPongSpec{Size: frame8, Duration: c.each, Sleep: !m.spin})
 			if err != nil {
 				return err
 			}
@@ -80,12 +79,12 @@ func latency(ctx context.Context, w *world, c config, r *report) error {
 		r.table("Latency, everybody "+m.name, "8 BYTES\tP50 US\tMIN TO MAX\tP99 US\tMIN TO MAX\tP50 OVER RAW\tP99 OVER RAW\tP50 OVER TCP\tTARGET\t\t")
 		r.limit(raw.p50)
 		for _, t := range append([]*trips{raw, tcp}, ops...) {
-			over, verdict := stats.Median(ratios(t.p50, raw.p50)), none
+			over, verdict := status.Median(ratios(t.p50, raw.p50)), none
 			if t != raw && t != tcp {
 				verdict = r.atMost(over, latencyTarget, "%.1f")
 			}
-			r.row("%s\t%.1f\t%s\t%.1f\t%s\t%.2f\t%.2f\t%.2f\t%s", t.name, stats.Median(t.p50), span(t.p50, "%.1f"), stats.Median(t.p99), span(t.p99, "%.1f"),
-				over, stats.Median(ratios(t.p99, raw.p99)), stats.Median(ratios(t.p50, tcp.p50)), verdict)
+			r.row("%s\t%.1f\t%s\t%.1f\t%s\t%.2f\t%.2f\t%.2f\t%s", t.name, status.Median(t.p50), span(t.p50, "%.1f"), status.Median(t.p99), span(t.p99, "%.1f"),
+				over, status.Median(ratios(t.p99, raw.p99)), status.Median(ratios(t.p50, tcp.p50)), verdict)
 		}
 		r.end("The target is for p50.")
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 )
 
 // Targets of many queue pairs that all have much to send.
@@ -70,8 +70,8 @@ func busyQPs(_ context.Context, w *world, c config, r *report) error {
 		r.limit(slices.Concat(all[0].one, all[1].one, all[2].one, all[3].one))
 		for i, n := range counts {
 			x := &all[i]
-			of, sent, jain := stats.Median(ratios(x.goodput, x.one)), stats.Median(x.sent), stats.Median(x.jain)
-			r.row("%d\t%.2f\t%.2f\t%s\t%.3f\t%s\t%.3f\t%s", n, stats.Median(x.goodput)*8/1e9, of, r.atLeast(of, manyGoodput, "%.2f"),
+			of, sent, jain := status.Median(ratios(x.goodput, x.one)), status.Median(x.sent), status.Median(x.jain)
+			r.row("%d\t%.2f\t%.2f\t%s\t%.3f\t%s\t%.3f\t%s", n, status.Median(x.goodput)*8/1e9, of, r.atLeast(of, manyGoodput, "%.2f"),
 				sent, r.atMost(sent, manySent, "%.2f"), jain, r.atLeast(jain, manyJain, "%.2f"))
 		}
 		r.end()

@@ -21,7 +21,7 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 )
 
 // Targets of several processes on one device.
@@ -246,7 +246,7 @@ func processes(ctx context.Context, w *world, c config, r *report) error {
 		}
 		r.table("Messages of all client processes, WRITE of 64 B, 256 outstanding", "PROCESSES\t1000 MESSAGES/S\tMIN TO MAX\t")
 		for i, n := range counts {
-			r.row("%d\t%.0f\t%s", n, stats.Median(rates[i]), span(rates[i], "%.0f"))
+			r.row("%d\t%.0f\t%s", n, status.Median(rates[i]), span(rates[i], "%.0f"))
 		}
 		r.end()
 		r.table("Client processes at the same time, WRITE of 64 KB", "WHAT\tVALUE\tTARGET\t\t")
@@ -273,7 +273,7 @@ func fairness(ctx context.Context, w *world, c config, r *report) error {
 		return nil
 	})
 	if err == nil {
-		r.row("Jain's index of four\t%.3f\t%s", stats.Median(fair), r.atLeast(stats.Median(fair), fairTarget, "%.2f"))
+		r.row("Jain's index of four\t%.3f\t%s", status.Median(fair), r.atLeast(status.Median(fair), fairTarget, "%.2f"))
 	}
 	return err
 }
@@ -302,7 +302,7 @@ func nextToKilled(ctx context.Context, w *world, c config, r *report) error {
 			return err
 		}
 	}
-	share := stats.Median(ratios(killed, usual))
+	share := status.Median(ratios(killed, usual))
 	r.row("throughput next to a process that is killed, of that next to one that is not\t%.2f\t%s", share, r.atLeast(share, victimTarget, "%.2f"))
 	return nil
 }

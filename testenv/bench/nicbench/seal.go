@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/stats"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 )
 
 // sealTarget is the share of the plain goodput that an encrypted queue pair must have at a PMTU of 4096.
@@ -61,11 +61,11 @@ func sealed(_ context.Context, w *world, c config, r *report) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", o.name, err)
 			}
-			share, verdict := stats.Median(shares), none
+			share, verdict := status.Median(shares), none
 			if pmtu == rocev2.PMTU4096 {
 				verdict = r.atLeast(share, sealTarget, "%.2f")
 			}
-			r.row("%s\t%.2f\t%.2f\t%.3f\t%s\t%s", o.name, stats.Median(plain)*8/1e9, stats.Median(encrypted)*8/1e9, share, span(shares, "%.2f"), verdict)
+			r.row("%s\t%.2f\t%.2f\t%.3f\t%s\t%s", o.name, status.Median(plain)*8/1e9, status.Median(encrypted)*8/1e9, share, span(shares, "%.2f"), verdict)
 		}
 		r.end("Plain queue pairs are measured right before and right after an encrypted one (AES-128-GCM) on the same devices; the median of the rounds' shares.")
 	}

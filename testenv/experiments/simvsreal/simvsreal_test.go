@@ -19,8 +19,6 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
-func TestMain(m *testing.M) { engines.Main(m) }
-
 // Two cores play the machines here, and run late by as much as the default target
 // of 500 us; the simulator gets the same target.
 const target = "750us"

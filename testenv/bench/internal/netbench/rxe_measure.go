@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netbench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
+)
+
+type bench struct {
+	options
+	client, server *rxepeer.VM
+	route          rxepeer.Route
+}
+
+const (
+	reads        = 16 // at a time: what perf of the product keeps outstanding
+	perftestPort = 18515
+	enginePort   = 18516
+	iface        = "eth0"
+	rxeProduct   = "softroce-xdp"
+)
+
+// rxe measures all rows with perftest.
+func (b *bench) rxe(ctx context.Context, rows []*row) error {
+	for _, r := range rows {
+		argv := []string{
+			"ib_" + r.op + "_bw", "-s", strconv.Itoa(r.size), "-m", strconv.Itoa(b.pmtu), "-t", strconv.Itoa(b.depthOf(r.size)),
+			"-D", strconv.Itoa(b.seconds), "-u", "17", "--report_gbits", "-F",
+		}
+		if r.op == "read" {
+			argv = append(argv, "-o", strconv.Itoa(reads))
+		}
+		x := rxepeer.Exchange{
+			Name: r.op, Ready: rxepeer.Readiness{TCPPort: perftestPort}, Timeout: 2 * time.Minute,
+			Server: append(append([]string{}, argv...), "-x", strconv.Itoa(b.route.ServerGID)),
+			Client: append(append([]string{}, argv...), "-x", strconv.Itoa(b.route.ClientGID), b.route.Control.String()),
+		}
+		out, err := b.server.Exchange(ctx, b.client, x)
+		if err != nil {
+			return err
+		}
+		gbits, err := average(out.Client.Stdout, r.size)
+		if err != nil {
+			return fmt.Errorf("%s of %d: %w", r.op, r.size, err)
+		}
+		r.rxe = append(r.rxe, gbits*1e9)
+	}
+	return nil
+}
+
+// average reads perftest's line "#bytes #iterations BW-peak BW-average MsgRate".
+func average(out string, size int) (float64, error) {
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		if len(f) == 5 && f[0] == strconv.Itoa(size) {
+			return strconv.ParseFloat(f[3], 64)
+		}
+	}
+	return 0, fmt.Errorf("no average in perftest's words:\n%s", out)
+}
+
+// engine attaches the product with these flags in both machines, measures all rows, and detaches it.
+func (b *bench) engine(ctx context.Context, rows []*row, result func(*row, float64), flags ...string) (err error) {
+	for _, vm := range []*rxepeer.VM{b.server, b.client} {
+		argv := append([]string{rxeProduct, "attach", iface}, flags...)
+		if _, err := vm.Run(ctx, argv...); err != nil {
+			return err
+		}
+		defer func() {
+			_, derr := vm.Run(context.WithoutCancel(ctx), rxeProduct, "detach", iface)
+			err = errors.Join(err, derr)
+		}()
+	}
+	server, err := b.server.StartCmd(ctx, rxepeer.Cmd{Argv: []string{rxeProduct, "perf", "server"}, Timeout: time.Hour})
+	if err != nil {
+		return err
+	}
+	defer func() { // before detach
+		_ = server.Signal(unix.SIGINT)
+		_, werr := server.Wait(context.WithoutCancel(ctx))
+		err = errors.Join(err, werr)
+	}()
+	if err := server.AwaitReady(ctx, rxepeer.Readiness{TCPPort: enginePort}); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		res, err := b.client.RunCmd(ctx, rxepeer.Cmd{Timeout: 2 * time.Minute, Argv: []string{
+			rxeProduct, "perf", r.op, b.route.Control.String(), "--size", strconv.Itoa(r.size), "--mtu", strconv.Itoa(b.pmtu),
+			"--depth", strconv.Itoa(b.depthOf(r.size)), "--duration", (time.Duration(b.seconds) * time.Second).String(),
+			"--warmup", warmup.String(), "--timeout", "17", "--json",
+		}})
+		if err != nil {
+			out, errOut := server.Output()
+			return fmt.Errorf("%w\nthe server said:\n%s%s", err, out, errOut)
+		}
+		var got struct {
+			Bps  uint64 `json:"bits_per_second"`
+			PMTU int    `json:"path_mtu"`
+		}
+		if err := json.Unmarshal([]byte(res.Stdout), &got); err != nil {
+			return fmt.Errorf("%w in %q", err, res.Stdout)
+		}
+		if got.PMTU != b.pmtu {
+			return fmt.Errorf("the path MTU was %d, not %d", got.PMTU, b.pmtu)
+		}
+		result(r, float64(got.Bps))
+		if b.verbose {
+			table, _ := b.client.Run(ctx, rxeProduct, "table", iface, "--json")
+			fmt.Printf("%s %d\n%s\n%s\n", r.op, r.size, res.Stdout, table.Stdout)
+		}
+	}
+	return nil
+}

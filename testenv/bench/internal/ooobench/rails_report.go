@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ooobench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+)
+
+// Goals of out-of-order mode on several interfaces.
+const (
+	leastShare = 0.95 // of the sum of the rates
+	mostRTOs   = 3    // without a notification, when an interface dies
+)
+
+// carrier is what a host sends, in Mbit/s.
+type carrier struct {
+	frames  [2]float64 // of L2, without FCS and stamp, by each interface
+	payload float64    // that consumers at the target were notified of
+}
+
+func (c *carrier) sum() float64 { return c.frames[0] + c.frames[1] }
+
+// shares is the measurement with a number of queue pairs.
+type shares struct {
+	pairs  int
+	both   carrier
+	alone  [2]carrier // while the other interface is dead
+	resent uint64     // packets, while both are in use
+}
+
+// deaths is the measurement of an interface that has died several times. Times are in ms.
+type deaths struct {
+	rto     []float64 // when it died
+	gap     []float64 // the longest time without a notification
+	slowest []float64 // the longest time that a message took
+
+	resent           []float64 // packets
+	posted, notified int
+}
+
+// ratio is the largest of some times, in RTOs.
+func (d *deaths) ratio(of []float64) (most float64) {
+	for i := range of {
+		most = max(most, of[i]/d.rto[i])
+	}
+	return most
+}
+
+type results struct {
+	shares []shares
+	deaths [2]deaths
+}
+
+// payloadShare is what headers leave of the frames of a message, its ONOTIFY included.
+func payloadShare(size int) float64 {
+	const headers = 14 + 20 + 8 + rocev2.BTHLen + rocev2.OETHLen + rocev2.ICRCLen
+	const notify = 14 + 20 + 8 + rocev2.BTHLen + rocev2.ONotifyLen + rocev2.ICRCLen
+	packets := (size + PMTU.Bytes() - 1) / PMTU.Bytes()
+	return float64(size) / float64(size+packets*headers+notify)
+}
+
+func (r *results) misses(c railsConfig) (list []string) {
+	sum := c.rates[0] + c.rates[1]
+	miss := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for i := range r.shares {
+		s := &r.shares[i]
+		if got := s.both.sum(); got < leastShare*sum {
+			miss("%d queue pairs: %.1f Mbit/s of frames, want %.2f of %g", s.pairs, got, leastShare, sum)
+		}
+		if most := sum * payloadShare(c.size); s.both.payload < leastShare*most {
+			miss("%d queue pairs: %.1f Mbit/s of payload, want %.2f of %.1f", s.pairs, s.both.payload, leastShare, most)
+		}
+	}
+	for rail := range r.deaths {
+		d := &r.deaths[rail]
+		if d.posted != d.notified {
+			miss("interface %d dies: %d messages posted, %d notifications", rail, d.posted, d.notified)
+		}
+		if len(d.rto) == 0 {
+			continue
+		}
+		if got := d.ratio(d.gap); got > mostRTOs {
+			miss("interface %d dies: %.2f RTOs without a notification, want %d", rail, got, mostRTOs)
+		}
+		if got := d.ratio(d.slowest); got > mostRTOs {
+			miss("interface %d dies: a message takes %.2f RTOs, want %d", rail, got, mostRTOs)
+		}
+		if slices.Min(d.resent) == 0 {
+			miss("interface %d dies: once no packet was sent again, so none was in flight", rail)
+		}
+	}
+	return list
+}
+
+func (r *results) report(w io.Writer, c railsConfig, misses []string) {
+	sum := c.rates[0] + c.rates[1]
+	fmt.Fprintf(w, "Two hosts on one machine with interfaces of %g and %g Mbit/s, messages of %d bytes, PMTU %d.\n", c.rates[0], c.rates[1], c.size, PMTU.Bytes())
+	fmt.Fprintf(w, "%d messages of each queue pair outstanding, runs of %s. Mbit/s; frames without FCS and stamp, as the pacer counts them.\n", c.outstanding, c.each)
+	fmt.Fprintf(w, "The headers leave %.1f of %g Mbit/s for payload. Alone: while the other interface is dead.\n\n", sum*payloadShare(c.size), sum)
+	fmt.Fprintf(w, "%-11s | %-31s | %-15s | %-15s | %s\n", "queue pairs", "frames: first second   sum share", "payload   share", "alone: frames  ", "resent")
+	for i := range r.shares {
+		s := &r.shares[i]
+		fmt.Fprintf(w, "%11d | %13.1f %6.1f %5.1f %5.3f | %7.1f   %5.3f | %7.1f %7.1f | %d\n", s.pairs, s.both.frames[0], s.both.frames[1], s.both.sum(), s.both.sum()/sum,
+			s.both.payload, s.both.payload/(sum*payloadShare(c.size)), s.alone[0].frames[0], s.alone[1].frames[1], s.resent)
+	}
+	if c.deaths > 0 {
+		fmt.Fprintf(w, "\nAn interface dies for %s, with %d messages of one queue pair in flight at all times, and comes back. The most of %d times.\n", c.dead, dyingOutstanding, c.deaths)
+		fmt.Fprintf(w, "Until a notification: the longest time between two of them. Of a message: the longest time that one took.\n\n")
+		fmt.Fprintf(w, "%-9s | %-6s | %-21s | %-15s | %-6s | %s\n", "interface", "RTO ms", "until a notification", "of a message", "resent", "messages, notifications")
+		for rail := range r.deaths {
+			d := &r.deaths[rail]
+			fmt.Fprintf(w, "%9d | %6.1f | %7.1f ms %6.2f RTO | %4.1f ms %.2f RTO | %6.0f | %d %d\n", rail, status.Median(d.rto),
+				slices.Max(d.gap), d.ratio(d.gap), slices.Max(d.slowest), d.ratio(d.slowest), slices.Max(d.resent), d.posted, d.notified)
+		}
+	}
+	fmt.Fprintln(w)
+	for _, m := range misses {
+		fmt.Fprintf(w, "missed: %s\n", m)
+	}
+}

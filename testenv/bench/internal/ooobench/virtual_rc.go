@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ooobench
+
+import (
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/wiretest"
+)
+
+// reliable sends each message as RC WRITE with immediate.
+type reliable struct {
+	nodes [2]*wiretest.Node
+	q     [2]*qp.QP
+	from  *wiretest.Region
+	to    *wiretest.Region
+	free  int // entries of the send queue
+	bad   string
+}
+
+const sendQueue = 1024
+
+// queue calls a function for each completion.
+type queue func(verbs.Completion)
+
+// Complete implements qp.CompletionQueue.
+func (q queue) Complete(c verbs.Completion) { q(c) }
+
+// newReliable returns the maker of RC with SACK, or without.
+func newReliable(selective bool) maker {
+	return func(w *wiretest.Wire, f wiretest.Faults, on events) transport {
+		t := &reliable{free: sendQueue}
+		for i := range t.nodes {
+			t.nodes[i] = w.NewNode([]string{"A", "B"}[i], 1+i, false, portRate)
+			t.nodes[i].Tick = func() {}
+			t.nodes[i].Stamp = &rocev2.Stamp{} // as between any two hosts of this project
+		}
+		received := func(c verbs.Completion) {
+			t.check(c)
+			on.arrived(int(c.Imm))
+			t.receive()
+		}
+		sent := func(c verbs.Completion) {
+			t.check(c)
+			t.free++
+			on.completed(int(c.WRID))
+		}
+		for i, n := range t.nodes {
+			t.q[i] = qp.New(qp.Config{
+				QPN: uint32(1 + i), Type: verbs.RC, Memory: n.Mem, Count: &n.Count, Reorder: qp.NewReorderPool(window),
+				MaxSend: sendQueue, MaxSendSGE: 1, MaxRecv: sendQueue, MaxRecvSGE: 1,
+				SendCQ: queue(sent), RecvCQ: queue(received),
+			})
+			p := n.PathTo(t.nodes[1-i])
+			p.Delay, p.Faults = delay, f
+			n.Attach(t.q[i], t.nodes[1-i])
+			t.up(i, selective)
+		}
+		for range sendQueue {
+			t.receive()
+		}
+		t.from = t.nodes[0].Mem.Register(0, messageLen, 0)
+		t.to = t.nodes[1].Mem.Register(0, messageLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+		return t
+	}
+}
+
+func (t *reliable) up(i int, selective bool) {
+	const timeout, retries = 8, 7 // 1 ms
+	attr := verbs.Attr{PMTU: rocev2.PMTU1024, Access: verbs.AccessRemoteWrite, Timeout: timeout, RetryCnt: retries, RNRRetry: 7, MinRNRTimer: 1}
+	err := verbs.ToInit(t.q[i], verbs.Endpoint{}, attr)
+	if err == nil {
+		err = verbs.Connect(t.q[i], verbs.Endpoint{}, verbs.Endpoint{QPN: uint32(2 - i)}, attr)
+	}
+	if err == nil {
+		err = t.q[i].Modify(verbs.Attr{Selective: selective}, verbs.MaskSelective)
+	}
+	if err != nil {
+		t.bad = err.Error()
+	}
+}
+
+func (t *reliable) receive() {
+	if err := t.q[1].PostRecv(&verbs.RecvWR{}); err != nil {
+		t.bad = err.Error()
+	}
+}
+
+func (t *reliable) check(c verbs.Completion) {
+	if c.Status != verbs.StatusSuccess && t.bad == "" {
+		t.bad = c.Status.String()
+	}
+}
+
+func (t *reliable) post(i int) bool {
+	if t.free == 0 {
+		return false
+	}
+	t.free--
+	err := t.q[0].PostSend(&verbs.SendWR{
+		ID: uint64(i), Op: verbs.OpWriteImm, Flags: verbs.Signaled, Imm: uint32(i), RemoteAddr: t.to.Addr, RKey: t.to.Key,
+		SGL: []verbs.SGE{{Addr: t.from.Addr, Len: messageLen, LKey: t.from.Key}},
+	})
+	if err != nil {
+		t.bad = err.Error()
+	}
+	return err == nil
+}
+
+func (t *reliable) serve() {
+	for _, n := range t.nodes {
+		n.Serve()
+	}
+}
+
+func (t *reliable) sentPerDelivered() float64 {
+	c := &t.nodes[0].Count
+	return float64(c.SentPackets) / float64(c.SentPackets-c.SentAgain)
+}
+
+func (t *reliable) failure() string { return t.bad }

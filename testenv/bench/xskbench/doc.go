@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-// Package xskbench measures raw AF_XDP over a veth pair: how many packets of a size
-// get through, and how long one takes there and back. That is the limit that the
-// NIC's engine (S2), which does the same with a transport in between, is held
-// against. The package also holds what tests need to receive at all: Redirect.
-package xskbench
