@@ -29,7 +29,7 @@ type OOOOp struct {
 type OOOApp struct {
 	QP   *ooo.QP
 	Next func(i int) (OOOOp, bool) // the message to post next, if there is one
-	Done func(i int)                 // or nil; after the end of message i was reported
+	Done func(i int)               // or nil; after the end of message i was reported
 
 	Posted    int
 	Completed int

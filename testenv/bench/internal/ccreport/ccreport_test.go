@@ -42,7 +42,7 @@ func TestQuick(t *testing.T) {
 // The committed report and its pictures are of these sources. If this fails, the page is
 // older than the code that it measures: `make cc-report` (20 minutes), and commit docs/.
 func TestCommittedReport(t *testing.T) {
-	const docs = "../../../docs/"
+	const docs = "../../../../docs/"
 	text := read(t, docs+"congestion-control.md")
 	sources, err := report.Fingerprint(".")
 	if err != nil {

@@ -40,7 +40,6 @@ type pair struct {
 	*Pair
 }
 
-
 // connect makes a pair, and waits until both ends know what the other one understands.
 func connect(ctx context.Context, n *network, c disorderContender, size int) (_ *pair, err error) {
 	if !c.outOfOrder { // which would not wait for the HELLO, so that the box might lose it
