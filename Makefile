@@ -47,7 +47,7 @@ check-generate: ## fails if the committed object is not what the sources give
 lint: ## gofmt, vet, staticcheck, shellcheck, NOTICE
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt -w these:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags timing $(TIMED) ./testenv/experiments/receiver
+	$(GO) vet -tags timing $(TIMED)
 	$(GO) tool staticcheck ./...
 	shellcheck .ci/run .ci/gotest .ci/check-generate .ci/check-install .ci/install .ci/notice
 	GO=$(GO) ./.ci/notice --check
@@ -84,8 +84,8 @@ test-go:
 	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) ./cmd/softroce-xdp ./rocev2/nic $$(echo "$$all" | grep -v '/testenv/wiretest$$')
 	$(GOTEST) summary
 
-# What is judged here depends on how fast the machine is (package testenv/lab/timing).
-TIMED    := ./rocev2/nic ./testenv/experiments/oneway ./testenv/lab/load ./testenv/lab/topo ./testenv/experiments/pacers ./testenv/experiments/precredit ./testenv/experiments/isolation ./testenv/e2e ./testenv/experiments/simvsreal
+# What is judged here depends on how fast the machine is (package testenv/lab/require).
+TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/experiments/precredit ./testenv/e2e ./testenv/experiments/simvsreal
 .PHONY: test-timing
 test-timing: ## rates that are reached, shares, queues, delays: on a machine that does nothing else (root); no part of CI
 	rm -rf out/gotest
@@ -153,7 +153,7 @@ bench-pacers: build-bench ## every pacer from 1 Mbit/s to what the machine carri
 
 .PHONY: bench-receiver
 bench-receiver: ## a server with a slow link divides it among three nodes by priority: docs/img/receiver.svg and receiver.txt (root, eight minutes)
-	$(GO) test -tags timing -count=1 -v -timeout 30m -run TestFigures $(AS_ROOT) ./testenv/experiments/receiver -args -receiver.runs=5 -receiver.out=$(CURDIR)/docs/img
+	$(GO) test -tags timing -count=1 -v -timeout 30m -run TestReceiverFigures $(AS_ROOT) ./testenv/experiments/rates -args -receiver.runs=5 -receiver.out=$(CURDIR)/docs/img
 
 .PHONY: bench-precredit
 bench-precredit: build ## messages to one host from four, with pre-credit and without: docs/img/precredit.txt and turns.txt (root, five minutes)

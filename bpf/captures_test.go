@@ -11,7 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/lab/pcapfile"
+	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
 
 // Real traffic of rxe through both programs, in both directions as it was captured:
@@ -30,7 +30,7 @@ func TestCapturedTraffic(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			l := shared.with(t)
-			for i, frame := range pcapfile.Frames(t, file) {
+			for i, frame := range samples.Frames(t, file) {
 				p, err := rocev2.ParseFrame(frame)
 				if err != nil {
 					t.Fatal(err)
@@ -86,7 +86,7 @@ func (l *lab) asHost(mac []byte) {
 func TestCapturedHello(t *testing.T) {
 	l := newLab(t)
 	hellos := 0
-	for i, frame := range pcapfile.Frames(t, "../rocev2/testdata/captures/hello.pcap") {
+	for i, frame := range samples.Frames(t, "../rocev2/testdata/captures/hello.pcap") {
 		p, err := rocev2.ParseFrame(frame)
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/lab/forgeries"
+	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
 
 // A million spoofed sources, with stamps and echoes, fill nothing: the table
@@ -186,7 +186,7 @@ func TestHelloFlood(t *testing.T) {
 	if l.counters()["hello_limited"] != uint64(sources-answered) {
 		t.Error("not all HELLOs without an answer are counted")
 	}
-	forgeries.Counts(t, "HELLO", "hello_limited")
+	samples.Counts(t, "HELLO", "hello_limited")
 	for _, ok := l.event(); ok; _, ok = l.event() {
 		events++
 	}

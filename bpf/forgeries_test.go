@@ -9,14 +9,14 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/lab/forgeries"
+	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
 
 // forgedKind is a packet in the name of a peer to a lab.
 type forgedKind struct {
 	l     *lab
-	from  forgeries.Peer
-	wrong forgeries.Secret
+	from  samples.Peer
+	wrong samples.Secret
 }
 
 // stamped gives a packet the token, or another one. In the name of a plain peer only control packets have any.
@@ -25,7 +25,7 @@ func (f forgedKind) stamped(d rocev2.Datagram) rocev2.Datagram {
 	if d.Stamp != nil {
 		s = *d.Stamp
 	}
-	if f.wrong == forgeries.Token {
+	if f.wrong == samples.Token {
 		return stamped(d, s, tokenOf(d.Src)^1)
 	}
 	return stamped(d, s)
@@ -36,14 +36,14 @@ func (f forgedKind) stamped(d rocev2.Datagram) rocev2.Datagram {
 func (f forgedKind) sign(packets ...rocev2.Datagram) bool {
 	before := f.l.regs(peer4)
 	for _, d := range packets {
-		if f.from == forgeries.Stamping {
+		if f.from == samples.Stamping {
 			d = f.stamped(d)
 		}
 		f.l.in(fromPeer(f.l.t, d))
 	}
 	after := f.l.regs(peer4)
 	n := int(after.WinLoss + after.WinCe - before.WinLoss - before.WinCe)
-	return n == len(packets) || f.wrong != forgeries.Nothing && n > 0
+	return n == len(packets) || f.wrong != samples.Nothing && n > 0
 }
 
 // Packets that ingress handles, in the name of a peer that this host sends to, need what the table says.
@@ -68,7 +68,7 @@ func TestForgedKinds(t *testing.T) {
 			var naks []rocev2.Datagram
 			for _, psn := range last {
 				psns := []rocev2.PSN{psn, psn.Add(-4095)}
-				if f.wrong == forgeries.Recent {
+				if f.wrong == samples.Recent {
 					psns = []rocev2.PSN{psn.Add(1), psn.Add(-4096)}
 				}
 				for _, p := range psns {
@@ -92,13 +92,13 @@ func TestForgedKinds(t *testing.T) {
 		}},
 		{"HELLO_ACK", func(f forgedKind) bool {
 			off := uint64(0)
-			if f.wrong == forgeries.Nonce {
+			if f.wrong == samples.Nonce {
 				off = 1
 			}
 			before := f.l.regs(peer4)
 			f.l.in(fromPeer(f.l.t, helloAck(false, off)))
 			after := f.l.regs(peer4)
-			return after.TxToken == ackToken && after.Caps == bpf.CapStamp|bpf.CapSACK || f.wrong != forgeries.Nothing && after != before
+			return after.TxToken == ackToken && after.Caps == bpf.CapStamp|bpf.CapSACK || f.wrong != samples.Nothing && after != before
 		}},
 		{"ECHO", func(f forgedKind) bool {
 			before := f.l.regs(peer4)
@@ -109,7 +109,7 @@ func TestForgedKinds(t *testing.T) {
 			before := f.l.regs(peer4)
 			f.l.in(fromPeer(f.l.t, f.stamped(rateLimit(false, rocev2.RateLimitFields{Epoch: 9, RateBps: 64e3, LifeNs: 10e9}))))
 			_, limit := f.l.limitOf(peer4)
-			return limit || f.wrong != forgeries.Nothing && f.l.regs(peer4) != before
+			return limit || f.wrong != samples.Nothing && f.l.regs(peer4) != before
 		}},
 		{"CREDIT", func(f forgedKind) (took bool) {
 			for _, op := range []rocev2.Opcode{rocev2.OpCreditGrant, rocev2.OpCreditReturn} {
@@ -120,7 +120,7 @@ func TestForgedKinds(t *testing.T) {
 			return took
 		}},
 	} {
-		forgeries.Try(t, c.kind, forgeries.Both, func(t *testing.T, from forgeries.Peer, wrong forgeries.Secret) (bool, []string) {
+		samples.Try(t, c.kind, samples.Both, func(t *testing.T, from samples.Peer, wrong samples.Secret) (bool, []string) {
 			l := l.with(t)
 			_ = l.objs.RateLimits.Delete(bpf.KeyOf(peer4))
 			l.know(peer4, func(d *bpf.DestRegs) {
@@ -128,7 +128,7 @@ func TestForgedKinds(t *testing.T) {
 				for i, psn := range last {
 					d.Flows[i] = bpf.SoftroceSrFlow{Psn: uint32(psn), Qpn: uint32(16 + i)}
 				}
-				if from == forgeries.Stamping {
+				if from == samples.Stamping {
 					aware(d)
 				}
 			})

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/testenv/lab/pcapfile"
+	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
 
 // captureOpcodes are what each golden capture must show, over IPv4 and over IPv6.
@@ -35,7 +35,7 @@ type captured struct {
 func readGolden(t *testing.T, name string) []captured {
 	t.Helper()
 	var all []captured
-	for i, frame := range pcapfile.Frames(t, filepath.Join("testdata/captures", name+".pcap")) {
+	for i, frame := range samples.Frames(t, filepath.Join("testdata/captures", name+".pcap")) {
 		p, err := ParseFrame(frame)
 		if err != nil {
 			t.Fatalf("%s: packet %d: %v", name, i+1, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/rping"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // pair makes a connection: the end that dialed, and the end that accepted.
@@ -23,7 +23,7 @@ func pair(t *testing.T) (ctx context.Context, dialed, accepted *rdma.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	dev, err := cmloop.Open(cmloop.Config{})
+	dev, err := cmpeer.Open(cmpeer.Config{})
 	must(t, err)
 	t.Cleanup(func() { must(t, dev.Close()) })
 	l, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rping.Options()...)

@@ -9,17 +9,17 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/testenv/lab/forgeries"
+	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
 
 // forged is the message of a host that sees no packets, and knows all but one of the numbers of a row.
 type forged struct {
 	t     *testing.T
-	wrong forgeries.Secret
+	wrong samples.Secret
 }
 
 // number is a number that the forger guesses: another one if its secret is the wrong one.
-func (f forged) number(s forgeries.Secret, right uint32) uint32 {
+func (f forged) number(s samples.Secret, right uint32) uint32 {
 	if f.wrong == s {
 		return right ^ 0x100
 	}
@@ -56,7 +56,7 @@ func TestForgedMessages(t *testing.T) {
 		},
 		"REP": func(f forged) bool {
 			w, c := asking(f.t)
-			m := mad.NewREP(9, 7, f.number(forgeries.CommID, uint32(c.id)))
+			m := mad.NewREP(9, 7, f.number(samples.CommID, uint32(c.id)))
 			m.SetQPN(0x666)
 			return f.send(w, w.a, c, m.Header, Reply)
 		},
@@ -68,25 +68,25 @@ func TestForgedMessages(t *testing.T) {
 			w.b.Receive(w.now, addrA, addrB, r.Header, Plain)
 			w.carry()
 			c := w.b.conns[w.b.the(f.t, Request).ID]
-			return f.send(w, w.b, c, mad.NewRTU(9, 7, f.number(forgeries.CommID, uint32(c.id))).Header, Established)
+			return f.send(w, w.b, c, mad.NewRTU(9, 7, f.number(samples.CommID, uint32(c.id))).Header, Established)
 		},
 		"REJ of a REQ": func(f forged) bool {
 			w, c := asking(f.t)
-			m := mad.NewREJ(9, 0, f.number(forgeries.CommID, uint32(c.id)), mad.KindREQ, mad.ReasonConsumer)
+			m := mad.NewREJ(9, 0, f.number(samples.CommID, uint32(c.id)), mad.KindREQ, mad.ReasonConsumer)
 			return f.send(w, w.a, c, m.Header, Failed)
 		},
 		"REJ of a connection": func(f forged) (took bool) {
 			for _, active := range []bool{false, true} {
 				w, h, c := connectedWorld(f.t, active)
 				ids := []uint32{c.remote}
-				if f.wrong == forgeries.PeerCommID { // 0 is the one of a peer that has none
+				if f.wrong == samples.PeerCommID { // 0 is the one of a peer that has none
 					ids = []uint32{c.remote ^ 1, 0}
 				}
 				for _, id := range ids {
-					m := mad.NewREJ(9, id, f.number(forgeries.CommID, uint32(c.id)), mad.KindREP, mad.ReasonConsumer)
+					m := mad.NewREJ(9, id, f.number(samples.CommID, uint32(c.id)), mad.KindREP, mad.ReasonConsumer)
 					took = f.send(w, h, c, m.Header, Disconnected) || took
 				}
-				if f.wrong == forgeries.CommID && !active { // as of a peer that never learned this end's ID
+				if f.wrong == samples.CommID && !active { // as of a peer that never learned this end's ID
 					m := mad.NewREJ(9, c.remote, 0, mad.KindOther, mad.ReasonTimeout)
 					if err := m.SetInfo(binary.BigEndian.AppendUint64(nil, c.guid)); err != nil {
 						f.t.Fatal(err)
@@ -98,12 +98,12 @@ func TestForgedMessages(t *testing.T) {
 		},
 		"DREQ": func(f forged) bool {
 			w, h, c := connectedWorld(f.t, false)
-			m := mad.NewDREQ(9, f.number(forgeries.PeerCommID, c.remote), f.number(forgeries.CommID, uint32(c.id)),
-				f.number(forgeries.QPN, c.path.Local.QPN))
+			m := mad.NewDREQ(9, f.number(samples.PeerCommID, c.remote), f.number(samples.CommID, uint32(c.id)),
+				f.number(samples.QPN, c.path.Local.QPN))
 			return f.send(w, h, c, m.Header, Disconnected)
 		},
 	} {
-		forgeries.Try(t, kind, forgeries.Plain, func(t *testing.T, _ forgeries.Peer, wrong forgeries.Secret) (bool, []string) {
+		samples.Try(t, kind, samples.Plain, func(t *testing.T, _ samples.Peer, wrong samples.Secret) (bool, []string) {
 			return send(forged{t, wrong}), nil
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/lab/pcapfile"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
 
 // capture is what Linux's rdma_cm sent for rping, over IPv4 and then over IPv6; its README.md
@@ -30,7 +30,7 @@ func captured(t *testing.T) []rocev2.Packet {
 func capturedAll(t *testing.T) (packets []rocev2.Packet, first map[netip.Addr]rocev2.PSN) {
 	t.Helper()
 	first = map[netip.Addr]rocev2.PSN{}
-	for i, frame := range pcapfile.Frames(t, capture) {
+	for i, frame := range samples.Frames(t, capture) {
 		p, err := rocev2.ParseFrame(frame)
 		if err != nil {
 			t.Fatalf("packet %d: %v", i+1, err)
@@ -111,7 +111,7 @@ func TestCaptureOfLinux(t *testing.T) {
 func TestCaptureOfLinuxWithUs(t *testing.T) {
 	seen := map[Attr]Header{}
 	var ours, theirs netip.Addr
-	for i, frame := range pcapfile.Frames(t, "testdata/linux.pcap") {
+	for i, frame := range samples.Frames(t, "testdata/linux.pcap") {
 		p, err := rocev2.ParseFrame(frame)
 		if err != nil || p.VerifyICRC() != nil {
 			t.Fatalf("packet %d: %v", i+1, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/forgeries"
+	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
 
 // forgedPair is a connection of an engine with itself, of which a message of x is outstanding, and the peer of it.
@@ -20,11 +20,11 @@ type forgedPair struct {
 	l      *loopback
 	x, y   *QP // requester, responder
 	s      *stampingPeer
-	wrong  forgeries.Secret
+	wrong  samples.Secret
 	behind int // bytes behind the ICRC
 }
 
-func newForgedPair(t *testing.T, from forgeries.Peer, outOfOrder bool) *forgedPair {
+func newForgedPair(t *testing.T, from samples.Peer, outOfOrder bool) *forgedPair {
 	f := &forgedPair{}
 	if outOfOrder {
 		p := newOrderPair(t, 1, 8)
@@ -39,7 +39,7 @@ func newForgedPair(t *testing.T, from forgeries.Peer, outOfOrder bool) *forgedPa
 		f.y = f.l.e.qps.Lookup(f.x.q.Attr().DestQPN)
 	}
 	f.s = newStampingPeer(f.l, f.x.dest)
-	if from == forgeries.Plain {
+	if from == samples.Plain {
 		f.s.table = DestSync{Known: true}
 		f.l.e.applyEntry(f.x.dest, f.s.reply())
 	}
@@ -56,7 +56,7 @@ func newForgedPair(t *testing.T, from forgeries.Peer, outOfOrder bool) *forgedPa
 // to returns a packet to a queue pair.
 func (f *forgedPair) to(x *QP, op rocev2.Opcode, psn rocev2.PSN) rocev2.Datagram {
 	d := rocev2.Datagram{Src: us, Dst: us, SrcPort: 0xC000, IPID: 1, DestQP: x.num, Opcode: op, PSN: psn}
-	if f.wrong == forgeries.QPN {
+	if f.wrong == samples.QPN {
 		d.DestQP ^= 0x100
 	}
 	return d
@@ -64,14 +64,14 @@ func (f *forgedPair) to(x *QP, op rocev2.Opcode, psn rocev2.PSN) rocev2.Datagram
 
 // exact returns the PSN, or the one after it, which is wrong.
 func (f *forgedPair) exact(psn rocev2.PSN) rocev2.PSN {
-	if f.wrong == forgeries.PSN {
+	if f.wrong == samples.PSN {
 		return psn.Add(1)
 	}
 	return psn
 }
 
 // deliver has the engine receive a packet. From a peer that stamps it has the token, or not.
-func (f *forgedPair) deliver(t *testing.T, from forgeries.Peer, d rocev2.Datagram) {
+func (f *forgedPair) deliver(t *testing.T, from samples.Peer, d rocev2.Datagram) {
 	b, err := d.AppendTo(make([]byte, etherLen, 512))
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func (f *forgedPair) deliver(t *testing.T, from forgeries.Peer, d rocev2.Datagra
 	b = append(b, make([]byte, f.behind)...)
 	binary.BigEndian.PutUint16(b[12:], 0x0800)
 	binary.BigEndian.PutUint16(b[etherLen+2:], uint16(len(b)-etherLen))
-	f.s.deliver(t, b, from == forgeries.Stamping && f.wrong != forgeries.Token)
+	f.s.deliver(t, b, from == samples.Stamping && f.wrong != samples.Token)
 	f.l.e.iterate()
 }
 
@@ -109,33 +109,33 @@ func (f *forgedPair) refused() (names []string) {
 func TestForgeries(t *testing.T) {
 	for _, c := range []struct {
 		kind       string
-		peers      forgeries.Peer
+		peers      samples.Peer
 		outOfOrder bool
 		packets    func(f *forgedPair) []rocev2.Datagram // each is tried alone, and has the effect
 		took       func(f *forgedPair) bool
 	}{
-		{"data", forgeries.Both, false, func(f *forgedPair) []rocev2.Datagram {
+		{"data", samples.Both, false, func(f *forgedPair) []rocev2.Datagram {
 			d := f.to(f.y, rocev2.RCSendOnly, f.exact(f.y.q.Attr().RQPSN))
 			d.Payload, d.AckReq = []byte("forged!!"), true
 			return []rocev2.Datagram{d}
 		}, func(f *forgedPair) bool { return f.completed(verbs.OpRecv, verbs.StatusSuccess) }},
-		{"ACK", forgeries.Both, false, func(f *forgedPair) []rocev2.Datagram {
+		{"ACK", samples.Both, false, func(f *forgedPair) []rocev2.Datagram {
 			d := f.to(f.x, rocev2.RCAck, f.exact(f.x.q.Attr().SQPSN.Add(-1)))
 			d.Syndrome = 0x1f
 			return []rocev2.Datagram{d}
 		}, func(f *forgedPair) bool { return f.completed(verbs.OpWrite, verbs.StatusSuccess) }},
-		{"NAK", forgeries.Both, false, func(f *forgedPair) []rocev2.Datagram {
+		{"NAK", samples.Both, false, func(f *forgedPair) []rocev2.Datagram {
 			d := f.to(f.x, rocev2.RCAck, f.exact(f.x.q.Attr().SQPSN.Add(-1)))
 			d.Syndrome = rocev2.SyndromeNAK(rocev2.NAKRemoteOp)
 			return []rocev2.Datagram{d}
 		}, func(f *forgedPair) bool { return f.completed(verbs.OpWrite, verbs.StatusRemoteOperation) }},
-		{"CNP", forgeries.Stamping, false, func(f *forgedPair) []rocev2.Datagram {
+		{"CNP", samples.Stamping, false, func(f *forgedPair) []rocev2.Datagram {
 			return []rocev2.Datagram{f.to(f.x, rocev2.CNP, 0)}
 		}, func(f *forgedPair) bool { return len(f.refused()) == 0 }}, // ingress gives it its effect
-		{"OACK", forgeries.Both, true, func(f *forgedPair) (all []rocev2.Datagram) {
+		{"OACK", samples.Both, true, func(f *forgedPair) (all []rocev2.Datagram) {
 			sent := f.y.q.Attr().RQPSN
 			psns := []rocev2.PSN{sent, sent &^ 63} // a bit of the bitmap is enough
-			if f.wrong == forgeries.Window {
+			if f.wrong == samples.Window {
 				psns = []rocev2.PSN{sent.Add(1), sent.Add(-256), sent.Add(256)}
 			}
 			for _, psn := range psns {
@@ -145,10 +145,10 @@ func TestForgeries(t *testing.T) {
 			}
 			return all
 		}, func(f *forgedPair) bool { return f.completed(verbs.OpWrite, verbs.StatusSuccess) }},
-		{"ONOTIFY", forgeries.Both, true, func(f *forgedPair) (all []rocev2.Datagram) {
+		{"ONOTIFY", samples.Both, true, func(f *forgedPair) (all []rocev2.Datagram) {
 			next := f.y.q.Attr().RQPSN
 			psns := []rocev2.PSN{next.Add(-256), next, next.Add(255)}
-			if f.wrong == forgeries.TwoWindows {
+			if f.wrong == samples.TwoWindows {
 				psns = []rocev2.PSN{next.Add(-257), next.Add(256)}
 			}
 			for _, psn := range psns {
@@ -158,16 +158,16 @@ func TestForgeries(t *testing.T) {
 			}
 			return all
 		}, func(f *forgedPair) bool { return f.completed(verbs.OpRecvNotify, verbs.StatusSuccess) }},
-		{"REQ", forgeries.Stamping, false, toManager(mad.NewREQ(1).Header), managed},
-		{"REP", forgeries.Stamping, false, toManager(mad.NewREP(1, 2, 3).Header), managed},
-		{"RTU", forgeries.Stamping, false, toManager(mad.NewRTU(1, 2, 3).Header), managed},
-		{"REJ of a REQ", forgeries.Stamping, false, toManager(mad.NewREJ(1, 0, 3, mad.KindREQ, mad.ReasonConsumer).Header), managed},
-		{"REJ of a connection", forgeries.Stamping, false, toManager(mad.NewREJ(1, 2, 3, mad.KindREP, mad.ReasonConsumer).Header), managed},
-		{"DREQ", forgeries.Stamping, false, toManager(mad.NewDREQ(1, 2, 3, 4).Header), managed},
+		{"REQ", samples.Stamping, false, toManager(mad.NewREQ(1).Header), managed},
+		{"REP", samples.Stamping, false, toManager(mad.NewREP(1, 2, 3).Header), managed},
+		{"RTU", samples.Stamping, false, toManager(mad.NewRTU(1, 2, 3).Header), managed},
+		{"REJ of a REQ", samples.Stamping, false, toManager(mad.NewREJ(1, 0, 3, mad.KindREQ, mad.ReasonConsumer).Header), managed},
+		{"REJ of a connection", samples.Stamping, false, toManager(mad.NewREJ(1, 2, 3, mad.KindREP, mad.ReasonConsumer).Header), managed},
+		{"DREQ", samples.Stamping, false, toManager(mad.NewDREQ(1, 2, 3, 4).Header), managed},
 	} {
 		// Bytes behind the ICRC do not make a packet too long for the option.
 		for _, behind := range []int{0, loopbackMTU / 2, loopbackMTU} {
-			forgeries.Try(t, c.kind, c.peers, func(t *testing.T, from forgeries.Peer, wrong forgeries.Secret) (took bool, refused []string) {
+			samples.Try(t, c.kind, c.peers, func(t *testing.T, from samples.Peer, wrong samples.Secret) (took bool, refused []string) {
 				all := true
 				for i, n := 0, 1; i < n; i++ {
 					synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestForgeries(t *testing.T) {
 						refused = append(refused, f.refused()...)
 					})
 				}
-				if wrong == forgeries.Nothing {
+				if wrong == samples.Nothing {
 					return all, refused
 				}
 				return took, refused
@@ -219,7 +219,7 @@ func TestForgedNotificationHidesLater(t *testing.T) {
 		f := &forgedPair{l: p.loopback, x: p.qps[0], y: p.qps[1], s: newStampingPeer(p.loopback, p.qps[0].dest)}
 		d := f.to(f.y, rocev2.OpONotify, f.y.q.Attr().RQPSN.Add(255))
 		d.OOO = &rocev2.OOOFields{Notify: rocev2.ONotifyFields{Message: 1 << 30}}
-		f.deliver(t, forgeries.Plain, d)
+		f.deliver(t, samples.Plain, d)
 		p.order(7, verbs.OpWriteNotify, 0, 64)
 		p.until()
 		if len(p.recv) != 1 || p.recv[0].Imm == 7 || p.e.ooo.count.NotifyRepeat != 1 {

@@ -17,7 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -67,7 +67,7 @@ func TestPacing(t *testing.T) {
 			want := float64(mbit) * 1e6 * 1068 / 1082 // IP bytes; the pacer counts the Ethernet header too
 			// Too fast is wrong at once, on every machine. Too slow may be a machine that stalled
 			// for longer than the burst that the pacer saves up; then another try must do.
-			tries := timing.Tries(8)
+			tries := require.Tries(8)
 			for i := range tries {
 				ratio := pacedRate(t, hosts, a, &wr) / want
 				t.Logf("%.4f times the rate", ratio)
@@ -78,7 +78,7 @@ func TestPacing(t *testing.T) {
 					break
 				}
 				if i == tries-1 {
-					timing.Missed(t, "too slow")
+					require.Missed(t, "too slow")
 				}
 			}
 			if row(t, hosts[0], hosts[1]).PacedNs == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/loss"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -24,7 +24,7 @@ type plainPair struct {
 	a, b  *side
 	hosts []*engines.Host
 	maps  []*loader.Attachment // of the hosts
-	sw    *loss.Switch
+	sw    *impair.Switch
 	v6    bool
 }
 
@@ -35,7 +35,7 @@ var helloOps = []rocev2.Opcode{rocev2.OpHello, rocev2.OpHelloAck}
 func newPlainPair(t *testing.T, typ verbs.QPType, pmtu rocev2.PMTU, v6 bool) *plainPair {
 	t.Helper()
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), MTU: 4200})
-	sw, err := loss.New(top)
+	sw, err := impair.NewLoss(top)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func (p *plainPair) compare(t *testing.T, share float64) {
 		}
 		if try == 3 {
 			// The rates are judged by full; what the transport makes of them depends on the machine.
-			timing.Missed(t, "READ is not within 10 %% of WRITE: %+v\n%s\n%s", r, dump(p.a.dev), dump(p.b.dev))
+			require.Missed(t, "READ is not within 10 %% of WRITE: %+v\n%s\n%s", r, dump(p.a.dev), dump(p.b.dev))
 			return
 		}
 	}

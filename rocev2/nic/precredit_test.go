@@ -15,7 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -412,6 +412,6 @@ func TestPreCreditKeepsTheRate(t *testing.T) {
 		t.Errorf("%.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
 	}
 	if bps < 0.5*rate {
-		timing.Missed(t, "only %.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
+		require.Missed(t, "only %.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -187,8 +187,8 @@ func (x *stacks) shares(what string, leastStack, leastEngine float64) {
 		switch full := all >= .95*x.rate; {
 		case even && full:
 			return
-		case even && i >= timing.Tries(tries):
-			timing.Missed(x.t, "%s: only %.3f of the rate is sent", what, all/x.rate)
+		case even && i >= require.Tries(tries):
+			require.Missed(x.t, "%s: only %.3f of the rate is sent", what, all/x.rate)
 			return
 		case i == tries:
 			x.t.Fatalf("%s: %.3f by the kernel stack and %.3f by the engine, want at least %.2f and %.2f", what, stack/all, engine/all, leastStack, leastEngine)

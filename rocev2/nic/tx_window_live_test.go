@@ -12,7 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -135,7 +135,7 @@ func keepBusy(a *side, qps []verbs.QP, wr *verbs.SendWR, stop chan struct{}, don
 // (tx_window_test.go, and the simulator's slow-link).
 func TestWindowSlowedLink(t *testing.T) {
 	const pairs = 8
-	runs := timing.Tries(3)
+	runs := require.Tries(3)
 	for i := range runs {
 		off, on := slowLink(t, "off", pairs), slowLink(t, "on", pairs)
 		t.Logf("window off: %v", off)
@@ -152,7 +152,7 @@ func TestWindowSlowedLink(t *testing.T) {
 			return
 		}
 		if i == runs-1 {
-			timing.Missed(t, "want the 99th percentile of the queue below a third of that without a window, nine tenths of its throughput, and all queue pairs served alike")
+			require.Missed(t, "want the 99th percentile of the queue below a third of that without a window, nine tenths of its throughput, and all queue pairs served alike")
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // BenchmarkSend compares Conn.Send of 64 bytes with PostSend and Poll of the same engine: the time
@@ -34,7 +34,7 @@ func BenchmarkSend(b *testing.B) {
 		}
 	})
 	b.Run("conn", func(b *testing.B) {
-		dev := openLoop(b, cmloop.Config{})
+		dev := openLoop(b, cmpeer.Config{})
 		x, y := connect(b, dev)
 		ctx := context.Background()
 		p := make([]byte, 64)
@@ -49,7 +49,7 @@ func BenchmarkSend(b *testing.B) {
 
 // BenchmarkPingPong is the round trip of two goroutines that answer each other.
 func BenchmarkPingPong(b *testing.B) {
-	dev := openLoop(b, cmloop.Config{})
+	dev := openLoop(b, cmpeer.Config{})
 	x, y := connect(b, dev)
 	go func() {
 		p := make([]byte, 64)
@@ -74,7 +74,7 @@ func BenchmarkPingPong(b *testing.B) {
 // BenchmarkWrite compares Conn.Write, which copies, with a WRITE from registered memory.
 func BenchmarkWrite(b *testing.B) {
 	const size = 64 << 10
-	dev := openLoop(b, cmloop.Config{})
+	dev := openLoop(b, cmpeer.Config{})
 	x, y := connect(b, dev)
 	ctx := context.Background()
 	remote, err := y.Register(make([]byte, size), verbs.AccessLocalWrite|verbs.AccessRemoteWrite)

@@ -17,7 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // patience bounds waits for what must happen.
@@ -29,9 +29,9 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
-func openLoop(t testing.TB, c cmloop.Config) *cmloop.Device {
+func openLoop(t testing.TB, c cmpeer.Config) *cmpeer.LoopDevice {
 	t.Helper()
-	d, err := cmloop.Open(c)
+	d, err := cmpeer.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func connect(t testing.TB, dev verbs.Device, options ...rdma.Option) (client, se
 }
 
 func TestSendRecv(t *testing.T) {
-	a, b := connect(t, openLoop(t, cmloop.Config{}))
+	a, b := connect(t, openLoop(t, cmpeer.Config{}))
 	defer a.Close()
 	defer b.Close()
 	ctx := patient(t)
@@ -91,7 +91,7 @@ func TestSendRecv(t *testing.T) {
 
 // A message that is longer than the buffer of Recv.
 func TestShortBuffer(t *testing.T) {
-	a, b := connect(t, openLoop(t, cmloop.Config{}))
+	a, b := connect(t, openLoop(t, cmpeer.Config{}))
 	defer a.Close()
 	defer b.Close()
 	ctx := patient(t)
@@ -105,7 +105,7 @@ func TestShortBuffer(t *testing.T) {
 }
 
 func TestReadWrite(t *testing.T) {
-	a, b := connect(t, openLoop(t, cmloop.Config{}), rdma.WithMaxMessage(1000), rdma.WithSendDepth(4))
+	a, b := connect(t, openLoop(t, cmpeer.Config{}), rdma.WithMaxMessage(1000), rdma.WithSendDepth(4))
 	defer a.Close()
 	defer b.Close()
 	ctx := patient(t)
@@ -163,7 +163,7 @@ func TestReadWrite(t *testing.T) {
 
 // What arrived before the peer has closed is received, and then io.EOF.
 func TestPeerCloses(t *testing.T) {
-	a, b := connect(t, openLoop(t, cmloop.Config{}))
+	a, b := connect(t, openLoop(t, cmpeer.Config{}))
 	ctx := patient(t)
 	for i := range 10 {
 		if err := a.Send(ctx, []byte{byte(i)}); err != nil {
@@ -211,7 +211,7 @@ func TestWake(t *testing.T) {
 		"device": {func(dev io.Closer, _ *rdma.Conn) error { return dev.Close() }, verbs.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dev := openLoop(t, cmloop.Config{})
+			dev := openLoop(t, cmpeer.Config{})
 			a, b := connect(t, dev, rdma.WithRecvBuffers(1), rdma.WithSendDepth(2))
 			defer a.Close()
 			defer b.Close()
@@ -254,7 +254,7 @@ func TestWake(t *testing.T) {
 // A goroutine waits for a message, and no work request is outstanding that the end would flush.
 func TestWakeWithoutReceives(t *testing.T) {
 	// Without timewait, the end of the completion queue would wake too.
-	dev := openLoop(t, cmloop.Config{CM: cm.Config{Timewait: time.Hour}})
+	dev := openLoop(t, cmpeer.Config{CM: cm.Config{Timewait: time.Hour}})
 	a, b := connect(t, dev, rdma.WithRecvBuffers(1), rdma.WithKeepAlive(-1))
 	defer b.Close()
 	ctx := patient(t)
@@ -306,7 +306,7 @@ func (c *startedContext) Done() <-chan struct{} {
 
 // A peer that closes as soon as it has a message does not make its Send fail.
 func TestCloseAfterRecv(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{CM: fast})
+	dev := openLoop(t, cmpeer.Config{CM: fast})
 	ctx := patient(t)
 	for range 100 {
 		a, b := connect(t, dev, rdma.WithRecvBuffers(2))

@@ -17,7 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // fast are managers that repeat a message after a millisecond.
@@ -57,7 +57,7 @@ func echo(l *rdma.Listener) {
 }
 
 func TestManyConnections(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{})
+	dev := openLoop(t, cmpeer.Config{})
 	l := listen(t, dev, ":0")
 	go echo(l)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -92,7 +92,7 @@ func TestManyConnections(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	var requests atomic.Int32
 	dropped := make(chan struct{})
-	dev := openLoop(t, cmloop.Config{CM: cm.Config{ResponseTimeout: 14}, Drop: func(s cm.Send) bool {
+	dev := openLoop(t, cmpeer.Config{CM: cm.Config{ResponseTimeout: 14}, Drop: func(s cm.Send) bool {
 		if s.MAD.Attr() == mad.AttrREQ && requests.Add(1) == 2 {
 			close(dropped)
 		}
@@ -124,7 +124,7 @@ func TestBacklog(t *testing.T) {
 
 // Goroutines share a connection in both directions.
 func TestConcurrent(t *testing.T) {
-	a, b := connect(t, openLoop(t, cmloop.Config{}), rdma.WithRecvBuffers(3), rdma.WithSendDepth(3))
+	a, b := connect(t, openLoop(t, cmpeer.Config{}), rdma.WithRecvBuffers(3), rdma.WithSendDepth(3))
 	defer a.Close()
 	defer b.Close()
 	ctx := patient(t)
@@ -163,7 +163,7 @@ func TestConcurrent(t *testing.T) {
 }
 
 func TestPrivateAndReject(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{})
+	dev := openLoop(t, cmpeer.Config{})
 	l := listen(t, dev, "127.0.0.1:7174")
 	ctx := patient(t)
 	go func() {
@@ -211,7 +211,7 @@ func TestPrivateAndReject(t *testing.T) {
 }
 
 func TestBadCalls(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{})
+	dev := openLoop(t, cmpeer.Config{})
 	ctx := patient(t)
 	listen(t, dev, "127.0.0.1:7174")
 	if _, err := rdma.Listen(ctx, dev, ":7174"); !errors.Is(err, cm.ErrInUse) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // closes waits until a channel is closed.
@@ -26,7 +26,7 @@ func closes(t *testing.T, what string, c <-chan struct{}) {
 // Done closes while no goroutine waits in a method of the connection: when the operation has completed, and
 // when the connection ends.
 func TestDoneWithoutWait(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{})
+	dev := openLoop(t, cmpeer.Config{})
 	a, b := connect(t, dev, rdma.WithRecvBuffers(1))
 	ctx := patient(t)
 	start := func() *rdma.Op {
@@ -68,7 +68,7 @@ func TestDoneWithoutWait(t *testing.T) {
 
 // The same after the end of the device.
 func TestDoneAfterDevice(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{})
+	dev := openLoop(t, cmpeer.Config{})
 	a, _ := connect(t, dev, rdma.WithRecvBuffers(1))
 	ctx := patient(t)
 	var ops []*rdma.Op
@@ -88,7 +88,7 @@ func TestDoneAfterDevice(t *testing.T) {
 
 // The status of a failed work request is an error that is found in that of the connection.
 func TestStatusIsError(t *testing.T) {
-	a, b := connect(t, openLoop(t, cmloop.Config{}))
+	a, b := connect(t, openLoop(t, cmpeer.Config{}))
 	defer a.Close()
 	defer b.Close()
 	err := a.Write(patient(t), []byte("x"), rdma.Remote{Addr: 8, RKey: 77, Len: 8})

@@ -12,7 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // ipData is how many bytes of the private data of a REQ are the addresses.
@@ -46,7 +46,7 @@ func TestManInTheMiddle(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var changed atomic.Int32
-			dev := openLoop(t, cmloop.Config{CM: fast, Drop: func(s cm.Send) bool {
+			dev := openLoop(t, cmpeer.Config{CM: fast, Drop: func(s cm.Send) bool {
 				switch s.MAD.Attr() {
 				case mad.AttrREQ:
 					r := mad.REQ{Header: s.MAD}

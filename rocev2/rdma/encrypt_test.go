@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // identity returns a new key pair.
@@ -36,7 +36,7 @@ func knows(own *seal.Identity, others ...*seal.Identity) rdma.Encryption {
 	}}
 }
 
-func counterOf(t *testing.T, dev *cmloop.Device, name string) uint64 {
+func counterOf(t *testing.T, dev *cmpeer.LoopDevice, name string) uint64 {
 	t.Helper()
 	for _, c := range dev.Counters() {
 		if c.Name == name {
@@ -50,7 +50,7 @@ func counterOf(t *testing.T, dev *cmloop.Device, name string) uint64 {
 // Messages, WRITE and READ of an encrypted connection are exact, all its packets are encrypted, and
 // both ends get the private data that is left.
 func TestEncryptedConnection(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{CM: fast})
+	dev := openLoop(t, cmpeer.Config{CM: fast})
 	a, b := identity(t), identity(t)
 	l := listen(t, dev, ":0", rdma.WithEncryption(knows(b, identity(t), a)), rdma.WithPrivate([]byte("hello")))
 	go echo(l)
@@ -93,7 +93,7 @@ func TestEncryptedConnection(t *testing.T) {
 
 // A queue pair of the application is encrypted as well.
 func TestEncryptedLink(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{CM: fast})
+	dev := openLoop(t, cmpeer.Config{CM: fast})
 	a, b := identity(t), identity(t)
 	l := listen(t, dev, ":0", rdma.WithEncryption(knows(b, a)))
 	ctx := patient(t)
@@ -157,7 +157,7 @@ func TestEncryptionRefuses(t *testing.T) {
 		{"private data", append(with(knows(a, b)), rdma.WithPrivate([]byte("x"))), nil, "no room for both"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dev := openLoop(t, cmloop.Config{CM: fast})
+			dev := openLoop(t, cmpeer.Config{CM: fast})
 			l := listen(t, dev, ":0", c.listen...)
 			go echo(l)
 			_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -181,7 +181,7 @@ func TestEncryptionRefuses(t *testing.T) {
 
 // A listener refuses at once what would have it reject all connections.
 func TestListenRefusesEncryption(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{CM: fast})
+	dev := openLoop(t, cmpeer.Config{CM: fast})
 	a := identity(t)
 	with := func(change func(*rdma.Encryption)) rdma.Option {
 		e := knows(a, a)

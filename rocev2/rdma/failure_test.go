@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // impatient are attributes with which a silent peer is given up after some 20 ms.
@@ -30,7 +30,7 @@ func TestPeerDead(t *testing.T) {
 		"recv": {time.Millisecond, func(c *rdma.Conn) error { _, err := c.Recv(context.Background(), nil); return err }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dev := openLoop(t, cmloop.Config{CM: fast})
+			dev := openLoop(t, cmpeer.Config{CM: fast})
 			a, b := connect(t, dev, rdma.WithAttr(impatient), rdma.WithKeepAlive(x.keepAlive))
 			if err := b.QP().Destroy(); err != nil {
 				t.Fatal(err)
@@ -55,7 +55,7 @@ func TestPeerDead(t *testing.T) {
 
 // The keep-alive of a connection whose peer is there changes nothing.
 func TestKeepAlive(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{})
+	dev := openLoop(t, cmpeer.Config{})
 	a, b := connect(t, dev, rdma.WithKeepAlive(time.Millisecond))
 	defer a.Close()
 	defer b.Close()
@@ -82,7 +82,7 @@ func TestKeepAlive(t *testing.T) {
 }
 
 // sentPackets returns a counter that grows with each request and each answer.
-func sentPackets(t testing.TB, dev *cmloop.Device) uint64 {
+func sentPackets(t testing.TB, dev *cmpeer.LoopDevice) uint64 {
 	t.Helper()
 	for _, c := range dev.Counters() {
 		if c.Name == "sent_pkts" {
@@ -98,7 +98,7 @@ func TestLostRTU(t *testing.T) {
 	c := fast
 	c.ResponseTimeout = 21 // 8.6 s: the RTU is not repeated in time
 	var lost atomic.Int32
-	dev := openLoop(t, cmloop.Config{CM: c, Drop: func(s cm.Send) bool {
+	dev := openLoop(t, cmpeer.Config{CM: c, Drop: func(s cm.Send) bool {
 		drop := s.MAD.Attr() == mad.AttrRTU
 		if drop {
 			lost.Add(1)
@@ -126,7 +126,7 @@ func TestLostRTU(t *testing.T) {
 // A server that sends first waits for the client, also if its RTU comes late.
 func TestServerSendsFirst(t *testing.T) {
 	var lost atomic.Int32
-	dev := openLoop(t, cmloop.Config{CM: fast, Drop: func(s cm.Send) bool {
+	dev := openLoop(t, cmpeer.Config{CM: fast, Drop: func(s cm.Send) bool {
 		return s.MAD.Attr() == mad.AttrRTU && lost.Add(1) <= 8
 	}})
 	a, b := connect(t, dev, rdma.WithKeepAlive(-1))
@@ -145,7 +145,7 @@ func TestServerSendsFirst(t *testing.T) {
 // Half of the messages of the managers are lost.
 func TestLoss(t *testing.T) {
 	var n atomic.Int32
-	dev := openLoop(t, cmloop.Config{CM: fast, Drop: func(cm.Send) bool { return n.Add(1)%2 == 1 }})
+	dev := openLoop(t, cmpeer.Config{CM: fast, Drop: func(cm.Send) bool { return n.Add(1)%2 == 1 }})
 	for range 10 {
 		a, b := connect(t, dev)
 		if err := a.Send(patient(t), []byte("hello")); err != nil {
@@ -159,7 +159,7 @@ func TestLoss(t *testing.T) {
 
 // A Dial that is given up leaves nothing behind, at both ends.
 func TestDialCanceled(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{CM: fast})
+	dev := openLoop(t, cmpeer.Config{CM: fast})
 	l := listen(t, dev, "127.0.0.1:0")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -181,7 +181,7 @@ func TestDialCanceled(t *testing.T) {
 
 // After Close and timewait, a protection domain has no object any more.
 func TestNothingLeft(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{CM: fast})
+	dev := openLoop(t, cmpeer.Config{CM: fast})
 	pd, err := dev.AllocPD()
 	if err != nil {
 		t.Fatal(err)

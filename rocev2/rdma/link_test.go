@@ -11,7 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // own is a queue pair of the application, with one posted receive.
@@ -87,7 +87,7 @@ func linkedOf(t *testing.T, dev verbs.Device, client, server *own) (near, far *r
 
 // Queue pairs in out-of-order mode are connected by address, too.
 func TestLinkOutOfOrder(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{CM: fast})
+	dev := openLoop(t, cmpeer.Config{CM: fast})
 	init := verbs.QPInit{Type: verbs.RC, OutOfOrder: true}
 	client, server := newOwnOf(t, dev, init), newOwnOf(t, dev, init)
 	near, far := linkedOf(t, dev, client, server)
@@ -111,7 +111,7 @@ func TestLinkOutOfOrder(t *testing.T) {
 // them closes.
 func TestLink(t *testing.T) {
 	for _, first := range []string{"client", "server"} {
-		dev := openLoop(t, cmloop.Config{CM: fast})
+		dev := openLoop(t, cmpeer.Config{CM: fast})
 		client, server, near, far := linked(t, dev)
 		if got := string(near.PeerPrivate()[:3]); got != "yes" || near.RemoteAddr().String() != far.LocalAddr().String() {
 			t.Errorf("private data %q; %s is connected to %s", got, near.RemoteAddr(), far.LocalAddr())
@@ -145,7 +145,7 @@ func TestLink(t *testing.T) {
 
 // A queue pair that cannot be connected is refused, and so is a request without a listener.
 func TestLinkRefused(t *testing.T) {
-	dev := openLoop(t, cmloop.Config{CM: fast})
+	dev := openLoop(t, cmpeer.Config{CM: fast})
 	o := newOwn(t, dev)
 	var rejected *rdma.RejectedError
 	if _, err := rdma.Connect(patient(t), dev, "127.0.0.1:9", o.qp); !errors.As(err, &rejected) {

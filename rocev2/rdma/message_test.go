@@ -8,13 +8,13 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // A peer with any key writes with immediate data, less and more than a receive buffer has. The receiver
 // gets kind, length and immediate data, and none of the bytes that earlier messages left in the buffer.
 func TestWriteWithImmediate(t *testing.T) {
-	a, b := connect(t, openLoop(t, cmloop.Config{}), rdma.WithRecvBuffers(4), rdma.WithMaxMessage(1000))
+	a, b := connect(t, openLoop(t, cmpeer.Config{}), rdma.WithRecvBuffers(4), rdma.WithMaxMessage(1000))
 	defer a.Close()
 	defer b.Close()
 	testWriteWithImmediate(t, a, b)

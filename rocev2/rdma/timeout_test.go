@@ -8,7 +8,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // The Timeout that the dialling end chooses holds at both ends, also a short one, and the default one. It was
@@ -21,7 +21,7 @@ func TestTimeoutIsKept(t *testing.T) {
 	defer loop.Close()
 	for name, dev := range map[string]verbs.Device{
 		"engine":                          loop,
-		"a manager that announces 134 ms": openLoop(t, cmloop.Config{}),
+		"a manager that announces 134 ms": openLoop(t, cmpeer.Config{}),
 	} {
 		for _, timeout := range []uint8{verbs.DefaultAttr().Timeout, 8, 12, 19} {
 			ctx := patient(t)

@@ -13,12 +13,12 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // stoppable is a device whose calls wait while it is stopped, as those of an agent do.
 type stoppable struct {
-	*cmloop.Device
+	*cmpeer.LoopDevice
 	gate sync.RWMutex // locked while it is stopped
 }
 
@@ -28,19 +28,19 @@ func (d *stoppable) pass() {
 	defer d.gate.RUnlock()
 }
 
-func (d *stoppable) Port() (verbs.Port, error) { d.pass(); return d.Device.Port() }
+func (d *stoppable) Port() (verbs.Port, error) { d.pass(); return d.LoopDevice.Port() }
 
 func (d *stoppable) AllocPD() (verbs.PD, error) {
 	d.pass()
-	p, err := d.Device.AllocPD()
+	p, err := d.LoopDevice.AllocPD()
 	return stoppablePD{p, d}, err
 }
 
-func (d *stoppable) CreateCQ(n int) (verbs.CQ, error) { d.pass(); return d.Device.CreateCQ(n) }
+func (d *stoppable) CreateCQ(n int) (verbs.CQ, error) { d.pass(); return d.LoopDevice.CreateCQ(n) }
 
 func (d *stoppable) OpenCM() (cm.Session, error) {
 	d.pass()
-	s, err := d.Device.OpenCM()
+	s, err := d.LoopDevice.OpenCM()
 	return stoppableSession{s, d}, err
 }
 
@@ -114,7 +114,7 @@ func (s stoppableSession) Disconnect(id cm.ID, b []byte) error {
 // Every method with a context returns when it ends, and Close within its limit, while the device does not answer.
 // What they have begun ends when it does.
 func TestStoppedDevice(t *testing.T) {
-	d := &stoppable{Device: openLoop(t, cmloop.Config{})}
+	d := &stoppable{LoopDevice: openLoop(t, cmpeer.Config{})}
 	a, b := connect(t, d)
 	l, err := rdma.Listen(patient(t), d, "127.0.0.1:0")
 	if err != nil {
@@ -182,7 +182,7 @@ func TestStoppedDevice(t *testing.T) {
 // A queue pair fails without a reason, and the device, which is asked for it, does not answer: who waits returns all
 // the same, and gets the failure when the device answers.
 func TestFailureOfStoppedDevice(t *testing.T) {
-	d := &stoppable{Device: openLoop(t, cmloop.Config{})}
+	d := &stoppable{LoopDevice: openLoop(t, cmpeer.Config{})}
 	a, b := connect(t, d)
 	defer b.Close()
 	d.gate.Lock()
@@ -213,7 +213,7 @@ func TestFailureOfStoppedDevice(t *testing.T) {
 
 // A Dial whose context has ended asks the peer for nothing when the device answers.
 func TestDialOfStoppedDevice(t *testing.T) {
-	d := &stoppable{Device: openLoop(t, cmloop.Config{})}
+	d := &stoppable{LoopDevice: openLoop(t, cmpeer.Config{})}
 	l := listen(t, d, "127.0.0.1:0")
 	d.gate.Lock()
 	ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
@@ -243,7 +243,7 @@ func (d *entered) AllocPD() (verbs.PD, error) {
 
 // While a device does not answer the first Dial over it, connections over another device are made.
 func TestDialOverOtherDevice(t *testing.T) {
-	d := &entered{stoppable: &stoppable{Device: openLoop(t, cmloop.Config{})}, in: make(chan struct{})}
+	d := &entered{stoppable: &stoppable{LoopDevice: openLoop(t, cmpeer.Config{})}, in: make(chan struct{})}
 	d.gate.Lock()
 	ctx, cancel := context.WithCancel(patient(t))
 	dialed := make(chan error, 1)
@@ -252,7 +252,7 @@ func TestDialOverOtherDevice(t *testing.T) {
 		dialed <- err
 	}()
 	<-d.in
-	other := openLoop(t, cmloop.Config{})
+	other := openLoop(t, cmpeer.Config{})
 	l, err := rdma.Listen(patient(t), other, "127.0.0.1:0")
 	if err == nil {
 		err = l.Close()
@@ -269,12 +269,12 @@ func TestDialOverOtherDevice(t *testing.T) {
 
 // slowListen is a device that answers Listen of a session late.
 type slowListen struct {
-	*cmloop.Device
+	*cmpeer.LoopDevice
 	answer chan struct{}
 }
 
 func (d *slowListen) OpenCM() (cm.Session, error) {
-	s, err := d.Device.OpenCM()
+	s, err := d.LoopDevice.OpenCM()
 	return slowListenSession{s, d}, err
 }
 
@@ -291,7 +291,7 @@ func (s slowListenSession) Listen(id mad.ServiceID, n int) error {
 
 // A Listen whose context has ended has its port until the device answers, and no longer.
 func TestLateListen(t *testing.T) {
-	d := &slowListen{Device: openLoop(t, cmloop.Config{}), answer: make(chan struct{})}
+	d := &slowListen{LoopDevice: openLoop(t, cmpeer.Config{}), answer: make(chan struct{})}
 	const address = "127.0.0.1:9"
 	listen := func(limit time.Duration) error {
 		ctx, cancel := context.WithTimeout(patient(t), limit)

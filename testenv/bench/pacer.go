@@ -12,13 +12,13 @@ import (
 
 	"github.com/softroce/softroce-xdp/internal/quantity"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
-	"github.com/softroce/softroce-xdp/testenv/experiments/pacers"
+	"github.com/softroce/softroce-xdp/testenv/experiments/rates"
 )
 
 // pacerCommand prints how well each pacer keeps its rates: what leaves, how far that
 // is from the rate, and how soon a changed rate is in force.
 func pacerCommand() *cobra.Command {
-	cfg := pacers.Config{Tries: 3}
+	cfg := rates.PacerConfig{Tries: 3}
 	var names, list []string
 	cmd := &cobra.Command{
 		Use:   "pacer",
@@ -37,7 +37,7 @@ func pacerCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Bin, "bin", "bin/softroce-xdp", "the product's binary")
-	f.StringSliceVar(&names, "pacers", pacers.Names, "which")
+	f.StringSliceVar(&names, "pacers", rates.Names, "which")
 	f.StringSliceVar(&list, "rates", strings.Split("1M,3M,10M,30M,100M,300M,1G,2G,3G,5G,8G", ","), "at which rates")
 	f.DurationVar(&cfg.Measure, "measure", 2*time.Second, "how long each rate is measured")
 	f.BoolVar(&cfg.Stamped, "stamped", false, "the peer has the product too, so packets carry stamps")
@@ -45,13 +45,13 @@ func pacerCommand() *cobra.Command {
 	return cmd
 }
 
-func measurePacers(ctx context.Context, cfg pacers.Config, names []string) (ok bool, err error) {
-	fmt.Println(pacers.Head)
+func measurePacers(ctx context.Context, cfg rates.PacerConfig, names []string) (ok bool, err error) {
+	fmt.Println(rates.Head)
 	ok = true
-	cfg.Note = func(r pacers.Row) {
+	cfg.Note = func(r rates.PacerRow) {
 		fmt.Println(r)
 		ok = ok && r.Verdict() == nil
 	}
-	_, err = pacers.Run(ctx, cfg, names...)
+	_, err = rates.RunPacers(ctx, cfg, names...)
 	return ok, err
 }

@@ -11,14 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/netbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
-	"github.com/softroce/softroce-xdp/testenv/experiments/sweep"
 )
 
 // sweepCommand runs `softroce-xdp perf` over operations, services, sizes, MTUs, PMTUs, queue pairs and depths
 // (package sweep), and prints a table.
 func sweepCommand() *cobra.Command {
-	o := sweep.Options{}
+	o := netbench.Options{}
 	var match string
 	cmd := &cobra.Command{
 		Use:   "sweep",
@@ -37,12 +37,12 @@ func sweepCommand() *cobra.Command {
 	return cmd
 }
 
-func runSweep(ctx context.Context, o sweep.Options, match string) (missed int, err error) {
+func runSweep(ctx context.Context, o netbench.Options, match string) (missed int, err error) {
 	if o.Bin, err = filepath.Abs(o.Bin); err != nil {
 		return 0, err
 	}
-	var cases []sweep.Case
-	for _, c := range sweep.Pairwise() {
+	var cases []netbench.Case
+	for _, c := range netbench.Pairwise() {
 		if strings.Contains(c.String(), match) {
 			cases = append(cases, c)
 		}
@@ -52,7 +52,7 @@ func runSweep(ctx context.Context, o sweep.Options, match string) (missed int, e
 	}
 	fmt.Printf("%-12s %8s %5s %5s %5s %6s %7s %8s %9s %8s %7s %8s\n",
 		"OPERATION", "SIZE", "MTU", "PMTU", "QPS", "DEPTH", "TOOK", "GBIT/S", "MESSAGES", "AGAIN", "SENT", "ARRIVED")
-	err = sweep.Run(ctx, o, cases, func(r sweep.Result) {
+	err = netbench.RunSweep(ctx, o, cases, func(r netbench.Result) {
 		c, verdict := r.Case, ""
 		if err := r.Miss(); err != nil {
 			missed++
@@ -61,6 +61,6 @@ func runSweep(ctx context.Context, o sweep.Options, match string) (missed int, e
 		fmt.Printf("%-12s %8d %5d %5d %5d %6d %6.1fs %8.2f %9d %8d %7.3f %8.3f%s\n", c.Service+" "+c.Op, c.Size, c.MTU, c.PMTU, c.QPs, c.Depth,
 			r.Took.Seconds(), r.Gbps, r.Messages, r.Again, r.Sent(), r.Arrived, verdict)
 	})
-	fmt.Printf("%d of %d runs missed: each must end within %v and send at most %.2f packets for one delivered\n", missed, len(cases), o.Bound, sweep.MostSent)
+	fmt.Printf("%d of %d runs missed: each must end within %v and send at most %.2f packets for one delivered\n", missed, len(cases), o.Bound, netbench.MostSent)
 	return missed, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestDataFirst(t *testing.T) {
 	topo.RequireRoot(t)
 	const settle, measure = 500 * time.Millisecond, 300 * time.Millisecond
-	for range timing.Tries(3) {
+	for range require.Tries(3) {
 		l := newDataFirst(t)
 		var table [2]*loader.Attachment
 		for i, n := range l.nodes[:2] {
@@ -56,10 +56,10 @@ func TestDataFirst(t *testing.T) {
 		base := time.Duration(l.regs(t, a, 1).Policy.BaseRttNs)
 		t.Logf("mean queue %.1f kB, without the policy %.1f; bottleneck %.0f %% full; baseline of the round trip %v", with/1e3, without/1e3, 100*full, base)
 		if with > without/2 {
-			timing.Missed(t, "mean queue %.1f kB, without the policy %.1f", with/1e3, without/1e3)
+			require.Missed(t, "mean queue %.1f kB, without the policy %.1f", with/1e3, without/1e3)
 		}
 		if full < 0.2 { // the rate came from above, and increases again
-			timing.Missed(t, "the bottleneck is %.0f %% full", 100*full)
+			require.Missed(t, "the bottleneck is %.0f %% full", 100*full)
 		}
 		eventually(t, "half of the queue that is there without the policy", func() bool {
 			with, _ = l.meanQueue(t, measure)

@@ -10,7 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -126,8 +126,8 @@ func (x *fan) even(to ...int) {
 		switch {
 		case even && sum >= .9 && sum <= 1.05:
 			return
-		case even && sum < .9 && try >= timing.Tries(tries):
-			timing.Missed(x.t, "%d destinations: only %.2f of the link is used", len(to), sum)
+		case even && sum < .9 && try >= require.Tries(tries):
+			require.Missed(x.t, "%d destinations: only %.2f of the link is used", len(to), sum)
 			return
 		case time.Since(begin) > patience: // until then, a host that did not run for a while catches up
 			x.t.Fatalf("%d destinations: the least has %.3f of the link, all have %.3f", len(to), least, sum)

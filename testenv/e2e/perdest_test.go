@@ -14,8 +14,8 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/experiments/isolation"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/experiments/rates"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -88,11 +88,11 @@ func (p *attached) Detach() error {
 	return nil
 }
 
-func (p *attached) Rows() ([]isolation.Row, error) {
+func (p *attached) Rows() ([]rates.IsolationRow, error) {
 	rows, err := p.table.Rows()
-	var out []isolation.Row
+	var out []rates.IsolationRow
 	for _, r := range rows {
-		out = append(out, isolation.Row{
+		out = append(out, rates.IsolationRow{
 			Dest: r.Addr, TxNS: r.Regs.TxNs, RxNS: r.Regs.RxNs, QueueingTxNS: r.Regs.Policy.QueueingTxNs,
 			RateBPS: r.Regs.RateBps, Case: int(r.Regs.Policy.CaseNo),
 		})
@@ -110,12 +110,12 @@ func (p *attached) Rows() ([]isolation.Row, error) {
 func TestPerDestination(t *testing.T) {
 	topo.RequireRoot(t)
 	const tolerable = 0.1 // of the CPUs, for others
-	runs := timing.Tries(4)
+	runs := require.Tries(4)
 	inPeace := 0 // runs that missed although the machine was ours
 	for i := 1; i <= runs; i++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 		watch := watchOthers(t)
-		result, err := isolation.Run(ctx, isolation.Config{}, &attached{t: t})
+		result, err := rates.RunIsolation(ctx, rates.IsolationConfig{}, &attached{t: t})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -139,14 +139,14 @@ func TestPerDestination(t *testing.T) {
 			continue
 		}
 		for _, f := range missed {
-			timing.Missed(t, "%s", f)
+			require.Missed(t, "%s", f)
 		}
 		return
 	}
 }
 
 // checkApart is what must hold of a run on every machine.
-func checkApart(t *testing.T, r *isolation.Result) {
+func checkApart(t *testing.T, r *rates.Result) {
 	t.Helper()
 	if r.Damaged != 0 {
 		t.Errorf("%d packets arrived damaged", r.Damaged)
@@ -163,7 +163,7 @@ func checkApart(t *testing.T, r *isolation.Result) {
 	}
 }
 
-func writeReport(t *testing.T, r *isolation.Result, text string) {
+func writeReport(t *testing.T, r *rates.Result, text string) {
 	dir := os.Getenv("SOFTROCE_REPORT")
 	if dir == "" {
 		return

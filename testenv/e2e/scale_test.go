@@ -17,8 +17,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/lab/manydest"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/load"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -54,7 +54,7 @@ func decisions(t *testing.T, a *loader.Attachment, n int, earlier []uint64) (now
 	now = make([]uint64, n)
 	byAddr := map[netip.Addr]int{}
 	for i := range n {
-		byAddr[manydest.Addr(i)] = i
+		byAddr[load.Addr(i)] = i
 	}
 	err := a.EachRow(func(r loader.Row) {
 		i, ok := byAddr[r.Addr]
@@ -90,7 +90,7 @@ func TestAgentAtScale(t *testing.T) {
 	n := newNode(t, top.Host(1))
 	n.must(t, "attach", topo.IfName, "--rate", "10G")
 	a := n.open(t)
-	dests, err := manydest.New(top.Host(1), top.Host(2), active)
+	dests, err := load.New(top.Host(1), top.Host(2), active)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,13 +111,13 @@ func TestAgentAtScale(t *testing.T) {
 	})
 
 	measure := time.Second
-	if timing.Judged {
+	if require.Judged {
 		measure = 10 * time.Second
 	}
 	// A run during which the machine was not ours is repeated: the caches of a busy
 	// one make everything dearer.
 	const tolerable = 0.1
-	runs := timing.Tries(4)
+	runs := require.Tries(4)
 	var run func(what string, left int)
 	run = func(what string, left int) {
 		t.Helper()
@@ -147,7 +147,7 @@ func TestAgentAtScale(t *testing.T) {
 			return busy >= active*99/100
 		})
 		if share >= maxCPU {
-			timing.Missed(t, "%s: the agent takes %.2f %% of a CPU, more than %.0f", what, share*100, maxCPU*100)
+			require.Missed(t, "%s: the agent takes %.2f %% of a CPU, more than %.0f", what, share*100, maxCPU*100)
 		}
 		// What taking over a table took for a moment goes back to the system within seconds.
 		eventually(t, fmt.Sprintf("%s: less than %.0f MB for the agent", what, maxRSS/1e6), func() bool {
@@ -167,14 +167,14 @@ func TestAgentAtScale(t *testing.T) {
 // fill makes entries from..to, with nobody behind them.
 func fill(t *testing.T, a *loader.Attachment, from, to int) {
 	t.Helper()
-	now := manydest.Now()
+	now := load.Now()
 	for i := from; i < to; i++ {
 		d := bpf.DestRegs{
 			Node: uint32(i + 1), LastTxNs: now, RateBps: 1e6,
 			WinTxNs: bpf.NoSample, WinRxNs: bpf.NoSample, WinRttNs: bpf.NoSample,
 		}
 		d.Policy.RateBps, d.StackRateBps, d.EngineRateBps = d.RateBps, d.RateBps, d.RateBps
-		if err := a.Maps.DestTable.Update(bpf.KeyOf(manydest.Addr(i)), d, ebpf.UpdateAny); err != nil {
+		if err := a.Maps.DestTable.Update(bpf.KeyOf(load.Addr(i)), d, ebpf.UpdateAny); err != nil {
 			t.Fatal(err)
 		}
 	}

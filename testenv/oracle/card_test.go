@@ -12,17 +12,17 @@ import (
 
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
-	"github.com/softroce/softroce-xdp/testenv/oracle/cardside"
+	"github.com/softroce/softroce-xdp/testenv/oracle/sides"
 )
 
 var cardModel struct {
 	sync.Once
-	side *cardside.Side
+	side *sides.Side
 	err  error
 }
 
 // cardAndJudge puts a model of the card on the machines' bridge, once for all tests.
-func cardAndJudge(t *testing.T) (context.Context, *oracle.Pair, *cardside.Side) {
+func cardAndJudge(t *testing.T) (context.Context, *oracle.Pair, *sides.Side) {
 	t.Helper()
 	ctx, p := oracle.Machines(t)
 	cardModel.Do(func() {
@@ -46,7 +46,7 @@ func cardAndJudge(t *testing.T) (context.Context, *oracle.Pair, *cardside.Side) 
 		for _, a := range nic.Addrs {
 			macs[a.Addr()] = nic.MAC
 		}
-		cardModel.side, cardModel.err = cardside.Attach(host, macs)
+		cardModel.side, cardModel.err = sides.AttachCard(host, macs)
 	})
 	if cardModel.err != nil {
 		t.Fatal(cardModel.err)

@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/testenv/oracle"
-	"github.com/softroce/softroce-xdp/testenv/oracle/cardside"
+	"github.com/softroce/softroce-xdp/testenv/oracle/sides"
 )
 
 // TestCardAgainstCard runs the cases between two models of the card, joined by a cable: the driver
 // of a card as a verbs.Device (package verbsdev) as both sides. It needs no machine and no privilege.
 func TestCardAgainstCard(t *testing.T) {
-	x, y, err := cardside.Cabled()
+	x, y, err := sides.Cabled()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestCardAgainstCard(t *testing.T) {
 		if err := errors.Join(x.Close(), y.Close()); err != nil {
 			t.Error(err)
 		}
-		for _, s := range []*cardside.Side{x, y} {
+		for _, s := range []*sides.Side{x, y} {
 			if s.Used() {
 				t.Errorf("%s: card memory is not free at the end", s.Name())
 			}

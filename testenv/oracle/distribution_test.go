@@ -14,7 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
-	"github.com/softroce/softroce-xdp/testenv/oracle/cardside"
+	"github.com/softroce/softroce-xdp/testenv/oracle/sides"
 )
 
 // closeLater closes something when the test ends.
@@ -27,7 +27,7 @@ func closeLater(t *testing.T, what string, close func() error) {
 }
 
 // hubPort0 is a port of a card on the bridge of rxe's machine.
-func hubPort0(t *testing.T, p *oracle.Pair, addr netip.Addr) cardside.Port {
+func hubPort0(t *testing.T, p *oracle.Pair, addr netip.Addr) sides.Port {
 	t.Helper()
 	host, err := p.Net().AddHost(rxepeer.HostConfig{Name: "hub", Addrs: []netip.Prefix{netip.PrefixFrom(addr, 24)}})
 	if err != nil {
@@ -39,7 +39,7 @@ func hubPort0(t *testing.T, p *oracle.Pair, addr netip.Addr) cardside.Port {
 	for _, a := range rxe.Addrs {
 		peers[a.Addr()] = rxe.MAC
 	}
-	return cardside.Port{Iface: rxepeer.HostIface, MAC: host.Config.MAC, Do: host.Do, Peers: peers}
+	return sides.Port{Iface: rxepeer.HostIface, MAC: host.Config.MAC, Do: host.Do, Peers: peers}
 }
 
 // newStar has a model of the card with its four ports on four interfaces: port 0 leads to rxe, each
@@ -48,7 +48,7 @@ func newStar(t *testing.T) (ctx context.Context, s *oracle.Star, down func() err
 	t.Helper()
 	ctx, p := oracle.Machines(t)
 	addr := netip.MustParseAddr("10.78.0.20")
-	ports := []cardside.Port{hubPort0(t, p, addr)}
+	ports := []sides.Port{hubPort0(t, p, addr)}
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(4)}) // the hub's ports 1 to 3, and what they lead to
 	peers := []oracle.Side{p.Judge()}
 	for i := 1; i < 4; i++ {
@@ -58,11 +58,11 @@ func newStar(t *testing.T) (ctx context.Context, s *oracle.Star, down func() err
 			t.Fatal(err)
 		}
 		at := netip.AddrFrom4([4]byte{10, 79, 0, byte(i)})
-		port := func(i int, peer netip.Addr) cardside.Port {
-			return cardside.Port{Iface: name, MAC: ends[i].MAC, Do: ends[i].Host.Do, Peers: map[netip.Addr]net.HardwareAddr{peer: ends[1-i].MAC}}
+		port := func(i int, peer netip.Addr) sides.Port {
+			return sides.Port{Iface: name, MAC: ends[i].MAC, Do: ends[i].Host.Do, Peers: map[netip.Addr]net.HardwareAddr{peer: ends[1-i].MAC}}
 		}
 		ports = append(ports, port(0, at))
-		leaf, err := cardside.New("behind "+name, []netip.Addr{at}, port(1, addr))
+		leaf, err := sides.New("behind "+name, []netip.Addr{at}, port(1, addr))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func newStar(t *testing.T) (ctx context.Context, s *oracle.Star, down func() err
 			}
 		}
 	}
-	hub, err := cardside.New("hub", []netip.Addr{addr}, ports...)
+	hub, err := sides.New("hub", []netip.Addr{addr}, ports...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
-	"github.com/softroce/softroce-xdp/testenv/oracle/self"
+	"github.com/softroce/softroce-xdp/testenv/oracle/sides"
 )
 
 // engineMTU lets a PMTU of 4096 fit.
@@ -22,12 +22,12 @@ const engineMTU = 4200
 
 var attached struct {
 	sync.Once
-	side *self.Side
+	side *sides.EngineSide
 	err  error
 }
 
 // engineAndJudge attaches the product on the machines' bridge, once for all tests.
-func engineAndJudge(t *testing.T) (context.Context, *oracle.Pair, *self.Side) {
+func engineAndJudge(t *testing.T) (context.Context, *oracle.Pair, *sides.EngineSide) {
 	t.Helper()
 	ctx, p := oracle.Machines(t)
 	attached.Do(func() {
@@ -47,7 +47,7 @@ func engineAndJudge(t *testing.T) (context.Context, *oracle.Pair, *self.Side) {
 			engines.RemoveBinary()
 			return errors.Join(err, host.Close())
 		})
-		attached.side, attached.err = self.Attach(host)
+		attached.side, attached.err = sides.AttachEngine(host)
 	})
 	if attached.err != nil {
 		t.Fatal(attached.err)
@@ -56,7 +56,7 @@ func engineAndJudge(t *testing.T) (context.Context, *oracle.Pair, *self.Side) {
 }
 
 // against is a bench of our engine, side A, and rxe.
-func against(t *testing.T) (context.Context, *oracle.Pair, *self.Side, *oracle.Bench) {
+func against(t *testing.T) (context.Context, *oracle.Pair, *sides.EngineSide, *oracle.Bench) {
 	t.Helper()
 	ctx, p, us := engineAndJudge(t)
 	b := &oracle.Bench{A: us, B: p.Judge(), Impair: oracle.ImpairBetween(p.Judge().VM)}

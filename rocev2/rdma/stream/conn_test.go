@@ -21,7 +21,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/stream"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 // patience bounds waits for what must happen.
@@ -33,9 +33,9 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
-func openLoop(t testing.TB) *cmloop.Device {
+func openLoop(t testing.TB) *cmpeer.LoopDevice {
 	t.Helper()
-	d, err := cmloop.Open(cmloop.Config{})
+	d, err := cmpeer.Open(cmpeer.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestNettest(t *testing.T) {
 }
 
 // counter returns a counter of the device.
-func counter(t interface{ Fatalf(string, ...any) }, dev *cmloop.Device, name string) uint64 {
+func counter(t interface{ Fatalf(string, ...any) }, dev *cmpeer.LoopDevice, name string) uint64 {
 	for _, c := range dev.Counters() {
 		if c.Name == name {
 			return c.Value
@@ -106,7 +106,7 @@ func counter(t interface{ Fatalf(string, ...any) }, dev *cmloop.Device, name str
 }
 
 // rnrs is how many RNR NAKs the device has sent.
-func rnrs(t interface{ Fatalf(string, ...any) }, dev *cmloop.Device) uint64 {
+func rnrs(t interface{ Fatalf(string, ...any) }, dev *cmpeer.LoopDevice) uint64 {
 	return counter(t, dev, "send_rnr_err")
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -132,7 +131,7 @@ func (r *runner) run(t *testing.T, s *Situation) {
 			within = time.Duration(s.Within) * time.Second
 		}
 		if took > within {
-			timing.Missed(t, "noticed after %v", took)
+			require.Missed(t, "noticed after %v", took)
 		}
 		s.checkTraffic(t, l)
 	}

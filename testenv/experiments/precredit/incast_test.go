@@ -15,7 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/chart"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -168,7 +168,7 @@ func TestIncast(t *testing.T) {
 				t.Errorf("%s: no large message next to small ones", c.name)
 			}
 			if least := 0.5 * goodput(rows[0].busy[i]); goodput(r) < least {
-				timing.Missed(t, "%s: large messages got %.0f Mbit/s, without pre-credit %.0f", c.name, goodput(r), 2*least)
+				require.Missed(t, "%s: large messages got %.0f Mbit/s, without pre-credit %.0f", c.name, goodput(r), 2*least)
 			}
 		}
 		if c.o.PreCredit && rows[k].idle[0].Paid == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/chart"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -81,7 +81,7 @@ func TestTurns(t *testing.T) {
 				t.Errorf("%s: %d bytes of streams, %d messages next to them", what.name, r.LargeBytes, len(r.Small))
 			}
 			if goodput(r) < 0.5*goodput(all[0][i]) {
-				timing.Missed(t, "%s: the streams got %.0f Mbit/s, with turns alike %.0f", what.name, goodput(r), goodput(all[0][i]))
+				require.Missed(t, "%s: the streams got %.0f Mbit/s, with turns alike %.0f", what.name, goodput(r), goodput(all[0][i]))
 			}
 		}
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/loss"
+	"github.com/softroce/softroce-xdp/testenv/lab/impair"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
-	"github.com/softroce/softroce-xdp/testenv/oracle/self"
+	"github.com/softroce/softroce-xdp/testenv/oracle/sides"
 )
 
 var update = flag.Bool("update", false, "rewrite "+golden)
@@ -64,8 +64,8 @@ var addresses = []struct{ ours, theirs netip.Addr }{
 type place struct {
 	net  *rxepeer.Net
 	vm   *rxepeer.VM
-	us   *self.Side
-	lose *loss.Switch
+	us   *sides.EngineSide
+	lose *impair.Switch
 }
 
 func newPlace(ctx context.Context, t *testing.T, change ...func(*testing.T, *rxepeer.Config)) *place {
@@ -102,19 +102,19 @@ func newPlace(ctx context.Context, t *testing.T, change ...func(*testing.T, *rxe
 	p.vm, err = rxepeer.Boot(ctx, machine)
 	must(t, err)
 	t.Cleanup(func() { checked(t, p.vm.Close()) })
-	p.us, err = self.Attach(host)
+	p.us, err = sides.AttachEngine(host)
 	must(t, err)
 	t.Cleanup(func() { checked(t, p.us.Close()) })
 	must(t, n.Do(func() error {
-		var ports []loss.Port
+		var ports []impair.Port
 		for _, name := range []string{host.Port(), rxepeer.TapName("rxe", 0)} {
 			i, err := net.InterfaceByName(name)
 			if err != nil {
 				return err
 			}
-			ports = append(ports, loss.Port{Do: n.Do, Index: i.Index})
+			ports = append(ports, impair.Port{Do: n.Do, Index: i.Index})
 		}
-		p.lose, err = loss.On(ports...)
+		p.lose, err = impair.On(ports...)
 		return err
 	}))
 	t.Cleanup(func() { checked(t, p.lose.Close()) })

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/lab/timing"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -226,7 +226,7 @@ func TestFlowsFillTheirBottlenecks(t *testing.T) {
 			t.Errorf("%.1f Mbit/s of payload through %.0f Mbit/s", o.r.GoodputBPS/1e6, rate/1e6)
 		}
 		if fill < .95 || fill > 1.08 { // a window may hold a bucket more than its share
-			timing.Missed(t, "bottleneck of %.0f Mbit/s is %.1f %% full", rate/1e6, 100*fill)
+			require.Missed(t, "bottleneck of %.0f Mbit/s is %.1f %% full", rate/1e6, 100*fill)
 		}
 		var sum uint64
 		for _, s := range o.r.Samples {
@@ -236,7 +236,7 @@ func TestFlowsFillTheirBottlenecks(t *testing.T) {
 			t.Errorf("time series of %d samples with %d bytes, report says %d", len(o.r.Samples), sum, o.r.Bytes)
 		}
 		if len(o.r.Samples) < 7 {
-			timing.Missed(t, "%d samples in %v", len(o.r.Samples), o.r.Elapsed)
+			require.Missed(t, "%d samples in %v", len(o.r.Samples), o.r.Elapsed)
 		}
 	}
 }

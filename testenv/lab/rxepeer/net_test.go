@@ -12,8 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/softroce/softroce-xdp/testenv/lab/pcapfile"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
 
 func testNet(t *testing.T) *Net {
@@ -124,7 +124,7 @@ func TestCapture(t *testing.T) {
 	if stats, err := limited.Stop(); err != nil || stats.Written != 2 || !stats.Full {
 		t.Errorf("limited: stats %+v, error %v", stats, err)
 	}
-	got := pcapfile.Frames(t, file)
+	got := samples.Frames(t, file)
 	for i, want := range [][]byte{plain, tagged, plain} {
 		if i >= len(got) || !bytes.Equal(got[i], want) {
 			t.Errorf("frame %d of %q, want %q", i, got, want)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/testenv/lab/pcapfile"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
 
 // testContext skips on a host that cannot run machines, and bounds the test.
@@ -111,7 +111,7 @@ func TestExchanges(t *testing.T) {
 				}
 				// What the drivers say they sent is what a capture sees.
 				sent := afterA["sent_pkts"] - beforeA["sent_pkts"] + afterB["sent_pkts"] - beforeB["sent_pkts"]
-				if stats.Dropped > 0 || stats.Full || uint64(stats.Written) != sent || len(pcapfile.Frames(t, file)) != stats.Written {
+				if stats.Dropped > 0 || stats.Full || uint64(stats.Written) != sent || len(samples.Frames(t, file)) != stats.Written {
 					t.Errorf("capture: %+v, but rxe sent %d packets", stats, sent)
 				}
 				if sent == 0 {
@@ -161,7 +161,7 @@ func TestJumbo(t *testing.T) {
 		t.Fatal(err)
 	}
 	longest := 0
-	for _, f := range pcapfile.Frames(t, file) {
+	for _, f := range samples.Frames(t, file) {
 		longest = max(longest, len(f))
 	}
 	// Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, payload 4096, ICRC 4.

@@ -20,7 +20,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/cmloop"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
 
 func must(t *testing.T, err error) {
@@ -32,7 +32,7 @@ func must(t *testing.T, err error) {
 
 // place is a device and a server on it.
 type place struct {
-	dev  *cmloop.Device
+	dev  *cmpeer.LoopDevice
 	port string
 	stop func() error // ends the server
 	mu   sync.Mutex
@@ -71,7 +71,7 @@ func newPlace(t *testing.T) (context.Context, *place) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	dev, err := cmloop.Open(cmloop.Config{CM: cm.Config{ResponseTimeout: 8, Retries: 15, Timewait: 10 * time.Millisecond}})
+	dev, err := cmpeer.Open(cmpeer.Config{CM: cm.Config{ResponseTimeout: 8, Retries: 15, Timewait: 10 * time.Millisecond}})
 	must(t, err)
 	t.Cleanup(func() { must(t, dev.Close()) })
 	return ctx, &place{dev: dev}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
-	"github.com/softroce/softroce-xdp/testenv/lab/disorder"
+	"github.com/softroce/softroce-xdp/testenv/lab/impair"
 )
 
 // disorderConfig is what the flags say.
@@ -174,7 +174,7 @@ func (r *disorderRow) three(c disorderConfig) {
 
 // disorderMeasure measures all contenders, in turns.
 func (r *disorderRow) measure(ctx context.Context, n *network, c disorderConfig) error {
-	faults := disorder.Faults{Loss: r.loss / 100, Delayed: r.reorder / 100, Delay: c.delay}
+	faults := impair.Faults{Loss: r.loss / 100, Delayed: r.reorder / 100, Delay: c.delay}
 	for round := range c.rounds {
 		for i := range disorderContend {
 			if err := r.of[i].add(ctx, n, c, disorderContend[i], faults, uint64(round)); err != nil {
@@ -186,7 +186,7 @@ func (r *disorderRow) measure(ctx context.Context, n *network, c disorderConfig)
 }
 
 // add measures a contender once.
-func (o *rounds) add(ctx context.Context, n *network, c disorderConfig, who disorderContender, faults disorder.Faults, seed uint64) error {
+func (o *rounds) add(ctx context.Context, n *network, c disorderConfig, who disorderContender, faults impair.Faults, seed uint64) error {
 	for i, load := range disorderLoads {
 		t := traffic{outstanding: disorderOutstanding, length: c.each}
 		if load > 0 {
@@ -217,8 +217,8 @@ func (c *disorderConfig) interval(load float64) time.Duration {
 func arrivals(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
 // once is one run, with queue pairs of its own: messages of a run before it may still be on their way.
-func once(ctx context.Context, n *network, who disorderContender, faults disorder.Faults, t traffic, size int, seed uint64) (_ *result, err error) {
-	n.set(disorder.Faults{})
+func once(ctx context.Context, n *network, who disorderContender, faults impair.Faults, t traffic, size int, seed uint64) (_ *result, err error) {
+	n.set(impair.Faults{})
 	p, err := connect(ctx, n, who, size)
 	if err != nil {
 		return nil, err

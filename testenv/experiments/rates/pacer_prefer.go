@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rates
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// preferred is the nice value of a run: where others use the machine as well, a source
+// that is not let run for a while is not the pacer's error.
+const preferred = -15
+
+// setNice gives all threads of the process a nice value, which threads and processes
+// that they start inherit.
+func setNice(nice int) error {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil {
+			continue
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, tid, nice); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("nice value %d: %w", nice, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sides
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/oracle"
+)
+
+// Pages of card memory for regions.
+const (
+	pageShift = 12
+	pageSize  = 1 << pageShift
+	regionVA  = 0x7f00_0000_0000
+)
+
+// region is a memory region whose pages lie apart in the DDR.
+type region struct {
+	s     *Side
+	r     *queue.MR
+	space *hwoffload.Space
+	pages []uint64
+	first int // offset in the first page
+	size  int
+	group *queue.Group // of its own, or nil
+}
+
+// Distribute registers memory with a distribution group of its own.
+func (s *Side) Distribute(_ context.Context, pd oracle.PD, size int, to []oracle.Destination) (oracle.MR, error) {
+	var list []queue.Destination
+	for _, x := range to {
+		list = append(list, queue.Destination{QP: QueuePair(x.QP).(*verbsdev.QP).Queue(), VA: x.Addr, RKey: x.RKey})
+	}
+	g, err := s.dev.Queue().NewGroup(list...)
+	if err != nil {
+		return nil, err
+	}
+	const offset = 24 // messages and pages do not end together
+	m, err := s.register(pd.(Domain).PD, size, offset, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, g)
+	if err != nil {
+		return nil, errors.Join(err, g.Free())
+	}
+	return m, nil
+}
+
+// register makes a region of pages in the reverse order of their addresses, so that none follows the
+// one before it.
+func (s *Side) register(pd verbs.PD, size, offset int, rights verbs.Access, group *queue.Group) (oracle.MR, error) {
+	if size < 1 || offset < 0 || offset >= pageSize {
+		return nil, fmt.Errorf("a region of %d bytes at %d in a page", size, offset)
+	}
+	space, err := s.card.Allocator().AllocBank(0, uint64(offset+size), pageSize)
+	if err != nil {
+		return nil, err
+	}
+	g := &region{s: s, space: space, first: offset, size: size, group: group}
+	if g.pages, err = space.Pages(pageSize); err != nil {
+		return nil, err
+	}
+	slices.Reverse(g.pages)
+	g.r, err = s.dev.Queue().RegMR(queue.Spec{
+		PD: pd.(*verbsdev.PD).Number(), Access: rights, Pages: g.pages, PageShift: pageShift, First: uint32(offset),
+		Len: uint64(size), VA: regionVA + g.pages[0] + uint64(offset), Group: group,
+	})
+	return g, err
+}
+
+func (g *region) Destroy(context.Context) error {
+	if err := g.r.Deregister(); err != nil {
+		return err
+	}
+	err := g.space.Free()
+	if g.group != nil {
+		err = errors.Join(err, g.group.Free())
+	}
+	return err
+}
+
+func (g *region) Addr() uint64 { return g.r.VA() }
+func (g *region) Len() int     { return g.size }
+func (g *region) LKey() uint32 { return g.r.LKey() }
+func (g *region) RKey() uint32 { return g.r.RKey() }
+
+// access calls do for the pieces of bytes [off, off+n) of the region.
+func (g *region) access(off, n int, do func(from, to int, at int64) error) error {
+	if off < 0 || n < 0 || n > g.size-off {
+		return fmt.Errorf("bytes %d to %d of a region of %d", off, off+n, g.size)
+	}
+	for from := 0; from < n; {
+		place := g.first + off + from
+		to := min(n, from+pageSize-place%pageSize)
+		if err := do(from, to, int64(g.pages[place/pageSize])+int64(place%pageSize)); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+func (g *region) Peek(_ context.Context, off, n int) ([]byte, error) {
+	b := make([]byte, max(n, 0))
+	err := g.access(off, n, func(from, to int, at int64) error {
+		_, err := g.s.card.DDR().ReadAt(b[from:to], at)
+		return err
+	})
+	return b, err
+}
+
+func (g *region) Poke(_ context.Context, off int, data []byte) error {
+	return g.access(off, len(data), func(from, to int, at int64) error {
+		_, err := g.s.card.DDR().WriteAt(data[from:to], at)
+		return err
+	})
+}
+
+func (g *region) Fill(ctx context.Context, off, n int, seed, skip uint64) error {
+	b := make([]byte, max(n, 0))
+	oracle.FillPattern(b, seed, skip)
+	return g.Poke(ctx, off, b)
+}
+
+func (g *region) Check(ctx context.Context, off, n int, seed, skip uint64) (oracle.Mismatch, error) {
+	b, err := g.Peek(ctx, off, n)
+	if err != nil {
+		return oracle.Mismatch{}, err
+	}
+	return oracle.CheckPattern(b, seed, skip), nil
+}
