@@ -35,7 +35,7 @@ build: ## bin/softroce-xdp
 
 .PHONY: generate
 generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, and the lists in docs/
-	$(GO) generate ./bpf/...
+	$(GO) generate ./bpf/... ./testenv/bench/xdpbench
 	$(GO) generate ./hwoffload/...
 	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp -run Docs
 
@@ -122,9 +122,8 @@ build-bench: build ## bin/bench: its subcommands are what the targets below run
 
 .PHONY: bench
 bench: build-bench ## what it costs: ns per packet over an empty program, TCP through it, the NIC compared with raw AF_XDP, the codec (root)
-	CGO_ENABLED=0 $(GO) build -o bin/benchreport ./bpf/benchreport
 	@missed=0; \
-	$(SUDO) ./bin/benchreport || missed=1; \
+	$(SUDO) ./bin/bench xdp || missed=1; \
 	$(SUDO) ./bin/bench tcp || missed=1; \
 	$(SUDO) ./bin/bench nic || missed=1; \
 	$(GO) test -run '^$$' -bench . -benchmem ./rocev2/... ./cc/... || missed=1; \

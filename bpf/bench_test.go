@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/bpf/bench"
+	"github.com/softroce/softroce-xdp/testenv/bench/xdpbench"
 )
 
-// BenchmarkDataPlane reports each row of package bench as a metric: nanoseconds a
-// packet over an empty program. `go run ./bpf/benchreport` prints the same as a
+// BenchmarkDataPlane reports each row of package xdpbench as a metric: nanoseconds a
+// packet over an empty program. `bench xdp` prints the same as a
 // table, with the targets.
 func BenchmarkDataPlane(b *testing.B) {
 	requireRoot(b)
 	for b.Loop() {
-		rows, err := bench.Run(31)
+		rows, err := xdpbench.Run(31)
 		if err != nil {
 			b.Fatal(err)
 		}

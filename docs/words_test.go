@@ -15,8 +15,7 @@ import (
 // the list once it is clean.
 var cleanPackages = []string{
 	"bpf",
-	"bpf/bench",
-	"bpf/benchreport",
+	"testenv/bench/xdpbench",
 	"bpf/lib",
 	"cc/sim/published",
 	"cc/priority",

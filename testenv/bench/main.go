@@ -17,6 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/poolbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
+	"github.com/softroce/softroce-xdp/testenv/bench/xdpbench"
 )
 
 func main() { os.Exit(status.Run(newRoot())) }
@@ -30,7 +31,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		carddemo.Command(), ccreport.Command(), netbench.DemoCommand(), ooobench.DisorderCommand(), netbench.ForwardCommand(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), ooobench.VirtualCommand(),
 		pacerCommand(), poolbench.Command(), poolbench.WorkerCommand(), poolbench.DemoCommand(), ooobench.RailsCommand(),
-		netbench.LoadCommand(), netbench.RxeCommand(), sweepCommand(), netbench.TCPCommand(), xskCommand(),
+		netbench.LoadCommand(), netbench.RxeCommand(), sweepCommand(), netbench.TCPCommand(), xdpbench.Command(), xskCommand(),
 	)
 	return root
 }

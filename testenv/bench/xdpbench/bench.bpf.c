@@ -15,7 +15,7 @@
  * frame first, as ingress does, and bench.go adds the price of that again, taken
  * from a program that does nothing else.
  */
-#include "../softroce.bpf.c"
+#include "../../../bpf/softroce.bpf.c"
 
 /* What restore() puts back. Written by bench.go. */
 struct template {

@@ -2,7 +2,7 @@
 
 // Package bench measures the CPU time per packet of the data plane's programs, compared with
 // an empty program in the same run. bench.bpf.c describes how one packet is repeated.
-package bench
+package xdpbench
 
 import (
 	"encoding/binary"
@@ -20,7 +20,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -fdebug-prefix-map=../../=" -target bpfel -type template Bench bench.bpf.c
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -fdebug-prefix-map=../../../=" -target bpfel -type template Bench bench.bpf.c
 
 // Destinations is how many of them the random rows use.
 const Destinations = 60_000
