@@ -139,7 +139,7 @@ test-device: build ## the device server at length: 1 GB by each operation betwee
 
 .PHONY: test-long
 test-long: ## 100 000 connections in a loop, 400 at once, 1000 of ten processes at once: rates, failures, what agents and programs hold (root, an hour)
-	$(GO) test -count=1 -v -timeout 6h -run TestConnections $(AS_ROOT) ./testenv/experiments/connections -args \
+	$(GO) test -count=1 -v -timeout 6h -run TestConnections $(AS_ROOT) ./testenv/experiments/agents -args \
 		-connections.loop=100000 -connections.once=400 -connections.processes=10 -connections.dials=100 -connections.deadline=1m
 
 .PHONY: sweep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package connections
+package agents
 
 import (
 	"os"
@@ -14,7 +14,6 @@ const aProgram = `package main
 
 import (
 	"fmt"
-	"os"
 	"sync"
 )
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package connections
+package agents
 
 import (
 	"bufio"
@@ -267,12 +267,12 @@ func (h *Hosts) measure(r *Result, v progress, listener, dialer *program, show f
 	return nil
 }
 
-// patience is how long a listener may take to close the last connections.
-const patience = time.Minute
+// connectionsPatience is how long a listener may take to close the last connections.
+const connectionsPatience = time.Minute
 
 // closed waits until a listener has closed as many connections as were made, or has had time for it.
 func (p *program) closed(ctx context.Context, n int) (v progress, err error) {
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(connectionsPatience); ; time.Sleep(20 * time.Millisecond) {
 		if v, err = p.ask(); err != nil || v.Done+v.Failed >= n || time.Now().After(end) || ctx.Err() != nil {
 			return v, err
 		}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package administrator changes what an administrator may change on a host with an
+// Package agents has two experiments with agents of attached interfaces. One makes many connections over the devices of
+// two agents (connections.go). The other changes what an administrator may change on a host with an
 // attached interface, one situation after another, and checks what follows: nothing,
 // a repair by the agent, or a line of `softroce-xdp status` that names the change.
 //
@@ -15,4 +16,4 @@
 //	foreground.go  the agent as the unit runs it
 //	traffic.go     the flow between the hosts
 //	force.go       what is in force on an interface, as the kernel describes it
-package administrator
+package agents

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package administrator
+package agents
 
 import (
 	"flag"
@@ -16,6 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	Main() // a process of a load of connections
 	flag.DurationVar(&patience, "administrator.patience", patience, "how long to wait for what must come about")
 	// The groups of situations spend most of their time waiting.
 	if err := flag.Set("test.parallel", fmt.Sprint(len(Groups))); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package administrator
+package agents
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package connections_test
+package agents_test
 
 import (
 	"flag"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
-	"github.com/softroce/softroce-xdp/testenv/experiments/connections"
+	"github.com/softroce/softroce-xdp/testenv/experiments/agents"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -33,11 +33,6 @@ const patience = 2 * time.Minute
 // tenth may be before the first connections have left their waiting state, and caches and the heap still grow.
 const judged = 50_000
 
-func TestMain(m *testing.M) {
-	connections.Main()
-	engines.Main(m)
-}
-
 // All of many connections over two agents succeed within their deadlines: in a loop, at once, and of processes at
 // once. The agents have the descriptors and goroutines afterwards that they had before.
 func TestConnections(t *testing.T) {
@@ -48,13 +43,13 @@ func TestConnections(t *testing.T) {
 	}
 	spec := topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true}
 	hosts := engines.New(t, spec, "--nic", "--rate", "10G", "--pacer", "none")
-	h, err := connections.NewHosts(hosts, bin)
+	h, err := agents.NewHosts(hosts, bin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, h, connections.Load{Processes: 1, Rounds: 1, Parallel: 1}) // what the first connection takes for good
+	run(t, h, agents.Load{Processes: 1, Rounds: 1, Parallel: 1}) // what the first connection takes for good
 	before := idle(t, h, hosts)
-	for _, l := range []connections.Load{
+	for _, l := range []agents.Load{
 		{Processes: 1, Rounds: *inLoop, Parallel: 1},
 		{Processes: 1, Rounds: 1, Parallel: *atOnce},
 		{Processes: *processes, Rounds: 1, Parallel: *ofProcess},
@@ -68,7 +63,7 @@ func TestConnections(t *testing.T) {
 }
 
 // run makes the connections of a load, all of which must succeed.
-func run(t *testing.T, h *connections.Hosts, l connections.Load) connections.Result {
+func run(t *testing.T, h *agents.Hosts, l agents.Load) agents.Result {
 	t.Helper()
 	l.Deadline = *deadline
 	r, err := h.Run(t.Context(), l, nil)
@@ -85,15 +80,15 @@ func run(t *testing.T, h *connections.Hosts, l connections.Load) connections.Res
 }
 
 // idle returns what the agents hold when no process uses their devices, and it has not changed for some time.
-func idle(t *testing.T, h *connections.Hosts, hosts []*engines.Host) [2]connections.Held {
+func idle(t *testing.T, h *agents.Hosts, hosts []*engines.Host) [2]agents.Held {
 	t.Helper()
 	const same = 50 // samples in a row, together longer than a connection stays after its end
-	var last [2]connections.Held
+	var last [2]agents.Held
 	for end, n := time.Now().Add(patience), 0; n < same; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the agents do not come to rest: %+v", last)
 		}
-		now := agents(t, h)
+		now := twoAgents(t, h)
 		n++
 		for i, host := range hosts {
 			st, err := device.ReadStatus(t.Context(), proto.SocketPath(host.LoaderOptions().RunDir, topo.IfName))
@@ -110,11 +105,11 @@ func idle(t *testing.T, h *connections.Hosts, hosts []*engines.Host) [2]connecti
 }
 
 // settle waits until the agents hold no more than before a load.
-func settle(t *testing.T, h *connections.Hosts, before [2]connections.Held) {
+func settle(t *testing.T, h *agents.Hosts, before [2]agents.Held) {
 	t.Helper()
 	collector := runtime.NumCPU() // goroutines that the first collections start
 	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		now := agents(t, h)
+		now := twoAgents(t, h)
 		if !more(now[0], before[0], collector) && !more(now[1], before[1], collector) {
 			t.Logf("the agents afterwards: %+v\nbefore: %+v", now, before)
 			return
@@ -125,7 +120,7 @@ func settle(t *testing.T, h *connections.Hosts, before [2]connections.Held) {
 	}
 }
 
-func agents(t *testing.T, h *connections.Hosts) [2]connections.Held {
+func twoAgents(t *testing.T, h *agents.Hosts) [2]agents.Held {
 	t.Helper()
 	held, err := h.Agents()
 	if err != nil {
@@ -135,19 +130,19 @@ func agents(t *testing.T, h *connections.Hosts) [2]connections.Held {
 }
 
 // more reports whether a process holds more descriptors than another, or so many goroutines more.
-func more(a, b connections.Held, goroutines int) bool {
+func more(a, b agents.Held, goroutines int) bool {
 	return a.Descriptors > b.Descriptors || a.Goroutines > b.Goroutines+goroutines
 }
 
 // flat compares what the processes held in the last tenth of a load with the second tenth.
-func flat(t *testing.T, r *connections.Result) {
+func flat(t *testing.T, r *agents.Result) {
 	t.Helper()
 	const (
 		moreMemory = 1.1
 		slack      = 4 << 10 // KiB, of the heap between two collections
 		few        = 10      // descriptors, goroutines: of connections that are about to end
 	)
-	for _, s := range connections.Subjects {
+	for _, s := range agents.Subjects {
 		second, last, ok := r.Held(s)
 		if !ok {
 			t.Fatal("too few parts")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package administrator
+package agents
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 func TestDocsTable(t *testing.T) {
 	const (
 		path  = "../../../docs/administrator.md"
-		start = "<!-- situations: made from testenv/experiments/administrator/table.go -->\n"
+		start = "<!-- situations: made from testenv/experiments/agents/table.go -->\n"
 		end   = "<!-- end -->"
 	)
 	page, err := os.ReadFile(path)
@@ -34,6 +34,6 @@ func TestDocsTable(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s is not as in the source: UPDATE=1 go test ./testenv/experiments/administrator -run Docs (-source +doc)\n%s", path, diff)
+		t.Errorf("%s is not as in the source: UPDATE=1 go test ./testenv/experiments/agents -run Docs (-source +doc)\n%s", path, diff)
 	}
 }
