@@ -96,7 +96,6 @@ var cleanPackages = []string{
 	"loader/probe",
 	"loader/rate",
 	"mempool/predict",
-	"mempool/predict/train",
 	"rocev2",
 	"rocev2/cm",
 	"rocev2/layers",

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command train generates mempool/predict/start.json: the weights with which the network of a node begins.
-// It trains with synthetic demands, so that the file has no data of others. `go generate ./mempool/predict` runs it.
 package main
 
 import (
@@ -14,17 +12,9 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/predict"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "train:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%d arguments, need the name of the file to write", len(args))
-	}
+// writeStart writes the weights with which the network of a node begins: mempool/predict/start.json. It trains
+// with synthetic demands, so that the file has no data of others.
+func writeStart(path string) error {
 	cfg := predict.DefaultTrainConfig(1)
 	cfg.Horizons = []int{1, 3, 12}
 	n, err := predict.Train(cfg, Traces(1, 1000, 200))
@@ -43,5 +33,5 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(args[0], append(text, '\n'), 0o644)
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
