@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memstore is a store of pages in memory of this process, for tests and examples of
-// package vmm. Its faults are set by a test: a delay, errors, requests that are never completed.
-package memstore
+package vmm_test
 
 import (
 	"fmt"
@@ -12,8 +10,9 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 )
 
-// Store keeps pages in memory. The zero value is ready.
-type Store struct {
+// memStore keeps pages in memory of this process. A test sets its faults: a delay, errors, requests that are
+// never completed. The zero value is ready.
+type memStore struct {
 	mu     sync.Mutex
 	pages  map[int64][]byte
 	delay  time.Duration
@@ -25,11 +24,11 @@ type Store struct {
 	writes int
 }
 
-var _ vmm.Store = (*Store)(nil)
+var _ vmm.Store = (*memStore)(nil)
 
 // ReadPages is vmm.Store's. A page that was never written is an error: zeroes would hide a fault
 // of the caller.
-func (s *Store) ReadPages(list []vmm.Request) {
+func (s *memStore) ReadPages(list []vmm.Request) {
 	s.start(list, func(r vmm.Request) error {
 		s.reads++
 		if s.read != nil {
@@ -39,7 +38,7 @@ func (s *Store) ReadPages(list []vmm.Request) {
 		}
 		data, ok := s.pages[r.Page]
 		if !ok {
-			return fmt.Errorf("memstore: page %d was never written", r.Page)
+			return fmt.Errorf("memStore: page %d was never written", r.Page)
 		}
 		copy(r.Data, data)
 		return nil
@@ -47,7 +46,7 @@ func (s *Store) ReadPages(list []vmm.Request) {
 }
 
 // WritePages is vmm.Store's.
-func (s *Store) WritePages(list []vmm.Request) {
+func (s *memStore) WritePages(list []vmm.Request) {
 	s.start(list, func(r vmm.Request) error {
 		s.writes++
 		if s.write != nil {
@@ -64,7 +63,7 @@ func (s *Store) WritePages(list []vmm.Request) {
 }
 
 // start executes requests and completes them, at once or after the delay, or keeps them.
-func (s *Store) start(list []vmm.Request, execute func(vmm.Request) error) {
+func (s *memStore) start(list []vmm.Request, execute func(vmm.Request) error) {
 	list = append([]vmm.Request(nil), list...)
 	run := func() {
 		for _, r := range list {
@@ -90,7 +89,7 @@ func (s *Store) start(list []vmm.Request, execute func(vmm.Request) error) {
 }
 
 // SetDelay completes each later request after d, from another goroutine.
-func (s *Store) SetDelay(d time.Duration) {
+func (s *memStore) SetDelay(d time.Duration) {
 	s.mu.Lock()
 	s.delay = d
 	s.mu.Unlock()
@@ -98,14 +97,14 @@ func (s *Store) SetDelay(d time.Duration) {
 
 // SetErrors calls read and write for each page that is read or written, and fails the request
 // if they return an error. nil is no error.
-func (s *Store) SetErrors(read, write func(page int64) error) {
+func (s *memStore) SetErrors(read, write func(page int64) error) {
 	s.mu.Lock()
 	s.read, s.write = read, write
 	s.mu.Unlock()
 }
 
 // SetSilent keeps later requests without completing them, or completes all of them.
-func (s *Store) SetSilent(silent bool) {
+func (s *memStore) SetSilent(silent bool) {
 	s.mu.Lock()
 	s.silent = silent
 	var stuck []func()
@@ -119,7 +118,7 @@ func (s *Store) SetSilent(silent bool) {
 }
 
 // Counts returns the pages that were read and written.
-func (s *Store) Counts() (reads, writes int) {
+func (s *memStore) Counts() (reads, writes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reads, s.writes
