@@ -86,7 +86,6 @@ var cleanPackages = []string{
 	"internal/spans",
 	"internal/yamlfile",
 	"loader",
-	"mempool/vmm/poolstore",
 	"loader/agent",
 	"loader/agent/discovery",
 	"loader/engine",

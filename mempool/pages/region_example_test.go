@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package poolstore_test
+package pages_test
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	"github.com/softroce/softroce-xdp/mempool/vmm/poolstore"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback" // a device without an interface
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
@@ -22,7 +22,7 @@ func check(err error) {
 }
 
 // A region of 8 MB of which 1 MB is local, and the rest at a server of the pool.
-func Example() {
+func ExampleStore() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback")) // rdma.Open(ctx, "eth0")
@@ -35,7 +35,7 @@ func Example() {
 	n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "web1", Period: time.Second, Demand: 8 << 20})
 	check(err)
 	defer n.Close()
-	store, err := poolstore.New(n, 8<<20)
+	store, err := pages.New(n, pages.Config{Demand: 8 << 20})
 	check(err)
 	defer store.Close()
 	r, err := vmm.NewRegion(vmm.Config{Size: 8 << 20, Local: 1 << 20}, store)

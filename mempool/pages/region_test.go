@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package poolstore_test
+package pages_test
 
 import (
 	"bytes"
@@ -18,7 +18,6 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	"github.com/softroce/softroce-xdp/mempool/vmm/poolstore"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -59,12 +58,12 @@ func (f *fixed) set(n int) {
 }
 
 // pool starts a server and a node that wants all of it, on a device without an interface.
-func pool(t testing.TB, planner lease.Planner, bytes, slabBytes uint64) (*node.Node, *poolstore.Store) {
+func pool(t testing.TB, planner lease.Planner, bytes, slabBytes uint64) (*node.Node, *pages.Store) {
 	t.Helper()
 	return join(t, planner, bytes, slabBytes, bytes)
 }
 
-func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) (*node.Node, *poolstore.Store) {
+func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) (*node.Node, *pages.Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -80,7 +79,7 @@ func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) 
 	n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "one", Period: 50 * time.Millisecond, Demand: demand})
 	must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
-	store, err := poolstore.New(n, demand)
+	store, err := pages.New(n, pages.Config{Demand: demand})
 	must(t, err)
 	t.Cleanup(store.Close)
 	return n, store
@@ -157,7 +156,7 @@ func TestRegionOverPool(t *testing.T) {
 }
 
 // A pool without room is ErrNoRoom for accesses that need room, and they succeed once it has some.
-func TestFull(t *testing.T) {
+func TestRegionFull(t *testing.T) {
 	const size = 1 << 20
 	planner := &fixed{slabs: 4}
 	_, store := pool(t, planner, 64*slab, slab)
@@ -184,7 +183,7 @@ func TestFull(t *testing.T) {
 
 // The store asks for the space that it needs: with the planner of the server, a node that has joined
 // without demand gets more until all pages have room.
-func TestDemand(t *testing.T) {
+func TestRegionDemand(t *testing.T) {
 	const size = 1 << 20
 	_, store := join(t, nil, 64*slab, slab, 0)
 	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: 100 * time.Millisecond}, store)
@@ -218,7 +217,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return nil, err
 		}
-		return poolstore.New(n, 4<<20)
+		return pages.New(n, pages.Config{Demand: 4 << 20})
 	})
 	os.Exit(m.Run())
 }
@@ -255,7 +254,7 @@ func TestMapOverPool(t *testing.T) {
 }
 
 // Pages of a slab that ends before they find room elsewhere are errors, never zeroes.
-func TestLost(t *testing.T) {
+func TestRegionLost(t *testing.T) {
 	const size = 1 << 20
 	planner := &fixed{slabs: 16}
 	n, store := pool(t, planner, 64*slab, slab)
@@ -290,7 +289,7 @@ func TestLost(t *testing.T) {
 }
 
 // The end of the server is an error of the accesses, with its reason.
-func TestServerGone(t *testing.T) {
+func TestRegionServerGone(t *testing.T) {
 	const size = 1 << 20
 	n, store := pool(t, &fixed{slabs: 32}, 64*slab, slab)
 	r := region(t, vmm.Config{Size: size, Local: size / 4}, store)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package poolstore_test
+package pages_test
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/spread"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	"github.com/softroce/softroce-xdp/mempool/vmm/poolstore"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
 
@@ -54,7 +53,7 @@ func TestRegionOverMirror(t *testing.T) {
 	})
 	must(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
-	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: patience}, poolstore.Over(servers))
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: patience}, servers)
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 7))
 	use(t, r, want, rnd, 500)
